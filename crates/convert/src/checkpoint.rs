@@ -7,7 +7,7 @@
 
 use std::{ops::Range, path::PathBuf, sync::Arc};
 
-use atta_formats::{Gguf, SharedBytes, TensorType, Writer, decode};
+use atta_formats::{Contents, SharedBytes, TensorType, Writer, decode};
 use atta_store::MappedFile;
 
 use crate::{Error, metadata};
@@ -37,7 +37,7 @@ impl Checkpoint {
     ///
     /// # Errors
     /// Names and shapes that no file can have.
-    pub fn describe(&self) -> Result<Gguf, Error> {
+    pub fn describe(&self) -> Result<Contents, Error> {
         let mut writer = self.metadata.clone();
         for tensor in &self.tensors {
             writer.add_tensor(&tensor.name, &tensor.dims, tensor.ty)?;

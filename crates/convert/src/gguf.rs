@@ -3,7 +3,7 @@
 use std::{path::Path, sync::Arc};
 
 use atta_formats::{
-    Directory, Gguf, SharedBytes, TensorInfo, Writer,
+    Contents, Directory, SharedBytes, TensorInfo, Writer,
     gguf::{shard_file_name, shard_of_file_name},
 };
 use atta_store::MappedFile;
@@ -42,7 +42,7 @@ pub fn open(path: &Path) -> Result<Checkpoint, Error> {
             source,
         })?;
         let file = Arc::new(file);
-        parsed.push(Gguf::parse(file.clone(), file.bytes().len() as u64).map_err(|e| at(&e))?);
+        parsed.push(Contents::parse(file.clone(), file.bytes().len() as u64).map_err(|e| at(&e))?);
         files.push((path, file));
     }
     let directory = Directory::from_shards(parsed);

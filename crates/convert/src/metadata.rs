@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use atta_formats::{Gguf, Metadata, Writer};
+use atta_formats::{Contents, Metadata, Writer};
 
 use crate::Error;
 
@@ -12,7 +12,7 @@ pub(crate) fn parsed(writer: &Writer) -> Result<Metadata, Error> {
 }
 
 /// The file that a reader will find, its tensors included.
-pub(crate) fn file(writer: Writer) -> Result<Gguf, Error> {
+pub(crate) fn file(writer: Writer) -> Result<Contents, Error> {
     let layout = writer.finish()?;
-    Ok(Gguf::parse(Arc::new(layout.header), layout.file_bytes)?)
+    Ok(Contents::parse(Arc::new(layout.header), layout.file_bytes)?)
 }

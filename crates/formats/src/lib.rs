@@ -28,22 +28,22 @@
 #![forbid(unsafe_code)]
 
 mod codec;
+mod container;
 mod error;
 pub mod f16;
 mod foreign;
-pub mod gguf;
 #[allow(non_camel_case_types, reason = "views have the names of their types")]
 pub mod layout;
 mod shape;
 mod tensor_type;
 
 pub use codec::decode;
+pub use container::{Container, Contents, Directory, TensorInfo, gguf};
 pub use error::Error;
 #[cfg(feature = "foreign")]
 pub use foreign::recognize;
 pub use gguf::{
-    ArrayValue, Directory, Gguf, Layout, Metadata, NumArray, Number, Split, StrArray, TensorInfo,
-    Value, ValueType, Writer,
+    ArrayValue, Gguf, Layout, Metadata, NumArray, Number, Split, StrArray, Value, ValueType, Writer,
 };
 pub use shape::Shape;
 pub use tensor_type::TensorType;

@@ -1,4 +1,4 @@
-//! Opening a model: one GGUF file or all shards of a split one, and its tensor directory.
+//! Opening a model: one file or all shards of a split one, and its tensor directory.
 //!
 //! Files are mapped, which reads nothing until bytes are accessed. A model that is to be read into
 //! private memory drops its maps ([`ModelFiles::unmapped`]) and keeps only a copy of what stands
@@ -12,7 +12,7 @@ use std::{
 };
 
 use atta_formats::{
-    Directory, Gguf, SharedBytes,
+    Contents, Directory, SharedBytes,
     gguf::{shard_file_name, shard_of_file_name},
 };
 
@@ -49,7 +49,7 @@ impl ModelFiles {
     /// A file must not be truncated or rewritten by another process while it is mapped.
     ///
     /// # Errors
-    /// A file that cannot be opened, a shard that is missing, bytes that are no valid GGUF.
+    /// A file that cannot be opened, a shard that is missing, bytes that are no valid model file.
     pub fn open(path: &Path) -> Result<Self, Error> {
         let shards = shard_paths(path)
             .iter()
@@ -61,7 +61,7 @@ impl ModelFiles {
     /// Takes a model that is built into the program; `name` stands in for the path in errors.
     ///
     /// # Errors
-    /// [`Error::Format`] if the bytes are no valid GGUF file.
+    /// [`Error::Format`] if the bytes are no valid model file.
     pub fn from_static(name: &str, bytes: &'static [u8]) -> Result<Self, Error> {
         let source = StaticBytes {
             name: name.into(),
@@ -77,7 +77,7 @@ impl ModelFiles {
                 path: shard.source.path().to_owned(),
                 source,
             };
-            Gguf::parse(shard.start.clone(), shard.source.len()).map_err(format)
+            Contents::parse(shard.start.clone(), shard.source.len()).map_err(format)
         });
         let parsed = parsed.collect::<Result<Vec<_>, _>>()?;
         let directory = Directory::from_shards(parsed).map_err(|source| Error::Format {

@@ -9,7 +9,6 @@
 
 mod array;
 mod cursor;
-mod directory;
 mod metadata;
 mod split;
 mod tensors;
@@ -18,14 +17,13 @@ mod value;
 mod write;
 
 pub use array::{NumArray, Number, StrArray};
-pub use directory::Directory;
 pub use metadata::Metadata;
 pub use split::{Split, shard_file_name, shard_of_file_name};
-pub use tensors::TensorInfo;
 pub use type_id::{type_id, type_of_id};
 pub use value::{ArrayValue, Value, ValueType};
 pub use write::{Layout, Writer};
 
+use super::{Container, Contents, TensorInfo};
 use crate::{Error, SharedBytes};
 use cursor::Cursor;
 
@@ -45,7 +43,6 @@ pub const MAX_ALIGNMENT: u64 = 1 << 20;
 /// The alignment of tensor data in a file that does not state one, in bytes.
 pub const DEFAULT_ALIGNMENT: u64 = 32;
 
-const MAGIC: [u8; 4] = *b"GGUF";
 const ALIGNMENT_KEY: &str = "general.alignment";
 /// The fewest bytes that a metadata entry takes: key length, one byte of key, type, one byte of
 /// value.
@@ -70,16 +67,10 @@ pub struct Gguf {
 }
 
 impl Gguf {
-    /// Reads and checks header, metadata and tensor directory.
-    ///
-    /// `bytes` is the file, or a prefix that contains all metadata and the directory; `file_bytes`
-    /// is the length of the whole file, which tensor offsets are checked against. Tensor types
-    /// without a decoder are accepted here, so that any file can be inspected; see
-    /// [`Gguf::check_codecs`].
+    /// Reads and checks header, metadata and tensor directory; see [`Container::contents`].
     ///
     /// # Errors
-    /// [`Error::Truncated`] if `bytes` is too short a prefix of a file that may be in order: come
-    /// back with more. Otherwise the first thing that is wrong with the file.
+    /// As [`Container::contents`].
     pub fn parse(bytes: SharedBytes, file_bytes: u64) -> Result<Self, Error> {
         let held = bytes.clone();
         let mut cursor = Cursor::new((*bytes).as_ref(), file_bytes);
@@ -111,22 +102,22 @@ impl Gguf {
             data_offset,
         })
     }
+}
 
-    /// Whether every tensor can be decoded; reads nothing.
-    ///
-    /// # Errors
-    /// [`Error::UnsupportedType`] with the first tensor whose type has no decoder.
-    pub fn check_codecs(&self) -> Result<(), Error> {
-        tensors::check_codecs(&self.tensors)
+impl Container for Gguf {
+    const MAGIC: [u8; 4] = *b"GGUF";
+
+    fn contents(bytes: SharedBytes, file_bytes: u64) -> Result<Contents, Error> {
+        Self::parse(bytes, file_bytes).map(Contents::from)
     }
+}
 
-    /// Which part of a split model this file is; `None` for a model in one file.
-    ///
-    /// # Errors
-    /// [`Error::MetadataType`], [`Error::MetadataRange`] or [`Error::MetadataMissing`] if the keys
-    /// that say so are wrong.
-    pub fn split(&self) -> Result<Option<Split>, Error> {
-        Split::of(&self.metadata)
+impl From<Gguf> for Contents {
+    fn from(file: Gguf) -> Self {
+        Self {
+            metadata: file.metadata,
+            tensors: file.tensors,
+        }
     }
 }
 
@@ -143,7 +134,7 @@ impl std::fmt::Debug for Gguf {
 }
 
 fn read_version(cursor: &mut Cursor<'_>, file: &[u8]) -> Result<u32, Error> {
-    if cursor.array("the magic number")? != MAGIC {
+    if cursor.array("the magic number")? != Gguf::MAGIC {
         let mut got = [0; 9];
         got.iter_mut()
             .zip(file)

@@ -3,12 +3,14 @@
 //!
 //! What it refuses is what [`super::Gguf::parse`] refuses, so that a file we wrote can be read.
 
-use super::split::{COUNT_KEY, NO_KEY, TENSORS_KEY};
 use super::{
-    ALIGNMENT_KEY, DEFAULT_ALIGNMENT, Error, MAGIC, MAX_ALIGNMENT, MAX_KEY_BYTES, Split, TensorInfo,
+    ALIGNMENT_KEY, DEFAULT_ALIGNMENT, Gguf, MAX_ALIGNMENT, MAX_KEY_BYTES, Split, Value, ValueType,
+    tensors, type_id,
 };
-use super::{Value, ValueType, tensors, type_id};
-use crate::{Shape, TensorType};
+use crate::{
+    Error, Shape, TensorType,
+    container::{Container, TensorInfo, tensor},
+};
 
 /// Collects metadata and tensors, in the order in which they will stand in the file.
 #[derive(Clone, Debug)]
@@ -105,10 +107,10 @@ impl Writer {
 
     /// Makes the file one part of a split model.
     pub fn set_split(&mut self, split: Split) {
-        self.set_u16(NO_KEY, split.no);
-        self.set_u16(COUNT_KEY, split.count);
+        self.set_u16(Split::NO_KEY, split.no);
+        self.set_u16(Split::COUNT_KEY, split.count);
         if let Some(n_tensors) = split.n_tensors.and_then(|n| i32::try_from(n).ok()) {
-            self.set_i32(TENSORS_KEY, n_tensors);
+            self.set_i32(Split::TENSORS_KEY, n_tensors);
         }
     }
 
@@ -226,7 +228,7 @@ impl Writer {
     /// [`Error::KeyLength`], [`Error::DuplicateTensor`], and [`Error::BytesOverflow`] if the file
     /// would be longer than an `i64` can tell.
     pub fn finish(mut self) -> Result<Layout, Error> {
-        tensors::check_names(&self.tensors, &tensors::order_by_name(&self.tensors))?;
+        tensor::check_names(&self.tensors, &tensor::order_by_name(&self.tensors))?;
         let data_bytes = self.place_tensors()?;
         let header = self.header()?;
         let data_offset = header.len() as u64;
@@ -267,7 +269,7 @@ impl Writer {
     }
 
     fn header(&self) -> Result<Vec<u8>, Error> {
-        let mut out = Vec::from(MAGIC);
+        let mut out = Vec::from(Gguf::MAGIC);
         out.extend(self.version.to_le_bytes());
         out.extend((self.tensors.len() as u64).to_le_bytes());
         out.extend((self.entries.len() as u64).to_le_bytes());

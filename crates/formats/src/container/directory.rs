@@ -1,8 +1,12 @@
-//! What a model is made of, whether it lies in one file or several: the first file's metadata, the
-//! tensors of all.
+//! The contents of a model in one file or several: the metadata of the first file, the tensors of
+//! all.
 
-use super::split::{COUNT_KEY, NO_KEY, TENSORS_KEY};
-use super::{Error, Gguf, Metadata, TensorInfo, tensors};
+use super::{
+    Contents, TensorInfo,
+    gguf::{Metadata, Split},
+    tensor,
+};
+use crate::Error;
 
 /// Metadata and tensors of a whole model.
 #[derive(Clone)]
@@ -15,44 +19,47 @@ pub struct Directory {
 }
 
 impl Directory {
-    /// A model in one file. Split keys are not looked at: a part of a split model is refused by
-    /// [`Directory::from_shards`], and told by [`Gguf::split`].
-    pub fn single(g: Gguf) -> Self {
-        let by_name = tensors::order_by_name(&g.tensors);
+    /// The directory of a model in one file. Split keys are ignored;
+    /// [`from_shards`](Self::from_shards) refuses a single part of a split model.
+    pub fn single(file: impl Into<Contents>) -> Self {
+        let Contents { metadata, tensors } = file.into();
+        let by_name = tensor::order_by_name(&tensors);
         Self {
-            metadata: g.metadata,
-            tensors: g.tensors,
+            metadata,
+            tensors,
             by_name,
             n_shards: 1,
         }
     }
 
-    /// A model in the files `v`, in order. One file without split keys is a model too.
+    /// The directory of a model in these files, in order. One file without split keys is a model
+    /// too.
     ///
     /// # Errors
     /// [`Error::SplitShards`] for none or too many, [`Error::SplitKey`] and
     /// [`Error::SplitMismatch`] if the files do not say that they are these parts of one model,
     /// [`Error::DuplicateTensor`] if a name occurs twice.
-    pub fn from_shards(v: Vec<Gguf>) -> Result<Self, Error> {
-        let n_shards = u16::try_from(v.len()).unwrap_or(0);
-        let Some(first) = v.first().filter(|_| n_shards > 0) else {
+    pub fn from_shards(files: Vec<impl Into<Contents>>) -> Result<Self, Error> {
+        let files: Vec<Contents> = files.into_iter().map(Into::into).collect();
+        let n_shards = u16::try_from(files.len()).unwrap_or(0);
+        let Some(first) = files.first().filter(|_| n_shards > 0) else {
             return Err(Error::SplitShards {
-                got: v.len(),
+                got: files.len(),
                 max: u16::MAX.into(),
             });
         };
         let metadata = first.metadata.clone();
-        let total = v.iter().map(|g| g.tensors.len() as u64).sum();
-        for (i, g) in v.iter().enumerate() {
-            check_shard(g, i, n_shards, total)?;
+        let total = files.iter().map(|file| file.tensors.len() as u64).sum();
+        for (i, file) in files.iter().enumerate() {
+            check_shard(file, i, n_shards, total)?;
         }
-        let tensors: Vec<_> = v
+        let tensors: Vec<_> = files
             .into_iter()
             .zip(0..)
-            .flat_map(|(g, shard)| numbered(g, shard))
+            .flat_map(|(file, shard)| numbered(file, shard))
             .collect();
-        let by_name = tensors::order_by_name(&tensors);
-        tensors::check_names(&tensors, &by_name)?;
+        let by_name = tensor::order_by_name(&tensors);
+        tensor::check_names(&tensors, &by_name)?;
         Ok(Self {
             metadata,
             tensors,
@@ -86,14 +93,6 @@ impl Directory {
         self.n_shards
     }
 
-    /// Whether every tensor can be decoded; reads nothing.
-    ///
-    /// # Errors
-    /// [`Error::UnsupportedType`] with the first tensor whose type has no decoder.
-    pub fn check_codecs(&self) -> Result<(), Error> {
-        tensors::check_codecs(&self.tensors)
-    }
-
     /// Bytes of heap that the directory takes, metadata index included; the files' bytes are not
     /// counted.
     pub fn heap_bytes(&self) -> usize {
@@ -117,16 +116,16 @@ impl std::fmt::Debug for Directory {
     }
 }
 
-/// Checks that `g` says of itself that it is shard `i` of `n_shards`, with `total` tensors in all.
-fn check_shard(g: &Gguf, i: usize, n_shards: u16, total: u64) -> Result<(), Error> {
+/// Checks that the split keys of `file` say: shard `i` of `n_shards`, with `total` tensors in all.
+fn check_shard(file: &Contents, i: usize, n_shards: u16, total: u64) -> Result<(), Error> {
     let shard = i + 1;
-    let Some(split) = g.split()? else {
+    let Some(split) = file.split()? else {
         return if n_shards == 1 {
             Ok(())
         } else {
             Err(Error::SplitKey {
                 shard,
-                key: COUNT_KEY,
+                key: Split::COUNT_KEY,
             })
         };
     };
@@ -148,13 +147,13 @@ fn check_shard(g: &Gguf, i: usize, n_shards: u16, total: u64) -> Result<(), Erro
             count: split.count,
         });
     }
-    same(COUNT_KEY, n_shards.into(), split.count.into())?;
-    same(NO_KEY, i as u64, split.no.into())?;
-    same(TENSORS_KEY, total, split.n_tensors.unwrap_or(total))
+    same(Split::COUNT_KEY, n_shards.into(), split.count.into())?;
+    same(Split::NO_KEY, i as u64, split.no.into())?;
+    same(Split::TENSORS_KEY, total, split.n_tensors.unwrap_or(total))
 }
 
-fn numbered(g: Gguf, shard: u16) -> impl Iterator<Item = TensorInfo> {
-    g.tensors
+fn numbered(file: Contents, shard: u16) -> impl Iterator<Item = TensorInfo> {
+    file.tensors
         .into_iter()
         .map(move |t| TensorInfo { shard, ..t })
 }

@@ -3,10 +3,6 @@
 
 use super::{Error, Metadata};
 
-pub(super) const NO_KEY: &str = "split.no";
-pub(super) const COUNT_KEY: &str = "split.count";
-pub(super) const TENSORS_KEY: &str = "split.tensors.count";
-
 /// Which part of a split model a file is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Split {
@@ -19,20 +15,24 @@ pub struct Split {
 }
 
 impl Split {
+    pub(in crate::container) const NO_KEY: &str = "split.no";
+    pub(in crate::container) const COUNT_KEY: &str = "split.count";
+    pub(in crate::container) const TENSORS_KEY: &str = "split.tensors.count";
+
     /// Reads the split keys; `None` if the file is a whole model.
-    pub(super) fn of(metadata: &Metadata) -> Result<Option<Self>, Error> {
-        let count = small(metadata, COUNT_KEY)?.unwrap_or(0);
+    pub(in crate::container) fn of(metadata: &Metadata) -> Result<Option<Self>, Error> {
+        let count = small(metadata, Self::COUNT_KEY)?.unwrap_or(0);
         // Files merged back into one keep the key with a count of 0.
         if count == 0 {
             return Ok(None);
         }
-        let no = small(metadata, NO_KEY)?.ok_or_else(|| Error::MetadataMissing {
-            key: NO_KEY.to_owned(),
+        let no = small(metadata, Self::NO_KEY)?.ok_or_else(|| Error::MetadataMissing {
+            key: Self::NO_KEY.to_owned(),
         })?;
         Ok(Some(Self {
             no,
             count,
-            n_tensors: metadata.u64(TENSORS_KEY)?,
+            n_tensors: metadata.u64(Self::TENSORS_KEY)?,
         }))
     }
 }

@@ -1,0 +1,101 @@
+//! Containers: file formats that hold a whole model, its metadata and its tensors.
+//!
+//! A container implements [`Container`] and has one line in the list of them; everything else sees
+//! [`Contents`] and, for all files of a model together, a [`Directory`]. GGUF is the one container
+//! so far.
+
+mod directory;
+pub mod gguf;
+mod tensor;
+
+pub use directory::Directory;
+pub use tensor::TensorInfo;
+
+use crate::{Error, SharedBytes};
+use gguf::{Gguf, Metadata, Split};
+
+/// A file format that holds a model.
+pub trait Container {
+    /// The first bytes of its files.
+    const MAGIC: [u8; 4];
+
+    /// Reads and checks everything but the bytes of the tensors.
+    ///
+    /// `bytes` is the file, or a prefix that contains everything but tensors; `file_bytes` is the
+    /// length of the whole file. Tensor types without a decoder are accepted, so that any file can
+    /// be inspected.
+    ///
+    /// # Errors
+    /// [`Error::Truncated`] if `bytes` is too short a prefix of a file that may be in order: read
+    /// more. Otherwise the first thing that is wrong with the file.
+    fn contents(bytes: SharedBytes, file_bytes: u64) -> Result<Contents, Error>;
+}
+
+type ReadContents = fn(SharedBytes, u64) -> Result<Contents, Error>;
+
+/// All containers: the first bytes of their files, and the function that reads them.
+const CONTAINERS: &[([u8; 4], ReadContents)] = &[(Gguf::MAGIC, Gguf::contents)];
+
+/// The metadata and tensors of one file, whatever its container.
+#[derive(Clone)]
+pub struct Contents {
+    /// The metadata, an index into the bytes of the file.
+    pub metadata: Metadata,
+    /// The tensors in file order.
+    pub tensors: Vec<TensorInfo>,
+}
+
+impl Contents {
+    /// Reads a file of any container, which its first bytes tell.
+    ///
+    /// # Errors
+    /// As [`Container::contents`]; [`Error::NotGguf`] for a file of no container.
+    pub fn parse(bytes: SharedBytes, file_bytes: u64) -> Result<Self, Error> {
+        let head = (*bytes).as_ref().first_chunk();
+        let container = CONTAINERS.iter().find(|(magic, _)| head == Some(magic));
+        // GGUF names what a file of no container is.
+        let read = container.map_or(Gguf::contents as ReadContents, |(_, read)| *read);
+        read(bytes, file_bytes)
+    }
+
+    /// Which part of a split model this file is; `None` for a model in one file.
+    ///
+    /// # Errors
+    /// [`Error::MetadataType`], [`Error::MetadataRange`] or [`Error::MetadataMissing`] if the keys
+    /// that say so are wrong.
+    pub fn split(&self) -> Result<Option<Split>, Error> {
+        Split::of(&self.metadata)
+    }
+}
+
+impl std::fmt::Debug for Contents {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "Contents: {} keys, {} tensors",
+            self.metadata.len(),
+            self.tensors.len()
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::{TensorType, Writer};
+
+    #[test]
+    fn the_first_bytes_tell_the_container() {
+        let mut writer = Writer::new();
+        writer.add_tensor("a", &[8], TensorType::F32).unwrap();
+        let layout = writer.finish().unwrap();
+        let file = Contents::parse(Arc::new(layout.header), layout.file_bytes).unwrap();
+        assert_eq!(file.tensors[0].name, "a");
+        let error = Contents::parse(Arc::new(*b"PK\x03\x04 and more"), 13).unwrap_err();
+        assert!(matches!(error, Error::NotGguf { .. }), "{error}");
+        let error = Contents::parse(Arc::new(*b"GG"), 2).unwrap_err();
+        assert!(matches!(error, Error::PastEnd { .. }), "{error}");
+    }
+}
