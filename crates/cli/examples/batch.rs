@@ -49,7 +49,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     while !batcher.is_idle() {
         batcher.step(&mut |id, update| {
             if let (Update::Event(Event::Text(text)), Some(all)) = (update, texts.get_mut(&id)) {
-                all.push_str(text);
+                all.push_str(&text);
             }
             ControlFlow::Continue(())
         })?;

@@ -3,7 +3,6 @@
 use std::{
     env,
     io::{self, Write},
-    ops::ControlFlow,
     path::Path,
 };
 
@@ -22,16 +21,17 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         n_predict: 64,
         ..GenerateOptions::default()
     };
-    let summary = session.generate(&prompt, &options, |event| {
-        if let Event::Text(text) = event {
+    let mut events = session.generate(&prompt, &options)?;
+    for event in &mut events {
+        if let Event::Text(text) = event? {
             print!("{text}");
             // Stop when the output is closed.
             if io::stdout().flush().is_err() {
-                return ControlFlow::Break(());
+                break;
             }
         }
-        ControlFlow::Continue(())
-    })?;
+    }
+    let summary = events.into_summary()?;
 
     println!();
     eprintln!(

@@ -84,12 +84,13 @@ impl Cache {
         &self,
         session: &mut Session,
         (prompt, options): (&[u32], &GenerateOptions),
-        on_event: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
+        on_event: &mut dyn FnMut(Event) -> ControlFlow<()>,
     ) -> Result<Summary, Error> {
         match &self.cache {
-            Some(cache) => session.generate_saving(cache, prompt, options, on_event),
-            None => session.generate(prompt, options, on_event),
+            Some(cache) => session.generate_saving(cache, prompt, options)?,
+            None => session.generate(prompt, options)?,
         }
+        .run(on_event)
     }
 
     /// Hands it to a conversation.
@@ -120,9 +121,9 @@ impl Cache {
         &self,
         session: &mut Session,
         (prompt, options): (&[u32], &GenerateOptions),
-        on_event: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
+        on_event: &mut dyn FnMut(Event) -> ControlFlow<()>,
     ) -> Result<Summary, Error> {
-        session.generate(prompt, options, on_event)
+        session.generate(prompt, options)?.run(on_event)
     }
 
     #[cfg(feature = "chat")]

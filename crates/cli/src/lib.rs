@@ -5,18 +5,16 @@
 //! against this library alone.
 //!
 //! ```no_run
-//! use std::ops::ControlFlow;
 //! use atta::{Engine, Event, GenerateOptions, LoadOptions, SessionOptions};
 //!
 //! let engine = Engine::open("model.gguf".as_ref(), &LoadOptions::default())?;
 //! let mut session = engine.session(&SessionOptions::default())?;
 //! let prompt = engine.prompt_ids(b"Once upon a time");
-//! session.generate(&prompt, &GenerateOptions::default(), |event| {
-//!     if let Event::Text(text) = event {
+//! for event in session.generate(&prompt, &GenerateOptions::default())? {
+//!     if let Event::Text(text) = event? {
 //!         print!("{text}");
 //!     }
-//!     ControlFlow::Continue(())
-//! })?;
+//! }
 //! # Ok::<(), atta::Error>(())
 //! ```
 //!

@@ -79,17 +79,26 @@ impl Listener {
         self.ending = Ending::LineOfText;
     }
 
-    pub(crate) fn hear(&mut self, event: Event<'_>) -> ControlFlow<()> {
+    pub(crate) fn hear(&mut self, event: Event) -> ControlFlow<()> {
         match event {
             Event::Prompt { done, total } => self.prompt(done, total),
             Event::Token { n, .. } => self.token(n),
-            Event::Held => {}
-            Event::Note(note) => self.notes.push(note.to_owned()),
-            Event::Text(text) => {
-                self.has_text = true;
-                self.written = self.out.write(text).and_then(|()| self.out.flush());
-            }
+            Event::Tentative => {}
+            Event::Note(note) => self.notes.push(note),
+            Event::Text(text) => return self.text(&text),
         }
+        self.flow()
+    }
+
+    /// Writes text of the answer.
+    pub(crate) fn text(&mut self, text: &str) -> ControlFlow<()> {
+        self.has_text = true;
+        self.written = self.out.write(text).and_then(|()| self.out.flush());
+        self.flow()
+    }
+
+    /// Whether the generation goes on.
+    fn flow(&self) -> ControlFlow<()> {
         if self.written.is_err() || self.interrupt.is_asked() {
             return ControlFlow::Break(());
         }

@@ -23,7 +23,7 @@ use crate::{
 };
 
 /// Whoever hears of an answer.
-type OnEvent<'a> = dyn FnMut(Event<'_>) -> ControlFlow<()> + 'a;
+type OnEvent<'a> = dyn FnMut(Event) -> ControlFlow<()> + 'a;
 
 /// How an answer went.
 #[derive(Clone, Debug)]
@@ -39,10 +39,10 @@ pub struct Reply {
 }
 
 /// What a caller hears of an answer that may hold calls.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub enum Heard<'a> {
     /// Anything but text.
-    Event(Event<'a>),
+    Event(Event),
     /// More of the answer, its thoughts or its calls.
     Piece(&'a Piece),
 }
@@ -201,7 +201,7 @@ impl Chat {
         &mut self,
         message: &str,
         options: &GenerateOptions,
-        on_event: impl FnMut(Event<'_>) -> ControlFlow<()>,
+        on_event: impl FnMut(Event) -> ControlFlow<()>,
     ) -> Result<Reply, Error> {
         self.messages.push(Message::user(message));
         let reply = self.answer(options, on_event);
@@ -224,7 +224,7 @@ impl Chat {
     pub fn answer(
         &mut self,
         options: &GenerateOptions,
-        mut on_event: impl FnMut(Event<'_>) -> ControlFlow<()>,
+        mut on_event: impl FnMut(Event) -> ControlFlow<()>,
     ) -> Result<Reply, Error> {
         let prompt = self.marked()?;
         let ids = self.ids(&prompt);
@@ -240,7 +240,7 @@ impl Chat {
             time: restore_time,
             notes,
         } = self.recall(&ids)?;
-        for note in &notes {
+        for note in notes {
             // Whoever wants to stop says so when the prompt is read.
             let _ = on_event(Event::Note(note));
         }
@@ -250,14 +250,12 @@ impl Chat {
         }
         let (mut said, mut text) = (String::new(), String::new());
         let summary = self.generate(&ids[n_cached..], &options, &mut |event| match event {
-            Event::Text(piece) => {
-                said.push_str(piece);
-                let piece = if text.is_empty() {
-                    piece.trim_start()
-                } else {
-                    piece
-                };
-                text.push_str(piece);
+            Event::Text(mut piece) => {
+                said.push_str(&piece);
+                if text.is_empty() {
+                    piece = piece.trim_start().to_owned();
+                }
+                text.push_str(&piece);
                 if piece.is_empty() {
                     ControlFlow::Continue(())
                 } else {
@@ -293,7 +291,7 @@ impl Chat {
         let (rules, mut parser) = self.format.rules(&self.input(), &prompt, options.reply())?;
         let options = options.clone().with_rules(rules);
         let answered = self.answer(&options, |event| match event {
-            Event::Text(text) => hear_all(&parser.push(text), &mut on_heard),
+            Event::Text(text) => hear_all(&parser.push(&text), &mut on_heard),
             other => on_heard(Heard::Event(other)),
         });
         let reply = answered
@@ -337,9 +335,10 @@ impl Chat {
         if let Some(cache) = &self.cache {
             return self
                 .session
-                .generate_saving(cache, prompt, options, on_event);
+                .generate_saving(cache, prompt, options)?
+                .run(on_event);
         }
-        self.session.generate(prompt, options, on_event)
+        self.session.generate(prompt, options)?.run(on_event)
     }
 
     /// The conversation as the template writes it, with marks in what others have written.

@@ -1,18 +1,16 @@
 //! The library API: load a model, hold sessions, generate text.
 //!
 //! ```no_run
-//! use std::ops::ControlFlow;
 //! use atta_engine::{Engine, Event, GenerateOptions, LoadOptions, SessionOptions};
 //!
 //! let engine = Engine::open("model.gguf".as_ref(), &LoadOptions::default())?;
 //! let mut session = engine.session(&SessionOptions::default())?;
 //! let prompt = engine.prompt_ids(b"Once upon a time");
-//! session.generate(&prompt, &GenerateOptions::default(), |event| {
-//!     if let Event::Text(text) = event {
+//! for event in session.generate(&prompt, &GenerateOptions::default())? {
+//!     if let Event::Text(text) = event? {
 //!         print!("{text}");
 //!     }
-//!     ControlFlow::Continue(())
-//! })?;
+//! }
 //! # Ok::<(), atta_engine::Error>(())
 //! ```
 //!
@@ -64,8 +62,9 @@ pub use atta_tokenizer::Control;
 
 pub use engine::{Engine, LoadOptions, Threads};
 pub use error::Error;
-pub use generation::generate::{Event, FinishReason, GenerateOptions, Summary};
-pub use generation::stop::{StopError, StopPiece, StopStrings};
+pub use generation::{
+    Event, FinishReason, Generate, GenerateOptions, StopError, StopPiece, StopStrings, Summary,
+};
 pub use memory::{Fit, MemoryPlan, Prediction, WeightsAt};
 #[cfg(feature = "batch")]
 pub use pooling::Pooling;

@@ -263,29 +263,33 @@ impl Session {
         if !self.shifts() {
             self.check_room(ids.len())?;
         }
-        let mut rest = ids;
-        while !rest.is_empty() {
-            let done = ids.len() - rest.len();
+        let mut done = 0;
+        while done < ids.len() {
             if !go_on(done) {
                 return Ok(done);
             }
-            self.make_room()?;
-            // A context is always shifted when it is full, so that the size of chunks makes no
-            // difference.
-            let n = rest.len().min(self.n_batch).min(self.n_ctx - self.n_held());
-            let (chunk, after) = rest.split_at(n);
-            let is_last = after.is_empty();
-            self.step(chunk, |i| {
-                if is_last && i + 1 == n {
-                    Want::Logits
-                } else {
-                    Want::Nothing
-                }
-            })?;
-            self.last = is_last.then_some(n - 1);
-            rest = after;
+            done += self.append_chunk(&ids[done..])?;
         }
         Ok(ids.len())
+    }
+
+    /// Appends as many of `ids` as fit one batch, and returns how many. The logits after the last
+    /// of `ids` are there afterwards if it was among them.
+    pub(crate) fn append_chunk(&mut self, ids: &[u32]) -> Result<usize, Error> {
+        self.shift_if_full()?;
+        // A context is always shifted when it is full, so that the size of chunks makes no
+        // difference.
+        let n = ids.len().min(self.n_batch).min(self.n_ctx - self.n_held());
+        let is_last = n == ids.len();
+        self.step(&ids[..n], |i| {
+            if is_last && i + 1 == n {
+                Want::Logits
+            } else {
+                Want::Nothing
+            }
+        })?;
+        self.last = is_last.then_some(n - 1);
+        Ok(n)
     }
 
     /// Appends tokens and gives the logits after each of them, `[n_vocab]`, to `each`, with its
@@ -358,9 +362,9 @@ impl Session {
         self.n_forgotten
     }
 
-    /// How many tokens may be appended before anything is forgotten for the first time; `None` if
-    /// that has happened, or never will.
-    pub(crate) fn n_until_gap(&self) -> Option<usize> {
+    /// Number of tokens that may be appended before the context is shifted for the first time;
+    /// `None` if it was, or never is.
+    pub(crate) fn n_until_shift(&self) -> Option<usize> {
         let is_whole = self.shifts() && self.n_forgotten == 0;
         is_whole.then(|| self.n_ctx - self.tokens.len())
     }
@@ -397,9 +401,9 @@ impl Session {
         Ok(self.tokens.len())
     }
 
-    /// Forgets the last `n` tokens; what logits are to be there after is evaluated again, and so is
-    /// what was in front of them where a layer has let go of it.
-    pub(crate) fn take_back(&mut self, n: usize, with_logits: bool) -> Result<(), Error> {
+    /// Removes the last `n` tokens. Evaluates the one in front of them again if its logits are
+    /// wanted, and all tokens of which a layer with a window has let go.
+    pub(crate) fn roll_back(&mut self, n: usize, with_logits: bool) -> Result<(), Error> {
         if n == 0 {
             return Ok(());
         }
@@ -447,8 +451,8 @@ impl Session {
         self.tokens.len() - self.n_forgotten
     }
 
-    /// Forgets some tokens of a full context, if it may.
-    fn make_room(&mut self) -> Result<(), Error> {
+    /// Shifts a full context, if it may.
+    fn shift_if_full(&mut self) -> Result<(), Error> {
         if self.n_held() == self.n_ctx
             && let Some(gap) = self.gap.clone()
         {
@@ -458,7 +462,7 @@ impl Session {
         Ok(())
     }
 
-    fn check_room(&self, n: usize) -> Result<(), Error> {
+    pub(crate) fn check_room(&self, n: usize) -> Result<(), Error> {
         let n_prompt = self.n_held() + n;
         if n_prompt > self.n_ctx {
             return Err(Error::PromptTooLong {

@@ -91,10 +91,10 @@ struct Heard {
 }
 
 impl Heard {
-    fn hear(&mut self, event: Event<'_>) {
+    fn hear(&mut self, event: Event) {
         match event {
-            Event::Text(piece) => self.text.push_str(piece),
-            Event::Held => self.n_held += 1,
+            Event::Text(piece) => self.text.push_str(&piece),
+            Event::Tentative => self.n_held += 1,
             Event::Token { n, id, .. } => {
                 self.ids.push(id);
                 assert_eq!(n, self.ids.len());
@@ -106,10 +106,13 @@ impl Heard {
 
 fn write(session: &mut Session, asked: &Asked) -> (Heard, Summary) {
     let mut heard = Heard::default();
-    let summary = session.generate(&asked.prompt, &asked.options, |event| {
-        heard.hear(event);
-        ControlFlow::Continue(())
-    });
+    let summary = session
+        .generate(&asked.prompt, &asked.options)
+        .unwrap()
+        .run(|event| {
+            heard.hear(event);
+            ControlFlow::Continue(())
+        });
     (heard, summary.unwrap())
 }
 
@@ -179,19 +182,22 @@ fn a_call_that_is_certain_is_told_of_from_its_marker_on() {
         Heard::default(),
         Vec::new(),
     );
-    let generated = session.generate(&asked.prompt, &asked.options, |event| {
-        if let Event::Token {
-            id,
-            logprobs: Some(logprobs),
-            ..
-        } = event
-        {
-            assert_eq!(logprobs.chosen().id, id);
-            chosen.push(id);
-        }
-        heard.hear(event);
-        ControlFlow::Continue(())
-    });
+    let generated = session
+        .generate(&asked.prompt, &asked.options)
+        .unwrap()
+        .run(|event| {
+            if let Event::Token {
+                id,
+                logprobs: Some(logprobs),
+                ..
+            } = &event
+            {
+                assert_eq!(logprobs.chosen.id, *id);
+                chosen.push(*id);
+            }
+            heard.hear(event);
+            ControlFlow::Continue(())
+        });
     let summary = generated.unwrap();
     assert!(
         heard.text.starts_with("<tool_call>{\"name\":\"\"") && heard.n_held > 3,
@@ -211,14 +217,17 @@ fn a_call_that_is_interrupted_or_stopped_while_it_is_told_of_has_no_more_tokens_
     for n in 1..5 {
         let (asked, mut session, mut heard) =
             (ask_certain(&engine), session(&engine), Heard::default());
-        let generated = session.generate(&asked.prompt, &asked.options, |event| {
-            heard.hear(event);
-            if heard.ids.len() == n {
-                ControlFlow::Break(())
-            } else {
-                ControlFlow::Continue(())
-            }
-        });
+        let generated = session
+            .generate(&asked.prompt, &asked.options)
+            .unwrap()
+            .run(|event| {
+                heard.hear(event);
+                if heard.ids.len() == n {
+                    ControlFlow::Break(())
+                } else {
+                    ControlFlow::Continue(())
+                }
+            });
         let summary = generated.unwrap();
         assert_eq!(
             (summary.finish_reason, summary.n_generated, heard.ids.len()),
@@ -309,7 +318,7 @@ fn what_was_held_when_a_text_was_interrupted_is_none_of_it() {
         let (mut n_held, mut heard, n_messages) = (0, Vec::new(), chat.messages().len());
         let answered = chat.answer_calling(&eager(&engine, 60, 1), |event| {
             match event {
-                chat::Heard::Event(Event::Held) => n_held += 1,
+                chat::Heard::Event(Event::Tentative) => n_held += 1,
                 chat::Heard::Event(Event::Token { id, .. }) => heard.push(id),
                 _ => {}
             }

@@ -79,12 +79,15 @@ fn alone(engine: &Engine, wish: &Wish) -> (String, FinishReason) {
         })
         .unwrap();
     let mut text = String::new();
-    let summary = session.generate(&wish.prompt, &wish.options, |event| {
-        if let Event::Text(piece) = event {
-            text.push_str(piece);
-        }
-        ControlFlow::Continue(())
-    });
+    let summary = session
+        .generate(&wish.prompt, &wish.options)
+        .unwrap()
+        .run(|event| {
+            if let Event::Text(piece) = event {
+                text.push_str(&piece);
+            }
+            ControlFlow::Continue(())
+        });
     (text, summary.unwrap().finish_reason)
 }
 
@@ -103,7 +106,7 @@ impl Heard {
             .step(&mut |id, update| {
                 match update {
                     Update::Event(Event::Text(piece)) => {
-                        self.texts.entry(id).or_default().push_str(piece)
+                        self.texts.entry(id).or_default().push_str(&piece)
                     }
                     Update::Event(_) => {}
                     Update::Done(done) => {

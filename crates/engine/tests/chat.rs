@@ -53,7 +53,7 @@ fn say(chat: &mut Chat, text: &str) -> (String, usize, usize) {
     let mut heard = String::new();
     let reply = chat.say(text, &options(8), |event| {
         if let Event::Text(piece) = event {
-            heard.push_str(piece);
+            heard.push_str(&piece);
         }
         ControlFlow::Continue(())
     });

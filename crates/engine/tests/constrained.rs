@@ -36,9 +36,9 @@ fn generate(engine: &Engine, options: &GenerateOptions) -> Result<(String, Summa
         .unwrap();
     let mut text = String::new();
     let prompt = engine.prompt_ids(b"Once upon a time");
-    let summary = session.generate(&prompt, options, |event| {
+    let summary = session.generate(&prompt, options).unwrap().run(|event| {
         if let Event::Text(piece) = event {
-            text.push_str(piece);
+            text.push_str(&piece);
         }
         ControlFlow::Continue(())
     })?;
@@ -192,17 +192,20 @@ fn what_must_follow_is_not_chosen() {
         n_logprobs: Some(1),
         ..options(regex, 64)
     };
-    let summary = session.generate(&engine.prompt_ids(b"Once"), &options, |event| {
-        match event {
-            Event::Text(piece) => text.push_str(piece),
-            Event::Token {
-                logprobs: Some(_), ..
-            } => n_chosen += 1,
-            Event::Token { logprobs: None, .. } => n_forced += 1,
-            _ => {}
-        }
-        ControlFlow::Continue(())
-    });
+    let summary = session
+        .generate(&engine.prompt_ids(b"Once"), &options)
+        .unwrap()
+        .run(|event| {
+            match event {
+                Event::Text(piece) => text.push_str(&piece),
+                Event::Token {
+                    logprobs: Some(_), ..
+                } => n_chosen += 1,
+                Event::Token { logprobs: None, .. } => n_forced += 1,
+                _ => {}
+            }
+            ControlFlow::Continue(())
+        });
     assert!(
         text.starts_with("The little dog ran to the house. ") && text.ends_with(" he slept."),
         "{text}"
@@ -240,9 +243,11 @@ fn the_context_may_be_full_at_any_place() {
         let prompt = engine.prompt_ids(b"Once upon a time");
         let options = options(schema(), 1000);
         session
-            .generate(&prompt, &options, |event| {
+            .generate(&prompt, &options)
+            .unwrap()
+            .run(|event| {
                 if let Event::Text(piece) = event {
-                    text.push_str(piece);
+                    text.push_str(&piece);
                 }
                 ControlFlow::Continue(())
             })
@@ -260,12 +265,11 @@ fn a_constraint_that_is_wrong_is_found_before_the_prompt_is_read() {
     let engine = engine();
     let mut session = engine.session(&SessionOptions::default()).unwrap();
     let wrong = options(Constraint::Regex("(".to_owned()), 5);
-    let failed = session.generate(&engine.prompt_ids(b"a"), &wrong, |_| {
-        panic!("nothing is to be heard")
-    });
+    let prompt = engine.prompt_ids(b"a");
+    let failed = session.generate(&prompt, &wrong).unwrap_err();
     assert!(matches!(
         failed,
-        Err(Error::Constraint(ConstraintError::Regex(_)))
+        Error::Constraint(ConstraintError::Regex(_))
     ));
     assert!(session.tokens().is_empty());
 }

@@ -40,13 +40,13 @@ fn options(n_predict: usize) -> GenerateOptions {
 
 fn run(session: &mut Session, options: &GenerateOptions) -> (String, Summary) {
     let mut text = String::new();
-    let summary = session.generate(&PROMPT, options, |event| {
-        if let Event::Text(piece) = event {
-            text.push_str(piece);
+    let mut events = session.generate(&PROMPT, options).unwrap();
+    for event in &mut events {
+        if let Event::Text(piece) = event.unwrap() {
+            text.push_str(&piece);
         }
-        ControlFlow::Continue(())
-    });
-    (text, summary.unwrap())
+    }
+    (text, events.into_summary().unwrap())
 }
 
 #[test]
@@ -111,9 +111,7 @@ fn a_full_context_ends_with_length_and_never_writes_past_it() {
 #[test]
 fn a_prompt_that_does_not_fit_is_refused_before_anything_is_computed() {
     let mut session = session(3);
-    let error = session
-        .generate(&PROMPT, &options(1), |_| ControlFlow::Continue(()))
-        .unwrap_err();
+    let error = session.generate(&PROMPT, &options(1)).unwrap_err();
     assert!(
         matches!(
             error,
@@ -130,19 +128,14 @@ fn a_prompt_that_does_not_fit_is_refused_before_anything_is_computed() {
 #[test]
 fn an_empty_prompt_is_refused_in_an_empty_session_only() {
     let mut session = session(32);
-    let go_on = |_: Event<'_>| ControlFlow::Continue(());
     assert!(matches!(
-        session.generate(&[], &options(1), go_on),
+        session.generate(&[], &options(1)),
         Err(Error::EmptyPrompt)
     ));
     session.append(&PROMPT).unwrap();
-    assert_eq!(
-        session
-            .generate(&[], &options(2), go_on)
-            .unwrap()
-            .n_generated,
-        2
-    );
+    let events = session.generate(&[], &options(2)).unwrap();
+    let tokens = events.filter(|event| matches!(event, Ok(Event::Token { .. })));
+    assert_eq!(tokens.count(), 2);
 }
 
 #[test]
@@ -217,10 +210,13 @@ fn a_caller_can_stop_while_the_prompt_is_read_and_after_any_text() {
             ..SessionOptions::default()
         })
         .unwrap();
-    let summary = session.generate(&PROMPT, &options(9), |event| match event {
-        Event::Prompt { done: 2, .. } => ControlFlow::Break(()),
-        _ => ControlFlow::Continue(()),
-    });
+    let summary = session
+        .generate(&PROMPT, &options(9))
+        .unwrap()
+        .run(|event| match event {
+            Event::Prompt { done: 2, .. } => ControlFlow::Break(()),
+            _ => ControlFlow::Continue(()),
+        });
     let summary = summary.unwrap();
     assert_eq!(
         (
@@ -233,14 +229,17 @@ fn a_caller_can_stop_while_the_prompt_is_read_and_after_any_text() {
 
     let mut session = engine.session(&SessionOptions::default()).unwrap();
     let mut n_pieces = 0;
-    let summary = session.generate(&PROMPT, &options(9), |event| {
-        n_pieces += usize::from(matches!(event, Event::Text(_)));
-        if n_pieces == 2 {
-            ControlFlow::Break(())
-        } else {
-            ControlFlow::Continue(())
-        }
-    });
+    let summary = session
+        .generate(&PROMPT, &options(9))
+        .unwrap()
+        .run(|event| {
+            n_pieces += usize::from(matches!(event, Event::Text(_)));
+            if n_pieces == 2 {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            }
+        });
     assert_eq!(
         (summary.unwrap().finish_reason, n_pieces),
         (FinishReason::Interrupted, 2)
@@ -261,12 +260,15 @@ fn generation_goes_on_where_it_ended() {
     let (whole, _) = run(&mut session(64), &greedy(12));
     let mut session = session(64);
     let (mut text, summary) = run(&mut session, &greedy(5));
-    let rest = session.generate(&summary.pending, &greedy(7), |event| {
-        if let Event::Text(piece) = event {
-            text.push_str(piece);
-        }
-        ControlFlow::Continue(())
-    });
+    let rest = session
+        .generate(&summary.pending, &greedy(7))
+        .unwrap()
+        .run(|event| {
+            if let Event::Text(piece) = event {
+                text.push_str(&piece);
+            }
+            ControlFlow::Continue(())
+        });
     assert_eq!(rest.unwrap().n_generated, 7);
     assert_eq!(text, whole);
 }
@@ -274,7 +276,6 @@ fn generation_goes_on_where_it_ended() {
 #[test]
 fn settings_that_make_no_sense_are_refused() {
     let mut session = session(32);
-    let go_on = |_: Event<'_>| ControlFlow::Continue(());
     let bad = GenerateOptions {
         sampling: Sampling {
             top_p: 1.5,
@@ -283,7 +284,7 @@ fn settings_that_make_no_sense_are_refused() {
         ..options(1)
     };
     assert!(matches!(
-        session.generate(&PROMPT, &bad, go_on),
+        session.generate(&PROMPT, &bad),
         Err(Error::Sampling(_))
     ));
     let bad = GenerateOptions {
@@ -291,7 +292,7 @@ fn settings_that_make_no_sense_are_refused() {
         ..options(1)
     };
     assert!(matches!(
-        session.generate(&PROMPT, &bad, go_on),
+        session.generate(&PROMPT, &bad),
         Err(Error::Stop(_))
     ));
     let engine = session.engine();
@@ -388,7 +389,9 @@ fn penalties_do_not_change_the_logits_of_the_session() {
         ..options(1)
     };
     session
-        .generate(&[], &options, |_| ControlFlow::Continue(()))
+        .generate(&[], &options)
+        .unwrap()
+        .run(|_| ControlFlow::Continue(()))
         .unwrap();
     assert!(session.logits().unwrap() == before);
     session.truncate(99).unwrap();
@@ -410,14 +413,18 @@ fn log_probabilities_are_those_of_the_model_whatever_the_sampler_does() {
     let mut seen = Vec::new();
     let mut session = session(64);
     session.append(&PROMPT[..3]).unwrap();
-    let go_on = |event: Event<'_>| {
+    let go_on = |event: Event| {
         if let Event::Token { id, logprobs, .. } = event {
             let logprobs = logprobs.unwrap();
-            seen.push((id, logprobs.chosen(), logprobs.top().to_vec()));
+            seen.push((id, logprobs.chosen, logprobs.top));
         }
         ControlFlow::Continue(())
     };
-    session.generate(&PROMPT[3..], &options, go_on).unwrap();
+    session
+        .generate(&PROMPT[3..], &options)
+        .unwrap()
+        .run(go_on)
+        .unwrap();
     assert_eq!(seen.len(), 4);
     for (id, chosen, top) in seen {
         assert_eq!((id, chosen.id, top.len()), (5, 5, 3));
@@ -526,7 +533,9 @@ fn a_text_may_be_longer_than_a_context_that_shifts() {
     let mut options = options(250);
     options.sampling.logit_bias = vec![(2, f32::NEG_INFINITY)];
     let summary = session
-        .generate(&PROMPT, &options, |_| ControlFlow::Continue(()))
+        .generate(&PROMPT, &options)
+        .unwrap()
+        .run(|_| ControlFlow::Continue(()))
         .unwrap();
     assert_eq!(
         (summary.n_generated, session.tokens().len()),

@@ -685,9 +685,9 @@ fn text_is_the_same_with_a_cache_and_saved_when_the_prompt_was_read() {
     let cache = scratch.directory(u64::MAX);
     let run = |cache: Option<&PromptCache>, stop_at: usize| {
         let (mut session, mut heard) = (session(&engine), String::new());
-        let on_event = |event: Event<'_>| {
+        let on_event = |event: Event| {
             match event {
-                Event::Text(text) => heard.push_str(text),
+                Event::Text(text) => heard.push_str(&text),
                 Event::Note(note) => panic!("{note}"),
                 Event::Token { n, .. } if n == stop_at => return ControlFlow::Break(()),
                 _ => {}
@@ -696,8 +696,11 @@ fn text_is_the_same_with_a_cache_and_saved_when_the_prompt_was_read() {
         };
         let n_cached = cache.map_or(0, |cache| session.restore(cache, &ids).unwrap().n_tokens);
         let summary = match cache {
-            Some(cache) => session.generate_saving(cache, &ids[n_cached..], &options, on_event),
-            None => session.generate(&ids, &options, on_event),
+            Some(cache) => session
+                .generate_saving(cache, &ids[n_cached..], &options)
+                .unwrap()
+                .run(on_event),
+            None => session.generate(&ids, &options).unwrap().run(on_event),
         };
         assert_eq!(summary.unwrap().n_prompt + n_cached, 150);
         (heard, n_cached)
@@ -718,14 +721,16 @@ fn notes_of(engine: &Engine, cache: &PromptCache, ids: &[u32]) -> Vec<String> {
         n_predict: 0,
         ..GenerateOptions::default()
     };
-    let on_event = |event: Event<'_>| {
+    let on_event = |event: Event| {
         if let Event::Note(note) = event {
-            notes.push(note.to_owned());
+            notes.push(note);
         }
         ControlFlow::Continue(())
     };
     session(engine)
-        .generate_saving(cache, ids, &options, on_event)
+        .generate_saving(cache, ids, &options)
+        .unwrap()
+        .run(on_event)
         .unwrap();
     notes
 }
@@ -886,14 +891,18 @@ fn a_prompt_longer_than_its_window_is_saved_before_anything_of_it_is_forgotten()
         let (cache, ids) = (place.directory(1 << 30), text(seed, n_prompt));
         let mut plain = shifting();
         let expected = plain
-            .generate(&ids, &options, |_| ControlFlow::Continue(()))
+            .generate(&ids, &options)
+            .unwrap()
+            .run(|_| ControlFlow::Continue(()))
             .unwrap();
         for n_cached in [0, n_prompt.min(101) - 1] {
             let mut session = shifting();
             assert_eq!(session.restore(&cache, &ids).unwrap().n_tokens, n_cached);
-            let on_event = |_: Event<'_>| ControlFlow::Continue(());
+            let on_event = |_: Event| ControlFlow::Continue(());
             let summary = session
-                .generate_saving(&cache, &ids[n_cached..], &options, on_event)
+                .generate_saving(&cache, &ids[n_cached..], &options)
+                .unwrap()
+                .run(on_event)
                 .unwrap();
             assert_eq!(
                 (summary.n_prompt, summary.n_generated),
@@ -926,7 +935,9 @@ fn short_turns_are_saved_when_they_are_enough_together() {
     let mut n_saved = Vec::new();
     for turn in ids.chunks(6).take(6) {
         session
-            .generate_saving(&cache, turn, &options, |_| ControlFlow::Continue(()))
+            .generate_saving(&cache, turn, &options)
+            .unwrap()
+            .run(|_| ControlFlow::Continue(()))
             .unwrap();
         n_saved.push(
             cache

@@ -116,9 +116,10 @@ fn a_story_is_whole_sentences_and_comes_to_an_end() {
         };
         let mut text = String::from("Once upon a time");
         let mut session = engine.session(&SessionOptions::default()).unwrap();
-        let summary = session.generate(&engine.prompt_ids(text.as_bytes()), &options, |event| {
+        let prompt = engine.prompt_ids(text.as_bytes());
+        let summary = session.generate(&prompt, &options).unwrap().run(|event| {
             if let Event::Text(piece) = event {
-                text.push_str(piece);
+                text.push_str(&piece);
             }
             ControlFlow::Continue(())
         });

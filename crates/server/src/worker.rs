@@ -338,7 +338,7 @@ fn send_update(
     };
     let is_last = matches!(update, Update::Done(_) | Update::Failed(_));
     let event = match update {
-        Update::Event(Event::Text(text)) => JobEvent::Text(text.to_owned()),
+        Update::Event(Event::Text(text)) => JobEvent::Text(text),
         Update::Event(Event::Token {
             logprobs: Some(logprobs),
             ..

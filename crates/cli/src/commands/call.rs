@@ -7,7 +7,7 @@
 use std::ops::ControlFlow;
 
 use atta::{
-    Event, FinishReason, KvType, LoadOptions,
+    FinishReason, KvType, LoadOptions,
     chat::{Chat, Heard, Message, ToolUse},
     tools::Piece,
 };
@@ -93,17 +93,14 @@ fn answer(
     let options = args.sampling.generate_options(Length::Bounded)?;
     let ended = chat.answer_calling(&options, |heard| match heard {
         Heard::Event(event) => listener.hear(event),
-        Heard::Piece(Piece::Call(call)) => listener.hear(Event::Text(&(tools::line(call) + "\n"))),
+        Heard::Piece(Piece::Call(call)) => listener.text(&(tools::line(call) + "\n")),
         Heard::Piece(_) => ControlFlow::Continue(()),
     });
     if let Ok(answer) = &ended
         && !answer.outcome.text.trim().is_empty()
     {
         // If nobody reads it, that is found out below.
-        let _ = listener.hear(Event::Text(&format!(
-            "{}\n",
-            json!({ "content": answer.outcome.text })
-        )));
+        let _ = listener.text(&format!("{}\n", json!({ "content": answer.outcome.text })));
     }
     let written = listener.end(stats);
     let reply = ended?.reply;

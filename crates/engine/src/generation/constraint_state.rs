@@ -1,158 +1,153 @@
-//! What a generation has to keep to, if anything: a guide, what is done where a text is cut, and a
-//! call that may be taken back.
+//! Constraint state of a generation: the guide through its grammar, the end of a text that is cut,
+//! and the probe of its first tool call.
 
 use std::sync::Arc;
 
 use atta_tokenizer::{StreamDecoder, Tokenizer};
 
-use super::probe::Backtrack;
-use crate::{CallTest, Closing, ConstraintError, Guide, OnLength};
-use crate::{Engine, Error, GenerateOptions};
+use super::GenerateOptions;
+use super::probe::ToolCallProbe;
+use crate::{CallTest, Closing, ConstraintError, Engine, Error, Guide, OnLength};
 
 #[derive(Default)]
-pub(crate) struct Rules {
+pub(super) struct ConstraintState {
     guide: Option<Guide>,
     on_length: OnLength,
-    /// Only beside a guide.
-    backtrack: Option<Backtrack>,
+    /// Only with a guide.
+    probe: Option<ToolCallProbe>,
 }
 
-/// A call that was taken back.
-pub(crate) struct TakenBack {
-    /// Tokens, the marker included.
-    pub(crate) n_tokens: usize,
-    /// In front of the marker, `[n_vocab]`.
-    pub(crate) logits: Vec<f32>,
+/// A tool call that was rolled back.
+pub(super) struct RolledBack {
+    /// Tokens of it, the marker included.
+    pub(super) n_tokens: usize,
+    /// Logits in front of the marker, `[n_vocab]`.
+    pub(super) logits: Vec<f32>,
 }
 
-impl Rules {
-    pub(crate) fn new(engine: &Engine, options: &GenerateOptions) -> Result<Self, Error> {
+impl ConstraintState {
+    pub(super) fn new(engine: &Engine, options: &GenerateOptions) -> Result<Self, Error> {
         let guide = options
             .constraint
             .as_ref()
             .map(|constraint| engine.guide(constraint))
             .transpose()?;
         let start = options.call_start.filter(|_| guide.is_some());
-        let backtrack = start
-            .map(|start| Backtrack::new(engine, start))
+        let probe = start
+            .map(|start| ToolCallProbe::new(engine, start))
             .transpose()?;
         Ok(Self {
             guide,
             on_length: options.on_length,
-            backtrack,
+            probe,
         })
     }
 
-    /// Makes impossible what may not follow; `logits` are a copy of the `model`'s, \[n_vocab\].
-    pub(crate) fn restrict(&mut self, model: &[f32], logits: &mut [f32]) -> Result<(), Error> {
+    /// Masks tokens that may not follow with −∞; `logits` are a copy of the `model`'s, `[n_vocab]`.
+    pub(super) fn mask(&mut self, model: &[f32], logits: &mut [f32]) -> Result<(), Error> {
         let Some(guide) = &mut self.guide else {
             return Ok(());
         };
         guide.restrict(logits)?;
-        if let Some(backtrack) = &mut self.backtrack {
-            backtrack.bar(logits, guide.eog());
-            if backtrack.is_in_name() {
-                backtrack.narrow(model, logits, |id| guide.token_bytes(id));
+        if let Some(probe) = &mut self.probe {
+            probe.ban(logits, guide.eog());
+            if probe.is_in_name() {
+                probe.narrow(model, logits, |id| guide.token_bytes(id));
             }
         }
         Ok(())
     }
 
-    /// The token itself, or one that may follow; `None` if the text has ended.
-    pub(crate) fn nearest(&self, token: u32) -> Option<u32> {
+    /// The token itself, or one that may follow; `None` if the text is complete.
+    pub(super) fn nearest(&self, token: u32) -> Option<u32> {
         self.guide
             .as_ref()
             .map_or(Some(token), |guide| guide.nearest(token))
     }
 
-    /// Takes a call back that the model did not mean, as the last [`restrict`](Self::restrict) has
-    /// shown, off the end of a text of `n_written` tokens.
-    pub(crate) fn take_back(&mut self, n_written: usize) -> Result<Option<TakenBack>, Error> {
-        let doubtful = self
-            .backtrack
-            .as_mut()
-            .filter(|backtrack| backtrack.is_doubtful());
-        let Some((backtrack, guide)) = doubtful.zip(self.guide.as_mut()) else {
+    /// Rolls back a call that the model did not mean, as the last [`mask`](Self::mask) has shown,
+    /// from the end of a text of `n_generated` tokens.
+    pub(super) fn roll_back(&mut self, n_generated: usize) -> Result<Option<RolledBack>, Error> {
+        let doubtful = self.probe.as_mut().filter(|probe| probe.is_doubtful());
+        let Some((probe, guide)) = doubtful.zip(self.guide.as_mut()) else {
             return Ok(None);
         };
-        let taken = backtrack.take_back(n_written);
-        guide.rollback(taken.n_tokens)?;
-        Ok(Some(taken))
+        let call = probe.roll_back(n_generated);
+        guide.rollback(call.n_tokens)?;
+        Ok(Some(call))
     }
 
-    /// Begins a call that may be taken back if this token, chosen from these logits `[n_vocab]`, is
-    /// the marker of one.
-    pub(crate) fn begin(&mut self, token: u32, logits: &[f32]) {
+    /// Starts to probe a call if this token, selected from these logits `[n_vocab]`, is its marker.
+    pub(super) fn probe(&mut self, token: u32, logits: &[f32]) {
         let has_choice = self.guide.as_ref().is_some_and(Guide::has_choice);
-        if let Some(backtrack) = self
-            .backtrack
-            .as_mut()
-            .filter(|b| has_choice && b.may_begin(token))
+        if let Some(probe) = &mut self.probe
+            && has_choice
+            && probe.may_begin(token)
         {
-            backtrack.begin(logits);
+            probe.begin(logits);
         }
     }
 
-    /// Whether what is written is part of a call that may be taken back.
-    pub(crate) fn holds(&self) -> bool {
-        self.backtrack.as_ref().is_some_and(Backtrack::is_open)
+    /// Whether the last tokens are part of a call that may be rolled back.
+    pub(super) fn is_tentative(&self) -> bool {
+        self.probe.as_ref().is_some_and(ToolCallProbe::is_open)
     }
 
-    /// Takes no call back that has begun.
-    pub(crate) fn settle(&mut self) {
-        if let Some(backtrack) = &mut self.backtrack {
-            backtrack.settle();
+    /// Makes a call that has begun final.
+    pub(super) fn commit(&mut self) {
+        if let Some(probe) = &mut self.probe {
+            probe.commit();
         }
     }
 
-    /// Goes on by a token that does not end the text, and by `max` tokens at most that must follow
-    /// it.
-    pub(crate) fn follow(&mut self, token: u32, max: usize) -> Result<Vec<u32>, Error> {
+    /// Accepts a token that does not end the text, and returns at most `max` tokens that the
+    /// grammar forces behind it.
+    pub(super) fn accept(&mut self, token: u32, max: usize) -> Result<Vec<u32>, Error> {
         let Some(guide) = &mut self.guide else {
             return Ok(Vec::new());
         };
         guide.accept(token)?;
-        let Some(backtrack) = &mut self.backtrack else {
+        let Some(probe) = &mut self.probe else {
             return Ok(guide.forced(max)?);
         };
-        backtrack.push(token, &guide.token_bytes(token));
+        probe.push(token, &guide.token_bytes(token));
         let mut forced = Vec::new();
-        // What the model thinks of a name is seen only where it is chosen token by token.
-        while forced.len() < max && !backtrack.is_in_name() {
-            let next = guide.forced(if backtrack.is_open() {
+        // Tokens of a name are never forced, so that the probe sees the model's logits for each.
+        while forced.len() < max && !probe.is_in_name() {
+            let n = if probe.is_open() {
                 1
             } else {
                 max - forced.len()
-            })?;
+            };
+            let next = guide.forced(n)?;
             if next.is_empty() {
                 break;
             }
             next.iter()
-                .for_each(|&id| backtrack.push(id, &guide.token_bytes(id)));
+                .for_each(|&id| probe.push(id, &guide.token_bytes(id)));
             forced.extend(next);
         }
         Ok(forced)
     }
 
-    /// Whether a token that ends generations ends this one here: a grammar may ask for such a token
-    /// in its middle.
-    pub(crate) fn may_end(&self) -> bool {
+    /// Whether an end-of-generation token ends the text here: a grammar may have such a token in
+    /// its middle.
+    pub(super) fn may_end(&self) -> bool {
         self.guide.as_ref().is_none_or(Guide::may_end)
     }
 
-    /// Whether half a character at the end is no text: a constrained text that was cut is the
-    /// beginning of a valid one.
-    pub(crate) fn drops_half_characters(&self) -> bool {
+    /// Whether there is a constraint.
+    pub(super) fn is_active(&self) -> bool {
         self.guide.is_some()
     }
 
-    /// Whether nothing can follow.
-    pub(crate) fn is_complete(&self) -> bool {
+    /// Whether no token can follow.
+    pub(super) fn is_complete(&self) -> bool {
         self.guide.as_ref().is_some_and(Guide::is_complete)
     }
 
-    /// The text that makes one complete that was cut.
-    pub(crate) fn close(
+    /// The text that completes a text that was cut.
+    pub(super) fn close(
         &mut self,
         decoder: &mut StreamDecoder<Arc<Tokenizer>>,
     ) -> Result<String, Error> {

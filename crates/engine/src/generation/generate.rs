@@ -1,280 +1,296 @@
-//! Generation: prompt in, text out, until the model, a stop string, the length or the caller ends
-//! it.
+//! Generation in a session: an iterator over the events of a text.
 
 use std::{
+    collections::VecDeque,
     ops::ControlFlow,
     time::{Duration, Instant},
 };
 
-use atta_tokenizer::Control;
-
-use super::{Past, Writer};
-use crate::{Error, LogProbs, Sampling, Session};
-
-/// What is generated, and for how long.
-#[derive(Clone, Debug)]
-pub struct GenerateOptions {
-    /// Tokens at most.
-    pub n_predict: usize,
-    /// How the next token is chosen.
-    pub sampling: Sampling,
-    /// Texts that end the generation; they are not part of it. One that ends in the spelling of a
-    /// control token, such as `<|user|>`, ends it at that token.
-    pub stop: Vec<String>,
-    /// Whether log-probabilities come with each token: those of so many of the best tokens, and of
-    /// the chosen one. They cost a pass over the vocabulary. Tokens that a constraint forces
-    /// have none.
-    pub n_logprobs: Option<usize>,
-    /// What becomes of control tokens in the text.
-    pub control: Control,
-    /// What the text must look like. A stop string ends it all the same.
-    pub constraint: Option<crate::Constraint>,
-    /// What happens when the text reaches its length before a constraint is met.
-    pub on_length: crate::OnLength,
-    /// How the first call of a constrained text begins, which may be taken back. For each token of
-    /// its name there is a step of its own then, even where the constraint forces it.
-    pub call_start: Option<crate::CallStart>,
-}
-
-impl Default for GenerateOptions {
-    fn default() -> Self {
-        Self {
-            n_predict: 256,
-            sampling: Sampling::default(),
-            stop: Vec::new(),
-            n_logprobs: None,
-            control: Control::default(),
-            constraint: None,
-            on_length: crate::OnLength::default(),
-            call_start: None,
-        }
-    }
-}
-
-/// What a caller hears on the way. It may end the generation after any of them.
-#[derive(Clone, Copy, Debug)]
-pub enum Event<'a> {
-    /// The prompt is being read: `done` of `total` tokens.
-    Prompt {
-        /// Tokens read.
-        done: usize,
-        /// Tokens of the prompt.
-        total: usize,
-    },
-    /// A token was chosen: the `n`th, from 1. What text it completes was said before.
-    Token {
-        /// How many there are now.
-        n: usize,
-        /// The token.
-        id: u32,
-        /// What the model thought of it, if asked for.
-        logprobs: Option<&'a LogProbs>,
-    },
-    /// A token was chosen that may be taken back. If it is not, it is told of later; if the text is
-    /// interrupted before, it is none of its tokens.
-    Held,
-    /// Text that is final: whole characters, never a part of a stop string.
-    Text(&'a str),
-    /// What did not go as it should and changes nothing of the text, in one line.
-    Note(&'a str),
-}
-
-/// Why the generation ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FinishReason {
-    /// The model ended it, or a stop string.
-    Stop,
-    /// `n_predict` tokens, or a full context.
-    Length,
-    /// The caller.
-    Interrupted,
-}
-
-/// How it went.
-#[derive(Clone, Debug)]
-pub struct Summary {
-    /// Why it ended.
-    pub finish_reason: FinishReason,
-    /// Tokens of the prompt, begin-of-sequence included.
-    pub n_prompt: usize,
-    /// Tokens chosen. A token that ended it counts, although no event announces it.
-    pub n_generated: usize,
-    /// Time to read the prompt.
-    pub prefill_time: Duration,
-    /// Time from the end of the prompt to the last token.
-    pub decode_time: Duration,
-    /// Time of the first token, which needs no step of its own.
-    pub first_token_time: Duration,
-    /// Tokens that this time was for: the first, and those that a constraint had follow it.
-    pub n_first: usize,
-    /// The last tokens: chosen, but not part of the session yet. A caller that goes on appends
-    /// them first.
-    pub pending: Vec<u32>,
-    /// Bytes of text behind the last token that nobody has chosen: what made a constrained text
-    /// complete.
-    pub n_closing_bytes: usize,
-}
-
-impl Summary {
-    /// Prompt tokens per second.
-    pub fn prefill_tok_s(&self) -> f64 {
-        rate(self.n_prompt, self.prefill_time)
-    }
-
-    /// Generated tokens per second, without the first and those that had to follow it, which need
-    /// no step before them.
-    pub fn decode_tok_s(&self) -> f64 {
-        rate(
-            self.n_generated.saturating_sub(self.n_first.max(1)),
-            self.decode_time.saturating_sub(self.first_token_time),
-        )
-    }
-}
-
-fn rate(n: usize, time: Duration) -> f64 {
-    if time.is_zero() {
-        0.0
-    } else {
-        n as f64 / time.as_secs_f64()
-    }
-}
+use super::{Event, FinishReason, GenerateOptions, Generation, StepInput, StepOutput, Summary};
+use crate::{Error, Session};
 
 impl Session {
-    /// Appends the prompt and generates from there.
+    /// Appends the prompt and generates text from there. Nothing is computed before the first event
+    /// is asked for.
     ///
     /// # Errors
-    /// A prompt that does not fit or is empty, a sampler setting out of range, a step that failed.
-    /// An interruption is not an error, and neither is a full context.
-    pub fn generate(
-        &mut self,
-        prompt: &[u32],
+    /// A prompt that is empty or does not fit, a sampling parameter out of range, an unsupported
+    /// constraint.
+    pub fn generate<'a>(
+        &'a mut self,
+        prompt: &'a [u32],
         options: &GenerateOptions,
-        mut on_event: impl FnMut(Event<'_>) -> ControlFlow<()>,
-    ) -> Result<Summary, Error> {
-        self.generate_after(prompt, options, &mut |_| None, &mut on_event)
+    ) -> Result<Generate<'a>, Error> {
+        self.generate_after(prompt, options, Saver::default())
     }
 
-    /// The same; `save` is called when the prompt has been read, and before anything is forgotten
-    /// for the first time. It may have something to say.
-    pub(crate) fn generate_after(
-        &mut self,
-        prompt: &[u32],
+    /// Generates text and saves the session with `saver` on the way.
+    pub(crate) fn generate_after<'a>(
+        &'a mut self,
+        prompt: &'a [u32],
         options: &GenerateOptions,
-        save: &mut Save<'_>,
-        on_event: &mut OnEvent<'_>,
-    ) -> Result<Summary, Error> {
+        saver: Saver<'a>,
+    ) -> Result<Generate<'a>, Error> {
         if prompt.is_empty() && self.logits().is_none() {
             return Err(Error::EmptyPrompt);
         }
-        let writer = Writer::new(self.engine(), options)?;
-        let start = Instant::now();
-        let total = prompt.len();
-        let read = self.read(prompt, save, on_event)?;
-        let mut summary = Summary {
-            finish_reason: FinishReason::Interrupted,
-            n_prompt: read,
-            n_generated: 0,
-            prefill_time: start.elapsed(),
-            decode_time: Duration::ZERO,
-            first_token_time: Duration::ZERO,
-            n_first: 0,
-            pending: Vec::new(),
-            n_closing_bytes: 0,
-        };
-        if read == total && on_event(Event::Prompt { done: total, total }).is_continue() {
-            note(save(self), on_event);
-            self.write(writer, &mut summary, save, on_event)?;
+        let generation = Generation::new(self.engine(), options)?;
+        if !self.shifts() {
+            self.check_room(prompt.len())?;
         }
-        Ok(summary)
+        let total = prompt.len();
+        Ok(Generate {
+            session: self,
+            generation,
+            saver,
+            prompt,
+            n_prefilled: 0,
+            stage: Stage::Prefill,
+            queue: VecDeque::from([Event::Prompt { done: 0, total }]),
+            error: None,
+            start: Instant::now(),
+            times: Times::default(),
+        })
+    }
+}
+
+/// A generation in a session: an iterator over its events.
+///
+/// It ends when the text does, or after an error. A generation that is dropped before is
+/// interrupted: the session holds the tokens whose events were taken, but for the pending ones of
+/// the [summary](Self::into_summary).
+pub struct Generate<'a> {
+    session: &'a mut Session,
+    generation: Generation,
+    saver: Saver<'a>,
+    prompt: &'a [u32],
+    /// Tokens of the prompt that are in the session.
+    n_prefilled: usize,
+    stage: Stage,
+    /// Events that do not come from the text, in front of those that do.
+    queue: VecDeque<Event>,
+    error: Option<Error>,
+    /// Start of the stage.
+    start: Instant,
+    times: Times,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Stage {
+    /// The prompt is evaluated.
+    Prefill,
+    /// Tokens are generated.
+    Decode,
+    /// The text has ended; its last events are in the queue.
+    Finish,
+    /// Nothing follows but events in the queue.
+    Over,
+}
+
+/// Times of a [`Summary`].
+#[derive(Default)]
+struct Times {
+    prefill: Duration,
+    decode: Duration,
+    first_token: Duration,
+    /// Tokens of the first step; 0 before it.
+    n_first: usize,
+}
+
+impl std::fmt::Debug for Generate<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Generate")
+            .field("n_prompt", &self.prompt.len())
+            .field("n_prefilled", &self.n_prefilled)
+            .field("n_generated", &self.generation.n_generated())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Iterator for Generate<'_> {
+    type Item = Result<Event, Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let event = self.queue.pop_front();
+            if let Some(event) = event.or_else(|| self.generation.next_event()) {
+                return Some(Ok(event));
+            }
+            if self.stage == Stage::Over {
+                return self.error.take().map(Err);
+            }
+            if let Err(error) = self.step() {
+                self.fail(error);
+            }
+        }
+    }
+}
+
+impl Generate<'_> {
+    /// Hands all events to `on_event`; `Break` interrupts the generation.
+    ///
+    /// # Errors
+    /// A step that failed, a constraint that cannot be met. An interruption is not an error, and
+    /// neither is a full context.
+    pub fn run(
+        mut self,
+        mut on_event: impl FnMut(Event) -> ControlFlow<()>,
+    ) -> Result<Summary, Error> {
+        while let Some(event) = self.next() {
+            if on_event(event?).is_break() {
+                self.interrupt();
+            }
+        }
+        self.into_summary()
     }
 
-    /// Appends the prompt, in two parts if something is forgotten on the way; how much of it the
-    /// caller let pass.
-    fn read(
-        &mut self,
-        prompt: &[u32],
-        save: &mut Save<'_>,
-        on_event: &mut OnEvent<'_>,
-    ) -> Result<usize, Error> {
-        let total = prompt.len();
-        let n_first = self.n_until_gap().map_or(total, |n| n.min(total));
-        let (first, rest) = prompt.split_at(n_first);
-        let read = self.append_with(first, |done| {
-            on_event(Event::Prompt { done, total }).is_continue()
-        })?;
-        if read < n_first || rest.is_empty() {
-            return Ok(read);
+    /// Ends the generation at the last event that was taken. Only warnings and errors follow.
+    pub fn interrupt(&mut self) {
+        if self.stage == Stage::Over {
+            return;
         }
-        note(save(self), on_event);
-        let go_on = |done| {
-            on_event(Event::Prompt {
-                done: n_first + done,
-                total,
-            })
-            .is_continue()
-        };
-        Ok(n_first + self.append_with(rest, go_on)?)
+        self.queue.retain(|event| matches!(event, Event::Note(_)));
+        self.generation.interrupt();
+        if let Err(error) = self.end() {
+            self.fail(error);
+        }
     }
 
-    /// Writes on until the text ends.
-    fn write(
-        &mut self,
-        mut writer: Writer,
-        summary: &mut Summary,
-        save: &mut Save<'_>,
-        on_event: &mut OnEvent<'_>,
-    ) -> Result<(), Error> {
-        let start = Instant::now();
-        let reason = loop {
-            if writer.is_at_length(self.room()) {
-                break FinishReason::Length;
-            }
-            if self
-                .n_until_gap()
-                .is_some_and(|n| n < writer.pending().len())
-            {
-                note(save(self), on_event);
-            }
-            self.append(writer.pending())?;
-            let logits = self.logits().expect("the last step asked for logits");
-            let finished = writer.go_on(
-                Past {
-                    logits,
-                    tokens: self.tokens(),
-                    room: self.room(),
-                },
-                on_event,
-            )?;
-            let n_cut = writer.cut();
-            if n_cut > 0 {
-                self.take_back(n_cut, writer.pending().is_empty())?;
-                summary.n_first = summary.n_first.min(1);
-            }
-            summary.decode_time = start.elapsed();
-            if summary.n_first == 0 {
-                (summary.n_first, summary.first_token_time) =
-                    (writer.n_generated(), summary.decode_time);
-            }
-            if let Some(reason) = finished {
-                break reason;
-            }
-        };
-        (summary.finish_reason, summary.n_closing_bytes) = writer.end(reason, on_event)?;
-        self.take_back(writer.cut(), writer.pending().is_empty())?;
-        (summary.n_generated, summary.pending) = (writer.n_generated(), writer.into_pending());
+    /// Interrupts the generation, if it is not over, and says how it went.
+    ///
+    /// # Errors
+    /// The error of the generation, if the iterator has not returned it.
+    pub fn into_summary(mut self) -> Result<Summary, Error> {
+        self.interrupt();
+        match self.error.take() {
+            Some(error) => Err(error),
+            None => Ok(self.summary()),
+        }
+    }
+
+    fn summary(&self) -> Summary {
+        let reason = self.generation.finish_reason();
+        Summary {
+            finish_reason: reason.unwrap_or(FinishReason::Interrupted),
+            n_prompt: self.n_prefilled,
+            n_generated: self.generation.n_generated(),
+            prefill_time: self.times.prefill,
+            decode_time: self.times.decode,
+            first_token_time: self.times.first_token,
+            n_first: self.times.n_first,
+            pending: self.generation.pending().to_vec(),
+            n_closing_bytes: self.generation.n_closing_bytes(),
+        }
+    }
+
+    fn fail(&mut self, error: Error) {
+        self.error = Some(error);
+        self.stage = Stage::Over;
+    }
+
+    /// Computes until there are events, or the stage is another.
+    fn step(&mut self) -> Result<(), Error> {
+        match self.stage {
+            Stage::Prefill => self.prefill(),
+            Stage::Decode => self.decode(),
+            Stage::Finish => self.end(),
+            Stage::Over => Ok(()),
+        }
+    }
+
+    /// Evaluates a chunk of the prompt.
+    fn prefill(&mut self) -> Result<(), Error> {
+        let total = self.prompt.len();
+        if self.n_prefilled == total {
+            self.queue.extend(self.saver.save(self.session));
+            self.stage = Stage::Decode;
+            self.start = Instant::now();
+            return Ok(());
+        }
+        if self.n_prefilled == 0 {
+            self.start = Instant::now();
+        }
+        let note = self.saver.save_before_shift(self.session, 1);
+        self.queue.extend(note);
+        self.n_prefilled += self
+            .session
+            .append_chunk(&self.prompt[self.n_prefilled..])?;
+        self.times.prefill = self.start.elapsed();
+        let done = self.n_prefilled;
+        self.queue.push_back(Event::Prompt { done, total });
+        Ok(())
+    }
+
+    /// Evaluates the pending tokens and selects the next ones.
+    fn decode(&mut self) -> Result<(), Error> {
+        self.generation.limit(self.session.room());
+        if self.generation.finish_reason().is_some() {
+            self.stage = Stage::Finish;
+            return self.generation.finish();
+        }
+        let StepInput { rollback, tokens } = self.generation.take_input();
+        if rollback > 0 {
+            self.times.n_first = self.times.n_first.min(1);
+        }
+        self.session.roll_back(rollback, tokens.is_empty())?;
+        let note = self.saver.save_before_shift(self.session, tokens.len());
+        self.queue.extend(note);
+        self.session.append(tokens)?;
+        let logits = self.session.logits().expect("the last token's were wanted");
+        let advanced = self.generation.advance(StepOutput {
+            logits: &[logits],
+            tokens: self.session.tokens(),
+            room: self.session.room(),
+        });
+        self.times.decode = self.start.elapsed();
+        if self.times.n_first == 0 {
+            self.times.first_token = self.times.decode;
+            self.times.n_first = self.generation.n_generated();
+        }
+        advanced
+    }
+
+    /// Leaves the session with the tokens of the text, and saves it.
+    fn end(&mut self) -> Result<(), Error> {
+        self.stage = Stage::Over;
+        let StepInput { rollback, tokens } = self.generation.take_input();
+        self.session.roll_back(rollback, tokens.is_empty())?;
+        self.queue.extend(self.saver.save(self.session));
         Ok(())
     }
 }
 
-/// Whoever hears of a generation.
-pub(crate) type OnEvent<'a> = dyn FnMut(Event<'_>) -> ControlFlow<()> + 'a;
+impl Drop for Generate<'_> {
+    fn drop(&mut self) {
+        self.interrupt();
+    }
+}
 
-/// What is done with a session whose state may be of use later.
+/// Saves a session on the way, if there is a place for it.
+#[derive(Default)]
+pub(crate) struct Saver<'a> {
+    save: Option<Box<Save<'a>>>,
+}
+
+/// Saves a session; returns a warning if that fails.
 type Save<'a> = dyn FnMut(&mut Session) -> Option<String> + 'a;
 
-fn note(line: Option<String>, on_event: &mut OnEvent<'_>) {
-    if let Some(line) = line {
-        // Whoever wants to stop says so at the next event.
-        let _ = on_event(Event::Note(&line));
+impl<'a> Saver<'a> {
+    #[cfg(feature = "cache")]
+    pub(crate) fn new(save: impl FnMut(&mut Session) -> Option<String> + 'a) -> Self {
+        Self {
+            save: Some(Box::new(save)),
+        }
+    }
+
+    fn save(&mut self, session: &mut Session) -> Option<Event> {
+        let save = self.save.as_mut()?;
+        save(session).map(Event::Note)
+    }
+
+    /// Saves the session if `n` more tokens shift its context for the first time.
+    fn save_before_shift(&mut self, session: &mut Session, n: usize) -> Option<Event> {
+        let n_left = session.n_until_shift()?;
+        if n_left < n { self.save(session) } else { None }
     }
 }

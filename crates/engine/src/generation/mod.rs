@@ -1,313 +1,302 @@
-//! A text while it is written: which token is next, what must follow it, and what of it is certain
-//! enough to be said.
+//! Generation: one text while it is written. Selects tokens, keeps to a constraint, rolls back tool
+//! calls, ends at stop strings, and emits events.
 //!
-//! Knows no session and no executor. The one idea: whoever has the logits after the last token
-//! calls [`Writer::go_on`], and evaluates what is [pending](Writer::pending) then; so one text
-//! alone and many in one batch are written by the same code.
+//! Knows no session and no executor. The one idea: the owner of the sequence evaluates the
+//! [input](Generation::take_input), hands the logits to [`advance`](Generation::advance), and takes
+//! [events](Generation::next_event); so a session and the scheduler write texts by the same code.
 
-use std::{ops::ControlFlow, sync::Arc};
-
-use atta_tokenizer::{StreamDecoder, Tokenizer};
-
-pub(crate) mod constraint_state;
-pub(crate) mod generate;
-
-pub(crate) mod probe;
+mod constraint_state;
+mod emitter;
+mod event;
+mod generate;
+mod options;
+mod probe;
 mod selector;
-pub(crate) mod stop;
+mod stop;
+#[cfg(test)]
+mod tests;
 
-use constraint_state::{Rules, TakenBack};
-use generate::OnEvent;
-use selector::Chooser;
-use stop::StopStrings;
+use std::sync::Arc;
 
-use crate::{Engine, Error, Event, FinishReason, GenerateOptions, LogProbs};
+use atta_tokenizer::Tokenizer;
 
-/// What has been written, as its sequence knows it.
+pub(crate) use event::OnEvent;
+pub use event::{Event, FinishReason, Summary};
+pub use generate::Generate;
+pub(crate) use generate::Saver;
+pub use options::GenerateOptions;
+pub use stop::{StopError, StopPiece, StopStrings};
+
+use crate::{Engine, Error, LogProbs};
+use constraint_state::{ConstraintState, RolledBack};
+use emitter::{IncompleteCharacter, TextEmitter, TextToken};
+use selector::{Selected, TokenSelector};
+
+/// The results of a step.
 #[derive(Clone, Copy)]
-pub(crate) struct Past<'a> {
-    /// After the last token, `[n_vocab]`.
-    pub(crate) logits: &'a [f32],
-    /// All tokens that were evaluated.
+pub(crate) struct StepOutput<'a> {
+    /// Logits after the last tokens of the sequence, one row of `[n_vocab]` for each. The last
+    /// `logits.len() - 1` tokens are a draft, which no earlier step has selected.
+    pub(crate) logits: &'a [&'a [f32]],
+    /// All tokens of the sequence, the draft included.
     pub(crate) tokens: &'a [u32],
-    /// How many more have a place.
+    /// Positions that are left behind them.
     pub(crate) room: usize,
 }
 
-/// One text under way.
-pub(crate) struct Writer {
+/// What the sequence needs before the next step's logits.
+#[derive(Debug, PartialEq)]
+pub(crate) struct StepInput<'a> {
+    /// Number of tokens to remove from its end.
+    pub(crate) rollback: usize,
+    /// Tokens to append then.
+    pub(crate) tokens: &'a [u32],
+}
+
+/// A text while it is written.
+pub(crate) struct Generation {
     tokenizer: Arc<Tokenizer>,
-    chooser: Chooser,
-    rules: Rules,
-    speech: Speech,
+    selector: TokenSelector,
+    constraint: ConstraintState,
+    emitter: TextEmitter,
     n_predict: usize,
     n_generated: usize,
-    /// Chosen and not evaluated.
+    n_closing_bytes: usize,
+    /// The last tokens of the text, which are not evaluated.
     pending: Vec<u32>,
-    /// Not told of yet: a call that may be taken back.
-    held: Vec<Held>,
-    /// Tokens in front of those that are pending that were evaluated and are no part of the text
-    /// any more.
-    n_taken_back: usize,
+    /// Evaluated tokens that are no part of the text: a call that was rolled back, and the rest of
+    /// a draft.
+    rollback: usize,
+    /// The last tokens of the text, if they begin a call that may be rolled back.
+    tentative: Vec<TextToken>,
+    /// Why the text ended; events may be left.
+    finish_reason: Option<FinishReason>,
+    /// Whether the events of its end are in the queue.
+    is_finished: bool,
 }
 
-/// A token as it is told of.
-struct Held {
-    /// Which one of the text, from 1.
-    n: usize,
-    id: u32,
-    logprobs: Option<LogProbs>,
-}
-
-impl Writer {
+impl Generation {
     pub(crate) fn new(engine: &Engine, options: &GenerateOptions) -> Result<Self, Error> {
         let tokenizer = engine.tokenizer();
         Ok(Self {
-            chooser: Chooser::new(engine, options)?,
-            rules: Rules::new(engine, options)?,
-            speech: Speech {
-                decoder: StreamDecoder::after_prompt(Arc::clone(tokenizer))
-                    .with_control(options.control),
-                stop: StopStrings::new(options.stop.clone())?.with_tokens_of(tokenizer),
-            },
+            selector: TokenSelector::new(engine, options)?,
+            constraint: ConstraintState::new(engine, options)?,
+            emitter: TextEmitter::new(tokenizer, options)?,
             tokenizer: Arc::clone(tokenizer),
             n_predict: options.n_predict,
             n_generated: 0,
+            n_closing_bytes: 0,
             pending: Vec::new(),
-            held: Vec::new(),
-            n_taken_back: 0,
+            rollback: 0,
+            tentative: Vec::new(),
+            finish_reason: None,
+            is_finished: false,
         })
     }
 
-    /// The tokens to be evaluated before [`go_on`](Self::go_on), behind those that were not
-    /// [cut](Self::cut); none before its first call.
+    /// Takes the input of the next step. Before the first step it is empty.
+    pub(crate) fn take_input(&mut self) -> StepInput<'_> {
+        StepInput {
+            rollback: std::mem::take(&mut self.rollback),
+            tokens: &self.pending,
+        }
+    }
+
     pub(crate) fn pending(&self) -> &[u32] {
         &self.pending
     }
 
-    pub(crate) fn into_pending(self) -> Vec<u32> {
-        self.pending
+    /// Takes the next event.
+    pub(crate) fn next_event(&mut self) -> Option<Event> {
+        self.emitter.next_event()
     }
 
-    /// How many tokens of those that were evaluated have been taken back since this was asked last,
-    /// by [`go_on`](Self::go_on) or [`end`](Self::end): the sequence has to be cut by so many,
-    /// which nobody was told of.
-    pub(crate) fn cut(&mut self) -> usize {
-        std::mem::take(&mut self.n_taken_back)
-    }
-
-    /// Tokens chosen, one that ended the text included, those that were taken back not.
+    /// Number of tokens of the text, including an end-of-generation token.
     pub(crate) fn n_generated(&self) -> usize {
         self.n_generated
     }
 
+    /// Bytes behind the last token that complete a constrained text.
+    pub(crate) fn n_closing_bytes(&self) -> usize {
+        self.n_closing_bytes
+    }
+
+    /// Why the text ended; `None` while it goes on.
+    pub(crate) fn finish_reason(&self) -> Option<FinishReason> {
+        self.finish_reason
+    }
+
     /// The stop string that has ended the text.
-    #[cfg(feature = "batch")]
     pub(crate) fn stop_found(&self) -> Option<&str> {
-        self.speech.stop.found()
+        self.emitter.stop_found()
     }
 
-    /// Whether the text is as long as it may be, where so many tokens have a place.
-    pub(crate) fn is_at_length(&self, room: usize) -> bool {
-        self.n_generated == self.n_predict || self.pending.len() > room
+    /// Ends the text if it has its maximum length, or if its pending tokens do not fit; `room` is
+    /// the number of positions behind the evaluated tokens.
+    pub(crate) fn limit(&mut self, room: usize) {
+        let room = room.saturating_add(self.rollback);
+        if self.n_generated == self.n_predict || self.pending.len() > room {
+            self.cut();
+        }
     }
 
-    /// Chooses a token after those that were pending, and says its text, and that of the tokens
-    /// that must follow it; a reason if there is nothing to follow.
-    pub(crate) fn go_on(
-        &mut self,
-        past: Past<'_>,
-        on_event: &mut OnEvent<'_>,
-    ) -> Result<Option<FinishReason>, Error> {
+    /// Ends the text as if it had reached its maximum length.
+    pub(crate) fn cut(&mut self) {
+        self.finish_reason.get_or_insert(FinishReason::Length);
+    }
+
+    /// Selects the next token, and the tokens that a constraint forces behind it. Goes on with the
+    /// draft as long as it agrees with the selected tokens; the rest of the draft is rolled back.
+    ///
+    /// The sampler, the constraint and the events see exactly what they see without a draft.
+    pub(crate) fn advance(&mut self, output: StepOutput<'_>) -> Result<(), Error> {
+        let n_before = output.tokens.len() + 1 - output.logits.len();
+        let mut n_verified = n_before;
+        loop {
+            let (verified, draft) = output.tokens.split_at(n_verified);
+            self.rollback = draft.len();
+            self.advance_by(
+                output.logits[n_verified - n_before],
+                verified,
+                output.room.saturating_add(draft.len()),
+            )?;
+            let was_rolled_back = self.rollback > draft.len();
+            let is_last = self.finish_reason.is_some() || self.n_generated == self.n_predict;
+            if was_rolled_back || is_last {
+                return Ok(());
+            }
+            let agreed = self.pending.iter().zip(draft).take_while(|(a, b)| a == b);
+            let n_agreed = agreed.count();
+            self.rollback -= n_agreed;
+            if n_agreed < self.pending.len() {
+                self.pending.drain(..n_agreed);
+                return Ok(());
+            }
+            n_verified += n_agreed;
+        }
+    }
+
+    /// Advances by one row of logits, `[n_vocab]`, after `tokens`.
+    fn advance_by(&mut self, logits: &[f32], tokens: &[u32], room: usize) -> Result<(), Error> {
         self.pending.clear();
-        let (chosen, room) = self.choose(past)?;
-        let Some(token) = chosen else {
-            return Ok(Some(FinishReason::Stop));
+        let n_before = self.rollback;
+        let Some(Selected { token, logprobs }) = self.select(logits, tokens)? else {
+            self.finish_reason = Some(FinishReason::Stop);
+            return Ok(());
         };
-        if self.tokenizer.is_eog(token) && self.rules.may_end() {
+        if self.tokenizer.is_eog(token) && self.constraint.may_end() {
             self.n_generated += 1;
             self.pending.push(token);
-            return Ok(Some(FinishReason::Stop));
+            self.finish_reason = Some(FinishReason::Stop);
+            return Ok(());
         }
-        let mut finished = self.take(token, Origin::Chosen, on_event);
-        let room = room.saturating_sub(self.pending.len());
-        let follow = self
-            .rules
-            .follow(token, room.min(self.n_predict - self.n_generated))?;
-        if !self.rules.holds() {
-            finished = finished.or_else(|| self.tell_held(on_event));
+        self.accept(token, logprobs);
+        let n_rolled_back = self.rollback - n_before;
+        let room = room.saturating_add(n_rolled_back).saturating_sub(1);
+        let max = room.min(self.n_predict - self.n_generated);
+        let forced = self.constraint.accept(token, max)?;
+        if !self.constraint.is_tentative() {
+            self.emit_tentative();
         }
-        for token in follow {
-            finished = finished.or_else(|| self.take(token, Origin::Forced, on_event));
+        for token in forced {
+            self.accept(token, None);
         }
-        Ok(finished.or_else(|| self.rules.is_complete().then_some(FinishReason::Stop)))
+        if self.constraint.is_complete() {
+            self.finish_reason.get_or_insert(FinishReason::Stop);
+        }
+        Ok(())
     }
 
-    /// Chooses a token, and how many more have a place from there: after the last one, or in front
-    /// of a call that is taken back.
-    fn choose(&mut self, past: Past<'_>) -> Result<(Option<u32>, usize), Error> {
-        let chosen = self
-            .chooser
-            .choose(past.logits, past.tokens, &mut self.rules)?;
-        if let Some(TakenBack { n_tokens, logits }) = self.rules.take_back(self.n_generated)? {
-            self.held.clear();
+    /// Selects a token: after `tokens`, or in front of a call that is rolled back.
+    fn select(&mut self, logits: &[f32], tokens: &[u32]) -> Result<Option<Selected>, Error> {
+        let selected = self.selector.select(logits, tokens, &mut self.constraint)?;
+        if let Some(RolledBack { n_tokens, logits }) =
+            self.constraint.roll_back(self.n_generated)?
+        {
+            self.tentative.clear();
             self.n_generated -= n_tokens;
-            self.n_taken_back += n_tokens;
-            let tokens = &past.tokens[..past.tokens.len() - n_tokens];
-            return Ok((
-                self.chooser.choose(&logits, tokens, &mut self.rules)?,
-                past.room.saturating_add(n_tokens),
-            ));
+            self.rollback += n_tokens;
+            let tokens = &tokens[..tokens.len() - n_tokens];
+            return self.selector.select(&logits, tokens, &mut self.constraint);
         }
-        if let Some(token) = chosen {
-            self.rules.begin(token, past.logits);
+        if let Some(selected) = &selected {
+            self.constraint.probe(selected.token, logits);
         }
-        Ok((chosen, past.room))
+        Ok(selected)
     }
 
-    /// Says the text of a token that was chosen or had to be, if that is certain.
-    fn take(
-        &mut self,
-        token: u32,
-        origin: Origin,
-        on_event: &mut OnEvent<'_>,
-    ) -> Option<FinishReason> {
+    /// Appends a token to the text, unless the text has ended.
+    fn accept(&mut self, id: u32, logprobs: Option<LogProbs>) {
+        if self.finish_reason.is_some() {
+            return;
+        }
         self.n_generated += 1;
-        self.pending.push(token);
-        let (n, logprobs) = (
-            self.n_generated,
-            self.chooser.logprobs().filter(|_| origin == Origin::Chosen),
-        );
-        if self.rules.holds() {
-            self.held.push(Held {
-                n,
-                id: token,
-                logprobs: logprobs.cloned(),
-            });
-            return on_event(Event::Held)
-                .is_break()
-                .then_some(FinishReason::Interrupted);
+        self.pending.push(id);
+        let token = TextToken {
+            n: self.n_generated,
+            id,
+            logprobs,
+        };
+        if self.constraint.is_tentative() {
+            self.tentative.push(token);
+            self.emitter.emit_tentative();
+        } else if self.emitter.emit(token) {
+            self.finish_reason = Some(FinishReason::Stop);
         }
-        self.speech.tell(n, token, logprobs, on_event)
     }
 
-    /// Takes back what nobody was told of.
-    fn drop_held(&mut self) {
-        let n_pending = self.pending.len().min(self.held.len());
+    /// Emits the tentative tokens; those behind a stop string are dropped.
+    fn emit_tentative(&mut self) {
+        let mut tokens = std::mem::take(&mut self.tentative).into_iter();
+        if tokens.any(|token| self.emitter.emit(token)) {
+            self.finish_reason = Some(FinishReason::Stop);
+        }
+        self.drop_tokens(tokens.len());
+    }
+
+    /// Drops the last `n` tokens of the text.
+    fn drop_tokens(&mut self, n: usize) {
+        let n_pending = n.min(self.pending.len());
         self.pending.truncate(self.pending.len() - n_pending);
-        self.n_taken_back += self.held.len() - n_pending;
-        self.n_generated -= self.held.len();
-        self.held.clear();
+        self.rollback += n - n_pending;
+        self.n_generated -= n;
     }
 
-    /// Says what was held back; if the text ends on the way, what is left of it is taken back.
-    fn tell_held(&mut self, on_event: &mut OnEvent<'_>) -> Option<FinishReason> {
-        let mut held = std::mem::take(&mut self.held).into_iter();
-        let ended = held.find_map(|held| {
-            self.speech
-                .tell(held.n, held.id, held.logprobs.as_ref(), on_event)
-        });
-        self.held.extend(held);
-        self.drop_held();
-        ended
-    }
-
-    /// Makes a text complete that has reached its length, and says what was held back; why it has
-    /// ended, and how many bytes were added.
-    pub(crate) fn end(
-        &mut self,
-        reason: FinishReason,
-        on_event: &mut OnEvent<'_>,
-    ) -> Result<(FinishReason, usize), Error> {
-        self.rules.settle();
-        let reason = match reason {
-            FinishReason::Interrupted => {
-                self.drop_held();
-                reason
-            }
-            FinishReason::Stop | FinishReason::Length => self.tell_held(on_event).unwrap_or(reason),
-        };
-        let n_closing = if reason == FinishReason::Length {
-            self.close(on_event)?
+    /// Emits the rest of a text that has ended, and completes a constrained one that was cut.
+    pub(crate) fn finish(&mut self) -> Result<(), Error> {
+        if std::mem::replace(&mut self.is_finished, true) {
+            return Ok(());
+        }
+        self.constraint.commit();
+        self.emit_tentative();
+        if self.finish_reason == Some(FinishReason::Length) {
+            let closing = self.constraint.close(self.emitter.decoder())?;
+            self.n_closing_bytes = closing.len();
+            self.emitter.emit_closing(closing, self.n_generated);
+        }
+        let incomplete = if self.constraint.is_active() {
+            IncompleteCharacter::Drop
         } else {
-            0
+            IncompleteCharacter::Emit
         };
-        let flow = self.flush(reason, on_event);
-        Ok((
-            if flow.is_break() {
-                FinishReason::Interrupted
-            } else {
-                reason
-            },
-            n_closing,
-        ))
+        self.emitter.flush(incomplete, self.n_generated);
+        Ok(())
     }
 
-    fn close(&mut self, on_event: &mut OnEvent<'_>) -> Result<usize, Error> {
-        let text = self.rules.close(&mut self.speech.decoder)?;
-        // A generation that has ended cannot be interrupted; nor is what must end it looked through
-        // for stop strings.
-        let _ = say(self.speech.stop.flush(), on_event);
-        let _ = say(&text, on_event);
-        Ok(text.len())
-    }
-
-    /// Says what was held back; after a stop string that is nothing.
-    fn flush(&mut self, reason: FinishReason, on_event: &mut OnEvent<'_>) -> ControlFlow<()> {
-        if reason == FinishReason::Interrupted {
-            return ControlFlow::Continue(());
+    /// Ends the text at the last event that was taken: tokens without an event are dropped. A text
+    /// that has ended there by itself stays as it is.
+    pub(crate) fn interrupt(&mut self) {
+        if self.is_finished && !self.emitter.has_events() {
+            return;
         }
-        let Speech { decoder, stop } = &mut self.speech;
-        let rest = decoder.flush();
-        if !self.rules.drops_half_characters() {
-            say(stop.push(&rest).text, on_event)?;
+        self.emitter.drop_events();
+        let n_dropped = self.n_generated - self.emitter.n_delivered();
+        if n_dropped > 0 || self.stop_found().is_none() {
+            self.tentative.clear();
+            self.drop_tokens(n_dropped);
+            self.n_closing_bytes = 0;
+            self.finish_reason = Some(FinishReason::Interrupted);
         }
-        say(stop.flush(), on_event)
-    }
-}
-
-/// Text out of tokens, as far as it is certain.
-struct Speech {
-    decoder: StreamDecoder<Arc<Tokenizer>>,
-    stop: StopStrings,
-}
-
-impl Speech {
-    /// Says the text of the `n`th token, and tells of it; a reason if the text ends with it.
-    fn tell(
-        &mut self,
-        n: usize,
-        id: u32,
-        logprobs: Option<&LogProbs>,
-        on_event: &mut OnEvent<'_>,
-    ) -> Option<FinishReason> {
-        let piece = self.stop.push_token(id, &self.decoder.push(id));
-        let flow = say(piece.text, on_event);
-        match (
-            piece.stopped,
-            flow.is_continue() && on_event(Event::Token { n, id, logprobs }).is_continue(),
-        ) {
-            (true, _) => Some(FinishReason::Stop),
-            (false, false) => Some(FinishReason::Interrupted),
-            (false, true) => None,
-        }
-    }
-}
-
-/// Who has said that a token is next.
-#[derive(Clone, Copy, PartialEq)]
-enum Origin {
-    /// The model and the sampler.
-    Chosen,
-    /// A constraint, which left nothing else.
-    Forced,
-}
-
-/// Hands text to the caller, if there is any.
-fn say(text: &str, on_event: &mut OnEvent<'_>) -> ControlFlow<()> {
-    if text.is_empty() {
-        ControlFlow::Continue(())
-    } else {
-        on_event(Event::Text(text))
+        self.is_finished = true;
     }
 }

@@ -1,43 +1,44 @@
-//! A call that has begun in a constrained text, and may yet be taken back.
+//! Tool-call probe: looks back at the first tool call of a constrained text, which may be rolled
+//! back.
 //!
 //! Knows logits and the bytes of tokens; no session, no grammar and no sampler. The one idea: a
-//! grammar lets only those tools be named that there are, so a model that begins to call another
-//! one is made to name one that it did not mean. How much of the model's probability the grammar
-//! leaves on the way through the name tells one from the other; until the name is complete, nothing
-//! of the call is said.
+//! grammar allows only the names of tools that exist, so a model that begins to call another one is
+//! forced to a name that it did not mean. The share of the model's probability that the grammar
+//! leaves on the way through the name tells the two cases apart. Until the name is complete, the
+//! tokens of the call are tentative.
 
 use std::borrow::Cow;
 
 use atta_kernels::math;
 use atta_store::Reservation;
 
-use super::constraint_state::TakenBack;
+use super::constraint_state::RolledBack;
 use crate::{CallStart, Engine, Error};
 
-/// What there is of a call that may be taken back.
-pub(crate) struct Backtrack {
+/// The first tool call of a text, while it may be rolled back.
+pub(super) struct ToolCallProbe {
     start: CallStart,
-    thinks: bool,
-    begun: bool,
-    /// A call is certain: it was the first.
-    is_settled: bool,
+    is_thinking: bool,
+    /// Whether a call has begun that may be rolled back.
+    is_open: bool,
+    /// Whether a call is final. Later ones are not probed.
+    is_committed: bool,
     /// Tokens of the call, the marker included.
     n_tokens: usize,
-    /// What they stand for, without the marker.
+    /// Text of the call, without the marker.
     text: Vec<u8>,
-    /// What the model gave the marker, of 1.
+    /// Probability of the marker.
     p_marker: f64,
-    /// What it gave to names that there are, of 1.
-    share: f64,
-    /// From which the marker was chosen, `[n_vocab]`.
+    /// Probability of the names that the grammar allows.
+    p_names: f64,
+    /// Logits from which the marker was selected, `[n_vocab]`.
     logits: Vec<f32>,
-    /// What may not be chosen next.
-    barred: Barred,
+    banned: Banned,
     _memory: Reservation,
 }
 
-impl Backtrack {
-    pub(crate) fn new(engine: &Engine, start: CallStart) -> Result<Self, Error> {
+impl ToolCallProbe {
+    pub(super) fn new(engine: &Engine, start: CallStart) -> Result<Self, Error> {
         let n_vocab = engine.spec().n_vocab;
         Ok(Self::within(
             engine.budget().reserve("sampler", 4 * n_vocab as u64)?,
@@ -49,38 +50,40 @@ impl Backtrack {
     fn within(memory: Reservation, start: CallStart, n_vocab: usize) -> Self {
         Self {
             start,
-            thinks: start.thoughts.is_some_and(|thoughts| thoughts.open),
-            begun: false,
-            is_settled: false,
+            is_thinking: start.thoughts.is_some_and(|thoughts| thoughts.open),
+            is_open: false,
+            is_committed: false,
             n_tokens: 0,
             text: Vec::new(),
             p_marker: 0.0,
-            share: 1.0,
+            p_names: 1.0,
             logits: Vec::with_capacity(n_vocab),
-            barred: Barred::Nothing,
+            banned: Banned::Nothing,
             _memory: memory,
         }
     }
 
-    /// Whether a call has begun that may be taken back.
-    pub(crate) fn is_open(&self) -> bool {
-        self.begun
+    /// Whether a call has begun that may be rolled back.
+    pub(super) fn is_open(&self) -> bool {
+        self.is_open
     }
 
     /// Whether the next token may be one of the name.
-    pub(crate) fn is_in_name(&self) -> bool {
-        self.begun && self.n_tokens > 0 && self.start.name.is_next(&self.text)
+    pub(super) fn is_in_name(&self) -> bool {
+        self.is_open && self.n_tokens > 0 && self.start.name.is_next(&self.text)
     }
 
-    /// Whether this token begins a call that may be taken back.
-    pub(crate) fn may_begin(&self, token: u32) -> bool {
-        token == self.start.marker && !(self.begun || self.is_settled || self.thinks)
+    /// Whether this token begins a call that may be rolled back.
+    pub(super) fn may_begin(&self, token: u32) -> bool {
+        token == self.start.marker && !(self.is_open || self.is_committed || self.is_thinking)
     }
 
-    /// Begins a call whose marker was chosen from these logits, `[n_vocab]`; the marker is
+    /// Begins a call whose marker was selected from these logits, `[n_vocab]`; the marker is
     /// [pushed](Self::push) like all others.
-    pub(crate) fn begin(&mut self, logits: &[f32]) {
-        (self.begun, self.n_tokens, self.share) = (true, 0, 1.0);
+    pub(super) fn begin(&mut self, logits: &[f32]) {
+        self.is_open = true;
+        self.n_tokens = 0;
+        self.p_names = 1.0;
         self.text.clear();
         self.logits.clear();
         self.logits.extend_from_slice(logits);
@@ -88,13 +91,13 @@ impl Backtrack {
         self.p_marker = weights.share(&logits[self.start.marker as usize..][..1]);
     }
 
-    /// Goes on by a token that stands for these bytes. With the end of the name the call is
-    /// certain.
-    pub(crate) fn push(&mut self, token: u32, bytes: &[u8]) {
+    /// Appends a token with these bytes. The end of the name makes the call final.
+    pub(super) fn push(&mut self, token: u32, bytes: &[u8]) {
         if let Some(thoughts) = self.start.thoughts {
-            self.thinks = token == thoughts.begin || (self.thinks && token != thoughts.end);
+            self.is_thinking =
+                token == thoughts.begin || (self.is_thinking && token != thoughts.end);
         }
-        if !self.begun {
+        if !self.is_open {
             return;
         }
         if self.n_tokens > 0 {
@@ -102,16 +105,16 @@ impl Backtrack {
         }
         self.n_tokens += 1;
         if self.start.name.is_complete(&self.text) {
-            self.settle();
+            self.commit();
         }
     }
 
-    /// Notes what a token of the name is chosen from: `model`'s logits, and what the grammar has
-    /// `left` of them, both `[n_vocab]`.
+    /// Updates the probability of the allowed names before a token of the name: `model` are its
+    /// logits, `left` those that the grammar leaves, both `[n_vocab]`.
     ///
-    /// A model may end a name in other ways than the grammar, which is about what stands behind it,
-    /// and no matter here.
-    pub(crate) fn narrow<'t>(
+    /// Tokens that end the name count as allowed wherever the grammar allows one of them: they
+    /// differ in the text behind the name only.
+    pub(super) fn narrow<'t>(
         &mut self,
         model: &[f32],
         left: &[f32],
@@ -130,45 +133,43 @@ impl Backtrack {
             .filter(|&id| counts(id))
             .map(|id| weights.share(&model[id..=id]))
             .sum();
-        self.share *= share.min(1.0);
+        self.p_names *= share.min(1.0);
     }
 
-    /// Whether the model meant something else: that the name should be another one is more
-    /// probable, by more than the marker was against all else. A marker that was certain is
-    /// never doubted, and neither is a name that the model would have chosen itself.
-    pub(crate) fn is_doubtful(&self) -> bool {
-        self.begun && self.share < (1.0 - self.share) * (1.0 - self.p_marker)
+    /// Whether the model meant another name: `p_names / (1 - p_names) < 1 - p_marker`. A marker
+    /// that was certain is never doubted, nor are names with a probability above one half.
+    pub(super) fn is_doubtful(&self) -> bool {
+        self.is_open && self.p_names < (1.0 - self.p_names) * (1.0 - self.p_marker)
     }
 
-    /// Takes the call back: how many tokens it had, and the logits in front of it. The next token
-    /// is chosen from these, and is not the marker; nor does it end the text, of which the call
-    /// was the last of `n_written` tokens, if there is nothing else of it.
-    pub(crate) fn take_back(&mut self, n_written: usize) -> TakenBack {
-        self.begun = false;
-        self.barred = if n_written == self.n_tokens {
-            Barred::MarkerAndEnd
+    /// Rolls back the call at the end of a text of `n_generated` tokens, and bans its marker from
+    /// the next selection; end-of-generation tokens, too, if the call is all of the text.
+    pub(super) fn roll_back(&mut self, n_generated: usize) -> RolledBack {
+        self.is_open = false;
+        self.banned = if n_generated == self.n_tokens {
+            Banned::MarkerAndEnd
         } else {
-            Barred::Marker
+            Banned::Marker
         };
-        TakenBack {
+        RolledBack {
             n_tokens: self.n_tokens,
             logits: std::mem::take(&mut self.logits),
         }
     }
 
-    /// The call is certain, if one has begun.
-    pub(crate) fn settle(&mut self) {
-        self.is_settled |= self.begun;
-        self.begun = false;
+    /// Makes a call that has begun final.
+    pub(super) fn commit(&mut self) {
+        self.is_committed |= self.is_open;
+        self.is_open = false;
     }
 
-    /// Makes impossible what may not be chosen, once after a call was taken back; `eog` are the
-    /// tokens that end a text.
-    pub(crate) fn bar(&mut self, logits: &mut [f32], eog: &[u32]) {
-        let ends = match std::mem::take(&mut self.barred) {
-            Barred::Nothing => return,
-            Barred::Marker => &[],
-            Barred::MarkerAndEnd => eog,
+    /// Masks the banned tokens with −∞, once after a call was rolled back; `eog` are the
+    /// end-of-generation tokens.
+    pub(super) fn ban(&mut self, logits: &mut [f32], eog: &[u32]) {
+        let ends = match std::mem::take(&mut self.banned) {
+            Banned::Nothing => return,
+            Banned::Marker => &[],
+            Banned::MarkerAndEnd => eog,
         };
         ends.iter()
             .chain([&self.start.marker])
@@ -176,27 +177,27 @@ impl Backtrack {
     }
 }
 
-/// What may not be chosen in front of a call that was taken back.
+/// Tokens that may not be selected in front of a call that was rolled back.
 #[derive(Clone, Copy, Default)]
-enum Barred {
+enum Banned {
     #[default]
     Nothing,
     Marker,
     MarkerAndEnd,
 }
 
-/// Shares of single tokens that are not looked at.
+/// Probability below which the bytes of a token are not looked at.
 const NEGLIGIBLE: f64 = 1e-3;
 
-/// The weights of all tokens of a vocabulary, in one sum.
+/// Softmax weights of a vocabulary.
 #[derive(Clone, Copy)]
-pub(crate) struct Weights {
+struct Weights {
     best: f32,
     total: f64,
 }
 
 impl Weights {
-    pub(crate) fn of(logits: &[f32]) -> Self {
+    fn of(logits: &[f32]) -> Self {
         let best = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
         Self {
             best,
@@ -204,9 +205,9 @@ impl Weights {
         }
     }
 
-    /// What some of the logits have of it, of 1.
+    /// Probability of some of the logits.
     fn share(self, logits: &[f32]) -> f64 {
-        // Where the best logit is no finite number, nothing can be said against any of them.
+        // Without a finite best logit there are no probabilities.
         if self.total.is_normal() {
             (sum(logits, self.best) / self.total).min(1.0)
         } else {
@@ -215,7 +216,7 @@ impl Weights {
     }
 }
 
-/// The weights of logits, as multiples of that of `best`; NaN has none.
+/// Sum of `exp(logit - best)`; NaN counts as 0.
 fn sum(logits: &[f32], best: f32) -> f64 {
     logits
         .iter()
@@ -230,36 +231,8 @@ mod tests {
     use crate::{NamePlace, Thoughts};
     use atta_store::Budget;
 
-    #[test]
-    fn names_are_where_their_place_says() {
-        let first = NamePlace::FirstValue;
-        for (text, is_next, is_complete) in [
-            ("", false, false),
-            ("\n{\"na", false, false),
-            ("\n{\"name\"", false, false),
-            ("\n{\"name\":", true, false),
-            ("{\"name\": \"set_", true, false),
-            ("{\"name\": \"set_light\", ", true, true),
-        ] {
-            assert_eq!(
-                (
-                    first.is_next(text.as_bytes()),
-                    first.is_complete(text.as_bytes())
-                ),
-                (is_next, is_complete),
-                "{text}"
-            );
-        }
-        let bare = NamePlace::UpToBracket;
-        assert!(
-            bare.is_next(b"")
-                && !bare.is_complete(b"set_light")
-                && bare.is_complete(b"set_light[ARGS]")
-        );
-    }
-
     /// A call that has begun behind a marker of such a probability; the marker is token 4 of 5.
-    fn begun(p_marker: f32) -> Backtrack {
+    fn begun(p_marker: f32) -> ToolCallProbe {
         let logits = [
             (1.0 - p_marker).ln(),
             f32::NEG_INFINITY,
@@ -272,11 +245,11 @@ mod tests {
             name: NamePlace::FirstValue,
             thoughts: None,
         };
-        let mut backtrack =
-            Backtrack::within(Budget::unlimited().reserve("sampler", 0).unwrap(), start, 5);
-        backtrack.begin(&logits);
-        backtrack.push(4, b"<call>");
-        backtrack
+        let mut probe =
+            ToolCallProbe::within(Budget::unlimited().reserve("sampler", 0).unwrap(), start, 5);
+        probe.begin(&logits);
+        probe.push(4, b"<call>");
+        probe
     }
 
     #[test]
@@ -293,10 +266,10 @@ mod tests {
             })
         };
         let doubtful = |p_marker: f32, ids: &[usize]| {
-            let mut backtrack = begun(p_marker);
-            backtrack.push(0, b"{\"name\": \"");
-            backtrack.narrow(&model, &left(ids), |id| Cow::Borrowed(texts[id as usize]));
-            (backtrack.is_doubtful(), (100.0 * backtrack.share).round())
+            let mut probe = begun(p_marker);
+            probe.push(0, b"{\"name\": \"");
+            probe.narrow(&model, &left(ids), |id| Cow::Borrowed(texts[id as usize]));
+            (probe.is_doubtful(), (100.0 * probe.p_names).round())
         };
         assert_eq!(doubtful(0.9, &[0]), (true, 2.0));
         assert_eq!(doubtful(0.99, &[0]), (false, 2.0), "it was certain to call");
@@ -307,15 +280,15 @@ mod tests {
 
     #[test]
     fn the_first_call_is_judged_and_neither_thoughts_nor_later_ones() {
-        let mut backtrack = begun(0.5);
-        assert!(!backtrack.may_begin(4), "it has begun");
-        assert_eq!(backtrack.take_back(3).n_tokens, 1);
-        assert!(backtrack.may_begin(4) && !backtrack.may_begin(3));
-        backtrack.begin(&[0.0; 5]);
-        backtrack.settle();
-        assert!(!backtrack.may_begin(4));
+        let mut probe = begun(0.5);
+        assert!(!probe.may_begin(4), "it has begun");
+        assert_eq!(probe.roll_back(3).n_tokens, 1);
+        assert!(probe.may_begin(4) && !probe.may_begin(3));
+        probe.begin(&[0.0; 5]);
+        probe.commit();
+        assert!(!probe.may_begin(4));
         let mut thinker = begun(0.5);
-        thinker.take_back(3);
+        thinker.roll_back(3);
         thinker.start.thoughts = Some(Thoughts {
             begin: 0,
             end: 1,
@@ -329,16 +302,16 @@ mod tests {
 
     #[test]
     fn a_text_does_not_end_where_the_call_was_all_of_it() {
-        for (n_written, barred) in [
+        for (n_written, banned) in [
             (1, [false, true, false, false, true]),
             (2, [false, false, false, false, true]),
         ] {
-            let mut backtrack = begun(0.5);
-            backtrack.take_back(n_written);
-            for barred in [barred, [false; 5]] {
+            let mut probe = begun(0.5);
+            probe.roll_back(n_written);
+            for banned in [banned, [false; 5]] {
                 let mut logits = [0.0; 5];
-                backtrack.bar(&mut logits, &[1]);
-                assert_eq!(logits.map(|logit| logit == f32::NEG_INFINITY), barred);
+                probe.ban(&mut logits, &[1]);
+                assert_eq!(logits.map(|logit| logit == f32::NEG_INFINITY), banned);
             }
         }
     }

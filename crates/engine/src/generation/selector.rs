@@ -1,22 +1,30 @@
-//! Chooses the token that follows a text: its logits, what may not be, and a sampler.
+//! Token selection: the next token from the logits, within a constraint.
 
 use atta_store::Reservation;
 
-use super::constraint_state::Rules;
-use crate::{Breakers, Engine, Error, GenerateOptions, LogProbs, Sampler, SamplingError};
+use super::{ConstraintState, GenerateOptions};
+use crate::{
+    Breakers, Engine, Error, LogProbs, Sampler, SamplingError, sampling::LogProbCollector,
+};
 
-/// A sampler with a copy of the logits to work on: penalties change them in place, and those of the
-/// step must stay.
-pub(crate) struct Chooser {
+/// A sampler with a copy of the logits to work on: penalties and constraints change them in place,
+/// and those of the step must stay.
+pub(super) struct TokenSelector {
     sampler: Sampler,
     /// `[n_vocab]`
     logits: Vec<f32>,
-    logprobs: Option<LogProbs>,
+    logprobs: Option<LogProbCollector>,
     _memory: Reservation,
 }
 
-impl Chooser {
-    pub(crate) fn new(engine: &Engine, options: &GenerateOptions) -> Result<Self, Error> {
+/// A selected token.
+pub(super) struct Selected {
+    pub(super) token: u32,
+    pub(super) logprobs: Option<LogProbs>,
+}
+
+impl TokenSelector {
+    pub(super) fn new(engine: &Engine, options: &GenerateOptions) -> Result<Self, Error> {
         let n_vocab = engine.spec().n_vocab;
         let mut sampler = Sampler::new(options.sampling.clone(), n_vocab)?;
         if options.sampling.dry.applies() {
@@ -27,9 +35,9 @@ impl Chooser {
         }
         let logprobs = options
             .n_logprobs
-            .map(|n_top| LogProbs::new(n_top, n_vocab));
-        let bytes =
-            sampler.heap_bytes() + 4 * n_vocab + logprobs.as_ref().map_or(0, LogProbs::heap_bytes);
+            .map(|n_top| LogProbCollector::new(n_top, n_vocab));
+        let logprobs_bytes = logprobs.as_ref().map_or(0, LogProbCollector::heap_bytes);
+        let bytes = sampler.heap_bytes() + 4 * n_vocab + logprobs_bytes;
         let memory = engine.budget().reserve("sampler", bytes as u64)?;
         Ok(Self {
             sampler,
@@ -39,30 +47,28 @@ impl Chooser {
         })
     }
 
-    /// The token that follows `tokens`, after which there were `logits`, \[n_vocab\]; `None` if
-    /// none can.
-    pub(crate) fn choose(
+    /// Selects the token after `tokens`, whose logits are `logits`, `[n_vocab]`; `None` if the
+    /// constraint allows none.
+    pub(super) fn select(
         &mut self,
         logits: &[f32],
         tokens: &[u32],
-        rules: &mut Rules,
-    ) -> Result<Option<u32>, Error> {
+        constraint: &mut ConstraintState,
+    ) -> Result<Option<Selected>, Error> {
         self.logits.copy_from_slice(logits);
-        rules.restrict(logits, &mut self.logits)?;
-        let chosen = self.sampler.sample(&mut self.logits, tokens);
-        let token = rules.nearest(chosen);
-        // A guide knows what may follow all the same.
-        if token == Some(chosen) && self.logits.get(chosen as usize) == Some(&f32::NEG_INFINITY) {
+        constraint.mask(logits, &mut self.logits)?;
+        let sampled = self.sampler.sample(&mut self.logits, tokens);
+        let token = constraint.nearest(sampled);
+        // Where all logits are −∞ the sampler takes any token, and only a constraint knows better.
+        if token == Some(sampled) && self.logits.get(sampled as usize) == Some(&f32::NEG_INFINITY) {
             return Err(SamplingError::NothingLeft.into());
         }
-        if let Some((logprobs, token)) = self.logprobs.as_mut().zip(token) {
-            logprobs.fill(logits, token);
-        }
-        Ok(token)
-    }
-
-    /// What the model thought of the token that was chosen last, if anybody wants to know.
-    pub(crate) fn logprobs(&self) -> Option<&LogProbs> {
-        self.logprobs.as_ref()
+        Ok(token.map(|token| Selected {
+            token,
+            logprobs: self
+                .logprobs
+                .as_mut()
+                .map(|collector| collector.collect(logits, token)),
+        }))
     }
 }

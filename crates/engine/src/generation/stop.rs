@@ -1,9 +1,9 @@
-//! Stop strings: ends the text where one of them occurs. Knows text in pieces, no end-of-text ids,
-//! and of tokens only those that a stop string names.
+//! Stop strings: end a text where one of them occurs. Knows text in pieces, no end-of-text ids, and
+//! of tokens only those that a stop string names.
 //!
 //! The one idea: hold back exactly the longest end of the text that a stop string could still
-//! continue, print all else at once. What is printed in the end does not depend on how the text was
-//! cut into pieces.
+//! continue, and let the rest pass at once. So the text does not depend on how it is cut into
+//! pieces.
 //!
 //! A control token such as `<|user|>` has no text, so a search of the text never finds it. A stop
 //! string that ends in the spelling of one is therefore looked for as that token, behind the text
@@ -20,12 +20,12 @@ pub enum StopError {
     Empty,
 }
 
-/// What came of a piece of text.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct StopPiece<'a> {
-    /// Text that can be printed now; may be empty.
-    pub text: &'a str,
-    /// Whether a stop string has occurred. Nothing is to be printed after `text` then.
+/// Text that has passed the stop strings.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StopPiece {
+    /// Final text; may be empty.
+    pub text: String,
+    /// Whether a stop string has occurred. No text follows then.
     pub stopped: bool,
 }
 
@@ -33,13 +33,13 @@ pub struct StopPiece<'a> {
 #[derive(Clone, Copy, Debug)]
 struct StopToken {
     id: u32,
-    /// Which of the stop strings.
+    /// Index of the stop string.
     stop: usize,
     /// Bytes of it that are text in front of the token.
     n_text_bytes: usize,
 }
 
-/// Looks for stop strings in a text that arrives in pieces.
+/// Searches for stop strings in a text that arrives in pieces.
 ///
 /// The stop string that is complete first ends the text; of several complete at the same place, the
 /// longest. The text ends before it.
@@ -48,10 +48,9 @@ pub struct StopStrings {
     stops: Vec<String>,
     /// Control tokens that stop strings end in.
     tokens: Vec<StopToken>,
-    /// What the last call gave out, then what is held back.
-    buffer: String,
-    n_given_bytes: usize,
-    /// Which of them has occurred.
+    /// Text that a stop string may continue.
+    held: String,
+    /// Index of the stop string that has occurred.
     found: Option<usize>,
 }
 
@@ -67,8 +66,7 @@ impl StopStrings {
         Ok(Self {
             stops,
             tokens: Vec::new(),
-            buffer: String::new(),
-            n_given_bytes: 0,
+            held: String::new(),
             found: None,
         })
     }
@@ -98,10 +96,11 @@ impl StopStrings {
 
     /// Takes the text of a token, as [`push`](Self::push) does, and stops at a token that a stop
     /// string ends in.
-    pub fn push_token(&mut self, id: u32, text: &str) -> StopPiece<'_> {
-        let held = &self.buffer[self.n_given_bytes..];
-        let is_behind =
-            |token: &&StopToken| held.ends_with(&self.stops[token.stop][..token.n_text_bytes]);
+    pub fn push_token(&mut self, id: u32, text: String) -> StopPiece {
+        let is_behind = |token: &&StopToken| {
+            self.held
+                .ends_with(&self.stops[token.stop][..token.n_text_bytes])
+        };
         let tokens = self
             .tokens
             .iter()
@@ -113,26 +112,31 @@ impl StopStrings {
             return self.push(text);
         };
         self.found = Some(token.stop);
-        self.buffer.truncate(self.buffer.len() - token.n_text_bytes);
-        self.buffer.drain(..self.n_given_bytes);
-        self.n_given_bytes = self.buffer.len();
+        self.held.truncate(self.held.len() - token.n_text_bytes);
         StopPiece {
-            text: &self.buffer,
+            text: self.flush(),
             stopped: true,
         }
     }
 
-    /// Takes the next piece of text and returns what can be printed of all so far. After a stop
-    /// string has occurred this is nothing, for ever.
-    pub fn push(&mut self, text: &str) -> StopPiece<'_> {
-        self.buffer.drain(..self.n_given_bytes);
-        self.n_given_bytes = 0;
-        if self.found.is_none() {
-            self.buffer.push_str(text);
-            self.n_given_bytes = self.printable_bytes();
+    /// Takes the next piece of text and returns the text that is final now. After a stop string
+    /// none ever is.
+    pub fn push(&mut self, text: String) -> StopPiece {
+        let mut text = if self.held.is_empty() {
+            text
+        } else {
+            std::mem::take(&mut self.held) + &text
+        };
+        if self.found.is_some() {
+            text.clear();
+        } else if let Some((start, stop)) = self.earliest_stop(&text) {
+            text.truncate(start);
+            self.found = Some(stop);
+        } else {
+            self.held = text.split_off(text.len() - self.n_held_bytes(&text));
         }
         StopPiece {
-            text: &self.buffer[..self.n_given_bytes],
+            text,
             stopped: self.found.is_some(),
         }
     }
@@ -142,33 +146,22 @@ impl StopStrings {
         self.found.map(|i| self.stops[i].as_str())
     }
 
-    /// The text held back, when generation ends for another reason; empty after a stop string. The
-    /// next text starts afresh, but remains stopped if it was.
-    pub fn flush(&mut self) -> &str {
-        self.buffer.drain(..self.n_given_bytes);
-        self.n_given_bytes = self.buffer.len();
-        &self.buffer
+    /// Takes the text held back, when generation ends for another reason; empty after a stop
+    /// string.
+    pub fn flush(&mut self) -> String {
+        std::mem::take(&mut self.held)
     }
 
-    /// How much of the buffer can be given out; what comes after a stop string is dropped.
-    fn printable_bytes(&mut self) -> usize {
-        if let Some((start, i)) = self.earliest_stop() {
-            self.buffer.truncate(start);
-            self.found = Some(i);
-            return start;
-        }
-        let held = self
-            .stops
-            .iter()
-            .map(|stop| begun_bytes(&self.buffer, stop))
-            .max();
-        self.buffer.len() - held.unwrap_or(0)
+    /// Bytes at the end of `text` that a stop string could continue.
+    fn n_held_bytes(&self, text: &str) -> usize {
+        let begun = self.stops.iter().map(|stop| begun_bytes(text, stop));
+        begun.max().unwrap_or(0)
     }
 
-    /// Where the stop string starts that is complete first, the longest of those, and which it is.
-    fn earliest_stop(&self) -> Option<(usize, usize)> {
+    /// Start and index of the stop string in `text` that is complete first, the longest of those.
+    fn earliest_stop(&self, text: &str) -> Option<(usize, usize)> {
         let found = self.stops.iter().enumerate().filter_map(|(i, stop)| {
-            let start = self.buffer.find(stop)?;
+            let start = text.find(stop)?;
             Some((start + stop.len(), start, i))
         });
         found.min().map(|(_, start, i)| (start, i))
@@ -192,8 +185,11 @@ mod tests {
         StopStrings::new(list.iter().map(|s| s.to_string()).collect()).unwrap()
     }
 
-    fn piece(text: &str, stopped: bool) -> StopPiece<'_> {
-        StopPiece { text, stopped }
+    fn piece(text: &str, stopped: bool) -> StopPiece {
+        StopPiece {
+            text: text.to_owned(),
+            stopped,
+        }
     }
 
     #[test]
@@ -207,50 +203,62 @@ mod tests {
 
     #[test]
     fn text_passes_at_once_where_no_stop_string_can_begin() {
-        assert_eq!(stops(&[]).push("anything"), piece("anything", false));
-        assert_eq!(stops(&["###"]).push("any#thing"), piece("any#thing", false));
+        assert_eq!(
+            stops(&[]).push("anything".to_owned()),
+            piece("anything", false)
+        );
+        assert_eq!(
+            stops(&["###"]).push("any#thing".to_owned()),
+            piece("any#thing", false)
+        );
     }
 
     #[test]
     fn a_beginning_is_held_until_it_is_decided() {
         let mut s = stops(&["\n\nUser:"]);
-        assert_eq!(s.push("Hello.\n"), piece("Hello.", false));
-        assert_eq!(s.push("\nUs"), piece("", false));
-        assert_eq!(s.push("eful\n"), piece("\n\nUseful", false));
-        assert_eq!(s.push("\nUser: no"), piece("", true));
-        assert_eq!(s.push("more"), piece("", true));
+        assert_eq!(s.push("Hello.\n".to_owned()), piece("Hello.", false));
+        assert_eq!(s.push("\nUs".to_owned()), piece("", false));
+        assert_eq!(s.push("eful\n".to_owned()), piece("\n\nUseful", false));
+        assert_eq!(s.push("\nUser: no".to_owned()), piece("", true));
+        assert_eq!(s.push("more".to_owned()), piece("", true));
         assert_eq!(s.flush(), "");
     }
 
     #[test]
     fn flush_returns_what_was_held_once() {
         let mut s = stops(&["END"]);
-        assert_eq!(s.push("the EN"), piece("the ", false));
+        assert_eq!(s.push("the EN".to_owned()), piece("the ", false));
         assert_eq!(s.flush(), "EN");
         assert_eq!(s.flush(), "");
-        assert_eq!(s.push("D"), piece("D", false));
+        assert_eq!(s.push("D".to_owned()), piece("D", false));
     }
 
     #[test]
     fn a_false_start_keeps_the_start_inside_it() {
         let mut s = stops(&["aab"]);
-        assert_eq!(s.push("aa"), piece("", false));
-        assert_eq!(s.push("a"), piece("a", false));
-        assert_eq!(s.push("b"), piece("", true));
+        assert_eq!(s.push("aa".to_owned()), piece("", false));
+        assert_eq!(s.push("a".to_owned()), piece("a", false));
+        assert_eq!(s.push("b".to_owned()), piece("", true));
     }
 
     #[test]
     fn the_stop_string_complete_first_wins_and_the_longest_of_those() {
-        assert_eq!(stops(&["abcd", "c"]).push("xabcd"), piece("xab", true));
-        assert_eq!(stops(&["bc", "abc"]).push("xabcd"), piece("x", true));
+        assert_eq!(
+            stops(&["abcd", "c"]).push("xabcd".to_owned()),
+            piece("xab", true)
+        );
+        assert_eq!(
+            stops(&["bc", "abc"]).push("xabcd".to_owned()),
+            piece("x", true)
+        );
     }
 
     #[test]
     fn the_stop_string_that_ended_the_text_is_known() {
         let mut s = stops(&["bc", "abc", "c"]);
-        s.push("xab");
+        s.push("xab".to_owned());
         assert_eq!(s.found(), None);
-        s.push("cc");
+        s.push("cc".to_owned());
         assert_eq!(s.found(), Some("abc"));
         s.flush();
         assert_eq!(s.found(), Some("abc"));
@@ -273,29 +281,29 @@ mod tests {
     #[test]
     fn a_control_token_that_is_a_stop_string_ends_the_text_and_frees_what_was_held() {
         let mut s = with_tokens(&["<|user|>", "END"], &[(7, 0, 0)]);
-        assert_eq!(s.push_token(6, "the EN"), piece("the ", false));
-        assert_eq!(s.push_token(7, ""), piece("EN", true));
+        assert_eq!(s.push_token(6, "the EN".to_owned()), piece("the ", false));
+        assert_eq!(s.push_token(7, "".to_owned()), piece("EN", true));
         assert_eq!(s.found(), Some("<|user|>"));
-        assert_eq!(s.push("more"), piece("", true));
+        assert_eq!(s.push("more".to_owned()), piece("", true));
         assert_eq!(s.flush(), "");
     }
 
     #[test]
     fn a_stop_string_that_ends_in_a_control_token_needs_the_text_in_front_of_it() {
         let mut s = with_tokens(&["\n<|user|>"], &[(7, 0, 1)]);
-        assert_eq!(s.push_token(6, "a"), piece("a", false));
-        assert_eq!(s.push_token(7, ""), piece("", false));
-        assert_eq!(s.push_token(6, "b\n"), piece("b", false));
-        assert_eq!(s.push_token(7, ""), piece("", true));
+        assert_eq!(s.push_token(6, "a".to_owned()), piece("a", false));
+        assert_eq!(s.push_token(7, "".to_owned()), piece("", false));
+        assert_eq!(s.push_token(6, "b\n".to_owned()), piece("b", false));
+        assert_eq!(s.push_token(7, "".to_owned()), piece("", true));
         assert_eq!(s.flush(), "");
     }
 
     #[test]
     fn characters_of_several_bytes_are_not_cut() {
         let mut s = stops(&["é日", "日本"]);
-        assert_eq!(s.push("caf\u{e9}"), piece("caf", false));
-        assert_eq!(s.push("日x"), piece("", true));
-        assert_eq!(stops(&["é日"]).push("è"), piece("è", false));
+        assert_eq!(s.push("caf\u{e9}".to_owned()), piece("caf", false));
+        assert_eq!(s.push("日x".to_owned()), piece("", true));
+        assert_eq!(stops(&["é日"]).push("è".to_owned()), piece("è", false));
     }
 
     /// What is printed of the whole text, and whether a stop string occurs: tries every end in
@@ -329,26 +337,14 @@ mod tests {
         let mut s = StopStrings::new(stops.to_vec()).unwrap();
         let (mut all, mut stopped) = (String::new(), false);
         for chunk in chunks {
-            let piece = s.push(chunk);
-            all.push_str(piece.text);
-            assert!(
-                !stopped
-                    || piece
-                        == StopPiece {
-                            text: "",
-                            stopped: true
-                        }
-            );
+            let piece = s.push(chunk.clone());
+            all.push_str(&piece.text);
+            assert!(!stopped || piece == self::piece("", true));
             stopped = piece.stopped;
-            let held = &s.buffer[s.n_given_bytes..];
-            assert!(
-                held.is_empty()
-                    || stops
-                        .iter()
-                        .any(|stop| stop.starts_with(held) && stop != held)
-            );
+            let begun = |stop: &String| stop.starts_with(&s.held) && *stop != s.held;
+            assert!(s.held.is_empty() || stops.iter().any(begun));
         }
-        all.push_str(s.flush());
+        all.push_str(&s.flush());
         (all, stopped)
     }
 

@@ -17,7 +17,7 @@ mod whole;
 
 use std::{
     io::{self, Write},
-    ops::{ControlFlow, Range},
+    ops::Range,
     path::{Path, PathBuf},
     sync::{
         Mutex, PoisonError,
@@ -32,7 +32,7 @@ use atta_store::MappedFile;
 pub(crate) use key::Key;
 pub use segment::Flaw;
 
-use crate::{Engine, Error, Event, GenerateOptions, Session, Summary};
+use crate::{Engine, Error, Generate, GenerateOptions, Session, generation::Saver};
 use directory::Directory;
 use segment::{Draft, Segment};
 use single::Single;
@@ -417,32 +417,21 @@ impl Session {
         cache.try_to_save(|| self.save(cache)).err()
     }
 
-    /// Generates as [`generate`](Self::generate) does, and saves the session when the prompt has
-    /// been read, before something is forgotten for the first time, and at the end, also if the
-    /// caller ended it; each time only if there are at least 16 tokens that are not saved yet.
-    /// A state that cannot be saved is an [`Event::Note`], and nothing is saved to that cache
-    /// for a minute.
+    /// Generates as [`generate`](Self::generate) does, and saves the session after prefill, before
+    /// the context is shifted for the first time, and at the end, also of an interrupted
+    /// generation; each time only if at least 16 tokens are not saved yet. A state that cannot be
+    /// saved is an [`Event::Note`](crate::Event::Note), and nothing is saved to that cache for a minute.
     ///
     /// # Errors
     /// As [`generate`](Self::generate).
-    pub fn generate_saving(
-        &mut self,
-        cache: &PromptCache,
-        prompt: &[u32],
+    pub fn generate_saving<'a>(
+        &'a mut self,
+        cache: &'a PromptCache,
+        prompt: &'a [u32],
         options: &GenerateOptions,
-        mut on_event: impl FnMut(Event<'_>) -> ControlFlow<()>,
-    ) -> Result<Summary, Error> {
-        let summary = self.generate_after(
-            prompt,
-            options,
-            &mut |session| session.save_new(cache),
-            &mut on_event,
-        )?;
-        if let Some(note) = self.save_new(cache) {
-            // There is nothing left to be stopped.
-            let _ = on_event(Event::Note(&note));
-        }
-        Ok(summary)
+    ) -> Result<Generate<'a>, Error> {
+        let saver = Saver::new(|session| session.save_new(cache));
+        self.generate_after(prompt, options, saver)
     }
 
     /// Writes the tokens of the session and their state, to be read by [`import`](Self::import).

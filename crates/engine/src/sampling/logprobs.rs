@@ -1,6 +1,5 @@
-//! What the model thought of a token and of those that it liked best, as logarithms of
-//! probabilities. Knows logits as the model gave them: no bias, no penalty, no filter and no
-//! temperature is in these figures.
+//! Log-probabilities of the chosen token and of the most probable ones, from the logits of the
+//! model: no bias, penalty, filter or temperature is in them.
 //!
 //! They are reported and decide nothing, which is why the logarithm may be the system's.
 
@@ -17,62 +16,50 @@ pub struct LogProb {
     pub logprob: f32,
 }
 
-/// The chosen token and the best ones. Made once and filled for every token: nothing is allocated
-/// on the way.
-#[derive(Clone, Debug)]
+/// Log-probabilities at one position of a text.
+#[derive(Clone, Debug, PartialEq)]
 pub struct LogProbs {
-    chosen: LogProb,
-    top: Vec<LogProb>,
+    /// The chosen token.
+    pub chosen: LogProb,
+    /// The most probable tokens, best first, the lower id first on ties. The chosen token is among
+    /// them if it is one of them.
+    pub top: Vec<LogProb>,
+}
+
+/// Collects log-probabilities with a buffer of its own.
+pub(crate) struct LogProbCollector {
     n_top: usize,
     candidates: Candidates,
 }
 
-impl LogProbs {
+impl LogProbCollector {
     /// For the best `n_top` of `n_vocab` tokens, beside the chosen one.
-    pub fn new(n_top: usize, n_vocab: usize) -> Self {
+    pub(crate) fn new(n_top: usize, n_vocab: usize) -> Self {
         let n_top = n_top.min(n_vocab);
-        let candidates = Candidates::new(n_top.max(1), n_vocab);
         Self {
-            chosen: LogProb {
-                id: 0,
-                logprob: 0.0,
-            },
-            top: Vec::with_capacity(n_top),
             n_top,
-            candidates,
+            candidates: Candidates::new(n_top.max(1), n_vocab),
         }
     }
 
-    /// The token that was chosen.
-    pub fn chosen(&self) -> LogProb {
-        self.chosen
-    }
-
-    /// The most probable tokens, best first, the lower id first on ties; the chosen one is among
-    /// them if it is one of them.
-    pub fn top(&self) -> &[LogProb] {
-        &self.top
-    }
-
-    /// Looks at `logits`, `[n_vocab]`, from which `chosen` was taken.
-    pub fn fill(&mut self, logits: &[f32], chosen: u32) {
+    /// Log-probabilities from `logits`, `[n_vocab]`, of which `chosen` was chosen.
+    pub(crate) fn collect(&mut self, logits: &[f32], chosen: u32) -> LogProbs {
         self.candidates.gather(logits, self.n_top.max(1));
         let log_total = log_sum_exp(logits);
         let logprob = |id: u32| LogProb {
             id,
             logprob: (f64::from(logits[id as usize]) - log_total) as f32,
         };
-        self.chosen = logprob(chosen);
-        self.top.clear();
-        self.top.extend(
-            (0..self.n_top)
-                .map_while(|rank| self.candidates.nth(rank))
-                .map(|best| logprob(best.id)),
-        );
+        let best = (0..self.n_top).map_while(|rank| self.candidates.nth(rank));
+        LogProbs {
+            chosen: logprob(chosen),
+            top: best.map(|best| logprob(best.id)).collect(),
+        }
     }
 
+    /// Bytes of the buffer and of one result.
     pub(crate) fn heap_bytes(&self) -> usize {
-        self.top.capacity() * size_of::<LogProb>() + self.candidates.heap_bytes()
+        self.n_top * size_of::<LogProb>() + self.candidates.heap_bytes()
     }
 }
 
@@ -97,18 +84,18 @@ mod tests {
 
     #[test]
     fn probabilities_of_halves_and_quarters_are_exact_enough() {
-        let mut logprobs = LogProbs::new(2, 4);
-        logprobs.fill(&[1.0f32, 4.0, 2.0, 1.0].map(f32::ln), 3);
+        let mut collector = LogProbCollector::new(2, 4);
+        let logprobs = collector.collect(&[1.0f32, 4.0, 2.0, 1.0].map(f32::ln), 3);
         let p = |l: LogProb| (l.id, (l.logprob.exp() * 1000.0).round());
-        assert_eq!(p(logprobs.chosen()), (3, 125.0));
+        assert_eq!(p(logprobs.chosen), (3, 125.0));
         assert_eq!(
-            logprobs.top().iter().map(|&l| p(l)).collect::<Vec<_>>(),
+            logprobs.top.iter().map(|&l| p(l)).collect::<Vec<_>>(),
             [(1, 500.0), (2, 250.0)]
         );
-        logprobs.fill(&[0.0, f32::NEG_INFINITY, 0.0, 0.0], 1);
-        assert_eq!(logprobs.chosen().logprob, f32::NEG_INFINITY);
+        let logprobs = collector.collect(&[0.0, f32::NEG_INFINITY, 0.0, 0.0], 1);
+        assert_eq!(logprobs.chosen.logprob, f32::NEG_INFINITY);
         assert_eq!(
-            logprobs.top().iter().map(|l| l.id).collect::<Vec<_>>(),
+            logprobs.top.iter().map(|l| l.id).collect::<Vec<_>>(),
             [0, 2]
         );
     }
@@ -122,17 +109,17 @@ mod tests {
             let want = |id: usize| (f64::from(logits[id]).exp() / total).ln();
             let mut order: Vec<usize> = (0..logits.len()).collect();
             order.sort_by(|&a, &b| logits[b].partial_cmp(&logits[a]).unwrap().then(a.cmp(&b)));
-            let mut logprobs = LogProbs::new(n_top, logits.len());
-            let capacity = logprobs.heap_bytes();
+            let mut collector = LogProbCollector::new(n_top, logits.len());
+            let capacity = collector.heap_bytes();
             for _ in 0..2 {
                 let chosen = chosen.index(logits.len());
-                logprobs.fill(&logits, chosen as u32);
-                prop_assert!((f64::from(logprobs.chosen().logprob) - want(chosen)).abs() < 1e-4);
-                let ids: Vec<usize> = logprobs.top().iter().map(|l| l.id as usize).collect();
+                let logprobs = collector.collect(&logits, chosen as u32);
+                prop_assert!((f64::from(logprobs.chosen.logprob) - want(chosen)).abs() < 1e-4);
+                let ids: Vec<usize> = logprobs.top.iter().map(|l| l.id as usize).collect();
                 prop_assert_eq!(&ids[..], &order[..n_top.min(order.len())]);
-                prop_assert!(logprobs.top().iter().all(|l| (f64::from(l.logprob) - want(l.id as usize)).abs() < 1e-4));
+                prop_assert!(logprobs.top.iter().all(|l| (f64::from(l.logprob) - want(l.id as usize)).abs() < 1e-4));
             }
-            prop_assert_eq!(logprobs.heap_bytes(), capacity);
+            prop_assert_eq!(collector.heap_bytes(), capacity);
         }
     }
 }

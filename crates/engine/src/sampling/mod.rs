@@ -32,7 +32,7 @@ mod random;
 mod sigma;
 
 pub use breakers::Breakers;
-
+pub(crate) use logprobs::LogProbCollector;
 pub use logprobs::{LogProb, LogProbs, log_sum_exp};
 pub use options::{DryOptions, Sampling, SamplingError};
 

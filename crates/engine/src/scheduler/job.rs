@@ -10,7 +10,7 @@ use atta_model::{Output, Want};
 use super::Update;
 use crate::{
     Engine, Error, Event, FinishReason, GenerateOptions, Pooling,
-    generation::{Past, Writer, generate::OnEvent},
+    generation::{Generation, OnEvent, StepInput, StepOutput},
     pooling::Pooled,
 };
 
@@ -23,7 +23,7 @@ pub struct JobId(pub u64);
 pub struct Job {
     pub(super) prompt: Vec<u32>,
     priority: u8,
-    work: Work,
+    request: Request,
 }
 
 impl std::fmt::Debug for Job {
@@ -35,12 +35,12 @@ impl std::fmt::Debug for Job {
     }
 }
 
-/// What a job produces.
-enum Work {
-    /// Text.
-    Write(Box<Writer>),
-    /// An embedding.
-    Pool(Pooled),
+/// The kind of a request.
+enum Request {
+    /// A decoding request: text.
+    Generate(Box<Generation>),
+    /// An embedding request.
+    Embed(Pooled),
 }
 
 impl Job {
@@ -56,7 +56,7 @@ impl Job {
         Ok(Self {
             prompt,
             priority: 0,
-            work: Work::Write(Box::new(Writer::new(engine, options)?)),
+            request: Request::Generate(Box::new(Generation::new(engine, options)?)),
         })
     }
 
@@ -65,7 +65,7 @@ impl Job {
         Self {
             prompt,
             priority: 0,
-            work: Work::Pool(Pooled::new(pooling)),
+            request: Request::Embed(Pooled::new(pooling)),
         }
     }
 
@@ -108,14 +108,13 @@ pub struct Done {
 pub(super) struct Running {
     pub(super) id: JobId,
     priority: u8,
-    work: Work,
+    request: Request,
     /// Prompt and generated tokens; all must be evaluated before the next token is sampled.
     pub(super) text: Vec<u32>,
     pub(super) n_prompt: usize,
     /// Evaluated tokens that the last step rolled back.
-    pub(super) n_cut: usize,
+    pub(super) n_rolled_back: usize,
     n_cached: usize,
-    n_closing_bytes: usize,
     submitted: Instant,
     began: Option<Instant>,
     first: Option<Instant>,
@@ -126,12 +125,11 @@ impl Running {
         Self {
             id,
             priority: job.priority,
-            work: job.work,
+            request: job.request,
             n_prompt: job.prompt.len(),
             text: job.prompt,
-            n_cut: 0,
+            n_rolled_back: 0,
             n_cached: 0,
-            n_closing_bytes: 0,
             submitted: Instant::now(),
             began: None,
             first: None,
@@ -145,7 +143,7 @@ impl Running {
 
     /// Records that the job got a slot with `n_cached` tokens evaluated.
     pub(super) fn begin(&mut self, n_cached: usize) {
-        if let Work::Pool(pooled) = &mut self.work {
+        if let Request::Embed(pooled) = &mut self.request {
             pooled.restart();
         }
         if self.began.is_none() {
@@ -153,57 +151,50 @@ impl Running {
         }
     }
 
-    pub(super) fn is_writing(&self) -> bool {
+    /// Whether its prompt is evaluated and its first token sampled.
+    pub(super) fn is_decoding(&self) -> bool {
         self.first.is_some()
     }
 
-    pub(super) fn n_written(&self) -> usize {
-        match &self.work {
-            Work::Write(writer) => writer.n_generated(),
-            Work::Pool(_) => 0,
-        }
+    /// Tokens generated so far.
+    pub(super) fn n_generated(&self) -> usize {
+        self.generation().map_or(0, Generation::n_generated)
     }
 
-    fn stop_found(&self) -> Option<&str> {
-        match &self.work {
-            Work::Write(writer) => writer.stop_found(),
-            Work::Pool(_) => None,
+    fn generation(&self) -> Option<&Generation> {
+        match &self.request {
+            Request::Generate(generation) => Some(generation),
+            Request::Embed(_) => None,
         }
     }
 
     /// Whether it is an embedding request.
-    pub(super) fn is_only_read(&self) -> bool {
-        matches!(self.work, Work::Pool(_))
+    pub(super) fn is_embedding(&self) -> bool {
+        matches!(self.request, Request::Embed(_))
     }
 
     /// Whether it may start from a cached prefix.
     pub(super) fn may_share(&self) -> bool {
-        match &self.work {
-            Work::Write(_) => true,
-            Work::Pool(pooled) => pooled.may_share(),
+        match &self.request {
+            Request::Generate(_) => true,
+            Request::Embed(pooled) => pooled.may_share(),
         }
     }
 
     /// The result wanted from the row at this position.
     pub(super) fn want(&self, pos: usize) -> Want {
         let n = self.text.len();
-        match &self.work {
-            Work::Write(_) if pos + 1 == n => Want::Logits,
-            Work::Pool(pooled) if pooled.wants(pos, n) => Want::Hidden,
+        match &self.request {
+            Request::Generate(_) if pos + 1 == n => Want::Logits,
+            Request::Embed(pooled) if pooled.wants(pos, n) => Want::Hidden,
             _ => Want::Nothing,
         }
     }
 
     /// Pools the hidden states of evaluated rows, of which the first is at `pos` of the text.
-    pub(super) fn take_in(
-        &mut self,
-        engine: &Engine,
-        out: &Output,
-        rows: Range<usize>,
-        pos: usize,
-    ) {
+    pub(super) fn pool(&mut self, engine: &Engine, out: &Output, rows: Range<usize>, pos: usize) {
         let n = self.text.len();
-        let Work::Pool(pooled) = &mut self.work else {
+        let Request::Embed(pooled) = &mut self.request else {
             return;
         };
         for (row, pos) in rows.zip(pos..) {
@@ -215,18 +206,18 @@ impl Running {
 
     /// Samples the next token from row `row` of `out`, or reports the embedding. Returns the finish
     /// reason, if any.
-    pub(super) fn go_on(
+    pub(super) fn advance(
         &mut self,
         out: &Output,
         row: usize,
         n_ctx: usize,
         on_update: &mut dyn FnMut(Update<'_>) -> ControlFlow<()>,
     ) -> Result<Option<FinishReason>, Error> {
-        let was_reading = !self.is_writing();
+        let is_first = !self.is_decoding();
         self.first.get_or_insert_with(Instant::now);
-        let writer = match &mut self.work {
-            Work::Write(writer) => writer,
-            Work::Pool(pooled) => {
+        let generation = match &mut self.request {
+            Request::Generate(generation) => generation,
+            Request::Embed(pooled) => {
                 let flow = on_update(Update::Embedding(&pooled.vector()));
                 return Ok(Some(if flow.is_break() {
                     FinishReason::Interrupted
@@ -235,56 +226,49 @@ impl Running {
                 }));
             }
         };
-        let mut on_event = |event: Event<'_>| on_update(Update::Event(event));
-        let (n_prompt, room) = (self.n_prompt, n_ctx - self.text.len());
-        let begun = if was_reading {
-            begin_writing(writer, n_prompt, room, &mut on_event)
-        } else {
-            None
+        let on_event = &mut |event: Event| on_update(Update::Event(event));
+        let room = n_ctx - self.text.len();
+        if is_first {
+            begin(generation, self.n_prompt, room, on_event);
+        }
+        let advanced = match generation.finish_reason() {
+            None => generation.advance(StepOutput {
+                logits: &[out.logits(row)],
+                tokens: &self.text,
+                room,
+            }),
+            Some(_) => Ok(()),
         };
-        let ended = match begun {
-            None => writer.go_on(
-                Past {
-                    logits: out.logits(row),
-                    tokens: &self.text,
-                    room,
-                },
-                &mut on_event,
-            ),
-            ended => Ok(ended),
-        };
-        self.n_cut = writer.cut();
-        self.text.truncate(self.text.len() - self.n_cut);
-        let (ended, room) = (ended?, n_ctx - self.text.len());
+        deliver(generation, on_event);
         // Pending tokens need positions, too.
-        let Some(reason) =
-            ended.or_else(|| writer.is_at_length(room).then_some(FinishReason::Length))
-        else {
-            self.text.extend_from_slice(writer.pending());
+        generation.limit(room);
+        let has_ended = generation.finish_reason().is_some();
+        let StepInput { rollback, tokens } = generation.take_input();
+        self.n_rolled_back = rollback;
+        self.text.truncate(self.text.len() - rollback);
+        advanced?;
+        if !has_ended {
+            self.text.extend_from_slice(tokens);
             return Ok(None);
-        };
-        self.end(reason, &mut on_event).map(Some)
+        }
+        self.end(on_event).map(Some)
     }
 
-    /// Ends the text. A constrained text without a short end stays cut: an error would lose all of
-    /// it.
-    pub(super) fn end(
-        &mut self,
-        reason: FinishReason,
-        on_event: &mut OnEvent<'_>,
-    ) -> Result<FinishReason, Error> {
-        let Work::Write(writer) = &mut self.work else {
-            return Ok(reason);
+    /// Ends the text, as if it had reached its length limit if it has no other end. A constrained
+    /// text without a short end stays cut: an error would lose all of it.
+    pub(super) fn end(&mut self, on_event: &mut OnEvent<'_>) -> Result<FinishReason, Error> {
+        let Request::Generate(generation) = &mut self.request else {
+            return Ok(FinishReason::Length);
         };
-        match writer.end(reason, on_event) {
-            Ok((reason, n_closing)) => {
-                self.n_closing_bytes = n_closing;
-                Ok(reason)
-            }
+        generation.cut();
+        let finished = generation.finish();
+        deliver(generation, on_event);
+        match finished {
             #[cfg(feature = "constrain")]
-            Err(Error::Constraint(crate::ConstraintError::Endless { .. })) => Ok(reason),
-            Err(error) => Err(error),
+            Err(Error::Constraint(crate::ConstraintError::Endless { .. })) => {}
+            finished => finished?,
         }
+        Ok(generation.finish_reason().unwrap_or(FinishReason::Length))
     }
 
     pub(super) fn done(&self, finish_reason: FinishReason) -> Done {
@@ -293,13 +277,14 @@ impl Running {
                 to.saturating_duration_since(from)
             })
         };
+        let stop = self.generation().and_then(Generation::stop_found);
         Done {
             finish_reason,
-            stop: self.stop_found().map(str::to_owned),
+            stop: stop.map(str::to_owned),
             n_prompt: self.n_prompt,
             n_cached: self.n_cached,
-            n_generated: self.n_written(),
-            n_closing_bytes: self.n_closing_bytes,
+            n_generated: self.n_generated(),
+            n_closing_bytes: self.generation().map_or(0, Generation::n_closing_bytes),
             queue_time: between(Some(self.submitted), self.began),
             prefill_time: between(self.began, self.first),
             decode_time: between(self.first, Some(Instant::now())),
@@ -307,20 +292,23 @@ impl Running {
     }
 }
 
-/// Reports the end of prefill. Returns a finish reason if nothing is to be generated.
-fn begin_writing(
-    writer: &Writer,
-    n_prompt: usize,
-    room: usize,
-    on_event: &mut OnEvent<'_>,
-) -> Option<FinishReason> {
-    if on_event(Event::Prompt {
+/// Reports the end of prefill. Ends a text of no tokens.
+fn begin(generation: &mut Generation, n_prompt: usize, room: usize, on_event: &mut OnEvent<'_>) {
+    let event = Event::Prompt {
         done: n_prompt,
         total: n_prompt,
-    })
-    .is_break()
-    {
-        return Some(FinishReason::Interrupted);
+    };
+    if on_event(event).is_break() {
+        generation.interrupt();
     }
-    writer.is_at_length(room).then_some(FinishReason::Length)
+    generation.limit(room);
+}
+
+/// Hands the events of a generation to `on_event`; `Break` interrupts it.
+fn deliver(generation: &mut Generation, on_event: &mut OnEvent<'_>) {
+    while let Some(event) = generation.next_event() {
+        if on_event(event).is_break() {
+            generation.interrupt();
+        }
+    }
 }

@@ -60,10 +60,10 @@ pub struct BatcherOptions {
 }
 
 /// An event of a job.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub enum Update<'a> {
-    /// An event as in a session.
-    Event(Event<'a>),
+    /// An event of its text, as in a session.
+    Event(Event),
     /// The embedding of the text, `[d_model]`, of length 1; `Done` follows.
     Embedding(&'a [f32]),
     /// The job is complete.
@@ -298,7 +298,7 @@ impl Batcher {
             .note(flight.time + start.elapsed(), flight.n_rows);
         self.counts.n_steps += 1;
         for span in flight.spans.drain(..) {
-            self.go_on(span, on_update);
+            self.advance(span, on_update);
         }
         self.spare_spans.push(flight.spans);
         Ok(())
@@ -470,29 +470,29 @@ impl Batcher {
     fn fill(&mut self) {
         self.batch.clear();
         self.spans.clear();
-        let (writing, reading) = self.slots.by_turn();
+        let (decoding, prefilling) = self.slots.by_turn();
         let n_batch = self.n_batch;
-        let mut left = if reading.is_empty() {
+        let mut left = if prefilling.is_empty() {
             n_batch
         } else {
             n_batch - n_batch.div_ceil(4)
         };
-        let n_writers = writing.len().div_ceil(self.executor.depth());
-        let ready = writing
+        let n_decoding = decoding.len().div_ceil(self.executor.depth());
+        let ready = decoding
             .into_iter()
             .filter(|&slot| !self.slots.at(slot).rest().is_empty());
-        for slot in ready.take(n_writers).collect::<Vec<_>>() {
+        for slot in ready.take(n_decoding).collect::<Vec<_>>() {
             left -= self.add_rows(slot, left);
         }
         left = n_batch - self.batch.rows.len();
         if !self.spans.is_empty() {
             left = left.min(self.prefill_budget.rows_beside(self.batch.rows.len()));
         }
-        let rests: Vec<usize> = reading
+        let rests: Vec<usize> = prefilling
             .iter()
             .map(|&slot| self.slots.at(slot).rest().len())
             .collect();
-        for (slot, n_rows) in reading
+        for (slot, n_rows) in prefilling
             .into_iter()
             .zip(prefill_budget::allot_rows(&rests, left))
         {
@@ -553,7 +553,7 @@ impl Batcher {
     }
 
     /// Records evaluated rows of a job; samples its next token if its whole text is evaluated.
-    fn go_on(&mut self, RowSpan { slot, rows }: RowSpan, on_update: &mut OnUpdate<'_>) {
+    fn advance(&mut self, RowSpan { slot, rows }: RowSpan, on_update: &mut OnUpdate<'_>) {
         let n_ctx = self.n_ctx;
         self.slots.touch(slot);
         let place = self.slots.at_mut(slot);
@@ -577,37 +577,39 @@ impl Batcher {
             return;
         }
         let id = job.id;
-        let was_reading = n_done <= job.n_prompt;
-        if was_reading {
+        let was_prefilling = n_done <= job.n_prompt;
+        if was_prefilling {
             self.counts.n_read += rows.len() as u64;
         }
-        job.take_in(&self.engine, &self.out, rows.clone(), pos);
+        job.pool(&self.engine, &self.out, rows.clone(), pos);
         if n_done < job.text.len() {
             let update = Update::Event(Event::Prompt {
                 done: n_done,
                 total: job.n_prompt,
             });
-            if was_reading && on_update(id, update).is_break() {
+            if was_prefilling && on_update(id, update).is_break() {
                 self.slots.retire(slot);
             }
             return;
         }
-        let n_before = job.n_written();
-        let ended = job.go_on(&self.out, rows.end - 1, n_ctx, &mut |update| {
+        let n_before = job.n_generated();
+        let ended = job.advance(&self.out, rows.end - 1, n_ctx, &mut |update| {
             on_update(id, update)
         });
-        let (ended, n_cut) = (ended.transpose(), job.n_cut);
+        let ended = ended.transpose();
+        let n_rolled_back = job.n_rolled_back;
         // Tokens that were rolled back count as generated. An interrupted text may have become
         // shorter.
-        self.counts.n_written += (job.n_written() + n_cut).saturating_sub(n_before) as u64;
+        self.counts.n_written +=
+            (job.n_generated() + n_rolled_back).saturating_sub(n_before) as u64;
         let has_ended = ended.is_some();
         if let Some(ended) = ended {
             report_end(job, ended, on_update);
         }
-        if n_cut > 0 {
+        if n_rolled_back > 0 {
             let left = self
                 .executor
-                .truncate(place.seq, n_done - n_cut)
+                .truncate(place.seq, n_done - n_rolled_back)
                 .expect("a slot has a sequence");
             place.truncated(left);
         }
@@ -642,9 +644,7 @@ impl Batcher {
 /// Ends a job as if it had reached its length limit.
 fn finish(job: &mut Running, on_update: &mut OnUpdate<'_>) {
     let id = job.id;
-    let ended = job.end(FinishReason::Length, &mut |event| {
-        on_update(id, Update::Event(event))
-    });
+    let ended = job.end(&mut |event| on_update(id, Update::Event(event)));
     report_end(job, ended, on_update);
 }
 

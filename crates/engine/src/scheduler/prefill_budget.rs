@@ -37,13 +37,13 @@ impl PrefillBudget {
         );
     }
 
-    /// Prefill rows that fit beside `n_writing` decoding rows.
-    pub(super) fn rows_beside(&self, n_writing: usize) -> usize {
+    /// Prefill rows that fit beside `n_decoding` decoding rows.
+    pub(super) fn rows_beside(&self, n_decoding: usize) -> usize {
         let Some(row_time) = self.row_time else {
             return MIN_ROWS;
         };
         let rows = self.max_gap.as_secs_f64() / row_time.max(1e-9);
-        (rows as usize).saturating_sub(n_writing).max(MIN_ROWS)
+        (rows as usize).saturating_sub(n_decoding).max(MIN_ROWS)
     }
 }
 

@@ -35,10 +35,10 @@ pub(super) struct Slot {
 
 impl Slot {
     /// Whether the job is decoding. A preempted job prefills again first.
-    fn is_writing(&self) -> bool {
+    fn is_decoding(&self) -> bool {
         self.job
             .as_ref()
-            .is_some_and(|job| job.is_writing() && job.text.len() - self.n_done <= MAX_PENDING)
+            .is_some_and(|job| job.is_decoding() && job.text.len() - self.n_done <= MAX_PENDING)
     }
 
     /// Evaluated tokens, if enough of them are unsaved to be worth saving.
@@ -169,13 +169,13 @@ impl SlotTable {
         let jobs = self
             .taken()
             .filter_map(|(i, slot)| Some((i, slot, slot.job.as_ref()?)));
-        let (mut writing, mut reading): (Vec<_>, Vec<_>) =
-            jobs.partition(|(_, slot, _)| slot.is_writing());
-        writing.sort_by_key(|(_, slot, _)| slot.used);
-        reading.sort_by_key(|(_, _, job)| job.order());
+        let (mut decoding, mut prefilling): (Vec<_>, Vec<_>) =
+            jobs.partition(|(_, slot, _)| slot.is_decoding());
+        decoding.sort_by_key(|(_, slot, _)| slot.used);
+        prefilling.sort_by_key(|(_, _, job)| job.order());
         let slots =
             |list: Vec<(usize, &Slot, &Running)>| list.into_iter().map(|(i, _, _)| i).collect();
-        (slots(writing), slots(reading))
+        (slots(decoding), slots(prefilling))
     }
 
     /// Finds the longest prefix that a sequence has in common with a text. The last token is never
@@ -197,10 +197,10 @@ impl SlotTable {
         let best = best
             .max_by_key(|source| source.n)
             .filter(|source| source.n > 0);
-        let reading = self
+        let prefilling = self
             .taken()
-            .filter(|(_, slot)| slot.job.is_some() && !slot.is_writing());
-        let coming = reading
+            .filter(|(_, slot)| slot.job.is_some() && !slot.is_decoding());
+        let coming = prefilling
             .map(|(_, slot)| same(slot.text()))
             .max()
             .unwrap_or(0);
@@ -290,7 +290,7 @@ impl SlotTable {
         let slot = self.at_mut(slot);
         if let Some(job) = slot.job.take() {
             slot.used = now;
-            if job.is_only_read() {
+            if job.is_embedding() {
                 (slot.used, slot.n_saved) = (0, slot.n_done);
             }
             slot.kept = job.text;

@@ -10,10 +10,10 @@ pub(crate) struct TokenLogprobs {
 }
 
 impl TokenLogprobs {
-    pub(crate) fn of(logprobs: &LogProbs) -> Self {
+    pub(crate) fn of(logprobs: LogProbs) -> Self {
         Self {
-            chosen: logprobs.chosen(),
-            top: logprobs.top().to_vec(),
+            chosen: logprobs.chosen,
+            top: logprobs.top,
         }
     }
 }

@@ -11,7 +11,7 @@ use std::{
 };
 
 use atta::{
-    Error, Event, FinishReason,
+    Error, FinishReason,
     chat::{Heard, Message, Role},
     tokenizer::Special,
     tools::{Piece, ToolCall, ToolChoice},
@@ -115,7 +115,7 @@ impl Conversation<'_> {
             .chat
             .answer_calling(&self.options, |heard| match heard {
                 Heard::Event(event) => listener.hear(event),
-                Heard::Piece(Piece::Text(text)) => listener.hear(Event::Text(text)),
+                Heard::Piece(Piece::Text(text)) => listener.text(text),
                 Heard::Piece(_) => Continue(()),
             });
         if let Err(Error::PromptTooLong { n_prompt, n_ctx }) = said {
