@@ -104,9 +104,9 @@ impl Resolved {
             n_seqs,
             n_batch,
             kv,
-            layers: None,
             n_recent,
             n_shared,
+            ..ExecutorSize::default()
         }
     }
 }

@@ -1,7 +1,7 @@
 //! What goes into a step and what comes out: rows of many sequences at once.
 //!
-//! A row is one position of one sequence. It brings a token (or, where an earlier machine computed
-//! the first layers, a hidden state), and says what it wants back. Both structs are meant to be
+//! A row is one position of one sequence. It brings a token or an embedding (or, where an earlier
+//! machine computed the first layers, a hidden state), and says what it wants back. Both structs are meant to be
 //! kept and reused: after warm-up a step allocates nothing.
 
 use std::ops::Range;
@@ -33,8 +33,23 @@ impl std::fmt::Display for SeqId {
 pub enum Input {
     /// A token id; for an executor that owns the first layer.
     Token(u32),
-    /// A residual: row `i` of [`Batch::hidden`]; for one that does not.
+    /// An embedding, as of a part of an image: row `i` of [`Batch::hidden`]; for an executor that
+    /// owns the first layer. It takes the place of the token's embedding after that was multiplied
+    /// by [`embed_scale`](crate::spec::ModelSpec::embed_scale): a caller whose model scales
+    /// embeddings of media does so itself. Learned positions are added to it.
+    Embedding(usize),
+    /// A residual: row `i` of [`Batch::hidden`]; for an executor that does not own the first layer.
     Hidden(usize),
+}
+
+/// The adapters (such as LoRA) that a row is computed with. It is part of what a state depends on.
+/// The empty set is the only one so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct AdapterSet(());
+
+impl AdapterSet {
+    /// No adapters.
+    pub const EMPTY: Self = Self(());
 }
 
 /// What a row wants back.
@@ -59,6 +74,14 @@ pub struct Row {
     pub input: Input,
     /// What it wants back.
     pub want: Want,
+    /// Whether the recurrent state behind this row is kept, so that the sequence can be truncated
+    /// to here. The number of kept states is limited ([`ExecutorSize::n_checkpoints`]); without
+    /// recurrent layers it means nothing.
+    ///
+    /// [`ExecutorSize::n_checkpoints`]: crate::ExecutorSize::n_checkpoints
+    pub is_checkpoint: bool,
+    /// What it is computed with.
+    pub adapters: AdapterSet,
 }
 
 /// The input of a step.
@@ -66,7 +89,7 @@ pub struct Row {
 pub struct Batch {
     /// In any mixture of sequences; positions of one sequence in order.
     pub rows: Vec<Row>,
-    /// Residuals of the rows that bring one, `[n, d_model]`.
+    /// Embeddings and residuals of the rows that bring one, `[n, d_model]`.
     pub hidden: Vec<f32>,
 }
 
@@ -86,23 +109,43 @@ impl Batch {
 
     /// Adds a token.
     pub fn push_token(&mut self, seq: SeqId, pos: usize, id: u32, want: Want) {
-        self.rows.push(Row {
-            seq,
-            pos,
-            input: Input::Token(id),
-            want,
-        });
+        self.push(seq, pos, Input::Token(id), want);
+    }
+
+    /// Adds an embedding, `[d_model]`.
+    pub fn push_embedding(&mut self, seq: SeqId, pos: usize, embedding: &[f32], want: Want) {
+        let i = self.push_vector(embedding);
+        self.push(seq, pos, Input::Embedding(i), want);
     }
 
     /// Adds a residual, `[d_model]`.
     pub fn push_hidden(&mut self, seq: SeqId, pos: usize, hidden: &[f32], want: Want) {
-        let input = Input::Hidden(self.hidden.len() / hidden.len().max(1));
-        self.hidden.extend_from_slice(hidden);
+        let i = self.push_vector(hidden);
+        self.push(seq, pos, Input::Hidden(i), want);
+    }
+
+    /// Asks for a checkpoint behind the last row.
+    pub fn mark_checkpoint(&mut self) {
+        if let Some(row) = self.rows.last_mut() {
+            row.is_checkpoint = true;
+        }
+    }
+
+    /// Adds a vector; its index.
+    fn push_vector(&mut self, x: &[f32]) -> usize {
+        let i = self.hidden.len() / x.len().max(1);
+        self.hidden.extend_from_slice(x);
+        i
+    }
+
+    fn push(&mut self, seq: SeqId, pos: usize, input: Input, want: Want) {
         self.rows.push(Row {
             seq,
             pos,
             input,
             want,
+            is_checkpoint: false,
+            adapters: AdapterSet::EMPTY,
         });
     }
 }

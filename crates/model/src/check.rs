@@ -9,8 +9,8 @@ use atta_kernels::D_HEAD_MAX;
 use crate::{
     Error,
     spec::{
-        Activation, Attention, Ffn, Half, LayerSpec, Mask, ModelSpec, Moe, Norm, Positions,
-        Presence, Rope, RopeScaling, Temperature, Yarn,
+        Activation, Attention, Ffn, Half, LayerSpec, Mask, Mixer, ModelSpec, Moe, Norm, Positions,
+        Presence, Rope, RopeScaling, ShortConv, Temperature, Yarn,
     },
 };
 
@@ -19,6 +19,9 @@ const MAX_WIDTH: usize = 1 << 24;
 
 /// No layer's experts have more biases of a kind.
 const MAX_BIASES: usize = 1 << 28;
+
+/// No short convolution is longer.
+const MAX_TAPS: usize = 64;
 
 /// No real model has more layers.
 pub(crate) const MAX_LAYERS: usize = 4096;
@@ -57,11 +60,7 @@ impl ModelSpec {
     /// All layers share a tensor of rope factors, so that those with factors rotate as many
     /// elements.
     fn check_factors(&self, has_factors: fn(&Rope) -> bool) -> Result<(), Error> {
-        let ropes = self
-            .layers
-            .iter()
-            .filter_map(|l| l.attention().rope.as_ref());
-        let mut widths = ropes.filter(|r| has_factors(r)).map(|r| r.d_rope);
+        let mut widths = self.ropes().filter(|r| has_factors(r)).map(|r| r.d_rope);
         let first = widths.next();
         require(widths.all(|d| Some(d) == first), || {
             "rope factors of different lengths".to_owned()
@@ -71,7 +70,10 @@ impl ModelSpec {
 
 impl LayerSpec {
     fn check(&self, d_model: usize) -> Result<(), String> {
-        self.attention().check()?;
+        match &self.mixer {
+            Mixer::Attention(attention) => attention.check()?,
+            Mixer::ShortConv(conv) => conv.check(d_model)?,
+        }
         let d_ff = self.mlp().d_ff;
         ensure(is_width(d_ff), || format!("d_ff of {d_ff}"))?;
         if let Activation::Clamped { alpha, limit } = self.mlp().activation {
@@ -160,6 +162,18 @@ impl Attention {
             "a temperature that changes every 0 positions".to_owned()
         })?;
         self.rope.as_ref().map_or(Ok(()), |rope| rope.check(d_head))
+    }
+}
+
+impl ShortConv {
+    fn check(&self, d_model: usize) -> Result<(), String> {
+        let n_taps = self.n_taps;
+        ensure((2..=MAX_TAPS).contains(&n_taps), || {
+            format!("a short convolution of {n_taps} positions, expected 2 to {MAX_TAPS}")
+        })?;
+        ensure(is_width(Self::N_INPUTS * d_model), || {
+            format!("a short convolution of a d_model of {d_model}")
+        })
     }
 }
 

@@ -15,6 +15,7 @@ use crate::{
     blocks::{RopeTables, Scratch, ScratchSize},
     kv::Cache,
     observe::Silent,
+    seqs::StateStep,
     spec::{ModelSpec, Positions},
 };
 
@@ -86,6 +87,8 @@ pub struct Cpu {
     is_busy: bool,
     n_submitted: u64,
     pub(crate) cache: Cache,
+    /// Blocks of the recurrent states of the admitted batch, one step per row.
+    pub(crate) steps: Vec<StateStep>,
     pub(crate) ropes: RopeTables,
     pub(crate) scratch: Scratch,
     /// Token ids of the rows of this step, in order.
@@ -238,6 +241,7 @@ impl Cpu {
         let factors = model.globals().rope_factors();
         Ok(Self {
             cache: Cache::new(spec, layers.clone(), kv, &seqs),
+            steps: Vec::with_capacity(if spec.is_recurrent() { n_batch } else { 0 }),
             ropes: RopeTables::new(&spec.layers, factors, n_batch, n_ctx),
             scratch: Scratch::new(spec, scratch),
             ids: Vec::with_capacity(n_batch),
@@ -314,8 +318,11 @@ impl Cpu {
         let admitted = self.cache.seqs_mut().admit(&batch.rows, |i, row| {
             check_row(model.spec(), layers, batch, i, row)
         });
-        self.cache.settle();
-        admitted
+        self.cache.copy_blocks();
+        admitted?;
+        let seqs = self.cache.seqs_mut();
+        seqs.state_steps(&batch.rows, &mut self.steps);
+        Ok(())
     }
 }
 
@@ -341,7 +348,10 @@ fn check_row(
         Input::Hidden(_) if layers.start == 0 => {
             return refuse("a hidden state, but this executor embeds tokens");
         }
-        Input::Hidden(i) if i >= batch.hidden.len() / spec.d_model => {
+        Input::Embedding(_) if layers.start > 0 => {
+            return refuse("an embedding, but the first layer is elsewhere");
+        }
+        Input::Hidden(i) | Input::Embedding(i) if i >= batch.hidden.len() / spec.d_model => {
             return refuse("a hidden state that the batch does not hold");
         }
         _ => {}
@@ -393,8 +403,13 @@ fn check_size(spec: &ModelSpec, layers: &Range<usize>, sizes: [usize; 4]) -> Res
     }
 }
 
-/// Refuses models whose positions are part of what they compute with, and cannot be changed later.
+/// Refuses models whose state cannot be moved to other positions.
 fn check_shifting(spec: &ModelSpec) -> Result<(), Error> {
+    if spec.is_recurrent() {
+        return Err(Error::Options(
+            "a context that shifts, of a model with recurrent layers".to_owned(),
+        ));
+    }
     match spec.positions {
         Positions::Learned(_) => Err(Error::Options(
             "a context that shifts, of a model whose positions are learned".to_owned(),

@@ -33,6 +33,9 @@ pub struct ExecutorSize {
     /// KV pool size: positions of all sequences together; `None`: `n_ctx` for each. A smaller pool
     /// can run out ([`Error::OutOfBlocks`]), and its sequences cannot be shifted.
     pub n_shared: Option<usize>,
+    /// Recurrent states that a sequence can return to, besides those of its last batches: each
+    /// takes the memory of one more state. Without recurrent layers it means nothing.
+    pub n_checkpoints: usize,
 }
 
 impl ExecutorSize {
@@ -42,14 +45,15 @@ impl ExecutorSize {
     }
 
     /// Capacity of the block tables of an executor with up to `depth` batches in flight: sliding
-    /// windows keep what the rows of all of them see, so that a failed batch can be removed
-    /// again.
+    /// windows keep what the rows of all of them see, and recurrent states what they start from,
+    /// so that a failed batch can be removed again.
     pub fn seqs(&self, depth: usize) -> SeqSize {
         let Self {
             n_ctx,
             n_seqs,
             n_recent,
             n_shared,
+            n_checkpoints,
             ..
         } = *self;
         let n_batch = self.n_batch.saturating_mul(depth);
@@ -57,8 +61,10 @@ impl ExecutorSize {
             n_ctx,
             n_seqs,
             n_batch,
+            n_flights: depth,
             n_recent,
             n_shared,
+            n_checkpoints,
         }
     }
 }
@@ -73,6 +79,7 @@ impl Default for ExecutorSize {
             layers: None,
             n_recent: None,
             n_shared: None,
+            n_checkpoints: 4,
         }
     }
 }
@@ -97,7 +104,7 @@ pub struct ExecutorInfo {
 /// Host memory of an executor, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Needs {
-    /// KV cache.
+    /// KV cache and recurrent states.
     pub state: u64,
     /// Activations.
     pub activations: u64,
@@ -188,9 +195,10 @@ pub trait Executor: Send {
     /// [`Error::NoSequence`], or [`Error::NoRoomForSequence`].
     fn fork(&mut self, seq: SeqId) -> Result<SeqId, Error>;
 
-    /// Forgets everything from position `n` on, and returns how many positions are left: `n`, all
-    /// if there are fewer, or none where a layer with a window has already given back what
-    /// position `n` sees.
+    /// Removes the positions from `n` on, and returns how many are left: `n` or all if there are
+    /// fewer. With recurrent layers the nearest checkpoint at or before that; none where a sliding
+    /// window has already freed positions that are needed there. The caller evaluates the rest
+    /// again.
     ///
     /// # Errors
     /// [`Error::NoSequence`].
@@ -202,7 +210,7 @@ pub trait Executor: Send {
     ///
     /// # Errors
     /// [`Error::NoSequence`], [`Error::State`] unless the gap is a multiple of 32 of its positions,
-    /// [`Error::Options`] for a model whose positions are learned.
+    /// [`Error::Options`] for a model with learned positions or recurrent layers.
     fn shift(&mut self, seq: SeqId, gap: Range<usize>) -> Result<(), Error>;
 
     /// Ends a sequence; its memory is free again.
@@ -212,8 +220,9 @@ pub trait Executor: Send {
     fn drop_seq(&mut self, seq: SeqId) -> Result<(), Error>;
 
     /// Writes the state of these positions of a sequence as bytes, to be appended by an executor of
-    /// the same model, layers and element types. Of layers with a window only what is still
-    /// there is written.
+    /// the same model, layers and element types. Of layers with a window only what is still there
+    /// is written; of recurrent layers the checkpoints within the positions, and the one at their
+    /// end.
     ///
     /// # Errors
     /// [`Error::NoSequence`], [`Error::State`] for positions that it does not have,
@@ -223,8 +232,8 @@ pub trait Executor: Send {
 
     /// Appends the first `n` positions of a written state to a sequence that ends where it begins.
     /// The bytes may come from anywhere: everything is checked but the numbers themselves. A
-    /// sequence that lacks a part of a window afterwards takes no
-    /// rows; [`truncate`](Self::truncate) says so by leaving nothing of it.
+    /// sequence that lacks a part of a window or its recurrent state afterwards takes no rows;
+    /// [`truncate`](Self::truncate) leaves what can be continued.
     ///
     /// # Errors
     /// [`Error::NoSequence`], [`Error::State`] or [`Error::ContextFull`]; the sequence is as before

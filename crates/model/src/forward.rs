@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! x = embed[token] * embed_scale + position[pos]
-//! for each layer:  x += attention(norm(x));  x += mlp(norm(x)) or moe(norm(x))
+//! for each layer:  x += attention(norm(x)) or short_conv(norm(x));  x += mlp(norm(x)) or moe(norm(x))
 //! logits = softcap(logit_scale * (W_head norm(x) + b))
 //! ```
 //! What a layer does is read from the spec; nothing here depends on an architecture, on where
@@ -15,8 +15,8 @@ use atta_store::{WeightGroup, WeightPass};
 
 use crate::{
     Batch, Cpu, Error, Input, Model, Output, Phase, Role, Row, Want,
-    blocks::{Normalize, Pass, attention, gated_mlp, moe, plain_mlp},
-    spec::Ffn,
+    blocks::{Normalize, Pass, attention, gated_mlp, moe, plain_mlp, short_conv},
+    spec::{Ffn, Mixer},
 };
 
 /// Rows of the embedding that are asked for at once.
@@ -43,14 +43,19 @@ impl Cpu {
             kernels: self.kernels,
             pool: &self.pool,
             rows: &batch.rows,
+            steps: &self.steps,
             cache: &mut self.cache,
             ropes: &self.ropes,
             s: &mut self.scratch,
             observer: self.observer.as_mut(),
         };
         for l in self.layers.clone() {
-            attention(&mut pass, l)?;
-            match &self.model.spec().layers[l].ffn {
+            let layer = &self.model.spec().layers[l];
+            match &layer.mixer {
+                Mixer::Attention(a) => attention(&mut pass, l, a)?,
+                Mixer::ShortConv(conv) => short_conv(&mut pass, l, conv)?,
+            }
+            match &layer.ffn {
                 Ffn::Gated(m) => gated_mlp(&mut pass, l, m)?,
                 Ffn::Plain(m) => plain_mlp(&mut pass, l, m)?,
                 Ffn::Moe(m) => moe(&mut pass, l, m)?,
@@ -60,33 +65,43 @@ impl Cpu {
         Ok(self.model.weights().end()?)
     }
 
-    /// `x = embed[token] * embed_scale + position[pos]`.
+    /// `x = embed[token] * embed_scale + position[pos]`; an embedding that a row brings takes the
+    /// place of the product.
     fn embed(&mut self, batch: &Batch) -> Result<(), Error> {
+        self.embed_tokens(batch)?;
+        let (d, positions) = (
+            self.model.spec().d_model,
+            self.model.globals().vector_opt(Role::PositionEmbd),
+        );
+        let rows = self.scratch.x.chunks_exact_mut(d).zip(&batch.rows);
+        for (x, row) in rows {
+            if let Input::Embedding(i) = row.input {
+                x.copy_from_slice(&batch.hidden[i * d..(i + 1) * d]);
+            }
+            if let Some(table) = positions {
+                self.kernels
+                    .add_assign(x, &table[row.pos * d..(row.pos + 1) * d]);
+            }
+        }
+        Ok(())
+    }
+
+    /// `x = embed[token] * embed_scale` of the rows that bring a token.
+    fn embed_tokens(&mut self, batch: &Batch) -> Result<(), Error> {
         let (model, scale) = (&self.model, self.model.spec().embed_scale);
+        let d = model.spec().d_model;
         self.ids.clear();
         self.ids.extend(batch.rows.iter().filter_map(Row::token));
-        let (d, positions) = (
-            model.spec().d_model,
-            model.globals().vector_opt(Role::PositionEmbd),
-        );
-        let x = self.scratch.x.chunks_mut(EMBED_ROWS * d);
-        for ((ids, x), rows) in self
-            .ids
-            .chunks(EMBED_ROWS)
-            .zip(x)
-            .zip(batch.rows.chunks(EMBED_ROWS))
-        {
+        let mut rows = batch.rows.iter().zip(self.scratch.x.chunks_exact_mut(d));
+        for ids in self.ids.chunks(EMBED_ROWS) {
             self.observer.enter(Phase::Weights);
             let table = model.weights().chunk(WeightGroup::EmbedRows(ids), 0)?;
             self.observer.enter(Phase::Other);
-            for (i, (x, row)) in x.chunks_exact_mut(d).zip(rows).enumerate() {
+            let tokens = rows.by_ref().filter(|(row, _)| row.token().is_some());
+            for (i, (_, x)) in tokens.take(ids.len()).enumerate() {
                 self.kernels.decode_row(model.embedding(&table, i), 0, x);
                 if scale != 1.0 {
                     x.iter_mut().for_each(|x| *x *= scale);
-                }
-                if let Some(table) = positions {
-                    self.kernels
-                        .add_assign(x, &table[row.pos * d..(row.pos + 1) * d]);
                 }
             }
         }
@@ -193,7 +208,7 @@ impl Row {
     fn token(&self) -> Option<u32> {
         match self.input {
             Input::Token(id) => Some(id),
-            Input::Hidden(_) => None,
+            Input::Embedding(_) | Input::Hidden(_) => None,
         }
     }
 }

@@ -24,7 +24,7 @@ mod share;
 pub mod spec;
 mod tensors;
 
-pub use batch::{Batch, Input, Output, Row, SeqId, Want};
+pub use batch::{AdapterSet, Batch, Input, Output, Row, SeqId, Want};
 pub use bind::{BoundTensor, MatmulCost, Model};
 pub use cpu::{Cpu, CpuBackend, CpuFootprint};
 pub use error::Error;

@@ -11,8 +11,8 @@ use crate::{
     Error, Home, Model, Role,
     bind::Tensors,
     spec::{
-        Activation, Attention, Factors, Ffn, Half, LayerSpec, Norm, Pairing, Positions, QkNorm,
-        Rope, Wiring,
+        Activation, Attention, Factors, Ffn, Half, LayerSpec, Mixer, Norm, Pairing, Positions,
+        QkNorm, Rope, ShortConv, Wiring,
     },
 };
 
@@ -45,7 +45,7 @@ fn residuals(model: &Model, tokens: &[u32]) -> Result<Rows, Error> {
             layer,
             t,
             Half::Mixer,
-            attention(model, l, &pre(layer, t, Half::Mixer, &x))?,
+            mixer(model, l, &pre(layer, t, Half::Mixer, &x))?,
         );
         match layer.wiring {
             Wiring::Sequential { .. } => {
@@ -214,9 +214,40 @@ fn normalized(norm: Norm, x: &[f32], weight: &[f32], bias: Option<&[f32]>) -> Ve
         .collect()
 }
 
-fn attention(model: &Model, l: usize, h: &Rows) -> Result<Rows, Error> {
+fn mixer(model: &Model, l: usize, h: &Rows) -> Result<Rows, Error> {
+    match &model.spec().layers[l].mixer {
+        Mixer::Attention(a) => attention(model, l, a, h),
+        Mixer::ShortConv(conv) => short_conv(model, l, conv, h),
+    }
+}
+
+/// `W_out (c ⊙ conv(b ⊙ x))` with `b, c, x = W_in h`; positions before the first are 0.
+fn short_conv(model: &Model, l: usize, conv: &ShortConv, h: &Rows) -> Result<Rows, Error> {
+    let (d, taps) = (
+        model.spec().d_model,
+        model.layer(l).vector(Role::ShortconvConv),
+    );
+    let bcx = project(&matrix(model, l, Role::ShortconvInProj)?, None, h);
+    let gated = |pos: usize, i: usize| f64::from(bcx[pos][i]) * f64::from(bcx[pos][2 * d + i]);
+    let element = |pos: usize, i: usize| {
+        let first = (pos + 1).saturating_sub(conv.n_taps);
+        let sum: f64 = (first..=pos)
+            .map(|j| f64::from(taps[i * conv.n_taps + conv.n_taps - 1 - (pos - j)]) * gated(j, i))
+            .sum();
+        (f64::from(bcx[pos][d + i]) * sum) as f32
+    };
+    let y = (0..h.len())
+        .map(|pos| (0..d).map(|i| element(pos, i)).collect())
+        .collect();
+    Ok(project(
+        &matrix(model, l, Role::ShortconvOutProj)?,
+        None,
+        &y,
+    ))
+}
+
+fn attention(model: &Model, l: usize, a: &Attention, h: &Rows) -> Result<Rows, Error> {
     let (layer, t) = (&model.spec().layers[l], model.layer(l));
-    let a = layer.attention();
     let input =
         |weight, bias| Ok::<_, Error>(project(&matrix(model, l, weight)?, t.vector_opt(bias), h));
     let mut q = input(Role::AttnQ, Role::AttnQBias)?;

@@ -9,8 +9,8 @@ use std::ops::Range;
 use atta_store::Projection;
 
 use crate::spec::{
-    Attention, Ffn, Half, LayerSpec, Mlp, ModelSpec, Moe, Norm, Positions, Presence, QkNorm,
-    RopeScaling, Wiring,
+    Attention, Ffn, Half, LayerSpec, Mixer, Mlp, ModelSpec, Moe, Norm, Positions, Presence, QkNorm,
+    RopeScaling, ShortConv, Wiring,
 };
 
 /// What a tensor is for, in GGUF's words.
@@ -45,6 +45,9 @@ pub enum Role {
     AttnOutputBias,
     AttnSinks,
     AttnPostNorm,
+    ShortconvInProj,
+    ShortconvConv,
+    ShortconvOutProj,
     FfnNorm,
     FfnNormBias,
     FfnPostNorm,
@@ -78,8 +81,11 @@ impl Role {
         match self {
             Role::TokenEmbd => Home::Embed,
             Role::Output => Home::Head,
-            Role::AttnQ | Role::AttnK | Role::AttnV => Home::Layer(Projection::Qkv),
-            Role::AttnOutput => Home::Layer(Projection::AttnOut),
+            // Other mixers' first and last matrices take the places of those of attention.
+            Role::AttnQ | Role::AttnK | Role::AttnV | Role::ShortconvInProj => {
+                Home::Layer(Projection::Qkv)
+            }
+            Role::AttnOutput | Role::ShortconvOutProj => Home::Layer(Projection::AttnOut),
             Role::FfnGateInp | Role::FfnGateInpShexp => Home::Layer(Projection::Router),
             Role::FfnGate | Role::FfnUp | Role::FfnGateShexp | Role::FfnUpShexp => {
                 Home::Layer(Projection::GateUp)
@@ -104,6 +110,7 @@ impl Role {
             | Role::AttnOutputBias
             | Role::AttnSinks
             | Role::AttnPostNorm
+            | Role::ShortconvConv
             | Role::FfnNorm
             | Role::FfnNormBias
             | Role::FfnPostNorm
@@ -145,6 +152,9 @@ impl Role {
             Role::AttnOutputBias => "attn_output.bias",
             Role::AttnSinks => "attn_sinks.weight",
             Role::AttnPostNorm => "post_attention_norm.weight",
+            Role::ShortconvInProj => "shortconv.in_proj.weight",
+            Role::ShortconvConv => "shortconv.conv.weight",
+            Role::ShortconvOutProj => "shortconv.out_proj.weight",
             Role::FfnNorm => "ffn_norm.weight",
             Role::FfnNormBias => "ffn_norm.bias",
             Role::FfnPostNorm => "post_ffw_norm.weight",
@@ -293,16 +303,13 @@ impl ModelSpec {
     /// Presence and length of each tensor of rope factors, which all layers share; one that
     /// requires it decides.
     fn rope_factors(&self) -> impl Iterator<Item = (Role, Presence, usize)> {
-        let ropes = || {
-            self.layers
-                .iter()
-                .filter_map(|l| l.attention().rope.as_ref())
-        };
-        let all = ropes()
+        let all = self
+            .ropes()
             .map(|r| (r.factors, r.d_rope / 2))
             .filter(|(presence, _)| *presence != Presence::Absent);
         let all = all.max_by_key(|(presence, _)| *presence == Presence::Required);
-        let long = ropes()
+        let long = self
+            .ropes()
             .find(|r| matches!(r.scaling, RopeScaling::Long { .. }))
             .map(|r| r.d_rope / 2);
         let long = [Role::RopeFactorsShort, Role::RopeFactorsLong]
@@ -392,16 +399,36 @@ impl List {
                     self.also_called(roles[0], Role::AttnPostNorm);
                 }
             }
-            match (half, &layer.ffn) {
-                (Half::Mixer, _) => self.attention(layer.attention(), d_model),
-                (Half::Ffn, Ffn::Gated(mlp)) => self.gated(mlp, d_model),
-                (Half::Ffn, Ffn::Plain(mlp)) => self.plain(mlp, d_model),
-                (Half::Ffn, Ffn::Moe(moe)) => self.moe(moe, d_model),
+            match half {
+                Half::Mixer => self.mixer(&layer.mixer, d_model),
+                Half::Ffn => self.ffn(&layer.ffn, d_model),
             }
             if let Some((_, role)) = layer.post(half) {
                 self.require(role, &[d_model]);
             }
         }
+    }
+
+    fn mixer(&mut self, mixer: &Mixer, d_model: usize) {
+        match mixer {
+            Mixer::Attention(attention) => self.attention(attention, d_model),
+            Mixer::ShortConv(conv) => self.short_conv(conv, d_model),
+        }
+    }
+
+    fn ffn(&mut self, ffn: &Ffn, d_model: usize) {
+        match ffn {
+            Ffn::Gated(mlp) => self.gated(mlp, d_model),
+            Ffn::Plain(mlp) => self.plain(mlp, d_model),
+            Ffn::Moe(moe) => self.moe(moe, d_model),
+        }
+    }
+
+    fn short_conv(&mut self, conv: &ShortConv, d_model: usize) {
+        let d_in = ShortConv::N_INPUTS * d_model;
+        self.require(Role::ShortconvInProj, &[d_in, d_model]);
+        self.require(Role::ShortconvConv, &[d_model, conv.n_taps]);
+        self.require(Role::ShortconvOutProj, &[d_model, d_model]);
     }
 
     fn attention(&mut self, a: &Attention, d_model: usize) {

@@ -7,7 +7,9 @@ use std::{alloc::System, sync::Arc};
 
 use atta_model::{Batch, Cpu, Executor, ExecutorSize, KvType, Model, Output, Want};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
-use support::{cpu, cpu_with, goldens, quantized::Blocks, some_goldens, stories, tokens};
+use support::{
+    cpu, cpu_with, goldens, hybrid::hybrids, quantized::Blocks, some_goldens, stories, tokens,
+};
 
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
@@ -41,7 +43,7 @@ fn check(mut cpu: Cpu, tokens: &[u32], [warm_up, then]: [&[usize]; 2], name: &st
 fn a_step_allocates_nothing_after_warm_up() {
     // Past the end of a block, so that a new one is taken on the way.
     let few: Vec<usize> = (0..40).map(|i| 1 + i % 4).collect();
-    for g in goldens() {
+    for g in goldens().into_iter().chain(hybrids()) {
         check(
             cpu(&g.model(), 2, KvType::F16),
             &g.tokens,

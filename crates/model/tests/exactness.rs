@@ -12,8 +12,8 @@ use atta_model::{
 };
 use atta_store::Budget;
 use support::{
-    append, bits, cpu, cpu_by, forward, golden, goldens, quantized::Blocks, some_goldens, stories,
-    tokens,
+    append, bits, cpu, cpu_by, forward, golden, goldens, hybrid::hybrids, quantized::Blocks,
+    some_goldens, stories, tokens,
 };
 
 /// Of kinds of keys and values; where tests run by emulation fewer, in which every type has its
@@ -41,7 +41,7 @@ const KINDS: &[KvType] = if cfg!(target_arch = "x86_64") {
 
 #[test]
 fn threads_and_chunks_do_not_change_a_bit() {
-    for g in goldens() {
+    for g in goldens().into_iter().chain(hybrids()) {
         let model = g.model();
         for &kv in KINDS {
             let run = |n_threads, n_batch| {
@@ -63,7 +63,7 @@ fn threads_and_chunks_do_not_change_a_bit() {
 
 #[test]
 fn neighbours_do_not_change_a_bit() {
-    for g in goldens() {
+    for g in goldens().into_iter().chain(hybrids()) {
         let model = g.model();
         let expected = bits(&forward(&model, &g.tokens));
         let mut cpu = cpu(&model, 2, KvType::F32);
@@ -129,6 +129,18 @@ impl Ring {
         results.into_iter().next().unwrap()
     }
 
+    /// Truncates a sequence to what all pieces keep: those without recurrent layers keep more.
+    fn truncate(&mut self, seq: SeqId, n: usize) -> usize {
+        let kept = |n, piece: &Box<dyn Executor>| piece.seqs().keeps(seq, n).unwrap();
+        let mut left = n;
+        while let n = self.0.iter().fold(left, kept)
+            && n < left
+        {
+            left = n;
+        }
+        self.all(|piece| piece.truncate(seq, left).unwrap())
+    }
+
     /// Appends tokens of several sequences; the logits of all of them, in the order of the rows.
     fn append(&mut self, rows: &[(SeqId, &[u32])]) -> Vec<f32> {
         let mut batch = Batch::default();
@@ -165,7 +177,7 @@ impl Ring {
 
 #[test]
 fn layer_ranges_on_several_executors_equal_the_whole() {
-    for g in goldens() {
+    for g in goldens().into_iter().chain(hybrids()) {
         let model = g.model();
         let (n_vocab, half) = (model.spec().n_vocab, g.tokens.len() / 2);
         let other = [&g.tokens[..half], &g.tokens[..half]].concat();
@@ -195,7 +207,7 @@ fn layer_ranges_on_several_executors_equal_the_whole() {
                 "{}: the fork",
                 g.name
             );
-            let left = ring.all(|piece| piece.truncate(trunk, half - 1).unwrap());
+            let left = ring.truncate(trunk, half - 1);
             ring.all(|piece| piece.drop_seq(fork).unwrap());
             let again = ring.append(&[(trunk, &g.tokens[left..])]);
             assert!(

@@ -146,9 +146,7 @@ fn an_executor_of_single_rows_gives_the_same_bits() {
             n_seqs: 1,
             n_batch: 1,
             kv: KvType::F32,
-            layers: None,
-            n_recent: None,
-            n_shared: None,
+            ..ExecutorSize::default()
         };
         let mut cpu = cpu_with(&model, 2, options);
         let seq = cpu.new_seq().unwrap();

@@ -181,7 +181,7 @@ fn layer_changes(layer: &LayerSpec, in_file: impl Fn(&str) -> bool) -> Vec<Layer
     all.extend(
         layer
             .attention()
-            .rope
+            .and_then(|a| a.rope.as_ref())
             .iter()
             .flat_map(|rope| rope_changes(rope, &in_file)),
     );
@@ -190,9 +190,9 @@ fn layer_changes(layer: &LayerSpec, in_file: impl Fn(&str) -> bool) -> Vec<Layer
         all.push(("activation.limit", |l| clamped(l, |_, limit| *limit *= 1.2)));
     }
     let has_eps = [
-        (!matches!(layer.attention().qk_norm, QkNorm::None))
+        (!matches!(layer.attention().unwrap().qk_norm, QkNorm::None))
             .then_some(("qk_norm.eps", double_qk_eps as fn(&mut LayerSpec))),
-        layer.attention().temperature.map(|_| {
+        layer.attention().unwrap().temperature.map(|_| {
             (
                 "temperature.n_ctx_orig",
                 halve_temperature as fn(&mut LayerSpec),

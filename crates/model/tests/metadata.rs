@@ -52,7 +52,7 @@ fn lower(metadata: &Metadata) -> Result<(), Error> {
     for rope in spec
         .layers
         .iter()
-        .filter_map(|l| l.attention().rope.as_ref())
+        .filter_map(|l| l.attention()?.rope.as_ref())
         .take(3)
     {
         rope.inv_freq(Factors::default(), 1 << 20);
@@ -230,7 +230,7 @@ fn layers_with_a_window_are_not_stretched_where_others_are() {
         w.set_u32("gemma3.rope.scaling.original_context_length", 64);
     });
     let spec = arch::lower(&stretched).unwrap();
-    for attention in spec.layers.iter().map(|layer| layer.attention()) {
+    for attention in spec.attentions() {
         let is_stretched = attention.rope.as_ref().unwrap().magnitude > 1.0;
         assert_eq!(
             is_stretched,
@@ -273,7 +273,7 @@ fn granite_does_not_rotate_where_its_file_says_so() {
             .unwrap()
             .layers
             .iter()
-            .all(|l| l.attention().rope.is_some())
+            .all(|l| l.attention().unwrap().rope.is_some())
     };
     assert!(rotates(true) && !rotates(false));
 }

@@ -118,9 +118,7 @@ fn forward(g: &Golden) -> Vec<f32> {
         n_seqs: 1,
         n_batch: 128,
         kv: KvType::F32,
-        layers: None,
-        n_recent: None,
-        n_shared: None,
+        ..ExecutorSize::default()
     };
     let (kernels, pool) = (
         Kernels::named("scalar").unwrap(),

@@ -9,7 +9,7 @@ use std::sync::{
 };
 
 use atta_model::{
-    Batch, Error, Executor, ExecutorSize, Input, KvType, Model, Output, Row, Want,
+    AdapterSet, Batch, Error, Executor, ExecutorSize, Input, KvType, Model, Output, Row, Want,
     spec::{Activation, Attention, Ffn, Mask, Mlp, ModelSpec, Norm, Presence, Rope},
 };
 use atta_store::{Budget, ChunkGuard, InMemory, ModelFiles, WeightGroup, Weights};
@@ -117,13 +117,19 @@ fn rows_of_the_wrong_kind_and_executors_of_nothing_are_refused() {
     let model = golden("llama-plain").model();
     let mut cpu = cpu(&model, 1, KvType::F16);
     let seq = cpu.new_seq().unwrap();
-    for input in [Input::Hidden(0), Input::Hidden(usize::MAX)] {
+    for input in [
+        Input::Hidden(0),
+        Input::Hidden(usize::MAX),
+        Input::Embedding(0),
+    ] {
         let batch = Batch {
             rows: vec![Row {
                 seq,
                 pos: 0,
                 input,
                 want: Want::Nothing,
+                is_checkpoint: false,
+                adapters: AdapterSet::EMPTY,
             }],
             hidden: Vec::new(),
         };

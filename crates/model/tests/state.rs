@@ -6,9 +6,9 @@ use std::ops::Range;
 
 use atta_model::{
     Batch, Cpu, Error, Executor, ExecutorSize, KvType, Output, SeqId, Want,
-    spec::{Positions, Retention},
+    spec::{Positions, Retention, StateKind},
 };
-use support::{append, bits, cpu, cpu_with, golden, goldens, some_goldens};
+use support::{append, bits, cpu, cpu_with, golden, goldens, hybrid::hybrids, some_goldens};
 
 /// Fewer where tests run by emulation.
 const N_ACTS: usize = if cfg!(target_arch = "x86_64") {
@@ -169,7 +169,9 @@ fn a_state_whose_keys_were_turned_otherwise_is_refused() {
 
 /// The tiny models that have layers with a window.
 fn windowed() -> impl Iterator<Item = support::Golden> {
-    let window = |l: &atta_model::spec::LayerSpec| matches!(l.retention(), Retention::Window(_));
+    let window = |l: &atta_model::spec::LayerSpec| {
+        matches!(l.state_kind(), StateKind::Kv(Retention::Window(_)))
+    };
     goldens()
         .into_iter()
         .filter(move |g| g.model().spec().layers.iter().any(window))
@@ -181,9 +183,7 @@ fn narrow(n_ctx: usize, n_batch: usize, n_seqs: usize) -> ExecutorSize {
         n_seqs,
         n_batch,
         kv: KvType::F32,
-        layers: None,
-        n_recent: None,
-        n_shared: None,
+        ..ExecutorSize::default()
     }
 }
 
@@ -464,6 +464,7 @@ fn eight_sequences_in_any_order_are_eight_separate_runs() {
     for (seed, g) in [golden("llama-plain")]
         .into_iter()
         .chain(windowed())
+        .chain(hybrids())
         .enumerate()
     {
         let (model, n_vocab) = (g.model(), g.model().spec().n_vocab);

@@ -77,7 +77,9 @@ fn is_near(a: f64, b: f64) -> bool {
 }
 
 fn scores(c: &Config, spec: &ModelSpec) -> Result<(), Error> {
-    let a = spec.layers[0].attention();
+    let Some(a) = spec.attentions().next() else {
+        return Ok(());
+    };
     same(c, "query_pre_attn_scalar", f64::from(a.scale).powi(-2))?;
     cap(c, "attn_logit_softcapping", a.softcap)?;
     cap(c, "final_logit_softcapping", spec.head.softcap)
@@ -98,9 +100,9 @@ fn windows(c: &Config, family: &Family, spec: &ModelSpec) -> Result<(), Error> {
         return Ok(());
     }
     for (l, (layer, window)) in spec.layers.iter().zip(family.windows(c)?).enumerate() {
-        let computed = match layer.attention().mask {
-            Mask::Causal => None,
-            Mask::Window(n) => Some(n as u64),
+        let computed = match layer.attention().map(|a| a.mask) {
+            Some(Mask::Window(n)) => Some(n as u64),
+            Some(Mask::Causal) | None => None,
         };
         if computed != window {
             let say = |window: Option<u64>| window.map_or("none".to_owned(), |n| n.to_string());
@@ -128,7 +130,7 @@ fn unrotated(c: &Config, spec: &ModelSpec) -> Result<(), Error> {
     let Some(list) = c.list_opt("no_rope_layers")? else {
         return Ok(());
     };
-    let rotates = |layer: &LayerSpec| layer.attention().rope.is_some();
+    let rotates = |layer: &LayerSpec| layer.attention().is_some_and(|a| a.rope.is_some());
     // The list says 1 of those that do.
     let computed: Vec<Value> = spec
         .layers
@@ -149,8 +151,7 @@ fn rotation(c: &Config, family: &Family, rope: &Rope<'_>, spec: &ModelSpec) -> R
         return Err(c.not_read("partial_rotary_factor", &partial.into()));
     }
     let theta_swa = rope.theta_swa()?.unwrap_or(theta);
-    for layer in &spec.layers {
-        let a = layer.attention();
+    for a in spec.attentions() {
         let Some(computed) = &a.rope else { continue };
         let meant = if matches!(a.mask, Mask::Window(_)) {
             theta_swa
@@ -196,10 +197,7 @@ fn stretching(c: &Config, rope: &Rope<'_>, spec: &ModelSpec) -> Result<(), Error
         (Kind::Long, RopeScaling::Long { .. }) => true,
         _ => false,
     };
-    let ropes = spec
-        .layers
-        .iter()
-        .filter_map(|layer| layer.attention().rope.as_ref());
+    let ropes = spec.attentions().filter_map(|a| a.rope.as_ref());
     match ropes.map(|rope| rope.scaling).any(is) {
         true => Ok(()),
         false => Err(c.wrong(format!(

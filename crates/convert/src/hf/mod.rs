@@ -61,7 +61,7 @@ fn from_raw(
     agree::check(&config, family, &rope, &spec)?;
     text_part(&mut raw, notes)?;
     let is_tied = tied(&config, &mut raw, notes)?;
-    let d_head = spec.layers[0].attention().d_head as u64;
+    let d_head = spec.attentions().next().map_or(0, |a| a.d_head as u64);
     let tensors = Assembly {
         family,
         rope: &rope,

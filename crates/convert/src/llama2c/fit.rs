@@ -16,7 +16,9 @@ pub(super) fn sizes(spec: &ModelSpec) -> Result<Sizes, Error> {
         .layers
         .first()
         .ok_or_else(|| refused("it has no layers".into()))?;
-    let attention = first.attention();
+    let attention = first
+        .attention()
+        .ok_or_else(|| refused("its first layer has no attention".into()))?;
     let sizes = Sizes {
         d_model: spec.d_model as u64,
         d_ff: first.mlp().d_ff as u64,
@@ -55,8 +57,9 @@ fn difference(ours: &ModelSpec, theirs: &ModelSpec) -> Option<String> {
 }
 
 fn in_layer(ours: &LayerSpec, theirs: &LayerSpec) -> Option<String> {
-    let a = ours.attention();
-    let b = theirs.attention();
+    let (Some(a), Some(b)) = (ours.attention(), theirs.attention()) else {
+        return Some("it has layers without attention".into());
+    };
     let eps = |layer: &LayerSpec| match layer.wiring {
         Wiring::Sequential {
             pre: [Some(Norm::Rms { eps }), _],

@@ -38,7 +38,11 @@ impl Key {
         parts.add(&engine.identity()?.0);
         parts.add(executor.info().numerics.as_bytes());
         for layer in &engine.spec().layers {
-            parts.add(format!("{:?}", layer.attention().rope).as_bytes());
+            let rope = layer.attention().map(|a| &a.rope);
+            parts.add(
+                rope.map_or_else(String::new, |rope| format!("{rope:?}"))
+                    .as_bytes(),
+            );
         }
         let mut header = Vec::new();
         executor.export(seq, 0..0, &mut header)?;

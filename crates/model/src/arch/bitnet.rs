@@ -16,7 +16,7 @@ pub(super) fn lower(m: &Meta<'_>) -> Result<ModelSpec, Error> {
         .pairing(Pairing::Halves)
         .sub_norms()
         .layer(|layer| {
-            let a = layer.attention();
+            let a = layer.attention_mut();
             if a.n_kv_heads < a.n_heads {
                 layer.mlp_mut().activation = Activation::Relu2;
             }

@@ -19,8 +19,7 @@ use crate::{
 };
 
 /// `x += residual_scale * post(attention(pre(x)))` for layer `l`.
-pub(crate) fn attention(p: &mut Pass<'_>, l: usize) -> Result<(), Error> {
-    let a = p.model.spec().layers[l].attention();
+pub(crate) fn attention(p: &mut Pass<'_>, l: usize, a: &Attention) -> Result<(), Error> {
     project_inputs(p, l, a)?;
     rotate(p, l, a);
     remember(p, l, a);
@@ -143,5 +142,5 @@ fn project_output(p: &mut Pass<'_>, l: usize, a: &Attention) -> Result<(), Error
             }
         },
     );
-    p.leave(l, Half::Mixer, [Role::AttnOutput, Role::AttnOutputBias])
+    p.leave(l, Half::Mixer, Role::AttnOutput, Some(Role::AttnOutputBias))
 }

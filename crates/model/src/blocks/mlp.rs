@@ -85,7 +85,7 @@ fn project_output(
             }
         },
     );
-    p.leave(l, Half::Ffn, [Role::FfnDown, Role::FfnDownBias])
+    p.leave(l, Half::Ffn, Role::FfnDown, Some(Role::FfnDownBias))
 }
 
 /// A nonlinearity, as the kernels call it.

@@ -11,11 +11,12 @@ mod residual;
 mod rope;
 mod routing;
 mod scratch;
+mod short_conv;
 
 use atta_kernels::{Kernels, Pool};
 use atta_store::{ChunkGuard, WeightGroup};
 
-use crate::{Error, Inputs, Model, Observer, Phase, Role, Row, kv::Cache};
+use crate::{Error, Inputs, Model, Observer, Phase, Role, Row, kv::Cache, seqs::StateStep};
 
 pub(crate) use attention::attention;
 pub(crate) use mlp::{gated_mlp, plain_mlp};
@@ -24,6 +25,7 @@ pub(crate) use norm::{Affine, Normalize};
 pub(crate) use rope::RopeTables;
 pub(crate) use routing::Routing;
 pub(crate) use scratch::{Scratch, ScratchSize};
+pub(crate) use short_conv::short_conv;
 
 /// One step on its way through the layers.
 pub(crate) struct Pass<'a> {
@@ -31,6 +33,8 @@ pub(crate) struct Pass<'a> {
     pub(crate) kernels: Kernels,
     pub(crate) pool: &'a Pool,
     pub(crate) rows: &'a [Row],
+    /// Blocks of the recurrent states, one step per row; empty without recurrent layers.
+    pub(crate) steps: &'a [StateStep],
     pub(crate) cache: &'a mut Cache,
     pub(crate) ropes: &'a RopeTables,
     pub(crate) s: &'a mut Scratch,

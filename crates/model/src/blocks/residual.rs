@@ -42,13 +42,17 @@ impl Pass<'_> {
         &mut self,
         l: usize,
         half: Half,
-        [weight, bias]: [Role; 2],
+        weight: Role,
+        bias: Option<Role>,
     ) -> Result<(), Error> {
         let (n, t) = (
             self.rows.len() * self.model.spec().d_model,
             self.model.layer(l),
         );
-        let (layer, bias) = (&self.model.spec().layers[l], t.vector_opt(bias));
+        let (layer, bias) = (
+            &self.model.spec().layers[l],
+            bias.and_then(|bias| t.vector_opt(bias)),
+        );
         self.tell(l, &[weight]);
         let group = match half {
             Half::Mixer => Projection::AttnOut,

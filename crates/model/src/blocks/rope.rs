@@ -33,7 +33,7 @@ impl RopeTables {
     ) -> Self {
         let mut tables: Vec<Table> = Vec::new();
         let of_layer = layers.iter().map(|layer| {
-            let rope = layer.attention().rope.as_ref()?;
+            let rope = layer.attention()?.rope.as_ref()?;
             Some(
                 tables
                     .iter()

@@ -18,6 +18,9 @@ pub(crate) struct Scratch {
     pub(crate) k: Vec<f32>,
     /// Values, `[n_rows, n_kv_heads, d_head]`.
     pub(crate) v: Vec<f32>,
+    /// What the input projection of a recurrent mixer returns, `[n_rows, max_d_recurrent]`; empty
+    /// without one.
+    pub(crate) recurrent: Vec<f32>,
     /// What the heads return, `[n_rows, n_heads, d_head]`.
     pub(crate) heads: Vec<f32>,
     /// The hidden layer of the perceptron, `[n_rows, d_ff]`; of a group of experts more rows.
@@ -57,6 +60,7 @@ impl Scratch {
             q: zeros(d_q),
             k: zeros(d_kv),
             v: zeros(d_kv),
+            recurrent: zeros(spec.max_d_recurrent()),
             heads: zeros(d_q),
             ff: vec![0.0; n_act_rows * d_ff],
             act: Activations::new(n_act_rows, d_act(spec)),
@@ -87,6 +91,7 @@ impl Scratch {
             d_kv,
             d_kv,
             d_q,
+            spec.max_d_recurrent(),
             spec.max_d_rope(),
         ];
         let floats = |d: usize, n: usize| (4 * d as u64).saturating_mul(n as u64);

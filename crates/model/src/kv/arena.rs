@@ -1,4 +1,4 @@
-//! The bytes of the blocks of one group.
+//! The contents of the blocks of one group: bytes of keys and values, or recurrent states.
 
 use std::ops::Range;
 
@@ -42,5 +42,36 @@ impl Arena {
     pub(super) fn block(&self, block: u32) -> &[u8] {
         let at = block as usize * self.block_bytes;
         &self.bytes[at..at + self.block_bytes]
+    }
+}
+
+/// Blocks of recurrent states, one after another, all in f32.
+pub(super) struct StateArena {
+    /// Zeroed by the allocator, so that untouched blocks cost no physical memory.
+    floats: Vec<f32>,
+    block_floats: usize,
+}
+
+impl StateArena {
+    pub(super) fn new(n_blocks: usize, block_floats: usize) -> Self {
+        Self {
+            floats: vec![0.0; n_blocks * block_floats],
+            block_floats,
+        }
+    }
+
+    pub(super) fn block(&self, block: u32) -> &[f32] {
+        &self.floats[block as usize * self.block_floats..][..self.block_floats]
+    }
+
+    pub(super) fn block_mut(&mut self, block: u32) -> &mut [f32] {
+        &mut self.floats[block as usize * self.block_floats..][..self.block_floats]
+    }
+
+    /// Copies floats from element `start` of one block to the elements `to` of another.
+    pub(super) fn copy(&mut self, from_block: u32, start: usize, to_block: u32, to: Range<usize>) {
+        let from = from_block as usize * self.block_floats + start;
+        let at = to_block as usize * self.block_floats + to.start;
+        self.floats.copy_within(from..from + to.len(), at);
     }
 }

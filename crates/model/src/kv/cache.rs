@@ -1,4 +1,4 @@
-//! The cache of one executor: its sequences, and where a layer's keys and values are.
+//! The state of one executor: its sequences, and where a layer's part of it is.
 
 use std::ops::Range;
 
@@ -6,21 +6,23 @@ use atta_kernels::{Kernels, KvLayer};
 
 use super::{
     BLOCK_LEN, KvType,
-    arena::Arena,
-    plan::{Place, plan},
+    arena::{Arena, StateArena},
+    plan::{KvPlace, Place, StatePlace, StatePlan},
 };
 use crate::{
     Error, Row, SeqId,
     seqs::{BlockCopy, SeqSize, SeqTable},
-    spec::{ModelSpec, Retention},
+    spec::{ModelSpec, StateKind},
 };
 
-/// Keys and values of a range of layers.
+/// Keys and values, and recurrent states, of a range of layers.
 pub(crate) struct Cache {
-    /// Which sequence has which blocks, in one group for each retention of the layers.
+    /// The blocks of each sequence, in one group for each kind of state of the layers.
     pub(super) seqs: SeqTable,
-    /// The bytes of each group.
+    /// The bytes of each group of keys and values.
     pub(super) arenas: Vec<Arena>,
+    /// Recurrent states; without blocks if no layer has one.
+    pub(super) states: StateArena,
     /// Of each layer of the range.
     pub(super) places: Vec<Place>,
     pub(super) first_layer: usize,
@@ -35,16 +37,19 @@ impl Cache {
         let first_layer = layers.start;
         let ropes = spec.layers[layers.clone()]
             .iter()
-            .filter_map(|l| l.attention().rope.as_ref());
+            .filter_map(|l| l.attention()?.rope.as_ref());
         let rope_regime = ropes.map(|r| r.regime(size.n_ctx)).max().unwrap_or(0);
-        let (places, groups) = plan(spec, layers, kv);
-        let retentions: Vec<Retention> = groups.iter().map(|&(retention, _)| retention).collect();
-        let arena = |(retention, bytes)| Arena::new(size.n_blocks(retention), bytes);
-        let arenas = groups.into_iter().map(arena).collect();
+        let plan = StatePlan::new(spec, layers, kv);
+        let seqs = SeqTable::new(&plan.kinds(), size);
+        let arena = |&(kind, bytes): &(StateKind, usize)| Arena::new(size.n_blocks(kind), bytes);
         Self {
-            seqs: SeqTable::new(&retentions, size),
-            arenas,
-            places,
+            seqs,
+            arenas: plan.kv_groups.iter().map(arena).collect(),
+            states: StateArena::new(
+                size.n_blocks(StateKind::Recurrent),
+                plan.block_floats.unwrap_or(0),
+            ),
+            places: plan.places,
             first_layer,
             rope_regime,
         }
@@ -52,25 +57,27 @@ impl Cache {
 
     /// Bytes that [`new`](Self::new) allocates for the same arguments.
     pub(crate) fn bytes(spec: &ModelSpec, layers: Range<usize>, kv: KvType, size: &SeqSize) -> u64 {
-        let (_, groups) = plan(spec, layers, kv);
-        let bytes = groups.iter().map(|&(retention, bytes)| {
-            (size.n_blocks(retention) as u64).saturating_mul(bytes as u64)
-        });
+        let plan = StatePlan::new(spec, layers, kv);
+        let states = (StateKind::Recurrent, 4 * plan.block_floats.unwrap_or(0));
+        let groups = plan.kv_groups.iter().chain(std::iter::once(&states));
+        let bytes =
+            groups.map(|&(kind, bytes)| (size.n_blocks(kind) as u64).saturating_mul(bytes as u64));
         bytes.fold(0, u64::saturating_add)
     }
 
-    /// Which sequence has which blocks.
+    /// The blocks of each sequence.
     pub(crate) fn seqs(&self) -> &SeqTable {
         &self.seqs
     }
 
-    /// The same, to be changed; what has to be copied then is copied by [`settle`](Self::settle).
+    /// The blocks of each sequence, for changes; queued copies are performed by
+    /// [`copy_blocks`](Self::copy_blocks).
     pub(crate) fn seqs_mut(&mut self) -> &mut SeqTable {
         &mut self.seqs
     }
 
-    /// Copies what has to be copied before anything is written.
-    pub(crate) fn settle(&mut self) {
+    /// Performs the queued block copies, before anything is written.
+    pub(crate) fn copy_blocks(&mut self) {
         for BlockCopy {
             group,
             from,
@@ -83,7 +90,7 @@ impl Cache {
                 arena.copy(from, to, 0..arena.block_bytes());
                 continue;
             }
-            for place in self.places.iter().filter(|place| place.group == group) {
+            for place in kv_places(&self.places).filter(|place| place.group == group) {
                 for half in [place.k, place.v] {
                     (0..place.n_kv_heads)
                         .for_each(|h| arena.copy(from, to, half.rows(h, first..BLOCK_LEN)));
@@ -92,21 +99,20 @@ impl Cache {
         }
     }
 
-    /// The blocks of a sequence for layer `l`.
+    /// The blocks of a sequence for attention layer `l`.
     pub(crate) fn table(&self, l: usize, id: SeqId) -> &[u32] {
-        self.seqs
-            .blocks(id, self.places[l - self.first_layer].group)
+        self.seqs.blocks(id, self.kv_place(l).group)
     }
 
     /// What attention needs to read layer `l`.
     pub(crate) fn layer(&self, l: usize) -> KvLayer<'_> {
-        let place = &self.places[l - self.first_layer];
+        let place = self.kv_place(l);
         place.layer(&self.arenas[place.group])
     }
 
     /// Stores key and value of a row in layer `l`, each `[n_kv_heads, d_head]`.
     pub(crate) fn store(&mut self, l: usize, row: &Row, kernels: Kernels, [k, v]: [&[f32]; 2]) {
-        let (place, inside) = (self.places[l - self.first_layer], row.pos % BLOCK_LEN);
+        let (place, inside) = (*self.kv_place(l), row.pos % BLOCK_LEN);
         let block = self.table(l, row.seq)[row.pos / BLOCK_LEN];
         let bytes = self.arenas[place.group].block_mut(block);
         for (half, x) in [(place.k, k), (place.v, v)] {
@@ -116,11 +122,52 @@ impl Cache {
         }
     }
 
+    /// The recurrent state of layer `l` in a block.
+    pub(crate) fn state(&self, l: usize, block: u32) -> &[f32] {
+        let StatePlace { at, n_floats } = *self.state_place(l);
+        &self.states.block(block)[at..at + n_floats]
+    }
+
+    /// The recurrent state of layer `l` in a block, to be written.
+    pub(crate) fn state_mut(&mut self, l: usize, block: u32) -> &mut [f32] {
+        let StatePlace { at, n_floats } = *self.state_place(l);
+        &mut self.states.block_mut(block)[at..at + n_floats]
+    }
+
+    /// Copies a part of the recurrent state of layer `l`, from element `start` of one block to the
+    /// elements `to` of another.
+    pub(crate) fn copy_state(
+        &mut self,
+        l: usize,
+        from_block: u32,
+        start: usize,
+        to_block: u32,
+        to: Range<usize>,
+    ) {
+        let at = self.state_place(l).at;
+        let to = at + to.start..at + to.end;
+        self.states.copy(from_block, at + start, to_block, to);
+    }
+
+    fn kv_place(&self, l: usize) -> &KvPlace {
+        match &self.places[l - self.first_layer] {
+            Place::Kv(place) => place,
+            Place::Recurrent(_) => unreachable!("layer {l} has no keys and values"),
+        }
+    }
+
+    fn state_place(&self, l: usize) -> &StatePlace {
+        match &self.places[l - self.first_layer] {
+            Place::Recurrent(place) => place,
+            Place::Kv(_) => unreachable!("layer {l} has no recurrent state"),
+        }
+    }
+
     /// The first position of a sequence whose keys and values a layer holds, within `positions`.
     pub(super) fn first_held(
         &self,
         id: SeqId,
-        place: &Place,
+        place: &KvPlace,
         positions: &Range<usize>,
     ) -> Result<usize, Error> {
         Ok(self
@@ -128,4 +175,12 @@ impl Cache {
             .first_held(id, place.group)?
             .clamp(positions.start, positions.end))
     }
+}
+
+/// The places of attention layers.
+pub(super) fn kv_places(places: &[Place]) -> impl Iterator<Item = &KvPlace> {
+    places.iter().filter_map(|place| match place {
+        Place::Kv(place) => Some(place),
+        Place::Recurrent(_) => None,
+    })
 }

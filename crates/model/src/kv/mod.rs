@@ -1,14 +1,20 @@
-//! Keys and values of sequences, in the blocks that the ledger ([`seqs`](crate::seqs)) has given
-//! them.
+//! The state of sequences, in the blocks that the ledger ([`seqs`](crate::seqs)) gives them.
 //!
-//! One arena per group of layers with the same retention. A block holds [`BLOCK_LEN`] positions of
-//! every layer of its group:
+//! One arena per group of attention layers with the same retention. A block holds [`BLOCK_LEN`]
+//! positions of every layer of its group:
 //!
 //! ```text
 //! block:  layer 0 K [n_kv_heads, BLOCK_LEN, d_head] | layer 0 V [same] | layer 1 K | …
 //! ```
 //!
-//! This module knows positions and bytes; it refuses to know what attention does with them.
+//! One more arena holds the states of recurrent layers. A block has the state of every such layer
+//! behind one position, in f32:
+//!
+//! ```text
+//! block:  layer 2 [state_floats] | layer 3 [state_floats] | …
+//! ```
+//!
+//! This module knows positions and bytes; it does not know what the mixers compute from them.
 
 mod arena;
 mod cache;

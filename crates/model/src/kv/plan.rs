@@ -1,15 +1,22 @@
-//! Where each layer's keys and values lie in the blocks of its group.
+//! Where each layer's state lies in the blocks of its group.
 
 use std::ops::Range;
 
 use atta_kernels::{KvElem, KvLayer};
 
 use super::{BLOCK_LEN, KvType, arena::Arena};
-use crate::spec::{ModelSpec, Retention};
+use crate::spec::{ModelSpec, StateKind};
 
 /// Where a layer's part of a block is.
 #[derive(Clone, Copy)]
-pub(super) struct Place {
+pub(super) enum Place {
+    Kv(KvPlace),
+    Recurrent(StatePlace),
+}
+
+/// Where keys and values of a layer are.
+#[derive(Clone, Copy)]
+pub(super) struct KvPlace {
     pub(super) group: usize,
     pub(super) n_kv_heads: usize,
     pub(super) d_head: usize,
@@ -27,26 +34,56 @@ pub(super) struct Half {
     pub(super) row_bytes: usize,
 }
 
-/// How long a group keeps its blocks, and the bytes of one.
-pub(super) type GroupSize = (Retention, usize);
+/// Where the recurrent state of a layer is.
+#[derive(Clone, Copy)]
+pub(super) struct StatePlace {
+    /// First float.
+    pub(super) at: usize,
+    pub(super) n_floats: usize,
+}
 
-/// The place of each layer, and the groups.
-pub(super) fn plan(
-    spec: &ModelSpec,
-    layers: Range<usize>,
-    kv: KvType,
-) -> (Vec<Place>, Vec<GroupSize>) {
-    let mut groups: Vec<GroupSize> = Vec::new();
-    let mut places = Vec::new();
-    for l in layers {
-        let (a, retention) = (spec.layers[l].attention(), spec.layers[l].retention());
-        let group = groups
-            .iter()
-            .position(|(r, _)| *r == retention)
-            .unwrap_or_else(|| {
-                groups.push((retention, 0));
-                groups.len() - 1
-            });
+/// The layers of an executor, and the blocks of their groups.
+pub(super) struct StatePlan {
+    /// Of each layer.
+    pub(super) places: Vec<Place>,
+    /// The kind of each group of keys and values, and the bytes of a block.
+    pub(super) kv_groups: Vec<(StateKind, usize)>,
+    /// Floats of a block of recurrent states; `None` without such layers.
+    pub(super) block_floats: Option<usize>,
+}
+
+impl StatePlan {
+    /// Lays out the state of these layers.
+    pub(super) fn new(spec: &ModelSpec, layers: Range<usize>, kv: KvType) -> Self {
+        let mut plan = Self {
+            places: Vec::with_capacity(layers.len()),
+            kv_groups: Vec::new(),
+            block_floats: None,
+        };
+        for l in layers {
+            let place = plan.kv_place(spec, l, kv);
+            let place = place.unwrap_or_else(|| plan.state_place(spec, l));
+            plan.places.push(place);
+        }
+        plan
+    }
+
+    /// The kinds of all groups, those of keys and values in the order of their numbers.
+    pub(super) fn kinds(&self) -> Vec<StateKind> {
+        let kv = self.kv_groups.iter().map(|&(kind, _)| kind);
+        kv.chain(self.block_floats.map(|_| StateKind::Recurrent))
+            .collect()
+    }
+
+    /// Appends keys and values of layer `l` to the blocks of its group.
+    fn kv_place(&mut self, spec: &ModelSpec, l: usize, kv: KvType) -> Option<Place> {
+        let (a, kind) = (spec.layers[l].attention()?, spec.layers[l].state_kind());
+        let groups = &mut self.kv_groups;
+        let known = groups.iter().position(|(k, _)| *k == kind);
+        let group = known.unwrap_or_else(|| {
+            groups.push((kind, 0));
+            groups.len() - 1
+        });
         let mut half = |elem: KvElem| {
             let (at, row_bytes) = (groups[group].1, elem.row_bytes(a.d_head));
             groups[group].1 += a.n_kv_heads * BLOCK_LEN * row_bytes;
@@ -57,15 +94,22 @@ pub(super) fn plan(
             }
         };
         let [k, v] = kv.of_layer(l, spec.layers.len()).map(&mut half);
-        places.push(Place {
+        Some(Place::Kv(KvPlace {
             group,
             n_kv_heads: a.n_kv_heads,
             d_head: a.d_head,
             k,
             v,
-        });
+        }))
     }
-    (places, groups)
+
+    /// Appends the state of layer `l` to the blocks of recurrent states.
+    fn state_place(&mut self, spec: &ModelSpec, l: usize) -> Place {
+        let at = self.block_floats.unwrap_or(0);
+        let n_floats = spec.layers[l].state_floats(spec.d_model);
+        self.block_floats = Some(at + n_floats);
+        Place::Recurrent(StatePlace { at, n_floats })
+    }
 }
 
 impl Half {
@@ -76,7 +120,7 @@ impl Half {
     }
 }
 
-impl Place {
+impl KvPlace {
     /// What attention needs to read the layer.
     pub(super) fn layer<'a>(&self, arena: &'a Arena) -> KvLayer<'a> {
         KvLayer {

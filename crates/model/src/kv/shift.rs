@@ -9,7 +9,12 @@ use std::ops::Range;
 
 use atta_kernels::Kernels;
 
-use super::{BLOCK_LEN, arena::Arena, cache::Cache, plan::Place};
+use super::{
+    BLOCK_LEN,
+    arena::Arena,
+    cache::Cache,
+    plan::{KvPlace, Place},
+};
 use crate::{Error, SeqId};
 
 impl Cache {
@@ -23,8 +28,9 @@ impl Cache {
         mut turn: impl FnMut(usize, &mut [f32]),
     ) -> Result<(), Error> {
         self.seqs.close(id, &gap)?;
-        self.settle();
+        self.copy_blocks();
         for (l, place) in self.places.iter().enumerate() {
+            let Place::Kv(place) = place else { continue };
             let first = gap.start.max(self.seqs.first_held(id, place.group)?);
             let (blocks, positions) =
                 (self.seqs.blocks(id, place.group), first..self.seqs.len(id)?);
@@ -41,7 +47,7 @@ impl Cache {
 fn turn_keys(
     arena: &mut Arena,
     blocks: &[u32],
-    place: &Place,
+    place: &KvPlace,
     positions: Range<usize>,
     kernels: Kernels,
     mut turn: impl FnMut(&mut [f32]),

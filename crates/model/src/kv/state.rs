@@ -1,28 +1,47 @@
-//! Positions of a sequence as bytes: what is kept when they move to another executor, or to a disk.
+//! Positions of a sequence as bytes, for another executor or for a disk.
 //!
 //! ```text
 //! magic "ATTAKV02" | u32 LE: n_layers, first layer, rope regime, first position, n positions
 //! per layer u32 LE: n_kv_heads, d_head, k type, v type, n missing
-//! per layer: K [n_kv_heads, n positions - n missing, d_head], V [same], elements as in the cache
+//!                   of recurrent layers: 0, n_floats, 16, 16, 0
+//! with recurrent layers u32 LE: n checkpoints, and the positions behind which they are
+//! per attention layer: K [n_kv_heads, n positions - n missing, d_head], V [same], elements as in the cache
+//! per checkpoint, per recurrent layer: [n_floats], f32 LE
 //! ```
-//! Of a layer with a window the first positions may be missing. The bytes may come from anywhere:
-//! every header field is compared with the cache, and the length with the header.
+//! Of a layer with a window the first positions may be missing; of recurrent layers there are the
+//! checkpoints that the sequence has. The bytes may come from anywhere: every header field is
+//! compared with the cache, and the length with the header.
 
 use std::{io::Write, ops::Range};
 
 use atta_kernels::KvElem;
 
-use super::{BLOCK_LEN, cache::Cache, plan::Place};
+use super::{
+    BLOCK_LEN,
+    cache::{Cache, kv_places},
+    plan::{KvPlace, Place},
+};
 use crate::{Error, SeqId};
 
 const MAGIC: &[u8; 8] = b"ATTAKV02";
 
-/// What a header says.
+/// Bytes before the fields of layers.
+const FIXED_BYTES: usize = 28;
+
+/// Bytes of the fields of a layer.
+const LAYER_BYTES: usize = 20;
+
+/// Element type code of a recurrent state.
+const STATE_CODE: u32 = 16;
+
+/// The variable part of a header.
 struct Header {
     start: usize,
     n: usize,
-    /// Of each layer, positions that are not there.
+    /// Missing positions of each layer; 0 for recurrent ones.
     n_missing: Vec<usize>,
+    /// Positions of checkpoints; none without recurrent layers.
+    checkpoints: Vec<usize>,
 }
 
 impl Cache {
@@ -36,21 +55,33 @@ impl Cache {
         if positions.start > positions.end || positions.end > self.seqs.len(id)? {
             return Err(Error::State("it does not have these positions"));
         }
-        let from = |place: &Place| self.first_held(id, place, &positions);
-        let n_missing = self
-            .places
-            .iter()
-            .map(|place| Ok(from(place)? - positions.start))
-            .collect::<Result<_, Error>>()?;
+        let from = |place: &KvPlace| self.first_held(id, place, &positions);
+        let n_missing = |place: &Place| match place {
+            Place::Kv(place) => Ok(from(place)? - positions.start),
+            Place::Recurrent(_) => Ok(0),
+        };
+        let (checkpoints, blocks): (Vec<usize>, Vec<u32>) =
+            self.seqs.checkpoints(id, &positions)?.unzip();
         let header = Header {
             start: positions.start,
             n: positions.len(),
-            n_missing,
+            n_missing: self
+                .places
+                .iter()
+                .map(n_missing)
+                .collect::<Result<_, Error>>()?,
+            checkpoints,
         };
         out.write_all(&self.header(&header))
             .map_err(Error::Export)?;
-        for place in &self.places {
+        for place in kv_places(&self.places) {
             self.export_layer(id, place, from(place)?..positions.end, out)
+                .map_err(Error::Export)?;
+        }
+        for block in blocks {
+            let mut floats = self.states.block(block).iter();
+            floats
+                .try_for_each(|x| out.write_all(&x.to_le_bytes()))
                 .map_err(Error::Export)?;
         }
         Ok(())
@@ -59,7 +90,7 @@ impl Cache {
     fn export_layer(
         &self,
         id: SeqId,
-        place: &Place,
+        place: &KvPlace,
         positions: Range<usize>,
         out: &mut dyn Write,
     ) -> std::io::Result<()> {
@@ -83,23 +114,30 @@ impl Cache {
         for _ in 0..n {
             if let Err(error) = self.seqs.add_position(id) {
                 self.seqs.truncate(id, header.start)?;
-                self.settle();
+                self.copy_blocks();
                 return Err(error);
             }
         }
-        self.settle();
-        self.fill(id, &header, n, data)
+        self.copy_blocks();
+        let states = self.fill_kv(id, &header, n, data)?;
+        self.fill_states(id, &header, n, states)
     }
 
-    /// Copies the rows of the positions that were just added.
-    fn fill(&mut self, id: SeqId, header: &Header, n: usize, mut data: &[u8]) -> Result<(), Error> {
-        for (i, &n_missing) in header.n_missing.iter().enumerate() {
-            let place = self.places[i];
+    /// Copies keys and values of the positions that were just added; returns the rest of the data.
+    fn fill_kv<'a>(
+        &mut self,
+        id: SeqId,
+        header: &Header,
+        n: usize,
+        mut data: &'a [u8],
+    ) -> Result<&'a [u8], Error> {
+        for (place, &n_missing) in self.places.iter().zip(&header.n_missing) {
+            let Place::Kv(place) = place else { continue };
             let present = header.start + n_missing.min(n)..header.start + n;
             if n_missing > 0 {
                 self.seqs.lacks_before(id, place.group, present.start)?;
             }
-            // What a window has already let go is not brought back.
+            // Positions that a window has already freed are skipped.
             let kept = present.start.max(self.seqs.first_held(id, place.group)?)..present.end;
             let (table, arena) = (
                 self.seqs.blocks(id, place.group),
@@ -120,80 +158,168 @@ impl Cache {
                 }
             }
         }
+        Ok(data)
+    }
+
+    /// Adds the checkpoints within the positions that were just added.
+    fn fill_states(
+        &mut self,
+        id: SeqId,
+        header: &Header,
+        n: usize,
+        data: &[u8],
+    ) -> Result<(), Error> {
+        let states = data.chunks_exact(self.state_bytes().max(1));
+        for (&pos, state) in header.checkpoints.iter().zip(states) {
+            if pos > header.start + n {
+                break;
+            }
+            let Some(block) = self.seqs.add_checkpoint(id, pos)? else {
+                break;
+            };
+            let floats = self.states.block_mut(block).iter_mut();
+            for (x, bytes) in floats.zip(state.as_chunks().0) {
+                *x = f32::from_le_bytes(*bytes);
+            }
+        }
         Ok(())
     }
 
     /// Compares a header with this cache, of which it may take `n` positions, and the length with
-    /// the header; what it says, and the rows.
+    /// the header. Returns the header's variable part, and the data.
     fn check<'a>(&self, state: &'a [u8], n: usize) -> Result<(Header, &'a [u8]), Error> {
-        let n_layers = self.places.len();
-        let head = state
-            .get(..28 + 20 * n_layers)
+        let (header, head_bytes) = self
+            .parse(state)
             .ok_or(Error::State("it is cut short, or of another model"))?;
-        let field = |at: usize| {
-            u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]) as usize
-        };
-        let n_missing = (0..n_layers).map(|l| field(28 + 20 * l + 16)).collect();
-        let header = Header {
-            start: field(20),
-            n: field(24),
-            n_missing,
-        };
         if header.start.saturating_add(n) > self.seqs.n_ctx() {
             return Err(Error::ContextFull {
                 n_ctx: self.seqs.n_ctx(),
             });
         }
+        let (head, data) = state.split_at(head_bytes);
         if self.header(&header) != head || header.n_missing.iter().any(|&n| n > header.n) {
             return Err(Error::State(
                 "it is of another model, other layers, other element types or another kind of context",
             ));
         }
-        let row_bytes = |p: &Place| (p.n_kv_heads * (p.k.row_bytes + p.v.row_bytes)) as u64;
-        let layer_bytes =
-            |(p, m): (&Place, &usize)| row_bytes(p).saturating_mul((header.n - m) as u64);
-        let data = self
-            .places
-            .iter()
-            .zip(&header.n_missing)
-            .map(layer_bytes)
-            .fold(0, u64::saturating_add);
-        if (state.len() - head.len()) as u64 != data {
+        if !header.has_sound_checkpoints() {
+            return Err(Error::State("its checkpoints are not among its positions"));
+        }
+        if data.len() as u64 != self.data_bytes(&header) {
             return Err(Error::State("its length does not match its header"));
         }
-        Ok((header, &state[28 + 20 * n_layers..]))
+        Ok((header, data))
+    }
+
+    /// The variable fields of a header of a cache like this one, and the header's length; `None` if
+    /// there are not enough bytes.
+    fn parse(&self, state: &[u8]) -> Option<(Header, usize)> {
+        let field = |at: usize| {
+            let bytes = state.get(at..)?.first_chunk()?;
+            Some(u32::from_le_bytes(*bytes) as usize)
+        };
+        let n_layers = self.places.len();
+        let n_missing = (0..n_layers).map(|l| field(FIXED_BYTES + LAYER_BYTES * l + 16));
+        let n_missing = n_missing.collect::<Option<_>>()?;
+        let mut end = FIXED_BYTES + LAYER_BYTES * n_layers;
+        let mut checkpoints = Vec::new();
+        if self.is_recurrent() {
+            let n = field(end)?;
+            end += 4;
+            let positions = state.get(end..end.checked_add(n.checked_mul(4)?)?)?;
+            let positions = positions.as_chunks().0.iter();
+            checkpoints.extend(positions.map(|&pos| u32::from_le_bytes(pos) as usize));
+            end += 4 * n;
+        }
+        let header = Header {
+            start: field(20)?,
+            n: field(24)?,
+            n_missing,
+            checkpoints,
+        };
+        Some((header, end))
+    }
+
+    /// Bytes behind a header.
+    fn data_bytes(&self, header: &Header) -> u64 {
+        let layer_bytes = |(place, n_missing): (&Place, &usize)| match place {
+            Place::Kv(p) => {
+                let row_bytes = (p.n_kv_heads * (p.k.row_bytes + p.v.row_bytes)) as u64;
+                row_bytes.saturating_mul((header.n - n_missing) as u64)
+            }
+            Place::Recurrent(_) => 0,
+        };
+        let layers = self.places.iter().zip(&header.n_missing).map(layer_bytes);
+        let states = (header.checkpoints.len() as u64).saturating_mul(self.state_bytes() as u64);
+        layers.fold(states, u64::saturating_add)
+    }
+
+    /// Bytes of the recurrent states behind one position.
+    fn state_bytes(&self) -> usize {
+        let floats = self.places.iter().map(|place| match place {
+            Place::Kv(_) => 0,
+            Place::Recurrent(place) => place.n_floats,
+        });
+        4 * floats.sum::<usize>()
+    }
+
+    fn is_recurrent(&self) -> bool {
+        self.places.iter().any(|p| matches!(p, Place::Recurrent(_)))
     }
 
     fn header(&self, header: &Header) -> Vec<u8> {
         let mut out = MAGIC.to_vec();
-        let code = |elem| match elem {
-            KvElem::F32 => 0,
-            KvElem::F16 => 1,
-            KvElem::Q8 => 2,
-            KvElem::Q4 => 3,
-        };
-        let (n_layers, first) = (self.places.len() as u32, self.first_layer as u32);
         let fixed = [
-            n_layers,
-            first,
+            self.places.len() as u32,
+            self.first_layer as u32,
             self.rope_regime as u32,
             header.start as u32,
             header.n as u32,
         ];
         let layers = self.places.iter().zip(&header.n_missing);
-        let layer = |(p, &missing): (&Place, &usize)| {
-            [
-                p.n_kv_heads as u32,
-                p.d_head as u32,
-                code(p.k.elem),
-                code(p.v.elem),
-                missing as u32,
-            ]
-        };
-        for field in fixed.into_iter().chain(layers.flat_map(layer)) {
+        let layers = layers.flat_map(|(place, &n_missing)| layer_fields(place, n_missing));
+        let n_checkpoints = self
+            .is_recurrent()
+            .then_some(header.checkpoints.len() as u32);
+        let checkpoints = header.checkpoints.iter().map(|&pos| pos as u32);
+        let fields = fixed.into_iter().chain(layers);
+        for field in fields.chain(n_checkpoints).chain(checkpoints) {
             out.extend_from_slice(&field.to_le_bytes());
         }
         out
+    }
+}
+
+impl Header {
+    /// Whether checkpoints are in order, and among the positions.
+    fn has_sound_checkpoints(&self) -> bool {
+        let end = self.start + self.n;
+        let mut before = self.start;
+        self.checkpoints.iter().all(|&pos| {
+            let is_sound = before < pos && pos <= end;
+            before = pos;
+            is_sound
+        })
+    }
+}
+
+/// The fields of a layer in a header.
+fn layer_fields(place: &Place, n_missing: usize) -> [u32; LAYER_BYTES / 4] {
+    let code = |elem| match elem {
+        KvElem::F32 => 0,
+        KvElem::F16 => 1,
+        KvElem::Q8 => 2,
+        KvElem::Q4 => 3,
+    };
+    match place {
+        Place::Kv(p) => [
+            p.n_kv_heads as u32,
+            p.d_head as u32,
+            code(p.k.elem),
+            code(p.v.elem),
+            n_missing as u32,
+        ],
+        Place::Recurrent(p) => [0, p.n_floats as u32, STATE_CODE, STATE_CODE, 0],
     }
 }
 

@@ -256,8 +256,10 @@ mod tests {
                 n_ctx: 1000,
                 n_seqs: 8,
                 n_batch: 8,
+                n_flights: 1,
                 n_recent: Some(500),
                 n_shared: None,
+                n_checkpoints: 0,
             };
             Self {
                 group: Group::new(0, retention, &size),

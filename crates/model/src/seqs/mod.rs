@@ -1,19 +1,26 @@
-//! Block tables of the KV cache: the positions of every sequence and the blocks that hold them.
+//! The state of sequences without its bytes: positions, and the blocks that hold their state.
 //!
-//! `SeqTable` does the bookkeeping of an executor, wherever the cache itself lies. It knows no
-//! bytes, layers or devices. Each *group* of layers with the same retention has one block table per
-//! sequence: sliding-window layers free old blocks, global layers keep all. Blocks are
+//! `SeqTable` does the bookkeeping of an executor, wherever the state itself lies. It knows no
+//! bytes, layers or devices. Each *group* of attention layers with the same retention has one block
+//! table per sequence: sliding-window layers free old blocks, global layers keep all. Blocks are
 //! reference-counted: a fork shares them, and writing to a shared block copies it first
 //! (copy-on-write). The copies are queued here as [`BlockCopy`]; the executor performs them in
 //! order before it writes.
+//!
+//! All recurrent layers form one more group, whose blocks hold the state of one position each. A
+//! sequence has some of its positions there ([`states`]), and can only be truncated to these.
 
 mod blocks;
 mod group;
+mod states;
 
 use std::ops::Range;
 
-use crate::{Error, Row, SeqId, spec::Retention};
+use crate::{Error, Row, SeqId, spec::StateKind};
 use group::{Group, Table};
+use states::{StateGroup, States};
+
+pub use states::{CHECKPOINT_LEN, StateStep};
 
 /// Positions per block. A sequence wastes half a block on average: below 1 % of a context of 2,048.
 pub const BLOCK_LEN: usize = 32;
@@ -28,19 +35,26 @@ pub struct SeqSize {
     pub n_ctx: usize,
     /// Sequences at once.
     pub n_seqs: usize,
-    /// Positions appended per batch, at most.
+    /// Positions appended by all batches in flight, at most.
     pub n_batch: usize,
+    /// Batches in flight, at most.
+    pub n_flights: usize,
     /// Positions kept behind an evicted range (context shift), at least; `None`: the context is
     /// never shifted.
     pub n_recent: Option<usize>,
     /// Pool size: positions of all sequences together; `None`: `n_ctx` for each.
     pub n_shared: Option<usize>,
+    /// Recurrent states per sequence, besides those at the ends of its last batches.
+    pub n_checkpoints: usize,
 }
 
 impl SeqSize {
-    /// Blocks of a group with this retention.
-    pub fn n_blocks(&self, retention: Retention) -> usize {
-        Group::n_blocks(retention, self)
+    /// Blocks of a group of this kind.
+    pub fn n_blocks(&self, kind: StateKind) -> usize {
+        match kind {
+            StateKind::Kv(retention) => Group::n_blocks(retention, self),
+            StateKind::Recurrent => StateGroup::n_blocks(self),
+        }
     }
 }
 
@@ -59,10 +73,15 @@ pub struct BlockCopy {
 
 /// The sequences of an executor and their block tables.
 pub struct SeqTable {
+    /// Groups of keys and values.
     groups: Vec<Group>,
+    /// The group of recurrent layers, if there are any.
+    state_group: Option<StateGroup>,
     slots: Vec<Slot>,
     n_ctx: usize,
     copies: Vec<BlockCopy>,
+    /// The last row of a batch for each slot, while its steps are made.
+    last_rows: Vec<Option<u32>>,
 }
 
 impl std::fmt::Debug for SeqTable {
@@ -89,16 +108,25 @@ struct Sequence {
     len: usize,
     /// One per group.
     tables: Vec<Table>,
+    /// Recurrent states; empty without a group of them.
+    states: States,
+    /// Admitted positions at the end whose states have no place yet.
+    n_pending: usize,
 }
 
 impl SeqTable {
-    /// Creates a table with one group per retention.
-    pub fn new(retentions: &[Retention], size: &SeqSize) -> Self {
-        let groups = retentions
-            .iter()
+    /// Creates a table with one group per kind. Groups of keys and values are numbered in the order
+    /// of `kinds`, which has the recurrent kind at most once.
+    pub fn new(kinds: &[StateKind], size: &SeqSize) -> Self {
+        let kv = kinds.iter().filter_map(|kind| match kind {
+            StateKind::Kv(retention) => Some(*retention),
+            StateKind::Recurrent => None,
+        });
+        let groups: Vec<Group> = kv
             .enumerate()
-            .map(|(i, &retention)| Group::new(i, retention, size))
+            .map(|(i, retention)| Group::new(i, retention, size))
             .collect();
+        let is_recurrent = kinds.contains(&StateKind::Recurrent);
         let slots = (0..size.n_seqs)
             .map(|_| Slot {
                 generation: 0,
@@ -106,16 +134,14 @@ impl SeqTable {
             })
             .collect();
         // A batch copies at most the last block of every sequence, in every group.
-        let copies = Vec::with_capacity(
-            size.n_seqs
-                .saturating_mul(retentions.len())
-                .min(MAX_RESERVED),
-        );
+        let n_copies = size.n_seqs.saturating_mul(groups.len());
         Self {
             groups,
+            state_group: is_recurrent.then(|| StateGroup::new(size)),
             slots,
             n_ctx: size.n_ctx,
-            copies,
+            copies: Vec::with_capacity(n_copies.min(MAX_RESERVED)),
+            last_rows: Vec::with_capacity(if is_recurrent { size.n_seqs } else { 0 }),
         }
     }
 
@@ -124,17 +150,23 @@ impl SeqTable {
         self.n_ctx
     }
 
-    /// Positions in use (shared blocks count once) and in total, of the largest group, in whole
-    /// blocks.
+    /// Positions in use (shared blocks count once) and in total, of the largest group of keys and
+    /// values, in whole blocks. Recurrent states never run out; without any other group these are
+    /// the positions of all sequences.
     pub fn n_positions(&self) -> (usize, usize) {
         let free = self
             .groups
             .iter()
             .map(Group::n_free)
             .max_by_key(|&(_, n)| n);
-        free.map_or((0, 0), |(n_free, n)| {
-            ((n - n_free) * BLOCK_LEN, n * BLOCK_LEN)
-        })
+        match free {
+            Some((n_free, n)) => ((n - n_free) * BLOCK_LEN, n * BLOCK_LEN),
+            None => {
+                let seqs = self.slots.iter().filter_map(|slot| slot.seq.as_ref());
+                let n_used = seqs.map(|seq| seq.len).sum();
+                (n_used, self.slots.len().saturating_mul(self.n_ctx))
+            }
+        }
     }
 
     /// Number of positions of a sequence.
@@ -145,19 +177,34 @@ impl SeqTable {
         Ok(self.seq(id)?.len)
     }
 
-    /// Length that [`truncate`](Self::truncate) to `len` would leave.
+    /// Length that [`truncate`](Self::truncate) to `len` would leave: `len`, the nearest checkpoint
+    /// before it where layers are recurrent, or 0 if a sliding window has freed positions that are
+    /// needed there. The caller evaluates the rest again.
     ///
     /// # Errors
     /// [`Error::NoSequence`].
     pub fn keeps(&self, id: SeqId, len: usize) -> Result<usize, Error> {
         let seq = self.seq(id)?;
         let len = seq.len.min(len);
-        let is_whole = self
-            .groups
-            .iter()
-            .zip(&seq.tables)
-            .all(|(group, table)| group.is_whole(table, len));
-        Ok(if is_whole { len } else { 0 })
+        let len = match self.state_group {
+            Some(_) => seq.states.nearest(len),
+            None => len,
+        };
+        let has_windows = has_windows(&self.groups, seq, len);
+        Ok(if has_windows { len } else { 0 })
+    }
+
+    /// Checkpoints of a sequence within the positions `range`, and the one at its end: how many
+    /// positions each has behind it, and its block. Empty without recurrent layers.
+    ///
+    /// # Errors
+    /// [`Error::NoSequence`].
+    pub fn checkpoints(
+        &self,
+        id: SeqId,
+        range: &Range<usize>,
+    ) -> Result<impl Iterator<Item = (usize, u32)> + '_, Error> {
+        Ok(self.seq(id)?.states.lasting(range.start, range.end))
     }
 
     /// Block table of a sequence in a group: entry `i` holds positions `32 i ..`. Entries before
@@ -186,7 +233,13 @@ impl SeqTable {
             .ok_or(Error::NoRoomForSequence(n_slots))?;
         // The tables get their full capacity now, so that a step never allocates.
         let tables = self.groups.iter().map(|_| Table::new(n_blocks)).collect();
-        slot.seq = Some(Sequence { len: 0, tables });
+        let states = self.state_group.as_ref();
+        slot.seq = Some(Sequence {
+            len: 0,
+            tables,
+            states: states.map_or_else(States::none, StateGroup::new_states),
+            n_pending: 0,
+        });
         Ok(SeqId {
             index: index as u32,
             generation: slot.generation,
@@ -200,30 +253,50 @@ impl SeqTable {
     pub fn fork(&mut self, id: SeqId) -> Result<SeqId, Error> {
         self.seq(id)?;
         let fork = self.new_seq()?;
-        let (seq, groups, _) = self.seq_mut(id)?;
-        let len = seq.len;
+        let SeqParts {
+            seq,
+            groups,
+            state_group,
+            ..
+        } = self.parts(id)?;
         let tables = groups
             .iter_mut()
             .zip(&seq.tables)
             .map(|(group, table)| group.fork(table))
             .collect();
-        *self.seq_mut(fork)?.0 = Sequence { len, tables };
+        let states = state_group.map_or_else(States::none, |group| group.fork(&seq.states));
+        let forked = Sequence {
+            len: seq.len,
+            tables,
+            states,
+            n_pending: 0,
+        };
+        *self.parts(fork)?.seq = forked;
         Ok(fork)
     }
 
-    /// Removes positions from `len` on and returns the new length: `len`, or 0 if a sliding window
-    /// has already freed positions that `len` needs.
+    /// Removes positions from `len` on and returns the new length, that of
+    /// [`keeps`](Self::keeps).
     ///
     /// # Errors
     /// [`Error::NoSequence`].
     pub fn truncate(&mut self, id: SeqId, len: usize) -> Result<usize, Error> {
         let left = self.keeps(id, len)?;
-        let (seq, groups, _) = self.seq_mut(id)?;
+        let SeqParts {
+            seq,
+            groups,
+            state_group,
+            ..
+        } = self.parts(id)?;
         seq.len = left;
+        seq.n_pending = 0;
         for (table, group) in seq.tables.iter_mut().zip(groups) {
-            group.truncate(table, seq.len);
+            group.truncate(table, left);
         }
-        Ok(seq.len)
+        if let Some(group) = state_group {
+            group.truncate(&mut seq.states, left);
+        }
+        Ok(left)
     }
 
     /// Removes a sequence and frees its blocks.
@@ -258,7 +331,52 @@ impl SeqTable {
                 return admitted;
             }
         }
+        self.place_states(rows);
         Ok(())
+    }
+
+    /// Gives the states of admitted rows their blocks.
+    fn place_states(&mut self, rows: &[Row]) {
+        if self.state_group.is_none() {
+            return;
+        }
+        for row in rows {
+            let Ok(SeqParts {
+                seq,
+                state_group: Some(group),
+                ..
+            }) = self.parts(row.seq)
+            else {
+                continue;
+            };
+            // 0 for all rows of a sequence but its first.
+            if seq.n_pending > 0 {
+                let asked = rows.iter().filter(|r| r.seq == row.seq && r.is_checkpoint);
+                let start = seq.len - seq.n_pending;
+                group.advance(&mut seq.states, start, seq.len, asked.map(|r| r.pos + 1));
+                seq.n_pending = 0;
+            }
+        }
+    }
+
+    /// The blocks of each row's recurrent state, to be read directly after
+    /// [`admit`](Self::admit); nothing without recurrent layers.
+    pub fn state_steps(&mut self, rows: &[Row], steps: &mut Vec<StateStep>) {
+        steps.clear();
+        if self.state_group.is_none() {
+            return;
+        }
+        self.last_rows.clear();
+        self.last_rows.resize(self.slots.len(), None);
+        for (row, i) in rows.iter().zip(0..) {
+            let slot = row.seq.index as usize;
+            let Some(seq) = &self.slots[slot].seq else {
+                continue;
+            };
+            let previous = self.last_rows[slot].map(|last| (last, steps[last as usize]));
+            steps.push(seq.states.step(row.pos, previous));
+            self.last_rows[slot] = Some(i);
+        }
     }
 
     /// Removes the positions of admitted rows again.
@@ -280,30 +398,37 @@ impl SeqTable {
         }
     }
 
-    /// Appends one position. The window must be complete. Copies the last block if it is shared.
-    ///
-    /// # Errors
-    /// [`Error::NoSequence`], [`Error::State`] if a window is not there, [`Error::ContextFull`],
-    /// [`Error::OutOfBlocks`].
-    pub fn extend(&mut self, id: SeqId) -> Result<(), Error> {
-        let (seq, groups, _) = self.seq_mut(id)?;
-        if !groups
-            .iter()
-            .zip(&seq.tables)
-            .all(|(group, table)| group.is_whole(table, seq.len))
-        {
+    /// Appends one position. Windows must be complete, and the recurrent state must be there.
+    /// Copies the last block if it is shared.
+    fn extend(&mut self, id: SeqId) -> Result<(), Error> {
+        let seq = self.seq(id)?;
+        if !has_windows(&self.groups, seq, seq.len) {
             return Err(Error::State("a window of the sequence is not there"));
         }
-        self.add_position(id)
+        let has_state = seq.n_pending > 0 || seq.states.has(seq.len);
+        if self.state_group.is_some() && !has_state {
+            return Err(Error::State(
+                "the recurrent state of the sequence is not there",
+            ));
+        }
+        self.add_position(id)?;
+        self.parts(id)?.seq.n_pending += 1;
+        Ok(())
     }
 
-    /// Appends one position whose state the caller fills in, so that the window may be incomplete.
+    /// Appends one position whose keys and values the caller fills in, so that the window may be
+    /// incomplete. Its recurrent state is missing until [`add_checkpoint`](Self::add_checkpoint).
     ///
     /// # Errors
-    /// As [`extend`](Self::extend), except for an incomplete window.
+    /// [`Error::NoSequence`], [`Error::ContextFull`], [`Error::OutOfBlocks`].
     pub fn add_position(&mut self, id: SeqId) -> Result<(), Error> {
         let n_ctx = self.n_ctx;
-        let (seq, groups, copies) = self.seq_mut(id)?;
+        let SeqParts {
+            seq,
+            groups,
+            copies,
+            ..
+        } = self.parts(id)?;
         let len = seq.len;
         if len == n_ctx {
             return Err(Error::ContextFull { n_ctx });
@@ -323,12 +448,25 @@ impl SeqTable {
         Ok(())
     }
 
+    /// Adds the recurrent state behind the first `pos` positions of a sequence, more than those of
+    /// its last checkpoint. The caller writes it into the returned block; `None` without recurrent
+    /// layers.
+    ///
+    /// # Errors
+    /// [`Error::NoSequence`].
+    pub fn add_checkpoint(&mut self, id: SeqId, pos: usize) -> Result<Option<u32>, Error> {
+        let SeqParts {
+            seq, state_group, ..
+        } = self.parts(id)?;
+        Ok(state_group.map(|group| group.insert(&mut seq.states, pos)))
+    }
+
     /// Marks positions before `from` as absent in a group, after importing a state that lacks them.
     ///
     /// # Errors
     /// [`Error::NoSequence`].
     pub fn lacks_before(&mut self, id: SeqId, group: usize, from: usize) -> Result<(), Error> {
-        self.seq_mut(id)?.0.tables[group].lacks_before(from);
+        self.parts(id)?.seq.tables[group].lacks_before(from);
         Ok(())
     }
 
@@ -338,7 +476,15 @@ impl SeqTable {
     /// # Errors
     /// [`Error::NoSequence`], [`Error::State`] for an invalid range.
     pub fn close(&mut self, id: SeqId, gap: &Range<usize>) -> Result<(), Error> {
-        let (seq, groups, copies) = self.seq_mut(id)?;
+        let SeqParts {
+            seq,
+            groups,
+            copies,
+            state_group,
+        } = self.parts(id)?;
+        if state_group.is_some() {
+            return Err(Error::State("a recurrent state cannot forget positions"));
+        }
         if gap.is_empty() || gap.end > seq.len || !gap.len().is_multiple_of(BLOCK_LEN) {
             return Err(Error::State("a gap is some whole blocks of what there is"));
         }
@@ -364,18 +510,33 @@ impl SeqTable {
             .ok_or(Error::NoSequence(id))
     }
 
-    /// A sequence with the groups and the copy queue that its changes affect.
-    fn seq_mut(
-        &mut self,
-        id: SeqId,
-    ) -> Result<(&mut Sequence, &mut [Group], &mut Vec<BlockCopy>), Error> {
+    /// A sequence with everything that its changes affect.
+    fn parts(&mut self, id: SeqId) -> Result<SeqParts<'_>, Error> {
         let slot = self
             .slots
             .get_mut(id.index as usize)
             .filter(|s| s.generation == id.generation);
-        let seq = slot
-            .and_then(|s| s.seq.as_mut())
-            .ok_or(Error::NoSequence(id))?;
-        Ok((seq, &mut self.groups, &mut self.copies))
+        Ok(SeqParts {
+            seq: slot
+                .and_then(|s| s.seq.as_mut())
+                .ok_or(Error::NoSequence(id))?,
+            groups: &mut self.groups,
+            state_group: self.state_group.as_mut(),
+            copies: &mut self.copies,
+        })
     }
+}
+
+/// A sequence, and what its changes affect.
+struct SeqParts<'a> {
+    seq: &'a mut Sequence,
+    groups: &'a mut [Group],
+    state_group: Option<&'a mut StateGroup>,
+    copies: &'a mut Vec<BlockCopy>,
+}
+
+/// Whether every group has what position `len` of a sequence sees.
+fn has_windows(groups: &[Group], seq: &Sequence, len: usize) -> bool {
+    let mut tables = groups.iter().zip(&seq.tables);
+    tables.all(|(group, table)| group.is_whole(table, len))
 }

@@ -6,11 +6,13 @@
 //! name of any architecture. What is not described here does not happen in the forward pass.
 
 mod attention;
+mod recurrent;
 mod rope;
 
 use crate::KvType;
 
 pub use attention::{Attention, Mask, QkNorm, Temperature};
+pub use recurrent::ShortConv;
 pub use rope::{Factors, Pairing, RampEnds, Rope, RopeScaling, Yarn, yarn_magnitude};
 
 /// A whole decoder-only model.
@@ -101,6 +103,8 @@ pub enum Norm {
 pub enum Mixer {
     /// Softmax attention with a key-value cache.
     Attention(Attention),
+    /// Gated short convolution.
+    ShortConv(ShortConv),
 }
 
 /// What works on each position alone.
@@ -203,7 +207,19 @@ pub enum Presence {
     Absent,
 }
 
-/// How long a layer's state of a position is needed; layers that agree share a block table.
+/// How a layer keeps the past of a sequence. Layers of the same kind form a group, which shares a
+/// block table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StateKind {
+    /// Keys and values of every position that is still visible.
+    Kv(Retention),
+    /// [`LayerSpec::state_floats`] numbers, overwritten by every position. The last inputs of a
+    /// short convolution are such a state, too: a mixer with a convolution and a recurrence has to
+    /// return to one position with both.
+    Recurrent,
+}
+
+/// How long the keys and values of a position are needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retention {
     /// As long as the sequence lives.
@@ -213,16 +229,23 @@ pub enum Retention {
 }
 
 impl LayerSpec {
-    /// The attention of this layer.
-    pub fn attention(&self) -> &Attention {
-        let Mixer::Attention(attention) = &self.mixer;
-        attention
+    /// The attention of this layer, if that is its mixer.
+    pub fn attention(&self) -> Option<&Attention> {
+        match &self.mixer {
+            Mixer::Attention(attention) => Some(attention),
+            Mixer::ShortConv(_) => None,
+        }
     }
 
-    /// The same, to be changed.
+    /// The attention of this layer, for changes.
+    ///
+    /// # Panics
+    /// If the mixer is another one.
     pub fn attention_mut(&mut self) -> &mut Attention {
-        let Mixer::Attention(attention) = &mut self.mixer;
-        attention
+        match &mut self.mixer {
+            Mixer::Attention(attention) => attention,
+            other => panic!("{other:?} is no attention"),
+        }
     }
 
     /// The perceptron of this layer, or the one that each of its experts is.
@@ -268,7 +291,7 @@ impl LayerSpec {
     /// The norm of what the last projection of a block reads.
     pub fn sub_norm(&self, half: Half) -> Option<Norm> {
         match half {
-            Half::Mixer => self.attention().sub_norm,
+            Half::Mixer => self.attention().and_then(|a| a.sub_norm),
             Half::Ffn => self.mlp().sub_norm,
         }
     }
@@ -279,32 +302,67 @@ impl LayerSpec {
         waits || self.post_norm(half).is_some()
     }
 
-    /// How long the state of this layer is needed.
-    pub fn retention(&self) -> Retention {
-        match self.attention().mask {
-            Mask::Causal => Retention::All,
-            Mask::Window(n) => Retention::Window(n),
+    /// How this layer keeps the past.
+    pub fn state_kind(&self) -> StateKind {
+        match &self.mixer {
+            Mixer::Attention(a) => StateKind::Kv(match a.mask {
+                Mask::Causal => Retention::All,
+                Mask::Window(n) => Retention::Window(n),
+            }),
+            Mixer::ShortConv(_) => StateKind::Recurrent,
+        }
+    }
+
+    /// Numbers of the recurrent state of this layer; 0 without one.
+    pub fn state_floats(&self, d_model: usize) -> usize {
+        match &self.mixer {
+            Mixer::Attention(_) => 0,
+            Mixer::ShortConv(conv) => conv.state_floats(d_model),
         }
     }
 }
 
 impl ModelSpec {
+    /// The attention layers' parameters.
+    pub fn attentions(&self) -> impl Iterator<Item = &Attention> {
+        self.layers.iter().filter_map(LayerSpec::attention)
+    }
+
+    /// The rotations of the layers that rotate.
+    pub(crate) fn ropes(&self) -> impl Iterator<Item = &Rope> {
+        self.attentions().filter_map(|a| a.rope.as_ref())
+    }
+
+    /// Whether some layer has a recurrent state.
+    pub fn is_recurrent(&self) -> bool {
+        self.layers
+            .iter()
+            .any(|l| l.state_kind() == StateKind::Recurrent)
+    }
+
     /// The widest attention and perceptron of all layers: `(max d_q, max d_kv, max d_ff)`.
     pub fn max_widths(&self) -> (usize, usize, usize) {
         let mut max = (0, 0, 0);
         for layer in &self.layers {
-            let a = layer.attention();
             let d_shared = layer
                 .moe()
                 .and_then(|m| m.shared.as_ref())
                 .map_or(0, |m| m.d_ff);
-            max = (
-                max.0.max(a.d_q()),
-                max.1.max(a.d_kv()),
-                max.2.max(layer.mlp().d_ff).max(d_shared),
-            );
+            max.2 = max.2.max(layer.mlp().d_ff).max(d_shared);
+        }
+        for a in self.attentions() {
+            (max.0, max.1) = (max.0.max(a.d_q()), max.1.max(a.d_kv()));
         }
         max
+    }
+
+    /// Width of the widest input projection of a recurrent mixer; 0 without one.
+    pub fn max_d_recurrent(&self) -> usize {
+        let width = |layer: &LayerSpec| match &layer.mixer {
+            Mixer::Attention(_) => 0,
+            Mixer::ShortConv(_) => ShortConv::N_INPUTS * self.d_model,
+        };
+        self.layers.iter().map(width).max().unwrap_or(0)
     }
 
     /// The most experts of a layer, and the most that a position goes to: `(max n_experts, max
@@ -318,30 +376,17 @@ impl ModelSpec {
 
     /// Query heads of the layer that has most.
     pub fn max_heads(&self) -> usize {
-        self.layers
-            .iter()
-            .map(|l| l.attention().n_heads)
-            .max()
-            .unwrap_or(0)
+        self.attentions().map(|a| a.n_heads).max().unwrap_or(0)
     }
 
     /// Width of the widest head.
     pub fn max_d_head(&self) -> usize {
-        self.layers
-            .iter()
-            .map(|l| l.attention().d_head)
-            .max()
-            .unwrap_or(0)
+        self.attentions().map(|a| a.d_head).max().unwrap_or(0)
     }
 
     /// Rotated elements of a head, where they are most.
     pub fn max_d_rope(&self) -> usize {
-        self.layers
-            .iter()
-            .filter_map(|l| l.attention().rope.as_ref())
-            .map(|r| r.d_rope)
-            .max()
-            .unwrap_or(0)
+        self.ropes().map(|r| r.d_rope).max().unwrap_or(0)
     }
 
     /// Whether some layer keeps what a block returns aside.
@@ -351,10 +396,12 @@ impl ModelSpec {
             .any(|l| l.is_kept_aside(Half::Mixer) || l.is_kept_aside(Half::Ffn))
     }
 
-    /// Bytes of key-value state of each layer for `n_ctx` positions.
+    /// Bytes of keys and values of each layer for `n_ctx` positions; 0 for recurrent layers.
     pub fn state_bytes(&self, kv: KvType, n_ctx: usize) -> Vec<u64> {
         let row_bytes = |l: usize| {
-            let a = self.layers[l].attention();
+            let Some(a) = self.layers[l].attention() else {
+                return 0;
+            };
             kv.of_layer(l, self.layers.len())
                 .iter()
                 .map(|elem| a.n_kv_heads * elem.row_bytes(a.d_head))

@@ -5,6 +5,7 @@
     reason = "each test binary uses its own part of this module"
 )]
 
+pub(crate) mod hybrid;
 pub(crate) mod quantized;
 
 use std::{fs, num::NonZeroUsize, path::PathBuf, sync::Arc};
@@ -25,21 +26,40 @@ pub(crate) struct Golden {
     /// [tokens.len(), n_vocab].
     pub(crate) logits: Vec<f32>,
     pub(crate) nmse: f64,
-    path: PathBuf,
+    file: GoldenFile,
+}
+
+/// Where a tiny model comes from.
+enum GoldenFile {
+    /// A file, of an architecture of the registry.
+    Path(PathBuf),
+    /// A test, which made its spec and a file for it.
+    Made(Box<ModelSpec>, &'static [u8]),
 }
 
 impl Golden {
     /// The file.
     pub(crate) fn bytes(&self) -> Vec<u8> {
-        fs::read(&self.path).unwrap()
+        match &self.file {
+            GoldenFile::Path(path) => fs::read(path).unwrap(),
+            GoldenFile::Made(_, bytes) => bytes.to_vec(),
+        }
     }
 
     pub(crate) fn files(&self) -> ModelFiles {
-        ModelFiles::open(&self.path).unwrap()
+        match &self.file {
+            GoldenFile::Path(path) => ModelFiles::open(path).unwrap(),
+            GoldenFile::Made(_, bytes) => ModelFiles::from_static(&self.name, bytes).unwrap(),
+        }
     }
 
     pub(crate) fn model(&self) -> Arc<Model> {
-        Arc::new(Model::load(self.files(), &Budget::unlimited()).unwrap())
+        match &self.file {
+            GoldenFile::Path(_) => {
+                Arc::new(Model::load(self.files(), &Budget::unlimited()).unwrap())
+            }
+            GoldenFile::Made(spec, _) => self.with_spec((**spec).clone()).unwrap(),
+        }
     }
 
     /// A part of it.
@@ -94,7 +114,7 @@ impl Golden {
         set: impl Fn(&mut Writer),
         tell: impl Fn(&TensorInfo) -> Told,
     ) -> ModelFiles {
-        let (mut w, old) = (self.writer("", set), fs::read(&self.path).unwrap());
+        let (mut w, old) = (self.writer("", set), self.bytes());
         let tensors: Vec<TensorInfo> = self.files().directory().tensors().to_vec();
         let told: Vec<_> = tensors.iter().filter_map(|t| Some((tell(t)?, t))).collect();
         told.iter()
@@ -128,7 +148,7 @@ pub(crate) fn goldens() -> Vec<Golden> {
             .collect(),
         logits: floats(&fs::read(folder.join(text(row, "logits"))).unwrap()),
         nmse: row["nmse"].as_f64().unwrap(),
-        path: folder.join(text(row, "gguf")),
+        file: GoldenFile::Path(folder.join(text(row, "gguf"))),
     };
     index["models"]
         .as_array()
@@ -171,9 +191,7 @@ pub(crate) fn cpu(model: &Arc<Model>, n_threads: usize, kv: KvType) -> Cpu {
         n_seqs: 4,
         n_batch: 128,
         kv,
-        layers: None,
-        n_recent: None,
-        n_shared: None,
+        ..ExecutorSize::default()
     };
     cpu_with(model, n_threads, options)
 }

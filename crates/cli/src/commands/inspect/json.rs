@@ -114,14 +114,14 @@ fn model(spec: &ModelSpec) -> Value {
 
 fn layer(layer: &atta::spec::LayerSpec) -> Value {
     let a = layer.attention();
-    let window = match a.mask {
+    let window = a.and_then(|a| match a.mask {
         Mask::Causal => None,
         Mask::Window(n) => Some(n),
-    };
+    });
     json!({
-        "n_heads": a.n_heads,
-        "n_kv_heads": a.n_kv_heads,
-        "d_head": a.d_head,
+        "n_heads": a.map(|a| a.n_heads),
+        "n_kv_heads": a.map(|a| a.n_kv_heads),
+        "d_head": a.map(|a| a.d_head),
         "window": window,
         "d_ff": layer.mlp().d_ff,
         "n_experts": layer.moe().map(|moe| moe.n_experts),

@@ -2,7 +2,7 @@
 
 use atta::{
     KvType, TensorInfo, Value,
-    spec::{LayerSpec, Mask, ModelSpec},
+    spec::{LayerSpec, Mask, Mixer, ModelSpec},
 };
 
 use super::{Total, View};
@@ -117,16 +117,11 @@ fn spec_lines(spec: &ModelSpec) -> Vec<String> {
 
 /// One line for a run of equal layers.
 fn layers_line(first: usize, run: &[LayerSpec]) -> String {
-    let (a, mlp) = (run[0].attention(), run[0].mlp());
+    let mlp = run[0].mlp();
     let name = match run.len() {
         1 => format!("layer {first}"),
         n => format!("layers {first}-{}", first + n - 1),
     };
-    let mask = match a.mask {
-        Mask::Causal => String::new(),
-        Mask::Window(n) => format!(", window {n}"),
-    };
-    let (n_heads, n_kv_heads, d_head, d_ff) = (a.n_heads, a.n_kv_heads, a.d_head, mlp.d_ff);
     let experts = run[0].moe().map(|moe| {
         format!(
             " of each of {} experts, {} per token",
@@ -134,9 +129,22 @@ fn layers_line(first: usize, run: &[LayerSpec]) -> String {
         )
     });
     let experts = experts.unwrap_or_default();
-    format!(
-        "{name}: {n_heads} heads ({n_kv_heads} of keys and values) of {d_head}{mask}, d_ff {d_ff}{experts}"
-    )
+    format!("{name}: {}, d_ff {}{experts}", mixer(&run[0]), mlp.d_ff)
+}
+
+/// The mixer of a layer.
+fn mixer(layer: &LayerSpec) -> String {
+    match &layer.mixer {
+        Mixer::Attention(a) => {
+            let mask = match a.mask {
+                Mask::Causal => String::new(),
+                Mask::Window(n) => format!(", window {n}"),
+            };
+            let (n_heads, n_kv_heads, d_head) = (a.n_heads, a.n_kv_heads, a.d_head);
+            format!("{n_heads} heads ({n_kv_heads} of keys and values) of {d_head}{mask}")
+        }
+        Mixer::ShortConv(conv) => format!("short convolution of {} positions", conv.n_taps),
+    }
 }
 
 fn list(tensors: &[TensorInfo]) -> Vec<String> {

@@ -8,7 +8,8 @@ use std::{
 
 use atta_model::{
     Batch, Error, Executor, ExecutorInfo, Input, Observer, Output, SeqId, SeqTable, Ticket, Want,
-    seqs::SeqSize, spec::Retention,
+    seqs::SeqSize,
+    spec::{Retention, StateKind},
 };
 
 /// Positions per sequence.
@@ -50,8 +51,10 @@ impl Scripted {
             n_ctx: N_CTX,
             n_seqs,
             n_batch: N_BATCH * depth,
+            n_flights: depth,
             n_recent: None,
             n_shared,
+            n_checkpoints: 4,
         };
         let info = ExecutorInfo {
             layers: 0..1,
@@ -62,7 +65,7 @@ impl Scripted {
         };
         Self {
             info,
-            seqs: SeqTable::new(&[Retention::All], &size),
+            seqs: SeqTable::new(&[StateKind::Kv(Retention::All)], &size),
             texts: HashMap::new(),
             depth,
             flights: VecDeque::new(),
