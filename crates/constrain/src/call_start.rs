@@ -1,44 +1,46 @@
 //! How a tool call begins in an answer, so that a call to a tool that does not exist can be rolled
 //! back before any of it is shown.
 
-/// How the first tool call of a text begins, which may be rolled back. The text then goes on
-/// without it, with the marker banned at that place. Not for grammars with `max_tokens=` or
-/// `stop=`: they cannot be rolled back.
+/// How the first tool call of a text begins. Until its name is complete, the call is tentative: if
+/// the model meant a tool that does not exist, the call is rolled back and generation continues
+/// with the marker banned. Not for grammars with `max_tokens=` or `stop=`, which cannot be rolled
+/// back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallStart {
-    /// The token in front of the call. A marker that the grammar forces is never rolled back.
+    /// Token in front of the call. A call is rolled back only if other tokens were possible where
+    /// the marker was chosen.
     pub marker: u32,
     /// Where the name is, behind the marker.
     pub name: NamePlace,
-    /// The thinking section, in which no call begins.
+    /// Thinking section, in which no call begins.
     pub thoughts: Option<Thoughts>,
 }
 
-/// The tokens around the thinking section of a text.
+/// The tokens around the thinking of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Thoughts {
-    /// The token that begins it.
+    /// Token that begins thinking.
     pub begin: u32,
-    /// The token that ends it.
+    /// Token that ends thinking.
     pub end: u32,
-    /// Whether the text begins inside.
+    /// Whether the text begins inside thinking.
     pub open: bool,
 }
 
-/// Where the name of a tool is, behind the marker of a call.
+/// Where the name of the tool is, behind the marker of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NamePlace {
-    /// In quotation marks, the value of the first key of a JSON object.
+    /// The first string value of a JSON object.
     FirstValue,
-    /// At once, as far as the next `[`.
+    /// Directly behind the marker, up to the next `[`.
     UpToBracket,
 }
 
 impl NamePlace {
-    /// Whether the next token may be one of the name, behind this text.
+    /// Whether the next token may belong to the name, after this text.
     pub fn is_next(self, text: &[u8]) -> bool {
         match self {
-            // Behind the colon: it may share a token with the quotation mark before the name.
+            // After the colon; the next token may include the opening quote.
             Self::FirstValue => {
                 let behind_key = text.splitn(3, |&byte| byte == b'"').nth(2);
                 behind_key.is_some_and(|rest| rest.contains(&b':'))
@@ -47,7 +49,7 @@ impl NamePlace {
         }
     }
 
-    /// Whether the name has begun in this text.
+    /// Whether the name has begun in this text; the name may still be empty.
     pub fn is_open(self, text: &[u8]) -> bool {
         match self {
             Self::FirstValue => n_quotes(text) > 2,
@@ -55,7 +57,7 @@ impl NamePlace {
         }
     }
 
-    /// The byte behind the name.
+    /// The byte that ends the name.
     pub fn delimiter(self) -> u8 {
         match self {
             Self::FirstValue => b'"',
@@ -74,37 +76,4 @@ impl NamePlace {
 
 fn n_quotes(text: &[u8]) -> usize {
     text.iter().filter(|&&byte| byte == b'"').count()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_are_where_their_place_says() {
-        let first = NamePlace::FirstValue;
-        for (text, is_next, is_complete) in [
-            ("", false, false),
-            ("\n{\"na", false, false),
-            ("\n{\"name\"", false, false),
-            ("\n{\"name\":", true, false),
-            ("{\"name\": \"set_", true, false),
-            ("{\"name\": \"set_light\", ", true, true),
-        ] {
-            assert_eq!(
-                (
-                    first.is_next(text.as_bytes()),
-                    first.is_complete(text.as_bytes())
-                ),
-                (is_next, is_complete),
-                "{text}"
-            );
-        }
-        let bare = NamePlace::UpToBracket;
-        assert!(
-            bare.is_next(b"")
-                && !bare.is_complete(b"set_light")
-                && bare.is_complete(b"set_light[ARGS]")
-        );
-    }
 }

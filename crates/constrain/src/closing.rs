@@ -1,12 +1,12 @@
-//! A short way from the middle of a text to its end, found without the model.
+//! A search for a short ending of an incomplete text, without the model.
 //!
-//! The one idea: the same grammar over a vocabulary of single bytes, where the mask says which
-//! bytes may follow. A search by breadth finds the shortest end if it is near. A long end (an array
-//! that lacks 400 items) is found by always taking the byte that looks most like an end. An end
-//! behind a text that must be spelled (`.*hello`, a date within an object) is found in stages: from
-//! one place where something can be closed to the next, by bytes and by the texts that the grammar
-//! itself has. What is left is left to a longer search by breadth. Every end that is found is one,
-//! because the grammar has accepted it.
+//! It runs the same grammar over a vocabulary of single bytes, where the mask says which bytes may
+//! follow. A breadth-first search finds the shortest ending if it is near. A greedy search that
+//! always takes the byte most likely to end something finds long ones (an array that lacks 400
+//! items). Endings behind text that must be spelled out (`.*hello`, a date inside an object) are
+//! found in stages: from one place where something can be closed to the next, by bytes and by
+//! literals of the grammar. A wider breadth-first search is the last resort. Every ending found is
+//! valid, because the grammar has accepted it.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -23,20 +23,20 @@ use crate::{
     vocabulary::{is_name, trie, word},
 };
 
-/// Bytes of an end at most.
+/// Maximum length of an ending in bytes.
 const MAX_BYTES: usize = 1 << 16;
 
-/// How much of what is alike is followed.
+/// Width of a breadth-first search.
 #[derive(Clone, Copy)]
 struct Breadth {
-    /// States with the same future, as far as one byte shows it, at the same length.
+    /// Number of states kept per length that allow the same next bytes.
     n_alike: usize,
-    /// If so few bytes may follow, all of them are tried, else only some.
+    /// If at most this many bytes may follow, all of them are tried, else a selection.
     n_tried: usize,
     n_steps: usize,
 }
 
-/// A first search, of 20 to 60 ms, and the last ones, of some 300 ms each.
+/// The first search takes 20 to 60 ms, the last ones some 300 ms each.
 const NARROW: Breadth = Breadth {
     n_alike: 3,
     n_tried: 24,
@@ -53,28 +53,29 @@ const FULL: Breadth = Breadth {
     n_steps: 150_000,
 };
 
-/// For all stages together.
+/// Steps of all stages together.
 const STAGED_STEPS: usize = 100_000;
-/// Steps of one stage, each a byte or a text; and those among them, from its beginning, where texts
-/// are tried: three may be the rest of a character.
+/// Maximum depth of one stage in steps, each a byte or a literal; literals are tried up to the
+/// second depth only: three steps may complete a character.
 const STAGE_DEPTH: usize = 48;
 const SPELLED_DEPTH: usize = 6;
-/// What closes something, where it changes what may follow.
+/// Bytes that close something, where they change what may follow.
 const CLOSERS: &[u8] = b"}])\"";
-/// As many bytes of free text in a row make no end.
+/// This many bytes of free text in a row lead to no ending.
 const MAX_IDLE: usize = 5_000;
-/// If more bytes may follow, this is free text, and a dot in it is as good as anything.
+/// If more bytes may follow, the position is free text, and a dot is as good as anything.
 const FREE_TEXT: usize = 64;
 
-/// Bytes that are tried first: what ends strings, lists and words; then what is short. What opens
-/// something comes last.
+/// Bytes tried first: those that end strings, lists and words, then short ones. Bytes that open
+/// something come last.
 const FIRST: &[u8] = b"\"}])>'\n;,: 0e1a.-A@/_+=#TZ";
 const LAST: &[u8] = b"{[(<";
 
-/// Bytes per token of a vocabulary for the second one: its words, tries and their making.
+/// Bytes per token of the named vocabulary: its bytes, tries and their construction.
 const BYTES_PER_TOKEN: u64 = 128;
 
-/// What ends the text after `tokens`. `has_names`: whether the grammar may ask for tokens by name.
+/// Finds an ending for the text `tokens`. `has_names`: whether the grammar may ask for tokens by
+/// name.
 pub(super) fn short(
     grammars: &Arc<Grammars>,
     (grammar, has_names): (&TopLevelGrammar, bool),
@@ -103,7 +104,7 @@ pub(super) fn short(
     Ok(search.alphabet.spell(&path.ok_or_else(endless)?))
 }
 
-/// Symbols: the tokens that have names, by their own ids, the end, and the bytes behind them.
+/// Symbols of the search: named tokens by their own ids, then the end, then the 256 bytes.
 struct Alphabet {
     end: u32,
 }
@@ -140,21 +141,21 @@ impl Alphabet {
     }
 }
 
-/// A way from the middle of the text, by symbols.
+/// A path from the end of the text, by symbols.
 type Path = Vec<u32>;
 
 struct Search {
     alphabet: Alphabet,
     matcher: Matcher,
-    /// The matcher behind the text: an error ends one for good.
+    /// The matcher at the end of the text. An error makes a matcher unusable.
     fresh: Matcher,
-    /// Where the matcher is.
+    /// Path that the matcher has followed.
     at: Path,
     n_steps: usize,
 }
 
 impl Search {
-    /// A search from behind `tokens`.
+    /// Starts a search after `tokens`.
     fn new(
         grammars: &Grammars,
         grammar: &TopLevelGrammar,
@@ -185,7 +186,7 @@ impl Search {
         })
     }
 
-    /// The way to the nearest end of those that are followed; `None` if it takes more steps.
+    /// Breadth-first: the path to the nearest ending; `None` beyond the step limit.
     fn by_breadth(&mut self, breadth: Breadth) -> Option<Path> {
         self.n_steps = 0;
         let mut level = vec![Path::new()];
@@ -218,7 +219,7 @@ impl Search {
         None
     }
 
-    /// The way that looks most like an end at every step.
+    /// Greedy: the path that looks most like an ending at every step.
     fn greedily(&mut self) -> Option<Path> {
         self.go_to(&[])?;
         let (mut before, mut n_idle) = (None, 0);
@@ -246,7 +247,7 @@ impl Search {
         Some(self.at.clone())
     }
 
-    /// A way from one place where something can be closed to the next.
+    /// In stages: from one place where something can be closed to the next.
     fn in_stages(&mut self, texts: &[String]) -> Option<Path> {
         let spell = |text: &String| text.bytes().map(|byte| self.alphabet.byte(byte)).collect();
         let texts: Vec<Path> = texts.iter().map(spell).collect();
@@ -266,7 +267,7 @@ impl Search {
         None
     }
 
-    /// The only byte that may follow.
+    /// The only byte that may follow, if there is only one.
     fn forced(&self, mask: &SimpleVob) -> Option<u32> {
         let only = if mask.num_set() == 1 {
             mask.first_bit_set()? as u32
@@ -276,9 +277,10 @@ impl Search {
         Some(only).filter(|&symbol| symbol != self.alphabet.end)
     }
 
-    /// What closes something here. In free text a bracket does not: the same may follow as before.
+    /// Bytes that close something here. In free text a bracket does not: the same bytes may follow
+    /// as before.
     fn closer(&mut self, mask: &SimpleVob) -> Option<u32> {
-        // A bracket is text there, and may even lead away from an end that is near.
+        // A bracket is text there, and may even lead away from a near ending.
         let closers = if mask.num_set() > FREE_TEXT {
             b"\"".as_slice()
         } else {
@@ -302,7 +304,7 @@ impl Search {
         None
     }
 
-    /// The way on to the nearest place where the text may end, or something can be closed.
+    /// The path to the nearest place where the text may end, or something can be closed.
     fn stage(&mut self, from: Path, texts: &[Path]) -> Option<Path> {
         let mut level = vec![from];
         for depth in 0..STAGE_DEPTH {
@@ -339,7 +341,7 @@ impl Search {
         None
     }
 
-    /// The ways on by texts that may follow as a whole.
+    /// Extends a path by literals.
     fn spelled(&mut self, path: &Path, texts: &[Path], next: &mut Vec<Path>) -> Option<()> {
         let firsts = self.matcher.compute_mask().ok()?;
         for text in texts.iter().filter(|text| firsts.get(text[0] as usize)) {
@@ -351,8 +353,8 @@ impl Search {
         Some(())
     }
 
-    /// Takes the matcher there; `None` if a byte that seemed possible is not, as it may be behind a
-    /// number.
+    /// Moves the matcher to a path; `None` if a byte that the mask allowed is refused, as it may be
+    /// after a number.
     fn go_to(&mut self, path: &[u32]) -> Option<()> {
         let same = self.at.iter().zip(path).take_while(|(a, b)| a == b).count();
         let back = self.matcher.rollback(self.at.len() - same);
@@ -373,7 +375,7 @@ impl Search {
         self.at.clear();
     }
 
-    /// The symbols of a mask that are worth a try, best first.
+    /// The symbols of a mask that are worth trying, best first.
     fn tried(&self, mask: &SimpleVob, n_tried: usize) -> Vec<u32> {
         let is_byte = |&symbol: &u32| symbol > self.alphabet.end;
         let (bytes, names): (Vec<u32>, Vec<u32>) = mask.to_list().into_iter().partition(is_byte);
@@ -400,7 +402,8 @@ impl Search {
             .copied();
         let others: Vec<u32> = match bytes.len() <= n_tried {
             true => others.collect(),
-            // The lowest and the highest, such as the ends of the range that ends a character.
+            // The lowest and the highest byte, such as the ends of the range of a continuation
+            // byte.
             false => others.clone().take(1).chain(others.last()).collect(),
         };
         tried.extend(others);
@@ -410,13 +413,13 @@ impl Search {
     }
 }
 
-/// At most `n` of some ways, from all over: those that begin the same way lie side by side.
+/// At most `n` paths, spread over all: paths with the same beginning are adjacent.
 fn spread(paths: &[Path], n: usize) -> impl Iterator<Item = &Path> {
     let n_kept = n.min(paths.len());
     (0..n_kept).map(move |i| &paths[i * paths.len() / n_kept])
 }
 
-/// A way, and one step more.
+/// A path with one more step.
 fn extended(path: &Path, symbols: Vec<u32>) -> impl Iterator<Item = Path> {
     symbols
         .into_iter()

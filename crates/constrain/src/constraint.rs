@@ -6,19 +6,19 @@ use crate::{
     Constraint, ConstraintError, OtherProperties, SchemaOptions, Strictness, gbnf, lark, schema,
 };
 
-/// The rules of JSON.
+/// JSON as a Lark grammar.
 const JSON: &str = include_str!("json.lark");
 
-/// Bytes of a schema, and of a regular expression or a grammar, at most.
+/// Maximum size of a schema, and of a regular expression or a grammar, in bytes.
 const MAX_SCHEMA_BYTES: usize = 4 << 20;
 const MAX_GRAMMAR_BYTES: usize = 256 << 10;
 
 impl Constraint {
-    /// The constraint of a schema, and remarks: one line for each keyword that was loosened, with
-    /// its place.
+    /// The constraint of a schema, with one warning for each keyword that was ignored, naming its
+    /// place.
     ///
     /// # Errors
-    /// [`ConstraintError::Schema`] if the schema is no JSON, or cannot be kept to.
+    /// [`ConstraintError::Schema`] if the schema is not valid JSON, or cannot be enforced.
     pub fn from_schema(
         text: &str,
         options: SchemaOptions,
@@ -36,7 +36,7 @@ impl Constraint {
         Ok((Self::Schema(prepared.schema.to_string()), remarks))
     }
 
-    /// Bytes of its text.
+    /// Size of its text in bytes.
     pub(crate) fn n_bytes(&self) -> usize {
         match self {
             Self::JsonObject | Self::JsonValue => 0,
@@ -46,16 +46,16 @@ impl Constraint {
         }
     }
 
-    /// Whether it can ask for a token by its name or number.
+    /// Whether it can ask for tokens by name or number.
     pub(crate) fn may_name_tokens(&self) -> bool {
         matches!(self, Self::Lark(_) | Self::Gbnf(_))
     }
 
-    /// The rule `reply` of a grammar in which such a text is one of several things. `names`: keys
-    /// that the outermost object does not have, where any object is allowed.
+    /// The rule `reply`, for a grammar in which such a text is one of several alternatives.
+    /// `names`: keys that the outermost object must not have, where any object is allowed.
     ///
     /// # Errors
-    /// The constraint's own kind of error if it is no JSON, or its schema cannot be kept to.
+    /// The error kind of the constraint, if it is not JSON or its schema cannot be enforced.
     pub fn reply(&self, names: &[&str]) -> Result<String, ConstraintError> {
         let (mut schema, with_unicode) = match self {
             Self::Schema(text) => {
@@ -77,7 +77,7 @@ impl Constraint {
         Ok(format!("reply: %json {schema}\n"))
     }
 
-    /// What llguidance takes it for.
+    /// As a grammar of llguidance.
     pub(crate) fn grammar(&self) -> Result<TopLevelGrammar, ConstraintError> {
         let (Self::Schema(text) | Self::Regex(text) | Self::Lark(text) | Self::Gbnf(text)) = self
         else {
@@ -108,7 +108,7 @@ impl Constraint {
         }
     }
 
-    /// What is wrong with it.
+    /// An error of this kind of constraint.
     pub(crate) fn error(&self, what: String) -> ConstraintError {
         match self {
             Self::JsonObject | Self::JsonValue | Self::Schema(_) => ConstraintError::Schema(what),

@@ -1,28 +1,28 @@
 //! What can go wrong with a constraint.
 
-/// Why a constraint cannot be kept to.
+/// Why a constraint cannot be enforced.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConstraintError {
-    /// A schema that is no JSON, or asks for what cannot be done.
+    /// The schema is not valid JSON, or cannot be enforced.
     #[error("schema: {0}")]
     Schema(String),
-    /// A regular expression that is none, or too complex.
+    /// The regular expression is invalid, or too complex.
     #[error("regular expression: {0}")]
     Regex(String),
-    /// A grammar that is none, or too complex.
+    /// The grammar is invalid, or too complex.
     #[error("grammar: {0}")]
     Grammar(String),
-    /// A vocabulary that cannot be constrained.
+    /// llguidance does not accept the vocabulary.
     #[error("this vocabulary cannot be constrained: {0}")]
     Vocabulary(String),
-    /// The text cannot go on: it became too complex, or no token fits.
+    /// No token can follow, or the parser state became too complex.
     #[error("no token fits the constraint: {0}")]
     Stuck(String),
     /// The program was built without the feature `grammars` of this crate.
     #[error("this program was built without constraints")]
     NotBuilt,
-    /// No way to the end of the text was found.
+    /// No short ending was found for an incomplete text.
     #[error(
         "found no short end for the text after {n_tokens} tokens: raise -n, or take --on-length cut"
     )]
@@ -30,7 +30,8 @@ pub enum ConstraintError {
         /// Tokens of the text so far.
         n_tokens: usize,
     },
-    /// The text was to be an error if it reached its length before its end.
+    /// The text reached its length limit before its end, with
+    /// [`OnLength::Fail`](crate::OnLength::Fail).
     #[error(
         "the text is not complete after {n_tokens} tokens: raise -n, or take --on-length close"
     )]
@@ -44,7 +45,7 @@ pub enum ConstraintError {
 #[non_exhaustive]
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The constraint cannot be kept to.
+    /// The constraint cannot be enforced.
     #[error(transparent)]
     Constraint(#[from] ConstraintError),
     /// The memory budget is exceeded.

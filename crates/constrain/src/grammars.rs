@@ -1,8 +1,7 @@
-//! What all constrained texts of a model share: its vocabulary as a trie, and the makers of
-//! parsers.
+//! The vocabulary of a model as a trie, shared by all constrained texts.
 //!
-//! Made when the first of them begins. Most of the memory is three tries, the vocabulary's and two
-//! that llguidance keeps of its own; slices, which would make masks cheaper, would double that.
+//! Made with the first constraint of an engine. Most of the memory is three tries, the vocabulary's
+//! and two that llguidance keeps; slices, which make masks cheaper, would double that.
 
 use std::{sync::Arc, thread};
 
@@ -20,31 +19,31 @@ use crate::{
     vocabulary::{Vocabulary, Words},
 };
 
-/// Bytes per token that are kept free before the vocabulary is known: 104 to 132 bytes are held
-/// afterwards, and 180 to 240 at the peak, with vocabularies of 32,000 to 152,000 tokens.
+/// Bytes per token reserved before the vocabulary is known: 104 to 132 bytes are held afterwards,
+/// 180 to 240 at the peak, with vocabularies of 32,000 to 152,000 tokens.
 const BYTES_PER_TOKEN: u64 = 256;
 
-/// For the parser of one text, with what its lexer learns on the way: half of it is used after 50
-/// tokens of most schemas. It may become 32 MB with the most states that are allowed, at 1 KB each:
-/// strings of up to 3,600 characters, say.
+/// Memory for the parser of one text and what its lexer caches: half of it is used after 50 tokens
+/// of most schemas. With the maximum number of lexer states, at 1 KB each, it can reach 32 MB:
+/// strings of up to 3,600 characters, for example.
 const GUIDE_BYTES: u64 = 2 << 20;
 
-/// What a parser of a constraint of so many bytes takes. Its values and its grammar are larger than
-/// its text.
+/// Memory for a parser whose constraint has `n_text` bytes: its values and its grammar are larger
+/// than its text.
 pub(super) fn guide_bytes(n_text: usize) -> u64 {
     GUIDE_BYTES + 16 * n_text as u64
 }
 
-/// For reading a grammar: 1.2 KB for each of a chain of rules, of which the longest grammar may
-/// have 40,000. What is not used of it is no memory.
+/// Stack for parsing a grammar: 1.2 KB for each rule of a chain; the longest grammar has room for
+/// 40,000. Untouched stack costs no memory.
 const STACK_BYTES: usize = 64 << 20;
 
-/// What memory is to be kept free for constrained texts with so many tokens in the vocabulary.
+/// Memory to keep free for constrained texts over `n_vocab` tokens.
 pub fn planned_bytes(n_vocab: usize) -> u64 {
     BYTES_PER_TOKEN * n_vocab as u64 + GUIDE_BYTES
 }
 
-/// A vocabulary, ready for grammars.
+/// A vocabulary prepared for grammars.
 pub struct Grammars {
     pub(super) tokenizer: Arc<Tokenizer>,
     pub(super) budget: Budget,
@@ -82,7 +81,7 @@ impl Grammars {
     }
 }
 
-/// Makes parsers of grammars that may be anybody's.
+/// Makes parsers for untrusted grammars.
 pub(super) fn factory(env: &TokEnv) -> Result<ParserFactory, ConstraintError> {
     let capabilities = InferenceCapabilities {
         ff_tokens: env.tokenize_is_canonical(),
@@ -95,8 +94,7 @@ pub(super) fn factory(env: &TokEnv) -> Result<ParserFactory, ConstraintError> {
     Ok(factory)
 }
 
-/// What a grammar may cost. At llguidance's own limits a grammar can take a minute, and its lexer
-/// 500 MB.
+/// Limits of a grammar. At llguidance's defaults a grammar can take a minute, and its lexer 500 MB.
 fn limits() -> ParserLimits {
     ParserLimits {
         max_lexer_states: 32_768,
@@ -106,8 +104,8 @@ fn limits() -> ParserLimits {
     }
 }
 
-/// A parser, or why there is none. It is made on a stack of its own, because a chain of rules is
-/// followed to its end.
+/// Makes a parser, or says why it cannot. It runs on a stack of its own, because llguidance
+/// recurses along chains of rules.
 pub(super) fn parser(factory: &ParserFactory, grammar: TopLevelGrammar) -> Result<Matcher, String> {
     let make = || Matcher::new(factory.create_parser(grammar));
     let matcher = thread::scope(|scope| {
@@ -125,10 +123,10 @@ pub(super) fn parser(factory: &ParserFactory, grammar: TopLevelGrammar) -> Resul
     }
 }
 
-/// Characters of a reason at most: some of them repeat the whole grammar.
+/// Maximum length of an error message in characters: some repeat the whole grammar.
 const MAX_REASON: usize = 300;
 
-/// What llguidance says, in one short line and in words that lead somewhere.
+/// An error of llguidance as one short line that a user can act on.
 pub(super) fn reason(error: &str) -> String {
     let telling = error
         .lines()
@@ -143,8 +141,8 @@ pub(super) fn reason(error: &str) -> String {
     }
 }
 
-/// What llguidance says of its own insides, as something that the writer of a constraint can act
-/// on.
+/// Translates messages about llguidance's internals into what the author of a constraint can
+/// change.
 fn in_our_words(line: &str) -> Option<String> {
     const WORDS: [(&str, &str); 14] = [
         (

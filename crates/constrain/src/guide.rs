@@ -1,5 +1,4 @@
-//! One constrained text under way. Knows logits as numbers to be struck out, and tokens; nothing of
-//! who chooses.
+//! The state of one constrained text: which tokens may follow.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -12,18 +11,18 @@ use crate::{
     grammars::{Grammars, guide_bytes, parser, reason},
 };
 
-/// Tokens in one word of a mask.
+/// Tokens per word of a mask.
 const WORD: usize = u32::BITS as usize;
 
-/// Says which tokens may follow.
+/// Masks the logits of tokens that may not follow in a constrained text.
 pub struct Guide {
     grammars: Arc<Grammars>,
-    /// What it was made from, for [`closing`](Self::closing).
+    /// Source of the matcher, for [`closing`](Self::closing).
     grammar: TopLevelGrammar,
-    /// Whether that may ask for tokens by name.
+    /// Whether the grammar may ask for tokens by name.
     has_names: bool,
     matcher: Matcher,
-    /// What may follow, as it was found last: a bit per token, and one for the end.
+    /// Allowed tokens, as computed last: one bit per token, and one for the end of text.
     mask: SimpleVob,
     tokens: Vec<u32>,
     _memory: Reservation,
@@ -49,7 +48,7 @@ impl Guide {
         let grammar = constraint.grammar()?;
         let mut matcher =
             parser(&grammars.factory, grammar.clone()).map_err(|what| constraint.error(what))?;
-        // What allows no text at all is an error before a prompt is read.
+        // A grammar that allows no text at all is refused before the prompt is evaluated.
         if let Err(error) = matcher.compute_mask_or_eos() {
             return Err(constraint.error(reason(&error.to_string())).into());
         }
@@ -66,10 +65,9 @@ impl Guide {
         })
     }
 
-    /// Makes impossible (−∞) what may not follow. `logits` \[n_vocab\] may be longer than the
-    /// vocabulary: padding is impossible too.
-    ///
-    /// Where the text may end here, the tokens that end a generation stay possible, otherwise not.
+    /// Sets the logits of tokens that may not follow to −∞. `logits`, `[n_vocab]`, may be longer
+    /// than the vocabulary; padding is masked too. End-of-generation tokens keep their logits where
+    /// the text may end.
     ///
     /// # Errors
     /// [`ConstraintError::Stuck`] if nothing may follow.
@@ -99,9 +97,9 @@ impl Guide {
         Ok(())
     }
 
-    /// `token` if it may follow, as [`restrict`](Self::restrict) found last, else the first that
-    /// may: nobody can choose well from logits that are no numbers. `None` if the text can only
-    /// end, and no token of the vocabulary ends one.
+    /// Returns `token` if it may follow, as [`restrict`](Self::restrict) computed last, else the
+    /// first allowed token: a sampler cannot choose from logits that are NaN. `None` if the text
+    /// can only end, and the vocabulary has no end-of-generation token.
     pub fn nearest(&self, token: u32) -> Option<u32> {
         let (n_vocab, eog) = (self.n_vocab(), self.eog());
         let is_possible = |id: u32| {
@@ -121,10 +119,10 @@ impl Guide {
             .or_else(end)
     }
 
-    /// Goes on by a token that may follow and does not end the text.
+    /// Appends a token that may follow and does not end the text.
     ///
     /// # Errors
-    /// [`ConstraintError::Stuck`] if it may not.
+    /// [`ConstraintError::Stuck`] if it may not follow.
     pub fn accept(&mut self, token: u32) -> Result<(), ConstraintError> {
         self.tokens.push(token);
         self.matcher
@@ -132,11 +130,11 @@ impl Guide {
             .map_err(|error| stuck(&error))
     }
 
-    /// Tokens that must follow now, `max` at most, and goes on by them. They are those that the
-    /// tokenizer makes of the text that must follow.
+    /// Appends and returns the tokens that must follow now, at most `max`, in the tokenization that
+    /// the tokenizer would choose.
     ///
     /// # Errors
-    /// [`ConstraintError::Stuck`] if the text has become too complex.
+    /// [`ConstraintError::Stuck`] if the parser state became too complex.
     pub fn forced(&mut self, max: usize) -> Result<Vec<u32>, ConstraintError> {
         if self.is_complete() {
             return Ok(Vec::new());
@@ -150,23 +148,23 @@ impl Guide {
         Ok(tokens)
     }
 
-    /// Goes back by the last `n` tokens.
+    /// Removes the last `n` tokens.
     ///
     /// # Errors
-    /// [`ConstraintError::Stuck`] if there were fewer, or the grammar has `max_tokens=` or `stop=`.
+    /// [`ConstraintError::Stuck`] if there are fewer, or the grammar has `max_tokens=` or `stop=`.
     pub fn rollback(&mut self, n: usize) -> Result<(), ConstraintError> {
         self.matcher.rollback(n).map_err(|error| stuck(&error))?;
         self.tokens.truncate(self.tokens.len() - n);
         Ok(())
     }
 
-    /// What a token stands for.
+    /// The bytes of a token.
     pub fn token_bytes(&self, token: u32) -> Cow<'_, [u8]> {
         self.grammars.tokenizer.token_bytes(token)
     }
 
-    /// Whether there is more than one way to go on, as [`restrict`](Self::restrict) found last; to
-    /// end is one.
+    /// Whether there is more than one way to continue, as [`restrict`](Self::restrict) computed
+    /// last; ending the text is one.
     pub fn has_choice(&self) -> bool {
         self.mask.num_set() > 1
     }
@@ -179,12 +177,12 @@ impl Guide {
     /// Whether the text may end here.
     ///
     /// # Errors
-    /// [`ConstraintError::Stuck`] if the text has become too complex to say.
+    /// [`ConstraintError::Stuck`] if the parser state became too complex.
     pub fn is_valid(&mut self) -> Result<bool, ConstraintError> {
         Ok(self.is_complete() || self.matcher.is_accepting().map_err(|error| stuck(&error))?)
     }
 
-    /// A short text that makes it valid; empty if it is.
+    /// A short ending that makes the text valid; empty if it is valid.
     ///
     /// # Errors
     /// [`ConstraintError::Endless`] if none was found; memory that the budget does not grant.
@@ -199,7 +197,7 @@ impl Guide {
         )
     }
 
-    /// The text so far.
+    /// The bytes of the text so far.
     pub fn text(&self) -> Vec<u8> {
         self.tokens
             .iter()
@@ -207,12 +205,12 @@ impl Guide {
             .collect()
     }
 
-    /// Tokens so far.
+    /// Number of tokens so far.
     pub fn n_tokens(&self) -> usize {
         self.tokens.len()
     }
 
-    /// Whether the text may end here, as [`restrict`](Self::restrict) found last.
+    /// Whether the text may end here, as [`restrict`](Self::restrict) computed last.
     pub fn may_end(&self) -> bool {
         self.mask.get(self.n_vocab())
     }
@@ -221,13 +219,13 @@ impl Guide {
         self.grammars.tokenizer.n_vocab()
     }
 
-    /// The tokens that end a generation.
+    /// The end-of-generation tokens.
     pub fn eog(&self) -> &[u32] {
         self.grammars.tokenizer.eog()
     }
 }
 
-/// Makes those of 32 tokens impossible that are not in `word`.
+/// Masks those of 32 logits whose bit in `word` is not set.
 fn strike(logits: &mut [f32], word: u32) {
     match word {
         u32::MAX => {}
@@ -242,7 +240,7 @@ fn strike(logits: &mut [f32], word: u32) {
     }
 }
 
-/// What llguidance says when it cannot go on.
+/// Wraps an error of llguidance.
 fn stuck(error: &impl ToString) -> ConstraintError {
     ConstraintError::Stuck(reason(&error.to_string()))
 }

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// What a text must look like from its first byte to its last.
+/// Constrains a text from its first byte to its last.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Constraint {
     /// A JSON object.
@@ -10,8 +10,8 @@ pub enum Constraint {
     /// Any JSON value.
     JsonValue,
     /// A JSON value that a schema allows (JSON Schema, drafts 4 to 2020-12), with open objects.
-    /// Keywords that cannot be kept to are errors; [`Constraint::from_schema`] gives a choice.
-    /// Properties come in the order of the schema, others after them.
+    /// Keywords that no grammar can enforce are errors; [`Constraint::from_schema`] can loosen
+    /// them. Properties come in the order of the schema, others after them.
     Schema(String),
     /// A text that a regular expression matches as a whole, in the syntax of the crate *regex*,
     /// without anchors and look-around.
@@ -22,57 +22,57 @@ pub enum Constraint {
     Gbnf(String),
 }
 
-/// What becomes of a schema's keywords that no grammar can keep to.
+/// How to treat keywords of a schema that no grammar can enforce.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Strictness {
     /// Each of them is an error.
     #[default]
     Strict,
-    /// They are left out, and a remark names each of them.
+    /// They are ignored, and a warning names each of them.
     Loose,
 }
 
-/// Whether objects may have properties that their schema does not list, where it lists some and
-/// says nothing of others.
+/// Whether objects may have unlisted properties where their schema lists some and does not set
+/// `additionalProperties`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OtherProperties {
-    /// They may not.
+    /// Unlisted properties are not allowed.
     #[default]
     Closed,
-    /// They may, as JSON Schema has it.
+    /// Unlisted properties are allowed, as JSON Schema says.
     Open,
 }
 
 /// How a schema is read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SchemaOptions {
-    /// What becomes of keywords that cannot be kept.
+    /// How to treat keywords that cannot be enforced.
     pub strictness: Strictness,
-    /// Whether objects may have more properties than those listed.
+    /// Whether objects may have unlisted properties.
     pub others: OtherProperties,
 }
 
-/// What happens when a constrained text reaches its length before its end.
+/// What happens when a constrained text reaches its length limit before its end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnLength {
-    /// A short text that ends it is added. It is not the model's, and no token of the session.
+    /// A short ending is appended. The model did not write it, and the session does not hold it.
     #[default]
     Close,
     /// As [`Close`](Self::Close), unless the text is a tool call: arguments that the model did not
     /// write are never added to a call.
     CloseUnlessCall(CallTest),
-    /// It stays as it is: the beginning of a valid text.
+    /// The text stays incomplete: a prefix of a valid text.
     Cut,
-    /// An error.
+    /// An error, [`ConstraintError::Unfinished`](crate::ConstraintError::Unfinished).
     Fail,
 }
 
-/// A part of a text that no model has written.
+/// A part of the ending that [`Guide::closing`](crate::Guide::closing) appends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Closing {
-    /// Bytes of text, at least one; not always whole characters.
+    /// Text, at least one byte; not always whole characters.
     Bytes(Vec<u8>),
-    /// A token that has a name, but no text, as a grammar may ask for.
+    /// A special token that the grammar asks for by name and that has no text.
     Token(u32),
 }
 

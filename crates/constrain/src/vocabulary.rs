@@ -1,8 +1,8 @@
-//! A vocabulary as llguidance wants it: the bytes of every token.
+//! A vocabulary for llguidance: the bytes of every token.
 //!
-//! The one idea: the end of a text is a token of its own behind the vocabulary, so that it does not
-//! matter how many tokens end a generation, or whether there is one. Those that do are names,
-//! whatever text they have.
+//! The end of a text is an extra token after the vocabulary, so that it does not matter how many
+//! end-of-generation tokens there are, or whether there is one. End-of-generation tokens become
+//! named tokens, whatever text they have.
 
 use std::sync::Arc;
 
@@ -17,22 +17,22 @@ const MAX_TOKEN_BYTES: usize = 1000;
 /// A trie has at most 2²² nodes.
 const MAX_NODES: usize = 4_000_000;
 
-/// The words of a model's tokens, and what they take.
+/// The bytes of a model's tokens, and the size of their trie.
 pub(super) struct Words {
     words: Vec<Vec<u8>>,
     n_nodes: usize,
 }
 
 impl Words {
-    /// The bytes of every token and of the end. Of tokens with the same bytes one stays, a whole
-    /// one rather than a byte.
+    /// The bytes of every token and of the end. Of tokens with the same bytes one is kept,
+    /// preferring whole tokens to byte tokens.
     pub(super) fn new(tokenizer: &Tokenizer) -> Self {
         let mut words: Vec<Vec<u8>> = (0..tokenizer.n_vocab() as u32)
             .map(|id| word(tokenizer, id))
             .collect();
         words.push(marked(b"<end>"));
         let is_byte = |id: u32| tokenizer.kind(id) == TokenKind::Byte;
-        // Nearly all words differ in their first 8 bytes: comparing those first takes a third of
+        // Nearly all tokens differ in their first 8 bytes: comparing those first takes a third of
         // the time.
         let mut order: Vec<(u64, u32)> = words
             .iter()
@@ -55,14 +55,14 @@ impl Words {
         Self { words, n_nodes }
     }
 
-    /// Bytes of heap of a trie of them: 8 for a node, in a vector that was doubled; 12 for a word,
-    /// and its bytes.
+    /// Heap size of a trie: 8 bytes per node, in a vector that may have doubled; 12 bytes per
+    /// token, and its bytes.
     pub(super) fn trie_bytes(&self) -> u64 {
         let n_bytes: usize = self.words.iter().map(Vec::len).sum();
         (8 * self.n_nodes.next_power_of_two() + 12 * self.words.len() + n_bytes) as u64
     }
 
-    /// Bytes of heap while a trie is made, beside it: the words, and nodes of 20 bytes.
+    /// Additional heap while the trie is built: the token bytes, and nodes of 20 bytes.
     pub(super) fn making_bytes(&self) -> u64 {
         let words: usize = self
             .words
@@ -74,7 +74,7 @@ impl Words {
     }
 }
 
-/// The first 8 bytes of a word, with zeros behind it.
+/// The first 8 bytes of a token, padded with zeros.
 fn first_bytes(word: &[u8]) -> u64 {
     let mut bytes = [0; 8];
     let n = word.len().min(8);
@@ -82,12 +82,12 @@ fn first_bytes(word: &[u8]) -> u64 {
     u64::from_be_bytes(bytes)
 }
 
-/// How long two words are the same.
+/// Length of the common prefix.
 fn common(a: &[u8], b: &[u8]) -> usize {
     a.iter().zip(b).take_while(|(a, b)| a == b).count()
 }
 
-/// The tokens of a model.
+/// The tokens of a model, as llguidance asks for them.
 pub(super) struct Vocabulary {
     tokenizer: Arc<Tokenizer>,
     trie: TokTrie,
@@ -109,19 +109,19 @@ impl Vocabulary {
     }
 }
 
-/// The trie of some words, of which one is the end.
+/// Builds the trie of some tokens; `end` is the end of text.
 pub(super) fn trie(words: &[Vec<u8>], end: usize) -> TokTrie {
     TokTrie::from(&TokRxInfo::new(words.len() as u32, end as u32), words)
 }
 
-/// What a token is to a grammar: bytes, a name that only a grammar writes, or nothing.
+/// A token for a grammar: bytes, a name that only a grammar can ask for, or nothing.
 pub(super) fn word(tokenizer: &Tokenizer, id: u32) -> Vec<u8> {
     let word = match tokenizer.kind(id) {
         TokenKind::Control | TokenKind::Unknown => marked(tokenizer.token_text(id)),
         _ if tokenizer.is_eog(id) => marked(tokenizer.token_text(id)),
         _ => tokenizer.token_bytes(id).into_owned(),
     };
-    // No text has a byte that is the mark.
+    // No text contains the marker byte.
     let is_text = !word.contains(&MARK);
     if word.len() <= MAX_TOKEN_BYTES && (is_name(&word) || is_text) {
         word
@@ -130,7 +130,7 @@ pub(super) fn word(tokenizer: &Tokenizer, id: u32) -> Vec<u8> {
     }
 }
 
-/// Whether a word is a name.
+/// Whether these bytes are a name.
 pub(super) fn is_name(word: &[u8]) -> bool {
     word.len() > 1 && word[0] == MARK
 }
@@ -146,8 +146,8 @@ impl TokenizerEnv for Vocabulary {
         &self.trie
     }
 
-    /// The tokens of bytes in the middle of a text; by the trie alone where the tokenizer would
-    /// change them, as it does with half a character.
+    /// Tokenizes bytes in the middle of a text; by the trie alone where the tokenizer would change
+    /// them, as it does with half a character.
     fn tokenize_bytes(&self, bytes: &[u8]) -> Vec<TokenId> {
         let ids = str::from_utf8(bytes)
             .map(|text| self.tokenizer.encode_after(text, Special::Plain))
