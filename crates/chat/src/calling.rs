@@ -10,19 +10,19 @@ use crate::{
     tools::{ToolCall, ToolChoice, ToolSet},
 };
 
-/// Which tools a model has, and how it may use them.
+/// The tools of a request.
 #[derive(Clone, Debug, Default)]
 pub struct ToolUse {
-    /// The tools.
+    /// Tool definitions.
     pub tools: ToolSet,
-    /// Whether it must call one.
+    /// Whether the model must call one.
     pub choice: ToolChoice,
     /// Whether one answer may hold several calls.
     pub parallel: bool,
 }
 
-/// Messages in words: for templates that know nothing of tools, and that may insist on user and
-/// model taking turns.
+/// Puts calls and results into words, for templates that know no tools and may require alternating
+/// roles.
 pub(super) fn in_words(messages: &[Message]) -> Vec<Message> {
     let mut out: Vec<Message> = Vec::new();
     let mut after_tool = false;
@@ -41,7 +41,7 @@ pub(super) fn in_words(messages: &[Message]) -> Vec<Message> {
     out
 }
 
-/// What a tool came to.
+/// A tool result as text.
 pub(super) fn result(message: &Message) -> String {
     format!(
         "Result of {}: {}",
@@ -50,9 +50,8 @@ pub(super) fn result(message: &Message) -> String {
     )
 }
 
-/// An answer in the form of [`Format::Generic`](crate::tools::Format::Generic). That has either a text or calls; where another
-/// model has written both, they stand in one object, so that nothing is lost and the model has one
-/// turn.
+/// An answer in the form of [`Format::Generic`](crate::tools::Format::Generic): either a text or
+/// calls. An answer of another model that has both becomes one object with both.
 pub(super) fn answer(message: &Message) -> String {
     let call = |call: &ToolCall| json!({ "name": call.name, "arguments": call.arguments });
     let calls: Vec<Value> = message.tool_calls.iter().map(call).collect();

@@ -1,7 +1,6 @@
-//! Which template is used: the one of the file, and what is used where it has none.
+//! Selects the chat template: the model's own, or one of two fallbacks.
 //!
-//! Knows names in metadata and two texts of our own. The defaults are templates like any other, so
-//! that there is one way.
+//! The fallbacks are Jinja templates too, so that there is one code path.
 
 use std::sync::Arc;
 
@@ -35,7 +34,7 @@ const CHATML: &str = "\
     {{- '<|im_start|>assistant\\n' }}
 {%- endif %}";
 
-/// Lines with names, which even a model that was never taught to talk may go on with.
+/// Lines with names, which even a base model can continue.
 const PLAIN: &str = "\
 {%- set names = {'user': 'User: ', 'assistant': 'Assistant: ', 'tool': 'Tool: '} %}
 {%- for message in messages %}
@@ -90,18 +89,18 @@ impl TemplateChoice {
 /// Where a template comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// The file of the model.
+    /// The model file.
     File,
-    /// The file has none, but its vocabulary has the markers of ChatML.
+    /// The file has no template, but its vocabulary has the markers of ChatML.
     ChatMl,
-    /// The file has none, and nothing says what it would be.
+    /// The file has no template and no markers: plain lines.
     Plain,
     /// It was chosen explicitly.
     Choice,
 }
 
 impl Template {
-    /// The template of a model, and another one for tools where its file has that. Without any:
+    /// The template of a model, with its template for tools where the file has one. Fallbacks:
     /// ChatML if the vocabulary has `<|im_start|>`, else lines with `User:` and `Assistant:`.
     ///
     /// # Errors

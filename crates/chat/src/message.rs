@@ -1,22 +1,22 @@
-//! What is said in a conversation, and by whom.
+//! Messages of a conversation.
 //!
-//! Plain data, in the words of OpenAI's interface; knows no template and no model.
+//! Plain data in the terms of OpenAI's API; knows no template and no model.
 
 use serde_json::{Map, Value, json};
 
 use super::DateTime;
 use crate::tools::ToolCall;
 
-/// Who says something.
+/// The author of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// Whoever runs the model.
+    /// The operator of the model.
     System,
-    /// Whoever talks to it.
+    /// The user.
     User,
     /// The model.
     Assistant,
-    /// A program that the model has called.
+    /// A tool that the model called.
     Tool,
 }
 
@@ -31,7 +31,7 @@ impl Role {
         }
     }
 
-    /// The role of a name. A `developer` is who OpenAI's newer models call so: the system.
+    /// Parses a role name. `developer` is OpenAI's newer name for `system`.
     pub fn named(name: &str) -> Option<Self> {
         if name == "developer" {
             return Some(Self::System);
@@ -42,20 +42,20 @@ impl Role {
     }
 }
 
-/// Something said.
+/// A message.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Message {
-    /// By whom.
+    /// Its author.
     pub role: Role,
     /// The text.
     pub content: String,
-    /// What the model thought before it; templates get it as `reasoning_content`.
+    /// Thinking before the text; templates get it as `reasoning_content`.
     pub reasoning: Option<String>,
-    /// The calls of the model.
+    /// Tool calls of the model.
     pub tool_calls: Vec<ToolCall>,
-    /// Of a tool: which call this answers.
+    /// Tool messages: id of the call that this answers.
     pub tool_call_id: Option<String>,
-    /// Of a tool: the function; of anybody else, their name.
+    /// Name of the tool, or of the author.
     pub name: Option<String>,
 }
 
@@ -72,22 +72,22 @@ impl Message {
         }
     }
 
-    /// Of whoever runs the model.
+    /// A system message.
     pub fn system(content: impl Into<String>) -> Self {
         Self::new(Role::System, content)
     }
 
-    /// Of the user.
+    /// A user message.
     pub fn user(content: impl Into<String>) -> Self {
         Self::new(Role::User, content)
     }
 
-    /// Of the model.
+    /// An answer of the model.
     pub fn assistant(content: impl Into<String>) -> Self {
         Self::new(Role::Assistant, content)
     }
 
-    /// Of the model, which calls functions.
+    /// An answer of the model with tool calls.
     pub fn assistant_calling(content: impl Into<String>, tool_calls: Vec<ToolCall>) -> Self {
         Self {
             tool_calls,
@@ -95,7 +95,7 @@ impl Message {
         }
     }
 
-    /// What the call `id` of `name` came to.
+    /// The result of the call `id` of the tool `name`.
     pub fn tool(
         id: impl Into<String>,
         name: impl Into<String>,
@@ -109,9 +109,8 @@ impl Message {
         }
     }
 
-    /// As OpenAI's interface has it, but that arguments are values and no text, which is what
-    /// templates want. A content is never null: templates that do not expect that would write
-    /// `None`.
+    /// As JSON of OpenAI's API, except that arguments are values instead of text, which templates
+    /// need. The content is never null: templates that do not expect null would write `None`.
     pub fn to_json(&self) -> Value {
         let mut object = json!({ "role": self.role.name(), "content": self.content });
         let mut optional = |key: &str, value: Option<Value>| {
@@ -133,10 +132,9 @@ impl Message {
         object
     }
 
-    /// Reads what [`to_json`](Self::to_json) writes; also arguments as a text of JSON (a text that
-    /// is no JSON stays one), `reasoning` and `thinking` for `reasoning_content`, and what
-    /// other programs write where there is nothing: calls or a content of null, arguments
-    /// without any text. `None` for anything else.
+    /// Reads the JSON that [`to_json`](Self::to_json) writes. Also accepts arguments as JSON text
+    /// (text that is not JSON is kept as text), `reasoning` and `thinking` for `reasoning_content`,
+    /// and null or empty calls, content and arguments. `None` for anything else.
     pub fn from_json(value: &Value) -> Option<Self> {
         let role = Role::named(value["role"].as_str()?)?;
         let calls = match &value["tool_calls"] {
@@ -189,25 +187,23 @@ fn call_of_json(value: &Value) -> Option<ToolCall> {
     })
 }
 
-/// What a template is given.
+/// Input of a template.
 #[derive(Clone, Debug, Default)]
 pub struct Conversation<'a> {
-    /// What was said, oldest first.
+    /// Messages, oldest first.
     pub messages: &'a [Message],
-    /// Definitions of functions that the model may call, as OpenAI's interface has them; they are
-    /// passed as they are.
+    /// Tool definitions as in OpenAI's API, passed to the template unchanged.
     pub tools: &'a [Value],
-    /// Whether the text ends where an answer of the model begins.
+    /// Whether the text ends with the start of an answer (generation prompt).
     pub add_generation_prompt: bool,
-    /// The time for templates that tell the model; without it they cannot ask for it.
+    /// Current time; without it `strftime_now` is not defined.
     pub now: Option<DateTime>,
     /// Further variables, such as `enable_thinking` or `documents`.
     pub extra: Map<String, Value>,
 }
 
 impl<'a> Conversation<'a> {
-    /// One by which to find out what a template does. It has a time, since a template may insist on
-    /// that.
+    /// A conversation for probing a template. It has a time, because a template may require one.
     pub(super) fn probe(messages: &'a [Message]) -> Self {
         let now = Some(DateTime {
             year: 2024,

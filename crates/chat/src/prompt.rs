@@ -1,10 +1,8 @@
-//! From a conversation to ids: what a template has written, with its special tokens and nobody
-//! else's.
+//! Encodes rendered conversations: only the template may write special tokens.
 //!
-//! Knows texts and tokens, and nothing of sessions. The one idea: a template gives one string, in
-//! which special tokens are recognised by their text; so wherever somebody else's text holds such a
-//! text, a character that is none is put into it before the template sees it, and the result is cut
-//! there and encoded in pieces.
+//! A template produces one string, in which special tokens are recognized by their text. Wherever a
+//! message contains such a text, a noncharacter (the mark) is inserted before rendering; the result
+//! is split at the marks and encoded in pieces.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -17,18 +15,17 @@ use super::{
 };
 use crate::tools::ToolCall;
 
-/// A conversation as a model reads it.
+/// A conversation as the model reads it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Prompt {
-    /// As the template has written it.
+    /// Output of the template.
     pub text: String,
-    /// Begin of text in front, where the vocabulary wants it.
+    /// Its tokens, with begin-of-sequence where the vocabulary wants it.
     pub ids: Vec<u32>,
 }
 
-/// Writes a conversation down and encodes it. Nothing in its messages, tools or further variables
-/// becomes a special token, but for tags around thoughts and calls in what the model itself has
-/// said.
+/// Renders and encodes a conversation. Nothing in its messages, tools or variables becomes a
+/// special token, except tags of thinking and calls in the model's own messages.
 ///
 /// # Errors
 /// Those of [`Template::render`].
@@ -47,7 +44,7 @@ pub fn prompt_ids(
 }
 
 impl SpecialTexts {
-    /// Those of a vocabulary.
+    /// The special texts of a vocabulary.
     pub fn of(tokenizer: &Tokenizer) -> Self {
         let text =
             |id: Option<u32>| Some(String::from_utf8_lossy(tokenizer.token_text(id?)).into_owned());
@@ -61,19 +58,18 @@ impl SpecialTexts {
     }
 }
 
-/// Texts of tokens that only a template may write.
+/// Texts of tokens that only the template may write.
 pub(super) struct Guard {
-    /// In what the model said.
+    /// Those to mark in messages of the model.
     control: Specials,
-    /// In what anybody else said.
+    /// Those to mark everywhere else.
     all: Specials,
 }
 
 impl Guard {
-    /// Control tokens; and of those that are always found in a text because the file calls them
-    /// user-defined, the ones that look like what a template writes: `<|…|>`, and whatever this
-    /// one names. Other user-defined tokens, such as runs of spaces or the tags of HTML, are a
-    /// way to write text.
+    /// Collects the control tokens and those user-defined tokens that look like template syntax:
+    /// `<|…|>`, and tokens that this template names. Other user-defined tokens, such as runs of
+    /// spaces or HTML tags, are ordinary text.
     pub(super) fn new(tokenizer: &Tokenizer, template: &Template) -> Self {
         let sources = [template.source(false), template.source(true)];
         let is_bracketed =
@@ -100,7 +96,7 @@ impl Guard {
         Self { control, all }
     }
 
-    /// The ids of a rendered text, with begin of text once where the vocabulary wants it.
+    /// The tokens of a rendered text, with begin-of-sequence once where the vocabulary wants it.
     pub(super) fn encode(&self, tokenizer: &Tokenizer, marked: &str) -> Vec<u32> {
         let pieces = self.all.pieces(marked);
         let (first, rest) = pieces
@@ -122,7 +118,7 @@ impl Guard {
         ids
     }
 
-    /// The ids of a later part of a rendered text.
+    /// The tokens of a later part of a rendered text.
     pub(super) fn continued(&self, tokenizer: &Tokenizer, marked: &str) -> Vec<u32> {
         let pieces = self.all.pieces(marked);
         pieces
@@ -160,8 +156,8 @@ impl Guard {
         })
     }
 
-    /// What the model said, as a template gets it: with marks only in whole special texts, because
-    /// templates look for tags in it.
+    /// Marks an answer of the model: only inside complete special texts, because templates search
+    /// answers for tags.
     pub(super) fn answer(&self, text: &str) -> String {
         self.control.marked_where_found(text)
     }
@@ -191,7 +187,7 @@ impl Guard {
     }
 }
 
-/// With marks in all texts, those of keys included.
+/// Marks all strings of a value, including keys.
 fn value_marked(value: &Value, texts: &Specials) -> Value {
     match value {
         Value::String(text) => texts.marked(text).into(),
@@ -204,13 +200,13 @@ fn value_marked(value: &Value, texts: &Specials) -> Value {
     }
 }
 
-/// Texts to look for. A vocabulary may have thousands of them, but few lengths and few first
+/// A set of texts to search for. A vocabulary may have thousands, but few lengths and few first
 /// characters.
 #[derive(Default)]
 struct Specials {
     by_bytes: BTreeMap<usize, HashSet<String>>,
     first: HashSet<char>,
-    /// First characters, and brackets and the like within.
+    /// First characters, and punctuation inside.
     telling: HashSet<char>,
 }
 
@@ -227,14 +223,14 @@ impl Specials {
             .insert(text.to_owned());
     }
 
-    /// A text with a sentinel behind each character that tells of special texts, whatever the
+    /// Inserts a mark after every character that could belong to a special text, whatever the
     /// template makes of it.
     fn marked(&self, text: &str) -> String {
         self.with_marks(text, |_, c| self.telling.contains(&c))
     }
 
-    /// A text with a sentinel behind the first character of each special text in it, and at its end
-    /// where the beginning of one stands there that the template might complete.
+    /// Inserts a mark after the first character of each special text, and at the end if the text
+    /// ends with the beginning of one, which the template might complete.
     fn marked_where_found(&self, text: &str) -> String {
         let mut out = self.with_marks(text, |rest, c| {
             self.first.contains(&c) && self.lengths(rest).next().is_some()
@@ -250,8 +246,7 @@ impl Specials {
         out
     }
 
-    /// A text with a sentinel behind each character that is chosen, which is shown with what begins
-    /// there.
+    /// Inserts a mark after each character that `is_marked` selects, given the text from there on.
     fn with_marks(&self, text: &str, is_marked: impl Fn(&str, char) -> bool) -> String {
         let text = text.replace(SENTINEL, "\u{FFFD}");
         let mut out = String::with_capacity(text.len());
@@ -264,7 +259,7 @@ impl Specials {
         out
     }
 
-    /// How long the special texts are that begin here, bytes.
+    /// Lengths in bytes of the special texts that begin here.
     fn lengths(&self, text: &str) -> impl Iterator<Item = usize> {
         let sets = self.by_bytes.iter().map(|(&n, specials)| (n, specials));
         let begins =
@@ -272,11 +267,11 @@ impl Specials {
         begins.map(|(n, _)| n)
     }
 
-    /// A rendered text without its marks, cut behind the first character of each special text that
-    /// holds one.
+    /// Removes the marks and splits the text after the first character of each special text that
+    /// contained one.
     fn pieces(&self, marked: &str) -> Vec<String> {
         let mut text = String::with_capacity(marked.len());
-        // Where the characters end that somebody else has written.
+        // Ends of characters that a message contributed.
         let mut marks = BTreeSet::new();
         for part in marked.split_inclusive(SENTINEL) {
             text.push_str(part.strip_suffix(SENTINEL).unwrap_or(part));

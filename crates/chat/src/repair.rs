@@ -1,8 +1,7 @@
-//! Repairs of a conversation that its template refuses.
+//! Repairs of conversations that a template refuses.
 //!
-//! Knows roles and calls, and no template by name. The one idea: a template that answers is right,
-//! and nothing is changed; after a refusal each repair is tried alone, then all of them on top of
-//! each other, and the first answer counts. If none helps, the first refusal is the error.
+//! A template that answers is left alone. After a refusal each repair is tried alone, then all of
+//! them together, and the first success counts. If none helps, the first refusal is the error.
 
 use std::time::{Duration, Instant};
 
@@ -11,9 +10,9 @@ use serde_json::{Value, json};
 use super::{Message, Role, TemplateError, calling};
 use crate::tools::ToolCall;
 
-/// No repair is tried after this time: a template may take seconds before it refuses.
+/// No further repair is tried after this time: a template may take seconds before it refuses.
 const MAX_TIME: Duration = Duration::from_secs(2);
-/// Characters of a call id in Mistral's templates.
+/// Length of a call id in Mistral's templates.
 const ID_CHARS: usize = 9;
 
 type Repair = fn(Vec<Message>) -> Vec<Message>;
@@ -30,7 +29,7 @@ const REPAIRS: [Repair; 8] = [
     |messages| merged(with_user_first(in_words(messages, IsInWords::AllCalls))),
 ];
 
-/// The first rendering that the template does not refuse, of these messages or of repaired ones.
+/// The first rendering that succeeds, of these messages or of repaired ones.
 pub(super) fn first_accepted(
     messages: &[Message],
     render: impl Fn(&[Message]) -> Result<String, TemplateError>,
@@ -61,7 +60,7 @@ pub(super) fn first_accepted(
     Err(error)
 }
 
-/// Arguments that are no object, as one: templates go through its items.
+/// Wraps arguments that are not an object: templates iterate over them.
 fn with_object_arguments(mut messages: Vec<Message>) -> Vec<Message> {
     for call in messages
         .iter_mut()
@@ -76,7 +75,7 @@ fn with_object_arguments(mut messages: Vec<Message>) -> Vec<Message> {
     messages
 }
 
-/// Ids of nine letters and digits, the same for the same id.
+/// Replaces call ids by nine letters and digits, the same for the same id.
 fn with_short_ids(mut messages: Vec<Message>) -> Vec<Message> {
     for message in &mut messages {
         let calls = message.tool_calls.iter_mut().map(|call| &mut call.id);
@@ -102,7 +101,7 @@ fn short_id(id: &str) -> String {
     text[text.len() - ID_CHARS..].to_owned()
 }
 
-/// Each call in a message of its own, with its result behind it: Llama 3 takes no parallel calls.
+/// Gives each call a message of its own, followed by its result: Llama 3 takes no parallel calls.
 fn with_single_calls(messages: Vec<Message>) -> Vec<Message> {
     let mut out = Vec::with_capacity(messages.len());
     let mut messages = messages.into_iter().peekable();
@@ -135,12 +134,12 @@ fn with_single_calls(messages: Vec<Message>) -> Vec<Message> {
     out
 }
 
-/// Messages of the same role in a row as one, but for results of tools.
+/// Joins consecutive messages of one role, except tool results.
 fn merged(messages: Vec<Message>) -> Vec<Message> {
     join(messages, |role| role != Role::Tool)
 }
 
-/// Messages in a row as one where their role is to be joined.
+/// Joins consecutive messages of the roles to be joined.
 pub(super) fn join(messages: Vec<Message>, is_joined: impl Fn(Role) -> bool) -> Vec<Message> {
     let mut out: Vec<Message> = Vec::with_capacity(messages.len());
     for message in messages {
@@ -159,7 +158,7 @@ pub(super) fn join(messages: Vec<Message>, is_joined: impl Fn(Role) -> bool) -> 
     out
 }
 
-/// Texts with an empty line between them, but for empty ones.
+/// Joins texts with an empty line between them, skipping empty ones.
 pub(super) fn join_texts(texts: &[&str]) -> String {
     let texts: Vec<&str> = texts
         .iter()
@@ -169,7 +168,8 @@ pub(super) fn join_texts(texts: &[&str]) -> String {
     texts.join("\n\n")
 }
 
-/// An empty user message where the model or a tool speaks first, or nobody but the system.
+/// Inserts an empty user message where the model or a tool speaks first, or where there is only a
+/// system message.
 fn with_user_first(mut messages: Vec<Message>) -> Vec<Message> {
     let at = messages
         .iter()
@@ -184,7 +184,7 @@ fn with_user_first(mut messages: Vec<Message>) -> Vec<Message> {
     messages
 }
 
-/// An empty answer between the result of a tool and what a user says next.
+/// Inserts an empty answer between a tool result and the next user message.
 fn with_answers_to_results(messages: Vec<Message>) -> Vec<Message> {
     let mut out: Vec<Message> = Vec::with_capacity(messages.len());
     for message in messages {
@@ -197,10 +197,10 @@ fn with_answers_to_results(messages: Vec<Message>) -> Vec<Message> {
     out
 }
 
-/// What is put into words.
+/// Which tool messages to put into words.
 #[derive(Clone, Copy, PartialEq)]
 enum IsInWords {
-    /// Results without a call before them.
+    /// Results without a preceding call.
     OrphanResults,
     /// All calls and their results.
     AllCalls,

@@ -1,8 +1,7 @@
-//! What ends an answer, found by looking at what a template writes after one.
+//! Finds the stop string of a template by rendering a probe.
 //!
-//! Knows templates and the ends of generations. Mostly that is a token after which every generation
-//! ends, and there is nothing to do; but a vocabulary may lack the token that a template writes,
-//! and then its text is what has to be watched for.
+//! Usually an end-of-generation token follows an answer, and nothing is needed. But a vocabulary
+//! may lack the token that the template writes, and then its text is a stop string.
 
 use atta_tokenizer::{Special, Tokenizer};
 
@@ -11,10 +10,10 @@ use super::{
     template::Template,
 };
 
-/// A user, an answer, and a user again, in words that no template writes.
+/// A user message, an answer and a user message, with texts that no template contains.
 const SAID: [&str; 3] = ["atta7first", "atta7answer", "atta7second"];
 
-/// The text that has to end an answer, because no token does.
+/// The stop string that ends an answer; `None` where a token does.
 pub(super) fn stop_text(tokenizer: &Tokenizer, template: &Template) -> Option<String> {
     let after = after_answer(template)?;
     let ids = tokenizer.encode(after.trim_start(), Special::Parse);
@@ -25,7 +24,7 @@ pub(super) fn stop_text(tokenizer: &Tokenizer, template: &Template) -> Option<St
     (!line.trim().is_empty()).then(|| line.to_owned())
 }
 
-/// What stands between an answer and what is said next.
+/// Text between an answer and the next user message.
 fn after_answer(template: &Template) -> Option<String> {
     let [first, answer, second] = SAID;
     let messages = [
@@ -38,7 +37,7 @@ fn after_answer(template: &Template) -> Option<String> {
     Some(after.split_once(second)?.0.to_owned())
 }
 
-/// Up to the end of the first line that is not empty.
+/// Text up to the end of its first non-empty line.
 fn first_line(text: &str) -> &str {
     let start = text.len() - text.trim_start().len();
     let end = text[start..].find('\n').map_or(text.len(), |at| start + at);

@@ -1,8 +1,7 @@
-//! Places system text where a chat template takes it.
+//! Places system messages where a chat template accepts them.
 //!
-//! Knows roles, and no template by name. The one idea: what a template does with system messages is
-//! found out by rendering probes. A system message that the template would refuse or drop becomes
-//! text of the neighbouring user message; whatever it writes is left as it is.
+//! Probes are rendered to find out how a template treats system messages. A message that the
+//! template would refuse or drop becomes text of the neighboring user message; all others stay.
 
 use serde_json::{Value, json};
 
@@ -12,7 +11,7 @@ use super::{
     repair::{join, join_texts},
 };
 
-/// Texts of the probes, which no template writes.
+/// Texts of the probes, which no template contains.
 const PROBES: [&str; 5] = [
     "atta7sysone",
     "atta7systwo",
@@ -21,7 +20,7 @@ const PROBES: [&str; 5] = [
     "atta7again",
 ];
 
-/// Which system messages a template writes.
+/// The system messages that a template writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SystemSupport {
     /// One at the beginning.
@@ -33,8 +32,8 @@ pub(super) struct SystemSupport {
 }
 
 impl SystemSupport {
-    /// Probes a template, without tools and with some: it may have another branch, or another
-    /// template, for those.
+    /// Probes a template without or with tools: it may have another branch, or another template,
+    /// for those.
     pub(super) fn of(template: &Template) -> [Self; 2] {
         let plain = Self::probe(template, &[]);
         let tool = json!({ "type": "function", "function": { "name": "atta7tool", "description": "Does it.",
@@ -73,9 +72,9 @@ impl SystemSupport {
         }
     }
 
-    /// Messages with `told` at the beginning, and with every system message where the template
-    /// takes it: those at the beginning joined into one, later ones in the next user message,
-    /// or at the end of the one before.
+    /// Adds `told` at the beginning, and places every system message where the template accepts it:
+    /// those at the beginning are joined into one, later ones go to the next user message, or to
+    /// the end of the previous one.
     pub(super) fn place(self, told: &Told<'_>, messages: Vec<Message>) -> Vec<Message> {
         let mut messages = told.joined(messages);
         if !self.repeated {
@@ -108,16 +107,16 @@ fn shows(template: &Template, tools: &[Value], messages: &[Message]) -> bool {
         .all(|message| text.contains(&message.content))
 }
 
-/// What the model is told beside its messages.
+/// System text beside the messages.
 pub(super) struct Told<'a> {
     /// Before the system message of the conversation.
     pub(super) before: Option<&'a str>,
-    /// Behind it: instructions about tools.
+    /// After it: instructions about tools.
     pub(super) after: Option<&'a str>,
 }
 
 impl Told<'_> {
-    /// Joins it with the first system message, or makes one.
+    /// Joins it with the first system message, or adds one.
     fn joined(&self, mut messages: Vec<Message>) -> Vec<Message> {
         let [before, after] = [self.before, self.after].map(Option::unwrap_or_default);
         if before.is_empty() && after.is_empty() {
@@ -134,7 +133,7 @@ impl Told<'_> {
     }
 }
 
-/// Messages whose system messages have become text of users.
+/// Turns system messages into text of user messages.
 fn folded(messages: Vec<Message>) -> Vec<Message> {
     let mut out: Vec<Message> = Vec::with_capacity(messages.len());
     let mut pending = String::new();
@@ -155,7 +154,7 @@ fn folded(messages: Vec<Message>) -> Vec<Message> {
     out
 }
 
-/// Adds text to the user message at the end, or as one of its own.
+/// Appends text to the last user message, or adds one.
 fn append(messages: &mut Vec<Message>, text: String) {
     match messages.last_mut().filter(|last| last.role == Role::User) {
         _ if text.is_empty() => {}

@@ -1,33 +1,32 @@
-//! What a template may make of values that the interpreter does not count.
+//! Limits on values that a template builds, for costs that the interpreter does not count.
 //!
-//! It refuses to know templates. The interpreter counts instructions and bytes, but not what it
-//! costs to compare two values or to drop one, which may be lists of lists that share their parts:
-//! few to make, and very many to visit. The one idea: every value that a template makes is visited
-//! once before it is used, at a price, and only up to a depth and a number of parts, those that are
-//! shared counted each time.
+//! The interpreter counts instructions and bytes, but not the cost of comparing or dropping a
+//! value, which may be a list of lists that share their parts: cheap to build, very expensive to
+//! visit. So every value is visited once before it is used, charging its fuel, down to a maximum
+//! depth and number of parts, counting shared parts each time.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use minijinja::{Error, ErrorKind, Value, value::ValueKind};
 
-/// Lists within lists at most: dropping and printing recurse.
+/// Maximum nesting: dropping and printing recurse.
 const MAX_DEPTH: usize = 100;
-/// Parts of one value at most, beside those that the conversation may have.
+/// Maximum parts of one value, in addition to those of the conversation.
 const MAX_PARTS: usize = 10_000;
-/// Bytes of text that cost as much as a part.
+/// Bytes of text that cost as much as one part.
 const BYTES_PER_PART: usize = 1024;
 
-/// What is left to visit.
+/// The remaining allowance.
 pub(super) struct Budget {
     left: AtomicI64,
     max_parts: usize,
 }
 
-/// How large the input of a template is; the limits grow with it.
+/// Size of a template's input; the limits grow with it.
 #[derive(Clone, Copy, Default)]
 pub(super) struct InputSize {
     pub(super) n_bytes: usize,
-    /// Pairs of messages, already capped.
+    /// Pairs of messages, after the cap.
     pub(super) n_pairs: u64,
 }
 
@@ -45,7 +44,7 @@ impl Budget {
         }
     }
 
-    /// Visits a value, and says whether there is a namespace in it.
+    /// Visits a value; returns whether it contains a namespace.
     pub(super) fn weigh(&self, value: &Value) -> Result<bool, Error> {
         if value.as_object().is_none() {
             return self.spend(own_parts(value)).map(|()| false);
@@ -81,12 +80,12 @@ impl Budget {
     }
 }
 
-/// What a value costs without the values in it.
+/// Cost of a value without its items.
 fn own_parts(value: &Value) -> usize {
     1 + value.as_str().map_or(0, |text| text.len() / BYTES_PER_PART)
 }
 
-/// The first parts of a value, keys among them.
+/// The direct parts of a value, including keys.
 fn parts(value: &Value, n: usize) -> Vec<Value> {
     let Some(object) = value.as_object() else {
         return Vec::new();
@@ -103,7 +102,7 @@ fn parts(value: &Value, n: usize) -> Vec<Value> {
     }
 }
 
-/// The interpreter's own, the only values that can come to hold themselves.
+/// Namespaces of Jinja: the only values that can contain themselves.
 pub(super) fn is_namespace(value: &Value) -> bool {
     value
         .as_object()

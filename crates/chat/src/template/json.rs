@@ -1,7 +1,5 @@
-//! `tojson` as transformers has it: Python's `json.dumps` with its spaces, its escapes and its
-//! numbers.
-//!
-//! Knows values and a text to write into. It refuses what is deeper than any tool definition.
+//! `tojson` as in transformers: Python's `json.dumps` with its spaces, escapes and numbers. Refuses
+//! values nested deeper than any tool definition.
 
 use std::fmt::Write;
 
@@ -15,20 +13,20 @@ use super::budget::refused;
 const MAX_DEPTH: usize = 100;
 const MAX_BYTES: usize = 16 << 20;
 const MAX_INDENT: usize = 100;
-/// Bytes that one of a text may become.
+/// Maximum output bytes per input byte of a string.
 const ESCAPE_BYTES: usize = 6;
 
 struct Style {
     ensure_ascii: bool,
     sort_keys: bool,
-    /// What one level is indented by; `None`: all in one line.
+    /// Spaces per level; `None`: everything on one line.
     indent: Option<String>,
     item_separator: String,
     key_separator: String,
 }
 
-/// The filter `tojson(ensure_ascii=False, indent=None, separators=None, sort_keys=False)`, whose
-/// arguments may come by place.
+/// The filter `tojson(ensure_ascii=False, indent=None, separators=None, sort_keys=False)`;
+/// arguments may be positional.
 pub(super) fn tojson(value: &Value, args: &[Value], kwargs: &Kwargs) -> Result<Value, Error> {
     let style = Style::new(args, kwargs)?;
     kwargs.assert_all_used()?;
@@ -128,7 +126,7 @@ impl Style {
         Ok(())
     }
 
-    /// Keys are texts; a number or a constant becomes one.
+    /// Keys are strings; numbers and constants are converted.
     fn key(&self, key: &Value, out: &mut String) -> Result<(), Error> {
         if let Some(text) = key.as_str() {
             self.text(text, out);
@@ -140,7 +138,7 @@ impl Style {
         Ok(())
     }
 
-    /// What stands before an item.
+    /// Writes the separator and indentation before an item.
     fn start(&self, is_first: bool, depth: usize, out: &mut String) {
         out.push_str(if is_first { "" } else { &self.item_separator });
         self.line(depth, out);
@@ -196,8 +194,7 @@ fn number(value: &Value, out: &mut String) {
     out.push_str(&text);
 }
 
-/// A finite number that is no integer as Python writes it: with an exponent where it is large or
-/// small.
+/// A finite non-integer number as Python writes it, with an exponent where it is large or small.
 pub(super) fn python_float(value: &Value) -> Option<String> {
     let number = f64::try_from(value.clone())
         .ok()

@@ -1,10 +1,9 @@
-//! Chat templates: programs in Jinja that write a conversation down for a model.
+//! Chat templates: Jinja programs that render a conversation for a model.
 //!
-//! It refuses to know tokens, files and a clock. The one idea: the result is that of
-//! `apply_chat_template` of Hugging Face transformers, byte for byte, errors as errors; and since a
-//! template is foreign code, what it may cost is limited: its size, the depth of everything, and an
-//! allowance of instructions and bytes, and of parts of the values that it makes by brackets, sums,
-//! filters and calls.
+//! The result is that of `apply_chat_template` of Hugging Face transformers, byte for byte, errors
+//! as errors. A template is untrusted code, so its size and nesting are limited, and it has an
+//! allowance of instructions, bytes, and parts of the values it builds. Knows no tokens, files or
+//! clock.
 
 mod budget;
 mod json;
@@ -26,52 +25,54 @@ pub use strftime::DateTime;
 use self::budget::{Budget, InputSize, is_namespace, refused};
 use super::message::{Conversation, Message};
 
-/// What marks a place in a text that a template only passes on: a character that is none.
+/// The mark inserted into texts that the template only passes on: a noncharacter.
 pub(super) const SENTINEL: char = '\u{FDD0}';
 
-/// Fuel of one rendering: an instruction costs one, as do 64 bytes. A message takes a few hundred.
+/// Fuel of one rendering: an instruction costs one unit, as do 64 bytes. A message takes a few
+/// hundred units.
 const FUEL: u64 = 100_000;
 /// Additional fuel for each byte of the conversation.
 const FUEL_PER_BYTE: u64 = 4;
 /// Additional fuel for each pair of messages: Gemma 4 looks back over the whole conversation for
 /// each message.
 const FUEL_PER_PAIR: u64 = 8;
-/// Pairs of messages that add to the limits at most, so that the limits do not grow without end.
+/// Cap on the pairs of messages that add to the limits, so that the limits stay bounded.
 const MAX_PAIRS: u64 = 4_100 * 4_100;
-/// Fuel to write a date, beside that for each byte of its format.
+/// Fuel for formatting a date, in addition to that for each byte of its format.
 const FUEL_PER_DATE: u64 = 20;
-/// Bytes of a text that a method looks at for an instruction.
+/// Bytes that a string method scans per instruction.
 const BYTES_PER_FUEL: u64 = 64;
-/// How deep calls of macros and loops may be within each other; a call counts four.
+/// Maximum nesting of macro calls and loops; a call counts four.
 const MAX_RECURSION: usize = 200;
-/// What the interpreter calls a template; it stands in its errors.
+/// Name of the template in error messages of the interpreter.
 const NAME: &str = "chat template";
 
 /// What went wrong with a template.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TemplateError {
-    /// What no template needs.
+    /// The template exceeds a size limit.
     #[error("the chat template has more than {limit} {what}")]
     TooLarge {
-        /// Of what there is too much.
+        /// The quantity.
         what: &'static str,
-        /// How much there may be.
+        /// Its limit.
         limit: usize,
     },
-    /// A template that is not one.
+    /// The template is not valid Jinja.
     #[error("the chat template cannot be read: {0}")]
     Syntax(String),
-    /// What the template itself says of the conversation, by `raise_exception`.
+    /// The template refuses the conversation, by `raise_exception`.
     #[error("{0}")]
     Raised(String),
-    /// A template that failed, or took too much.
+    /// The template failed, or exceeded its allowance.
     #[error("the chat template failed: {0}")]
     Failed(String),
 }
 
 impl TemplateError {
-    /// Whether another conversation might be accepted; one that takes too long is not tried again.
+    /// Whether a repaired conversation might be accepted; a template that ran out of fuel is not
+    /// tried again.
     pub(super) fn may_be_repaired(&self) -> bool {
         match self {
             Self::Raised(_) => true,
@@ -81,32 +82,32 @@ impl TemplateError {
     }
 }
 
-/// Why a template failed that has used up its fuel.
+/// Error message of a template that ran out of fuel.
 const TOO_LONG: &str = "it takes too long";
 
-/// Texts of tokens with a role that templates write, where a vocabulary has them.
+/// Texts of the special tokens that templates write, where the vocabulary has them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SpecialTexts {
-    /// `bos_token`, the begin of a text.
+    /// `bos_token`: begin of sequence.
     pub bos: Option<String>,
-    /// `eos_token`, the end of a text.
+    /// `eos_token`: end of sequence.
     pub eos: Option<String>,
-    /// `unk_token`, what has no token.
+    /// `unk_token`: unknown token.
     pub unknown: Option<String>,
-    /// `pad_token`, what fills up.
+    /// `pad_token`: padding.
     pub padding: Option<String>,
 }
 
-/// How a template takes the content of a message.
+/// How a template expects the content of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Contents {
     /// As a string.
     Text,
-    /// As a list of parts with a type, of which there is one.
+    /// As a list with one part `{"type": "text", …}`.
     Parts,
 }
 
-/// A template, and another for conversations with tools if there is one.
+/// A chat template, with a second one for conversations with tools if there is one.
 #[derive(Clone, Debug)]
 pub struct Template {
     program: Program,
@@ -115,7 +116,7 @@ pub struct Template {
 }
 
 impl Template {
-    /// Reads a template.
+    /// Parses a template.
     ///
     /// # Errors
     /// [`TemplateError::Syntax`] and [`TemplateError::TooLarge`].
@@ -127,7 +128,7 @@ impl Template {
         })
     }
 
-    /// The same, with another one for conversations with tools.
+    /// Adds a template for conversations with tools.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -138,9 +139,8 @@ impl Template {
         })
     }
 
-    /// The template with an empty list of tools where there are none, if it takes no conversation
-    /// without: those that were written for tools only go through the list without a look
-    /// whether there is one.
+    /// Passes an empty list of tools where there are none, if the template fails otherwise:
+    /// templates written for tools iterate over `tools` without testing that it is defined.
     pub(super) fn with_empty_tools(mut self) -> Self {
         let messages = [Message::user(PROBE)];
         let conversation = Conversation::probe(&messages);
@@ -157,11 +157,11 @@ impl Template {
         self
     }
 
-    /// Writes a conversation down.
+    /// Renders a conversation.
     ///
     /// # Errors
     /// [`TemplateError::Raised`] if the template refuses the conversation,
-    /// [`TemplateError::Failed`] if it fails or takes too long.
+    /// [`TemplateError::Failed`] if it fails or exceeds its allowance.
     pub fn render(&self, conversation: &Conversation<'_>) -> Result<String, TemplateError> {
         self.program(conversation).render(conversation, &self.texts)
     }
@@ -177,7 +177,7 @@ impl Template {
             .is_ok_and(|text| text.contains(PROBE))
     }
 
-    /// The template itself; with tools, the one for them.
+    /// The source; with tools, that of the template for tools.
     pub fn source(&self, with_tools: bool) -> &str {
         let program = self
             .with_tools
@@ -195,16 +195,16 @@ impl Template {
     }
 }
 
-/// What no template writes.
+/// A text that no template contains.
 const PROBE: &str = "atta7probe";
 
 #[derive(Clone, Debug)]
 struct Program {
     source: String,
-    /// The source as the interpreter takes it.
+    /// The source, rewritten for the interpreter.
     rewritten: String,
     contents: Contents,
-    /// What `tools` is where there are none.
+    /// Value of `tools` where there are none.
     no_tools: serde_json::Value,
 }
 
@@ -225,7 +225,7 @@ impl Program {
         Ok(program)
     }
 
-    /// Content as a string, unless only parts get through.
+    /// Content as a string, unless the template only writes parts.
     fn probe(&self, texts: &SpecialTexts) -> Contents {
         let messages = [Message::user(PROBE)];
         let conversation = Conversation::probe(&messages);
@@ -235,7 +235,7 @@ impl Program {
                 ..self.clone()
             };
             let text = program.render(&conversation, texts).unwrap_or_default();
-            // In quotes it would be a list that was printed.
+            // In quotes it would be the printed form of a list.
             text.split_once(PROBE)
                 .is_some_and(|(_, after)| !after.starts_with(['\'', '"']))
         };
@@ -269,13 +269,13 @@ impl Program {
     }
 }
 
-/// The fuel that a rendering of this input may use.
+/// Fuel for rendering this input.
 fn fuel(size: InputSize) -> u64 {
     let InputSize { n_bytes, n_pairs } = size;
     FUEL + FUEL_PER_BYTE.saturating_mul(n_bytes as u64) + FUEL_PER_PAIR * n_pairs
 }
 
-/// Pairs of messages, as far as they count.
+/// Pairs of messages, capped.
 fn n_pairs(n_messages: usize) -> u64 {
     let n = n_messages as u64;
     n.saturating_mul(n).min(MAX_PAIRS)
@@ -311,7 +311,7 @@ fn context(
     } else {
         json!(conversation.tools)
     };
-    // What a caller adds never replaces the conversation.
+    // Variables of the caller never replace the conversation.
     let mut context = Map::from_iter([("documents".to_owned(), json!(null))]);
     // The template of Firefunction fails without it; llama.cpp provides it in the same format.
     let datetime = conversation.now.and_then(|now| now.format("%b %d %Y").ok());
@@ -338,7 +338,7 @@ fn context(
     context.into()
 }
 
-/// A message as transformers hands it on: what was thought has two names.
+/// A message as transformers passes it on: the reasoning has two names.
 fn message_json(message: &Message, contents: Contents) -> serde_json::Value {
     let mut object = message.to_json();
     if contents == Contents::Parts {
@@ -350,8 +350,7 @@ fn message_json(message: &Message, contents: Contents) -> serde_json::Value {
     object
 }
 
-/// Bytes of the texts in a value, and a few for everything else. It is as deep as whoever made it
-/// has made it.
+/// Bytes of the strings in a value, plus a few for every other part. Recurses as deep as the value.
 fn json_bytes(value: &serde_json::Value) -> usize {
     let (mut todo, mut n_bytes) = (vec![value], 0);
     while let Some(value) = todo.pop() {
@@ -362,7 +361,7 @@ fn json_bytes(value: &serde_json::Value) -> usize {
     n_bytes
 }
 
-/// What a template raises.
+/// Wraps an exception raised by the template.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 struct Raised(String);
@@ -372,7 +371,7 @@ fn raise_exception(message: &Value) -> Result<Value, Error> {
     Err(Error::new(ErrorKind::InvalidOperation, message.clone()).with_source(Raised(message)))
 }
 
-/// Jinja as transformers sets it up, and what our rewritten sources call.
+/// The Jinja environment of transformers, with the functions that our rewritten sources call.
 fn environment<'s>(budget: &Arc<Budget>, now: Option<DateTime>) -> Environment<'s> {
     let mut environment = Environment::new();
     let syntax = SyntaxConfig::builder()
@@ -384,8 +383,7 @@ fn environment<'s>(budget: &Arc<Budget>, now: Option<DateTime>) -> Environment<'
     environment.set_recursion_limit(MAX_RECURSION);
     environment.add_function("raise_exception", raise_exception);
     environment.add_filter("trim", python::trim);
-    // Lists that are not made before somebody asks for their parts, and what prints without being
-    // counted.
+    // Removed: lazily built lists, and functions that print without being counted.
     for name in ["chain", "zip", "pprint"] {
         environment.remove_filter(name);
     }
@@ -414,7 +412,7 @@ fn environment<'s>(budget: &Arc<Budget>, now: Option<DateTime>) -> Environment<'
     environment
 }
 
-/// What weighs values.
+/// Adds the functions that charge fuel for values.
 fn add_scales(environment: &mut Environment<'_>, budget: &Arc<Budget>) {
     let scales = budget.clone();
     let weighed = move |value: Value| scales.weigh(&value).map(|_| value);
@@ -434,7 +432,7 @@ fn add_scales(environment: &mut Environment<'_>, budget: &Arc<Budget>) {
         let float = json::python_float(value).map(Value::from);
         minijinja::escape_formatter(out, state, float.as_ref().unwrap_or(value))
     });
-    // None is not, in Python; what is undefined is, in Jinja.
+    // In Python, None is not iterable; in Jinja, undefined is.
     environment.add_test("iterable", |value: &Value| {
         !value.is_none() && value.try_iter().is_ok()
     });
@@ -459,7 +457,7 @@ fn add_scales(environment: &mut Environment<'_>, budget: &Arc<Budget>) {
 
 type Comparison = fn(&Value, &Value) -> bool;
 
-/// The tests that compare, and their names.
+/// The comparison tests with their names.
 const COMPARISONS: &[(&[&str], Comparison)] = &[
     (&["eq", "equalto", "=="], |a, b| a == b),
     (&["ne", "!="], |a, b| a != b),
@@ -469,7 +467,7 @@ const COMPARISONS: &[(&[&str], Comparison)] = &[
     (&["ge", ">="], |a, b| a >= b),
 ];
 
-/// Functions of ours that compare or print what they are given.
+/// Our functions that compare or print their arguments.
 fn add_weighing_calls(environment: &mut Environment<'_>, budget: &Arc<Budget>) {
     let scales = budget.clone();
     environment.add_function("dict", move |args: Rest<Value>, kwargs: Kwargs| {
@@ -490,7 +488,7 @@ fn add_weighing_calls(environment: &mut Environment<'_>, budget: &Arc<Budget>) {
             .chain((value.kind() != ValueKind::Map).then_some(value))
         {
             scales.weigh(visited)?;
-            // A method may look at each character.
+            // A method may scan every character.
             state.consume_fuel(
                 visited
                     .as_str()

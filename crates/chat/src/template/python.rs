@@ -1,8 +1,7 @@
-//! What templates expect of Python beyond what minijinja and its contributions have.
+//! Python methods and filters that templates use and minijinja lacks.
 //!
-//! Knows values and methods, and nothing of templates. The contributed methods are taken where they
-//! do what Python does and cannot make more than the interpreter's fuel pays for; the others are
-//! here.
+//! The methods of minijinja-contrib are used where they behave as in Python and cannot build more
+//! than the interpreter's fuel pays for; the others are here.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -15,16 +14,16 @@ use minijinja_contrib::pycompat;
 
 use super::budget::refused;
 
-/// Bytes of a text that a method may make.
+/// Maximum length of a string that a method builds, in bytes.
 const MAX_BYTES: usize = 16 << 20;
-/// A width or precision in a format at most.
+/// Maximum width or precision in a format.
 const MAX_WIDTH: u32 = 10_000;
-/// Characters to strip at most.
+/// Maximum number of characters to strip.
 const MAX_STRIPPED: usize = 256;
-/// Bytes that one of a text may become in quotes.
+/// Maximum output bytes per input byte of a quoted string.
 const ESCAPE_BYTES: usize = 4;
 
-/// A method that the interpreter does not know.
+/// Calls a method that the interpreter does not know.
 pub(super) fn method(
     state: &mut State,
     value: &Value,
@@ -47,7 +46,7 @@ pub(super) fn method(
     }
 }
 
-/// Keys, values and items are lists here, so that whoever weighs values sees into them.
+/// Keys, values and items are lists here, so that their parts can be counted.
 fn map_method(
     state: &mut State,
     value: &Value,
@@ -71,7 +70,7 @@ fn map_method(
     }
 }
 
-/// A method of texts; `None` if the contributed one will do.
+/// String methods; `None` if the contributed one is right.
 fn text_method(text: &str, name: &str, args: &[Value]) -> Option<Result<Value, Error>> {
     Some(match name {
         "strip" => trimmed(text, args, true, true),
@@ -116,7 +115,7 @@ fn one_text(args: &[Value]) -> Result<&str, Error> {
     Ok(text)
 }
 
-/// White space as Python has it: Unicode's, and four separators of ASCII.
+/// Python's white space: Unicode's, and four ASCII separators.
 fn is_space(c: char) -> bool {
     c.is_whitespace() || ('\x1c'..='\x1f').contains(&c)
 }
@@ -147,7 +146,7 @@ pub(super) fn trim(value: &Value, args: Rest<Value>) -> Result<Value, Error> {
     }
 }
 
-/// `split` and `rsplit`, with a separator or at white space, at most so many times.
+/// `split` and `rsplit`, by a separator or white space, at most `maxsplit` times.
 fn split(text: &str, args: &[Value], from_end: bool) -> Result<Value, Error> {
     let args: Vec<Value> = args
         .iter()
@@ -168,8 +167,8 @@ fn split(text: &str, args: &[Value], from_end: bool) -> Result<Value, Error> {
     Ok(parts.into_iter().map(Value::from).collect())
 }
 
-/// Positional arguments of a call with keywords, in the order of `names`; an argument that is none
-/// stays what it is.
+/// Positional arguments of a call with keywords, in the order of `names`; an argument with an
+/// unknown name is kept as it is.
 fn named(arg: &Value, names: &[&str]) -> Vec<Value> {
     match Kwargs::try_from(arg.clone()) {
         Ok(kwargs) => names
@@ -304,7 +303,7 @@ fn swapped(c: char) -> Box<dyn Iterator<Item = char>> {
     }
 }
 
-/// The first letter after anything that is no letter is large, the others are small.
+/// Capitalizes letters after non-letters and lowers all others.
 fn title(text: &str) -> String {
     let mut titled = String::with_capacity(text.len());
     let mut in_word = false;
@@ -327,12 +326,12 @@ fn fits(n_bytes: usize) -> Result<(), Error> {
     }
 }
 
-/// Refuses widths that nobody needs.
+/// Refuses excessive widths.
 fn checked_widths(text: &str) -> Result<(), Error> {
     let mut numbers = text
         .split(|c: char| !c.is_ascii_digit())
         .filter(|digits| !digits.is_empty());
-    // A large number in the text around the fields is refused too, since nobody formats such a
+    // A large number in the text around the fields is refused too: no chat template formats such a
     // text.
     if numbers.any(|digits| {
         digits
@@ -344,7 +343,7 @@ fn checked_widths(text: &str) -> Result<(), Error> {
     Ok(())
 }
 
-/// A text with its fields filled in, unless that could be too long.
+/// Fills in the fields of a format, unless the result could be too long.
 fn formatted(style: FormatStyle, text: &str, args: &[Value]) -> Result<Value, Error> {
     checked_widths(text)?;
     let n_fields = text.matches(['{', '%']).count();
@@ -359,7 +358,7 @@ fn formatted(style: FormatStyle, text: &str, args: &[Value]) -> Result<Value, Er
     format(style, text, args).map(Value::from)
 }
 
-/// `left % right`: texts are formatted, numbers divided.
+/// `left % right`: formats strings, computes the remainder of numbers.
 pub(super) fn remainder(left: &Value, right: &Value) -> Result<Value, Error> {
     let Some(text) = left.as_str() else {
         return number_remainder(left, right);
@@ -371,7 +370,7 @@ pub(super) fn remainder(left: &Value, right: &Value) -> Result<Value, Error> {
     formatted(FormatStyle::Printf, text, &args)
 }
 
-/// As Python has it: of the sign of the right side.
+/// The remainder as in Python: with the sign of the right side.
 fn number_remainder(left: &Value, right: &Value) -> Result<Value, Error> {
     let wrong = || {
         Error::new(
@@ -401,7 +400,7 @@ fn number_remainder(left: &Value, right: &Value) -> Result<Value, Error> {
     Ok(Value::from(a - b * (a / b).floor()))
 }
 
-/// `dict(…)` of a mapping and keywords; of two equal keys the later counts.
+/// `dict(…)` of a mapping and keywords; of equal keys the later wins.
 pub(super) fn dict(args: Rest<Value>, kwargs: Kwargs) -> Result<Value, Error> {
     let mut made = Dict::default();
     for arg in args.iter() {
@@ -415,11 +414,11 @@ pub(super) fn dict(args: Rest<Value>, kwargs: Kwargs) -> Result<Value, Error> {
     Ok(Value::from_object(made))
 }
 
-/// A mapping in the order in which its keys were first written.
+/// A mapping that keeps the order in which keys were first inserted.
 #[derive(Debug, Default)]
 struct Dict {
     pairs: Vec<(Value, Value)>,
-    /// Where a key is among the pairs.
+    /// Index of a key among the pairs.
     places: HashMap<Value, usize>,
 }
 
@@ -445,7 +444,7 @@ impl Object for Dict {
     }
 }
 
-/// What a loop goes over: nothing where there is no such variable, but an error where it is none.
+/// Items of a loop: empty for an undefined variable, an error for None.
 pub(super) fn items(value: Value) -> Result<Value, Error> {
     if value.is_none() {
         Err(refused("'NoneType' object is not iterable"))
@@ -454,7 +453,7 @@ pub(super) fn items(value: Value) -> Result<Value, Error> {
     }
 }
 
-/// `int(default=0)`: what is no number is the default.
+/// `int(default=0)`: the default for anything that is not a number.
 pub(super) fn int(
     state: &State,
     value: &Value,
@@ -466,7 +465,7 @@ pub(super) fn int(
     Ok(filters::int(state, value, Some(otherwise.clone()), base, kwargs).unwrap_or(otherwise))
 }
 
-/// `float(default=0.0)`, likewise.
+/// `float(default=0.0)`: the default for anything that is not a number.
 pub(super) fn float(
     state: &State,
     value: &Value,

@@ -1,29 +1,28 @@
-//! From a template as transformers takes it to one that minijinja takes, and that is harmless to
-//! compile.
+//! Rewrites a template of transformers into one that minijinja accepts and compiles safely.
 //!
-//! It refuses to know what a template means: it sees tags, and in them tokens. The one idea: what
-//! minijinja lacks is written in words that it has (`a % b` as a filter, `{% generation %}` as `{%
-//! with %}`), and where a template could make values that are dear to visit or too deep to drop (by
-//! brackets, sums, filters and calls), a call that weighs them is written around them. The compiler
-//! recurses over long expressions, so their length is limited here.
+//! Works on tags and their tokens, without knowing their meaning. What minijinja lacks is expressed
+//! by what it has (`a % b` as a filter, `{% generation %}` as `{% with %}`). Wherever a template
+//! could build values that are expensive to visit or too deep to drop (by brackets, sums, filters
+//! and calls), a call that charges for them is inserted. The compiler recurses over long
+//! expressions, so their length is limited here.
 
 use super::TemplateError;
 
-/// Bytes of a template at most. Those of the hub have up to 25 KB.
+/// Maximum size of a template in bytes. Those on the hub have up to 25 KB.
 const MAX_BYTES: usize = 256 << 10;
-/// Tokens between the ends of a tag, and `elif`s of a template, at most: the compiler takes a stack
-/// frame or two for each.
+/// Maximum tokens of a tag, and `elif`s of a template: the compiler uses one or two stack frames
+/// for each.
 const MAX_TOKENS: usize = 1000;
-/// Brackets within brackets at most.
+/// Maximum nesting of brackets.
 const MAX_NESTED: usize = 30;
 
-/// What the rewritten source calls.
+/// Functions that the rewritten source calls.
 pub(super) const REMAINDER: &str = "atta_remainder";
 pub(super) const WEIGHED: &str = "atta_weighed";
 pub(super) const ITEMS: &str = "atta_items";
 pub(super) const KEPT: &str = "atta_kept";
 
-/// Filters that look at no more than the items of a list, and not into those.
+/// Filters that read only the items of a list, not what is inside them.
 const SHALLOW: [&str; 9] = [
     "length",
     "count",
@@ -80,7 +79,7 @@ const COMPARISONS: [&str; 6] = ["==", "!=", "<", ">", "<=", ">="];
 /// Rewrites a template.
 ///
 /// # Errors
-/// One that is too large, or with tags that are.
+/// The template is too large, or has a tag that is.
 pub(super) fn rewrite(source: &str) -> Result<String, TemplateError> {
     if source.len() > MAX_BYTES {
         return Err(TemplateError::TooLarge {
@@ -88,7 +87,7 @@ pub(super) fn rewrite(source: &str) -> Result<String, TemplateError> {
             limit: MAX_BYTES,
         });
     }
-    // As Jinja2 reads them.
+    // Line endings as Jinja2 reads them.
     let source = source.replace("\r\n", "\n").replace('\r', "\n");
     let mut out = String::with_capacity(source.len() + source.len() / 8);
     let (mut rest, mut n_elif) = (source.as_str(), 0);
@@ -117,7 +116,7 @@ fn comment<'a>(text: &'a str, out: &mut String) -> &'a str {
     &text[end..]
 }
 
-/// A tag, and what follows it up to `endraw` if it is `raw`.
+/// Rewrites a tag, and the text up to `endraw` if it is `raw`.
 fn tag<'a>(text: &'a str, out: &mut String, n_elif: &mut usize) -> Result<&'a str, TemplateError> {
     let close = if text.starts_with("{{") { "}}" } else { "%}" };
     let start = 2 + usize::from(text[2..].starts_with(['-', '+']));
@@ -153,7 +152,7 @@ fn tag<'a>(text: &'a str, out: &mut String, n_elif: &mut usize) -> Result<&'a st
     Ok(&after[n..])
 }
 
-/// `loop.changed` compares values that nobody weighs.
+/// `loop.changed` compares values without charging for them.
 fn refuse_changed(tokens: &[Token<'_>]) -> Result<(), TemplateError> {
     let mut words = tokens
         .iter()
@@ -176,7 +175,7 @@ fn first_word<'a>(tokens: &[Token<'a>]) -> &'a str {
     first.map_or("", |token| token.text())
 }
 
-/// How far it is to the tag that ends what is raw.
+/// Distance to the tag that ends a raw section.
 fn raw_bytes(text: &str) -> usize {
     let tags = text.match_indices("{%").map(|(at, _)| at);
     let name = |at: &usize| {
@@ -188,7 +187,7 @@ fn raw_bytes(text: &str) -> usize {
     tags.into_iter().find(name).unwrap_or(text.len())
 }
 
-/// The tokens of a tag, and the text from its end on, which has the sign that trims white space in
+/// The tokens of a tag, and the text from its end on, with the sign that trims white space in
 /// front.
 fn tokens<'a>(mut text: &'a str, close: &str) -> Result<(Vec<Token<'a>>, &'a str), TemplateError> {
     let (mut tokens, mut n_tokens, mut n_braces) = (Vec::new(), 0, 0_usize);
@@ -216,7 +215,7 @@ fn tokens<'a>(mut text: &'a str, close: &str) -> Result<(Vec<Token<'a>>, &'a str
     Ok((tokens, text))
 }
 
-/// The first token of a text that is not empty.
+/// The first token of a non-empty text.
 fn token<'a>(text: &'a str) -> (Token<'a>, &'a str) {
     const PAIRS: [&str; 6] = ["==", "!=", "<=", ">=", "**", "//"];
     let first = text.chars().next().unwrap_or_default();
@@ -235,7 +234,7 @@ fn is_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-/// The bytes of a text in quotes, or of all that is left if it does not end.
+/// Length in bytes of a quoted text, or of the rest if the quote does not end.
 fn quoted_bytes(text: &str, quote: char) -> usize {
     let mut is_escaped = false;
     let end = text.char_indices().skip(1).find(|&(_, c)| {
@@ -246,14 +245,14 @@ fn quoted_bytes(text: &str, quote: char) -> usize {
     end.map_or(text.len(), |(at, _)| at + 1)
 }
 
-/// What stands between two signs that bind less than a sum.
+/// An operand of comparisons and boolean operators.
 #[derive(Default)]
 struct Operand {
-    /// Where it begins in what is written.
+    /// Its start in the output.
     start: Option<usize>,
-    /// Whether there is a sum, a product, a filter or a call in it.
+    /// Whether it contains a sum, a product, a filter or a call.
     makes: bool,
-    /// Whether a test has begun, whose name cannot be weighed.
+    /// Whether the name of a test has begun, which must not be wrapped.
     is_test: bool,
 }
 
@@ -311,7 +310,7 @@ impl<'a> Rewriter<'_, 'a> {
         self.until(|_| false)
     }
 
-    /// What is no expression, but has some in brackets.
+    /// Copies a part that is not an expression, but may contain some in brackets.
     fn signature(&mut self) -> Result<(), TemplateError> {
         loop {
             match self.peek() {
@@ -322,7 +321,7 @@ impl<'a> Rewriter<'_, 'a> {
         }
     }
 
-    /// `for TARGET in VALUE`: a loop over none is an error.
+    /// `for TARGET in VALUE`: iterating over None is an error.
     fn loop_over(&mut self) -> Result<(), TemplateError> {
         while let Some(token) = self.copy() {
             if token == Token::Word("in") {
@@ -335,7 +334,7 @@ impl<'a> Rewriter<'_, 'a> {
         Ok(())
     }
 
-    /// `set TARGET = VALUE`: what is kept is weighed.
+    /// `set TARGET = VALUE`: charges for the value.
     fn set(&mut self) -> Result<(), TemplateError> {
         let is_attribute = self
             .tokens
@@ -352,10 +351,11 @@ impl<'a> Rewriter<'_, 'a> {
         Ok(())
     }
 
-    /// Up to the first token that `is_end` says, or the end of brackets.
+    /// Copies an expression up to the first token for which `is_end` holds, or to the end of
+    /// brackets.
     fn until(&mut self, is_end: fn(Token<'_>) -> bool) -> Result<(), TemplateError> {
         let mut before = Token::Space("");
-        // Whether `%` would take less than what is in front of it.
+        // Whether `%` would bind less than what precedes it.
         let mut binds = false;
         let mut operand = Operand::default();
         while let Some(token) = self.peek() {
@@ -385,7 +385,7 @@ impl<'a> Rewriter<'_, 'a> {
         Ok(())
     }
 
-    /// One token, or all that belongs to it.
+    /// Copies one token, or everything that belongs to it.
     fn step(
         &mut self,
         token: Token<'a>,
@@ -415,7 +415,7 @@ impl<'a> Rewriter<'_, 'a> {
         }
     }
 
-    /// Writes a call that weighs around an operand which makes something.
+    /// Wraps an operand that builds a value in a call that charges for it.
     fn weigh(&mut self, operand: &mut Operand) {
         if let (Some(start), true) = (operand.start, operand.makes) {
             self.call_weighed(start);
@@ -424,7 +424,7 @@ impl<'a> Rewriter<'_, 'a> {
         *operand = Operand::default();
     }
 
-    /// Begins a call that weighs at a place in what is written, apart from a word in front.
+    /// Inserts the beginning of such a call into the output.
     fn call_weighed(&mut self, at: usize) {
         let space = if self.out[..at].ends_with(is_word) {
             " "
@@ -449,7 +449,7 @@ impl<'a> Rewriter<'_, 'a> {
         Ok(())
     }
 
-    /// `|name`, with a weighing filter in front of one that may look at everything.
+    /// `|name`, with a charging filter in front of a name that may read everything.
     fn filter(&mut self) {
         self.copy();
         if matches!(self.peek(), Some(Token::Word(name)) if !SHALLOW.contains(&name)) {
@@ -458,7 +458,7 @@ impl<'a> Rewriter<'_, 'a> {
         }
     }
 
-    /// `% OPERAND` as `|remainder(OPERAND)`, which binds as tightly to what is in front.
+    /// `% OPERAND` as `|remainder(OPERAND)`, which binds as tightly to its left side.
     fn remainder(&mut self) -> Result<(), TemplateError> {
         self.at += 1;
         self.out.push_str(&format!("|{REMAINDER}("));
@@ -494,7 +494,7 @@ impl<'a> Rewriter<'_, 'a> {
         }
     }
 
-    /// A comparison, with its right side weighed unless that is a constant.
+    /// A comparison; its right side is charged for unless it is a constant.
     fn comparison(&mut self) -> Result<(), TemplateError> {
         self.copy();
         if self.peek().is_none_or(Token::is_constant) {
@@ -510,7 +510,7 @@ impl<'a> Rewriter<'_, 'a> {
         Ok(())
     }
 
-    /// The next token, with the spaces in front of it written.
+    /// Copies the next token with the spaces in front of it.
     fn peek(&mut self) -> Option<Token<'a>> {
         self.spaces();
         self.tokens.get(self.at).copied()

@@ -1,11 +1,9 @@
-//! Dates in words, for templates that tell the model what day it is.
-//!
-//! It refuses to know a clock and time zones: whoever asks says what time it is. Names are English,
-//! as in the C locale.
+//! `strftime` for templates that tell the model the date. Knows no clock and no time zones. Names
+//! are English, as in the C locale.
 
 use minijinja::{Error, ErrorKind};
 
-/// A point in time as a calendar and a clock on the wall show it.
+/// A date and a time of day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DateTime {
     /// From 1 to 9999.
@@ -48,8 +46,7 @@ const MONTHS: [&str; 12] = [
 const SECONDS_PER_DAY: u64 = 86_400;
 
 impl DateTime {
-    /// Coordinated universal time, so many seconds after the beginning of 1970; the last second of
-    /// 9999 for all that is later.
+    /// UTC from seconds since 1970; times after 9999 become the last second of 9999.
     pub fn from_unix(seconds: u64) -> Self {
         // 9999-12-31 23:59:59
         let seconds = seconds.min(253_402_300_799);
@@ -80,8 +77,7 @@ impl DateTime {
         }
     }
 
-    /// Local time: so many seconds after the beginning of 1970, on a clock that is `offset` seconds
-    /// ahead of coordinated universal time (east of Greenwich: positive).
+    /// Local time from seconds since 1970; `offset`: seconds east of UTC.
     pub fn from_unix_with_offset(seconds: u64, offset: i32) -> Self {
         Self::from_unix(seconds.saturating_add_signed(offset.into()))
     }
@@ -96,22 +92,22 @@ impl DateTime {
             - 1
     }
 
-    /// From Sunday, 0.
+    /// Day of the week, Sunday is 0.
     fn weekday(&self) -> u32 {
         let years = u32::from(self.year.max(1)) - 1;
         // The first day of the year 1 was a Monday.
         (years * 365 + years / 4 - years / 100 + years / 400 + self.days_before() + 1) % 7
     }
 
-    /// The hour of a clock with twelve.
+    /// Hour of a 12-hour clock.
     fn hour12(&self) -> u32 {
         (u32::from(self.hour) + 11) % 12 + 1
     }
 
-    /// As `strftime` writes it.
+    /// Formats as `strftime`.
     ///
     /// # Errors
-    /// A directive that is not known here.
+    /// An unknown directive.
     pub(super) fn format(&self, format: &str) -> Result<String, Error> {
         let mut out = String::with_capacity(format.len());
         let mut chars = format.chars();

@@ -1,8 +1,6 @@
-//! One call, while it is written: an object with a name and arguments, or the arguments of a call
-//! whose name is known.
-//!
-//! Knows no markers and nothing of what stands around the object. Keeps places in the text, which
-//! the parser holds.
+//! Scans one tool call while it is generated: an object with name and arguments, or the arguments
+//! of a call whose name is known. Knows no markers. Positions refer to the text that the parser
+//! holds.
 
 use std::ops::Range;
 
@@ -13,16 +11,16 @@ use super::{
     json::{Json, Malformed, is_space},
 };
 
-/// Follows a call.
+/// The scanner of one call.
 #[derive(Clone, Debug)]
 pub(super) struct CallScan {
     json: Json,
     name: Option<String>,
     id: Option<String>,
-    /// Where the arguments begin in the text, and where they end once they do.
+    /// Start of the arguments in the text, and their end once it is reached.
     arguments: Option<Span>,
     fields: Fields,
-    /// How far the arguments were given out; `None`: the call has not been told of.
+    /// How far the arguments were emitted; `None`: the call was not announced yet.
     pub(super) given: Option<usize>,
 }
 
@@ -35,7 +33,7 @@ struct Span {
 /// How the object is read.
 #[derive(Clone, Debug)]
 enum Fields {
-    /// All of it are arguments.
+    /// The whole object is the arguments.
     Arguments,
     /// It has fields of these kinds.
     Named(Named),
@@ -45,9 +43,9 @@ enum Fields {
 struct Named {
     /// Whether it may have an id, which may come last.
     ids: bool,
-    /// Where the string that is being read begins.
+    /// Start of the current string.
     token: usize,
-    /// The field of which the value comes or is being read.
+    /// The field whose value is expected or being read.
     field: Option<Field>,
     seen: Vec<Field>,
 }
@@ -61,12 +59,12 @@ enum Field {
 }
 
 impl CallScan {
-    /// An object with a name and arguments, in this order or the other.
+    /// Scans an object with name and arguments, in either order.
     pub(super) fn object() -> Self {
         Self::new(None, None, Fields::Named(Named::default()))
     }
 
-    /// As [`CallScan::object`], and with an id if it likes.
+    /// As [`CallScan::object`], with an optional id.
     pub(super) fn object_with_id() -> Self {
         Self::new(
             None,
@@ -78,7 +76,7 @@ impl CallScan {
         )
     }
 
-    /// The arguments of a call whose name is known.
+    /// Scans the arguments of a call whose name is known.
     pub(super) fn arguments_of(name: String, id: Option<String>) -> Self {
         Self::new(Some(name), id, Fields::Arguments)
     }
@@ -94,11 +92,10 @@ impl CallScan {
         }
     }
 
-    /// Takes the next character, which stands at the end of `held`. Says whether it was the last
-    /// one.
+    /// Takes the next character, which is the last of `held`. Returns whether the call is complete.
     ///
     /// # Errors
-    /// [`Malformed`] if no call goes on like this.
+    /// [`Malformed`] if no call continues like this.
     pub(super) fn push(&mut self, held: &str, c: char) -> Result<bool, Malformed> {
         let at = held.len() - c.len_utf8();
         let before = Before::of(&self.json);
@@ -113,29 +110,29 @@ impl CallScan {
         Ok(self.json.is_done())
     }
 
-    /// Whether name and id are known, and arguments have begun.
+    /// Whether name and id are known, and the arguments have begun.
     pub(super) fn can_begin(&self) -> bool {
         let id_may_come =
             matches!(&self.fields, Fields::Named(Named { ids: true, .. })) && self.id.is_none();
         self.name.is_some() && self.arguments.is_some() && (!id_may_come || self.json.is_done())
     }
 
-    /// The name, which is empty until it is known.
+    /// The name; empty until it is known.
     pub(super) fn name(&self) -> &str {
         self.name.as_deref().unwrap_or_default()
     }
 
-    /// The id, if there is one yet.
+    /// The id, if it is known.
     pub(super) fn id(&self) -> Option<&str> {
         self.id.as_deref()
     }
 
-    /// Gives it an id, instead of that of the model.
+    /// Replaces the id of the model.
     pub(super) fn set_id(&mut self, id: String) {
         self.id = Some(id);
     }
 
-    /// Where in the text the arguments are, as far as they go.
+    /// Range of the arguments in the text, as far as they are complete.
     pub(super) fn arguments_range(&self, held: &str) -> Range<usize> {
         self.arguments
             .map_or(0..0, |span| span.start..span.end.unwrap_or(held.len()))
@@ -144,7 +141,7 @@ impl CallScan {
     /// The arguments of a complete call.
     ///
     /// # Errors
-    /// [`Malformed`] if they are no values that we can hold, such as half a surrogate pair.
+    /// [`Malformed`] for values that cannot be represented, such as half a surrogate pair.
     pub(super) fn arguments(&self, held: &str) -> Result<Value, Malformed> {
         serde_json::from_str(&held[self.arguments_range(held)]).map_err(|_| Malformed)
     }
@@ -190,8 +187,7 @@ impl CallScan {
         Ok(())
     }
 
-    /// Takes the value of a field that has ended. Names and ids are plain, without escapes, as
-    /// those of tools are.
+    /// Takes the value of a field. Names and ids are plain strings without escapes.
     fn set(&mut self, field: Field, text: &str, end: usize) -> Result<(), Malformed> {
         if field == Field::Arguments {
             self.arguments
@@ -211,7 +207,7 @@ impl CallScan {
 }
 
 impl Named {
-    /// A key has ended; each field may come once.
+    /// A key has ended; each field may occur once.
     fn key(&mut self, key: &str) -> Result<(), Malformed> {
         let field = match key {
             "name" => Field::Name,
@@ -239,7 +235,7 @@ impl Named {
     }
 }
 
-/// Where a text was before a character.
+/// State of the scan before a character.
 #[derive(Clone, Copy, Debug)]
 struct Before {
     depth: usize,

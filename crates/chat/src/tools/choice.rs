@@ -1,24 +1,23 @@
-//! Whether a model may call tools, must, or must not. Knows no tools: whether a name exists is
-//! found out by the grammar.
+//! `tool_choice`. Whether a named tool exists is checked by the grammar.
 
 use std::{convert::Infallible, str::FromStr};
 
 /// Whether a model may call tools.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum ToolChoice {
-    /// It writes text or calls, as it likes.
+    /// Text or calls.
     #[default]
     Auto,
-    /// It calls at least one tool.
+    /// At least one call.
     Required,
-    /// It writes text.
+    /// Text only.
     None,
-    /// It calls the tool of that name, once.
+    /// One call of this tool.
     Named(String),
 }
 
-/// Anything but `auto`, `required` and `none` is the name of a tool; such a tool that is called
-/// `auto` cannot be named.
+/// Anything but `auto`, `required` and `none` is a tool name; tools with those names cannot be
+/// chosen.
 impl FromStr for ToolChoice {
     type Err = Infallible;
 

@@ -1,18 +1,17 @@
-//! Definitions of tools, in the form that OpenAI's interface gave them.
+//! Tool definitions, in the form of OpenAI's API.
 //!
-//! Knows no format of a model. Definitions are kept as they were written, for the template; the
-//! schema of the parameters is kept a second time as a grammar wants it.
+//! Definitions are kept as written, for the template; the schema of the parameters is also kept as
+//! the grammar needs it.
 
 use serde_json::{Map, Value, json};
 
 use super::{choice::ToolChoice, error::ToolError, schema::arguments_schema};
 use atta_constrain::Strictness;
 
-/// Bytes of all definitions together.
+/// Maximum bytes of all definitions together.
 const MAX_BYTES: usize = 1 << 20;
 const MAX_TOOLS: usize = 128;
-/// Arrays and objects within one another in a definition; what reads the grammar recurses over
-/// them.
+/// Maximum nesting of a definition; the grammar's reader recurses.
 const MAX_DEPTH: usize = 64;
 const MAX_NAME_CHARS: usize = 128;
 
@@ -24,24 +23,23 @@ pub struct ToolSet {
     remarks: Vec<String>,
 }
 
-/// What a grammar needs of a tool.
+/// A tool as the grammar needs it.
 #[derive(Clone, Debug)]
 pub(super) struct Tool {
     pub(super) name: String,
-    /// What its arguments must match, always an object.
+    /// Schema of its arguments, always an object.
     pub(super) arguments: Value,
 }
 
 impl ToolSet {
     /// Reads a JSON array of `{"type": "function", "function": {"name", "description",
-    /// "parameters"}}`; what stands within `function` may also stand alone, and the schema may
-    /// be called `input_schema`. With `"strict": true` a schema has only keywords that a
-    /// grammar can keep; without it the others are left out, with a remark.
+    /// "parameters"}}`; the inner object may also stand alone, and the schema may be called
+    /// `input_schema`. With `"strict": true`, keywords that no grammar can enforce are errors;
+    /// otherwise they are ignored with a warning.
     ///
     /// # Errors
-    /// [`ToolError`] if it is not that, if a name is not `[a-zA-Z0-9_.-]{1,128}` or not unique, if
-    /// a schema has a keyword that no grammar can say, or if there is more of anything than the
-    /// limits allow.
+    /// [`ToolError`] for anything else, for a name that is not `[a-zA-Z0-9_.-]{1,128}` or not
+    /// unique, for a schema that cannot be enforced, or if a limit is exceeded.
     pub fn parse(json: &str) -> Result<Self, ToolError> {
         if json.len() > MAX_BYTES {
             return Err(ToolError::TooLarge {
@@ -55,7 +53,7 @@ impl ToolSet {
         }
     }
 
-    /// As [`ToolSet::parse`], of values that were read already.
+    /// As [`ToolSet::parse`], for parsed values.
     ///
     /// # Errors
     /// As [`ToolSet::parse`].
@@ -82,22 +80,22 @@ impl ToolSet {
         Ok(set)
     }
 
-    /// The definitions for a template, each with its wrapper, and with a description and
-    /// properties, if empty ones, even where none were given: templates take them for granted.
+    /// The definitions for a template, each with its wrapper, a description and properties, which
+    /// may be empty: templates require them.
     pub fn definitions(&self) -> &[Value] {
         &self.definitions
     }
 
-    /// What of the schemas was loosened, because no grammar can keep to it: one line each, with the
-    /// tool and the place.
+    /// Warnings about keywords that were ignored, one line each, with tool and place.
     pub fn remarks(&self) -> &[String] {
         &self.remarks
     }
 
-    /// Whether there is what `choice` asks for.
+    /// Checks that the tools fit `choice`.
     ///
     /// # Errors
-    /// [`ToolError`] if there is no tool of its name, or none at all and one must be called.
+    /// [`ToolError`] if the named tool does not exist, or a call is required and there are no
+    /// tools.
     pub fn check(&self, choice: &ToolChoice) -> Result<(), ToolError> {
         self.callable(choice).map(drop)
     }
@@ -122,17 +120,17 @@ impl ToolSet {
         }
     }
 
-    /// The names, in the order of the definitions.
+    /// Names, in the order of the definitions.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.tools.iter().map(|tool| tool.name.as_str())
     }
 
-    /// Whether there is a tool of that name.
+    /// Whether there is a tool of this name.
     pub fn contains(&self, name: &str) -> bool {
         self.names().any(|other| other == name)
     }
 
-    /// Whether there is no tool.
+    /// Whether there are no tools.
     pub fn is_empty(&self) -> bool {
         self.tools.is_empty()
     }
@@ -154,7 +152,7 @@ impl ToolSet {
     }
 }
 
-/// A definition with the wrapper, whether it had one or not.
+/// Adds the wrapper to a definition that lacks it.
 fn wrapped(i: usize, definition: Value) -> Result<Map<String, Value>, ToolError> {
     let Value::Object(object) = definition else {
         return Err(wrong(place(i), "definition", "an object", &definition));
@@ -193,7 +191,7 @@ fn function(
     }
 }
 
-/// Checks a function, and gives it what templates take for granted.
+/// Checks a function, and adds the fields that templates require.
 fn tool(
     i: usize,
     function: &mut Map<String, Value>,
@@ -269,7 +267,7 @@ fn tool(
     Ok(Tool { name, arguments })
 }
 
-/// Whether a name is one that templates and markers cannot mistake.
+/// Whether a name cannot be confused with template syntax and markers.
 pub(super) fn is_name(name: &str) -> bool {
     (1..=MAX_NAME_CHARS).contains(&name.len()) && name.chars().all(is_name_char)
 }
@@ -278,7 +276,7 @@ pub(super) fn is_name_char(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-')
 }
 
-/// Refuses a definition that is nested too deep, before anybody recurses over it.
+/// Refuses a definition that is nested too deep, before any recursion over it.
 fn check_depth(i: usize, definition: &Value) -> Result<(), ToolError> {
     if is_shallower(definition, MAX_DEPTH) {
         return Ok(());
@@ -289,8 +287,7 @@ fn check_depth(i: usize, definition: &Value) -> Result<(), ToolError> {
     })
 }
 
-/// Whether no more than `max` arrays and objects lie within one another. Recurses no deeper than
-/// that.
+/// Whether at most `max` arrays and objects are nested. Recurses no deeper than that.
 fn is_shallower(value: &Value, max: usize) -> bool {
     match value {
         Value::Array(items) => max > 0 && items.iter().all(|item| is_shallower(item, max - 1)),
@@ -321,7 +318,7 @@ fn kind(value: &Value) -> &'static str {
     }
 }
 
-/// As much of a name as belongs into an error.
+/// A name, shortened for an error message.
 fn shortened(name: &str) -> String {
     name.chars().take(MAX_NAME_CHARS + 1).collect()
 }

@@ -1,13 +1,11 @@
-//! How models write calls, and which of these ways a template teaches.
-//!
-//! Knows templates as text only: what one writes around a call is in its source.
+//! The call formats of models, recognized by the source of their chat templates.
 
 use super::{
     ToolSet,
     place::{ARGS, CALL_ID, PYTHON_TAG, THINK, THINK_END, TOOL_CALL, TOOL_CALL_END, TOOL_CALLS},
 };
 
-/// How a model writes calls.
+/// How a model writes tool calls.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Format {
@@ -23,15 +21,15 @@ pub enum Format {
     MarkedList,
     /// `[TOOL_CALLS]name[ARGS]{…}`, one after another: Mistral since tokenizer version 11.
     MarkedName,
-    /// `{"tool_calls": [{"name": …, "arguments": {…}}]}` or `{"response": "…"}`, for models without
-    /// a way of their own. They have to be told by [`Format::instructions`].
+    /// `{"tool_calls": [{"name": …, "arguments": {…}}]}` or `{"response": "…"}`: for models without
+    /// a call format. [`Format::instructions`] tell the model.
     Generic,
 }
 
-/// Keys that tell a call of [`Format::Bare`] from any other object.
+/// Keys that distinguish a call of [`Format::Bare`] from other objects.
 pub(super) const BARE_KEYS: [&str; 2] = ["parameters", "arguments"];
 
-/// What marks a call that is not JSON, whatever stands around it.
+/// Marker of a call format that is not JSON.
 const OTHER_XML: [&str; 2] = ["<function=", "<arg_key>"];
 
 impl Format {
@@ -44,8 +42,8 @@ impl Format {
         Self::Generic,
     ];
 
-    /// The format that a chat template writes calls in; [`Format::Generic`] if it writes none, or
-    /// in a way that we do not know.
+    /// The call format of a chat template; [`Format::Generic`] if it writes no calls, or in an
+    /// unknown format.
     pub fn of_template(source: &str) -> Self {
         let has = |text: &str| source.contains(text);
         if OTHER_XML.into_iter().any(has) {
@@ -65,8 +63,8 @@ impl Format {
         }
     }
 
-    /// The texts that are looked for in the output. Where one is a control token of the vocabulary,
-    /// the parser has to be given its text all the same.
+    /// Markers to look for in the output. The parser must see the text of those that are control
+    /// tokens.
     pub fn markers(self) -> &'static [&'static str] {
         match self {
             Self::Hermes => &[THINK, THINK_END, TOOL_CALL, TOOL_CALL_END],
@@ -76,7 +74,7 @@ impl Format {
         }
     }
 
-    /// A test whether an answer is a call, or may become one; thoughts may come first.
+    /// A test whether an answer is a call, or may become one; thinking may come first.
     pub(crate) fn call_test(self) -> fn(&[u8]) -> bool {
         match self {
             Self::Hermes => |answer| begins(answer, |text| text.starts_with(TOOL_CALL)),
@@ -96,8 +94,8 @@ impl Format {
         }
     }
 
-    /// What the system message has to say about the tools, if the template does not say it; such a
-    /// template must not be given tools.
+    /// Instructions for the system message, if the template does not tell the model about tools;
+    /// such a template must not be given tools.
     pub fn instructions(self, tools: &ToolSet) -> Option<String> {
         if self != Self::Generic || tools.is_empty() {
             return None;
@@ -116,7 +114,7 @@ To use tools: {"tool_calls": [{"name": "<name of the tool>", "arguments": {<its 
 To answer the user: {"response": "<your answer>"}
 Each line below is a tool; "parameters" is the JSON schema of its arguments."#;
 
-/// Whether the text of an answer, behind its thoughts, passes a test.
+/// Applies a test to the text of an answer, after its thinking.
 fn begins(answer: &[u8], test: impl Fn(&str) -> bool) -> bool {
     let answer = String::from_utf8_lossy(answer);
     let text = match answer.trim_start() {
@@ -129,8 +127,7 @@ fn begins(answer: &[u8], test: impl Fn(&str) -> bool) -> bool {
     test(text)
 }
 
-/// The strings directly inside the first object of a text that is JSON or the beginning of it; all
-/// keys are among them.
+/// The strings directly inside the first object of a JSON prefix, including all keys.
 fn keys_of(text: &str) -> impl Iterator<Item = &str> {
     let (mut depth, mut start, mut is_escaped) = (0_usize, None, false);
     text.char_indices().filter_map(move |(i, c)| {

@@ -1,9 +1,8 @@
-//! Grammars in which calls are always right, for llguidance, in its dialect of Lark.
+//! Grammars that allow only valid tool calls, in llguidance's dialect of Lark.
 //!
-//! Knows no vocabulary but the ids of markers, and no grammar library: it writes text. The one
-//! idea: a lexeme that is free text and one that begins a call are matched side by side, and the
-//! text may not contain what begins a call, so that whoever has written that much can only go on
-//! with a valid call. What stands in braces has at most one space between tokens.
+//! Knows no vocabulary but the ids of markers; it only writes text. A lexeme for free text and one
+//! that begins a call are matched side by side; free text must not contain the beginning of a call,
+//! so after that beginning only a valid call can follow. JSON has at most one space between tokens.
 
 use std::fmt::Write;
 
@@ -15,10 +14,10 @@ use super::{
 };
 use atta_constrain::{CallStart, Constraint, NamePlace, Thoughts, schema};
 
-/// Whether thoughts stand in front of the answer.
+/// Whether thinking precedes the answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Thinking {
-    /// The model has none.
+    /// The model does not think.
     #[default]
     Never,
     /// `<think>…</think>` may come first.
@@ -28,8 +27,8 @@ pub enum Thinking {
 }
 
 impl Thinking {
-    /// What a template and the prompt that it has made say: whether it knows thoughts, and whether
-    /// the prompt ends within one or behind one.
+    /// Derived from a template and its prompt: whether the template knows thinking, and whether the
+    /// prompt ends inside or after it.
     pub fn of_prompt(template: &str, prompt: &str) -> Self {
         let prompt = prompt.trim_end();
         if prompt.ends_with(THINK) {
@@ -45,30 +44,29 @@ impl Thinking {
 /// What a model may write.
 #[derive(Clone, Copy, Debug)]
 pub struct Rules<'a> {
-    /// How it writes calls.
+    /// Its call format.
     pub format: Format,
-    /// What it may call.
+    /// The tools.
     pub tools: &'a ToolSet,
-    /// Whether it must.
+    /// Whether a call is required.
     pub choice: &'a ToolChoice,
-    /// Whether it may call more than once; a named tool is called once all the same, and so is any
-    /// of [`Format::Bare`], whose template refuses a message with more calls.
+    /// Whether it may call more than once. A named tool is called once, and so is any tool in
+    /// [`Format::Bare`], whose template refuses messages with more calls.
     pub parallel: bool,
     /// Whether it thinks first.
     pub thinking: Thinking,
-    /// What an answer without calls must look like; then no text stands beside calls.
+    /// Constraint on an answer without calls; free text beside calls is excluded then.
     pub reply: Option<&'a Constraint>,
 }
 
 impl Rules<'_> {
-    /// The grammar; none where nothing can be called, and anything may be written. `marker` gives
-    /// the id of a text that is a control token of the vocabulary, and nothing for a text that
-    /// is written with other tokens.
+    /// The grammar; `None` where no tool can be called and any text is allowed. `marker` returns
+    /// the id of a text that is a control token, and `None` for other texts.
     ///
     /// # Errors
-    /// [`ToolError::Unknown`] if a tool is named that is not there, [`ToolError::NoTools`] if a
-    /// call is required of none, [`ToolError::Reply`] if the constraint of answers without
-    /// calls cannot stand beside them.
+    /// [`ToolError::Unknown`] if the named tool does not exist, [`ToolError::NoTools`] if a call is
+    /// required and there are no tools, [`ToolError::Reply`] if the constraint cannot be combined
+    /// with calls.
     pub fn grammar(
         &self,
         marker: &dyn Fn(&str) -> Option<u32>,
@@ -94,10 +92,9 @@ impl Rules<'_> {
         Ok(Some(lark.text))
     }
 
-    /// How a call begins that may be taken back for text, where the model need not call: behind a
-    /// marker that is one token of the vocabulary, of which `marker` gives the id; whether it
-    /// is a control token makes no difference here. Where the model thinks, so must the tags
-    /// around thoughts be.
+    /// How a tentative call begins, where calls are optional: with a marker that is one token, for
+    /// which `marker` returns the id (a control token or not). If the model thinks, the tags around
+    /// the thinking must be tokens too.
     pub fn call_start(&self, marker: &dyn Fn(&str) -> Option<u32>) -> Option<CallStart> {
         let (text, name) = match self.format {
             Format::Hermes => (TOOL_CALL, NamePlace::FirstValue),
@@ -123,8 +120,8 @@ impl Rules<'_> {
             })
     }
 
-    /// Who reads what follows these rules. Where nothing can be called, nothing is a call; but a
-    /// model that was told to put its answers into `{"response": …}` may do so.
+    /// The parser for such output. Where nothing can be called, no call is recognized;
+    /// `{"response": …}` is recognized if the model was told to use it.
     pub fn parser(&self) -> Parser {
         let is_told = self.format == Format::Generic && !self.tools.is_empty();
         let syntax = match self.choice {
@@ -146,8 +143,7 @@ impl Rules<'_> {
             .filter(|_| *self.choice == ToolChoice::Auto && !self.tools.is_empty())
     }
 
-    /// Grammars of the arguments alone, by tool: whoever compiles grammars finds out with them
-    /// which tool has a schema that is refused.
+    /// Grammars of the arguments of each tool alone, to find the tool whose schema is refused.
     pub fn arguments(tools: &ToolSet) -> impl Iterator<Item = (&str, String)> {
         tools.tools().iter().map(|tool| {
             (
@@ -164,10 +160,10 @@ impl Rules<'_> {
 
 /// JSON's white space, as the parser skips it.
 const SPACE: &str = r"[ \t\r\n]*";
-/// What may stand between thoughts and a call, or in front of everything.
+/// White space allowed between thinking and a call, and at the beginning.
 const GAP: &str = r"\n{0,2}";
 
-/// A grammar that is being written.
+/// A grammar under construction.
 struct Lark<'a> {
     rules: &'a Rules<'a>,
     marker: &'a dyn Fn(&str) -> Option<u32>,
@@ -180,7 +176,7 @@ impl Lark<'_> {
         self.text.push('\n');
     }
 
-    /// The start, and thoughts.
+    /// The start rule, with thinking.
     fn start(&mut self) {
         let open = match self.token(THINK) {
             Some(token) => token,
@@ -210,7 +206,7 @@ impl Lark<'_> {
         }
     }
 
-    /// Text in which no call begins, and no thought.
+    /// Text without the beginning of a call or of thinking.
     fn free_text(&mut self) {
         let trigger = match self.rules.format {
             Format::Hermes => format!("(?s:.*){}", regex(TOOL_CALL)),
@@ -227,7 +223,7 @@ impl Lark<'_> {
         ));
     }
 
-    /// What an answer may be: text, calls, or text and then calls.
+    /// The answer: text, calls, or text followed by calls.
     fn answer(&mut self) {
         let may_be_text = *self.rules.choice == ToolChoice::Auto;
         match self.rules.format {
@@ -251,7 +247,7 @@ impl Lark<'_> {
         }
     }
 
-    /// An answer that is either calls or a text that a constraint allows.
+    /// An answer that is either calls or a constrained text.
     fn constrained_answer(&mut self, constraint: &Constraint) -> Result<(), ToolError> {
         let is_bare = self.rules.format == Format::Bare;
         let reply = constraint.reply(if is_bare { &BARE_KEYS } else { &[] })?;
@@ -270,7 +266,7 @@ impl Lark<'_> {
         Ok(())
     }
 
-    /// A text that a constraint allows, or calls behind a marker.
+    /// A constrained text, or calls behind a marker.
     fn marked_or_reply(&mut self, marker: &str) {
         match self.token(marker) {
             Some(token) => self.line(&format!(
@@ -285,7 +281,7 @@ impl Lark<'_> {
         }
     }
 
-    /// An answer whose calls stand behind a marker.
+    /// An answer whose calls follow a marker.
     fn marked_answer(&mut self, marker: &str, may_be_text: bool) {
         let token = self.token(marker);
         let regex = regex(marker);
@@ -300,7 +296,7 @@ impl Lark<'_> {
         }
     }
 
-    /// An answer in text of a model without a format.
+    /// A text answer of a model without a call format.
     fn response(&mut self) {
         let string = schema::embedded_string();
         self.line(&format!(
@@ -308,15 +304,14 @@ impl Lark<'_> {
         ));
     }
 
-    /// The calls, one rule per tool: its name and its arguments belong together. What they share
-    /// stands in rules of its own: with 128 tools and 287 tokens, the slowest mask takes 0.1 to
-    /// 0.3 ms, and 1.2 to 2.2 ms where each tool has a lexeme from the brace on.
+    /// The calls, one rule per tool: its name and its arguments belong together. Shared parts are
+    /// rules of their own: with 128 tools and 287 tokens, the slowest mask takes 0.1 to 0.3 ms,
+    /// against 1.2 to 2.2 ms with one lexeme per tool from the brace on.
     fn calls(&mut self, tools: &[&Tool]) {
         self.sequence();
         let call = match self.rules.format {
             Format::Hermes => r#"/\n?\{ ?"name": ?"/ tool / ?\}/"#.to_owned(),
-            // Another object may stand there instead, so that they are told apart token by token of
-            // JSON.
+            // Other objects may occur here, so they are told apart token by token.
             Format::Bare if self.rules.constrained_reply().is_some() => {
                 r#""{" ("\"type\"" /: ?/ "\"function\"" /, ?/)? "\"name\"" /: ?/ tool "}""#
                     .to_owned()
@@ -340,7 +335,7 @@ impl Lark<'_> {
         }
     }
 
-    /// How calls follow one another, behind the first marker.
+    /// How calls follow one another after the first marker.
     fn sequence(&mut self) {
         let (begin, end) = (self.token(TOOL_CALL), self.token(TOOL_CALL_END));
         let end = end.map_or_else(
@@ -375,14 +370,14 @@ impl Lark<'_> {
         self.line(&format!("calls: {calls}"));
     }
 
-    /// The marker that may stand in front, where the vocabulary has it.
+    /// The optional leading marker, where the vocabulary has it.
     fn python_tag(&self) -> String {
         self.token(PYTHON_TAG)
             .map(|token| format!("{token}?"))
             .unwrap_or_default()
     }
 
-    /// A name, and what stands between it and the arguments.
+    /// A name, and the text between it and the arguments.
     fn name(&self, name: &str) -> String {
         match self.rules.format {
             Format::Bare if self.rules.constrained_reply().is_some() => {
@@ -399,18 +394,18 @@ impl Lark<'_> {
         }
     }
 
-    /// A marker that is a control token, in the grammar's spelling.
+    /// A control token in the grammar's syntax.
     fn token(&self, marker: &str) -> Option<String> {
         (self.marker)(marker).map(|id| format!("<[{id}]>"))
     }
 }
 
-/// The part of a lexeme that lets no answer begin with a thought.
+/// The part of a lexeme that prevents an answer from beginning with thinking.
 fn not_thought() -> String {
     format!("~/{SPACE}{}(?s:.*)/", regex(THINK))
 }
 
-/// A text as a regular expression within slashes.
+/// A text as a regular expression between slashes.
 fn regex(text: &str) -> String {
     let mut regex = String::new();
     for c in text.chars() {

@@ -1,29 +1,27 @@
-//! Ids of calls, each of them once in a conversation.
-//!
-//! Knows no calls: it gives an id out, the one that a model wants if it may have it.
+//! Ids of tool calls, unique in a conversation.
 
 use std::collections::HashSet;
 
-/// How many numbers have nine digits at most.
+/// Number of nine-digit numbers.
 const NINE_DIGITS: u64 = 1_000_000_000;
 
-/// What ids look like.
+/// Format of ids.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Form {
-    /// `call_1` and so on; a model has no say.
+    /// `call_1` and so on; ids of the model are ignored.
     Word,
-    /// Nine letters and digits: templates of Mistral refuse all others.
+    /// Nine letters and digits: Mistral's templates refuse others.
     Nine,
 }
 
-/// Gives out ids.
+/// Generates ids.
 #[derive(Clone, Debug)]
 pub(super) struct Ids {
     form: Form,
     taken: HashSet<String>,
     /// Makes ids differ from those of other conversations.
     seed: Option<u64>,
-    /// That of the last one.
+    /// Number of the last id.
     number: usize,
 }
 
@@ -37,18 +35,18 @@ impl Ids {
         }
     }
 
-    /// Makes ids of this number, a random one, and of the count.
+    /// Ids from a random seed and a counter.
     pub(super) fn set_seed(&mut self, seed: u64) {
         self.seed = Some(seed);
     }
 
-    /// Counts one that was given out before.
+    /// Registers an id that was used before.
     pub(super) fn take(&mut self, id: &str) {
         self.number += 1;
         self.taken.insert(id.to_owned());
     }
 
-    /// The next one: what the model wants, if it looks right and is new, or else a number.
+    /// The next id: the model's own if it is well-formed and new, else a generated one.
     pub(super) fn give(&mut self, wanted: Option<&str>) -> String {
         self.number += 1;
         match wanted.filter(|id| self.form.is_good(id) && !self.taken.contains(*id)) {
@@ -60,7 +58,7 @@ impl Ids {
         }
     }
 
-    /// Numbers only grow, so that however many are taken, each is tried once.
+    /// Numbers only grow, so each is tried once.
     fn made(&mut self) -> String {
         loop {
             let id = match (self.form, self.seed) {

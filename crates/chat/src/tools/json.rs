@@ -1,18 +1,16 @@
-//! Whether a text that arrives character by character is JSON so far (RFC 8259), and where in it
-//! one is.
+//! An incremental JSON checker (RFC 8259).
 //!
-//! Knows no values: it says what is allowed next, and keeps nothing but the open brackets. What it
-//! lets through may still be refused by a reader of values, because of half a surrogate pair or a
-//! number without end.
+//! Tracks what is allowed next and the open brackets; builds no values. A text that passes may
+//! still fail to parse, because of half a surrogate pair or a number out of range.
 
-/// Arrays and objects within one another; serde_json reads 127.
+/// Maximum nesting; serde_json reads 127 levels.
 const MAX_DEPTH: usize = 100;
 
 /// A text that is not JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Malformed;
 
-/// Follows a JSON object.
+/// Checks one JSON object, character by character.
 #[derive(Clone, Debug)]
 pub(super) struct Json {
     open: Vec<Bracket>,
@@ -25,7 +23,7 @@ enum Bracket {
     Array,
 }
 
-/// What comes next.
+/// What is expected next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Start,
@@ -40,7 +38,7 @@ enum State {
         is_key: bool,
         escape: Escape,
     },
-    /// What is left of `true`, `false` or `null`.
+    /// The rest of `true`, `false` or `null`.
     Word(&'static str),
     Number(Number),
     Done,
@@ -50,11 +48,11 @@ enum State {
 enum Escape {
     None,
     Begun,
-    /// So many hexadecimal digits.
+    /// This many hexadecimal digits.
     Unicode(u8),
 }
 
-/// What of a number was read last.
+/// The part of a number that was read last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Number {
     Minus,
@@ -73,7 +71,7 @@ pub(super) fn is_space(c: char) -> bool {
 }
 
 impl Json {
-    /// In front of an object.
+    /// A checker before an object.
     pub(super) fn new() -> Self {
         Self {
             open: Vec::new(),
@@ -81,7 +79,7 @@ impl Json {
         }
     }
 
-    /// In front of the only value of an object.
+    /// A checker before the only value of an object.
     pub(super) fn behind_key() -> Self {
         Self {
             open: vec![Bracket::Object],
@@ -92,7 +90,7 @@ impl Json {
     /// Takes the next character.
     ///
     /// # Errors
-    /// [`Malformed`] if no JSON goes on like this; nothing may be pushed then.
+    /// [`Malformed`] if no JSON continues like this; nothing may be pushed afterwards.
     pub(super) fn push(&mut self, c: char) -> Result<(), Malformed> {
         match self.state {
             State::Str { is_key, escape } => self.string(c, is_key, escape),
@@ -103,22 +101,22 @@ impl Json {
         }
     }
 
-    /// How many brackets are open.
+    /// Number of open brackets.
     pub(super) fn depth(&self) -> usize {
         self.open.len()
     }
 
-    /// Whether a value of an object comes next.
+    /// Whether a value of an object is expected.
     pub(super) fn awaits_value(&self) -> bool {
         self.state == State::Value
     }
 
-    /// Whether a key was read last.
+    /// Whether a key was just completed.
     pub(super) fn awaits_colon(&self) -> bool {
         self.state == State::Colon
     }
 
-    /// Whether a value was read last.
+    /// Whether a value was just completed.
     pub(super) fn is_after_value(&self) -> bool {
         self.state == State::After
     }

@@ -1,11 +1,10 @@
-//! Tool calls: definitions of tools, a grammar in which a model can only call them rightly, and
-//! calls out of its text.
+//! Tool calls: definitions, grammars that allow only valid calls, and a parser of calls in answers.
 //!
-//! Knows no session, no vocabulary, no template engine and no terminal: definitions come as JSON,
-//! markers as a function from text to token id, output as text in pieces. The one idea:
-//! [`Rules::grammar`] and [`Parser`] speak of the same language per [`Format`]. What the grammar
-//! lets through as text is text for the parser, and what begins like a call is one; without a
-//! grammar the parser reads whatever a model writes, and gives what is no call as text.
+//! Definitions come as JSON, markers as a function from text to token id, output as text in pieces;
+//! no session, vocabulary, template engine or terminal is involved. [`Rules::grammar`] and
+//! [`Parser`] agree on one language per [`Format`]: text that the grammar allows as text is text
+//! for the parser, and the beginning of a call is a call. Without a grammar the parser reads
+//! anything, and returns malformed calls as text.
 
 mod call;
 mod choice;
@@ -28,14 +27,13 @@ pub use grammar::{Rules, Thinking};
 pub use parser::Parser;
 pub use piece::{Outcome, Piece};
 
-/// A call that a model made.
+/// A tool call of a model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolCall {
-    /// What the result refers to; unique in the conversation, if [`Parser::after_calls`] was told
-    /// of it.
+    /// Its id, to which the result refers; unique in the conversation if [`Parser::after_calls`]
+    /// was used.
     pub id: String,
-    /// Which tool. The parser knows no definitions: without a grammar it may be one that does not
-    /// exist.
+    /// Name of the tool. Without a grammar it may not exist.
     pub name: String,
     /// The arguments, a JSON object.
     pub arguments: serde_json::Value,

@@ -1,9 +1,8 @@
-//! Calls, thoughts and text out of what a model writes, while it writes.
+//! Parses calls, thinking and text in the output of a model, while it is generated.
 //!
-//! Knows no tools and no grammar: it reads whatever comes. The one idea: every character is looked
-//! at once, and `held` is exactly the text that is not accounted for yet. What becomes a call is
-//! dropped from it, what does not is given out as text, so that nothing is lost but markers and the
-//! white space next to them.
+//! Knows no tools and no grammar. Every character is looked at once, and `held` is exactly the text
+//! not yet emitted or consumed. Calls are removed from it, everything else is emitted as text; only
+//! markers and adjacent white space are dropped.
 
 use serde_json::{Value, from_str};
 
@@ -17,24 +16,24 @@ use super::{
     place::{ARGS, CALL_ID, Next, Place, Syntax, THINK_END, TOOL_CALL, TOOL_CALLS},
 };
 
-/// Characters of a name in front of `[ARGS]`, its id included.
+/// Maximum length of a name before `[ARGS]`, with its id, in characters.
 const MAX_HEAD_CHARS: usize = 288;
 
-/// Reads the output of a model, piece by piece.
+/// Parses the output of a model, piece by piece.
 ///
-/// What comes out does not depend on how the text was cut, but for how [`Piece::Text`],
-/// [`Piece::Reasoning`] and [`Piece::CallArguments`] are cut.
+/// The result does not depend on how the input was split, except for how [`Piece::Text`],
+/// [`Piece::Reasoning`] and [`Piece::CallArguments`] are split.
 #[derive(Clone, Debug)]
 pub struct Parser {
     syntax: Syntax,
     state: State,
-    /// Text that may still become a marker or a call, white space in front included.
+    /// Text that may still become a marker or a call, with leading white space.
     held: String,
-    /// Where in `held` the white space ends.
+    /// End of the white space in `held`.
     token: usize,
     ids: Ids,
     pieces: Pieces,
-    /// Names of calls, where an answer is either calls or a text in which no call is looked for.
+    /// Names of calls, where an answer is either calls or a text without calls.
     either: Option<Vec<String>>,
 }
 
@@ -45,17 +44,16 @@ enum State {
     Reasoning,
     /// A name between `[TOOL_CALLS]` and `[ARGS]`.
     Head,
-    /// A call, and where it leads.
+    /// A call, and the state after it.
     Call(Box<CallScan>, Place),
-    /// A string that is the answer; `held` is an escape that has begun.
+    /// A string that is the answer; `held` is an incomplete escape.
     Reply,
-    /// A value that is the answer, within an object that has been read so far.
+    /// A value that is the answer, inside an object.
     Value(Json),
 }
 
 impl Parser {
-    /// In front of an answer that may call tools. Thoughts that the model was not expected to have
-    /// are thoughts all the same.
+    /// A parser for an answer that may call tools. Unexpected thinking is recognized too.
     pub fn new(format: Format, thinking: Thinking) -> Self {
         Self::of(Syntax::Calls(format), thinking)
     }
@@ -82,7 +80,7 @@ impl Parser {
         }
     }
 
-    /// Reads an answer that is either calls of these names or a text.
+    /// Parses an answer that is either calls of these names or a text.
     pub(super) fn either_calls_or_text<'a>(self, names: impl Iterator<Item = &'a str>) -> Self {
         Self {
             either: Some(names.map(str::to_owned).collect()),
@@ -90,28 +88,27 @@ impl Parser {
         }
     }
 
-    /// Gives no call one of these ids, which calls of the conversation have, and goes on counting
-    /// after them.
+    /// Avoids the ids of earlier calls in the conversation, and continues numbering after them.
     pub fn after_calls<'a>(mut self, ids: impl IntoIterator<Item = &'a str>) -> Self {
         ids.into_iter().for_each(|id| self.ids.take(id));
         self
     }
 
-    /// Makes the ids of calls differ from those of other conversations, by a random number. Ids
-    /// that the model wrote itself stay as they are.
+    /// Makes the ids of calls differ from those of other conversations. Ids written by the model
+    /// are kept.
     pub fn with_id_seed(mut self, seed: u64) -> Self {
         self.ids.set_seed(seed);
         self
     }
 
-    /// Takes more of the output and says what is certain now.
+    /// Takes more output and returns what is certain now.
     pub fn push(&mut self, text: &str) -> Vec<Piece> {
         text.chars().for_each(|c| self.take(c));
         self.tell_of_call();
         self.pieces.take()
     }
 
-    /// The output has ended: what was held back is text.
+    /// Ends the output: held text is emitted as text.
     pub fn finish(mut self) -> (Vec<Piece>, Outcome) {
         match &self.state {
             State::Reasoning => self.give(self.held.len()),
@@ -123,8 +120,8 @@ impl Parser {
         self.pieces.finish()
     }
 
-    /// The output was cut off. A call that has begun is none: neither its marker nor what there is
-    /// of it is text.
+    /// Ends output that was cut off. A call that has begun is dropped: neither its marker nor its
+    /// beginning is text.
     pub fn finish_cut(mut self) -> (Vec<Piece>, Outcome) {
         match &self.state {
             State::Call(scan, _) if scan.given.is_some() => self.pieces.broken(),
@@ -151,7 +148,7 @@ impl Parser {
         }
     }
 
-    /// A character where only certain texts may come.
+    /// A character where only certain texts are expected.
     fn expect(&mut self, place: Place, c: char) {
         self.held.push(c);
         if is_space(c) && self.token + 1 == self.held.len() {
@@ -169,7 +166,7 @@ impl Parser {
         }
     }
 
-    /// Not what was expected: it is text, and perhaps the beginning of something else.
+    /// Not what was expected: it becomes text, and perhaps the beginning of something else.
     fn unexpected(&mut self, place: Place) {
         let token = self.held.split_off(self.token);
         if place.follows_marker() {
@@ -194,14 +191,14 @@ impl Parser {
         }
     }
 
-    /// Goes on with nothing held.
+    /// Enters a state with nothing held.
     fn enter(&mut self, state: State) {
         self.held.clear();
         self.token = 0;
         self.state = state;
     }
 
-    /// A character of text or thoughts.
+    /// A character of text or thinking.
     fn running(&mut self, c: char) {
         if is_space(c) {
             self.give_token();
@@ -221,7 +218,7 @@ impl Parser {
         }
     }
 
-    /// What ends text or thoughts, and where it leads.
+    /// The marker that ends text or thinking, and the next state.
     fn marker(&self) -> Option<(&'static str, Next)> {
         match (&self.state, self.syntax) {
             (State::Reasoning, _) => Some((THINK_END, Next::Done(Place::Answer))),
@@ -230,14 +227,14 @@ impl Parser {
         }
     }
 
-    /// Gives out all that is held, if it is more than white space.
+    /// Emits all held text, if it is more than white space.
     fn give_token(&mut self) {
         if self.token < self.held.len() {
             self.give(self.held.len());
         }
     }
 
-    /// Gives out the white space and one character behind it.
+    /// Emits the white space and one character after it.
     fn give_char(&mut self) {
         let n_bytes = self.held[self.token..]
             .chars()
@@ -246,7 +243,7 @@ impl Parser {
         self.give(self.token + n_bytes);
     }
 
-    /// Gives out the beginning of what is held; white space in front of all thoughts is dropped.
+    /// Emits the beginning of the held text; white space before all thinking is dropped.
     fn give(&mut self, n_bytes: usize) {
         let text = &self.held[..n_bytes];
         match self.state {
@@ -258,8 +255,7 @@ impl Parser {
         self.token = 0;
     }
 
-    /// A character between `[TOOL_CALLS]` and `[ARGS]`: a name, and perhaps an id behind
-    /// `[CALL_ID]`.
+    /// A character between `[TOOL_CALLS]` and `[ARGS]`: of a name, or of an id after `[CALL_ID]`.
     fn head(&mut self, c: char) {
         self.held.push(c);
         let head = &self.held[self.token..];
@@ -281,7 +277,7 @@ impl Parser {
         }
     }
 
-    /// The brace with which a call begins is the last character that is held.
+    /// A call begins with the brace that was held last.
     fn begin_call(&mut self, after: Place) {
         let scan = if is_marked(self.syntax) {
             CallScan::object_with_id()
@@ -297,7 +293,7 @@ impl Parser {
         self.scan(c);
     }
 
-    /// Follows a call by the character that was held last.
+    /// Passes the last held character to the call.
     fn scan(&mut self, c: char) {
         let State::Call(scan, after) = &mut self.state else {
             return;
@@ -318,7 +314,7 @@ impl Parser {
         }
     }
 
-    /// A call has ended.
+    /// A call is complete.
     fn complete(&mut self, arguments: Value, after: Place) {
         self.tell_of_call();
         if let State::Call(scan, _) = &self.state {
@@ -335,15 +331,15 @@ impl Parser {
         self.enter(State::Expect(after));
     }
 
-    /// What seemed to become a call is none; the last bytes are no part of it.
+    /// The supposed call is none; the last bytes do not belong to it.
     fn break_off(&mut self, n_again: usize) {
         let again = self.held.split_off(self.held.len() - n_again);
         self.tell_of_call();
         self.read_again(&again);
     }
 
-    /// What is held is text, but for white space at its end; that may stand before a marker, which
-    /// may begin in `again`.
+    /// Emits the held text except for white space at its end, which may precede a marker beginning
+    /// in `again`.
     fn read_again(&mut self, again: &str) {
         let n_solid = self.held.trim_end_matches(is_space).len();
         let space = self.held.split_off(n_solid);
@@ -358,7 +354,7 @@ impl Parser {
             .for_each(|c| self.take(c));
     }
 
-    /// All that is held is text; a call of which somebody was told is none.
+    /// All held text is text; cancels a call that was announced.
     fn give_up(&mut self) {
         if matches!(&self.state, State::Call(scan, _) if scan.given.is_some()) {
             self.pieces.broken();
@@ -366,7 +362,7 @@ impl Parser {
         self.pieces.text(&self.held);
     }
 
-    /// Tells of the call that is being read as much as is known.
+    /// Announces the current call and emits its arguments so far.
     fn tell_of_call(&mut self) {
         let State::Call(scan, _) = &mut self.state else {
             return;
@@ -399,7 +395,7 @@ impl Parser {
         }
     }
 
-    /// A character of an answer that is a JSON value, up to the brace behind it.
+    /// A character of an answer that is a JSON value, up to the brace after it.
     fn value(&mut self, c: char) {
         let State::Value(json) = &mut self.state else {
             return;
@@ -419,7 +415,7 @@ impl Parser {
         }
     }
 
-    /// A character of an escape, which ends where it means something, or nothing any more.
+    /// A character of an escape, which ends where it is complete or invalid.
     fn escape(&mut self, c: char) {
         self.held.push(c);
         if let Ok(text) = from_str::<String>(&format!("\"{}\"", self.held)) {
@@ -433,7 +429,7 @@ impl Parser {
     }
 }
 
-/// Whether calls stand behind `[TOOL_CALLS]`.
+/// Whether calls follow `[TOOL_CALLS]`.
 fn is_marked(syntax: Syntax) -> bool {
     matches!(
         syntax,
@@ -441,7 +437,7 @@ fn is_marked(syntax: Syntax) -> bool {
     )
 }
 
-/// The call whose name, and perhaps id, stand in front of `[ARGS]`.
+/// The call whose name, and perhaps id, precede `[ARGS]`.
 fn named(head: &str) -> Option<CallScan> {
     let (name, id) = head.split_once(CALL_ID).unwrap_or((head, ""));
     let id = Some(id).filter(|id| !id.is_empty());
@@ -449,7 +445,7 @@ fn named(head: &str) -> Option<CallScan> {
     is_call.then(|| CallScan::arguments_of(name.to_owned(), id.map(str::to_owned)))
 }
 
-/// Whether a text is the marker of an id and as much of the id as there is.
+/// Whether a text is the marker of an id and a beginning of the id.
 fn follows_call_id(tail: &str) -> bool {
     tail.strip_prefix(CALL_ID)
         .is_some_and(|id| id.chars().all(is_name_char))

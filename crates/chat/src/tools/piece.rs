@@ -1,54 +1,54 @@
-//! What comes out of a parser while a model writes, and what it was altogether.
+//! Output of the parser, as deltas and as a whole.
 
 use super::ToolCall;
 
-/// Something that a model wrote.
+/// A delta of the answer.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Piece {
-    /// More of its thoughts, without the tags.
+    /// More thinking, without the tags.
     Reasoning(String),
     /// More of its answer.
     Text(String),
-    /// A call of which the arguments begin.
+    /// A call whose arguments begin.
     CallBegin {
-        /// Counts the calls that have begun, from 0.
+        /// Index of the call among those that began, from 0.
         index: usize,
         /// As in the [`ToolCall`].
         id: String,
         /// As in the [`ToolCall`].
         name: String,
     },
-    /// More of the arguments, as they were written.
+    /// More of the arguments, as written.
     CallArguments {
-        /// That of the beginning.
+        /// Index of the call.
         index: usize,
-        /// A piece of JSON.
+        /// A fragment of JSON.
         fragment: String,
     },
     /// A call that is complete.
     Call(ToolCall),
-    /// A call that had begun turned out to be none: what there is of it follows as text. So does
-    /// its marker, if no call before it has the same one (the later calls of a list).
+    /// A call turned out to be malformed: its text follows as text. So does its marker, unless an
+    /// earlier call has the same one (later calls of a list).
     CallBroken {
-        /// That of the beginning.
+        /// Index of the call.
         index: usize,
     },
 }
 
-/// All that a model wrote.
+/// A complete answer.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcome {
-    /// Its thoughts.
+    /// Thinking.
     pub reasoning: String,
-    /// Its answer, calls that were none included.
+    /// Text, including malformed calls.
     pub text: String,
-    /// Its calls, in their order.
+    /// Calls, in order.
     pub calls: Vec<ToolCall>,
-    /// Calls that had begun and were none, or were cut off.
+    /// Calls that began and were malformed or cut off.
     pub n_broken: usize,
 }
 
-/// Collects pieces, and joins those that belong together.
+/// Collects deltas and joins those that belong together.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pieces {
     list: Vec<Piece>,
@@ -75,7 +75,7 @@ impl Pieces {
         }
     }
 
-    /// Whether a thought has been written down.
+    /// Whether any thinking was emitted.
     pub(super) fn has_reasoning(&self) -> bool {
         !self.outcome.reasoning.is_empty()
     }
@@ -89,7 +89,7 @@ impl Pieces {
         self.n_begun += 1;
     }
 
-    /// More arguments of the call that began last.
+    /// More arguments of the last call.
     pub(super) fn arguments(&mut self, fragment: &str) {
         if !fragment.is_empty() {
             self.list.push(Piece::CallArguments {
@@ -104,7 +104,7 @@ impl Pieces {
         self.list.push(Piece::Call(call));
     }
 
-    /// The call that began last is none.
+    /// The last call is malformed.
     pub(super) fn broken(&mut self) {
         self.outcome.n_broken += 1;
         self.list.push(Piece::CallBroken {
@@ -112,7 +112,7 @@ impl Pieces {
         });
     }
 
-    /// What came since the last time.
+    /// The deltas since the last time.
     pub(super) fn take(&mut self) -> Vec<Piece> {
         std::mem::take(&mut self.list)
     }

@@ -1,39 +1,37 @@
-//! What a parser expects between calls: markers, brackets and colons, as a table.
-//!
-//! Knows no state. A place is left by the first of its texts that is complete; no text of a place
-//! begins another one.
+//! What the parser expects between calls: markers, brackets and colons, as a table. A state is left
+//! by the first of its texts that is complete; no text of a state is a prefix of another one.
 
 use super::Format;
 
 /// What a parser reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Syntax {
-    /// Text, thoughts and calls.
+    /// Text, thinking and calls.
     Calls(Format),
-    /// Thoughts, and text that may be a reply in the form of [`Format::Generic`].
+    /// Thinking, and text that may be a reply in the form of [`Format::Generic`].
     Reply,
-    /// Thoughts and text.
+    /// Thinking and text.
     Plain,
 }
 
-/// Where a parser is, outside of text, thoughts and calls.
+/// State of the parser outside text, thinking and calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
-    /// Nothing was written but white space.
+    /// At the beginning, perhaps after white space.
     Start,
-    /// Thoughts have ended.
+    /// After thinking.
     Answer,
     /// A call must begin.
     Object,
-    /// A call has ended, and a marker should say so.
+    /// After a call; its end marker should follow.
     Close,
-    /// Calls have ended; more may come.
+    /// After calls; more may follow.
     Next,
     /// A list of calls, or the name of one.
     List,
     /// The first or next call of a list.
     Item,
-    /// A call of a list has ended.
+    /// After a call of a list.
     ItemEnd,
     /// The only key of an answer in JSON.
     Key,
@@ -49,16 +47,16 @@ pub(super) enum Place {
     ObjectEnd,
 }
 
-/// Where to go.
+/// A transition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
-    /// To another place; what was read belongs to what may yet turn out to be text.
+    /// To another state; the text may still turn out to be text.
     To(Place),
-    /// To another place; what was read is accounted for.
+    /// To another state; the text is consumed.
     Done(Place),
-    /// Thoughts begin.
+    /// Thinking begins.
     Reasoning,
-    /// A call has begun with this brace; the place is that after it.
+    /// A call has begun with this brace; then that state.
     Call(Place),
     /// A reply in quotation marks begins.
     Reply,
@@ -92,11 +90,11 @@ const GENERIC: Table = &[("{", Next::To(Place::Key)), (THINK, Next::Reasoning)];
 const PLAIN: Table = &[(THINK, Next::Reasoning)];
 
 impl Place {
-    /// What may come here, and where it leads.
+    /// Texts expected here, and their transitions.
     pub(super) fn expected(self, syntax: Syntax) -> Table {
         match self {
             Self::Start => openers(syntax),
-            // Thoughts come once.
+            // Thinking comes once.
             Self::Answer => without_thoughts(openers(syntax)),
             Self::Object if syntax == Syntax::Calls(Format::Bare) => {
                 &[("{", Next::Call(Place::Next))]
@@ -126,7 +124,7 @@ impl Place {
         }
     }
 
-    /// Whether white space here belongs to a marker in front of it, and not to the answer.
+    /// Whether white space here belongs to the preceding marker, not to the answer.
     pub(super) fn follows_marker(self) -> bool {
         matches!(
             self,
@@ -135,7 +133,7 @@ impl Place {
     }
 }
 
-/// What begins calls and replies, thoughts last.
+/// Beginnings of calls and replies, thinking last.
 fn openers(syntax: Syntax) -> Table {
     match syntax {
         Syntax::Calls(Format::Hermes) => HERMES,
@@ -150,7 +148,7 @@ fn without_thoughts(table: Table) -> Table {
     &table[..table.len() - 1]
 }
 
-/// What goes on with calls after one.
+/// Continuations after a call.
 fn more(syntax: Syntax) -> Table {
     match syntax {
         Syntax::Calls(Format::Hermes | Format::MarkedList | Format::MarkedName) => {

@@ -1,6 +1,4 @@
-//! The schema of a tool's parameters, and how a grammar gets it.
-//!
-//! Knows no format. What a schema may say is decided where all schemas are prepared.
+//! The schema of a tool's parameters, prepared for a grammar.
 
 use serde_json::{Map, Value};
 
@@ -9,12 +7,12 @@ use atta_constrain::{OtherProperties, SchemaOptions, Strictness, schema};
 
 type Object = Map<String, Value>;
 
-/// The schema as a grammar gets it: an object, with at most one space between tokens, and without
-/// properties that are not listed where the schema lists some. What is loosened becomes a remark.
+/// Prepares the schema of arguments: an object with at most one space between tokens, without
+/// unlisted properties where the schema lists some. Keywords that are ignored become warnings.
 ///
 /// # Errors
-/// [`ToolError::Definition`] with what is wrong, and, if `strictness` says so, with what cannot be
-/// kept to.
+/// [`ToolError::Definition`] for an invalid schema, and, if `strictness` is strict, for keywords
+/// that cannot be enforced.
 pub(super) fn arguments_schema(
     tool: &str,
     schema: &Object,
@@ -38,7 +36,7 @@ pub(super) fn arguments_schema(
     Ok(embedded.schema)
 }
 
-/// A flaw behind the word that its place is seen from.
+/// An error with its place, relative to `parameters`.
 fn shown(flaw: &str) -> String {
     if flaw.starts_with('/') {
         flaw.to_owned()
