@@ -23,8 +23,8 @@ use crate::{
 pub(crate) struct App {
     pub(crate) models: Arc<Models>,
     pub(crate) options: ServerOptions,
-    /// One for each request that is answered or waits.
-    places: Arc<Semaphore>,
+    /// One for each running or queued request.
+    permits: Arc<Semaphore>,
     pub(crate) metrics: Metrics,
     /// The warnings that the log has shown.
     pub(crate) logged: LoggedWarnings,
@@ -42,14 +42,14 @@ impl App {
         throttle: Option<Arc<ThermalThrottle>>,
         options: ServerOptions,
     ) -> Self {
-        let n_places = options
+        let n_permits = options
             .batcher
             .n_jobs
             .saturating_add(options.max_queue)
             .min(Semaphore::MAX_PERMITS);
         Self {
             models: Arc::new(models),
-            places: Arc::new(Semaphore::new(n_places)),
+            permits: Arc::new(Semaphore::new(n_permits)),
             options,
             metrics: Metrics::default(),
             logged: LoggedWarnings::default(),
@@ -60,9 +60,9 @@ impl App {
         }
     }
 
-    /// A place for a request, if there is one.
-    pub(crate) fn place(&self) -> Result<OwnedSemaphorePermit, ApiError> {
-        Arc::clone(&self.places)
+    /// Takes one of the permits that limit running and queued requests.
+    pub(crate) fn request_permit(&self) -> Result<OwnedSemaphorePermit, ApiError> {
+        Arc::clone(&self.permits)
             .try_acquire_owned()
             .map_err(|_| ApiError::busy())
     }

@@ -354,7 +354,7 @@ impl Models {
     }
 
     /// The same, and how long each of them stays if nobody uses it.
-    pub(crate) fn stays(&self, idle: Option<Duration>) -> Vec<(Arc<Model>, Option<Duration>)> {
+    pub(crate) fn times_left(&self, idle: Option<Duration>) -> Vec<(Arc<Model>, Option<Duration>)> {
         let stay = |entry: &Entry| {
             let place = lock(&entry.place);
             let left = place.time_left(idle);

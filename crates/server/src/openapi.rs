@@ -1,7 +1,7 @@
-//! `GET /openapi.json`: what this server answers, for programs that write clients.
+//! `GET /openapi.json`: a description of this server for generators of clients.
 //!
-//! The document is written by hand; the tests hold it to the types that requests are read into, and
-//! to the router.
+//! The document is written by hand; tests compare it with the structs that requests are read into,
+//! and with the router.
 
 use axum::{
     http::{HeaderValue, header},
@@ -10,7 +10,7 @@ use axum::{
 
 const DOCUMENT: &str = include_str!("../openapi.json");
 
-/// The document.
+/// Sends the document.
 pub(crate) async fn document() -> Response {
     (
         [(
@@ -36,21 +36,24 @@ mod tests {
     use crate::{
         api::{
             anthropic::{count::CountRequest, create::MessagesRequest},
-            llama,
-            native::{Detokenize, Tokenize},
+            llama::{options::LlamaOptions, template::TemplateRequest},
+            native::{DetokenizeRequest, TokenizeRequest},
             ollama::{
-                self,
+                chat::{OllamaChatFields, OllamaChatRequest},
                 embed::{EmbedRequest, EmbeddingsRequest},
-                generate::GenerateRequest,
-                models::{Pull, Show},
-                options::Options,
+                generate::{GenerateFields, GenerateRequest},
+                models::{PullRequest, ShowRequest},
+                options::{OllamaOptions, SharedFields},
             },
             openai::{
-                chat::ChatRequest, completions::CompletionRequest, embeddings::EmbeddingRequest,
-                responses::request::ResponseRequest,
+                chat::request::{ChatFields, ChatRequest},
+                completions::request::{CompletionFields, CompletionRequest},
+                embeddings::EmbeddingRequest,
+                responses::request::{ResponseFields, ResponseRequest},
+                sampling::OpenAiSampling,
             },
         },
-        flow::{body, warnings::Warnings},
+        flow::{body::Fields, format::FormatFields, request::Request, warnings::Warnings},
         routes,
     };
 
@@ -58,15 +61,15 @@ mod tests {
         serde_json::from_str(DOCUMENT).unwrap()
     }
 
-    /// What a reference of the document refers to, or the value itself.
+    /// Follows a reference within the document.
     fn resolved<'a>(document: &'a Value, value: &'a Value) -> &'a Value {
         value["$ref"].as_str().map_or(value, |place| {
             document.pointer(place.trim_start_matches('#')).unwrap()
         })
     }
 
-    /// The JSON that a path takes.
-    fn taken<'a>(document: &'a Value, path: &str) -> &'a Value {
+    /// The description of the body that a path takes.
+    fn request_body<'a>(document: &'a Value, path: &str) -> &'a Value {
         &document["paths"][path]["post"]["requestBody"]["content"]["application/json"]
     }
 
@@ -81,7 +84,7 @@ mod tests {
         }
     }
 
-    /// Reads nothing, and keeps the names of the fields that a struct asks for.
+    /// A deserializer without values that collects the names of the fields of a struct.
     struct FieldNames<'a>(&'a mut BTreeSet<String>);
 
     impl<'de> Deserializer<'de> for FieldNames<'_> {
@@ -108,7 +111,7 @@ mod tests {
         }
     }
 
-    /// The fields that a type is read from.
+    /// The names of the fields of a struct.
     fn fields<T: DeserializeOwned>() -> BTreeSet<String> {
         let mut names = BTreeSet::new();
         assert!(T::deserialize(FieldNames(&mut names)).is_err());
@@ -119,58 +122,74 @@ mod tests {
         assert_eq!(names(&schema["properties"]), fields::<T>());
     }
 
-    /// What is said of a body of some of the fields.
-    fn refused<T: DeserializeOwned>(fields: Map<String, Value>) -> Option<String> {
-        let error = body::parse::<T>(
-            Value::Object(fields).to_string().as_bytes(),
-            &[],
-            &Warnings::default(),
-        )
-        .err()?;
+    /// The error about a body of some of the fields.
+    fn error<R: Request>(fields: Map<String, Value>) -> Option<String> {
+        let error = R::read(Fields::new(fields), &Warnings::default()).err()?;
         Some(error.message)
     }
 
-    /// The example has the required fields and no others; it is enough, and nothing less is.
-    fn describes<T: DeserializeOwned>(path: &str) {
+    /// Checks that the schema has the fields of all parts of a request, and that the example has
+    /// exactly those that are required.
+    fn describes<R: Request>(path: &str, parts: &[BTreeSet<String>]) {
         let document = document();
-        let taken = taken(&document, path);
-        let (schema, example) = (resolved(&document, &taken["schema"]), &taken["example"]);
-        has_the_fields_of::<T>(schema);
+        let body = request_body(&document, path);
+        let schema = resolved(&document, &body["schema"]);
+        let example = &body["example"];
+        let expected: BTreeSet<String> = parts.iter().flatten().cloned().collect();
+        assert_eq!(names(&schema["properties"]), expected, "{path}");
         assert_eq!(names(example), names(&schema["required"]), "{path}");
         let example = example.as_object().unwrap();
-        assert_eq!(refused::<T>(example.clone()), None, "{path}");
+        assert_eq!(error::<R>(example.clone()), None, "{path}");
         for name in example.keys() {
             let mut fields = example.clone();
             fields.remove(name);
             assert_eq!(
-                refused::<T>(fields),
+                error::<R>(fields),
                 Some(format!("the field {name:?} is missing")),
                 "{path}"
             );
         }
     }
 
+    /// As [`describes`], for a request that is read in one part.
+    fn describes_one<R: Request + DeserializeOwned>(path: &str) {
+        describes::<R>(path, &[fields::<R>()]);
+    }
+
     #[test]
     fn requests_have_the_fields_that_are_read() {
-        describes::<ChatRequest>("/v1/chat/completions");
-        describes::<CompletionRequest>("/v1/completions");
-        describes::<ResponseRequest>("/v1/responses");
-        describes::<EmbeddingRequest>("/v1/embeddings");
-        describes::<MessagesRequest>("/v1/messages");
-        describes::<CountRequest>("/v1/messages/count_tokens");
-        describes::<ollama::chat::ChatRequest>("/api/chat");
-        describes::<GenerateRequest>("/api/generate");
-        describes::<EmbedRequest>("/api/embed");
-        describes::<EmbeddingsRequest>("/api/embeddings");
-        describes::<llama::template::TemplateRequest>("/apply-template");
-        describes::<Tokenize>("/tokenize");
-        describes::<Detokenize>("/detokenize");
-        let schemas = &document()["components"]["schemas"];
-        has_the_fields_of::<Options>(&schemas["Options"]);
-        has_the_fields_of::<llama::options::Settings>(&schemas["NativeSettings"]);
-        // The model has two names, and either will do.
-        has_the_fields_of::<Show>(&schemas["ShowRequest"]);
-        has_the_fields_of::<Pull>(&schemas["PullRequest"]);
+        let sampling = fields::<OpenAiSampling>;
+        let format = fields::<FormatFields>;
+        let shared = fields::<SharedFields>;
+        let chat = [fields::<ChatFields>(), sampling(), format()];
+        describes::<ChatRequest>("/v1/chat/completions", &chat);
+        let completion = [fields::<CompletionFields>(), sampling(), format()];
+        describes::<CompletionRequest>("/v1/completions", &completion);
+        let response = [fields::<ResponseFields>(), sampling()];
+        describes::<ResponseRequest>("/v1/responses", &response);
+        let ollama_chat = [fields::<OllamaChatFields>(), shared()];
+        describes::<OllamaChatRequest>("/api/chat", &ollama_chat);
+        let generate = [fields::<GenerateFields>(), shared()];
+        describes::<GenerateRequest>("/api/generate", &generate);
+        describes_one::<EmbeddingRequest>("/v1/embeddings");
+        describes_one::<MessagesRequest>("/v1/messages");
+        describes_one::<CountRequest>("/v1/messages/count_tokens");
+        describes_one::<EmbedRequest>("/api/embed");
+        describes_one::<EmbeddingsRequest>("/api/embeddings");
+        describes_one::<TemplateRequest>("/apply-template");
+        describes_one::<TokenizeRequest>("/tokenize");
+        describes_one::<DetokenizeRequest>("/detokenize");
+    }
+
+    #[test]
+    fn named_schemas_have_the_fields_that_are_read() {
+        let document = document();
+        let schemas = &document["components"]["schemas"];
+        has_the_fields_of::<OllamaOptions>(&schemas["Options"]);
+        has_the_fields_of::<LlamaOptions>(&schemas["NativeSettings"]);
+        // The model has two names; a request needs either.
+        has_the_fields_of::<ShowRequest>(&schemas["ShowRequest"]);
+        has_the_fields_of::<PullRequest>(&schemas["PullRequest"]);
     }
 
     #[test]

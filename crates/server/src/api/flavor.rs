@@ -1,4 +1,4 @@
-//! Whose interface a path belongs to, and how it says that something went wrong.
+//! The interface of a request, and the JSON of its errors.
 
 use axum::{
     Json,
@@ -9,10 +9,10 @@ use serde_json::{Value, json};
 
 use crate::{
     api::anthropic::models,
-    flow::error::{ApiError, Kind},
+    flow::error::{ApiError, ErrorKind},
 };
 
-/// An interface.
+/// The interface of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ApiFlavor {
     OpenAi,
@@ -21,8 +21,8 @@ pub(crate) enum ApiFlavor {
 }
 
 impl ApiFlavor {
-    /// The interface of a request. Paths of atta's own, and unknown ones, are like OpenAI's unless
-    /// Anthropic's client asks.
+    /// Decides by path and headers. atta's own paths and unknown ones have OpenAI's errors, unless a
+    /// client of Anthropic sends the request.
     pub(crate) fn of(path: &str, headers: &HeaderMap) -> Self {
         match path {
             "/v1/messages" => Self::Anthropic,
@@ -34,7 +34,7 @@ impl ApiFlavor {
         }
     }
 
-    /// An error alone.
+    /// The JSON of an error.
     pub(crate) fn error(self, error: &ApiError, request_id: Option<&str>) -> Value {
         let ApiError {
             message,
@@ -58,21 +58,21 @@ impl ApiFlavor {
         }
     }
 
-    fn kind(self, kind: Kind) -> &'static str {
+    fn kind(self, kind: ErrorKind) -> &'static str {
         match (self, kind) {
-            (_, Kind::Key) => "authentication_error",
-            (_, Kind::Busy) => "rate_limit_error",
-            (Self::Anthropic, Kind::Foreign) => "permission_error",
-            (Self::Anthropic, Kind::NotFound) => "not_found_error",
-            (Self::Anthropic, Kind::TooLarge) => "request_too_large",
-            (Self::Anthropic, Kind::Unavailable) => "overloaded_error",
-            (Self::Anthropic, Kind::Ours) => "api_error",
-            (_, Kind::Ours | Kind::Unavailable) => "server_error",
+            (_, ErrorKind::Unauthorized) => "authentication_error",
+            (_, ErrorKind::Busy) => "rate_limit_error",
+            (Self::Anthropic, ErrorKind::Forbidden) => "permission_error",
+            (Self::Anthropic, ErrorKind::NotFound) => "not_found_error",
+            (Self::Anthropic, ErrorKind::TooLarge) => "request_too_large",
+            (Self::Anthropic, ErrorKind::Unavailable) => "overloaded_error",
+            (Self::Anthropic, ErrorKind::Internal) => "api_error",
+            (_, ErrorKind::Internal | ErrorKind::Unavailable) => "server_error",
             _ => "invalid_request_error",
         }
     }
 
-    /// Headers that have the id of a request.
+    /// The response headers that hold the id of the request.
     pub(crate) fn id_headers(self) -> &'static [&'static str] {
         match self {
             Self::OpenAi | Self::Ollama => &["x-request-id"],
@@ -99,7 +99,7 @@ impl ApiFlavor {
     }
 }
 
-/// The message with the field that it is about, for interfaces that have no other place for it.
+/// The message with the name of the field, for interfaces that have no other place for it.
 fn named(error: &ApiError) -> String {
     match &error.param {
         Some(param) if !error.message.contains(param) => format!("{param}: {}", error.message),

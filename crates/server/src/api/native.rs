@@ -1,4 +1,5 @@
-//! Our own paths: tokens of a text and back, as llama.cpp's server has them, and how the server is.
+//! Paths outside of the interfaces: `/tokenize` and `/detokenize` in llama.cpp's form, `/health`,
+//! `/metrics`.
 
 use std::sync::Arc;
 
@@ -15,9 +16,9 @@ use serde_json::{Value, json};
 use crate::{
     app::App,
     flow::{
-        body::Incoming,
+        body::{Fields, Incoming},
         error::ApiError,
-        prepare::{Ask, Asked},
+        request::{LoadedRequest, Request},
         warnings::Warnings,
     },
     metrics,
@@ -25,14 +26,14 @@ use crate::{
 };
 
 #[derive(Deserialize)]
-pub(crate) struct Tokenize {
+pub(crate) struct TokenizeRequest {
     content: String,
     model: Option<String>,
     #[serde(default)]
     add_special: bool,
     #[serde(default = "yes")]
     parse_special: bool,
-    /// Whether the text of each token is told, too.
+    /// Whether the response has the text of each token, too.
     #[serde(default)]
     with_pieces: bool,
 }
@@ -41,26 +42,31 @@ fn yes() -> bool {
     true
 }
 
-impl Ask for Tokenize {
+impl Request for TokenizeRequest {
+    fn read(fields: Fields, warnings: &Warnings) -> Result<Self, ApiError> {
+        fields.rest(Self::ACCEPTED, warnings)
+    }
+
     fn model(&self) -> Option<&str> {
         self.model.as_deref()
     }
 }
 
-/// The tokens of a text.
+/// Tokenizes a text.
 pub(crate) async fn tokenize(
     State(app): State<Arc<App>>,
     incoming: Incoming,
 ) -> Result<Json<Value>, ApiError> {
-    Asked::read(&app, incoming)
-        .await?
-        .map(tokens)
-        .await
-        .map(Json)
+    let request = LoadedRequest::read(&app, incoming).await?;
+    request.map(tokens).await.map(Json)
 }
 
-fn tokens(model: &Model, request: Tokenize, _warnings: &Warnings) -> Result<Value, ApiError> {
-    let Tokenize {
+fn tokens(
+    model: &Model,
+    request: TokenizeRequest,
+    _warnings: &Warnings,
+) -> Result<Value, ApiError> {
+    let TokenizeRequest {
         content,
         add_special,
         parse_special,
@@ -82,7 +88,7 @@ fn tokens(model: &Model, request: Tokenize, _warnings: &Warnings) -> Result<Valu
         .collect();
     let piece = |id: &u32| match std::str::from_utf8(&tokenizer.token_bytes(*id)) {
         Ok(text) => json!({ "id": id, "piece": text }),
-        // A part of a character.
+        // A part of a character: its bytes.
         Err(_) => json!({ "id": id, "piece": tokenizer.token_bytes(*id) }),
     };
     match with_pieces {
@@ -92,27 +98,37 @@ fn tokens(model: &Model, request: Tokenize, _warnings: &Warnings) -> Result<Valu
 }
 
 #[derive(Deserialize)]
-pub(crate) struct Detokenize {
+pub(crate) struct DetokenizeRequest {
     tokens: Vec<u32>,
     model: Option<String>,
 }
 
-impl Ask for Detokenize {
+impl Request for DetokenizeRequest {
+    fn read(fields: Fields, warnings: &Warnings) -> Result<Self, ApiError> {
+        fields.rest(Self::ACCEPTED, warnings)
+    }
+
     fn model(&self) -> Option<&str> {
         self.model.as_deref()
     }
 }
 
-/// The text of tokens.
+/// Decodes tokens.
 pub(crate) async fn detokenize(
     State(app): State<Arc<App>>,
     incoming: Incoming,
 ) -> Result<Json<Value>, ApiError> {
-    Asked::read(&app, incoming).await?.map(text).await.map(Json)
+    let request = LoadedRequest::read(&app, incoming).await?;
+    request.map(text).await.map(Json)
 }
 
-fn text(model: &Model, request: Detokenize, _warnings: &Warnings) -> Result<Value, ApiError> {
-    let (tokens, tokenizer) = (request.tokens, model.engine.tokenizer());
+fn text(
+    model: &Model,
+    request: DetokenizeRequest,
+    _warnings: &Warnings,
+) -> Result<Value, ApiError> {
+    let tokens = request.tokens;
+    let tokenizer = model.engine.tokenizer();
     if let Some(id) = tokens
         .iter()
         .find(|&&id| id as usize >= tokenizer.n_vocab())
@@ -126,7 +142,7 @@ fn text(model: &Model, request: Detokenize, _warnings: &Warnings) -> Result<Valu
     Ok(json!({ "content": String::from_utf8_lossy(&bytes) }))
 }
 
-/// Whether the server can answer.
+/// Reports whether the server can answer.
 pub(crate) async fn health(State(app): State<Arc<App>>) -> Result<Json<Value>, ApiError> {
     if app.is_stopping() || app.models.is_broken() {
         return Err(ApiError::stopping());
@@ -134,7 +150,7 @@ pub(crate) async fn health(State(app): State<Arc<App>>) -> Result<Json<Value>, A
     Ok(Json(json!({ "status": "ok" })))
 }
 
-/// Counts for Prometheus.
+/// Metrics in the format of Prometheus.
 pub(crate) async fn prometheus(State(app): State<Arc<App>>) -> Response {
     let kind = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
     ([(header::CONTENT_TYPE, kind)], metrics::text(&app)).into_response()

@@ -1,7 +1,7 @@
-//! Answers while they come: events of several jobs, read as text, thoughts and calls.
+//! From events of jobs to events of answers: text is parsed into content, reasoning and tool calls.
 //!
-//! Knows no interface of any other server. What comes out is for one that writes it down at once,
-//! and for one that waits for all of it.
+//! Knows no client's JSON. A streaming response writes each event at once; another one collects
+//! them.
 
 use std::{
     collections::VecDeque,
@@ -14,24 +14,22 @@ use atta_engine::{
     Done, FinishReason,
     tools::{Outcome, Parser, Piece},
 };
-use serde_json::{Value, json};
 use tokio::sync::{OwnedSemaphorePermit, mpsc::UnboundedReceiver};
 
+use super::{error::ApiError, logprobs::TokenLogprobs};
 use crate::{
-    flow::error::ApiError,
-    flow::logprobs::TokenLogprobs,
     models::Model,
     worker::{IndexedJobEvent, JobEvent},
 };
 
-/// Something that happened to one of several answers.
+/// An event of an answer.
 #[derive(Debug)]
 pub(crate) enum AnswerEvent {
-    /// Its text, thoughts or calls grew.
+    /// More content, reasoning, or a part of a tool call.
     Piece(Piece),
-    /// A token was chosen, and this is what the model logprobs of it.
+    /// Log-probabilities of the token that was sampled.
     Logprobs(TokenLogprobs),
-    /// It is complete.
+    /// The answer is complete.
     End(AnswerEnd),
 }
 
@@ -39,56 +37,37 @@ pub(crate) enum AnswerEvent {
 #[derive(Debug)]
 pub(crate) struct AnswerEnd {
     pub(crate) done: Done,
-    /// What it was altogether.
+    /// The whole content, reasoning and tool calls.
     pub(crate) outcome: Outcome,
-    /// What the text was as a vector, if that was asked for and there was time for it.
-    pub(crate) vector: Vec<f32>,
+    /// The embedding; empty if none was requested or the deadline passed.
+    pub(crate) embedding: Vec<f32>,
+}
+
+/// Why an answer ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StopReason {
+    /// The token limit, a full context, or the deadline.
+    Length,
+    /// The model called tools.
+    ToolCalls,
+    /// One of the stop strings.
+    StopString,
+    /// The model ended its text.
+    EndOfText,
 }
 
 impl AnswerEnd {
-    /// Why it ended, as OpenAI's interface has it.
-    pub(crate) fn reason(&self) -> &'static str {
+    pub(crate) fn stop_reason(&self) -> StopReason {
         match self.done.finish_reason {
-            FinishReason::Length => "length",
-            _ if !self.outcome.calls.is_empty() => "tool_calls",
-            _ => "stop",
+            FinishReason::Length => StopReason::Length,
+            _ if !self.outcome.calls.is_empty() => StopReason::ToolCalls,
+            _ if self.done.stop.is_some() => StopReason::StopString,
+            _ => StopReason::EndOfText,
         }
-    }
-
-    /// How fast it was read and written, as llama.cpp's server tells it.
-    pub(crate) fn timings(&self) -> Value {
-        let done = &self.done;
-        let n_read = done.n_prompt - done.n_cached.min(done.n_prompt);
-        let rate = |n: usize, time: Duration| {
-            if time.is_zero() {
-                0.0
-            } else {
-                n as f64 / time.as_secs_f64()
-            }
-        };
-        let milliseconds = |time: Duration| time.as_secs_f64() * 1e3;
-        let each = |n: usize, time: Duration| {
-            if n == 0 {
-                0.0
-            } else {
-                milliseconds(time) / n as f64
-            }
-        };
-        json!({
-            "cache_n": done.n_cached,
-            "prompt_n": n_read,
-            "prompt_ms": milliseconds(done.prefill_time),
-            "prompt_per_token_ms": each(n_read, done.prefill_time),
-            "prompt_per_second": rate(n_read, done.prefill_time),
-            "predicted_n": done.n_generated,
-            "predicted_ms": milliseconds(done.decode_time),
-            "predicted_per_token_ms": each(done.n_generated, done.decode_time),
-            "predicted_per_second": rate(done.n_generated, done.decode_time),
-        })
     }
 }
 
-/// Answers that are being written.
+/// The answers to one request, while they are generated.
 pub(crate) struct Answers {
     events: UnboundedReceiver<IndexedJobEvent>,
     /// One for each answer that is not complete.
@@ -96,23 +75,23 @@ pub(crate) struct Answers {
     ready: VecDeque<(usize, AnswerEvent)>,
     model: Arc<Model>,
     load_time: Duration,
-    /// That of the request, until it is answered or its client is gone.
-    _place: OwnedSemaphorePermit,
+    /// Released when the request is answered or its client disconnects.
+    _permit: OwnedSemaphorePermit,
 }
 
-/// Reads an answer.
+/// Parses the output of a job.
 pub(crate) enum AnswerParser {
-    /// As text, and nothing else.
+    /// Plain text, so far.
     Plain(String),
-    /// As a message, which does not begin with white space.
+    /// A message of the assistant; whitespace at its start is dropped.
     Message {
-        /// Finds thoughts and calls.
+        /// Finds reasoning and tool calls.
         parser: Box<Parser>,
-        /// Whether anything but white space has come.
+        /// Whether anything but whitespace has come.
         has_begun: bool,
     },
-    /// As a vector.
-    Vector(Vec<f32>),
+    /// An embedding.
+    Embedding(Vec<f32>),
 }
 
 impl AnswerParser {
@@ -123,7 +102,7 @@ impl AnswerParser {
         }
     }
 
-    /// A message that goes on with one that has begun: the white space in front is part of it.
+    /// For an answer that continues a message: whitespace at its start is part of the message.
     pub(crate) fn rest_of_message(parser: Parser) -> Self {
         Self::Message {
             parser: Box::new(parser),
@@ -131,7 +110,7 @@ impl AnswerParser {
         }
     }
 
-    fn read(&mut self, text: String) -> Vec<Piece> {
+    fn push(&mut self, text: String) -> Vec<Piece> {
         match self {
             Self::Plain(all) => {
                 all.push_str(&text);
@@ -146,55 +125,43 @@ impl AnswerParser {
                     parser.push(text)
                 }
             }
-            Self::Vector(_) => Vec::new(),
+            Self::Embedding(_) => Vec::new(),
         }
     }
 
+    /// Returns the last pieces, and the complete answer.
     fn finish(self, done: Done) -> (Vec<Piece>, AnswerEnd) {
-        let nothing = AnswerEnd {
+        let mut end = AnswerEnd {
             done,
             outcome: Outcome::default(),
-            vector: Vec::new(),
+            embedding: Vec::new(),
         };
+        let mut pieces = Vec::new();
         match self {
-            Self::Plain(text) => (
-                Vec::new(),
-                AnswerEnd {
-                    outcome: Outcome {
-                        text,
-                        ..Outcome::default()
-                    },
-                    ..nothing
-                },
-            ),
-            Self::Message { parser, .. } => {
-                let is_cut = is_cut(&nothing.done);
-                let (pieces, outcome) = if is_cut {
-                    parser.finish_cut()
-                } else {
-                    parser.finish()
-                };
-                (pieces, AnswerEnd { outcome, ..nothing })
+            Self::Plain(text) => end.outcome.text = text,
+            Self::Message { parser, .. } if is_cut(&end.done) => {
+                (pieces, end.outcome) = parser.finish_cut();
             }
-            Self::Vector(vector) => (Vec::new(), AnswerEnd { vector, ..nothing }),
+            Self::Message { parser, .. } => (pieces, end.outcome) = parser.finish(),
+            Self::Embedding(embedding) => end.embedding = embedding,
         }
+        (pieces, end)
     }
 }
 
-/// Whether an answer ended where its model had not ended it: at its length, or at a stop string of
-/// the client.
+/// Whether an answer was ended by its length or a stop string, not by the model.
 fn is_cut(done: &Done) -> bool {
     done.finish_reason != FinishReason::Stop || done.stop.is_some()
 }
 
 impl Answers {
-    /// One parser for each job.
+    /// `parsers` has one entry for each job.
     pub(crate) fn new(
         model: Arc<Model>,
         load_time: Duration,
         events: UnboundedReceiver<IndexedJobEvent>,
         parsers: Vec<AnswerParser>,
-        place: OwnedSemaphorePermit,
+        permit: OwnedSemaphorePermit,
     ) -> Self {
         let parsers = parsers.into_iter().map(Some).collect();
         Self {
@@ -203,26 +170,25 @@ impl Answers {
             ready: VecDeque::new(),
             model,
             load_time,
-            _place: place,
+            _permit: permit,
         }
     }
 
-    /// Whose they are.
     pub(crate) fn model(&self) -> &Arc<Model> {
         &self.model
     }
 
-    /// How long it took to have the model in memory.
+    /// How long the request waited for its model to be loaded.
     pub(crate) fn load_time(&self) -> Duration {
         self.load_time
     }
 
-    /// How many there are.
+    /// Number of answers.
     pub(crate) fn len(&self) -> usize {
         self.parsers.len()
     }
 
-    /// What happens next, to which of them; `None` when all are complete.
+    /// The next event, with the index of its answer; `None` when all answers are complete.
     pub(crate) async fn next(&mut self) -> Option<Result<(usize, AnswerEvent), ApiError>> {
         std::future::poll_fn(|cx| self.poll_next(cx)).await
     }
@@ -232,8 +198,8 @@ impl Answers {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<(usize, AnswerEvent), ApiError>>> {
         loop {
-            if let Some(happening) = self.ready.pop_front() {
-                return Poll::Ready(Some(Ok(happening)));
+            if let Some(event) = self.ready.pop_front() {
+                return Poll::Ready(Some(Ok(event)));
             }
             if self.parsers.iter().all(Option::is_none) {
                 return Poll::Ready(None);
@@ -244,8 +210,8 @@ impl Answers {
                     self.parsers[i] = None;
                     return Poll::Ready(Some(Err(error)));
                 }
-                Poll::Ready(Some((i, events))) => self.read(i, events),
-                // The thread that computes is gone.
+                Poll::Ready(Some((i, event))) => self.receive(i, event),
+                // The worker has ended.
                 Poll::Ready(None) => {
                     self.parsers.clear();
                     return Poll::Ready(Some(Err(ApiError::stopping())));
@@ -254,35 +220,63 @@ impl Answers {
         }
     }
 
-    fn read(&mut self, i: usize, events: JobEvent) {
-        match events {
+    fn receive(&mut self, i: usize, event: JobEvent) {
+        match event {
             JobEvent::Text(text) => {
-                let pieces = self.parsers[i]
-                    .as_mut()
-                    .map_or_else(Vec::new, |parser| parser.read(text));
-                self.ready.extend(
-                    pieces
-                        .into_iter()
-                        .map(|piece| (i, AnswerEvent::Piece(piece))),
-                );
+                let pieces = self.parsers[i].as_mut().map(|parser| parser.push(text));
+                self.add_pieces(i, pieces.unwrap_or_default());
             }
             JobEvent::Logprobs(logprobs) => {
-                self.ready.push_back((i, AnswerEvent::Logprobs(logprobs)))
+                self.ready.push_back((i, AnswerEvent::Logprobs(logprobs)));
             }
-            JobEvent::Embedding(vector) => self.parsers[i] = Some(AnswerParser::Vector(vector)),
+            JobEvent::Embedding(vector) => {
+                self.parsers[i] = Some(AnswerParser::Embedding(vector));
+            }
             JobEvent::Done(done) => {
                 let Some(parser) = self.parsers[i].take() else {
                     return;
                 };
                 let (pieces, end) = parser.finish(done);
-                self.ready.extend(
-                    pieces
-                        .into_iter()
-                        .map(|piece| (i, AnswerEvent::Piece(piece))),
-                );
+                self.add_pieces(i, pieces);
                 self.ready.push_back((i, AnswerEvent::End(end)));
             }
-            JobEvent::Failed(_) => unreachable!("it was looked at before"),
+            JobEvent::Failed(_) => unreachable!("poll_next returns errors"),
         }
+    }
+
+    fn add_pieces(&mut self, i: usize, pieces: Vec<Piece>) {
+        let events = pieces
+            .into_iter()
+            .map(|piece| (i, AnswerEvent::Piece(piece)));
+        self.ready.extend(events);
+    }
+}
+
+/// The embeddings of all texts of a request, in order.
+pub(crate) struct Embeddings {
+    pub(crate) vectors: Vec<Vec<f32>>,
+    /// Tokens of all texts together.
+    pub(crate) n_prompt: usize,
+}
+
+impl Embeddings {
+    /// Waits for all of them.
+    ///
+    /// # Errors
+    /// A job that failed, or that the deadline has ended.
+    pub(crate) async fn collect(answers: &mut Answers) -> Result<Self, ApiError> {
+        let mut vectors = vec![Vec::new(); answers.len()];
+        let mut n_prompt = 0;
+        while let Some(event) = answers.next().await {
+            let (i, AnswerEvent::End(end)) = event? else {
+                continue;
+            };
+            if end.embedding.is_empty() {
+                return Err(ApiError::out_of_time());
+            }
+            n_prompt += end.done.n_prompt;
+            vectors[i] = end.embedding;
+        }
+        Ok(Self { vectors, n_prompt })
     }
 }

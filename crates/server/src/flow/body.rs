@@ -1,12 +1,12 @@
-//! Bodies of requests: as long as they may be, within the time they may take, and JSON.
+//! Bodies of requests: limits on size and time, decompression, JSON.
 //!
-//! A field has one of three meanings. *Kept*: the struct of the request reads it, and it does what
-//! it says. *Accepted*: it changes nothing here, for a reason that stands in the table of its
-//! interface ([`Accepted`]); the client gets a warning. *Refused*: it would change the result, so
-//! the struct reads it and an error names it. A field that nobody here has heard of is left out
-//! with a warning, because clients gain fields every month.
+//! A field has one of three meanings. *Kept*: the struct of the request reads it, and it has its
+//! effect. *Accepted*: it has no effect, for the reason in the table of its interface
+//! ([`Accepted`]); the client gets a warning. *Refused*: it would change the answer, so the struct
+//! reads it and an error names it. An unknown field is ignored with a warning, because clients gain
+//! fields every month.
 
-use std::{convert::Infallible, io::Read, time::Duration};
+use std::{collections::HashSet, convert::Infallible, io::Read, time::Duration};
 
 use axum::{
     body::{Body, Bytes},
@@ -23,12 +23,12 @@ use serde::{
 use serde_ignored::Path;
 use serde_json::{Map, Number, Value};
 
-use crate::flow::{error::ApiError, warnings::Warnings};
+use super::{error::ApiError, warnings::Warnings};
 
-/// Bytes beyond the limit that are read so that the client gets to read the error.
+/// Bytes beyond the limit that are read and dropped, so that the client reads the error.
 const MAX_DRAINED: usize = 64 << 20;
 
-/// A body that has not been read, and the warnings on its request.
+/// A request whose body has not been read, and the list of its warnings.
 pub(crate) struct Incoming {
     pub(crate) body: Unread,
     pub(crate) warnings: Warnings,
@@ -37,10 +37,10 @@ pub(crate) struct Incoming {
 /// A body that has not been read.
 pub(crate) struct Unread {
     body: Body,
-    /// How it is packed.
+    /// The header `Content-Encoding`.
     encoding: Option<String>,
-    /// Whether the client waits for a word of ours before it sends any of it.
-    waits: bool,
+    /// Whether the client waits for `100 Continue` before it sends the body.
+    expects_continue: bool,
 }
 
 impl<S: Sync> FromRequest<S> for Incoming {
@@ -54,7 +54,7 @@ impl<S: Sync> FromRequest<S> for Incoming {
         let body = Unread {
             body,
             encoding,
-            waits: head.headers.contains_key(header::EXPECT),
+            expects_continue: head.headers.contains_key(header::EXPECT),
         };
         Ok(Self {
             body,
@@ -63,34 +63,35 @@ impl<S: Sync> FromRequest<S> for Incoming {
     }
 }
 
-/// Fields that change nothing here: where they stand, as `messages[].name`, and the reason.
+/// Fields that have no effect: their places, such as `messages[].name`, and the reasons.
 pub(crate) type Accepted = &'static [(&'static str, &'static str)];
 
-/// Reads a body, and unpacks it.
+/// Reads a body and decompresses it.
 pub(crate) async fn read(unread: Unread, max: usize, timeout: Duration) -> Result<Bytes, ApiError> {
     let Unread {
         body,
         encoding,
-        waits,
+        expects_continue,
     } = unread;
-    let packing = encoding.as_deref().map_or(Ok(None), Packing::named)?;
-    let within = tokio::time::timeout(timeout, collect(body, max, waits));
+    let compression = encoding.as_deref().map_or(Ok(None), Compression::named)?;
+    let within = tokio::time::timeout(timeout, collect(body, max, expects_continue));
     let bytes = within.await.map_err(|_| ApiError::too_slow())??;
-    match packing {
+    match compression {
         None => Ok(bytes),
-        Some(packing) => {
-            let unpacked = tokio::task::spawn_blocking(move || packing.unpack(&bytes, max)).await;
-            unpacked.map_err(|_| ApiError::broken())?
+        Some(compression) => {
+            let decompressed =
+                tokio::task::spawn_blocking(move || compression.decompress(&bytes, max)).await;
+            decompressed.map_err(|_| ApiError::broken())?
         }
     }
 }
 
-/// All bytes of a body. Of one that is too long some more are read and thrown away, because a
-/// client that still sends when its connection is closed never reads why; one that waits to be
-/// asked has not sent any.
-async fn collect(mut body: Body, max: usize, waits: bool) -> Result<Bytes, ApiError> {
+/// Collects the bytes of a body. If it is too long, more bytes are read and dropped, because a
+/// client that is still sending when the connection closes never reads the error. A client that
+/// expects `100 Continue` has not sent anything.
+async fn collect(mut body: Body, max: usize, expects_continue: bool) -> Result<Bytes, ApiError> {
     let is_long = body.size_hint().lower() > max as u64;
-    if is_long && waits {
+    if is_long && expects_continue {
         return Err(ApiError::too_large(max));
     }
     let mut bytes = Vec::new();
@@ -116,15 +117,15 @@ async fn collect(mut body: Body, max: usize, waits: bool) -> Result<Bytes, ApiEr
     }
 }
 
-/// How a body can be packed.
+/// A compression of bodies.
 #[derive(Clone, Copy)]
-enum Packing {
+enum Compression {
     Gzip,
     Deflate,
 }
 
-impl Packing {
-    /// That of a `Content-Encoding`; `None` for a body that is not packed.
+impl Compression {
+    /// The compression that `Content-Encoding` names; `None` for an uncompressed body.
     fn named(encoding: &str) -> Result<Option<Self>, ApiError> {
         match encoding {
             "" | "identity" => Ok(None),
@@ -134,89 +135,128 @@ impl Packing {
         }
     }
 
-    /// What was packed, which never takes more than `max` bytes of memory.
-    fn unpack(self, bytes: &[u8], max: usize) -> Result<Bytes, ApiError> {
+    /// Decompresses at most `max` bytes.
+    fn decompress(self, bytes: &[u8], max: usize) -> Result<Bytes, ApiError> {
         let reader: Box<dyn Read + '_> = match self {
             Self::Gzip => Box::new(MultiGzDecoder::new(bytes)),
-            // The name means the format of zlib; some clients send the bare stream of deflate.
+            // `deflate` names the zlib format; some clients send the bare deflate stream.
             Self::Deflate if has_zlib_header(bytes) => Box::new(ZlibDecoder::new(bytes)),
             Self::Deflate => Box::new(DeflateDecoder::new(bytes)),
         };
-        let mut unpacked = Vec::new();
+        let mut decompressed = Vec::new();
         let read = reader
             .take((max as u64).saturating_add(1))
-            .read_to_end(&mut unpacked);
+            .read_to_end(&mut decompressed);
         read.map_err(|error| ApiError::bad(format!("the body cannot be unpacked: {error}")))?;
-        if unpacked.len() > max {
+        if decompressed.len() > max {
             Err(ApiError::too_large(max))
         } else {
-            Ok(unpacked.into())
+            Ok(decompressed.into())
         }
     }
 }
 
-/// Whether the first two bytes are those of RFC 1950.
+/// Whether the bytes begin with a zlib header (RFC 1950).
 fn has_zlib_header(bytes: &[u8]) -> bool {
     matches!(bytes, [first, second, ..] if first & 0x0f == 8 && (u32::from(*first) * 256 + u32::from(*second)) % 31 == 0)
 }
 
-/// Understands a body, which takes a while if it is long.
-pub(crate) fn parse<T: DeserializeOwned>(
-    bytes: &[u8],
-    accepted: Accepted,
-    warnings: &Warnings,
-) -> Result<T, ApiError> {
-    match serde_json::from_slice(bytes) {
-        Ok(object @ Value::Object(_)) => understand(object, accepted, warnings),
-        // Serde would take a list of the values of all fields.
-        Ok(_) => Err(ApiError::bad("this is no JSON object")),
-        Err(error) => Err(ApiError::bad(format!("this is no JSON: {error}"))),
-    }
+/// The fields of a JSON object. The parts of a request, such as its sampling fields, take theirs one
+/// after another.
+pub(crate) struct Fields {
+    object: Value,
+    /// Places within the fields of earlier parts that no part has read.
+    unread: Vec<String>,
 }
 
-/// Understands an object. A field that has a value of another type is named by the error; one that
-/// is left out, unless it is null, by a warning.
-pub(crate) fn understand<T: DeserializeOwned>(
-    mut value: Value,
-    accepted: Accepted,
-    warnings: &Warnings,
-) -> Result<T, ApiError> {
-    if let Some(fields) = value.as_object_mut() {
-        fields.retain(|_, value| !value.is_null());
+impl Fields {
+    /// Parses a body.
+    ///
+    /// # Errors
+    /// Bytes that are no JSON object.
+    pub(crate) fn parse(bytes: &[u8]) -> Result<Self, ApiError> {
+        match serde_json::from_slice(bytes) {
+            Ok(Value::Object(object)) => Ok(Self::new(object)),
+            // Serde would read a list as the values of all fields.
+            Ok(_) => Err(ApiError::bad("this is no JSON object")),
+            Err(error) => Err(ApiError::bad(format!("this is no JSON: {error}"))),
+        }
     }
-    let mut note = |path: Path<'_>| warnings.add(left_out(&place(&path), accepted));
-    serde_path_to_error::deserialize(serde_ignored::Deserializer::new(value, &mut note)).map_err(
-        |error| {
-            let (path, message) = (error.path().to_string(), error.inner().to_string());
-            match (field(&message), path.split(['.', '[']).next()) {
-                (Some((name, what)), Some(outer)) if is_within(&path, name) => ApiError::field(
-                    outer,
-                    format!(
-                        "{}: the field {name:?} is {what}",
-                        path.trim_end_matches(&format!(".{name}"))
-                    ),
-                ),
-                (Some((name, what)), _) => {
-                    ApiError::field(name, format!("the field {name:?} is {what}"))
-                }
-                (None, Some(name)) if !name.is_empty() => {
-                    ApiError::field(name, format!("{path}: {message}"))
-                }
-                (None, _) => ApiError::bad(message),
+
+    /// Fields that are null count as absent.
+    pub(crate) fn new(mut object: Map<String, Value>) -> Self {
+        object.retain(|_, value| !value.is_null());
+        Self {
+            object: Value::Object(object),
+            unread: Vec::new(),
+        }
+    }
+
+    /// Reads the fields of `T`, and leaves the others to later parts.
+    ///
+    /// # Errors
+    /// A field with a value of the wrong type, by its name.
+    pub(crate) fn take<T: DeserializeOwned>(&mut self) -> Result<T, ApiError> {
+        let mut others = HashSet::new();
+        let unread = &mut self.unread;
+        let mut on_unread = |path: Path<'_>| match &path {
+            Path::Map { parent, key } if matches!(parent, Path::Root) => {
+                others.insert(key.clone());
             }
-        },
-    )
+            path => unread.push(place(path)),
+        };
+        let fields = serde_ignored::Deserializer::new(&self.object, &mut on_unread);
+        let part = serde_path_to_error::deserialize(fields).map_err(field_error)?;
+        if let Some(object) = self.object.as_object_mut() {
+            object.retain(|name, _| others.contains(name));
+        }
+        Ok(part)
+    }
+
+    /// Reads the fields of the last part. Fields that no part has read become warnings, which give
+    /// the reason for those that are `accepted`.
+    ///
+    /// # Errors
+    /// A field with a value of the wrong type, by its name.
+    pub(crate) fn rest<T: DeserializeOwned>(
+        self,
+        accepted: Accepted,
+        warnings: &Warnings,
+    ) -> Result<T, ApiError> {
+        let warn = |place: &str| warnings.add(unread_warning(place, accepted));
+        self.unread.iter().for_each(|place| warn(place));
+        let mut on_unread = |path: Path<'_>| warn(&place(&path));
+        let fields = serde_ignored::Deserializer::new(self.object, &mut on_unread);
+        serde_path_to_error::deserialize(fields).map_err(field_error)
+    }
 }
 
-/// The warning on a field that is left out.
-fn left_out(place: &str, accepted: Accepted) -> String {
+/// The error of a field that serde cannot read.
+fn field_error(error: serde_path_to_error::Error<serde_json::Error>) -> ApiError {
+    let path = error.path().to_string();
+    let message = error.inner().to_string();
+    match (named_field(&message), path.split(['.', '[']).next()) {
+        (Some((name, what)), Some(outer)) if is_within(&path, name) => {
+            let path = path.trim_end_matches(&format!(".{name}"));
+            ApiError::field(outer, format!("{path}: the field {name:?} is {what}"))
+        }
+        (Some((name, what)), _) => ApiError::field(name, format!("the field {name:?} is {what}")),
+        (None, Some(name)) if !name.is_empty() => {
+            ApiError::field(name, format!("{path}: {message}"))
+        }
+        (None, _) => ApiError::bad(message),
+    }
+}
+
+/// The warning about a field that no part has read.
+fn unread_warning(place: &str, accepted: Accepted) -> String {
     match accepted.iter().find(|(name, _)| *name == place) {
         Some((_, reason)) => format!("{place} changes nothing here: {reason}"),
         None => format!("the unknown field {place} is ignored"),
     }
 }
 
-/// Where a field stands, without the numbers of list items: `tools[].strict`.
+/// The place of a field, without the indices of list items: `tools[].strict`.
 fn place(path: &Path<'_>) -> String {
     match path {
         Path::Root => String::new(),
@@ -231,7 +271,7 @@ fn place(path: &Path<'_>) -> String {
     }
 }
 
-/// An object within a body: serde would take a list of its values as well.
+/// Reads an inner object; serde alone would accept a list of its values, too.
 pub(crate) fn object<'de, D: Deserializer<'de>, T: DeserializeOwned>(
     from: D,
 ) -> Result<Option<T>, D::Error> {
@@ -242,7 +282,7 @@ pub(crate) fn object<'de, D: Deserializer<'de>, T: DeserializeOwned>(
         .map_err(Error::custom)
 }
 
-/// A whole number, which may be written as `1024.0`: that is what some languages make of it.
+/// Reads an integer, which some clients write as `1024.0`.
 pub(crate) fn whole<'de, D: Deserializer<'de>>(from: D) -> Result<Option<i64>, D::Error> {
     let Some(number) = Option::<Number>::deserialize(from)? else {
         return Ok(None);
@@ -255,13 +295,13 @@ pub(crate) fn whole<'de, D: Deserializer<'de>>(from: D) -> Result<Option<i64>, D
         .ok_or_else(|| Error::custom(format!("{number} is no whole number")))
 }
 
-/// Whether the field of an error is not one of the body itself.
+/// Whether the error is about a field of an inner object.
 fn is_within(path: &str, name: &str) -> bool {
     !["", ".", "?", name].contains(&path)
 }
 
-/// The field that serde's message is about, and what is wrong with it.
-fn field(message: &str) -> Option<(&str, &'static str)> {
+/// The field that a message of serde names, and what is wrong with it.
+fn named_field(message: &str) -> Option<(&str, &'static str)> {
     let (kind, rest) = [
         ("not supported", "unknown field `"),
         ("missing", "missing field `"),
@@ -276,30 +316,46 @@ mod tests {
     use super::*;
 
     #[derive(Debug, serde::Deserialize)]
-    struct Ask {
-        #[serde(rename = "n")]
-        _n: u32,
+    struct Inner {
+        n: u32,
     }
 
     #[derive(Debug, serde::Deserialize)]
     struct Outer {
-        #[serde(rename = "inner")]
-        _inner: Vec<Ask>,
+        inner: Vec<Inner>,
+    }
+
+    fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, ApiError> {
+        Fields::parse(body)?.rest(&[], &Warnings::default())
     }
 
     #[test]
     fn a_field_that_is_not_there_is_named() {
-        let parse = |text: &[u8]| parse::<Ask>(text, &[], &Warnings::default());
-        let param = |text: &str| parse(text.as_bytes()).unwrap_err().param;
-        assert_eq!(param("{}").as_deref(), Some("n"));
-        assert_eq!(param(r#"{"n": "x"}"#).as_deref(), Some("n"));
-        assert_eq!(param("[]"), None);
-        let nested =
-            super::parse::<Outer>(br#"{"inner": [{}]}"#, &[], &Warnings::default()).unwrap_err();
+        let param = |text: &[u8]| read::<Inner>(text).unwrap_err().param;
+        assert_eq!(param(b"{}").as_deref(), Some("n"));
+        assert_eq!(param(br#"{"n": "x"}"#).as_deref(), Some("n"));
+        assert_eq!(param(b"[]"), None);
+        assert_eq!(param(b"[1]"), None, "a list of values has no names");
+        assert_eq!(param(b"\xff"), None);
+        let nested = read::<Outer>(br#"{"inner": [{}]}"#).unwrap_err();
         assert_eq!(nested.param.as_deref(), Some("inner"));
         assert_eq!(nested.message, r#"inner[0]: the field "n" is missing"#);
-        assert!(parse(b"[1]").is_err(), "a list of values has no names");
-        assert!(parse(b"\xff").is_err());
+    }
+
+    #[test]
+    fn parts_take_their_fields_and_leave_the_others() {
+        let body = br#"{"n": 1, "m": 2, "inner": [{"n": 3, "o": 4}], "x": null}"#;
+        let mut fields = Fields::parse(body).unwrap();
+        let outer: Outer = fields.take().unwrap();
+        assert_eq!(outer.inner[0].n, 3);
+        let warnings = Warnings::default();
+        let inner: Inner = fields.rest(&[("m", "of a reason")], &warnings).unwrap();
+        assert_eq!(inner.n, 1);
+        let expected = [
+            "the unknown field inner[].o is ignored",
+            "m changes nothing here: of a reason",
+        ];
+        assert_eq!(warnings.take(), expected);
     }
 
     fn gzip(bytes: &[u8]) -> Vec<u8> {
@@ -309,25 +365,34 @@ mod tests {
     }
 
     #[test]
-    fn a_packed_body_is_unpacked_up_to_the_limit() {
+    fn a_compressed_body_is_decompressed_up_to_the_limit() {
         let packed = gzip(&[b'a'; 100_000]);
         assert_eq!(
-            Packing::Gzip.unpack(&packed, 100_000).unwrap().len(),
+            Compression::Gzip
+                .decompress(&packed, 100_000)
+                .unwrap()
+                .len(),
             100_000
         );
         assert_eq!(
-            Packing::Gzip.unpack(&packed, 99_999).unwrap_err().status,
+            Compression::Gzip
+                .decompress(&packed, 99_999)
+                .unwrap_err()
+                .status,
             413
         );
         assert_eq!(
-            Packing::Gzip
-                .unpack(&packed[..50], 100_000)
+            Compression::Gzip
+                .decompress(&packed[..50], 100_000)
                 .unwrap_err()
                 .status,
             400
         );
         assert_eq!(
-            Packing::Gzip.unpack(b"{}", 100_000).unwrap_err().status,
+            Compression::Gzip
+                .decompress(b"{}", 100_000)
+                .unwrap_err()
+                .status,
             400
         );
     }
@@ -340,21 +405,21 @@ mod tests {
         let bare = &zlib[2..zlib.len() - 4];
         for packed in [&zlib[..], bare] {
             assert_eq!(
-                &Packing::Deflate.unpack(packed, 100).unwrap()[..],
+                &Compression::Deflate.decompress(packed, 100).unwrap()[..],
                 b"{\"a\": 1}"
             );
         }
     }
 
     #[test]
-    fn a_packing_that_is_not_known_is_named() {
-        let error = Packing::named("br").err().unwrap();
+    fn a_compression_that_is_not_known_is_named() {
+        let error = Compression::named("br").err().unwrap();
         assert!(
             error.status == 415
                 && error.message.contains("\"br\"")
                 && error.message.contains("gzip")
         );
-        assert!(Packing::named("identity").unwrap().is_none());
+        assert!(Compression::named("identity").unwrap().is_none());
     }
 
     #[test]
@@ -364,10 +429,7 @@ mod tests {
             #[serde(default, deserialize_with = "whole")]
             n: Option<i64>,
         }
-        let of = |text: &str| {
-            super::parse::<Wanted>(text.as_bytes(), &[], &Warnings::default())
-                .map(|wanted| wanted.n)
-        };
+        let of = |text: &str| read::<Wanted>(text.as_bytes()).map(|wanted| wanted.n);
         assert_eq!(of(r#"{"n": 1024.0}"#).unwrap(), Some(1024));
         assert_eq!(of(r#"{"n": -1}"#).unwrap(), Some(-1));
         assert_eq!(of("{}").unwrap(), None);
@@ -381,15 +443,12 @@ mod tests {
     }
 
     #[test]
-    fn a_field_that_is_left_out_is_a_warning_with_its_place() {
+    fn an_unread_field_is_a_warning_with_its_place() {
         let warnings = Warnings::default();
         let body = br#"{"inner": [{"n": 1, "m": 2}, {"n": 1, "user": {}}], "seeed": 2, "functions": null}"#;
-        parse::<Outer>(
-            body,
-            &[("inner[].user", "there are no accounts")],
-            &warnings,
-        )
-        .unwrap();
+        let accepted: Accepted = &[("inner[].user", "there are no accounts")];
+        let fields = Fields::parse(body).unwrap();
+        fields.rest::<Outer>(accepted, &warnings).unwrap();
         let want = [
             "the unknown field inner[].m is ignored",
             "inner[].user changes nothing here: there are no accounts",

@@ -1,5 +1,5 @@
-//! What a client is told when it does not get what it asked for. How it is written is its
-//! interface's affair ([`ApiFlavor`](crate::api::flavor::ApiFlavor)).
+//! Errors as clients get them. [`ApiFlavor`](crate::api::flavor::ApiFlavor) writes them in the JSON of
+//! each interface.
 
 use atta_engine::{Error, SamplingError};
 use axum::{
@@ -9,32 +9,32 @@ use axum::{
 
 use crate::ServeError;
 
-/// An answer that is an error.
+/// An error response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ApiError {
     pub(crate) status: StatusCode,
     pub(crate) message: String,
-    /// Which field is at fault.
+    /// The field that caused the error.
     pub(crate) param: Option<String>,
     pub(crate) code: Option<&'static str>,
 }
 
-/// What kind of error it is.
+/// The class of an error, from which each interface derives its own type name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
-    /// The request is wrong.
-    Wrong,
+pub(crate) enum ErrorKind {
+    /// The request is invalid, or asks for something that is not supported.
+    Invalid,
     NotFound,
-    /// The key is wrong.
-    Key,
-    Foreign,
+    /// The API key is missing or wrong.
+    Unauthorized,
+    Forbidden,
     TooLarge,
-    /// There is no place.
+    /// The queue is full.
     Busy,
-    /// It may be there later.
+    /// A retry may succeed.
     Unavailable,
-    /// Our mistake.
-    Ours,
+    /// A bug or a failure of the server.
+    Internal,
 }
 
 /// Seconds after which a client may try again.
@@ -50,12 +50,12 @@ impl ApiError {
         }
     }
 
-    /// A request that makes no sense.
+    /// An invalid request.
     pub(crate) fn bad(message: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, message)
     }
 
-    /// A field that makes no sense, or is not supported.
+    /// A field that is invalid or not supported.
     pub(crate) fn field(name: impl Into<String>, message: impl Into<String>) -> Self {
         Self {
             param: Some(name.into()),
@@ -91,7 +91,7 @@ impl ApiError {
         }
     }
 
-    /// A page of another site asks a server without keys.
+    /// A page of another site, on a server without keys.
     pub(crate) fn foreign_origin(origin: &str) -> Self {
         let message = format!(
             "pages of {origin:?} may not use this server, because that is neither its own origin nor an app of this \
@@ -100,7 +100,7 @@ impl ApiError {
         Self::new(StatusCode::FORBIDDEN, message)
     }
 
-    /// The server was found by a name that a web site could have.
+    /// A `Host` that a web site could have (DNS rebinding).
     pub(crate) fn foreign_host(host: &str) -> Self {
         let message = format!(
             "this server does not answer to the name {host:?}, which a web site could let mean this machine: start it \
@@ -127,14 +127,14 @@ impl ApiError {
         )
     }
 
-    /// A body that is packed in a way that cannot be unpacked here.
+    /// An unsupported `Content-Encoding`.
     pub(crate) fn unknown_encoding(encoding: &str) -> Self {
         let message =
             format!("content-encoding {encoding:?} is not supported: gzip, deflate, or none");
         Self::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, message)
     }
 
-    /// Something that this server, or this model, cannot do at all.
+    /// Something that this server, or this model, cannot do.
     pub(crate) fn not_implemented(message: impl Into<String>) -> Self {
         let code = Some("not_supported");
         Self {
@@ -147,7 +147,7 @@ impl ApiError {
         Self::new(StatusCode::REQUEST_TIMEOUT, "the body did not come in time")
     }
 
-    /// An answer that is of no use before it is complete.
+    /// The deadline passed before an answer that is useless unless complete.
     pub(crate) fn out_of_time() -> Self {
         Self::new(
             StatusCode::SERVICE_UNAVAILABLE,
@@ -155,7 +155,7 @@ impl ApiError {
         )
     }
 
-    /// Something of ours that must not happen.
+    /// A bug of the server.
     pub(crate) fn broken() -> Self {
         Self::new(
             StatusCode::INTERNAL_SERVER_ERROR,
@@ -163,8 +163,8 @@ impl ApiError {
         )
     }
 
-    /// A model that cannot be had now, because others have the memory; or at all, of which a client
-    /// learns no more, since the error names files of this machine.
+    /// A model that does not fit into memory now, or cannot be loaded at all. Errors of the second
+    /// kind name files of this machine, so the client does not get their text.
     pub(crate) fn not_loaded(name: &str, error: &ServeError) -> Self {
         let error = match error {
             ServeError::Engine(error) if error.is_about_memory() => Self::new(
@@ -186,13 +186,13 @@ impl ApiError {
         Self::new(StatusCode::SERVICE_UNAVAILABLE, "the server is stopping")
     }
 
-    /// A job that failed while it was written.
+    /// A job that failed while it was running.
     pub(crate) fn failed(error: &Error) -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string())
     }
 
-    /// A setting, by the name that it has in requests.
-    fn of_sampling(error: &SamplingError) -> Self {
+    /// A sampling parameter, by the name of its field.
+    fn sampling(error: &SamplingError) -> Self {
         match error {
             SamplingError::OutOfRange {
                 option,
@@ -215,7 +215,7 @@ impl ApiError {
         }
     }
 
-    /// The same, about another field.
+    /// The error about another field.
     pub(crate) fn about(self, field: &str) -> Self {
         Self {
             param: self.param.map(|_| field.to_owned()),
@@ -223,7 +223,7 @@ impl ApiError {
         }
     }
 
-    /// The same, where the interface has another name for that field.
+    /// The error with the name that an interface has for the field `ours`.
     pub(crate) fn renamed(self, ours: &str, theirs: &str) -> Self {
         if self.param.as_deref() == Some(ours) {
             self.about(theirs)
@@ -232,22 +232,22 @@ impl ApiError {
         }
     }
 
-    pub(crate) fn kind(&self) -> Kind {
+    pub(crate) fn kind(&self) -> ErrorKind {
         match self.status {
-            StatusCode::UNAUTHORIZED => Kind::Key,
-            StatusCode::FORBIDDEN => Kind::Foreign,
-            StatusCode::NOT_FOUND => Kind::NotFound,
-            StatusCode::PAYLOAD_TOO_LARGE => Kind::TooLarge,
-            StatusCode::TOO_MANY_REQUESTS => Kind::Busy,
-            StatusCode::SERVICE_UNAVAILABLE => Kind::Unavailable,
-            StatusCode::NOT_IMPLEMENTED => Kind::Wrong,
-            status if status.is_server_error() => Kind::Ours,
-            _ => Kind::Wrong,
+            StatusCode::UNAUTHORIZED => ErrorKind::Unauthorized,
+            StatusCode::FORBIDDEN => ErrorKind::Forbidden,
+            StatusCode::NOT_FOUND => ErrorKind::NotFound,
+            StatusCode::PAYLOAD_TOO_LARGE => ErrorKind::TooLarge,
+            StatusCode::TOO_MANY_REQUESTS => ErrorKind::Busy,
+            StatusCode::SERVICE_UNAVAILABLE => ErrorKind::Unavailable,
+            StatusCode::NOT_IMPLEMENTED => ErrorKind::Invalid,
+            status if status.is_server_error() => ErrorKind::Internal,
+            _ => ErrorKind::Invalid,
         }
     }
 }
 
-/// What the engine says about a job: mostly that the client asked for something that cannot be.
+/// Errors of the engine about a request, with the field that caused them.
 impl From<Error> for ApiError {
     fn from(error: Error) -> Self {
         let message = error.to_string();
@@ -267,7 +267,7 @@ impl From<Error> for ApiError {
             Error::Constraint(_) => Self::field("response_format", message),
             Error::Tools(_) => Self::field("tools", message),
             Error::Template(_) => Self::field("messages", message),
-            Error::Sampling(error) => Self::of_sampling(&error),
+            Error::Sampling(error) => Self::sampling(&error),
             Error::Stop(_) => Self::field("stop", "a text of no characters occurs everywhere"),
             Error::Store(_) => Self::new(StatusCode::SERVICE_UNAVAILABLE, message),
             _ => Self::new(StatusCode::INTERNAL_SERVER_ERROR, message),
@@ -275,11 +275,11 @@ impl From<Error> for ApiError {
     }
 }
 
-/// Without a body: whoever knows the path writes it.
+/// Has no body: the layer around all routes knows the interface, and writes it.
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let mut response = self.status.into_response();
-        if matches!(self.kind(), Kind::Busy | Kind::Unavailable) {
+        if matches!(self.kind(), ErrorKind::Busy | ErrorKind::Unavailable) {
             response
                 .headers_mut()
                 .insert(header::RETRY_AFTER, RETRY_AFTER);

@@ -1,47 +1,53 @@
-//! What an answer must look like: `response_format`, and what other servers call it.
+//! The format of an answer: `response_format`, and the fields of other servers for it.
 //!
-//! Knows no request as a whole: it takes the fields that ask for a form, of which a request may
+//! Knows no request as a whole: it takes the fields that ask for a format, of which a request may
 //! have one.
 
-use atta_engine::{Constraint, Error, OtherProperties, SchemaOptions, Strictness};
+use atta_engine::{Constraint, OtherProperties, SchemaOptions, Strictness};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::flow::{error::ApiError, warnings::Warnings};
+use super::{error::ApiError, warnings::Warnings};
+
+/// The fields by which OpenAI, llama.cpp's server and vLLM ask for a format.
+#[derive(Debug, Default, Deserialize)]
+pub(crate) struct FormatFields {
+    #[serde(default, deserialize_with = "crate::flow::body::object")]
+    response_format: Option<ResponseFormat>,
+    /// llama.cpp's: GBNF.
+    grammar: Option<String>,
+    /// llama.cpp's.
+    json_schema: Option<Value>,
+    /// vLLM's.
+    #[serde(default, deserialize_with = "crate::flow::body::object")]
+    structured_outputs: Option<StructuredOutputs>,
+    guided_json: Option<Value>,
+    guided_regex: Option<String>,
+    guided_choice: Option<Vec<String>>,
+    guided_grammar: Option<Value>,
+}
 
 /// OpenAI's field.
 #[derive(Debug, Deserialize)]
-pub(crate) struct ResponseFormat {
+struct ResponseFormat {
     #[serde(rename = "type")]
     kind: String,
     #[serde(default, deserialize_with = "crate::flow::body::object")]
     json_schema: Option<NamedSchema>,
-    /// Where llama.cpp's server and Together have it.
+    /// Where llama.cpp's server and Together have the schema.
     schema: Option<Value>,
 }
 
-/// A schema; its name and description say nothing here.
+/// A schema; its name and description have no effect.
 #[derive(Debug, Deserialize)]
 struct NamedSchema {
     schema: Option<Value>,
     strict: Option<bool>,
 }
 
-/// Further fields that ask for a form: llama.cpp's and vLLM's.
-#[derive(Debug, Default)]
-pub(crate) struct OtherFormats {
-    /// GBNF.
-    pub(crate) grammar: Option<String>,
-    pub(crate) json_schema: Option<Value>,
-    pub(crate) structured_outputs: Option<Structured>,
-    pub(crate) guided_json: Option<Value>,
-    pub(crate) guided_regex: Option<String>,
-    pub(crate) guided_choice: Option<Vec<String>>,
-}
-
 /// vLLM's field.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Structured {
+struct StructuredOutputs {
     json: Option<Value>,
     json_object: Option<bool>,
     regex: Option<String>,
@@ -50,136 +56,167 @@ pub(crate) struct Structured {
     structural_tag: Option<Value>,
 }
 
-impl ResponseFormat {
-    fn into_constraint(self, warnings: &Warnings) -> Result<Option<Constraint>, ApiError> {
-        let (schema, strict) = match self.json_schema {
-            Some(named) => (named.schema.or(self.schema), named.strict == Some(true)),
-            None => (self.schema, false),
-        };
-        match (self.kind.as_str(), schema) {
-            ("text", _) => Ok(None),
-            ("json_object", None) => Ok(Some(Constraint::JsonObject)),
-            ("json_object" | "json_schema", Some(schema)) => {
-                constraint(&schema, strict, warnings).map(Some)
-            }
-            ("json_schema", None) => Err(wrong("the schema is missing")),
-            (kind, _) => Err(wrong(format!("type {kind:?} is not supported"))),
+impl FormatFields {
+    /// The constraint on the text of an answer, if a field asks for one.
+    ///
+    /// # Errors
+    /// Several of these fields, and formats that cannot be kept.
+    pub(crate) fn into_constraint(
+        self,
+        warnings: &Warnings,
+    ) -> Result<Option<Constraint>, ApiError> {
+        if self.guided_grammar.is_some() {
+            return Err(ApiError::field(
+                "guided_grammar",
+                "it is not supported; the field \"grammar\" takes GBNF",
+            ));
         }
-    }
-}
-
-impl OtherFormats {
-    /// The one form that is asked for, if any; each with the name of its field.
-    fn all(self, warnings: &Warnings) -> Result<Vec<(&'static str, Constraint)>, ApiError> {
         let mut all = Vec::new();
-        let mut add = |name, constraint: Option<Constraint>| {
-            all.extend(constraint.map(|constraint| (name, constraint)))
+        let mut add = |field: &'static str, constraint: Option<Constraint>| {
+            all.extend(constraint.map(|constraint| (field, constraint)));
         };
-        add(
-            "grammar",
-            self.grammar
-                .filter(|text| !text.is_empty())
-                .map(Constraint::Gbnf),
-        );
-        add(
-            "json_schema",
-            schema_of("json_schema", self.json_schema, warnings)?,
-        );
-        add(
-            "guided_json",
-            schema_of("guided_json", self.guided_json, warnings)?,
-        );
+        if let Some(format) = self.response_format {
+            add("response_format", format.into_constraint(warnings)?);
+        }
+        add("grammar", grammar(self.grammar));
+        for (field, schema) in [
+            ("json_schema", self.json_schema),
+            ("guided_json", self.guided_json),
+        ] {
+            add(field, schema_or_text(field, schema, warnings)?);
+        }
         add("guided_regex", self.guided_regex.map(Constraint::Regex));
-        add(
-            "guided_choice",
-            self.guided_choice.map(|texts| one_of(&texts)),
-        );
+        let choice = self.guided_choice.map(|texts| one_of(&texts));
+        add("guided_choice", choice);
         if let Some(structured) = self.structured_outputs {
             add("structured_outputs", structured.into_constraint(warnings)?);
         }
-        Ok(all)
-    }
-}
-
-impl Structured {
-    fn into_constraint(self, warnings: &Warnings) -> Result<Option<Constraint>, ApiError> {
-        if self.grammar.is_some() || self.structural_tag.is_some() {
-            let message = "only json, json_object, regex and choice are supported; the field \"grammar\" takes GBNF";
-            return Err(ApiError::field("structured_outputs", message));
+        match &all[..] {
+            [(first, _), (second, _), ..] => Err(ApiError::field(
+                *second,
+                format!("{second} cannot be combined with {first}"),
+            )),
+            _ => Ok(all.pop().map(|(_, constraint)| constraint)),
         }
-        let schema = schema_of("structured_outputs", self.json, warnings)?;
-        let object = (self.json_object == Some(true)).then_some(Constraint::JsonObject);
-        let regex = self.regex.map(Constraint::Regex);
-        Ok(schema
-            .or(object)
-            .or(regex)
-            .or(self.choice.map(|texts| one_of(&texts))))
     }
 }
 
-/// What the text of an answer must look like, if it must look like anything.
-pub(crate) fn wanted(
-    format: Option<ResponseFormat>,
-    others: OtherFormats,
+impl ResponseFormat {
+    fn into_constraint(self, warnings: &Warnings) -> Result<Option<Constraint>, ApiError> {
+        let (schema, is_strict) = match self.json_schema {
+            Some(named) => (named.schema.or(self.schema), named.strict == Some(true)),
+            None => (self.schema, false),
+        };
+        typed_format(
+            "response_format",
+            &self.kind,
+            schema.as_ref(),
+            is_strict,
+            warnings,
+        )
+    }
+}
+
+/// The constraint of an object with a `type` and, if that is `json_schema`, a schema.
+pub(crate) fn typed_format(
+    field: &str,
+    kind: &str,
+    schema: Option<&Value>,
+    is_strict: bool,
     warnings: &Warnings,
 ) -> Result<Option<Constraint>, ApiError> {
-    let format = format.map_or(Ok(None), |format| format.into_constraint(warnings))?;
-    let mut all: Vec<_> = format
-        .map(|format| ("response_format", format))
-        .into_iter()
-        .collect();
-    all.extend(others.all(warnings)?);
-    match &all[..] {
-        [(first, _), (second, _), ..] => Err(ApiError::field(
-            *second,
-            format!("{second} cannot be combined with {first}"),
-        )),
-        _ => Ok(all.pop().map(|(_, constraint)| constraint)),
+    let error = |message: String| Err(ApiError::field(field, message));
+    match (kind, schema) {
+        ("text", _) => Ok(None),
+        ("json_object", None) => Ok(Some(Constraint::JsonObject)),
+        ("json_object" | "json_schema", Some(schema)) => {
+            let options = SchemaOptions {
+                strictness: if is_strict {
+                    Strictness::Strict
+                } else {
+                    Strictness::Loose
+                },
+                others: OtherProperties::Closed,
+            };
+            from_schema(field, schema, options, warnings).map(Some)
+        }
+        ("json_schema", None) => error("the schema is missing".to_owned()),
+        _ => error(format!("type {kind:?} is not supported")),
     }
 }
 
-/// The constraint of a schema. One that is not strict is loosened where no grammar can keep to it,
-/// with warnings.
-pub(crate) fn constraint(
+impl StructuredOutputs {
+    fn into_constraint(self, warnings: &Warnings) -> Result<Option<Constraint>, ApiError> {
+        if self.grammar.is_some() || self.structural_tag.is_some() {
+            return Err(ApiError::field(
+                "structured_outputs",
+                "only json, json_object, regex and choice are supported; the field \"grammar\" \
+                 takes GBNF",
+            ));
+        }
+        let schema = schema_or_text("structured_outputs", self.json, warnings)?;
+        let object = (self.json_object == Some(true)).then_some(Constraint::JsonObject);
+        let regex = self.regex.map(Constraint::Regex);
+        let choice = self.choice.map(|texts| one_of(&texts));
+        Ok(schema.or(object).or(regex).or(choice))
+    }
+}
+
+/// The constraint of a schema. Unless `options` are strict, keywords that no grammar can keep are
+/// dropped, with warnings.
+pub(crate) fn from_schema(
+    field: &str,
     schema: &Value,
-    strict: bool,
+    options: SchemaOptions,
     warnings: &Warnings,
 ) -> Result<Constraint, ApiError> {
-    let strictness = if strict {
-        Strictness::Strict
-    } else {
-        Strictness::Loose
-    };
-    let options = SchemaOptions {
-        strictness,
-        others: OtherProperties::Closed,
-    };
-    let (constraint, loosened) =
-        Constraint::from_schema(&schema.to_string(), options).map_err(Error::from)?;
-    warnings.extend(loosened);
+    let (constraint, dropped) = Constraint::from_schema(&schema.to_string(), options)
+        .map_err(|error| ApiError::field(field, format!("{field}: {error}")))?;
+    let dropped = dropped.into_iter().map(|what| format!("{field}: {what}"));
+    warnings.extend(dropped);
     Ok(constraint)
 }
 
-/// The constraint of a schema that is an object, or its text.
-fn schema_of(
-    name: &str,
+/// The constraint of a schema in a field that cannot ask for strictness.
+pub(crate) fn from_loose_schema(
+    field: &str,
+    schema: &Value,
+    warnings: &Warnings,
+) -> Result<Constraint, ApiError> {
+    let options = SchemaOptions {
+        strictness: Strictness::Loose,
+        others: OtherProperties::Closed,
+    };
+    from_schema(field, schema, options, warnings)
+}
+
+/// The constraint of a schema that is an object, or the text of one.
+fn schema_or_text(
+    field: &str,
     schema: Option<Value>,
     warnings: &Warnings,
 ) -> Result<Option<Constraint>, ApiError> {
-    let schema =
-        match schema {
-            Some(Value::String(text)) => Some(serde_json::from_str(&text).map_err(|error| {
-                ApiError::field(name, format!("the schema is no JSON: {error}"))
-            })?),
-            schema => schema,
-        };
-    let constraint = schema
-        .map(|schema| constraint(&schema, false, warnings))
-        .transpose();
-    constraint.map_err(|error| error.renamed("response_format", name))
+    let schema = match schema {
+        Some(Value::String(text)) => {
+            let parsed = serde_json::from_str(&text);
+            Some(parsed.map_err(|error| {
+                ApiError::field(field, format!("the schema is no JSON: {error}"))
+            })?)
+        }
+        schema => schema,
+    };
+    schema
+        .map(|schema| from_loose_schema(field, &schema, warnings))
+        .transpose()
 }
 
-/// A text that is one of these.
+/// The constraint of a grammar in GBNF; an empty one is none.
+pub(crate) fn grammar(text: Option<String>) -> Option<Constraint> {
+    let text = text.filter(|text| !text.trim().is_empty());
+    text.map(Constraint::Gbnf)
+}
+
+/// The constraint of a text that is one of these.
 fn one_of(texts: &[String]) -> Constraint {
     let texts: Vec<String> = texts
         .iter()
@@ -188,80 +225,67 @@ fn one_of(texts: &[String]) -> Constraint {
     Constraint::Lark(format!("start: {}\n", texts.join(" | ")))
 }
 
-fn wrong(message: impl Into<String>) -> ApiError {
-    ApiError::field("response_format", message)
-}
-
 #[cfg(test)]
 mod tests {
     use serde_json::json;
 
     use super::*;
 
-    fn asked(format: Value) -> Result<Option<Constraint>, ApiError> {
-        let format = serde_json::from_value(format).unwrap();
-        wanted(Some(format), OtherFormats::default(), &Warnings::default())
+    fn constraint(fields: Value) -> Result<Option<Constraint>, ApiError> {
+        let fields: FormatFields = serde_json::from_value(fields).unwrap();
+        fields.into_constraint(&Warnings::default())
+    }
+
+    fn of_format(format: Value) -> Result<Option<Constraint>, ApiError> {
+        constraint(json!({ "response_format": format }))
     }
 
     #[test]
     fn a_schema_stands_where_openai_or_llama_cpp_have_it() {
         let schema = json!({ "type": "object" });
-        let named = asked(
-            json!({ "type": "json_schema", "json_schema": { "name": "n", "schema": schema } }),
-        );
-        assert!(matches!(&named, Ok(Some(_))), "{named:?}");
-        assert_eq!(
-            asked(json!({ "type": "json_object", "schema": schema })),
-            named
-        );
-        assert_eq!(
-            asked(json!({ "type": "json_schema", "schema": schema })),
-            named
-        );
-        assert_eq!(
-            asked(json!({ "type": "json_object" })),
-            Ok(Some(Constraint::JsonObject))
-        );
-        assert_eq!(asked(json!({ "type": "text" })), Ok(None));
+        let named = json!({ "name": "n", "schema": schema });
+        let expected = of_format(json!({ "type": "json_schema", "json_schema": named }));
+        assert!(matches!(&expected, Ok(Some(_))), "{expected:?}");
+        for kind in ["json_object", "json_schema"] {
+            let found = of_format(json!({ "type": kind, "schema": schema }));
+            assert_eq!(found, expected);
+        }
+        let object = of_format(json!({ "type": "json_object" }));
+        assert_eq!(object, Ok(Some(Constraint::JsonObject)));
+        assert_eq!(of_format(json!({ "type": "text" })), Ok(None));
         for wrong in [json!({ "type": "json_schema" }), json!({ "type": "xml" })] {
-            assert_eq!(
-                asked(wrong).unwrap_err().param.as_deref(),
-                Some("response_format")
-            );
+            let error = of_format(wrong).unwrap_err();
+            assert_eq!(error.param.as_deref(), Some("response_format"));
         }
     }
 
     #[test]
-    fn other_servers_fields_ask_for_a_form_too_but_one_at_a_time() {
-        let others = || OtherFormats {
-            guided_choice: Some(vec!["a".into(), "\"b".into()]),
-            ..OtherFormats::default()
-        };
-        let choice = wanted(None, others(), &Warnings::default()).unwrap();
+    fn other_servers_fields_ask_for_a_format_too_but_one_at_a_time() {
+        let choice = json!(["a", "\"b"]);
         assert_eq!(
-            choice,
-            Some(Constraint::Lark("start: \"a\" | \"\\\"b\"\n".to_owned()))
+            constraint(json!({ "guided_choice": choice })),
+            Ok(Some(Constraint::Lark(
+                "start: \"a\" | \"\\\"b\"\n".to_owned()
+            )))
         );
-        let both = OtherFormats {
-            grammar: Some("root ::= \"a\"".to_owned()),
-            ..others()
-        };
-        let error = wanted(None, both, &Warnings::default()).unwrap_err();
+        let both = json!({ "guided_choice": choice, "grammar": "root ::= \"a\"" });
+        let error = constraint(both).unwrap_err();
         assert_eq!(
             error.message,
             "guided_choice cannot be combined with grammar"
         );
-        let tags = serde_json::from_value(json!({ "structural_tag": {} })).unwrap();
-        let tags = OtherFormats {
-            structured_outputs: Some(tags),
-            ..OtherFormats::default()
-        };
-        assert_eq!(
-            wanted(None, tags, &Warnings::default())
-                .unwrap_err()
-                .param
-                .as_deref(),
-            Some("structured_outputs")
-        );
+        for (field, value) in [
+            ("structured_outputs", json!({ "structural_tag": {} })),
+            ("guided_grammar", json!("x")),
+            ("guided_json", json!("no JSON")),
+        ] {
+            let error = constraint(json!({ field: value })).unwrap_err();
+            assert_eq!(error.param.as_deref(), Some(field));
+        }
+    }
+
+    #[test]
+    fn an_empty_grammar_is_none() {
+        assert_eq!(constraint(json!({ "grammar": " " })), Ok(None));
     }
 }

@@ -1,45 +1,29 @@
-//! From what was said to jobs: the template, the tokens, the grammar. It takes milliseconds, and
-//! with a new grammar more, so that it is done on a thread where nobody else has to wait for it.
-
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+//! From a parsed request to jobs: renders the chat template, tokenizes, compiles the constraint.
+//!
+//! This takes milliseconds, and more for a new grammar; it runs on a blocking thread.
 
 use atta_engine::{
-    Error, GenerateOptions, Job,
+    Error, GenerateOptions, Job, Pooling,
     chat::{ChatInput, ChatPrompt, Prompt, PromptEnd, Role},
+    tools::Parser,
 };
 
-use serde::de::DeserializeOwned;
-use tokio::sync::OwnedSemaphorePermit;
+use super::{answer::AnswerParser, error::ApiError, sampling, warnings::Warnings};
+use crate::{app, models::Model};
 
-use crate::{
-    app::{self, App},
-    flow::{
-        answer::{AnswerParser, Answers},
-        body::{self, Accepted, Incoming},
-        error::ApiError,
-        sampling,
-        warnings::Warnings,
-    },
-    models::{KeepAlive, Model},
-};
+/// Queue priorities. A job of a higher priority starts first; none is interrupted for another.
+pub(crate) const LOW_PRIORITY: u8 = 0;
+pub(crate) const DEFAULT_PRIORITY: u8 = 1;
+pub(crate) const HIGH_PRIORITY: u8 = 2;
 
-/// The priority of a job for which nobody has asked for another.
-pub(crate) const USUAL_PRIORITY: u8 = 1;
-
-/// Jobs, and who reads what they write.
+/// Jobs, and a parser for the output of each.
 #[derive(Default)]
 pub(crate) struct Prepared {
     pub(crate) jobs: Vec<Job>,
     pub(crate) parsers: Vec<AnswerParser>,
-    /// Number of oldest messages that were dropped.
-    pub(crate) n_left_out: usize,
 }
 
 impl Prepared {
-    /// Lets its jobs go before those of a lower priority while they wait.
     pub(crate) fn with_priority(self, priority: u8) -> Self {
         let jobs = self
             .jobs
@@ -50,205 +34,56 @@ impl Prepared {
     }
 }
 
-/// A request that names a model.
-pub(crate) trait Ask: DeserializeOwned + Send + 'static {
-    /// Fields that change nothing here.
-    const ACCEPTED: Accepted = &[];
-    /// Whether an unknown model name means the only model: clients made for hosted services send
-    /// names such as `gpt-4o`.
-    const TAKES_ANY_NAME: bool = true;
-
-    /// Its name, if it is given.
-    fn model(&self) -> Option<&str>;
-
-    /// How long the model is to stay in memory then, if it says so.
-    fn stay(&self) -> Option<KeepAlive> {
-        None
-    }
-}
-
-/// A request that was read, and its place among those that are answered or wait.
-pub(crate) struct Received<R> {
-    pub(crate) request: R,
-    warnings: Warnings,
-    place: OwnedSemaphorePermit,
-    /// When its answer has to end.
-    until: Option<Instant>,
-}
-
-impl<R: Ask> Received<R> {
-    pub(crate) async fn read(app: &App, incoming: Incoming) -> Result<Self, ApiError> {
-        let Incoming { body, warnings } = incoming;
-        let until = app.options.max_time.map(|time| Instant::now() + time);
-        if app.is_stopping() {
-            return Err(ApiError::stopping());
-        }
-        let place = app.place()?;
-        let bytes = body::read(body, app.options.max_body, app.options.read_timeout).await?;
-        // The place is held by the work, which goes on if the client goes away.
-        let parse = move || {
-            let request = body::parse(&bytes, R::ACCEPTED, &warnings)?;
-            Ok(Self {
-                request,
-                warnings,
-                place,
-                until,
-            })
-        };
-        elsewhere(parse).await
-    }
-
-    /// Has its model loaded if it is not in memory.
-    async fn with_model(self, app: &App) -> Result<Asked<R>, ApiError> {
-        let Self {
-            request,
-            warnings,
-            place,
-            ..
-        } = self;
-        let start = Instant::now();
-        let model = app
-            .models
-            .get(model_name(app, &request, &warnings), request.stay())
-            .await?;
-        Ok(Asked {
-            request,
-            warnings,
-            model,
-            place,
-            load_time: start.elapsed(),
-        })
-    }
-
-    /// As [`begin`].
-    pub(crate) async fn begin<T: Send + 'static>(
-        self,
-        app: &App,
-        make: impl FnOnce(&Model, R, &Warnings) -> Result<(Prepared, T), ApiError> + Send + 'static,
-    ) -> Result<(Answers, T), ApiError> {
-        let until = self.until;
-        let Asked {
-            request,
-            warnings,
-            model,
-            place,
-            load_time,
-        } = self.with_model(app).await?;
-        let work = move || {
-            let (prepared, more) = make(&model, request, &warnings)?;
-            if prepared.n_left_out > 0 {
-                let (n, name) = (prepared.n_left_out, &model.name);
-                warnings.add(format!(
-                    "the first {n} messages were dropped: {name:?} handles short conversations only"
-                ));
-            }
-            Ok(((prepared, more), model, place))
-        };
-        let ((Prepared { jobs, parsers, .. }, more), model, place) = elsewhere(work).await?;
-        let (sender, news) = tokio::sync::mpsc::unbounded_channel();
-        model.worker.submit(jobs, &sender, until)?;
-        Ok((Answers::new(model, load_time, news, parsers, place), more))
-    }
-}
-
-/// A request that was read, its model, and its place.
-pub(crate) struct Asked<R> {
-    request: R,
-    warnings: Warnings,
-    model: Arc<Model>,
-    place: OwnedSemaphorePermit,
-    /// How long it took to have the model in memory.
-    load_time: Duration,
-}
-
-impl<R: Ask> Asked<R> {
-    /// Reads a request, and has its model loaded if it is not in memory.
-    pub(crate) async fn read(app: &App, incoming: Incoming) -> Result<Self, ApiError> {
-        Received::read(app, incoming).await?.with_model(app).await
-    }
-
-    /// Answers it where nobody waits for that.
-    pub(crate) async fn map<T: Send + 'static>(
-        self,
-        answer: impl FnOnce(&Model, R, &Warnings) -> Result<T, ApiError> + Send + 'static,
-    ) -> Result<T, ApiError> {
-        let Self {
-            request,
-            warnings,
-            model,
-            place,
-            ..
-        } = self;
-        let work = move || {
-            let _place = place;
-            answer(&model, request, &warnings)
-        };
-        elsewhere(work).await
-    }
-}
-
-/// Reads a request, has jobs made of it where nobody waits for it, and puts them into the queue.
-/// `make` may return more than jobs.
-pub(crate) async fn begin<R: Ask, T: Send + 'static>(
-    app: &App,
-    incoming: Incoming,
-    make: impl FnOnce(&Model, R, &Warnings) -> Result<(Prepared, T), ApiError> + Send + 'static,
-) -> Result<(Answers, T), ApiError> {
-    Received::read(app, incoming).await?.begin(app, make).await
-}
-
-/// Resolves the model name of a request; on a server of one model any name is accepted.
-fn model_name<'a, R: Ask>(app: &App, request: &'a R, warnings: &Warnings) -> Option<&'a str> {
-    let name = request.model()?;
-    match app.models.only() {
-        Some(ours) if R::TAKES_ANY_NAME && app.models.look_up(Some(name)).is_err() => {
-            warnings.add(format!("there is no model {name:?} here: {ours:?} answers"));
-            None
-        }
-        _ => Some(name),
-    }
-}
-
-/// Does what takes a while on another thread.
-async fn elsewhere<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
-) -> Result<T, ApiError> {
-    tokio::task::spawn_blocking(work)
-        .await
-        .map_err(|_| ApiError::broken())?
-}
-
-/// Renders the prompt of a conversation. Returns it with the number of dropped messages.
-pub(crate) fn ask(
+/// Renders the prompt of a conversation. Models that handle short conversations only get its
+/// newest turns, with a warning.
+pub(crate) fn render(
     model: &Model,
-    said: &ChatInput<'_>,
+    input: &ChatInput<'_>,
     options: &GenerateOptions,
-) -> Result<(ChatPrompt, usize), ApiError> {
+    warnings: &Warnings,
+) -> Result<ChatPrompt, ApiError> {
     let mut extra = model.defaults.variables.clone();
-    extra.extend(said.extra.cloned().unwrap_or_default());
-    let said = ChatInput {
+    extra.extend(input.extra.cloned().unwrap_or_default());
+    let input = ChatInput {
         now: Some(app::local_now()),
         extra: Some(&extra),
-        ..*said
+        ..*input
     };
-    let asked = model
-        .format
-        .prompt(&said, options.reply())
-        .map_err(Error::from)?;
-    match model.talk_window {
-        Some(window) if asked.prompt.ids.len() > window => shortened(model, &said, options, window),
-        _ => Ok((asked, 0)),
+    let prompt = render_as_given(model, &input, options)?;
+    let Some(window) = model.talk_window else {
+        return Ok(prompt);
+    };
+    if prompt.prompt.ids.len() <= window {
+        return Ok(prompt);
     }
+    let (prompt, n_dropped) = shortened(model, &input, options, window)?;
+    if n_dropped > 0 {
+        let name = &model.name;
+        warnings.add(format!(
+            "the first {n_dropped} messages were dropped: {name:?} handles short conversations only"
+        ));
+    }
+    Ok(prompt)
 }
 
-/// Drops the oldest turns until the prompt fits the window; the last turn always stays.
+fn render_as_given(
+    model: &Model,
+    input: &ChatInput<'_>,
+    options: &GenerateOptions,
+) -> Result<ChatPrompt, ApiError> {
+    let prompt = model.format.prompt(input, options.reply());
+    Ok(prompt.map_err(Error::from)?)
+}
+
+/// Drops the oldest turns until the prompt has at most `window` tokens; system messages and the
+/// last turn always stay. Returns the prompt and the number of dropped messages.
 fn shortened(
     model: &Model,
-    said: &ChatInput<'_>,
+    input: &ChatInput<'_>,
     options: &GenerateOptions,
     window: usize,
 ) -> Result<(ChatPrompt, usize), ApiError> {
-    let messages = said.messages;
+    let messages = input.messages;
     let n_system = messages
         .iter()
         .take_while(|message| message.role == Role::System)
@@ -256,28 +91,24 @@ fn shortened(
     let turns: Vec<usize> = (n_system..messages.len())
         .filter(|&i| messages[i].role == Role::User)
         .collect();
-    let ask = |start: usize| -> Result<(ChatPrompt, usize), ApiError> {
+    let render_from = |start: usize| -> Result<(ChatPrompt, usize), ApiError> {
         let shown = [&messages[..n_system], &messages[start..]].concat();
-        let asked = model
-            .format
-            .prompt(
-                &ChatInput {
-                    messages: &shown,
-                    ..*said
-                },
-                options.reply(),
-            )
-            .map_err(Error::from)?;
-        Ok((asked, start - n_system))
+        let input = ChatInput {
+            messages: &shown,
+            ..*input
+        };
+        Ok((render_as_given(model, &input, options)?, start - n_system))
     };
-    // Prompts become shorter with each dropped turn: a binary search for the first that fits.
-    let (mut low, mut high) = (1, turns.len().saturating_sub(1));
-    let mut found = ask(turns.last().copied().unwrap_or(n_system))?;
+    // Each dropped turn makes the prompt shorter: a binary search for the first turn that fits.
+    let mut low = 1;
+    let mut high = turns.len().saturating_sub(1);
+    let mut found = render_from(turns.last().copied().unwrap_or(n_system))?;
     while low < high {
         let middle = (low + high) / 2;
-        let asked = ask(turns[middle])?;
-        if asked.0.prompt.ids.len() <= window {
-            (found, high) = (asked, middle);
+        let rendered = render_from(turns[middle])?;
+        if rendered.0.prompt.ids.len() <= window {
+            found = rendered;
+            high = middle;
         } else {
             low = middle + 1;
         }
@@ -285,89 +116,129 @@ fn shortened(
     Ok(found)
 }
 
-/// Answers to a conversation, `n` of them.
+/// Counts the tokens of the prompt that a conversation becomes.
+pub(crate) fn count_tokens(
+    model: &Model,
+    input: &ChatInput<'_>,
+    options: &GenerateOptions,
+    warnings: &Warnings,
+) -> Result<usize, ApiError> {
+    let chat = render(model, input, options, warnings)?;
+    Ok(chat.prompt.ids.len())
+}
+
+/// Prepares `n` answers to a conversation.
 pub(crate) fn answers(
     model: &Model,
-    said: &ChatInput<'_>,
+    input: &ChatInput<'_>,
     options: &GenerateOptions,
     n: usize,
+    warnings: &Warnings,
 ) -> Result<Prepared, ApiError> {
-    answers_after(model, &[], said, options, n).map(|(prepared, _)| prepared)
+    let chat = render(model, input, options, warnings)?;
+    let options = options.clone().with_rules(chat.rules);
+    let jobs = jobs(model, &chat.prompt.ids, &options, n)
+        .map_err(|error| model.engine.blame_tool(error, input.tools))?;
+    let parsers = (0..n)
+        .map(|_| message_parser(&chat.parser, input))
+        .collect();
+    Ok(Prepared { jobs, parsers })
 }
 
-/// Answers to a conversation behind the tokens of an earlier one, and what they answer.
-pub(crate) fn answers_after(
+/// Prepares an answer to a conversation that follows the tokens of an earlier one. Returns the
+/// whole prompt, too.
+pub(crate) fn answer_after(
     model: &Model,
     before: &[u32],
-    said: &ChatInput<'_>,
+    input: &ChatInput<'_>,
     options: &GenerateOptions,
-    n: usize,
+    warnings: &Warnings,
 ) -> Result<(Prepared, Prompt), ApiError> {
-    let (asked, n_left_out) = ask(model, said, options)?;
-    let mut prompt = asked.prompt;
+    let mut chat = render(model, input, options, warnings)?;
     if let Some(&first) = before.first() {
-        // A text begins once.
-        let n_skipped = usize::from(
-            prompt.ids.first() == Some(&first) && model.engine.tokenizer().bos() == Some(first),
-        );
-        prompt.ids.splice(..n_skipped, before.iter().copied());
+        // The joined prompt has one BOS token, at its start.
+        let ids = &mut chat.prompt.ids;
+        let is_bos = ids.first() == Some(&first) && model.engine.tokenizer().bos() == Some(first);
+        ids.splice(..usize::from(is_bos), before.iter().copied());
     }
-    let options = options.clone().with_rules(asked.rules);
-    let jobs = jobs(model, &prompt.ids, &options, n);
-    let jobs = jobs.map_err(|error| model.engine.blame_tool(error, said.tools))?;
-    let reader = if said.end == PromptEnd::WithinLastMessage {
-        AnswerParser::rest_of_message
-    } else {
-        AnswerParser::message
-    };
-    let parsers = (0..n)
-        .map(|_| reader(asked.parser.clone().with_id_seed(sampling::any_seed())))
-        .collect();
-    Ok((
-        Prepared {
-            jobs,
-            parsers,
-            n_left_out,
-        },
-        prompt,
-    ))
+    let options = options.clone().with_rules(chat.rules);
+    let jobs = jobs(model, &chat.prompt.ids, &options, 1)
+        .map_err(|error| model.engine.blame_tool(error, input.tools))?;
+    let parsers = vec![message_parser(&chat.parser, input)];
+    Ok((Prepared { jobs, parsers }, chat.prompt))
 }
 
-/// Texts that go on after a prompt, `n` of each.
-pub(crate) fn texts(
+fn message_parser(parser: &Parser, input: &ChatInput<'_>) -> AnswerParser {
+    let parser = parser.clone().with_id_seed(sampling::random_seed());
+    match input.end {
+        PromptEnd::WithinLastMessage => AnswerParser::rest_of_message(parser),
+        _ => AnswerParser::message(parser),
+    }
+}
+
+/// Prepares `n` continuations of each prompt.
+pub(crate) fn continuations(
     model: &Model,
     prompts: &[Vec<u32>],
     options: &GenerateOptions,
     n: usize,
 ) -> Result<Prepared, ApiError> {
-    let mut all = Prepared::default();
+    let mut prepared = Prepared::default();
     for ids in prompts {
-        all.jobs.extend(jobs(model, ids, options, n)?);
-        all.parsers
-            .extend((0..n).map(|_| AnswerParser::Plain(String::new())));
+        prepared.jobs.extend(jobs(model, ids, options, n)?);
+        let parsers = (0..n).map(|_| AnswerParser::Plain(String::new()));
+        prepared.parsers.extend(parsers);
     }
-    Ok(all)
+    Ok(prepared)
 }
 
-/// Each with another seed.
+/// Prepares an embedding of each text. A single text has the default priority; lists, which
+/// index documents, wait for all other requests.
+pub(crate) fn embeddings(texts: Vec<Vec<u32>>, pooling: Pooling) -> Prepared {
+    let priority = match texts.len() {
+        1 => DEFAULT_PRIORITY,
+        _ => LOW_PRIORITY,
+    };
+    let jobs: Vec<Job> = texts
+        .into_iter()
+        .map(|ids| Job::embedding(ids, pooling))
+        .collect();
+    let parsers = jobs
+        .iter()
+        .map(|_| AnswerParser::Embedding(Vec::new()))
+        .collect();
+    Prepared { jobs, parsers }.with_priority(priority)
+}
+
+/// `n` jobs of one prompt, with consecutive seeds.
 fn jobs(
     model: &Model,
     ids: &[u32],
     options: &GenerateOptions,
     n: usize,
 ) -> Result<Vec<Job>, Error> {
-    let (n_prompt, n_ctx) = (ids.len(), model.n_ctx);
-    // The batcher says the same, but then a stream has begun.
-    if n_prompt == 0 {
+    // The batcher checks the same, but only after a streamed response has begun.
+    if ids.is_empty() {
         return Err(Error::EmptyPrompt);
     }
-    if n_prompt > n_ctx {
-        return Err(Error::PromptTooLong { n_prompt, n_ctx });
-    }
+    check_length(model, ids)?;
     let job = |i: usize| {
         let mut options = options.clone();
         options.sampling.seed = options.sampling.seed.wrapping_add(i as u64);
-        Ok(Job::new(&model.engine, ids.to_vec(), &options)?.with_priority(USUAL_PRIORITY))
+        Ok(Job::new(&model.engine, ids.to_vec(), &options)?.with_priority(DEFAULT_PRIORITY))
     };
     (0..n).map(job).collect()
+}
+
+/// Checks that a prompt fits into the context.
+///
+/// # Errors
+/// [`Error::PromptTooLong`].
+pub(crate) fn check_length(model: &Model, ids: &[u32]) -> Result<(), Error> {
+    let n_prompt = ids.len();
+    let n_ctx = model.n_ctx;
+    match n_prompt > n_ctx {
+        true => Err(Error::PromptTooLong { n_prompt, n_ctx }),
+        false => Ok(()),
+    }
 }

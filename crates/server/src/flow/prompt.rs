@@ -1,162 +1,202 @@
-//! Prompts and embedding inputs: texts, token ids, or both.
+//! Prompts and embedding inputs: texts, token ids, or both mixed.
 
 use atta_engine::tokenizer::Special;
 use serde::Deserialize;
+use serde_json::Value;
 
-use crate::{flow::error::ApiError, models::Model};
+use super::error::ApiError;
+use crate::models::Model;
 
-/// One or several prompts: a list with token ids is one prompt, any other list has one prompt per
-/// item.
+/// The prompts of a request. A list that holds token ids is one prompt; any other list has one
+/// prompt per item.
 #[derive(Debug, Deserialize)]
-#[serde(try_from = "Given")]
-pub(crate) struct Prompt(Vec<Vec<Part>>);
-
-/// The JSON form.
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Given {
-    Text(String),
-    List(Vec<Item>),
-    Object(Object),
+#[serde(try_from = "PromptJson")]
+pub(crate) struct Prompts {
+    prompts: Vec<Vec<PromptPart>>,
+    /// Whether the request has a list of several prompts, or of lists.
+    is_list: bool,
 }
 
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Item {
-    Part(Part),
-    Parts(Vec<Part>),
-    Object(Object),
-}
-
-/// A part of a prompt.
+/// A text or a token of a prompt.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
-enum Part {
+enum PromptPart {
     Token(u32),
     Text(String),
 }
 
-/// llama.cpp's objects for prompts with media; only their text is supported.
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "neither a text nor a list of texts and tokens")]
+enum PromptJson {
+    Text(String),
+    List(Vec<PromptItem>),
+    Object(PromptObject),
+}
+
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Object {
-    Whole(Whole),
-    Content { content: Vec<Content> },
+enum PromptItem {
+    Part(PromptPart),
+    List(Vec<PromptPart>),
+    Object(PromptObject),
+}
+
+/// llama.cpp's objects for prompts with media, of which only the text is supported.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum PromptObject {
+    Whole(WholePrompt),
+    Content { content: Vec<ContentPart> },
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Whole {
+struct WholePrompt {
     prompt_string: String,
     #[serde(default)]
-    multimodal_data: Vec<serde_json::Value>,
+    multimodal_data: Option<Vec<Value>>,
 }
 
 #[derive(Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
-enum Content {
+enum ContentPart {
     Text { text: String },
 }
 
-impl Object {
-    fn into_parts(self) -> Result<Vec<Part>, &'static str> {
+impl PromptObject {
+    fn into_parts(self) -> Result<Vec<PromptPart>, &'static str> {
         let text = match self {
-            Self::Whole(whole) if !whole.multimodal_data.is_empty() => {
+            Self::Whole(WholePrompt {
+                multimodal_data: Some(data),
+                ..
+            }) if !data.is_empty() => {
                 return Err("multimodal_data is not supported: this model reads text only");
             }
             Self::Whole(whole) => whole.prompt_string,
             Self::Content { content } => content
                 .into_iter()
-                .map(|Content::Text { text }| text)
+                .map(|ContentPart::Text { text }| text)
                 .collect(),
         };
-        Ok(vec![Part::Text(text)])
+        Ok(vec![PromptPart::Text(text)])
     }
 }
 
-impl TryFrom<Given> for Prompt {
+impl PromptItem {
+    fn into_parts(self) -> Result<Vec<PromptPart>, &'static str> {
+        match self {
+            Self::Part(part) => Ok(vec![part]),
+            Self::List(parts) => Ok(parts),
+            Self::Object(object) => object.into_parts(),
+        }
+    }
+
+    /// As a part of a list that is one prompt.
+    fn into_part(self) -> Result<PromptPart, &'static str> {
+        match self {
+            Self::Part(part) => Ok(part),
+            Self::List(_) | Self::Object(_) => {
+                Err("a list with tokens is one text, which has no lists in it")
+            }
+        }
+    }
+}
+
+impl TryFrom<PromptJson> for Prompts {
     type Error = &'static str;
 
-    fn try_from(given: Given) -> Result<Self, Self::Error> {
-        let items = match given {
-            Given::Text(text) => return Ok(Self(vec![vec![Part::Text(text)]])),
-            Given::Object(object) => return Ok(Self(vec![object.into_parts()?])),
-            Given::List(items) => items,
+    fn try_from(json: PromptJson) -> Result<Self, Self::Error> {
+        let items = match json {
+            PromptJson::Text(text) => return Ok(Self::one(vec![PromptPart::Text(text)])),
+            PromptJson::Object(object) => return Ok(Self::one(object.into_parts()?)),
+            PromptJson::List(items) => items,
         };
-        if items
-            .iter()
-            .any(|item| matches!(item, Item::Part(Part::Token(_))))
-        {
-            let part = |item| match item {
-                Item::Part(part) => Ok(part),
-                Item::Parts(_) | Item::Object(_) => {
-                    Err("a list with tokens is one text, which has no lists in it")
-                }
-            };
-            return Ok(Self(vec![
-                items.into_iter().map(part).collect::<Result<_, _>>()?,
-            ]));
+        let is_token = |item: &PromptItem| matches!(item, PromptItem::Part(PromptPart::Token(_)));
+        if items.iter().any(is_token) {
+            let parts: Result<_, _> = items.into_iter().map(PromptItem::into_part).collect();
+            return Ok(Self::one(parts?));
         }
-        let parts = |item| match item {
-            Item::Part(part) => Ok(vec![part]),
-            Item::Parts(parts) => Ok(parts),
-            Item::Object(object) => object.into_parts(),
-        };
-        Ok(Self(
-            items.into_iter().map(parts).collect::<Result<_, _>>()?,
-        ))
+        let has_lists = items.iter().any(|item| matches!(item, PromptItem::List(_)));
+        Ok(Self {
+            is_list: has_lists || items.len() > 1,
+            prompts: items
+                .into_iter()
+                .map(PromptItem::into_parts)
+                .collect::<Result<_, _>>()?,
+        })
     }
 }
 
-/// What a request may have of them.
+/// Limits on the prompts of a request.
 #[derive(Clone, Copy)]
-pub(crate) struct Limits {
-    /// The field that they stand in.
+pub(crate) struct PromptLimits {
+    /// The field that holds the prompts.
     pub(crate) field: &'static str,
     pub(crate) max: usize,
 }
 
-impl Prompt {
-    /// How many there are.
-    pub(crate) fn len(&self) -> usize {
-        self.0.len()
+impl Prompts {
+    fn one(parts: Vec<PromptPart>) -> Self {
+        Self {
+            prompts: vec![parts],
+            is_list: false,
+        }
     }
 
-    /// Whether one of them is empty.
+    /// Whether the request has a list of several prompts, or of lists, so that llama.cpp's
+    /// response is a list, too.
+    pub(crate) fn is_list(&self) -> bool {
+        self.is_list
+    }
+
+    /// Whether one of the prompts has neither tokens nor characters.
     pub(crate) fn has_empty(&self) -> bool {
-        let is_nothing = |part: &Part| matches!(part, Part::Text(text) if text.is_empty());
-        self.0.iter().any(|parts| parts.iter().all(is_nothing))
+        let is_empty =
+            |part: &PromptPart| matches!(part, PromptPart::Text(text) if text.is_empty());
+        self.prompts.iter().any(|parts| parts.iter().all(is_empty))
     }
 
-    /// Tokenizes each prompt. `end` is appended to prompts that have texts.
+    /// Tokenizes the prompts.
+    ///
+    /// # Errors
+    /// No prompt, too many of them, and ids that the model does not have.
     pub(crate) fn into_ids(
         self,
         model: &Model,
-        Limits { field, max }: Limits,
+        limits: PromptLimits,
+    ) -> Result<Vec<Vec<u32>>, ApiError> {
+        self.tokenized(model, limits, None)
+    }
+
+    /// Tokenizes the inputs of an embedding model: as [`into_ids`](Self::into_ids), and texts get
+    /// the end token if the vocabulary wants it.
+    pub(crate) fn into_embedding_ids(
+        self,
+        model: &Model,
+        limits: PromptLimits,
+    ) -> Result<Vec<Vec<u32>>, ApiError> {
+        let tokenizer = model.engine.tokenizer();
+        let end = tokenizer.eos().filter(|_| tokenizer.add_eos());
+        self.tokenized(model, limits, end)
+    }
+
+    /// Appends `end` to prompts that have texts.
+    fn tokenized(
+        self,
+        model: &Model,
+        PromptLimits { field, max }: PromptLimits,
         end: Option<u32>,
     ) -> Result<Vec<Vec<u32>>, ApiError> {
-        let n = self.len();
+        let n = self.prompts.len();
         if !(1..=max).contains(&n) {
-            return Err(ApiError::field(
-                field,
-                format!("{n} texts, expected 1 to {max}"),
-            ));
+            let message = format!("{n} texts, expected 1 to {max}");
+            return Err(ApiError::field(field, message));
         }
-        let ids = |(i, part): (usize, Part)| match part {
-            Part::Token(id) => vec![id],
-            Part::Text(text) if i == 0 => model.engine.prompt_ids(text.as_bytes()),
-            Part::Text(text) => model.engine.tokenizer().encode_after(&text, Special::Parse),
-        };
-        let prompt = |parts: Vec<Part>| {
-            let end = end.filter(|_| parts.iter().any(|part| matches!(part, Part::Text(_))));
-            parts
-                .into_iter()
-                .enumerate()
-                .flat_map(ids)
-                .chain(end)
-                .collect()
-        };
-        let prompts: Vec<Vec<u32>> = self.0.into_iter().map(prompt).collect();
+        let prompts: Vec<Vec<u32>> = self
+            .prompts
+            .into_iter()
+            .map(|parts| prompt_ids(model, parts, end))
+            .collect();
         let n_vocab = model.engine.spec().n_vocab;
         match prompts.iter().flatten().find(|&&id| id as usize >= n_vocab) {
             Some(id) => Err(ApiError::field(
@@ -168,21 +208,36 @@ impl Prompt {
     }
 }
 
+/// The ids of a prompt. A text at its start gets the start token if the vocabulary wants it.
+fn prompt_ids(model: &Model, parts: Vec<PromptPart>, end: Option<u32>) -> Vec<u32> {
+    let is_text = |part: &PromptPart| matches!(part, PromptPart::Text(_));
+    let end = end.filter(|_| parts.iter().any(is_text));
+    let ids = |(i, part): (usize, PromptPart)| match part {
+        PromptPart::Token(id) => vec![id],
+        PromptPart::Text(text) if i == 0 => model.engine.prompt_ids(text.as_bytes()),
+        PromptPart::Text(text) => model.engine.tokenizer().encode_after(&text, Special::Parse),
+    };
+    parts
+        .into_iter()
+        .enumerate()
+        .flat_map(ids)
+        .chain(end)
+        .collect()
+}
+
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
 
-    fn read(value: Value) -> Result<Vec<usize>, String> {
-        let prompt: Result<Prompt, _> = serde_json::from_value(value);
-        prompt
-            .map(|prompt| prompt.0.iter().map(Vec::len).collect())
-            .map_err(|error| error.to_string())
+    fn read(value: Value) -> Result<Prompts, String> {
+        serde_json::from_value(value).map_err(|error| error.to_string())
     }
 
     #[test]
-    fn a_list_with_tokens_is_one_text_and_another_has_one_in_each_item() {
+    fn a_list_with_tokens_is_one_prompt_and_another_has_one_in_each_item() {
+        let contents = json!([{ "type": "text", "text": "b" }, { "type": "text", "text": "c" }]);
         for (value, n_parts) in [
             (json!("a"), vec![1]),
             (json!([1, 2, "a", 3]), vec![4]),
@@ -191,14 +246,21 @@ mod tests {
             (json!([[1], [2, 3]]), vec![1, 2]),
             (json!({ "prompt_string": "a" }), vec![1]),
             (
-                json!(["a", { "content": [{ "type": "text", "text": "b" }, { "type": "text", "text": "c" }] }]),
-                vec![1, 1],
+                json!({ "prompt_string": "a", "multimodal_data": null }),
+                vec![1],
             ),
+            (json!(["a", { "content": contents }]), vec![1, 1]),
             (json!([]), vec![]),
             (json!([[]]), vec![0]),
         ] {
-            assert_eq!(read(value.clone()), Ok(n_parts), "{value}");
+            let prompts = read(value.clone()).unwrap().prompts;
+            let found: Vec<usize> = prompts.iter().map(Vec::len).collect();
+            assert_eq!(found, n_parts, "{value}");
         }
+    }
+
+    #[test]
+    fn a_prompt_that_is_neither_text_nor_tokens_is_refused() {
         for wrong in [
             json!(1),
             json!([1, [2]]),
@@ -212,14 +274,36 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_empty_however_it_is_written() {
-        let is_empty = |value: Value| serde_json::from_value::<Prompt>(value).unwrap().has_empty();
-        assert!(
-            is_empty(json!(""))
-                && is_empty(json!(["a", ""]))
-                && is_empty(json!([[]]))
-                && is_empty(json!([["", ""]]))
-        );
-        assert!(!is_empty(json!("a")) && !is_empty(json!([1])) && !is_empty(json!(["", 1])));
+    fn several_prompts_or_lists_are_a_list() {
+        for (prompt, is_list) in [
+            (json!("a"), false),
+            (json!([1, 2]), false),
+            (json!([1, "a", 2]), false),
+            (json!(["a"]), false),
+            (json!(["a", "b"]), true),
+            (json!([[1], "b"]), true),
+            (json!([[1]]), true),
+        ] {
+            assert_eq!(read(prompt.clone()).unwrap().is_list(), is_list, "{prompt}");
+        }
+    }
+
+    #[test]
+    fn a_prompt_of_empty_texts_is_empty() {
+        for (value, is_empty) in [
+            (json!(""), true),
+            (json!(["a", ""]), true),
+            (json!([[]]), true),
+            (json!([["", ""]]), true),
+            (json!("a"), false),
+            (json!([1]), false),
+            (json!(["", 1]), false),
+        ] {
+            assert_eq!(
+                read(value.clone()).unwrap().has_empty(),
+                is_empty,
+                "{value}"
+            );
+        }
     }
 }

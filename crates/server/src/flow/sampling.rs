@@ -1,37 +1,21 @@
-//! Fields of a request that say how tokens are chosen and where a text ends, whatever interface has
-//! them.
+//! Sampling parameters and limits of an answer: the one place for defaults and ranges.
+//!
+//! Each interface reads its own field names into [`SamplingFields`]; the deserializers here read
+//! values that several interfaces write alike.
 
-use std::collections::BTreeMap;
-
-use atta_engine::{Error, GenerateOptions, Sampling, StopError};
+use atta_engine::{DryOptions, Error, GenerateOptions, Sampling, StopError};
 use serde::{Deserialize, Deserializer, de::Error as _};
 use serde_json::{Map, Value};
 
-use crate::{ServeError, flow::error::ApiError};
+use super::{error::ApiError, thinking::RESERVED_VARIABLES};
+use crate::ServeError;
 
-/// Texts that end an answer, at most.
+/// Stop strings of a request.
 const MAX_STOPS: usize = 16;
-/// Bytes of such a text.
+/// Bytes of a stop string.
 const MAX_STOP_BYTES: usize = 256;
-/// Tokens with a bias, at most.
+/// Tokens with a bias.
 const MAX_BIASES: usize = 1024;
-
-/// One text or several.
-#[derive(Debug, Deserialize)]
-#[serde(untagged)]
-pub(crate) enum OneOrMore {
-    One(String),
-    More(Vec<String>),
-}
-
-impl OneOrMore {
-    pub(crate) fn into_vec(self) -> Vec<String> {
-        match self {
-            Self::One(text) => vec![text],
-            Self::More(texts) => texts,
-        }
-    }
-}
 
 /// Server-wide defaults for fields that a request does not set.
 #[derive(Clone, Debug)]
@@ -61,30 +45,25 @@ impl Default for Defaults {
 }
 
 impl Defaults {
-    /// Checks what requests would otherwise be blamed for.
+    /// Checks the defaults when the server starts, so that requests do not fail because of them.
     ///
     /// # Errors
-    /// The first setting that no request could use.
+    /// The first default that no request could use.
     pub(crate) fn check(&self) -> Result<(), ServeError> {
-        let wrong = |what: String| Err(ServeError::Defaults(what));
+        let error = |message: String| Err(ServeError::Defaults(message));
         if self.stop.len() > MAX_STOPS {
-            return wrong(format!(
-                "{} stop strings, expected at most {MAX_STOPS}",
-                self.stop.len()
+            let n_stops = self.stop.len();
+            return error(format!(
+                "{n_stops} stop strings, expected at most {MAX_STOPS}"
             ));
         }
-        if self
-            .stop
-            .iter()
-            .any(|text| text.is_empty() || text.len() > MAX_STOP_BYTES)
-        {
-            return wrong(format!("a stop string has 1 to {MAX_STOP_BYTES} bytes"));
+        let is_usable = |text: &String| (1..=MAX_STOP_BYTES).contains(&text.len());
+        if !self.stop.iter().all(is_usable) {
+            return error(format!("a stop string has 1 to {MAX_STOP_BYTES} bytes"));
         }
-        match RESERVED_VARIABLES
-            .into_iter()
-            .find(|&name| self.variables.contains_key(name))
-        {
-            Some(name) => wrong(format!(
+        let is_given = |name: &&str| self.variables.contains_key(*name);
+        match RESERVED_VARIABLES.into_iter().find(is_given) {
+            Some(name) => error(format!(
                 "{name} is no variable of a chat template that can be set"
             )),
             None => Ok(()),
@@ -92,77 +71,80 @@ impl Defaults {
     }
 }
 
-/// Template variables that hold the conversation itself.
-pub(crate) const RESERVED_VARIABLES: [&str; 5] = [
-    "messages",
-    "tools",
-    "documents",
-    "add_generation_prompt",
-    "bos_token",
-];
-
-/// What was asked for; what was not has the server's default.
+/// The sampling parameters that a request sets; `None` means the server's default.
 #[derive(Debug, Default)]
 pub(crate) struct SamplingFields {
     pub(crate) temperature: Option<f32>,
-    pub(crate) top_p: Option<f32>,
     pub(crate) top_k: Option<usize>,
+    pub(crate) top_p: Option<f32>,
     pub(crate) min_p: Option<f32>,
     pub(crate) typical_p: Option<f32>,
+    pub(crate) top_n_sigma: Option<f32>,
     pub(crate) repeat_penalty: Option<f32>,
+    /// Tokens that the penalties look back.
+    pub(crate) repeat_last_n: Option<usize>,
     pub(crate) presence_penalty: Option<f32>,
     pub(crate) frequency_penalty: Option<f32>,
-    pub(crate) logit_bias: Option<BTreeMap<String, f32>>,
+    pub(crate) dry: DryFields,
+    pub(crate) logit_bias: Option<Vec<(u32, f32)>>,
+    /// -1: a random seed.
     pub(crate) seed: Option<i64>,
-    pub(crate) stop: Option<OneOrMore>,
+    pub(crate) stop: Option<Vec<String>>,
     pub(crate) max_tokens: Option<usize>,
     pub(crate) n_logprobs: Option<usize>,
 }
 
+/// Parameters of the DRY sampler.
+#[derive(Debug, Default)]
+pub(crate) struct DryFields {
+    pub(crate) multiplier: Option<f32>,
+    /// Below 1: the default.
+    pub(crate) base: Option<f32>,
+    pub(crate) allowed_length: Option<usize>,
+    pub(crate) penalty_last_n: Option<usize>,
+    pub(crate) sequence_breakers: Option<Vec<String>>,
+}
+
 impl SamplingFields {
+    /// Fills in the defaults and checks all ranges.
+    ///
+    /// # Errors
+    /// A value out of its range, by the name of its field.
     pub(crate) fn into_options(self, defaults: &Defaults) -> Result<GenerateOptions, ApiError> {
+        let stop = match self.stop {
+            Some(stop) => checked_stop(stop)?,
+            None => defaults.stop.clone(),
+        };
         let default = defaults.sampling.clone();
         let sampling = Sampling {
             temperature: self.temperature.unwrap_or(default.temperature),
-            top_p: self.top_p.unwrap_or(default.top_p),
             top_k: self.top_k.unwrap_or(default.top_k),
+            top_p: self.top_p.unwrap_or(default.top_p),
             min_p: self.min_p.unwrap_or(default.min_p),
             typical: self.typical_p.unwrap_or(default.typical),
+            top_n_sigma: self.top_n_sigma.unwrap_or(default.top_n_sigma),
             repeat_penalty: self.repeat_penalty.unwrap_or(default.repeat_penalty),
+            repeat_window: self.repeat_last_n.unwrap_or(default.repeat_window),
             presence_penalty: self.presence_penalty.unwrap_or(default.presence_penalty),
             frequency_penalty: self.frequency_penalty.unwrap_or(default.frequency_penalty),
-            logit_bias: self.logit_bias.map_or(Ok(default.logit_bias), biases)?,
-            // -1 is llama.cpp's word for any.
+            dry: self.dry.into_options(default.dry),
+            logit_bias: self.logit_bias.unwrap_or(default.logit_bias),
             seed: match self.seed {
-                Some(-1) => any_seed(),
+                Some(-1) => random_seed(),
                 Some(seed) => seed.cast_unsigned(),
-                None => defaults.seed.unwrap_or_else(any_seed),
+                None => defaults.seed.unwrap_or_else(random_seed),
             },
             ..default
         };
-        // Once more than the engine does it, for requests of which nothing is written.
+        if sampling.logit_bias.len() > MAX_BIASES {
+            let n = sampling.logit_bias.len();
+            let message = format!("{n} tokens, expected at most {MAX_BIASES}");
+            return Err(ApiError::field("logit_bias", message));
+        }
+        // The engine checks the same for each job; a request may have no job.
         sampling.validate().map_err(Error::from)?;
-        let stop = self
-            .stop
-            .map_or_else(|| defaults.stop.clone(), OneOrMore::into_vec);
-        if stop.len() > MAX_STOPS {
-            return Err(ApiError::field(
-                "stop",
-                format!("{} texts, expected at most {MAX_STOPS}", stop.len()),
-            ));
-        }
-        if stop.iter().any(String::is_empty) {
-            return Err(Error::from(StopError::Empty).into());
-        }
-        if stop.iter().any(|text| text.len() > MAX_STOP_BYTES) {
-            return Err(ApiError::field(
-                "stop",
-                format!("a text of more than {MAX_STOP_BYTES} bytes"),
-            ));
-        }
-        let n_predict = self.max_tokens.or(defaults.n_predict).unwrap_or(usize::MAX);
         Ok(GenerateOptions {
-            n_predict,
+            n_predict: self.max_tokens.or(defaults.n_predict).unwrap_or(usize::MAX),
             sampling,
             stop,
             n_logprobs: self.n_logprobs,
@@ -171,101 +153,167 @@ impl SamplingFields {
     }
 }
 
-/// A number of tokens; -1 is no limit.
+impl DryFields {
+    fn into_options(self, default: DryOptions) -> DryOptions {
+        let base = self.base.filter(|&base| base >= 1.0);
+        DryOptions {
+            multiplier: self.multiplier.unwrap_or(default.multiplier),
+            base: base.unwrap_or(default.base),
+            allowed_length: self.allowed_length.unwrap_or(default.allowed_length),
+            penalty_last_n: self.penalty_last_n.unwrap_or(default.penalty_last_n),
+            sequence_breakers: self.sequence_breakers.unwrap_or(default.sequence_breakers),
+        }
+    }
+}
+
+fn checked_stop(stop: Vec<String>) -> Result<Vec<String>, ApiError> {
+    if stop.len() > MAX_STOPS {
+        let message = format!("{} texts, expected at most {MAX_STOPS}", stop.len());
+        return Err(ApiError::field("stop", message));
+    }
+    if stop.iter().any(String::is_empty) {
+        return Err(Error::from(StopError::Empty).into());
+    }
+    if stop.iter().any(|text| text.len() > MAX_STOP_BYTES) {
+        let message = format!("a text of more than {MAX_STOP_BYTES} bytes");
+        return Err(ApiError::field("stop", message));
+    }
+    Ok(stop)
+}
+
+/// One text or several.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum OneOrMore {
+    One(String),
+    More(Vec<String>),
+}
+
+impl OneOrMore {
+    pub(crate) fn into_vec(self) -> Vec<String> {
+        match self {
+            Self::One(text) => vec![text],
+            Self::More(texts) => texts,
+        }
+    }
+}
+
+/// Reads a number of tokens; -1 is no limit.
 ///
 /// # Errors
-/// Any other number below 0, and what is no whole number.
-pub(crate) fn no_limit<'de, D: Deserializer<'de>>(from: D) -> Result<Option<usize>, D::Error> {
+/// Other negative numbers.
+pub(crate) fn max_tokens<'de, D: Deserializer<'de>>(from: D) -> Result<Option<usize>, D::Error> {
     match Option::<i64>::deserialize(from)? {
         Some(-1) => Ok(Some(usize::MAX)),
         Some(n) => usize::try_from(n)
             .map(Some)
-            .map_err(|_| below_zero(n, "-1 for no limit")),
+            .map_err(|_| negative(n, "-1 for no limit")),
         None => Ok(None),
     }
 }
 
-/// How many tokens are kept by `top_k`; 0 and -1 keep all.
+/// Reads `top_k`; 0 and -1 keep all tokens.
 ///
 /// # Errors
-/// As [`no_limit`].
+/// Other negative numbers.
 pub(crate) fn top_k<'de, D: Deserializer<'de>>(from: D) -> Result<Option<usize>, D::Error> {
     match Option::<i64>::deserialize(from)? {
         Some(-1) => Ok(Some(0)),
         Some(n) => usize::try_from(n)
             .map(Some)
-            .map_err(|_| below_zero(n, "0 or -1 for off")),
+            .map_err(|_| negative(n, "0 or -1 for off")),
         None => Ok(None),
     }
 }
 
-fn below_zero<E: serde::de::Error>(n: i64, or: &str) -> E {
+fn negative<E: serde::de::Error>(n: i64, or: &str) -> E {
     E::custom(format!("{n}, expected a number from 0, or {or}"))
 }
 
-/// What is added to the logits of tokens: an object, or a list of pairs as llama.cpp's server has
-/// it.
-///
-/// # Errors
-/// What is neither.
-pub(crate) fn logit_bias<'de, D: Deserializer<'de>>(
-    from: D,
-) -> Result<Option<BTreeMap<String, f32>>, D::Error> {
-    let pairs = match Option::<Value>::deserialize(from)? {
-        None => return Ok(None),
-        Some(Value::Object(fields)) => fields.into_iter().collect(),
-        Some(value) => serde_json::from_value::<Vec<(u32, Value)>>(value)
-            .map_err(|_| {
-                D::Error::custom(
-                    "expected an object of token ids, or a list of pairs of id and bias",
-                )
-            })?
+/// `top_k` of llama.cpp and Ollama, where all numbers below 1 keep all tokens.
+pub(crate) fn top_k_or_all(n: i64) -> usize {
+    usize::try_from(n).unwrap_or(0)
+}
+
+/// A number of tokens of llama.cpp and Ollama, where negative numbers mean all.
+pub(crate) fn n_tokens_or_all(n: i64) -> usize {
+    usize::try_from(n).unwrap_or(usize::MAX)
+}
+
+/// What a request adds to the logits of tokens: an object, or a list of pairs. `false` forbids a
+/// token, as in llama.cpp.
+#[derive(Debug, PartialEq)]
+pub(crate) struct LogitBias(Vec<(BiasedToken, f32)>);
+
+/// A token by its id, or by a text, which may be an id.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(untagged)]
+enum BiasedToken {
+    Id(u32),
+    Text(String),
+}
+
+impl<'de> Deserialize<'de> for LogitBias {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let pairs = match Value::deserialize(from)? {
+            Value::Object(fields) => fields
+                .into_iter()
+                .map(|(token, bias)| (BiasedToken::Text(token), bias))
+                .collect(),
+            list => serde_json::from_value::<Vec<(BiasedToken, Value)>>(list).map_err(|_| {
+                D::Error::custom("expected an object of tokens, or a list of [token, bias]")
+            })?,
+        };
+        let number = |(token, bias): (BiasedToken, Value)| match bias {
+            Value::Bool(false) => Ok((token, f32::NEG_INFINITY)),
+            bias => match bias.as_f64() {
+                Some(number) => Ok((token, number as f32)),
+                None => Err(D::Error::custom(format!(
+                    "the bias of {token:?} is {bias}, expected a number or false"
+                ))),
+            },
+        };
+        pairs
             .into_iter()
-            .map(|(id, bias)| (id.to_string(), bias))
-            .collect::<Vec<(String, Value)>>(),
-    };
-    let number = |(id, bias): (String, Value)| match bias {
-        // Never, as llama.cpp's server has it.
-        Value::Bool(false) => Ok((id, f32::NEG_INFINITY)),
-        bias => match bias.as_f64() {
-            Some(bias) => Ok((id, bias as f32)),
-            None => Err(D::Error::custom(format!(
-                "the bias of {id} is {bias}, expected a number"
-            ))),
-        },
-    };
-    pairs
-        .into_iter()
-        .map(number)
-        .collect::<Result<_, _>>()
-        .map(Some)
-}
-
-/// Token ids, as texts, with what is added to their logits.
-fn biases(given: BTreeMap<String, f32>) -> Result<Vec<(u32, f32)>, ApiError> {
-    if given.len() > MAX_BIASES {
-        return Err(ApiError::field(
-            "logit_bias",
-            format!("{} tokens, expected at most {MAX_BIASES}", given.len()),
-        ));
+            .map(number)
+            .collect::<Result<_, _>>()
+            .map(Self)
     }
-    let bias = |(id, bias): (String, f32)| match id.parse() {
-        Ok(id) => Ok((id, bias)),
-        Err(_) => Err(ApiError::field(
-            "logit_bias",
-            format!("{id:?} is no token id"),
-        )),
-    };
-    given.into_iter().map(bias).collect()
 }
 
-/// A random number.
-pub(crate) fn any_seed() -> u64 {
+impl LogitBias {
+    /// Ids and biases; those of the same id add up.
+    ///
+    /// # Errors
+    /// A text that is no id, if `tokenize` has no tokens for it.
+    pub(crate) fn into_ids(
+        self,
+        tokenize: impl Fn(&str) -> Option<Vec<u32>>,
+    ) -> Result<Vec<(u32, f32)>, ApiError> {
+        let mut biases = Vec::with_capacity(self.0.len());
+        for (token, bias) in self.0 {
+            let ids = match &token {
+                BiasedToken::Id(id) => Some(vec![*id]),
+                BiasedToken::Text(text) => match text.parse() {
+                    Ok(id) => Some(vec![id]),
+                    Err(_) => tokenize(text),
+                },
+            };
+            let ids = ids.ok_or_else(|| {
+                ApiError::field("logit_bias", format!("{token:?} is no token id"))
+            })?;
+            biases.extend(ids.into_iter().map(|id| (id, bias)));
+        }
+        Ok(biases)
+    }
+}
+
+pub(crate) fn random_seed() -> u64 {
     use std::hash::{BuildHasher, RandomState};
     RandomState::new().hash_one(0)
 }
 
-/// Checks how many answers are asked for.
+/// Checks the number of answers that a request asks for.
 pub(crate) fn n_answers(n: Option<usize>, max: usize) -> Result<usize, ApiError> {
     match n.unwrap_or(1) {
         n if (1..=max).contains(&n) => Ok(n),
@@ -284,33 +332,69 @@ mod tests {
 
     #[test]
     fn minus_one_is_no_limit_and_no_top_k() {
-        let read = |value: Value| (no_limit(value.clone()).ok(), top_k(value).ok());
+        let read = |value: Value| (max_tokens(value.clone()).ok(), top_k(value).ok());
         assert_eq!(read(json!(-1)), (Some(Some(usize::MAX)), Some(Some(0))));
         assert_eq!(read(json!(7)), (Some(Some(7)), Some(Some(7))));
         assert_eq!(read(json!(null)), (Some(None), Some(None)));
         assert_eq!(read(json!(-2)), (None, None));
-        assert!(
-            no_limit(json!(-2))
-                .unwrap_err()
-                .to_string()
-                .contains("-1 for no limit")
-        );
+        let error = max_tokens(json!(-2)).unwrap_err().to_string();
+        assert!(error.contains("-1 for no limit"), "{error}");
     }
 
     #[test]
     fn biases_are_an_object_or_a_list_of_pairs() {
-        let read = |value: Value| logit_bias(value).map_err(|error| error.to_string());
-        let one = BTreeMap::from([("5".to_owned(), 1.5)]);
-        assert_eq!(read(json!({ "5": 1.5 })), Ok(Some(one.clone())));
-        assert_eq!(read(json!([[5, 1.5]])), Ok(Some(one)));
+        let read = |value: Value| -> Option<Vec<(u32, f32)>> {
+            let biases: LogitBias = serde_json::from_value(value).ok()?;
+            biases.into_ids(|_| None).ok()
+        };
+        assert_eq!(read(json!({ "5": 1.5 })), Some(vec![(5, 1.5)]));
+        assert_eq!(read(json!([[5, 1.5]])), Some(vec![(5, 1.5)]));
         assert_eq!(
-            read(json!([[5, false]])).unwrap().unwrap()["5"],
-            f32::NEG_INFINITY
+            read(json!([["5", 1], [5, 2]])),
+            Some(vec![(5, 1.0), (5, 2.0)])
         );
-        assert!(
-            read(json!([5])).is_err()
-                && read(json!({ "5": "x" })).is_err()
-                && read(json!(1)).is_err()
+        assert_eq!(
+            read(json!([[5, false]])),
+            Some(vec![(5, f32::NEG_INFINITY)])
         );
+        for wrong in [json!([5]), json!({ "5": "x" }), json!(1), json!({ "x": 1 })] {
+            assert_eq!(read(wrong.clone()), None, "{wrong}");
+        }
+        let text: LogitBias = serde_json::from_value(json!({ "x": 1 })).unwrap();
+        let ids = text.into_ids(|_| Some(vec![7, 8]));
+        assert_eq!(ids, Ok(vec![(7, 1.0), (8, 1.0)]));
+    }
+
+    #[test]
+    fn the_default_of_a_parameter_holds_unless_a_request_sets_it() {
+        let dry = DryOptions {
+            multiplier: 0.5,
+            base: 2.0,
+            ..DryOptions::default()
+        };
+        let sampling = Sampling {
+            dry,
+            logit_bias: vec![(3, 1.0)],
+            ..Sampling::default()
+        };
+        let defaults = Defaults {
+            sampling,
+            ..Defaults::default()
+        };
+        let options = SamplingFields::default().into_options(&defaults).unwrap();
+        assert_eq!(options.sampling.dry, defaults.sampling.dry);
+        assert_eq!(options.sampling.logit_bias, [(3, 1.0)]);
+        let fields = SamplingFields {
+            dry: DryFields {
+                multiplier: Some(0.25),
+                base: Some(0.5),
+                ..DryFields::default()
+            },
+            logit_bias: Some(Vec::new()),
+            ..SamplingFields::default()
+        };
+        let sampling = fields.into_options(&defaults).unwrap().sampling;
+        assert_eq!((sampling.dry.multiplier, sampling.dry.base), (0.25, 2.0));
+        assert!(sampling.logit_bias.is_empty());
     }
 }

@@ -1,7 +1,6 @@
-//! Answers while they are written: as server-sent events, or as lines of JSON.
+//! Streamed responses: server-sent events, or lines of JSON.
 //!
-//! What an interface says of what happens is its [`EventWriter`]'s to know; here it only goes on its
-//! way.
+//! Knows no event's meaning: an [`EventWriter`] of each interface turns answers into events.
 
 use std::{
     collections::VecDeque,
@@ -22,23 +21,23 @@ use axum::{
 use futures_core::Stream;
 use serde_json::Value;
 
-use crate::flow::{
+use super::{
     answer::{AnswerEvent, Answers},
     error::ApiError,
 };
 
-/// How often a line without meaning tells that the server is still there.
+/// How often an idle stream gets a comment, so that proxies do not close it.
 const KEEP_ALIVE: Duration = Duration::from_secs(10);
 
-/// One message to a client.
+/// An event of a streamed response.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Event {
-    /// What kind it is, where an interface says that beside the data.
+pub(crate) struct StreamEvent {
+    /// The `event:` line of server-sent events, in interfaces that have one.
     pub(crate) name: Option<&'static str>,
     pub(crate) data: String,
 }
 
-impl From<Value> for Event {
+impl From<Value> for StreamEvent {
     fn from(value: Value) -> Self {
         Self {
             name: None,
@@ -47,23 +46,30 @@ impl From<Value> for Event {
     }
 }
 
-/// Writes what happens to answers.
+/// Maps the events of answers to those of a client's interface.
 pub(crate) trait EventWriter: Send + Unpin + 'static {
-    /// Before anything has happened.
-    fn begin(&mut self) -> Vec<Event>;
-    /// Something happened to one of them.
-    fn write(&mut self, i: usize, event: AnswerEvent) -> Vec<Event>;
-    /// All are complete.
-    fn end(&mut self) -> Vec<Event>;
-    /// One has failed, and nothing comes any more.
-    fn fail(&mut self, error: &ApiError) -> Vec<Event>;
+    /// Events in front of all others.
+    fn begin(&mut self) -> Vec<StreamEvent> {
+        Vec::new()
+    }
+
+    /// Maps an event of the `i`th answer.
+    fn write(&mut self, i: usize, event: AnswerEvent) -> Vec<StreamEvent>;
+
+    /// Events after the end of all answers.
+    fn end(&mut self) -> Vec<StreamEvent> {
+        Vec::new()
+    }
+
+    /// Reports an error; nothing follows it.
+    fn fail(&mut self, error: &ApiError) -> Vec<StreamEvent>;
 }
 
 struct Events<W> {
     answers: Answers,
     writer: W,
-    ready: VecDeque<Event>,
-    is_over: bool,
+    ready: VecDeque<StreamEvent>,
+    has_ended: bool,
 }
 
 impl<W: EventWriter> Events<W> {
@@ -73,27 +79,27 @@ impl<W: EventWriter> Events<W> {
             answers,
             writer,
             ready,
-            is_over: false,
+            has_ended: false,
         }
     }
 
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Event>> {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<StreamEvent>> {
         loop {
             if let Some(event) = self.ready.pop_front() {
                 return Poll::Ready(Some(event));
             }
-            if self.is_over {
+            if self.has_ended {
                 return Poll::Ready(None);
             }
             let events = match self.answers.poll_next(cx) {
                 Poll::Pending => return Poll::Pending,
                 Poll::Ready(Some(Ok((i, event)))) => self.writer.write(i, event),
                 Poll::Ready(Some(Err(error))) => {
-                    self.is_over = true;
+                    self.has_ended = true;
                     self.writer.fail(&error)
                 }
                 Poll::Ready(None) => {
-                    self.is_over = true;
+                    self.has_ended = true;
                     self.writer.end()
                 }
             };
@@ -110,17 +116,17 @@ pub(crate) fn events<W: EventWriter>(answers: Answers, writer: W) -> Response {
         .into_response()
 }
 
-/// A response of one line for each event, whose names are not told.
+/// A response of one line of JSON per event; names of events are dropped.
 pub(crate) fn lines<W: EventWriter>(answers: Answers, writer: W) -> Response {
-    of_lines(Body::from_stream(Lines(Events::new(answers, writer))))
+    ndjson(Body::from_stream(Lines(Events::new(answers, writer))))
 }
 
-/// A response of one line.
+/// A response of one line of JSON.
 pub(crate) fn line(value: Value) -> Response {
-    of_lines(Body::from(Event::from(value).data + "\n"))
+    ndjson(Body::from(StreamEvent::from(value).data + "\n"))
 }
 
-fn of_lines(body: Body) -> Response {
+fn ndjson(body: Body) -> Response {
     let mut response = body.into_response();
     response.headers_mut().insert(
         header::CONTENT_TYPE,
@@ -136,7 +142,7 @@ impl<W: EventWriter> Stream for ServerSent<W> {
 
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         self.get_mut().0.poll(cx).map(|event| {
-            let Event { name, data } = event?;
+            let StreamEvent { name, data } = event?;
             let event = name.map_or_else(sse::Event::default, |name| {
                 sse::Event::default().event(name)
             });
@@ -151,9 +157,7 @@ impl<W: EventWriter> Stream for Lines<W> {
     type Item = Result<Bytes, Infallible>;
 
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        self.get_mut()
-            .0
-            .poll(cx)
-            .map(|event| event.map(|event| Ok(Bytes::from(event.data + "\n"))))
+        let event = self.get_mut().0.poll(cx);
+        event.map(|event| event.map(|event| Ok(Bytes::from(event.data + "\n"))))
     }
 }

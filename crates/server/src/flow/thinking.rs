@@ -1,63 +1,91 @@
-//! Whether and how much a model is to think, as clients ask for it.
+//! Whether and how much a model reasons: variables of chat templates.
 //!
-//! Knows the names of the variables that templates have for it. A template without such a switch
-//! cannot be told; then the field changes nothing, with a warning.
+//! Knows the names of these variables. A template without such a switch cannot be told; then the
+//! field changes nothing, with a warning.
 
 use serde_json::{Map, Value};
 
-use crate::{flow::warnings::Warnings, models::Model};
+use super::{error::ApiError, warnings::Warnings};
+use crate::models::Model;
 
-/// Variables of templates that say whether the model thinks, each with how its template is known.
+/// The template variable that switches reasoning on or off.
+pub(crate) const ENABLE_THINKING: &str = "enable_thinking";
+/// The template variable that says how much to reason.
+pub(crate) const REASONING_EFFORT: &str = "reasoning_effort";
+
+/// Template variables that hold the conversation itself.
+pub(crate) const RESERVED_VARIABLES: [&str; 5] = [
+    "messages",
+    "tools",
+    "documents",
+    "add_generation_prompt",
+    "bos_token",
+];
+
+/// Variables that switch reasoning on or off, each with a text that templates which read it have.
 const SWITCHES: [(&str, &str); 2] = [
-    ("enable_thinking", "enable_thinking"),
+    (ENABLE_THINKING, ENABLE_THINKING),
     ("thinking", "thinking is defined"),
 ];
-/// The one that says how much.
-const EFFORT: &str = "reasoning_effort";
 
-/// What a client asks for.
+/// Template variables that a request sets by `chat_template_kwargs`.
+///
+/// # Errors
+/// A variable that has a field of its own.
+pub(crate) fn template_variables(
+    given: Option<Map<String, Value>>,
+) -> Result<Map<String, Value>, ApiError> {
+    let given = given.unwrap_or_default();
+    let is_given = |name: &&str| given.contains_key(*name);
+    match RESERVED_VARIABLES.into_iter().find(is_given) {
+        Some(name) => Err(ApiError::field(
+            "chat_template_kwargs",
+            format!("{name} is a field of its own"),
+        )),
+        None => Ok(given),
+    }
+}
+
+/// The reasoning that a request asks for.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Thinking {
-    /// A word such as `low`; `none` and `minimal` are no thoughts where a template can only have
-    /// them or not.
+    /// A word such as `low`. Where a template only knows on and off, `none` and `minimal` are off.
     pub(crate) effort: Option<String>,
-    /// As templates and some clients have it.
     pub(crate) enable: Option<bool>,
 }
 
 impl Thinking {
-    /// Sets what the template has variables for, unless it is set.
+    /// Sets the variables that the template reads, unless the request sets them itself.
     pub(crate) fn set(
         &self,
         field: &str,
         model: &Model,
-        extra: &mut Map<String, Value>,
+        variables: &mut Map<String, Value>,
         warnings: &Warnings,
     ) {
-        if !self.set_where(|name| model.format.has_switch(name), extra) {
+        if !self.set_where(|name| model.format.has_switch(name), variables) {
             warnings.add(format!(
                 "{field} changes nothing here: the chat template of this model has no switch for it"
             ));
         }
     }
 
-    /// Whether anything is so as it was asked for.
-    fn set_where(&self, has: impl Fn(&str) -> bool, extra: &mut Map<String, Value>) -> bool {
+    /// Returns false if the request asks for something and the template has no variable for it.
+    fn set_where(&self, has: impl Fn(&str) -> bool, variables: &mut Map<String, Value>) -> bool {
         let mut values: Vec<(&str, Value)> = Vec::new();
-        if let Some(effort) = self.effort.as_deref().filter(|_| has(EFFORT)) {
-            values.push((EFFORT, effort.into()));
+        if let Some(effort) = self.effort.as_deref().filter(|_| has(REASONING_EFFORT)) {
+            values.push((REASONING_EFFORT, effort.into()));
         }
-        let thinks = self
+        let is_enabled = self
             .enable
             .or_else(|| Some(!matches!(self.effort.as_deref()?, "none" | "minimal")));
-        if let (Some(thinks), Some((name, _))) =
-            (thinks, SWITCHES.into_iter().find(|(_, known)| has(known)))
-        {
-            values.push((name, thinks.into()));
+        let switch = SWITCHES.into_iter().find(|(_, known)| has(known));
+        if let (Some(is_enabled), Some((name, _))) = (is_enabled, switch) {
+            values.push((name, is_enabled.into()));
         }
         let is_set = !values.is_empty();
         for (name, value) in values {
-            extra.entry(name).or_insert(value);
+            variables.entry(name).or_insert(value);
         }
         is_set || (self.effort.is_none() && self.enable.is_none())
     }
@@ -70,59 +98,64 @@ mod tests {
     use super::*;
 
     fn set(thinking: &Thinking, template: &str) -> Option<Value> {
-        let mut extra = Map::new();
+        let mut variables = Map::new();
         let has = |name: &str| template.contains(name);
         thinking
-            .set_where(has, &mut extra)
-            .then_some(Value::Object(extra))
+            .set_where(has, &mut variables)
+            .then_some(Value::Object(variables))
     }
 
-    #[test]
-    fn a_template_is_told_what_it_has_variables_for() {
-        let effort = |word: &str| Thinking {
+    fn effort(word: &str) -> Thinking {
+        Thinking {
             effort: Some(word.to_owned()),
             enable: None,
-        };
-        let (qwen, oss) = (
-            "{% if enable_thinking is false %}",
-            "{{ reasoning_effort }}",
-        );
-        assert_eq!(
-            set(&effort("low"), oss),
-            Some(json!({ "reasoning_effort": "low" }))
-        );
-        assert_eq!(
-            set(&effort("low"), qwen),
-            Some(json!({ "enable_thinking": true }))
-        );
-        assert_eq!(
-            set(&effort("none"), qwen),
-            Some(json!({ "enable_thinking": false }))
-        );
-        assert_eq!(set(&effort("low"), "{{ messages }}"), None);
-        assert_eq!(
-            set(&Thinking::default(), ""),
-            Some(json!({})),
-            "nothing was asked for"
-        );
-        let off = Thinking {
+        }
+    }
+
+    fn off() -> Thinking {
+        Thinking {
             effort: None,
             enable: Some(false),
-        };
-        assert_eq!(set(&off, qwen), Some(json!({ "enable_thinking": false })));
+        }
     }
 
     #[test]
-    fn what_a_request_says_of_a_variable_itself_counts() {
-        let mut extra = json!({ "enable_thinking": true })
-            .as_object()
-            .unwrap()
-            .clone();
-        let off = Thinking {
-            effort: None,
-            enable: Some(false),
-        };
-        assert!(off.set_where(|_| true, &mut extra));
-        assert_eq!(extra["enable_thinking"], true);
+    fn a_template_gets_the_variables_that_it_reads() {
+        let qwen = "{% if enable_thinking is false %}";
+        let oss = "{{ reasoning_effort }}";
+        let no = json!({ "enable_thinking": false });
+        for (thinking, template, expected) in [
+            (
+                effort("low"),
+                oss,
+                Some(json!({ "reasoning_effort": "low" })),
+            ),
+            (
+                effort("low"),
+                qwen,
+                Some(json!({ "enable_thinking": true })),
+            ),
+            (effort("none"), qwen, Some(no.clone())),
+            (effort("low"), "{{ messages }}", None),
+            (Thinking::default(), "", Some(json!({}))),
+            (off(), qwen, Some(no)),
+        ] {
+            assert_eq!(set(&thinking, template), expected, "{thinking:?}");
+        }
+    }
+
+    #[test]
+    fn a_variable_that_a_request_sets_itself_stays() {
+        let mut variables = Map::from_iter([("enable_thinking".to_owned(), true.into())]);
+        assert!(off().set_where(|_| true, &mut variables));
+        assert_eq!(variables["enable_thinking"], true);
+    }
+
+    #[test]
+    fn a_variable_with_a_field_of_its_own_is_refused() {
+        let given = |name: &str| Some(Map::from_iter([(name.to_owned(), Value::Null)]));
+        assert!(template_variables(given("my_variable")).is_ok());
+        let error = template_variables(given("messages")).unwrap_err();
+        assert_eq!(error.param.as_deref(), Some("chat_template_kwargs"));
     }
 }

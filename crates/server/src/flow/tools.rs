@@ -1,4 +1,5 @@
-//! Tools of a request, and which of them may be called.
+//! Tools and `tool_choice` as OpenAI defines them; llama.cpp's and Ollama's interfaces have the same
+//! definitions.
 
 use atta_engine::{
     Error,
@@ -7,9 +8,9 @@ use atta_engine::{
 };
 use serde_json::{Value, json};
 
-use crate::flow::{error::ApiError, warnings::Warnings};
+use super::{error::ApiError, warnings::Warnings};
 
-/// Tools, and what is asked of them.
+/// The fields of a request about tools.
 #[derive(Debug, Default)]
 pub(crate) struct ToolRequest {
     pub(crate) tools: Option<Vec<Value>>,
@@ -18,7 +19,7 @@ pub(crate) struct ToolRequest {
 }
 
 impl ToolRequest {
-    /// Those of the old form: functions without a wrapper.
+    /// Adds the deprecated fields `functions` and `function_call`.
     pub(crate) fn or_functions(self, functions: Option<Vec<Value>>, call: Option<Value>) -> Self {
         let Some(functions) = functions else {
             return self;
@@ -36,7 +37,8 @@ impl ToolRequest {
         }
     }
 
-    /// Which tools may be called, if any. Tools that are no functions are left out with a warning.
+    /// The tools that the model may call, if there are any. Tools that are no functions are dropped
+    /// with a warning.
     pub(crate) fn into_use(self, warnings: &Warnings) -> Result<Option<ToolUse>, ApiError> {
         let tools = self
             .tools
@@ -84,7 +86,7 @@ fn name_of(tool: &Value) -> &str {
         .unwrap_or_default()
 }
 
-/// A tool as a model is told of it, if it is a function.
+/// The definition of a tool for the chat template, if it is a function.
 fn declared(tool: Value, warnings: &Warnings) -> Option<Value> {
     match tool["type"].as_str() {
         None | Some("function") => Some(without_null(tool)),
@@ -96,7 +98,7 @@ fn declared(tool: Value, warnings: &Warnings) -> Option<Value> {
     }
 }
 
-/// Fields that are null, and `strict: false`, are nothing that a tool needs.
+/// Drops fields that are null, and `strict: false`.
 fn without_null(mut tool: Value) -> Value {
     let has_wrapper = tool.get("function").is_some();
     let function = if has_wrapper {
@@ -110,7 +112,7 @@ fn without_null(mut tool: Value) -> Value {
     tool
 }
 
-/// A choice, and the names of the tools that it allows, if not all.
+/// Parses `tool_choice`: the choice, and the names of the allowed tools if not all are.
 fn choice_of(choice: &Value) -> Result<(ToolChoice, Option<Vec<String>>), ApiError> {
     let word = choice.as_str().or(choice["type"].as_str());
     let name = choice["function"]["name"]
@@ -132,7 +134,7 @@ fn choice_of(choice: &Value) -> Result<(ToolChoice, Option<Vec<String>>), ApiErr
     }
 }
 
-/// A choice among some of the tools, as chat or responses have it.
+/// Parses the choice `allowed_tools`, whose fields chat nests and responses does not.
 fn allowed(choice: &Value) -> Result<(ToolChoice, Option<Vec<String>>), ApiError> {
     let inner = if choice["allowed_tools"].is_object() {
         &choice["allowed_tools"]

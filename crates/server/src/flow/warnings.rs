@@ -1,8 +1,7 @@
-//! Warnings on a request: fields that change nothing here, and schemas that were loosened.
+//! Warnings about a request: fields without effect, keywords of schemas that were dropped.
 //!
-//! Knows neither fields nor schemas. Each request collects its own; the client reads them in
-//! `Warning` headers (RFC 7234, code 299), and the log shows each text once in the life of the
-//! server.
+//! Knows neither fields nor schemas. Each request collects its own; the client gets them as
+//! `Warning` headers (RFC 7234, code 299), and the log shows each text once per run of the server.
 
 use std::{
     collections::HashSet,
@@ -11,19 +10,19 @@ use std::{
 
 use axum::http::{HeaderMap, HeaderValue, header};
 
-/// Warnings on one request at most, and characters of one of them: clients choose the names of
-/// fields.
+/// Warnings per request. Clients choose the names of fields, so the list needs a limit.
 const MAX_WARNINGS: usize = 32;
+/// Characters per warning.
 const MAX_CHARS: usize = 300;
-/// Different warnings that are remembered as logged.
+/// Distinct warnings that the log shows.
 const MAX_LOGGED: usize = 1000;
 
-/// The warnings on one request; clones share one list.
+/// The warnings about one request; clones share one list.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Warnings(Arc<Mutex<Vec<String>>>);
 
 impl Warnings {
-    /// Adds a warning on one line, unless the request has it already, or enough of others.
+    /// Adds a warning as one line, unless the request already has it or the limit is reached.
     pub(crate) fn add(&self, warning: impl Into<String>) {
         let warning = in_one_line(&warning.into());
         let mut list = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -32,12 +31,12 @@ impl Warnings {
         }
     }
 
-    /// Adds several.
+    /// Adds several warnings.
     pub(crate) fn extend<T: Into<String>>(&self, warnings: impl IntoIterator<Item = T>) {
         warnings.into_iter().for_each(|warning| self.add(warning));
     }
 
-    /// All of them, oldest first; the list is empty afterwards.
+    /// Takes all warnings out of the list, oldest first.
     pub(crate) fn take(&self) -> Vec<String> {
         std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -52,7 +51,7 @@ pub(crate) fn add_headers(headers: &mut HeaderMap, warnings: &[String]) {
     }
 }
 
-/// The beginning of a text, with its control characters escaped, so that it is one line of a log.
+/// Cuts a text to its limit and escapes control characters, so that it is one line of a log.
 fn in_one_line(text: &str) -> String {
     let mut line = String::new();
     for c in text.chars().take(MAX_CHARS) {
@@ -69,7 +68,7 @@ fn in_one_line(text: &str) -> String {
     }
 }
 
-/// A text as it may stand between the quotes of a header.
+/// Escapes a text for a quoted string of a header; other than ASCII becomes `?`.
 fn quoted(text: &str) -> String {
     let plain = text.chars().map(|c| {
         if c.is_ascii_graphic() || c == ' ' {
@@ -93,7 +92,7 @@ fn quoted(text: &str) -> String {
 pub(crate) struct LoggedWarnings(Mutex<HashSet<String>>);
 
 impl LoggedWarnings {
-    /// Whether the log has not shown this warning yet; from now on it has.
+    /// Marks a warning as shown. Returns false if it was shown before, or the limit is reached.
     pub(crate) fn is_new(&self, warning: &str) -> bool {
         let mut shown = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         shown.len() < MAX_LOGGED && shown.insert(warning.to_owned())

@@ -1,5 +1,5 @@
-//! Fields of Anthropic's interface that change nothing here, with the reason for each.
-//! docs/server.md has the same table.
+//! Fields of Anthropic's interface without effect, and the reasons. docs/server.md has the same
+//! table.
 
 use crate::flow::body::Accepted;
 
@@ -12,8 +12,8 @@ const MONEY: &str = "nothing costs money here, and there are no accounts";
 const ONE: &str = "there is one machine and one model, and a request waits for its turn";
 const SIGNED: &str = "nothing is signed here";
 
-/// Fields of requests. Those that only an answer needs are read by the struct of its request, and
-/// are accepted in that of a count.
+/// Fields of requests. The last ones are kept in requests for an answer, and have no effect on a
+/// token count.
 pub(super) const FIELDS: Accepted = &[
     ("anthropic_beta", BETA),
     ("anthropic_version", BETA),

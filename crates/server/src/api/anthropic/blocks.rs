@@ -1,15 +1,15 @@
-//! Blocks of which messages are made.
+//! The content blocks of messages.
 //!
-//! Knows no roles: a block is a type and fields, and becomes text where it has some. A block of a
-//! type that is not known is for the reader of the message to judge.
+//! Knows no roles: a block is a type and fields, and yields its text if it has some. The reader of
+//! the message decides about blocks of unknown types.
 
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
 
 use super::accepted::BLOCK_FIELDS;
-use crate::flow::{body, error::ApiError, warnings::Warnings};
+use crate::flow::{body::Fields, error::ApiError, warnings::Warnings};
 
-/// A block, and where it stands.
+/// A block and its place in the request.
 #[derive(Debug)]
 pub(super) struct Block {
     pub(super) kind: String,
@@ -49,8 +49,7 @@ struct Reference {
     tool_name: String,
 }
 
-/// The blocks of a content, which may be a text that stands for one, or nothing. `place` is the
-/// field that holds it.
+/// The blocks of a content, which may also be a text or absent. `place` is the field that holds it.
 pub(super) fn blocks(content: Option<Value>, place: &str) -> Result<Vec<Block>, ApiError> {
     match content {
         None | Some(Value::Null) => Ok(Vec::new()),
@@ -74,7 +73,7 @@ pub(super) fn at(place: &str, what: impl std::fmt::Display) -> ApiError {
     ApiError::field(field, format!("{place}: {what}"))
 }
 
-/// A place without the numbers of list items.
+/// A place without the indices of list items.
 fn without_numbers(place: &str) -> String {
     place.chars().filter(|c| !c.is_ascii_digit()).collect()
 }
@@ -94,10 +93,10 @@ impl Block {
         }
     }
 
-    /// Reads its fields; those that are not read become warnings.
+    /// Reads the fields of the block; unread ones become warnings.
     pub(super) fn read<T: DeserializeOwned>(&self, warnings: &Warnings) -> Result<T, ApiError> {
         let own = Warnings::default();
-        let read = body::understand(Value::Object(self.fields.clone()), BLOCK_FIELDS, &own);
+        let read = Fields::new(self.fields.clone()).rest(BLOCK_FIELDS, &own);
         let place = without_numbers(&self.place);
         warnings.extend(
             own.take()
@@ -107,7 +106,7 @@ impl Block {
         read.map_err(|error| at(&self.place, error.message))
     }
 
-    /// Its text: `None` if there is nothing in it that a model could read.
+    /// The text of the block; `None` if it has none that a model can read.
     pub(super) fn text(&self, warnings: &Warnings) -> Result<Option<String>, ApiError> {
         match self.kind.as_str() {
             "text" => Ok(Some(self.read::<Text>(warnings)?.text)),
@@ -123,7 +122,7 @@ impl Block {
         }
     }
 
-    /// The blocks of one of its fields.
+    /// The blocks of a field of the block.
     pub(super) fn within(
         &self,
         field: &str,
@@ -132,7 +131,7 @@ impl Block {
         blocks(content, &format!("{}.{field}", self.place))
     }
 
-    /// That it could not be read, for the client that sent it.
+    /// The error that the model cannot read the block.
     pub(super) fn unreadable(&self) -> ApiError {
         at(
             &self.place,
@@ -140,7 +139,7 @@ impl Block {
         )
     }
 
-    /// Warnings that it is left out.
+    /// Warns that the block is dropped.
     pub(super) fn leave_out(&self, warnings: &Warnings) {
         let Self { kind, place, .. } = self;
         warnings.add(format!(
@@ -149,13 +148,13 @@ impl Block {
         ));
     }
 
-    /// An error about it.
+    /// An error about the block.
     pub(super) fn error(&self, what: impl std::fmt::Display) -> ApiError {
         at(&self.place, what)
     }
 
-    /// Warnings on it.
-    pub(super) fn warning(&self, what: &str, warnings: &Warnings) {
+    /// Adds a warning about the block.
+    pub(super) fn warn(&self, what: &str, warnings: &Warnings) {
         warnings.add(format!(
             "{}, {} block: {what}",
             without_numbers(&self.place),
@@ -173,7 +172,7 @@ impl SearchResult {
 }
 
 impl Document {
-    /// `None` for pictures of pages, files and addresses.
+    /// `None` for images of pages, files and URLs.
     fn into_text(self, place: &str, warnings: &Warnings) -> Result<Option<String>, ApiError> {
         let content = match self.source.kind.as_str() {
             "text" => self.source.data,
@@ -194,7 +193,7 @@ impl Document {
     }
 }
 
-/// The texts of a content, in lines; other blocks are left out. `None` if there is no text.
+/// The texts of a content, joined by newlines; other blocks are dropped. `None` if there is no text.
 pub(super) fn texts(
     content: Option<Value>,
     place: &str,

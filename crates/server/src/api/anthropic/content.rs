@@ -1,14 +1,14 @@
-//! Blocks of an answer.
+//! The content blocks of an answer.
 
 use atta_engine::tools::{Piece, ToolCall};
 use serde_json::{Value, json};
 
-/// Blocks of a complete answer, in their order.
+/// The blocks of a complete answer, in order.
 #[derive(Debug, Default)]
-pub(super) struct Content(Vec<Block>);
+pub(super) struct Content(Vec<ContentBlock>);
 
 #[derive(Debug)]
-enum Block {
+enum ContentBlock {
     Thinking(String),
     Text(String),
     Call(ToolCall),
@@ -17,18 +17,18 @@ enum Block {
 impl Content {
     pub(super) fn push(&mut self, piece: Piece) {
         match (piece, self.0.last_mut()) {
-            (Piece::Text(text), Some(Block::Text(all)))
-            | (Piece::Reasoning(text), Some(Block::Thinking(all))) => {
+            (Piece::Text(text), Some(ContentBlock::Text(all)))
+            | (Piece::Reasoning(text), Some(ContentBlock::Thinking(all))) => {
                 all.push_str(&text);
             }
             (Piece::Text(text), _) => self
                 .0
-                .extend(beginning(&text).map(|text| Block::Text(text.to_owned()))),
-            (Piece::Reasoning(text), _) => self
-                .0
-                .extend(beginning(&text).map(|text| Block::Thinking(text.to_owned()))),
-            (Piece::Call(call), _) => self.0.push(Block::Call(call)),
-            // What becomes of it, a call or text, comes later.
+                .extend(text_of_new_block(&text).map(|text| ContentBlock::Text(text.to_owned()))),
+            (Piece::Reasoning(text), _) => self.0.extend(
+                text_of_new_block(&text).map(|text| ContentBlock::Thinking(text.to_owned())),
+            ),
+            (Piece::Call(call), _) => self.0.push(ContentBlock::Call(call)),
+            // The parser reports the complete call, or its text, later.
             (
                 Piece::CallBegin { .. } | Piece::CallArguments { .. } | Piece::CallBroken { .. },
                 _,
@@ -37,11 +37,11 @@ impl Content {
     }
 
     pub(super) fn into_json(self) -> Value {
-        self.0.into_iter().map(Block::into_json).collect()
+        self.0.into_iter().map(ContentBlock::into_json).collect()
     }
 }
 
-impl Block {
+impl ContentBlock {
     fn into_json(self) -> Value {
         match self {
             Self::Thinking(text) => thinking_block(&text),
@@ -55,8 +55,8 @@ impl Block {
     }
 }
 
-/// With what a block of text begins: not with white space, of which alone there is no block.
-pub(super) fn beginning(text: &str) -> Option<&str> {
+/// The start of a new block: whitespace in front is dropped, and starts no block alone.
+pub(super) fn text_of_new_block(text: &str) -> Option<&str> {
     Some(text.trim_start()).filter(|text| !text.is_empty())
 }
 
@@ -64,12 +64,12 @@ pub(super) fn text_block(text: &str) -> Value {
     json!({ "type": "text", "text": text })
 }
 
-/// Nobody here signs what a model thinks.
+/// Reasoning is not signed.
 pub(super) fn thinking_block(text: &str) -> Value {
     json!({ "type": "thinking", "thinking": text, "signature": "" })
 }
 
-/// Ids begin as those of the interface do, unless the model's template wants others.
+/// Ids begin with `toolu_`, as Anthropic's do, unless the chat template wants another form.
 pub(super) fn call_block(id: &str, name: &str, input: Value) -> Value {
     let id = id
         .strip_prefix("call_")

@@ -1,4 +1,4 @@
-//! `POST /v1/messages/count_tokens`: how long a prompt would be.
+//! `POST /v1/messages/count_tokens`.
 
 use std::sync::Arc;
 
@@ -13,25 +13,26 @@ use serde_json::{Value, json};
 
 use super::{
     accepted,
-    messages::Turn,
-    request::{OutputConfig, Talk, Thinking, Thread},
+    messages::WireMessage,
+    request::{ConversationFields, OutputConfig, Thinking, Thread},
     tools::{Choice, Tool},
 };
 use crate::{
     app::App,
     flow::{
-        body::{Accepted, Incoming},
+        body::{Accepted, Fields, Incoming},
         error::ApiError,
-        prepare::{self, Ask, Asked},
+        prepare,
+        request::{LoadedRequest, Request},
         warnings::Warnings,
     },
     models::Model,
 };
 
-/// What a prompt is made of. All other fields of a request for an answer are accepted.
+/// The fields of `/v1/messages` that change the prompt; the others are accepted.
 #[derive(Debug, Deserialize)]
 pub(crate) struct CountRequest {
-    messages: Vec<Turn>,
+    messages: Vec<WireMessage>,
     model: Option<String>,
     system: Option<Value>,
     tools: Option<Vec<Tool>>,
@@ -41,8 +42,12 @@ pub(crate) struct CountRequest {
     thread: Option<Thread>,
 }
 
-impl Ask for CountRequest {
+impl Request for CountRequest {
     const ACCEPTED: Accepted = accepted::FIELDS;
+
+    fn read(fields: Fields, warnings: &Warnings) -> Result<Self, ApiError> {
+        fields.rest(Self::ACCEPTED, warnings)
+    }
 
     fn model(&self) -> Option<&str> {
         self.model.as_deref()
@@ -54,36 +59,22 @@ pub(crate) async fn answer(
     State(app): State<Arc<App>>,
     incoming: Incoming,
 ) -> Result<Response, ApiError> {
-    let count = Asked::read(&app, incoming).await?.map(count).await?;
-    Ok(Json(json!({ "input_tokens": count })).into_response())
+    let request = LoadedRequest::read(&app, incoming).await?;
+    let n_tokens = request.map(count).await?;
+    Ok(Json(json!({ "input_tokens": n_tokens })).into_response())
 }
 
 fn count(model: &Model, request: CountRequest, warnings: &Warnings) -> Result<usize, ApiError> {
-    let CountRequest {
-        messages: turns,
-        system,
-        tools,
-        tool_choice,
-        thinking,
-        output_config,
-        thread,
-        ..
-    } = request;
-    let talk = Talk {
-        turns,
-        system,
-        tools,
-        tool_choice,
-        thinking,
-        output_config,
-        thread,
-    }
-    .understood(model, warnings)?;
-    Ok(
-        prepare::ask(model, &talk.said(), &GenerateOptions::default())?
-            .0
-            .prompt
-            .ids
-            .len(),
-    )
+    let fields = ConversationFields {
+        messages: request.messages,
+        system: request.system,
+        tools: request.tools,
+        tool_choice: request.tool_choice,
+        thinking: request.thinking,
+        output_config: request.output_config,
+        thread: request.thread,
+    };
+    let conversation = fields.parsed(model, warnings)?;
+    let options = GenerateOptions::default();
+    prepare::count_tokens(model, &conversation.input(), &options, warnings)
 }

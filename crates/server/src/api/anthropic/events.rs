@@ -1,55 +1,58 @@
-//! An answer in parts: one block after another, each of which begins, grows and ends.
+//! The events of a streamed answer: each block has a start, deltas and a stop.
 
 use atta_engine::tools::Piece;
 use serde_json::{Value, json};
 
 use super::{
-    content::{beginning, call_block, text_block, thinking_block},
-    create::{Ending, Head, usage},
+    content::{call_block, text_block, text_of_new_block, thinking_block},
+    response::{Ending, MessageEnvelope, usage},
 };
 use crate::{
     api::flavor::ApiFlavor,
     flow::{
         answer::{AnswerEnd, AnswerEvent},
         error::ApiError,
-        stream::{Event, EventWriter},
+        stream::{EventWriter, StreamEvent},
     },
 };
 
-/// Writes an answer in parts.
-pub(super) struct Parts {
-    head: Head,
+/// Writes the events of a message.
+pub(super) struct MessageWriter {
+    envelope: MessageEnvelope,
     n_prompt: usize,
-    blocks: Blocks,
+    blocks: BlockWriter,
 }
 
-/// Where the answer is.
+/// Writes the events of the blocks.
 #[derive(Default)]
-struct Blocks {
-    /// Those that have ended.
-    n: usize,
-    open: Option<Kind>,
+struct BlockWriter {
+    /// Number of finished blocks.
+    n_done: usize,
+    open: Option<BlockKind>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum BlockKind {
     Text,
     Thinking,
     Call,
 }
 
-impl Parts {
-    pub(super) fn new(head: Head, n_prompt: usize) -> Self {
+impl MessageWriter {
+    pub(super) fn new(envelope: MessageEnvelope, n_prompt: usize) -> Self {
         Self {
-            head,
+            envelope,
             n_prompt,
-            blocks: Blocks::default(),
+            blocks: BlockWriter::default(),
         }
     }
 
-    fn finish(&mut self, end: &AnswerEnd) -> Vec<Event> {
-        let Ending { reason, stop } = self.head.ending(end);
-        let delta = json!({ "stop_reason": reason, "stop_sequence": stop });
+    fn finish(&mut self, end: &AnswerEnd) -> Vec<StreamEvent> {
+        let ending = self.envelope.ending(end);
+        let delta = json!({
+            "stop_reason": ending.reason,
+            "stop_sequence": ending.stop_sequence,
+        });
         let last = event(
             "message_delta",
             json!({ "delta": delta, "usage": usage(&end.done) }),
@@ -62,29 +65,29 @@ impl Parts {
     }
 }
 
-impl Blocks {
-    fn write(&mut self, piece: Piece) -> Vec<Event> {
+impl BlockWriter {
+    fn write(&mut self, piece: Piece) -> Vec<StreamEvent> {
         match piece {
-            Piece::Text(text) => self.grow(Kind::Text, &text),
-            Piece::Reasoning(text) => self.grow(Kind::Thinking, &text),
+            Piece::Text(text) => self.grow(BlockKind::Text, &text),
+            Piece::Reasoning(text) => self.grow(BlockKind::Thinking, &text),
             Piece::CallBegin { id, name, .. } => {
-                self.open(Kind::Call, call_block(&id, &name, json!({})))
+                self.open(BlockKind::Call, call_block(&id, &name, json!({})))
             }
-            Piece::CallArguments { fragment, .. } => vec![self.delta(Kind::Call, &fragment)],
-            // One that was cut off stays what it is: there is no way to take it back.
+            Piece::CallArguments { fragment, .. } => vec![self.delta(BlockKind::Call, &fragment)],
+            // The client has the fragments already; a call that was cut cannot be withdrawn.
             Piece::Call(_) | Piece::CallBroken { .. } => self.close().into_iter().collect(),
         }
     }
 
-    /// Adds to a block of this kind, and begins it if need be.
-    fn grow(&mut self, kind: Kind, text: &str) -> Vec<Event> {
+    /// Adds text to a block of this kind, and starts the block if necessary.
+    fn grow(&mut self, kind: BlockKind, text: &str) -> Vec<StreamEvent> {
         if self.open == Some(kind) {
             return vec![self.delta(kind, text)];
         }
-        let Some(text) = beginning(text) else {
+        let Some(text) = text_of_new_block(text) else {
             return Vec::new();
         };
-        let empty = if kind == Kind::Thinking {
+        let empty = if kind == BlockKind::Thinking {
             thinking_block("")
         } else {
             text_block("")
@@ -94,46 +97,49 @@ impl Blocks {
         events
     }
 
-    fn open(&mut self, kind: Kind, block: Value) -> Vec<Event> {
+    fn open(&mut self, kind: BlockKind, block: Value) -> Vec<StreamEvent> {
         let before = self.close();
         self.open = Some(kind);
         let start = event(
             "content_block_start",
-            json!({ "index": self.n, "content_block": block }),
+            json!({ "index": self.n_done, "content_block": block }),
         );
         before.into_iter().chain([start]).collect()
     }
 
-    fn delta(&self, kind: Kind, text: &str) -> Event {
+    fn delta(&self, kind: BlockKind, text: &str) -> StreamEvent {
         let delta = match kind {
-            Kind::Text => json!({ "type": "text_delta", "text": text }),
-            Kind::Thinking => json!({ "type": "thinking_delta", "thinking": text }),
-            Kind::Call => json!({ "type": "input_json_delta", "partial_json": text }),
+            BlockKind::Text => json!({ "type": "text_delta", "text": text }),
+            BlockKind::Thinking => json!({ "type": "thinking_delta", "thinking": text }),
+            BlockKind::Call => json!({ "type": "input_json_delta", "partial_json": text }),
         };
         event(
             "content_block_delta",
-            json!({ "index": self.n, "delta": delta }),
+            json!({ "index": self.n_done, "delta": delta }),
         )
     }
 
-    fn close(&mut self) -> Option<Event> {
+    fn close(&mut self) -> Option<StreamEvent> {
         self.open.take()?;
-        self.n += 1;
-        Some(event("content_block_stop", json!({ "index": self.n - 1 })))
+        self.n_done += 1;
+        Some(event(
+            "content_block_stop",
+            json!({ "index": self.n_done - 1 }),
+        ))
     }
 }
 
-impl EventWriter for Parts {
-    /// What of the prompt does not have to be read is known later: the last usage is the right one.
-    fn begin(&mut self) -> Vec<Event> {
+impl EventWriter for MessageWriter {
+    /// The number of cached tokens is not known yet; `message_delta` has the final usage.
+    fn begin(&mut self) -> Vec<StreamEvent> {
         let usage = json!({ "input_tokens": self.n_prompt, "output_tokens": 0 });
         vec![event(
             "message_start",
-            json!({ "message": self.head.message(json!([]), &Ending::default(), usage) }),
+            json!({ "message": self.envelope.message(json!([]), &Ending::default(), usage) }),
         )]
     }
 
-    fn write(&mut self, _: usize, event: AnswerEvent) -> Vec<Event> {
+    fn write(&mut self, _: usize, event: AnswerEvent) -> Vec<StreamEvent> {
         match event {
             AnswerEvent::Piece(piece) => self.blocks.write(piece),
             AnswerEvent::Logprobs(_) => Vec::new(),
@@ -141,22 +147,18 @@ impl EventWriter for Parts {
         }
     }
 
-    fn end(&mut self) -> Vec<Event> {
-        Vec::new()
-    }
-
-    fn fail(&mut self, error: &ApiError) -> Vec<Event> {
+    fn fail(&mut self, error: &ApiError) -> Vec<StreamEvent> {
         vec![event("error", ApiFlavor::Anthropic.error(error, None))]
     }
 }
 
-/// An event, which says its name once more in its data.
-fn event(name: &'static str, data: Value) -> Event {
+/// An event; its data repeat its name.
+fn event(name: &'static str, data: Value) -> StreamEvent {
     let mut typed = json!({ "type": name });
     if let (Value::Object(fields), Value::Object(typed)) = (data, &mut typed) {
         typed.extend(fields);
     }
-    Event {
+    StreamEvent {
         name: Some(name),
         data: typed.to_string(),
     }
@@ -187,7 +189,7 @@ mod tests {
         ]
     }
 
-    fn thoughts_text_and_calls() -> Vec<Piece> {
+    fn reasoning_text_and_calls() -> Vec<Piece> {
         let texts = [
             Piece::Reasoning("so".into()),
             Piece::Text("\n".into()),
@@ -203,17 +205,17 @@ mod tests {
             .collect()
     }
 
-    /// What a client makes of the events.
+    /// The blocks that a client assembles from the events.
     fn collected(pieces: Vec<Piece>) -> Vec<Value> {
-        let mut blocks = Blocks::default();
-        let mut events: Vec<Event> = pieces
+        let mut blocks = BlockWriter::default();
+        let mut events: Vec<StreamEvent> = pieces
             .into_iter()
             .flat_map(|piece| blocks.write(piece))
             .collect();
         events.extend(blocks.close());
         let (mut content, mut input, mut is_open): (Vec<Value>, _, _) =
             (Vec::new(), String::new(), false);
-        for Event { name, data } in events {
+        for StreamEvent { name, data } in events {
             let data: Value = serde_json::from_str(&data).unwrap();
             assert!(
                 data["type"] == name.unwrap() && is_open == (name != Some("content_block_start")),
@@ -243,10 +245,10 @@ mod tests {
     #[test]
     fn the_parts_are_the_blocks_of_the_whole() {
         let mut whole = Content::default();
-        thoughts_text_and_calls()
+        reasoning_text_and_calls()
             .into_iter()
             .for_each(|piece| whole.push(piece));
-        let parts = collected(thoughts_text_and_calls());
+        let parts = collected(reasoning_text_and_calls());
         assert_eq!(Value::from(parts.clone()), whole.into_json());
         assert_eq!(parts.len(), 4);
         assert_eq!(parts[1]["text"], "a".to_owned() + "b ");

@@ -1,8 +1,8 @@
-//! Messages of a request, in the engine's words.
+//! Messages of Anthropic, mapped to the engine's.
 //!
-//! In the interface a message is a list of blocks; in the engine it is a text with thoughts and
-//! calls, and a result of a tool is a message by itself. What a model cannot read is left out of
-//! earlier turns, and refused in the last one.
+//! A message of Anthropic is a list of blocks; one of the engine is a text with reasoning and calls,
+//! and each tool result is a message. Blocks that the model cannot read are dropped from earlier
+//! turns, and refused in the last one.
 
 use std::collections::HashMap;
 
@@ -16,13 +16,13 @@ use serde_json::{Map, Value, json};
 use super::blocks::{Block, at, blocks, texts};
 use crate::flow::{error::ApiError, warnings::Warnings};
 
-/// The beginning of a system block by which Claude Code accounts for a request. It may differ in
-/// each request, so that no prompt could reuse the one before.
+/// The start of a system block that Claude Code adds for its accounting. It differs in each request,
+/// so that with it no prompt could reuse the prefix of the one before.
 const BILLING: &str = "x-anthropic-billing-header:";
 
 /// A message.
 #[derive(Debug, Deserialize)]
-pub(super) struct Turn {
+pub(super) struct WireMessage {
     role: Speaker,
     content: Option<Value>,
 }
@@ -35,32 +35,33 @@ enum Speaker {
     System,
 }
 
+/// Reasoning.
 #[derive(Debug, Deserialize)]
-struct Thought {
+struct ThinkingBlock {
     thinking: String,
 }
 
 #[derive(Debug, Deserialize)]
-struct Call {
+struct ToolUseBlock {
     id: String,
     name: String,
     input: Option<Value>,
 }
 
 #[derive(Debug, Deserialize)]
-struct Outcome {
+struct ToolResultBlock {
     tool_use_id: String,
     content: Option<Value>,
     is_error: Option<bool>,
 }
 
-/// A summary of what was said earlier.
+/// A summary of earlier messages.
 #[derive(Debug, Deserialize)]
-struct Compaction {
+struct CompactionBlock {
     content: Option<String>,
 }
 
-/// The text of the field `system`.
+/// Maps the field `system`.
 pub(super) fn system(
     content: Option<Value>,
     warnings: &Warnings,
@@ -82,29 +83,32 @@ pub(super) fn system(
     texts(Some(Value::Array(list)), "system", warnings)
 }
 
-/// The messages of turns. Several of the same speaker in a row are one.
-pub(super) fn messages(turns: Vec<Turn>, warnings: &Warnings) -> Result<Vec<Message>, ApiError> {
-    let last = turns
+/// Maps the messages of a request. Consecutive messages of the same role are joined.
+pub(super) fn messages(
+    list: Vec<WireMessage>,
+    warnings: &Warnings,
+) -> Result<Vec<Message>, ApiError> {
+    let last = list
         .iter()
-        .rposition(|turn| turn.role == Speaker::Assistant)
+        .rposition(|message| message.role == Speaker::Assistant)
         .map_or(0, |i| i + 1);
-    let mut said = Said {
+    let mut mapper = MessageMapper {
         messages: Vec::new(),
         names: HashMap::new(),
         warnings,
         is_last: false,
     };
-    for (i, turn) in turns.into_iter().enumerate() {
-        said.is_last = i >= last;
-        said.turn(i, turn)?;
+    for (i, message) in list.into_iter().enumerate() {
+        mapper.is_last = i >= last;
+        mapper.message(i, message)?;
     }
-    if said.messages.is_empty() {
+    if mapper.messages.is_empty() {
         return Err(ApiError::field("messages", "there are no messages"));
     }
-    Ok(said.messages)
+    Ok(mapper.messages)
 }
 
-/// Where the prompt ends: a last message of the assistant is the beginning of the answer.
+/// Where the prompt ends: a last message of the assistant is the start of the answer.
 pub(super) fn end(messages: &[Message]) -> Result<PromptEnd, ApiError> {
     match messages.last() {
         Some(last) if !last.tool_calls.is_empty() => Err(ApiError::field(
@@ -116,18 +120,22 @@ pub(super) fn end(messages: &[Message]) -> Result<PromptEnd, ApiError> {
     }
 }
 
-/// What was said so far.
-struct Said<'a> {
+/// Maps messages one after another.
+struct MessageMapper<'a> {
     messages: Vec<Message>,
-    /// Functions of calls, by their ids.
+    /// The function names of calls, by id.
     names: HashMap<String, String>,
     warnings: &'a Warnings,
-    /// Whether the turn is one that the model answers now.
+    /// Whether the message belongs to the turn that the model answers now.
     is_last: bool,
 }
 
-impl Said<'_> {
-    fn turn(&mut self, i: usize, Turn { role, content }: Turn) -> Result<(), ApiError> {
+impl MessageMapper<'_> {
+    fn message(
+        &mut self,
+        i: usize,
+        WireMessage { role, content }: WireMessage,
+    ) -> Result<(), ApiError> {
         let place = format!("messages[{i}]");
         let blocks = blocks(content, &format!("{place}.content"))?;
         match role {
@@ -137,7 +145,7 @@ impl Said<'_> {
             Speaker::User => blocks.iter().try_for_each(|block| self.user(block)),
             Speaker::System => blocks.iter().try_for_each(|block| self.system(block)),
             Speaker::Assistant => {
-                // An answer may be nothing at all.
+                // An answer may have no blocks.
                 self.last(Role::Assistant);
                 blocks.iter().try_for_each(|block| self.assistant(block))
             }
@@ -156,7 +164,7 @@ impl Said<'_> {
             Some(text) => join(&mut self.last(Role::User).content, &text),
             None if self.is_last => return Err(block.unreadable()),
             None => {
-                // The turn stays, even if nothing of it does.
+                // The message stays, even if none of its blocks does.
                 self.last(Role::User);
                 block.leave_out(self.warnings);
             }
@@ -173,7 +181,7 @@ impl Said<'_> {
     }
 
     fn result(&mut self, block: &Block) -> Result<(), ApiError> {
-        let outcome: Outcome = block.read(self.warnings)?;
+        let outcome: ToolResultBlock = block.read(self.warnings)?;
         let id = outcome.tool_use_id.clone();
         let Some(name) = self.names.get(&id) else {
             return Err(block.error(format!(
@@ -188,18 +196,18 @@ impl Said<'_> {
     fn assistant(&mut self, block: &Block) -> Result<(), ApiError> {
         match block.kind.as_str() {
             "thinking" => {
-                let Thought { thinking } = block.read(self.warnings)?;
+                let ThinkingBlock { thinking } = block.read(self.warnings)?;
                 join(
                     self.last(Role::Assistant).reasoning.get_or_insert_default(),
                     &thinking,
                 );
             }
-            // Thoughts that only the model of another server can read.
+            // Encrypted reasoning of another model.
             "redacted_thinking" => {}
             "tool_use" => self.call(block)?,
             "tool_result" => return Err(block.error("a tool_result of the assistant")),
             "compaction" => {
-                let Compaction { content } = block.read(self.warnings)?;
+                let CompactionBlock { content } = block.read(self.warnings)?;
                 content
                     .into_iter()
                     .for_each(|text| join(&mut self.last(Role::Assistant).content, &text));
@@ -213,11 +221,11 @@ impl Said<'_> {
     }
 
     fn call(&mut self, block: &Block) -> Result<(), ApiError> {
-        let Call { id, name, input } = block.read(self.warnings)?;
+        let ToolUseBlock { id, name, input } = block.read(self.warnings)?;
         let arguments = match input.unwrap_or_else(|| json!({})) {
             Value::Object(fields) => fields,
             other => {
-                block.warning("its input is no object, and taken as a text", self.warnings);
+                block.warn("its input is no object, and taken as a text", self.warnings);
                 as_object(other)
             }
         };
@@ -230,7 +238,7 @@ impl Said<'_> {
         Ok(())
     }
 
-    /// The last message, or a new one if that is another speaker's.
+    /// The last message if it has this role, else a new one.
     fn last(&mut self, role: Role) -> &mut Message {
         if self
             .messages
@@ -248,9 +256,9 @@ impl Said<'_> {
     }
 }
 
-impl Outcome {
-    /// What the model gets; there is no other word for errors. A block without text leaves a line
-    /// that says so, because the model waits for a result.
+impl ToolResultBlock {
+    /// The text for the model. Errors begin with `Error: `, because the engine has no flag for them.
+    /// A block without text leaves a line that says so, because the model waits for a result.
     fn into_text(self, block: &Block, warnings: &Warnings) -> Result<String, ApiError> {
         let mut all = String::new();
         for part in block.within("content", self.content)? {
@@ -276,7 +284,8 @@ impl Outcome {
     }
 }
 
-/// Arguments that are no object, such as those of a call that was cut: templates want an object.
+/// The arguments of a call whose input is no object, because it was cut: chat templates want an
+/// object.
 fn as_object(input: Value) -> Map<String, Value> {
     let text = match input {
         Value::String(text) => text,

@@ -1,5 +1,5 @@
-//! Models as Anthropic's interface lists them: at the paths of OpenAI's, for clients that send
-//! Anthropic's headers.
+//! `GET /v1/models` in Anthropic's form, for clients that send Anthropic's headers to the paths that
+//! OpenAI's interface has, too.
 
 use std::time::Duration;
 
@@ -9,13 +9,13 @@ use serde_json::{Value, json};
 
 use crate::app::App;
 
-/// Whether a request comes from a client of this interface: its version is part of all its
-/// requests, its key of most.
+/// Whether a request comes from a client of Anthropic's interface, which sends its version with all
+/// requests, and its key with most.
 pub(crate) fn is_asked(headers: &HeaderMap) -> bool {
     headers.contains_key("anthropic-version") || headers.contains_key("x-api-key")
 }
 
-/// All models, on one page.
+/// Lists all models on one page.
 pub(crate) fn list(app: &App) -> Value {
     let models: Vec<Value> = app
         .models
@@ -23,18 +23,28 @@ pub(crate) fn list(app: &App) -> Value {
         .map(|name| described(app, name))
         .collect();
     let id = |model: Option<&Value>| model.map(|model| model["id"].clone());
-    let (first, last) = (id(models.first()), id(models.last()));
-    json!({ "data": models, "has_more": false, "first_id": first, "last_id": last })
+    json!({
+        "data": models,
+        "has_more": false,
+        "first_id": id(models.first()),
+        "last_id": id(models.last()),
+    })
 }
 
-/// A model, by one of its names.
+/// Describes a model by one of its names.
 pub(crate) fn described(app: &App, name: &str) -> Value {
-    let created = stamp(Duration::from_secs(app.started));
-    json!({ "type": "model", "id": name, "display_name": name, "created_at": created, "lifecycle": "active" })
+    let created = timestamp(Duration::from_secs(app.started));
+    json!({
+        "type": "model",
+        "id": name,
+        "display_name": name,
+        "created_at": created,
+        "lifecycle": "active",
+    })
 }
 
-/// A time since the beginning of 1970, as RFC 3339 has it.
-fn stamp(time: Duration) -> String {
+/// A time since 1970 in the format of RFC 3339.
+fn timestamp(time: Duration) -> String {
     let DateTime {
         year,
         month,
@@ -53,7 +63,7 @@ mod tests {
     #[test]
     fn times_are_rfc_3339() {
         assert_eq!(
-            stamp(Duration::from_secs(1_700_000_000)),
+            timestamp(Duration::from_secs(1_700_000_000)),
             "2023-11-14T22:13:20Z"
         );
     }

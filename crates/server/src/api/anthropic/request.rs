@@ -1,28 +1,29 @@
-//! The conversation of a request: what requests for an answer and for a count have in common.
+//! The conversation of a request: the fields that requests for an answer and for a token count share.
 
 use atta_engine::{
-    Constraint, Error, SchemaOptions, Strictness,
+    Constraint, SchemaOptions, Strictness,
     chat::{ChatInput, Message, PromptEnd, ToolUse},
 };
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::{
-    messages::{self, Turn},
+    messages::{self, WireMessage},
     tools::{self, Choice, Tool},
 };
 use crate::{
-    flow::{error::ApiError, warnings::Warnings},
+    flow::{
+        error::ApiError,
+        format,
+        thinking::{ENABLE_THINKING, REASONING_EFFORT},
+        warnings::Warnings,
+    },
     models::Model,
 };
 
-/// The variables by which templates have their models think or not, and how much.
-const SWITCH: &str = "enable_thinking";
-const EFFORT: &str = "reasoning_effort";
-
-/// As it was asked.
-pub(super) struct Talk {
-    pub(super) turns: Vec<Turn>,
+/// The shared fields.
+pub(super) struct ConversationFields {
+    pub(super) messages: Vec<WireMessage>,
     pub(super) system: Option<Value>,
     pub(super) tools: Option<Vec<Tool>>,
     pub(super) tool_choice: Option<Choice>,
@@ -31,7 +32,7 @@ pub(super) struct Talk {
     pub(super) thread: Option<Thread>,
 }
 
-/// Whether the model is to think first.
+/// Whether the model reasons.
 #[derive(Debug, Deserialize)]
 pub(super) struct Thinking {
     #[serde(rename = "type")]
@@ -46,14 +47,14 @@ enum ThinkingKind {
     Enabled,
 }
 
-/// How much work an answer is, and what it must look like.
+/// How much the model reasons, and the format of its answer.
 #[derive(Debug, Default, Deserialize)]
 pub(super) struct OutputConfig {
     effort: Option<String>,
     pub(super) format: Option<Format>,
 }
 
-/// What an answer must look like.
+/// The format of an answer.
 #[derive(Debug, Deserialize)]
 pub(super) struct Format {
     #[serde(rename = "type")]
@@ -67,70 +68,75 @@ enum FormatKind {
     JsonSchema,
 }
 
-/// Whether the conversation is one that the server has stored.
+/// A conversation that Anthropic's server stores.
 #[derive(Debug, Deserialize)]
 pub(super) struct Thread {
     #[serde(rename = "type")]
     kind: String,
 }
 
-/// As it makes sense.
-pub(super) struct Understood {
+/// The conversation in the engine's types.
+pub(super) struct ParsedConversation {
     messages: Vec<Message>,
     system: Option<String>,
     tools: Option<ToolUse>,
-    extra: Map<String, Value>,
+    variables: Map<String, Value>,
     end: PromptEnd,
     pub(super) constraint: Option<Constraint>,
 }
 
-impl Talk {
-    pub(super) fn understood(
+impl ConversationFields {
+    pub(super) fn parsed(
         self,
         model: &Model,
         warnings: &Warnings,
-    ) -> Result<Understood, ApiError> {
-        self.thread
-            .map_or(Ok(()), |thread| thread.check(warnings))?;
+    ) -> Result<ParsedConversation, ApiError> {
+        if let Some(thread) = self.thread {
+            thread.check(warnings)?;
+        }
         let OutputConfig { effort, format } = self.output_config.unwrap_or_default();
         let has_switch = |name: &str| model.format.has_switch(name);
-        let thinking = self
-            .thinking
-            .and_then(|thinking| thinking.into_variable(&has_switch, warnings));
+        let thinking = self.thinking;
+        let thinking = thinking.and_then(|thinking| thinking.into_variable(&has_switch, warnings));
         let effort = effort.and_then(|effort| effort_variable(&effort, &has_switch, warnings));
-        let messages = messages::messages(self.turns, warnings)?;
-        Ok(Understood {
+        let messages = messages::messages(self.messages, warnings)?;
+        let tools = self.tools.unwrap_or_default();
+        Ok(ParsedConversation {
             end: messages::end(&messages)?,
             messages,
             system: messages::system(self.system, warnings)?,
-            tools: tools::tool_use(self.tools.unwrap_or_default(), self.tool_choice, warnings)?,
-            extra: thinking.into_iter().chain(effort).collect(),
-            constraint: format
-                .map(|format| format.into_constraint(warnings))
-                .transpose()?,
+            tools: tools::tool_use(tools, self.tool_choice, warnings)?,
+            variables: thinking.into_iter().chain(effort).collect(),
+            constraint: match format {
+                Some(format) => Some(format.into_constraint(warnings)?),
+                None => None,
+            },
         })
     }
 }
 
 impl Thinking {
-    /// A variable for the template, if it has one.
+    /// The variable of the template, if it reads one.
     fn into_variable(
         self,
         has_switch: &dyn Fn(&str) -> bool,
         warnings: &Warnings,
     ) -> Option<(String, Value)> {
-        let thinks = self.kind != ThinkingKind::Disabled;
-        if !has_switch(SWITCH) {
-            if thinks {
-                warnings.add("thinking.type changes nothing here: the chat template of this model has no switch for it");
-            }
-            return None;
+        let is_on = self.kind != ThinkingKind::Disabled;
+        if has_switch(ENABLE_THINKING) {
+            return Some((ENABLE_THINKING.to_owned(), is_on.into()));
         }
-        Some((SWITCH.to_owned(), thinks.into()))
+        if is_on {
+            warnings.add(
+                "thinking.type changes nothing here: the chat template of this model has no \
+                 switch for it",
+            );
+        }
+        None
     }
 }
 
-/// A variable for the template, if it has one. Templates know the levels `low`, `medium` and
+/// The variable of the template, if it reads one. Templates know the levels `low`, `medium` and
 /// `high`.
 fn effort_variable(
     effort: &str,
@@ -147,61 +153,56 @@ fn effort_variable(
             return None;
         }
     };
-    if !has_switch(EFFORT) {
-        warnings.add("output_config.effort changes nothing here: the chat template of this model has no switch for it");
+    if !has_switch(REASONING_EFFORT) {
+        warnings.add(
+            "output_config.effort changes nothing here: the chat template of this model has no \
+             switch for it",
+        );
         return None;
     }
-    Some((EFFORT.to_owned(), level.into()))
+    Some((REASONING_EFFORT.to_owned(), level.into()))
 }
 
 impl Thread {
-    /// A new thread has all messages in its request. One that goes on has not; by the code of the
-    /// error the SDKs know that they have to send all of them again.
+    /// A new thread has all messages in its request. The SDKs recognize the error of another one by
+    /// its code, and send all messages again.
     fn check(&self, warnings: &Warnings) -> Result<(), ApiError> {
-        if self.kind != "create" {
-            let message = format!(
-                "a thread of type {:?}: this server stores nothing, so send all messages",
-                self.kind
-            );
-            let (code, param) = (Some("thread_not_found"), Some("thread".to_owned()));
-            return Err(ApiError {
-                code,
-                param,
-                ..ApiError::not_found(message)
-            });
+        if self.kind == "create" {
+            warnings.add("thread changes nothing here: this server stores nothing");
+            return Ok(());
         }
-        warnings.add("thread changes nothing here: this server stores nothing");
-        Ok(())
+        let message = format!(
+            "a thread of type {:?}: this server stores nothing, so send all messages",
+            self.kind
+        );
+        Err(ApiError {
+            code: Some("thread_not_found"),
+            param: Some("thread".to_owned()),
+            ..ApiError::not_found(message)
+        })
     }
 }
 
 impl Format {
-    /// What of the schema cannot be kept to is loosened: the interface has no word for more
-    /// strictness than it has itself.
+    /// Keywords of the schema that cannot be kept are dropped: Anthropic's interface has no field
+    /// that asks for strictness.
     fn into_constraint(self, warnings: &Warnings) -> Result<Constraint, ApiError> {
         let FormatKind::JsonSchema = self.kind;
         let options = SchemaOptions {
             strictness: Strictness::Loose,
             ..SchemaOptions::default()
         };
-        let (constraint, loosened) =
-            Constraint::from_schema(&self.schema.to_string(), options).map_err(Error::from)?;
-        warnings.extend(
-            loosened
-                .into_iter()
-                .map(|warning| format!("output_config.format.schema: {warning}")),
-        );
-        Ok(constraint)
+        format::from_schema("output_config.format", &self.schema, options, warnings)
     }
 }
 
-impl Understood {
-    pub(super) fn said(&self) -> ChatInput<'_> {
+impl ParsedConversation {
+    pub(super) fn input(&self) -> ChatInput<'_> {
         ChatInput {
             messages: &self.messages,
             system: self.system.as_deref(),
             tools: self.tools.as_ref(),
-            extra: Some(&self.extra),
+            extra: Some(&self.variables),
             end: self.end,
             now: None,
         }
@@ -217,10 +218,8 @@ mod tests {
     #[test]
     fn thinking_is_a_variable_where_the_template_has_the_switch_and_else_a_warning() {
         let variable = |thinking: Value, has_switch: bool| {
-            let (thinking, warnings): (Thinking, _) = (
-                serde_json::from_value(thinking).unwrap(),
-                Warnings::default(),
-            );
+            let thinking: Thinking = serde_json::from_value(thinking).unwrap();
+            let warnings = Warnings::default();
             let variable = thinking.into_variable(&|_: &str| has_switch, &warnings);
             (variable.map(|(_, value)| value), warnings.take().len())
         };

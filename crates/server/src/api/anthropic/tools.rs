@@ -1,4 +1,4 @@
-//! Tools of a request, and which of them may be called, in our own words.
+//! Tools and `tool_choice` of Anthropic, mapped to the engine's.
 
 use atta_engine::{
     chat::ToolUse,
@@ -9,8 +9,7 @@ use serde_json::{Value, json};
 
 use crate::flow::{error::ApiError, warnings::Warnings};
 
-/// The type of tools that the client describes. Tools of all other types are described by
-/// Anthropic's server.
+/// The type of tools that the client defines. Anthropic's server defines those of all other types.
 const CUSTOM: &str = "custom";
 
 /// A tool.
@@ -27,14 +26,14 @@ pub(super) struct Tool {
 #[derive(Debug, Deserialize)]
 pub(super) struct Choice {
     #[serde(rename = "type")]
-    kind: Kind,
+    kind: ChoiceKind,
     name: Option<String>,
     disable_parallel_tool_use: Option<bool>,
 }
 
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
-enum Kind {
+enum ChoiceKind {
     Auto,
     Any,
     Tool,
@@ -42,12 +41,12 @@ enum Kind {
 }
 
 impl Tool {
-    /// Its type, if Anthropic's server describes it.
+    /// The type of the tool, if Anthropic's server defines it.
     fn foreign_kind(&self) -> Option<&str> {
         self.kind.as_deref().filter(|kind| *kind != CUSTOM)
     }
 
-    /// The definition of the `i`th tool.
+    /// The definition for the model; `i` is the index of the tool.
     fn into_definition(self, i: usize) -> Result<Value, ApiError> {
         let missing = |field: &str| {
             ApiError::field(
@@ -71,11 +70,11 @@ impl Tool {
 impl Choice {
     fn into_choice(self) -> Result<ToolChoice, ApiError> {
         match (self.kind, self.name) {
-            (Kind::Auto, None) => Ok(ToolChoice::Auto),
-            (Kind::Any, None) => Ok(ToolChoice::Required),
-            (Kind::None, None) => Ok(ToolChoice::None),
-            (Kind::Tool, Some(name)) => Ok(ToolChoice::Named(name)),
-            (Kind::Tool, None) => Err(ApiError::field(
+            (ChoiceKind::Auto, None) => Ok(ToolChoice::Auto),
+            (ChoiceKind::Any, None) => Ok(ToolChoice::Required),
+            (ChoiceKind::None, None) => Ok(ToolChoice::None),
+            (ChoiceKind::Tool, Some(name)) => Ok(ToolChoice::Named(name)),
+            (ChoiceKind::Tool, None) => Err(ApiError::field(
                 "tool_choice",
                 "the name of the tool is missing",
             )),
@@ -87,8 +86,8 @@ impl Choice {
     }
 }
 
-/// Which tools may be called, if any. A tool of a type that only Anthropic's server can describe is
-/// left out.
+/// The tools that the model may call, if there are any. Tools that Anthropic's server defines are
+/// dropped with a warning.
 pub(super) fn tool_use(
     tools: Vec<Tool>,
     choice: Option<Choice>,
@@ -98,7 +97,8 @@ pub(super) fn tool_use(
         .as_ref()
         .is_none_or(|choice| choice.disable_parallel_tool_use != Some(true));
     let choice = choice.map_or(Ok(ToolChoice::Auto), Choice::into_choice)?;
-    let (mut definitions, mut left_out) = (Vec::new(), Vec::new());
+    let mut definitions = Vec::new();
+    let mut left_out = Vec::new();
     for (i, tool) in tools.into_iter().enumerate() {
         match tool.foreign_kind() {
             None => definitions.push(tool.into_definition(i)?),
@@ -121,7 +121,7 @@ pub(super) fn tool_use(
     }))
 }
 
-/// Refuses a choice of a tool that is not there.
+/// Refuses the choice of a tool that is not declared.
 fn check(choice: &ToolChoice, tools: &ToolSet, left_out: &[String]) -> Result<(), ApiError> {
     let refuse = |message: String| Err(ApiError::field("tool_choice", message));
     match choice {
@@ -143,10 +143,8 @@ mod tests {
 
     fn of(tools: Value, choice: Value) -> (Result<Option<ToolUse>, ApiError>, Vec<String>) {
         let warnings = Warnings::default();
-        let (tools, choice) = (
-            serde_json::from_value(tools).unwrap(),
-            serde_json::from_value(choice).unwrap(),
-        );
+        let tools = serde_json::from_value(tools).unwrap();
+        let choice = serde_json::from_value(choice).unwrap();
         (tool_use(tools, choice, &warnings), warnings.take())
     }
 

@@ -1,74 +1,78 @@
-//! `POST /completion`: a text goes on, with llama.cpp's own fields.
+//! `POST /completion`: continues texts, with llama.cpp's fields.
 
 use std::sync::Arc;
 
 use axum::{extract::State, response::Response};
 use serde::Deserialize;
-use serde_json::{Map, Value};
 
 use super::{
-    options::{self, Settings},
-    prompt,
-    response::{self, AnswerPlan, Wish},
+    options::{self, LlamaOptions},
+    response::{self, LlamaReply, ReplyFields},
 };
 use crate::{
     app::App,
     flow::{
-        body::{self, Incoming},
+        body::{Fields, Incoming},
         error::ApiError,
-        prepare::{self, Ask, Prepared},
+        prepare::Prepared,
+        prompt::{PromptLimits, Prompts},
+        request::{self, Request},
         warnings::Warnings,
     },
     models::Model,
 };
 
-/// What may be asked for, beside [`Settings`].
-#[derive(Debug, Deserialize)]
-pub(crate) struct NativeRequest {
-    prompt: Value,
-    model: Option<String>,
-    stream: Option<bool>,
-    return_tokens: Option<bool>,
-    response_fields: Option<Vec<String>>,
-    #[serde(flatten)]
-    rest: Map<String, Value>,
+const PROMPT_LIMITS: PromptLimits = PromptLimits {
+    field: "prompt",
+    max: 64,
+};
+
+/// The fields that are kept or refused, in the parts that read them.
+pub(crate) struct LlamaCompletionRequest {
+    options: LlamaOptions,
+    reply: ReplyFields,
+    completion: LlamaCompletionFields,
 }
 
-impl Ask for NativeRequest {
+/// The fields of `/completion` alone.
+#[derive(Debug, Deserialize)]
+struct LlamaCompletionFields {
+    prompt: Prompts,
+    model: Option<String>,
+}
+
+impl Request for LlamaCompletionRequest {
+    fn read(mut fields: Fields, warnings: &Warnings) -> Result<Self, ApiError> {
+        Ok(Self {
+            options: fields.take()?,
+            reply: fields.take()?,
+            completion: fields.rest(options::ACCEPTED, warnings)?,
+        })
+    }
+
     fn model(&self) -> Option<&str> {
-        self.model.as_deref()
+        self.completion.model.as_deref()
     }
 }
 
-/// Goes on with a text.
+/// Continues each prompt.
 pub(crate) async fn answer(
     State(app): State<Arc<App>>,
     incoming: Incoming,
 ) -> Result<Response, ApiError> {
-    let (answers, plan) = prepare::begin(&app, incoming, prepared).await?;
-    response::respond(answers, plan).await
+    let (answers, reply) = request::submit(&app, incoming, prepare).await?;
+    response::respond(answers, reply).await
 }
 
-fn prepared(
+fn prepare(
     model: &Model,
-    request: NativeRequest,
+    request: LlamaCompletionRequest,
     warnings: &Warnings,
-) -> Result<(Prepared, AnswerPlan), ApiError> {
-    let NativeRequest {
-        prompt,
-        stream,
-        return_tokens,
-        response_fields,
-        rest,
-        ..
-    } = request;
-    let prompts = prompt::ids(model, &prompt)?;
-    let settings: Settings = body::understand(Value::Object(rest), options::ACCEPTED, warnings)?;
-    let wish = Wish {
-        is_list: prompt::is_list(&prompt),
-        is_stream: stream == Some(true),
-        with_tokens: return_tokens == Some(true),
-        fields: response_fields.unwrap_or_default(),
-    };
-    response::prepared(model, &prompts, settings.understand(model, warnings)?, wish)
+) -> Result<(Prepared, LlamaReply), ApiError> {
+    let is_list = request.completion.prompt.is_list();
+    let prompts = request.completion.prompt.into_ids(model, PROMPT_LIMITS)?;
+    let options = request.options.into_options(model, warnings)?;
+    let (prepared, mut reply) = response::prepare(model, &prompts, options, request.reply)?;
+    reply.is_list = is_list;
+    Ok((prepared, reply))
 }

@@ -1,36 +1,35 @@
-//! `POST /infill`: what stands in a gap between two texts, of models that were trained for that
-//! (FIM, "fill in the middle").
+//! `POST /infill`: fills the gap between two texts, with models that were trained for it (FIM, "fill
+//! in the middle").
 
 use std::sync::Arc;
 
 use atta_engine::tokenizer::{Special, TokenKind};
 use axum::{extract::State, response::Response};
 use serde::Deserialize;
-use serde_json::{Map, Value};
 
 use super::{
-    options::{self, Settings},
-    response::{self, AnswerPlan, Wish},
+    options::{self, LlamaOptions},
+    response::{self, LlamaReply, ReplyFields},
 };
 use crate::{
     app::App,
     flow::{
-        body::{self, Incoming},
+        body::{Fields, Incoming},
         error::ApiError,
-        prepare::{self, Ask, Prepared},
+        prepare::Prepared,
+        request::{self, Request},
         warnings::Warnings,
     },
     models::Model,
 };
 
-/// A token of the vocabulary that marks a place: the keys that name it in a file, and else its
-/// text.
-struct Mark {
+/// A FIM token: the metadata keys that may name it, and its texts in vocabularies without them.
+struct FimToken {
     keys: &'static [&'static str],
     texts: &'static [&'static str],
 }
 
-const PREFIX: Mark = Mark {
+const PREFIX: FimToken = FimToken {
     keys: &[
         "tokenizer.ggml.fim_pre_token_id",
         "tokenizer.ggml.prefix_token_id",
@@ -45,7 +44,7 @@ const PREFIX: Mark = Mark {
         "<|code_prefix|>",
     ],
 };
-const SUFFIX: Mark = Mark {
+const SUFFIX: FimToken = FimToken {
     keys: &[
         "tokenizer.ggml.fim_suf_token_id",
         "tokenizer.ggml.suffix_token_id",
@@ -60,7 +59,7 @@ const SUFFIX: Mark = Mark {
         "<|code_suffix|>",
     ],
 };
-const MIDDLE: Mark = Mark {
+const MIDDLE: FimToken = FimToken {
     keys: &[
         "tokenizer.ggml.fim_mid_token_id",
         "tokenizer.ggml.middle_token_id",
@@ -75,7 +74,7 @@ const MIDDLE: Mark = Mark {
         "<|code_middle|>",
     ],
 };
-const REPOSITORY: Mark = Mark {
+const REPOSITORY: FimToken = FimToken {
     keys: &["tokenizer.ggml.fim_rep_token_id"],
     texts: &[
         "<|fim_repo|>",
@@ -85,37 +84,39 @@ const REPOSITORY: Mark = Mark {
         "<reponame>",
     ],
 };
-const FILE: Mark = Mark {
+const FILE: FimToken = FimToken {
     keys: &["tokenizer.ggml.fim_sep_token_id"],
     texts: &["<|file_sep|>"],
 };
 
-/// Files beside the one with the gap.
+/// Files beside the one with the gap, at most.
 const MAX_EXTRA: usize = 64;
 
-/// What may be asked for, beside [`Settings`].
-#[derive(Debug, Deserialize)]
+/// The fields that are kept or refused, in the parts that read them.
 pub(crate) struct InfillRequest {
+    options: LlamaOptions,
+    reply: ReplyFields,
+    infill: InfillFields,
+}
+
+/// The fields of `/infill` alone.
+#[derive(Debug, Deserialize)]
+struct InfillFields {
     #[serde(default)]
     input_prefix: String,
     #[serde(default)]
     input_suffix: String,
     #[serde(default)]
-    input_extra: Vec<Extra>,
-    /// What stands behind the prefix: the beginning of what fills the gap.
+    input_extra: Vec<ExtraFile>,
+    /// The beginning of the text that fills the gap; it is appended to the prefix.
     #[serde(default)]
     prompt: String,
     model: Option<String>,
-    stream: Option<bool>,
-    return_tokens: Option<bool>,
-    response_fields: Option<Vec<String>>,
-    #[serde(flatten)]
-    rest: Map<String, Value>,
 }
 
-/// Another file, which the model may look at.
+/// Another file, as context.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Extra {
+pub(crate) struct ExtraFile {
     text: String,
     filename: Option<String>,
 }
@@ -124,12 +125,20 @@ pub(crate) struct Extra {
 pub(crate) struct Gap<'a> {
     pub(crate) prefix: &'a str,
     pub(crate) suffix: &'a str,
-    pub(crate) extra: &'a [Extra],
+    pub(crate) extra: &'a [ExtraFile],
 }
 
-impl Ask for InfillRequest {
+impl Request for InfillRequest {
+    fn read(mut fields: Fields, warnings: &Warnings) -> Result<Self, ApiError> {
+        Ok(Self {
+            options: fields.take()?,
+            reply: fields.take()?,
+            infill: fields.rest(options::ACCEPTED, warnings)?,
+        })
+    }
+
     fn model(&self) -> Option<&str> {
-        self.model.as_deref()
+        self.infill.model.as_deref()
     }
 }
 
@@ -138,59 +147,42 @@ pub(crate) async fn answer(
     State(app): State<Arc<App>>,
     incoming: Incoming,
 ) -> Result<Response, ApiError> {
-    let (answers, plan) = prepare::begin(&app, incoming, prepared).await?;
-    response::respond(answers, plan).await
+    let (answers, reply) = request::submit(&app, incoming, prepare).await?;
+    response::respond(answers, reply).await
 }
 
-fn prepared(
+fn prepare(
     model: &Model,
     request: InfillRequest,
     warnings: &Warnings,
-) -> Result<(Prepared, AnswerPlan), ApiError> {
-    let InfillRequest {
-        input_prefix,
-        input_suffix,
-        input_extra,
-        prompt: begun,
-        stream,
-        rest,
-        ..
-    } = request;
-    let (prefix, suffix) = (input_prefix + &begun, input_suffix);
-    let ids = prompt(
-        model,
-        &Gap {
-            prefix: &prefix,
-            suffix: &suffix,
-            extra: &input_extra,
-        },
-    )?;
-    let settings: Settings = body::understand(Value::Object(rest), options::ACCEPTED, warnings)?;
-    let wish = Wish {
-        is_stream: stream == Some(true),
-        with_tokens: request.return_tokens == Some(true),
-        fields: request.response_fields.unwrap_or_default(),
-        ..Wish::default()
+) -> Result<(Prepared, LlamaReply), ApiError> {
+    let infill = request.infill;
+    let gap = Gap {
+        prefix: &(infill.input_prefix + &infill.prompt),
+        suffix: &infill.input_suffix,
+        extra: &infill.input_extra,
     };
-    response::prepared(model, &[ids], settings.understand(model, warnings)?, wish)
+    let ids = prompt(model, &gap)?;
+    let options = request.options.into_options(model, warnings)?;
+    response::prepare(model, &[ids], options, request.reply)
 }
 
-/// Whether a model knows gaps.
+/// Whether the vocabulary has the tokens for filling gaps.
 pub(crate) fn can_fill(model: &Model) -> bool {
     [PREFIX, SUFFIX, MIDDLE]
         .iter()
-        .all(|mark| mark.find(model).is_some())
+        .all(|token| token.find(model).is_some())
 }
 
-/// The prompt in front of what fills a gap: prefix, suffix, middle, in that order, and other files
-/// before them as far as half of the context holds them.
+/// The prompt: other files, as far as they fit into half of the context, then prefix, suffix and the
+/// middle token.
 pub(crate) fn prompt(model: &Model, gap: &Gap<'_>) -> Result<Vec<u32>, ApiError> {
     let Gap {
         prefix,
         suffix,
         extra,
     } = *gap;
-    let [Some(pre), Some(suf), Some(mid)] = [PREFIX, SUFFIX, MIDDLE].map(|mark| mark.find(model))
+    let [Some(pre), Some(suf), Some(mid)] = [PREFIX, SUFFIX, MIDDLE].map(|token| token.find(model))
     else {
         let message = "this model cannot fill gaps: its vocabulary has no FIM tokens (fim_pre, fim_suf, fim_mid)";
         return Err(ApiError {
@@ -214,17 +206,19 @@ pub(crate) fn prompt(model: &Model, gap: &Gap<'_>) -> Result<Vec<u32>, ApiError>
         vec![mid],
     ]
     .concat();
-    let mut files: Vec<u32> = extra.iter().flat_map(|file| written(model, file)).collect();
-    // What stands next to the gap matters most.
+    let mut files: Vec<u32> = extra
+        .iter()
+        .flat_map(|file| file_ids(model, file))
+        .collect();
+    // The files nearest to the gap matter most.
     let room = (model.n_ctx / 2).saturating_sub(gap.len());
     let files = files.split_off(files.len().saturating_sub(room));
     let bos = tokenizer.bos().filter(|_| tokenizer.add_bos());
     Ok(bos.into_iter().chain(files).chain(gap).collect())
 }
 
-/// Another file as models have seen such in training, or, where they have no token for that, as
-/// plain text.
-fn written(model: &Model, file: &Extra) -> Vec<u32> {
+/// A file in the format of training, or as plain text if the vocabulary has no tokens for files.
+fn file_ids(model: &Model, file: &ExtraFile) -> Vec<u32> {
     let tokenizer = model.engine.tokenizer();
     let plain = |text: &str| tokenizer.encode_after(text, Special::Plain);
     let name = file.filename.as_deref().unwrap_or("tmp");
@@ -234,8 +228,8 @@ fn written(model: &Model, file: &Extra) -> Vec<u32> {
     }
 }
 
-impl Mark {
-    /// The token, if the vocabulary has it.
+impl FimToken {
+    /// Finds the token, if the vocabulary has it.
     fn find(&self, model: &Model) -> Option<u32> {
         let tokenizer = model.engine.tokenizer();
         let metadata = model
@@ -249,7 +243,7 @@ impl Mark {
             .keys
             .iter()
             .find_map(|key| metadata.u32(key).ok().flatten());
-        let is_mark = |id: &u32| {
+        let is_special = |id: &u32| {
             matches!(
                 tokenizer.kind(*id),
                 TokenKind::Control | TokenKind::UserDefined
@@ -258,7 +252,7 @@ impl Mark {
         let by_text = || {
             self.texts
                 .iter()
-                .find_map(|text| tokenizer.token_id(text).filter(is_mark))
+                .find_map(|text| tokenizer.token_id(text).filter(is_special))
         };
         named
             .filter(|&id| (id as usize) < tokenizer.n_vocab())

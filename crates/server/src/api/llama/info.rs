@@ -1,5 +1,5 @@
-//! `GET /props` and `/slots`: what a model is and how its slots are used; and what is not there,
-//! `/reranking`.
+//! `GET /props` and `/slots`: properties of a model and the use of its slots; and `/reranking`,
+//! which is not implemented.
 
 use std::sync::Arc;
 
@@ -14,28 +14,28 @@ use serde_json::{Value, json};
 use super::options;
 use crate::{app::App, flow::error::ApiError, models::Model};
 
-/// Which model.
+/// The query of a path.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Which {
+pub(crate) struct ModelQuery {
     model: Option<String>,
 }
 
-type NamedModel = Result<Query<Which>, QueryRejection>;
+type QueriedModel = Result<Query<ModelQuery>, QueryRejection>;
 
-fn named(which: NamedModel) -> Result<Option<String>, ApiError> {
-    which
-        .map(|Query(which)| which.model)
+fn model_name(query: QueriedModel) -> Result<Option<String>, ApiError> {
+    query
+        .map(|Query(query)| query.model)
         .map_err(|error| ApiError::bad(error.body_text()))
 }
 
-/// What a model is, as far as that is known without loading it. No path of a file is told:
-/// `model_path` is its name.
+/// Properties of a model, as far as they are known without loading it. `model_path` is the name of
+/// the model, because clients learn no paths of files.
 pub(crate) async fn props(
     State(app): State<Arc<App>>,
-    which: NamedModel,
+    query: QueriedModel,
 ) -> Result<Json<Value>, ApiError> {
-    let (name, model) = app.models.look_up(named(which)?.as_deref())?;
+    let (name, model) = app.models.look_up(model_name(query)?.as_deref())?;
     let models: Vec<Value> = app
         .models
         .all()
@@ -67,25 +67,28 @@ pub(crate) async fn props(
     })))
 }
 
-/// The slots of a model: places for texts at the same time. Which text is in which is not told, nor
-/// what it says.
+/// The slots of a model, and whether they are in use. Clients do not learn which text is in a slot.
 pub(crate) async fn slots(
     State(app): State<Arc<App>>,
-    which: NamedModel,
+    query: QueriedModel,
 ) -> Result<Json<Value>, ApiError> {
-    let (_, model) = app.models.look_up(named(which)?.as_deref())?;
+    let (_, model) = app.models.look_up(model_name(query)?.as_deref())?;
     let model = model.as_deref();
     let n_running = model.map_or(0, |model| model.worker.status().n_running);
+    let n_ctx = model.map_or(0, |model: &Model| model.n_ctx);
     let slot = |id: usize| {
         json!({
-            "id": id, "id_task": -1, "n_ctx": model.map_or(0, |model: &Model| model.n_ctx), "speculative": false,
+            "id": id,
+            "id_task": -1,
+            "n_ctx": n_ctx,
+            "speculative": false,
             "is_processing": id < n_running,
         })
     };
     Ok(Json((0..app.options.batcher.n_jobs).map(slot).collect()))
 }
 
-/// Ranks nothing: no model that is served here gives scores.
+/// Always an error: reranker models cannot be loaded.
 pub(crate) async fn rerank() -> ApiError {
     ApiError::not_implemented(
         "this server does not rank documents: that takes a reranker model, which it cannot load yet",

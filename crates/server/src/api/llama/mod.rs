@@ -2,12 +2,11 @@
 //! `/apply-template`, `/props`, `/slots`.
 //!
 //! Source: llama.cpp, tools/server/README.md, 2025. Errors are like OpenAI's. `/tokenize` and
-//! `/detokenize` are in [`native`](crate::api::native).
+//! `/detokenize` are in [`native`](super::native).
 
 pub(crate) mod completion;
 pub(crate) mod infill;
 pub(crate) mod info;
 pub(crate) mod options;
-mod prompt;
 mod response;
 pub(crate) mod template;

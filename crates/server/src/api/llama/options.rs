@@ -1,26 +1,25 @@
-//! How a text is written: llama.cpp's names of what the engine has, and of what it has not.
+//! Options of `/completion` and `/infill`: llama.cpp's names.
 
-use atta_engine::{
-    Constraint, DryOptions, GenerateOptions, OtherProperties, SchemaOptions, Strictness,
-    tokenizer::Special,
-};
+use atta_engine::{Constraint, GenerateOptions, tokenizer::Special};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use crate::{
     flow::{
-        body::{self, Accepted},
+        body::{Accepted, whole},
         error::ApiError,
-        sampling::{Defaults, OneOrMore, SamplingFields},
+        format,
+        sampling::{
+            Defaults, DryFields, LogitBias, OneOrMore, SamplingFields, n_tokens_or_all,
+            top_k_or_all,
+        },
         warnings::Warnings,
     },
     models::Model,
 };
 
-/// Alternatives of a token that may be asked for.
+/// Alternatives of a token that a request may ask for.
 const MAX_PROBS: usize = 100;
-/// Tokens with a bias, at most.
-const MAX_BIASES: usize = 1024;
 
 const ORDER: &str = "samplers have a fixed order, which is llama.cpp's default";
 const SLOTS: &str = "slots and the reuse of prompts are the server's to choose";
@@ -74,41 +73,41 @@ pub(super) const ACCEPTED: Accepted = &[
     ("user", "there are no accounts"),
 ];
 
-/// Fields that say how a text is written: kept, or refused where they would change it.
+/// The fields that are kept, and those that are refused because they would change the text.
 #[derive(Debug, Default, Deserialize)]
-pub(crate) struct Settings {
-    #[serde(default, deserialize_with = "body::whole")]
+pub(crate) struct LlamaOptions {
+    #[serde(default, deserialize_with = "whole")]
     n_predict: Option<i64>,
-    #[serde(default, deserialize_with = "body::whole")]
+    #[serde(default, deserialize_with = "whole")]
     max_tokens: Option<i64>,
     temperature: Option<f32>,
-    #[serde(default, deserialize_with = "body::whole")]
+    #[serde(default, deserialize_with = "whole")]
     top_k: Option<i64>,
     top_p: Option<f32>,
     min_p: Option<f32>,
     typical_p: Option<f32>,
     top_n_sigma: Option<f32>,
     repeat_penalty: Option<f32>,
-    #[serde(default, deserialize_with = "body::whole")]
+    #[serde(default, deserialize_with = "whole")]
     repeat_last_n: Option<i64>,
     presence_penalty: Option<f32>,
     frequency_penalty: Option<f32>,
     dry_multiplier: Option<f32>,
     dry_base: Option<f32>,
-    #[serde(default, deserialize_with = "body::whole")]
+    #[serde(default, deserialize_with = "whole")]
     dry_allowed_length: Option<i64>,
-    #[serde(default, deserialize_with = "body::whole")]
+    #[serde(default, deserialize_with = "whole")]
     dry_penalty_last_n: Option<i64>,
     dry_sequence_breakers: Option<Vec<String>>,
-    #[serde(default, deserialize_with = "body::whole")]
+    #[serde(default, deserialize_with = "whole")]
     seed: Option<i64>,
     stop: Option<OneOrMore>,
     ignore_eos: Option<bool>,
-    logit_bias: Option<Value>,
+    logit_bias: Option<LogitBias>,
     grammar: Option<String>,
     json_schema: Option<Value>,
     n_probs: Option<usize>,
-    #[serde(default, deserialize_with = "body::whole")]
+    #[serde(default, deserialize_with = "whole")]
     mirostat: Option<i64>,
     dynatemp_range: Option<f32>,
     xtc_probability: Option<f32>,
@@ -120,73 +119,63 @@ pub(crate) struct Settings {
     grammar_lazy: Option<bool>,
 }
 
-impl Settings {
-    /// What they mean to a model.
-    pub(super) fn understand(
+impl LlamaOptions {
+    pub(super) fn into_options(
         mut self,
         model: &Model,
         warnings: &Warnings,
     ) -> Result<GenerateOptions, ApiError> {
         self.refuse_unsupported()?;
-        let dry = self.take_dry();
-        let constraint = constraint(self.grammar, self.json_schema, warnings)?;
-        let n_logprobs = n_logprobs(self.n_probs)?;
-        let default = &model.defaults.sampling;
-        let given = self.logit_bias.filter(|biases| !biases.is_null());
-        let mut biases = given.map_or(Ok(default.logit_bias.clone()), |biases| {
-            logit_bias(model, biases)
-        })?;
-        if self.ignore_eos == Some(true) {
-            biases.extend(
-                model
-                    .engine
-                    .tokenizer()
-                    .eog()
-                    .iter()
-                    .map(|&id| (id, f32::NEG_INFINITY)),
-            );
+        let constraint = constraint(self.grammar.take(), self.json_schema.take(), warnings)?;
+        let ignores_eos = self.ignore_eos == Some(true);
+        let mut options = self.into_fields(model)?.into_options(&model.defaults)?;
+        if ignores_eos {
+            let eog = model.engine.tokenizer().eog().iter();
+            let biases = &mut options.sampling.logit_bias;
+            biases.extend(eog.map(|&id| (id, f32::NEG_INFINITY)));
         }
-        let wanted = SamplingFields {
-            temperature: self.temperature.map(|temperature| temperature.max(0.0)),
-            top_p: self.top_p,
-            // Less than 1 is all tokens.
-            top_k: self.top_k.map(|n| usize::try_from(n).unwrap_or(0)),
-            min_p: self.min_p,
-            typical_p: self.typical_p,
-            repeat_penalty: self.repeat_penalty,
-            presence_penalty: self.presence_penalty,
-            frequency_penalty: self.frequency_penalty,
-            seed: self.seed,
-            stop: self.stop.map(without_empty),
-            max_tokens: self.n_predict.or(self.max_tokens).map(counted),
-            n_logprobs,
-            ..SamplingFields::default()
-        };
-        let mut options = wanted.into_options(&model.defaults)?;
-        let sampling = &mut options.sampling;
-        sampling.logit_bias = biases;
-        sampling.repeat_window = self.repeat_last_n.map_or(sampling.repeat_window, counted);
-        sampling.top_n_sigma = self.top_n_sigma.unwrap_or(sampling.top_n_sigma);
-        sampling.dry = dry.into_options(&default.dry, model.n_ctx);
-        sampling.validate().map_err(atta_engine::Error::from)?;
         Ok(GenerateOptions {
             constraint,
             ..options
         })
     }
 
-    /// Takes the fields of DRY out.
-    fn take_dry(&mut self) -> Dry {
-        Dry {
-            multiplier: self.dry_multiplier,
-            base: self.dry_base,
-            allowed_length: self.dry_allowed_length,
-            penalty_last_n: self.dry_penalty_last_n,
-            sequence_breakers: self.dry_sequence_breakers.take(),
-        }
+    fn into_fields(self, model: &Model) -> Result<SamplingFields, ApiError> {
+        let tokenize = |text: &str| {
+            let tokenizer = model.engine.tokenizer();
+            Some(tokenizer.encode(text.as_bytes(), Special::Parse))
+        };
+        let biases = self.logit_bias.map(|biases| biases.into_ids(tokenize));
+        Ok(SamplingFields {
+            temperature: self.temperature.map(|temperature| temperature.max(0.0)),
+            top_k: self.top_k.map(top_k_or_all),
+            top_p: self.top_p,
+            min_p: self.min_p,
+            typical_p: self.typical_p,
+            top_n_sigma: self.top_n_sigma,
+            repeat_penalty: self.repeat_penalty,
+            repeat_last_n: self.repeat_last_n.map(n_tokens_or_all),
+            presence_penalty: self.presence_penalty,
+            frequency_penalty: self.frequency_penalty,
+            dry: DryFields {
+                multiplier: self.dry_multiplier,
+                base: self.dry_base,
+                allowed_length: self.dry_allowed_length.map(n_tokens_or_all),
+                // DRY cannot look back further than the context.
+                penalty_last_n: self
+                    .dry_penalty_last_n
+                    .map(|n| n_tokens_or_all(n).min(model.n_ctx)),
+                sequence_breakers: self.dry_sequence_breakers,
+            },
+            logit_bias: biases.transpose()?,
+            seed: self.seed,
+            stop: self.stop.map(without_empty),
+            max_tokens: self.n_predict.or(self.max_tokens).map(n_tokens_or_all),
+            n_logprobs: n_logprobs(self.n_probs)?,
+        })
     }
 
-    /// Refuses what is not here, unless its value switches it off.
+    /// Refuses features that are not supported, unless their value switches them off.
     fn refuse_unsupported(&self) -> Result<(), ApiError> {
         let is_not = |value: Option<f32>, off: f32| value.is_some_and(|value| value != off);
         let has_any =
@@ -215,51 +204,14 @@ impl Settings {
     }
 }
 
-/// What is asked of DRY.
-struct Dry {
-    multiplier: Option<f32>,
-    base: Option<f32>,
-    allowed_length: Option<i64>,
-    penalty_last_n: Option<i64>,
-    sequence_breakers: Option<Vec<String>>,
+/// Clients leave `stop` empty by a text without characters.
+fn without_empty(stop: OneOrMore) -> Vec<String> {
+    let mut stop = stop.into_vec();
+    stop.retain(|text| !text.is_empty());
+    stop
 }
 
-impl Dry {
-    /// For a context of `n_ctx` tokens, which is as far back as it can look.
-    fn into_options(self, default: &DryOptions, n_ctx: usize) -> DryOptions {
-        DryOptions {
-            multiplier: self.multiplier.unwrap_or(default.multiplier),
-            base: self
-                .base
-                .filter(|&base| base >= 1.0)
-                .unwrap_or(default.base),
-            allowed_length: self.allowed_length.map_or(default.allowed_length, counted),
-            penalty_last_n: self
-                .penalty_last_n
-                .map_or(default.penalty_last_n, |n| counted(n).min(n_ctx)),
-            sequence_breakers: self
-                .sequence_breakers
-                .unwrap_or_else(|| default.sequence_breakers.clone()),
-        }
-    }
-}
-
-/// Texts that end an answer. One of no characters ends none, which is how clients leave the field
-/// empty.
-fn without_empty(stop: OneOrMore) -> OneOrMore {
-    OneOrMore::More(
-        stop.into_vec()
-            .into_iter()
-            .filter(|text| !text.is_empty())
-            .collect(),
-    )
-}
-
-/// A number of tokens; less than 0 is all that there can be.
-fn counted(n: i64) -> usize {
-    usize::try_from(n).unwrap_or(usize::MAX)
-}
-
+/// 0 is no log-probabilities at all.
 fn n_logprobs(n_probs: Option<usize>) -> Result<Option<usize>, ApiError> {
     match n_probs {
         None | Some(0) => Ok(None),
@@ -276,105 +228,23 @@ fn constraint(
     schema: Option<Value>,
     warnings: &Warnings,
 ) -> Result<Option<Constraint>, ApiError> {
-    let grammar = grammar.filter(|grammar| !grammar.trim().is_empty());
-    match (grammar, schema.filter(|schema| !schema.is_null())) {
+    match (format::grammar(grammar), schema) {
         (Some(_), Some(_)) => Err(ApiError::field(
             "grammar",
             "grammar cannot be combined with json_schema",
         )),
-        (Some(grammar), None) => Ok(Some(Constraint::Gbnf(grammar))),
+        (Some(grammar), None) => Ok(Some(grammar)),
         (None, Some(schema)) => {
-            let options = SchemaOptions {
-                strictness: Strictness::Loose,
-                others: OtherProperties::Closed,
-            };
-            let made = Constraint::from_schema(&schema.to_string(), options);
-            let (constraint, loosened) = made
-                .map_err(|error| ApiError::field("json_schema", format!("json_schema: {error}")))?;
-            warnings.extend(
-                loosened
-                    .into_iter()
-                    .map(|warning| format!("json_schema: {warning}")),
-            );
-            Ok(Some(constraint))
+            format::from_loose_schema("json_schema", &schema, warnings).map(Some)
         }
         (None, None) => Ok(None),
     }
 }
 
-/// Tokens, or texts, and what is added to the logits of each: as pairs, or as an object.
-fn logit_bias(model: &Model, biases: Value) -> Result<Vec<(u32, f32)>, ApiError> {
-    let wrong = || {
-        ApiError::field(
-            "logit_bias",
-            "logit_bias is no list of [token or text, number or false]",
-        )
-    };
-    let pairs: Vec<(Value, Value)> = match biases {
-        Value::Null => Vec::new(),
-        Value::Object(fields) => fields
-            .into_iter()
-            .map(|(key, bias)| (Value::String(key), bias))
-            .collect(),
-        Value::Array(list) => {
-            let pair = |item: Value| match item {
-                Value::Array(pair) => <[Value; 2]>::try_from(pair)
-                    .ok()
-                    .map(|[token, bias]| (token, bias)),
-                _ => None,
-            };
-            list.into_iter()
-                .map(pair)
-                .collect::<Option<_>>()
-                .ok_or_else(wrong)?
-        }
-        _ => return Err(wrong()),
-    };
-    let mut all = Vec::new();
-    for (token, bias) in pairs {
-        let bias = match bias {
-            Value::Bool(false) => f32::NEG_INFINITY,
-            bias => bias.as_f64().ok_or_else(wrong)? as f32,
-        };
-        all.extend(
-            tokens(model, &token)
-                .ok_or_else(wrong)?
-                .into_iter()
-                .map(|id| (id, bias)),
-        );
-    }
-    match all.len() {
-        n if n > MAX_BIASES => Err(ApiError::field(
-            "logit_bias",
-            format!("{n} tokens, expected at most {MAX_BIASES}"),
-        )),
-        _ => Ok(all),
-    }
-}
-
-/// The token that a number is, or the tokens of a text.
-fn tokens(model: &Model, token: &Value) -> Option<Vec<u32>> {
-    let id = match token {
-        Value::Number(number) => number.as_u64(),
-        Value::String(text) => text.parse().ok(),
-        _ => return None,
-    };
-    match (id, token) {
-        (Some(id), _) => u32::try_from(id).ok().map(|id| vec![id]),
-        (None, Value::String(text)) => Some(
-            model
-                .engine
-                .tokenizer()
-                .encode(text.as_bytes(), Special::Parse),
-        ),
-        _ => None,
-    }
-}
-
-/// What llama.cpp's server calls the seed of those who have none.
+/// llama.cpp's number for a random seed.
 const NO_SEED: u32 = u32::MAX;
 
-/// The settings where a request does not say, as llama.cpp's server tells them.
+/// The server's defaults, in the JSON of `default_generation_settings`.
 pub(super) fn defaults(defaults: &Defaults) -> Map<String, Value> {
     let Defaults {
         sampling,
@@ -395,7 +265,7 @@ pub(super) fn defaults(defaults: &Defaults) -> Map<String, Value> {
     settings
 }
 
-/// The settings of an answer, as llama.cpp's server tells them.
+/// The options of an answer, in the JSON of `generation_settings`.
 pub(super) fn to_json(options: &GenerateOptions) -> Map<String, Value> {
     let sampling = &options.sampling;
     let count = |n: usize| i64::try_from(n).unwrap_or(-1);
@@ -442,9 +312,10 @@ pub(super) fn to_json(options: &GenerateOptions) -> Map<String, Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::flow::body::Fields;
 
-    fn settings(value: Value) -> Settings {
-        body::understand(value, ACCEPTED, &Warnings::default()).unwrap()
+    fn options(value: Value) -> LlamaOptions {
+        serde_json::from_value(value).unwrap()
     }
 
     #[test]
@@ -456,26 +327,30 @@ mod tests {
             ("lora", json!([{ "id": 0, "scale": 1 }])),
             ("post_sampling_probs", json!(true)),
         ] {
-            let error = settings(json!({ name: value }))
+            let error = options(json!({ name: value }))
                 .refuse_unsupported()
                 .unwrap_err();
             assert_eq!(error.param.as_deref(), Some(name));
         }
         let off = json!({ "mirostat": 0, "xtc_probability": 0.0, "dynatemp_range": 0, "lora": [], "image_data": [] });
-        assert!(settings(off).refuse_unsupported().is_ok());
+        assert!(options(off).refuse_unsupported().is_ok());
     }
 
     #[test]
     fn a_grammar_and_a_schema_exclude_each_other_and_empty_ones_are_none() {
-        let of = |grammar: &str, schema: Value| {
-            constraint(Some(grammar.to_owned()), Some(schema), &Warnings::default())
-        };
-        assert!(of("root ::= \"a\"", json!({ "type": "object" })).is_err());
+        let grammar = Some("root ::= \"a\"".to_owned());
+        let schema = Some(json!({ "type": "object" }));
+        assert!(constraint(grammar, schema, &Warnings::default()).is_err());
         assert!(matches!(
-            of("root ::= \"a\"", Value::Null),
+            constraint(
+                Some("root ::= \"a\"".to_owned()),
+                None,
+                &Warnings::default()
+            ),
             Ok(Some(Constraint::Gbnf(_)))
         ));
-        assert!(matches!(of(" ", Value::Null), Ok(None)));
+        let empty = constraint(Some(" ".to_owned()), None, &Warnings::default());
+        assert!(matches!(empty, Ok(None)));
     }
 
     #[test]
@@ -483,7 +358,8 @@ mod tests {
         let warnings = Warnings::default();
         let given =
             json!({ "cache_prompt": true, "id_slot": -1, "samplers": ["top_k"], "unheard_of": 1 });
-        body::understand::<Settings>(given, ACCEPTED, &warnings).unwrap();
+        let fields = Fields::new(given.as_object().unwrap().clone());
+        fields.rest::<LlamaOptions>(ACCEPTED, &warnings).unwrap();
         assert_eq!(warnings.take().len(), 4);
     }
 }

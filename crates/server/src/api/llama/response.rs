@@ -1,148 +1,146 @@
-//! Answers as llama.cpp's server writes them: one object, a list of them, or events.
+//! Responses of llama.cpp's server: one object, a list of objects, or events.
 
 use std::sync::Arc;
 
-use atta_engine::{FinishReason, GenerateOptions, LogProb, tools::Piece};
+use atta_engine::{GenerateOptions, LogProb};
 use axum::{
     Json,
     response::{IntoResponse, Response},
 };
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::options;
 use crate::{
     api::flavor::ApiFlavor,
-    flow::logprobs::TokenLogprobs,
     flow::{
-        answer::{AnswerEnd, AnswerEvent, Answers},
+        answer::{AnswerEnd, AnswerEvent, Answers, StopReason},
         error::ApiError,
+        logprobs::{LogprobPairing, PairedEvent, TokenLogprobs, finite},
         prepare::{self, Prepared},
-        stream::{self, Event, EventWriter},
+        stream::{self, EventWriter, StreamEvent},
+        usage,
     },
     models::Model,
 };
 
-/// Urgency of a request, the same as that of others that do not say.
-const PRIORITY: u8 = 1;
+/// The fields of a request about its response.
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct ReplyFields {
+    stream: Option<bool>,
+    return_tokens: Option<bool>,
+    response_fields: Option<Vec<String>>,
+}
 
-/// How answers are to be sent.
-pub(super) struct AnswerPlan {
-    /// Whether the answer is a list, as the prompt is.
+/// How the answers are sent.
+pub(super) struct LlamaReply {
+    /// Whether the response is a list, because the prompt is one.
     pub(super) is_list: bool,
-    pub(super) is_stream: bool,
-    /// Whether the ids of tokens are told.
-    pub(super) with_tokens: bool,
-    /// Fields of the answer that are wanted, inner ones behind a slash; none: all.
-    pub(super) fields: Vec<String>,
-    /// Whether log-probabilities are told.
+    stream: bool,
+    with_tokens: bool,
     with_probs: bool,
+    /// Names of the wanted fields, such as `timings/predicted_n`; none: all.
+    fields: Vec<String>,
+    /// `generation_settings`.
     settings: Map<String, Value>,
+    /// The texts of the prompts.
     prompts: Vec<String>,
 }
 
-/// How a client wants its answers.
-#[derive(Debug, Default)]
-pub(super) struct Wish {
-    pub(super) is_list: bool,
-    pub(super) is_stream: bool,
-    pub(super) with_tokens: bool,
-    pub(super) fields: Vec<String>,
-}
-
-/// Jobs that go on with prompts.
-pub(super) fn prepared(
+/// Prepares a continuation of each prompt.
+pub(super) fn prepare(
     model: &Model,
     prompts: &[Vec<u32>],
     mut options: GenerateOptions,
-    wish: Wish,
-) -> Result<(Prepared, AnswerPlan), ApiError> {
-    let Wish {
-        is_list,
-        is_stream,
-        with_tokens,
-        fields,
-    } = wish;
-    let with_probs = options.n_logprobs.is_some();
-    let settings = options::to_json(&options);
-    if with_tokens && !with_probs {
-        // Ids come with log-probabilities, of which none but the token's own is computed then.
-        options.n_logprobs = Some(0);
-    }
+    fields: ReplyFields,
+) -> Result<(Prepared, LlamaReply), ApiError> {
     let text = |ids: &Vec<u32>| {
         String::from_utf8_lossy(&model.engine.tokenizer().decode(ids)).into_owned()
     };
-    let plan = AnswerPlan {
-        is_list,
-        is_stream,
-        with_tokens,
-        fields,
-        with_probs,
-        settings,
+    let reply = LlamaReply {
+        is_list: false,
+        stream: fields.stream == Some(true),
+        with_tokens: fields.return_tokens == Some(true),
+        with_probs: options.n_logprobs.is_some(),
+        fields: fields.response_fields.unwrap_or_default(),
+        settings: options::to_json(&options),
         prompts: prompts.iter().map(text).collect(),
     };
-    let prepared = prepare::texts(model, prompts, &options, 1).map_err(in_our_words)?;
-    Ok((prepared.with_priority(PRIORITY), plan))
+    if reply.with_tokens && !reply.with_probs {
+        // Ids come with log-probabilities; that of the sampled token alone costs little.
+        options.n_logprobs = Some(0);
+    }
+    let prepared = prepare::continuations(model, prompts, &options, 1).map_err(renamed)?;
+    Ok((prepared, reply))
 }
 
-/// Fields by their names in this interface.
-fn in_our_words(error: ApiError) -> ApiError {
-    let is_grammar = error.param.as_deref() == Some("response_format");
-    let error = error.renamed("messages", "prompt");
-    if is_grammar {
-        error.renamed("response_format", "grammar")
+/// An error of the engine, with the names that fields have in this interface.
+fn renamed(error: ApiError) -> ApiError {
+    error
+        .renamed("messages", "prompt")
+        .renamed("response_format", "grammar")
+}
+
+/// Sends the answers.
+pub(super) async fn respond(answers: Answers, reply: LlamaReply) -> Result<Response, ApiError> {
+    let is_stream = reply.stream;
+    let writer = LlamaWriter::new(Arc::clone(answers.model()), reply, answers.len());
+    if is_stream {
+        Ok(stream::events(answers, writer))
     } else {
-        error
+        writer.whole(answers).await
     }
 }
 
-/// Sends answers.
-pub(super) async fn respond(answers: Answers, plan: AnswerPlan) -> Result<Response, ApiError> {
-    let n = answers.len();
-    let teller = Teller {
-        model: Arc::clone(answers.model()),
-        plan,
-        texts: vec![String::new(); n],
-        held: vec![None; n],
-        thoughts: (0..n).map(|_| Vec::new()).collect(),
-        n_written: vec![0; n],
-    };
-    if teller.plan.is_stream {
-        Ok(stream::events(answers, teller))
-    } else {
-        teller.whole(answers).await
-    }
-}
-
-struct Teller {
+/// Writes the events of a streamed response, or the objects of another one.
+struct LlamaWriter {
     model: Arc<Model>,
-    plan: AnswerPlan,
-    /// What each answer is so far.
-    texts: Vec<String>,
-    /// Text of each that waits for the token that comes with it.
-    held: Vec<Option<String>>,
-    /// Tokens of each, if they are told; in a stream, those that were not told yet.
-    thoughts: Vec<Vec<TokenLogprobs>>,
-    n_written: Vec<usize>,
+    reply: LlamaReply,
+    answers: Vec<AnswerSoFar>,
 }
 
-impl Teller {
-    async fn whole(mut self, mut answers: Answers) -> Result<Response, ApiError> {
-        let mut objects: Vec<Option<Value>> = vec![None; answers.len()];
+struct AnswerSoFar {
+    text: String,
+    n_tokens: usize,
+    pairing: LogprobPairing,
+}
+
+impl LlamaWriter {
+    fn new(model: Arc<Model>, reply: LlamaReply, n_answers: usize) -> Self {
+        let answer = || AnswerSoFar {
+            text: String::new(),
+            n_tokens: 0,
+            pairing: LogprobPairing::new(reply.with_probs || reply.with_tokens),
+        };
+        let answers = (0..n_answers).map(|_| answer()).collect();
+        Self {
+            model,
+            reply,
+            answers,
+        }
+    }
+
+    async fn whole(self, mut answers: Answers) -> Result<Response, ApiError> {
+        let mut logprobs: Vec<Vec<TokenLogprobs>> =
+            (0..answers.len()).map(|_| Vec::new()).collect();
+        let mut objects = vec![Value::Null; answers.len()];
         while let Some(event) = answers.next().await {
             match event? {
-                (i, AnswerEvent::Piece(Piece::Text(text))) => self.texts[i].push_str(&text),
                 (_, AnswerEvent::Piece(_)) => {}
-                (i, AnswerEvent::Logprobs(thought)) => self.thoughts[i].push(thought),
+                (i, AnswerEvent::Logprobs(one)) => logprobs[i].push(one),
                 (i, AnswerEvent::End(end)) => {
-                    let thoughts = std::mem::take(&mut self.thoughts[i]);
-                    let mut object = self.last(i, &end, &thoughts);
+                    let logprobs = std::mem::take(&mut logprobs[i]);
+                    let mut object = self.last(i, &end, &end.outcome.text);
                     object["content"] = end.outcome.text.as_str().into();
-                    objects[i] = Some(selected(object, &self.plan.fields));
+                    if self.reply.with_tokens {
+                        object["tokens"] = ids(&logprobs);
+                    }
+                    self.add_probabilities(&mut object, &logprobs);
+                    objects[i] = selected(object, &self.reply.fields);
                 }
             }
         }
-        let mut objects: Vec<Value> = objects.into_iter().flatten().collect();
-        let body = if self.plan.is_list {
+        let body = if self.reply.is_list {
             objects.into()
         } else {
             objects.pop().unwrap_or_default()
@@ -150,108 +148,90 @@ impl Teller {
         Ok(Json(body).into_response())
     }
 
-    /// A part of an answer.
-    fn part(&self, i: usize, content: &str, thoughts: &[TokenLogprobs]) -> Value {
+    /// An event in front of the last one.
+    fn part(&mut self, i: usize, text: &str, logprobs: Option<TokenLogprobs>) -> Value {
+        let answer = &mut self.answers[i];
+        answer.text.push_str(text);
+        // Text whose log-probabilities did not come was forced by a grammar.
+        let waits = self.reply.with_probs || self.reply.with_tokens;
+        answer.n_tokens += usize::from(logprobs.is_some() || !waits);
+        let logprobs: Vec<TokenLogprobs> = logprobs.into_iter().collect();
         let mut part = json!({
-            "index": i, "content": content, "tokens": self.ids(thoughts), "stop": false, "id_slot": -1,
-            "tokens_predicted": self.n_written[i], "tokens_evaluated": 0,
+            "index": i,
+            "content": text,
+            "tokens": ids(&logprobs),
+            "stop": false,
+            "id_slot": -1,
+            "tokens_predicted": answer.n_tokens,
+            "tokens_evaluated": 0,
         });
-        self.add_probs(&mut part, thoughts);
+        self.add_probabilities(&mut part, &logprobs);
         part
     }
 
-    fn ids(&self, thoughts: &[TokenLogprobs]) -> Vec<u32> {
-        let ids = thoughts.iter().map(|thought| thought.chosen.id);
-        if self.plan.with_tokens || self.plan.is_stream {
-            ids.collect()
-        } else {
-            Vec::new()
+    fn add_probabilities(&self, object: &mut Value, logprobs: &[TokenLogprobs]) {
+        if self.reply.with_probs && !logprobs.is_empty() {
+            let all = logprobs.iter();
+            object["completion_probabilities"] =
+                all.map(|one| probabilities(&self.model, one)).collect();
         }
     }
 
-    fn add_probs(&self, object: &mut Value, thoughts: &[TokenLogprobs]) {
-        if self.plan.with_probs && !thoughts.is_empty() {
-            let all = thoughts
-                .iter()
-                .map(|thought| probabilities(&self.model, thought));
-            object["completion_probabilities"] = all.collect();
-        }
-    }
-
-    /// All but the text of a complete answer.
-    fn last(&self, i: usize, end: &AnswerEnd, thoughts: &[TokenLogprobs]) -> Value {
+    /// The last event, without the text.
+    fn last(&self, i: usize, end: &AnswerEnd, text: &str) -> Value {
         let done = &end.done;
-        let kind = match (done.finish_reason, &done.stop) {
-            (FinishReason::Length, _) => "limit",
-            (_, Some(_)) => "word",
-            _ => "eos",
+        let stop_type = match end.stop_reason() {
+            StopReason::Length => "limit",
+            StopReason::StopString => "word",
+            StopReason::ToolCalls | StopReason::EndOfText => "eos",
         };
-        let text = if self.plan.is_stream {
-            &self.texts[i]
-        } else {
-            &end.outcome.text
-        };
-        let mut object = json!({
-            "index": i, "content": "", "tokens": self.ids(thoughts), "id_slot": -1, "stop": true,
-            "model": self.model.name, "tokens_predicted": done.n_generated, "tokens_evaluated": done.n_prompt,
-            "generation_settings": self.plan.settings, "prompt": self.plan.prompts[i],
-            "has_new_line": text.contains('\n'), "truncated": false, "stop_type": kind,
+        json!({
+            "index": i,
+            "content": "",
+            "tokens": [],
+            "id_slot": -1,
+            "stop": true,
+            "model": self.model.name,
+            "tokens_predicted": done.n_generated,
+            "tokens_evaluated": done.n_prompt,
+            "generation_settings": self.reply.settings,
+            "prompt": self.reply.prompts[i],
+            "has_new_line": text.contains('\n'),
+            "truncated": false,
+            "stop_type": stop_type,
             "stopping_word": done.stop.as_deref().unwrap_or_default(),
-            "tokens_cached": done.n_prompt + done.n_generated, "timings": end.timings(),
-        });
-        if !self.plan.is_stream {
-            self.add_probs(&mut object, thoughts);
-        }
-        object
+            "tokens_cached": done.n_prompt + done.n_generated,
+            "timings": usage::timings(done),
+        })
     }
 }
 
-impl EventWriter for Teller {
-    fn begin(&mut self) -> Vec<Event> {
-        Vec::new()
-    }
+fn ids(logprobs: &[TokenLogprobs]) -> Value {
+    logprobs.iter().map(|one| one.chosen.id).collect()
+}
 
-    fn write(&mut self, i: usize, event: AnswerEvent) -> Vec<Event> {
-        let waits = self.plan.with_probs || self.plan.with_tokens;
-        match event {
-            AnswerEvent::Piece(Piece::Text(text)) => {
-                self.texts[i].push_str(&text);
-                if waits {
-                    let held = self.held[i].replace(text);
-                    return held
-                        .map(|held| self.part(i, &held, &[]).into())
-                        .into_iter()
-                        .collect();
-                }
-                self.n_written[i] += 1;
-                vec![self.part(i, &text, &[]).into()]
-            }
-            AnswerEvent::Logprobs(thought) => {
-                self.n_written[i] += 1;
-                let text = self.held[i].take().unwrap_or_default();
-                vec![self.part(i, &text, &[thought]).into()]
-            }
-            AnswerEvent::End(end) => {
-                let held = self.held[i]
-                    .take()
-                    .map(|text| self.part(i, &text, &[]).into());
-                let last = selected(self.last(i, &end, &[]), &self.plan.fields).into();
-                held.into_iter().chain([last]).collect()
-            }
-            AnswerEvent::Piece(_) => Vec::new(),
+impl EventWriter for LlamaWriter {
+    fn write(&mut self, i: usize, event: AnswerEvent) -> Vec<StreamEvent> {
+        let mut events = Vec::new();
+        for event in self.answers[i].pairing.push(event) {
+            events.push(match event {
+                PairedEvent::Text(text, logprobs) => self.part(i, &text, logprobs),
+                PairedEvent::Piece(_) => continue,
+                PairedEvent::End(end) => selected(
+                    self.last(i, &end, &self.answers[i].text),
+                    &self.reply.fields,
+                ),
+            });
         }
+        events.into_iter().map(StreamEvent::from).collect()
     }
 
-    fn end(&mut self) -> Vec<Event> {
-        Vec::new()
-    }
-
-    fn fail(&mut self, error: &ApiError) -> Vec<Event> {
+    fn fail(&mut self, error: &ApiError) -> Vec<StreamEvent> {
         vec![ApiFlavor::OpenAi.error(error, None).into()]
     }
 }
 
-/// The fields that a client wants, each by the name that it gave.
+/// The fields that `response_fields` names; those of inner objects are named by their path.
 fn selected(object: Value, fields: &[String]) -> Value {
     if fields.is_empty() {
         return object;
@@ -260,16 +240,17 @@ fn selected(object: Value, fields: &[String]) -> Value {
     Value::Object(fields.iter().filter_map(found).collect())
 }
 
-/// A token with its log-probability, and those of others at its place.
-fn probabilities(model: &Model, thought: &TokenLogprobs) -> Value {
+/// A token with its log-probability, and those of others at its position.
+fn probabilities(model: &Model, logprobs: &TokenLogprobs) -> Value {
     let one = |token: LogProb| {
         let bytes = model.engine.tokenizer().token_bytes(token.id);
         let text = String::from_utf8_lossy(&bytes);
-        // One that is impossible has no number in JSON.
-        json!({ "id": token.id, "token": text, "bytes": bytes, "logprob": token.logprob.max(-9999.0) })
+        let logprob = finite(token.logprob);
+        json!({ "id": token.id, "token": text, "bytes": bytes, "logprob": logprob })
     };
-    let mut entry = one(thought.chosen);
-    entry["top_logprobs"] = thought.top.iter().map(|&token| one(token)).collect();
+    let mut entry = one(logprobs.chosen);
+    let top = logprobs.top.iter();
+    entry["top_logprobs"] = top.map(|&token| one(token)).collect();
     entry
 }
 

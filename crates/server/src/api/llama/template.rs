@@ -1,38 +1,41 @@
-//! `POST /apply-template`: the prompt that a conversation becomes, without an answer to it.
+//! `POST /apply-template`: renders the prompt of a conversation.
 
 use std::sync::Arc;
 
 use atta_engine::{
     GenerateOptions,
-    chat::{ChatInput, Message, PromptEnd},
+    chat::{ChatInput, PromptEnd},
 };
 use axum::{Json, extract::State};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use crate::{
-    api::openai::{chat::variables, messages::tool_use},
+    api::openai::messages::{WireMessage, messages},
     app::App,
     flow::{
-        body::{Accepted, Incoming},
+        body::{Accepted, Fields, Incoming},
         error::ApiError,
-        prepare::{self, Ask, Asked},
+        prepare,
+        request::{LoadedRequest, Request},
+        thinking::template_variables,
+        tools::ToolRequest,
         warnings::Warnings,
     },
     models::Model,
 };
 
-/// What may be asked for.
+/// The fields that are kept.
 #[derive(Debug, Deserialize)]
 pub(crate) struct TemplateRequest {
-    messages: Vec<Value>,
+    messages: Vec<WireMessage>,
     model: Option<String>,
     tools: Option<Vec<Value>>,
     chat_template_kwargs: Option<Map<String, Value>>,
     add_generation_prompt: Option<bool>,
 }
 
-impl Ask for TemplateRequest {
+impl Request for TemplateRequest {
     const ACCEPTED: Accepted = &[
         ("stream", "there is no answer to send"),
         ("max_tokens", "there is no answer to cut"),
@@ -40,67 +43,45 @@ impl Ask for TemplateRequest {
         ("tool_choice", "the prompt is the same with every choice"),
     ];
 
+    fn read(fields: Fields, warnings: &Warnings) -> Result<Self, ApiError> {
+        fields.rest(Self::ACCEPTED, warnings)
+    }
+
     fn model(&self) -> Option<&str> {
         self.model.as_deref()
     }
 }
 
-/// The prompt of a conversation.
+/// Renders the prompt of a conversation.
 pub(crate) async fn answer(
     State(app): State<Arc<App>>,
     incoming: Incoming,
 ) -> Result<Json<Value>, ApiError> {
-    Asked::read(&app, incoming)
-        .await?
-        .map(prompt)
-        .await
-        .map(Json)
+    let request = LoadedRequest::read(&app, incoming).await?;
+    request.map(prompt).await.map(Json)
 }
 
-fn prompt(
-    model: &Model,
-    request: TemplateRequest,
-    _warnings: &Warnings,
-) -> Result<Value, ApiError> {
-    let messages = request
-        .messages
-        .into_iter()
-        .map(message)
-        .collect::<Result<Vec<_>, _>>()?;
-    let tools = tool_use(request.tools, None, None)?;
-    let extra = variables(request.chat_template_kwargs)?;
+fn prompt(model: &Model, request: TemplateRequest, warnings: &Warnings) -> Result<Value, ApiError> {
+    let messages = messages(request.messages, warnings)?;
+    let tools = ToolRequest {
+        tools: request.tools,
+        ..ToolRequest::default()
+    };
+    let tools = tools.into_use(warnings)?;
+    let variables = template_variables(request.chat_template_kwargs)?;
     let is_closed = request.add_generation_prompt == Some(false);
     let end = if is_closed {
         PromptEnd::LastMessage
     } else {
         PromptEnd::Answer
     };
-    let said = ChatInput {
+    let input = ChatInput {
         messages: &messages,
         tools: tools.as_ref(),
-        extra: Some(&extra),
+        extra: Some(&variables),
         end,
         ..ChatInput::default()
     };
-    let (asked, _) = prepare::ask(model, &said, &GenerateOptions::default())?;
+    let asked = prepare::render(model, &input, &GenerateOptions::default(), warnings)?;
     Ok(json!({ "prompt": asked.prompt.text }))
-}
-
-/// A message as OpenAI's interface has it.
-fn message(mut said: Value) -> Result<Message, ApiError> {
-    if said["role"] == "developer" {
-        said["role"] = "system".into();
-    }
-    if let Value::Array(parts) = &said["content"] {
-        let texts: Option<Vec<&str>> = parts.iter().map(|part| part["text"].as_str()).collect();
-        let Some(texts) = texts else {
-            return Err(ApiError::field(
-                "messages",
-                "parts of messages that are no text are not supported",
-            ));
-        };
-        said["content"] = texts.join("\n").into();
-    }
-    Message::from_json(&said)
-        .ok_or_else(|| ApiError::field("messages", "this is no message with a role and a content"))
 }

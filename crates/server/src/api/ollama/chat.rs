@@ -5,67 +5,77 @@ use std::sync::Arc;
 use atta_engine::chat::ChatInput;
 use axum::{extract::State, response::Response};
 use serde::Deserialize;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::{
-    ForModel, PRIORITY,
-    keep_alive::KeepAliveField,
-    messages::{Says, messages},
-    options::{ACCEPTED_FIELDS, Settings, reason_of_nothing},
-    response::{Form, How},
+    OllamaRequest,
+    messages::{WireMessage, messages},
+    options::{ACCEPTED_FIELDS, SharedFields},
+    response::{OllamaReply, ReplyShape},
+    think::Think,
 };
 use crate::{
-    api::openai::messages::tool_use,
     app::App,
     flow::{
-        body::{Accepted, Incoming},
+        body::{Accepted, Fields, Incoming},
         error::ApiError,
-        prepare::{self, Ask, Prepared},
+        prepare::{self, Prepared},
+        request::Request,
+        tools::ToolRequest,
         warnings::Warnings,
     },
     models::{KeepAlive, Model},
 };
 
-/// What may be asked for.
-#[derive(Debug, Deserialize)]
-pub(crate) struct ChatRequest {
-    model: String,
-    #[serde(default)]
-    messages: Vec<Says>,
-    tools: Option<Vec<Value>>,
-    options: Option<Map<String, Value>>,
-    format: Option<Value>,
-    stream: Option<bool>,
-    think: Option<Value>,
-    keep_alive: Option<KeepAliveField>,
-    logprobs: Option<bool>,
-    top_logprobs: Option<usize>,
+/// The fields that are kept, in the parts that read them.
+pub(crate) struct OllamaChatRequest {
+    shared: SharedFields,
+    chat: OllamaChatFields,
 }
 
-impl Ask for ChatRequest {
+/// The fields of `/api/chat` alone.
+#[derive(Debug, Deserialize)]
+pub(crate) struct OllamaChatFields {
+    model: String,
+    #[serde(default)]
+    messages: Vec<WireMessage>,
+    tools: Option<Vec<Value>>,
+}
+
+impl Request for OllamaChatRequest {
     const TAKES_ANY_NAME: bool = false;
     const ACCEPTED: Accepted = ACCEPTED_FIELDS;
 
-    fn model(&self) -> Option<&str> {
-        Some(&self.model)
+    fn read(mut fields: Fields, warnings: &Warnings) -> Result<Self, ApiError> {
+        Ok(Self {
+            shared: fields.take()?,
+            chat: fields.rest(Self::ACCEPTED, warnings)?,
+        })
     }
 
-    fn stay(&self) -> Option<KeepAlive> {
-        self.keep_alive.map(|KeepAliveField(stay)| stay)
+    fn model(&self) -> Option<&str> {
+        Some(&self.chat.model)
+    }
+
+    fn keep_alive(&self) -> Option<KeepAlive> {
+        self.shared.keep_alive()
     }
 }
 
-impl ForModel for ChatRequest {
-    fn farewell(&self) -> Option<How> {
-        #[rustfmt::skip] // Every field, so that a new one cannot be forgotten here.
-        let Self {
-            model: _, messages, tools: None, options: None, format: None, stream, think: None, keep_alive: _,
-            logprobs: None, top_logprobs: None,
-        } = self else { return None };
-        if messages.is_empty() {
-            How::farewell(Form::Chat, *stream, self.stay())
-        } else {
-            None
+impl OllamaRequest for OllamaChatRequest {
+    fn unload_reply(&self) -> Option<OllamaReply> {
+        // Every field, so that a new one is not forgotten here.
+        let OllamaChatFields {
+            model: _,
+            messages,
+            tools: None,
+        } = &self.chat
+        else {
+            return None;
+        };
+        match messages.is_empty() {
+            true => OllamaReply::unload(ReplyShape::Chat, &self.shared),
+            false => None,
         }
     }
 }
@@ -75,45 +85,36 @@ pub(crate) async fn answer(
     State(app): State<Arc<App>>,
     incoming: Incoming,
 ) -> Result<Response, ApiError> {
-    super::answer(&app, incoming, prepared).await
+    super::answer(&app, incoming, prepare).await
 }
 
-fn prepared(
+fn prepare(
     model: &Model,
-    request: ChatRequest,
+    request: OllamaChatRequest,
     warnings: &Warnings,
-) -> Result<(Prepared, How), ApiError> {
-    let reason_of_nothing = reason_of_nothing(request.stay());
-    let settings = Settings {
-        options: request.options,
-        format: request.format,
-        think: request.think,
-        logprobs: request.logprobs,
-        top_logprobs: request.top_logprobs,
+) -> Result<(Prepared, OllamaReply), ApiError> {
+    let fields = request
+        .shared
+        .parsed(model.n_ctx, &model.defaults, warnings)?;
+    let messages = messages(request.chat.messages, warnings)?;
+    let tools = ToolRequest {
+        tools: request.chat.tools,
+        ..ToolRequest::default()
     };
-    let understood = settings.understand(model.n_ctx, &model.defaults, warnings)?;
-    let messages = messages(request.messages, warnings)?;
-    let tools = tool_use(request.tools, None, None)?;
-    warnings.extend(tools.iter().flat_map(|used| used.tools.remarks().to_vec()));
-    let is_stream = request.stream.unwrap_or(true);
-    let logprobs = understood.options.n_logprobs.is_some();
-    let how = How {
-        form: Form::Chat,
-        is_stream,
-        logprobs,
-        reason_of_nothing,
-    };
+    let tools = tools.into_use(warnings)?;
+    let reply = OllamaReply::new(ReplyShape::Chat, &fields);
     if messages.is_empty() {
-        return Ok((Prepared::default(), how));
+        return Ok((Prepared::default(), reply));
     }
-    let extra = understood.extra();
-    let said = ChatInput {
+    let input = ChatInput {
         messages: &messages,
         tools: tools.as_ref(),
-        extra: Some(&extra),
+        extra: Some(&Think::variables(fields.think.as_ref())),
         ..ChatInput::default()
     };
-    let (prepared, prompt) = prepare::answers_after(model, &[], &said, &understood.options, 1)?;
-    understood.check_thinking(model, &prompt.text, warnings)?;
-    Ok((prepared.with_priority(PRIORITY), how))
+    let (prepared, prompt) = prepare::answer_after(model, &[], &input, &fields.options, warnings)?;
+    if let Some(think) = &fields.think {
+        think.check(model, &prompt.text, warnings)?;
+    }
+    Ok((prepared, reply))
 }

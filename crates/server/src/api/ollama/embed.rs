@@ -1,11 +1,8 @@
-//! `POST /api/embed` and the older `/api/embeddings`: texts as vectors.
+//! `POST /api/embed`, and the older `/api/embeddings`.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, time::Instant};
 
-use atta_engine::{Job, Pooling};
+use atta_engine::Pooling;
 use axum::{
     Json,
     extract::State,
@@ -14,26 +11,25 @@ use axum::{
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{keep_alive::KeepAliveField, options};
+use super::{keep_alive::KeepAliveField, options::parse_options, response::nanoseconds};
 use crate::{
     app::App,
     flow::{
-        answer::{AnswerEvent, AnswerParser, Answers},
-        body::{self, Incoming},
+        answer::Embeddings,
+        body::{Fields, Incoming},
         error::ApiError,
-        prepare::{self, Ask, Prepared},
+        prepare::{self, Prepared},
+        request::{self, Request},
         sampling::OneOrMore,
         warnings::Warnings,
     },
     models::{KeepAlive, Model},
 };
 
-/// Texts of one request, as many as OpenAI's interface has.
+/// Texts of one request, at most.
 const MAX_TEXTS: usize = 2048;
-/// One text is waited for; lists are for later use.
-const PRIORITIES: (u8, u8) = (1, 0);
 
-/// What may be asked for by `/api/embed`.
+/// The fields of `/api/embed` that are kept.
 #[derive(Debug, Deserialize)]
 pub(crate) struct EmbedRequest {
     model: String,
@@ -44,7 +40,7 @@ pub(crate) struct EmbedRequest {
     keep_alive: Option<KeepAliveField>,
 }
 
-/// What may be asked for by `/api/embeddings`.
+/// The fields of `/api/embeddings` that are kept.
 #[derive(Debug, Deserialize)]
 pub(crate) struct EmbeddingsRequest {
     model: String,
@@ -54,108 +50,89 @@ pub(crate) struct EmbeddingsRequest {
     keep_alive: Option<KeepAliveField>,
 }
 
-impl Ask for EmbedRequest {
+impl Request for EmbedRequest {
     const TAKES_ANY_NAME: bool = false;
+
+    fn read(fields: Fields, warnings: &Warnings) -> Result<Self, ApiError> {
+        fields.rest(Self::ACCEPTED, warnings)
+    }
 
     fn model(&self) -> Option<&str> {
         Some(&self.model)
     }
 
-    fn stay(&self) -> Option<KeepAlive> {
-        self.keep_alive.map(|KeepAliveField(stay)| stay)
+    fn keep_alive(&self) -> Option<KeepAlive> {
+        self.keep_alive.map(|KeepAliveField(keep_alive)| keep_alive)
     }
 }
 
-impl Ask for EmbeddingsRequest {
+impl Request for EmbeddingsRequest {
     const TAKES_ANY_NAME: bool = false;
+
+    fn read(fields: Fields, warnings: &Warnings) -> Result<Self, ApiError> {
+        fields.rest(Self::ACCEPTED, warnings)
+    }
 
     fn model(&self) -> Option<&str> {
         Some(&self.model)
     }
 
-    fn stay(&self) -> Option<KeepAlive> {
-        self.keep_alive.map(|KeepAliveField(stay)| stay)
+    fn keep_alive(&self) -> Option<KeepAlive> {
+        self.keep_alive.map(|KeepAliveField(keep_alive)| keep_alive)
     }
 }
 
-/// A vector for each text.
+/// Computes a vector for each text.
 pub(crate) async fn many(
     State(app): State<Arc<App>>,
     incoming: Incoming,
 ) -> Result<Response, ApiError> {
-    let (start, default) = (Instant::now(), app.options.pooling);
-    let make = move |model: &Model, request: EmbedRequest, warnings: &Warnings| {
-        check_options(request.options, warnings)?;
+    let start = Instant::now();
+    let pooling = app.options.pooling;
+    let prepare = move |model: &Model, request: EmbedRequest, warnings: &Warnings| {
+        // Options have no effect on a vector; invalid ones are refused all the same.
+        parse_options(request.options, warnings)?;
         check_dimensions(model, request.dimensions)?;
-        let cut = request.truncate.unwrap_or(true);
         let texts = request.input.map_or_else(Vec::new, OneOrMore::into_vec);
-        Ok((
-            prepared(
-                model,
-                &texts,
-                &Wish {
-                    pooling: default,
-                    cut,
-                },
-                warnings,
-            )?,
-            (),
-        ))
+        let texts = EmbedTexts {
+            texts,
+            truncate: request.truncate.unwrap_or(true),
+        };
+        Ok((texts.prepare(model, pooling, warnings)?, ()))
     };
-    let (answers, ()) = prepare::begin(&app, incoming, make).await?;
-    let (model, load_time) = (Arc::clone(answers.model()), answers.load_time());
-    let Vectors {
-        embeddings,
-        n_prompt,
-    } = vectors(answers).await?;
-    let [total_duration, load_duration] = [start.elapsed(), load_time].map(nanoseconds);
-    let list = List {
-        model: &model.name,
-        embeddings,
-        total_duration,
+    let (mut answers, ()) = request::submit(&app, incoming, prepare).await?;
+    let load_duration = nanoseconds(answers.load_time());
+    let embeddings = Embeddings::collect(&mut answers).await?;
+    let list = EmbedList {
+        model: &answers.model().name,
+        embeddings: embeddings.vectors,
+        total_duration: nanoseconds(start.elapsed()),
         load_duration,
-        prompt_eval_count: n_prompt,
+        prompt_eval_count: embeddings.n_prompt,
     };
     Ok(Json(list).into_response())
 }
 
-/// The vector of a text; of none, an empty one: the model is loaded, and that is what such requests
-/// are for.
+/// Computes the vector of a text. A request without a text loads the model and gets an empty
+/// vector.
 pub(crate) async fn one(
     State(app): State<Arc<App>>,
     incoming: Incoming,
 ) -> Result<Response, ApiError> {
-    let default = app.options.pooling;
-    let make = move |model: &Model, request: EmbeddingsRequest, warnings: &Warnings| {
-        check_options(request.options, warnings)?;
-        let texts = Some(request.prompt).filter(|text| !text.is_empty());
-        let texts: Vec<String> = texts.into_iter().collect();
-        Ok((
-            prepared(
-                model,
-                &texts,
-                &Wish {
-                    pooling: default,
-                    cut: true,
-                },
-                warnings,
-            )?,
-            (),
-        ))
+    let pooling = app.options.pooling;
+    let prepare = move |model: &Model, request: EmbeddingsRequest, warnings: &Warnings| {
+        parse_options(request.options, warnings)?;
+        let text = Some(request.prompt).filter(|text| !text.is_empty());
+        let texts = EmbedTexts {
+            texts: text.into_iter().collect(),
+            truncate: true,
+        };
+        Ok((texts.prepare(model, pooling, warnings)?, ()))
     };
-    let (answers, ()) = prepare::begin(&app, incoming, make).await?;
-    let embedding = vectors(answers).await?.embeddings.pop().unwrap_or_default();
-    Ok(Json(One { embedding }).into_response())
-}
-
-/// Options do not matter to a vector, but those that make no sense are refused all the same.
-fn check_options(options: Option<Map<String, Value>>, warnings: &Warnings) -> Result<(), ApiError> {
-    let _: options::Options = body::understand(
-        Value::Object(options.unwrap_or_default()),
-        options::ACCEPTED,
-        warnings,
-    )?;
-    Ok(())
+    let (mut answers, ()) = request::submit(&app, incoming, prepare).await?;
+    let embeddings = Embeddings::collect(&mut answers).await?;
+    let embedding = embeddings.vectors.into_iter().next().unwrap_or_default();
+    Ok(Json(OneEmbedding { embedding }).into_response())
 }
 
 fn check_dimensions(model: &Model, wanted: Option<usize>) -> Result<(), ApiError> {
@@ -169,109 +146,60 @@ fn check_dimensions(model: &Model, wanted: Option<usize>) -> Result<(), ApiError
     }
 }
 
-/// How texts become vectors.
-struct Wish {
-    pooling: Option<Pooling>,
+/// The texts of a request.
+struct EmbedTexts {
+    texts: Vec<String>,
     /// Whether texts that are too long are cut.
-    cut: bool,
+    truncate: bool,
 }
 
-fn prepared(
-    model: &Model,
-    texts: &[String],
-    wish: &Wish,
-    warnings: &Warnings,
-) -> Result<Prepared, ApiError> {
-    if texts.len() > MAX_TEXTS {
-        return Err(ApiError::field(
-            "input",
-            format!(
-                "input has {} texts, expected at most {MAX_TEXTS}",
-                texts.len()
-            ),
-        ));
-    }
-    if texts.iter().any(String::is_empty) {
-        return Err(ApiError::field(
-            "input",
-            "input has an empty text, which has no vector",
-        ));
-    }
-    let pooling = match wish.pooling {
-        Some(pooling) => pooling,
-        None => Pooling::of_model(&model.engine)?,
-    };
-    let job = |text: &String| {
-        Ok(Job::embedding(
-            ids(model, text, wish.cut, warnings)?,
-            pooling,
-        ))
-    };
-    let jobs = texts
-        .iter()
-        .map(job)
-        .collect::<Result<Vec<_>, ApiError>>()?;
-    let parsers = jobs
-        .iter()
-        .map(|_| AnswerParser::Vector(Vec::new()))
-        .collect();
-    let priority = if jobs.len() == 1 {
-        PRIORITIES.0
-    } else {
-        PRIORITIES.1
-    };
-    Ok(Prepared {
-        jobs,
-        parsers,
-        n_left_out: 0,
-    }
-    .with_priority(priority))
-}
-
-/// The tokens of a text, at most as many as the context holds.
-fn ids(model: &Model, text: &str, cut: bool, warnings: &Warnings) -> Result<Vec<u32>, ApiError> {
-    let mut ids = model.engine.embedding_ids(text.as_bytes());
-    let (n_prompt, n_ctx) = (ids.len(), model.n_ctx);
-    if n_prompt > n_ctx && !cut {
-        return Err(
-            ApiError::from(atta_engine::Error::PromptTooLong { n_prompt, n_ctx }).about("input"),
-        );
-    }
-    if n_prompt > n_ctx {
-        warnings
-            .add(format!("a text of {n_prompt} tokens was cut to the {n_ctx} that the context of this server holds"));
-        ids.truncate(n_ctx);
-    }
-    Ok(ids)
-}
-
-struct Vectors {
-    embeddings: Vec<Vec<f32>>,
-    n_prompt: usize,
-}
-
-/// All of them, in the order of the texts.
-async fn vectors(mut answers: Answers) -> Result<Vectors, ApiError> {
-    let (mut found, mut n_prompt) = (Vec::new(), 0);
-    while let Some(event) = answers.next().await {
-        let (i, AnswerEvent::End(end)) = event? else {
-            continue;
-        };
-        if end.vector.is_empty() {
-            return Err(ApiError::out_of_time());
+impl EmbedTexts {
+    fn prepare(
+        self,
+        model: &Model,
+        pooling: Option<Pooling>,
+        warnings: &Warnings,
+    ) -> Result<Prepared, ApiError> {
+        let error = |message: String| Err(ApiError::field("input", message));
+        let n_texts = self.texts.len();
+        if n_texts > MAX_TEXTS {
+            return error(format!(
+                "input has {n_texts} texts, expected at most {MAX_TEXTS}"
+            ));
         }
-        n_prompt += end.done.n_prompt;
-        found.push((i, end.vector));
+        if self.texts.iter().any(String::is_empty) {
+            return error("input has an empty text, which has no vector".to_owned());
+        }
+        let pooling = match pooling {
+            Some(pooling) => pooling,
+            None => Pooling::of_model(&model.engine)?,
+        };
+        let ids = |text: &String| self.ids(model, text, warnings);
+        let ids: Result<Vec<Vec<u32>>, ApiError> = self.texts.iter().map(ids).collect();
+        Ok(prepare::embeddings(ids?, pooling))
     }
-    found.sort_unstable_by_key(|(i, _)| *i);
-    Ok(Vectors {
-        embeddings: found.into_iter().map(|(_, vector)| vector).collect(),
-        n_prompt,
-    })
+
+    /// The tokens of a text, at most as many as the context holds.
+    fn ids(&self, model: &Model, text: &str, warnings: &Warnings) -> Result<Vec<u32>, ApiError> {
+        let mut ids = model.engine.embedding_ids(text.as_bytes());
+        if let Err(error) = prepare::check_length(model, &ids) {
+            if !self.truncate {
+                return Err(ApiError::from(error).about("input"));
+            }
+            let n_prompt = ids.len();
+            let n_ctx = model.n_ctx;
+            warnings.add(format!(
+                "a text of {n_prompt} tokens was cut to the {n_ctx} that the context of this \
+                 server holds"
+            ));
+            ids.truncate(n_ctx);
+        }
+        Ok(ids)
+    }
 }
 
 #[derive(Serialize)]
-struct List<'a> {
+struct EmbedList<'a> {
     model: &'a str,
     embeddings: Vec<Vec<f32>>,
     total_duration: u64,
@@ -280,10 +208,6 @@ struct List<'a> {
 }
 
 #[derive(Serialize)]
-struct One {
+struct OneEmbedding {
     embedding: Vec<f32>,
-}
-
-fn nanoseconds(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }

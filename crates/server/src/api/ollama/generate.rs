@@ -1,33 +1,40 @@
-//! `POST /api/generate`: an answer to a text, or what follows it.
+//! `POST /api/generate`: answers a prompt, continues it, or fills a gap behind it.
 
 use std::sync::Arc;
 
 use atta_engine::chat::{ChatInput, Message};
 use axum::{extract::State, response::Response};
 use serde::Deserialize;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::{
-    ForModel, PRIORITY,
-    keep_alive::KeepAliveField,
-    options::{ACCEPTED_FIELDS, Settings, THINK, Understood, reason_of_nothing},
-    response::{Form, How, Read},
+    OllamaRequest,
+    options::{ACCEPTED_FIELDS, ParsedFields, SharedFields},
+    response::{OllamaReply, PromptContext, ReplyShape},
+    think::{THINK_BEGIN, Think},
 };
 use crate::{
     api::llama::infill::{self, Gap},
     app::App,
     flow::{
-        body::{Accepted, Incoming},
+        body::{Accepted, Fields, Incoming},
         error::ApiError,
-        prepare::{self, Ask, Prepared},
+        prepare::{self, Prepared},
+        request::Request,
         warnings::Warnings,
     },
     models::{KeepAlive, Model},
 };
 
-/// What may be asked for.
-#[derive(Debug, Deserialize)]
+/// The fields that are kept or refused, in the parts that read them.
 pub(crate) struct GenerateRequest {
+    shared: SharedFields,
+    generate: GenerateFields,
+}
+
+/// The fields of `/api/generate` alone.
+#[derive(Debug, Deserialize)]
+pub(crate) struct GenerateFields {
     model: String,
     #[serde(default)]
     prompt: String,
@@ -43,216 +50,170 @@ pub(crate) struct GenerateRequest {
     template: String,
     #[serde(default)]
     images: Vec<Value>,
-    options: Option<Map<String, Value>>,
-    format: Option<Value>,
-    stream: Option<bool>,
-    think: Option<Value>,
-    keep_alive: Option<KeepAliveField>,
-    logprobs: Option<bool>,
-    top_logprobs: Option<usize>,
 }
 
-impl Ask for GenerateRequest {
+impl Request for GenerateRequest {
     const TAKES_ANY_NAME: bool = false;
     const ACCEPTED: Accepted = ACCEPTED_FIELDS;
 
-    fn model(&self) -> Option<&str> {
-        Some(&self.model)
+    fn read(mut fields: Fields, warnings: &Warnings) -> Result<Self, ApiError> {
+        Ok(Self {
+            shared: fields.take()?,
+            generate: fields.rest(Self::ACCEPTED, warnings)?,
+        })
     }
 
-    fn stay(&self) -> Option<KeepAlive> {
-        self.keep_alive.map(|KeepAliveField(stay)| stay)
+    fn model(&self) -> Option<&str> {
+        Some(&self.generate.model)
+    }
+
+    fn keep_alive(&self) -> Option<KeepAlive> {
+        self.shared.keep_alive()
     }
 }
 
-impl ForModel for GenerateRequest {
-    fn farewell(&self) -> Option<How> {
-        #[rustfmt::skip] // Every field, so that a new one cannot be forgotten here.
-        let Self {
-            model: _, prompt, system, context, raw: false, suffix, template, images, options: None, format: None, stream,
-            think: None, keep_alive: _, logprobs: None, top_logprobs: None,
-        } = self else { return None };
-        let is_empty = [prompt, system, suffix, template]
-            .into_iter()
-            .all(String::is_empty);
-        let is_bare = is_empty && context.is_empty() && images.is_empty();
-        if is_bare {
-            How::farewell(Form::Generate(None), *stream, self.stay())
-        } else {
-            None
+impl OllamaRequest for GenerateRequest {
+    fn unload_reply(&self) -> Option<OllamaReply> {
+        // Every field, so that a new one is not forgotten here.
+        let GenerateFields {
+            model: _,
+            prompt,
+            system,
+            context,
+            raw: false,
+            suffix,
+            template,
+            images,
+        } = &self.generate
+        else {
+            return None;
+        };
+        let texts = [prompt, system, suffix, template];
+        let is_empty = texts.into_iter().all(String::is_empty);
+        match is_empty && context.is_empty() && images.is_empty() {
+            true => OllamaReply::unload(ReplyShape::Generate(None), &self.shared),
+            false => None,
         }
     }
 }
 
-/// Answers a text.
+/// Answers a prompt.
 pub(crate) async fn answer(
     State(app): State<Arc<App>>,
     incoming: Incoming,
 ) -> Result<Response, ApiError> {
-    super::answer(&app, incoming, prepared).await
+    super::answer(&app, incoming, prepare).await
 }
 
-fn prepared(
+fn prepare(
     model: &Model,
     request: GenerateRequest,
     warnings: &Warnings,
-) -> Result<(Prepared, How), ApiError> {
-    request.refuse_unsupported(model.engine.spec().n_vocab)?;
-    let reason_of_nothing = reason_of_nothing(request.stay());
-    let (asked, settings, is_stream) = request.divide();
-    let understood = settings.understand(model.n_ctx, &model.defaults, warnings)?;
-    let logprobs = understood.options.n_logprobs.is_some();
-    let (prepared, form) = match asked {
-        Asked { prompt, suffix, .. } if prompt.is_empty() && suffix.is_empty() => {
-            (Prepared::default(), Form::Generate(None))
-        }
-        Asked { prompt, suffix, .. } if !suffix.is_empty() => {
-            let gap = Gap {
-                prefix: &prompt,
-                suffix: &suffix,
-                extra: &[],
-            };
-            let ids = infill::prompt(model, &gap)
-                .map_err(|error| error.renamed("input_suffix", "suffix"))?;
-            (
-                prepare::texts(model, &[ids], &understood.options, 1)?,
-                Form::Generate(None),
-            )
-        }
-        Asked {
-            prompt, raw: true, ..
-        } => (raw(model, &prompt, &understood)?, Form::Generate(None)),
-        asked => {
-            let (prepared, read) = in_template(model, asked, &understood, warnings)?;
-            (prepared, Form::Generate(Some(read)))
-        }
-    };
-    Ok((
-        prepared.with_priority(PRIORITY),
-        How {
-            form,
-            is_stream,
-            logprobs,
-            reason_of_nothing,
-        },
-    ))
+) -> Result<(Prepared, OllamaReply), ApiError> {
+    let generate = request.generate;
+    generate.refuse_unsupported(model.engine.spec().n_vocab)?;
+    if generate.raw && request.shared.thinks() {
+        return Err(ApiError::field(
+            "think",
+            "think is of no use with raw: true",
+        ));
+    }
+    let fields = request
+        .shared
+        .parsed(model.n_ctx, &model.defaults, warnings)?;
+    let (prepared, context) = generate.prepare(model, &fields, warnings)?;
+    let reply = OllamaReply::new(ReplyShape::Generate(context), &fields);
+    Ok((prepared, reply))
 }
 
-/// What a request is about.
-struct Asked {
-    prompt: String,
-    system: String,
-    context: Vec<u32>,
-    raw: bool,
-    /// What follows the gap that is to be filled.
-    suffix: String,
-}
-
-impl GenerateRequest {
+impl GenerateFields {
     fn refuse_unsupported(&self, n_vocab: usize) -> Result<(), ApiError> {
-        let refuse = |name: &str, why: &str| {
-            Err(ApiError::field(
-                name,
-                format!("{name} is not supported: {why}"),
-            ))
-        };
-        let not_raw = |name: &str| {
-            Err(ApiError::field(
-                name,
-                format!("{name} is of no use with raw: true"),
-            ))
-        };
-        let no_gap = |name: &str| {
-            Err(ApiError::field(
-                name,
-                format!("{name} is of no use with suffix"),
-            ))
-        };
-        match self {
-            Self { template, .. } if !template.is_empty() => refuse(
+        let error = |name: &str, why: &str| Err(ApiError::field(name, format!("{name} is {why}")));
+        let has_system = !self.system.is_empty();
+        let has_context = !self.context.is_empty();
+        let has_suffix = !self.suffix.is_empty();
+        if !self.template.is_empty() {
+            return error(
                 "template",
-                "a model is asked by the one in its file; raw: true leaves it away",
-            ),
-            Self { images, .. } if !images.is_empty() => {
-                refuse("images", "this model sees text only")
+                "not supported: a model is asked by the one in its file; raw: true leaves it away",
+            );
+        }
+        if !self.images.is_empty() {
+            return error("images", "not supported: this model sees text only");
+        }
+        for (name, is_given) in [("system", has_system), ("context", has_context)] {
+            if is_given && self.raw {
+                return error(name, "of no use with raw: true");
             }
-            Self {
-                raw: true, system, ..
-            } if !system.is_empty() => not_raw("system"),
-            Self {
-                raw: true, context, ..
-            } if !context.is_empty() => not_raw("context"),
-            Self {
-                raw: true,
-                think: Some(Value::Bool(true)),
-                ..
-            } => not_raw("think"),
-            Self { suffix, system, .. } if !suffix.is_empty() && !system.is_empty() => {
-                no_gap("system")
+            if is_given && has_suffix {
+                return error(name, "of no use with suffix");
             }
-            Self {
-                suffix, context, ..
-            } if !suffix.is_empty() && !context.is_empty() => no_gap("context"),
-            Self { context, .. } => match context.iter().find(|&&id| id as usize >= n_vocab) {
-                Some(id) => Err(ApiError::field(
-                    "context",
-                    format!("context has token {id}, of a model that has {n_vocab}"),
-                )),
-                None => Ok(()),
-            },
+        }
+        match self.context.iter().find(|&&id| id as usize >= n_vocab) {
+            Some(id) => Err(ApiError::field(
+                "context",
+                format!("context has token {id}, of a model that has {n_vocab}"),
+            )),
+            None => Ok(()),
         }
     }
 
-    /// What it is about, how that is written, and whether it is sent at once.
-    fn divide(self) -> (Asked, Settings, bool) {
-        let settings = Settings {
-            options: self.options,
-            format: self.format,
-            think: self.think,
-            logprobs: self.logprobs,
-            top_logprobs: self.top_logprobs,
-        };
-        let asked = Asked {
-            prompt: self.prompt,
-            system: self.system,
-            context: self.context,
-            raw: self.raw,
-            suffix: self.suffix,
-        };
-        (asked, settings, self.stream.unwrap_or(true))
+    /// Returns the job and, for an answer in the chat template, the tokens in front of it.
+    fn prepare(
+        self,
+        model: &Model,
+        fields: &ParsedFields,
+        warnings: &Warnings,
+    ) -> Result<(Prepared, Option<PromptContext>), ApiError> {
+        if !self.suffix.is_empty() {
+            let ids = self.infill_ids(model)?;
+            let prepared = prepare::continuations(model, &[ids], &fields.options, 1)?;
+            return Ok((prepared, None));
+        }
+        if self.prompt.is_empty() {
+            return Ok((Prepared::default(), None));
+        }
+        if self.raw {
+            let ids = model.engine.prompt_ids(self.prompt.as_bytes());
+            let prepared = prepare::continuations(model, &[ids], &fields.options, 1)?;
+            return Ok((prepared, None));
+        }
+        let (prepared, context) = self.chat(model, fields, warnings)?;
+        Ok((prepared, Some(context)))
     }
-}
 
-/// The text goes on.
-fn raw(model: &Model, prompt: &str, understood: &Understood) -> Result<Prepared, ApiError> {
-    let ids = model.engine.prompt_ids(prompt.as_bytes());
-    prepare::texts(model, &[ids], &understood.options, 1)
-}
+    fn infill_ids(&self, model: &Model) -> Result<Vec<u32>, ApiError> {
+        let gap = Gap {
+            prefix: &self.prompt,
+            suffix: &self.suffix,
+            extra: &[],
+        };
+        infill::prompt(model, &gap).map_err(|error| error.renamed("input_suffix", "suffix"))
+    }
 
-/// The text is what a user says.
-fn in_template(
-    model: &Model,
-    asked: Asked,
-    understood: &Understood,
-    warnings: &Warnings,
-) -> Result<(Prepared, Read), ApiError> {
-    let (messages, extra) = ([Message::user(asked.prompt)], understood.extra());
-    let system = Some(asked.system.as_str());
-    let said = ChatInput {
-        messages: &messages,
-        system,
-        extra: Some(&extra),
-        ..ChatInput::default()
-    };
-    let (prepared, prompt) =
-        prepare::answers_after(model, &asked.context, &said, &understood.options, 1)?;
-    understood.check_thinking(model, &prompt.text, warnings)?;
-    let is_thinking = prompt.text.trim_end().ends_with(THINK);
-    Ok((
-        prepared,
-        Read {
+    /// The prompt as a message of the user.
+    fn chat(
+        self,
+        model: &Model,
+        fields: &ParsedFields,
+        warnings: &Warnings,
+    ) -> Result<(Prepared, PromptContext), ApiError> {
+        let think = fields.think.as_ref();
+        let input = ChatInput {
+            messages: &[Message::user(self.prompt)],
+            system: Some(self.system.as_str()),
+            extra: Some(&Think::variables(think)),
+            ..ChatInput::default()
+        };
+        let (prepared, prompt) =
+            prepare::answer_after(model, &self.context, &input, &fields.options, warnings)?;
+        if let Some(think) = think {
+            think.check(model, &prompt.text, warnings)?;
+        }
+        let context = PromptContext {
+            is_thinking: prompt.text.trim_end().ends_with(THINK_BEGIN),
             ids: prompt.ids,
-            is_thinking,
-        },
-    ))
+        };
+        Ok((prepared, context))
+    }
 }

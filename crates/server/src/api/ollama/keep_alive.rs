@@ -1,5 +1,5 @@
-//! `keep_alive`: seconds as a number, or a duration as Go writes it, `1h30m`; less than nothing is
-//! always.
+//! `keep_alive`: seconds as a number, or a duration of Go such as `1h30m`. A negative one keeps the
+//! model in memory forever.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::models::KeepAlive;
 
-/// Names of units, longer ones before those that they begin with, and their seconds.
+/// Units and their seconds; a unit stands before its prefixes.
 const UNITS: [(&str, f64); 8] = [
     ("ns", 1e-9),
     ("us", 1e-6),
@@ -20,7 +20,7 @@ const UNITS: [(&str, f64); 8] = [
     ("h", 3600.0),
 ];
 
-/// How long a model is to stay.
+/// How long a model stays in memory after a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "Value")]
 pub(super) struct KeepAliveField(pub(super) KeepAlive);
@@ -57,7 +57,8 @@ fn seconds(text: &str) -> Option<f64> {
     if digits.is_empty() {
         return None;
     }
-    let (mut rest, mut sum) = (digits, 0.0);
+    let mut rest = digits;
+    let mut sum = 0.0;
     while !rest.is_empty() {
         let n_digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
         let number: f64 = rest[..n_digits].parse().ok()?;

@@ -1,20 +1,19 @@
-//! Messages of a request, in our own words.
+//! Messages of Ollama, mapped to the engine's.
 
 use atta_engine::{
     chat::{Message, Role},
     tools::ToolCall,
 };
 use serde::Deserialize;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
-use crate::flow::{error::ApiError, warnings::Warnings};
+use crate::flow::{error::ApiError, messages, warnings::Warnings};
 
 /// A message.
 #[derive(Debug, Deserialize)]
-pub(super) struct Says {
+pub(super) struct WireMessage {
     role: String,
-    /// A text, or a list of parts as OpenAI's interface has them, which some clients send here,
-    /// too.
+    /// A text, or OpenAI's list of parts, which some clients send here, too.
     content: Option<Value>,
     thinking: Option<String>,
     images: Option<Vec<Value>>,
@@ -37,22 +36,16 @@ struct Call {
 #[derive(Debug, Deserialize)]
 struct Function {
     name: String,
-    /// An object, as the interface has it, or a text of JSON.
+    /// An object, or the text of one.
     arguments: Option<Value>,
-    /// Calls are in their order.
     #[serde(rename = "index")]
     _index: Option<u64>,
 }
 
-impl Says {
-    /// The message without its images, and how many it has.
+impl WireMessage {
+    /// The message without its images, and the number of its images.
     fn into_message(self) -> Result<(Message, usize), ApiError> {
-        let role = match self.role.as_str() {
-            "developer" => Role::System,
-            "function" => Role::Tool,
-            name => Role::named(name)
-                .ok_or_else(|| ApiError::field("messages", format!("there is no role {name:?}")))?,
-        };
+        let role = messages::role("messages", &self.role)?;
         let (content, n_in_content) = content(self.content)?;
         let message = Message {
             role,
@@ -74,7 +67,7 @@ impl Says {
     }
 }
 
-/// The text of a content, and how many images it has beside.
+/// The text of a content, and the number of its images.
 fn content(content: Option<Value>) -> Result<(String, usize), ApiError> {
     let parts = match content {
         None | Some(Value::Null) => return Ok((String::new(), 0)),
@@ -108,48 +101,44 @@ impl Call {
         let Function {
             name, arguments, ..
         } = self.function;
-        let arguments = match arguments {
-            None | Some(Value::Null) => Value::Object(Map::new()),
-            Some(Value::String(text)) if text.trim().is_empty() => Value::Object(Map::new()),
-            // What a model has written and is no JSON stays the text that it is.
-            Some(Value::String(text)) => serde_json::from_str(&text).unwrap_or(Value::String(text)),
-            Some(value) => value,
-        };
         ToolCall {
             id: self.id.unwrap_or_default(),
             name,
-            arguments,
+            arguments: messages::arguments(arguments),
         }
     }
 }
 
-/// What was said, with an id for each call and each result: templates want them, and the interface
-/// may do without.
-pub(super) fn messages(said: Vec<Says>, warnings: &Warnings) -> Result<Vec<Message>, ApiError> {
-    let said = said
+/// Maps the messages of a request. Each call and each result gets an id, which chat templates want
+/// and Ollama's clients may omit.
+pub(super) fn messages(
+    list: Vec<WireMessage>,
+    warnings: &Warnings,
+) -> Result<Vec<Message>, ApiError> {
+    let read = list
         .into_iter()
-        .map(Says::into_message)
+        .map(WireMessage::into_message)
         .collect::<Result<Vec<_>, _>>()?;
-    let mut messages = without_images(said, warnings)?;
+    let mut messages = without_images(read, warnings)?;
     let (mut n_calls, mut open) = (0, Vec::new());
     for message in &mut messages {
         for call in &mut message.tool_calls {
             n_calls += 1;
             if call.id.is_empty() {
-                // All templates take nine digits.
+                // Mistral's templates require ids of nine characters.
                 call.id = format!("{n_calls:09}");
             }
             open.push((call.id.clone(), call.name.clone()));
         }
         if message.role == Role::Tool {
-            answer(message, &mut open);
+            name_result(message, &mut open);
         }
     }
     Ok(messages)
 }
 
-/// Refuses images in the last message, because the answer would be about them; those before are
-/// left out with a warning.
+/// Refuses images in the last message, because the answer would be about them. Images of earlier
+/// messages are dropped with a warning.
 fn without_images(
     said: Vec<(Message, usize)>,
     warnings: &Warnings,
@@ -166,9 +155,9 @@ fn without_images(
     Ok(said.into_iter().map(|(message, _)| message).collect())
 }
 
-/// Gives a result the id and the name of its call: the one that it names, or else the first one
+/// Gives a result the id and the name of its call: the call that it names, or else the first one
 /// without a result.
-fn answer(result: &mut Message, open: &mut Vec<(String, String)>) {
+fn name_result(result: &mut Message, open: &mut Vec<(String, String)>) {
     let is_its = |(id, name): &(String, String)| match (&result.tool_call_id, &result.name) {
         (Some(of), _) => of == id,
         (None, Some(of)) => of == name,
@@ -188,7 +177,7 @@ mod tests {
 
     fn of(said: Value) -> Result<Vec<Message>, ApiError> {
         messages(
-            crate::flow::body::understand(said, &[], &Warnings::default())?,
+            serde_json::from_value(said).map_err(|error| ApiError::bad(error.to_string()))?,
             &Warnings::default(),
         )
     }
@@ -259,11 +248,7 @@ mod tests {
         let parts = json!({ "role": "user", "content": [{ "type": "text", "text": "and this?" }, { "type": "image_url" }] });
         let warnings = Warnings::default();
         let said = json!([image, parts, { "role": "user", "content": "go on" }]);
-        let said = messages(
-            crate::flow::body::understand(said, &[], &warnings).unwrap(),
-            &warnings,
-        )
-        .unwrap();
+        let said = messages(serde_json::from_value(said).unwrap(), &warnings).unwrap();
         let contents: Vec<_> = said
             .iter()
             .map(|message| message.content.as_str())

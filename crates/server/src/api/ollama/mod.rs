@@ -13,45 +13,46 @@ mod messages;
 pub(crate) mod models;
 pub(crate) mod options;
 mod response;
+mod think;
 
 use std::time::Instant;
 
 use axum::response::Response;
 
-use self::response::How;
+use self::response::OllamaReply;
 use crate::{
     app::App,
     flow::{
         body::Incoming,
         error::ApiError,
-        prepare::{Ask, Prepared, Received},
+        prepare::Prepared,
+        request::{ReceivedRequest, Request},
         warnings::Warnings,
     },
     models::Model,
 };
 
-/// That of requests which do not say how urgent they are.
-const PRIORITY: u8 = 1;
-
-/// A request for an answer or, without words, for the model to come or go.
-trait ForModel: Ask {
-    /// How a request is answered that wants nothing but that its model leaves memory.
-    fn farewell(&self) -> Option<How>;
+/// A request for an answer. Without a prompt it only loads or unloads its model.
+trait OllamaRequest: Request {
+    /// The reply to a request that only unloads its model.
+    fn unload_reply(&self) -> Option<OllamaReply>;
 }
 
-/// Answers a request; a model that is to leave is not loaded for it.
-async fn answer<R: ForModel>(
+/// Answers a request. A model that is to be unloaded is not loaded for that.
+async fn answer<R: OllamaRequest>(
     app: &App,
     incoming: Incoming,
-    prepared: impl FnOnce(&Model, R, &Warnings) -> Result<(Prepared, How), ApiError> + Send + 'static,
+    prepare: impl FnOnce(&Model, R, &Warnings) -> Result<(Prepared, OllamaReply), ApiError>
+    + Send
+    + 'static,
 ) -> Result<Response, ApiError> {
     let start = Instant::now();
-    let received = Received::<R>::read(app, incoming).await?;
-    if let Some(how) = received.request.farewell()
+    let received = ReceivedRequest::<R>::read(app, incoming).await?;
+    if let Some(reply) = received.request.unload_reply()
         && let (name, None) = app.models.look_up(received.request.model())?
     {
-        return Ok(how.nothing(name));
+        return Ok(reply.without_answer(name));
     }
-    let (answers, how) = received.begin(app, prepared).await?;
-    response::tell(answers, how, start).await
+    let (answers, reply) = received.submit(app, prepare).await?;
+    response::respond(answers, reply, start).await
 }

@@ -1,8 +1,7 @@
-//! `GET /api/tags`, `/api/ps`, `/api/version`, `POST /api/show`, `/api/pull`: what models there
-//! are, and what is known of them.
+//! `GET /api/tags`, `/api/ps`, `/api/version`, `POST /api/show`, `/api/pull`: the models of the
+//! server and their properties.
 //!
-//! Nothing is loaded to be told about: of a model that is not in memory there is little more than
-//! its name.
+//! These requests load no model: one that is not in memory has little more than its name.
 
 use std::{
     collections::BTreeMap,
@@ -20,25 +19,25 @@ use axum::{
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Map, Value, json};
 
-use super::{options::can_think, response::stamp};
+use super::{response::timestamp, think::can_think};
 use crate::{
     api::llama::infill,
     app::App,
     flow::{
-        body::{self, Accepted, Incoming},
+        body::{self, Accepted, Fields, Incoming},
         error::ApiError,
         stream,
     },
     models::Model,
 };
 
-/// Ollama's version with this interface: levels of `think`, capabilities, `context_length` of
-/// loaded models.
+/// The version of Ollama that has this interface: levels of `think`, capabilities,
+/// `context_length` of loaded models.
 const INTERFACE_VERSION: &str = "0.12.0";
-/// Bytes of a request for what is known of a model.
-const MAX_SHOW: usize = 64 << 10;
+/// Bytes of a request about a model.
+const MAX_BODY: usize = 64 << 10;
 
-/// All names.
+/// Lists all names.
 pub(crate) async fn tags(State(app): State<Arc<App>>) -> Result<Json<Value>, ApiError> {
     let models = app
         .models
@@ -51,7 +50,10 @@ pub(crate) async fn tags(State(app): State<Arc<App>>) -> Result<Json<Value>, Api
 fn described(app: &App, name: &str) -> Result<Value, ApiError> {
     let (_, model) = app.models.look_up(Some(name))?;
     let mut object = json!({
-        "name": name, "model": name, "modified_at": since(app), "digest": digest(name),
+        "name": name,
+        "model": name,
+        "modified_at": modified_at(app),
+        "digest": digest(name),
         "details": details(model.as_deref()),
     });
     if let Some(model) = model {
@@ -60,94 +62,103 @@ fn described(app: &App, name: &str) -> Result<Value, ApiError> {
     Ok(object)
 }
 
-/// Those in memory.
+/// Lists the models in memory.
 pub(crate) async fn running(State(app): State<Arc<App>>) -> Json<Value> {
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();
-    let one = |(model, stay): (Arc<Model>, Option<Duration>)| {
-        let mut object = json!({
-            "name": model.name, "model": model.name, "digest": digest(&model.name), "details": details(Some(&model)),
-            "size": memory_bytes(&model), "size_vram": 0, "context_length": model.n_ctx,
-        });
-        // One that always stays has a time that nobody lives to see.
-        object["expires_at"] =
-            stamp(stay.map_or(Duration::MAX, |stay| now.saturating_add(stay))).into();
-        object
+    let one = |(model, time_left): (Arc<Model>, Option<Duration>)| {
+        // A model that is never unloaded expires in the distant future.
+        let expires = time_left.map_or(Duration::MAX, |time| now.saturating_add(time));
+        json!({
+            "name": model.name,
+            "model": model.name,
+            "digest": digest(&model.name),
+            "details": details(Some(&model)),
+            "size": memory_bytes(&model),
+            "size_vram": 0,
+            "context_length": model.n_ctx,
+            "expires_at": timestamp(expires),
+        })
     };
     let models: Vec<Value> = app
         .models
-        .stays(app.options.idle_unload)
+        .times_left(app.options.idle_unload)
         .into_iter()
         .map(one)
         .collect();
     Json(json!({ "models": models }))
 }
 
-/// The version of Ollama whose interface this is, because clients refuse to talk to older ones; and
-/// that of this program.
+/// The version of Ollama's interface, because clients refuse to talk to older ones, and the version
+/// of this program.
 pub(crate) async fn version() -> Json<Value> {
     Json(json!({ "version": INTERFACE_VERSION, "atta": env!("CARGO_PKG_VERSION") }))
 }
 
-/// Fields of `/api/show` that change nothing here.
-const ACCEPTED: Accepted = &[
+/// Fields of `/api/show` without effect.
+const ACCEPTED_BY_SHOW: Accepted = &[
     ("system", "what is shown is the model as it is"),
     ("template", "what is shown is the model as it is"),
     ("options", "what is shown is the model as it is"),
 ];
 
-/// A request about a model. Older clients call it `name`.
+/// `/api/show`. Older clients call the model `name`.
 #[derive(Deserialize)]
-pub(crate) struct Show {
+pub(crate) struct ShowRequest {
     model: Option<String>,
     name: Option<String>,
     #[serde(default)]
     verbose: bool,
 }
 
-/// A request to have a model fetched.
+/// `/api/pull`.
 #[derive(Deserialize)]
-pub(crate) struct Pull {
+pub(crate) struct PullRequest {
     model: Option<String>,
     name: Option<String>,
     stream: Option<bool>,
 }
 
-/// Fields of `/api/pull` that change nothing here.
-const ACCEPTED_OF_PULL: Accepted = &[("insecure", "nothing is fetched")];
+/// Fields of `/api/pull` without effect.
+const ACCEPTED_BY_PULL: Accepted = &[("insecure", "nothing is fetched")];
 
-/// The name of a model by either field, whichever is not empty.
-fn named(model: Option<String>, name: Option<String>) -> Result<String, ApiError> {
+/// The name of the model, from the first of both fields that is not empty.
+fn model_name(model: Option<String>, name: Option<String>) -> Result<String, ApiError> {
     let found = model.into_iter().chain(name).find(|name| !name.is_empty());
     found.ok_or_else(|| ApiError::field("model", "the field \"model\" is missing"))
 }
 
-/// Reads a request about a model, which is short.
+/// Reads a request about a model.
 async fn read<T: DeserializeOwned>(
     app: &App,
     incoming: Incoming,
     accepted: Accepted,
 ) -> Result<T, ApiError> {
-    let max = app.options.max_body.min(MAX_SHOW);
+    let max = app.options.max_body.min(MAX_BODY);
     let bytes = body::read(incoming.body, max, app.options.read_timeout).await?;
-    body::parse(&bytes, accepted, &incoming.warnings)
+    Fields::parse(&bytes)?.rest(accepted, &incoming.warnings)
 }
 
-/// What is known of one.
+/// Shows the properties of a model.
 pub(crate) async fn show(
     State(app): State<Arc<App>>,
     incoming: Incoming,
 ) -> Result<Json<Value>, ApiError> {
-    let Show {
+    let ShowRequest {
         model,
         name,
         verbose,
-    } = read(&app, incoming, ACCEPTED).await?;
-    let (name, model) = app.models.look_up(Some(&named(model, name)?))?;
+    } = read(&app, incoming, ACCEPTED_BY_SHOW).await?;
+    let (name, model) = app.models.look_up(Some(&model_name(model, name)?))?;
     let mut object = json!({
-        "license": "", "modelfile": format!("FROM {name}\n"), "parameters": "", "template": "",
-        "modified_at": since(&app), "details": details(model.as_deref()), "capabilities": ["completion", "tools"],
+        "license": "",
+        "modelfile": format!("FROM {name}\n"),
+        "parameters": "",
+        "template": "",
+        "modified_at": modified_at(&app),
+        "details": details(model.as_deref()),
+        "capabilities": ["completion", "tools"],
         "model_info": model.as_deref().map_or_else(Map::new, info),
     });
     let Some(model) = model else {
@@ -162,7 +173,7 @@ pub(crate) async fn show(
     Ok(Json(object))
 }
 
-/// What a model can do, in the words of the interface.
+/// The capabilities of a model, in Ollama's words.
 fn capabilities(model: &Model) -> Vec<&'static str> {
     let more = [
         ("thinking", can_think(model)),
@@ -176,25 +187,28 @@ fn capabilities(model: &Model) -> Vec<&'static str> {
 
 /// Names, types and shapes (outermost first) of all weights.
 fn tensors(directory: &Directory) -> Value {
-    let dims = |tensor: &TensorInfo| tensor.shape.dims().to_vec();
-    let one = |tensor: &TensorInfo| json!({ "name": tensor.name, "type": tensor.ty.name(), "shape": dims(tensor) });
+    let one = |tensor: &TensorInfo| {
+        let shape = tensor.shape.dims().to_vec();
+        json!({ "name": tensor.name, "type": tensor.ty.name(), "shape": shape })
+    };
     directory.tensors().iter().map(one).collect()
 }
 
-/// Has a model fetched: one that is here is, and no other can be.
+/// Succeeds for the models of this server; it downloads no others.
 pub(crate) async fn pull(
     State(app): State<Arc<App>>,
     incoming: Incoming,
 ) -> Result<Response, ApiError> {
-    let Pull {
+    let PullRequest {
         model,
         name,
         stream,
-    } = read(&app, incoming, ACCEPTED_OF_PULL).await?;
-    let name = named(model, name)?;
+    } = read(&app, incoming, ACCEPTED_BY_PULL).await?;
+    let name = model_name(model, name)?;
     if app.models.look_up(Some(&name)).is_err() {
         let message = format!(
-            "model {name:?} not found: this server fetches no models; run `atta pull` on its machine and start it with that model"
+            "model {name:?} not found: this server fetches no models; run `atta pull` on its \
+             machine and start it with that model"
         );
         return Err(ApiError {
             message,
@@ -209,8 +223,7 @@ pub(crate) async fn pull(
     })
 }
 
-/// What tells a model from others, as programs of Ollama show it: 64 hexadecimal digits, made of
-/// its name.
+/// An id of the model as Ollama's programs show it: 64 hexadecimal digits, made of its name.
 fn digest(name: &str) -> String {
     let part = |i: u8| {
         let mut hasher = DefaultHasher::new();
@@ -220,9 +233,9 @@ fn digest(name: &str) -> String {
     (0..4).map(part).collect()
 }
 
-/// A model has been here as it is since the server was started.
-fn since(app: &App) -> String {
-    stamp(Duration::from_secs(app.started))
+/// The start of the server stands for the time of all models.
+fn modified_at(app: &App) -> String {
+    timestamp(Duration::from_secs(app.started))
 }
 
 fn details(model: Option<&Model>) -> Value {
@@ -239,7 +252,7 @@ fn details(model: Option<&Model>) -> Value {
     details
 }
 
-/// Numbers of the file's metadata; its texts are about where it was made.
+/// The numbers of the file's metadata; its texts tell where it was made.
 fn info(model: &Model) -> Map<String, Value> {
     let directory = directory(model);
     let number = |(key, value): (&str, Meta<'_>)| Some((key.to_owned(), scalar(value)?));
@@ -287,7 +300,7 @@ fn file_bytes(model: &Model) -> u64 {
     model.engine.model().weights().files().file_bytes()
 }
 
-/// What is private, and the file where that is mapped.
+/// Private memory, and the size of the file if it is mapped.
 fn memory_bytes(model: &Model) -> u64 {
     let mapped = if model.engine.weights_at() == WeightsAt::Mapped {
         file_bytes(model)
@@ -303,7 +316,7 @@ fn n_weights(directory: &Directory) -> u64 {
     })
 }
 
-/// The type of most bytes.
+/// The tensor type that has the most bytes.
 fn main_type(directory: &Directory) -> &'static str {
     let mut types = BTreeMap::<&str, u64>::new();
     for tensor in directory.tensors() {
@@ -316,7 +329,7 @@ fn main_type(directory: &Directory) -> &'static str {
         .map_or("", |(name, _)| name)
 }
 
-/// A number as people say it.
+/// A number in thousands, millions or billions.
 fn rounded(n: u64) -> String {
     match n {
         1_000_000_000.. => format!("{:.1}B", n as f64 / 1e9),

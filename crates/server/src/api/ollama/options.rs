@@ -1,88 +1,75 @@
-//! What chat and generate are asked for in the same words: how it is written, and what it must look
-//! like.
+//! Fields that `/api/chat` and `/api/generate` share, and `options`, in which Ollama nests its
+//! sampling fields.
 
 use std::time::Duration;
 
-use atta_engine::{Constraint, GenerateOptions, OtherProperties, SchemaOptions, Strictness};
+use atta_engine::{Constraint, GenerateOptions};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
+use super::{keep_alive::KeepAliveField, think::Think};
 use crate::{
     flow::{
-        body::{self, Accepted},
+        body::{Accepted, Fields, whole},
         error::ApiError,
-        sampling::{Defaults, OneOrMore, SamplingFields},
+        format, logprobs,
+        sampling::{Defaults, OneOrMore, SamplingFields, n_tokens_or_all, top_k_or_all},
         warnings::Warnings,
     },
-    models::{KeepAlive, Model},
+    models::KeepAlive,
 };
 
-/// Alternatives of a token that may be asked for.
-const MAX_TOP_LOGPROBS: usize = 20;
-/// What opens the thoughts of a model.
-pub(super) const THINK: &str = "<think>";
-/// The variable of a template that says whether the model is to think.
-const ENABLE_THINKING: &str = "enable_thinking";
-/// The variable of a template that says how much.
-const REASONING_EFFORT: &str = "reasoning_effort";
-const LEVELS: [&str; 3] = ["low", "medium", "high"];
-
-/// Fields as they came.
-#[derive(Debug, Default)]
-pub(super) struct Settings {
-    pub(super) options: Option<Map<String, Value>>,
-    pub(super) format: Option<Value>,
-    pub(super) think: Option<Value>,
-    pub(super) logprobs: Option<bool>,
-    pub(super) top_logprobs: Option<usize>,
+/// The shared fields.
+#[derive(Debug, Default, Deserialize)]
+pub(crate) struct SharedFields {
+    options: Option<Map<String, Value>>,
+    format: Option<Value>,
+    stream: Option<bool>,
+    think: Option<Value>,
+    keep_alive: Option<KeepAliveField>,
+    logprobs: Option<bool>,
+    top_logprobs: Option<usize>,
 }
 
-/// What they mean.
-pub(super) struct Understood {
+/// The options, and the form of the reply.
+pub(super) struct ParsedFields {
     pub(super) options: GenerateOptions,
-    /// Whether and how much the model is to think, if the request says so.
-    think: Option<Think>,
+    pub(super) think: Option<Think>,
+    pub(super) stream: bool,
+    /// The `done_reason` of a request without a prompt.
+    pub(super) load_reason: &'static str,
 }
 
-/// What `think` asks for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Think {
-    No,
-    Yes,
-    /// `low`, `medium` or `high`.
-    Level(String),
-}
-
-/// Options that are read: kept, or refused where they would change the result.
+/// The options that are kept, and those that are refused because they would change the text.
 #[derive(Debug, Deserialize)]
-pub(crate) struct Options {
+pub(crate) struct OllamaOptions {
     temperature: Option<f32>,
-    #[serde(default, deserialize_with = "body::whole")]
+    #[serde(default, deserialize_with = "whole")]
     top_k: Option<i64>,
     top_p: Option<f32>,
     min_p: Option<f32>,
     typical_p: Option<f32>,
-    #[serde(default, deserialize_with = "body::whole")]
+    #[serde(default, deserialize_with = "whole")]
     seed: Option<i64>,
-    #[serde(default, deserialize_with = "body::whole")]
+    #[serde(default, deserialize_with = "whole")]
     num_predict: Option<i64>,
     stop: Option<OneOrMore>,
     repeat_penalty: Option<f32>,
-    #[serde(default, deserialize_with = "body::whole")]
+    #[serde(default, deserialize_with = "whole")]
     repeat_last_n: Option<i64>,
     presence_penalty: Option<f32>,
     frequency_penalty: Option<f32>,
-    #[serde(default, deserialize_with = "body::whole")]
+    #[serde(default, deserialize_with = "whole")]
     num_ctx: Option<i64>,
-    #[serde(default, deserialize_with = "body::whole")]
+    #[serde(default, deserialize_with = "whole")]
     mirostat: Option<i64>,
     tfs_z: Option<f32>,
 }
 
-/// Why options of the machine change nothing.
+/// Why options about loading a model have no effect.
 const AT_START: &str = "how a model is loaded is decided when the server is started";
 
-/// Options that change nothing here.
+/// Options without effect.
 pub(super) const ACCEPTED: Accepted = &[
     ("num_gpu", AT_START),
     ("main_gpu", AT_START),
@@ -105,227 +92,158 @@ pub(super) const ACCEPTED: Accepted = &[
     ("penalize_newline", "penalties count for all tokens"),
 ];
 
-/// Fields of a request that change nothing here.
+/// Fields of a request without effect.
 pub(super) const ACCEPTED_FIELDS: Accepted = &[
     ("truncate", "a conversation that is too long is an error"),
     ("shift", "an answer that fills the context ends there"),
     ("_debug_render_only", "there is no such mode"),
 ];
 
-impl Settings {
-    /// What they mean to a model whose texts have at most `n_ctx` positions.
-    pub(super) fn understand(
+impl SharedFields {
+    pub(super) fn keep_alive(&self) -> Option<KeepAlive> {
+        self.keep_alive.map(|KeepAliveField(keep_alive)| keep_alive)
+    }
+
+    pub(super) fn streams(&self) -> bool {
+        self.stream.unwrap_or(true)
+    }
+
+    /// Whether `think` is true.
+    pub(super) fn thinks(&self) -> bool {
+        self.think == Some(Value::Bool(true))
+    }
+
+    /// Whether no field asks for anything about an answer.
+    pub(super) fn is_bare(&self) -> bool {
+        matches!(
+            self,
+            Self {
+                options: None,
+                format: None,
+                stream: _,
+                think: None,
+                keep_alive: _,
+                logprobs: None,
+                top_logprobs: None,
+            }
+        )
+    }
+
+    /// `unload` if the model is to leave memory at once, else `load`.
+    pub(super) fn load_reason(&self) -> &'static str {
+        match self.keep_alive() {
+            Some(KeepAlive::For(Duration::ZERO)) => "unload",
+            _ => "load",
+        }
+    }
+
+    /// `n_ctx` is the size of the context.
+    pub(super) fn parsed(
         self,
         n_ctx: usize,
         defaults: &Defaults,
         warnings: &Warnings,
-    ) -> Result<Understood, ApiError> {
-        let think = self.think.map(think).transpose()?.flatten();
-        let n_logprobs = n_logprobs(self.logprobs, self.top_logprobs)?;
-        let constraint = self
-            .format
-            .map_or(Ok(None), |format| constraint(&format, warnings))?;
-        let options: Options = body::understand(
-            Value::Object(self.options.unwrap_or_default()),
-            ACCEPTED,
-            warnings,
+    ) -> Result<ParsedFields, ApiError> {
+        let stream = self.streams();
+        let load_reason = self.load_reason();
+        let think = self.think.map(Think::parse).transpose()?.flatten();
+        let n_logprobs = logprobs::n_alternatives(
+            self.logprobs == Some(true),
+            self.top_logprobs,
+            "logprobs: true",
         )?;
-        let options = GenerateOptions {
-            constraint,
+        let constraint = match self.format {
+            Some(format) => constraint(&format, warnings)?,
+            None => None,
+        };
+        let options = parse_options(self.options, warnings)?;
+        options.warn_of_context(n_ctx, warnings);
+        let sampling = SamplingFields {
             n_logprobs,
-            ..options.into_options(n_ctx, defaults, warnings)?
+            ..options.into_fields()?
         };
-        Ok(Understood { options, think })
+        Ok(ParsedFields {
+            options: GenerateOptions {
+                constraint,
+                ..sampling.into_options(defaults)?
+            },
+            think,
+            stream,
+            load_reason,
+        })
     }
 }
 
-fn think(value: Value) -> Result<Option<Think>, ApiError> {
-    match value {
-        Value::Bool(false) => Ok(Some(Think::No)),
-        Value::Bool(true) => Ok(Some(Think::Yes)),
-        Value::String(text) if text.is_empty() => Ok(None),
-        Value::String(level) if LEVELS.contains(&level.as_str()) => Ok(Some(Think::Level(level))),
-        other => {
-            let message =
-                format!("think is {other}, expected true, false, \"low\", \"medium\" or \"high\"");
-            Err(ApiError::field("think", message))
-        }
-    }
+/// Parses the field `options`.
+pub(super) fn parse_options(
+    options: Option<Map<String, Value>>,
+    warnings: &Warnings,
+) -> Result<OllamaOptions, ApiError> {
+    Fields::new(options.unwrap_or_default()).rest(ACCEPTED, warnings)
 }
 
-impl Understood {
-    /// Variables of the template.
-    pub(super) fn extra(&self) -> Map<String, Value> {
-        let Some(think) = &self.think else {
-            return Map::new();
-        };
-        let mut extra =
-            Map::from_iter([(ENABLE_THINKING.to_owned(), (*think != Think::No).into())]);
-        if let Think::Level(level) = think {
-            extra.insert(REASONING_EFFORT.to_owned(), level.as_str().into());
-        }
-        extra
-    }
-
-    /// Refuses to think if the model cannot, as Ollama does; what else of `think` is not kept
-    /// becomes a warning.
-    pub(super) fn check_thinking(
-        &self,
-        model: &Model,
-        prompt: &str,
-        warnings: &Warnings,
-    ) -> Result<(), ApiError> {
-        let Some(think) = &self.think else {
-            return Ok(());
-        };
-        let can_think = can_think(model);
-        if *think != Think::No && !can_think {
-            return Err(ApiError::field(
-                "think",
-                format!("think: {:?} does not support thinking", model.name),
-            ));
-        }
-        match think {
-            Think::Level(_) if !model.format.has_switch(REASONING_EFFORT) => {
-                warnings.add("think: this model thinks, but the level changes nothing: its template has none");
-            }
-            Think::No if can_think && !model.format.has_switch(ENABLE_THINKING) => {
-                warnings.add("think: whether this model thinks cannot be chosen");
-            }
-            Think::No if prompt.trim_end().ends_with(THINK) => {
-                warnings.add("think: this model always thinks")
-            }
-            _ => {}
-        }
-        Ok(())
-    }
-}
-
-/// Whether a model has thoughts, as far as its template knows.
-pub(super) fn can_think(model: &Model) -> bool {
-    let signs = [ENABLE_THINKING, REASONING_EFFORT, THINK];
-    model
-        .engine
-        .chat_template()
-        .is_some_and(|template| signs.iter().any(|sign| template.contains(sign)))
-}
-
-impl Options {
-    /// Refuses samplers that are not here, unless their values switch them off.
+impl OllamaOptions {
+    /// Refuses samplers that are not supported, unless their values switch them off.
     fn refuse_unsupported(&self) -> Result<(), ApiError> {
         if self.mirostat.is_some_and(|mirostat| mirostat != 0) {
-            return Err(ApiError::field(
-                "mirostat",
-                "mirostat is not supported, only 0, which switches it off",
-            ));
+            let message = "mirostat is not supported, only 0, which switches it off";
+            return Err(ApiError::field("mirostat", message));
         }
         if self.tfs_z.is_some_and(|z| z != 1.0) {
-            return Err(ApiError::field(
-                "tfs_z",
-                "tfs_z is not supported, only 1, which switches it off",
-            ));
+            let message = "tfs_z is not supported, only 1, which switches it off";
+            return Err(ApiError::field("tfs_z", message));
         }
         Ok(())
     }
 
-    fn into_options(
-        self,
-        n_ctx: usize,
-        defaults: &Defaults,
-        warnings: &Warnings,
-    ) -> Result<GenerateOptions, ApiError> {
-        self.refuse_unsupported()?;
-        if let Some(n) = self
-            .num_ctx
-            .filter(|&n| usize::try_from(n).is_ok_and(|n| n > n_ctx))
-        {
+    fn warn_of_context(&self, n_ctx: usize, warnings: &Warnings) {
+        let Some(n) = self.num_ctx else { return };
+        if usize::try_from(n).is_ok_and(|n| n > n_ctx) {
             warnings.add(format!(
                 "num_ctx is {n}, but the context of this server holds {n_ctx} tokens, which -c sets"
             ));
         }
-        // −1: without end; −2: until the context is full. It is the same, since nothing is left out
-        // of a text.
-        let max_tokens = counted("num_predict", self.num_predict, -2)?;
-        let window = counted("repeat_last_n", self.repeat_last_n, -1)?;
-        let wanted = SamplingFields {
+    }
+
+    fn into_fields(self) -> Result<SamplingFields, ApiError> {
+        self.refuse_unsupported()?;
+        Ok(SamplingFields {
             temperature: self.temperature,
+            top_k: self.top_k.map(top_k_or_all),
             top_p: self.top_p,
-            // Less than 1 is all tokens.
-            top_k: self.top_k.map(|n| usize::try_from(n).unwrap_or(0)),
             min_p: self.min_p,
             typical_p: self.typical_p,
             repeat_penalty: self.repeat_penalty,
+            repeat_last_n: n_tokens("repeat_last_n", self.repeat_last_n, -1)?,
             presence_penalty: self.presence_penalty,
             frequency_penalty: self.frequency_penalty,
-            // −1 is any.
             seed: self.seed,
-            stop: self.stop,
-            max_tokens,
+            stop: self.stop.map(OneOrMore::into_vec),
+            // -1 is no limit; -2 is until the context is full, which is the same without context
+            // shift.
+            max_tokens: n_tokens("num_predict", self.num_predict, -2)?,
             ..SamplingFields::default()
-        };
-        let mut options = wanted.into_options(defaults)?;
-        options.sampling.repeat_window = window.unwrap_or(options.sampling.repeat_window);
-        Ok(options)
+        })
     }
 }
 
-/// What is said of a request without words: it has the model loaded, or taken out of memory.
-pub(super) fn reason_of_nothing(stay: Option<KeepAlive>) -> &'static str {
-    if stay == Some(KeepAlive::For(Duration::ZERO)) {
-        "unload"
-    } else {
-        "load"
-    }
-}
-
-/// A number of tokens; those from `least` to −1 are more than there can be.
-fn counted(name: &str, n: Option<i64>, least: i64) -> Result<Option<usize>, ApiError> {
+/// A number of tokens; negative numbers down to `least` mean all.
+fn n_tokens(name: &str, n: Option<i64>, least: i64) -> Result<Option<usize>, ApiError> {
     match n {
         Some(n) if n < least => Err(ApiError::field(
             name,
             format!("{name} is {n}, expected {least} or more"),
         )),
-        Some(n) => Ok(Some(usize::try_from(n).unwrap_or(usize::MAX))),
-        None => Ok(None),
+        n => Ok(n.map(n_tokens_or_all)),
     }
 }
 
-fn n_logprobs(logprobs: Option<bool>, top: Option<usize>) -> Result<Option<usize>, ApiError> {
-    match (logprobs.unwrap_or(false), top.unwrap_or(0)) {
-        (_, n) if n > MAX_TOP_LOGPROBS => Err(ApiError::field(
-            "top_logprobs",
-            format!("top_logprobs is {n}, expected at most {MAX_TOP_LOGPROBS}"),
-        )),
-        (false, 0) => Ok(None),
-        (false, _) => Err(ApiError::field(
-            "top_logprobs",
-            "top_logprobs is of no use without logprobs: true",
-        )),
-        (true, n) => Ok(Some(n)),
-    }
-}
-
-/// What an answer must look like. Keywords of a schema that cannot be kept are loosened, and a
-/// warning names each of them.
+/// The constraint of `format`. Keywords of a schema that cannot be kept are dropped with a warning.
 fn constraint(format: &Value, warnings: &Warnings) -> Result<Option<Constraint>, ApiError> {
     match format {
         Value::String(name) if name.is_empty() => Ok(None),
         Value::String(name) if name == "json" => Ok(Some(Constraint::JsonObject)),
-        Value::Object(_) => {
-            let options = SchemaOptions {
-                strictness: Strictness::Loose,
-                others: OtherProperties::Closed,
-            };
-            let made = Constraint::from_schema(&format.to_string(), options);
-            let (constraint, loosened) =
-                made.map_err(|error| ApiError::field("format", format!("format: {error}")))?;
-            warnings.extend(
-                loosened
-                    .into_iter()
-                    .map(|warning| format!("format: {warning}")),
-            );
-            Ok(Some(constraint))
-        }
+        Value::Object(_) => format::from_loose_schema("format", format, warnings).map(Some),
         _ => Err(ApiError::field(
             "format",
             format!("format is {format}, expected \"json\" or a JSON schema"),
@@ -340,13 +258,13 @@ mod tests {
     use super::*;
 
     fn of(options: Value) -> Result<GenerateOptions, ApiError> {
-        let settings = Settings {
+        let settings = SharedFields {
             options: options.as_object().cloned(),
-            ..Settings::default()
+            ..SharedFields::default()
         };
         settings
-            .understand(4096, &Defaults::default(), &Warnings::default())
-            .map(|understood| understood.options)
+            .parsed(4096, &Defaults::default(), &Warnings::default())
+            .map(|parsed| parsed.options)
     }
 
     #[test]
@@ -382,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn an_option_that_cannot_be_had_is_named() {
+    fn an_option_that_cannot_be_kept_is_named() {
         for (name, value) in [
             ("mirostat", json!(2)),
             ("tfs_z", json!(0.5)),
@@ -406,13 +324,13 @@ mod tests {
             "num_gpu": 0, "num_thread": 4, "use_mmap": true, "num_keep": 24, "penalize_newline": true, "tfs_z": 1,
             "mirostat": 0, "mirostat_tau": 5.0, "num_ctx": 9005.0, "top_k": -1, "nonsense": 1,
         });
-        let settings = Settings {
+        let settings = SharedFields {
             options: given.as_object().cloned(),
-            ..Settings::default()
+            ..SharedFields::default()
         };
         let options = settings
-            .understand(4096, &Defaults::default(), &warnings)
-            .map(|understood| understood.options)
+            .parsed(4096, &Defaults::default(), &warnings)
+            .map(|parsed| parsed.options)
             .unwrap();
         assert_eq!(options.sampling.top_k, 0);
         let said = warnings.take();
@@ -426,54 +344,33 @@ mod tests {
     }
 
     #[test]
-    fn think_is_yes_no_or_a_level() {
-        let of = |value: Value| think(value).unwrap();
-        assert_eq!(
-            (of(json!(true)), of(json!(false)), of(json!(""))),
-            (Some(Think::Yes), Some(Think::No), None)
-        );
-        let settings = Settings {
-            think: Some("high".into()),
-            ..Settings::default()
-        };
-        let extra = settings
-            .understand(10, &Defaults::default(), &Warnings::default())
-            .map(|understood| understood.extra())
-            .unwrap();
-        assert_eq!(
-            Value::Object(extra),
-            json!({ "enable_thinking": true, "reasoning_effort": "high" })
-        );
-    }
-
-    #[test]
-    fn other_settings_that_cannot_be_had_are_named() {
+    fn fields_that_cannot_be_kept_are_named() {
         let refused = [
             (
                 "think",
-                Settings {
+                SharedFields {
                     think: Some("deeply".into()),
-                    ..Settings::default()
+                    ..SharedFields::default()
                 },
             ),
             (
                 "format",
-                Settings {
+                SharedFields {
                     format: Some("yaml".into()),
-                    ..Settings::default()
+                    ..SharedFields::default()
                 },
             ),
             (
                 "top_logprobs",
-                Settings {
+                SharedFields {
                     top_logprobs: Some(2),
-                    ..Settings::default()
+                    ..SharedFields::default()
                 },
             ),
         ];
         for (name, settings) in refused {
             let error = settings
-                .understand(4096, &Defaults::default(), &Warnings::default())
+                .parsed(4096, &Defaults::default(), &Warnings::default())
                 .err()
                 .unwrap();
             assert!(

@@ -1,7 +1,6 @@
-//! Answers as the interface writes them: a line for each piece and one with all numbers at the end,
-//! or one object.
+//! Responses of Ollama: lines of JSON, of which the last one has all counts, or one object.
 //!
-//! Chat and generate differ only in where the text stands ([`Form`]).
+//! Chat and generate differ only in the fields that hold the text ([`ReplyShape`]).
 
 use std::{
     sync::Arc,
@@ -21,80 +20,84 @@ use axum::{
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::options::{THINK, reason_of_nothing};
+use super::{
+    options::{ParsedFields, SharedFields},
+    think::{THINK_BEGIN, THINK_END},
+};
 use crate::{
     api::{
         flavor::ApiFlavor,
-        openai::response::{Thoughts, thought},
+        openai::response::{LogprobEntries, logprob_entry},
     },
     flow::{
-        answer::{AnswerEnd, AnswerEvent, Answers},
+        answer::{AnswerEnd, AnswerEvent, Answers, StopReason},
         error::ApiError,
-        stream::{self, Event, EventWriter},
+        logprobs::{LogprobPairing, PairedEvent},
+        stream::{self, EventWriter, StreamEvent},
     },
     models::{KeepAlive, Model},
 };
 
-/// What closes the thoughts of a model.
-const THINK_END: &str = "</think>\n\n";
-
-/// Where the text of an answer stands.
-pub(super) enum Form {
-    /// In a message.
+/// Which fields hold the text of an answer.
+pub(super) enum ReplyShape {
+    /// `message`.
     Chat,
-    /// In `response`. What was read for it is told with the answer, for a request that goes on with
-    /// it.
-    Generate(Option<Read>),
+    /// `response`, and `context` if the prompt was a message in the chat template.
+    Generate(Option<PromptContext>),
 }
 
-/// What a model has read.
-pub(super) struct Read {
+/// The tokens in front of an answer, which `context` repeats.
+pub(super) struct PromptContext {
     pub(super) ids: Vec<u32>,
-    /// Whether it ends within a thought.
+    /// Whether the prompt ends within the reasoning.
     pub(super) is_thinking: bool,
 }
 
-/// How an answer is to be sent.
-pub(super) struct How {
-    pub(super) form: Form,
-    pub(super) is_stream: bool,
-    pub(super) logprobs: bool,
-    /// What is said of a request for nothing but the model.
-    pub(super) reason_of_nothing: &'static str,
+/// How an answer is sent.
+pub(super) struct OllamaReply {
+    shape: ReplyShape,
+    stream: bool,
+    logprobs: bool,
+    /// The `done_reason` of a request without a prompt.
+    load_reason: &'static str,
 }
 
-impl How {
-    /// For a request without words, if it wants the model to leave memory at once.
-    pub(super) fn farewell(
-        form: Form,
-        stream: Option<bool>,
-        stay: Option<KeepAlive>,
-    ) -> Option<Self> {
-        let is_farewell = stay == Some(KeepAlive::For(Duration::ZERO));
-        let reason_of_nothing = reason_of_nothing(stay);
-        is_farewell.then(|| Self {
-            form,
-            is_stream: stream.unwrap_or(true),
+impl OllamaReply {
+    pub(super) fn new(shape: ReplyShape, fields: &ParsedFields) -> Self {
+        Self {
+            shape,
+            stream: fields.stream,
+            logprobs: fields.options.n_logprobs.is_some(),
+            load_reason: fields.load_reason,
+        }
+    }
+
+    /// For a request without a prompt, if it only unloads its model.
+    pub(super) fn unload(shape: ReplyShape, fields: &SharedFields) -> Option<Self> {
+        let is_unload = fields.keep_alive() == Some(KeepAlive::For(Duration::ZERO));
+        (is_unload && fields.is_bare()).then(|| Self {
+            shape,
+            stream: fields.streams(),
             logprobs: false,
-            reason_of_nothing,
+            load_reason: fields.load_reason(),
         })
     }
 
-    /// The answer to a request without words, of a model that is not in memory.
-    pub(super) fn nothing(&self, model: &str) -> Response {
-        let line = self.last_of_nothing(model);
-        if self.is_stream {
+    /// The response to a request without a prompt, about a model that is not in memory.
+    pub(super) fn without_answer(&self, model: &str) -> Response {
+        let line = self.load_line(model);
+        if self.stream {
             stream::line(line)
         } else {
             Json(line).into_response()
         }
     }
 
-    fn line(&self, model: &str, part: Part) -> Value {
+    fn line(&self, model: &str, part: AnswerPart) -> Value {
         let mut line = json!({ "model": model, "created_at": now(), "done": false });
-        match self.form {
-            Form::Chat => line["message"] = part.into_message(),
-            Form::Generate(_) => {
+        match self.shape {
+            ReplyShape::Chat => line["message"] = part.into_message(),
+            ReplyShape::Generate(_) => {
                 line["response"] = part.text.into();
                 if !part.thinking.is_empty() {
                     line["thinking"] = part.thinking.into();
@@ -104,230 +107,221 @@ impl How {
         line
     }
 
-    /// The line of a request without words.
-    fn last_of_nothing(&self, model: &str) -> Value {
-        let mut line = self.line(model, Part::default());
+    /// The only line for a request without a prompt.
+    fn load_line(&self, model: &str) -> Value {
+        let mut line = self.line(model, AnswerPart::default());
         line["done"] = true.into();
-        line["done_reason"] = self.reason_of_nothing.into();
+        line["done_reason"] = self.load_reason.into();
         line
     }
 }
 
-/// Something that was said.
+/// The text, reasoning and calls of a line.
 #[derive(Default)]
-struct Part {
+struct AnswerPart {
     text: String,
     thinking: String,
-    /// With the number of each in its answer.
+    /// Each with its index in the answer.
     calls: Vec<(usize, ToolCall)>,
 }
 
-/// Sends an answer that was asked for at `start`.
-pub(super) async fn tell(
-    mut answers: Answers,
-    how: How,
-    start: Instant,
-) -> Result<Response, ApiError> {
-    let is_stream = how.is_stream;
-    let (model, load_time) = (Arc::clone(answers.model()), answers.load_time());
-    let mut teller = Teller {
-        model,
-        how,
-        start,
-        load_time,
-        held: None,
-        n_calls: 0,
-        has_ended: false,
-    };
-    if is_stream {
-        return Ok(stream::lines(answers, teller));
-    }
-    let (mut end, mut thoughts) = (None, Vec::new());
-    while let Some(event) = answers.next().await {
-        match event?.1 {
-            AnswerEvent::Piece(_) => {}
-            AnswerEvent::Logprobs(one) => thoughts.push(one),
-            AnswerEvent::End(ended) => end = Some(ended),
-        }
-    }
-    let Some(end) = end else {
-        return Ok(Json(teller.nothing()).into_response());
-    };
-    let Outcome {
-        text,
-        reasoning,
-        calls,
-        ..
-    } = &end.outcome;
-    let part = Part {
-        text: text.clone(),
-        thinking: reasoning.trim().to_owned(),
-        calls: calls.iter().cloned().enumerate().collect(),
-    };
-    let object = teller.last(part, &end);
-    let logprobs = teller.how.logprobs.then(|| Thoughts {
-        model: &teller.model,
-        list: thoughts,
-    });
-    Ok(Json(Whole { object, logprobs }).into_response())
-}
-
-/// An answer in one line.
-#[derive(Serialize)]
-struct Whole<'a> {
-    #[serde(flatten)]
-    object: Value,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    logprobs: Option<Thoughts<'a>>,
-}
-
-struct Teller {
-    model: Arc<Model>,
-    how: How,
-    /// When it was asked for.
-    start: Instant,
-    load_time: Duration,
-    /// Text that waits for the log-probabilities that come with it.
-    held: Option<String>,
-    /// Calls so far.
-    n_calls: usize,
-    has_ended: bool,
-}
-
-impl Teller {
-    fn line(&self, part: Part) -> Value {
-        self.how.line(&self.model.name, part)
-    }
-
-    fn text(&self, text: String) -> Value {
-        self.line(Part {
+impl AnswerPart {
+    fn text(text: String) -> Self {
+        Self {
             text,
-            ..Part::default()
-        })
-    }
-
-    /// The last line, or the only one.
-    fn last(&mut self, part: Part, end: &AnswerEnd) -> Value {
-        self.has_ended = true;
-        let mut line = self.line(part);
-        line["done"] = true.into();
-        line["done_reason"] = reason(end.done.finish_reason).into();
-        line["total_duration"] = nanoseconds(self.start.elapsed());
-        line["load_duration"] = nanoseconds(self.load_time);
-        line["prompt_eval_count"] = end.done.n_prompt.into();
-        line["prompt_eval_duration"] = nanoseconds(end.done.prefill_time);
-        line["eval_count"] = end.done.n_generated.into();
-        line["eval_duration"] = nanoseconds(end.done.decode_time);
-        if let Form::Generate(Some(read)) = &self.how.form {
-            line["context"] = context(&self.model, read, end).into();
+            ..Self::default()
         }
-        line
     }
 
-    fn nothing(&self) -> Value {
-        self.how.last_of_nothing(&self.model.name)
-    }
-}
-
-impl Part {
     fn into_message(self) -> Value {
         let mut message = json!({ "role": "assistant", "content": self.text });
         if !self.thinking.is_empty() {
             message["thinking"] = self.thinking.into();
         }
         if !self.calls.is_empty() {
-            message["tool_calls"] = self.calls.into_iter().map(call).collect();
+            message["tool_calls"] = self.calls.into_iter().map(call_json).collect();
         }
         message
     }
+}
 
-    /// What a piece adds; calls come when they are complete, and are counted.
-    fn of(piece: Piece, n_calls: &mut usize) -> Option<Self> {
-        match piece {
-            Piece::Text(text) => Some(Self {
-                text,
-                ..Self::default()
-            }),
-            Piece::Reasoning(thinking) => Some(Self {
+/// Sends an answer; `start` is when the request came.
+pub(super) async fn respond(
+    answers: Answers,
+    reply: OllamaReply,
+    start: Instant,
+) -> Result<Response, ApiError> {
+    let writer = LineWriter {
+        model: Arc::clone(answers.model()),
+        start,
+        load_time: answers.load_time(),
+        pairing: LogprobPairing::new(reply.logprobs),
+        reply,
+        n_calls: 0,
+        has_ended: false,
+    };
+    match writer.reply.stream {
+        true => Ok(stream::lines(answers, writer)),
+        false => writer.whole(answers).await,
+    }
+}
+
+/// A response in one piece.
+#[derive(Serialize)]
+struct WholeAnswer<'a> {
+    #[serde(flatten)]
+    object: Value,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    logprobs: Option<LogprobEntries<'a>>,
+}
+
+struct LineWriter {
+    model: Arc<Model>,
+    reply: OllamaReply,
+    /// When the request came.
+    start: Instant,
+    load_time: Duration,
+    pairing: LogprobPairing,
+    /// Calls so far.
+    n_calls: usize,
+    has_ended: bool,
+}
+
+impl LineWriter {
+    async fn whole(mut self, mut answers: Answers) -> Result<Response, ApiError> {
+        let mut list = Vec::new();
+        let mut end = None;
+        while let Some(event) = answers.next().await {
+            match event?.1 {
+                AnswerEvent::Piece(_) => {}
+                AnswerEvent::Logprobs(logprobs) => list.push(logprobs),
+                AnswerEvent::End(ended) => end = Some(ended),
+            }
+        }
+        let Some(end) = end else {
+            return Ok(Json(self.load_line()).into_response());
+        };
+        let Outcome {
+            text,
+            reasoning,
+            calls,
+            ..
+        } = &end.outcome;
+        let part = AnswerPart {
+            text: text.clone(),
+            thinking: reasoning.trim().to_owned(),
+            calls: calls.iter().cloned().enumerate().collect(),
+        };
+        let object = self.last(part, &end);
+        let model = &*self.model;
+        let logprobs = self
+            .reply
+            .logprobs
+            .then_some(LogprobEntries { model, list });
+        Ok(Json(WholeAnswer { object, logprobs }).into_response())
+    }
+
+    fn line(&self, part: AnswerPart) -> Value {
+        self.reply.line(&self.model.name, part)
+    }
+
+    fn load_line(&self) -> Value {
+        self.reply.load_line(&self.model.name)
+    }
+
+    /// The line of a piece; a call has one when it is complete.
+    fn piece_line(&mut self, piece: Piece) -> Option<Value> {
+        let part = match piece {
+            Piece::Text(text) => AnswerPart::text(text),
+            Piece::Reasoning(thinking) => AnswerPart {
                 thinking,
-                ..Self::default()
-            }),
+                ..AnswerPart::default()
+            },
             Piece::Call(call) => {
-                *n_calls += 1;
-                Some(Self {
-                    calls: vec![(*n_calls - 1, call)],
-                    ..Self::default()
-                })
+                let calls = vec![(self.n_calls, call)];
+                self.n_calls += 1;
+                AnswerPart {
+                    calls,
+                    ..AnswerPart::default()
+                }
             }
             Piece::CallBegin { .. } | Piece::CallArguments { .. } | Piece::CallBroken { .. } => {
-                None
+                return None;
             }
-        }
-    }
-}
-
-/// A call; its arguments are an object, as the interface has it.
-fn call((index, call): (usize, ToolCall)) -> Value {
-    json!({ "id": call.id, "function": { "index": index, "name": call.name, "arguments": call.arguments } })
-}
-
-impl EventWriter for Teller {
-    fn begin(&mut self) -> Vec<Event> {
-        Vec::new()
-    }
-
-    fn write(&mut self, _: usize, event: AnswerEvent) -> Vec<Event> {
-        if let AnswerEvent::Logprobs(one) = event {
-            let text = self.held.take().unwrap_or_default();
-            let mut line = self.text(text);
-            line["logprobs"] = json!([thought(&self.model, &one)]);
-            return vec![line.into()];
-        }
-        let held = self.held.take().map(|text| self.text(text));
-        let more = match event {
-            AnswerEvent::Piece(Piece::Text(text)) if self.how.logprobs => {
-                self.held = Some(text);
-                None
-            }
-            AnswerEvent::Piece(piece) => {
-                Part::of(piece, &mut self.n_calls).map(|part| self.line(part))
-            }
-            AnswerEvent::End(end) => Some(self.last(Part::default(), &end)),
-            AnswerEvent::Logprobs(_) => None,
         };
-        held.into_iter().chain(more).map(Event::from).collect()
+        Some(self.line(part))
     }
 
-    fn end(&mut self) -> Vec<Event> {
-        if self.has_ended {
-            Vec::new()
-        } else {
-            vec![self.nothing().into()]
+    /// The last line, or the only one.
+    fn last(&mut self, part: AnswerPart, end: &AnswerEnd) -> Value {
+        self.has_ended = true;
+        let mut line = self.line(part);
+        line["done"] = true.into();
+        line["done_reason"] = match end.stop_reason() {
+            StopReason::Length => "length".into(),
+            _ => "stop".into(),
+        };
+        line["total_duration"] = nanoseconds(self.start.elapsed()).into();
+        line["load_duration"] = nanoseconds(self.load_time).into();
+        line["prompt_eval_count"] = end.done.n_prompt.into();
+        line["prompt_eval_duration"] = nanoseconds(end.done.prefill_time).into();
+        line["eval_count"] = end.done.n_generated.into();
+        line["eval_duration"] = nanoseconds(end.done.decode_time).into();
+        if let ReplyShape::Generate(Some(prompt)) = &self.reply.shape {
+            line["context"] = context(&self.model, prompt, end).into();
+        }
+        line
+    }
+}
+
+/// A call; its arguments are an object.
+fn call_json((index, call): (usize, ToolCall)) -> Value {
+    let function = json!({ "index": index, "name": call.name, "arguments": call.arguments });
+    json!({ "id": call.id, "function": function })
+}
+
+impl EventWriter for LineWriter {
+    fn write(&mut self, _: usize, event: AnswerEvent) -> Vec<StreamEvent> {
+        let mut lines = Vec::new();
+        for event in self.pairing.push(event) {
+            lines.extend(match event {
+                PairedEvent::Text(text, logprobs) => {
+                    let mut line = self.line(AnswerPart::text(text));
+                    if let Some(logprobs) = logprobs {
+                        line["logprobs"] = json!([logprob_entry(&self.model, &logprobs)]);
+                    }
+                    Some(line)
+                }
+                PairedEvent::Piece(piece) => self.piece_line(piece),
+                PairedEvent::End(end) => Some(self.last(AnswerPart::default(), &end)),
+            });
+        }
+        lines.into_iter().map(StreamEvent::from).collect()
+    }
+
+    fn end(&mut self) -> Vec<StreamEvent> {
+        match self.has_ended {
+            true => Vec::new(),
+            false => vec![self.load_line().into()],
         }
     }
 
-    fn fail(&mut self, error: &ApiError) -> Vec<Event> {
+    fn fail(&mut self, error: &ApiError) -> Vec<StreamEvent> {
         vec![ApiFlavor::Ollama.error(error, None).into()]
     }
 }
 
-fn reason(reason: FinishReason) -> &'static str {
-    match reason {
-        FinishReason::Length => "length",
-        FinishReason::Stop | FinishReason::Interrupted => "stop",
-    }
+pub(super) fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
-fn nanoseconds(time: Duration) -> Value {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX).into()
-}
-
-/// What was read and written, and what ends an answer.
-fn context(model: &Model, read: &Read, end: &AnswerEnd) -> Vec<u32> {
+/// The tokens of the prompt and the answer, and the end token if the model ended the answer.
+fn context(model: &Model, prompt: &PromptContext, end: &AnswerEnd) -> Vec<u32> {
     let tokenizer = model.engine.tokenizer();
-    let (mut ids, outcome) = (read.ids.clone(), &end.outcome);
+    let mut ids = prompt.ids.clone();
+    let outcome = &end.outcome;
     if !outcome.reasoning.is_empty() {
-        let begin = if read.is_thinking { "" } else { THINK };
+        let begin = if prompt.is_thinking { "" } else { THINK_BEGIN };
         ids.extend(tokenizer.encode_after(begin, Special::Parse));
         ids.extend(tokenizer.encode_after(&outcome.reasoning, Special::Plain));
         ids.extend(tokenizer.encode_after(THINK_END, Special::Parse));
@@ -340,15 +334,12 @@ fn context(model: &Model, read: &Read, end: &AnswerEnd) -> Vec<u32> {
 }
 
 fn now() -> String {
-    stamp(
-        SystemTime::now()
-            .duration_since(UNIX_EPOCH)
-            .unwrap_or_default(),
-    )
+    let time = SystemTime::now().duration_since(UNIX_EPOCH);
+    timestamp(time.unwrap_or_default())
 }
 
-/// A time since the beginning of 1970, as RFC 3339 has it.
-pub(super) fn stamp(time: Duration) -> String {
+/// A time since 1970 in the format of RFC 3339.
+pub(super) fn timestamp(time: Duration) -> String {
     let DateTime {
         year,
         month,
@@ -368,30 +359,26 @@ mod tests {
     #[test]
     fn times_are_rfc_3339() {
         assert_eq!(
-            stamp(Duration::from_micros(1_700_000_000_000_042)),
+            timestamp(Duration::from_micros(1_700_000_000_000_042)),
             "2023-11-14T22:13:20.000042Z"
         );
     }
 
     #[test]
     fn arguments_of_calls_are_objects_and_calls_are_counted() {
-        let calls = vec![(
-            0,
-            ToolCall {
-                id: "1".into(),
-                name: "f".into(),
-                arguments: json!({ "x": 1 }),
-            },
-        )];
-        let message = Part {
-            calls,
-            ..Part::default()
-        }
-        .into_message();
+        let call = ToolCall {
+            id: "1".into(),
+            name: "f".into(),
+            arguments: json!({ "x": 1 }),
+        };
+        let part = AnswerPart {
+            calls: vec![(0, call)],
+            ..AnswerPart::default()
+        };
         let function = json!({ "index": 0, "name": "f", "arguments": { "x": 1 } });
         let call = json!({ "id": "1", "function": function });
         assert_eq!(
-            message,
+            part.into_message(),
             json!({ "role": "assistant", "content": "", "tool_calls": [call] })
         );
     }

@@ -1,8 +1,8 @@
-//! `POST /v1/embeddings`: texts as vectors.
+//! `POST /v1/embeddings`.
 
 use std::sync::Arc;
 
-use atta_engine::{Error, Job, Pooling};
+use atta_engine::Pooling;
 use axum::{
     Json,
     extract::State,
@@ -11,49 +11,49 @@ use axum::{
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde::{Deserialize, Serialize};
 
-use super::tier::Tier;
 use crate::{
     app::App,
     flow::{
-        answer::{AnswerEvent, AnswerParser, Answers},
-        body::{Accepted, Incoming},
+        answer::Embeddings,
+        body::{Accepted, Fields, Incoming},
         error::ApiError,
-        prepare::{self, Ask, Prepared},
-        prompt::{Limits, Prompt},
+        prepare::{self, Prepared},
+        prompt::{PromptLimits, Prompts},
+        request::{self, Request},
         warnings::Warnings,
     },
     models::Model,
 };
 
-/// As many as the interface has.
-const INPUTS: Limits = Limits {
+/// As many texts as OpenAI takes.
+const INPUT_LIMITS: PromptLimits = PromptLimits {
     field: "input",
     max: 2048,
 };
 
-/// What may be asked for, and is kept or refused.
+/// The fields that are kept or refused.
 #[derive(Debug, Deserialize)]
 pub(crate) struct EmbeddingRequest {
-    input: Prompt,
+    input: Prompts,
     model: Option<String>,
     encoding_format: Option<Encoding>,
     dimensions: Option<usize>,
-    /// Of ours: how the hidden states of a text become one vector.
+    /// An extension: how the hidden states of a text become one vector.
     pooling: Option<String>,
 }
 
-/// How numbers are written.
+/// How the numbers of a vector are written.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Encoding {
-    /// As numbers.
+    /// As a list of numbers.
     #[default]
     Float,
-    /// As the bytes of f32, little-endian.
+    /// The bytes of little-endian f32 in base64.
     Base64,
 }
 
-impl Ask for EmbeddingRequest {
+impl Request for EmbeddingRequest {
     const ACCEPTED: Accepted = &[
         ("user", "there are no accounts"),
         ("input_type", "queries and documents are embedded alike"),
@@ -63,20 +63,42 @@ impl Ask for EmbeddingRequest {
         ),
     ];
 
+    fn read(fields: Fields, warnings: &Warnings) -> Result<Self, ApiError> {
+        fields.rest(Self::ACCEPTED, warnings)
+    }
+
     fn model(&self) -> Option<&str> {
         self.model.as_deref()
     }
 }
 
-/// A vector for each text.
+/// Computes a vector for each text.
 pub(crate) async fn answer(
     State(app): State<Arc<App>>,
     incoming: Incoming,
 ) -> Result<Response, ApiError> {
     let default = app.options.pooling;
-    let make = move |model: &Model, request, _: &Warnings| prepared(model, request, default);
-    let (answers, encoding) = prepare::begin(&app, incoming, make).await?;
-    whole(answers, encoding).await
+    let prepare = move |model: &Model, request: EmbeddingRequest, _: &Warnings| {
+        prepared(model, request, default)
+    };
+    let (mut answers, encoding) = request::submit(&app, incoming, prepare).await?;
+    let embeddings = Embeddings::collect(&mut answers).await?;
+    let data = embeddings.vectors.into_iter().enumerate();
+    let data = data.map(|(index, vector)| Embedding {
+        object: "embedding",
+        index,
+        embedding: encoding.encode(vector),
+    });
+    Ok(Json(EmbeddingList {
+        object: "list",
+        data: data.collect(),
+        model: &answers.model().name,
+        usage: EmbeddingUsage {
+            prompt_tokens: embeddings.n_prompt,
+            total_tokens: embeddings.n_prompt,
+        },
+    })
+    .into_response())
 }
 
 fn prepared(
@@ -93,116 +115,57 @@ fn prepared(
     };
     let d_model = model.engine.spec().d_model;
     if let Some(d) = request.dimensions.filter(|&d| d != d_model) {
-        return Err(ApiError::field(
-            "dimensions",
-            format!("{d}, of a model whose vectors have {d_model}"),
-        ));
+        let message = format!("{d}, of a model whose vectors have {d_model}");
+        return Err(ApiError::field("dimensions", message));
     }
     if request.input.has_empty() {
-        return Err(ApiError::field("input", "a text of nothing has no vector"));
+        return Err(ApiError::field("input", "an empty text has no vector"));
     }
-    // Who asks for one waits for it; lists are for later use.
-    let tier = if request.input.len() == 1 {
-        Tier::Default
-    } else {
-        Tier::Flex
-    };
-    let tokenizer = model.engine.tokenizer();
-    let end = tokenizer.eos().filter(|_| tokenizer.add_eos());
-    let prompts = request.input.into_ids(model, INPUTS, end)?;
-    let jobs = prompts
-        .into_iter()
-        .map(|ids| job(model, ids, pooling))
-        .collect::<Result<Vec<_>, _>>()?;
-    let parsers = jobs
-        .iter()
-        .map(|_| AnswerParser::Vector(Vec::new()))
-        .collect();
-    let prepared = Prepared {
-        jobs,
-        parsers,
-        n_left_out: 0,
+    let texts = request.input.into_embedding_ids(model, INPUT_LIMITS)?;
+    for ids in &texts {
+        prepare::check_length(model, ids).map_err(|error| ApiError::from(error).about("input"))?;
     }
-    .with_priority(tier.priority());
-    Ok((prepared, request.encoding_format.unwrap_or_default()))
+    let encoding = request.encoding_format.unwrap_or_default();
+    Ok((prepare::embeddings(texts, pooling), encoding))
 }
 
-fn job(model: &Model, ids: Vec<u32>, pooling: Pooling) -> Result<Job, ApiError> {
-    let (n_prompt, n_ctx) = (ids.len(), model.n_ctx);
-    match n_prompt > n_ctx {
-        true => Err(ApiError::from(Error::PromptTooLong { n_prompt, n_ctx }).about("input")),
-        false => Ok(Job::embedding(ids, pooling)),
-    }
-}
-
-/// The answer. It is written without a `Value`, which would be several times as large as the
-/// vectors.
+/// The response. It is serialized without a `Value`, which would take several times the memory of
+/// the vectors.
 #[derive(Serialize)]
-struct List<'a> {
+struct EmbeddingList<'a> {
     object: &'static str,
     data: Vec<Embedding>,
     model: &'a str,
-    usage: Usage,
+    usage: EmbeddingUsage,
 }
 
 #[derive(Serialize)]
 struct Embedding {
     object: &'static str,
     index: usize,
-    embedding: Vector,
+    embedding: EncodedVector,
 }
 
 #[derive(Serialize)]
 #[serde(untagged)]
-enum Vector {
+enum EncodedVector {
     Float(Vec<f32>),
     Base64(String),
 }
 
-#[derive(Default, Serialize)]
-struct Usage {
+#[derive(Serialize)]
+struct EmbeddingUsage {
     prompt_tokens: usize,
     total_tokens: usize,
 }
 
-/// All vectors, in the order of the texts.
-async fn whole(mut answers: Answers, encoding: Encoding) -> Result<Response, ApiError> {
-    let (mut data, mut n_prompt) = (Vec::new(), 0);
-    while let Some(event) = answers.next().await {
-        let (index, AnswerEvent::End(end)) = event? else {
-            continue;
-        };
-        if end.vector.is_empty() {
-            return Err(ApiError::out_of_time());
-        }
-        n_prompt += end.done.n_prompt;
-        data.push(Embedding {
-            object: "embedding",
-            index,
-            embedding: encoding.of(end.vector),
-        });
-    }
-    data.sort_unstable_by_key(|one| one.index);
-    let usage = Usage {
-        prompt_tokens: n_prompt,
-        total_tokens: n_prompt,
-    };
-    Ok(Json(List {
-        object: "list",
-        data,
-        model: &answers.model().name,
-        usage,
-    })
-    .into_response())
-}
-
 impl Encoding {
-    fn of(self, vector: Vec<f32>) -> Vector {
+    fn encode(self, vector: Vec<f32>) -> EncodedVector {
         match self {
-            Self::Float => Vector::Float(vector),
+            Self::Float => EncodedVector::Float(vector),
             Self::Base64 => {
                 let bytes: Vec<u8> = vector.into_iter().flat_map(f32::to_le_bytes).collect();
-                Vector::Base64(STANDARD.encode(bytes))
+                EncodedVector::Base64(STANDARD.encode(bytes))
             }
         }
     }
@@ -213,10 +176,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_as_short_as_they_may_be_and_bytes_little_endian() {
-        let text =
-            |encoding: Encoding| serde_json::to_string(&encoding.of(vec![0.1, -1.0])).unwrap();
-        assert_eq!(text(Encoding::Float), "[0.1,-1.0]");
-        assert_eq!(text(Encoding::Base64), r#""zczMPQAAgL8=""#);
+    fn numbers_are_short_and_bytes_little_endian() {
+        let json = |encoding: Encoding| {
+            let vector = encoding.encode(vec![0.1, -1.0]);
+            serde_json::to_string(&vector).unwrap()
+        };
+        assert_eq!(json(Encoding::Float), "[0.1,-1.0]");
+        assert_eq!(json(Encoding::Base64), r#""zczMPQAAgL8=""#);
     }
 }

@@ -1,32 +1,33 @@
-//! Messages of a request, in our own words.
-
-use std::collections::HashMap;
+//! Messages of chat, mapped to the engine's.
 
 use atta_engine::{
-    chat::{Message, Role, ToolUse},
+    chat::{Message, Role},
     tools::ToolCall,
 };
 use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use crate::flow::{error::ApiError, tools::ToolRequest, warnings::Warnings};
+use crate::flow::{
+    error::ApiError,
+    messages::{self, PartReader, arguments, name_results},
+    warnings::Warnings,
+};
 
-/// A message. Fields with an underscore are those that client libraries always send back, empty or
-/// not.
+/// A message. Client libraries always send back the fields with an underscore, which have no
+/// effect and need no warning.
 #[derive(Debug, Deserialize)]
-pub(super) struct Says {
+pub(crate) struct WireMessage {
     role: String,
     content: Option<Content>,
     name: Option<String>,
     tool_calls: Option<Vec<Call>>,
-    /// The old form of calls.
+    /// The deprecated form of `tool_calls`.
     function_call: Option<Function>,
     tool_call_id: Option<String>,
     reasoning_content: Option<String>,
-    /// What vLLM and OpenRouter call it.
+    /// The name that vLLM and OpenRouter have for `reasoning_content`.
     reasoning: Option<Value>,
     refusal: Option<String>,
-    /// What a client library has made of the content.
     #[serde(rename = "parsed")]
     _parsed: Option<Value>,
     #[serde(rename = "audio")]
@@ -39,11 +40,11 @@ pub(super) struct Says {
 #[serde(untagged, expecting = "content is neither a text nor a list of parts")]
 enum Content {
     Text(String),
-    Parts(Vec<Part>),
+    Parts(Vec<ContentPart>),
 }
 
 #[derive(Debug, Deserialize)]
-struct Part {
+struct ContentPart {
     #[serde(rename = "type")]
     kind: Option<String>,
     text: Option<String>,
@@ -54,8 +55,7 @@ struct Part {
 struct Call {
     id: Option<String>,
     function: Option<Function>,
-    /// A call of a tool whose input is any text.
-    custom: Option<Custom>,
+    custom: Option<CustomCall>,
     #[serde(rename = "type")]
     _kind: Option<Value>,
     #[serde(rename = "index")]
@@ -65,76 +65,70 @@ struct Call {
 #[derive(Debug, Deserialize)]
 struct Function {
     name: String,
-    /// A text of JSON, as the interface has it; some clients send the object.
+    /// The text of a JSON object; some clients send the object.
     arguments: Option<Value>,
-    /// What a client library has made of the arguments.
     #[serde(rename = "parsed_arguments")]
     _parsed: Option<Value>,
 }
 
+/// A call of a tool whose input is any text.
 #[derive(Debug, Deserialize)]
-struct Custom {
+struct CustomCall {
     name: String,
     input: String,
 }
 
-/// What the messages of a request say. Parts that are no text are left out with a warning; but an
-/// image and the like in the last message is an error.
-pub(super) fn messages(list: Vec<Says>, warnings: &Warnings) -> Result<Vec<Message>, ApiError> {
-    let last = list
-        .len()
-        .checked_sub(1)
-        .ok_or_else(|| wrong("there are no messages"))?;
-    let read = |(i, says): (usize, Says)| {
-        says.into_message(Reader {
+/// Maps the messages of a request. Parts that are no text are dropped with a warning; media in the
+/// last message are an error.
+pub(crate) fn messages(
+    list: Vec<WireMessage>,
+    warnings: &Warnings,
+) -> Result<Vec<Message>, ApiError> {
+    let Some(last) = list.len().checked_sub(1) else {
+        return Err(message_error("there are no messages"));
+    };
+    let read = |(i, message): (usize, WireMessage)| {
+        message.into_message(PartReader {
             field: "messages",
             is_last: i == last,
             warnings,
         })
     };
-    let mut messages = list
-        .into_iter()
-        .enumerate()
-        .map(read)
-        .collect::<Result<Vec<_>, _>>()?;
+    let messages: Result<Vec<Message>, ApiError> = list.into_iter().enumerate().map(read).collect();
+    let mut messages = messages?;
     name_results(&mut messages);
     Ok(messages)
 }
 
-fn wrong(message: impl Into<String>) -> ApiError {
+fn message_error(message: impl Into<String>) -> ApiError {
     ApiError::field("messages", message)
 }
 
-impl Says {
-    fn into_message(self, reader: Reader<'_>) -> Result<Message, ApiError> {
-        let role = match self.role.as_str() {
-            "developer" => Role::System,
-            "function" => Role::Tool,
-            name => {
-                Role::named(name).ok_or_else(|| wrong(format!("nobody has the role {name:?}")))?
-            }
-        };
-        let calls = self
-            .tool_calls
-            .unwrap_or_default()
-            .into_iter()
-            .map(Call::into_call);
-        let mut tool_calls = calls.collect::<Result<Vec<_>, _>>()?;
+impl WireMessage {
+    fn into_message(self, reader: PartReader<'_>) -> Result<Message, ApiError> {
+        let role = messages::role("messages", &self.role)?;
+        let calls = self.tool_calls.unwrap_or_default().into_iter();
+        let calls: Result<Vec<ToolCall>, ApiError> = calls.map(Call::into_call).collect();
+        let mut tool_calls = calls?;
         tool_calls.extend(self.function_call.map(|function| function.into_call(None)));
         let content = match self.content {
             Some(content) => content.into_text(reader)?,
             None if role == Role::Assistant => self.refusal.unwrap_or_default(),
             None if role == Role::Tool => String::new(),
-            None => return Err(wrong(format!("a message of {} without content", self.role))),
+            None => {
+                return Err(message_error(format!(
+                    "a message of {} without content",
+                    self.role
+                )));
+            }
         };
         let reasoning = self
             .reasoning_content
             .or_else(|| Some(self.reasoning?.as_str()?.to_owned()));
-        let reasoning = reasoning.filter(|text| !text.trim().is_empty());
         Ok(Message {
             role,
             content,
-            reasoning,
+            reasoning: reasoning.filter(|text| !text.trim().is_empty()),
             tool_calls,
             tool_call_id: self.tool_call_id,
             name: self.name,
@@ -143,7 +137,7 @@ impl Says {
 }
 
 impl Content {
-    fn into_text(self, reader: Reader<'_>) -> Result<String, ApiError> {
+    fn into_text(self, reader: PartReader<'_>) -> Result<String, ApiError> {
         let parts = match self {
             Self::Text(text) => return Ok(text),
             Self::Parts(parts) => parts,
@@ -152,48 +146,12 @@ impl Content {
         for part in parts {
             match (part.text.or(part.refusal), part.kind.as_deref()) {
                 (Some(text), None | Some("text" | "input_text" | "output_text" | "refusal")) => {
-                    texts.push(text)
+                    texts.push(text);
                 }
-                (_, kind) => reader.leave_out(kind.unwrap_or("unknown"))?,
+                (_, kind) => reader.drop_part(kind.unwrap_or("unknown"))?,
             }
         }
         Ok(texts.join("\n"))
-    }
-}
-
-/// Reads the parts of a message.
-#[derive(Clone, Copy)]
-pub(super) struct Reader<'a> {
-    /// Where the messages stand in the request.
-    pub(super) field: &'static str,
-    /// Whether this is the last one.
-    pub(super) is_last: bool,
-    pub(super) warnings: &'a Warnings,
-}
-
-/// What a model without eyes and ears cannot know of: words in the types of parts.
-const SEEN: [&str; 5] = ["image", "audio", "file", "video", "document"];
-
-impl Reader<'_> {
-    /// Leaves out a part that is no text.
-    ///
-    /// # Errors
-    /// An image and the like in the last message, which the answer would be about.
-    pub(super) fn leave_out(self, kind: &str) -> Result<(), ApiError> {
-        let Self {
-            field,
-            is_last,
-            warnings,
-        } = self;
-        if is_last && SEEN.iter().any(|what| kind.contains(what)) {
-            let message =
-                format!("content of type {kind:?} is not supported: this model reads text only");
-            return Err(ApiError::field(field, message));
-        }
-        warnings.add(format!(
-            "{field}: content of type {kind:?} is left out: this model reads text only"
-        ));
-        Ok(())
     }
 }
 
@@ -201,12 +159,14 @@ impl Call {
     fn into_call(self) -> Result<ToolCall, ApiError> {
         match (self.function, self.custom) {
             (Some(function), _) => Ok(function.into_call(self.id)),
-            (None, Some(Custom { name, input })) => Ok(ToolCall {
+            (None, Some(CustomCall { name, input })) => Ok(ToolCall {
                 id: self.id.unwrap_or_default(),
                 name,
                 arguments: json!({ "input": input }),
             }),
-            (None, None) => Err(wrong("tool_calls: the field \"function\" is missing")),
+            (None, None) => Err(message_error(
+                "tool_calls: the field \"function\" is missing",
+            )),
         }
     }
 }
@@ -219,55 +179,6 @@ impl Function {
             arguments: arguments(self.arguments),
         }
     }
-}
-
-/// Arguments as a model's template gets them: an object, or the text that a model wrote in place of
-/// one.
-pub(super) fn arguments(given: Option<Value>) -> Value {
-    match given {
-        None | Some(Value::Null) => Value::Object(Map::new()),
-        Some(Value::String(text)) if text.trim().is_empty() => Value::Object(Map::new()),
-        Some(Value::String(text)) => match serde_json::from_str(&text) {
-            Ok(object @ Value::Object(_)) => object,
-            Ok(Value::Null) => Value::Object(Map::new()),
-            _ => Value::String(text),
-        },
-        Some(value) => value,
-    }
-}
-
-/// Gives results the name of the function that they are of, which templates may want and the
-/// interface does not have.
-pub(super) fn name_results(messages: &mut [Message]) {
-    let mut names: HashMap<String, String> = HashMap::new();
-    for message in messages {
-        names.extend(
-            message
-                .tool_calls
-                .iter()
-                .map(|call| (call.id.clone(), call.name.clone())),
-        );
-        if message.role == Role::Tool && message.name.is_none() {
-            message.name = message
-                .tool_call_id
-                .as_ref()
-                .and_then(|id| names.get(id).cloned());
-        }
-    }
-}
-
-/// Which tools may be called, if any, for interfaces that have the same definitions.
-pub(crate) fn tool_use(
-    tools: Option<Vec<Value>>,
-    choice: Option<Value>,
-    parallel: Option<bool>,
-) -> Result<Option<ToolUse>, ApiError> {
-    ToolRequest {
-        tools,
-        choice,
-        parallel,
-    }
-    .into_use(&Warnings::default())
 }
 
 #[cfg(test)]
@@ -308,18 +219,6 @@ mod tests {
             (Some("f"), "g")
         );
         assert_eq!(warnings, Vec::<String>::new());
-    }
-
-    #[test]
-    fn arguments_that_are_no_object_are_the_text_that_they_are() {
-        let read = |text: &str| arguments(Some(text.into()));
-        assert_eq!(read("{\"a\": "), json!("{\"a\": "));
-        assert_eq!(read("[1]"), json!("[1]"));
-        assert_eq!(
-            (read(" "), read("null"), arguments(None)),
-            (json!({}), json!({}), json!({}))
-        );
-        assert_eq!(arguments(Some(json!({ "a": 1 }))), json!({ "a": 1 }));
     }
 
     #[test]

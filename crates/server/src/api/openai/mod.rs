@@ -10,4 +10,5 @@ pub(crate) mod messages;
 pub(crate) mod models;
 pub(crate) mod response;
 pub(crate) mod responses;
+pub(crate) mod sampling;
 mod tier;

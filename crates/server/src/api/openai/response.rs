@@ -1,95 +1,90 @@
-//! Pieces of answers that chat and completions write alike.
+//! Parts of responses that chat and completions share.
 
-use atta_engine::{Done, LogProb};
+use atta_engine::LogProb;
+use axum::{
+    Json,
+    response::{IntoResponse, Response},
+};
 use serde::{Serialize, Serializer};
 use serde_json::{Value, json};
 
-use crate::{flow::logprobs::TokenLogprobs, flow::stream::Event, models::Model};
+use crate::{
+    flow::{
+        answer::StopReason,
+        logprobs::{TokenLogprobs, finite},
+        stream::StreamEvent,
+        usage::Usage,
+    },
+    models::Model,
+};
 
-/// What was used by several answers to one prompt: the prompt counts once.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Usage {
-    n_prompt: usize,
-    n_cached: usize,
-    n_generated: usize,
+pub(super) fn usage_json(usage: Usage) -> Value {
+    json!({
+        "prompt_tokens": usage.n_prompt,
+        "completion_tokens": usage.n_generated,
+        "total_tokens": usage.n_prompt + usage.n_generated,
+        "prompt_tokens_details": { "cached_tokens": usage.n_cached },
+    })
 }
 
-impl Usage {
-    /// Adds an answer to the same prompt as those before.
-    pub(super) fn add(&mut self, done: &Done) {
-        self.n_prompt = self.n_prompt.max(done.n_prompt);
-        // The first of several reads the prompt; for the others it is there.
-        self.n_cached = if self.n_generated == 0 {
-            done.n_cached
-        } else {
-            self.n_cached.min(done.n_cached)
-        };
-        self.n_generated += done.n_generated;
-    }
-
-    /// Of two prompts.
-    pub(super) fn and(self, other: Self) -> Self {
-        Self {
-            n_prompt: self.n_prompt + other.n_prompt,
-            n_cached: self.n_cached + other.n_cached,
-            n_generated: self.n_generated + other.n_generated,
-        }
-    }
-
-    pub(super) fn to_json(self) -> Value {
-        json!({
-            "prompt_tokens": self.n_prompt,
-            "completion_tokens": self.n_generated,
-            "total_tokens": self.n_prompt + self.n_generated,
-            "prompt_tokens_details": { "cached_tokens": self.n_cached },
-        })
+pub(super) fn finish_reason(reason: StopReason) -> &'static str {
+    match reason {
+        StopReason::Length => "length",
+        StopReason::ToolCalls => "tool_calls",
+        StopReason::StopString | StopReason::EndOfText => "stop",
     }
 }
 
-/// A token as OpenAI's interface writes it, with its log-probability. One that is impossible has
-/// the number that this interface has for it.
-pub(super) fn logprob(model: &Model, token: LogProb) -> Value {
+/// A token with its log-probability.
+pub(super) fn token_logprob(model: &Model, token: LogProb) -> Value {
     let bytes = model.engine.tokenizer().token_bytes(token.id);
-    json!({ "token": String::from_utf8_lossy(&bytes), "logprob": token.logprob.max(-9999.0), "bytes": bytes })
+    json!({
+        "token": String::from_utf8_lossy(&bytes),
+        "logprob": finite(token.logprob),
+        "bytes": bytes,
+    })
 }
 
-/// An entry of a chat answer's `logprobs.content`.
-pub(crate) fn thought(model: &Model, thought: &TokenLogprobs) -> Value {
-    let mut entry = logprob(model, thought.chosen);
-    entry["top_logprobs"] = thought
-        .top
-        .iter()
-        .map(|&token| logprob(model, token))
-        .collect();
+/// An entry of `logprobs.content`.
+pub(crate) fn logprob_entry(model: &Model, logprobs: &TokenLogprobs) -> Value {
+    let mut entry = token_logprob(model, logprobs.chosen);
+    let top = logprobs.top.iter();
+    entry["top_logprobs"] = top.map(|&token| token_logprob(model, token)).collect();
     entry
 }
 
-/// The entries of an answer, each made when it is written: all of them as values take thirty times
-/// the bytes of their text.
-pub(crate) struct Thoughts<'a> {
+/// The entries of an answer. Each is made when it is serialized, because as `Value`s all of them
+/// take thirty times the bytes of their text.
+pub(crate) struct LogprobEntries<'a> {
     pub(crate) model: &'a Model,
     pub(crate) list: Vec<TokenLogprobs>,
 }
 
-impl Serialize for Thoughts<'_> {
+impl Serialize for LogprobEntries<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(self.list.iter().map(|one| thought(self.model, one)))
+        let entries = self.list.iter().map(|one| logprob_entry(self.model, one));
+        serializer.collect_seq(entries)
     }
 }
 
-/// Answers, whole.
+/// A response in one piece.
 #[derive(Serialize)]
-pub(super) struct Completion<C> {
-    /// All but the choices.
+pub(super) struct WithChoices<C> {
+    /// All fields but the choices.
     #[serde(flatten)]
     pub(super) object: Value,
     pub(super) choices: Vec<C>,
 }
 
-/// What stands behind the last event.
-pub(super) fn done() -> Event {
-    Event {
+/// The end of a stream.
+pub(super) fn done() -> StreamEvent {
+    StreamEvent {
         name: None,
         data: "[DONE]".to_owned(),
     }
+}
+
+/// The response of `/v1/chat/completions/input_tokens` and `/v1/responses/input_tokens`.
+pub(super) fn token_count(n_tokens: usize) -> Response {
+    Json(json!({ "object": "response.input_tokens", "input_tokens": n_tokens })).into_response()
 }

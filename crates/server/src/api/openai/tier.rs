@@ -1,17 +1,14 @@
-//! Whose turn it is first, as OpenAI's interface calls it: `service_tier`.
+//! `service_tier`: the priority of a request in the queue.
 
 use serde::Deserialize;
 
-use crate::flow::prepare::USUAL_PRIORITY;
+use crate::flow::prepare::{DEFAULT_PRIORITY, HIGH_PRIORITY, LOW_PRIORITY};
 
-/// A class of requests. Those of a higher one begin first if there are more than can be answered at
-/// once; nobody is interrupted for them.
+/// Requests of a higher tier start first. Running requests are not interrupted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Tier {
-    /// When nobody else waits.
     Flex,
-    /// What all others are.
     #[default]
     #[serde(
         alias = "auto",
@@ -21,21 +18,20 @@ pub(super) enum Tier {
         alias = "on_demand"
     )]
     Default,
-    /// Before all others.
     Priority,
 }
 
 impl Tier {
-    /// That of its jobs.
+    /// The priority of its jobs.
     pub(super) fn priority(self) -> u8 {
         match self {
-            Self::Flex => 0,
-            Self::Default => USUAL_PRIORITY,
-            Self::Priority => USUAL_PRIORITY + 1,
+            Self::Flex => LOW_PRIORITY,
+            Self::Default => DEFAULT_PRIORITY,
+            Self::Priority => HIGH_PRIORITY,
         }
     }
 
-    /// As it is told in answers.
+    /// Its name in responses.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Flex => "flex",

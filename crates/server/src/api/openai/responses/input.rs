@@ -1,7 +1,7 @@
-//! Items of a request as messages of a conversation.
+//! Maps the items of a request to messages.
 //!
-//! An answer is several items, but one message: thoughts, text and calls that follow each other are
-//! joined again. Items that a server without them cannot know of are left out with a warning.
+//! An answer is several items but one message: reasoning, text and calls that follow each other are
+//! joined. Items of unknown types are dropped with a warning.
 
 use atta_engine::{
     chat::{Message, Role},
@@ -11,19 +11,20 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::tools::joined;
-use crate::{
-    api::openai::messages::{Reader, arguments, name_results},
-    flow::{error::ApiError, warnings::Warnings},
+use crate::flow::{
+    error::ApiError,
+    messages::{PartReader, arguments, name_results},
+    warnings::Warnings,
 };
 
-/// An item: fields of all types that are read.
+/// An item, with the fields of all types.
 #[derive(Debug, Deserialize)]
-struct Item {
+struct InputItem {
     #[serde(rename = "type")]
     kind: Option<String>,
     role: Option<String>,
-    content: Option<Content>,
-    summary: Option<Vec<Part>>,
+    content: Option<InputContent>,
+    summary: Option<Vec<InputPart>>,
     call_id: Option<String>,
     id: Option<String>,
     name: Option<String>,
@@ -36,31 +37,31 @@ struct Item {
 
 #[derive(Debug, Deserialize)]
 #[serde(untagged, expecting = "content is neither a text nor a list of parts")]
-enum Content {
+enum InputContent {
     Text(String),
-    Parts(Vec<Part>),
+    Parts(Vec<InputPart>),
 }
 
-/// A part, which is read as far as it is text.
+/// A part of a content.
 #[derive(Debug, Deserialize)]
-struct Part {
+struct InputPart {
     #[serde(rename = "type")]
     kind: String,
     text: Option<String>,
     refusal: Option<String>,
 }
 
-/// What was said, by a text or a list of items.
+/// Maps `input`, which is a text or a list of items.
 pub(super) fn messages(input: Value, warnings: &Warnings) -> Result<Vec<Message>, ApiError> {
     let items = match input {
         Value::String(text) => return Ok(vec![Message::user(text)]),
         Value::Array(items) => items,
-        _ => return Err(wrong("expected a text or a list of items")),
+        _ => return Err(input_error("expected a text or a list of items")),
     };
     let mut messages = Vec::new();
     let n_items = items.len();
     for (i, item) in items.into_iter().enumerate() {
-        let reader = Reader {
+        let reader = PartReader {
             field: "input",
             is_last: i + 1 == n_items,
             warnings,
@@ -72,26 +73,26 @@ pub(super) fn messages(input: Value, warnings: &Warnings) -> Result<Vec<Message>
         })?;
     }
     if messages.is_empty() {
-        return Err(wrong("there is nothing in it"));
+        return Err(input_error("there is nothing in it"));
     }
     name_results(&mut messages);
     Ok(messages)
 }
 
-fn wrong(message: impl Into<String>) -> ApiError {
+fn input_error(message: impl Into<String>) -> ApiError {
     ApiError::field("input", message)
 }
 
-fn read(item: Value) -> Result<Item, ApiError> {
+fn read(item: Value) -> Result<InputItem, ApiError> {
     if !item.is_object() {
-        return Err(wrong("expected an object"));
+        return Err(input_error("expected an object"));
     }
-    serde_json::from_value(item).map_err(|error| wrong(error.to_string()))
+    serde_json::from_value(item).map_err(|error| input_error(error.to_string()))
 }
 
-impl Item {
-    /// Adds what it says to what was said before. An item without a type is a message.
-    fn join(mut self, messages: &mut Vec<Message>, reader: Reader<'_>) -> Result<(), ApiError> {
+impl InputItem {
+    /// Adds the item to the messages. An item without a type is a message.
+    fn join(mut self, messages: &mut Vec<Message>, reader: PartReader<'_>) -> Result<(), ApiError> {
         let kind = self.kind.take().unwrap_or_else(|| "message".to_owned());
         match kind.as_str() {
             "message" => self.message(messages, reader),
@@ -100,7 +101,7 @@ impl Item {
             "function_call_output" | "custom_tool_call_output" | "local_shell_call_output" => {
                 self.output(messages, reader)
             }
-            "item_reference" => Err(wrong(
+            "item_reference" => Err(input_error(
                 "this server stores nothing that an item_reference could name: send the item",
             )),
             kind => {
@@ -112,11 +113,11 @@ impl Item {
         }
     }
 
-    fn message(self, messages: &mut Vec<Message>, reader: Reader<'_>) -> Result<(), ApiError> {
+    fn message(self, messages: &mut Vec<Message>, reader: PartReader<'_>) -> Result<(), ApiError> {
         let role = role_named(self.role.as_deref().unwrap_or("user"))?;
         let content = self
             .content
-            .ok_or_else(|| wrong("a message without content"))?;
+            .ok_or_else(|| input_error("a message without content"))?;
         let text = content.into_text(reader)?;
         match messages.last_mut() {
             Some(last) if role == Role::Assistant && last.role == role => {
@@ -131,15 +132,19 @@ impl Item {
         Ok(())
     }
 
-    fn reasoning(self, messages: &mut Vec<Message>, reader: Reader<'_>) -> Result<(), ApiError> {
+    fn reasoning(
+        self,
+        messages: &mut Vec<Message>,
+        reader: PartReader<'_>,
+    ) -> Result<(), ApiError> {
         let content = self
             .content
             .map(|content| content.into_text(reader))
             .transpose()?
             .unwrap_or_default();
-        // A summary stands for thoughts that are not told.
+        // Without its content, the summary stands for the reasoning.
         let text = match content.trim() {
-            "" => Content::Parts(self.summary.unwrap_or_default()).into_text(reader)?,
+            "" => InputContent::Parts(self.summary.unwrap_or_default()).into_text(reader)?,
             _ => content,
         };
         if !text.trim().is_empty() {
@@ -164,7 +169,7 @@ impl Item {
                 joined(self.namespace.as_deref(), &name),
                 arguments(self.arguments),
             ),
-            (kind, None) => return Err(wrong(format!("a {kind} without a name"))),
+            (kind, None) => return Err(input_error(format!("a {kind} without a name"))),
         };
         calling(messages).tool_calls.push(ToolCall {
             id,
@@ -174,12 +179,12 @@ impl Item {
         Ok(())
     }
 
-    fn output(self, messages: &mut Vec<Message>, reader: Reader<'_>) -> Result<(), ApiError> {
+    fn output(self, messages: &mut Vec<Message>, reader: PartReader<'_>) -> Result<(), ApiError> {
         let text = match self.output {
             None | Some(Value::Null) => String::new(),
             Some(value @ (Value::String(_) | Value::Array(_))) => {
-                let content: Content =
-                    serde_json::from_value(value).map_err(|error| wrong(error.to_string()))?;
+                let content: InputContent = serde_json::from_value(value)
+                    .map_err(|error| input_error(error.to_string()))?;
                 content.into_text(reader)?
             }
             Some(value) => value.to_string(),
@@ -196,15 +201,14 @@ impl Item {
 fn role_named(name: &str) -> Result<Role, ApiError> {
     match name {
         "developer" => Ok(Role::System),
-        "tool" => Err(wrong(
+        "tool" => Err(input_error(
             "results of tools are items of type \"function_call_output\"",
         )),
-        name => Role::named(name).ok_or_else(|| wrong(format!("nobody has the role {name:?}"))),
+        name => Role::named(name).ok_or_else(|| input_error(format!("there is no role {name:?}"))),
     }
 }
 
-/// The message that a call belongs to: what the model has said last, if nobody has said anything
-/// since.
+/// The message that a call belongs to: the last one if it is the assistant's, else a new one.
 fn calling(messages: &mut Vec<Message>) -> &mut Message {
     if messages
         .last()
@@ -215,8 +219,8 @@ fn calling(messages: &mut Vec<Message>) -> &mut Message {
     messages.last_mut().expect("there is one now")
 }
 
-impl Content {
-    fn into_text(self, reader: Reader<'_>) -> Result<String, ApiError> {
+impl InputContent {
+    fn into_text(self, reader: PartReader<'_>) -> Result<String, ApiError> {
         let parts = match self {
             Self::Text(text) => return Ok(text),
             Self::Parts(parts) => parts,
@@ -231,15 +235,15 @@ impl Content {
                 ) => {
                     texts.push(text);
                 }
-                (kind, _) => reader.leave_out(kind)?,
+                (kind, _) => reader.drop_part(kind)?,
             }
         }
         Ok(texts.join("\n"))
     }
 }
 
-/// What stands in front of everything: the instructions, and system messages that follow, because
-/// templates take one.
+/// Joins the instructions and the system messages at the start, because templates take one system
+/// message.
 pub(super) fn system(instructions: Option<String>, messages: &mut Vec<Message>) -> Option<String> {
     let mut texts = vec![instructions?];
     let n = messages

@@ -1,11 +1,11 @@
-//! `POST /v1/responses`: an answer as a list of items: thoughts, messages, calls.
+//! `POST /v1/responses`, and `/v1/responses/input_tokens`: an answer as a list of items, which are
+//! reasoning, messages and calls.
 //!
-//! Source: OpenAI, "API reference: Responses", 2025. Nothing is stored, so that a client sends back
-//! the items that it got. The one idea: [`Output`] makes items of what happens and tells of each in
-//! events. A stream is these events; an answer in one piece is what has become of the items, so
-//! that both say the same.
+//! Source: OpenAI, "API reference: Responses", 2025. Nothing is stored, so a client sends back the
+//! items that it got. The one idea: [`Output`] builds the items and the events about them. A
+//! streamed response sends the events, the other one the finished items, so both say the same.
 
-mod head;
+mod envelope;
 mod input;
 mod output;
 pub(crate) mod request;
@@ -21,19 +21,20 @@ use axum::{
 };
 
 use self::{
-    head::Head,
+    envelope::ResponseEnvelope,
     output::Output,
-    request::{How, ResponseRequest, Understood},
-    stream::Events,
+    request::{ParsedResponse, ResponseReply, ResponseRequest},
+    stream::ResponseWriter,
 };
+use super::response::{logprob_entry, token_count};
 use crate::{
-    api::openai::chat::counted,
     app::{self, App},
     flow::{
         answer::{AnswerEvent, Answers},
         body::Incoming,
         error::ApiError,
-        prepare::{self, Asked, Prepared},
+        prepare::{self, Prepared},
+        request::{self as flow_request, LoadedRequest},
         warnings::Warnings,
     },
     models::Model,
@@ -44,46 +45,48 @@ pub(crate) async fn answer(
     State(app): State<Arc<App>>,
     incoming: Incoming,
 ) -> Result<Response, ApiError> {
-    let (answers, how) = prepare::begin(&app, incoming, prepared).await?;
-    let (id, model) = (app.id(""), Arc::clone(answers.model()));
-    let output = Output::new(id.clone(), how.logprobs, how.names);
-    let head = Head {
+    let (answers, reply) = flow_request::submit(&app, incoming, prepare).await?;
+    let id = app.id("");
+    let output = Output::new(id.clone(), reply.logprobs, reply.names);
+    let envelope = ResponseEnvelope {
         id: format!("resp_{id}"),
         created: app::now(),
-        model,
-        settings: how.settings,
+        model: Arc::clone(answers.model()),
+        settings: reply.settings,
     };
-    match how.stream {
-        true => Ok(crate::flow::stream::events(
-            answers,
-            Events::new(head, output),
-        )),
-        false => whole(&head, output, answers).await,
+    match reply.stream {
+        true => {
+            let writer = ResponseWriter::new(envelope, output);
+            Ok(crate::flow::stream::events(answers, writer))
+        }
+        false => whole(&envelope, output, answers).await,
     }
 }
 
-fn prepared(
+fn prepare(
     model: &Model,
     request: ResponseRequest,
     warnings: &Warnings,
-) -> Result<(Prepared, How), ApiError> {
-    let ask = understood(model, request, warnings)?;
-    let prepared =
-        prepare::answers(model, &ask.said(), &ask.options, 1).map_err(request::as_named_here)?;
-    Ok((prepared.with_priority(ask.tier.priority()), ask.how))
+) -> Result<(Prepared, ResponseReply), ApiError> {
+    let parsed = parsed(model, request, warnings)?;
+    let prepared = prepare::answers(model, &parsed.input(), &parsed.options, 1, warnings)
+        .map_err(request::renamed)?;
+    Ok((prepared.with_priority(parsed.tier.priority()), parsed.reply))
 }
 
-fn understood(
+fn parsed(
     model: &Model,
     request: ResponseRequest,
     warnings: &Warnings,
-) -> Result<Understood, ApiError> {
-    let mut ask = request
-        .into_ask(&model.defaults, warnings)
-        .map_err(request::as_named_here)?;
-    ask.thinking
-        .set("reasoning.effort", model, &mut ask.extra, warnings);
-    Ok(ask)
+) -> Result<ParsedResponse, ApiError> {
+    let mut parsed = request
+        .parsed(&model.defaults, warnings)
+        .map_err(request::renamed)?;
+    let variables = &mut parsed.variables;
+    parsed
+        .thinking
+        .set("reasoning.effort", model, variables, warnings);
+    Ok(parsed)
 }
 
 /// Counts the tokens of a prompt.
@@ -91,35 +94,33 @@ pub(crate) async fn count(
     State(app): State<Arc<App>>,
     incoming: Incoming,
 ) -> Result<Response, ApiError> {
-    let count = |model: &Model, request, warnings: &Warnings| {
-        let ask = understood(model, request, warnings)?;
-        let (asked, _) =
-            prepare::ask(model, &ask.said(), &ask.options).map_err(request::as_named_here)?;
-        Ok(asked.prompt.ids.len())
+    let count = |model: &Model, request: ResponseRequest, warnings: &Warnings| {
+        let parsed = parsed(model, request, warnings)?;
+        prepare::count_tokens(model, &parsed.input(), &parsed.options, warnings)
+            .map_err(request::renamed)
     };
-    Ok(counted(
-        Asked::read(&app, incoming).await?.map(count).await?,
-    ))
+    let request = LoadedRequest::read(&app, incoming).await?;
+    Ok(token_count(request.map(count).await?))
 }
 
-/// The answer, when it is complete.
+/// Collects the answer.
 async fn whole(
-    head: &Head,
+    envelope: &ResponseEnvelope,
     mut output: Output,
     mut answers: Answers,
 ) -> Result<Response, ApiError> {
     while let Some(event) = answers.next().await {
         match event?.1 {
             AnswerEvent::Piece(piece) => output.piece(piece),
-            AnswerEvent::Logprobs(thought) => {
-                output.thought(super::response::thought(&head.model, &thought))
+            AnswerEvent::Logprobs(logprobs) => {
+                output.logprobs(logprob_entry(&envelope.model, &logprobs));
             }
             AnswerEvent::End(end) => {
-                output.end(head::is_cut(&end));
-                return Ok(Json(head.ended(&end, output.items())).into_response());
+                output.end(envelope::is_cut(&end));
+                return Ok(Json(envelope.ended(&end, output.items())).into_response());
             }
         }
-        // Nobody listens to them here.
+        // Events are for streams only.
         output.take_events();
     }
     Err(ApiError::broken())

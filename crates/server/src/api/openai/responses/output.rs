@@ -1,47 +1,46 @@
-//! Items of a response while they are written, and the events that tell of them.
+//! The items of a response while they are generated, and the events about them.
 //!
-//! Knows no model and no connection. At most one item is open: what is of another kind closes it.
+//! Knows no model and no connection. At most one item is open; output of another kind closes it.
 
 use atta_engine::tools::Piece;
 use serde_json::{Value, json};
 
-use super::tools::{Form, Names, input_of};
+use super::tools::{ClientTool, ToolNames, input_of};
 
-/// An event without what all of them have: its name, and its fields.
-pub(super) type Told = (&'static str, Value);
+/// The name of an event and the fields that not all events have.
+pub(super) type ItemEvent = (&'static str, Value);
 
 const IN_PROGRESS: &str = "in_progress";
 const COMPLETED: &str = "completed";
 const INCOMPLETE: &str = "incomplete";
 
-/// What has been written so far.
+/// The items so far.
 pub(super) struct Output {
-    /// What makes the ids of the items those of this response.
+    /// Part of the ids of all items, unique to this response.
     id: String,
     items: Vec<Value>,
-    open: Option<Open>,
-    /// Whether texts come with log-probabilities.
+    open: Option<OpenItem>,
+    /// Whether text comes with log-probabilities.
     logprobs: bool,
-    /// Text that waits for them.
+    /// Text that waits for its log-probabilities.
     held: String,
     /// Log-probabilities that wait for their text.
-    thoughts: Vec<Value>,
-    events: Vec<Told>,
-    /// Tools in the form that the client knows.
-    names: Names,
+    pending_logprobs: Vec<Value>,
+    events: Vec<ItemEvent>,
+    names: ToolNames,
 }
 
-/// An item that is being written.
-struct Open {
-    kind: Kind,
+/// The item that is being generated.
+struct OpenItem {
+    kind: ItemKind,
     id: String,
-    /// Its text, or the arguments of a call.
+    /// The text, or the arguments of a call.
     text: String,
     logprobs: Vec<Value>,
 }
 
 #[derive(PartialEq, Eq)]
-enum Kind {
+enum ItemKind {
     Reasoning,
     Message,
     Call {
@@ -49,14 +48,14 @@ enum Kind {
         name: String,
         namespace: Option<String>,
     },
-    /// Of a tool that takes any text; it is told of when it is complete.
+    /// A call of a custom tool; its input is sent when it is complete.
     Custom {
         id: String,
         name: String,
     },
 }
 
-impl Kind {
+impl ItemKind {
     fn prefix(&self) -> &'static str {
         match self {
             Self::Reasoning => "rs",
@@ -66,7 +65,7 @@ impl Kind {
         }
     }
 
-    /// Names of the events of its text: more of it, and all of it.
+    /// The names of the events about its text: a delta, and the whole.
     fn events(&self) -> [&'static str; 2] {
         match self {
             Self::Reasoning => [
@@ -86,26 +85,26 @@ impl Kind {
     }
 }
 
-impl Open {
+impl OpenItem {
     fn is_message(&self) -> bool {
-        self.kind == Kind::Message
+        self.kind == ItemKind::Message
     }
 
-    /// Its content, if it has parts.
+    /// The content part, if this kind of item has one.
     fn part(&self) -> Option<Value> {
         match self.kind {
-            Kind::Reasoning => Some(json!({ "type": "reasoning_text", "text": self.text })),
-            Kind::Message => {
-                let (text, logprobs) = (&self.text, &self.logprobs);
-                Some(
-                    json!({ "type": "output_text", "annotations": [], "logprobs": logprobs, "text": text }),
-                )
-            }
-            Kind::Call { .. } | Kind::Custom { .. } => None,
+            ItemKind::Reasoning => Some(json!({ "type": "reasoning_text", "text": self.text })),
+            ItemKind::Message => Some(json!({
+                "type": "output_text",
+                "annotations": [],
+                "logprobs": self.logprobs,
+                "text": self.text,
+            })),
+            ItemKind::Call { .. } | ItemKind::Custom { .. } => None,
         }
     }
 
-    /// What a client gets of it; its part is told of later than it is itself.
+    /// The JSON of the item. While it is in progress it has no part, which has events of its own.
     fn item(&self, status: &str) -> Value {
         let content: Vec<Value> = self
             .part()
@@ -114,13 +113,13 @@ impl Open {
             .collect();
         let id = &self.id;
         match &self.kind {
-            Kind::Reasoning => {
+            ItemKind::Reasoning => {
                 json!({ "id": id, "type": "reasoning", "summary": [], "content": content, "status": status })
             }
-            Kind::Message => {
+            ItemKind::Message => {
                 json!({ "id": id, "type": "message", "role": "assistant", "content": content, "status": status })
             }
-            Kind::Call {
+            ItemKind::Call {
                 id: call_id,
                 name,
                 namespace,
@@ -134,7 +133,7 @@ impl Open {
                 }
                 item
             }
-            Kind::Custom { id: call_id, name } => json!({
+            ItemKind::Custom { id: call_id, name } => json!({
                 "id": id, "type": "custom_tool_call", "call_id": call_id, "name": name, "input": input_of(&self.text),
                 "status": status,
             }),
@@ -143,40 +142,39 @@ impl Open {
 }
 
 impl Output {
-    /// Nothing yet; `logprobs`: each piece of text is told of with log-probabilities.
-    pub(super) fn new(id: String, logprobs: bool, names: Names) -> Self {
-        let (held, thoughts, events) = (String::new(), Vec::new(), Vec::new());
+    /// With `logprobs`, each piece of text is sent with log-probabilities.
+    pub(super) fn new(id: String, logprobs: bool, names: ToolNames) -> Self {
         Self {
             id,
             items: Vec::new(),
             open: None,
             logprobs,
-            held,
-            thoughts,
-            events,
+            held: String::new(),
+            pending_logprobs: Vec::new(),
+            events: Vec::new(),
             names,
         }
     }
 
-    /// Items that are complete.
+    /// The complete items.
     pub(super) fn items(&self) -> &[Value] {
         &self.items
     }
 
-    /// What there is to tell since the last time.
-    pub(super) fn take_events(&mut self) -> Vec<Told> {
+    /// Takes the events since the last call.
+    pub(super) fn take_events(&mut self) -> Vec<ItemEvent> {
         std::mem::take(&mut self.events)
     }
 
-    /// More was written.
+    /// Adds a piece of the answer.
     pub(super) fn piece(&mut self, piece: Piece) {
         match piece {
             Piece::Reasoning(text) => {
-                self.go_on(Kind::Reasoning);
+                self.ensure_open(ItemKind::Reasoning);
                 self.delta(&text, Vec::new());
             }
             Piece::Text(text) => self.text(text),
-            Piece::CallBegin { id, name, .. } => self.begin(self.called(id, name)),
+            Piece::CallBegin { id, name, .. } => self.begin(self.call_item(id, name)),
             Piece::CallArguments { fragment, .. } => self.delta(&fragment, Vec::new()),
             Piece::Call(call) => {
                 if self.open.as_ref().is_some_and(|open| open.text.is_empty()) {
@@ -184,36 +182,36 @@ impl Output {
                 }
                 self.close(COMPLETED);
             }
-            // There is no way to take it back.
+            // The client has the fragments already; the call cannot be withdrawn.
             Piece::CallBroken { .. } => self.close(INCOMPLETE),
         }
     }
 
-    /// Log-probabilities of a token, of which the text came before, or comes later where it was
-    /// held back.
-    pub(super) fn thought(&mut self, entry: Value) {
+    /// Adds the log-probabilities of a token. Its text came before, or comes later if the parser
+    /// held it back.
+    pub(super) fn logprobs(&mut self, entry: Value) {
         if self
             .open
             .as_ref()
-            .map_or(self.items.is_empty(), Open::is_message)
+            .map_or(self.items.is_empty(), OpenItem::is_message)
         {
-            self.thoughts.push(entry);
+            self.pending_logprobs.push(entry);
         }
         if !self.held.is_empty() {
             self.release();
         }
     }
 
-    /// Nothing more is written.
+    /// Ends the answer.
     pub(super) fn end(&mut self, is_cut: bool) {
         if self.open.is_none() && self.items.is_empty() {
-            self.begin(Kind::Message);
+            self.begin(ItemKind::Message);
         }
         self.close(if is_cut { INCOMPLETE } else { COMPLETED });
     }
 
     fn text(&mut self, text: String) {
-        self.go_on(Kind::Message);
+        self.ensure_open(ItemKind::Message);
         if !self.logprobs {
             return self.delta(&text, Vec::new());
         }
@@ -223,27 +221,25 @@ impl Output {
         self.held = text;
     }
 
-    /// Tells of the text that waits, with what the model thought of it.
+    /// Sends the held text with its log-probabilities.
     fn release(&mut self) {
-        let (text, thoughts) = (
-            std::mem::take(&mut self.held),
-            std::mem::take(&mut self.thoughts),
-        );
-        if !text.is_empty() || !thoughts.is_empty() {
-            self.delta(&text, thoughts);
+        let text = std::mem::take(&mut self.held);
+        let logprobs = std::mem::take(&mut self.pending_logprobs);
+        if !text.is_empty() || !logprobs.is_empty() {
+            self.delta(&text, logprobs);
         }
     }
 
-    /// A call in the form that the client knows.
-    fn called(&self, id: String, name: String) -> Kind {
-        match self.names.form(&name) {
-            Some(Form::Custom) => Kind::Custom { id, name },
-            Some(Form::Within { namespace, name }) => Kind::Call {
+    /// The item for a call of the model's function `name`.
+    fn call_item(&self, id: String, name: String) -> ItemKind {
+        match self.names.client_tool(&name) {
+            Some(ClientTool::Custom) => ItemKind::Custom { id, name },
+            Some(ClientTool::InNamespace { namespace, name }) => ItemKind::Call {
                 id,
                 name: name.clone(),
                 namespace: Some(namespace.clone()),
             },
-            None => Kind::Call {
+            None => ItemKind::Call {
                 id,
                 name,
                 namespace: None,
@@ -251,33 +247,33 @@ impl Output {
         }
     }
 
-    /// Opens an item, if none of its kind is open.
-    fn go_on(&mut self, kind: Kind) {
+    /// Opens an item, unless one of its kind is open.
+    fn ensure_open(&mut self, kind: ItemKind) {
         if self.open.as_ref().is_none_or(|open| open.kind != kind) {
             self.begin(kind);
         }
     }
 
-    fn begin(&mut self, kind: Kind) {
-        if self.held.is_empty() && !matches!(kind, Kind::Message) {
-            // They are of tokens that are no text.
-            self.thoughts.clear();
+    fn begin(&mut self, kind: ItemKind) {
+        if self.held.is_empty() && !matches!(kind, ItemKind::Message) {
+            // They belong to tokens that are no text.
+            self.pending_logprobs.clear();
         }
         self.close(COMPLETED);
         let id = format!("{}_{}_{}", kind.prefix(), self.id, self.items.len());
-        let open = Open {
+        let open = OpenItem {
             kind,
             id,
             text: String::new(),
             logprobs: Vec::new(),
         };
         if !open.is_message() {
-            self.thoughts.clear();
+            self.pending_logprobs.clear();
         }
         let added = json!({ "output_index": self.items.len(), "item": open.item(IN_PROGRESS) });
         self.events.push(("response.output_item.added", added));
         if let Some(part) = open.part() {
-            self.tell(&open, "response.content_part.added", [("part", part)]);
+            self.add_event(&open, "response.content_part.added", [("part", part)]);
         }
         self.open = Some(open);
     }
@@ -289,7 +285,7 @@ impl Output {
         open.text.push_str(text);
         let [name, _] = open.kind.events();
         match open.kind {
-            Kind::Message => self.tell(
+            ItemKind::Message => self.add_event(
                 &open,
                 name,
                 [
@@ -297,43 +293,46 @@ impl Output {
                     ("logprobs", logprobs.clone().into()),
                 ],
             ),
-            Kind::Reasoning | Kind::Call { .. } => self.tell(&open, name, [("delta", text.into())]),
-            Kind::Custom { .. } => {}
+            ItemKind::Reasoning | ItemKind::Call { .. } => {
+                self.add_event(&open, name, [("delta", text.into())])
+            }
+            ItemKind::Custom { .. } => {}
         }
         open.logprobs.extend(logprobs);
         self.open = Some(open);
     }
 
     fn close(&mut self, status: &str) {
-        if self.open.as_ref().is_some_and(Open::is_message) {
+        if self.open.as_ref().is_some_and(OpenItem::is_message) {
             self.release();
         }
         let Some(open) = self.open.take() else { return };
-        let ([more, name], text) = (open.kind.events(), Value::from(open.text.as_str()));
+        let [delta, name] = open.kind.events();
+        let text = Value::from(open.text.as_str());
         match &open.kind {
-            Kind::Message => {
-                self.tell(
+            ItemKind::Message => {
+                self.add_event(
                     &open,
                     name,
                     [("text", text), ("logprobs", open.logprobs.clone().into())],
                 );
             }
-            Kind::Reasoning => self.tell(&open, name, [("text", text)]),
-            Kind::Call { name: called, .. } => {
-                self.tell(
+            ItemKind::Reasoning => self.add_event(&open, name, [("text", text)]),
+            ItemKind::Call { name: called, .. } => {
+                self.add_event(
                     &open,
                     name,
                     [("name", called.as_str().into()), ("arguments", text)],
                 );
             }
-            Kind::Custom { .. } => {
+            ItemKind::Custom { .. } => {
                 let input = Value::from(input_of(&open.text));
-                self.tell(&open, more, [("delta", input.clone())]);
-                self.tell(&open, name, [("input", input)]);
+                self.add_event(&open, delta, [("delta", input.clone())]);
+                self.add_event(&open, name, [("input", input)]);
             }
         }
         if let Some(part) = open.part() {
-            self.tell(&open, "response.content_part.done", [("part", part)]);
+            self.add_event(&open, "response.content_part.done", [("part", part)]);
         }
         let item = open.item(status);
         self.events.push((
@@ -343,10 +342,10 @@ impl Output {
         self.items.push(item);
     }
 
-    /// Tells something of an item that is not among the others yet.
-    fn tell<const N: usize>(
+    /// Adds an event about the open item.
+    fn add_event<const N: usize>(
         &mut self,
-        open: &Open,
+        open: &OpenItem,
         name: &'static str,
         fields: [(&str, Value); N],
     ) {
@@ -387,7 +386,7 @@ mod tests {
     }
 
     fn written(pieces: Vec<Piece>, is_cut: bool) -> Output {
-        let mut output = Output::new("x".to_owned(), false, Names::default());
+        let mut output = Output::new("x".to_owned(), false, ToolNames::default());
         pieces.into_iter().for_each(|piece| output.piece(piece));
         output.end(is_cut);
         output
@@ -482,7 +481,7 @@ mod tests {
 
     #[test]
     fn calls_come_in_the_form_that_the_client_knows() {
-        let mut names = Names::default();
+        let mut names = ToolNames::default();
         let find = json!({ "type": "function", "name": "find" });
         names.declare(&[
             json!({ "type": "namespace", "name": "agents", "tools": [find] }),
@@ -525,13 +524,13 @@ mod tests {
 
     #[test]
     fn log_probabilities_come_with_their_text_and_those_of_calls_do_not_come() {
-        let mut output = Output::new("x".to_owned(), true, Names::default());
-        output.thought(json!(1));
+        let mut output = Output::new("x".to_owned(), true, ToolNames::default());
+        output.logprobs(json!(1));
         output.piece(text("é"));
-        output.thought(json!(2));
+        output.logprobs(json!(2));
         output.piece(text("closing"));
         output.piece(begin("call_1"));
-        output.thought(json!(3));
+        output.logprobs(json!(3));
         output.end(true);
         assert_eq!(output.items()[0]["content"][0]["logprobs"], json!([1, 2]));
         let deltas: Vec<_> = output

@@ -1,6 +1,4 @@
-//! What may be asked for, and what it means.
-
-use std::collections::BTreeMap;
+//! The request of responses: its fields, and the conversation and options that they mean.
 
 use atta_engine::{
     Constraint, GenerateOptions, Sampling,
@@ -9,61 +7,50 @@ use atta_engine::{
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::{input, tools::Names};
-use crate::{
-    api::openai::{
-        chat::{MAX_TOP_LOGPROBS, variables},
-        tier::Tier,
-    },
-    flow::{
-        body::Accepted,
-        error::ApiError,
-        format,
-        prepare::Ask,
-        sampling::{Defaults, OneOrMore, SamplingFields},
-        thinking::Thinking,
-        tools::ToolRequest,
-        warnings::Warnings,
-    },
+use super::{
+    super::{sampling::OpenAiSampling, tier::Tier},
+    input,
+    tools::ToolNames,
+};
+use crate::flow::{
+    body::{Accepted, Fields},
+    error::ApiError,
+    format, logprobs,
+    request::Request,
+    sampling::{Defaults, max_tokens},
+    thinking::{Thinking, template_variables},
+    tools::ToolRequest,
+    warnings::Warnings,
 };
 
-/// What has to be included for log-probabilities.
+/// The value of `include` that asks for log-probabilities.
 const LOGPROBS: &str = "message.output_text.logprobs";
 
-/// A request. Some of its fields mean nothing to us, and are told as they came.
-#[derive(Debug, Deserialize)]
+/// The fields that are kept or refused, in the parts that read them.
 pub(crate) struct ResponseRequest {
+    sampling: OpenAiSampling,
+    response: ResponseFields,
+}
+
+/// The fields of responses alone. Some have no effect and are repeated in the response.
+#[derive(Debug, Deserialize)]
+pub(crate) struct ResponseFields {
     input: Value,
     model: Option<String>,
     instructions: Option<String>,
     stream: Option<bool>,
-    #[serde(default, deserialize_with = "crate::flow::sampling::no_limit")]
+    #[serde(default, deserialize_with = "max_tokens")]
     max_output_tokens: Option<usize>,
-    stop: Option<OneOrMore>,
-    seed: Option<i64>,
-    temperature: Option<f32>,
-    top_p: Option<f32>,
-    #[serde(default, deserialize_with = "crate::flow::sampling::top_k")]
-    top_k: Option<usize>,
-    min_p: Option<f32>,
-    typical_p: Option<f32>,
-    repeat_penalty: Option<f32>,
-    /// What vLLM calls it.
-    repetition_penalty: Option<f32>,
-    presence_penalty: Option<f32>,
-    frequency_penalty: Option<f32>,
-    #[serde(default, deserialize_with = "crate::flow::sampling::logit_bias")]
-    logit_bias: Option<BTreeMap<String, f32>>,
     include: Option<Vec<String>>,
     top_logprobs: Option<usize>,
     #[serde(default, deserialize_with = "crate::flow::body::object")]
-    text: Option<Text>,
+    text: Option<TextFields>,
     tools: Option<Vec<Value>>,
     tool_choice: Option<Value>,
     parallel_tool_calls: Option<bool>,
     #[serde(default, deserialize_with = "crate::flow::body::object")]
-    reasoning: Option<Reasoning>,
-    /// Further variables of the chat template.
+    reasoning: Option<ReasoningFields>,
+    /// Variables of the chat template.
     chat_template_kwargs: Option<Map<String, Value>>,
     metadata: Option<Map<String, Value>>,
     user: Option<String>,
@@ -76,22 +63,22 @@ pub(crate) struct ResponseRequest {
     prompt: Option<Value>,
 }
 
-/// How much the model is to think; what else may stand here changes nothing.
+/// `reasoning`; its other fields have no effect.
 #[derive(Debug, Default, Deserialize)]
-struct Reasoning {
+struct ReasoningFields {
     effort: Option<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]
-struct Text {
+struct TextFields {
     #[serde(default, deserialize_with = "crate::flow::body::object")]
-    format: Option<Format>,
+    format: Option<TextFormat>,
     verbosity: Option<Value>,
 }
 
-/// What the text must look like; a name and a description say nothing here.
+/// The format of the text; its name and description have no effect.
 #[derive(Debug, Deserialize)]
-struct Format {
+struct TextFormat {
     #[serde(rename = "type")]
     kind: String,
     name: Option<String>,
@@ -100,78 +87,62 @@ struct Format {
     strict: Option<bool>,
 }
 
-impl Format {
+impl TextFormat {
     fn constraint(&self, warnings: &Warnings) -> Result<Option<Constraint>, ApiError> {
-        let wrong = |message: String| Err(ApiError::field("text", message));
-        match (self.kind.as_str(), &self.schema) {
-            ("text", _) => Ok(None),
-            ("json_object", None) => Ok(Some(Constraint::JsonObject)),
-            ("json_object" | "json_schema", Some(schema)) => {
-                format::constraint(schema, self.strict == Some(true), warnings).map(Some)
-            }
-            ("json_schema", None) => wrong("format: the schema is missing".to_owned()),
-            (kind, _) => wrong(format!("format: type {kind:?} is not supported")),
-        }
+        let is_strict = self.strict == Some(true);
+        let schema = self.schema.as_ref();
+        format::typed_format("text.format", &self.kind, schema, is_strict, warnings)
     }
 
-    /// As it is told.
+    /// As the response repeats it.
     fn to_json(&self) -> Value {
-        let Self {
-            kind,
-            name,
-            schema,
-            description,
-            strict,
-        } = self;
-        match schema {
-            None => json!({ "type": kind }),
+        match &self.schema {
+            None => json!({ "type": self.kind }),
             Some(schema) => json!({
-                "type": kind, "name": name, "schema": schema, "description": description, "strict": strict,
+                "type": self.kind,
+                "name": self.name,
+                "schema": schema,
+                "description": self.description,
+                "strict": self.strict,
             }),
         }
     }
 }
 
-/// A request that makes sense.
-pub(super) struct Understood {
-    pub(super) messages: Vec<Message>,
-    pub(super) system: Option<String>,
-    pub(super) tools: Option<ToolUse>,
-    pub(super) extra: Map<String, Value>,
+/// The conversation, the options and the form of the reply.
+pub(super) struct ParsedResponse {
+    messages: Vec<Message>,
+    system: Option<String>,
+    tools: Option<ToolUse>,
+    pub(super) variables: Map<String, Value>,
     pub(super) thinking: Thinking,
     pub(super) options: GenerateOptions,
     pub(super) tier: Tier,
-    pub(super) how: How,
+    pub(super) reply: ResponseReply,
 }
 
-impl Understood {
-    pub(super) fn said(&self) -> ChatInput<'_> {
-        let (messages, tools, system) = (
-            &self.messages[..],
-            self.tools.as_ref(),
-            self.system.as_deref(),
-        );
+impl ParsedResponse {
+    pub(super) fn input(&self) -> ChatInput<'_> {
         ChatInput {
-            messages,
-            tools,
-            system,
-            extra: Some(&self.extra),
+            messages: &self.messages,
+            tools: self.tools.as_ref(),
+            system: self.system.as_deref(),
+            extra: Some(&self.variables),
             ..ChatInput::default()
         }
     }
 }
 
-/// How the response is to be sent.
-pub(super) struct How {
+/// How the response is sent.
+pub(super) struct ResponseReply {
     pub(super) stream: bool,
     pub(super) logprobs: bool,
-    /// Tools in the form that the client knows.
-    pub(super) names: Names,
-    /// What was asked for, as the response tells it.
+    pub(super) names: ToolNames,
+    /// Fields of the request, as the response repeats them.
     pub(super) settings: Value,
 }
 
-impl Ask for ResponseRequest {
+impl Request for ResponseRequest {
     const ACCEPTED: Accepted = &[
         ("client_metadata", "this server stores nothing"),
         ("store", "this server stores nothing"),
@@ -194,73 +165,78 @@ impl Ask for ResponseRequest {
         ),
     ];
 
+    fn read(mut fields: Fields, warnings: &Warnings) -> Result<Self, ApiError> {
+        Ok(Self {
+            sampling: fields.take()?,
+            response: fields.rest(Self::ACCEPTED, warnings)?,
+        })
+    }
+
     fn model(&self) -> Option<&str> {
-        self.model.as_deref()
+        self.response.model.as_deref()
     }
 }
 
 impl ResponseRequest {
-    pub(super) fn into_ask(
-        mut self,
+    pub(super) fn parsed(
+        self,
         defaults: &Defaults,
         warnings: &Warnings,
-    ) -> Result<Understood, ApiError> {
-        self.refuse_unsupported()?;
-        let n_logprobs = self.n_logprobs(warnings)?;
-        let text = self.text.take().unwrap_or_default();
-        if text.verbosity.is_some() {
-            warnings.add("text.verbosity changes nothing here: no model here has a switch for it");
-        }
-        let given = self.tools.take().unwrap_or_default();
-        let settings = self.settings(&given, &text, &defaults.sampling);
-        let mut names = Names::default();
-        let request = ToolRequest {
-            tools: Some(names.declare(&given)),
-            choice: self.tool_choice.take(),
-            parallel: self.parallel_tool_calls,
-        };
-        let tools = request.into_use(warnings)?;
-        let constraint = text
-            .format
-            .map_or(Ok(None), |format| format.constraint(warnings))?;
-        let mut messages = input::messages(std::mem::take(&mut self.input), warnings)?;
-        let system = input::system(self.instructions.take(), &mut messages);
-        let how = How {
-            stream: self.stream == Some(true),
-            logprobs: n_logprobs.is_some(),
-            names,
-            settings,
-        };
-        let (extra, tier) = (
-            variables(self.chat_template_kwargs.take())?,
-            self.service_tier.unwrap_or_default(),
-        );
-        let thinking = Thinking {
-            effort: self.reasoning.take().unwrap_or_default().effort,
-            enable: None,
-        };
-        let options = GenerateOptions {
-            constraint,
-            ..self.into_sampling(n_logprobs).into_options(defaults)?
-        };
-        Ok(Understood {
+    ) -> Result<ParsedResponse, ApiError> {
+        let mut response = self.response;
+        response.refuse_unsupported()?;
+        let n_logprobs = response.n_logprobs(warnings)?;
+        let mut names = ToolNames::default();
+        let text = response.text.take().unwrap_or_default();
+        let reply_settings = response.settings(&text, &self.sampling, &defaults.sampling);
+        let tools = response.take_tools(&mut names).into_use(warnings)?;
+        let mut messages = input::messages(std::mem::take(&mut response.input), warnings)?;
+        let sampling = self
+            .sampling
+            .into_fields(response.max_output_tokens, n_logprobs)?;
+        Ok(ParsedResponse {
+            system: input::system(response.instructions.take(), &mut messages),
             messages,
-            system,
             tools,
-            extra,
-            thinking,
-            options,
-            tier,
-            how,
+            variables: template_variables(response.chat_template_kwargs.take())?,
+            thinking: Thinking {
+                effort: response.reasoning.take().and_then(|fields| fields.effort),
+                enable: None,
+            },
+            options: GenerateOptions {
+                constraint: text.into_constraint(warnings)?,
+                ..sampling.into_options(defaults)?
+            },
+            tier: response.service_tier.unwrap_or_default(),
+            reply: ResponseReply {
+                stream: response.stream == Some(true),
+                logprobs: n_logprobs.is_some(),
+                names,
+                settings: reply_settings,
+            },
         })
     }
+}
 
+impl TextFields {
+    fn into_constraint(self, warnings: &Warnings) -> Result<Option<Constraint>, ApiError> {
+        if self.verbosity.is_some() {
+            warnings.add("text.verbosity changes nothing here: no model here has a switch for it");
+        }
+        match self.format {
+            Some(format) => format.constraint(warnings),
+            None => Ok(None),
+        }
+    }
+}
+
+impl ResponseFields {
     fn refuse_unsupported(&self) -> Result<(), ApiError> {
         let refuse = |name: &str, message: &str| Err(ApiError::field(name, message));
         if self.background == Some(true) {
             return refuse(
                 "background",
-                "this server stores nothing that could be asked for later",
+                "this server stores nothing that could be parsed for later",
             );
         }
         if self.previous_response_id.is_some() {
@@ -288,28 +264,25 @@ impl ResponseRequest {
                 "include: {other:?} changes nothing here: there is no such thing"
             ));
         }
-        match (
-            include.iter().any(|name| name == LOGPROBS),
-            self.top_logprobs.unwrap_or(0),
-        ) {
-            (_, n) if n > MAX_TOP_LOGPROBS => Err(ApiError::field(
-                "top_logprobs",
-                format!("{n}, expected at most {MAX_TOP_LOGPROBS}"),
-            )),
-            (false, 0) => Ok(None),
-            (false, _) => Err(ApiError::field(
-                "top_logprobs",
-                format!("it is of no use without include: [{LOGPROBS:?}]"),
-            )),
-            (true, n) => Ok(Some(n)),
+        let is_wanted = include.iter().any(|name| name == LOGPROBS);
+        let switch = format!("include: [{LOGPROBS:?}]");
+        logprobs::n_alternatives(is_wanted, self.top_logprobs, &switch)
+    }
+
+    fn take_tools(&mut self, names: &mut ToolNames) -> ToolRequest {
+        let tools = self.tools.take().unwrap_or_default();
+        ToolRequest {
+            tools: Some(names.declare(&tools)),
+            choice: self.tool_choice.take(),
+            parallel: self.parallel_tool_calls,
         }
     }
 
-    fn settings(&self, tools: &[Value], text: &Text, default: &Sampling) -> Value {
-        let format = text
-            .format
-            .as_ref()
-            .map_or_else(|| json!({ "type": "text" }), Format::to_json);
+    fn settings(&self, text: &TextFields, sampling: &OpenAiSampling, default: &Sampling) -> Value {
+        let format = text.format.as_ref();
+        let format = format.map_or_else(|| json!({ "type": "text" }), TextFormat::to_json);
+        let verbosity = text.verbosity.clone().unwrap_or_else(|| "medium".into());
+        let reasoning = self.reasoning.as_ref();
         json!({
             "background": false,
             "instructions": self.instructions,
@@ -319,78 +292,55 @@ impl ResponseRequest {
             "parallel_tool_calls": self.parallel_tool_calls.unwrap_or(true),
             "previous_response_id": null,
             "prompt_cache_key": self.prompt_cache_key,
-            "reasoning": { "effort": self.reasoning.as_ref().and_then(|how| how.effort.clone()), "summary": null },
+            "reasoning": {
+                "effort": reasoning.and_then(|fields| fields.effort.as_deref()),
+                "summary": null,
+            },
             "safety_identifier": self.safety_identifier,
             "service_tier": self.service_tier.unwrap_or_default().name(),
             "store": false,
-            "temperature": number(self.temperature.unwrap_or(default.temperature)),
-            "text": { "format": format, "verbosity": text.verbosity.clone().unwrap_or_else(|| "medium".into()) },
+            "temperature": decimal(sampling.temperature.unwrap_or(default.temperature)),
+            "text": { "format": format, "verbosity": verbosity },
             "tool_choice": self.tool_choice.clone().unwrap_or_else(|| "auto".into()),
-            "tools": tools,
+            "tools": self.tools.as_deref().unwrap_or_default(),
             "top_logprobs": self.top_logprobs.unwrap_or(0),
-            "top_p": number(self.top_p.unwrap_or(default.top_p)),
+            "top_p": decimal(sampling.top_p.unwrap_or(default.top_p)),
             "truncation": "disabled",
             "user": self.user,
         })
     }
-
-    fn into_sampling(self, n_logprobs: Option<usize>) -> SamplingFields {
-        SamplingFields {
-            temperature: self.temperature,
-            top_p: self.top_p,
-            top_k: self.top_k,
-            min_p: self.min_p,
-            typical_p: self.typical_p,
-            repeat_penalty: self.repeat_penalty.or(self.repetition_penalty),
-            presence_penalty: self.presence_penalty,
-            frequency_penalty: self.frequency_penalty,
-            logit_bias: self.logit_bias,
-            seed: self.seed,
-            stop: self.stop,
-            max_tokens: self.max_output_tokens,
-            n_logprobs,
-        }
-    }
 }
 
-/// As it is written: 0.8, and not the next number of 32 bits to it.
-fn number(x: f32) -> Option<f64> {
+/// The shortest decimal number that reads as `x`: 0.8, not 0.800000011920929.
+fn decimal(x: f32) -> Option<f64> {
     x.to_string().parse().ok()
 }
 
-/// What the engine refuses, by the names that fields have here.
-pub(super) fn as_named_here(error: ApiError) -> ApiError {
-    match error.param.as_deref() {
-        Some("messages") => error.about("input"),
-        Some("response_format") => error.about("text.format"),
-        _ => error,
-    }
+/// An error of the engine, with the names that fields have in this interface.
+pub(super) fn renamed(error: ApiError) -> ApiError {
+    error
+        .renamed("messages", "input")
+        .renamed("response_format", "text.format")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn ask_with_warnings(fields: Value) -> Result<(Understood, Vec<String>), ApiError> {
+    fn with_warnings(fields: Value) -> Result<(ParsedResponse, Vec<String>), ApiError> {
         let mut body = json!({ "input": "Hello!" });
         body.as_object_mut()
             .unwrap()
             .extend(fields.as_object().unwrap().clone());
         let warnings = Warnings::default();
-        let bytes = body.to_string();
-        let request = crate::flow::body::parse::<ResponseRequest>(
-            bytes.as_bytes(),
-            ResponseRequest::ACCEPTED,
-            &warnings,
-        )?;
-        Ok((
-            request.into_ask(&Defaults::default(), &warnings)?,
-            warnings.take(),
-        ))
+        let fields = Fields::parse(body.to_string().as_bytes())?;
+        let request = ResponseRequest::read(fields, &warnings)?;
+        let parsed = request.parsed(&Defaults::default(), &warnings)?;
+        Ok((parsed, warnings.take()))
     }
 
-    fn ask(fields: Value) -> Result<Understood, ApiError> {
-        ask_with_warnings(fields).map(|(asked, _)| asked)
+    fn parsed(fields: Value) -> Result<ParsedResponse, ApiError> {
+        with_warnings(fields).map(|(parsed, _)| parsed)
     }
 
     #[test]
@@ -405,20 +355,22 @@ mod tests {
             ("service_tier", json!("gold")),
             ("max_output_tokens", json!(-2)),
             ("input", json!(1)),
-            ("text", json!({ "format": { "type": "xml" } })),
             ("chat_template_kwargs", json!({ "messages": [] })),
         ];
         for (name, value) in wrong {
-            let error = ask(json!({ name: value })).err();
+            let error = parsed(json!({ name: value })).err();
             assert_eq!(error.and_then(|error| error.param).as_deref(), Some(name));
         }
+        let error = parsed(json!({ "text": { "format": { "type": "xml" } } })).err();
+        let param = error.and_then(|error| error.param);
+        assert_eq!(param.as_deref(), Some("text.format"));
     }
 
     #[test]
     fn what_codex_sends_is_taken_with_warnings() {
         let function =
             json!({ "type": "function", "name": "exec", "parameters": {}, "strict": false });
-        let (asked, warnings) = ask_with_warnings(json!({
+        let (parsed, warnings) = with_warnings(json!({
             "client_metadata": { "thread_id": "x" }, "store": false, "reasoning": { "effort": "low", "summary": "auto" },
             "include": ["reasoning.encrypted_content"], "text": { "verbosity": "low" }, "prompt_cache_key": "k",
             "tools": [function, { "type": "web_search" }, { "type": "custom", "name": "apply_patch" },
@@ -427,14 +379,14 @@ mod tests {
         }))
         .map_err(|error| error.message)
         .unwrap();
-        let tools = asked.tools.unwrap().tools;
+        let tools = parsed.tools.unwrap().tools;
         assert_eq!(
             tools.names().collect::<Vec<_>>(),
             ["exec", "apply_patch", "agents.exec"]
         );
-        assert_eq!(asked.thinking.effort.as_deref(), Some("low"));
+        assert_eq!(parsed.thinking.effort.as_deref(), Some("low"));
         assert_eq!(
-            (asked.options.n_predict, asked.options.sampling.top_k),
+            (parsed.options.n_predict, parsed.options.sampling.top_k),
             (usize::MAX, 0)
         );
         let about = [
@@ -455,7 +407,7 @@ mod tests {
             !warnings.iter().any(|warning| warning.contains("unknown")),
             "{warnings:?}"
         );
-        assert_eq!(asked.how.settings["max_output_tokens"], Value::Null);
+        assert_eq!(parsed.reply.settings["max_output_tokens"], Value::Null);
     }
 
     #[test]
@@ -465,8 +417,8 @@ mod tests {
             "background": false, "reasoning": { "effort": null }, "include": [], "text": text,
             "metadata": { "a": "b" }, "temperature": 0.7, "conversation": null,
         });
-        let asked = ask(usual).map_err(|error| error.message).unwrap();
-        let settings = asked.how.settings;
+        let parsed = parsed(usual).map_err(|error| error.message).unwrap();
+        let settings = parsed.reply.settings;
         assert_eq!(
             (&settings["store"], &settings["text"]),
             (&json!(false), &text)
@@ -476,7 +428,7 @@ mod tests {
             (&json!(0.7), &json!("b"))
         );
         assert!(matches!(
-            asked.options.constraint,
+            parsed.options.constraint,
             Some(Constraint::JsonObject)
         ));
     }

@@ -1,93 +1,96 @@
-//! A response as events, each with its name and number.
+//! A response as events, each with a name and a sequence number.
 
 use serde_json::{Value, json};
 
 use super::{
-    head::{self, Head},
+    super::response::logprob_entry,
+    envelope::{self, ResponseEnvelope},
     output::Output,
 };
-use crate::{
-    api::openai::response::thought,
-    flow::{
-        answer::AnswerEvent,
-        error::ApiError,
-        stream::{Event, EventWriter},
-    },
+use crate::flow::{
+    answer::AnswerEvent,
+    error::ApiError,
+    stream::{EventWriter, StreamEvent},
 };
 
-/// Writes a response.
-pub(super) struct Events {
-    head: Head,
+/// Writes the events of a response.
+pub(super) struct ResponseWriter {
+    envelope: ResponseEnvelope,
     output: Output,
-    /// Events so far.
-    n: usize,
+    /// The next sequence number.
+    sequence_number: usize,
 }
 
-impl Events {
-    pub(super) fn new(head: Head, output: Output) -> Self {
-        Self { head, output, n: 0 }
+impl ResponseWriter {
+    pub(super) fn new(envelope: ResponseEnvelope, output: Output) -> Self {
+        Self {
+            envelope,
+            output,
+            sequence_number: 0,
+        }
     }
 
-    fn event(&mut self, name: &'static str, fields: Value) -> Event {
-        let mut data = json!({ "type": name, "sequence_number": self.n });
-        self.n += 1;
+    fn event(&mut self, name: &'static str, fields: Value) -> StreamEvent {
+        let mut data = json!({ "type": name, "sequence_number": self.sequence_number });
+        self.sequence_number += 1;
         if let (Some(data), Value::Object(fields)) = (data.as_object_mut(), fields) {
             data.extend(fields);
         }
-        Event {
+        StreamEvent {
             name: Some(name),
             data: data.to_string(),
         }
     }
 
-    /// What has become of the response.
-    fn response(&mut self, name: &'static str, response: Value) -> Event {
+    /// An event that has the whole response.
+    fn response_event(&mut self, name: &'static str, response: Value) -> StreamEvent {
         self.event(name, json!({ "response": response }))
     }
 
-    /// What the items have to tell.
-    fn told(&mut self) -> Vec<Event> {
-        self.output
-            .take_events()
-            .into_iter()
+    /// The events about the items since the last call.
+    fn item_events(&mut self) -> Vec<StreamEvent> {
+        let events = self.output.take_events().into_iter();
+        events
             .map(|(name, fields)| self.event(name, fields))
             .collect()
     }
 }
 
-impl EventWriter for Events {
-    fn begin(&mut self) -> Vec<Event> {
-        let response = self.head.begun();
-        let created = self.response("response.created", response.clone());
-        vec![created, self.response("response.in_progress", response)]
+impl EventWriter for ResponseWriter {
+    fn begin(&mut self) -> Vec<StreamEvent> {
+        let response = self.envelope.begun();
+        let created = self.response_event("response.created", response.clone());
+        vec![
+            created,
+            self.response_event("response.in_progress", response),
+        ]
     }
 
-    fn write(&mut self, _: usize, event: AnswerEvent) -> Vec<Event> {
+    fn write(&mut self, _: usize, event: AnswerEvent) -> Vec<StreamEvent> {
         match event {
             AnswerEvent::Piece(piece) => self.output.piece(piece),
-            AnswerEvent::Logprobs(one) => self.output.thought(thought(&self.head.model, &one)),
+            AnswerEvent::Logprobs(logprobs) => {
+                let entry = logprob_entry(&self.envelope.model, &logprobs);
+                self.output.logprobs(entry);
+            }
             AnswerEvent::End(end) => {
-                self.output.end(head::is_cut(&end));
-                let mut events = self.told();
-                let name = if head::is_cut(&end) {
-                    "response.incomplete"
-                } else {
-                    "response.completed"
+                let is_cut = envelope::is_cut(&end);
+                self.output.end(is_cut);
+                let mut events = self.item_events();
+                let response = self.envelope.ended(&end, self.output.items());
+                let name = match is_cut {
+                    true => "response.incomplete",
+                    false => "response.completed",
                 };
-                let response = self.head.ended(&end, self.output.items());
-                events.push(self.response(name, response));
+                events.push(self.response_event(name, response));
                 return events;
             }
         }
-        self.told()
+        self.item_events()
     }
 
-    fn end(&mut self) -> Vec<Event> {
-        Vec::new()
-    }
-
-    fn fail(&mut self, error: &ApiError) -> Vec<Event> {
-        let response = self.head.failed(error, self.output.items());
-        vec![self.response("response.failed", response)]
+    fn fail(&mut self, error: &ApiError) -> Vec<StreamEvent> {
+        let response = self.envelope.failed(error, self.output.items());
+        vec![self.response_event("response.failed", response)]
     }
 }

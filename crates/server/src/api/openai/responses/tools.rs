@@ -1,36 +1,36 @@
-//! Tools of this interface as those of chat, and calls back in the form that the client knows.
+//! Maps the tools of responses to functions of chat, and calls back to the client's tools.
 //!
-//! A model has functions, known by one name each. Tools of a namespace are functions whose names
-//! begin with it; a tool that takes any text is a function with one string, `input`.
+//! A model knows functions only. A tool of a namespace becomes a function whose name begins with the
+//! namespace; a custom tool, which takes any text, a function with one string, `input`.
 
 use std::collections::HashMap;
 
 use serde_json::{Value, json};
 
-/// Functions that the client knows in another form, by the name that the model knows.
+/// The client's tools that are no plain functions, by the names that the model has for them.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Names(HashMap<String, Form>);
+pub(super) struct ToolNames(HashMap<String, ClientTool>);
 
-/// How a client knows a function.
+/// A tool of the client that is no plain function.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Form {
-    /// By a name within a namespace.
-    Within { namespace: String, name: String },
-    /// As a tool that takes any text.
+pub(super) enum ClientTool {
+    /// A function of a namespace.
+    InNamespace { namespace: String, name: String },
+    /// A tool that takes any text.
     Custom,
 }
 
-impl Names {
-    pub(super) fn form(&self, name: &str) -> Option<&Form> {
+impl ToolNames {
+    pub(super) fn client_tool(&self, name: &str) -> Option<&ClientTool> {
         self.0.get(name)
     }
 
-    /// Tools as chat has them. Of other types they stay as they are, for it to leave out.
+    /// Maps tools to functions of chat. Tools of other types stay as they are; chat drops them.
     pub(super) fn declare(&mut self, tools: &[Value]) -> Vec<Value> {
         let mut all = Vec::new();
         for tool in tools {
             match tool["type"].as_str() {
-                Some("namespace") => all.extend(self.within(tool)),
+                Some("namespace") => all.extend(self.namespace(tool)),
                 _ => all.push(self.one(tool)),
             }
         }
@@ -41,15 +41,15 @@ impl Names {
         match (tool["type"].as_str(), tool["name"].as_str()) {
             (Some("function"), _) => nested(tool),
             (Some("custom"), Some(name)) => {
-                self.0.insert(name.to_owned(), Form::Custom);
+                self.0.insert(name.to_owned(), ClientTool::Custom);
                 custom(name, tool)
             }
             _ => tool.clone(),
         }
     }
 
-    /// The functions of a namespace.
-    fn within(&mut self, space: &Value) -> Vec<Value> {
+    /// Maps the functions of a namespace.
+    fn namespace(&mut self, space: &Value) -> Vec<Value> {
         let namespace = space["name"].as_str().unwrap_or_default();
         let mut list = Vec::new();
         for tool in space["tools"].as_array().into_iter().flatten() {
@@ -60,7 +60,7 @@ impl Names {
                 tool["function"]["name"] = joined.as_str().into();
                 self.0.insert(
                     joined,
-                    Form::Within {
+                    ClientTool::InNamespace {
                         namespace: namespace.to_owned(),
                         name,
                     },
@@ -72,7 +72,7 @@ impl Names {
     }
 }
 
-/// The name that a model knows of a tool that may be one of a namespace.
+/// The name that the model has for a tool, which may be one of a namespace.
 pub(super) fn joined(namespace: Option<&str>, name: &str) -> String {
     match namespace {
         None | Some("") => name.to_owned(),
@@ -81,7 +81,7 @@ pub(super) fn joined(namespace: Option<&str>, name: &str) -> String {
     }
 }
 
-/// A function as chat has it.
+/// A function in the form of chat, which nests it.
 fn nested(tool: &Value) -> Value {
     let mut function = json!({ "name": tool["name"] });
     for field in ["description", "parameters", "strict"] {
@@ -92,7 +92,7 @@ fn nested(tool: &Value) -> Value {
     json!({ "type": "function", "function": function })
 }
 
-/// A function in place of a tool that takes any text.
+/// The function that stands for a custom tool.
 fn custom(name: &str, tool: &Value) -> Value {
     let mut description = tool["description"].as_str().unwrap_or_default().to_owned();
     description += "\n\nThe text goes into \"input\" as a JSON string.";
@@ -105,7 +105,7 @@ fn custom(name: &str, tool: &Value) -> Value {
     json!({ "type": "function", "function": function })
 }
 
-/// The text of a custom tool, of the arguments that a model has written, which may be cut.
+/// The input of a custom tool, from the arguments that the model wrote, which may be cut.
 pub(super) fn input_of(arguments: &str) -> String {
     let whole = |text: &str| serde_json::from_str::<Value>(text).ok();
     let value = ["", "\"}", "}"]
@@ -125,19 +125,19 @@ mod tests {
         let tool = json!({ "type": "function", "name": "find", "parameters": {}, "strict": true, "description": null });
         let function = json!({ "name": "find", "parameters": {}, "strict": true });
         assert_eq!(
-            Names::default().declare(&[tool]),
+            ToolNames::default().declare(&[tool]),
             [json!({ "type": "function", "function": function })]
         );
         let search = json!({ "type": "web_search" });
         assert_eq!(
-            Names::default().declare(std::slice::from_ref(&search)),
+            ToolNames::default().declare(std::slice::from_ref(&search)),
             [search]
         );
     }
 
     #[test]
     fn functions_of_a_namespace_have_its_name_in_front() {
-        let mut names = Names::default();
+        let mut names = ToolNames::default();
         let find = json!({ "type": "function", "name": "find" });
         let tools = names.declare(&[
             json!({ "type": "namespace", "name": "agents", "tools": [find] }),
@@ -149,12 +149,12 @@ mod tests {
             .map(|tool| tool["function"]["name"].as_str().unwrap())
             .collect();
         assert_eq!(all, ["agents.find", "mcp__find", "find"]);
-        let within = Form::Within {
+        let within = ClientTool::InNamespace {
             namespace: "agents".into(),
             name: "find".into(),
         };
         assert_eq!(
-            (names.form("agents.find"), names.form("find")),
+            (names.client_tool("agents.find"), names.client_tool("find")),
             (Some(&within), None)
         );
         assert_eq!(joined(Some("agents"), "find"), "agents.find");
@@ -162,7 +162,7 @@ mod tests {
 
     #[test]
     fn a_tool_of_any_text_is_a_function_with_one_string() {
-        let mut names = Names::default();
+        let mut names = ToolNames::default();
         let format = json!({ "type": "grammar", "syntax": "lark", "definition": "start: \"a\"" });
         let tools =
             names.declare(&[json!({ "type": "custom", "name": "apply_patch", "format": format })]);
@@ -176,7 +176,7 @@ mod tests {
                 .unwrap()
                 .ends_with("start: \"a\"")
         );
-        assert_eq!(names.form("apply_patch"), Some(&Form::Custom));
+        assert_eq!(names.client_tool("apply_patch"), Some(&ClientTool::Custom));
         let texts = [r#"{"input": "a\nb"}"#, r#"{"input": "a\nb"#, r#"{"inp"#].map(input_of);
         assert_eq!(texts, ["a\nb", "a\nb", ""]);
     }

@@ -1,32 +1,35 @@
-//! The response itself, around its items.
+//! The response object around its items.
 
 use std::sync::Arc;
 
-use atta_engine::{FinishReason, tokenizer::Special};
+use atta_engine::tokenizer::Special;
 use serde_json::{Value, json};
 
 use crate::{
     app,
-    flow::{answer::AnswerEnd, error::ApiError},
+    flow::{
+        answer::{AnswerEnd, StopReason},
+        error::ApiError,
+    },
     models::Model,
 };
 
-/// What is the same in a response from its beginning to its end.
-pub(super) struct Head {
+/// What a response has from its beginning to its end.
+pub(super) struct ResponseEnvelope {
     pub(super) id: String,
     pub(super) created: u64,
     pub(super) model: Arc<Model>,
-    /// Fields of the request, as they are told.
+    /// Fields of the request, as the response repeats them.
     pub(super) settings: Value,
 }
 
-impl Head {
-    /// While it is written.
+impl ResponseEnvelope {
+    /// The response before its first item.
     pub(super) fn begun(&self) -> Value {
         self.body("in_progress", &[])
     }
 
-    /// When it is complete, or was cut.
+    /// The complete or cut response.
     pub(super) fn ended(&self, end: &AnswerEnd, items: &[Value]) -> Value {
         let mut body = match is_cut(end) {
             true => self.body("incomplete", items),
@@ -41,7 +44,7 @@ impl Head {
         body
     }
 
-    /// When nothing comes any more, for a reason of ours.
+    /// The response after an error of the server.
     pub(super) fn failed(&self, error: &ApiError, items: &[Value]) -> Value {
         let mut body = self.body("failed", items);
         body["error"] = json!({ "code": "server_error", "message": error.message });
@@ -59,9 +62,10 @@ impl Head {
         body
     }
 
-    /// Tokens of thoughts are those that their text has.
+    /// The reasoning tokens are counted by tokenizing the reasoning again.
     fn usage(&self, end: &AnswerEnd) -> Value {
-        let (done, reasoning) = (&end.done, end.outcome.reasoning.as_bytes());
+        let done = &end.done;
+        let reasoning = end.outcome.reasoning.as_bytes();
         let n_reasoning = self
             .model
             .engine
@@ -78,7 +82,7 @@ impl Head {
     }
 }
 
-/// Whether an answer ended before the model had ended it.
+/// Whether the answer was cut by its length.
 pub(super) fn is_cut(end: &AnswerEnd) -> bool {
-    matches!(end.done.finish_reason, FinishReason::Length)
+    end.stop_reason() == StopReason::Length
 }

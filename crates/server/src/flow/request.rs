@@ -1,0 +1,166 @@
+//! From bytes to a parsed request and its model: a permit, the body, its fields, the load.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use tokio::sync::{OwnedSemaphorePermit, mpsc};
+
+use super::{
+    answer::Answers,
+    body::{self, Accepted, Fields, Incoming},
+    error::ApiError,
+    prepare::Prepared,
+    warnings::Warnings,
+};
+use crate::{
+    app::App,
+    models::{KeepAlive, Model},
+};
+
+/// A request that names a model.
+pub(crate) trait Request: Sized + Send + 'static {
+    /// Fields that are accepted and change nothing, with the reasons.
+    const ACCEPTED: Accepted = &[];
+    /// Whether an unknown model name means the only model: clients made for hosted services send
+    /// names such as `gpt-4o`.
+    const TAKES_ANY_NAME: bool = true;
+
+    /// Reads the fields of a body.
+    fn read(fields: Fields, warnings: &Warnings) -> Result<Self, ApiError>;
+
+    /// The name of the model, if the request has one.
+    fn model(&self) -> Option<&str>;
+
+    /// How long the model stays in memory after this request, if the request says so.
+    fn keep_alive(&self) -> Option<KeepAlive> {
+        None
+    }
+}
+
+/// A parsed request that holds one of the server's request permits.
+pub(crate) struct ReceivedRequest<R> {
+    pub(crate) request: R,
+    warnings: Warnings,
+    permit: OwnedSemaphorePermit,
+    /// When the answer must end.
+    deadline: Option<Instant>,
+}
+
+/// A parsed request whose model is in memory.
+pub(crate) struct LoadedRequest<R> {
+    request: R,
+    warnings: Warnings,
+    permit: OwnedSemaphorePermit,
+    model: Arc<Model>,
+    load_time: Duration,
+}
+
+impl<R: Request> ReceivedRequest<R> {
+    pub(crate) async fn read(app: &App, incoming: Incoming) -> Result<Self, ApiError> {
+        let Incoming { body, warnings } = incoming;
+        let deadline = app.options.max_time.map(|time| Instant::now() + time);
+        if app.is_stopping() {
+            return Err(ApiError::stopping());
+        }
+        let permit = app.request_permit()?;
+        let bytes = body::read(body, app.options.max_body, app.options.read_timeout).await?;
+        // The closure holds the permit, because it runs to its end even if the client disconnects.
+        let parse = move || {
+            let request = R::read(Fields::parse(&bytes)?, &warnings)?;
+            Ok(Self {
+                request,
+                warnings,
+                permit,
+                deadline,
+            })
+        };
+        on_blocking_thread(parse).await
+    }
+
+    /// Loads the model if it is not in memory.
+    async fn load(self, app: &App) -> Result<LoadedRequest<R>, ApiError> {
+        let start = Instant::now();
+        let name = model_name(app, &self.request, &self.warnings);
+        let model = app.models.get(name, self.request.keep_alive()).await?;
+        Ok(LoadedRequest {
+            request: self.request,
+            warnings: self.warnings,
+            permit: self.permit,
+            model,
+            load_time: start.elapsed(),
+        })
+    }
+
+    /// Prepares jobs on a blocking thread and submits them to the model's worker. `prepare` also
+    /// returns what the caller needs to write the answer.
+    pub(crate) async fn submit<T: Send + 'static>(
+        self,
+        app: &App,
+        prepare: impl FnOnce(&Model, R, &Warnings) -> Result<(Prepared, T), ApiError> + Send + 'static,
+    ) -> Result<(Answers, T), ApiError> {
+        let deadline = self.deadline;
+        let loaded = self.load(app).await?;
+        let load_time = loaded.load_time;
+        let work = move || {
+            let prepared = prepare(&loaded.model, loaded.request, &loaded.warnings)?;
+            Ok((prepared, loaded.model, loaded.permit))
+        };
+        let ((prepared, reply), model, permit) = on_blocking_thread(work).await?;
+        let (sender, events) = mpsc::unbounded_channel();
+        model.worker.submit(prepared.jobs, &sender, deadline)?;
+        let answers = Answers::new(model, load_time, events, prepared.parsers, permit);
+        Ok((answers, reply))
+    }
+}
+
+impl<R: Request> LoadedRequest<R> {
+    /// Reads a request, and loads its model if it is not in memory.
+    pub(crate) async fn read(app: &App, incoming: Incoming) -> Result<Self, ApiError> {
+        ReceivedRequest::read(app, incoming).await?.load(app).await
+    }
+
+    /// Computes a response without a job, on a blocking thread.
+    pub(crate) async fn map<T: Send + 'static>(
+        self,
+        respond: impl FnOnce(&Model, R, &Warnings) -> Result<T, ApiError> + Send + 'static,
+    ) -> Result<T, ApiError> {
+        let work = move || {
+            let _permit = self.permit;
+            respond(&self.model, self.request, &self.warnings)
+        };
+        on_blocking_thread(work).await
+    }
+}
+
+/// Reads a request, prepares its jobs and submits them.
+pub(crate) async fn submit<R: Request, T: Send + 'static>(
+    app: &App,
+    incoming: Incoming,
+    prepare: impl FnOnce(&Model, R, &Warnings) -> Result<(Prepared, T), ApiError> + Send + 'static,
+) -> Result<(Answers, T), ApiError> {
+    let received = ReceivedRequest::read(app, incoming).await?;
+    received.submit(app, prepare).await
+}
+
+/// Resolves the model name of a request; on a server of one model any name may be accepted.
+fn model_name<'a, R: Request>(app: &App, request: &'a R, warnings: &Warnings) -> Option<&'a str> {
+    let name = request.model()?;
+    match app.models.only() {
+        Some(ours) if R::TAKES_ANY_NAME && app.models.look_up(Some(name)).is_err() => {
+            warnings.add(format!("there is no model {name:?} here: {ours:?} answers"));
+            None
+        }
+        _ => Some(name),
+    }
+}
+
+/// Runs work that takes milliseconds outside of the async thread.
+async fn on_blocking_thread<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
+) -> Result<T, ApiError> {
+    tokio::task::spawn_blocking(work)
+        .await
+        .map_err(|_| ApiError::broken())?
+}
