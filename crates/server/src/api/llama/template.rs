@@ -82,6 +82,6 @@ fn prompt(model: &Model, request: TemplateRequest, warnings: &Warnings) -> Resul
         end,
         ..ChatInput::default()
     };
-    let asked = prepare::render(model, &input, &GenerateOptions::default(), warnings)?;
-    Ok(json!({ "prompt": asked.prompt.text }))
+    let chat = prepare::render(model, &input, &GenerateOptions::default(), warnings)?;
+    Ok(json!({ "prompt": chat.prompt.text }))
 }
