@@ -1,19 +1,19 @@
-//! The model that is part of the program: a GGUF file like any other, but for where its bytes are.
+//! The built-in model: a GGUF file in the executable.
 //!
-//! It is trained by the scripts in `tools/builtin-model/home`. This file knows its name and its
-//! bytes, and nothing of what they say.
+//! The scripts in `tools/builtin-model/home` train it.
 
-/// A model in the program.
+/// A model in the executable.
 #[derive(Clone, Copy, Debug)]
 pub struct Builtin {
-    /// What stands in for a path in messages.
+    /// The name in messages, in place of a path.
     pub name: &'static str,
-    /// A whole GGUF file. It may lie at any address: weights are read as bytes, and the blocks of
-    /// a quantized tensor have odd sizes anyway.
+    /// A whole GGUF file. Any alignment will do: weights are read as bytes, and the blocks of a
+    /// quantized tensor have odd sizes.
     pub bytes: &'static [u8],
 }
 
-/// The model that runs a house and tells stories.
+/// The built-in model, which runs a house and tells stories.
+#[cfg(feature = "builtin")]
 pub fn builtin() -> Builtin {
     Builtin {
         name: "built-in model",
@@ -21,7 +21,7 @@ pub fn builtin() -> Builtin {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "builtin"))]
 mod tests {
     use super::*;
     use crate::{Engine, LoadOptions, SessionOptions};

@@ -1,14 +1,42 @@
-//! From a loaded model to a conversation: which template it is held in, and what time it is.
+//! Opens a conversation with a loaded model: its chat template, and the local time for the
+//! template.
+
+use std::{path::PathBuf, str::FromStr};
 
 use atta::{
     Engine, SessionOptions,
     chat::{Chat, DateTime, Origin, Template, TemplateChoice},
 };
 
-use crate::{args::TemplateName, failure::Failure, input, load};
+use crate::{failure::Failure, input, load};
 
-/// An empty conversation, in the template that was asked for, else the file's, else one that might
-/// do.
+/// The argument of `--chat-template`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum TemplateName {
+    Chatml,
+    /// Lines with `User:` and `Assistant:`.
+    Plain,
+    /// A Jinja file.
+    File(PathBuf),
+}
+
+impl FromStr for TemplateName {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "chatml" => Ok(Self::Chatml),
+            "plain" => Ok(Self::Plain),
+            path if path.contains(['/', '\\', '.']) => Ok(Self::File(path.into())),
+            _ => Err(
+                "expected chatml, plain, or a file with a template in Jinja, such as ./chat.jinja"
+                    .to_owned(),
+            ),
+        }
+    }
+}
+
+/// Opens an empty conversation with the given template, else the file's, else a guess.
 pub(crate) fn open(
     engine: &Engine,
     session: &SessionOptions,
@@ -20,14 +48,14 @@ pub(crate) fn open(
     Ok(chat)
 }
 
-/// The time on the user's clock, as `datetime.now()` in transformers.
+/// The local time, as `datetime.now()` in transformers.
 fn local_now() -> DateTime {
     let now = chrono::Local::now();
     let seconds = u64::try_from(now.timestamp()).unwrap_or(0);
     DateTime::from_unix_with_offset(seconds, now.offset().local_minus_utc())
 }
 
-/// The chosen chat template.
+/// The template choice that `--chat-template` means.
 ///
 /// # Errors
 /// A file that cannot be read.
@@ -50,15 +78,15 @@ fn choose(engine: &Engine, name: Option<&TemplateName>) -> Result<Template, Fail
     Ok(template)
 }
 
-/// Says what is done where the file has no template.
+/// Warns of a guessed template.
 fn explain(origin: Origin) {
-    let written = match origin {
+    let format = match origin {
         Origin::File | Origin::Choice => return,
         Origin::ChatMl => "messages are written as ChatML, whose markers its vocabulary has",
         Origin::Plain => "messages become lines with `User:` and `Assistant:`",
     };
     load::warn(&format!(
-        "this model may not be made for chat: it has no chat template, so that {written}; another way can be chosen with \
-         --chat-template"
+        "this model may not be made for chat: it has no chat template, so that {format}; \
+         another way can be chosen with --chat-template"
     ));
 }

@@ -1,7 +1,7 @@
-//! How a command ends without success: one line on standard error, and an exit code.
+//! The failure of a command: one line on standard error, and an exit code.
 //!
 //! Codes: 1 failed, 2 wrong usage, 130 interrupted. A closed pipe is no failure: the reader has
-//! seen enough, so it ends silently with 0.
+//! seen enough, so the program ends silently with 0.
 
 use std::{
     fmt::Display,
@@ -10,29 +10,29 @@ use std::{
     process::ExitCode,
 };
 
-/// The exit code after Ctrl-C: 128 and the number of the signal, as shells have it.
+/// The exit code after Ctrl-C: 128 plus the number of the signal, as in shells.
 pub(crate) const INTERRUPTED: u8 = 130;
 
-/// Why a command did not come to its end.
+/// Why a command did not complete.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// What was typed makes no sense; nothing was done.
+    /// Wrong usage; nothing was done.
     Usage(String),
-    /// Something went wrong on the way.
+    /// The work failed.
     Failed(String),
     /// Ctrl-C.
     Interrupted,
-    /// Nobody reads our output any more.
+    /// The reader of our output has closed it.
     ClosedPipe,
 }
 
 impl Failure {
-    /// A failure that a file is to blame for.
+    /// A failure at a file.
     pub(crate) fn at(path: &Path, what: impl Display) -> Self {
         Self::Failed(format!("{}: {what}", path.display()))
     }
 
-    /// Standard output did not take what was written.
+    /// The failure of a write to standard output.
     pub(crate) fn stdout(error: io::Error) -> Self {
         match error.kind() {
             io::ErrorKind::BrokenPipe => Self::ClosedPipe,
@@ -40,7 +40,7 @@ impl Failure {
         }
     }
 
-    /// Says what there is to say, and gives the exit code.
+    /// Prints the failure and returns its exit code.
     pub(crate) fn report(self) -> ExitCode {
         let (code, message) = match self {
             Self::Usage(message) => (2, message),
@@ -48,7 +48,7 @@ impl Failure {
             Self::Interrupted => return ExitCode::from(INTERRUPTED),
             Self::ClosedPipe => return ExitCode::SUCCESS,
         };
-        // If standard error is closed too, the exit code is all that is left to say it with.
+        // If standard error is closed too, only the exit code is left.
         let _ = writeln!(io::stderr(), "atta: error: {}", one_line(&message));
         ExitCode::from(code)
     }
@@ -60,21 +60,7 @@ impl From<atta::Error> for Failure {
     }
 }
 
-#[cfg(feature = "perplexity")]
-impl From<atta::EvalError> for Failure {
-    fn from(error: atta::EvalError) -> Self {
-        Self::Failed(error.to_string())
-    }
-}
-
-#[cfg(feature = "convert")]
-impl From<atta::convert::Error> for Failure {
-    fn from(error: atta::convert::Error) -> Self {
-        Self::Failed(error.to_string())
-    }
-}
-
-/// A message as one line that cannot steer a terminal: names in it may come from a hostile file.
+/// A message as one line without terminal escapes: names in it may come from a hostile file.
 pub(crate) fn one_line(message: &str) -> String {
     message.chars().flat_map(visible).collect()
 }
@@ -89,11 +75,13 @@ fn visible(c: char) -> impl Iterator<Item = char> {
     shown.into_iter().chain(escaped.into_iter().flatten())
 }
 
-/// Control characters, line and paragraph separators, and the marks that reverse the direction of
-/// what follows.
+/// Control characters, line and paragraph separators, and marks that change the direction of text.
 pub(crate) fn is_invisible(c: char) -> bool {
-    let turns = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    c.is_control() || turns || matches!(c, '\u{2028}' | '\u{2029}' | '\u{feff}')
+    let is_direction = matches!(
+        c,
+        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+    );
+    c.is_control() || is_direction || matches!(c, '\u{2028}' | '\u{2029}' | '\u{feff}')
 }
 
 #[cfg(test)]

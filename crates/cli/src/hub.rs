@@ -1,7 +1,6 @@
-//! Hugging Face as the environment has it, and models that go by the names of their repositories.
+//! Hugging Face's environment variables and cache, and models by the names of their repositories.
 //!
-//! The variables are those of Hugging Face's own programs. Nothing here but `atta pull` uses the
-//! network.
+//! The variables are those of Hugging Face's own programs. Only `atta pull` uses the network.
 
 use std::{
     borrow::Cow,
@@ -15,10 +14,10 @@ use atta_hub::{Cache, Error, HubOptions, Proxy, Request};
 
 use crate::failure::Failure;
 
-/// How many repositories an error lists.
+/// The most repositories that an error lists.
 const MAX_LISTED: usize = 10;
 
-/// Where pulled files are.
+/// The cache of pulled files.
 pub(crate) fn cache() -> Result<Cache, Failure> {
     let directory = variable("HF_HUB_CACHE")
         .map(PathBuf::from)
@@ -28,7 +27,7 @@ pub(crate) fn cache() -> Result<Cache, Failure> {
     Ok(Cache::new(directory))
 }
 
-/// How the hub is reached.
+/// The options of a connection to the hub.
 pub(crate) fn options() -> Result<HubOptions, Failure> {
     let endpoint = variable("HF_ENDPOINT").map(|text| text.to_string_lossy().into_owned());
     Ok(HubOptions {
@@ -39,13 +38,13 @@ pub(crate) fn options() -> Result<HubOptions, Failure> {
     })
 }
 
-/// Whether the network is not to be used.
+/// Whether HF_HUB_OFFLINE forbids to use the network.
 pub(crate) fn is_offline() -> bool {
-    let said = variable("HF_HUB_OFFLINE").map(|text| text.to_string_lossy().to_ascii_uppercase());
-    said.is_some_and(|said| ["1", "ON", "YES", "TRUE"].contains(&said.as_str()))
+    let value = variable("HF_HUB_OFFLINE").map(|text| text.to_string_lossy().to_ascii_uppercase());
+    value.is_some_and(|value| ["1", "ON", "YES", "TRUE"].contains(&value.as_str()))
 }
 
-/// The file of a pulled model, if `model` is no path and may be the name of one.
+/// The file that MODEL names: a path, or the file of a pulled model.
 pub(crate) fn locate(model: &Path) -> Result<PathBuf, Failure> {
     match request(model) {
         Some(request) if !model.exists() => find(&request),
@@ -53,8 +52,7 @@ pub(crate) fn locate(model: &Path) -> Result<PathBuf, Failure> {
     }
 }
 
-/// The file or directory of what was pulled, if `source` is no path and may be the name of a
-/// repository.
+/// The file or directory that SRC names: a path, or what was pulled of a repository.
 #[cfg(feature = "convert")]
 pub(crate) fn locate_source(source: &Path) -> Result<PathBuf, Failure> {
     let Some(request) = request(source).filter(|_| !source.exists()) else {
@@ -67,8 +65,9 @@ pub(crate) fn locate_source(source: &Path) -> Result<PathBuf, Failure> {
         .ok_or_else(|| absent(&request, &cache))
 }
 
-/// The name of a repository, and maybe of a file in it, as `atta pull` has it, of what Hugging
-/// Face's site gives to copy: `https://huggingface.co/org/repo`, `hf.co/org/repo:Q8_0`, the address of a file.
+/// The name of a repository, and of a file in it if there is one, in the form of `atta pull`, from
+/// a URL that Hugging Face's site offers: `https://huggingface.co/org/repo`, `hf.co/org/repo:Q8_0`,
+/// the URL of a file.
 pub(crate) fn name_of(text: &str) -> Cow<'_, str> {
     let address = text
         .strip_prefix("https://")
@@ -94,7 +93,8 @@ pub(crate) fn name_of(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// `models/a.gguf` has the form of a name too, but is a path with a mistake in it.
+/// The repository that MODEL names. `models/a.gguf` has the form of a name too, but is a mistyped
+/// path.
 fn request(model: &Path) -> Option<Request> {
     let request: Request = name_of(model.to_str()?).parse().ok()?;
     let is_path = request.file_or_quant.is_none()
@@ -120,7 +120,7 @@ fn find(request: &Request) -> Result<PathBuf, Failure> {
     }
 }
 
-/// Nothing of a repository is here.
+/// The error of a repository that was not pulled.
 pub(crate) fn absent(request: &Request, cache: &Cache) -> Failure {
     let repos = cache.repositories().unwrap_or_default();
     let mut names: Vec<String> = repos
@@ -137,7 +137,8 @@ pub(crate) fn absent(request: &Request, cache: &Cache) -> Failure {
         format!("has {}", names.join(", "))
     };
     Failure::Failed(format!(
-        "{request}: neither a file nor in the cache {}, which {there}; to get it: `atta pull {request}`",
+        "{request}: neither a file nor in the cache {}, which {there}; to get it: `atta pull \
+         {request}`",
         cache.root().display()
     ))
 }
@@ -148,7 +149,7 @@ impl From<Error> for Failure {
     }
 }
 
-/// The secret, from the environment or as `hf auth login` has left it.
+/// The access token, from the environment or from the file of `hf auth login`.
 fn token() -> Result<Option<String>, Failure> {
     if let Some(token) = variable("HF_TOKEN") {
         return Ok(Some(token.to_string_lossy().trim().to_owned()));
@@ -175,7 +176,7 @@ fn home() -> Option<PathBuf> {
         .or_else(|| Some(cache()?.join("huggingface")))
 }
 
-/// A variable that is set to something.
+/// An environment variable that is not empty.
 fn variable(name: &str) -> Option<OsString> {
     env::var_os(name).filter(|value| !value.is_empty())
 }
@@ -185,7 +186,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_site_gives_to_copy_is_a_name() {
+    fn urls_of_the_site_are_names() {
         let names = [
             ("org/repo:q4_0", "org/repo:q4_0"),
             ("https://huggingface.co/org/repo", "org/repo"),

@@ -1,7 +1,7 @@
-//! The files that a command reads, which what it writes must not replace: a model is a download of
+//! The files that a command reads, which its outputs must not replace: a model is a download of
 //! gigabytes.
 //!
-//! Knows paths and no options. Files are the same if the system says so, whatever they are called.
+//! Files are compared by identity, not by name.
 
 use std::{
     fs::{self, File},
@@ -11,7 +11,7 @@ use std::{
 
 use crate::failure::Failure;
 
-/// How a model begins.
+/// The first bytes of a model.
 const GGUF_MAGIC: [u8; 4] = *b"GGUF";
 
 /// The files that a command reads.
@@ -19,23 +19,23 @@ const GGUF_MAGIC: [u8; 4] = *b"GGUF";
 pub(crate) struct Inputs(Vec<PathBuf>);
 
 impl Inputs {
-    /// Those that were named.
+    /// The files that were named.
     pub(crate) fn of<'a>(named: impl IntoIterator<Item = Option<&'a PathBuf>>) -> Self {
         Self(named.into_iter().flatten().cloned().collect())
     }
 
-    /// Refuses an output that is one of them, or any model.
+    /// Refuses an output that is one of the inputs, or any model.
     pub(crate) fn protect_from(&self, output: &Path) -> Result<(), Failure> {
         self.protect_own_from(output)?;
         if begins_a_model(output) {
-            let why = "it is a model (GGUF), which only --force of `atta convert` and `atta imatrix` overwrites: give \
-                       another name";
+            let why = "it is a model (GGUF), which only --force of `atta convert` and \
+                       `atta imatrix` overwrites: give another name";
             return Err(Failure::at(output, why));
         }
         Ok(())
     }
 
-    /// Refuses an output that is one of them.
+    /// Refuses an output that is one of the inputs.
     pub(crate) fn protect_own_from(&self, output: &Path) -> Result<(), Failure> {
         match self.0.iter().find(|input| is_same_file(input, output)) {
             Some(_) => Err(Failure::at(
@@ -47,8 +47,8 @@ impl Inputs {
     }
 }
 
-/// Whether a plain file is there that begins as models do. What cannot be read cannot be one of
-/// ours.
+/// Whether a path is a plain file that begins like a model. A file that cannot be read cannot be an
+/// input.
 fn begins_a_model(path: &Path) -> bool {
     let mut magic = [0; 4];
     let is_file = fs::metadata(path).is_ok_and(|meta| meta.is_file());

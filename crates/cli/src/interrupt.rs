@@ -1,4 +1,4 @@
-//! Ctrl-C: the first asks the work at hand to stop, the second ends the program at once.
+//! Ctrl-C: the first press asks the work at hand to stop, the second ends the program at once.
 
 use std::{
     process,
@@ -15,7 +15,7 @@ use signal_hook::{consts::SIGINT, flag};
 
 use crate::failure::INTERRUPTED;
 
-/// How long Ctrl-C may wait for an answer during work that does not ask for it.
+/// The latency of Ctrl-C during work that does not check for it.
 const POLL: Duration = Duration::from_millis(20);
 
 /// Whether the user has asked us to stop.
@@ -23,15 +23,14 @@ const POLL: Duration = Duration::from_millis(20);
 pub(crate) struct Interrupt(Arc<AtomicBool>);
 
 impl Interrupt {
-    /// Listens from now on. Before, and where the system does not let us, Ctrl-C ends the program
-    /// as usual.
+    /// Handles Ctrl-C from now on. Before, and where no handler can be installed, Ctrl-C ends the
+    /// program as usual.
     pub(crate) fn listen() -> Self {
         let asked = Arc::new(AtomicBool::new(false));
-        // In this order: the first signal finds the flag down and raises it, the second finds it
-        // raised and ends us.
+        // In this order: the first signal sets the flag, the second finds it set and ends the
+        // program.
         if flag::register_conditional_shutdown(SIGINT, INTERRUPTED.into(), asked.clone()).is_ok() {
-            // Fails only where the line before failed too; Ctrl-C then does nothing until it is
-            // pressed again.
+            // It fails only where the registration before failed too.
             let _ = flag::register(SIGINT, asked.clone());
         }
         Self(asked)
@@ -42,23 +41,22 @@ impl Interrupt {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Does what Ctrl-C does.
+    /// Acts as Ctrl-C.
     #[cfg(all(test, feature = "chat"))]
     pub(crate) fn ask(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    /// Forgets that it was pressed: what was asked to stop has stopped, and the program goes on.
+    /// Forgets the last press: the work has stopped, and the program continues.
     #[cfg(feature = "chat")]
     pub(crate) fn reset(&self) {
         self.0.store(false, Ordering::Relaxed);
     }
 
-    /// Does work that cannot be asked to stop: it waits for a disk, or for standard input. On
-    /// Ctrl-C `give_up` is called by another thread, and the program ends while the work still
-    /// waits.
+    /// Runs work that cannot check for Ctrl-C, since it waits for a disk or for standard input. On
+    /// Ctrl-C another thread calls `give_up` and ends the program.
     ///
-    /// The work stays on the thread of the caller, since loading a model may bind that to a CPU.
+    /// The work stays on the caller's thread, since loading a model may bind that to a CPU.
     pub(crate) fn watch<T>(&self, give_up: impl FnOnce() + Send, work: impl FnOnce() -> T) -> T {
         let (working, end) = mpsc::channel();
         let watch = move || {
@@ -68,7 +66,7 @@ impl Interrupt {
             }
         };
         thread::scope(|scope| {
-            // Where no thread can be had, Ctrl-C has to wait for the work.
+            // Without the thread, Ctrl-C has to wait for the work.
             let _ = thread::Builder::new()
                 .name("atta-interrupt".into())
                 .spawn_scoped(scope, watch);
@@ -78,7 +76,7 @@ impl Interrupt {
         })
     }
 
-    /// Waits for Ctrl-C or for the other end of the channel to go, whichever is first.
+    /// Whether Ctrl-C comes before the other end of the channel is dropped.
     fn comes_before(&self, end: &Receiver<()>) -> bool {
         loop {
             if self.is_asked() {

@@ -1,8 +1,8 @@
-//! JSON as text that may end up on a terminal.
+//! JSON that is safe on a terminal.
 //!
-//! JSON itself escapes only what its grammar needs, the control characters below U+0020. A string
-//! from a hostile file may hold others, which steer a terminal or turn the direction of its text;
-//! here they become `\uXXXX`, which means the same to every reader of JSON.
+//! JSON escapes control characters below U+0020 only. A string from a hostile file may hold others,
+//! which control a terminal or change the direction of text; they become `\uXXXX`, which means the
+//! same in JSON.
 
 use serde_json::Value;
 
@@ -18,8 +18,7 @@ pub(crate) fn pretty(value: &Value) -> String {
     escape(&format!("{value:#}"))
 }
 
-/// Escapes what does not print, but for line feeds: those that stand raw in JSON are between its
-/// values.
+/// Escapes characters that do not print, except line feeds, which in JSON stand between values.
 fn escape(json: &str) -> String {
     let mut out = String::with_capacity(json.len());
     for c in json.chars() {
@@ -43,7 +42,11 @@ mod tests {
 
     #[test]
     fn what_steers_a_terminal_is_escaped_and_means_the_same() {
-        let value = json!({ "a\u{9b}": ["\u{1b}[31m\n\u{7f}", "\u{202e}\u{2067}\u{200f}\u{61c}\u{feff}ü"], "b": {} });
+        let hostile = [
+            "\u{1b}[31m\n\u{7f}",
+            "\u{202e}\u{2067}\u{200f}\u{61c}\u{feff}ü",
+        ];
+        let value = json!({ "a\u{9b}": hostile, "b": {} });
         for text in [line(&value), pretty(&value)] {
             assert!(
                 text.chars().all(|c| c == '\n' || !is_invisible(c)),

@@ -19,27 +19,26 @@
 //! ```
 //!
 //! # Features
-//! - `builtin` (default): the small model that is part of the program, as `builtin()`. It costs its
-//!   size, a few megabytes, in the executable and nothing in private memory, since the system maps
-//!   it from there.
-//! - `cache` (default): the state of prompts on disk, as `PromptCache`, and the command.
-//! - `chat` (default): conversations and tool calls, as the modules `chat` and `tools`, and the
-//!   command. With it comes `constrain`.
-//! - `constrain` (default): texts that must be JSON or of a grammar, as `Constraint`, and `--json`
-//!   and its like.
-//! - `convert` (default): conversion and quantization, as the module `convert`, and the commands
-//!   `convert` and `imatrix`.
-//! - `perplexity` (default): the module `perplexity`, and the command.
-//! - `pull` (default): the command `atta pull`, and models by the names of their repositories. The
-//!   library that does it is the crate `atta-hub`.
-//! - `server` (default): the command `atta serve`; the library that does it is the crate
-//!   `atta-server`.
-//! - `survey` (default): what `atta inspect` works out beyond what is written in a file.
-//! - `avx512` (default): kernels for AVX-512 and AMX.
-//! - `comfort` (default): help of the command line in colours and as wide as the terminal, with
-//!   examples, tips and warnings; a prompt from a file.
+//! All are on by default.
+//! - `avx512`: kernels for AVX-512 and AMX.
+//! - `builtin`: the built-in model, as `builtin()`. It adds its size, a few megabytes, to the
+//!   executable and nothing to private memory, since the system maps it from there.
+//! - `cache`: the prompt cache on disk, as `PromptCache`, and `--cache`.
+//! - `chat`: conversations and tool calls, as the modules `chat` and `tools`, and the command.
+//!   Implies `constrain`.
+//! - `constrain`: output constrained to JSON or a grammar, as `Constraint`, and `--json` and the
+//!   like.
+//! - `convert`: conversion and quantization, as the module `convert`, and the commands `convert`
+//!   and `imatrix`.
+//! - `perplexity`: the module `perplexity`, and the command.
+//! - `hub`: the command `pull`, and models by the names of their repositories, by the crate
+//!   `atta-hub`.
+//! - `server`: the command `serve`, by the crate `atta-server`.
+//! - `tls`: `serve` with a certificate.
+//! - `analyze`: what `atta inspect` computes beyond the contents of a file.
+//! - `cli-extras`: coloured help as wide as the terminal, with examples; tips in errors; warnings.
 //!
-//! The program without any of them is the one for small boards: `docs/boards.md`.
+//! The program without features is the one for small boards: `docs/boards.md`.
 
 #![forbid(unsafe_code)]
 
@@ -50,8 +49,8 @@ pub use atta_eval::bench;
 #[cfg(feature = "perplexity")]
 pub use atta_eval::{Error as EvalError, perplexity};
 
-#[cfg(feature = "builtin")]
 mod builtin;
 
+pub use builtin::Builtin;
 #[cfg(feature = "builtin")]
-pub use builtin::{Builtin, builtin};
+pub use builtin::builtin;

@@ -1,35 +1,48 @@
-//! The program `atta`: what was typed, what it means, do it. Everything else is in the library.
+//! The program `atta`: parses the command line and runs the command. Everything else is in the
+//! library.
+//!
+//! What a feature of the package adds is a module that is there or not as a whole. Where the rest
+//! of the program calls such a module, its stand-in in `absent/` refuses the option by the name of
+//! the feature.
 
 #![forbid(unsafe_code)]
 
 mod args;
+#[cfg_attr(not(feature = "cache"), path = "absent/cache.rs")]
 mod cache;
 mod commands;
+#[cfg_attr(not(feature = "constrain"), path = "absent/constraint.rs")]
+mod constraint;
 #[cfg(feature = "chat")]
 mod conversation;
 mod failure;
-#[cfg(feature = "pull")]
+mod generation_printer;
+#[cfg_attr(not(feature = "hub"), path = "absent/hub.rs")]
 mod hub;
 mod input;
 mod inputs;
 mod interrupt;
 mod json;
-mod listener;
 mod load;
 mod memory;
 mod output;
 mod progress;
 mod report;
-mod shape;
 mod stats;
 #[cfg(feature = "chat")]
 mod tools;
 
 use std::process::ExitCode;
 
+use crate::commands::Command;
+
+/// Whether this build has the extras of the command line: examples in help, tips in errors,
+/// warnings.
+const EXTRAS: bool = cfg!(feature = "cli-extras");
+
 fn main() -> ExitCode {
     atta::catch_bus_errors();
-    match args::parse().and_then(commands::dispatch) {
+    match args::parse().and_then(Command::run) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),
     }

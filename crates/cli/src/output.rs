@@ -1,5 +1,5 @@
-//! Where results go: standard output, of which a reader may have enough at any time, and files,
-//! which appear whole or not at all.
+//! Results: standard output, whose reader may close it at any time, and files, which appear whole
+//! or not at all.
 
 use std::{
     ffi::OsString,
@@ -10,13 +10,13 @@ use std::{
 
 use crate::{failure::Failure, inputs::Inputs};
 
-/// How many names of temporary files may be taken before we give up.
+/// Attempts at a free name for a temporary file.
 const MAX_ATTEMPTS: u32 = 100;
 
 /// Standard output, buffered until [`flush`](Self::flush).
 pub(crate) struct Stdout {
     out: BufWriter<StdoutLock<'static>>,
-    /// Whether what was written so far ends a line.
+    /// Whether the output so far ends with a line feed.
     at_line_start: bool,
 }
 
@@ -43,13 +43,12 @@ impl Stdout {
         self.write("\n")
     }
 
-    /// Hands everything to the system.
+    /// Writes the buffer to the system.
     pub(crate) fn flush(&mut self) -> Result<(), Failure> {
         self.out.flush().map_err(Failure::stdout)
     }
 
-    /// Ends a line that is unfinished, if somebody looks at it: their shell's prompt would stand
-    /// behind it.
+    /// Ends an unfinished line on a terminal, where the shell's prompt would follow it.
     pub(crate) fn end_line_on_terminal(&mut self) -> Result<(), Failure> {
         if !self.at_line_start && self.out.get_ref().is_terminal() {
             self.write("\n")?;
@@ -58,11 +57,10 @@ impl Stdout {
     }
 }
 
-/// A file under another name until it is whole.
+/// A file under a temporary name until it is whole.
 ///
-/// What is there already and is no plain file is written to directly, since it must not be
-/// replaced: a pipe, a device, and anything in `/dev`, where `/dev/stdout` may lead to the plain
-/// file that a shell has opened for us.
+/// An existing pipe or device must not be replaced and is written to directly. So is anything in
+/// `/dev`, where `/dev/stdout` may lead to a plain file that the shell has opened.
 pub(crate) struct NewFile {
     path: PathBuf,
     temporary: Option<PathBuf>,
@@ -70,7 +68,7 @@ pub(crate) struct NewFile {
 }
 
 impl NewFile {
-    /// Begins a file that will be at `path`, which is none of the inputs.
+    /// Creates a file that will be at `path`, which must be none of the inputs.
     pub(crate) fn create(path: &Path, inputs: &Inputs) -> Result<Self, Failure> {
         if path.as_os_str() == "-" {
             let why = "standard output is for results: name a file, or ./- for one of that name";
@@ -104,7 +102,7 @@ impl NewFile {
         })
     }
 
-    /// Standard output as a file: for a command whose only result is bytes.
+    /// Standard output as a file, for a command whose result is bytes.
     pub(crate) fn stdout() -> Result<Self, Failure> {
         #[cfg(unix)]
         let file = std::os::fd::AsFd::as_fd(&io::stdout()).try_clone_to_owned();
@@ -125,7 +123,7 @@ impl NewFile {
             .map_err(|error| self.failed(error))
     }
 
-    /// The failure of a write. A reader of a pipe may have enough.
+    /// The failure of a write. A pipe that its reader has closed is none.
     fn failed(&self, error: io::Error) -> Failure {
         match (&self.temporary, error.kind()) {
             (None, io::ErrorKind::BrokenPipe) => Failure::ClosedPipe,
@@ -133,8 +131,8 @@ impl NewFile {
         }
     }
 
-    /// Gives it its name, once it is on the disk: if the power fails, there is the old file or the
-    /// new one.
+    /// Renames the file once it is on disk: after a power failure there is the old file or the new
+    /// one.
     pub(crate) fn finish(mut self) -> Result<(), Failure> {
         self.out.flush().map_err(|error| self.failed(error))?;
         if let Some(temporary) = &self.temporary {
@@ -152,14 +150,14 @@ impl NewFile {
 impl Drop for NewFile {
     fn drop(&mut self) {
         if let Some(temporary) = &self.temporary {
-            // Nothing is lost if it stays.
+            // A temporary file that stays does no harm.
             let _ = fs::remove_file(temporary);
         }
     }
 }
 
-/// Creates a hidden file beside `path`. Nothing that is there already is opened: somebody else may
-/// have put a link there, or a program of the same number that was killed may have left its file.
+/// Creates a hidden file beside `path`. An existing file is never opened: it may be a planted link,
+/// or the file of a killed process with the same id.
 fn create_beside(path: &Path) -> io::Result<(PathBuf, File)> {
     let mut attempt = 0;
     loop {

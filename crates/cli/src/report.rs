@@ -1,12 +1,12 @@
-//! What `--verbose` and `--mem-report` say on standard error. It is for people and no contract.
+//! The reports of `--verbose` and `--mem-report` on standard error, for people: no contract.
 
 use std::io::{self, Write};
 
 use atta::{Engine, KvType, Prediction, Summary, WeightsAt, spec::ModelSpec, system::Usage};
 
-use crate::{cache::Recalled, failure::one_line};
+use crate::{failure::one_line, stats::CachedPrefix};
 
-/// What was loaded, and what it runs on.
+/// Prints the model, its file, kernels and threads.
 pub(crate) fn model(name: &str, engine: &Engine) {
     say(&format!(
         "model: {}: {}",
@@ -14,7 +14,8 @@ pub(crate) fn model(name: &str, engine: &Engine) {
         spec_line(engine.spec())
     ));
     let files = engine.model().weights().files();
-    let (n_bytes, n_tensors) = (bytes(files.file_bytes()), files.directory().tensors().len());
+    let n_bytes = bytes(files.file_bytes());
+    let n_tensors = files.directory().tensors().len();
     say(&format!(
         "file: {n_bytes}, {n_tensors} tensors, loaded in {:.1} ms",
         1e3 * engine.load_time().as_secs_f64()
@@ -26,20 +27,17 @@ pub(crate) fn model(name: &str, engine: &Engine) {
     ));
 }
 
-/// What the random numbers begin with: the same text can be had again.
-#[cfg(feature = "comfort")]
+/// Prints the seed, with which the text can be repeated.
 pub(crate) fn seed(seed: u64) {
     say(&format!("seed: {seed}"));
 }
 
-/// Why no begin-of-sequence token was put in front of a prompt.
-#[cfg(feature = "comfort")]
-pub(crate) fn has_begin() {
+/// Explains why no begin-of-sequence token was added to a prompt.
+pub(crate) fn has_bos() {
     say("prompt: it begins with the begin-of-sequence token, and gets no second one");
 }
 
-/// Why a text has no end.
-#[cfg(feature = "comfort")]
+/// Explains why a text was cut off.
 pub(crate) fn cut_off(has_room: bool) {
     say(if has_room {
         "(cut off: see -n)"
@@ -48,7 +46,7 @@ pub(crate) fn cut_off(has_room: bool) {
     });
 }
 
-/// What `--fit` did.
+/// Prints what `--fit` has reduced.
 pub(crate) fn shrunk(engine: &Engine) {
     if let Some((n_ctx, kv)) = engine.shrunk() {
         let kv = match kv {
@@ -62,8 +60,8 @@ pub(crate) fn shrunk(engine: &Engine) {
     }
 }
 
-/// Of a streamed model: how much of it is held, and how fast it is going to be. Nothing else says
-/// why it is slower than it could be.
+/// Prints how much of a streamed model is kept in memory, and the expected speed: otherwise nothing
+/// would explain why it is slow.
 pub(crate) fn streaming(engine: &Engine) {
     let Some(Prediction {
         decode_tok_s,
@@ -74,10 +72,8 @@ pub(crate) fn streaming(engine: &Engine) {
         return;
     };
     let io = engine.model().weights().io();
-    let (held, read) = (
-        bytes(io.pinned_bytes + io.expert_bytes),
-        bytes(read_bytes as u64),
-    );
+    let held = bytes(io.pinned_bytes + io.expert_bytes);
+    let read = bytes(read_bytes as u64);
     let or_more = if io.expert_bytes > 0 {
         ", more where experts are used again"
     } else {
@@ -88,14 +84,16 @@ pub(crate) fn streaming(engine: &Engine) {
         _ => String::new(),
     };
     say(&format!(
-        "atta: streaming: {held} of weights held, {read} read for each token{disk}; expecting {decode_tok_s:.2} tokens/s{or_more}"
+        "atta: streaming: {held} of weights held, {read} read for each token{disk}; expecting \
+         {decode_tok_s:.2} tokens/s{or_more}"
     ));
 }
 
-/// How a streamed model's speed compares with what was expected.
+/// Compares a streamed model's speed with the expected speed.
 pub(crate) fn expectation(engine: &Engine, summary: &Summary) {
     if let Some(prediction) = engine.prediction().filter(|_| summary.n_generated > 1) {
-        let (got, expected) = (summary.decode_tok_s(), prediction.decode_tok_s);
+        let got = summary.decode_tok_s();
+        let expected = prediction.decode_tok_s;
         say(&format!(
             "atta: streaming: {got:.2} tokens/s, {:+.0} % of the expected {expected:.2}",
             100.0 * (got / expected - 1.0)
@@ -103,7 +101,7 @@ pub(crate) fn expectation(engine: &Engine, summary: &Summary) {
     }
 }
 
-/// The word for where weights are.
+/// The name of a place of weights, as in `--weights`.
 pub(crate) fn weights_name(weights: WeightsAt) -> &'static str {
     match weights {
         WeightsAt::Mapped => "mapped",
@@ -112,7 +110,7 @@ pub(crate) fn weights_name(weights: WeightsAt) -> &'static str {
     }
 }
 
-/// A model in a line.
+/// A model in one line.
 pub(crate) fn spec_line(spec: &ModelSpec) -> String {
     let ModelSpec {
         d_model,
@@ -123,14 +121,14 @@ pub(crate) fn spec_line(spec: &ModelSpec) -> String {
     } = spec;
     let (_, _, d_ff) = spec.max_widths();
     format!(
-        "{} layers, d_model {d_model}, d_ff {d_ff}, {n_vocab} tokens, trained for {n_ctx_train} positions",
+        "{} layers, d_model {d_model}, d_ff {d_ff}, {n_vocab} tokens, trained for {n_ctx_train} \
+         positions",
         layers.len()
     )
 }
 
-/// What of the prompt did not have to be read. Without a cache that took no time, and there is
-/// nothing to say.
-pub(crate) fn recalled(Recalled { n_tokens, time }: Recalled) {
+/// Prints the part of the prompt that the prompt cache has restored.
+pub(crate) fn cached(CachedPrefix { n_tokens, time }: CachedPrefix) {
     if n_tokens > 0 && !time.is_zero() {
         say(&format!(
             "cache: {n_tokens} tokens of the prompt in {:.1} ms",
@@ -139,7 +137,7 @@ pub(crate) fn recalled(Recalled { n_tokens, time }: Recalled) {
     }
 }
 
-/// How fast it went.
+/// Prints prefill and decode speed.
 pub(crate) fn speed(summary: &Summary) {
     let Summary {
         n_prompt,
@@ -167,7 +165,7 @@ pub(crate) fn speed(summary: &Summary) {
     );
 }
 
-/// What private memory is reserved for, next to what the system counts.
+/// Prints reserved private memory by purpose, and the figures of the operating system.
 pub(crate) fn memory(engine: &Engine) {
     let reserved = engine.budget().used();
     say("private memory");
@@ -191,7 +189,7 @@ fn row(name: &str, n_bytes: u64) {
 }
 
 fn say(line: &str) {
-    // Nobody is there to hear it if standard error is closed.
+    // A closed standard error is no failure.
     let _ = writeln!(io::stderr(), "{line}");
 }
 

@@ -1,4 +1,4 @@
-//! `--tools`: definitions from a file, and calls as lines of JSON.
+//! `--tools`: tool definitions from a file, and tool calls as lines of JSON.
 
 use atta::{
     chat::ToolUse,
@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::{args::ToolFlags, failure::Failure, input};
 
-/// The tools that are asked for, if any.
+/// The tools of `--tools`, if given.
 pub(crate) fn tool_use(flags: &ToolFlags) -> Result<Option<ToolUse>, Failure> {
     let Some(path) = &flags.tools else {
         return Ok(None);
@@ -35,7 +35,7 @@ pub(crate) fn tool_use(flags: &ToolFlags) -> Result<Option<ToolUse>, Failure> {
     }))
 }
 
-/// Those of the simulated house.
+/// The tools of the simulated house.
 pub(crate) fn of_house() -> Result<ToolUse, Failure> {
     let tools = ToolSet::parse(HOUSE).map_err(|error| Failure::Failed(error.to_string()))?;
     Ok(ToolUse {
@@ -45,10 +45,10 @@ pub(crate) fn of_house() -> Result<ToolUse, Failure> {
     })
 }
 
-/// Definitions of the tools of a house, which the built-in model knows.
+/// The tool definitions of the simulated house, on which the built-in model was trained.
 pub(crate) const HOUSE: &str = include_str!("../assets/house-tools.json");
 
-/// A call in a line.
+/// A tool call as a line of JSON.
 pub(crate) fn line(call: &ToolCall) -> String {
     json!({ "id": call.id, "name": call.name, "arguments": call.arguments }).to_string()
 }

@@ -1,4 +1,4 @@
-//! Options for a context that fills up, and what they mean to the library.
+//! Options for a context that fills up.
 
 use atta::{Overflow, SessionOptions};
 use clap::Args;
@@ -6,44 +6,37 @@ use clap::Args;
 use super::value;
 use crate::failure::Failure;
 
-/// Tokens at the beginning that stay, if nobody says otherwise (Xiao et al. 2024).
+/// Attention sinks by default (Xiao et al. 2024).
 const DEFAULT_SINKS: usize = 4;
 
 /// What happens when the context is full.
-#[derive(Clone, Debug, Default, Args)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
 #[command(next_help_heading = "Context")]
 pub(crate) struct ContextFlags {
-    /// Remember the last N tokens at most, and at least half of them, however long the text
-    /// becomes; what is forgotten cannot be recalled. In place of -c
+    /// Sliding context of the last N tokens for text of any length; when it is full, the older
+    /// half is evicted. Replaces -c
     #[arg(long, value_name = "N", value_parser = value::positions, allow_negative_numbers = true)]
     #[arg(conflicts_with_all = ["n_ctx", "context_shift"])]
     window: Option<usize>,
-    /// When the context is full, forget half of it and go on
+    /// Context shift: when the context is full, evict half of it and continue
     #[arg(long)]
     context_shift: bool,
-    /// Tokens at the beginning that are never forgotten, of --window and --context-shift [default:
-    /// 4]
-    #[arg(long, value_name = "N", value_parser = value::positions_or_0, allow_negative_numbers = true)]
+    /// Tokens to keep from the beginning with --window and --context-shift [default: 4]
+    #[arg(long, value_name = "N", value_parser = value::positions_or_0)]
+    #[arg(allow_negative_numbers = true)]
     sinks: Option<usize>,
 }
 
 impl ContextFlags {
-    /// Whether any of them was typed.
-    #[cfg(feature = "chat")]
-    pub(crate) fn is_given(&self) -> bool {
-        self.window.is_some() || self.context_shift || self.sinks.is_some()
-    }
-
-    /// These options with what is asked for here.
+    /// These options with the overflow that the flags choose.
     ///
     /// # Errors
-    /// A number of tokens to keep where nothing is forgotten.
+    /// `--sinks` where nothing is evicted.
     pub(crate) fn apply(&self, options: SessionOptions) -> Result<SessionOptions, Failure> {
         if self.window.is_none() && !self.context_shift {
             return match self.sinks {
                 Some(_) => Err(Failure::Usage(
-                    "--sinks is about what --window or --context-shift keeps: give one of them"
-                        .to_owned(),
+                    "--sinks needs --window or --context-shift".to_owned(),
                 )),
                 None => Ok(options),
             };

@@ -1,47 +1,32 @@
-//! What may be typed: the subcommands and their options, as `--help` shows them.
+//! The command line: options that several commands share, and how words become a command.
 //!
-//! The names, defaults and exit codes are a contract with scripts. This module turns text into
-//! types and refuses what has no meaning; it opens no file and knows no model. [`flags`] holds the
-//! options that several commands share, and turns them into the options of the library.
+//! Names, defaults and exit codes are a contract with scripts. This module turns text into types
+//! and refuses values without a meaning; it opens no file and knows no model. The options of one
+//! command are with that command, in [`crate::commands`].
 
+pub(crate) mod constraint;
 mod context;
-#[cfg(feature = "convert")]
-mod convert;
-mod flags;
-#[cfg(feature = "server")]
-mod serve;
-mod shape;
+pub(crate) mod model;
+mod output;
+mod sampling;
 mod tools;
-mod value;
+pub(crate) mod value;
 
 use std::{
-    ffi::OsString,
-    path::{Path, PathBuf},
+    ffi::{OsStr, OsString},
+    path::Path,
 };
 
-#[cfg(feature = "pull")]
-use atta_hub::{Request, Revision};
-#[cfg(feature = "cache")]
-use clap::builder::NonEmptyStringValueParser;
-use clap::{Args, Parser, Subcommand, error::ErrorKind};
+use clap::{Parser, error::ErrorKind};
 
+pub(crate) use constraint::ConstraintFlags;
 pub(crate) use context::ContextFlags;
-#[cfg(feature = "convert")]
-pub(crate) use convert::{ConvertArgs, ImatrixArgs, Kind};
-#[cfg(feature = "chat")]
-pub(crate) use flags::TemplateName;
-pub(crate) use flags::{CacheFlags, Length, ModelFlags, ReportFlags, SamplingFlags, WeightsName};
-#[cfg(feature = "server")]
-pub(crate) use serve::ServeArgs;
-pub(crate) use shape::ShapeFlags;
-#[cfg(feature = "constrain")]
-pub(crate) use shape::{JsonKind, OnLengthName};
-#[cfg(feature = "chat")]
-pub(crate) use tools::RunnerFlags;
+pub(crate) use model::{ModelFlags, WeightsName};
+pub(crate) use output::{CacheFlags, ReportFlags};
+pub(crate) use sampling::{DefaultLength, SamplingFlags};
 pub(crate) use tools::ToolFlags;
-pub(crate) use value::{Seed, TokenSource, token_ids};
 
-use crate::failure::Failure;
+use crate::{commands::Command, failure::Failure};
 
 /// Runs large language models from GGUF files, straight from disk, in little memory.
 #[derive(Debug, Parser)]
@@ -57,537 +42,88 @@ struct Cli {
     command: Command,
 }
 
-/// What this build can do, and how it ends.
+/// A command that is compiled in only with a feature of the package.
+struct OptionalCommand {
+    name: &'static str,
+    feature: &'static str,
+    is_built: bool,
+}
+
+/// The optional commands. Without its feature, a command is refused by the name of the feature.
+const OPTIONAL: [OptionalCommand; 7] = [
+    optional("chat", "chat", cfg!(feature = "chat")),
+    optional("serve", "server", cfg!(feature = "server")),
+    optional("cache", "cache", cfg!(feature = "cache")),
+    optional("pull", "hub", cfg!(feature = "hub")),
+    optional("perplexity", "perplexity", cfg!(feature = "perplexity")),
+    optional("convert", "convert", cfg!(feature = "convert")),
+    optional("imatrix", "convert", cfg!(feature = "convert")),
+];
+
+const fn optional(name: &'static str, feature: &'static str, is_built: bool) -> OptionalCommand {
+    OptionalCommand {
+        name,
+        feature,
+        is_built,
+    }
+}
+
+/// One line per command of this build, and the exit codes.
 fn examples() -> String {
-    let all = [
-        (
-            cfg!(feature = "builtin"),
-            "run -p \"Once upon a time\"              the small model that is built in",
-        ),
-        (
-            true,
-            "run model.gguf -p \"Once upon a time\"   any GGUF file",
-        ),
-        (
-            cfg!(feature = "chat"),
-            "chat model.gguf                        a conversation",
-        ),
-        (
-            cfg!(feature = "server"),
-            "serve model.gguf                       clients of OpenAI's interface, and browsers",
-        ),
-        (
-            cfg!(feature = "pull"),
-            "pull org/repo                          a model from Hugging Face",
-        ),
-        (
-            true,
-            "inspect model.gguf                     what is in a file",
-        ),
-        (
-            true,
-            "bench model.gguf                       how fast it is here",
-        ),
-        (
-            cfg!(feature = "perplexity"),
-            "perplexity model.gguf -f text.txt      how well it predicts a text",
-        ),
-        (
-            cfg!(feature = "convert"),
-            "convert a.gguf b.gguf --type q4_k_m    a smaller file",
-        ),
+    let lines = [
+        ("run", "-p \"Once upon a time\"", "the built-in model"),
+        ("run", "model.gguf -p \"Once upon a time\"", "any GGUF file"),
+        ("chat", "model.gguf", "a conversation"),
+        ("serve", "model.gguf", "an OpenAI-compatible server"),
+        ("pull", "org/repo", "download from Hugging Face"),
+        ("inspect", "model.gguf", "metadata and tensors"),
+        ("bench", "model.gguf", "prefill and decode speed"),
+        ("perplexity", "model.gguf -f text.txt", "quality on a text"),
+        ("convert", "a.gguf b.gguf --type q4_k_m", "quantize"),
     ];
-    let ours: String = all
-        .iter()
-        .filter(|(is_here, _)| *is_here)
-        .map(|(_, line)| format!("  atta {line}\n"))
-        .collect();
-    format!("Examples:\n{ours}\nExit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.")
+    let mut text = String::from("Examples:\n");
+    for (command, words, meaning) in lines {
+        let needs_builtin = words.starts_with("-p");
+        let is_built = !OPTIONAL.iter().any(|c| c.name == command && !c.is_built);
+        if is_built && (!needs_builtin || cfg!(feature = "builtin")) {
+            text += &format!("  atta {:<38} {meaning}\n", format!("{command} {words}"));
+        }
+    }
+    text + "\nExit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted."
 }
 
-/// What is to be done.
-#[derive(Debug, Subcommand)]
-pub(crate) enum Command {
-    Run(Box<RunArgs>),
-    #[cfg(feature = "chat")]
-    Chat(Box<ChatArgs>),
-    #[cfg(not(feature = "chat"))]
-    Chat(Lacking),
-    #[cfg(feature = "server")]
-    Serve(Box<ServeArgs>),
-    #[cfg(not(feature = "server"))]
-    Serve(Lacking),
-    #[cfg(feature = "cache")]
-    Cache(CacheArgs),
-    #[cfg(not(feature = "cache"))]
-    Cache(Lacking),
-    #[cfg(feature = "pull")]
-    Pull(PullArgs),
-    #[cfg(not(feature = "pull"))]
-    Pull(Lacking),
-    Picolm(PicolmArgs),
-    Bench(BenchArgs),
-    #[cfg(feature = "perplexity")]
-    Perplexity(PerplexityArgs),
-    #[cfg(not(feature = "perplexity"))]
-    Perplexity(Lacking),
-    Tokenize(TokenizeArgs),
-    Logits(LogitsArgs),
-    Inspect(InspectArgs),
-    #[cfg(feature = "convert")]
-    Convert(Box<ConvertArgs>),
-    #[cfg(not(feature = "convert"))]
-    Convert(Lacking),
-    #[cfg(feature = "convert")]
-    Imatrix(ImatrixArgs),
-    #[cfg(not(feature = "convert"))]
-    Imatrix(Lacking),
+/// Help that only builds with the feature `cli-extras` carry.
+pub(crate) const fn extra_help(text: &'static str) -> Option<&'static str> {
+    if crate::EXTRAS { Some(text) } else { None }
 }
 
-/// Not in this build: it was made without the feature of that name.
-#[cfg(not(all(
-    feature = "cache",
-    feature = "chat",
-    feature = "convert",
-    feature = "perplexity",
-    feature = "pull",
-    feature = "server"
-)))]
-#[derive(Debug, Args)]
-#[command(disable_help_flag = true)]
-pub(crate) struct Lacking {
-    /// What would have meant something elsewhere
-    #[arg(hide = true, trailing_var_arg = true, allow_hyphen_values = true)]
-    _words: Vec<OsString>,
-}
-
-/// Continues a text.
-///
-/// Without MODEL, a small model that tells stories and is part of the program. Only the
-/// continuation goes to standard output. The prompt is taken as it is: no chat template is put
-/// around it, and special tokens in it are recognised. With -p, standard input is read only if -f -
-/// asks for it.
-///
-/// What chooses a token is applied in one order, that of llama.cpp, whatever order it is asked for
-/// in: --logit-bias, the three penalties, DRY, --top-n-sigma, --top-k, --typical, --top-p, --min-p,
-/// and -t last. At -t 0 the most probable token after the first four is taken.
-#[derive(Debug, Args)]
-#[cfg_attr(
-    feature = "comfort",
-    command(after_help = "Examples:
-  atta run -p \"Once upon a time\"
-  atta run model.gguf -p \"The capital of France is\" -n 16 -t 0
-  atta run model.gguf -c 8192 --stop END < prompt.txt
-  cat report.txt | atta run model.gguf -p \"A summary of this report:\" -f -
-  atta run model.gguf -p \"Dear diary\" -n 100000 --window 1024
-  atta run model.gguf -p \"A person, as JSON:\" --schema person.json
-  atta run model.gguf -p \"Is it warm in Lima?\" --tools tools.json
-  atta run model.gguf --cache prompts/ < long.txt
-  atta run model.gguf -p \"Dear Sir,\" --stats-json stats.json --mem-report")
-)]
-pub(crate) struct RunArgs {
-    /// GGUF file, of a split model any of its files; or ORG/REPO[:QUANT] that was pulled [default:
-    /// the built-in model]
-    pub(crate) model: Option<PathBuf>,
-    /// Text to continue [default: what comes on standard input, byte for byte]
-    #[arg(short, value_name = "TEXT", allow_hyphen_values = true)]
-    pub(crate) prompt: Option<OsString>,
-    /// Text to continue from FILE, or from standard input if it is -; behind -p TEXT and an empty
-    /// line, if both are given
-    #[cfg(feature = "comfort")]
-    #[arg(short, value_name = "FILE")]
-    pub(crate) file: Option<PathBuf>,
-    #[command(flatten)]
-    pub(crate) sampling: SamplingFlags,
-    #[command(flatten)]
-    pub(crate) shape: ShapeFlags,
-    #[command(flatten)]
-    pub(crate) tools: ToolFlags,
-    #[command(flatten)]
-    pub(crate) model_flags: ModelFlags,
-    #[command(flatten)]
-    pub(crate) context: ContextFlags,
-    #[command(flatten)]
-    pub(crate) cache: CacheFlags,
-    #[command(flatten)]
-    pub(crate) report: ReportFlags,
-}
-
-#[cfg(feature = "chat")]
-/// Talks with the model, message by message.
-///
-/// Messages are lines: edited on a terminal, with the arrow keys for earlier ones, or read from a
-/// pipe. Only answers go to standard output. Without MODEL, the small model that is built in, which
-/// runs a house (examples/home) and tells stories.
-///
-/// How messages are put to the model is what the chat template of the file says, a program that is
-/// interpreted. Without one they are put as ChatML if the vocabulary has its markers, else as lines
-/// with `User:` and `Assistant:`. Special tokens in a message are text.
-///
-/// Ctrl-C stops an answer and keeps the chat, which ends with Ctrl-C at the prompt after that, with
-/// Ctrl-D, or with /exit.
-#[derive(Debug, Args)]
-#[command(after_help = "Commands in the chat:
-  /clear        forget what has been said, but not the system message
-  /system TEXT  tell the model TEXT in front of everything; without TEXT, nothing
-  /save FILE    write what has been said to FILE, as JSON
-  /load FILE    go on with what is in FILE
-  /help         list these commands
-  /exit         leave
-A message that begins with / is written with two of them.
-
-Examples:
-  atta chat model.gguf --system \"You answer in one sentence.\"
-  echo \"What is a leafcutter ant?\" | atta chat model.gguf -t 0
-  atta chat model.gguf --tools tools.json --tool-cmd ./run-tool
-  atta chat --house -t 0
-  atta chat --tools examples/home/tools.json --tool-cmd examples/home/house.py -t 0")]
-pub(crate) struct ChatArgs {
-    /// GGUF file, of a split model any of its files; or ORG/REPO[:QUANT] that was pulled [default:
-    /// the built-in model]
-    pub(crate) model: Option<PathBuf>,
-    /// What the model is told in front of everything
-    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
-    pub(crate) system: Option<String>,
-    /// How messages are put to the model [default: as the chat template of the model's file says]
-    ///
-    /// `chatml`, `plain`, or a file with a template in Jinja.
-    #[arg(long, value_name = "NAME|FILE")]
-    pub(crate) chat_template: Option<TemplateName>,
-    #[command(flatten)]
-    pub(crate) sampling: SamplingFlags,
-    #[command(flatten)]
-    pub(crate) shape: ShapeFlags,
-    #[command(flatten)]
-    pub(crate) tools: ToolFlags,
-    #[command(flatten)]
-    pub(crate) runner: RunnerFlags,
-    #[command(flatten)]
-    pub(crate) model_flags: ModelFlags,
-    #[command(flatten)]
-    pub(crate) context: ContextFlags,
-    #[command(flatten)]
-    pub(crate) cache: CacheFlags,
-    #[command(flatten)]
-    pub(crate) report: ReportFlags,
-}
-
-#[cfg(feature = "cache")]
-/// Shows or removes what --cache keeps.
-#[derive(Debug, Args)]
-#[command(after_help = "Examples:
-  atta cache ls prompts/
-  atta cache rm prompts/ 1f2e3d4c5b6a
-  atta cache rm prompts/ --all")]
-pub(crate) struct CacheArgs {
-    #[command(subcommand)]
-    pub(crate) action: CacheAction,
-}
-
-#[cfg(feature = "cache")]
-/// What is to be done with a cache.
-#[derive(Debug, Subcommand)]
-pub(crate) enum CacheAction {
-    Ls(CacheLsArgs),
-    Rm(CacheRmArgs),
-}
-
-#[cfg(feature = "cache")]
-/// Lists prompts, those used last in front: key, tokens, bytes, last use, model.
-///
-/// Bytes that prompts share are counted in each.
-#[derive(Debug, Args)]
-pub(crate) struct CacheLsArgs {
-    /// Directory or file, as given to --cache
-    pub(crate) path: PathBuf,
-    /// Print one JSON object
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-#[cfg(feature = "cache")]
-/// Removes prompts, but for what others share.
-#[derive(Debug, Args)]
-pub(crate) struct CacheRmArgs {
-    /// Directory or file, as given to --cache
-    pub(crate) path: PathBuf,
-    /// Prompts, by keys or the first digits of them
-    #[arg(value_name = "KEY", required_unless_present = "all", value_parser = NonEmptyStringValueParser::new())]
-    pub(crate) keys: Vec<String>,
-    /// Remove all prompts
-    #[arg(long, conflicts_with = "keys")]
-    pub(crate) all: bool,
-}
-
-#[cfg(feature = "pull")]
-/// Downloads a model from Hugging Face.
-///
-/// Standard output gets the path of the file, of the first one of a split model, or of the
-/// directory if there is no GGUF file and all that a conversion needs was taken. Then `atta run
-/// org/repo` finds it.
-///
-/// Of several files the first of these types is taken: Q4_K_M, Q4_K_S, Q4_0, IQ4_XS, Q5_K_M,
-/// Q5_K_S, Q6_K, Q8_0, Q3_K_M, MXFP4, BF16, F16. Every byte is checked against the hashes of the
-/// repository. A pull that was stopped goes on where it was; files lie where Hugging Face's own
-/// programs look for them.
-#[derive(Debug, Args)]
-#[command(after_help = "Examples:
-  atta pull Qwen/Qwen3-0.6B-GGUF
-  atta pull Qwen/Qwen3-0.6B-GGUF:q8_0
-  atta pull https://huggingface.co/Qwen/Qwen3-0.6B-GGUF
-  atta run \"$(atta pull Qwen/Qwen3-0.6B-GGUF)\" -p \"Once upon a time\"
-
-Environment: HF_TOKEN, or the file `token` in HF_HOME: for what is private or gated. HF_HOME, HF_HUB_CACHE: where files
-go. HF_ENDPOINT: another hub. HF_HUB_OFFLINE=1: only look into the cache. HTTPS_PROXY, NO_PROXY.")]
-pub(crate) struct PullArgs {
-    /// Repository, and which of its files: by path, or by type such as q4_k_m in any case
-    #[arg(value_name = "ORG/REPO[:FILE|QUANT]", value_parser = value::request)]
-    pub(crate) request: Request,
-    /// Branch, tag or commit [default: main]
-    #[arg(long, value_name = "R", value_parser = value::revision)]
-    pub(crate) revision: Option<Revision>,
-    /// Print one JSON object
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-/// Continues a text, with the options of PicoLM.
-///
-/// For programs and scripts that call `picolm`: a link of that name to this program is this
-/// command. -k is top-p here, and there is neither top-k nor min-p. Only text goes to standard
-/// output.
-#[derive(Debug, Args)]
-#[command(arg_required_else_help = true)]
-#[cfg_attr(
-    feature = "comfort",
-    command(after_help = "Examples:
-  atta picolm model.gguf -p \"Once upon a time\" -n 100 -t 0
-  ln -s \"$(command -v atta)\" picolm; echo \"Explain gravity\" | ./picolm model.gguf -n 100 -j 4")
-)]
-pub(crate) struct PicolmArgs {
-    /// GGUF file, or ORG/REPO[:QUANT] that was pulled
-    pub(crate) model: PathBuf,
-    /// Text to continue [default: what comes on standard input, byte for byte]
-    #[arg(short, value_name = "TEXT", allow_hyphen_values = true)]
-    pub(crate) prompt: Option<OsString>,
-    /// Generate at most this many tokens
-    #[arg(short = 'n', value_name = "N", default_value = "256")]
-    #[arg(value_parser = value::count, allow_negative_numbers = true)]
-    pub(crate) n_predict: usize,
-    /// Temperature; 0 always takes the most probable token
-    #[arg(short = 't', value_name = "TEMP", default_value = "0.8")]
-    #[arg(value_parser = value::number, allow_negative_numbers = true)]
-    pub(crate) temperature: f32,
-    /// Only the most probable tokens that together reach P; 1: all
-    #[arg(short = 'k', value_name = "P", default_value = "0.9")]
-    #[arg(value_parser = value::probability, allow_negative_numbers = true)]
-    pub(crate) top_p: f32,
-    /// Start of the random numbers: the same seed gives the same text
-    #[arg(short = 's', value_name = "SEED", default_value = "42", value_parser = value::seed)]
-    #[arg(allow_negative_numbers = true)]
-    pub(crate) seed: Seed,
-    /// Tokens of the context [default, and 0: what the model was trained for, at most 4096]
-    #[arg(short = 'c', value_name = "CTX", value_parser = value::positions_or_0, allow_negative_numbers = true)]
-    pub(crate) n_ctx: Option<usize>,
-    /// Threads to compute with [default: 4, or as many as there are cores]
-    #[arg(short = 'j', value_name = "THREADS", value_parser = value::threads, allow_negative_numbers = true)]
-    pub(crate) n_threads: Option<usize>,
-    /// Write a JSON object and nothing else
-    #[arg(long)]
-    pub(crate) json: bool,
-    /// Keep the state of the prompt and the text in FILE, and use what is there of it; PicoLM's
-    /// own files are refused
-    #[arg(long, value_name = "FILE")]
-    pub(crate) cache: Option<PathBuf>,
-}
-
-/// Measures how fast a prompt is read and text is written.
-///
-/// One warm-up, then medians: reading N tokens at once, and writing N tokens, one by one. The
-/// context is as long as they need, or -c if that is longer.
-#[derive(Debug, Args)]
-#[cfg_attr(
-    feature = "comfort",
-    command(after_help = "Examples:
-  atta bench model.gguf
-  atta bench model.gguf -p 0 -n 32 -d 4096 -j 4 --json
-  atta bench model.gguf --sweep 1,2,4")
-)]
-pub(crate) struct BenchArgs {
-    /// GGUF file, or ORG/REPO[:QUANT] that was pulled [default: the built-in model]
-    pub(crate) model: Option<PathBuf>,
-    /// Tokens to read; 0: do not measure
-    #[arg(short = 'p', value_name = "N", default_value = "512")]
-    #[arg(value_parser = value::bench_count, allow_negative_numbers = true)]
-    pub(crate) n_prompt: usize,
-    /// Tokens to write; 0: do not measure
-    #[arg(short = 'n', value_name = "N", default_value = "128")]
-    #[arg(value_parser = value::bench_count, allow_negative_numbers = true)]
-    pub(crate) n_gen: usize,
-    /// Tokens in the context before either starts
-    #[arg(short = 'd', value_name = "DEPTH", default_value = "0")]
-    #[arg(value_parser = value::bench_count, allow_negative_numbers = true)]
-    pub(crate) depth: usize,
-    /// Repetitions
-    #[arg(short = 'r', value_name = "REPS", default_value = "3")]
-    #[arg(value_parser = value::repetitions, allow_negative_numbers = true)]
-    pub(crate) n_reps: usize,
-    /// Measure with these numbers of threads, one after the other
-    #[arg(long, value_name = "LIST", value_delimiter = ',', conflicts_with_all = ["threads", "cpus"])]
-    #[arg(value_parser = value::threads)]
-    pub(crate) sweep: Vec<usize>,
-    /// Print one JSON object
-    #[arg(long)]
-    pub(crate) json: bool,
-    #[command(flatten)]
-    pub(crate) model_flags: ModelFlags,
-}
-
-#[cfg(feature = "perplexity")]
-/// Measures how well the model predicts a text.
-///
-/// The text is cut into chunks of -c tokens (512 unless said otherwise), of which the second half
-/// is scored, with all of the chunk before it. Perplexity is e to the mean of -ln p. The figures
-/// are those of llama.cpp's llama-perplexity, and files of saved logits are the same, too. Special
-/// tokens in the text are text.
-///
-/// With --kld the text is that of the saved logits, and -f may be left away.
-#[derive(Debug, Args)]
-#[command(after_help = "Examples:
-  atta perplexity model.gguf -f wiki.txt
-  atta perplexity model-f16.gguf -f wiki.txt --save-logits f16.logits
-  atta perplexity model-q4.gguf --kld f16.logits --json
-  atta perplexity model.gguf -f wiki.txt --resume wiki.progress")]
-pub(crate) struct PerplexityArgs {
-    /// GGUF file, of a split model any of its files; or ORG/REPO[:QUANT] that was pulled [default:
-    /// the built-in model]
-    pub(crate) model: Option<PathBuf>,
-    /// File with the text; -: standard input
-    #[arg(short = 'f', value_name = "TEXT", required_unless_present = "kld")]
-    pub(crate) text: Option<PathBuf>,
-    /// Score the first N chunks only [default: all]
-    #[arg(long = "chunks", value_name = "N", value_parser = value::positions, allow_negative_numbers = true)]
-    pub(crate) n_chunks: Option<usize>,
-    /// Save the log-probabilities of all tokens to FILE, 16 bits each, to compare other models
-    /// with
-    #[arg(long, value_name = "FILE")]
-    pub(crate) save_logits: Option<PathBuf>,
-    /// Compare with what was saved in FILE: Kullback-Leibler divergence, and more
-    #[arg(long, value_name = "FILE", conflicts_with = "save_logits")]
-    pub(crate) kld: Option<PathBuf>,
-    /// Note in FILE what is done, and go on from there if it exists
-    ///
-    /// After Ctrl-C, or killed, the same command goes on with the next chunk, and its figures are
-    /// the same to the last digit. The file of --save-logits grows in place then.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) resume: Option<PathBuf>,
-    /// Print one JSON object
-    #[arg(long)]
-    pub(crate) json: bool,
-    #[command(flatten)]
-    pub(crate) model_flags: ModelFlags,
-}
-
-/// Turns text into token ids.
-///
-/// The file needs a vocabulary, but no tensors and no architecture that we run. No
-/// begin-of-sequence token is added unless asked for.
-#[derive(Debug, Args)]
-#[cfg_attr(
-    feature = "comfort",
-    command(after_help = "Examples:
-  atta tokenize model.gguf \"Hello world\" --ids
-  atta tokenize -p \"Hello world\"                of the built-in model
-  atta tokenize model.gguf --ids --bos < text.txt
-  atta tokenize model.gguf --special \"<|im_start|>user\"")
-)]
-pub(crate) struct TokenizeArgs {
-    /// GGUF file, or ORG/REPO[:QUANT] that was pulled [default: the built-in model]
-    pub(crate) model: Option<PathBuf>,
-    /// Text; without it or with `-`, standard input, byte for byte
-    pub(crate) text: Option<OsString>,
-    /// Text to tokenize where no MODEL is given
-    #[arg(
-        short,
-        long,
-        value_name = "TEXT",
-        conflicts_with = "text",
-        allow_hyphen_values = true
-    )]
-    pub(crate) prompt: Option<OsString>,
-    /// Print `[1, 2, 3]` instead of one line per token
-    #[arg(long)]
-    pub(crate) ids: bool,
-    /// Begin with the begin-of-sequence token
-    #[arg(long)]
-    pub(crate) bos: bool,
-    /// Recognise control tokens in the text, such as `<|im_start|>`
-    #[arg(long)]
-    pub(crate) special: bool,
-}
-
-/// Writes the logits after each of the given tokens.
-///
-/// Evaluates exactly these ids and writes 32-bit floats, little-endian, [n_tokens, n_vocab]. Keys
-/// and values are kept in f32 unless --kv says otherwise.
-#[derive(Debug, Args)]
-#[cfg_attr(
-    feature = "comfort",
-    command(after_help = "Examples:
-  atta logits model.gguf --tokens 1,15043,3186 -o logits.f32
-  atta tokenize model.gguf --ids \"Hello\" | atta logits model.gguf --tokens - -o logits.f32")
-)]
-pub(crate) struct LogitsArgs {
-    /// GGUF file, or ORG/REPO[:QUANT] that was pulled [default: the built-in model]
-    pub(crate) model: Option<PathBuf>,
-    /// Ids, separated by commas or spaces; `@FILE` reads them from a file, `-` from standard input
-    #[arg(long, value_name = "IDS", required = true, value_parser = value::token_source, allow_hyphen_values = true)]
-    pub(crate) tokens: TokenSource,
-    /// File to write; -: standard output
-    #[arg(short, value_name = "FILE", required = true)]
-    pub(crate) output: PathBuf,
-    #[command(flatten)]
-    pub(crate) model_flags: ModelFlags,
-}
-
-/// Shows what is in a GGUF file: metadata, tensors, and the model they make.
-///
-/// No architecture that we run is needed. With one that we do, there is also what memory it would
-/// take with these options, without loading it.
-#[derive(Debug, Args)]
-#[cfg_attr(
-    feature = "comfort",
-    command(after_help = "Examples:
-  atta inspect model.gguf
-  atta inspect model.gguf -c 32768 --kv q8 --ram-budget 2G --speed
-  atta inspect model.gguf --tensors --json")
-)]
-pub(crate) struct InspectArgs {
-    /// GGUF file, of a split model any of its files; or ORG/REPO[:QUANT] that was pulled [default:
-    /// the built-in model]
-    pub(crate) model: Option<PathBuf>,
-    /// List every tensor
-    #[arg(long)]
-    pub(crate) tensors: bool,
-    /// Print one JSON object, with strings in full
-    #[arg(long)]
-    pub(crate) json: bool,
-    /// Measure what the memory gives, and say how many tokens per second that allows at most
-    #[cfg(feature = "survey")]
-    #[arg(long)]
-    pub(crate) speed: bool,
-    #[cfg(feature = "survey")]
-    #[command(flatten)]
-    pub(crate) model_flags: ModelFlags,
-}
-
-/// Reads the command line. Asked for help or the version, prints that and ends the program.
+/// Reads the command line. Asked for help or the version, prints it and ends the program.
 pub(crate) fn parse() -> Result<Command, Failure> {
-    match Cli::try_parse_from(words(std::env::args_os())) {
+    let words = words(std::env::args_os());
+    if let Some(name) = words.get(1) {
+        refuse_if_left_out(name)?;
+    }
+    match Cli::try_parse_from(words) {
         Ok(cli) => Ok(cli.command),
         Err(error) if is_help(error.kind()) => error.exit(),
         Err(error) => Err(Failure::Usage(summary(&error.render().to_string()))),
     }
+}
+
+/// Refuses a command that this build was made without.
+fn refuse_if_left_out(name: &OsStr) -> Result<(), Failure> {
+    let is_left_out = |command: &&OptionalCommand| !command.is_built && name == command.name;
+    match OPTIONAL.iter().find(is_left_out) {
+        Some(command) => Err(lacks(command.name, command.feature)),
+        None => Ok(()),
+    }
+}
+
+/// The failure of a command that needs a feature.
+pub(crate) fn lacks(command: &str, feature: &str) -> Failure {
+    Failure::Usage(format!(
+        "this build has no `atta {command}`: it was made without the feature `{feature}`"
+    ))
 }
 
 /// The words of the command line; of a program called `picolm`, those of that command.
@@ -611,9 +147,9 @@ fn is_help(kind: ErrorKind) -> bool {
 /// The message and the tip of a rendered error, without its usage lines, as one line.
 fn summary(rendered: &str) -> String {
     let paragraphs = rendered.trim().split("\n\n");
-    let said =
+    let kept =
         paragraphs.filter(|p| !p.starts_with("Usage:") && !p.starts_with("For more information"));
-    let lines = said
+    let lines = kept
         .flat_map(str::lines)
         .map(str::trim)
         .filter(|line| !line.is_empty());
@@ -641,7 +177,8 @@ mod tests {
     fn usage_errors_are_one_line_with_the_way_out() {
         assert_eq!(
             message("atta run --top-pp 1"),
-            "unexpected argument '--top-pp' found; tip: a similar argument exists: '--top-p' (see --help)"
+            "unexpected argument '--top-pp' found; tip: a similar argument exists: '--top-p' (see \
+             --help)"
         );
         assert_eq!(
             message("atta convert a"),
@@ -697,7 +234,10 @@ mod tests {
         let Command::Run(args) = cli.command else {
             panic!("not a run")
         };
-        let options = args.sampling.generate_options(Length::Bounded).unwrap();
+        let options = args
+            .sampling
+            .generate_options(DefaultLength::Limited)
+            .unwrap();
         assert_eq!((args.prompt.unwrap(), options.n_predict), ("b".into(), 4));
         assert_eq!(options.stop, ["x", "y"]);
     }

@@ -1,4 +1,4 @@
-//! Values of options: text to numbers and lists, each with a message that says what would do.
+//! Parsers of option values. An error says which values are expected.
 
 use std::{
     hash::{BuildHasher, Hasher, RandomState},
@@ -6,61 +6,44 @@ use std::{
     str::FromStr,
 };
 
-/// No model has, and no machine holds, more positions than this.
+/// A limit beyond every model and machine.
 const MAX_POSITIONS: usize = 1 << 24;
-/// More threads than any machine has cores; beyond it the system may refuse them.
+/// More threads than any machine has cores; the operating system may refuse more.
 const MAX_THREADS: usize = 1024;
-const MAX_REPETITIONS: usize = 10_000;
 const MAX_CPU: usize = 65_535;
 
-/// Where token ids come from.
+/// The argument of `--tokens`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum TokenSource {
-    /// From the command line itself.
+    /// Ids on the command line.
     Ids(Vec<u32>),
-    /// From a file.
+    /// `@FILE`.
     File(PathBuf),
-    /// From standard input.
+    /// `-`: standard input.
     Stdin,
 }
 
 /// A number of positions or of tokens computed at once: at least 1.
-pub(super) fn positions(text: &str) -> Result<usize, String> {
+pub(crate) fn positions(text: &str) -> Result<usize, String> {
     within(text, 1, MAX_POSITIONS)
 }
 
-/// A number of tokens to benchmark.
-pub(super) fn bench_count(text: &str) -> Result<usize, String> {
-    within(text, 0, MAX_POSITIONS)
-}
-
-/// How often something is measured.
-pub(super) fn repetitions(text: &str) -> Result<usize, String> {
-    within(text, 1, MAX_REPETITIONS)
-}
-
 /// A number of threads.
-pub(super) fn threads(text: &str) -> Result<usize, String> {
+pub(crate) fn threads(text: &str) -> Result<usize, String> {
     within(text, 1, MAX_THREADS)
 }
 
-/// A temperature that a machine may be kept at, in degrees Celsius.
-#[cfg(feature = "server")]
-pub(super) fn celsius(text: &str) -> Result<usize, String> {
-    within(text, 30, 120)
-}
-
 /// A count without a limit of its own; 0 has a meaning.
-pub(super) fn count(text: &str) -> Result<usize, String> {
+pub(crate) fn count(text: &str) -> Result<usize, String> {
     text.parse()
         .map_err(|_| "expected a whole number, 0 or more".to_owned())
 }
 
-/// Seed of the sampler.
+/// The seed of the sampler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Seed {
     Fixed(u64),
-    /// A new one each time.
+    /// A new seed for each run.
     Random,
 }
 
@@ -75,7 +58,7 @@ impl Seed {
 }
 
 /// A number of tokens; -1: no limit.
-pub(super) fn n_tokens(text: &str) -> Result<usize, String> {
+pub(crate) fn n_tokens(text: &str) -> Result<usize, String> {
     match text {
         "-1" => Ok(usize::MAX),
         _ => text
@@ -84,16 +67,8 @@ pub(super) fn n_tokens(text: &str) -> Result<usize, String> {
     }
 }
 
-/// A JSON object.
-#[cfg(feature = "server")]
-pub(super) fn json_object(
-    text: &str,
-) -> Result<serde_json::Map<String, serde_json::Value>, String> {
-    serde_json::from_str(text).map_err(|error| format!("expected an object of JSON: {error}"))
-}
-
-/// The start of the random numbers, or -1 for a random one.
-pub(super) fn seed(text: &str) -> Result<Seed, String> {
+/// A seed, or -1 for a random one.
+pub(crate) fn seed(text: &str) -> Result<Seed, String> {
     if text == "-1" {
         return Ok(Seed::Random);
     }
@@ -105,18 +80,17 @@ pub(super) fn seed(text: &str) -> Result<Seed, String> {
     })
 }
 
-/// A start of the random numbers from those of the system.
+/// A seed from the random keys that the system gives each hasher.
 fn random_seed() -> u64 {
-    // Each has keys of its own.
     RandomState::new().build_hasher().finish()
 }
 
 /// A token and what is added to its logit, such as `15043+1` or `2-inf`.
-pub(super) fn logit_bias(text: &str) -> Result<(u32, f32), String> {
+pub(crate) fn logit_bias(text: &str) -> Result<(u32, f32), String> {
     let parse = || {
         let at = text.find(['+', '-'])?;
         let (id, bias) = text.split_at(at);
-        // The sign is read once: a number that brings one of its own is none.
+        // `1+-1` is refused: the sign belongs to the syntax, not to the number.
         let is_unsigned = !bias[1..].starts_with(['+', '-']);
         Some((
             id.parse().ok()?,
@@ -128,23 +102,23 @@ pub(super) fn logit_bias(text: &str) -> Result<(u32, f32), String> {
     parse().ok_or_else(|| "expected a token id and a bias, such as 15043+1 or 2-inf".to_owned())
 }
 
-/// A number; its range is for the sampler to check.
-pub(super) fn number(text: &str) -> Result<f32, String> {
+/// A number; the sampler checks its range.
+pub(crate) fn number(text: &str) -> Result<f32, String> {
     text.parse().map_err(|_| "expected a number".to_owned())
 }
 
 /// A probability.
-pub(super) fn probability(text: &str) -> Result<f32, String> {
+pub(crate) fn probability(text: &str) -> Result<f32, String> {
     let number = text.parse().ok().filter(|p| (0.0..=1.0).contains(p));
     number.ok_or_else(|| "expected a number from 0 to 1".to_owned())
 }
 
-/// How much memory may be used.
+/// The argument of `--ram-budget`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RamBudget {
-    /// What there is.
+    /// The available memory.
     Auto,
-    /// So many bytes.
+    /// A limit in bytes.
     Bytes(u64),
 }
 
@@ -159,7 +133,7 @@ impl RamBudget {
 }
 
 /// A number of bytes as [`size`] has it, or `auto`.
-pub(super) fn budget(text: &str) -> Result<RamBudget, String> {
+pub(crate) fn budget(text: &str) -> Result<RamBudget, String> {
     match text {
         "auto" => Ok(RamBudget::Auto),
         _ => size(text)
@@ -169,7 +143,7 @@ pub(super) fn budget(text: &str) -> Result<RamBudget, String> {
 }
 
 /// A number of bytes with a unit of 1024, such as `256M`, `1.5G`, `64MiB`.
-pub(super) fn size(text: &str) -> Result<u64, String> {
+pub(crate) fn size(text: &str) -> Result<u64, String> {
     let end = text
         .find(|c: char| !c.is_ascii_digit() && c != '.')
         .unwrap_or(text.len());
@@ -189,31 +163,20 @@ pub(super) fn size(text: &str) -> Result<u64, String> {
         .map(|(number, shift)| number * f64::from(shift).exp2());
     match bytes {
         Some(bytes) if (1.0..1e18).contains(&bytes) => Ok(bytes as u64),
-        _ => Err("expected a number and a unit (K, M, G, T in powers of 1024, or B), such as 256M or 1.5G".to_owned()),
+        _ => Err(
+            "expected a number and a unit (K, M, G, T in powers of 1024, or B), \
+             such as 256M or 1.5G"
+                .to_owned(),
+        ),
     }
 }
 
-/// A repository, and maybe one of its files.
-#[cfg(feature = "pull")]
-pub(super) fn request(text: &str) -> Result<atta_hub::Request, String> {
-    crate::hub::name_of(text)
-        .parse()
-        .map_err(|error: atta_hub::Error| error.to_string())
-}
-
-/// A branch, tag or commit.
-#[cfg(feature = "pull")]
-pub(super) fn revision(text: &str) -> Result<atta_hub::Revision, String> {
-    text.parse()
-        .map_err(|error: atta_hub::Error| error.to_string())
-}
-
 /// A number of positions, or 0 for as many as the model says.
-pub(super) fn positions_or_0(text: &str) -> Result<usize, String> {
+pub(crate) fn positions_or_0(text: &str) -> Result<usize, String> {
     within(text, 0, MAX_POSITIONS)
 }
 
-fn within(text: &str, min: usize, max: usize) -> Result<usize, String> {
+pub(crate) fn within(text: &str, min: usize, max: usize) -> Result<usize, String> {
     let number = usize::from_str(text)
         .ok()
         .filter(|n| (min..=max).contains(n));
@@ -221,7 +184,7 @@ fn within(text: &str, min: usize, max: usize) -> Result<usize, String> {
 }
 
 /// CPUs as the kernel writes them, such as `0,2-5`, in the order given; each at most once.
-pub(super) fn cpus(text: &str) -> Result<CpuList, String> {
+pub(crate) fn cpus(text: &str) -> Result<CpuList, String> {
     let mut cpus = Vec::new();
     for part in text.split(',') {
         let range = cpu_range(part).ok_or("expected CPUs such as 0,2-5")?;
@@ -236,8 +199,7 @@ pub(super) fn cpus(text: &str) -> Result<CpuList, String> {
     }
 }
 
-/// The CPUs to run on. A type of its own, since clap takes a `Vec` for an option that may be
-/// repeated.
+/// The CPUs to run on. A newtype, since clap reads a `Vec` as an option that may be repeated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct CpuList(pub(crate) Vec<usize>);
 
@@ -249,7 +211,7 @@ fn cpu_range(part: &str) -> Option<std::ops::RangeInclusive<usize>> {
 }
 
 /// `1,2,3`, `@FILE` or `-`.
-pub(super) fn token_source(text: &str) -> Result<TokenSource, String> {
+pub(crate) fn token_source(text: &str) -> Result<TokenSource, String> {
     match text.strip_prefix('@') {
         Some(path) => Ok(TokenSource::File(path.into())),
         None if text == "-" => Ok(TokenSource::Stdin),

@@ -1,14 +1,17 @@
-//! `atta bench`: how fast a prompt is read and text is written here, as a table or as one JSON
-//! object. Of a sweep over numbers of threads, details are those of the last one.
+//! `atta bench`: prefill and decode speed on this machine, as a table or as one JSON object. After
+//! a sweep over numbers of threads, the details are those of the last one.
+
+use std::path::PathBuf;
 
 use atta::{
     Engine, KvType,
     bench::{BenchOptions, BenchReport, TimeSplit, bench},
 };
+use clap::Args;
 use serde_json::{Value, json};
 
 use crate::{
-    args::{BenchArgs, ModelFlags},
+    args::{ModelFlags, extra_help, value},
     failure::{Failure, one_line},
     json, load,
     output::Stdout,
@@ -16,13 +19,61 @@ use crate::{
     report::{bytes, spec_line, weights_name},
 };
 
-pub(super) fn run(args: &BenchArgs) -> Result<(), Failure> {
+/// Measures prefill and decode speed.
+///
+/// One warm-up, then medians: prefill of N tokens in batches, and decoding of N tokens. The context
+/// is as long as they need, or -c if that is longer.
+#[derive(Debug, Args)]
+#[command(after_help = extra_help(
+    "Examples:
+  atta bench model.gguf
+  atta bench model.gguf -p 0 -n 32 -d 4096 -j 4 --json
+  atta bench model.gguf --sweep 1,2,4"
+))]
+pub(crate) struct BenchArgs {
+    /// GGUF file, or ORG/REPO[:QUANT] that was pulled [default: the built-in model]
+    model: Option<PathBuf>,
+    /// Prompt tokens (0 = skip)
+    #[arg(short = 'p', value_name = "N", default_value = "512")]
+    #[arg(value_parser = value::positions_or_0, allow_negative_numbers = true)]
+    n_prompt: usize,
+    /// Generated tokens (0 = skip)
+    #[arg(short = 'n', value_name = "N", default_value = "128")]
+    #[arg(value_parser = value::positions_or_0, allow_negative_numbers = true)]
+    n_gen: usize,
+    /// Depth: tokens in the context before each measurement
+    #[arg(short = 'd', value_name = "DEPTH", default_value = "0")]
+    #[arg(value_parser = value::positions_or_0, allow_negative_numbers = true)]
+    depth: usize,
+    /// Repetitions
+    #[arg(short = 'r', value_name = "REPS", default_value = "3")]
+    #[arg(value_parser = repetitions, allow_negative_numbers = true)]
+    n_reps: usize,
+    /// Measure with each of these numbers of threads
+    #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = value::threads)]
+    #[arg(conflicts_with_all = ["threads", "cpus"])]
+    sweep: Vec<usize>,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    model_flags: ModelFlags,
+}
+
+fn repetitions(text: &str) -> Result<usize, String> {
+    value::within(text, 1, MAX_REPETITIONS)
+}
+
+const MAX_REPETITIONS: usize = 10_000;
+
+pub(super) fn run(args: BenchArgs) -> Result<(), Failure> {
     args.model_flags.refuse_fit("bench")?;
-    let (mut runs, mut last) = (Vec::new(), None);
-    for flags in thread_counts(args) {
-        // Two models at once might not fit.
+    let mut runs = Vec::new();
+    let mut last = None;
+    for flags in thread_counts(&args) {
+        // Two models might not fit into memory.
         drop(last.take());
-        let (engine, report) = measure(args, &flags)?;
+        let (engine, report) = measure(&args, &flags)?;
         runs.push((engine.pool().n_threads(), report));
         last = Some(engine);
     }
@@ -32,13 +83,13 @@ pub(super) fn run(args: &BenchArgs) -> Result<(), Failure> {
         .expect("something was measured");
     let mut out = Stdout::lock();
     if args.json {
-        let mut object = to_json(args, engine, report);
+        let mut object = to_json(&args, engine, report);
         if !args.sweep.is_empty() {
             object["sweep"] = runs.iter().map(sweep_json).collect();
         }
         out.line(&json::line(&object))?;
     } else {
-        out.write(&to_table(args, engine, report))?;
+        out.write(&to_table(&args, engine, report))?;
         if !args.sweep.is_empty() {
             out.write(&sweep_table(&runs))?;
         }
@@ -58,17 +109,20 @@ fn thread_counts(args: &BenchArgs) -> Vec<ModelFlags> {
 }
 
 fn measure(args: &BenchArgs, flags: &ModelFlags) -> Result<(Engine, BenchReport), Failure> {
-    let (model, options) = (args.model.as_deref(), options(args)?);
+    let model = args.model.as_deref();
+    let options = options(args)?;
     let engine = load::engine(
         model,
         &load::options(model, flags, options.session.clone())?,
     )?;
     let mut progress = Progress::new();
-    progress.busy(&format!(
-        "measuring, {} rounds, {} threads",
-        options.n_reps + 1,
-        engine.pool().n_threads()
-    ));
+    progress.busy(|| {
+        let n_threads = engine.pool().n_threads();
+        format!(
+            "measuring, {} rounds, {n_threads} threads",
+            options.n_reps + 1
+        )
+    });
     let report = bench(&engine, &options)?;
     progress.clear();
     Ok((engine, report))
@@ -118,7 +172,7 @@ fn to_json(args: &BenchArgs, engine: &Engine, report: &BenchReport) -> Value {
         "weights": weights_name(engine.weights_at()),
         "predicted_decode_tok_s": engine.prediction().map(|p| p.decode_tok_s),
         "file_bytes": engine.model().weights().files().file_bytes(),
-        // What this machine can do at best, and our share of it.
+        // The best of this machine, and the share of it that was used.
         "read_bytes_per_s": report.read_bytes_per_s,
         "int8_mac_per_s": report.int8_mac_per_s,
         "decode_share": report.decode_share(),
@@ -128,7 +182,7 @@ fn to_json(args: &BenchArgs, engine: &Engine, report: &BenchReport) -> Value {
     })
 }
 
-/// One number of threads of a sweep.
+/// The result of one number of threads of a sweep.
 fn sweep_json((n_threads, report): &(usize, BenchReport)) -> Value {
     json!({
         "threads": n_threads,
@@ -141,11 +195,12 @@ fn sweep_json((n_threads, report): &(usize, BenchReport)) -> Value {
     })
 }
 
-/// Shares are those of what as many threads can do.
+/// Shares are relative to the best that this number of threads can do.
 fn sweep_table(runs: &[(usize, BenchReport)]) -> String {
     let mut table = "\nthreads     prompt tokens/s  of int8   text tokens/s  of reads\n".to_owned();
     for (n, report) in runs {
-        let (prompt, text) = (report.prefill_tok_s, report.decode_tok_s);
+        let prompt = report.prefill_tok_s;
+        let text = report.decode_tok_s;
         let [of_int8, of_reads] =
             [report.prefill_share(), report.decode_share()].map(|share| 100.0 * share);
         table += &format!("{n:>7} {prompt:>19.2} {of_int8:>7.0}% {text:>15.2} {of_reads:>8.0}%\n");
@@ -153,7 +208,7 @@ fn sweep_table(runs: &[(usize, BenchReport)]) -> String {
     table
 }
 
-/// Seconds, all repetitions together.
+/// Seconds, summed over all repetitions.
 fn split_json(split: &TimeSplit) -> Value {
     json!({
         "matmul_s": split.matmul_s,
@@ -170,7 +225,8 @@ fn to_table(args: &BenchArgs, engine: &Engine, report: &BenchReport) -> String {
         one_line(&load::name(args.model.as_deref())),
         spec_line(engine.spec())
     );
-    let (isa, n_threads) = (engine.kernels().isa(), engine.pool().n_threads());
+    let isa = engine.kernels().isa();
+    let n_threads = engine.pool().n_threads();
     table += &format!(
         "{isa}, {n_threads} threads, depth {}, median of {}\n\n",
         args.depth, args.n_reps
@@ -188,13 +244,14 @@ fn to_table(args: &BenchArgs, engine: &Engine, report: &BenchReport) -> String {
     for (name, n, rate, split) in rows.into_iter().filter(|(_, n, ..)| *n > 0) {
         let [matmul, attention, io_wait, other] = percent(&split);
         table += &format!(
-            "{name:<10} {n:>7} {rate:>11.2} {matmul:>7.1}% {attention:>9.1}% {io_wait:>8.1}% {other:>5.1}%\n"
+            "{name:<10} {n:>7} {rate:>11.2} {matmul:>7.1}% {attention:>9.1}% {io_wait:>8.1}% \
+             {other:>5.1}%\n"
         );
     }
     table + &machine(args, report)
 }
 
-/// What the machine can do at best, and how much of it was used.
+/// The best of this machine, and how much of it was used.
 fn machine(args: &BenchArgs, report: &BenchReport) -> String {
     let share = |n: usize, share: f64| {
         if n > 0 {
@@ -212,7 +269,7 @@ fn machine(args: &BenchArgs, report: &BenchReport) -> String {
     )
 }
 
-/// Shares of matmul, attention, I/O wait and other.
+/// Percentages of matmul, attention, I/O wait and the rest.
 fn percent(split: &TimeSplit) -> [f64; 4] {
     let parts = [
         split.matmul_s,

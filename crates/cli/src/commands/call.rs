@@ -1,8 +1,5 @@
-//! `atta run --tools`: a message in, what the model makes of it out, as lines of JSON: a call in
-//! each, or a text.
-//!
-//! `{"id": …, "name": …, "arguments": {…}}`, `{"content": "…"}`. What the model thinks is nobody's
-//! business.
+//! `atta run --tools`: answers a message with tool calls or text, one JSON object per line:
+//! `{"id": …, "name": …, "arguments": {…}}` or `{"content": "…"}`. Reasoning is not printed.
 
 use std::ops::ControlFlow;
 
@@ -14,23 +11,24 @@ use atta::{
 use serde_json::json;
 
 use crate::{
-    args::{Length, RunArgs},
-    cache::{Cache, Recalled},
+    args::DefaultLength,
+    cache::Cache,
     conversation,
     failure::Failure,
-    input::{Limit, Text},
+    generation_printer::GenerationPrinter,
+    input::{self, TextLimit, TextSource},
     interrupt::Interrupt,
-    listener::Listener,
     load, report,
-    stats::{Stats, StatsFile},
+    stats::{CachedPrefix, Stats, StatsFile},
     tools,
 };
 
-use super::run::{inputs, prompt, reads_stdin};
+use super::run::{RunArgs, inputs, prompt, reads_stdin};
 
 pub(super) fn run(args: RunArgs) -> Result<(), Failure> {
     let interrupt = Interrupt::listen();
-    if args.tools.takes_stdin() && reads_stdin(&args) {
+    let tools_stdin = args.tools.tools.as_deref().is_some_and(input::is_stdin);
+    if tools_stdin && reads_stdin(&args) {
         return Err(Failure::Usage(
             "--tools - takes standard input: give the prompt with -p TEXT".to_owned(),
         ));
@@ -50,21 +48,32 @@ pub(super) fn run(args: RunArgs) -> Result<(), Failure> {
     let cache = Cache::open(&args.cache);
     let prepare = |cache| {
         let tools = tools::tool_use(&args.tools)?;
-        prepare(&args, &load_options, (cache, tools), prompt, &mut stats)
+        let request = Request {
+            prompt,
+            tools,
+            cache,
+        };
+        prepare(&args, &load_options, request, &mut stats)
     };
     let prepared = cache.and_then(|cache| interrupt.watch(give_up, || prepare(cache)));
-    let result =
-        prepared.and_then(|chat| answer(&args, chat, Listener::new(interrupt), &mut stats));
+    let result = prepared
+        .and_then(|chat| answer(&args, chat, GenerationPrinter::new(interrupt), &mut stats));
     let written = file.write(&stats, result.as_ref().err());
     result.and(written)
+}
+
+/// The message, and what it is answered with.
+struct Request {
+    prompt: TextSource,
+    tools: Option<ToolUse>,
+    cache: Cache,
 }
 
 /// Loads the model and reads the message.
 fn prepare(
     args: &RunArgs,
     options: &LoadOptions,
-    (cache, tools): (Cache, Option<ToolUse>),
-    prompt: Text,
+    request: Request,
     stats: &mut Stats,
 ) -> Result<Chat, Failure> {
     let engine = load::engine(args.model.as_deref(), options)?;
@@ -73,13 +82,15 @@ fn prepare(
         report::model(&load::name(args.model.as_deref()), &engine);
     }
     let mut chat = conversation::open(&engine, &options.session, None)?;
-    let text = String::from_utf8(prompt.read(&Limit::of_prompt(&engine, chat.session()))?);
-    let text = text.map_err(|_| {
+    let limit = TextLimit::of_prompt(&engine, chat.session());
+    let text = String::from_utf8(request.prompt.read(&limit)?).map_err(|_| {
         Failure::Usage("with --tools the prompt is a message, which must be UTF-8".to_owned())
     })?;
-    chat.set_tools(tools);
+    chat.set_tools(request.tools);
     chat.push(Message::user(text));
-    cache.give_to(&mut chat);
+    if let Some(cache) = request.cache.into_prompt_cache() {
+        chat.set_cache(cache);
+    }
     stats.account(&engine);
     Ok(chat)
 }
@@ -87,32 +98,32 @@ fn prepare(
 fn answer(
     args: &RunArgs,
     mut chat: Chat,
-    mut listener: Listener,
+    mut printer: GenerationPrinter,
     stats: &mut Stats,
 ) -> Result<(), Failure> {
-    let options = args.sampling.generate_options(Length::Bounded)?;
+    let options = args.sampling.generate_options(DefaultLength::Limited)?;
     let ended = chat.answer_calling(&options, |heard| match heard {
-        Heard::Event(event) => listener.hear(event),
-        Heard::Piece(Piece::Call(call)) => listener.text(&(tools::line(call) + "\n")),
+        Heard::Event(event) => printer.on_event(event),
+        Heard::Piece(Piece::Call(call)) => printer.print(&(tools::line(call) + "\n")),
         Heard::Piece(_) => ControlFlow::Continue(()),
     });
     if let Ok(answer) = &ended
         && !answer.outcome.text.trim().is_empty()
     {
-        // If nobody reads it, that is found out below.
-        let _ = listener.text(&format!("{}\n", json!({ "content": answer.outcome.text })));
+        // A failed write is returned by `end`.
+        let _ = printer.print(&format!("{}\n", json!({ "content": answer.outcome.text })));
     }
-    let written = listener.end(stats);
+    let written = printer.end(stats, |out, _| out.end_line_on_terminal());
     let reply = ended?.reply;
-    let recalled = Recalled {
+    let cached = CachedPrefix {
         n_tokens: reply.n_cached,
         time: reply.restore_time,
     };
-    stats.recalled(recalled);
+    stats.reused(cached);
     stats.generated(reply.summary.clone());
     stats.account(chat.session().engine());
     if args.report.verbose {
-        report::recalled(recalled);
+        report::cached(cached);
         report::speed(&reply.summary);
     }
     report::expectation(chat.session().engine(), &reply.summary);

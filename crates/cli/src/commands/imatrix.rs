@@ -1,7 +1,8 @@
-//! `atta imatrix`: what the matrices of a model are multiplied with, over a text.
+//! `atta imatrix`: computes an importance matrix from a text.
 
 use std::{
     ops::ControlFlow,
+    path::PathBuf,
     sync::{Arc, Mutex, PoisonError},
 };
 
@@ -10,21 +11,54 @@ use atta::{
     convert::{Collector, Existing, Importance, Options, convert},
     tokenizer::Special,
 };
+use clap::Args;
 
 use crate::{
-    args::ImatrixArgs,
+    args::{ModelFlags, value},
     failure::Failure,
-    input::{self, Limit},
+    input::{self, TextLimit},
     inputs::Inputs,
     interrupt::Interrupt,
     load::{self, warn},
     progress::Progress,
 };
 
-/// Tokens of a chunk and of a batch, where nobody says otherwise.
+/// Tokens of a chunk and of a batch by default.
 const DEFAULT_N_CTX: usize = 512;
 
-pub(super) fn run(args: &ImatrixArgs) -> Result<(), Failure> {
+/// Computes an importance matrix for `atta convert`.
+///
+/// The text is split into chunks of -c tokens (512 by default), each evaluated from an empty
+/// context. The squares of the inputs of every matrix of a layer are summed per column. Files are
+/// llama.cpp's, in GGUF. Ctrl-C stops and writes the chunks so far.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  atta imatrix model-f16.gguf -f text.txt -o model.imatrix
+  atta imatrix model-f16.gguf -f more.txt --add model.imatrix -o both.imatrix")]
+pub(crate) struct ImatrixArgs {
+    /// GGUF file (any file of a split model), or ORG/REPO[:QUANT] that was pulled
+    model: PathBuf,
+    /// Text file; -: standard input
+    #[arg(short = 'f', value_name = "TEXT", required = true)]
+    text: PathBuf,
+    /// Output file
+    #[arg(short, value_name = "FILE", required = true)]
+    output: PathBuf,
+    /// Number of chunks to evaluate [default: all]
+    #[arg(long = "chunks", value_name = "N", value_parser = value::positions)]
+    #[arg(allow_negative_numbers = true)]
+    n_chunks: Option<usize>,
+    /// Add to the importance matrix in FILE
+    #[arg(long, value_name = "FILE")]
+    add: Option<PathBuf>,
+    /// Overwrite the output file; the file of --add may be overwritten anyway
+    #[arg(long)]
+    force: bool,
+    #[command(flatten)]
+    model_flags: ModelFlags,
+}
+
+pub(super) fn run(args: ImatrixArgs) -> Result<(), Failure> {
     args.model_flags.refuse_fit("imatrix")?;
     let mut options = args.model_flags.session_options(KvType::F32);
     let other = args.add.as_ref().filter(|&add| *add != args.output);
@@ -36,9 +70,10 @@ pub(super) fn run(args: &ImatrixArgs) -> Result<(), Failure> {
         ));
     }
     let n_ctx = options.n_ctx.unwrap_or(DEFAULT_N_CTX);
-    (options.n_ctx, options.n_batch) = (Some(n_ctx), options.n_batch.or(Some(DEFAULT_N_CTX)));
+    options.n_ctx = Some(n_ctx);
+    options.n_batch = options.n_batch.or(Some(DEFAULT_N_CTX));
     let mut load = load::options(Some(&args.model), &args.model_flags, options.clone())?;
-    load.spare_bytes = bytes(args)?;
+    load.spare_bytes = bytes(&args)?;
     let mut importance = args
         .add
         .as_deref()
@@ -53,7 +88,7 @@ pub(super) fn run(args: &ImatrixArgs) -> Result<(), Failure> {
         return Err(Failure::Failed(why));
     }
     let engine = load::engine(Some(&args.model), &load)?;
-    let ids = ids(args, &engine)?;
+    let ids = ids(&args, &engine)?;
     importance.chunk_size = n_ctx as u32;
     importance
         .datasets
@@ -62,7 +97,8 @@ pub(super) fn run(args: &ImatrixArgs) -> Result<(), Failure> {
         .budget()
         .reserve("importance", load.spare_bytes)
         .map_err(atta::Error::from)?;
-    let (interrupt, before) = (Interrupt::listen(), importance.n_chunks);
+    let interrupt = Interrupt::listen();
+    let before = importance.n_chunks;
     let importance = collect(engine.session(&options)?, &ids, importance, &interrupt)?;
     if importance.n_chunks == before {
         return Err(Failure::Interrupted);
@@ -85,18 +121,18 @@ pub(super) fn run(args: &ImatrixArgs) -> Result<(), Failure> {
     }
 }
 
-/// Bytes that the result will take, which weights must leave free.
+/// Bytes of the result, which weights must leave free.
 fn bytes(args: &ImatrixArgs) -> Result<u64, Failure> {
     let files = ModelFiles::open(&load::locate(&args.model)?).map_err(atta::Error::from)?;
     let spec = arch::lower(files.directory().metadata());
-    // What is wrong with the model is said when it is loaded.
+    // An unsupported model is an error when it is loaded.
     Ok(spec.map_or(0, |spec| Collector::bytes(&spec)))
 }
 
-/// The ids of the text, byte for byte: nothing in it is a special token. Whole chunks only.
+/// Tokenizes the text without parsing special tokens, and splits it into whole chunks.
 fn ids(args: &ImatrixArgs, engine: &Engine) -> Result<Vec<Vec<u32>>, Failure> {
     let n_ctx = args.model_flags.n_ctx.unwrap_or(DEFAULT_N_CTX);
-    let text = input::read_bytes(&args.text, &Limit::of_memory())?;
+    let text = input::read_bytes(&args.text, &TextLimit::of_memory())?;
     let tokenizer = engine.tokenizer();
     let bos = tokenizer.bos().filter(|_| tokenizer.add_bos());
     let ids: Vec<u32> = bos
@@ -106,7 +142,7 @@ fn ids(args: &ImatrixArgs, engine: &Engine) -> Result<Vec<Vec<u32>>, Failure> {
     let chunks = ids
         .chunks_exact(n_ctx)
         .take(args.n_chunks.unwrap_or(usize::MAX));
-    // As llama.cpp has it: every chunk begins as a text does.
+    // As in llama.cpp, every chunk begins with the begin-of-sequence token.
     let begin = |chunk: &[u32]| {
         bos.into_iter()
             .chain(chunk.iter().copied().skip(bos.iter().count()))
@@ -125,7 +161,7 @@ fn ids(args: &ImatrixArgs, engine: &Engine) -> Result<Vec<Vec<u32>>, Failure> {
     }
 }
 
-/// What was seen of the chunks until the end, or until Ctrl-C.
+/// Evaluates the chunks and collects their importance, until the end or Ctrl-C.
 fn collect(
     mut session: Session,
     chunks: &[Vec<u32>],
@@ -139,7 +175,7 @@ fn collect(
     let collector = Collector::new(engine.spec(), directory, importance.clone())?;
     session.observe(Box::new(collector));
     for (i, chunk) in chunks.iter().enumerate() {
-        progress.busy(&format!("chunk {} of {}", i + 1, chunks.len()));
+        progress.busy(|| format!("chunk {} of {}", i + 1, chunks.len()));
         session.truncate(0)?;
         if session.append_with(chunk, |_| !interrupt.is_asked())? < chunk.len() {
             break;
@@ -150,13 +186,14 @@ fn collect(
             .n_chunks += 1;
     }
     drop(session);
-    let importance = Arc::into_inner(importance).expect("the session that listened is gone");
+    let importance =
+        Arc::into_inner(importance).expect("the session that holds the other reference is dropped");
     Ok(importance
         .into_inner()
         .unwrap_or_else(PoisonError::into_inner))
 }
 
-/// Says which experts the text did not reach.
+/// Warns of experts that the text did not reach.
 fn report(importance: &Importance) {
     let unseen: usize = importance
         .entries()
@@ -164,7 +201,8 @@ fn report(importance: &Importance) {
         .sum();
     if unseen > 0 {
         warn(&format!(
-            "{unseen} matrices of experts were not used by any token: their columns all count the same"
+            "{unseen} matrices of experts were not used by any token: their columns all count the \
+             same"
         ));
     }
 }

@@ -1,10 +1,16 @@
-//! `atta logits`: what the model says after each of the given tokens, as raw numbers for other
-//! programs to compare.
+//! `atta logits`: the logits after each of the given tokens, as raw numbers for other programs to
+//! compare.
+
+use std::path::PathBuf;
 
 use atta::{KvType, Session};
+use clap::Args;
 
 use crate::{
-    args::{LogitsArgs, TokenSource},
+    args::{
+        ModelFlags, extra_help,
+        value::{self, TokenSource},
+    },
     failure::Failure,
     input,
     inputs::Inputs,
@@ -14,12 +20,37 @@ use crate::{
     progress::Progress,
 };
 
-/// Tokens between two looks at Ctrl-C.
+/// Tokens between two checks for Ctrl-C.
 const CHUNK: usize = 512;
+
+/// Writes the logits after each of the given tokens.
+///
+/// Evaluates exactly these ids and writes 32-bit floats, little-endian, [n_tokens, n_vocab]. The KV
+/// cache is f32 unless --kv says otherwise.
+#[derive(Debug, Args)]
+#[command(after_help = extra_help(
+    "Examples:
+  atta logits model.gguf --tokens 1,15043,3186 -o logits.f32
+  atta tokenize model.gguf --ids \"Hello\" | atta logits model.gguf --tokens - -o logits.f32"
+))]
+pub(crate) struct LogitsArgs {
+    /// GGUF file, or ORG/REPO[:QUANT] that was pulled [default: the built-in model]
+    model: Option<PathBuf>,
+    /// Token ids, separated by commas or spaces; `@FILE`: read from a file, `-`: from standard
+    /// input
+    #[arg(long, value_name = "IDS", required = true, value_parser = value::token_source)]
+    #[arg(allow_hyphen_values = true)]
+    tokens: TokenSource,
+    /// Output file; -: standard output
+    #[arg(short, value_name = "FILE", required = true)]
+    output: PathBuf,
+    #[command(flatten)]
+    model_flags: ModelFlags,
+}
 
 pub(super) fn run(args: LogitsArgs) -> Result<(), Failure> {
     args.model_flags.refuse_fit("logits")?;
-    // By default keys and values are exact, since the logits are there to be compared.
+    // The default KV cache is exact, since the logits are for comparison.
     let options = load::options(
         args.model.as_deref(),
         &args.model_flags,
@@ -34,7 +65,7 @@ pub(super) fn run(args: LogitsArgs) -> Result<(), Failure> {
     let ids = input::read_tokens(args.tokens)?;
     let mut session = engine.session(&options.session)?;
     check(&session, &ids)?;
-    // From here on Ctrl-C leaves a file to remove.
+    // From here on a temporary file has to be removed after Ctrl-C.
     let interrupt = Interrupt::listen();
     let mut file = match args.output.as_os_str() == "-" {
         true => NewFile::stdout()?,
@@ -44,9 +75,10 @@ pub(super) fn run(args: LogitsArgs) -> Result<(), Failure> {
     file.finish()
 }
 
-/// Finds out before the work begins what would end it halfway.
+/// Checks before the work what would fail halfway.
 fn check(session: &Session, ids: &[u32]) -> Result<(), Failure> {
-    let (n_ids, n_ctx) = (ids.len(), session.n_ctx());
+    let n_ids = ids.len();
+    let n_ctx = session.n_ctx();
     if n_ids > n_ctx {
         return Err(Failure::Failed(format!(
             "--tokens: {n_ids} ids, but the context holds {n_ctx}: raise -c"

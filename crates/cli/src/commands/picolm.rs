@@ -1,24 +1,79 @@
-//! `atta picolm`, and the program called by that name: PicoLM's options, which mean something else
-//! than those of `run`.
+//! `atta picolm`, and the program called by that name: `run` with PicoLM's options.
 //!
 //! A drop-in for programs that start `picolm`: prompt on standard input or with `-p`, text on
-//! standard output, and nothing but text. PicoLM ends it with a line feed; we do so on a terminal
-//! only, as `run`.
+//! standard output, and nothing but text. PicoLM ends the text with a line feed; this command does
+//! so on a terminal only, like `run`.
+
+use std::{ffi::OsString, path::PathBuf};
 
 use atta::{DryOptions, GenerateOptions, Pool, Sampling};
+use clap::Args;
 
-use super::run::{Empty, Job, WAY_OUT, run_job};
+use super::run::{EmptyPrompt, PROMPT_HINT, ResolvedRun};
 use crate::{
-    args::{CacheFlags, ContextFlags, ModelFlags, PicolmArgs, ReportFlags, ShapeFlags},
+    args::{
+        CacheFlags, ConstraintFlags, ContextFlags, ModelFlags, ReportFlags, extra_help,
+        value::{self, Seed},
+    },
+    constraint,
     failure::Failure,
-    input::Text,
+    input::TextSource,
     inputs::Inputs,
-    shape,
 };
 
-/// How many threads PicoLM takes if nobody says otherwise; we take fewer where there are fewer
-/// cores.
+/// PicoLM's default number of threads; fewer are used on fewer cores.
 const DEFAULT_THREADS: usize = 4;
+
+/// Continues a text, with the options of PicoLM.
+///
+/// A drop-in for `picolm`, for programs and scripts that call it: a link of that name to this
+/// program is this command. -k is top-p here; top-k and min-p are off. Only text goes to standard
+/// output.
+#[derive(Debug, Args)]
+#[command(arg_required_else_help = true)]
+#[command(after_help = extra_help(
+    "Examples:
+  atta picolm model.gguf -p \"Once upon a time\" -n 100 -t 0
+  ln -s \"$(command -v atta)\" picolm; echo \"Explain gravity\" | ./picolm model.gguf -n 100 -j 4"
+))]
+pub(crate) struct PicolmArgs {
+    /// GGUF file, or ORG/REPO[:QUANT] that was pulled
+    model: PathBuf,
+    /// Prompt [default: standard input, byte for byte]
+    #[arg(short, value_name = "TEXT", allow_hyphen_values = true)]
+    prompt: Option<OsString>,
+    /// Maximum number of tokens to generate
+    #[arg(short = 'n', value_name = "N", default_value = "256")]
+    #[arg(value_parser = value::count, allow_negative_numbers = true)]
+    n_predict: usize,
+    /// Temperature; 0: greedy
+    #[arg(short = 't', value_name = "TEMP", default_value = "0.8")]
+    #[arg(value_parser = value::number, allow_negative_numbers = true)]
+    temperature: f32,
+    /// Top-p sampling: keep the most probable tokens with total probability P (1 = off)
+    #[arg(short = 'k', value_name = "P", default_value = "0.9")]
+    #[arg(value_parser = value::probability, allow_negative_numbers = true)]
+    top_p: f32,
+    /// RNG seed; -1: random
+    #[arg(short = 's', value_name = "SEED", default_value = "42", value_parser = value::seed)]
+    #[arg(allow_negative_numbers = true)]
+    seed: Seed,
+    /// Context length in tokens [default, and 0: the model's training length, at most 4096]
+    #[arg(short = 'c', value_name = "CTX", value_parser = value::positions_or_0)]
+    #[arg(allow_negative_numbers = true)]
+    n_ctx: Option<usize>,
+    /// Number of threads [default: 4, or as many as there are cores]
+    #[arg(short = 'j', value_name = "THREADS", value_parser = value::threads)]
+    #[arg(allow_negative_numbers = true)]
+    n_threads: Option<usize>,
+    /// Constrain the output to a JSON object
+    #[arg(long)]
+    json: bool,
+    /// Save the KV cache of the prompt and the text to FILE and reuse it; PicoLM's own files are
+    /// refused
+    #[arg(long, value_name = "FILE")]
+    cache: Option<PathBuf>,
+}
 
 pub(super) fn run(args: PicolmArgs) -> Result<(), Failure> {
     let options = GenerateOptions {
@@ -27,7 +82,7 @@ pub(super) fn run(args: PicolmArgs) -> Result<(), Failure> {
         ..GenerateOptions::default()
     };
     let options = if args.json {
-        shape::apply(&ShapeFlags::json(), options)?
+        constraint::apply(&ConstraintFlags::json(), options)?
     } else {
         options
     };
@@ -38,32 +93,25 @@ pub(super) fn run(args: PicolmArgs) -> Result<(), Failure> {
     let n_threads = args
         .n_threads
         .unwrap_or_else(|| DEFAULT_THREADS.min(Pool::default_threads()));
-    let PicolmArgs {
-        model,
-        prompt,
-        n_ctx,
-        cache,
-        ..
-    } = args;
-    let prompt = Text::given_or_piped(prompt.as_deref(), WAY_OUT)?;
-    let job = Job {
-        model: Some(model),
-        empty: Empty::Mistake,
+    let prompt = TextSource::given_or_piped(args.prompt.as_deref(), PROMPT_HINT)?;
+    let run = ResolvedRun {
+        model: Some(args.model),
+        empty_prompt: EmptyPrompt::Refused,
         options,
-        // A context of 0 is what PicoLM calls none given.
-        model_flags: ModelFlags::of(n_ctx.filter(|&n| n > 0), n_threads),
+        // PicoLM's default is 0.
+        model_flags: ModelFlags::of(args.n_ctx.filter(|&n| n > 0), n_threads),
         context: ContextFlags::default(),
         cache: CacheFlags {
-            cache,
+            cache: args.cache,
             cache_size: None,
         },
         report: ReportFlags::default(),
         inputs: Inputs::default(),
     };
-    run_job(&job, prompt)
+    run.execute(prompt)
 }
 
-/// Temperature and top-p, and nothing else.
+/// Temperature and top-p; all other samplers are off.
 fn sampling(args: &PicolmArgs) -> Sampling {
     Sampling {
         temperature: args.temperature,

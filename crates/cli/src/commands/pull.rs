@@ -1,15 +1,14 @@
-//! `atta pull`: a model from Hugging Face into the cache, and its path on standard output.
+//! `atta pull`: downloads a model from Hugging Face to the cache and prints its path.
 //!
-//! Ctrl-C ends the program at once. What has come until then stays, and the next pull goes on with
-//! it.
+//! Ctrl-C ends the program at once. The next pull resumes the download.
 
 use std::time::{Duration, Instant};
 
-use atta_hub::{Event, Hub, Pulled, Request};
+use atta_hub::{Event, Hub, Pulled, Request, Revision};
+use clap::Args;
 use serde_json::{Value, json};
 
 use crate::{
-    args::PullArgs,
     failure::{Failure, one_line},
     hub,
     interrupt::Interrupt,
@@ -19,10 +18,52 @@ use crate::{
     report::bytes,
 };
 
-/// How often the line changes.
+/// The time between two updates of the progress line.
 const FRAME: Duration = Duration::from_millis(100);
-/// Characters of a name that fit beside the figures.
+/// Characters of a file name in the progress line.
 const NAME_CHARS: usize = 32;
+
+/// Downloads a model from Hugging Face.
+///
+/// Prints the path of the file, of the first file of a split model, or of the directory if the
+/// repository has no GGUF file and all files that `atta convert` needs were downloaded. Then `atta
+/// run org/repo` finds it.
+///
+/// Without QUANT, the first of these types is chosen: Q4_K_M, Q4_K_S, Q4_0, IQ4_XS, Q5_K_M, Q5_K_S,
+/// Q6_K, Q8_0, Q3_K_M, MXFP4, BF16, F16. Files are verified against the hashes of the repository.
+/// An interrupted download is resumed. Files go to the cache that Hugging Face's own programs use.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  atta pull Qwen/Qwen3-0.6B-GGUF
+  atta pull Qwen/Qwen3-0.6B-GGUF:q8_0
+  atta pull https://huggingface.co/Qwen/Qwen3-0.6B-GGUF
+  atta run \"$(atta pull Qwen/Qwen3-0.6B-GGUF)\" -p \"Once upon a time\"
+
+Environment: HF_TOKEN, or the file `token` in HF_HOME: for private and gated repositories.
+HF_HOME, HF_HUB_CACHE: the cache directory. HF_ENDPOINT: another hub. HF_HUB_OFFLINE=1: use the
+cache only. HTTPS_PROXY, NO_PROXY.")]
+pub(crate) struct PullArgs {
+    /// Repository, and a file of it: by path, or by quantization such as q4_k_m
+    #[arg(value_name = "ORG/REPO[:FILE|QUANT]", value_parser = repository)]
+    request: Request,
+    /// Branch, tag or commit [default: main]
+    #[arg(long, value_name = "R", value_parser = revision)]
+    revision: Option<Revision>,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+fn repository(text: &str) -> Result<Request, String> {
+    hub::name_of(text)
+        .parse()
+        .map_err(|error: atta_hub::Error| error.to_string())
+}
+
+fn revision(text: &str) -> Result<Revision, String> {
+    text.parse()
+        .map_err(|error: atta_hub::Error| error.to_string())
+}
 
 pub(super) fn run(args: PullArgs) -> Result<(), Failure> {
     let PullArgs {
@@ -31,12 +72,11 @@ pub(super) fn run(args: PullArgs) -> Result<(), Failure> {
         json,
     } = args;
     request.revision = revision.unwrap_or_default();
-    let pulled = Interrupt::listen().watch(Progress::wipe, || pull(&request))?;
+    let pulled = Interrupt::listen().watch(wipe_progress, || pull(&request))?;
     let mut out = Stdout::lock();
     match json {
         true => out.line(&json::pretty(&to_json(&request, &pulled)))?,
-        // No name in it steers a terminal: what would was refused. Whoever reads it needs it letter
-        // by letter.
+        // Printed as it is, for programs. Names with control characters were refused.
         false => out.line(&pulled.path.to_string_lossy())?,
     }
     out.flush()
@@ -52,7 +92,7 @@ fn pull(request: &Request) -> Result<Pulled, Failure> {
         };
         return cache.find(request)?.ok_or(()).map_err(offline);
     }
-    let mut line = Line::new();
+    let mut line = DownloadProgress::new();
     Ok(Hub::new(cache, &hub::options()?)?.pull(request, &mut |event| line.show(event))?)
 }
 
@@ -74,33 +114,42 @@ fn to_json(request: &Request, pulled: &Pulled) -> Value {
     })
 }
 
-/// How far it is.
-struct Line {
+/// Wipes the progress line of a pull that is given up.
+fn wipe_progress() {
+    let mut line = Progress::new();
+    line.busy(String::new);
+    line.clear();
+}
+
+/// The progress line of a pull.
+struct DownloadProgress {
     progress: Progress,
     name: String,
-    /// Of all files that are to be fetched, bytes.
+    /// Bytes of all files to download.
     total: u64,
-    /// Of those that are done, bytes.
+    /// Bytes of the files that are finished.
     done: u64,
-    /// Of the current file: how long it is, and what of it is here, bytes.
-    file: (u64, u64),
-    /// What came through the network in this pull, bytes.
+    /// Bytes of the current file.
+    file_bytes: u64,
+    /// Bytes of the current file that are on disk.
+    file_done: u64,
+    /// Bytes downloaded by this pull.
     received: u64,
     start: Instant,
     shown: Option<Instant>,
 }
 
-impl Line {
+impl DownloadProgress {
     fn new() -> Self {
-        let (progress, start) = (Progress::new(), Instant::now());
         Self {
-            progress,
+            progress: Progress::new(),
             name: String::new(),
             total: 0,
             done: 0,
-            file: (0, 0),
+            file_bytes: 0,
+            file_done: 0,
             received: 0,
-            start,
+            start: Instant::now(),
             shown: None,
         }
     }
@@ -109,12 +158,13 @@ impl Line {
         match event {
             Event::Selected { bytes, .. } => self.total = bytes,
             Event::Started { file, bytes } => {
-                self.done += self.file.0;
-                self.file = (bytes, 0);
+                self.done += self.file_bytes;
+                self.file_bytes = bytes;
+                self.file_done = 0;
                 self.name = short(file);
             }
             Event::Resuming { bytes, .. } => {
-                self.file.1 = bytes;
+                self.file_done = bytes;
                 self.frame(|line| {
                     format!(
                         "checking what is there of {}: {}",
@@ -124,48 +174,49 @@ impl Line {
                 });
             }
             Event::Received { bytes, .. } => {
-                self.received += bytes - self.file.1.min(bytes);
-                self.file.1 = bytes;
+                self.received += bytes - self.file_done.min(bytes);
+                self.file_done = bytes;
                 self.frame(Self::figures);
             }
-            Event::Waiting => self.progress.busy(&format!(
-                "waiting: {} is being pulled by another",
-                self.name
-            )),
+            Event::Waiting => self
+                .progress
+                .busy(|| format!("waiting: {} is being pulled by another", self.name)),
             Event::Retrying { why, pause } => {
                 let pause = pause.as_secs_f64();
                 self.progress
-                    .busy(&format!("{}; trying again in {pause:.1} s", one_line(why)));
+                    .busy(|| format!("{}; trying again in {pause:.1} s", one_line(why)));
             }
             _ => {}
         }
     }
 
-    /// Changes the line, if it has stood for long enough to be read.
+    /// Updates the line, if the last update is long enough ago to be read.
     fn frame(&mut self, text: impl FnOnce(&Self) -> String) {
         if self.shown.is_none_or(|shown| shown.elapsed() >= FRAME) {
             let text = text(self);
-            self.progress.busy(&text);
+            self.progress.busy(|| text);
             self.shown = Some(Instant::now());
         }
     }
 
     fn figures(&self) -> String {
-        let here = self.done + self.file.1;
+        let here = self.done + self.file_done;
         let rate = self.received as f64 / self.start.elapsed().as_secs_f64().max(1e-3);
         let left = Duration::from_secs_f64(
             (self.total.saturating_sub(here) as f64 / rate.max(1.0)).min(1e9),
         );
-        let (here, total, rate) = (bytes(here), bytes(self.total), bytes(rate as u64));
         format!(
-            "{}: {here} of {total}, {rate}/s, {} left",
+            "{}: {} of {}, {}/s, {} left",
             self.name,
+            bytes(here),
+            bytes(self.total),
+            bytes(rate as u64),
             spoken(left)
         )
     }
 }
 
-/// The end of a path, which says more than its begin.
+/// The end of a path, which tells more than its beginning.
 fn short(path: &str) -> String {
     let name = one_line(path.rsplit('/').next().unwrap_or(path));
     let n_chars = name.chars().count();
@@ -204,7 +255,7 @@ mod tests {
 
     #[test]
     fn what_was_there_before_is_no_speed() {
-        let mut line = Line::new();
+        let mut line = DownloadProgress::new();
         line.show(Event::Selected {
             n_files: 1,
             bytes: 4 << 20,

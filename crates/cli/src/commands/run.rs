@@ -1,35 +1,89 @@
-//! `atta run`: a prompt in, its continuation out, as it comes.
+//! `atta run`: continues a prompt, token by token as they are generated.
 //!
-//! Standard output gets the continuation and nothing else. Whatever happens after the options were
-//! understood, the file of `--stats-json` is written.
+//! Standard output gets the continuation and nothing else. Once the options are understood, the
+//! file of `--stats-json` is written whatever happens.
 
 use std::{
+    ffi::OsString,
     io::{self, IsTerminal},
     path::PathBuf,
 };
 
-#[cfg(feature = "comfort")]
-use atta::Engine;
-use atta::{FinishReason, GenerateOptions, KvType, LoadOptions, Session};
+use atta::{Engine, FinishReason, GenerateOptions, KvType, LoadOptions, Session, Summary};
+use clap::Args;
 
+use super::call;
 use crate::{
-    args::{CacheFlags, ContextFlags, Length, ModelFlags, ReportFlags, RunArgs},
-    cache::{Cache, Recalled},
+    EXTRAS,
+    args::{
+        CacheFlags, ConstraintFlags, ContextFlags, DefaultLength, ModelFlags, ReportFlags,
+        SamplingFlags, ToolFlags, extra_help,
+    },
+    cache::Cache,
+    constraint,
     failure::Failure,
-    input::{Limit, Text},
+    generation_printer::GenerationPrinter,
+    input::{self, TextLimit, TextSource},
     inputs::Inputs,
     interrupt::Interrupt,
-    listener::Listener,
-    load, report, shape,
-    stats::{Stats, StatsFile},
+    load, report,
+    stats::{CachedPrefix, Stats, StatsFile},
 };
 
-/// A text to be continued, whatever it was called on the command line.
-pub(super) struct Job {
-    /// The built-in model, if it is not there.
+/// Continues a text.
+///
+/// Without MODEL, the built-in model tells a story. Only the continuation goes to standard output.
+/// The prompt is used as it is: no chat template is applied, and special tokens in it are parsed.
+/// With -p, standard input is read only by -f -.
+///
+/// The order of samplers is that of llama.cpp, whatever the order of the options: --logit-bias,
+/// penalties, DRY, --top-n-sigma, --top-k, --typical, --top-p, --min-p, -t. With -t 0, the most
+/// probable token after --logit-bias, penalties and DRY is taken.
+#[derive(Debug, Args)]
+#[command(after_help = extra_help(
+    "Examples:
+  atta run -p \"Once upon a time\"
+  atta run model.gguf -p \"The capital of France is\" -n 16 -t 0
+  atta run model.gguf -c 8192 --stop END < prompt.txt
+  cat report.txt | atta run model.gguf -p \"A summary of this report:\" -f -
+  atta run model.gguf -p \"Dear diary\" -n 100000 --window 1024
+  atta run model.gguf -p \"A person, as JSON:\" --schema person.json
+  atta run model.gguf -p \"Is it warm in Lima?\" --tools tools.json
+  atta run model.gguf --cache prompts/ < long.txt
+  atta run model.gguf -p \"Dear Sir,\" --stats-json stats.json --mem-report"
+))]
+pub(crate) struct RunArgs {
+    /// GGUF file (any file of a split model), or ORG/REPO[:QUANT] that was pulled [default: the
+    /// built-in model]
+    pub(crate) model: Option<PathBuf>,
+    /// Prompt [default: standard input, byte for byte]
+    #[arg(short, value_name = "TEXT", allow_hyphen_values = true)]
+    pub(crate) prompt: Option<OsString>,
+    /// Read the prompt from FILE, or from standard input if it is -; follows -p TEXT and an empty
+    /// line if both are given
+    #[arg(short, value_name = "FILE")]
+    pub(crate) file: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) sampling: SamplingFlags,
+    #[command(flatten)]
+    pub(crate) constraint: ConstraintFlags,
+    #[command(flatten)]
+    pub(crate) tools: ToolFlags,
+    #[command(flatten)]
+    pub(crate) model_flags: ModelFlags,
+    #[command(flatten)]
+    pub(crate) context: ContextFlags,
+    #[command(flatten)]
+    pub(crate) cache: CacheFlags,
+    #[command(flatten)]
+    pub(crate) report: ReportFlags,
+}
+
+/// A run with all options understood, of `atta run` or `atta picolm`.
+pub(super) struct ResolvedRun {
+    /// `None`: the built-in model.
     pub(super) model: Option<PathBuf>,
-    /// What an empty prompt is.
-    pub(super) empty: Empty,
+    pub(super) empty_prompt: EmptyPrompt,
     pub(super) options: GenerateOptions,
     pub(super) model_flags: ModelFlags,
     pub(super) context: ContextFlags,
@@ -39,233 +93,217 @@ pub(super) struct Job {
     pub(super) inputs: Inputs,
 }
 
-/// What an empty prompt is.
+/// Whether a prompt may be empty.
 #[derive(Clone, Copy, PartialEq)]
-pub(super) enum Empty {
-    /// A text that begins at its begin.
-    Text,
-    /// A mistake.
-    Mistake,
+pub(super) enum EmptyPrompt {
+    /// The text starts at its beginning.
+    Allowed,
+    /// Wrong usage.
+    Refused,
 }
 
 /// How a user gives a prompt.
-pub(super) const WAY_OUT: &str = "give it with -p TEXT, or pipe it in";
+pub(super) const PROMPT_HINT: &str = "give it with -p TEXT, or pipe it in";
 
-pub(super) fn run(args: RunArgs) -> Result<(), Failure> {
-    if args.shape.takes_stdin() && reads_stdin(&args) {
+pub(super) fn run(args: Box<RunArgs>) -> Result<(), Failure> {
+    let args = *args;
+    if args.tools.tools.is_some() {
+        return call::run(args);
+    }
+    if args.constraint.takes_stdin() && reads_stdin(&args) {
         return Err(Failure::Usage(
             "--schema - and --grammar - take standard input: give the prompt with -p TEXT"
                 .to_owned(),
         ));
     }
-    let (prompt, inputs) = (prompt(&args)?, inputs(&args));
+    let prompt = prompt(&args)?;
+    let inputs = inputs(&args);
     let stats = args.report.stats_json.as_deref();
-    let options = shape::apply(&args.shape, args.sampling.generate_options(length(&args))?)
+    let options = args.sampling.generate_options(default_length(&args))?;
+    let options = constraint::apply(&args.constraint, options)
         .map_err(|failure| StatsFile::of_failure(stats, &inputs, &Stats::new(), failure))?;
-    let RunArgs {
-        model,
-        model_flags,
-        context,
-        cache,
-        report,
-        ..
-    } = args;
-    run_job(
-        &Job {
-            model,
-            empty: Empty::Text,
-            options,
-            model_flags,
-            context,
-            cache,
-            report,
-            inputs,
-        },
-        prompt,
-    )
+    let run = ResolvedRun {
+        model: args.model,
+        empty_prompt: EmptyPrompt::Allowed,
+        options,
+        model_flags: args.model_flags,
+        context: args.context,
+        cache: args.cache,
+        report: args.report,
+        inputs,
+    };
+    run.execute(prompt)
 }
 
-/// Whether the prompt, or a part of it, comes on standard input.
+/// Whether the prompt, or a part of it, is read from standard input.
 pub(super) fn reads_stdin(args: &RunArgs) -> bool {
-    #[cfg(feature = "comfort")]
-    if let Some(file) = &args.file {
-        return file.as_os_str() == "-";
+    match &args.file {
+        Some(file) => input::is_stdin(file),
+        None => args.prompt.is_none(),
     }
-    args.prompt.is_none()
 }
 
-/// The prompt that was asked for.
-pub(super) fn prompt(args: &RunArgs) -> Result<Text, Failure> {
-    #[cfg(feature = "comfort")]
+/// The prompt of the command line.
+pub(super) fn prompt(args: &RunArgs) -> Result<TextSource, Failure> {
+    let given = args.prompt.as_deref();
     if let Some(file) = &args.file {
-        return Ok(Text::joined(args.prompt.as_deref(), file));
+        return Ok(TextSource::file(given, file));
     }
-    #[cfg(feature = "chat")]
-    if let Some(model) = &args.model {
-        let way_out = format!(
-            "{WAY_OUT}; `atta chat {}` is a conversation",
-            model.display()
-        );
-        return Text::given_or_piped(args.prompt.as_deref(), &way_out);
+    match &args.model {
+        Some(model) if cfg!(feature = "chat") => {
+            let chat = format!("`atta chat {}` is a conversation", model.display());
+            TextSource::given_or_piped(given, &format!("{PROMPT_HINT}; {chat}"))
+        }
+        _ => TextSource::given_or_piped(given, PROMPT_HINT),
     }
-    Text::given_or_piped(args.prompt.as_deref(), WAY_OUT)
 }
 
 /// The files that are read.
 pub(super) fn inputs(args: &RunArgs) -> Inputs {
-    let files = [
-        &args.model,
-        &args.shape.schema,
-        &args.shape.grammar,
-        &args.tools.tools,
-        &args.cache.cache,
-    ];
-    #[cfg(feature = "comfort")]
-    let files = files.into_iter().chain([&args.file]);
-    Inputs::of(files.into_iter().map(Option::as_ref))
+    Inputs::of([
+        args.model.as_ref(),
+        args.constraint.schema.as_ref(),
+        args.constraint.grammar.as_ref(),
+        args.tools.tools.as_ref(),
+        args.cache.cache.as_ref(),
+        args.file.as_ref(),
+    ])
 }
 
-/// The built-in model tells a whole story on a terminal.
-fn length(args: &RunArgs) -> Length {
-    let is_story = cfg!(feature = "comfort") && args.model.is_none() && !args.shape.is_given();
+/// On a terminal the built-in model tells a whole story.
+fn default_length(args: &RunArgs) -> DefaultLength {
+    let is_story = EXTRAS && args.model.is_none() && !args.constraint.is_given();
     if is_story && io::stdout().is_terminal() {
-        Length::Story
+        DefaultLength::Unlimited
     } else {
-        Length::Bounded
+        DefaultLength::Limited
     }
 }
 
-/// Continues a text.
-pub(super) fn run_job(job: &Job, prompt: Text) -> Result<(), Failure> {
-    let interrupt = Interrupt::listen();
-    let session = job
-        .context
-        .apply(job.model_flags.session_options(KvType::default()))?;
-    let load_options = load::options(job.model.as_deref(), &job.model_flags, session)?;
-    let load_options = shape::keep_free(load_options, &job.options);
-    #[cfg(all(unix, feature = "comfort"))]
-    if prompt.ignores_stdin() {
-        load::warn("standard input is not read beside -p: -f - puts it behind the prompt");
+impl ResolvedRun {
+    /// Continues the prompt.
+    pub(super) fn execute(&self, prompt: TextSource) -> Result<(), Failure> {
+        let interrupt = Interrupt::listen();
+        let session = self
+            .context
+            .apply(self.model_flags.session_options(KvType::default()))?;
+        let load_options = load::options(self.model.as_deref(), &self.model_flags, session)?;
+        let load_options = constraint::reserve(load_options, &self.options);
+        if prompt.ignores_stdin() {
+            load::warn("standard input is not read beside -p: -f - puts it behind the prompt");
+        }
+        let file = StatsFile::create(self.report.stats_json.as_deref(), &self.inputs)?;
+        let mut stats = Stats::new();
+        let give_up = || file.give_up(&Stats::new());
+        let prepared = Cache::open(&self.cache).and_then(|cache| {
+            interrupt.watch(give_up, || {
+                self.prepare(&load_options, cache, prompt, &mut stats)
+            })
+        });
+        let result = prepared.and_then(|prepared| {
+            self.generate(prepared, GenerationPrinter::new(interrupt), &mut stats)
+        });
+        let written = file.write(&stats, result.as_ref().err());
+        result.and(written)
     }
 
-    let file = StatsFile::create(job.report.stats_json.as_deref(), &job.inputs)?;
-    let mut stats = Stats::new();
-    let give_up = || file.give_up(&Stats::new());
-    let cache = Cache::open(&job.cache);
-    let prepared = cache.and_then(|cache| {
-        interrupt.watch(give_up, || {
-            prepare(job, (&load_options, cache), prompt, &mut stats)
+    /// Loads the model and reads the prompt.
+    fn prepare(
+        &self,
+        options: &LoadOptions,
+        cache: Cache,
+        prompt: TextSource,
+        stats: &mut Stats,
+    ) -> Result<PreparedRun, Failure> {
+        let engine = load::engine(self.model.as_deref(), options)?;
+        stats.loaded(&engine);
+        load::warn_of_length(&engine, self.model_flags.n_ctx);
+        if self.report.verbose {
+            report::model(&load::name(self.model.as_deref()), &engine);
+        }
+        let mut session = engine.session(&options.session)?;
+        let text = prompt.read(&TextLimit::of_prompt(&engine, &session))?;
+        if text.is_empty() && self.empty_prompt == EmptyPrompt::Refused {
+            return Err(Failure::Usage(format!(
+                "the prompt is empty: {PROMPT_HINT}"
+            )));
+        }
+        let ids = engine.prompt_ids(&text);
+        stats.n_prompt = ids.len();
+        if EXTRAS && self.report.verbose {
+            self.explain(&engine, &text);
+        }
+        stats.account(&engine);
+        let cached = cache.restore(&mut session, &ids)?;
+        stats.reused(cached);
+        Ok(PreparedRun {
+            session,
+            cache,
+            ids,
+            cached,
         })
-    });
-    let result =
-        prepared.and_then(|prepared| generate(job, prepared, Listener::new(interrupt), &mut stats));
-    let written = file.write(&stats, result.as_ref().err());
-    result.and(written)
+    }
+
+    /// Reports what decides on the text and is not on the command line.
+    fn explain(&self, engine: &Engine, text: &[u8]) {
+        report::seed(self.options.sampling.seed);
+        let tokenizer = engine.tokenizer();
+        let begins = |bos| text.starts_with(tokenizer.token_text(bos));
+        if tokenizer.add_bos() && tokenizer.bos().is_some_and(begins) {
+            report::has_bos();
+        }
+    }
+
+    fn generate(
+        &self,
+        mut run: PreparedRun,
+        mut printer: GenerationPrinter,
+        stats: &mut Stats,
+    ) -> Result<(), Failure> {
+        let new_ids = &run.ids[run.cached.n_tokens..];
+        let ended = run
+            .cache
+            .generate(&mut run.session, new_ids, &self.options, &mut |event| {
+                printer.on_event(event)
+            });
+        let written = printer.end(stats, |out, _| out.end_line_on_terminal());
+        let summary = ended?;
+        stats.generated(summary.clone());
+        stats.account(run.session.engine());
+        self.report_end(&run.session, &summary, run.cached);
+        written?;
+        match summary.finish_reason {
+            FinishReason::Interrupted => return Err(Failure::Interrupted),
+            FinishReason::Length => explain_cut(&run.session),
+            FinishReason::Stop => {}
+        }
+        Ok(())
+    }
+
+    /// Prints the reports while the memory is still in use.
+    fn report_end(&self, session: &Session, summary: &Summary, cached: CachedPrefix) {
+        if self.report.verbose {
+            report::cached(cached);
+            report::speed(summary);
+        }
+        report::expectation(session.engine(), summary);
+        if self.report.mem_report {
+            report::memory(session.engine());
+        }
+    }
 }
 
-/// All that a generation needs.
-struct Prepared {
+/// What a generation needs.
+struct PreparedRun {
     session: Session,
     cache: Cache,
     ids: Vec<u32>,
-    recalled: Recalled,
+    cached: CachedPrefix,
 }
 
-/// Loads the model and reads the prompt.
-fn prepare(
-    job: &Job,
-    (options, cache): (&LoadOptions, Cache),
-    prompt: Text,
-    stats: &mut Stats,
-) -> Result<Prepared, Failure> {
-    let engine = load::engine(job.model.as_deref(), options)?;
-    stats.loaded(&engine);
-    load::warn_of_length(&engine, job.model_flags.n_ctx);
-    if job.report.verbose {
-        report::model(&load::name(job.model.as_deref()), &engine);
-    }
-    let mut session = engine.session(&options.session)?;
-    let text = prompt.read(&Limit::of_prompt(&engine, &session))?;
-    if text.is_empty() && job.empty == Empty::Mistake {
-        return Err(Failure::Usage(format!("the prompt is empty: {WAY_OUT}")));
-    }
-    let ids = engine.prompt_ids(&text);
-    stats.n_prompt = ids.len();
-    #[cfg(feature = "comfort")]
-    if job.report.verbose {
-        explain(job, &engine, &text);
-    }
-    stats.account(&engine);
-    let recalled = cache.restore(&mut session, &ids)?;
-    stats.recalled(recalled);
-    Ok(Prepared {
-        session,
-        cache,
-        ids,
-        recalled,
-    })
-}
-
-/// What decides on the text and is not on the command line.
-#[cfg(feature = "comfort")]
-fn explain(job: &Job, engine: &Engine, text: &[u8]) {
-    report::seed(job.options.sampling.seed);
-    let tokenizer = engine.tokenizer();
-    let begins = |bos| text.starts_with(tokenizer.token_text(bos));
-    if tokenizer.add_bos() && tokenizer.bos().is_some_and(begins) {
-        report::has_begin();
-    }
-}
-
-fn generate(
-    job: &Job,
-    Prepared {
-        mut session,
-        cache,
-        ids,
-        recalled,
-    }: Prepared,
-    mut listener: Listener,
-    stats: &mut Stats,
-) -> Result<(), Failure> {
-    let ended = cache.generate(
-        &mut session,
-        (&ids[recalled.n_tokens..], &job.options),
-        &mut |event| listener.hear(event),
-    );
-    let written = listener.end(stats);
-    let summary = ended?;
-    stats.generated(summary.clone());
-    stats.account(session.engine());
-    report_end(job, &session, &summary, recalled);
-    written?;
-    match summary.finish_reason {
-        FinishReason::Interrupted => return Err(Failure::Interrupted),
-        FinishReason::Stop => {}
-        #[cfg(feature = "comfort")]
-        FinishReason::Length => explain_cut(&session),
-        #[cfg(not(feature = "comfort"))]
-        FinishReason::Length => {}
-    }
-    Ok(())
-}
-
-/// Says on a terminal why a text has no end.
-#[cfg(feature = "comfort")]
+/// Tells a reader at a terminal why the text was cut off.
 fn explain_cut(session: &Session) {
-    if io::stdout().is_terminal() && io::stderr().is_terminal() {
+    if EXTRAS && io::stdout().is_terminal() && io::stderr().is_terminal() {
         report::cut_off(session.has_room());
-    }
-}
-
-/// What was asked for on standard error, while the memory is still in use.
-fn report_end(job: &Job, session: &Session, summary: &atta::Summary, recalled: Recalled) {
-    if job.report.verbose {
-        report::recalled(recalled);
-        report::speed(summary);
-    }
-    report::expectation(session.engine(), summary);
-    if job.report.mem_report {
-        report::memory(session.engine());
     }
 }

@@ -1,23 +1,61 @@
-//! `atta tokenize`: text to ids, with nothing but the metadata of a file.
+//! `atta tokenize`: text to token ids, from the metadata of a file alone.
 
-use std::fmt::Display;
+use std::{ffi::OsString, fmt::Display, path::PathBuf};
 
 use atta::tokenizer::{Special, Tokenizer};
+use clap::Args;
 
 use crate::{
-    args::TokenizeArgs,
+    args::extra_help,
     failure::Failure,
-    input::{Limit, Text},
+    input::{TextLimit, TextSource},
     load::{self, warn},
     output::Stdout,
 };
+
+/// Turns text into token ids.
+///
+/// The file needs a vocabulary, but no tensors and no supported architecture. No
+/// begin-of-sequence token is added without --bos.
+#[derive(Debug, Args)]
+#[command(after_help = extra_help(
+    "Examples:
+  atta tokenize model.gguf \"Hello world\" --ids
+  atta tokenize -p \"Hello world\"                of the built-in model
+  atta tokenize model.gguf --ids --bos < text.txt
+  atta tokenize model.gguf --special \"<|im_start|>user\""
+))]
+pub(crate) struct TokenizeArgs {
+    /// GGUF file, or ORG/REPO[:QUANT] that was pulled [default: the built-in model]
+    model: Option<PathBuf>,
+    /// Text; without it or with `-`, standard input, byte for byte
+    text: Option<OsString>,
+    /// Text, where no MODEL is given
+    #[arg(
+        short,
+        long,
+        value_name = "TEXT",
+        conflicts_with = "text",
+        allow_hyphen_values = true
+    )]
+    prompt: Option<OsString>,
+    /// Print `[1, 2, 3]` instead of one line per token
+    #[arg(long)]
+    ids: bool,
+    /// Add the begin-of-sequence token
+    #[arg(long)]
+    bos: bool,
+    /// Parse special tokens in the text, such as `<|im_start|>`
+    #[arg(long)]
+    special: bool,
+}
 
 pub(super) fn run(args: TokenizeArgs) -> Result<(), Failure> {
     let named = args.text.as_deref().or(args.prompt.as_deref());
     let given = named.filter(|text| *text != "-");
     let text = match named {
-        Some(_) if given.is_none() => Text::Stdin,
-        _ => Text::given_or_piped(given, "give it after MODEL or by -p, or pipe it in")?,
+        Some(_) if given.is_none() => TextSource::Stdin,
+        _ => TextSource::given_or_piped(given, "give it after MODEL or by -p, or pipe it in")?,
     };
     let files = load::files(args.model.as_deref())?;
     let tokenizer = Tokenizer::from_metadata(files.directory().metadata())
@@ -35,12 +73,12 @@ pub(super) fn run(args: TokenizeArgs) -> Result<(), Failure> {
     };
     let ids: Vec<u32> = bos
         .into_iter()
-        .chain(tokenizer.encode(text.read_all(&Limit::of_memory())?, special))
+        .chain(tokenizer.encode(text.read_all(&TextLimit::of_memory())?, special))
         .collect();
     print(&tokenizer, &ids, args.ids)
 }
 
-/// A failure that the model is to blame for.
+/// A failure caused by the model.
 fn failed(args: &TokenizeArgs, what: impl Display) -> Failure {
     Failure::Failed(format!("{}: {what}", load::name(args.model.as_deref())))
 }
@@ -68,7 +106,8 @@ fn print(tokenizer: &Tokenizer, ids: &[u32], ids_only: bool) -> Result<(), Failu
     out.flush()
 }
 
-/// The text of a token as the vocabulary has it, in quotes, with escapes for what does not print.
+/// The spelling of a token in the vocabulary, quoted, with escapes for characters that do not
+/// print.
 fn spelled(text: &[u8]) -> String {
     let mut out = String::from("\"");
     for chunk in text.utf8_chunks() {

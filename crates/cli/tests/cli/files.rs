@@ -11,7 +11,7 @@ use crate::program::{Scratch, atta, error_of, model, stdout};
 #[cfg(any(
     feature = "builtin",
     feature = "chat",
-    feature = "comfort",
+    feature = "cli-extras",
     feature = "perplexity"
 ))]
 use crate::program::{atta_with_input, text_of};
@@ -146,7 +146,7 @@ fn a_text_without_end_is_refused_while_it_is_read() {
 }
 
 #[test]
-#[cfg(feature = "comfort")]
+#[cfg(feature = "cli-extras")]
 fn a_file_stands_behind_the_prompt() {
     let scratch = Scratch::new("files-joined");
     let (model, file) = (
@@ -164,7 +164,7 @@ fn a_file_stands_behind_the_prompt() {
 }
 
 #[test]
-#[cfg(all(unix, feature = "comfort"))]
+#[cfg(all(unix, feature = "cli-extras"))]
 fn standard_input_that_is_not_read_is_said_to_be_and_not_waited_for() {
     let scratch = Scratch::new("files-ignored");
     let file = fs::File::open(scratch.file("text", b"a long document")).unwrap();
@@ -238,7 +238,7 @@ fn byte_order_marks_are_no_part_of_what_is_read() {
 }
 
 #[test]
-#[cfg(feature = "comfort")]
+#[cfg(feature = "cli-extras")]
 fn errors_say_what_may_have_been_meant() {
     let scratch = Scratch::new("files-tips");
     let path = copy(&scratch);
@@ -250,7 +250,7 @@ fn errors_say_what_may_have_been_meant() {
 }
 
 #[test]
-#[cfg(feature = "survey")]
+#[cfg(feature = "analyze")]
 fn a_context_that_does_not_fit_is_an_error_with_one_that_does() {
     let model = model("llama-plain.gguf");
     let run = |n_ctx: &str| {

@@ -185,7 +185,7 @@ fn a_sweep_has_an_entry_and_a_row_for_each_number_of_threads() {
     );
 }
 
-#[cfg(feature = "survey")]
+#[cfg(feature = "analyze")]
 #[test]
 fn what_a_model_would_take_is_itemised_without_loading_it() {
     let path = model("mixtral.gguf");
@@ -239,7 +239,7 @@ fn what_a_model_would_take_is_itemised_without_loading_it() {
     );
 }
 
-#[cfg(feature = "survey")]
+#[cfg(feature = "analyze")]
 #[test]
 fn vocabulary_template_and_bytes_are_told_to_people_and_programs() {
     let path = model("llama-plain.gguf");
@@ -284,7 +284,7 @@ fn vocabulary_template_and_bytes_are_told_to_people_and_programs() {
     );
 }
 
-#[cfg(feature = "survey")]
+#[cfg(feature = "analyze")]
 #[test]
 fn options_that_say_nothing_here_are_refused() {
     let path = model("llama-plain.gguf");
@@ -296,7 +296,7 @@ fn options_that_say_nothing_here_are_refused() {
     }
 }
 
-#[cfg(feature = "survey")]
+#[cfg(feature = "analyze")]
 #[test]
 fn a_file_of_an_unknown_kind_is_shown_as_far_as_it_goes() {
     let scratch = Scratch::new("unknown");

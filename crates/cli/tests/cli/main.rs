@@ -10,11 +10,13 @@ mod chat;
 #[cfg(feature = "chat")]
 #[path = "../../../engine/tests/chat_model/mod.rs"]
 mod chat_model;
+#[cfg(all(feature = "constrain", feature = "builtin"))]
+mod constraint;
 #[cfg(feature = "convert")]
 mod convert;
 mod errors;
 mod files;
-#[cfg(feature = "pull")]
+#[cfg(feature = "hub")]
 #[allow(dead_code, reason = "the tests of its own crate use all of it")]
 #[path = "../../../hub/tests/support/mod.rs"]
 mod hub;
@@ -26,11 +28,9 @@ mod memory;
 mod perplexity;
 mod picolm;
 mod program;
-#[cfg(feature = "pull")]
+#[cfg(feature = "hub")]
 mod pull;
 mod run;
-#[cfg(all(feature = "constrain", feature = "builtin"))]
-mod shape;
 mod streams;
 #[cfg(feature = "chat")]
 mod terminal;

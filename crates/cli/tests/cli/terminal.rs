@@ -314,7 +314,7 @@ fn on_a_terminal_the_seed_is_random_and_said_and_a_text_that_was_cut_off_says_so
 }
 
 #[test]
-#[cfg(feature = "comfort")]
+#[cfg(feature = "cli-extras")]
 fn a_model_without_a_prompt_on_a_terminal_leads_to_chat() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_atta"));
     command.args(["run", &crate::program::model("llama-plain.gguf")]);

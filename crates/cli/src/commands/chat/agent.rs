@@ -1,8 +1,7 @@
-//! A message to a model that has tools: it calls them, they are run, it hears what came of it,
-//! until it answers.
+//! A message to a model with tools: the model calls tools and gets their results until it answers.
 //!
-//! Knows no tool. A program of the user's runs them: name as its argument, arguments as JSON on its
-//! standard input, and what it prints is the result.
+//! A program of the user's runs a call: it gets the tool's name as argument and the call's
+//! arguments as JSON on standard input, and its output is the result.
 
 use std::{
     collections::HashSet,
@@ -18,29 +17,27 @@ use atta::{
 };
 
 use super::{
-    Conversation, Next, full,
+    ChatArgs, Conversation, Next, end_answer, full,
     house::House,
     lines::Consent,
     notice,
     program::{self, CUT_OFF},
 };
-use crate::{args::ChatArgs, failure::Failure, listener::Listener, tools};
+use crate::{failure::Failure, generation_printer::GenerationPrinter, tools};
 
-/// Answers with calls in a row: a model may call for ever.
+/// The most answers with calls in a row, since a model may never stop calling.
 const MAX_ROUNDS: usize = 16;
 
-/// The part of the context that results of calls leave to the answer behind them, one in so many.
+/// One part in this many of the context is left to the answer after results of calls.
 const ANSWER_SHARE: usize = 8;
 
-/// The part of a window that results of calls may take, one in so many.
+/// Results of calls may take one part in this many of a window.
 const WINDOW_SHARE: usize = 4;
 
-/// Bytes of a result that is shortened only if the conversation does not fit else: where little was
-/// left before it, it would lose what it says for a room that it has not taken.
+/// Results of at most this many bytes are shortened only if the conversation does not fit without.
 const SHORT: usize = 256;
 
-/// The answer that is put behind calls after which none came: only then can a message of the user
-/// follow.
+/// The answer that is added after calls without one, so that a message of the user can follow.
 const NO_ANSWER: &str = "(no answer)";
 
 impl Conversation<'_> {
@@ -61,7 +58,7 @@ impl Conversation<'_> {
         if let Break(next) = self.round()? {
             return Ok(next);
         }
-        // Whoever must call a tool has done so; of a call in every round there would be no end.
+        // The required call was made. Requiring one in every round would never end.
         let choice = self.chat.set_tool_choice(ToolChoice::Auto);
         let next =
             (1..MAX_ROUNDS).find_map(|_| self.round().map(ControlFlow::break_value).transpose());
@@ -73,14 +70,14 @@ impl Conversation<'_> {
         next.unwrap_or(Err(Failure::Failed(endless)))
     }
 
-    /// An answer, and what came of the calls in it.
+    /// Generates an answer and runs the calls in it.
     fn round(&mut self) -> Result<ControlFlow<Next>, Failure> {
         let calls = match self.hear_round()? {
             Continue(calls) => calls,
             Break(next) => return Ok(Break(next)),
         };
         if calls.iter().any(|call| self.consents.has_refused(call)) {
-            // It asks again for what the user does not want: only words are left.
+            // The model repeats a call that the user has refused: allow text only.
             self.chat.set_tool_choice(ToolChoice::None);
         }
         for call in &calls {
@@ -94,7 +91,7 @@ impl Conversation<'_> {
         Ok(Continue(()))
     }
 
-    /// Takes back what has no answer, but not calls that were run.
+    /// Removes messages without an answer, but keeps calls that were run.
     fn settle(&mut self, n_before: usize) {
         let said = &self.chat.messages()[n_before..];
         let n = n_settled(said);
@@ -107,21 +104,24 @@ impl Conversation<'_> {
         }
     }
 
-    /// One answer: the calls in it, or how the message has ended.
+    /// Generates one answer: returns the calls in it, or how the message has ended.
     fn hear_round(&mut self) -> Result<ControlFlow<Next, Vec<ToolCall>>, Failure> {
         let n_before = self.chat.messages().len();
-        let mut listener = Listener::of_rounds(self.interrupt.clone());
+        let mut printer = GenerationPrinter::new(self.interrupt.clone());
         let said = self
             .chat
             .answer_calling(&self.options, |heard| match heard {
-                Heard::Event(event) => listener.hear(event),
-                Heard::Piece(Piece::Text(text)) => listener.text(text),
+                Heard::Event(event) => printer.on_event(event),
+                Heard::Piece(Piece::Text(text)) => printer.print(text),
                 Heard::Piece(_) => Continue(()),
             });
         if let Err(Error::PromptTooLong { n_prompt, n_ctx }) = said {
             return Err(full(n_prompt, n_ctx));
         }
-        let written = listener.end(self.stats);
+        let written = printer.end(self.stats, |out, has_text| match has_text {
+            true => end_answer(out),
+            false => Ok(()),
+        });
         let answer = said?;
         let reason = answer.reply.summary.finish_reason;
         self.report(answer.reply);
@@ -142,14 +142,14 @@ impl Conversation<'_> {
         })
     }
 
-    /// Shortens results of calls until the context has room for an answer behind them, or they can
-    /// be no shorter.
+    /// Shortens results of calls until the context has room for an answer after them, or they
+    /// cannot be shortened.
     fn make_room(&mut self) -> Result<(), Failure> {
-        let (n_ctx, shifts) = (self.chat.session().n_ctx(), self.chat.session().shifts());
+        let n_ctx = self.chat.session().n_ctx();
+        let shifts = self.chat.session().shifts();
         let mut is_cut = false;
         loop {
-            // A window has room for everything, but results must not push the message out of it
-            // that led to them.
+            // A window never fills up, but results must not push their own message out of it.
             let (n_tokens, n_most) = match shifts {
                 true => (self.n_result_tokens(), n_ctx / WINDOW_SHARE),
                 false => (
@@ -163,13 +163,14 @@ impl Conversation<'_> {
             }
             if !std::mem::replace(&mut is_cut, true) {
                 notice(
-                    "the results of the calls do not fit into the context: the model is told how they begin",
+                    "the results of the calls do not fit into the context: the model is told how \
+                     they begin",
                 );
             }
         }
     }
 
-    /// Tokens of the results that the last message of the user has led to.
+    /// Tokens of the results since the last message of the user.
     fn n_result_tokens(&self) -> usize {
         let since = self
             .chat
@@ -184,8 +185,8 @@ impl Conversation<'_> {
             .sum()
     }
 
-    /// Leaves half of the longest result that the last message of the user has led to, of those of
-    /// more bytes than that; whether there was one to shorten.
+    /// Halves the longest result since the last message of the user, if it has more than `n_bytes`.
+    /// Returns whether it was shortened.
     fn shorten_result(&mut self, n_bytes: usize) -> bool {
         let messages = self.chat.messages();
         let first = messages
@@ -207,7 +208,7 @@ impl Conversation<'_> {
         true
     }
 
-    /// Runs a tool, if the user agrees; none if the user wants no more of this message.
+    /// Runs a call if the user agrees. `None`: the user stops this message.
     fn result_of(&mut self, call: &ToolCall) -> Result<Option<String>, Failure> {
         notice(&format!("call: {}", tools::line(call)));
         match self.consent(call)? {
@@ -227,7 +228,7 @@ impl Conversation<'_> {
         }
     }
 
-    /// What the user says to a call, now or before.
+    /// The consent of the user to a call, given now or before.
     fn consent(&mut self, call: &ToolCall) -> Result<Consent, Failure> {
         let is_harmless = matches!(self.runner, Some(Runner::House(_)));
         if is_harmless || self.args.runner.yes || self.consents.allowed.contains(&call.name) {
@@ -246,14 +247,14 @@ impl Conversation<'_> {
     }
 }
 
-/// Who runs calls.
+/// How tool calls are run.
 pub(super) enum Runner {
     Program(PathBuf),
     House(House),
 }
 
 impl Runner {
-    /// The one that was asked for.
+    /// The runner that the options choose.
     pub(super) fn of(args: &ChatArgs) -> Option<Self> {
         let program = || args.runner.tool_cmd.clone().map(Self::Program);
         if args.runner.house {
@@ -264,17 +265,17 @@ impl Runner {
     }
 }
 
-/// What the user has said to calls.
+/// The user's answers to calls.
 #[derive(Default)]
 pub(super) struct Consents {
     /// Names of tools that may always be called.
     allowed: HashSet<String>,
-    /// Calls that the last message led to, and that the user did not want.
+    /// Calls since the last message that the user has refused.
     refused: Vec<ToolCall>,
 }
 
 impl Consents {
-    /// Whether the user has said no to this call, whatever it was called then.
+    /// Whether the user has refused this call, by whatever id.
     fn has_refused(&self, call: &ToolCall) -> bool {
         self.refused
             .iter()
@@ -282,7 +283,7 @@ impl Consents {
     }
 }
 
-/// The first half of a result, and that it is not all; `None` if that would be no shorter.
+/// The first half of a result with a mark that it was cut; `None` if that is no shorter.
 fn half(result: &str) -> Option<String> {
     let text = result.strip_suffix(CUT_OFF).unwrap_or(result);
     let shorter = format!(
@@ -292,8 +293,8 @@ fn half(result: &str) -> Option<String> {
     (shorter.len() < result.len()).then_some(shorter)
 }
 
-/// How many of these messages, the first of them the user's, are settled: an answer, or rounds of
-/// calls that all have their results. None if it is the first alone.
+/// How many of these messages, of which the first is the user's, are complete: up to an answer, or
+/// to a round of calls with all their results. 0 if none is but the first.
 fn n_settled(said: &[Message]) -> usize {
     let mut n = 0;
     let mut rest = said.get(1..).unwrap_or_default();

@@ -1,13 +1,13 @@
-//! What a line means: a message, or a command that begins with a slash.
+//! Parses a line of the user: a message, or a command that begins with a slash.
 
 use std::path::Path;
 
-/// What `/help` says.
+/// The output of `/help`.
 pub(super) const HELP: &str = "\
-/clear        forget what has been said, but not the system message
-/system TEXT  tell the model TEXT in front of everything; without TEXT, nothing
-/save FILE    write what has been said to FILE, as JSON
-/load FILE    go on with what is in FILE
+/clear        clear the conversation, but not the system message
+/system TEXT  set the system message; without TEXT, remove it
+/save FILE    save the conversation to FILE, as JSON
+/load FILE    load a conversation from FILE
 /help         list these commands
 /exit         leave
 //TEXT        say /TEXT
@@ -25,7 +25,7 @@ pub(super) enum Command<'a> {
     Load(&'a Path),
     Help,
     Exit,
-    /// What is wrong with it.
+    /// An invalid command, with the reason.
     Wrong(String),
 }
 

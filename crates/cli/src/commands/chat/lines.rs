@@ -1,7 +1,5 @@
-//! Lines of the user: edited on a terminal, with those before at the arrow keys, or as they come
-//! from a pipe.
-//!
-//! Knows nothing of what is in them.
+//! The user's input, line by line: edited on a terminal, with the history at the arrow keys, or
+//! read from a pipe.
 
 use std::io::{self, BufRead, IsTerminal};
 
@@ -9,10 +7,10 @@ use rustyline::{Config, Editor, error::ReadlineError, history::MemHistory};
 
 use crate::{failure::Failure, interrupt::Interrupt};
 
-/// What stands before a line on a terminal.
+/// The prompt on a terminal.
 const PROMPT: &str = "> ";
 
-/// How many lines are kept to be called back.
+/// Lines of history.
 const MAX_HISTORY: usize = 1000;
 
 pub(super) enum Lines {
@@ -20,17 +18,17 @@ pub(super) enum Lines {
     Pipe,
 }
 
-pub(super) enum Line {
-    Text(String),
+pub(super) enum Input {
+    Line(String),
     /// Ctrl-C at the prompt.
     Interrupt,
     End,
 }
 
-/// What is said to a question.
+/// The answer to a question.
 pub(super) enum Consent {
     Yes,
-    /// Yes, and to all questions of this kind.
+    /// Yes, to this and all later questions of the kind.
     Always,
     No,
     /// Ctrl-C or Ctrl-D.
@@ -38,7 +36,7 @@ pub(super) enum Consent {
 }
 
 impl Lines {
-    /// A terminal, if the user types and reads at one.
+    /// A terminal if standard input and output are one, else a pipe.
     pub(super) fn open() -> Result<Self, Failure> {
         if !io::stdin().is_terminal() || !io::stdout().is_terminal() {
             return Ok(Self::Pipe);
@@ -53,7 +51,7 @@ impl Lines {
         )))
     }
 
-    /// What somebody at a terminal says to a question; in a pipe nobody says yes.
+    /// Asks the user at the terminal; in a pipe the answer is no.
     pub(super) fn ask(&mut self, question: &str) -> Result<Consent, Failure> {
         let Self::Terminal(editor) = self else {
             return Ok(Consent::No);
@@ -71,21 +69,22 @@ impl Lines {
         matches!(self, Self::Terminal(_))
     }
 
-    /// The next line, without its end. In a pipe Ctrl-C calls `give_up` and ends the program.
+    /// Reads the next line, without its end. In a pipe, Ctrl-C calls `give_up` and ends the
+    /// program.
     pub(super) fn next(
         &mut self,
         interrupt: &Interrupt,
         give_up: impl FnOnce() + Send,
-    ) -> Result<Line, Failure> {
+    ) -> Result<Input, Failure> {
         match self {
             Self::Terminal(editor) => match editor.readline(PROMPT) {
                 Ok(line) => {
-                    // A line that cannot be kept can still be used.
+                    // A line that does not go into the history can still be used.
                     let _ = editor.add_history_entry(&line);
-                    Ok(Line::Text(line))
+                    Ok(Input::Line(line))
                 }
-                Err(ReadlineError::Interrupted) => Ok(Line::Interrupt),
-                Err(ReadlineError::Eof) => Ok(Line::End),
+                Err(ReadlineError::Interrupted) => Ok(Input::Interrupt),
+                Err(ReadlineError::Eof) => Ok(Input::End),
                 Err(error) => Err(unusable(error)),
             },
             Self::Pipe => interrupt.watch(give_up, read_line),
@@ -97,13 +96,13 @@ fn unusable(error: ReadlineError) -> Failure {
     Failure::Failed(format!("cannot read from the terminal: {error}"))
 }
 
-fn read_line() -> Result<Line, Failure> {
+fn read_line() -> Result<Input, Failure> {
     let mut bytes = Vec::new();
     let read = io::stdin().lock().read_until(b'\n', &mut bytes);
     match read.map_err(|error| Failure::Failed(format!("cannot read standard input: {error}")))? {
-        0 => Ok(Line::End),
-        // Windows puts a byte order mark in front of what is piped.
-        _ => Ok(Line::Text(
+        0 => Ok(Input::End),
+        // Windows begins piped text with a byte order mark.
+        _ => Ok(Input::Line(
             String::from_utf8_lossy(&bytes)
                 .trim_start_matches('\u{feff}')
                 .to_owned(),

@@ -1,10 +1,10 @@
-//! `atta chat`: messages in, answers out, until the user leaves.
+//! `atta chat`: a conversation with the model.
 //!
-//! Standard output gets the answers and nothing else; what there is to say about them goes to
-//! standard error. On a terminal a command or message that fails is reported and the chat goes on,
-//! since somebody is there to do something else; in a pipe it ends the program.
+//! Standard output gets the answers and nothing else; notices go to standard error. On a terminal a
+//! command or message that fails is reported and the chat continues; in a pipe it ends the program.
 
 mod agent;
+mod args;
 mod command;
 mod house;
 mod lines;
@@ -20,23 +20,30 @@ use atta::{
 };
 
 use crate::{
-    args::{ChatArgs, Length, TemplateName},
-    cache::{Cache, Recalled},
-    conversation,
+    args::{ContextFlags, DefaultLength},
+    cache::Cache,
+    constraint,
+    conversation::{self, TemplateName},
     failure::{Failure, one_line},
+    generation_printer::GenerationPrinter,
+    input,
     inputs::Inputs,
     interrupt::Interrupt,
-    listener::Listener,
-    load, report, shape,
-    stats::{Stats, StatsFile},
+    load,
+    output::Stdout,
+    report,
+    stats::{CachedPrefix, Stats, StatsFile},
     tools,
 };
 
+pub(crate) use args::ChatArgs;
+
 use agent::{Consents, Runner};
 use command::Command;
-use lines::{Line, Lines};
+use lines::{Input, Lines};
 
-pub(super) fn run(args: &ChatArgs) -> Result<(), Failure> {
+pub(super) fn run(args: Box<ChatArgs>) -> Result<(), Failure> {
+    let args = &*args;
     let interrupt = Interrupt::listen();
     refuse_what_needs_stdin(args)?;
     let lines = Lines::open()?;
@@ -47,15 +54,15 @@ pub(super) fn run(args: &ChatArgs) -> Result<(), Failure> {
     }
     let inputs = inputs(args);
     let stats = args.report.stats_json.as_deref();
-    let options = shape::apply(
-        &args.shape,
-        args.sampling.generate_options(Length::Bounded)?,
+    let options = constraint::apply(
+        &args.constraint,
+        args.sampling.generate_options(DefaultLength::Limited)?,
     )
     .map_err(|failure| StatsFile::of_failure(stats, &inputs, &Stats::of_chat(), failure))?;
     let session = args
         .context
         .apply(args.model_flags.session_options(KvType::default()))?;
-    let session = if talks_through_window(args) {
+    let session = if uses_window(args) {
         window::small(session)
     } else {
         session
@@ -74,19 +81,17 @@ pub(super) fn run(args: &ChatArgs) -> Result<(), Failure> {
         interrupt.watch(give_up, || prepare(args, &load_options, cache, &mut stats))
     });
     let result = prepared.and_then(|chat| {
-        let (consents, runner) = (Consents::default(), Runner::of(args));
-        let (file, stats, inputs) = (&file, &mut stats, &inputs);
         Conversation {
             args,
             chat,
             lines,
             options,
             interrupt,
-            runner,
-            consents,
-            inputs,
-            file,
-            stats,
+            runner: Runner::of(args),
+            consents: Consents::default(),
+            inputs: &inputs,
+            file: &file,
+            stats: &mut stats,
         }
         .run()
     });
@@ -100,22 +105,21 @@ fn inputs(args: &ChatArgs) -> Inputs {
         Some(TemplateName::File(path)) => Some(path),
         _ => None,
     };
-    let (shape, tools) = (&args.shape, [&args.tools.tools, &args.runner.tool_cmd]);
-    let files = [
-        &args.model,
-        &shape.schema,
-        &shape.grammar,
-        &args.cache.cache,
-    ]
-    .into_iter()
-    .chain(tools);
-    Inputs::of(files.map(Option::as_ref).chain([template]))
+    Inputs::of([
+        args.model.as_ref(),
+        args.constraint.schema.as_ref(),
+        args.constraint.grammar.as_ref(),
+        args.cache.cache.as_ref(),
+        args.tools.tools.as_ref(),
+        args.runner.tool_cmd.as_ref(),
+        template,
+    ])
 }
 
-/// Whether the built-in model runs tools and no option chooses its context: a long talk confuses
-/// it.
-fn talks_through_window(args: &ChatArgs) -> bool {
-    let is_chosen = args.context.is_given() || args.model_flags.n_ctx.is_some();
+/// Whether the built-in model runs tools with no option for its context. Then it gets a small
+/// window, since a long conversation confuses it.
+fn uses_window(args: &ChatArgs) -> bool {
+    let is_chosen = args.context != ContextFlags::default() || args.model_flags.n_ctx.is_some();
     args.model.is_none() && has_tools(args) && !is_chosen
 }
 
@@ -123,16 +127,17 @@ fn has_tools(args: &ChatArgs) -> bool {
     args.tools.tools.is_some() || args.runner.house
 }
 
-/// Messages come on standard input, and so would these.
+/// Refuses options that need standard input, from which messages are read.
 fn refuse_what_needs_stdin(args: &ChatArgs) -> Result<(), Failure> {
-    if args.shape.takes_stdin() || args.tools.takes_stdin() {
+    let tools_stdin = args.tools.tools.as_deref().is_some_and(input::is_stdin);
+    if args.constraint.takes_stdin() || tools_stdin {
         return Err(Failure::Usage(
             "`atta chat` reads messages from standard input: name a file in place of -".to_owned(),
         ));
     }
     if args.tools.tools.is_some() && args.runner.tool_cmd.is_none() {
         return Err(Failure::Usage(
-            "--tools needs somebody who runs them: give --tool-cmd PROGRAM".to_owned(),
+            "--tools needs a program that runs them: give --tool-cmd PROGRAM".to_owned(),
         ));
     }
     Ok(())
@@ -163,24 +168,26 @@ fn prepare(
         Ok(chat)
     };
     let mut chat = open(&options.session)?;
-    if talks_through_window(args) {
+    if uses_window(args) {
         let session = window::after_system_part(&options.session, &mut chat)?;
         drop(chat);
         chat = open(&session)?;
     }
-    cache.give_to(&mut chat);
+    if let Some(cache) = cache.into_prompt_cache() {
+        chat.set_cache(cache);
+    }
     stats.account(&engine);
     Ok(chat)
 }
 
-/// A chat and the user of it.
+/// A chat with its user.
 struct Conversation<'a> {
     args: &'a ChatArgs,
     chat: Chat,
     lines: Lines,
     options: GenerateOptions,
     interrupt: Interrupt,
-    /// Who runs calls, if any can come.
+    /// How tool calls are run, if there are tools.
     runner: Option<Runner>,
     consents: Consents,
     inputs: &'a Inputs,
@@ -197,19 +204,19 @@ impl Conversation<'_> {
         loop {
             let (file, stats) = (self.file, &*self.stats);
             match self.lines.next(&self.interrupt, || file.give_up(stats))? {
-                Line::End if pressed && !self.lines.is_terminal() => {
+                Input::End if pressed && !self.lines.is_terminal() => {
                     return Err(Failure::Interrupted);
                 }
-                Line::End => return Ok(()),
-                Line::Interrupt if pressed => return Err(Failure::Interrupted),
-                Line::Interrupt => {
+                Input::End => return Ok(()),
+                Input::Interrupt if pressed => return Err(Failure::Interrupted),
+                Input::Interrupt => {
                     pressed = true;
                     notice("Ctrl-C again leaves");
                 }
-                Line::Text(text) => match self.obey(Command::parse(&text)) {
+                Input::Line(text) => match self.obey(Command::parse(&text)) {
                     Ok(Next::Leave) => return Ok(()),
                     Ok(Next::GoOn) => pressed = false,
-                    // The next line may be a task for the same tools.
+                    // In a pipe the next line may give the same tools another task.
                     Ok(Next::Stopped) if self.runner.is_some() && !self.lines.is_terminal() => {
                         return Err(Failure::Interrupted);
                     }
@@ -249,17 +256,21 @@ impl Conversation<'_> {
 
     fn say(&mut self, text: &str) -> Result<Next, Failure> {
         self.interrupt.reset();
-        let mut listener = Listener::of_lines(self.interrupt.clone());
+        let mut printer = GenerationPrinter::new(self.interrupt.clone());
         let said = self
             .chat
-            .say(text, &self.options, |event| listener.hear(event));
+            .say(text, &self.options, |event| printer.on_event(event));
         if let Err(Error::PromptTooLong { n_prompt, n_ctx }) = said {
             return Err(full(n_prompt, n_ctx));
         }
-        if said.is_err() {
-            listener.failed();
-        }
-        let written = listener.end(self.stats);
+        let is_answer = said.is_ok();
+        let written = printer.end(self.stats, |out, has_text| {
+            if is_answer || has_text {
+                end_answer(out)
+            } else {
+                Ok(())
+            }
+        });
         let reply = said?;
         let reason = reply.summary.finish_reason;
         self.report(reply);
@@ -277,10 +288,10 @@ impl Conversation<'_> {
         }
     }
 
-    /// Says what was asked for beside the answer, and takes it down.
+    /// Prints the reports of an answer, and records its statistics.
     fn report(&mut self, reply: Reply) {
         if self.args.report.verbose {
-            report::recalled(Recalled {
+            report::cached(CachedPrefix {
                 n_tokens: reply.n_cached,
                 time: reply.restore_time,
             });
@@ -294,7 +305,7 @@ impl Conversation<'_> {
         }
     }
 
-    /// Says why an answer has no end, to somebody who might wonder.
+    /// Explains on a terminal why an answer was cut off.
     fn explain_cut(&self) {
         if self.lines.is_terminal() {
             let is_full = !self.chat.session().has_room();
@@ -307,15 +318,16 @@ impl Conversation<'_> {
     }
 }
 
-/// What to do when the context does not hold the conversation any more.
+/// The failure of a conversation that does not fit into the context.
 fn full(n_tokens: usize, n_ctx: usize) -> Failure {
     Failure::Failed(format!(
-        "the context is full: with this message the conversation has {n_tokens} tokens, and it holds {n_ctx}; \
+        "the context is full: with this message the conversation has {n_tokens} tokens, \
+         and it holds {n_ctx}; \
          /clear begins anew, or /save FILE, start again with a larger -c, and /load FILE"
     ))
 }
 
-/// What follows a line.
+/// What follows an input.
 enum Next {
     GoOn,
     /// Ctrl-C has stopped an answer.
@@ -323,10 +335,15 @@ enum Next {
     Leave,
 }
 
-/// Lines that are no answer.
+/// Ends the line of an answer, since others follow.
+fn end_answer(out: &mut Stdout) -> Result<(), Failure> {
+    out.line("").and_then(|()| out.flush())
+}
+
+/// Prints a notice to standard error.
 fn notice(text: &str) {
     for line in text.lines() {
-        // If standard error is closed, nobody wants to know.
+        // A closed standard error is no failure.
         let _ = writeln!(io::stderr(), "{}", one_line(line));
     }
 }

@@ -1,8 +1,7 @@
-//! The program that runs tools: a call goes in, what it prints comes out.
+//! The program that runs tools: a call goes in, the program's output comes out.
 //!
-//! Knows no conversation. The one idea: reading and writing have threads of their own that may wait
-//! for ever, and the call is over when the program is, whoever else still holds its output, or when
-//! it has printed enough.
+//! Threads of their own read and write, and may block for ever. A call is over when the program
+//! ends, even if another process still holds its output, or when it has printed enough.
 
 use std::{
     io::{self, ErrorKind, Read, Write},
@@ -17,19 +16,19 @@ use atta::tools::ToolCall;
 
 use crate::interrupt::Interrupt;
 
-/// Bytes of a result that the model is told.
+/// The longest result that the model is given, bytes.
 const MAX_RESULT: usize = 64 << 10;
 
-/// Stands behind as much of a result as the model is told, if that is not all.
+/// Marks a result that was cut off.
 pub(super) const CUT_OFF: &str = "… (cut off)";
 
-/// How often a program is asked whether it has ended.
+/// The interval at which the program is checked for its end.
 const POLL: Duration = Duration::from_millis(10);
 
-/// How long output is waited for that a program left to others when it ended.
+/// How long to wait for output of other processes after the program has ended.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// What a program prints for a call, and how it ended if not well; none if Ctrl-C was pressed.
+/// Runs a call. Returns the output, with the exit status of a failure; `None` after Ctrl-C.
 pub(super) fn run(
     path: &Path,
     call: &ToolCall,
@@ -43,16 +42,16 @@ pub(super) fn run(
         if let Some(end) = program.end()? {
             return Ok(Some(end));
         }
-        program.listen()?;
+        program.poll()?;
     }
 }
 
-/// A program that runs; it does not outlive this.
+/// A running program, which is killed on drop.
 struct Program {
     child: Child,
     chunks: Receiver<io::Result<Vec<u8>>>,
     output: Vec<u8>,
-    /// Whether there is no more output.
+    /// Whether the output has ended.
     is_closed: bool,
     exit: Option<(ExitStatus, Instant)>,
 }
@@ -76,13 +75,13 @@ impl Program {
         let (stdin, stdout) = (program.child.stdin.take(), program.child.stdout.take());
         let input = call.arguments.to_string();
         let name = || thread::Builder::new().name("atta-tool".into());
-        // A program may not want to read, and end.
+        // A write fails if the program ends without reading.
         name().spawn(move || stdin.map(|mut stdin| stdin.write_all(input.as_bytes())))?;
         name().spawn(move || stdout.map(|stdout| read(stdout, &sender)))?;
         Ok(program)
     }
 
-    /// The result, if this is the end.
+    /// The result, if the call is over.
     fn end(&mut self) -> io::Result<Option<String>> {
         if self.output.len() > MAX_RESULT {
             let text = String::from_utf8_lossy(&self.output[..MAX_RESULT]);
@@ -108,7 +107,7 @@ impl Program {
     }
 
     /// Waits a moment for output.
-    fn listen(&mut self) -> io::Result<()> {
+    fn poll(&mut self) -> io::Result<()> {
         if self.is_closed {
             thread::sleep(POLL);
             return Ok(());
@@ -124,24 +123,24 @@ impl Program {
 
 impl Drop for Program {
     fn drop(&mut self) {
-        // One that has ended cannot be killed and need not be.
+        // Killing fails if the program has ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Hands over all output, as long as somebody wants it.
+/// Sends the output in chunks until it ends or the receiver is dropped.
 fn read(mut stdout: ChildStdout, chunks: &SyncSender<io::Result<Vec<u8>>>) {
-    let mut chunk = [0; 4096];
+    let mut buffer = [0; 4096];
     loop {
-        let said = match stdout.read(&mut chunk) {
+        let chunk = match stdout.read(&mut buffer) {
             Ok(0) => return,
-            Ok(n) => Ok(chunk[..n].to_vec()),
+            Ok(n) => Ok(buffer[..n].to_vec()),
             Err(error) if error.kind() == ErrorKind::Interrupted => continue,
             Err(error) => Err(error),
         };
-        let failed = said.is_err();
-        if chunks.send(said).is_err() || failed {
+        let failed = chunk.is_err();
+        if chunks.send(chunk).is_err() || failed {
             return;
         }
     }

@@ -1,5 +1,5 @@
-//! The files of `/save` and `/load`: messages as a list of objects with `role` and `content`, as
-//! chat programs and interfaces of servers have them.
+//! The files of `/save` and `/load`: a list of messages with `role` and `content`, the format of
+//! chat programs and server APIs.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::{failure::Failure, input, inputs::Inputs, json, output::NewFile};
 
-/// Writes what has been said.
+/// Saves the conversation.
 pub(super) fn save(chat: &Chat, path: &Path, inputs: &Inputs) -> Result<(), Failure> {
     let system = chat.system().map(Message::system);
     let messages: Vec<Value> = system
@@ -21,7 +21,7 @@ pub(super) fn save(chat: &Chat, path: &Path, inputs: &Inputs) -> Result<(), Fail
     file.finish()
 }
 
-/// Replaces what has been said by what is in a file. If that makes no sense, nothing is changed.
+/// Replaces the conversation by that of a file. On an error nothing is changed.
 pub(super) fn load(chat: &mut Chat, path: &Path) -> Result<(), Failure> {
     let text = input::read_text(path)?;
     let value: Value = serde_json::from_str(&text).map_err(|error| Failure::at(path, error))?;
@@ -31,7 +31,7 @@ pub(super) fn load(chat: &mut Chat, path: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The system message, and what has been said; or what is wrong, and in which message.
+/// The system message and the other messages; an error names the invalid message.
 fn conversation(value: &Value) -> Result<(Option<String>, Vec<Message>), String> {
     let list = value
         .as_array()
@@ -62,7 +62,7 @@ fn conversation(value: &Value) -> Result<(Option<String>, Vec<Message>), String>
     Ok((system, messages))
 }
 
-/// One message, whose content is a text or a list of parts of one.
+/// Reads a message, whose content is a text or a list of text parts.
 fn read_message(value: &Value) -> Result<Message, String> {
     let role = value["role"].as_str().ok_or("it has no role")?;
     let role = if role == "developer" { "system" } else { role };
@@ -82,7 +82,7 @@ fn read_message(value: &Value) -> Result<Message, String> {
     })
 }
 
-/// The text of a part of a content.
+/// The text of a part of the content.
 fn part(part: &Value) -> Result<&str, String> {
     match part["type"].as_str() {
         Some("text" | "input_text" | "output_text") | None => part["text"]
@@ -95,12 +95,12 @@ fn part(part: &Value) -> Result<&str, String> {
     }
 }
 
-/// Whether a message of the user can come after this one.
+/// Whether a message of the user may follow this one.
 fn ends(message: &Message) -> bool {
     message.role == Role::Assistant && message.tool_calls.is_empty()
 }
 
-/// Why a message cannot come after another, or first.
+/// Checks that a message may follow `before`, or be the first.
 fn follows(before: Option<&Message>, message: &Message) -> Result<(), &'static str> {
     let is_open =
         before.is_some_and(|before| before.role == Role::Tool || !before.tool_calls.is_empty());
@@ -197,7 +197,8 @@ mod tests {
 
     #[test]
     fn content_may_come_in_parts_and_a_developer_is_the_system() {
-        let parts = json!({ "role": "user", "content": [{ "type": "text", "text": "a" }, { "type": "text", "text": "b" }] });
+        let part = |text: &str| json!({ "type": "text", "text": text });
+        let parts = json!({ "role": "user", "content": [part("a"), part("b")] });
         let said = json!([message("developer", "s"), parts, message("assistant", "c")]);
         let expected = vec![Message::user("ab"), Message::assistant("c")];
         assert_eq!(conversation(&said), Ok((Some("s".into()), expected)));

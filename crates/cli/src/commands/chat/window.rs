@@ -1,9 +1,8 @@
-//! The context of the built-in agent: a small window over the talk, behind the system part, which
-//! stays.
+//! The context of the built-in agent: a small window over the conversation after the system part,
+//! which is kept.
 //!
-//! Knows tokens of prompts and no model. The figures are those that `tools/builtin-model/home` was
-//! tried with: over 30 messages it calls the right tool in 96 of 100 cases, where a context that
-//! holds all of them drops to 20 after the first fifteen.
+//! Measured with `tools/builtin-model/home`: over 30 messages it calls the right tool in 96 of 100
+//! cases; with a context that holds all messages, in 20 after the first fifteen.
 
 use atta::{
     Overflow, SessionOptions,
@@ -12,13 +11,13 @@ use atta::{
 
 use crate::failure::Failure;
 
-/// Tokens that are remembered, the system part included.
+/// Tokens of the window, the system part included.
 const WINDOW: usize = 384;
 
-/// The part of the window, one in so many, that the system part may take.
+/// The system part may take one part in this many of the window.
 const SYSTEM_SHARE: usize = 2;
 
-/// A session with such a window; how much of its beginning stays is found later.
+/// A session with such a window; [`after_system_part`] sets how much of its beginning is kept.
 pub(super) fn small(session: SessionOptions) -> SessionOptions {
     SessionOptions {
         n_ctx: Some(WINDOW),
@@ -27,8 +26,8 @@ pub(super) fn small(session: SessionOptions) -> SessionOptions {
     }
 }
 
-/// The same with all tokens kept that come before the first message. A system part that leaves too
-/// little room for what is said is not kept as a whole.
+/// Keeps all tokens before the first message. A system part that leaves too little room for
+/// messages is kept in part.
 pub(super) fn after_system_part(
     session: &SessionOptions,
     chat: &mut Chat,

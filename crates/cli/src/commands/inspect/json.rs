@@ -1,4 +1,4 @@
-//! The view as one JSON object. Scalars and strings are whole; arrays are their length and first
+//! The view as one JSON object. Scalars and strings are whole; arrays are shown by length and first
 //! elements.
 
 use atta::{
@@ -9,7 +9,7 @@ use serde_json::{Map, Number, Value, json};
 
 use super::{Total, View};
 
-/// Elements of an array that are shown.
+/// Elements of an array that are printed.
 const SHOWN_ELEMENTS: usize = 8;
 
 pub(super) fn render(view: &View<'_>) -> Value {
@@ -53,7 +53,7 @@ fn sum(total: &Total) -> Value {
     json!({ "tensors": n_tensors, "weights": whole(n_weights), "bytes": whole(n_bytes) })
 }
 
-/// A sum that no real file exceeds.
+/// A sum, which in a real file fits into 64 bits.
 fn whole(n: u128) -> u64 {
     u64::try_from(n).unwrap_or(u64::MAX)
 }
@@ -77,8 +77,8 @@ fn meta(value: Meta<'_>) -> Value {
     }
 }
 
-/// The shortest decimal that leads back to the number, so that 0.1 of an F32 stays 0.1. JSON has no
-/// NaN and no infinity; they are strings.
+/// The shortest decimal that is read back as the same number, so that an F32 of 0.1 stays 0.1. NaN
+/// and infinity, which JSON lacks, become strings.
 fn float(shortest: &str) -> Value {
     let number = shortest.parse().ok().and_then(Number::from_f64);
     number.map_or_else(|| shortest.into(), Value::Number)

@@ -1,67 +1,86 @@
-//! `atta inspect`: what is in a file, for people or as JSON, and what follows from it (`survey`).
+//! `atta inspect`: the contents of a file, as text or JSON, and their analysis.
 //!
-//! It needs no tensor and no architecture that we run. Names and texts in a file may be hostile:
-//! nothing in them reaches a terminal unescaped.
+//! No tensors and no supported architecture are needed. Names and texts in a file may be hostile:
+//! they reach a terminal only with escapes.
 
+#[cfg_attr(not(feature = "analyze"), path = "../absent/analysis.rs")]
+mod analysis;
 mod json;
-#[cfg(feature = "survey")]
-mod survey;
 mod text;
 
-use std::{collections::BTreeMap, path::Path};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
 
 use atta::{Directory, ModelFiles, TensorInfo, arch, spec::ModelSpec};
+use clap::Args;
 
-use crate::{args::InspectArgs, failure::Failure, load, output::Stdout};
+use self::analysis::{Analysis, AnalysisFlags};
+use crate::{args::extra_help, failure::Failure, load, output::Stdout};
 
-pub(super) fn run(args: &InspectArgs) -> Result<(), Failure> {
-    let files = load::files(args.model.as_deref())?;
-    let name = load::path_name(args.model.as_deref());
+/// Shows what is in a GGUF file: metadata, tensors and hyperparameters.
+///
+/// A file of an unsupported architecture is shown, too. For a supported one, the memory that it
+/// would take with these options is computed without loading it.
+#[derive(Debug, Args)]
+#[command(after_help = extra_help(
+    "Examples:
+  atta inspect model.gguf
+  atta inspect model.gguf -c 32768 --kv q8 --ram-budget 2G --speed
+  atta inspect model.gguf --tensors --json"
+))]
+pub(crate) struct InspectArgs {
+    /// GGUF file (any file of a split model), or ORG/REPO[:QUANT] that was pulled [default: the
+    /// built-in model]
+    model: Option<PathBuf>,
+    /// List all tensors
+    #[arg(long)]
+    tensors: bool,
+    /// Print one JSON object, with strings in full
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    analysis: AnalysisFlags,
+}
+
+pub(super) fn run(args: InspectArgs) -> Result<(), Failure> {
+    let model = args.model.as_deref();
+    let files = load::files(model)?;
+    let name = load::path_name(model);
     let view = View::new(Path::new(&*name), &files, args.tensors);
-    #[cfg(feature = "survey")]
-    let survey = survey::Survey::of(
-        args.model
-            .as_deref()
-            .map(load::locate)
-            .transpose()?
-            .as_deref(),
-        &view,
-        args,
-    )?;
+    let analysis = Analysis::of(model, &view, &args.analysis)?;
     let mut out = Stdout::lock();
     if args.json {
-        let object = json::render(&view);
-        #[cfg(feature = "survey")]
-        let object = survey.add_to(object);
+        let object = analysis.add_to(json::render(&view));
         out.line(&crate::json::pretty(&object))?;
     } else {
         out.write(&text::render(&view))?;
-        #[cfg(feature = "survey")]
-        out.write(&survey.text())?;
+        out.write(&analysis.text())?;
         out.write(&text::tensors(&view))?;
     }
     out.flush()
 }
 
-/// What is shown.
+/// The contents of a file.
 struct View<'a> {
     path: &'a Path,
     file_bytes: u64,
     directory: &'a Directory,
-    /// What the model is, or why we cannot run it.
+    /// The hyperparameters, or why the model is not supported.
     spec: Result<ModelSpec, String>,
-    /// Totals by name of the type, most bytes first.
+    /// Totals by tensor type, most bytes first.
     types: Vec<(&'static str, Total)>,
     all: Total,
-    /// Every tensor in file order, if asked for.
+    /// All tensors in file order, if asked for.
     tensors: Option<&'a [TensorInfo]>,
 }
 
-/// Tensors taken together.
+/// The total of some tensors.
 #[derive(Clone, Copy, Default)]
 struct Total {
     n_tensors: u64,
-    /// Sums of numbers from a file, which may be anything.
+    /// A sum of sizes, which in a hostile file may have any value.
     n_weights: u128,
     n_bytes: u128,
 }
@@ -96,7 +115,7 @@ impl<'a> View<'a> {
         }
     }
 
-    /// Keys and values, by key.
+    /// The metadata, sorted by key.
     fn metadata(&self) -> Vec<(&'a str, atta::Value<'a>)> {
         let mut entries: Vec<_> = self.directory.metadata().iter().collect();
         entries.sort_by_key(|(key, _)| *key);

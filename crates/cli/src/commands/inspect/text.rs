@@ -1,4 +1,4 @@
-//! The view as aligned columns.
+//! The view as text in columns.
 
 use atta::{
     KvType, TensorInfo, Value,
@@ -32,7 +32,7 @@ pub(super) fn render(view: &View<'_>) -> String {
     lines.join("\n") + "\n"
 }
 
-/// Every tensor, if asked for.
+/// The list of tensors, if asked for.
 pub(super) fn tensors(view: &View<'_>) -> String {
     let lines = view.tensors.map(list).unwrap_or_default();
     if lines.is_empty() {
@@ -140,8 +140,10 @@ fn mixer(layer: &LayerSpec) -> String {
                 Mask::Causal => String::new(),
                 Mask::Window(n) => format!(", window {n}"),
             };
-            let (n_heads, n_kv_heads, d_head) = (a.n_heads, a.n_kv_heads, a.d_head);
-            format!("{n_heads} heads ({n_kv_heads} of keys and values) of {d_head}{mask}")
+            format!(
+                "{} heads ({} of keys and values) of {}{mask}",
+                a.n_heads, a.n_kv_heads, a.d_head
+            )
         }
         Mixer::ShortConv(conv) => format!("short convolution of {} positions", conv.n_taps),
     }

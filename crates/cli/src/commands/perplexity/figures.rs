@@ -1,12 +1,11 @@
-//! The figures as a table for people, and as JSON whose keys are a contract.
+//! The results as a table for people, and as JSON whose keys are a contract.
 
 use atta::perplexity::{Chunks, DivergenceReport, Estimate, PerplexityReport};
 use serde_json::{Value, json};
 
 use crate::json;
 
-/// One object. Without `--kld` all keys are there but `kld_mean`, which is null, and those of the
-/// comparison.
+/// One JSON object. Without `--kld`, `kld_mean` is null and the keys of the comparison are absent.
 pub(super) fn json(report: &PerplexityReport, chunks: &Chunks) -> String {
     let mut object = json!({
         "ppl": report.ppl.value,
@@ -48,7 +47,7 @@ fn comparison(report: &DivergenceReport) -> impl Iterator<Item = (String, Value)
         .map(|(key, value)| (key.to_owned(), json!(value)))
 }
 
-/// Lines for people.
+/// The table.
 pub(super) fn text(report: &PerplexityReport, chunks: &Chunks) -> String {
     let (n, n_ctx) = (chunks.len(), chunks.n_ctx());
     let mut lines = vec![row("perplexity", report.ppl, 4)];

@@ -1,13 +1,14 @@
-//! The file of `--resume`: what was scored so far, so that a measurement goes on where it was
-//! interrupted.
+//! The journal of `--resume`: the scores of finished chunks, from which an interrupted measurement
+//! resumes.
 //!
-//! A line of JSON says what is measured; a record of fixed length follows for each chunk: −ln p of
-//! its scored tokens as f32, little-endian, and with `--kld` the baseline's −ln p, the divergences
-//! as f32, and a byte each for equal tops. A record is brought to the disk before its chunk is
-//! called done. What is cut off at the end is a chunk that has to be done again.
+//! A line of JSON describes the measurement. A record of fixed length follows for each chunk: −ln p
+//! of its scored tokens as f32, little-endian; with `--kld` also the baseline's −ln p and the
+//! divergences as f32, and a byte per token for an equal top token. A record is synced to disk
+//! before its chunk counts as done. An incomplete record at the end is dropped, and its chunk
+//! scored again.
 
 use std::{
-    fs::File,
+    fs::{self, File},
     io::{Read, Seek, SeekFrom, Write},
     path::{Path, PathBuf},
     time::UNIX_EPOCH,
@@ -16,18 +17,22 @@ use std::{
 use atta::perplexity::{BaseScores, Scores};
 use serde_json::{Value, json};
 
-use super::Measurement;
-use crate::{args::PerplexityArgs, failure::Failure, json};
+use super::{Measurement, PerplexityArgs};
+use crate::{
+    args::{ModelFlags, model::KvName},
+    failure::Failure,
+    json, load,
+};
 
 pub(super) struct Journal {
     file: File,
     path: PathBuf,
-    /// Tokens of a record.
+    /// Scored tokens per record.
     n_scored: usize,
 }
 
 impl Journal {
-    /// Opens or begins it, and takes over the scores that it holds.
+    /// Opens or creates the journal, and takes its scores over into `to`.
     pub(super) fn open(
         path: &Path,
         args: &PerplexityArgs,
@@ -98,7 +103,7 @@ impl Journal {
         self.n_scored * if scores.base.is_some() { 13 } else { 4 }
     }
 
-    /// Takes over whole records, and says how many there are.
+    /// Adds whole records to the scores, and returns their number.
     fn read_records(&self, bytes: &[u8], scores: &mut Scores) -> usize {
         let records = bytes.chunks_exact(self.record_bytes(scores));
         let n = records.len();
@@ -134,7 +139,8 @@ impl Journal {
             Some(key) => Err(Failure::at(
                 &self.path,
                 format_args!(
-                    "it belongs to another measurement: {key} is {} there and {} here; remove it to begin again",
+                    "it belongs to another measurement: {key} is {} there and {} here; remove it \
+                     to begin again",
                     there[key.as_str()],
                     head[key.as_str()]
                 ),
@@ -147,10 +153,12 @@ impl Journal {
     }
 }
 
-/// What the scores depend on; neither threads nor batches are among it.
+/// The description of a measurement: everything that its scores depend on, which threads and batches
+/// are not.
 fn head(args: &PerplexityArgs, of: &Measurement) -> Result<Value, Failure> {
     let engine = of.session.engine();
-    let (files, mut content) = (engine.model().weights().files(), FNV_START);
+    let files = engine.model().weights().files();
+    let mut content = FNV_START;
     files
         .fingerprint(|bytes| content = fnv(content, bytes))
         .map_err(atta::Error::from)?;
@@ -159,34 +167,46 @@ fn head(args: &PerplexityArgs, of: &Measurement) -> Result<Value, Failure> {
         .ids()
         .iter()
         .fold(FNV_START, |hash, id| fnv(hash, &id.to_le_bytes()));
-    let baseline = args
+    let kld_modified = args
         .kld
-        .as_ref()
-        .map(|path| std::fs::metadata(path).and_then(|meta| meta.modified()));
-    let baseline = baseline
-        .transpose()
-        .ok()
-        .flatten()
-        .and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+        .as_deref()
+        .and_then(|path| fs::metadata(path).ok()?.modified().ok())
+        .and_then(|time| time.duration_since(UNIX_EPOCH).ok())
+        .map(|time| format!("{}.{:09}", time.as_secs(), time.subsec_nanos()));
     Ok(json!({
         "atta_perplexity": 1,
-        "model": crate::load::path_name(args.model.as_deref()),
+        "model": load::path_name(args.model.as_deref()),
         "model_bytes": files.file_bytes(),
         "model_content": format!("{content:016x}"),
         "isa": engine.kernels().isa(),
         "n_ctx": of.chunks.n_ctx(),
         "n_chunks": of.chunks.len(),
         "text": format!("{text:016x}"),
-        "kv": args.model_flags.kv_name(),
+        "kv": kv_name(&args.model_flags),
         "kld": args.kld.as_ref().map(|path| path.to_string_lossy()),
-        "kld_modified": baseline.map(|time| format!("{}.{:09}", time.as_secs(), time.subsec_nanos())),
+        "kld_modified": kld_modified,
         "save_logits": args.save_logits.as_ref().map(|path| path.to_string_lossy()),
     }))
 }
 
+/// The KV cache types as they were asked for, f16 by default.
+fn kv_name(flags: &ModelFlags) -> String {
+    let name = |half: Option<KvName>| match half.or(flags.kv) {
+        Some(KvName::F32) => "f32",
+        Some(KvName::F16) | None => "f16",
+        Some(KvName::Q8) => "q8",
+        Some(KvName::Q4) => "q4",
+    };
+    let edges = flags
+        .kv_edges
+        .map(|n| format!(" edges {n}"))
+        .unwrap_or_default();
+    format!("{} {}{edges}", name(flags.kv_k), name(flags.kv_v))
+}
+
 const FNV_START: u64 = 0xcbf2_9ce4_8422_2325;
 
-/// FNV-1a, going on from `hash`: enough to tell contents apart that nobody made alike on purpose.
+/// FNV-1a, continued from `hash`: tells contents apart, but not against an attacker.
 fn fnv(hash: u64, bytes: &[u8]) -> u64 {
     bytes.iter().fold(hash, |hash, &byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)

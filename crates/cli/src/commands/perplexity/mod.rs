@@ -1,10 +1,10 @@
-//! `atta perplexity`: how well a model predicts a text, and how far it is from a model whose logits
-//! were saved.
+//! `atta perplexity`: the perplexity of a model on a text, and its KL divergence from saved logits.
 //!
-//! The method and the figures are the library's; here are the files. Without `--resume` a
-//! measurement is whole or nothing. With it, what was scored so far is in a journal, and saved
-//! logits grow in place.
+//! The library computes the figures; this module handles the files. Without `--resume` the results
+//! are written whole or not at all. With it, a journal keeps the scores of finished chunks, and
+//! saved logits grow in place.
 
+mod args;
 mod figures;
 mod journal;
 mod saved;
@@ -18,9 +18,8 @@ use atta::{
 };
 
 use crate::{
-    args::PerplexityArgs,
     failure::Failure,
-    input::{self, Limit},
+    input::{self, TextLimit},
     inputs::Inputs,
     interrupt::Interrupt,
     load,
@@ -28,22 +27,25 @@ use crate::{
     progress::Progress,
 };
 
-use journal::Journal;
-use saved::{Compared, Saved};
+pub(crate) use args::PerplexityArgs;
 
-/// Tokens of a chunk and of a batch, where nobody says otherwise. Batches are larger than those of
-/// `run`, since memory matters less here.
+use journal::Journal;
+use saved::{BaselineFile, LogitsWriter};
+
+/// Tokens of a chunk and of a batch by default. Batches are larger than those of `run`, since
+/// memory matters less here.
 const DEFAULT_N_CTX: usize = 512;
 
-/// Kept free for scores: those of a million tokens, or of a third of that with a comparison.
+/// Memory for scores: those of a million tokens, or of a third of that with `--kld`.
 const SCORE_BYTES: u64 = 4 << 20;
 
-pub(super) fn run(args: &PerplexityArgs) -> Result<(), Failure> {
+pub(super) fn run(args: PerplexityArgs) -> Result<(), Failure> {
+    let args = &args;
     args.model_flags.refuse_fit("perplexity")?;
     protect(args)?;
     let mut session_options = args.model_flags.session_options(KvType::default());
     session_options.n_batch = session_options.n_batch.or(Some(DEFAULT_N_CTX));
-    let base = args.kld.as_deref().map(Compared::open).transpose()?;
+    let base = args.kld.as_deref().map(BaselineFile::open).transpose()?;
     let n_ctx = base
         .as_ref()
         .map(|base| base.header.chunks.n_ctx())
@@ -82,7 +84,13 @@ pub(super) fn run(args: &PerplexityArgs) -> Result<(), Failure> {
     out.flush()
 }
 
-/// Refuses to write over what is read, and two outputs in one file.
+impl From<atta::EvalError> for Failure {
+    fn from(error: atta::EvalError) -> Self {
+        Self::Failed(error.to_string())
+    }
+}
+
+/// Refuses an output that is read, and two outputs to one file.
 fn protect(args: &PerplexityArgs) -> Result<(), Failure> {
     let inputs = inputs(args);
     let outputs = [&args.save_logits, &args.resume];
@@ -101,18 +109,18 @@ fn inputs(args: &PerplexityArgs) -> Inputs {
     Inputs::of([args.model.as_ref(), args.text.as_ref(), args.kld.as_ref()])
 }
 
-/// The text to be scored: that of the baseline, or that of `-f`.
+/// The chunks to score: of the baseline, or of `-f`.
 fn chunks(
     args: &PerplexityArgs,
     engine: &Engine,
-    base: Option<&Compared>,
+    base: Option<&BaselineFile>,
 ) -> Result<Chunks, Failure> {
     let given = args
         .text
         .as_deref()
         .map(|path| ids(engine, path))
         .transpose()?;
-    let Some(Compared { path, header, .. }) = base else {
+    let Some(BaselineFile { path, header, .. }) = base else {
         let n_ctx = args.model_flags.n_ctx.unwrap_or(DEFAULT_N_CTX);
         return Ok(Chunks::new(
             given.unwrap_or_default(),
@@ -127,7 +135,7 @@ fn chunks(
     if args.model_flags.n_ctx.is_some_and(|asked| asked != n_ctx) {
         return Err(Failure::at(
             path,
-            format_args!("it has chunks of {n_ctx} tokens: leave -c away, or give -c {n_ctx}"),
+            format_args!("it has chunks of {n_ctx} tokens: leave -c out, or give -c {n_ctx}"),
         ));
     }
     if given.is_some_and(|ids| !ids.starts_with(header.chunks.ids())) {
@@ -143,9 +151,9 @@ fn chunks(
     )?)
 }
 
-/// The ids of a file, byte for byte: nothing in it is a special token.
+/// Tokenizes a file without parsing special tokens.
 fn ids(engine: &Engine, path: &Path) -> Result<Vec<u32>, Failure> {
-    let text = input::read_bytes(path, &Limit::of_memory())?;
+    let text = input::read_bytes(path, &TextLimit::of_memory())?;
     let tokenizer = engine.tokenizer();
     let bos = tokenizer.bos().filter(|_| tokenizer.add_bos());
     Ok(bos
@@ -154,7 +162,7 @@ fn ids(engine: &Engine, path: &Path) -> Result<Vec<u32>, Failure> {
         .collect())
 }
 
-/// What a measurement works with.
+/// A measurement under way.
 struct Measurement {
     session: Session,
     chunks: Chunks,
@@ -164,7 +172,7 @@ struct Measurement {
 }
 
 impl Measurement {
-    fn run(&mut self, args: &PerplexityArgs, base: Option<Compared>) -> Result<(), Failure> {
+    fn run(&mut self, args: &PerplexityArgs, base: Option<BaselineFile>) -> Result<(), Failure> {
         let n_vocab = self.session.engine().spec().n_vocab;
         let mut journal = args
             .resume
@@ -177,8 +185,8 @@ impl Measurement {
             n_vocab,
         };
         let mut saved = match (&args.save_logits, &journal) {
-            (Some(path), Some(_)) => Some(Saved::resume(path, &header, n_done)?),
-            (Some(path), None) => Some(Saved::new(path, &inputs(args), &header)?),
+            (Some(path), Some(_)) => Some(LogitsWriter::resume(path, &header, n_done)?),
+            (Some(path), None) => Some(LogitsWriter::new(path, &inputs(args), &header)?),
             (None, _) => None,
         };
         let mut base = base.map(|base| base.rows(n_done)).transpose()?;
@@ -190,14 +198,14 @@ impl Measurement {
                 journal.append(&self.scores)?;
             }
         }
-        saved.map_or(Ok(()), Saved::finish)
+        saved.map_or(Ok(()), LogitsWriter::finish)
     }
 
-    /// Scores chunk `i`; on Ctrl-C or an error, as if it had never been begun.
+    /// Scores chunk `i`; Ctrl-C or an error discards the whole chunk.
     fn chunk(
         &mut self,
         i: usize,
-        mut saved: Option<&mut Saved>,
+        mut saved: Option<&mut LogitsWriter>,
         mut base: Option<&mut Baseline<BufReader<File>>>,
     ) -> Result<(), Failure> {
         let Self {
@@ -228,21 +236,19 @@ impl Measurement {
         match (failed, flow?) {
             (Some(failure), _) => Err(failure),
             (None, ControlFlow::Break(())) => Err(Failure::Interrupted),
-            (None, ControlFlow::Continue(())) => saved.map_or(Ok(()), Saved::flush),
+            (None, ControlFlow::Continue(())) => saved.map_or(Ok(()), LogitsWriter::flush),
         }
     }
 
-    /// Says how far it is, and how long the rest will take.
+    /// Shows the progress and the remaining time.
     fn show(&mut self, n_done_now: usize, i: usize, start: Instant) {
-        if !self.progress.is_seen() {
-            return;
-        }
         let n = self.chunks.len();
-        let rest = match n_done_now {
+        let scores = &self.scores;
+        let rest = || match n_done_now {
             0 => String::new(),
             done => {
                 let seconds = start.elapsed().as_secs_f64() / done as f64 * (n - i) as f64;
-                let ppl = self.scores.perplexity().value;
+                let ppl = scores.perplexity().value;
                 format!(
                     ": perplexity {ppl:.4} so far, {:.0} min {:02.0} s left",
                     (seconds / 60.0).floor(),
@@ -250,6 +256,7 @@ impl Measurement {
                 )
             }
         };
-        self.progress.busy(&format!("chunk {} of {n}{rest}", i + 1));
+        self.progress
+            .busy(|| format!("chunk {} of {n}{}", i + 1, rest()));
     }
 }

@@ -1,5 +1,5 @@
-//! Files of saved logits: the one that is written, and the one that is compared with. What is in
-//! them is for the library to say.
+//! Files of saved logits: the output of `--save-logits` and the baseline of `--kld`. The library
+//! defines their contents.
 
 use std::{
     fs::{self, File},
@@ -11,16 +11,16 @@ use atta::perplexity::{Baseline, BaselineHeader, write_row};
 
 use crate::{failure::Failure, inputs::Inputs, output::NewFile};
 
-/// A file that is being written.
-pub(super) enum Saved {
-    /// One that appears when it is whole.
+/// The output of `--save-logits`.
+pub(super) enum LogitsWriter {
+    /// A file that appears when it is whole, and a buffer for a row.
     Whole(NewFile, Vec<u8>),
-    /// One that grows in place, so that it can go on where it was left.
+    /// A file that grows in place, so that it can be resumed.
     Growing(BufWriter<File>, PathBuf),
 }
 
-impl Saved {
-    /// Begins a file that is whole or nothing.
+impl LogitsWriter {
+    /// Creates a file that is written whole or not at all.
     pub(super) fn new(
         path: &Path,
         inputs: &Inputs,
@@ -31,7 +31,7 @@ impl Saved {
         Ok(Self::Whole(file, Vec::new()))
     }
 
-    /// Goes on after `n_done` chunks, or begins a file.
+    /// Resumes after `n_done` chunks, or begins a file.
     pub(super) fn resume(
         path: &Path,
         header: &BaselineHeader,
@@ -80,7 +80,7 @@ impl Saved {
         }
     }
 
-    /// Brings a chunk to the disk, before anybody is told that it is done.
+    /// Syncs a chunk to disk before the journal records it.
     pub(super) fn flush(&mut self) -> Result<(), Failure> {
         match self {
             Self::Whole(..) => Ok(()),
@@ -104,27 +104,23 @@ fn cannot_write(path: &Path, error: io::Error) -> Failure {
     Failure::at(path, format_args!("cannot write: {error}"))
 }
 
-/// A file that a model is compared with.
-pub(super) struct Compared {
+/// The baseline of `--kld`.
+pub(super) struct BaselineFile {
     pub(super) path: PathBuf,
     pub(super) header: BaselineHeader,
     file: BufReader<File>,
 }
 
-impl Compared {
-    /// Opens it; one that was never finished is refused.
+impl BaselineFile {
+    /// Opens the file; one that is incomplete is refused.
     pub(super) fn open(path: &Path) -> Result<Self, Failure> {
         let blame = |error: io::Error| Failure::at(path, error);
         let mut file = BufReader::new(File::open(path).map_err(blame)?);
         let header = BaselineHeader::read(&mut file).map_err(|error| Failure::at(path, error))?;
-        let (n_bytes, n_whole) = (
-            fs::metadata(path).map_err(blame)?.len(),
-            header.file_bytes(header.chunks.len()),
-        );
+        let n_bytes = fs::metadata(path).map_err(blame)?.len();
+        let n_whole = header.file_bytes(header.chunks.len());
         if n_bytes < n_whole {
-            let what = format!(
-                "it has {n_bytes} bytes of {n_whole}: whoever saves it has not come to the end"
-            );
+            let what = format!("it has {n_bytes} bytes of {n_whole}: it was not saved to the end");
             return Err(Failure::at(path, what));
         }
         Ok(Self {

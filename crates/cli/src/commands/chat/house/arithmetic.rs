@@ -1,9 +1,9 @@
-//! Arithmetic as the tool `calculate` has it: + - * / and brackets.
+//! Arithmetic of the tool `calculate`: + - * / and brackets.
 
-/// Brackets and signs in each other, at most.
+/// The deepest nesting of brackets and signs.
 const MAX_DEPTH: usize = 64;
 
-/// What an expression comes to.
+/// The value of an expression.
 pub(super) fn value(expression: &str) -> Result<f64, &'static str> {
     let mut reader = Reader {
         rest: expression.trim_start(),

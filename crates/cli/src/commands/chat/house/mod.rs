@@ -1,6 +1,7 @@
-//! A simulated house for `atta chat --house`: what its tools do, in memory, until the chat ends.
+//! A simulated house for `atta chat --house`: its tools change a state in memory until the chat
+//! ends.
 //!
-//! The tools are those of `examples/home`, and what is said of them is what `house.py` says there.
+//! The tools and their results are those of `examples/home/house.py`.
 
 mod arithmetic;
 mod units;
@@ -22,29 +23,29 @@ const SKIES: [&str; 8] = [
     "windy",
 ];
 
-/// What a tool says, or why it does not.
-type Said = Result<Value, String>;
+/// The result of a tool, or its error.
+type ToolResult = Result<Value, String>;
 
-/// What is set, as far as another tool asks for it.
+/// The state that other tools ask for.
 #[derive(Default)]
 pub(super) struct House {
     /// Labels of timers.
     timers: Vec<String>,
-    /// Times and days.
+    /// The time and the day of each.
     alarms: Vec<[String; 2]>,
     is_playing: bool,
     lists: BTreeMap<String, Vec<String>>,
 }
 
 impl House {
-    /// Does what a call asks for; what came of it, as JSON.
+    /// Runs a call and returns its result as JSON.
     pub(super) fn run(&mut self, call: &ToolCall) -> String {
         let done = self.call(&call.name, &Arguments(&call.arguments));
         done.unwrap_or_else(|why| json!({ "error": why }))
             .to_string()
     }
 
-    fn call(&mut self, tool: &str, arguments: &Arguments<'_>) -> Said {
+    fn call(&mut self, tool: &str, arguments: &Arguments<'_>) -> ToolResult {
         match tool {
             "set_light" if !arguments.has_any(&["on", "brightness", "color"]) => {
                 Err("on, brightness or color is missing".to_owned())
@@ -68,7 +69,7 @@ impl House {
         }
     }
 
-    fn set_timer(&mut self, arguments: &Arguments<'_>) -> Said {
+    fn set_timer(&mut self, arguments: &Arguments<'_>) -> ToolResult {
         if ["hours", "minutes", "seconds"]
             .iter()
             .all(|unit| arguments.number(unit) == 0.0)
@@ -81,8 +82,9 @@ impl House {
         done()
     }
 
-    fn cancel_timer(&mut self, arguments: &Arguments<'_>) -> Said {
-        let (label, n) = (arguments.get("label"), self.timers.len());
+    fn cancel_timer(&mut self, arguments: &Arguments<'_>) -> ToolResult {
+        let label = arguments.get("label");
+        let n = self.timers.len();
         self.timers
             .retain(|timer| label.is_some_and(|label| label != timer));
         if self.timers.len() < n {
@@ -92,18 +94,16 @@ impl House {
         }
     }
 
-    fn set_alarm(&mut self, arguments: &Arguments<'_>) -> Said {
+    fn set_alarm(&mut self, arguments: &Arguments<'_>) -> ToolResult {
         let day = arguments.get("day").unwrap_or("next");
         self.alarms
             .push([arguments.text("time"), day].map(str::to_owned));
         done()
     }
 
-    fn cancel_alarm(&mut self, arguments: &Arguments<'_>) -> Said {
-        let (wanted, n) = (
-            ["time", "day"].map(|key| arguments.get(key)),
-            self.alarms.len(),
-        );
+    fn cancel_alarm(&mut self, arguments: &Arguments<'_>) -> ToolResult {
+        let wanted = ["time", "day"].map(|key| arguments.get(key));
+        let n = self.alarms.len();
         let fits = |alarm: &[String; 2]| {
             wanted
                 .iter()
@@ -118,12 +118,12 @@ impl House {
         }
     }
 
-    fn play(&mut self, is_playing: bool) -> Said {
+    fn play(&mut self, is_playing: bool) -> ToolResult {
         self.is_playing = is_playing;
         done()
     }
 
-    fn control_music(&mut self, arguments: &Arguments<'_>) -> Said {
+    fn control_music(&mut self, arguments: &Arguments<'_>) -> ToolResult {
         match self.is_playing {
             true => self.play(arguments.text("action") != "stop"),
             false => Err("nothing is playing".to_owned()),
@@ -136,13 +136,13 @@ impl House {
             .or_default()
     }
 
-    fn add_to_list(&mut self, arguments: &Arguments<'_>) -> Said {
+    fn add_to_list(&mut self, arguments: &Arguments<'_>) -> ToolResult {
         self.list(arguments)
             .extend(arguments.texts("items").map(str::to_owned));
         done()
     }
 
-    fn remove_from_list(&mut self, arguments: &Arguments<'_>) -> Said {
+    fn remove_from_list(&mut self, arguments: &Arguments<'_>) -> ToolResult {
         let list = self.list(arguments);
         for item in arguments.texts("items") {
             let at = list.iter().position(|there| there == item);
@@ -154,7 +154,7 @@ impl House {
     }
 }
 
-/// The arguments of a call, which the definitions have been kept to.
+/// The arguments of a call, which match the definition of its tool.
 struct Arguments<'a>(&'a Value);
 
 impl<'a> Arguments<'a> {
@@ -184,11 +184,11 @@ impl<'a> Arguments<'a> {
     }
 }
 
-fn done() -> Said {
+fn done() -> ToolResult {
     Ok(json!({ "ok": true }))
 }
 
-/// A number with four places at most, without those that are zero.
+/// A number with at most four decimal places, without trailing zeros.
 fn result(value: f64) -> Value {
     let value = (value * 1e4).round() / 1e4;
     let is_whole = value.fract() == 0.0 && value.abs() < 1e15;
@@ -200,27 +200,26 @@ fn result(value: f64) -> Value {
     json!({ "result": value })
 }
 
-fn set_temperature(arguments: &Arguments<'_>) -> Said {
+fn set_temperature(arguments: &Arguments<'_>) -> ToolResult {
     match arguments.number("degrees") {
         5.0..=90.0 => done(),
         _ => Err("the heating goes from 5 to 90 degrees".to_owned()),
     }
 }
 
-fn convert(arguments: &Arguments<'_>) -> Said {
-    let (from, to) = (arguments.text("from"), arguments.text("to"));
+fn convert(arguments: &Arguments<'_>) -> ToolResult {
+    let from = arguments.text("from");
+    let to = arguments.text("to");
     let value = units::convert(arguments.number("value"), from, to);
     value
         .map(result)
         .ok_or_else(|| format!("no way from {from} to {to}"))
 }
 
-/// Made up, but the same all day.
+/// Made-up weather that stays the same for a day.
 fn weather(arguments: &Arguments<'_>) -> Value {
-    let (place, day) = (
-        arguments.get("place").unwrap_or("here"),
-        arguments.get("day").unwrap_or("today"),
-    );
+    let place = arguments.get("place").unwrap_or("here");
+    let day = arguments.get("day").unwrap_or("today");
     let text = format!("{place} {day} {}", Local::now().format("%F"));
     let chance = text.bytes().fold(7_usize, |hash, byte| {
         hash.wrapping_mul(31).wrapping_add(byte.into()) % 1_000_003
@@ -228,7 +227,7 @@ fn weather(arguments: &Arguments<'_>) -> Value {
     json!({ "sky": SKIES[chance % SKIES.len()], "temperature": chance / SKIES.len() % 30 })
 }
 
-fn time(arguments: &Arguments<'_>) -> Said {
+fn time(arguments: &Arguments<'_>) -> ToolResult {
     match arguments.get("place") {
         Some(place) => Err(format!("I do not know the time in {place}")),
         None => Ok(json!({ "time": Local::now().format("%H:%M").to_string() })),

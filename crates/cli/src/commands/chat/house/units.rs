@@ -1,6 +1,6 @@
 //! Units of length, mass, volume, time and temperature.
 
-/// Each unit: what it measures, and how many of the first one of that kind it is.
+/// Each unit: its kind (length, mass, volume, time), and its size in the first unit of the kind.
 const UNITS: [(&str, char, f64); 23] = [
     ("meters", 'l', 1.0),
     ("kilometers", 'l', 1000.0),
@@ -27,7 +27,7 @@ const UNITS: [(&str, char, f64); 23] = [
     ("weeks", 't', 604_800.0),
 ];
 
-/// A quantity in another unit, if there is a way.
+/// Converts a quantity; `None` between units of different kinds.
 pub(super) fn convert(value: f64, from: &str, to: &str) -> Option<f64> {
     match (from, to) {
         ("celsius", "fahrenheit") => return Some(value * 9.0 / 5.0 + 32.0),
@@ -35,7 +35,8 @@ pub(super) fn convert(value: f64, from: &str, to: &str) -> Option<f64> {
         _ => {}
     }
     let unit = |wanted: &str| UNITS.iter().find(|(name, ..)| *name == wanted);
-    let ((_, from_kind, from), (_, to_kind, to)) = (unit(from)?, unit(to)?);
+    let (_, from_kind, from) = unit(from)?;
+    let (_, to_kind, to) = unit(to)?;
     (from_kind == to_kind).then(|| value * from / to)
 }
 

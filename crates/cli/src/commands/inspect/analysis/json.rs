@@ -1,40 +1,43 @@
-//! The survey as more keys of the object.
+//! The analysis as keys of the JSON object.
 
 use atta::MemoryPlan;
 use serde_json::{Map, Value, json};
 
 use super::{
-    Survey,
-    bytes::{Bytes, Role, Row},
+    Analysis,
+    bytes::{RoleBytes, TensorBytes, TensorRole},
     kv_names,
     vocabulary::Vocabulary,
 };
 use crate::report::weights_name;
 
-pub(super) fn add(survey: &Survey, mut object: Value) -> Value {
+pub(super) fn add(analysis: &Analysis, mut object: Value) -> Value {
     either(
         &mut object,
         ("memory", "memory_error"),
-        &survey.memory,
+        &analysis.memory,
         memory,
     );
-    object["read_bytes_per_s"] = json!(survey.read_bytes_per_s);
-    object["max_decode_tok_s"] = json!(survey.most_tok_s());
+    object["read_bytes_per_s"] = json!(analysis.read_bytes_per_s);
+    object["max_decode_tok_s"] = json!(analysis.most_tok_s());
     either(
         &mut object,
         ("tokenizer", "tokenizer_error"),
-        &survey.vocabulary,
+        &analysis.vocabulary,
         tokenizer,
     );
-    object["chat_template"] = survey.template.as_ref().map_or(
-        Value::Null,
-        |template| json!({ "bytes": template.n_bytes, "error": template.error, "first_line": template.first_line }),
-    );
-    object["bytes"] = bytes(&survey.bytes);
+    object["chat_template"] = analysis.template.as_ref().map_or(Value::Null, |template| {
+        json!({
+            "bytes": template.n_bytes,
+            "error": template.error,
+            "first_line": template.first_line,
+        })
+    });
+    object["bytes"] = bytes(&analysis.bytes);
     object
 }
 
-/// A value, or null and what stands in its way.
+/// Adds a value, or null and the error.
 fn either<T>(
     object: &mut Value,
     keys: (&str, &str),
@@ -88,7 +91,7 @@ fn tokenizer(vocabulary: &Vocabulary) -> Value {
     })
 }
 
-fn bytes(bytes: &Bytes) -> Value {
+fn bytes(bytes: &TensorBytes) -> Value {
     let layers: Vec<Value> = bytes
         .layers
         .iter()
@@ -97,9 +100,11 @@ fn bytes(bytes: &Bytes) -> Value {
     json!({ "outside_layers": row(&bytes.outside, None), "layers": layers })
 }
 
-fn row(row: &Row, layer: Option<u32>) -> Value {
+fn row(row: &RoleBytes, layer: Option<u32>) -> Value {
     let named = layer.map(|l| ("layer".to_owned(), json!(l)));
-    let roles = Role::ALL.into_iter().filter(|role| row[*role as usize] > 0);
+    let roles = TensorRole::ALL
+        .into_iter()
+        .filter(|role| row[*role as usize] > 0);
     let roles = roles.map(|role| (role.name().to_owned(), json!(row[role as usize])));
     Value::Object(named.into_iter().chain(roles).collect())
 }

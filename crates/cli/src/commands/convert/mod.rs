@@ -1,4 +1,6 @@
-//! `atta convert`: a model from one file or directory to another.
+//! `atta convert`: converts and quantizes a model.
+
+mod args;
 
 use std::{
     collections::BTreeMap,
@@ -14,37 +16,40 @@ use atta::convert::{
 use serde_json::{Value, json};
 
 use crate::{
-    args::{ConvertArgs, Kind},
     failure::Failure,
+    hub,
     inputs::Inputs,
     interrupt::Interrupt,
-    load::{self, warn},
+    load::warn,
     output::Stdout,
     progress::Progress,
     report::{bytes, grouped},
 };
 
-/// How many tensors a warning names.
+pub(crate) use args::ConvertArgs;
+
+use args::TargetFormat;
+
+/// The most tensors that a warning names.
 const NAMED: usize = 3;
 
-/// Weights per group of LEAP's int8, where they divide every row.
+/// Weights per group of LEAP's int8, if that divides every row.
 const LEAP_GROUP: u32 = 64;
 
-pub(super) fn run(args: &ConvertArgs) -> Result<(), Failure> {
+pub(super) fn run(args: Box<ConvertArgs>) -> Result<(), Failure> {
+    let args = &*args;
     check_target(args)?;
-    let (mut notes, source) = (
-        Vec::new(),
-        SourceOptions {
-            tokenizer: args.tokenizer.clone(),
-            pre: args.pre.clone(),
-        },
-    );
-    let checkpoint = open(&load::locate_source(&args.src)?, &source, &mut notes)?;
+    let source = SourceOptions {
+        tokenizer: args.tokenizer.clone(),
+        pre: args.pre.clone(),
+    };
+    let mut notes = Vec::new();
+    let checkpoint = open(&hub::locate_source(&args.src)?, &source, &mut notes)?;
     notes.iter().for_each(|note| warn(note));
     match args.to {
-        Kind::Gguf => to_gguf(args, &checkpoint),
-        Kind::LeapF32 => to_leap(args, &checkpoint, Leap::F32),
-        Kind::LeapInt8 => to_leap(
+        TargetFormat::Gguf => to_gguf(args, &checkpoint),
+        TargetFormat::LeapF32 => to_leap(args, &checkpoint, Leap::F32),
+        TargetFormat::LeapInt8 => to_leap(
             args,
             &checkpoint,
             Leap::Int8 {
@@ -54,8 +59,7 @@ pub(super) fn run(args: &ConvertArgs) -> Result<(), Failure> {
     }
 }
 
-/// Nothing that exists is overwritten by accident, nothing is begun that cannot be ended, and no
-/// option means nothing.
+/// Refuses options without an effect, and an output that would overwrite an existing file.
 fn check_target(args: &ConvertArgs) -> Result<(), Failure> {
     let of_gguf = [
         (args.mix.is_some(), "--type"),
@@ -67,7 +71,7 @@ fn check_target(args: &ConvertArgs) -> Result<(), Failure> {
     ];
     if let Some((_, name)) = of_gguf
         .iter()
-        .find(|(is_given, _)| *is_given && args.to != Kind::Gguf)
+        .find(|(is_given, _)| *is_given && args.to != TargetFormat::Gguf)
     {
         return Err(Failure::Usage(format!(
             "{name} does not apply to --to leap-f32 and leap-int8"
@@ -78,7 +82,7 @@ fn check_target(args: &ConvertArgs) -> Result<(), Failure> {
             "--imatrix is for quantizing: give --type too".to_owned(),
         ));
     }
-    let beside = (args.to != Kind::Gguf).then(|| llama2c::tokenizer_path(&args.dst));
+    let beside = (args.to != TargetFormat::Gguf).then(|| llama2c::tokenizer_path(&args.dst));
     protect(args)?;
     let taken = [Some(args.dst.clone()), beside]
         .into_iter()
@@ -93,7 +97,7 @@ fn check_target(args: &ConvertArgs) -> Result<(), Failure> {
     }
 }
 
-/// Refuses to write over what is read, whatever --force says.
+/// Refuses an output that is read, even with --force.
 fn protect(args: &ConvertArgs) -> Result<(), Failure> {
     let inputs = Inputs::of([
         Some(&args.src),
@@ -127,7 +131,8 @@ fn to_gguf(args: &ConvertArgs, checkpoint: &Checkpoint) -> Result<(), Failure> {
     for &i in &plan.idle_overrides {
         let (name, ty) = &args.tensor_types[i];
         warn(&format!(
-            "--tensor-type {name}={ty} decides nothing: no matrix of that name, or others come first"
+            "--tensor-type {name}={ty} decides nothing: no matrix of that name, or others come \
+             first"
         ));
     }
     let files = if args.dry_run {
@@ -135,33 +140,33 @@ fn to_gguf(args: &ConvertArgs, checkpoint: &Checkpoint) -> Result<(), Failure> {
     } else {
         write(args, checkpoint, &options)?
     };
-    let summary = Summary {
+    let summary = ConversionSummary {
         checkpoint,
         plan: &plan,
         files,
     };
-    say(args, || summary.json(), || summary.text())
+    print(args, || summary.json(), || summary.text())
 }
 
 fn to_leap(args: &ConvertArgs, checkpoint: &Checkpoint, to: Leap) -> Result<(), Failure> {
-    let mut watch = Watch::new();
+    let mut monitor = Monitor::new();
     let report = stopped(llama2c::convert(
         checkpoint,
         &args.dst,
         to,
-        &mut |done, total| watch.hear(done, total, ""),
+        &mut |done, total| monitor.update(done, total, ""),
     ))?;
-    drop(watch);
+    drop(monitor);
     report.dropped.iter().for_each(|what| warn(what));
     let files = [args.dst.clone(), llama2c::tokenizer_path(&args.dst)];
-    say(
+    print(
         args,
         || leap_json(&report, &files),
         || leap_text(&report, &files),
     )
 }
 
-fn say(
+fn print(
     args: &ConvertArgs,
     json: impl Fn() -> Value,
     text: impl Fn() -> String,
@@ -197,7 +202,13 @@ fn leap_text(report: &Report, files: &[PathBuf]) -> String {
 }
 
 fn leap_json(report: &Report, files: &[PathBuf]) -> Value {
-    let loss = |(name, loss): (&&str, &Loss)| json!({ "tensors": name, "mean": loss.mean(), "max": loss.max() });
+    let loss = |(name, loss): (&&str, &Loss)| {
+        json!({
+            "tensors": name,
+            "mean": loss.mean(),
+            "max": loss.max(),
+        })
+    };
     json!({
         "files": files.iter().map(|path| path.to_string_lossy()).collect::<Vec<_>>(),
         "group_size": report.group_size,
@@ -235,19 +246,19 @@ fn write(
     checkpoint: &Checkpoint,
     options: &Options,
 ) -> Result<Vec<PathBuf>, Failure> {
-    let mut watch = Watch::new();
+    let mut monitor = Monitor::new();
     stopped(convert(checkpoint, &args.dst, options, &mut |at| {
-        watch.hear(at.done, at.total, at.tensor)
+        monitor.update(at.done, at.total, at.tensor)
     }))
 }
 
-/// Shows how far the work is, and hears whether it is to go on.
-struct Watch {
+/// Shows the progress of the work, and stops it after Ctrl-C.
+struct Monitor {
     interrupt: Interrupt,
     progress: Progress,
 }
 
-impl Watch {
+impl Monitor {
     fn new() -> Self {
         Self {
             interrupt: Interrupt::listen(),
@@ -255,12 +266,10 @@ impl Watch {
         }
     }
 
-    fn hear(&mut self, done: u64, total: u64, what: &str) -> ControlFlow<()> {
-        self.progress.busy(&format!(
-            "{} % of {} {what}",
-            100 * done / total.max(1),
-            bytes(total)
-        ));
+    fn update(&mut self, done: u64, total: u64, tensor: &str) -> ControlFlow<()> {
+        let percent = 100 * done / total.max(1);
+        self.progress
+            .busy(|| format!("{percent} % of {} {tensor}", bytes(total)));
         if self.interrupt.is_asked() {
             ControlFlow::Break(())
         } else {
@@ -269,7 +278,13 @@ impl Watch {
     }
 }
 
-/// What Ctrl-C has ended is no failure.
+impl From<Error> for Failure {
+    fn from(error: Error) -> Self {
+        Self::Failed(error.to_string())
+    }
+}
+
+/// Turns the error of a stopped conversion into an interruption.
 fn stopped<T>(result: Result<T, Error>) -> Result<T, Failure> {
     match result {
         Err(Error::Stopped) => Err(Failure::Interrupted),
@@ -277,14 +292,15 @@ fn stopped<T>(result: Result<T, Error>) -> Result<T, Failure> {
     }
 }
 
-/// Says what the user would not expect.
+/// Warns of what the plan does unasked.
 fn warnings(checkpoint: &Checkpoint, plan: &Plan) {
     let mut by_note: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for step in &plan.steps {
         for note in &step.notes {
-            let said = match note {
+            let warning = match note {
                 Note::Requantized => {
-                    "were quantized already, and errors add up: start from F16, BF16 or F32 if you can"
+                    "were quantized already, and errors add up: start from F16, BF16 or F32 if \
+                     you can"
                 }
                 Note::DoesNotFit(_) => {
                     "have rows that are no whole blocks of their type, and get another one"
@@ -292,29 +308,29 @@ fn warnings(checkpoint: &Checkpoint, plan: &Plan) {
                 Note::NoImportance => "are not in the importance matrix, and are quantized without",
             };
             by_note
-                .entry(said)
+                .entry(warning)
                 .or_default()
                 .push(&checkpoint.tensors[step.tensor].name);
         }
     }
-    for (said, names) in by_note {
+    for (warning, names) in by_note {
         let more = if names.len() > NAMED { ", …" } else { "" };
         warn(&format!(
-            "{} tensors {said} ({}{more})",
+            "{} tensors {warning} ({}{more})",
             names.len(),
             names[..names.len().min(NAMED)].join(", ")
         ));
     }
 }
 
-/// What was done, or would be.
-struct Summary<'a> {
+/// The summary of a conversion that was done or planned.
+struct ConversionSummary<'a> {
     checkpoint: &'a Checkpoint,
     plan: &'a Plan,
     files: Vec<PathBuf>,
 }
 
-impl Summary<'_> {
+impl ConversionSummary<'_> {
     fn bits_per_weight(&self) -> f64 {
         8.0 * self.plan.n_bytes as f64 / self.plan.n_weights.max(1) as f64
     }
@@ -355,10 +371,8 @@ impl Summary<'_> {
             .iter()
             .map(|path| format!("{}\n", path.display()))
             .collect();
-        let (size, n) = (
-            bytes(self.plan.n_bytes),
-            grouped(self.plan.n_weights.into()),
-        );
+        let size = bytes(self.plan.n_bytes);
+        let n = grouped(self.plan.n_weights.into());
         format!(
             "{all}{size} for {n} weights, {:.2} bits each\n{names}",
             self.bits_per_weight()
@@ -366,7 +380,14 @@ impl Summary<'_> {
     }
 
     fn json(&self) -> Value {
-        let change = |([from, to], [n, bytes]): &([&str; 2], [u64; 2])| json!({ "from": from, "to": to, "tensors": n, "bytes": bytes });
+        let change = |([from, to], [n, bytes]): &([&str; 2], [u64; 2])| {
+            json!({
+                "from": from,
+                "to": to,
+                "tensors": n,
+                "bytes": bytes,
+            })
+        };
         json!({
             "files": self.files.iter().map(|path| path.to_string_lossy()).collect::<Vec<_>>(),
             "bytes": self.plan.n_bytes,

@@ -1,5 +1,7 @@
-//! `atta serve`: loads a model, and serves it and others until Ctrl-C or SIGTERM. Where it listens
-//! is the only line on standard output.
+//! `atta serve`: loads a model, and serves it and others until Ctrl-C or SIGTERM. The address is
+//! the only line on standard output.
+
+mod args;
 
 use std::{
     io::{self, Write},
@@ -9,31 +11,32 @@ use std::{
 use atta::{LoadOptions, MemoryPlan};
 use atta_server::{ModelSource, ServeError, Server};
 
-use crate::{args::ServeArgs, conversation, failure::Failure, load};
+use crate::{conversation, failure::Failure, load};
 
-pub(super) fn run(args: &ServeArgs) -> Result<(), Failure> {
+pub(crate) use args::ServeArgs;
+
+pub(super) fn run(args: Box<ServeArgs>) -> Result<(), Failure> {
     args.model_flags.refuse_fit("serve")?;
-    // Until the first model is loaded, Ctrl-C ends the program at once; then the server listens to
-    // it.
+    // Until the first model is loaded, Ctrl-C ends the program at once; then the server handles it.
     let server =
-        Server::bind(sources(args)?, args.server_options()?).map_err(|error| match error {
+        Server::bind(sources(&args)?, args.server_options()?).map_err(|error| match error {
             ServeError::Open(_) | ServeError::SameName(_) => Failure::Usage(error.to_string()),
             error => Failure::Failed(error.to_string()),
         })?;
     let mut out = io::stdout();
-    // Who has started it may not want to know.
+    // A closed standard output does not stop the server.
     let _ = writeln!(out, "{}", server.place()).and_then(|()| out.flush());
     server
         .run_until_signal()
         .map_err(|error| Failure::Failed(error.to_string()))
 }
 
-/// Prompt tokens shown to the built-in model: with more, it calls wrong tools after about 15
-/// messages (docs/server.md).
+/// Conversation tokens in a prompt of the built-in model: with more, it calls wrong tools after
+/// about 15 messages (docs/server.md).
 const TALK_WINDOW: usize = 320;
 
-/// The models. Those that are not loaded now are looked at now, so that what is wrong with a file
-/// is said at once.
+/// The models. Files that are loaded later are checked now, so that a bad file is an error at
+/// start.
 fn sources(args: &ServeArgs) -> Result<Vec<ModelSource>, Failure> {
     let models: Vec<Option<PathBuf>> = match args.models.is_empty() {
         true => vec![None],

@@ -1,13 +1,13 @@
-//! How many bytes each layer has, by what they are for. It goes by the names of tensors, which GGUF
-//! has laid down, so that no architecture has to be known.
+//! Bytes per layer and role. Roles follow from GGUF's tensor names, so no architecture has to be
+//! known.
 
 use std::collections::BTreeMap;
 
 use atta::TensorInfo;
 
-/// What tensors are for.
+/// The role of a tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Role {
+pub(super) enum TensorRole {
     Attention,
     Ffn,
     Experts,
@@ -16,7 +16,7 @@ pub(super) enum Role {
     Other,
 }
 
-impl Role {
+impl TensorRole {
     pub(super) const ALL: [Self; 6] = [
         Self::Attention,
         Self::Ffn,
@@ -50,17 +50,17 @@ impl Role {
     }
 }
 
-/// Bytes by role, in the order of [`Role::ALL`].
-pub(super) type Row = [u64; Role::ALL.len()];
+/// Bytes per role, in the order of [`TensorRole::ALL`].
+pub(super) type RoleBytes = [u64; TensorRole::ALL.len()];
 
-/// All bytes of a file's tensors.
+/// The bytes of a file's tensors.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Bytes {
-    pub(super) outside: Row,
-    pub(super) layers: BTreeMap<u32, Row>,
+pub(super) struct TensorBytes {
+    pub(super) outside: RoleBytes,
+    pub(super) layers: BTreeMap<u32, RoleBytes>,
 }
 
-impl Bytes {
+impl TensorBytes {
     pub(super) fn of(tensors: &[TensorInfo]) -> Self {
         let mut bytes = Self::default();
         tensors
@@ -71,15 +71,18 @@ impl Bytes {
 
     fn add(&mut self, name: &str, n_bytes: u64) {
         let (row, role) = match layer(name) {
-            Some((l, name)) => (self.layers.entry(l).or_default(), Role::of(name, true)),
-            None => (&mut self.outside, Role::of(name, false)),
+            Some((l, name)) => (
+                self.layers.entry(l).or_default(),
+                TensorRole::of(name, true),
+            ),
+            None => (&mut self.outside, TensorRole::of(name, false)),
         };
-        // Sums of numbers from a file, which may be anything.
+        // Sizes in a hostile file may have any value.
         row[role as usize] = row[role as usize].saturating_add(n_bytes);
     }
 }
 
-/// Layer and name in `blk.3.attn_q.weight`.
+/// The layer and the rest of a name such as `blk.3.attn_q.weight`.
 fn layer(name: &str) -> Option<(u32, &str)> {
     let (l, name) = name.strip_prefix("blk.")?.split_once('.')?;
     Some((l.parse().ok()?, name))
@@ -91,7 +94,7 @@ mod tests {
 
     #[test]
     fn names_tell_layers_and_roles() {
-        let mut bytes = Bytes::default();
+        let mut bytes = TensorBytes::default();
         for name in [
             "blk.0.attn_q.weight",
             "blk.0.ffn_up.weight",

@@ -1,24 +1,24 @@
-//! How a file says that text is cut into tokens.
+//! The tokenizer that a file describes.
 
 use atta::{Metadata, tokenizer::Tokenizer};
 
-/// Of a vocabulary what a person asks about.
+/// A vocabulary in short.
 pub(super) struct Vocabulary {
-    /// As the file has it: `llama`, `gpt2`, `bert`.
+    /// The file's name for it: `llama`, `gpt2`, `bert`.
     pub(super) model: String,
-    /// What is done with a text before.
+    /// The pre-tokenizer.
     pub(super) pre: Option<String>,
     pub(super) n_tokens: usize,
-    /// Tokens with a role: role, id, text.
+    /// Special tokens: role, id, text.
     pub(super) roles: Vec<(&'static str, u32, String)>,
-    /// Where a generation ends.
+    /// End-of-generation tokens.
     pub(super) eog: Vec<u32>,
     pub(super) adds_bos: bool,
     pub(super) adds_eos: bool,
 }
 
 impl Vocabulary {
-    /// What the metadata says, or why it cannot be read.
+    /// Reads the metadata of a file.
     pub(super) fn of(metadata: &Metadata) -> Result<Self, String> {
         let tokenizer = Tokenizer::from_metadata(metadata).map_err(|error| error.to_string())?;
         let text = |key| metadata.str(key).ok().flatten().map(str::to_owned);
@@ -44,7 +44,7 @@ impl Vocabulary {
         })
     }
 
-    /// The algorithm behind the file's word for it.
+    /// The algorithm that the file's name means.
     pub(super) fn algorithm(&self) -> &'static str {
         match self.model.as_str() {
             "llama" => "SentencePiece",

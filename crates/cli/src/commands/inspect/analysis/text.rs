@@ -1,31 +1,31 @@
-//! The survey for people.
+//! The analysis as text.
 
 use atta::{MemoryPlan, WeightsAt};
 
-use super::{Survey, Template, kv_names, picture::Canvas, vocabulary::Vocabulary};
+use super::{Analysis, TemplateInfo, byte_map::ByteMap, kv_names, vocabulary::Vocabulary};
 use crate::{
     failure::one_line,
     report::{bytes, grouped, weights_name},
 };
 
-/// Characters of a template's first line that are shown.
+/// Characters of a template's first line that are printed.
 const LINE_CHARS: usize = 60;
 
-pub(super) fn render(survey: &Survey) -> String {
+pub(super) fn render(analysis: &Analysis) -> String {
     let mut lines = vec![String::new()];
-    match &survey.memory {
+    match &analysis.memory {
         Ok(plan) => lines.extend(memory(plan)),
         Err(why) => lines.push(format!("memory: {}", one_line(why))),
     }
-    lines.extend(speed(survey));
+    lines.extend(speed(analysis));
     lines.push(String::new());
-    match &survey.vocabulary {
+    match &analysis.vocabulary {
         Ok(vocabulary) => lines.extend(tokenizer(vocabulary)),
         Err(why) => lines.push(format!("tokenizer: cannot be read: {}", one_line(why))),
     }
-    lines.push(template(survey.template.as_ref()));
+    lines.push(template(analysis.template.as_ref()));
     lines.push(String::new());
-    lines.extend(Canvas::stdout().draw(&survey.bytes));
+    lines.extend(ByteMap::stdout().draw(&analysis.bytes));
     lines.join("\n") + "\n"
 }
 
@@ -68,9 +68,10 @@ fn streamed(plan: &MemoryPlan) -> String {
     }
 }
 
-fn speed(survey: &Survey) -> Option<String> {
-    let (most, rate) = (survey.most_tok_s()?, survey.read_bytes_per_s?);
-    let plan = survey.memory.as_ref().ok()?;
+fn speed(analysis: &Analysis) -> Option<String> {
+    let most = analysis.most_tok_s()?;
+    let rate = analysis.read_bytes_per_s?;
+    let plan = analysis.memory.as_ref().ok()?;
     let disk = if plan.read_bytes > 0.0 {
         ", without the time of the disk"
     } else {
@@ -97,7 +98,8 @@ fn tokenizer(vocabulary: &Vocabulary) -> Vec<String> {
         .as_ref()
         .map(|pre| format!(", pre-tokenizer {}", one_line(pre)))
         .unwrap_or_default();
-    let (algorithm, model) = (vocabulary.algorithm(), one_line(model));
+    let algorithm = vocabulary.algorithm();
+    let model = one_line(model);
     let mut lines = vec![format!(
         "tokenizer: {algorithm} ({model}), {n_tokens} tokens{pre}"
     )];
@@ -118,8 +120,8 @@ fn tokenizer(vocabulary: &Vocabulary) -> Vec<String> {
     lines
 }
 
-fn template(template: Option<&Template>) -> String {
-    let Some(Template {
+fn template(template: Option<&TemplateInfo>) -> String {
+    let Some(TemplateInfo {
         n_bytes,
         error,
         first_line,

@@ -1,29 +1,35 @@
-//! What may be typed behind `atta serve`, and what it means for the server.
+//! The options of `atta serve`, and the server options they mean.
 
 use std::{
     net::{IpAddr, SocketAddr},
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
-use atta::{BatcherOptions, GenerateOptions, KvType, Pooling, SessionOptions};
+use atta::{BatcherOptions, GenerateOptions, KvType, Pooling, PromptCache, SessionOptions};
 #[cfg(feature = "tls")]
 use atta_server::Tls;
 use atta_server::{Defaults, Listen, Log, ServerOptions, ThermalOptions};
 use clap::{Args, ValueEnum};
+use serde_json::{Map, Value};
 
-use super::{CacheFlags, Length, ModelFlags, SamplingFlags, TemplateName, value};
-use crate::{cache::Cache, failure::Failure, input};
+use crate::{
+    args::{
+        CacheFlags, DefaultLength, ModelFlags, SamplingFlags,
+        value::{self, Seed},
+    },
+    cache::Cache,
+    conversation::TemplateName,
+    failure::Failure,
+    input,
+};
 
-/// Kept texts for each that may be written.
-const KEPT: usize = 1;
-
-/// Serves models to other programs, as the interfaces of OpenAI, Anthropic and Ollama have it, and
-/// to browsers.
+/// Serves models over HTTP, with the APIs of OpenAI, Anthropic, Ollama and llama.cpp, and a web
+/// page.
 ///
-/// Requests are answered at the same time: their tokens are computed together, and what several of
-/// them begin with is read once. Each answer is the same, bit for bit, as if it had been the only
-/// one.
+/// Requests are batched, and prompts that begin alike share their KV cache. Each answer is the
+/// same, bit for bit, as if it had been the only one.
 ///
 /// Sampling options are defaults for requests that do not set them.
 #[derive(Debug, Args)]
@@ -32,28 +38,30 @@ const KEPT: usize = 1;
   atta serve model.gguf --port 9000 --parallel 4
   atta serve model.gguf --host 0.0.0.0 --api-key-file keys.txt
   atta serve model.gguf --tls-cert cert.pem --tls-key key.pem
-  curl localhost:8080/v1/chat/completions -d '{\"messages\": [{\"role\": \"user\", \"content\": \"Hello!\"}]}'
   atta serve a.gguf b.gguf --ram-budget 4G --idle-unload 300
+  curl localhost:8080/v1/chat/completions \\
+    -d '{\"messages\": [{\"role\": \"user\", \"content\": \"Hello!\"}]}'
 
-Paths: OpenAI's /v1/chat/completions, /v1/completions, /v1/responses, /v1/embeddings, /v1/models; Anthropic's /v1/messages; Ollama's
-/api/chat, /api/generate, /api/embed, /api/tags; llama.cpp's /completion, /infill, /apply-template, /tokenize, /props, /slots;
-/health, /metrics, /openapi.json, and a page at /")]
+Paths: OpenAI's /v1/chat/completions, /v1/completions, /v1/responses, /v1/embeddings, /v1/models;
+Anthropic's /v1/messages; Ollama's /api/chat, /api/generate, /api/embed, /api/tags; llama.cpp's
+/completion, /infill, /apply-template, /tokenize, /props, /slots; /health, /metrics, /openapi.json,
+and a page at /")]
 pub(crate) struct ServeArgs {
-    /// GGUF files, of a split model any of its files; or ORG/REPO[:QUANT] that was pulled. The
-    /// first is loaded now, others when they are asked for [default: the built-in model]
+    /// GGUF files (any file of a split model), or ORG/REPO[:QUANT] that was pulled. The first is
+    /// loaded now, the others on demand [default: the built-in model]
     #[arg(value_name = "MODEL")]
-    pub(crate) models: Vec<PathBuf>,
-    /// Address to listen at; others than those of this machine need --api-key or --insecure
+    pub(super) models: Vec<PathBuf>,
+    /// IP address to listen on; an address that other machines can reach needs --api-key or
+    /// --insecure
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
     host: IpAddr,
-    /// Port to listen at; 0: a free one, which is written to standard output
+    /// Port to listen on; 0: a free port, which is printed
     #[arg(long, value_name = "PORT", default_value = "8080")]
     port: u16,
-    /// Listen at this socket in the file system instead
+    /// Listen on this Unix socket instead
     #[arg(long, value_name = "PATH", conflicts_with_all = ["host", "port"])]
     unix: Option<PathBuf>,
-    /// Encrypt connections, with the certificates in this file of PEM: the server's first, then
-    /// those that vouch for it
+    /// PEM file of the SSL certificate, followed by its chain
     #[cfg(feature = "tls")]
     #[arg(
         long,
@@ -62,98 +70,94 @@ pub(crate) struct ServeArgs {
         conflicts_with = "unix"
     )]
     tls_cert: Option<PathBuf>,
-    /// The key of that certificate, as PEM
+    /// PEM file of the SSL private key
     #[cfg(feature = "tls")]
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
-    /// What clients must know; may be given several times. Other users of this machine can see it
-    /// here
+    /// API key; repeatable. Other users of this machine can see it in the list of processes
     #[arg(long, value_name = "KEY")]
     api_key: Vec<String>,
-    /// A file with such keys, one in each line
+    /// File of API keys, one per line
     #[arg(long, value_name = "FILE")]
     api_key_file: Option<PathBuf>,
-    /// Serve other machines without a key
+    /// Serve other machines without an API key
     #[arg(long)]
     insecure: bool,
-    /// Let pages of this origin use the server without a key, such as https://chat.example or app://*; may be given several
-    /// times. Apps, browser extensions and pages of this machine may anyway. With a key: let only
-    /// these pages read answers
+    /// CORS origin that needs no API key, such as https://chat.example or app://*; repeatable.
+    /// Apps, browser extensions and pages of this machine are always allowed. With an API key,
+    /// only these origins may read answers
     #[arg(long, value_name = "ORIGIN")]
     allow_origin: Vec<String>,
-    /// Answer to this name in the Host header, too; may be given several times. Addresses,
-    /// localhost, names without a dot, .local and .internal count anyway
+    /// Accept this name in the Host header; repeatable. Addresses, localhost, names without a dot,
+    /// .local and .internal are always accepted
     #[arg(long, value_name = "NAME")]
     allow_host: Vec<String>,
-    /// What the model is called; may be given several times. Of several models: NAME=MODEL,
-    /// another name for the one that is called MODEL [default: the names of their files]
+    /// Model name; repeatable. With several models, NAME=MODEL adds a name to MODEL [default: file
+    /// names]
     #[arg(long, value_name = "NAME")]
     alias: Vec<String>,
     /// Chat template: `chatml`, `plain`, or a Jinja file; only for a server of one model [default:
     /// the template in the model's file]
     #[arg(long, value_name = "NAME|FILE", alias = "chat-template-file")]
-    pub(crate) chat_template: Option<TemplateName>,
+    pub(super) chat_template: Option<TemplateName>,
     /// Default chat template variables as a JSON object, such as {"enable_thinking": false}
-    #[arg(long, value_name = "JSON", value_parser = value::json_object)]
-    chat_template_kwargs: Option<serde_json::Map<String, serde_json::Value>>,
-    /// Texts of a model that are written at the same time
+    #[arg(long, value_name = "JSON", value_parser = json_object)]
+    chat_template_kwargs: Option<Map<String, Value>>,
+    /// Slots: requests of a model that are decoded at the same time
     #[arg(long, value_name = "N", default_value = "8", value_parser = value::positions)]
     parallel: usize,
-    /// Contexts that all texts together have room for; more texts that begin the same way are
-    /// kept, too
+    /// KV cache size in contexts of -c tokens, shared by all slots and cached prompts
     #[arg(long, value_name = "N", default_value = "4", value_parser = value::positions)]
     contexts: usize,
-    /// How texts become vectors where a request does not say [default: as the model's file says,
-    /// else last]
+    /// Default pooling of embeddings [default: as the model's file says, else last]
     #[arg(long, value_name = "HOW", value_enum)]
     pooling: Option<PoolingName>,
-    /// Requests that may wait; more are refused with 429
+    /// Requests that may wait for a slot; more are refused with status 429
     #[arg(long, value_name = "N", default_value = "64", value_parser = value::count)]
     queue: usize,
-    /// Connections at once
+    /// Maximum number of connections
     #[arg(long, value_name = "N", default_value = "1024", value_parser = value::positions)]
     connections: usize,
-    /// How long a request may take to come, in seconds
+    /// Timeout for reading a request, in seconds
     #[arg(long, value_name = "S", default_value = "30", value_parser = value::positions)]
     timeout: usize,
-    /// Seconds that an answer may take from its request on; then it ends as at its length
+    /// Maximum time of an answer in seconds, from its request on; then it ends as at its length
     #[arg(long, value_name = "S", value_parser = value::positions)]
     max_time: Option<usize>,
-    /// Seconds after which a model that nobody uses is taken out of memory; the next request loads
-    /// it again
+    /// Keep-alive: unload a model that was not used for S seconds; the next request loads it again
     #[arg(long, value_name = "S", value_parser = value::positions)]
     idle_unload: Option<usize>,
-    /// Compute for a part of the time only, a quarter at least, while the machine is hotter than
-    /// that many degrees Celsius
-    #[arg(long, value_name = "DEGREES", value_parser = value::celsius)]
+    /// Thermal throttling: pause between batches while the machine is hotter than DEGREES Celsius;
+    /// computes at least a quarter of the time
+    #[arg(long, value_name = "DEGREES", value_parser = celsius)]
     cool: Option<usize>,
-    /// Bytes of a request at most, such as 4M
+    /// Maximum size of a request, such as 4M
     #[arg(long, value_name = "SIZE", default_value = "16M", value_parser = value::size)]
     max_body: u64,
-    /// A line on standard error for each request
+    /// Log each request to standard error
     #[arg(long, value_name = "HOW", value_enum)]
     log: Option<LogName>,
-    /// Directory for the state of texts that have to make room in memory, and of all when the
-    /// server ends: who begins the same way goes on from there
+    /// Directory of saved prompts: KV cache that is evicted from memory, and all of it at exit, is
+    /// saved there and reused
     #[arg(long, value_name = "DIR")]
     cache: Option<PathBuf>,
-    /// Bytes that it may hold, such as 256M; what was used least recently goes first [default: 1G]
+    /// Size limit of that directory, such as 256M; evicts the least recently used [default: 1G]
     #[arg(long, value_name = "SIZE", value_parser = value::size, requires = "cache")]
     cache_size: Option<u64>,
     #[command(flatten)]
-    pub(crate) model_flags: ModelFlags,
+    pub(super) model_flags: ModelFlags,
     #[command(flatten)]
     sampling: SamplingFlags,
 }
 
-/// How a request is written down.
+/// The format of the request log.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum LogName {
     Text,
     Json,
 }
 
-/// Which hidden states become the vector of a text.
+/// A pooling of hidden states to an embedding.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum PoolingName {
     Mean,
@@ -171,11 +175,19 @@ impl From<PoolingName> for Pooling {
     }
 }
 
+fn celsius(text: &str) -> Result<usize, String> {
+    value::within(text, 30, 120)
+}
+
+fn json_object(text: &str) -> Result<Map<String, Value>, String> {
+    serde_json::from_str(text).map_err(|error| format!("expected an object of JSON: {error}"))
+}
+
 impl ServeArgs {
-    /// The texts that memory is kept free for.
-    pub(crate) fn session(&self) -> SessionOptions {
+    /// Session options with memory for all slots and cached prompts.
+    pub(super) fn session(&self) -> SessionOptions {
         let session = self.model_flags.session_options(KvType::default());
-        let n_seqs = self.parallel.saturating_mul(1 + KEPT);
+        let n_seqs = self.parallel.saturating_mul(1 + CACHED_PER_SLOT);
         SessionOptions {
             n_forks: n_seqs - 1,
             n_contexts: Some(self.contexts),
@@ -183,29 +195,17 @@ impl ServeArgs {
         }
     }
 
-    /// The server of a model that has been loaded for that.
+    /// The options of the server.
     ///
     /// # Errors
     /// A file of keys that cannot be read or holds none, a path that cannot be a cache, a
     /// certificate that cannot be used.
-    pub(crate) fn server_options(&self) -> Result<ServerOptions, Failure> {
-        let cache = CacheFlags {
-            cache: self.cache.clone(),
-            cache_size: self.cache_size,
-        };
-        let (session, cache) = (self.session(), Cache::shared(&cache)?);
-        let batcher = BatcherOptions {
-            session,
-            n_jobs: self.parallel,
-            max_gap: MAX_GAP,
-            cache,
-        };
-        let listen = match &self.unix {
-            Some(path) => Listen::Unix(path.clone()),
-            None => Listen::Tcp(SocketAddr::new(self.host, self.port)),
-        };
+    pub(super) fn server_options(&self) -> Result<ServerOptions, Failure> {
         Ok(ServerOptions {
-            listen,
+            listen: match &self.unix {
+                Some(path) => Listen::Unix(path.clone()),
+                None => Listen::Tcp(SocketAddr::new(self.host, self.port)),
+            },
             #[cfg(feature = "tls")]
             tls: self.tls()?,
             api_keys: self.keys()?,
@@ -216,7 +216,12 @@ impl ServeArgs {
                 .map(|origin| origin.trim_end_matches('/').to_owned())
                 .collect(),
             allowed_hosts: self.allow_host.clone(),
-            batcher,
+            batcher: BatcherOptions {
+                session: self.session(),
+                n_jobs: self.parallel,
+                max_gap: MAX_GAP,
+                cache: self.cache()?,
+            },
             defaults: self.defaults()?,
             pooling: self.pooling.map(Pooling::from),
             max_queue: self.queue,
@@ -229,7 +234,7 @@ impl ServeArgs {
             thermal: self.cool.map(|celsius| ThermalOptions {
                 celsius: celsius as f64,
                 sys: PathBuf::from("/sys"),
-                interval: LOOK,
+                interval: THERMAL_INTERVAL,
             }),
             log: match self.log {
                 None => Log::Off,
@@ -239,6 +244,16 @@ impl ServeArgs {
         })
     }
 
+    /// The prompt cache, which is always a directory.
+    fn cache(&self) -> Result<Option<Arc<PromptCache>>, Failure> {
+        let cache = Cache::open(&CacheFlags {
+            // A path that ends in a separator names a directory.
+            cache: self.cache.as_ref().map(|path| path.join("")),
+            cache_size: self.cache_size,
+        })?;
+        Ok(cache.into_prompt_cache().map(Arc::new))
+    }
+
     /// Defaults for fields that a request does not set.
     fn defaults(&self) -> Result<Defaults, Failure> {
         let GenerateOptions {
@@ -246,11 +261,14 @@ impl ServeArgs {
             n_predict,
             stop,
             ..
-        } = self.sampling.generate_options(Length::Story)?;
+        } = self.sampling.generate_options(DefaultLength::Unlimited)?;
         let n_predict = Some(n_predict).filter(|&n| n < usize::MAX);
         let variables = self.chat_template_kwargs.clone().unwrap_or_default();
         Ok(Defaults {
-            seed: self.sampling.seed().map(|_| sampling.seed),
+            seed: match self.sampling.seed {
+                Some(Seed::Fixed(seed)) => Some(seed),
+                Some(Seed::Random) | None => None,
+            },
             sampling,
             n_predict,
             stop,
@@ -285,17 +303,17 @@ impl ServeArgs {
         }
         match keys.iter().any(|key| key.trim().is_empty()) {
             true => Err(Failure::Usage(
-                "an empty --api-key lets everybody in: leave it away".to_owned(),
+                "an empty --api-key lets everybody in: leave it out".to_owned(),
             )),
             false => Ok(keys),
         }
     }
 
-    /// What each model is called, in their order.
+    /// The names of each model, in the order of the models.
     ///
     /// # Errors
     /// An alias of no model.
-    pub(crate) fn names(&self) -> Result<Vec<Vec<String>>, Failure> {
+    pub(super) fn names(&self) -> Result<Vec<Vec<String>>, Failure> {
         let refuse = |why: String| Err(Failure::Usage(why));
         if self.models.len() < 2 {
             let own = || {
@@ -332,15 +350,15 @@ impl ServeArgs {
     }
 }
 
-/// What the model in the program is called.
+/// The name of the built-in model.
 const BUILT_IN: &str = "atta-home";
 
 fn seconds(n: usize) -> Duration {
     Duration::from_secs(n as u64)
 }
 
-/// What a model is called: its file without what every model's has, or its repository without whose
-/// it is.
+/// The default name of a model: its file name without the part number and `.gguf`, or its
+/// repository without the organization.
 fn name(model: &Path) -> String {
     let last = model
         .file_name()
@@ -360,11 +378,13 @@ fn name(model: &Path) -> String {
     }
 }
 
-/// How long those who write wait for those whose prompts are read.
+/// Cached prompts per slot that have sequence ids of their own.
+const CACHED_PER_SLOT: usize = 1;
+/// The longest pause of a decoding request while prompts are prefilled.
 const MAX_GAP: Duration = Duration::from_millis(100);
-/// How often the temperature is looked at.
-const LOOK: Duration = Duration::from_secs(1);
-/// How long texts may go on after Ctrl-C.
+/// How often the temperature is read.
+const THERMAL_INTERVAL: Duration = Duration::from_secs(1);
+/// How long answers may continue after Ctrl-C.
 const GRACE: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
@@ -372,7 +392,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_model_is_called_after_its_file_or_its_repository() {
+    fn a_model_is_named_after_its_file_or_its_repository() {
         let names = [
             ("a/Qwen3-0.6B-Q4_K_M.gguf", "Qwen3-0.6B-Q4_K_M"),
             ("big-00001-of-00003.gguf", "big"),

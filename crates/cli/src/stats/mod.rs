@@ -1,28 +1,28 @@
-//! `--stats-json`: what a run did, as one JSON object whose keys are a contract.
+//! `--stats-json`: the statistics of a run, as one JSON object whose keys are a contract.
 //!
-//! Every key is always there. `finish_reason` is stop, length, interrupted or error; with the last
-//! there is `error` too. `generated_tokens` counts the token that ends the text, which is chosen
-//! like any other and costs as much, although no text comes from it. Times are seconds, rates
-//! tokens per second.
+//! Every key is always there. `finish_reason` is stop, length, interrupted or error; an error adds
+//! the key `error`. `generated_tokens` counts the end-of-generation token, which costs as much as
+//! any other token and adds no text. Times are seconds, rates tokens per second.
 //!
-//! `cached_tokens` are those of `prompt_tokens` whose state was there already, in the context of a
-//! chat or a cache; they are no part of `prefill_tok_s`. `restore_s` is how long it took to get
-//! them from a cache.
+//! `cached_tokens` counts the tokens of `prompt_tokens` whose KV cache was reused, from the context
+//! of a chat or from the prompt cache; `prefill_tok_s` excludes them. `restore_s` is the time to
+//! restore them from the prompt cache.
 //!
-//! Of a chat the object is about the last answer, and `turns` has those four of every one:
-//! `prompt_tokens`, `cached_tokens`, `generated_tokens` and `finish_reason`.
+//! The object of a chat describes the last answer. `turns` lists `prompt_tokens`, `cached_tokens`,
+//! `generated_tokens` and `finish_reason` of every answer.
 //!
-//! Null is what nobody can say: memory off Linux, `io_wait_s` of a mapped model, since waiting for
-//! a page cannot be told from computing, and `predicted_decode_tok_s` of weights that are in
-//! memory.
+//! A value that is not known is null: memory off Linux, `io_wait_s` of a mapped model, where a page
+//! fault looks like computing, and `predicted_decode_tok_s` of weights in memory.
+
+#[cfg(feature = "chat")]
+mod chat;
 
 use std::{
     path::Path,
     sync::{Mutex, PoisonError},
+    time::Duration,
 };
 
-#[cfg(feature = "chat")]
-use atta::chat::Reply;
 use atta::{
     Engine, FinishReason, Io, Item, Summary, WeightsAt,
     system::{self, Usage},
@@ -30,19 +30,25 @@ use atta::{
 use serde_json::{Value, json};
 
 use crate::{
-    cache::Recalled, failure::Failure, inputs::Inputs, json, memory::PeakPrivate, output::NewFile,
+    failure::Failure, inputs::Inputs, json, memory::PeakPrivate, output::NewFile,
     report::weights_name,
 };
 
-/// What is known of a run so far; a run that fails leaves the rest at zero.
+/// The tokens of a prompt whose KV cache was reused.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct CachedPrefix {
+    pub(crate) n_tokens: usize,
+    /// How long restoring them took.
+    pub(crate) time: Duration,
+}
+
+/// The statistics of a run so far; a run that fails leaves the rest at zero.
 #[derive(Debug, Default)]
 pub(crate) struct Stats {
     pub(crate) n_prompt: usize,
     pub(crate) n_generated: usize,
-    /// How many of them needed no computing.
-    n_cached: usize,
-    restore_s: f64,
-    /// The answers of a chat, oldest first; none for a single text.
+    cached: CachedPrefix,
+    /// The answers of a chat, oldest first; `None` for a single text.
     turns: Option<Vec<Value>>,
     pub(crate) peak: PeakPrivate,
     load_s: f64,
@@ -60,16 +66,7 @@ impl Stats {
         stats
     }
 
-    /// The same for a chat, which has answers where a text has none.
-    #[cfg(feature = "chat")]
-    pub(crate) fn of_chat() -> Self {
-        Self {
-            turns: Some(Vec::new()),
-            ..Self::new()
-        }
-    }
-
-    /// The model is there.
+    /// Records the loaded model.
     pub(crate) fn loaded(&mut self, engine: &Engine) {
         self.load_s = engine.load_time().as_secs_f64();
         self.weights = Some(engine.weights_at());
@@ -80,39 +77,23 @@ impl Stats {
         self.peak.sample();
     }
 
-    /// A part of the prompt did not have to be read.
-    pub(crate) fn recalled(&mut self, Recalled { n_tokens, time }: Recalled) {
-        (self.n_cached, self.restore_s) = (n_tokens, time.as_secs_f64());
+    /// Records the part of the prompt that was not computed.
+    pub(crate) fn reused(&mut self, cached: CachedPrefix) {
+        self.cached = cached;
     }
 
-    /// Takes down what memory is reserved for, which is the most while a session lives.
+    /// Records the reserved memory, which is largest while a session lives.
     pub(crate) fn account(&mut self, engine: &Engine) {
         self.memory = engine.budget().items();
         self.io = engine.model().weights().io();
     }
 
-    /// The generation has ended.
+    /// Records the end of a generation.
     pub(crate) fn generated(&mut self, summary: Summary) {
-        (self.n_prompt, self.n_generated) = (self.n_cached + summary.n_prompt, summary.n_generated);
+        self.n_prompt = self.cached.n_tokens + summary.n_prompt;
+        self.n_generated = summary.n_generated;
         self.summary = Some(summary);
         self.peak.sample();
-    }
-
-    /// An answer has ended; it is the one that the object is about, until the next.
-    #[cfg(feature = "chat")]
-    pub(crate) fn answered(&mut self, reply: Reply) {
-        self.recalled(Recalled {
-            n_tokens: reply.n_cached,
-            time: reply.restore_time,
-        });
-        self.generated(reply.summary);
-        let turn = json!({
-            "prompt_tokens": self.n_prompt,
-            "cached_tokens": self.n_cached,
-            "generated_tokens": self.n_generated,
-            "finish_reason": self.finish_reason(None),
-        });
-        self.turns.get_or_insert_default().push(turn);
     }
 
     /// Writes the object.
@@ -128,13 +109,15 @@ impl Stats {
             .iter()
             .map(|i| json!({ "name": i.name, "bytes": i.bytes }))
             .collect();
+        let is_read = self.weights.is_some_and(|at| at != WeightsAt::Mapped);
+        let io_wait_s = is_read.then_some(self.io.wait.as_secs_f64());
         let mut object = json!({
             "prompt_tokens": self.n_prompt,
-            "cached_tokens": self.n_cached,
+            "cached_tokens": self.cached.n_tokens,
             "generated_tokens": self.n_generated,
             "finish_reason": self.finish_reason(failure),
             "load_s": self.load_s,
-            "restore_s": self.restore_s,
+            "restore_s": self.cached.time.as_secs_f64(),
             "prefill_s": seconds(|s| s.prefill_time.as_secs_f64()),
             "decode_s": seconds(|s| s.decode_time.as_secs_f64()),
             "prefill_tok_s": seconds(Summary::prefill_tok_s),
@@ -146,7 +129,7 @@ impl Stats {
             "pinned_bytes": self.io.pinned_bytes,
             "read_bytes": system::read_bytes(),
             "predicted_decode_tok_s": self.predicted_tok_s,
-            "io_wait_s": self.weights.filter(|&at| at != WeightsAt::Mapped).map(|_| self.io.wait.as_secs_f64()),
+            "io_wait_s": io_wait_s,
         });
         if let Some(turns) = &self.turns {
             object["turns"] = json!(turns);
@@ -171,20 +154,19 @@ impl Stats {
     }
 }
 
-/// The file of `--stats-json`, if asked for. Whoever ends the run writes it.
+/// The file of `--stats-json`, if asked for. The thread that ends the run writes it.
 pub(crate) struct StatsFile(Mutex<Option<NewFile>>);
 
 impl StatsFile {
-    /// Opens it now, so that a path that cannot be written to is found out before the work and not
-    /// after it.
+    /// Creates the file before the work, so that a path that cannot be written to is an early
+    /// error.
     pub(crate) fn create(path: Option<&Path>, inputs: &Inputs) -> Result<Self, Failure> {
         Ok(Self(Mutex::new(
             path.map(|path| NewFile::create(path, inputs)).transpose()?,
         )))
     }
 
-    /// The failure of a run that has not begun, once it is written down; that the command line was
-    /// wrong is not.
+    /// Writes the failure of a run that has not begun, and returns it. Wrong usage writes no file.
     pub(crate) fn of_failure(
         path: Option<&Path>,
         inputs: &Inputs,
@@ -192,19 +174,19 @@ impl StatsFile {
         failure: Failure,
     ) -> Failure {
         if !matches!(failure, Failure::Usage(_)) {
-            // Of two failures the first is the one to hear of.
+            // Of two failures the first is reported.
             let _ = Self::create(path, inputs).and_then(|file| file.write(stats, Some(&failure)));
         }
         failure
     }
 
-    /// Writes it, the first time it is called.
+    /// Writes the statistics once; later calls do nothing.
     pub(crate) fn write(&self, stats: &Stats, failure: Option<&Failure>) -> Result<(), Failure> {
         let file = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
         file.map_or(Ok(()), |file| stats.write(file, failure))
     }
 
-    /// Writes it where nobody is left to hear of a failure but standard error.
+    /// Writes the statistics of a run that ends by Ctrl-C; a failure goes to standard error.
     pub(crate) fn give_up(&self, stats: &Stats) {
         if let Err(failure) = self.write(stats, Some(&Failure::Interrupted)) {
             failure.report();

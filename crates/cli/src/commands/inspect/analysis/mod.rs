@@ -1,47 +1,57 @@
-//! What follows from a file: the memory it would take here, how fast it may be, how it reads text,
-//! where its bytes are.
+//! What follows from a file: the memory that the model would take here, a bound on its speed, its
+//! tokenizer and chat template, and a map of its bytes.
 //!
-//! Nothing of the weights is read. What cannot be said of a file is said to be so, and the rest is
-//! shown.
+//! No weights are read. A part that cannot be computed is reported as such, and the rest is shown.
 
+mod byte_map;
 mod bytes;
 mod json;
-mod picture;
 mod text;
 mod vocabulary;
 
 use std::path::Path;
 
 use atta::{KvType, MemoryPlan};
+use clap::Args;
 use serde_json::Value;
 
-use self::{bytes::Bytes, vocabulary::Vocabulary};
+use self::{bytes::TensorBytes, vocabulary::Vocabulary};
 use super::View;
-use crate::{args::InspectArgs, failure::Failure, load};
+use crate::{args::ModelFlags, failure::Failure, load};
 
-/// All of it.
-pub(super) struct Survey {
-    memory: Result<MemoryPlan, String>,
-    /// What the memory gives, bytes per second, if that was to be measured.
-    read_bytes_per_s: Option<f64>,
-    vocabulary: Result<Vocabulary, String>,
-    template: Option<Template>,
-    bytes: Bytes,
+/// The options of the analysis.
+#[derive(Debug, Args)]
+pub(super) struct AnalysisFlags {
+    /// Measure memory bandwidth, and print an upper bound on tokens per second
+    #[arg(long)]
+    speed: bool,
+    #[command(flatten)]
+    model_flags: ModelFlags,
 }
 
-/// What a file says about how messages are put to its model.
-struct Template {
+/// The analysis of a file.
+pub(super) struct Analysis {
+    memory: Result<MemoryPlan, String>,
+    /// Measured memory bandwidth, bytes per second, if asked for.
+    read_bytes_per_s: Option<f64>,
+    vocabulary: Result<Vocabulary, String>,
+    template: Option<TemplateInfo>,
+    bytes: TensorBytes,
+}
+
+/// The chat template of a file.
+struct TemplateInfo {
     n_bytes: usize,
-    /// Why it cannot be used, if that is so.
+    /// Why the template cannot be used, if so.
     error: Option<String>,
     first_line: String,
 }
 
-impl Survey {
+impl Analysis {
     pub(super) fn of(
-        path: Option<&Path>,
+        model: Option<&Path>,
         view: &View<'_>,
-        args: &InspectArgs,
+        args: &AnalysisFlags,
     ) -> Result<Self, Failure> {
         let flags = &args.model_flags;
         if flags.prewarm {
@@ -49,11 +59,11 @@ impl Survey {
                 "--prewarm does not apply to `atta inspect`, which loads nothing".to_owned(),
             ));
         }
-        if flags.names_isa() && !args.speed {
-            return Err(Failure::Usage(
-                "--isa is about what is measured: give --speed".to_owned(),
-            ));
+        if flags.isa.is_some() && !args.speed {
+            return Err(Failure::Usage("--isa needs --speed".to_owned()));
         }
+        let path = model.map(load::locate).transpose()?;
+        let path = path.as_deref();
         let options = load::options(path, flags, flags.session_options(KvType::default()))?;
         let memory = view.spec.as_ref().map_err(Clone::clone);
         let memory =
@@ -71,8 +81,8 @@ impl Survey {
                 .str("tokenizer.chat_template")
                 .ok()
                 .flatten()
-                .map(Template::of),
-            bytes: Bytes::of(view.directory.tensors()),
+                .map(TemplateInfo::of),
+            bytes: TensorBytes::of(view.directory.tensors()),
         })
     }
 
@@ -80,19 +90,20 @@ impl Survey {
         text::render(self)
     }
 
+    /// The object of the view with the keys of the analysis.
     pub(super) fn add_to(&self, object: Value) -> Value {
         json::add(self, object)
     }
 
-    /// What the memory allows at most, tokens per second: each token reads all weights that it is
-    /// multiplied with.
+    /// The upper bound of the memory bandwidth on tokens per second: each token reads all weights
+    /// that it is multiplied with.
     fn most_tok_s(&self) -> Option<f64> {
         let plan = self.memory.as_ref().ok()?;
         Some(self.read_bytes_per_s? / plan.token_bytes.max(1) as f64)
     }
 }
 
-impl Template {
+impl TemplateInfo {
     fn of(template: &str) -> Self {
         let first_line = template
             .trim_start()
@@ -121,7 +132,7 @@ fn template_error(_: &str) -> Option<String> {
     None
 }
 
-/// The element types of keys and of values, as they are written on the command line.
+/// The KV cache types of keys and values, as on the command line.
 fn kv_names(kv: KvType) -> [&'static str; 2] {
     let all = [
         ("f32", KvType::F32),

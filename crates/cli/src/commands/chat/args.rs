@@ -1,0 +1,88 @@
+//! The options of `atta chat`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use crate::{
+    args::{
+        CacheFlags, ConstraintFlags, ContextFlags, ModelFlags, ReportFlags, SamplingFlags,
+        ToolFlags,
+    },
+    conversation::TemplateName,
+};
+
+/// Chats with the model.
+///
+/// Each line is a message: edited on a terminal, with the history at the arrow keys, or read from a
+/// pipe. Only answers go to standard output. Without MODEL, the built-in model, which runs a house
+/// (examples/home) and tells stories.
+///
+/// Messages are formatted by the chat template of the file, in Jinja. Without one they are
+/// formatted as ChatML if the vocabulary has its markers, else as lines with `User:` and
+/// `Assistant:`. Special tokens in a message are plain text.
+///
+/// Ctrl-C stops an answer and keeps the chat. Ctrl-C at the prompt after that, Ctrl-D or /exit
+/// leaves.
+#[derive(Debug, Args)]
+#[command(after_help = "Commands in the chat:
+  /clear        clear the conversation, but not the system message
+  /system TEXT  set the system message; without TEXT, remove it
+  /save FILE    save the conversation to FILE, as JSON
+  /load FILE    load a conversation from FILE
+  /help         list these commands
+  /exit         leave
+Begin a message with // to send one that starts with /.
+
+Examples:
+  atta chat model.gguf --system \"You answer in one sentence.\"
+  echo \"What is a leafcutter ant?\" | atta chat model.gguf -t 0
+  atta chat model.gguf --tools tools.json --tool-cmd ./run-tool
+  atta chat --house -t 0
+  atta chat --tools examples/home/tools.json --tool-cmd examples/home/house.py -t 0")]
+pub(crate) struct ChatArgs {
+    /// GGUF file (any file of a split model), or ORG/REPO[:QUANT] that was pulled [default: the
+    /// built-in model]
+    pub(super) model: Option<PathBuf>,
+    /// System message
+    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+    pub(super) system: Option<String>,
+    /// Chat template: `chatml`, `plain`, or a Jinja file [default: the template in the model's
+    /// file]
+    #[arg(long, value_name = "NAME|FILE")]
+    pub(super) chat_template: Option<TemplateName>,
+    #[command(flatten)]
+    pub(super) sampling: SamplingFlags,
+    #[command(flatten)]
+    pub(super) constraint: ConstraintFlags,
+    #[command(flatten)]
+    pub(super) tools: ToolFlags,
+    #[command(flatten)]
+    pub(super) runner: RunnerFlags,
+    #[command(flatten)]
+    pub(super) model_flags: ModelFlags,
+    #[command(flatten)]
+    pub(super) context: ContextFlags,
+    #[command(flatten)]
+    pub(super) cache: CacheFlags,
+    #[command(flatten)]
+    pub(super) report: ReportFlags,
+}
+
+/// How tool calls are run.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Tools")]
+pub(super) struct RunnerFlags {
+    /// Run PROGRAM for each tool call, with the tool's name as argument and its arguments as JSON
+    /// on standard input; what it prints is the result. Asks before each call
+    #[arg(long, value_name = "PROGRAM", requires = "tools")]
+    pub(super) tool_cmd: Option<PathBuf>,
+    /// Use the built-in tools of a simulated house (examples/home), which run without asking
+    #[arg(long, conflicts_with_all = [
+        "tools", "json", "schema", "regex", "grammar", "on_length", "stop",
+    ])]
+    pub(super) house: bool,
+    /// Run tools without asking
+    #[arg(long, requires = "tool_cmd")]
+    pub(super) yes: bool,
+}

@@ -1,0 +1,110 @@
+//! The options of `atta convert`.
+
+use std::path::PathBuf;
+
+use atta::{
+    TensorType,
+    convert::{MIXES, Mix, Regex},
+};
+use clap::{Args, ValueEnum};
+
+use crate::args::value;
+
+/// Converts a model to GGUF, and quantizes it.
+///
+/// SRC is a directory with config.json (Hugging Face: safetensors, or pytorch_model.bin) or
+/// params.json (Meta), a GGUF file, or a .bin file of llama2.c or LEAP with tokenizer.bin beside
+/// it.
+///
+/// Without --type every tensor keeps its type. With a type or a mix of types, matrices are
+/// quantized by the rules of llama.cpp to the same bytes; norms and other vectors stay as they are.
+/// Tensors are converted in parts, so memory does not grow with the model. DST is written whole or
+/// not at all.
+#[derive(Debug, Args)]
+#[command(after_help = types_help())]
+pub(crate) struct ConvertArgs {
+    /// Directory of a model, GGUF file (any file of a split model), .bin of llama2.c or LEAP, or
+    /// ORG/REPO that was pulled
+    pub(super) src: PathBuf,
+    /// Output file
+    pub(super) dst: PathBuf,
+    /// Output format; with LEAP's (for llama2.c and LEAP), a tokenizer.bin is written beside DST
+    #[arg(long, value_name = "KIND", value_enum, default_value_t = TargetFormat::Gguf)]
+    pub(super) to: TargetFormat,
+    /// Quantization type or mix, in any case [default: unchanged]
+    #[arg(long = "type", value_name = "TYPE", value_parser = mix)]
+    pub(super) mix: Option<&'static Mix>,
+    /// Use FILE, made by `atta imatrix`, as importance matrix
+    #[arg(long, value_name = "FILE")]
+    pub(super) imatrix: Option<PathBuf>,
+    /// Type of tensors whose names match, such as `ffn_down=q6_k`; repeatable, the first match wins
+    #[arg(long = "tensor-type", value_name = "REGEX=TYPE", value_parser = tensor_type)]
+    pub(super) tensor_types: Vec<(Regex, TensorType)>,
+    /// Disable mixes: quantize all matrices to the type that --type is named after
+    #[arg(long, requires = "mix")]
+    pub(super) pure: bool,
+    /// Split into files of at most SIZE: DST-00001-of-00003.gguf and so on
+    ///
+    /// SIZE counts tensors; metadata comes on top. A tensor larger than SIZE has a file of its own.
+    #[arg(long, value_name = "SIZE", value_parser = value::size)]
+    pub(super) split: Option<u64>,
+    /// Vocabulary of a .bin file [default: tokenizer.bin beside it]
+    #[arg(long, value_name = "FILE")]
+    pub(super) tokenizer: Option<PathBuf>,
+    /// Pre-tokenizer, for a vocabulary that does not name a known one
+    #[arg(long, value_name = "NAME")]
+    pub(super) pre: Option<String>,
+    /// Number of threads [default: the CPUs that this process may use]
+    #[arg(short = 'j', value_name = "THREADS", value_parser = value::threads)]
+    #[arg(allow_negative_numbers = true)]
+    pub(super) threads: Option<usize>,
+    /// Print what would be done, and write nothing
+    #[arg(long)]
+    pub(super) dry_run: bool,
+    /// Overwrite DST, all files of a split DST, and with --to leap-… the tokenizer.bin beside it
+    #[arg(long)]
+    pub(super) force: bool,
+    /// Print one JSON object
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+/// The format of the output file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum TargetFormat {
+    Gguf,
+    LeapF32,
+    LeapInt8,
+}
+
+fn types_help() -> String {
+    let names: Vec<_> = MIXES.iter().map(|mix| mix.name).collect();
+    format!(
+        "Types, by size:\n  {}\n\nExamples:
+  atta convert Qwen3-0.6B/ qwen3.gguf --type q8_0
+  atta convert model-f16.gguf model-q4_k_m.gguf --type q4_k_m
+  atta convert model-f16.gguf small.gguf --type iq4_xs --imatrix model.imatrix
+  atta convert model-00001-of-00004.gguf whole.gguf
+  atta convert model.gguf parts.gguf --split 2G
+  atta convert llama.gguf llama.bin --to leap-int8",
+        names.join(" ")
+    )
+}
+
+fn mix(name: &str) -> Result<&'static Mix, String> {
+    Mix::named(name).ok_or_else(|| {
+        "expected a type such as q8_0 or q4_k_m (all of them: atta convert --help)".to_owned()
+    })
+}
+
+fn tensor_type(text: &str) -> Result<(Regex, TensorType), String> {
+    let expected = || "expected a pattern and a type, such as ffn_down=q6_k".to_owned();
+    let (pattern, name) = text.rsplit_once('=').ok_or_else(expected)?;
+    let ty = TensorType::ALL
+        .iter()
+        .find(|ty| ty.name().eq_ignore_ascii_case(name))
+        .ok_or_else(expected)?;
+    let regex =
+        Regex::new(pattern).map_err(|error| format!("`{pattern}` is no pattern: {error}"))?;
+    Ok((regex, *ty))
+}
