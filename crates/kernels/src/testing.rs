@@ -100,8 +100,16 @@ fn k(ty: TensorType) -> f32 {
     }
 }
 
-/// `d·K` and, if there is one, `dmin` or `m` of a block.
-pub(crate) fn scales(ty: TensorType, block: &[u8]) -> [f32; 2] {
+/// What the integers of a block are multiplied with.
+pub(crate) struct Scales {
+    /// `d·K`; of as many parts of the block as there are.
+    pub(crate) d: Vec<f32>,
+    /// `dmin` or `m`, if there is one.
+    pub(crate) second: f32,
+}
+
+/// The scales of a block.
+pub(crate) fn scales(ty: TensorType, block: &[u8]) -> Scales {
     let word = |at: usize| u16::from_le_bytes([block[at], block[at + 1]]);
     let half = |i: usize| halves_at(ty).get(i).map_or(0.0, |&at| f16_to_f32(word(at)));
     let d = match ty {
@@ -109,7 +117,10 @@ pub(crate) fn scales(ty: TensorType, block: &[u8]) -> [f32; 2] {
         TensorType::IQ1_M => f16_to_f32((0..4).map(|i| word(48 + 2 * i) >> 12 << (4 * i)).sum()),
         _ => half(0),
     };
-    [d * k(ty), half(1)]
+    Scales {
+        d: vec![d * k(ty)],
+        second: half(1),
+    }
 }
 
 /// Writes what [`scales`] reads, as near to it as the format can.

@@ -14,7 +14,7 @@
 use super::matmul::Strip;
 use crate::activations::{Quants, Sums};
 use crate::format::float::widen_f16;
-use crate::format::{Head, KQuant, Quant32};
+use crate::format::{Head, KQuant, Quant32, Second};
 use crate::isa::Flat;
 use std::ops::Range;
 
@@ -113,22 +113,20 @@ pub(crate) fn quant_32<I: Flat, F: Quant32>(isa: I, strip: Strip<'_>) {
     } = strip;
     debug_assert_eq!(w.format(), F::FORMAT);
     let (x, first) = (x.q8_32(), rows.start);
-    let (mut decoded, mut d, mut m) = ([[0; 32]; 8], [0.0; 8], [0.0; 8]);
+    let mut groups = [const { Group::NOTHING }; 8];
     for_each_tile(w.d_out(), rows, |r, tile| {
-        let mut sums = [0f32; TILE];
-        for (b, blocks) in F::blocks(w.row(r)).chunks(8).enumerate() {
-            for (j, block) in blocks.iter().enumerate() {
-                isa.scaled(F::codes(isa, block), F::OFFSET, [1, 1], &mut decoded[j]);
-                (d[j], m[j]) = (F::D.widen(F::d(block)), widen_f16(F::m(block)));
+        let (mut sums, row) = ([0f32; TILE], F::blocks(w.row(r)));
+        let n_groups = row.len() * F::GROUPS;
+        for b in 0..n_groups.div_ceil(8) {
+            let groups = &mut groups[..(n_groups - 8 * b).min(8)];
+            for (j, group) in groups.iter_mut().enumerate() {
+                group.decode::<I, F>(isa, row, 8 * b + j);
             }
             for (sum, t) in sums.iter_mut().zip(tile.clone()) {
                 let at = x.at(b, t);
                 let (codes, dx) = (x.codes[at].0.as_chunks::<32>().0, &x.scales[at]);
-                for j in 0..blocks.len() {
-                    *sum += (d[j] * dx[j]) * isa.dot(&decoded[j], &codes[j]) as f32;
-                    if F::MINS {
-                        *sum += (m[j] * dx[j]) * f32::from(x.sums[at][j]);
-                    }
+                for (j, group) in groups.iter().enumerate() {
+                    group.add::<I, F>(isa, &codes[j], dx[j], x.sums[at][j], sum);
                 }
             }
         }
@@ -136,4 +134,42 @@ pub(crate) fn quant_32<I: Flat, F: Quant32>(isa: I, strip: Strip<'_>) {
             acc[(t - first) * width + r] = *sum;
         }
     });
+}
+
+/// A group of 32 weights as integers.
+struct Group {
+    w: [i16; 32],
+    d: f32,
+    second: f32,
+}
+
+impl Group {
+    const NOTHING: Self = Self {
+        w: [0; 32],
+        d: 0.0,
+        second: 0.0,
+    };
+
+    #[inline(always)]
+    fn decode<I: Flat, F: Quant32>(&mut self, isa: I, row: &[F::Block], g: usize) {
+        let (block, g) = F::group(row, g);
+        isa.scaled(F::codes(isa, block, g), F::OFFSET, [1, 1], &mut self.w);
+        self.d = F::D.widen(F::d(block, g));
+        self.second = widen_f16(F::second(block, g));
+    }
+
+    /// The f32 rule: `out = out + (d·dx)·isum`, and what the second factor adds.
+    #[inline(always)]
+    fn add<I: Flat, F: Quant32>(&self, isa: I, x: &[i8; 32], dx: f32, sum: i16, out: &mut f32) {
+        if F::SECOND == Second::Scale {
+            let (w, x) = (self.w.as_chunks::<16>().0, x.as_chunks::<16>().0);
+            *out += (self.d * dx) * isa.dot(&w[0], &x[0]) as f32;
+            *out += (self.second * dx) * isa.dot(&w[1], &x[1]) as f32;
+            return;
+        }
+        *out += (self.d * dx) * isa.dot(&self.w, x) as f32;
+        if F::SECOND == Second::Minimum {
+            *out += (self.second * dx) * f32::from(sum);
+        }
+    }
 }

@@ -14,7 +14,7 @@
 use super::matmul::Strip;
 use super::unpack::Next;
 use crate::activations::{Quants, Sums};
-use crate::format::{KQuant, Quant32, ScaleKind};
+use crate::format::{KQuant, Quant32, ScaleKind, Second};
 use crate::isa::Wide;
 
 /// Strip of a K-quant.
@@ -130,39 +130,108 @@ fn quant_32_rows<I: Wide, F: Quant32>(
     let rows = rows.map(|row| &row[..n]);
     let mut out = isa.splat8(0.0);
     for b in 0..n {
-        let (at, g) = (x.at(b / 8, strip.rows.start), b % 8);
-        let codes = &x.codes[at].0.as_chunks::<32>().0[g];
-        let any = F::OFFSET > 64;
-        let first = if any && I::SIGNED {
-            0
-        } else {
-            -i32::from(F::OFFSET) * i32::from(x.sums[at][g])
-        };
-        let first = isa.start(first);
-        let (mut sums, mut d, mut m) = ([first; 8], [0; 8], [0; 8]);
-        for i in 0..8 {
-            next.block(isa, 8 * b + i, size_of::<F::Block>());
-            let block = &rows[i][b];
-            let v = F::codes(isa, block);
-            sums[i] = if any {
-                isa.dot_bytes(first, isa.any_codes(v, F::OFFSET), codes)
-            } else {
-                isa.dot_codes(first, v, codes)
+        for g in 0..F::GROUPS {
+            let (at, j) = (
+                x.at((b * F::GROUPS + g) / 8, strip.rows.start),
+                (b * F::GROUPS + g) % 8,
+            );
+            let (codes, dx) = (&x.codes[at].0.as_chunks::<32>().0[j], x.scales[at][j]);
+            let group = GroupOfRows::<F> { rows: &rows, b, g };
+            let ask = |i: usize| {
+                if g == 0 {
+                    next.block(isa, 8 * b + i, size_of::<F::Block>());
+                }
             };
-            (d[i], m[i]) = (F::d(block), F::m(block));
-        }
-        let d = match F::D {
-            ScaleKind::F16 => isa.widen8(&d),
-            ScaleKind::E8M0 => isa.powers8(&d),
-        };
-        let dx = isa.splat8(x.scales[at][g]);
-        out = isa.add8(out, isa.mul8(isa.mul8(d, dx), isa.totals(sums)));
-        if F::MINS {
-            let min = isa.mul8(isa.widen8(&m), dx);
-            out = isa.add8(out, isa.mul8(min, isa.splat8(f32::from(x.sums[at][g]))));
+            out = group.add(isa, codes, (dx, x.sums[at][j]), out, ask);
         }
     }
     let mut sums = [0.0; 8];
     isa.store8(out, &mut sums);
     sums
+}
+
+/// Group `g` of block `b` of eight rows.
+struct GroupOfRows<'a, F: Quant32> {
+    rows: &'a [&'a [F::Block]; 8],
+    b: usize,
+    g: usize,
+}
+
+impl<F: Quant32> GroupOfRows<'_, F> {
+    /// `out` plus the group's products with the codes `x`, of scale `dx` and sum `sum`.
+    #[inline(always)]
+    fn add<I: Wide>(
+        &self,
+        isa: I,
+        x: &[i8; 32],
+        (dx, sum): (f32, i16),
+        out: I::F8,
+        ask: impl Fn(usize),
+    ) -> I::F8 {
+        let dx = isa.splat8(dx);
+        if F::SECOND == Second::Scale {
+            let first = only_half(x, 0);
+            let (isum, d, _) = self.sums(isa, &first, sum_of(&first), ask);
+            let out = isa.add8(out, isa.mul8(isa.mul8(isa.widen8(&d), dx), isum));
+            let last = only_half(x, 1);
+            let (isum, _, d) = self.sums(isa, &last, sum_of(&last), |_| ());
+            return isa.add8(out, isa.mul8(isa.mul8(isa.widen8(&d), dx), isum));
+        }
+        let (isum, d, second) = self.sums(isa, x, sum, ask);
+        let d = match F::D {
+            ScaleKind::F16 => isa.widen8(&d),
+            ScaleKind::E8M0 => isa.powers8(&d),
+        };
+        let out = isa.add8(out, isa.mul8(isa.mul8(d, dx), isum));
+        if F::SECOND == Second::Nothing {
+            return out;
+        }
+        let min = isa.mul8(isa.widen8(&second), dx);
+        isa.add8(out, isa.mul8(min, isa.splat8(f32::from(sum))))
+    }
+
+    /// `isum` of each row, and both factors.
+    #[inline(always)]
+    fn sums<I: Wide>(
+        &self,
+        isa: I,
+        x: &[i8; 32],
+        sum: i16,
+        ask: impl Fn(usize),
+    ) -> (I::F8, [u16; 8], [u16; 8]) {
+        let any = F::OFFSET > 64;
+        let first = if any && I::SIGNED {
+            0
+        } else {
+            -i32::from(F::OFFSET) * i32::from(sum)
+        };
+        let first = isa.start(first);
+        let (mut sums, mut d, mut second) = ([first; 8], [0; 8], [0; 8]);
+        for i in 0..8 {
+            ask(i);
+            let block = &self.rows[i][self.b];
+            let v = F::codes(isa, block, self.g);
+            sums[i] = if any {
+                isa.dot_bytes(first, isa.any_codes(v, F::OFFSET), x)
+            } else {
+                isa.dot_codes(first, v, x)
+            };
+            (d[i], second[i]) = (F::d(block, self.g), F::second(block, self.g));
+        }
+        (isa.totals(sums), d, second)
+    }
+}
+
+/// The sum of some codes.
+#[inline(always)]
+fn sum_of(codes: &[i8; 32]) -> i16 {
+    codes.iter().map(|&code| i16::from(code)).sum()
+}
+
+/// The first or the last 16 of `codes`, zeros in place of the others.
+#[inline(always)]
+fn only_half(codes: &[i8; 32], half: usize) -> [i8; 32] {
+    let mut out = [0; 32];
+    out.as_chunks_mut::<16>().0[half] = codes.as_chunks::<16>().0[half];
+    out
 }

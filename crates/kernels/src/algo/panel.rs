@@ -22,7 +22,7 @@
 use super::matmul::Strip;
 use super::unpack::{Ahead, Panel, Unpack, WIDE, is_any};
 use crate::activations::{Codes, Sums};
-use crate::format::{KQuant, Quant32};
+use crate::format::{KQuant, Quant32, Second};
 use crate::isa::Lanes;
 use std::ops::Range;
 
@@ -318,9 +318,11 @@ pub(crate) fn quant_32<I: Lanes, U: Unpack<I>, F: Quant32, const R: usize, const
         Ahead::new(&strip, R * I::LANES),
     );
     let n_tiles = n_tiles::<T>(strip.rows.len(), parts);
-    for b in 0..rows[0].len().div_ceil(8) {
-        let n_groups = (rows[0].len() - 8 * b).min(8);
-        ahead.piece(R * I::LANES * n_groups * size_of::<F::Block>(), 4 * R);
+    let n_groups_of_row = rows[0].len() * F::GROUPS;
+    for b in 0..n_groups_of_row.div_ceil(8) {
+        let n_groups = (n_groups_of_row - 8 * b).min(8);
+        let n_bytes = n_groups * size_of::<F::Block>() / F::GROUPS;
+        ahead.piece(R * I::LANES * n_bytes, 4 * R);
         for r in 0..R {
             ahead.ask(isa);
             unpack.quant_32::<F, R>(
@@ -382,12 +384,6 @@ fn quant_32_tile<I: Lanes, F: Quant32, const R: usize, const T: usize>(
 ) {
     let codes: [&[[i8; 4]; 64]; T] = words_of(x.codes);
     let width = R * I::LANES;
-    let largest = if is_any::<I>(F::OFFSET) {
-        magnitude(F::OFFSET, F::LARGEST)
-    } else {
-        F::LARGEST
-    };
-    let at_once = words_at_once::<I>(largest).min(8);
     let mut out = [[isa.splat_float(0.0); T]; R];
     for r in 0..R {
         for t in 0..T {
@@ -396,41 +392,28 @@ fn quant_32_tile<I: Lanes, F: Quant32, const R: usize, const T: usize>(
     }
     for g in 0..n_groups {
         ahead.ask(isa);
-        let zero = isa.splat(0);
-        let (mut c, mut sum) = ([[zero; T]; R], [[isa.open(zero).1; T]; R]);
-        if F::OFFSET != 0 && !(I::PAIRS && is_any::<I>(F::OFFSET)) {
+        if F::SECOND == Second::Scale {
+            for (half, d) in [&panel.d[g], &panel.second[g]].into_iter().enumerate() {
+                let words = 8 * g + 4 * half..8 * g + 4 * half + 4;
+                let sums = std::array::from_fn(|t| sum_of(&codes[t][words.clone()]));
+                let c = products_32::<I, F, R, T>(isa, panel, codes, words, sums);
+                add_products(isa, d, x, g, &c, &mut out);
+            }
+            continue;
+        }
+        let sums = std::array::from_fn(|t| x.sums[t][g]);
+        let c = products_32::<I, F, R, T>(isa, panel, codes, 8 * g..8 * g + 8, sums);
+        add_products(isa, &panel.d[g], x, g, &c, &mut out);
+        if F::SECOND == Second::Minimum {
             for t in 0..T {
-                let first = isa.open(isa.splat(-i32::from(F::OFFSET) * i32::from(x.sums[t][g])));
-                (0..R).for_each(|r| (c[r][t], sum[r][t]) = first);
-            }
-        }
-        for first in (8 * g..8 * g + 8).step_by(at_once) {
-            multiply::<I, R, T>(
-                isa,
-                (panel, F::OFFSET),
-                codes,
-                first..first + at_once,
-                &mut sum,
-            );
-            for r in 0..R {
-                for t in 0..T {
-                    c[r][t] = isa.close(c[r][t], sum[r][t]);
-                    sum[r][t] = isa.open(zero).1;
-                }
-            }
-        }
-        for t in 0..T {
-            let (dx, sum) = (
-                isa.splat_float(x.scales[t][g]),
-                isa.splat_float(f32::from(x.sums[t][g])),
-            );
-            for r in 0..R {
-                let scale = isa.mul_lanes(panel.d[g][r], dx);
-                out[r][t] = isa.add_lanes(out[r][t], isa.mul_lanes(scale, isa.to_floats(c[r][t])));
-                if F::MINS {
+                let (dx, sum) = (
+                    isa.splat_float(x.scales[t][g]),
+                    isa.splat_float(f32::from(x.sums[t][g])),
+                );
+                for r in 0..R {
                     out[r][t] = isa.add_lanes(
                         out[r][t],
-                        isa.mul_lanes(isa.mul_lanes(panel.m[g][r], dx), sum),
+                        isa.mul_lanes(isa.mul_lanes(panel.second[g][r], dx), sum),
                     );
                 }
             }
@@ -441,4 +424,74 @@ fn quant_32_tile<I: Lanes, F: Quant32, const R: usize, const T: usize>(
             isa.store_to(out[r][t], &mut acc[t * width + r * I::LANES..][..I::LANES]);
         }
     }
+}
+
+/// `Σ (code − offset)·x` of the words `words` of T activation rows, whose codes there sum to `sums`.
+#[inline(always)]
+fn products_32<I: Lanes, F: Quant32, const R: usize, const T: usize>(
+    isa: I,
+    panel: &Panel<I, R>,
+    codes: [&[[i8; 4]; 64]; T],
+    words: Range<usize>,
+    sums: [i16; T],
+) -> [[I::N; T]; R] {
+    let largest = if is_any::<I>(F::OFFSET) {
+        magnitude(F::OFFSET, F::LARGEST)
+    } else {
+        F::LARGEST
+    };
+    let at_once = words_at_once::<I>(largest).min(words.len());
+    let zero = isa.splat(0);
+    let (mut c, mut sum) = ([[zero; T]; R], [[isa.open(zero).1; T]; R]);
+    if F::OFFSET != 0 && !(I::PAIRS && is_any::<I>(F::OFFSET)) {
+        for t in 0..T {
+            let first = isa.open(isa.splat(-i32::from(F::OFFSET) * i32::from(sums[t])));
+            (0..R).for_each(|r| (c[r][t], sum[r][t]) = first);
+        }
+    }
+    for first in words.step_by(at_once) {
+        multiply::<I, R, T>(
+            isa,
+            (panel, F::OFFSET),
+            codes,
+            first..first + at_once,
+            &mut sum,
+        );
+        for r in 0..R {
+            for t in 0..T {
+                c[r][t] = isa.close(c[r][t], sum[r][t]);
+                sum[r][t] = isa.open(zero).1;
+            }
+        }
+    }
+    c
+}
+
+/// `out += (d·dx)·isum` for group `g`.
+#[inline(always)]
+fn add_products<I: Lanes, const R: usize, const T: usize>(
+    isa: I,
+    d: &[I::L; R],
+    x: &Inputs<'_, [f32; 8], [i16; 8]>,
+    g: usize,
+    isum: &[[I::N; T]; R],
+    out: &mut [[I::L; T]; R],
+) {
+    for t in 0..T {
+        let dx = isa.splat_float(x.scales[t][g]);
+        for r in 0..R {
+            let scale = isa.mul_lanes(d[r], dx);
+            out[r][t] = isa.add_lanes(out[r][t], isa.mul_lanes(scale, isa.to_floats(isum[r][t])));
+        }
+    }
+}
+
+/// The sum of the codes of some words.
+#[inline(always)]
+fn sum_of(words: &[[i8; 4]]) -> i16 {
+    words
+        .as_flattened()
+        .iter()
+        .map(|&code| i16::from(code))
+        .sum()
 }

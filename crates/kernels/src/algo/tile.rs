@@ -17,7 +17,7 @@ use super::matmul::Strip;
 use super::panel::{Inputs, blocks};
 use super::unpack::{Ahead, Panel, Turned, Unpack};
 use crate::activations::{Codes, Sums};
-use crate::format::{KQuant, Quant32};
+use crate::format::{KQuant, Quant32, Second};
 use crate::isa::Lanes;
 use crate::isa::amx::{self, Amx, Tiles};
 use crate::isa::avx512::Avx512;
@@ -270,16 +270,19 @@ fn k_quant_rule<F: KQuant>(
 /// Strip of a format with blocks of 32, 64 rows wide.
 #[inline(always)]
 pub(crate) fn quant_32<F: Quant32>(isa: Amx, strip: Strip<'_>) {
+    const { assert!(!matches!(F::SECOND, Second::Scale)) };
     let (rows, x) = (blocks(&strip, F::blocks), strip.x.q8_32());
+    let n_groups = rows[0].len() * F::GROUPS;
     let (mut panel, mut unpack) = (
         Panel::<Avx512, R>::new(isa.vectors()),
         <Turned as Unpack<Avx512>>::new(),
     );
     let mut ahead = Ahead::new(&strip, 16 * R);
     let mut tiles = isa.configure([amx::ROWS; 2], 32);
-    for b in 0..rows[0].len().div_ceil(8) {
-        let groups = 8 * b..rows[0].len().min(8 * b + 8);
-        ahead.piece(16 * R * groups.len() * size_of::<F::Block>(), R);
+    for b in 0..n_groups.div_ceil(8) {
+        let groups = 8 * b..n_groups.min(8 * b + 8);
+        let n_bytes = groups.len() * size_of::<F::Block>() / F::GROUPS;
+        ahead.piece(16 * R * n_bytes, R);
         for r in 0..R {
             ahead.ask(isa.vectors());
             unpack.quant_32::<F, R>(
@@ -421,19 +424,19 @@ struct Quant32Rule<F> {
     isa: Avx512,
     g: usize,
     d: [__m512; 2],
-    m: [__m512; 2],
+    second: [__m512; 2],
     format: PhantomData<F>,
 }
 
 impl<F: Quant32> Quant32Rule<F> {
     #[inline(always)]
     fn new<S, M>(block: &Block<'_, S, M>, r: usize, g: usize) -> Self {
-        let (isa, Panel { d, m, .. }) = (block.isa, block.panel);
+        let (isa, Panel { d, second, .. }) = (block.isa, block.panel);
         Self {
             isa,
             g,
             d: [d[g][r], d[g + 1][r]],
-            m: [m[g][r], m[g + 1][r]],
+            second: [second[g][r], second[g + 1][r]],
             format: PhantomData,
         }
     }
@@ -449,9 +452,9 @@ impl<F: Quant32> Quant32Rule<F> {
                 y,
                 isa.mul_lanes(isa.mul_lanes(self.d[i], dx), isa.to_floats(isum[i])),
             );
-            if F::MINS {
+            if F::SECOND == Second::Minimum {
                 let sum = isa.splat_float(f32::from(sums[self.g + i]));
-                y = isa.add_lanes(y, isa.mul_lanes(isa.mul_lanes(self.m[i], dx), sum));
+                y = isa.add_lanes(y, isa.mul_lanes(isa.mul_lanes(self.second[i], dx), sum));
             }
         }
         isa.store_to(y, out);

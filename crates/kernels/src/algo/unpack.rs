@@ -15,7 +15,7 @@
 //! two 7.7, four 8.1, eight 8.0).
 
 use super::matmul::Strip;
-use crate::format::{Columns, Head, KQuant, Quant32, ScaleKind};
+use crate::format::{Columns, Head, KQuant, Quant32, ScaleKind, Second};
 #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
 use crate::isa::Words;
 use crate::isa::{Lanes, Row};
@@ -42,8 +42,8 @@ pub(crate) struct Panel<I: Lanes, const R: usize> {
     pub(super) min: [[I::W; R]; 4],
     /// `d` of each group of 32; of the K-quants `d·K` and `dmin`.
     pub(super) d: [[I::L; R]; 8],
-    /// `m` of each group of 32.
-    pub(super) m: [[I::L; R]; 8],
+    /// What each group of 32 has beside it, if the format says so.
+    pub(super) second: [[I::L; R]; 8],
 }
 
 impl<I: Lanes, const R: usize> Panel<I, R> {
@@ -57,7 +57,7 @@ impl<I: Lanes, const R: usize> Panel<I, R> {
             scale: [[zero; R]; 16],
             min: [[w; R]; 4],
             d,
-            m: d,
+            second: d,
         }
     }
 
@@ -144,29 +144,29 @@ pub(crate) struct Staged {
 /// Of the groups of 32, each what the format says.
 struct Factors {
     d: [[u16; 16]; 8],
-    m: [[u16; 16]; 8],
+    second: [[u16; 16]; 8],
 }
 
 impl Factors {
     const NOTHING: Self = Self {
         d: [[0; 16]; 8],
-        m: [[0; 16]; 8],
+        second: [[0; 16]; 8],
     };
 
     /// Groups from `g` on are missing.
     #[inline(always)]
     fn end(&mut self, g: usize) {
         for g in g..8 {
-            (self.d[g], self.m[g]) = ([0; 16], [0; 16]);
+            (self.d[g], self.second[g]) = ([0; 16], [0; 16]);
         }
     }
 
-    /// Of group `g` of row `i`.
+    /// Group `s` of a block is group `g` of row `i`.
     #[inline(always)]
-    fn take<F: Quant32>(&mut self, i: usize, g: usize, block: &F::Block) {
-        self.d[g][i] = F::d(block);
-        if F::MINS {
-            self.m[g][i] = F::m(block);
+    fn take<F: Quant32>(&mut self, i: usize, g: usize, (block, s): (&F::Block, usize)) {
+        self.d[g][i] = F::d(block, s);
+        if F::SECOND != Second::Nothing {
+            self.second[g][i] = F::second(block, s);
         }
     }
 
@@ -182,8 +182,8 @@ impl Factors {
                 ScaleKind::F16 => isa.widen_lanes(&self.d[g]),
                 ScaleKind::E8M0 => isa.power_lanes(&self.d[g]),
             };
-            if F::MINS {
-                panel.m[g][r] = isa.widen_lanes(&self.m[g]);
+            if F::SECOND != Second::Nothing {
+                panel.second[g][r] = isa.widen_lanes(&self.second[g]);
             }
         }
     }
@@ -283,10 +283,13 @@ impl<I: Lanes> Unpack<I> for Staged {
         r: usize,
     ) {
         for (i, row) in rows[..I::LANES].iter().enumerate() {
-            for (g, block) in row[groups.clone()].iter().enumerate() {
-                prefetch(isa, block.as_ref());
-                self.codes(isa, i, g, F::codes(isa, block));
-                self.factors.take::<F>(i, g, block);
+            for (j, g) in groups.clone().enumerate() {
+                let (block, s) = F::group(row, g);
+                if s == 0 {
+                    prefetch(isa, block.as_ref());
+                }
+                self.codes(isa, i, j, F::codes(isa, block, s));
+                self.factors.take::<F>(i, j, (block, s));
             }
         }
         self.turn_codes(isa, F::OFFSET, &mut panel.vector(isa, r));
@@ -349,6 +352,11 @@ impl<I: Words> Unpack<I> for Turned {
         r: usize,
     ) {
         for (g, b) in groups.clone().enumerate() {
+            if F::GROUPS != 1 {
+                return self
+                    .staged::<I>()
+                    .quant_32::<F, R>(isa, rows, groups, panel, r);
+            }
             let blocks = blocks_at(rows, b);
             let Some(codes) = F::turned(isa, &blocks) else {
                 return self
@@ -359,7 +367,7 @@ impl<I: Words> Unpack<I> for Turned {
                 panel.codes[8 * g + k][r] = codes[k];
             }
             for i in 0..16 {
-                self.factors.take::<F>(i, g, blocks[i]);
+                self.factors.take::<F>(i, g, (blocks[i], 0));
             }
         }
         self.factors.end(groups.len());

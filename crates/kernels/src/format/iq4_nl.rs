@@ -34,12 +34,12 @@ impl Quant32 for IQ4_NL {
     }
 
     #[inline(always)]
-    fn d(block: &[u8; 18]) -> u16 {
+    fn d(block: &[u8; 18], _: usize) -> u16 {
         half_at(block, 0)
     }
 
     #[inline(always)]
-    fn codes<I: Row>(isa: I, block: &[u8; 18]) -> I::V {
+    fn codes<I: Row>(isa: I, block: &[u8; 18], _: usize) -> I::V {
         isa.look_up(&CODES, isa.nibbles(layout::IQ4_NL(block).qs()))
     }
 }

@@ -204,12 +204,26 @@ impl ScaleKind {
     }
 }
 
-/// Blocks of 32 weights with one scale and perhaps a minimum: `w = d·(code − OFFSET) + m`.
+/// What a group of 32 weights has beside its first scale.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Second {
+    /// Nothing: `w = d·(code − OFFSET)`.
+    Nothing,
+    /// A minimum: `w = d·(code − OFFSET) + m`.
+    Minimum,
+    /// The scale of its last 16 weights; the first one is that of its first 16.
+    Scale,
+}
+
+/// Blocks of one or more groups of 32 weights, each with one or two scales of its own and perhaps a
+/// minimum.
 pub(crate) trait Quant32: 'static {
     /// Bytes of a block.
     type Block: AsRef<[u8]> + 'static;
     /// The same as a value.
     const FORMAT: Format;
+    /// Groups of 32 weights in a block.
+    const GROUPS: usize = 1;
     /// What lowers the unsigned codes. Codes are at most 127 if it is at most 64, and any byte if
     /// it is more.
     const OFFSET: i16;
@@ -217,26 +231,32 @@ pub(crate) trait Quant32: 'static {
     const LARGEST: i16;
     /// What the scale is.
     const D: ScaleKind = ScaleKind::F16;
-    /// Whether the format has minima.
-    const MINS: bool = false;
+    /// What else a group has.
+    const SECOND: Second = Second::Nothing;
 
     /// The blocks of a row of weights.
     fn blocks(row: &[u8]) -> &[Self::Block];
-    /// The scale: widened 16 at a time where the CPU can.
-    fn d(block: &Self::Block) -> u16;
-    /// The minimum, f16.
+    /// The scale of group `g` of the block: widened 16 at a time where the CPU can.
+    fn d(block: &Self::Block, g: usize) -> u16;
+    /// Its minimum or second scale, f16.
     #[inline(always)]
-    fn m(_: &Self::Block) -> u16 {
+    fn second(_: &Self::Block, _: usize) -> u16 {
         0
     }
-    /// The 32 codes, unsigned.
-    fn codes<I: Row>(isa: I, block: &Self::Block) -> I::V;
+    /// Its 32 codes, unsigned.
+    fn codes<I: Row>(isa: I, block: &Self::Block, g: usize) -> I::V;
     /// Those of a block of each row, codes 4·k to 4·k + 3 in word k, transposed as they are; if the
     /// format has a way to do that.
     #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
     #[inline(always)]
     fn turned<I: Words>(_: I, _: &[&Self::Block; 16]) -> Option<[I::W; 8]> {
         None
+    }
+
+    /// Group `g` of a row: its block, and its number in the block.
+    #[inline(always)]
+    fn group(row: &[Self::Block], g: usize) -> (&Self::Block, usize) {
+        (&row[g / Self::GROUPS], g % Self::GROUPS)
     }
 }
 
@@ -297,7 +317,7 @@ mod tests {
             F::FORMAT,
             F::blocks(&bytes)
                 .iter()
-                .map(|block| stored(F::codes(Scalar, block))),
+                .flat_map(|block| (0..F::GROUPS).map(move |g| stored(F::codes(Scalar, block, g)))),
             (F::OFFSET, F::LARGEST),
         );
     }

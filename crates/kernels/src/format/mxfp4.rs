@@ -25,12 +25,12 @@ impl Quant32 for MXFP4 {
     }
 
     #[inline(always)]
-    fn d(block: &[u8; 17]) -> u16 {
+    fn d(block: &[u8; 17], _: usize) -> u16 {
         layout::MXFP4(block).e()[0].into()
     }
 
     #[inline(always)]
-    fn codes<I: Row>(isa: I, block: &[u8; 17]) -> I::V {
+    fn codes<I: Row>(isa: I, block: &[u8; 17], _: usize) -> I::V {
         isa.look_up(&CODES, isa.nibbles(layout::MXFP4(block).qs()))
     }
 }

@@ -22,12 +22,12 @@ impl Quant32 for Q4_0 {
     }
 
     #[inline(always)]
-    fn d(block: &[u8; 18]) -> u16 {
+    fn d(block: &[u8; 18], _: usize) -> u16 {
         half_at(block, 0)
     }
 
     #[inline(always)]
-    fn codes<I: Row>(isa: I, block: &[u8; 18]) -> I::V {
+    fn codes<I: Row>(isa: I, block: &[u8; 18], _: usize) -> I::V {
         isa.nibbles(layout::Q4_0(block).qs())
     }
 

@@ -1,6 +1,6 @@
 //! Q4_1: the nibbles of Q4_0 without an offset, with a scale and a minimum.
 
-use super::{Quant32, half_at};
+use super::{Quant32, Second, half_at};
 use crate::isa::Row;
 use crate::registry::Format;
 use atta_formats::layout;
@@ -13,7 +13,7 @@ impl Quant32 for Q4_1 {
     const FORMAT: Format = Format::Q4_1;
     const OFFSET: i16 = 0;
     const LARGEST: i16 = 15;
-    const MINS: bool = true;
+    const SECOND: Second = Second::Minimum;
 
     #[inline(always)]
     fn blocks(row: &[u8]) -> &[[u8; 20]] {
@@ -21,17 +21,17 @@ impl Quant32 for Q4_1 {
     }
 
     #[inline(always)]
-    fn d(block: &[u8; 20]) -> u16 {
+    fn d(block: &[u8; 20], _: usize) -> u16 {
         half_at(block, 0)
     }
 
     #[inline(always)]
-    fn m(block: &[u8; 20]) -> u16 {
+    fn second(block: &[u8; 20], _: usize) -> u16 {
         half_at(block, 2)
     }
 
     #[inline(always)]
-    fn codes<I: Row>(isa: I, block: &[u8; 20]) -> I::V {
+    fn codes<I: Row>(isa: I, block: &[u8; 20], _: usize) -> I::V {
         isa.nibbles(layout::Q4_1(block).qs())
     }
 }

@@ -20,12 +20,12 @@ impl Quant32 for Q5_0 {
     }
 
     #[inline(always)]
-    fn d(block: &[u8; 22]) -> u16 {
+    fn d(block: &[u8; 22], _: usize) -> u16 {
         half_at(block, 0)
     }
 
     #[inline(always)]
-    fn codes<I: Row>(isa: I, block: &[u8; 22]) -> I::V {
+    fn codes<I: Row>(isa: I, block: &[u8; 22], _: usize) -> I::V {
         let block = layout::Q5_0(block);
         isa.or(isa.nibbles(block.qs()), isa.shl(isa.bits(block.qh()), 4))
     }

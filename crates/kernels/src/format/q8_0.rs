@@ -23,12 +23,12 @@ impl Quant32 for Q8_0 {
     }
 
     #[inline(always)]
-    fn d(block: &[u8; 34]) -> u16 {
+    fn d(block: &[u8; 34], _: usize) -> u16 {
         half_at(block, 0)
     }
 
     #[inline(always)]
-    fn codes<I: Row>(isa: I, block: &[u8; 34]) -> I::V {
+    fn codes<I: Row>(isa: I, block: &[u8; 34], _: usize) -> I::V {
         isa.xor(isa.load(layout::Q8_0(block).qs()), 0x80)
     }
 

@@ -4,6 +4,7 @@
 use super::*;
 use crate::algo::math;
 use crate::registry::TYPES;
+use crate::testing::Scales;
 use crate::testing::{Random, bits, has_mins, nmse, pool, scales, set_scales};
 use crate::{KvElem, Layouts, RopePairing};
 use atta_formats::{TensorType, decode};
@@ -67,9 +68,11 @@ fn decoded_product(w: Matrix<'_>, x: &[f32]) -> Vec<f64> {
 }
 
 fn widths(ty: TensorType) -> Vec<usize> {
-    match ty.block_len() {
-        1 => vec![1, 3, 15, 16, 17, 31, 33, 100, 257],
-        32 => vec![32, 64, 96, 128, 160, 192, 224, 256, 288, 544],
+    match Matrix::layout_of(ty).unwrap() {
+        Layouts::F32 => vec![1, 3, 15, 16, 17, 31, 33, 100, 257],
+        Layouts::Q8_32 => [1, 2, 3, 4, 5, 6, 7, 8, 9, 17]
+            .map(|n| n * ty.block_len())
+            .to_vec(),
         _ => vec![256, 512, 768, 1024, 1280, 1792],
     }
 }
@@ -99,39 +102,66 @@ fn integers(ty: TensorType, block: &[u8]) -> [Vec<i64>; 2] {
 }
 
 /// A block as the rule reads it: its integers, its minima, and what these are multiplied with.
-struct Block([Vec<i64>; 2], [f32; 2]);
+struct Block {
+    integers: Vec<i64>,
+    minima: Vec<i64>,
+    scales: Scales,
+}
 
 /// The blocks of each row of a matrix.
 fn rows_of_blocks(w: Matrix<'_>) -> Vec<Vec<Block>> {
     let ty = w.tensor_type();
-    let block = |bytes: &[u8]| Block(integers(ty, bytes), scales(ty, bytes));
+    let block = |bytes: &[u8]| {
+        let [integers, minima] = integers(ty, bytes);
+        Block {
+            integers,
+            minima,
+            scales: scales(ty, bytes),
+        }
+    };
     (0..w.d_out())
         .map(|i| w.row(i).chunks(ty.block_bytes()).map(block).collect())
         .collect()
 }
 
+fn dot(w: &[i64], x: &[i8]) -> f32 {
+    w.iter().zip(x).map(|(w, &x)| w * i64::from(x)).sum::<i64>() as f32
+}
+
 /// `w · x` of one row by the rule in the crate's documentation, with the activations of row `t`.
 fn by_the_rule(ty: TensorType, row: &[Block], a: &Activations, t: usize) -> f32 {
-    let dot =
-        |w: &[i64], x: &[i8]| w.iter().zip(x).map(|(w, &x)| w * i64::from(x)).sum::<i64>() as f32;
+    if Matrix::layout_of(ty).unwrap() == Layouts::Q8_32 {
+        return by_the_rule_of_32(ty, row, a, t);
+    }
     let mut out = 0f32;
-    for (b, Block([w, mins], [d, second])) in row.iter().enumerate() {
-        if ty.block_len() == 32 {
-            let (q, at) = (a.q8_32(), a.q8_32().at(b / 8, t));
-            let part = b % 8 * 32..b % 8 * 32 + 32;
-            let (x, dx) = (&q.codes[at].0[part], q.scales[at][b % 8]);
-            out += (d * dx) * dot(w, x);
-            if has_mins(ty) {
-                out += (second * dx) * dot(&[1; 32], x);
-            }
-            continue;
-        }
+    for (b, block) in row.iter().enumerate() {
         let (q, at) = (a.q8_256(), a.q8_256().at(b, t));
-        let mut v = d * dot(w, &q.codes[at].0);
+        let mut v = block.scales.d[0] * dot(&block.integers, &q.codes[at].0);
         if has_mins(ty) {
-            v -= second * dot(mins, &q.codes[at].0);
+            v -= block.scales.second * dot(&block.minima, &q.codes[at].0);
         }
         out += q.scales[at] * v;
+    }
+    out
+}
+
+/// The same of formats whose activations have a scale per 32.
+fn by_the_rule_of_32(ty: TensorType, row: &[Block], a: &Activations, t: usize) -> f32 {
+    let (q, mut out, mut i) = (a.q8_32(), 0f32, 0);
+    for block in row {
+        let of_scale = ty.block_len() / block.scales.d.len();
+        for (g, w) in block.integers.chunks(32).enumerate() {
+            let at = q.at(i / 256, t);
+            let (x, dx) = (&q.codes[at].0[i % 256..], q.scales[at][i % 256 / 32]);
+            for (j, w) in w.chunks(of_scale).enumerate() {
+                let d = block.scales.d[(32 * g + of_scale.min(32) * j) / of_scale];
+                out += (d * dx) * dot(w, &x[j * of_scale..]);
+            }
+            if has_mins(ty) {
+                out += (block.scales.second * dx) * dot(&[1; 32], x);
+            }
+            i += 32;
+        }
     }
     out
 }

@@ -170,7 +170,7 @@ fn scales_of_32<F: Quant32<Block = [u8; B]>, const B: usize>(
     let mut d = [0; 16];
     for r in 0..4 {
         for c in 0..4 {
-            d[4 * c + r] = F::d(&rows[r][c]);
+            d[4 * c + r] = F::d(&rows[r][c], 0);
         }
     }
     d
