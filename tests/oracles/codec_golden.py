@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Goldens of the scalar codecs: what gguf-py makes of 1,000 random blocks of each type.
+"""Goldens of the scalar codecs: what gguf-py (or, for types that it does not decode, ggml) makes of 1,000 random
+blocks of each type.
 
 Writes tests/golden/codec/types.txt, the name, id, weights and bytes per block of every type that gguf-py knows, and
 tests/golden/codec/<TYPE>.txt for each that we decode. The blocks are not stored: both sides make them from a splitmix64 stream, seeded
@@ -9,6 +10,7 @@ comparison by hand. Needs: pip install gguf==0.19.0 numpy.
 """
 
 import argparse
+import functools
 import pathlib
 
 import gguf
@@ -23,7 +25,7 @@ STALE = ["Q8_1"]
 
 # Byte offsets of the f16 numbers in a block. Their exponents are kept below 31, so that they are finite.
 F16_AT = {
-    "F16": [0], "Q4_0": [0], "Q5_0": [0], "Q8_0": [0], "Q2_K": [80, 82], "Q3_K": [108],
+    "F16": [0], "Q1_0": [0], "Q4_0": [0], "Q5_0": [0], "Q8_0": [0], "Q2_K": [80, 82], "Q3_K": [108],
     "Q4_K": [0, 2], "Q5_K": [0, 2], "Q6_K": [208], "Q4_1": [0, 2], "Q5_1": [0, 2], "IQ4_NL": [0], "IQ4_XS": [0], "IQ1_S": [0],
     "IQ2_XXS": [0], "IQ2_XS": [0], "IQ2_S": [0], "IQ3_XXS": [0], "IQ3_S": [0], "TQ1_0": [52], "TQ2_0": [64],
 }
@@ -31,8 +33,19 @@ F16_AT = {
 TOP_BYTE = {"F32": (3, 0x7F), "BF16": (1, 0x7F), "IQ1_M": (55, 0x70)}
 DECODED = [
     "F32", "F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ1_S", "IQ1_M",
-    "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS", "IQ3_S", "IQ4_NL", "IQ4_XS", "TQ1_0", "TQ2_0", "MXFP4",
+    "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS", "IQ3_S", "IQ4_NL", "IQ4_XS", "TQ1_0", "TQ2_0", "MXFP4", "Q1_0",
 ]
+
+
+def q1_0(blocks: np.ndarray) -> np.ndarray:
+    """d where a bit is set, else -d: dequantize_row_q1_0 of ggml-quants.c, llama.cpp 01243c58."""
+    d = blocks[:, :2].copy().view("<f2").astype("<f4")
+    bits = np.unpackbits(blocks[:, 2:], axis=1, bitorder="little")
+    return np.where(bits == 1, d, -d)
+
+
+# Types that gguf-py does not decode: id, weights and bytes per block, and what ggml makes of blocks.
+OF_GGML = {"Q1_0": (41, 128, 18, q1_0)}
 
 
 def splitmix64(seed: int, n_bytes: int) -> np.ndarray:
@@ -77,10 +90,14 @@ def main() -> None:
     sizes = [f"{t.name} {int(t)} {n} {n_bytes}" for t, (n, n_bytes) in GGML_QUANT_SIZES.items() if t.name not in STALE]
     (golden / "types.txt").write_text("\n".join(sizes) + "\n")
     for name in DECODED:
-        ty = GGMLQuantizationType[name]
-        block_len, block_bytes = GGML_QUANT_SIZES[ty]
+        if name in OF_GGML:
+            ty, block_len, block_bytes, dequantize = OF_GGML[name]
+        else:
+            ty = GGMLQuantizationType[name]
+            block_len, block_bytes = GGML_QUANT_SIZES[ty]
+            dequantize = functools.partial(gguf.quants.dequantize, qtype=ty)
         blocks = random_blocks(name, int(ty), block_bytes)
-        values = gguf.quants.dequantize(blocks, ty).astype("<f4").reshape(N_BLOCKS, block_len)
+        values = dequantize(blocks).astype("<f4").reshape(N_BLOCKS, block_len)
         bits = values.view("<u4")
         lines = [f"digest {fnv1a(bits.reshape(-1)):016x}"]
         for block in range(2):

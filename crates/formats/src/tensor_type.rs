@@ -43,7 +43,7 @@ macro_rules! tensor_types {
             TQ2_0 = 256, 66, |block, y| signed(layout::TQ2_0(block), y);
             MXFP4 = 32, 17, nonlinear::mxfp4;
             NVFP4 = 64, 36;
-            Q1_0 = 128, 18;
+            Q1_0 = 128, 18, q1_0::q1_0;
             Q2_0 = 64, 18;
         }
     };
