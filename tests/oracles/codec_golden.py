@@ -25,7 +25,7 @@ STALE = ["Q8_1"]
 
 # Byte offsets of the f16 numbers in a block. Their exponents are kept below 31, so that they are finite.
 F16_AT = {
-    "F16": [0], "Q1_0": [0], "Q4_0": [0], "Q5_0": [0], "Q8_0": [0], "Q2_K": [80, 82], "Q3_K": [108],
+    "F16": [0], "Q1_0": [0], "Q2_0": [0], "Q4_0": [0], "Q5_0": [0], "Q8_0": [0], "Q2_K": [80, 82], "Q3_K": [108],
     "Q4_K": [0, 2], "Q5_K": [0, 2], "Q6_K": [208], "Q4_1": [0, 2], "Q5_1": [0, 2], "IQ4_NL": [0], "IQ4_XS": [0], "IQ1_S": [0],
     "IQ2_XXS": [0], "IQ2_XS": [0], "IQ2_S": [0], "IQ3_XXS": [0], "IQ3_S": [0], "TQ1_0": [52], "TQ2_0": [64],
 }
@@ -33,7 +33,7 @@ F16_AT = {
 TOP_BYTE = {"F32": (3, 0x7F), "BF16": (1, 0x7F), "IQ1_M": (55, 0x70)}
 DECODED = [
     "F32", "F16", "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ1_S", "IQ1_M",
-    "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS", "IQ3_S", "IQ4_NL", "IQ4_XS", "TQ1_0", "TQ2_0", "MXFP4", "Q1_0",
+    "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ3_XXS", "IQ3_S", "IQ4_NL", "IQ4_XS", "TQ1_0", "TQ2_0", "MXFP4", "Q1_0", "Q2_0",
 ]
 
 
@@ -44,8 +44,15 @@ def q1_0(blocks: np.ndarray) -> np.ndarray:
     return np.where(bits == 1, d, -d)
 
 
+def q2_0(blocks: np.ndarray) -> np.ndarray:
+    """(code - 1)*d, four codes in a byte, lowest bits first: dequantize_row_q2_0 of the same file."""
+    d = blocks[:, :2].copy().view("<f2").astype("<f4")
+    codes = (blocks[:, 2:, None] >> np.array([0, 2, 4, 6], dtype=np.uint8)) & 3
+    return (codes.reshape(len(blocks), 64).astype("<f4") - 1) * d
+
+
 # Types that gguf-py does not decode: id, weights and bytes per block, and what ggml makes of blocks.
-OF_GGML = {"Q1_0": (41, 128, 18, q1_0)}
+OF_GGML = {"Q1_0": (41, 128, 18, q1_0), "Q2_0": (42, 64, 18, q2_0)}
 
 
 def splitmix64(seed: int, n_bytes: int) -> np.ndarray:

@@ -44,7 +44,7 @@ macro_rules! tensor_types {
             MXFP4 = 32, 17, nonlinear::mxfp4;
             NVFP4 = 64, 36;
             Q1_0 = 128, 18, q1_0::q1_0;
-            Q2_0 = 64, 18;
+            Q2_0 = 64, 18, q2_0::q2_0;
         }
     };
 }

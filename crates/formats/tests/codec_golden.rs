@@ -15,6 +15,7 @@ fn f16_offsets(ty: TensorType) -> &'static [usize] {
     match ty {
         TensorType::F16
         | TensorType::Q1_0
+        | TensorType::Q2_0
         | TensorType::Q4_0
         | TensorType::Q5_0
         | TensorType::Q8_0 => &[0],

@@ -27,6 +27,7 @@ macro_rules! formats {
             IQ4_NL   [iq4_nl linear];
             MXFP4    [mxfp4 linear];
             Q1_0     [];
+            Q2_0     [];
         }
         k_quant {
             Q2_K     []           [q2_k linear];

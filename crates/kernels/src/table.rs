@@ -11,11 +11,7 @@ use crate::algo::attention::{Out, Query, Work};
 use crate::algo::gate::Activation;
 use crate::algo::matmul::{MatMul, Strip};
 use crate::algo::{attention, gate, hadamard, kv, measure, norm, quantize, rope};
-use crate::format::{BF16, F16, F32};
-use crate::format::{IQ1_M, IQ1_S, IQ2_S, IQ2_XS, IQ2_XXS, IQ3_S, IQ3_XXS, IQ4_NL, IQ4_XS, MXFP4};
-use crate::format::{
-    Q1_0, Q2_K, Q3_K, Q4_0, Q4_1, Q4_K, Q5_0, Q5_1, Q5_K, Q6_K, Q8_0, TQ1_0, TQ2_0,
-};
+use crate::format::*;
 use crate::isa::scalar::Scalar;
 use crate::kernels::Input;
 use crate::registry::{Format, formats};

@@ -47,6 +47,7 @@ pub(crate) mod k_quants;
 pub(crate) mod legacy;
 pub(crate) mod nonlinear;
 pub(crate) mod q1_0;
+pub(crate) mod q2_0;
 mod signed;
 mod ternary;
 
@@ -55,6 +56,7 @@ pub use k_quants::{Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, four_bit_group, scale_min, two_
 pub use legacy::{Q4_0, Q4_1, Q5_0, Q5_1, Q8_0};
 pub use nonlinear::{IQ4_NL, IQ4_VALUES, IQ4_XS, MXFP4, MXFP4_VALUES, half_power};
 pub use q1_0::Q1_0;
+pub use q2_0::Q2_0;
 pub use signed::Signed;
 pub(crate) use signed::signed;
 pub use ternary::{TQ1_0, TQ2_0};
