@@ -29,6 +29,7 @@
 
 mod codec;
 mod container;
+mod encoding;
 mod error;
 pub mod f16;
 mod foreign;
@@ -39,6 +40,7 @@ mod tensor_type;
 
 pub use codec::decode;
 pub use container::{Container, Contents, Directory, TensorInfo, gguf};
+pub use encoding::Encoding;
 pub use error::Error;
 #[cfg(feature = "foreign")]
 pub use foreign::recognize;

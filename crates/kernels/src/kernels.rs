@@ -132,8 +132,13 @@ impl<'a> Product<'a> {
         }
     }
 
-    /// Adds the strip's part of the bias to its results `y`, `[rows, width]`.
-    fn add_bias(&self, columns: Range<usize>, width: usize, y: &mut [f32]) {
+    /// Multiplies the strip's results `y`, `[rows, width]`, by the scale of the weights, and adds the
+    /// strip's part of the bias.
+    fn scale_and_bias(&self, columns: Range<usize>, width: usize, y: &mut [f32]) {
+        let scale = self.w.scale();
+        if scale != 1.0 {
+            y.iter_mut().for_each(|y| *y *= scale);
+        }
         let Some(bias) = self.bias else { return };
         for y in y.chunks_exact_mut(width) {
             y.iter_mut()
@@ -153,7 +158,7 @@ impl<'a> Product<'a> {
 
     /// Stores the strip's results `y`, `[columns]`, of one row.
     fn store(&self, columns: Range<usize>, y: &mut [f32], out: &mut [f32]) {
-        self.add_bias(columns, y.len(), y);
+        self.scale_and_bias(columns, y.len(), y);
         match self.mode {
             Store::Set => out.copy_from_slice(y),
             Store::Add(factor) => out
@@ -201,6 +206,9 @@ impl Kernels {
         assert_eq!(out.len(), w.d_in(), "length of a decoded row");
         atta_formats::decode(w.tensor_type(), w.row(row), out)
             .expect("every type with a kernel has a codec");
+        if w.scale() != 1.0 {
+            out.iter_mut().for_each(|x| *x *= w.scale());
+        }
     }
 
     /// Several products of one input, in one region: `y = W x + bias` for each job.
@@ -356,8 +364,8 @@ impl Kernels {
                 },
                 up_acc,
             );
-            gate.add_bias(columns.clone(), width, gate_acc);
-            up.add_bias(columns.clone(), width, up_acc);
+            gate.scale_and_bias(columns.clone(), width, gate_acc);
+            up.scale_and_bias(columns.clone(), width, up_acc);
             self.gate(*activation, gate_acc, up_acc);
             for (t, y) in rows.zip(gate_acc.chunks_exact(width)) {
                 out.row(t - all.start).copy_from_slice(&y[..columns.len()]);

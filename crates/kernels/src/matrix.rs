@@ -2,14 +2,14 @@
 
 use crate::Error;
 use crate::registry::Format;
-use atta_formats::TensorType;
+use atta_formats::{Encoding, TensorType};
 use std::ops::{BitOr, Range};
 
 /// Weights `[d_out, d_in]`, rows of whole blocks, plain GGUF layout. `y = W x`. They may be some
 /// rows of a larger matrix ([`rows_of`](Self::rows_of)), and then make that part of its product.
 #[derive(Clone, Copy, Debug)]
 pub struct Matrix<'a> {
-    ty: TensorType,
+    encoding: Encoding,
     format: Format,
     d_out: usize,
     /// Which row of the whole matrix the first one is.
@@ -22,13 +22,20 @@ pub struct Matrix<'a> {
 }
 
 impl<'a> Matrix<'a> {
-    /// Weights `[d_out, d_in]` in `bytes`.
+    /// Weights `[d_out, d_in]` in `bytes`, of a type or of an encoding with parameters.
     ///
     /// # Errors
-    /// [`Error::UnsupportedType`] if there is no kernel for `ty`, [`Error::RowLength`] unless
+    /// [`Error::UnsupportedType`] if there is no kernel for the type, [`Error::RowLength`] unless
     /// `d_in` is a whole number of blocks, [`Error::MatrixBytes`] unless `bytes` has exactly
     /// the length of the shape.
-    pub fn new(ty: TensorType, d_out: usize, d_in: usize, bytes: &'a [u8]) -> Result<Self, Error> {
+    pub fn new(
+        encoding: impl Into<Encoding>,
+        d_out: usize,
+        d_in: usize,
+        bytes: &'a [u8],
+    ) -> Result<Self, Error> {
+        let encoding = encoding.into();
+        let ty = encoding.ty;
         let format = Format::of(ty).ok_or(Error::UnsupportedType { ty })?;
         let row_bytes = ty.row_bytes(d_in).ok_or(Error::RowLength { ty, d_in })?;
         let expected = row_bytes.saturating_mul(d_out);
@@ -42,7 +49,7 @@ impl<'a> Matrix<'a> {
             });
         }
         Ok(Self {
-            ty,
+            encoding,
             format,
             d_out,
             first: 0,
@@ -77,7 +84,12 @@ impl<'a> Matrix<'a> {
 
     /// Type of the weights.
     pub fn tensor_type(self) -> TensorType {
-        self.ty
+        self.encoding.ty
+    }
+
+    /// What multiplies the weights of the blocks.
+    pub fn scale(self) -> f32 {
+        self.encoding.scale
     }
 
     /// Rows at hand.

@@ -7,7 +7,7 @@
 
 use std::{collections::HashSet, ops::Range};
 
-use atta_formats::{Directory, TensorInfo, TensorType};
+use atta_formats::{Directory, Encoding, TensorInfo, TensorType};
 use atta_kernels::{Layouts, Matrix};
 use atta_store::{
     Budget, ChunkGuard, Extent, InMemory, LayerTables, ModelFiles, Plan, Reservation, RowTable,
@@ -53,6 +53,8 @@ pub enum BoundTensor<'a> {
         d_in: usize,
         /// Location in the file; its rows are matrix rows, or whole experts.
         table: RowTable,
+        /// What multiplies its products: one factor, or one per expert; empty if the file has none.
+        scales: &'a [f32],
     },
 }
 
@@ -142,6 +144,7 @@ impl Model {
             d_out,
             d_in,
             table,
+            scales: tensors.scales[role as usize].as_deref().unwrap_or(&[]),
         };
         let held = tensors.matrices[role as usize].filter(|_| self.share.has(role, layer));
         tensors
@@ -199,13 +202,14 @@ impl Model {
             index: i,
             ..table
         }
-        .at(rows)
+        .at(rows, 1.0)
     }
 
     /// The rows of the output head that are at hand; of the embedding where the model has no head
     /// of its own.
     pub(crate) fn head<'a>(&self, chunk: &'a ChunkGuard<'_>) -> Matrix<'a> {
-        self.head_place().at(chunk)
+        self.head_place()
+            .at(chunk, self.globals.scale(Role::Output, 0))
     }
 
     /// The layout of activations that the output head is multiplied with.
@@ -299,6 +303,8 @@ const N_EXPERT_TENSORS: usize = 3;
 pub(crate) struct Tensors {
     matrices: [Option<MatrixRef>; Role::COUNT],
     vectors: [Option<Box<[f32]>>; Role::COUNT],
+    /// Factors of matrices, `[1]`, or of each expert, `[n_experts]`.
+    scales: [Option<Box<[f32]>>; Role::COUNT],
 }
 
 impl Default for Tensors {
@@ -306,6 +312,7 @@ impl Default for Tensors {
         Self {
             matrices: [None; Role::COUNT],
             vectors: [const { None }; Role::COUNT],
+            scales: [const { None }; Role::COUNT],
         }
     }
 }
@@ -322,11 +329,13 @@ struct MatrixRef {
 }
 
 impl MatrixRef {
-    /// The rows of the matrix that are in a chunk.
-    fn at<'a>(self, chunk: &'a ChunkGuard<'_>) -> Matrix<'a> {
+    /// The rows of the matrix that are in a chunk, to be multiplied by `scale`.
+    fn at<'a>(self, chunk: &'a ChunkGuard<'_>, scale: f32) -> Matrix<'a> {
         let rows = chunk.tensor(self.index);
         let row_bytes = self.ty.row_bytes(self.d_in).unwrap_or(1).max(1);
-        let matrix = Matrix::new(self.ty, rows.bytes.len() / row_bytes, self.d_in, rows.bytes);
+        let encoding = Encoding { ty: self.ty, scale };
+        let n_rows = rows.bytes.len() / row_bytes;
+        let matrix = Matrix::new(encoding, n_rows, self.d_in, rows.bytes);
         matrix
             .expect("sizes were checked when it was bound")
             .rows_of(self.d_out, rows.first)
@@ -344,7 +353,14 @@ impl Tensors {
 
     /// The rows of a matrix that are in a chunk.
     pub(crate) fn matrix<'a>(&self, role: Role, chunk: &'a ChunkGuard<'_>) -> Matrix<'a> {
-        self.place(role).at(chunk)
+        self.place(role).at(chunk, self.scale(role, 0))
+    }
+
+    /// The factor of a matrix, or of that of expert `e`.
+    fn scale(&self, role: Role, e: usize) -> f32 {
+        self.scales[role as usize]
+            .as_ref()
+            .map_or(1.0, |scales| scales[e])
     }
 
     /// The layouts of activations that some matrices are multiplied with.
@@ -354,14 +370,20 @@ impl Tensors {
             .fold(Layouts::EMPTY, |all, &role| all | self.place(role).layout())
     }
 
-    /// A matrix of the `k`th expert of a group of experts.
-    pub(crate) fn expert<'a>(&self, role: Role, k: usize, group: &'a ChunkGuard<'_>) -> Matrix<'a> {
+    /// A matrix of expert `e`, the `k`th one of a group of experts.
+    pub(crate) fn expert<'a>(
+        &self,
+        role: Role,
+        e: usize,
+        k: usize,
+        group: &'a ChunkGuard<'_>,
+    ) -> Matrix<'a> {
         let place = self.place(role);
         MatrixRef {
             index: k * N_EXPERT_TENSORS + place.index,
             ..place
         }
-        .at(group)
+        .at(group, self.scale(role, e))
     }
 
     /// The bias of expert `e`, if experts have one: a row of all of theirs.
@@ -406,6 +428,8 @@ struct Found<'a> {
     /// Rows of the tensor of the file; a matrix of one row may be stored as a vector, so its
     /// dimensions do not tell.
     n_rows: usize,
+    /// The tensor with its scale, or those of all experts.
+    scale: Option<&'a TensorInfo>,
 }
 
 /// Pairs every required and every present optional tensor with its place in the file, and refuses
@@ -424,6 +448,11 @@ fn match_tensors<'a>(
         match find(req, directory)? {
             Some(found) => {
                 unused.remove(found.info.name.as_str());
+                found.scale.map(|scale| unused.remove(scale.name.as_str()));
+                // The scale of inputs that are quantized to four bits, which atta does not do.
+                if let Some(name) = parameter(found.info, "input_scale") {
+                    unused.remove(name.as_str());
+                }
                 all.push(found);
             }
             None if req.presence == Presence::Optional => {}
@@ -452,6 +481,7 @@ fn find<'a>(req: &'a TensorReq, directory: &'a Directory) -> Result<Option<Found
             info: checked(name, shape, info)?,
             rows: within.rows.clone(),
             n_rows: within.n_rows,
+            scale: scale(req, info, directory)?,
         }));
     }
     let Some(info) = directory.tensor(&req.name()) else {
@@ -463,7 +493,35 @@ fn find<'a>(req: &'a TensorReq, directory: &'a Directory) -> Result<Option<Found
         info,
         rows: 0..req.shape[0],
         n_rows: req.shape[0],
+        scale: scale(req, info, directory)?,
     }))
+}
+
+/// The name of a parameter of a matrix, `blk.0.ffn_up.scale` of `blk.0.ffn_up.weight`.
+fn parameter(matrix: &TensorInfo, name: &str) -> Option<String> {
+    let stem = matrix.name.strip_suffix("weight")?;
+    Some(format!("{stem}{name}"))
+}
+
+/// What multiplies the products of a matrix, or of each expert's; the file may have it for any but
+/// the embedding.
+fn scale<'a>(
+    req: &TensorReq,
+    matrix: &TensorInfo,
+    directory: &'a Directory,
+) -> Result<Option<&'a TensorInfo>, Error> {
+    let n_scales = match req.role.home() {
+        Home::Kept | Home::Embed => return Ok(None),
+        Home::Experts => req.shape[0],
+        Home::Layer(_) | Home::Head => 1,
+    };
+    let Some(name) = parameter(matrix, "scale") else {
+        return Ok(None);
+    };
+    directory
+        .tensor(&name)
+        .map(|info| checked(name.clone(), vec![n_scales], info))
+        .transpose()
 }
 
 /// Why a tensor was not found: it is not there, or what should hold it has another shape.
@@ -582,8 +640,26 @@ impl<'a> Binder<'a> {
             is_of_experts,
             table: rows,
         };
-        self.tensors(req.layer).matrices[req.role as usize] = Some(place);
+        let scales = match found.scale.filter(|_| self.share.has(req.role, req.layer)) {
+            Some(info) => Some(finite(&info.name, self.values(info)?)?),
+            None => None,
+        };
+        let tensors = self.tensors(req.layer);
+        tensors.matrices[req.role as usize] = Some(place);
+        tensors.scales[req.role as usize] = scales;
         Ok(())
+    }
+
+    /// All values of a tensor.
+    fn values(&self, info: &TensorInfo) -> Result<Vec<f32>, Error> {
+        let mut values = vec![0.0; info.shape.n_elements() as usize];
+        let bytes = self.files.read(Extent {
+            shard: info.shard,
+            offset: info.offset,
+            bytes: info.n_bytes,
+        })?;
+        atta_formats::decode(info.ty, &bytes, &mut values)?;
+        Ok(values)
     }
 
     /// The values of a tensor that is kept; the whole is decoded, since a row of a vector need not
@@ -592,25 +668,15 @@ impl<'a> Binder<'a> {
         let Found {
             req, info, rows, ..
         } = found;
-        let mut values = vec![0.0; info.shape.n_elements() as usize];
-        let bytes = self.files.read(Extent {
-            shard: info.shard,
-            offset: info.offset,
-            bytes: info.n_bytes,
-        })?;
-        atta_formats::decode(info.ty, &bytes, &mut values)?;
+        let values = self.values(info)?;
         let d: usize = req.shape[1..].iter().product();
-        let values = values[rows.start * d..rows.end * d]
-            .to_vec()
-            .into_boxed_slice();
+        let values = values[rows.start * d..rows.end * d].to_vec();
         let is_factor = matches!(
             req.role,
             Role::RopeFreqs | Role::RopeFactorsShort | Role::RopeFactorsLong
         );
-        match values
-            .iter()
-            .find(|x| !x.is_finite() || (is_factor && **x <= 0.0))
-        {
+        let values = finite(&req.name(), values)?;
+        match values.iter().find(|x| is_factor && **x <= 0.0) {
             Some(value) => Err(Error::Value {
                 name: req.name(),
                 value: *value,
@@ -624,6 +690,17 @@ impl<'a> Binder<'a> {
             Some(l) => &mut self.layers[l],
             None => &mut self.globals,
         }
+    }
+}
+
+/// Values that are all numbers.
+fn finite(name: &str, values: Vec<f32>) -> Result<Box<[f32]>, Error> {
+    match values.iter().find(|x| !x.is_finite()) {
+        Some(&value) => Err(Error::Value {
+            name: name.to_owned(),
+            value,
+        }),
+        None => Ok(values.into_boxed_slice()),
     }
 }
 

@@ -181,6 +181,7 @@ fn decode(w: atta_kernels::Matrix<'_>) -> Rows {
             let mut row = vec![0.0; w.d_in()];
             atta_formats::decode(w.tensor_type(), w.row(i), &mut row)
                 .expect("the type was checked when it was bound");
+            row.iter_mut().for_each(|x| *x *= w.scale());
             row
         })
         .collect()

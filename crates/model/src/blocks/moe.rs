@@ -242,9 +242,9 @@ fn experts(p: &mut Pass<'_>, (l, m): (usize, &Moe), start: usize) -> Result<Opti
     let (places, t) = (group.places(), model.layer(l));
     p.observer.enter(Phase::Weights);
     let chunk = model.weights().chunk(WeightGroup::Experts(l, experts), 0)?;
-    let layout = |role| t.expert(role, 0, &chunk).layout();
+    let layout = |role| t.layouts(&[role]);
     let expert = |k: usize, role, bias| {
-        let w = t.expert(role, k, &chunk);
+        let w = t.expert(role, experts[k] as usize, k, &chunk);
         (w, t.expert_bias(bias, experts[k] as usize, w.d_out()))
     };
 

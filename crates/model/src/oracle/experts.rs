@@ -79,7 +79,7 @@ fn chosen(m: &Moe, (router, bias): (&Rows, Option<&[f32]>), x: &[f32]) -> Vec<(u
 
 fn expert(m: &Moe, t: &Tensors, (e, experts): (usize, &ChunkGuard<'_>), x: &[f32]) -> Vec<f32> {
     let product = |role, bias, x: &Rows| {
-        let w = decode(t.expert(role, e, experts));
+        let w = decode(t.expert(role, e, e, experts));
         project(&w, t.expert_bias(bias, e, w.len()), x)
     };
     let x = vec![x.to_vec()];
