@@ -1,6 +1,6 @@
 //! Decoding whole blocks of any type, by the scalar decoders of [`crate::layout`].
 
-use crate::layout::{self, float, k_quants, legacy, nonlinear, q1_0, q2_0, signed};
+use crate::layout::{self, float, k_quants, legacy, nonlinear, nvfp4, q1_0, q2_0, signed};
 use crate::tensor_type::tensor_types;
 use crate::{Error, TensorType};
 

@@ -42,7 +42,7 @@ macro_rules! tensor_types {
             TQ1_0 = 256, 54, |block, y| signed(layout::TQ1_0(block), y);
             TQ2_0 = 256, 66, |block, y| signed(layout::TQ2_0(block), y);
             MXFP4 = 32, 17, nonlinear::mxfp4;
-            NVFP4 = 64, 36;
+            NVFP4 = 64, 36, nvfp4::nvfp4;
             Q1_0 = 128, 18, q1_0::q1_0;
             Q2_0 = 64, 18, q2_0::q2_0;
         }

@@ -26,6 +26,7 @@ macro_rules! formats {
             Q8_0     [q8_0 linear];
             IQ4_NL   [iq4_nl linear];
             MXFP4    [mxfp4 linear];
+            NVFP4    [];
             Q1_0     [];
             Q2_0     [];
         }

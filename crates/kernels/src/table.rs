@@ -302,7 +302,12 @@ mod wide {
         ) => {
             [
                 $(AVX512.strips[Format::$float as usize],)*
-                $(tiled!($quant, tile::quant_32::<$quant>),)*
+                // Tiles multiply 32 weights at once, too many where 16 have a scale.
+                $(if matches!(<$quant as Quant32>::SECOND, Second::Scale) {
+                    AVX512.strips[Format::$quant as usize]
+                } else {
+                    tiled!($quant, tile::quant_32::<$quant>)
+                },)*
                 $(tiled!($k_quant, tile::k_quant::<$k_quant>),)*
             ]
         };

@@ -3,6 +3,7 @@
 use crate::Pool;
 use atta_formats::TensorType;
 use atta_formats::f16::{f16_to_f32, f32_to_f16};
+use atta_formats::layout;
 use std::num::NonZeroUsize;
 
 /// A seeded stream of numbers (xorshift64*, Vigna 2014).
@@ -80,7 +81,7 @@ fn halves_at(ty: TensorType) -> &'static [usize] {
         TensorType::Q6_K => &[208],
         TensorType::TQ1_0 => &[52],
         TensorType::TQ2_0 => &[64],
-        TensorType::IQ1_M | TensorType::MXFP4 => &[],
+        TensorType::IQ1_M | TensorType::MXFP4 | TensorType::NVFP4 => &[],
         _ => &[0],
     }
 }
@@ -117,10 +118,16 @@ pub(crate) fn scales(ty: TensorType, block: &[u8]) -> Scales {
         TensorType::IQ1_M => f16_to_f32((0..4).map(|i| word(48 + 2 * i) >> 12 << (4 * i)).sum()),
         _ => half(0),
     };
-    Scales {
-        d: vec![d * k(ty)],
-        second: half(1),
-    }
+    let d = match ty {
+        TensorType::NVFP4 => (0..4).map(|s| f16_to_f32(nvfp4_scale(block, s))).collect(),
+        _ => vec![d * k(ty)],
+    };
+    Scales { d, second: half(1) }
+}
+
+/// The scale of sub-block `s` of a block of NVFP4.
+fn nvfp4_scale(block: &[u8], s: usize) -> u16 {
+    layout::NVFP4(block.try_into().expect("a block")).d_bits(s)
 }
 
 /// Writes what [`scales`] reads, as near to it as the format can.
@@ -133,6 +140,12 @@ pub(crate) fn set_scales(ty: TensorType, block: &mut [u8], [d, second]: [f32; 2]
                 let nibble = f32_to_f16(d) >> (4 * i) & 15;
                 block[49 + 2 * i] = block[49 + 2 * i] & 15 | (nibble as u8) << 4;
             }
+        }
+        TensorType::NVFP4 => {
+            let scale = |x: u8| f16_to_f32(nvfp4_scale(&[x; 36], 0));
+            let error = |x: &u8| (scale(*x) - d.abs()).abs();
+            let nearest = (1..=0x7e).min_by(|x, y| error(x).total_cmp(&error(y)));
+            block[..4].fill(nearest.expect("a scale"));
         }
         _ => {
             for (&at, value) in halves_at(ty).iter().zip([d, second]) {

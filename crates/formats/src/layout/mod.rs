@@ -46,6 +46,7 @@ pub mod grids;
 pub(crate) mod k_quants;
 pub(crate) mod legacy;
 pub(crate) mod nonlinear;
+pub(crate) mod nvfp4;
 pub(crate) mod q1_0;
 pub(crate) mod q2_0;
 mod signed;
@@ -55,6 +56,7 @@ pub use grid::{IQ1_M, IQ1_S, IQ2_S, IQ2_XS, IQ2_XXS, IQ3_S, IQ3_XXS, even_signs,
 pub use k_quants::{Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, four_bit_group, scale_min, two_bit_group};
 pub use legacy::{Q4_0, Q4_1, Q5_0, Q5_1, Q8_0};
 pub use nonlinear::{IQ4_NL, IQ4_VALUES, IQ4_XS, MXFP4, MXFP4_VALUES, half_power};
+pub use nvfp4::NVFP4;
 pub use q1_0::Q1_0;
 pub use q2_0::Q2_0;
 pub use signed::Signed;
