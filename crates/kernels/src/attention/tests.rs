@@ -1,0 +1,570 @@
+use super::*;
+use crate::Kernels;
+use crate::algo::hadamard::rotate;
+use crate::isa::scalar::Scalar;
+use crate::testing::{Random, bits, pool};
+use atta_formats::f16::{f16_to_f32, f32_to_f16};
+
+const ELEMS: [KvElem; 4] = [KvElem::F32, KvElem::F16, KvElem::Q8, KvElem::Q4];
+
+/// Query rows of one sequence whose KV blocks are shuffled in the arena, behind those of another
+/// layer.
+struct Case {
+    n_heads: usize,
+    n_kv_heads: usize,
+    d_head: usize,
+    block_len: usize,
+    elem: KvElem,
+    /// Type of the values, if it is not that of the keys.
+    v_elem: Option<KvElem>,
+    window: usize,
+    softcap: Option<f32>,
+    has_sinks: bool,
+    /// Last positions of the query rows.
+    last: Vec<usize>,
+    /// A position whose key and value are infinite.
+    infinite: usize,
+    /// An element of the queries that is NaN.
+    nan: usize,
+    seed: u64,
+}
+
+impl Default for Case {
+    fn default() -> Self {
+        Self {
+            n_heads: 8,
+            n_kv_heads: 2,
+            d_head: 64,
+            block_len: 32,
+            elem: KvElem::F32,
+            v_elem: None,
+            window: usize::MAX,
+            softcap: None,
+            has_sinks: false,
+            last: vec![0, 5, 127, 128, 300, 511],
+            infinite: usize::MAX,
+            nan: usize::MAX,
+            seed: 11,
+        }
+    }
+}
+
+impl Case {
+    fn n_ctx(&self) -> usize {
+        self.last.iter().max().unwrap() + 1
+    }
+
+    /// Keys and values, `[n_ctx, n_kv_heads, d_head]` each, and queries; independent of blocks
+    /// and element type.
+    fn inputs(&self) -> (Vec<f32>, Vec<f32>, Vec<f32>) {
+        let mut random = Random(self.seed);
+        let n = self.n_ctx() * self.n_kv_heads * self.d_head;
+        let narrow = |x: f32| f16_to_f32(f32_to_f16(x));
+        let mut kv = || random.floats(n).into_iter().map(narrow).collect::<Vec<_>>();
+        let mut k = kv();
+        let mut v = kv();
+        for x in [&mut k, &mut v].map(|x| {
+            x.chunks_mut(self.n_kv_heads * self.d_head)
+                .nth(self.infinite)
+        }) {
+            x.into_iter().flatten().for_each(|x| *x = f32::INFINITY);
+        }
+        let mut q = random.floats(self.last.len() * self.n_heads * self.d_head);
+        q.iter_mut().for_each(|x| *x *= 4.0);
+        q.get_mut(self.nan).into_iter().for_each(|x| *x = f32::NAN);
+        (k, v, q)
+    }
+
+    /// Types of keys and values.
+    fn elems(&self) -> [KvElem; 2] {
+        [self.elem, self.v_elem.unwrap_or(self.elem)]
+    }
+
+    fn row(&self, last: usize) -> (usize, usize) {
+        ((last + 1).saturating_sub(self.window), last)
+    }
+
+    /// Sinks far below, near and far above the other scores.
+    fn sinks(&self) -> Option<Vec<f32>> {
+        self.has_sinks.then(|| {
+            (0..self.n_heads)
+                .map(|h| [1.5, -200.0, 3.0, 90.0, -0.5][h % 5])
+                .collect()
+        })
+    }
+
+    fn scale(&self) -> f32 {
+        1.0 / (self.d_head as f32).sqrt()
+    }
+
+    fn run(&self, n_threads: usize, scratch: &mut AttnScratch) -> Vec<f32> {
+        self.run_on(Kernels::detect(), n_threads, scratch)
+    }
+
+    fn run_on(&self, k: Kernels, n_threads: usize, scratch: &mut AttnScratch) -> Vec<f32> {
+        let (keys, values, q) = self.inputs();
+        let width = self.n_kv_heads * self.d_head;
+        let n_blocks = self.n_ctx().div_ceil(self.block_len);
+        let [k_elem, v_elem] = self.elems();
+        let [k_len, v_len] = [k_elem, v_elem]
+            .map(|elem| self.block_len * self.n_kv_heads * elem.row_bytes(self.d_head));
+        // A block holds the other layer's keys, then our values and our keys, so that neither of
+        // ours begins at 0.
+        let block_bytes = 2 * k_len + v_len;
+        let v_at = k_len;
+        let k_at = k_len + v_len;
+        let mut arena = vec![0xffu8; n_blocks * block_bytes];
+        let mut blocks: Vec<u32> = (0..n_blocks as u32).rev().collect();
+        for p in 0..self.n_ctx() {
+            for h in 0..self.n_kv_heads {
+                let block = blocks[p / self.block_len] as usize * block_bytes;
+                let from = p * width + h * self.d_head..p * width + (h + 1) * self.d_head;
+                for (at, x, elem) in [(k_at, &keys, k_elem), (v_at, &values, v_elem)] {
+                    let row = elem.row_bytes(self.d_head);
+                    let start = block + at + (h * self.block_len + p % self.block_len) * row;
+                    k.store_kv(&x[from.clone()], elem, &mut arena[start..start + row]);
+                }
+            }
+        }
+        // Entries of the block table that no row sees may be invalid.
+        let first = self
+            .last
+            .iter()
+            .map(|&last| self.row(last).0)
+            .min()
+            .unwrap();
+        blocks[..first / self.block_len].fill(u32::MAX);
+        blocks.extend([u32::MAX; 9]);
+        let rows: Vec<_> = self
+            .last
+            .iter()
+            .map(|&last| AttnRow {
+                blocks: &blocks,
+                first: self.row(last).0,
+                last,
+            })
+            .collect();
+        let mut out = vec![f32::NAN; q.len()];
+        let kv = KvLayer {
+            arena: &arena,
+            block_bytes,
+            k_at,
+            v_at,
+            block_len: self.block_len,
+            n_kv_heads: self.n_kv_heads,
+            d_head: self.d_head,
+            k_elem,
+            v_elem,
+        };
+        let sinks = self.sinks();
+        let a = Attention {
+            kv,
+            q: &q,
+            rows: &|t: usize| rows[t],
+            n_heads: self.n_heads,
+            scale: self.scale(),
+            softcap: self.softcap,
+            sinks: sinks.as_deref(),
+            out: &mut out,
+            scratch,
+        };
+        k.attention(&pool(n_threads), a);
+        out
+    }
+
+    fn run_alone(&self) -> Vec<f32> {
+        self.run(1, &mut self.scratch(1))
+    }
+
+    fn scratch(&self, n_threads: usize) -> AttnScratch {
+        AttnScratch::new(
+            self.last.len(),
+            self.n_heads,
+            self.d_head,
+            self.n_ctx(),
+            n_threads,
+        )
+    }
+
+    /// Softmax in two passes over everything visible, in f64.
+    fn reference(&self, (keys, values, q): &(Vec<f32>, Vec<f32>, Vec<f32>)) -> Vec<f64> {
+        let d = self.d_head;
+        let group = self.n_heads / self.n_kv_heads;
+        let at = |x: &[f32], p: usize, h: usize| -> Vec<f64> {
+            let start = (p * self.n_kv_heads + h / group) * d;
+            x[start..start + d].iter().map(|&x| f64::from(x)).collect()
+        };
+        let mut out = Vec::new();
+        for (i, q) in q.chunks(d).enumerate() {
+            let h = i % self.n_heads;
+            let (first, last) = self.row(self.last[i / self.n_heads]);
+            let score = |p: usize| {
+                let dot: f64 = q
+                    .iter()
+                    .zip(at(keys, p, h))
+                    .map(|(&q, k)| f64::from(q) * k)
+                    .sum();
+                let score = dot * f64::from(self.scale());
+                self.softcap.map_or(score, |cap| {
+                    f64::from(cap) * (score / f64::from(cap)).tanh()
+                })
+            };
+            let scores: Vec<f64> = (first..=last).map(score).collect();
+            let sink = self.sinks().map(|sinks| f64::from(sinks[h]));
+            let all = || scores.iter().copied().chain(sink);
+            let max = all().fold(f64::NEG_INFINITY, f64::max);
+            let sum: f64 = all().map(|s| (s - max).exp()).sum();
+            let mut row = vec![0.0; d];
+            for (p, score) in (first..=last).zip(&scores) {
+                let weight = (score - max).exp() / sum;
+                row.iter_mut()
+                    .zip(at(values, p, h))
+                    .for_each(|(out, v)| *out += weight * v);
+            }
+            out.extend(row);
+        }
+        out
+    }
+
+    fn scalar(&self) -> Vec<u32> {
+        bits(&self.run_on(Kernels::named("scalar").unwrap(), 1, &mut self.scratch(1)))
+    }
+
+    /// Keys, values and queries rounded as the element types round them, without the rotation.
+    fn rounded(&self) -> (Vec<f32>, Vec<f32>, Vec<f32>) {
+        let (mut keys, mut values, mut q) = self.inputs();
+        for (x, elem) in [&mut keys, &mut values].into_iter().zip(self.elems()) {
+            let k = Kernels::detect();
+            let mut bytes = vec![0; elem.row_bytes(self.d_head)];
+            for row in x.chunks_mut(self.d_head) {
+                k.store_kv(row, elem, &mut bytes);
+                k.load_kv(&bytes, elem, row);
+            }
+        }
+        for q in q.chunks_mut(self.d_head).filter(|_| self.elem.is_rotated()) {
+            rotate(Scalar, q);
+            let step = q.iter().fold(0f32, |max, x| max.max(x.abs())) / 127.0;
+            q.iter_mut()
+                .for_each(|x| *x = (*x / step).round_ties_even() * step);
+            rotate(Scalar, q);
+        }
+        (keys, values, q)
+    }
+
+    /// Compares with the reference over rounded inputs; the difference is the rounding of f32.
+    fn check(&self) {
+        let is_rotated = self.elems().iter().any(|elem| elem.is_rotated());
+        self.compare(&self.rounded(), if is_rotated { 2e-5 } else { 1e-6 });
+    }
+
+    fn compare(&self, inputs: &(Vec<f32>, Vec<f32>, Vec<f32>), tolerance: f64) {
+        let got = self.run(1, &mut self.scratch(1));
+        for (i, (&got, want)) in got.iter().zip(self.reference(inputs)).enumerate() {
+            assert!(
+                (f64::from(got) - want).abs() < tolerance,
+                "{:?} output {i}: {got} {want}",
+                self.elems()
+            );
+        }
+    }
+}
+
+#[test]
+fn attention_agrees_with_two_passes_in_f64() {
+    for elem in ELEMS {
+        Case {
+            elem,
+            ..Case::default()
+        }
+        .check();
+    }
+}
+
+#[test]
+fn quantized_keys_and_values_are_near_the_exact_ones() {
+    // Elements lie between −1 and 1; a row sees between 1 and 512 of them.
+    for (elem, tolerance) in [(KvElem::Q8, 0.02), (KvElem::Q4, 0.2)] {
+        let case = Case {
+            elem,
+            ..Case::default()
+        };
+        case.compare(&case.inputs(), tolerance);
+    }
+}
+
+#[test]
+fn every_isa_gives_the_bits_of_scalar() {
+    let rows = |n: usize| (200..200 + n).collect::<Vec<_>>();
+    let few = [(9, 3, 33, 5), (7, 1, 16, 1), (40, 1, 80, 3), (6, 2, 31, 2)];
+    let many = [
+        (8, 2, 64, 40),
+        (4, 4, 128, 20),
+        (9, 3, 31, 30),
+        (2, 1, 63, 40),
+    ];
+    for (i, (n_heads, n_kv_heads, d_head, n_rows)) in few.into_iter().chain(many).enumerate() {
+        let cases = ELEMS.into_iter().zip([
+            (Some(3.0), 100),
+            (None, usize::MAX),
+            (None, 90),
+            (Some(5.0), 300),
+        ]);
+        for (j, (elem, (softcap, window))) in cases.enumerate() {
+            let v_elem = Some(ELEMS[(i + j) % 4]);
+            let case = Case {
+                n_heads,
+                n_kv_heads,
+                d_head,
+                elem,
+                v_elem,
+                softcap,
+                window,
+                has_sinks: softcap.is_none(),
+                last: rows(n_rows),
+                ..Case::default()
+            };
+            let want = case.scalar();
+            for k in Kernels::available()
+                .into_iter()
+                .map(|name| Kernels::named(name).unwrap())
+            {
+                for n_threads in [1, 2] {
+                    let got = bits(&case.run_on(k, n_threads, &mut case.scratch(n_threads)));
+                    assert!(
+                        got == want,
+                        "{} {n_heads} {n_kv_heads} {d_head} {elem:?} {v_elem:?} {n_threads}",
+                        k.isa()
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn any_grouping_and_width_of_heads_works() {
+    let last = vec![0, 140];
+    for (n_heads, n_kv_heads, d_head) in [
+        (1, 1, 1),
+        (3, 3, 20),
+        (2, 1, 31),
+        (10, 1, 80),
+        (9, 3, 33),
+        (6, 2, 63),
+        (4, 2, 512),
+        (5, 1, 1024),
+    ] {
+        for elem in [KvElem::F32, KvElem::Q8, KvElem::Q4] {
+            Case {
+                n_heads,
+                n_kv_heads,
+                d_head,
+                elem,
+                last: last.clone(),
+                ..Case::default()
+            }
+            .check();
+        }
+    }
+}
+
+#[test]
+fn keys_and_values_may_have_different_types() {
+    for (elem, v_elem) in ELEMS
+        .into_iter()
+        .flat_map(|elem| ELEMS.map(|v_elem| (elem, Some(v_elem))))
+    {
+        for d_head in [48, 63] {
+            Case {
+                elem,
+                v_elem,
+                d_head,
+                last: vec![7, 200],
+                ..Case::default()
+            }
+            .check();
+        }
+    }
+}
+
+#[test]
+fn windows_begin_anywhere() {
+    for (window, elem) in [1, 2, 100, 128, 129, 400]
+        .into_iter()
+        .zip(ELEMS.into_iter().cycle())
+    {
+        Case {
+            window,
+            ..Case::default()
+        }
+        .check();
+        Case {
+            window,
+            elem,
+            ..Case::default()
+        }
+        .check();
+    }
+}
+
+#[test]
+fn scores_can_be_capped() {
+    Case {
+        softcap: Some(2.0),
+        ..Case::default()
+    }
+    .check();
+}
+
+#[test]
+fn heads_can_look_at_a_sink() {
+    for (window, n_kv_heads) in [(usize::MAX, 2), (7, 1), (200, 8)] {
+        Case {
+            has_sinks: true,
+            window,
+            n_kv_heads,
+            ..Case::default()
+        }
+        .check();
+    }
+}
+
+#[test]
+fn a_sink_that_vanishes_changes_no_bit() {
+    let case = Case {
+        has_sinks: true,
+        last: vec![3, 200],
+        ..Case::default()
+    };
+    let with = case.run_alone();
+    let case = Case {
+        has_sinks: false,
+        ..case
+    };
+    let without = case.run_alone();
+    // Every fifth head from the second on has a sink of -200.
+    for (i, (with, without)) in with.chunks(64).zip(without.chunks(64)).enumerate() {
+        assert_eq!(bits(with) == bits(without), i % 8 % 5 == 1, "head {i}");
+    }
+}
+
+#[test]
+fn what_a_row_does_not_see_may_be_infinite() {
+    for (n_heads, n_kv_heads) in [(8, 2), (3, 3)] {
+        let case = Case {
+            n_heads,
+            n_kv_heads,
+            last: (120..160).collect(),
+            ..Case::default()
+        };
+        let want = bits(&case.run_alone());
+        let width = n_heads * case.d_head;
+        let got = bits(
+            &Case {
+                infinite: 139,
+                ..case
+            }
+            .run_alone(),
+        );
+        assert_eq!(got[..19 * width], want[..19 * width]);
+        assert!(
+            got[19 * width..]
+                .chunks(width)
+                .all(|row| !f32::from_bits(row[0]).is_finite())
+        );
+    }
+}
+
+#[test]
+fn a_nan_in_a_query_shows_whatever_the_keys_are() {
+    for (elem, d_head) in ELEMS.into_iter().flat_map(|elem| [(elem, 33), (elem, 64)]) {
+        let case = Case {
+            elem,
+            d_head,
+            nan: 2 * d_head,
+            last: vec![0, 200],
+            ..Case::default()
+        };
+        let out = case.run_alone();
+        for (i, head) in out.chunks(d_head).enumerate() {
+            assert!(
+                head.iter().all(|x| x.is_nan() == (i == 2)),
+                "{elem:?} {d_head}, head {i}"
+            );
+        }
+    }
+}
+
+#[test]
+fn the_bits_do_not_depend_on_threads_or_scratch() {
+    let cases = [
+        (vec![511], 2),
+        (vec![511], 1),
+        (vec![130, 400], 2),
+        (vec![0, 5, 127, 128, 300], 8),
+    ];
+    let settings = [
+        (KvElem::F16, false),
+        (KvElem::F16, true),
+        (KvElem::Q8, true),
+        (KvElem::Q4, false),
+    ];
+    for ((last, n_kv_heads), (elem, has_sinks)) in cases
+        .iter()
+        .flat_map(|case| settings.map(|with| (case, with)))
+    {
+        let case = Case {
+            last: last.clone(),
+            n_kv_heads: *n_kv_heads,
+            has_sinks,
+            window: 333,
+            elem,
+            ..Case::default()
+        };
+        let want = bits(&case.run(1, &mut case.scratch(1)));
+        for n_threads in [2, 3, 5] {
+            assert_eq!(
+                bits(&case.run(n_threads, &mut case.scratch(n_threads))),
+                want,
+                "{n_threads} threads"
+            );
+            assert_eq!(
+                bits(&case.run(n_threads, &mut case.scratch(1))),
+                want,
+                "{n_threads} threads, no scratch"
+            );
+        }
+    }
+}
+
+#[test]
+fn the_bits_do_not_depend_on_neighbours_or_blocks() {
+    for (elem, d_head) in ELEMS.into_iter().flat_map(|elem| [(elem, 64), (elem, 80)]) {
+        let many = Case {
+            last: vec![511, 0, 300, 300, 129],
+            elem,
+            d_head,
+            ..Case::default()
+        };
+        let width = many.n_heads * many.d_head;
+        let want = bits(&many.run(1, &mut many.scratch(1)));
+        for block_len in [1, 16, 100, 128, 600] {
+            let other = Case {
+                block_len,
+                last: many.last.clone(),
+                ..many
+            };
+            assert_eq!(
+                bits(&other.run(2, &mut other.scratch(2))),
+                want,
+                "{elem:?}, blocks of {block_len}"
+            );
+        }
+        // The first row with other neighbours, and alone.
+        for last in [vec![511, 300], vec![511]] {
+            let fewer = Case { last, ..many };
+            let got = bits(&fewer.run(1, &mut fewer.scratch(1)));
+            assert_eq!(got[..width], want[..width], "{elem:?}, {d_head}");
+        }
+    }
+}
