@@ -7,7 +7,7 @@
 //! of this file sound.
 
 use crate::activations::{self, QuantRow, Sums};
-use crate::algo::attention::{Out, Query, Work};
+use crate::algo::attention::{AttnBuffers, AttnOut, Query};
 use crate::algo::gate::Activation;
 use crate::algo::matmul::{MatMul, Strip};
 use crate::algo::{attention, gate, hadamard, kv, measure, norm, quantize, rope};
@@ -38,7 +38,7 @@ pub(crate) struct Table {
     strips: [StripFn; Format::ALL.len()],
     quantize_256: unsafe fn(&[f32], Row256<'_>),
     quantize_32: unsafe fn(&[f32], Row32<'_>),
-    attend: unsafe fn(&Query<'_>, &mut Work<'_>, Out<'_, '_>),
+    attend: unsafe fn(&Query<'_>, &mut AttnBuffers<'_>, AttnOut<'_, '_>),
     merge_chunks: unsafe fn(&[f32], Sinks<'_>, usize, &mut [f32]),
     gate: unsafe fn(Activation, &mut [f32], &[f32]),
     activate: unsafe fn(Activation, &mut [f32]),
@@ -123,8 +123,8 @@ macro_rules! table {
                     quantize::block_32(x, codes.block(b), scales.block(b), sums.block(b))
                 })
             });
-    entry!($features attend(query: &Query<'_>, work: &mut Work<'_>, out: Out<'_, '_>)
-                attention::attend($isa, query, work, out));
+    entry!($features attend(query: &Query<'_>, buffers: &mut AttnBuffers<'_>, out: AttnOut<'_, '_>)
+                attention::attend($isa, query, buffers, out));
     entry!($features merge_chunks(partials: &[f32], sinks: Sinks<'_>, d_head: usize, out: &mut [f32])
                 attention::merge_chunks(partials, sinks, d_head, out));
     entry!($features gate_up(activation: Activation, gate: &mut [f32], up: &[f32])
@@ -542,7 +542,7 @@ macro_rules! safe {
 safe! {
     quantize_256(x: &[f32], out: Row256<'_>);
     quantize_32(x: &[f32], out: Row32<'_>);
-    attend(query: &Query<'_>, work: &mut Work<'_>, out: Out<'_, '_>);
+    attend(query: &Query<'_>, buffers: &mut AttnBuffers<'_>, out: AttnOut<'_, '_>);
     merge_chunks(partials: &[f32], sinks: Sinks<'_>, d_head: usize, out: &mut [f32]);
     gate(activation: Activation, gate: &mut [f32], up: &[f32]);
     /// See `algo/hadamard.rs`.

@@ -2,21 +2,21 @@
 //!
 //! ```text
 //! for each chunk of 128 absolute positions that is visible, in order:
-//!     s[h][p] = cap(scale · (q[h] · k[p]))            scores.rs: sixteen lanes and one tree, whichever way keys lie;
-//!                                                     codes.rs: of quantized keys, in integers
+//!     s[h][p] = cap(scale · (q[h] · k[p]))            scores.rs: sixteen lanes and one tree;
+//!                                                     codes.rs: quantized keys, in integers
 //!     m = max s,  e = exp(s − m),  n = Σ e            sixteen heads at a time
 //!     o[h] = Σ e[p]·v[p]                              values.rs: in order of p
-//!     merge (m, n, o) into the state of the chunks before
-//! merge (sink[h], 1, 0)                               where heads have a sink: a score that has no value
-//! out[h] = o / n                                      rotated, if the values are; the caller turns it back
+//!     merge (m, n, o) into the state of the earlier chunks
+//! merge (sink[h], 1, 0)                               if heads have sinks: a score without a value
+//! out[h] = o / n                                      rotated, if values are; the caller undoes it
 //! ```
 //! The running maximum is Milakov and Gimelshein 2018, the merge of partial results Dao 2023
-//! (FlashDecoding). Because a chunk is computed from nothing and chunks are cut and merged by
-//! absolute position, the bits of the result do not depend on who computes which chunk, nor on the
-//! length of the blocks that hold the positions.
+//! (FlashDecoding). Every chunk is computed from an empty state, and chunks are divided and merged
+//! by absolute position. So the bits of the result do not depend on the thread that computes a
+//! chunk, nor on the length of KV blocks.
 
-mod ahead;
 mod codes;
+mod prefetch;
 mod query;
 mod scores;
 mod stored;
@@ -30,29 +30,30 @@ use crate::attention::{D_HEAD_MAX, KvElem};
 use crate::isa::{Codes, Floats, KeyCodes};
 use crate::scratch;
 use crate::tiles::Strip;
-use codes::Ints;
+use codes::CodeBuffers;
 use std::ops::Range;
 
 /// Positions per chunk.
 pub(crate) const CHUNK: usize = 128;
 
-/// Floats of a partial result of `group` heads: per head maximum, sum and weighted values.
+/// Floats of a partial result of `group` heads: maximum, sum and weighted values of each head.
 pub(crate) fn partial_len(group: usize, d_head: usize) -> usize {
     group * (2 + d_head)
 }
 
-/// Heads treated at once, whose scores of a chunk are on the stack; multiples of 16.
+/// Heads computed at once if there are more than [`FEW`]; their scores of a chunk are on the stack.
+/// Both are multiples of 16.
 pub(crate) const MANY: usize = 64;
-/// The same where there are no more of them: one row, mostly.
+/// Heads computed at once if there are no more: mostly those of one row.
 const FEW: usize = 16;
 
 /// Sixteen elements of sixteen keys, `[16 elements, 16 keys]`.
 type Keys = [[f32; LANES]; LANES];
 
-/// Memory of [`Work`] for heads of up to `16·VECTORS`, `N` at once; on the stack of the thread.
-/// `VECTORS` is a multiple of 4, as vectors are treated by fours.
+/// Memory of [`AttnBuffers`] on the stack of a thread: `N` heads of width up to `16·VECTORS`.
+/// `VECTORS` is a multiple of 4, because vectors are computed in fours.
 #[repr(align(64))]
-pub(crate) struct Room<const VECTORS: usize, const N: usize> {
+pub(crate) struct StackBuffers<const VECTORS: usize, const N: usize> {
     rows: [[[f32; LANES]; VECTORS]; CHUNK],
     keys: [Keys; VECTORS],
     q: [[[f32; LANES]; VECTORS]; N],
@@ -67,9 +68,8 @@ pub(crate) struct Room<const VECTORS: usize, const N: usize> {
     peaks: Peaks<N>,
 }
 
-impl<const VECTORS: usize, const N: usize> Room<VECTORS, N> {
-    /// Zeros throughout: anything else would be in the program as a constant, for each of these
-    /// types, 1.7 MB in all.
+impl<const VECTORS: usize, const N: usize> StackBuffers<VECTORS, N> {
+    /// All zeros: other values would be constants in the program, 1.7 MB for all these types.
     const EMPTY: Self = Self {
         rows: [[[0.0; LANES]; VECTORS]; CHUNK],
         keys: [[[0.0; LANES]; LANES]; VECTORS],
@@ -88,16 +88,17 @@ impl<const VECTORS: usize, const N: usize> Room<VECTORS, N> {
         },
     };
 
-    fn work(&mut self) -> Work<'_> {
-        let ints = Ints {
+    fn buffers(&mut self) -> AttnBuffers<'_> {
+        let codes = CodeBuffers {
+            width: VECTORS,
             q: self.q_codes.as_flattened_mut(),
             sums: self.q_sums.as_flattened_mut(),
             scales: &mut self.q_scales,
             keys: &mut self.codes,
         };
-        Work {
+        AttnBuffers {
             width: VECTORS,
-            ints,
+            codes,
             scales: &mut self.scales,
             rows: self.rows.as_flattened_mut(),
             keys: &mut self.keys,
@@ -111,51 +112,51 @@ impl<const VECTORS: usize, const N: usize> Room<VECTORS, N> {
     }
 }
 
-/// Calls `f` with memory for this query.
-pub(crate) fn with_work(query: &Query<'_>, f: impl FnOnce(&mut Work<'_>)) {
+/// Calls `f` with buffers for this query.
+pub(crate) fn with_buffers(query: &Query<'_>, f: impl FnOnce(&mut AttnBuffers<'_>)) {
     let few = query.rows.len() * query.group() <= FEW;
     match (query.kv.d_head, few) {
-        (..=64, true) => with_room::<4, FEW>(f),
-        (..=64, false) => with_room::<4, MANY>(f),
-        (65..=128, true) => with_room::<8, FEW>(f),
-        (65..=128, false) => with_room::<8, MANY>(f),
-        (129..=256, true) => with_room::<16, FEW>(f),
-        (129..=256, false) => with_room::<16, MANY>(f),
-        // More of these would not fit the stack.
-        _ => with_room::<{ D_HEAD_MAX / LANES }, FEW>(f),
+        (..=64, true) => with_stack::<4, FEW>(f),
+        (..=64, false) => with_stack::<4, MANY>(f),
+        (65..=128, true) => with_stack::<8, FEW>(f),
+        (65..=128, false) => with_stack::<8, MANY>(f),
+        (129..=256, true) => with_stack::<16, FEW>(f),
+        (129..=256, false) => with_stack::<16, MANY>(f),
+        // `MANY` heads of this width do not fit the stack.
+        _ => with_stack::<{ D_HEAD_MAX / LANES }, FEW>(f),
     }
 }
 
-/// Not inlined, so that only this room is on the stack.
+/// Not inlined, so that only one of these sizes is on the stack.
 #[inline(never)]
-fn with_room<const VECTORS: usize, const N: usize>(f: impl FnOnce(&mut Work<'_>)) {
-    const { assert!(size_of::<Room<VECTORS, N>>() <= scratch::THREAD) };
-    let mut room = Room::<VECTORS, N>::EMPTY;
-    f(&mut room.work());
+fn with_stack<const VECTORS: usize, const N: usize>(f: impl FnOnce(&mut AttnBuffers<'_>)) {
+    const { assert!(size_of::<StackBuffers<VECTORS, N>>() <= scratch::THREAD) };
+    let mut stack = StackBuffers::<VECTORS, N>::EMPTY;
+    f(&mut stack.buffers());
 }
 
-/// Working memory for [`FEW`] or [`MANY`] heads, in vectors of sixteen elements; rows are padded
-/// with zeros.
-pub(crate) struct Work<'a> {
+/// Buffers for [`FEW`] or [`MANY`] heads, in vectors of sixteen elements; rows are padded with
+/// zeros.
+pub(crate) struct AttnBuffers<'a> {
     /// Vectors of a row, a multiple of four.
     width: usize,
-    /// Of quantized keys.
-    ints: Ints<'a>,
-    /// Scales of quantized keys, then values, of a chunk, `[width, CHUNK]`.
+    /// Codes of queries and of quantized keys.
+    codes: CodeBuffers<'a>,
+    /// Scales of the quantized keys of a chunk, then of its values, `[width, CHUNK]`.
     scales: &'a mut [[f32; CHUNK]],
-    /// A few keys, then the values of a chunk, `[CHUNK, width]`.
+    /// Widened rows: a few keys, then the values of a chunk, `[CHUNK, width]`.
     rows: &'a mut [[f32; LANES]],
     /// Sixteen keys, `[width]`.
     keys: &'a mut [Keys],
-    /// Queries, `[heads, width]`: of few heads as they are, of many four interleaved; rotated,
-    /// where keys are codes.
+    /// Queries, `[heads, width]`: those of many heads interleaved by four; rotated, if keys are
+    /// quantized.
     q: &'a mut [[f32; LANES]],
-    /// Weighted values of the chunks before, `[heads, width]`.
+    /// Weighted values of the earlier chunks, `[heads, width]`.
     values: &'a mut [[f32; LANES]],
     scores: &'a mut [[f32; CHUNK]],
     /// The positions of the chunk that each head sees.
     visible: &'a mut [Range<usize>],
-    /// Maxima and sums of the softmax over the chunks before.
+    /// Maxima and sums of the softmax over the earlier chunks.
     max: &'a mut [f32],
     sum: &'a mut [f32],
 }
@@ -167,45 +168,45 @@ struct Peaks<const N: usize> {
 }
 
 impl<const N: usize> Peaks<N> {
-    /// Those of nothing: merging into them gives the others.
-    const NOTHING: Self = Self {
+    /// Peaks of no score; merging others into them gives the others.
+    const EMPTY: Self = Self {
         max: [f32::NEG_INFINITY; N],
         sum: [0.0; N],
     };
 }
 
-/// Merges the peaks of a later chunk into those of sixteen heads where `sees`; returns the factors
-/// of the values of both.
+/// Merges the peaks `later` of a later chunk into `max` and `sum` of sixteen heads, for the heads
+/// that see some of the chunk; returns the factors of the values of both.
 #[inline(always)]
 fn merge_peaks(
-    (max, sum): (&mut [f32; LANES], &mut [f32; LANES]),
-    (other_max, other_sum): (&[f32; LANES], &[f32; LANES]),
+    max: &mut [f32; LANES],
+    sum: &mut [f32; LANES],
+    later: &Peaks<LANES>,
     sees: &[bool; LANES],
 ) -> [[f32; LANES]; 2] {
     let mut factors = [[0.0; LANES]; 2];
     for h in 0..LANES {
-        let new_max = if other_max[h] > max[h] {
-            other_max[h]
+        let new_max = if later.max[h] > max[h] {
+            later.max[h]
         } else {
             max[h]
         };
-        let (a, b) = (
-            exp_weight(max[h] - new_max),
-            exp_weight(other_max[h] - new_max),
-        );
+        let a = exp_weight(max[h] - new_max);
+        let b = exp_weight(later.max[h] - new_max);
         sum[h] = if sees[h] {
-            sum[h] * a + other_sum[h] * b
+            sum[h] * a + later.sum[h] * b
         } else {
             sum[h]
         };
         max[h] = if sees[h] { new_max } else { max[h] };
-        (factors[0][h], factors[1][h]) = (a, b);
+        factors[0][h] = a;
+        factors[1][h] = b;
     }
     factors
 }
 
-impl Work<'_> {
-    /// The softmax state of the heads `heads` over the chunks `chunks`.
+impl AttnBuffers<'_> {
+    /// Computes the softmax state of the heads `heads` over the chunks `chunks`.
     #[inline(always)]
     fn attend<I: Codes>(
         &mut self,
@@ -244,23 +245,20 @@ impl Work<'_> {
     }
 
     /// Turns the scores of the first `n` heads into weights relative to their maximum in the chunk;
-    /// returns the factors of the values before and of those of the chunk.
+    /// returns the factors of the values of earlier chunks and of this chunk.
     #[inline(always)]
     fn softmax<I: Floats>(&mut self, isa: I, query: &Query<'_>, n: usize) -> [[f32; MANY]; 2] {
         let mut factors = [[0.0; MANY]; 2];
         for first in (0..n).step_by(LANES) {
             let n = LANES.min(n - first);
-            let (scores, visible) = (
-                &mut self.scores[first..first + n],
-                &self.visible[first..first + n],
-            );
-            let (max, sum) = weigh(isa, query, scores, visible);
+            let visible = &self.visible[first..first + n];
+            let peaks = weigh(isa, query, &mut self.scores[first..first + n], visible);
             let mut sees = [false; LANES];
             sees.iter_mut()
                 .zip(visible)
                 .for_each(|(sees, visible)| *sees = !visible.is_empty());
-            let into = (sixteen(self.max, first), sixteen(self.sum, first));
-            let [a, b] = merge_peaks(into, (&max, &sum), &sees);
+            let max = sixteen(self.max, first);
+            let [a, b] = merge_peaks(max, sixteen(self.sum, first), &peaks, &sees);
             factors[0][first..first + LANES].copy_from_slice(&a);
             factors[1][first..first + LANES].copy_from_slice(&b);
         }
@@ -276,15 +274,15 @@ fn sixteen(x: &mut [f32], first: usize) -> &mut [f32; LANES] {
         .expect("heads come in sixteens")
 }
 
-/// Turns the scores of up to sixteen heads into weights relative to their maximum; returns maxima
-/// and sums of the weights.
+/// Turns the scores of up to sixteen heads into weights relative to their maximum; returns their
+/// maxima and the sums of the weights.
 #[inline(always)]
 fn weigh<I: Floats>(
     isa: I,
     query: &Query<'_>,
     scores: &mut [[f32; CHUNK]],
     visible: &[Range<usize>],
-) -> ([f32; LANES], [f32; LANES]) {
+) -> Peaks<LANES> {
     let mut lanes = [isa.splat_all(f32::NEG_INFINITY); LANES];
     for (h, (scores, visible)) in scores.iter_mut().zip(visible).enumerate() {
         lanes[h] = finish_scores(isa, query, scores, visible);
@@ -304,17 +302,20 @@ fn weigh<I: Floats>(
             lanes[h] = isa.sum_f(lanes[h], isa.floats(vector));
         }
     }
-    (max, isa.to_array(isa.totals_of_16(lanes)))
+    Peaks {
+        max,
+        sum: isa.to_array(isa.totals_of_16(lanes)),
+    }
 }
 
-/// The vectors of scores in which something is visible.
+/// The vectors of scores with a visible position.
 #[inline(always)]
 fn vectors(visible: &Range<usize>) -> Range<usize> {
     visible.start / LANES..visible.end.div_ceil(LANES)
 }
 
-/// Scales and caps the visible scores of a head and makes the others of their vectors −∞; returns
-/// the lanes' maxima.
+/// Scales and caps the visible scores of a head and sets the others of their vectors to −∞; returns
+/// the maximum of each lane.
 #[inline(always)]
 fn finish_scores<I: Floats>(
     isa: I,
@@ -341,14 +342,15 @@ fn finish_scores<I: Floats>(
     max
 }
 
-/// `out = values / sum` for one head, whose sink takes part in the sum as a score without a value
-/// (Xiao et al. 2024). It is merged like one more chunk, the last. Not inlined: it is called once
-/// per head, and would be in every table twice.
+/// `out = values / sum` for one head. Its sink is one more score in the sum, without a value (Xiao
+/// et al. 2024), and is merged like a last chunk. Not inlined: it is called once per head, and every
+/// kernel table would have two copies.
 #[inline(never)]
 fn finish(values: &mut [f32], max: f32, mut sum: f32, sink: Option<f32>) {
     if let Some(sink) = sink {
         let new_max = if sink > max { sink } else { max };
-        let (a, b) = (exp_weight(max - new_max), exp_weight(sink - new_max));
+        let a = exp_weight(max - new_max);
+        let b = exp_weight(sink - new_max);
         multiply(values, a);
         sum = sum * a + b;
     }
@@ -368,52 +370,54 @@ fn multiply(x: &mut [f32], factor: f32) {
     }
 }
 
-/// Where the result of a query goes.
-pub(crate) enum Out<'a, 'b> {
-    /// Of all visible positions; part `i` is row `i`, `[group, d_head]`.
+/// The result of a query.
+pub(crate) enum AttnOut<'a, 'b> {
+    /// Attention over all visible positions; part `i` is row `i`, `[group, d_head]`.
     Rows(&'a mut Strip<'b>),
-    /// Of this chunk and a query of one row, not divided by its sums: `[group·d_head values, group
-    /// maxima, group sums]`.
+    /// The partial result of one chunk for a query of one row, not divided by its sums:
+    /// `[group·d_head values, group maxima, group sums]`.
     Chunk(usize, &'a mut [f32]),
 }
 
-/// Attention of a query.
+/// Computes the attention of a query.
 #[inline(always)]
 pub(crate) fn attend<I: Codes>(
     isa: I,
     query: &Query<'_>,
-    work: &mut Work<'_>,
-    mut out: Out<'_, '_>,
+    buffers: &mut AttnBuffers<'_>,
+    mut out: AttnOut<'_, '_>,
 ) {
-    let (n, at_once) = (query.rows.len() * query.group(), work.scores.len());
+    let n = query.rows.len() * query.group();
+    let at_once = buffers.scores.len();
     let chunks = match out {
-        Out::Rows(_) => query.chunks(),
-        Out::Chunk(chunk, _) => chunk..chunk + 1,
+        AttnOut::Rows(_) => query.chunks(),
+        AttnOut::Chunk(chunk, _) => chunk..chunk + 1,
     };
     for start in (0..n).step_by(at_once) {
         let heads = start..n.min(start + at_once);
-        work.attend(isa, query, heads.clone(), chunks.clone());
+        buffers.attend(isa, query, heads.clone(), chunks.clone());
         for (h, i) in heads.enumerate() {
-            work.give(query, h, i, &mut out);
+            buffers.write(query, h, i, &mut out);
         }
     }
 }
 
-impl Work<'_> {
-    /// Stores the state `h`, that of head `i`.
+impl AttnBuffers<'_> {
+    /// Writes the result of head `i` of the query, which has index `h` in the buffers.
     #[inline(always)]
-    fn give(&mut self, query: &Query<'_>, h: usize, i: usize, out: &mut Out<'_, '_>) {
-        let (d, group) = (query.kv.d_head, query.group());
+    fn write(&mut self, query: &Query<'_>, h: usize, i: usize, out: &mut AttnOut<'_, '_>) {
+        let d = query.kv.d_head;
+        let group = query.group();
         let values = &mut self.values[h * self.width..].as_flattened_mut()[..d];
         match out {
-            Out::Rows(out) => {
+            AttnOut::Rows(out) => {
                 finish(values, self.max[h], self.sum[h], query.sink(i));
                 out.row(i / group)[i % group * d..][..d].copy_from_slice(values);
             }
-            Out::Chunk(_, partial) => {
+            AttnOut::Chunk(_, partial) => {
                 partial[i * d..(i + 1) * d].copy_from_slice(values);
-                (partial[group * d + i], partial[group * d + group + i]) =
-                    (self.max[h], self.sum[h]);
+                partial[group * d + i] = self.max[h];
+                partial[group * d + group + i] = self.sum[h];
             }
         }
     }
@@ -428,23 +432,23 @@ pub(crate) fn merge_chunks(
     d_head: usize,
     out: &mut [f32],
 ) {
-    let (width, group) = (out.len(), out.len() / d_head);
+    let width = out.len();
+    let group = width / d_head;
     out.fill(0.0);
     for (first, out) in (0..group)
         .step_by(LANES)
         .zip(out.chunks_mut(LANES * d_head))
     {
         let n = out.len() / d_head;
-        let Peaks { mut max, mut sum } = Peaks::<LANES>::NOTHING;
+        let Peaks { mut max, mut sum } = Peaks::<LANES>::EMPTY;
         for partial in partials.chunks_exact(partial_len(group, d_head)) {
-            let (mut other_max, mut other_sum) = ([0.0; LANES], [0.0; LANES]);
-            other_max[..n].copy_from_slice(&partial[width + first..][..n]);
-            other_sum[..n].copy_from_slice(&partial[width + group + first..][..n]);
-            let [a, b] = merge_peaks(
-                (&mut max, &mut sum),
-                (&other_max, &other_sum),
-                &[true; LANES],
-            );
+            let mut later = Peaks {
+                max: [0.0; LANES],
+                sum: [0.0; LANES],
+            };
+            later.max[..n].copy_from_slice(&partial[width + first..][..n]);
+            later.sum[..n].copy_from_slice(&partial[width + group + first..][..n]);
+            let [a, b] = merge_peaks(&mut max, &mut sum, &later, &[true; LANES]);
             let values = partial[first * d_head..].chunks_exact(d_head);
             for (h, (out, values)) in out.chunks_exact_mut(d_head).zip(values).enumerate() {
                 add_multiple(out, values, [a[h], b[h]]);
@@ -456,11 +460,12 @@ pub(crate) fn merge_chunks(
     }
 }
 
-/// `x = x·a + y·b`. Sixteen at a time and the end padded: of a loop over single elements the
-/// compiler makes several versions.
+/// `x = x·a + y·b`. Sixteen at a time with a padded end: the compiler makes several versions of a
+/// loop over single elements.
 #[inline(always)]
 fn add_multiple(x: &mut [f32], y: &[f32], factors: [f32; 2]) {
-    let ((x, x_rest), (y, y_rest)) = (x.as_chunks_mut::<LANES>(), y.as_chunks::<LANES>());
+    let (x, x_rest) = x.as_chunks_mut::<LANES>();
+    let (y, y_rest) = y.as_chunks::<LANES>();
     for (x, y) in x.iter_mut().zip(y) {
         *x = sum_of_multiples(x, y, factors);
     }

@@ -2,7 +2,7 @@
 //! if there are few rows.
 
 use super::{Attention, AttnRow, D_HEAD_MAX, KvLayer};
-use crate::algo::attention::{CHUNK, MANY, Out, Query, partial_len, with_work};
+use crate::algo::attention::{AttnOut, CHUNK, MANY, Query, partial_len, with_buffers};
 use crate::tiles::{self, Grid};
 use crate::{Kernels, Pool};
 
@@ -155,8 +155,8 @@ fn by_tile(k: Kernels, pool: &Pool, inputs: &Inputs<'_>, out: &mut [f32]) {
         let mut start = 0;
         for rows in rows.chunk_by(|a, b| std::ptr::eq(a.blocks, b.blocks)) {
             let query = inputs.query(k, first + start, h, rows);
-            with_work(&query, |work| {
-                k.attend(&query, work, Out::Rows(&mut out.rows_from(start)))
+            with_buffers(&query, |buffers| {
+                k.attend(&query, buffers, AttnOut::Rows(&mut out.rows_from(start)))
             });
             start += rows.len();
         }
@@ -164,7 +164,7 @@ fn by_tile(k: Kernels, pool: &Pool, inputs: &Inputs<'_>, out: &mut [f32]) {
     });
 }
 
-/// The most chunks of a part. They share one [`Room`](crate::algo::attention::Room), because zeroing
+/// The most chunks of a part. They share one [`StackBuffers`](crate::algo::attention::StackBuffers), because zeroing
 /// it takes as long as a chunk of few heads.
 const RUN: usize = 4;
 
@@ -191,9 +191,9 @@ fn by_chunk(k: Kernels, pool: &Pool, inputs: &Inputs<'_>, partials: &mut [f32], 
                 return;
             }
             let partials = part.row(0).chunks_exact_mut(len).skip(chunks.start - first);
-            with_work(&query, |work| {
+            with_buffers(&query, |buffers| {
                 chunks.zip(partials).for_each(|(chunk, partial)| {
-                    k.attend(&query, work, Out::Chunk(chunk, partial))
+                    k.attend(&query, buffers, AttnOut::Chunk(chunk, partial))
                 });
             });
         },

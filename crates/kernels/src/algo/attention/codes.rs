@@ -1,39 +1,42 @@
-//! Scores with quantized keys: integer products of codes, and a few f32 steps in one order.
+//! Scores with quantized keys: integer dot products of codes, and a few f32 steps in a fixed order.
 //!
 //! ```text
-//! query:  q ≈ scale_q·x, int8, one scale for the head, which is rotated as the keys are
+//! query:  q ≈ scale_q·x, int8, one scale for the head, after the rotation of the keys
 //! Q8:     score = (Σ code·x)·(scale_q·scale)
 //! Q4:     score = scale_q·(0 + (scale_0·Σ code·x + min_0·Σ x) + (scale_1·Σ code·x + min_1·Σ x) + …), by groups
 //! ```
-//! Sums of codes are exact in any order; the f32 steps are never fused. Sixteen keys are treated at
+//! Sums of codes are exact in any order; the f32 steps are never fused. Sixteen keys are computed at
 //! once, one in each lane, for few heads and for many: words of four codes of each key are
-//! transposed, so that nothing is added across lanes.
+//! transposed, so that no step adds across lanes.
 
 use super::super::kv::quantize_query;
 use super::super::lanes::LANES;
 use super::query::Chunk;
 use super::stored::{read_scales, take_codes};
-use super::{CHUNK, Query, Work};
-use crate::KvElem;
+use super::{AttnBuffers, CHUNK, Query};
 use crate::isa::{Codes, KeyCodes};
+use crate::{KvElem, KvLayer};
 use std::ops::Range;
 
-/// Memory for what is multiplied in integers; padded with zeros.
-pub(super) struct Ints<'a> {
+/// Memory for the operands of integer products; padded with zeros.
+pub(super) struct CodeBuffers<'a> {
+    /// Vectors of a row.
+    pub(super) width: usize,
     /// Codes of the queries, `[heads, width]`.
     pub(super) q: &'a mut [[i8; LANES]],
-    /// Sums of sixteen of them each, `[heads, width]`.
+    /// The sum of each sixteen codes of the queries, `[heads, width]`.
     pub(super) sums: &'a mut [f32],
-    /// Their scales, `[heads]`.
+    /// Scales of the queries, `[heads]`.
     pub(super) scales: &'a mut [f32],
     /// Codes of sixteen keys, arranged, `[width]`.
     pub(super) keys: &'a mut [KeyCodes],
 }
 
-impl Ints<'_> {
-    /// Takes the query `q`, which is rotated already, as head `h`.
+impl CodeBuffers<'_> {
+    /// Quantizes the rotated query `q` as head `h`.
     #[inline(always)]
-    pub(super) fn set_query(&mut self, q: &[f32], (h, width): (usize, usize)) {
+    pub(super) fn set_query(&mut self, q: &[f32], h: usize) {
+        let width = self.width;
         let codes = &mut self.q[h * width..(h + 1) * width];
         self.scales[h] = quantize_query(q, &mut codes.as_flattened_mut()[..q.len()]);
         for (sum, codes) in self.sums[h * width..].iter_mut().zip(codes) {
@@ -46,8 +49,8 @@ impl Ints<'_> {
     }
 }
 
-impl Work<'_> {
-    /// Products of the first `n` heads and the keys that are seen in a chunk.
+impl AttnBuffers<'_> {
+    /// Dot products of the first `n` heads and the visible keys of a chunk.
     #[inline(always)]
     pub(super) fn scores_of_codes<I: Codes>(
         &mut self,
@@ -56,53 +59,46 @@ impl Work<'_> {
         n: usize,
         chunk: &Chunk,
     ) {
-        let (kv, seen) = (query.kv, &chunk.seen);
-        let (rows, shape) = (
-            query.stored(chunk, (kv.k_at, kv.k_elem)),
-            (kv.k_elem, kv.d_head),
-        );
-        read_scales(isa, &rows, seen, shape, self.scales);
-        let ahead = query.ahead::<I>(chunk, (kv.k_at, kv.k_elem));
-        for first in (seen.start / LANES * LANES..seen.end).step_by(LANES) {
-            ahead.ask(isa, first..first + LANES);
-            take_codes(
-                isa,
-                &rows.as_chunks().0[first / LANES],
-                shape,
-                self.ints.keys,
-            );
+        let kv = query.kv;
+        let visible = &chunk.visible;
+        let rows = query.stored(chunk, kv.keys());
+        read_scales(isa, &rows, visible, kv.k_elem, kv.d_head, self.scales);
+        let prefetch = query.prefetch::<I>(chunk, kv.keys());
+        for first in (visible.start / LANES * LANES..visible.end).step_by(LANES) {
+            prefetch.rows(isa, first..first + LANES);
+            let rows = &rows.as_chunks().0[first / LANES];
+            take_codes(isa, rows, kv.k_elem, kv.d_head, self.codes.keys);
             match I::ROWS {
-                4 => self.scores_of_sixteen::<I, 4>(isa, shape, n, first),
-                _ => self.scores_of_sixteen::<I, 2>(isa, shape, n, first),
+                4 => self.scores_of_sixteen::<I, 4>(isa, kv, n, first),
+                _ => self.scores_of_sixteen::<I, 2>(isa, kv, n, first),
             }
         }
     }
 
-    /// Products of the first `n` heads and the sixteen keys from position `first` of the chunk on.
+    /// Dot products of the first `n` heads and the sixteen keys from position `first` of the chunk
+    /// on.
     #[inline(always)]
     fn scores_of_sixteen<I: Codes, const R: usize>(
         &mut self,
         isa: I,
-        (elem, d): (KvElem, usize),
+        kv: &KvLayer<'_>,
         n: usize,
         first: usize,
     ) {
         for h in (0..n).step_by(R) {
-            let seen =
+            let is_seen =
                 |visible: &Range<usize>| visible.start < first + LANES && first < visible.end;
-            if !self.visible[h..h + R].iter().any(seen) {
+            if !self.visible[h..h + R].iter().any(is_seen) {
                 continue;
             }
-            let (ints, scales) = (&self.ints, (&*self.scales, first));
-            let scores = match elem {
-                KvElem::Q4 => products_of_q4::<I, R>(
-                    isa,
-                    ints,
-                    (h, self.width),
-                    d.div_ceil(2 * LANES),
-                    scales,
-                ),
-                _ => products_of_q8::<I, R>(isa, ints, (h, self.width), d.div_ceil(LANES), scales),
+            let scales = KeyScales {
+                scales: self.scales,
+                first,
+            };
+            let d = kv.d_head;
+            let scores: [I::F; R] = match kv.k_elem {
+                KvElem::Q4 => products_of_q4(isa, &self.codes, h, d.div_ceil(2 * LANES), scales),
+                _ => products_of_q8(isa, &self.codes, h, d.div_ceil(LANES), scales),
             };
             for r in 0..R {
                 self.scores[h + r][first..first + LANES].copy_from_slice(&isa.to_array(scores[r]));
@@ -110,7 +106,7 @@ impl Work<'_> {
         }
     }
 
-    /// Takes the heads `heads` of a query whose keys are quantized.
+    /// Rotates and quantizes the heads `heads` of a query whose keys are quantized.
     #[inline(always)]
     pub(super) fn set_codes(&mut self, query: &Query<'_>, heads: Range<usize>) {
         for (h, i) in heads.enumerate() {
@@ -118,47 +114,53 @@ impl Work<'_> {
             let rotated = &mut self.q[h * self.width..].as_flattened_mut()[..q.len()];
             rotated.copy_from_slice(q);
             query.kernels.hadamard(rotated);
-            self.ints.set_query(rotated, (h, self.width));
+            self.codes.set_query(rotated, h);
         }
     }
 }
 
-/// Vector `v` of the codes of `R` heads from `h` on.
-#[inline(always)]
-fn codes_of<const R: usize>(
-    q: &[[i8; LANES]],
-    (h, width): (usize, usize),
-    v: usize,
-) -> [&[i8; LANES]; R] {
-    std::array::from_fn(|r| &q[(h + r) * width + v])
+impl CodeBuffers<'_> {
+    /// Vector `v` of the codes of `R` heads from `h` on.
+    #[inline(always)]
+    fn queries<const R: usize>(&self, h: usize, v: usize) -> [&[i8; LANES]; R] {
+        std::array::from_fn(|r| &self.q[(h + r) * self.width + v])
+    }
 }
 
-/// Scale or minimum `j` of sixteen keys.
-#[inline(always)]
-fn sixteen<I: Codes>(isa: I, (scales, first): (&[[f32; CHUNK]], usize), j: usize) -> I::F {
-    isa.floats(
-        scales[j][first..]
-            .first_chunk()
-            .expect("positions come in sixteens"),
-    )
+/// The scales of sixteen keys, those of the positions of a chunk from `first` on.
+#[derive(Clone, Copy)]
+struct KeyScales<'a> {
+    /// As [`read_scales`] stores them.
+    scales: &'a [[f32; CHUNK]],
+    first: usize,
+}
+
+impl KeyScales<'_> {
+    /// Scale or minimum `j` of each key.
+    #[inline(always)]
+    fn sixteen<I: Codes>(self, isa: I, j: usize) -> I::F {
+        let scales = self.scales[j][self.first..].first_chunk();
+        isa.floats(scales.expect("positions come in sixteens"))
+    }
 }
 
 /// Scores of `R` heads from `h` on and sixteen keys of `n` vectors.
 #[inline(always)]
 fn products_of_q8<I: Codes, const R: usize>(
     isa: I,
-    ints: &Ints<'_>,
-    (h, width): (usize, usize),
+    codes: &CodeBuffers<'_>,
+    h: usize,
     n: usize,
-    scales: (&[[f32; CHUNK]], usize),
+    scales: KeyScales<'_>,
 ) -> [I::F; R] {
     let mut sums = [isa.no_sums(); R];
-    for (v, keys) in ints.keys[..n].iter().enumerate() {
-        sums = isa.dots(sums, keys, codes_of(ints.q, (h, width), v));
+    for (v, keys) in codes.keys[..n].iter().enumerate() {
+        sums = isa.dots(sums, keys, codes.queries(h, v));
     }
-    let (scale, mut out) = (sixteen(isa, scales, 0), [isa.zeros(); R]);
+    let scale = scales.sixteen(isa, 0);
+    let mut out = [isa.zeros(); R];
     for r in 0..R {
-        let both = isa.product(isa.splat_all(ints.scales[h + r]), scale);
+        let both = isa.product(isa.splat_all(codes.scales[h + r]), scale);
         out[r] = isa.product(isa.as_floats(sums[r]), both);
     }
     out
@@ -168,29 +170,26 @@ fn products_of_q8<I: Codes, const R: usize>(
 #[inline(always)]
 fn products_of_q4<I: Codes, const R: usize>(
     isa: I,
-    ints: &Ints<'_>,
-    (h, width): (usize, usize),
+    codes: &CodeBuffers<'_>,
+    h: usize,
     n: usize,
-    scales: (&[[f32; CHUNK]], usize),
+    scales: KeyScales<'_>,
 ) -> [I::F; R] {
     let mut out = [isa.zeros(); R];
-    for (g, keys) in ints.keys.as_chunks::<2>().0[..n].iter().enumerate() {
-        let sums = isa.dots_of_nibbles(
-            [isa.no_sums(); R],
-            &keys[0],
-            codes_of(ints.q, (h, width), 2 * g),
-        );
-        let sums = isa.dots_of_nibbles(sums, &keys[1], codes_of(ints.q, (h, width), 2 * g + 1));
-        let (scale, min) = (sixteen(isa, scales, 2 * g), sixteen(isa, scales, 2 * g + 1));
+    for (g, keys) in codes.keys.as_chunks::<2>().0[..n].iter().enumerate() {
+        let sums = isa.dots_of_nibbles([isa.no_sums(); R], &keys[0], codes.queries(h, 2 * g));
+        let sums = isa.dots_of_nibbles(sums, &keys[1], codes.queries(h, 2 * g + 1));
+        let scale = scales.sixteen(isa, 2 * g);
+        let min = scales.sixteen(isa, 2 * g + 1);
         for r in 0..R {
-            let of_16 = &ints.sums[(h + r) * width + 2 * g..][..2];
-            let codes = isa.product(scale, isa.as_floats(sums[r]));
+            let of_16 = &codes.sums[(h + r) * codes.width + 2 * g..][..2];
+            let scaled = isa.product(scale, isa.as_floats(sums[r]));
             let minima = isa.product(min, isa.splat_all(of_16[0] + of_16[1]));
-            out[r] = isa.sum_f(out[r], isa.sum_f(codes, minima));
+            out[r] = isa.sum_f(out[r], isa.sum_f(scaled, minima));
         }
     }
     for r in 0..R {
-        out[r] = isa.product(isa.splat_all(ints.scales[h + r]), out[r]);
+        out[r] = isa.product(isa.splat_all(codes.scales[h + r]), out[r]);
     }
     out
 }

@@ -1,8 +1,8 @@
-//! The query heads that share a KV head, what they see, and where the keys and values they see lie.
+//! The query heads that share a KV head, the positions that they see, and the stored rows of these
+//! positions.
 //!
-//! It knows the pages of the cache and no arithmetic. What is asked once per chunk is not inlined:
-//! nothing in it is for an instruction set, and in each of their functions several times it would
-//! be 28 KB.
+//! It knows the paged KV cache and no arithmetic. Functions called once per chunk are not inlined:
+//! they use no instruction set, and inlining them into the functions of each would take 28 KB.
 
 use super::CHUNK;
 use super::stored::Stored;
@@ -12,19 +12,18 @@ use std::ops::Range;
 
 /// Query heads that share a KV head and a block table: the group of heads of each of a few rows.
 pub(crate) struct Query<'a> {
-    /// Has the rotation of heads as a function of its own: inlined here, it would be in the
-    /// program twice.
+    /// Calls the rotation of heads as a function; inlined, it would be in the program twice.
     pub(crate) kernels: Kernels,
     pub(crate) kv: &'a KvLayer<'a>,
     pub(crate) kv_head: usize,
-    /// Query rows, `[n_rows, n_heads, d_head]`, from the first row of this query on.
+    /// Query rows, `[n_rows, n_heads, d_head]`, beginning with the first row of this query.
     pub(crate) q: &'a [f32],
     pub(crate) n_heads: usize,
-    /// What the rows see; with one block table.
+    /// The positions that the rows see; all rows have the same block table.
     pub(crate) rows: &'a [AttnRow<'a>],
     pub(crate) scale: f32,
     pub(crate) softcap: Option<f32>,
-    /// The score of each head's sink, `[n_heads]`.
+    /// Attention sinks, `[n_heads]`.
     pub(crate) sinks: Option<&'a [f32]>,
 }
 
@@ -32,7 +31,30 @@ pub(crate) struct Query<'a> {
 pub(super) struct Chunk {
     pub(super) index: usize,
     /// The positions that some row sees, counted from the start of the chunk; not empty.
-    pub(super) seen: Range<usize>,
+    pub(super) visible: Range<usize>,
+}
+
+/// The keys or the values of a layer: where they begin in each KV block, and their element type.
+#[derive(Clone, Copy)]
+pub(super) struct StoredRows {
+    pub(super) at: usize,
+    pub(super) elem: KvElem,
+}
+
+impl KvLayer<'_> {
+    pub(super) fn keys(&self) -> StoredRows {
+        StoredRows {
+            at: self.k_at,
+            elem: self.k_elem,
+        }
+    }
+
+    pub(super) fn values(&self) -> StoredRows {
+        StoredRows {
+            at: self.v_at,
+            elem: self.v_elem,
+        }
+    }
 }
 
 impl Query<'_> {
@@ -45,7 +67,8 @@ impl Query<'_> {
     /// Head `i % group` of row `i / group`, `[d_head]`.
     #[inline(always)]
     pub(super) fn head(&self, i: usize) -> &[f32] {
-        let (group, d) = (self.group(), self.kv.d_head);
+        let group = self.group();
+        let d = self.kv.d_head;
         let start = (i / group * self.n_heads + self.kv_head * group + i % group) * d;
         &self.q[start..start + d]
     }
@@ -59,36 +82,32 @@ impl Query<'_> {
 
     /// All positions that some row sees.
     #[inline(always)]
-    pub(super) fn seen(&self) -> Range<usize> {
+    pub(super) fn visible(&self) -> Range<usize> {
         let first = self.rows.iter().map(|row| row.first).min().unwrap_or(0);
-        first
-            ..self
-                .rows
-                .iter()
-                .map(|row| row.last + 1)
-                .max()
-                .unwrap_or(first)
+        let end = self.rows.iter().map(|row| row.last + 1).max();
+        first..end.unwrap_or(first)
     }
 
-    /// Chunk `index`, of which some row must see a position.
+    /// Chunk `index`; some row must see a position of it.
     #[inline(never)]
     pub(super) fn chunk(&self, index: usize) -> Chunk {
-        let (seen, start) = (self.seen(), index * CHUNK);
+        let visible = self.visible();
+        let start = index * CHUNK;
         Chunk {
             index,
-            seen: seen.start.saturating_sub(start)..(seen.end - start).min(CHUNK),
+            visible: visible.start.saturating_sub(start)..(visible.end - start).min(CHUNK),
         }
     }
 
     /// The chunks with a visible position.
     #[inline(never)]
     pub(crate) fn chunks(&self) -> Range<usize> {
-        let seen = self.seen();
-        seen.start / CHUNK..seen.end.div_ceil(CHUNK)
+        let visible = self.visible();
+        visible.start / CHUNK..visible.end.div_ceil(CHUNK)
     }
 
-    /// The positions of a chunk that each of `heads` sees, counted from the start of the chunk. May
-    /// be empty.
+    /// Sets the positions of a chunk that each of `heads` sees, counted from the start of the chunk;
+    /// maybe none.
     #[inline(never)]
     pub(super) fn set_visible(
         &self,
@@ -104,20 +123,20 @@ impl Query<'_> {
         }
     }
 
-    /// The rows that are seen in a chunk, of the matrix `[n_kv_heads, block_len, d_head]` that lies
-    /// at `at` inside each block.
+    /// The visible keys or values of a chunk.
     #[inline(never)]
-    pub(super) fn stored(&self, chunk: &Chunk, (at, elem): (usize, KvElem)) -> Stored<'_> {
-        let (kv, seen) = (self.kv, &chunk.seen);
-        let len = elem.row_bytes(kv.d_head);
+    pub(super) fn stored(&self, chunk: &Chunk, rows: StoredRows) -> Stored<'_> {
+        let kv = self.kv;
+        let visible = &chunk.visible;
+        let len = rows.elem.row_bytes(kv.d_head);
         let mut out: Stored<'_> = [&[]; CHUNK];
-        let mut i = seen.start;
-        while i < seen.end {
-            // Positions of one block lie behind each other.
+        let mut i = visible.start;
+        while i < visible.end {
+            // Positions of one block are contiguous.
             let p = chunk.index * CHUNK + i;
-            let n = (kv.block_len - p % kv.block_len).min(seen.end - i);
+            let n = (kv.block_len - p % kv.block_len).min(visible.end - i);
             let block = self.rows[0].blocks[p / kv.block_len] as usize * kv.block_bytes;
-            let start = block + at + (self.kv_head * kv.block_len + p % kv.block_len) * len;
+            let start = block + rows.at + (self.kv_head * kv.block_len + p % kv.block_len) * len;
             let rows = kv.arena[start..start + n * len].chunks_exact(len);
             out[i..i + n]
                 .iter_mut()

@@ -1,31 +1,31 @@
-//! Scores with keys that are floats: products, in one order of operations and two ways to get
-//! there.
+//! Scores with float keys: dot products in one order of operations, by two algorithms.
 //!
 //! Element i of a product goes to lane `i % 16`, and one tree adds the lanes, as `algo/lanes.rs`
-//! says. For few heads the lanes are those of a register: keys are read as they lie, and the lanes
-//! of sixteen products are added at once. For many heads keys are transposed, so that a register
-//! holds one lane of sixteen positions; nothing is left to add across, and the tree is walked depth
-//! first, so that few of its sums are alive at a time. Without it, plain code would be 18 KB
-//! smaller and attention of a prompt a third slower, as measured with SSE2.
+//! says. For few heads the lanes are those of a register: keys are read in their order, and the
+//! lanes of sixteen products are added at once. For many heads keys are transposed, so that a
+//! register holds one lane of sixteen positions; no step adds across lanes, and the tree is walked
+//! depth first, so that few of its sums are live at a time. Without the second algorithm, plain code
+//! would be 18 KB smaller and attention of a prompt a third slower, measured with SSE2.
 
 use super::super::kv::widen_floats;
 use super::super::lanes::LANES;
 use super::query::Chunk;
-use super::{Keys, Query, Work};
+use super::{AttnBuffers, Keys, Query};
 use crate::isa::{Codes, Floats};
 use std::ops::Range;
 
-/// Of few heads, those whose scores are made at once, and keys.
+/// Heads computed at once if there are few.
 const PAIR: usize = 2;
+/// Keys computed at once for few heads.
 const KEYS: usize = 8;
-/// Of many heads, those whose queries are interleaved.
+/// Heads whose queries are interleaved if there are many.
 const QUAD: usize = 4;
 
 /// Sixteen elements of a query of each of four heads.
 type Quads = [[f32; QUAD]; LANES];
 
-impl Work<'_> {
-    /// Takes the queries of the heads `heads`. Not inlined: it would be in every table.
+impl AttnBuffers<'_> {
+    /// Copies the queries of the heads `heads`. Not inlined: every kernel table would have a copy.
     #[inline(never)]
     pub(super) fn set_queries(&mut self, query: &Query<'_>, heads: Range<usize>) {
         if self.treats_few() {
@@ -35,7 +35,7 @@ impl Work<'_> {
             }
             return;
         }
-        // Of those that are missing at the end, the last head in their place.
+        // The last head is repeated to fill its group of four.
         let head = |i: usize| query.head(i.min(heads.end - 1));
         for (quads, i) in self
             .q
@@ -56,7 +56,7 @@ impl Work<'_> {
         }
     }
 
-    /// Products of the first `n` heads and the keys that are seen in a chunk.
+    /// Dot products of the first `n` heads and the visible keys of a chunk, for few heads.
     #[inline(always)]
     pub(super) fn scores_of_few<I: Codes>(
         &mut self,
@@ -65,15 +65,15 @@ impl Work<'_> {
         n: usize,
         chunk: &Chunk,
     ) {
-        let (kv, seen, width) = (query.kv, &chunk.seen, self.width);
-        let (stored, n_vectors) = (
-            query.stored(chunk, (kv.k_at, kv.k_elem)),
-            kv.d_head.div_ceil(LANES),
-        );
-        let ahead = query.ahead::<I>(chunk, (kv.k_at, kv.k_elem));
-        // A few keys for all heads: widened, they stay in L1.
-        for p in (seen.start / KEYS * KEYS..seen.end).step_by(KEYS) {
-            ahead.ask(isa, p..p + KEYS);
+        let kv = query.kv;
+        let visible = &chunk.visible;
+        let width = self.width;
+        let stored = query.stored(chunk, kv.keys());
+        let n_vectors = kv.d_head.div_ceil(LANES);
+        let prefetch = query.prefetch::<I>(chunk, kv.keys());
+        // A few keys at a time for all heads: widened, they stay in L1.
+        for p in (visible.start / KEYS * KEYS..visible.end).step_by(KEYS) {
+            prefetch.rows(isa, p..p + KEYS);
             for (row, out) in stored[p..p + KEYS]
                 .iter()
                 .zip(self.rows.chunks_exact_mut(width))
@@ -97,7 +97,7 @@ impl Work<'_> {
         }
     }
 
-    /// The same for many heads.
+    /// Dot products of the first `n` heads and the visible keys of a chunk, for many heads.
     #[inline(always)]
     pub(super) fn scores_of_many<I: Codes>(
         &mut self,
@@ -106,12 +106,12 @@ impl Work<'_> {
         n: usize,
         chunk: &Chunk,
     ) {
-        let (kv, seen, width) = (query.kv, &chunk.seen, self.width);
-        let (stored, n_vectors) = (
-            query.stored(chunk, (kv.k_at, kv.k_elem)),
-            kv.d_head.div_ceil(LANES),
-        );
-        for first in (seen.start / LANES * LANES..seen.end).step_by(LANES) {
+        let kv = query.kv;
+        let visible = &chunk.visible;
+        let width = self.width;
+        let stored = query.stored(chunk, kv.keys());
+        let n_vectors = kv.d_head.div_ceil(LANES);
+        for first in (visible.start / LANES * LANES..visible.end).step_by(LANES) {
             for (row, out) in stored[first..first + LANES]
                 .iter()
                 .zip(self.rows.chunks_exact_mut(width))
@@ -136,7 +136,7 @@ impl Work<'_> {
         }
     }
 
-    /// Products of the first `n` heads and sixteen keys, `n_vectors` wide, from position `first` of
+    /// Dot products of the first `n` heads and sixteen keys of `n_vectors`, from position `first` of
     /// the chunk on.
     #[inline(always)]
     fn scores_of_vector<I: Floats, const R: usize>(
@@ -148,9 +148,9 @@ impl Work<'_> {
     ) {
         let keys = &self.keys[..n_vectors];
         for h in (0..n).step_by(R) {
-            let seen =
+            let is_seen =
                 |visible: &Range<usize>| visible.start < first + LANES && first < visible.end;
-            if !self.visible[h..h + R].iter().any(seen) {
+            if !self.visible[h..h + R].iter().any(is_seen) {
                 continue;
             }
             let quads = self.q[(h - h % QUAD) * self.width..]
@@ -168,8 +168,8 @@ impl Work<'_> {
     }
 }
 
-/// Sixteen keys, rows of `width` vectors, of which those that `out` has room for: element i of each
-/// into row i.
+/// Transposes sixteen keys, rows of `width` vectors: element i of each key into row i of `out`, for
+/// the vectors that `out` holds.
 #[inline(always)]
 fn transpose<I: Floats>(isa: I, width: usize, keys: &[[f32; LANES]], out: &mut [Keys]) {
     for (k, out) in out.iter_mut().enumerate() {
@@ -184,7 +184,7 @@ fn transpose<I: Floats>(isa: I, width: usize, keys: &[[f32; LANES]], out: &mut [
     }
 }
 
-/// Lane `j` of the products of `R` heads, those of `q` from `first` on, and sixteen keys.
+/// Lane `j` of the dot products of `R` heads, those of `q` from `first` on, and sixteen keys.
 #[inline(always)]
 fn lane<I: Floats, const R: usize>(
     isa: I,
@@ -242,7 +242,7 @@ fn quarter<I: Floats, const R: usize>(
     )
 }
 
-/// Products of `R` heads and sixteen keys; the tree is that of `lanes::total`.
+/// Dot products of `R` heads and sixteen keys; the tree is that of `lanes::total`.
 #[inline(always)]
 fn products<I: Floats, const R: usize>(
     isa: I,
@@ -266,8 +266,8 @@ fn products<I: Floats, const R: usize>(
     )
 }
 
-/// Products of two heads and eight keys, rows of `width` vectors: those of the first head, then of
-/// the second.
+/// Dot products of two heads and eight keys, rows of `width` vectors: those of the first head, then
+/// those of the second.
 #[inline(always)]
 fn dots<I: Floats>(
     isa: I,
@@ -276,11 +276,11 @@ fn dots<I: Floats>(
     keys: &[[f32; LANES]],
 ) -> [f32; 16] {
     let mut lanes = [isa.zeros(); 16];
-    // In turns of a few keys, so that the sums of a turn stay in the registers of every machine.
-    for turn in (0..KEYS).step_by(I::KEYS) {
+    // A few keys at a time, so that their sums stay in the registers of every ISA.
+    for start in (0..KEYS).step_by(I::KEYS) {
         for (k, q) in q[0].iter().zip(q[1]).enumerate() {
             let q = [isa.floats(q.0), isa.floats(q.1)];
-            for p in turn..turn + I::KEYS {
+            for p in start..start + I::KEYS {
                 let key = isa.floats(&keys[p * width + k]);
                 lanes[p] = isa.sum_f(lanes[p], isa.product(q[0], key));
                 lanes[KEYS + p] = isa.sum_f(lanes[KEYS + p], isa.product(q[1], key));

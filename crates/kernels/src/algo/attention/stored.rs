@@ -1,5 +1,5 @@
-//! Stored rows, as attention reads them: sixteen elements at a time, with the scales of a chunk
-//! beside them.
+//! Reads stored rows for attention: sixteen elements at a time, and the scales of a whole chunk at
+//! once.
 //!
 //! It knows the layouts of [`KvElem`] and neither queries nor weights.
 
@@ -10,15 +10,15 @@ use crate::isa::{Codes, Floats, KeyCodes};
 use crate::{KvElem, Q4_GROUP};
 use std::ops::Range;
 
-/// The stored rows of a chunk; those that nobody sees are empty.
+/// The stored rows of a chunk; those that no query row sees are empty.
 pub(super) type Stored<'a> = [&'a [u8]; CHUNK];
 
-/// Where values come from: vector `v` of the row of position `p` of the chunk.
-pub(super) trait Source<I: Codes> {
+/// The values of a chunk: vector `v` of the row of position `p`.
+pub(super) trait ValueRows<I: Codes> {
     fn vector(&self, isa: I, p: usize, v: usize) -> I::F;
 }
 
-/// Rows that were widened before, `width` vectors each.
+/// Rows widened to f32, `width` vectors each.
 pub(super) struct Widened<'a> {
     pub(super) width: usize,
     pub(super) rows: &'a [[f32; LANES]],
@@ -26,26 +26,26 @@ pub(super) struct Widened<'a> {
 
 /// Rows of f16.
 pub(super) struct Halves<'a>(pub(super) &'a Stored<'a>);
-/// Rows of Q8, and their scales as [`read_scales`] gives them.
+/// Rows of Q8, and their scales from [`read_scales`].
 pub(super) struct Q8<'a>(pub(super) &'a Stored<'a>, pub(super) &'a [[f32; CHUNK]]);
 /// Rows of Q4, and scales and minima of their groups.
 pub(super) struct Q4<'a>(pub(super) &'a Stored<'a>, pub(super) &'a [[f32; CHUNK]]);
 
-impl<I: Codes> Source<I> for Widened<'_> {
+impl<I: Codes> ValueRows<I> for Widened<'_> {
     #[inline(always)]
     fn vector(&self, isa: I, p: usize, v: usize) -> I::F {
         isa.floats(&self.rows[p * self.width + v])
     }
 }
 
-impl<I: Codes> Source<I> for Halves<'_> {
+impl<I: Codes> ValueRows<I> for Halves<'_> {
     #[inline(always)]
     fn vector(&self, isa: I, p: usize, v: usize) -> I::F {
         isa.halves(&self.0[p].as_chunks().0.as_chunks().0[v])
     }
 }
 
-impl<I: Codes> Source<I> for Q8<'_> {
+impl<I: Codes> ValueRows<I> for Q8<'_> {
     #[inline(always)]
     fn vector(&self, isa: I, p: usize, v: usize) -> I::F {
         let codes = self.0[p][2 + v * LANES..]
@@ -55,7 +55,7 @@ impl<I: Codes> Source<I> for Q8<'_> {
     }
 }
 
-impl<I: Codes> Source<I> for Q4<'_> {
+impl<I: Codes> ValueRows<I> for Q4<'_> {
     #[inline(always)]
     fn vector(&self, isa: I, p: usize, v: usize) -> I::F {
         let nibbles = self.0[p][v / 2 * Q4_BYTES + Q4_HEAD..]
@@ -66,19 +66,21 @@ impl<I: Codes> Source<I> for Q4<'_> {
         } else {
             isa.high_nibbles(nibbles)
         };
-        let (scale, min) = (self.1[v / 2 * 2][p], self.1[v / 2 * 2 + 1][p]);
+        let scale = self.1[v / 2 * 2][p];
+        let min = self.1[v / 2 * 2 + 1][p];
         isa.sum_f(isa.splat_all(min), isa.product(isa.splat_all(scale), codes))
     }
 }
 
-/// Scales of the rows that are seen: of Q8 one of each row, of Q4 scale and minimum of each group
-/// in turn.
+/// Reads the scales of visible rows of width `d`: one per row for Q8, scale and minimum of each
+/// group in turn for Q4.
 #[inline(always)]
 pub(super) fn read_scales<I: Floats>(
     isa: I,
     rows: &Stored<'_>,
-    seen: &Range<usize>,
-    (elem, d): (KvElem, usize),
+    visible: &Range<usize>,
+    elem: KvElem,
+    d: usize,
     scales: &mut [[f32; CHUNK]],
 ) {
     let n = match elem {
@@ -93,7 +95,8 @@ pub(super) fn read_scales<I: Floats>(
             .0
             .iter_mut()
             .zip(rows.as_chunks::<LANES>().0);
-        for (scales, rows) in sixteens.take(vectors(seen).end).skip(vectors(seen).start) {
+        let visible = vectors(visible);
+        for (scales, rows) in sixteens.take(visible.end).skip(visible.start) {
             *scales = isa.to_array(isa.halves(&halves_at(rows, at)));
         }
     }
@@ -111,13 +114,14 @@ fn halves_at(rows: &[&[u8]; LANES], at: usize) -> [[u8; 2]; LANES] {
     halves
 }
 
-/// The codes of sixteen keys of width `d`, arranged for products; of those that nobody sees,
-/// anything.
+/// Arranges the codes of sixteen keys of width `d` for products. Codes of keys that no query row
+/// sees are left as they were.
 #[inline(always)]
 pub(super) fn take_codes<I: Codes>(
     isa: I,
     rows: &[&[u8]; LANES],
-    (elem, d): (KvElem, usize),
+    elem: KvElem,
+    d: usize,
     keys: &mut [KeyCodes],
 ) {
     for (i, row) in rows.iter().enumerate().filter(|(_, row)| !row.is_empty()) {
@@ -131,7 +135,7 @@ pub(super) fn take_codes<I: Codes>(
     }
 }
 
-/// What lies behind the end of a row is multiplied by 0.
+/// Elements behind the end of a row keep old codes; the query is 0 there.
 #[inline(always)]
 fn take_q8(row: &[u8], i: usize, keys: &mut [KeyCodes]) {
     let (codes, rest) = row[2..].as_chunks::<LANES>();
@@ -145,7 +149,7 @@ fn take_q8(row: &[u8], i: usize, keys: &mut [KeyCodes]) {
 
 #[inline(always)]
 fn take_q4<I: Codes>(isa: I, row: &[u8], d: usize, i: usize, keys: &mut [KeyCodes]) {
-    // A group of 31 is one of 32, the last of which is multiplied by 0.
+    // A group of 31 elements is read as one of 32; the query is 0 at the last.
     let (groups, rest) = row.as_chunks::<Q4_BYTES>();
     let mut both = [0; Q4_GROUP];
     for (keys, group) in keys.as_chunks_mut::<2>().0.iter_mut().zip(groups) {
@@ -157,7 +161,7 @@ fn take_q4<I: Codes>(isa: I, row: &[u8], d: usize, i: usize, keys: &mut [KeyCode
     }
     if !rest.is_empty() {
         isa.store(isa.nibbles(&short_nibbles(rest)), &mut both);
-        // Its high nibbles follow its low ones at once.
+        // Its high nibbles follow its low ones directly.
         let n_low = rest.len() - Q4_HEAD;
         both.copy_within(LANES..LANES + d % Q4_GROUP - n_low, n_low);
         (keys[2 * groups.len()][i], keys[2 * groups.len() + 1][i]) = halves_of(&both);

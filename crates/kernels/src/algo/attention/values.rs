@@ -1,28 +1,28 @@
-//! Values: rows times weights, added in order of position, and merged into those of the chunks
-//! before.
+//! Weighted sums of values: rows times weights, added in order of position, and merged into the sums
+//! of earlier chunks.
 //!
-//! A few heads share every load of a value, and their sums stay in registers over the chunk. What a
-//! head does not see must not even be multiplied by 0, as it may be infinite; so the positions that
-//! all of them see are added together, if they begin at the same one, and what some of them see
-//! besides one head at a time.
+//! A few heads share every load of a value, and their sums stay in registers over the chunk. Values
+//! that a head does not see may be infinite, so they must not even be multiplied by 0: the positions
+//! that all of the heads see are added for all at once, if the heads begin at the same position, and
+//! further positions one head at a time.
 
 use super::super::kv::widen;
 use super::super::lanes::LANES;
-use super::ahead::Ahead;
+use super::prefetch::Prefetch;
 use super::query::Chunk;
-use super::stored::{Halves, Q4, Q8, Source, Widened, read_scales};
-use super::{CHUNK, MANY, Query, Work};
+use super::stored::{Halves, Q4, Q8, ValueRows, Widened, read_scales};
+use super::{AttnBuffers, CHUNK, MANY, Query};
 use crate::isa::{Codes, Floats};
 use crate::{KvElem, Q4_GROUP};
 use std::ops::Range;
 
-/// Positions after which more of the values that come next are asked for.
-const PIECE: usize = 8;
+/// Positions between two prefetches of the next values.
+const PREFETCH_STEP: usize = 8;
 
-/// What the values before and those of the chunk are multiplied by, per head.
+/// Factors of the sums of earlier chunks, and of those of this chunk, per head.
 type Factors = [[f32; MANY]; 2];
 
-impl Work<'_> {
+impl AttnBuffers<'_> {
     /// `values = values·a + (Σ weight·value)·b` for the first `n` heads and the values of a chunk,
     /// `[a, b]` being `factors`.
     #[inline(always)]
@@ -34,37 +34,35 @@ impl Work<'_> {
         n: usize,
         factors: &Factors,
     ) {
-        let (kv, seen, width) = (query.kv, &chunk.seen, self.width);
-        let stored = &query.stored(chunk, (kv.v_at, kv.v_elem));
-        let ahead = query.ahead::<I>(chunk, (kv.v_at, kv.v_elem));
+        let kv = query.kv;
+        let visible = &chunk.visible;
+        let width = self.width;
+        let stored = &query.stored(chunk, kv.values());
+        let prefetch = query.prefetch::<I>(chunk, kv.values());
         let directly =
             I::WIDENS_OFTEN && self.treats_few() && kv.d_head.is_multiple_of(LANES * I::VECTORS);
-        let n_vectors = kv.d_head.div_ceil(LANES);
-        let (scores, visible, values) = (&*self.scores, &self.visible[..n], &mut *self.values);
-        let mut sums = Sums {
+        let mut sums = WeightedSums {
             width,
-            n_vectors,
-            scores,
-            visible,
-            values,
+            n_vectors: kv.d_head.div_ceil(LANES),
+            scores: self.scores,
+            visible: &self.visible[..n],
+            values: self.values,
             factors,
-            ahead,
+            prefetch,
         };
         match kv.v_elem {
             KvElem::F16 if directly => sums.add(isa, &Halves(stored)),
             KvElem::Q8 if directly => {
-                read_scales(isa, stored, seen, (kv.v_elem, kv.d_head), self.scales);
+                read_scales(isa, stored, visible, kv.v_elem, kv.d_head, self.scales);
                 sums.add(isa, &Q8(stored, self.scales));
             }
             KvElem::Q4 if directly && kv.d_head.is_multiple_of(Q4_GROUP) => {
-                read_scales(isa, stored, seen, (kv.v_elem, kv.d_head), self.scales);
+                read_scales(isa, stored, visible, kv.v_elem, kv.d_head, self.scales);
                 sums.add(isa, &Q4(stored, self.scales));
             }
             elem => {
-                for (row, out) in stored[seen.clone()]
-                    .iter()
-                    .zip(self.rows[seen.start * width..].chunks_exact_mut(width))
-                {
+                let rows = self.rows[visible.start * width..].chunks_exact_mut(width);
+                for (row, out) in stored[visible.clone()].iter().zip(rows) {
                     widen(isa, row, elem, &mut out.as_flattened_mut()[..kv.d_head]);
                 }
                 sums.add(
@@ -79,8 +77,8 @@ impl Work<'_> {
     }
 }
 
-/// Where weighted values are added: heads with their weights and what they see of the chunk.
-struct Sums<'a> {
+/// Weighted sums of values of some heads, with the weights and visible positions of the heads.
+struct WeightedSums<'a> {
     width: usize,
     n_vectors: usize,
     /// Weights, `[heads, CHUNK]`.
@@ -89,41 +87,40 @@ struct Sums<'a> {
     /// `[heads, width]`.
     values: &'a mut [[f32; LANES]],
     factors: &'a Factors,
-    ahead: Ahead<'a>,
+    prefetch: Prefetch<'a>,
 }
 
-impl Sums<'_> {
+impl WeightedSums<'_> {
     #[inline(always)]
-    fn add<I: Codes>(&mut self, isa: I, source: &impl Source<I>) {
+    fn add<I: Codes>(&mut self, isa: I, rows: &impl ValueRows<I>) {
         match (I::ROWS, I::VECTORS) {
-            (4, 4) => self.add_strips::<I, 4, 4>(isa, source),
-            (4, _) => self.add_strips::<I, 4, 1>(isa, source),
-            _ => self.add_strips::<I, 2, 1>(isa, source),
+            (4, 4) => self.add_all::<I, 4, 4>(isa, rows),
+            (4, _) => self.add_all::<I, 4, 1>(isa, rows),
+            _ => self.add_all::<I, 2, 1>(isa, rows),
         }
     }
 
-    /// A strip of `V` vectors of the values at a time for all heads: that part of the chunk stays
-    /// in L1.
+    /// Adds `V` vectors of all values at a time for all heads: that part of the chunk stays in L1.
     #[inline(always)]
-    fn add_strips<I: Codes, const R: usize, const V: usize>(
+    fn add_all<I: Codes, const R: usize, const V: usize>(
         &mut self,
         isa: I,
-        source: &impl Source<I>,
+        rows: &impl ValueRows<I>,
     ) {
         let n = self.visible.len();
         for v in (0..self.n_vectors).step_by(V) {
             for h in (0..n).step_by(R) {
-                self.add_strip::<I, R, V>(isa, source, v, h..n.min(h + R));
+                self.add_vectors::<I, R, V>(isa, rows, v, h..n.min(h + R));
             }
         }
     }
 
-    /// Up to `R` heads and `V` vectors from `v` on.
+    /// Adds `V` vectors from `v` on for up to `R` heads.
     #[inline(always)]
-    fn add_strip<I: Codes, const R: usize, const V: usize>(
+    fn add_vectors<I: Codes, const R: usize, const V: usize>(
         &mut self,
         isa: I,
-        source: &impl Source<I>,
+        rows: &impl ValueRows<I>,
         v: usize,
         heads: Range<usize>,
     ) {
@@ -132,23 +129,23 @@ impl Sums<'_> {
             .first_chunk()
             .expect("heads come in sixteens");
         let mut sums = [[isa.zeros(); V]; R];
-        let asks = I::ASKS && self.ahead.asks() && v == 0 && heads.start == 0;
-        let n_at_once = if asks { PIECE } else { CHUNK };
+        let asks = I::ASKS && self.prefetch.is_some() && v == 0 && heads.start == 0;
+        let n_at_once = if asks { PREFETCH_STEP } else { CHUNK };
         for start in (0..CHUNK).step_by(n_at_once) {
             if asks {
-                self.ahead.ask(isa, start..start + PIECE);
+                self.prefetch.rows(isa, start..start + PREFETCH_STEP);
             }
             let positions = common.start.max(start)..common.end.min(start + n_at_once);
-            sums = weighted(isa, (source, v), weights.each_ref(), positions, sums);
+            sums = weighted(isa, rows, v, weights.each_ref(), positions, sums);
         }
         for (h, sums) in heads.zip(sums) {
             let visible = self.visible[h].clone();
-            let besides = if common.is_empty() {
+            let others = if common.is_empty() {
                 visible.clone()
             } else {
                 common.end..visible.end
             };
-            let [sums] = weighted(isa, (source, v), [&self.scores[h]], besides, [sums]);
+            let [sums] = weighted(isa, rows, v, [&self.scores[h]], others, [sums]);
             if !visible.is_empty() {
                 let values = &mut self.values[h * self.width + v..][..V];
                 merge(isa, values, sums, [self.factors[0][h], self.factors[1][h]]);
@@ -157,11 +154,12 @@ impl Sums<'_> {
     }
 }
 
-/// What `R` heads see together from the first position on that each of them sees; nothing if these
-/// differ, or for fewer heads.
+/// The positions that all of `R` heads see, if they begin at the same position; empty otherwise, and
+/// for fewer heads.
 #[inline(always)]
 fn common<const R: usize>(visible: &[Range<usize>]) -> Range<usize> {
-    let (start, mut end) = (visible[0].start, visible[0].end);
+    let start = visible[0].start;
+    let mut end = visible[0].end;
     for visible in visible {
         end = if visible.start == start {
             end.min(visible.end)
@@ -169,19 +167,19 @@ fn common<const R: usize>(visible: &[Range<usize>]) -> Range<usize> {
             start
         };
     }
-    start..if visible.len() == R {
-        end.max(start)
+    if visible.len() == R {
+        start..end.max(start)
     } else {
-        start
+        start..start
     }
 }
 
-/// `sums + Σ weight·row` over `positions`, in order, for `R` heads; of the rows, `V` vectors from
-/// `v` on.
+/// `sums + Σ weight·row` over `positions`, in order, for `R` heads, in `V` vectors from `v` on.
 #[inline(always)]
 fn weighted<I: Codes, const R: usize, const V: usize>(
     isa: I,
-    (source, v): (&impl Source<I>, usize),
+    rows: &impl ValueRows<I>,
+    v: usize,
     weights: [&[f32; CHUNK]; R],
     positions: Range<usize>,
     mut sums: [[I::F; V]; R],
@@ -189,7 +187,7 @@ fn weighted<I: Codes, const R: usize, const V: usize>(
     for p in positions {
         let mut row = [isa.zeros(); V];
         for i in 0..V {
-            row[i] = source.vector(isa, p, v + i);
+            row[i] = rows.vector(isa, p, v + i);
         }
         for r in 0..R {
             let weight = isa.splat_all(weights[r][p]);
@@ -209,7 +207,8 @@ fn merge<I: Floats, const V: usize>(
     sums: [I::F; V],
     [a, b]: [f32; 2],
 ) {
-    let (a, b) = (isa.splat_all(a), isa.splat_all(b));
+    let a = isa.splat_all(a);
+    let b = isa.splat_all(b);
     for (values, sums) in values.iter_mut().zip(sums) {
         *values = isa.to_array(isa.sum_f(isa.product(isa.floats(values), a), isa.product(sums, b)));
     }
