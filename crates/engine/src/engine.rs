@@ -204,6 +204,15 @@ impl Engine {
         memory::beside(&self.inner.budget, &needs)
     }
 
+    /// The same engine with executors of another backend.
+    #[cfg(test)]
+    pub(crate) fn with_backend(self, backend: Arc<dyn Backend>) -> Self {
+        let inner = Arc::into_inner(self.inner).expect("an engine without clones");
+        Self {
+            inner: Arc::new(Inner { backend, ..inner }),
+        }
+    }
+
     /// A new session: its own context, its own state.
     ///
     /// # Errors

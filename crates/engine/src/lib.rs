@@ -31,6 +31,8 @@ mod error;
 #[cfg(feature = "foreign")]
 mod foreign;
 mod generation;
+#[cfg(all(test, feature = "batch"))]
+mod hybrid_tests;
 mod memory;
 #[cfg(feature = "batch")]
 mod pooling;

@@ -281,13 +281,15 @@ impl Session {
         // difference.
         let n = ids.len().min(self.n_batch).min(self.n_ctx - self.n_held());
         let is_last = n == ids.len();
-        self.step(&ids[..n], |i| {
+        let want = |i| {
             if is_last && i + 1 == n {
                 Want::Logits
             } else {
                 Want::Nothing
             }
-        })?;
+        };
+        // Another answer to the same prompt starts before its last token.
+        self.step(&ids[..n], want, ids.len().checked_sub(2))?;
         self.last = is_last.then_some(n - 1);
         Ok(n)
     }
@@ -315,7 +317,7 @@ impl Session {
         }
         for chunk in ids.chunks(n_rows) {
             let pos = self.tokens.len();
-            self.step(chunk, |_| Want::Logits)?;
+            self.step(chunk, |_| Want::Logits, None)?;
             (0..chunk.len()).for_each(|i| each(pos + i, self.out.logits(i)));
             self.last = Some(chunk.len() - 1);
         }
@@ -473,11 +475,20 @@ impl Session {
         Ok(())
     }
 
-    fn step(&mut self, ids: &[u32], want: impl Fn(usize) -> Want) -> Result<(), Error> {
+    /// Evaluates tokens as one batch, with a checkpoint behind token `checkpoint` of them.
+    fn step(
+        &mut self,
+        ids: &[u32],
+        want: impl Fn(usize) -> Want,
+        checkpoint: Option<usize>,
+    ) -> Result<(), Error> {
         self.batch.clear();
         let pos = self.n_held();
         for (i, &id) in ids.iter().enumerate() {
             self.batch.push_token(self.seq, pos + i, id, want(i));
+            if checkpoint == Some(i) {
+                self.batch.mark_checkpoint();
+            }
         }
         self.last = None;
         executor(&self.executor).step(&self.batch, &mut self.out)?;

@@ -191,6 +191,12 @@ impl Running {
         }
     }
 
+    /// Whether the state behind the row at this position is kept: another answer to the same prompt
+    /// starts before its last token.
+    pub(super) fn wants_checkpoint(&self, pos: usize) -> bool {
+        pos + 2 == self.n_prompt
+    }
+
     /// Pools the hidden states of evaluated rows, of which the first is at `pos` of the text.
     pub(super) fn pool(&mut self, engine: &Engine, out: &Output, rows: Range<usize>, pos: usize) {
         let n = self.text.len();

@@ -518,6 +518,9 @@ impl Batcher {
                 break;
             }
             self.batch.push_token(place.seq, pos, token, want);
+            if job.wants_checkpoint(pos) {
+                self.batch.mark_checkpoint();
+            }
         }
         let rows = start..self.batch.rows.len();
         let n_rows = rows.len();

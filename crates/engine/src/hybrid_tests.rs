@@ -1,0 +1,303 @@
+//! Sessions, prompt cache and batcher on a model with recurrent layers, which return to checkpoints
+//! instead of any position. The model is made here: no architecture has such layers yet.
+
+use std::{
+    collections::HashMap,
+    fs,
+    ops::ControlFlow,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use atta_formats::{TensorType, Writer};
+use atta_model::{
+    Backend, CpuBackend, Error as ModelError, Executor, ExecutorSize, Footprint, Model, Needs,
+    spec::{Mixer, ModelSpec, ShortConv},
+};
+use atta_store::{Budget, ModelFiles};
+
+use crate::{
+    Batcher, BatcherOptions, Engine, Event, GenerateOptions, Job, JobId, LoadOptions, Overflow,
+    PromptCache, Sampling, Session, SessionOptions, Update,
+};
+
+const N_CTX: usize = 512;
+
+/// Runs another model than it is given, of the same vocabulary.
+struct Instead {
+    backend: CpuBackend,
+    model: Arc<Model>,
+}
+
+impl Footprint for Instead {
+    fn needs(&self, _: &ModelSpec, size: &ExecutorSize) -> Needs {
+        self.backend.needs(self.model.spec(), size)
+    }
+}
+
+impl Backend for Instead {
+    fn open(
+        &self,
+        _: Arc<Model>,
+        size: &ExecutorSize,
+        budget: &Budget,
+    ) -> Result<Box<dyn Executor>, ModelError> {
+        self.backend.open(Arc::clone(&self.model), size, budget)
+    }
+}
+
+/// The story model's tokenizer, and a random model of attention and short convolutions.
+fn engine() -> Engine {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/stories.gguf");
+    let engine = Engine::open(&path, &LoadOptions::default()).unwrap();
+    let mut spec = engine.spec().clone();
+    for (l, layer) in spec
+        .layers
+        .iter_mut()
+        .enumerate()
+        .filter(|(l, _)| l % 2 == 0)
+    {
+        layer.mixer = Mixer::ShortConv(ShortConv { n_taps: 3 + l });
+    }
+    let files = ModelFiles::from_static("hybrid", random_file(&spec).leak()).unwrap();
+    let model = Model::with_spec(spec, files, &Budget::unlimited()).unwrap();
+    let backend = CpuBackend::new(engine.kernels(), Arc::clone(engine.pool()));
+    engine.with_backend(Arc::new(Instead {
+        backend,
+        model: Arc::new(model),
+    }))
+}
+
+/// A file with the tensors of a spec in f32: norms around 1, and matrices whose products are as
+/// large as their inputs.
+fn random_file(spec: &ModelSpec) -> Vec<u8> {
+    let (reqs, mut writer) = (spec.tensors(), Writer::new());
+    for req in &reqs {
+        let dims: Vec<u64> = req.shape.iter().map(|&d| d as u64).collect();
+        writer
+            .add_tensor(&req.name(), &dims, TensorType::F32)
+            .unwrap();
+    }
+    let (layout, mut state) = (writer.finish().unwrap(), 1_u64);
+    let mut random = || {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (state >> 40) as f32 / (1 << 23) as f32 - 1.0
+    };
+    let mut bytes = layout.header;
+    for (req, info) in reqs.iter().zip(&layout.tensors) {
+        bytes.resize(info.offset as usize, 0);
+        let (mean, size) = match req.shape[..] {
+            [_] => (1.0, 0.25),
+            _ => (0.0, (3.0 / *req.shape.last().unwrap() as f32).sqrt()),
+        };
+        let n: usize = req.shape.iter().product();
+        (0..n).for_each(|_| bytes.extend((mean + size * random()).to_le_bytes()));
+    }
+    bytes.resize(layout.file_bytes as usize, 0);
+    bytes
+}
+
+fn options() -> SessionOptions {
+    SessionOptions {
+        n_ctx: Some(N_CTX),
+        n_batch: Some(96),
+        ..SessionOptions::default()
+    }
+}
+
+/// Tokens of a text that differs for every seed behind the first `n_common`.
+fn text(seed: usize, n_common: usize, n: usize) -> Vec<u32> {
+    let id = |i: usize| match i < n_common {
+        true => 10 + (i * i % 200) as u32,
+        false => 10 + ((i * 7 + seed * 31) % 200) as u32,
+    };
+    (0..n).map(id).collect()
+}
+
+fn bits(session: &Session) -> Vec<u32> {
+    let logits = session.logits().unwrap();
+    logits.iter().map(|x| x.to_bits()).collect()
+}
+
+fn fresh(engine: &Engine, ids: &[u32]) -> Vec<u32> {
+    let mut session = engine.session(&options()).unwrap();
+    session.append(ids).unwrap();
+    bits(&session)
+}
+
+#[test]
+fn a_session_goes_on_from_a_checkpoint() {
+    let (engine, ids) = (engine(), text(1, 0, 300));
+    let mut session = engine.session(&options()).unwrap();
+    session.append(&ids).unwrap();
+    ids[..20]
+        .iter()
+        .for_each(|&id| session.append(&[id]).unwrap());
+    // Another answer to the same prompt.
+    assert_eq!(session.keep_common(&ids).unwrap(), 299);
+    session.append(&ids[299..]).unwrap();
+    assert!(bits(&session) == fresh(&engine, &ids));
+    let mut other = ids[..200].to_vec();
+    other.extend([3, 4, 5]);
+    assert_eq!(session.keep_common(&other).unwrap(), 128);
+    session.append(&other[128..]).unwrap();
+    assert!(bits(&session) == fresh(&engine, &other));
+    session.roll_back(2, true).unwrap();
+    assert!(bits(&session) == fresh(&engine, &other[..201]));
+    let shifts = SessionOptions {
+        overflow: Overflow::Shift { n_keep: 4 },
+        ..options()
+    };
+    assert!(engine.session(&shifts).is_err());
+}
+
+/// A directory of a test, removed with it.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Self {
+        let name = format!("atta-hybrid-{name}-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Restores what a cache has of a text, and compares the logits after the text.
+#[track_caller]
+fn hit(engine: &Engine, cache: &PromptCache, ids: &[u32]) -> usize {
+    let mut session = engine.session(&options()).unwrap();
+    let restored = session.restore(cache, ids).unwrap();
+    assert!(restored.notes.is_empty(), "{:?}", restored.notes);
+    session.append(&ids[restored.n_tokens..]).unwrap();
+    assert!(
+        bits(&session) == fresh(engine, ids),
+        "after {}",
+        restored.n_tokens
+    );
+    restored.n_tokens
+}
+
+#[test]
+fn a_prompt_cache_keeps_checkpoints() {
+    let (engine, scratch) = (engine(), Scratch::new("cache"));
+    for path in ["file", "many/"] {
+        let cache = PromptCache::open(&scratch.0.join(path), u64::MAX).unwrap();
+        let ids = text(1, 250, 300);
+        let mut session = engine.session(&options()).unwrap();
+        session.append(&ids).unwrap();
+        session.save(&cache).unwrap();
+        // A text that goes on, the same prompt, and others that begin like it.
+        let longer = [&ids[..], &[7, 8, 9]].concat();
+        assert_eq!(hit(&engine, &cache, &longer), 300, "{path}");
+        assert_eq!(hit(&engine, &cache, &ids), 299, "{path}");
+        assert_eq!(hit(&engine, &cache, &text(2, 250, 300)), 128, "{path}");
+        assert_eq!(hit(&engine, &cache, &text(2, 100, 300)), 0, "{path}");
+        session.append(&text(3, 0, 100)).unwrap();
+        session.save(&cache).unwrap();
+        let all = [session.tokens(), &[3]].concat();
+        assert_eq!(hit(&engine, &cache, &all), 400, "{path}");
+    }
+}
+
+#[test]
+fn a_session_is_exported_and_imported() {
+    let (engine, ids) = (engine(), text(1, 0, 200));
+    let mut here = engine.session(&options()).unwrap();
+    here.append(&ids).unwrap();
+    let mut bytes = Vec::new();
+    here.export(&mut bytes).unwrap();
+    let mut there = engine.session(&options()).unwrap();
+    assert_eq!(there.import(&bytes).unwrap(), 200);
+    there.append(&[5]).unwrap();
+    here.append(&[5]).unwrap();
+    assert!(bits(&there) == bits(&here));
+}
+
+/// A prompt, and how its text is sampled.
+struct Wish {
+    prompt: Vec<u32>,
+    options: GenerateOptions,
+}
+
+fn wish(i: usize) -> Wish {
+    let sampling = Sampling {
+        seed: i as u64,
+        temperature: 1.0,
+        ..Sampling::default()
+    };
+    Wish {
+        prompt: text(i / 2, 140 + 20 * (i % 3), 150 + 40 * (i % 4)),
+        options: GenerateOptions {
+            n_predict: 12 + i,
+            sampling,
+            ..GenerateOptions::default()
+        },
+    }
+}
+
+/// The text of a session of its own.
+fn alone(engine: &Engine, wish: &Wish) -> String {
+    let mut session = engine.session(&options()).unwrap();
+    let mut text = String::new();
+    for event in session.generate(&wish.prompt, &wish.options).unwrap() {
+        if let Event::Text(piece) = event.unwrap() {
+            text.push_str(&piece);
+        }
+    }
+    text
+}
+
+#[test]
+fn a_batcher_writes_what_each_text_would_have_been_alone() {
+    let (engine, scratch) = (engine(), Scratch::new("batcher"));
+    let directory = PromptCache::open(&scratch.0.join("many/"), u64::MAX).unwrap();
+    let wishes: Vec<Wish> = (0..10).map(wish).collect();
+    for (n_contexts, cache) in [(4, None), (2, Some(Arc::new(directory)))] {
+        let session = SessionOptions {
+            n_forks: 4,
+            n_contexts: Some(n_contexts),
+            ..options()
+        };
+        let options = BatcherOptions {
+            session,
+            n_jobs: 3,
+            max_gap: Duration::from_secs(1),
+            cache,
+        };
+        let mut batcher = Batcher::new(&engine, &options).unwrap();
+        let mut texts: HashMap<JobId, String> = HashMap::new();
+        let submit = |wish: &Wish, batcher: &mut Batcher| {
+            let job = Job::new(&engine, wish.prompt.clone(), &wish.options).unwrap();
+            batcher.submit(job).unwrap()
+        };
+        let ids: Vec<JobId> = wishes.iter().map(|w| submit(w, &mut batcher)).collect();
+        while !batcher.is_idle() {
+            let on_update = &mut |id, update: Update<'_>| {
+                match update {
+                    Update::Event(Event::Text(piece)) => {
+                        texts.entry(id).or_default().push_str(&piece)
+                    }
+                    Update::Failed(error) => panic!("{error}"),
+                    _ => {}
+                }
+                ControlFlow::Continue(())
+            };
+            batcher.step(on_update).unwrap();
+        }
+        assert!(batcher.counts().n_reused > 0, "prefixes are shared");
+        for (wish, id) in wishes.iter().zip(ids) {
+            let text = texts.remove(&id).unwrap_or_default();
+            assert_eq!(text, alone(&engine, wish), "{n_contexts} contexts");
+        }
+    }
+}
