@@ -2,7 +2,7 @@
 //! and any text as definitions of tools. See README.md for how to run.
 #![no_main]
 
-use atta_chat::tools::{Format, Outcome, Parser, Piece, Rules, Thinking, ToolChoice, ToolSet};
+use atta_chat::tools::{CallFormat, Outcome, Parser, Piece, Rules, Thinking, ToolChoice, ToolSet};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -15,7 +15,7 @@ fuzz_target!(|bytes: &[u8]| {
     // The first byte says whether thoughts are open, and after how many characters the text is cut.
     let open = first & 1 == 1;
     let every = usize::from(first >> 1 & 15) + 2;
-    for format in Format::ALL {
+    for format in CallFormat::ALL {
         let whole = read(format, open, text, usize::MAX);
         assert_eq!(read(format, open, text, 1), whole);
         assert_eq!(read(format, open, text, every), whole);
@@ -35,7 +35,7 @@ fuzz_target!(|bytes: &[u8]| {
 });
 
 /// Reads a text, so many characters at a time.
-fn read(format: Format, open: bool, text: &str, n_chars: usize) -> Outcome {
+fn read(format: CallFormat, open: bool, text: &str, n_chars: usize) -> Outcome {
     let mut parser = Parser::new(
         format,
         if open {
@@ -97,7 +97,7 @@ fn define(text: &str) {
         return;
     };
     assert_eq!(tools.definitions().len(), tools.names().count());
-    for format in Format::ALL {
+    for format in CallFormat::ALL {
         let choice = ToolChoice::Auto;
         let rules = Rules {
             format,

@@ -1,7 +1,8 @@
 //! Tools put into words, for templates that do not write tool calls.
 //!
 //! A template that writes calls gets messages as they are. For all others, calls and results become
-//! texts in the form that [`Format::Generic`](crate::tools::Format::Generic) asks of the model.
+//! texts in the form that [`CallFormat::Generic`](crate::tools::CallFormat::Generic) asks of the
+//! model.
 
 use serde_json::{Value, json};
 
@@ -50,8 +51,8 @@ pub(super) fn result(message: &Message) -> String {
     )
 }
 
-/// An answer in the form of [`Format::Generic`](crate::tools::Format::Generic): either a text or
-/// calls. An answer of another model that has both becomes one object with both.
+/// An answer in the form of [`CallFormat::Generic`](crate::tools::CallFormat::Generic): either a
+/// text or calls. An answer of another model that has both becomes one object with both.
 pub(super) fn answer(message: &Message) -> String {
     let call = |call: &ToolCall| json!({ "name": call.name, "arguments": call.arguments });
     let calls: Vec<Value> = message.tool_calls.iter().map(call).collect();

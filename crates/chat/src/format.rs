@@ -1,7 +1,7 @@
 //! The chat format of a model: its template, and everything that follows from the template.
 //!
-//! Turns a conversation into a prompt, the rules for the answer and a parser of it. Knows no session:
-//! one format serves many conversations.
+//! Turns a conversation into a prompt, the rules for the answer and a parser of it. Knows no
+//! session: one format serves many conversations.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::{
     repair, stop,
     system::{SystemSupport, Told},
     template::SENTINEL,
-    tools::{Format, Parser, Rules, Thinking, ToolChoice, ToolError},
+    tools::{CallFormat, Parser, Rules, Thinking, ToolChoice, ToolError},
 };
 
 /// A chat template with the tokenizer of its model.
@@ -27,7 +27,7 @@ pub struct ChatFormat {
     /// Without native tools, and with some.
     system_support: [SystemSupport; 2],
     guard: Guard,
-    /// What has to end an answer as text, because the vocabulary has no token for it.
+    /// Text that ends an answer, where the vocabulary has no token for it.
     stop: Option<String>,
 }
 
@@ -177,7 +177,7 @@ impl ChatFormat {
         let must_call = input
             .tools
             .is_some_and(|tools| !matches!(tools.choice, ToolChoice::Auto | ToolChoice::None));
-        let in_words = input.tools.is_some() && self.format() == Format::Generic;
+        let in_words = input.tools.is_some() && self.format() == CallFormat::Generic;
         let what = match constraint.is_some() {
             true => "a format",
             false if must_call => "a required tool call",
@@ -307,8 +307,8 @@ impl ChatFormat {
     }
 
     /// How the model writes calls.
-    fn format(&self) -> Format {
-        Format::of_template(self.template.source(true))
+    fn format(&self) -> CallFormat {
+        CallFormat::of_template(self.template.source(true))
     }
 
     /// Finds the tool whose schema makes the grammar of all tools one that cannot be kept to.
@@ -333,7 +333,7 @@ impl ChatFormat {
     /// # Errors
     /// What the template raises.
     pub fn marked(&self, input: &ChatInput<'_>) -> Result<String, TemplateError> {
-        let is_in_words = input.tools.is_some() && self.format() == Format::Generic;
+        let is_in_words = input.tools.is_some() && self.format() == CallFormat::Generic;
         let native = input
             .tools
             .filter(|_| !is_in_words)

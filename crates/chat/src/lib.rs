@@ -1,7 +1,7 @@
 //! Conversations as prompts: chat templates, tool definitions, and tool calls in answers.
 //!
-//! A [`ChatFormat`] turns a conversation into a prompt with the rules for its answer and a parser of
-//! it. Knows no engine and no session: what is generated, and when, is the caller's business.
+//! A [`ChatFormat`] turns a conversation into a prompt with the rules for its answer and a parser
+//! of it. Knows no engine and no session: the caller generates.
 
 #![forbid(unsafe_code)]
 

@@ -101,7 +101,8 @@ impl Message {
         name: impl Into<String>,
         content: impl Into<String>,
     ) -> Self {
-        let (id, name) = (Some(id.into()), Some(name.into()));
+        let id = Some(id.into());
+        let name = Some(name.into());
         Self {
             tool_call_id: id,
             name,
@@ -153,7 +154,9 @@ impl Message {
                 .into_iter()
                 .find_map(text)
         };
-        let (reasoning, tool_call_id, name) = (reasoning(), text("tool_call_id"), text("name"));
+        let reasoning = reasoning();
+        let tool_call_id = text("tool_call_id");
+        let name = text("name");
         Some(Self {
             role,
             content,
@@ -176,10 +179,8 @@ fn call_of_json(value: &Value) -> Option<ToolCall> {
         Value::String(text) => serde_json::from_str(text).unwrap_or_else(|_| text.as_str().into()),
         arguments => arguments.clone(),
     };
-    let (id, name) = (
-        value["id"].as_str().unwrap_or_default(),
-        function["name"].as_str()?,
-    );
+    let id = value["id"].as_str().unwrap_or_default();
+    let name = function["name"].as_str()?;
     Some(ToolCall {
         id: id.to_owned(),
         name: name.to_owned(),

@@ -77,7 +77,8 @@ impl Guard {
         let is_named = |text: &str| {
             !text.trim().is_empty() && sources.iter().any(|source| source.contains(text))
         };
-        let (mut control, mut all) = (Specials::default(), Specials::default());
+        let mut control = Specials::default();
+        let mut all = Specials::default();
         for id in 0..tokenizer.n_vocab() as u32 {
             let kind = tokenizer.kind(id);
             let Ok(text) = str::from_utf8(tokenizer.token_text(id)) else {
@@ -147,7 +148,9 @@ impl Guard {
             .extra
             .iter()
             .map(|(name, value)| (name.clone(), value_marked(value, &self.all)));
-        let (messages, tools, extra) = (&messages[..], &tools[..], extra.collect());
+        let messages = &messages[..];
+        let tools = &tools[..];
+        let extra = extra.collect();
         template.render(&Conversation {
             messages,
             tools,

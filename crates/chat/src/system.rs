@@ -52,7 +52,8 @@ impl SystemSupport {
 
     fn probe(template: &Template, tools: &[Value]) -> Self {
         let [one, two, user, answer, again] = PROBES;
-        let (system, user) = (Message::system(one), Message::user(user));
+        let system = Message::system(one);
+        let user = Message::user(user);
         let first = shows(template, tools, &[system.clone(), user.clone()]);
         let repeated = first
             && shows(
@@ -60,7 +61,8 @@ impl SystemSupport {
                 tools,
                 &[system.clone(), Message::system(two), user.clone()],
             );
-        let (answer, again) = (Message::assistant(answer), Message::user(again));
+        let answer = Message::assistant(answer);
+        let again = Message::user(again);
         let alone = [user.clone(), answer.clone(), system.clone(), again.clone()];
         // DeepSeek R1 keeps the last of two system messages only.
         let second = [system, user, answer, Message::system(two), again];
@@ -253,7 +255,9 @@ mod tests {
     #[test]
     fn system_messages_that_are_refused_become_text_of_users() {
         let said = || {
-            let (system, user, answer) = (Message::system, Message::user, Message::assistant);
+            let system = Message::system;
+            let user = Message::user;
+            let answer = Message::assistant;
             vec![
                 system("a"),
                 system("b"),

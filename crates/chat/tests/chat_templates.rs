@@ -9,7 +9,7 @@ fn golden() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/chat")
 }
 
-/// A template of ours, or one of those that models were published with, which may not be there.
+/// One of our templates, or a published one, which may be absent.
 fn template(name: &str) -> Option<String> {
     let ours = golden().join("templates").join(name);
     let published = Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -20,7 +20,7 @@ fn template(name: &str) -> Option<String> {
         .ok()
 }
 
-/// What is rendered, in the words of the goldens.
+/// The input of a rendering, in the words of the goldens.
 struct Case<'a> {
     messages: Vec<Message>,
     tools: Vec<Value>,
@@ -62,7 +62,7 @@ impl<'a> Case<'a> {
     }
 }
 
-/// What is wrong with a result, if anything.
+/// The difference between a result and the golden.
 fn difference(want: &Value, got: &Result<String, TemplateError>) -> Option<String> {
     match (&want["text"], &want["raises"], got) {
         (Value::String(want), _, Ok(got)) if want == got => None,
@@ -102,7 +102,8 @@ fn templates_write_what_transformers_writes() {
         eos: text("eos_token"),
         ..SpecialTexts::default()
     };
-    let (mut n_compared, mut wrong) = (0, Vec::new());
+    let mut n_compared = 0;
+    let mut wrong = Vec::new();
     for case in goldens["cases"].as_array().unwrap() {
         let [name, conversation] =
             ["template", "conversation"].map(|key| case[key].as_str().unwrap());
@@ -150,7 +151,7 @@ fn a_long_conversation_is_no_attack() {
             .count(),
         4002
     );
-    // Templates of others are not ours to copy; they are tried where somebody has put them.
+    // Templates of other authors cannot be copied; the test uses them where they are installed.
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data/chat-templates");
     for entry in std::fs::read_dir(folder).into_iter().flatten() {
         let path = entry.unwrap().path();

@@ -1,9 +1,8 @@
-//! Calls out of text: what each format looks like, what is none, and that cutting the text makes no
-//! difference.
+//! Parsing of calls: every format, texts that are no calls, and independence of the cuts.
 
 use std::time::{Duration, Instant};
 
-use atta_chat::tools::{Format, Outcome, Parser, Piece, Thinking, ToolCall};
+use atta_chat::tools::{CallFormat, Outcome, Parser, Piece, Thinking, ToolCall};
 use proptest::{prelude::*, sample::select};
 use serde_json::{Value, json};
 
@@ -41,7 +40,7 @@ fn read_chunks<'a>(
 }
 
 /// Reads a text whole, and demands the same of it character by character.
-fn read(format: Format, text: &str) -> (Vec<Piece>, Outcome) {
+fn read(format: CallFormat, text: &str) -> (Vec<Piece>, Outcome) {
     let whole = read_chunks(Parser::new(format, Thinking::Maybe), [text]);
     let chars: Vec<String> = text.chars().map(String::from).collect();
     assert_eq!(
@@ -71,19 +70,19 @@ fn answer(text: &str, calls: &[ToolCall]) -> Outcome {
     }
 }
 
-fn outcome(format: Format, text: &str) -> Outcome {
+fn outcome(format: CallFormat, text: &str) -> Outcome {
     read(format, text).1
 }
 
 /// Whether a text comes out as it went in.
-fn is_text(format: Format, text: &str) -> bool {
+fn is_text(format: CallFormat, text: &str) -> bool {
     let outcome = outcome(format, text);
     outcome.text == text && outcome.calls.is_empty() && outcome.reasoning.is_empty()
 }
 
 #[test]
 fn text_is_text_in_every_format() {
-    for format in Format::ALL {
+    for format in CallFormat::ALL {
         for text in [
             "",
             "Hello.",
@@ -102,7 +101,7 @@ fn text_is_text_in_every_format() {
 #[test]
 fn a_call_is_told_of_as_it_comes() {
     let text = "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": [1, \"}\"]}}\n</tool_call>";
-    let (pieces, outcome) = read(Format::Hermes, text);
+    let (pieces, outcome) = read(CallFormat::Hermes, text);
     let arguments = "{\"a\": [1, \"}\"]}".to_owned();
     let expected = [
         Piece::CallBegin {
@@ -125,7 +124,7 @@ fn a_call_is_told_of_as_it_comes() {
 
 #[test]
 fn arguments_are_given_out_before_they_end() {
-    let mut parser = Parser::new(Format::Hermes, Thinking::Maybe);
+    let mut parser = Parser::new(CallFormat::Hermes, Thinking::Maybe);
     assert_eq!(
         parser.push("Hm <tool_call>{\"name\":\"f\","),
         [Piece::Text("Hm".into())]
@@ -154,12 +153,10 @@ fn hermes_calls_follow_text_and_one_another() {
     let one = "<tool_call>\n{\"name\": \"f\", \"arguments\": {}}\n</tool_call>";
     let two =
         "<tool_call>{\"arguments\":{\"b\":{\"c\":\"</tool_call>\"}},\"name\":\"g\"}</tool_call>";
-    let (f, g) = (
-        call("call_1", "f", json!({})),
-        call("call_2", "g", json!({"b": {"c": "</tool_call>"}})),
-    );
+    let f = call("call_1", "f", json!({}));
+    let g = call("call_2", "g", json!({"b": {"c": "</tool_call>"}}));
     assert_eq!(
-        outcome(Format::Hermes, &format!("I look.\n{one}\n{two}\n")),
+        outcome(CallFormat::Hermes, &format!("I look.\n{one}\n{two}\n")),
         answer("I look.", &[f, g])
     );
 }
@@ -169,11 +166,11 @@ fn a_missing_end_marker_does_not_matter() {
     let one = "<tool_call>\n{\"name\": \"f\", \"arguments\": {}}";
     let f = call("call_1", "f", json!({}));
     assert_eq!(
-        outcome(Format::Hermes, one),
+        outcome(CallFormat::Hermes, one),
         answer("", std::slice::from_ref(&f))
     );
     assert_eq!(
-        outcome(Format::Hermes, &format!("{one}\n and so on")),
+        outcome(CallFormat::Hermes, &format!("{one}\n and so on")),
         answer("and so on", &[f])
     );
 }
@@ -182,20 +179,20 @@ fn a_missing_end_marker_does_not_matter() {
 fn llama_calls_are_the_whole_answer() {
     let one = "{\"name\": \"f\", \"parameters\": {\"a\": \"\\u00e9\\ud83d\\ude00\"}}";
     let f = |id| call(id, "f", json!({"a": "é😀"}));
-    assert_eq!(outcome(Format::Bare, one), answer("", &[f("call_1")]));
+    assert_eq!(outcome(CallFormat::Bare, one), answer("", &[f("call_1")]));
     assert_eq!(
-        outcome(Format::Bare, &format!("<|python_tag|>{one}")),
+        outcome(CallFormat::Bare, &format!("<|python_tag|>{one}")),
         answer("", &[f("call_1")])
     );
     assert_eq!(
-        outcome(Format::Bare, &format!("\n{one}; {one};{one}")),
+        outcome(CallFormat::Bare, &format!("\n{one}; {one};{one}")),
         answer("", &[f("call_1"), f("call_2"), f("call_3")])
     );
-    assert!(is_text(Format::Bare, &format!("Like this: {one}")));
-    assert!(is_text(Format::Bare, "<|python_tag|>print(1)"));
+    assert!(is_text(CallFormat::Bare, &format!("Like this: {one}")));
+    assert!(is_text(CallFormat::Bare, "<|python_tag|>print(1)"));
     let typed = "{\"type\": \"function\", \"name\": \"f\", \"parameters\": {}}";
     assert_eq!(
-        outcome(Format::Bare, typed),
+        outcome(CallFormat::Bare, typed),
         answer("", &[call("call_1", "f", json!({}))])
     );
 }
@@ -208,8 +205,8 @@ fn an_answer_in_json_is_no_call() {
         "{\"name\": 5",
         "{\"x\": {\"name\": \"f\"}}",
     ] {
-        assert!(is_text(Format::Bare, text), "{text}");
-        assert!(is_text(Format::Generic, text), "{text}");
+        assert!(is_text(CallFormat::Bare, text), "{text}");
+        assert!(is_text(CallFormat::Generic, text), "{text}");
     }
 }
 
@@ -226,7 +223,7 @@ fn mistral_calls_are_a_list_with_ids_or_a_row_of_names() {
         call("000000001", "f", json!({"a": 1})),
         call("000000002", "g", json!({})),
     ];
-    for format in [Format::MarkedList, Format::MarkedName] {
+    for format in [CallFormat::MarkedList, CallFormat::MarkedName] {
         assert_eq!(outcome(format, list), answer("", &calls));
         assert_eq!(outcome(format, row), answer("Well.", &named));
     }
@@ -239,17 +236,17 @@ fn a_generic_answer_is_calls_or_a_reply() {
         call("call_1", "f", json!({})),
         call("call_2", "g", json!({"a": "]"})),
     ];
-    assert_eq!(outcome(Format::Generic, calls), answer("", &expected));
+    assert_eq!(outcome(CallFormat::Generic, calls), answer("", &expected));
     let reply = "{\"response\": \"a \\\"b\\\"\\n\\u00e9 \\ud83d\\ude00 {\\\"tool_calls\\\": <tool_call>\"}\n";
     assert_eq!(
-        outcome(Format::Generic, reply),
+        outcome(CallFormat::Generic, reply),
         answer("a \"b\"\né 😀 {\"tool_calls\": <tool_call>", &[])
     );
 }
 
 #[test]
 fn a_reply_that_goes_wrong_is_not_lost() {
-    let text = |reply: &str| outcome(Format::Generic, reply).text;
+    let text = |reply: &str| outcome(CallFormat::Generic, reply).text;
     assert_eq!(text("{\"response\": \"cut o"), "cut o");
     assert_eq!(text("{\"response\": \"cut \\u00"), "cut \\u00");
     assert_eq!(
@@ -270,13 +267,13 @@ fn thoughts_stand_apart() {
         reasoning: format!("Well: {call_text} </thin"),
         ..answer("Now. <think>", &[call("call_1", "f", json!({}))])
     };
-    assert_eq!(outcome(Format::Hermes, &text), expected);
+    assert_eq!(outcome(CallFormat::Hermes, &text), expected);
     assert_eq!(
-        outcome(Format::Hermes, "<think>\n\n</think>\n\nHi"),
+        outcome(CallFormat::Hermes, "<think>\n\n</think>\n\nHi"),
         answer("Hi", &[])
     );
     assert_eq!(
-        outcome(Format::Hermes, "<think> no end").reasoning,
+        outcome(CallFormat::Hermes, "<think> no end").reasoning,
         "no end"
     );
 }
@@ -284,7 +281,7 @@ fn thoughts_stand_apart() {
 #[test]
 fn thoughts_may_have_been_opened_by_the_prompt() {
     let (_, outcome) = read_chunks(
-        Parser::new(Format::Bare, Thinking::Open),
+        Parser::new(CallFormat::Bare, Thinking::Open),
         [
             "\nhm {\n",
             "</th",
@@ -329,14 +326,17 @@ fn malformed_calls_are_text() {
             format!("<tool_call>\n{body}\n</tool_call>"),
             format!("Hm.\n<tool_call>{body}"),
         ] {
-            assert!(is_text(Format::Hermes, &text), "{text}");
+            assert!(is_text(CallFormat::Hermes, &text), "{text}");
         }
         assert!(
-            is_text(Format::MarkedList, &format!("[TOOL_CALLS] [{body}]")),
+            is_text(CallFormat::MarkedList, &format!("[TOOL_CALLS] [{body}]")),
             "{body}"
         );
         assert!(
-            is_text(Format::Generic, &format!("{{\"tool_calls\": [{body}]}}")),
+            is_text(
+                CallFormat::Generic,
+                &format!("{{\"tool_calls\": [{body}]}}")
+            ),
             "{body}"
         );
     }
@@ -352,14 +352,14 @@ fn a_good_call_after_a_malformed_one_is_a_call() {
         "<tool_call>{\"name\": \"f\", oops}</tool_call>",
     ] {
         assert_eq!(
-            outcome(Format::Hermes, &format!("{bad}\n{good}")),
+            outcome(CallFormat::Hermes, &format!("{bad}\n{good}")),
             answer(bad, std::slice::from_ref(&f)),
             "{bad}"
         );
     }
     let row = "[TOOL_CALLS]f[TOOL_CALLS]f[ARGS]{}";
     assert_eq!(
-        outcome(Format::MarkedName, row),
+        outcome(CallFormat::MarkedName, row),
         answer("[TOOL_CALLS]f", &[call("000000001", "f", json!({}))])
     );
 }
@@ -367,7 +367,7 @@ fn a_good_call_after_a_malformed_one_is_a_call() {
 #[test]
 fn a_call_that_was_told_of_too_early_is_taken_back() {
     let text = "<tool_call>{\"name\": \"f\", \"arguments\": {\"a\": x}}";
-    let (pieces, outcome) = read(Format::Hermes, text);
+    let (pieces, outcome) = read(CallFormat::Hermes, text);
     let expected = [
         Piece::CallBegin {
             index: 0,
@@ -392,7 +392,7 @@ fn a_call_that_was_told_of_too_early_is_taken_back() {
 }
 
 /// What a parser says of a text that the length limit has cut.
-fn read_cut(format: Format, text: &str) -> (Vec<Piece>, Outcome) {
+fn read_cut(format: CallFormat, text: &str) -> (Vec<Piece>, Outcome) {
     let mut parser = Parser::new(format, Thinking::Never);
     let mut pieces = parser.push(text);
     let (last, outcome) = parser.finish_cut();
@@ -404,27 +404,27 @@ fn read_cut(format: Format, text: &str) -> (Vec<Piece>, Outcome) {
 fn a_call_that_is_cut_is_no_text() {
     for (format, head, call) in [
         (
-            Format::Hermes,
+            CallFormat::Hermes,
             "I look. ",
             "<tool_call>\n{\"name\": \"find\", \"arguments\": {\"a\": \"b c\"}}\n</tool_call>",
         ),
         (
-            Format::MarkedList,
+            CallFormat::MarkedList,
             "I look. ",
             "[TOOL_CALLS][{\"name\": \"find\", \"arguments\": {\"a\": \"b c\"}}]",
         ),
         (
-            Format::MarkedName,
+            CallFormat::MarkedName,
             "I look. ",
             "[TOOL_CALLS]find[CALL_ID]abcDEF123[ARGS]{\"a\": \"b c\"}",
         ),
         (
-            Format::Bare,
+            CallFormat::Bare,
             "",
             "{\"name\": \"find\", \"parameters\": {\"a\": \"b c\"}}",
         ),
         (
-            Format::Generic,
+            CallFormat::Generic,
             "",
             "{\"tool_calls\": [{\"name\": \"find\", \"arguments\": {\"a\": \"b c\"}}]}",
         ),
@@ -454,14 +454,14 @@ fn a_call_that_is_cut_is_no_text() {
 #[test]
 fn a_text_that_is_cut_is_there_to_its_end() {
     for text in ["a <", "a\n", "a < b", "[TOOL"] {
-        assert_eq!(read_cut(Format::Hermes, text).1.text, text);
+        assert_eq!(read_cut(CallFormat::Hermes, text).1.text, text);
     }
 }
 
 #[test]
 fn ids_go_on_from_those_of_the_conversation_and_never_repeat() {
     let hermes =
-        Parser::new(Format::Hermes, Thinking::Maybe).after_calls(["call_1", "x", "call_4"]);
+        Parser::new(CallFormat::Hermes, Thinking::Maybe).after_calls(["call_1", "x", "call_4"]);
     let two = "<tool_call>{\"name\": \"f\", \"arguments\": {}}".repeat(2);
     let ids = |(_, outcome): (Vec<Piece>, Outcome)| -> Vec<String> {
         outcome.calls.into_iter().map(|call| call.id).collect()
@@ -473,7 +473,7 @@ fn ids_go_on_from_those_of_the_conversation_and_never_repeat() {
     let row = ["abcDEF123", "abcDEF123", "000000004", "abc", "old456789"]
         .map(|id| format!("[TOOL_CALLS]f[CALL_ID]{id}[ARGS]{{}}"))
         .concat();
-    let marked = Parser::new(Format::MarkedName, Thinking::Maybe).after_calls(["old456789"]);
+    let marked = Parser::new(CallFormat::MarkedName, Thinking::Maybe).after_calls(["old456789"]);
     let expected = [
         "abcDEF123",
         "000000003",
@@ -493,7 +493,10 @@ fn a_row_of_calls_has_names_and_ids_that_are_some() {
         &format!("f[CALL_ID]{}", "i".repeat(129)),
     ] {
         assert!(
-            is_text(Format::MarkedName, &format!("[TOOL_CALLS]{head}[ARGS]{{}}")),
+            is_text(
+                CallFormat::MarkedName,
+                &format!("[TOOL_CALLS]{head}[ARGS]{{}}")
+            ),
             "{head}"
         );
     }
@@ -503,11 +506,13 @@ fn a_row_of_calls_has_names_and_ids_that_are_some() {
         "i".repeat(128)
     );
     assert_eq!(
-        outcome(Format::MarkedName, &longest).calls[0].name.len(),
+        outcome(CallFormat::MarkedName, &longest).calls[0]
+            .name
+            .len(),
         128
     );
     assert_eq!(
-        outcome(Format::MarkedName, "[TOOL_CALLS]f[CALL_ID][ARGS]{}").calls[0].id,
+        outcome(CallFormat::MarkedName, "[TOOL_CALLS]f[CALL_ID][ARGS]{}").calls[0].id,
         "000000001"
     );
 }
@@ -516,13 +521,13 @@ fn a_row_of_calls_has_names_and_ids_that_are_some() {
 fn a_later_call_that_is_broken_leaves_its_marker_to_those_before_it() {
     let list = "[TOOL_CALLS] [{\"name\": \"f\", \"arguments\": {}}, {\"name\": \"g\"}]";
     let expected = answer(", {\"name\": \"g\"}]", &[call("000000001", "f", json!({}))]);
-    assert_eq!(outcome(Format::MarkedList, list), expected);
+    assert_eq!(outcome(CallFormat::MarkedList, list), expected);
 }
 
 #[test]
 fn thoughts_that_nobody_expected_are_thoughts() {
     let (_, outcome) = read_chunks(
-        Parser::new(Format::Hermes, Thinking::Never),
+        Parser::new(CallFormat::Hermes, Thinking::Never),
         ["<think>hm</think>Hi"],
     );
     assert_eq!(
@@ -533,7 +538,7 @@ fn thoughts_that_nobody_expected_are_thoughts() {
 
 /// Texts of a length in proportion to `n` that would be read over and over by a parser that looks
 /// back.
-fn hostile(n: usize) -> Vec<(Format, String)> {
+fn hostile(n: usize) -> Vec<(CallFormat, String)> {
     let hermes = [
         "<tool_call>".repeat(n),
         "<tool_call>{\"".repeat(n),
@@ -548,22 +553,22 @@ fn hostile(n: usize) -> Vec<(Format, String)> {
         .map(|i| format!("[TOOL_CALLS]f[CALL_ID]{:09}[ARGS]{{}}", 2 * i + 2))
         .collect();
     let others = [
-        (Format::MarkedList, "[TOOL_CALLS]a[".repeat(n)),
+        (CallFormat::MarkedList, "[TOOL_CALLS]a[".repeat(n)),
         (
-            Format::Generic,
+            CallFormat::Generic,
             format!("{{\"response\":\"{}", "\\u0041".repeat(n)),
         ),
-        (Format::MarkedName, taken),
+        (CallFormat::MarkedName, taken),
     ];
     hermes
-        .map(|text| (Format::Hermes, text))
+        .map(|text| (CallFormat::Hermes, text))
         .into_iter()
         .chain(others)
         .collect()
 }
 
 /// The least of three measurements.
-fn time_of(format: Format, text: &str) -> Duration {
+fn time_of(format: CallFormat, text: &str) -> Duration {
     let once = || {
         let start = Instant::now();
         let mut parser = Parser::new(format, Thinking::Maybe);
@@ -577,7 +582,8 @@ fn time_of(format: Format, text: &str) -> Duration {
 #[test]
 fn hostile_text_is_read_in_linear_time() {
     for ((format, few), (_, many)) in hostile(10_000).into_iter().zip(hostile(80_000)) {
-        let (short, long) = (time_of(format, &few), time_of(format, &many));
+        let short = time_of(format, &few);
+        let long = time_of(format, &many);
         // Eight times as much; a parser that looked back would take 64 times as long.
         let most = 40 * short + Duration::from_millis(100);
         assert!(long < most, "{:.40} took {short:?} and {long:?}", few);
@@ -651,7 +657,8 @@ fn mutated() -> impl Strategy<Value = String> {
     (valid(), any::<prop::sample::Index>(), 0usize..6, fragment()).prop_map(|(text, at, n, new)| {
         let chars: Vec<char> = text.chars().collect();
         let at = at.index(chars.len());
-        let (before, after) = (&chars[..at], &chars[(at + n).min(chars.len())..]);
+        let before = &chars[..at];
+        let after = &chars[(at + n).min(chars.len())..];
         before.iter().collect::<String>() + &new + &after.iter().collect::<String>()
     })
 }
@@ -744,7 +751,7 @@ fn wanted_ids(text: &str) -> impl Iterator<Item = String> {
 
 /// What may stand around in a text, longest first.
 fn frame_words(text: &str, calls: &[ToolCall]) -> Vec<String> {
-    let markers = Format::ALL
+    let markers = CallFormat::ALL
         .iter()
         .flat_map(|format| format.markers())
         .map(|marker| marker.to_string());
@@ -774,11 +781,15 @@ fn frame_words(text: &str, calls: &[ToolCall]) -> Vec<String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 10_000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig {
+        cases: 10_000,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
     #[test]
     fn what_comes_out_does_not_depend_on_how_the_text_was_cut(
         text in output(),
-        format in select(Format::ALL.to_vec()),
+        format in select(CallFormat::ALL.to_vec()),
         open in any::<bool>(),
         cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..12),
     ) {
@@ -797,10 +808,10 @@ proptest! {
     #[test]
     fn nothing_is_lost_but_replies_whose_escapes_are_decoded(
         text in output(),
-        format in select(Format::ALL.to_vec()),
+        format in select(CallFormat::ALL.to_vec()),
         open in any::<bool>(),
     ) {
-        prop_assume!(format != Format::Generic || !text.contains("response"));
+        prop_assume!(format != CallFormat::Generic || !text.contains("response"));
         let thinking = if open { Thinking::Open } else { Thinking::Maybe };
         let (pieces, outcome) = read_chunks(Parser::new(format, thinking), [text.as_str()]);
         prop_assert!(is_accounted_for(&text, &pieces, &outcome.calls), "{:?} {:?}", text, pieces);

@@ -1,11 +1,10 @@
-//! The grammars of tool calls, in the library that they are written for: what they let through,
-//! that it is read back as it was meant, and that whoever follows them at random makes only valid
-//! calls.
+//! The grammars of tool calls, in the library that they are written for: accepted texts, reading
+//! them back, and random walks that make only valid calls.
 
 use std::{collections::HashMap, sync::Arc};
 
 use atta_chat::tools::{
-    Format, Outcome, Parser, Rules, Thinking, ToolCall, ToolChoice, ToolError, ToolSet,
+    CallFormat, Outcome, Parser, Rules, Thinking, ToolCall, ToolChoice, ToolError, ToolSet,
 };
 use atta_constrain::Constraint;
 use boon::{Compiler, SchemaIndex, Schemas};
@@ -153,7 +152,7 @@ fn tools() -> ToolSet {
     ToolSet::parse(&tools.to_string()).unwrap()
 }
 
-/// What somebody else thinks of arguments, by tool.
+/// Another implementation's verdict on arguments, by tool.
 struct Judge {
     schemas: Schemas,
     by_tool: HashMap<String, SchemaIndex>,
@@ -161,7 +160,8 @@ struct Judge {
 
 impl Judge {
     fn new(tools: &ToolSet) -> Self {
-        let (mut schemas, mut compiler) = (Schemas::new(), Compiler::new());
+        let mut schemas = Schemas::new();
+        let mut compiler = Compiler::new();
         let by_tool = tools.definitions().iter().map(|definition| {
             let name = definition["function"]["name"].as_str().unwrap().to_owned();
             compiler
@@ -180,7 +180,7 @@ impl Judge {
     }
 }
 
-fn read(format: Format, thinking: Thinking, text: &str) -> Outcome {
+fn read(format: CallFormat, thinking: Thinking, text: &str) -> Outcome {
     finished(Parser::new(format, thinking), text)
 }
 
@@ -189,7 +189,7 @@ fn finished(mut parser: Parser, text: &str) -> Outcome {
     parser.finish().1
 }
 
-fn rules<'a>(format: Format, tools: &'a ToolSet, choice: &'a ToolChoice) -> Rules<'a> {
+fn rules<'a>(format: CallFormat, tools: &'a ToolSet, choice: &'a ToolChoice) -> Rules<'a> {
     Rules {
         format,
         tools,
@@ -201,33 +201,28 @@ fn rules<'a>(format: Format, tools: &'a ToolSet, choice: &'a ToolChoice) -> Rule
 }
 
 /// As models write a call, and two calls in a row.
-fn samples(format: Format) -> [String; 2] {
+fn samples(format: CallFormat) -> [String; 2] {
     let hermes = |call: &str| format!("<tool_call>\n{call}\n</tool_call>");
     let with =
         |key: &str, name: &str, args: &str| format!("{{\"name\": \"{name}\", \"{key}\": {args}}}");
-    let (weather, get) = ("{\"city\": \"Kyiv \\\"}\", \"unit\": \"C\"}", "{\"n\": 7}");
-    let (a, b) = (
-        with("arguments", "get_weather", weather),
-        with("arguments", "get", get),
-    );
+    let weather = "{\"city\": \"Kyiv \\\"}\", \"unit\": \"C\"}";
+    let get = "{\"n\": 7}";
+    let a = with("arguments", "get_weather", weather);
+    let b = with("arguments", "get", get);
     match format {
-        Format::Hermes => [hermes(&a), format!("{}\n{}", hermes(&a), hermes(&b))],
-        Format::Bare => {
-            let (a, b) = (
-                with("parameters", "get_weather", weather),
-                with("parameters", "get", get),
-            );
+        CallFormat::Hermes => [hermes(&a), format!("{}\n{}", hermes(&a), hermes(&b))],
+        CallFormat::Bare => {
+            let a = with("parameters", "get_weather", weather);
+            let b = with("parameters", "get", get);
             [a.clone(), format!("{a}; {b}")]
         }
-        Format::MarkedList => [
+        CallFormat::MarkedList => [
             format!("[TOOL_CALLS] [{a}]"),
             format!("[TOOL_CALLS] [{a}, {b}]"),
         ],
-        Format::MarkedName => {
-            let (a, b) = (
-                format!("[TOOL_CALLS]get_weather[ARGS]{weather}"),
-                format!("[TOOL_CALLS]get[ARGS]{get}"),
-            );
+        CallFormat::MarkedName => {
+            let a = format!("[TOOL_CALLS]get_weather[ARGS]{weather}");
+            let b = format!("[TOOL_CALLS]get[ARGS]{get}");
             [a.clone(), a + &b]
         }
         _ => [
@@ -238,9 +233,9 @@ fn samples(format: Format) -> [String; 2] {
 }
 
 /// Each format with its markers as control tokens and as text.
-fn each(mut check: impl FnMut(&Vocabulary, Format, bool)) {
+fn each(mut check: impl FnMut(&Vocabulary, CallFormat, bool)) {
     let vocabulary = Vocabulary::new();
-    for format in Format::ALL {
+    for format in CallFormat::ALL {
         for control in [false, true] {
             check(&vocabulary, format, control);
         }
@@ -256,20 +251,18 @@ fn grammar(vocabulary: &Vocabulary, rules: &Rules<'_>, control: bool) -> String 
 
 #[test]
 fn calls_are_let_through_as_models_write_them_and_read_back() {
-    let (tools, choices) = (
-        tools(),
-        [
-            ToolChoice::Auto,
-            ToolChoice::Required,
-            ToolChoice::Named("get_weather".into()),
-        ],
-    );
+    let tools = tools();
+    let choices = [
+        ToolChoice::Auto,
+        ToolChoice::Required,
+        ToolChoice::Named("get_weather".into()),
+    ];
     each(|vocabulary, format, control| {
         let [one, two] = samples(format);
         for choice in &choices {
             let lark = grammar(vocabulary, &rules(format, &tools, choice), control);
             assert!(vocabulary.accepts(&lark, &one, control), "{one}\n{lark}");
-            let may_repeat = format != Format::Bare && !matches!(choice, ToolChoice::Named(_));
+            let may_repeat = format != CallFormat::Bare && !matches!(choice, ToolChoice::Named(_));
             assert_eq!(
                 vocabulary.accepts(&lark, &two, control),
                 may_repeat,
@@ -324,7 +317,7 @@ fn text_is_let_through_where_it_may_be_and_cannot_begin_a_call() {
         for text in texts {
             assert_eq!(
                 accepts(&ToolChoice::Auto, text),
-                format != Format::Generic,
+                format != CallFormat::Generic,
                 "{format:?} {text}"
             );
             assert!(!accepts(&ToolChoice::Required, text), "{format:?} {text}");
@@ -341,9 +334,9 @@ fn text_is_let_through_where_it_may_be_and_cannot_begin_a_call() {
         assert!(!accepts(&ToolChoice::Auto, &format!("{one} and more")));
         let may_follow_text = matches!(
             format,
-            Format::Hermes | Format::MarkedList | Format::MarkedName
+            CallFormat::Hermes | CallFormat::MarkedList | CallFormat::MarkedName
         );
-        let is_text = format == Format::Bare;
+        let is_text = format == CallFormat::Bare;
         assert_eq!(
             accepts(&ToolChoice::Auto, &format!("I look.\n{one}")),
             may_follow_text || is_text
@@ -387,7 +380,8 @@ fn arguments_belong_to_their_tool_and_have_at_most_one_space() {
 
 #[test]
 fn thoughts_stand_in_front_where_they_may() {
-    let (tools, call) = (tools(), |format| samples(format)[0].clone());
+    let tools = tools();
+    let call = |format| samples(format)[0].clone();
     each(|vocabulary, format, control| {
         let accepts = |choice: &ToolChoice, thinking: Thinking, text: &str| {
             let rules = Rules {
@@ -434,10 +428,11 @@ fn thoughts_stand_in_front_where_they_may() {
 
 #[test]
 fn a_call_of_mistral_may_have_an_id_of_nine_characters() {
-    let (vocabulary, tools) = (Vocabulary::new(), tools());
+    let vocabulary = Vocabulary::new();
+    let tools = tools();
     let lark = grammar(
         &vocabulary,
-        &rules(Format::MarkedList, &tools, &ToolChoice::Auto),
+        &rules(CallFormat::MarkedList, &tools, &ToolChoice::Auto),
         false,
     );
     let with = |id: &str| {
@@ -450,12 +445,13 @@ fn a_call_of_mistral_may_have_an_id_of_nine_characters() {
 
 #[test]
 fn a_python_tag_may_stand_in_front_where_the_vocabulary_has_one() {
-    let (vocabulary, tools) = (Vocabulary::new(), tools());
-    let tagged = format!("<|python_tag|>{}", samples(Format::Bare)[0]);
+    let vocabulary = Vocabulary::new();
+    let tools = tools();
+    let tagged = format!("<|python_tag|>{}", samples(CallFormat::Bare)[0]);
     let accepts = |control| {
         let lark = grammar(
             &vocabulary,
-            &rules(Format::Bare, &tools, &ToolChoice::Auto),
+            &rules(CallFormat::Bare, &tools, &ToolChoice::Auto),
             control,
         );
         vocabulary.accepts(&lark, &tagged, control)
@@ -465,10 +461,11 @@ fn a_python_tag_may_stand_in_front_where_the_vocabulary_has_one() {
 
 #[test]
 fn whatever_order_a_parser_reads_is_no_text_for_a_grammar() {
-    let (vocabulary, tools) = (Vocabulary::new(), tools());
+    let vocabulary = Vocabulary::new();
+    let tools = tools();
     let lark = grammar(
         &vocabulary,
-        &rules(Format::Bare, &tools, &ToolChoice::Auto),
+        &rules(CallFormat::Bare, &tools, &ToolChoice::Auto),
         false,
     );
     let texts = [
@@ -479,22 +476,26 @@ fn whatever_order_a_parser_reads_is_no_text_for_a_grammar() {
     ];
     for text in texts {
         assert_eq!(
-            read(Format::Bare, Thinking::Never, text).calls.len(),
+            read(CallFormat::Bare, Thinking::Never, text).calls.len(),
             1,
             "{text}"
         );
         assert!(!vocabulary.accepts(&lark, text, false), "{text}");
     }
     let escaped = "{\"\\u006eame\": \"now\", \"parameters\": {}}";
-    assert_eq!(read(Format::Bare, Thinking::Never, escaped).text, escaped);
+    assert_eq!(
+        read(CallFormat::Bare, Thinking::Never, escaped).text,
+        escaped
+    );
     assert!(vocabulary.accepts(&lark, escaped, false));
 }
 
 #[test]
 fn a_tool_that_is_not_there_is_an_error() {
-    let (tools, none) = (tools(), ToolSet::default());
+    let tools = tools();
+    let none = ToolSet::default();
     let error = |tools: &ToolSet, choice: ToolChoice| {
-        rules(Format::Hermes, tools, &choice)
+        rules(CallFormat::Hermes, tools, &choice)
             .grammar(&|_| None)
             .unwrap_err()
     };
@@ -512,8 +513,9 @@ fn a_tool_that_is_not_there_is_an_error() {
 
 #[test]
 fn where_nothing_can_be_called_nothing_is_held_to_anything_or_read_as_a_call() {
-    let (tools, none) = (tools(), ToolSet::default());
-    for format in Format::ALL {
+    let tools = tools();
+    let none = ToolSet::default();
+    for format in CallFormat::ALL {
         for (tools, choice) in [
             (&none, ToolChoice::Auto),
             (&none, ToolChoice::None),
@@ -547,25 +549,33 @@ fn where_nothing_can_be_called_nothing_is_held_to_anything_or_read_as_a_call() {
 
 #[test]
 fn a_reply_is_read_where_the_model_was_told_to_write_one() {
-    let (tools, none, reply) = (tools(), ToolSet::default(), "{\"response\": \"a\\nb\"}");
+    let tools = tools();
+    let none = ToolSet::default();
+    let reply = "{\"response\": \"a\\nb\"}";
     let read =
         |format, tools| finished(rules(format, tools, &ToolChoice::None).parser(), reply).text;
-    assert_eq!(read(Format::Generic, &tools), "a\nb");
-    assert_eq!(read(Format::Generic, &none), reply);
-    assert_eq!(read(Format::Hermes, &tools), reply);
+    assert_eq!(read(CallFormat::Generic, &tools), "a\nb");
+    assert_eq!(read(CallFormat::Generic, &none), reply);
+    assert_eq!(read(CallFormat::Hermes, &tools), reply);
 }
 
 #[test]
 fn a_call_of_llama_may_say_that_it_is_one_and_other_objects_with_a_type_are_text() {
-    let (vocabulary, tools, choice) = (Vocabulary::new(), tools(), ToolChoice::Auto);
-    let lark = grammar(&vocabulary, &rules(Format::Bare, &tools, &choice), false);
+    let vocabulary = Vocabulary::new();
+    let tools = tools();
+    let choice = ToolChoice::Auto;
+    let lark = grammar(
+        &vocabulary,
+        &rules(CallFormat::Bare, &tools, &choice),
+        false,
+    );
     for call in [
         "{\"type\": \"function\", \"name\": \"now\", \"parameters\": {}}",
         "{ \"type\":\"function\",\"name\":\"now\",\"parameters\":{}}",
     ] {
         assert!(vocabulary.accepts(&lark, call, false), "{call}");
         assert_eq!(
-            read(Format::Bare, Thinking::Never, call).calls.len(),
+            read(CallFormat::Bare, Thinking::Never, call).calls.len(),
             1,
             "{call}"
         );
@@ -578,17 +588,18 @@ fn a_call_of_llama_may_say_that_it_is_one_and_other_objects_with_a_type_are_text
         "{\"type\": \"func",
     ] {
         assert!(vocabulary.accepts(&lark, text, false), "{text}");
-        assert_eq!(read(Format::Bare, Thinking::Never, text).text, text);
+        assert_eq!(read(CallFormat::Bare, Thinking::Never, text).text, text);
     }
     assert!(!vocabulary.accepts(&lark, "{\"type\": \"function\"}", false));
 }
 
 #[test]
 fn a_name_cannot_be_written_a_second_time_in_another_way() {
-    let (vocabulary, tools) = (Vocabulary::new(), tools());
+    let vocabulary = Vocabulary::new();
+    let tools = tools();
     let lark = grammar(
         &vocabulary,
-        &rules(Format::Bare, &tools, &ToolChoice::Required),
+        &rules(CallFormat::Bare, &tools, &ToolChoice::Required),
         false,
     );
     let call = |o: &str| format!("{{\"name\": \"open\", \"parameters\": {{\"o\": {o}}}}}");
@@ -602,7 +613,8 @@ fn a_tool_whose_schema_is_refused_can_be_found() {
     let bad = r#"{"properties": {"a": {"oneOf": [{}, {"type": "null"}]}}}"#;
     let text =
         format!(r#"[{{"name": "good"}}, {{"name": "bad", "strict": true, "parameters": {bad}}}]"#);
-    let (vocabulary, tools) = (Vocabulary::new(), ToolSet::parse(&text).unwrap());
+    let vocabulary = Vocabulary::new();
+    let tools = ToolSet::parse(&text).unwrap();
     let compiles = |lark: String| {
         vocabulary
             .factory
@@ -706,8 +718,11 @@ fn whoever_follows_a_grammar_at_random_makes_only_valid_calls() {
         .chain(names)
         .collect();
     let judge = Judge::new(&tools);
-    let (mut random, mut n_finished, mut n_calls, mut n_thoughts, mut n_texts) =
-        (Random(1), 0, 0, 0, 0);
+    let mut random = Random(1);
+    let mut n_finished = 0;
+    let mut n_calls = 0;
+    let mut n_thoughts = 0;
+    let mut n_texts = 0;
     each(|vocabulary, format, control| {
         for choice in &choices {
             for thinking in [Thinking::Never, Thinking::Maybe, Thinking::Open] {
@@ -739,7 +754,8 @@ fn whoever_follows_a_grammar_at_random_makes_only_valid_calls() {
 
 #[test]
 fn an_answer_is_calls_or_a_text_of_its_constraint() {
-    let (tools, choice) = (tools(), ToolChoice::Auto);
+    let tools = tools();
+    let choice = ToolChoice::Auto;
     let schema = json!({"type": "object", "properties": {"name": {"$ref": "#/$defs/s"}, "n": {"type": "integer"}},
         "required": ["name", "n"], "additionalProperties": false, "$defs": {"s": {"type": "string"}}});
     for constraint in [
@@ -756,7 +772,7 @@ fn an_answer_is_calls_or_a_text_of_its_constraint() {
             let [one, _] = samples(format);
             let reply = r#"{"name": "get_weather", "n": 7}"#;
             let written = |reply: &str| match format {
-                Format::Generic => format!("{{\"response\": {reply}}}"),
+                CallFormat::Generic => format!("{{\"response\": {reply}}}"),
                 _ => reply.to_owned(),
             };
             assert!(
@@ -807,8 +823,9 @@ fn an_answer_is_calls_or_a_text_of_its_constraint() {
 
 #[test]
 fn a_text_of_a_constraint_is_no_call_whatever_it_says() {
-    let (tools, choice) = (tools(), ToolChoice::Auto);
-    for format in Format::ALL {
+    let tools = tools();
+    let choice = ToolChoice::Auto;
+    for format in CallFormat::ALL {
         let rules = Rules {
             reply: Some(&Constraint::JsonObject),
             ..rules(format, &tools, &choice)
@@ -819,7 +836,7 @@ fn a_text_of_a_constraint_is_no_call_whatever_it_says() {
             "{}",
         ];
         for text in texts {
-            let written = if format == Format::Generic {
+            let written = if format == CallFormat::Generic {
                 format!(r#"{{"response": {text} }}"#)
             } else {
                 text.into()
@@ -844,11 +861,12 @@ fn a_text_of_a_constraint_is_no_call_whatever_it_says() {
 
 #[test]
 fn only_json_may_stand_beside_calls() {
-    let (tools, regex) = (tools(), Constraint::Regex("a".into()));
+    let tools = tools();
+    let regex = Constraint::Regex("a".into());
     let with = |choice| {
         Rules {
             reply: Some(&regex),
-            ..rules(Format::Hermes, &tools, choice)
+            ..rules(CallFormat::Hermes, &tools, choice)
         }
         .grammar(&|_| None)
     };

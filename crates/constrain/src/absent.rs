@@ -1,5 +1,5 @@
-//! What stands in for the implementation in programs built without it: the same names, of types that
-//! have no values, so that callers need no conditional compilation and the compiler drops their code.
+//! Replaces the implementation in programs built without it: the same names, of types that have no
+//! values, so that callers need no conditional compilation and the compiler drops their code.
 
 use std::{borrow::Cow, convert::Infallible, sync::Arc};
 

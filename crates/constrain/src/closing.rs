@@ -78,7 +78,8 @@ const BYTES_PER_TOKEN: u64 = 128;
 /// name.
 pub(super) fn short(
     grammars: &Arc<Grammars>,
-    (grammar, has_names): (&TopLevelGrammar, bool),
+    grammar: &TopLevelGrammar,
+    has_names: bool,
     tokens: &[u32],
 ) -> Result<Vec<Closing>, crate::Error> {
     let endless = || ConstraintError::Endless {
@@ -95,7 +96,7 @@ pub(super) fn short(
         "grammar",
         BYTES_PER_TOKEN * u64::from(alphabet.end) + (1 << 20),
     )?;
-    let mut search = Search::new(grammars, grammar, (alphabet, tokens)).map_err(|_| endless())?;
+    let mut search = Search::new(grammars, grammar, alphabet, tokens).map_err(|_| endless())?;
     let near = search.by_breadth(NARROW).or_else(|| search.greedily());
     let staged = near.or_else(|| search.in_stages(&literals::of_grammar(grammar)));
     let path = staged
@@ -159,7 +160,8 @@ impl Search {
     fn new(
         grammars: &Grammars,
         grammar: &TopLevelGrammar,
-        (alphabet, tokens): (Alphabet, &[u32]),
+        alphabet: Alphabet,
+        tokens: &[u32],
     ) -> Result<Self, String> {
         let trie = trie(&alphabet.words(grammars), alphabet.end as usize);
         let env: TokEnv = Arc::new(ApproximateTokEnv::new(trie));
@@ -222,7 +224,8 @@ impl Search {
     /// Greedy: the path that looks most like an ending at every step.
     fn greedily(&mut self) -> Option<Path> {
         self.go_to(&[])?;
-        let (mut before, mut n_idle) = (None, 0);
+        let mut before = None;
+        let mut n_idle = 0;
         while !self.matcher.is_accepting().ok()? {
             let mask = self.matcher.compute_mask().ok()?;
             n_idle = if before.as_ref() == Some(&mask) {

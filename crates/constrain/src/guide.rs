@@ -53,7 +53,8 @@ impl Guide {
             return Err(constraint.error(reason(&error.to_string())).into());
         }
         let mask = grammars.factory.tok_env().tok_trie().alloc_token_set();
-        let (grammars, has_names) = (Arc::clone(grammars), constraint.may_name_tokens());
+        let grammars = Arc::clone(grammars);
+        let has_names = constraint.may_name_tokens();
         Ok(Self {
             grammars,
             grammar,
@@ -101,7 +102,8 @@ impl Guide {
     /// first allowed token: a sampler cannot choose from logits that are NaN. `None` if the text
     /// can only end, and the vocabulary has no end-of-generation token.
     pub fn nearest(&self, token: u32) -> Option<u32> {
-        let (n_vocab, eog) = (self.n_vocab(), self.eog());
+        let n_vocab = self.n_vocab();
+        let eog = self.eog();
         let is_possible = |id: u32| {
             ((id as usize) < n_vocab && self.mask.get(id as usize))
                 || (self.may_end() && eog.contains(&id))
@@ -190,11 +192,7 @@ impl Guide {
         if self.is_valid()? {
             return Ok(Vec::new());
         }
-        closing::short(
-            &self.grammars,
-            (&self.grammar, self.has_names),
-            &self.tokens,
-        )
+        closing::short(&self.grammars, &self.grammar, self.has_names, &self.tokens)
     }
 
     /// The bytes of the text so far.

@@ -10,13 +10,14 @@ use crate::{
 
 const KEYWORD: &str = "%json";
 
-/// The grammar with each of its schemas prepared. What looks like one within a string or a comment
-/// is none, and JSON within it that is rewritten means the same.
+/// The grammar with each of its schemas prepared. Schemas inside strings and comments are left
+/// alone; rewritten JSON keeps its meaning.
 ///
 /// # Errors
-/// [`ConstraintError::Grammar`] with what is wrong with a schema.
+/// [`ConstraintError::Grammar`] that names the fault of a schema.
 pub(super) fn prepared(text: &str) -> Result<String, ConstraintError> {
-    let (mut out, mut rest) = (String::with_capacity(text.len()), text);
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
     while let Some((before, behind)) = rest.split_once(KEYWORD) {
         out.push_str(before);
         out.push_str(KEYWORD);

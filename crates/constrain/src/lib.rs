@@ -2,10 +2,10 @@
 //!
 //! Knows bytes, tokens and logits; no model, no session, no sampler. After every token *llguidance*
 //! says which tokens may follow, from the bytes they stand for, and the logits of all others become
-//! −∞. The sampler then chooses from what is left.
+//! −∞. The sampler then chooses among the remaining tokens.
 //!
-//! [`Grammars`] is made once per vocabulary, a [`Guide`] once per constrained text; [`Closing`] is a
-//! short end for a text that reaches its length limit.
+//! [`Grammars`] is made once per vocabulary, a [`Guide`] once per constrained text; [`Closing`] is
+//! a short end for a text that reaches its length limit.
 //!
 //! # Features
 //! - `grammars` (default): the implementation, by llguidance. Without it the types are the same and

@@ -70,7 +70,8 @@ fn of_value(value: &Value, found: &mut Vec<String>) {
 
 /// The parts of a regular expression or a grammar that mean themselves.
 fn runs(text: &str, found: &mut Vec<String>) {
-    let (mut run, mut is_escaped) = (String::new(), false);
+    let mut run = String::new();
+    let mut is_escaped = false;
     for c in text.chars().chain(['\n']) {
         let is_literal = match c {
             '\\' if !is_escaped => {

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     ConstraintError, OtherProperties, SchemaOptions, Strictness,
-    prepare::{self, Prepared, escaped},
+    prepare::{self, PreparedSchema, escaped},
 };
 
 /// Where llguidance looks for options of its own. A schema that sets them could switch our errors
@@ -57,7 +57,7 @@ pub(crate) fn options(spaces: Spaces, with_unicode: bool) -> Value {
 pub struct EmbeddedSchema {
     /// The schema, in keywords that llguidance keeps to.
     pub schema: Value,
-    /// What was loosened, one line each: where, then what.
+    /// The loosened keywords, a line each: the place, then the keyword.
     pub warnings: Vec<String>,
 }
 
@@ -95,7 +95,7 @@ pub(crate) fn parse(text: &str) -> Result<Value, ConstraintError> {
 }
 
 /// A schema from its text, prepared.
-pub(crate) fn read(text: &str, options: SchemaOptions) -> Result<Prepared, ConstraintError> {
+pub(crate) fn read(text: &str, options: SchemaOptions) -> Result<PreparedSchema, ConstraintError> {
     let error = ConstraintError::Schema;
     let schema: Value = serde_json::from_str(text).map_err(|e| error(format!("no JSON: {e}")))?;
     let schema = match schema {

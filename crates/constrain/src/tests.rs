@@ -170,7 +170,7 @@ fn check_all(
     n_complete
 }
 
-/// What somebody else thinks of a value.
+/// Another implementation's verdict on a value.
 struct Judge {
     schemas: Schemas,
     index: SchemaIndex,
@@ -182,7 +182,8 @@ impl Judge {
     }
 
     fn of(schema: &Value) -> Option<Self> {
-        let (mut schemas, mut compiler) = (Schemas::new(), Compiler::new());
+        let mut schemas = Schemas::new();
+        let mut compiler = Compiler::new();
         compiler.add_resource("test.json", schema.clone()).ok()?;
         let index = compiler.compile("test.json", &mut schemas).ok()?;
         Some(Self { schemas, index })
@@ -200,7 +201,9 @@ impl Judge {
 
 /// No two spaces, nor any other white space, outside of strings.
 fn is_terse(text: &[u8]) -> bool {
-    let (mut in_string, mut escaped, mut before) = (false, false, 0);
+    let mut in_string = false;
+    let mut escaped = false;
+    let mut before = 0;
     for &byte in text {
         if !in_string && (matches!(byte, b'\n' | b'\r' | b'\t') || (byte == b' ' && before == b' '))
         {
@@ -309,7 +312,8 @@ fn regular_expressions_and_grammars_are_kept_to() {
         "start: term (\" + \" term)*\nterm: NUMBER | \"(\" start \")\"\nNUMBER: /[1-9][0-9]{0,3}/";
     let is_sum = |text: &[u8]| {
         let text = str::from_utf8(text).unwrap();
-        let (opened, closed) = (text.matches('(').count(), text.matches(')').count());
+        let opened = text.matches('(').count();
+        let closed = text.matches(')').count();
         opened == closed
             && !text.contains("()")
             && text.ends_with(|c: char| c == ')' || c.is_ascii_digit())
@@ -585,7 +589,7 @@ fn a_value_that_cannot_be_written_is_an_error() {
     );
 }
 
-/// `n` definitions, each of which leads to the next one.
+/// A chain of `n` definitions, each with a link to the next.
 fn chain(n: usize, link: impl Fn(String) -> String) -> String {
     let one = |i: usize| {
         format!(
@@ -652,7 +656,8 @@ fn chains_of_references_are_followed_to_their_end_or_refused() {
 fn the_json_schema_test_suite() {
     let folder = std::env::var("JSON_SCHEMA_TEST_SUITE").expect("the folder of a draft");
     let grammars = small().swap_remove(0);
-    let (mut tally, mut wrong) = (Tally::default(), Vec::new());
+    let mut tally = Tally::default();
+    let mut wrong = Vec::new();
     let mut paths: Vec<PathBuf> = std::fs::read_dir(folder)
         .unwrap()
         .map(|entry| entry.unwrap().path())
@@ -743,7 +748,8 @@ fn an_end_is_found_after_any_beginning_of_an_everyday_schema() {
         json!({ "type": "array", "items": times, "minItems": 2 }),
     ];
     for schema in schemas {
-        let (judge, constraint) = (Judge::new(&schema), Constraint::Schema(schema.to_string()));
+        let judge = Judge::new(&schema);
+        let constraint = Constraint::Schema(schema.to_string());
         for n in [0, 1, 4, 13, 40, 100] {
             let Draw { text, closing, .. } = draw(&vocabularies[n % 4], &constraint, n, n as u64);
             let whole = [text, closing].concat();

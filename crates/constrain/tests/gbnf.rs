@@ -27,10 +27,10 @@ fn check(source: &str, good: &[&str], bad: &[&str]) {
     }
 }
 
-/// Compares what is accepted for texts of a number of random grammars; how many were accepted and
-/// refused.
+/// Compares verdicts on texts of random grammars; returns how many texts were accepted and refused.
 fn compare(n_grammars: u64, first_seed: u64) -> (usize, usize) {
-    let (mut n_accepted, mut n_refused) = (0, 0);
+    let mut n_accepted = 0;
+    let mut n_refused = 0;
     for seed in first_seed..first_seed + n_grammars {
         let mut random = Random::new(seed);
         let grammar = RandomGrammar::new(&mut random);
@@ -364,7 +364,8 @@ fn what_may_be_empty() {
 fn changed_grammars_are_refused_or_become_lark_that_llguidance_reads() {
     let n_changes = std::env::var("GBNF_CHANGES").map_or(2000, |n| n.parse().unwrap());
     let mut random = Random::new(7);
-    let (mut n_good, mut n_bad) = (0, 0);
+    let mut n_good = 0;
+    let mut n_bad = 0;
     for _ in 0..n_changes {
         let source = random.change(JSON);
         match to_lark(&source) {
@@ -398,7 +399,8 @@ fn hostile_grammars_take_no_time() {
 fn in_time(source: &str) -> (Result<String, GbnfError>, String) {
     let start = Instant::now();
     let lark = to_lark(source);
-    let (took, head) = (start.elapsed(), source.chars().take(80).collect::<String>());
+    let took = start.elapsed();
+    let head = source.chars().take(80).collect::<String>();
     // Twenty times what it may take on a machine that has nothing else to do.
     assert!(took < Duration::from_secs(20), "{took:?}: {head}");
     (lark, head)

@@ -15,7 +15,7 @@ use atta_engine::{
         ChatFormat, ChatInput, Conversation, DateTime, Message, Origin, ReplyOptions, Role,
         Template, ToolUse,
     },
-    tools::{Format, ToolCall, ToolSet},
+    tools::{CallFormat, ToolCall, ToolSet},
 };
 use chat_model::{CHATML, chat_model};
 use serde_json::{Value, json};
@@ -212,7 +212,7 @@ fn fault(form: &ChatFormat, template: &Template, shape: &Shape) -> Option<String
         ..Conversation::default()
     };
     let is_generic =
-        shape.has_tools && Format::of_template(template.source(true)) == Format::Generic;
+        shape.has_tools && CallFormat::of_template(template.source(true)) == CallFormat::Generic;
     let plain = template
         .render(&conversation)
         .ok()

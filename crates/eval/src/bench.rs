@@ -19,7 +19,7 @@ use atta_engine::{DEFAULT_N_BATCH, Engine, Error, Session, SessionOptions, Weigh
 const MIN_PROBE_BYTES: u64 = 64 << 20;
 const MAX_PROBE_BYTES: u64 = 512 << 20;
 
-/// What is measured.
+/// The lengths to measure, and how often.
 #[derive(Clone, Debug)]
 pub struct BenchOptions {
     /// Tokens of the prompt; 0: not measured.
@@ -46,7 +46,7 @@ impl Default for BenchOptions {
     }
 }
 
-/// What was measured.
+/// The measurements.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BenchReport {
     /// Prompt tokens per second, median; 0 if not measured.
@@ -99,7 +99,7 @@ pub fn bench(engine: &Engine, options: &BenchOptions) -> Result<BenchReport, Err
             ..options.session.clone()
         })
     };
-    // Nobody has asked for as many rows as there may be no memory for.
+    // The default batch may need more memory than there is.
     let session = match session(n_batch) {
         Err(error) if error.is_about_memory() && options.session.n_batch.is_none() => {
             session(None)?
@@ -189,7 +189,7 @@ struct Series {
 impl<'a> Bench<'a> {
     fn new(mut session: Session, options: &'a BenchOptions) -> Self {
         let clock = Arc::new(Mutex::new(Clock::default()));
-        session.observe(Box::new(Shared(clock.clone())));
+        session.observe(Box::new(SharedClock(clock.clone())));
         Self {
             session,
             options,
@@ -241,7 +241,7 @@ impl<'a> Bench<'a> {
         Ok((start.elapsed(), self.clock().split))
     }
 
-    /// Forgets what was measured: it was the warm-up.
+    /// Forgets the measurements of the warm-up.
     fn forget(&mut self) {
         (self.prefill, self.decode) = (Series::default(), Series::default());
     }
@@ -278,9 +278,9 @@ struct Clock {
 }
 
 /// The clock as the executor's observer; the other end is read between steps.
-struct Shared(Arc<Mutex<Clock>>);
+struct SharedClock(Arc<Mutex<Clock>>);
 
-impl Observer for Shared {
+impl Observer for SharedClock {
     fn enter(&mut self, phase: Phase) {
         let mut clock = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let now = Instant::now();

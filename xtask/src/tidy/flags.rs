@@ -1,7 +1,7 @@
 //! The rule that a library names no command-line flag.
 //!
-//! It refuses to look at comments and tests. The one idea: a message of a library also reaches
-//! users of the HTTP API and of bindings, where no flags exist; the CLI adds its own.
+//! It refuses to look at comments, bytes and tests. The one idea: a message of a library also
+//! reaches users of the HTTP API and of bindings, where no flags exist; the CLI adds its own.
 
 use super::Finding;
 use crate::source::{RustFile, TokenKind};
@@ -16,7 +16,8 @@ pub(super) fn check(source: &RustFile<'_>) -> Vec<Finding> {
     }
     let code = source.code.iter().enumerate();
     code.filter(|(i, token)| {
-        let is_named = token.kind == TokenKind::Text && names_flag(token.text);
+        let is_message = token.kind == TokenKind::Text && !token.text.starts_with('b');
+        let is_named = is_message && names_flag(token.text);
         is_named && !source.in_test(*i) && !source.gives_reason(*i, REASON)
     })
     .map(|(_, token)| {
@@ -69,6 +70,7 @@ mod tests {
             "\"-1\"",
             "\"top-p\"",
             "\"----\"",
+            "b\". -A\"",
             "// --top-p",
             "#[test] fn f() { \"--top-p\" }",
         ] {

@@ -211,7 +211,9 @@ struct Program {
 impl Program {
     fn new(source: &str, texts: &SpecialTexts) -> Result<Self, TemplateError> {
         let rewritten = source::rewrite(source)?;
-        let (source, contents, no_tools) = (source.to_owned(), Contents::Text, json!(null));
+        let source = source.to_owned();
+        let contents = Contents::Text;
+        let no_tools = json!(null);
         let mut program = Self {
             source,
             rewritten,
@@ -352,7 +354,8 @@ fn message_json(message: &Message, contents: Contents) -> serde_json::Value {
 
 /// Bytes of the strings in a value, plus a few for every other part. Recurses as deep as the value.
 fn json_bytes(value: &serde_json::Value) -> usize {
-    let (mut todo, mut n_bytes) = (vec![value], 0);
+    let mut todo = vec![value];
+    let mut n_bytes = 0;
     while let Some(value) = todo.pop() {
         n_bytes += 8 + value.as_str().map_or(0, str::len);
         todo.extend(value.as_array().into_iter().flatten());
@@ -438,7 +441,8 @@ fn add_scales(environment: &mut Environment<'_>, budget: &Arc<Budget>) {
     });
     for (names, test) in COMPARISONS {
         for name in *names {
-            let (scales, test) = (budget.clone(), *test);
+            let scales = budget.clone();
+            let test = *test;
             environment.add_test(*name, move |a: &Value, b: &Value| {
                 scales.weigh(a)?;
                 scales.weigh(b)?;

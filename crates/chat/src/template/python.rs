@@ -186,7 +186,8 @@ fn reversed<'a>(parts: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
 }
 
 fn words(text: &str, limit: usize) -> Vec<&str> {
-    let (mut parts, mut rest) = (Vec::new(), text.trim_start_matches(is_space));
+    let mut parts = Vec::new();
+    let mut rest = text.trim_start_matches(is_space);
     while !rest.is_empty() {
         let end = if parts.len() < limit {
             rest.find(is_space)
@@ -201,7 +202,8 @@ fn words(text: &str, limit: usize) -> Vec<&str> {
 }
 
 fn words_from_end(text: &str, limit: usize) -> Vec<&str> {
-    let (mut parts, mut rest) = (Vec::new(), text.trim_end_matches(is_space));
+    let mut parts = Vec::new();
+    let mut rest = text.trim_end_matches(is_space);
     while !rest.is_empty() {
         let last = rest
             .char_indices()
@@ -393,7 +395,8 @@ fn number_remainder(left: &Value, right: &Value) -> Result<Value, Error> {
         }));
     }
     let float = |value: &Value| f64::try_from(value.clone()).map_err(|_| wrong());
-    let (a, b) = (float(left)?, float(right)?);
+    let a = float(left)?;
+    let b = float(right)?;
     if b == 0.0 {
         return Err(wrong());
     }

@@ -22,7 +22,7 @@ pub(super) const WEIGHED: &str = "atta_weighed";
 pub(super) const ITEMS: &str = "atta_items";
 pub(super) const KEPT: &str = "atta_kept";
 
-/// Filters that read only the items of a list, not what is inside them.
+/// Filters that read only the items of a list, not their contents.
 const SHALLOW: [&str; 9] = [
     "length",
     "count",
@@ -90,7 +90,8 @@ pub(super) fn rewrite(source: &str) -> Result<String, TemplateError> {
     // Line endings as Jinja2 reads them.
     let source = source.replace("\r\n", "\n").replace('\r', "\n");
     let mut out = String::with_capacity(source.len() + source.len() / 8);
-    let (mut rest, mut n_elif) = (source.as_str(), 0);
+    let mut rest = source.as_str();
+    let mut n_elif = 0;
     while let Some(at) = next_tag(rest) {
         out.push_str(&rest[..at]);
         rest = &rest[at..];
@@ -190,7 +191,9 @@ fn raw_bytes(text: &str) -> usize {
 /// The tokens of a tag, and the text from its end on, with the sign that trims white space in
 /// front.
 fn tokens<'a>(mut text: &'a str, close: &str) -> Result<(Vec<Token<'a>>, &'a str), TemplateError> {
-    let (mut tokens, mut n_tokens, mut n_braces) = (Vec::new(), 0, 0_usize);
+    let mut tokens = Vec::new();
+    let mut n_tokens = 0;
+    let mut n_braces = 0_usize;
     while !text.is_empty() {
         let is_end = |text: &str| text.starts_with(close) && (close == "%}" || n_braces == 0);
         if is_end(text) || (text.starts_with(['-', '+']) && is_end(&text[1..])) {

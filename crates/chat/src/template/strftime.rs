@@ -50,7 +50,8 @@ impl DateTime {
     pub fn from_unix(seconds: u64) -> Self {
         // 9999-12-31 23:59:59
         let seconds = seconds.min(253_402_300_799);
-        let (days, rest) = (seconds / SECONDS_PER_DAY, seconds % SECONDS_PER_DAY);
+        let days = seconds / SECONDS_PER_DAY;
+        let rest = seconds % SECONDS_PER_DAY;
         let mut year = 1970;
         let mut day = days as u32;
         while day >= year_days(year) {
@@ -62,11 +63,9 @@ impl DateTime {
             day -= month_days(year, month);
             month += 1;
         }
-        let (hour, minute, second) = (
-            (rest / 3600) as u8,
-            (rest / 60 % 60) as u8,
-            (rest % 60) as u8,
-        );
+        let hour = (rest / 3600) as u8;
+        let minute = (rest / 60 % 60) as u8;
+        let second = (rest % 60) as u8;
         Self {
             year,
             month,

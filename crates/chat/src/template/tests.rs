@@ -56,7 +56,8 @@ fn the_time_is_known_only_if_it_was_said() {
         "{{ strftime_now('%d %b %Y') if strftime_now is defined else '-' }}",
         SpecialTexts::default(),
     );
-    let (template, now) = (template.unwrap(), Some(DateTime::from_unix(951_827_696)));
+    let template = template.unwrap();
+    let now = Some(DateTime::from_unix(951_827_696));
     assert_eq!(template.render(&Conversation::default()).unwrap(), "-");
     assert_eq!(
         template
@@ -152,7 +153,8 @@ fn a_template_that_needs_a_list_of_tools_gets_an_empty_one() {
 
 /// With a clock.
 fn timed(source: &str) -> (Result<String, TemplateError>, Duration) {
-    let (start, now) = (Instant::now(), Some(DateTime::from_unix(0)));
+    let start = Instant::now();
+    let now = Some(DateTime::from_unix(0));
     let messages = [Message::user("hi"), Message::assistant("yes")];
     let conversation = Conversation {
         messages: &messages,
@@ -332,7 +334,7 @@ fn a_template_that_looks_back_at_each_message_takes_a_long_conversation() {
     assert!(text.ends_with("userassistant"), "{text}");
 }
 
-/// A list that doubles thrice with each call of a macro, and what is done to it at last.
+/// A list that doubles thrice with each call of a macro, and a last operation on it.
 fn grown(step: &str, end: &str) -> String {
     format!(
         "{{% macro f(x,n) %}}{{% if n %}}{{{{ f({step},n-1) }}}}{{% else %}}{{{{ {end} }}}}{{% endif %}}\

@@ -505,7 +505,8 @@ mod tests {
             "{read_before}"
         );
         let deep = |n: usize| {
-            let (open, close) = (r#"{"items":"#.repeat(n), "}".repeat(n));
+            let open = r#"{"items":"#.repeat(n);
+            let close = "}".repeat(n);
             format!(
                 r#"[{{"name": "f", "parameters": {{"properties": {{"a": {open}{{}}{close}}}}}}}]"#
             )

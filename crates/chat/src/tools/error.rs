@@ -1,4 +1,4 @@
-//! What can be wrong with tools, and with what is asked of them.
+//! Errors of tool definitions and tool choices.
 
 /// Why tools are refused.
 #[non_exhaustive]
@@ -31,7 +31,7 @@ pub enum ToolError {
     Definition {
         /// Its name, or its place if it has none.
         tool: String,
-        /// What is wrong with it, expected and got.
+        /// The fault: expected and got.
         what: String,
     },
     /// Two tools of one name.
@@ -58,7 +58,7 @@ pub enum ToolError {
     /// A call that is wanted without tools.
     #[error("a tool call is required, but no tool is defined")]
     NoTools,
-    /// An answer in text that cannot be held to what is asked of it.
+    /// A format of the answer that cannot be a constraint.
     #[error(transparent)]
     Reply(#[from] atta_constrain::ConstraintError),
 }

@@ -8,7 +8,7 @@ use super::{
 /// How a model writes tool calls.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Format {
+pub enum CallFormat {
     /// `<tool_call>\n{"name": …, "arguments": {…}}\n</tool_call>`, one after another: Hermes 2 Pro,
     /// Qwen 2.5 and 3, SmolLM3.
     Hermes,
@@ -22,17 +22,17 @@ pub enum Format {
     /// `[TOOL_CALLS]name[ARGS]{…}`, one after another: Mistral since tokenizer version 11.
     MarkedName,
     /// `{"tool_calls": [{"name": …, "arguments": {…}}]}` or `{"response": "…"}`: for models without
-    /// a call format. [`Format::instructions`] tell the model.
+    /// a call format. [`CallFormat::instructions`] tell the model.
     Generic,
 }
 
-/// Keys that distinguish a call of [`Format::Bare`] from other objects.
+/// Keys that distinguish a call of [`CallFormat::Bare`] from other objects.
 pub(super) const BARE_KEYS: [&str; 2] = ["parameters", "arguments"];
 
 /// Marker of a call format that is not JSON.
 const OTHER_XML: [&str; 2] = ["<function=", "<arg_key>"];
 
-impl Format {
+impl CallFormat {
     /// All of them.
     pub const ALL: [Self; 5] = [
         Self::Hermes,
@@ -42,7 +42,7 @@ impl Format {
         Self::Generic,
     ];
 
-    /// The call format of a chat template; [`Format::Generic`] if it writes no calls, or in an
+    /// The call format of a chat template; [`CallFormat::Generic`] if it writes no calls, or in an
     /// unknown format.
     pub fn of_template(source: &str) -> Self {
         let has = |text: &str| source.contains(text);
@@ -129,7 +129,9 @@ fn begins(answer: &[u8], test: impl Fn(&str) -> bool) -> bool {
 
 /// The strings directly inside the first object of a JSON prefix, including all keys.
 fn keys_of(text: &str) -> impl Iterator<Item = &str> {
-    let (mut depth, mut start, mut is_escaped) = (0_usize, None, false);
+    let mut depth = 0_usize;
+    let mut start = None;
+    let mut is_escaped = false;
     text.char_indices().filter_map(move |(i, c)| {
         match (start, c) {
             (Some(_), _) if is_escaped => is_escaped = false,
@@ -156,44 +158,44 @@ mod tests {
 
     #[test]
     fn a_template_shows_its_format() {
-        let of = Format::of_template;
+        let of = CallFormat::of_template;
         assert_eq!(
             of(r#"{{- '\n<tool_call>\n{"name": "' }}{{ tool_call.name }}"#),
-            Format::Hermes
+            CallFormat::Hermes
         );
         assert_eq!(
             of(r#"{{ '<|start_header_id|>' }}{{- '"parameters": ' }}{{ a | tojson }}"#),
-            Format::Bare
+            CallFormat::Bare
         );
         assert_eq!(
             of(r#"{{ "[TOOL_CALLS] [" }}{% for t in message.tool_calls %}"#),
-            Format::MarkedList
+            CallFormat::MarkedList
         );
         assert_eq!(
             of(r#"{{ '[TOOL_CALLS]' + name + '[ARGS]' + arguments }}"#),
-            Format::MarkedName
+            CallFormat::MarkedName
         );
-        assert_eq!(of("{{ '<start_of_turn>' + role }}"), Format::Generic);
-        assert_eq!(of(""), Format::Generic);
+        assert_eq!(of("{{ '<start_of_turn>' + role }}"), CallFormat::Generic);
+        assert_eq!(of(""), CallFormat::Generic);
     }
 
     #[test]
     fn calls_that_are_not_json_are_no_format_of_ours() {
         assert_eq!(
-            Format::of_template("{{ '<tool_call>\\n<function=' + name + '>' }}"),
-            Format::Generic
+            CallFormat::of_template("{{ '<tool_call>\\n<function=' + name + '>' }}"),
+            CallFormat::Generic
         );
         assert_eq!(
-            Format::of_template("{{ '<tool_call>' + name }}{{ '<arg_key>' }}"),
-            Format::Generic
+            CallFormat::of_template("{{ '<tool_call>' + name }}{{ '<arg_key>' }}"),
+            CallFormat::Generic
         );
         assert_eq!(
-            Format::of_template("{{ '[TOOL_CALLS]<function=' + name + '>' }}"),
-            Format::Generic
+            CallFormat::of_template("{{ '[TOOL_CALLS]<function=' + name + '>' }}"),
+            CallFormat::Generic
         );
     }
 
-    /// Templates of others are not ours to copy; they are tested where somebody has put them.
+    /// Templates of other authors cannot be copied; the test uses them where they are installed.
     #[test]
     fn templates_of_models_are_told_apart() {
         let directory =
@@ -204,14 +206,14 @@ mod tests {
         for path in entries.map(|entry| entry.unwrap().path()) {
             let name = path.file_name().unwrap().to_str().unwrap().to_owned();
             let expected = match name.split(['-', '.']).next().unwrap() {
-                "NousResearch" | "Qwen" => Format::Hermes,
-                "meta" => Format::Bare,
+                "NousResearch" | "Qwen" => CallFormat::Hermes,
+                "meta" => CallFormat::Bare,
                 // This copy of SmolLM3's template leaves tools out.
-                "HuggingFaceTB" | "google" | "microsoft" => Format::Generic,
+                "HuggingFaceTB" | "google" | "microsoft" => CallFormat::Generic,
                 _ => continue,
             };
             assert_eq!(
-                Format::of_template(&fs::read_to_string(path).unwrap()),
+                CallFormat::of_template(&fs::read_to_string(path).unwrap()),
                 expected,
                 "{name}"
             );
@@ -221,9 +223,9 @@ mod tests {
     #[test]
     fn only_models_without_a_format_are_told_one() {
         let tools = ToolSet::parse(r#"[{"name": "f"}, {"name": "g"}]"#).unwrap();
-        assert_eq!(Format::Hermes.instructions(&tools), None);
-        assert_eq!(Format::Generic.instructions(&ToolSet::default()), None);
-        let text = Format::Generic.instructions(&tools).unwrap();
+        assert_eq!(CallFormat::Hermes.instructions(&tools), None);
+        assert_eq!(CallFormat::Generic.instructions(&ToolSet::default()), None);
+        let text = CallFormat::Generic.instructions(&tools).unwrap();
         assert!(
             text.ends_with(
                 "\n{\"name\":\"g\",\"description\":\"\",\"parameters\":{\"type\":\"object\",\"properties\":{}}}"

@@ -7,7 +7,7 @@
 use std::fmt::Write;
 
 use super::{
-    Format, Parser, ToolChoice, ToolError, ToolSet,
+    CallFormat, Parser, ToolChoice, ToolError, ToolSet,
     definition::Tool,
     format::BARE_KEYS,
     place::{ARGS, PYTHON_TAG, Syntax, THINK, THINK_END, TOOL_CALL, TOOL_CALL_END, TOOL_CALLS},
@@ -45,13 +45,13 @@ impl Thinking {
 #[derive(Clone, Copy, Debug)]
 pub struct Rules<'a> {
     /// Its call format.
-    pub format: Format,
+    pub format: CallFormat,
     /// The tools.
     pub tools: &'a ToolSet,
     /// Whether a call is required.
     pub choice: &'a ToolChoice,
     /// Whether it may call more than once. A named tool is called once, and so is any tool in
-    /// [`Format::Bare`], whose template refuses messages with more calls.
+    /// [`CallFormat::Bare`], whose template refuses messages with more calls.
     pub parallel: bool,
     /// Whether it thinks first.
     pub thinking: Thinking,
@@ -97,10 +97,10 @@ impl Rules<'_> {
     /// the thinking must be tokens too.
     pub fn call_start(&self, marker: &dyn Fn(&str) -> Option<u32>) -> Option<CallStart> {
         let (text, name) = match self.format {
-            Format::Hermes => (TOOL_CALL, NamePlace::FirstValue),
-            Format::MarkedList => (TOOL_CALLS, NamePlace::FirstValue),
-            Format::MarkedName => (TOOL_CALLS, NamePlace::UpToBracket),
-            Format::Bare | Format::Generic => return None,
+            CallFormat::Hermes => (TOOL_CALL, NamePlace::FirstValue),
+            CallFormat::MarkedList => (TOOL_CALLS, NamePlace::FirstValue),
+            CallFormat::MarkedName => (TOOL_CALLS, NamePlace::UpToBracket),
+            CallFormat::Bare | CallFormat::Generic => return None,
         };
         let thoughts = match self.thinking {
             Thinking::Never => None,
@@ -123,7 +123,7 @@ impl Rules<'_> {
     /// The parser for such output. Where nothing can be called, no call is recognized;
     /// `{"response": …}` is recognized if the model was told to use it.
     pub fn parser(&self) -> Parser {
-        let is_told = self.format == Format::Generic && !self.tools.is_empty();
+        let is_told = self.format == CallFormat::Generic && !self.tools.is_empty();
         let syntax = match self.choice {
             ToolChoice::None if is_told => Syntax::Reply,
             ToolChoice::None => Syntax::Plain,
@@ -154,7 +154,9 @@ impl Rules<'_> {
     }
 
     fn repeats(&self) -> bool {
-        self.parallel && self.format != Format::Bare && !matches!(self.choice, ToolChoice::Named(_))
+        self.parallel
+            && self.format != CallFormat::Bare
+            && !matches!(self.choice, ToolChoice::Named(_))
     }
 }
 
@@ -209,13 +211,15 @@ impl Lark<'_> {
     /// Text without the beginning of a call or of thinking.
     fn free_text(&mut self) {
         let trigger = match self.rules.format {
-            Format::Hermes => format!("(?s:.*){}", regex(TOOL_CALL)),
-            Format::MarkedList | Format::MarkedName => format!("(?s:.*){}", regex(TOOL_CALLS)),
-            Format::Bare => {
+            CallFormat::Hermes => format!("(?s:.*){}", regex(TOOL_CALL)),
+            CallFormat::MarkedList | CallFormat::MarkedName => {
+                format!("(?s:.*){}", regex(TOOL_CALLS))
+            }
+            CallFormat::Bare => {
                 let key = format!(r#""(name|arguments|parameters|type"{SPACE}:{SPACE}"function)""#);
                 format!(r"{SPACE}({}|\{{{SPACE}{key})", regex(PYTHON_TAG))
             }
-            Format::Generic => format!(r#"{SPACE}\{{{SPACE}"(tool_calls|response)""#),
+            CallFormat::Generic => format!(r#"{SPACE}\{{{SPACE}"(tool_calls|response)""#),
         };
         let thought = not_thought();
         self.line(&format!(
@@ -227,14 +231,16 @@ impl Lark<'_> {
     fn answer(&mut self) {
         let may_be_text = *self.rules.choice == ToolChoice::Auto;
         match self.rules.format {
-            Format::Hermes => self.marked_answer(TOOL_CALL, may_be_text),
-            Format::MarkedList | Format::MarkedName => self.marked_answer(TOOL_CALLS, may_be_text),
-            Format::Bare => self.line(if may_be_text {
+            CallFormat::Hermes => self.marked_answer(TOOL_CALL, may_be_text),
+            CallFormat::MarkedList | CallFormat::MarkedName => {
+                self.marked_answer(TOOL_CALLS, may_be_text)
+            }
+            CallFormat::Bare => self.line(if may_be_text {
                 "answer: TEXT? | calls"
             } else {
                 "answer: calls"
             }),
-            Format::Generic => {
+            CallFormat::Generic => {
                 self.line(if may_be_text {
                     "answer: calls | response"
                 } else {
@@ -249,13 +255,13 @@ impl Lark<'_> {
 
     /// An answer that is either calls or a constrained text.
     fn constrained_answer(&mut self, constraint: &Constraint) -> Result<(), ToolError> {
-        let is_bare = self.rules.format == Format::Bare;
+        let is_bare = self.rules.format == CallFormat::Bare;
         let reply = constraint.reply(if is_bare { &BARE_KEYS } else { &[] })?;
         match self.rules.format {
-            Format::Hermes => self.marked_or_reply(TOOL_CALL),
-            Format::MarkedList | Format::MarkedName => self.marked_or_reply(TOOL_CALLS),
-            Format::Bare => self.line("answer: LINES? (reply | calls)\nLINES: /\\n{1,2}/"),
-            Format::Generic => {
+            CallFormat::Hermes => self.marked_or_reply(TOOL_CALL),
+            CallFormat::MarkedList | CallFormat::MarkedName => self.marked_or_reply(TOOL_CALLS),
+            CallFormat::Bare => self.line("answer: LINES? (reply | calls)\nLINES: /\\n{1,2}/"),
+            CallFormat::Generic => {
                 self.line("answer: calls | response");
                 self.line(&format!(
                     r#"response: /{GAP}\{{ ?"response": ?/ reply / ?\}}/"#
@@ -310,20 +316,20 @@ impl Lark<'_> {
     fn calls(&mut self, tools: &[&Tool]) {
         self.sequence();
         let call = match self.rules.format {
-            Format::Hermes => r#"/\n?\{ ?"name": ?"/ tool / ?\}/"#.to_owned(),
+            CallFormat::Hermes => r#"/\n?\{ ?"name": ?"/ tool / ?\}/"#.to_owned(),
             // Other objects may occur here, so they are told apart token by token.
-            Format::Bare if self.rules.constrained_reply().is_some() => {
+            CallFormat::Bare if self.rules.constrained_reply().is_some() => {
                 r#""{" ("\"type\"" /: ?/ "\"function\"" /, ?/)? "\"name\"" /: ?/ tool "}""#
                     .to_owned()
             }
-            Format::Bare => {
+            CallFormat::Bare => {
                 format!(r#"/{GAP}\{{ ?("type": ?"function", ?)?"name": ?"/ tool / ?\}}/"#)
             }
-            Format::MarkedList => {
+            CallFormat::MarkedList => {
                 r#"/ ?\{ ?"name": ?"/ tool /(, ?"id": ?"[a-zA-Z0-9]{9}")? ?\}/"#.to_owned()
             }
-            Format::MarkedName => "tool".to_owned(),
-            Format::Generic => r#"/ ?\{ ?"name": ?"/ tool / ?\}/"#.to_owned(),
+            CallFormat::MarkedName => "tool".to_owned(),
+            CallFormat::Generic => r#"/ ?\{ ?"name": ?"/ tool / ?\}/"#.to_owned(),
         };
         self.line(&format!("call: {call}"));
         let names: Vec<String> = (0..tools.len()).map(|i| format!("tool_{i}")).collect();
@@ -337,23 +343,24 @@ impl Lark<'_> {
 
     /// How calls follow one another after the first marker.
     fn sequence(&mut self) {
-        let (begin, end) = (self.token(TOOL_CALL), self.token(TOOL_CALL_END));
+        let begin = self.token(TOOL_CALL);
+        let end = self.token(TOOL_CALL_END);
         let end = end.map_or_else(
             || format!(r"/\n?{}/", regex(TOOL_CALL_END)),
             |token| format!("\"\\n\"? {token}"),
         );
         let again = match self.rules.format {
-            Format::Hermes => match begin {
+            CallFormat::Hermes => match begin {
                 Some(token) => format!("(\"\\n\"? {token} call {end})*"),
                 None => format!(r"(/\n?{}/ call {end})*", regex(TOOL_CALL)),
             },
-            Format::MarkedName => format!(
+            CallFormat::MarkedName => format!(
                 "({} call)*",
                 self.token(TOOL_CALLS)
                     .unwrap_or(format!("\"{TOOL_CALLS}\""))
             ),
-            Format::Bare => String::new(),
-            Format::MarkedList | Format::Generic => "(/, ?/ call)*".to_owned(),
+            CallFormat::Bare => String::new(),
+            CallFormat::MarkedList | CallFormat::Generic => "(/, ?/ call)*".to_owned(),
         };
         let again = if self.rules.repeats() {
             again
@@ -361,11 +368,13 @@ impl Lark<'_> {
             String::new()
         };
         let calls = match self.rules.format {
-            Format::Hermes => format!("call {end} {again}"),
-            Format::MarkedName => format!("call {again}"),
-            Format::Bare => format!("{} call", self.python_tag()),
-            Format::MarkedList => format!(r"/ ?\[/ call {again} / ?\]/"),
-            Format::Generic => format!(r#"/{GAP}\{{ ?"tool_calls": ?\[/ call {again} / ?\] ?\}}/"#),
+            CallFormat::Hermes => format!("call {end} {again}"),
+            CallFormat::MarkedName => format!("call {again}"),
+            CallFormat::Bare => format!("{} call", self.python_tag()),
+            CallFormat::MarkedList => format!(r"/ ?\[/ call {again} / ?\]/"),
+            CallFormat::Generic => {
+                format!(r#"/{GAP}\{{ ?"tool_calls": ?\[/ call {again} / ?\] ?\}}/"#)
+            }
         };
         self.line(&format!("calls: {calls}"));
     }
@@ -380,15 +389,15 @@ impl Lark<'_> {
     /// A name, and the text between it and the arguments.
     fn name(&self, name: &str) -> String {
         match self.rules.format {
-            Format::Bare if self.rules.constrained_reply().is_some() => {
+            CallFormat::Bare if self.rules.constrained_reply().is_some() => {
                 format!(r#""\"{name}\"" /, ?/ "\"parameters\"" /: ?/"#)
             }
-            Format::Bare => format!(r#""{name}\"" /, ?"parameters": ?/"#),
-            Format::MarkedName => match self.token(ARGS) {
+            CallFormat::Bare => format!(r#""{name}\"" /, ?"parameters": ?/"#),
+            CallFormat::MarkedName => match self.token(ARGS) {
                 Some(token) => format!("\"{name}\" {token}"),
                 None => format!("\"{name}{ARGS}\""),
             },
-            Format::Hermes | Format::MarkedList | Format::Generic => {
+            CallFormat::Hermes | CallFormat::MarkedList | CallFormat::Generic => {
                 format!(r#""{name}\"" /, ?"arguments": ?/"#)
             }
         }
@@ -470,14 +479,19 @@ mod tests {
             Some((12, NamePlace::UpToBracket)),
             None,
         ];
-        assert_eq!(Format::ALL.map(of), expected);
+        assert_eq!(CallFormat::ALL.map(of), expected);
         assert_eq!(
-            start(Format::Hermes, ToolChoice::Auto, Thinking::Never, &|_| None),
+            start(
+                CallFormat::Hermes,
+                ToolChoice::Auto,
+                Thinking::Never,
+                &|_| None
+            ),
             None
         );
         assert_eq!(
             start(
-                Format::Hermes,
+                CallFormat::Hermes,
                 ToolChoice::Required,
                 Thinking::Never,
                 &known
@@ -485,7 +499,7 @@ mod tests {
             None
         );
         let thinks = |thinking| {
-            start(Format::Hermes, ToolChoice::Auto, thinking, &known)
+            start(CallFormat::Hermes, ToolChoice::Auto, thinking, &known)
                 .unwrap()
                 .thoughts
                 .unwrap()
@@ -501,7 +515,12 @@ mod tests {
         assert!(!thinks(Thinking::Maybe).open);
         let no_tags = |text: &str| (text == TOOL_CALL).then_some(1);
         assert_eq!(
-            start(Format::Hermes, ToolChoice::Auto, Thinking::Maybe, &no_tags),
+            start(
+                CallFormat::Hermes,
+                ToolChoice::Auto,
+                Thinking::Maybe,
+                &no_tags
+            ),
             None
         );
     }

@@ -5,9 +5,9 @@ use std::collections::HashSet;
 /// Number of nine-digit numbers.
 const NINE_DIGITS: u64 = 1_000_000_000;
 
-/// Format of ids.
+/// CallFormat of ids.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Form {
+pub(super) enum IdForm {
     /// `call_1` and so on; ids of the model are ignored.
     Word,
     /// Nine letters and digits: Mistral's templates refuse others.
@@ -17,7 +17,7 @@ pub(super) enum Form {
 /// Generates ids.
 #[derive(Clone, Debug)]
 pub(super) struct Ids {
-    form: Form,
+    form: IdForm,
     taken: HashSet<String>,
     /// Makes ids differ from those of other conversations.
     seed: Option<u64>,
@@ -26,7 +26,7 @@ pub(super) struct Ids {
 }
 
 impl Ids {
-    pub(super) fn new(form: Form) -> Self {
+    pub(super) fn new(form: IdForm) -> Self {
         Self {
             form,
             taken: HashSet::new(),
@@ -62,10 +62,10 @@ impl Ids {
     fn made(&mut self) -> String {
         loop {
             let id = match (self.form, self.seed) {
-                (Form::Word, None) => format!("call_{}", self.number),
-                (Form::Word, Some(seed)) => format!("call_{seed:016x}{:04x}", self.number),
-                (Form::Nine, None) => format!("{:09}", self.number),
-                (Form::Nine, Some(seed)) => {
+                (IdForm::Word, None) => format!("call_{}", self.number),
+                (IdForm::Word, Some(seed)) => format!("call_{seed:016x}{:04x}", self.number),
+                (IdForm::Nine, None) => format!("{:09}", self.number),
+                (IdForm::Nine, Some(seed)) => {
                     format!("{:09}", seed.wrapping_add(self.number as u64) % NINE_DIGITS)
                 }
             };
@@ -77,7 +77,7 @@ impl Ids {
     }
 }
 
-impl Form {
+impl IdForm {
     fn is_good(self, id: &str) -> bool {
         match self {
             Self::Word => false,
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn a_model_has_its_way_unless_the_id_is_taken_or_looks_wrong() {
-        let mut ids = Ids::new(Form::Nine);
+        let mut ids = Ids::new(IdForm::Nine);
         ids.take("000000003");
         ids.take("abcdefghi");
         let wanted = [
@@ -115,7 +115,7 @@ mod tests {
                 "000000008"
             ]
         );
-        let mut words = Ids::new(Form::Word);
+        let mut words = Ids::new(IdForm::Word);
         words.take("call_2");
         assert_eq!(
             [None, Some("abcdefghi")].map(|id| words.give(id)),
@@ -130,13 +130,13 @@ mod tests {
             [ids.give(None), ids.give(None)]
         };
         assert_eq!(
-            given(Form::Word, 10),
+            given(IdForm::Word, 10),
             ["call_000000000000000a0001", "call_000000000000000a0002"]
         );
         assert_eq!(
-            given(Form::Nine, NINE_DIGITS - 1),
+            given(IdForm::Nine, NINE_DIGITS - 1),
             ["000000000", "000000001"]
         );
-        assert_eq!(given(Form::Nine, u64::MAX)[0].len(), 9);
+        assert_eq!(given(IdForm::Nine, u64::MAX)[0].len(), 9);
     }
 }

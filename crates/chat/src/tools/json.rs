@@ -1,7 +1,7 @@
 //! An incremental JSON checker (RFC 8259).
 //!
-//! Tracks what is allowed next and the open brackets; builds no values. A text that passes may
-//! still fail to parse, because of half a surrogate pair or a number out of range.
+//! Tracks the allowed next characters and the open brackets; builds no values. A text that passes
+//! may still fail to parse, because of half a surrogate pair or a number out of range.
 
 /// Maximum nesting; serde_json reads 127 levels.
 const MAX_DEPTH: usize = 100;
@@ -23,7 +23,7 @@ enum Bracket {
     Array,
 }
 
-/// What is expected next.
+/// The expected next characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Start,

@@ -2,8 +2,8 @@
 //!
 //! Definitions come as JSON, markers as a function from text to token id, output as text in pieces;
 //! no session, vocabulary, template engine or terminal is involved. [`Rules::grammar`] and
-//! [`Parser`] agree on one language per [`Format`]: text that the grammar allows as text is text
-//! for the parser, and the beginning of a call is a call. Without a grammar the parser reads
+//! [`Parser`] agree on one language per [`CallFormat`]: text that the grammar allows as text is
+//! text for the parser, and the beginning of a call is a call. Without a grammar the parser reads
 //! anything, and returns malformed calls as text.
 
 mod call;
@@ -22,7 +22,7 @@ mod schema;
 pub use choice::ToolChoice;
 pub use definition::ToolSet;
 pub use error::ToolError;
-pub use format::Format;
+pub use format::CallFormat;
 pub use grammar::{Rules, Thinking};
 pub use parser::Parser;
 pub use piece::{Outcome, Piece};

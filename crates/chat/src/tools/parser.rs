@@ -7,13 +7,13 @@
 use serde_json::{Value, from_str};
 
 use super::{
-    Format, Outcome, Piece, Thinking, ToolCall,
+    CallFormat, Outcome, Piece, Thinking, ToolCall,
     call::CallScan,
     definition::{is_name, is_name_char},
-    ids::{Form, Ids},
+    ids::{IdForm, Ids},
     json::{Json, is_space},
     piece::Pieces,
-    place::{ARGS, CALL_ID, Next, Place, Syntax, THINK_END, TOOL_CALL, TOOL_CALLS},
+    place::{ARGS, CALL_ID, Next, ParserPlace, Syntax, THINK_END, TOOL_CALL, TOOL_CALLS},
 };
 
 /// Maximum length of a name before `[ARGS]`, with its id, in characters.
@@ -39,13 +39,13 @@ pub struct Parser {
 
 #[derive(Clone, Debug)]
 enum State {
-    Expect(Place),
+    Expect(ParserPlace),
     Text,
     Reasoning,
     /// A name between `[TOOL_CALLS]` and `[ARGS]`.
     Head,
     /// A call, and the state after it.
-    Call(Box<CallScan>, Place),
+    Call(Box<CallScan>, ParserPlace),
     /// A string that is the answer; `held` is an incomplete escape.
     Reply,
     /// A value that is the answer, inside an object.
@@ -54,21 +54,22 @@ enum State {
 
 impl Parser {
     /// A parser for an answer that may call tools. Unexpected thinking is recognized too.
-    pub fn new(format: Format, thinking: Thinking) -> Self {
+    pub fn new(format: CallFormat, thinking: Thinking) -> Self {
         Self::of(Syntax::Calls(format), thinking)
     }
 
     pub(super) fn of(syntax: Syntax, thinking: Thinking) -> Self {
         let state = match thinking {
             Thinking::Open => State::Reasoning,
-            Thinking::Maybe | Thinking::Never => State::Expect(Place::Start),
+            Thinking::Maybe | Thinking::Never => State::Expect(ParserPlace::Start),
         };
         let form = if is_marked(syntax) {
-            Form::Nine
+            IdForm::Nine
         } else {
-            Form::Word
+            IdForm::Word
         };
-        let (ids, pieces) = (Ids::new(form), Pieces::default());
+        let ids = Ids::new(form);
+        let pieces = Pieces::default();
         Self {
             syntax,
             state,
@@ -101,7 +102,7 @@ impl Parser {
         self
     }
 
-    /// Takes more output and returns what is certain now.
+    /// Takes more output and returns the pieces that are certain now.
     pub fn push(&mut self, text: &str) -> Vec<Piece> {
         text.chars().for_each(|c| self.take(c));
         self.tell_of_call();
@@ -149,7 +150,7 @@ impl Parser {
     }
 
     /// A character where only certain texts are expected.
-    fn expect(&mut self, place: Place, c: char) {
+    fn expect(&mut self, place: ParserPlace, c: char) {
         self.held.push(c);
         if is_space(c) && self.token + 1 == self.held.len() {
             self.token += 1;
@@ -159,15 +160,15 @@ impl Parser {
         let expected = place.expected(self.syntax);
         if let Some((_, next)) = expected.iter().find(|(text, _)| *text == token) {
             self.go(*next);
-        } else if place == Place::List && token.chars().all(is_name_char) {
+        } else if place == ParserPlace::List && token.chars().all(is_name_char) {
             self.state = State::Head;
         } else if !expected.iter().any(|(text, _)| text.starts_with(token)) {
             self.unexpected(place);
         }
     }
 
-    /// Not what was expected: it becomes text, and perhaps the beginning of something else.
-    fn unexpected(&mut self, place: Place) {
+    /// Handles an unexpected token: it becomes text, and perhaps the beginning of a marker.
+    fn unexpected(&mut self, place: ParserPlace) {
         let token = self.held.split_off(self.token);
         if place.follows_marker() {
             self.held.clear();
@@ -177,7 +178,7 @@ impl Parser {
 
     fn go(&mut self, next: Next) {
         match next {
-            Next::To(Place::ReplyQuote) if self.either.is_some() => {
+            Next::To(ParserPlace::ReplyQuote) if self.either.is_some() => {
                 self.enter(State::Value(Json::behind_key()))
             }
             Next::To(place) => {
@@ -221,9 +222,11 @@ impl Parser {
     /// The marker that ends text or thinking, and the next state.
     fn marker(&self) -> Option<(&'static str, Next)> {
         match (&self.state, self.syntax) {
-            (State::Reasoning, _) => Some((THINK_END, Next::Done(Place::Answer))),
-            (_, Syntax::Calls(Format::Hermes)) => Some((TOOL_CALL, Next::To(Place::Object))),
-            (_, syntax) => is_marked(syntax).then_some((TOOL_CALLS, Next::To(Place::List))),
+            (State::Reasoning, _) => Some((THINK_END, Next::Done(ParserPlace::Answer))),
+            (_, Syntax::Calls(CallFormat::Hermes)) => {
+                Some((TOOL_CALL, Next::To(ParserPlace::Object)))
+            }
+            (_, syntax) => is_marked(syntax).then_some((TOOL_CALLS, Next::To(ParserPlace::List))),
         }
     }
 
@@ -271,14 +274,14 @@ impl Parser {
             self.break_off(n_again);
         } else if let Some(head) = head.strip_suffix(ARGS) {
             match named(head) {
-                Some(scan) => self.state = State::Call(Box::new(scan), Place::Next),
+                Some(scan) => self.state = State::Call(Box::new(scan), ParserPlace::Next),
                 None => self.break_off(0),
             }
         }
     }
 
     /// A call begins with the brace that was held last.
-    fn begin_call(&mut self, after: Place) {
+    fn begin_call(&mut self, after: ParserPlace) {
         let scan = if is_marked(self.syntax) {
             CallScan::object_with_id()
         } else {
@@ -315,13 +318,11 @@ impl Parser {
     }
 
     /// A call is complete.
-    fn complete(&mut self, arguments: Value, after: Place) {
+    fn complete(&mut self, arguments: Value, after: ParserPlace) {
         self.tell_of_call();
         if let State::Call(scan, _) = &self.state {
-            let (id, name) = (
-                scan.id().unwrap_or_default().to_owned(),
-                scan.name().to_owned(),
-            );
+            let id = scan.id().unwrap_or_default().to_owned();
+            let name = scan.name().to_owned();
             self.pieces.call(ToolCall {
                 id,
                 name,
@@ -386,7 +387,7 @@ impl Parser {
         if !self.held.is_empty() || c == '\\' {
             self.escape(c);
         } else if c == '"' {
-            self.enter(State::Expect(Place::ObjectEnd));
+            self.enter(State::Expect(ParserPlace::ObjectEnd));
         } else if c < ' ' {
             self.enter(State::Text);
             self.take(c);
@@ -405,7 +406,7 @@ impl Parser {
         let pushed = json.push(c);
         let is_done = json.is_done();
         match pushed {
-            Ok(()) if is_done => self.enter(State::Expect(Place::Next)),
+            Ok(()) if is_done => self.enter(State::Expect(ParserPlace::Next)),
             Ok(()) if is_between => {}
             Ok(()) => self.pieces.text(c.encode_utf8(&mut [0; 4])),
             Err(_) => {
@@ -433,7 +434,7 @@ impl Parser {
 fn is_marked(syntax: Syntax) -> bool {
     matches!(
         syntax,
-        Syntax::Calls(Format::MarkedList | Format::MarkedName)
+        Syntax::Calls(CallFormat::MarkedList | CallFormat::MarkedName)
     )
 }
 

@@ -1,14 +1,14 @@
 //! What the parser expects between calls: markers, brackets and colons, as a table. A state is left
 //! by the first of its texts that is complete; no text of a state is a prefix of another one.
 
-use super::Format;
+use super::CallFormat;
 
 /// What a parser reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Syntax {
     /// Text, thinking and calls.
-    Calls(Format),
-    /// Thinking, and text that may be a reply in the form of [`Format::Generic`].
+    Calls(CallFormat),
+    /// Thinking, and text that may be a reply in the form of [`CallFormat::Generic`].
     Reply,
     /// Thinking and text.
     Plain,
@@ -16,7 +16,7 @@ pub(super) enum Syntax {
 
 /// State of the parser outside text, thinking and calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum ParserPlace {
     /// At the beginning, perhaps after white space.
     Start,
     /// After thinking.
@@ -51,13 +51,13 @@ pub(super) enum Place {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
     /// To another state; the text may still turn out to be text.
-    To(Place),
+    To(ParserPlace),
     /// To another state; the text is consumed.
-    Done(Place),
+    Done(ParserPlace),
     /// Thinking begins.
     Reasoning,
     /// A call has begun with this brace; then that state.
-    Call(Place),
+    Call(ParserPlace),
     /// A reply in quotation marks begins.
     Reply,
 }
@@ -71,56 +71,59 @@ pub(super) const TOOL_CALLS: &str = "[TOOL_CALLS]";
 pub(super) const ARGS: &str = "[ARGS]";
 pub(super) const CALL_ID: &str = "[CALL_ID]";
 
-type Table = &'static [(&'static str, Next)];
+type Transitions = &'static [(&'static str, Next)];
 
-const HERMES: Table = &[
-    (TOOL_CALL, Next::To(Place::Object)),
+const HERMES: Transitions = &[
+    (TOOL_CALL, Next::To(ParserPlace::Object)),
     (THINK, Next::Reasoning),
 ];
-const MARKED: Table = &[
-    (TOOL_CALLS, Next::To(Place::List)),
+const MARKED: Transitions = &[
+    (TOOL_CALLS, Next::To(ParserPlace::List)),
     (THINK, Next::Reasoning),
 ];
-const BARE: Table = &[
-    ("{", Next::Call(Place::Next)),
-    (PYTHON_TAG, Next::To(Place::Object)),
+const BARE: Transitions = &[
+    ("{", Next::Call(ParserPlace::Next)),
+    (PYTHON_TAG, Next::To(ParserPlace::Object)),
     (THINK, Next::Reasoning),
 ];
-const GENERIC: Table = &[("{", Next::To(Place::Key)), (THINK, Next::Reasoning)];
-const PLAIN: Table = &[(THINK, Next::Reasoning)];
+const GENERIC: Transitions = &[("{", Next::To(ParserPlace::Key)), (THINK, Next::Reasoning)];
+const PLAIN: Transitions = &[(THINK, Next::Reasoning)];
 
-impl Place {
+impl ParserPlace {
     /// Texts expected here, and their transitions.
-    pub(super) fn expected(self, syntax: Syntax) -> Table {
+    pub(super) fn expected(self, syntax: Syntax) -> Transitions {
         match self {
             Self::Start => openers(syntax),
             // Thinking comes once.
             Self::Answer => without_thoughts(openers(syntax)),
-            Self::Object if syntax == Syntax::Calls(Format::Bare) => {
-                &[("{", Next::Call(Place::Next))]
+            Self::Object if syntax == Syntax::Calls(CallFormat::Bare) => {
+                &[("{", Next::Call(ParserPlace::Next))]
             }
-            Self::Object => &[("{", Next::Call(Place::Close))],
-            Self::Close => &[(TOOL_CALL_END, Next::Done(Place::Next))],
+            Self::Object => &[("{", Next::Call(ParserPlace::Close))],
+            Self::Close => &[(TOOL_CALL_END, Next::Done(ParserPlace::Next))],
             Self::Next => more(syntax),
-            Self::List => &[("[", Next::To(Place::Item))],
-            Self::Item => &[("{", Next::Call(Place::ItemEnd))],
-            Self::ItemEnd if syntax == Syntax::Calls(Format::Generic) => &[
-                (",", Next::To(Place::Item)),
-                ("]", Next::Done(Place::ObjectEnd)),
+            Self::List => &[("[", Next::To(ParserPlace::Item))],
+            Self::Item => &[("{", Next::Call(ParserPlace::ItemEnd))],
+            Self::ItemEnd if syntax == Syntax::Calls(CallFormat::Generic) => &[
+                (",", Next::To(ParserPlace::Item)),
+                ("]", Next::Done(ParserPlace::ObjectEnd)),
             ],
-            Self::ItemEnd => &[(",", Next::To(Place::Item)), ("]", Next::Done(Place::Next))],
+            Self::ItemEnd => &[
+                (",", Next::To(ParserPlace::Item)),
+                ("]", Next::Done(ParserPlace::Next)),
+            ],
             Self::Key if syntax == Syntax::Reply => {
-                &[("\"response\"", Next::To(Place::ReplyColon))]
+                &[("\"response\"", Next::To(ParserPlace::ReplyColon))]
             }
             Self::Key => &[
-                ("\"tool_calls\"", Next::To(Place::CallsColon)),
-                ("\"response\"", Next::To(Place::ReplyColon)),
+                ("\"tool_calls\"", Next::To(ParserPlace::CallsColon)),
+                ("\"response\"", Next::To(ParserPlace::ReplyColon)),
             ],
-            Self::CallsColon => &[(":", Next::To(Place::CallsList))],
-            Self::CallsList => &[("[", Next::To(Place::Item))],
-            Self::ReplyColon => &[(":", Next::To(Place::ReplyQuote))],
+            Self::CallsColon => &[(":", Next::To(ParserPlace::CallsList))],
+            Self::CallsList => &[("[", Next::To(ParserPlace::Item))],
+            Self::ReplyColon => &[(":", Next::To(ParserPlace::ReplyQuote))],
             Self::ReplyQuote => &[("\"", Next::Reply)],
-            Self::ObjectEnd => &[("}", Next::Done(Place::Next))],
+            Self::ObjectEnd => &[("}", Next::Done(ParserPlace::Next))],
         }
     }
 
@@ -134,28 +137,28 @@ impl Place {
 }
 
 /// Beginnings of calls and replies, thinking last.
-fn openers(syntax: Syntax) -> Table {
+fn openers(syntax: Syntax) -> Transitions {
     match syntax {
-        Syntax::Calls(Format::Hermes) => HERMES,
-        Syntax::Calls(Format::MarkedList | Format::MarkedName) => MARKED,
-        Syntax::Calls(Format::Bare) => BARE,
-        Syntax::Calls(Format::Generic) | Syntax::Reply => GENERIC,
+        Syntax::Calls(CallFormat::Hermes) => HERMES,
+        Syntax::Calls(CallFormat::MarkedList | CallFormat::MarkedName) => MARKED,
+        Syntax::Calls(CallFormat::Bare) => BARE,
+        Syntax::Calls(CallFormat::Generic) | Syntax::Reply => GENERIC,
         Syntax::Plain => PLAIN,
     }
 }
 
-fn without_thoughts(table: Table) -> Table {
+fn without_thoughts(table: Transitions) -> Transitions {
     &table[..table.len() - 1]
 }
 
 /// Continuations after a call.
-fn more(syntax: Syntax) -> Table {
+fn more(syntax: Syntax) -> Transitions {
     match syntax {
-        Syntax::Calls(Format::Hermes | Format::MarkedList | Format::MarkedName) => {
+        Syntax::Calls(CallFormat::Hermes | CallFormat::MarkedList | CallFormat::MarkedName) => {
             without_thoughts(openers(syntax))
         }
-        Syntax::Calls(Format::Bare) => &[(";", Next::To(Place::Object))],
-        Syntax::Calls(Format::Generic) | Syntax::Reply | Syntax::Plain => &[],
+        Syntax::Calls(CallFormat::Bare) => &[(";", Next::To(ParserPlace::Object))],
+        Syntax::Calls(CallFormat::Generic) | Syntax::Reply | Syntax::Plain => &[],
     }
 }
 
@@ -165,12 +168,12 @@ mod tests {
 
     #[test]
     fn no_text_of_a_place_begins_another_one() {
-        use Place::*;
+        use ParserPlace::*;
         let places = [
             Start, Answer, Object, Close, Next, List, Item, ItemEnd, Key, CallsColon, CallsList,
             ReplyColon,
         ];
-        for syntax in Format::ALL
+        for syntax in CallFormat::ALL
             .map(Syntax::Calls)
             .into_iter()
             .chain([Syntax::Reply, Syntax::Plain])

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use super::error::ToolError;
 use atta_constrain::{OtherProperties, SchemaOptions, Strictness, schema};
 
-type Object = Map<String, Value>;
+type JsonObject = Map<String, Value>;
 
 /// Prepares the schema of arguments: an object with at most one space between tokens, without
 /// unlisted properties where the schema lists some. Keywords that are ignored become warnings.
@@ -15,7 +15,7 @@ type Object = Map<String, Value>;
 /// that cannot be enforced.
 pub(super) fn arguments_schema(
     tool: &str,
-    schema: &Object,
+    schema: &JsonObject,
     strictness: Strictness,
     remarks: &mut Vec<String>,
 ) -> Result<Value, ToolError> {
@@ -132,7 +132,7 @@ mod tests {
         let many: Vec<Value> = (0..501)
             .map(|i| json!({"$ref": format!("#/$defs/{i}")}))
             .collect();
-        let definitions: Object = (0..501).map(|i| (i.to_string(), json!({}))).collect();
+        let definitions: JsonObject = (0..501).map(|i| (i.to_string(), json!({}))).collect();
         let error = refused(json!({"anyOf": many, "$defs": definitions}));
         assert_eq!(
             error,

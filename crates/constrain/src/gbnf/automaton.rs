@@ -6,7 +6,7 @@
 
 use super::charset::{ByteSet, CharSet};
 use super::expr::{Expr, Times};
-use super::places::{Ends, Place, Places};
+use super::places::{Ends, LeafPosition, Places};
 use super::plan::Cut;
 
 /// States, one per character that is written in the expression.
@@ -18,7 +18,7 @@ pub(super) struct Automaton {
     is_sequence: bool,
 }
 
-type Position = Place<Character>;
+type Position = LeafPosition<Character>;
 
 struct Character {
     set: CharSet,
@@ -64,8 +64,8 @@ impl Automaton {
         Some(builder.finish(whole, matches!(expr, Expr::Seq(_))))
     }
 
-    /// How texts of `self` go on in `other`; `None` if that takes more than `steps`, of which those
-    /// taken are subtracted.
+    /// How texts of `self` go on in `other`. Subtracts the steps taken from `steps`; `None` if they
+    /// are too few.
     pub(super) fn overlap(&self, other: &Self, steps: &mut usize) -> Option<Overlap> {
         let mut found = Overlap::default();
         let mut is_seen = vec![false; self.positions.len() * other.positions.len()];
@@ -88,7 +88,8 @@ impl Automaton {
         };
         visit(&self.first, &other.first, &mut open)?;
         while let Some((i, j)) = open.pop() {
-            let (ours, theirs) = (&self.positions[i as usize], &other.positions[j as usize]);
+            let ours = &self.positions[i as usize];
+            let theirs = &other.positions[j as usize];
             if ours.is_last {
                 found.has_common |= theirs.is_last;
                 other.extend(theirs, &mut found.extensions);
@@ -124,7 +125,8 @@ struct Builder {
 impl Builder {
     fn finish(mut self, whole: Ends, is_sequence: bool) -> Automaton {
         self.places.finish(&whole);
-        let (positions, mut first_bytes) = (self.places.all, ByteSet::default());
+        let positions = self.places.all;
+        let mut first_bytes = ByteSet::default();
         for &first in &whole.first {
             first_bytes.add(positions[first as usize].leaf.lead);
         }

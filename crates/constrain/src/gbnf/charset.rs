@@ -13,7 +13,10 @@ const LAST: u32 = char::MAX as u32;
 impl CharSet {
     /// The union of inclusive ranges in any order; a range that runs backwards is empty.
     pub(super) fn new(ranges: impl IntoIterator<Item = (u32, u32)>) -> Self {
-        let mut pieces: Vec<(u32, u32)> = ranges.into_iter().flat_map(without_surrogates).collect();
+        let mut pieces: Vec<(u32, u32)> = ranges
+            .into_iter()
+            .flat_map(|(low, high)| without_surrogates(low, high))
+            .collect();
         pieces.sort_unstable();
         let mut merged: Vec<(u32, u32)> = Vec::with_capacity(pieces.len());
         for (low, high) in pieces {
@@ -53,7 +56,8 @@ impl CharSet {
     }
 
     pub(super) fn intersects(&self, other: &Self) -> bool {
-        let (mut i, mut j) = (0, 0);
+        let mut i = 0;
+        let mut j = 0;
         while let (Some(a), Some(b)) = (self.ranges.get(i), other.ranges.get(j)) {
             if a.0 <= b.1 && b.0 <= a.1 {
                 return true;
@@ -99,7 +103,7 @@ impl ByteSet {
     }
 }
 
-fn without_surrogates((low, high): (u32, u32)) -> impl Iterator<Item = (u32, u32)> {
+fn without_surrogates(low: u32, high: u32) -> impl Iterator<Item = (u32, u32)> {
     let below = (low, high.min(SURROGATES.0 - 1));
     let above = (low.max(SURROGATES.1 + 1), high.min(LAST));
     [below, above].into_iter().filter(|(low, high)| low <= high)

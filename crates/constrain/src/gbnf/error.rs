@@ -13,7 +13,7 @@ pub enum GbnfError {
         column: usize,
         /// What may stand there.
         expected: &'static str,
-        /// What stands there.
+        /// The text found there.
         got: String,
     },
     /// A rule is named that is not defined.
@@ -35,7 +35,7 @@ pub enum GbnfError {
     /// More than is allowed.
     #[error("{what}: more than {limit}")]
     TooLarge {
-        /// What there is too much of.
+        /// The name of the limited quantity.
         what: &'static str,
         /// The limit.
         limit: usize,

@@ -21,7 +21,7 @@ impl Times {
         max: Some(1),
     };
 
-    /// `*`, `+` and `?`, of which one in another is a third.
+    /// `*`, `+` and `?`: nesting two of them gives one of the three.
     fn is_simple(self) -> bool {
         self.min <= 1 && matches!(self.max, None | Some(1))
     }
@@ -70,7 +70,9 @@ impl Expr {
     }
 
     pub(super) fn alt(choices: impl IntoIterator<Item = Self>) -> Self {
-        let (mut set, mut rest, mut has_empty) = (Vec::new(), Vec::new(), false);
+        let mut set = Vec::new();
+        let mut rest = Vec::new();
+        let mut has_empty = false;
         let mut sort = |choice| match choice {
             Self::Set(one) => set.extend_from_slice(one.ranges()),
             Self::Seq(inner) if inner.is_empty() => has_empty = true,
@@ -255,7 +257,8 @@ fn solid_sequence(parts: Vec<Expr>) -> Expr {
 
 /// The size of `solid_sequence`, which holds a part once for every part before it, and once more.
 fn solid_sequence_size(parts: &[Weight]) -> usize {
-    let (mut after, mut all) = (0, 1_usize);
+    let mut after = 0;
+    let mut all = 1_usize;
     for part in parts.iter().rev() {
         all = all.saturating_add(part.solid_size.saturating_add(1 + after));
         after += part.size;

@@ -3,10 +3,10 @@
 //! than there really are, never fewer.
 
 use super::expr::Expr;
-use super::places::{Ends, Place, Places};
+use super::places::{Ends, LeafPosition, Places};
 use std::collections::HashMap;
 
-/// A terminal, token or rule, and in the body of which rule.
+/// A terminal, token or rule, and the rule whose body holds it.
 pub(super) struct Written<'a> {
     pub(super) what: Leaf<'a>,
     rule: usize,
@@ -21,7 +21,7 @@ pub(super) enum Leaf<'a> {
 /// Rows are the sets of terminals and tokens that may be next somewhere.
 pub(super) struct Flow<'a> {
     /// In the order in which they are written.
-    pub(super) places: Vec<Place<Written<'a>>>,
+    pub(super) places: Vec<LeafPosition<Written<'a>>>,
     pub(super) rows: Vec<Vec<usize>>,
     /// The row at the beginning.
     pub(super) start: usize,
@@ -33,7 +33,7 @@ pub(super) struct Flow<'a> {
 }
 
 impl<'a> Flow<'a> {
-    /// `None` if that takes more than `steps`, of which those taken are subtracted.
+    /// Subtracts the steps taken from `steps`; `None` if they are too few.
     pub(super) fn new(bodies: &'a [Expr], root: usize, steps: &mut usize) -> Option<Self> {
         let mut builder = Builder {
             places: Places::new(*steps),
@@ -152,7 +152,7 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// What was seen on the way to the next terminals.
+/// The state of a walk to the next terminals.
 struct Walk {
     open: Vec<usize>,
     is_seen: Vec<bool>,
@@ -204,7 +204,7 @@ impl Walk {
     /// Goes on after these places, and after the rules that end with them.
     fn leave_places(&mut self, flow: &Flow<'_>, mut places: Vec<usize>) {
         while let Some(place) = places.pop() {
-            let Place {
+            let LeafPosition {
                 leaf: Written { rule, .. },
                 next,
                 is_last,

@@ -1,6 +1,6 @@
-//! Repetitions of rules of which some alternatives are regular: each becomes a rule of its own,
-//! with the alternatives where the name was, so that the regular ones can be told from the others.
-//! Texts stay the same.
+//! Repetitions of rules with some regular alternatives: each becomes a rule of its own, with the
+//! alternatives where the name was, so that the regular ones can be told from the others. Texts
+//! stay the same.
 
 use super::expr::{Expr, Times};
 use std::collections::HashMap;
@@ -64,7 +64,7 @@ impl Opener<'_> {
         }
     }
 
-    /// The same with the alternatives of rules in place of their names, as long as there is room.
+    /// `inner` with names of rules replaced by their alternatives, up to the limit.
     fn choices(&mut self, inner: &Expr) -> Expr {
         match inner {
             Expr::Alt(choices) => Expr::alt(choices.iter().map(|choice| self.choices(choice))),

@@ -3,8 +3,8 @@
 //!
 //! GBNF means characters one after another; llguidance reads terminals, each as long as possible,
 //! and only then asks the grammar. One terminal per character would keep the meaning and be far too
-//! slow. So: what is regular becomes terminals, the largest possible (`reduce`, `loops`, `plan`);
-//! where the longest match could lose a text they are divided, down to single characters if need be
+//! slow. So regular parts become terminals, the largest possible (`reduce`, `loops`, `plan`); where
+//! the longest match could lose a text they are divided, down to single characters if need be
 //! (`refine`). A grammar that is regular as a whole is one terminal, and exact at once.
 
 mod automaton;

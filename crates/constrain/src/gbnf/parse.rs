@@ -33,10 +33,10 @@ pub(super) fn parse(source: &str) -> Result<Grammar, GbnfError> {
         uses: Vec::new(),
         groups: 0,
     };
-    parser.space(Lines::May);
+    parser.space(LineEnds::May);
     while parser.peek().is_some() {
         parser.rule()?;
-        parser.space(Lines::May);
+        parser.space(LineEnds::May);
     }
     parser.finish()
 }
@@ -52,7 +52,7 @@ pub(super) fn limit(what: &'static str, n: usize, max: usize) -> Result<(), Gbnf
 
 /// Whether white space may hold the end of a line.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Lines {
+enum LineEnds {
     May,
     Not,
 }
@@ -80,10 +80,10 @@ impl<'a> Parser<'a> {
 
     fn rule(&mut self) -> Result<(), GbnfError> {
         let rule = self.name()?;
-        self.space(Lines::Not);
+        self.space(LineEnds::Not);
         self.expect("::=", "\"::=\"")?;
-        self.space(Lines::May);
-        let body = self.alternatives(Lines::Not)?;
+        self.space(LineEnds::May);
+        let body = self.alternatives(LineEnds::Not)?;
         if !matches!(self.peek(), None | Some('\r' | '\n')) {
             return Err(self.unexpected("an item, \"|\" or the end of the line"));
         }
@@ -91,21 +91,21 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    fn alternatives(&mut self, lines: Lines) -> Result<Expr, GbnfError> {
+    fn alternatives(&mut self, lines: LineEnds) -> Result<Expr, GbnfError> {
         let mut choices = vec![self.sequence(lines)?];
         loop {
             let before = self.at;
-            self.space(Lines::May);
+            self.space(LineEnds::May);
             if !self.take('|') {
                 self.at = before;
                 return Ok(Expr::alt(choices));
             }
-            self.space(Lines::May);
+            self.space(LineEnds::May);
             choices.push(self.sequence(lines)?);
         }
     }
 
-    fn sequence(&mut self, lines: Lines) -> Result<Expr, GbnfError> {
+    fn sequence(&mut self, lines: LineEnds) -> Result<Expr, GbnfError> {
         let mut items = Vec::new();
         while let Some(item) = self.item()? {
             self.space(lines);
@@ -137,15 +137,15 @@ impl<'a> Parser<'a> {
         self.groups += 1;
         limit("groups in one another", self.groups, MAX_GROUPS)?;
         self.take('(');
-        self.space(Lines::May);
-        let inner = self.alternatives(Lines::May)?;
-        self.space(Lines::May);
+        self.space(LineEnds::May);
+        let inner = self.alternatives(LineEnds::May)?;
+        self.space(LineEnds::May);
         self.expect(")", "an item, \"|\" or \")\"")?;
         self.groups -= 1;
         Ok(inner)
     }
 
-    fn repetitions(&mut self, mut item: Expr, lines: Lines) -> Result<Expr, GbnfError> {
+    fn repetitions(&mut self, mut item: Expr, lines: LineEnds) -> Result<Expr, GbnfError> {
         for _ in 0..MAX_OPERATORS {
             let Some(times) = self.times(lines)? else {
                 return Ok(item);
@@ -161,7 +161,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn times(&mut self, lines: Lines) -> Result<Option<Times>, GbnfError> {
+    fn times(&mut self, lines: LineEnds) -> Result<Option<Times>, GbnfError> {
         let times = match self.peek() {
             Some('*') => Times::ANY,
             Some('+') => Times::SOME,
@@ -174,7 +174,7 @@ impl<'a> Parser<'a> {
     }
 
     /// `{m}`, `{m,}` or `{m,n}`.
-    fn braces(&mut self, lines: Lines) -> Result<Times, GbnfError> {
+    fn braces(&mut self, lines: LineEnds) -> Result<Times, GbnfError> {
         self.take('{');
         self.space(lines);
         let min = self.number()?;
@@ -367,10 +367,10 @@ impl<'a> Parser<'a> {
     }
 
     /// Skips white space and comments.
-    fn space(&mut self, lines: Lines) {
+    fn space(&mut self, lines: LineEnds) {
         loop {
             self.while_true(|c| {
-                matches!(c, ' ' | '\t') || lines == Lines::May && matches!(c, '\r' | '\n')
+                matches!(c, ' ' | '\t') || lines == LineEnds::May && matches!(c, '\r' | '\n')
             });
             if self.peek() != Some('#') {
                 return;

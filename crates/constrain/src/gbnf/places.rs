@@ -3,7 +3,7 @@
 //!
 //! What a leaf is is not known here: a character of a terminal, or a terminal of a rule.
 
-pub(super) struct Place<L> {
+pub(super) struct LeafPosition<L> {
     pub(super) leaf: L,
     pub(super) next: Vec<u32>,
     /// Whether the whole may end here.
@@ -39,7 +39,7 @@ impl Ends {
 
 /// Places in the order in which they are written. What takes more room than there is gives `None`.
 pub(super) struct Places<L> {
-    pub(super) all: Vec<Place<L>>,
+    pub(super) all: Vec<LeafPosition<L>>,
     /// How many more times a place may be next to another.
     pub(super) room: usize,
 }
@@ -54,7 +54,7 @@ impl<L> Places<L> {
 
     pub(super) fn add(&mut self, leaf: L) -> Option<Ends> {
         let at = u32::try_from(self.all.len()).ok()?;
-        self.all.push(Place {
+        self.all.push(LeafPosition {
             leaf,
             next: Vec::new(),
             is_last: false,
@@ -69,7 +69,8 @@ impl<L> Places<L> {
     /// One after the other.
     pub(super) fn chain(&mut self, before: Ends, after: Ends) -> Option<Ends> {
         self.link(&before.last, &after.first)?;
-        let (mut first, mut last) = (before.first, after.last);
+        let mut first = before.first;
+        let mut last = after.last;
         if before.is_nullable {
             first.extend(after.first);
         }

@@ -2,8 +2,8 @@
 //! that end in themselves become repetitions (Arden's lemma), rules that name no others go to where
 //! they are named, and so do rules that are named once.
 //!
-//! What is regular can be one terminal, and a terminal is cheap; how terminals are chosen is not
-//! known here.
+//! A regular expression can be one terminal, and a terminal is cheap. This file does not choose
+//! terminals.
 
 use super::error::GbnfError;
 use super::expr::{Expr, Times};
@@ -79,7 +79,8 @@ struct Endings {
 impl Endings {
     /// Whether each rule can end.
     fn of(bodies: &[Expr]) -> Vec<bool> {
-        let (n_missing, waiting) = (vec![1; bodies.len()], vec![Vec::new(); bodies.len()]);
+        let n_missing = vec![1; bodies.len()];
+        let waiting = vec![Vec::new(); bodies.len()];
         let mut endings = Self {
             n_missing,
             waiting,
@@ -178,7 +179,7 @@ fn join(part: Expr, rest: Expr, end: End) -> Expr {
     }
 }
 
-/// What stands around the rule where it is at this end, and what the rest is.
+/// The expression around the rule where the rule is at this end, and the other alternatives.
 fn split(expr: &Expr, rule: usize, end: End) -> (Expr, Expr) {
     match expr {
         Expr::Rule(named) if *named == rule => (Expr::EMPTY, Expr::NOTHING),
@@ -244,7 +245,8 @@ fn movable_rules(grammar: &Grammar) -> Vec<Option<Movable>> {
     };
     let bodies = grammar.bodies.iter().enumerate();
     let measured = |(rule, body): (usize, &Expr)| {
-        let (depth, size) = (body.depth(), body.size());
+        let depth = body.depth();
+        let size = body.size();
         let is_small = depth < INLINE_DEPTH && size <= INLINE_SIZE;
         (is_small && is_movable(rule, body)).then(|| Movable {
             body: body.clone(),

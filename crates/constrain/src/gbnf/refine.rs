@@ -1,13 +1,13 @@
 //! Divides terminals until llguidance's lexer loses no text.
 //!
 //! The lexer reads on while any terminal that the parser would take goes on, and then takes all
-//! that match exactly what was read. It never goes back. So a text is lost if a terminal could end
+//! that match exactly the text read. It never goes back. So a text is lost if a terminal could end
 //! (and the next character may follow it), but another that may stand in the same place goes on
 //! with that character, or with its first byte. Then the other one is divided there. Single
 //! characters cannot go on, so this ends, and with a grammar that has exactly the same texts.
 //!
-//! What may stand in the same place is found as if a rule, when it ends, could go on after any of
-//! its uses: sometimes more is divided than need be. Time is bounded: when the steps are used up,
+//! The terminals of one place are found as if a rule, when it ends, could go on after any of its
+//! uses: sometimes more is divided than need be. Time is bounded: when the steps are used up,
 //! everything is divided.
 
 use super::automaton::{Automaton, Overlap};
@@ -77,7 +77,7 @@ fn apply(expr: Expr, cuts: &HashMap<usize, Cut>, place: &mut usize) -> Expr {
 /// The terminals to be divided, by place; `None` if that takes too many steps.
 fn find_cuts(bodies: &[Expr], root: usize, overlaps: &mut Overlaps) -> Option<HashMap<usize, Cut>> {
     let flow = Flow::new(bodies, root, &mut overlaps.steps)?;
-    let kinds: Vec<Kind> = flow
+    let kinds: Vec<SymbolKind> = flow
         .places
         .iter()
         .map(|place| overlaps.kind(&place.leaf.what))
@@ -85,7 +85,7 @@ fn find_cuts(bodies: &[Expr], root: usize, overlaps: &mut Overlaps) -> Option<Ha
     let large = kinds
         .iter()
         .enumerate()
-        .filter(|(_, kind)| matches!(kind, Kind::Large));
+        .filter(|(_, kind)| matches!(kind, SymbolKind::Large));
     let mut cuts: HashMap<usize, Cut> = large.map(|(place, _)| (place, Cut::Open)).collect();
     if cuts.is_empty() {
         Search {
@@ -99,9 +99,9 @@ fn find_cuts(bodies: &[Expr], root: usize, overlaps: &mut Overlaps) -> Option<Ha
     Some(cuts)
 }
 
-/// What stands at a place.
+/// The symbol at a place.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum SymbolKind {
     /// A terminal with this automaton.
     Terminal(usize),
     /// A terminal that is too large to look at.
@@ -121,12 +121,12 @@ struct Overlaps {
 }
 
 impl Overlaps {
-    fn kind(&mut self, leaf: &Leaf<'_>) -> Kind {
+    fn kind(&mut self, leaf: &Leaf<'_>) -> SymbolKind {
         let Leaf::Lexeme(regular) = *leaf else {
             return if matches!(leaf, Leaf::Token) {
-                Kind::Token
+                SymbolKind::Token
             } else {
-                Kind::Rule
+                SymbolKind::Rule
             };
         };
         if !self.known.contains_key(regular) {
@@ -136,7 +136,7 @@ impl Overlaps {
             });
             self.known.insert(regular.clone(), automaton);
         }
-        self.known[regular].map_or(Kind::Large, Kind::Terminal)
+        self.known[regular].map_or(SymbolKind::Large, SymbolKind::Terminal)
     }
 
     fn of(&mut self, one: usize, other: usize) -> Option<Rc<Overlap>> {
@@ -163,7 +163,7 @@ impl Overlaps {
 /// Goes through the pairs of places that may be reached with the same text.
 struct Search<'a> {
     flow: &'a Flow<'a>,
-    kinds: &'a [Kind],
+    kinds: &'a [SymbolKind],
     overlaps: &'a mut Overlaps,
     cuts: &'a mut HashMap<usize, Cut>,
 }
@@ -198,7 +198,7 @@ impl Search<'_> {
             let mut bytes = ByteSet::default();
             for &place in row {
                 self.overlaps.step()?;
-                if let Kind::Terminal(automaton) = self.kinds[place] {
+                if let SymbolKind::Terminal(automaton) = self.kinds[place] {
                     bytes.add(self.overlaps.automata[automaton].first_bytes);
                 }
             }
@@ -209,7 +209,9 @@ impl Search<'_> {
 
     /// Notes a cut if the second goes on where the first may end; true if both may end together.
     fn meet(&mut self, one: usize, other: usize, follow: &[ByteSet]) -> Option<bool> {
-        let (Kind::Terminal(a), Kind::Terminal(b)) = (self.kinds[one], self.kinds[other]) else {
+        let (SymbolKind::Terminal(a), SymbolKind::Terminal(b)) =
+            (self.kinds[one], self.kinds[other])
+        else {
             return Some(self.kinds[one] == self.kinds[other]);
         };
         let overlap = self.overlaps.of(a, b)?;

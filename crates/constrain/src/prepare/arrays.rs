@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Flaw, IN_PLACE, Node, Place, Walk, asks_for_nothing, count, counts};
+use super::{Extent, Flaw, IN_PLACE, Node, Walk, asks_for_nothing, count, counts};
 
 /// As many items are asked for one by one.
 const MAX_CONTAINED: u64 = 16;
@@ -29,7 +29,7 @@ impl<'a> Walk<'a> {
             )?;
         }
         self.unevaluated_items(node, is_tuple)?;
-        self.contains(node, is_tuple, (min, max))
+        self.contains(node, is_tuple, min, max)
     }
 
     fn unevaluated_items(&mut self, node: &mut Node<'a>, is_tuple: bool) -> Result<(), Flaw> {
@@ -52,7 +52,7 @@ impl<'a> Walk<'a> {
         {
             return self.give_up(node, key, "other schemas beside it decide what it is about");
         }
-        let schema = self.schema(schema, &format!("{}/{key}", node.at), Place::Whole)?;
+        let schema = self.schema(schema, &format!("{}/{key}", node.at), Extent::Whole)?;
         node.out.insert(rest.to_owned(), schema);
         Ok(())
     }
@@ -62,7 +62,8 @@ impl<'a> Walk<'a> {
         &mut self,
         node: &mut Node<'a>,
         is_tuple: bool,
-        (min, max): (u64, Option<u64>),
+        min: u64,
+        max: Option<u64>,
     ) -> Result<(), Flaw> {
         let Some(schema) = node.keys.get("contains") else {
             return Ok(());
@@ -81,9 +82,9 @@ impl<'a> Walk<'a> {
             );
         }
         let place = if node.out.contains_key("items") {
-            Place::Part
+            Extent::Part
         } else {
-            Place::Whole
+            Extent::Whole
         };
         let one = self.schema(schema, &format!("{}/contains", node.at), place)?;
         let one = match node.out.get("items") {

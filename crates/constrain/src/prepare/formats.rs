@@ -1,10 +1,10 @@
 //! What each `format` of a string asks for.
 
 /// How a format is kept.
-pub(super) enum Format {
+pub(super) enum StringFormat {
     /// llguidance knows it.
     Known,
-    /// A regular expression of ours.
+    /// Our own regular expression.
     Pattern(&'static str),
     /// It tells readers something, and asks for nothing that a text could fail.
     Annotation,
@@ -13,13 +13,13 @@ pub(super) enum Format {
 }
 
 /// Looks a format up.
-pub(super) fn lookup(name: &str) -> Format {
+pub(super) fn lookup(name: &str) -> StringFormat {
     if let Some(pattern) = pattern(name) {
-        return Format::Pattern(pattern);
+        return StringFormat::Pattern(pattern);
     }
     match name {
         "date-time" | "time" | "date" | "duration" | "email" | "hostname" | "ipv4" | "ipv6"
-        | "uuid" | "uri" | "unknown" => Format::Known,
+        | "uuid" | "uri" | "unknown" => StringFormat::Known,
         // JSON Schema's that no regular expression decides, OpenAPI's registry, those of zod and of
         // Google's interfaces.
         "idn-email" | "idn-hostname" | "iri" | "iri-reference" | "uri-template" | "regex"
@@ -28,8 +28,8 @@ pub(super) fn lookup(name: &str) -> Format {
         | "decimal128" | "html" | "commonmark" | "markdown" | "media-range" | "char" | "text"
         | "string" | "textarea" | "color" | "emoji" | "google-datetime" | "google-duration"
         | "google-fieldmask" | "json-string" | "lowercase" | "uppercase" | "file" | "url"
-        | "phone" => Format::Annotation,
-        _ => Format::Unknown,
+        | "phone" => StringFormat::Annotation,
+        _ => StringFormat::Unknown,
     }
 }
 

@@ -23,19 +23,19 @@ use references::References;
 
 pub(crate) use references::escaped;
 
-pub(crate) type Object = Map<String, Value>;
+pub(crate) type SchemaObject = Map<String, Value>;
 
 /// A schema as llguidance gets it.
 #[derive(Debug)]
-pub(crate) struct Prepared {
+pub(crate) struct PreparedSchema {
     pub(crate) schema: Value,
-    /// What was given up.
+    /// The keywords that were given up.
     pub(crate) remarks: Vec<Flaw>,
     /// Whether strings may have `\u` escapes, because some value cannot be written without them.
     pub(crate) with_unicode_escapes: bool,
 }
 
-/// What is wrong with a schema, or was given up, and where.
+/// A fault of a schema, or a keyword that was given up, and its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Flaw {
     /// JSON pointer to the schema that has it.
@@ -55,15 +55,15 @@ impl std::fmt::Display for Flaw {
 /// # Errors
 /// A schema that is none, that allows no value, or, if `options` are strict, that has a keyword
 /// that cannot be kept.
-pub(crate) fn prepare(schema: &Value, options: SchemaOptions) -> Result<Prepared, Flaw> {
+pub(crate) fn prepare(schema: &Value, options: SchemaOptions) -> Result<PreparedSchema, Flaw> {
     let mut walk = Walk {
         options,
         references: References::new(schema),
         remarks: Vec::new(),
         numbers: Vec::new(),
     };
-    let mut prepared = walk.schema(schema, "", Place::Whole)?;
-    let mut definitions = Object::new();
+    let mut prepared = walk.schema(schema, "", Extent::Whole)?;
+    let mut definitions = SchemaObject::new();
     while let Some(target) = walk.references.next() {
         let definition = walk.schema(target.schema, &target.at, target.place)?;
         definitions.insert(target.name, definition);
@@ -77,7 +77,7 @@ pub(crate) fn prepare(schema: &Value, options: SchemaOptions) -> Result<Prepared
     let mut remarks = walk.remarks;
     let mut seen = std::collections::HashSet::new();
     remarks.retain(|remark| seen.insert(remark.to_string()));
-    Ok(Prepared {
+    Ok(PreparedSchema {
         schema: prepared,
         remarks,
         with_unicode_escapes,
@@ -86,7 +86,7 @@ pub(crate) fn prepare(schema: &Value, options: SchemaOptions) -> Result<Prepared
 
 /// What a schema describes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Place {
+enum Extent {
     /// All that is known of a value.
     Whole,
     /// A part of it, which other schemas add to: an object cannot be closed here.
@@ -104,11 +104,11 @@ struct Walk<'a> {
 /// A schema that is being rewritten.
 struct Node<'a> {
     /// As it was.
-    keys: &'a Object,
+    keys: &'a SchemaObject,
     at: String,
-    place: Place,
+    place: Extent,
     /// As it will be.
-    out: Object,
+    out: SchemaObject,
     /// What must match, too.
     also: Vec<Value>,
 }
@@ -149,7 +149,7 @@ const OF_OBJECTS: [&str; 6] = [
 
 impl<'a> Walk<'a> {
     /// Recurses as deep as the schema is nested, which the reader of its text has limited.
-    fn schema(&mut self, schema: &'a Value, at: &str, place: Place) -> Result<Value, Flaw> {
+    fn schema(&mut self, schema: &'a Value, at: &str, place: Extent) -> Result<Value, Flaw> {
         let keys = match schema {
             Value::Bool(_) => return Ok(schema.clone()),
             Value::Object(keys) => keys,
@@ -164,7 +164,7 @@ impl<'a> Walk<'a> {
             keys,
             at: at.to_owned(),
             place,
-            out: Object::new(),
+            out: SchemaObject::new(),
             also: Vec::new(),
         };
         for (key, value) in keys {
@@ -198,12 +198,12 @@ impl<'a> Walk<'a> {
             "enum" => return self.enumeration(node, value),
             "properties" | "patternProperties" => self.named(value, &below)?,
             "items" | "additionalItems" if value.is_array() => {
-                self.list(value, &below, Place::Whole)?
+                self.list(value, &below, Extent::Whole)?
             }
             "items" | "additionalItems" | "additionalProperties" => {
-                self.schema(value, &below, Place::Whole)?
+                self.schema(value, &below, Extent::Whole)?
             }
-            "prefixItems" => self.list(value, &below, Place::Whole)?,
+            "prefixItems" => self.list(value, &below, Extent::Whole)?,
             "allOf" | "anyOf" | "oneOf" => return self.combination(node, key, value),
             "$ref" => return self.reference(node, key, value),
             "$recursiveRef" | "$dynamicRef" => return self.reference(node, key, value),
@@ -256,17 +256,17 @@ impl<'a> Walk<'a> {
             at: at.to_owned(),
             what: "expected an object with schemas".to_owned(),
         };
-        let mut out = Object::new();
+        let mut out = SchemaObject::new();
         for (name, schema) in value.as_object().ok_or_else(expected)? {
             out.insert(
                 name.clone(),
-                self.schema(schema, &format!("{at}/{}", escaped(name)), Place::Whole)?,
+                self.schema(schema, &format!("{at}/{}", escaped(name)), Extent::Whole)?,
             );
         }
         Ok(out.into())
     }
 
-    fn list(&mut self, value: &'a Value, at: &str, place: Place) -> Result<Value, Flaw> {
+    fn list(&mut self, value: &'a Value, at: &str, place: Extent) -> Result<Value, Flaw> {
         let expected = || Flaw {
             at: at.to_owned(),
             what: "expected a list of schemas".to_owned(),
@@ -301,7 +301,7 @@ impl<'a> Walk<'a> {
         let place = if alone && (key != "allOf" || n == 1) {
             node.place
         } else {
-            Place::Part
+            Extent::Part
         };
         let list = self.list(value, &format!("{}/{key}", node.at), place)?;
         if n == 0 {
@@ -321,7 +321,8 @@ impl<'a> Walk<'a> {
         }
         let is_free = !node.keys.contains_key("anyOf")
             && (exclude || self.options.strictness == Strictness::Loose);
-        let (key, also) = (if is_free { "anyOf" } else { key }, exclude && !is_free);
+        let key = if is_free { "anyOf" } else { key };
+        let also = exclude && !is_free;
         match also || (self.options.strictness == Strictness::Loose && !is_free) {
             true => node.also.push(serde_json::json!({ "anyOf": list })),
             false => drop(node.out.insert(key.to_owned(), list)),
@@ -352,12 +353,12 @@ impl<'a> Walk<'a> {
                 || !(IN_PLACE.contains(&other.as_str()) || OF_OBJECTS.contains(&other.as_str()))
         });
         let place = if alone || !self.is_closed() {
-            Place::Whole
+            Extent::Whole
         } else {
-            Place::Part
+            Extent::Part
         };
-        let place = if self.is_closed() && node.place == Place::Part {
-            Place::Part
+        let place = if self.is_closed() && node.place == Extent::Part {
+            Extent::Part
         } else {
             place
         };
@@ -392,7 +393,7 @@ impl<'a> Walk<'a> {
         match keys[..] {
             [] => self.nothing(node),
             [("required", Value::Array(names))] if names.len() == 1 && names[0].is_string() => {
-                // What is no object lacks nothing, and so does not match either.
+                // A value that is no object lacks no property, so it does not match either.
                 let name = names[0].as_str().unwrap_or_default();
                 node.also
                     .push(serde_json::json!({ "type": "object", "properties": { name: false } }));
@@ -513,10 +514,8 @@ const MANY: u64 = 1 << 30;
 
 /// The two counts of a kind, without those that ask for nothing.
 fn counts(node: &mut Node<'_>, min_key: &str, max_key: &str) -> Result<(u64, Option<u64>), Flaw> {
-    let (min, max) = (
-        count(node, min_key)?.unwrap_or(0),
-        count(node, max_key)?.filter(|&max| max < MANY),
-    );
+    let min = count(node, min_key)?.unwrap_or(0);
+    let max = count(node, max_key)?.filter(|&max| max < MANY);
     if min >= MANY {
         return Err(node.flaw(format!("{min_key:?} of {min}, expected less than {MANY}")));
     }

@@ -7,7 +7,7 @@
 
 use serde_json::{Number, Value, json};
 
-use super::{Flaw, Node, Place, Walk};
+use super::{Extent, Flaw, Node, Walk};
 
 /// The largest integer whose neighbours are doubles, too.
 const EXACT: i128 = 1 << 53;
@@ -43,18 +43,19 @@ impl Walk<'_> {
         if !is_number && !node.may_be("integer") {
             return Ok(());
         }
-        let bounds = (
-            bounds(node, "minimum", "exclusiveMinimum")?,
-            bounds(node, "maximum", "exclusiveMaximum")?,
-        );
+        let mins = bounds(node, "minimum", "exclusiveMinimum")?;
+        let maxs = bounds(node, "maximum", "exclusiveMaximum")?;
         let multiple = self.multiple(node, is_number)?;
-        let (low, high) = match is_number {
-            true => (None, None),
-            false => of_format(node),
-        };
-        match is_number {
-            true => self.floats(node, &bounds.0, &bounds.1)?,
-            false => self.integers(node, (&bounds.0, low), (&bounds.1, high))?,
+        if is_number {
+            self.floats(node, &mins, &maxs)?;
+        } else {
+            let (low, high) = of_format(node);
+            let highest = maxs.iter().map(|bound| -least_of_opposite(bound));
+            let range = IntegerRange {
+                min: mins.iter().map(least).chain(low).max(),
+                max: highest.chain(high).min(),
+            };
+            self.integers(node, range)?;
         }
         if let Some(multiple) = multiple {
             self.multiples(node, multiple)?;
@@ -62,61 +63,15 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Bounds of integers, as doubles that llguidance can make a range of.
-    fn integers(
-        &mut self,
-        node: &mut Node<'_>,
-        (mins, low): (&[Bound<'_>], Option<i128>),
-        (maxs, high): (&[Bound<'_>], Option<i128>),
-    ) -> Result<(), Flaw> {
-        let min = mins.iter().map(least).chain(low).max();
-        let max = maxs
-            .iter()
-            .map(|bound| -least_of_opposite(bound))
-            .chain(high)
-            .min();
-        if let (Some(min), Some(max)) = (min, max)
+    /// Writes bounds of integers, as doubles that llguidance can make a range of.
+    fn integers(&mut self, node: &mut Node<'_>, range: IntegerRange) -> Result<(), Flaw> {
+        if let (Some(min), Some(max)) = (range.min, range.max)
             && min > max
         {
             return empty(node, min, max);
         }
-        let (mut kept_min, mut kept_max) = (
-            min.filter(|&min| min > -LONG.pow(2)),
-            max.filter(|&max| max < LONG.pow(2)),
-        );
-        if is_alone(node) {
-            // Without bounds, a model may go on with digits until the length limit.
-            let largest = |other: Option<i128>| {
-                if other.is_some_and(|n| n >= EXACT) {
-                    LARGEST
-                } else {
-                    EXACT - 1
-                }
-            };
-            kept_max = kept_max.or(Some(largest(kept_min)));
-            kept_min = kept_min.or(Some(-largest(kept_max.map(|max| -max))));
-        }
-        if kept_max.is_none() && kept_min.is_some_and(|min| min >= LONG) {
-            kept_max = Some(LARGEST);
-        }
-        if kept_min.is_none() && kept_max.is_some_and(|max| max <= -LONG) {
-            kept_min = Some(-LARGEST);
-        }
-        let inner_min = kept_min.map(|min| round_up(min.max(-LARGEST)));
-        let inner_max = kept_max.map(|max| -round_up((-max).max(-LARGEST)));
-        let is_lost = match (inner_min, inner_max, min, max) {
-            (Some(a), Some(b), Some(min), Some(max)) => {
-                a > b
-                    || ((a - min.max(-LARGEST - 1024)) + (max.min(LARGEST + 1023) - b)) * 16
-                        > (max - min)
-                        && b - a < 1 << 20
-            }
-            (Some(a), Some(b), ..) => a > b,
-            (Some(a), None, ..) => a > LARGEST,
-            (None, Some(b), ..) => b < -LARGEST,
-            (None, None, ..) => false,
-        };
-        if is_lost {
+        let inner = range.bounded(is_alone(node)).as_doubles();
+        if range.loses_values(inner) {
             let key = if node.keys.contains_key("minimum") {
                 "minimum"
             } else {
@@ -128,77 +83,52 @@ impl Walk<'_> {
                 "integers so large are held as doubles, which have no such values",
             );
         }
-        set(node, "minimum", inner_min.map(|min| json!(min as i64)));
-        set(node, "maximum", inner_max.map(|max| json!(max as i64)));
+        set(node, "minimum", inner.min.map(|min| json!(min as i64)));
+        set(node, "maximum", inner.max.map(|max| json!(max as i64)));
         Ok(())
     }
 
-    /// Bounds of any numbers.
+    /// Writes bounds of any numbers.
     fn floats(
         &mut self,
         node: &mut Node<'_>,
         mins: &[Bound<'_>],
         maxs: &[Bound<'_>],
     ) -> Result<(), Flaw> {
-        let lower = |bounds: &[Bound<'_>], sign: f64| {
-            let all = bounds.iter().map(|bound| {
-                let (value, is_inexact) = inward(bound.number, sign);
-                (value, bound.is_exclusive && !is_inexact)
-            });
-            all.max_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)))
-        };
         // Both as lower bounds: the upper one of the negated number.
-        let (mut low, mut high) = (lower(mins, 1.0), lower(maxs, -1.0));
-        if let (Some((a, _)), Some((b, _))) = (low, high)
-            && a > -b
+        let low = FloatBound::strictest(mins, 1.0);
+        let high = FloatBound::strictest(maxs, -1.0);
+        if let (Some(low), Some(high)) = (low, high)
+            && low.value > -high.value
         {
-            let (min, max) = (mins[0].number, maxs[0].number);
+            let min = mins[0].number;
+            let max = maxs[0].number;
             return Err(node.flaw(format!(
                 "minimum ({min}) is greater than maximum ({max}): no number is allowed"
             )));
         }
-        let (largest, long) = (LARGEST_FLOAT, LONG as f64);
-        if low.is_some_and(|(a, _)| a > largest) || high.is_some_and(|(b, _)| b > largest) {
+        let is_too_far = |bound: FloatBound| bound.value > LARGEST_FLOAT;
+        if low.is_some_and(is_too_far) || high.is_some_and(is_too_far) {
             return self.give_up(node, "minimum", "no bound so far from 0 can be kept");
         }
-        for bound in [&mut low, &mut high].into_iter().flatten() {
-            bound.0 = bound.0.max(-largest);
-            if bound.0 != 0.0 && bound.0.abs() < SMALLEST {
-                *bound = (if bound.0 > 0.0 { SMALLEST } else { 0.0 }, false);
-            }
-            if bound.1 && bound.0 >= 0.0 && bound.0.fract() == 0.0 {
-                *bound = (bound.0 + step_above(bound.0), false);
-            }
-            bound.0 += 0.0;
+        let mut low = low.map(FloatBound::kept);
+        let mut high = high.map(FloatBound::kept);
+        let is_long = |bound: FloatBound| bound.value >= LONG as f64;
+        if low.is_some_and(is_long) {
+            high = high.or(Some(FloatBound::inclusive(-LARGEST_FLOAT)));
         }
-        if low.is_some_and(|(a, _)| a >= long) {
-            high = high.or(Some((-largest, false)));
+        if high.is_some_and(is_long) {
+            low = low.or(Some(FloatBound::inclusive(-LARGEST_FLOAT)));
         }
-        if high.is_some_and(|(b, _)| b >= long) {
-            low = low.or(Some((-largest, false)));
-        }
-        if let (Some((a, a_exclusive)), Some((b, b_exclusive))) = (low, high)
-            && (a > -b || (a == -b && (a_exclusive || b_exclusive)))
+        if let (Some(low), Some(high)) = (low, high)
+            && low.excludes_all_below(high)
         {
             return Err(node.flaw("its bounds allow no number"));
         }
-        let key = |name: &'static str, exclusive: &'static str, is: bool| {
-            if is { exclusive } else { name }
-        };
-        if let Some((value, is_exclusive)) = low {
-            set(
-                node,
-                key("minimum", "exclusiveMinimum", is_exclusive),
-                Some(json!(value)),
-            );
-        }
-        if let Some((value, is_exclusive)) = high {
-            set(
-                node,
-                key("maximum", "exclusiveMaximum", is_exclusive),
-                Some(json!(0.0 - value)),
-            );
-        }
+        set_bound(node, ["minimum", "exclusiveMinimum"], low, |value| value);
+        set_bound(node, ["maximum", "exclusiveMaximum"], high, |value| {
+            0.0 - value
+        });
         Ok(())
     }
 
@@ -238,12 +168,12 @@ impl Walk<'_> {
             .types()
             .is_some_and(|types| types.iter().all(|ty| matches!(*ty, "number" | "integer")));
         let number = |key: &str| node.out.get(key).and_then(Value::as_f64);
-        let low = number("minimum")
-            .map(|n| (n, false))
-            .or(number("exclusiveMinimum").map(|n| (n, true)));
-        let high = number("maximum")
-            .map(|n| (n, false))
-            .or(number("exclusiveMaximum").map(|n| (n, true)));
+        let bound = |inclusive: &str, exclusive: &str| {
+            let plain = number(inclusive).map(FloatBound::inclusive);
+            plain.or(number(exclusive).map(FloatBound::exclusive))
+        };
+        let low = bound("minimum", "exclusiveMinimum");
+        let high = bound("maximum", "exclusiveMaximum");
         if let (Some(low), Some(high), true) = (low, high, only_numbers)
             && !node.keys.contains_key("enum")
             && !node.keys.contains_key("const")
@@ -265,6 +195,141 @@ impl Walk<'_> {
         let value = node.keys["multipleOf"].clone();
         set(node, "multipleOf", Some(value));
         Ok(())
+    }
+}
+
+/// Writes a bound under the name for inclusive or exclusive ones.
+fn set_bound(
+    node: &mut Node<'_>,
+    [inclusive, exclusive]: [&str; 2],
+    bound: Option<FloatBound>,
+    value: fn(f64) -> f64,
+) {
+    if let Some(bound) = bound {
+        let key = if bound.is_exclusive {
+            exclusive
+        } else {
+            inclusive
+        };
+        set(node, key, Some(json!(value(bound.value))));
+    }
+}
+
+/// Inclusive bounds of integers.
+#[derive(Clone, Copy)]
+struct IntegerRange {
+    min: Option<i128>,
+    max: Option<i128>,
+}
+
+impl IntegerRange {
+    /// The range without bounds that are out of reach; where the node `is_alone`, with bounds on
+    /// both sides, since a model may go on with digits until the length limit.
+    fn bounded(self, is_alone: bool) -> Self {
+        let mut min = self.min.filter(|&min| min > -LONG.pow(2));
+        let mut max = self.max.filter(|&max| max < LONG.pow(2));
+        if is_alone {
+            let largest = |other: Option<i128>| {
+                if other.is_some_and(|n| n >= EXACT) {
+                    LARGEST
+                } else {
+                    EXACT - 1
+                }
+            };
+            max = max.or(Some(largest(min)));
+            min = min.or(Some(-largest(max.map(|max| -max))));
+        }
+        if max.is_none() && min.is_some_and(|min| min >= LONG) {
+            max = Some(LARGEST);
+        }
+        if min.is_none() && max.is_some_and(|max| max <= -LONG) {
+            min = Some(-LARGEST);
+        }
+        Self { min, max }
+    }
+
+    /// The largest range within this one whose bounds are doubles.
+    fn as_doubles(self) -> Self {
+        Self {
+            min: self.min.map(|min| round_up(min.max(-LARGEST))),
+            max: self.max.map(|max| -round_up((-max).max(-LARGEST))),
+        }
+    }
+
+    /// Whether `inner` is empty or lacks too much of this range.
+    fn loses_values(self, inner: Self) -> bool {
+        match (inner.min, inner.max, self.min, self.max) {
+            (Some(a), Some(b), Some(min), Some(max)) => {
+                a > b
+                    || ((a - min.max(-LARGEST - 1024)) + (max.min(LARGEST + 1023) - b)) * 16
+                        > (max - min)
+                        && b - a < 1 << 20
+            }
+            (Some(a), Some(b), ..) => a > b,
+            (Some(a), None, ..) => a > LARGEST,
+            (None, Some(b), ..) => b < -LARGEST,
+            (None, None, ..) => false,
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+struct FloatBound {
+    value: f64,
+    is_exclusive: bool,
+}
+
+impl FloatBound {
+    fn inclusive(value: f64) -> Self {
+        Self {
+            value,
+            is_exclusive: false,
+        }
+    }
+
+    fn exclusive(value: f64) -> Self {
+        Self {
+            value,
+            is_exclusive: true,
+        }
+    }
+
+    /// The strictest of lower bounds; with a `sign` of -1, of the negated upper bounds.
+    fn strictest(bounds: &[Bound<'_>], sign: f64) -> Option<Self> {
+        let all = bounds.iter().map(|bound| {
+            let (value, is_inexact) = inward(bound.number, sign);
+            Self {
+                value,
+                is_exclusive: bound.is_exclusive && !is_inexact,
+            }
+        });
+        all.max_by(|a, b| {
+            let by_value = a.value.total_cmp(&b.value);
+            by_value.then(a.is_exclusive.cmp(&b.is_exclusive))
+        })
+    }
+
+    /// The lower bound as llguidance can keep it.
+    fn kept(self) -> Self {
+        let mut bound = Self {
+            value: self.value.max(-LARGEST_FLOAT),
+            ..self
+        };
+        if bound.value != 0.0 && bound.value.abs() < SMALLEST {
+            bound = Self::inclusive(if bound.value > 0.0 { SMALLEST } else { 0.0 });
+        }
+        if bound.is_exclusive && bound.value >= 0.0 && bound.value.fract() == 0.0 {
+            bound = Self::inclusive(bound.value + step_above(bound.value));
+        }
+        // -0 becomes 0.
+        bound.value += 0.0;
+        bound
+    }
+
+    /// Whether no number is above this bound and below `high`, a bound of the negated number.
+    fn excludes_all_below(self, high: Self) -> bool {
+        let is_open = self.is_exclusive || high.is_exclusive;
+        self.value > -high.value || (self.value == -high.value && is_open)
     }
 }
 
@@ -310,7 +375,7 @@ fn can_be_counted(coef: u64, exp: u32) -> bool {
 /// Whether no other keyword or schema restricts the values of a node.
 fn is_alone(node: &Node<'_>) -> bool {
     let others = ["enum", "const", "$ref", "allOf", "anyOf", "oneOf"];
-    node.place == Place::Whole && !others.iter().any(|key| node.keys.contains_key(*key))
+    node.place == Extent::Whole && !others.iter().any(|key| node.keys.contains_key(*key))
 }
 
 /// All bounds of one side.
@@ -479,7 +544,8 @@ fn as_multiple(number: f64) -> Option<Multiple> {
 
 /// What llguidance makes of it, by doubles.
 fn by_doubles(number: f64, expected: &Multiple) -> Multiple {
-    let (mut value, mut exp) = (number, 0);
+    let mut value = number;
+    let mut exp = 0;
     while value.fract() != 0.0 && exp <= expected.exp {
         value *= 10.0;
         exp += 1;
@@ -493,15 +559,13 @@ fn by_doubles(number: f64, expected: &Multiple) -> Multiple {
 /// All multiples within bounds, if they are few.
 fn listed(
     multiple: Multiple,
-    low: (f64, bool),
-    high: (f64, bool),
+    low: FloatBound,
+    high: FloatBound,
     is_integer: bool,
 ) -> Option<Vec<Value>> {
     let step = f64::from(multiple.coef) / 10_f64.powi(multiple.exp as i32);
-    let (first, last) = (
-        (low.0 / step).floor() as i128 - 1,
-        (high.0 / step).ceil() as i128 + 1,
-    );
+    let first = (low.value / step).floor() as i128 - 1;
+    let last = (high.value / step).ceil() as i128 + 1;
     if last - first > MAX_LISTED {
         return None;
     }
@@ -512,8 +576,8 @@ fn listed(
             .ok()
     };
     let is_within = |v: &f64| {
-        (*v > low.0 || (*v == low.0 && !low.1))
-            && (*v < high.0 || (*v == high.0 && !high.1))
+        (*v > low.value || (*v == low.value && !low.is_exclusive))
+            && (*v < high.value || (*v == high.value && !high.is_exclusive))
             && (!is_integer || v.fract() == 0.0)
     };
     let as_json = |v: f64| {

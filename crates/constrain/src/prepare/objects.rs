@@ -3,7 +3,8 @@
 use serde_json::{Value, json};
 
 use super::{
-    Flaw, IN_PLACE, Node, Object, Place, Walk, asks_for_nothing, counts, is_annotation, strings,
+    Extent, Flaw, IN_PLACE, Node, SchemaObject, Walk, asks_for_nothing, counts, is_annotation,
+    strings,
 };
 
 /// Alternatives of a schema that depend on what else there is.
@@ -82,7 +83,7 @@ impl<'a> Walk<'a> {
         {
             return self.give_up(node, key, "other schemas beside it decide what it is about");
         }
-        let schema = self.schema(schema, &format!("{}/{key}", node.at), Place::Whole)?;
+        let schema = self.schema(schema, &format!("{}/{key}", node.at), Extent::Whole)?;
         node.out.insert("additionalProperties".to_owned(), schema);
         Ok(())
     }
@@ -90,7 +91,8 @@ impl<'a> Walk<'a> {
     /// What must be there, or hold, beside a property: either it is not there, or that does.
     /// Whether a schema adds to what the object may have.
     fn dependencies(&mut self, node: &mut Node<'a>) -> Result<bool, Flaw> {
-        let (mut n, mut has_schemas) = (0, false);
+        let mut n = 0;
+        let mut has_schemas = false;
         for key in ["dependentRequired", "dependentSchemas", "dependencies"] {
             let map = match node.keys.get(key) {
                 None => continue,
@@ -119,7 +121,7 @@ impl<'a> Walk<'a> {
                     schema => self.schema(
                         schema,
                         &format!("{}/{key}/{}", node.at, super::escaped(name)),
-                        Place::Part,
+                        Extent::Part,
                     )?,
                 };
                 node.also
@@ -253,7 +255,8 @@ impl<'a> Walk<'a> {
             return Err(node.flaw("its properties are too few or too many for \"minProperties\" and \"maxProperties\""));
         }
         // What asks for nothing.
-        let (mut min, mut max) = (min, max);
+        let mut min = min;
+        let mut max = max;
         if min <= n_required {
             node.out.shift_remove("minProperties");
             min = 0;
@@ -262,10 +265,8 @@ impl<'a> Walk<'a> {
             node.out.shift_remove("maxProperties");
             max = None;
         }
-        let (more, at_most) = (
-            min.saturating_sub(n_required),
-            max.map(|max| max.saturating_sub(n_required)),
-        );
+        let more = min.saturating_sub(n_required);
+        let at_most = max.map(|max| max.saturating_sub(n_required));
         if !is_closed && more > 1 {
             let why = format!(
                 "of {min} where {n_required} are required, and others than those listed are allowed: the same name twice would count as two"
@@ -294,7 +295,7 @@ impl<'a> Walk<'a> {
 }
 
 /// The strings of an `enum` or a `const`.
-fn listed(keys: &Object) -> Vec<String> {
+fn listed(keys: &SchemaObject) -> Vec<String> {
     let list = keys
         .get("enum")
         .and_then(Value::as_array)
@@ -305,7 +306,7 @@ fn listed(keys: &Object) -> Vec<String> {
         .collect()
 }
 
-fn required(keys: &Object) -> std::collections::HashSet<&str> {
+fn required(keys: &SchemaObject) -> std::collections::HashSet<&str> {
     let names = keys.get("required").and_then(Value::as_array);
     names
         .into_iter()
@@ -330,7 +331,7 @@ fn lists_its_properties(node: &Node<'_>, min: u64) -> bool {
         .iter()
         .filter_map(|key| node.keys.get(*key)?.as_array())
         .flatten();
-    node.place == Place::Whole
+    node.place == Extent::Whole
         && required(&node.out)
             .iter()
             .all(|name| properties.contains_key(*name))
@@ -344,7 +345,7 @@ fn lists_its_properties(node: &Node<'_>, min: u64) -> bool {
 }
 
 /// Whether a schema asks for properties that are listed, and says nothing of others.
-fn only_requires(schema: &Value, properties: &Object) -> bool {
+fn only_requires(schema: &Value, properties: &SchemaObject) -> bool {
     let Value::Object(keys) = schema else {
         return false;
     };

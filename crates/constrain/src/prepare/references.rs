@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 
 use serde_json::Value;
 
-use super::{Flaw, Object, Place};
+use super::{Extent, Flaw, SchemaObject};
 
 /// Different places, and levels of arrays and objects behind all of them together.
 const MAX_REFERENCES: usize = 500;
@@ -18,12 +18,12 @@ pub(super) struct Target<'a> {
     pub(super) name: String,
     pub(super) at: String,
     pub(super) schema: &'a Value,
-    pub(super) place: Place,
+    pub(super) place: Extent,
 }
 
 pub(super) struct References<'a> {
     root: &'a Value,
-    names: HashMap<(*const Value, Place), String>,
+    names: HashMap<(*const Value, Extent), String>,
     originals: HashMap<String, &'a Value>,
     waiting: VecDeque<Target<'a>>,
     heights: HashMap<*const Value, usize>,
@@ -55,14 +55,14 @@ impl<'a> References<'a> {
     ///
     /// # Errors
     /// A place that is not there, and too many places.
-    pub(super) fn follow(&mut self, reference: &str, place: Place) -> Result<String, String> {
+    pub(super) fn follow(&mut self, reference: &str, place: Extent) -> Result<String, String> {
         let fragment = reference
             .split_once('#')
             .map_or("", |(_, fragment)| fragment);
         let (at, schema) = self
             .find(fragment)
             .ok_or_else(|| format!("\"$ref\": there is no {reference:?}"))?;
-        if std::ptr::eq(schema, self.root) && place == Place::Whole {
+        if std::ptr::eq(schema, self.root) && place == Extent::Whole {
             return Ok("#".to_owned());
         }
         let key = (std::ptr::from_ref(schema), place);
@@ -93,13 +93,13 @@ impl<'a> References<'a> {
     }
 
     /// The last part of the pointer if llguidance reads it as it stands, else a number.
-    fn name(&self, at: &str, place: Place) -> String {
+    fn name(&self, at: &str, place: Extent) -> String {
         let last = at.rsplit('/').next().unwrap_or_default();
         let is_plain = !last.is_empty()
             && last
                 .chars()
                 .all(|c| c.is_ascii_alphanumeric() || "_-. ".contains(c))
-            && place == Place::Whole;
+            && place == Extent::Whole;
         match is_plain && !self.originals.contains_key(last) {
             true => last.to_owned(),
             false => (self.originals.len()..)
@@ -166,11 +166,16 @@ impl<'a> References<'a> {
 
     /// Refuses references that lead back to themselves through nothing but references: no value
     /// ever comes of them.
-    pub(super) fn check_circles(&self, root: &Value, definitions: &Object) -> Result<(), Flaw> {
+    pub(super) fn check_circles(
+        &self,
+        root: &Value,
+        definitions: &SchemaObject,
+    ) -> Result<(), Flaw> {
         let mut done = HashSet::new();
         for start in std::iter::once("#").chain(definitions.keys().map(String::as_str)) {
             // Depth first, with a stack of our own: `true` on the way back.
-            let (mut stack, mut above) = (vec![(start.to_owned(), false)], HashSet::new());
+            let mut stack = vec![(start.to_owned(), false)];
+            let mut above = HashSet::new();
             while let Some((name, is_back)) = stack.pop() {
                 if is_back {
                     above.remove(&name);
@@ -260,9 +265,10 @@ pub(crate) fn escaped(name: &str) -> String {
     name.replace('~', "~0").replace('/', "~1")
 }
 
-/// `%3C` as `<`; what is no such escape stays as it is.
+/// `%3C` as `<`; other text stays as it is.
 fn percent_decoded(text: &str) -> Option<String> {
-    let (mut bytes, mut out) = (text.as_bytes(), Vec::new());
+    let mut bytes = text.as_bytes();
+    let mut out = Vec::new();
     while let [first, rest @ ..] = bytes {
         let code = rest
             .get(..2)

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{
     Flaw, Node, Walk, counts,
-    formats::{Format, lookup},
+    formats::{StringFormat, lookup},
 };
 
 /// Steps that llguidance takes to find out whether a regular expression matches anything.
@@ -71,16 +71,16 @@ impl Walk<'_> {
             return Ok(false);
         };
         match lookup(name) {
-            Format::Known => {
+            StringFormat::Known => {
                 node.out.insert("format".to_owned(), format.clone());
                 Ok(true)
             }
-            Format::Pattern(pattern) => {
+            StringFormat::Pattern(pattern) => {
                 add_pattern(node, pattern);
                 Ok(true)
             }
-            Format::Annotation => Ok(false),
-            Format::Unknown => {
+            StringFormat::Annotation => Ok(false),
+            StringFormat::Unknown => {
                 self.give_up(
                     node,
                     "format",
@@ -155,7 +155,8 @@ fn is_empty(patterns: &[String], min: u64, max: Option<u64>) -> Option<bool> {
 
 /// `^(?=A)(?=B)C` as `^A`, `^B` and `^C`, which must match all.
 fn without_look_ahead(pattern: &str) -> Vec<String> {
-    let (mut parts, mut rest) = (Vec::new(), pattern.to_owned());
+    let mut parts = Vec::new();
+    let mut rest = pattern.to_owned();
     while let Some(behind) = rest.strip_prefix("^(?=") {
         let Some(end) = group_end(behind) else { break };
         parts.push(format!("^(?:{})", &behind[..end]));
@@ -169,7 +170,9 @@ fn without_look_ahead(pattern: &str) -> Vec<String> {
 
 /// Where a group ends that has been opened.
 fn group_end(text: &str) -> Option<usize> {
-    let (mut depth, mut in_class, mut is_escaped) = (0, false, false);
+    let mut depth = 0;
+    let mut in_class = false;
+    let mut is_escaped = false;
     for (i, c) in text.char_indices() {
         match c {
             _ if is_escaped => is_escaped = false,

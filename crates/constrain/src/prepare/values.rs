@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Flaw, Node, Object, Walk, numbers::is_exact};
+use super::{Flaw, Node, SchemaObject, Walk, numbers::is_exact};
 use crate::schema::subschemas;
 
 impl Walk<'_> {
@@ -78,7 +78,8 @@ pub(super) fn are_disjoint(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Bool(false), _) | (_, Value::Bool(false)) => true,
         (Value::Object(a), Value::Object(b)) => {
-            let (types_a, types_b) = (types(a), types(b));
+            let types_a = types(a);
+            let types_b = types(b);
             let share_type = types_a.iter().any(|ty| types_b.contains(ty));
             !share_type
                 || share_no_value(a, b)
@@ -92,7 +93,7 @@ fn only_object(types: &[&str]) -> bool {
     types == ["object"]
 }
 
-fn share_no_value(a: &Object, b: &Object) -> bool {
+fn share_no_value(a: &SchemaObject, b: &SchemaObject) -> bool {
     let (Some(a), Some(b)) = (values(a), values(b)) else {
         return false;
     };
@@ -109,8 +110,8 @@ fn are_equal(a: &Value, b: &Value) -> bool {
     }
 }
 
-fn differ_in_a_field(a: &Object, b: &Object) -> bool {
-    let required = |schema: &Object| -> Vec<String> {
+fn differ_in_a_field(a: &SchemaObject, b: &SchemaObject) -> bool {
+    let required = |schema: &SchemaObject| -> Vec<String> {
         let names = schema.get("required").and_then(Value::as_array);
         names
             .into_iter()
@@ -119,8 +120,9 @@ fn differ_in_a_field(a: &Object, b: &Object) -> bool {
             .collect()
     };
     let of_b = required(b);
-    let field =
-        |schema: &'_ Object, name: &str| schema.get("properties")?.get(name)?.as_object().cloned();
+    let field = |schema: &'_ SchemaObject, name: &str| {
+        schema.get("properties")?.get(name)?.as_object().cloned()
+    };
     required(a)
         .iter()
         .filter(|name| of_b.contains(name))
@@ -131,7 +133,7 @@ fn differ_in_a_field(a: &Object, b: &Object) -> bool {
 }
 
 /// The values that a schema lists.
-fn values(schema: &Object) -> Option<Vec<&Value>> {
+fn values(schema: &SchemaObject) -> Option<Vec<&Value>> {
     match (schema.get("const"), schema.get("enum")) {
         (Some(value), _) => Some(vec![value]),
         (None, Some(Value::Array(list))) => Some(list.iter().collect()),
@@ -140,7 +142,7 @@ fn values(schema: &Object) -> Option<Vec<&Value>> {
 }
 
 /// The types that a value may have; an integer is a number.
-fn types(schema: &Object) -> Vec<&str> {
+fn types(schema: &SchemaObject) -> Vec<&str> {
     let general = |ty| if ty == "integer" { "number" } else { ty };
     match (schema.get("type"), values(schema)) {
         (Some(Value::String(one)), _) => vec![general(one)],

@@ -1,4 +1,4 @@
-//! Random schemas: none of them ends the process, and what comes of one is held to.
+//! Random schemas: none of them ends the process, and texts match their schema.
 
 use std::sync::Arc;
 
@@ -251,12 +251,11 @@ fn no_schema_is_a_fault() {
             .and_then(|n| n.parse().ok())
             .unwrap_or(default)
     };
-    let (n_schemas, seed) = (
-        number("ATTA_FUZZ_SCHEMAS", 1_500),
-        number("ATTA_FUZZ_SEED", 1),
-    );
+    let n_schemas = number("ATTA_FUZZ_SCHEMAS", 1_500);
+    let seed = number("ATTA_FUZZ_SEED", 1);
     let grammars = small().swap_remove(0);
-    let (mut n_made, mut n_checked) = (0, 0);
+    let mut n_made = 0;
+    let mut n_checked = 0;
     for i in 0..n_schemas {
         let mut odd = Odd {
             random: (seed << 40 | i).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
@@ -337,7 +336,8 @@ fn start_of(
 ) -> Option<Vec<u8>> {
     let mut guide = Guide::new(grammars, constraint).unwrap();
     let tokenizer = Arc::clone(&grammars.tokenizer);
-    let (mut random, mut text) = (seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1, Vec::new());
+    let mut random = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut text = Vec::new();
     for _ in 0..n {
         let mut logits: Vec<f32> = (0..tokenizer.n_vocab())
             .map(|_| noise(&mut random))

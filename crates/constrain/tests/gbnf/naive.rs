@@ -28,7 +28,8 @@ impl Random {
     pub(crate) fn change(&mut self, text: &str) -> String {
         let mut characters: Vec<char> = text.chars().collect();
         for _ in 0..=self.below(3) {
-            let (from, to) = (self.below(characters.len()), self.below(characters.len()));
+            let from = self.below(characters.len());
+            let to = self.below(characters.len());
             match self.below(3) {
                 0 => characters.insert(to, characters[from]),
                 1 => drop(characters.remove(to)),

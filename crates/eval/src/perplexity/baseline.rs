@@ -1,14 +1,14 @@
 //! Saved log-probabilities of a model, to compare others with: the layout of llama.cpp's
 //! `--kl-divergence-base` files (`tools/perplexity/perplexity.cpp`), so that either program reads
-//! what the other wrote.
+//! files of the other.
 //!
 //! Little-endian: `_logits_`, then `n_ctx`, `n_vocab`, `n_chunks` as i32, then the ids of all
 //! chunks as i32, then a row for each scored token: f32 step, f32 lowest, `n_vocab` codes as u16,
-//! one more code if that is odd. The log-probability is `step * code + lowest`; what is more than
-//! 16 nats below the best has code 0. So a row is off by up to 1.2e-4 nats, and a model is found to
-//! diverge from its own file by about 1e-7 nats.
+//! one more code if that is odd. The log-probability is `step * code + lowest`; log-probabilities
+//! more than 16 nats below the best have code 0. So a row is off by up to 1.2e-4 nats, and a model
+//! is found to diverge from its own file by about 1e-7 nats.
 //!
-//! Knows bytes, and no files: those who read and write bring them.
+//! Knows bytes, and no files: the caller opens them.
 
 use std::io::{self, Read, Write};
 
@@ -22,10 +22,10 @@ const MAGIC: &[u8; 8] = b"_logits_";
 const PREFIX_BYTES: usize = 20;
 /// Step and lowest, in front of the codes of a row.
 const SCALE_BYTES: usize = 8;
-/// What is lower than the best logit by more than this is not told apart.
+/// Logits lower than the best by more than this are equal.
 const RANGE: f32 = 16.0;
 
-/// What is in front of the rows.
+/// The part before the rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BaselineHeader {
     /// The text.
@@ -156,7 +156,7 @@ impl<R: Read> Baseline<R> {
     ///
     /// # Errors
     /// What cannot be read.
-    pub fn next_row(&mut self) -> Result<Row<'_>, Error> {
+    pub fn next_row(&mut self) -> Result<LogprobRow<'_>, Error> {
         let n_bytes = row_bytes(self.n_vocab) as u64;
         self.bytes.clear();
         let n_read = self
@@ -172,7 +172,7 @@ impl<R: Read> Baseline<R> {
         let float = |at: usize| {
             f32::from_le_bytes(scale[at..at + 4].try_into().expect("4 bytes were cut out"))
         };
-        Ok(Row {
+        Ok(LogprobRow {
             step: float(0),
             lowest: float(4),
             codes: &codes[..2 * self.n_vocab],
@@ -182,14 +182,14 @@ impl<R: Read> Baseline<R> {
 
 /// Log-probabilities before a token.
 #[derive(Clone, Copy, Debug)]
-pub struct Row<'a> {
+pub struct LogprobRow<'a> {
     step: f32,
     lowest: f32,
     /// u16 little-endian, `[n_vocab]`.
     codes: &'a [u8],
 }
 
-impl Row<'_> {
+impl LogprobRow<'_> {
     /// `ln p` of token `i`, which is below `n_vocab`.
     pub(super) fn log_prob(&self, i: usize) -> f32 {
         self.step
@@ -299,7 +299,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_are_too_odd_for_a_header(rest in prop::collection::vec(any::<u8>(), 0..200), small: [u8; 3]) {
+        fn no_bytes_are_too_odd_for_a_header(
+            rest in prop::collection::vec(any::<u8>(), 0..200),
+            small: [u8; 3],
+        ) {
             let sizes = small.map(|n| u32::from(n % 8).to_le_bytes());
             for prefix in [MAGIC.to_vec(), [&MAGIC[..], &sizes.concat()].concat()] {
                 let bytes = [prefix, rest.clone()].concat();

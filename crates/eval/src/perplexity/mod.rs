@@ -1,8 +1,7 @@
-//! How well a model predicts a text: perplexity, and the divergence from what another model
-//! predicts.
+//! How well a model predicts a text: perplexity, and the divergence from the predictions of another
+//! model.
 //!
-//! Knows a session and ids; no files, no tokenizer. It is part of the engine and no crate of its
-//! own, since it needs nothing but a session, and whoever quantizes a model wants to call it.
+//! Knows a session and ids; no files, no tokenizer.
 //!
 //! The method is that of llama.cpp's `llama-perplexity`, so that figures can be compared. The text
 //! is cut into chunks of `n_ctx` tokens, each evaluated from an empty context, and with
@@ -16,7 +15,7 @@ mod statistics;
 
 use std::ops::ControlFlow;
 
-pub use baseline::{Baseline, BaselineHeader, Row, write_row};
+pub use baseline::{Baseline, BaselineHeader, LogprobRow, write_row};
 pub use score::{BaseScores, Scores};
 pub use statistics::{DivergenceReport, Estimate, PerplexityReport};
 
@@ -26,7 +25,7 @@ use atta_engine::Session;
 /// The shortest chunk that leaves a token to score.
 const MIN_CHUNK: usize = 4;
 
-/// A text cut into chunks of equal length; what is left at the end is not used.
+/// A text cut into chunks of equal length; the rest at the end is not used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chunks {
     ids: Vec<u32>,

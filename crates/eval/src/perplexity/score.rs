@@ -2,7 +2,7 @@
 //! baseline's.
 //!
 //! All of them are kept, since medians need them, and since a measurement that was interrupted goes
-//! on from them: what is computed from the same scores is the same to the last bit.
+//! on from them: the same scores give the same figures, to the last bit.
 
 use atta_kernels::math;
 use atta_store::Reservation;
@@ -10,7 +10,7 @@ use atta_store::Reservation;
 use crate::Error;
 use atta_engine::{Engine, log_sum_exp};
 
-use super::{Chunks, baseline::Row};
+use super::{Chunks, baseline::LogprobRow};
 
 /// Scores of the tokens so far, in order.
 #[derive(Debug)]
@@ -63,11 +63,9 @@ impl Scores {
         let memory = engine
             .budget()
             .reserve("scores", (n * COMPARED_BYTES) as u64)?;
-        let (nll, kld, same_top) = (
-            Vec::with_capacity(n),
-            Vec::with_capacity(n),
-            Vec::with_capacity(n),
-        );
+        let nll = Vec::with_capacity(n);
+        let kld = Vec::with_capacity(n);
+        let same_top = Vec::with_capacity(n);
         Ok(Self {
             nll: Vec::with_capacity(n),
             base: Some(BaseScores { nll, kld, same_top }),
@@ -82,7 +80,7 @@ impl Scores {
     }
 
     /// Scores a token and compares the logits before it, `[n_vocab]`, with those of the baseline.
-    pub fn push_compared(&mut self, logits: &[f32], token: u32, row: Row<'_>) {
+    pub fn push_compared(&mut self, logits: &[f32], token: u32, row: LogprobRow<'_>) {
         let log_total = log_sum_exp(logits);
         self.nll
             .push((log_total - f64::from(logits[token as usize])) as f32);
@@ -109,8 +107,10 @@ const NEGLIGIBLE: f32 = -16.0;
 
 /// The divergence of `logits`, `[n_vocab]`, from the baseline, and whether the greatest is at the
 /// same place, the first of equals.
-fn compare(logits: &[f32], log_total: f64, row: Row<'_>) -> (f64, bool) {
-    let (mut sum, mut top, mut top_base) = (0.0, 0, 0);
+fn compare(logits: &[f32], log_total: f64, row: LogprobRow<'_>) -> (f64, bool) {
+    let mut sum = 0.0;
+    let mut top = 0;
+    let mut top_base = 0;
     let mut greatest_base = row.log_prob(0);
     for (i, &logit) in logits.iter().enumerate() {
         let log_p = row.log_prob(i);

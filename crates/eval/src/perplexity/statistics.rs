@@ -51,7 +51,7 @@ pub struct DivergenceReport {
 const QUANTILES: [f64; 6] = [0.5, 0.9, 0.95, 0.99, 0.999, 1.0];
 
 impl PerplexityReport {
-    /// The figures of all scores, of which there is at least one.
+    /// The figures of at least one score.
     pub fn new(scores: &Scores) -> Self {
         let ppl = scores.perplexity();
         let divergence = scores
@@ -132,7 +132,8 @@ fn quantiles(values: &[f32]) -> [f32; 6] {
     sorted.sort_unstable_by(f32::total_cmp);
     QUANTILES.map(|share| {
         let place = share * (sorted.len() - 1) as f64;
-        let (below, above) = (sorted[place as usize], sorted[place.ceil() as usize]);
+        let below = sorted[place as usize];
+        let above = sorted[place.ceil() as usize];
         below + (above - below) * (place.fract() as f32)
     })
 }
