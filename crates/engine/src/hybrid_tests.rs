@@ -18,8 +18,8 @@ use atta_model::{
 use atta_store::{Budget, ModelFiles};
 
 use crate::{
-    Batcher, BatcherOptions, Engine, Event, GenerateOptions, Job, JobId, LoadOptions, Overflow,
-    PromptCache, Sampling, Session, SessionOptions, Update,
+    Batcher, BatcherOptions, Engine, Event, GenerateOptions, Job, JobId, LoadOptions, Media,
+    Overflow, PromptCache, Sampling, Session, SessionOptions, Text, Update,
 };
 
 const N_CTX: usize = 512;
@@ -51,6 +51,18 @@ impl Backend for Instead {
 fn engine() -> Engine {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/stories.gguf");
     let engine = Engine::open(&path, &LoadOptions::default()).unwrap();
+    let spec = hybrid_spec(&engine);
+    let files = ModelFiles::from_static("hybrid", random_file(&spec).leak()).unwrap();
+    let model = Model::with_spec(spec, files, &Budget::unlimited()).unwrap();
+    let backend = CpuBackend::new(engine.kernels(), Arc::clone(engine.pool()));
+    engine.with_backend(Arc::new(Instead {
+        backend,
+        model: Arc::new(model),
+    }))
+}
+
+/// The spec of an engine's model with a short convolution in every other layer.
+fn hybrid_spec(engine: &Engine) -> ModelSpec {
     let mut spec = engine.spec().clone();
     for (l, layer) in spec
         .layers
@@ -60,13 +72,7 @@ fn engine() -> Engine {
     {
         layer.mixer = Mixer::ShortConv(ShortConv { n_taps: 3 + l });
     }
-    let files = ModelFiles::from_static("hybrid", random_file(&spec).leak()).unwrap();
-    let model = Model::with_spec(spec, files, &Budget::unlimited()).unwrap();
-    let backend = CpuBackend::new(engine.kernels(), Arc::clone(engine.pool()));
-    engine.with_backend(Arc::new(Instead {
-        backend,
-        model: Arc::new(model),
-    }))
+    spec
 }
 
 /// A file with the tensors of a spec in f32: norms around 1, and matrices whose products are as
@@ -257,47 +263,104 @@ fn alone(engine: &Engine, wish: &Wish) -> String {
     text
 }
 
+/// The texts of jobs by a batcher, in their order.
+fn batched(batcher: &mut Batcher, jobs: Vec<Job>) -> Vec<String> {
+    let ids = jobs.into_iter().map(|job| batcher.submit(job).unwrap());
+    let ids: Vec<JobId> = ids.collect();
+    let mut texts: HashMap<JobId, String> = HashMap::new();
+    while !batcher.is_idle() {
+        let on_update = &mut |id, update: Update<'_>| {
+            match update {
+                Update::Event(Event::Text(piece)) => texts.entry(id).or_default().push_str(&piece),
+                Update::Failed(error) => panic!("{error}"),
+                _ => {}
+            }
+            ControlFlow::Continue(())
+        };
+        batcher.step(on_update).unwrap();
+    }
+    let text = |id| texts.remove(id).unwrap_or_default();
+    ids.iter().map(text).collect()
+}
+
+fn batcher(engine: &Engine, n_contexts: usize, cache: Option<Arc<PromptCache>>) -> Batcher {
+    let session = SessionOptions {
+        n_forks: 4,
+        n_contexts: Some(n_contexts),
+        ..options()
+    };
+    let options = BatcherOptions {
+        session,
+        n_jobs: 3,
+        max_gap: Duration::from_secs(1),
+        cache,
+    };
+    Batcher::new(engine, &options).unwrap()
+}
+
 #[test]
 fn a_batcher_writes_what_each_text_would_have_been_alone() {
     let (engine, scratch) = (engine(), Scratch::new("batcher"));
     let directory = PromptCache::open(&scratch.0.join("many/"), u64::MAX).unwrap();
     let wishes: Vec<Wish> = (0..10).map(wish).collect();
     for (n_contexts, cache) in [(4, None), (2, Some(Arc::new(directory)))] {
-        let session = SessionOptions {
-            n_forks: 4,
-            n_contexts: Some(n_contexts),
-            ..options()
-        };
-        let options = BatcherOptions {
-            session,
-            n_jobs: 3,
-            max_gap: Duration::from_secs(1),
-            cache,
-        };
-        let mut batcher = Batcher::new(&engine, &options).unwrap();
-        let mut texts: HashMap<JobId, String> = HashMap::new();
-        let submit = |wish: &Wish, batcher: &mut Batcher| {
-            let job = Job::new(&engine, wish.prompt.clone(), &wish.options).unwrap();
-            batcher.submit(job).unwrap()
-        };
-        let ids: Vec<JobId> = wishes.iter().map(|w| submit(w, &mut batcher)).collect();
-        while !batcher.is_idle() {
-            let on_update = &mut |id, update: Update<'_>| {
-                match update {
-                    Update::Event(Event::Text(piece)) => {
-                        texts.entry(id).or_default().push_str(&piece)
-                    }
-                    Update::Failed(error) => panic!("{error}"),
-                    _ => {}
-                }
-                ControlFlow::Continue(())
-            };
-            batcher.step(on_update).unwrap();
-        }
+        let mut batcher = batcher(&engine, n_contexts, cache);
+        let job = |w: &Wish| Job::new(&engine, w.prompt.clone(), &w.options).unwrap();
+        let texts = batched(&mut batcher, wishes.iter().map(job).collect());
         assert!(batcher.counts().n_reused > 0, "prefixes are shared");
-        for (wish, id) in wishes.iter().zip(ids) {
-            let text = texts.remove(&id).unwrap_or_default();
+        for (wish, text) in wishes.iter().zip(texts) {
             assert_eq!(text, alone(&engine, wish), "{n_contexts} contexts");
         }
     }
+}
+
+/// The scaled embeddings of tokens by the model of [`engine`], in place of the tokens.
+fn embedded(engine: &Engine, ids: &[u32]) -> Arc<[f32]> {
+    let file = random_file(&hybrid_spec(engine)).leak();
+    let files = ModelFiles::from_static("hybrid", file).unwrap();
+    let info = files.directory().tensor("token_embd.weight").unwrap();
+    let (d, scale) = (engine.spec().d_model, engine.spec().embed_scale);
+    let row = |&id: &u32| file[info.offset as usize + 4 * d * id as usize..][..4 * d].as_chunks();
+    let floats = ids.iter().flat_map(|id| row(id).0);
+    floats.map(|&x| scale * f32::from_le_bytes(x)).collect()
+}
+
+#[test]
+fn media_are_shared_by_their_hashes() {
+    let engine = engine();
+    let d_model = engine.spec().d_model;
+    let with_media = |wish: &Wish, hash: u8, medium: &[u32]| {
+        let mut text = Text::from(wish.prompt[..20].to_vec());
+        let media = Media {
+            hash: [hash; 32],
+            token: 3,
+            embeddings: embedded(&engine, medium),
+        };
+        text.push_media(media, d_model);
+        text.push_tokens(&wish.prompt[140..]);
+        Job::new(&engine, text, &wish.options).unwrap()
+    };
+    let mut batcher = batcher(&engine, 4, None);
+    let (a, b) = (wish(0), wish(1));
+    let medium = &a.prompt[20..140];
+    let expected = [alone(&engine, &a), alone(&engine, &b)];
+    let got = batched(&mut batcher, vec![with_media(&a, 1, medium)]);
+    assert_eq!(got, expected[..1]);
+    let before = batcher.counts().n_reused;
+    let got = batched(&mut batcher, vec![with_media(&b, 1, medium)]);
+    assert_eq!(got, expected[1..]);
+    assert_eq!(batcher.counts().n_reused, before + 128, "the same medium");
+    let before = batcher.counts().n_reused;
+    batched(&mut batcher, vec![with_media(&a, 2, &a.prompt[..120])]);
+    assert_eq!(batcher.counts().n_reused, before, "another medium");
+    let mut narrow = Text::from(vec![5]);
+    let embeddings = Arc::from(vec![0.0; d_model - 1]);
+    let media = Media {
+        hash: [0; 32],
+        token: 3,
+        embeddings,
+    };
+    narrow.push_media(media, d_model - 1);
+    let job = Job::new(&engine, narrow, &a.options).unwrap();
+    assert!(batcher.submit(job).is_err());
 }

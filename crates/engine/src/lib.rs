@@ -42,6 +42,8 @@ mod sampling;
 #[cfg(feature = "batch")]
 mod scheduler;
 mod session;
+#[cfg(feature = "batch")]
+mod text;
 
 #[cfg(feature = "chat")]
 pub use atta_chat::tools;
@@ -78,3 +80,5 @@ pub use sampling::{
 #[cfg(feature = "batch")]
 pub use scheduler::{Batcher, BatcherOptions, Counts, Done, Job, JobId, OnUpdate, Update};
 pub use session::{DEFAULT_N_BATCH, Overflow, Session, SessionOptions};
+#[cfg(feature = "batch")]
+pub use text::{Media, Text, TextItem};

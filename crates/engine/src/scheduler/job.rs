@@ -12,6 +12,7 @@ use crate::{
     Engine, Error, Event, FinishReason, GenerateOptions, Pooling,
     generation::{Generation, OnEvent, StepInput, StepOutput},
     pooling::Pooled,
+    text::Text,
 };
 
 /// Id of a job, unique within its batcher.
@@ -21,7 +22,7 @@ pub struct JobId(pub u64);
 /// A generation or embedding request. Created before submission, since compiling a grammar takes
 /// time.
 pub struct Job {
-    pub(super) prompt: Vec<u32>,
+    pub(super) prompt: Text,
     priority: u8,
     request: Request,
 }
@@ -50,20 +51,20 @@ impl Job {
     /// A sampling parameter out of range, an unsupported constraint, an exceeded memory budget.
     pub fn new(
         engine: &Engine,
-        prompt: Vec<u32>,
+        prompt: impl Into<Text>,
         options: &GenerateOptions,
     ) -> Result<Self, Error> {
         Ok(Self {
-            prompt,
+            prompt: prompt.into(),
             priority: 0,
             request: Request::Generate(Box::new(Generation::new(engine, options)?)),
         })
     }
 
     /// Creates a job that embeds `prompt`; the result is one [`Update::Embedding`].
-    pub fn embedding(prompt: Vec<u32>, pooling: Pooling) -> Self {
+    pub fn embedding(prompt: impl Into<Text>, pooling: Pooling) -> Self {
         Self {
-            prompt,
+            prompt: prompt.into(),
             priority: 0,
             request: Request::Embed(Pooled::new(pooling)),
         }
@@ -110,7 +111,7 @@ pub(super) struct Running {
     priority: u8,
     request: Request,
     /// Prompt and generated tokens; all must be evaluated before the next token is sampled.
-    pub(super) text: Vec<u32>,
+    pub(super) text: Text,
     pub(super) n_prompt: usize,
     /// Evaluated tokens that the last step rolled back.
     pub(super) n_rolled_back: usize,
@@ -240,7 +241,7 @@ impl Running {
         let advanced = match generation.finish_reason() {
             None => generation.advance(StepOutput {
                 logits: &[out.logits(row)],
-                tokens: &self.text,
+                tokens: self.text.ids(),
                 room,
             }),
             Some(_) => Ok(()),
@@ -254,7 +255,7 @@ impl Running {
         self.text.truncate(self.text.len() - rollback);
         advanced?;
         if !has_ended {
-            self.text.extend_from_slice(tokens);
+            self.text.push_tokens(tokens);
             return Ok(None);
         }
         self.end(on_event).map(Some)

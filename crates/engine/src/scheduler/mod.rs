@@ -32,6 +32,7 @@ pub use job::{Done, Job, JobId};
 
 use crate::{
     Engine, Error, Event, FinishReason, PromptCache, SessionOptions, session::logits_bytes,
+    text::TextInput,
 };
 use disk_tier::DiskTier;
 use job::Running;
@@ -188,7 +189,8 @@ impl Batcher {
     /// Queues a job, behind all jobs of the same or a higher priority.
     ///
     /// # Errors
-    /// [`Error::PromptTooLong`], [`Error::EmptyPrompt`], a token that the model does not have.
+    /// [`Error::PromptTooLong`], [`Error::EmptyPrompt`], a token that the model does not have,
+    /// embeddings of another width than its own.
     pub fn submit(&mut self, job: Job) -> Result<JobId, Error> {
         let (n_prompt, n_ctx, n_vocab) = (job.prompt.len(), self.n_ctx, self.engine.spec().n_vocab);
         if n_prompt == 0 {
@@ -197,8 +199,13 @@ impl Batcher {
         if n_prompt > n_ctx {
             return Err(Error::PromptTooLong { n_prompt, n_ctx });
         }
-        if let Some(&id) = job.prompt.iter().find(|&&id| id as usize >= n_vocab) {
+        let mut ids = job.prompt.ids().iter();
+        if let Some(&id) = ids.find(|&&id| id as usize >= n_vocab) {
             return Err(ModelError::Token { id, n_vocab }.into());
+        }
+        if let Some(row) = job.prompt.other_width(self.engine.spec().d_model) {
+            let what = "an embedding of another width than the model's";
+            return Err(ModelError::Row { row, what }.into());
         }
         let id = JobId(self.next_id);
         self.next_id += 1;
@@ -371,7 +378,8 @@ impl Batcher {
         let (job, n) = (&self.queue[i], from.map_or(0, |from| from.n));
         let n_text = job.text.len();
         let disk_tier = self.disk_tier.as_mut().filter(|_| job.may_share());
-        let mut found = disk_tier.map_or_else(Vec::new, |disk_tier| disk_tier.find(&job.text, n));
+        let found = disk_tier.and_then(|tier| Some(tier.find(job.text.tokens()?, n)));
+        let mut found = found.unwrap_or_default();
         // The on-disk prefix replaces the in-memory one, which may be evicted to make room for it.
         let beside = from.filter(|_| self.slots.n_running() > 0);
         if !found.is_empty() && !self.reserve_blocks(n_text, beside) {
@@ -384,7 +392,11 @@ impl Batcher {
         let place = self.slots.at_mut(slot);
         self.counts.n_reused += place.n_done as u64;
         if let Some(disk_tier) = self.disk_tier.as_mut().filter(|_| !found.is_empty()) {
-            let n = disk_tier.fill((self.executor.as_mut(), place.seq), found, place.text());
+            let n = disk_tier.fill(
+                (self.executor.as_mut(), place.seq),
+                found,
+                place.text().ids(),
+            );
             place.restored(n);
             self.counts.n_restored += n as u64;
         }
@@ -480,7 +492,7 @@ impl Batcher {
         let n_decoding = decoding.len().div_ceil(self.executor.depth());
         let ready = decoding
             .into_iter()
-            .filter(|&slot| !self.slots.at(slot).rest().is_empty());
+            .filter(|&slot| self.slots.at(slot).n_rest() > 0);
         for slot in ready.take(n_decoding).collect::<Vec<_>>() {
             left -= self.add_rows(slot, left);
         }
@@ -490,7 +502,7 @@ impl Batcher {
         }
         let rests: Vec<usize> = prefilling
             .iter()
-            .map(|&slot| self.slots.at(slot).rest().len())
+            .map(|&slot| self.slots.at(slot).n_rest())
             .collect();
         for (slot, n_rows) in prefilling
             .into_iter()
@@ -511,13 +523,16 @@ impl Batcher {
             .iter()
             .filter(|row| row.want == Want::Hidden)
             .count();
-        for (&token, pos) in place.rest().iter().take(max).zip(place.n_submitted()..) {
+        for pos in (place.n_submitted()..).take(place.n_rest().min(max)) {
             let want = job.want(pos);
             n_hidden += usize::from(want == Want::Hidden);
             if n_hidden > self.n_hidden {
                 break;
             }
-            self.batch.push_token(place.seq, pos, token, want);
+            match job.text.input(pos) {
+                TextInput::Token(id) => self.batch.push_token(place.seq, pos, id, want),
+                TextInput::Embedding(x) => self.batch.push_embedding(place.seq, pos, x, want),
+            }
             if job.wants_checkpoint(pos) {
                 self.batch.mark_checkpoint();
             }

@@ -7,7 +7,7 @@
 use atta_model::{Executor, SeqId};
 
 use super::job::{JobId, Running};
-use crate::prompt_cache::MIN_NEW;
+use crate::{prompt_cache::MIN_NEW, text::Text};
 
 /// A job waits for a prompt that is being prefilled if that saves at least this many tokens.
 const WORTH_WAITING: usize = 8;
@@ -20,7 +20,7 @@ pub(super) struct Slot {
     pub(super) seq: SeqId,
     pub(super) job: Option<Running>,
     /// Evaluated tokens, once the job has ended.
-    kept: Vec<u32>,
+    kept: Text,
     /// Tokens of the text that are evaluated.
     pub(super) n_done: usize,
     /// Tokens of the text that are evaluated or in flight.
@@ -41,9 +41,11 @@ impl Slot {
             .is_some_and(|job| job.is_decoding() && job.text.len() - self.n_done <= MAX_PENDING)
     }
 
-    /// Evaluated tokens, if enough of them are unsaved to be worth saving.
+    /// Evaluated tokens, if enough of them are unsaved to be worth saving. The prompt cache has no
+    /// texts with media.
     pub(super) fn unsaved(&self) -> Option<&[u32]> {
-        (self.n_done >= self.n_saved + MIN_NEW).then(|| &self.text()[..self.n_done])
+        let is_worth_it = self.n_done >= self.n_saved + MIN_NEW;
+        Some(&self.text().tokens().filter(|_| is_worth_it)?[..self.n_done])
     }
 
     /// Records that all evaluated tokens are in the prompt cache.
@@ -86,13 +88,13 @@ impl Slot {
         self.n_flights > 0
     }
 
-    /// Tokens to submit.
-    pub(super) fn rest(&self) -> &[u32] {
-        self.text().get(self.n_submitted..).unwrap_or_default()
+    /// Number of positions to submit.
+    pub(super) fn n_rest(&self) -> usize {
+        self.text().len().saturating_sub(self.n_submitted)
     }
 
-    /// The tokens of the job, or of the cached prefix.
-    pub(super) fn text(&self) -> &[u32] {
+    /// The text of the job, or of the cached prefix.
+    pub(super) fn text(&self) -> &Text {
         self.job.as_ref().map_or(&self.kept, |job| &job.text)
     }
 }
@@ -180,14 +182,14 @@ impl SlotTable {
 
     /// Finds the longest prefix that a sequence has in common with a text. The last token is never
     /// part of it, since its logits are needed.
-    pub(super) fn match_prefix(&self, text: &[u32], executor: &dyn Executor) -> PrefixMatch {
-        let text = &text[..text.len() - 1];
-        let same = |other: &[u32]| text.iter().zip(other).take_while(|(a, b)| a == b).count();
-        // A sliding window may have freed positions that the prefix needs.
+    pub(super) fn match_prefix(&self, text: &Text, executor: &dyn Executor) -> PrefixMatch {
+        let same = |other: &Text| text.n_common(other).min(text.len() - 1);
+        // A sliding window may have freed positions that the prefix needs, and recurrent layers have
+        // their state at checkpoints only.
         let kept = |slot: &Slot| {
             executor
                 .seqs()
-                .keeps(slot.seq, same(&slot.text()[..slot.n_done]))
+                .keeps(slot.seq, same(slot.text()).min(slot.n_done))
                 .unwrap_or(0)
         };
         let best = self.taken().map(|(i, slot)| CachedPrefix {
@@ -240,7 +242,7 @@ impl SlotTable {
         self.slots[place] = Some(Slot {
             seq,
             job: Some(job),
-            kept: Vec::new(),
+            kept: Text::default(),
             n_done,
             n_submitted: n_done,
             n_flights: 0,

@@ -1,0 +1,216 @@
+//! Texts of tokens and media, and what they have in common.
+//!
+//! A text has one position per token, and one per embedding of a medium (an image, a sound). Two
+//! texts share the state of the positions in which they agree: in tokens, in the hashes of media,
+//! and in adapters.
+
+use std::sync::Arc;
+
+use atta_model::AdapterSet;
+
+/// Something that enters a text as embeddings instead of tokens.
+#[derive(Clone, Debug)]
+pub struct Media {
+    /// A hash of the content, and of everything that its embeddings depend on.
+    pub hash: [u8; 32],
+    /// The token that stands for each position, for samplers and templates.
+    pub token: u32,
+    /// `[n, d_model]`.
+    pub embeddings: Arc<[f32]>,
+}
+
+/// An item of a text, as its identity sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TextItem {
+    /// A token, at one position.
+    Token(u32),
+    /// A medium, at `n` positions.
+    Media {
+        /// [`Media::hash`].
+        hash: [u8; 32],
+        /// Positions.
+        n: usize,
+    },
+}
+
+/// What a position of a text brings to the model.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum TextInput<'a> {
+    Token(u32),
+    /// `[d_model]`.
+    Embedding(&'a [f32]),
+}
+
+/// A text.
+#[derive(Clone, Debug, Default)]
+pub struct Text {
+    /// A token per position; those of media stand for their positions.
+    ids: Vec<u32>,
+    /// In the order of their positions.
+    media: Vec<PlacedMedia>,
+    adapters: AdapterSet,
+}
+
+/// A medium in a text.
+#[derive(Clone, Debug)]
+struct PlacedMedia {
+    start: usize,
+    /// Positions of the whole medium; a truncated text may have fewer of them.
+    n: usize,
+    media: Media,
+}
+
+impl From<Vec<u32>> for Text {
+    fn from(ids: Vec<u32>) -> Self {
+        Self {
+            ids,
+            ..Self::default()
+        }
+    }
+}
+
+impl Text {
+    /// Appends a medium of embeddings of width `d_model`.
+    pub fn push_media(&mut self, media: Media, d_model: usize) {
+        let (start, n) = (self.ids.len(), media.embeddings.len() / d_model.max(1));
+        self.ids.extend(std::iter::repeat_n(media.token, n));
+        self.media.push(PlacedMedia { start, n, media });
+    }
+
+    /// Appends tokens.
+    pub fn push_tokens(&mut self, ids: &[u32]) {
+        self.ids.extend_from_slice(ids);
+    }
+
+    /// A token for each position.
+    pub fn ids(&self) -> &[u32] {
+        &self.ids
+    }
+
+    /// The tokens of a text without media.
+    pub(crate) fn tokens(&self) -> Option<&[u32]> {
+        self.media.is_empty().then_some(&self.ids)
+    }
+
+    /// Positions.
+    pub fn len(&self) -> usize {
+        self.ids.len()
+    }
+
+    /// Whether it has no positions.
+    pub fn is_empty(&self) -> bool {
+        self.ids.is_empty()
+    }
+
+    /// Its items in order.
+    pub fn items(&self) -> impl Iterator<Item = TextItem> + '_ {
+        let mut pos = 0;
+        std::iter::from_fn(move || {
+            let token = *self.ids.get(pos)?;
+            let Some(placed) = self.media_at(pos) else {
+                pos += 1;
+                return Some(TextItem::Token(token));
+            };
+            pos = placed.start + placed.n;
+            let (hash, n) = (placed.media.hash, placed.n);
+            Some(TextItem::Media { hash, n })
+        })
+    }
+
+    fn media_at(&self, pos: usize) -> Option<&PlacedMedia> {
+        let i = self.media.partition_point(|m| m.start + m.n <= pos);
+        self.media.get(i).filter(|m| m.start <= pos)
+    }
+
+    /// What a position brings to the model.
+    pub(crate) fn input(&self, pos: usize) -> TextInput<'_> {
+        match self.media_at(pos) {
+            None => TextInput::Token(self.ids[pos]),
+            Some(PlacedMedia { start, n, media }) => {
+                let d = media.embeddings.len() / n;
+                TextInput::Embedding(&media.embeddings[(pos - start) * d..][..d])
+            }
+        }
+    }
+
+    /// The position of the first medium whose embeddings are not `d_model` wide.
+    pub(crate) fn other_width(&self, d_model: usize) -> Option<usize> {
+        let is_other = |m: &&PlacedMedia| m.media.embeddings.len() != m.n * d_model;
+        self.media.iter().find(is_other).map(|m| m.start)
+    }
+
+    /// Removes the positions from `n` on.
+    pub(crate) fn truncate(&mut self, n: usize) {
+        self.ids.truncate(n);
+        self.media.retain(|m| m.start < n);
+    }
+
+    /// Positions at the beginning in which two texts agree.
+    pub(crate) fn n_common(&self, other: &Self) -> usize {
+        if self.adapters != other.adapters {
+            return 0;
+        }
+        let tokens = self.ids.iter().zip(&other.ids);
+        let n_same = tokens.take_while(|(a, b)| a == b).count();
+        let n_media = self.media.iter().zip(&other.media);
+        let n_media = n_media.take_while(|(a, b)| a.is_same(b)).count();
+        let different = [self, other].map(|text| text.media.get(n_media));
+        let starts = different.into_iter().flatten().map(|m| m.start);
+        starts.fold(n_same, usize::min)
+    }
+}
+
+impl PlacedMedia {
+    fn is_same(&self, other: &Self) -> bool {
+        (self.start, self.n, self.media.hash) == (other.start, other.n, other.media.hash)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn media(hash: u8, n: usize) -> Media {
+        Media {
+            hash: [hash; 32],
+            token: 9,
+            embeddings: (0..2 * n).map(|i| i as f32).collect(),
+        }
+    }
+
+    fn text(hash: u8) -> Text {
+        let mut text = Text::from(vec![1, 2]);
+        text.push_media(media(hash, 3), 2);
+        text.push_tokens(&[4, 9]);
+        text
+    }
+
+    #[test]
+    fn texts_agree_up_to_the_first_other_token_or_medium() {
+        assert_eq!(text(7).n_common(&text(7)), 7);
+        assert_eq!(text(7).n_common(&text(8)), 2, "another image");
+        assert_eq!(text(7).n_common(&vec![1, 2, 9, 9, 9, 4].into()), 2);
+        assert_eq!(Text::from(vec![1, 2, 3]).n_common(&vec![1, 2, 4].into()), 2);
+        assert_eq!(text(7).n_common(&vec![1, 3].into()), 1);
+        let mut cut = text(7);
+        cut.truncate(4);
+        assert_eq!(cut.n_common(&text(7)), 4, "a part of the same image");
+    }
+
+    #[test]
+    fn a_position_of_a_medium_brings_an_embedding() {
+        let text = text(7);
+        assert_eq!(text.input(1), TextInput::Token(2));
+        assert_eq!(text.input(3), TextInput::Embedding(&[2.0, 3.0]));
+        assert_eq!(text.input(5), TextInput::Token(4));
+        assert_eq!((text.len(), text.tokens()), (7, None));
+        let hash = [7; 32];
+        let items = [1, 2].map(TextItem::Token).into_iter();
+        let items = items.chain([
+            TextItem::Media { hash, n: 3 },
+            TextItem::Token(4),
+            TextItem::Token(9),
+        ]);
+        assert!(text.items().eq(items));
+    }
+}
