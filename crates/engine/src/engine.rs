@@ -21,46 +21,46 @@ use crate::{
 };
 use atta_constrain::{Constraint, Grammars, Guide};
 
-/// How many threads compute, the caller included.
+/// The compute threads, including the calling one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Threads {
-    /// One for each physical core that affinity and quota allow.
+    /// One per physical core within the CPU affinity and quota.
     #[default]
     Auto,
-    /// So many.
+    /// This number.
     Count(NonZeroUsize),
-    /// One for each of these CPUs, pinned to it; the thread that computes is pinned to the first.
+    /// One pinned to each of these CPUs; the calling thread is pinned to the first.
     Cpus(Vec<usize>),
 }
 
-/// How a model is loaded.
+/// Options of loading a model.
 #[derive(Clone, Debug, Default)]
 pub struct LoadOptions {
-    /// How many threads compute.
+    /// Compute threads.
     pub threads: Threads,
-    /// An instruction set by name; `None`: the best of this CPU.
+    /// Name of the instruction set; `None`: the best of this CPU.
     pub isa: Option<String>,
-    /// Where weights are; `None`: mapped if the file fits into the memory that there is, else
+    /// Placement of the weights; `None`: mapped if the file fits the available memory, else
     /// streamed.
     pub weights: Option<WeightsAt>,
-    /// Has the system read all of a mapped file now.
+    /// Whether to read all of a mapped file into the page cache now.
     pub prewarm: bool,
-    /// All private memory of the program, bytes; `None`: what the system has or, where weights are
-    /// streamed, 85 % of what it has available.
+    /// Budget for private memory of the program, bytes; `None`: all memory of the system or, with
+    /// streamed weights, 85 % of the available memory.
     pub ram_budget: Option<u64>,
-    /// What other models in this program have of it, bytes.
+    /// Part of the budget that other models in this program use, bytes.
     pub beside: u64,
-    /// The session that memory is kept free for.
+    /// The session for which memory is kept free.
     pub session: SessionOptions,
-    /// What may be done if that session does not fit.
+    /// Whether that session may shrink if it does not fit.
     pub fit: Fit,
-    /// Bytes that are kept free beside the session, for what is done with its results.
+    /// Bytes kept free beside the session for the caller.
     pub spare_bytes: u64,
-    /// Keeps memory free for a constraint.
+    /// Whether to keep memory free for a constraint.
     pub constrained: bool,
 }
 
-/// Bytes of metadata that no model has.
+/// Limit of metadata, far above that of any model, bytes.
 const MAX_METADATA: u64 = 256 << 20;
 
 /// A loaded model. Clones share it.
@@ -79,7 +79,7 @@ impl std::fmt::Debug for Engine {
 }
 
 struct Inner {
-    /// What it was loaded from, for errors.
+    /// Path of the file, for errors.
     path: PathBuf,
     model: Arc<Model>,
     tokenizer: Arc<Tokenizer>,
@@ -90,28 +90,30 @@ struct Inner {
     load_time: Duration,
     weights: WeightsAt,
     prediction: Option<Prediction>,
-    /// The session that memory was kept free for, as it was asked for and as it fits.
-    planned: (SessionOptions, Resolved),
-    /// Made when it is first asked for.
+    /// The session for which memory was kept free, as requested.
+    planned_options: SessionOptions,
+    /// The sizes of that session that fit.
+    planned: Resolved,
+    /// Computed on first use.
     #[cfg(feature = "cache")]
     identity: std::sync::OnceLock<Key>,
-    /// Made with the first constraint.
+    /// Created with the first constraint.
     grammars: Mutex<Option<Arc<Grammars>>>,
     _memory: [Reservation; 3],
 }
 
 impl Engine {
-    /// Loads a GGUF file; of a split model any shard may be named.
+    /// Loads a GGUF file, or a split model by the path of any shard.
     ///
     /// # Errors
-    /// A file that cannot be read, a model or a tokenizer that we do not support, an instruction
-    /// set or CPUs that this machine lacks.
+    /// An unreadable file, an unsupported model or tokenizer, an instruction set or CPUs that this
+    /// machine lacks, an exceeded memory budget.
     pub fn open(path: &Path, options: &LoadOptions) -> Result<Self, Error> {
         let start = Instant::now();
         Self::load(path.to_owned(), ModelFiles::open(path)?, options, start)
     }
 
-    /// Loads a model that is part of the program; `name` stands in for the path in errors.
+    /// Loads a model that is embedded in the program; errors give `name` in place of a path.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -151,22 +153,17 @@ impl Engine {
             budget,
             outline,
             memory,
-        } = Prepared::new(
-            &path,
-            files,
-            options,
-            (backend.as_ref() as &dyn Footprint, n_threads),
-        )?;
-        let needs = options.needs(&spec, (backend.as_ref() as &dyn Footprint, n_threads));
-        let held = memory::hold(files, (&budget, &needs), outline, (kernels, &pool))
-            .map_err(|e| e.at(&path))?;
+        } = Prepared::new(&path, files, options, backend.as_ref(), n_threads)?;
+        let needs = options.needs(&spec, backend.as_ref(), n_threads);
+        let probe = || memory::bandwidth(kernels, &pool, &budget);
+        let placed = memory::place(files, &budget, &needs, outline, &probe)
+            .map_err(|error| error.at(&path))?;
         if options.prewarm {
-            held.model.weights().files().prewarm()?;
+            placed.model.weights().files().prewarm()?;
         }
-        let planned = (options.session.clone(), held.session);
         let inner = Inner {
             path,
-            model: Arc::new(held.model),
+            model: Arc::new(placed.model),
             tokenizer: Arc::new(tokenizer),
             kernels,
             pool,
@@ -174,8 +171,9 @@ impl Engine {
             budget,
             load_time: start.elapsed(),
             weights: outline.weights,
-            prediction: held.prediction,
-            planned,
+            prediction: placed.prediction,
+            planned_options: options.session.clone(),
+            planned: placed.session,
             #[cfg(feature = "cache")]
             identity: std::sync::OnceLock::new(),
             grammars: Mutex::default(),
@@ -186,19 +184,18 @@ impl Engine {
         })
     }
 
-    /// The sizes of a session: those that were planned when the model was loaded, or what there is
-    /// memory for.
+    /// The sizes of a session: those planned when the model was loaded, or those that fit the
+    /// remaining budget.
     pub(crate) fn planned_session(&self, options: &SessionOptions) -> Result<Resolved, Error> {
-        let (asked, planned) = &self.inner.planned;
-        if options == asked {
-            return Ok(*planned);
+        if *options == self.inner.planned_options {
+            return Ok(self.inner.planned);
         }
         let needs = Needs {
             spec: self.spec(),
             footprint: self.backend(),
             n_threads: self.inner.pool.n_threads(),
             session: options.clone(),
-            fit: Fit::AsAsked,
+            fit: Fit::Strict,
             spare: 0,
         };
         memory::beside(&self.inner.budget, &needs)
@@ -213,20 +210,20 @@ impl Engine {
         }
     }
 
-    /// A new session: its own context, its own state.
+    /// Creates a session with a context and an executor of its own.
     ///
     /// # Errors
-    /// A context of no positions, or memory that the budget does not grant.
+    /// A context of no positions, an exceeded memory budget.
     pub fn session(&self, options: &SessionOptions) -> Result<Session, Error> {
         Session::new(self, options)
     }
 
-    /// Says token by token what may follow in a text of a constraint. The first one of an engine
-    /// takes a tenth of a second per 100,000 tokens of the vocabulary, and memory that the
-    /// engine keeps.
+    /// Creates a guide, which gives the tokens that may follow in a constrained text. The first one
+    /// of an engine takes a tenth of a second per 100,000 tokens of the vocabulary, and memory that
+    /// the engine keeps.
     ///
     /// # Errors
-    /// [`Error::Constraint`] if it cannot be kept to, or memory that the budget does not grant.
+    /// [`Error::Constraint`] if the constraint is unsupported; an exceeded memory budget.
     pub fn guide(&self, constraint: &Constraint) -> Result<Guide, Error> {
         let mut slot = self
             .inner
@@ -244,8 +241,8 @@ impl Engine {
         Ok(Guide::new(&grammars, constraint)?)
     }
 
-    /// The ids of a raw prompt, UTF-8 or not: begin-of-sequence where the vocabulary wants it and
-    /// the text does not begin with it, special tokens in the text recognised.
+    /// Encodes a raw prompt, UTF-8 or not. Special tokens in the text are recognised, and
+    /// begin-of-sequence is added if the vocabulary wants it and the text does not begin with it.
     pub fn prompt_ids(&self, text: &[u8]) -> Vec<u32> {
         let tokenizer = &self.inner.tokenizer;
         let mut ids = tokenizer.encode(text, Special::Parse);
@@ -258,9 +255,9 @@ impl Engine {
         ids
     }
 
-    /// The chat template of the file, a program in Jinja.
+    /// The chat template of the file, in Jinja.
     pub fn chat_template(&self) -> Option<&str> {
-        // One that is no string is none.
+        // A value of another type is ignored.
         self.inner
             .model
             .weights()
@@ -272,7 +269,7 @@ impl Engine {
             .flatten()
     }
 
-    /// Another chat template of the file, by its name: `tool_use`, `rag`.
+    /// A named chat template of the file, such as `tool_use` or `rag`.
     pub fn chat_template_named(&self, name: &str) -> Option<&str> {
         let metadata = self.inner.model.weights().files().directory().metadata();
         metadata
@@ -281,7 +278,7 @@ impl Engine {
             .flatten()
     }
 
-    /// The error of a model that computed no number at token `i` of a text, from 0.
+    /// The error of a model that computed NaN or infinity at token `i` of a text, from 0.
     pub fn not_finite(&self, i: usize) -> Error {
         Error::NotFinite {
             path: self.inner.path.clone(),
@@ -289,7 +286,7 @@ impl Engine {
         }
     }
 
-    /// Text to ids and back.
+    /// The tokenizer.
     pub fn tokenizer(&self) -> &Arc<Tokenizer> {
         &self.inner.tokenizer
     }
@@ -299,12 +296,12 @@ impl Engine {
         &self.inner.model
     }
 
-    /// What the model is.
+    /// The architecture of the model.
     pub fn spec(&self) -> &ModelSpec {
         self.inner.model.spec()
     }
 
-    /// What tells this model from all others.
+    /// A hash of the model file, for keys of cached states.
     #[cfg(feature = "cache")]
     pub(crate) fn identity(&self) -> Result<Key, Error> {
         if let Some(key) = self.inner.identity.get() {
@@ -319,7 +316,7 @@ impl Engine {
         self.inner.kernels
     }
 
-    /// The threads in use.
+    /// The thread pool.
     pub fn pool(&self) -> &Arc<Pool> {
         &self.inner.pool
     }
@@ -329,44 +326,43 @@ impl Engine {
         self.inner.backend.as_ref()
     }
 
-    /// The account of private memory.
+    /// The budget of private memory.
     pub fn budget(&self) -> &Budget {
         &self.inner.budget
     }
 
-    /// The context and the types of keys and values that were planned, where they are not what was
-    /// asked for ([`Fit::Shrink`]).
+    /// The context length and KV type of the planned session, if [`Fit::Shrink`] changed them.
     pub fn shrunk(&self) -> Option<(usize, KvType)> {
-        let (asked, planned) = &self.inner.planned;
-        let wanted = session::resolve(self.spec(), asked);
+        let planned = &self.inner.planned;
+        let wanted = session::resolve(self.spec(), &self.inner.planned_options);
         (wanted.n_ctx != planned.n_ctx || wanted.kv != planned.kv)
             .then_some((planned.n_ctx, planned.kv))
     }
 
-    /// Where the weights are.
+    /// Placement of the weights.
     pub fn weights_at(&self) -> WeightsAt {
         self.inner.weights
     }
 
-    /// How fast a streamed model is going to write; `None` for one that is in memory.
+    /// Predicted decode speed of a streamed model; `None` if the weights are in memory.
     pub fn prediction(&self) -> Option<Prediction> {
         self.inner.prediction
     }
 
-    /// How long loading took.
+    /// Time of loading.
     pub fn load_time(&self) -> Duration {
         self.inner.load_time
     }
 }
 
-/// A model as far as its metadata goes: what its memory is planned with.
+/// The metadata of a model, from which its memory is planned.
 pub(crate) struct Prepared {
     pub(crate) files: ModelFiles,
     pub(crate) spec: ModelSpec,
     pub(crate) tokenizer: Tokenizer,
     pub(crate) budget: Budget,
     pub(crate) outline: Outline,
-    /// Of the vocabulary, the directory and the program.
+    /// For the vocabulary, the tensor directory and the program.
     pub(crate) memory: [Reservation; 3],
 }
 
@@ -375,21 +371,18 @@ impl Prepared {
         path: &Path,
         files: ModelFiles,
         options: &LoadOptions,
-        (footprint, n_threads): (&dyn Footprint, usize),
+        footprint: &dyn Footprint,
+        n_threads: usize,
     ) -> Result<Self, Error> {
         let model_error = |source| Error::Model {
             path: path.to_owned(),
             source,
         };
         let spec = arch::lower(files.directory().metadata()).map_err(model_error)?;
-        let outline = Outline::new(
-            options,
-            &files,
-            &options.needs(&spec, (footprint, n_threads)),
-        );
+        let needs = options.needs(&spec, footprint, n_threads);
+        let outline = Outline::new(options, &files, &needs);
         let budget = Budget::unlimited();
-        // What stands before the tensors is a few MB; a file that says otherwise is refused before
-        // it is copied.
+        // The metadata is a few MB. A file that claims more is an error before it is copied.
         budget.set_limit(outline.limit.max(MAX_METADATA));
         let files = if outline.weights == WeightsAt::Mapped {
             files
@@ -422,11 +415,12 @@ impl Prepared {
 }
 
 impl LoadOptions {
-    /// What the session needs, with so many threads.
+    /// The memory that the session needs with `n_threads` threads.
     pub(crate) fn needs<'a>(
         &self,
         spec: &'a ModelSpec,
-        (footprint, n_threads): (&'a dyn Footprint, usize),
+        footprint: &'a dyn Footprint,
+        n_threads: usize,
     ) -> Needs<'a> {
         let grammars = if self.constrained {
             atta_constrain::planned_bytes(spec.n_vocab)
@@ -446,7 +440,7 @@ impl LoadOptions {
 }
 
 impl Threads {
-    /// How many there are of them.
+    /// Number of threads.
     pub(crate) fn count(&self) -> usize {
         match self {
             Self::Auto => Pool::default_threads().max(1),

@@ -1,4 +1,4 @@
-//! What can go wrong between a path and text.
+//! The error of the crate.
 
 use std::path::PathBuf;
 
@@ -6,54 +6,54 @@ use std::path::PathBuf;
 #[non_exhaustive]
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A file that cannot be opened or read as a model, or memory that the budget does not grant.
+    /// A file that cannot be opened or read as a model; an exceeded memory budget.
     #[error(transparent)]
     Store(#[from] atta_store::Error),
-    /// A model that we cannot run; the path is that of its file.
+    /// An unsupported or invalid model.
     #[error("{path}: {source}", path = .path.display())]
     Model {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The cause.
         source: atta_model::Error,
     },
-    /// A session and its weights that do not fit into the memory that they were given.
+    /// A session and its weights do not fit the memory budget.
     #[error(
-        "not enough memory: this needs at least {} MiB and may have {} MiB; {way_out}",
+        "not enough memory: this needs at least {} MiB and may have {} MiB; {suggestion}",
         .smallest.div_ceil(1 << 20), .budget >> 20
     )]
     TooLittleMemory {
-        /// What there is, bytes.
+        /// The budget, bytes.
         budget: u64,
-        /// The smallest budget that would do, bytes.
+        /// The smallest sufficient budget, bytes.
         smallest: u64,
-        /// Which options would lower it.
-        way_out: String,
+        /// Options that would lower it.
+        suggestion: String,
     },
-    /// A tokenizer that we cannot read; the path is that of its file.
+    /// An unsupported or invalid tokenizer.
     #[error("{path}: {source}", path = .path.display())]
     Tokenizer {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The cause.
         source: atta_tokenizer::Error,
     },
-    /// An instruction set or a set of CPUs that is not to be had.
+    /// An instruction set or CPUs that this machine lacks.
     #[error(transparent)]
     Kernels(#[from] atta_kernels::Error),
     /// A step that failed.
     #[error(transparent)]
     Step(#[from] atta_model::Error),
-    /// A GGUF file that holds something else.
+    /// A GGUF file that is not a language model.
     #[cfg(feature = "foreign")]
     #[error("{path}: not a model, but {what}", path = .path.display())]
     NotModel {
         /// The file.
         path: PathBuf,
-        /// What it is.
+        /// The kind of the file.
         what: &'static str,
     },
-    /// Weights that are damaged, or a model that overflows.
+    /// NaN or infinity in a result: damaged weights, or a model that overflows.
     #[error(
         "{path}: the model computes values that are not numbers (NaN or infinity, at token {n} of the text): the file is \
          damaged, or was made from a damaged one",
@@ -62,16 +62,16 @@ pub enum Error {
     NotFinite {
         /// The file.
         path: PathBuf,
-        /// Which token of the text, from 1.
+        /// Number of the token in the text, from 1.
         n: usize,
     },
-    /// A setting of the sampler that makes no sense.
+    /// A sampling parameter out of range.
     #[error(transparent)]
     Sampling(#[from] crate::SamplingError),
-    /// A stop string that makes no sense.
+    /// An empty stop string.
     #[error(transparent)]
     Stop(#[from] crate::StopError),
-    /// A constraint that cannot be kept to.
+    /// An unsupported or unmet constraint.
     #[error(transparent)]
     Constraint(#[from] crate::ConstraintError),
     /// Tools that cannot be called.
@@ -83,50 +83,51 @@ pub enum Error {
         "the prompt has {n_prompt} tokens, but the context holds {n_ctx}: raise -c or shorten the prompt"
     )]
     PromptTooLong {
-        /// Tokens of the prompt, those already in the session included.
+        /// Tokens of the session and the prompt.
         n_prompt: usize,
-        /// Positions of the context.
+        /// Context length.
         n_ctx: usize,
     },
     /// A chat template that cannot be read, or that refuses the conversation.
     #[cfg(feature = "chat")]
     #[error(transparent)]
     Template(#[from] crate::chat::TemplateError),
-    /// Nothing to continue: no text, and the vocabulary has no begin token to start from.
+    /// An empty prompt in an empty session, without a begin-of-sequence token to start from.
     #[error("the prompt is empty, and this model has no begin-of-sequence token to start from")]
     EmptyPrompt,
-    /// A model that gives no vector of a text, by what its file says.
+    /// A model file whose pooling type gives no embeddings.
     #[cfg(feature = "batch")]
     #[error(
         "the model's pooling is of type {0}: it gives no vectors of texts, unless a pooling is asked for"
     )]
     Pooling(u32),
-    /// A context length that the session cannot have.
+    /// A context length of 0.
     #[error("a context of {0} positions, expected at least 1")]
     Context(usize),
-    /// A session whose state is that of no text.
+    /// A session that has shifted its context; its KV cache is no longer that of a token prefix, so
+    /// it cannot be exported.
     #[cfg(feature = "cache")]
     #[error(
-        "the session has forgotten {0} tokens to make room, so that its state cannot be exported"
+        "the session has evicted {0} tokens to shift its context, so that its state cannot be exported"
     )]
-    Forgotten(usize),
-    /// A context of which nothing can be forgotten.
+    Shifted(usize),
+    /// A context too short for context shifts.
     #[error("a window of {n_ctx} tokens that keeps the first {n_keep}, expected at least {min}")]
     ShortWindow {
-        /// Positions of the context.
+        /// Context length.
         n_ctx: usize,
-        /// Tokens at the beginning that are kept.
+        /// Tokens at the start that stay.
         n_keep: usize,
-        /// The shortest window that keeps so many.
+        /// Minimum context length for `n_keep`.
         min: usize,
     },
-    /// A cache of prompts that cannot be used or written to.
+    /// A prompt cache that cannot be opened, read or written.
     #[cfg(feature = "cache")]
     #[error("{path}: {source}", path = .path.display())]
     Cache {
         /// The file or directory.
         path: PathBuf,
-        /// What the system said.
+        /// The cause.
         source: std::io::Error,
     },
     /// A saved session that cannot be used.
@@ -136,13 +137,12 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether the same may succeed once something else has given its memory back.
+    /// Whether a retry may succeed after other memory is freed.
     pub fn is_about_memory(&self) -> bool {
         self.missing_bytes().is_some()
     }
 
-    /// Bytes of memory that something else has to give back before the same can succeed; it may
-    /// then lack more. `None` if memory is not what was missing.
+    /// Bytes of memory to free before a retry, which may then need more; `None` for other errors.
     pub fn missing_bytes(&self) -> Option<u64> {
         match *self {
             Self::TooLittleMemory {

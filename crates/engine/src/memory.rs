@@ -1,10 +1,8 @@
-//! The memory plan: what a model and a session get of a number of bytes, decided before the first
-//! token.
+//! The memory plan: divides a budget between a model and its session, before the first token.
 //!
-//! What must be there comes first: the program, the vocabulary, keys and values, the buffers of a
-//! step. What is left holds weights. If it is short, the plan gives up weights that stay in memory,
-//! then slots to read ahead into, then the size of a prompt's batch; the context and the precision
-//! of its keys and values only if it was allowed to ([`Fit`]).
+//! The program, the vocabulary, the KV cache and the buffers of a step come first; the rest holds
+//! weights. If memory is short, the plan reduces pinned weights, then the read-ahead ring, then the
+//! batch size; KV precision and context length only if allowed ([`Fit`]).
 
 use std::path::Path;
 
@@ -18,68 +16,83 @@ mod plan;
 
 pub use plan::MemoryPlan;
 
-/// Where weights are.
+/// Placement of the weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WeightsAt {
-    /// In the system's cache of the file, mapped.
+    /// Mapped, in the page cache of the system.
     Mapped,
     /// In private memory, read once.
     Resident,
-    /// Read from the file as they are needed, as much as fits held in memory.
+    /// Read from the file when needed; as many as fit stay in memory.
     Streamed,
 }
 
-/// What may be done about a session that does not fit into its memory.
+/// Whether a session may shrink to fit its memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Fit {
-    /// Nothing: it is refused.
+    /// A session that does not fit is an error.
     #[default]
-    AsAsked,
-    /// Keys and values may become f16, then q8, and then the context shorter.
+    Strict,
+    /// The KV type may become f16, then q8; then the context may become shorter.
     Shrink,
 }
 
-/// Chunks, slots, and the share of the memory of weights that such a ring may be, largest ring
-/// first. More slots bridge longer moments in which other programs have the processors, and keep
-/// the disk busy; smaller chunks leave more to weights that stay. Below 16 MB of ring the disk is
-/// not used fully, which costs more than the weights that a ring takes the place of.
-const PORTIONS: [(usize, usize, u64); 7] = [
-    (2 << 20, 16, 5),
-    (2 << 20, 8, 2),
-    (2 << 20, 4, 2),
-    (1 << 20, 4, 2),
-    (512 << 10, 4, 2),
-    (512 << 10, 3, 2),
-    (256 << 10, 2, 2),
+/// A size of the read-ahead ring.
+struct RingSize {
+    chunk_bytes: usize,
+    n_slots: usize,
+    /// The ring may take one part in so many of the memory for weights.
+    max_share: u64,
+}
+
+/// Sizes of the read-ahead ring, largest first. More slots keep the disk busy while other programs
+/// have the CPUs; smaller chunks leave more memory to pinned weights. A ring below 16 MB does not
+/// reach the full disk rate, which costs more than pinned weights of its size gain.
+const RING_SIZES: [RingSize; 7] = [
+    RingSize::new(2 << 20, 16, 5),
+    RingSize::new(2 << 20, 8, 2),
+    RingSize::new(2 << 20, 4, 2),
+    RingSize::new(1 << 20, 4, 2),
+    RingSize::new(512 << 10, 4, 2),
+    RingSize::new(512 << 10, 3, 2),
+    RingSize::new(256 << 10, 2, 2),
 ];
 
-/// The shortest context that [`Fit::Shrink`] goes down to.
+impl RingSize {
+    const fn new(chunk_bytes: usize, n_slots: usize, max_share: u64) -> Self {
+        Self {
+            chunk_bytes,
+            n_slots,
+            max_share,
+        }
+    }
+}
+
+/// Minimum context length of [`Fit::Shrink`].
 const MIN_CTX: usize = 128;
 
-/// What the program and each of its threads may still come to take, beyond what they have when a
-/// model is loaded.
+/// Growth of the program's private memory after a model is loaded.
 const PROGRAM_BYTES: u64 = 3 << 18;
-/// Mostly results of strips and attention's scratch, on the stack.
+/// Growth per thread, mostly the stack: results of row tiles and scratch of attention.
 const THREAD_BYTES: u64 = 384 << 10;
-/// What they take in all, where the system does not say.
+/// Private memory of the program where the system does not report it.
 const UNKNOWN_BYTES: u64 = 4 << 20;
 
-/// Of the memory that there is, this share is used if nobody says how much; the rest is for the
-/// system's own accounts.
-const AUTO_SHARE: (u64, u64) = (85, 100);
+/// Percentage of the available memory that streamed weights use without a budget; the rest is for
+/// the accounts of the system.
+const AUTO_PERCENT: u64 = 85;
 
-/// How much memory there is and where weights are to be, as far as that can be said before tensors
-/// are known.
+/// The memory limit and the placement of the weights, decided before tensors are known.
 #[derive(Clone, Copy)]
 pub(crate) struct Outline {
-    /// Bytes in all.
+    /// Private bytes.
     pub(crate) limit: u64,
     pub(crate) weights: WeightsAt,
 }
 
 impl Outline {
-    /// Takes what was asked for; where nothing was, a file that fits into the memory that there is
-    /// is mapped, and another one is streamed within [`AUTO_SHARE`] of it.
+    /// Applies the options. By default a file that fits the available memory is mapped, and a larger
+    /// one is streamed within [`AUTO_PERCENT`] of it.
     pub(crate) fn new(options: &LoadOptions, files: &ModelFiles, needs: &Needs<'_>) -> Self {
         let LoadOptions {
             weights, beside, ..
@@ -102,14 +115,14 @@ impl Outline {
         });
         let limit = match (ram_budget, weights) {
             (Some(limit), _) => limit.min(most),
-            (None, WeightsAt::Streamed) => (available.min(most) / AUTO_SHARE.1) * AUTO_SHARE.0,
+            (None, WeightsAt::Streamed) => available.min(most) / 100 * AUTO_PERCENT,
             (None, _) => most,
         };
         Self { limit, weights }
     }
 }
 
-/// What a session needs beside weights.
+/// The memory that a session needs beside weights.
 pub(crate) struct Needs<'a> {
     pub(crate) spec: &'a ModelSpec,
     /// Predicts the executor's memory.
@@ -117,27 +130,27 @@ pub(crate) struct Needs<'a> {
     pub(crate) n_threads: usize,
     pub(crate) session: SessionOptions,
     pub(crate) fit: Fit,
-    /// Bytes for what the caller does with the results.
+    /// Bytes for the caller.
     pub(crate) spare: u64,
 }
 
 impl Needs<'_> {
-    /// Bytes of a session as it is wanted.
+    /// Bytes of the requested session.
     fn most(&self) -> u64 {
         self.of(&session::resolve(self.spec, &self.session))
     }
 
     fn of(&self, options: &session::Resolved) -> u64 {
         let needs = self.footprint.needs(self.spec, &options.size());
-        let outcomes =
-            session::outcome_bytes(self.spec, options.n_ctx).saturating_mul(options.n_seqs as u64);
-        [needs.activations, outcomes, self.spare]
+        let outputs =
+            session::output_bytes(self.spec, options.n_ctx).saturating_mul(options.n_seqs as u64);
+        [needs.activations, outputs, self.spare]
             .into_iter()
             .fold(needs.state, u64::saturating_add)
     }
 
-    /// The sessions that would do, best first: batches become smaller; then, if that is allowed,
-    /// keys and values, and the context.
+    /// Acceptable sessions, best first: with smaller batches, then with smaller KV types, then with
+    /// a shorter context.
     pub(crate) fn candidates(&self) -> Vec<session::Resolved> {
         let first = session::resolve(self.spec, &self.session);
         let mut contexts = vec![first];
@@ -163,18 +176,18 @@ impl Needs<'_> {
         contexts.into_iter().flat_map(batches).collect()
     }
 
-    /// What keys and values may become, in place of what was asked for.
-    fn smaller_kv(&self, asked: KvType) -> impl Iterator<Item = KvType> {
+    /// KV types smaller than the requested one.
+    fn smaller_kv(&self, requested: KvType) -> impl Iterator<Item = KvType> {
         let bytes = |kv| self.spec.state_bytes(kv, 1).iter().sum::<u64>();
         [KvType::F16, KvType::Q8]
             .into_iter()
-            .filter(move |&kv| bytes(kv) < bytes(asked))
+            .filter(move |&kv| bytes(kv) < bytes(requested))
     }
 
     /// The best session that leaves at least `min_weights` bytes of a budget to weights.
     ///
     /// # Errors
-    /// [`Error::TooLittleMemory`], which names the smallest budget that would do.
+    /// [`Error::TooLittleMemory`] with the smallest sufficient budget.
     fn choose(
         &self,
         budget: &Budget,
@@ -202,11 +215,11 @@ impl Needs<'_> {
         Err(Error::TooLittleMemory {
             budget,
             smallest,
-            way_out: self.way_out(weights == WeightsAt::Resident),
+            suggestion: self.suggestion(weights == WeightsAt::Resident),
         })
     }
 
-    fn way_out(&self, is_resident: bool) -> String {
+    fn suggestion(&self, is_resident: bool) -> String {
         let n_ctx = session::resolve(self.spec, &self.session).n_ctx;
         let mut ways = Vec::new();
         if is_resident {
@@ -221,7 +234,7 @@ impl Needs<'_> {
         if self.session.n_batch.is_some_and(|n| n > 1) {
             ways.push("a smaller --batch".to_owned());
         }
-        if self.fit == Fit::AsAsked && n_ctx > MIN_CTX {
+        if self.fit == Fit::Strict && n_ctx > MIN_CTX {
             ways.push("--fit".to_owned());
         }
         match ways.len() {
@@ -231,13 +244,13 @@ impl Needs<'_> {
     }
 }
 
-/// A session and the weights that are held beside it.
+/// The sizes of a session, and the weights that stay in memory.
 pub(crate) struct Decision {
     pub(crate) session: session::Resolved,
     pub(crate) policy: ResidencyPolicy,
 }
 
-/// Divides what is left of a budget between weights and a session.
+/// Divides the rest of a budget between weights and a session.
 ///
 /// # Errors
 /// [`Error::TooLittleMemory`].
@@ -261,46 +274,35 @@ pub(crate) fn divide(
         .map(|moe| moe.n_used)
         .max()
         .unwrap_or(0);
-    let least = |&(chunk, n_slots, share): &(usize, usize, u64)| {
-        let policy = ResidencyPolicy {
-            chunk_bytes: Some(chunk),
-            pinned_bytes: 0,
-            n_slots,
-            n_experts: n_used,
-            method: None,
-        };
-        (ResidencyBytes::of(plan, &policy), policy, share)
-    };
-    let portions: Vec<_> = PORTIONS.iter().map(least).collect();
-    let min_weights = portions
-        .iter()
-        .map(|(sizes, ..)| sizes.memory())
-        .min()
-        .unwrap_or(0);
-    let (session, left) = needs.choose(budget, min_weights, weights)?;
-    let is_modest = |(sizes, _, share): &(ResidencyBytes, ResidencyPolicy, u64)| {
-        sizes.memory() <= left && sizes.ring <= left / share
-    };
-    let best = portions.iter().position(is_modest);
-    let best = best.or_else(|| {
-        portions
-            .iter()
-            .rposition(|(sizes, ..)| sizes.memory() <= left)
+    let policies = RING_SIZES.map(|size| ResidencyPolicy {
+        chunk_bytes: Some(size.chunk_bytes),
+        pinned_bytes: 0,
+        n_slots: size.n_slots,
+        n_experts: n_used,
+        method: None,
     });
-    let (sizes, policy, _) = portions
-        .into_iter()
-        .nth(best.expect("the least was chosen"))
-        .expect("it is one of them");
+    let bytes = policies
+        .each_ref()
+        .map(|policy| ResidencyBytes::of(plan, policy));
+    let min_weights = bytes.iter().map(ResidencyBytes::memory).min().unwrap_or(0);
+    let (session, left) = needs.choose(budget, min_weights, weights)?;
+    let fits = |bytes: &ResidencyBytes| bytes.memory() <= left;
+    let best = bytes
+        .iter()
+        .zip(&RING_SIZES)
+        .position(|(bytes, size)| fits(bytes) && bytes.ring <= left / size.max_share)
+        .or_else(|| bytes.iter().rposition(fits))
+        .expect("the smallest fits");
     Ok(Decision {
         session,
-        policy: pinned(policy, &sizes, left),
+        policy: pinned(policies[best].clone(), &bytes[best], left),
     })
 }
 
-/// Gives what is left to weights that every token needs, and then to experts.
+/// Gives the rest of the memory to weights that every token needs, then to experts.
 fn pinned(policy: ResidencyPolicy, sizes: &ResidencyBytes, left: u64) -> ResidencyPolicy {
     let free = left - sizes.memory();
-    // A model that is held whole needs no ring.
+    // A model that stays in memory as a whole needs no ring.
     let whole = sizes.all <= free + sizes.ring;
     let (pinned_bytes, free) = if whole {
         (u64::MAX, free + sizes.ring - sizes.all)
@@ -315,7 +317,7 @@ fn pinned(policy: ResidencyPolicy, sizes: &ResidencyBytes, left: u64) -> Residen
     }
 }
 
-/// The best session that fits into what is left of a budget.
+/// The best session that fits the rest of a budget.
 ///
 /// # Errors
 /// [`Error::TooLittleMemory`].
@@ -325,7 +327,7 @@ pub(crate) fn beside(budget: &Budget, needs: &Needs<'_>) -> Result<session::Reso
         .map(|(session, _)| session)
 }
 
-/// What the program takes: what it has now beyond `accounted`, and what it may come to take.
+/// Private memory of the program: the current size beyond `accounted`, and later growth.
 pub(crate) fn program_bytes(n_threads: usize, accounted: u64) -> u64 {
     let now = system::Usage::now().map_or(UNKNOWN_BYTES, |usage| {
         usage.private().saturating_sub(accounted)
@@ -333,20 +335,20 @@ pub(crate) fn program_bytes(n_threads: usize, accounted: u64) -> u64 {
     now + PROGRAM_BYTES + THREAD_BYTES * n_threads as u64
 }
 
-/// A model whose weights have their places.
-pub(crate) struct Held {
+/// A model with its weights placed.
+pub(crate) struct Placed {
     pub(crate) model: Model,
     pub(crate) session: session::Resolved,
     pub(crate) prediction: Option<Prediction>,
 }
 
-/// What can go wrong on the way to it: only one of the two knows the path of the file.
-pub(crate) enum Refusal {
+/// An error of [`place`]. An error of the model lacks the path of the file.
+pub(crate) enum PlaceError {
     Model(atta_model::Error),
     Other(Error),
 }
 
-impl Refusal {
+impl PlaceError {
     pub(crate) fn at(self, path: &Path) -> Error {
         match self {
             Self::Model(source) => Error::Model {
@@ -358,31 +360,31 @@ impl Refusal {
     }
 }
 
-impl From<atta_model::Error> for Refusal {
+impl From<atta_model::Error> for PlaceError {
     fn from(error: atta_model::Error) -> Self {
         Self::Model(error)
     }
 }
 
-impl From<Error> for Refusal {
+impl From<Error> for PlaceError {
     fn from(error: Error) -> Self {
         Self::Other(error)
     }
 }
 
-/// Binds the tensors of a model and gives its weights their places. The limit holds from then on:
-/// what is there before is part of the smallest budget that would do, which is named if this one
-/// does not.
-pub(crate) fn hold(
+/// Binds the tensors of a model and places its weights. The memory limit holds from then on:
+/// earlier reservations are part of the sufficient budget that an error names.
+pub(crate) fn place(
     files: ModelFiles,
-    (budget, needs): (&Budget, &Needs<'_>),
+    budget: &Budget,
+    needs: &Needs<'_>,
     Outline { limit, weights }: Outline,
-    (kernels, pool): (Kernels, &Pool),
-) -> Result<Held, Refusal> {
+    probe: &dyn Fn() -> Result<f64, Error>,
+) -> Result<Placed, PlaceError> {
     if weights == WeightsAt::Mapped {
         let model = Model::with_spec(needs.spec.clone(), files, budget)?;
         budget.set_limit(limit);
-        return Ok(Held {
+        return Ok(Placed {
             model,
             session: beside(budget, needs)?,
             prediction: None,
@@ -393,12 +395,12 @@ pub(crate) fn hold(
         needs.spec.clone(),
         files,
         budget,
-        |files, plan| -> Result<_, Refusal> {
+        |files, plan| -> Result<_, PlaceError> {
             budget.set_limit(limit);
             let Decision { session, policy } = divide(budget, &plan, needs, weights)?;
-            // Measured while the memory of the weights is still free.
+            // Measured while the memory for the weights is still free.
             let rate = if weights == WeightsAt::Streamed {
-                memory_rate(kernels, pool, budget)?
+                probe()?
             } else {
                 0.0
             };
@@ -418,15 +420,15 @@ pub(crate) fn hold(
             disk_bytes_per_s: io.rate,
         })
     });
-    Ok(Held {
+    Ok(Placed {
         model,
         session,
         prediction,
     })
 }
 
-/// What the memory gives, bytes per second, measured on as much of it as there is to spare.
-fn memory_rate(kernels: Kernels, pool: &Pool, budget: &Budget) -> Result<f64, Error> {
+/// Measures the read bandwidth of the memory, bytes per second, within the rest of the budget.
+pub(crate) fn bandwidth(kernels: Kernels, pool: &Pool, budget: &Budget) -> Result<f64, Error> {
     let bytes = (budget.left() / 2)
         .clamp(MIN_PROBE_BYTES, MAX_PROBE_BYTES)
         .min(budget.left());
@@ -434,7 +436,7 @@ fn memory_rate(kernels: Kernels, pool: &Pool, budget: &Budget) -> Result<f64, Er
     Ok(kernels.read_bandwidth(pool, bytes as usize))
 }
 
-/// Bytes of experts that a token has read for it, if it goes to any of them with equal probability.
+/// Bytes of experts read per token, if the router chooses each expert with the same probability.
 fn missed_experts(spec: &ModelSpec, sizes: &ResidencyBytes) -> f64 {
     let n_used = spec
         .layers
@@ -446,44 +448,43 @@ fn missed_experts(spec: &ModelSpec, sizes: &ResidencyBytes) -> f64 {
     if sizes.per_expert == 0 || sizes.n_experts == 0 {
         return 0.0;
     }
-    let places = sizes.experts as f64 / sizes.per_expert as f64;
-    (n_used as u64 * sizes.per_expert) as f64 * (1.0 - places / sizes.n_experts as f64).max(0.0)
+    let n_cached = sizes.experts as f64 / sizes.per_expert as f64;
+    (n_used as u64 * sizes.per_expert) as f64 * (1.0 - n_cached / sizes.n_experts as f64).max(0.0)
 }
 
-/// The buffer on which the memory is measured, bytes.
+/// Bounds of the buffer of the bandwidth probe, bytes.
 const MIN_PROBE_BYTES: u64 = 4 << 20;
 const MAX_PROBE_BYTES: u64 = 64 << 20;
 
-/// What of the memory's rate computing reaches, as measured (docs/performance.md).
+/// Share of the memory bandwidth that decoding reaches, as measured (docs/performance.md).
 const COMPUTE_SHARE: f64 = 0.75;
 
-/// How many tokens per second a streamed model is going to write.
+/// Predicted decode speed of a streamed model.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Prediction {
-    /// Tokens per second. Of a model with experts it is the least: nobody knows before how often
-    /// tokens go to experts that are there, so it is what comes of tokens that go to any of
-    /// them with equal probability.
+    /// Tokens per second. For a model with experts it is a lower bound: it assumes that the router
+    /// chooses each expert with the same probability.
     pub decode_tok_s: f64,
-    /// Bytes that are read for each token.
+    /// Bytes read per token.
     pub read_bytes: f64,
-    /// What the disk gave when it was tried, bytes per second; 0 if nothing is read while writing.
+    /// Measured read rate of the disk, bytes per second; 0 if decoding reads nothing.
     pub disk_bytes_per_s: f64,
 }
 
-/// What a token costs.
+/// Costs of a token, and the rates of the machine.
 struct Costs {
-    /// Bytes of weights that are multiplied.
+    /// Bytes of multiplied weights.
     weight_bytes: u64,
-    /// What the memory gives, bytes per second.
+    /// Memory bandwidth.
     memory_bytes_per_s: f64,
-    /// Bytes that are read from the disk.
+    /// Bytes read from the disk.
     read_bytes: f64,
-    /// What the disk gives, bytes per second.
+    /// Read rate of the disk.
     disk_bytes_per_s: f64,
 }
 
 impl Prediction {
-    /// Reading and computing go on at the same time, so the slower one decides.
+    /// Reading and computing overlap, so the slower one determines the speed.
     fn of(costs: &Costs) -> Self {
         let compute = costs.weight_bytes as f64 / (costs.memory_bytes_per_s * COMPUTE_SHARE);
         let read = if costs.disk_bytes_per_s > 0.0 {

@@ -1,25 +1,23 @@
-//! A text as a vector: the hidden states of its tokens, after the norm that logits are made behind,
-//! become one.
+//! Pooling: the embedding of a text from the hidden states of its tokens, after the output norm.
 //!
-//! Knows no sequence and no batch. The one idea: sums are taken in f64, in the order of the
-//! positions, so that it does not matter in how many steps a text is read. A vector has length 1 in
-//! the end, so that a sum is as good as a mean.
+//! Knows no sequence and no batch. The one idea: f64 sums in position order make the result
+//! independent of chunking. The embedding is scaled to length 1, so a sum serves as a mean.
 
 use crate::{Engine, Error};
 
-/// How the hidden states of a text become one vector.
+/// The hidden states that make up an embedding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pooling {
-    /// The mean over all tokens.
+    /// The mean of all tokens.
     Mean,
-    /// That of the first token.
+    /// The first token.
     Cls,
-    /// That of the last token, the only one that depends on the whole text.
+    /// The last token, which alone depends on the whole text.
     Last,
 }
 
 impl Pooling {
-    /// By its name: `mean`, `cls` or `last`.
+    /// Parses `mean`, `cls` or `last`.
     pub fn named(name: &str) -> Option<Self> {
         match name {
             "mean" => Some(Self::Mean),
@@ -29,12 +27,11 @@ impl Pooling {
         }
     }
 
-    /// What the file of a model says in `ARCHITECTURE.pooling_type` (llama.cpp, `enum
-    /// llama_pooling_type`), or, where it says nothing, the last token: all others have seen
-    /// less.
+    /// The value of `ARCHITECTURE.pooling_type` in the model file (llama.cpp, `enum
+    /// llama_pooling_type`); [`Last`](Self::Last) if the file has none.
     ///
     /// # Errors
-    /// [`Error::Pooling`] of a model that ranks texts, or whose kind nobody knows.
+    /// [`Error::Pooling`] for a reranking model or an unknown type.
     pub fn of_model(engine: &Engine) -> Result<Self, Error> {
         match engine.pooling_type() {
             None | Some(0 | 3) => Ok(Self::Last),
@@ -46,29 +43,29 @@ impl Pooling {
 }
 
 impl Engine {
-    /// The ids of a text that is to become a vector: those of a prompt, and end-of-sequence where
-    /// the vocabulary wants it.
+    /// Encodes a text to be embedded: the ids of a prompt, and end-of-sequence if the vocabulary
+    /// wants it.
     pub fn embedding_ids(&self, text: &[u8]) -> Vec<u32> {
         let tokenizer = self.tokenizer();
         let eos = tokenizer.eos().filter(|_| tokenizer.add_eos());
         self.prompt_ids(text).into_iter().chain(eos).collect()
     }
 
-    /// How the file wants texts to become vectors, as it numbers that.
+    /// The pooling type of the file.
     fn pooling_type(&self) -> Option<u32> {
         let metadata = self.model().weights().files().directory().metadata();
-        // What is of another type says nothing.
+        // A value of another type is ignored.
         let arch = metadata.str("general.architecture").ok().flatten()?;
         metadata.u32(&format!("{arch}.pooling_type")).ok().flatten()
     }
 }
 
-/// The hidden states of one text, as far as it was read.
+/// The pooled hidden states of one text so far.
 pub(crate) struct Pooled {
     pooling: Pooling,
-    /// Of those that count, `[d_model]`; empty before the first.
+    /// Sums, `[d_model]`; empty before the first hidden state.
     sums: Vec<f64>,
-    /// The last one after the norm, `[d_model]`.
+    /// The last hidden state after the norm, `[d_model]`.
     normed: Vec<f32>,
 }
 
@@ -81,18 +78,17 @@ impl Pooled {
         }
     }
 
-    /// Forgets everything: the text is read again.
+    /// Starts over, since the text is evaluated again.
     pub(crate) fn restart(&mut self) {
         self.sums.clear();
     }
 
-    /// Whether it depends on no more than the end of the text, so that its beginning may have been
-    /// read before.
+    /// Whether the text may start from a cached prefix: only its end is pooled.
     pub(crate) fn may_share(&self) -> bool {
         self.pooling == Pooling::Last
     }
 
-    /// Whether the hidden state at this position of a text of `n` tokens counts.
+    /// Whether the hidden state at this position of a text of `n` tokens is pooled.
     pub(crate) fn wants(&self, pos: usize, n: usize) -> bool {
         match self.pooling {
             Pooling::Mean => true,
@@ -101,7 +97,7 @@ impl Pooled {
         }
     }
 
-    /// Adds the residual after the last layer, `[d_model]`, of the next position that counts.
+    /// Adds the residual after the last layer, `[d_model]`, of the next pooled position.
     pub(crate) fn add(&mut self, engine: &Engine, hidden: &[f32]) {
         self.sums.resize(hidden.len(), 0.0);
         self.normed.resize(hidden.len(), 0.0);
@@ -114,7 +110,7 @@ impl Pooled {
             .for_each(|(sum, &x)| *sum += f64::from(x));
     }
 
-    /// The vector, `[d_model]`, of length 1 unless it is 0.
+    /// The embedding, `[d_model]`, of length 1 unless it is 0.
     pub(crate) fn vector(&self) -> Vec<f32> {
         let length = self.sums.iter().map(|x| x * x).sum::<f64>().sqrt();
         let scale = if length > 0.0 { 1.0 / length } else { 0.0 };

@@ -1,7 +1,7 @@
-//! A session: one sequence of tokens, its state, and the logits after its last token.
+//! A session: one sequence of tokens, its KV cache, and the logits after its last token.
 //!
-//! A session and its forks share an executor, and with it the blocks of what they have in common;
-//! each step has it alone.
+//! A session and its forks share an executor and the KV blocks of their common prefix. The executor
+//! runs one step of one of them at a time.
 
 use std::{
     ops::Range,
@@ -15,79 +15,77 @@ use atta_store::Reservation;
 
 use crate::{Engine, Error};
 
-/// The longest context that a session gets if none is asked for.
+/// Maximum default context length.
 const DEFAULT_N_CTX: usize = 4096;
 
-/// The largest batch that a session gets if none is asked for.
+/// Maximum default batch size.
 pub const DEFAULT_N_BATCH: usize = 512;
 
-/// Logits of all positions of a chunk are kept at once; a chunk is cut so that they stay below
-/// this.
+/// Maximum bytes of the logits of one chunk in [`Session::append_each`].
 const MAX_LOGITS_BYTES: usize = 16 << 20;
 
-/// What a session is made for.
+/// Options of a session.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SessionOptions {
-    /// Positions; `None`: what the model was trained for, at most 4,096.
+    /// Context length in tokens; `None`: the training context of the model, at most 4,096.
     pub n_ctx: Option<usize>,
-    /// Tokens of a prompt that are computed at once; `None`: an eighth of the context, at most
-    /// 512, and as many of them as there is memory for. More is faster, and takes more memory.
+    /// Batch size: prompt tokens per step. `None`: an eighth of the context, at most 512, or fewer
+    /// if memory is short. More is faster and takes more memory.
     pub n_batch: Option<usize>,
-    /// Element types of keys and values.
+    /// Element types of the KV cache.
     pub kv: KvType,
-    /// What happens when the context is full.
+    /// Behaviour when the context is full.
     pub overflow: Overflow,
-    /// Forks that may live beside the session; each is given the memory of a context of its own.
+    /// Maximum number of forks beside the session; each has KV memory for a context of its own.
     pub n_forks: usize,
-    /// Contexts that the session and its forks have room for together; `None`: each has its own.
-    /// With fewer, a step may find no room.
+    /// Size of the KV pool that the session and its forks share, in contexts; `None`: one for each.
+    /// With fewer, a step fails when the pool is full.
     pub n_contexts: Option<usize>,
 }
 
-/// What happens when a context is full and a token is to come.
+/// Behaviour when a token does not fit the context.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Overflow {
-    /// A generation ends, a prompt is refused.
+    /// A generation ends; a prompt is an error.
     #[default]
     Stop,
-    /// Half of the context is forgotten, but not the first `n_keep` tokens (Xiao et al. 2024:
-    /// StreamingLLM). What was forgotten has still left its traces in what stays; nothing else
-    /// of it can be recalled.
+    /// Context shift: half of the context behind the first `n_keep` tokens is evicted (Xiao et al.
+    /// 2024: StreamingLLM). The states of later tokens still depend on the evicted ones.
     Shift {
-        /// Tokens at the beginning that stay: without the first few, models lose their balance.
+        /// Tokens at the start that stay. Models need the first few (attention sinks).
         n_keep: usize,
     },
 }
 
-/// Positions are forgotten by multiples of this.
-const GAP_UNIT: usize = 32;
+/// Evicted ranges are multiples of this many positions.
+const SHIFT_UNIT: usize = 32;
 
 impl Overflow {
-    /// The positions of a full context that are forgotten; `None`: none are.
-    fn gap(self, n_ctx: usize) -> Option<Range<usize>> {
+    /// The range of positions that a shift evicts from a full context; `None` without shifts.
+    fn evicted_range(self, n_ctx: usize) -> Option<Range<usize>> {
         let Self::Shift { n_keep } = self else {
             return None;
         };
-        let n = n_ctx.saturating_sub(n_keep) / 2 / GAP_UNIT * GAP_UNIT;
+        let n = n_ctx.saturating_sub(n_keep) / 2 / SHIFT_UNIT * SHIFT_UNIT;
         Some(n_keep..n_keep + n)
     }
 }
 
-/// The same with every default filled in.
+/// [`SessionOptions`] with every default filled in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Resolved {
     pub(crate) n_ctx: usize,
     pub(crate) n_batch: usize,
     pub(crate) kv: KvType,
-    /// Sequences at once.
+    /// Number of sequences.
     pub(crate) n_seqs: usize,
-    /// Contexts that there is room for, if not one for each sequence.
+    /// Size of the KV pool in contexts, if not one for each sequence.
     pub(crate) n_contexts: Option<usize>,
     pub(crate) overflow: Overflow,
 }
 
 impl Resolved {
-    /// What an executor for it is made for.
+    /// The size of an executor for it.
     pub(crate) fn size(&self) -> ExecutorSize {
         let Self {
             n_ctx,
@@ -98,7 +96,9 @@ impl Resolved {
             overflow,
         } = *self;
         let n_shared = n_contexts.map(|n| n.max(1).saturating_mul(n_ctx));
-        let n_recent = overflow.gap(n_ctx).map(|gap| n_ctx.saturating_sub(gap.end));
+        let n_recent = overflow
+            .evicted_range(n_ctx)
+            .map(|evicted| n_ctx.saturating_sub(evicted.end));
         ExecutorSize {
             n_ctx,
             n_seqs,
@@ -111,53 +111,51 @@ impl Resolved {
     }
 }
 
-/// Fills in the defaults; the batch may still become smaller where nobody asked for one.
+/// Fills in the defaults. The memory plan may still reduce a default batch size.
 pub(crate) fn resolve(spec: &ModelSpec, options: &SessionOptions) -> Resolved {
     let n_ctx = options.n_ctx.unwrap_or(spec.n_ctx_train.min(DEFAULT_N_CTX));
     let n_batch = options
         .n_batch
         .unwrap_or((n_ctx / 8).min(DEFAULT_N_BATCH))
         .clamp(1, n_ctx.max(1));
-    let n_seqs = options.n_forks.saturating_add(1);
-    let (n_contexts, overflow) = (options.n_contexts, options.overflow);
     Resolved {
         n_ctx,
         n_batch,
         kv: options.kv,
-        n_seqs,
-        n_contexts,
-        overflow,
+        n_seqs: options.n_forks.saturating_add(1),
+        n_contexts: options.n_contexts,
+        overflow: options.overflow,
     }
 }
 
-/// Bytes of the logits that a session keeps.
+/// Bytes of one row of logits.
 pub(crate) fn logits_bytes(spec: &ModelSpec) -> u64 {
     4 * spec.n_vocab as u64
 }
 
-/// Bytes for what is done with the results of a session: logits and a copy of them, candidates of a
-/// sampler with their probabilities, counts over the context.
-pub(crate) fn outcome_bytes(spec: &ModelSpec, n_ctx: usize) -> u64 {
+/// Bytes for logits and sampling: logits and a copy of them, candidates with their probabilities,
+/// counts over the context.
+pub(crate) fn output_bytes(spec: &ModelSpec, n_ctx: usize) -> u64 {
     logits_bytes(spec) + 20 * spec.n_vocab as u64 + 16 * n_ctx as u64
 }
 
-/// One sequence of tokens and its state.
+/// One sequence of tokens and its KV cache.
 pub struct Session {
     engine: Engine,
     executor: Arc<Mutex<Box<dyn Executor>>>,
     pub(crate) seq: SeqId,
     n_ctx: usize,
     n_batch: usize,
-    /// What is forgotten each time that the context is full.
-    gap: Option<Range<usize>>,
+    /// Positions that each context shift evicts; `None` without shifts.
+    evicted_range: Option<Range<usize>>,
     tokens: Vec<u32>,
-    /// Tokens that were forgotten, all behind the first `gap.start`.
-    n_forgotten: usize,
-    /// Tokens whose state was saved, or restored, last; 0 without a prompt cache.
+    /// Evicted tokens, all behind the first `evicted_range.start`.
+    n_evicted: usize,
+    /// Tokens whose state is in the prompt cache; 0 without one.
     pub(crate) n_saved: usize,
     batch: Batch,
     out: Output,
-    /// The row of the last step that asked for logits.
+    /// The row of `out` with the logits after the last token.
     last: Option<usize>,
     logits_memory: Reservation,
 }
@@ -169,7 +167,7 @@ impl std::fmt::Debug for Session {
             .field("n_ctx", &self.n_ctx)
             .field("n_batch", &self.n_batch)
             .field("n_tokens", &self.tokens.len())
-            .field("n_forgotten", &self.n_forgotten)
+            .field("n_evicted", &self.n_evicted)
             .finish_non_exhaustive()
     }
 }
@@ -177,15 +175,16 @@ impl std::fmt::Debug for Session {
 impl Session {
     pub(crate) fn new(engine: &Engine, options: &SessionOptions) -> Result<Self, Error> {
         let planned = engine.planned_session(options)?;
-        let (n_ctx, gap) = (planned.n_ctx, planned.overflow.gap(planned.n_ctx));
+        let n_ctx = planned.n_ctx;
+        let evicted_range = planned.overflow.evicted_range(n_ctx);
         if n_ctx == 0 {
             return Err(Error::Context(n_ctx));
         }
-        if let Some(gap) = gap.as_ref().filter(|gap| gap.is_empty()) {
+        if let Some(range) = evicted_range.as_ref().filter(|range| range.is_empty()) {
             return Err(Error::ShortWindow {
                 n_ctx,
-                n_keep: gap.start,
-                min: gap.start.saturating_add(2 * GAP_UNIT),
+                n_keep: range.start,
+                min: range.start.saturating_add(2 * SHIFT_UNIT),
             });
         }
         let logits_memory = engine
@@ -201,9 +200,9 @@ impl Session {
             executor: Arc::new(Mutex::new(executor)),
             n_ctx,
             n_batch: planned.n_batch,
-            gap,
+            evicted_range,
             tokens: Vec::with_capacity(n_ctx),
-            n_forgotten: 0,
+            n_evicted: 0,
             n_saved: 0,
             batch: Batch::default(),
             out: Output::default(),
@@ -212,11 +211,11 @@ impl Session {
         })
     }
 
-    /// A session with the same past, which goes its own way from here. The past is shared, not
-    /// copied. Its logits are there after its first token.
+    /// Forks the session: both have the same tokens, whose KV blocks they share, and go on
+    /// independently. The fork has no logits before its first token.
     ///
     /// # Errors
-    /// More forks than [`SessionOptions::n_forks`], or memory that the budget does not grant.
+    /// More forks than [`SessionOptions::n_forks`]; an exceeded memory budget.
     pub fn fork(&self) -> Result<Self, Error> {
         let logits_memory = self
             .engine
@@ -231,9 +230,9 @@ impl Session {
             seq,
             n_ctx: self.n_ctx,
             n_batch: self.n_batch,
-            gap: self.gap.clone(),
+            evicted_range: self.evicted_range.clone(),
             tokens,
-            n_forgotten: self.n_forgotten,
+            n_evicted: self.n_evicted,
             n_saved: self.n_saved,
             batch: Batch::default(),
             out: Output::default(),
@@ -242,7 +241,7 @@ impl Session {
         })
     }
 
-    /// Appends tokens; the logits after the last one are there afterwards.
+    /// Appends tokens and computes the logits after the last one.
     ///
     /// # Errors
     /// [`Error::PromptTooLong`] before anything is computed; a step that failed.
@@ -250,8 +249,8 @@ impl Session {
         self.append_with(ids, |_| true).map(|_| ())
     }
 
-    /// Appends tokens in chunks; before each one `go_on` hears how many are done, and may stop
-    /// there with `false`. Returns the number of tokens appended.
+    /// Appends tokens in chunks. Before each chunk `go_on` gets the number of tokens done, and may
+    /// stop with `false`. Returns the number of appended tokens.
     ///
     /// # Errors
     /// As [`append`](Self::append).
@@ -273,13 +272,15 @@ impl Session {
         Ok(ids.len())
     }
 
-    /// Appends as many of `ids` as fit one batch, and returns how many. The logits after the last
-    /// of `ids` are there afterwards if it was among them.
+    /// Appends as many of `ids` as fit one batch, and returns how many. Computes logits if the last
+    /// of `ids` is among them.
     pub(crate) fn append_chunk(&mut self, ids: &[u32]) -> Result<usize, Error> {
         self.shift_if_full()?;
-        // A context is always shifted when it is full, so that the size of chunks makes no
-        // difference.
-        let n = ids.len().min(self.n_batch).min(self.n_ctx - self.n_held());
+        // Shifts happen at the same positions for any batch size.
+        let n = ids
+            .len()
+            .min(self.n_batch)
+            .min(self.n_ctx - self.n_cached());
         let is_last = n == ids.len();
         let want = |i| {
             if is_last && i + 1 == n {
@@ -294,8 +295,8 @@ impl Session {
         Ok(n)
     }
 
-    /// Appends tokens and gives the logits after each of them, `[n_vocab]`, to `each`, with its
-    /// position. The context is not shifted for them.
+    /// Appends tokens and calls `each` with the position of each token and the logits after it,
+    /// `[n_vocab]`. The context is not shifted.
     ///
     /// # Errors
     /// As [`append`](Self::append).
@@ -308,7 +309,7 @@ impl Session {
         let row_bytes = 4 * self.engine.spec().n_vocab;
         let room = self.engine.budget().left().min(MAX_LOGITS_BYTES as u64) as usize;
         let n_rows = (room / row_bytes).clamp(1, self.n_batch);
-        // The buffer stays as large as this, and so does what is reserved for it.
+        // The buffer never shrinks, and neither does its reservation.
         if n_rows * row_bytes > self.logits_memory.bytes() as usize {
             self.logits_memory = self
                 .engine
@@ -324,87 +325,90 @@ impl Session {
         Ok(())
     }
 
-    /// The logits after the last token, `[n_vocab]`; `None` before the first one, and after
-    /// [`truncate`](Self::truncate) has taken tokens away.
+    /// The logits after the last token, `[n_vocab]`; `None` before the first token, and after
+    /// [`truncate`](Self::truncate) has removed tokens.
     pub fn logits(&self) -> Option<&[f32]> {
         self.last.map(|row| self.out.logits(row))
     }
 
-    /// All tokens of the session, those that were forgotten included.
+    /// All tokens of the session, including evicted ones.
     pub fn tokens(&self) -> &[u32] {
         &self.tokens
     }
 
-    /// Positions of the context.
+    /// Context length in tokens.
     pub fn n_ctx(&self) -> usize {
         self.n_ctx
     }
 
-    /// Whether another token has a place, be it that others are forgotten for it.
+    /// Whether another token fits, if need be after a context shift.
     pub fn has_room(&self) -> bool {
         self.room() > 0
     }
 
-    /// How many tokens have a place.
+    /// Number of tokens that fit; unlimited if the context shifts.
     pub fn room(&self) -> usize {
         if self.shifts() {
             usize::MAX
         } else {
-            self.n_ctx - self.n_held()
+            self.n_ctx - self.n_cached()
         }
     }
 
-    /// Whether tokens are forgotten when the context is full.
+    /// Whether a full context is shifted.
     pub fn shifts(&self) -> bool {
-        self.gap.is_some()
+        self.evicted_range.is_some()
     }
 
-    /// Tokens that were forgotten to make room.
-    pub fn n_forgotten(&self) -> usize {
-        self.n_forgotten
+    /// Number of tokens evicted by context shifts.
+    pub fn n_evicted(&self) -> usize {
+        self.n_evicted
     }
 
     /// Number of tokens that may be appended before the context is shifted for the first time;
     /// `None` if it was, or never is.
     pub(crate) fn n_until_shift(&self) -> Option<usize> {
-        let is_whole = self.shifts() && self.n_forgotten == 0;
+        let is_whole = self.shifts() && self.n_evicted == 0;
         is_whole.then(|| self.n_ctx - self.tokens.len())
     }
 
-    /// Tokens that are computed at once, at most.
+    /// Batch size: maximum tokens per step.
     pub fn n_batch(&self) -> usize {
         self.n_batch
     }
 
-    /// The engine behind it.
+    /// The engine of the session.
     pub fn engine(&self) -> &Engine {
         &self.engine
     }
 
-    /// Forgets everything from token `n` on, and returns how many tokens are left: fewer than `n`
-    /// if there were fewer, where they were forgotten already, or none where a layer with a
-    /// window has let go of what token `n` sees.
+    /// Removes all tokens from token `n` on, and returns how many are left. Fewer than `n` are left
+    /// if there were fewer or if they were evicted; none if a layer with a sliding window has freed
+    /// positions that token `n` attends to.
     ///
     /// # Errors
-    /// None that a session can cause itself.
+    /// An executor that fails; the one on CPUs does not.
     pub fn truncate(&mut self, n: usize) -> Result<usize, Error> {
         if n < self.tokens.len() {
-            let n_kept = self.gap.as_ref().map_or(0, |gap| gap.start);
-            let (held, n_forgotten) = match n.checked_sub(self.n_forgotten) {
-                Some(held) if held > n_kept => (held, self.n_forgotten),
-                _ => (n.min(n_kept), 0),
-            };
-            let left = self.executor().truncate(self.seq, held)?;
-            self.n_forgotten = if left == 0 { 0 } else { n_forgotten };
-            self.tokens.truncate(left + self.n_forgotten);
+            let n_kept = self.evicted_range.as_ref().map_or(0, |range| range.start);
+            let behind = n
+                .checked_sub(self.n_evicted)
+                .filter(|&n_cached| n_cached > n_kept);
+            let left = self
+                .executor()
+                .truncate(self.seq, behind.unwrap_or(n.min(n_kept)))?;
+            if behind.is_none() || left == 0 {
+                self.n_evicted = 0;
+            }
+            self.tokens.truncate(left + self.n_evicted);
             self.n_saved = self.n_saved.min(self.tokens.len());
             self.last = None;
         }
         Ok(self.tokens.len())
     }
 
-    /// Removes the last `n` tokens. Evaluates the one in front of them again if its logits are
-    /// wanted, and all tokens of which a layer with a window has let go.
+    /// Removes the last `n` tokens. Evaluates the last remaining token again if its logits are
+    /// wanted, and all tokens whose state a layer with a sliding window has freed.
     pub(crate) fn roll_back(&mut self, n: usize, with_logits: bool) -> Result<(), Error> {
         if n == 0 {
             return Ok(());
@@ -414,9 +418,8 @@ impl Session {
         self.append(&rest[left..])
     }
 
-    /// Forgets everything from where the session differs from `ids` on, and returns how many tokens
-    /// are left. At least the last of `ids` is not among them, so that to append the rest gives
-    /// its logits.
+    /// Truncates the session to its common prefix with `ids`, and returns the length of the prefix.
+    /// The last of `ids` is never part of it, so that appending the rest computes logits.
     ///
     /// # Errors
     /// As [`truncate`](Self::truncate).
@@ -430,16 +433,16 @@ impl Session {
         self.truncate(same.min(ids.len().saturating_sub(1)))
     }
 
-    /// Notes that these tokens are what the sequence holds now.
+    /// Records that the sequence now holds these tokens.
     #[cfg(feature = "cache")]
-    pub(crate) fn hold(&mut self, ids: &[u32]) {
+    pub(crate) fn set_tokens(&mut self, ids: &[u32]) {
         self.tokens.clear();
         self.tokens.extend_from_slice(ids);
-        self.n_forgotten = 0;
+        self.n_evicted = 0;
         self.last = None;
     }
 
-    /// Lets an observer hear what each step turns to, and what passes through it.
+    /// Sets an observer of the phases and matrix inputs of each step.
     pub fn observe(&mut self, observer: Box<dyn Observer>) {
         self.executor().observe(observer);
     }
@@ -448,24 +451,24 @@ impl Session {
         executor(&self.executor)
     }
 
-    /// Tokens whose keys and values are there.
-    fn n_held(&self) -> usize {
-        self.tokens.len() - self.n_forgotten
+    /// Number of tokens in the KV cache.
+    fn n_cached(&self) -> usize {
+        self.tokens.len() - self.n_evicted
     }
 
-    /// Shifts a full context, if it may.
+    /// Shifts the context if it is full and may be shifted.
     fn shift_if_full(&mut self) -> Result<(), Error> {
-        if self.n_held() == self.n_ctx
-            && let Some(gap) = self.gap.clone()
+        if self.n_cached() == self.n_ctx
+            && let Some(evicted) = self.evicted_range.clone()
         {
-            self.executor().shift(self.seq, gap.clone())?;
-            self.n_forgotten += gap.len();
+            self.executor().shift(self.seq, evicted.clone())?;
+            self.n_evicted += evicted.len();
         }
         Ok(())
     }
 
     pub(crate) fn check_room(&self, n: usize) -> Result<(), Error> {
-        let n_prompt = self.n_held() + n;
+        let n_prompt = self.n_cached() + n;
         if n_prompt > self.n_ctx {
             return Err(Error::PromptTooLong {
                 n_prompt,
@@ -483,7 +486,7 @@ impl Session {
         checkpoint: Option<usize>,
     ) -> Result<(), Error> {
         self.batch.clear();
-        let pos = self.n_held();
+        let pos = self.n_cached();
         for (i, &id) in ids.iter().enumerate() {
             self.batch.push_token(self.seq, pos + i, id, want(i));
             if checkpoint == Some(i) {
@@ -506,13 +509,13 @@ impl Session {
 
 impl Drop for Session {
     fn drop(&mut self) {
-        // The sequence is there as long as its session.
+        // The sequence exists as long as its session.
         let _ = self.executor().drop_seq(self.seq);
     }
 }
 
-/// The executor, even if another session panicked over it: a step that fails takes its rows back,
-/// so what it holds is whole.
+/// Locks the executor, even if another session panicked while it held the lock: a failed step rolls
+/// its rows back, so the executor is in a valid state.
 fn executor(executor: &Mutex<Box<dyn Executor>>) -> MutexGuard<'_, Box<dyn Executor>> {
     executor.lock().unwrap_or_else(PoisonError::into_inner)
 }

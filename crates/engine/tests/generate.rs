@@ -522,10 +522,7 @@ fn a_text_may_be_longer_than_a_context_that_shifts() {
     let logits = |n_batch| {
         let mut session = shifting(100, n_batch, 4);
         session.append(&ids).unwrap();
-        assert_eq!(
-            (session.tokens(), session.n_forgotten()),
-            (&ids[..], 7 * 32)
-        );
+        assert_eq!((session.tokens(), session.n_evicted()), (&ids[..], 7 * 32));
         session.logits().unwrap().to_vec()
     };
     assert_eq!(logits(1), logits(64));
@@ -553,7 +550,7 @@ fn going_back_never_goes_into_what_was_forgotten() {
         session.append(&ids[left..]).unwrap();
         (
             left,
-            session.n_forgotten(),
+            session.n_evicted(),
             session.logits().unwrap().to_vec(),
         )
     };

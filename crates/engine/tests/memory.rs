@@ -99,7 +99,7 @@ fn at_any_budget_the_logits_are_those_of_mapped_weights() {
         for more in [None, Some(64 << 20), Some(1 << 20), Some(300_000), Some(0)] {
             for weights in [WeightsAt::Streamed, WeightsAt::Resident] {
                 let budget = more.map(|more| {
-                    more + LEEWAY + smallest(&path, weights, session_of(128), Fit::AsAsked)
+                    more + LEEWAY + smallest(&path, weights, session_of(128), Fit::Strict)
                 });
                 let engine = open(&path, budget, Some(weights)).unwrap();
                 let mut session = engine.session(&session_of(128)).unwrap();
@@ -127,7 +127,7 @@ fn a_file_that_does_not_fit_into_the_budget_is_streamed_and_one_that_fits_is_map
             .weights_at(),
         WeightsAt::Mapped
     );
-    let tight = LEEWAY + smallest(&path, WeightsAt::Streamed, session_of(128), Fit::AsAsked);
+    let tight = LEEWAY + smallest(&path, WeightsAt::Streamed, session_of(128), Fit::Strict);
     let engine = open(&path, Some(tight), None).unwrap();
     assert_eq!(engine.weights_at(), WeightsAt::Streamed);
     let io = engine.model().weights().io();
@@ -147,7 +147,7 @@ fn less_memory_holds_fewer_weights_and_never_fewer_positions() {
     let mut last = u64::MAX;
     for more in [3 << 20, 1 << 20, 0] {
         let budget =
-            more + LEEWAY + smallest(&path, WeightsAt::Streamed, session_of(128), Fit::AsAsked);
+            more + LEEWAY + smallest(&path, WeightsAt::Streamed, session_of(128), Fit::Strict);
         let engine = open(&path, Some(budget), Some(WeightsAt::Streamed)).unwrap();
         let pinned = engine.model().weights().io().pinned_bytes;
         assert!(pinned < last, "{budget}");
@@ -160,7 +160,7 @@ fn less_memory_holds_fewer_weights_and_never_fewer_positions() {
 fn a_budget_that_is_too_small_names_one_that_is_not() {
     let (_alone, path) = (alone(), stories());
     for weights in [WeightsAt::Streamed, WeightsAt::Resident, WeightsAt::Mapped] {
-        let least = smallest(&path, weights, session_of(200), Fit::AsAsked);
+        let least = smallest(&path, weights, session_of(200), Fit::Strict);
         let open = |budget| {
             let options = LoadOptions {
                 ram_budget: Some(budget),
@@ -184,7 +184,7 @@ fn what_does_not_fit_shrinks_only_if_it_may() {
         kv: KvType::F32,
         ..SessionOptions::default()
     };
-    let [least, shrunk] = [Fit::AsAsked, Fit::Shrink]
+    let [least, shrunk] = [Fit::Strict, Fit::Shrink]
         .map(|fit| smallest(&path, WeightsAt::Streamed, session.clone(), fit));
     assert!(shrunk + 3 * LEEWAY < least, "{shrunk} {least}");
     let options = |fit| LoadOptions {
@@ -194,7 +194,7 @@ fn what_does_not_fit_shrinks_only_if_it_may() {
         fit,
         ..LoadOptions::default()
     };
-    let error = Engine::open(&path, &options(Fit::AsAsked))
+    let error = Engine::open(&path, &options(Fit::Strict))
         .err()
         .unwrap()
         .to_string();

@@ -854,11 +854,11 @@ fn a_text_longer_than_its_window_is_kept_only_as_far_as_nothing_was_forgotten() 
     first.append(&ids[..90]).unwrap();
     first.save(&cache).unwrap();
     first.append(&ids[90..]).unwrap();
-    assert!(first.n_forgotten() > 0);
+    assert!(first.n_evicted() > 0);
     first.save(&cache).unwrap();
     assert!(matches!(
         first.export(&mut Vec::new()),
-        Err(Error::Forgotten(_))
+        Err(Error::Shifted(_))
     ));
     let mut second = shifting();
     assert_eq!(second.restore(&cache, &ids).unwrap().n_tokens, 90);
@@ -908,7 +908,7 @@ fn a_prompt_longer_than_its_window_is_saved_before_anything_of_it_is_forgotten()
                 (summary.n_prompt, summary.n_generated),
                 (n_prompt - n_cached, expected.n_generated)
             );
-            assert!(session.n_forgotten() > 0 && session.tokens() == plain.tokens());
+            assert!(session.n_evicted() > 0 && session.tokens() == plain.tokens());
         }
         assert!(
             cache

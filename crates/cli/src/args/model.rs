@@ -154,7 +154,7 @@ impl ModelFlags {
             prewarm: self.prewarm,
             ram_budget: self.ram_budget.and_then(RamBudget::bytes),
             session,
-            fit: if self.fit { Fit::Shrink } else { Fit::AsAsked },
+            fit: if self.fit { Fit::Shrink } else { Fit::Strict },
             ..LoadOptions::default()
         }
     }

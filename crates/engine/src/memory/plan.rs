@@ -1,8 +1,8 @@
-//! The memory plan of a model that is not loaded: what an engine and a session would take, item by
-//! item.
+//! The memory plan of a model that is not loaded: the items that an engine and a session would
+//! reserve.
 //!
-//! It is made by the code that decides for an engine, and stops where weights would be read. Of the
-//! file it touches the metadata and the vectors.
+//! The same code decides for an engine. The plan stops before weights are read: of the file it
+//! reads the metadata and the vectors.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use atta_model::{CpuFootprint, KvType, Model};
 use atta_store::{InMemory, Item, ModelFiles, ResidencyBytes, Weights};
 
 use super::{
-    Decision, MAX_PROBE_BYTES, MIN_PROBE_BYTES, Needs, Refusal, WeightsAt, beside, divide,
+    Decision, MAX_PROBE_BYTES, MIN_PROBE_BYTES, Needs, PlaceError, WeightsAt, beside, divide,
     missed_experts,
 };
 use crate::{
@@ -20,28 +20,27 @@ use crate::{
     session::{self, Resolved},
 };
 
-/// What would be in memory.
+/// The memory that a model and a session would take.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MemoryPlan {
-    /// Where weights would be.
+    /// Placement of the weights.
     pub weights: WeightsAt,
-    /// Private bytes that may be used.
+    /// Limit of private memory, bytes.
     pub limit_bytes: u64,
-    /// Positions of the context.
+    /// Context length in tokens.
     pub n_ctx: usize,
-    /// Tokens of a prompt that are computed at once.
+    /// Batch size.
     pub n_batch: usize,
-    /// Element types of keys and values.
+    /// Element types of the KV cache.
     pub kv: KvType,
-    /// Private memory, by what it is for.
+    /// Private memory by purpose.
     pub items: Vec<Item>,
-    /// Bytes of the file that are mapped, and that the system may drop; 0 unless weights are
-    /// mapped.
+    /// Bytes of the file in the page cache, which the system may drop; 0 unless weights are mapped.
     pub mapped_bytes: u64,
-    /// Bytes of streamed weights that are read for each token; of experts, if it goes to any of
-    /// them with equal probability.
+    /// Bytes of streamed weights read per token, if the router chooses each expert with the same
+    /// probability.
     pub read_bytes: f64,
-    /// Bytes of weights that are multiplied for each token.
+    /// Bytes of weights multiplied per token.
     pub token_bytes: u64,
 }
 
@@ -49,7 +48,7 @@ impl MemoryPlan {
     /// Plans as [`Engine::open`](crate::Engine::open) would.
     ///
     /// # Errors
-    /// As those of `open`, but for what only reading weights brings to light.
+    /// As those of `open`, but for errors of reading weights.
     pub fn of(path: &Path, options: &LoadOptions) -> Result<Self, Error> {
         Self::of_files(path, &|| Ok(ModelFiles::open(path)?), options)
     }
@@ -77,7 +76,7 @@ impl MemoryPlan {
     ) -> Result<Self, Error> {
         let n_threads = options.threads.count();
         let footprint = CpuFootprint(n_threads);
-        let prepared = Prepared::new(path, open()?, options, (&footprint, n_threads))?;
+        let prepared = Prepared::new(path, open()?, options, &footprint, n_threads)?;
         let Prepared {
             files,
             spec,
@@ -86,12 +85,10 @@ impl MemoryPlan {
             memory: _memory,
             ..
         } = prepared;
-        let (needs, file_bytes) = (
-            options.needs(&spec, (&footprint, n_threads)),
-            files.file_bytes(),
-        );
+        let needs = options.needs(&spec, &footprint, n_threads);
+        let file_bytes = files.file_bytes();
         let mut decided = None;
-        let source = |_: ModelFiles, plan| -> Result<Box<dyn Weights>, Refusal> {
+        let source = |_: ModelFiles, plan| -> Result<Box<dyn Weights>, PlaceError> {
             budget.set_limit(outline.limit);
             let (session, sizes) = match outline.weights {
                 WeightsAt::Mapped => (beside(&budget, &needs)?, ResidencyBytes::default()),
@@ -100,7 +97,7 @@ impl MemoryPlan {
                     (session, ResidencyBytes::of(&plan, &policy))
                 }
             };
-            // While the copy of the metadata, which the files hold, is still there.
+            // Listed while the copy of the metadata, which belongs to the files, is reserved.
             decided = Some((session, sizes, budget.items()));
             let mapped = open()?;
             Ok(Box::new(InMemory::new(mapped, plan).map_err(Error::from)?))
@@ -135,9 +132,8 @@ impl MemoryPlan {
         self.items.iter().map(|item| item.bytes).sum()
     }
 
-    /// Bytes per second that this machine reads from memory, measured with the threads of the
-    /// options, for a moment. What a token reads may fit into a cache, so the buffer is as
-    /// large, up to 64 MB.
+    /// Measures the memory bandwidth with the threads of the options, bytes per second. The buffer
+    /// is as large as the weights of a token, up to 64 MB, since those may fit a CPU cache.
     ///
     /// # Errors
     /// An instruction set or CPUs that this machine lacks.
@@ -151,12 +147,12 @@ impl MemoryPlan {
     }
 }
 
-/// What weights, a session and its sampler take, by the names under which they reserve it.
+/// The reservations of weights, a session and its sampler, by name.
 fn items(needs: &Needs<'_>, session: &Resolved, sizes: &ResidencyBytes) -> Vec<Item> {
     let spec = needs.spec;
     let executor = needs.footprint.needs(spec, &session.size());
     let logits = session::logits_bytes(spec);
-    let sampling = session::outcome_bytes(spec, session.n_ctx) - logits;
+    let sampling = session::output_bytes(spec, session.n_ctx) - logits;
     let all = [
         ("pinned weights", sizes.pinned),
         ("read-ahead", sizes.ring),

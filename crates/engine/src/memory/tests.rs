@@ -21,7 +21,7 @@ fn what_is_left_goes_to_weights_first_and_then_to_experts() {
     };
     let some = pinned(policy.clone(), &sizes, 620);
     assert_eq!((some.pinned_bytes, some.n_experts), (500, 8));
-    // Held whole, the model needs no ring: 1,000 of 1,040.
+    // In memory as a whole, the model needs no ring: 1,000 of 1,040.
     let whole = pinned(policy.clone(), &sizes, 120 + 1000);
     assert_eq!((whole.pinned_bytes, whole.n_experts), (u64::MAX, 8 + 4));
     let dense = pinned(

@@ -370,7 +370,7 @@ impl Session {
                     wanted,
                     &mut notes,
                 )?;
-                self.hold(&wanted[..n]);
+                self.set_tokens(&wanted[..n]);
                 self.n_saved = n;
             }
         }
@@ -388,12 +388,12 @@ impl Session {
 
     /// Saves the state of all tokens of the session, as far as it is not saved yet.
     ///
-    /// Once the session has forgotten tokens there is nothing to save: no prompt has its state.
+    /// A session that has shifted its context is not saved: no prompt has its state.
     ///
     /// # Errors
     /// [`Error::Cache`] if it cannot be written, or must not, since something else is there.
     pub fn save(&mut self, cache: &PromptCache) -> Result<(), Error> {
-        if self.tokens().is_empty() || self.n_forgotten() > 0 {
+        if self.tokens().is_empty() || self.n_evicted() > 0 {
             return Ok(());
         }
         let root = self.root()?;
@@ -437,10 +437,10 @@ impl Session {
     /// Writes the tokens of the session and their state, to be read by [`import`](Self::import).
     ///
     /// # Errors
-    /// What the writer says; [`Error::Forgotten`] for a session that has forgotten tokens.
+    /// What the writer says; [`Error::Shifted`] for a session that has shifted its context.
     pub fn export(&self, out: &mut impl Write) -> Result<(), Error> {
-        if self.n_forgotten() > 0 {
-            return Err(Error::Forgotten(self.n_forgotten()));
+        if self.n_evicted() > 0 {
+            return Err(Error::Shifted(self.n_evicted()));
         }
         let root = self.root()?;
         let executor = self.executor();
@@ -484,7 +484,7 @@ impl Session {
             return Err(Flaw::State.into());
         }
         drop(executor);
-        self.hold(&ids);
+        self.set_tokens(&ids);
         Ok(ids.len())
     }
 }
