@@ -1,5 +1,4 @@
-//! Who may ask: keys, origins of pages, and names of the server. The reasons stand in
-//! docs/server.md.
+//! Access control: API keys, origins of web pages, and `Host`. docs/server.md gives the reasons.
 
 use std::net::IpAddr;
 
@@ -10,8 +9,8 @@ use axum::{
 
 use crate::flow::error::ApiError;
 
-/// Whether one of the keys came with a request, as `Authorization: Bearer KEY` or as `x-api-key:
-/// KEY`. Without keys, whatever comes is right.
+/// Whether a request has one of the keys, as `Authorization: Bearer KEY` or `x-api-key: KEY`. A server
+/// without keys accepts all requests.
 pub(crate) fn is_allowed(keys: &[String], headers: &HeaderMap) -> bool {
     let bearer = headers
         .get(header::AUTHORIZATION)
@@ -21,7 +20,7 @@ pub(crate) fn is_allowed(keys: &[String], headers: &HeaderMap) -> bool {
         .filter(|(scheme, _)| scheme.eq_ignore_ascii_case(b"bearer "))
         .map(|(_, key)| key);
     let given = bearer.or_else(|| Some(headers.get("x-api-key")?.as_bytes()));
-    // All keys are compared, so that time does not tell which one was nearly right.
+    // All keys are compared, so that the time does not reveal which one nearly matched.
     keys.is_empty()
         || given.is_some_and(|given| {
             keys.iter()
@@ -29,7 +28,7 @@ pub(crate) fn is_allowed(keys: &[String], headers: &HeaderMap) -> bool {
         })
 }
 
-/// Whose requests a server answers, beside those with a key.
+/// The access rules beside the keys.
 #[derive(Clone, Copy)]
 pub(crate) struct Access<'a> {
     /// Whether clients need a key.
@@ -44,19 +43,18 @@ pub(crate) struct Access<'a> {
     pub(crate) hosts: &'a [String],
 }
 
-/// Which pages may read an answer.
+/// The web pages that may read a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Readers {
-    /// Those that the browser lets read it without being told.
+    /// Those that need no header: pages of the server itself.
     SameSite,
-    /// Every page: a key protects the server.
+    /// All pages: a key protects the server.
     All,
     /// Those of this origin.
     Origin(HeaderValue),
 }
 
-/// Schemes of origins that belong to programs on this machine, not to web sites: no web page can
-/// have one of them.
+/// Schemes of origins of apps on this machine; no web site can have one of them.
 const APP_SCHEMES: [&str; 9] = [
     "app",
     "capacitor",
@@ -69,26 +67,26 @@ const APP_SCHEMES: [&str; 9] = [
     "vscode-webview",
 ];
 
-/// Headers of an answer that pages may read.
+/// Headers of a response that pages may read.
 const EXPOSED: HeaderValue =
     HeaderValue::from_static("x-request-id, request-id, retry-after, warning");
 const METHODS: HeaderValue = HeaderValue::from_static("GET, HEAD, POST, OPTIONS");
-/// Seconds for which a browser need not ask again.
+/// Seconds for which a browser caches a preflight.
 const MAX_AGE: HeaderValue = HeaderValue::from_static("600");
-/// Chrome asks for this before a page from the internet may reach this machine.
+/// Chrome sends this before a page of the internet may reach this machine.
 const ASKS_PRIVATE: &str = "access-control-request-private-network";
 const ALLOWS_PRIVATE: &str = "access-control-allow-private-network";
 
 impl Access<'_> {
-    /// Decides whether a request may be answered, and which pages may read the answer.
+    /// Decides whether a request is answered, and which pages may read the response.
     ///
-    /// With keys every page may ask, because it must know one. Without keys a browser's `Origin`
-    /// says where a page is from and `Host` by which name it has found the server, so that a
-    /// web site that somebody happens to open cannot have this machine work for it, nor can one
-    /// that lets its own name mean this machine after it was loaded (DNS rebinding).
+    /// With keys, every page may send requests, because it must know a key. Without keys, `Origin`
+    /// tells which page sends the request and `Host` by which name it found the server, so that no
+    /// web site can use this machine, not even one that points its own name to this machine after it
+    /// was loaded (DNS rebinding).
     ///
     /// # Errors
-    /// A [`ApiError`] that names the option that would let the request in.
+    /// An [`ApiError`] that names the option which would admit the request.
     pub(crate) fn admit(&self, headers: &HeaderMap) -> Result<Readers, ApiError> {
         let text = |name| {
             headers
@@ -112,7 +110,7 @@ impl Access<'_> {
         }
     }
 
-    /// `--allow-origin` beside a key narrows the pages that may read answers.
+    /// With keys, `--allow-origin` narrows the pages that may read responses.
     fn readers_with_key(&self, headers: &HeaderMap) -> Readers {
         match headers.get(header::ORIGIN) {
             Some(_) if self.origins.is_empty() => Readers::All,
@@ -123,10 +121,10 @@ impl Access<'_> {
         }
     }
 
-    /// Whether a page was loaded from this server. Where connections are encrypted, pages that were
-    /// not are of another site, since anybody may have changed them; the other way round, a
-    /// proxy in front of the server may have done it. A name that the local network hands out
-    /// is not enough: whoever controls that network can have a page of that name.
+    /// Whether a page was loaded from this server. On a server with TLS, a page loaded without TLS is
+    /// foreign, because it may have been modified. A page loaded with TLS from a server without it may
+    /// come through a proxy. A name from the local network is not enough, because its owner could
+    /// serve a page by that name.
     fn is_ours(&self, origin: &str, host: Option<&str>) -> bool {
         let is_same = origin.split_once("://").is_some_and(|(scheme, site)| {
             Some(site) == host && (self.scheme != "https" || scheme == self.scheme)
@@ -136,7 +134,7 @@ impl Access<'_> {
                 || host.is_some_and(|host| is_this_machine(host) || self.is_allowed_host(host)))
     }
 
-    /// Whether no web site of the internet can be found by the name in `Host`.
+    /// Whether no web site of the internet can have the name in `Host`.
     fn is_known(&self, host: &str) -> bool {
         is_this_machine(host) || is_local_name(host) || self.is_allowed_host(host)
     }
@@ -155,7 +153,7 @@ impl Access<'_> {
 }
 
 impl Readers {
-    /// Tells the browser.
+    /// Adds the headers of CORS.
     pub(crate) fn add_headers(&self, headers: &mut HeaderMap) {
         let origin = match self {
             Self::SameSite => return,
@@ -169,8 +167,7 @@ impl Readers {
         headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED);
     }
 
-    /// The answer to a browser that asks whether a page may send a request. It brings no key; the
-    /// request itself will.
+    /// The response to a preflight. A preflight has no key; the request after it does.
     pub(crate) fn preflight(&self, asked: &HeaderMap) -> Response {
         let mut response = StatusCode::NO_CONTENT.into_response();
         let headers = response.headers_mut();
@@ -186,15 +183,15 @@ impl Readers {
     }
 }
 
-/// Whether a browser asks what a page may do.
+/// Whether a request is a CORS preflight.
 pub(crate) fn is_preflight(method: &Method, headers: &HeaderMap) -> bool {
     method == Method::OPTIONS
         && headers.contains_key(header::ORIGIN)
         && headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD)
 }
 
-/// Whether a text can stand behind `--allow-origin`: `*`, `null`, SCHEME://HOST with or without a
-/// port, or SCHEME://*.
+/// Whether a text is a valid `--allow-origin`: `*`, `null`, `SCHEME://HOST`, `SCHEME://HOST:PORT` or
+/// `SCHEME://*`.
 pub(crate) fn is_origin(text: &str) -> bool {
     let is_site = |(scheme, host): (&str, &str)| {
         !scheme.is_empty()
@@ -205,7 +202,7 @@ pub(crate) fn is_origin(text: &str) -> bool {
     text == "*" || text == "null" || text.split_once("://").is_some_and(is_site)
 }
 
-/// Whether an `--allow-origin` lets in every web page.
+/// Whether an `--allow-origin` admits every web page.
 pub(crate) fn is_every_site(pattern: &str) -> bool {
     matches!(
         pattern.to_ascii_lowercase().as_str(),
@@ -225,9 +222,9 @@ fn matches_origin(pattern: &str, origin: &str) -> bool {
     }
 }
 
-/// Whether an origin is that of a program on this machine: an app, a browser's extension, or a page
-/// that this machine itself serves. What could misuse that runs here already, and needs no browser
-/// to ask.
+/// Whether an origin belongs to a program on this machine: an app, a browser extension, or a page
+/// that this machine serves. A program that could misuse this runs here already and needs no browser
+/// to send requests.
 fn is_app(origin: &str) -> bool {
     origin
         .split_once("://")
@@ -246,8 +243,7 @@ fn name(host: &str) -> &str {
     name.trim_start_matches('[').trim_end_matches(']')
 }
 
-/// Browsers take `localhost` and all that ends so for this machine, whatever a name server says
-/// (RFC 6761).
+/// Browsers resolve `localhost` and names below it to this machine, without a name server (RFC 6761).
 fn is_localhost(name: &str) -> bool {
     name.eq_ignore_ascii_case("localhost") || ends_with(name, ".localhost")
 }
@@ -259,15 +255,13 @@ fn is_loopback(host: &str) -> bool {
             .is_ok_and(|address| address.is_loopback())
 }
 
-/// Whether a host is an address, or this machine by its usual name: what no name server can give a
-/// meaning to.
+/// Whether a host is an address or `localhost`, which no name server resolves.
 fn is_this_machine(host: &str) -> bool {
     is_localhost(name(host)) || name(host).parse::<IpAddr>().is_ok()
 }
 
-/// Whether a host has a name that the name servers of the internet cannot hold, so that no web site
-/// can be loaded by it: one without a dot, `.local` (RFC 6762), or `.internal`, which is set aside
-/// for private use (`host.docker.internal`).
+/// Whether a host has a name that no web site can have: one without a dot, `.local` (RFC 6762), or
+/// `.internal`, which is reserved for private use (`host.docker.internal`).
 fn is_local_name(host: &str) -> bool {
     let name = name(host);
     let is_plain = !name.is_empty()
@@ -283,7 +277,7 @@ fn ends_with(name: &str, end: &str) -> bool {
         .is_some_and(|tail| tail.eq_ignore_ascii_case(end))
 }
 
-/// Whether two texts are equal, in a time that depends on the length of what was given only.
+/// Whether two texts are equal, in a time that depends on the length of `given` only.
 fn same(key: &[u8], given: &[u8]) -> bool {
     let at = |i: usize| key.get(i).copied().unwrap_or(0);
     let difference = given

@@ -1,4 +1,4 @@
-//! What all requests share: the models, and what the server was told.
+//! The state that all requests share.
 
 use std::{
     sync::{
@@ -28,7 +28,7 @@ pub(crate) struct App {
     pub(crate) metrics: Metrics,
     /// The warnings that the log has shown.
     pub(crate) logged: LoggedWarnings,
-    /// If the machine is to be kept cool.
+    /// Set if the server throttles on a hot machine.
     pub(crate) throttle: Option<Arc<ThermalThrottle>>,
     /// Seconds since 1970.
     pub(crate) started: u64,
@@ -67,13 +67,13 @@ impl App {
             .map_err(|_| ApiError::busy())
     }
 
-    /// An id that no other answer of this server has, and hardly one of another.
+    /// A unique id: the start time of the server and a counter.
     pub(crate) fn id(&self, prefix: &str) -> String {
         let n = self.n_ids.fetch_add(1, Ordering::Relaxed);
         format!("{prefix}{:x}{n:06x}", self.started)
     }
 
-    /// From now on nobody gets in.
+    /// Refuses all further requests.
     pub(crate) fn close(&self) {
         self.is_stopping.store(true, Ordering::Relaxed);
     }

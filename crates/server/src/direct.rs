@@ -1,5 +1,4 @@
-//! Requests without a connection, for tests and for fuzzing: what may come as a body is far more
-//! than what may come as HTTP, which is hyper's to read.
+//! Requests without a connection, for tests and fuzzing of bodies.
 
 use std::sync::Arc;
 
@@ -13,20 +12,19 @@ use hyper_util::service::TowerToHyperService;
 
 use crate::{Server, routes};
 
-/// What came back for a request, complete.
+/// A complete response.
 #[doc(hidden)]
 #[derive(Clone, Debug)]
 pub struct Answer {
-    /// The status of HTTP.
+    /// HTTP status.
     pub status: u16,
-    /// The type of the body.
+    /// Content type.
     pub kind: String,
-    /// All of it.
+    /// The whole body.
     pub body: Vec<u8>,
 }
 
-// Not for programs, which have `run`: nothing is unloaded here, and nothing that is under way can
-// be stopped.
+// For tests only: without `run`, no model is unloaded and no job can be stopped.
 impl Server {
     /// Paths that take a request with a body.
     #[doc(hidden)]
@@ -34,8 +32,7 @@ impl Server {
         routes::posts().into_iter().map(|(path, _)| path).collect()
     }
 
-    /// Answers a request of this machine, on the thread that calls; `path` is one of
-    /// [`post_paths`](Self::post_paths).
+    /// Answers a request on the calling thread; `path` is one of [`post_paths`](Self::post_paths).
     #[doc(hidden)]
     pub fn answer(&self, path: &'static str, body: Vec<u8>) -> Answer {
         let mut request = Request::new(Body::from(body));

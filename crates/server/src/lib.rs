@@ -1,12 +1,12 @@
-//! Models behind HTTP: many clients at once, each of which gets its text token by token.
+//! The HTTP server: OpenAI's, Anthropic's, Ollama's and llama.cpp's interfaces, streaming, for many
+//! clients at once.
 //!
-//! Knows the interfaces of other servers, and nothing of weights or kernels. The one idea: what a
-//! client asks for becomes jobs of a [`Batcher`](atta_engine::Batcher), which a thread of its own
-//! runs; everything else is translation, of requests into jobs (`openai/`, `anthropic/`, `ollama/`)
-//! and of what is heard of them into events on the wire. The only crate with async code, and that
-//! is one thread too.
+//! Knows nothing of weights or kernels. The one idea: a request becomes jobs of a
+//! [`Batcher`](atta_engine::Batcher), which a worker thread runs. `flow/` is the way of a request
+//! from bytes to events, `api/` maps the JSON of each interface to it and back. The only crate with
+//! async code, which runs on one thread.
 //!
-//! No path or address in a request ever names a file or another machine.
+//! **Invariant:** no path or address in a request names a file or another machine.
 
 #![forbid(unsafe_code)]
 
@@ -33,7 +33,7 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use atta_engine::{BatcherOptions, Pooling};
 
-// Not part of the interface: tests here and the fuzz target ask without a connection.
+// For tests and the fuzz target, which send requests without a connection.
 #[doc(hidden)]
 pub use direct::Answer;
 pub use flow::sampling::Defaults;
@@ -43,59 +43,56 @@ pub use thermal::ThermalOptions;
 #[cfg(feature = "tls")]
 pub use tls::Tls;
 
-/// What is served, and to whom.
+/// Options of the server.
 #[derive(Clone, Debug)]
 pub struct ServerOptions {
-    /// Where clients connect.
+    /// Where the server listens.
     pub listen: Listen,
-    /// Connections are encrypted, and only such ones are taken.
+    /// If set, all connections use TLS.
     #[cfg(feature = "tls")]
     pub tls: Option<Tls>,
-    /// What they must know; without any, whatever they say is right.
+    /// Keys of clients; without keys, any request is authorized.
     pub api_keys: Vec<String>,
-    /// Serves other machines without a key.
+    /// Allows other machines to connect without a key.
     pub insecure: bool,
-    /// Origins of pages that may ask without a key; with keys, the only ones that may read
-    /// answers, if there are any.
+    /// Origins of web pages that may send requests without a key. With keys, and if not empty: the
+    /// only origins that may read responses.
     pub allowed_origins: Vec<String>,
-    /// Names by which a server of this machine may be found, beside those that no web site can
-    /// have.
+    /// Further names that `Host` may have, beside those that no web site can have.
     pub allowed_hosts: Vec<String>,
-    /// Texts of a model at once, and their memory.
+    /// Slots and KV cache of each model.
     pub batcher: BatcherOptions,
     /// Defaults for fields that a request does not set.
     pub defaults: Defaults,
-    /// How texts become vectors where a request does not say; `None`: as the file of the model
-    /// says.
+    /// The default pooling of embeddings; `None`: that of the model's file.
     pub pooling: Option<Pooling>,
-    /// Requests that may wait for a place; more are told to come back later.
+    /// Length of the queue; further requests get status 429.
     pub max_queue: usize,
-    /// Bytes of a request's body.
+    /// Largest body of a request, in bytes.
     pub max_body: usize,
-    /// Connections at once.
+    /// Most open connections.
     pub max_connections: usize,
-    /// How long the head or the body of a request may take to come.
+    /// Time limit for the head and for the body of a request to arrive.
     pub read_timeout: Duration,
-    /// How long an answer may take from its request on; then it ends as at its length.
+    /// Deadline of an answer, from its request on; then it ends as at its length limit.
     pub max_time: Option<Duration>,
-    /// A model that nobody has used for so long is taken out of memory; the next request loads it
-    /// again.
+    /// A model that has been idle for this time is unloaded; the next request loads it again.
     pub idle_unload: Option<Duration>,
-    /// How long texts may go on after the server was asked to stop.
+    /// How long running requests may take after the server was asked to stop.
     pub grace: Duration,
-    /// Pauses between steps while the machine is hot.
+    /// Thermal throttling.
     pub thermal: Option<ThermalOptions>,
-    /// Whether each request becomes a line on standard error.
+    /// The request log on standard error.
     pub log: Log,
 }
 
 impl ServerOptions {
-    /// Whether only this machine can reach it, by an address.
+    /// Whether the server listens on a loopback address.
     pub(crate) fn is_local(&self) -> bool {
         matches!(self.listen, Listen::Tcp(address) if address.ip().is_loopback())
     }
 
-    /// Whose requests it answers.
+    /// The access rules.
     pub(crate) fn access(&self) -> access::Access<'_> {
         access::Access {
             has_keys: !self.api_keys.is_empty(),
@@ -106,7 +103,7 @@ impl ServerOptions {
         }
     }
 
-    /// How addresses of it begin.
+    /// The scheme of the server's URL.
     pub(crate) fn scheme(&self) -> &'static str {
         #[cfg(feature = "tls")]
         if self.tls.is_some() {
@@ -116,64 +113,64 @@ impl ServerOptions {
     }
 }
 
-/// Where clients connect.
+/// Where the server listens.
 #[derive(Clone, Debug)]
 pub enum Listen {
     /// An address; port 0 takes a free one.
     Tcp(SocketAddr),
-    /// A socket in the file system, for programs of this machine.
+    /// A Unix domain socket.
     Unix(PathBuf),
 }
 
-/// How requests are written down.
+/// The format of the request log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Log {
-    /// Not at all.
+    /// No log.
     #[default]
     Off,
-    /// As a line for people.
+    /// Lines of text.
     Text,
-    /// As a line of JSON.
+    /// Lines of JSON.
     Json,
 }
 
-/// Why there is no server.
+/// Why the server cannot start, or has ended.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// The model cannot be used this way.
+    /// An error of the engine.
     #[error(transparent)]
     Engine(#[from] atta_engine::Error),
-    /// The address cannot be had.
+    /// The address cannot be bound.
     #[error("{place}: {source}")]
     Listen {
         /// The address or the path.
         place: String,
-        /// What the system said.
+        /// The error of the system.
         source: std::io::Error,
     },
-    /// There is no certificate, or no key for it.
+    /// The certificate or its key cannot be used.
     #[error("{}: {why}", path.display())]
     Tls {
-        /// Which of both is at fault.
+        /// The file that caused the error.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The reason.
         why: String,
     },
-    /// Nobody knows how hot the machine is.
+    /// Thermal throttling on a machine without readable temperatures.
     #[error("{}: no thermal zone with a temperature that can be read", .0.display())]
     NoTemperature(PathBuf),
-    /// Other machines would get in.
+    /// An address that other machines can reach, without keys.
     #[error(
         "{0} can be reached by other machines: give --api-key, or --insecure if everybody who can reach it may use it"
     )]
     Open(SocketAddr),
-    /// Every web page that somebody opens would get in.
+    /// An `--allow-origin` that admits every web page, without keys.
     #[error(
         "--allow-origin {0} lets every web page that is open in a browser of this machine use the server: give --api-key, \
          or --insecure if that is wanted"
     )]
     OpenToPages(String),
-    /// This is no origin of a page.
+    /// An `--allow-origin` that is no origin.
     #[error(
         "--allow-origin {0}: expected SCHEME://HOST or SCHEME://HOST:PORT with nothing behind it, SCHEME://*, null or *"
     )]
@@ -181,34 +178,33 @@ pub enum ServeError {
     /// A server-wide default that no request could use.
     #[error("{0}")]
     Defaults(String),
-    /// There is nothing to serve.
+    /// No models.
     #[error("there is no model to serve")]
     NoModel,
-    /// A model that nobody can ask for.
+    /// A model without a name.
     #[error("a model has no name")]
     NoName,
-    /// Two models that requests could not tell apart.
+    /// Two models with the same name.
     #[error("two models are called {0:?}")]
     SameName(String),
-    /// A key that everybody knows.
+    /// An empty key.
     #[error("an empty API key would let everybody in")]
     EmptyKey,
-    /// The thread that computes has come to grief, which is a mistake of ours.
+    /// The inference thread panicked (a bug in atta).
     #[error("the server has made a mistake and has ended")]
     Broken,
-    /// The system has no thread or no timer.
+    /// The runtime or the signal handlers cannot be set up.
     #[error("the server cannot start: {0}")]
     Start(#[source] std::io::Error),
 }
 
 impl Server {
-    /// Listens; nobody is served until [`run`](Self::run). The first model is loaded now, the
-    /// others when they are asked for.
+    /// Binds the address and loads the first model; the first request for another model loads it.
+    /// [`run`](Self::run) serves.
     ///
     /// # Errors
-    /// An address that cannot be had or that would let everybody in, memory that the budget does
-    /// not grant, a chat template that cannot be read, a machine to be kept cool that does not
-    /// say how hot it is.
+    /// An address that cannot be bound or is open to other machines, a model that does not fit into
+    /// memory, an invalid chat template, thermal throttling without a temperature.
     pub fn bind(models: Vec<ModelSource>, options: ServerOptions) -> Result<Self, ServeError> {
         Self::new(models, options)
     }

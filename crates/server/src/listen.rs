@@ -1,4 +1,4 @@
-//! Connections: who gets in, how long they may take, and how the server ends.
+//! The server itself: accepts connections, limits them, and shuts down.
 
 use std::{io, pin::pin, sync::Arc, time::Duration};
 
@@ -19,17 +19,17 @@ use crate::{
     models::Models,
     routes,
     signals::Signals,
-    socket::{Listener, Patient, Stream},
+    socket::{Listener, Stream, WriteTimeout},
     step_lock::StepLock,
     thermal::ThermalThrottle,
 };
 
-/// Threads that make jobs of requests, and one that loads a model meanwhile.
+/// Threads that prepare requests, and one for loading a model meanwhile.
 const MAX_BLOCKING_THREADS: usize = 3;
-/// How often idle models are looked for.
-const LOOK: Duration = Duration::from_millis(500);
-/// After an accept that failed, as one does when there are no more file descriptors.
-const PAUSE: Duration = Duration::from_millis(100);
+/// Time between searches for idle models.
+const UNLOAD_INTERVAL: Duration = Duration::from_millis(500);
+/// Pause after a failed accept, for example without file descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// A server that listens.
 pub struct Server {
@@ -42,17 +42,17 @@ pub struct Server {
 impl std::fmt::Debug for Server {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Server")
-            .field("place", &self.place())
+            .field("url", &self.url())
             .finish_non_exhaustive()
     }
 }
 
-/// Ends a server from another thread.
+/// Stops a server from another thread.
 #[derive(Clone, Debug)]
 pub struct Stopper(watch::Sender<bool>);
 
 impl Stopper {
-    /// Nobody gets in any more; texts under way may go on for as long as the options say.
+    /// Refuses new requests; running ones have the grace period of the options to end.
     pub fn stop(&self) {
         self.0.send_replace(true);
     }
@@ -89,7 +89,7 @@ impl Server {
             .map(ThermalThrottle::new)
             .transpose()?
             .map(Arc::new);
-        // A server that cannot compute had better end, and be started again.
+        // After a panic of a worker the server stops, so that a supervisor can restart it.
         let stopper = Stopper(stop.clone());
         let models = Models::new(
             models,
@@ -106,17 +106,17 @@ impl Server {
         })
     }
 
-    /// Where it listens: an address with its port, or a path.
-    pub fn place(&self) -> String {
-        self.listener.place(self.app.options.scheme())
+    /// Where the server listens: a URL with the port, or `unix:` and a path.
+    pub fn url(&self) -> String {
+        self.listener.url(self.app.options.scheme())
     }
 
-    /// What ends it.
+    /// A handle that stops the server.
     pub fn stopper(&self) -> Stopper {
         Stopper(self.stop.clone())
     }
 
-    /// Serves until it is stopped by its [`Stopper`].
+    /// Serves until a [`Stopper`] stops the server.
     ///
     /// # Errors
     /// [`ServeError::Broken`].
@@ -124,10 +124,10 @@ impl Server {
         self.run_until(std::future::pending())
     }
 
-    /// Serves until Ctrl-C or SIGTERM; another one cuts texts that are still being written.
+    /// Serves until Ctrl-C or SIGTERM; a second signal aborts running requests.
     ///
     /// # Errors
-    /// Signals that the system does not let us hear; [`ServeError::Broken`].
+    /// The signals cannot be received; [`ServeError::Broken`].
     pub fn run_until_signal(self) -> Result<(), ServeError> {
         let guard = self.runtime.enter();
         let mut signals = Signals::listen().map_err(ServeError::Start)?;
@@ -140,9 +140,9 @@ impl Server {
         })
     }
 
-    /// Serves until it is stopped; what is written then is cut when `cut` is ready, if the grace is
-    /// not over before.
-    fn run_until(self, cut: impl Future<Output = ()>) -> Result<(), ServeError> {
+    /// Serves until it is stopped. Running requests are aborted when `abort` is ready or the grace
+    /// period is over.
+    fn run_until(self, abort: impl Future<Output = ()>) -> Result<(), ServeError> {
         let Self {
             app,
             runtime,
@@ -152,10 +152,10 @@ impl Server {
         runtime.block_on(async {
             tokio::select! {
                 () = serve(&app, listener, &stop) => {}
-                () = cut => {}
+                () = abort => {}
             }
         });
-        // Connections that are still there are cut, and with them their jobs.
+        // This closes the remaining connections, which cancels their jobs.
         runtime.shutdown_background();
         match app.models.close() {
             true => Ok(()),
@@ -164,7 +164,7 @@ impl Server {
     }
 }
 
-/// Refuses an `--allow-origin` that means nothing, or that lets every page in.
+/// Refuses an `--allow-origin` that is no origin, or that admits every page without a key.
 fn check_origins(options: &ServerOptions) -> Result<(), ServeError> {
     let is_closed = options.api_keys.is_empty() && !options.insecure;
     for origin in &options.allowed_origins {
@@ -178,48 +178,48 @@ fn check_origins(options: &ServerOptions) -> Result<(), ServeError> {
     Ok(())
 }
 
-/// Takes connections until the server is stopped, and waits for those that are open then.
+/// Accepts connections until the server is stopped, then waits for the open ones.
 async fn serve(app: &Arc<App>, listener: Listener, stop: &watch::Sender<bool>) {
     let router = routes::router(Arc::clone(app));
-    let places = Arc::new(Semaphore::new(app.options.max_connections));
-    let care = tokio::spawn(unload(Arc::clone(app)));
-    tokio::spawn(watch_heat(Arc::clone(app)));
+    let permits = Arc::new(Semaphore::new(app.options.max_connections));
+    let unloading = tokio::spawn(unload_idle(Arc::clone(app)));
+    tokio::spawn(update_throttle(Arc::clone(app)));
     loop {
-        let place = Arc::clone(&places).acquire_owned();
+        let permit = Arc::clone(&permits).acquire_owned();
         let connection = async {
             // The semaphore is never closed.
-            let place = place.await.ok()?;
-            Some((listener.accept().await, place))
+            let permit = permit.await.ok()?;
+            Some((listener.accept().await, permit))
         };
         tokio::select! {
             () = stop_asked(stop.subscribe()) => break,
             accepted = connection => match accepted {
-                Some((Ok(stream), place)) => {
-                    tokio::spawn(connect(Arc::clone(app), router.clone(), stream, place, stop.subscribe()));
+                Some((Ok(stream), permit)) => {
+                    tokio::spawn(connect(Arc::clone(app), router.clone(), stream, permit, stop.subscribe()));
                 }
-                _ => tokio::time::sleep(PAUSE).await,
+                _ => tokio::time::sleep(ACCEPT_PAUSE).await,
             },
         }
     }
     app.close();
-    care.abort();
-    // Whoever comes now is told at once that nobody is here.
+    unloading.abort();
+    // New connections are refused from here on.
     drop(listener);
     let all = u32::try_from(app.options.max_connections).unwrap_or(u32::MAX);
-    // Whoever takes longer is cut.
-    let _ = tokio::time::timeout(app.options.grace, places.acquire_many(all)).await;
+    // Connections that take longer are closed.
+    let _ = tokio::time::timeout(app.options.grace, permits.acquire_many(all)).await;
 }
 
-/// Comes back when the server is asked to stop, or is gone.
+/// Waits until the server is asked to stop, or is gone.
 async fn stop_asked(mut stopped: watch::Receiver<bool>) {
     let _ = stopped.wait_for(|&stopped| stopped).await;
 }
 
-/// Takes models out of memory that nobody uses, if they may go.
-async fn unload(app: Arc<App>) {
+/// Unloads idle models from time to time.
+async fn unload_idle(app: Arc<App>) {
     let idle = app.options.idle_unload;
     loop {
-        tokio::time::sleep(LOOK).await;
+        tokio::time::sleep(UNLOAD_INTERVAL).await;
         if !app.models.has_idle(idle) {
             continue;
         }
@@ -227,21 +227,21 @@ async fn unload(app: Arc<App>) {
     }
 }
 
-/// Looks how hot the machine is, if it is to be kept cool.
-async fn watch_heat(app: Arc<App>) {
+/// Updates the thermal throttle from time to time.
+async fn update_throttle(app: Arc<App>) {
     let Some(throttle) = &app.throttle else {
         return;
     };
     loop {
         tokio::time::sleep(throttle.interval()).await;
         let throttle = Arc::clone(throttle);
-        // Some sensors take a while to answer.
+        // Reading some sensors takes a while.
         let _ = tokio::task::spawn_blocking(move || throttle.update()).await;
     }
 }
 
-/// What comes of it, or nothing if the server is asked to stop before.
-async fn unless_asked<T>(
+/// The result of `work`, or `None` if the server is asked to stop first.
+async fn unless_stopped<T>(
     stopped: watch::Receiver<bool>,
     work: impl Future<Output = T>,
 ) -> Option<T> {
@@ -251,9 +251,9 @@ async fn unless_asked<T>(
     }
 }
 
-/// A connection on which HTTP is spoken. A client that is slow about it holds up nobody else.
+/// Prepares a connection for HTTP: write timeout, TLS. A slow client delays no other one.
 async fn open(stream: Box<dyn Stream>, options: &ServerOptions) -> io::Result<Box<dyn Stream>> {
-    let stream: Box<dyn Stream> = Box::new(Patient::new(stream, options.read_timeout));
+    let stream: Box<dyn Stream> = Box::new(WriteTimeout::new(stream, options.read_timeout));
     #[cfg(feature = "tls")]
     if let Some(tls) = &options.tls {
         return tls.accept(stream, options.read_timeout).await;
@@ -261,27 +261,27 @@ async fn open(stream: Box<dyn Stream>, options: &ServerOptions) -> io::Result<Bo
     Ok(stream)
 }
 
-/// Serves one connection, from one request to the next.
+/// Serves the requests of a connection.
 async fn connect(
     app: Arc<App>,
     router: Router,
     stream: Box<dyn Stream>,
-    _place: OwnedSemaphorePermit,
+    _permit: OwnedSemaphorePermit,
     stopped: watch::Receiver<bool>,
 ) {
     let _counted = app.metrics.connected();
-    let Some(Ok(stream)) = unless_asked(stopped.clone(), open(stream, &app.options)).await else {
+    let Some(Ok(stream)) = unless_stopped(stopped.clone(), open(stream, &app.options)).await else {
         return;
     };
     let mut http = http1::Builder::new();
-    // Small clients look for names of headers as they are printed, not as HTTP compares them.
+    // Some small clients compare header names with regard to case.
     http.title_case_headers(true);
     http.timer(TokioTimer::new())
         .header_read_timeout(app.options.read_timeout)
         .max_buf_size(64 << 10);
     let connection = http.serve_connection(TokioIo::new(stream), TowerToHyperService::new(router));
     let mut connection = pin!(connection);
-    // What goes wrong with a connection is the client's to see.
+    // Errors of a connection are visible to its client only.
     tokio::select! {
         _ = connection.as_mut() => {}
         () = stop_asked(stopped) => {

@@ -1,9 +1,8 @@
-//! The models of a server: which there are, by what names requests know them, and which of them are
-//! in memory.
+//! The models of the server: their names, and which of them are in memory.
 //!
-//! A model is loaded when somebody asks for it. If there is no room for it, the one goes that
-//! nobody has used for longest; so does, after a while, one that nobody uses. One that answers is
-//! never taken away.
+//! The first request for a model loads it. If it does not fit, the least recently used model is
+//! unloaded; so is one that has been idle for a while. A model with running requests is never
+//! unloaded.
 
 use std::{
     io::Write,
@@ -25,26 +24,26 @@ use crate::{
     worker::{Worker, WorkerStatus},
 };
 
-/// What stands behind names where another server has several versions of a model.
+/// The tag that Ollama's clients append to names.
 const LATEST: &str = ":latest";
 
-/// What a model gives back at most that its budget does not count, bytes: the tables of its
+/// Bytes that unloading a model may free beside those that its budget counts: the tables of its
 /// tokenizer and its template.
 const UNCOUNTED: u64 = 64 << 20;
 
-/// Loads a model beside others that hold so many bytes of private memory.
+/// Loads a model. The argument is the private memory of other models, in bytes.
 pub type Open = dyn Fn(u64) -> Result<Engine, Error> + Send + Sync;
 
 /// A model that can be loaded.
 pub struct ModelSource {
-    /// What requests may call it; the first is its name in answers.
+    /// Names in requests; the first one is the name in responses.
     pub names: Vec<String>,
     /// Chat template.
     pub template: TemplateChoice,
     /// Prompts of conversations are cut to this many tokens by dropping the oldest step_lock, for
     /// models that fail on long ones.
     pub talk_window: Option<usize>,
-    /// How it is loaded; it may be called again after the model was taken out of memory.
+    /// Loads the model; called again after it was unloaded.
     pub open: Box<Open>,
 }
 
@@ -60,15 +59,15 @@ impl std::fmt::Debug for ModelSource {
 
 /// A model in memory.
 pub(crate) struct Model {
-    /// What it is called in answers.
+    /// Its name in responses.
     pub(crate) name: String,
     pub(crate) engine: Engine,
-    /// How it is talked to.
+    /// Its chat template, and the format of its tool calls.
     pub(crate) format: ChatFormat,
     pub(crate) worker: Worker,
-    /// Positions that a text may have.
+    /// Positions of a job's context.
     pub(crate) n_ctx: usize,
-    /// Texts at once.
+    /// Jobs at a time.
     pub(crate) n_jobs: usize,
     /// Defaults for fields that a request does not set.
     pub(crate) defaults: Arc<Defaults>,
@@ -78,7 +77,7 @@ pub(crate) struct Model {
 }
 
 impl Model {
-    /// Lets the thread end when all its jobs have, and waits for that; whether it ended well.
+    /// Waits until all jobs are complete and the thread has ended. Returns false if it panicked.
     fn end(&self) -> bool {
         self.worker.stop();
         let thread = lock(&self.thread).take();
@@ -88,36 +87,36 @@ impl Model {
 
 struct Entry {
     source: ModelSource,
-    place: Mutex<Place>,
+    residency: Mutex<Residency>,
 }
 
-/// How long a model stays in memory after its last use, where that request has said so.
+/// How long a model stays in memory after its last request, as that request asks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum KeepAlive {
     For(Duration),
     Always,
 }
 
-/// Where a model is if it is loaded. Whoever uses it holds another `Arc`, which comes from here
-/// only.
-struct Place {
+/// Whether a model is in memory. A request that uses it holds another clone of the `Arc`.
+struct Residency {
     model: Option<Arc<Model>>,
     last_use: Instant,
-    stay: Option<KeepAlive>,
+    keep_alive: Option<KeepAlive>,
 }
 
-impl Place {
+impl Residency {
     fn new(model: Option<Arc<Model>>) -> Self {
         Self {
             model,
             last_use: Instant::now(),
-            stay: None,
+            keep_alive: None,
         }
     }
 
-    /// How long it stays if nobody uses it, on a server where that is `idle`; `None`: always.
+    /// The time until the model is unloaded if no request uses it; `None`: never. `idle` is the
+    /// server's default.
     fn time_left(&self, idle: Option<Duration>) -> Option<Duration> {
-        let time = match self.stay {
+        let time = match self.keep_alive {
             Some(KeepAlive::For(time)) => Some(time),
             Some(KeepAlive::Always) => None,
             None => idle,
@@ -130,14 +129,14 @@ impl Place {
         Some(time?.saturating_sub(unused))
     }
 
-    /// Whether somebody is being answered.
+    /// Whether a request uses the model.
     fn is_used(&self) -> bool {
         self.model
             .as_ref()
             .is_some_and(|model| Arc::strong_count(model) > 1)
     }
 
-    /// Whether nobody has used it for so long; who uses it now does so until the next look.
+    /// Whether the model has been idle for long enough. A model in use counts as used now.
     fn is_due(&mut self, idle: Option<Duration>) -> bool {
         if self.is_used() {
             self.last_use = Instant::now();
@@ -146,35 +145,34 @@ impl Place {
     }
 }
 
-/// All models.
+/// All models of the server.
 pub(crate) struct Models {
     entries: Vec<Entry>,
     batcher: BatcherOptions,
     defaults: Arc<Defaults>,
     step_lock: Arc<StepLock>,
-    /// Called when a thread that computes comes to grief.
+    /// Called when a worker panics.
     on_panic: Arc<dyn Fn() + Send + Sync>,
-    /// Held by whoever loads.
+    /// Held while a model is loaded or unloaded.
     loading: Arc<tokio::sync::Mutex<()>>,
-    /// What models have done that are not in memory any more.
+    /// Counts of models that were unloaded.
     past: Mutex<Counts>,
 }
 
 impl Models {
-    /// The first one is loaded at once.
+    /// Loads the first model.
     pub(crate) fn new(
         sources: Vec<ModelSource>,
         options: &ServerOptions,
         step_lock: StepLock,
         on_panic: Arc<dyn Fn() + Send + Sync>,
     ) -> Result<Self, ServeError> {
-        let place = || Mutex::new(Place::new(None));
         let models = Self {
             entries: sources
                 .into_iter()
                 .map(|source| Entry {
                     source,
-                    place: place(),
+                    residency: Mutex::new(Residency::new(None)),
                 })
                 .collect(),
             batcher: options.batcher.clone(),
@@ -207,24 +205,24 @@ impl Models {
         }
     }
 
-    /// All names of all models.
+    /// The names of all models.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.entries
             .iter()
             .flat_map(|entry| entry.source.names.iter().map(String::as_str))
     }
 
-    /// The first name of the model that has this one, and whether it is in memory; without a name,
-    /// of the first model.
+    /// Finds a model by any of its names, without loading it; no name means the first model. Returns
+    /// its first name.
     pub(crate) fn look_up(
         &self,
         name: Option<&str>,
     ) -> Result<(&str, Option<Arc<Model>>), ApiError> {
         let entry = &self.entries[self.find(name)?];
-        Ok((&entry.source.names[0], lock(&entry.place).model.clone()))
+        Ok((&entry.source.names[0], lock(&entry.residency).model.clone()))
     }
 
-    /// The name of the only model, if there are not several.
+    /// The name of the model, if the server has only one.
     pub(crate) fn only(&self) -> Option<&str> {
         match self.entries.as_slice() {
             [entry] => Some(&entry.source.names[0]),
@@ -232,12 +230,12 @@ impl Models {
         }
     }
 
-    /// The first names, and whether each model is in memory.
+    /// The first name of each model, and whether it is in memory.
     pub(crate) fn all(&self) -> impl Iterator<Item = (&str, bool)> {
         self.entries.iter().map(|entry| {
             (
                 entry.source.names[0].as_str(),
-                lock(&entry.place).model.is_some(),
+                lock(&entry.residency).model.is_some(),
             )
         })
     }
@@ -253,26 +251,26 @@ impl Models {
         found.ok_or_else(|| ApiError::no_model(name))
     }
 
-    /// The model of that name, which is loaded if it is not there, and stays for so long.
+    /// Gets a model by its name, and loads it if it is not in memory.
     pub(crate) async fn get(
         self: &Arc<Self>,
         name: Option<&str>,
-        stay: Option<KeepAlive>,
+        keep_alive: Option<KeepAlive>,
     ) -> Result<Arc<Model>, ApiError> {
         let i = self.find(name)?;
-        if let Some(model) = self.take(i, stay) {
+        if let Some(model) = self.take(i, keep_alive) {
             return Ok(model);
         }
-        // It is held by the work, which goes on if the client goes away.
+        // The closure holds the guard, because it runs to its end even if the client disconnects.
         let guard = Arc::clone(&self.loading).lock_owned().await;
-        if let Some(model) = self.take(i, stay) {
+        if let Some(model) = self.take(i, keep_alive) {
             return Ok(model);
         }
         let models = Arc::clone(self);
         let work = move || {
             let _guard = guard;
             let model = models.load(i)?;
-            models.take(i, stay);
+            models.take(i, keep_alive);
             Ok(model)
         };
         let loaded = tokio::task::spawn_blocking(work)
@@ -280,7 +278,7 @@ impl Models {
             .map_err(|_| ApiError::broken())?;
         loaded.map_err(|error: ServeError| {
             let name = &self.entries[i].source.names[0];
-            // A warning that nobody reads is none.
+            // The warning is lost if standard error is closed.
             let _ = writeln!(
                 std::io::stderr(),
                 "atta: warning: model {name:?} cannot be loaded: {error}"
@@ -289,20 +287,21 @@ impl Models {
         })
     }
 
-    /// The model, if it is in memory; it counts as used.
-    fn take(&self, i: usize, stay: Option<KeepAlive>) -> Option<Arc<Model>> {
-        let mut place = lock(&self.entries[i].place);
-        (place.last_use, place.stay) = (Instant::now(), stay);
-        place.model.clone()
+    /// The model, if it is in memory; marks it as used.
+    fn take(&self, i: usize, keep_alive: Option<KeepAlive>) -> Option<Arc<Model>> {
+        let mut residency = lock(&self.entries[i].residency);
+        residency.last_use = Instant::now();
+        residency.keep_alive = keep_alive;
+        residency.model.clone()
     }
 
-    /// Loads a model, and gives up others for it.
+    /// Loads a model, and unloads others if that makes room for it.
     fn load(&self, i: usize) -> Result<Arc<Model>, ServeError> {
         loop {
             match self.open(i) {
                 Ok(model) => {
                     let model = Arc::new(model);
-                    *lock(&self.entries[i].place) = Place::new(Some(Arc::clone(&model)));
+                    *lock(&self.entries[i].residency) = Residency::new(Some(Arc::clone(&model)));
                     return Ok(model);
                 }
                 Err(ServeError::Engine(error)) if self.may_help(&error) && self.unload_oldest() => {
@@ -345,61 +344,59 @@ impl Models {
         })
     }
 
-    /// Those that are in memory.
+    /// The models in memory.
     pub(crate) fn loaded(&self) -> Vec<Arc<Model>> {
         self.entries
             .iter()
-            .filter_map(|entry| lock(&entry.place).model.clone())
+            .filter_map(|entry| lock(&entry.residency).model.clone())
             .collect()
     }
 
-    /// The same, and how long each of them stays if nobody uses it.
+    /// The models in memory, and the time until each is unloaded.
     pub(crate) fn times_left(&self, idle: Option<Duration>) -> Vec<(Arc<Model>, Option<Duration>)> {
         let stay = |entry: &Entry| {
-            let place = lock(&entry.place);
-            let left = place.time_left(idle);
-            Some((place.model.clone()?, left))
+            let residency = lock(&entry.residency);
+            let left = residency.time_left(idle);
+            Some((residency.model.clone()?, left))
         };
         self.entries.iter().filter_map(stay).collect()
     }
 
-    /// Whether one can compute no more.
+    /// Whether a worker has panicked.
     pub(crate) fn is_broken(&self) -> bool {
         self.loaded().iter().any(|model| model.worker.has_ended())
     }
 
-    /// Whether there are some that nobody has used for so long.
+    /// Whether a model has been idle for long enough to be unloaded.
     pub(crate) fn has_idle(&self, idle: Option<Duration>) -> bool {
         self.entries
             .iter()
-            .any(|entry| lock(&entry.place).is_due(idle))
+            .any(|entry| lock(&entry.residency).is_due(idle))
     }
 
-    /// Takes those out of memory that nobody has used for so long, or for as long as their last
-    /// user wanted them to stay. Nobody loads meanwhile, since they are there until their
-    /// threads have ended.
+    /// Unloads models that have been idle for long enough. No model is loaded meanwhile, because the
+    /// memory is free only when their threads have ended.
     pub(crate) async fn unload_idle(self: &Arc<Self>, idle: Option<Duration>) {
         let guard = Arc::clone(&self.loading).lock_owned().await;
         let models = Arc::clone(self);
         let work = move || {
             let _guard = guard;
             for entry in &models.entries {
-                models.unload(entry, |place| place.is_due(idle));
+                models.unload(entry, |residency| residency.is_due(idle));
             }
         };
-        // A thread that came to grief has told of it by itself.
+        // A worker that panicked has reported that itself.
         let _ = tokio::task::spawn_blocking(work).await;
     }
 
-    /// Whether it can be mended by giving up models that nobody uses: one that would not fit
-    /// without them either leaves them alone.
+    /// Whether unloading all idle models would free enough memory for a model that does not fit.
     fn may_help(&self, error: &Error) -> bool {
         let unused = |entry: &Entry| {
-            let place = lock(&entry.place);
-            place
+            let residency = lock(&entry.residency);
+            residency
                 .model
                 .as_ref()
-                .filter(|_| !place.is_used())
+                .filter(|_| !residency.is_used())
                 .map_or(0, |model| model.engine.budget().used())
         };
         let given_back = UNCOUNTED + self.entries.iter().map(unused).sum::<u64>();
@@ -408,36 +405,36 @@ impl Models {
             .is_some_and(|missing| missing <= given_back)
     }
 
-    /// Takes the one out of memory that nobody has used for longest; whether there was one.
+    /// Unloads the least recently used idle model. Returns false if there is none.
     fn unload_oldest(&self) -> bool {
         let mut entries: Vec<&Entry> = self.entries.iter().collect();
-        entries.sort_by_key(|entry| lock(&entry.place).last_use);
+        entries.sort_by_key(|entry| lock(&entry.residency).last_use);
         entries
             .into_iter()
             .any(|entry| self.unload(entry, |_| true))
     }
 
-    /// Takes a model out of memory if nobody uses it; whether it was there.
-    fn unload(&self, entry: &Entry, may: impl Fn(&mut Place) -> bool) -> bool {
+    /// Unloads a model if it is idle and `may` agrees. Returns whether it did.
+    fn unload(&self, entry: &Entry, may: impl Fn(&mut Residency) -> bool) -> bool {
         let model = {
-            let (mut past, mut place) = (lock(&self.past), lock(&entry.place));
-            let may_go = !place.is_used() && may(&mut place);
-            let Some(model) = (if may_go { place.model.take() } else { None }) else {
+            let (mut past, mut residency) = (lock(&self.past), lock(&entry.residency));
+            let may_go = !residency.is_used() && may(&mut residency);
+            let Some(model) = (if may_go { residency.model.take() } else { None }) else {
                 return false;
             };
             *past = past.and(model.worker.status().counts);
             model
         };
-        // If its thread came to grief, it has told of it by itself.
+        // A worker that panicked has reported that itself.
         model.end();
         drop(model);
         give_back_memory();
         true
     }
 
-    /// How it is going with all of them together.
+    /// The statistics of all workers, including those of unloaded models.
     pub(crate) fn status(&self) -> WorkerStatus {
-        // What is just being moved from the one to the other is counted once.
+        // The lock keeps a model that is being unloaded from being counted twice.
         let past = lock(&self.past);
         let now = self
             .loaded()
@@ -450,8 +447,8 @@ impl Models {
         }
     }
 
-    /// Lets all threads end when all their jobs have, those included that are just being taken out
-    /// of memory; whether they ended well. For a thread outside of the runtime.
+    /// Waits until all workers have completed their jobs and ended. Returns false if one panicked.
+    /// Must be called outside of the runtime.
     pub(crate) fn close(&self) -> bool {
         let _guard = self.loading.blocking_lock();
         let ended: Vec<bool> = self.loaded().iter().map(|model| model.end()).collect();

@@ -1,17 +1,17 @@
-//! The page for browsers: a few files that are part of the program, and ask nothing of any other
-//! server.
+//! The web page: a few files in the binary, which load nothing from other servers.
 
 use axum::{
     http::{HeaderValue, header},
     response::{IntoResponse, Response},
 };
 
-/// Nothing but what this server has given may run, be shown or be asked.
+/// The page may run, show and request only what this server sends.
 const POLICY: HeaderValue = HeaderValue::from_static(
     "default-src 'self'; script-src 'self'; style-src 'self'; img-src 'self' data:; frame-ancestors 'none'; \
      base-uri 'none'; form-action 'none'",
 );
 
+/// Path, content type and content.
 const FILES: [(&str, &str, &str); 4] = [
     (
         "/",
@@ -35,12 +35,12 @@ const FILES: [(&str, &str, &str); 4] = [
     ),
 ];
 
-/// Where they are.
+/// The paths of the files.
 pub(crate) fn paths() -> impl Iterator<Item = &'static str> {
     FILES.iter().map(|(path, ..)| *path)
 }
 
-/// The file of a path.
+/// The response for the path of a file.
 pub(crate) fn file(path: &str) -> Option<Response> {
     let (_, kind, text) = FILES.iter().find(|(name, ..)| *name == path)?;
     let mut response = text.into_response();

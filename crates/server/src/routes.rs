@@ -1,4 +1,4 @@
-//! Which request goes where, and what is done for all of them: keys, ids, a line in the log.
+//! The routes, and what is done for every request: access checks, ids, warnings, the log.
 
 use std::{
     io::Write,
@@ -33,15 +33,15 @@ use crate::{
     openapi, page,
 };
 
-/// Paths that need no key, beside the page, which asks for it: whoever watches the server may not
-/// have one, and what describes it is the same for all servers.
-const OPEN: [&str; 2] = ["/health", "/openapi.json"];
+/// Paths that need no key, beside the files of the web page, which asks for the key: health checks
+/// may have none, and the OpenAPI document is the same for all servers.
+const PUBLIC: [&str; 2] = ["/health", "/openapi.json"];
 
-/// A path and who answers there.
+/// A path and its handler.
 type Route = (&'static str, MethodRouter<Arc<App>>);
 
-/// Other names of paths: without `/v1`, for clients whose base address ends before it, and those of
-/// llama.cpp's server. They are replaced before anything else looks at a path.
+/// Aliases of paths: without `/v1`, for clients whose base URL ends before it, and those of
+/// llama.cpp's server. They are replaced before any other code sees the path.
 const ALIASES: [(&str, &str); 16] = [
     ("/chat/completions", "/v1/chat/completions"),
     (
@@ -64,23 +64,23 @@ const ALIASES: [(&str, &str); 16] = [
     ("/v1/metrics", "/metrics"),
 ];
 
-/// All that the server answers, by any of its names.
+/// The router for all paths and aliases.
 pub(crate) fn router(app: Arc<App>) -> Router {
-    // A layer runs after the router that it is put on has looked at the path, so that this one has
-    // routes of its own.
+    // A layer runs after its router has matched the path, so the aliases need a router around the
+    // one with the routes.
     Router::new()
         .fallback_service(named_router(app))
-        .layer(middleware::map_request(rename))
+        .layer(middleware::map_request(resolve_alias))
 }
 
-/// Replaces a path by the name that the router knows.
-async fn rename(mut request: Request) -> Request {
-    if let Some(path) = renamed(request.uri().path()) {
+/// Replaces an alias by the path of the route.
+async fn resolve_alias(mut request: Request) -> Request {
+    if let Some(path) = canonical_path(request.uri().path()) {
         let query = request
             .uri()
             .query()
             .map_or_else(String::new, |query| format!("?{query}"));
-        // Of a path that no `Uri` can have, the old one is not found.
+        // A path that is no valid `Uri` stays, and is not found.
         if let Ok(uri) = format!("{path}{query}").parse() {
             *request.uri_mut() = uri;
         }
@@ -88,9 +88,8 @@ async fn rename(mut request: Request) -> Request {
     request
 }
 
-/// The name of a path that the router knows, if it has another one; slashes at its end do not
-/// count.
-fn renamed(path: &str) -> Option<String> {
+/// The path of the route, if `path` is an alias; slashes at its end are ignored.
+fn canonical_path(path: &str) -> Option<String> {
     let trimmed = match path.trim_end_matches('/') {
         "" => "/",
         trimmed => trimmed,
@@ -110,14 +109,16 @@ fn named_router(app: Arc<App>) -> Router {
         .into_iter()
         .chain(posts())
         .chain(files)
-        .fold(Router::new(), |router, (path, who)| router.route(path, who))
-        .fallback(nothing)
+        .fold(Router::new(), |router, (path, handler)| {
+            router.route(path, handler)
+        })
+        .fallback(not_found)
         .method_not_allowed_fallback(wrong_method)
         .layer(middleware::from_fn_with_state(Arc::clone(&app), around))
         .with_state(app)
 }
 
-/// What is to be had, beside the page.
+/// The routes of `GET`, beside the files of the web page.
 pub(crate) fn gets() -> Vec<Route> {
     vec![
         ("/v1/models", get(models::list)),
@@ -133,7 +134,7 @@ pub(crate) fn gets() -> Vec<Route> {
     ]
 }
 
-/// What takes a request with a body.
+/// The routes of `POST`. Seeds of the fuzz target name them by their index.
 pub(crate) fn posts() -> Vec<Route> {
     vec![
         ("/v1/chat/completions", post(chat::answer)),
@@ -159,15 +160,13 @@ pub(crate) fn posts() -> Vec<Route> {
     ]
 }
 
-/// What is done around every request.
+/// The middleware around every request.
 async fn around(State(app): State<Arc<App>>, mut request: Request, next: Next) -> Response {
-    let (start, method, path) = (
-        Instant::now(),
-        request.method().clone(),
-        request.uri().path().to_owned(),
-    );
+    let start = Instant::now();
+    let method = request.method().clone();
+    let path = request.uri().path().to_owned();
     let id = app.id("req-");
-    let is_open = OPEN.contains(&path.as_str()) || page::paths().any(|open| open == path);
+    let is_public = PUBLIC.contains(&path.as_str()) || page::paths().any(|file| file == path);
     let warnings = Warnings::default();
     request.extensions_mut().insert(warnings.clone());
     let headers = request.headers();
@@ -177,7 +176,7 @@ async fn around(State(app): State<Arc<App>>, mut request: Request, next: Next) -
     let response = match admitted {
         Err(error) => error.into_response(),
         Ok(readers) if access::is_preflight(&method, headers) => readers.preflight(headers),
-        Ok(_) if !is_open && !access::is_allowed(&app.options.api_keys, headers) => {
+        Ok(_) if !is_public && !access::is_allowed(&app.options.api_keys, headers) => {
             ApiError::wrong_key().into_response()
         }
         Ok(_) => next.run(request).await,
@@ -192,15 +191,16 @@ async fn around(State(app): State<Arc<App>>, mut request: Request, next: Next) -
     readers.add_headers(response.headers_mut());
     let warnings = warnings.take();
     warnings::add_headers(response.headers_mut(), &warnings);
-    app.metrics.request(response.status().as_u16());
-    log(
-        app.options.log,
-        &id,
-        &method,
-        &path,
-        response.status().as_u16(),
-        start.elapsed(),
-    );
+    let status = response.status().as_u16();
+    app.metrics.request(status);
+    let entry = LogEntry {
+        id: &id,
+        method: &method,
+        path: &path,
+        status,
+        time: start.elapsed(),
+    };
+    entry.write(app.options.log);
     warnings
         .iter()
         .filter(|warning| app.logged.is_new(warning))
@@ -208,28 +208,58 @@ async fn around(State(app): State<Arc<App>>, mut request: Request, next: Next) -
     response
 }
 
-/// A line about a warning, the first time that it is made.
+/// What the log says about a request.
+struct LogEntry<'a> {
+    id: &'a str,
+    method: &'a Method,
+    path: &'a str,
+    status: u16,
+    /// Until the response began.
+    time: Duration,
+}
+
+impl LogEntry<'_> {
+    fn write(&self, how: Log) {
+        let Self {
+            id,
+            method,
+            path,
+            status,
+            ..
+        } = self;
+        let seconds = self.time.as_secs_f64();
+        let line = match how {
+            Log::Off => return,
+            Log::Text => {
+                let path = path.escape_default();
+                format!("{method} {path} {status} {seconds:.3} s {id}")
+            }
+            Log::Json => json!({
+                "id": id,
+                "method": method.as_str(),
+                "path": path,
+                "status": status,
+                "seconds": seconds,
+            })
+            .to_string(),
+        };
+        write_log(&line);
+    }
+}
+
+/// Writes a line to standard error. If that is closed, the line is lost.
+fn write_log(line: &str) {
+    let _ = writeln!(std::io::stderr(), "{line}");
+}
+
+/// Logs a warning, which happens once per run of the server.
 fn log_warning(how: Log, path: &str, warning: &str) {
     let line = match how {
         Log::Off => return,
         Log::Text => format!("{}: {warning} (said once)", path.escape_default()),
         Log::Json => json!({ "path": path, "remark": warning }).to_string(),
     };
-    // A log that nobody reads is none.
-    let _ = writeln!(std::io::stderr(), "{line}");
-}
-
-/// A line about a request; the time is that until its answer began.
-fn log(how: Log, id: &str, method: &Method, path: &str, status: u16, time: Duration) {
-    let seconds = time.as_secs_f64();
-    let line = match how {
-        Log::Off => return,
-        Log::Text => format!("{method} {} {status} {seconds:.3} s {id}", path.escape_default()),
-        Log::Json => json!({ "id": id, "method": method.as_str(), "path": path, "status": status, "seconds": seconds })
-            .to_string(),
-    };
-    // A log that nobody reads is none.
-    let _ = writeln!(std::io::stderr(), "{line}");
+    write_log(&line);
 }
 
 async fn file(uri: Uri) -> Response {
@@ -237,7 +267,7 @@ async fn file(uri: Uri) -> Response {
         .unwrap_or_else(|| ApiError::not_found("there is no such file").into_response())
 }
 
-async fn nothing(uri: Uri) -> ApiError {
+async fn not_found(uri: Uri) -> ApiError {
     ApiError::not_found(format!(
         "there is nothing at {}",
         uri.path().escape_default()
@@ -253,7 +283,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_have_other_names_and_slashes_at_their_end_do_not_count() {
+    fn paths_have_aliases_and_slashes_at_their_end_are_ignored() {
         let names = [
             ("/chat/completions", Some("/v1/chat/completions")),
             ("/models/", Some("/v1/models")),
@@ -266,7 +296,7 @@ mod tests {
             ("/v2/models", None),
         ];
         for (path, name) in names {
-            assert_eq!(renamed(path).as_deref(), name, "{path}");
+            assert_eq!(canonical_path(path).as_deref(), name, "{path}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What asks a program to end: Ctrl-C, and on Unix SIGTERM.
+//! The signals that stop the server: Ctrl-C, and on Unix SIGTERM.
 
 use std::io;
 
@@ -20,7 +20,7 @@ impl Signals {
         })
     }
 
-    /// Comes back when the next one comes.
+    /// Waits for the next signal.
     pub(crate) async fn next(&mut self) {
         tokio::select! {
             _ = self.interrupt.recv() => {}
@@ -38,7 +38,7 @@ impl Signals {
         Ok(Self)
     }
 
-    /// Comes back when the next one comes.
+    /// Waits for the next signal.
     pub(crate) async fn next(&mut self) {
         if tokio::signal::ctrl_c().await.is_err() {
             std::future::pending::<()>().await;

@@ -1,4 +1,4 @@
-//! Where connections come from: an address, or on Unix a socket in the file system.
+//! Listeners: a TCP address, or on Unix a socket in the file system.
 
 use std::{
     io,
@@ -21,8 +21,7 @@ use {
 
 use crate::{Listen, ServeError};
 
-/// Connections that wait to be taken. One more of those that come at once tries again after a
-/// second.
+/// Connections that wait to be accepted. A client beyond that retries after a second.
 const BACKLOG: u32 = 1024;
 
 /// A connection.
@@ -55,8 +54,8 @@ impl Listener {
         }
     }
 
-    /// What to call it.
-    pub(crate) fn place(&self, scheme: &str) -> String {
+    /// Its URL, or its path.
+    pub(crate) fn url(&self, scheme: &str) -> String {
         match self {
             Self::Tcp(listener) => listener
                 .local_addr()
@@ -70,8 +69,7 @@ impl Listener {
         Ok(match self {
             Self::Tcp(listener) => {
                 let (stream, _): (_, SocketAddr) = listener.accept().await?;
-                // A token is a small packet that somebody waits for; without this it comes a little
-                // later.
+                // Tokens are small packets; without this the kernel delays them.
                 let _ = stream.set_nodelay(true);
                 Box::new(stream)
             }
@@ -81,37 +79,37 @@ impl Listener {
     }
 }
 
-/// A socket in the file system goes with its listener.
+/// Removes the socket file.
 impl Drop for Listener {
     fn drop(&mut self) {
         #[cfg(unix)]
         if let Self::Unix(_, path) = self {
-            // It may have been taken away already.
+            // Another program may have removed it already.
             let _ = std::fs::remove_file(path);
         }
     }
 }
 
-/// A connection whose other end must not let us wait for too long to write.
-pub(crate) struct Patient {
+/// A connection on which a write that blocks for too long fails.
+pub(crate) struct WriteTimeout {
     stream: Box<dyn Stream>,
-    patience: Duration,
-    /// Runs while a write waits.
+    timeout: Duration,
+    /// Runs while a write blocks.
     timer: Pin<Box<Sleep>>,
     is_waiting: bool,
 }
 
-impl Patient {
-    pub(crate) fn new(stream: Box<dyn Stream>, patience: Duration) -> Self {
+impl WriteTimeout {
+    pub(crate) fn new(stream: Box<dyn Stream>, timeout: Duration) -> Self {
         Self {
             stream,
-            patience,
-            timer: Box::pin(tokio::time::sleep(patience)),
+            timeout,
+            timer: Box::pin(tokio::time::sleep(timeout)),
             is_waiting: false,
         }
     }
 
-    /// What a write came to, or that it has waited for too long.
+    /// Passes on the result of a write, or fails if it has blocked for too long.
     fn watch<T>(
         &mut self,
         written: Poll<io::Result<T>>,
@@ -123,7 +121,7 @@ impl Patient {
         }
         if !self.is_waiting {
             self.is_waiting = true;
-            self.timer.as_mut().reset(Instant::now() + self.patience);
+            self.timer.as_mut().reset(Instant::now() + self.timeout);
         }
         self.timer
             .as_mut()
@@ -132,7 +130,7 @@ impl Patient {
     }
 }
 
-impl AsyncRead for Patient {
+impl AsyncRead for WriteTimeout {
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -142,7 +140,7 @@ impl AsyncRead for Patient {
     }
 }
 
-impl AsyncWrite for Patient {
+impl AsyncWrite for WriteTimeout {
     fn poll_write(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -166,22 +164,21 @@ impl AsyncWrite for Patient {
     }
 }
 
-/// An address, which a server that has just ended may have had.
+/// Binds an address, even if a server that has just ended used it.
 fn bind_tcp(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = if address.is_ipv4() {
         TcpSocket::new_v4()
     } else {
         TcpSocket::new_v6()
     }?;
-    // On Windows this would let two servers have it at the same time.
+    // On Windows this option would let two servers bind the same address.
     #[cfg(unix)]
     socket.set_reuseaddr(true)?;
     socket.bind(address)?;
     socket.listen(BACKLOG)
 }
 
-/// A socket that a server has left behind is replaced; one that answers is not, nor is any other
-/// file.
+/// Binds a socket file. Replaces one that a dead server left behind, but no other file.
 #[cfg(unix)]
 fn bind_unix(path: &Path) -> io::Result<UnixListener> {
     use std::os::unix::{fs::FileTypeExt, net::UnixStream};

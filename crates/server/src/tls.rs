@@ -1,6 +1,6 @@
-//! Connections that nobody else can read: TLS, by rustls, with a certificate and a key from files.
+//! TLS by rustls, with a certificate and a key from PEM files.
 //!
-//! Knows nothing of HTTP, but that it is version 1.1 which is spoken behind the handshake.
+//! Knows nothing of HTTP but its version, 1.1, for the handshake.
 
 use std::{io, path::Path, sync::Arc, time::Duration};
 
@@ -15,16 +15,16 @@ use tokio_rustls::{
 
 use crate::{ServeError, socket::Stream};
 
-/// What a server shows to be believed.
+/// The certificate chain and the key of a server.
 #[derive(Clone, Debug)]
 pub struct Tls(Arc<ServerConfig>);
 
 impl Tls {
-    /// Reads files of PEM: the server's certificate with those that vouch for it behind it, and the
-    /// key of the first.
+    /// Reads PEM files: the server's certificate followed by its intermediates, and the key of the
+    /// server's certificate.
     ///
     /// # Errors
-    /// [`ServeError::Tls`]: files that cannot be read, hold something else, or do not belong together.
+    /// [`ServeError::Tls`]: files that cannot be read or parsed, or do not belong together.
     pub fn open(cert: &Path, key: &Path) -> Result<Self, ServeError> {
         let chain = certs(cert)?;
         let secret =
@@ -39,7 +39,7 @@ impl Tls {
         Ok(Self(Arc::new(config)))
     }
 
-    /// The connection behind the handshake, which must not take longer than that.
+    /// Performs the handshake within `timeout`.
     pub(crate) async fn accept(
         &self,
         stream: Box<dyn Stream>,
@@ -65,7 +65,7 @@ fn refused(path: &Path, why: impl ToString) -> ServeError {
     }
 }
 
-/// A file that does not hold what it should.
+/// The error of a file that cannot be read or parsed.
 fn unreadable(path: &Path, error: &pem::Error, what: &str) -> ServeError {
     match error {
         pem::Error::Io(error) => refused(path, error),
@@ -74,7 +74,7 @@ fn unreadable(path: &Path, error: &pem::Error, what: &str) -> ServeError {
     }
 }
 
-/// Files that were read, but do not go together, or hold what rustls does not know.
+/// The error of files that do not belong together, or that rustls does not support.
 fn unusable(cert: &Path, key: &Path, error: &rustls::Error) -> ServeError {
     match error {
         rustls::Error::InconsistentKeys(_) => {

@@ -85,7 +85,7 @@ impl Running {
 
     pub(crate) fn with(models: Vec<ModelSource>, options: ServerOptions) -> Self {
         let server = Server::bind(models, options).unwrap();
-        let address = server.place().trim_start_matches("http://").to_owned();
+        let address = server.url().trim_start_matches("http://").to_owned();
         let stopper = server.stopper();
         Self {
             address,

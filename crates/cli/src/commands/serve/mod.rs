@@ -25,7 +25,7 @@ pub(super) fn run(args: Box<ServeArgs>) -> Result<(), Failure> {
         })?;
     let mut out = io::stdout();
     // A closed standard output does not stop the server.
-    let _ = writeln!(out, "{}", server.place()).and_then(|()| out.flush());
+    let _ = writeln!(out, "{}", server.url()).and_then(|()| out.flush());
     server
         .run_until_signal()
         .map_err(|error| Failure::Failed(error.to_string()))
