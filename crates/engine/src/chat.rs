@@ -1,10 +1,10 @@
-//! A conversation: what was said, and a session whose state is reused from turn to turn.
+//! A conversation in a session whose KV cache is reused from turn to turn.
 //!
-//! Knows no terminal and no files. The one idea: the whole conversation is written down anew by its
-//! template for every answer. If that begins with what was written last and the answer to it, the
-//! ids of both are kept, as the model chose them; else everything is encoded anew. The session
-//! keeps as much of its state as begins the same way. So nothing has to be kept in step: after an
-//! error, a new system message or a cleared history the common beginning is simply shorter.
+//! The template renders the whole conversation for every answer. If the result begins with the last
+//! prompt and its answer, the token ids of both are kept as the model chose them; otherwise
+//! everything is encoded again. The session keeps the common token prefix. So nothing can get out
+//! of step: after an error, a new system message or a cleared history the common prefix is just
+//! shorter.
 
 use std::{ops::ControlFlow, time::Duration};
 
@@ -22,52 +22,51 @@ use crate::{
     tools::{Outcome, Piece, ToolChoice},
 };
 
-/// Whoever hears of an answer.
+/// Receives the events of an answer.
 type OnEvent<'a> = dyn FnMut(Event) -> ControlFlow<()> + 'a;
 
-/// How an answer went.
+/// A complete answer.
 #[derive(Clone, Debug)]
 pub struct Reply {
-    /// What the model said, without white space in front.
+    /// Text of the model, without leading white space.
     pub text: String,
-    /// How the generation went; its prompt is what had to be evaluated.
+    /// Statistics; the prompt is the part that had to be evaluated.
     pub summary: Summary,
-    /// Tokens of the conversation that were in the session or a cache already.
+    /// Tokens of the prompt that were in the session or the prompt cache.
     pub n_cached: usize,
-    /// How long it took to get them from a cache; zero without one.
+    /// Time to restore them from the prompt cache; zero without one.
     pub restore_time: Duration,
 }
 
-/// What a caller hears of an answer that may hold calls.
+/// An event of an answer that may contain tool calls.
 #[derive(Clone, Debug)]
-pub enum Heard<'a> {
-    /// Anything but text.
+pub enum ChatEvent<'a> {
+    /// Any event but text.
     Event(Event),
-    /// More of the answer, its thoughts or its calls.
+    /// More of the text, the thinking or the calls.
     Piece(&'a Piece),
 }
 
-/// An answer with its calls.
+/// An answer with its tool calls.
 #[derive(Clone, Debug)]
 pub struct CallingReply {
-    /// How it went; its text is as the model wrote it.
+    /// The answer as the model wrote it.
     pub reply: Reply,
-    /// What that means.
+    /// Its text, thinking and calls.
     pub outcome: Outcome,
 }
 
-/// What there is of a conversation before it is read.
+/// The cached prefix of a prompt.
 #[derive(Default)]
-struct Recalled {
+struct CachedPrefix {
     n_tokens: usize,
     time: Duration,
     notes: Vec<String>,
 }
 
-/// A prompt and the answer to it.
-struct Known {
-    /// As the template may write both: with white space in front of the answer as it came, and
-    /// without.
+/// The last prompt and its answer.
+struct LastRender {
+    /// As the template may write both: the answer as generated, and without leading white space.
     texts: [String; 2],
     ids: Vec<u32>,
 }
@@ -81,7 +80,7 @@ pub struct Chat {
     tools: Option<ToolUse>,
     now: Option<DateTime>,
     extra: Map<String, Value>,
-    known: Option<Known>,
+    last: Option<LastRender>,
     cache: Option<crate::PromptCache>,
 }
 
@@ -105,80 +104,80 @@ impl Chat {
             tools: None,
             now: None,
             extra: Map::new(),
-            known: None,
+            last: None,
             cache: None,
         }
     }
 
-    /// Has the state of the conversation restored from a cache and saved there, message by message.
+    /// Sets a prompt cache, from which the state is restored and to which it is saved, message by
+    /// message.
     pub fn set_cache(&mut self, cache: crate::PromptCache) {
         self.cache = Some(cache);
     }
 
-    /// The session behind it.
+    /// Its session.
     pub fn session(&self) -> &Session {
         &self.session
     }
 
-    /// What has been said, without what the model was told in front of it.
+    /// The messages, without the system message.
     pub fn messages(&self) -> &[Message] {
         &self.messages
     }
 
-    /// What the model was told in front of everything.
+    /// The system message.
     pub fn system(&self) -> Option<&str> {
         self.system.as_deref()
     }
 
-    /// Tells the model something in front of everything; `None`: nothing. What has been said stays.
-    /// To a template that takes no system messages it is given as the beginning of the first
-    /// message of the user.
+    /// Sets or removes the system message; the other messages stay. If the template takes no system
+    /// messages, it becomes the beginning of the first user message.
     pub fn set_system(&mut self, text: Option<String>) {
         self.system = text;
     }
 
-    /// Which tools the model may call, by [`answer_calling`](Self::answer_calling). A template that
-    /// writes calls tells the model of them, else the system message does.
+    /// Sets the tools for [`answer_calling`](Self::answer_calling). The template tells the model
+    /// about them, or the system message if the template knows no tools.
     pub fn set_tools(&mut self, tools: Option<ToolUse>) {
         self.tools = tools;
     }
 
-    /// Whether the model may call tools, must, or must not, in the answers to come; how it was.
-    /// Without tools, nothing.
+    /// Sets whether the model may, must or must not call tools, and returns the previous choice;
+    /// `None` without tools.
     pub fn set_tool_choice(&mut self, choice: ToolChoice) -> Option<ToolChoice> {
         let tools = self.tools.as_mut()?;
         Some(std::mem::replace(&mut tools.choice, choice))
     }
 
-    /// What time it is, for templates that tell the model.
+    /// Sets the current time, for templates that write it.
     pub fn set_now(&mut self, now: Option<DateTime>) {
         self.now = now;
     }
 
-    /// Gives a template a variable more, such as `enable_thinking`.
+    /// Sets a variable of the template, such as `enable_thinking`.
     pub fn set_variable(&mut self, name: impl Into<String>, value: Value) {
         self.extra.insert(name.into(), value);
     }
 
-    /// Forgets what has been said, but not the system message.
+    /// Removes all messages but the system message.
     pub fn clear(&mut self) {
         self.messages.clear();
     }
 
-    /// Replaces what has been said.
+    /// Replaces the messages.
     pub fn restore(&mut self, messages: Vec<Message>) {
         self.messages = messages;
     }
 
-    /// Adds what somebody said: a user, the model, a tool. Nothing is evaluated.
+    /// Appends a message. Nothing is evaluated.
     pub fn push(&mut self, message: Message) {
         self.messages.push(message);
     }
 
-    /// The conversation up to where the next answer begins, as the model would read it.
+    /// The prompt of the next answer.
     ///
     /// # Errors
-    /// What the template raises.
+    /// The template refuses the conversation.
     pub fn prompt(&self) -> Result<Prompt, TemplateError> {
         let marked = self.marked()?;
         let text = ChatFormat::without_marks(&marked);
@@ -188,12 +187,11 @@ impl Chat {
         })
     }
 
-    /// Says something, and hears the answer by `on_event`, without white space in front. Only what
-    /// the session does not hold yet is evaluated.
+    /// Appends a user message, generates the answer, and appends it. Leading white space of the
+    /// answer is dropped. Only tokens that the session does not hold are evaluated.
     ///
-    /// Nothing in `message` is a special token. An answer that was interrupted is part of the
-    /// conversation as far as it went; a message that was interrupted before its answer began,
-    /// and one that failed, is none.
+    /// Nothing in `message` becomes a special token. An interrupted answer is appended as far as it
+    /// was generated; if there was none, or after an error, the message is removed again.
     ///
     /// # Errors
     /// Those of [`answer`](Self::answer).
@@ -214,13 +212,13 @@ impl Chat {
         reply
     }
 
-    /// Hears an answer to what has been said. It is not part of the conversation until it is
-    /// [pushed](Self::push), as text or as the calls that it holds; if the template writes that
-    /// as the model did, its state is used again.
+    /// Generates an answer to the messages. It is not part of the conversation until it is
+    /// [pushed](Self::push); if the template then renders it as the model wrote it, its state is
+    /// reused.
     ///
     /// # Errors
     /// [`Error::Template`] if the template refuses the conversation; [`Error::PromptTooLong`] if it
-    /// does not fit the context, and nothing is evaluated then; those of [`Session::generate`].
+    /// does not fit the context; those of [`Session::generate`].
     pub fn answer(
         &mut self,
         options: &GenerateOptions,
@@ -235,13 +233,13 @@ impl Chat {
                 n_ctx,
             });
         }
-        let Recalled {
+        let CachedPrefix {
             n_tokens: n_cached,
             time: restore_time,
             notes,
-        } = self.recall(&ids)?;
+        } = self.keep_prefix(&ids)?;
         for note in notes {
-            // Whoever wants to stop says so when the prompt is read.
+            // The caller can still stop during prefill.
             let _ = on_event(Event::Note(note));
         }
         let mut options = options.clone();
@@ -264,7 +262,7 @@ impl Chat {
             }
             other => on_event(other),
         })?;
-        self.remember(&prompt, ids, [&said, &text], &summary);
+        self.keep_render(&prompt, ids, [&said, &text], &summary);
         Ok(Reply {
             text,
             summary,
@@ -273,56 +271,52 @@ impl Chat {
         })
     }
 
-    /// Hears an answer to what has been said that may call the tools of
-    /// [`set_tools`](Self::set_tools), and makes it part of the conversation. Calls always
-    /// match the schemas of their tools. A call that the length limit cuts is text, never
-    /// a call with what is left of its arguments. Where nothing can be called, the answer is
-    /// whatever the model writes, or what the constraint of the options makes of it.
+    /// Generates an answer that may call the [tools](Self::set_tools), and appends it. Calls always
+    /// match the schemas of their tools. A call that is cut off by the length limit is dropped.
     ///
     /// # Errors
-    /// [`Error::Tools`] if a schema cannot be kept to or a tool is asked for that is not there;
-    /// those of [`answer`](Self::answer).
+    /// [`Error::Tools`] if a schema cannot be enforced or the chosen tool does not exist; those of
+    /// [`answer`](Self::answer).
     pub fn answer_calling(
         &mut self,
         options: &GenerateOptions,
-        mut on_heard: impl FnMut(Heard<'_>) -> ControlFlow<()>,
+        mut on_event: impl FnMut(ChatEvent<'_>) -> ControlFlow<()>,
     ) -> Result<CallingReply, Error> {
         let prompt = self.prompt()?.text;
         let (rules, mut parser) = self.format.rules(&self.input(), &prompt, options.reply())?;
         let options = options.clone().with_rules(rules);
         let answered = self.answer(&options, |event| match event {
-            Event::Text(text) => hear_all(&parser.push(&text), &mut on_heard),
-            other => on_heard(Heard::Event(other)),
+            Event::Text(text) => emit_all(&parser.push(&text), &mut on_event),
+            other => on_event(ChatEvent::Event(other)),
         });
         let reply = answered
             .map_err(|error| self.session.engine().blame_tool(error, self.tools.as_ref()))?;
         let (pieces, outcome) = parser.finish();
-        // The generation has ended, so that nobody can end it.
-        let _ = hear_all(&pieces, &mut on_heard);
+        // The generation has ended: stopping has no effect.
+        let _ = emit_all(&pieces, &mut on_event);
         if reply.summary.n_generated > 0 {
             self.messages.push(message(&outcome));
         }
         Ok(CallingReply { reply, outcome })
     }
 
-    /// Keeps of the session what begins the same way, or more if a cache has more; what there is to
-    /// say about that comes with it.
-    fn recall(&mut self, ids: &[u32]) -> Result<Recalled, Error> {
+    /// Keeps the common prefix of the session, or restores a longer one from the cache.
+    fn keep_prefix(&mut self, ids: &[u32]) -> Result<CachedPrefix, Error> {
         if let Some(cache) = &self.cache {
             let crate::Restored {
                 n_tokens,
                 time,
                 notes,
             } = self.session.restore(cache, ids)?;
-            return Ok(Recalled {
+            return Ok(CachedPrefix {
                 n_tokens,
                 time,
                 notes,
             });
         }
-        Ok(Recalled {
+        Ok(CachedPrefix {
             n_tokens: self.session.keep_common(ids)?,
-            ..Recalled::default()
+            ..CachedPrefix::default()
         })
     }
 
@@ -341,7 +335,7 @@ impl Chat {
         self.session.generate(prompt, options)?.run(on_event)
     }
 
-    /// The conversation as the template writes it, with marks in what others have written.
+    /// Renders the conversation as marked text.
     fn marked(&self) -> Result<String, TemplateError> {
         self.format.marked(&self.input())
     }
@@ -357,13 +351,13 @@ impl Chat {
         }
     }
 
-    /// Takes back what was said after the first `n` messages.
+    /// Keeps the first `n` messages.
     pub fn rewind(&mut self, n: usize) {
         self.messages.truncate(n);
     }
 
     fn ids(&self, marked: &str) -> Vec<u32> {
-        let known = self.known.as_ref();
+        let known = self.last.as_ref();
         let goes_on = known.and_then(|known| {
             Some((
                 known,
@@ -379,18 +373,18 @@ impl Chat {
         }
     }
 
-    /// Keeps what was read and said, with its ids. `said` is the answer as it came and without
-    /// white space in front.
-    fn remember(&mut self, prompt: &str, mut ids: Vec<u32>, said: [&str; 2], summary: &Summary) {
+    /// Keeps the prompt and its answer with their ids. `said`: the answer as generated, and without
+    /// leading white space.
+    fn keep_render(&mut self, prompt: &str, mut ids: Vec<u32>, said: [&str; 2], summary: &Summary) {
         if summary.n_generated == 0 {
             return;
         }
         ids.extend(self.answer_ids(ids.len(), said[0], summary));
         let texts = said.map(|answer| format!("{prompt}{}", self.format.mark_answer(answer)));
-        self.known = Some(Known { texts, ids });
+        self.last = Some(LastRender { texts, ids });
     }
 
-    /// The ids of an answer that began at `start`, without what ended it.
+    /// The ids of an answer that began at `start`, without its end-of-generation token.
     fn answer_ids(&self, start: usize, answer: &str, summary: &Summary) -> Vec<u32> {
         let tokenizer = self.session.engine().tokenizer();
         let last: Vec<u32> = summary
@@ -404,7 +398,7 @@ impl Chat {
             .last()
             .is_some_and(|&id| tokenizer.is_eog(id));
         if !is_ended && summary.finish_reason == FinishReason::Stop {
-            // A stop string ended it somewhere within the tokens.
+            // A stop string ended it inside a token.
             return tokenizer.encode_after(answer, Special::Plain);
         }
         self.session.tokens()[start..]
@@ -416,7 +410,7 @@ impl Chat {
 }
 
 impl GenerateOptions {
-    /// What these options ask of the text of an answer.
+    /// The part of these options that concerns the text of an answer.
     pub fn reply(&self) -> ReplyOptions<'_> {
         ReplyOptions {
             constraint: self.constraint.as_ref(),
@@ -424,8 +418,8 @@ impl GenerateOptions {
         }
     }
 
-    /// These options with the rules of an answer: stop strings are added, the constraint is
-    /// replaced, and control tokens are shown to the parser of the answer.
+    /// Applies the rules of an answer: adds stop strings, replaces the constraint, and shows
+    /// control tokens, which the parser of the answer needs.
     pub fn with_rules(mut self, rules: AnswerRules) -> Self {
         self.stop.extend(rules.stop);
         Self {
@@ -439,7 +433,7 @@ impl GenerateOptions {
 }
 
 impl Engine {
-    /// The chat templates of the file.
+    /// The chat templates in the model file.
     pub fn templates(&self) -> ModelTemplates<'_> {
         ModelTemplates {
             tokenizer: self.tokenizer(),
@@ -448,7 +442,7 @@ impl Engine {
         }
     }
 
-    /// Replaces the error of a constraint made of tools by one that names the tool.
+    /// Replaces an error of the grammar of all tools by one that names the tool to blame.
     pub fn blame_tool(&self, error: Error, tools: Option<&ToolUse>) -> Error {
         let (Error::Constraint(_), Some(tools)) = (&error, tools) else {
             return error;
@@ -461,7 +455,7 @@ impl Engine {
     }
 }
 
-/// What the model said, as a message of the conversation.
+/// An answer as a message.
 fn message(outcome: &Outcome) -> Message {
     let reasoning = Some(outcome.reasoning.trim().to_owned()).filter(|text| !text.is_empty());
     Message {
@@ -470,11 +464,11 @@ fn message(outcome: &Outcome) -> Message {
     }
 }
 
-fn hear_all(
+fn emit_all(
     pieces: &[Piece],
-    on_heard: &mut dyn FnMut(Heard<'_>) -> ControlFlow<()>,
+    on_event: &mut dyn FnMut(ChatEvent<'_>) -> ControlFlow<()>,
 ) -> ControlFlow<()> {
     pieces
         .iter()
-        .try_for_each(|piece| on_heard(Heard::Piece(piece)))
+        .try_for_each(|piece| on_event(ChatEvent::Piece(piece)))
 }

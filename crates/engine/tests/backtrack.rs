@@ -318,8 +318,8 @@ fn what_was_held_when_a_text_was_interrupted_is_none_of_it() {
         let (mut n_held, mut heard, n_messages) = (0, Vec::new(), chat.messages().len());
         let answered = chat.answer_calling(&eager(&engine, 60, 1), |event| {
             match event {
-                chat::Heard::Event(Event::Tentative) => n_held += 1,
-                chat::Heard::Event(Event::Token { id, .. }) => heard.push(id),
+                chat::ChatEvent::Event(Event::Tentative) => n_held += 1,
+                chat::ChatEvent::Event(Event::Token { id, .. }) => heard.push(id),
                 _ => {}
             }
             if n_held == n {

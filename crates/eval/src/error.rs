@@ -7,12 +7,12 @@ pub enum Error {
     /// The session failed.
     #[error(transparent)]
     Engine(#[from] atta_engine::Error),
-    /// A chunk that leaves no token to score.
+    /// Chunks too short to score a token.
     #[error("chunks of {n_ctx} tokens, expected at least {min}: raise -c")]
     ChunkTooShort {
         /// Tokens of a chunk.
         n_ctx: usize,
-        /// The fewest.
+        /// The minimum.
         min: usize,
     },
     /// A text that does not fill a chunk.
