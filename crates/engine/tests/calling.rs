@@ -8,7 +8,7 @@ use std::{ops::ControlFlow, path::Path};
 use atta_engine::{
     Constraint, Engine, Error, FinishReason, GenerateOptions, LoadOptions, Sampling,
     SessionOptions,
-    chat::{CallingReply, Chat, Heard, Message, Role, SpecialTexts, Template, ToolUse},
+    chat::{CallingReply, Chat, ChatEvent, Message, Role, SpecialTexts, Template, ToolUse},
     tools::{Piece, ToolCall, ToolChoice, ToolSet},
 };
 
@@ -72,11 +72,11 @@ fn answer(chat: &mut Chat, options: &GenerateOptions) -> (CallingReply, Vec<(Str
     let mut calls = Vec::new();
     let reply = chat.answer_calling(options, |heard| {
         match heard {
-            Heard::Piece(Piece::CallBegin { index, name, .. }) => {
+            ChatEvent::Piece(Piece::CallBegin { index, name, .. }) => {
                 assert_eq!(*index, calls.len());
                 calls.push((name.clone(), String::new()));
             }
-            Heard::Piece(Piece::CallArguments { index, fragment }) => {
+            ChatEvent::Piece(Piece::CallArguments { index, fragment }) => {
                 calls[*index].1.push_str(fragment)
             }
             _ => {}

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use atta::{
     FinishReason, KvType, LoadOptions,
-    chat::{Chat, Heard, Message, ToolUse},
+    chat::{Chat, ChatEvent, Message, ToolUse},
     tools::Piece,
 };
 use serde_json::json;
@@ -103,9 +103,9 @@ fn answer(
 ) -> Result<(), Failure> {
     let options = args.sampling.generate_options(DefaultLength::Limited)?;
     let ended = chat.answer_calling(&options, |heard| match heard {
-        Heard::Event(event) => printer.on_event(event),
-        Heard::Piece(Piece::Call(call)) => printer.print(&(tools::line(call) + "\n")),
-        Heard::Piece(_) => ControlFlow::Continue(()),
+        ChatEvent::Event(event) => printer.on_event(event),
+        ChatEvent::Piece(Piece::Call(call)) => printer.print(&(tools::line(call) + "\n")),
+        ChatEvent::Piece(_) => ControlFlow::Continue(()),
     });
     if let Ok(answer) = &ended
         && !answer.outcome.text.trim().is_empty()

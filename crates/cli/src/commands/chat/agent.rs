@@ -11,7 +11,7 @@ use std::{
 
 use atta::{
     Error, FinishReason,
-    chat::{Heard, Message, Role},
+    chat::{ChatEvent, Message, Role},
     tokenizer::Special,
     tools::{Piece, ToolCall, ToolChoice},
 };
@@ -111,9 +111,9 @@ impl Conversation<'_> {
         let said = self
             .chat
             .answer_calling(&self.options, |heard| match heard {
-                Heard::Event(event) => printer.on_event(event),
-                Heard::Piece(Piece::Text(text)) => printer.print(text),
-                Heard::Piece(_) => Continue(()),
+                ChatEvent::Event(event) => printer.on_event(event),
+                ChatEvent::Piece(Piece::Text(text)) => printer.print(text),
+                ChatEvent::Piece(_) => Continue(()),
             });
         if let Err(Error::PromptTooLong { n_prompt, n_ctx }) = said {
             return Err(full(n_prompt, n_ctx));
