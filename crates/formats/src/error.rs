@@ -1,9 +1,9 @@
-//! Everything that can be wrong with the bytes of a model file. The file's name is added by whoever
-//! opened it.
+//! Everything that can be wrong with the bytes of a model file. The caller, which opened the file,
+//! adds its name.
 
 use crate::TensorType;
 
-/// What was wrong, where, and what was expected instead.
+/// An error of the bytes: the place, the value, and the expected value.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[allow(
@@ -12,14 +12,14 @@ use crate::TensorType;
 )]
 pub enum Error {
     // The file as a whole.
-    /// `got` is how the file begins, with zeros where it is shorter.
+    /// `got` is the start of the file, padded with zeros.
     #[error("not a gguf file: {}", crate::foreign::describe(got))]
     NotGguf { got: [u8; 9] },
     #[error("gguf version {got} is not supported, expected 2 or 3")]
     Version { got: u32 },
     #[error("big-endian gguf version {version}: only little-endian files are supported")]
     BigEndian { version: u32 },
-    /// The bytes at hand are a prefix of the file that ends inside the metadata; come back with at
+    /// The given bytes are a prefix of the file that ends inside the metadata; parse again with at
     /// least `needed`.
     #[error("the metadata goes on after the bytes at hand: at least {needed} bytes are needed")]
     Truncated { needed: u64 },
@@ -40,7 +40,7 @@ pub enum Error {
     // Metadata.
     #[error("byte {at}: metadata key of {len} bytes, expected 1 to {max}")]
     KeyLength { at: u64, len: u64, max: u64 },
-    /// Names are printed in messages, which must not steer a terminal.
+    /// Names are printed in messages, so they must not control a terminal.
     #[error("byte {at}: {what} is not utf-8 without control characters")]
     NotText { what: &'static str, at: u64 },
     #[error("metadata key {key} occurs twice")]

@@ -17,7 +17,8 @@ pub fn f16_to_f32(h: u16) -> f32 {
     f32::from_bits(sign | magnitude)
 }
 
-/// f32 to IEEE binary16 bits. What is too large becomes infinite, a NaN the quiet NaN of its sign.
+/// f32 to IEEE binary16 bits. Values that are too large become infinite, NaN the quiet NaN of its
+/// sign.
 #[inline]
 pub fn f32_to_f16(x: f32) -> u16 {
     let sign = ((x.to_bits() >> 16) & 0x8000) as u16;

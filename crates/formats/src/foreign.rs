@@ -1,14 +1,13 @@
-//! Files that are taken for models and are something else, told by how they begin.
+//! Recognizes files of other kinds by their first bytes, so that errors can say what they are.
 //!
-//! Knows first bytes and what to do about them; reads nothing. Without the feature `foreign` (small
-//! boards) there are only the bytes.
+//! It reads no files. Without the feature `foreign` (small boards) errors show the bytes only.
 
 #[cfg(feature = "foreign")]
 const OLD: &str = "it is in a format of llama.cpp from before GGUF (GGML, GGMF or GGJT): convert the original model anew";
 #[cfg(feature = "foreign")]
 const PYTORCH: &str = "it is a PyTorch checkpoint: name its directory to `atta convert`";
 
-/// First bytes, and what such a file is.
+/// First bytes of files, and the kind of such a file with a suggestion.
 #[cfg(feature = "foreign")]
 const BEGINNINGS: &[(&[u8], &str)] = &[
     (
@@ -35,7 +34,7 @@ const BEGINNINGS: &[(&[u8], &str)] = &[
     (b"{", "it is JSON, not the weights of a model"),
 ];
 
-/// What a file is that begins like this and is no GGUF; `None` if that is not known.
+/// The kind of a file that begins with `head` and is no GGUF; `None` if it is unknown.
 #[cfg(feature = "foreign")]
 pub fn recognize(head: &[u8]) -> Option<&'static str> {
     let known = BEGINNINGS
@@ -44,7 +43,7 @@ pub fn recognize(head: &[u8]) -> Option<&'static str> {
         .map(|&(_, what)| what);
     known.or_else(|| {
         let (len, rest) = head.split_first_chunk()?;
-        // The length of a header in JSON, and its first byte.
+        // The length of a JSON header, then its first byte.
         let is_safetensors = u64::from_le_bytes(*len) < 1 << 30 && rest.first() == Some(&b'{');
         is_safetensors.then_some("it is a safetensors file: name its directory to `atta convert`")
     })
@@ -64,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_gguf_is_named_for_what_it_is() {
+    fn files_of_other_kinds_are_named() {
         for (head, what) in [
             (
                 &b"version https://git-lfs.github.com/spec/v1"[..],
@@ -87,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_shown_by_its_first_bytes() {
+    fn unknown_files_are_shown_by_their_first_bytes() {
         assert_eq!(
             describe(b"GGML\0\0\0\0\0"),
             "it begins with [47, 47, 4d, 4c], expected \"GGUF\""

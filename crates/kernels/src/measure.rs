@@ -1,14 +1,15 @@
-//! The two figures that speeds are shares of: the peak of byte dot products and the read bandwidth.
+//! Measures the two upper bounds of speed: the peak rate of byte dot products and the read
+//! bandwidth.
 
 use crate::{Kernels, Pool};
 use std::time::{Duration, Instant};
 
-/// Time of one measurement of the peak, about; short enough that the clock frequency stays.
+/// Approximate time of one measurement of the peak; short enough that the clock frequency stays.
 const PEAK_TIME: Duration = Duration::from_millis(20);
 /// Parts per thread, so that threads that arrive late or are interrupted do not decide the result.
 const PARTS: usize = 16;
 
-/// How memory is read, `(streams, prefetch distance in bytes)`: the best way differs between
+/// Ways of reading memory, `(streams, prefetch distance in bytes)`: the fastest one differs between
 /// machines.
 pub(crate) const WAYS: [(usize, usize); 5] = [(1, 0), (1, 2048), (1, 4096), (4, 0), (4, 1024)];
 
@@ -26,7 +27,7 @@ impl Kernels {
     /// not two.
     pub fn int8_peak(self, pool: &Pool) -> f64 {
         let mut rounds = 1000;
-        // As many rounds as fill the time, found by doubling.
+        // Doubled until the rounds fill the time.
         while seconds(|| {
             std::hint::black_box(self.dots(rounds));
         }) < PEAK_TIME.as_secs_f64() / PARTS as f64

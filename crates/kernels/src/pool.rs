@@ -1,13 +1,13 @@
 //! The thread pool: persistent workers that spin briefly for the next region, then park.
 //!
 //! A region is one closure that every participating thread runs; the closure itself takes its work
-//! from a counter (see `tiles.rs`), so it does not matter how many threads arrive. That is the one
-//! idea: **nobody is waited for who has not started**. The caller works from the first moment, and
-//! at the end closes the region and waits only for those inside it. Workers that the system has not
-//! scheduled (more threads than cores, a busy neighbour) therefore cost nothing. The pool knows
+//! from a counter (see `tiles.rs`), so any number of threads can finish it. The one idea: **a region
+//! never waits for a worker that has not entered it**. The caller works from the first moment, and
+//! at the end closes the region and waits only for the workers inside. Workers that the system has
+//! not scheduled (more threads than cores, a busy neighbour) therefore cost nothing. The pool knows
 //! nothing of tensors.
 //!
-//! Spinning is bounded to [`SPIN_MAX`] and halved each time it was in vain, so an idle or
+//! Spinning is bounded to [`SPIN_MAX`] and halved each time no region came, so an idle or
 //! oversubscribed pool sleeps.
 
 use crate::tiles::{self, Indices, Rows};
@@ -27,15 +27,15 @@ use std::time::{Duration, Instant};
 const SPIN_MAX: Duration = Duration::from_micros(40);
 /// Shortest wait: below this, spinning costs more than it can save.
 const SPIN_MIN: Duration = Duration::from_micros(2);
-/// Rounds in which the caller spins for the last worker before it gives its core away.
+/// Rounds in which the caller spins for the last worker before it yields its core.
 const JOIN_SPINS: u32 = 4096;
 
-/// On its own cache lines, so that spinning threads do not slow the others. 128: adjacent lines are
-/// fetched in pairs.
+/// A value on its own cache lines, so that spinning threads do not slow the others. 128: adjacent
+/// lines are fetched in pairs.
 #[repr(align(128))]
 struct Padded<T>(T);
 
-/// What a region runs. The lifetime is that of the region, see [`Pool::run`].
+/// The closure of a region. Its lifetime is that of the region, see [`Pool::run`].
 type Work = &'static (dyn Fn() + Sync);
 
 struct Shared {
@@ -43,12 +43,12 @@ struct Shared {
     epoch: Padded<AtomicUsize>,
     /// [`CLOSED`], or the number of workers inside the region.
     gate: Padded<AtomicUsize>,
-    /// The work of the region. Written by the caller while the gate is closed and nobody is
+    /// The work of the region. Written by the caller while the gate is closed and no worker is
     /// inside.
     work: UnsafeCell<Option<Work>>,
     /// The first panic of a worker in this region.
     panic: Mutex<Option<Box<dyn Any + Send>>>,
-    /// Per worker: whether it parked, or is about to.
+    /// Per worker: it is parked, or about to park.
     parked: Vec<Padded<AtomicBool>>,
     stop: AtomicBool,
     spin: Duration,
@@ -57,8 +57,8 @@ struct Shared {
 /// Flag in [`Shared::gate`]: no worker may enter.
 const CLOSED: usize = 1 << (usize::BITS - 1);
 
-// SAFETY: `work` is the only field that is not `Sync`. It is written by the thread that holds
-// `Pool::region`, while the gate is closed and empty, and read by workers that have entered the
+// SAFETY: `work` is the only field that is not `Sync`. The thread that holds `Pool::region` writes
+// it while the gate is closed and empty, and read by workers that have entered the
 // gate; the gate's Release store and Acquire exchange order the two.
 unsafe impl Sync for Shared {}
 
@@ -80,8 +80,8 @@ impl Shared {
         false
     }
 
-    /// Runs the work of the open region as a worker, keeping a panic for the caller.
-    fn take_part(&self) {
+    /// Runs the work of the open region as a worker; a panic is kept for the caller.
+    fn join_region(&self) {
         if !self.enter() {
             return;
         }
@@ -113,16 +113,16 @@ impl Shared {
     }
 
     /// Waits until the epoch is no longer `seen`: spins for `budget`, then parks. Returns the
-    /// budget for next time.
+    /// budget of the next wait.
     fn wait(&self, worker: usize, seen: usize, budget: Duration) -> Duration {
         if self.spin_for_change(seen, budget) {
             return (budget * 2).min(self.spin);
         }
         let parked = &self.parked[worker].0;
         loop {
-            // Sequentially consistent, as is the caller's side: either it sees the flag, or we see
-            // its new epoch. The fence is for emulators: qemu 7.2 lets the load
-            // overtake the store where aarch64's own instructions forbid it.
+            // Sequentially consistent on both sides: either the caller sees the flag, or this worker
+            // sees the new epoch. The fence is for emulators: in qemu 7.2 the load can overtake the
+            // store, which aarch64 forbids.
             parked.store(true, Ordering::SeqCst);
             fence(Ordering::SeqCst);
             if self.epoch.0.load(Ordering::SeqCst) != seen {
@@ -156,13 +156,13 @@ impl Shared {
             if self.stop.load(Ordering::Acquire) {
                 return;
             }
-            self.take_part();
+            self.join_region();
         }
     }
 }
 
-/// Closes the region even if the caller's share of the work panics, so that the closure outlives
-/// all its users.
+/// Closes the region even if the work panics on the caller, so that the closure outlives all its
+/// users.
 struct CloseOnDrop<'a>(&'a Shared);
 
 impl Drop for CloseOnDrop<'_> {
@@ -174,13 +174,13 @@ impl Drop for CloseOnDrop<'_> {
     }
 }
 
-/// A pool of threads. The thread that calls is one of them.
+/// A pool of threads, the caller's included.
 ///
-/// One region runs at a time; a call from inside a region, or from a second thread during one, is
-/// done by its caller alone. Dropping the pool ends and joins its threads.
+/// One region runs at a time; work submitted from inside a region, or by a second thread during one,
+/// runs on its caller alone. Dropping the pool ends and joins its threads.
 pub struct Pool {
     shared: Arc<Shared>,
-    /// Held by the thread whose region is running; which one is bound to `cpu`.
+    /// Held by the thread whose region is running; holds the thread that is bound to `cpu`.
     region: Mutex<Option<ThreadId>>,
     /// The CPU of the caller, if threads are bound.
     cpu: Option<usize>,
@@ -196,9 +196,9 @@ impl Pool {
             .unwrap_or_else(|_| unreachable!("nothing is pinned"))
     }
 
-    /// A pool with one thread per CPU of `cpus`, bound to it. A thread that calls is bound to the
-    /// first of them from its first region on, and stays so after the pool is gone; one that
-    /// only makes the pool stays as it is, and so do the threads that it starts.
+    /// A pool with one thread per CPU of `cpus`, bound to it. A calling thread is bound to the first
+    /// of them in its first region, and stays bound after the pool is dropped. Making a pool binds
+    /// neither the caller nor threads that it starts later.
     ///
     /// # Errors
     /// [`Error::NoCpus`] for an empty list; [`Error::Pin`] if the system refuses a CPU or cannot
@@ -212,7 +212,7 @@ impl Pool {
         Self::spawn(cpus.len(), n_cores, Some(cpus))
     }
 
-    /// `n` threads for so many cores, each on its CPU if there are any.
+    /// Starts `n` threads for `n_cores` cores, each bound to its CPU if `cpus` are given.
     fn spawn(n: usize, n_cores: usize, cpus: Option<&[usize]>) -> Result<Self, Error> {
         let shared = Arc::new(Shared {
             epoch: Padded(AtomicUsize::new(0)),
@@ -235,16 +235,14 @@ impl Pool {
         };
         let (report, reports) = std::sync::mpsc::channel();
         for worker in 1..n {
-            let (shared, report, cpu) = (
-                pool.shared.clone(),
-                report.clone(),
-                cpus.map(|cpus| cpus[worker]),
-            );
+            let shared = pool.shared.clone();
+            let report = report.clone();
+            let cpu = cpus.map(|cpus| cpus[worker]);
             let main = move || {
-                let prepared = cpu.map_or(Ok(()), topology::pin);
-                let failed = prepared.is_err();
-                // The pool waits for this report; if it is gone, there is nothing left to tell.
-                let _ = report.send(prepared);
+                let pinned = cpu.map_or(Ok(()), topology::pin);
+                let failed = pinned.is_err();
+                // The pool waits for all reports; the send fails only if it was dropped.
+                let _ = report.send(pinned);
                 drop(report);
                 if !failed {
                     shared.work_until_stopped(worker);
@@ -273,7 +271,7 @@ impl Pool {
         if self.workers.is_empty() && self.cpu.is_none() {
             return work();
         }
-        // A panic poisons nothing here: who is bound is known before the work begins.
+        // A panic leaves the value in order: the bound thread is set before the work begins.
         let mut region = match self.region.try_lock() {
             Ok(region) => region,
             Err(std::sync::TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
@@ -296,13 +294,12 @@ impl Pool {
         }
     }
 
-    /// Binds the caller to its CPU, if that is wanted and not done.
+    /// Binds the caller to the CPU of the pool, unless it is bound already.
     fn bind(&self, bound: &mut Option<ThreadId>) {
         let Some(cpu) = self.cpu else { return };
         let caller = thread::current().id();
         if bound.replace(caller) != Some(caller) {
-            // It was possible when the pool was made. Where it no longer is, what is computed is
-            // the same.
+            // It succeeded when the pool was made. If it fails now, only speed suffers.
             let _ = topology::pin(cpu);
         }
     }
@@ -311,8 +308,8 @@ impl Pool {
     /// out of scope.
     fn open(&self, work: &(dyn Fn() + Sync)) {
         let shared = &*self.shared;
-        // Of an earlier region whose caller panicked too: that panic went its way, this one has no
-        // one to tell.
+        // Drops the panic of a worker in an earlier region whose caller panicked itself: the
+        // caller's panic was propagated instead.
         shared
             .panic
             .lock()
@@ -365,8 +362,7 @@ impl Drop for Pool {
         self.shared.stop.store(true, Ordering::Release);
         self.wake();
         for (_, handle) in self.workers.drain(..) {
-            // A worker catches the panics of its work, so there is nothing to learn from the
-            // result.
+            // A worker catches the panics of its work, so the result is always `Ok`.
             let _ = handle.join();
         }
     }
@@ -386,6 +382,11 @@ mod tests {
 
     fn pool(n: usize) -> Pool {
         Pool::new(NonZeroUsize::new(n).unwrap())
+    }
+
+    /// How often to try: rarely under Miri, which is a thousand times slower.
+    fn rounds(n: usize) -> usize {
+        if cfg!(miri) { n.div_ceil(400) } else { n }
     }
 
     #[test]
@@ -409,7 +410,8 @@ mod tests {
     fn many_short_regions_neither_hang_nor_lose_work() {
         let pool = pool(4);
         let total = AtomicUsize::new(0);
-        for round in 0..20_000 {
+        let n_rounds = rounds(20_000);
+        for round in 0..n_rounds {
             pool.for_each(8, |i| {
                 total.fetch_add(i, Ordering::Relaxed);
             });
@@ -417,7 +419,7 @@ mod tests {
                 thread::sleep(Duration::from_micros(200));
             }
         }
-        assert_eq!(total.into_inner(), 20_000 * 28);
+        assert_eq!(total.into_inner(), n_rounds * 28);
     }
 
     #[test]
@@ -425,10 +427,11 @@ mod tests {
     fn regions_from_several_threads_and_nested_ones_complete() {
         let pool = pool(3);
         let total = AtomicUsize::new(0);
+        let n_rounds = rounds(200);
         thread::scope(|scope| {
             for _ in 0..3 {
                 scope.spawn(|| {
-                    for _ in 0..200 {
+                    for _ in 0..n_rounds {
                         pool.for_each(4, |_| {
                             pool.for_each(3, |_| {
                                 total.fetch_add(1, Ordering::Relaxed);
@@ -438,7 +441,7 @@ mod tests {
                 });
             }
         });
-        assert_eq!(total.into_inner(), 3 * 200 * 12);
+        assert_eq!(total.into_inner(), 3 * n_rounds * 12);
     }
 
     #[test]
@@ -446,7 +449,7 @@ mod tests {
     fn a_panic_reaches_the_caller_and_the_pool_survives() {
         for n_threads in [1, 4] {
             let pool = pool(n_threads);
-            for bad in 0..20 {
+            for bad in 0..rounds(20) {
                 let region = || pool.for_each(20, |i| assert!(i != bad, "part {i}"));
                 let panic = catch_unwind(AssertUnwindSafe(region)).unwrap_err();
                 assert_eq!(
@@ -486,7 +489,7 @@ mod tests {
     #[test]
     #[cfg(target_os = "linux")]
     fn threads_are_pinned_when_they_compute_and_missing_cpus_are_errors() {
-        // On threads of their own, because those stay pinned.
+        // On threads of their own, because these stay pinned.
         thread::spawn(|| {
             let allowed = topology::allowed_cpus().unwrap();
             let cpu = allowed[0];

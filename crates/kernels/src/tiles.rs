@@ -1,7 +1,7 @@
-//! Disjoint parts of output buffers, handed to the threads of a pool: what makes parallel writes
+//! Disjoint parts of output buffers, handed to the threads of a pool, so that parallel writes are
 //! safe.
 //!
-//! A [`Split`] describes how a buffer falls into parts that never overlap; [`deal`] gives each part
+//! A [`Split`] divides a buffer into parts that never overlap; [`deal`] gives each part
 //! to exactly one call of a closure. Algorithms only see the parts, which are ordinary `&mut`
 //! slices or small views. This file knows nothing of what is computed.
 
@@ -10,7 +10,7 @@ use std::marker::PhantomData;
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A buffer that falls into disjoint parts.
+/// A buffer that is divided into disjoint parts.
 ///
 /// # Safety
 /// Parts of different indices must not overlap, and each must stay inside what the implementor

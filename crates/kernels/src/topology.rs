@@ -1,5 +1,5 @@
-//! How many threads this process may usefully run, and binding a thread to a CPU. Linux knows;
-//! elsewhere we ask std.
+//! The number of threads that this process can usefully run, and binding a thread to a CPU. Linux
+//! reports topology and quotas; elsewhere the number is that of the standard library.
 //!
 //! Two threads on one core compete for the same multipliers, and threads beyond the quota of a
 //! control group are stopped in the middle of a region. So the default is the number of distinct
@@ -8,7 +8,7 @@
 
 use crate::Error;
 
-/// See [`crate::Pool::default_threads`].
+/// The number of [`crate::Pool::default_threads`].
 pub(crate) fn default_threads() -> usize {
     let logical = std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get);
     imp::usable_cores().unwrap_or(logical).clamp(1, logical)
@@ -43,7 +43,7 @@ mod imp {
         })
     }
 
-    /// Whether the calling thread could be bound to `cpu`; it stays as it is.
+    /// Checks that the calling thread can be bound to `cpu`; its affinity stays as it is.
     pub(crate) fn try_to_pin(cpu: usize) -> Result<(), Error> {
         let blame = |error: rustix::io::Errno| Error::Pin {
             cpu,
@@ -91,7 +91,7 @@ mod imp {
 mod imp {
     use super::Error;
 
-    /// Binding is not offered here.
+    /// Always fails: binding is not implemented for this system.
     pub(crate) fn pin(cpu: usize) -> Result<(), Error> {
         Err(Error::Pin {
             cpu,
@@ -113,8 +113,8 @@ mod imp {
 mod quota {
     use std::path::{Path, PathBuf};
 
-    /// Whole CPUs that the strictest quota on the way from this process's group to the root allows,
-    /// at least 1.
+    /// Whole CPUs that the strictest quota of this process's group and its ancestors allows, at
+    /// least 1.
     pub(super) fn cpus(root: &Path) -> Option<usize> {
         let groups = std::fs::read_to_string(root.join("proc/self/cgroup")).ok()?;
         let quota = groups
@@ -134,7 +134,7 @@ mod quota {
         controllers
             .split(',')
             .find(|&controller| controller == "cpu")?;
-        // The group may be mounted as the root of a container, so its own path need not exist below
+        // In a container, the group may be mounted as the root, and its path may not exist below
         // the mount.
         strictest(&root.join("sys/fs/cgroup/cpu"), path, v1)
             .or_else(|| strictest(&root.join("sys/fs/cgroup").join(controllers), path, v1))
@@ -142,10 +142,10 @@ mod quota {
 
     fn strictest(mount: &Path, group: &str, read: fn(&Path) -> Option<f64>) -> Option<f64> {
         let group: PathBuf = mount.join(group);
-        let on_the_way = group
+        let groups = group
             .ancestors()
             .take_while(|directory| directory.starts_with(mount));
-        on_the_way.filter_map(read).reduce(f64::min)
+        groups.filter_map(read).reduce(f64::min)
     }
 
     /// `cpu.max` is `quota period` in microseconds; without a quota `max period`.
@@ -155,7 +155,7 @@ mod quota {
         ratio(quota, period)
     }
 
-    /// Two files, the quota −1 if there is none.
+    /// `cpu.cfs_quota_us` and `cpu.cfs_period_us`; without a quota the former is −1.
     fn v1(directory: &Path) -> Option<f64> {
         let read = |name| std::fs::read_to_string(directory.join(name)).ok();
         ratio(&read("cpu.cfs_quota_us")?, &read("cpu.cfs_period_us")?)

@@ -1,8 +1,7 @@
-//! The memory budget: everything above 1 MB is asked of it by name, and given back on drop.
+//! The memory budget: every allocation above 1 MB is reserved by name, and released on drop.
 //!
 //! It counts private memory (heap and anonymous maps), not pages of mapped files, which the kernel
-//! may drop at will. It allocates nothing itself: a reservation is a promise about an allocation
-//! that its holder makes.
+//! may drop at will. It allocates nothing itself: the holder of a reservation allocates.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -14,7 +13,7 @@ pub struct Budget(Arc<Mutex<Account>>);
 
 #[derive(Debug)]
 struct Account {
-    /// Bytes in all.
+    /// The most bytes that may be reserved.
     limit: u64,
     items: Vec<Item>,
 }
@@ -22,19 +21,19 @@ struct Account {
 /// One line of the memory table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Item {
-    /// What the memory is for.
+    /// The purpose of the memory.
     pub name: &'static str,
     /// Its size in bytes.
     pub bytes: u64,
 }
 
 impl Budget {
-    /// An account that grants everything and keeps count.
+    /// A budget that grants everything and keeps count.
     pub fn unlimited() -> Self {
         Self::new(u64::MAX)
     }
 
-    /// An account that refuses to exceed `limit` bytes.
+    /// A budget that refuses to exceed `limit` bytes.
     pub fn limited(limit: u64) -> Self {
         Self::new(limit)
     }
@@ -46,15 +45,15 @@ impl Budget {
         })))
     }
 
-    /// Refuses from now on to exceed `limit` bytes; what was taken before stays.
+    /// Refuses from now on to exceed `limit` bytes; earlier reservations stay.
     pub fn set_limit(&self, limit: u64) {
         self.account().limit = limit;
     }
 
-    /// Takes `bytes` for `name` until the reservation is dropped.
+    /// Reserves `bytes` for `name` until the reservation is dropped.
     ///
     /// # Errors
-    /// [`Error::OverBudget`] if the limit would be passed; nothing is taken then.
+    /// [`Error::OverBudget`] if the limit would be exceeded; nothing is reserved then.
     pub fn reserve(&self, name: &'static str, bytes: u64) -> Result<Reservation, Error> {
         let mut account = self.account();
         let (used, limit) = (account.used(), account.limit);
@@ -78,7 +77,7 @@ impl Budget {
         })
     }
 
-    /// Everything that is reserved, in the order of first reservation.
+    /// All reservations by name, in the order of the first one of each name.
     pub fn items(&self) -> Vec<Item> {
         self.account().items.clone()
     }
@@ -88,13 +87,13 @@ impl Budget {
         self.account().used()
     }
 
-    /// What can still be reserved, bytes.
+    /// Bytes that can still be reserved.
     pub fn left(&self) -> u64 {
         let account = self.account();
         account.limit.saturating_sub(account.used())
     }
 
-    /// The most that can be reserved in all, bytes.
+    /// The most bytes that can be reserved in all.
     pub fn limit(&self) -> u64 {
         self.account().limit
     }
@@ -110,7 +109,7 @@ impl Account {
     }
 }
 
-/// Memory that was granted; dropping it gives it back.
+/// Memory that was granted; dropping it releases it.
 #[derive(Debug)]
 pub struct Reservation {
     budget: Budget,
@@ -119,7 +118,7 @@ pub struct Reservation {
 }
 
 impl Reservation {
-    /// How much was granted, bytes.
+    /// Granted bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }

@@ -1,4 +1,4 @@
-//! What can go wrong with files and the budget, with the file or the numbers in every message.
+//! The errors of this crate; every message names the file or the numbers.
 
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ pub enum Error {
     Io {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: std::io::Error,
     },
     /// The file is not a model file that we read.
@@ -19,7 +19,7 @@ pub enum Error {
     Format {
         /// The file.
         path: PathBuf,
-        /// What is wrong with its bytes.
+        /// The error of its bytes.
         source: atta_formats::Error,
     },
     /// A reservation does not fit.
@@ -28,11 +28,11 @@ pub enum Error {
         way_out(what)
     )]
     OverBudget {
-        /// Who asked.
+        /// The name of the reservation.
         what: &'static str,
-        /// How much was asked, bytes.
+        /// Requested bytes.
         asked: u64,
-        /// What was reserved before, bytes.
+        /// Bytes reserved before.
         used: u64,
         /// The budget, bytes.
         limit: u64,
@@ -49,42 +49,42 @@ pub enum Error {
         /// Length of the file, bytes.
         file_bytes: u64,
     },
-    /// A layer or a table was asked for that this set of weights does not hold.
+    /// The plan of these weights lacks the requested layer or table.
     #[error("the weights asked for are not part of this plan")]
     NotInPlan,
-    /// A row was asked for that its table does not have.
+    /// The table does not have the requested row.
     #[error("row {row} of a table of {n_rows}")]
     NoRow {
-        /// The highest row asked for.
+        /// The highest requested row.
         row: u64,
         /// Rows of the table.
         n_rows: u64,
     },
-    /// More experts were asked for at once than a layer has places for.
+    /// More experts were requested at once than the expert cache of a layer holds.
     #[error("{asked} experts asked for at once, but there are places for {places}")]
     TooManyExperts {
-        /// How many were asked for.
+        /// Requested experts.
         asked: usize,
-        /// Places of the layer.
+        /// Entries of the cache.
         places: usize,
     },
-    /// The system gives no threads to read with.
+    /// The system refused to start a reader thread.
     #[error("cannot start a thread that reads weights: {0}")]
     Readers(std::io::Error),
-    /// The system does not give the memory that the budget allows.
+    /// The system cannot give the memory that the budget allows.
     #[error("no memory for {bytes} bytes of weights: {source}")]
     NoMemory {
-        /// How much was asked for, bytes.
+        /// Requested bytes.
         bytes: u64,
-        /// What the system said.
+        /// The error of the system.
         source: std::io::Error,
     },
-    /// The system could not bring the pages in.
+    /// The system could not read the pages of a mapped file.
     #[error("cannot read the weights ahead: {0}")]
     Prewarm(std::io::Error),
 }
 
-/// What the user can do about a reservation that does not fit.
+/// A suggestion for a reservation that does not fit.
 fn way_out(what: &str) -> &'static str {
     match what {
         "kv cache" => "lower -c",

@@ -1,12 +1,12 @@
-//! Rotation of a head by an orthonormal Hadamard matrix, so that a few large channels are shared
-//! out among all of them before a row is quantized (QuaRot, Ashkboos et al. 2024).
+//! Rotation of a head by an orthonormal Hadamard matrix, which spreads a few large channels over all
+//! channels before a row is quantized (QuaRot, Ashkboos et al. 2024).
 //!
 //! ```text
 //! n = the largest power of two that divides d; for each block of n elements:
 //!     for half in 1, 2, 4 … n/2, for each pair (a, b) that lies `half` apart:  (a, b) = (a + b, a − b)
 //!     x = x·(1/√n)
 //! ```
-//! The matrix is its own inverse and leaves products of two rows as they are. Every element has one
+//! The matrix is its own inverse and preserves the dot product of two rows. Every element has one
 //! order of sums.
 
 use super::lanes::LANES;
@@ -28,7 +28,7 @@ pub(crate) fn rotate<I: Floats>(isa: I, x: &mut [f32]) {
     }
 }
 
-/// A block of whole vectors: pairs inside them, then pairs of them.
+/// Rotates a block of whole vectors: pairs inside vectors first, then pairs of vectors.
 #[inline(always)]
 fn rotate_vectors<I: Floats>(isa: I, x: &mut [[f32; LANES]], factor: f32) {
     for x in &mut *x {
@@ -41,7 +41,8 @@ fn rotate_vectors<I: Floats>(isa: I, x: &mut [[f32; LANES]], factor: f32) {
         for pair in x.chunks_exact_mut(2 * half) {
             let (low, high) = pair.split_at_mut(half);
             for (low, high) in low.iter_mut().zip(high) {
-                let (a, b) = (isa.floats(low), isa.floats(high));
+                let a = isa.floats(low);
+                let b = isa.floats(high);
                 *low = isa.to_array(isa.sum_f(a, b));
                 *high = isa.to_array(isa.sum_f(a, isa.product(b, isa.splat_all(-1.0))));
             }
@@ -52,7 +53,7 @@ fn rotate_vectors<I: Floats>(isa: I, x: &mut [[f32; LANES]], factor: f32) {
     }
 }
 
-/// Pairs that lie `HALF` apart.
+/// One step for pairs that are `HALF` apart.
 #[inline(always)]
 fn step<const HALF: usize>(x: &mut [f32; LANES]) {
     let old = *x;
@@ -65,7 +66,7 @@ fn step<const HALF: usize>(x: &mut [f32; LANES]) {
     }
 }
 
-/// A block that is shorter than a vector.
+/// Rotates a block that is shorter than a vector.
 #[inline(always)]
 fn rotate_few(x: &mut [f32], factor: f32) {
     let mut padded = [0.0; LANES];

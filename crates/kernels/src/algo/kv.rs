@@ -1,9 +1,8 @@
-//! Rows of the cache: how one head of one position is stored as each [`KvElem`], and what a stored
-//! row stands for.
+//! Rows of the KV cache: encodes one head of one position as each [`KvElem`], and decodes it.
 //!
-//! It knows nothing of attention, which reads the same bytes (`attention/stored.rs`). What
-//! arithmetic cannot represent (infinite, NaN, a scale beyond f16) becomes the nearest thing that
-//! can be, or anything; it never panics.
+//! It knows nothing of attention, which reads the same bytes (`attention/stored.rs`). Values that an
+//! element type cannot represent (infinite, NaN, a scale beyond f16) are stored as the nearest
+//! representable value or as an arbitrary one; no row panics.
 
 use super::lanes::LANES;
 use super::quantize::{ROUND, TINY};
@@ -19,7 +18,7 @@ pub(super) const Q4_HEAD: usize = 4;
 /// Bytes of a whole group of Q4.
 pub(super) const Q4_BYTES: usize = Q4_HEAD + Q4_GROUP / 2;
 
-/// `x` as `elem` into `out`; it is rotated already, if the type is.
+/// Encodes `x`, which is rotated already if the type requires it, as `elem` into `out`.
 #[inline(always)]
 pub(crate) fn store(x: &[f32], elem: KvElem, out: &mut [u8]) {
     match elem {
@@ -38,7 +37,7 @@ pub(crate) fn store(x: &[f32], elem: KvElem, out: &mut [u8]) {
     }
 }
 
-/// The elements of a row as they are stored: rotated, if the type is.
+/// Decodes a row; the result is still rotated, if the type is.
 #[inline(always)]
 pub(crate) fn widen<I: Codes>(isa: I, bytes: &[u8], elem: KvElem, out: &mut [f32]) {
     match elem {
@@ -48,7 +47,7 @@ pub(crate) fn widen<I: Codes>(isa: I, bytes: &[u8], elem: KvElem, out: &mut [f32
     }
 }
 
-/// The elements of a row of f32 or f16.
+/// Decodes a row of f32 or f16.
 #[inline(always)]
 pub(super) fn widen_floats<I: Floats>(isa: I, bytes: &[u8], elem: KvElem, out: &mut [f32]) {
     let (out, out_rest) = out.as_chunks_mut();
@@ -74,8 +73,8 @@ pub(super) fn widen_floats<I: Floats>(isa: I, bytes: &[u8], elem: KvElem, out: &
     }
 }
 
-/// Fewer than sixteen, then `filler`: what is left at an end is computed as everything before it,
-/// which takes less code.
+/// Pads fewer than sixteen elements with `filler`, so that the end of a row runs through the code of
+/// whole vectors.
 #[inline(always)]
 fn padded<T: Copy>(rest: &[T], filler: T) -> [T; LANES] {
     let mut out = [filler; LANES];
@@ -83,20 +82,20 @@ fn padded<T: Copy>(rest: &[T], filler: T) -> [T; LANES] {
     out
 }
 
-/// An f16 as it is stored.
+/// Decodes a stored f16.
 #[inline(always)]
 fn half(x: [u8; 2]) -> f32 {
     widen_f16(u16::from_le_bytes(x))
 }
 
-/// The f16 nearest to `x`, but no infinite one.
+/// The finite f16 nearest to `x`.
 #[inline(always)]
 fn finite_half(x: f32) -> u16 {
     let x = if x < F16_MAX { x } else { F16_MAX };
     f32_to_f16(if x > -F16_MAX { x } else { -F16_MAX })
 }
 
-/// The integer nearest to `x` between `low` and `high`, ties to even; of a NaN `low`.
+/// The integer nearest to `x` between `low` and `high`, ties to even; `low` for NaN.
 #[inline(always)]
 fn code(x: f32, low: f32, high: f32) -> i8 {
     let x = if x > low { x } else { low };
@@ -104,13 +103,13 @@ fn code(x: f32, low: f32, high: f32) -> i8 {
     (x + ROUND).to_bits().wrapping_sub(ROUND.to_bits()) as i8
 }
 
-/// The reciprocal of a scale; 0 for that of a row that is 0.
+/// The reciprocal of a scale; 0 for the scale of a row of zeros.
 #[inline(always)]
 fn inverse(scale: f32) -> f32 {
     if scale > 0.0 { 1.0 / scale } else { 0.0 }
 }
 
-/// The largest magnitude; NaN count as nothing.
+/// The largest magnitude; NaN is ignored.
 #[inline(always)]
 fn largest_magnitude(x: &[f32]) -> f32 {
     let mut lanes = [0f32; LANES];
@@ -130,11 +129,11 @@ fn largest_magnitude(x: &[f32]) -> f32 {
         .fold(0.0, |max, x| if x.abs() > max { x.abs() } else { max })
 }
 
-/// The codes of a head of a query, at most 127 in magnitude; returns their scale. That of a NaN is
-/// NaN, so that the scores are as those of floats.
+/// Quantizes a head of a query to codes of at most 127 in magnitude; returns their scale. A NaN
+/// makes the scale NaN, so that scores are NaN as with float keys.
 #[inline(always)]
 pub(super) fn quantize_query(x: &[f32], codes: &mut [i8]) -> f32 {
-    // Bits of magnitudes are ordered as these are, and above them are those of NaN.
+    // Magnitudes compare as their bits do, and the bits of NaN are the largest.
     let max = x
         .iter()
         .fold(0, |max, x| x.abs().to_bits().cast_signed().max(max));
@@ -147,8 +146,8 @@ pub(super) fn quantize_query(x: &[f32], codes: &mut [i8]) -> f32 {
     scale
 }
 
-/// The f16 scale for a row of Q8. Where an f16 is so small that it has few bits, rounding down
-/// would cut the largest element off by more than half a step.
+/// The f16 scale of a row of Q8. A subnormal f16 has few bits, and rounding it down could clip the
+/// largest element by more than half a step, so it is rounded up then.
 #[inline(always)]
 fn q8_scale(max: f32) -> u16 {
     let bits = finite_half(max / 127.0);
@@ -182,12 +181,14 @@ fn widen_q8<I: Codes>(isa: I, bytes: &[u8], out: &mut [f32]) {
     }
 }
 
-/// The least and the largest element; of nothing but NaN, 0.
+/// The smallest and the largest element; zeros if all are NaN.
 #[inline(always)]
 fn bounds(x: &[f32]) -> [f32; 2] {
-    let (mut min, mut max) = (f32::INFINITY, f32::NEG_INFINITY);
+    let mut min = f32::INFINITY;
+    let mut max = f32::NEG_INFINITY;
     for &x in x {
-        (min, max) = (if x < min { x } else { min }, if x > max { x } else { max });
+        min = if x < min { x } else { min };
+        max = if x > max { x } else { max };
     }
     if min <= max { [min, max] } else { [0.0; 2] }
 }
@@ -201,7 +202,8 @@ fn store_q4(x: &[f32], out: &mut [u8]) {
         let (head, nibbles) = out.split_at_mut(Q4_HEAD);
         head[..2].copy_from_slice(&scale.to_le_bytes());
         head[2..].copy_from_slice(&min.to_le_bytes());
-        let (min, inverse) = (widen_f16(min), inverse(widen_f16(scale)));
+        let min = widen_f16(min);
+        let inverse = inverse(widen_f16(scale));
         let (low, high) = x.split_at(nibbles.len());
         for (out, x) in nibbles.iter_mut().zip(low) {
             *out = code((x - min) * inverse, 0.0, 15.0) as u8;
@@ -219,20 +221,21 @@ pub(super) fn q4_head(group: &[u8]) -> [f32; 2] {
     [half(head[0]), half(head[1])]
 }
 
-/// The nibbles of a short group, as many as a whole one has.
+/// The nibbles of a short group, padded to those of a whole one.
 #[inline(always)]
 pub(super) fn short_nibbles(group: &[u8]) -> [u8; LANES] {
     padded(&group[Q4_HEAD..], 0)
 }
 
-/// `min + scale·code` of low nibbles, and of high ones.
+/// `min + scale·code` of low nibbles, then of high ones.
 #[inline(always)]
 fn widen_nibbles<I: Codes>(
     isa: I,
     [scale, min]: [f32; 2],
     nibbles: &[u8; LANES],
 ) -> [[f32; LANES]; 2] {
-    let (scale, min) = (isa.splat_all(scale), isa.splat_all(min));
+    let scale = isa.splat_all(scale);
+    let min = isa.splat_all(min);
     let low = isa.sum_f(min, isa.product(scale, isa.low_nibbles(nibbles)));
     let high = isa.sum_f(min, isa.product(scale, isa.high_nibbles(nibbles)));
     [isa.to_array(low), isa.to_array(high)]
@@ -240,7 +243,7 @@ fn widen_nibbles<I: Codes>(
 
 #[inline(always)]
 fn widen_q4<I: Codes>(isa: I, bytes: &[u8], out: &mut [f32]) {
-    // By elements: 31 of them take as many bytes as 32.
+    // Groups are counted by elements: 31 of them take as many bytes as 32.
     let (out, out_rest) = out.as_chunks_mut::<Q4_GROUP>();
     let (groups, rest) = bytes.split_at(out.len() * Q4_BYTES);
     for (group, out) in groups.as_chunks::<Q4_BYTES>().0.iter().zip(out) {
@@ -283,15 +286,17 @@ mod tests {
         out
     }
 
-    /// Of a row, rotated elements before and after it was stored.
+    /// The rotated elements of a row before and after it was stored, and its bytes.
     fn rotated(x: &[f32], elem: KvElem) -> (Vec<f32>, Vec<f32>, Vec<u8>) {
-        let (bytes, mut before, mut after) = (stored(x, elem), x.to_vec(), vec![f32::NAN; x.len()]);
+        let bytes = stored(x, elem);
+        let mut before = x.to_vec();
+        let mut after = vec![f32::NAN; x.len()];
         rotate(Scalar, &mut before);
         widen(Scalar, &bytes, elem, &mut after);
         (before, after, bytes)
     }
 
-    /// From rows whose scales are subnormal f16 to those whose elements are nearly the largest f16.
+    /// Rows of six sizes, from subnormal f16 scales to elements near the largest f16.
     fn rows(d: usize) -> impl Iterator<Item = Vec<f32>> {
         let sizes = [1e-5, 3e-5, 1e-3, 1.0, 100.0, 2e3];
         sizes.into_iter().map(move |size| {
@@ -343,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_loaded_is_rotated_back() {
+    fn loaded_rows_are_rotated_back() {
         for (elem, d) in ELEMS.into_iter().flat_map(|elem| WIDTHS.map(|d| (elem, d))) {
             let x = Random(7).floats(d);
             let (_, mut want, bytes) = rotated(&x, elem);
@@ -368,7 +373,8 @@ mod tests {
                 .into_iter()
                 .map(|name| Kernels::named(name).unwrap())
             {
-                let (mut bytes, mut out) = (vec![0xff; want.len()], vec![f32::NAN; d]);
+                let mut bytes = vec![0xff; want.len()];
+                let mut out = vec![f32::NAN; d];
                 k.store_kv(&x, elem, &mut bytes);
                 k.load_kv(&bytes, elem, &mut out);
                 assert_eq!(bytes, want, "{} {elem:?} {d}", k.isa());

@@ -1,27 +1,28 @@
 //! Pages of a mapped file that cannot be read: a bus error, which ends a program unless it is
 //! caught.
 //!
-//! It happens when another process truncates the file, or when the disk fails. The handler puts
-//! zeros in the place of the rest of that map and notes that it did; whoever computes asks before
-//! it hands out a result ([`Watch::is_damaged`]). Bus errors elsewhere end the program as ever.
+//! It happens when another process truncates the file, or when the disk fails. The handler replaces
+//! the rest of that map by zeros and marks it as damaged; `Weights::end` checks the mark
+//! ([`Watch::is_damaged`]) before a step returns a result. Other bus errors end the program as
+//! usual.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// Maps that can be watched at the same time; further ones are not.
-const PLACES: usize = 256;
+/// The most maps that are watched at the same time; further maps are not.
+const N_WATCHED: usize = 256;
 
-static MAPS: [Place; PLACES] = [const { Place::new() }; PLACES];
+static MAPS: [WatchedMap; N_WATCHED] = [const { WatchedMap::new() }; N_WATCHED];
 
-/// A map that is being watched. All of it is atomic, since a handler may look at any time; and it
-/// is global, since a handler gets nothing from the program but the address.
-struct Place {
+/// A map that is being watched. Its fields are atomic, because the handler may run at any time; it is
+/// global, because the handler gets only the address.
+struct WatchedMap {
     is_taken: AtomicBool,
     start: AtomicUsize,
     end: AtomicUsize,
     is_damaged: AtomicBool,
 }
 
-impl Place {
+impl WatchedMap {
     const fn new() -> Self {
         Self {
             is_taken: AtomicBool::new(false),
@@ -32,30 +33,25 @@ impl Place {
     }
 }
 
-/// The watch over one map; it ends with the map.
+/// Watches one map until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Watch(Option<usize>);
 
 impl Watch {
-    /// Watches `bytes`, if there is a place left.
+    /// Watches `bytes`, unless too many maps are watched.
     pub(crate) fn new(bytes: &[u8]) -> Self {
-        let free = |place: &Place| !place.is_taken.swap(true, Ordering::AcqRel);
-        let place = MAPS.iter().position(free);
-        if let Some(Place {
-            start,
-            end,
-            is_damaged,
-            ..
-        }) = place.map(|i| &MAPS[i])
-        {
-            is_damaged.store(false, Ordering::Release);
-            start.store(bytes.as_ptr().addr(), Ordering::Release);
-            end.store(bytes.as_ptr().addr() + bytes.len(), Ordering::Release);
+        let is_free = |map: &WatchedMap| !map.is_taken.swap(true, Ordering::AcqRel);
+        let index = MAPS.iter().position(is_free);
+        if let Some(map) = index.map(|i| &MAPS[i]) {
+            let start = bytes.as_ptr().addr();
+            map.is_damaged.store(false, Ordering::Release);
+            map.start.store(start, Ordering::Release);
+            map.end.store(start + bytes.len(), Ordering::Release);
         }
-        Self(place)
+        Self(index)
     }
 
-    /// Whether a part of the map could not be read and is zeros now.
+    /// Whether a part of the map could not be read and was replaced by zeros.
     pub(crate) fn is_damaged(&self) -> bool {
         self.0
             .is_some_and(|i| MAPS[i].is_damaged.load(Ordering::Acquire))
@@ -64,17 +60,17 @@ impl Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        if let Some(place) = self.0.map(|i| &MAPS[i]) {
-            place.end.store(0, Ordering::Release);
-            place.start.store(0, Ordering::Release);
-            place.is_taken.store(false, Ordering::Release);
+        if let Some(map) = self.0.map(|i| &MAPS[i]) {
+            map.end.store(0, Ordering::Release);
+            map.start.store(0, Ordering::Release);
+            map.is_taken.store(false, Ordering::Release);
         }
     }
 }
 
-/// Catches bus errors in mapped models from now on, for the whole process: a step that met one
-/// returns an error instead. A program calls it, and not the library, because signals belong to the
-/// program. Does nothing where there are none.
+/// Catches bus errors in mapped models from now on, for the whole process: a step with a bus error
+/// returns an error instead. The program calls this, not the library, because signals belong to the
+/// program. Does nothing on systems without signals.
 pub fn catch_bus_errors() {
     #[cfg(unix)]
     handler::install();
@@ -82,12 +78,12 @@ pub fn catch_bus_errors() {
 
 #[cfg(unix)]
 mod handler {
-    use super::{MAPS, Ordering, Place};
+    use super::{MAPS, Ordering, WatchedMap};
 
-    /// Takes the place of what the process did with bus errors before.
+    /// Replaces the previous handler of bus errors.
     pub(super) fn install() {
-        // SAFETY: the structure is plain data for which zeros are valid; the handler does only what
-        // is allowed in one.
+        // SAFETY: the structure is plain data for which zeros are valid; the handler is
+        // async-signal-safe.
         unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();
             action.sa_sigaction = on_bus_error as *const () as usize;
@@ -96,36 +92,33 @@ mod handler {
         }
     }
 
-    /// Allowed here are system calls and atomics, and nothing else.
+    /// Uses system calls and atomics only, as a signal handler must.
     extern "C" fn on_bus_error(_: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
         // SAFETY: the kernel passes a valid structure, which for this signal has an address.
         let at = unsafe { (*info).si_addr() }.addr();
-        if !MAPS.iter().any(|place| mend(place, at)) {
-            // The instruction is run again after this and ends the program as it would have.
+        if !MAPS.iter().any(|map| replace_by_zeros(map, at)) {
+            // The instruction runs again after this handler and ends the program.
             // SAFETY: a plain system call.
             unsafe { libc::signal(libc::SIGBUS, libc::SIG_DFL) };
         }
     }
 
-    /// Puts zeros from the page of `at` to the end of the map, if it is in that map.
-    fn mend(place: &Place, at: usize) -> bool {
-        let (start, end) = (
-            place.start.load(Ordering::Acquire),
-            place.end.load(Ordering::Acquire),
-        );
-        // A place that changed hands between the two looks is of no map that the fault could be in.
-        if !(start..end).contains(&at) || place.start.load(Ordering::Acquire) != start {
+    /// Replaces the pages from that of `at` to the end of the map by zeros, if `at` is in this map.
+    fn replace_by_zeros(map: &WatchedMap, at: usize) -> bool {
+        let start = map.start.load(Ordering::Acquire);
+        let end = map.end.load(Ordering::Acquire);
+        // If the entry changed between the loads, its map is new and the fault is not in it.
+        if !(start..end).contains(&at) || map.start.load(Ordering::Acquire) != start {
             return false;
         }
-        place.is_damaged.store(true, Ordering::Release);
+        map.is_damaged.store(true, Ordering::Release);
         // SAFETY: a plain system call.
         let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) }.max(4096) as usize;
         let from = at - at % page;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
         // SAFETY: the pages belong to a read-only map that is alive, since its watch is; they keep
-        // their addresses and become readable zeros, which is what a bus error leaves no
-        // better alternative to.
-        let mended = unsafe {
+        // their addresses and become readable zeros.
+        let zeros = unsafe {
             libc::mmap(
                 std::ptr::without_provenance_mut(from),
                 end - from,
@@ -135,7 +128,7 @@ mod handler {
                 0,
             )
         };
-        mended != libc::MAP_FAILED
+        zeros != libc::MAP_FAILED
     }
 }
 
@@ -146,7 +139,8 @@ mod tests {
     use super::{super::Map, *};
 
     #[test]
-    fn a_file_that_becomes_shorter_is_damaged_and_nobody_dies() {
+    #[cfg_attr(miri, ignore = "Miri has no signals")]
+    fn a_file_that_becomes_shorter_is_damaged_and_the_process_survives() {
         catch_bus_errors();
         let path = std::env::temp_dir().join(format!("atta-bus-{}", std::process::id()));
         fs::write(&path, vec![7u8; 1 << 20]).unwrap();
@@ -165,8 +159,8 @@ mod tests {
     }
 
     #[test]
-    fn a_place_is_free_again_when_its_map_goes() {
-        for _ in 0..2 * PLACES {
+    fn a_dropped_watch_frees_its_entry() {
+        for _ in 0..2 * N_WATCHED {
             assert!(Watch::new(&[1]).0.is_some());
         }
     }

@@ -1,7 +1,7 @@
 //! A read-only map of a whole file.
 //!
-//! Weights are never copied: the kernel brings pages in when they are first read and drops them
-//! under pressure. No page is read ahead unless the caller asks for it ([`Map::populate`]).
+//! Mapped weights are never copied: the kernel reads pages when they are first accessed and drops
+//! them under memory pressure. Pages are read earlier only by [`Map::populate`].
 
 use std::{fs::File, hint::black_box, io};
 
@@ -10,7 +10,7 @@ use super::bus::Watch;
 /// A mapped file. Its pages are shared with the page cache and count as file memory, not as private
 /// memory.
 pub(crate) struct Map {
-    /// Before the map, so that it ends before it.
+    /// Declared before the map, so that it is dropped first.
     watch: Watch,
     map: memmap2::Mmap,
 }
@@ -18,10 +18,10 @@ pub(crate) struct Map {
 impl Map {
     /// Maps `file` whole.
     pub(crate) fn new(file: &File) -> io::Result<Self> {
-        // SAFETY: the map is read-only and private to this value. What the operating system cannot
-        // promise is that no other process truncates or rewrites the file while it is
-        // mapped; that is documented as the user's duty (docs of `ModelFiles::open`), as it
-        // is for every program that maps its input.
+        // SAFETY: the map is read-only and private to this value. The operating system cannot
+        // promise that no other process truncates or rewrites the file while it is mapped; that is
+        // documented as the user's duty (docs of `ModelFiles::open`), as in every program that maps
+        // its input.
         let map = unsafe { memmap2::Mmap::map(file) }?;
         Ok(Self {
             watch: Watch::new(&map),
@@ -29,7 +29,7 @@ impl Map {
         })
     }
 
-    /// Whether a part of it could not be read, and zeros were put in its place.
+    /// Whether a part of it could not be read and was replaced by zeros.
     pub(crate) fn is_damaged(&self) -> bool {
         self.watch.is_damaged()
     }
@@ -79,6 +79,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "Miri maps no files")]
     fn mapping_reads_nothing_and_populating_reads_everything() {
         let path = std::env::temp_dir().join(format!("atta-map-{}", std::process::id()));
         std::fs::write(&path, vec![7u8; 4 << 20]).unwrap();

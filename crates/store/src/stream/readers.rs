@@ -226,3 +226,73 @@ impl Shared {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Extent, os::ALIGN, source::StaticBytes};
+
+    static BYTES: [u8; 3 * ALIGN] = {
+        let mut bytes = [0; 3 * ALIGN];
+        let mut i = 0;
+        while i < bytes.len() {
+            bytes[i] = (i / 7) as u8;
+            i += 1;
+        }
+        bytes
+    };
+
+    fn readers(bytes: &'static [u8]) -> Readers {
+        let source = StaticBytes {
+            name: "built in".into(),
+            bytes,
+        };
+        Readers::new(vec![Arc::new(source)]).unwrap()
+    }
+
+    /// Rows of `bytes` bytes from `offset` on, at the start of a slot.
+    fn slices(offset: u64, bytes: u64) -> Arc<[ChunkSlice]> {
+        let extent = Extent {
+            shard: 0,
+            offset,
+            bytes,
+        };
+        Arc::new([ChunkSlice {
+            extent,
+            first: 0,
+            at: 0,
+        }])
+    }
+
+    #[test]
+    fn slots_come_back_with_their_bytes_whatever_the_order_of_waiting() {
+        let readers = readers(&BYTES);
+        let slots = Slot::carve(&[2 * ALIGN; 3]).unwrap();
+        let request = |(i, slot)| {
+            let slices = slices(i as u64 * 4000 + 5, 90);
+            let ticket = readers.request(&slices, slot, Priority::Queued);
+            (ticket, slices)
+        };
+        let requests: Vec<_> = slots.into_iter().enumerate().map(request).collect();
+        for (ticket, slices) in requests.into_iter().rev() {
+            let (slot, result) = readers.wait(ticket);
+            result.unwrap();
+            let start = slices[0].extent.offset as usize;
+            assert_eq!(slices[0].bytes(&slot), &BYTES[start..start + 90]);
+        }
+        assert!(readers.n_bytes() >= 3 * 90);
+    }
+
+    #[test]
+    fn a_failed_read_returns_its_slot_and_readers_end_with_requests_in_flight() {
+        let readers = readers(&[1; 100]);
+        let mut slots = Slot::carve(&[ALIGN; 4]).unwrap();
+        let ticket = readers.request(&slices(50, 60), slots.pop().unwrap(), Priority::Urgent);
+        let (slot, result) = readers.wait(ticket);
+        assert!(matches!(result, Err(Error::Io { .. })));
+        slots.push(slot);
+        for slot in slots {
+            readers.request(&slices(0, 100), slot, Priority::Queued);
+        }
+    }
+}

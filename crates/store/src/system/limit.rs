@@ -1,8 +1,8 @@
-//! The most private memory that this process can have: memory and swap of the machine, or less
-//! where a control group says so, and never more than a process can address.
+//! The most private memory that this process can have: memory and swap of the machine, or the limit
+//! of a control group if that is less, and never more than a process can address.
 //!
-//! Linux has all of it in files. Elsewhere only the address space counts, since the standard
-//! library cannot ask those systems: a context that is absurd is refused there too, and one that is
+//! Linux reports all of it in files. Elsewhere only the address space counts, since the standard
+//! library cannot ask those systems: an absurd context length is refused there too, and one that is
 //! merely too long for the machine is left to the system.
 
 use std::{
@@ -12,8 +12,8 @@ use std::{
 
 use super::usage::{Usage, kib};
 
-/// What a process can address, bytes: 47 bits on the 64-bit processors of today, and half of what a
-/// shorter pointer reaches, which is the most that Rust allocates.
+/// Bytes that a process can address: 47 bits on the 64-bit processors of today, and half the range
+/// of a shorter pointer, which is the most that Rust allocates.
 const ADDRESSABLE: u64 = if usize::BITS == 64 {
     1 << 47
 } else {
@@ -25,18 +25,20 @@ pub fn memory_limit() -> u64 {
     below(Path::new("/"))
 }
 
-/// What a control group says of a directory with that limit.
+/// Maps the directory of a control group and its limit to a number of bytes.
 type Measure<'a> = &'a dyn Fn(&Path, u64) -> u64;
 
-/// The memory that this process can have without taking it from others: what the machine says is
-/// available, or less where a control group says so, bytes. Of what it has already it keeps `kept`.
-/// `None` where the system does not say.
+/// Bytes that this process can have without taking memory from others: those that the machine
+/// reports as available, or the rest of a control group's limit if that is less. In a control group,
+/// the private memory of this process beyond `kept` bytes counts as free. `None` if the system does
+/// not report it.
 pub fn memory_available(kept: u64) -> Option<u64> {
     let own = Usage::now().map_or(0, |usage| usage.private());
     available(Path::new("/"), own.saturating_sub(kept))
 }
 
-/// The same of a system whose files are below `root`, of a process that has `own` private bytes.
+/// [`memory_available`] for a system whose files are below `root`; in a control group, `own` bytes
+/// count as free.
 fn available(root: &Path, own: u64) -> Option<u64> {
     let info = fs::read_to_string(root.join("proc/meminfo")).ok()?;
     let machine = kib(&info, "MemAvailable:")?;
@@ -46,7 +48,7 @@ fn available(root: &Path, own: u64) -> Option<u64> {
     Some(groups(root, &left).map_or(machine, |group| machine.min(group)))
 }
 
-/// Memory that the processes of a group have and the system cannot take back, bytes.
+/// Bytes that the processes of a group use and the system cannot reclaim.
 fn anonymous(directory: &Path) -> u64 {
     let stat = fs::read_to_string(directory.join("memory.stat")).unwrap_or_default();
     let value = |key: &str| {
@@ -55,12 +57,12 @@ fn anonymous(directory: &Path) -> u64 {
             .find_map(|line| line.strip_prefix(key)?.strip_prefix(' '))?;
         line.trim().parse::<u64>().ok()
     };
-    // Version 1 counts a group without those below, and calls the sums `total_`.
+    // Version 1 counts a group without its children, and names the sums `total_`.
     let of = |v1: &str, v2: &str| value(v1).or_else(|| value(v2)).unwrap_or(0);
     of("total_rss", "anon").saturating_add(of("total_shmem", "shmem"))
 }
 
-/// The same of a system whose files are below `root`.
+/// The limit of a system whose files are below `root`.
 fn below(root: &Path) -> u64 {
     [machine(root), groups(root, &|_, limit| limit)]
         .into_iter()
@@ -74,8 +76,8 @@ fn machine(root: &Path) -> Option<u64> {
     Some(kib(&info, "MemTotal:")?.saturating_add(kib(&info, "SwapTotal:").unwrap_or(0)))
 }
 
-/// The strictest of the control groups that this process is in, bytes. Swap is not added to it:
-/// whoever sets such a limit means memory.
+/// The smallest result of `measure` over the control groups of this process and their ancestors.
+/// Swap is not added to their limits: such a limit is meant for memory.
 fn groups(root: &Path, measure: Measure<'_>) -> Option<u64> {
     let groups = fs::read_to_string(root.join("proc/self/cgroup")).ok()?;
     groups
@@ -84,12 +86,12 @@ fn groups(root: &Path, measure: Measure<'_>) -> Option<u64> {
         .min()
 }
 
-/// `line` is `id:controllers:path`; of version 2 it has no controllers. Where both versions are in
-/// use, version 2 is mounted as `unified`.
+/// `line` is `id:controllers:path`, without controllers in version 2. If both versions are in use,
+/// version 2 is mounted as `unified`.
 fn of_group(mounts: &Path, line: &str, measure: Measure<'_>) -> Option<u64> {
     let mut fields = line.splitn(3, ':').skip(1);
     let (controllers, group) = (fields.next()?, fields.next()?.trim_start_matches('/'));
-    let v2 = |mount: &Path| on_the_way(mount, group, ("memory.max", measure));
+    let v2 = |mount: &Path| strictest(mount, group, "memory.max", measure);
     match controllers {
         "" => [v2(mounts), v2(&mounts.join("unified"))]
             .into_iter()
@@ -99,25 +101,21 @@ fn of_group(mounts: &Path, line: &str, measure: Measure<'_>) -> Option<u64> {
             .split(',')
             .any(|controller| controller == "memory") =>
         {
-            on_the_way(
-                &mounts.join("memory"),
-                group,
-                ("memory.limit_in_bytes", measure),
-            )
+            let mount = mounts.join("memory");
+            strictest(&mount, group, "memory.limit_in_bytes", measure)
         }
         _ => None,
     }
 }
 
-/// The least of what is measured with the numbers in the files called `name` from a group to the
-/// root of its hierarchy. In a container the group may be mounted as that root, and its path need
-/// not exist.
-fn on_the_way(mount: &Path, group: &str, (name, measure): (&str, Measure<'_>)) -> Option<u64> {
+/// The smallest result of `measure` over a group and its ancestors, with the limits in their files
+/// `name`. In a container the group may be mounted as the root, and its path may not exist.
+fn strictest(mount: &Path, group: &str, name: &str, measure: Measure<'_>) -> Option<u64> {
     let group: PathBuf = mount.join(group);
     let directories = group
         .ancestors()
         .take_while(|directory| directory.starts_with(mount));
-    // Without a limit the file says `max`, or in version 1 a number that no machine has.
+    // Without a limit the file holds `max`, or in version 1 a number larger than any machine.
     let limit = |directory: &Path| {
         fs::read_to_string(directory.join(name))
             .ok()?
@@ -134,12 +132,12 @@ fn on_the_way(mount: &Path, group: &str, (name, measure): (&str, Measure<'_>)) -
 mod tests {
     use super::*;
 
-    /// The limit of a system of 8 MiB and these files.
+    /// The limit of a system of 8 MiB with these files.
     fn limit(name: &str, files: &[(&str, &str)]) -> u64 {
         with_files(name, files, below)
     }
 
-    /// What a system of 8 MiB, of which 7 are available, and these files is measured to have.
+    /// The available bytes of a system of 8 MiB, 7 of them available, with these files.
     fn with_files<T>(name: &str, files: &[(&str, &str)], measure: impl FnOnce(&Path) -> T) -> T {
         let root = std::env::temp_dir().join(format!("atta-limit-{name}-{}", std::process::id()));
         let machine = (

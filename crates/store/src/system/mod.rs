@@ -1,4 +1,4 @@
-//! What the system says about memory: how much this process has, and how much it may have.
+//! Memory as the system reports it: the memory of this process, and its limits.
 
 mod limit;
 mod usage;

@@ -1,7 +1,7 @@
-//! What the system says about the memory of this process. Linux says it in `/proc`; elsewhere there
-//! is no answer, and every figure is `None`.
+//! The memory of this process as the system reports it: in `/proc` on Linux; elsewhere every figure
+//! is `None`.
 //!
-//! It refuses to know what the memory is for; that is in the budget's account.
+//! It refuses to know what the memory is for; the budget does.
 
 use std::fs;
 
@@ -14,12 +14,12 @@ pub struct Usage {
     pub rss_file: u64,
     /// Shared memory.
     pub rss_shmem: u64,
-    /// The most that all three together have been.
+    /// The peak of the sum of all three.
     pub hwm: u64,
 }
 
 impl Usage {
-    /// What it is now.
+    /// Reads the current figures.
     pub fn now() -> Option<Self> {
         Self::from_status(&fs::read_to_string("/proc/self/status").ok()?)
     }
@@ -33,13 +33,13 @@ impl Usage {
         })
     }
 
-    /// What no file stands behind.
+    /// Private and shared memory, which no file backs.
     pub fn private(&self) -> u64 {
         self.rss_anon + self.rss_shmem
     }
 }
 
-/// Bytes that this process has had read from storage, page faults of mapped files included.
+/// Bytes that this process read from storage, page faults of mapped files included.
 pub fn read_bytes() -> Option<u64> {
     let io = fs::read_to_string("/proc/self/io").ok()?;
     io.lines()

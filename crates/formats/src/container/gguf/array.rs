@@ -6,14 +6,14 @@ use super::value::{Value, ValueType};
 use crate::SharedBytes;
 use std::sync::Arc;
 
-/// Strings left in the file; costs 4 or 8 bytes of heap each. Bytes, not `str`: vocabularies hold
-/// invalid UTF-8.
+/// An array of strings in the file; the index takes 4 or 8 bytes of heap per string. Bytes, not
+/// `str`: vocabularies hold invalid UTF-8.
 #[derive(Clone)]
 pub struct StrArray {
     bytes: SharedBytes,
-    /// Where the length prefix of the first string lies in `bytes`.
+    /// The position in `bytes` of the length prefix of the first string.
     base: usize,
-    /// Where the length prefix of each string lies, from `base`.
+    /// The positions of the length prefixes of all strings, relative to `base`.
     starts: Starts,
 }
 
@@ -32,15 +32,14 @@ enum Starts {
 }
 
 impl StrArray {
-    /// An index of the `len` strings from `base` on, in all `payload_bytes`; `None` if they are not
-    /// there.
+    /// Indexes `len` strings in the `payload_bytes` from `base` on; `None` if they do not fit there.
     pub(super) fn new(
         bytes: SharedBytes,
         base: usize,
         len: usize,
         payload_bytes: usize,
     ) -> Option<Self> {
-        // Each string takes at least its length prefix, so that this bounds what is allocated.
+        // Each string takes at least its length prefix, which bounds the allocation.
         if len > payload_bytes / 8 {
             return None;
         }
@@ -68,7 +67,7 @@ impl StrArray {
         })
     }
 
-    /// How many strings there are.
+    /// Number of strings.
     pub fn len(&self) -> usize {
         match &self.starts {
             Starts::Narrow(s) => s.len(),
@@ -76,7 +75,7 @@ impl StrArray {
         }
     }
 
-    /// Whether there are none.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -155,7 +154,7 @@ impl Number for bool {
     }
 }
 
-/// Numbers left in the file, read as `T`; no heap.
+/// An array of numbers in the file, read as `T`; takes no heap.
 #[derive(Clone)]
 pub struct NumArray<T> {
     bytes: SharedBytes,
@@ -175,8 +174,7 @@ impl<T> std::fmt::Debug for NumArray<T> {
 }
 
 impl<T: Number> NumArray<T> {
-    /// A view of `len` elements from `base` on. The caller checks that all fit `T`, or that there
-    /// are none.
+    /// A view of `len` elements from `base` on. The caller checks that all of them fit `T`.
     pub(super) fn new(bytes: SharedBytes, base: usize, len: usize, elem: ValueType) -> Self {
         Self {
             bytes,
@@ -187,12 +185,12 @@ impl<T: Number> NumArray<T> {
         }
     }
 
-    /// How many elements there are.
+    /// Number of elements.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there are none.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }

@@ -1,5 +1,5 @@
-//! A position in the bytes of a file, of which only a prefix may be at hand. Every read is checked
-//! against both ends.
+//! A position in the bytes of a file or of a prefix of it. Every read is checked against the end of
+//! the bytes and the end of the file.
 
 use crate::Error;
 
@@ -13,7 +13,7 @@ pub(super) struct Cursor<'a> {
 
 impl<'a> Cursor<'a> {
     pub(super) fn new(bytes: &'a [u8], file_bytes: u64) -> Self {
-        // What lies after the file's end is not the file's.
+        // Bytes after the end of the file are ignored.
         let len = usize::try_from(file_bytes).map_or(bytes.len(), |n| n.min(bytes.len()));
         Self {
             bytes: &bytes[..len],
@@ -36,7 +36,7 @@ impl<'a> Cursor<'a> {
         self.at as u64
     }
 
-    /// As [`Cursor::position`], as an index into the bytes at hand.
+    /// [`Cursor::position`] as an index into the bytes.
     pub(super) fn index(&self) -> usize {
         self.at
     }
@@ -71,7 +71,7 @@ impl<'a> Cursor<'a> {
         let taken = self.take(N as u64, what)?;
         Ok(*taken
             .first_chunk()
-            .expect("take gives as many bytes as were asked for"))
+            .expect("take returns as many bytes as requested"))
     }
 
     pub(super) fn u32(&mut self, what: &'static str) -> Result<u32, Error> {
@@ -82,7 +82,7 @@ impl<'a> Cursor<'a> {
         self.array(what).map(u64::from_le_bytes)
     }
 
-    /// The next `len` bytes as a name fit to be printed.
+    /// The next `len` bytes as a printable name.
     pub(super) fn name(&mut self, len: u64, what: &'static str) -> Result<&'a str, Error> {
         let at = self.position();
         let text = std::str::from_utf8(self.take(len, what)?).ok();

@@ -1,12 +1,12 @@
 //! Metadata: an index of keys on the heap, values in the file.
 //!
-//! It knows types and nothing of what keys mean. A key that is absent and a key of the wrong type
-//! are told apart by every getter, because reading the wrong type is where parsers of this format
-//! have been exploited.
+//! It knows types and nothing of what keys mean. Every getter distinguishes an absent key from a key
+//! of the wrong type, because parsers of this format have been exploited by values of the wrong
+//! type.
 //!
-//! Programs that write these files do not agree on types, so getters take a value whatever its type
-//! if nothing is lost: a number is read from an integer of any width, a whole float or a bool, and
-//! a single value from an array that repeats one value. An empty array is an array of any type.
+//! Programs that write these files disagree on types, so getters convert a value of any type if
+//! nothing is lost: an integer of any width, a whole float or a bool to a number, and an array that
+//! repeats one value to that value. An empty array is an array of any type.
 
 use super::array::{NumArray, Number, StrArray};
 use super::cursor::Cursor;
@@ -31,7 +31,7 @@ struct Index {
 struct Entry {
     key: Box<str>,
     ty: ValueType,
-    /// Where the value begins in the file; for an array, its element type.
+    /// The position of the value in the file; of the element type, for an array.
     at: usize,
 }
 
@@ -42,7 +42,7 @@ impl Metadata {
         cursor: &mut Cursor<'_>,
         n_keys: u64,
     ) -> Result<Self, Error> {
-        // Grown as entries are found, since the count is only a claim.
+        // Grown entry by entry, since the count is not trusted.
         let mut entries = Vec::new();
         for _ in 0..n_keys {
             entries.push(parse_entry(cursor)?);
@@ -55,12 +55,12 @@ impl Metadata {
         })
     }
 
-    /// How many keys there are.
+    /// Number of keys.
     pub fn len(&self) -> usize {
         self.index.entries.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no keys.
     pub fn is_empty(&self) -> bool {
         self.index.entries.is_empty()
     }
@@ -93,7 +93,7 @@ impl Metadata {
         }
     }
 
-    /// A string for people, with U+FFFD for what is not UTF-8; empty if the key is absent or holds
+    /// A string to show to users, with U+FFFD for invalid UTF-8; empty if the key is absent or holds
     /// no string.
     pub fn shown(&self, key: &str) -> Cow<'_, str> {
         match self.get(key) {
@@ -158,7 +158,7 @@ impl Metadata {
             .ok_or_else(|| wrong_type(key, "bool", value))
     }
 
-    /// An array of strings; `Ok(None)` if the key is absent. Indexes it anew with each call.
+    /// An array of strings; `Ok(None)` if the key is absent. Every call indexes the array.
     ///
     /// # Errors
     /// [`Error::MetadataType`] if it is anything else.
@@ -245,8 +245,8 @@ impl Metadata {
             .map_err(|_| out_of_range(key, expected, value))
     }
 
-    /// The value of a key, or the one that its array repeats, as in files that give each layer its
-    /// own.
+    /// The value of a key, or the value that its array repeats, as in files with one value per
+    /// layer.
     fn scalar(&self, key: &str) -> Result<Option<Value<'_>>, Error> {
         let value = self.get(key);
         let Some(Value::Array(array)) = value else {
@@ -258,12 +258,12 @@ impl Metadata {
                 key: key.to_owned(),
                 got: array.to_string(),
             }),
-            // An empty array remains, and its type is wrong.
+            // Only an empty array is left, which has the wrong type.
             _ => Ok(first.or(value)),
         }
     }
 
-    /// An array that is accepted, or an empty one, and where in the file its elements begin.
+    /// An array that `accepts` its element type or is empty, and the position of its elements.
     fn array(
         &self,
         key: &str,

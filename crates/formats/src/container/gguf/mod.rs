@@ -1,7 +1,7 @@
 //! GGUF files: a header, metadata, a tensor directory, and the tensors' bytes, in this order.
 //!
-//! [`Gguf::parse`] reads the first three and checks the whole file's geometry; it never looks at
-//! weights, so that a prefix of the file is enough. Versions 2 and 3 are the same bytes (3 only
+//! [`Gguf::parse`] reads the first three and checks the whole file's geometry; it never reads
+//! weights, so a prefix of the file is enough. Versions 2 and 3 are the same bytes (3 only
 //! added big-endian files, which we refuse). Nothing is allocated for a count before the bytes it
 //! counts are known to be there: the heap grows by at most 16 times the bytes parsed, strings and
 //! arrays are not copied, and at most [`MAX_KEYS`] keys and [`MAX_TENSORS`] tensors are accepted,
@@ -60,7 +60,7 @@ pub struct Gguf {
     pub metadata: Metadata,
     /// The tensors in file order.
     pub tensors: Vec<TensorInfo>,
-    /// What the offsets of tensors are multiples of, in bytes.
+    /// Offsets of tensors are multiples of this, bytes.
     pub alignment: u64,
     /// Where tensor data begins, in bytes from the start of the file.
     pub data_offset: u64,

@@ -13,7 +13,7 @@ pub(super) fn parse_entries(
     cursor: &mut Cursor<'_>,
     n_tensors: u64,
 ) -> Result<Vec<TensorInfo>, Error> {
-    // Grown as entries are found, since the count is only a claim.
+    // Grown entry by entry, since the count is not trusted.
     let mut tensors = Vec::new();
     for _ in 0..n_tensors {
         tensors.push(parse_entry(cursor)?);
@@ -44,7 +44,7 @@ fn parse_name<'a>(cursor: &mut Cursor<'a>) -> Result<&'a str, Error> {
     cursor.name(len, "a tensor name")
 }
 
-/// Whether a name that begins at byte `at` may have this length.
+/// Checks the length of a name that begins at byte `at`.
 pub(super) fn check_name_len(at: u64, len: u64) -> Result<(), Error> {
     if len == 0 || len > MAX_NAME_BYTES {
         return Err(Error::NameLength {
@@ -67,7 +67,7 @@ fn parse_shape(cursor: &mut Cursor<'_>, name: &str) -> Result<Shape, Error> {
     }
     let mut dims = [0; Shape::MAX_DIMS];
     let dims = &mut dims[..n_dims as usize];
-    // The file has the innermost dimension first.
+    // The innermost dimension is first in the file.
     for d in dims.iter_mut().rev() {
         *d = cursor.u64("the dimensions of a tensor")?;
     }

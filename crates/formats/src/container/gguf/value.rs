@@ -1,8 +1,8 @@
 //! Metadata values: the thirteen types of the format, read in place.
 //!
-//! A value is read twice: once by [`skip`], which checks it while the file is parsed, and then
-//! whenever it is asked for. The second reading is checked too and gives `None` for what is not
-//! there, since a mapped file can change under us.
+//! A value is read twice: once by [`skip`], which checks it while the file is parsed, and then by
+//! every getter. Getters check it too and return `None` if it is invalid, since another process can
+//! change a mapped file.
 
 use super::cursor::Cursor;
 use super::{Error, MAX_ARRAY_DEPTH};
@@ -113,7 +113,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// The type in words for error messages: `u32`, `array of str`.
+    /// The name of the type in error messages: `u32`, `array of str`.
     pub fn type_name(&self) -> String {
         match self {
             Value::Array(a) => format!("array of {}", a.elem().name()),
@@ -193,7 +193,7 @@ impl<'a> Value<'a> {
 
 /// The integer that a float is; `None` for one with a fraction, and for NaN and infinity.
 fn whole(v: f64) -> Option<i128> {
-    // Conversions saturate, and NaN becomes 0: neither comes back as what it was.
+    // Conversions saturate, and NaN becomes 0: neither converts back to the same value.
     (v as i64 as f64 == v).then_some((v as i64).into())
 }
 
@@ -205,7 +205,7 @@ pub(super) const ARRAY_HEAD_BYTES: usize = 4 + 8;
 pub struct ArrayValue<'a> {
     elem: ValueType,
     len: usize,
-    /// The elements as they lie in the file, and no byte more.
+    /// The bytes of the elements in the file.
     payload: &'a [u8],
 }
 
@@ -232,7 +232,7 @@ impl<'a> ArrayValue<'a> {
         (0..self.len).map_while(move |_| Value::read(&mut cursor, elem))
     }
 
-    /// The elements as they lie in the file.
+    /// The bytes of the elements in the file.
     pub(super) fn payload(&self) -> &'a [u8] {
         self.payload
     }
@@ -288,7 +288,7 @@ fn skip_array(cursor: &mut Cursor<'_>, key: &str, depth: usize) -> Result<(), Er
     skip_elements(cursor, key, elem, len, depth)
 }
 
-/// `depth` is that of the array whose elements they are.
+/// Checks `len` elements of an array at this depth and moves past them.
 fn skip_elements(
     cursor: &mut Cursor<'_>,
     key: &str,
@@ -297,7 +297,7 @@ fn skip_elements(
     depth: usize,
 ) -> Result<(), Error> {
     let Some(size) = elem.fixed_bytes() else {
-        // A failed read ends this after at most as many rounds as there are bytes.
+        // A failed read ends the loop, after at most as many rounds as bytes.
         return (0..len).try_for_each(|_| skip_nested(cursor, key, elem, depth));
     };
     let at = cursor.position();
@@ -312,11 +312,12 @@ fn skip_elements(
     }
 }
 
-/// Characters of a string and elements of an array that are printed before it is cut short.
+/// Printed characters of a longer string.
 const SHOWN_CHARS: usize = 60;
+/// Printed elements of a longer array.
 const SHOWN_ELEMENTS: usize = 3;
 
-/// A short form for people: long strings and arrays are cut, and control characters escaped.
+/// A short form for humans: long strings and arrays are shortened, control characters escaped.
 impl fmt::Display for Value<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -357,7 +358,7 @@ fn write_short(f: &mut fmt::Formatter<'_>, text: &str) -> fmt::Result {
     })
 }
 
-/// `[1, 2, 3]`, or `[1, 2, 3, … 151936 i32]` when cut short.
+/// `[1, 2, 3]`, or `[1, 2, 3, … 151936 i32]` if shortened.
 impl fmt::Display for ArrayValue<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_char('[')?;

@@ -1,7 +1,7 @@
-//! Writing GGUF: builds the header and says where each tensor's bytes go. No I/O, and no weights
-//! pass through here.
+//! Writing GGUF: builds the header and assigns each tensor its offset. It does no I/O and sees no
+//! weights.
 //!
-//! What it refuses is what [`super::Gguf::parse`] refuses, so that a file we wrote can be read.
+//! It refuses whatever [`super::Gguf::parse`] refuses, so that every written file can be read.
 
 use super::{
     ALIGNMENT_KEY, DEFAULT_ALIGNMENT, Gguf, MAX_ALIGNMENT, MAX_KEY_BYTES, Split, Value, ValueType,
@@ -12,7 +12,7 @@ use crate::{
     container::{Container, TensorInfo, tensor},
 };
 
-/// Collects metadata and tensors, in the order in which they will stand in the file.
+/// Collects metadata and tensors in file order.
 #[derive(Clone, Debug)]
 pub struct Writer {
     version: u32,
@@ -21,17 +21,17 @@ pub struct Writer {
     tensors: Vec<TensorInfo>,
 }
 
-/// A value as it stands in the file, its type first.
+/// The bytes of a value in the file, its type first.
 type Payload = Vec<u8>;
 
-/// The finished header and the place of each tensor.
+/// The finished header and the offset of each tensor.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Layout {
     /// Everything before the tensors' data, padded to the alignment.
     pub header: Vec<u8>,
     /// The tensors in the order in which they were added, with their offsets in the file.
     pub tensors: Vec<TensorInfo>,
-    /// Length of the file, padding of the last tensor included. What lies between tensors is zero.
+    /// Length of the file, with the padding of the last tensor. Padding is zeros.
     pub file_bytes: u64,
 }
 
@@ -164,7 +164,7 @@ impl Writer {
         self.put(key, payload);
     }
 
-    /// Takes a value away; one that is set again stands last.
+    /// Removes a value; a key that is set again becomes the last one.
     pub fn remove(&mut self, key: &str) {
         self.entries.retain(|(k, _)| k != key);
     }
@@ -222,11 +222,11 @@ impl Writer {
         Ok(())
     }
 
-    /// Builds the header and places the tensors one after the other.
+    /// Builds the header and places the tensors in order.
     ///
     /// # Errors
     /// [`Error::KeyLength`], [`Error::DuplicateTensor`], and [`Error::BytesOverflow`] if the file
-    /// would be longer than an `i64` can tell.
+    /// would be longer than `i64::MAX`.
     pub fn finish(mut self) -> Result<Layout, Error> {
         tensor::check_names(&self.tensors, &tensor::order_by_name(&self.tensors))?;
         let data_bytes = self.place_tensors()?;
@@ -304,7 +304,7 @@ fn scalar(ty: ValueType, bytes: &[u8]) -> Payload {
     [&(ty as u32).to_le_bytes(), bytes].concat()
 }
 
-/// The beginning of an array; its elements follow.
+/// Type, element type and length of an array; its elements follow.
 fn array(elem: ValueType, len: usize) -> Payload {
     let mut payload = scalar(ValueType::Array, &(elem as u32).to_le_bytes());
     payload.extend((len as u64).to_le_bytes());
