@@ -108,7 +108,6 @@ pub(crate) fn read(text: &str, options: SchemaOptions) -> Result<PreparedSchema,
 }
 
 /// The schema of any object that has none of these keys.
-
 pub(crate) fn object_without(keys: &[&str]) -> Value {
     let none: Map<String, Value> = keys
         .iter()

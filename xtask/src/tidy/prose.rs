@@ -48,7 +48,8 @@ pub(super) fn check_page(page: &Page<'_>) -> Vec<Finding> {
     if page.path.starts_with(NOTES) {
         return Vec::new();
     }
-    find(page.path, paragraphs(page.prose()))
+    let own_words = page.prose().filter(|(_, line)| !line.starts_with('>'));
+    find(page.path, paragraphs(own_words))
 }
 
 fn find(path: &str, paragraphs: Vec<Paragraph>) -> Vec<Finding> {
@@ -113,6 +114,8 @@ mod tests {
     fn pages_are_read_but_for_code_blocks() {
         let found = check_page(&Page::new("a.md", "```\nnobody\n```\nSo nobody\n"));
         assert_eq!(found, [Finding::new("a.md", 4, "`nobody`: name the thing")]);
-        assert_eq!(check_page(&Page::new("docs/notes/a.md", "nobody")), []);
+        for (path, text) in [("docs/notes/a.md", "nobody"), ("a.md", "> nobody")] {
+            assert_eq!(check_page(&Page::new(path, text)), [], "{path}");
+        }
     }
 }
