@@ -5,7 +5,7 @@ use std::{ops::ControlFlow, path::Path, sync::Arc};
 
 use atta_convert::{
     Checkpoint,
-    llama2c::{self, Leap},
+    llama2c::{self, LeapFormat},
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -25,15 +25,15 @@ fuzz_target!(|bytes: &[u8]| {
             .zip(&b.tensors)
             .all(|(a, b)| a.name == b.name)
     };
-    if let Some((model, tokenizer)) = write(&read, Leap::F32) {
+    if let Some((model, tokenizer)) = write(&read, LeapFormat::F32) {
         let again = parse(&model, &tokenizer).expect("what is written is read");
         assert!(same(&read, &again));
         assert_eq!(
-            write(&again, Leap::F32).expect("what is read is written"),
+            write(&again, LeapFormat::F32).expect("what is read is written"),
             (model, tokenizer)
         );
     }
-    if let Some((model, tokenizer)) = write(&read, Leap::Int8 { group_size: 64 }) {
+    if let Some((model, tokenizer)) = write(&read, LeapFormat::Int8 { group_size: 64 }) {
         assert!(same(
             &read,
             &parse(&model, &tokenizer).expect("what is written is read")
@@ -51,7 +51,7 @@ fn parse(model: &[u8], tokenizer: &[u8]) -> Option<Checkpoint> {
     .ok()
 }
 
-fn write(checkpoint: &Checkpoint, to: Leap) -> Option<(Vec<u8>, Vec<u8>)> {
+fn write(checkpoint: &Checkpoint, to: LeapFormat) -> Option<(Vec<u8>, Vec<u8>)> {
     let mut model = Vec::new();
     let mut tokenizer = Vec::new();
     llama2c::write(checkpoint, to, &mut model, &mut tokenizer, &mut |_, _| {

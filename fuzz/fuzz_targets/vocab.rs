@@ -2,7 +2,7 @@
 //! several. What is accepted must be a vocabulary that a tokenizer can be made of, or be refused by it in good order.
 #![no_main]
 
-use atta_convert::vocab::{self, Files, Options};
+use atta_convert::vocab::{self, VocabFiles, VocabOptions};
 use atta_formats::{Gguf, Writer};
 use atta_tokenizer::{Special, Tokenizer};
 use libfuzzer_sys::fuzz_target;
@@ -26,7 +26,7 @@ const NAMES: &[&str] = &[
 const N_VOCAB: u64 = 4096;
 
 fuzz_target!(|data: &[u8]| {
-    let mut files = Files::default();
+    let mut files = VocabFiles::default();
     for part in data.split(|&byte| byte == 0xFE) {
         let Some((&number, bytes)) = part.split_first() else {
             continue;
@@ -35,7 +35,7 @@ fuzz_target!(|data: &[u8]| {
     }
     for pre in [None, Some("gpt-2".to_owned())] {
         let mut out = Writer::new();
-        if vocab::write(&files, N_VOCAB, &Options { pre }, &mut out).is_ok() {
+        if vocab::write(&files, N_VOCAB, &VocabOptions { pre }, &mut out).is_ok() {
             encode(out);
         }
     }

@@ -1,9 +1,8 @@
-//! A model on its way from one file to another: metadata, and tensors whose weights are asked for
-//! row by row.
+//! The intermediate form of every conversion: metadata, and tensors whose weights are read row by
+//! row on demand.
 //!
-//! Nobody who writes knows where weights come from; nobody who reads knows what becomes of them.
-//! What a source must do to weights (reorder rows, add 1, put experts on top of each other) it does
-//! in its [`Rows`].
+//! Readers and writers know only this form. What a source format requires to be done to weights
+//! (permute rows, add 1 to norms, stack experts) happens in its [`RowSource`].
 
 use std::{ops::Range, path::PathBuf, sync::Arc};
 
@@ -12,14 +11,14 @@ use atta_store::MappedFile;
 
 use crate::{Error, metadata};
 
-/// A model in GGUF's words.
+/// A model with GGUF's metadata keys and tensor names.
 pub struct Checkpoint {
-    /// What the file will say about the model: architecture, sizes, vocabulary, template. It has
-    /// no tensors yet.
+    /// The metadata of the file: architecture, sizes, vocabulary, chat template. It has no tensor
+    /// infos yet.
     pub metadata: Writer,
-    /// In the order in which they are to be written.
+    /// The tensors. They are written in this order unless a mix is asked for, which sorts them.
     pub tensors: Vec<Tensor>,
-    /// The files behind the weights, which may change while they are read.
+    /// The mapped files that weights are read from.
     pub files: Vec<(PathBuf, Arc<MappedFile>)>,
 }
 
@@ -33,10 +32,10 @@ impl std::fmt::Debug for Checkpoint {
 }
 
 impl Checkpoint {
-    /// What a file with all of it would say, with tensors as they are now.
+    /// Metadata and tensor infos of a GGUF file with all tensors in their present types.
     ///
     /// # Errors
-    /// Names and shapes that no file can have.
+    /// Names and shapes that GGUF does not allow.
     pub fn describe(&self) -> Result<Contents, Error> {
         let mut writer = self.metadata.clone();
         for tensor in &self.tensors {
@@ -45,10 +44,10 @@ impl Checkpoint {
         metadata::file(writer)
     }
 
-    /// Whether what was read of the files is what they hold.
+    /// Checks that all reads from the mapped files succeeded.
     ///
     /// # Errors
-    /// A file that could not be read everywhere, or became shorter meanwhile.
+    /// A read failed, or a file was truncated while it was mapped.
     pub fn check_files(&self) -> Result<(), Error> {
         match self.files.iter().find(|(_, file)| file.is_damaged()) {
             Some((path, _)) => Err(Error::File {
@@ -60,17 +59,17 @@ impl Checkpoint {
     }
 }
 
-/// A tensor that will be written.
+/// A tensor to be written.
 pub struct Tensor {
-    /// Its name in GGUF files.
+    /// GGUF's name.
     pub name: String,
     /// Outermost first: `[d_out, d_in]` for a matrix, `[n_experts, d_out, d_in]` for experts,
     /// `[d]` for a vector.
     pub dims: Vec<u64>,
-    /// What its weights have now: the type that it keeps unless another is asked for.
+    /// The present type, which the tensor keeps unless another one is asked for.
     pub ty: TensorType,
-    /// The weights.
-    pub rows: Box<dyn Rows>,
+    /// Reads the weights.
+    pub rows: Box<dyn RowSource>,
 }
 
 impl std::fmt::Debug for Tensor {
@@ -89,28 +88,27 @@ impl Tensor {
         self.dims.last().copied().unwrap_or(1)
     }
 
-    /// Rows of all outer dimensions together.
+    /// The number of rows: the product of the outer dimensions.
     pub fn n_rows(&self) -> u64 {
         self.dims.iter().rev().skip(1).product()
     }
 }
 
-/// The weights of a tensor, row by row.
-pub trait Rows: Send + Sync {
-    /// Puts whole rows, from row `first` on, into `out`, `[n_rows, d_row]`.
+/// Reads the weights of a tensor row by row.
+pub trait RowSource: Send + Sync {
+    /// Reads whole rows, from row `first` on, into `out`, `[n_rows, d_row]`.
     ///
     /// # Errors
-    /// If they cannot be read or make no sense.
+    /// If rows cannot be read or are invalid.
     fn read(&self, first: u64, out: &mut [f32]) -> Result<(), Error>;
 
-    /// All rows as they lie in the file, in the type of the tensor, if nothing is done to them on
-    /// the way.
+    /// The bytes of all rows in the type of the tensor, if the file has exactly these bytes.
     fn stored(&self) -> Option<&[u8]> {
         None
     }
 
-    /// Puts whole rows, from row `first` on, into `out` in the type of the tensor, where they can
-    /// be had without being rounded again; `false`: they can be had as floats only.
+    /// Reads whole rows, from row `first` on, into `out` in the type of the tensor, if that needs
+    /// no requantization. Returns false if rows can only be read as floats.
     ///
     /// # Errors
     /// As [`read`](Self::read).
@@ -120,8 +118,8 @@ pub trait Rows: Send + Sync {
     }
 }
 
-/// Rows as they lie in a file.
-pub struct Stored {
+/// Rows that a mapped file stores in a GGUF type.
+pub struct MappedRows {
     file: SharedBytes,
     bytes: Range<usize>,
     ty: TensorType,
@@ -129,9 +127,9 @@ pub struct Stored {
     row_bytes: usize,
 }
 
-impl std::fmt::Debug for Stored {
+impl std::fmt::Debug for MappedRows {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Stored")
+        f.debug_struct("MappedRows")
             .field("bytes", &self.bytes)
             .field("ty", &self.ty)
             .field("d_row", &self.d_row)
@@ -139,11 +137,12 @@ impl std::fmt::Debug for Stored {
     }
 }
 
-impl Stored {
+impl MappedRows {
     /// A tensor of `ty` that begins at byte `at` of the file, `dims` outermost first.
     ///
     /// # Errors
-    /// [`Error::Shape`] if rows are no whole blocks, [`Error::OutOfFile`] if the file is shorter.
+    /// [`Error::Shape`] if a row is not a whole number of blocks, [`Error::OutOfFile`] if the file
+    /// is too short.
     pub fn new(file: SharedBytes, at: u64, dims: &[u64], ty: TensorType) -> Result<Self, Error> {
         let shape = || Error::Shape {
             dims: dims.to_vec(),
@@ -165,7 +164,7 @@ impl Stored {
             len,
             file_bytes,
         })?;
-        // Both are at most the length of bytes that are in memory.
+        // Both are at most the length of the file, which is mapped, so they fit usize.
         Ok(Self {
             file,
             bytes: at as usize..end as usize,
@@ -180,7 +179,7 @@ impl Stored {
     }
 }
 
-impl Rows for Stored {
+impl RowSource for MappedRows {
     fn read(&self, first: u64, out: &mut [f32]) -> Result<(), Error> {
         let rows = out.len() / self.d_row.max(1);
         let from = usize::try_from(first)
@@ -213,7 +212,7 @@ mod tests {
 
     #[test]
     fn rows_are_read_from_any_row_on() {
-        let stored = Stored::new(file(), 2, &[3, 2], TensorType::F32).unwrap();
+        let stored = MappedRows::new(file(), 2, &[3, 2], TensorType::F32).unwrap();
         let mut out = [0.0; 4];
         stored.read(1, &mut out).unwrap();
         assert_eq!(out, [2.0, 3.0, 4.0, 5.0]);
@@ -230,7 +229,7 @@ mod tests {
 
     #[test]
     fn a_tensor_that_the_file_does_not_hold_is_refused() {
-        let new = |at, dims: &[u64], ty| Stored::new(file(), at, dims, ty).err().unwrap();
+        let new = |at, dims: &[u64], ty| MappedRows::new(file(), at, dims, ty).err().unwrap();
         assert!(matches!(
             new(3, &[3, 2], TensorType::F32),
             Error::OutOfFile {

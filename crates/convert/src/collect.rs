@@ -1,5 +1,5 @@
-//! Collects an importance matrix from a forward pass: it listens to what matrices are multiplied
-//! with.
+//! Collects an importance matrix: an observer of the forward pass that sums the squared inputs of
+//! each matrix.
 
 use std::{
     collections::HashMap,
@@ -9,25 +9,25 @@ use std::{
 use atta_formats::Directory;
 use atta_model::{Inputs, Observer, Phase, Role, spec::ModelSpec};
 
-use crate::{Error, Importance};
+use crate::{Error, ImportanceMatrix};
 
-/// An observer of the steps of a model, for a text that is read with it.
-pub struct Collector {
-    importance: Arc<Mutex<Importance>>,
-    /// The tensors of the file, by what they are for: their names, and how many experts they have.
+/// Adds the inputs of a model's matrices to an importance matrix during evaluation.
+pub struct ImatrixCollector {
+    importance: Arc<Mutex<ImportanceMatrix>>,
+    /// Name and number of experts of each tensor in the file, by layer and role.
     tensors: HashMap<(usize, Role), (String, usize)>,
 }
 
-impl std::fmt::Debug for Collector {
+impl std::fmt::Debug for ImatrixCollector {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Collector")
+        f.debug_struct("ImatrixCollector")
             .field("n_tensors", &self.tensors.len())
             .finish_non_exhaustive()
     }
 }
 
-impl Collector {
-    /// Bytes that the importance of a model takes.
+impl ImatrixCollector {
+    /// Bytes of the importance matrix of a model.
     pub fn bytes(spec: &ModelSpec) -> u64 {
         let matrices = spec
             .tensors()
@@ -40,14 +40,14 @@ impl Collector {
             .sum()
     }
 
-    /// Listens to a model that is made of these tensors, and adds to `importance`.
+    /// A collector for a model with these tensors, which adds to `importance`.
     ///
     /// # Errors
-    /// [`Error::ImportanceShape`] if what is there already is of another model.
+    /// [`Error::ImportanceShape`] if `importance` already has sums of a model of other shapes.
     pub fn new(
         spec: &ModelSpec,
         directory: &Directory,
-        importance: Arc<Mutex<Importance>>,
+        importance: Arc<Mutex<ImportanceMatrix>>,
     ) -> Result<Self, Error> {
         let name = |req: &atta_model::TensorReq| {
             let in_file = |name: &String| directory.tensor(name).is_some();
@@ -79,7 +79,7 @@ impl Collector {
     }
 }
 
-impl Observer for Collector {
+impl Observer for ImatrixCollector {
     fn enter(&mut self, _: Phase) {}
 
     fn inputs(&mut self, inputs: Inputs<'_>) {
@@ -87,7 +87,7 @@ impl Observer for Collector {
             .importance
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        // Several roles may be parts of one tensor, which is heard of once.
+        // Roles that are fused in one tensor have the same inputs, which are added once.
         let mut last = None;
         for role in inputs.roles {
             let Some((name, n)) = self
@@ -97,9 +97,12 @@ impl Observer for Collector {
             else {
                 continue;
             };
-            importance
-                .entry_mut(name)
-                .add((inputs.expert.unwrap_or(0), *n), inputs.rows, inputs.d);
+            importance.entry_mut(name).add_expert(
+                inputs.expert.unwrap_or(0),
+                *n,
+                inputs.rows,
+                inputs.d,
+            );
             last = Some(name);
         }
     }

@@ -1,5 +1,5 @@
-//! From a checkpoint to GGUF files: tensor by tensor, rows dealt to threads, every file there whole
-//! or not at all.
+//! Writes a checkpoint to GGUF files, tensor by tensor. Threads quantize rows in parallel; each
+//! file appears under its name only when it is complete.
 
 use std::{
     io::Write,
@@ -12,64 +12,64 @@ use std::{
 use atta_formats::{Split, TensorType, Writer, decode, f16, gguf::shard_file_name};
 
 use crate::{
-    Checkpoint, Error, Importance, Plan, Step, Tensor, Types, draft::Draft, quantize::Quantizer,
+    Checkpoint, Error, ImportanceMatrix, Plan, Step, Tensor, TypeSelection,
+    atomic_file::AtomicFile, quantize::Quantizer,
 };
 
-/// Weights that a thread takes at once: half a megabyte of f32.
-const PORTION: usize = 1 << 17;
-/// Portions per thread between two writes.
-const PORTIONS: usize = 8;
-/// Bytes that are copied at once.
+/// Weights that a thread quantizes at once: half a megabyte of f32.
+const CHUNK_WEIGHTS: usize = 1 << 17;
+/// Chunks per thread between two writes.
+const CHUNKS_PER_THREAD: usize = 8;
+/// Bytes copied at once.
 const COPY_BYTES: usize = 8 << 20;
 
-/// How to write.
+/// Options of [`convert`].
 #[derive(Clone, Debug, Default)]
-pub struct Options {
+pub struct ConvertOptions {
     /// Types of tensors.
-    pub types: Types,
-    /// What weighs errors, if anything does.
-    pub importance: Option<Importance>,
-    /// The name of the file it came from, which the result will state.
+    pub types: TypeSelection,
+    /// The importance matrix that quantization errors are weighted with.
+    pub importance: Option<ImportanceMatrix>,
+    /// File name of the importance matrix, written as `quantize.imatrix.file`.
     pub importance_name: String,
-    /// Threads; 0 is 1.
+    /// Number of threads; 0 means 1.
     pub n_threads: usize,
-    /// The most bytes of tensors in one file, unless one alone has more; `None`: all.
+    /// The most bytes of tensors in one shard, unless a single tensor is larger. `None`: one file.
     pub max_shard_bytes: Option<u64>,
-    /// What happens to files that are there already.
+    /// Whether existing files may be overwritten.
     pub existing: Existing,
 }
 
-/// What happens to files that are there already.
+/// Whether existing files may be overwritten.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Existing {
-    /// They stay, and nothing is written.
+    /// An existing file is an error, and nothing is written.
     #[default]
     Keep,
-    /// They make room, once their successors are whole.
+    /// Existing files are replaced when the new ones are complete.
     Replace,
 }
 
-/// How far it is.
+/// Progress of a conversion.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress<'a> {
-    /// The tensor at hand.
+    /// The tensor being written.
     pub tensor: &'a str,
     /// Bytes of tensors written so far.
     pub done: u64,
-    /// Bytes of tensors in all.
+    /// Bytes of all tensors.
     pub total: u64,
 }
 
-/// Writes a checkpoint to `dst`, or to `dst` with numbers if it is to be split; the files written.
-/// `progress` hears how far it is many times a second, and may break: then no file was ever there.
+/// Writes a checkpoint to `dst`, or to numbered shards beside `dst` if it is to be split, and
+/// returns the paths. `progress` is called many times a second; if it breaks, no file is left.
 ///
 /// # Errors
-/// As [`Plan::new`], files that are there already, weights that are not finite, and what the system
-/// says.
+/// Those of [`Plan::new`], existing files, weights that are not finite, and I/O errors.
 pub fn convert(
     checkpoint: &Checkpoint,
     dst: &Path,
-    options: &Options,
+    options: &ConvertOptions,
     progress: &mut dyn FnMut(Progress<'_>) -> ControlFlow<()>,
 ) -> Result<Vec<PathBuf>, Error> {
     let plan = Plan::new(checkpoint, &options.types, options.importance.as_ref())?;
@@ -90,18 +90,18 @@ pub fn convert(
     {
         return Err(Error::Exists { path: path.clone() });
     }
-    let pace = Pace {
+    let reporter = ProgressReporter {
         progress,
         done: 0,
         total: plan.n_bytes,
     };
-    let mut work = Work {
+    let mut conversion = Conversion {
         checkpoint,
         options,
         quantizers: Vec::new(),
-        pace,
+        reporter,
     };
-    let mut drafts = Vec::new();
+    let mut files = Vec::new();
     for ((steps, path), no) in shards.iter().zip(paths).zip(0..) {
         let split = (n > 1).then_some(Split {
             no,
@@ -109,17 +109,17 @@ pub fn convert(
             n_tensors: Some(plan.steps.len() as u64),
         });
         let writer = header(checkpoint, options, split);
-        drafts.push((work.file(&path, writer, steps)?, path));
+        files.push((conversion.file(&path, writer, steps)?, path));
     }
     checkpoint.check_files()?;
-    drafts
+    files
         .into_iter()
-        .map(|(draft, path)| draft.keep().map(|()| path))
+        .map(|(file, path)| file.commit().map(|()| path))
         .collect()
 }
 
-/// Where shard `no` of `n` lies. Of the name only its ending as a GGUF file is left out: others are
-/// part of it, as in `qwen2.5`.
+/// The path of shard `no` of `n`. Only the extension `.gguf` is removed from the name; a name such
+/// as `qwen2.5` stays whole.
 fn shard_path(dst: &Path, no: u16, n: u16) -> PathBuf {
     let is_gguf = dst
         .extension()
@@ -136,7 +136,7 @@ fn shard_path(dst: &Path, no: u16, n: u16) -> PathBuf {
     ))
 }
 
-/// The steps of each file.
+/// Divides the steps of a plan into shards.
 fn shards<'p>(checkpoint: &Checkpoint, plan: &'p Plan, max_bytes: Option<u64>) -> Vec<&'p [Step]> {
     let mut shards = Vec::new();
     let mut start = 0;
@@ -157,8 +157,8 @@ fn n_bytes(tensor: &Tensor, ty: TensorType) -> u64 {
     tensor.n_rows() * ty.row_bytes(tensor.d_row() as usize).unwrap_or(0) as u64
 }
 
-/// The metadata of a file: everything in the first, its number in the others.
-fn header(checkpoint: &Checkpoint, options: &Options, split: Option<Split>) -> Writer {
+/// The metadata of a file: everything in the first shard, only the shard number in the others.
+fn header(checkpoint: &Checkpoint, options: &ConvertOptions, split: Option<Split>) -> Writer {
     let mut writer = match split {
         Some(Split { no: 1.., .. }) => Writer::new(),
         _ => whole_header(checkpoint, options),
@@ -169,10 +169,10 @@ fn header(checkpoint: &Checkpoint, options: &Options, split: Option<Split>) -> W
     writer
 }
 
-fn whole_header(checkpoint: &Checkpoint, options: &Options) -> Writer {
+fn whole_header(checkpoint: &Checkpoint, options: &ConvertOptions) -> Writer {
     let mut writer = checkpoint.metadata.clone();
     if let Some(mix) = options.types.mix {
-        // At the end, where llama.cpp puts them.
+        // At the end, as in llama.cpp's files.
         for key in ["general.quantization_version", "general.file_type"] {
             writer.remove(key);
         }
@@ -195,65 +195,73 @@ fn whole_header(checkpoint: &Checkpoint, options: &Options) -> Writer {
     writer
 }
 
-/// A conversion on its way.
-struct Work<'a> {
+/// A running conversion.
+struct Conversion<'a> {
     checkpoint: &'a Checkpoint,
-    options: &'a Options,
-    /// Those of the types met so far; some take long to make.
+    options: &'a ConvertOptions,
+    /// The quantizers made so far, because some take long to construct.
     quantizers: Vec<(TensorType, Quantizer)>,
-    pace: Pace<'a>,
+    reporter: ProgressReporter<'a>,
 }
 
-impl Work<'_> {
-    /// Writes one file, which has no name yet.
-    fn file(&mut self, path: &Path, mut writer: Writer, steps: &[Step]) -> Result<Draft, Error> {
+impl Conversion<'_> {
+    /// Writes one file under its temporary name.
+    fn file(
+        &mut self,
+        path: &Path,
+        mut writer: Writer,
+        steps: &[Step],
+    ) -> Result<AtomicFile, Error> {
         for step in steps {
             let tensor = &self.checkpoint.tensors[step.tensor];
             writer.add_tensor(&tensor.name, &tensor.dims, step.ty)?;
         }
         let layout = writer.finish()?;
-        let mut draft = Draft::new(path)?;
-        draft
-            .write_all(&layout.header)
-            .map_err(|error| draft.failed(error))?;
+        let mut file = AtomicFile::new(path)?;
+        file.write_all(&layout.header)
+            .map_err(|error| file.io_error(error))?;
         let mut at = layout.header.len() as u64;
         for (i, step) in steps.iter().enumerate() {
             let tensor = &self.checkpoint.tensors[step.tensor];
-            self.tensor(&mut draft, tensor, step.ty)
+            self.tensor(&mut file, tensor, step.ty)
                 .map_err(|error| error.of(&tensor.name))?;
             at += n_bytes(tensor, step.ty);
             let next = layout
                 .tensors
                 .get(i + 1)
                 .map_or(layout.file_bytes, |t| t.offset);
-            draft
-                .write_all(&vec![0; (next - at) as usize])
-                .map_err(|error| draft.failed(error))?;
+            file.write_all(&vec![0; (next - at) as usize])
+                .map_err(|error| file.io_error(error))?;
             at = next;
         }
-        Ok(draft)
+        Ok(file)
     }
 
-    fn tensor(&mut self, draft: &mut Draft, tensor: &Tensor, ty: TensorType) -> Result<(), Error> {
+    fn tensor(
+        &mut self,
+        file: &mut AtomicFile,
+        tensor: &Tensor,
+        ty: TensorType,
+    ) -> Result<(), Error> {
         match tensor.rows.stored() {
-            Some(bytes) if ty == tensor.ty => self.copy(draft, tensor, bytes),
-            _ => self.quantize(draft, tensor, ty),
+            Some(bytes) if ty == tensor.ty => self.copy(file, tensor, bytes),
+            _ => self.quantize(file, tensor, ty),
         }
     }
 
-    /// Writes bytes as they are.
-    fn copy(&mut self, draft: &mut Draft, tensor: &Tensor, bytes: &[u8]) -> Result<(), Error> {
+    /// Copies bytes unchanged.
+    fn copy(&mut self, file: &mut AtomicFile, tensor: &Tensor, bytes: &[u8]) -> Result<(), Error> {
         for (i, bytes) in bytes.chunks(COPY_BYTES).enumerate() {
             check_finite(tensor.ty, bytes, i * COPY_BYTES)?;
-            self.pace.write(draft, tensor, bytes)?;
+            self.reporter.write(file, tensor, bytes)?;
         }
         Ok(())
     }
 
-    /// Writes rows in another type: a few portions for each thread, then a write.
+    /// Quantizes rows and writes them, a few chunks per thread at a time.
     fn quantize(
         &mut self,
-        draft: &mut Draft,
+        file: &mut AtomicFile,
         tensor: &Tensor,
         ty: TensorType,
     ) -> Result<(), Error> {
@@ -272,48 +280,48 @@ impl Work<'_> {
             .map(|entry| entry.weights());
         let per_expert = tensor.dims.iter().rev().nth(1).copied().unwrap_or(1);
         let n_threads = self.options.n_threads.max(1);
-        let portion = (PORTION / d).max(1);
+        let chunk_rows = (CHUNK_WEIGHTS / d).max(1);
         let quantizer = quantizer(&mut self.quantizers, ty)?;
-        let keeps_type = ty == tensor.ty;
+        let is_same_type = ty == tensor.ty;
         let importance = importance.as_deref();
-        let job = Job {
+        let rows = TensorQuantizer {
             tensor,
-            keeps_type,
+            is_same_type,
             ty,
             quantizer,
             d,
             row_bytes,
-            portion,
+            chunk_rows,
             per_expert,
             importance,
         };
         let n_rows = tensor.n_rows();
-        let mut buffer = vec![0; (portion * PORTIONS * n_threads).min(n_rows as usize) * row_bytes];
+        let mut buffer =
+            vec![0; (chunk_rows * CHUNKS_PER_THREAD * n_threads).min(n_rows as usize) * row_bytes];
         let mut first = 0;
         while first < n_rows {
             let n = (n_rows - first).min((buffer.len() / row_bytes) as u64) as usize;
             let out = &mut buffer[..n * row_bytes];
-            job.run(first, out, n_threads)?;
-            self.pace.write(draft, tensor, out)?;
+            rows.run(first, out, n_threads)?;
+            self.reporter.write(file, tensor, out)?;
             first += n as u64;
         }
         Ok(())
     }
 }
 
-/// How far it is, and who hears it.
-struct Pace<'a> {
+/// Writes bytes of tensors and reports progress.
+struct ProgressReporter<'a> {
     progress: &'a mut dyn FnMut(Progress<'_>) -> ControlFlow<()>,
-    /// Bytes of tensors.
+    /// Bytes of tensors written so far.
     done: u64,
     total: u64,
 }
 
-impl Pace<'_> {
-    fn write(&mut self, draft: &mut Draft, tensor: &Tensor, bytes: &[u8]) -> Result<(), Error> {
-        draft
-            .write_all(bytes)
-            .map_err(|error| draft.failed(error))?;
+impl ProgressReporter<'_> {
+    fn write(&mut self, file: &mut AtomicFile, tensor: &Tensor, bytes: &[u8]) -> Result<(), Error> {
+        file.write_all(bytes)
+            .map_err(|error| file.io_error(error))?;
         self.done += bytes.len() as u64;
         match (self.progress)(Progress {
             tensor: &tensor.name,
@@ -326,7 +334,7 @@ impl Pace<'_> {
     }
 }
 
-/// The quantizer of a type.
+/// The quantizer of a type, constructed if it is not in the list.
 fn quantizer(all: &mut Vec<(TensorType, Quantizer)>, ty: TensorType) -> Result<&Quantizer, Error> {
     let at = match all.iter().position(|(of, _)| *of == ty) {
         Some(at) => at,
@@ -338,31 +346,31 @@ fn quantizer(all: &mut Vec<(TensorType, Quantizer)>, ty: TensorType) -> Result<&
     Ok(&all[at].1)
 }
 
-/// How the rows of a tensor become another type.
-struct Job<'a> {
+/// Quantizes the rows of one tensor.
+struct TensorQuantizer<'a> {
     tensor: &'a Tensor,
-    /// Whether it has the type already, though not as its bytes lie in the file.
-    keeps_type: bool,
+    /// Whether the tensor has the type `ty` already, though its rows need to be rearranged.
+    is_same_type: bool,
     ty: TensorType,
     quantizer: &'a Quantizer,
     d: usize,
-    /// Bytes of a row afterwards.
+    /// Bytes of a quantized row.
     row_bytes: usize,
-    /// Rows that a thread takes at once.
-    portion: usize,
+    /// Rows that a thread quantizes at once.
+    chunk_rows: usize,
     /// Rows of one expert.
     per_expert: u64,
     /// `[n_experts, d]`.
     importance: Option<&'a [f32]>,
 }
 
-impl Job<'_> {
-    /// Quantizes rows from `first` on into `out`.
+impl TensorQuantizer<'_> {
+    /// Quantizes the rows from `first` on into `out`, with several threads.
     fn run(&self, first: u64, out: &mut [u8], n_threads: usize) -> Result<(), Error> {
-        let portions = out
-            .chunks_mut(self.portion * self.row_bytes)
-            .zip((first..).step_by(self.portion));
-        let queue = Mutex::new(portions);
+        let chunks = out
+            .chunks_mut(self.chunk_rows * self.row_bytes)
+            .zip((first..).step_by(self.chunk_rows));
+        let queue = Mutex::new(chunks);
         let next = || {
             queue
                 .lock()
@@ -370,7 +378,7 @@ impl Job<'_> {
                 .next()
         };
         let worker = || {
-            let mut x = vec![0.0; self.portion * self.d];
+            let mut x = vec![0.0; self.chunk_rows * self.d];
             while let Some((out, first)) = next() {
                 let n_rows = out.len() / self.row_bytes;
                 self.rows(first, &mut x[..n_rows * self.d], out)?;
@@ -386,9 +394,10 @@ impl Job<'_> {
         })
     }
 
-    /// Quantizes the rows that `x` has room for; those of an expert with its importance.
+    /// Quantizes the rows from `first` on into `out`, each with the importance of its expert. `x`
+    /// is scratch memory, `[n_rows, d]`.
     fn rows(&self, first: u64, x: &mut [f32], out: &mut [u8]) -> Result<(), Error> {
-        if self.keeps_type && self.tensor.rows.packed(first, out)? {
+        if self.is_same_type && self.tensor.rows.packed(first, out)? {
             return Ok(());
         }
         self.tensor.rows.read(first, x)?;
@@ -410,7 +419,8 @@ impl Job<'_> {
     }
 }
 
-/// Refuses weights that are too large for a type: its scales are f16 mostly, and would be infinite.
+/// Fails if a weight is too large for a type: most types have f16 scales, which would overflow to
+/// infinity.
 fn check_fits(ty: TensorType, x: &[f32], out: &[u8]) -> Result<(), Error> {
     const MAX_F16: f32 = 65504.0;
     if !x.iter().fold(false, |any, x| any | (x.abs() > MAX_F16)) {
@@ -424,7 +434,7 @@ fn check_fits(ty: TensorType, x: &[f32], out: &[u8]) -> Result<(), Error> {
     }
 }
 
-/// Refuses floats that are no numbers; of quantized types, scales are trusted as they are.
+/// Fails if a float is NaN or infinite. Scales of quantized types are not checked.
 fn check_finite(ty: TensorType, bytes: &[u8], at: usize) -> Result<(), Error> {
     let bad = |i: usize, value: f32, size: usize| {
         Err(Error::NotFinite {
@@ -452,7 +462,7 @@ fn check_finite(ty: TensorType, bytes: &[u8], at: usize) -> Result<(), Error> {
                 .find(|(_, v)| !v.is_finite())
                 .map_or(Ok(()), |(i, v)| bad(i, v, 4))
         }
-        // All bits of the exponent are set.
+        // NaN and infinity have all bits of the exponent set.
         TensorType::F16 => halves()
             .find(|(_, v)| v & 0x7c00 == 0x7c00)
             .map_or(Ok(()), |(i, v)| bad(i, f16::f16_to_f32(v), 2)),
@@ -468,7 +478,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shards_have_the_whole_name_but_for_the_ending_of_a_gguf_file() {
+    fn shard_names_lose_only_the_gguf_extension() {
         let name = |dst| {
             shard_path(Path::new(dst), 0, 2)
                 .to_str()

@@ -1,24 +1,24 @@
-//! What can go wrong between two files, with the file and the tensor in every message.
+//! Errors of conversions. Each message names the file and the tensor.
 
 use std::path::PathBuf;
 
 use atta_formats::TensorType;
 
-use crate::raw::Dtype;
+use crate::{raw::Dtype, source::SourceOption};
 
 /// An error of this crate.
 #[non_exhaustive]
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The operating system refused to open, read, map or write a file.
+    /// Opening, reading, mapping or writing a file failed.
     #[error("{path}: {source}", path = .path.display())]
     Io {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         source: std::io::Error,
     },
-    /// A file does not have the form that it should have.
+    /// A file is invalid or not supported.
     #[error("{path}: {why}", path = .path.display())]
     File {
         /// The file.
@@ -26,28 +26,27 @@ pub enum Error {
         /// What is wrong, and where.
         why: String,
     },
-    /// Something is wrong with one tensor.
+    /// An error of one tensor.
     #[error("{tensor}: {source}")]
     Tensor {
-        /// Its name.
+        /// The name of the tensor.
         tensor: String,
-        /// What.
+        /// The error.
         source: Box<Error>,
     },
-    /// Bytes that mean nothing as GGUF.
+    /// Invalid GGUF.
     #[error(transparent)]
     Format(#[from] atta_formats::Error),
-    /// A model that we do not run, or one that does not fit what its metadata says.
+    /// An architecture that is not supported, or tensors that do not match the metadata.
     #[error(transparent)]
     Model(#[from] atta_model::Error),
-    /// A model that files of llama2.c and LEAP cannot hold, or for which these programs would
-    /// compute something else.
-    #[error("this model is none of llama2.c or LEAP: {0}")]
+    /// A model that llama2.c and LEAP cannot run, or would compute differently.
+    #[error("this model cannot run in llama2.c or LEAP: {0}")]
     NotLlama2c(String),
-    /// What was made could not be written.
+    /// Writing the output failed.
     #[error("cannot write: {0}")]
     Output(std::io::Error),
-    /// A tensor lies outside of its file.
+    /// A tensor extends beyond the end of its file.
     #[error("bytes {at}+{len} lie outside of the file of {file_bytes} bytes")]
     OutOfFile {
         /// First byte.
@@ -57,127 +56,146 @@ pub enum Error {
         /// Length of the file, bytes.
         file_bytes: u64,
     },
-    /// A shape that no tensor of this type can have.
+    /// A shape that the type does not allow: a row is not a whole number of blocks.
     #[error("{dims:?} is no shape of a tensor of type {ty}")]
     Shape {
         /// Outermost first.
         dims: Vec<u64>,
-        /// Its type.
+        /// The type of the tensor.
         ty: TensorType,
     },
-    /// More rows were asked for than there are.
+    /// A row beyond the last one was read.
     #[error("there is no row {row}")]
     NoRow {
-        /// The first one that is missing.
+        /// The index of the row.
         row: u64,
     },
-    /// A type that weights are not converted to.
-    #[error("cannot quantize to {ty}{}", if *.needs_importance { " without an importance matrix (--imatrix FILE, made by atta imatrix)" } else { "" })]
+    /// A type that weights cannot be quantized to.
+    #[error("cannot quantize to {ty}{}", if *.needs_importance { " without an importance matrix" } else { "" })]
     NoQuantizer {
         /// The type.
         ty: TensorType,
-        /// Whether it could be done with an importance matrix.
+        /// Whether the type can be quantized to with an importance matrix.
         needs_importance: bool,
     },
     /// An importance matrix that was made for another model.
-    #[error("the importance matrix is of another model: {} sums and {} counts for {dims:?}", got[1], got[0])]
+    #[error(
+    "the importance matrix is of another model: {} sums and {} counts for {dims:?}",
+    got[1], got[0]
+)]
     ImportanceShape {
-        /// Counts and sums.
+        /// The number of counts and of sums in the importance matrix.
         got: [usize; 2],
-        /// Of the tensor, outermost first.
+        /// Dimensions of the tensor, outermost first.
         dims: Vec<u64>,
     },
-    /// A file that would be overwritten.
-    #[error("{path}: exists already: give another name, or --force", path = .path.display())]
+    /// An output file exists.
+    #[error("{path}: exists already", path = .path.display())]
     Exists {
         /// The file.
         path: PathBuf,
     },
-    /// Both files of a model of LEAP would be one.
-    #[error("{path}: is where the vocabulary will lie: give another name", path = .path.display())]
+    /// The model file of llama2.c or LEAP would have the name of its vocabulary file.
+    #[error("{path}: is the name of the vocabulary file: give another name", path = .path.display())]
     Tokenizer {
         /// The file.
         path: PathBuf,
     },
-    /// More files than can be numbered.
+    /// More shards than GGUF can number.
     #[error("{n} files would be needed, 65535 are the most: ask for larger ones")]
     TooManyShards {
-        /// How many.
+        /// The number of shards.
         n: usize,
     },
-    /// Whoever watched wanted it to stop.
+    /// The progress callback asked to stop.
     #[error("stopped before the end; nothing was written")]
     Stopped,
-    /// Weights that are no numbers.
+    /// A weight is NaN or infinite.
     #[error("holds a weight of {value}")]
     NotFinite {
-        /// Index in the rows that were read together.
+        /// Index of the weight in the rows that were read together.
         at: usize,
         /// NaN or an infinity.
         value: f32,
     },
-    /// Weights that a type cannot hold.
-    #[error(
-        "a weight of {value} is too large for {ty}: choose BF16 or F32 for it, as by --tensor-type"
-    )]
+    /// A weight is too large for the scales of a type.
+    #[error("a weight of {value} is too large for {ty}: choose BF16 or F32 for this tensor")]
     TooLarge {
         /// The weight.
         value: f32,
         /// The type.
         ty: TensorType,
     },
-    /// Elements that cannot be weights.
+    /// Elements of a type that weights cannot have.
     #[error("elements of type {dtype:?}, expected floating-point numbers")]
     Numbers {
-        /// What they are.
+        /// The element type.
         dtype: Dtype,
     },
-    /// Elements that should be bytes.
+    /// Elements that should be U8.
     #[error("elements of type {dtype:?}, expected U8")]
     Bytes {
-        /// What they are.
+        /// The element type.
         dtype: Dtype,
     },
-    /// A code that no weight has.
-    #[error("weight {at} has the code {code}, which means nothing")]
+    /// An invalid code in a quantized tensor.
+    #[error("weight {at} has the invalid code {code}")]
     Code {
         /// Index in the tensor.
         at: u64,
         /// The code.
         code: u8,
     },
-    /// A tensor of another shape than the model's.
+    /// A tensor has another shape than the model requires.
     #[error("expected {expected:?}, got {got:?}")]
     Dims {
-        /// Outermost first.
+        /// The required dimensions, outermost first.
         expected: Vec<u64>,
-        /// Outermost first.
+        /// The dimensions of the tensor, outermost first.
         got: Vec<u64>,
     },
-    /// Tensors that become one are of different types.
+    /// Tensors that are stacked into one have different types.
     #[error("is of type {ty}, those that it is stored with are {others}")]
     Mixed {
-        /// The type of this one.
+        /// The type of this tensor.
         ty: TensorType,
-        /// That of the first.
+        /// The type of the first one.
         others: TensorType,
     },
-    /// A tensor that the model must have.
+    /// A required tensor is missing.
     #[error("is missing")]
     Missing,
-    /// A tensor that the model does not have.
-    #[error("is in the checkpoint, but this architecture has no use for it")]
+    /// A tensor of the checkpoint that the architecture does not have.
+    #[error("is in the checkpoint, but this architecture does not use it")]
     Unused,
-    /// A name that is given to two tensors.
+    /// Two tensors have the same name.
     #[error("is there twice")]
     Twice,
+    /// The pre-tokenizer of a vocabulary is unknown; [`SourceOptions::pre`] can name it.
+    ///
+    /// [`SourceOptions::pre`]: crate::SourceOptions::pre
+    #[error("{path}: {why}", path = .path.display())]
+    PreTokenizer {
+        /// The vocabulary file.
+        path: PathBuf,
+        /// What is unknown.
+        why: String,
+    },
+    /// An option that does not apply to the source.
+    #[error("{path}: {option} does not apply to a source of its kind", path = .path.display())]
+    NotApplicable {
+        /// The source.
+        path: PathBuf,
+        /// The option.
+        option: SourceOption,
+    },
 }
 
 impl Error {
-    /// The same, of a tensor.
+    /// Adds the name of a tensor to the error.
     pub(crate) fn of(self, tensor: &str) -> Self {
         match self {
-            // These are about more than a tensor.
+            // Errors of a whole file, not of a tensor.
             Self::Io { .. } | Self::File { .. } | Self::Stopped => self,
             _ => Self::Tensor {
                 tensor: tensor.to_owned(),

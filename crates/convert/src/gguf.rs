@@ -1,4 +1,4 @@
-//! GGUF files as checkpoints: to be quantized, merged, split or written in another format.
+//! Reads GGUF files as checkpoints, to quantize, merge, split or convert them.
 
 use std::{path::Path, sync::Arc};
 
@@ -8,20 +8,20 @@ use atta_formats::{
 };
 use atta_store::MappedFile;
 
-use crate::{Checkpoint, Error, Stored, Tensor};
+use crate::{Checkpoint, Error, MappedRows, Tensor};
 
-/// Keys that say how the file at hand is cut or aligned, which the next one decides for itself.
-const OF_THE_FILE: [&str; 4] = [
+/// Keys about sharding and alignment, which the writer sets anew.
+const FILE_KEYS: [&str; 4] = [
     "general.alignment",
     "split.no",
     "split.count",
     "split.tensors.count",
 ];
 
-/// Opens a GGUF file; of a split model, any of its files.
+/// Opens a GGUF file. For a split model, `path` may be any of the shards.
 ///
 /// # Errors
-/// A file that cannot be opened, a shard that is missing, bytes that are no valid GGUF.
+/// A file that cannot be opened, a missing shard, invalid GGUF.
 pub fn open(path: &Path) -> Result<Checkpoint, Error> {
     let name = path.file_name().and_then(|name| name.to_str());
     let paths = match name.and_then(shard_of_file_name) {
@@ -65,7 +65,7 @@ pub fn open(path: &Path) -> Result<Checkpoint, Error> {
 fn tensor(info: &TensorInfo, file: SharedBytes) -> Result<Tensor, Error> {
     let dims = info.shape.dims().to_vec();
     let rows =
-        Stored::new(file, info.offset, &dims, info.ty).map_err(|error| error.of(&info.name))?;
+        MappedRows::new(file, info.offset, &dims, info.ty).map_err(|error| error.of(&info.name))?;
     Ok(Tensor {
         name: info.name.clone(),
         dims,
@@ -79,7 +79,7 @@ fn metadata(directory: &Directory) -> Writer {
     for (key, value) in directory
         .metadata()
         .iter()
-        .filter(|(key, _)| !OF_THE_FILE.contains(key))
+        .filter(|(key, _)| !FILE_KEYS.contains(key))
     {
         out.set_value(key, value);
     }

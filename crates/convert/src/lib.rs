@@ -1,37 +1,37 @@
-//! From any checkpoint to a small, good GGUF file.
+//! Converts checkpoints to GGUF and quantizes them.
 //!
-//! Whatever is read becomes a [`Checkpoint`]: metadata and tensors in GGUF's words, whose weights
-//! are asked for row by row. Whatever is written is made from one. Nothing here holds a model:
-//! sources are mapped, and rows pass through buffers of a few megabytes. The crate refuses to know
-//! how a model is computed; which tensors one has, it asks `atta-model`.
+//! Every reader produces a [`Checkpoint`]: metadata and tensors with GGUF's names, whose weights
+//! are read row by row on demand. Every writer takes one. No model is held in memory: sources are
+//! mapped, and rows pass through buffers of a few megabytes. The crate refuses to know how a model
+//! is computed; `atta-model` tells it which tensors an architecture has.
 #![forbid(unsafe_code)]
 
+mod atomic_file;
 mod checkpoint;
 mod collect;
 mod convert;
-mod draft;
 mod error;
 pub mod gguf;
 pub mod hf;
-mod importance;
+mod imatrix;
 pub mod llama2c;
 pub mod meta;
 mod metadata;
+mod mix;
 pub mod pickle;
 mod plan;
 pub mod quantize;
 pub mod raw;
-mod recipe;
 pub mod safetensors;
 mod source;
 pub mod vocab;
 
-pub use checkpoint::{Checkpoint, Rows, Stored, Tensor};
-pub use collect::Collector;
-pub use convert::{Existing, Options, Progress, convert};
+pub use checkpoint::{Checkpoint, MappedRows, RowSource, Tensor};
+pub use collect::ImatrixCollector;
+pub use convert::{ConvertOptions, Existing, Progress, convert};
 pub use error::Error;
-pub use importance::{Entry, Importance};
-pub use plan::{Note, Plan, Step, Types};
-pub use recipe::{MIXES, Mix};
+pub use imatrix::{ImatrixEntry, ImportanceMatrix};
+pub use mix::{MIXES, Mix};
+pub use plan::{Note, Plan, Step, TypeSelection};
 pub use regex_lite::Regex;
-pub use source::{SourceOptions, open};
+pub use source::{SourceOption, SourceOptions, open};

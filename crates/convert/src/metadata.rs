@@ -1,4 +1,4 @@
-//! Metadata on their way into a file, as whoever opens the file will see them.
+//! Serializes metadata and parses it again, to see it as a reader of the file will.
 
 use std::sync::Arc;
 
@@ -6,12 +6,12 @@ use atta_formats::{Contents, Metadata, Writer};
 
 use crate::Error;
 
-/// What a reader will find of what is written.
+/// The metadata that a reader of the file will see.
 pub(crate) fn parsed(writer: &Writer) -> Result<Metadata, Error> {
     Ok(file(writer.clone())?.metadata)
 }
 
-/// The file that a reader will find, its tensors included.
+/// The header that a reader of the file will see, tensor infos included.
 pub(crate) fn file(writer: Writer) -> Result<Contents, Error> {
     let layout = writer.finish()?;
     Ok(Contents::parse(Arc::new(layout.header), layout.file_bytes)?)

@@ -1,73 +1,73 @@
-//! What a conversion will do, before anything is written: the type of each tensor, and what is
-//! lost.
+//! Plans a conversion before anything is written: the type of each tensor, with notes for the user.
 
 use atta_formats::TensorType;
 use regex_lite::Regex;
 
 use crate::{
-    Checkpoint, Error, Importance, Tensor, quantize,
-    recipe::{Chooser, Facts, Mix, Shape, fitting, is_quantized, order},
+    Checkpoint, Error, ImportanceMatrix, Tensor,
+    mix::{Mix, ModelFacts, TensorShape, TypeSelector, fitting, is_quantized, order},
+    quantize,
 };
 
-/// No model has more layers; what a file says is counted with.
+/// Upper bound for the layer count that a file claims.
 const MAX_LAYERS: usize = 1 << 16;
 
-/// Which types tensors get.
+/// Which types tensors are quantized to.
 #[derive(Clone, Debug, Default)]
-pub struct Types {
-    /// A mix; `None`: every tensor keeps its type.
+pub struct TypeSelection {
+    /// The mix; `None`: every tensor keeps its type.
     pub mix: Option<&'static Mix>,
-    /// The base type of the mix for all tensors that it speaks of, instead of its rules.
+    /// Quantize all tensors to the base type of the mix, ignoring its rules.
     pub pure: bool,
-    /// Types for tensors whose names match, before any rule; the first that matches wins.
+    /// Types for tensors whose names match, instead of the mix; the first match wins.
     pub overrides: Vec<(Regex, TensorType)>,
 }
 
-/// What happens to one tensor.
+/// The conversion of one tensor.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step {
     /// Index in [`Checkpoint::tensors`].
     pub tensor: usize,
-    /// The type that it gets.
+    /// The type to convert to.
     pub ty: TensorType,
-    /// What is to be said about it.
+    /// Notes for the user.
     pub notes: Vec<Note>,
 }
 
-/// What a user should know about a tensor.
+/// A note about a tensor for the user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Note {
-    /// It was quantized before: errors add up.
+    /// The tensor was quantized before, so errors add up.
     Requantized,
-    /// Its rows are no whole blocks of the type that it should have had.
+    /// Rows are not a whole number of blocks of this type, so a fallback type is used.
     DoesNotFit(TensorType),
-    /// There is an importance matrix, but nothing in it about this tensor.
+    /// The importance matrix has no entry for this tensor.
     NoImportance,
 }
 
-/// Everything that will happen, in the order in which tensors are written.
+/// The plan of a conversion.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Tensors in their order.
+    /// The steps, in the order in which tensors are written.
     pub steps: Vec<Step>,
-    /// Bytes of all tensors afterwards.
+    /// Bytes of all tensors after the conversion.
     pub n_bytes: u64,
     /// Weights of all tensors.
     pub n_weights: u64,
-    /// Indices of the overrides that no tensor was found for.
-    pub idle_overrides: Vec<usize>,
+    /// Indices of the overrides that apply to no tensor.
+    pub unused_overrides: Vec<usize>,
 }
 
 impl Plan {
-    /// Decides for every tensor.
+    /// Selects the type of every tensor.
     ///
     /// # Errors
-    /// A type that cannot be made or read, an importance matrix of other shapes, or none where one
-    /// is needed.
+    /// A type that cannot be quantized to or decoded, an importance matrix of other shapes, or none
+    /// although the type requires one.
     pub fn new(
         checkpoint: &Checkpoint,
-        types: &Types,
-        importance: Option<&Importance>,
+        types: &TypeSelection,
+        importance: Option<&ImportanceMatrix>,
     ) -> Result<Self, Error> {
         let tensors = &checkpoint.tensors;
         let mut order_of: Vec<usize> = (0..tensors.len()).collect();
@@ -76,16 +76,16 @@ impl Plan {
         }
         let facts = facts(checkpoint, importance.is_some())?;
         let names = || tensors.iter().map(|t| t.name.as_str());
-        let mut chooser = types.mix.map(|mix| Chooser::new(mix, facts, names()));
+        let mut selector = types.mix.map(|mix| TypeSelector::new(mix, facts, names()));
         let mut plan = Self {
             steps: Vec::with_capacity(tensors.len()),
             n_bytes: 0,
             n_weights: 0,
-            idle_overrides: idle_overrides(checkpoint, types),
+            unused_overrides: unused_overrides(checkpoint, types),
         };
         for i in order_of {
             let tensor = &tensors[i];
-            let step = step(i, tensor, types, chooser.as_mut(), importance);
+            let step = step(i, tensor, types, selector.as_mut(), importance);
             plan.push(tensor, step.map_err(|error| error.of(&tensor.name))?)?;
         }
         Ok(plan)
@@ -107,10 +107,10 @@ impl Plan {
     }
 }
 
-/// Which overrides decide nothing.
-fn idle_overrides(checkpoint: &Checkpoint, types: &Types) -> Vec<usize> {
+/// The overrides that apply to no tensor.
+fn unused_overrides(checkpoint: &Checkpoint, types: &TypeSelection) -> Vec<usize> {
     let first = |tensor: &Tensor| {
-        let is_one = is_quantized(Shape {
+        let is_one = is_quantized(TensorShape {
             name: &tensor.name,
             dims: &tensor.dims,
         });
@@ -125,8 +125,8 @@ fn idle_overrides(checkpoint: &Checkpoint, types: &Types) -> Vec<usize> {
         .collect()
 }
 
-/// What mixes want to know of a model.
-fn facts(checkpoint: &Checkpoint, has_importance: bool) -> Result<Facts, Error> {
+/// The properties of the model that mixes depend on.
+fn facts(checkpoint: &Checkpoint, has_importance: bool) -> Result<ModelFacts, Error> {
     let about = checkpoint.describe()?.metadata;
     let arch = about.str("general.architecture")?.unwrap_or_default();
     let count = |key: &str| {
@@ -136,7 +136,7 @@ fn facts(checkpoint: &Checkpoint, has_importance: bool) -> Result<Facts, Error> 
                 .map_or(0, |n| n as usize),
         )
     };
-    // Some models have another number of heads in every layer; the first one speaks for all.
+    // Some models have a head count per layer; the first layer decides.
     let heads = |key: &str| {
         let key = format!("{arch}.{key}");
         let unsigned = || {
@@ -170,7 +170,7 @@ fn facts(checkpoint: &Checkpoint, has_importance: bool) -> Result<Facts, Error> 
         n => n,
     };
     let n_group = n_heads / n_kv_heads.max(1);
-    Ok(Facts {
+    Ok(ModelFacts {
         n_layers: n_layers.min(MAX_LAYERS),
         n_group,
         n_experts: count("expert_count")?,
@@ -183,12 +183,12 @@ fn facts(checkpoint: &Checkpoint, has_importance: bool) -> Result<Facts, Error> 
 fn step(
     i: usize,
     tensor: &Tensor,
-    types: &Types,
-    chooser: Option<&mut Chooser>,
-    importance: Option<&Importance>,
+    types: &TypeSelection,
+    selector: Option<&mut TypeSelector>,
+    importance: Option<&ImportanceMatrix>,
 ) -> Result<Step, Error> {
     let mut notes = Vec::new();
-    let wanted = wanted(tensor, types, chooser);
+    let wanted = wanted(tensor, types, selector);
     let ty = fitting(wanted, tensor.d_row());
     if ty != wanted {
         notes.push(Note::DoesNotFit(wanted));
@@ -217,9 +217,13 @@ fn step(
     })
 }
 
-/// The type that a tensor should have, if its rows allow it.
-fn wanted(tensor: &Tensor, types: &Types, chooser: Option<&mut Chooser>) -> TensorType {
-    let shape = Shape {
+/// The type of a tensor before the fallback for its row length.
+fn wanted(
+    tensor: &Tensor,
+    types: &TypeSelection,
+    selector: Option<&mut TypeSelector>,
+) -> TensorType {
+    let shape = TensorShape {
         name: &tensor.name,
         dims: &tensor.dims,
     };
@@ -233,9 +237,9 @@ fn wanted(tensor: &Tensor, types: &Types, chooser: Option<&mut Chooser>) -> Tens
     {
         return *ty;
     }
-    match (types.mix, chooser) {
+    match (types.mix, selector) {
         (Some(mix), _) if types.pure || mix.is_float() => mix.base,
-        (_, Some(chooser)) => chooser.choose(shape),
+        (_, Some(selector)) => selector.select(shape),
         _ => tensor.ty,
     }
 }
@@ -243,8 +247,8 @@ fn wanted(tensor: &Tensor, types: &Types, chooser: Option<&mut Chooser>) -> Tens
 fn check_importance(
     tensor: &Tensor,
     ty: TensorType,
-    types: &Types,
-    importance: Option<&Importance>,
+    types: &TypeSelection,
+    importance: Option<&ImportanceMatrix>,
     notes: &mut Vec<Note>,
 ) -> Result<(), Error> {
     let is_end = ["token_embd.weight", "output.weight"].contains(&tensor.name.as_str());

@@ -1,8 +1,8 @@
-//! Named tensors of a checkpoint as they lie in its files, before anybody knows what they mean.
+//! Tensors of a checkpoint by name, as the source file stores them.
 //!
-//! A reader of a format (safetensors, pickles) fills [`RawTensors`]; a reader of a layout (Hugging
-//! Face) takes out what it knows by name, and what is then left is an error. Elements lie row after
-//! row, with nothing between them.
+//! Readers of a file format (safetensors, pickle) fill [`RawTensors`]; readers of a checkpoint
+//! layout (Hugging Face, Meta) take tensors out by name, and a tensor that is left is an error.
+//! Elements are contiguous, in row-major order.
 
 use std::{collections::BTreeMap, ops::Range, path::PathBuf, sync::Arc};
 
@@ -13,7 +13,7 @@ use crate::Error;
 
 /// The element type of a raw tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "the names that frameworks have for them")]
+#[expect(missing_docs, reason = "the usual names of element types")]
 pub enum Dtype {
     F64,
     F32,
@@ -39,7 +39,7 @@ impl Dtype {
         }
     }
 
-    /// The type of GGUF files that means the same, for those that weights are made of.
+    /// The equivalent GGUF type; `None` for types without one.
     pub fn tensor_type(self) -> Option<TensorType> {
         match self {
             Dtype::F32 => Some(TensorType::F32),
@@ -71,7 +71,7 @@ impl std::fmt::Debug for RawTensor {
 }
 
 impl RawTensor {
-    /// Whether another one has the same elements.
+    /// Whether two tensors have the same type, shape and bytes.
     pub fn is_same(&self, other: &Self) -> bool {
         let bytes = |tensor: &Self| tensor.bytes.clone();
         let [ours, theirs] = [self, other].map(|tensor| (*tensor.file).as_ref());
@@ -82,8 +82,8 @@ impl RawTensor {
     /// A tensor whose elements begin at byte `at` of the file; `dims` outermost first.
     ///
     /// # Errors
-    /// [`Error::OutOfFile`] if the file does not hold all of it, or there is no such number of
-    /// elements; with the name.
+    /// [`Error::OutOfFile`] with the name, if the tensor extends beyond the end of the file or its
+    /// size overflows.
     pub fn new(
         name: &str,
         dtype: Dtype,
@@ -104,7 +104,7 @@ impl RawTensor {
             }
             .of(name));
         };
-        // Both are at most the length of bytes that are in memory.
+        // Both are at most the length of the file, which is mapped, so they fit usize.
         Ok(Self {
             name: name.to_owned(),
             dtype,
@@ -114,17 +114,17 @@ impl RawTensor {
         })
     }
 
-    /// Its name in the checkpoint.
+    /// The name in the checkpoint.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The type of its elements.
+    /// The element type.
     pub fn dtype(&self) -> Dtype {
         self.dtype
     }
 
-    /// Outermost first; none for a single number.
+    /// Dimensions, outermost first; none for a scalar.
     pub fn dims(&self) -> &[u64] {
         &self.dims
     }
@@ -134,25 +134,25 @@ impl RawTensor {
         self.dims.last().copied().unwrap_or(1)
     }
 
-    /// The file.
+    /// The file that holds the tensor.
     pub fn file(&self) -> SharedBytes {
         self.file.clone()
     }
 
-    /// Where it begins in the file, bytes.
+    /// The byte offset in the file.
     pub fn at(&self) -> u64 {
         self.bytes.start as u64
     }
 
-    /// Its elements, little endian.
+    /// The elements, little endian.
     pub fn bytes(&self) -> &[u8] {
         &(*self.file).as_ref()[self.bytes.clone()]
     }
 
-    /// Demands that its elements are bytes.
+    /// Checks that elements are U8.
     ///
     /// # Errors
-    /// With the name and what they are.
+    /// [`Error::Bytes`] with the name.
     pub fn expect_bytes(&self) -> Result<(), Error> {
         match self.dtype {
             Dtype::U8 => Ok(()),
@@ -160,10 +160,10 @@ impl RawTensor {
         }
     }
 
-    /// Demands that its elements are floating-point numbers.
+    /// Checks that elements are floating-point numbers.
     ///
     /// # Errors
-    /// With the name and what they are.
+    /// [`Error::Numbers`] with the name.
     pub fn expect_floats(&self) -> Result<(), Error> {
         match self.dtype {
             Dtype::F64 | Dtype::F32 | Dtype::F16 | Dtype::BF16 | Dtype::F8E4M3 => Ok(()),
@@ -171,10 +171,11 @@ impl RawTensor {
         }
     }
 
-    /// Puts elements, from `first` on, into `out`.
+    /// Reads elements, from `first` on, into `out`.
     ///
     /// # Errors
-    /// With the name, if there are not so many, or if they are no floating-point numbers.
+    /// [`Error::NoRow`] beyond the end, [`Error::Numbers`] if elements are not floating-point numbers;
+    /// with the name.
     pub fn floats(&self, first: u64, out: &mut [f32]) -> Result<(), Error> {
         let size = self.dtype.bytes() as usize;
         let from = usize::try_from(first)
@@ -207,8 +208,8 @@ impl RawTensor {
     }
 }
 
-/// Four bits of exponent with a bias of 7, three of fraction, no infinities (Micikevicius et al.
-/// 2022, table 1).
+/// Decodes FP8 E4M3: four bits of exponent with a bias of 7, three of fraction, no infinities
+/// (Micikevicius et al. 2022, table 1).
 fn f8_e4m3(bits: u8) -> f32 {
     let exponent = i32::from(bits >> 3 & 15);
     let fraction = f32::from(bits & 7);
@@ -228,7 +229,7 @@ fn f8_e4m3(bits: u8) -> f32 {
 #[derive(Default)]
 pub struct RawTensors {
     tensors: BTreeMap<String, RawTensor>,
-    /// The files that they are in.
+    /// The mapped files that hold them.
     pub files: Vec<(PathBuf, Arc<MappedFile>)>,
 }
 
@@ -242,10 +243,10 @@ impl std::fmt::Debug for RawTensors {
 }
 
 impl RawTensors {
-    /// Adds one.
+    /// Adds a tensor.
     ///
     /// # Errors
-    /// If there is one of that name.
+    /// [`Error::Twice`] if the name exists.
     pub fn add(&mut self, tensor: RawTensor) -> Result<(), Error> {
         match self.tensors.contains_key(&tensor.name) {
             true => Err(Error::Twice.of(&tensor.name)),
@@ -256,10 +257,10 @@ impl RawTensors {
         }
     }
 
-    /// Adds all of another file.
+    /// Adds the tensors of another file.
     ///
     /// # Errors
-    /// If there is one of the same name.
+    /// [`Error::Twice`] if a name exists.
     pub fn append(&mut self, other: Self) -> Result<(), Error> {
         self.files.extend(other.files);
         other
@@ -268,32 +269,32 @@ impl RawTensors {
             .try_for_each(|tensor| self.add(tensor))
     }
 
-    /// The tensor of that name.
+    /// The tensor with this name.
     pub fn get(&self, name: &str) -> Option<&RawTensor> {
         self.tensors.get(name)
     }
 
-    /// Takes the tensor of that name out.
+    /// Removes and returns the tensor with this name.
     pub fn take(&mut self, name: &str) -> Option<RawTensor> {
         self.tensors.remove(name)
     }
 
-    /// The names of all, in alphabetical order.
+    /// All names, in alphabetical order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.tensors.keys().map(String::as_str)
     }
 
-    /// Drops all whose names the condition does not hold for; how many were dropped.
+    /// Drops the tensors for whose names `keep` is false. Returns how many were dropped.
     pub fn retain(&mut self, mut keep: impl FnMut(&str) -> bool) -> usize {
         let before = self.tensors.len();
         self.tensors.retain(|name, _| keep(name));
         before - self.tensors.len()
     }
 
-    /// Gives all other names.
+    /// Renames all tensors.
     ///
     /// # Errors
-    /// If two get the same.
+    /// [`Error::Twice`] if two get the same name.
     pub fn rename(&mut self, new: impl Fn(&str) -> String) -> Result<(), Error> {
         for (name, tensor) in std::mem::take(&mut self.tensors) {
             self.add(RawTensor {
@@ -314,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_file_does_not_hold_is_refused() {
+    fn a_tensor_beyond_the_end_of_the_file_is_refused() {
         for (dims, n_bytes) in [
             (&[3, 2][..], 12),
             (&[u64::MAX, u64::MAX], 12),

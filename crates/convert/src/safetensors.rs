@@ -1,15 +1,13 @@
-//! Reading safetensors: a length, a JSON header, and the bytes of all tensors, one after another.
+//! Reads safetensors files: a length, a JSON header, and the bytes of all tensors.
 //!
 //! ```text
 //! 8 bytes   length n of the header, little endian
 //! n bytes   {"name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, ..., "__metadata__": {...}}
 //! the rest  tensors, at the offsets that the header gives, counted from here
 //! ```
-//!
-//! Members of the header are cut out of it one by one, so that what is kept of a hostile one is
-//! never larger than itself. Source: the format's description in the README of
-//! huggingface/safetensors, whose promises (no overlap, no hole, no name twice, at most 100 MB of
-//! header) are demanded here.
+//! The header is scanned into slices, one per member, so that a hostile header needs no more memory
+//! than its own size. Source: the README of huggingface/safetensors, whose guarantees (no overlap,
+//! no hole, no duplicate name, at most 100 MB of header) are checked here.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -29,33 +27,33 @@ use crate::{
     raw::{Dtype, RawTensor, RawTensors},
 };
 
-/// Largest header, and largest index of shards; the format's own bound.
+/// Largest header, and largest shard index; the bound of the format.
 const MAX_HEADER_BYTES: u64 = 100_000_000;
-/// Dimensions of a tensor; real ones have at most five.
+/// The most dimensions of a tensor; real ones have at most five.
 const MAX_DIMS: usize = 8;
-/// Files of a checkpoint.
+/// The most shards of a checkpoint.
 const MAX_SHARDS: usize = 10_000;
 
-/// The tensors of one file.
+/// Opens one file.
 ///
 /// # Errors
-/// [`Error::Io`], and [`Error::File`] with the path for what [`parse`] refuses.
+/// [`Error::Io`], and [`Error::File`] for the errors of [`parse`].
 pub fn open(path: &Path) -> Result<RawTensors, Error> {
     let mut all = RawTensors::default();
     add_file(path, &mut all)?;
     Ok(all)
 }
 
-/// The tensors of all files that an index names; it lies beside them.
+/// Opens all shards of a `model.safetensors.index.json`, which are in the directory of the index.
 ///
 /// # Errors
-/// As [`open`]; a shard whose name is more than a name; a tensor of the index that is not in its
-/// shard, and one of a shard that is not in the index.
+/// Those of [`open`]; a shard name that is not a plain file name; a tensor that is in the index but
+/// not in its shard, or the reverse.
 pub fn open_sharded(index: &Path) -> Result<RawTensors, Error> {
     open_shards(index, open)
 }
 
-/// The same for files of any format.
+/// Opens all shards of an index with `open`.
 pub(crate) fn open_shards(
     index: &Path,
     open: fn(&Path) -> Result<RawTensors, Error>,
@@ -105,7 +103,7 @@ fn add_file(path: &Path, all: &mut RawTensors) -> Result<(), Error> {
     Ok(())
 }
 
-/// A whole file, if it is no longer than `max` bytes.
+/// Reads a whole file of at most `max` bytes.
 pub(crate) fn read_capped(path: &Path, max: u64) -> Result<Vec<u8>, Error> {
     let io = |source| Error::Io {
         path: path.to_owned(),
@@ -126,7 +124,7 @@ pub(crate) fn read_capped(path: &Path, max: u64) -> Result<Vec<u8>, Error> {
     }
 }
 
-/// The names of the tensors of each shard.
+/// The tensor names of each shard.
 fn weight_map(json: &[u8]) -> Result<BTreeMap<String, BTreeSet<String>>, String> {
     let index = members(json)?;
     let (_, map) = index
@@ -145,24 +143,27 @@ fn weight_map(json: &[u8]) -> Result<BTreeMap<String, BTreeSet<String>>, String>
     }
 }
 
-/// The name of a file and nothing else: no folder, no way out of one.
+/// Checks that a name is a plain file name without directories.
 fn plain_file_name(name: &str) -> Result<PathBuf, String> {
     let path = PathBuf::from(name);
     let mut parts = path.components();
-    let is_plain = matches!((parts.next(), parts.next()), (Some(Component::Normal(part)), None) if part == name);
-    // A backslash separates elsewhere.
+    let is_plain = matches!(
+        (parts.next(), parts.next()),
+        (Some(Component::Normal(part)), None) if part == name
+    );
+    // On Windows a backslash is a separator and a colon follows a drive.
     match is_plain && !name.contains(['/', '\\', '\0', ':']) {
         true => Ok(path),
         false => Err(format!("{name:?} is no name of a file")),
     }
 }
 
-/// The tensors of a file.
+/// Parses a file.
 ///
 /// # Errors
-/// In words, for a header that is longer than the file or than 100 MB or is no JSON of that form, a
-/// type that we do not know, and tensors whose bytes are not as many as their shape says, overlap,
-/// leave a hole, or lie outside of the file.
+/// A message, if the header is longer than the file or 100 MB or is not the expected JSON, if an
+/// element type is unknown, or if tensors do not have the size of their shape, overlap, leave a
+/// hole, or extend beyond the file.
 pub fn parse(file: SharedBytes) -> Result<Vec<RawTensor>, String> {
     let bytes = (*file).as_ref();
     let (header, data_at) = header(bytes)?;
@@ -170,7 +171,7 @@ pub fn parse(file: SharedBytes) -> Result<Vec<RawTensor>, String> {
     for (name, entry) in members(header).map_err(|why| format!("header: {why}"))? {
         if name != "__metadata__" {
             tensors.push(
-                Entry::parse(entry)
+                TensorEntry::parse(entry)
                     .map_err(|why| format!("{name}: {why}"))
                     .map(|entry| (name, entry))?,
             );
@@ -199,7 +200,7 @@ pub fn parse(file: SharedBytes) -> Result<Vec<RawTensor>, String> {
             "tensors have {end} bytes, the file has room for {n_data}"
         ));
     }
-    let tensor = |(name, e): (String, Entry)| {
+    let tensor = |(name, e): (String, TensorEntry)| {
         RawTensor::new(
             &name,
             e.dtype,
@@ -214,7 +215,7 @@ pub fn parse(file: SharedBytes) -> Result<Vec<RawTensor>, String> {
         .collect()
 }
 
-/// The header, and where what follows it begins.
+/// The header, and the offset of the data behind it.
 fn header(bytes: &[u8]) -> Result<(&[u8], usize), String> {
     let Some((len, rest)) = bytes.split_first_chunk() else {
         return Err(format!(
@@ -239,18 +240,18 @@ fn header(bytes: &[u8]) -> Result<(&[u8], usize), String> {
     Ok((header, 8 + len as usize))
 }
 
-/// What the header says of a tensor.
-/// What is said of a tensor: a type, a few dimensions, two offsets.
+/// The longest entry of a tensor: a type, a few dimensions, two offsets.
 const MAX_ENTRY_BYTES: usize = 1024;
 
-struct Entry {
+/// The entry of a tensor in the header.
+struct TensorEntry {
     dtype: Dtype,
     dims: Vec<u64>,
-    /// Counted from the end of the header.
+    /// Byte range, from the end of the header.
     data: Range<u64>,
 }
 
-impl Entry {
+impl TensorEntry {
     fn parse(json: &[u8]) -> Result<Self, String> {
         if json.len() > MAX_ENTRY_BYTES {
             return Err("has an entry that is too long".into());
@@ -311,14 +312,14 @@ fn dtype_of(value: &Value) -> Result<Dtype, String> {
         Some("I8") => Dtype::I8,
         Some("U8") => Dtype::U8,
         Some("BOOL") => Dtype::Bool,
-        _ => return Err(format!("elements of type {value}, which is not read")),
+        _ => return Err(format!("elements of type {value}, which is not supported")),
     })
 }
 
-/// The members of a JSON object, each value as it is written. A name that is there twice is
-/// refused, which a map of values would not tell.
+/// The members of a JSON object, with unparsed values. Refuses duplicate names, which a parser into
+/// a map would hide.
 fn members(json: &[u8]) -> Result<Vec<(String, &[u8])>, String> {
-    let mut scan = Scan { json, at: 0 };
+    let mut scan = JsonScanner { json, at: 0 };
     let mut all = Vec::new();
     scan.expect(b'{')?;
     if scan.peek() == Some(b'}') {
@@ -346,14 +347,14 @@ fn members(json: &[u8]) -> Result<Vec<(String, &[u8])>, String> {
     }
 }
 
-/// A place in JSON.
-struct Scan<'a> {
+/// A scanner for JSON tokens.
+struct JsonScanner<'a> {
     json: &'a [u8],
     at: usize,
 }
 
-impl<'a> Scan<'a> {
-    /// The next byte that is no space.
+impl<'a> JsonScanner<'a> {
+    /// The next byte that is not white space.
     fn peek(&mut self) -> Option<u8> {
         let rest = self.json.get(self.at..)?;
         self.at += rest.iter().take_while(|b| b.is_ascii_whitespace()).count();
@@ -378,7 +379,7 @@ impl<'a> Scan<'a> {
         format!("is no JSON that makes sense, at byte {}", self.at)
     }
 
-    /// The value that begins here, up to what ends it; whether it is one, its reader will tell.
+    /// The text of the value that begins here. It is not validated.
     fn value(&mut self) -> Result<&'a [u8], String> {
         self.peek();
         let start = self.at;
@@ -400,7 +401,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Goes to the quote that ends the text which begins here.
+    /// Moves to the closing quote of the string that begins here.
     fn string(&mut self) -> Result<(), String> {
         let mut is_escaped = true;
         for (i, &byte) in self.json[self.at..].iter().enumerate() {
@@ -408,7 +409,7 @@ impl<'a> Scan<'a> {
                 self.at += i;
                 return Ok(());
             }
-            // The first quote counts as escaped.
+            // The opening quote counts as escaped.
             is_escaped = byte == b'\\' && !is_escaped;
         }
         Err(self.wrong())
@@ -553,7 +554,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_header_is_refused() {
+    fn invalid_headers_are_refused() {
         let deep = "[".repeat(100_000);
         let bad = [
             "",
@@ -594,7 +595,7 @@ mod tests {
         assert!(plain_file_name("model-00001-of-00002.safetensors").is_ok());
     }
 
-    /// A folder of its own for one test.
+    /// A temporary directory for one test.
     fn folder(name: &str, files: &[(&str, Vec<u8>)]) -> PathBuf {
         let folder =
             std::env::temp_dir().join(format!("atta-safetensors-{name}-{}", std::process::id()));

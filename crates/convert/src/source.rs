@@ -1,7 +1,8 @@
-//! What a path leads to: a GGUF file, a directory of Hugging Face's or Meta's kind, a file of
-//! llama2.c or LEAP.
+//! Detects the kind of a source: a GGUF file, a Hugging Face or Meta directory, or a llama2.c or
+//! LEAP file.
 
 use std::{
+    fmt,
     fs::File,
     io::Read,
     path::{Path, PathBuf},
@@ -9,20 +10,38 @@ use std::{
 
 use crate::{Checkpoint, Error, MIXES, Mix, gguf, hf, llama2c, meta, vocab};
 
-/// What the user says about a source beyond its path.
+/// Options of [`open`].
 #[derive(Clone, Debug, Default)]
 pub struct SourceOptions {
-    /// The `tokenizer.bin` of a file of llama2.c or LEAP; `None`: the one beside it.
+    /// The `tokenizer.bin` of a llama2.c or LEAP file; `None`: the one beside it.
     pub tokenizer: Option<PathBuf>,
-    /// How text is cut before it is tokenized, where the vocabulary does not say it in words that
-    /// we know.
+    /// The pre-tokenizer (`tokenizer.ggml.pre`), for a vocabulary whose pre-tokenizer is not
+    /// recognized.
     pub pre: Option<String>,
 }
 
-/// Opens whatever it is. What a user should know of what was left out comes into `notes`.
+/// An option of [`SourceOptions`], in errors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SourceOption {
+    /// [`SourceOptions::tokenizer`].
+    Tokenizer,
+    /// [`SourceOptions::pre`].
+    Pre,
+}
+
+impl fmt::Display for SourceOption {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Tokenizer => "a tokenizer file",
+            Self::Pre => "a pre-tokenizer",
+        })
+    }
+}
+
+/// Opens a source of any supported kind. Adds warnings for the user to `notes`.
 ///
 /// # Errors
-/// A path that leads to none of these, and whatever is wrong with what it leads to.
+/// A path of none of these kinds, and the errors of its reader.
 pub fn open(
     path: &Path,
     options: &SourceOptions,
@@ -33,10 +52,10 @@ pub fn open(
         why: why.to_owned(),
     };
     if path.is_dir() {
-        refuse(options.tokenizer.is_some(), path, "--tokenizer")?;
+        refuse(options.tokenizer.is_some(), path, SourceOption::Tokenizer)?;
         return directory(path, options, notes);
     }
-    refuse(options.pre.is_some(), path, "--pre")?;
+    refuse(options.pre.is_some(), path, SourceOption::Pre)?;
     let mut magic = [0; 4];
     let read = File::open(path).and_then(|file| file.take(4).read(&mut magic));
     read.map_err(|source| Error::Io {
@@ -49,7 +68,7 @@ pub fn open(
     };
     match &magic {
         b"GGUF" => {
-            refuse(options.tokenizer.is_some(), path, "--tokenizer")?;
+            refuse(options.tokenizer.is_some(), path, SourceOption::Tokenizer)?;
             gguf::open(path)
         }
         b"PK\x03\x04" => Err(wrong("is one file of a directory: name the directory")),
@@ -87,7 +106,7 @@ fn directory(
         .iter()
         .find(|tensor| tensor.name == "token_embd.weight");
     let n_vocab = embedding.map_or(0, |tensor| tensor.n_rows());
-    let options = vocab::Options {
+    let options = vocab::VocabOptions {
         pre: options.pre.clone(),
     };
     notes.extend(vocab::read(
@@ -102,8 +121,8 @@ fn directory(
     Ok(checkpoint)
 }
 
-/// What most weights are, in the numbers of `general.file_type`. Types that checkpoints come in are
-/// the base of one mix each.
+/// `general.file_type` by the type of most weights. Each type that checkpoints come in is the base
+/// of exactly one mix.
 fn file_type(checkpoint: &Checkpoint) -> Option<u32> {
     let n_weights = |mix: &&Mix| {
         let tensors = checkpoint
@@ -117,12 +136,12 @@ fn file_type(checkpoint: &Checkpoint) -> Option<u32> {
     MIXES.iter().max_by_key(n_weights).map(|mix| mix.file_type)
 }
 
-/// Refuses what does not apply.
-fn refuse(is_given: bool, path: &Path, option: &str) -> Result<(), Error> {
+/// Fails if an option is given that does not apply to the source.
+fn refuse(is_given: bool, path: &Path, option: SourceOption) -> Result<(), Error> {
     match is_given {
-        true => Err(Error::File {
+        true => Err(Error::NotApplicable {
             path: path.to_owned(),
-            why: format!("{option} does not apply to a source of its kind"),
+            option,
         }),
         false => Ok(()),
     }

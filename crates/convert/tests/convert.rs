@@ -1,11 +1,11 @@
-//! What is written: the bytes that the quantizers make, for experts as for single matrices, or
-//! nothing at all.
+//! Converted files have the bytes that the quantizers make, for single matrices and for experts;
+//! failed and stopped conversions leave no file.
 
 use std::{fs, ops::ControlFlow, path::PathBuf, sync::Arc};
 
 use atta_convert::{
-    Checkpoint, Error, Importance, Options, Stored, Tensor, Types, convert, gguf,
-    quantize::quantize,
+    Checkpoint, ConvertOptions, Error, ImportanceMatrix, MappedRows, Tensor, TypeSelection,
+    convert, gguf, quantize::quantize,
 };
 use atta_formats::{TensorType, Writer};
 
@@ -32,10 +32,10 @@ impl Drop for Scratch {
     }
 }
 
-/// One tensor of f32, with a type that it is to get.
+/// A checkpoint of one F32 tensor.
 fn checkpoint(name: &str, dims: &[u64], weights: &[f32]) -> Checkpoint {
     let bytes: Vec<u8> = weights.iter().flat_map(|w| w.to_le_bytes()).collect();
-    let rows = Stored::new(Arc::new(bytes), 0, dims, TensorType::F32).unwrap();
+    let rows = MappedRows::new(Arc::new(bytes), 0, dims, TensorType::F32).unwrap();
     let tensor = Tensor {
         name: name.to_owned(),
         dims: dims.to_vec(),
@@ -51,15 +51,15 @@ fn checkpoint(name: &str, dims: &[u64], weights: &[f32]) -> Checkpoint {
     }
 }
 
-fn options(ty: TensorType) -> Options {
+fn options(ty: TensorType) -> ConvertOptions {
     let overrides = vec![(".".parse().unwrap(), ty)];
-    Options {
-        types: Types {
+    ConvertOptions {
+        types: TypeSelection {
             overrides,
-            ..Types::default()
+            ..TypeSelection::default()
         },
         n_threads: 3,
-        ..Options::default()
+        ..ConvertOptions::default()
     }
 }
 
@@ -79,14 +79,14 @@ fn experts_are_quantized_with_an_importance_of_their_own() {
     let dims = [3, 700, 256];
     let d = 256;
     let weights = weights(3 * 700 * d);
-    let mut importance = Importance::default();
+    let mut importance = ImportanceMatrix::default();
     let columns = |x: usize| {
         (0..d)
             .map(move |j| if j % 3 == x { 9.0 } else { 0.1 })
             .collect::<Vec<f32>>()
     };
-    (0..3).for_each(|x| importance.entry_mut(NAME).add((x, 3), &columns(x), d));
-    let options = Options {
+    (0..3).for_each(|x| importance.entry_mut(NAME).add_expert(x, 3, &columns(x), d));
+    let options = ConvertOptions {
         importance: Some(importance.clone()),
         ..options(TensorType::Q4_K)
     };
@@ -112,7 +112,7 @@ fn experts_are_quantized_with_an_importance_of_their_own() {
 }
 
 #[test]
-fn a_weight_that_a_type_cannot_hold_is_no_infinity() {
+fn a_weight_that_overflows_the_scales_of_a_type_is_refused() {
     let scratch = Scratch::new("large");
     let mut weights = weights(512);
     weights[300] = 1e6;
@@ -130,7 +130,7 @@ fn a_weight_that_a_type_cannot_hold_is_no_infinity() {
 }
 
 #[test]
-fn who_stops_finds_nothing() {
+fn a_stopped_conversion_leaves_no_file() {
     let scratch = Scratch::new("stop");
     let checkpoint = checkpoint("blk.0.ffn_up.weight", &[2, 256], &weights(512));
     let stop = &mut |_: atta_convert::Progress<'_>| ControlFlow::Break(());

@@ -1,7 +1,8 @@
-//! Directories that transformers wrote, against the files that `tests/oracles/models_golden.py`
-//! wrote of the same models: the same tensors, bit for bit, and metadata that means the same.
+//! Directories that transformers wrote, compared with the GGUF files that
+//! `tests/oracles/models_golden.py` wrote of the same models: tensors must be equal bit for bit,
+//! and metadata must lower to the same spec.
 //!
-//! `HF_ROWS=DIR cargo test -p atta-convert --test hf` looks at the directories in `DIR` instead of
+//! `HF_ROWS=DIR cargo test -p atta-convert --test hf` tests the directories in `DIR` instead of
 //! those of the repository.
 
 mod support;
@@ -55,8 +56,8 @@ fn what_is_converted_runs() {
                 .iter()
                 .map(|&b| f64::from(b).powi(2))
                 .sum::<f64>();
-        // Rows that are kept in 16 bits to save space are other models; that their weights are
-        // right is tested above.
+        // Golden directories in BF16 are rounded, so their logits differ; their weights are tested
+        // above.
         assert!(
             nmse < if is_rounded(&row) { 1.0 } else { 1e-9 },
             "{}: {nmse:e}",
@@ -65,7 +66,8 @@ fn what_is_converted_runs() {
     }
 }
 
-/// Matrices whose weights are quantized mean what transformers makes of them, in whatever type.
+/// Quantized matrices have the values that transformers decodes, in whatever type they are
+/// converted to.
 #[test]
 fn quantized_weights_keep_their_values() {
     for row in quantized() {
@@ -107,7 +109,7 @@ fn converted(row: &Path) -> Checkpoint {
     let mut notes = Vec::new();
     let got = hf::open(row, &mut notes).unwrap_or_else(|e| panic!("{}: {e}", row.display()));
     assert!(
-        !notes.iter().any(|note| note.contains("not looked at")),
+        !notes.iter().any(|note| note.contains("not read")),
         "{}: {notes:?}",
         row.display()
     );
@@ -148,8 +150,7 @@ fn same_tensors(row: &Path, golden: &Golden, got: &Checkpoint) {
             TensorType::F32
         };
         assert_eq!(tensor.ty, ty, "{at}");
-        // The 1 that is added to these was there when the file was written, and is not when the row
-        // was rounded.
+        // Gemma's norms have 1 added. In the golden it was added before rounding, here after.
         if is_rounded(row)
             && golden.arch().starts_with("gemma")
             && tensor.name.ends_with("_norm.weight")

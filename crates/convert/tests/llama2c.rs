@@ -1,12 +1,12 @@
-//! Files of llama2.c and LEAP against those that `tests/oracles/llama2c_golden.py` wrote, byte for
-//! byte, and there and back.
+//! llama2.c and LEAP files, compared byte for byte with those of `tests/oracles/llama2c_golden.py`,
+//! and round trips.
 
 use std::ops::ControlFlow;
 use std::{path::PathBuf, sync::Arc};
 
 use atta_convert::{
-    Checkpoint, Error, Rows, Stored, Tensor,
-    llama2c::{self, Leap, Report},
+    Checkpoint, Error, MappedRows, RowSource, Tensor,
+    llama2c::{self, LeapFormat, Report},
 };
 use atta_formats::{Gguf, SharedBytes, TensorType, Writer};
 
@@ -24,7 +24,7 @@ fn open(name: &str) -> Checkpoint {
     llama2c::open(&path(name), None).unwrap()
 }
 
-/// The tensors of the script, in its order.
+/// The tensors in the order of the script.
 const NAMES: [&str; 12] = [
     "token_embd.weight",
     "attn_norm.weight",
@@ -71,8 +71,8 @@ fn read(tensor: &Tensor) -> Vec<f32> {
     out
 }
 
-/// The file of the given form, its vocabulary, and what is said about it.
-fn written(checkpoint: &Checkpoint, to: Leap) -> (Vec<u8>, Vec<u8>, Report) {
+/// The model file, its vocabulary, and the report.
+fn written(checkpoint: &Checkpoint, to: LeapFormat) -> (Vec<u8>, Vec<u8>, Report) {
     let mut model = Vec::new();
     let mut tokenizer = Vec::new();
     let mut last = (0, 0);
@@ -91,10 +91,10 @@ fn written(checkpoint: &Checkpoint, to: Leap) -> (Vec<u8>, Vec<u8>, Report) {
     (model, tokenizer, report)
 }
 
-/// A checkpoint of the same sizes with the weights before they were rounded.
+/// A checkpoint of the same sizes with unrounded weights.
 fn exact(name: &str) -> Checkpoint {
     struct Exact(Vec<f32>, usize);
-    impl Rows for Exact {
+    impl RowSource for Exact {
         fn read(&self, first: u64, out: &mut [f32]) -> Result<(), Error> {
             out.copy_from_slice(&self.0[first as usize * self.1..][..out.len()]);
             Ok(())
@@ -188,9 +188,9 @@ fn version_2_is_read_within_half_a_code() {
 #[test]
 fn what_is_written_is_what_the_script_wrote() {
     let from_v0 = open("small-v0.bin");
-    assert!(written(&from_v0, Leap::F32).0 == golden("small-v1.bin"));
+    assert!(written(&from_v0, LeapFormat::F32).0 == golden("small-v1.bin"));
     for (name, group) in [("wide-v2.bin", 64), ("narrow-v2.bin", 32)] {
-        let (model, tokenizer, report) = written(&exact(name), Leap::Int8 { group_size: 64 });
+        let (model, tokenizer, report) = written(&exact(name), LeapFormat::Int8 { group_size: 64 });
         assert!(model == golden(name), "{name}");
         assert!(tokenizer == golden("tokenizer.bin"));
         assert_eq!((report.group_size, report.dropped.len()), (Some(group), 0));
@@ -199,11 +199,11 @@ fn what_is_written_is_what_the_script_wrote() {
 
 #[test]
 fn int8_says_what_it_loses() {
-    let report = written(&exact("wide-v2.bin"), Leap::Int8 { group_size: 64 }).2;
-    assert_eq!(report.losses.len(), 8);
-    // Even weights from -1 to 1: steps of 1/127, errors of a quarter of one on average, a half at
-    // most.
-    for (kind, loss) in report.losses {
+    let report = written(&exact("wide-v2.bin"), LeapFormat::Int8 { group_size: 64 }).2;
+    assert_eq!(report.rounding_errors.len(), 8);
+    // Uniform weights from -1 to 1: steps of 1/127, errors of a quarter step on average, half a
+    // step at most.
+    for (kind, loss) in report.rounding_errors {
         assert!(
             (0.0035..0.0045).contains(&loss.mean()),
             "{kind}: {}",
@@ -220,14 +220,14 @@ fn int8_says_what_it_loses() {
 #[test]
 fn a_gguf_file_on_the_way_changes_nothing() {
     for name in ["small-v1.bin", "narrow-v2.bin"] {
-        let (direct, ..) = written(&open(name), Leap::F32);
-        let (through, tokenizer, report) = written(&through_gguf(open(name)), Leap::F32);
+        let (direct, ..) = written(&open(name), LeapFormat::F32);
+        let (through, tokenizer, report) = written(&through_gguf(open(name)), LeapFormat::F32);
         assert!(direct == through && (name != "small-v1.bin" || direct == golden(name)));
-        assert!(tokenizer == golden("tokenizer.bin") && report.losses.is_empty());
+        assert!(tokenizer == golden("tokenizer.bin") && report.rounding_errors.is_empty());
     }
 }
 
-/// The checkpoint of a GGUF file of F32 that was made from a checkpoint.
+/// A checkpoint after a round trip through an F32 GGUF file.
 fn through_gguf(checkpoint: Checkpoint) -> Checkpoint {
     let mut writer = checkpoint.metadata.clone();
     for tensor in &checkpoint.tensors {
@@ -250,7 +250,7 @@ fn through_gguf(checkpoint: Checkpoint) -> Checkpoint {
         .for_each(|(key, value)| metadata.set_value(key, value));
     let tensors = gguf.tensors.iter().map(|t| {
         let dims = t.shape.dims().to_vec();
-        let rows = Box::new(Stored::new(file.clone(), t.offset, &dims, t.ty).unwrap());
+        let rows = Box::new(MappedRows::new(file.clone(), t.offset, &dims, t.ty).unwrap());
         Tensor {
             name: t.name.clone(),
             dims,
@@ -268,7 +268,7 @@ fn through_gguf(checkpoint: Checkpoint) -> Checkpoint {
 #[test]
 fn int8_that_is_written_again_keeps_its_codes() {
     let first = open("narrow-v2.bin");
-    let (model, ..) = written(&first, Leap::Int8 { group_size: 64 });
+    let (model, ..) = written(&first, LeapFormat::Int8 { group_size: 64 });
     let again = llama2c::parse(
         &path("again"),
         Arc::new(model),
@@ -282,8 +282,8 @@ fn int8_that_is_written_again_keeps_its_codes() {
     }
 }
 
-/// Why a checkpoint is not written.
-fn refusal(checkpoint: &Checkpoint, to: Leap) -> String {
+/// The error of writing a checkpoint.
+fn refusal(checkpoint: &Checkpoint, to: LeapFormat) -> String {
     let nothing = &mut |_, _| ControlFlow::Continue(());
     llama2c::write(checkpoint, to, &mut Vec::new(), &mut Vec::new(), nothing)
         .unwrap_err()
@@ -296,7 +296,7 @@ fn a_model_that_llama2c_would_compute_otherwise_is_refused() {
     let changed = |change: Change<'_>| {
         let mut checkpoint = open("small-v1.bin");
         change(&mut checkpoint.metadata);
-        refusal(&checkpoint, Leap::F32)
+        refusal(&checkpoint, LeapFormat::F32)
     };
     let cases: [(Change<'_>, &str); 10] = [
         (
@@ -346,16 +346,19 @@ fn a_model_that_llama2c_would_compute_otherwise_is_refused() {
 #[test]
 fn weights_that_are_no_numbers_are_refused() {
     struct Bad(f32);
-    impl Rows for Bad {
+    impl RowSource for Bad {
         fn read(&self, _: u64, out: &mut [f32]) -> Result<(), Error> {
             out.fill(1.0);
             out[out.len() - 1] = self.0;
             Ok(())
         }
     }
-    let int8 = Leap::Int8 { group_size: 64 };
+    let int8 = LeapFormat::Int8 { group_size: 64 };
     let norms = ("wide-v2.bin", "output_norm.weight", int8);
-    for (file, name, to) in [("small-v1.bin", "blk.1.ffn_down.weight", Leap::F32), norms] {
+    for (file, name, to) in [
+        ("small-v1.bin", "blk.1.ffn_down.weight", LeapFormat::F32),
+        norms,
+    ] {
         for value in [f32::NAN, f32::INFINITY] {
             let mut checkpoint = open(file);
             let tensor = checkpoint
@@ -377,28 +380,32 @@ fn weights_that_are_no_numbers_are_refused() {
 fn tensors_without_a_place_and_places_without_a_tensor_are_refused() {
     let mut checkpoint = open("small-v1.bin");
     checkpoint.tensors[1].name = "blk.0.attn_q.bias".into();
-    let why = refusal(&checkpoint, Leap::F32);
+    let why = refusal(&checkpoint, LeapFormat::F32);
     assert!(why.ends_with("it has no blk.0.attn_norm.weight"), "{why}");
     let mut checkpoint = open("small-v1.bin");
     checkpoint.tensors.last_mut().unwrap().name = "rope_freqs.weight".into();
-    assert!(refusal(&checkpoint, Leap::F32).ends_with("there is no place for rope_freqs.weight"));
+    assert!(
+        refusal(&checkpoint, LeapFormat::F32)
+            .ends_with("the format has no tensor rope_freqs.weight")
+    );
     let mut checkpoint = open("small-v1.bin");
     checkpoint.tensors[0].dims = vec![8, 261];
     assert!(
-        refusal(&checkpoint, Leap::F32)
+        refusal(&checkpoint, LeapFormat::F32)
             .ends_with("token_embd.weight is [8, 261], expected [261, 8]")
     );
 }
 
 #[test]
 fn widths_without_groups_are_refused() {
-    let why = refusal(&open("small-v1.bin"), Leap::Int8 { group_size: 64 });
+    let why = refusal(&open("small-v1.bin"), LeapFormat::Int8 { group_size: 64 });
     assert!(
         why.ends_with("widths of 8 and 12 have no groups of 64 halved to 32 or more"),
         "{why}"
     );
     assert!(
-        refusal(&open("narrow-v2.bin"), Leap::Int8 { group_size: 0 }).contains("no groups of 0")
+        refusal(&open("narrow-v2.bin"), LeapFormat::Int8 { group_size: 0 })
+            .contains("no groups of 0")
     );
 }
 
@@ -415,17 +422,17 @@ fn what_the_format_has_no_place_for_is_said() {
     checkpoint
         .metadata
         .set_i32s("tokenizer.ggml.token_type", &kinds);
-    let report = written(&checkpoint, Leap::F32).2;
+    let report = written(&checkpoint, LeapFormat::F32).2;
     assert_eq!(
         report.dropped,
         [
             "the chat template",
-            "what 1 tokens are for, which become text"
+            "the types of 1 tokens, which become text"
         ]
     );
 }
 
-/// Why files are not read.
+/// The error of reading files.
 fn unreadable(model: &[u8], tokenizer: &[u8]) -> String {
     let model: SharedBytes = Arc::new(model.to_vec());
     llama2c::parse("m.bin".as_ref(), model, "t.bin".as_ref(), tokenizer)
@@ -497,15 +504,14 @@ fn a_model_without_a_vocabulary_beside_it_says_so() {
     let named = llama2c::open(&lonely.join("m.bin"), Some(&path("tokenizer.bin")));
     std::fs::remove_dir_all(&lonely).unwrap();
     assert!(
-        why.contains("has no vocabulary in itself, and there is no")
-            && why.contains("tokenizer.bin;"),
+        why.contains("contains no vocabulary, and there is no") && why.contains("tokenizer.bin;"),
         "{why}"
     );
     assert_eq!(named.unwrap().files.len(), 1);
 }
 
-/// A vocabulary of Llama 3's size as LEAP writes it: bytes by rank, names of special tokens, scores
-/// that count up.
+/// A vocabulary of Llama 3's size as LEAP writes it: bytes by rank, names of special tokens, ranks
+/// as scores.
 fn llama3_tokens() -> Vec<u8> {
     let one = (0..=255u8).map(|a| vec![a]);
     let two = (0..=255u8).flat_map(|a| (0..=255u8).map(move |b| vec![a, b]));
@@ -575,7 +581,7 @@ fn the_vocabulary_of_llama_3_goes_to_gguf_and_back_to_leap() {
     let on = &mut |_, _| ControlFlow::Continue(());
     llama2c::write(
         &checkpoint,
-        Leap::F32,
+        LeapFormat::F32,
         &mut model_again,
         &mut tokens_again,
         on,

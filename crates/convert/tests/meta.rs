@@ -1,4 +1,4 @@
-//! Meta's layout as `tests/oracles/pickle_golden.py` wrote it, in two files.
+//! Meta checkpoints in two files, written by `tests/oracles/pickle_golden.py`.
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,7 @@ fn path(name: &str) -> PathBuf {
         .join(name)
 }
 
-/// The tensors in the order of the script, which numbers them by Meta's names.
+/// The tensors in the order of the script, which sorts them by Meta's names.
 const NAMES: [&str; 12] = [
     "blk.0.attn_k.weight",
     "blk.0.attn_output.weight",
@@ -80,7 +80,7 @@ fn a_llama_3_cuts_its_embedding_by_rows_and_stretches_its_rope() {
     let checkpoint = meta::open(&path("meta-llama3"), &mut notes).unwrap();
     assert_eq!(
         notes,
-        ["params.json does not say the length of the context, which was taken for 131072"]
+        ["params.json has no context length: 131072 is assumed"]
     );
     check_weights(&checkpoint, TensorType::BF16);
     let factors = checkpoint
@@ -88,7 +88,7 @@ fn a_llama_3_cuts_its_embedding_by_rows_and_stretches_its_rope() {
         .iter()
         .find(|tensor| tensor.name == "rope_freqs.weight")
         .unwrap();
-    // Pairs that turn once in 6, 167, 4443 and 118,143 positions.
+    // Wavelengths of 6, 167, 4443 and 118,143 positions.
     let [fast, short, middle, slow] = read(factors)[..] else {
         panic!("{:?}", factors.dims)
     };
@@ -100,7 +100,7 @@ fn a_llama_3_cuts_its_embedding_by_rows_and_stretches_its_rope() {
     );
 }
 
-/// Why a directory is refused that is one of the script's, but for what `change` does to it.
+/// The error for a directory of the script that `change` has modified.
 fn refusal(name: &str, change: impl Fn(&Path)) -> String {
     let dir = std::env::temp_dir().join(format!("atta-meta-{name}-{}", std::process::id()));
     std::fs::create_dir_all(&dir).unwrap();

@@ -1,18 +1,18 @@
-//! Every mix gives every tensor the type that llama.cpp gives it.
+//! Every mix gives every tensor the type that llama-quantize gives it.
 
 use std::sync::Arc;
 
-use atta_convert::{Checkpoint, Importance, Mix, Plan, Stored, Tensor, Types};
+use atta_convert::{Checkpoint, ImportanceMatrix, MappedRows, Mix, Plan, Tensor, TypeSelection};
 use atta_formats::{TensorType, Writer};
 use serde_json::Value;
 
-/// Mixes with types that make no sense without an importance matrix.
+/// Mixes that require an importance matrix.
 const NEED_IMPORTANCE: [&str; 7] = [
     "Q2_K_S", "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ2_M", "IQ3_XXS", "IQ3_XS",
 ];
 
-/// A model of F16 matrices, of the shape that `tests/oracles/mixes_golden.py` has given it.
-struct Shape {
+/// The sizes of a model with F16 matrices in `tests/oracles/mixes_golden.py`.
+struct ModelShape {
     n_layers: u64,
     n_heads: u64,
     n_kv_heads: u64,
@@ -22,7 +22,7 @@ struct Shape {
     is_tied: bool,
 }
 
-impl Shape {
+impl ModelShape {
     fn of(row: &Value) -> Self {
         let n = |i: usize| row["shape"][i].as_u64().unwrap();
         let n_layers = n(0);
@@ -105,9 +105,9 @@ impl Shape {
         }
     }
 
-    /// An importance matrix that knows all layers.
-    fn importance(&self) -> Importance {
-        let mut importance = Importance::default();
+    /// An importance matrix with entries for the matrices of all layers.
+    fn importance(&self) -> ImportanceMatrix {
+        let mut importance = ImportanceMatrix::default();
         for (name, dims) in self
             .tensors()
             .into_iter()
@@ -115,7 +115,9 @@ impl Shape {
         {
             let n = if dims.len() > 2 { dims[0] as usize } else { 1 };
             let d = *dims.last().unwrap() as usize;
-            importance.entry_mut(&name).add((0, n), &vec![1.0; d], d);
+            importance
+                .entry_mut(&name)
+                .add_expert(0, n, &vec![1.0; d], d);
         }
         importance
     }
@@ -129,7 +131,7 @@ fn tensor(name: String, dims: Vec<u64>) -> Tensor {
         TensorType::F32
     };
     let n_bytes = dims.iter().product::<u64>() as usize * ty.block_bytes();
-    let rows = Stored::new(Arc::new(vec![0u8; n_bytes]), 0, &dims, ty).unwrap();
+    let rows = MappedRows::new(Arc::new(vec![0u8; n_bytes]), 0, &dims, ty).unwrap();
     Tensor {
         name,
         dims,
@@ -138,7 +140,7 @@ fn tensor(name: String, dims: Vec<u64>) -> Tensor {
     }
 }
 
-/// Types of the matrices, as runs: `3*Q4_K 1*Q6_K`.
+/// Types of the matrices, run-length encoded: `3*Q4_K 1*Q6_K`.
 fn runs(checkpoint: &Checkpoint, plan: &Plan) -> String {
     let mut runs: Vec<(usize, TensorType)> = Vec::new();
     for step in plan
@@ -166,14 +168,14 @@ fn every_tensor_gets_the_type_that_llama_cpp_gives_it() {
     let golden: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
     let mut n = 0;
     for row in golden.as_array().unwrap() {
-        let shape = Shape::of(row);
+        let shape = ModelShape::of(row);
         let checkpoint = shape.checkpoint();
         let importance = shape.importance();
         let mixes = row["mixes"].as_object().unwrap();
         for key in mixes.keys().filter(|key| !key.ends_with(" imatrix")) {
-            let types = Types {
+            let types = TypeSelection {
                 mix: Mix::named(key),
-                ..Types::default()
+                ..TypeSelection::default()
             };
             let alike = &mixes[key];
             for (using, want) in [
@@ -195,7 +197,7 @@ fn every_tensor_gets_the_type_that_llama_cpp_gives_it() {
                         "{} {key}{with}",
                         row["name"]
                     ),
-                    // llama.cpp says what it would do, and refuses to do it.
+                    // llama-quantize reports the types with `--dry-run`, but refuses to quantize.
                     Err(error) => assert!(
                         using.is_none() && NEED_IMPORTANCE.contains(&key.as_str()),
                         "{error}"

@@ -1,4 +1,4 @@
-//! Files that torch saved, by `tests/oracles/pickle_golden.py`.
+//! Files that `tests/oracles/pickle_golden.py` saved with torch.
 
 use std::path::PathBuf;
 
@@ -98,7 +98,7 @@ fn code_is_not_run_but_named() {
     for name in ["code.bin", "code-4.bin"] {
         let why = refusal(name);
         assert!(
-            why.ends_with(": refuses to run posix.system, which is nothing of a checkpoint"),
+            why.ends_with(": refuses to run posix.system, which no checkpoint needs"),
             "{why}"
         );
         assert!(why.starts_with("byte "), "{why}");
@@ -114,7 +114,8 @@ fn what_is_not_read_says_what_it_is() {
         ),
         (
             "gaps.bin",
-            "w: is saved with gaps or in another order (strides [4, 2]); save it again after .contiguous()",
+            "w: is saved with gaps or in another order (strides [4, 2]); save it again after \
+             .contiguous()",
         ),
         ("nested.bin", "model is no tensor"),
         (
@@ -160,7 +161,7 @@ fn a_directory_of_hugging_face_may_hold_a_pickle() {
     let embedding = &checkpoint.tensors[0];
     let mut row = [0.0; 16];
     embedding.rows.read(19, &mut row).unwrap();
-    // The first of the script's tensors.
+    // The first tensor of the script.
     let expected: Vec<f32> = (19 * 16..20 * 16)
         .map(|i| (i * 7) as f32 % 251.0 - 125.0)
         .collect();
@@ -183,7 +184,7 @@ fn no_beginning_and_no_damaged_byte_makes_it_panic() {
         for bits in [0x01, 0x80, 0xff] {
             let mut damaged = whole.clone();
             damaged[at] ^= bits;
-            // Some say something else, and are read.
+            // Some damaged files are valid; only a panic would be a failure.
             let _ = pickle::parse(std::sync::Arc::new(damaged));
         }
     }

@@ -1,4 +1,4 @@
-//! Directories that are refused, each with one line that says why.
+//! Hugging Face directories that are refused, each with a message of one line.
 
 use std::{
     fs,
@@ -8,7 +8,7 @@ use std::{
 use atta_convert::hf;
 use serde_json::{Map, Value, json};
 
-/// A copy of a golden directory, changed; it is gone afterwards.
+/// A changed copy of a golden directory, removed when dropped.
 struct Altered(PathBuf);
 
 impl Drop for Altered {
@@ -39,7 +39,7 @@ impl Altered {
         fs::write(path, serde_json::to_vec(&config).unwrap()).unwrap();
     }
 
-    /// Changes what the header says of the tensors.
+    /// Changes the header of the safetensors file.
     fn header(&self, change: impl FnOnce(&mut Map<String, Value>)) {
         let path = self.0.join("model.safetensors");
         let file = fs::read(&path).unwrap();
@@ -59,7 +59,7 @@ impl Altered {
         .unwrap();
     }
 
-    /// What is said of it, without the name of the folder.
+    /// Opens the directory. Returns the notes, or the error without the path of the directory.
     fn opened(&self) -> Result<Vec<String>, String> {
         let mut notes = Vec::new();
         let opened = hf::open(&self.0, &mut notes).map(|_| notes);
@@ -67,7 +67,7 @@ impl Altered {
     }
 }
 
-/// What is said of a directory with another configuration.
+/// Opens a golden directory with other configuration fields.
 fn with_fields(row: &str, label: &str, fields: &Value) -> Result<Vec<String>, String> {
     let altered = Altered::of(row, label);
     altered.config(|config| config.extend(fields.as_object().unwrap().clone()));
@@ -81,7 +81,7 @@ fn fields_that_change_what_is_computed_are_refused_by_name() {
         (
             "qwen3.bf16",
             json!({"architectures": ["MambaForCausalLM"]}),
-            "architectures is \"MambaForCausalLM\", which is not read",
+            "architectures is \"MambaForCausalLM\", which is not supported",
         ),
         (
             "qwen3.bf16",
@@ -91,12 +91,12 @@ fn fields_that_change_what_is_computed_are_refused_by_name() {
         (
             "qwen3.bf16",
             json!({"quantization_config": {"quant_method": "gptq", "bits": 4}}),
-            "is quantized by gptq, which is not read",
+            "is quantized by gptq, which is not supported",
         ),
         (
             "qwen3.bf16",
             json!({"quantization_config": {"quant_method": "fp8"}}),
-            "is quantized by fp8 without blocks, which is not read",
+            "is quantized by fp8 without blocks, which is not supported",
         ),
         (
             "qwen3.bf16",
@@ -106,17 +106,18 @@ fn fields_that_change_what_is_computed_are_refused_by_name() {
         (
             "qwen3.bf16",
             json!({"hidden_act": "relu"}),
-            "hidden_act is \"relu\", which is not read",
+            "hidden_act is \"relu\", which is not supported",
         ),
         (
             "qwen3.bf16",
             json!({"is_causal": false}),
-            "is_causal is false, which is not read",
+            "is_causal is false, which is not supported",
         ),
         (
             "qwen3.bf16",
-            json!({"layer_types": null, "use_sliding_window": true, "sliding_window": 9, "max_window_layers": 1}),
-            "layer 1 has a window of 9; this architecture is read with none",
+            json!({"layer_types": null, "use_sliding_window": true, "sliding_window": 9,
+                "max_window_layers": 1}),
+            "layer 1 has a window of 9; this architecture is computed with none",
         ),
         (
             "qwen3.bf16",
@@ -126,22 +127,22 @@ fn fields_that_change_what_is_computed_are_refused_by_name() {
         (
             "qwen3.bf16",
             json!({"rope_parameters": {"rope_type": "spiral"}}),
-            "rope_type is \"spiral\", which is not read",
+            "rope_type is \"spiral\", which is not supported",
         ),
         (
             "qwen3.bf16",
             json!({"rope_parameters": {"rope_type": "longrope"}}),
-            "rope_type is longrope, which is not read for this architecture",
+            "rope_type is longrope, which is not supported for this architecture",
         ),
         (
             "qwen3.bf16",
             json!({"rope_parameters": {"rope_type": "llama3"}}),
-            "rope_type is Llama3, which is not read for this architecture",
+            "rope_type is Llama3, which is not supported for this architecture",
         ),
         (
             "qwen3.bf16",
             json!({"rope_parameters": {"rope_type": "default", "partial_rotary_factor": 0.5}}),
-            "partial_rotary_factor is 0.5, which is not read",
+            "partial_rotary_factor is 0.5, which is not supported",
         ),
         (
             "qwen3.bf16",
@@ -156,42 +157,43 @@ fn fields_that_change_what_is_computed_are_refused_by_name() {
         (
             "gemma2.bf16",
             json!({"query_pre_attn_scalar": 144}),
-            "query_pre_attn_scalar is 144.0, which is not read",
+            "query_pre_attn_scalar is 144.0, which is not supported",
         ),
         (
             "gemma2.bf16",
             json!({"attn_logit_softcapping": null}),
-            "attn_logit_softcapping is missing; this architecture is read with 50",
+            "attn_logit_softcapping is missing; this architecture is computed with 50",
         ),
         (
             "gemma2.bf16",
             json!({"use_bidirectional_attention": true}),
-            "use_bidirectional_attention is true, which is not read",
+            "use_bidirectional_attention is true, which is not supported",
         ),
         (
             "gemma2.bf16",
             json!({"layer_types": ["full_attention", "sliding_attention", "full_attention"]}),
-            "layer 0 has a window of none; this architecture is read with 11",
+            "layer 0 has a window of none; this architecture is computed with 11",
         ),
         (
             "gpt-oss.bf16",
             json!({"swiglu_limit": 9.0}),
-            "swiglu_limit is 9.0, which is not read",
+            "swiglu_limit is 9.0, which is not supported",
         ),
         (
             "gpt-oss.bf16",
-            json!({"rope_parameters": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 40}}),
-            "truncate is true, which is not read",
+            json!({"rope_parameters": {"rope_type": "yarn", "factor": 4.0,
+                "original_max_position_embeddings": 40}}),
+            "truncate is true, which is not supported",
         ),
         (
             "gpt2.v4.bf16",
             json!({"scale_attn_by_inverse_layer_idx": true}),
-            "scale_attn_by_inverse_layer_idx is true, which is not read",
+            "scale_attn_by_inverse_layer_idx is true, which is not supported",
         ),
         (
             "qwen3moe.bf16",
             json!({"mlp_only_layers": [0]}),
-            "mlp_only_layers is [0], which is not read",
+            "mlp_only_layers is [0], which is not supported",
         ),
         (
             "smollm3.bf16",
@@ -201,7 +203,7 @@ fn fields_that_change_what_is_computed_are_refused_by_name() {
         (
             "phi2.v4.bf16",
             json!({"qk_layernorm": true}),
-            "qk_layernorm is true, which is not read",
+            "qk_layernorm is true, which is not supported",
         ),
         (
             "llama3-rope.v4.bf16",
@@ -257,11 +259,11 @@ fn what_is_left_out_is_said() {
     .unwrap();
     assert_eq!(
         notes,
-        ["fields of config.json that were not looked at: favourite_colour"]
+        ["fields of config.json that were not read: favourite_colour"]
     );
     let notes = Altered::of("gemma3.text.v4.bf16", "text").opened().unwrap();
     assert!(
-        notes[0].starts_with("2 tensors that are not of the text part are left out"),
+        notes[0].starts_with("2 tensors of other modalities are left out"),
         "{notes:?}"
     );
 }
@@ -301,7 +303,7 @@ fn tensors_that_are_missing_left_over_or_misshapen_are_named() {
     });
     assert_eq!(
         left,
-        "model.layers.2.x: is in the checkpoint, but this architecture has no use for it"
+        "model.layers.2.x: is in the checkpoint, but this architecture does not use it"
     );
     let overlapping = altered("overlapping", &|header| {
         let other = header["model.layers.0.mlp.up_proj.weight"].clone();
@@ -329,7 +331,7 @@ fn layers_that_the_configuration_does_not_have_are_left_over() {
     .unwrap_err();
     assert_eq!(
         error,
-        "model.layers.1.input_layernorm.weight: is in the checkpoint, but this architecture has no use for it"
+        "model.layers.1.input_layernorm.weight: is in the checkpoint, but this architecture does not use it"
     );
     let error = with_fields(
         "qwen3.bf16",
@@ -380,7 +382,7 @@ fn shards_must_all_be_there() {
     );
 }
 
-/// What the quantization leaves out, or what it does not go with.
+/// Quantized tensors without scales, and quantized tensors without a quantization_config.
 #[test]
 fn quantized_tensors_without_their_scales_are_refused() {
     for (row, gone, why) in [

@@ -8,7 +8,7 @@ use std::{
 
 use atta::{
     Engine, KvType, ModelFiles, Session, arch,
-    convert::{Collector, Existing, Importance, Options, convert},
+    convert::{ConvertOptions, Existing, ImatrixCollector, ImportanceMatrix, convert},
     tokenizer::Special,
 };
 use clap::Args;
@@ -77,7 +77,7 @@ pub(super) fn run(args: ImatrixArgs) -> Result<(), Failure> {
     let mut importance = args
         .add
         .as_deref()
-        .map(Importance::open)
+        .map(ImportanceMatrix::open)
         .transpose()?
         .unwrap_or_default();
     if importance.n_chunks > 0 && importance.chunk_size as usize != n_ctx {
@@ -104,9 +104,9 @@ pub(super) fn run(args: ImatrixArgs) -> Result<(), Failure> {
         return Err(Failure::Interrupted);
     }
     report(&importance);
-    let options = Options {
+    let options = ConvertOptions {
         existing: Existing::Replace,
-        ..Options::default()
+        ..ConvertOptions::default()
     };
     convert(
         &importance.checkpoint(),
@@ -126,7 +126,7 @@ fn bytes(args: &ImatrixArgs) -> Result<u64, Failure> {
     let files = ModelFiles::open(&load::locate(&args.model)?).map_err(atta::Error::from)?;
     let spec = arch::lower(files.directory().metadata());
     // An unsupported model is an error when it is loaded.
-    Ok(spec.map_or(0, |spec| Collector::bytes(&spec)))
+    Ok(spec.map_or(0, |spec| ImatrixCollector::bytes(&spec)))
 }
 
 /// Tokenizes the text without parsing special tokens, and splits it into whole chunks.
@@ -165,14 +165,14 @@ fn ids(args: &ImatrixArgs, engine: &Engine) -> Result<Vec<Vec<u32>>, Failure> {
 fn collect(
     mut session: Session,
     chunks: &[Vec<u32>],
-    importance: Importance,
+    importance: ImportanceMatrix,
     interrupt: &Interrupt,
-) -> Result<Importance, Failure> {
+) -> Result<ImportanceMatrix, Failure> {
     let mut progress = Progress::new();
     let importance = Arc::new(Mutex::new(importance));
     let engine = session.engine();
     let directory = engine.model().weights().files().directory();
-    let collector = Collector::new(engine.spec(), directory, importance.clone())?;
+    let collector = ImatrixCollector::new(engine.spec(), directory, importance.clone())?;
     session.observe(Box::new(collector));
     for (i, chunk) in chunks.iter().enumerate() {
         progress.busy(|| format!("chunk {} of {}", i + 1, chunks.len()));
@@ -194,7 +194,7 @@ fn collect(
 }
 
 /// Warns of experts that the text did not reach.
-fn report(importance: &Importance) {
+fn report(importance: &ImportanceMatrix) {
     let unseen: usize = importance
         .entries()
         .map(|(_, entry)| entry.n_unseen())

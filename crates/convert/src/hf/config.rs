@@ -1,7 +1,8 @@
-//! `config.json`: fields by any of the names that they have had, and which of them were looked at.
+//! Reads `config.json`: fields by any of their names over the versions of transformers, with a
+//! record of the fields that were read.
 //!
-//! A field that is not in the file has the value that its class in transformers gives it, which
-//! each family lists.
+//! An absent field has the default of the model's configuration class in transformers, which each
+//! family lists.
 
 use std::{
     cell::RefCell,
@@ -13,7 +14,7 @@ use serde_json::{Map, Value};
 
 use crate::{Error, safetensors::read_capped};
 
-/// Real ones have a few kilobytes.
+/// Longer files are refused; real ones have a few kilobytes.
 const MAX_BYTES: u64 = 4 << 20;
 
 /// A configuration.
@@ -31,7 +32,7 @@ impl Config {
             path: path.to_owned(),
             why,
         };
-        // A byte order mark, as editors on Windows put it in front.
+        // Editors on Windows write a byte order mark.
         let json = json.strip_prefix("\u{feff}".as_bytes()).unwrap_or(&json);
         match serde_json::from_slice(json).map_err(|e| wrong(e.to_string()))? {
             Value::Object(fields) => Ok(Self::new(path, with_text_config(fields))),
@@ -48,13 +49,13 @@ impl Config {
         }
     }
 
-    /// What fields that are absent are, as a JSON object.
+    /// Sets the values of absent fields, as a JSON object.
     pub(super) fn set_defaults(&mut self, json: &str) {
         self.defaults =
             serde_json::from_str(json).expect("the defaults of a family are a JSON object");
     }
 
-    /// An error of this file.
+    /// An error in this file.
     pub(super) fn wrong(&self, why: impl Into<String>) -> Error {
         Error::File {
             path: self.path.clone(),
@@ -62,13 +63,13 @@ impl Config {
         }
     }
 
-    /// An error about the value of a field.
-    pub(super) fn not_read(&self, field: &str, value: &Value) -> Error {
-        self.wrong(format!("{field} is {value}, which is not read"))
+    /// An error for a field with an unsupported value.
+    pub(super) fn unsupported(&self, field: &str, value: &Value) -> Error {
+        self.wrong(format!("{field} is {value}, which is not supported"))
     }
 
-    /// The first of some fields that is there, with its name. One that is null counts as absent,
-    /// but takes no default.
+    /// The first of several fields that is present, with its name. A null field counts as absent,
+    /// but has no default.
     pub(super) fn any<'a>(&'a self, names: &[&'a str]) -> Option<(&'a str, &'a Value)> {
         self.looked_at
             .borrow_mut()
@@ -84,14 +85,14 @@ impl Config {
         written.chain(default).find(|(_, value)| !value.is_null())
     }
 
-    /// A field of one name.
+    /// A field with a single name.
     pub(super) fn get(&self, name: &str) -> Option<&Value> {
         self.looked_at.borrow_mut().insert(name.to_owned());
         let value = self.fields.get(name).or_else(|| self.defaults.get(name));
         value.filter(|value| !value.is_null())
     }
 
-    /// A count.
+    /// A non-negative integer field.
     pub(super) fn count_opt(&self, names: &[&str]) -> Result<Option<u64>, Error> {
         let Some((name, value)) = self.any(names) else {
             return Ok(None);
@@ -105,12 +106,12 @@ impl Config {
         }
     }
 
-    /// A count that must be there.
+    /// A required non-negative integer field.
     pub(super) fn count(&self, names: &[&str]) -> Result<u64, Error> {
         self.count_opt(names)?.ok_or_else(|| self.missing(names))
     }
 
-    /// A number.
+    /// A number field.
     pub(super) fn number_opt(&self, names: &[&str]) -> Result<Option<f64>, Error> {
         let Some((name, value)) = self.any(names) else {
             return Ok(None);
@@ -120,7 +121,7 @@ impl Config {
             .ok_or_else(|| self.expected(name, value, "a number"))
     }
 
-    /// A text.
+    /// A string field.
     pub(super) fn text_opt(&self, name: &str) -> Result<Option<&str>, Error> {
         let Some(value) = self.get(name) else {
             return Ok(None);
@@ -131,7 +132,7 @@ impl Config {
             .ok_or_else(|| self.expected(name, value, "a text"))
     }
 
-    /// A truth.
+    /// A boolean field.
     pub(super) fn flag_opt(&self, name: &str) -> Result<Option<bool>, Error> {
         let Some(value) = self.get(name) else {
             return Ok(None);
@@ -142,7 +143,7 @@ impl Config {
             .ok_or_else(|| self.expected(name, value, "true or false"))
     }
 
-    /// An object.
+    /// An object field.
     pub(super) fn object_opt(&self, name: &str) -> Result<Option<&Map<String, Value>>, Error> {
         let Some(value) = self.get(name) else {
             return Ok(None);
@@ -153,7 +154,7 @@ impl Config {
             .ok_or_else(|| self.expected(name, value, "an object"))
     }
 
-    /// A list.
+    /// A list field.
     pub(super) fn list_opt(&self, name: &str) -> Result<Option<&[Value]>, Error> {
         let Some(value) = self.get(name) else {
             return Ok(None);
@@ -164,7 +165,7 @@ impl Config {
             .ok_or_else(|| self.expected(name, value, "a list"))
     }
 
-    /// Fields that nobody asked for.
+    /// The fields that were not read.
     pub(super) fn unread(&self) -> Vec<&str> {
         let looked_at = self.looked_at.borrow();
         self.fields
@@ -188,11 +189,11 @@ pub(super) fn number(value: &Value) -> Option<f64> {
     value.as_f64().filter(|x| x.is_finite())
 }
 
-/// A multimodal model says of its text part in `text_config` what others say of themselves.
+/// Moves the fields of `text_config`, the text part of a multimodal model, to the top level.
 fn with_text_config(mut fields: Map<String, Value>) -> Map<String, Value> {
     if let Some(Value::Object(text)) = fields.remove("text_config") {
         for (key, value) in text {
-            // What the whole is called, and how it is stored, the whole says.
+            // These fields of the whole model take precedence.
             let of_all = matches!(key.as_str(), "architectures" | "quantization_config")
                 && fields.contains_key(&key);
             if !of_all {
@@ -213,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_absent_has_a_default_and_what_is_null_has_none() {
+    fn absent_fields_have_defaults_and_null_fields_have_none() {
         let mut c = config(r#"{"a": null, "b": 2, "c": 3.0}"#);
         c.set_defaults(r#"{"a": 7, "x": 8}"#);
         assert_eq!(c.count_opt(&["a"]).unwrap(), None);
@@ -246,9 +247,10 @@ mod tests {
     }
 
     #[test]
-    fn the_text_part_of_a_multimodal_model_is_the_model() {
+    fn text_config_overrides_the_top_level() {
         let c = config(
-            r#"{"architectures": ["A"], "n": 1, "vision_config": {}, "text_config": {"n": 2, "architectures": ["B"]}}"#,
+            r#"{"architectures": ["A"], "n": 1, "vision_config": {},
+                "text_config": {"n": 2, "architectures": ["B"]}}"#,
         );
         assert_eq!(c.count(&["n"]).unwrap(), 2);
         assert_eq!(c.list_opt("architectures").unwrap().unwrap()[0], "A");

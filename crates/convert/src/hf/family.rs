@@ -1,9 +1,9 @@
-//! The families of models that are read: what their configurations leave unsaid, how they call
-//! their tensors, and what llama.cpp's converter does to them. One row for each class of
-//! transformers; a new architecture is a new row.
+//! The supported model families: defaults of their configurations, names of their tensors, and what
+//! llama.cpp's converter does to the tensors. One entry per model class of transformers; a new
+//! architecture is a new entry.
 //!
-//! Sources: the configuration classes of transformers 5 (defaults), and the converter of llama.cpp
-//! (what becomes of tensors).
+//! Sources: the configuration classes of transformers 5 (defaults), and llama.cpp's
+//! `convert_hf_to_gguf.py` (transformations of tensors).
 
 use atta_model::Role;
 use serde_json::Value;
@@ -11,98 +11,98 @@ use serde_json::Value;
 use super::config::Config;
 use crate::Error;
 
-/// What is particular about the models of some classes.
+/// The properties of the models of some classes.
 pub(super) struct Family {
-    /// What a configuration says in `architectures`.
+    /// The class names in `architectures`.
     pub(super) classes: &'static [&'static str],
-    /// What a GGUF file says in `general.architecture`.
+    /// GGUF's `general.architecture`.
     pub(super) arch: &'static str,
-    /// Fields that need not be written, as a JSON object.
+    /// Defaults of absent fields, as a JSON object.
     pub(super) defaults: &'static str,
-    /// Fields that change what is computed, with the one value that is read, as JSON; null is
-    /// fine, too.
+    /// Fields that change the computation, with the only supported value, as JSON. Null is allowed
+    /// too.
     pub(super) fixed: &'static [(&'static str, &'static str)],
-    /// Numbers that some models multiply or bound something with, and their keys.
+    /// Fields of multipliers and softcaps, with their GGUF keys.
     pub(super) multipliers: &'static [(&'static str, &'static str)],
-    /// Which layers have a window.
+    /// Which layers have a sliding window.
     pub(super) window: Window,
-    /// Whether positions enter by rotation.
+    /// Whether positions are encoded by rope.
     pub(super) is_rotated: bool,
-    /// Whether files say how much of a head is rotated.
+    /// Whether `rope.dimension_count` is written.
     pub(super) names_d_rope: bool,
-    /// How files say longrope.
-    pub(super) long: Long,
-    /// What is in front of the names of a layer's tensors; `{l}` is its number.
+    /// How longrope is written.
+    pub(super) long: LongRope,
+    /// The prefix of the tensor names of a layer; `{l}` is the layer.
     pub(super) prefix: &'static str,
-    /// Tensors that are called otherwise than in a llama. An empty name: it never has one.
+    /// Tensors with names other than Llama's.
     pub(super) names: &'static [(Role, &'static str)],
-    /// Tensors that stay one in files: GGUF's name and the checkpoint's.
+    /// Tensors that are fused in the checkpoint and in GGUF: GGUF's name and the checkpoint's.
     pub(super) fused: &'static [(&'static str, &'static str)],
-    /// Experts, where there are some.
+    /// The experts, for MoE models.
     pub(super) experts: Option<Experts>,
-    /// Whether rows of q and k are put into the order of adjacent pairs.
+    /// Whether rows of q and k are permuted from rotated halves to adjacent pairs (llama.cpp's
+    /// `permute`).
     pub(super) is_paired: bool,
     /// Whether matrices of layers are stored as `[d_in, d_out]`.
     pub(super) is_transposed: bool,
-    /// Whether the norm before the perceptron is called by its name in the checkpoint
-    /// (`post_attention_norm`).
+    /// Whether the norm before the MLP keeps its checkpoint name in GGUF (`post_attention_norm`).
     pub(super) keeps_post_norm_name: bool,
-    /// What is added to the weights of norms.
+    /// Added to the weights of norms.
     pub(super) norm_offset: f32,
-    /// Fields that say how matrices were rounded in training, with the value that says so.
+    /// The field, and its value, for matrices that are rounded to ternary values when used.
     pub(super) ternary: Option<(&'static str, u64)>,
 }
 
-/// Which layers look back through a window, if the configuration does not list them.
+/// Which layers have a sliding window, if the configuration does not list them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Window {
-    /// None; files cannot say it.
+    /// No layer. GGUF has no key for windows of this architecture.
     None,
-    /// All in transformers, and none in files.
+    /// All layers in transformers, none in GGUF.
     Dropped,
-    /// All, if there is a window.
+    /// All layers, if `sliding_window` is set.
     All,
-    /// All but every `n`th.
+    /// All layers but every `n`th.
     Every(u64),
-    /// All but every `n`th, and files list them.
+    /// All layers but every `n`th; written as `sliding_window_pattern`.
     Listed(u64),
-    /// Those from `max_window_layers` on, if `use_sliding_window` says so; files cannot say it.
+    /// Layers from `max_window_layers` on, if `use_sliding_window`; GGUF has no key for it.
     Last,
 }
 
-/// How files say longrope.
+/// How longrope is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Long {
-    /// Not at all.
-    Unread,
-    /// By what rotated elements are multiplied by.
-    ByMagnitude,
+pub(super) enum LongRope {
+    /// GGUF has no key for it.
+    Unsupported,
+    /// As `rope.scaling.attn_factor`, which multiplies rotated elements.
+    AttnFactor,
 }
 
 /// The experts of a family.
 pub(super) struct Experts {
-    /// What is in front of all names of theirs.
+    /// The prefix of the names of experts.
     pub(super) prefix: &'static str,
-    /// Gate, up and down of one expert.
+    /// Names of gate, up and down of one expert.
     pub(super) parts: [&'static str; 3],
-    /// How gate and up lie where they are one tensor for all experts.
-    pub(super) joined: Joined,
-    /// Fields that say widths, and their keys.
+    /// The layout of gate and up if they are one tensor for all experts.
+    pub(super) gate_up: GateUpLayout,
+    /// Fields of widths, with their GGUF keys.
     pub(super) widths: &'static [(&'static str, &'static str)],
-    /// Whether the weights of chosen experts are divided by their sum, if files say nothing.
+    /// Whether the router's weights are renormalized if GGUF does not say.
     pub(super) are_renormalized: bool,
 }
 
-/// How gate and up of all experts are one tensor.
+/// How gate and up of all experts lie in one tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Joined {
-    /// `[n_experts, 2 d_ff, d_model]`: gate before up.
+pub(super) enum GateUpLayout {
+    /// `[n_experts, 2 d_ff, d_model]`: gate, then up.
     Halves,
-    /// `[n_experts, d_model, 2 d_ff]`: a column of gate, a column of up.
+    /// `[n_experts, d_model, 2 d_ff]`: columns of gate and up alternate.
     Columns,
 }
 
-/// What all others are described by their differences from.
+/// Llama. The other families are described by their differences from it.
 const LLAMA: Family = Family {
     classes: &["LlamaForCausalLM", "LLaMAForCausalLM"],
     arch: "llama",
@@ -112,7 +112,7 @@ const LLAMA: Family = Family {
     window: Window::None,
     is_rotated: true,
     names_d_rope: true,
-    long: Long::Unread,
+    long: LongRope::Unsupported,
     prefix: "model.layers.{l}.",
     names: &[],
     fused: &[],
@@ -124,7 +124,7 @@ const LLAMA: Family = Family {
     ternary: None,
 };
 
-/// The same for models that rotate halves of heads.
+/// Llama with rope on halves of heads.
 const HALVES: Family = Family {
     names_d_rope: false,
     is_paired: false,
@@ -134,7 +134,7 @@ const HALVES: Family = Family {
 const QWEN_EXPERTS: Experts = Experts {
     prefix: "mlp.experts.",
     parts: ["gate_proj.weight", "up_proj.weight", "down_proj.weight"],
-    joined: Joined::Halves,
+    gate_up: GateUpLayout::Halves,
     widths: &[
         ("moe_intermediate_size", "expert_feed_forward_length"),
         (
@@ -296,7 +296,7 @@ const FAMILIES: &[Family] = &[
         defaults: r#"{"original_max_position_embeddings": 4096}"#,
         window: Window::All,
         names_d_rope: true,
-        long: Long::ByMagnitude,
+        long: LongRope::AttnFactor,
         fused: &[
             ("attn_qkv.weight", "self_attn.qkv_proj.weight"),
             ("ffn_up.weight", "mlp.gate_up_proj.weight"),
@@ -351,7 +351,7 @@ const FAMILIES: &[Family] = &[
             (Role::FfnDownExpsBias, "mlp.experts.down_proj_bias"),
         ],
         experts: Some(Experts {
-            joined: Joined::Columns,
+            gate_up: GateUpLayout::Columns,
             widths: &[("intermediate_size", "expert_feed_forward_length")],
             are_renormalized: true,
             ..QWEN_EXPERTS
@@ -366,7 +366,7 @@ const FAMILIES: &[Family] = &[
         ..HALVES
     },
     Family {
-        // Models of 1bitLLM, whose code is not in transformers.
+        // Models of 1bitLLM, which have their own code instead of a class in transformers.
         classes: &["BitnetForCausalLM"],
         arch: "bitnet",
         names: &[
@@ -388,10 +388,14 @@ impl Family {
         let family = FAMILIES
             .iter()
             .find(|family| family.classes.contains(&class));
-        family.ok_or_else(|| c.wrong(format!("architectures is {class:?}, which is not read")))
+        family.ok_or_else(|| {
+            c.wrong(format!(
+                "architectures is {class:?}, which is not supported"
+            ))
+        })
     }
 
-    /// Refuses what would be computed otherwise.
+    /// Fails if a field has a value that would be computed differently.
     pub(super) fn check_fixed(&self, c: &Config) -> Result<(), Error> {
         for (field, only) in self
             .fixed
@@ -400,13 +404,13 @@ impl Family {
         {
             let only: Value = serde_json::from_str(only).expect("the values of a family are JSON");
             if let Some(value) = c.get(field).filter(|value| **value != only) {
-                return Err(c.not_read(field, value));
+                return Err(c.unsupported(field, value));
             }
         }
         Ok(())
     }
 
-    /// The window of each layer.
+    /// The sliding window of each layer.
     pub(super) fn windows(&self, c: &Config) -> Result<Vec<Option<u64>>, Error> {
         let n_layers = c.count(&["num_hidden_layers", "n_layer"])?;
         if n_layers > MAX_LAYERS {
@@ -437,7 +441,7 @@ impl Family {
             .collect()
     }
 
-    /// What the checkpoint calls a tensor in which files, too, have several.
+    /// The checkpoint's name of a tensor that is fused in GGUF too.
     pub(super) fn fused(&self, within: &str) -> Option<&'static str> {
         self.fused
             .iter()
@@ -455,7 +459,7 @@ impl Family {
         self.in_layer(own.unwrap_or_else(|| usual_name(role)), layer)
     }
 
-    /// A name with the number of its layer in front.
+    /// A name with the prefix of its layer.
     pub(super) fn in_layer(&self, name: &str, layer: Option<usize>) -> String {
         match layer {
             Some(l) => format!("{}{name}", self.prefix.replace("{l}", &l.to_string())),
@@ -464,10 +468,10 @@ impl Family {
     }
 }
 
-/// No model has more layers.
+/// More layers are refused.
 const MAX_LAYERS: u64 = 4096;
 
-/// What a llama calls a tensor, and what has become usual for those that it does not have.
+/// Llama's name of a tensor, or the usual name of a tensor that Llama does not have.
 pub(super) fn usual_name(role: Role) -> &'static str {
     match role {
         Role::TokenEmbd => "model.embed_tokens.weight",
@@ -515,7 +519,7 @@ pub(super) fn usual_name(role: Role) -> &'static str {
         Role::FfnGateExpsBias => "mlp.experts.gate_proj.bias",
         Role::FfnUpExpsBias => "mlp.experts.up_proj.bias",
         Role::FfnDownExpsBias => "mlp.experts.down_proj.bias",
-        // Computed from the configuration.
+        // These are computed from the configuration.
         Role::RopeFreqs | Role::RopeFactorsShort | Role::RopeFactorsLong => "",
     }
 }

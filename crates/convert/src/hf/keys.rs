@@ -1,16 +1,15 @@
-//! Metadata in GGUF's words, as llama.cpp's converter writes it.
+//! GGUF metadata from a configuration, as llama.cpp's converter writes it.
 
 use atta_formats::Writer;
 
 use super::{
     config::Config,
-    family::{Family, Long, Window},
-    rope::{Kind, Rope},
+    family::{Family, LongRope, Window},
+    rope::{Rope, RopeType},
 };
 use crate::Error;
 
-/// Keys of one architecture on their way into a file: `count("block_count", 2)` sets
-/// `llama.block_count`.
+/// Writes keys of one architecture: `count("block_count", 2)` sets `llama.block_count`.
 pub(super) struct Keys {
     arch: &'static str,
     pub(super) writer: Writer,
@@ -29,7 +28,7 @@ impl Keys {
         format!("{}.{key}", self.arch)
     }
 
-    /// A count; one that is beyond all sense stays so, and is refused where keys are read.
+    /// Sets a count. One that overflows becomes `u32::MAX`, which `arch::lower` refuses.
     pub(super) fn count(&mut self, key: &str, n: u64) {
         self.writer
             .set_u32(&self.key(key), u32::try_from(n).unwrap_or(u32::MAX));
@@ -52,7 +51,7 @@ impl Keys {
     }
 }
 
-/// Every key of a model but those of its vocabulary.
+/// Writes all keys of a model except those of its vocabulary.
 pub(super) fn write(c: &Config, family: &Family, keys: &mut Keys) -> Result<(), Error> {
     sizes(c, keys)?;
     for (field, key) in family.multipliers {
@@ -67,7 +66,7 @@ pub(super) fn write(c: &Config, family: &Family, keys: &mut Keys) -> Result<(), 
     experts(c, family, keys)
 }
 
-/// The widths and counts of every model.
+/// Writes the widths and counts of every model.
 fn sizes(c: &Config, keys: &mut Keys) -> Result<(), Error> {
     let d_model = c.count(&["hidden_size", "n_embd"])?;
     let n_heads = c.count(&["num_attention_heads", "n_head"])?;
@@ -110,13 +109,13 @@ fn rotation(c: &Config, family: &Family, keys: &mut Keys) -> Result<(), Error> {
         );
     }
     match (family.long, rope.kind()?) {
-        (Long::Unread, Kind::Long) => {
-            Err(c.wrong("rope_type is longrope, which is not read for this architecture"))
+        (LongRope::Unsupported, RopeType::LongRope) => {
+            Err(c.wrong("rope_type is longrope, which is not supported for this architecture"))
         }
-        (Long::Unread, _) => Ok(()),
-        (Long::ByMagnitude, kind) => {
+        (LongRope::Unsupported, _) => Ok(()),
+        (LongRope::AttnFactor, kind) => {
             keys.count("rope.scaling.original_context_length", rope.n_ctx_orig()?);
-            if kind == Kind::Long {
+            if kind == RopeType::LongRope {
                 keys.number("rope.scaling.attn_factor", rope.magnitude()?);
             }
             Ok(())
@@ -124,7 +123,7 @@ fn rotation(c: &Config, family: &Family, keys: &mut Keys) -> Result<(), Error> {
     }
 }
 
-/// Width of a head.
+/// The width of a head.
 fn d_head(c: &Config) -> Result<u64, Error> {
     match c.count_opt(&["head_dim"])? {
         Some(d) => Ok(d),
@@ -164,7 +163,7 @@ fn experts(c: &Config, family: &Family, keys: &mut Keys) -> Result<(), Error> {
             keys.count(key, d_ff);
         }
     }
-    // Files do not say what all models of an architecture do.
+    // The key is written only if it differs from the default of the architecture.
     match c.flag_opt("norm_topk_prob")? {
         Some(other) if other != experts.are_renormalized => keys.flag("expert_weights_norm", other),
         _ => {}

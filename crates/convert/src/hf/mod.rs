@@ -1,23 +1,22 @@
-//! Models in directories as Hugging Face keeps them: `config.json`, safetensors, and files of the
-//! vocabulary.
+//! Reads Hugging Face checkpoints: directories with `config.json`, and safetensors or pickles.
 //!
-//! The configuration becomes metadata, the metadata a spec, and the spec says which tensors there
-//! are; each is looked for by the name that its family gives it. Nothing is written before all of
-//! it fits: every tensor is there, none is left, and what the file will say is what the
-//! configuration said.
+//! The configuration becomes GGUF metadata, the metadata a spec, and the spec lists the tensors,
+//! each of which is looked up by its name in the model family. Before anything is written, it is
+//! checked that no tensor is missing or left over, and that the metadata means the same as the
+//! configuration.
 //!
-//! The vocabulary is not read here: [`open`](crate::open) gives it to the metadata of the
+//! The vocabulary is not read here: [`open`](crate::open) adds it to the metadata of the
 //! checkpoint.
 
-mod agree;
 mod config;
 mod family;
 mod keys;
 mod mxfp4;
 mod rope;
 mod rows;
-mod source;
+mod source_tensor;
 mod tensors;
+mod verify;
 
 use std::path::Path;
 
@@ -29,21 +28,20 @@ use config::Config;
 use family::{Family, Window};
 use keys::Keys;
 use rope::Rope;
-use source::Quantization;
-use tensors::Assembly;
+use source_tensor::Quantization;
+use tensors::TensorBuilder;
 
-/// A directory as a checkpoint without a vocabulary. What a user should know of what was left out
-/// comes into `notes`.
+/// Opens a directory as a checkpoint without vocabulary. Adds warnings for the user to `notes`.
 ///
 /// # Errors
-/// A file that cannot be read or is not what it should be; a model that we do not run, or a field
-/// of the configuration that says something which files of its architecture cannot say; a tensor
-/// that is missing, left over or misshapen. Each is named.
+/// A file that cannot be read or is invalid; an unsupported architecture, or a field whose value
+/// GGUF cannot express for the architecture; a tensor that is missing, left over or of the wrong
+/// shape. The message names it.
 pub fn open(folder: &Path, notes: &mut Vec<String>) -> Result<Checkpoint, Error> {
     from_raw(folder, weights(folder)?, notes)
 }
 
-/// The model that the configuration says, of these tensors.
+/// The checkpoint of a directory with these tensors.
 fn from_raw(
     folder: &Path,
     mut raw: RawTensors,
@@ -53,25 +51,25 @@ fn from_raw(
     let family = Family::of(&config)?;
     config.set_defaults(family.defaults);
     family.check_fixed(&config)?;
-    let how = Quantization::of(&config, family)?;
+    let quantization = Quantization::of(&config, family)?;
     let mut keys = Keys::new(family.arch, &named(family, name_of(folder, &config)));
     keys::write(&config, family, &mut keys)?;
     let rope = Rope::new(&config)?;
     let spec = arch::lower(&parsed(&keys.writer)?)?;
-    agree::check(&config, family, &rope, &spec)?;
+    verify::check(&config, family, &rope, &spec)?;
     text_part(&mut raw, notes)?;
     let is_tied = tied(&config, &mut raw, notes)?;
     let d_head = spec.attentions().next().map_or(0, |a| a.d_head as u64);
-    let tensors = Assembly {
+    let tensors = TensorBuilder {
         family,
         rope: &rope,
-        how,
+        quantization,
         is_tied,
         d_head,
         raw: &mut raw,
     }
     .all(&spec)?;
-    raw.retain(|name| !is_harmless(name));
+    raw.retain(|name| !is_buffer(name));
     if let Some(left) = raw.names().next() {
         return Err(Error::Unused.of(left));
     }
@@ -85,7 +83,7 @@ fn from_raw(
     Ok(checkpoint)
 }
 
-/// The tensors of a directory; safetensors if there are both.
+/// Opens the weights of a directory; safetensors are preferred to pickles.
 fn weights(folder: &Path) -> Result<RawTensors, Error> {
     type Reader = fn(&Path) -> Result<RawTensors, Error>;
     const FILES: [(&str, Reader); 4] = [
@@ -112,30 +110,30 @@ fn weights(folder: &Path) -> Result<RawTensors, Error> {
     }
 }
 
-/// The name of the directory; where that is the hash of a revision in a cache, what the
-/// configuration says.
+/// The name of the directory. If that is a commit hash, as in a Hugging Face cache, the name in the
+/// configuration.
 fn name_of(folder: &Path, config: &Config) -> String {
     let own = folder
         .canonicalize()
         .ok()
         .and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
     let is_hash = |name: &String| name.len() == 40 && name.bytes().all(|b| b.is_ascii_hexdigit());
-    let said = config
+    let configured = config
         .text_opt("_name_or_path")
         .ok()
         .flatten()
         .and_then(|name| name.rsplit('/').next());
     match own.filter(|name| !is_hash(name)) {
         Some(own) => own,
-        None => said
+        None => configured
             .filter(|name| !name.is_empty())
             .unwrap_or("model")
             .to_owned(),
     }
 }
 
-/// The name, which for Phi-3 has to say so: that its marks swallow the white space behind them,
-/// readers of GGUF know by it.
+/// The value of `general.name`. For Phi-3 models it must contain "phi-3", because tokenizers detect
+/// the `rstrip` special tokens of Phi-3 by this name.
 fn named(family: &Family, name: String) -> String {
     let lower = name.to_lowercase();
     match family.arch == "phi3" && !["phi-3", "phi3"].iter().any(|part| lower.contains(part)) {
@@ -144,8 +142,7 @@ fn named(family: &Family, name: String) -> String {
     }
 }
 
-/// Drops what belongs to other modalities, and takes the names of the text part for those of the
-/// model.
+/// Drops the tensors of other modalities, and removes the prefix of the text model from names.
 fn text_part(raw: &mut RawTensors, notes: &mut Vec<String>) -> Result<(), Error> {
     const OTHERS: [&str; 2] = ["vision_tower.", "multi_modal_projector."];
     if raw.names().any(|name| name.contains("language_model.")) {
@@ -159,12 +156,12 @@ fn text_part(raw: &mut RawTensors, notes: &mut Vec<String>) -> Result<(), Error>
         let n = raw.retain(|name| !is_other(name));
         if n > 0 {
             notes.push(format!(
-                "{n} tensors that are not of the text part are left out ({})",
+                "{n} tensors of other modalities are left out ({})",
                 OTHERS.join(" ")
             ));
         }
     }
-    // A model that was saved without its head has no prefix.
+    // A model that was saved without its head (`AutoModel`) has no prefix.
     let is_bare = raw.get("embed_tokens.weight").is_some()
         && !raw.names().any(|name| name.starts_with("model."));
     raw.rename(|name| {
@@ -178,7 +175,7 @@ fn text_part(raw: &mut RawTensors, notes: &mut Vec<String>) -> Result<(), Error>
     })
 }
 
-/// Whether the head is the embedding. Then a head of its own means nothing and is dropped.
+/// Whether the head is tied to the embedding. If so, a separate head is dropped.
 fn tied(config: &Config, raw: &mut RawTensors, notes: &mut Vec<String>) -> Result<bool, Error> {
     const HEAD: &str = "lm_head.weight";
     let is_tied = config
@@ -191,22 +188,23 @@ fn tied(config: &Config, raw: &mut RawTensors, notes: &mut Vec<String>) -> Resul
     if let Some(head) = if is_tied { raw.take(HEAD) } else { None }
         && !embedding.is_some_and(|embedding| embedding.is_same(&head))
     {
-        let why = "tie_word_embeddings says that the head is the embedding, but it is another";
+        let why = "tie_word_embeddings is true, but the head differs from the embedding";
         notes.push(format!(
-            "{HEAD} is left out: {why}; set tie_word_embeddings to false in config.json if it is trained"
+            "{HEAD} is left out: {why}; set tie_word_embeddings to false in config.json if it \
+         is trained"
         ));
     }
     Ok(is_tied)
 }
 
-/// Tensors that are computed, and that some programs save nevertheless.
-fn is_harmless(name: &str) -> bool {
+/// Buffers that are computed from the configuration, which some programs save.
+fn is_buffer(name: &str) -> bool {
     [".rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias"]
         .iter()
         .any(|end| name.ends_with(end))
 }
 
-/// What a user should know.
+/// Adds warnings about a window that is left out and about unread fields.
 fn note(config: &Config, family: &Family, notes: &mut Vec<String>) -> Result<(), Error> {
     let window = config.count_opt(&["sliding_window"])?;
     let n_ctx = config.count_opt(&["max_position_embeddings"])?;
@@ -220,19 +218,19 @@ fn note(config: &Config, family: &Family, notes: &mut Vec<String>) -> Result<(),
     let unread: Vec<&str> = config
         .unread()
         .into_iter()
-        .filter(|field| !means_nothing(field))
+        .filter(|field| !is_irrelevant(field))
         .collect();
     if !unread.is_empty() {
         notes.push(format!(
-            "fields of config.json that were not looked at: {}",
+            "fields of config.json that were not read: {}",
             unread.join(", ")
         ));
     }
     Ok(())
 }
 
-/// Fields that change nothing of what is computed for a text.
-fn means_nothing(field: &str) -> bool {
+/// Whether a field does not change what is computed for a text.
+fn is_irrelevant(field: &str) -> bool {
     const KNOWN: &[&str] = &[
         "_name_or_path",
         "attention_bias",

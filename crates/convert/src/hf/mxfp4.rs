@@ -1,32 +1,32 @@
-//! MXFP4 as Hugging Face stores it: the codes of a block in one tensor, its scale in another.
+//! MXFP4 in Hugging Face checkpoints: the codes of a block in one tensor, its scale in another.
 //!
-//! A block of a file is the scale and 16 bytes: weight `j` in the low half of byte `j`, weight `16
-//! + j` in the high half. A checkpoint has weights `2 j` and `2 j + 1` in byte `j`. Codes and
-//! scales mean the same (OCP Microscaling 1.0, section 5.3.3), so that nothing is rounded. Source:
-//! `convert_moe_packed_tensors` of transformers.
+//! A GGUF block is the scale and 16 bytes: weight `j` in the low half of byte `j`, weight `16 + j`
+//! in the high half. A checkpoint has weights `2 j` and `2 j + 1` in byte `j`. Codes and scales
+//! have the same values in both (OCP Microscaling 1.0, section 5.3.3), so nothing is rounded.
+//! Source: `convert_moe_packed_tensors` of transformers.
 
 use atta_formats::{TensorType, decode};
 
-use super::rows::Order;
-use crate::{Error, Rows, raw::RawTensor};
+use super::rows::RowMap;
+use crate::{Error, RowSource, raw::RawTensor};
 
 /// Bytes of codes in a block.
 const CODES: usize = 16;
 
-/// Rows of blocks.
+/// The rows of a matrix in MXFP4.
 pub(super) struct Mxfp4 {
     /// `[n, rows, blocks, 16]`, bytes.
     pub(super) blocks: RawTensor,
     /// `[n, rows, blocks]`, bytes.
     pub(super) scales: RawTensor,
-    /// Blocks of a row; above 0.
+    /// Blocks per row; above 0.
     pub(super) n_blocks: usize,
-    /// Which row of the source a row is.
-    pub(super) order: Order,
+    /// Maps rows to rows of the source.
+    pub(super) order: RowMap,
 }
 
 impl Mxfp4 {
-    /// Puts row `row` into `out`, `[n_blocks]` blocks of a file.
+    /// Reads row `row` into `out`, `[n_blocks]` GGUF blocks.
     fn row(&self, row: u64, out: &mut [u8]) -> Result<(), Error> {
         let row_at = usize::try_from(self.order.source(row))
             .ok()
@@ -48,7 +48,7 @@ impl Mxfp4 {
     }
 }
 
-impl Rows for Mxfp4 {
+impl RowSource for Mxfp4 {
     fn read(&self, first: u64, out: &mut [f32]) -> Result<(), Error> {
         let mut row = vec![0; self.n_blocks * (1 + CODES)];
         for (r, out) in (first..=u64::MAX).zip(out.chunks_mut(self.n_blocks * 2 * CODES)) {
@@ -73,7 +73,7 @@ mod tests {
     use std::sync::Arc;
 
     #[test]
-    fn blocks_are_put_into_the_order_of_files() {
+    fn codes_are_repacked_to_ggufs_order() {
         let bytes = |name: &str, dims: &[u64], bytes: Vec<u8>| {
             RawTensor::new(name, Dtype::U8, dims, Arc::new(bytes), 0).unwrap()
         };
@@ -86,7 +86,7 @@ mod tests {
             blocks: bytes("b", &[1, 2, 1, 16], codes),
             scales: bytes("s", &[1, 2, 1], vec![127, 128]),
             n_blocks: 1,
-            order: Order::Same,
+            order: RowMap::Same,
         };
         let mut packed = [0; 34];
         assert!(rows.packed(0, &mut packed).unwrap());

@@ -1,8 +1,8 @@
-//! The rotation that a configuration describes: as keys, as tensors of factors, and as what
-//! transformers makes of it.
+//! The rope parameters of a configuration: as GGUF keys, as tensors of factors, and as the values
+//! that transformers computes with.
 //!
-//! Transformers 5 writes `rope_parameters`, one object or one for each type of layer; transformers
-//! 4 wrote `rope_theta`, `rope_scaling` and others side by side. Source of the formulas:
+//! Transformers 5 writes `rope_parameters`, one object or one per layer type; transformers 4 wrote
+//! `rope_theta`, `rope_scaling` and others at the top level. Source of the formulas:
 //! `modeling_rope_utils.py` of transformers.
 
 use std::f64::consts::PI;
@@ -12,27 +12,27 @@ use serde_json::{Map, Value};
 use super::{config::Config, keys::Keys};
 use crate::Error;
 
-/// What a configuration says of the rotation.
+/// The rope parameters of a configuration.
 pub(super) struct Rope<'a> {
     config: &'a Config,
-    /// Of layers that see everything.
+    /// Parameters of layers with full attention.
     full: Map<String, Value>,
-    /// Of layers with a window, if they have parameters of their own.
+    /// Parameters of layers with a sliding window, if they differ.
     sliding: Option<Map<String, Value>>,
 }
 
-/// Stretching of the rotation.
+/// `rope_type`: how rope is scaled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
-    Plain,
+pub(super) enum RopeType {
+    Default,
     Linear,
     Dynamic,
     Yarn,
     Llama3,
-    Long,
+    LongRope,
 }
 
-/// Fields that transformers 4 wrote beside `rope_scaling`.
+/// Fields that transformers 4 wrote at the top level.
 const MIRRORED: [&str; 3] = [
     "rope_theta",
     "partial_rotary_factor",
@@ -63,24 +63,24 @@ impl<'a> Rope<'a> {
         })
     }
 
-    pub(super) fn kind(&self) -> Result<Kind, Error> {
+    pub(super) fn kind(&self) -> Result<RopeType, Error> {
         let name = ["rope_type", "type"]
             .into_iter()
             .find_map(|key| self.full.get(key));
         match name.map(|name| name.as_str().unwrap_or_default()) {
-            None | Some("default") => Ok(Kind::Plain),
-            Some("linear") => Ok(Kind::Linear),
-            Some("dynamic") => Ok(Kind::Dynamic),
-            Some("yarn") => Ok(Kind::Yarn),
-            Some("llama3") => Ok(Kind::Llama3),
-            Some("longrope" | "su") => Ok(Kind::Long),
+            None | Some("default") => Ok(RopeType::Default),
+            Some("linear") => Ok(RopeType::Linear),
+            Some("dynamic") => Ok(RopeType::Dynamic),
+            Some("yarn") => Ok(RopeType::Yarn),
+            Some("llama3") => Ok(RopeType::Llama3),
+            Some("longrope" | "su") => Ok(RopeType::LongRope),
             Some(_) => Err(self
                 .config
-                .not_read("rope_type", name.unwrap_or(&Value::Null))),
+                .unsupported("rope_type", name.unwrap_or(&Value::Null))),
         }
     }
 
-    /// A number of the parameters; 0 and null are none, as in transformers.
+    /// A number; 0 and null count as absent, as in transformers.
     fn number_opt(&self, name: &str) -> Result<Option<f64>, Error> {
         match self.full.get(name).filter(|value| !value.is_null()) {
             None => Ok(None),
@@ -105,18 +105,20 @@ impl<'a> Rope<'a> {
             .unwrap_or(default)
     }
 
-    /// The base of layers that see everything.
+    /// The base frequency of layers with full attention.
     pub(super) fn theta(&self) -> Result<f64, Error> {
         Ok(self.number_opt("rope_theta")?.unwrap_or(10_000.0))
     }
 
-    /// The base of layers with a window, if they have one of their own.
+    /// The base frequency of layers with a sliding window, if it differs.
     pub(super) fn theta_swa(&self) -> Result<Option<f64>, Error> {
         let Some(sliding) = &self.sliding else {
             return Ok(None);
         };
         if let Some(kind) = sliding.get("rope_type").filter(|kind| *kind != "default") {
-            return Err(self.config.not_read("rope_type of sliding_attention", kind));
+            return Err(self
+                .config
+                .unsupported("rope_type of sliding_attention", kind));
         }
         match sliding
             .get("rope_theta")
@@ -129,12 +131,12 @@ impl<'a> Rope<'a> {
         }
     }
 
-    /// The part of a head that is rotated.
+    /// The fraction of a head that is rotated.
     pub(super) fn partial(&self) -> Result<f64, Error> {
         Ok(self.number_opt("partial_rotary_factor")?.unwrap_or(1.0))
     }
 
-    /// Positions of the original training.
+    /// The context length of the original training.
     pub(super) fn n_ctx_orig(&self) -> Result<u64, Error> {
         match self.number_opt("original_max_position_embeddings")? {
             Some(n) if n >= 1.0 => Ok(n as u64),
@@ -142,17 +144,17 @@ impl<'a> Rope<'a> {
         }
     }
 
-    /// Whether the ramp of YaRN ends at whole pairs.
+    /// Whether the ends of YaRN's ramp are rounded to whole pairs.
     pub(super) fn is_truncated(&self) -> bool {
         self.flag("truncate", true)
     }
 
-    /// What the rotated elements are multiplied by.
+    /// The factor that multiplies rotated elements (`attention_factor`).
     pub(super) fn magnitude(&self) -> Result<f64, Error> {
         match (self.kind()?, self.number_opt("attention_factor")?) {
-            (Kind::Yarn | Kind::Long, Some(given)) => Ok(given),
-            (Kind::Yarn, None) => self.yarn_magnitude(),
-            (Kind::Long, None) => self.long_magnitude(),
+            (RopeType::Yarn | RopeType::LongRope, Some(given)) => Ok(given),
+            (RopeType::Yarn, None) => self.yarn_magnitude(),
+            (RopeType::LongRope, None) => self.long_magnitude(),
             _ => Ok(1.0),
         }
     }
@@ -188,25 +190,25 @@ impl<'a> Rope<'a> {
         })
     }
 
-    /// The keys of every architecture that rotates.
+    /// Writes the keys of all architectures with rope.
     pub(super) fn write(&self, keys: &mut Keys) -> Result<(), Error> {
         keys.number("rope.freq_base", self.theta()?);
         if let Some(theta) = self.theta_swa()? {
             keys.number("rope.freq_base_swa", theta);
         }
         match self.kind()? {
-            Kind::Plain | Kind::Llama3 | Kind::Long => {}
-            Kind::Linear => {
+            RopeType::Default | RopeType::Llama3 | RopeType::LongRope => {}
+            RopeType::Linear => {
                 keys.text("rope.scaling.type", "linear");
                 keys.number("rope.scaling.factor", self.number("factor")?);
             }
-            Kind::Dynamic => self.write_dynamic(keys)?,
-            Kind::Yarn => self.write_yarn(keys)?,
+            RopeType::Dynamic => self.write_dynamic(keys)?,
+            RopeType::Yarn => self.write_yarn(keys)?,
         }
         Ok(())
     }
 
-    /// No other program writes these; the context is the one that is stretched to.
+    /// Writes dynamic NTK scaling, in keys of our own. `context_length` is the scaled one.
     fn write_dynamic(&self, keys: &mut Keys) -> Result<(), Error> {
         let factor = self.number("factor")?;
         let n_ctx = self.config.count(&["max_position_embeddings"])?;
@@ -244,7 +246,7 @@ impl<'a> Rope<'a> {
         Ok(())
     }
 
-    /// Llama 3's divisors of the angles, `[d_rope / 2]`: 1 for short waves, the factor for long
+    /// Llama 3's frequency divisors, `[d_rope / 2]`: 1 for short wavelengths, the factor for long
     /// ones, a ramp between.
     pub(super) fn llama3_factors(&self, d_rope: usize) -> Result<Vec<f32>, Error> {
         let factor = self.number("factor")?;
@@ -267,7 +269,7 @@ impl<'a> Rope<'a> {
         }
     }
 
-    /// The factors of longrope.
+    /// The `short_factor` or `long_factor` of longrope.
     pub(super) fn long_factors(&self, name: &str) -> Result<Vec<f32>, Error> {
         let list = self.full.get(name).and_then(Value::as_array);
         let list = list.and_then(|list| {

@@ -1,17 +1,17 @@
-//! What happens to rows on their way from a checkpoint: another order, another tensor on top,
-//! columns for rows, 1 added.
+//! Row sources that transform tensors of a checkpoint: permuted, stacked, transposed, or with an
+//! offset added.
 
-use super::source::Source;
-use crate::{Error, Rows};
+use super::source_tensor::SourceTensor;
+use crate::{Error, RowSource};
 
-/// Which unit of a source a unit of the result is. A unit is a row, or an element of a vector.
+/// Maps a unit of the result to a unit of the source. A unit is a row, or an element of a vector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Order {
-    /// The same.
+pub(super) enum RowMap {
+    /// Identity.
     Same,
-    /// From the two halves of each head of `d_head` rows to pairs of neighbours.
+    /// From the two halves of each head of `d_head` rows to adjacent pairs.
     Pairs { d_head: u64 },
-    /// Of each `of` units every `step`th from `first` on, `take` of them.
+    /// Of each group of `of` units, `take` units: every `step`th from `first` on.
     Part {
         take: u64,
         of: u64,
@@ -20,17 +20,17 @@ pub(super) enum Order {
     },
 }
 
-impl Order {
-    /// The unit of the source that unit `i` is.
+impl RowMap {
+    /// The unit of the source for unit `i` of the result.
     pub(super) fn source(self, i: u64) -> u64 {
         match self {
-            Order::Same => i,
-            Order::Pairs { d_head } => {
+            RowMap::Same => i,
+            RowMap::Pairs { d_head } => {
                 let head = i / d_head;
                 let j = i % d_head;
                 head * d_head + (j % 2) * (d_head / 2) + j / 2
             }
-            Order::Part {
+            RowMap::Part {
                 take,
                 of,
                 first,
@@ -40,21 +40,21 @@ impl Order {
     }
 }
 
-/// Units of sources of equal shape that lie on top of each other, in another order.
-pub(super) struct Moved {
-    pub(super) parts: Vec<Source>,
-    /// Units that each of the parts contributes; above 0.
+/// Stacks sources of equal shape, permutes their units, and adds an offset.
+pub(super) struct GatheredRows {
+    pub(super) parts: Vec<SourceTensor>,
+    /// Units taken from each part; above 0.
     pub(super) n_each: u64,
     /// Elements of a unit; above 0.
     pub(super) width: usize,
     /// Elements of a row of the result, a whole number of units.
     pub(super) d_row: usize,
-    pub(super) order: Order,
-    /// What is added to each weight.
+    pub(super) order: RowMap,
+    /// Added to each weight.
     pub(super) offset: f32,
 }
 
-impl Rows for Moved {
+impl RowSource for GatheredRows {
     fn read(&self, first: u64, out: &mut [f32]) -> Result<(), Error> {
         let unit = first.saturating_mul((self.d_row / self.width) as u64);
         for (unit, out) in (unit..=u64::MAX).zip(out.chunks_mut(self.width)) {
@@ -66,7 +66,7 @@ impl Rows for Moved {
                 self.order.source(unit % self.n_each) * self.width as u64,
                 out,
             )?;
-            // Adding 0 would lose the sign of another one.
+            // Adding 0 would turn -0 into 0.
             if self.offset != 0.0 {
                 out.iter_mut().for_each(|x| *x += self.offset);
             }
@@ -75,21 +75,21 @@ impl Rows for Moved {
     }
 }
 
-/// Columns of a source, `[n, d_row, n_columns]` (or without `n`), as rows.
-pub(super) struct Transposed {
-    pub(super) source: Source,
+/// Transposes a source, `[n, d_row, n_columns]` or `[d_row, n_columns]`: columns become rows.
+pub(super) struct TransposedRows {
+    pub(super) source: SourceTensor,
     pub(super) d_row: usize,
     pub(super) n_columns: u64,
-    /// Rows that each of the `n` matrices gives; above 0.
+    /// Rows taken from each of the `n` matrices; above 0.
     pub(super) n_each: u64,
-    /// The column that a row is; in ascending order.
-    pub(super) order: Order,
+    /// Maps rows to columns of the source; ascending.
+    pub(super) order: RowMap,
 }
 
-impl Rows for Transposed {
+impl RowSource for TransposedRows {
     fn read(&self, mut first: u64, mut out: &mut [f32]) -> Result<(), Error> {
         while !out.is_empty() {
-            // As many as one matrix gives.
+            // The rows of one matrix.
             let n = (self.n_each - first % self.n_each).min((out.len() / self.d_row) as u64);
             let (now, rest) = out.split_at_mut(n as usize * self.d_row);
             self.read_some(first, n, now)?;
@@ -99,8 +99,9 @@ impl Rows for Transposed {
     }
 }
 
-impl Transposed {
-    /// `n` rows of one matrix: the part of each of its rows that they are in, one after another.
+impl TransposedRows {
+    /// Reads `n` rows of one matrix. Of each source row, only the range of columns that they need
+    /// is read.
     fn read_some(&self, first: u64, n: u64, out: &mut [f32]) -> Result<(), Error> {
         let matrix = first / self.n_each;
         let from = first % self.n_each;
@@ -119,10 +120,10 @@ impl Transposed {
     }
 }
 
-/// A vector that is computed.
-pub(super) struct Values(pub(super) Vec<f32>);
+/// A computed vector.
+pub(super) struct ConstantRows(pub(super) Vec<f32>);
 
-impl Rows for Values {
+impl RowSource for ConstantRows {
     fn read(&self, first: u64, out: &mut [f32]) -> Result<(), Error> {
         if first > 0 || out.len() != self.0.len() {
             return Err(Error::NoRow { row: first.max(1) });
@@ -138,15 +139,15 @@ mod tests {
     use crate::raw::{Dtype, RawTensor};
     use std::sync::Arc;
 
-    /// 0, 1, 2 ...
-    fn source(dims: &[u64]) -> Source {
+    /// A tensor of 0, 1, 2 ...
+    fn source(dims: &[u64]) -> SourceTensor {
         let n = dims.iter().product::<u64>() as u16;
         let bytes: Vec<u8> = (0..n).flat_map(|i| f32::from(i).to_le_bytes()).collect();
-        Source::Plain(RawTensor::new("w", Dtype::F32, dims, Arc::new(bytes), 0).unwrap())
+        SourceTensor::Plain(RawTensor::new("w", Dtype::F32, dims, Arc::new(bytes), 0).unwrap())
     }
 
-    /// All rows, and the same by ones.
-    fn all(rows: &dyn Rows, n_rows: usize, d_row: usize) -> Vec<f32> {
+    /// Reads all rows at once, and checks that reading them one by one gives the same.
+    fn all(rows: &dyn RowSource, n_rows: usize, d_row: usize) -> Vec<f32> {
         let mut whole = vec![0.0; n_rows * d_row];
         let mut ones = vec![0.0; n_rows * d_row];
         rows.read(0, &mut whole).unwrap();
@@ -161,26 +162,26 @@ mod tests {
     #[test]
     fn halves_of_heads_become_pairs() {
         let parts = vec![source(&[8, 1])];
-        let rows = Moved {
+        let rows = GatheredRows {
             parts,
             n_each: 8,
             width: 1,
             d_row: 1,
-            order: Order::Pairs { d_head: 4 },
+            order: RowMap::Pairs { d_head: 4 },
             offset: 0.5,
         };
         assert_eq!(all(&rows, 8, 1), [0.5, 2.5, 1.5, 3.5, 4.5, 6.5, 5.5, 7.5]);
     }
 
     #[test]
-    fn experts_lie_on_top_of_each_other() {
+    fn experts_are_stacked() {
         let parts = vec![source(&[2, 3]), source(&[2, 3])];
-        let rows = Moved {
+        let rows = GatheredRows {
             parts,
             n_each: 2,
             width: 3,
             d_row: 3,
-            order: Order::Same,
+            order: RowMap::Same,
             offset: 0.0,
         };
         assert_eq!(
@@ -190,14 +191,14 @@ mod tests {
     }
 
     #[test]
-    fn a_part_of_each_is_taken() {
-        let up = Order::Part {
+    fn gate_or_up_is_taken_from_a_joined_tensor() {
+        let up = RowMap::Part {
             take: 2,
             of: 4,
             first: 2,
             step: 1,
         };
-        let rows = Moved {
+        let rows = GatheredRows {
             parts: vec![source(&[2, 4, 1])],
             n_each: 4,
             width: 1,
@@ -206,13 +207,13 @@ mod tests {
             offset: 0.0,
         };
         assert_eq!(all(&rows, 4, 1), [2.0, 3.0, 6.0, 7.0]);
-        let every_second = Order::Part {
+        let every_second = RowMap::Part {
             take: 2,
             of: 4,
             first: 1,
             step: 2,
         };
-        let rows = Moved {
+        let rows = GatheredRows {
             parts: vec![source(&[2, 4])],
             n_each: 4,
             width: 1,
@@ -225,21 +226,21 @@ mod tests {
 
     #[test]
     fn columns_become_rows() {
-        let rows = Transposed {
+        let rows = TransposedRows {
             source: source(&[2, 3]),
             d_row: 2,
             n_columns: 3,
             n_each: 3,
-            order: Order::Same,
+            order: RowMap::Same,
         };
         assert_eq!(all(&rows, 3, 2), [0.0, 3.0, 1.0, 4.0, 2.0, 5.0]);
-        let order = Order::Part {
+        let order = RowMap::Part {
             take: 2,
             of: 4,
             first: 1,
             step: 2,
         };
-        let rows = Transposed {
+        let rows = TransposedRows {
             source: source(&[2, 2, 4]),
             d_row: 2,
             n_columns: 4,

@@ -1,8 +1,7 @@
-//! From the list of a model's tensors to each of them: where it is in the checkpoint, and what is
-//! done to it.
+//! Builds the tensors of a model from a checkpoint: finds each one and applies its transformations.
 //!
-//! The list is `ModelSpec::tensors`, and there is no other. What it asks for is taken out of the
-//! checkpoint; what is left is an error of the caller's.
+//! `ModelSpec::tensors` is the only list of tensors. Each listed tensor is taken out of the
+//! checkpoint; the caller reports those left over.
 
 use atta_formats::TensorType;
 use atta_model::{
@@ -11,38 +10,38 @@ use atta_model::{
 };
 
 use super::{
-    family::{Experts, Family, Joined, usual_name},
+    family::{Experts, Family, GateUpLayout, usual_name},
     mxfp4::Mxfp4,
-    rope::{Kind, Rope},
-    rows::{Moved, Order, Transposed, Values},
-    source::{Quantization, Source},
+    rope::{Rope, RopeType},
+    rows::{ConstantRows, GatheredRows, RowMap, TransposedRows},
+    source_tensor::{Quantization, SourceTensor},
 };
 use crate::{
-    Error, Rows, Stored, Tensor,
+    Error, MappedRows, RowSource, Tensor,
     raw::{RawTensor, RawTensors},
 };
 
-/// What tensors are made from.
-pub(super) struct Assembly<'a> {
+/// Builds tensors from those of a checkpoint.
+pub(super) struct TensorBuilder<'a> {
     pub(super) family: &'a Family,
     pub(super) rope: &'a Rope<'a>,
-    pub(super) how: Quantization,
-    /// Whether the head is the embedding.
+    pub(super) quantization: Quantization,
+    /// Whether the head is tied to the embedding.
     pub(super) is_tied: bool,
-    /// Width of a head.
+    /// The width of a head.
     pub(super) d_head: u64,
     pub(super) raw: &'a mut RawTensors,
 }
 
-/// A tensor to be made.
-struct Wanted {
+/// A tensor to be built.
+struct Target {
     name: String,
     role: Role,
     layer: Option<usize>,
     shape: Vec<u64>,
 }
 
-impl Assembly<'_> {
+impl TensorBuilder<'_> {
     /// All tensors of a model.
     pub(super) fn all(&mut self, spec: &ModelSpec) -> Result<Vec<Tensor>, Error> {
         let mut tensors = Vec::new();
@@ -70,7 +69,7 @@ impl Assembly<'_> {
 
     fn rope_freqs(&self, req: &TensorReq) -> Result<Option<Tensor>, Error> {
         match self.rope.kind()? {
-            Kind::Llama3 => self
+            RopeType::Llama3 => self
                 .values(req, self.rope.llama3_factors(2 * req.shape[0])?)
                 .map(Some),
             _ => Ok(None),
@@ -84,11 +83,12 @@ impl Assembly<'_> {
             name: req.name(),
             dims,
             ty: TensorType::F32,
-            rows: Box::new(Values(values)),
+            rows: Box::new(ConstantRows(values)),
         })
     }
 
-    /// A tensor that is one in the checkpoint, too, or is fused with others there and in files.
+    /// A tensor that is a single one in the checkpoint, or that is fused with others in the
+    /// checkpoint and in GGUF.
     fn single(&mut self, req: &TensorReq) -> Result<Option<Tensor>, Error> {
         let within = req.within.as_ref().zip(req.within_name());
         let fused = within
@@ -109,22 +109,22 @@ impl Assembly<'_> {
         if let Some((_, within_name)) = within.filter(|_| keeps_name) {
             name = within_name;
         }
-        match Source::take(self.raw, self.how, &from, req.role)? {
+        match SourceTensor::take(self.raw, self.quantization, &from, req.role)? {
             Some(source) => {
-                let wanted = Wanted {
+                let target = Target {
                     name,
                     role: req.role,
                     layer: req.layer,
                     shape,
                 };
-                self.make(wanted, source).map(Some)
+                self.make(target, source).map(Some)
             }
             None if req.presence == Presence::Optional && req.role != Role::Output => Ok(None),
             None => Err(Error::Missing.of(&from)),
         }
     }
 
-    /// What the checkpoint calls a tensor. Where experts are one tensor, their router has the usual
+    /// The checkpoint's name of a tensor. If the experts are one tensor, the router has the usual
     /// name.
     fn name(&self, req: &TensorReq) -> String {
         let own = self.family.name(req.role, req.layer);
@@ -135,14 +135,14 @@ impl Assembly<'_> {
         if is_usual { usual } else { own }
     }
 
-    /// What is done to the weights of a tensor.
-    fn make(&self, wanted: Wanted, source: Source) -> Result<Tensor, Error> {
-        let Wanted {
+    /// Builds a tensor with its transformations.
+    fn make(&self, target: Target, source: SourceTensor) -> Result<Tensor, Error> {
+        let Target {
             name,
             role,
             layer,
             shape,
-        } = wanted;
+        } = target;
         let is_transposed = self.family.is_transposed && layer.is_some() && shape.len() == 2;
         let stored: Vec<u64> = if is_transposed {
             shape.iter().rev().copied().collect()
@@ -155,16 +155,16 @@ impl Assembly<'_> {
         } else {
             source.tensor_type()
         };
-        // A matrix of one row is written as a vector.
+        // The gate of the shared expert, a matrix of one row, is written as a vector.
         let dims = shape
             .iter()
             .copied()
             .skip(usize::from(role == Role::FfnGateInpShexp))
             .collect();
-        let rows: Box<dyn Rows> = match (self.order(role), self.offset(role)) {
-            _ if is_transposed => Box::new(columns(source, &shape, Order::Same)?),
-            (Order::Same, 0.0) => whole(source, &shape, ty)?,
-            (order, offset) => Box::new(Moved {
+        let rows: Box<dyn RowSource> = match (self.order(role), self.offset(role)) {
+            _ if is_transposed => Box::new(columns(source, &shape, RowMap::Same)?),
+            (RowMap::Same, 0.0) => whole(source, &shape, ty)?,
+            (order, offset) => Box::new(GatheredRows {
                 offset,
                 ..moved(source, &shape, order)?
             }),
@@ -177,16 +177,16 @@ impl Assembly<'_> {
         })
     }
 
-    fn order(&self, role: Role) -> Order {
+    fn order(&self, role: Role) -> RowMap {
         match role {
             Role::AttnQ | Role::AttnQBias | Role::AttnK | Role::AttnKBias
                 if self.family.is_paired =>
             {
-                Order::Pairs {
+                RowMap::Pairs {
                     d_head: self.d_head,
                 }
             }
-            _ => Order::Same,
+            _ => RowMap::Same,
         }
     }
 
@@ -203,7 +203,7 @@ impl Assembly<'_> {
         }
     }
 
-    /// A matrix of all experts: each a tensor of its own, or all in one, with or without blocks.
+    /// A matrix of all experts, which are separate tensors, one tensor, or one tensor in MXFP4.
     fn experts(&mut self, req: &TensorReq) -> Result<Tensor, Error> {
         let family = self.family;
         let Some(e) = &family.experts else {
@@ -221,15 +221,16 @@ impl Assembly<'_> {
             ),
             req.layer,
         );
-        if self.how == Quantization::Mxfp4 {
-            return self.blocks(req, &joined, e.joined);
+        if self.quantization == Quantization::Mxfp4 {
+            return self.blocks(req, &joined, e.gate_up);
         }
         if self.raw.get(&joined).is_some() {
-            return self.joined(req, &joined, e.joined);
+            return self.joined(req, &joined, e.gate_up);
         }
         self.stacked(req, e)
     }
 
+    /// Stacks experts that are separate tensors.
     fn stacked(&mut self, req: &TensorReq, e: &Experts) -> Result<Tensor, Error> {
         let shape = shape_of(req);
         let mut parts = Vec::new();
@@ -238,7 +239,7 @@ impl Assembly<'_> {
                 &format!("{}{x}.{}", e.prefix, e.parts[part_of(req.role)]),
                 req.layer,
             );
-            let source = Source::take(self.raw, self.how, &from, req.role)?
+            let source = SourceTensor::take(self.raw, self.quantization, &from, req.role)?
                 .ok_or_else(|| Error::Missing.of(&from))?;
             source.expect(&shape[1..])?;
             parts.push(source);
@@ -252,12 +253,12 @@ impl Assembly<'_> {
             .of(other.name())),
             None => {
                 let d = to_usize(shape[2])?;
-                let rows = Moved {
+                let rows = GatheredRows {
                     parts,
                     n_each: shape[1],
                     width: d,
                     d_row: d,
-                    order: Order::Same,
+                    order: RowMap::Same,
                     offset: 0.0,
                 };
                 Ok(Tensor {
@@ -270,11 +271,16 @@ impl Assembly<'_> {
         }
     }
 
-    /// A matrix of all experts in one tensor, gate and up together.
-    fn joined(&mut self, req: &TensorReq, from: &str, how: Joined) -> Result<Tensor, Error> {
+    /// A matrix of all experts that are one tensor, with gate and up joined.
+    fn joined(
+        &mut self,
+        req: &TensorReq,
+        from: &str,
+        layout: GateUpLayout,
+    ) -> Result<Tensor, Error> {
         let shape = shape_of(req);
         let part = part_of(req.role);
-        let source = Source::Plain(self.share(from, part != 0)?);
+        let source = SourceTensor::Plain(self.share(from, part != 0)?);
         let [n, d_out, d_in] = shape[..] else {
             unreachable!("matrices of experts have three dimensions")
         };
@@ -283,23 +289,23 @@ impl Assembly<'_> {
         } else {
             d_out
         };
-        let stored = if how == Joined::Columns {
+        let stored = if layout == GateUpLayout::Columns {
             [n, d_in, n_columns]
         } else {
             [n, n_columns, d_in]
         };
         source.expect(&stored)?;
         let ty = source.tensor_type();
-        let order = order_in(how, part, d_out);
-        let rows: Box<dyn Rows> = match how {
-            Joined::Columns => Box::new(Transposed {
+        let order = order_in(layout, part, d_out);
+        let rows: Box<dyn RowSource> = match layout {
+            GateUpLayout::Columns => Box::new(TransposedRows {
                 n_columns,
                 ..columns(source, &[d_out, d_in], order)?
             }),
-            Joined::Halves => {
+            GateUpLayout::Halves => {
                 let d = to_usize(d_in)?;
                 let n_each = n.saturating_mul(d_out);
-                Box::new(Moved {
+                Box::new(GatheredRows {
                     parts: vec![source],
                     n_each,
                     width: d,
@@ -320,23 +326,23 @@ impl Assembly<'_> {
     fn joined_bias(&mut self, req: &TensorReq) -> Result<Tensor, Error> {
         let from = self.family.name(req.role, req.layer);
         let part = part_of(req.role);
-        let how = self
+        let layout = self
             .family
             .experts
             .as_ref()
-            .map_or(Joined::Halves, |e| e.joined);
-        let source = Source::Plain(self.share(&from, part != 0)?);
+            .map_or(GateUpLayout::Halves, |e| e.gate_up);
+        let source = SourceTensor::Plain(self.share(&from, part != 0)?);
         let shape = shape_of(req);
         let [n, d_ff] = shape[..] else {
             unreachable!("biases of experts have two dimensions")
         };
         source.expect(&[n, d_ff.saturating_mul(2)])?;
-        let rows = Moved {
+        let rows = GatheredRows {
             parts: vec![source],
             n_each: n.saturating_mul(d_ff),
             width: 1,
             d_row: to_usize(d_ff)?,
-            order: order_in(how, part, d_ff),
+            order: order_in(layout, part, d_ff),
             offset: 0.0,
         };
         Ok(Tensor {
@@ -347,7 +353,12 @@ impl Assembly<'_> {
         })
     }
 
-    fn blocks(&mut self, req: &TensorReq, from: &str, how: Joined) -> Result<Tensor, Error> {
+    fn blocks(
+        &mut self,
+        req: &TensorReq,
+        from: &str,
+        layout: GateUpLayout,
+    ) -> Result<Tensor, Error> {
         let shape = shape_of(req);
         let part = part_of(req.role);
         let [n, d_out, d_in] = shape[..] else {
@@ -370,7 +381,7 @@ impl Assembly<'_> {
             blocks,
             scales,
             n_blocks: to_usize(d_in / 32)?,
-            order: order_in(how, part, d_out),
+            order: order_in(layout, part, d_out),
         };
         Ok(Tensor {
             name: req.name(),
@@ -380,7 +391,7 @@ impl Assembly<'_> {
         })
     }
 
-    /// A tensor that is asked for twice; the last time it is taken out.
+    /// A tensor that is used twice. It is taken out the second time.
     fn share(&mut self, name: &str, is_last: bool) -> Result<RawTensor, Error> {
         let tensor = if is_last {
             self.raw.take(name)
@@ -391,7 +402,7 @@ impl Assembly<'_> {
     }
 }
 
-/// Gate, up or down.
+/// The part of a role: 0 for gate, 1 for up, 2 for down.
 fn part_of(role: Role) -> usize {
     match role {
         Role::FfnGateExps | Role::FfnGateExpsBias => 0,
@@ -400,19 +411,19 @@ fn part_of(role: Role) -> usize {
     }
 }
 
-/// Which units of a joined tensor are gate, or up; all of them are down.
-fn order_in(how: Joined, part: usize, n: u64) -> Order {
+/// Maps rows of gate or up to those of the joined tensor; down is not joined.
+fn order_in(layout: GateUpLayout, part: usize, n: u64) -> RowMap {
     let of = n.saturating_mul(2);
     let part = part as u64;
-    match (how, part) {
-        (_, 2..) => Order::Same,
-        (Joined::Halves, _) => Order::Part {
+    match (layout, part) {
+        (_, 2..) => RowMap::Same,
+        (GateUpLayout::Halves, _) => RowMap::Part {
             take: n,
             of,
             first: part * n,
             step: 1,
         },
-        (Joined::Columns, _) => Order::Part {
+        (GateUpLayout::Columns, _) => RowMap::Part {
             take: n,
             of,
             first: part,
@@ -421,36 +432,36 @@ fn order_in(how: Joined, part: usize, n: u64) -> Order {
     }
 }
 
-/// The rest of the world expects these in f32: vectors, and what chooses experts.
+/// Whether llama.cpp expects a tensor in F32: vectors, routers, and positions.
 fn is_kept_in_f32(role: Role, shape: &[u64]) -> bool {
     let is_small =
         matches!(role, Role::FfnGateInp | Role::FfnGateInpShexp) || role.home() == Home::Kept;
     is_small || shape.len() < 2
 }
 
-/// Rows to which nothing is done.
-fn whole(source: Source, shape: &[u64], ty: TensorType) -> Result<Box<dyn Rows>, Error> {
+/// The rows of a source without transformation.
+fn whole(source: SourceTensor, shape: &[u64], ty: TensorType) -> Result<Box<dyn RowSource>, Error> {
     if let Some(raw) = source
         .plain()
         .filter(|raw| raw.dtype().tensor_type() == Some(ty))
     {
         return Ok(Box::new(
-            Stored::new(raw.file(), raw.at(), raw.dims(), ty).map_err(|e| e.of(raw.name()))?,
+            MappedRows::new(raw.file(), raw.at(), raw.dims(), ty).map_err(|e| e.of(raw.name()))?,
         ));
     }
-    Ok(Box::new(moved(source, shape, Order::Same)?))
+    Ok(Box::new(moved(source, shape, RowMap::Same)?))
 }
 
-fn moved(source: Source, shape: &[u64], order: Order) -> Result<Moved, Error> {
+fn moved(source: SourceTensor, shape: &[u64], order: RowMap) -> Result<GatheredRows, Error> {
     let d_row = to_usize(shape[shape.len() - 1])?;
     let n = shape.iter().fold(1, |n: u64, &d| n.saturating_mul(d));
-    // Elements of a vector are moved one by one.
-    let width = if shape.len() == 1 && order != Order::Same {
+    // In a permuted vector, the unit is an element.
+    let width = if shape.len() == 1 && order != RowMap::Same {
         1
     } else {
         d_row
     };
-    Ok(Moved {
+    Ok(GatheredRows {
         parts: vec![source],
         n_each: n / width as u64,
         width,
@@ -460,9 +471,9 @@ fn moved(source: Source, shape: &[u64], order: Order) -> Result<Moved, Error> {
     })
 }
 
-/// Columns of `[d_in, d_out]` as rows of `[d_out, d_in]`.
-fn columns(source: Source, shape: &[u64], order: Order) -> Result<Transposed, Error> {
-    Ok(Transposed {
+/// Transposes `[d_in, d_out]` to `[d_out, d_in]`.
+fn columns(source: SourceTensor, shape: &[u64], order: RowMap) -> Result<TransposedRows, Error> {
+    Ok(TransposedRows {
         source,
         d_row: to_usize(shape[1])?,
         n_columns: shape[0],

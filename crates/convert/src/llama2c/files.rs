@@ -1,4 +1,4 @@
-//! Both files of a model on the disk, there whole or not at all.
+//! Writes the two files of a model, each atomically.
 
 use std::{
     io::{BufWriter, Write},
@@ -6,23 +6,23 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{Leap, Report, write};
-use crate::{Checkpoint, Error, draft::Draft};
+use super::{LeapFormat, Report, write};
+use crate::{Checkpoint, Error, atomic_file::AtomicFile};
 
-/// Where the vocabulary of a model at `dst` lies.
+/// The path of the vocabulary of a model at `dst`.
 pub fn tokenizer_path(dst: &Path) -> PathBuf {
     dst.with_file_name("tokenizer.bin")
 }
 
-/// Writes a model to `dst` and its vocabulary beside it. `progress` hears how many bytes of how
-/// many are written, and may break: then neither file was ever there.
+/// Writes a model to `dst` and its vocabulary beside it. `progress` is called with the bytes
+/// written and the total; if it breaks, neither file is left.
 ///
 /// # Errors
-/// As [`write()`].
+/// Those of [`write()`].
 pub fn convert(
     checkpoint: &Checkpoint,
     dst: &Path,
-    to: Leap,
+    to: LeapFormat,
     progress: &mut dyn FnMut(u64, u64) -> ControlFlow<()>,
 ) -> Result<Report, Error> {
     if dst == tokenizer_path(dst) {
@@ -30,14 +30,14 @@ pub fn convert(
             path: dst.to_owned(),
         });
     }
-    let mut model = Draft::new(dst)?;
-    let mut tokenizer = Draft::new(&tokenizer_path(dst))?;
+    let mut model = AtomicFile::new(dst)?;
+    let mut tokenizer = AtomicFile::new(&tokenizer_path(dst))?;
     let mut tokens = BufWriter::new(&mut tokenizer);
     let report = write(checkpoint, to, &mut model, &mut tokens, progress)?;
     tokens.flush().map_err(Error::Output)?;
     drop(tokens);
     checkpoint.check_files()?;
-    tokenizer.keep()?;
-    model.keep()?;
+    tokenizer.commit()?;
+    model.commit()?;
     Ok(report)
 }

@@ -1,56 +1,57 @@
-//! The first bytes of a model file: version, sizes, whether the head is the embedding, and the
-//! length of a group.
+//! The header of a model file: version, sizes, whether the head is tied, and the group size.
 //!
 //! ```text
-//! version 0:  0 i32 d_model, d_ff, n_layers, n_heads, n_kv_heads, n_vocab (negative: a head of its own), n_ctx;  28 data
-//! 1 and 2:    0 u32 "24ka";  4 i32 version;  8 the same 7 x i32, n_vocab above 0;  36 u8 tied;  256 data
-//! 2 only:     37 i32 weights per group
+//! version 0:  0 i32 d_model, d_ff, n_layers, n_heads, n_kv_heads, n_vocab, n_ctx;  28 data
+//!             n_vocab is negative if the head is not tied
+//! 1 and 2:    0 u32 "24ka";  4 i32 version;  8 the same 7 i32, n_vocab positive;  36 u8 tied;
+//!             256 data
+//! 2 only:     37 i32 group size
 //! ```
 
-/// `ak42`, as a number.
+/// "ak42" as a number.
 const MAGIC: u32 = 0x616b_3432;
-/// Where the data of versions 1 and 2 begins.
+/// The offset of the data in versions 1 and 2.
 const HEADER_BYTES: usize = 256;
-/// No width, count or length of a real model comes near this.
+/// The largest width, count or length that is accepted.
 const MAX_SIZE: u64 = 1 << 24;
-/// The most layers that a model may have.
+/// The most layers that are accepted.
 const MAX_LAYERS: u64 = 4096;
 
-/// How weights are written, and in which order.
+/// The version of a file, which decides the type and order of weights.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Form {
-    /// llama2.c's first: f32, no magic.
+pub(super) enum FileVersion {
+    /// Legacy: f32, no magic.
     V0,
     /// f32.
     V1,
-    /// Groups of int8 with one f32 scale each.
+    /// int8 in groups with one f32 scale each.
     V2 {
         /// Weights per group.
         group: u64,
     },
 }
 
-impl Form {
-    /// Weights per group, if there are groups.
+impl FileVersion {
+    /// Weights per group, in version 2.
     pub(super) fn group(self) -> Option<u64> {
         match self {
-            Form::V0 | Form::V1 => None,
-            Form::V2 { group } => Some(group),
+            FileVersion::V0 | FileVersion::V1 => None,
+            FileVersion::V2 { group } => Some(group),
         }
     }
 }
 
-impl std::fmt::Display for Form {
+impl std::fmt::Display for FileVersion {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Form::V0 => write!(f, "version 0"),
-            Form::V1 => write!(f, "version 1"),
-            Form::V2 { group } => write!(f, "version 2 with groups of {group}"),
+            FileVersion::V0 => write!(f, "version 0"),
+            FileVersion::V1 => write!(f, "version 1"),
+            FileVersion::V2 { group } => write!(f, "version 2 with groups of {group}"),
         }
     }
 }
 
-/// The numbers that make a model.
+/// The sizes of a model (llama2.c's `Config`).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Sizes {
     pub(super) d_model: u64,
@@ -62,22 +63,22 @@ pub(super) struct Sizes {
     pub(super) n_ctx: u64,
 }
 
-/// What a file says before its weights.
+/// The header of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Header {
-    pub(super) form: Form,
+    pub(super) version: FileVersion,
     pub(super) sizes: Sizes,
-    /// Whether the embedding is the head, too.
+    /// Whether the head is tied to the embedding.
     pub(super) tied: bool,
 }
 
 impl Sizes {
-    /// Width of a head.
+    /// The width of a head.
     pub(super) fn d_head(&self) -> u64 {
         self.d_model / self.n_heads
     }
 
-    /// Width of all keys of a position.
+    /// The width of all key heads together.
     pub(super) fn d_kv(&self) -> u64 {
         self.d_head() * self.n_kv_heads
     }
@@ -101,7 +102,7 @@ impl Sizes {
         sizes.check_heads().map(|()| sizes)
     }
 
-    /// Whether heads have a width, and an even one.
+    /// Checks that head counts divide the widths and that heads have an even width.
     pub(super) fn check_heads(&self) -> Result<(), String> {
         let Self {
             d_model,
@@ -124,7 +125,7 @@ impl Sizes {
 }
 
 impl Header {
-    /// Reads the beginning of a file.
+    /// Parses the beginning of a file.
     pub(super) fn parse(bytes: &[u8]) -> Result<Self, String> {
         match i32_at(bytes, 0)? as u32 {
             MAGIC => Self::parse_versioned(bytes),
@@ -139,7 +140,7 @@ impl Header {
         let sizes = Sizes::new(numbers)
             .map_err(|why| format!("no ak42 at the beginning, and as version 0 {why}"))?;
         Ok(Self {
-            form: Form::V0,
+            version: FileVersion::V0,
             sizes,
             tied,
         })
@@ -152,9 +153,9 @@ impl Header {
                 bytes.len()
             ));
         }
-        let form = match i32_at(bytes, 4)? {
-            1 => Form::V1,
-            2 => Form::V2 {
+        let version = match i32_at(bytes, 4)? {
+            1 => FileVersion::V1,
+            2 => FileVersion::V2 {
                 group: group(i32_at(bytes, 37)?)?,
             },
             other => return Err(format!("version {other}, known: 0, 1 and 2")),
@@ -169,13 +170,13 @@ impl Header {
             }
         };
         Ok(Self {
-            form,
+            version,
             sizes: Sizes::new(numbers(bytes, 8)?)?,
             tied,
         })
     }
 
-    /// The bytes before the data, of versions 1 and 2.
+    /// The header of versions 1 and 2 as bytes.
     pub(super) fn encode(&self) -> Vec<u8> {
         let Sizes {
             d_model,
@@ -186,7 +187,7 @@ impl Header {
             n_vocab,
             n_ctx,
         } = self.sizes;
-        let group = self.form.group();
+        let group = self.version.group();
         let mut out = MAGIC.to_le_bytes().to_vec();
         let numbers = [
             1 + u64::from(group.is_some()),
@@ -198,7 +199,7 @@ impl Header {
             n_vocab,
             n_ctx,
         ];
-        // None is above `MAX_SIZE`.
+        // All numbers are at most `MAX_SIZE`, so they fit i32.
         numbers
             .iter()
             .for_each(|&number| out.extend((number as i32).to_le_bytes()));
@@ -208,9 +209,9 @@ impl Header {
         out
     }
 
-    /// Where the first weight lies.
+    /// The offset of the first weight.
     pub(super) fn data_at(&self) -> u64 {
-        if self.form == Form::V0 {
+        if self.version == FileVersion::V0 {
             28
         } else {
             HEADER_BYTES as u64
@@ -244,7 +245,7 @@ fn i32_at(bytes: &[u8], at: usize) -> Result<i32, String> {
 mod tests {
     use super::*;
 
-    fn header(form: Form) -> Header {
+    fn header(version: FileVersion) -> Header {
         let sizes = Sizes {
             d_model: 64,
             d_ff: 96,
@@ -255,23 +256,23 @@ mod tests {
             n_ctx: 16,
         };
         Header {
-            form,
+            version,
             sizes,
-            tied: form == Form::V1,
+            tied: version == FileVersion::V1,
         }
     }
 
     #[test]
-    fn what_was_written_is_read() {
-        for form in [Form::V1, Form::V2 { group: 32 }] {
-            let bytes = header(form).encode();
+    fn an_encoded_header_is_parsed_again() {
+        for version in [FileVersion::V1, FileVersion::V2 { group: 32 }] {
+            let bytes = header(version).encode();
             assert_eq!(bytes.len(), 256);
-            assert_eq!(Header::parse(&bytes), Ok(header(form)));
+            assert_eq!(Header::parse(&bytes), Ok(header(version)));
         }
     }
 
     #[test]
-    fn a_negative_vocabulary_of_version_0_means_a_head_of_its_own() {
+    fn a_negative_vocabulary_of_version_0_means_an_untied_head() {
         let file = |n_vocab: i32| -> Vec<u8> {
             [64, 96, 2, 4, 2, n_vocab, 16i32]
                 .iter()
@@ -279,7 +280,10 @@ mod tests {
                 .collect()
         };
         let read = |n_vocab| Header::parse(&file(n_vocab)).unwrap();
-        assert_eq!((read(-300), read(300).tied), (header(Form::V0), true));
+        assert_eq!(
+            (read(-300), read(300).tied),
+            (header(FileVersion::V0), true)
+        );
         assert!(
             Header::parse(&file(i32::MIN))
                 .unwrap_err()
@@ -288,9 +292,9 @@ mod tests {
     }
 
     #[test]
-    fn sizes_that_no_model_has_are_refused_by_name() {
+    fn invalid_sizes_are_refused_by_name() {
         let patched = |at: usize, value: i32| {
-            let mut bytes = header(Form::V2 { group: 32 }).encode();
+            let mut bytes = header(FileVersion::V2 { group: 32 }).encode();
             bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
             Header::parse(&bytes).unwrap_err()
         };

@@ -1,14 +1,13 @@
-//! Where each tensor lies in a model file: the one list that reading and writing share.
+//! The tensors of a model file with their offsets, shared by reader and writer.
 //!
-//! A tensor of the layers stands once for all of them, one layer after the other. In version 2
-//! matrices are int8 codes, and after the codes of a matrix come the scales of its groups; norms
-//! are f32 always.
+//! For each role, the tensors of all layers follow each other. In version 2, matrices are int8
+//! codes followed by the scales of their groups; norms are always f32.
 
 use atta_model::Role;
 
-use super::header::{Form, Header, Sizes};
+use super::header::{FileVersion, Header, Sizes};
 
-/// What stands in a file, in its order.
+/// The order of version 0.
 const V0: &[Role] = &[
     Role::TokenEmbd,
     Role::AttnNorm,
@@ -40,22 +39,22 @@ const V1: &[Role] = &[
     Role::Output,
 ];
 
-/// A tensor in a file.
+/// A tensor of a model file.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Place {
+pub(super) struct FileTensor {
     pub(super) role: Role,
     /// `None` for tensors of the whole model.
     pub(super) layer: Option<usize>,
     /// Outermost first.
     pub(super) dims: Vec<u64>,
-    /// First byte.
+    /// Byte offset.
     pub(super) at: u64,
-    /// Weights per group, if they are int8.
+    /// Weights per group, if the tensor is int8.
     pub(super) group: Option<u64>,
 }
 
-impl Place {
-    /// Its name in GGUF files.
+impl FileTensor {
+    /// GGUF's name.
     pub(super) fn name(&self) -> String {
         match self.layer {
             Some(l) => format!("blk.{l}.{}", self.role.name()),
@@ -63,12 +62,12 @@ impl Place {
         }
     }
 
-    /// Weights in all.
+    /// The number of weights.
     pub(super) fn n_weights(&self) -> u64 {
         self.dims.iter().product()
     }
 
-    /// Weights of a row.
+    /// The number of weights per row.
     pub(super) fn d_row(&self) -> u64 {
         *self.dims.last().expect("no tensor of a model is a scalar")
     }
@@ -86,31 +85,35 @@ impl Place {
     }
 }
 
-/// Every tensor of a file, and the length of the file.
-pub(super) fn places(header: &Header) -> Result<(Vec<Place>, u64), String> {
-    let mut places = Vec::new();
+/// All tensors of a file, and the length of the file.
+pub(super) fn file_tensors(header: &Header) -> Result<(Vec<FileTensor>, u64), String> {
+    let mut file_tensors = Vec::new();
     let mut end = header.data_at();
-    for &role in if header.form == Form::V0 { V0 } else { V1 } {
-        if role == Role::Output && header.form == Form::V0 {
-            // Cosines and sines, which were tables once and are not read any more.
+    for &role in if header.version == FileVersion::V0 {
+        V0
+    } else {
+        V1
+    } {
+        if role == Role::Output && header.version == FileVersion::V0 {
+            // Tables of cosines and sines, which llama2.c skips.
             end = further(end, 4 * header.sizes.n_ctx * header.sizes.d_head())?;
         }
         for layer in instances(role, header) {
             let dims = dims(role, &header.sizes);
             let at = end;
-            let group = group(role, header.form);
-            let place = Place {
+            let group = group(role, header.version);
+            let tensor = FileTensor {
                 role,
                 layer,
                 dims,
                 at,
                 group,
             };
-            end = further(end, place.n_bytes()?)?;
-            places.push(place);
+            end = further(end, tensor.n_bytes()?)?;
+            file_tensors.push(tensor);
         }
     }
-    Ok((places, end))
+    Ok((file_tensors, end))
 }
 
 fn further(at: u64, n_bytes: u64) -> Result<u64, String> {
@@ -118,7 +121,7 @@ fn further(at: u64, n_bytes: u64) -> Result<u64, String> {
         .ok_or_else(|| "sizes of more than 2^64 bytes".into())
 }
 
-/// The layers that have such a tensor, `None` if it belongs to the whole model.
+/// The layers that have a tensor of this role; `None` for a tensor of the whole model.
 fn instances(role: Role, header: &Header) -> Vec<Option<usize>> {
     match role {
         Role::Output if header.tied => Vec::new(),
@@ -127,10 +130,10 @@ fn instances(role: Role, header: &Header) -> Vec<Option<usize>> {
     }
 }
 
-fn group(role: Role, form: Form) -> Option<u64> {
+fn group(role: Role, version: FileVersion) -> Option<u64> {
     match role {
         Role::AttnNorm | Role::FfnNorm | Role::OutputNorm => None,
-        _ => form.group(),
+        _ => version.group(),
     }
 }
 
@@ -155,7 +158,7 @@ fn dims(role: Role, sizes: &Sizes) -> Vec<u64> {
 mod tests {
     use super::*;
 
-    fn header(form: Form, tied: bool) -> Header {
+    fn header(version: FileVersion, tied: bool) -> Header {
         let sizes = Sizes {
             d_model: 8,
             d_ff: 12,
@@ -165,36 +168,46 @@ mod tests {
             n_vocab: 10,
             n_ctx: 6,
         };
-        Header { form, sizes, tied }
+        Header {
+            version,
+            sizes,
+            tied,
+        }
     }
 
     #[test]
-    fn every_weight_has_its_place() {
+    fn all_weights_are_counted() {
         let n_weights = 80 + 8 + 2 * (8 + 8 + 64 + 32 + 32 + 64 + 96 + 96 + 96);
-        let end = |form, tied| places(&header(form, tied)).unwrap().1;
-        assert_eq!(end(Form::V0, true), 28 + 4 * (n_weights + 6 * 4));
-        assert_eq!(end(Form::V0, false), end(Form::V0, true) + 4 * 80);
-        assert_eq!(end(Form::V1, true), 256 + 4 * n_weights);
+        let end = |version, tied| file_tensors(&header(version, tied)).unwrap().1;
+        assert_eq!(end(FileVersion::V0, true), 28 + 4 * (n_weights + 6 * 4));
+        assert_eq!(
+            end(FileVersion::V0, false),
+            end(FileVersion::V0, true) + 4 * 80
+        );
+        assert_eq!(end(FileVersion::V1, true), 256 + 4 * n_weights);
         let norms = 5 * 8;
         assert_eq!(
-            end(Form::V2 { group: 4 }, true),
+            end(FileVersion::V2 { group: 4 }, true),
             256 + 4 * norms + 2 * (n_weights - norms)
         );
     }
 
     #[test]
-    fn a_head_comes_after_what_was_a_table() {
-        let (places, end) = places(&header(Form::V0, false)).unwrap();
+    fn an_untied_head_of_version_0_follows_the_tables() {
+        let (file_tensors, end) = file_tensors(&header(FileVersion::V0, false)).unwrap();
         assert_eq!(
-            (places.last().unwrap().role, places.last().unwrap().at),
+            (
+                file_tensors.last().unwrap().role,
+                file_tensors.last().unwrap().at
+            ),
             (Role::Output, end - 4 * 80)
         );
-        assert_eq!(places[1].name(), "blk.0.attn_norm.weight");
+        assert_eq!(file_tensors[1].name(), "blk.0.attn_norm.weight");
     }
 
     #[test]
     fn groups_that_do_not_divide_a_matrix_are_refused() {
-        let error = places(&header(Form::V2 { group: 7 }, true)).unwrap_err();
+        let error = file_tensors(&header(FileVersion::V2 { group: 7 }, true)).unwrap_err();
         assert_eq!(
             error,
             "token_embd.weight has 80 weights, which groups of 7 do not divide"

@@ -1,10 +1,10 @@
-//! The sizes of a model file in GGUF's words.
+//! GGUF metadata of a llama2.c model.
 
 use atta_formats::Writer;
 
 use super::{EPS, header::Sizes, rope_base};
 
-/// What a GGUF file says of such a model, but for its vocabulary.
+/// The metadata of a model with these sizes, without vocabulary.
 pub(super) fn metadata(sizes: &Sizes) -> Writer {
     let mut writer = Writer::new();
     writer.set_str("general.architecture", "llama");
@@ -18,7 +18,7 @@ pub(super) fn metadata(sizes: &Sizes) -> Writer {
         ("llama.rope.dimension_count", sizes.d_head()),
         ("llama.vocab_size", sizes.n_vocab),
     ];
-    // No size of a header is above 2^24.
+    // All sizes of a header are at most 2^24.
     counts
         .iter()
         .for_each(|&(key, count)| writer.set_u32(key, count as u32));

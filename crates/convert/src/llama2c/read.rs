@@ -1,4 +1,4 @@
-//! From a model file and its `tokenizer.bin` to a checkpoint.
+//! Reads a model file and its `tokenizer.bin` as a checkpoint.
 
 use std::{
     collections::HashMap,
@@ -10,19 +10,20 @@ use atta_formats::{SharedBytes, TensorType, Writer};
 use atta_store::MappedFile;
 
 use super::{
-    groups::Groups,
     header::Header,
-    layout::{self, Place},
+    int8_rows::Int8Rows,
+    layout::{self, FileTensor},
     metadata::metadata,
     vocab,
 };
-use crate::{Checkpoint, Error, Rows, Stored, Tensor, metadata::parsed};
+use crate::{Checkpoint, Error, MappedRows, RowSource, Tensor, metadata::parsed};
 
-/// Opens a model file, with the vocabulary of `tokenizer`, or of the `tokenizer.bin` beside the
+/// Opens a model file, with the vocabulary in `tokenizer`, or in the `tokenizer.bin` beside the
 /// model.
 ///
 /// # Errors
-/// A file that cannot be read, or is not what it says, to the byte.
+/// A file that cannot be read, has an invalid header, or does not have exactly the length that
+/// follows from its header.
 pub fn open(model: &Path, tokenizer: Option<&Path>) -> Result<Checkpoint, Error> {
     let beside = model.with_file_name("tokenizer.bin");
     let file = map(model)?;
@@ -50,7 +51,7 @@ fn map(path: &Path) -> Result<Arc<MappedFile>, Error> {
 
 fn no_vocabulary(model: &Path, beside: &Path) -> Error {
     let why = format!(
-        "has no vocabulary in itself, and there is no {}; name its tokenizer file",
+        "contains no vocabulary, and there is no {}; name its tokenizer file",
         beside.display()
     );
     Error::File {
@@ -59,10 +60,10 @@ fn no_vocabulary(model: &Path, beside: &Path) -> Error {
     }
 }
 
-/// The same for bytes; the paths are for messages.
+/// Parses a model from bytes; the paths are for messages.
 ///
 /// # Errors
-/// As [`open`].
+/// Those of [`open`], except I/O errors.
 pub fn parse(
     model: &Path,
     bytes: SharedBytes,
@@ -73,10 +74,10 @@ pub fn parse(
         let path = path.to_owned();
         move |why| Error::File { path, why }
     };
-    let (header, places) = directory((*bytes).as_ref()).map_err(in_file(model))?;
+    let (header, slots) = directory((*bytes).as_ref()).map_err(in_file(model))?;
     let mut writer = metadata(&header.sizes);
     vocab::read(tokens, header.sizes.n_vocab, &mut writer).map_err(in_file(tokenizer))?;
-    let tensors = tensors(&bytes, places, &writer)?;
+    let tensors = tensors(&bytes, slots, &writer)?;
     Ok(Checkpoint {
         metadata: writer,
         tensors,
@@ -84,66 +85,65 @@ pub fn parse(
     })
 }
 
-/// What a file says about itself, and where its tensors are.
-fn directory(bytes: &[u8]) -> Result<(Header, Vec<Place>), String> {
+/// The header and the tensors of a file.
+fn directory(bytes: &[u8]) -> Result<(Header, Vec<FileTensor>), String> {
     let header = Header::parse(bytes)?;
-    let (places, end) = layout::places(&header)?;
+    let (slots, end) = layout::file_tensors(&header)?;
     let len = bytes.len() as u64;
-    let form = header.form;
+    let version = header.version;
     match len.cmp(&end) {
-        std::cmp::Ordering::Equal => Ok((header, places)),
+        std::cmp::Ordering::Equal => Ok((header, slots)),
         std::cmp::Ordering::Less => Err(format!(
-            "{form} of its sizes has {end} bytes, {} are missing",
+            "{version} of its sizes has {end} bytes, {} are missing",
             end - len
         )),
         std::cmp::Ordering::Greater => Err(format!(
-            "{form} of its sizes has {end} bytes, {} are left over",
+            "{version} of its sizes has {end} bytes, {} are left over",
             len - end
         )),
     }
 }
 
-/// The tensors in the order in which a forward pass meets them.
-fn tensors(file: &SharedBytes, places: Vec<Place>, writer: &Writer) -> Result<Vec<Tensor>, Error> {
-    let mut places: HashMap<String, Place> = places
-        .into_iter()
-        .map(|place| (place.name(), place))
-        .collect();
+/// The tensors in the order of the model spec.
+fn tensors(
+    file: &SharedBytes,
+    slots: Vec<FileTensor>,
+    writer: &Writer,
+) -> Result<Vec<Tensor>, Error> {
+    let mut slots: HashMap<String, FileTensor> =
+        slots.into_iter().map(|slot| (slot.name(), slot)).collect();
     let spec = atta_model::arch::lower(&parsed(writer)?)?;
     let found = spec
         .tensors()
         .into_iter()
-        .filter_map(|wanted| places.remove_entry(&wanted.name()));
-    found
-        .map(|(name, place)| tensor(file, name, place))
-        .collect()
+        .filter_map(|wanted| slots.remove_entry(&wanted.name()));
+    found.map(|(name, slot)| tensor(file, name, slot)).collect()
 }
 
-fn tensor(file: &SharedBytes, name: String, place: Place) -> Result<Tensor, Error> {
-    let ty = ty(&place);
-    let rows: Box<dyn Rows> = match place.group {
-        None => Box::new(Stored::new(file.clone(), place.at, &place.dims, ty)?),
-        // The length of the file was compared with the end of the last tensor, so that all of it is
-        // in memory.
-        Some(group) => Box::new(Groups {
+fn tensor(file: &SharedBytes, name: String, slot: FileTensor) -> Result<Tensor, Error> {
+    let ty = ty(&slot);
+    let rows: Box<dyn RowSource> = match slot.group {
+        None => Box::new(MappedRows::new(file.clone(), slot.at, &slot.dims, ty)?),
+        // The file has the length that follows from its header, so the offsets fit usize.
+        Some(group) => Box::new(Int8Rows {
             file: file.clone(),
-            codes: place.at as usize..(place.at + place.n_weights()) as usize,
+            codes: slot.at as usize..(slot.at + slot.n_weights()) as usize,
             group: group as usize,
-            d_row: place.d_row() as usize,
+            d_row: slot.d_row() as usize,
         }),
     };
     Ok(Tensor {
         name,
-        dims: place.dims,
+        dims: slot.dims,
         ty,
         rows,
     })
 }
 
-/// Codes stay codes where rows are whole blocks of GGUF's eight bits, and become floats elsewhere.
-fn ty(place: &Place) -> TensorType {
-    match place.group {
-        Some(group) if group.is_multiple_of(32) && place.d_row().is_multiple_of(32) => {
+/// Q8_0 if groups and rows are whole blocks of 32, else F32.
+fn ty(slot: &FileTensor) -> TensorType {
+    match slot.group {
+        Some(group) if group.is_multiple_of(32) && slot.d_row().is_multiple_of(32) => {
             TensorType::Q8_0
         }
         _ => TensorType::F32,

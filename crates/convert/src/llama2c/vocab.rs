@@ -1,12 +1,11 @@
-//! `tokenizer.bin`: a vocabulary as llama2.c knows it.
+//! `tokenizer.bin`: the vocabulary format of llama2.c.
 //!
 //! ```text
-//! 0 u32 length of the longest token;  then for each token of the model: f32 score, u32 length, bytes
+//! 0 u32 length of the longest token then for each token of the model: f32 score, u32 length, bytes
 //! ```
-//!
-//! Neither how many tokens there are nor what they are for is said. In SentencePiece vocabularies
-//! the first three are `<unk>`, `<s>` and `</s>`, the next 256 bytes as `<0xXX>`; spaces stand
-//! where SentencePiece has U+2581, and there are line breaks around `<s>` and `</s>`.
+//! The file has neither the number of tokens nor their types. In SentencePiece vocabularies the
+//! first three tokens are `<unk>`, `<s>` and `</s>`, and the next 256 are the bytes `<0xXX>`. The
+//! file has spaces for SentencePiece's U+2581, and line breaks around `<s>` and `</s>`.
 
 use std::io::{self, Write};
 
@@ -15,29 +14,29 @@ use atta_formats::{Metadata, Writer};
 use super::LLAMA3_VOCAB;
 use crate::vocab;
 
-/// What SentencePiece writes for a space.
+/// SentencePiece's character for a space.
 const SPACE_MARK: &str = "\u{2581}";
 /// The token of byte 0.
 const FIRST_BYTE: usize = 3;
-/// Tokens of Llama 3 that text is made of.
+/// Tokens of Llama 3 without the special ones.
 const LLAMA3_RANKS: usize = 128_000;
 
-/// A token as it stands in the file.
-struct Token<'a> {
+/// A token of the file.
+struct FileToken<'a> {
     score: f32,
     text: &'a [u8],
 }
 
-/// What a token is for, in GGUF's numbers.
+/// The type of a token, with GGUF's numbers.
 #[derive(Clone, Copy)]
-enum Kind {
+enum TokenType {
     Normal = 1,
     Unknown = 2,
     Control = 3,
     Byte = 6,
 }
 
-/// Puts the vocabulary of `n_vocab` tokens into the metadata.
+/// Reads a vocabulary of `n_vocab` tokens into the metadata.
 pub(super) fn read(bytes: &[u8], n_vocab: u64, writer: &mut Writer) -> Result<(), String> {
     let tokens = tokens(bytes, n_vocab)?;
     if n_vocab == LLAMA3_VOCAB && are_ranks(&tokens) {
@@ -69,8 +68,8 @@ pub(super) fn read(bytes: &[u8], n_vocab: u64, writer: &mut Writer) -> Result<()
     Ok(())
 }
 
-fn tokens(bytes: &[u8], n_vocab: u64) -> Result<Vec<Token<'_>>, String> {
-    // The longest length is for buffers of C programs; we look at the tokens themselves.
+fn tokens(bytes: &[u8], n_vocab: u64) -> Result<Vec<FileToken<'_>>, String> {
+    // The length of the longest token, which C programs use for a buffer, is not needed.
     let mut rest = bytes
         .get(4..)
         .ok_or_else(|| format!("{} bytes are no vocabulary", bytes.len()))?;
@@ -92,13 +91,13 @@ fn tokens(bytes: &[u8], n_vocab: u64) -> Result<Vec<Token<'_>>, String> {
     }
 }
 
-/// The first token, and what comes behind it.
-fn token(bytes: &[u8]) -> Option<(Token<'_>, &[u8])> {
+/// The first token, and the bytes behind it.
+fn token(bytes: &[u8]) -> Option<(FileToken<'_>, &[u8])> {
     let (score, rest) = bytes.split_first_chunk()?;
     let (len, rest) = rest.split_first_chunk()?;
     let (text, behind) = rest.split_at_checked(usize::try_from(u32::from_le_bytes(*len)).ok()?)?;
     Some((
-        Token {
+        FileToken {
             score: f32::from_le_bytes(*score),
             text,
         },
@@ -106,7 +105,7 @@ fn token(bytes: &[u8]) -> Option<(Token<'_>, &[u8])> {
     ))
 }
 
-/// Whether the tokens after the first three are the bytes.
+/// Whether the tokens after the first three are `<0x00>` to `<0xFF>`.
 fn are_bytes<'a>(texts: impl Iterator<Item = &'a [u8]>) -> bool {
     let mut texts = texts.skip(FIRST_BYTE);
     (0..256).all(|byte| {
@@ -116,15 +115,15 @@ fn are_bytes<'a>(texts: impl Iterator<Item = &'a [u8]>) -> bool {
     })
 }
 
-/// Whether scores only count up.
-fn are_ranks(tokens: &[Token<'_>]) -> bool {
+/// Whether scores are ranks: the score of each token is its id.
+fn are_ranks(tokens: &[FileToken<'_>]) -> bool {
     tokens
         .iter()
         .enumerate()
         .all(|(id, token)| token.score == id as f32)
 }
 
-fn not_sentencepiece(tokens: &[Token<'_>]) -> String {
+fn not_sentencepiece(tokens: &[FileToken<'_>]) -> String {
     let ranks = if are_ranks(tokens) {
         ", and scores that only count up, but it is not that of Llama 3"
     } else {
@@ -133,33 +132,32 @@ fn not_sentencepiece(tokens: &[Token<'_>]) -> String {
     format!("is no SentencePiece vocabulary: no tokens <0x00> to <0xFF> at 3 to 258{ranks}")
 }
 
-/// The text of a token as SentencePiece has it.
+/// The text of a token as SentencePiece spells it.
 fn text(id: usize, text: &[u8]) -> Vec<u8> {
     match kind(id) {
-        Kind::Control => text.trim_ascii().to_vec(),
-        Kind::Normal => text
+        TokenType::Control => text.trim_ascii().to_vec(),
+        TokenType::Normal => text
             .split(|&b| b == b' ')
             .collect::<Vec<_>>()
             .join(SPACE_MARK.as_bytes()),
-        Kind::Unknown | Kind::Byte => text.to_vec(),
+        TokenType::Unknown | TokenType::Byte => text.to_vec(),
     }
 }
 
-/// A vocabulary that llama2.c or LEAP can use: bytes and scores of tokens, as they stand in the
-/// file.
-pub(super) struct Writable {
+/// A vocabulary that llama2.c or LEAP can use, as the scores and bytes of the file.
+pub(super) struct TokenizerBin {
     tokens: Vec<(f32, Vec<u8>)>,
-    /// Tokens whose kind the file cannot say.
+    /// Tokens whose type the file cannot express.
     n_others: usize,
 }
 
-impl Writable {
-    /// Takes the vocabulary of a model, if it is of one of the two kinds that the programs know.
+impl TokenizerBin {
+    /// Takes the vocabulary of a model, if it is SentencePiece or Llama 3's.
     pub(super) fn new(metadata: &Metadata) -> Result<Self, String> {
-        let said = |error: atta_formats::Error| error.to_string();
+        let message = |error: atta_formats::Error| error.to_string();
         let texts = metadata
             .strs("tokenizer.ggml.tokens")
-            .map_err(said)?
+            .map_err(message)?
             .ok_or("it has no tokens")?;
         let is_llama3 = texts.len() as u64 == LLAMA3_VOCAB;
         check_roles(metadata, is_llama3)?;
@@ -176,7 +174,7 @@ impl Writable {
         }
         let scores = metadata
             .f32s("tokenizer.ggml.scores")
-            .map_err(said)?
+            .map_err(message)?
             .ok_or("its tokens have no scores")?;
         if scores.len() != texts.len() {
             return Err(format!(
@@ -186,16 +184,15 @@ impl Writable {
             ));
         }
         if !are_bytes(texts.iter()) {
-            return Err(
-                "its tokens 3 to 258 are not <0x00> to <0xFF>, as llama2.c takes for granted"
-                    .into(),
-            );
+            return Err("its tokens 3 to 258 are not <0x00> to <0xFF>, as llama2.c assumes".into());
         }
         let tokens = scores
             .iter()
             .zip(texts.iter().enumerate().map(|(id, text)| plain(id, text)))
             .collect();
-        let kinds = metadata.i32s("tokenizer.ggml.token_type").map_err(said)?;
+        let kinds = metadata
+            .i32s("tokenizer.ggml.token_type")
+            .map_err(message)?;
         let n_others = kinds.map_or(0, |kinds| {
             kinds
                 .iter()
@@ -206,17 +203,17 @@ impl Writable {
         Ok(Self { tokens, n_others })
     }
 
-    /// What the file has no place for.
+    /// Describes what the file cannot express.
     pub(super) fn dropped(&self, metadata: &Metadata) -> Vec<String> {
         let template = metadata
             .get("tokenizer.chat_template")
             .map(|_| "the chat template".to_owned());
         let kinds = (self.n_others > 0)
-            .then(|| format!("what {} tokens are for, which become text", self.n_others));
+            .then(|| format!("the types of {} tokens, which become text", self.n_others));
         template.into_iter().chain(kinds).collect()
     }
 
-    /// Writes it.
+    /// Writes the file.
     pub(super) fn write(&self, out: &mut impl Write) -> io::Result<()> {
         let longest = self
             .tokens
@@ -234,8 +231,7 @@ impl Writable {
     }
 }
 
-/// Which tokens begin and end a text is a constant of the programs, and so is how tokens are
-/// merged.
+/// Checks the tokenizer model and the BOS and EOS ids, which are constants of the programs.
 fn check_roles(metadata: &Metadata, is_llama3: bool) -> Result<(), String> {
     let text = |key: &str| {
         metadata
@@ -249,12 +245,13 @@ fn check_roles(metadata: &Metadata, is_llama3: bool) -> Result<(), String> {
         (false, "llama", _) | (true, "gpt2", "llama-bpe" | "llama3" | "llama-v3") => {}
         _ => {
             return Err(format!(
-                "its tokens are merged as {model} ({pre}) does; the programs know SentencePiece and Llama 3"
+                "its tokens are merged as {model} ({pre}) does; the programs support SentencePiece and \
+                 Llama 3"
             ));
         }
     }
     let roles: &[(&str, u32)] = match is_llama3 {
-        // Which of Llama 3's ends a text ends with, LEAP knows by itself.
+        // LEAP has the end tokens of Llama 3 as constants.
         true => &[("tokenizer.ggml.bos_token_id", 128_000)],
         false => &[
             ("tokenizer.ggml.bos_token_id", 1),
@@ -272,7 +269,7 @@ fn check_roles(metadata: &Metadata, is_llama3: bool) -> Result<(), String> {
     Ok(())
 }
 
-/// The bytes of a token of Llama 3; special ones are their names.
+/// The bytes of a token of Llama 3; special tokens are written by name.
 fn ranked(id: usize, text: &[u8]) -> Result<Vec<u8>, String> {
     if id >= LLAMA3_RANKS {
         return Ok(text.to_vec());
@@ -281,22 +278,22 @@ fn ranked(id: usize, text: &[u8]) -> Result<Vec<u8>, String> {
     bytes.ok_or_else(|| format!("its token {id} is not spelled by bytes"))
 }
 
-/// The text of a token as llama2.c has it.
+/// The text of a token as llama2.c spells it.
 fn plain(id: usize, text: &[u8]) -> Vec<u8> {
     match kind(id) {
-        Kind::Control => [b"\n", text, b"\n"].concat(),
-        Kind::Normal => String::from_utf8_lossy(text)
+        TokenType::Control => [b"\n", text, b"\n"].concat(),
+        TokenType::Normal => String::from_utf8_lossy(text)
             .replace(SPACE_MARK, " ")
             .into_bytes(),
-        Kind::Unknown | Kind::Byte => text.to_vec(),
+        TokenType::Unknown | TokenType::Byte => text.to_vec(),
     }
 }
 
-fn kind(id: usize) -> Kind {
+fn kind(id: usize) -> TokenType {
     match id {
-        0 => Kind::Unknown,
-        1 | 2 => Kind::Control,
-        _ if id < FIRST_BYTE + 256 => Kind::Byte,
-        _ => Kind::Normal,
+        0 => TokenType::Unknown,
+        1 | 2 => TokenType::Control,
+        _ if id < FIRST_BYTE + 256 => TokenType::Byte,
+        _ => TokenType::Normal,
     }
 }

@@ -1,4 +1,4 @@
-//! From a checkpoint to a model file and its `tokenizer.bin`, a megabyte at a time.
+//! Writes a checkpoint as a model file and its `tokenizer.bin`, a megabyte at a time.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -10,87 +10,87 @@ use atta_formats::Metadata;
 use atta_model::Role;
 
 use super::{
-    fit,
-    header::{Form, Header, Sizes},
-    layout::{self, Place},
-    loss::{self, Loss},
-    vocab::Writable,
+    compat,
+    header::{FileVersion, Header, Sizes},
+    layout::{self, FileTensor},
+    rounding::{self, RoundingError},
+    vocab::TokenizerBin,
 };
 use crate::{Checkpoint, Error, Tensor, metadata::parsed};
 
-/// Weights that are in memory at a time, unless one row is longer.
+/// Weights in memory at a time, unless one row is longer.
 const CHUNK: usize = 1 << 18;
-/// The shortest group that is worth its scale.
+/// The smallest group size.
 const MIN_GROUP: u64 = 32;
 
-/// What weights are written as.
+/// The format of the weights.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Leap {
+pub enum LeapFormat {
     /// Version 1: f32.
     F32,
-    /// Version 2: groups of int8.
+    /// Version 2: int8 in groups.
     Int8 {
         /// Weights per group, halved until it divides every row.
         group_size: u32,
     },
 }
 
-/// What became of a model on its way.
+/// The report of a conversion.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Report {
-    /// Weights per group of int8; `None` if they are f32.
+    /// Weights per group; `None` for f32.
     pub group_size: Option<u64>,
-    /// What int8 lost, by the kind of tensor, such as `attn_q.weight`.
-    pub losses: BTreeMap<&'static str, Loss>,
-    /// What the format has no place for.
+    /// Quantization errors by role, such as `attn_q.weight`.
+    pub rounding_errors: BTreeMap<&'static str, RoundingError>,
+    /// Descriptions of what the format cannot express.
     pub dropped: Vec<String>,
 }
 
-/// Writes both files. `progress` is told how many bytes of how many of the model are written, and
-/// may break.
+/// Writes both files. `progress` is called with the bytes of the model written and the total; it
+/// may break to stop.
 ///
 /// # Errors
-/// [`Error::NotLlama2c`] if llama2.c or LEAP would compute something else from these weights;
-/// weights that cannot be read, and what the system says to writing.
+/// [`Error::NotLlama2c`] if llama2.c or LEAP would compute the model differently; weights that
+/// cannot be read; [`Error::Output`].
 pub fn write(
     checkpoint: &Checkpoint,
-    to: Leap,
+    to: LeapFormat,
     model: &mut impl Write,
     tokenizer: &mut impl Write,
     progress: &mut dyn FnMut(u64, u64) -> ControlFlow<()>,
 ) -> Result<Report, Error> {
     let metadata = parsed(&checkpoint.metadata)?;
     let header = header(checkpoint, &metadata, to)?;
-    let (places, end) = layout::places(&header).map_err(fit::refused)?;
-    let parts = pair(checkpoint, places)?;
-    let vocab = Writable::new(&metadata).map_err(fit::refused)?;
+    let (slots, end) = layout::file_tensors(&header).map_err(compat::refused)?;
+    let parts = pair(checkpoint, slots)?;
+    let vocab = TokenizerBin::new(&metadata).map_err(compat::refused)?;
     vocab.write(tokenizer).map_err(Error::Output)?;
-    let mut out = Output {
+    let mut out = ModelWriter {
         to: model,
         written: 0,
         end,
         progress,
     };
     out.write(&header.encode())?;
-    let mut losses = BTreeMap::<_, Loss>::new();
-    for (tensor, place) in &parts {
-        let loss = losses.entry(place.role.name()).or_default();
-        let written = write_tensor(tensor, place, &mut out, loss);
+    let mut rounding_errors = BTreeMap::<_, RoundingError>::new();
+    for (tensor, slot) in &parts {
+        let rounding = rounding_errors.entry(slot.role.name()).or_default();
+        let written = write_tensor(tensor, slot, &mut out, rounding);
         written.map_err(|error| error.of(&tensor.name))?;
     }
-    losses.retain(|_, loss| !loss.is_empty());
+    rounding_errors.retain(|_, rounding| !rounding.is_empty());
     Ok(Report {
-        group_size: header.form.group(),
-        losses,
+        group_size: header.version.group(),
+        rounding_errors,
         dropped: vocab.dropped(&metadata),
     })
 }
 
-fn header(checkpoint: &Checkpoint, metadata: &Metadata, to: Leap) -> Result<Header, Error> {
-    let sizes = fit::sizes(&atta_model::arch::lower(metadata)?)?;
-    let form = match to {
-        Leap::F32 => Form::V1,
-        Leap::Int8 { group_size } => Form::V2 {
+fn header(checkpoint: &Checkpoint, metadata: &Metadata, to: LeapFormat) -> Result<Header, Error> {
+    let sizes = compat::sizes(&atta_model::arch::lower(metadata)?)?;
+    let version = match to {
+        LeapFormat::F32 => FileVersion::V1,
+        LeapFormat::Int8 { group_size } => FileVersion::V2 {
             group: group_for(&sizes, group_size.into())?,
         },
     };
@@ -98,10 +98,14 @@ fn header(checkpoint: &Checkpoint, metadata: &Metadata, to: Leap) -> Result<Head
         .tensors
         .iter()
         .any(|tensor| tensor.name == Role::Output.name());
-    Ok(Header { form, sizes, tied })
+    Ok(Header {
+        version,
+        sizes,
+        tied,
+    })
 }
 
-/// The largest group that divides every row, by halving; llama2.c multiplies nothing else rightly.
+/// The wanted group size, halved until it divides every row, as llama2.c requires.
 fn group_for(sizes: &Sizes, wanted: u64) -> Result<u64, Error> {
     let halves = std::iter::successors(Some(wanted), |group| Some(group / 2))
         .take_while(|&group| group >= MIN_GROUP);
@@ -116,24 +120,27 @@ fn group_for(sizes: &Sizes, wanted: u64) -> Result<u64, Error> {
             sizes.d_model, sizes.d_ff
         )
     };
-    fitting.next().ok_or_else(|| fit::refused(why()))
+    fitting.next().ok_or_else(|| compat::refused(why()))
 }
 
-/// Each place with its tensor, none left over.
-fn pair(checkpoint: &Checkpoint, places: Vec<Place>) -> Result<Vec<(&Tensor, Place)>, Error> {
+/// Pairs each tensor of the file with that of the checkpoint. Fails if one is left over.
+fn pair(
+    checkpoint: &Checkpoint,
+    slots: Vec<FileTensor>,
+) -> Result<Vec<(&Tensor, FileTensor)>, Error> {
     let mut tensors: HashMap<&str, &Tensor> =
         checkpoint.tensors.iter().map(|t| (&*t.name, t)).collect();
     let mut pairs = Vec::new();
-    for place in places {
-        match tensors.remove(&*place.name()) {
-            Some(tensor) if tensor.dims == place.dims => pairs.push((tensor, place)),
+    for slot in slots {
+        match tensors.remove(&*slot.name()) {
+            Some(tensor) if tensor.dims == slot.dims => pairs.push((tensor, slot)),
             Some(tensor) => {
-                return Err(fit::refused(format!(
+                return Err(compat::refused(format!(
                     "{} is {:?}, expected {:?}",
-                    tensor.name, tensor.dims, place.dims
+                    tensor.name, tensor.dims, slot.dims
                 )));
             }
-            None => return Err(fit::refused(format!("it has no {}", place.name()))),
+            None => return Err(compat::refused(format!("it has no {}", slot.name()))),
         }
     }
     match checkpoint
@@ -141,20 +148,23 @@ fn pair(checkpoint: &Checkpoint, places: Vec<Place>) -> Result<Vec<(&Tensor, Pla
         .iter()
         .find(|tensor| tensors.contains_key(&*tensor.name))
     {
-        Some(left) => Err(fit::refused(format!("there is no place for {}", left.name))),
+        Some(left) => Err(compat::refused(format!(
+            "the format has no tensor {}",
+            left.name
+        ))),
         None => Ok(pairs),
     }
 }
 
-/// The model file as far as it is written.
-struct Output<'a, W> {
+/// Writes the model file and reports progress.
+struct ModelWriter<'a, W> {
     to: &'a mut W,
     written: u64,
     end: u64,
     progress: &'a mut dyn FnMut(u64, u64) -> ControlFlow<()>,
 }
 
-impl<W: Write> Output<'_, W> {
+impl<W: Write> ModelWriter<'_, W> {
     fn write(&mut self, bytes: &[u8]) -> Result<(), Error> {
         self.to.write_all(bytes).map_err(Error::Output)?;
         self.written += bytes.len() as u64;
@@ -167,30 +177,30 @@ impl<W: Write> Output<'_, W> {
 
 fn write_tensor(
     tensor: &Tensor,
-    place: &Place,
-    out: &mut Output<'_, impl Write>,
-    loss: &mut Loss,
+    slot: &FileTensor,
+    out: &mut ModelWriter<'_, impl Write>,
+    rounding: &mut RoundingError,
 ) -> Result<(), Error> {
     let mut bytes = Vec::new();
     let mut scales = Vec::new();
-    let mut weights = vec![0.0; chunk(place)];
+    let mut weights = vec![0.0; chunk(slot)];
     let n_rows = tensor.n_rows();
-    let d_row = place.d_row() as usize;
+    let d_row = slot.d_row() as usize;
     for first in (0..n_rows).step_by(weights.len() / d_row) {
         let n = weights.len().min((n_rows - first) as usize * d_row);
         let weights = &mut weights[..n];
         tensor.rows.read(first, weights)?;
         bytes.clear();
-        match place.group {
+        match slot.group {
             None => floats(weights, &mut bytes)?,
-            Some(group) => quantize(weights, group as usize, &mut bytes, &mut scales, loss)?,
+            Some(group) => quantize(weights, group as usize, &mut bytes, &mut scales, rounding)?,
         }
         out.write(&bytes)?;
     }
     out.write(&scales)
 }
 
-/// Weights as they are.
+/// Appends weights as f32.
 fn floats(weights: &[f32], bytes: &mut Vec<u8>) -> Result<(), Error> {
     if let Some(at) = weights.iter().position(|w| !w.is_finite()) {
         return Err(Error::NotFinite {
@@ -202,10 +212,10 @@ fn floats(weights: &[f32], bytes: &mut Vec<u8>) -> Result<(), Error> {
     Ok(())
 }
 
-/// Weights of whole rows, about a megabyte of them.
-fn chunk(place: &Place) -> usize {
-    let d_row = place.d_row() as usize;
-    d_row * (CHUNK / d_row).clamp(1, (place.n_weights() / place.d_row()) as usize)
+/// The number of weights to read at once: whole rows of about a megabyte.
+fn chunk(slot: &FileTensor) -> usize {
+    let d_row = slot.d_row() as usize;
+    d_row * (CHUNK / d_row).clamp(1, (slot.n_weights() / slot.d_row()) as usize)
 }
 
 fn quantize(
@@ -213,10 +223,10 @@ fn quantize(
     group: usize,
     codes: &mut Vec<u8>,
     scales: &mut Vec<u8>,
-    loss: &mut Loss,
+    rounding: &mut RoundingError,
 ) -> Result<(), Error> {
     for weights in weights.chunks_exact(group) {
-        scales.extend(loss::quantize(weights, codes, loss)?.to_le_bytes());
+        scales.extend(rounding::quantize(weights, codes, rounding)?.to_le_bytes());
     }
     Ok(())
 }

@@ -1,13 +1,13 @@
-//! Meta's own layout of a Llama: `params.json`, and `consolidated.00.pth` and so on, each with a
-//! part of every matrix.
+//! Reads Meta's Llama checkpoints: `params.json`, and `consolidated.00.pth` and so on, each with a
+//! shard of every matrix.
 //!
-//! Rows of q and k lie as GGUF has them, neighbours rotated together. Along which dimension a
-//! matrix was cut, its shape says: the parts must make the shape that the model needs. Nothing says
-//! how long a context the model was trained for, nor by how much Llama 3.1 and 3.2 stretch their
-//! rope; `params.rs` has what is known of those models.
+//! Rows of q and k are in GGUF's order, with adjacent pairs rotated. The dimension along which a
+//! matrix is sharded follows from its shape: the shards must form the shape that the model
+//! requires. `params.json` has neither the context length nor the rope scaling factor of Llama 3.1
+//! and 3.2; `params.rs` knows those of the published models.
 
-mod joined;
 mod params;
+mod sharded;
 
 use std::{
     path::{Path, PathBuf},
@@ -18,23 +18,23 @@ use atta_formats::{TensorType, Writer};
 use atta_model::{Role, TensorReq, spec::Presence};
 
 use crate::{
-    Checkpoint, Error, Rows, Stored, Tensor,
+    Checkpoint, Error, MappedRows, RowSource, Tensor,
     metadata::parsed,
     pickle,
     raw::{Dtype, RawTensor, RawTensors},
 };
-use joined::{Cut, Joined, cut};
 use params::Params;
+use sharded::{ShardedRows, Sharding, sharding};
 
-/// The files of the largest model were 16.
+/// The most files; the largest model has 16.
 const MAX_FILES: usize = 128;
 
-/// Opens a directory, but for its vocabulary: `llama.vocab_size` says how many tokens there must
-/// be. What is not said in any file and was taken for granted comes into `notes`.
+/// Opens a directory without its vocabulary; `llama.vocab_size` is the number of tokens. Adds the
+/// assumptions about missing parameters to `notes`.
 ///
 /// # Errors
-/// Files that are not there or not what they should be; parameters that are unknown; tensors that
-/// are missing, left over or of another shape.
+/// Missing or invalid files; unknown parameters; tensors that are missing, left over or of the
+/// wrong shape.
 pub fn open(dir: &Path, notes: &mut Vec<String>) -> Result<Checkpoint, Error> {
     let params = Params::read(&dir.join("params.json"))?;
     let mut files = files(dir)?;
@@ -53,10 +53,10 @@ pub fn open(dir: &Path, notes: &mut Vec<String>) -> Result<Checkpoint, Error> {
     if let Some(name) = files.iter().flat_map(RawTensors::names).next() {
         return Err(wrong(
             dir,
-            format!("{name} belongs to no model that is read from this layout"),
+            format!("{name} is no tensor of a supported model"),
         ));
     }
-    notes.extend(params.guesses);
+    notes.extend(params.assumptions);
     Ok(Checkpoint {
         metadata,
         tensors,
@@ -73,8 +73,8 @@ fn wrong(path: &Path, why: String) -> Error {
 
 fn files(dir: &Path) -> Result<Vec<RawTensors>, Error> {
     let path = |i: usize| -> PathBuf { dir.join(format!("consolidated.{i:02}.pth")) };
-    let there = (0..MAX_FILES).map(path).take_while(|path| path.exists());
-    let files = there
+    let existing = (0..MAX_FILES).map(path).take_while(|path| path.exists());
+    let files = existing
         .map(|path| pickle::open(&path))
         .collect::<Result<Vec<_>, Error>>()?;
     if files.is_empty() {
@@ -84,13 +84,12 @@ fn files(dir: &Path) -> Result<Vec<RawTensors>, Error> {
     }
 }
 
-/// Angles of the rope, which models before Llama 3 have beside their weights, follow from the
-/// parameters.
+/// Drops the rope frequencies that models before Llama 3 have, which follow from the parameters.
 fn drop_tables(file: &mut RawTensors) {
     file.retain(|name| !name.ends_with("rope.freqs"));
 }
 
-/// A head that is the embedding, byte for byte, is no tensor of its own.
+/// Drops a head that is equal to the embedding byte for byte.
 fn drop_tied(files: &mut [RawTensors]) {
     let is_tied =
         |file: &RawTensors| match (file.get("tok_embeddings.weight"), file.get("output.weight")) {
@@ -132,7 +131,7 @@ fn metadata(dir: &Path, params: &Params, files: &[RawTensors]) -> Result<Writer,
         ),
         ("llama.vocab_size", n_vocab),
     ];
-    // One that is beyond all sense stays so, and is refused where the model is described.
+    // A count that overflows becomes u32::MAX, which `arch::lower` refuses.
     counts
         .iter()
         .for_each(|&(key, n)| writer.set_u32(key, u32::try_from(n).unwrap_or(u32::MAX)));
@@ -141,7 +140,7 @@ fn metadata(dir: &Path, params: &Params, files: &[RawTensors]) -> Result<Writer,
     Ok(writer)
 }
 
-/// Rows of a matrix that has `d_model` columns, in all files together.
+/// The rows, in all files together, of a matrix with `d_model` columns.
 fn n_rows(dir: &Path, files: &[RawTensors], name: &str, params: &Params) -> Result<u64, Error> {
     let part = files[0]
         .get(name)
@@ -168,7 +167,7 @@ fn rope_factors(wanted: &TensorReq, factors: &[f32]) -> Result<Tensor, Error> {
         .iter()
         .flat_map(|factor| factor.to_le_bytes())
         .collect();
-    let rows = Box::new(Stored::new(Arc::new(bytes), 0, &dims, ty)?);
+    let rows = Box::new(MappedRows::new(Arc::new(bytes), 0, &dims, ty)?);
     Ok(Tensor {
         name: wanted.name(),
         dims,
@@ -177,7 +176,7 @@ fn rope_factors(wanted: &TensorReq, factors: &[f32]) -> Result<Tensor, Error> {
     })
 }
 
-/// The tensor that the model asks for, out of all files; `None`: it has none, and need not.
+/// Takes a tensor out of all files; `None` if it is optional and absent.
 fn tensor(
     dir: &Path,
     wanted: &TensorReq,
@@ -201,7 +200,7 @@ fn tensor(
         }
     }
     let dims: Vec<u64> = wanted.shape.iter().map(|&d| d as u64).collect();
-    let Some(cut) = cut(&parts, &dims) else {
+    let Some(sharding) = sharding(&parts, &dims) else {
         let why = format!(
             "{name} is {:?} in each of {} files, expected {dims:?} in all",
             parts[0].dims(),
@@ -209,13 +208,16 @@ fn tensor(
         );
         return Err(wrong(dir, why));
     };
-    if cut == Cut::Copies && parts.iter().any(|part| part.bytes() != parts[0].bytes()) {
+    if sharding == Sharding::Replicated && parts.iter().any(|part| part.bytes() != parts[0].bytes())
+    {
         return Err(wrong(dir, format!("{name} is not the same in all files")));
     }
     let ty = ty(dir, &parts)?;
-    let rows: Box<dyn Rows> = match (cut, parts[0].dtype().tensor_type()) {
-        (Cut::Copies, Some(_)) => Box::new(Stored::new(parts[0].file(), parts[0].at(), &dims, ty)?),
-        _ => Box::new(Joined { parts, cut }),
+    let rows: Box<dyn RowSource> = match (sharding, parts[0].dtype().tensor_type()) {
+        (Sharding::Replicated, Some(_)) => {
+            Box::new(MappedRows::new(parts[0].file(), parts[0].at(), &dims, ty)?)
+        }
+        _ => Box::new(ShardedRows { parts, sharding }),
     };
     Ok(Some(Tensor {
         name: wanted.name(),
@@ -225,7 +227,7 @@ fn tensor(
     }))
 }
 
-/// The type of GGUF that the parts have, which is one.
+/// The GGUF type of the parts, which must have the same element type.
 fn ty(dir: &Path, parts: &[RawTensor]) -> Result<TensorType, Error> {
     let name = parts[0].name();
     let dtype = parts[0].dtype();
@@ -246,7 +248,7 @@ fn ty(dir: &Path, parts: &[RawTensor]) -> Result<TensorType, Error> {
     }
 }
 
-/// What Meta calls a tensor.
+/// Meta's name of a tensor.
 fn name(wanted: &TensorReq) -> Option<String> {
     let name = match wanted.role {
         Role::TokenEmbd => "tok_embeddings",

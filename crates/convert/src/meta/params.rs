@@ -1,8 +1,7 @@
-//! `params.json`, and what is known of Meta's models that it does not say.
+//! `params.json`, and the properties of Meta's models that it does not have.
 //!
-//! The length of the context and the stretching of the rope are constants of the programs that Meta
-//! published with the weights (`llama/model.py`, `llama_models/llama3/args.py`), and in the model
-//! cards.
+//! Sources of context lengths and rope scaling: the programs that Meta published with the weights
+//! (`llama/model.py`, `llama_models/llama3/args.py`), and the model cards.
 
 use std::{f64::consts::PI, fs::File, io::Read as _, path::Path};
 
@@ -11,11 +10,10 @@ use serde_json::{Map, Value};
 use super::wrong;
 use crate::Error;
 
-/// Real ones have 200 bytes.
+/// Longer files are refused; real ones have 200 bytes.
 const MAX_BYTES: u64 = 1 << 20;
-/// What is looked at, and behind it what only training and other programs need: the width of the
-/// perceptron follows from its matrices, and how many positions and texts a program has room for is
-/// no property of weights.
+/// The known fields. Those from `multiple_of` on, except `head_dim`, are ignored: the MLP's width
+/// follows from its matrices, and the others are settings of programs.
 const KNOWN: [&str; 16] = [
     "dim",
     "n_layers",
@@ -35,22 +33,22 @@ const KNOWN: [&str; 16] = [
     "head_dim",
 ];
 
-/// The numbers of a model.
+/// The parameters of a model.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Params {
     pub(super) d_model: u64,
     pub(super) n_layers: u64,
     pub(super) n_heads: u64,
     pub(super) n_kv_heads: u64,
-    /// Where it is said; -1 means that the tokenizer says it.
+    /// The vocabulary size; `None` if the field is absent or -1.
     pub(super) n_vocab: Option<u64>,
     pub(super) n_ctx: u64,
     pub(super) eps: f64,
     pub(super) rope_base: f64,
-    /// Divisors of the angles, `[d_head / 2]`, where the rope is stretched.
+    /// Frequency divisors, `[d_head / 2]`, if rope is scaled.
     pub(super) rope_factors: Option<Vec<f32>>,
-    /// What the file does not say, and what it was taken for.
-    pub(super) guesses: Vec<String>,
+    /// Assumptions about parameters that the file does not have.
+    pub(super) assumptions: Vec<String>,
 }
 
 impl Params {
@@ -73,7 +71,7 @@ impl Params {
             return Err(format!("is longer than {MAX_BYTES} bytes"));
         }
         let fields: Map<String, Value> = serde_json::from_slice(json).map_err(|e| e.to_string())?;
-        let fields = Fields(
+        let fields = ParamFields(
             fields
                 .into_iter()
                 .filter(|(_, value)| !value.is_null())
@@ -84,16 +82,16 @@ impl Params {
             .iter()
             .find(|(name, _)| !KNOWN.contains(&name.as_str()))
         {
-            return Err(format!("{name} is {value}, which is not read"));
+            return Err(format!("{name} is {value}, which is not supported"));
         }
         fields.params()
     }
 }
 
 /// The fields that are not null.
-struct Fields(Map<String, Value>);
+struct ParamFields(Map<String, Value>);
 
-impl Fields {
+impl ParamFields {
     fn params(&self) -> Result<Params, String> {
         let d_model = self.count("dim")?;
         let n_heads = self.count("n_heads")?;
@@ -130,12 +128,13 @@ impl Fields {
         };
         let rope_factors = is_scaled.then(|| factors().collect());
         let n_layers = self.count("n_layers")?;
-        let mut guesses = vec![format!(
-            "params.json does not say the length of the context, which was taken for {n_ctx}"
+        let mut assumptions = vec![format!(
+            "params.json has no context length: {n_ctx} is assumed"
         )];
         if is_scaled && !self.0.contains_key("rope_scaling_factor") {
-            guesses
-                .push(format!("params.json does not say by what the rope is stretched, which was taken for {factor}"));
+            assumptions.push(format!(
+                "params.json has no rope scaling factor: {factor} is assumed"
+            ));
         }
         Ok(Params {
             d_model,
@@ -147,7 +146,7 @@ impl Fields {
             eps,
             rope_base,
             rope_factors,
-            guesses,
+            assumptions,
         })
     }
 
@@ -162,7 +161,7 @@ impl Fields {
     }
 
     fn count(&self, name: &str) -> Result<u64, String> {
-        // No count of a model comes near this.
+        // Larger counts are refused.
         const MAX: u64 = 1 << 24;
         let value = self
             .0
@@ -191,7 +190,7 @@ impl Fields {
     }
 }
 
-/// Positions of the training: of Llama 3.1, 3, Code Llama, 2, and 1.
+/// The training context of Llama 3.1, 3, Code Llama, 2, and 1.
 fn n_ctx(is_scaled: bool, rope_base: f64, eps: f64) -> u64 {
     match (is_scaled, rope_base) {
         (true, _) => 131_072,
@@ -202,13 +201,13 @@ fn n_ctx(is_scaled: bool, rope_base: f64, eps: f64) -> u64 {
     }
 }
 
-/// Llama 3.2 with 1 or 3 billion weights is stretched by 32, the larger Llama 3.1 to 3.3 by 8.
+/// The rope scaling factor: 32 for Llama 3.2 1B and 3B, 8 for the larger Llama 3.1 to 3.3.
 fn usual_factor(d_model: u64) -> f64 {
     if d_model < 4096 { 32.0 } else { 8.0 }
 }
 
-/// By what the angle of a pair is divided that turns once in `2 pi period` positions: 1 if that is
-/// short, the factor if it is long, a ramp between.
+/// The frequency divisor of a pair with wavelength `2 pi period`: 1 for short wavelengths, the
+/// factor for long ones, a ramp between.
 fn divisor(period: f64, factor: f64, high: f64) -> f32 {
     const LOW: f64 = 1.0;
     const N_CTX_ORIG: f64 = 8192.0;
@@ -226,8 +225,9 @@ mod tests {
     }
 
     #[test]
-    fn llama_2_says_little() {
-        let json = r#"{"dim": 4096, "multiple_of": 256, "n_heads": 32, "n_layers": 32, "norm_eps": 1e-05, "vocab_size": -1}"#;
+    fn llama_2_has_few_fields() {
+        let json = r#"{"dim": 4096, "multiple_of": 256, "n_heads": 32, "n_layers": 32,
+            "norm_eps": 1e-05, "vocab_size": -1}"#;
         let params = parse(json).unwrap();
         assert_eq!(
             (
@@ -242,10 +242,12 @@ mod tests {
     }
 
     #[test]
-    fn llama_3_stretches_its_rope() {
+    fn llama_3_scales_its_rope() {
         let json = |d: u64| {
             format!(
-                r#"{{"dim": {d}, "n_heads": 32, "n_layers": 1, "n_kv_heads": 8, "vocab_size": 128256, "ffn_dim_multiplier": 1.3, "multiple_of": 1024, "norm_eps": 1e-5, "rope_theta": 500000.0, "use_scaled_rope": true}}"#
+                r#"{{"dim": {d}, "n_heads": 32, "n_layers": 1, "n_kv_heads": 8, "vocab_size": 128256,
+                "ffn_dim_multiplier": 1.3, "multiple_of": 1024, "norm_eps": 1e-5,
+                "rope_theta": 500000.0, "use_scaled_rope": true}}"#
             )
         };
         let params = parse(&json(4096)).unwrap();
@@ -268,7 +270,7 @@ mod tests {
         };
         assert_eq!(
             with(r#""moe": {"num_experts": 8}"#),
-            r#"moe is {"num_experts":8}, which is not read"#
+            r#"moe is {"num_experts":8}, which is not supported"#
         );
         assert_eq!(
             with(r#""n_kv_heads": 0"#),

@@ -1,23 +1,23 @@
-//! What a pickle may name: the few classes and functions of a checkpoint. They are names here; none
-//! of them is ever run.
+//! The allowlist of globals: the few classes and functions that a checkpoint's pickle may name.
+//! They are only names; none is ever called.
 
 use crate::raw::Dtype;
 
-/// Something that a pickle may name.
+/// A global that a pickle may name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Global {
     /// `collections.OrderedDict`.
     Dict,
     /// `torch._utils._rebuild_tensor_v2`: a tensor from a storage, an offset, a shape and strides.
     Tensor,
-    /// `torch._utils._rebuild_parameter`: the tensor that it is given.
+    /// `torch._utils._rebuild_parameter`: returns its tensor.
     Parameter,
-    /// A kind of storage.
+    /// A storage class, such as `torch.FloatStorage`.
     Storage(Dtype),
 }
 
 impl Global {
-    /// What `module.name` is.
+    /// Looks up `module.name`.
     pub(super) fn of(module: &str, name: &str) -> Result<Self, String> {
         Ok(match (module, name) {
             ("collections", "OrderedDict") => Self::Dict,
@@ -35,7 +35,7 @@ impl Global {
             ("torch", "BoolStorage") => Self::Storage(Dtype::Bool),
             _ => {
                 return Err(format!(
-                    "refuses to run {}.{}, which is nothing of a checkpoint",
+                    "refuses to run {}.{}, which no checkpoint needs",
                     shown(module),
                     shown(name)
                 ));
@@ -44,7 +44,7 @@ impl Global {
     }
 }
 
-/// A name from a file, fit for a line of text.
+/// A name from a file, shortened and escaped for a message.
 fn shown(name: &str) -> String {
     const LONGEST: usize = 60;
     name.chars()

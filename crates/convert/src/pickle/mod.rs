@@ -1,14 +1,14 @@
-//! Checkpoints of PyTorch: `pytorch_model.bin`, `consolidated.00.pth`, and whatever else
-//! `torch.save` makes of tensors by name.
+//! Reads PyTorch checkpoints: `pytorch_model.bin`, `consolidated.00.pth`, and other state dicts
+//! saved by `torch.save`.
 //!
-//! Such a file is a zip archive: `data.pkl` is a program that makes the tensors from the files in
-//! `data`. Here it can do nothing but that (`machine.rs`), and what it names is on a list
-//! (`global.rs`) or refused.
+//! Such a file is a zip archive: `data.pkl` is a pickle that builds tensors from the files in
+//! `data`. The unpickler here can do nothing else (`unpickler.rs`), and globals that are not on an
+//! allowlist are refused (`global.rs`).
 //!
-//! Source: `torch/serialization.py`; the form is that of PyTorch 1.6 and later.
+//! Source: `torch/serialization.py`; the format is that of PyTorch 1.6 and later.
 
 mod global;
-mod machine;
+mod unpickler;
 mod zip;
 
 use std::{ops::Range, path::Path, sync::Arc};
@@ -21,15 +21,15 @@ use crate::{
     raw::{RawTensor, RawTensors},
     safetensors,
 };
-use machine::View;
+use unpickler::TensorView;
 
-/// The longest program that is read. That of a model with 100,000 tensors has 12 MB.
+/// The longest pickle. That of a model with 100,000 tensors has 12 MB.
 const MAX_PICKLE: usize = 64 << 20;
 
-/// The tensors of one file.
+/// Opens one file.
 ///
 /// # Errors
-/// [`Error::Io`], and [`Error::File`] with the path for what [`parse`] refuses.
+/// [`Error::Io`], and [`Error::File`] for the errors of [`parse`].
 pub fn open(path: &Path) -> Result<RawTensors, Error> {
     let file = MappedFile::open(path).map_err(|source| Error::Io {
         path: path.to_owned(),
@@ -47,20 +47,20 @@ pub fn open(path: &Path) -> Result<RawTensors, Error> {
     Ok(all)
 }
 
-/// The tensors of all files that an index names; it lies beside them.
+/// Opens all shards of a `pytorch_model.bin.index.json`, which are in the directory of the index.
 ///
 /// # Errors
-/// As [`open`], and as [`safetensors::open_sharded`], whose indexes are the same.
+/// Those of [`open`] and of [`safetensors::open_sharded`], whose index has the same format.
 pub fn open_sharded(index: &Path) -> Result<RawTensors, Error> {
     safetensors::open_shards(index, open)
 }
 
-/// The tensors of a file.
+/// Parses a file.
 ///
 /// # Errors
-/// In words, for what is no archive of `torch.save`, a pickle that would run anything or makes
-/// anything else than tensors by name, and tensors that lie outside of their file or not row after
-/// row.
+/// A message, if the file is no archive of `torch.save`, if the pickle would call anything else or
+/// builds anything but a dictionary of tensors, or if a tensor extends beyond its storage or is not
+/// contiguous.
 pub fn parse(file: SharedBytes) -> Result<Vec<RawTensor>, String> {
     let bytes = (*file).as_ref();
     if let Some(why) = before_1_6(bytes) {
@@ -81,29 +81,33 @@ pub fn parse(file: SharedBytes) -> Result<Vec<RawTensor>, String> {
             pickle.len()
         ));
     }
-    let tensor = |(name, view): (&str, View<'_>)| {
+    let tensor = |(name, view): (&str, TensorView<'_>)| {
         let storage = files.get(&format!("{folder}data/{}", view.storage.key));
         let storage =
             storage.ok_or_else(|| format!("{name}: there is no file data/{}", view.storage.key))?;
-        let at = place(&view, storage).map_err(|why| format!("{name}: {why}"))?;
+        let at = tensor_offset(&view, storage).map_err(|why| format!("{name}: {why}"))?;
         RawTensor::new(name, view.storage.dtype, &view.dims, file.clone(), at)
             .map_err(|e| e.to_string())
     };
-    machine::tensors(pickle)?.into_iter().map(tensor).collect()
+    unpickler::tensors(pickle)?
+        .into_iter()
+        .map(tensor)
+        .collect()
 }
 
-/// Why a file is of PyTorch, but not of this form.
+/// The error for a file of PyTorch before 1.6.
 fn before_1_6(bytes: &[u8]) -> Option<&'static str> {
-    // A pickle of the number 0x1950a86a20f9469cfc6c.
+    // The pickled magic number 0x1950a86a20f9469cfc6c.
     const MAGIC: &[u8] = b"\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19";
     const TAR: &[u8] = b"ustar";
     let pickled = bytes.get(2..14) == Some(MAGIC);
     (pickled || bytes.get(257..262) == Some(TAR)).then_some(
-        "is older than PyTorch 1.6; save it again: torch.save(torch.load(OLD, map_location=\"cpu\", weights_only=True), NEW)",
+        "is older than PyTorch 1.6; save it again: \
+         torch.save(torch.load(OLD, map_location=\"cpu\", weights_only=True), NEW)",
     )
 }
 
-/// The folder of the archive that everything is in, with its slash.
+/// The top directory of the archive, with its slash.
 fn folder(files: &zip::Files) -> Result<&str, String> {
     let mut folders = files
         .keys()
@@ -116,14 +120,14 @@ fn folder(files: &zip::Files) -> Result<&str, String> {
     }
 }
 
-/// The first byte of a tensor whose storage has this range, if its elements lie there row after
-/// row.
-fn place(view: &View<'_>, storage: &Range<usize>) -> Result<u64, String> {
+/// The byte offset of a tensor whose storage has this range, if it is contiguous and inside the
+/// storage.
+fn tensor_offset(view: &TensorView<'_>, storage: &Range<usize>) -> Result<u64, String> {
     let size = view.storage.dtype.bytes();
     let n_elements = view.dims.iter().try_fold(1u64, |n, &d| n.checked_mul(d));
     let end = n_elements.and_then(|n| n.checked_add(view.offset));
     if end.is_none_or(|end| end > view.storage.n_elements) {
-        let View {
+        let TensorView {
             dims,
             offset,
             storage,
@@ -140,7 +144,7 @@ fn place(view: &View<'_>, storage: &Range<usize>) -> Result<u64, String> {
         .checked_mul(size)
         .is_none_or(|n| n > storage.len() as u64)
     {
-        let View {
+        let TensorView {
             storage: claimed, ..
         } = view;
         return Err(format!(
@@ -153,14 +157,17 @@ fn place(view: &View<'_>, storage: &Range<usize>) -> Result<u64, String> {
     check_strides(view).map(|()| storage.start as u64 + view.offset * size)
 }
 
-fn check_strides(view: &View<'_>) -> Result<(), String> {
+fn check_strides(view: &TensorView<'_>) -> Result<(), String> {
     let mut expected = 1;
     if view.dims.contains(&0) {
         return Ok(());
     }
     for (&d, &stride) in view.dims.iter().zip(&view.strides).rev() {
         if d > 1 && stride != expected {
-            let transposed = matches!((&view.dims[..], &view.strides[..]), (&[rows, _], &[1, stride]) if stride == rows);
+            let transposed = matches!(
+                (&view.dims[..], &view.strides[..]),
+                (&[rows, _], &[1, stride]) if stride == rows
+            );
             let how = if transposed {
                 "transposed"
             } else {
@@ -178,7 +185,7 @@ fn check_strides(view: &View<'_>) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{machine::Storage, zip::tests::archive, *};
+    use super::{unpickler::Storage, zip::tests::archive, *};
     use crate::raw::Dtype;
 
     fn refused(files: &[(&str, &[u8])]) -> String {
@@ -188,8 +195,8 @@ mod tests {
     /// `{"w": tensor}`, six floats in `data/KEY`.
     fn pickle(key: &str) -> Vec<u8> {
         let key = [&(key.len() as u32).to_le_bytes(), key.as_bytes()].concat();
-        let rebuild =
-            b"\x80\x02}X\x01\0\0\0wctorch._utils\n_rebuild_tensor_v2\n((X\x07\0\0\0storagectorch\nFloatStorage\nX";
+        let rebuild = b"\x80\x02}X\x01\0\0\0wctorch._utils\n_rebuild_tensor_v2\n(\
+            (X\x07\0\0\0storagectorch\nFloatStorage\nX";
         [
             &rebuild[..],
             &key,
@@ -199,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_storage_is_only_ever_a_file_of_the_archive() {
+    fn a_storage_is_a_file_of_the_archive() {
         let good = pickle("0");
         let floats = [0; 24];
         let read = parse(Arc::new(archive(
@@ -221,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_archive_of_torch_is_refused() {
+    fn other_archives_are_refused() {
         assert!(refused(&[("data/0", b"")]).contains("it has no data.pkl"));
         assert!(refused(&[("data.pkl", b"")]).contains("it has no data.pkl"));
         assert_eq!(
@@ -243,13 +250,13 @@ mod tests {
         );
     }
 
-    fn view(dims: &[u64], strides: &[u64]) -> View<'static> {
+    fn view(dims: &[u64], strides: &[u64]) -> TensorView<'static> {
         let storage = Storage {
             dtype: Dtype::F32,
             key: "0",
             n_elements: 12,
         };
-        View {
+        TensorView {
             storage,
             offset: 2,
             dims: dims.to_vec(),
@@ -258,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn elements_lie_row_after_row_within_the_storage() {
+    fn tensors_are_contiguous_and_inside_their_storage() {
         for (dims, strides) in [
             (&[2, 5][..], &[5, 1][..]),
             (&[1, 10], &[77, 1]),
@@ -267,7 +274,7 @@ mod tests {
             (&[10, 1], &[1, 9]),
         ] {
             assert_eq!(
-                place(&view(dims, strides), &(100..148)),
+                tensor_offset(&view(dims, strides), &(100..148)),
                 Ok(108),
                 "{dims:?}"
             );
@@ -280,14 +287,14 @@ mod tests {
             (&[2, 5], &[u64::MAX, 1]),
         ] {
             assert!(
-                place(&view(dims, strides), &(100..148))
+                tensor_offset(&view(dims, strides), &(100..148))
                     .unwrap_err()
                     .contains("save it again"),
                 "{dims:?}"
             );
         }
         for dims in [&[11][..], &[1 << 63, 2], &[u64::MAX], &[1 << 63, 2, 0]] {
-            let why = place(&view(dims, &vec![1; dims.len()]), &(100..148)).unwrap_err();
+            let why = tensor_offset(&view(dims, &vec![1; dims.len()]), &(100..148)).unwrap_err();
             assert!(
                 why.ends_with("from 2 on are not in its storage of 12 elements"),
                 "{why}"
@@ -296,7 +303,7 @@ mod tests {
         let mut huge = view(&[1], &[1]);
         huge.storage.n_elements = u64::MAX;
         assert!(
-            place(&huge, &(100..148))
+            tensor_offset(&huge, &(100..148))
                 .unwrap_err()
                 .ends_with("elements are not in data/0 of 48 bytes")
         );

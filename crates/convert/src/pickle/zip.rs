@@ -1,8 +1,7 @@
-//! The directory of a zip archive whose files are stored as they are, which is how PyTorch saves.
+//! Reads the central directory of a zip archive with uncompressed files, as PyTorch writes it.
 //!
-//! It refuses whatever it would have to unpack, join or guess at: compression, encryption, several
-//! disks, names that are there twice, files that share bytes. Nothing is copied; a file of the
-//! archive is a range of it.
+//! Compression, encryption, multi-disk archives, duplicate names and overlapping files are refused.
+//! Nothing is copied; a file of the archive is a byte range.
 //!
 //! Source: PKWARE's APPNOTE.TXT 6.3, sections 4.3.7 (local header), 4.3.12 (directory), 4.3.14 to
 //! 4.3.16 (end) and 4.5.3 (64 bits).
@@ -17,20 +16,20 @@ const LOCATOR_64: u32 = 0x0706_4b50;
 
 const END_BYTES: usize = 22;
 const LOCATOR_BYTES: usize = 20;
-/// A comment may follow the end.
+/// The longest comment behind the end record.
 const MAX_COMMENT: usize = 0xffff;
-/// Files of an archive; one is a tensor or less.
+/// The most files of an archive; each tensor has at most one.
 const MAX_FILES: usize = 1 << 20;
-/// The field of an entry with the numbers that need 64 bits.
+/// The id of the extra field with 64-bit numbers.
 const FIELD_64: u16 = 1;
 
-/// Where each file lies, by its name.
+/// Byte ranges of the files, by name.
 pub(super) type Files = BTreeMap<String, Range<usize>>;
 
-/// A file of the archive with its header before it.
-struct Stored {
+/// A file of the archive.
+struct ZipEntry {
     name: String,
-    /// Where the header begins.
+    /// Offset of its local header.
     header: usize,
     data: Range<usize>,
 }
@@ -57,7 +56,7 @@ pub(super) fn files(bytes: &[u8]) -> Result<Files, String> {
         return Err(format!("{} and {} share bytes", pair[0].name, pair[1].name));
     }
     let mut files = Files::new();
-    for Stored { name, data, .. } in all {
+    for ZipEntry { name, data, .. } in all {
         if files.insert(name.clone(), data).is_some() {
             return Err(format!("{name} is there twice"));
         }
@@ -65,7 +64,7 @@ pub(super) fn files(bytes: &[u8]) -> Result<Files, String> {
     Ok(files)
 }
 
-/// Where the directory lies, from the record at the end of the archive.
+/// The byte range of the central directory, from the end record.
 fn directory(bytes: &[u8]) -> Result<Range<usize>, String> {
     let earliest = bytes.len().saturating_sub(END_BYTES + MAX_COMMENT);
     let end = (earliest..bytes.len())
@@ -74,8 +73,7 @@ fn directory(bytes: &[u8]) -> Result<Range<usize>, String> {
         .ok_or("has no end of a zip archive")?;
     let mut at = Cursor { bytes, at: end + 4 };
     let disks = [at.u16(), at.u16()];
-    let _ = at.u16();
-    let _ = at.u16();
+    let _n_entries = [at.u16(), at.u16()];
     let len = at.u32().map(u64::from);
     let start = at.u32().map(u64::from);
     if disks.iter().any(|disk| !matches!(disk, Some(0 | 0xffff))) {
@@ -88,11 +86,11 @@ fn directory(bytes: &[u8]) -> Result<Range<usize>, String> {
     let directory_end = start.checked_add(len).filter(|&stop| stop <= end as u64);
     let stop = directory_end
         .ok_or_else(|| format!("a directory of {len} bytes at {start} is not before its end"))?;
-    // Both are at most the length of bytes that are in memory.
+    // Both are at most the length of the mapped file, so they fit usize.
     Ok(start as usize..stop as usize)
 }
 
-/// Whether the record of the end stands here, and its comment goes to the end of the bytes.
+/// Whether there is an end record at `at` whose comment extends to the end of the file.
 fn is_end(bytes: &[u8], at: usize) -> bool {
     let mut cursor = Cursor { bytes, at };
     let is_here = cursor.u32() == Some(END);
@@ -104,8 +102,7 @@ fn is_end(bytes: &[u8], at: usize) -> bool {
     is_here && comment.is_some_and(|len| at + END_BYTES + usize::from(len) == bytes.len())
 }
 
-/// Length and start of the directory from the record of 64 bits, if one is pointed at from before
-/// the end.
+/// Length and start of the directory from the zip64 end record, if there is a locator for it.
 fn end_64(bytes: &[u8], end: usize) -> Option<Result<(u64, u64), String>> {
     let mut at = Cursor {
         bytes: &bytes[..end],
@@ -123,12 +120,11 @@ fn end_64(bytes: &[u8], end: usize) -> Option<Result<(u64, u64), String>> {
         at.skip(36)?;
         at.u64().zip(at.u64())
     });
-    Some(read.ok_or_else(|| "its end of 64 bits is not where it should be".into()))
+    Some(read.ok_or_else(|| "its zip64 end record is not where it should be".into()))
 }
 
-/// The file of the entry at the cursor, which reads in the directory. `data` is what lies before
-/// that.
-fn entry(at: &mut Cursor<'_>, data: &[u8]) -> Option<Result<Stored, String>> {
+/// Reads the directory entry at the cursor. `data` is the part of the archive before the directory.
+fn entry(at: &mut Cursor<'_>, data: &[u8]) -> Option<Result<ZipEntry, String>> {
     (at.u32()? == ENTRY).then_some(())?;
     at.skip(4)?;
     let flags = at.u16()?;
@@ -157,7 +153,7 @@ fn entry(at: &mut Cursor<'_>, data: &[u8]) -> Option<Result<Stored, String>> {
     })
 }
 
-/// Numbers of an entry, of which those that are all ones stand in its field of 64 bits.
+/// The numbers of an entry. Those that are all ones are in its zip64 extra field.
 fn wide(numbers: [u32; 3], extra: &[u8]) -> Option<[u64; 3]> {
     let mut field = Cursor {
         bytes: field_64(extra).unwrap_or(&[]),
@@ -189,8 +185,8 @@ fn field_64(extra: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// A file whose header is said to be at `local`; its bytes follow.
-fn stored(data: &[u8], name: String, local: u64, len: u64) -> Result<Stored, String> {
+/// The file whose local header is at `local`.
+fn stored(data: &[u8], name: String, local: u64, len: u64) -> Result<ZipEntry, String> {
     let found = usize::try_from(local).ok().and_then(|header| {
         let mut at = Cursor {
             bytes: data,
@@ -207,14 +203,14 @@ fn stored(data: &[u8], name: String, local: u64, len: u64) -> Result<Stored, Str
         Some((header, start..at.at))
     });
     match found {
-        Some((header, data)) => Ok(Stored { name, header, data }),
+        Some((header, data)) => Ok(ZipEntry { name, header, data }),
         None => Err(format!(
             "{name} is said to be {len} bytes at {local}, where it is not"
         )),
     }
 }
 
-/// A place in bytes, from which numbers are read. Nothing is read beyond the end.
+/// Reads numbers from bytes, with bounds checks.
 struct Cursor<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -248,7 +244,7 @@ impl<'a> Cursor<'a> {
 pub(super) mod tests {
     use super::*;
 
-    /// What an archive says of itself, to be changed.
+    /// The fields of a directory entry, which tests falsify.
     #[derive(Clone)]
     pub(in crate::pickle) struct Claims {
         pub(in crate::pickle) method: u16,
@@ -265,7 +261,7 @@ pub(super) mod tests {
             .collect()
     }
 
-    /// An archive of stored files, whose entries `change` may falsify.
+    /// An archive of uncompressed files, whose entries `change` may falsify.
     pub(in crate::pickle) fn archive(
         files: &[(&str, &[u8])],
         change: impl Fn(usize, &mut Claims),
@@ -325,7 +321,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn files_are_where_they_are_said_to_be() {
+    fn files_are_found_by_the_directory() {
         let bytes = archive(&[("a/b", b"123"), ("a/c", b""), ("d", b"4567")], same);
         let files = files(&bytes).unwrap();
         let told: Vec<_> = files
@@ -380,7 +376,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn the_end_of_64_bits_counts_where_it_is_pointed_at() {
+    fn the_zip64_end_record_is_used_if_there_is_a_locator() {
         let plain = archive(&[("a", b"1")], same);
         let (body, end) = plain.split_at(plain.len() - END_BYTES);
         let len = end[12..16].to_vec();
@@ -407,13 +403,13 @@ pub(super) mod tests {
         for at in [0, body.len() as u64 + 1, u64::MAX] {
             assert_eq!(
                 with(at),
-                Err("its end of 64 bits is not where it should be".into())
+                Err("its zip64 end record is not where it should be".into())
             );
         }
     }
 
     #[test]
-    fn lies_about_sizes_and_places_are_found() {
+    fn false_sizes_and_offsets_are_refused() {
         let first = |change: fn(&mut Claims)| {
             move |i: usize, c: &mut Claims| {
                 if i == 0 {

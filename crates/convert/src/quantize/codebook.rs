@@ -17,7 +17,7 @@ type Weights = [f32; 256];
 
 /// What the types differ in, apart from where fields lie.
 #[derive(Clone, Copy)]
-struct Rules {
+struct SearchParams {
     /// Weights in a sub-block.
     d_sub: usize,
     /// Whether the number of minus signs of 8 weights is even.
@@ -33,12 +33,12 @@ struct Rules {
     /// What the scale of a block is multiplied with in the end.
     factor: f32,
     /// What is rounded once more when a scale was found.
-    again: Again,
+    second_pass: SecondPass,
 }
 
 /// What is rounded once more when a scale was found.
 #[derive(Clone, Copy, PartialEq)]
-enum Again {
+enum SecondPass {
     /// Entries that rounding did not lead to.
     Moved,
     /// All, if rounding did not lead to one of them.
@@ -48,7 +48,7 @@ enum Again {
     All,
 }
 
-const IQ2_XXS: Rules = Rules {
+const IQ2_XXS: SearchParams = SearchParams {
     d_sub: 32,
     even_signs: true,
     mean_squares: 1.0,
@@ -56,22 +56,22 @@ const IQ2_XXS: Rules = Rules {
     steps: 6,
     step: 0.1,
     factor: 1.0,
-    again: Again::All,
+    second_pass: SecondPass::All,
 };
-const IQ2_XS: Rules = Rules {
+const IQ2_XS: SearchParams = SearchParams {
     d_sub: 16,
     steps: 9,
-    again: Again::Moved,
+    second_pass: SecondPass::Moved,
     ..IQ2_XXS
 };
-const IQ2_S: Rules = Rules {
+const IQ2_S: SearchParams = SearchParams {
     even_signs: false,
     mean_squares: 2.0,
     least: 1e-8,
     factor: 0.9875,
     ..IQ2_XS
 };
-const IQ3_XXS: Rules = Rules {
+const IQ3_XXS: SearchParams = SearchParams {
     d_sub: 32,
     even_signs: true,
     mean_squares: 2.0,
@@ -79,14 +79,14 @@ const IQ3_XXS: Rules = Rules {
     steps: 15,
     step: 0.2,
     factor: 1.0125,
-    again: Again::Moved,
+    second_pass: SecondPass::Moved,
 };
-const IQ3_S: Rules = Rules {
+const IQ3_S: SearchParams = SearchParams {
     even_signs: false,
     least: f32::from_bits(1),
     steps: 9,
     factor: 1.033,
-    again: Again::AllIfMoved,
+    second_pass: SecondPass::AllIfMoved,
     ..IQ3_XXS
 };
 
@@ -111,7 +111,7 @@ pub(super) fn iq3_s_book() -> Codebook<4> {
 }
 
 pub(super) fn iq2_xxs(book: &Codebook<8>, x: &Weights, importance: &Weights, block: &mut [u8; 66]) {
-    let found = Block::find(book, x, &by_importance(x, importance, IQ2_XXS), IQ2_XXS);
+    let found = FoundBlock::find(book, x, &by_importance(x, importance, IQ2_XXS), IQ2_XXS);
     put_f16(block, 0, found.d);
     for (s, out) in block[2..].as_chunks_mut::<8>().0.iter_mut().enumerate() {
         let entries: [u8; 4] = std::array::from_fn(|k| found.entries[4 * s + k] as u8);
@@ -121,7 +121,7 @@ pub(super) fn iq2_xxs(book: &Codebook<8>, x: &Weights, importance: &Weights, blo
 }
 
 pub(super) fn iq2_xs(book: &Codebook<8>, x: &Weights, importance: &Weights, block: &mut [u8; 74]) {
-    let found = Block::find(book, x, &by_importance(x, importance, IQ2_XS), IQ2_XS);
+    let found = FoundBlock::find(book, x, &by_importance(x, importance, IQ2_XS), IQ2_XS);
     put_f16(block, 0, found.d);
     for (k, out) in block[2..66].as_chunks_mut().0.iter_mut().enumerate() {
         *out = (found.entries[k] | u16::from(found.signs[k] & 127) << 9).to_le_bytes();
@@ -142,7 +142,7 @@ pub(super) fn iq2_s(
             x.map(|x| 0.25 * mean_square + x * x)
         }
     };
-    let found = Block::find(book, x, &weights, IQ2_S);
+    let found = FoundBlock::find(book, x, &weights, IQ2_S);
     put_f16(block, 0, found.d);
     block[2..74].fill(0);
     for (k, &entry) in found.entries[..32].iter().enumerate() {
@@ -163,7 +163,7 @@ pub(super) fn iq3_xxs(
         || x.map(|x| x * x),
         |importance| by_importance(x, importance, IQ3_XXS),
     );
-    let found = Block::find(book, x, &weights, IQ3_XXS);
+    let found = FoundBlock::find(book, x, &weights, IQ3_XXS);
     put_f16(block, 0, found.d);
     block[2..66].copy_from_slice(&found.entries.map(|entry| entry as u8));
     for (s, out) in block[66..].as_chunks_mut::<4>().0.iter_mut().enumerate() {
@@ -181,7 +181,7 @@ pub(super) fn iq3_s(
         || x.map(|x| x * x),
         |importance| by_importance(x, importance, IQ3_S),
     );
-    let found = Block::find(book, x, &weights, IQ3_S);
+    let found = FoundBlock::find(book, x, &weights, IQ3_S);
     put_f16(block, 0, found.d);
     block[2..74].fill(0);
     for (k, &entry) in found.entries.iter().enumerate() {
@@ -192,20 +192,20 @@ pub(super) fn iq3_s(
     block[106..].copy_from_slice(&found.nibbles()[..4]);
 }
 
-impl Rules {
+impl SearchParams {
     /// The mean square of a block, as often as it counts.
     fn mean_square(&self, x: &Weights) -> f32 {
         self.mean_squares * sum_of_squares(x) / 256.0
     }
 }
 
-fn by_importance(x: &Weights, importance: &Weights, rules: Rules) -> Weights {
-    let mean_square = rules.mean_square(x);
+fn by_importance(x: &Weights, importance: &Weights, params: SearchParams) -> Weights {
+    let mean_square = params.mean_square(x);
     std::array::from_fn(|i| importance[i] * (mean_square + x[i] * x[i]).sqrt())
 }
 
 /// What was found for a block.
-struct Block {
+struct FoundBlock {
     d: f32,
     /// 64 entries of 4, or 32 of 8.
     entries: [u16; 64],
@@ -215,7 +215,7 @@ struct Block {
     scales: [u8; 16],
 }
 
-impl Block {
+impl FoundBlock {
     const ZEROS: Self = Self {
         d: 0.0,
         entries: [0; 64],
@@ -227,32 +227,32 @@ impl Block {
         book: &Codebook<N>,
         x: &Weights,
         weights: &Weights,
-        rules: Rules,
+        params: SearchParams,
     ) -> Self {
         let mut block = Self::ZEROS;
         let mut scales = [0.0; 16];
-        let d_sub = rules.d_sub;
+        let d_sub = params.d_sub;
         for (s, (x, weights)) in x.chunks(d_sub).zip(weights.chunks(d_sub)).enumerate() {
-            let mut sub = SubBlock::new(x, weights, rules);
+            let mut sub = SubBlock::new(x, weights, params);
             let largest = sub.x[..d_sub]
                 .iter()
                 .fold(sub.x[0], |max: f32, &x| if max > x { max } else { x });
-            if largest < rules.least {
+            if largest < params.least {
                 continue;
             }
-            let Some(scale) = sub.search(book, largest, rules) else {
+            let Some(scale) = sub.search(book, largest, params) else {
                 continue;
             };
             scales[s] = scale;
             block.entries[s * d_sub / N..][..d_sub / N].copy_from_slice(&sub.entries[..d_sub / N]);
             block.signs[s * d_sub / 8..][..d_sub / 8].copy_from_slice(&sub.signs[..d_sub / 8]);
         }
-        block.set_scales(&scales, rules);
+        block.set_scales(&scales, params);
         block
     }
 
     /// Scales are odd numbers up to 31 under that of the block.
-    fn set_scales(&mut self, scales: &[f32; 16], rules: Rules) {
+    fn set_scales(&mut self, scales: &[f32; 16], params: SearchParams) {
         let largest = scales.iter().fold(
             0.0,
             |max: f32, &scale| if max > scale { max } else { scale },
@@ -260,7 +260,7 @@ impl Block {
         if largest == 0.0 {
             // All weights are zeros, whatever the entries. Which ones it leaves, ggml decides by
             // type.
-            *self = if rules.even_signs {
+            *self = if params.even_signs {
                 Self::ZEROS
             } else {
                 Self {
@@ -273,7 +273,7 @@ impl Block {
         }
         let d = largest / 31.0;
         let per_scale = 1.0 / d;
-        self.d = d * rules.factor;
+        self.d = d * params.factor;
         self.scales =
             scales.map(|scale| nearest(0.5 * (per_scale * scale - 1.0)).clamp(0, 15) as u8);
     }
@@ -306,14 +306,14 @@ struct SubBlock {
 }
 
 impl SubBlock {
-    fn new(x: &[f32], weights: &[f32], rules: Rules) -> Self {
+    fn new(x: &[f32], weights: &[f32], params: SearchParams) -> Self {
         let mut sub = Self {
             d_sub: x.len(),
             x: [0.0; 32],
             weights: [0.0; 32],
             signs: [0; 4],
             entries: [0; 8],
-            rounded: [rules.again != Again::AllIfMoved; 8],
+            rounded: [params.second_pass != SecondPass::AllIfMoved; 8],
         };
         sub.x[..x.len()].copy_from_slice(x);
         sub.weights[..x.len()].copy_from_slice(weights);
@@ -324,7 +324,7 @@ impl SubBlock {
             .iter_mut()
             .zip(sub.weights.as_chunks::<8>().0);
         for ((x, weights), signs) in eights.zip(&mut sub.signs) {
-            *signs = split_signs(x, weights, rules.even_signs);
+            *signs = split_signs(x, weights, params.even_signs);
         }
         sub
     }
@@ -335,23 +335,23 @@ impl SubBlock {
         &mut self,
         book: &Codebook<N>,
         largest: f32,
-        rules: Rules,
+        params: SearchParams,
     ) -> Option<f32> {
         let number = 2.0 * book.highest() + 1.0;
-        let (mut scale, spread) = match rules.again {
-            Again::All => {
+        let (mut scale, spread) = match params.second_pass {
+            SecondPass::All => {
                 let (scale, _) = shared_scale(&self.x, &self.weights, book.highest() as i32 + 2);
                 (scale, scale * (book.highest() + 1.0))
             }
-            Again::Moved | Again::AllIfMoved => (largest / number, largest),
+            SecondPass::Moved | SecondPass::AllIfMoved => (largest / number, largest),
         };
         if spread <= 0.0 {
             return None;
         }
         let roots = self.weights.map(f32::sqrt);
         let mut best = 0.0;
-        for step in -rules.steps..=rules.steps {
-            let per_weight = (number + f32::from(step) * rules.step) / spread;
+        for step in -params.steps..=params.steps {
+            let per_weight = (number + f32::from(step) * params.step) / spread;
             let (entries, rounded) = self.choose(book, &roots, 1.0 / per_weight, per_weight);
             let (xq, qq) = self.sums(book, &entries);
             if qq > 0.0 && xq * xq > best * qq {
@@ -361,7 +361,7 @@ impl SubBlock {
             }
         }
         if scale > 0.0 {
-            scale = self.again(book, &roots, scale, rules);
+            scale = self.second_pass(book, &roots, scale, params);
         }
         if scale < 0.0 {
             self.signs = self.signs.map(|signs| !signs);
@@ -370,21 +370,21 @@ impl SubBlock {
     }
 
     /// Rounds once more under the scale that was found; returns what it is then.
-    fn again<const N: usize>(
+    fn second_pass<const N: usize>(
         &mut self,
         book: &Codebook<N>,
         roots: &[f32; 32],
         scale: f32,
-        rules: Rules,
+        params: SearchParams,
     ) -> f32 {
         let n_entries = self.d_sub / N;
         let any_moved = self.rounded[..n_entries].contains(&false);
-        if !any_moved && rules.again != Again::All {
+        if !any_moved && params.second_pass != SecondPass::All {
             return scale;
         }
         let (entries, _) = self.choose(book, roots, scale, 1.0 / scale);
         for (k, &entry) in entries[..n_entries].iter().enumerate() {
-            if !self.rounded[k] || rules.again != Again::Moved {
+            if !self.rounded[k] || params.second_pass != SecondPass::Moved {
                 self.entries[k] = entry;
             }
         }

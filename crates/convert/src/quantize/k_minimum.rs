@@ -7,7 +7,7 @@ use atta_formats::layout;
 use super::{
     pack::{bit_plane, four_bit_groups, put_f16, scales_and_minima, two_bit_groups},
     search::{
-        Candidates, ErrorOf, LANES, Lanes, Line, Tile, line, line_codes, nearest, shared_scale,
+        Candidates, ErrorNorm, LANES, Lanes, Line, Tile, line, line_codes, nearest, shared_scale,
         tile,
     },
     weighted::{by_importance, sum_of_squares},
@@ -21,7 +21,7 @@ pub(super) fn q4_k(x: &Weights, importance: Option<&Weights>, block: &mut [u8; 1
         first: -1.0,
         step: 0.1,
         n: 21,
-        error: ErrorOf::Square,
+        error: ErrorNorm::Square,
     };
     let head = block
         .first_chunk_mut()
@@ -41,7 +41,7 @@ pub(super) fn q5_k(x: &Weights, importance: Option<&Weights>, block: &mut [u8; 1
         first: -0.5,
         step: 0.1,
         n: 16,
-        error: ErrorOf::Square,
+        error: ErrorNorm::Square,
     };
     let head = block
         .first_chunk_mut()
@@ -67,9 +67,9 @@ pub(super) fn q2_k(x: &Weights, importance: Option<&Weights>, block: &mut [u8; 8
                 first: -0.9,
                 step: 0.05,
                 n: 37,
-                error: ErrorOf::Square,
+                error: ErrorNorm::Square,
             };
-            Lines::find(x, tried, |t, x| {
+            SubBlockLines::find(x, tried, |t, x| {
                 by_importance(x, &tile(four(importance, t)), mean_square)
             })
         }
@@ -79,9 +79,9 @@ pub(super) fn q2_k(x: &Weights, importance: Option<&Weights>, block: &mut [u8; 8
                 first: -0.5,
                 step: 0.1,
                 n: 16,
-                error: ErrorOf::Magnitude,
+                error: ErrorNorm::Magnitude,
             };
-            Lines::find(x, tried, |_, x| x.map(Lanes::abs))
+            SubBlockLines::find(x, tried, |_, x| x.map(Lanes::abs))
         }
     };
     let shared = match importance {
@@ -128,14 +128,14 @@ fn sub_blocks_of_32(
                 n: 37,
                 ..plain
             };
-            let found = Lines::find(x, tried, |t, x| {
+            let found = SubBlockLines::find(x, tried, |t, x| {
                 by_importance(x, &tile(four(importance, t)), mean_square)
             });
             let shared = found.weighed(63);
             (found, shared)
         }
         None => {
-            let found = Lines::find(x, plain, |_, x| by_magnitude(x));
+            let found = SubBlockLines::find(x, plain, |_, x| by_magnitude(x));
             let shared = found.by_largest(63);
             (found, shared)
         }
@@ -160,7 +160,7 @@ fn by_magnitude(x: &Tile<32>) -> Tile<32> {
 }
 
 /// What was found for the `S` sub-blocks of `N` weights of a block.
-struct Lines<const N: usize, const S: usize> {
+struct SubBlockLines<const N: usize, const S: usize> {
     /// The largest code.
     largest: i32,
     scale: [f32; S],
@@ -172,14 +172,14 @@ struct Lines<const N: usize, const S: usize> {
 }
 
 /// Codes of scales and of minima, under a scale each.
-struct Shared<const S: usize> {
+struct SharedScales<const S: usize> {
     d: f32,
     d_min: f32,
     scales: [u8; S],
     minima: [u8; S],
 }
 
-impl<const N: usize, const S: usize> Lines<N, S> {
+impl<const N: usize, const S: usize> SubBlockLines<N, S> {
     /// `weights` says what errors count in a tile, of which it gets the index and the weights.
     #[inline(always)]
     fn find(
@@ -214,10 +214,10 @@ impl<const N: usize, const S: usize> Lines<N, S> {
     }
 
     /// Codes up to `largest` such that the largest scale and the largest minimum are hit.
-    fn by_largest(&self, largest: u8) -> Shared<S> {
+    fn by_largest(&self, largest: u8) -> SharedScales<S> {
         let (d, scales) = largest_scale(&self.scale, largest);
         let (d_min, minima) = largest_scale(&self.min, largest);
-        Shared {
+        SharedScales {
             d,
             d_min,
             scales,
@@ -226,10 +226,10 @@ impl<const N: usize, const S: usize> Lines<N, S> {
     }
 
     /// Codes up to `largest` such that all scales and all minima are hit as well as may be.
-    fn weighed(&self, largest: u8) -> Shared<S> {
+    fn weighed(&self, largest: u8) -> SharedScales<S> {
         let (d, scales) = shared_scale(&self.scale, &self.weight, largest.into());
         let (d_min, minima) = shared_scale(&self.min, &self.weight, largest.into());
-        Shared {
+        SharedScales {
             d,
             d_min,
             scales,

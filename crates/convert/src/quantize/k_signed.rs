@@ -16,7 +16,7 @@ type SubBlocks<T> = [[T; 16]; 16];
 pub(super) fn q6_k(x: &[f32; 256], importance: Option<&[f32; 256]>, block: &mut [u8; 210]) {
     let x = sub_blocks(x);
     let importance = importance.map(sub_blocks);
-    let found = Scales::find(x, 32, |t, x| match importance {
+    let found = SubBlockScales::find(x, 32, |t, x| match importance {
         Some(importance) => tile(four(importance, t)),
         None => squares(x),
     });
@@ -67,9 +67,12 @@ pub(super) fn q3_k(x: &[f32; 256], importance: Option<&[f32; 256]>, block: &mut 
 }
 
 /// Scales of Q3_K, the scale of the scales, and their codes raised by 32.
-fn weighed_three_bits(x: &SubBlocks<f32>, importance: &SubBlocks<f32>) -> (Scales, f32, [u8; 16]) {
+fn weighed_three_bits(
+    x: &SubBlocks<f32>,
+    importance: &SubBlocks<f32>,
+) -> (SubBlockScales, f32, [u8; 16]) {
     let mean_square = 2.0 * sum_of_squares(x.as_flattened()) / 256.0;
-    let found = Scales::find(x, 4, |t, x| {
+    let found = SubBlockScales::find(x, 4, |t, x| {
         by_importance(x, &tile(four(importance, t)), mean_square)
     });
     let (d, scales) = one_scale(&found.scale, &found.weight, 32.0);
@@ -77,8 +80,8 @@ fn weighed_three_bits(x: &SubBlocks<f32>, importance: &SubBlocks<f32>) -> (Scale
 }
 
 /// The same where nothing is known about importance: weights count as their squares.
-fn descended_three_bits(x: &SubBlocks<f32>) -> (Scales, f32, [u8; 16]) {
-    let found = Scales::descend(x, 4);
+fn descended_three_bits(x: &SubBlocks<f32>) -> (SubBlockScales, f32, [u8; 16]) {
+    let found = SubBlockScales::descend(x, 4);
     let largest = extreme(&found.scale);
     if largest == 0.0 {
         return (found, 0.0, [0; 16]);
@@ -91,7 +94,7 @@ fn descended_three_bits(x: &SubBlocks<f32>) -> (Scales, f32, [u8; 16]) {
 }
 
 /// What was found for the sub-blocks of a block.
-struct Scales {
+struct SubBlockScales {
     /// Codes go from `−n` to `n − 1`.
     n: i32,
     scale: [f32; 16],
@@ -101,7 +104,7 @@ struct Scales {
     codes: SubBlocks<u8>,
 }
 
-impl Scales {
+impl SubBlockScales {
     fn new(n: i32) -> Self {
         Self {
             n,

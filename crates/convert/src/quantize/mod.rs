@@ -71,7 +71,7 @@ pub fn quantize(
 /// What a type needs to be made. Any number of threads may use it.
 pub struct Quantizer {
     ty: TensorType,
-    book: Book,
+    book: OptionalCodebook,
 }
 
 impl std::fmt::Debug for Quantizer {
@@ -83,7 +83,7 @@ impl std::fmt::Debug for Quantizer {
 }
 
 /// The codebook of a type.
-enum Book {
+enum OptionalCodebook {
     None,
     Eight(Codebook<8>),
     Four(Codebook<4>),
@@ -100,12 +100,12 @@ impl Quantizer {
                     needs_importance: false,
                 });
             }
-            TensorType::IQ2_XXS => Book::Eight(codebook::iq2_xxs_book()),
-            TensorType::IQ2_XS => Book::Eight(codebook::iq2_xs_book()),
-            TensorType::IQ2_S => Book::Eight(codebook::iq2_s_book()),
-            TensorType::IQ3_XXS => Book::Four(codebook::iq3_xxs_book()),
-            TensorType::IQ3_S => Book::Four(codebook::iq3_s_book()),
-            _ => Book::None,
+            TensorType::IQ2_XXS => OptionalCodebook::Eight(codebook::iq2_xxs_book()),
+            TensorType::IQ2_XS => OptionalCodebook::Eight(codebook::iq2_xs_book()),
+            TensorType::IQ2_S => OptionalCodebook::Eight(codebook::iq2_s_book()),
+            TensorType::IQ3_XXS => OptionalCodebook::Four(codebook::iq3_xxs_book()),
+            TensorType::IQ3_S => OptionalCodebook::Four(codebook::iq3_s_book()),
+            _ => OptionalCodebook::None,
         };
         Ok(Self { ty, book })
     }
@@ -144,11 +144,11 @@ impl Quantizer {
         }
         for (x, out) in x.chunks_exact(d_row).zip(out.chunks_exact_mut(row_bytes)) {
             check_finite(x)?;
-            let row = Row { x, importance };
+            let row = WeightedRow { x, importance };
             match &self.book {
-                Book::None => row.encode(ty, out),
-                Book::Eight(book) => row.encode_by_eight(ty, book, out),
-                Book::Four(book) => row.encode_by_four(ty, book, out),
+                OptionalCodebook::None => row.encode(ty, out),
+                OptionalCodebook::Eight(book) => row.encode_by_eight(ty, book, out),
+                OptionalCodebook::Four(book) => row.encode_by_four(ty, book, out),
             }
         }
         Ok(())
@@ -169,14 +169,14 @@ fn check_finite(x: &[f32]) -> Result<(), Error> {
 
 /// A row, and how much its columns matter.
 #[derive(Clone, Copy)]
-struct Row<'a> {
+struct WeightedRow<'a> {
     /// Weights, `[d_row]`.
     x: &'a [f32],
     /// `[d_row]`.
     importance: Option<&'a [f32]>,
 }
 
-impl Row<'_> {
+impl WeightedRow<'_> {
     /// Types without a codebook.
     fn encode(self, ty: TensorType, out: &mut [u8]) {
         let Self { x, importance } = self;
@@ -213,10 +213,10 @@ impl Row<'_> {
             TensorType::IQ2_S => self.weighed(out, |x, importance, out| {
                 codebook::iq2_s(book, x, importance, out)
             }),
-            TensorType::IQ2_XS => self.known(out, |x, importance, out| {
+            TensorType::IQ2_XS => self.weighed_by_importance(out, |x, importance, out| {
                 codebook::iq2_xs(book, x, importance, out)
             }),
-            _ => self.known(out, |x, importance, out| {
+            _ => self.weighed_by_importance(out, |x, importance, out| {
                 codebook::iq2_xxs(book, x, importance, out)
             }),
         }
@@ -234,9 +234,9 @@ impl Row<'_> {
         }
     }
 
-    /// As [`Row::weighed`], for types that need importance.
+    /// As [`WeightedRow::weighed`], for types that need importance.
     #[inline(always)]
-    fn known<const BYTES: usize>(
+    fn weighed_by_importance<const BYTES: usize>(
         self,
         out: &mut [u8],
         encode: impl Fn(&[f32; 256], &[f32; 256], &mut [u8; BYTES]),

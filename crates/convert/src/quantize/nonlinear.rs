@@ -10,7 +10,7 @@ use super::{
     weighted::{by_importance, four, sum_of_squares},
 };
 
-type Four = [[f32; 32]; LANES];
+type FourBlocks = [[f32; 32]; LANES];
 
 pub(super) fn iq4_nl(x: &[f32], importance: Option<&[f32]>, out: &mut [u8]) {
     for (t, (x, out)) in x
@@ -123,6 +123,6 @@ fn put_six_bits(scales: &[i32; 8], block: &mut [u8; 136]) {
 }
 
 /// Sub-blocks of tile `t`.
-fn tile_of(x: &[f32; 256], t: usize) -> &Four {
+fn tile_of(x: &[f32; 256], t: usize) -> &FourBlocks {
     &x.as_chunks::<32>().0.as_chunks().0[t]
 }

@@ -3,11 +3,11 @@
 
 use super::{
     pack::{fifth_bits, nibbles, put_f16},
-    search::{Candidates, ErrorOf, LANES, Lanes, Tile, line, scale, tile},
+    search::{Candidates, ErrorNorm, LANES, Lanes, Tile, line, scale, tile},
 };
 
 /// Four blocks; those beyond the end of a row are zeros.
-type Four = [[f32; 32]; LANES];
+type FourBlocks = [[f32; 32]; LANES];
 
 pub(super) fn q4_0(x: &[f32], importance: &[f32], out: &mut [u8]) {
     four_by_four(x, importance, out, |x, weights, blocks: &mut [[u8; 18]]| {
@@ -37,7 +37,7 @@ pub(super) fn q4_1(x: &[f32], importance: &[f32], out: &mut [u8]) {
         first: -0.9,
         step: 0.05,
         n: 37,
-        error: ErrorOf::Square,
+        error: ErrorNorm::Square,
     };
     four_by_four(x, importance, out, |x, weights, blocks: &mut [[u8; 20]]| {
         let found = line(&tile(x), weights, tried);
@@ -55,7 +55,7 @@ pub(super) fn q5_1(x: &[f32], importance: &[f32], out: &mut [u8]) {
         first: -0.9,
         step: 0.05,
         n: 37,
-        error: ErrorOf::Square,
+        error: ErrorNorm::Square,
     };
     four_by_four(x, importance, out, |x, weights, blocks: &mut [[u8; 24]]| {
         let found = line(&tile(x), weights, tried);
@@ -76,7 +76,7 @@ fn four_by_four<const BYTES: usize>(
     x: &[f32],
     importance: &[f32],
     out: &mut [u8],
-    encode: impl Fn(&Four, &Tile<32>, &mut [[u8; BYTES]]),
+    encode: impl Fn(&FourBlocks, &Tile<32>, &mut [[u8; BYTES]]),
 ) {
     let mean_square = sum_of_squares(x) / x.len() as f32;
     let parts = x.chunks(32 * LANES).zip(importance.chunks(32 * LANES));
@@ -109,7 +109,7 @@ pub(super) fn by_importance<const N: usize>(
 
 /// Up to four whole blocks.
 #[inline(always)]
-pub(super) fn four(x: &[f32]) -> Four {
+pub(super) fn four(x: &[f32]) -> FourBlocks {
     let mut four = [[0.0; 32]; LANES];
     four.as_flattened_mut()[..x.len()].copy_from_slice(x);
     four

@@ -8,36 +8,40 @@ use std::collections::HashMap;
 
 use atta_tokenizer::bytes::{from_char, to_char};
 
-use super::added::{self, Spelling};
+use super::added_tokens::{self, SpaceSpelling};
 use super::hugging_face::TokenizerJson;
-use super::pre::{Steps, chain, kind};
-use super::table::{Kind, Table};
-use super::{Source, Vocabulary};
+use super::pre::{PreTokenizerSteps, chain, kind};
+use super::table::{TokenTable, TokenType};
+use super::{GgufVocab, VocabSource};
 use crate::Error;
 
 /// The vocabulary of a tokenizer.json whose words are bytes.
 pub(super) fn vocabulary(
     json: &TokenizerJson<'_>,
-    source: &Source<'_>,
-    mut table: Table,
-) -> Result<Vocabulary, Error> {
+    source: &VocabSource<'_>,
+    mut table: TokenTable,
+) -> Result<GgufVocab, Error> {
     json.fill(&mut table)?;
     let merges = json.merges()?;
     let name = match &source.options.pre {
         Some(name) => name.clone(),
         None => name(json, &table, &merges)?.to_owned(),
     };
-    let mut found = Vocabulary {
+    let mut found = GgufVocab {
         merges: Some(merges),
-        ..Vocabulary::new(table, "gpt2", name)
+        ..GgufVocab::new(table, "gpt2", name)
     };
-    found.warnings.extend(unheeded(json));
-    added::put(&mut found, source.added()?, Spelling::Plain);
+    found.warnings.extend(ignored(json));
+    added_tokens::put(&mut found, source.added()?, SpaceSpelling::Plain);
     Ok(found)
 }
 
 /// What `tokenizer.ggml.pre` is for this file.
-fn name(json: &TokenizerJson<'_>, table: &Table, merges: &[String]) -> Result<&'static str, Error> {
+fn name(
+    json: &TokenizerJson<'_>,
+    table: &TokenTable,
+    merges: &[String],
+) -> Result<&'static str, Error> {
     let steps = json.steps()?;
     if !steps.byte_level {
         return Err(json
@@ -55,7 +59,7 @@ fn name(json: &TokenizerJson<'_>, table: &Table, merges: &[String]) -> Result<&'
     Ok(name)
 }
 
-fn unknown(steps: &Steps) -> String {
+fn unknown(steps: &PreTokenizerSteps) -> String {
     let cuts: Vec<String> = steps.cuts.iter().map(|cut| format!("`{cut}`")).collect();
     format!(
         "no pre-tokenizer is known that cuts by {}; name one that does the same by --pre NAME",
@@ -64,7 +68,7 @@ fn unknown(steps: &Steps) -> String {
 }
 
 /// What the file asks for and readers of GGUF do not do.
-fn unheeded(json: &TokenizerJson<'_>) -> Vec<String> {
+fn ignored(json: &TokenizerJson<'_>) -> Vec<String> {
     let normalizers = chain(&json.normalizer, "normalizers").into_iter();
     let mut warnings: Vec<String> = normalizers
         .map(|step| format!("the normalizer {} will not be applied", kind(step)))
@@ -94,7 +98,7 @@ const MAX_CHARS: usize = 256;
 
 /// Whether every token is what merging its own characters gives; then it is all the same if words
 /// that are tokens are merged or taken whole.
-fn merges_make_every_token(table: &Table, merges: &[String]) -> bool {
+fn merges_make_every_token(table: &TokenTable, merges: &[String]) -> bool {
     let ids: HashMap<&[u8], u32> = table
         .iter()
         .map(|(id, token)| (&token.text[..], id))
@@ -123,7 +127,7 @@ fn merges_make_every_token(table: &Table, merges: &[String]) -> bool {
     };
     table
         .iter()
-        .filter(|(_, token)| token.kind == Kind::Normal)
+        .filter(|(_, token)| token.kind == TokenType::Normal)
         .all(|(_, token)| is_made(&token.text) == Some(true))
 }
 
@@ -156,11 +160,11 @@ mod tests {
         assert!(chars.len() == 256 && chars.iter().all(|c| !c.is_whitespace() && !c.is_control()));
     }
 
-    fn table(texts: &[&str]) -> Table {
-        let mut table = Table::new(&Default::default(), texts.len() as u64).unwrap();
+    fn table(texts: &[&str]) -> TokenTable {
+        let mut table = TokenTable::new(&Default::default(), texts.len() as u64).unwrap();
         let tokens = texts
             .iter()
-            .map(|text| super::super::table::Token::new(*text, Kind::Normal));
+            .map(|text| super::super::table::TokenEntry::new(*text, TokenType::Normal));
         tokens
             .zip(0..)
             .for_each(|(token, id)| table.fill(id, token).unwrap());

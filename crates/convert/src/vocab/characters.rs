@@ -10,29 +10,29 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::Value;
 
-use super::added::{self, Spelling};
+use super::added_tokens::{self, SpaceSpelling};
 use super::hugging_face::TokenizerJson;
 use super::pre::{chain, kind};
-use super::table::{Kind, Table};
-use super::{Source, Vocabulary};
+use super::table::{TokenTable, TokenType};
+use super::{GgufVocab, VocabSource};
 use crate::Error;
 
 /// The vocabulary of a tokenizer.json with byte fallback.
 pub(super) fn vocabulary(
     json: &TokenizerJson<'_>,
-    source: &Source<'_>,
-    mut table: Table,
-) -> Result<Vocabulary, Error> {
+    source: &VocabSource<'_>,
+    mut table: TokenTable,
+) -> Result<GgufVocab, Error> {
     json.fill(&mut table)?;
-    let prefix = Prefix::of(json)?;
+    let prefix = TextPrefix::of(json)?;
     let merges = json.merges()?;
     set_kinds(&mut table, json.unknown()?.as_deref());
-    let order = Order::of(&merges);
+    let order = MergeOrder::of(&merges);
     let n_odd = order.n_odd(&table, &merges);
     order.set_scores(&mut table);
     table.has_scores = true;
-    let mut found = Vocabulary::new(table, "llama", "default");
-    found.warnings = prefix.unheeded;
+    let mut found = GgufVocab::new(table, "llama", "default");
+    found.warnings = prefix.ignored;
     if n_odd > 0 {
         let why = "GGUF has no place for merges of such a vocabulary";
         found
@@ -40,19 +40,19 @@ pub(super) fn vocabulary(
             .push(format!("{n_odd} tokens are not merged as scores would do it, so text may be cut otherwise: {why}"));
     }
     found.add_space_prefix = Some(prefix.adds_space);
-    added::put(&mut found, source.added()?, Spelling::Marked);
+    added_tokens::put(&mut found, source.added()?, SpaceSpelling::Marked);
     Ok(found)
 }
 
-fn set_kinds(table: &mut Table, unknown: Option<&str>) {
+fn set_kinds(table: &mut TokenTable, unknown: Option<&str>) {
     for id in 0..table.len() as u64 {
         let Some(token) = table.get_mut(id) else {
             continue;
         };
         if unknown.is_some_and(|text| text.as_bytes() == token.text) {
-            token.kind = Kind::Unknown;
+            token.kind = TokenType::Unknown;
         } else if is_byte(&token.text) {
-            token.kind = Kind::Byte;
+            token.kind = TokenType::Byte;
         }
     }
 }
@@ -66,17 +66,17 @@ fn is_byte(text: &[u8]) -> bool {
 }
 
 /// What is done to a text before it is merged.
-struct Prefix {
+struct TextPrefix {
     adds_space: bool,
     /// Steps that readers of GGUF do not do.
-    unheeded: Vec<String>,
+    ignored: Vec<String>,
 }
 
-impl Prefix {
+impl TextPrefix {
     fn of(json: &TokenizerJson<'_>) -> Result<Self, Error> {
         let mut prefix = Self {
             adds_space: false,
-            unheeded: Vec::new(),
+            ignored: Vec::new(),
         };
         for step in chain(&json.normalizer, "normalizers") {
             match kind(step) {
@@ -85,7 +85,7 @@ impl Prefix {
                 }
                 "Replace" if is_space(step) => {}
                 other => prefix
-                    .unheeded
+                    .ignored
                     .push(format!("the normalizer {other} will not be applied")),
             }
         }
@@ -128,13 +128,13 @@ fn metaspace_adds(step: &Value) -> bool {
 const MAX_BYTES: usize = 512;
 
 /// Which token is made when.
-struct Order<'m> {
+struct MergeOrder<'m> {
     /// The place of each token among those that merges make, best first.
     places: HashMap<String, usize>,
     pairs: HashSet<(&'m str, &'m str)>,
 }
 
-impl<'m> Order<'m> {
+impl<'m> MergeOrder<'m> {
     fn of(merges: &'m [String]) -> Self {
         let mut order = Self {
             places: HashMap::new(),
@@ -150,12 +150,12 @@ impl<'m> Order<'m> {
 
     /// Tokens that scores would merge at another time than the merges do, or from halves that no
     /// merge joins.
-    fn n_odd(&self, table: &Table, merges: &[String]) -> usize {
+    fn n_odd(&self, table: &TokenTable, merges: &[String]) -> usize {
         let mut odd: HashSet<String> = self.late(merges);
         let texts: HashSet<&[u8]> = table.iter().map(|(_, token)| &token.text[..]).collect();
         for (_, token) in table
             .iter()
-            .filter(|(_, token)| token.kind == Kind::Normal && token.text.len() <= MAX_BYTES)
+            .filter(|(_, token)| token.kind == TokenType::Normal && token.text.len() <= MAX_BYTES)
         {
             let Ok(text) = str::from_utf8(&token.text) else {
                 continue;
@@ -185,9 +185,12 @@ impl<'m> Order<'m> {
         late
     }
 
-    fn set_scores(&self, table: &mut Table) {
+    fn set_scores(&self, table: &mut TokenTable) {
         for id in 0..table.len() as u64 {
-            let Some(token) = table.get_mut(id).filter(|token| token.kind == Kind::Normal) else {
+            let Some(token) = table
+                .get_mut(id)
+                .filter(|token| token.kind == TokenType::Normal)
+            else {
                 continue;
             };
             let place = str::from_utf8(&token.text)

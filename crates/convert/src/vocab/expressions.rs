@@ -7,7 +7,7 @@
 //! Source: the `tokenizer.json` of the models, and the names of `get_vocab_base_pre` in llama.cpp's
 //! converter.
 
-use super::pre::Named;
+use super::pre::KnownPreTokenizer;
 
 /// What stands for any spelling of `'s`, `'t`, `'re`, `'ve`, `'m`, `'ll` and `'d` in either case.
 pub(super) const CONTRACTION: &str = "<contraction>";
@@ -93,23 +93,23 @@ const DEEPSEEK_MARKS: &str = r"\s?[!-/:-~！-／：-～‘-‟　-。]+";
 const TRAILING_SPACE: &str = r"\s+$";
 const BLOOM: &str = " ?[^(\\s|[.,!?…。，、।۔،])]+";
 
-const fn named(name: &'static str, cuts: &'static [&'static str]) -> Named {
-    Named {
+const fn named(name: &'static str, cuts: &'static [&'static str]) -> KnownPreTokenizer {
+    KnownPreTokenizer {
         name,
         cuts,
         whole: false,
     }
 }
 
-const fn whole(name: &'static str, cuts: &'static [&'static str]) -> Named {
-    Named {
+const fn whole(name: &'static str, cuts: &'static [&'static str]) -> KnownPreTokenizer {
+    KnownPreTokenizer {
         name,
         cuts,
         whole: true,
     }
 }
 
-pub(super) const NAMES: &[Named] = &[
+pub(super) const NAMES: &[KnownPreTokenizer] = &[
     named("gpt-2", &[GPT2]),
     named("gpt-2", &[GPT2_SHORT]),
     named("smollm", &[DIGIT, GPT2]),

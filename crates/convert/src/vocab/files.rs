@@ -50,12 +50,12 @@ fn is_vocabulary(name: &str) -> bool {
 
 /// The files of a directory that say something about the vocabulary.
 #[derive(Clone, Default, Debug)]
-pub struct Files {
+pub struct VocabFiles {
     dir: PathBuf,
     contents: BTreeMap<String, Vec<u8>>,
 }
 
-impl Files {
+impl VocabFiles {
     /// Reads what is there.
     ///
     /// # Errors
@@ -126,22 +126,22 @@ impl Files {
         Ok(())
     }
 
-    pub(super) fn get(&self, name: &str) -> Option<Input<'_>> {
+    pub(super) fn get(&self, name: &str) -> Option<VocabFile<'_>> {
         let bytes = self.contents.get(name)?;
-        Some(Input {
+        Some(VocabFile {
             path: self.dir.join(name),
             bytes,
         })
     }
 
     /// The first file whose name ends so.
-    pub(super) fn with_extension(&self, suffix: &str) -> Option<Input<'_>> {
+    pub(super) fn with_extension(&self, suffix: &str) -> Option<VocabFile<'_>> {
         let name = self.contents.keys().find(|name| name.ends_with(suffix))?;
         self.get(name)
     }
 
     /// The templates beside the main one, by their names.
-    pub(super) fn additional_templates(&self) -> impl Iterator<Item = (&str, Input<'_>)> {
+    pub(super) fn additional_templates(&self) -> impl Iterator<Item = (&str, VocabFile<'_>)> {
         self.contents.keys().filter_map(|name| {
             let stem = name
                 .strip_prefix(TEMPLATES)?
@@ -180,12 +180,12 @@ fn names_in(dir: &Path) -> Result<Vec<String>, Error> {
 }
 
 /// One file.
-pub(super) struct Input<'a> {
+pub(super) struct VocabFile<'a> {
     path: PathBuf,
     pub(super) bytes: &'a [u8],
 }
 
-impl<'a> Input<'a> {
+impl<'a> VocabFile<'a> {
     pub(super) fn wrong(&self, why: impl Into<String>) -> Error {
         Error::File {
             path: self.path.clone(),

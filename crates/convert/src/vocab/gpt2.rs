@@ -9,11 +9,11 @@ use std::collections::HashMap;
 
 use serde_json::Value;
 
-use super::added::{self, Spelling};
-use super::files::Input;
+use super::added_tokens::{self, SpaceSpelling};
+use super::files::VocabFile;
 use super::hugging_face;
-use super::table::Table;
-use super::{Source, Vocabulary};
+use super::table::TokenTable;
+use super::{GgufVocab, VocabSource};
 use crate::Error;
 
 /// Classes of tokenizers and the pre-tokenizers that they have in their code.
@@ -21,10 +21,10 @@ const CLASSES: &[(&str, &str)] = &[("GPT2Tokenizer", "gpt-2"), ("Qwen2Tokenizer"
 
 /// The vocabulary of the two files.
 pub(super) fn vocabulary(
-    (vocab, merges): (&Input<'_>, &Input<'_>),
-    source: &Source<'_>,
-    mut table: Table,
-) -> Result<Vocabulary, Error> {
+    (vocab, merges): (&VocabFile<'_>, &VocabFile<'_>),
+    source: &VocabSource<'_>,
+    mut table: TokenTable,
+) -> Result<GgufVocab, Error> {
     let name = match &source.options.pre {
         Some(name) => name.clone(),
         None => name(source)?,
@@ -33,16 +33,16 @@ pub(super) fn vocabulary(
     let ids: HashMap<String, u64> =
         serde_json::from_slice(vocab.bytes).map_err(|error| vocab.wrong(error.to_string()))?;
     hugging_face::fill(&mut table, ids, &added).map_err(|why| vocab.wrong(why))?;
-    let mut found = Vocabulary {
+    let mut found = GgufVocab {
         merges: Some(lines(merges)?),
-        ..Vocabulary::new(table, "gpt2", name)
+        ..GgufVocab::new(table, "gpt2", name)
     };
-    added::put(&mut found, added, Spelling::Plain);
+    added_tokens::put(&mut found, added, SpaceSpelling::Plain);
     Ok(found)
 }
 
 /// The pre-tokenizer of the class that tokenizer_config.json names; without one it is GPT-2's.
-fn name(source: &Source<'_>) -> Result<String, Error> {
+fn name(source: &VocabSource<'_>) -> Result<String, Error> {
     let Some(file) = source.files.get("tokenizer_config.json") else {
         return Ok("gpt-2".to_owned());
     };
@@ -63,7 +63,7 @@ fn name(source: &Source<'_>) -> Result<String, Error> {
 }
 
 /// Lines of two halves, after one that says which version it is.
-fn lines(file: &Input<'_>) -> Result<Vec<String>, Error> {
+fn lines(file: &VocabFile<'_>) -> Result<Vec<String>, Error> {
     let mut merges = Vec::new();
     for (line, n) in file.text()?.lines().zip(1..) {
         let is_head = n == 1 && line.starts_with("#version");

@@ -9,35 +9,35 @@ use std::collections::{HashMap, HashSet};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use super::added::{self, Added};
-use super::files::Input;
-use super::pre::Steps;
-use super::table::{Kind, Table, Token};
-use super::{Source, Vocabulary, byte_level, characters};
+use super::added_tokens::{self, AddedToken};
+use super::files::VocabFile;
+use super::pre::PreTokenizerSteps;
+use super::table::{TokenEntry, TokenTable, TokenType};
+use super::{GgufVocab, VocabSource, byte_level, characters};
 use crate::Error;
 
-type Object<'a> = HashMap<String, &'a RawValue>;
+type RawObject<'a> = HashMap<String, &'a RawValue>;
 
 /// A tokenizer.json with its model still in pieces.
 pub(super) struct TokenizerJson<'a> {
-    file: &'a Input<'a>,
-    model: Object<'a>,
-    pub(super) added: Vec<Added>,
+    file: &'a VocabFile<'a>,
+    model: RawObject<'a>,
+    pub(super) added: Vec<AddedToken>,
     pub(super) normalizer: Value,
     pub(super) pre_tokenizer: Value,
     pub(super) post_processor: Value,
 }
 
 impl<'a> TokenizerJson<'a> {
-    pub(super) fn parse(file: &'a Input<'a>) -> Result<Self, Error> {
-        let root: Object<'_> =
+    pub(super) fn parse(file: &'a VocabFile<'a>) -> Result<Self, Error> {
+        let root: RawObject<'_> =
             serde_json::from_str(file.text()?).map_err(|error| file.wrong(error.to_string()))?;
         let value = |key| value_of(file, &root, key);
         let model = root.get("model").ok_or_else(|| file.wrong("no model"))?;
         Ok(Self {
             file,
             model: serde_json::from_str(model.get()).map_err(wrong_in(file, "model"))?,
-            added: added::listed(file, &value("added_tokens")?)?,
+            added: added_tokens::listed(file, &value("added_tokens")?)?,
             normalizer: value("normalizer")?,
             pre_tokenizer: value("pre_tokenizer")?,
             post_processor: value("post_processor")?,
@@ -46,9 +46,9 @@ impl<'a> TokenizerJson<'a> {
 
     pub(super) fn vocabulary(
         &self,
-        source: &Source<'_>,
-        table: Table,
-    ) -> Result<Vocabulary, Error> {
+        source: &VocabSource<'_>,
+        table: TokenTable,
+    ) -> Result<GgufVocab, Error> {
         let kind = self.kind()?;
         if kind != "BPE" {
             return Err(self.file.wrong(format!(
@@ -101,7 +101,7 @@ impl<'a> TokenizerJson<'a> {
     }
 
     /// The learned tokens in their places, all of them `Normal`.
-    pub(super) fn fill(&self, table: &mut Table) -> Result<(), Error> {
+    pub(super) fn fill(&self, table: &mut TokenTable) -> Result<(), Error> {
         let raw = self
             .model
             .get("vocab")
@@ -132,8 +132,8 @@ impl<'a> TokenizerJson<'a> {
             .collect())
     }
 
-    pub(super) fn steps(&self) -> Result<Steps, Error> {
-        Steps::of(&self.pre_tokenizer)
+    pub(super) fn steps(&self) -> Result<PreTokenizerSteps, Error> {
+        PreTokenizerSteps::of(&self.pre_tokenizer)
             .map_err(|why| self.file.wrong(format!("pre_tokenizer: {why}")))
     }
 
@@ -145,9 +145,9 @@ impl<'a> TokenizerJson<'a> {
 /// Learned tokens; those that the embedding has no row for must be added ones, which are told of
 /// later.
 pub(super) fn fill(
-    table: &mut Table,
+    table: &mut TokenTable,
     ids: HashMap<String, u64>,
-    added: &[Added],
+    added: &[AddedToken],
 ) -> Result<(), String> {
     let added: HashSet<u64> = added.iter().map(|token| token.id).collect();
     let mut ids: Vec<(u64, String)> = ids.into_iter().map(|(text, id)| (id, text)).collect();
@@ -156,7 +156,7 @@ pub(super) fn fill(
         if !table.holds(id) && added.contains(&id) {
             continue;
         }
-        table.fill(id, Token::new(text, Kind::Normal))?;
+        table.fill(id, TokenEntry::new(text, TokenType::Normal))?;
     }
     Ok(())
 }
@@ -167,13 +167,13 @@ fn joined(left: &str, right: &str) -> String {
     [left.replace(' ', "Ġ"), right.replace(' ', "Ġ")].join(" ")
 }
 
-fn value_of(file: &Input<'_>, object: &Object<'_>, key: &str) -> Result<Value, Error> {
+fn value_of(file: &VocabFile<'_>, object: &RawObject<'_>, key: &str) -> Result<Value, Error> {
     object.get(key).map_or(Ok(Value::Null), |raw| {
         serde_json::from_str(raw.get()).map_err(wrong_in(file, key))
     })
 }
 
 /// What is wrong with a part of the file; lines and columns are those of the part.
-fn wrong_in(file: &Input<'_>, key: &str) -> impl Fn(serde_json::Error) -> Error {
+fn wrong_in(file: &VocabFile<'_>, key: &str) -> impl Fn(serde_json::Error) -> Error {
     move |error| file.wrong(format!("{key}: {error}"))
 }

@@ -3,12 +3,12 @@
 //!
 //! It refuses to know how text is cut: that is the business of `atta-tokenizer`, which must find
 //! here everything that it needs. The one idea: every source (tokenizer.json, SentencePiece,
-//! tiktoken, vocab.json) becomes one `Vocabulary`, and what belongs on top of it (added tokens,
+//! tiktoken, vocab.json) becomes one `GgufVocab`, and what belongs on top of it (added tokens,
 //! tokens with a role, templates) does not care which it was.
 //!
-//! All of it works on bytes that are in memory ([`Files`]); only [`Files::open`] touches a disk.
+//! All of it works on bytes that are in memory ([`VocabFiles`]); only [`VocabFiles::open`] touches a disk.
 
-mod added;
+mod added_tokens;
 mod byte_level;
 mod characters;
 mod expressions;
@@ -16,8 +16,8 @@ mod files;
 mod gpt2;
 mod hugging_face;
 mod pre;
-mod roles;
 mod sentencepiece;
+mod special_tokens;
 mod table;
 mod template;
 mod tiktoken;
@@ -27,19 +27,19 @@ use std::path::Path;
 use atta_formats::Writer;
 use serde_json::Value;
 
-pub use files::Files;
+pub use files::VocabFiles;
 
 pub(crate) use byte_level::unspell;
 
 use crate::Error;
-use added::Added;
+use added_tokens::AddedToken;
 use hugging_face::TokenizerJson;
-use roles::{Configs, Ids};
-use table::Table;
+use special_tokens::{Ids, TokenizerConfigs};
+use table::TokenTable;
 
 /// What the user says about the vocabulary.
 #[derive(Clone, Default, Debug)]
-pub struct Options {
+pub struct VocabOptions {
     /// The name of the pre-tokenizer (`tokenizer.ggml.pre`), for one that is not recognized.
     pub pre: Option<String>,
 }
@@ -53,10 +53,10 @@ pub struct Options {
 pub fn read(
     dir: &Path,
     n_vocab: u64,
-    options: &Options,
+    options: &VocabOptions,
     out: &mut Writer,
 ) -> Result<Vec<String>, Error> {
-    write(&Files::open(dir)?, n_vocab, options, out)
+    write(&VocabFiles::open(dir)?, n_vocab, options, out)
 }
 
 /// [`read`], from files in memory.
@@ -64,26 +64,26 @@ pub fn read(
 /// # Errors
 /// As [`read`].
 pub fn write(
-    files: &Files,
+    files: &VocabFiles,
     n_vocab: u64,
-    options: &Options,
+    options: &VocabOptions,
     out: &mut Writer,
 ) -> Result<Vec<String>, Error> {
     let file = files.get("tokenizer.json");
     let json = file.as_ref().map(TokenizerJson::parse).transpose()?;
-    let source = Source {
+    let source = VocabSource {
         files,
         json: json.as_ref(),
         options,
     };
-    let mut found = source.find(Table::new(files, n_vocab)?)?;
+    let mut found = source.find(TokenTable::new(files, n_vocab)?)?;
     if let Some(pre) = options.pre.as_ref().filter(|&pre| *pre != found.pre) {
         return Err(files.wrong(format!(
             "--pre {pre}: the pre-tokenizer of this vocabulary can only be {}",
             found.pre
         )));
     }
-    let configs = Configs::parse(files)?;
+    let configs = TokenizerConfigs::parse(files)?;
     found.add_space_prefix = found
         .add_space_prefix
         .map(|says| configs.add_prefix_space().unwrap_or(says));
@@ -100,13 +100,13 @@ pub fn write(
 
 /// Puts the vocabulary of Llama 3 into the metadata, from the bytes of its tokens in their order.
 pub(crate) fn write_llama3(tokens: &[&[u8]], out: &mut Writer) -> Result<(), String> {
-    let files = Files::default();
+    let files = VocabFiles::default();
     let said = |error: Error| error.to_string();
     let mut found = tiktoken::llama3_vocabulary(
         tokens,
-        Table::new(&files, tokens.len() as u64).map_err(said)?,
+        TokenTable::new(&files, tokens.len() as u64).map_err(said)?,
     )?;
-    let roles = Configs::parse(&files)
+    let roles = TokenizerConfigs::parse(&files)
         .map_err(said)?
         .roles(&mut found, &Value::Null);
     found.write(out);
@@ -115,8 +115,8 @@ pub(crate) fn write_llama3(tokens: &[&[u8]], out: &mut Writer) -> Result<(), Str
 }
 
 /// A vocabulary on its way to GGUF.
-struct Vocabulary {
-    table: Table,
+struct GgufVocab {
+    table: TokenTable,
     /// `tokenizer.ggml.model`.
     model: &'static str,
     /// `tokenizer.ggml.pre`.
@@ -134,8 +134,8 @@ struct Vocabulary {
     warnings: Vec<String>,
 }
 
-impl Vocabulary {
-    fn new(table: Table, model: &'static str, pre: impl Into<String>) -> Self {
+impl GgufVocab {
+    fn new(table: TokenTable, model: &'static str, pre: impl Into<String>) -> Self {
         Self {
             table,
             model,
@@ -171,15 +171,15 @@ impl Vocabulary {
 }
 
 /// Where a vocabulary is to be found, and what the user says about it.
-struct Source<'a> {
-    files: &'a Files,
+struct VocabSource<'a> {
+    files: &'a VocabFiles,
     json: Option<&'a TokenizerJson<'a>>,
-    options: &'a Options,
+    options: &'a VocabOptions,
 }
 
-impl Source<'_> {
+impl VocabSource<'_> {
     /// The first source that is there, in llama.cpp's order.
-    fn find(&self, table: Table) -> Result<Vocabulary, Error> {
+    fn find(&self, table: TokenTable) -> Result<GgufVocab, Error> {
         let model = self.files.get("tokenizer.model");
         if let Some(file) = model
             .as_ref()
@@ -208,8 +208,8 @@ impl Source<'_> {
     }
 
     /// The added tokens of all files.
-    fn added(&self) -> Result<Vec<Added>, Error> {
-        let mut added = added::beside(self.files)?;
+    fn added(&self) -> Result<Vec<AddedToken>, Error> {
+        let mut added = added_tokens::beside(self.files)?;
         added.extend(self.json.iter().flat_map(|json| json.added.iter().cloned()));
         Ok(added)
     }

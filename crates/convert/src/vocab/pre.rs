@@ -13,7 +13,7 @@ const MAX_STEPS: usize = 32;
 
 /// What is done to text, in order.
 #[derive(Debug, PartialEq, Eq, Default)]
-pub(super) struct Steps {
+pub(super) struct PreTokenizerSteps {
     /// Expressions whose matches and gaps are words, in canonical spelling.
     pub(super) cuts: Vec<String>,
     /// Whether bytes are spelled as GPT-2 does.
@@ -22,7 +22,7 @@ pub(super) struct Steps {
     pub(super) add_prefix_space: bool,
 }
 
-impl Steps {
+impl PreTokenizerSteps {
     /// Reads a `pre_tokenizer`. The answer is what is wrong if it has steps that no expression
     /// does.
     pub(super) fn of(pre_tokenizer: &Value) -> Result<Self, String> {
@@ -53,7 +53,7 @@ impl Steps {
     /// The name for these cuts, and whether words that are tokens are taken whole under it. Where
     /// there are two names, the one that does as `whole` says.
     pub(super) fn name(&self, whole: bool) -> Option<(&'static str, bool)> {
-        let same = |named: &&Named| named.cuts.iter().eq(&self.cuts);
+        let same = |named: &&KnownPreTokenizer| named.cuts.iter().eq(&self.cuts);
         let named = || NAMES.iter().filter(same);
         let best = named()
             .find(|named| named.whole == whole)
@@ -63,7 +63,7 @@ impl Steps {
 }
 
 /// A name and what it stands for.
-pub(super) struct Named {
+pub(super) struct KnownPreTokenizer {
     pub(super) name: &'static str,
     pub(super) cuts: &'static [&'static str],
     /// `ignore_merges`: a word that is a token needs no merges.
@@ -184,7 +184,8 @@ mod tests {
 
     #[test]
     fn a_step_without_a_place_is_named() {
-        let of = |text: &str| Steps::of(&serde_json::from_str(text).unwrap()).unwrap_err();
+        let of =
+            |text: &str| PreTokenizerSteps::of(&serde_json::from_str(text).unwrap()).unwrap_err();
         assert!(of(r#"{"type": "UnicodeScripts"}"#).contains("UnicodeScripts"));
         let merged = r#"{"type": "Split", "pattern": {"Regex": "a"}, "behavior": "MergedWithNext", "invert": false}"#;
         assert!(of(merged).contains("MergedWithNext"));

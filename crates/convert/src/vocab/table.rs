@@ -5,7 +5,7 @@
 
 use atta_formats::Writer;
 
-use super::files::Files;
+use super::files::VocabFiles;
 use crate::Error;
 
 /// Four times the largest vocabulary known.
@@ -13,7 +13,7 @@ const MAX_TOKENS: u64 = 1 << 20;
 
 /// What a token is for; the numbers are those of `tokenizer.ggml.token_type`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Kind {
+pub(super) enum TokenType {
     Normal = 1,
     Unknown = 2,
     Control = 3,
@@ -23,15 +23,15 @@ pub(super) enum Kind {
 }
 
 #[derive(Clone, PartialEq, Debug)]
-pub(super) struct Token {
+pub(super) struct TokenEntry {
     pub(super) text: Vec<u8>,
-    pub(super) kind: Kind,
+    pub(super) kind: TokenType,
     /// Only SentencePiece has some.
     pub(super) score: f32,
 }
 
-impl Token {
-    pub(super) fn new(text: impl Into<Vec<u8>>, kind: Kind) -> Self {
+impl TokenEntry {
+    pub(super) fn new(text: impl Into<Vec<u8>>, kind: TokenType) -> Self {
         Self {
             text: text.into(),
             kind,
@@ -40,74 +40,74 @@ impl Token {
     }
 }
 
-pub(super) struct Table {
+pub(super) struct TokenTable {
     /// `[n_vocab]`.
-    places: Vec<Option<Token>>,
+    slots: Vec<Option<TokenEntry>>,
     /// Whether the file gets scores.
     pub(super) has_scores: bool,
 }
 
-impl Table {
-    pub(super) fn new(files: &Files, n_vocab: u64) -> Result<Self, Error> {
+impl TokenTable {
+    pub(super) fn new(files: &VocabFiles, n_vocab: u64) -> Result<Self, Error> {
         if n_vocab == 0 || n_vocab > MAX_TOKENS {
             return Err(files.wrong(format!(
                 "expected a vocabulary of 1 to {MAX_TOKENS} tokens, got {n_vocab}"
             )));
         }
         Ok(Self {
-            places: vec![None; n_vocab as usize],
+            slots: vec![None; n_vocab as usize],
             has_scores: false,
         })
     }
 
     pub(super) fn len(&self) -> usize {
-        self.places.len()
+        self.slots.len()
     }
 
     /// Whether there is a row for this id.
     pub(super) fn holds(&self, id: u64) -> bool {
-        id < self.places.len() as u64
+        id < self.slots.len() as u64
     }
 
-    pub(super) fn get(&self, id: u64) -> Option<&Token> {
-        self.places.get(usize::try_from(id).ok()?)?.as_ref()
+    pub(super) fn get(&self, id: u64) -> Option<&TokenEntry> {
+        self.slots.get(usize::try_from(id).ok()?)?.as_ref()
     }
 
-    pub(super) fn get_mut(&mut self, id: u64) -> Option<&mut Token> {
-        self.places.get_mut(usize::try_from(id).ok()?)?.as_mut()
+    pub(super) fn get_mut(&mut self, id: u64) -> Option<&mut TokenEntry> {
+        self.slots.get_mut(usize::try_from(id).ok()?)?.as_mut()
     }
 
     /// Fills an empty place. The answer is what is wrong if it is none.
-    pub(super) fn fill(&mut self, id: u64, token: Token) -> Result<(), String> {
-        let n_vocab = self.places.len();
-        let place = usize::try_from(id)
+    pub(super) fn fill(&mut self, id: u64, token: TokenEntry) -> Result<(), String> {
+        let n_vocab = self.slots.len();
+        let slot = usize::try_from(id)
             .ok()
-            .and_then(|id| self.places.get_mut(id));
-        match place {
+            .and_then(|id| self.slots.get_mut(id));
+        match slot {
             None => Err(format!("token {id}: the embedding has {n_vocab} rows")),
             Some(Some(other)) => {
                 let texts = [&other.text, &token.text]
                     .map(|text| String::from_utf8_lossy(text).into_owned());
                 Err(format!("token {id} is {:?} and {:?}", texts[0], texts[1]))
             }
-            Some(place) => {
-                *place = Some(token);
+            Some(slot) => {
+                *slot = Some(token);
                 Ok(())
             }
         }
     }
 
     /// Fills a place, whatever is there. False if there is no such place.
-    pub(super) fn replace(&mut self, id: u64, token: Token) -> bool {
-        let place = usize::try_from(id)
+    pub(super) fn replace(&mut self, id: u64, token: TokenEntry) -> bool {
+        let slot = usize::try_from(id)
             .ok()
-            .and_then(|id| self.places.get_mut(id));
-        place.map(|place| *place = Some(token)).is_some()
+            .and_then(|id| self.slots.get_mut(id));
+        slot.map(|slot| *slot = Some(token)).is_some()
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &Token)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &TokenEntry)> {
         (0..)
-            .zip(&self.places)
+            .zip(&self.slots)
             .filter_map(|(id, token)| Some((id, token.as_ref()?)))
     }
 
@@ -118,18 +118,18 @@ impl Table {
                 .filter(|(_, token)| token.text == text.as_bytes())
         };
         same()
-            .find(|(_, token)| token.kind != Kind::Normal)
+            .find(|(_, token)| token.kind != TokenType::Normal)
             .or_else(|| same().next())
             .map(|(id, _)| id)
     }
 
     pub(super) fn write(&self, out: &mut Writer) {
-        let padding = |id| Token {
+        let padding = |id| TokenEntry {
             score: -10000.0,
-            ..Token::new(format!("[PAD{id}]"), Kind::Unused)
+            ..TokenEntry::new(format!("[PAD{id}]"), TokenType::Unused)
         };
         let tokens = self
-            .places
+            .slots
             .iter()
             .enumerate()
             .map(|(id, token)| token.clone().unwrap_or_else(|| padding(id)));
@@ -155,8 +155,8 @@ mod tests {
 
     #[test]
     fn a_place_is_filled_once_and_only_where_the_embedding_has_a_row() {
-        let mut table = Table::new(&Files::default(), 2).unwrap();
-        let token = |text: &str| Token::new(text, Kind::Normal);
+        let mut table = TokenTable::new(&VocabFiles::default(), 2).unwrap();
+        let token = |text: &str| TokenEntry::new(text, TokenType::Normal);
         table.fill(1, token("a")).unwrap();
         assert_eq!(
             table.fill(1, token("b")).unwrap_err(),
@@ -167,14 +167,14 @@ mod tests {
             "token 2: the embedding has 2 rows"
         );
         assert!(table.fill(u64::MAX, token("b")).is_err() && !table.replace(1 << 40, token("b")));
-        assert!(table.replace(1, Token::new("b", Kind::Control)));
+        assert!(table.replace(1, TokenEntry::new("b", TokenType::Control)));
         assert_eq!(table.find("b"), Some(1));
     }
 
     #[test]
     fn a_size_that_no_vocabulary_has_is_refused_before_places_are_made() {
         let error = |n_vocab| {
-            Table::new(&Files::default(), n_vocab)
+            TokenTable::new(&VocabFiles::default(), n_vocab)
                 .err()
                 .unwrap()
                 .to_string()

@@ -6,14 +6,18 @@
 use atta_formats::Writer;
 use serde_json::Value;
 
-use super::files::Files;
-use super::roles::Configs;
+use super::files::VocabFiles;
+use super::special_tokens::TokenizerConfigs;
 use crate::Error;
 
 const KEY: &str = "tokenizer.chat_template";
 
 /// Writes the template, and others beside it under their names.
-pub(super) fn write(files: &Files, configs: &Configs, out: &mut Writer) -> Result<(), Error> {
+pub(super) fn write(
+    files: &VocabFiles,
+    configs: &TokenizerConfigs,
+    out: &mut Writer,
+) -> Result<(), Error> {
     let mut others: Vec<String> = Vec::new();
     for (name, template) in templates(files, configs)? {
         if name == "default" {
@@ -36,7 +40,10 @@ pub(super) fn write(files: &Files, configs: &Configs, out: &mut Writer) -> Resul
 }
 
 /// Templates with their names.
-fn templates(files: &Files, configs: &Configs) -> Result<Vec<(String, String)>, Error> {
+fn templates(
+    files: &VocabFiles,
+    configs: &TokenizerConfigs,
+) -> Result<Vec<(String, String)>, Error> {
     if let Some(value) = configs
         .tokenizer
         .get("chat_template")

@@ -1,5 +1,5 @@
-//! What the tests of directories share: the rows of `tests/golden/convert`, the files of
-//! `tests/golden/models`, and a file in memory made from a checkpoint.
+//! Shared by the tests of directories: the directories of `tests/golden/convert`, the files of
+//! `tests/golden/models`, and conversion to a file in memory.
 
 use std::{
     fs,
@@ -12,7 +12,7 @@ use atta_formats::{Directory, Gguf, TensorInfo, TensorType, decode, f16};
 use atta_model::{Model, arch, spec::ModelSpec};
 use atta_store::{Budget, ModelFiles};
 
-/// The directories to be converted.
+/// The directories to convert.
 pub(crate) fn rows() -> Vec<PathBuf> {
     let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/convert");
     let folder = std::env::var_os("HF_ROWS").map_or(own, PathBuf::from);
@@ -35,7 +35,7 @@ pub(crate) struct Golden {
     pub(crate) logits: Vec<f32>,
 }
 
-/// The model that a directory is of: its name up to the first dot.
+/// The golden model of a directory, whose name is that of the directory up to the first dot.
 pub(crate) fn golden(row: &Path) -> Golden {
     let name = row
         .file_name()
@@ -121,7 +121,7 @@ pub(crate) fn floats(tensor: &Tensor) -> Vec<f32> {
     out
 }
 
-/// A tensor's bytes in a file.
+/// The bytes of a tensor in the file.
 fn bytes(tensor: &Tensor) -> Vec<u8> {
     if let Some(stored) = tensor.rows.stored() {
         return stored.to_vec();
@@ -148,7 +148,7 @@ fn bytes(tensor: &Tensor) -> Vec<u8> {
     }
 }
 
-/// A whole file.
+/// The GGUF file of a checkpoint.
 fn file_of(checkpoint: &Checkpoint) -> Vec<u8> {
     let mut writer = checkpoint.metadata.clone();
     for t in &checkpoint.tensors {
@@ -163,7 +163,7 @@ fn file_of(checkpoint: &Checkpoint) -> Vec<u8> {
     file
 }
 
-/// The model that a checkpoint is.
+/// Loads the model of a checkpoint.
 pub(crate) fn model(checkpoint: &Checkpoint) -> Model {
     let files = ModelFiles::from_static("converted", file_of(checkpoint).leak()).unwrap();
     Model::load(files, &Budget::unlimited()).unwrap()

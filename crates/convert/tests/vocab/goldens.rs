@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use atta_convert::vocab::{self, Files, Options};
+use atta_convert::vocab::{self, VocabFiles, VocabOptions};
 use atta_formats::{Gguf, Metadata, Writer};
 use atta_tokenizer::{Special, Tokenizer};
 
@@ -57,8 +57,9 @@ pub(crate) fn converted(files: &[(&str, &str)], n_vocab: u64) -> Metadata {
 
 /// The metadata for a directory of the goldens, which must give no cause for a warning.
 pub(crate) fn directory(name: &str, n_vocab: u64) -> Metadata {
-    let read =
-        |out: &mut Writer| vocab::read(&golden(name), n_vocab, &Options::default(), out).unwrap();
+    let read = |out: &mut Writer| {
+        vocab::read(&golden(name), n_vocab, &VocabOptions::default(), out).unwrap()
+    };
     metadata(|writer| assert_eq!(read(writer), [""; 0]))
 }
 
@@ -68,11 +69,11 @@ pub(crate) fn write(
     n_vocab: u64,
     out: &mut Writer,
 ) -> Result<Vec<String>, String> {
-    let mut all = Files::default();
+    let mut all = VocabFiles::default();
     files
         .iter()
         .for_each(|(name, text)| all.insert(name, text.as_bytes().to_vec()));
-    vocab::write(&all, n_vocab, &Options::default(), out).map_err(|error| error.to_string())
+    vocab::write(&all, n_vocab, &VocabOptions::default(), out).map_err(|error| error.to_string())
 }
 
 /// The error that some files are.

@@ -1,14 +1,14 @@
 //! Vocabularies without a tokenizer.json: ranks of tiktoken, and the two files of GPT-2.
 
 use crate::goldens::{assert_ids, converted, golden, metadata, refused, sections, text};
-use atta_convert::vocab::{self, Options};
+use atta_convert::vocab::{self, VocabOptions};
 use atta_tokenizer::{TokenKind, Tokenizer};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 
 #[test]
 fn ranks_give_the_ids_of_tiktoken() {
-    let options = Options {
+    let options = VocabOptions {
         pre: Some("llama-bpe".to_owned()),
     };
     let metadata = metadata(|out| {

@@ -1,7 +1,7 @@
 //! Tokens with a role, templates, and files that contradict each other or mean nothing.
 
 use crate::goldens::{converted, metadata, refused, write};
-use atta_convert::vocab::{self, Files, Options};
+use atta_convert::vocab::{self, VocabFiles, VocabOptions};
 use atta_formats::{Metadata, Writer};
 use atta_tokenizer::{TokenKind, Tokenizer};
 use serde_json::{Value, json};
@@ -277,9 +277,9 @@ fn what_means_nothing_is_refused_with_the_name_of_the_file() {
             .contains("kind WordPiece is not supported")
     );
     assert!(error(&tokenizer_json(&[]).replace("\"a\"", r#""\ud800""#)).contains("hex escape"));
-    let mut files = Files::default();
+    let mut files = VocabFiles::default();
     files.insert("tokenizer.json", b"{\"model\": \"\xFF\"}".to_vec());
-    let error = vocab::write(&files, 8, &Options::default(), &mut Writer::new()).unwrap_err();
+    let error = vocab::write(&files, 8, &VocabOptions::default(), &mut Writer::new()).unwrap_err();
     assert_eq!(error.to_string(), "tokenizer.json: byte 11 is not UTF-8");
 }
 
@@ -296,9 +296,9 @@ fn an_unknown_pre_tokenizer_is_shown_with_a_way_out() {
         error.contains("cuts by `x+|\\d`") && error.contains("--pre NAME"),
         "{error}"
     );
-    let mut files = Files::default();
+    let mut files = VocabFiles::default();
     files.insert("tokenizer.json", json.into_bytes());
-    let options = Options {
+    let options = VocabOptions {
         pre: Some("smollm".to_owned()),
     };
     let metadata = metadata(|out| drop(vocab::write(&files, 8, &options, out).unwrap()));
@@ -322,7 +322,7 @@ fn a_directory_without_a_vocabulary_says_what_is_looked_for() {
     let error = vocab::read(
         &std::env::temp_dir().join("no-such-model"),
         8,
-        &Options::default(),
+        &VocabOptions::default(),
         &mut Writer::new(),
     );
     assert!(

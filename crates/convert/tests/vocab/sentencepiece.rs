@@ -1,7 +1,7 @@
 //! Models of SentencePiece, as they are and as Hugging Face converts them.
 
 use crate::goldens::{assert_ids, directory, golden, metadata, refused, sections, text, write};
-use atta_convert::vocab::{self, Options};
+use atta_convert::vocab::{self, VocabOptions};
 use atta_formats::Writer;
 use atta_tokenizer::{TokenKind, Tokenizer};
 use serde_json::{Value, json};
@@ -116,19 +116,19 @@ fn the_space_in_front_is_found_wherever_a_file_asks_for_it() {
 
 #[test]
 fn tokenizer_config_has_the_last_word_on_the_space_in_front_and_a_pre_tokenizer_has_none() {
-    let mut files = vocab::Files::open(&golden("gemma")).unwrap();
+    let mut files = vocab::VocabFiles::open(&golden("gemma")).unwrap();
     files.insert(
         "tokenizer_config.json",
         br#"{"add_prefix_space": true}"#.to_vec(),
     );
-    let write = |options: &Options, out: &mut Writer| vocab::write(&files, 760, options, out);
-    let metadata = metadata(|out| drop(write(&Options::default(), out).unwrap()));
+    let write = |options: &VocabOptions, out: &mut Writer| vocab::write(&files, 760, options, out);
+    let metadata = metadata(|out| drop(write(&VocabOptions::default(), out).unwrap()));
     assert_eq!(
         metadata.bool("tokenizer.ggml.add_space_prefix").unwrap(),
         Some(true)
     );
     let error = write(
-        &Options {
+        &VocabOptions {
             pre: Some("qwen2".to_owned()),
         },
         &mut Writer::new(),
@@ -141,9 +141,9 @@ fn tokenizer_config_has_the_last_word_on_the_space_in_front_and_a_pre_tokenizer_
 fn damaged_and_foreign_models_are_refused_by_name() {
     let model = std::fs::read(golden("sentencepiece/tokenizer.model")).unwrap();
     let error = |bytes: Vec<u8>| {
-        let mut files = vocab::Files::default();
+        let mut files = vocab::VocabFiles::default();
         files.insert("tokenizer.model", bytes);
-        vocab::write(&files, 770, &Options::default(), &mut Writer::new())
+        vocab::write(&files, 770, &VocabOptions::default(), &mut Writer::new())
             .unwrap_err()
             .to_string()
     };

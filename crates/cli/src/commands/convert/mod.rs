@@ -9,8 +9,9 @@ use std::{
 };
 
 use atta::convert::{
-    Checkpoint, Error, Existing, Importance, Note, Options, Plan, SourceOptions, Types, convert,
-    llama2c::{self, Leap, Loss, Report},
+    Checkpoint, ConvertOptions, Error, Existing, ImportanceMatrix, Note, Plan, SourceOption,
+    SourceOptions, TypeSelection, convert,
+    llama2c::{self, LeapFormat, Report, RoundingError},
     open,
 };
 use serde_json::{Value, json};
@@ -48,11 +49,11 @@ pub(super) fn run(args: Box<ConvertArgs>) -> Result<(), Failure> {
     notes.iter().for_each(|note| warn(note));
     match args.to {
         TargetFormat::Gguf => to_gguf(args, &checkpoint),
-        TargetFormat::LeapF32 => to_leap(args, &checkpoint, Leap::F32),
+        TargetFormat::LeapF32 => to_leap(args, &checkpoint, LeapFormat::F32),
         TargetFormat::LeapInt8 => to_leap(
             args,
             &checkpoint,
-            Leap::Int8 {
+            LeapFormat::Int8 {
                 group_size: LEAP_GROUP,
             },
         ),
@@ -128,7 +129,7 @@ fn to_gguf(args: &ConvertArgs, checkpoint: &Checkpoint) -> Result<(), Failure> {
     let options = options(args)?;
     let plan = Plan::new(checkpoint, &options.types, options.importance.as_ref())?;
     warnings(checkpoint, &plan);
-    for &i in &plan.idle_overrides {
+    for &i in &plan.unused_overrides {
         let (name, ty) = &args.tensor_types[i];
         warn(&format!(
             "--tensor-type {name}={ty} decides nothing: no matrix of that name, or others come \
@@ -148,7 +149,7 @@ fn to_gguf(args: &ConvertArgs, checkpoint: &Checkpoint) -> Result<(), Failure> {
     print(args, || summary.json(), || summary.text())
 }
 
-fn to_leap(args: &ConvertArgs, checkpoint: &Checkpoint, to: Leap) -> Result<(), Failure> {
+fn to_leap(args: &ConvertArgs, checkpoint: &Checkpoint, to: LeapFormat) -> Result<(), Failure> {
     let mut monitor = Monitor::new();
     let report = stopped(llama2c::convert(
         checkpoint,
@@ -180,7 +181,7 @@ fn print(
 }
 
 fn leap_text(report: &Report, files: &[PathBuf]) -> String {
-    let loss = |(name, loss): (&&str, &Loss)| {
+    let loss = |(name, loss): (&&str, &RoundingError)| {
         format!(
             "{name:<20} error {:>7.3} % on average, {:>7.2} % at most\n",
             100.0 * loss.mean(),
@@ -197,12 +198,12 @@ fn leap_text(report: &Report, files: &[PathBuf]) -> String {
         .collect();
     format!(
         "{group}{}{names}",
-        report.losses.iter().map(loss).collect::<String>()
+        report.rounding_errors.iter().map(loss).collect::<String>()
     )
 }
 
 fn leap_json(report: &Report, files: &[PathBuf]) -> Value {
-    let loss = |(name, loss): (&&str, &Loss)| {
+    let loss = |(name, loss): (&&str, &RoundingError)| {
         json!({
             "tensors": name,
             "mean": loss.mean(),
@@ -212,15 +213,19 @@ fn leap_json(report: &Report, files: &[PathBuf]) -> Value {
     json!({
         "files": files.iter().map(|path| path.to_string_lossy()).collect::<Vec<_>>(),
         "group_size": report.group_size,
-        "losses": report.losses.iter().map(loss).collect::<Vec<_>>(),
+        "losses": report.rounding_errors.iter().map(loss).collect::<Vec<_>>(),
     })
 }
 
-fn options(args: &ConvertArgs) -> Result<Options, Failure> {
-    let importance = args.imatrix.as_deref().map(Importance::open).transpose()?;
+fn options(args: &ConvertArgs) -> Result<ConvertOptions, Failure> {
+    let importance = args
+        .imatrix
+        .as_deref()
+        .map(ImportanceMatrix::open)
+        .transpose()?;
     let cpus = || std::thread::available_parallelism().map_or(1, usize::from);
-    Ok(Options {
-        types: Types {
+    Ok(ConvertOptions {
+        types: TypeSelection {
             mix: args.mix,
             pure: args.pure,
             overrides: args.tensor_types.clone(),
@@ -244,7 +249,7 @@ fn options(args: &ConvertArgs) -> Result<Options, Failure> {
 fn write(
     args: &ConvertArgs,
     checkpoint: &Checkpoint,
-    options: &Options,
+    options: &ConvertOptions,
 ) -> Result<Vec<PathBuf>, Failure> {
     let mut monitor = Monitor::new();
     stopped(convert(checkpoint, &args.dst, options, &mut |at| {
@@ -280,7 +285,30 @@ impl Monitor {
 
 impl From<Error> for Failure {
     fn from(error: Error) -> Self {
-        Self::Failed(error.to_string())
+        Self::Failed(with_option(&error))
+    }
+}
+
+/// The message of an error, with the option that helps.
+fn with_option(error: &Error) -> String {
+    match error {
+        Error::Tensor { tensor, source } => format!("{tensor}: {}", with_option(source)),
+        Error::NoQuantizer {
+            needs_importance: true,
+            ..
+        } => format!("{error} (--imatrix FILE, made by atta imatrix)"),
+        Error::TooLarge { .. } => format!("{error}, as by --tensor-type"),
+        Error::Exists { .. } => format!("{error}: give another name, or --force"),
+        Error::PreTokenizer { .. } => format!("{error} (--pre NAME)"),
+        Error::NotApplicable { path, option } => {
+            let flag = match option {
+                SourceOption::Tokenizer => "--tokenizer",
+                SourceOption::Pre => "--pre",
+            };
+            let path = path.display();
+            format!("{path}: {flag} does not apply to a source of its kind")
+        }
+        _ => error.to_string(),
     }
 }
 

@@ -15,14 +15,14 @@ pub(crate) struct Codebook<const N: usize> {
     /// Codes are 0 to `levels` − 1.
     levels: i32,
     /// By the codes as digits, the first one lowest: what is near.
-    near: Vec<Near>,
-    /// Entries that are near to something, for [`Near::Some`].
+    near: Vec<Neighbours>,
+    /// Entries that are near to something, for [`Neighbours::Some`].
     candidates: Vec<u16>,
 }
 
 /// Where codes lie.
 #[derive(Clone)]
-enum Near {
+enum Neighbours {
     /// On an entry.
     Entry(u16),
     /// Between entries; the nearest ones come first.
@@ -31,7 +31,7 @@ enum Near {
 
 /// What a search found.
 #[derive(Clone, Copy)]
-pub(crate) struct Chosen {
+pub(crate) struct NearestEntry {
     /// The entry.
     pub(crate) entry: u16,
     /// Whether rounding led to it.
@@ -50,7 +50,7 @@ impl<const N: usize> Codebook<N> {
             .map(|codes| codes.map(|code| 2.0 * code as f32 + 1.0))
             .collect();
         let n_places = levels.pow(N as u32);
-        let near = vec![Near::Some(0..0); n_places];
+        let near = vec![Neighbours::Some(0..0); n_places];
         let candidates = Vec::new();
         let mut book = Self {
             entries,
@@ -63,12 +63,12 @@ impl<const N: usize> Codebook<N> {
                 .iter()
                 .rev()
                 .fold(0, |place, code| place * levels + code);
-            book.near[place] = Near::Entry(entry as u16);
+            book.near[place] = Neighbours::Entry(entry as u16);
         }
         for place in 0..n_places {
-            if let Near::Some(_) = book.near[place] {
+            if let Neighbours::Some(_) = book.near[place] {
                 let at = std::array::from_fn(|i| place / levels.pow(i as u32) % levels);
-                book.near[place] = Near::Some(book.push_nearest(&codes, at, distances));
+                book.near[place] = Neighbours::Some(book.push_nearest(&codes, at, distances));
             }
         }
         book
@@ -119,19 +119,19 @@ impl<const N: usize> Codebook<N> {
         weights: &[f32; N],
         scale: f32,
         per_weight: f32,
-    ) -> Chosen {
+    ) -> NearestEntry {
         let place = x.iter().rev().fold(0, |place, &x| {
             let code = nearest(0.5 * (per_weight * x - 1.0)).clamp(0, self.levels - 1);
             place * self.levels as usize + code as usize
         });
         let candidates = match &self.near[place] {
-            &Near::Entry(entry) => {
-                return Chosen {
+            &Neighbours::Entry(entry) => {
+                return NearestEntry {
                     entry,
                     rounded: true,
                 };
             }
-            Near::Some(range) => &self.candidates[range.clone()],
+            Neighbours::Some(range) => &self.candidates[range.clone()],
         };
         let mut entry = candidates[0];
         let mut least = f32::MAX;
@@ -141,7 +141,7 @@ impl<const N: usize> Codebook<N> {
                 (entry, least) = (candidate, error);
             }
         }
-        Chosen {
+        NearestEntry {
             entry,
             rounded: false,
         }

@@ -18,12 +18,12 @@ pub(crate) struct Candidates {
     /// How many are tried.
     pub(crate) n: usize,
     /// What an error counts.
-    pub(crate) error: ErrorOf,
+    pub(crate) error: ErrorNorm,
 }
 
 /// What a difference counts before it is weighted.
 #[derive(Clone, Copy, PartialEq)]
-pub(crate) enum ErrorOf {
+pub(crate) enum ErrorNorm {
     /// Its square.
     Square,
     /// Its magnitude.
@@ -53,7 +53,7 @@ const ONE: Lanes = Lanes::splat(1.0);
 /// weight, so that later ones profit from earlier ones.
 #[inline(always)]
 pub(crate) fn line<const N: usize>(x: &Tile<N>, weights: &Tile<N>, tried: Candidates) -> Line {
-    let w = Weighed::new(x, weights, tried);
+    let w = LineSearch::new(x, weights, tried);
     let low = ZERO.min(w.lowest);
     let per_weight = w.largest / (w.highest - low);
     let mut best = Line {
@@ -97,7 +97,7 @@ pub(crate) fn line<const N: usize>(x: &Tile<N>, weights: &Tile<N>, tried: Candid
 }
 
 /// What the search goes over.
-struct Weighed<'a, const N: usize> {
+struct LineSearch<'a, const N: usize> {
     x: &'a Tile<N>,
     weights: &'a Tile<N>,
     /// The smallest and the largest of `x`.
@@ -108,17 +108,17 @@ struct Weighed<'a, const N: usize> {
     sum_x: Lanes,
     /// The largest code.
     largest: Lanes,
-    error: ErrorOf,
+    error: ErrorNorm,
 }
 
 /// The sums over codes that a regression needs: `Σ w·l`, `Σ w·l²` and `Σ w·x·l`.
-struct Sums {
+struct LineSums {
     l: Lanes,
     ll: Lanes,
     xl: Lanes,
 }
 
-impl<'a, const N: usize> Weighed<'a, N> {
+impl<'a, const N: usize> LineSearch<'a, N> {
     #[inline(always)]
     fn new(x: &'a Tile<N>, weights: &'a Tile<N>, tried: Candidates) -> Self {
         let largest = Lanes::splat(tried.largest);
@@ -154,8 +154,8 @@ impl<'a, const N: usize> Weighed<'a, N> {
 
     /// Fills in the codes that a candidate leads to, and sums over them.
     #[inline(always)]
-    fn sums(&self, line: &Line, codes: &mut Tile<N>, round: impl Fn(Lanes) -> Lanes) -> Sums {
-        let mut sums = Sums {
+    fn sums(&self, line: &Line, codes: &mut Tile<N>, round: impl Fn(Lanes) -> Lanes) -> LineSums {
+        let mut sums = LineSums {
             l: ZERO,
             ll: ZERO,
             xl: ZERO,
@@ -175,7 +175,7 @@ impl<'a, const N: usize> Weighed<'a, N> {
     /// The best line for codes, whose minimum must not be positive. It is one if the first part of
     /// the result, the determinant of the equations, is positive.
     #[inline(always)]
-    fn regression(&self, sums: &Sums, candidate: Line) -> (Lanes, Line) {
+    fn regression(&self, sums: &LineSums, candidate: Line) -> (Lanes, Line) {
         let determinant = self.sum_w * sums.ll - sums.l * sums.l;
         let min = (sums.ll * self.sum_x - sums.l * sums.xl) / determinant;
         let scale = (self.sum_w * sums.xl - self.sum_x * sums.l) / determinant;
@@ -198,8 +198,8 @@ impl<'a, const N: usize> Weighed<'a, N> {
         for ((&x, &w), &l) in self.x.iter().zip(self.weights).zip(codes) {
             let difference = line.scale * l + line.min - x;
             let counted = match self.error {
-                ErrorOf::Square => difference * difference,
-                ErrorOf::Magnitude => difference.abs(),
+                ErrorNorm::Square => difference * difference,
+                ErrorNorm::Magnitude => difference.abs(),
             };
             sum = sum + w * counted;
         }

@@ -15,7 +15,7 @@ pub(super) use codebook::Codebook;
 pub(super) use lanes::{
     LANES, Lanes, Tile, floor_byte, largest_magnitude, least_and_most, nearest, round_byte, tile,
 };
-pub(super) use line::{Candidates, ErrorOf, Line, line, line_codes};
+pub(super) use line::{Candidates, ErrorNorm, Line, line, line_codes};
 pub(super) use nonlinear::{index, nonlinear_scale};
 pub(super) use scale::{descend, one_scale, scale};
 pub(super) use shared::shared_scale;

@@ -21,7 +21,7 @@ pub(crate) struct Scale {
 
 /// What a scale is computed of.
 #[derive(Clone, Copy)]
-struct Sums {
+struct ScaleSums {
     xl: Lanes,
     ll: Lanes,
 }
@@ -36,14 +36,14 @@ const STEPS: [i8; 18] = [
 #[inline(always)]
 pub(crate) fn scale<const N: usize>(x: &Tile<N>, weights: &Tile<N>, n: f32) -> Scale {
     let extreme = extreme(x);
-    let weighed = Weighed::new(x, weights, n);
+    let search = ScaleSearch::new(x, weights, n);
     let mut per_weight = Lanes::splat(-n) / extreme;
-    let first = weighed.sums(per_weight, Lanes::rounded);
+    let first = search.sums(per_weight, Lanes::rounded);
     let mut scale = first.ll.equals(ZERO).choose(ZERO, first.xl / first.ll);
     let mut best = scale * first.xl;
     for step in STEPS {
         let tried = Lanes::splat(candidate(n, step)) / extreme;
-        let s = weighed.sums(tried, Lanes::rounded);
+        let s = search.sums(tried, Lanes::rounded);
         let better = s.ll.above(ZERO) & (s.xl * s.xl).above(best * s.ll);
         scale = better.choose(s.xl / s.ll, scale);
         best = better.choose(scale * s.xl, best);
@@ -69,9 +69,9 @@ pub(crate) fn one_scale<const N: usize>(
     }
     // Scales may be infinite or no numbers, if weights are huge; then only `nearest` does what
     // llama.cpp does.
-    let weighed = Weighed::new(&x_lanes, &weights.map(Lanes::splat), n);
+    let search = ScaleSearch::new(&x_lanes, &weights.map(Lanes::splat), n);
     let mut per_weight = -n / extreme;
-    let first = weighed.sums(Lanes::splat(per_weight), Lanes::nearest);
+    let first = search.sums(Lanes::splat(per_weight), Lanes::nearest);
     let mut scale = if first.ll.0[0] == 0.0 {
         0.0
     } else {
@@ -84,7 +84,7 @@ pub(crate) fn one_scale<const N: usize>(
             .iter()
             .zip(&mut tried.0)
             .for_each(|(&step, tried)| *tried = candidate(n, step) / extreme);
-        let s = weighed.sums(tried, Lanes::nearest);
+        let s = search.sums(tried, Lanes::nearest);
         for k in 0..steps.len() {
             let xl = s.xl.0[k];
             let ll = s.ll.0[k];
@@ -104,7 +104,7 @@ fn candidate(n: f32, step: i8) -> f32 {
 }
 
 /// What the search goes over.
-struct Weighed<const N: usize> {
+struct ScaleSearch<const N: usize> {
     x: Tile<N>,
     weights: Tile<N>,
     /// Their products.
@@ -113,7 +113,7 @@ struct Weighed<const N: usize> {
     n: f32,
 }
 
-impl<const N: usize> Weighed<N> {
+impl<const N: usize> ScaleSearch<N> {
     #[inline(always)]
     fn new(x: &Tile<N>, weights: &Tile<N>, n: f32) -> Self {
         Self {
@@ -126,10 +126,10 @@ impl<const N: usize> Weighed<N> {
 
     /// Sums over the codes that a candidate leads to.
     #[inline(always)]
-    fn sums(&self, per_weight: Lanes, round: impl Fn(Lanes) -> Lanes) -> Sums {
+    fn sums(&self, per_weight: Lanes, round: impl Fn(Lanes) -> Lanes) -> ScaleSums {
         let lowest = Lanes::splat(-self.n);
         let highest = Lanes::splat(self.n - 1.0);
-        let mut sums = Sums { xl: ZERO, ll: ZERO };
+        let mut sums = ScaleSums { xl: ZERO, ll: ZERO };
         for i in 0..N {
             let l = round(per_weight * self.x[i]).max(lowest).min(highest);
             sums.xl = sums.xl + self.wx[i] * l;
@@ -167,7 +167,7 @@ pub(crate) fn descend<const N: usize>(x: &Tile<N>, n: f32) -> (Lanes, Tile<N>) {
     let per_weight = lowest / extreme;
     let mut codes: Tile<N> =
         std::array::from_fn(|i| (per_weight * x[i]).rounded().max(lowest).min(highest));
-    let mut sums = Sums { xl: ZERO, ll: ZERO };
+    let mut sums = ScaleSums { xl: ZERO, ll: ZERO };
     for (&x, &l) in x.iter().zip(&codes) {
         sums.xl = sums.xl + x * x * x * l;
         sums.ll = sums.ll + x * x * l * l;
@@ -189,7 +189,7 @@ pub(crate) fn descend<const N: usize>(x: &Tile<N>, n: f32) -> (Lanes, Tile<N>) {
             let gain = (new_xl * new_xl * sums.ll).above(sums.xl * sums.xl * new_ll);
             let better = other & new_ll.above(ZERO) & gain;
             *l = better.choose(new, *l);
-            sums = Sums {
+            sums = ScaleSums {
                 xl: better.choose(new_xl, sums.xl),
                 ll: better.choose(new_ll, sums.ll),
             };

@@ -27,7 +27,7 @@ pub(crate) fn shared_scale<const N: usize>(
         xl += weights[i] * x[i] * l;
         ll += weights[i] * l * l;
     }
-    let mut sums = Sums { xl, ll };
+    let mut sums = SharedSums { xl, ll };
     for _ in 0..5 {
         let mut changed = false;
         for i in 0..N {
@@ -84,12 +84,12 @@ fn error<const N: usize>(
 }
 
 /// What a scale is computed of.
-struct Sums {
+struct SharedSums {
     xl: f32,
     ll: f32,
 }
 
-impl Sums {
+impl SharedSums {
     /// Rounds one number again under the best scale for all the others; whether its code changed.
     fn improve(&mut self, x: f32, w: f32, largest: i32, code: &mut u8) -> bool {
         let old = f32::from(*code);

@@ -9,13 +9,13 @@
 
 mod wire;
 
-use super::added::{self, Spelling};
-use super::files::Input;
-use super::roles::Ids;
-use super::table::{Kind, Table, Token};
-use super::{Source, Vocabulary};
+use super::added_tokens::{self, SpaceSpelling};
+use super::files::VocabFile;
+use super::special_tokens::Ids;
+use super::table::{TokenEntry, TokenTable, TokenType};
+use super::{GgufVocab, VocabSource};
 use crate::Error;
-use wire::{Fields, Value};
+use wire::{FieldValue, WireFields};
 
 /// What a model begins with: its first piece.
 pub(super) const FIRST_BYTE: u8 = 0x0A;
@@ -24,7 +24,7 @@ const UNIGRAM: u64 = 1;
 const BPE: u64 = 2;
 
 /// What matters of `TrainerSpec` and `NormalizerSpec`.
-struct Settings<'a> {
+struct ModelSettings<'a> {
     model_type: u64,
     /// -1 for none.
     ids: [(&'static str, i64); 4],
@@ -36,7 +36,7 @@ struct Settings<'a> {
     whitespace_is_suffix: bool,
 }
 
-impl Default for Settings<'_> {
+impl Default for ModelSettings<'_> {
     fn default() -> Self {
         Self {
             model_type: UNIGRAM,
@@ -53,26 +53,26 @@ impl Default for Settings<'_> {
 
 /// The vocabulary of a model, with the added tokens of other files in their places.
 pub(super) fn vocabulary(
-    file: &Input<'_>,
-    source: &Source<'_>,
-    mut table: Table,
-) -> Result<Vocabulary, Error> {
+    file: &VocabFile<'_>,
+    source: &VocabSource<'_>,
+    mut table: TokenTable,
+) -> Result<GgufVocab, Error> {
     let cut = |at| file.wrong(format!("no field of a SentencePiece model at byte {at}"));
-    let mut settings = Settings::default();
+    let mut settings = ModelSettings::default();
     let mut id = 0;
     let mut beyond = 0;
-    for field in Fields::of(file.bytes) {
+    for field in WireFields::of(file.bytes) {
         match field.map_err(cut)? {
-            (1, Value::Bytes(piece)) => {
+            (1, FieldValue::Bytes(piece)) => {
                 let token =
                     token(piece).ok_or_else(|| file.wrong(format!("piece {id} is damaged")))?;
                 beyond += u64::from(!table.replace(id, token));
                 id += 1;
             }
-            (2, Value::Bytes(spec)) => settings
+            (2, FieldValue::Bytes(spec)) => settings
                 .read_trainer(spec)
                 .ok_or_else(|| file.wrong("trainer_spec is damaged"))?,
-            (3, Value::Bytes(spec)) => {
+            (3, FieldValue::Bytes(spec)) => {
                 settings
                     .read_normalizer(spec)
                     .ok_or_else(|| file.wrong("normalizer_spec is damaged"))?;
@@ -85,7 +85,7 @@ pub(super) fn vocabulary(
         return Err(file.wrong("a SentencePiece model without pieces"));
     }
     table.has_scores = true;
-    let mut found = Vocabulary::new(table, "llama", "default");
+    let mut found = GgufVocab::new(table, "llama", "default");
     if beyond > 0 {
         found.warnings.push(format!(
             "{beyond} pieces are left out: the embedding has {} rows only",
@@ -93,22 +93,22 @@ pub(super) fn vocabulary(
         ));
     }
     settings.apply(&mut found);
-    added::put(&mut found, source.added()?, Spelling::Marked);
+    added_tokens::put(&mut found, source.added()?, SpaceSpelling::Marked);
     Ok(found)
 }
 
 /// A `SentencePiece`: text, score and type.
-fn token(piece: &[u8]) -> Option<Token> {
-    let mut token = Token::new("", Kind::Normal);
-    for field in Fields::of(piece) {
+fn token(piece: &[u8]) -> Option<TokenEntry> {
+    let mut token = TokenEntry::new("", TokenType::Normal);
+    for field in WireFields::of(piece) {
         match field.ok()? {
-            (1, Value::Bytes(text)) => token.text = text.to_vec(),
-            (2, Value::Fixed32(bits)) => token.score = f32::from_bits(bits),
-            (3, Value::Varint(kind)) => token.kind = kind_of(kind)?,
+            (1, FieldValue::Bytes(text)) => token.text = text.to_vec(),
+            (2, FieldValue::Fixed32(bits)) => token.score = f32::from_bits(bits),
+            (3, FieldValue::Varint(kind)) => token.kind = kind_of(kind)?,
             _ => {}
         }
     }
-    if token.kind == Kind::UserDefined {
+    if token.kind == TokenType::UserDefined {
         // Cut out of plain text, where a space is a space.
         token.text = String::from_utf8_lossy(&token.text)
             .replace('▁', " ")
@@ -118,20 +118,20 @@ fn token(piece: &[u8]) -> Option<Token> {
 }
 
 /// The numbers are the same in both formats.
-fn kind_of(number: u64) -> Option<Kind> {
-    use Kind::{Byte, Control, Normal, Unknown, Unused, UserDefined};
+fn kind_of(number: u64) -> Option<TokenType> {
+    use TokenType::{Byte, Control, Normal, Unknown, Unused, UserDefined};
     [Normal, Unknown, Control, UserDefined, Unused, Byte]
         .into_iter()
         .find(|&kind| kind as u64 == number)
 }
 
-impl<'a> Settings<'a> {
+impl<'a> ModelSettings<'a> {
     fn read_trainer(&mut self, spec: &[u8]) -> Option<()> {
-        for field in Fields::of(spec) {
+        for field in WireFields::of(spec) {
             match field.ok()? {
-                (3, Value::Varint(kind)) => self.model_type = kind,
-                (24, Value::Varint(flag)) => self.whitespace_is_suffix = flag != 0,
-                (number @ 40..=43, Value::Varint(id)) => {
+                (3, FieldValue::Varint(kind)) => self.model_type = kind,
+                (24, FieldValue::Varint(flag)) => self.whitespace_is_suffix = flag != 0,
+                (number @ 40..=43, FieldValue::Varint(id)) => {
                     self.ids[number as usize - 40].1 = i64::from(id as i32)
                 }
                 _ => {}
@@ -141,20 +141,20 @@ impl<'a> Settings<'a> {
     }
 
     fn read_normalizer(&mut self, spec: &'a [u8]) -> Option<()> {
-        for field in Fields::of(spec) {
+        for field in WireFields::of(spec) {
             match field.ok()? {
-                (1, Value::Bytes(name)) => self.normalizer = name,
-                (2, Value::Bytes(charsmap)) => self.has_charsmap = !charsmap.is_empty(),
-                (3, Value::Varint(flag)) => self.add_dummy_prefix = flag != 0,
-                (4, Value::Varint(flag)) => self.remove_extra_whitespaces = flag != 0,
-                (5, Value::Varint(flag)) => self.escape_whitespaces = flag != 0,
+                (1, FieldValue::Bytes(name)) => self.normalizer = name,
+                (2, FieldValue::Bytes(charsmap)) => self.has_charsmap = !charsmap.is_empty(),
+                (3, FieldValue::Varint(flag)) => self.add_dummy_prefix = flag != 0,
+                (4, FieldValue::Varint(flag)) => self.remove_extra_whitespaces = flag != 0,
+                (5, FieldValue::Varint(flag)) => self.escape_whitespaces = flag != 0,
                 _ => {}
             }
         }
         Some(())
     }
 
-    fn refuse_what_cannot_be_run(&self, file: &Input<'_>) -> Result<(), Error> {
+    fn refuse_what_cannot_be_run(&self, file: &VocabFile<'_>) -> Result<(), Error> {
         match self.model_type {
             BPE if !self.escape_whitespaces => {
                 Err(file.wrong("escape_whitespaces is false, which has no place in GGUF"))
@@ -171,7 +171,7 @@ impl<'a> Settings<'a> {
         }
     }
 
-    fn apply(&self, found: &mut Vocabulary) {
+    fn apply(&self, found: &mut GgufVocab) {
         found.add_space_prefix = Some(self.add_dummy_prefix);
         found.remove_extra_whitespaces = Some(self.remove_extra_whitespaces);
         let held = self

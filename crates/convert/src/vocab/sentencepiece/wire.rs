@@ -7,7 +7,7 @@
 
 /// The value of a field.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(super) enum Value<'a> {
+pub(super) enum FieldValue<'a> {
     Varint(u64),
     Fixed32(u32),
     Fixed64,
@@ -16,12 +16,12 @@ pub(super) enum Value<'a> {
 }
 
 /// The fields of a message, in order; the last one is an error where the bytes mean nothing.
-pub(super) struct Fields<'a> {
+pub(super) struct WireFields<'a> {
     rest: &'a [u8],
     n_bytes: usize,
 }
 
-impl<'a> Fields<'a> {
+impl<'a> WireFields<'a> {
     pub(super) fn of(message: &'a [u8]) -> Self {
         Self {
             rest: message,
@@ -29,16 +29,16 @@ impl<'a> Fields<'a> {
         }
     }
 
-    fn field(&mut self) -> Option<(u64, Value<'a>)> {
+    fn field(&mut self) -> Option<(u64, FieldValue<'a>)> {
         let key = self.varint()?;
         let value = match key & 7 {
-            0 => Value::Varint(self.varint()?),
-            1 => self.take(8).map(|_| Value::Fixed64)?,
+            0 => FieldValue::Varint(self.varint()?),
+            1 => self.take(8).map(|_| FieldValue::Fixed64)?,
             2 => {
                 let len = self.varint()?;
-                Value::Bytes(self.take(len)?)
+                FieldValue::Bytes(self.take(len)?)
             }
-            5 => Value::Fixed32(u32::from_le_bytes(self.take(4)?.try_into().ok()?)),
+            5 => FieldValue::Fixed32(u32::from_le_bytes(self.take(4)?.try_into().ok()?)),
             _ => return None,
         };
         Some((key >> 3, value))
@@ -63,9 +63,9 @@ impl<'a> Fields<'a> {
     }
 }
 
-impl<'a> Iterator for Fields<'a> {
+impl<'a> Iterator for WireFields<'a> {
     /// Number and value, or the byte from which on there is no field.
-    type Item = Result<(u64, Value<'a>), usize>;
+    type Item = Result<(u64, FieldValue<'a>), usize>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.rest.is_empty() {
@@ -84,8 +84,8 @@ impl<'a> Iterator for Fields<'a> {
 mod tests {
     use super::*;
 
-    fn fields(bytes: &[u8]) -> Vec<Result<(u64, Value<'_>), usize>> {
-        Fields::of(bytes).collect()
+    fn fields(bytes: &[u8]) -> Vec<Result<(u64, FieldValue<'_>), usize>> {
+        WireFields::of(bytes).collect()
     }
 
     #[test]
@@ -95,10 +95,10 @@ mod tests {
             0, 0,
         ];
         let expected = [
-            (1, Value::Varint(150)),
-            (2, Value::Bytes(b"hi")),
-            (3, Value::Fixed32(0x3F80_0000)),
-            (4, Value::Fixed64),
+            (1, FieldValue::Varint(150)),
+            (2, FieldValue::Bytes(b"hi")),
+            (3, FieldValue::Fixed32(0x3F80_0000)),
+            (4, FieldValue::Fixed64),
         ];
         assert_eq!(fields(&bytes), expected.map(Ok));
     }
@@ -107,7 +107,7 @@ mod tests {
     fn what_is_cut_off_or_too_long_ends_with_its_place() {
         assert_eq!(
             fields(&[0x08, 1, 0x12, 200, 1, 0]),
-            [Ok((1, Value::Varint(1))), Err(2)]
+            [Ok((1, FieldValue::Varint(1))), Err(2)]
         );
         assert_eq!(
             fields(&[

@@ -11,12 +11,12 @@ pub(super) mod tekken;
 use std::collections::HashMap;
 use std::ops::Range;
 
-use super::added::{self, Spelling};
+use super::added_tokens::{self, SpaceSpelling};
 use super::byte_level;
 use super::expressions::NAMES;
-use super::files::Input;
-use super::table::{Kind, Table, Token};
-use super::{Source, Vocabulary};
+use super::files::VocabFile;
+use super::table::{TokenEntry, TokenTable, TokenType};
+use super::{GgufVocab, VocabSource};
 use crate::Error;
 
 /// Four times the longest token known, which is 128 spaces. Finding merges takes quadratic time in
@@ -24,7 +24,7 @@ use crate::Error;
 const MAX_BYTES: usize = 512;
 
 /// What is known of a file by the number of its tokens.
-struct Known {
+struct KnownVocab {
     n_tokens: usize,
     pre: &'static str,
     add_bos: bool,
@@ -33,8 +33,8 @@ struct Known {
     roles: &'static [(&'static str, u32)],
 }
 
-const KNOWN: &[Known] = &[
-    Known {
+const KNOWN: &[KnownVocab] = &[
+    KnownVocab {
         n_tokens: 128_000,
         pre: "llama-bpe",
         add_bos: true,
@@ -47,7 +47,7 @@ const KNOWN: &[Known] = &[
             ("pad", 128_004),
         ],
     },
-    Known {
+    KnownVocab {
         n_tokens: 151_643,
         pre: "qwen2",
         add_bos: false,
@@ -88,18 +88,18 @@ fn qwen(i: usize) -> Option<String> {
 
 /// The vocabulary of a file of ranks.
 pub(super) fn vocabulary(
-    file: &Input<'_>,
-    source: &Source<'_>,
-    table: Table,
-) -> Result<Vocabulary, Error> {
+    file: &VocabFile<'_>,
+    source: &VocabSource<'_>,
+    table: TokenTable,
+) -> Result<GgufVocab, Error> {
     let found = Ranks::parse(file)?.vocabulary(table, source.options.pre.clone());
     let mut found = found.map_err(|why| file.wrong(why))?;
-    added::put(&mut found, source.added()?, Spelling::Plain);
+    added_tokens::put(&mut found, source.added()?, SpaceSpelling::Plain);
     Ok(found)
 }
 
 /// The vocabulary of Llama 3, all of its tokens in order, the special ones included.
-pub(super) fn llama3_vocabulary(tokens: &[&[u8]], table: Table) -> Result<Vocabulary, String> {
+pub(super) fn llama3_vocabulary(tokens: &[&[u8]], table: TokenTable) -> Result<GgufVocab, String> {
     let n_ranks = KNOWN[0].n_tokens;
     let mut ranks = Ranks::default();
     for (token, rank) in tokens.iter().zip(0..).take(n_ranks) {
@@ -114,7 +114,9 @@ pub(super) fn llama3_vocabulary(tokens: &[&[u8]], table: Table) -> Result<Vocabu
         .skip(n_ranks)
         .filter(|(token, _)| !token.is_empty())
     {
-        found.table.replace(id, Token::new(*token, Kind::Control));
+        found
+            .table
+            .replace(id, TokenEntry::new(*token, TokenType::Control));
     }
     Ok(found)
 }
@@ -124,13 +126,14 @@ fn takes_whole_words(pre: &str) -> bool {
     NAMES.iter().any(|named| named.name == pre && named.whole)
 }
 
-impl Known {
-    fn apply(&self, found: &mut Vocabulary) {
+impl KnownVocab {
+    fn apply(&self, found: &mut GgufVocab) {
         for i in 0..found.table.len() {
             let Some(text) = (self.special)(i) else { break };
-            found
-                .table
-                .replace((self.n_tokens + i) as u64, Token::new(text, Kind::Control));
+            found.table.replace(
+                (self.n_tokens + i) as u64,
+                TokenEntry::new(text, TokenType::Control),
+            );
         }
         let held = self
             .roles
@@ -148,7 +151,7 @@ struct Ranks {
 }
 
 impl Ranks {
-    fn parse(file: &Input<'_>) -> Result<Self, Error> {
+    fn parse(file: &VocabFile<'_>) -> Result<Self, Error> {
         let mut ranks = Self::default();
         for (line, n) in file.bytes.split(|&byte| byte == b'\n').zip(1..) {
             let line = line.trim_ascii();
@@ -165,9 +168,12 @@ impl Ranks {
     }
 
     /// Everything that is known of these tokens; `pre` if it is not known how text is cut.
-    fn vocabulary(&self, mut table: Table, pre: Option<String>) -> Result<Vocabulary, String> {
+    fn vocabulary(&self, mut table: TokenTable, pre: Option<String>) -> Result<GgufVocab, String> {
         for (token, &rank) in &self.of {
-            table.fill(rank, Token::new(byte_level::spell(token), Kind::Normal))?;
+            table.fill(
+                rank,
+                TokenEntry::new(byte_level::spell(token), TokenType::Normal),
+            )?;
         }
         let known = KNOWN.iter().find(|known| known.n_tokens == self.of.len());
         let name = pre.or_else(|| Some(known?.pre.to_owned()));
@@ -177,7 +183,7 @@ impl Ranks {
                 self.of.len()
             )
         };
-        let mut found = Vocabulary::new(table, "gpt2", name.ok_or_else(unknown)?);
+        let mut found = GgufVocab::new(table, "gpt2", name.ok_or_else(unknown)?);
         let (merges, n_unmade) = self.merges();
         found.merges = Some(merges);
         if n_unmade > 0 && !takes_whole_words(&found.pre) {

@@ -14,9 +14,9 @@ use serde_json::value::RawValue;
 
 use super::{Ranks, base64, byte_level};
 use crate::Error;
-use crate::vocab::Vocabulary;
-use crate::vocab::files::Input;
-use crate::vocab::table::{Kind, Table, Token};
+use crate::vocab::GgufVocab;
+use crate::vocab::files::VocabFile;
+use crate::vocab::table::{TokenEntry, TokenTable, TokenType};
 
 /// What the first special tokens are where the file does not list them.
 const SPECIAL: &[&str] = &[
@@ -44,16 +44,16 @@ const SPECIAL: &[&str] = &[
 
 /// The vocabulary of a tekken.json.
 pub(in crate::vocab) fn vocabulary(
-    file: &Input<'_>,
-    mut table: Table,
-) -> Result<Vocabulary, Error> {
+    file: &VocabFile<'_>,
+    mut table: TokenTable,
+) -> Result<GgufVocab, Error> {
     let wrong = |why: String| file.wrong(why);
     let root: HashMap<String, &RawValue> =
         serde_json::from_str(file.text()?).map_err(|error| wrong(error.to_string()))?;
     let ranks = fill(&mut table, &root).map_err(wrong)?;
-    let mut found = Vocabulary {
+    let mut found = GgufVocab {
         add_bos: Some(true),
-        ..Vocabulary::new(table, "gpt2", "tekken")
+        ..GgufVocab::new(table, "gpt2", "tekken")
     };
     found.merges = Some(ranks.merges().0);
     for (role, text) in [
@@ -70,7 +70,7 @@ pub(in crate::vocab) fn vocabulary(
 }
 
 /// Puts all tokens into their places.
-fn fill(table: &mut Table, root: &HashMap<String, &RawValue>) -> Result<Ranks, String> {
+fn fill(table: &mut TokenTable, root: &HashMap<String, &RawValue>) -> Result<Ranks, String> {
     let part = |key: &str| root.get(key).map(|raw| raw.get());
     let needed = |key| part(key).ok_or_else(|| format!("no {key}"));
     let wrong = |error: serde_json::Error| error.to_string();
@@ -94,14 +94,14 @@ fn fill(table: &mut Table, root: &HashMap<String, &RawValue>) -> Result<Ranks, S
         // Both together are no more than `default_vocab_size`.
         table.fill(
             rank + n_special,
-            Token::new(byte_level::spell(token), Kind::Normal),
+            TokenEntry::new(byte_level::spell(token), TokenType::Normal),
         )?;
     }
     Ok(ranks)
 }
 
 /// Special tokens in the first places; those that have no name are called by their ids.
-fn put_special(table: &mut Table, n: u64, listed: &[Value]) -> Result<(), String> {
+fn put_special(table: &mut TokenTable, n: u64, listed: &[Value]) -> Result<(), String> {
     if n > table.len() as u64 {
         return Err(format!(
             "{n} special tokens: the embedding has {} rows",
@@ -111,7 +111,7 @@ fn put_special(table: &mut Table, n: u64, listed: &[Value]) -> Result<(), String
     for id in 0..n {
         let default = SPECIAL.get(id as usize).filter(|_| listed.is_empty());
         let text = default.map_or_else(|| format!("<SPECIAL_{id}>"), |text| (*text).to_owned());
-        table.replace(id, Token::new(text, Kind::Control));
+        table.replace(id, TokenEntry::new(text, TokenType::Control));
     }
     for token in listed {
         let id = token
@@ -122,7 +122,7 @@ fn put_special(table: &mut Table, n: u64, listed: &[Value]) -> Result<(), String
         let (id, text) = id
             .zip(text)
             .ok_or("a special token has no rank or no text")?;
-        table.replace(id, Token::new(text, Kind::Control));
+        table.replace(id, TokenEntry::new(text, TokenType::Control));
     }
     Ok(())
 }

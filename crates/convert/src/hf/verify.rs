@@ -1,9 +1,8 @@
-//! Whether what a file will say is what the configuration said: the spec that its metadata lowers
-//! to is compared with it, field by field.
+//! Checks that the GGUF metadata means the same as config.json: the spec that the metadata lowers
+//! to is compared with the configuration, field by field.
 //!
-//! Files do not say everything that a configuration does, and what they leave unsaid, one
-//! architecture computes in one way. A model that is meant otherwise is refused here instead of
-//! being computed wrongly.
+//! GGUF has no keys for some fields of configurations; an architecture implies their values. A
+//! model with other values is refused here instead of being computed wrongly.
 
 use atta_model::spec::{Activation, LayerSpec, Mask, ModelSpec, RampEnds, RopeScaling};
 use serde_json::Value;
@@ -11,14 +10,14 @@ use serde_json::Value;
 use super::{
     config::Config,
     family::{Family, Window},
-    rope::{Kind, Rope},
+    rope::{Rope, RopeType},
 };
 use crate::Error;
 
-/// Relative error of numbers that went through f32.
+/// Relative tolerance for numbers that were rounded to f32.
 const NEAR: f64 = 1e-5;
 
-/// Compares everything that can be compared.
+/// Compares a configuration with the spec of its metadata.
 pub(super) fn check(
     c: &Config,
     family: &Family,
@@ -46,7 +45,7 @@ fn activation(c: &Config, family: &Family, spec: &ModelSpec) -> Result<(), Error
         Activation::Silu | Activation::Clamped { .. } => {
             matches!(value.as_str(), Some("silu" | "swish"))
         }
-        // Gemma's first configurations said gelu and meant its approximation.
+        // Gemma's first configurations have "gelu" for its tanh approximation.
         Activation::GeluTanh if value == "gelu" => family.arch == "gemma",
         Activation::GeluTanh => matches!(
             value.as_str(),
@@ -55,7 +54,7 @@ fn activation(c: &Config, family: &Family, spec: &ModelSpec) -> Result<(), Error
         Activation::Relu2 => matches!(value.as_str(), Some("relu2")),
     };
     if !agrees {
-        return Err(c.not_read(field, value));
+        return Err(c.unsupported(field, value));
     }
     let Activation::Clamped { alpha, limit } = computed else {
         return Ok(());
@@ -64,10 +63,10 @@ fn activation(c: &Config, family: &Family, spec: &ModelSpec) -> Result<(), Error
     same(c, "swiglu_limit", limit.into())
 }
 
-/// A number of the configuration, if it has it, is what is computed with.
+/// Checks that a field, if it is present, has the value that is computed with.
 fn same(c: &Config, field: &str, computed: f64) -> Result<(), Error> {
     match c.number_opt(&[field])? {
-        Some(x) if !is_near(x, computed) => Err(c.not_read(field, &x.into())),
+        Some(x) if !is_near(x, computed) => Err(c.unsupported(field, &x.into())),
         _ => Ok(()),
     }
 }
@@ -85,11 +84,11 @@ fn scores(c: &Config, spec: &ModelSpec) -> Result<(), Error> {
     cap(c, "final_logit_softcapping", spec.head.softcap)
 }
 
-/// A bound that the configuration may have is the one that is computed with, if there is one.
+/// Checks the softcap of a field. It must be present if the architecture computes with one.
 fn cap(c: &Config, field: &str, computed: Option<f32>) -> Result<(), Error> {
     match computed {
         Some(cap) if c.get(field).is_none() => Err(c.wrong(format!(
-            "{field} is missing; this architecture is read with {cap}"
+            "{field} is missing; this architecture is computed with {cap}"
         ))),
         cap => same(c, field, cap.unwrap_or(0.0).into()),
     }
@@ -105,11 +104,11 @@ fn windows(c: &Config, family: &Family, spec: &ModelSpec) -> Result<(), Error> {
             Some(Mask::Causal) | None => None,
         };
         if computed != window {
-            let say = |window: Option<u64>| window.map_or("none".to_owned(), |n| n.to_string());
-            let meant = say(window);
-            let computed = say(computed);
+            let shown = |window: Option<u64>| window.map_or("none".to_owned(), |n| n.to_string());
+            let meant = shown(window);
+            let computed = shown(computed);
             return Err(c.wrong(format!(
-                "layer {l} has a window of {meant}; this architecture is read with {computed}"
+                "layer {l} has a window of {meant}; this architecture is computed with {computed}"
             )));
         }
     }
@@ -119,19 +118,19 @@ fn windows(c: &Config, family: &Family, spec: &ModelSpec) -> Result<(), Error> {
 fn routing(c: &Config, spec: &ModelSpec) -> Result<(), Error> {
     match (c.flag_opt("norm_topk_prob")?, spec.layers[0].moe()) {
         (Some(meant), Some(moe)) if meant != moe.renormalize => {
-            Err(c.not_read("norm_topk_prob", &meant.into()))
+            Err(c.unsupported("norm_topk_prob", &meant.into()))
         }
         _ => Ok(()),
     }
 }
 
-/// Layers that do not rotate.
+/// Checks which layers have no rope.
 fn unrotated(c: &Config, spec: &ModelSpec) -> Result<(), Error> {
     let Some(list) = c.list_opt("no_rope_layers")? else {
         return Ok(());
     };
     let rotates = |layer: &LayerSpec| layer.attention().is_some_and(|a| a.rope.is_some());
-    // The list says 1 of those that do.
+    // Despite its name, the list has 1 for layers with rope.
     let computed: Vec<Value> = spec
         .layers
         .iter()
@@ -146,9 +145,9 @@ fn unrotated(c: &Config, spec: &ModelSpec) -> Result<(), Error> {
 fn rotation(c: &Config, family: &Family, rope: &Rope<'_>, spec: &ModelSpec) -> Result<(), Error> {
     let theta = rope.theta()?;
     let partial = rope.partial()?;
-    // Rows of those families are reordered as whole heads.
+    // Rows of q and k are permuted per whole head, which would mix rotated and other elements.
     if family.is_paired && partial != 1.0 {
-        return Err(c.not_read("partial_rotary_factor", &partial.into()));
+        return Err(c.unsupported("partial_rotary_factor", &partial.into()));
     }
     let theta_swa = rope.theta_swa()?.unwrap_or(theta);
     for a in spec.attentions() {
@@ -159,28 +158,28 @@ fn rotation(c: &Config, family: &Family, rope: &Rope<'_>, spec: &ModelSpec) -> R
             theta
         };
         if !is_near(computed.base.into(), meant) {
-            return Err(c.not_read("rope_theta", &meant.into()));
+            return Err(c.unsupported("rope_theta", &meant.into()));
         }
         if computed.d_rope as u64 != (a.d_head as f64 * partial) as u64 {
-            return Err(c.not_read("partial_rotary_factor", &partial.into()));
+            return Err(c.unsupported("partial_rotary_factor", &partial.into()));
         }
         let is_stretched = !matches!(computed.scaling, RopeScaling::None);
         if is_stretched && !is_near(computed.magnitude.into(), rope.magnitude()?) {
             return Err(c.wrong(format!(
-                "the rope is multiplied by {}, which is not read",
+                "the rope is multiplied by {}, which is not supported",
                 rope.magnitude()?
             )));
         }
         if let RopeScaling::Yarn(yarn) = computed.scaling
             && (yarn.ends == RampEnds::Whole) != rope.is_truncated()
         {
-            return Err(c.not_read("truncate", &rope.is_truncated().into()));
+            return Err(c.unsupported("truncate", &rope.is_truncated().into()));
         }
     }
     stretching(c, rope, spec)
 }
 
-/// Some layer is stretched as the configuration says.
+/// Checks that some layer has the rope scaling of the configuration.
 fn stretching(c: &Config, rope: &Rope<'_>, spec: &ModelSpec) -> Result<(), Error> {
     let kind = rope.kind()?;
     let factors = spec
@@ -188,20 +187,20 @@ fn stretching(c: &Config, rope: &Rope<'_>, spec: &ModelSpec) -> Result<(), Error
         .iter()
         .any(|req| req.role == atta_model::Role::RopeFreqs);
     let is = |scaling: RopeScaling| match (kind, scaling) {
-        (Kind::Plain, RopeScaling::None) => true,
-        (Kind::Llama3, RopeScaling::None) => factors,
-        // A factor of 1 is none.
-        (Kind::Linear, RopeScaling::Linear { .. } | RopeScaling::None) => true,
-        (Kind::Dynamic, RopeScaling::Dynamic { .. }) => true,
-        (Kind::Yarn, RopeScaling::Yarn(_)) => true,
-        (Kind::Long, RopeScaling::Long { .. }) => true,
+        (RopeType::Default, RopeScaling::None) => true,
+        (RopeType::Llama3, RopeScaling::None) => factors,
+        // Scaling by a factor of 1 lowers to no scaling.
+        (RopeType::Linear, RopeScaling::Linear { .. } | RopeScaling::None) => true,
+        (RopeType::Dynamic, RopeScaling::Dynamic { .. }) => true,
+        (RopeType::Yarn, RopeScaling::Yarn(_)) => true,
+        (RopeType::LongRope, RopeScaling::Long { .. }) => true,
         _ => false,
     };
     let ropes = spec.attentions().filter_map(|a| a.rope.as_ref());
     match ropes.map(|rope| rope.scaling).any(is) {
         true => Ok(()),
         false => Err(c.wrong(format!(
-            "rope_type is {kind:?}, which is not read for this architecture"
+            "rope_type is {kind:?}, which is not supported for this architecture"
         ))),
     }
 }

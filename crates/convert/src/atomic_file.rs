@@ -1,4 +1,4 @@
-//! A file that is there whole or not at all.
+//! Atomic file creation: write under a temporary name, then rename.
 
 use std::{
     fs::{self, File},
@@ -8,32 +8,32 @@ use std::{
 
 use crate::Error;
 
-/// How many names of other people's files are passed by.
+/// How many temporary names are tried.
 const MAX_ATTEMPTS: u32 = 100;
 
-/// A file that is being written under another name. Dropped before [`keep`](Self::keep), it never
-/// was.
-pub(crate) struct Draft {
+/// A file that is being written under a temporary name. If it is dropped before
+/// [`commit`](Self::commit), it is removed.
+pub(crate) struct AtomicFile {
     file: Option<File>,
     path: PathBuf,
     at: PathBuf,
 }
 
-impl Draft {
-    /// Begins a file that is to lie at `path`, or where a link there leads. What is there and is no
-    /// plain file is not replaced.
+impl AtomicFile {
+    /// Creates a temporary file beside `path`, or beside the target of a link at `path`.
+    ///
+    /// # Errors
+    /// I/O errors, and a `path` that exists but is not a regular file.
     pub(crate) fn new(path: &Path) -> Result<Self, Error> {
-        let blame = |source| Error::Io {
+        let io = |source| Error::Io {
             path: path.to_owned(),
             source,
         };
         let path = match fs::metadata(path) {
             Ok(there) if !there.is_file() => {
-                return Err(blame(io::Error::other(
-                    "this is there and is no plain file",
-                )));
+                return Err(io(io::Error::other("exists and is no regular file")));
             }
-            Ok(_) => fs::canonicalize(path).map_err(blame)?,
+            Ok(_) => fs::canonicalize(path).map_err(io)?,
             Err(_) => path.to_owned(),
         };
         let mut i = 0;
@@ -41,7 +41,7 @@ impl Draft {
             let mut name = path.file_name().unwrap_or_default().to_owned();
             name.push(format!(".{}.{i}.part", std::process::id()));
             let at = path.with_file_name(name);
-            // Nobody else's: another process may have the same number in another container.
+            // `create_new`, because a process in another container may have the same id.
             match File::options().write(true).create_new(true).open(&at) {
                 Ok(file) => {
                     return Ok(Self {
@@ -58,8 +58,8 @@ impl Draft {
         }
     }
 
-    /// Gives the file its name, once it is on the disk.
-    pub(crate) fn keep(mut self) -> Result<(), Error> {
+    /// Syncs the file to disk and renames it to its final name.
+    pub(crate) fn commit(mut self) -> Result<(), Error> {
         let file = self.file.take();
         let done = file
             .map_or(Ok(()), |file| file.sync_all())
@@ -73,8 +73,8 @@ impl Draft {
         })
     }
 
-    /// The error of a write.
-    pub(crate) fn failed(&self, source: io::Error) -> Error {
+    /// The error of a failed write.
+    pub(crate) fn io_error(&self, source: io::Error) -> Error {
         Error::Io {
             path: self.path.clone(),
             source,
@@ -82,7 +82,7 @@ impl Draft {
     }
 }
 
-impl Write for Draft {
+impl Write for AtomicFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.file.as_mut().map_or(Ok(0), |file| file.write(bytes))
     }
@@ -92,7 +92,7 @@ impl Write for Draft {
     }
 }
 
-impl Drop for Draft {
+impl Drop for AtomicFile {
     fn drop(&mut self) {
         if self.file.take().is_some() {
             let _ = fs::remove_file(&self.at);
@@ -106,19 +106,19 @@ mod tests {
 
     /// A directory of this test, empty.
     fn scratch(name: &str) -> PathBuf {
-        let path = std::env::temp_dir().join(format!("atta-draft-{name}-{}", std::process::id()));
+        let path = std::env::temp_dir().join(format!("atta-file-{name}-{}", std::process::id()));
         let _ = fs::remove_dir_all(&path);
         fs::create_dir_all(&path).unwrap();
         path
     }
 
     #[test]
-    fn what_is_no_plain_file_is_not_replaced() {
+    fn only_regular_files_are_replaced() {
         let dir = scratch("plain");
         for there in [Path::new("/dev/null"), &dir] {
-            let error = Draft::new(there).err().map(|error| error.to_string());
+            let error = AtomicFile::new(there).err().map(|error| error.to_string());
             assert!(
-                !there.exists() || error.is_some_and(|error| error.contains("no plain file")),
+                !there.exists() || error.is_some_and(|error| error.contains("no regular file")),
                 "{there:?}"
             );
         }
@@ -127,15 +127,15 @@ mod tests {
 
     #[test]
     #[cfg(unix)]
-    fn a_link_stays_and_what_is_behind_it_is_replaced() {
+    fn a_link_stays_and_its_target_is_replaced() {
         let dir = scratch("link");
         let link = dir.join("link");
         let file = dir.join("file");
         fs::write(&file, "old").unwrap();
         std::os::unix::fs::symlink(&file, &link).unwrap();
-        let mut draft = Draft::new(&link).unwrap();
-        draft.write_all(b"new").unwrap();
-        draft.keep().unwrap();
+        let mut output = AtomicFile::new(&link).unwrap();
+        output.write_all(b"new").unwrap();
+        output.commit().unwrap();
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
         assert_eq!(fs::read(&file).unwrap(), b"new");
         fs::remove_dir_all(dir).unwrap();

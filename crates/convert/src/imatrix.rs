@@ -1,53 +1,60 @@
-//! Importance matrices: how much an error in each column of a matrix matters.
+//! Importance matrices (imatrix): how much an error in each column of a matrix matters.
 //!
-//! What a column is multiplied with, squared and summed over the tokens of a text, says how far an
-//! error in its weights goes. Sums are kept per tensor, and per expert of a tensor that has
-//! several. Files are llama.cpp's: GGUF with two tensors for each matrix, `NAME.in_sum2`,
-//! `[n_experts, d]`, and `NAME.counts`, `[n_experts, 1]`, both F32.
+//! The squared inputs of a column, summed over the tokens of a text, measure how much errors in the
+//! weights of that column change the output. Sums are kept per tensor, and per expert where a
+//! tensor has several. Files are those of llama.cpp: GGUF with two tensors per matrix,
+//! `NAME.in_sum2`, `[n_experts, d]`, and `NAME.counts`, `[n_experts, 1]`, both F32.
 
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 use atta_formats::{TensorType, Writer, decode};
 
-use crate::{Checkpoint, Error, Stored, Tensor, gguf};
+use crate::{Checkpoint, Error, MappedRows, Tensor, gguf};
 
 const DATASETS: &str = "imatrix.datasets";
 const CHUNK_COUNT: &str = "imatrix.chunk_count";
 const CHUNK_SIZE: &str = "imatrix.chunk_size";
 const SUMS: &str = ".in_sum2";
 const COUNTS: &str = ".counts";
-/// The most rows that a count may say: 2^53.
+/// The largest valid count: 2^53.
 const MAX_COUNT: f32 = 9_007_199_254_740_992.0;
 
-/// What is known of the inputs of matrices.
+/// Sums of squared inputs of the matrices of a model.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Importance {
-    /// By name of the tensor.
-    entries: BTreeMap<String, Entry>,
-    /// Names of the texts it was made from.
+pub struct ImportanceMatrix {
+    /// By tensor name.
+    entries: BTreeMap<String, ImatrixEntry>,
+    /// Names of the texts that were evaluated.
     pub datasets: Vec<String>,
-    /// Chunks of text seen.
+    /// Number of chunks evaluated.
     pub n_chunks: u32,
-    /// Tokens of a chunk.
+    /// Tokens per chunk.
     pub chunk_size: u32,
 }
 
-/// What is known of the inputs of one tensor.
+/// Sums of squared inputs of one tensor.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Entry {
+pub struct ImatrixEntry {
     /// Sums of squares, `[n_experts, d]`.
     sums: Vec<f64>,
-    /// Rows that were summed, `[n_experts]`.
+    /// Number of input rows summed, `[n_experts]`.
     counts: Vec<u64>,
 }
 
-impl Entry {
-    /// Adds rows, `[n_rows, d]`, that were multiplied with expert `i` of `n`.
+impl ImatrixEntry {
+    /// Adds inputs of a matrix without experts, `[n_rows, d]`.
     ///
     /// # Panics
-    /// If there is no such expert, or rows were added before that had another width or number of
-    /// experts.
-    pub fn add(&mut self, (i, n): (usize, usize), rows: &[f32], d: usize) {
+    /// If rows of another width or experts were added before.
+    pub fn add(&mut self, rows: &[f32], d: usize) {
+        self.add_expert(0, 1, rows, d);
+    }
+
+    /// Adds inputs of expert `i` of `n`, `[n_rows, d]`.
+    ///
+    /// # Panics
+    /// If `i >= n`, or if rows of another width or number of experts were added before.
+    pub fn add_expert(&mut self, i: usize, n: usize, rows: &[f32], d: usize) {
         if self.sums.is_empty() {
             (self.sums, self.counts) = (vec![0.0; n * d], vec![0; n]);
         }
@@ -62,69 +69,70 @@ impl Entry {
         self.counts[i] += (rows.len() / d) as u64;
     }
 
-    /// Mean squares, `[n_experts, d]`; 1 where nothing was seen.
+    /// Mean squares, `[n_experts, d]`; 1 for experts without input.
     pub fn weights(&self) -> Vec<f32> {
         let d = self.sums.len() / self.counts.len().max(1);
         let mean = |(i, sum): (usize, &f64)| match self.counts[i / d] {
             0 => 1.0,
-            // As in llama.cpp: both are f32 first.
+            // Divide in f32, as llama.cpp does.
             n => *sum as f32 / n as f32,
         };
         self.sums.iter().enumerate().map(mean).collect()
     }
 
-    /// Counts, and sums of all of them.
+    /// The number of counts and of sums.
     pub fn shape(&self) -> [usize; 2] {
         [self.counts.len(), self.sums.len()]
     }
 
-    /// Whether it is of a tensor of this shape, outermost first.
+    /// Whether the sums fit a tensor of this shape, outermost first.
     pub(crate) fn fits(&self, dims: &[u64]) -> bool {
         let d = dims.last().copied().unwrap_or(1);
         let n_experts: u64 = dims.iter().rev().skip(2).product();
-        // Files of llama.cpp may count once for all experts.
+        // Files of llama.cpp may have one count for all experts.
         let counts = [1, n_experts].contains(&(self.counts.len() as u64));
         counts && n_experts.checked_mul(d) == Some(self.sums.len() as u64)
     }
 
-    /// Makes room for the counts of `n` experts, where one was kept for all of them.
+    /// Expands a single count to one per expert.
     fn spread(&mut self, n: usize) {
         if self.counts.len() == 1 {
             self.counts.resize(n, self.counts[0]);
         }
     }
 
-    /// Experts that no token was sent to.
+    /// The number of experts without input.
     pub fn n_unseen(&self) -> usize {
         self.counts.iter().filter(|&&n| n == 0).count()
     }
 }
 
-impl Importance {
-    /// The inputs of a tensor.
-    pub fn entry(&self, tensor: &str) -> Option<&Entry> {
+impl ImportanceMatrix {
+    /// The entry of a tensor.
+    pub fn entry(&self, tensor: &str) -> Option<&ImatrixEntry> {
         self.entries.get(tensor)
     }
 
-    /// The inputs of a tensor, none so far if it is new.
-    pub fn entry_mut(&mut self, tensor: &str) -> &mut Entry {
+    /// The entry of a tensor, created if there is none.
+    pub fn entry_mut(&mut self, tensor: &str) -> &mut ImatrixEntry {
         if !self.entries.contains_key(tensor) {
-            self.entries.insert(tensor.to_owned(), Entry::default());
+            self.entries
+                .insert(tensor.to_owned(), ImatrixEntry::default());
         }
-        self.entries.get_mut(tensor).expect("it was put there")
+        self.entries.get_mut(tensor).expect("it was just inserted")
     }
 
     /// All entries, by name.
-    pub fn entries(&self) -> impl Iterator<Item = (&str, &Entry)> {
+    pub fn entries(&self) -> impl Iterator<Item = (&str, &ImatrixEntry)> {
         self.entries
             .iter()
             .map(|(name, entry)| (name.as_str(), entry))
     }
 
-    /// Reads a file.
+    /// Reads an importance matrix from a GGUF file.
     ///
     /// # Errors
-    /// A file that is no importance matrix, sums without counts, and what is not finite or is
+    /// A file that is no importance matrix, sums without counts, and values that are not finite or are
     /// negative.
     pub fn open(path: &Path) -> Result<Self, Error> {
         let file = gguf::open(path);
@@ -133,10 +141,10 @@ impl Importance {
             why,
         };
         let file = file.map_err(|error| match path.extension() {
-            // The form before GGUF, which has no mark of its own.
-            Some(ext) if ext == "dat" => at(
-                "is an older form: llama-imatrix --in-file OLD.dat -o NEW.gguf converts it".into(),
-            ),
+            // The legacy format, which has no magic number.
+            Some(ext) if ext == "dat" => {
+                at("is in the legacy imatrix format: convert it to GGUF with llama-imatrix".into())
+            }
             _ => error,
         })?;
         let about = file.describe()?.metadata;
@@ -160,11 +168,11 @@ impl Importance {
             let values = values(tensor).map_err(|error| error.of(&tensor.name))?;
             let bad = || {
                 at(format!(
-                    "{}: holds what is no sum of squares and no count",
+                    "{}: has a value that is no sum of squares and no count",
                     tensor.name
                 ))
             };
-            // Larger counts are not exact as f32, and no text has as many tokens.
+            // No text has more tokens, and the sum of counts stays within u64.
             let most = if tensor.name.ends_with(COUNTS) {
                 MAX_COUNT
             } else {
@@ -191,7 +199,7 @@ impl Importance {
                 }
             }
         }
-        for (name, Entry { sums, counts }) in &all.entries {
+        for (name, ImatrixEntry { sums, counts }) in &all.entries {
             if sums.is_empty() || counts.is_empty() || sums.len() % counts.len() != 0 {
                 return Err(at(format!(
                     "{name}: {} sums do not go with {} counts",
@@ -203,14 +211,14 @@ impl Importance {
         Ok(all)
     }
 
-    /// As a checkpoint, to be written.
+    /// The importance matrix as a checkpoint, to be written as GGUF.
     pub fn checkpoint(&self) -> Checkpoint {
         let mut metadata = Writer::new();
         metadata.set_str("general.type", "imatrix");
         metadata.set_strs(DATASETS, &self.datasets);
         metadata.set_u32(CHUNK_COUNT, self.n_chunks);
         metadata.set_u32(CHUNK_SIZE, self.chunk_size);
-        let pair = |(name, Entry { sums, counts }): (&String, &Entry)| {
+        let pair = |(name, ImatrixEntry { sums, counts }): (&String, &ImatrixEntry)| {
             let n = counts.len();
             let d = sums.len() / counts.len().max(1);
             let sums = floats(
@@ -254,8 +262,8 @@ fn values(tensor: &Tensor) -> Result<Vec<f32>, Error> {
 fn floats(name: String, dims: [usize; 2], values: impl Iterator<Item = f32>) -> Tensor {
     let bytes: Vec<u8> = values.flat_map(f32::to_le_bytes).collect();
     let dims = dims.map(|d| d as u64).to_vec();
-    let rows = Stored::new(Arc::new(bytes), 0, &dims, TensorType::F32)
-        .expect("as many values as the shape has");
+    let rows = MappedRows::new(Arc::new(bytes), 0, &dims, TensorType::F32)
+        .expect("there are as many values as the shape requires");
     Tensor {
         name,
         dims,
@@ -270,8 +278,8 @@ mod tests {
 
     #[test]
     fn weights_are_mean_squares_and_one_where_nothing_was_seen() {
-        let mut entry = Entry::default();
-        entry.add((1, 2), &[1.0, 2.0, 3.0, 4.0], 2);
+        let mut entry = ImatrixEntry::default();
+        entry.add_expert(1, 2, &[1.0, 2.0, 3.0, 4.0], 2);
         assert_eq!(entry.weights(), [1.0, 1.0, 5.0, 10.0]);
         assert_eq!(entry.n_unseen(), 1);
     }
@@ -279,8 +287,8 @@ mod tests {
     #[test]
     #[should_panic(expected = "another width")]
     fn rows_of_one_tensor_are_equally_wide() {
-        let mut entry = Entry::default();
-        entry.add((0, 1), &[1.0], 1);
-        entry.add((0, 1), &[1.0, 1.0], 2);
+        let mut entry = ImatrixEntry::default();
+        entry.add(&[1.0], 1);
+        entry.add(&[1.0, 1.0], 2);
     }
 }

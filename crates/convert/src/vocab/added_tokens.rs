@@ -8,16 +8,16 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::Vocabulary;
-use super::files::{Files, Input};
-use super::table::{Kind, Token};
+use super::GgufVocab;
+use super::files::{VocabFile, VocabFiles};
+use super::table::{TokenEntry, TokenType};
 use crate::Error;
 
 /// What llama.cpp's converter gives tokens that no merge makes.
 const SCORE: f32 = -1000.0;
 
 #[derive(Clone)]
-pub(super) struct Added {
+pub(super) struct AddedToken {
     pub(super) id: u64,
     pub(super) content: String,
     pub(super) special: bool,
@@ -25,7 +25,7 @@ pub(super) struct Added {
 
 /// How the vocabulary spells spaces.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Spelling {
+pub(super) enum SpaceSpelling {
     /// As they are, in added tokens.
     Plain,
     /// As U+2581, which a token that is cut out of plain text must not have.
@@ -33,7 +33,7 @@ pub(super) enum Spelling {
 }
 
 /// The `added_tokens` of a tokenizer.json: a list of objects.
-pub(super) fn listed(file: &Input<'_>, list: &Value) -> Result<Vec<Added>, Error> {
+pub(super) fn listed(file: &VocabFile<'_>, list: &Value) -> Result<Vec<AddedToken>, Error> {
     let list = list.as_array().map(Vec::as_slice).unwrap_or_default();
     list.iter()
         .map(|token| one(file, token.get("id").and_then(Value::as_u64), token))
@@ -41,7 +41,7 @@ pub(super) fn listed(file: &Input<'_>, list: &Value) -> Result<Vec<Added>, Error
 }
 
 /// The `added_tokens_decoder` of a tokenizer_config.json: objects by id.
-pub(super) fn decoder(file: &Input<'_>, config: &Value) -> Result<Vec<Added>, Error> {
+pub(super) fn decoder(file: &VocabFile<'_>, config: &Value) -> Result<Vec<AddedToken>, Error> {
     let Some(objects) = config
         .get("added_tokens_decoder")
         .and_then(Value::as_object)
@@ -54,7 +54,7 @@ pub(super) fn decoder(file: &Input<'_>, config: &Value) -> Result<Vec<Added>, Er
         .collect()
 }
 
-fn one(file: &Input<'_>, id: Option<u64>, token: &Value) -> Result<Added, Error> {
+fn one(file: &VocabFile<'_>, id: Option<u64>, token: &Value) -> Result<AddedToken, Error> {
     let content = token.get("content").and_then(Value::as_str);
     let wrong = || file.wrong("an added token has no id or no content");
     let (id, content) = id.zip(content).ok_or_else(wrong)?;
@@ -62,7 +62,7 @@ fn one(file: &Input<'_>, id: Option<u64>, token: &Value) -> Result<Added, Error>
         .get("special")
         .and_then(Value::as_bool)
         .unwrap_or(false);
-    Ok(Added {
+    Ok(AddedToken {
         id,
         content: content.to_owned(),
         special,
@@ -70,13 +70,13 @@ fn one(file: &Input<'_>, id: Option<u64>, token: &Value) -> Result<Added, Error>
 }
 
 /// added_tokens.json: ids by text, nothing said about what they are for.
-fn by_text(file: &Input<'_>) -> Result<Vec<Added>, Error> {
+fn by_text(file: &VocabFile<'_>) -> Result<Vec<AddedToken>, Error> {
     let json = file.json()?;
     let one = |(content, id): (&String, &Value)| {
         let id = id
             .as_u64()
             .ok_or_else(|| file.wrong(format!("{content:?} has no id")))?;
-        Ok(Added {
+        Ok(AddedToken {
             id,
             content: content.clone(),
             special: false,
@@ -86,7 +86,7 @@ fn by_text(file: &Input<'_>) -> Result<Vec<Added>, Error> {
 }
 
 /// The tokens of the files beside the vocabulary proper.
-pub(super) fn beside(files: &Files) -> Result<Vec<Added>, Error> {
+pub(super) fn beside(files: &VocabFiles) -> Result<Vec<AddedToken>, Error> {
     let mut added = Vec::new();
     if let Some(file) = files.get("added_tokens.json") {
         added.extend(by_text(&file)?);
@@ -99,9 +99,9 @@ pub(super) fn beside(files: &Files) -> Result<Vec<Added>, Error> {
 
 /// Puts added tokens in their places. Those that the embedding has no row for are left out, which
 /// is said.
-pub(super) fn put(found: &mut Vocabulary, added: Vec<Added>, spelling: Spelling) {
+pub(super) fn put(found: &mut GgufVocab, added: Vec<AddedToken>, spelling: SpaceSpelling) {
     let mut beyond = BTreeSet::new();
-    for Added {
+    for AddedToken {
         id,
         content,
         special,
@@ -109,19 +109,19 @@ pub(super) fn put(found: &mut Vocabulary, added: Vec<Added>, spelling: Spelling)
     {
         let known = found.table.get(id);
         let kind = match known {
-            Some(known) if known.kind == Kind::Unknown && known.text == content.as_bytes() => {
-                Kind::Unknown
+            Some(known) if known.kind == TokenType::Unknown && known.text == content.as_bytes() => {
+                TokenType::Unknown
             }
-            _ if special || looks_special(&content) => Kind::Control,
-            _ => Kind::UserDefined,
+            _ if special || looks_special(&content) => TokenType::Control,
+            _ => TokenType::UserDefined,
         };
         let text = match (kind, spelling) {
-            (Kind::UserDefined, Spelling::Marked) => content.replace('▁', " "),
+            (TokenType::UserDefined, SpaceSpelling::Marked) => content.replace('▁', " "),
             _ => content,
         };
-        let token = Token {
+        let token = TokenEntry {
             score: SCORE,
-            ..Token::new(text, kind)
+            ..TokenEntry::new(text, kind)
         };
         if !found.table.replace(id, token) {
             beyond.insert(id);

@@ -1,16 +1,16 @@
-//! Whether llama2.c would compute what a model is: its file has sizes and weights, and the rest is
-//! constant.
+//! Checks that llama2.c would compute a model correctly: its files have sizes and weights only,
+//! everything else is constant.
 //!
-//! The one idea: the spec of a file with these sizes is compared with the spec of the model, so
-//! that nothing that a spec can say is forgotten. Optional weights are no part of it: whoever
-//! writes finds them left over.
+//! The one idea: the spec of a llama2.c file with the model's sizes is compared with the spec of
+//! the model, so that no field is forgotten. Optional tensors are not in the spec; the writer fails
+//! if one is left over.
 
 use atta_model::spec::{Ffn, LayerSpec, Mask, ModelSpec, Norm, QkNorm, Rope, RopeScaling, Wiring};
 
 use super::{header::Sizes, metadata::metadata};
 use crate::{Error, metadata::parsed};
 
-/// The sizes of a model that is computed as llama2.c computes.
+/// The sizes of a model, if llama2.c computes it correctly.
 pub(super) fn sizes(spec: &ModelSpec) -> Result<Sizes, Error> {
     let first = spec
         .layers
@@ -36,12 +36,12 @@ pub(super) fn sizes(spec: &ModelSpec) -> Result<Sizes, Error> {
     }
 }
 
-/// An error that says why.
+/// The error for a model that does not fit.
 pub(super) fn refused(why: String) -> Error {
     Error::NotLlama2c(why)
 }
 
-/// The first difference that a name can be given to.
+/// Describes the first difference of two specs.
 fn difference(ours: &ModelSpec, theirs: &ModelSpec) -> Option<String> {
     if ours == theirs {
         return None;
@@ -89,14 +89,15 @@ fn in_layer(ours: &LayerSpec, theirs: &LayerSpec) -> Option<String> {
     .or_else(|| {
         ours.ffn
             .ne(&theirs.ffn)
-            .then(|| "its perceptron is another".into())
+            .then(|| "its MLP is another".into())
     })
 }
 
 fn in_rope(ours: &Rope, theirs: &Rope) -> Option<String> {
     match ours {
         _ if ours.base != theirs.base => Some(format!(
-            "its rope has a base of {}, there it is {} (10000 in llama2.c, 500000 in LEAP, which is for Llama 3)",
+            "its rope has a base of {}, there it is {} (10000 in llama2.c, 500000 in LEAP, which \
+         is for Llama 3)",
             ours.base, theirs.base
         )),
         _ if ours.scaling != RopeScaling::None => Some("its rope is scaled".into()),

@@ -1,9 +1,9 @@
-//! A pickle is a program for a machine with a stack. This machine makes dictionaries of tensors,
-//! and can do nothing else.
+//! A restricted unpickler. A pickle is a program for a stack machine; this one can build
+//! dictionaries of tensors and nothing else.
 //!
-//! Whatever is made lies in one list, and values are numbers into it: an object that holds itself
-//! is no danger, and nothing here calls itself, however deep a pickle nests. Each step makes at
-//! most one thing, so that steps bound memory; a pickle may have [`MAX_STEPS`].
+//! All objects are in one list, and values refer to them by index, so an object that contains
+//! itself does no harm. No function is recursive, however deep a pickle nests. Each step makes at
+//! most one object, so [`MAX_STEPS`] bounds memory.
 //!
 //! Source: CPython's `Lib/pickletools.py` for the opcodes; `torch/serialization.py` and
 //! `torch/_utils.py` for what is saved.
@@ -13,65 +13,65 @@ use std::collections::HashMap;
 use super::global::Global;
 use crate::raw::Dtype;
 
-/// Steps of the longest pickle that is read. A tensor takes about thirty.
+/// The most steps of a pickle. A tensor takes about thirty.
 const MAX_STEPS: usize = 1 << 22;
-/// Dimensions of a tensor; real ones have at most five.
+/// The most dimensions of a tensor; real ones have at most five.
 const MAX_DIMS: usize = 8;
-/// The longest line, which is the name of a module or in it.
+/// The longest line, which is the name of a module or of a global.
 const MAX_LINE: usize = 256;
 
 /// A value on the stack.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) enum Value<'a> {
-    /// Nothing, or a number that is no integer: of no use to a tensor.
+    /// None, a float, or a large integer, which no tensor needs.
     Other,
     Bool,
     Int(i64),
     Text(&'a str),
     Global(Global),
-    /// Something in the list of objects.
+    /// An index into the list of objects.
     Object(u32),
 }
 
-/// What is made of several values.
+/// An object made from several values.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) enum Object<'a> {
     Tuple(Vec<Value<'a>>),
     List,
     Dict(Vec<(Value<'a>, Value<'a>)>),
     Storage(Storage<'a>),
-    Tensor(View<'a>),
+    Tensor(TensorView<'a>),
 }
 
-/// Elements in a file of the archive.
+/// A storage: elements in a file of the archive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Storage<'a> {
     pub(super) dtype: Dtype,
-    /// The name of the file in the folder `data`.
+    /// The name of the file in the directory `data`.
     pub(super) key: &'a str,
     pub(super) n_elements: u64,
 }
 
-/// A tensor: a look at a storage.
+/// A tensor, which is a view of a storage.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct View<'a> {
+pub(super) struct TensorView<'a> {
     pub(super) storage: Storage<'a>,
-    /// Elements before the first.
+    /// Offset in the storage, in elements.
     pub(super) offset: u64,
-    /// Outermost first.
+    /// Dimensions, outermost first.
     pub(super) dims: Vec<u64>,
-    /// Elements from one index to the next, for each dimension.
+    /// Strides in elements, one per dimension.
     pub(super) strides: Vec<u64>,
 }
 
 /// The tensors of a pickled dictionary, by name.
-pub(super) fn tensors(pickle: &[u8]) -> Result<Vec<(&str, View<'_>)>, String> {
-    let mut machine = Machine::new(pickle);
-    let result = machine
+pub(super) fn tensors(pickle: &[u8]) -> Result<Vec<(&str, TensorView<'_>)>, String> {
+    let mut unpickler = Unpickler::new(pickle);
+    let result = unpickler
         .run()
-        .map_err(|why| format!("byte {} of the pickle: {why}", machine.at))?;
+        .map_err(|why| format!("byte {} of the pickle: {why}", unpickler.at))?;
     let entries = match result {
-        Value::Object(i) => std::mem::replace(&mut machine.objects[i as usize], Object::List),
+        Value::Object(i) => std::mem::replace(&mut unpickler.objects[i as usize], Object::List),
         _ => Object::List,
     };
     let Object::Dict(entries) = entries else {
@@ -79,21 +79,21 @@ pub(super) fn tensors(pickle: &[u8]) -> Result<Vec<(&str, View<'_>)>, String> {
     };
     entries
         .into_iter()
-        .map(|(name, value)| machine.tensor(name, value))
+        .map(|(name, value)| unpickler.tensor(name, value))
         .collect()
 }
 
-struct Machine<'a> {
+struct Unpickler<'a> {
     pickle: &'a [u8],
     at: usize,
     stack: Vec<Value<'a>>,
-    /// Heights of the stack.
+    /// Heights of the stack at the marks.
     marks: Vec<usize>,
     memo: HashMap<u32, Value<'a>>,
     objects: Vec<Object<'a>>,
 }
 
-impl<'a> Machine<'a> {
+impl<'a> Unpickler<'a> {
     fn new(pickle: &'a [u8]) -> Self {
         let stack = Vec::new();
         let marks = Vec::new();
@@ -196,7 +196,7 @@ impl<'a> Machine<'a> {
 
     fn int(&mut self, n_bytes: usize) -> Result<(), String> {
         let bytes = self.take(n_bytes)?;
-        // A zero above it, so that the sign is no part of the number.
+        // These integers are unsigned.
         let int = bytes
             .iter()
             .rev()
@@ -247,7 +247,7 @@ impl<'a> Machine<'a> {
     }
 
     fn make(&mut self, object: Object<'a>) -> Result<(), String> {
-        // There are fewer objects than steps.
+        // There are fewer objects than MAX_STEPS, so indices fit u32.
         self.objects.push(object);
         self.push(Value::Object(self.objects.len() as u32 - 1))
     }
@@ -256,7 +256,7 @@ impl<'a> Machine<'a> {
         self.pop_n(1).map(|values| values[0])
     }
 
-    /// The `n` values on top, of which none is below the last mark.
+    /// Pops the `n` top values. They must be above the last mark.
     fn pop_n(&mut self, n: usize) -> Result<Vec<Value<'a>>, String> {
         let floor = self.marks.last().copied().unwrap_or(0);
         let from = self
@@ -277,7 +277,7 @@ impl<'a> Machine<'a> {
         Ok(self.stack.split_off(mark))
     }
 
-    /// The object on top, which stays there.
+    /// The object on top of the stack, which stays there.
     fn top(&mut self) -> Option<&mut Object<'a>> {
         let floor = self.marks.last().copied().unwrap_or(0);
         match self.stack[floor..].last() {
@@ -299,7 +299,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// What is in a list is of no use to a tensor.
+    /// Checks that a list is appended to. Its items are dropped, because no tensor needs them.
     fn append(&mut self) -> Result<(), String> {
         if self.top() == Some(&mut Object::List) {
             Ok(())
@@ -337,7 +337,7 @@ impl<'a> Machine<'a> {
     }
 
     fn build(&mut self) -> Result<(), String> {
-        // The one state that is saved: versions of the modules that the tensors belong to.
+        // The only state that is saved is the versions of modules, which no tensor needs.
         self.pop()?;
         match self.top() {
             Some(Object::Dict(_)) => Ok(()),
@@ -375,7 +375,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    fn view(&self, arguments: &[Value<'a>]) -> Option<View<'a>> {
+    fn view(&self, arguments: &[Value<'a>]) -> Option<TensorView<'a>> {
         let &[
             Value::Object(storage),
             Value::Int(offset),
@@ -392,7 +392,7 @@ impl<'a> Machine<'a> {
         let dims = self.sizes(dims)?;
         let strides = self.sizes(strides)?;
         (dims.len() == strides.len()).then_some(())?;
-        Some(View {
+        Some(TensorView {
             storage,
             offset: u64::try_from(offset).ok()?,
             dims,
@@ -412,7 +412,7 @@ impl<'a> Machine<'a> {
             .collect()
     }
 
-    /// What a persistent id means to PyTorch: `("storage", type, key, device, number of elements)`.
+    /// Resolves a persistent id of PyTorch: `("storage", type, key, device, number of elements)`.
     fn storage(&mut self) -> Result<(), String> {
         let id = self.pop()?;
         match self.tuple(id) {
@@ -436,8 +436,12 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// An entry of the dictionary.
-    fn tensor(&self, name: Value<'a>, value: Value<'a>) -> Result<(&'a str, View<'a>), String> {
+    /// Checks that an entry of the dictionary is a tensor with a name.
+    fn tensor(
+        &self,
+        name: Value<'a>,
+        value: Value<'a>,
+    ) -> Result<(&'a str, TensorView<'a>), String> {
         let Value::Text(name) = name else {
             return Err("a key of its dictionary is no text".into());
         };
@@ -451,7 +455,7 @@ impl<'a> Machine<'a> {
     }
 }
 
-/// A signed number of up to eight bytes.
+/// A signed little-endian integer of up to eight bytes.
 fn little_endian(bytes: &[u8]) -> i64 {
     let negative = bytes.last().is_some_and(|&b| b >= 0x80);
     bytes
@@ -486,14 +490,14 @@ mod tests {
     }
 
     #[test]
-    fn a_tensor_is_a_look_at_a_storage() {
+    fn a_tensor_is_a_view_of_a_storage() {
         let pickle = tensor(b"K\x01K\x02K\x03\x86K\x03K\x01\x86");
         let storage = Storage {
             dtype: Dtype::F32,
             key: "0",
             n_elements: 6,
         };
-        let view = View {
+        let view = TensorView {
             storage,
             offset: 1,
             dims: vec![2, 3],
@@ -531,10 +535,10 @@ mod tests {
     }
 
     #[test]
-    fn nothing_outside_of_the_list_is_run() {
+    fn globals_outside_of_the_allowlist_are_refused() {
         assert_eq!(
             refused(b"cos\nsystem\n."),
-            "byte 11 of the pickle: refuses to run os.system, which is nothing of a checkpoint"
+            "byte 11 of the pickle: refuses to run os.system, which no checkpoint needs"
         );
         assert!(refused(b"\x8c\x02os\x8c\x06system\x93.").contains("refuses to run os.system"));
         assert!(refused(b"(X\x02\0\0\0lsios\nsystem\n.").contains("refuses to run os.system"));
@@ -552,7 +556,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_taken_from_an_empty_stack_or_from_behind_a_mark() {
+    fn nothing_is_popped_from_an_empty_stack_or_below_a_mark() {
         for pickle in [
             &b"."[..],
             b"R",
@@ -582,7 +586,7 @@ mod tests {
     }
 
     #[test]
-    fn things_are_put_only_where_they_belong() {
+    fn items_are_added_to_objects_of_the_right_type_only() {
         assert!(refused(b"]X\x01\0\0\0wNs.").ends_with("puts items into no dictionary"));
         assert!(refused(b"}(X\x01\0\0\0wu.").ends_with("a key without a value"));
         assert!(refused(b"}Na.").ends_with("appends to no list"));
@@ -606,7 +610,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dictionary_that_holds_itself_is_no_danger() {
+    fn a_dictionary_that_contains_itself_is_refused() {
         assert_eq!(refused(b"}q\0X\x01\0\0\0wh\0s."), "w is no tensor");
     }
 
@@ -619,9 +623,9 @@ mod tests {
     }
 
     #[test]
-    fn numbers_have_the_signs_that_they_should() {
+    fn integers_have_the_right_signs() {
         fn ints(pickle: &[u8]) -> Value<'_> {
-            Machine::new(pickle).run().unwrap()
+            Unpickler::new(pickle).run().unwrap()
         }
         assert_eq!(ints(b"K\xff."), Value::Int(255));
         assert_eq!(ints(b"M\xff\xff."), Value::Int(65535));

@@ -10,10 +10,10 @@ use std::collections::BTreeMap;
 use atta_formats::Writer;
 use serde_json::Value;
 
-use super::Vocabulary;
-use super::files::Files;
+use super::GgufVocab;
+use super::files::VocabFiles;
 use super::pre::{chain, kind};
-use super::table::{Kind, Table};
+use super::table::{TokenTable, TokenType};
 use crate::Error;
 
 /// Ids by the names of roles in Hugging Face files.
@@ -56,20 +56,20 @@ const TEXT_ENDS: &[&str] = &[
 ];
 
 /// The files that speak of roles and templates, null where they are missing.
-pub(super) struct Configs {
+pub(super) struct TokenizerConfigs {
     pub(super) tokenizer: Value,
     model: Value,
     generation: Value,
 }
 
 /// What is written.
-pub(super) struct Roles {
+pub(super) struct SpecialTokens {
     ids: Ids,
     add_bos: Option<bool>,
     add_eos: Option<bool>,
 }
 
-impl Roles {
+impl SpecialTokens {
     pub(super) fn write(&self, out: &mut Writer) {
         for (name, key) in ROLES {
             if let Some(&id) = self.ids.get(name) {
@@ -87,8 +87,8 @@ impl Roles {
     }
 }
 
-impl Configs {
-    pub(super) fn parse(files: &Files) -> Result<Self, Error> {
+impl TokenizerConfigs {
+    pub(super) fn parse(files: &VocabFiles) -> Result<Self, Error> {
         let parse = |name| files.get(name).map_or(Ok(Value::Null), |file| file.json());
         Ok(Self {
             tokenizer: parse("tokenizer_config.json")?,
@@ -99,8 +99,8 @@ impl Configs {
 
     /// The roles of the tokens that were found. `post_processor` is that of tokenizer.json, or
     /// null.
-    pub(super) fn roles(&self, found: &mut Vocabulary, post_processor: &Value) -> Roles {
-        let mut marks = Marks::new(self);
+    pub(super) fn roles(&self, found: &mut GgufVocab, post_processor: &Value) -> SpecialTokens {
+        let mut marks = ConfiguredTokens::new(self);
         chain(post_processor, "processors")
             .into_iter()
             .for_each(|processor| marks.process(processor));
@@ -121,7 +121,7 @@ impl Configs {
         hide_marks(&mut found.table, &ids);
         // Only SentencePiece gets a BOS where nobody says so.
         let default = (found.model != "llama" || marks.has_template).then_some(false);
-        Roles {
+        SpecialTokens {
             ids,
             add_bos: marks.add_bos.or(found.add_bos).or(default),
             add_eos: marks.add_eos.or(default),
@@ -137,7 +137,7 @@ impl Configs {
     }
 
     /// The id that a configuration gives a role, if there is such a token. Of a list, the first.
-    fn number(&self, name: &str, found: &mut Vocabulary) -> Option<u32> {
+    fn number(&self, name: &str, found: &mut GgufVocab) -> Option<u32> {
         let key = format!("{name}_token_id");
         let places = [
             self.model.get(&key),
@@ -163,7 +163,7 @@ impl Configs {
 
     /// Further ends: where a list names several, the first is EOS, and each other one gets the role
     /// that its text shows, or a role that is vacant.
-    fn add_ends(&self, ids: &mut Ids, found: &mut Vocabulary) {
+    fn add_ends(&self, ids: &mut Ids, found: &mut GgufVocab) {
         let mut others = self.other_ends(ids.get("eos").copied(), &found.table);
         for (name, texts) in [("eot", TURN_ENDS), ("eom", MESSAGE_ENDS)] {
             let fits = |&id: &u32| {
@@ -202,7 +202,7 @@ impl Configs {
     }
 
     /// What the lists of ends hold beside EOS.
-    fn other_ends(&self, eos: Option<u32>, table: &Table) -> Vec<u32> {
+    fn other_ends(&self, eos: Option<u32>, table: &TokenTable) -> Vec<u32> {
         let lists = [&self.generation, &self.model]
             .into_iter()
             .filter_map(|config| config.get("eos_token_id")?.as_array());
@@ -226,20 +226,20 @@ impl Configs {
 const MAX_ENDS: usize = 64;
 
 /// Begin and end of text are no text, also where the source has no kinds.
-fn hide_marks(table: &mut Table, ids: &Ids) {
+fn hide_marks(table: &mut TokenTable, ids: &Ids) {
     for name in ["bos", "eos"] {
         let Some(token) = ids.get(name).and_then(|&id| table.get_mut(id.into())) else {
             continue;
         };
         let is_mark = matches!(token.text[..], [b'<', .., b'>'] | [b'[', .., b']']);
-        if token.kind == Kind::Normal && is_mark {
-            token.kind = Kind::Control;
+        if token.kind == TokenType::Normal && is_mark {
+            token.kind = TokenType::Control;
         }
     }
 }
 
 /// Texts of roles, and what a text gets around it.
-struct Marks {
+struct ConfiguredTokens {
     texts: BTreeMap<&'static str, String>,
     add_bos: Option<bool>,
     add_eos: Option<bool>,
@@ -248,8 +248,8 @@ struct Marks {
     warnings: Vec<String>,
 }
 
-impl Marks {
-    fn new(configs: &Configs) -> Self {
+impl ConfiguredTokens {
+    fn new(configs: &TokenizerConfigs) -> Self {
         let text = |name| {
             let entry = configs.tokenizer.get(format!("{name}_token"))?;
             entry

@@ -1,5 +1,5 @@
-//! Weights of a checkpoint as numbers, however it stores them: plain, or quantized in a way that
-//! files do not have.
+//! Reads tensors of a checkpoint as floats: plain ones, and quantized ones in formats that GGUF
+//! does not have.
 
 use std::sync::OnceLock;
 
@@ -13,19 +13,19 @@ use crate::{
     raw::{Dtype, RawTensor, RawTensors},
 };
 
-/// How a checkpoint is quantized.
+/// The quantization of a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Quantization {
     None,
-    /// The experts are blocks of 32 weights with a scale.
+    /// gpt-oss: experts in MXFP4.
     Mxfp4,
-    /// Matrices are -1, 0 and 1; each has a number by which it is divided.
+    /// BitNet: ternary matrices, each divided by a scale.
     Divided,
-    /// The same, multiplied.
+    /// BitNet: ternary matrices, each multiplied by a scale.
     Multiplied,
-    /// Matrices become -1, 0 and 1 times their mean magnitude when they are used.
+    /// BitNet: matrices are rounded to ternary values times their mean magnitude when used.
     Online,
-    /// Matrices are 8-bit floats, with a scale for each block of `[rows, columns]`.
+    /// FP8: 8-bit floats with a scale per block of `[rows, columns]`.
     Blocks([u64; 2]),
 }
 
@@ -45,7 +45,7 @@ impl Quantization {
                 if q.get("use_rms_norm")
                     .is_some_and(|on| *on == Value::Bool(true)) =>
             {
-                Err(c.wrong("use_rms_norm of the quantization is true, which is not read"))
+                Err(c.wrong("use_rms_norm of the quantization is true, which is not supported"))
             }
             Some("bitnet") => match (
                 text("linear_class").unwrap_or("bitlinear"),
@@ -54,7 +54,9 @@ impl Quantization {
                 ("bitlinear", _) => Ok(Self::Divided),
                 ("autobitlinear", None | Some("offline")) => Ok(Self::Multiplied),
                 ("autobitlinear", Some("online")) => Ok(Self::Online),
-                (class, _) => Err(c.wrong(format!("linear_class is {class:?}, which is not read"))),
+                (class, _) => {
+                    Err(c.wrong(format!("linear_class is {class:?}, which is not supported")))
+                }
             },
             Some("fp8") => match q
                 .get("weight_block_size")
@@ -65,28 +67,28 @@ impl Quantization {
                     (Some(rows @ 1..), Some(columns @ 1..)) => Ok(Self::Blocks([rows, columns])),
                     _ => Err(c.wrong("weight_block_size is no pair of counts")),
                 },
-                _ => Err(c.wrong("is quantized by fp8 without blocks, which is not read")),
+                _ => Err(c.wrong("is quantized by fp8 without blocks, which is not supported")),
             },
-            Some(other) => Err(c.wrong(format!("is quantized by {other}, which is not read"))),
+            Some(other) => Err(c.wrong(format!("is quantized by {other}, which is not supported"))),
             None => Err(c.wrong("quantization_config does not say quant_method")),
         }
     }
 }
 
-/// Weights of a tensor.
-pub(super) enum Source {
-    /// As they are stored.
+/// A tensor with the way to decode it.
+pub(super) enum SourceTensor {
+    /// Stored as floats.
     Plain(RawTensor),
-    /// -1, 0 and 1 times a scale; four rows lie in one of bytes, the first in the lowest bits.
+    /// Ternary values times a scale. A row of bytes holds four rows, the first in the lowest bits.
     Ternary { packed: RawTensor, scale: f32 },
-    /// Times a scale.
+    /// Floats times a scale.
     Scaled { raw: RawTensor, scale: f32 },
-    /// Rounded to -1, 0 and 1 times their mean magnitude.
+    /// Rounded to ternary values times the mean magnitude.
     Rounded {
         raw: RawTensor,
         magnitude: OnceLock<f32>,
     },
-    /// Times a scale for each block.
+    /// Floats times a scale per block.
     Blocks {
         raw: RawTensor,
         scales: RawTensor,
@@ -94,7 +96,7 @@ pub(super) enum Source {
     },
 }
 
-/// Matrices that are quantized; embeddings, heads and norms are not.
+/// Whether a matrix is quantized; embeddings, heads and norms are not.
 fn is_linear(role: Role) -> bool {
     use Role::*;
     matches!(
@@ -103,11 +105,11 @@ fn is_linear(role: Role) -> bool {
     )
 }
 
-impl Source {
-    /// Takes the weights of that name out of a checkpoint.
+impl SourceTensor {
+    /// Takes a tensor, with its scales, out of a checkpoint.
     pub(super) fn take(
         raw: &mut RawTensors,
-        how: Quantization,
+        quantization: Quantization,
         name: &str,
         role: Role,
     ) -> Result<Option<Self>, Error> {
@@ -127,7 +129,7 @@ impl Source {
                 .of(&of)),
             }
         };
-        match how {
+        match quantization {
             Quantization::Divided if is_linear(role) => {
                 Ok(Some(Self::ternary(weight, 1.0 / scale(raw)?)))
             }
@@ -153,7 +155,7 @@ impl Source {
         }
     }
 
-    /// Only 8-bit floats have scales.
+    /// In an FP8 checkpoint, only 8-bit floats have scales.
     fn blocks(all: &mut RawTensors, raw: RawTensor, block: [u64; 2]) -> Result<Self, Error> {
         let name = format!("{}_scale_inv", raw.name());
         let Some(scales) = all.take(&name) else {
@@ -184,7 +186,7 @@ impl Source {
         }
     }
 
-    /// Demands that there are weights of that shape.
+    /// Checks shape and element type.
     pub(super) fn expect(&self, dims: &[u64]) -> Result<(), Error> {
         let got = self.dims();
         let name = self.raw().name();
@@ -205,7 +207,7 @@ impl Source {
         }
     }
 
-    /// Outermost first, of the weights.
+    /// The dimensions of the decoded tensor, outermost first.
     fn dims(&self) -> Vec<u64> {
         let mut dims = self.raw().dims().to_vec();
         if let (Self::Ternary { .. }, Some(rows)) = (self, dims.first_mut()) {
@@ -214,12 +216,12 @@ impl Source {
         dims
     }
 
-    /// Its name in the checkpoint.
+    /// The name in the checkpoint.
     pub(super) fn name(&self) -> &str {
         self.raw().name()
     }
 
-    /// The tensor itself, if nothing is done to its weights.
+    /// The stored tensor, if its weights are stored as floats.
     pub(super) fn plain(&self) -> Option<&RawTensor> {
         match self {
             Self::Plain(raw) => Some(raw),
@@ -227,21 +229,21 @@ impl Source {
         }
     }
 
-    /// The type that matrices keep.
+    /// The GGUF type of a matrix before any quantization.
     pub(super) fn tensor_type(&self) -> TensorType {
         let raw = self.raw();
         match self {
-            // The only one that has three values and a scale.
+            // TQ2_0 holds ternary values with a scale exactly.
             Self::Ternary { .. } | Self::Rounded { .. } if raw.d_row().is_multiple_of(256) => {
                 TensorType::TQ2_0
             }
-            // What 8 bits and a scale need.
+            // FP8 times a scale; as in llama.cpp's converter.
             Self::Blocks { .. } => TensorType::BF16,
             _ => raw.dtype().tensor_type().unwrap_or(TensorType::F32),
         }
     }
 
-    /// Puts weights, from `first` on, into `out`.
+    /// Reads weights, from `first` on, into `out`.
     pub(super) fn floats(&self, first: u64, out: &mut [f32]) -> Result<(), Error> {
         match self {
             Self::Plain(raw) => raw.floats(first, out),
@@ -267,7 +269,7 @@ impl Source {
     }
 }
 
-/// Computed when it is first asked for, since it takes all weights.
+/// The mean magnitude, computed on first use because it needs all weights.
 fn mean_magnitude(raw: &RawTensor, known: &OnceLock<f32>) -> Result<f32, Error> {
     const CHUNK: u64 = 1 << 14;
     if let Some(&magnitude) = known.get() {
@@ -281,12 +283,12 @@ fn mean_magnitude(raw: &RawTensor, known: &OnceLock<f32>) -> Result<f32, Error> 
         raw.floats(first, &mut chunk)?;
         sum += chunk.iter().map(|&x| f64::from(x).abs()).sum::<f64>();
     }
-    // As in the training code of BitNet: never 0.
+    // The lower bound is that of BitNet's training code.
     Ok(*known.get_or_init(|| ((sum / n.max(1) as f64) as f32).max(1e-5)))
 }
 
-/// Source: `pack_weights` of transformers. Row `r` of `[4 n, d]` is in the bits from `2 (r / n)` on
-/// of row `r % n` of `[n, d]`.
+/// Unpacks ternary weights. Row `r` of `[4 n, d]` is in the bits from `2 (r / n)` on of row `r % n`
+/// of `[n, d]`. Source: `pack_weights` of transformers.
 fn unpack(packed: &RawTensor, scale: f32, first: u64, out: &mut [f32]) -> Result<(), Error> {
     let n = packed.bytes().len() as u64;
     for (i, x) in (first..=u64::MAX).zip(out) {
@@ -308,6 +310,7 @@ fn unpack(packed: &RawTensor, scale: f32, first: u64, out: &mut [f32]) -> Result
     Ok(())
 }
 
+/// Multiplies weights by the scales of their blocks.
 fn by_blocks(
     raw: &RawTensor,
     scales: &RawTensor,
@@ -348,15 +351,15 @@ mod tests {
         )
     }
 
-    fn taken(how: Quantization, tensors: Vec<RawTensor>) -> Result<Source, Error> {
+    fn taken(quantization: Quantization, tensors: Vec<RawTensor>) -> Result<SourceTensor, Error> {
         let mut all = RawTensors::default();
         tensors.into_iter().for_each(|t| all.add(t).unwrap());
-        let source = Source::take(&mut all, how, "w", Role::AttnQ)?.unwrap();
+        let source = SourceTensor::take(&mut all, quantization, "w", Role::AttnQ)?.unwrap();
         assert_eq!(all.names().count(), 0);
         Ok(source)
     }
 
-    fn all(source: &Source) -> Vec<f32> {
+    fn all(source: &SourceTensor) -> Vec<f32> {
         let mut out = vec![0.0; source.dims().iter().product::<u64>() as usize];
         source.floats(0, &mut out).unwrap();
         let mut last = [0.0];
@@ -368,7 +371,7 @@ mod tests {
 
     /// The example in the documentation of `unpack_weights` in transformers.
     #[test]
-    fn four_ternary_rows_lie_in_one_of_bytes() {
+    fn a_row_of_bytes_holds_four_ternary_rows() {
         let packed = || {
             tensor(
                 "w",
@@ -395,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn a_code_that_means_nothing_is_refused() {
+    fn an_invalid_code_is_refused() {
         let source = taken(
             Quantization::Divided,
             vec![
@@ -409,7 +412,7 @@ mod tests {
                 .floats(0, &mut [0.0])
                 .unwrap_err()
                 .to_string(),
-            "w: weight 0 has the code 3, which means nothing"
+            "w: weight 0 has the invalid code 3"
         );
     }
 
