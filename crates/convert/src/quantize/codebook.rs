@@ -1,9 +1,9 @@
-//! IQ2_XXS, IQ2_XS, IQ2_S, IQ3_XXS and IQ3_S: entries of a codebook for 8 or 4 magnitudes at once,
-//! signs beside them, and a scale of 4 bits per sub-block under one scale per block.
+//! IQ2_XXS, IQ2_XS, IQ2_S, IQ3_XXS and IQ3_S: entries of a codebook (grid) for 8 or 4 magnitudes at
+//! once, signs, and a 4-bit scale per sub-block under one scale per block.
 //!
-//! A scale is searched as for other types, but what a candidate rounds to is moved to entries of
-//! the codebook before it is judged. Where only 7 signs of 8 are stored, the number of minus signs
-//! has to be even, and the weight that matters least changes its sign if it is not.
+//! Scales are searched as for other types, but the codes of a candidate are moved to codebook
+//! entries before its error is computed. If only 7 of 8 signs are stored, the number of minus signs
+//! must be even; otherwise the weight with the smallest error weight changes its sign.
 
 use atta_formats::layout::grids;
 
@@ -15,36 +15,36 @@ use super::{
 
 type Weights = [f32; 256];
 
-/// What the types differ in, apart from where fields lie.
+/// The parameters of the search, which differ between the types.
 #[derive(Clone, Copy)]
 struct SearchParams {
     /// Weights in a sub-block.
     d_sub: usize,
-    /// Whether the number of minus signs of 8 weights is even.
+    /// Whether the number of minus signs of 8 weights must be even.
     even_signs: bool,
-    /// The mean square of a block counts so often in what an error counts.
+    /// Factor of the block's mean square in error weights.
     mean_squares: f32,
-    /// Sub-blocks whose weights are all smaller are zeros.
+    /// A sub-block becomes zeros if all its weights are smaller.
     least: f32,
-    /// Candidates let the largest weight be the largest number, more or less up to this many
-    /// steps.
+    /// Candidates map the largest weight to the largest number plus -`steps` to `steps` times
+    /// `step`.
     steps: i8,
     step: f32,
-    /// What the scale of a block is multiplied with in the end.
+    /// The final scale of a block is multiplied by this.
     factor: f32,
-    /// What is rounded once more when a scale was found.
+    /// The entries that are chosen again under the best scale.
     second_pass: SecondPass,
 }
 
-/// What is rounded once more when a scale was found.
+/// Which entries are chosen again under the best scale.
 #[derive(Clone, Copy, PartialEq)]
 enum SecondPass {
-    /// Entries that rounding did not lead to.
+    /// Entries whose rounded codes were not on the grid.
     Moved,
-    /// All, if rounding did not lead to one of them.
+    /// All entries, if rounded codes of one of them were not on the grid.
     AllIfMoved,
-    /// All. Candidates go around the scale that is best without a codebook, instead of around the
-    /// largest weight.
+    /// All entries. Candidates are spread around the best scale without a codebook, instead of around
+    /// that of the largest weight.
     All,
 }
 
@@ -193,7 +193,7 @@ pub(super) fn iq3_s(
 }
 
 impl SearchParams {
-    /// The mean square of a block, as often as it counts.
+    /// The weighted mean square of a block.
     fn mean_square(&self, x: &Weights) -> f32 {
         self.mean_squares * sum_of_squares(x) / 256.0
     }
@@ -204,14 +204,14 @@ fn by_importance(x: &Weights, importance: &Weights, params: SearchParams) -> Wei
     std::array::from_fn(|i| importance[i] * (mean_square + x[i] * x[i]).sqrt())
 }
 
-/// What was found for a block.
+/// The result of the search for a block.
 struct FoundBlock {
     d: f32,
-    /// 64 entries of 4, or 32 of 8.
+    /// 64 entries of 4 weights, or 32 of 8.
     entries: [u16; 64],
-    /// Of 8 weights each.
+    /// Sign bits, 8 weights per byte.
     signs: [u8; 32],
-    /// Codes of the scales of 8 or 16 sub-blocks.
+    /// Scale codes of 8 or 16 sub-blocks.
     scales: [u8; 16],
 }
 
@@ -251,15 +251,15 @@ impl FoundBlock {
         block
     }
 
-    /// Scales are odd numbers up to 31 under that of the block.
+    /// Sets the block scale and the 4-bit scale codes, which stand for odd numbers up to 31.
     fn set_scales(&mut self, scales: &[f32; 16], params: SearchParams) {
         let largest = scales.iter().fold(
             0.0,
             |max: f32, &scale| if max > scale { max } else { scale },
         );
         if largest == 0.0 {
-            // All weights are zeros, whatever the entries. Which ones it leaves, ggml decides by
-            // type.
+            // With a scale of zero, the entries do not matter. Which ones to write differs by type
+            // in ggml.
             *self = if params.even_signs {
                 Self::ZEROS
             } else {
@@ -278,7 +278,7 @@ impl FoundBlock {
             scales.map(|scale| nearest(0.5 * (per_scale * scale - 1.0)).clamp(0, 15) as u8);
     }
 
-    /// Four times 7 signs and the scale of sub-block `s` of 32.
+    /// Four groups of 7 signs, and the scale of sub-block `s` of 32 weights.
     fn signs_and_scale(&self, s: usize) -> [u8; 4] {
         let signs = (0..4).fold(0, |word, k| {
             word | u32::from(self.signs[4 * s + k] & 127) << (7 * k)
@@ -291,17 +291,17 @@ impl FoundBlock {
     }
 }
 
-/// A sub-block of 16 or 32 weights; what lies behind is not used.
+/// A sub-block of 16 or 32 weights; the rest of the arrays is unused.
 struct SubBlock {
     d_sub: usize,
-    /// Magnitudes, but for weights whose sign is not that which is stored.
+    /// Magnitudes, negative if the stored sign differs from that of the weight.
     x: [f32; 32],
-    /// What an error counts.
+    /// Error weights.
     weights: [f32; 32],
-    /// Of 8 weights each.
+    /// Sign bits, 8 weights per byte.
     signs: [u8; 4],
     entries: [u16; 8],
-    /// Whether rounding led to the entries.
+    /// Whether the rounded codes were on the grid.
     rounded: [bool; 8],
 }
 
@@ -329,8 +329,7 @@ impl SubBlock {
         sub
     }
 
-    /// Finds entries and the scale, which is not negative. Nothing if the weights that matter are
-    /// no positive numbers.
+    /// Finds entries and the scale, which is not negative. `None` if no positive scale exists.
     fn search<const N: usize>(
         &mut self,
         book: &Codebook<N>,
@@ -369,7 +368,7 @@ impl SubBlock {
         Some(scale.abs())
     }
 
-    /// Rounds once more under the scale that was found; returns what it is then.
+    /// Chooses entries again under the best scale and returns the new scale.
     fn second_pass<const N: usize>(
         &mut self,
         book: &Codebook<N>,
@@ -413,7 +412,7 @@ impl SubBlock {
         (entries, rounded)
     }
 
-    /// `Σ w·x·q` and `Σ w·q²` over the numbers of entries.
+    /// `Σ w·x·q` and `Σ w·q²`, where `q` are the numbers of the entries.
     fn sums<const N: usize>(&self, book: &Codebook<N>, entries: &[u16; 8]) -> (f32, f32) {
         let mut xq = 0.0;
         let mut qq = 0.0;
@@ -426,8 +425,8 @@ impl SubBlock {
     }
 }
 
-/// Makes magnitudes of 8 weights, and returns which were negative. If that has to be an even
-/// number, the weight that counts least is taken for what it is not, and its magnitude becomes
+/// Replaces 8 weights by their magnitudes and returns the sign bits. If their number must be even
+/// and is not, the sign of the weight with the smallest error is flipped, and its magnitude becomes
 /// negative.
 fn split_signs(x: &mut [f32; 8], weights: &[f32; 8], even: bool) -> u8 {
     let signs = x

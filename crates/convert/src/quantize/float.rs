@@ -1,4 +1,4 @@
-//! F32, F16 and BF16: rounding is all there is.
+//! F32, F16 and BF16: rounding to nearest.
 
 use atta_formats::f16::{f32_to_bf16, f32_to_f16};
 

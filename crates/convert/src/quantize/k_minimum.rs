@@ -1,6 +1,7 @@
-//! Q2_K, Q4_K and Q5_K: unsigned codes with a scale and a minimum per sub-block, which in turn are
-//! codes under a scale of scales and a scale of minima per block. Lines are searched per sub-block,
-//! then the two scales, and with these the weights are rounded once more.
+//! Q2_K, Q4_K and Q5_K: unsigned codes with a scale and a minimum per sub-block, which are
+//! quantized with a scale of scales (`d`) and a scale of minima (`dmin`) per block. First a line is
+//! searched per sub-block, then `d` and `dmin`; at last the weights are rounded again under the
+//! quantized scales.
 
 use atta_formats::layout;
 
@@ -29,9 +30,7 @@ pub(super) fn q4_k(x: &Weights, importance: Option<&Weights>, block: &mut [u8; 1
     let codes = sub_blocks_of_32(x, importance, tried, head);
     four_bit_groups(
         &codes,
-        block[16..]
-            .first_chunk_mut()
-            .expect("the codes lie behind them"),
+        block[16..].first_chunk_mut().expect("the codes follow"),
     );
 }
 
@@ -50,9 +49,7 @@ pub(super) fn q5_k(x: &Weights, importance: Option<&Weights>, block: &mut [u8; 1
     block[16..48].copy_from_slice(&bit_plane(&codes, 4));
     four_bit_groups(
         &codes,
-        block[48..]
-            .first_chunk_mut()
-            .expect("the codes lie behind them"),
+        block[48..].first_chunk_mut().expect("the codes follow"),
     );
 }
 
@@ -105,11 +102,11 @@ pub(super) fn q2_k(x: &Weights, importance: Option<&Weights>, block: &mut [u8; 8
         codes,
         block[16..]
             .first_chunk_mut()
-            .expect("the codes lie behind the scales"),
+            .expect("the codes follow the scales"),
     );
 }
 
-/// Writes the scales of Q4_K and Q5_K, which begin alike; returns the codes.
+/// Writes the scales of Q4_K or Q5_K, whose blocks begin alike, and returns the codes.
 #[inline(always)]
 fn sub_blocks_of_32(
     x: &Weights,
@@ -150,8 +147,7 @@ fn sub_blocks_of_32(
     })
 }
 
-/// What an error counts if nothing is known about importance: the magnitude of the weight plus the
-/// root of the mean square of its sub-block.
+/// Error weights without importance: the magnitude of the weight plus the RMS of its sub-block.
 #[inline(always)]
 fn by_magnitude(x: &Tile<32>) -> Tile<32> {
     let squares = x.iter().fold(Lanes::splat(0.0), |sum, &x| sum + x * x);
@@ -159,7 +155,7 @@ fn by_magnitude(x: &Tile<32>) -> Tile<32> {
     x.map(|x| typical + x.abs())
 }
 
-/// What was found for the `S` sub-blocks of `N` weights of a block.
+/// The lines found for the `S` sub-blocks of `N` weights of a block.
 struct SubBlockLines<const N: usize, const S: usize> {
     /// The largest code.
     largest: i32,
@@ -167,11 +163,11 @@ struct SubBlockLines<const N: usize, const S: usize> {
     min: [f32; S],
     codes_per_weight: [f32; S],
     origin: [f32; S],
-    /// Sums of what errors count.
+    /// Sums of error weights.
     weight: [f32; S],
 }
 
-/// Codes of scales and of minima, under a scale each.
+/// Quantized scales and minima.
 struct SharedScales<const S: usize> {
     d: f32,
     d_min: f32,
@@ -180,7 +176,8 @@ struct SharedScales<const S: usize> {
 }
 
 impl<const N: usize, const S: usize> SubBlockLines<N, S> {
-    /// `weights` says what errors count in a tile, of which it gets the index and the weights.
+    /// Finds a line for each sub-block. `weights` gives the error weights of a tile from its index
+    /// and weights.
     #[inline(always)]
     fn find(
         x: &[[f32; N]; S],
@@ -213,7 +210,7 @@ impl<const N: usize, const S: usize> SubBlockLines<N, S> {
         *four_mut(&mut self.origin, t) = line.origin.0;
     }
 
-    /// Codes up to `largest` such that the largest scale and the largest minimum are hit.
+    /// Quantizes scales and minima such that the largest of each has the code `largest`.
     fn by_largest(&self, largest: u8) -> SharedScales<S> {
         let (d, scales) = largest_scale(&self.scale, largest);
         let (d_min, minima) = largest_scale(&self.min, largest);
@@ -225,7 +222,7 @@ impl<const N: usize, const S: usize> SubBlockLines<N, S> {
         }
     }
 
-    /// Codes up to `largest` such that all scales and all minima are hit as well as may be.
+    /// Quantizes scales and minima to codes up to `largest` with the least weighted error.
     fn weighed(&self, largest: u8) -> SharedScales<S> {
         let (d, scales) = shared_scale(&self.scale, &self.weight, largest.into());
         let (d_min, minima) = shared_scale(&self.min, &self.weight, largest.into());
@@ -237,8 +234,8 @@ impl<const N: usize, const S: usize> SubBlockLines<N, S> {
         }
     }
 
-    /// The codes of sub-block `s` under the scale and minimum that a reader will find; as they were
-    /// searched if the scale is 0.
+    /// Rounds sub-block `s` again under its quantized scale and minimum. If the scale is 0, returns
+    /// the codes of the search.
     #[inline(always)]
     fn round(&self, s: usize, x: &[f32; N], scale: f32, min: f32) -> [u8; N] {
         if scale == 0.0 {
@@ -248,7 +245,7 @@ impl<const N: usize, const S: usize> SubBlockLines<N, S> {
     }
 }
 
-/// The scale with which code `largest` is the largest of `x`, and the codes.
+/// The scale that maps the largest of `x` to the code `largest`, and the codes.
 fn largest_scale<const S: usize>(x: &[f32; S], largest: u8) -> (f32, [u8; S]) {
     let highest = x
         .iter()
@@ -261,7 +258,7 @@ fn largest_scale<const S: usize>(x: &[f32; S], largest: u8) -> (f32, [u8; S]) {
     )
 }
 
-/// Weights by sub-block.
+/// Splits a block into sub-blocks.
 fn parts<const N: usize, const S: usize>(x: &Weights) -> &[[f32; N]; S] {
     x.as_chunks()
         .0
@@ -274,7 +271,7 @@ fn four<const N: usize>(x: &[[f32; N]], t: usize) -> &[[f32; N]; LANES] {
     &x.as_chunks().0[t]
 }
 
-/// The numbers of the sub-blocks of tile `t`.
+/// The values of the sub-blocks of tile `t`.
 fn four_mut(x: &mut [f32], t: usize) -> &mut [f32; LANES] {
     &mut x.as_chunks_mut().0[t]
 }

@@ -1,6 +1,6 @@
-//! Q3_K and Q6_K: signed codes with a scale per sub-block of 16, which in turn is a signed code
-//! under one scale per block. Scales are searched per sub-block, then the scale of scales, and with
-//! these the weights are rounded once more.
+//! Q3_K and Q6_K: signed codes with a scale per sub-block of 16, which is quantized with one scale
+//! of scales (`d`) per block. First scales are searched per sub-block, then `d`; at last the
+//! weights are rounded again under the quantized scales.
 
 use atta_formats::layout::Q3_K;
 
@@ -62,11 +62,11 @@ pub(super) fn q3_k(x: &[f32; 256], importance: Option<&[f32; 256]>, block: &mut 
         flat(&codes),
         block[32..]
             .first_chunk_mut()
-            .expect("the codes lie behind the mask"),
+            .expect("the codes follow the mask"),
     );
 }
 
-/// Scales of Q3_K, the scale of the scales, and their codes raised by 32.
+/// With importance: scales of Q3_K, the scale of scales, and their codes biased by 32.
 fn weighed_three_bits(
     x: &SubBlocks<f32>,
     importance: &SubBlocks<f32>,
@@ -79,7 +79,7 @@ fn weighed_three_bits(
     (found, d, scales)
 }
 
-/// The same where nothing is known about importance: weights count as their squares.
+/// Without importance: as [`weighed_three_bits`], with squares as error weights.
 fn descended_three_bits(x: &SubBlocks<f32>) -> (SubBlockScales, f32, [u8; 16]) {
     let found = SubBlockScales::descend(x, 4);
     let largest = extreme(&found.scale);
@@ -93,14 +93,14 @@ fn descended_three_bits(x: &SubBlocks<f32>) -> (SubBlockScales, f32, [u8; 16]) {
     (found, 1.0 / per_scale, scales.map(|scale| scale as u8))
 }
 
-/// What was found for the sub-blocks of a block.
+/// The scales found for the sub-blocks of a block.
 struct SubBlockScales {
     /// Codes go from `−n` to `n − 1`.
     n: i32,
     scale: [f32; 16],
-    /// Sums of what errors count.
+    /// Sums of error weights.
     weight: [f32; 16],
-    /// Raised by `n`.
+    /// Codes biased by `n`.
     codes: SubBlocks<u8>,
 }
 
@@ -114,7 +114,8 @@ impl SubBlockScales {
         }
     }
 
-    /// `weights` says what errors count in a tile, of which it gets the index and the weights.
+    /// Finds a scale for each sub-block. `weights` gives the error weights of a tile from its index
+    /// and weights.
     #[inline(always)]
     fn find(x: &SubBlocks<f32>, n: i32, weights: impl Fn(usize, &Tile<16>) -> Tile<16>) -> Self {
         let mut all = Self::new(n);
@@ -145,8 +146,8 @@ impl SubBlockScales {
         all
     }
 
-    /// The codes of sub-block `s` under the scale that a reader will find; as they were searched if
-    /// it is 0.
+    /// Rounds sub-block `s` again under its quantized scale. If it is 0, returns the codes of the
+    /// search.
     #[inline(always)]
     fn round(&self, s: usize, x: &[f32; 16], scale: f32) -> [u8; 16] {
         if scale == 0.0 {
@@ -160,7 +161,7 @@ fn squares(x: &Tile<16>) -> Tile<16> {
     x.map(|x| x * x)
 }
 
-/// The number that is largest in magnitude, the first of several.
+/// The number with the largest magnitude, the first of several.
 fn extreme(x: &[f32; 16]) -> f32 {
     x.iter().fold(
         0.0,
@@ -182,7 +183,7 @@ fn pack_six_bits(codes: &SubBlocks<u8>, out: &mut [u8; 192]) {
     }
     two_bit_groups(
         &codes.map(|code| code >> 4),
-        high.first_chunk_mut().expect("192 bytes less 128"),
+        high.first_chunk_mut().expect("192 - 128 bytes remain"),
     );
 }
 

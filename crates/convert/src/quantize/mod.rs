@@ -1,16 +1,14 @@
-//! Quantizers: f32 rows to blocks of every type that files are made with.
+//! Quantizers: f32 rows to blocks of every type that files are written with.
 //!
-//! The scalar decoders of `atta-formats` say what a block means; a quantizer looks for the block
-//! that means something near. What is near is ggml's choice: the blocks are those of its
-//! `ggml_quantize_chunk`, bit for bit, so that a file of ours is as good as a file of llama.cpp's
-//! and every experience with these holds. Source: `ggml-quants.c` of the ggml project.
+//! The blocks are those of ggml's `ggml_quantize_chunk`, bit for bit, so that files have the
+//! quality that is known from llama.cpp. Source: `ggml-quants.c` of the ggml project.
 //!
-//! A call uses one thread, and rows allocate nothing. They are independent of each other, so a
-//! caller may cut a tensor anywhere.
+//! A call uses one thread and allocates nothing per row. Rows are independent, so a caller may
+//! split a tensor at any row.
 //!
-//! One difference is on purpose: of IQ3_S, llama.cpp (as of ggml 0.25.3) shifts all entries and
-//! signs behind a sub-block of zeros by one sub-block, so that what follows is decoded as other
-//! weights.
+//! One difference is deliberate: in IQ3_S, llama.cpp (as of ggml 0.25.3) shifts all entries and
+//! signs behind a sub-block of zeros by one sub-block, so that the rest of the block decodes to
+//! wrong weights.
 
 mod codebook;
 mod float;
@@ -28,7 +26,7 @@ use atta_formats::TensorType;
 use crate::Error;
 use search::Codebook;
 
-/// Whether [`quantize`] makes blocks of this type.
+/// Whether [`quantize`] supports a type.
 pub fn supports(ty: TensorType) -> bool {
     use TensorType::*;
     match ty {
@@ -40,21 +38,17 @@ pub fn supports(ty: TensorType) -> bool {
     }
 }
 
-/// Whether [`quantize`] makes blocks of this type with importance only: what is left of so few bits
-/// is worth nothing if it is not known which weights matter.
+/// Whether [`quantize`] requires importance for a type, because its quality without is useless.
 pub fn needs_importance(ty: TensorType) -> bool {
     matches!(ty, TensorType::IQ2_XXS | TensorType::IQ2_XS)
 }
 
-/// Quantizes whole rows of `x`, `[n_rows, d_row]`, into blocks of `ty`.
+/// Quantizes whole rows of `x`, `[n_rows, d_row]`, into blocks of `ty`. `importance`, `[d_row]`, is
+/// the mean square of the inputs of each column (see
+/// [`ImatrixEntry::weights`](crate::ImatrixEntry::weights)). Without it, errors are weighted by the
+/// weights themselves, as in llama.cpp. Floats, Q8_0, MXFP4 and the ternary types ignore it.
 ///
-/// `importance`, `[d_row]`, says how much an error in a column matters (the mean square of what it
-/// is multiplied with); without it the search weighs errors by the weights themselves, as llama.cpp
-/// does. Floats, Q8_0, MXFP4 and the ternary types have nothing to choose, and are the same with
-/// and without it.
-///
-/// IQ2 and IQ3 work out codebooks first, which takes longer than many rows: [`Quantizer`] keeps
-/// them.
+/// IQ2 and IQ3 build a codebook first, which takes longer than many rows. [`Quantizer`] keeps it.
 ///
 /// # Errors
 /// Those of [`Quantizer::new`] and [`Quantizer::rows`].
@@ -68,7 +62,7 @@ pub fn quantize(
     Quantizer::new(ty)?.rows(x, d_row, importance, out)
 }
 
-/// What a type needs to be made. Any number of threads may use it.
+/// A quantizer of one type, with its codebook. Threads may share it.
 pub struct Quantizer {
     ty: TensorType,
     book: OptionalCodebook,
@@ -90,6 +84,8 @@ enum OptionalCodebook {
 }
 
 impl Quantizer {
+    /// Builds the quantizer of a type.
+    ///
     /// # Errors
     /// [`Error::NoQuantizer`].
     pub fn new(ty: TensorType) -> Result<Self, Error> {
@@ -113,8 +109,8 @@ impl Quantizer {
     /// Quantizes whole rows of `x`, `[n_rows, d_row]`; see [`quantize`].
     ///
     /// # Errors
-    /// [`Error::NoQuantizer`] if there has to be importance, [`Error::NotFinite`], and
-    /// [`Error::Shape`] if rows are no whole blocks or lengths do not agree.
+    /// [`Error::NoQuantizer`] if the type requires importance, [`Error::NotFinite`], and
+    /// [`Error::Shape`] if rows are not whole blocks or lengths do not match.
     pub fn rows(
         &self,
         x: &[f32],
@@ -155,7 +151,8 @@ impl Quantizer {
     }
 }
 
-/// Looks at exponents only, all at once; where the culprit stands is found when there is one.
+/// Fails if a weight is NaN or infinite. The first loop only tests exponents, so that it
+/// vectorizes; the second one runs only to find the index.
 fn check_finite(x: &[f32]) -> Result<(), Error> {
     const EXPONENT: u32 = f32::INFINITY.to_bits();
     let any = x
@@ -167,7 +164,7 @@ fn check_finite(x: &[f32]) -> Result<(), Error> {
     }
 }
 
-/// A row, and how much its columns matter.
+/// A row with the importance of its columns.
 #[derive(Clone, Copy)]
 struct WeightedRow<'a> {
     /// Weights, `[d_row]`.
@@ -234,7 +231,7 @@ impl WeightedRow<'_> {
         }
     }
 
-    /// As [`WeightedRow::weighed`], for types that need importance.
+    /// As [`weighed`](Self::weighed), for types that require importance.
     #[inline(always)]
     fn weighed_by_importance<const BYTES: usize>(
         self,
@@ -242,11 +239,11 @@ impl WeightedRow<'_> {
         encode: impl Fn(&[f32; 256], &[f32; 256], &mut [u8; BYTES]),
     ) {
         self.weighed(out, |x, importance, block| {
-            encode(x, importance.expect("checked for all rows"), block)
+            encode(x, importance.expect("Quantizer::rows checked it"), block)
         });
     }
 
-    /// Makes each block of its `LEN` weights alone.
+    /// Encodes each block from its `LEN` weights.
     #[inline(always)]
     fn plain<const LEN: usize, const BYTES: usize>(
         self,
@@ -258,7 +255,7 @@ impl WeightedRow<'_> {
         }
     }
 
-    /// Makes each block of its `LEN` weights and their importance.
+    /// Encodes each block from its `LEN` weights and their importance.
     #[inline(always)]
     fn weighed<const LEN: usize, const BYTES: usize>(
         self,

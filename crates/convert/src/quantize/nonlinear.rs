@@ -1,4 +1,4 @@
-//! Codes that stand for the numbers of a table: IQ4_NL and IQ4_XS, whose scale is searched, and
+//! Types whose codes index a table of numbers: IQ4_NL and IQ4_XS, whose scale is searched, and
 //! MXFP4, whose scale is a power of two.
 
 use atta_formats::layout::{MXFP4, MXFP4_VALUES};
@@ -70,15 +70,14 @@ pub(super) fn mxfp4(x: &[f32; 32], block: &mut [u8; 17]) {
     block[1..].copy_from_slice(&nibbles(&codes));
 }
 
-/// `⌊log2 x⌋` of a logarithm that is rounded to f32, and so too high by 1 for numbers closely below
+/// `⌊log2 x⌋` of a logarithm rounded to f32, as in ggml. It is too high by 1 for numbers just below
 /// a large or small power of two.
 fn floor_of_log2(x: f32) -> i32 {
     (f64::from(x).log2() as f32).floor() as i32
 }
 
-/// For each weight the code whose number is nearest, the lowest of several. Codes from 8 are the
-/// negative numbers, which are nearer than 0 to negative weights only; so magnitudes are looked
-/// for.
+/// For each weight, the code of the nearest number, the lowest of several. Codes from 8 on are the
+/// negative numbers, so the search compares magnitudes.
 fn nearest_codes(x: &[f32; 32], d: f32) -> [u8; 32] {
     let mut codes = [0; 32];
     for (x, codes) in x.as_chunks().0.iter().zip(codes.as_chunks_mut::<LANES>().0) {
@@ -99,7 +98,7 @@ fn nearest_codes(x: &[f32; 32], d: f32) -> [u8; 32] {
     codes
 }
 
-/// Importance by the mean square of each block of 32, times two.
+/// Error weights with importance, where the mean square is that of each block of 32, times two.
 #[inline(always)]
 fn by_own_mean_square(x: &Tile<32>, importance: &Tile<32>) -> Tile<32> {
     let squares = x.iter().fold(Lanes::splat(0.0), |sum, &x| sum + x * x);
@@ -114,15 +113,15 @@ fn squares(x: &Tile<32>) -> Tile<32> {
 
 /// Scales of IQ4_XS from −32 to 31: low 4 bits in nibbles, high 2 bits in a word.
 fn put_six_bits(scales: &[i32; 8], block: &mut [u8; 136]) {
-    let raised = scales.map(|scale| (scale + 32) as u16);
-    let high = (0..8).fold(0, |high, s| high | raised[s] >> 4 << (2 * s));
+    let biased = scales.map(|scale| (scale + 32) as u16);
+    let high = (0..8).fold(0, |high, s| high | biased[s] >> 4 << (2 * s));
     block[2..4].copy_from_slice(&high.to_le_bytes());
-    for (s, pair) in raised.as_chunks::<2>().0.iter().enumerate() {
+    for (s, pair) in biased.as_chunks::<2>().0.iter().enumerate() {
         block[4 + s] = (pair[0] & 15 | (pair[1] & 15) << 4) as u8;
     }
 }
 
-/// Sub-blocks of tile `t`.
+/// The sub-blocks of tile `t`.
 fn tile_of(x: &[f32; 256], t: usize) -> &FourBlocks {
     &x.as_chunks::<32>().0.as_chunks().0[t]
 }

@@ -1,8 +1,8 @@
-//! Codes to bytes: the other direction of the places that `atta_formats::layout` describes.
+//! Packs codes into bytes, the inverse of the unpacking in `atta_formats::layout`.
 
 use atta_formats::f16::{f16_to_f32, f32_to_f16};
 
-/// Writes `x` as f16 at byte `at`; returns what a reader will find there.
+/// Writes `x` as f16 at byte `at` and returns the rounded value.
 #[inline(always)]
 pub(super) fn put_f16(block: &mut [u8], at: usize, x: f32) -> f32 {
     let bits = f32_to_f16(x);
@@ -78,7 +78,7 @@ pub(super) fn scales_and_minima(scales: &[u8; 8], minima: &[u8; 8]) -> [u8; 12] 
     packed
 }
 
-/// The 6-bit scales of Q3_K, raised by 32; see `layout::Q3_K::unpack_scales`.
+/// The 6-bit scales of Q3_K, biased by 32; see `layout::Q3_K::unpack_scales`.
 pub(super) fn sixteen_scales(scales: &[u8; 16]) -> [u8; 12] {
     let mut packed = [0; 12];
     for s in 0..8 {

@@ -1,5 +1,5 @@
-//! Blocks of 32 whose scale follows from the extreme weights, so that nothing is searched: Q8_0
-//! always, and Q4_0, Q4_1, Q5_0 and Q5_1 where nothing is known about importance.
+//! Blocks of 32 whose scale follows from the extreme weights, without a search: Q8_0, and Q4_0,
+//! Q4_1, Q5_0 and Q5_1 without importance.
 
 use super::{
     pack::{fifth_bits, nibbles, put_f16},
@@ -53,7 +53,7 @@ pub(super) fn inverse(d: f32) -> f32 {
     if d == 0.0 { 0.0 } else { 1.0 / d }
 }
 
-/// The weight that is largest in magnitude, the first of several.
+/// The weight with the largest magnitude, the first of several.
 #[inline(always)]
 fn extreme(x: &[f32; 32]) -> f32 {
     let (least, most) = least_and_most(x);
@@ -62,7 +62,7 @@ fn extreme(x: &[f32; 32]) -> f32 {
     } else if most < -least {
         least
     } else {
-        // Of zeros it is 0, not −0.
+        // If all weights are zeros, the result is 0, not −0.
         x.iter()
             .copied()
             .find(|x| x.abs() == most && most != 0.0)
@@ -70,11 +70,11 @@ fn extreme(x: &[f32; 32]) -> f32 {
     }
 }
 
-/// The smallest weight, and the scale with which `largest` codes reach the largest one.
+/// The smallest weight, and the scale that maps the largest one to the code `largest`.
 #[inline(always)]
 fn range(x: &[f32; 32], largest: f32) -> (f32, f32) {
     let (min, max) = least_and_most(x);
-    // Of zeros the sign of the first one is kept; lanes do not know which that is.
+    // The sign of the first zero is kept, which the lanes do not determine.
     let min = if min == 0.0 {
         x.iter().copied().find(|&x| x == 0.0).unwrap_or(min)
     } else {
@@ -83,7 +83,7 @@ fn range(x: &[f32; 32], largest: f32) -> (f32, f32) {
     (min, (max - min) / largest)
 }
 
-/// A loop, because `map` of an array becomes 32 scalar steps.
+/// Codes all weights. A loop, because LLVM does not vectorize `map` of an array.
 #[inline(always)]
 fn each(x: &[f32; 32], code: impl Fn(f32) -> u8) -> [u8; 32] {
     let mut codes = [0; 32];
@@ -93,7 +93,7 @@ fn each(x: &[f32; 32], code: impl Fn(f32) -> u8) -> [u8; 32] {
     codes
 }
 
-/// Codes of `x / d`, raised by `half` − 0.5.
+/// Codes of `x / d`, biased by `half` − 0.5.
 #[inline(always)]
 fn signed_codes(x: &[f32; 32], d: f32, half: f32, largest: u8) -> [u8; 32] {
     let per_weight = inverse(d);
@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn of_zeros_the_minimum_has_the_sign_of_the_first() {
+    fn a_minimum_of_zero_has_the_sign_of_the_first_zero() {
         for (first, sign) in [(0.0, 0x00), (-0.0, 0x80)] {
             let mut x = [1.0; 32];
             (x[5], x[6], x[11]) = (first, -first, -first);
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_of_two_extremes_is_met_exactly() {
+    fn the_first_of_two_extremes_wins() {
         for sign in [1.0, -1.0] {
             let mut x = [0.0; 32];
             (x[3], x[9]) = (2.0 * sign, -2.0 * sign);

@@ -1,5 +1,5 @@
-//! TQ1_0 and TQ2_0: −1, 0 and 1 under the largest magnitude of 256 weights, for models that were
-//! trained to have no others.
+//! TQ1_0 and TQ2_0: −1, 0 and 1 times the largest magnitude of 256 weights, for models trained with
+//! ternary weights.
 
 use super::{
     pack::{put_f16, two_bit_groups},
@@ -34,7 +34,7 @@ pub(super) fn tq2_0(x: &[f32; 256], block: &mut [u8; 66]) {
     );
 }
 
-/// The scale, and codes raised by 1.
+/// The scale, and codes biased by 1.
 fn trits(x: &[f32; 256]) -> (f32, [u8; 256]) {
     let d = largest_magnitude(x);
     let per_weight = inverse(d);

@@ -1,12 +1,11 @@
-//! Q4_0, Q4_1, Q5_0 and Q5_1 of a row whose columns matter differently. Four blocks of 32 are
-//! searched at once.
+//! Q4_0, Q4_1, Q5_0 and Q5_1 with importance. Four blocks of 32 are searched at once.
 
 use super::{
     pack::{fifth_bits, nibbles, put_f16},
     search::{Candidates, ErrorNorm, LANES, Lanes, Tile, line, scale, tile},
 };
 
-/// Four blocks; those beyond the end of a row are zeros.
+/// Four blocks; blocks beyond the end of a row are zeros.
 type FourBlocks = [[f32; 32]; LANES];
 
 pub(super) fn q4_0(x: &[f32], importance: &[f32], out: &mut [u8]) {
@@ -69,8 +68,8 @@ pub(super) fn q5_1(x: &[f32], importance: &[f32], out: &mut [u8]) {
     });
 }
 
-/// Gives four blocks after the other to `encode`, with what an error in them counts: importance by
-/// the root of the square of the weight plus the mean square of the row.
+/// Passes groups of four blocks to `encode`, with their error weights: the importance times the
+/// root of the squared weight plus the mean square of the row.
 #[inline(always)]
 fn four_by_four<const BYTES: usize>(
     x: &[f32],
@@ -91,13 +90,13 @@ fn four_by_four<const BYTES: usize>(
     }
 }
 
-/// `Σ x²`, one after the other.
+/// `Σ x²`, summed in order.
 #[inline(always)]
 pub(super) fn sum_of_squares(x: &[f32]) -> f32 {
     x.iter().fold(0.0, |sum, x| sum + x * x)
 }
 
-/// What an error counts: `importance · √(mean square + x²)`.
+/// Error weights: `importance · √(mean square + x²)`.
 #[inline(always)]
 pub(super) fn by_importance<const N: usize>(
     x: &Tile<N>,
@@ -107,7 +106,7 @@ pub(super) fn by_importance<const N: usize>(
     std::array::from_fn(|i| importance[i] * (Lanes::splat(mean_square) + x[i] * x[i]).sqrt())
 }
 
-/// Up to four whole blocks.
+/// Up to four blocks, padded with zeros.
 #[inline(always)]
 pub(super) fn four(x: &[f32]) -> FourBlocks {
     let mut four = [[0.0; 32]; LANES];

@@ -1,5 +1,4 @@
-//! Added tokens: what stands beside the learned vocabulary, in up to three files that repeat each
-//! other.
+//! Added tokens: tokens beside the learned vocabulary, in up to three files that repeat each other.
 //!
 //! Knows no algorithm. The one idea: later files win, as in llama.cpp's converter:
 //! added_tokens.json, then tokenizer_config.json, then tokenizer.json.
@@ -13,7 +12,7 @@ use super::files::{VocabFile, VocabFiles};
 use super::table::{TokenEntry, TokenType};
 use crate::Error;
 
-/// What llama.cpp's converter gives tokens that no merge makes.
+/// The score of added tokens in llama.cpp's converter.
 const SCORE: f32 = -1000.0;
 
 #[derive(Clone)]
@@ -26,13 +25,14 @@ pub(super) struct AddedToken {
 /// How the vocabulary spells spaces.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum SpaceSpelling {
-    /// As they are, in added tokens.
+    /// Added tokens have plain spaces.
     Plain,
-    /// As U+2581, which a token that is cut out of plain text must not have.
+    /// Spaces are U+2581. User-defined tokens are matched in plain text, so theirs are replaced by
+    /// spaces.
     Marked,
 }
 
-/// The `added_tokens` of a tokenizer.json: a list of objects.
+/// Reads the `added_tokens` of a tokenizer.json, a list of objects.
 pub(super) fn listed(file: &VocabFile<'_>, list: &Value) -> Result<Vec<AddedToken>, Error> {
     let list = list.as_array().map(Vec::as_slice).unwrap_or_default();
     list.iter()
@@ -40,7 +40,7 @@ pub(super) fn listed(file: &VocabFile<'_>, list: &Value) -> Result<Vec<AddedToke
         .collect()
 }
 
-/// The `added_tokens_decoder` of a tokenizer_config.json: objects by id.
+/// Reads the `added_tokens_decoder` of a tokenizer_config.json, objects by id.
 pub(super) fn decoder(file: &VocabFile<'_>, config: &Value) -> Result<Vec<AddedToken>, Error> {
     let Some(objects) = config
         .get("added_tokens_decoder")
@@ -69,7 +69,7 @@ fn one(file: &VocabFile<'_>, id: Option<u64>, token: &Value) -> Result<AddedToke
     })
 }
 
-/// added_tokens.json: ids by text, nothing said about what they are for.
+/// Reads added_tokens.json, which has ids by text but no types.
 fn by_text(file: &VocabFile<'_>) -> Result<Vec<AddedToken>, Error> {
     let json = file.json()?;
     let one = |(content, id): (&String, &Value)| {
@@ -85,7 +85,7 @@ fn by_text(file: &VocabFile<'_>) -> Result<Vec<AddedToken>, Error> {
     json.as_object().into_iter().flatten().map(one).collect()
 }
 
-/// The tokens of the files beside the vocabulary proper.
+/// The added tokens of added_tokens.json and tokenizer_config.json.
 pub(super) fn beside(files: &VocabFiles) -> Result<Vec<AddedToken>, Error> {
     let mut added = Vec::new();
     if let Some(file) = files.get("added_tokens.json") {
@@ -97,8 +97,7 @@ pub(super) fn beside(files: &VocabFiles) -> Result<Vec<AddedToken>, Error> {
     Ok(added)
 }
 
-/// Puts added tokens in their places. Those that the embedding has no row for are left out, which
-/// is said.
+/// Inserts added tokens. Those without a row in the embedding are left out with a warning.
 pub(super) fn put(found: &mut GgufVocab, added: Vec<AddedToken>, spelling: SpaceSpelling) {
     let mut beyond = BTreeSet::new();
     for AddedToken {
@@ -131,13 +130,13 @@ pub(super) fn put(found: &mut GgufVocab, added: Vec<AddedToken>, spelling: Space
         let n = beyond.len();
         let n_vocab = found.table.len();
         found.warnings.push(format!(
-            "{n} added tokens are left out: the embedding has {n_vocab} rows only"
+            "{n} added tokens are left out: the embedding has only {n_vocab} rows"
         ));
     }
 }
 
-/// Marks that some tokenizers forget to declare as such: `<|...|>` and what llama.cpp's converter
-/// has beside it.
+/// Whether a text looks like a control token that the file does not declare special, by the rules
+/// of llama.cpp's converter.
 fn looks_special(text: &str) -> bool {
     let between = |start, end| text.len() > 3 && text.starts_with(start) && text.ends_with(end);
     matches!(text, "<pad>" | "<mask>" | "<2mass>" | "[@BOS@]")

@@ -1,8 +1,8 @@
-//! Byte-level byte pair encoding, `gpt2` in GGUF: the vocabulary of most models since GPT-2.
+//! Byte-level byte pair encoding (`gpt2` in GGUF) from a tokenizer.json.
 //!
-//! Knows which file has what, and no expression. The one idea: GGUF says by one name what the file
-//! says in several fields, so where name and fields disagree on whole words, the merges are asked
-//! whether that makes a difference.
+//! Knows no expressions. The one idea: in GGUF the name of the pre-tokenizer implies
+//! `ignore_merges`. If the name and the file disagree about it, the merges decide whether it makes
+//! a difference.
 
 use std::collections::HashMap;
 
@@ -15,7 +15,7 @@ use super::table::{TokenTable, TokenType};
 use super::{GgufVocab, VocabSource};
 use crate::Error;
 
-/// The vocabulary of a tokenizer.json whose words are bytes.
+/// Reads the vocabulary of a byte-level tokenizer.json.
 pub(super) fn vocabulary(
     json: &TokenizerJson<'_>,
     source: &VocabSource<'_>,
@@ -36,7 +36,7 @@ pub(super) fn vocabulary(
     Ok(found)
 }
 
-/// What `tokenizer.ggml.pre` is for this file.
+/// The value of `tokenizer.ggml.pre`.
 fn name(
     json: &TokenizerJson<'_>,
     table: &TokenTable,
@@ -48,26 +48,31 @@ fn name(
             .wrong("byte pair encoding, but neither of bytes (ByteLevel) nor with byte_fallback"));
     }
     let whole = json.flag("ignore_merges")?;
-    let unknown = || json.wrong(unknown(&steps));
+    let unknown = || json.unknown_pre_tokenizer(unknown(&steps));
     let (name, is_whole) = steps.name(whole).ok_or_else(unknown)?;
     if is_whole != whole && !merges_make_every_token(table, merges) {
         let why = format!(
-            "ignore_merges is {whole}, which the pre-tokenizer {name} is not; force it by --pre {name}"
+            "ignore_merges is {whole}, unlike that of the pre-tokenizer {name}; name {name} to use it \
+             nevertheless"
         );
-        return Err(json.wrong(why));
+        return Err(json.unknown_pre_tokenizer(why));
     }
     Ok(name)
 }
 
 fn unknown(steps: &PreTokenizerSteps) -> String {
-    let cuts: Vec<String> = steps.cuts.iter().map(|cut| format!("`{cut}`")).collect();
+    let splits: Vec<String> = steps
+        .splits
+        .iter()
+        .map(|split| format!("`{split}`"))
+        .collect();
     format!(
-        "no pre-tokenizer is known that cuts by {}; name one that does the same by --pre NAME",
-        cuts.join(", then ")
+        "no known pre-tokenizer splits by {}; name an equivalent one",
+        splits.join(", then ")
     )
 }
 
-/// What the file asks for and readers of GGUF do not do.
+/// Warnings about steps that GGUF cannot express.
 fn ignored(json: &TokenizerJson<'_>) -> Vec<String> {
     let normalizers = chain(&json.normalizer, "normalizers").into_iter();
     let mut warnings: Vec<String> = normalizers
@@ -75,29 +80,28 @@ fn ignored(json: &TokenizerJson<'_>) -> Vec<String> {
         .collect();
     if json.steps().is_ok_and(|steps| steps.add_prefix_space) {
         warnings.push(
-            "a text will not get the space in front of it that add_prefix_space asks for"
+            "no space will be added in front of a text, although add_prefix_space is set"
                 .to_owned(),
         );
     }
     warnings
 }
 
-/// Bytes as this kind of vocabulary spells them: those that are visible in Latin-1 as themselves,
-/// the other 68 as the characters from U+0100 on, in order (`bytes_to_unicode` of GPT-2).
+/// Spells bytes in the byte-level alphabet (`bytes_to_unicode` of GPT-2).
 pub(super) fn spell(bytes: &[u8]) -> String {
     bytes.iter().map(|&byte| to_char(byte)).collect()
 }
 
-/// The bytes that a token is spelled for; `None` if it is not spelled like that.
+/// The bytes of a text in the byte-level alphabet; `None` if it has other characters.
 pub(crate) fn unspell(text: &str) -> Option<Vec<u8>> {
     text.chars().map(from_char).collect()
 }
 
-/// Longer tokens than this are taken for ones that merges do not make.
+/// Longer tokens are assumed not to be made by merges.
 const MAX_CHARS: usize = 256;
 
-/// Whether every token is what merging its own characters gives; then it is all the same if words
-/// that are tokens are merged or taken whole.
+/// Whether merging the characters of every token gives that token. Then `ignore_merges` makes no
+/// difference.
 fn merges_make_every_token(table: &TokenTable, merges: &[String]) -> bool {
     let ids: HashMap<&[u8], u32> = table
         .iter()
@@ -131,7 +135,7 @@ fn merges_make_every_token(table: &TokenTable, merges: &[String]) -> bool {
         .all(|(_, token)| is_made(&token.text) == Some(true))
 }
 
-/// The pair of the best rank joins, until no pair does.
+/// Merges the pair of the best rank, until no pair merges.
 fn merged(mut symbols: Vec<u32>, joins: &HashMap<(u32, u32), (usize, u32)>) -> Vec<u32> {
     loop {
         let pairs = symbols.windows(2).enumerate();
@@ -172,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_that_merges_do_not_reach_is_found() {
+    fn a_token_that_merges_do_not_make_is_found() {
         let made = |texts, merges: &[&str]| {
             merges_make_every_token(
                 &table(texts),

@@ -1,10 +1,10 @@
-//! tokenizer.json with words of characters and byte fallback: a SentencePiece model after its
-//! conversion, `llama` in GGUF.
+//! A tokenizer.json with byte fallback: a SentencePiece model that was converted to Hugging Face's
+//! format (`llama` in GGUF).
 //!
-//! Knows no expression. The one idea: the merges of such a file are all pairs that spell a token,
-//! the tokens in the order of their scores; so the order in which merges first make a token is its
-//! score, and the merges themselves are not needed. Whether that is so is checked, because a file
-//! whose merges were learned otherwise would cut text otherwise.
+//! Knows no expressions. The one idea: the merges of such a file are all pairs that spell a token,
+//! in the order of the tokens' scores. So the order in which merges first make a token gives its
+//! score, and the merges are not needed. This property is checked, because other merges would
+//! tokenize differently.
 
 use std::collections::{HashMap, HashSet};
 
@@ -17,7 +17,7 @@ use super::table::{TokenTable, TokenType};
 use super::{GgufVocab, VocabSource};
 use crate::Error;
 
-/// The vocabulary of a tokenizer.json with byte fallback.
+/// Reads the vocabulary of a tokenizer.json with byte fallback.
 pub(super) fn vocabulary(
     json: &TokenizerJson<'_>,
     source: &VocabSource<'_>,
@@ -34,10 +34,11 @@ pub(super) fn vocabulary(
     let mut found = GgufVocab::new(table, "llama", "default");
     found.warnings = prefix.ignored;
     if n_odd > 0 {
-        let why = "GGUF has no place for merges of such a vocabulary";
-        found
-            .warnings
-            .push(format!("{n_odd} tokens are not merged as scores would do it, so text may be cut otherwise: {why}"));
+        let why = "GGUF has no merges for such a vocabulary";
+        found.warnings.push(format!(
+            "{n_odd} tokens are not merged in the order of scores, so text may be tokenized \
+             differently: {why}"
+        ));
     }
     found.add_space_prefix = Some(prefix.adds_space);
     added_tokens::put(&mut found, source.added()?, SpaceSpelling::Marked);
@@ -65,10 +66,10 @@ fn is_byte(text: &[u8]) -> bool {
     digits.is_some_and(|digits| digits.len() == 2 && digits.iter().all(u8::is_ascii_hexdigit))
 }
 
-/// What is done to a text before it is merged.
+/// The normalizer and pre-tokenizer of the file.
 struct TextPrefix {
     adds_space: bool,
-    /// Steps that readers of GGUF do not do.
+    /// Warnings about steps that GGUF cannot express.
     ignored: Vec<String>,
 }
 
@@ -95,7 +96,7 @@ impl TextPrefix {
                 "Split" if is_space(step) => {}
                 other => {
                     return Err(json.wrong(format!(
-                        "a pre-tokenizer {other} has no place in a SentencePiece vocabulary"
+                        "a pre-tokenizer {other} is not supported for a SentencePiece vocabulary"
                     )));
                 }
             }
@@ -104,8 +105,8 @@ impl TextPrefix {
     }
 }
 
-/// Whether a step looks for plain spaces: replacing them by U+2581 is what SentencePiece does
-/// anyway, and after that a split at them does nothing.
+/// Whether a step matches plain spaces. Such a step changes nothing: SentencePiece repositions
+/// spaces by U+2581 anyway, after which a split at spaces matches nothing.
 fn is_space(step: &Value) -> bool {
     step.get("pattern")
         .and_then(|pattern| pattern.get("String"))
@@ -113,7 +114,7 @@ fn is_space(step: &Value) -> bool {
         == Some(" ")
 }
 
-/// Newer files have a scheme, older ones a flag.
+/// Whether a Metaspace step adds a space. Newer files have a scheme, older ones a flag.
 fn metaspace_adds(step: &Value) -> bool {
     match step.get("prepend_scheme").and_then(Value::as_str) {
         Some(scheme) => scheme != "never",
@@ -124,32 +125,36 @@ fn metaspace_adds(step: &Value) -> bool {
     }
 }
 
-/// Longer tokens are not looked at: a check of all their halves would take quadratic time.
+/// Longer tokens are not checked, because that takes quadratic time.
 const MAX_BYTES: usize = 512;
 
-/// Which token is made when.
+/// The order in which merges make tokens.
 struct MergeOrder<'m> {
-    /// The place of each token among those that merges make, best first.
-    places: HashMap<String, usize>,
+    /// Position of each token in the order in which merges first make tokens.
+    positions: HashMap<String, usize>,
+    /// The merges.
     pairs: HashSet<(&'m str, &'m str)>,
 }
 
 impl<'m> MergeOrder<'m> {
     fn of(merges: &'m [String]) -> Self {
         let mut order = Self {
-            places: HashMap::new(),
+            positions: HashMap::new(),
             pairs: HashSet::new(),
         };
         for (left, right) in merges.iter().filter_map(|merge| merge.split_once(' ')) {
-            let next = order.places.len();
-            order.places.entry([left, right].concat()).or_insert(next);
+            let next = order.positions.len();
+            order
+                .positions
+                .entry([left, right].concat())
+                .or_insert(next);
             order.pairs.insert((left, right));
         }
         order
     }
 
-    /// Tokens that scores would merge at another time than the merges do, or from halves that no
-    /// merge joins.
+    /// The number of tokens that scores would merge in another order than the merges, or from
+    /// halves that no merge has.
     fn n_odd(&self, table: &TokenTable, merges: &[String]) -> usize {
         let mut odd: HashSet<String> = self.late(merges);
         let texts: HashSet<&[u8]> = table.iter().map(|(_, token)| &token.text[..]).collect();
@@ -170,17 +175,17 @@ impl<'m> MergeOrder<'m> {
         odd.len()
     }
 
-    /// Tokens of which a merge comes after merges of the next token.
+    /// Tokens with a merge that comes after merges of a later token.
     fn late(&self, merges: &[String]) -> HashSet<String> {
         let mut late = HashSet::new();
         let mut last = 0;
         for (left, right) in merges.iter().filter_map(|merge| merge.split_once(' ')) {
             let text = [left, right].concat();
-            let place = self.places.get(&text).copied().unwrap_or_default();
-            if place < last {
+            let position = self.positions.get(&text).copied().unwrap_or_default();
+            if position < last {
                 late.insert(text);
             }
-            last = last.max(place);
+            last = last.max(position);
         }
         late
     }
@@ -193,10 +198,10 @@ impl<'m> MergeOrder<'m> {
             else {
                 continue;
             };
-            let place = str::from_utf8(&token.text)
+            let position = str::from_utf8(&token.text)
                 .ok()
-                .and_then(|text| self.places.get(text));
-            token.score = -(place.copied().unwrap_or(self.places.len()) as f32);
+                .and_then(|text| self.positions.get(text));
+            token.score = -(position.copied().unwrap_or(self.positions.len()) as f32);
         }
     }
 }

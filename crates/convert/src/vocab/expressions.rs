@@ -1,18 +1,18 @@
-//! The expressions that tokenizer.json files cut text by, with the names that GGUF has for them, as
-//! data.
+//! The table of known pre-tokenizers: regular expressions in tokenizer.json files, with their GGUF
+//! names.
 //!
-//! Knows no matching; what the names mean is in `atta-tokenizer`. Where several names mean the
-//! same, the one of the best known model stands here.
+//! Knows no matching; `atta-tokenizer` implements the names. Of several equivalent names, the table
+//! has that of the best known model.
 //!
 //! Source: the `tokenizer.json` of the models, and the names of `get_vocab_base_pre` in llama.cpp's
 //! converter.
 
 use super::pre::KnownPreTokenizer;
 
-/// What stands for any spelling of `'s`, `'t`, `'re`, `'ve`, `'m`, `'ll` and `'d` in either case.
+/// Replaces all spellings of `'s`, `'t`, `'re`, `'ve`, `'m`, `'ll` and `'d` in either case.
 pub(super) const CONTRACTION: &str = "<contraction>";
 
-/// The spellings. One case only is another matter: that is GPT-2's.
+/// The spellings of contractions in either case. GPT-2 has lower case only.
 pub(super) const CONTRACTIONS: &[&str] = &[
     "(?i:'s|'t|'re|'ve|'m|'ll|'d)",
     "(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])",
@@ -69,15 +69,22 @@ const UFAKZEKA: &str = concat!(
 );
 const JAIS2: &str = concat!(
     r"<contraction>|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+",
-    r"|\s{512}(?!\S)|\s{256}(?!\S)|\s{128}(?!\S)|\s{64}(?!\S)|\s{32}(?!\S)|\s{16}(?!\S)|\s{8}(?!\S)|\s{4}(?!\S)",
+    r"|\s{512}(?!\S)|\s{256}(?!\S)|\s{128}(?!\S)|\s{64}(?!\S)|\s{32}(?!\S)|\s{16}(?!\S)",
+    r"|\s{8}(?!\S)|\s{4}(?!\S)",
     r"|\s{1,2}(?!\S)|\s{1}"
 );
 const SEED_CODER: &str = concat!(
     r"<contraction>|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1}| ?[^\s\p{L}\p{N}\r\n]+|",
     spaces!()
 );
-const BAILING: &str = r"<contraction>|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+";
-const EXAONE_MOE: &str = r"<contraction>|[^\r\n\p{L}\p{N}]?(?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]?|\s*[\r\n]|\s+(?!\S)|\s+";
+const BAILING: &str = concat!(
+    r"<contraction>|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]",
+    r"|\s+(?!\S)|\s+"
+);
+const EXAONE_MOE: &str = concat!(
+    r"<contraction>|[^\r\n\p{L}\p{N}]?(?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)+|\p{N}",
+    r"| ?[^\s\p{L}\p{N}]+[\r\n/]?|\s*[\r\n]|\s+(?!\S)|\s+"
+);
 const TEKKEN: &str = cased!("", r"\p{N}");
 const GPT4O: &str = cased!("<contraction>?", r"\p{N}{1,3}");
 const HAN_AND_KANA: &str = "[一-龥぀-ゟ゠-ヿ]+";
@@ -93,18 +100,18 @@ const DEEPSEEK_MARKS: &str = r"\s?[!-/:-~！-／：-～‘-‟　-。]+";
 const TRAILING_SPACE: &str = r"\s+$";
 const BLOOM: &str = " ?[^(\\s|[.,!?…。，、।۔،])]+";
 
-const fn named(name: &'static str, cuts: &'static [&'static str]) -> KnownPreTokenizer {
+const fn named(name: &'static str, splits: &'static [&'static str]) -> KnownPreTokenizer {
     KnownPreTokenizer {
         name,
-        cuts,
+        splits,
         whole: false,
     }
 }
 
-const fn whole(name: &'static str, cuts: &'static [&'static str]) -> KnownPreTokenizer {
+const fn whole(name: &'static str, splits: &'static [&'static str]) -> KnownPreTokenizer {
     KnownPreTokenizer {
         name,
-        cuts,
+        splits,
         whole: true,
     }
 }
@@ -126,7 +133,8 @@ pub(super) const NAMES: &[KnownPreTokenizer] = &[
         "deepseek-coder",
         &[NEWLINE, r"\s?\p{L}+", r"\s?\p{P}+", CJK, DIGIT],
     ),
-    // Digits are never merged where they were apart in training, so both give the same.
+    // In training, digits were split, so no merge joins them, and both variants give the same
+    // tokens.
     named(
         "deepseek-llm",
         &[

@@ -1,7 +1,7 @@
 //! The files of a vocabulary, in memory.
 //!
-//! Knows their names and no formats. The one idea: whoever finds something wrong asks the file for
-//! the error, so that every message names it.
+//! Knows their names and no formats. The one idea: a file creates the errors about it, so every
+//! message names the file.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -12,12 +12,12 @@ use serde_json::Value;
 
 use crate::Error;
 
-/// No vocabulary known comes near this.
+/// Largest vocabulary file.
 const MAX_VOCAB_BYTES: u64 = 256 << 20;
-/// What stands beside it is read into a tree, which is some twenty times as large.
+/// Largest other file. Its JSON tree takes some twenty times as much memory.
 const MAX_FILE_BYTES: u64 = 16 << 20;
 
-/// Files with templates beside the main one; more is an attack.
+/// The most additional chat templates that are read.
 const MAX_TEMPLATES: usize = 64;
 
 const TEMPLATES: &str = "additional_chat_templates";
@@ -36,7 +36,7 @@ const NAMES: &[&str] = &[
     "merges.txt",
 ];
 
-/// Whether a file holds all tokens.
+/// Whether a file holds the tokens or merges.
 fn is_vocabulary(name: &str) -> bool {
     let names = [
         "tokenizer.json",
@@ -48,7 +48,7 @@ fn is_vocabulary(name: &str) -> bool {
     names.contains(&name) || name.ends_with(".tiktoken")
 }
 
-/// The files of a directory that say something about the vocabulary.
+/// The files of a directory that describe the vocabulary.
 #[derive(Clone, Default, Debug)]
 pub struct VocabFiles {
     dir: PathBuf,
@@ -56,11 +56,11 @@ pub struct VocabFiles {
 }
 
 impl VocabFiles {
-    /// Reads what is there.
+    /// Reads the files that exist.
     ///
     /// # Errors
-    /// [`Error::Io`] if a file that is there cannot be read, [`Error::File`] if one is larger than
-    /// 256 MiB or only a pointer of Git LFS.
+    /// [`Error::Io`] if a file cannot be read, [`Error::File`] if it is too large or is a Git LFS
+    /// pointer.
     pub fn open(dir: &Path) -> Result<Self, Error> {
         let mut files = Self {
             dir: dir.to_owned(),
@@ -88,7 +88,7 @@ impl VocabFiles {
         Ok(files)
     }
 
-    /// Adds a file, or takes the place of one, under its name from the directory on.
+    /// Adds or replaces a file, by its path relative to the directory.
     pub fn insert(&mut self, name: &str, bytes: Vec<u8>) {
         self.contents.insert(name.to_owned(), bytes);
     }
@@ -134,13 +134,13 @@ impl VocabFiles {
         })
     }
 
-    /// The first file whose name ends so.
+    /// The first file with this suffix.
     pub(super) fn with_extension(&self, suffix: &str) -> Option<VocabFile<'_>> {
         let name = self.contents.keys().find(|name| name.ends_with(suffix))?;
         self.get(name)
     }
 
-    /// The templates beside the main one, by their names.
+    /// The additional chat templates, with their names.
     pub(super) fn additional_templates(&self) -> impl Iterator<Item = (&str, VocabFile<'_>)> {
         self.contents.keys().filter_map(|name| {
             let stem = name
@@ -151,7 +151,7 @@ impl VocabFiles {
         })
     }
 
-    /// Something is wrong with the directory as a whole.
+    /// An error about the directory as a whole.
     pub(super) fn wrong(&self, why: impl Into<String>) -> Error {
         Error::File {
             path: self.dir.clone(),
@@ -188,6 +188,14 @@ pub(super) struct VocabFile<'a> {
 impl<'a> VocabFile<'a> {
     pub(super) fn wrong(&self, why: impl Into<String>) -> Error {
         Error::File {
+            path: self.path.clone(),
+            why: why.into(),
+        }
+    }
+
+    /// An error for a file whose pre-tokenizer is unknown.
+    pub(super) fn unknown_pre_tokenizer(&self, why: impl Into<String>) -> Error {
+        Error::PreTokenizer {
             path: self.path.clone(),
             why: why.into(),
         }

@@ -1,9 +1,8 @@
-//! `vocab.json` and `merges.txt`: byte-level vocabularies as GPT-2 had them, before there was a
+//! `vocab.json` and `merges.txt`: byte-level vocabularies in GPT-2's format, from before
 //! tokenizer.json.
 //!
-//! Knows nothing of models but the classes that cut text in a way of their own. The one idea: two
-//! files are the model of a tokenizer.json, and what is said of text beside them is the name of a
-//! class.
+//! The one idea: the two files have the same contents as the model of a tokenizer.json, and the
+//! tokenizer class implies the pre-tokenizer.
 
 use std::collections::HashMap;
 
@@ -16,12 +15,13 @@ use super::table::TokenTable;
 use super::{GgufVocab, VocabSource};
 use crate::Error;
 
-/// Classes of tokenizers and the pre-tokenizers that they have in their code.
+/// Tokenizer classes with the pre-tokenizers that their code implements.
 const CLASSES: &[(&str, &str)] = &[("GPT2Tokenizer", "gpt-2"), ("Qwen2Tokenizer", "qwen2")];
 
-/// The vocabulary of the two files.
+/// Reads the vocabulary of the two files.
 pub(super) fn vocabulary(
-    (vocab, merges): (&VocabFile<'_>, &VocabFile<'_>),
+    vocab: &VocabFile<'_>,
+    merges: &VocabFile<'_>,
     source: &VocabSource<'_>,
     mut table: TokenTable,
 ) -> Result<GgufVocab, Error> {
@@ -41,7 +41,7 @@ pub(super) fn vocabulary(
     Ok(found)
 }
 
-/// The pre-tokenizer of the class that tokenizer_config.json names; without one it is GPT-2's.
+/// The pre-tokenizer of the class in tokenizer_config.json; GPT-2's without a class.
 fn name(source: &VocabSource<'_>) -> Result<String, Error> {
     let Some(file) = source.files.get("tokenizer_config.json") else {
         return Ok("gpt-2".to_owned());
@@ -54,15 +54,13 @@ fn name(source: &VocabSource<'_>) -> Result<String, Error> {
     let known = CLASSES
         .iter()
         .find(|(name, _)| class.strip_suffix("Fast").unwrap_or(class) == *name);
-    let why = || {
-        format!("tokenizer_class {class} says nothing of its pre-tokenizer: name it by --pre NAME")
-    };
+    let why = || format!("tokenizer_class {class} is unknown: name its pre-tokenizer");
     known
         .map(|(_, pre)| (*pre).to_owned())
-        .ok_or_else(|| file.wrong(why()))
+        .ok_or_else(|| file.unknown_pre_tokenizer(why()))
 }
 
-/// Lines of two halves, after one that says which version it is.
+/// The merges: lines of two halves, after an optional version line.
 fn lines(file: &VocabFile<'_>) -> Result<Vec<String>, Error> {
     let mut merges = Vec::new();
     for (line, n) in file.text()?.lines().zip(1..) {

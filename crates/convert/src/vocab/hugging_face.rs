@@ -1,8 +1,9 @@
-//! tokenizer.json, the file of Hugging Face `tokenizers`: what it is, and which of our kinds of
-//! vocabulary it describes.
+//! Parses tokenizer.json, the format of Hugging Face `tokenizers`, and dispatches by its kind of
+//! model.
 //!
-//! Knows nothing of other files' formats. The one idea: only what is small becomes a tree of
-//! values; tokens and merges, of which there are hundreds of thousands, are read as what they are.
+//! Knows no other format. The one idea: only the small fields become trees of JSON values; tokens
+//! and merges, of which there are hundreds of thousands, are parsed directly into strings and
+//! numbers.
 
 use std::collections::{HashMap, HashSet};
 
@@ -18,7 +19,7 @@ use crate::Error;
 
 type RawObject<'a> = HashMap<String, &'a RawValue>;
 
-/// A tokenizer.json with its model still in pieces.
+/// A tokenizer.json with the fields of its model unparsed.
 pub(super) struct TokenizerJson<'a> {
     file: &'a VocabFile<'a>,
     model: RawObject<'a>,
@@ -62,7 +63,7 @@ impl<'a> TokenizerJson<'a> {
         byte_level::vocabulary(self, source, table)
     }
 
-    /// The kind of the model; files of 2020 do not say it.
+    /// The type of the model. Files of 2020 do not have the field.
     fn kind(&self) -> Result<String, Error> {
         match self.model_value("type")? {
             Value::String(kind) => Ok(kind),
@@ -71,7 +72,7 @@ impl<'a> TokenizerJson<'a> {
         }
     }
 
-    /// Spellings of words that GGUF has no place for.
+    /// Fails for affixes of subwords, which GGUF cannot express.
     fn refuse_affixes(&self) -> Result<(), Error> {
         for key in ["continuing_subword_prefix", "end_of_word_suffix"] {
             if self
@@ -81,7 +82,7 @@ impl<'a> TokenizerJson<'a> {
             {
                 return Err(self
                     .file
-                    .wrong(format!("model: {key} has no place in GGUF")));
+                    .wrong(format!("model: {key} cannot be expressed in GGUF")));
             }
         }
         Ok(())
@@ -91,7 +92,7 @@ impl<'a> TokenizerJson<'a> {
         Ok(self.model_value(key)?.as_bool().unwrap_or(false))
     }
 
-    /// What stands for text without a token.
+    /// The text of the unknown token.
     pub(super) fn unknown(&self) -> Result<Option<String>, Error> {
         Ok(self.model_value("unk_token")?.as_str().map(str::to_owned))
     }
@@ -100,7 +101,7 @@ impl<'a> TokenizerJson<'a> {
         value_of(self.file, &self.model, key)
     }
 
-    /// The learned tokens in their places, all of them `Normal`.
+    /// Inserts the learned tokens, all of type `Normal`.
     pub(super) fn fill(&self, table: &mut TokenTable) -> Result<(), Error> {
         let raw = self
             .model
@@ -111,7 +112,7 @@ impl<'a> TokenizerJson<'a> {
         fill(table, ids, &self.added).map_err(|why| self.file.wrong(why))
     }
 
-    /// `left right`, best first.
+    /// The merges as `left right`, best first.
     pub(super) fn merges(&self) -> Result<Vec<String>, Error> {
         let raw = self
             .model
@@ -140,10 +141,14 @@ impl<'a> TokenizerJson<'a> {
     pub(super) fn wrong(&self, why: impl Into<String>) -> Error {
         self.file.wrong(why)
     }
+
+    pub(super) fn unknown_pre_tokenizer(&self, why: impl Into<String>) -> Error {
+        self.file.unknown_pre_tokenizer(why)
+    }
 }
 
-/// Learned tokens; those that the embedding has no row for must be added ones, which are told of
-/// later.
+/// Inserts learned tokens. A token without a row in the embedding is an error, unless it is an
+/// added one, about which `added_tokens::put` warns.
 pub(super) fn fill(
     table: &mut TokenTable,
     ids: HashMap<String, u64>,
@@ -161,8 +166,8 @@ pub(super) fn fill(
     Ok(())
 }
 
-/// A merge as one text. What is a space in a half would part them elsewhere, so it is spelled as
-/// byte-level vocabularies do, which is llama.cpp's way.
+/// A merge as one text. Spaces in the halves are spelled `Ġ`, as in llama.cpp, because the halves
+/// are separated by a space.
 fn joined(left: &str, right: &str) -> String {
     [left.replace(' ', "Ġ"), right.replace(' ', "Ġ")].join(" ")
 }
@@ -173,7 +178,7 @@ fn value_of(file: &VocabFile<'_>, object: &RawObject<'_>, key: &str) -> Result<V
     })
 }
 
-/// What is wrong with a part of the file; lines and columns are those of the part.
+/// Converts JSON errors in a part of the file; lines and columns are relative to the part.
 fn wrong_in(file: &VocabFile<'_>, key: &str) -> impl Fn(serde_json::Error) -> Error {
     move |error| file.wrong(format!("{key}: {error}"))
 }

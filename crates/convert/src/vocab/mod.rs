@@ -1,12 +1,10 @@
-//! The vocabulary of a directory as the metadata that GGUF has for it, and the chat template beside
-//! it.
+//! Converts the vocabulary and the chat template of a checkpoint to GGUF metadata.
 //!
-//! It refuses to know how text is cut: that is the business of `atta-tokenizer`, which must find
-//! here everything that it needs. The one idea: every source (tokenizer.json, SentencePiece,
-//! tiktoken, vocab.json) becomes one `GgufVocab`, and what belongs on top of it (added tokens,
-//! tokens with a role, templates) does not care which it was.
+//! It refuses to know how text is tokenized, which is up to `atta-tokenizer`. The one idea: every
+//! source (tokenizer.json, SentencePiece, tiktoken, vocab.json) becomes one `GgufVocab`; added
+//! tokens, special tokens and templates are then processed in the same way for all.
 //!
-//! All of it works on bytes that are in memory ([`VocabFiles`]); only [`VocabFiles::open`] touches a disk.
+//! Only [`VocabFiles::open`] does I/O; everything else works on bytes in memory.
 
 mod added_tokens;
 mod byte_level;
@@ -37,19 +35,20 @@ use hugging_face::TokenizerJson;
 use special_tokens::{Ids, TokenizerConfigs};
 use table::TokenTable;
 
-/// What the user says about the vocabulary.
+/// Options of [`read`].
 #[derive(Clone, Default, Debug)]
 pub struct VocabOptions {
-    /// The name of the pre-tokenizer (`tokenizer.ggml.pre`), for one that is not recognized.
+    /// The pre-tokenizer (`tokenizer.ggml.pre`), for a vocabulary whose pre-tokenizer is not
+    /// recognized.
     pub pre: Option<String>,
 }
 
-/// Puts the vocabulary of a directory into the metadata, with one token for each of the `n_vocab`
-/// rows of the embedding. What a user should know about it is returned, one sentence each.
+/// Writes the vocabulary of a directory into the metadata, with one token for each of the `n_vocab`
+/// rows of the embedding. Returns warnings for the user, one sentence each.
 ///
 /// # Errors
-/// If there is no vocabulary, or none that atta can run, or files contradict each other;
-/// [`Error::File`] says which and why.
+/// [`Error::File`] if there is no vocabulary, if it is not supported, or if files contradict each
+/// other; [`Error::PreTokenizer`] if its pre-tokenizer is unknown.
 pub fn read(
     dir: &Path,
     n_vocab: u64,
@@ -59,10 +58,10 @@ pub fn read(
     write(&VocabFiles::open(dir)?, n_vocab, options, out)
 }
 
-/// [`read`], from files in memory.
+/// As [`read`], for files in memory.
 ///
 /// # Errors
-/// As [`read`].
+/// Those of [`read`].
 pub fn write(
     files: &VocabFiles,
     n_vocab: u64,
@@ -79,14 +78,14 @@ pub fn write(
     let mut found = source.find(TokenTable::new(files, n_vocab)?)?;
     if let Some(pre) = options.pre.as_ref().filter(|&pre| *pre != found.pre) {
         return Err(files.wrong(format!(
-            "--pre {pre}: the pre-tokenizer of this vocabulary can only be {}",
+            "the pre-tokenizer {pre} does not apply: this vocabulary can only have {}",
             found.pre
         )));
     }
     let configs = TokenizerConfigs::parse(files)?;
     found.add_space_prefix = found
         .add_space_prefix
-        .map(|says| configs.add_prefix_space().unwrap_or(says));
+        .map(|default| configs.add_prefix_space().unwrap_or(default));
     let roles = configs.roles(
         &mut found,
         json.as_ref()
@@ -98,23 +97,24 @@ pub fn write(
     Ok(found.warnings)
 }
 
-/// Puts the vocabulary of Llama 3 into the metadata, from the bytes of its tokens in their order.
+/// Writes the vocabulary of Llama 3 into the metadata, from the bytes of its tokens in order of
+/// ids.
 pub(crate) fn write_llama3(tokens: &[&[u8]], out: &mut Writer) -> Result<(), String> {
     let files = VocabFiles::default();
-    let said = |error: Error| error.to_string();
+    let message = |error: Error| error.to_string();
     let mut found = tiktoken::llama3_vocabulary(
         tokens,
-        TokenTable::new(&files, tokens.len() as u64).map_err(said)?,
+        TokenTable::new(&files, tokens.len() as u64).map_err(message)?,
     )?;
     let roles = TokenizerConfigs::parse(&files)
-        .map_err(said)?
+        .map_err(message)?
         .roles(&mut found, &Value::Null);
     found.write(out);
     roles.write(out);
     Ok(())
 }
 
-/// A vocabulary on its way to GGUF.
+/// A vocabulary as GGUF metadata.
 struct GgufVocab {
     table: TokenTable,
     /// `tokenizer.ggml.model`.
@@ -127,9 +127,9 @@ struct GgufVocab {
     add_space_prefix: Option<bool>,
     /// `tokenizer.ggml.remove_extra_whitespaces`.
     remove_extra_whitespaces: Option<bool>,
-    /// What the source itself says about tokens with a role; other files have the first word.
+    /// Ids of special tokens that the source itself names; other files have precedence.
     ids: Ids,
-    /// Whether a text begins with BOS, if nobody else says so.
+    /// Whether a text begins with BOS, if no other file says so.
     add_bos: Option<bool>,
     warnings: Vec<String>,
 }
@@ -170,7 +170,7 @@ impl GgufVocab {
     }
 }
 
-/// Where a vocabulary is to be found, and what the user says about it.
+/// The files of a vocabulary and the options.
 struct VocabSource<'a> {
     files: &'a VocabFiles,
     json: Option<&'a TokenizerJson<'a>>,
@@ -178,7 +178,7 @@ struct VocabSource<'a> {
 }
 
 impl VocabSource<'_> {
-    /// The first source that is there, in llama.cpp's order.
+    /// Reads the first format that is present, in llama.cpp's order.
     fn find(&self, table: TokenTable) -> Result<GgufVocab, Error> {
         let model = self.files.get("tokenizer.model");
         if let Some(file) = model
@@ -201,9 +201,10 @@ impl VocabSource<'_> {
             .get("vocab.json")
             .zip(self.files.get("merges.txt"))
         {
-            return gpt2::vocabulary((&vocab, &merges), self, table);
+            return gpt2::vocabulary(&vocab, &merges, self, table);
         }
-        let expected = "expected tokenizer.json, tokenizer.model, *.tiktoken, tekken.json, or vocab.json and merges.txt";
+        let expected = "expected tokenizer.json, tokenizer.model, *.tiktoken, tekken.json, or \
+                        vocab.json and merges.txt";
         Err(self.files.wrong(format!("no vocabulary: {expected}")))
     }
 

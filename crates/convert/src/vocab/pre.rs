@@ -1,30 +1,28 @@
-//! Which name GGUF has for what a tokenizer.json does to text before it merges.
+//! Finds GGUF's name for the `pre_tokenizer` of a tokenizer.json.
 //!
-//! Knows no vocabulary. The one idea: a description is brought to a list of expressions in one
-//! spelling, and that list is looked up; nothing is encoded to see what comes out, as llama.cpp's
-//! converter does with its hashes.
+//! Knows no vocabulary. The one idea: the description is normalized to a list of expressions, which
+//! is looked up in a table. llama.cpp's converter compares a hash of an encoded text instead.
 
 use serde_json::Value;
 
 use super::expressions::{CONTRACTION, CONTRACTIONS, DIGIT, GPT2, NAMES, NUMBER};
 
-/// A chain of pre-tokenizers has a few links; more is an attack.
+/// The most steps of a sequence; real ones have a few.
 const MAX_STEPS: usize = 32;
 
-/// What is done to text, in order.
+/// The steps of a pre-tokenizer, in order.
 #[derive(Debug, PartialEq, Eq, Default)]
 pub(super) struct PreTokenizerSteps {
     /// Expressions whose matches and gaps are words, in canonical spelling.
-    pub(super) cuts: Vec<String>,
-    /// Whether bytes are spelled as GPT-2 does.
+    pub(super) splits: Vec<String>,
+    /// Whether bytes are spelled in GPT-2's alphabet.
     pub(super) byte_level: bool,
-    /// Whether a text gets a space in front of it.
+    /// Whether a space is added in front of a text.
     pub(super) add_prefix_space: bool,
 }
 
 impl PreTokenizerSteps {
-    /// Reads a `pre_tokenizer`. The answer is what is wrong if it has steps that no expression
-    /// does.
+    /// Parses a `pre_tokenizer`. Fails with a message for steps that no expression describes.
     pub(super) fn of(pre_tokenizer: &Value) -> Result<Self, String> {
         let mut steps = Self::default();
         for link in chain(pre_tokenizer, "pretokenizers") {
@@ -39,21 +37,27 @@ impl PreTokenizerSteps {
             "ByteLevel" => {
                 self.byte_level = true;
                 self.add_prefix_space |= flag("add_prefix_space").unwrap_or(true);
-                self.cuts
+                self.splits
                     .extend(flag("use_regex").unwrap_or(true).then(|| GPT2.to_owned()));
             }
-            "Digits" if flag("individual_digits") == Some(true) => self.cuts.push(DIGIT.to_owned()),
-            "Digits" => self.cuts.push(NUMBER.to_owned()),
-            "Split" => self.cuts.push(split(link)?),
-            other => return Err(format!("a step of the kind {other} has no place in GGUF")),
+            "Digits" if flag("individual_digits") == Some(true) => {
+                self.splits.push(DIGIT.to_owned())
+            }
+            "Digits" => self.splits.push(NUMBER.to_owned()),
+            "Split" => self.splits.push(split(link)?),
+            other => {
+                return Err(format!(
+                    "a step of the kind {other} cannot be expressed in GGUF"
+                ));
+            }
         }
         Ok(())
     }
 
-    /// The name for these cuts, and whether words that are tokens are taken whole under it. Where
-    /// there are two names, the one that does as `whole` says.
+    /// The name for these splits, and whether it implies `ignore_merges`. Of two names, the one
+    /// that implies `whole` is preferred.
     pub(super) fn name(&self, whole: bool) -> Option<(&'static str, bool)> {
-        let same = |named: &&KnownPreTokenizer| named.cuts.iter().eq(&self.cuts);
+        let same = |named: &&KnownPreTokenizer| named.splits.iter().eq(&self.splits);
         let named = || NAMES.iter().filter(same);
         let best = named()
             .find(|named| named.whole == whole)
@@ -62,15 +66,15 @@ impl PreTokenizerSteps {
     }
 }
 
-/// A name and what it stands for.
+/// A known pre-tokenizer.
 pub(super) struct KnownPreTokenizer {
     pub(super) name: &'static str,
-    pub(super) cuts: &'static [&'static str],
+    pub(super) splits: &'static [&'static str],
     /// `ignore_merges`: a word that is a token needs no merges.
     pub(super) whole: bool,
 }
 
-/// The links of a `Sequence`, or the one there is, or none for null.
+/// The steps of a (nested) `Sequence`, or the single step, or none for null.
 pub(super) fn chain<'v>(value: &'v Value, list: &str) -> Vec<&'v Value> {
     let mut links = Vec::new();
     let mut open = vec![value];
@@ -87,7 +91,7 @@ pub(super) fn chain<'v>(value: &'v Value, list: &str) -> Vec<&'v Value> {
     links
 }
 
-/// The `type` of a link.
+/// The `type` of a step.
 pub(super) fn kind(link: &Value) -> &str {
     link.get("type")
         .and_then(Value::as_str)
@@ -101,25 +105,26 @@ fn split(link: &Value) -> Result<String, String> {
         .get("pattern")
         .and_then(|pattern| pattern.get("Regex"))
         .and_then(Value::as_str);
-    let pattern = canonical(pattern.ok_or("a split without an expression has no place in GGUF")?);
+    let pattern =
+        canonical(pattern.ok_or("a split without an expression cannot be expressed in GGUF")?);
     let invert = link.get("invert").and_then(Value::as_bool).unwrap_or(false);
     match (text("behavior"), invert) {
         ("Isolated", _) => Ok(pattern),
         ("Removed", true) if covers_everything(&pattern) => Ok(pattern),
         (behavior, _) => Err(format!(
-            "a split that is {behavior:?} (invert: {invert}) has no place in GGUF: {pattern}"
+            "a split that is {behavior:?} (invert: {invert}) cannot be expressed in GGUF: {pattern}"
         )),
     }
 }
 
-/// Whether the expression leaves no gaps, so that it does not matter what becomes of them.
+/// Whether the expression leaves no gaps, so that removing gaps changes nothing.
 fn covers_everything(pattern: &str) -> bool {
     pattern.contains(r"[^\s\p{L}\p{N}]+") && pattern.ends_with(r"|\s+")
 }
 
-/// One spelling for expressions that match the same: control characters as escapes, plain for
-/// possessive quantifiers (nothing here gives characters back that would then match), and one word
-/// for English contractions.
+/// Normalizes equivalent expressions to one spelling: control characters become escapes, possessive
+/// quantifiers plain ones (no known expression matches differently by backtracking), and English
+/// contractions a placeholder.
 fn canonical(pattern: &str) -> String {
     let escaped = pattern
         .replace('\r', r"\r")
@@ -155,7 +160,7 @@ fn without_possessives(pattern: &str) -> String {
     out
 }
 
-/// The length of the escape that a text begins with: `\n`, `\p{L}`.
+/// The length of the escape at the start of a text: `\n`, `\p{L}`.
 fn escape_bytes(text: &str) -> usize {
     let plain = text.chars().take(2).map(char::len_utf8).sum();
     match text.strip_prefix(r"\p{").and_then(|name| name.find('}')) {
@@ -183,13 +188,15 @@ mod tests {
     }
 
     #[test]
-    fn a_step_without_a_place_is_named() {
+    fn an_unsupported_step_is_named() {
         let of =
             |text: &str| PreTokenizerSteps::of(&serde_json::from_str(text).unwrap()).unwrap_err();
         assert!(of(r#"{"type": "UnicodeScripts"}"#).contains("UnicodeScripts"));
-        let merged = r#"{"type": "Split", "pattern": {"Regex": "a"}, "behavior": "MergedWithNext", "invert": false}"#;
+        let merged = r#"{"type": "Split", "pattern": {"Regex": "a"}, "behavior": "MergedWithNext",
+            "invert": false}"#;
         assert!(of(merged).contains("MergedWithNext"));
-        let removed = r#"{"type": "Split", "pattern": {"Regex": "a"}, "behavior": "Removed", "invert": true}"#;
+        let removed = r#"{"type": "Split", "pattern": {"Regex": "a"}, "behavior": "Removed",
+            "invert": true}"#;
         assert!(of(removed).contains("Removed"));
     }
 }

@@ -1,9 +1,8 @@
-//! Tokens with a role (begin and end of text, end of turn, padding and so on), and which of them
-//! belong around a text.
+//! Special tokens (BOS, EOS, EOT, padding and so on), and which of them are added around a text.
 //!
-//! Knows no kind of vocabulary. The one idea: a text in tokenizer_config.json has the first word,
-//! then the ids of config.json and generation_config.json, then what the vocabulary itself says;
-//! which is the order of llama.cpp's converter, and what transformers does.
+//! Knows no format of vocabularies. The one idea: a token text in tokenizer_config.json has
+//! precedence, then the ids of config.json and generation_config.json, then the vocabulary itself.
+//! This is the order of llama.cpp's converter and of transformers.
 
 use std::collections::BTreeMap;
 
@@ -16,10 +15,10 @@ use super::pre::{chain, kind};
 use super::table::{TokenTable, TokenType};
 use crate::Error;
 
-/// Ids by the names of roles in Hugging Face files.
+/// Ids by Hugging Face's names of special tokens.
 pub(super) type Ids = BTreeMap<&'static str, u32>;
 
-/// Names in Hugging Face files and keys of GGUF, which spells one of them so.
+/// Hugging Face's names and GGUF's keys. GGUF spells "seperator".
 const ROLES: &[(&str, &str)] = &[
     ("bos", "tokenizer.ggml.bos_token_id"),
     ("eos", "tokenizer.ggml.eos_token_id"),
@@ -32,7 +31,7 @@ const ROLES: &[(&str, &str)] = &[
     ("mask", "tokenizer.ggml.mask_token_id"),
 ];
 
-/// Marks at which a turn ends.
+/// Tokens that end a turn.
 const TURN_ENDS: &[&str] = &[
     "<|im_end|>",
     "<|eot_id|>",
@@ -44,10 +43,10 @@ const TURN_ENDS: &[&str] = &[
     "</s>",
 ];
 
-/// Marks at which a message ends that is not the end of a turn.
+/// Tokens that end a message, but not the turn.
 const MESSAGE_ENDS: &[&str] = &["<|eom_id|>", "<|call|>"];
 
-/// Marks that readers of GGUF take for the end of a text whatever the metadata say.
+/// Tokens that readers of GGUF treat as end of generation regardless of the metadata.
 const TEXT_ENDS: &[&str] = &[
     "<|endoftext|>",
     "<|end_of_text|>",
@@ -55,14 +54,14 @@ const TEXT_ENDS: &[&str] = &[
     "<｜end▁of▁sentence｜>",
 ];
 
-/// The files that speak of roles and templates, null where they are missing.
+/// The files with special tokens and templates; null if a file is missing.
 pub(super) struct TokenizerConfigs {
     pub(super) tokenizer: Value,
     model: Value,
     generation: Value,
 }
 
-/// What is written.
+/// The special tokens to be written.
 pub(super) struct SpecialTokens {
     ids: Ids,
     add_bos: Option<bool>,
@@ -97,8 +96,7 @@ impl TokenizerConfigs {
         })
     }
 
-    /// The roles of the tokens that were found. `post_processor` is that of tokenizer.json, or
-    /// null.
+    /// Determines the special tokens. `post_processor` is that of tokenizer.json, or null.
     pub(super) fn roles(&self, found: &mut GgufVocab, post_processor: &Value) -> SpecialTokens {
         let mut marks = ConfiguredTokens::new(self);
         chain(post_processor, "processors")
@@ -119,7 +117,7 @@ impl TokenizerConfigs {
         }
         self.add_ends(&mut ids, found);
         hide_marks(&mut found.table, &ids);
-        // Only SentencePiece gets a BOS where nobody says so.
+        // Without any setting, readers of GGUF add BOS for SentencePiece only.
         let default = (found.model != "llama" || marks.has_template).then_some(false);
         SpecialTokens {
             ids,
@@ -128,24 +126,24 @@ impl TokenizerConfigs {
         }
     }
 
-    /// Whether a text gets a space in front of it, where tokenizer_config.json changes what the
-    /// vocabulary says.
+    /// The `add_prefix_space` of tokenizer_config.json, which overrides the vocabulary.
     pub(super) fn add_prefix_space(&self) -> Option<bool> {
         self.tokenizer
             .get("add_prefix_space")
             .and_then(Value::as_bool)
     }
 
-    /// The id that a configuration gives a role, if there is such a token. Of a list, the first.
+    /// The id of a special token in config.json or generation_config.json, if the token exists; the
+    /// first of a list.
     fn number(&self, name: &str, found: &mut GgufVocab) -> Option<u32> {
         let key = format!("{name}_token_id");
-        let places = [
+        let in_model = [
             self.model.get(&key),
             self.model
                 .get("text_config")
                 .and_then(|text| text.get(&key)),
         ];
-        let all = places
+        let all = in_model
             .into_iter()
             .chain([self.generation.get(&key)])
             .flatten();
@@ -161,8 +159,8 @@ impl TokenizerConfigs {
         Some(id as u32)
     }
 
-    /// Further ends: where a list names several, the first is EOS, and each other one gets the role
-    /// that its text shows, or a role that is vacant.
+    /// Adds further end tokens. Of a list of several, the first is EOS; each other one becomes EOT
+    /// or EOM by its text, or whichever of them is unset.
     fn add_ends(&self, ids: &mut Ids, found: &mut GgufVocab) {
         let mut others = self.other_ends(ids.get("eos").copied(), &found.table);
         for (name, texts) in [("eot", TURN_ENDS), ("eom", MESSAGE_ENDS)] {
@@ -195,13 +193,13 @@ impl TokenizerConfigs {
             {
                 Some(name) => drop(ids.insert(name, id)),
                 None => found.warnings.push(format!(
-                    "eos_token_id: token {id} ends a text too, but GGUF has no place for it"
+                    "eos_token_id: token {id} ends a text too, but GGUF has no key for it"
                 )),
             }
         }
     }
 
-    /// What the lists of ends hold beside EOS.
+    /// The end tokens in the lists of `eos_token_id` except EOS.
     fn other_ends(&self, eos: Option<u32>, table: &TokenTable) -> Vec<u32> {
         let lists = [&self.generation, &self.model]
             .into_iter()
@@ -222,10 +220,10 @@ impl TokenizerConfigs {
     }
 }
 
-/// Ends of text that a list may hold; real ones hold three.
+/// The most end tokens of a list; real ones have three.
 const MAX_ENDS: usize = 64;
 
-/// Begin and end of text are no text, also where the source has no kinds.
+/// Makes BOS and EOS control tokens, for sources without token types.
 fn hide_marks(table: &mut TokenTable, ids: &Ids) {
     for name in ["bos", "eos"] {
         let Some(token) = ids.get(name).and_then(|&id| table.get_mut(id.into())) else {
@@ -238,12 +236,13 @@ fn hide_marks(table: &mut TokenTable, ids: &Ids) {
     }
 }
 
-/// Texts of roles, and what a text gets around it.
+/// Special tokens by text, and the tokens added around a text, from tokenizer_config.json and
+/// tokenizer.json.
 struct ConfiguredTokens {
     texts: BTreeMap<&'static str, String>,
     add_bos: Option<bool>,
     add_eos: Option<bool>,
-    /// Whether tokenizer.json says what is put around a text.
+    /// Whether tokenizer.json has a template for the tokens around a text.
     has_template: bool,
     warnings: Vec<String>,
 }
@@ -291,7 +290,7 @@ impl ConfiguredTokens {
         }
     }
 
-    /// A template for one text is a list of marks with the text among them.
+    /// Reads the template for a single text, a list of special tokens and the text.
     fn template(&mut self, processor: &Value) {
         self.has_template = true;
         let Some(single) = processor.get("single").and_then(Value::as_array) else {
@@ -308,21 +307,21 @@ impl ConfiguredTokens {
         self.last(mark(single.last()).as_deref());
     }
 
-    /// What stands before a text; if it is not BOS, GGUF cannot say so.
+    /// Sets the token before a text. If it is not BOS, GGUF cannot express it.
     fn first(&mut self, mark: Option<&str>) {
         let Some(mark) = mark else { return };
         let is_bos = self.texts.entry("bos").or_insert_with(|| mark.to_owned()) == mark;
-        // What tokenizer_config.json says counts, as in llama.cpp's converter.
+        // tokenizer_config.json has precedence, as in llama.cpp's converter.
         self.add_bos = self.add_bos.or(Some(is_bos));
         if !is_bos {
             self.warnings.push(format!(
-                "a text will not get {mark} in front of it: that is not BOS"
+                "{mark} will not be added in front of a text, because it is not BOS"
             ));
         }
     }
 
-    /// What stands behind a text. If it is not EOS, it becomes EOS, and EOS the end of a turn:
-    /// embedding models have it so.
+    /// Sets the token behind a text. If it is not EOS, it becomes EOS, and the previous EOS becomes
+    /// EOT, as embedding models need it.
     fn last(&mut self, mark: Option<&str>) {
         let Some(mark) = mark else { return };
         self.add_eos = self.add_eos.or(Some(true));

@@ -1,17 +1,17 @@
-//! The tokens by their ids, one for each row of the embedding.
+//! The tokens by id, one for each row of the embedding.
 //!
-//! Knows no source. The one idea: places are there from the beginning, `n_vocab` of them, and what
-//! nobody fills becomes padding.
+//! Knows no format. The one idea: the table has `n_vocab` slots from the beginning, and empty ones
+//! become padding tokens.
 
 use atta_formats::Writer;
 
 use super::files::VocabFiles;
 use crate::Error;
 
-/// Four times the largest vocabulary known.
+/// The most tokens: four times the largest known vocabulary.
 const MAX_TOKENS: u64 = 1 << 20;
 
-/// What a token is for; the numbers are those of `tokenizer.ggml.token_type`.
+/// The type of a token, with the numbers of `tokenizer.ggml.token_type`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum TokenType {
     Normal = 1,
@@ -26,7 +26,7 @@ pub(super) enum TokenType {
 pub(super) struct TokenEntry {
     pub(super) text: Vec<u8>,
     pub(super) kind: TokenType,
-    /// Only SentencePiece has some.
+    /// The score, for SentencePiece only.
     pub(super) score: f32,
 }
 
@@ -43,7 +43,7 @@ impl TokenEntry {
 pub(super) struct TokenTable {
     /// `[n_vocab]`.
     slots: Vec<Option<TokenEntry>>,
-    /// Whether the file gets scores.
+    /// Whether scores are written.
     pub(super) has_scores: bool,
 }
 
@@ -64,7 +64,7 @@ impl TokenTable {
         self.slots.len()
     }
 
-    /// Whether there is a row for this id.
+    /// Whether the embedding has a row for this id.
     pub(super) fn holds(&self, id: u64) -> bool {
         id < self.slots.len() as u64
     }
@@ -77,7 +77,7 @@ impl TokenTable {
         self.slots.get_mut(usize::try_from(id).ok()?)?.as_mut()
     }
 
-    /// Fills an empty place. The answer is what is wrong if it is none.
+    /// Inserts a token. Fails with a message if the id is taken or has no row.
     pub(super) fn fill(&mut self, id: u64, token: TokenEntry) -> Result<(), String> {
         let n_vocab = self.slots.len();
         let slot = usize::try_from(id)
@@ -97,7 +97,7 @@ impl TokenTable {
         }
     }
 
-    /// Fills a place, whatever is there. False if there is no such place.
+    /// Inserts or replaces a token. Returns false if the id has no row.
     pub(super) fn replace(&mut self, id: u64, token: TokenEntry) -> bool {
         let slot = usize::try_from(id)
             .ok()
@@ -111,7 +111,7 @@ impl TokenTable {
             .filter_map(|(id, token)| Some((id, token.as_ref()?)))
     }
 
-    /// The token with this text, one that is no text of its own first.
+    /// The token with this text. Tokens of other types than `Normal` are preferred.
     pub(super) fn find(&self, text: &str) -> Option<u32> {
         let same = || {
             self.iter()
@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_is_filled_once_and_only_where_the_embedding_has_a_row() {
+    fn an_id_is_inserted_once_and_only_with_a_row_in_the_embedding() {
         let mut table = TokenTable::new(&VocabFiles::default(), 2).unwrap();
         let token = |text: &str| TokenEntry::new(text, TokenType::Normal);
         table.fill(1, token("a")).unwrap();
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_size_that_no_vocabulary_has_is_refused_before_places_are_made() {
+    fn an_invalid_size_is_refused_before_slots_are_allocated() {
         let error = |n_vocab| {
             TokenTable::new(&VocabFiles::default(), n_vocab)
                 .err()

@@ -1,7 +1,8 @@
-//! The chat template, from whichever of its places has it.
+//! Finds the chat template.
 //!
-//! Knows nothing of what is in a template. The one idea: places in llama.cpp's order:
-//! tokenizer_config.json, then chat_template.jinja with its neighbours, then chat_template.json.
+//! Does not look inside templates. The one idea: files are tried in llama.cpp's order:
+//! tokenizer_config.json, then chat_template.jinja with additional templates, then
+//! chat_template.json.
 
 use atta_formats::Writer;
 use serde_json::Value;
@@ -12,7 +13,7 @@ use crate::Error;
 
 const KEY: &str = "tokenizer.chat_template";
 
-/// Writes the template, and others beside it under their names.
+/// Writes the default template, and named templates under their names.
 pub(super) fn write(
     files: &VocabFiles,
     configs: &TokenizerConfigs,
@@ -67,7 +68,7 @@ fn templates(
     named(value).ok_or_else(|| file.wrong("chat_template is no template"))
 }
 
-/// One template, or a list of objects with names.
+/// A single template, or a list of named templates.
 fn named(value: &Value) -> Option<Vec<(String, String)>> {
     if let Some(template) = value.as_str() {
         return Some(vec![("default".to_owned(), template.to_owned())]);

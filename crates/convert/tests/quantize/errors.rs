@@ -1,4 +1,4 @@
-//! What is refused, and what must not panic.
+//! Errors of quantizers, and inputs that must not panic.
 
 use atta_convert::{
     Error,
@@ -28,7 +28,7 @@ fn types_without_a_quantizer_are_refused_by_name() {
 }
 
 #[test]
-fn types_of_two_bits_need_importance() {
+fn iq2_types_require_importance() {
     let mut n_refused = 0;
     for (ty, quantizer) in quantizers() {
         let result = quantizer.rows(&ONES, 256, None, &mut blocks(ty, 256));

@@ -1,5 +1,4 @@
-//! Blocks that llama.cpp makes of the same weights; see `tests/oracles/quantize_golden.py`, which
-//! made the goldens.
+//! Blocks equal those of llama.cpp for the same weights (`tests/oracles/quantize_golden.py`).
 
 use atta_convert::quantize::{Quantizer, needs_importance, quantize};
 use atta_formats::TensorType;
@@ -9,9 +8,9 @@ use crate::{
     seeded::{D_ROW, importance, weights},
 };
 
-/// Rows of types with blocks of 32 are cut to 7 blocks, which four do not divide.
+/// Row length for types with blocks of 32: 7 blocks, which is no multiple of four.
 const D_SHORT: usize = 224;
-/// Rows of which types with a codebook have goldens.
+/// Number of rows in the goldens of types with a codebook.
 const N_CODEBOOK_ROWS: usize = 7;
 
 fn golden(name: &str) -> Option<Vec<u8>> {
@@ -48,7 +47,7 @@ fn quantized(ty: TensorType, quantizer: &Quantizer, importance: Option<&[f32]>) 
     out
 }
 
-/// The first block that is not as in the golden.
+/// The first block that differs from the golden.
 fn difference(ty: TensorType, got: &[u8], want: &[u8]) -> Option<usize> {
     assert_eq!(got.len(), want.len(), "{ty}");
     got.chunks(ty.block_bytes())

@@ -1,4 +1,4 @@
-//! The quantizers: against llama.cpp bit for bit, against the decoders, and against nonsense.
+//! Quantizers: bit-exact against llama.cpp, error bounds against the decoders, and invalid inputs.
 
 mod errors;
 mod goldens;
@@ -8,7 +8,7 @@ mod seeded;
 use atta_convert::quantize::{Quantizer, supports};
 use atta_formats::TensorType;
 
-/// A quantizer of every type that there is one for.
+/// A quantizer of every supported type.
 fn quantizers() -> Vec<(TensorType, Quantizer)> {
     let supported = TensorType::ALL.iter().copied().filter(|&ty| supports(ty));
     supported
@@ -16,7 +16,7 @@ fn quantizers() -> Vec<(TensorType, Quantizer)> {
         .collect()
 }
 
-/// Blocks of whole rows.
+/// A buffer for the blocks of whole rows.
 fn blocks(ty: TensorType, n_weights: usize) -> Vec<u8> {
     vec![0; ty.row_bytes(n_weights).unwrap()]
 }

@@ -1,4 +1,4 @@
-//! What blocks mean, as the decoders say, is near what they were made of.
+//! Decoded blocks are near the original weights.
 
 use atta_convert::quantize::Quantizer;
 use atta_formats::{TensorType, decode};
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use crate::{blocks, quantizers};
 use TensorType::*;
 
-/// Weights after a way through blocks.
+/// Weights after quantizing and decoding.
 fn round_trip(
     made: &(TensorType, Quantizer),
     x: &[f32],
@@ -26,8 +26,8 @@ fn of(ty: TensorType) -> (TensorType, Quantizer) {
     (ty, Quantizer::new(ty).unwrap())
 }
 
-/// The largest error of a weight, in units of the largest magnitude of its block: what was seen in
-/// 40,000 blocks of evenly spread weights, and a tenth more.
+/// The largest error of a weight, relative to the largest magnitude of its block: the maximum over
+/// 40,000 blocks of uniform weights, plus a tenth.
 fn bound(ty: TensorType) -> f32 {
     match ty {
         F32 => 0.0,
@@ -43,7 +43,7 @@ fn bound(ty: TensorType) -> f32 {
         IQ3_S => 0.45,
         Q2_K => 0.6,
         IQ2_S => 0.75,
-        // A sign may be changed.
+        // A sign may be flipped.
         IQ2_XXS | IQ2_XS | IQ3_XXS => 1.1,
         _ => 0.51,
     }
@@ -71,7 +71,7 @@ proptest! {
         }))?;
     }
 
-    /// The search begins with what rounding to nearest does, so by its own measure it can only be better.
+    /// The search starts with plain rounding, so its weighted error can only be smaller.
     #[test]
     fn a_search_is_not_worse_than_rounding(x in prop::collection::vec(-1f32..1.0, 128), matters in prop::collection::vec(0f32..1.0, 128)) {
         let mean_square = x.iter().map(|x| x * x).sum::<f32>() / 128.0;
@@ -127,7 +127,7 @@ fn more_bits_are_nearer() {
     assert_eq!(error(TQ1_0), error(TQ2_0));
 }
 
-/// In llama.cpp they end where the zeros were.
+/// llama.cpp shifts these entries by one sub-block.
 #[test]
 fn entries_behind_a_sub_block_of_zeros_stay_where_they_are() {
     let mut x = [0.5f32; 256];

@@ -1,4 +1,4 @@
-//! Weights from a splitmix64 stream, made with integers and powers of two alone, as in
+//! Weights from a splitmix64 stream, computed with integers and powers of two only, as in
 //! `tests/oracles/quantize_golden.py`.
 
 const SEED: u64 = 20_261_122;
@@ -28,7 +28,7 @@ fn scaled(x: i64, exponent: i32) -> f32 {
     x as f32 * 2f64.powi(exponent) as f32
 }
 
-/// Weight `at` of the row of a kind.
+/// Weight `at` of the row with distribution `kind`.
 fn weight(kind: usize, at: usize) -> f32 {
     let i = kind * D_ROW + at;
     let bell_at = bell(i);
@@ -53,16 +53,16 @@ fn weight(kind: usize, at: usize) -> f32 {
     }
 }
 
-/// A row of each kind: ordinary, heavy tails, positive, negative, other scales in every 16,
-/// subnormal, close to nothing, too large for f16, larger than f16, zeros in between and whole
-/// blocks of them, constant, one outlier, a grid, ternary. `[N_ROWS, D_ROW]`
+/// One row of each distribution: normal, heavy tails, positive, negative, another scale every 16,
+/// subnormal, tiny, too large for f16, larger than f16, zeros in between and whole blocks of zeros,
+/// constant, one outlier, a grid, ternary. `[N_ROWS, D_ROW]`
 pub(crate) fn weights() -> Vec<f32> {
     (0..N_ROWS)
         .flat_map(|kind| (0..D_ROW).map(move |at| weight(kind, at)))
         .collect()
 }
 
-/// Over three orders of magnitude; one in eight is 0. `[D_ROW]`
+/// Importance over three orders of magnitude; one in eight is 0. `[D_ROW]`
 pub(crate) fn importance() -> Vec<f32> {
     let one = |at| match parts(N_ROWS * D_ROW + at) {
         [_, one, ..] if one % 8 == 0 => 0.0,

@@ -1,4 +1,4 @@
-//! tokenizer.json with words of bytes.
+//! Byte-level tokenizer.json files.
 
 use crate::goldens::{assert_ids, converted, sections, text};
 use atta_tokenizer::Tokenizer;
@@ -44,7 +44,7 @@ fn merges_are_read_in_both_forms() {
 }
 
 #[test]
-fn a_template_that_begins_with_a_mark_adds_it_as_bos() {
+fn a_template_that_begins_with_a_special_token_adds_it_as_bos() {
     let json = base().to_string();
     let config = r#"{"bos_token": "<|begin|>", "eos_token": {"content": "<|im_end|>"}}"#;
     let metadata = converted(

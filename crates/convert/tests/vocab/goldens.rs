@@ -1,4 +1,4 @@
-//! What `tests/oracles/convert_vocab.py` wrote, and how it is compared.
+//! Goldens of `tests/oracles/convert_vocab.py`, and helpers to compare with them.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub(crate) fn texts() -> Vec<String> {
         .collect()
 }
 
-/// Sections of a file of ids: `[name]`, then one line per text.
+/// Sections of a golden file: `[name]`, then one line of ids per text.
 pub(crate) fn sections(name: &str) -> Vec<(String, Vec<Vec<u32>>)> {
     let ids = |line: &str| {
         line.split_whitespace()
@@ -41,7 +41,7 @@ pub(crate) fn sections(name: &str) -> Vec<(String, Vec<Vec<u32>>)> {
         .collect()
 }
 
-/// Metadata as they would be read from the file.
+/// Metadata as a reader of the file sees it.
 pub(crate) fn metadata(write: impl FnOnce(&mut Writer)) -> Metadata {
     let mut writer = Writer::new();
     write(&mut writer);
@@ -50,12 +50,12 @@ pub(crate) fn metadata(write: impl FnOnce(&mut Writer)) -> Metadata {
     Gguf::parse(Arc::new(header), n_bytes).unwrap().metadata
 }
 
-/// The metadata for some files, which must give no cause for a warning.
+/// The metadata of files that convert without warnings.
 pub(crate) fn converted(files: &[(&str, &str)], n_vocab: u64) -> Metadata {
     metadata(|writer| assert_eq!(write(files, n_vocab, writer).unwrap(), [""; 0]))
 }
 
-/// The metadata for a directory of the goldens, which must give no cause for a warning.
+/// The metadata of a golden directory, which converts without warnings.
 pub(crate) fn directory(name: &str, n_vocab: u64) -> Metadata {
     let read = |out: &mut Writer| {
         vocab::read(&golden(name), n_vocab, &VocabOptions::default(), out).unwrap()
@@ -63,7 +63,7 @@ pub(crate) fn directory(name: &str, n_vocab: u64) -> Metadata {
     metadata(|writer| assert_eq!(read(writer), [""; 0]))
 }
 
-/// What is said about some files: warnings, or an error.
+/// Converts files. Returns warnings, or the error.
 pub(crate) fn write(
     files: &[(&str, &str)],
     n_vocab: u64,
@@ -76,12 +76,12 @@ pub(crate) fn write(
     vocab::write(&all, n_vocab, &VocabOptions::default(), out).map_err(|error| error.to_string())
 }
 
-/// The error that some files are.
+/// The error of files that are refused.
 pub(crate) fn refused(files: &[(&str, &str)], n_vocab: u64) -> String {
     write(files, n_vocab, &mut Writer::new()).unwrap_err()
 }
 
-/// Compares ids of all texts; special tokens in them are recognized, as Hugging Face does.
+/// Compares the ids of all texts. Special tokens are parsed, as Hugging Face does.
 pub(crate) fn assert_ids(metadata: &Metadata, expected: &[Vec<u32>], name: &str) {
     let tokenizer = Tokenizer::from_metadata(metadata).unwrap();
     assert_eq!(tokenizer.warnings(), [""; 0], "{name}");

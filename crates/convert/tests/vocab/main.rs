@@ -1,8 +1,7 @@
-//! Vocabularies: from the files of a directory to the ids that the programs give which those files
-//! were made for.
+//! Converted vocabularies give the ids of the tokenizers that the files were made for.
 
 mod byte_level;
 mod goldens;
 mod plain_files;
-mod roles;
 mod sentencepiece;
+mod special_tokens;

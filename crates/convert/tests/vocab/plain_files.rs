@@ -1,4 +1,4 @@
-//! Vocabularies without a tokenizer.json: ranks of tiktoken, and the two files of GPT-2.
+//! Vocabularies without a tokenizer.json: tiktoken, tekken, and GPT-2's two files.
 
 use crate::goldens::{assert_ids, converted, golden, metadata, refused, sections, text};
 use atta_convert::vocab::{self, VocabOptions};
@@ -25,7 +25,7 @@ fn ranks_give_the_ids_of_tiktoken() {
     );
 }
 
-/// As many tokens as Llama 3 has: all pairs of two letters and more, none of which matters.
+/// A tiktoken file of `n` tokens with arbitrary contents.
 fn many_ranks(n: usize) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let digit = |i: usize| char::from(DIGITS[i % 64]);
@@ -96,11 +96,11 @@ fn a_line_that_is_no_rank_is_named() {
     );
     assert!(error("IQ== 0\nIg== 0\n").contains("token 0 is "));
     assert!(error("IQ== 99\n").contains("token 99: the embedding has 10 rows"));
-    assert!(error("IQ== 0\n").contains("--pre NAME"));
+    assert!(error("IQ== 0\n").contains("name its pre-tokenizer"));
     assert!(error("").contains("no tokens") && error("not a model\n").contains("line 1"));
 }
 
-/// The ranks of the goldens as Mistral writes them.
+/// The golden ranks in tekken format.
 fn tekken(n: usize, special: &Value) -> String {
     let lines = text("tiktoken/tokenizer.model");
     let entry = |line: &str| {
@@ -142,7 +142,7 @@ fn tekken_gives_the_ids_of_hugging_face_and_leaves_out_what_does_not_fit() {
     assert!(refused(&[("tekken.json", &broken)], 1300).contains("vocab: entry 7: no rank"));
 }
 
-/// The two files for the vocabulary of the goldens.
+/// vocab.json and merges.txt of the golden vocabulary.
 fn two_files() -> (String, String) {
     let json: Value = serde_json::from_str(&text("byte-level/tokenizer.json")).unwrap();
     let merges = json["model"]["merges"].as_array().unwrap().iter();

@@ -1,4 +1,4 @@
-//! Models of SentencePiece, as they are and as Hugging Face converts them.
+//! SentencePiece models, in their own format and as converted by Hugging Face.
 
 use crate::goldens::{assert_ids, directory, golden, metadata, refused, sections, text, write};
 use atta_convert::vocab::{self, VocabOptions};
@@ -29,7 +29,7 @@ fn a_model_gives_the_ids_of_sentencepiece_with_added_tokens_on_top() {
 }
 
 #[test]
-fn symbols_that_the_trainer_was_told_are_cut_out_and_no_space_stands_in_front() {
+fn user_defined_symbols_are_matched_and_no_space_is_added() {
     let metadata = directory("gemma", 760);
     assert_eq!(
         metadata.bool("tokenizer.ggml.add_space_prefix").unwrap(),
@@ -60,7 +60,7 @@ fn a_converted_model_gives_the_ids_of_hugging_face() {
 }
 
 #[test]
-fn merges_in_an_order_that_no_scores_have_are_told_of() {
+fn merges_in_an_order_that_no_scores_give_are_warned_about() {
     let mut json: Value = serde_json::from_str(&text("converted/tokenizer.json")).unwrap();
     let merges = json["model"]["merges"].as_array_mut().unwrap();
     let repeated = (1..merges.len())
@@ -75,7 +75,7 @@ fn merges_in_an_order_that_no_scores_have_are_told_of() {
     )
     .unwrap();
     assert!(
-        said.len() == 1 && said[0].starts_with("1 tokens are not merged as scores would do it"),
+        said.len() == 1 && said[0].starts_with("1 tokens are not merged in the order of scores"),
         "{said:?}"
     );
 }
@@ -85,7 +85,7 @@ fn joined(merge: &Value) -> String {
 }
 
 #[test]
-fn the_space_in_front_is_found_wherever_a_file_asks_for_it() {
+fn add_space_prefix_is_found_in_every_step() {
     let adds = |normalizer: Value, pre_tokenizer: Value| {
         let mut json: Value = serde_json::from_str(&text("converted/tokenizer.json")).unwrap();
         (json["normalizer"], json["pre_tokenizer"]) = (normalizer, pre_tokenizer);
@@ -98,7 +98,8 @@ fn the_space_in_front_is_found_wherever_a_file_asks_for_it() {
             .unwrap()
     };
     let replace = || json!({"type": "Replace", "pattern": {"String": " "}, "content": "▁"});
-    let split = json!({"type": "Split", "pattern": {"String": " "}, "behavior": "MergedWithPrevious", "invert": false});
+    let split = json!({"type": "Split", "pattern": {"String": " "},
+        "behavior": "MergedWithPrevious", "invert": false});
     assert!(!adds(replace(), split));
     assert!(adds(
         Value::Null,
@@ -110,7 +111,8 @@ fn the_space_in_front_is_found_wherever_a_file_asks_for_it() {
     ));
     assert!(adds(
         Value::Null,
-        json!({"type": "Sequence", "pretokenizers": [{"type": "Metaspace", "add_prefix_space": true}]})
+        json!({"type": "Sequence",
+            "pretokenizers": [{"type": "Metaspace", "add_prefix_space": true}]})
     ));
 }
 
@@ -134,7 +136,11 @@ fn tokenizer_config_has_the_last_word_on_the_space_in_front_and_a_pre_tokenizer_
         &mut Writer::new(),
     )
     .unwrap_err();
-    assert!(error.to_string().contains("--pre qwen2"));
+    assert!(
+        error
+            .to_string()
+            .contains("the pre-tokenizer qwen2 does not apply")
+    );
 }
 
 #[test]

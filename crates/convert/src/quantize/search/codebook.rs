@@ -1,8 +1,8 @@
-//! Codes that come several at a time: only the entries of a codebook can be stored, so that what
-//! rounding leads to has to be replaced by an entry nearby.
+//! Codebooks: several codes are stored as one entry, so rounded codes that are not on the grid are
+//! replaced by a nearby entry.
 //!
-//! Code `l` stands for the odd number `2l + 1`. Which entries are worth a look for codes that are
-//! none is worked out once: those at the few smallest distances from them.
+//! Code `l` stands for the odd number `2l + 1`. For each tuple of codes that is not on the grid,
+//! the entries at the few smallest distances are precomputed as candidates.
 
 use std::ops::Range;
 
@@ -10,37 +10,38 @@ use super::lanes::nearest;
 
 /// A codebook of entries of `N` codes.
 pub(crate) struct Codebook<const N: usize> {
-    /// The numbers that the codes of an entry stand for.
+    /// The numbers of each entry.
     entries: Vec<[f32; N]>,
     /// Codes are 0 to `levels` − 1.
     levels: i32,
-    /// By the codes as digits, the first one lowest: what is near.
+    /// The entry or candidates of each tuple of codes; the codes are digits of the index, lowest
+    /// first.
     near: Vec<Neighbours>,
-    /// Entries that are near to something, for [`Neighbours::Some`].
+    /// Lists of candidates, for [`Neighbours::Some`].
     candidates: Vec<u16>,
 }
 
-/// Where codes lie.
+/// The entry of a tuple of codes, or the candidates for it.
 #[derive(Clone)]
 enum Neighbours {
-    /// On an entry.
+    /// The codes are on the grid.
     Entry(u16),
-    /// Between entries; the nearest ones come first.
+    /// The codes are not on the grid; range in `candidates`, nearest first.
     Some(Range<usize>),
 }
 
-/// What a search found.
+/// The result of a search.
 #[derive(Clone, Copy)]
 pub(crate) struct NearestEntry {
     /// The entry.
     pub(crate) entry: u16,
-    /// Whether rounding led to it.
+    /// Whether the rounded codes were on the grid.
     pub(crate) rounded: bool,
 }
 
 impl<const N: usize> Codebook<N> {
-    /// `values` are what the codes stand for in `grid`, ascending; of `distances` different
-    /// distances are the entries that are tried.
+    /// Builds a codebook. `values` are the values of the codes in `grid`, ascending. Candidates are
+    /// the entries at the `distances` smallest distances.
     pub(crate) fn new(grid: &[[i8; N]], values: &[i8], distances: usize) -> Self {
         let code = |value| values.iter().position(|&v| v == value).unwrap_or(0);
         let codes: Vec<[usize; N]> = grid.iter().map(|entry| entry.map(code)).collect();
@@ -74,7 +75,7 @@ impl<const N: usize> Codebook<N> {
         book
     }
 
-    /// Adds the candidates for codes that are no entry.
+    /// Appends the candidates for codes that are not on the grid.
     fn push_nearest(
         &mut self,
         codes: &[[usize; N]],
@@ -106,13 +107,13 @@ impl<const N: usize> Codebook<N> {
         (self.levels - 1) as f32
     }
 
-    /// The numbers that the codes of an entry stand for.
+    /// The numbers of an entry.
     pub(crate) fn numbers(&self, entry: u16) -> &[f32; N] {
         &self.entries[usize::from(entry)]
     }
 
-    /// The entry that magnitudes `x` under `scale` are rounded to, and if there is none, the one
-    /// for which `Σ w·(scale·number − x)²` is least.
+    /// The entry of the rounded codes of `x` if they are on the grid, else the candidate with the
+    /// least `Σ w·(scale·number − x)²`.
     pub(crate) fn choose(
         &self,
         x: &[f32; N],

@@ -1,42 +1,39 @@
-//! Four numbers that go through the same steps: four sub-blocks are searched at once, or four
-//! candidates compared.
+//! Four f32 lanes: four sub-blocks are searched at once, or four candidates compared.
 //!
-//! Knows no format. The one idea: a lane never meets another, so that each does exactly what scalar
-//! code would do, in the same order and with the same roundings, and the compiler is free to put
-//! them into whatever vectors a machine has.
+//! Knows no format. The one idea: lanes never interact, so each computes exactly what scalar code
+//! would, with the same order and rounding, and the compiler can use the vectors of any machine.
 
 use std::ops::{Add, BitAnd, Div, Mul, Sub};
 
-/// Numbers that are computed at once.
+/// Number of lanes.
 pub(crate) const LANES: usize = 4;
 
-/// 1.5 · 2^23. Numbers added to it lose their fraction, rounded to the nearest integer with ties to
-/// even, and what is left of them stands in the lowest bits.
+/// 1.5 · 2^23. Adding it to a number rounds it to an integer, ties to even, in the lowest bits of
+/// the sum.
 const MAGIC: f32 = 12_582_912.0;
 
-/// The integer nearest to `x`, ties to even, if |x| is below 2^22. Of what is larger or no number,
-/// what llama.cpp gets: the bits below 2^23 of the sum with [`MAGIC`].
+/// The integer nearest to `x`, ties to even, if |x| is below 2^22. For larger numbers and NaN, the
+/// same bits as ggml's `nearest_int`: those below 2^23 of the sum with [`MAGIC`].
 #[inline(always)]
 pub(crate) fn nearest(x: f32) -> i32 {
     ((x + MAGIC).to_bits() & 0x007f_ffff) as i32 - 0x0040_0000
 }
 
-/// The same as a float, for |x| below 2^22 only.
+/// The integer nearest to `x` as f32, ties to even, for |x| below 2^22 only.
 #[inline(always)]
 pub(crate) fn rounded(x: f32) -> f32 {
     (x + MAGIC) - MAGIC
 }
 
-/// The low byte of the largest integer that is not above `x`, from 0 to 2^22, and 0 of what is
-/// infinite or no number.
+/// The low byte of `⌊x⌋`, for `x` from 0 to 2^22; 0 for infinity and NaN.
 #[inline(always)]
 pub(crate) fn floor_byte(x: f32) -> u8 {
     let near = x + MAGIC;
     (near.to_bits().wrapping_sub(u32::from(near - MAGIC > x))) as u8
 }
 
-/// The low byte of the integer nearest to `x`, ties away from zero, for |x| below 2^22, and 0 of
-/// what is infinite or no number.
+/// The low byte of the integer nearest to `x`, ties away from zero, for |x| below 2^22; 0 for
+/// infinity and NaN.
 #[inline(always)]
 pub(crate) fn round_byte(x: f32) -> u8 {
     let near = x.abs() + MAGIC;
@@ -49,7 +46,7 @@ pub(crate) fn round_byte(x: f32) -> u8 {
     }
 }
 
-/// The largest magnitude. Which of several comes first makes no difference, so that lanes may share
+/// The largest magnitude. The order of comparisons does not change the result, so lanes can share
 /// the work.
 #[inline(always)]
 pub(crate) fn largest_magnitude(x: &[f32]) -> f32 {
@@ -67,7 +64,7 @@ pub(crate) fn largest_magnitude(x: &[f32]) -> f32 {
 /// The smallest number and the largest one.
 #[inline(always)]
 pub(crate) fn least_and_most(x: &[f32]) -> (f32, f32) {
-    // Two passes: in one the compiler computes number by number.
+    // Two passes, because LLVM does not vectorize a single one.
     let least = x
         .as_chunks()
         .0
@@ -88,11 +85,11 @@ pub(crate) fn least_and_most(x: &[f32]) -> (f32, f32) {
     )
 }
 
-/// Four numbers.
+/// Four f32 lanes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lanes(pub(crate) [f32; LANES]);
 
-/// What is true of which lane.
+/// One boolean per lane.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Mask([bool; LANES]);
 
@@ -155,13 +152,13 @@ impl Lanes {
         self.map(|x| nearest(x) as f32)
     }
 
-    /// The larger one, and the other one if this is no number.
+    /// The larger number; `other` if `self` is NaN.
     #[inline(always)]
     pub(crate) fn max(self, other: Self) -> Self {
         self.zip(other, |a, b| if a > b { a } else { b })
     }
 
-    /// The smaller one, and the other one if this is no number.
+    /// The smaller number; `other` if `self` is NaN.
     #[inline(always)]
     pub(crate) fn min(self, other: Self) -> Self {
         self.zip(other, |a, b| if a < b { a } else { b })
@@ -184,7 +181,7 @@ impl Lanes {
 }
 
 impl Mask {
-    /// Takes from `yes` what is true and from `no` what is not.
+    /// Takes lanes of `yes` where the mask is true, and of `no` elsewhere.
     #[inline(always)]
     pub(crate) fn choose(self, yes: Lanes, no: Lanes) -> Lanes {
         Lanes(std::array::from_fn(|k| {
@@ -248,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_integer_has_the_bits_that_llama_cpp_finds() {
+    fn nan_and_large_numbers_round_as_in_llama_cpp() {
         for x in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
             assert_eq!((floor_byte(x), round_byte(x)), (0, 0));
         }

@@ -1,32 +1,33 @@
-//! A scale and a minimum for a sub-block of unsigned codes, `x ≈ scale·l − min`.
+//! Searches a scale and a minimum for a sub-block of unsigned codes, `x ≈ scale·l − min` (ggml's
+//! `make_qkx2_quants`).
 //!
-//! What is minimised is `Σ w·|scale·l − min − x|²` (or without the square) over the codes `l` that
-//! some candidates for the scale lead to: for given codes the best line is a linear regression, and
-//! it does not matter that the candidates themselves fit badly.
+//! Minimises `Σ w·|scale·l − min − x|²` (or without the square). Several candidate scales give
+//! codes `l`; for given codes the best line is a linear regression, so the candidates themselves
+//! need not fit well.
 
 use super::lanes::{Lanes, Mask, Tile, nearest};
 
-/// Which lines are tried.
+/// The candidates of a search.
 #[derive(Clone, Copy)]
 pub(crate) struct Candidates {
     /// The largest code.
     pub(crate) largest: f32,
-    /// Candidate `i` spreads the range of the weights over `largest + first + step·i` codes.
+    /// Candidate `i` maps the range of the weights to `largest + first + step·i` codes.
     pub(crate) first: f32,
     /// See `first`.
     pub(crate) step: f32,
-    /// How many are tried.
+    /// The number of candidates.
     pub(crate) n: usize,
-    /// What an error counts.
+    /// The error that is minimised.
     pub(crate) error: ErrorNorm,
 }
 
-/// What a difference counts before it is weighted.
+/// The error of a difference before it is weighted.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum ErrorNorm {
-    /// Its square.
+    /// The square.
     Square,
-    /// Its magnitude.
+    /// The magnitude.
     Magnitude,
 }
 
@@ -35,22 +36,21 @@ pub(crate) enum ErrorNorm {
 pub(crate) struct Line {
     /// Weights per code.
     pub(crate) scale: Lanes,
-    /// What is subtracted.
+    /// Subtracted from the scaled code.
     pub(crate) min: Lanes,
-    /// The codes are `(x − origin) · codes_per_weight`, rounded. Not 1 / `scale`: this is the
-    /// candidate that led to them.
+    /// The codes are `(x − origin) · codes_per_weight`, rounded. This is the scale of the
+    /// candidate, not 1 / `scale`.
     pub(crate) codes_per_weight: Lanes,
-    /// What the lowest code stood for when the codes were made.
+    /// The value of code 0 for the candidate.
     pub(crate) origin: Lanes,
 }
 
 const ZERO: Lanes = Lanes::splat(0.0);
 const ONE: Lanes = Lanes::splat(1.0);
 
-/// Finds a line for each of four sub-blocks `x` with `weights`.
-///
-/// A candidate spreads what lies between the minimum of the best line so far and the largest
-/// weight, so that later ones profit from earlier ones.
+/// Finds a line for each of four sub-blocks `x` with `weights`. A candidate maps the range from the
+/// minimum of the best line so far to the largest weight, so later candidates improve on earlier
+/// ones.
 #[inline(always)]
 pub(crate) fn line<const N: usize>(x: &Tile<N>, weights: &Tile<N>, tried: Candidates) -> Line {
     let w = LineSearch::new(x, weights, tried);
@@ -96,7 +96,7 @@ pub(crate) fn line<const N: usize>(x: &Tile<N>, weights: &Tile<N>, tried: Candid
     }
 }
 
-/// What the search goes over.
+/// The inputs of a search, with sums that all candidates share.
 struct LineSearch<'a, const N: usize> {
     x: &'a Tile<N>,
     weights: &'a Tile<N>,
@@ -111,7 +111,7 @@ struct LineSearch<'a, const N: usize> {
     error: ErrorNorm,
 }
 
-/// The sums over codes that a regression needs: `Σ w·l`, `Σ w·l²` and `Σ w·x·l`.
+/// The sums of a regression: `Σ w·l`, `Σ w·l²` and `Σ w·x·l`.
 struct LineSums {
     l: Lanes,
     ll: Lanes,
@@ -142,9 +142,8 @@ impl<'a, const N: usize> LineSearch<'a, N> {
         new
     }
 
-    /// Whether all weights are rounded to integers that f32 counts one by one, and
-    /// [`Lanes::rounded`] does. Not so if the line that is best so far has its minimum next to
-    /// the largest weight.
+    /// Whether all codes are small enough for [`Lanes::rounded`]. They are not if the best line so
+    /// far has its minimum next to the largest weight.
     #[inline(always)]
     fn is_tame(&self, line: &Line) -> bool {
         let code = |x: Lanes| (line.codes_per_weight * (x - line.origin)).abs();
@@ -152,7 +151,7 @@ impl<'a, const N: usize> LineSearch<'a, N> {
         (limit.above(code(self.lowest)) & limit.above(code(self.highest))).all()
     }
 
-    /// Fills in the codes that a candidate leads to, and sums over them.
+    /// Computes the codes of a candidate and the sums over them.
     #[inline(always)]
     fn sums(&self, line: &Line, codes: &mut Tile<N>, round: impl Fn(Lanes) -> Lanes) -> LineSums {
         let mut sums = LineSums {
@@ -172,8 +171,8 @@ impl<'a, const N: usize> LineSearch<'a, N> {
         sums
     }
 
-    /// The best line for codes, whose minimum must not be positive. It is one if the first part of
-    /// the result, the determinant of the equations, is positive.
+    /// The determinant of the regression and the best line for the codes, with a minimum that is
+    /// not positive. The line is valid if the determinant is positive.
     #[inline(always)]
     fn regression(&self, sums: &LineSums, candidate: Line) -> (Lanes, Line) {
         let determinant = self.sum_w * sums.ll - sums.l * sums.l;
@@ -191,7 +190,7 @@ impl<'a, const N: usize> LineSearch<'a, N> {
         )
     }
 
-    /// The weighted error of a line through codes.
+    /// The weighted error of a line with codes.
     #[inline(always)]
     fn error(&self, codes: &Tile<N>, line: &Line) -> Lanes {
         let mut sum = ZERO;
@@ -208,7 +207,7 @@ impl<'a, const N: usize> LineSearch<'a, N> {
 }
 
 impl Line {
-    /// This line in some lanes, and the other one elsewhere.
+    /// This line in the lanes of a mask, and the other one elsewhere.
     #[inline(always)]
     fn or(&self, other: &Self, lanes: Mask) -> Self {
         Self {
@@ -225,7 +224,7 @@ impl Line {
     }
 }
 
-/// The codes of a sub-block that a candidate leads to.
+/// The codes of a sub-block for a candidate.
 pub(crate) fn line_codes<const N: usize>(
     x: &[f32; N],
     origin: f32,

@@ -1,8 +1,8 @@
-//! Searches for scales and minima that make rounded weights as near as possible to what they were.
+//! Searches for the scales and minima with the least weighted quantization error.
 //!
-//! Every search goes through candidates for the scale, rounds to codes, and takes for these codes
-//! the scale that is best in the sense of least squares. They know no layout. The order of every
-//! f32 operation is that of ggml's quantizers, so that files are the same, bit for bit.
+//! Every search tries candidates for the scale, rounds to codes, and computes the least-squares
+//! scale for these codes. Searches know no layout. The order of all f32 operations is that of
+//! ggml's quantizers, so that files are equal bit for bit.
 
 mod codebook;
 mod lanes;
@@ -20,10 +20,10 @@ pub(super) use nonlinear::{index, nonlinear_scale};
 pub(super) use scale::{descend, one_scale, scale};
 pub(super) use shared::shared_scale;
 
-/// A sub-block whose weights are all smaller than this is nothing but zeros.
+/// A sub-block becomes zeros if all its weights are smaller than this (ggml's `GROUP_MAX_EPS`).
 const LEAST: f32 = 1e-15;
 
-/// The number that is largest in magnitude, with its sign; the first of several.
+/// The number with the largest magnitude, the first of several.
 #[inline(always)]
 fn extreme<const N: usize>(x: &Tile<N>) -> Lanes {
     let mut magnitude = Lanes::splat(0.0);

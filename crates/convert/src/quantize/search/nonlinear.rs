@@ -1,7 +1,6 @@
-//! A scale for a sub-block of codes that stand for the numbers of a table, `x ≈
-//! scale·IQ4_VALUES[code]`.
+//! Searches a scale for a sub-block of codes of a table, `x ≈ scale·IQ4_VALUES[code]`.
 //!
-//! What is minimised is that of [`super::scale()`]; candidates let the largest weight be −127 ± 7.
+//! Minimises the same error as [`super::scale()`]. Candidates map the largest weight to −127 ± 7.
 
 use atta_formats::layout::IQ4_VALUES;
 
@@ -12,7 +11,7 @@ use super::{
 
 const ZERO: Lanes = Lanes::splat(0.0);
 
-/// From this number on, code `i + 1` is nearer than code `i`.
+/// Midpoints: from this number on, code `i + 1` is nearer than code `i`.
 const BORDERS: [f32; 15] = {
     let mut borders = [0.0; 15];
     let mut i = 0;
@@ -23,8 +22,7 @@ const BORDERS: [f32; 15] = {
     borders
 };
 
-/// The code whose number is nearest to `x`, the higher one of two; the last one of what is no
-/// number.
+/// The code of the number nearest to `x`, the higher one of two; the last code for NaN.
 #[inline(always)]
 pub(crate) fn index(x: f32) -> u8 {
     15 - BORDERS
@@ -65,7 +63,7 @@ fn sums<const N: usize>(x: &Tile<N>, weights: &Tile<N>, per_weight: Lanes) -> (L
     (xq, qq)
 }
 
-/// The number of the table that is nearest to `x`, the higher one of two.
+/// The number of the table nearest to `x`, the higher one of two.
 #[inline(always)]
 fn nearest_number(x: Lanes) -> Lanes {
     let mut number = Lanes::splat(f32::from(IQ4_VALUES[0]));

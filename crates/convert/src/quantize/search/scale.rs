@@ -1,8 +1,9 @@
-//! A scale for a sub-block of signed codes, `x ≈ scale·l` with `l` from `−n` to `n − 1`.
+//! Searches a scale for a sub-block of signed codes, `x ≈ scale·l` with `l` from `−n` to `n − 1`
+//! (ggml's `make_qx_quants`).
 //!
-//! What is minimised is `Σ w·(x − scale·l)²`. With the best scale for given codes, `Σ w·x·l / Σ
-//! w·l²`, that is `Σ w·x²` less `(Σ w·x·l)² / Σ w·l²`, so that candidates are compared by the
-//! latter alone, and without a division.
+//! Minimises `Σ w·(x − scale·l)²`. With the best scale for given codes, `Σ w·x·l / Σ w·l²`, the
+//! error is `Σ w·x² − (Σ w·x·l)² / Σ w·l²`, so candidates are compared by the second term alone,
+//! without a division.
 
 use super::{
     LEAST, extreme,
@@ -14,12 +15,12 @@ use super::{
 pub(crate) struct Scale {
     /// Weights per code.
     pub(crate) scale: Lanes,
-    /// The codes are `x · codes_per_weight`, rounded. Not 1 / `scale`: this is the candidate that
-    /// led to them. 0 where all weights are zeros, for which ggml takes the lowest code.
+    /// The codes are `x · codes_per_weight`, rounded. This is the scale of the candidate, not 1 /
+    /// `scale`. 0 if all weights are zeros, for which ggml writes the lowest code.
     pub(crate) codes_per_weight: Lanes,
 }
 
-/// What a scale is computed of.
+/// The sums that give the scale: `Σ w·x·l` and `Σ w·l²`.
 #[derive(Clone, Copy)]
 struct ScaleSums {
     xl: Lanes,
@@ -27,7 +28,7 @@ struct ScaleSums {
 }
 
 const ZERO: Lanes = Lanes::splat(0.0);
-/// How far from `n` the number of codes is that candidates spread the largest weight over.
+/// Candidates map the largest weight to `n` plus a tenth of these numbers.
 const STEPS: [i8; 18] = [
     -9, -8, -7, -6, -5, -4, -3, -2, -1, 1, 2, 3, 4, 5, 6, 7, 8, 9,
 ];
@@ -56,7 +57,7 @@ pub(crate) fn scale<const N: usize>(x: &Tile<N>, weights: &Tile<N>, n: f32) -> S
     }
 }
 
-/// As [`scale`], for one sub-block: here candidates are what is computed four at a time.
+/// As [`scale`], for one sub-block; four candidates are computed at once.
 pub(crate) fn one_scale<const N: usize>(
     x: &[f32; N],
     weights: &[f32; N],
@@ -67,8 +68,8 @@ pub(crate) fn one_scale<const N: usize>(
     if extreme.abs() < LEAST {
         return (0.0, [0; N]);
     }
-    // Scales may be infinite or no numbers, if weights are huge; then only `nearest` does what
-    // llama.cpp does.
+    // Huge weights give scales that are infinite or NaN, which only `nearest` rounds as llama.cpp
+    // does.
     let search = ScaleSearch::new(&x_lanes, &weights.map(Lanes::splat), n);
     let mut per_weight = -n / extreme;
     let first = search.sums(Lanes::splat(per_weight), Lanes::nearest);
@@ -97,17 +98,17 @@ pub(crate) fn one_scale<const N: usize>(
     (scale, codes(x, per_weight, n))
 }
 
-/// Minus the number of codes that the largest weight is spread over.
+/// The code, before rounding, that a candidate maps the largest weight to.
 #[inline(always)]
 fn candidate(n: f32, step: i8) -> f32 {
     -(n + 0.1 * f32::from(step))
 }
 
-/// What the search goes over.
+/// The inputs of a search.
 struct ScaleSearch<const N: usize> {
     x: Tile<N>,
     weights: Tile<N>,
-    /// Their products.
+    /// Products of `weights` and `x`.
     wx: Tile<N>,
     /// Codes go from `−n` to `n − 1`.
     n: f32,
@@ -140,7 +141,7 @@ impl<const N: usize> ScaleSearch<N> {
 }
 
 impl Scale {
-    /// The codes of sub-block `k` of the four, raised by `n`.
+    /// The codes of sub-block `k` of the four, biased by `n`.
     pub(crate) fn codes<const N: usize>(&self, k: usize, x: &[f32; N], n: f32) -> [u8; N] {
         match self.codes_per_weight.0[k] {
             0.0 => [0; N],
@@ -154,11 +155,9 @@ fn codes<const N: usize>(x: &[f32; N], per_weight: f32, n: f32) -> [u8; N] {
     x.map(|x| (nearest(per_weight * x).clamp(-n, n - 1) + n) as u8)
 }
 
-/// Finds a scale for each of four sub-blocks by descent: codes begin as those that spread the
-/// largest weight over `n`, and each in turn is rounded again under the best scale for all the
-/// others, up to five times. Weights count as their squares.
-///
-/// The second part of the result are the codes, from `−n`.
+/// Finds a scale and codes, from `−n` on, for each of four sub-blocks by coordinate descent: codes
+/// are initialized by mapping the largest weight to `−n`; then each code in turn is rounded again
+/// under the best scale for all others, up to five times. Error weights are squares of the weights.
 #[inline(always)]
 pub(crate) fn descend<const N: usize>(x: &Tile<N>, n: f32) -> (Lanes, Tile<N>) {
     let extreme = extreme(x);
@@ -180,7 +179,8 @@ pub(crate) fn descend<const N: usize>(x: &Tile<N>, n: f32) -> (Lanes, Tile<N>) {
             let ll = sums.ll - w * *l * *l;
             let new = (x * ll / xl).nearest().max(lowest).min(highest);
             let other = xl.above(ZERO) & new.differs(*l);
-            // Nearly always true; the next step need not wait for this one then.
+            // A shortcut that is rarely taken, so that it predicts well and the next step need not
+            // wait.
             if !other.any() {
                 continue;
             }

@@ -1,12 +1,12 @@
-//! The scale of a block's scales: unsigned codes for numbers that are not negative, `x ≈ scale·l`
-//! with `l` from 0.
+//! Searches the scale of a block's scales: unsigned codes for non-negative numbers, `x ≈ scale·l`
+//! (ggml's `make_qp_quants`).
 //!
-//! What is minimised is `Σ w·(x − scale·l)²`: over nine candidates first, then by descent as in
+//! Minimises `Σ w·(x − scale·l)²`: first over nine candidates, then by coordinate descent as in
 //! [`super::descend`].
 
 use super::{LEAST, lanes::nearest};
 
-/// Finds a scale for `x`, and the codes up to `largest`.
+/// Finds a scale for `x`, and codes up to `largest`.
 pub(crate) fn shared_scale<const N: usize>(
     x: &[f32; N],
     weights: &[f32; N],
@@ -47,7 +47,7 @@ pub(crate) fn shared_scale<const N: usize>(
     )
 }
 
-/// How many codes per number: the candidate whose own error is least.
+/// The inverse scale of the candidate with the least error.
 fn best_candidate<const N: usize>(
     x: &[f32; N],
     weights: &[f32; N],
@@ -55,8 +55,8 @@ fn best_candidate<const N: usize>(
     largest: i32,
 ) -> f32 {
     let mut best = largest as f32 / highest;
-    // Of negative numbers, which there are few of, the first candidate sees codes that wrapped
-    // around.
+    // The codes of negative numbers, which are rare, wrap around for the first candidate, as in
+    // ggml.
     let mut least = error(x, weights, best, |code| code as u8 as f32);
     for step in [-4i8, -3, -2, -1, 1, 2, 3, 4] {
         let tried = (0.1 * f32::from(step) + largest as f32) / highest;
@@ -83,14 +83,15 @@ fn error<const N: usize>(
     sum
 }
 
-/// What a scale is computed of.
+/// The sums that give the scale: `Σ w·x·l` and `Σ w·l²`.
 struct SharedSums {
     xl: f32,
     ll: f32,
 }
 
 impl SharedSums {
-    /// Rounds one number again under the best scale for all the others; whether its code changed.
+    /// Rounds one number again under the best scale for all others. Returns whether its code
+    /// changed.
     fn improve(&mut self, x: f32, w: f32, largest: i32, code: &mut u8) -> bool {
         let old = f32::from(*code);
         let xl = self.xl - w * x * old;

@@ -1,11 +1,10 @@
-//! `tokenizer.model` of SentencePiece: pieces with scores, `llama` in GGUF.
+//! `tokenizer.model` of SentencePiece: pieces with scores (`llama` in GGUF).
 //!
-//! Knows no other file but for what is added on top. The one idea: a model is pieces and two short
-//! lists of settings, of which few matter; settings that readers of GGUF do not heed are told to
-//! the user.
+//! Knows no other file except the added tokens. The one idea: a model is a list of pieces and two
+//! short lists of settings, of which few matter; the user is warned about settings that GGUF cannot
+//! express.
 //!
-//! Source: `sentencepiece_model.proto` of google/sentencepiece: numbers of fields, and what is
-//! meant where one is missing.
+//! Source: `sentencepiece_model.proto` of google/sentencepiece, for field numbers and defaults.
 
 mod wire;
 
@@ -17,16 +16,16 @@ use super::{GgufVocab, VocabSource};
 use crate::Error;
 use wire::{FieldValue, WireFields};
 
-/// What a model begins with: its first piece.
+/// The first byte of a model: the key of its first piece.
 pub(super) const FIRST_BYTE: u8 = 0x0A;
 
 const UNIGRAM: u64 = 1;
 const BPE: u64 = 2;
 
-/// What matters of `TrainerSpec` and `NormalizerSpec`.
+/// The settings of `TrainerSpec` and `NormalizerSpec` that matter.
 struct ModelSettings<'a> {
     model_type: u64,
-    /// -1 for none.
+    /// Ids of special tokens; -1 for none.
     ids: [(&'static str, i64); 4],
     normalizer: &'a [u8],
     has_charsmap: bool,
@@ -51,7 +50,7 @@ impl Default for ModelSettings<'_> {
     }
 }
 
-/// The vocabulary of a model, with the added tokens of other files in their places.
+/// Reads the vocabulary of a model, with the added tokens of other files.
 pub(super) fn vocabulary(
     file: &VocabFile<'_>,
     source: &VocabSource<'_>,
@@ -80,7 +79,7 @@ pub(super) fn vocabulary(
             _ => {}
         }
     }
-    settings.refuse_what_cannot_be_run(file)?;
+    settings.refuse_unsupported(file)?;
     if id == 0 {
         return Err(file.wrong("a SentencePiece model without pieces"));
     }
@@ -88,7 +87,7 @@ pub(super) fn vocabulary(
     let mut found = GgufVocab::new(table, "llama", "default");
     if beyond > 0 {
         found.warnings.push(format!(
-            "{beyond} pieces are left out: the embedding has {} rows only",
+            "{beyond} pieces are left out: the embedding has only {} rows",
             found.table.len()
         ));
     }
@@ -97,7 +96,7 @@ pub(super) fn vocabulary(
     Ok(found)
 }
 
-/// A `SentencePiece`: text, score and type.
+/// Parses a `SentencePiece` message: text, score and type.
 fn token(piece: &[u8]) -> Option<TokenEntry> {
     let mut token = TokenEntry::new("", TokenType::Normal);
     for field in WireFields::of(piece) {
@@ -109,7 +108,7 @@ fn token(piece: &[u8]) -> Option<TokenEntry> {
         }
     }
     if token.kind == TokenType::UserDefined {
-        // Cut out of plain text, where a space is a space.
+        // User-defined tokens are matched in plain text, which has plain spaces.
         token.text = String::from_utf8_lossy(&token.text)
             .replace('▁', " ")
             .into_bytes();
@@ -117,7 +116,7 @@ fn token(piece: &[u8]) -> Option<TokenEntry> {
     Some(token)
 }
 
-/// The numbers are the same in both formats.
+/// The token type; GGUF has the same numbers.
 fn kind_of(number: u64) -> Option<TokenType> {
     use TokenType::{Byte, Control, Normal, Unknown, Unused, UserDefined};
     [Normal, Unknown, Control, UserDefined, Unused, Byte]
@@ -154,19 +153,20 @@ impl<'a> ModelSettings<'a> {
         Some(())
     }
 
-    fn refuse_what_cannot_be_run(&self, file: &VocabFile<'_>) -> Result<(), Error> {
+    fn refuse_unsupported(&self, file: &VocabFile<'_>) -> Result<(), Error> {
         match self.model_type {
             BPE if !self.escape_whitespaces => {
-                Err(file.wrong("escape_whitespaces is false, which has no place in GGUF"))
+                Err(file.wrong("escape_whitespaces is false, which GGUF cannot express"))
             }
             BPE if self.whitespace_is_suffix => {
-                Err(file.wrong("treat_whitespace_as_suffix is true, which has no place in GGUF"))
+                Err(file.wrong("treat_whitespace_as_suffix is true, which GGUF cannot express"))
             }
             BPE => Ok(()),
-            UNIGRAM => Err(file
-                .wrong("a SentencePiece model of type unigram (UGM) cannot be run: expected BPE")),
+            UNIGRAM => Err(file.wrong(
+                "a SentencePiece model of type unigram (UGM) is not supported: expected BPE",
+            )),
             other => Err(file.wrong(format!(
-                "a SentencePiece model of type {other} cannot be run: expected BPE (2)"
+                "a SentencePiece model of type {other} is not supported: expected BPE (2)"
             ))),
         }
     }
@@ -189,7 +189,7 @@ impl<'a> ModelSettings<'a> {
         }
         if self.remove_extra_whitespaces {
             found.warnings.push(
-                "runs of spaces will not become one, as remove_extra_whitespaces asks for"
+                "repeated spaces will not be removed, although remove_extra_whitespaces is set"
                     .to_owned(),
             );
         }

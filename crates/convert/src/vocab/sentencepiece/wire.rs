@@ -1,7 +1,7 @@
-//! The wire format of Protocol Buffers, as far as a SentencePiece model needs it.
+//! The wire format of Protocol Buffers, as far as SentencePiece models use it.
 //!
-//! Knows no message. The one idea: a message is walked over field by field, and what is inside of a
-//! field is a part of the same bytes; nothing is copied and nothing allocated.
+//! Knows no message types. The one idea: an iterator over the fields of a message that borrows
+//! their contents, without copies or allocation.
 //!
 //! Source: <https://protobuf.dev/programming-guides/encoding>.
 
@@ -11,11 +11,11 @@ pub(super) enum FieldValue<'a> {
     Varint(u64),
     Fixed32(u32),
     Fixed64,
-    /// A text, some bytes or a message.
+    /// A string, bytes or a nested message.
     Bytes(&'a [u8]),
 }
 
-/// The fields of a message, in order; the last one is an error where the bytes mean nothing.
+/// The fields of a message, in order. Ends with an error at invalid bytes.
 pub(super) struct WireFields<'a> {
     rest: &'a [u8],
     n_bytes: usize,
@@ -64,7 +64,7 @@ impl<'a> WireFields<'a> {
 }
 
 impl<'a> Iterator for WireFields<'a> {
-    /// Number and value, or the byte from which on there is no field.
+    /// Field number and value, or the offset of an invalid field.
     type Item = Result<(u64, FieldValue<'a>), usize>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_off_or_too_long_ends_with_its_place() {
+    fn truncated_and_oversized_fields_end_with_their_offset() {
         assert_eq!(
             fields(&[0x08, 1, 0x12, 200, 1, 0]),
             [Ok((1, FieldValue::Varint(1))), Err(2)]

@@ -1,6 +1,6 @@
-//! Base64 as RFC 4648 has it, with padding.
+//! Base64 with padding (RFC 4648).
 
-/// The bytes behind a text. The answer is what is wrong if it has none.
+/// Decodes a text. Fails with a message if it is no base64.
 pub(super) fn decode(text: &[u8]) -> Result<Vec<u8>, String> {
     let body = text
         .strip_suffix(b"==")

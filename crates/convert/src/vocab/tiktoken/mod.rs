@@ -1,9 +1,9 @@
-//! Vocabularies of tiktoken: a token and its rank per line; Meta's Llama 3 and the first Qwen come
-//! so.
+//! tiktoken files: a token and its rank per line, as published with Meta's Llama 3 and the first
+//! Qwen.
 //!
-//! Knows no expression: such a file has none, nor special tokens, so both are known by the number
-//! of its tokens, or said by others. The one idea: a token's merge is the last one of those that
-//! make it out of its bytes, all by lower ranks.
+//! Such a file has neither a pre-tokenizer nor special tokens; both follow from the number of its
+//! tokens, or from other files and options. The one idea: the merge of a token is the last of those
+//! that build it from its bytes with lower ranks.
 
 mod base64;
 pub(super) mod tekken;
@@ -19,16 +19,16 @@ use super::table::{TokenEntry, TokenTable, TokenType};
 use super::{GgufVocab, VocabSource};
 use crate::Error;
 
-/// Four times the longest token known, which is 128 spaces. Finding merges takes quadratic time in
-/// this.
+/// The longest token: four times the longest known one, which is 128 spaces. Finding merges takes
+/// quadratic time in this.
 const MAX_BYTES: usize = 512;
 
-/// What is known of a file by the number of its tokens.
+/// A published vocabulary, recognized by the number of its tokens.
 struct KnownVocab {
     n_tokens: usize,
     pre: &'static str,
     add_bos: bool,
-    /// Special tokens from `n_tokens` on.
+    /// The special token at index `n_tokens + i`.
     special: fn(usize) -> Option<String>,
     roles: &'static [(&'static str, u32)],
 }
@@ -56,7 +56,8 @@ const KNOWN: &[KnownVocab] = &[
     },
 ];
 
-/// 256 places. Llama 3.1 took some of those that 3.0 had reserved; the others are the same.
+/// The 256 special tokens of Llama 3. Llama 3.1 uses some that 3.0 had reserved; the others are the
+/// same.
 fn llama3(i: usize) -> Option<String> {
     let reserved = |n| Some(format!("<|reserved_special_token_{n}|>"));
     let mark = |name| Some(format!("<|{name}|>"));
@@ -86,19 +87,30 @@ fn qwen(i: usize) -> Option<String> {
     }
 }
 
-/// The vocabulary of a file of ranks.
+/// Reads the vocabulary of a file of ranks.
 pub(super) fn vocabulary(
     file: &VocabFile<'_>,
     source: &VocabSource<'_>,
     table: TokenTable,
 ) -> Result<GgufVocab, Error> {
-    let found = Ranks::parse(file)?.vocabulary(table, source.options.pre.clone());
+    let ranks = Ranks::parse(file)?;
+    let pre = match (&source.options.pre, ranks.known()) {
+        (Some(pre), _) => pre.clone(),
+        (None, Some(known)) => known.pre.to_owned(),
+        (None, None) => {
+            let n = ranks.of.len();
+            return Err(file.unknown_pre_tokenizer(format!(
+                "a vocabulary of {n} tokens is unknown: name its pre-tokenizer"
+            )));
+        }
+    };
+    let found = ranks.vocabulary(table, pre);
     let mut found = found.map_err(|why| file.wrong(why))?;
     added_tokens::put(&mut found, source.added()?, SpaceSpelling::Plain);
     Ok(found)
 }
 
-/// The vocabulary of Llama 3, all of its tokens in order, the special ones included.
+/// The vocabulary of Llama 3, from all its tokens in order, special ones included.
 pub(super) fn llama3_vocabulary(tokens: &[&[u8]], table: TokenTable) -> Result<GgufVocab, String> {
     let n_ranks = KNOWN[0].n_tokens;
     let mut ranks = Ranks::default();
@@ -107,7 +119,7 @@ pub(super) fn llama3_vocabulary(tokens: &[&[u8]], table: TokenTable) -> Result<G
             .insert(token.to_vec(), rank)
             .map_err(|why| format!("token {rank}: {why}"))?;
     }
-    let mut found = ranks.vocabulary(table, None)?;
+    let mut found = ranks.vocabulary(table, KNOWN[0].pre.to_owned())?;
     for (token, id) in tokens
         .iter()
         .zip(0..)
@@ -121,7 +133,7 @@ pub(super) fn llama3_vocabulary(tokens: &[&[u8]], table: TokenTable) -> Result<G
     Ok(found)
 }
 
-/// Whether a word that is a token is found without merges, which is what tiktoken does.
+/// Whether a pre-tokenizer implies `ignore_merges`, which is what tiktoken does.
 fn takes_whole_words(pre: &str) -> bool {
     NAMES.iter().any(|named| named.name == pre && named.whole)
 }
@@ -144,7 +156,7 @@ impl KnownVocab {
     }
 }
 
-/// The bytes of tokens with their ranks.
+/// The ranks of tokens, by their bytes.
 #[derive(Default)]
 struct Ranks {
     of: HashMap<Vec<u8>, u64>,
@@ -167,37 +179,34 @@ impl Ranks {
         Ok(ranks)
     }
 
-    /// Everything that is known of these tokens; `pre` if it is not known how text is cut.
-    fn vocabulary(&self, mut table: TokenTable, pre: Option<String>) -> Result<GgufVocab, String> {
+    /// The published vocabulary with this number of tokens.
+    fn known(&self) -> Option<&'static KnownVocab> {
+        KNOWN.iter().find(|known| known.n_tokens == self.of.len())
+    }
+
+    /// The vocabulary of these tokens, with special tokens if it is a known one.
+    fn vocabulary(&self, mut table: TokenTable, pre: String) -> Result<GgufVocab, String> {
         for (token, &rank) in &self.of {
             table.fill(
                 rank,
                 TokenEntry::new(byte_level::spell(token), TokenType::Normal),
             )?;
         }
-        let known = KNOWN.iter().find(|known| known.n_tokens == self.of.len());
-        let name = pre.or_else(|| Some(known?.pre.to_owned()));
-        let unknown = || {
-            format!(
-                "{} tokens of nobody known: name their pre-tokenizer by --pre NAME",
-                self.of.len()
-            )
-        };
-        let mut found = GgufVocab::new(table, "gpt2", name.ok_or_else(unknown)?);
+        let mut found = GgufVocab::new(table, "gpt2", pre);
         let (merges, n_unmade) = self.merges();
         found.merges = Some(merges);
         if n_unmade > 0 && !takes_whole_words(&found.pre) {
             found.warnings.push(format!(
-                "{n_unmade} tokens are made by no merge of others, and will not be found"
+                "{n_unmade} tokens cannot be merged from others and will not be found"
             ));
         }
-        if let Some(known) = known {
+        if let Some(known) = self.known() {
             known.apply(&mut found);
         }
         Ok(found)
     }
 
-    /// A line: a token in base64, a space, its rank.
+    /// Parses a line: a token in base64, a space, its rank.
     fn add(&mut self, line: &[u8]) -> Result<(), String> {
         let space = line
             .iter()
@@ -223,7 +232,7 @@ impl Ranks {
         }
     }
 
-    /// One merge for each token, best rank first, and the number of tokens that no merge makes.
+    /// One merge per token, best rank first, and the number of tokens without a merge.
     fn merges(&self) -> (Vec<String>, usize) {
         let mut tokens: Vec<(u64, &[u8])> = self
             .of
@@ -247,7 +256,7 @@ impl Ranks {
         (merges, n_unmade)
     }
 
-    /// Where the two halves meet that a token is made of, by pairs of ranks below its own.
+    /// The offset between the two halves that a token is merged from, using only lower ranks.
     fn last_join(&self, token: &[u8], rank: u64) -> Option<usize> {
         let mut parts: Vec<Range<usize>> = (0..token.len()).map(|i| i..i + 1).collect();
         while parts.len() > 2 {
@@ -288,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn special_tokens_of_llama3_stand_where_its_header_has_them() {
+    fn special_tokens_of_llama3_have_their_published_ids() {
         let at = |i| llama3(i).unwrap();
         assert_eq!(
             (at(0), at(6), at(9)),

@@ -1,9 +1,7 @@
-//! `tekken.json` of Mistral: ranks as in a file of tiktoken, but in JSON, behind a thousand special
-//! tokens.
+//! Mistral's `tekken.json`: ranks as in a tiktoken file, in JSON, behind a thousand special tokens.
 //!
-//! Knows nothing of merges. The one idea: special tokens come first, so a token's id is its rank
-//! and their number, and tokens that would not fit into `default_vocab_size` are not part of the
-//! vocabulary.
+//! Knows nothing of merges. The one idea: special tokens come first, so the id of a token is its
+//! rank plus their number. Tokens beyond `default_vocab_size` are not part of the vocabulary.
 //!
 //! Source: `Tekkenizer` of mistralai/mistral-common.
 
@@ -18,7 +16,7 @@ use crate::vocab::GgufVocab;
 use crate::vocab::files::VocabFile;
 use crate::vocab::table::{TokenEntry, TokenTable, TokenType};
 
-/// What the first special tokens are where the file does not list them.
+/// The first special tokens, for files that do not list them.
 const SPECIAL: &[&str] = &[
     "<unk>",
     "<s>",
@@ -42,7 +40,7 @@ const SPECIAL: &[&str] = &[
     "[TOOL_CONTENT]",
 ];
 
-/// The vocabulary of a tekken.json.
+/// Reads the vocabulary of a tekken.json.
 pub(in crate::vocab) fn vocabulary(
     file: &VocabFile<'_>,
     mut table: TokenTable,
@@ -69,7 +67,7 @@ pub(in crate::vocab) fn vocabulary(
     Ok(found)
 }
 
-/// Puts all tokens into their places.
+/// Inserts all tokens.
 fn fill(table: &mut TokenTable, root: &HashMap<String, &RawValue>) -> Result<Ranks, String> {
     let part = |key: &str| root.get(key).map(|raw| raw.get());
     let needed = |key| part(key).ok_or_else(|| format!("no {key}"));
@@ -91,7 +89,7 @@ fn fill(table: &mut TokenTable, root: &HashMap<String, &RawValue>) -> Result<Ran
         n_inner,
     )?;
     for (token, &rank) in &ranks.of {
-        // Both together are no more than `default_vocab_size`.
+        // The sum is below `default_vocab_size`.
         table.fill(
             rank + n_special,
             TokenEntry::new(byte_level::spell(token), TokenType::Normal),
@@ -100,7 +98,7 @@ fn fill(table: &mut TokenTable, root: &HashMap<String, &RawValue>) -> Result<Ran
     Ok(ranks)
 }
 
-/// Special tokens in the first places; those that have no name are called by their ids.
+/// Inserts the special tokens at the first ids; those without a name are named by their ids.
 fn put_special(table: &mut TokenTable, n: u64, listed: &[Value]) -> Result<(), String> {
     if n > table.len() as u64 {
         return Err(format!(
@@ -127,7 +125,7 @@ fn put_special(table: &mut TokenTable, n: u64, listed: &[Value]) -> Result<(), S
     Ok(())
 }
 
-/// The first `n` of the entries: objects with a rank and bytes in base64.
+/// Parses the entries with a rank below `n`: objects with a rank and bytes in base64.
 fn ranks(entries: &[&RawValue], n: u64) -> Result<Ranks, String> {
     let mut ranks = Ranks::default();
     for (entry, i) in entries.iter().zip(0_u64..) {

@@ -1,4 +1,4 @@
-//! Tokens with a role, templates, and files that contradict each other or mean nothing.
+//! Special tokens, chat templates, and files that contradict each other or are invalid.
 
 use crate::goldens::{converted, metadata, refused, write};
 use atta_convert::vocab::{self, VocabFiles, VocabOptions};
@@ -6,7 +6,7 @@ use atta_formats::{Metadata, Writer};
 use atta_tokenizer::{TokenKind, Tokenizer};
 use serde_json::{Value, json};
 
-const MARKS: [&str; 5] = [
+const SPECIAL: [&str; 5] = [
     "<|begin|>",
     "<|im_end|>",
     "<|endoftext|>",
@@ -14,9 +14,9 @@ const MARKS: [&str; 5] = [
     "<|other|>",
 ];
 
-/// A vocabulary of two letters and five marks, some fields replaced.
+/// A tokenizer.json of three tokens and five special ones, with some fields replaced.
 fn tokenizer_json(replaced: &[(&str, Value)]) -> String {
-    let added: Vec<Value> = MARKS
+    let added: Vec<Value> = SPECIAL
         .iter()
         .zip(3..)
         .map(|(text, id)| json!({"id": id, "content": text, "special": true}))
@@ -49,7 +49,8 @@ fn id(metadata: &Metadata, name: &str) -> Option<u32> {
 
 #[test]
 fn a_text_in_tokenizer_config_is_before_the_ids_of_the_others() {
-    let config = r#"{"eos_token": {"content": "<|im_end|>"}, "pad_token": "<|endoftext|>", "unk_token": null}"#;
+    let config = r#"{"eos_token": {"content": "<|im_end|>"}, "pad_token": "<|endoftext|>",
+        "unk_token": null}"#;
     let ids = r#"{"bos_token_id": 3, "eos_token_id": 5, "pad_token_id": -1}"#;
     let metadata = with(&[("tokenizer_config.json", config), ("config.json", ids)]);
     assert_eq!(
@@ -73,7 +74,7 @@ fn of_a_list_of_ends_the_first_is_eos_and_the_others_get_what_their_texts_show()
 }
 
 #[test]
-fn a_role_of_a_token_that_does_not_exist_is_told_of() {
+fn an_id_without_a_token_is_warned_about() {
     let json = tokenizer_json(&[]);
     let files = [
         ("tokenizer.json", &json[..]),
@@ -87,7 +88,8 @@ fn a_role_of_a_token_that_does_not_exist_is_told_of() {
 
 #[test]
 fn flags_of_tokenizer_config_count_where_there_is_no_template() {
-    let both = r#"{"bos_token": "<|begin|>", "eos_token": "<|im_end|>", "add_bos_token": true, "add_eos_token": true}"#;
+    let both = r#"{"bos_token": "<|begin|>", "eos_token": "<|im_end|>", "add_bos_token": true,
+        "add_eos_token": true}"#;
     let asked = tokenizer(&[("tokenizer_config.json", both)]);
     assert!(asked.add_bos() && asked.add_eos());
     let silent = tokenizer(&[("config.json", r#"{"bos_token_id": 3, "eos_token_id": 4}"#)]);
@@ -131,7 +133,7 @@ fn flags_of_tokenizer_config_count_more_than_a_template() {
 }
 
 #[test]
-fn a_template_says_what_stands_around_a_text() {
+fn a_template_sets_the_tokens_around_a_text() {
     let mark = |text: &str| json!({"SpecialToken": {"id": text, "type_id": 0}});
     let text = || json!({"Sequence": {"id": "A", "type_id": 0}});
     let (embedding, said) = with_template(
@@ -159,12 +161,12 @@ fn a_template_says_what_stands_around_a_text() {
     );
     assert_eq!(
         said,
-        ["a text will not get <|other|> in front of it: that is not BOS"]
+        ["<|other|> will not be added in front of a text, because it is not BOS"]
     );
 }
 
 #[test]
-fn templates_are_found_in_each_of_their_places() {
+fn templates_are_found_in_all_files() {
     let template =
         |files: &[(&str, &str)], key: &str| with(files).str(key).unwrap().map(str::to_owned);
     let main = |files: &[(&str, &str)]| template(files, "tokenizer.chat_template");
@@ -179,7 +181,8 @@ fn templates_are_found_in_each_of_their_places() {
 
 #[test]
 fn templates_with_names_stand_beside_the_default_one() {
-    let list = r#"{"chat_template": [{"name": "default", "template": "a"}, {"name": "tool-use", "template": "b"}]}"#;
+    let list = r#"{"chat_template": [{"name": "default", "template": "a"},
+        {"name": "tool-use", "template": "b"}]}"#;
     let beside = [
         ("chat_template.jinja", "a"),
         ("additional_chat_templates/tool-use.jinja", "b"),
@@ -211,7 +214,7 @@ fn added_tokens_without_a_row_are_left_out_and_learned_ones_are_an_error() {
     .unwrap();
     assert_eq!(
         said,
-        ["1 added tokens are left out: the embedding has 7 rows only"]
+        ["1 added tokens are left out: the embedding has only 7 rows"]
     );
     assert!(
         refused(&[("tokenizer.json", &tokenizer_json(&[]))], 2)
@@ -220,7 +223,7 @@ fn added_tokens_without_a_row_are_left_out_and_learned_ones_are_an_error() {
 }
 
 #[test]
-fn holes_become_padding_and_marks_keep_their_kinds() {
+fn holes_become_padding_and_special_tokens_keep_their_types() {
     let metadata = with(&[("added_tokens.json", r#"{"<tool>": 7}"#)]);
     let tokenizer = Tokenizer::from_metadata(&metadata).unwrap();
     assert_eq!(
@@ -245,7 +248,7 @@ fn holes_become_padding_and_marks_keep_their_kinds() {
 }
 
 #[test]
-fn what_means_nothing_is_refused_with_the_name_of_the_file() {
+fn invalid_files_are_refused_by_name() {
     let error = |json: &str| refused(&[("tokenizer.json", json)], 8);
     let model = |model: Value| error(&tokenizer_json(&[("model", model)]));
     assert!(error("").starts_with("tokenizer.json: EOF"));
@@ -285,7 +288,8 @@ fn what_means_nothing_is_refused_with_the_name_of_the_file() {
 
 #[test]
 fn an_unknown_pre_tokenizer_is_shown_with_a_way_out() {
-    let split = json!({"type": "Split", "pattern": {"Regex": "x+|\\d"}, "behavior": "Isolated", "invert": false});
+    let split = json!({"type": "Split", "pattern": {"Regex": "x+|\\d"}, "behavior": "Isolated",
+        "invert": false});
     let bytes = json!({"type": "ByteLevel", "add_prefix_space": false, "use_regex": false});
     let json = tokenizer_json(&[(
         "pre_tokenizer",
@@ -293,7 +297,7 @@ fn an_unknown_pre_tokenizer_is_shown_with_a_way_out() {
     )]);
     let error = refused(&[("tokenizer.json", &json)], 8);
     assert!(
-        error.contains("cuts by `x+|\\d`") && error.contains("--pre NAME"),
+        error.contains("splits by `x+|\\d`") && error.contains("name an equivalent one"),
         "{error}"
     );
     let mut files = VocabFiles::default();
@@ -306,7 +310,7 @@ fn an_unknown_pre_tokenizer_is_shown_with_a_way_out() {
 }
 
 #[test]
-fn steps_that_nobody_will_do_are_told_of() {
+fn ignored_steps_are_warned_about() {
     let prefixed = json!({"type": "ByteLevel", "add_prefix_space": true});
     let json = tokenizer_json(&[
         ("normalizer", json!({"type": "NFC"})),
