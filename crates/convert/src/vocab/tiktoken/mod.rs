@@ -91,9 +91,10 @@ fn qwen(i: usize) -> Option<String> {
 pub(super) fn vocabulary(
     file: &VocabFile<'_>,
     source: &VocabSource<'_>,
-    table: TokenTable,
+    mut table: TokenTable,
 ) -> Result<GgufVocab, Error> {
     let ranks = Ranks::parse(file)?;
+    ranks.fill(&mut table).map_err(|why| file.wrong(why))?;
     let pre = match (&source.options.pre, ranks.known()) {
         (Some(pre), _) => pre.clone(),
         (None, Some(known)) => known.pre.to_owned(),
@@ -104,14 +105,16 @@ pub(super) fn vocabulary(
             )));
         }
     };
-    let found = ranks.vocabulary(table, pre);
-    let mut found = found.map_err(|why| file.wrong(why))?;
+    let mut found = ranks.vocabulary(table, pre);
     added_tokens::put(&mut found, source.added()?, SpaceSpelling::Plain);
     Ok(found)
 }
 
 /// The vocabulary of Llama 3, from all its tokens in order, special ones included.
-pub(super) fn llama3_vocabulary(tokens: &[&[u8]], table: TokenTable) -> Result<GgufVocab, String> {
+pub(super) fn llama3_vocabulary(
+    tokens: &[&[u8]],
+    mut table: TokenTable,
+) -> Result<GgufVocab, String> {
     let n_ranks = KNOWN[0].n_tokens;
     let mut ranks = Ranks::default();
     for (token, rank) in tokens.iter().zip(0..).take(n_ranks) {
@@ -119,7 +122,8 @@ pub(super) fn llama3_vocabulary(tokens: &[&[u8]], table: TokenTable) -> Result<G
             .insert(token.to_vec(), rank)
             .map_err(|why| format!("token {rank}: {why}"))?;
     }
-    let mut found = ranks.vocabulary(table, KNOWN[0].pre.to_owned())?;
+    ranks.fill(&mut table)?;
+    let mut found = ranks.vocabulary(table, KNOWN[0].pre.to_owned());
     for (token, id) in tokens
         .iter()
         .zip(0..)
@@ -184,14 +188,17 @@ impl Ranks {
         KNOWN.iter().find(|known| known.n_tokens == self.of.len())
     }
 
-    /// The vocabulary of these tokens, with special tokens if it is a known one.
-    fn vocabulary(&self, mut table: TokenTable, pre: String) -> Result<GgufVocab, String> {
+    /// Inserts the tokens into the table.
+    fn fill(&self, table: &mut TokenTable) -> Result<(), String> {
         for (token, &rank) in &self.of {
-            table.fill(
-                rank,
-                TokenEntry::new(byte_level::spell(token), TokenType::Normal),
-            )?;
+            let text = byte_level::spell(token);
+            table.fill(rank, TokenEntry::new(text, TokenType::Normal))?;
         }
+        Ok(())
+    }
+
+    /// The vocabulary of a filled table, with special tokens if it is a known one.
+    fn vocabulary(&self, table: TokenTable, pre: String) -> GgufVocab {
         let mut found = GgufVocab::new(table, "gpt2", pre);
         let (merges, n_unmade) = self.merges();
         found.merges = Some(merges);
@@ -203,7 +210,7 @@ impl Ranks {
         if let Some(known) = self.known() {
             known.apply(&mut found);
         }
-        Ok(found)
+        found
     }
 
     /// Parses a line: a token in base64, a space, its rank.
