@@ -279,7 +279,7 @@ def main() -> None:
     if not chosen or not todo:
         stop("nothing to do: give an engine (--atta, --llama, --ik, --picolm) and a model that is there")
     try:
-        cgroup.make().remove()  # what is missing is better said before the first line of the table
+        cgroup.make().remove()  # fail before the first line of the table if cgroups are missing
         show_head(args)
         with tempfile.TemporaryDirectory() as scratch:
             for model, limit in todo:

@@ -1,12 +1,10 @@
-//! What the benchmarks of the kernels multiply: weights of arbitrary codes, one matmul, and a
-//! watch. It knows no model.
+//! Shared by the kernel benchmarks: random weights, a matmul, and a timer. It knows no model.
 
 use atta_formats::TensorType;
 use atta_kernels::{Activations, Job, Kernels, Matrix, Pool, Store};
 use std::time::Instant;
 
-/// How long `f` takes: the least of seven times, as what neighbours on the machine disturb is not
-/// our speed.
+/// The time of `f`: the minimum of seven runs, to exclude disturbance by other processes.
 pub fn seconds(mut f: impl FnMut()) -> f64 {
     let mut once = || {
         let start = Instant::now();
@@ -32,9 +30,10 @@ pub fn weights(ty: TensorType, d_out: usize, d_in: usize) -> Vec<u8> {
         match ty {
             F16 | BF16 | F32 if at == ty.block_bytes() - 1 => 0x3c,
             MXFP4 if at == 0 => byte & 0x3f | 0x40,
-            // Their scale is in the first two bytes; indices of all sizes are what makes them slow.
+            // The scale is in the first two bytes; indices stay random, because their spread
+            // determines the speed.
             IQ1_S | IQ2_XXS | IQ2_XS | IQ2_S | IQ3_XXS | IQ3_S if at != 1 => byte,
-            // Its scale is in the upper halves of words at the end.
+            // The scale is in the upper halves of words at the end.
             IQ1_M if at < 48 => byte,
             _ => byte & 0x3f | 0x04,
         }

@@ -25,7 +25,7 @@ fn quantize(k: Kernels, pool: &Pool, layout: Layouts) -> f64 {
 /// Bytes of the matrices that decoding reads; larger than caches.
 const LARGE: usize = 512 << 20;
 
-/// One format, as shares of the peak and of the bandwidth measured just before.
+/// Measures one format, relative to the peak and the bandwidth measured just before.
 fn format(k: Kernels, pool: &Pool, ty: TensorType, d_in: usize) {
     let d_out = LARGE
         / ty.row_bytes(d_in)
@@ -59,7 +59,7 @@ fn supported() -> impl Iterator<Item = TensorType> {
         .filter(|&ty| Matrix::supports(ty))
 }
 
-/// Those of the formats that have the names.
+/// The formats with the given names.
 fn named(names: impl Iterator<Item = String>) -> Vec<TensorType> {
     let find = |name: String| {
         supported()

@@ -1,4 +1,5 @@
-//! Any bytes as a file of saved logits: what is read can be written again, and rows end where the bytes do.
+//! Arbitrary bytes as a file of saved logits: accepted files can be written again, and rows end
+//! where the bytes end.
 #![no_main]
 
 use atta_eval::perplexity::{Baseline, BaselineHeader};

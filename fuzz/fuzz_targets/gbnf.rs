@@ -1,4 +1,5 @@
-//! Any text as a grammar in GBNF: a translation or an error, soon, and the same one each time.
+//! Arbitrary text as a GBNF grammar: translated or refused, in bounded time, with the same result
+//! each time.
 #![no_main]
 
 use atta_constrain::gbnf;

@@ -1,4 +1,5 @@
-//! Any bytes as a GGUF file: parsing, every getter, and decoding of what the tensors hold. See README.md for how to run.
+//! Arbitrary bytes as a GGUF file: parsing, every getter, and decoding of tensors. See README.md
+//! for how to run.
 #![no_main]
 
 use atta_formats::{Directory, Gguf, Metadata, SharedBytes, TensorInfo, Writer, decode};
@@ -11,7 +12,7 @@ const MAX_WEIGHTS: usize = 1 << 12;
 fuzz_target!(|file: &[u8]| {
     let shared: SharedBytes = Arc::new(file.to_vec());
     let n = file.len() as u64;
-    // The same bytes as the beginning of a longer file, as a reader of large files sees them.
+    // The same bytes as the beginning of a longer file, as a reader of a large file sees them.
     if let Ok(g) = Gguf::parse(shared.clone(), n.saturating_mul(1000)) {
         read_all(&g.metadata);
     }
@@ -54,7 +55,7 @@ fn read_all(metadata: &Metadata) {
     }
 }
 
-/// What was read can be written, and is then the same.
+/// Metadata that was read can be written, and reads the same again.
 fn rewrite(g: &Gguf) {
     let mut w = Writer::new();
     w.set_version(g.version).expect("it was read");

@@ -1,4 +1,5 @@
-//! Any bytes as a model of llama2.c and as its vocabulary: what is read is written and read again. See README.md for how to run.
+//! Arbitrary bytes as a llama2.c model and as its vocabulary: an accepted model can be written and
+//! read again. See README.md for how to run.
 #![no_main]
 
 use std::{ops::ControlFlow, path::Path, sync::Arc};
@@ -11,7 +12,7 @@ use libfuzzer_sys::fuzz_target;
 
 const MODEL: &[u8] = include_bytes!("../../tests/golden/llama2c/small-v1.bin");
 const TOKENIZER: &[u8] = include_bytes!("../../tests/golden/llama2c/tokenizer.bin");
-/// Tokens of a model that gets a vocabulary.
+/// The most tokens for which a valid vocabulary is generated.
 const MAX_VOCAB: usize = 2000;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -26,17 +27,17 @@ fuzz_target!(|bytes: &[u8]| {
             .all(|(a, b)| a.name == b.name)
     };
     if let Some((model, tokenizer)) = write(&read, LeapFormat::F32) {
-        let again = parse(&model, &tokenizer).expect("what is written is read");
+        let again = parse(&model, &tokenizer).expect("a written model is valid");
         assert!(same(&read, &again));
         assert_eq!(
-            write(&again, LeapFormat::F32).expect("what is read is written"),
+            write(&again, LeapFormat::F32).expect("an accepted model can be written"),
             (model, tokenizer)
         );
     }
     if let Some((model, tokenizer)) = write(&read, LeapFormat::Int8 { group_size: 64 }) {
         assert!(same(
             &read,
-            &parse(&model, &tokenizer).expect("what is written is read")
+            &parse(&model, &tokenizer).expect("a written model is valid")
         ));
     }
 });
@@ -61,7 +62,7 @@ fn write(checkpoint: &Checkpoint, to: LeapFormat) -> Option<(Vec<u8>, Vec<u8>)> 
     Some((model, tokenizer))
 }
 
-/// Where the model says how many tokens it has.
+/// The number of tokens in the header of the model.
 fn n_vocab(model: &[u8]) -> usize {
     let at = if model.starts_with(b"24ka") { 28 } else { 20 };
     let n = model
@@ -71,7 +72,7 @@ fn n_vocab(model: &[u8]) -> usize {
     (n.unsigned_abs() as usize).min(MAX_VOCAB)
 }
 
-/// A good vocabulary of that length, if it is long enough for one.
+/// A valid vocabulary of that length, if it is long enough for one.
 fn vocabulary(n: usize) -> Vec<u8> {
     let entry = |id: usize| {
         [

@@ -1,4 +1,4 @@
-//! Any bytes as a file of torch.save, and as the pickle in one. See README.md for how to run.
+//! Arbitrary bytes as a torch.save archive, and as the pickle in one. See README.md for how to run.
 #![no_main]
 
 use std::sync::Arc;
@@ -27,7 +27,7 @@ fn read_all(file: Vec<u8>) {
     }
 }
 
-/// A zip archive of stored files.
+/// A zip archive of uncompressed files.
 fn archive(files: &[(&str, &[u8])]) -> Vec<u8> {
     let mut data = Vec::new();
     let mut directory = Vec::new();

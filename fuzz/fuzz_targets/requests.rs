@@ -1,5 +1,6 @@
-//! Any bytes as the body of a request to the server: the first one, from `a` on, is the path, and the rest is the body. What
-//! comes back must be an answer or a refusal of that interface, and no mistake of the server's.
+//! Arbitrary bytes as a request to the server: the first byte, from `a` on, selects the path, and
+//! the rest is the body. The response must be an answer or a 4xx error in the form of that API,
+//! never a 500.
 #![no_main]
 
 #[path = "../../crates/server/tests/serve/form.rs"]

@@ -1,4 +1,5 @@
-//! Any bytes as a file of safetensors: what is accepted lies in the file, one tensor after another, and can be read.
+//! Arbitrary bytes as a safetensors file: accepted tensors are inside the file, do not overlap, and
+//! can be read.
 #![no_main]
 
 use std::{collections::BTreeSet, sync::Arc};
@@ -12,7 +13,7 @@ fuzz_target!(|file: &[u8]| {
     };
     let names: BTreeSet<&str> = tensors.iter().map(|t| t.name()).collect();
     assert_eq!(names.len(), tensors.len());
-    // Nothing is left of the file but its header, and nothing of it is in two tensors.
+    // Header and tensors cover the file exactly, without overlap.
     let n_header = u64::from_le_bytes(*file.first_chunk().expect("it was accepted")) + 8;
     let n_bytes: u64 = tensors.iter().map(|t| t.bytes().len() as u64).sum();
     assert_eq!(n_header + n_bytes, file.len() as u64);

@@ -1,5 +1,5 @@
-//! Any bytes as a saved session: as they are, and with the key and checksum that they would need, so that the state behind them is
-//! looked at, too. What is imported can go on.
+//! Arbitrary bytes as a saved session: as they are, and with the right key and checksum, so that
+//! the state is parsed too. An imported session can be continued.
 #![no_main]
 
 use std::cell::RefCell;
@@ -7,12 +7,12 @@ use std::cell::RefCell;
 use atta_engine::{Engine, LoadOptions, Session, SessionOptions};
 use libfuzzer_sys::fuzz_target;
 
-/// Where the key of a segment lies, and how long it and the checksum are.
+/// The offset of the key of a segment, and the length of key and checksum.
 const KEY_AT: usize = 32;
 const HASH_BYTES: usize = 32;
 
 thread_local! {
-    /// A session with a window, and what it exports with three tokens in it.
+    /// A session with a window, and its export with three tokens.
     static SESSION: RefCell<(Session, Vec<u8>)> = RefCell::new(made());
 }
 
@@ -42,7 +42,7 @@ fn import(session: &mut Session, bytes: &[u8]) {
 fuzz_target!(|input: &[u8]| {
     SESSION.with_borrow_mut(|(session, good)| {
         import(session, input);
-        // The magic and the version are kept, too; every other field and the state are the input's.
+        // Magic and version are kept too; every other field and the state come from the input.
         let mut bytes = good[..12].to_vec();
         bytes.extend_from_slice(input);
         if bytes.len() >= KEY_AT + HASH_BYTES {
@@ -51,7 +51,7 @@ fuzz_target!(|input: &[u8]| {
         let checksum = blake3::hash(&bytes);
         bytes.extend_from_slice(checksum.as_bytes());
         import(session, &bytes);
-        // The state alone: the good one, with the input over its end.
+        // The state alone: a valid one whose end is overwritten by the input.
         let mut bytes = good[..good.len() - HASH_BYTES].to_vec();
         let n = input.len().min(bytes.len() - KEY_AT - HASH_BYTES);
         let at = bytes.len() - n;

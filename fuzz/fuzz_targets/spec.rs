@@ -1,4 +1,5 @@
-//! Any bytes as the metadata of a model: what is lowered to a spec can be planned, and its ropes give finite angles.
+//! Arbitrary bytes as the metadata of a model: an accepted spec can be planned, and its ropes give
+//! finite angles.
 #![no_main]
 
 use atta_formats::{Gguf, SharedBytes};
@@ -6,7 +7,7 @@ use atta_model::{KvElem, KvType, arch, spec::Factors};
 use libfuzzer_sys::fuzz_target;
 use std::sync::Arc;
 
-/// Ropes looked at per input, so that one with thousands of layers does not take long.
+/// The most ropes checked per input, so that one with thousands of layers does not take long.
 const MAX_ROPES: usize = 8;
 
 fuzz_target!(|file: &[u8]| {

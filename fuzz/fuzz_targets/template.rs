@@ -1,4 +1,5 @@
-//! Any text as a chat template: it is read or refused, and renders or fails, within time and memory, and without a panic.
+//! Arbitrary text as a chat template: it parses or is refused, and renders or fails, in bounded
+//! time and memory, without a panic.
 #![no_main]
 
 use atta_chat::tools::ToolCall;

@@ -1,4 +1,5 @@
-//! Any bytes as a vocabulary and a text: either a whole GGUF file, or the parts of a vocabulary, which gets deeper.
+//! Arbitrary bytes as a vocabulary and a text: either a whole GGUF file, or the parts of a
+//! vocabulary, which reaches more code.
 //!
 //! Parts are separated by 0xFE and their elements by 0xFF, bytes that no UTF-8 holds: one byte for the pre-tokenizer and
 //! one for the flags, then tokens, merges, kinds (one byte each) and the text.
@@ -29,7 +30,7 @@ const PRE: &[&str] = &[
     "youtu",
     "bloom",
     "jina-v2-de",
-    "nobody-knows",
+    "unknown",
 ];
 
 fuzz_target!(|data: &[u8]| {
@@ -43,7 +44,7 @@ fuzz_target!(|data: &[u8]| {
     }
 });
 
-/// The metadata of a file and what follows its header, as the text.
+/// The metadata of a file, and the bytes behind its header as the text.
 fn parse(file: Vec<u8>) -> Option<(Metadata, Vec<u8>)> {
     let n_bytes = file.len() as u64;
     let shared: SharedBytes = Arc::new(file.clone());
@@ -120,14 +121,14 @@ fn check(metadata: &Metadata, text: &[u8]) {
     for special in [Special::Plain, Special::Parse] {
         let ids = tokenizer.encode(text, special);
         assert!(ids.iter().all(|&id| (id as usize) < tokenizer.n_vocab()));
-        // Each byte gives at most one token, but for U+FFFD and the prefix, which have three.
+        // Each byte gives at most one token, except U+FFFD and the prefix, which give three.
         assert!(ids.len() <= 3 * text.len() + 3);
         check_decoding(&tokenizer, &ids);
     }
     check_decoding(&tokenizer, &[0, 1, u32::MAX, tokenizer.n_vocab() as u32, 2]);
 }
 
-/// The stream and the batch tell the same story.
+/// Streaming and decoding all tokens at once give the same text.
 fn check_decoding(tokenizer: &Tokenizer, ids: &[u32]) {
     let mut stream = StreamDecoder::new(tokenizer);
     let text: String = ids.iter().map(|&id| stream.push(id)).collect();

@@ -1,5 +1,6 @@
-//! Any text as the output of a model, in every format: cutting it makes no difference, and what is read makes sense;
-//! and any text as definitions of tools. See README.md for how to run.
+//! Arbitrary text as the output of a model, in every chat format: splitting it into pieces does not
+//! change the result, and parsed calls are valid; and arbitrary text as definitions of tools. See
+//! README.md for how to run.
 #![no_main]
 
 use atta_chat::tools::{CallFormat, Outcome, Parser, Piece, Rules, Thinking, ToolChoice, ToolSet};
@@ -12,7 +13,7 @@ fuzz_target!(|bytes: &[u8]| {
     let Ok(text) = std::str::from_utf8(rest) else {
         return;
     };
-    // The first byte says whether thoughts are open, and after how many characters the text is cut.
+    // The first byte says whether reasoning is open, and the number of characters per piece.
     let open = first & 1 == 1;
     let every = usize::from(first >> 1 & 15) + 2;
     for format in CallFormat::ALL {
@@ -34,7 +35,7 @@ fuzz_target!(|bytes: &[u8]| {
     define(text);
 });
 
-/// Reads a text, so many characters at a time.
+/// Parses a text, a fixed number of characters at a time.
 fn read(format: CallFormat, open: bool, text: &str, n_chars: usize) -> Outcome {
     let mut parser = Parser::new(
         format,
@@ -55,7 +56,7 @@ fn read(format: CallFormat, open: bool, text: &str, n_chars: usize) -> Outcome {
     outcome
 }
 
-/// Whether names of tools look like this, and ids.
+/// Whether a text is a valid tool name or call id.
 fn is_name(text: &str) -> bool {
     (1..=64).contains(&text.len())
         && text
@@ -63,7 +64,7 @@ fn is_name(text: &str) -> bool {
             .all(|c| c.is_ascii_alphanumeric() || "_.-".contains(c))
 }
 
-/// The pieces say what the outcome says, and arguments are those of their call.
+/// The streamed pieces equal the final result, and arguments belong to their call.
 fn check(pieces: &[Piece], outcome: &Outcome) {
     let mut text = String::new();
     let mut reasoning = String::new();

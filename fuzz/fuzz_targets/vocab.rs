@@ -1,5 +1,6 @@
-//! Any bytes as the files of a vocabulary: parts begin with 0xFE and the number of a file, so that one input may hold
-//! several. What is accepted must be a vocabulary that a tokenizer can be made of, or be refused by it in good order.
+//! Arbitrary bytes as the files of a vocabulary: each part begins with 0xFE and the number of a
+//! file, so that one input can hold several. The tokenizer must load an accepted vocabulary or
+//! refuse it with an error.
 #![no_main]
 
 use atta_convert::vocab::{self, VocabFiles, VocabOptions};
@@ -22,7 +23,7 @@ const NAMES: &[&str] = &[
     "tekken.json",
 ];
 
-/// More rows than any input can have tokens.
+/// Rows of the embedding: more than any input has tokens.
 const N_VOCAB: u64 = 4096;
 
 fuzz_target!(|data: &[u8]| {

@@ -79,7 +79,7 @@ def calls_of(message) -> list:
 
 
 def test_a_message_has_the_fields_of_the_interface(server: Server):
-    """Everything that a client may look at is there."""
+    """All fields of the API are present."""
     message = ask(server)
     assert message.id.startswith("msg_") and message.type == "message" and message.role == "assistant", message
     assert message.model == server.model() and message._request_id.startswith("req-"), message
@@ -205,7 +205,7 @@ def test_results_may_be_blocks_errors_and_nothing(server: Server):
 
 
 def test_tool_choice_is_kept_to(server: Server):
-    """Some tool, a certain one, none; one alone."""
+    """Any tool, a named one, none; no parallel calls."""
     call = lambda choice, messages=HELLO: ask(server, messages, tools=TOOLS, max_tokens=300, tool_choice=choice)
     assert calls_of(call({"type": "any"})) and not calls_of(call({"type": "none"}, LIGHT))
     named = calls_of(call({"type": "tool", "name": "set_volume"}))
@@ -247,7 +247,7 @@ def remarks(answer) -> list[str]:
 
 
 def test_fields_that_change_nothing_are_told_in_headers(server: Server):
-    """What Claude Code sends, and what nobody has heard of; the answer is the same."""
+    """Fields of Claude Code and unknown fields; the answer is the same."""
     more = {"context_management": {"edits": [{"type": "clear_thinking_20251015", "keep": "all"}]}, "colour": "red"}
     more |= {"thinking": {"type": "adaptive"}, "output_config": {"effort": "high"}, "cache_control": {"type": "ephemeral"}}
     plain = server.post("/v1/messages", **fields_of(server, HELLO, {}))

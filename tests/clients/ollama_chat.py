@@ -217,7 +217,7 @@ def test_logprobs_spell_the_content(server: Server):
 
 
 def test_models_are_listed(server: Server):
-    """With what is known of one that is loaded."""
+    """With the details of a loaded model."""
     (model,) = client(server).list().models
     assert model.model == server.model() and model.size > 1000 and model.modified_at, model
     details = model.details
@@ -328,7 +328,7 @@ def test_a_model_that_is_here_is_pulled(server: Server):
 
 
 def test_errors_have_their_status(server: Server):
-    """An unknown model, a role that nobody has, a prompt that is too long."""
+    """An unknown model, an unknown role, a prompt that is too long."""
     with refused(ollama.ResponseError, status_code=404, error='model "gpt-0" not found'):
         client(server).generate("gpt-0", "Hello!")
     with refused(ollama.ResponseError, status_code=404):

@@ -60,7 +60,7 @@ def check_call(call) -> None:
 
 
 def test_chat_has_the_fields_of_the_interface(server: Server):
-    """Everything that a client may look at is there."""
+    """All fields of the API are present."""
     answer = chat(server)
     assert answer.object == "chat.completion" and answer.id.startswith("chatcmpl-"), answer
     assert abs(answer.created - time.time()) < 60 and answer.model == server.model(), answer
@@ -104,7 +104,7 @@ def test_a_seed_repeats_an_answer(server: Server):
 
 
 def test_seeds_make_different_answers(server: Server):
-    """24 digits at random are not the same for eight seeds, nor when nobody names one."""
+    """24 random digits differ between eight seeds, and between requests without a seed."""
     digits = {"response_format": schema_format(DIGITS), "temperature": 2.0, "max_tokens": 400}
     seeded = {chat(server, seed=seed, **digits).choices[0].message.content for seed in range(8)}
     assert len(seeded) > 1, seeded
@@ -524,7 +524,7 @@ def test_keys_are_asked_for(server: Server):
 
 
 def test_a_full_queue_refuses(server: Server):
-    """--queue 0: nobody waits; whoever finds all places taken is told at once, and when to come back."""
+    """--queue 0: a request that finds no free slot is refused at once, with Retry-After."""
     with server.another("--queue", "0", "--parallel", "1", "-c", "4096") as small:
         fields = {"model": small.model(), "messages": HELLO, "response_format": LONG}
         with small.client().chat.completions.create(**fields, stream=True) as stream:
@@ -534,7 +534,7 @@ def test_a_full_queue_refuses(server: Server):
 
 
 def test_a_queue_has_its_length(server: Server):
-    """Of six requests at once, one is written, two wait, and the rest are refused."""
+    """Of six requests at once, one is decoded, two wait in the queue, and three are refused."""
     with server.another("--queue", "2", "--parallel", "1", "-c", "4096") as small:
         fields, codes = {"messages": HELLO, "response_format": LONG, "max_tokens": 300}, []
         threads = [threading.Thread(target=lambda: codes.append(small.post("/v1/chat/completions", **fields))) for _ in range(6)]

@@ -88,7 +88,7 @@ def test_a_long_text_is_read_in_chunks(server: Server):
 
 
 def test_many_texts_at_once(server: Server):
-    """As many as a request may have, of which each is told by its number."""
+    """The most texts of a request; each embedding has its index."""
     texts = [f"{i}" for i in range(2048)]
     answer = embed(server, texts, encoding_format="base64")
     assert [one.index for one in answer.data] == list(range(2048))

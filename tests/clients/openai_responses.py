@@ -37,12 +37,12 @@ def house() -> list[dict]:
 
 
 def said(response) -> list[dict]:
-    """Items without what is new in each response."""
+    """Items without the ids that differ in each response."""
     return [{key: value for key, value in item.to_dict().items() if key not in ("id", "call_id")} for item in response.output]
 
 
 def test_a_response_has_the_fields_of_the_interface(server: Server):
-    """Everything that a client may look at is there."""
+    """All fields of the API are present."""
     answer = respond(server, metadata={"a": "b"}, instructions="Be kind.", user="me", temperature=0.7, top_p=0.9)
     assert answer.object == "response" and answer.id.startswith("resp_") and answer.model == server.model(), answer
     assert abs(answer.created_at - time.time()) < 60 and answer.status in ("completed", "incomplete"), answer

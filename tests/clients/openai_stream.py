@@ -172,7 +172,7 @@ async def all_streamed(server: Server, conversations: list) -> list[str]:
 
 
 def test_twenty_streams_at_once_are_as_if_alone(server: Server):
-    """Each says, bit for bit, what it says when nobody else is there."""
+    """Each stream equals, byte for byte, the stream of the same request alone."""
     together = asyncio.run(all_streamed(server, [HELLO] * 20))
     alone = [chat(server, seed=seed, temperature=0.7, max_tokens=40).choices[0].message.content for seed in range(20)]
     assert together == alone
@@ -180,7 +180,7 @@ def test_twenty_streams_at_once_are_as_if_alone(server: Server):
 
 
 def system_prompt(server: Server) -> str:
-    """About 1,000 tokens that no request had before."""
+    """A system prompt of about 1,000 tokens that no request had before."""
     text = f"Rules of {time.time_ns()}: "
     while len(server.tokens(text)) < SYSTEM_TOKENS:
         text += "never open the door of the old mill in the evening, and be kind to the donkey. " * 5

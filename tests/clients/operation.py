@@ -1,4 +1,4 @@
-"""What happens to a server in the world: strange requests, many connections, signals."""
+"""Operation of the server: malformed requests, many connections, signals."""
 
 import gzip
 import json
@@ -116,7 +116,7 @@ def test_a_head_without_end_is_refused(server: Server):
 
 
 def test_a_half_closed_connection_ends(server: Server):
-    """Whoever says no more is answered or left; in no case does the server go on for nobody."""
+    """A client that closed its side for writing is answered or dropped; the server never decodes for a closed connection."""
     with connect(server) as sock:
         sock.sendall(request("/v1/chat/completions", json.dumps(STREAM).encode()))
         assert sock.recv(100).startswith(b"HTTP/1.1 200")
@@ -127,7 +127,7 @@ def test_a_half_closed_connection_ends(server: Server):
 
 
 def test_a_half_closed_request_is_answered_or_left(server: Server):
-    """As `nc -N` sends them: what is there at once comes; what must be written comes whole, or not at all."""
+    """As `nc -N` sends them: constant answers come at once; generated ones come whole, or not at all."""
     body = json.dumps({"messages": HELLO, "max_tokens": 40}).encode()
     whole = {request("/health"): [b"200"], request("/v1/chat/completions", body): [b"200", b""]}
     for sent, codes in whole.items():
@@ -279,7 +279,7 @@ def test_idle_connections_do_no_harm(server: Server):
 
 
 def test_connections_have_a_limit(server: Server):
-    """Whoever comes later waits, and is served when there is room."""
+    """Connections beyond the limit wait, and are served when others close."""
     with server.another("--connections", "4", "--timeout", "20") as narrow:
         held = [connect(narrow) for _ in range(4)]
         time.sleep(0.3)
@@ -323,8 +323,8 @@ def test_sigterm_lets_a_stream_end(server: Server):
         check_stream_ends(mortal, signal.SIGTERM)
 
 
-def test_a_stopping_server_takes_nobody(server: Server):
-    """Who connects then is refused at once, and does not wait for a stream of somebody else."""
+def test_a_stopping_server_accepts_no_connection(server: Server):
+    """New connections are refused at once, even while a stream is still being written."""
     with server.another("-c", "4096") as mortal, connect(mortal) as stream:
         stream.sendall(request("/v1/chat/completions", json.dumps(STREAM).encode()))
         wait_until(lambda: mortal.count("generated_tokens_total") > 5, "no text is written")
@@ -340,7 +340,7 @@ def test_a_stopping_server_takes_nobody(server: Server):
 
 
 def test_a_second_signal_cuts(server: Server):
-    """Who asks twice does not wait."""
+    """The second signal does not wait for streams."""
     with server.another("-c", "4096") as mortal, connect(mortal) as stream:
         stream.sendall(request("/v1/chat/completions", json.dumps({**STREAM, "n": 8}).encode()))
         wait_until(lambda: mortal.count("generated_tokens_total") > 5, "no text is written")
@@ -382,7 +382,7 @@ def refusal_of(server: Server, *flags: str) -> subprocess.CompletedProcess:
 
 
 def test_other_machines_need_a_key(server: Server):
-    """Or somebody who says that they do not; exit code 2."""
+    """Without a key or an explicit option the server does not start; exit code 2."""
     refused = refusal_of(server, "--port", "0", "--host", "0.0.0.0")
     assert refused.returncode == 2 and "--api-key" in refused.stderr and not refused.stdout, refused
     with server.another("--host", "0.0.0.0", "--insecure") as open_server:
@@ -439,5 +439,5 @@ def test_names_that_were_bent_here_get_nothing(server: Server):
         assert answer.status_code == 403 and "--allow-host" in answer.json()["error"]["message"], answer.text
     for host in ("host.docker.internal:8080", "raspberrypi.local", "my-pc"):
         assert httpx.get(f"{server.api}/models", headers={"host": host}).status_code == 200, host
-        # A page by such a name may be that of whoever controls the local network.
+        # Whether such a name resolves to a hostile page is up to the local network.
         assert httpx.get(f"{server.api}/models", headers={"host": host, "origin": f"http://{host}"}).status_code == 403, host

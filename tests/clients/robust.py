@@ -1,4 +1,4 @@
-"""What nobody sends who means well: noise, floods, and more of everything than there is room for."""
+"""Hostile clients: noise, floods, and oversized requests."""
 
 import json
 import random
@@ -11,7 +11,7 @@ import httpx
 from operation import check_alive, connect, raw, read_all, request
 from serving import HELLO, Server, wait_idle
 
-# Requests that are right, of every path that takes one; what is tried is made of them.
+# Valid requests of every path; the tests mutate them.
 ASKED = {
     "/v1/chat/completions": {
         "messages": [{"role": "system", "content": "Be kind."}, *HELLO],
@@ -30,7 +30,7 @@ MEGABYTE = 1 << 20
 
 
 def statuses(server: Server, path: str, bodies) -> set[int]:
-    """What these bodies are answered with; none is a mistake of the server's."""
+    """The statuses of responses to these bodies; none may be a 500."""
     found = set()
     with httpx.Client(timeout=60) as client:
         for body in bodies:
@@ -111,7 +111,7 @@ def test_strange_messages_and_tools_do_no_harm(server: Server):
 
 
 def test_numbers_that_no_machine_holds_are_refused(server: Server):
-    """Of a thousand digits, beyond every range, and what is no number."""
+    """Numbers of a thousand digits, out of range, and values that are no numbers."""
     for number in ("9" * 1000, "1e400", "-1e400", "NaN", "Infinity", "0x10", "1" * 100_000, "1e-99999999"):
         for field in ("max_tokens", "temperature", "seed", "top_k"):
             body = f'{{"prompt": "x", "n": 1, "{field}": {number}}}'.encode()
@@ -262,7 +262,7 @@ def test_connections_that_come_and_go_leave_nothing(server: Server):
 
 
 def idle_connections(server: Server, n: int) -> list[socket.socket]:
-    """Each of which was answered once."""
+    """Idle connections, each after one answered request."""
     socks = [connect(server, timeout=60) for _ in range(n)]
     for sock in socks:
         sock.sendall(request("/health"))

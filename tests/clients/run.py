@@ -1,4 +1,4 @@
-"""Drives `atta serve` with the clients that people have: python run.py --atta PATH [--only PART] [--slow].
+"""Drives `atta serve` with the usual client libraries: python run.py --atta PATH [--only PART] [--slow].
 
 Needs `pip install -r requirements.txt`. What a model says is not foreseen, except where a grammar leaves no choice; the
 checks are about form and course. Each test gets the server that all share, and may start others. Exits 1 on failure, and

@@ -11,7 +11,7 @@ import openai
 
 START_S = 60
 HELLO = [{"role": "user", "content": "Hello!"}]
-# An answer that no model can make short: whoever must keep the server busy, or be cut off, asks for it.
+# A request whose answer cannot be short, for tests that keep the server busy or need a cut.
 LONG = {
     "type": "json_schema",
     "json_schema": {"name": "long", "schema": {"type": "array", "items": {"enum": ["red", "blue"]}, "minItems": 900, "maxItems": 900}},

@@ -57,7 +57,7 @@ def as_version_4(config):
 
 
 def as_text_part(config, tensors):
-    """A model for images and text, of which this is the text part."""
+    """The text part of a multimodal model."""
     text = {k: v for k, v in config.items() if k not in ("architectures", "transformers_version", "torch_dtype")}
     named = {"Gemma3ForCausalLM": "Gemma3ForConditionalGeneration", "Ministral3ForCausalLM": "Mistral3ForConditionalGeneration"}
     whole = {"architectures": [named[config["architectures"][0]]], "model_type": "gemma3", "image_token_index": 95, "text_config": text,
@@ -84,7 +84,7 @@ def save(folder, config, tensors, n_shards):
 
 
 def write(out, label, scratch):
-    """One directory: a row and what is particular about it."""
+    """Writes one directory: a row with its variations."""
     name, *particular = label.split(".")
     number, row = next((i, row) for i, row in enumerate(MODELS, 1) if row.name == name)
     build(row, row.seed or number).save_pretrained(scratch)

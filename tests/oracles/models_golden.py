@@ -24,8 +24,8 @@ import torch
 import transformers
 
 N_VOCAB = 96
-NMSE = 1e-9   # demanded of us; correct f32 implementations differ by about 1e-12 (llama.cpp from transformers: < 1e-12)
-MOVED = 1e-5  # demanded of every mutation
+NMSE = 1e-9   # required of atta; correct f32 implementations differ by about 1e-12 (llama.cpp from transformers: < 1e-12)
+MOVED = 1e-5  # required of every mutation
 CALL = 1.001  # demanded of the choice of experts: the last one chosen is likelier than the next by this factor
 LLAMA3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 32}
 YARN = {"rope_type": "yarn", "factor": 4.0, "beta_fast": 2.0, "beta_slow": 0.2}
@@ -191,14 +191,14 @@ def deviation(name, shape, row):
     if base == "ffn_gate_up_exps" and "swiglu_limit" in row.extra:  # some beyond the limit
         return 0.0, 4.0 * fan_in
     if base in ("attn_output", "ffn_down", "ffn_down_exps", "ffn_down_shexp"):
-        is_clamped = "swiglu_limit" in row.extra    # then what is multiplied is large
+        is_clamped = "swiglu_limit" in row.extra    # then the products are large
         return 0.0, (0.4 if is_clamped else 2 if row.experts else 1.2) * small * fan_in / residual
     if base == "ffn_gate_inp":                  # a router, whose favourites should have clearly different weights
         return 0.0, 1.6 * fan_in
     if base in ("attn_q", "attn_k"):            # where a norm follows, its eps must matter too
         reads_residual = architecture(row) == "olmo2"
         return 0.0, (1.0 if reads_residual else small if architecture(row) in ("qwen3", "qwen3moe", "gemma3") else 1.6) * fan_in
-    if architecture(row) == "bitnet" and base in ("ffn_gate", "ffn_up"):   # the norm behind them hides the scale of what is large
+    if architecture(row) == "bitnet" and base in ("ffn_gate", "ffn_up"):   # the norm behind them hides large scales
         return 0.0, 0.4 * fan_in
     if base == "attn_qkv":
         return 0.0, 1.6 * fan_in
@@ -333,7 +333,7 @@ def add_rope_parameters(w, row):
 def add_parameters(w, row):
     arch, d_head = architecture(row), width_of_head(row)
     w.add_type("model")
-    w.add_name(f"{row.name}-tiny-random".replace("phi3", "phi-three"))  # llama.cpp patches the vocabulary of what is called phi3
+    w.add_name(f"{row.name}-tiny-random".replace("phi3", "phi-three"))  # llama.cpp patches the vocabulary of models named phi3
     w.add_block_count(row.n_layers)
     # The configuration of a dynamic rope has the original context here, a file the one that it stretches to.
     w.add_context_length(int(row.n_ctx * row.rope["factor"]) if row.rope.get("rope_type") == "dynamic" else row.n_ctx)

@@ -3,8 +3,7 @@
 
     VENV/bin/python tests/oracles/pickle_golden.py tests/golden/pickle
 
-Needs torch. `plain.bin` holds one tensor of each type, and tensors that share their elements; `plain.json` says what is in it. The other
-files are to be refused. `meta-*` are tiny Llamas in Meta's layout, for `crates/convert/src/meta`; `hugging-face` is one in Hugging Face's. What torch writes names its folder and a random number, so that a second run gives other bytes.
+Needs torch. `plain.bin` holds one tensor of each type, and tensors that share their elements; `plain.json` lists its contents. The other files must be refused. `meta-*` are tiny Llamas in Meta's layout, for `crates/convert/src/meta`; `hugging-face` is one in Hugging Face's. What torch writes names its folder and a random number, so that a second run gives other bytes.
 """
 
 import json

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Goldens of the quantizers: the blocks that llama.cpp makes of 10,752 seeded weights.
+"""Goldens of the quantizers: llama.cpp's blocks of 10,752 seeded weights.
 
     quantize_golden.py path/to/libggml-base.so tests/golden/quantize
 

@@ -10,14 +10,14 @@ use atta_benches::seconds;
 use atta_kernels::{Attention, AttnRow, AttnScratch, Kernels, KvElem, KvLayer, Pool};
 use std::num::NonZeroUsize;
 
-/// Positions per block of the cache, as the engine has them.
+/// Positions per KV block, as in the engine.
 const BLOCK_LEN: usize = 32;
-/// Bytes of all layers in decoding.
+/// Bytes of the KV cache of all layers in decoding.
 const LARGE: usize = 512 << 20;
-/// Bytes of keys and values that a core's own caches hold.
+/// Bytes of keys and values that fit a core's private caches.
 const SMALL: usize = 1 << 20;
 
-/// Query heads, heads of keys and values, width of a head.
+/// Query heads, key-value heads, width of a head.
 #[derive(Clone, Copy)]
 struct Shape {
     n_heads: usize,

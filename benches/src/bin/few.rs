@@ -1,4 +1,4 @@
-//! Speed of products with few activation rows, as many texts at once have them: `cargo run
+//! Speed of matmuls with few activation rows, as in batched decoding: `cargo run
 //! --release -p atta-benches --bin few [ISA] [THREADS]`. Each column is the time of so many rows
 //! through a matrix larger than the caches, in times that of one row.
 
