@@ -524,7 +524,7 @@ def test_keys_are_asked_for(server: Server):
 
 
 def test_a_full_queue_refuses(server: Server):
-    """--queue 0: a request that finds no free slot is refused at once, with Retry-After."""
+    """--queue 0: a request that finds all slots taken is refused at once, with a rate limit error."""
     with server.another("--queue", "0", "--parallel", "1", "-c", "4096") as small:
         fields = {"model": small.model(), "messages": HELLO, "response_format": LONG}
         with small.client().chat.completions.create(**fields, stream=True) as stream:
@@ -534,7 +534,7 @@ def test_a_full_queue_refuses(server: Server):
 
 
 def test_a_queue_has_its_length(server: Server):
-    """Of six requests at once, one is decoded, two wait in the queue, and three are refused."""
+    """Of six requests at once, one is decoded, two wait in the queue, and the rest are refused."""
     with server.another("--queue", "2", "--parallel", "1", "-c", "4096") as small:
         fields, codes = {"messages": HELLO, "response_format": LONG, "max_tokens": 300}, []
         threads = [threading.Thread(target=lambda: codes.append(small.post("/v1/chat/completions", **fields))) for _ in range(6)]

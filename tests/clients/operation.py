@@ -439,5 +439,6 @@ def test_names_that_were_bent_here_get_nothing(server: Server):
         assert answer.status_code == 403 and "--allow-host" in answer.json()["error"]["message"], answer.text
     for host in ("host.docker.internal:8080", "raspberrypi.local", "my-pc"):
         assert httpx.get(f"{server.api}/models", headers={"host": host}).status_code == 200, host
-        # Whether such a name resolves to a hostile page is up to the local network.
+        # A page of such a name may come from a hostile machine in the local network, so its origin
+        # is refused.
         assert httpx.get(f"{server.api}/models", headers={"host": host, "origin": f"http://{host}"}).status_code == 403, host

@@ -40,7 +40,7 @@ def before_load_schema(_context, raw_schema):
     name, schemas = os.environ["ATTA_MODEL"], raw_schema["components"]["schemas"]
     schemas["TokenId"]["maximum"] = int(os.environ["ATTA_TOKENS"]) - 1
     schemas["ModelName"] = {"enum": [name, None]}
-    # Numbers have 32 bits; this is the largest value that leaves no tokens.
+    # Numbers are f32; 2^-150 is the largest value that rounds to 0.
     schemas["RepeatPenalty"]["exclusiveMinimum"] = 2**-150
     for choice in ("ToolChoice", "FlatToolChoice", "CustomToolChoice"):
         schemas[choice] = {"type": "null"}
