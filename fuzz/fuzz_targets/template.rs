@@ -27,7 +27,10 @@ fuzz_target!(|source: &str| {
         Message::tool("1", "f", "2"),
     ];
     let tools = [
-        json!({ "type": "function", "function": { "name": "f", "parameters": { "type": "object" } } }),
+        json!({
+            "type": "function",
+            "function": { "name": "f", "parameters": { "type": "object" } }
+        }),
     ];
     let now = Some(DateTime::from_unix(951_827_696));
     for messages in [&messages[..], &messages[1..2], &[]] {

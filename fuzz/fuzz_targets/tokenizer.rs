@@ -1,8 +1,7 @@
 //! Arbitrary bytes as a vocabulary and a text: either a whole GGUF file, or the parts of a
-//! vocabulary, which reaches more code.
-//!
-//! Parts are separated by 0xFE and their elements by 0xFF, bytes that no UTF-8 holds: one byte for the pre-tokenizer and
-//! one for the flags, then tokens, merges, kinds (one byte each) and the text.
+//! vocabulary, which reaches more code. Parts are separated by 0xFE and their elements by 0xFF,
+//! bytes that UTF-8 never contains: one byte for the pre-tokenizer and one for the flags, then
+//! tokens, merges, token types (one byte each) and the text.
 #![no_main]
 
 use atta_formats::{Gguf, Metadata, SharedBytes, Writer};

@@ -71,7 +71,7 @@ pub enum Error {
         row: u64,
     },
     /// A type that weights cannot be quantized to.
-    #[error("cannot quantize to {ty}{}", if *.needs_importance { " without an importance matrix" } else { "" })]
+    #[error("cannot quantize to {ty}{}", without_importance(*.needs_importance))]
     NoQuantizer {
         /// The type.
         ty: TensorType,
@@ -96,7 +96,10 @@ pub enum Error {
         path: PathBuf,
     },
     /// The model file of llama2.c or LEAP would have the name of its vocabulary file.
-    #[error("{path}: is the name of the vocabulary file: give another name", path = .path.display())]
+    #[error(
+        "{path}: is the name of the vocabulary file: give another name",
+        path = .path.display()
+    )]
     Tokenizer {
         /// The file.
         path: PathBuf,
@@ -189,6 +192,13 @@ pub enum Error {
         /// The option.
         option: SourceOption,
     },
+}
+
+fn without_importance(needs_importance: bool) -> &'static str {
+    match needs_importance {
+        true => " without an importance matrix",
+        false => "",
+    }
 }
 
 impl Error {

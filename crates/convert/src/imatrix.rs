@@ -132,8 +132,7 @@ impl ImportanceMatrix {
     /// Reads an importance matrix from a GGUF file.
     ///
     /// # Errors
-    /// A file that is no importance matrix, sums without counts, and values that are not finite or are
-    /// negative.
+    /// A file that is no importance matrix, sums without counts, and negative or non-finite values.
     pub fn open(path: &Path) -> Result<Self, Error> {
         let file = gguf::open(path);
         let at = |why: String| Error::File {

@@ -70,13 +70,16 @@ enum Condition {
 type Rule = (TensorCategory, Condition, TensorType);
 
 macro_rules! mixes {
-    ($($name:literal, $file_type:literal, $base:ident: [$(($part:ident, $condition:expr, $ty:ident)),* $(,)?];)*) => {
+    ($(
+        $name:literal, $file_type:literal, $base:ident:
+            [$(($category:ident, $condition:expr, $ty:ident)),* $(,)?];
+    )*) => {
         /// All mixes, by bits per weight.
         pub const MIXES: &[Mix] = &[$(Mix {
             name: $name,
             file_type: $file_type,
             base: TensorType::$base,
-            rules: &[$((TensorCategory::$part, $condition, TensorType::$ty)),*],
+            rules: &[$((TensorCategory::$category, $condition, TensorType::$ty)),*],
         },)*];
     };
 }

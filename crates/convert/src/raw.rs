@@ -174,8 +174,8 @@ impl RawTensor {
     /// Reads elements, from `first` on, into `out`.
     ///
     /// # Errors
-    /// [`Error::NoRow`] beyond the end, [`Error::Numbers`] if elements are not floating-point numbers;
-    /// with the name.
+    /// [`Error::NoRow`] beyond the end, [`Error::Numbers`] if elements are no floats; with the
+    /// name.
     pub fn floats(&self, first: u64, out: &mut [f32]) -> Result<(), Error> {
         let size = self.dtype.bytes() as usize;
         let from = usize::try_from(first)

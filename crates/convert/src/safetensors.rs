@@ -1,8 +1,9 @@
 //! Reads safetensors files: a length, a JSON header, and the bytes of all tensors.
 //!
 //! ```text
-//! 8 bytes   length n of the header, little endian
-//! n bytes   {"name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, ..., "__metadata__": {...}}
+//! 8 bytes   length n of the header, little endian n bytes   {"name": {"dtype": "F32", "shape": [2,
+//! 3], "data_offsets": [0, 24]}, ...,
+//!           "__metadata__": {...}}
 //! the rest  tensors, at the offsets that the header gives, counted from here
 //! ```
 //! The header is scanned into slices, one per member, so that a hostile header needs no more memory
@@ -442,11 +443,11 @@ mod tests {
             f32s("a", "[]", "[0,4]")
         );
         let tensors = parse(file(&json, 12)).unwrap();
-        let told: Vec<_> = tensors
+        let read: Vec<_> = tensors
             .iter()
             .map(|t| (t.name(), t.dims(), t.bytes().len()))
             .collect();
-        assert_eq!(told, [("a", &[][..], 4), ("b", &[2, 1][..], 8)]);
+        assert_eq!(read, [("a", &[][..], 4), ("b", &[2, 1][..], 8)]);
         assert_eq!(parse(file(" {} ", 0)).unwrap().len(), 0);
     }
 

@@ -12,9 +12,9 @@ use atta_formats::{TensorType, Writer};
 const NAME: &str = "blk.0.ffn_up_exps.weight";
 
 /// A directory of a test, removed with it.
-struct Scratch(PathBuf);
+struct TempDir(PathBuf);
 
-impl Scratch {
+impl TempDir {
     fn new(name: &str) -> Self {
         let path = std::env::temp_dir().join(format!("atta-convert-{name}-{}", std::process::id()));
         fs::create_dir_all(&path).unwrap();
@@ -26,7 +26,7 @@ impl Scratch {
     }
 }
 
-impl Drop for Scratch {
+impl Drop for TempDir {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
@@ -75,7 +75,7 @@ fn weights(n: usize) -> Vec<f32> {
 
 #[test]
 fn experts_are_quantized_with_an_importance_of_their_own() {
-    let scratch = Scratch::new("experts");
+    let scratch = TempDir::new("experts");
     let dims = [3, 700, 256];
     let d = 256;
     let weights = weights(3 * 700 * d);
@@ -113,7 +113,7 @@ fn experts_are_quantized_with_an_importance_of_their_own() {
 
 #[test]
 fn a_weight_that_overflows_the_scales_of_a_type_is_refused() {
-    let scratch = Scratch::new("large");
+    let scratch = TempDir::new("large");
     let mut weights = weights(512);
     weights[300] = 1e6;
     let checkpoint = checkpoint("blk.0.ffn_up.weight", &[2, 256], &weights);
@@ -131,7 +131,7 @@ fn a_weight_that_overflows_the_scales_of_a_type_is_refused() {
 
 #[test]
 fn a_stopped_conversion_leaves_no_file() {
-    let scratch = Scratch::new("stop");
+    let scratch = TempDir::new("stop");
     let checkpoint = checkpoint("blk.0.ffn_up.weight", &[2, 256], &weights(512));
     let stop = &mut |_: atta_convert::Progress<'_>| ControlFlow::Break(());
     let stopped = convert(

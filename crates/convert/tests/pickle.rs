@@ -57,12 +57,12 @@ fn values(tensor: &RawTensor) -> Vec<f64> {
 
 #[test]
 fn tensors_are_those_that_torch_saved() {
-    let told: Value = serde_json::from_slice(&std::fs::read(path("plain.json")).unwrap()).unwrap();
+    let all: Value = serde_json::from_slice(&std::fs::read(path("plain.json")).unwrap()).unwrap();
     let read = pickle::open(&path("plain.bin")).unwrap();
-    assert_eq!(read.names().count(), told.as_object().unwrap().len());
-    for (name, told) in told.as_object().unwrap() {
+    assert_eq!(read.names().count(), all.as_object().unwrap().len());
+    for (name, expected) in all.as_object().unwrap() {
         let tensor = read.get(name).expect(name);
-        let list = |key: &str| told[key].as_array().unwrap().clone();
+        let list = |key: &str| expected[key].as_array().unwrap().clone();
         let dims: Vec<u64> = list("dims").iter().map(|d| d.as_u64().unwrap()).collect();
         let expected: Vec<f64> = list("values").iter().map(|v| v.as_f64().unwrap()).collect();
         assert_eq!(

@@ -331,7 +331,8 @@ fn layers_that_the_configuration_does_not_have_are_left_over() {
     .unwrap_err();
     assert_eq!(
         error,
-        "model.layers.1.input_layernorm.weight: is in the checkpoint, but this architecture does not use it"
+        "model.layers.1.input_layernorm.weight: is in the checkpoint, but this architecture does \
+         not use it"
     );
     let error = with_fields(
         "qwen3.bf16",

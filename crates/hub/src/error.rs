@@ -25,7 +25,10 @@ pub enum Error {
         source: io::Error,
     },
     /// The disk has no space for a download.
-    #[error("{path}: the disk is too full: {needed} bytes are needed, {free} are free", path = .path.display())]
+    #[error(
+        "{path}: the disk is too full: {needed} bytes are needed, {free} are free",
+        path = .path.display()
+    )]
     DiskFull {
         /// The file that would be written.
         path: PathBuf,
@@ -103,12 +106,12 @@ impl Error {
 fn denied(status: u16, is_gated: bool) -> String {
     match is_gated {
         true => format!(
-            "gated (status {status}): agree to its terms on its web page, and set HF_TOKEN to a token \
-             of that account"
+            "gated (status {status}): agree to its terms on its web page, and set HF_TOKEN to a \
+             token of that account"
         ),
         false => format!(
-            "refused (status {status}): it is private or gated, or does not exist; set HF_TOKEN to a \
-             token that may read it"
+            "refused (status {status}): it is private or gated, or does not exist; set HF_TOKEN \
+             to a token that may read it"
         ),
     }
 }

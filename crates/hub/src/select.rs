@@ -25,18 +25,30 @@ const BESIDE_WEIGHTS: [&str; 14] = [
     "chat_template.jinja",
     "chat_template.json",
 ];
-/// File names of weights (prefix, extension) in order of preference, since many repositories hold
-/// the same weights in several formats.
-const WEIGHTS: [(&str, &str); 4] = [
-    ("model", ".safetensors"),
-    ("", ".safetensors"),
-    ("pytorch_model", ".bin"),
-    ("consolidated", ".pth"),
+/// File names of weights in order of preference, since many repositories hold the same weights in
+/// several formats.
+const WEIGHTS: [WeightNames; 4] = [
+    WeightNames::new("model", ".safetensors"),
+    WeightNames::new("", ".safetensors"),
+    WeightNames::new("pytorch_model", ".bin"),
+    WeightNames::new("consolidated", ".pth"),
 ];
 /// Directory of additional chat templates.
 const TEMPLATES: &str = "additional_chat_templates/";
 /// How many names an error lists.
 const MAX_LISTED: usize = 20;
+
+/// The names of weight files in one format.
+struct WeightNames {
+    prefix: &'static str,
+    extension: &'static str,
+}
+
+impl WeightNames {
+    const fn new(prefix: &'static str, extension: &'static str) -> Self {
+        Self { prefix, extension }
+    }
+}
 
 /// The files that a request selects.
 #[derive(Debug, PartialEq, Eq)]
@@ -79,7 +91,7 @@ pub(crate) fn select<'a>(
 }
 
 /// A GGUF model: one file, or several shards.
-struct Model<'a> {
+struct GgufModel<'a> {
     /// Path without shard number and extension.
     stem: &'a str,
     /// Shard number (from 1) and path.
@@ -87,14 +99,14 @@ struct Model<'a> {
     n_shards: usize,
 }
 
-impl<'a> Model<'a> {
+impl<'a> GgufModel<'a> {
     fn files(&self) -> Result<Selection<'a>, SelectionError> {
         complete(self.stem, &self.shards, self.n_shards).map(Selection::Files)
     }
 }
 
 /// All GGUF models of a repository, without multimodal projectors and importance matrices.
-fn models<'a>(paths: &[&'a str]) -> Vec<Model<'a>> {
+fn models<'a>(paths: &[&'a str]) -> Vec<GgufModel<'a>> {
     let mut models = BTreeMap::<(&str, usize), Vec<(usize, &str)>>::new();
     for path in paths {
         let Some(stem) = stem(path, ".gguf") else {
@@ -111,7 +123,7 @@ fn models<'a>(paths: &[&'a str]) -> Vec<Model<'a>> {
     }
     models
         .into_iter()
-        .map(|((stem, n_shards), shards)| Model {
+        .map(|((stem, n_shards), shards)| GgufModel {
             stem,
             shards,
             n_shards,
@@ -163,7 +175,7 @@ fn complete<'a>(
 /// The file of the path `wanted`, else the model whose name contains `wanted` as a word.
 fn named<'a>(
     paths: &[&'a str],
-    models: &[Model<'a>],
+    models: &[GgufModel<'a>],
     wanted: &str,
 ) -> Result<Selection<'a>, SelectionError> {
     if let Some(model) = models
@@ -182,7 +194,7 @@ fn named<'a>(
     one(models, wanted).unwrap_or_else(|| Err(nothing()))
 }
 
-fn preferred<'a>(models: &[Model<'a>]) -> Result<Selection<'a>, SelectionError> {
+fn preferred<'a>(models: &[GgufModel<'a>]) -> Result<Selection<'a>, SelectionError> {
     let found = PREFERRED.iter().find_map(|quant| one(models, quant));
     found.unwrap_or_else(|| match models {
         [model] => model.files(),
@@ -191,7 +203,7 @@ fn preferred<'a>(models: &[Model<'a>]) -> Result<Selection<'a>, SelectionError> 
 }
 
 /// The model of a quantization. A name that ends with it is preferred to one that contains it.
-fn one<'a>(models: &[Model<'a>], quant: &str) -> Option<Result<Selection<'a>, SelectionError>> {
+fn one<'a>(models: &[GgufModel<'a>], quant: &str) -> Option<Result<Selection<'a>, SelectionError>> {
     let having = |has: fn(&str, &str) -> bool| {
         models
             .iter()
@@ -221,11 +233,11 @@ fn has_word(stem: &str, word: &str) -> bool {
         .any(|part| part.eq_ignore_ascii_case(word))
 }
 
-fn model_names(models: &[Model<'_>]) -> Vec<String> {
+fn model_names(models: &[GgufModel<'_>]) -> Vec<String> {
     models.iter().map(first_file).collect()
 }
 
-fn first_file(model: &Model<'_>) -> String {
+fn first_file(model: &GgufModel<'_>) -> String {
     model
         .shards
         .iter()
@@ -246,7 +258,7 @@ fn checkpoint<'a>(paths: &[&'a str]) -> Result<Selection<'a>, SelectionError> {
         .any(|path| matches!(*path, "config.json" | "params.json"));
     let found = WEIGHTS
         .iter()
-        .find_map(|kind| weights(&at_root, *kind))
+        .find_map(|names| weights(&at_root, names))
         .filter(|_| has_config);
     let nothing = || SelectionError::Nothing {
         wanted: None,
@@ -263,17 +275,18 @@ fn checkpoint<'a>(paths: &[&'a str]) -> Result<Selection<'a>, SelectionError> {
     Ok(Selection::Checkpoint(files))
 }
 
-/// The weights with this prefix and extension, with their index.
+/// The weights with these names, with their index.
 fn weights<'a>(
     at_root: &[&'a str],
-    (prefix, ending): (&str, &str),
+    names: &WeightNames,
 ) -> Option<Result<Vec<&'a str>, SelectionError>> {
+    let &WeightNames { prefix, extension } = names;
     let files = at_root
         .iter()
         .copied()
-        .filter(|path| path.starts_with(prefix) && path.ends_with(ending));
+        .filter(|path| path.starts_with(prefix) && path.ends_with(extension));
     let numbered: Vec<_> = files
-        .map(|path| (shard(path.strip_suffix(ending).unwrap_or(path)), path))
+        .map(|path| (shard(path.strip_suffix(extension).unwrap_or(path)), path))
         .collect();
     let mut files: Vec<&str> = match numbered.iter().find_map(|(shard, _)| *shard) {
         Some((name, _, n_shards)) => {
@@ -289,8 +302,9 @@ fn weights<'a>(
         }
         None => numbered.into_iter().map(|(_, path)| path).collect(),
     };
-    let is_index =
-        |path: &&str| path.starts_with(prefix) && path.ends_with(&format!("{ending}.index.json"));
+    let is_index = |path: &&str| {
+        path.starts_with(prefix) && path.ends_with(&format!("{extension}.index.json"))
+    };
     let found = !files.is_empty();
     files.extend(at_root.iter().copied().filter(is_index));
     found.then_some(Ok(files))

@@ -17,9 +17,9 @@ use support::{
 const SIZE: usize = 300_000;
 
 /// A cache of a test, removed with it.
-struct Scratch(PathBuf);
+struct TempDir(PathBuf);
 
-impl Scratch {
+impl TempDir {
     fn new(name: &str) -> Self {
         let path = std::env::temp_dir().join(format!("atta-hub-{name}-{}", std::process::id()));
         // A test that was killed may have left it.
@@ -69,7 +69,7 @@ impl Scratch {
     }
 }
 
-impl Drop for Scratch {
+impl Drop for TempDir {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
@@ -108,7 +108,7 @@ fn spoiled(spoil: impl Fn(Reply, &HttpRequest, usize) -> Reply + Send + Sync + '
 
 #[test]
 fn a_file_lies_where_other_programs_look_for_it() {
-    let scratch = Scratch::new("layout");
+    let scratch = TempDir::new("layout");
     let server = spoiled(|reply, _, _| reply);
     let pulled = scratch.pull(&server, "org/m").unwrap();
     let repo = scratch.0.join("models--org--m");
@@ -134,7 +134,7 @@ fn a_file_lies_where_other_programs_look_for_it() {
 
 #[test]
 fn small_files_go_by_the_hash_of_git_and_lie_in_directories() {
-    let scratch = Scratch::new("small");
+    let scratch = TempDir::new("small");
     let repo = Repo {
         name: "org/m",
         files: vec![
@@ -161,7 +161,7 @@ fn small_files_go_by_the_hash_of_git_and_lie_in_directories() {
 
 #[test]
 fn a_checkpoint_is_a_directory() {
-    let scratch = Scratch::new("checkpoint");
+    let scratch = TempDir::new("checkpoint");
     let files = [
         ("config.json", 2),
         ("model.safetensors", 5000),
@@ -186,7 +186,7 @@ fn a_checkpoint_is_a_directory() {
 #[test]
 fn a_connection_may_be_cut_anywhere_and_the_same_pull_goes_on() {
     for cut in [0, 1, 2, 1000, 131_071, 131_072, 131_073, SIZE / 2, SIZE - 1] {
-        let scratch = Scratch::new(&format!("cut-{cut}"));
+        let scratch = TempDir::new(&format!("cut-{cut}"));
         let server = spoiled(move |reply, _, n| Reply {
             cut: (n == 0).then_some(cut),
             ..reply
@@ -218,7 +218,7 @@ fn another_pull_goes_on_where_one_was_cut() {
         ..HubOptions::default()
     };
     for cut in [0, 1, 4096, 131_072, SIZE - 1] {
-        let scratch = Scratch::new(&format!("resume-{cut}"));
+        let scratch = TempDir::new(&format!("resume-{cut}"));
         let server = spoiled(move |reply, _, n| Reply {
             cut: (n == 0).then_some(cut),
             ..reply
@@ -240,7 +240,7 @@ fn another_pull_goes_on_where_one_was_cut() {
 
 #[test]
 fn cut_connections_that_delivered_bytes_are_not_consecutive_failures() {
-    let scratch = Scratch::new("drip");
+    let scratch = TempDir::new("drip");
     let server = spoiled(|reply, _, _| Reply {
         cut: Some(10_000),
         ..reply
@@ -258,7 +258,7 @@ fn cut_connections_that_delivered_bytes_are_not_consecutive_failures() {
 
 #[test]
 fn a_server_without_ranges_sends_everything_again() {
-    let scratch = Scratch::new("no-range");
+    let scratch = TempDir::new("no-range");
     let whole = |n: usize| Reply {
         cut: (n == 0).then_some(1000),
         ..content_from(&model(), None)
@@ -270,7 +270,7 @@ fn a_server_without_ranges_sends_everything_again() {
     );
 
     // If it always breaks off at the same byte, the pull fails.
-    let scratch = Scratch::new("no-range-cut");
+    let scratch = TempDir::new("no-range-cut");
     let server = spoiled(|_, _, _| Reply {
         cut: Some(SIZE / 2),
         ..content_from(&model(), None)
@@ -281,7 +281,7 @@ fn a_server_without_ranges_sends_everything_again() {
 
 #[test]
 fn a_server_that_goes_on_elsewhere_is_not_believed() {
-    let scratch = Scratch::new("wrong-range");
+    let scratch = TempDir::new("wrong-range");
     let server = spoiled(|reply, request, n| match n {
         0 => Reply {
             cut: Some(1000),
@@ -299,7 +299,7 @@ fn a_server_that_goes_on_elsewhere_is_not_believed() {
         model()
     );
 
-    let scratch = Scratch::new("416");
+    let scratch = TempDir::new("416");
     let server = spoiled(|reply, _, n| match n {
         0 => Reply {
             cut: Some(1000),
@@ -320,7 +320,7 @@ fn wrong_bytes_are_found_out_and_removed() {
         reply.body[at] ^= 1;
         reply
     };
-    let scratch = Scratch::new("wrong-bytes");
+    let scratch = TempDir::new("wrong-bytes");
     let server = spoiled(move |reply, _, n| {
         if n == 0 {
             spoil(reply, SIZE - 1)
@@ -342,7 +342,7 @@ fn wrong_bytes_are_found_out_and_removed() {
     assert!(scratch.pull(&server, "org/m").is_ok());
 
     // The bytes of an earlier pull are hashed too.
-    let scratch = Scratch::new("wrong-part");
+    let scratch = TempDir::new("wrong-part");
     fs::create_dir_all(scratch.partial(&model()).parent().unwrap()).unwrap();
     fs::write(scratch.partial(&model()), vec![0; 1000]).unwrap();
     assert!(
@@ -368,7 +368,7 @@ fn wrong_bytes_are_found_out_and_removed() {
 #[test]
 fn a_file_of_another_length_is_not_taken() {
     for length in [SIZE - 1, SIZE + 1] {
-        let scratch = Scratch::new(&format!("length-{length}"));
+        let scratch = TempDir::new(&format!("length-{length}"));
         let server = spoiled(move |_, _, _| Reply::of(200, weights(length, 1)));
         let error = scratch.error(&server, "org/m");
         assert!(
@@ -381,7 +381,7 @@ fn a_file_of_another_length_is_not_taken() {
 
 #[test]
 fn a_body_that_does_not_end_is_cut_off_at_the_length_of_the_file() {
-    let scratch = Scratch::new("endless");
+    let scratch = TempDir::new("endless");
     let server = spoiled(|_, _, _| Reply {
         length: 0,
         ..Reply::of(200, weights(20 * SIZE, 5))
@@ -398,7 +398,7 @@ fn a_body_that_does_not_end_is_cut_off_at_the_length_of_the_file() {
 fn content_that_changes_between_two_connections_is_noticed() {
     let other = weights(SIZE, 9);
     let changed = other.clone();
-    let scratch = Scratch::new("changed");
+    let scratch = TempDir::new("changed");
     // As the storage servers do it: `If-Range` does not match any more, so the whole new file is
     // sent, and its hash is wrong.
     let server = spoiled(move |reply, _, n| match n {
@@ -421,7 +421,7 @@ fn content_that_changes_between_two_connections_is_noticed() {
     assert!(scratch.blobs().is_empty());
 
     // As the Hub does it: a header announces the hash of the new file.
-    let scratch = Scratch::new("changed-linked");
+    let scratch = TempDir::new("changed-linked");
     let server =
         spoiled(move |reply, _, _| reply.with("X-Linked-ETag", format!("\"{}\"", sha256(&other))));
     let error = scratch.error(&server, "org/m");
@@ -439,7 +439,7 @@ fn a_server_that_is_busy_is_asked_again() {
         (503, ("Retry-After", "0")),
         (429, ("Retry-After", "0")),
     ] {
-        let scratch = Scratch::new(&format!("busy-{status}"));
+        let scratch = TempDir::new(&format!("busy-{status}"));
         let repo = repo();
         let n = AtomicUsize::new(0);
         // Every other response is an error, JSON included.
@@ -452,7 +452,7 @@ fn a_server_that_is_busy_is_asked_again() {
             model()
         );
     }
-    let scratch = Scratch::new("always-busy");
+    let scratch = TempDir::new("always-busy");
     let server = Server::start(|_| Reply::of(500, ""));
     assert!(scratch.error(&server, "org/m").contains("status 500"));
     assert_eq!(server.requests().len(), 6);
@@ -462,7 +462,7 @@ fn a_server_that_is_busy_is_asked_again() {
 
 #[test]
 fn a_redirect_to_another_host_does_not_get_the_token() {
-    let scratch = Scratch::new("redirect");
+    let scratch = TempDir::new("redirect");
     let storage = Server::start(|request| content_from(&model(), request.start()));
     let target = format!("{}/bytes?Signature=secret", storage.url);
     let server = spoiled(move |_, request, _| match request.path.ends_with("?here") {
@@ -493,7 +493,7 @@ fn a_redirect_to_another_host_does_not_get_the_token() {
 
 #[test]
 fn an_expired_signed_url_is_requested_again() {
-    let scratch = Scratch::new("expired");
+    let scratch = TempDir::new("expired");
     let n = AtomicUsize::new(0);
     let storage = Server::start(move |request| match n.fetch_add(1, Relaxed) {
         0 => Reply::of(403, "expired"),
@@ -511,7 +511,7 @@ fn an_expired_signed_url_is_requested_again() {
 #[test]
 fn redirects_in_circles_and_to_nowhere_end() {
     for location in ["?again", "file:///etc/passwd", ""] {
-        let scratch = Scratch::new("circles");
+        let scratch = TempDir::new("circles");
         let server = spoiled(move |_, _, _| Reply::of(302, "").with("Location", location));
         assert!(
             scratch.error(&server, "org/m").contains("redirect"),
@@ -522,7 +522,7 @@ fn redirects_in_circles_and_to_nowhere_end() {
 
 #[test]
 fn a_long_list_comes_in_pages() {
-    let scratch = Scratch::new("pages");
+    let scratch = TempDir::new("pages");
     let repo = repo();
     let server = Server::start(move |request| match request.path.as_str() {
         path if path.contains("cursor=2") => {
@@ -541,7 +541,7 @@ fn a_list_without_end_and_one_that_leads_away_are_refused() {
         ("?more", "does not end"),
         ("http://127.0.0.1:1/x", "a URL that cannot be used"),
     ] {
-        let scratch = Scratch::new("list");
+        let scratch = TempDir::new("list");
         let repo = repo();
         let server = Server::start(move |request| match request.path.contains("/tree/") {
             true => Reply::of(200, "[]").with("Link", format!("<{link}>; rel=\"next\"")),
@@ -563,7 +563,7 @@ fn hostile_names_in_a_list_are_refused() {
         "\\u001b[2J.gguf",
         "",
     ] {
-        let scratch = Scratch::new("hostile");
+        let scratch = TempDir::new("hostile");
         let repo = repo();
         let list = format!("[{}]", listed(path, &model()));
         let server = Server::start(move |request| match request.path.contains("/tree/") {
@@ -588,7 +588,7 @@ fn unusable_responses_are_errors() {
         r#"{"sha":7}"#,
         &deep,
     ] {
-        let scratch = Scratch::new("garbage");
+        let scratch = TempDir::new("garbage");
         let body = body.to_owned();
         let server = Server::start(move |_| Reply::of(200, body.clone()));
         let error = scratch.error(&server, "org/m");
@@ -601,7 +601,7 @@ fn unusable_responses_are_errors() {
 
 #[test]
 fn a_refusal_says_what_would_help() {
-    let scratch = Scratch::new("refused");
+    let scratch = TempDir::new("refused");
     let refusing = |status, code: &'static str| {
         Server::start(move |_| Reply::of(status, "{}").with("X-Error-Code", code))
     };
@@ -654,7 +654,7 @@ fn a_refusal_says_what_would_help() {
 
 #[test]
 fn an_unreachable_server_is_an_error() {
-    let scratch = Scratch::new("unreachable");
+    let scratch = TempDir::new("unreachable");
     let url = Server::start(|_| Reply::of(200, "")).url.clone();
     let options = HubOptions {
         endpoint: url,
@@ -671,7 +671,7 @@ fn an_unreachable_server_is_an_error() {
 
 #[test]
 fn a_download_that_does_not_fit_the_disk_is_not_started() {
-    let scratch = Scratch::new("full");
+    let scratch = TempDir::new("full");
     let repo = repo();
     let list = listed("m.gguf", &model())
         .replace(&format!("\"size\":{SIZE}"), "\"size\":4611686018427387904");
@@ -693,7 +693,7 @@ fn a_download_that_does_not_fit_the_disk_is_not_started() {
 
 #[test]
 fn two_pulls_at_once_download_once() {
-    let scratch = Scratch::new("two");
+    let scratch = TempDir::new("two");
     let server = spoiled(|reply, _, _| {
         std::thread::sleep(Duration::from_millis(300));
         reply
@@ -725,7 +725,7 @@ fn two_pulls_at_once_download_once() {
 
 #[test]
 fn cached_files_are_found_without_a_server() {
-    let scratch = Scratch::new("find");
+    let scratch = TempDir::new("find");
     let server = spoiled(|reply, _, _| reply);
     let find = |what: &str| scratch.cache().find(&what.parse().unwrap());
     assert_eq!(find("org/m").unwrap(), None);
@@ -760,7 +760,7 @@ fn cached_files_are_found_without_a_server() {
 
 #[test]
 fn an_older_snapshot_is_found_too() {
-    let scratch = Scratch::new("older");
+    let scratch = TempDir::new("older");
     let server = spoiled(|reply, _, _| reply);
     let pulled = scratch.pull(&server, "org/m:q8_0").unwrap();
     let newer = "f".repeat(40);
@@ -782,7 +782,7 @@ fn an_older_snapshot_is_found_too() {
 #[test]
 #[cfg(unix)]
 fn a_temporary_link_of_a_killed_pull_is_not_written_through() {
-    let scratch = Scratch::new("left");
+    let scratch = TempDir::new("left");
     let server = Server::start(|request| repo().answer(request));
     let repo = repo();
     let first = scratch.pull(&server, "org/m").unwrap();

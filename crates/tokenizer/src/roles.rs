@@ -92,17 +92,26 @@ struct FimRole {
 const FIM_ROLES: &[FimRole] = &[
     FimRole {
         keys: &["tokenizer.ggml.fim_pre_token_id", "tokenizer.ggml.prefix_token_id"],
-        texts: &["<|fim_prefix|>", "<fim-prefix>", "<fim_prefix>", "<｜fim▁begin｜>", "<PRE>", "▁<PRE>", "<|code_prefix|>", "<|prefix|>"],
+        texts: &[
+            "<|fim_prefix|>", "<fim-prefix>", "<fim_prefix>", "<｜fim▁begin｜>", "<PRE>",
+            "▁<PRE>", "<|code_prefix|>", "<|prefix|>",
+        ],
         ends: false,
     },
     FimRole {
         keys: &["tokenizer.ggml.fim_suf_token_id", "tokenizer.ggml.suffix_token_id"],
-        texts: &["<|fim_suffix|>", "<fim-suffix>", "<fim_suffix>", "<｜fim▁hole｜>", "<SUF>", "▁<SUF>", "<|code_suffix|>", "<|suffix|>"],
+        texts: &[
+            "<|fim_suffix|>", "<fim-suffix>", "<fim_suffix>", "<｜fim▁hole｜>", "<SUF>",
+            "▁<SUF>", "<|code_suffix|>", "<|suffix|>",
+        ],
         ends: false,
     },
     FimRole {
         keys: &["tokenizer.ggml.fim_mid_token_id", "tokenizer.ggml.middle_token_id"],
-        texts: &["<|fim_middle|>", "<fim-middle>", "<fim_middle>", "<｜fim▁end｜>", "<MID>", "▁<MID>", "<|code_middle|>", "<|middle|>"],
+        texts: &[
+            "<|fim_middle|>", "<fim-middle>", "<fim_middle>", "<｜fim▁end｜>", "<MID>",
+            "▁<MID>", "<|code_middle|>", "<|middle|>",
+        ],
         ends: false,
     },
     FimRole {

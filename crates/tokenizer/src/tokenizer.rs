@@ -168,8 +168,8 @@ impl Tokenizer {
     /// The text of tokens as bytes. Control tokens are left out, and the space that SentencePiece
     /// adds in front of a text is removed. Not always UTF-8: a token may be a part of a character.
     ///
-    /// WordPiece is not reversible: words are separated by single spaces, with none before `.`, `,`,
-    /// `!` and `?`.
+    /// WordPiece is not reversible: there is one space between words, and none before `.`, `,`, `!`
+    /// and `?`.
     pub fn decode(&self, ids: &[u32]) -> Vec<u8> {
         let mut text = Vec::with_capacity(ids.len() * 4);
         for (i, &id) in ids.iter().enumerate() {

@@ -157,7 +157,8 @@ const FAMILIES: &[Family] = &[
     },
     Family {
         classes: &["MixtralForCausalLM"],
-        defaults: r#"{"rope_theta": 1e6, "num_local_experts": 8, "num_experts_per_tok": 2, "num_key_value_heads": 8}"#,
+        defaults: r#"{"rope_theta": 1e6, "num_local_experts": 8, "num_experts_per_tok": 2,
+            "num_key_value_heads": 8}"#,
         window: Window::Dropped,
         names: &[(Role::FfnGateInp, "block_sparse_moe.gate.weight")],
         experts: Some(Experts {
@@ -178,7 +179,8 @@ const FAMILIES: &[Family] = &[
     Family {
         classes: &["GraniteForCausalLM"],
         arch: "granite",
-        defaults: r#"{"attention_multiplier": 1.0, "embedding_multiplier": 1.0, "residual_multiplier": 1.0, "logits_scaling": 1.0}"#,
+        defaults: r#"{"attention_multiplier": 1.0, "embedding_multiplier": 1.0,
+            "residual_multiplier": 1.0, "logits_scaling": 1.0}"#,
         multipliers: &[
             ("attention_multiplier", "attention.scale"),
             ("embedding_multiplier", "embedding_scale"),
@@ -240,8 +242,9 @@ const FAMILIES: &[Family] = &[
     Family {
         classes: &["Gemma2ForCausalLM"],
         arch: "gemma2",
-        defaults: r#"{"tie_word_embeddings": true, "head_dim": 256, "sliding_window": 4096, "query_pre_attn_scalar": 256,
-            "attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0}"#,
+        defaults: r#"{"tie_word_embeddings": true, "head_dim": 256, "sliding_window": 4096,
+            "query_pre_attn_scalar": 256, "attn_logit_softcapping": 50.0,
+            "final_logit_softcapping": 30.0}"#,
         fixed: &[("use_bidirectional_attention", "false")],
         multipliers: &[
             ("attn_logit_softcapping", "attn_logit_softcapping"),
@@ -255,8 +258,9 @@ const FAMILIES: &[Family] = &[
     Family {
         classes: &["Gemma3ForCausalLM", "Gemma3ForConditionalGeneration"],
         arch: "gemma3",
-        defaults: r#"{"tie_word_embeddings": true, "vocab_size": 262208, "hidden_size": 2304, "intermediate_size": 9216,
-            "num_hidden_layers": 26, "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 256,
+        defaults: r#"{"tie_word_embeddings": true, "vocab_size": 262208, "hidden_size": 2304,
+            "intermediate_size": 9216, "num_hidden_layers": 26, "num_attention_heads": 8,
+            "num_key_value_heads": 4, "head_dim": 256,
             "max_position_embeddings": 131072, "rms_norm_eps": 1e-6, "query_pre_attn_scalar": 256,
             "sliding_window": 4096, "rope_theta": 1e6, "rope_local_base_freq": 1e4}"#,
         fixed: &[("use_bidirectional_attention", "false")],
@@ -340,8 +344,8 @@ const FAMILIES: &[Family] = &[
     Family {
         classes: &["GptOssForCausalLM"],
         arch: "gpt-oss",
-        defaults: r#"{"rope_theta": 150000.0, "head_dim": 64, "sliding_window": 128, "num_local_experts": 128,
-            "num_experts_per_tok": 4}"#,
+        defaults: r#"{"rope_theta": 150000.0, "head_dim": 64, "sliding_window": 128,
+            "num_local_experts": 128, "num_experts_per_tok": 4}"#,
         window: Window::Every(2),
         names: &[
             (Role::FfnGateInp, "mlp.router.weight"),

@@ -245,8 +245,8 @@ fn check_roles(metadata: &Metadata, is_llama3: bool) -> Result<(), String> {
         (false, "llama", _) | (true, "gpt2", "llama-bpe" | "llama3" | "llama-v3") => {}
         _ => {
             return Err(format!(
-                "its tokens are merged as {model} ({pre}) does; the programs support SentencePiece and \
-                 Llama 3"
+                "its tokens are merged as {model} ({pre}) does; the programs support \
+                 SentencePiece and Llama 3"
             ));
         }
     }

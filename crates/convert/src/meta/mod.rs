@@ -110,10 +110,10 @@ fn drop_tied(files: &mut [RawTensors]) {
 fn metadata(dir: &Path, params: &Params, files: &[RawTensors]) -> Result<Writer, Error> {
     let d_ff = n_rows(dir, files, "layers.0.feed_forward.w1.weight", params)?;
     let n_vocab = n_rows(dir, files, "tok_embeddings.weight", params)?;
-    if let Some(said) = params.n_vocab.filter(|&said| said != n_vocab) {
+    if let Some(expected) = params.n_vocab.filter(|&n| n != n_vocab) {
         return Err(wrong(
             dir,
-            format!("params.json has {said} tokens, and the embedding {n_vocab}"),
+            format!("params.json has {expected} tokens, and the embedding {n_vocab}"),
         ));
     }
     let mut writer = Writer::new();

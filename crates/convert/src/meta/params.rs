@@ -245,8 +245,9 @@ mod tests {
     fn llama_3_scales_its_rope() {
         let json = |d: u64| {
             format!(
-                r#"{{"dim": {d}, "n_heads": 32, "n_layers": 1, "n_kv_heads": 8, "vocab_size": 128256,
-                "ffn_dim_multiplier": 1.3, "multiple_of": 1024, "norm_eps": 1e-5,
+                r#"{{"dim": {d}, "n_heads": 32, "n_layers": 1, "n_kv_heads": 8,
+                "vocab_size": 128256, "ffn_dim_multiplier": 1.3, "multiple_of": 1024,
+                "norm_eps": 1e-5,
                 "rope_theta": 500000.0, "use_scaled_rope": true}}"#
             )
         };

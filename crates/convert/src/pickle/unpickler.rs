@@ -35,7 +35,7 @@ pub(super) enum Value<'a> {
 
 /// An object made from several values.
 #[derive(Clone, PartialEq, Debug)]
-pub(super) enum Object<'a> {
+pub(super) enum PickleObject<'a> {
     Tuple(Vec<Value<'a>>),
     List,
     Dict(Vec<(Value<'a>, Value<'a>)>),
@@ -71,10 +71,12 @@ pub(super) fn tensors(pickle: &[u8]) -> Result<Vec<(&str, TensorView<'_>)>, Stri
         .run()
         .map_err(|why| format!("byte {} of the pickle: {why}", unpickler.at))?;
     let entries = match result {
-        Value::Object(i) => std::mem::replace(&mut unpickler.objects[i as usize], Object::List),
-        _ => Object::List,
+        Value::Object(i) => {
+            std::mem::replace(&mut unpickler.objects[i as usize], PickleObject::List)
+        }
+        _ => PickleObject::List,
     };
-    let Object::Dict(entries) = entries else {
+    let PickleObject::Dict(entries) = entries else {
         return Err("is no dictionary of tensors".into());
     };
     entries
@@ -90,7 +92,7 @@ struct Unpickler<'a> {
     /// Heights of the stack at the marks.
     marks: Vec<usize>,
     memo: HashMap<u32, Value<'a>>,
-    objects: Vec<Object<'a>>,
+    objects: Vec<PickleObject<'a>>,
 }
 
 impl<'a> Unpickler<'a> {
@@ -141,15 +143,15 @@ impl<'a> Unpickler<'a> {
             0x8c => self.text(1),
             b'X' => self.text(4),
             // EMPTY_TUPLE, EMPTY_LIST, EMPTY_DICT, TUPLE, TUPLE1 to TUPLE3
-            b')' => self.make(Object::Tuple(Vec::new())),
-            b']' => self.make(Object::List),
-            b'}' => self.make(Object::Dict(Vec::new())),
+            b')' => self.make(PickleObject::Tuple(Vec::new())),
+            b']' => self.make(PickleObject::List),
+            b'}' => self.make(PickleObject::Dict(Vec::new())),
             b't' => self
                 .pop_to_mark()
-                .and_then(|values| self.make(Object::Tuple(values))),
+                .and_then(|values| self.make(PickleObject::Tuple(values))),
             0x85..=0x87 => self
                 .pop_n(usize::from(op - 0x84))
-                .and_then(|values| self.make(Object::Tuple(values))),
+                .and_then(|values| self.make(PickleObject::Tuple(values))),
             // SETITEM, SETITEMS, APPEND, APPENDS
             b's' => self.pop_n(2).and_then(|pair| self.set_items(&pair)),
             b'u' => self.pop_to_mark().and_then(|items| self.set_items(&items)),
@@ -246,7 +248,7 @@ impl<'a> Unpickler<'a> {
         Ok(())
     }
 
-    fn make(&mut self, object: Object<'a>) -> Result<(), String> {
+    fn make(&mut self, object: PickleObject<'a>) -> Result<(), String> {
         // There are fewer objects than MAX_STEPS, so indices fit u32.
         self.objects.push(object);
         self.push(Value::Object(self.objects.len() as u32 - 1))
@@ -278,7 +280,7 @@ impl<'a> Unpickler<'a> {
     }
 
     /// The object on top of the stack, which stays there.
-    fn top(&mut self) -> Option<&mut Object<'a>> {
+    fn top(&mut self) -> Option<&mut PickleObject<'a>> {
         let floor = self.marks.last().copied().unwrap_or(0);
         match self.stack[floor..].last() {
             Some(&Value::Object(i)) => self.objects.get_mut(i as usize),
@@ -287,7 +289,7 @@ impl<'a> Unpickler<'a> {
     }
 
     fn set_items(&mut self, items: &[Value<'a>]) -> Result<(), String> {
-        let Some(Object::Dict(entries)) = self.top() else {
+        let Some(PickleObject::Dict(entries)) = self.top() else {
             return Err("puts items into no dictionary".into());
         };
         let (pairs, rest) = items.as_chunks();
@@ -301,7 +303,7 @@ impl<'a> Unpickler<'a> {
 
     /// Checks that a list is appended to. Its items are dropped, because no tensor needs them.
     fn append(&mut self) -> Result<(), String> {
-        if self.top() == Some(&mut Object::List) {
+        if self.top() == Some(&mut PickleObject::List) {
             Ok(())
         } else {
             Err("appends to no list".into())
@@ -331,7 +333,7 @@ impl<'a> Unpickler<'a> {
 
     fn stack_global(&mut self) -> Result<(), String> {
         let [Value::Text(module), Value::Text(name)] = self.pop_n(2)?[..] else {
-            return Err("names something by what is no text".into());
+            return Err("names a global by values that are no text".into());
         };
         self.push(Value::Global(Global::of(module, name)?))
     }
@@ -340,15 +342,15 @@ impl<'a> Unpickler<'a> {
         // The only state that is saved is the versions of modules, which no tensor needs.
         self.pop()?;
         match self.top() {
-            Some(Object::Dict(_)) => Ok(()),
-            _ => Err("sets the state of what is no dictionary".into()),
+            Some(PickleObject::Dict(_)) => Ok(()),
+            _ => Err("sets the state of an object that is no dictionary".into()),
         }
     }
 
     fn tuple(&self, value: Value<'a>) -> Option<&[Value<'a>]> {
         match value {
             Value::Object(i) => match self.objects.get(i as usize)? {
-                Object::Tuple(values) => Some(values),
+                PickleObject::Tuple(values) => Some(values),
                 _ => None,
             },
             _ => None,
@@ -363,13 +365,13 @@ impl<'a> Unpickler<'a> {
             .tuple(arguments)
             .ok_or("runs something without arguments")?;
         match (function, arguments) {
-            (Value::Global(Global::Dict), []) => self.make(Object::Dict(Vec::new())),
+            (Value::Global(Global::Dict), []) => self.make(PickleObject::Dict(Vec::new())),
             (Value::Global(Global::Parameter), &[tensor, ..]) => self.push(tensor),
             (Value::Global(Global::Tensor), arguments) => {
                 let view = self
                     .view(arguments)
                     .ok_or("a tensor of arguments that torch.save does not write")?;
-                self.make(Object::Tensor(view))
+                self.make(PickleObject::Tensor(view))
             }
             _ => Err("runs something with arguments that torch.save does not write".into()),
         }
@@ -386,7 +388,7 @@ impl<'a> Unpickler<'a> {
         else {
             return None;
         };
-        let Object::Storage(storage) = *self.objects.get(storage as usize)? else {
+        let PickleObject::Storage(storage) = *self.objects.get(storage as usize)? else {
             return None;
         };
         let dims = self.sizes(dims)?;
@@ -426,7 +428,7 @@ impl<'a> Unpickler<'a> {
                 ],
             ) => {
                 let n_elements = u64::try_from(n).map_err(|_| "a storage of less than nothing")?;
-                self.make(Object::Storage(Storage {
+                self.make(PickleObject::Storage(Storage {
                     dtype,
                     key,
                     n_elements,
@@ -447,7 +449,7 @@ impl<'a> Unpickler<'a> {
         };
         match value {
             Value::Object(i) => match &self.objects[i as usize] {
-                Object::Tensor(view) => Ok((name, view.clone())),
+                PickleObject::Tensor(view) => Ok((name, view.clone())),
                 _ => Err(format!("{name} is no tensor")),
             },
             _ => Err(format!("{name} is no tensor")),
@@ -590,7 +592,7 @@ mod tests {
         assert!(refused(b"]X\x01\0\0\0wNs.").ends_with("puts items into no dictionary"));
         assert!(refused(b"}(X\x01\0\0\0wu.").ends_with("a key without a value"));
         assert!(refused(b"}Na.").ends_with("appends to no list"));
-        assert!(refused(b")}b.").ends_with("sets the state of what is no dictionary"));
+        assert!(refused(b")}b.").ends_with("sets the state of an object that is no dictionary"));
         assert!(refused(b"h\0.").ends_with("remembers nothing as 0"));
         assert_eq!(refused(b"]."), "is no dictionary of tensors");
         assert_eq!(refused(b"}NNs."), "a key of its dictionary is no text");

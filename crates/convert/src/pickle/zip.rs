@@ -205,7 +205,7 @@ fn stored(data: &[u8], name: String, local: u64, len: u64) -> Result<ZipEntry, S
     match found {
         Some((header, data)) => Ok(ZipEntry { name, header, data }),
         None => Err(format!(
-            "{name} is said to be {len} bytes at {local}, where it is not"
+            "{name} should be {len} bytes at {local}, but is not there"
         )),
     }
 }
@@ -324,11 +324,11 @@ pub(super) mod tests {
     fn files_are_found_by_the_directory() {
         let bytes = archive(&[("a/b", b"123"), ("a/c", b""), ("d", b"4567")], same);
         let files = files(&bytes).unwrap();
-        let told: Vec<_> = files
+        let listed: Vec<_> = files
             .iter()
             .map(|(name, range)| (&**name, &bytes[range.clone()]))
             .collect();
-        assert_eq!(told, [("a/b", &b"123"[..]), ("a/c", b""), ("d", b"4567")]);
+        assert_eq!(listed, [("a/b", &b"123"[..]), ("a/c", b""), ("d", b"4567")]);
     }
 
     #[test]
@@ -367,11 +367,11 @@ pub(super) mod tests {
         assert_eq!(refused(wide(&[3, 3])), "its directory makes no sense");
         assert_eq!(
             refused(wide(&[3, 3, u64::MAX])),
-            "a/b is said to be 3 bytes at 18446744073709551615, where it is not"
+            "a/b should be 3 bytes at 18446744073709551615, but is not there"
         );
         assert!(
             refused(wide(&[u64::MAX, u64::MAX, 0]))
-                .starts_with("a/b is said to be 18446744073709551615 bytes at 0")
+                .starts_with("a/b should be 18446744073709551615 bytes at 0")
         );
     }
 
@@ -423,10 +423,10 @@ pub(super) mod tests {
         );
         assert!(
             refused(first(|c| c.sizes = [4_000_000_000; 2]))
-                .starts_with("a/b is said to be 4000000000 bytes at 0")
+                .starts_with("a/b should be 4000000000 bytes at 0")
         );
-        assert!(refused(first(|c| c.local = 5)).ends_with("at 5, where it is not"));
-        assert!(refused(first(|c| c.local = 39)).starts_with("a/b is said to be 3 bytes at 39"));
+        assert!(refused(first(|c| c.local = 5)).ends_with("at 5, but is not there"));
+        assert!(refused(first(|c| c.local = 39)).starts_with("a/b should be 3 bytes at 39"));
         assert_eq!(
             refused(first(|c| c.sizes = [5; 2])),
             "a/b and a/c share bytes"

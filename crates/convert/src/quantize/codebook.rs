@@ -13,12 +13,12 @@ use super::{
     weighted::sum_of_squares,
 };
 
-type Weights = [f32; 256];
+type BlockWeights = [f32; 256];
 
 /// The parameters of the search, which differ between the types.
 #[derive(Clone, Copy)]
 struct SearchParams {
-    /// Weights in a sub-block.
+    /// BlockWeights in a sub-block.
     d_sub: usize,
     /// Whether the number of minus signs of 8 weights must be even.
     even_signs: bool,
@@ -43,8 +43,8 @@ enum SecondPass {
     Moved,
     /// All entries, if rounded codes of one of them were not on the grid.
     AllIfMoved,
-    /// All entries. Candidates are spread around the best scale without a codebook, instead of around
-    /// that of the largest weight.
+    /// All entries. Candidates are spread around the best scale without a codebook, not around that
+    /// of the largest weight.
     All,
 }
 
@@ -110,7 +110,12 @@ pub(super) fn iq3_s_book() -> Codebook<4> {
     Codebook::new(&grids::IQ3_S, &[1, 3, 5, 7, 9, 11, 13, 15], 3)
 }
 
-pub(super) fn iq2_xxs(book: &Codebook<8>, x: &Weights, importance: &Weights, block: &mut [u8; 66]) {
+pub(super) fn iq2_xxs(
+    book: &Codebook<8>,
+    x: &BlockWeights,
+    importance: &BlockWeights,
+    block: &mut [u8; 66],
+) {
     let found = FoundBlock::find(book, x, &by_importance(x, importance, IQ2_XXS), IQ2_XXS);
     put_f16(block, 0, found.d);
     for (s, out) in block[2..].as_chunks_mut::<8>().0.iter_mut().enumerate() {
@@ -120,7 +125,12 @@ pub(super) fn iq2_xxs(book: &Codebook<8>, x: &Weights, importance: &Weights, blo
     }
 }
 
-pub(super) fn iq2_xs(book: &Codebook<8>, x: &Weights, importance: &Weights, block: &mut [u8; 74]) {
+pub(super) fn iq2_xs(
+    book: &Codebook<8>,
+    x: &BlockWeights,
+    importance: &BlockWeights,
+    block: &mut [u8; 74],
+) {
     let found = FoundBlock::find(book, x, &by_importance(x, importance, IQ2_XS), IQ2_XS);
     put_f16(block, 0, found.d);
     for (k, out) in block[2..66].as_chunks_mut().0.iter_mut().enumerate() {
@@ -131,8 +141,8 @@ pub(super) fn iq2_xs(book: &Codebook<8>, x: &Weights, importance: &Weights, bloc
 
 pub(super) fn iq2_s(
     book: &Codebook<8>,
-    x: &Weights,
-    importance: Option<&Weights>,
+    x: &BlockWeights,
+    importance: Option<&BlockWeights>,
     block: &mut [u8; 82],
 ) {
     let weights = match importance {
@@ -155,8 +165,8 @@ pub(super) fn iq2_s(
 
 pub(super) fn iq3_xxs(
     book: &Codebook<4>,
-    x: &Weights,
-    importance: Option<&Weights>,
+    x: &BlockWeights,
+    importance: Option<&BlockWeights>,
     block: &mut [u8; 98],
 ) {
     let weights = importance.map_or_else(
@@ -173,8 +183,8 @@ pub(super) fn iq3_xxs(
 
 pub(super) fn iq3_s(
     book: &Codebook<4>,
-    x: &Weights,
-    importance: Option<&Weights>,
+    x: &BlockWeights,
+    importance: Option<&BlockWeights>,
     block: &mut [u8; 110],
 ) {
     let weights = importance.map_or_else(
@@ -194,12 +204,16 @@ pub(super) fn iq3_s(
 
 impl SearchParams {
     /// The weighted mean square of a block.
-    fn mean_square(&self, x: &Weights) -> f32 {
+    fn mean_square(&self, x: &BlockWeights) -> f32 {
         self.mean_squares * sum_of_squares(x) / 256.0
     }
 }
 
-fn by_importance(x: &Weights, importance: &Weights, params: SearchParams) -> Weights {
+fn by_importance(
+    x: &BlockWeights,
+    importance: &BlockWeights,
+    params: SearchParams,
+) -> BlockWeights {
     let mean_square = params.mean_square(x);
     std::array::from_fn(|i| importance[i] * (mean_square + x[i] * x[i]).sqrt())
 }
@@ -225,8 +239,8 @@ impl FoundBlock {
 
     fn find<const N: usize>(
         book: &Codebook<N>,
-        x: &Weights,
-        weights: &Weights,
+        x: &BlockWeights,
+        weights: &BlockWeights,
         params: SearchParams,
     ) -> Self {
         let mut block = Self::ZEROS;

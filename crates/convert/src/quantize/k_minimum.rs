@@ -14,9 +14,9 @@ use super::{
     weighted::{by_importance, sum_of_squares},
 };
 
-type Weights = [f32; 256];
+type BlockWeights = [f32; 256];
 
-pub(super) fn q4_k(x: &Weights, importance: Option<&Weights>, block: &mut [u8; 144]) {
+pub(super) fn q4_k(x: &BlockWeights, importance: Option<&BlockWeights>, block: &mut [u8; 144]) {
     let tried = Candidates {
         largest: 15.0,
         first: -1.0,
@@ -34,7 +34,7 @@ pub(super) fn q4_k(x: &Weights, importance: Option<&Weights>, block: &mut [u8; 1
     );
 }
 
-pub(super) fn q5_k(x: &Weights, importance: Option<&Weights>, block: &mut [u8; 176]) {
+pub(super) fn q5_k(x: &BlockWeights, importance: Option<&BlockWeights>, block: &mut [u8; 176]) {
     let tried = Candidates {
         largest: 31.0,
         first: -0.5,
@@ -53,7 +53,7 @@ pub(super) fn q5_k(x: &Weights, importance: Option<&Weights>, block: &mut [u8; 1
     );
 }
 
-pub(super) fn q2_k(x: &Weights, importance: Option<&Weights>, block: &mut [u8; 84]) {
+pub(super) fn q2_k(x: &BlockWeights, importance: Option<&BlockWeights>, block: &mut [u8; 84]) {
     let x: &[[f32; 16]; 16] = parts(x);
     let found = match importance {
         Some(importance) => {
@@ -109,8 +109,8 @@ pub(super) fn q2_k(x: &Weights, importance: Option<&Weights>, block: &mut [u8; 8
 /// Writes the scales of Q4_K or Q5_K, whose blocks begin alike, and returns the codes.
 #[inline(always)]
 fn sub_blocks_of_32(
-    x: &Weights,
-    importance: Option<&Weights>,
+    x: &BlockWeights,
+    importance: Option<&BlockWeights>,
     plain: Candidates,
     head: &mut [u8; 16],
 ) -> [[u8; 32]; 8] {
@@ -259,7 +259,7 @@ fn largest_scale<const S: usize>(x: &[f32; S], largest: u8) -> (f32, [u8; S]) {
 }
 
 /// Splits a block into sub-blocks.
-fn parts<const N: usize, const S: usize>(x: &Weights) -> &[[f32; N]; S] {
+fn parts<const N: usize, const S: usize>(x: &BlockWeights) -> &[[f32; N]; S] {
     x.as_chunks()
         .0
         .first_chunk()

@@ -52,8 +52,8 @@ fn name(
     let (name, is_whole) = steps.name(whole).ok_or_else(unknown)?;
     if is_whole != whole && !merges_make_every_token(table, merges) {
         let why = format!(
-            "ignore_merges is {whole}, unlike that of the pre-tokenizer {name}; name {name} to use it \
-             nevertheless"
+            "ignore_merges is {whole}, unlike that of the pre-tokenizer {name}; name {name} to \
+             use it nevertheless"
         );
         return Err(json.unknown_pre_tokenizer(why));
     }

@@ -57,7 +57,10 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn no_weight_ends_far_from_where_it_was(x in prop::collection::vec(-1f32..1.0, 512), exponent in -4i32..10) {
+    fn no_weight_ends_far_from_where_it_was(
+        x in prop::collection::vec(-1f32..1.0, 512),
+        exponent in -4i32..10,
+    ) {
         let x: Vec<f32> = x.iter().map(|x| x * 2f32.powi(exponent)).collect();
         ALL.with(|all| all.iter().try_for_each(|made| {
             let ty = made.0;
@@ -65,7 +68,11 @@ proptest! {
             for (x, y) in x.chunks(ty.block_len()).zip(y.chunks(ty.block_len())) {
                 let largest = x.iter().fold(0f32, |max, x| max.max(x.abs()));
                 let error = x.iter().zip(y).fold(0f32, |max, (x, y)| max.max((x - y).abs()));
-                prop_assert!(error <= bound(ty) * largest + 1e-6, "{}: {} of {}", ty, error / largest, largest);
+                let relative = error / largest;
+                prop_assert!(
+                    error <= bound(ty) * largest + 1e-6,
+                    "{}: {} of {}", ty, relative, largest
+                );
             }
             Ok(())
         }))?;
@@ -73,9 +80,13 @@ proptest! {
 
     /// The search starts with plain rounding, so its weighted error can only be smaller.
     #[test]
-    fn a_search_is_not_worse_than_rounding(x in prop::collection::vec(-1f32..1.0, 128), matters in prop::collection::vec(0f32..1.0, 128)) {
+    fn a_search_is_not_worse_than_rounding(
+        x in prop::collection::vec(-1f32..1.0, 128),
+        matters in prop::collection::vec(0f32..1.0, 128),
+    ) {
         let mean_square = x.iter().map(|x| x * x).sum::<f32>() / 128.0;
-        let weight: Vec<f32> = x.iter().zip(&matters).map(|(x, m)| m * (mean_square + x * x).sqrt()).collect();
+        let weight = |(x, m): (&f32, &f32)| m * (mean_square + x * x).sqrt();
+        let weight: Vec<f32> = x.iter().zip(&matters).map(weight).collect();
         for ty in [Q4_0, Q5_0, Q4_1, Q5_1] {
             let errors = |importance| {
                 let y = round_trip(&of(ty), &x, 128, importance);
@@ -83,7 +94,10 @@ proptest! {
                 (0..4).map(|b| (32 * b..32 * b + 32).map(one).sum::<f32>()).collect::<Vec<f32>>()
             };
             for (searched, rounded) in errors(Some(&matters)).iter().zip(errors(None)) {
-                prop_assert!(*searched <= 1.01 * rounded + 1e-6, "{}: {} > {}", ty, searched, rounded);
+                prop_assert!(
+                    *searched <= 1.01 * rounded + 1e-6,
+                    "{}: {} > {}", ty, searched, rounded
+                );
             }
         }
     }

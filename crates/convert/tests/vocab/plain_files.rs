@@ -163,8 +163,10 @@ fn two_files() -> (String, String) {
 fn vocab_and_merges_give_the_ids_of_hugging_face() {
     let (vocab, merges) = two_files();
     let decoder = json!({"added_tokens_decoder": {
-        "0": {"content": "<|begin|>", "special": true}, "1": {"content": "<|endoftext|>", "special": true},
-        "2": {"content": "<|im_end|>", "special": true}, "3": {"content": "<user>", "special": false}
+        "0": {"content": "<|begin|>", "special": true},
+        "1": {"content": "<|endoftext|>", "special": true},
+        "2": {"content": "<|im_end|>", "special": true},
+        "3": {"content": "<user>", "special": false}
     }});
     let decoder = decoder.to_string();
     let files = |config| {

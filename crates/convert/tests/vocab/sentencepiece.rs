@@ -68,15 +68,16 @@ fn merges_in_an_order_that_no_scores_give_are_warned_about() {
         .unwrap();
     let moved = merges.remove(repeated);
     merges.push(moved);
-    let said = write(
+    let warnings = write(
         &[("tokenizer.json", &json.to_string())],
         762,
         &mut Writer::new(),
     )
     .unwrap();
     assert!(
-        said.len() == 1 && said[0].starts_with("1 tokens are not merged in the order of scores"),
-        "{said:?}"
+        warnings.len() == 1
+            && warnings[0].starts_with("1 tokens are not merged in the order of scores"),
+        "{warnings:?}"
     );
 }
 

@@ -99,13 +99,13 @@ fn flags_of_tokenizer_config_count_where_there_is_no_template() {
 fn with_template(single: &Value, config: &str) -> (Metadata, Vec<String>) {
     let processor = json!({"type": "TemplateProcessing", "single": single});
     let json = tokenizer_json(&[("post_processor", processor)]);
-    let mut said = Vec::new();
+    let mut warnings = Vec::new();
     let files = [
         ("tokenizer.json", &json[..]),
         ("tokenizer_config.json", config),
     ];
-    let metadata = metadata(|out| said = write(&files, 8, out).unwrap());
-    (metadata, said)
+    let metadata = metadata(|out| warnings = write(&files, 8, out).unwrap());
+    (metadata, warnings)
 }
 
 #[test]
@@ -113,11 +113,11 @@ fn flags_of_tokenizer_config_count_more_than_a_template() {
     let mark = |text: &str| json!({"SpecialToken": {"id": text, "type_id": 0}});
     let around =
         json!([mark("<|begin|>"), {"Sequence": {"id": "A", "type_id": 0}}, mark("<|im_end|>")]);
-    for (said, expected) in [
+    for (flags, expected) in [
         ("", true),
         (r#", "add_bos_token": false, "add_eos_token": false"#, false),
     ] {
-        let config = format!(r#"{{"bos_token": "<|begin|>", "eos_token": "<|im_end|>"{said}}}"#);
+        let config = format!(r#"{{"bos_token": "<|begin|>", "eos_token": "<|im_end|>"{flags}}}"#);
         let (metadata, _) = with_template(&around, &config);
         for key in [
             "tokenizer.ggml.add_bos_token",
@@ -136,7 +136,7 @@ fn flags_of_tokenizer_config_count_more_than_a_template() {
 fn a_template_sets_the_tokens_around_a_text() {
     let mark = |text: &str| json!({"SpecialToken": {"id": text, "type_id": 0}});
     let text = || json!({"Sequence": {"id": "A", "type_id": 0}});
-    let (embedding, said) = with_template(
+    let (embedding, warnings) = with_template(
         &json!([text(), mark("<|endoftext|>")]),
         r#"{"eos_token": "<|im_end|>"}"#,
     );
@@ -147,11 +147,11 @@ fn a_template_sets_the_tokens_around_a_text() {
     assert_eq!(
         (
             embedding.bool("tokenizer.ggml.add_eos_token").unwrap(),
-            said
+            warnings
         ),
         (Some(true), vec![])
     );
-    let (odd, said) = with_template(
+    let (odd, warnings) = with_template(
         &json!([mark("<|other|>"), text()]),
         r#"{"bos_token": "<|begin|>"}"#,
     );
@@ -160,7 +160,7 @@ fn a_template_sets_the_tokens_around_a_text() {
         Some(false)
     );
     assert_eq!(
-        said,
+        warnings,
         ["<|other|> will not be added in front of a text, because it is not BOS"]
     );
 }
@@ -206,14 +206,14 @@ fn templates_with_names_stand_beside_the_default_one() {
 
 #[test]
 fn added_tokens_without_a_row_are_left_out_and_learned_ones_are_an_error() {
-    let said = write(
+    let warnings = write(
         &[("tokenizer.json", &tokenizer_json(&[]))],
         7,
         &mut Writer::new(),
     )
     .unwrap();
     assert_eq!(
-        said,
+        warnings,
         ["1 added tokens are left out: the embedding has only 7 rows"]
     );
     assert!(
@@ -316,9 +316,9 @@ fn ignored_steps_are_warned_about() {
         ("normalizer", json!({"type": "NFC"})),
         ("pre_tokenizer", prefixed),
     ]);
-    let said = write(&[("tokenizer.json", &json)], 8, &mut Writer::new()).unwrap();
-    assert_eq!(said[0], "the normalizer NFC will not be applied");
-    assert!(said[1].contains("add_prefix_space") && said.len() == 2);
+    let warnings = write(&[("tokenizer.json", &json)], 8, &mut Writer::new()).unwrap();
+    assert_eq!(warnings[0], "the normalizer NFC will not be applied");
+    assert!(warnings[1].contains("add_prefix_space") && warnings.len() == 2);
 }
 
 #[test]

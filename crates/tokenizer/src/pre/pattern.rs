@@ -23,7 +23,7 @@ pub(super) struct Pattern {
 #[derive(Debug)]
 enum Element {
     Run(Run),
-    Group(Group),
+    Group(Subpattern),
     NotAhead(Set),
 }
 
@@ -37,7 +37,7 @@ struct Run {
 
 /// `min` to `max` matches of a parenthesized pattern.
 #[derive(Debug)]
-struct Group {
+struct Subpattern {
     inner: Pattern,
     min: usize,
     max: usize,
@@ -47,7 +47,7 @@ impl Pattern {
     /// Compiles an expression of `schemes`.
     ///
     /// # Panics
-    /// If the expression is not in the dialect. Expressions are constants, and a test compiles each.
+    /// If the expression is not in the dialect. All expressions are constants that a test compiles.
     pub(super) fn new(source: &str) -> Self {
         let mut parser = Parser {
             rest: source.chars().peekable(),
@@ -106,7 +106,7 @@ fn match_run(run: &Run, rest: &[Element], text: &str, start: usize) -> Option<us
     None
 }
 
-fn match_group(group: &Group, text: &str, start: usize) -> Option<usize> {
+fn match_group(group: &Subpattern, text: &str, start: usize) -> Option<usize> {
     let mut at = start;
     let mut n = 0;
     while n < group.max
@@ -154,7 +154,7 @@ impl Parser<'_> {
             '!' => Element::NotAhead(single_set(inner)),
             _ => {
                 let (min, max) = self.quantifier();
-                Element::Group(Group { inner, min, max })
+                Element::Group(Subpattern { inner, min, max })
             }
         }
     }

@@ -330,7 +330,8 @@ const MINICPM5: &[Pass] = &[
 const JAIS2: &[Pass] = &[Split(concat!(
     contraction!(),
     r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+",
-    r"|\s{512}(?!\S)|\s{256}(?!\S)|\s{128}(?!\S)|\s{64}(?!\S)|\s{32}(?!\S)|\s{16}(?!\S)|\s{8}(?!\S)|\s{4}(?!\S)",
+    r"|\s{512}(?!\S)|\s{256}(?!\S)|\s{128}(?!\S)|\s{64}(?!\S)|\s{32}(?!\S)|\s{16}(?!\S)",
+    r"|\s{8}(?!\S)|\s{4}(?!\S)",
     r"|\s{1,2}(?!\S)|\s{1}"
 ))];
 const QWEN2: &[Pass] = &[Split(qwen2!())];
@@ -349,12 +350,14 @@ const SEED_CODER: &[Pass] = &[Split(concat!(
     r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1}| ?[^\s\p{L}\p{N}\r\n]+|",
     spaces!()
 ))];
-const BAILING: &[Pass] = &[Split(
-    r"'(?:[sSdDmMtT]|[lL][lL]|[vV][eE]|[rR][eE])|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+",
-)];
+const BAILING: &[Pass] = &[Split(concat!(
+    r"'(?:[sSdDmMtT]|[lL][lL]|[vV][eE]|[rR][eE])|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}",
+    r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+",
+))];
 const EXAONE_MOE: &[Pass] = &[Split(concat!(
     contraction!(),
-    r"|[^\r\n\p{L}\p{N}]?(?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]?|\s*[\r\n]|\s+(?!\S)|\s+"
+    r"|[^\r\n\p{L}\p{N}]?(?:\p{L}\p{M}*(?: \p{L}\p{M}*)*)+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]?",
+    r"|\s*[\r\n]|\s+(?!\S)|\s+"
 ))];
 const DEEPSEEK_LLM: &[Pass] = &[
     Split(r"[\r\n]"),

@@ -56,7 +56,7 @@ proptest! {
     }
 
     #[test]
-    fn a_stream_gives_what_decoding_at_once_gives(ids in prop::collection::vec(0_u32..1100, 0..40)) {
+    fn streaming_equals_decoding_at_once(ids in prop::collection::vec(0_u32..1100, 0..40)) {
         for tokenizer in tokenizers() {
             let at_once = String::from_utf8_lossy(&tokenizer.decode(&ids)).into_owned();
             prop_assert_eq!(stream(&mut StreamDecoder::new(tokenizer), &ids), at_once);
@@ -75,7 +75,8 @@ proptest! {
     fn the_bytes_of_tokens_are_the_text(text in texts()) {
         let tokenizer = &tokenizers()[1];
         let ids = tokenizer.encode(&text, Special::Parse);
-        let bytes: Vec<u8> = ids.iter().flat_map(|&id| tokenizer.token_bytes(id).into_owned()).collect();
+        let bytes = ids.iter().flat_map(|&id| tokenizer.token_bytes(id).into_owned());
+        let bytes: Vec<u8> = bytes.collect();
         prop_assert_eq!(String::from_utf8(bytes).unwrap(), text);
     }
 }
