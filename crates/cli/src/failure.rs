@@ -10,6 +10,10 @@ use std::{
     process::ExitCode,
 };
 
+use atta::Explain;
+
+use crate::args::flag;
+
 /// The exit code after Ctrl-C: 128 plus the number of the signal, as in shells.
 pub(crate) const INTERRUPTED: u8 = 130;
 
@@ -56,7 +60,7 @@ impl Failure {
 
 impl From<atta::Error> for Failure {
     fn from(error: atta::Error) -> Self {
-        Self::Failed(error.to_string())
+        Self::Failed(error.explain(flag))
     }
 }
 

@@ -1,5 +1,7 @@
 //! What can go wrong with a constraint.
 
+use atta_formats::{Explain, Names, Setting};
+
 /// Why a constraint cannot be enforced.
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -23,18 +25,14 @@ pub enum ConstraintError {
     #[error("this program was built without constraints")]
     NotBuilt,
     /// No short ending was found for an incomplete text.
-    #[error(
-        "found no short end for the text after {n_tokens} tokens: raise -n, or take --on-length cut"
-    )]
+    #[error("{}", endless(*n_tokens, Setting::words))]
     Endless {
         /// Tokens of the text so far.
         n_tokens: usize,
     },
     /// The text reached its length limit before its end, with
     /// [`OnLength::Fail`](crate::OnLength::Fail).
-    #[error(
-        "the text is not complete after {n_tokens} tokens: raise -n, or take --on-length close"
-    )]
+    #[error("{}", unfinished(*n_tokens, Setting::words))]
     Unfinished {
         /// Tokens of the text so far.
         n_tokens: usize,
@@ -51,4 +49,39 @@ pub enum Error {
     /// The memory budget is exceeded.
     #[error(transparent)]
     Memory(#[from] atta_store::Error),
+}
+
+impl Explain for ConstraintError {
+    fn explain(&self, names: Names) -> String {
+        match self {
+            Self::Endless { n_tokens } => endless(*n_tokens, names),
+            Self::Unfinished { n_tokens } => unfinished(*n_tokens, names),
+            _ => self.to_string(),
+        }
+    }
+}
+
+impl Explain for Error {
+    fn explain(&self, names: Names) -> String {
+        match self {
+            Self::Constraint(error) => error.explain(names),
+            Self::Memory(error) => error.explain(names),
+        }
+    }
+}
+
+fn endless(n_tokens: usize, names: Names) -> String {
+    format!(
+        "found no short end for the text after {n_tokens} tokens: raise {}, or take {} cut",
+        names(Setting::NPredict),
+        names(Setting::OnLength)
+    )
+}
+
+fn unfinished(n_tokens: usize, names: Names) -> String {
+    format!(
+        "the text is not complete after {n_tokens} tokens: raise {}, or take {} close",
+        names(Setting::NPredict),
+        names(Setting::OnLength)
+    )
 }

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use atta_formats::{Explain, Names, Setting, Suggestion};
+
 /// An error of the library.
 #[non_exhaustive]
 #[derive(Debug, thiserror::Error)]
@@ -18,17 +20,14 @@ pub enum Error {
         source: atta_model::Error,
     },
     /// A session and its weights do not fit the memory budget.
-    #[error(
-        "not enough memory: this needs at least {} MiB and may have {} MiB; {suggestion}",
-        .smallest.div_ceil(1 << 20), .budget >> 20
-    )]
+    #[error("{}", too_little_memory(*budget, *smallest, suggestions, Setting::words))]
     TooLittleMemory {
         /// The budget, bytes.
         budget: u64,
         /// The smallest sufficient budget, bytes.
         smallest: u64,
-        /// Options that would lower it.
-        suggestion: String,
+        /// Settings that would lower it.
+        suggestions: Vec<Suggestion>,
     },
     /// An unsupported or invalid tokenizer.
     #[error("{path}: {source}", path = .path.display())]
@@ -79,9 +78,7 @@ pub enum Error {
     #[error(transparent)]
     Tools(#[from] crate::tools::ToolError),
     /// More tokens than the context holds.
-    #[error(
-        "the prompt has {n_prompt} tokens, but the context holds {n_ctx}: raise -c or shorten the prompt"
-    )]
+    #[error("{}", prompt_too_long(*n_prompt, *n_ctx, Setting::words))]
     PromptTooLong {
         /// Tokens of the session and the prompt.
         n_prompt: usize,
@@ -154,6 +151,55 @@ impl Error {
             _ => None,
         }
     }
+}
+
+impl Explain for Error {
+    fn explain(&self, names: Names) -> String {
+        match self {
+            Self::TooLittleMemory {
+                budget,
+                smallest,
+                suggestions,
+            } => too_little_memory(*budget, *smallest, suggestions, names),
+            Self::PromptTooLong { n_prompt, n_ctx } => prompt_too_long(*n_prompt, *n_ctx, names),
+            Self::Model { path, source } => {
+                format!("{}: {}", path.display(), source.explain(names))
+            }
+            Self::Store(error) => error.explain(names),
+            Self::Step(error) => error.explain(names),
+            Self::Sampling(error) => error.explain(names),
+            Self::Stop(error) => error.explain(names),
+            Self::Constraint(error) => error.explain(names),
+            _ => self.to_string(),
+        }
+    }
+}
+
+fn too_little_memory(
+    budget: u64,
+    smallest: u64,
+    suggestions: &[Suggestion],
+    names: Names,
+) -> String {
+    let smallest = smallest.div_ceil(1 << 20);
+    let budget = budget >> 20;
+    let advice = if suggestions.is_empty() {
+        "nothing makes it need less".to_owned()
+    } else {
+        let ways: Vec<String> = suggestions.iter().map(|s| s.explain(names)).collect();
+        format!("{} would lower it", ways.join(" or "))
+    };
+    format!(
+        "not enough memory: this needs at least {smallest} MiB and may have {budget} MiB; {advice}"
+    )
+}
+
+fn prompt_too_long(n_prompt: usize, n_ctx: usize, names: Names) -> String {
+    format!(
+        "the prompt has {n_prompt} tokens, but the context holds {n_ctx}: \
+         raise {} or shorten the prompt",
+        names(Setting::NCtx)
+    )
 }
 
 impl From<atta_constrain::Error> for Error {

@@ -53,7 +53,10 @@ pub use atta_constrain::{
     CallStart, CallTest, Closing, Constraint, ConstraintError, Guide, NamePlace, OnLength,
     OtherProperties, SchemaOptions, Strictness, Thoughts,
 };
-pub use atta_formats::{ArrayValue, Directory, Metadata, Shape, TensorInfo, TensorType, Value};
+pub use atta_formats::{
+    ArrayValue, Directory, Explain, Metadata, Names, Setting, Shape, Suggestion, TensorInfo,
+    TensorType, Value,
+};
 pub use atta_kernels::{Kernels, Pool};
 pub use atta_model::{
     Inputs, KvType, MatmulCost, Model, Observer, Phase, Role, arch, oracle, spec,

@@ -6,6 +6,7 @@
 
 use std::path::Path;
 
+use atta_formats::{Setting, Suggestion};
 use atta_kernels::{Kernels, Pool};
 use atta_model::{Footprint, KvType, Model, spec::ModelSpec};
 use atta_store::{Budget, ModelFiles, Plan, ResidencyBytes, ResidencyPolicy, Streamed, system};
@@ -215,32 +216,30 @@ impl Needs<'_> {
         Err(Error::TooLittleMemory {
             budget,
             smallest,
-            suggestion: self.suggestion(weights == WeightsAt::Resident),
+            suggestions: self.suggestions(weights == WeightsAt::Resident),
         })
     }
 
-    fn suggestion(&self, is_resident: bool) -> String {
+    /// Settings that would make the session need less.
+    fn suggestions(&self, is_resident: bool) -> Vec<Suggestion> {
         let n_ctx = session::resolve(self.spec, &self.session).n_ctx;
         let mut ways = Vec::new();
         if is_resident {
-            ways.push("--weights streamed".to_owned());
+            ways.push(Suggestion::Choose(Setting::Weights, "streamed"));
         }
         if n_ctx > 1 {
-            ways.push(format!("-c below {n_ctx}"));
+            ways.push(Suggestion::Below(Setting::NCtx, n_ctx));
         }
         if self.smaller_kv(self.session.kv).next().is_some() {
-            ways.push("--kv q8".to_owned());
+            ways.push(Suggestion::Choose(Setting::KvType, "q8"));
         }
-        if self.session.n_batch.is_some_and(|n| n > 1) {
-            ways.push("a smaller --batch".to_owned());
+        if let Some(n_batch) = self.session.n_batch.filter(|&n| n > 1) {
+            ways.push(Suggestion::Below(Setting::NBatch, n_batch));
         }
         if self.fit == Fit::Strict && n_ctx > MIN_CTX {
-            ways.push("--fit".to_owned());
+            ways.push(Suggestion::TurnOn(Setting::Fit));
         }
-        match ways.len() {
-            0 => "nothing makes it need less".to_owned(),
-            _ => format!("{} would lower it", ways.join(" or ")),
-        }
+        ways
     }
 }
 

@@ -199,7 +199,9 @@ fn what_does_not_fit_shrinks_only_if_it_may() {
         .unwrap()
         .to_string();
     assert!(
-        error.contains("-c below 512") && error.contains("--kv q8") && error.contains("--fit"),
+        error.contains("the context length below 512")
+            && error.contains("the KV cache type q8")
+            && error.contains("automatic fitting"),
         "{error}"
     );
     let engine = Engine::open(&path, &options(Fit::Shrink)).unwrap();

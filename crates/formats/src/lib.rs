@@ -35,6 +35,7 @@ pub mod f16;
 mod foreign;
 #[allow(non_camel_case_types, reason = "views have the names of their types")]
 pub mod layout;
+mod setting;
 mod shape;
 mod tensor_type;
 
@@ -47,6 +48,7 @@ pub use foreign::recognize;
 pub use gguf::{
     ArrayValue, Gguf, Layout, Metadata, NumArray, Number, Split, StrArray, Value, ValueType, Writer,
 };
+pub use setting::{Explain, Names, Setting, Suggestion};
 pub use shape::Shape;
 pub use tensor_type::TensorType;
 

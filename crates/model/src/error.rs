@@ -1,5 +1,7 @@
 //! What can go wrong between a file and its logits.
 
+use atta_formats::{Explain, Names, Setting};
+
 use crate::SeqId;
 
 /// An error of this crate.
@@ -122,7 +124,7 @@ pub enum Error {
     #[error("there is no more room for keys and values")]
     OutOfBlocks,
     /// A sequence is as long as it can be.
-    #[error("the context is full: {n_ctx} positions; raise -c or shorten the prompt")]
+    #[error("{}", context_full(*n_ctx, Setting::words))]
     ContextFull {
         /// Positions that fit.
         n_ctx: usize,
@@ -142,4 +144,19 @@ pub enum Error {
     /// A state that could not be written.
     #[error("writing a state: {0}")]
     Export(#[source] std::io::Error),
+}
+
+impl Explain for Error {
+    fn explain(&self, names: Names) -> String {
+        match self {
+            Self::ContextFull { n_ctx } => context_full(*n_ctx, names),
+            Self::Store(error) => error.explain(names),
+            _ => self.to_string(),
+        }
+    }
+}
+
+fn context_full(n_ctx: usize, names: Names) -> String {
+    let setting = names(Setting::NCtx);
+    format!("the context is full: {n_ctx} positions; raise {setting} or shorten the prompt")
 }

@@ -31,7 +31,7 @@ mod worker;
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
-use atta_engine::{BatcherOptions, Pooling};
+use atta_engine::{BatcherOptions, Explain, Names, Pooling};
 
 // For tests and the fuzz target, which send requests without a connection.
 #[doc(hidden)]
@@ -207,5 +207,14 @@ impl Server {
     /// memory, an invalid chat template, thermal throttling without a temperature.
     pub fn bind(models: Vec<ModelSource>, options: ServerOptions) -> Result<Self, ServeError> {
         Self::new(models, options)
+    }
+}
+
+impl Explain for ServeError {
+    fn explain(&self, names: Names) -> String {
+        match self {
+            Self::Engine(error) => error.explain(names),
+            _ => self.to_string(),
+        }
     }
 }

@@ -147,7 +147,7 @@ mod tests {
         let err = budget.reserve("activations", 50).unwrap_err();
         assert_eq!(
             err.to_string(),
-            "out of memory budget: activations needs 50 bytes, 60 of 100 are taken; lower --batch"
+            "out of memory budget: activations needs 50 bytes, 60 of 100 are taken; lower the batch size"
         );
         assert_eq!(budget.used(), 60);
         assert!(budget.reserve("activations", 40).is_ok());

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use atta_formats::{Explain, Names, Setting};
+
 /// An error of this crate.
 #[non_exhaustive]
 #[derive(Debug, thiserror::Error)]
@@ -23,10 +25,7 @@ pub enum Error {
         source: atta_formats::Error,
     },
     /// A reservation does not fit.
-    #[error(
-        "out of memory budget: {what} needs {asked} bytes, {used} of {limit} are taken; {}",
-        way_out(what)
-    )]
+    #[error("{}", over_budget(what, *asked, *used, *limit, Setting::words))]
     OverBudget {
         /// The name of the reservation.
         what: &'static str,
@@ -84,12 +83,28 @@ pub enum Error {
     Prewarm(std::io::Error),
 }
 
-/// A suggestion for a reservation that does not fit.
-fn way_out(what: &str) -> &'static str {
-    match what {
-        "kv cache" => "lower -c",
-        "activations" => "lower --batch",
-        "scores" => "score fewer chunks",
-        _ => "this model needs more memory",
+impl Explain for Error {
+    fn explain(&self, names: Names) -> String {
+        match *self {
+            Self::OverBudget {
+                what,
+                asked,
+                used,
+                limit,
+            } => over_budget(what, asked, used, limit, names),
+            _ => self.to_string(),
+        }
     }
+}
+
+fn over_budget(what: &str, asked: u64, used: u64, limit: u64, names: Names) -> String {
+    let suggestion = match what {
+        "kv cache" => format!("lower {}", names(Setting::NCtx)),
+        "activations" => format!("lower {}", names(Setting::NBatch)),
+        "scores" => "score fewer chunks".to_owned(),
+        _ => "this model needs more memory".to_owned(),
+    };
+    format!(
+        "out of memory budget: {what} needs {asked} bytes, {used} of {limit} are taken; {suggestion}"
+    )
 }

@@ -9,6 +9,7 @@ mod context;
 pub(crate) mod model;
 mod output;
 mod sampling;
+mod setting;
 mod tools;
 pub(crate) mod value;
 
@@ -24,6 +25,7 @@ pub(crate) use context::ContextFlags;
 pub(crate) use model::{ModelFlags, WeightsName};
 pub(crate) use output::{CacheFlags, ReportFlags};
 pub(crate) use sampling::{DefaultLength, SamplingFlags};
+pub(crate) use setting::flag;
 pub(crate) use tools::ToolFlags;
 
 use crate::{commands::Command, failure::Failure};
@@ -68,25 +70,48 @@ const fn optional(name: &'static str, feature: &'static str, is_built: bool) -> 
     }
 }
 
-/// One line per command of this build, and the exit codes.
+/// One example per command of this build, and the exit codes.
 fn examples() -> String {
-    let lines = [
-        ("run", "-p \"Once upon a time\"", "the built-in model"),
-        ("run", "model.gguf -p \"Once upon a time\"", "any GGUF file"),
-        ("chat", "model.gguf", "a conversation"),
-        ("serve", "model.gguf", "an OpenAI-compatible server"),
-        ("pull", "org/repo", "download from Hugging Face"),
-        ("inspect", "model.gguf", "metadata and tensors"),
-        ("bench", "model.gguf", "prefill and decode speed"),
-        ("perplexity", "model.gguf -f text.txt", "quality on a text"),
-        ("convert", "a.gguf b.gguf --type q4_k_m", "quantize"),
+    const EXAMPLES: [(&str, &str); 8] = [
+        (
+            "run",
+            "run model.gguf -p \"Once upon a time\"   any GGUF file",
+        ),
+        (
+            "chat",
+            "chat model.gguf                        a conversation",
+        ),
+        (
+            "serve",
+            "serve model.gguf                       an OpenAI-compatible server",
+        ),
+        (
+            "pull",
+            "pull org/repo                          download from Hugging Face",
+        ),
+        (
+            "inspect",
+            "inspect model.gguf                     metadata and tensors",
+        ),
+        (
+            "bench",
+            "bench model.gguf                       prefill and decode speed",
+        ),
+        (
+            "perplexity",
+            "perplexity model.gguf -f text.txt      quality on a text",
+        ),
+        ("convert", "convert a.gguf b.gguf --type q4_k_m    quantize"),
     ];
     let mut text = String::from("Examples:\n");
-    for (command, words, meaning) in lines {
-        let needs_builtin = words.starts_with("-p");
-        let is_built = !OPTIONAL.iter().any(|c| c.name == command && !c.is_built);
-        if is_built && (!needs_builtin || cfg!(feature = "builtin")) {
-            text += &format!("  atta {:<38} {meaning}\n", format!("{command} {words}"));
+    if cfg!(feature = "builtin") {
+        text += "  atta run -p \"Once upon a time\"              the built-in model\n";
+    }
+    for (command, example) in EXAMPLES {
+        if !OPTIONAL.iter().any(|c| c.name == command && !c.is_built) {
+            text += "  atta ";
+            text += example;
+            text += "\n";
         }
     }
     text + "\nExit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted."

@@ -1,9 +1,12 @@
 //! Options for sampling.
 
-use atta::{DryOptions, GenerateOptions, Sampling};
+use atta::{DryOptions, Explain, GenerateOptions, Sampling};
 use clap::{Args, builder::NonEmptyStringValueParser};
 
-use super::value::{self, Seed};
+use super::{
+    flag,
+    value::{self, Seed},
+};
 use crate::failure::Failure;
 
 /// How the next token is chosen, and when generation stops.
@@ -132,7 +135,7 @@ impl SamplingFlags {
         };
         sampling
             .validate()
-            .map_err(|error| Failure::Usage(error.to_string()))?;
+            .map_err(|error| Failure::Usage(error.explain(flag)))?;
         Ok(sampling)
     }
 

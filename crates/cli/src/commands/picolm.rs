@@ -6,13 +6,13 @@
 
 use std::{ffi::OsString, path::PathBuf};
 
-use atta::{DryOptions, GenerateOptions, Pool, Sampling};
+use atta::{DryOptions, Explain, GenerateOptions, Pool, Sampling};
 use clap::Args;
 
 use super::run::{EmptyPrompt, PROMPT_HINT, ResolvedRun};
 use crate::{
     args::{
-        CacheFlags, ConstraintFlags, ContextFlags, ModelFlags, ReportFlags, extra_help,
+        CacheFlags, ConstraintFlags, ContextFlags, ModelFlags, ReportFlags, extra_help, flag,
         value::{self, Seed},
     },
     constraint,
@@ -89,7 +89,7 @@ pub(super) fn run(args: PicolmArgs) -> Result<(), Failure> {
     options
         .sampling
         .validate()
-        .map_err(|error| Failure::Usage(error.to_string()))?;
+        .map_err(|error| Failure::Usage(error.explain(flag)))?;
     let n_threads = args
         .n_threads
         .unwrap_or_else(|| DEFAULT_THREADS.min(Pool::default_threads()));

@@ -164,20 +164,21 @@ pub(crate) fn read_bytes(path: &Path, limit: &TextLimit) -> Result<Vec<u8>, Fail
         return read_stdin(limit).map(without_mark);
     }
     let blame = |error| Failure::at(path, error);
-    read_within(File::open(path).map_err(blame)?, limit, blame).map(without_mark)
+    let mut file = File::open(path).map_err(blame)?;
+    read_within(&mut file, limit, &blame).map(without_mark)
 }
 
 fn read_stdin(limit: &TextLimit) -> Result<Vec<u8>, Failure> {
-    read_within(io::stdin().lock(), limit, |error| {
+    read_within(&mut io::stdin().lock(), limit, &|error| {
         Failure::Failed(format!("cannot read standard input: {error}"))
     })
 }
 
 /// Reads all bytes; more than the limit are an error.
 fn read_within(
-    from: impl Read,
+    from: &mut dyn Read,
     limit: &TextLimit,
-    blame: impl FnOnce(io::Error) -> Failure,
+    blame: &dyn Fn(io::Error) -> Failure,
 ) -> Result<Vec<u8>, Failure> {
     let mut bytes = Vec::new();
     from.take(limit.n_bytes.saturating_add(1))
@@ -225,7 +226,7 @@ mod tests {
             why: "that is all".to_owned(),
         };
         let read = |from: &mut dyn Read| {
-            read_within(from, &limit, |error| Failure::Failed(error.to_string()))
+            read_within(from, &limit, &|error| Failure::Failed(error.to_string()))
         };
         assert_eq!(read(&mut &b"abc"[..]).unwrap(), b"abc");
         let Err(Failure::Failed(why)) = read(&mut io::repeat(b'y')) else {

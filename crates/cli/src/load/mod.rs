@@ -8,11 +8,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use atta::{Builtin, Engine, LoadOptions, MemoryPlan, ModelFiles, SessionOptions, WeightsAt};
+use atta::{
+    Builtin, Engine, Explain, LoadOptions, MemoryPlan, ModelFiles, SessionOptions, WeightsAt,
+};
 
 use crate::{
     EXTRAS,
-    args::{ModelFlags, WeightsName},
+    args::{ModelFlags, WeightsName, flag},
     failure::{Failure, one_line},
     hub, report,
 };
@@ -82,7 +84,8 @@ pub(crate) fn engine(model: Option<&Path>, options: &LoadOptions) -> Result<Engi
     engine_at(path.as_deref(), options).map_err(|error| {
         match hints::longest_context(path.as_deref(), options, &error) {
             Some(n_ctx) => Failure::Failed(format!(
-                "{error}; the longest context that fits is -c {n_ctx}"
+                "{}; the longest context that fits is -c {n_ctx}",
+                error.explain(flag)
             )),
             None => error.into(),
         }

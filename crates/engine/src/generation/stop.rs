@@ -9,6 +9,7 @@
 //! string that ends in the spelling of one is therefore looked for as that token, behind the text
 //! in front of it.
 
+use atta_formats::{Explain, Names, Setting};
 use atta_tokenizer::{TokenKind, Tokenizer};
 
 /// Why a list of stop strings is refused.
@@ -16,8 +17,23 @@ use atta_tokenizer::{TokenKind, Tokenizer};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StopError {
     /// An empty stop string, which would occur everywhere.
-    #[error("--stop is empty, expected at least one character")]
+    #[error("{}", empty(Setting::words))]
     Empty,
+}
+
+impl Explain for StopError {
+    fn explain(&self, names: Names) -> String {
+        match self {
+            Self::Empty => empty(names),
+        }
+    }
+}
+
+fn empty(names: Names) -> String {
+    format!(
+        "{} is empty, expected at least one character",
+        names(Setting::Stop)
+    )
 }
 
 /// Text that has passed the stop strings.
@@ -197,7 +213,7 @@ mod tests {
         let error = StopStrings::new(vec!["a".into(), String::new()]).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "--stop is empty, expected at least one character"
+            "a stop string is empty, expected at least one character"
         );
     }
 

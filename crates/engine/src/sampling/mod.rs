@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_name_the_option_of_the_command_line() {
+    fn errors_name_the_setting_in_plain_words() {
         let message = |sampling: Sampling| sampling.validate().unwrap_err().to_string();
         let default = Sampling::default;
         assert_eq!(
@@ -203,35 +203,35 @@ mod tests {
                 top_p: 1.5,
                 ..default()
             }),
-            "--top-p is 1.5, expected 0 to 1"
+            "top-p is 1.5, expected 0 to 1"
         );
         assert_eq!(
             message(Sampling {
                 min_p: f32::NAN,
                 ..default()
             }),
-            "--min-p is NaN, expected 0 to 1"
+            "min-p is NaN, expected 0 to 1"
         );
         assert_eq!(
             message(Sampling {
                 temperature: -1.0,
                 ..default()
             }),
-            "-t is -1, expected a finite number, 0 or more"
+            "the temperature is -1, expected a finite number, 0 or more"
         );
         assert_eq!(
             message(Sampling {
                 repeat_penalty: 0.0,
                 ..default()
             }),
-            "--repeat-penalty is 0, expected a finite number above 0"
+            "the repetition penalty is 0, expected a finite number above 0"
         );
         assert_eq!(
             message(Sampling {
                 presence_penalty: f32::INFINITY,
                 ..default()
             }),
-            "--presence-penalty is inf, expected a finite number"
+            "the presence penalty is inf, expected a finite number"
         );
     }
 
@@ -361,7 +361,7 @@ mod tests {
         let error = Sampler::new(never, 1).unwrap_err().to_string();
         assert_eq!(
             error,
-            "--logit-bias: token 1 is out of range, the model has 1 tokens"
+            "the logit bias: token 1 is out of range, the model has 1 tokens"
         );
         let always = Sampling {
             logit_bias: vec![(1, f32::INFINITY)],
@@ -372,7 +372,7 @@ mod tests {
                 .validate()
                 .unwrap_err()
                 .to_string()
-                .starts_with("--logit-bias is inf")
+                .starts_with("the logit bias is inf")
         );
     }
 

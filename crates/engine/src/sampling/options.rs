@@ -1,12 +1,13 @@
-//! The options of the sampler and what values they may have. Knows how they are called on the
-//! command line, since that is what an error has to say; not what they do.
+//! The options of the sampler and the ranges of their values.
+
+use atta_formats::{Explain, Names, Setting};
 
 /// The longest sequence breaker, bytes, and the longest window of DRY, tokens. The first is
 /// llama.cpp's; the second keeps what is allocated at the start below 4 MB.
 const MAX_BREAKER_BYTES: usize = 40;
 const MAX_DRY_WINDOW: usize = 1 << 20;
 
-/// How the next token is chosen. Names and defaults are those of the command line.
+/// How the next token is chosen.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sampling {
     /// Divides the logits before the draw; 0 takes the most probable token after the penalties,
@@ -99,27 +100,27 @@ impl Sampling {
     /// that forbids.
     pub fn validate(&self) -> Result<(), SamplingError> {
         let unit =
-            |option, value: f32| check((0.0..=1.0).contains(&value), option, value, "0 to 1");
+            |setting, value: f32| check((0.0..=1.0).contains(&value), setting, value, "0 to 1");
         let finite =
-            |option, value: f32| check(value.is_finite(), option, value, "a finite number");
-        at_least_0("-t", self.temperature)?;
-        unit("--typical", self.typical)?;
-        unit("--top-p", self.top_p)?;
-        unit("--min-p", self.min_p)?;
-        finite("--top-n-sigma", self.top_n_sigma)?;
+            |setting, value: f32| check(value.is_finite(), setting, value, "a finite number");
+        at_least_0(Setting::Temperature, self.temperature)?;
+        unit(Setting::Typical, self.typical)?;
+        unit(Setting::TopP, self.top_p)?;
+        unit(Setting::MinP, self.min_p)?;
+        finite(Setting::TopNSigma, self.top_n_sigma)?;
         let positive = self.repeat_penalty.is_finite() && self.repeat_penalty > 0.0;
         check(
             positive,
-            "--repeat-penalty",
+            Setting::RepeatPenalty,
             self.repeat_penalty,
             "a finite number above 0",
         )?;
-        finite("--presence-penalty", self.presence_penalty)?;
-        finite("--frequency-penalty", self.frequency_penalty)?;
+        finite(Setting::PresencePenalty, self.presence_penalty)?;
+        finite(Setting::FrequencyPenalty, self.frequency_penalty)?;
         for &(_, bias) in &self.logit_bias {
             check(
                 bias < f32::INFINITY,
-                "--logit-bias",
+                Setting::LogitBias,
                 bias,
                 "a finite number, or -inf",
             )?;
@@ -135,18 +136,18 @@ impl DryOptions {
     }
 
     fn validate(&self) -> Result<(), SamplingError> {
-        at_least_0("--dry-multiplier", self.multiplier)?;
+        at_least_0(Setting::DryMultiplier, self.multiplier)?;
         let base_is_sane = self.base.is_finite() && self.base >= 1.0;
         check(
             base_is_sane,
-            "--dry-base",
+            Setting::DryBase,
             self.base,
             "a finite number, 1 or more",
         )?;
         let window_is_sane = self.penalty_last_n <= MAX_DRY_WINDOW;
         check(
             window_is_sane,
-            "--dry-penalty-last-n",
+            Setting::DryPenaltyLastN,
             self.penalty_last_n as f32,
             "0 to 1048576",
         )?;
@@ -164,10 +165,10 @@ impl DryOptions {
     }
 }
 
-fn at_least_0(option: &'static str, value: f32) -> Result<(), SamplingError> {
+fn at_least_0(setting: Setting, value: f32) -> Result<(), SamplingError> {
     check(
         value.is_finite() && value >= 0.0,
-        option,
+        setting,
         value,
         "a finite number, 0 or more",
     )
@@ -175,7 +176,7 @@ fn at_least_0(option: &'static str, value: f32) -> Result<(), SamplingError> {
 
 fn check(
     holds: bool,
-    option: &'static str,
+    setting: Setting,
     value: f32,
     expected: &'static str,
 ) -> Result<(), SamplingError> {
@@ -183,7 +184,7 @@ fn check(
         Ok(())
     } else {
         Err(SamplingError::OutOfRange {
-            option,
+            setting,
             value,
             expected,
         })
@@ -195,17 +196,17 @@ fn check(
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum SamplingError {
     /// A value outside the range of its option.
-    #[error("{option} is {value}, expected {expected}")]
+    #[error("{}", out_of_range(*setting, *value, expected, Setting::words))]
     OutOfRange {
-        /// The option as on the command line.
-        option: &'static str,
+        /// The setting.
+        setting: Setting,
         /// Value given.
         value: f32,
         /// Values that would do.
         expected: &'static str,
     },
     /// A sequence breaker that is empty or too long.
-    #[error("--dry-sequence-breaker has {n_bytes} bytes, expected 1 to {max}")]
+    #[error("{}", breaker(*n_bytes, *max, Setting::words))]
     Breaker {
         /// Its length.
         n_bytes: usize,
@@ -213,14 +214,47 @@ pub enum SamplingError {
         max: usize,
     },
     /// A bias of −∞ on all that could follow.
-    #[error("--logit-bias forbids every token")]
+    #[error("{}", nothing_left(Setting::words))]
     NothingLeft,
     /// A bias on a token that the vocabulary lacks.
-    #[error("--logit-bias: token {id} is out of range, the model has {n_vocab} tokens")]
+    #[error("{}", biased_token(*id, *n_vocab, Setting::words))]
     BiasedToken {
         /// The token.
         id: u32,
         /// Tokens of the vocabulary.
         n_vocab: usize,
     },
+}
+
+impl Explain for SamplingError {
+    fn explain(&self, names: Names) -> String {
+        match *self {
+            Self::OutOfRange {
+                setting,
+                value,
+                expected,
+            } => out_of_range(setting, value, expected, names),
+            Self::Breaker { n_bytes, max } => breaker(n_bytes, max, names),
+            Self::NothingLeft => nothing_left(names),
+            Self::BiasedToken { id, n_vocab } => biased_token(id, n_vocab, names),
+        }
+    }
+}
+
+fn out_of_range(setting: Setting, value: f32, expected: &str, names: Names) -> String {
+    format!("{} is {value}, expected {expected}", names(setting))
+}
+
+fn breaker(n_bytes: usize, max: usize, names: Names) -> String {
+    let setting = names(Setting::DrySequenceBreaker);
+    format!("{setting} has {n_bytes} bytes, expected 1 to {max}")
+}
+
+fn nothing_left(names: Names) -> String {
+    format!("{} forbids every token", names(Setting::LogitBias))
+}
+
+fn biased_token(id: u32, n_vocab: usize, names: Names) -> String {
+    let setting = names(Setting::LogitBias);
+    format!("{setting}: token {id} is out of range, the model has {n_vocab} tokens")
 }

@@ -1,7 +1,7 @@
 //! Errors as clients get them. [`ApiFlavor`](crate::api::flavor::ApiFlavor) writes them in the JSON of
 //! each interface.
 
-use atta_engine::{Error, SamplingError};
+use atta_engine::{Error, Explain, SamplingError, Setting};
 use axum::{
     http::{HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
@@ -169,7 +169,7 @@ impl ApiError {
         let error = match error {
             ServeError::Engine(error) if error.is_about_memory() => Self::new(
                 StatusCode::SERVICE_UNAVAILABLE,
-                format!("the model cannot be loaded: {error}"),
+                format!("the model cannot be loaded: {}", error.explain(field)),
             ),
             _ => Self::new(
                 StatusCode::INTERNAL_SERVER_ERROR,
@@ -188,30 +188,20 @@ impl ApiError {
 
     /// A job that failed while it was running.
     pub(crate) fn failed(error: &Error) -> Self {
-        Self::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string())
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, error.explain(field))
     }
 
     /// A sampling parameter, by the name of its field.
     fn sampling(error: &SamplingError) -> Self {
         match error {
-            SamplingError::OutOfRange {
-                option,
-                value,
-                expected,
-            } => {
-                let name = match *option {
-                    "-t" => "temperature".to_owned(),
-                    "--typical" => "typical_p".to_owned(),
-                    option => option.trim_start_matches('-').replace('-', "_"),
-                };
-                let message = format!("{name} is {value}, expected {expected}");
-                Self::field(name, message)
+            SamplingError::OutOfRange { setting, .. } => {
+                Self::field(field(*setting), error.explain(field))
             }
             SamplingError::BiasedToken { id, n_vocab } => Self::field(
                 "logit_bias",
                 format!("token {id}, of a model that has {n_vocab}"),
             ),
-            other => Self::bad(other.to_string()),
+            other => Self::bad(other.explain(field)),
         }
     }
 
@@ -247,10 +237,37 @@ impl ApiError {
     }
 }
 
+/// The field of a setting. Settings that no request has keep their words.
+fn field(setting: Setting) -> &'static str {
+    match setting {
+        Setting::Temperature => "temperature",
+        Setting::Typical => "typical_p",
+        Setting::TopP => "top_p",
+        Setting::MinP => "min_p",
+        Setting::TopNSigma => "top_n_sigma",
+        Setting::RepeatPenalty => "repeat_penalty",
+        Setting::PresencePenalty => "presence_penalty",
+        Setting::FrequencyPenalty => "frequency_penalty",
+        Setting::LogitBias => "logit_bias",
+        Setting::DryMultiplier => "dry_multiplier",
+        Setting::DryBase => "dry_base",
+        Setting::DryPenaltyLastN => "dry_penalty_last_n",
+        Setting::DrySequenceBreaker => "dry_sequence_breakers",
+        Setting::Stop => "stop",
+        Setting::NPredict => "max_tokens",
+        Setting::OnLength
+        | Setting::NCtx
+        | Setting::NBatch
+        | Setting::KvType
+        | Setting::Weights
+        | Setting::Fit => setting.words(),
+    }
+}
+
 /// Errors of the engine about a request, with the field that caused them.
 impl From<Error> for ApiError {
     fn from(error: Error) -> Self {
-        let message = error.to_string();
+        let message = error.explain(field);
         match error {
             Error::PromptTooLong { n_prompt, n_ctx } => {
                 // Claude Code reads the two numbers, and makes the conversation shorter.

@@ -102,7 +102,7 @@ fn a_model_makes_room_for_another_one_but_not_while_it_answers() {
     let too_little = || Error::TooLittleMemory {
         budget: 1 << 30,
         smallest: 1 << 40,
-        suggestion: String::new(),
+        suggestions: Vec::new(),
     };
     let huge = ModelSource {
         names: vec!["huge".to_owned()],

@@ -12,12 +12,13 @@ mod saved;
 use std::{fs::File, io::BufReader, ops::ControlFlow, path::Path, time::Instant};
 
 use atta::{
-    Engine, KvType, Session,
+    Engine, Explain, KvType, Session,
     perplexity::{Baseline, BaselineHeader, Chunks, PerplexityReport, Scores},
     tokenizer::Special,
 };
 
 use crate::{
+    args::flag,
     failure::Failure,
     input::{self, TextLimit},
     inputs::Inputs,
@@ -86,7 +87,7 @@ pub(super) fn run(args: PerplexityArgs) -> Result<(), Failure> {
 
 impl From<atta::EvalError> for Failure {
     fn from(error: atta::EvalError) -> Self {
-        Self::Failed(error.to_string())
+        Self::Failed(error.explain(flag))
     }
 }
 

@@ -8,10 +8,10 @@ use std::{
     path::PathBuf,
 };
 
-use atta::{LoadOptions, MemoryPlan};
+use atta::{Explain, LoadOptions, MemoryPlan};
 use atta_server::{ModelSource, ServeError, Server};
 
-use crate::{conversation, failure::Failure, load};
+use crate::{args::flag, conversation, failure::Failure, load};
 
 pub(crate) use args::ServeArgs;
 
@@ -21,14 +21,14 @@ pub(super) fn run(args: Box<ServeArgs>) -> Result<(), Failure> {
     let server =
         Server::bind(sources(&args)?, args.server_options()?).map_err(|error| match error {
             ServeError::Open(_) | ServeError::SameName(_) => Failure::Usage(error.to_string()),
-            error => Failure::Failed(error.to_string()),
+            error => Failure::Failed(error.explain(flag)),
         })?;
     let mut out = io::stdout();
     // A closed standard output does not stop the server.
     let _ = writeln!(out, "{}", server.url()).and_then(|()| out.flush());
     server
         .run_until_signal()
-        .map_err(|error| Failure::Failed(error.to_string()))
+        .map_err(|error| Failure::Failed(error.explain(flag)))
 }
 
 /// Conversation tokens in a prompt of the built-in model: with more, it calls wrong tools after

@@ -11,13 +11,17 @@ mod vocabulary;
 
 use std::path::Path;
 
-use atta::{KvType, MemoryPlan};
+use atta::{Explain, KvType, MemoryPlan};
 use clap::Args;
 use serde_json::Value;
 
 use self::{bytes::TensorBytes, vocabulary::Vocabulary};
 use super::View;
-use crate::{args::ModelFlags, failure::Failure, load};
+use crate::{
+    args::{ModelFlags, flag},
+    failure::Failure,
+    load,
+};
 
 /// The options of the analysis.
 #[derive(Debug, Args)]
@@ -67,7 +71,7 @@ impl Analysis {
         let options = load::options(path, flags, flags.session_options(KvType::default()))?;
         let memory = view.spec.as_ref().map_err(Clone::clone);
         let memory =
-            memory.and_then(|_| load::plan(path, &options).map_err(|error| error.to_string()));
+            memory.and_then(|_| load::plan(path, &options).map_err(|error| error.explain(flag)));
         let measured = memory.as_ref().ok().filter(|_| args.speed);
         let read_bytes_per_s = measured
             .map(|plan| plan.read_bandwidth(&options))
