@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use atta::{Error, Event, GenerateOptions, PromptCache, Restored, Session, Summary};
+use atta::{Error, Event, GenerateOptions, PrefixHit, PromptCache, Session, Summary};
 
 use crate::{args::CacheFlags, failure::Failure, load, stats::CachedPrefix};
 
@@ -44,7 +44,7 @@ impl Cache {
         let Some(cache) = &self.0 else {
             return Ok(CachedPrefix::default());
         };
-        let Restored {
+        let PrefixHit {
             n_tokens,
             time,
             notes,

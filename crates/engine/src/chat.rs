@@ -303,7 +303,7 @@ impl Chat {
     /// Keeps the common prefix of the session, or restores a longer one from the cache.
     fn keep_prefix(&mut self, ids: &[u32]) -> Result<CachedPrefix, Error> {
         if let Some(cache) = &self.cache {
-            let crate::Restored {
+            let crate::PrefixHit {
                 n_tokens,
                 time,
                 notes,

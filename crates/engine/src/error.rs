@@ -127,10 +127,10 @@ pub enum Error {
         /// The cause.
         source: std::io::Error,
     },
-    /// A saved session that cannot be used.
+    /// An invalid saved session.
     #[cfg(feature = "cache")]
     #[error("{0}")]
-    Saved(#[from] crate::Flaw),
+    Saved(#[from] crate::CacheFileError),
 }
 
 impl Error {

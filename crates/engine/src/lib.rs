@@ -76,7 +76,7 @@ pub use memory::{Fit, MemoryPlan, Prediction, WeightsAt};
 #[cfg(feature = "batch")]
 pub use pooling::Pooling;
 #[cfg(feature = "cache")]
-pub use prompt_cache::{Flaw, PromptCache, Restored, SavedPrompt};
+pub use prompt_cache::{CacheFileError, PrefixHit, PromptCache, SavedPrompt};
 pub use sampling::{
     Breakers, DryOptions, LogProb, LogProbs, Sampler, Sampling, SamplingError, log_sum_exp,
 };

@@ -1,9 +1,8 @@
-//! A cache that is a directory: many prompts, in segments of 128 positions, of which those that
-//! begin the same way share the first.
+//! A cache directory: many prompts, in segments of 128 positions; prompts share the segments of
+//! their common prefix.
 //!
-//! A tree of prompts is a matter of names (`entry.rs`). Only the last segment of a prompt is
-//! shorter than the others. What was used least recently goes first, and never before what stands
-//! behind it.
+//! File names form a tree of segments (`file_name.rs`). Only the last segment of a prompt may be
+//! shorter. The least recently used segment is evicted first, but never before those behind it.
 
 use std::{
     cmp::Reverse,
@@ -13,40 +12,40 @@ use std::{
 };
 
 use super::{
-    Draft, Flaw, Key, Lookup, Note, Piece, Saved, SavedPrompt, Source,
-    entry::{Entry, Id, Listing, Name, Tree},
+    CacheFileError, FileWarning, Key, Lookup, SavedPrompt, SegmentFile, SegmentPrefix,
+    SegmentWriter, SequenceExport, atomic_file,
+    file_name::{DirectoryEntry, FileName, Listing, ShortKey, Tree},
     segment::Segment,
-    whole,
 };
 use crate::Error;
 
-/// Positions of a segment: few enough that prompts share most of what they have in common (what
-/// they share of the next segment is used as well, but stored twice), and enough that files are not
-/// many. At 22 KB per position it has 2.8 MB.
+/// Positions per segment: few enough that prompts share most of their common prefix (a common part
+/// of the next segment is used, too, but stored twice), and enough to keep the number of files low.
+/// At 22 KB per position a segment has 2.8 MB.
 const SEGMENT_LEN: usize = 128;
 
-/// Of the segments that stand at one place, so many are opened: first those that begin as the text
-/// does by their names, then those used last.
+/// Maximum number of segments with the same parent that a search opens: first those whose names
+/// match the text, then the most recently used.
 const MAX_OPENED: usize = 64;
 
 #[derive(Debug)]
 pub(super) struct Directory {
     path: PathBuf,
-    /// Bytes of all files.
+    /// Maximum bytes of all files.
     limit: u64,
 }
 
-/// Where in a text a segment is looked for.
+/// A position of a text at which a segment is searched.
 #[derive(Clone, Copy)]
-struct Wanted<'a> {
+struct Search<'a> {
     parent: Key,
     start: usize,
-    /// The text from there on.
+    /// The text from this position on.
     ids: &'a [u32],
 }
 
 impl Directory {
-    /// Creates it if it is not there, but not the one that it is in.
+    /// Opens a directory, and creates it, but not its parents, if it is missing.
     pub(super) fn open(path: &Path, limit: u64) -> io::Result<Self> {
         if !path.is_dir() {
             fs::create_dir(path).or_else(|error| {
@@ -72,59 +71,62 @@ impl Directory {
         Listing::read(&self.path)
     }
 
-    /// Segments that the text begins with, one after the other, and then the one that goes on with
-    /// it for longest; none if they are too short in all. Nothing but names and tokens is
-    /// looked at.
-    pub(super) fn find(&self, lookup: &Lookup<'_>, notes: &mut Vec<Note>) -> Vec<Piece> {
+    /// Finds the whole segments at the start of the text, and then the segment with the longest
+    /// common prefix with the rest; empty if they are too short together. Reads only file names and
+    /// tokens.
+    pub(super) fn find(
+        &self,
+        lookup: &Lookup<'_>,
+        notes: &mut Vec<FileWarning>,
+    ) -> Vec<SegmentPrefix> {
         let listing = self.list().unwrap_or_else(|error| {
-            notes.push(Note::of_system(&self.path, &error));
+            notes.push(FileWarning::of_system(&self.path, &error));
             Listing::default()
         });
         let tree = Tree::new(&listing.entries);
-        let (mut pieces, mut wanted) = (
-            Vec::new(),
-            Wanted {
-                parent: lookup.root,
-                start: 0,
-                ids: lookup.ids,
-            },
-        );
-        while let Some((here, rest)) = wanted.ids.split_at_checked(SEGMENT_LEN) {
-            let own = wanted.parent.child(here);
+        let mut prefix = Vec::new();
+        let mut search = Search {
+            parent: lookup.root,
+            start: 0,
+            ids: lookup.ids,
+        };
+        while let Some((here, rest)) = search.ids.split_at_checked(SEGMENT_LEN) {
+            let own = search.parent.child(here);
             let Some(entry) = tree
                 .get(own.id())
-                .filter(|e| e.name.parent == wanted.parent.id())
+                .filter(|e| e.name.parent == search.parent.id())
             else {
                 break;
             };
-            pieces.push(wanted.piece(entry, SEGMENT_LEN));
-            wanted = Wanted {
+            prefix.push(search.found(entry, SEGMENT_LEN));
+            search = Search {
                 parent: own,
-                start: wanted.start + SEGMENT_LEN,
+                start: search.start + SEGMENT_LEN,
                 ids: rest,
             };
         }
-        let others = tree.children(wanted.parent.id());
-        pieces.extend(
-            wanted
+        let others = tree.children(search.parent.id());
+        prefix.extend(
+            search
                 .best(others, notes)
-                .map(|(entry, n)| wanted.piece(entry, n)),
+                .map(|(entry, n)| search.found(entry, n)),
         );
-        lookup.if_enough(pieces)
+        lookup.if_enough(prefix)
     }
 
-    /// Saves a session, as far as the limit allows, and removes what is too much then.
-    pub(super) fn save(&self, source: &Source<'_>, root: Key) -> Result<(), Error> {
+    /// Saves the state of a sequence, as far as the limit allows, and evicts others.
+    pub(super) fn save(&self, export: &SequenceExport<'_>, root: Key) -> Result<(), Error> {
         let blame = |source| Error::Cache {
             path: self.path.clone(),
             source,
         };
         let listing = self.list().map_err(blame)?;
         let tree = Tree::new(&listing.entries);
-        let (mut parent, mut bytes) = (root, 0);
-        for (i, tokens) in source.tokens.chunks(SEGMENT_LEN).enumerate() {
-            let draft = source.draft(i * SEGMENT_LEN, parent, tokens)?;
-            bytes += draft.file_bytes();
+        let mut parent = root;
+        let mut bytes = 0;
+        for (i, tokens) in export.tokens.chunks(SEGMENT_LEN).enumerate() {
+            let segment = export.segment(i * SEGMENT_LEN, parent, tokens)?;
+            bytes += segment.file_bytes();
             if bytes > self.limit && i == 0 {
                 let why = format!(
                     "{} tokens take {bytes} bytes, and all may have {}",
@@ -137,42 +139,44 @@ impl Directory {
                 break;
             }
             let own = parent.child(tokens);
-            let name = Name::new(&parent, &own, tokens);
-            self.save_segment(source, &draft, (name, tree.children(parent.id())))?;
+            let name = FileName::new(&parent, &own, tokens);
+            self.save_segment(export, &segment, &name, tree.children(parent.id()))?;
             parent = own;
         }
         self.evict().map_err(blame)
     }
 
-    /// Saves a segment, unless it is there, alone or as the beginning of another; `others` have the
-    /// same in front of them.
+    /// Saves a segment, unless it is saved already, alone or as the start of a longer one; `others`
+    /// have the same parent.
     fn save_segment(
         &self,
-        source: &Source<'_>,
-        draft: &Draft<'_>,
-        (name, others): (Name, &[&Entry]),
+        export: &SequenceExport<'_>,
+        segment: &SegmentWriter<'_>,
+        name: &FileName,
+        others: &[&DirectoryEntry],
     ) -> Result<(), Error> {
         let path = self.path.join(name.to_string());
-        // One that is shorter lacks a part of a window.
-        let is_whole = fs::metadata(&path).is_ok_and(|meta| meta.len() >= draft.file_bytes());
-        let there = if is_whole {
+        // A shorter file lacks a part of a sliding window.
+        let is_whole = fs::metadata(&path).is_ok_and(|meta| meta.len() >= segment.file_bytes());
+        let saved = if is_whole {
             Some(path.as_path())
         } else {
-            longer(others, source, draft)
+            longer(others, export, segment)
         };
-        if let Some(there) = there {
-            whole::touch(there);
+        if let Some(saved) = saved {
+            atomic_file::touch(saved);
             return Ok(());
         }
-        source.save(&path, draft)?;
-        let is_shorter =
-            |name: &Name| name.n_tokens < draft.tokens.len() && name.may_begin(draft.tokens);
+        export.save(&path, segment)?;
+        let is_shorter = |name: &FileName| {
+            name.n_tokens < segment.tokens.len() && name.may_begin(segment.tokens)
+        };
         let shorter = others.iter().filter(|e| is_shorter(&e.name));
-        shorter.for_each(|e| remove_beginning(&e.path, source, draft));
+        shorter.for_each(|e| remove_start(&e.path, export, segment));
         Ok(())
     }
 
-    /// Removes what was used least recently, as long as there is too much.
+    /// Evicts the least recently used segments until the directory is within its limit.
     fn evict(&self) -> io::Result<()> {
         let Listing {
             entries,
@@ -181,45 +185,45 @@ impl Directory {
         let unfinished = unfinished.iter().map(|(_, bytes)| bytes).sum::<u64>();
         let mut bytes = unfinished + entries.iter().map(|e| e.bytes).sum::<u64>();
         let mut tree = Tree::new(&entries);
-        let age = |e: &Entry| Reverse((e.last_use, e.name.own));
-        let last = entries.iter().filter(|e| tree.is_last(e.name.own));
+        let age = |e: &DirectoryEntry| Reverse((e.last_use, e.name.own));
+        let last = entries.iter().filter(|e| tree.is_leaf(e.name.own));
         let mut ends: BinaryHeap<_> = last.map(age).collect();
         while bytes > self.limit
             && let Some(Reverse((_, own))) = ends.pop()
         {
             let Some(entry) = tree.get(own) else { continue };
-            // One that cannot be removed stays, and so does what it stands on.
+            // A file that cannot be removed stays, and so do the segments in front of it.
             if removed(&entry.path).is_ok() {
                 bytes -= entry.bytes;
-                ends.extend(tree.take_out(entry).map(age));
+                ends.extend(tree.remove(entry).map(age));
             }
         }
         Ok(())
     }
 
-    /// Every segment that nothing stands on is the end of a prompt.
+    /// Lists the prompts. Every leaf of the tree is the end of a prompt.
     pub(super) fn prompts(&self) -> io::Result<Vec<SavedPrompt>> {
         let entries = self.list()?.entries;
         let tree = Tree::new(&entries);
-        let last = entries.iter().filter(|e| tree.is_last(e.name.own));
+        let last = entries.iter().filter(|e| tree.is_leaf(e.name.own));
         Ok(last
             .filter_map(|e| prompt(e, &tree, entries.len()))
             .collect())
     }
 
-    /// Removes the end of a prompt, and what nothing stands on then.
+    /// Removes the last segment of a prompt, and those in front of it that become leaves.
     pub(super) fn remove(&self, key: &str) -> io::Result<()> {
         let entries = self.list()?.entries;
         let mut tree = Tree::new(&entries);
-        let mut next = Id::parse(key).and_then(|id| tree.get(id));
+        let mut next = ShortKey::parse(key).and_then(|id| tree.get(id));
         while let Some(entry) = next {
             removed(&entry.path)?;
-            next = tree.take_out(entry);
+            next = tree.remove(entry);
         }
         Ok(())
     }
 
-    /// Removes everything that is ours, what somebody is writing included.
+    /// Removes all cache files, including unfinished ones.
     pub(super) fn clear(&self) -> io::Result<()> {
         let Listing {
             entries,
@@ -233,24 +237,28 @@ impl Directory {
     }
 }
 
-impl<'a> Wanted<'a> {
-    fn piece(&self, entry: &Entry, n: usize) -> Piece {
-        Piece::of_name(&entry.path, self.parent, n)
+impl<'a> Search<'a> {
+    fn found(&self, entry: &DirectoryEntry, n: usize) -> SegmentPrefix {
+        SegmentPrefix::of_name(&entry.path, self.parent, n)
     }
 
-    /// How many tokens of the text a segment of this place has.
-    fn n_shared(&self, segment: &Segment<'_>) -> Result<usize, Flaw> {
+    /// Length of the common prefix of the text and a segment at this position.
+    fn n_shared(&self, segment: &Segment<'_>) -> Result<usize, CacheFileError> {
         let is_here = (segment.parent, segment.start) == (self.parent, self.start);
         if is_here {
             Ok(segment.n_shared(self.ids))
         } else {
-            Err(Flaw::Misplaced)
+            Err(CacheFileError::Misplaced)
         }
     }
 
-    /// Of all segments of this place the one with most tokens of the text, and how many; of several
-    /// the shortest, since that was saved when the least of its windows was gone.
-    fn best<'e>(&self, here: &[&'e Entry], notes: &mut Vec<Note>) -> Option<(&'e Entry, usize)> {
+    /// The segment with the longest common prefix with the text, and its length. Of several the
+    /// shortest, which was saved when the least of its sliding windows was freed.
+    fn best<'e>(
+        &self,
+        here: &[&'e DirectoryEntry],
+        notes: &mut Vec<FileWarning>,
+    ) -> Option<(&'e DirectoryEntry, usize)> {
         let mut here = here.to_vec();
         here.sort_by_cached_key(|e| Reverse((e.name.may_begin(self.ids), e.last_use)));
         here.truncate(MAX_OPENED);
@@ -261,40 +269,44 @@ impl<'a> Wanted<'a> {
         shared.min_by_key(|(e, n)| (Reverse(*n), e.name.n_tokens, e.name.own))
     }
 
-    /// How many tokens of the text a file has; one that is damaged is removed.
-    fn n_shared_of(&self, entry: &Entry, notes: &mut Vec<Note>) -> Option<usize> {
-        let saved = Saved::open_noted(&entry.path, notes)?;
-        let n_shared = saved.segment().and_then(|segment| self.n_shared(&segment));
-        drop(saved);
+    /// Length of the common prefix of the text and a file. Removes a damaged file.
+    fn n_shared_of(&self, entry: &DirectoryEntry, notes: &mut Vec<FileWarning>) -> Option<usize> {
+        let file = SegmentFile::open_or_warn(&entry.path, notes)?;
+        let n_shared = file.segment().and_then(|segment| self.n_shared(&segment));
+        drop(file);
         n_shared
-            .map_err(|flaw| discard(&entry.path, flaw, notes))
+            .map_err(|error| discard(&entry.path, error, notes))
             .ok()
     }
 }
 
-/// Removes a damaged file with a note. Its name says that it is ours.
-pub(super) fn discard(path: &Path, flaw: Flaw, notes: &mut Vec<Note>) {
-    notes.push(Note {
-        flaw: None,
-        ..Note::of(path, flaw)
+/// Removes a damaged cache file, with a warning.
+pub(super) fn discard(path: &Path, error: CacheFileError, notes: &mut Vec<FileWarning>) {
+    notes.push(FileWarning {
+        error: None,
+        ..FileWarning::of(path, error)
     });
-    // It is written again when its prompt is saved, if it cannot be removed by us.
+    // If that fails, the next save of its prompt overwrites it.
     let _ = fs::remove_file(path);
 }
 
-/// Another segment that has all of a draft.
-fn longer<'e>(others: &[&'e Entry], source: &Source<'_>, draft: &Draft<'_>) -> Option<&'e Path> {
-    // Of a draft that is shorter than a head a name cannot say that it does not go on after it.
-    let head = |e: &Entry| e.name.may_begin(draft.tokens);
+/// Finds another segment that contains all of `segment`.
+fn longer<'e>(
+    others: &[&'e DirectoryEntry],
+    export: &SequenceExport<'_>,
+    segment: &SegmentWriter<'_>,
+) -> Option<&'e Path> {
+    // If `segment` has fewer tokens than the hash HEAD covers, names of longer segments cannot match.
+    let head = |e: &DirectoryEntry| e.name.may_begin(segment.tokens);
     let mut longer: Vec<_> = others
         .iter()
-        .filter(|e| e.name.n_tokens >= draft.tokens.len())
+        .filter(|e| e.name.n_tokens >= segment.tokens.len())
         .collect();
     longer.sort_by_cached_key(|e| Reverse((head(e), e.last_use)));
     let has_all = |path: &Path| {
-        Saved::open(path).is_ok_and(|s| {
+        SegmentFile::open(path).is_ok_and(|s| {
             s.segment()
-                .is_ok_and(|s| source.is_in(draft, &s).unwrap_or(false))
+                .is_ok_and(|s| export.is_in(segment, &s).unwrap_or(false))
         })
     };
     longer
@@ -304,21 +316,21 @@ fn longer<'e>(others: &[&'e Entry], source: &Source<'_>, draft: &Draft<'_>) -> O
         .find(|path| has_all(path))
 }
 
-/// Removes the segment at `path` if what was just saved begins with it and has all of its state.
-fn remove_beginning(path: &Path, source: &Source<'_>, draft: &Draft<'_>) {
-    let is_beginning = |segment: &Segment<'_>| {
-        let is_same = (segment.parent, segment.start) == (draft.parent, draft.start);
-        let begins = is_same && segment.n_shared(draft.tokens) == segment.n_tokens();
-        begins && source.has_all_of(segment).unwrap_or(false)
+/// Removes the segment at `path` if the segment that was just saved contains it.
+fn remove_start(path: &Path, export: &SequenceExport<'_>, saved: &SegmentWriter<'_>) {
+    let is_start = |segment: &Segment<'_>| {
+        let is_same = (segment.parent, segment.start) == (saved.parent, saved.start);
+        let begins = is_same && segment.n_shared(saved.tokens) == segment.n_tokens();
+        begins && export.has_all_of(segment).unwrap_or(false)
     };
-    // The map is gone before its file, which some systems insist on.
-    if Saved::open(path).is_ok_and(|saved| saved.segment().is_ok_and(|s| is_beginning(&s))) {
-        // If it stays, it is a prompt of its own.
+    // The file is unmapped before it is removed, as Windows requires.
+    if SegmentFile::open(path).is_ok_and(|file| file.segment().is_ok_and(|s| is_start(&s))) {
+        // If that fails, it stays as a prompt of its own.
         let _ = fs::remove_file(path);
     }
 }
 
-/// Removes a file, unless somebody else has.
+/// Removes a file; no error if it is gone.
 fn removed(path: &Path) -> io::Result<()> {
     fs::remove_file(path).or_else(|error| {
         if error.kind() == io::ErrorKind::NotFound {
@@ -329,12 +341,13 @@ fn removed(path: &Path) -> io::Result<()> {
     })
 }
 
-/// The prompt that ends with a segment; `None` for a file that is damaged.
-fn prompt(last: &Entry, tree: &Tree<'_>, n_entries: usize) -> Option<SavedPrompt> {
-    let saved = Saved::open(&last.path).ok()?;
+/// The prompt that ends with a segment; `None` if the file is damaged.
+fn prompt(last: &DirectoryEntry, tree: &Tree<'_>, n_entries: usize) -> Option<SavedPrompt> {
+    let saved = SegmentFile::open(&last.path).ok()?;
     let segment = saved.segment().ok()?;
     let n_before = Some(segment.start / SEGMENT_LEN).filter(|&n| n < n_entries)?;
-    let (mut bytes, mut entry) = (last.bytes, last);
+    let mut bytes = last.bytes;
+    let mut entry = last;
     for _ in 0..n_before {
         entry = tree.get(entry.name.parent)?;
         bytes += entry.bytes;

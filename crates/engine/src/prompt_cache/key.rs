@@ -1,11 +1,11 @@
-//! Keys: the name of a state is a hash of everything that it depends on.
+//! Keys: the key of a state is a hash of everything that it depends on.
 //!
 //! ```text
 //! root  = BLAKE3(versions, numerics, model, instruction set, ropes, state header of no positions)
 //! child = BLAKE3(parent, tokens)
 //! ```
-//! The state header has shapes and element types of keys and values, and the rope regime. The
-//! instruction set is part of it, since weights that are no integers give other roundings on
+//! The state header has the shapes and element types of the KV cache, and the RoPE regime. The
+//! instruction set is part of the key, because products with float weights round differently on
 //! another one.
 
 use atta_model::{Executor, SeqId};
@@ -16,16 +16,16 @@ use crate::{Engine, Error};
 
 pub(crate) const KEY_BYTES: usize = 32;
 
-/// Raise it when a change of kernels or of the forward pass changes bits of keys and values within
-/// one version of the program.
+/// Version of the numerics. Raise it when a change of kernels or of the forward pass changes bits of
+/// the KV cache within one version of the program.
 const NUMERICS: u32 = 1;
 
-/// What a state depends on, as a hash.
+/// A hash of everything that a state depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Key(pub(crate) [u8; KEY_BYTES]);
 
 impl Key {
-    /// The key of an empty text in sequences like this one.
+    /// Key of the empty text in sequences of this executor.
     pub(crate) fn root(
         engine: &Engine,
         executor: &dyn Executor,
@@ -50,15 +50,14 @@ impl Key {
         Ok(parts.end())
     }
 
-    /// What a model is: a hash of what its files say about themselves, and of samples of their
-    /// tensors.
+    /// Key of a model: a hash of the metadata of its files and of samples of their tensors.
     pub(crate) fn of_model(files: &atta_store::ModelFiles) -> Result<Self, Error> {
         let mut parts = Parts(Hasher::new());
         files.fingerprint(|bytes| parts.add(bytes))?;
         Ok(parts.end())
     }
 
-    /// The key of a text that these tokens were added to.
+    /// Key of the text with these tokens appended.
     pub(crate) fn child(&self, tokens: &[u32]) -> Self {
         let mut hasher = Hasher::new();
         hasher.update(&self.0);
@@ -69,7 +68,7 @@ impl Key {
     }
 }
 
-/// A hash of parts of any length, of which none can pass for the end of the one before it.
+/// A hash of length-prefixed parts, so that no two lists of parts collide.
 struct Parts(Hasher);
 
 impl Parts {

@@ -1,19 +1,18 @@
-//! The state of prompts on disk: what one process has computed, the next one does not compute
-//! again.
+//! The prompt cache: KV caches of prompts on disk, for later processes.
 //!
-//! A state is named by a hash of everything that it depends on (`key.rs`) and written as segments
-//! (`segment.rs`), in files that appear whole or not at all (`whole.rs`): one file for one prompt,
-//! or a directory of them for many (`directory.rs`, `entry.rs`). Whatever is wrong with a file, it
-//! is not used and somebody is told; text is the same with and without a cache.
+//! The key of a state is a hash of everything that it depends on (`key.rs`). States are written as
+//! segments (`segment.rs`), in files that are replaced atomically (`atomic_file.rs`): one file for
+//! one prompt (`single.rs`), or a directory for many (`directory.rs`, `file_name.rs`). A damaged or
+//! foreign file is skipped with a warning; text is the same with and without a cache.
 //!
 //! Knows no text and no sampling, and prints nothing.
 
+mod atomic_file;
 mod directory;
-mod entry;
+mod file_name;
 mod key;
 mod segment;
 mod single;
-mod whole;
 
 use std::{
     io::{self, Write},
@@ -30,121 +29,119 @@ use atta_model::{Executor, SeqId};
 use atta_store::MappedFile;
 
 pub(crate) use key::Key;
-pub use segment::Flaw;
+pub use segment::CacheFileError;
 
 use crate::{Engine, Error, Generate, GenerateOptions, Session, generation::Saver};
 use directory::Directory;
-use segment::{Draft, Segment};
-use single::Single;
+use segment::{Segment, SegmentWriter};
+use single::SingleFile;
 
-/// Tokens that must be new for a session to be saved again while it goes on.
+/// Minimum number of unsaved tokens for saving a session again.
 pub(crate) const MIN_NEW: usize = 16;
 
-/// Tokens that a cache must have more than the session for its files to be read.
+/// Minimum number of tokens that a cached prefix must have beyond those of the session.
 pub(crate) const MIN_GAIN: usize = 16;
 
-/// How long nothing is saved after that has failed: a full disk would be written to in vain at the
-/// end of every text.
+/// Pause of saving after a failure, so that a full disk is not written to after every text.
 const PAUSE: Duration = Duration::from_secs(60);
 
-/// Where states of prompts are kept: a file for one prompt, or a directory for many.
+/// A prompt cache on disk: a file for one prompt, or a directory for many.
 ///
-/// Several processes may use the same one at the same time, on the same file system.
+/// Several processes on the same file system may use it at the same time.
 #[derive(Debug)]
 pub struct PromptCache {
-    place: Place,
-    /// Nothing is saved any more, since something else is there.
+    storage: Storage,
+    /// Whether saving is off, because the path holds a foreign file.
     is_closed: AtomicBool,
-    /// Until when nothing is saved, since that has failed.
+    /// End of the pause of saving after a failure.
     pause: Mutex<Option<Instant>>,
-    /// It was said that its file is of something else.
-    is_told: AtomicBool,
-    /// It was said that a text is larger than all may be.
-    is_too_large_told: AtomicBool,
+    /// Whether the warning about a foreign file was given.
+    has_warned_foreign: AtomicBool,
+    /// Whether the warning about a text beyond the size limit was given.
+    has_warned_size: AtomicBool,
 }
 
 #[derive(Debug)]
-enum Place {
-    File(Single),
+enum Storage {
+    File(SingleFile),
     Directory(Directory),
 }
 
-/// What a cache had for a text.
+/// Result of restoring a prefix.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Restored {
-    /// Tokens of the text that the session holds now.
+pub struct PrefixHit {
+    /// Tokens of the text that are in the session now.
     pub n_tokens: usize,
-    /// How long that took.
+    /// Time of the lookup and of loading.
     pub time: Duration,
-    /// Files that were not used, and why, a line for each.
+    /// Warnings about skipped files, one line each.
     pub notes: Vec<String>,
 }
 
 /// A prompt in a cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SavedPrompt {
-    /// Its name, in hexadecimal digits.
+    /// Its key, in hexadecimal digits.
     pub key: String,
-    /// Its length.
+    /// Its number of tokens.
     pub n_tokens: usize,
-    /// Bytes on disk, those that other prompts share included.
+    /// Bytes on disk, including segments shared with other prompts.
     pub bytes: u64,
-    /// When it was saved or restored last, as far as the system knows.
+    /// Time of the last save or restore, if the system knows it.
     pub last_use: Option<SystemTime>,
-    /// The name of its model.
+    /// Name of its model.
     pub model: String,
 }
 
 impl PromptCache {
-    /// A path that ends in a separator or is a directory is one, with states of at most `limit`
-    /// bytes in all, of which those go first that were used least recently; any other path is a
-    /// file of one state. A directory is created if it is not there.
+    /// Opens a cache. A path that ends in a separator, or that is a directory, is a directory of
+    /// states with at most `limit` bytes (least recently used evicted first), created if missing;
+    /// any other path is a file of one state.
     ///
     /// # Errors
-    /// [`Error::Cache`] for a path at which neither can be.
+    /// [`Error::Cache`] if the path can be neither.
     pub fn open(path: &Path, limit: u64) -> Result<Self, Error> {
-        let place = if names_directory(path) {
-            Directory::open(path, limit).map(Place::Directory)
+        let storage = if names_directory(path) {
+            Directory::open(path, limit).map(Storage::Directory)
         } else {
-            Single::open(path).map(Place::File)
+            SingleFile::open(path).map(Storage::File)
         };
-        let place = place.map_err(|source| Error::Cache {
+        let storage = storage.map_err(|source| Error::Cache {
             path: path.to_owned(),
             source,
         })?;
         Ok(Self {
-            place,
+            storage,
             is_closed: AtomicBool::new(false),
             pause: Mutex::default(),
-            is_told: AtomicBool::default(),
-            is_too_large_told: AtomicBool::default(),
+            has_warned_foreign: AtomicBool::default(),
+            has_warned_size: AtomicBool::default(),
         })
     }
 
     /// Whether it is a directory.
     pub fn is_directory(&self) -> bool {
-        matches!(self.place, Place::Directory(_))
+        matches!(self.storage, Storage::Directory(_))
     }
 
-    /// The prompts in it, those used last in front.
+    /// Lists the prompts, most recently used first.
     ///
     /// # Errors
     /// [`Error::Cache`] if it cannot be read.
     pub fn prompts(&self) -> Result<Vec<SavedPrompt>, Error> {
-        let prompts = match &self.place {
-            Place::File(file) => file.prompts(),
-            Place::Directory(directory) => directory.prompts(),
+        let prompts = match &self.storage {
+            Storage::File(file) => file.prompts(),
+            Storage::Directory(directory) => directory.prompts(),
         };
         let mut prompts = prompts.map_err(|source| self.error(source))?;
         prompts.sort_by(|a, b| (b.last_use, &a.key).cmp(&(a.last_use, &b.key)));
         Ok(prompts)
     }
 
-    /// Removes a prompt, but for what others share; `key` is as many digits of its key as tell it
-    /// from the others.
+    /// Removes the prompt whose key begins with `key`, except segments shared with others.
     ///
     /// # Errors
-    /// [`Error::Cache`] if there is not exactly one, or it cannot be removed.
+    /// [`Error::Cache`] if not exactly one key begins so, or the prompt cannot be removed.
     pub fn remove(&self, key: &str) -> Result<(), Error> {
         let keys = self
             .prompts()?
@@ -152,9 +149,9 @@ impl PromptCache {
             .map(|prompt| prompt.key)
             .filter(|k| k.starts_with(key));
         let keys: Vec<String> = keys.collect();
-        match (keys.as_slice(), &self.place) {
-            ([_], Place::File(file)) => file.remove(),
-            ([key], Place::Directory(directory)) => directory.remove(key),
+        match (keys.as_slice(), &self.storage) {
+            ([_], Storage::File(file)) => file.remove(),
+            ([key], Storage::Directory(directory)) => directory.remove(key),
             ([], _) => Err(io::Error::new(
                 io::ErrorKind::NotFound,
                 format!("no prompt has the key {key}"),
@@ -167,74 +164,85 @@ impl PromptCache {
         .map_err(|source| self.error(source))
     }
 
-    /// Removes all prompts, and nothing else.
+    /// Removes all prompts, and no other files.
     ///
     /// # Errors
     /// [`Error::Cache`] if one cannot be removed.
     pub fn clear(&self) -> Result<(), Error> {
-        let cleared = match &self.place {
-            Place::File(file) => file.remove(),
-            Place::Directory(directory) => directory.clear(),
+        let cleared = match &self.storage {
+            Storage::File(file) => file.remove(),
+            Storage::Directory(directory) => directory.clear(),
         };
         cleared.map_err(|source| self.error(source))
     }
 
-    /// What there is of a text, if it is enough.
-    pub(crate) fn look_up(&self, lookup: &Lookup<'_>, notes: &mut Vec<String>) -> Vec<Piece> {
-        let mut found = Vec::new();
-        let pieces = match &self.place {
-            Place::File(file) => file.find(lookup, &mut found),
-            Place::Directory(directory) => directory.find(lookup, &mut found),
+    /// Finds the longest cached prefix of a text; empty if it is too short.
+    pub(crate) fn look_up(
+        &self,
+        lookup: &Lookup<'_>,
+        notes: &mut Vec<String>,
+    ) -> Vec<SegmentPrefix> {
+        let mut warnings = Vec::new();
+        let found = match &self.storage {
+            Storage::File(file) => file.find(lookup, &mut warnings),
+            Storage::Directory(directory) => directory.find(lookup, &mut warnings),
         };
-        self.hear(found, notes);
-        pieces
+        self.apply_warnings(warnings, notes);
+        found
     }
 
-    /// Replaces what a sequence holds by pieces of saved states, of which one at a time is mapped:
-    /// bus errors are caught in a limited number of maps. Returns how many tokens of the text
-    /// it holds then.
+    /// Replaces the state of a sequence by a cached prefix, and returns its number of tokens. Maps
+    /// one file at a time: bus errors are caught in a limited number of maps.
     pub(crate) fn fill(
         &self,
-        (executor, seq): (&mut dyn Executor, SeqId),
-        pieces: Vec<Piece>,
+        executor: &mut dyn Executor,
+        seq: SeqId,
+        prefixes: Vec<SegmentPrefix>,
         ids: &[u32],
         notes: &mut Vec<String>,
     ) -> Result<usize, Error> {
         executor.truncate(seq, 0)?;
-        let (mut found, mut n_held) = (Vec::new(), 0);
-        for Piece { at, parent, n } in pieces {
-            let Some(saved) = at.open(&mut found) else {
+        let mut warnings = Vec::new();
+        let mut n_filled = 0;
+        for SegmentPrefix {
+            location,
+            parent,
+            n,
+        } in prefixes
+        {
+            let Some(file) = location.open(&mut warnings) else {
                 break;
             };
-            let taken = saved.append((executor, seq), (parent, n_held), &ids[n_held..n_held + n]);
-            let Saved { path, map } = saved;
+            let prefix = &ids[n_filled..n_filled + n];
+            let appended = file.append(executor, seq, parent, n_filled, prefix);
+            let SegmentFile { path, map } = file;
             drop(map);
-            match taken {
-                Ok(true) => n_held += n,
+            match appended {
+                Ok(true) => n_filled += n,
                 Ok(false) => break,
-                Err(flaw) => {
-                    executor.truncate(seq, n_held)?;
-                    self.discard(&path, flaw, &mut found);
+                Err(error) => {
+                    executor.truncate(seq, n_filled)?;
+                    self.discard(&path, error, &mut warnings);
                     break;
                 }
             }
-            whole::touch(&path);
+            atomic_file::touch(&path);
         }
-        self.hear(found, notes);
-        // Nothing is left if a window is not complete.
-        Ok(executor.truncate(seq, n_held)?)
+        self.apply_warnings(warnings, notes);
+        // Leaves nothing if a sliding window is incomplete.
+        Ok(executor.truncate(seq, n_filled)?)
     }
 
     /// Saves the state of the tokens of a sequence.
-    pub(crate) fn save(&self, source: &Source<'_>, root: Key) -> Result<(), Error> {
-        match &self.place {
-            Place::File(file) => file.save(source, root),
-            Place::Directory(directory) => directory.save(source, root),
+    pub(crate) fn save(&self, source: &SequenceExport<'_>, root: Key) -> Result<(), Error> {
+        match &self.storage {
+            Storage::File(file) => file.save(source, root),
+            Storage::Directory(directory) => directory.save(source, root),
         }
     }
 
-    /// Saves something, unless it must not be or has just failed; whether it is saved, or what
-    /// there is to say if it fails now.
+    /// Runs `save` unless saving is off or paused. Returns whether it was saved, or a warning if it
+    /// failed now.
     pub(crate) fn try_to_save(
         &self,
         save: impl FnOnce() -> Result<(), Error>,
@@ -246,9 +254,9 @@ impl PromptCache {
         }
         match save() {
             Ok(()) => Ok(true),
-            // Others are smaller.
+            // Other texts may be smaller, so saving is not paused.
             Err(error)
-                if is_too_large(&error) && self.is_too_large_told.swap(true, Ordering::Relaxed) =>
+                if is_too_large(&error) && self.has_warned_size.swap(true, Ordering::Relaxed) =>
             {
                 Ok(false)
             }
@@ -261,46 +269,48 @@ impl PromptCache {
         }
     }
 
-    /// Lets the next save be tried, whatever has failed.
+    /// Ends the pause of saving.
     #[cfg(feature = "batch")]
     pub(crate) fn end_pause(&self) {
         *self.pause.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// Heeds what was found out about files, and passes on what was not said before.
-    fn hear(&self, mut notes: Vec<Note>, lines: &mut Vec<String>) {
-        let is_foreign = |note: &Note| {
-            note.flaw
-                .is_some_and(|flaw| flaw.is_foreign_file() || flaw == Flaw::Foreign)
+    /// Turns saving off at a foreign file, and appends the warnings that were not given before.
+    fn apply_warnings(&self, mut warnings: Vec<FileWarning>, notes: &mut Vec<String>) {
+        let is_foreign = |warning: &FileWarning| {
+            warning
+                .error
+                .is_some_and(|error| error.is_foreign_file() || error == CacheFileError::Foreign)
         };
-        if notes
+        if warnings
             .iter()
-            .any(|note| note.flaw.is_some_and(Flaw::is_foreign_file))
+            .any(|warning| warning.error.is_some_and(CacheFileError::is_foreign_file))
         {
             self.is_closed.store(true, Ordering::Relaxed);
         }
-        if notes.iter().any(is_foreign) && self.is_told.swap(true, Ordering::Relaxed) {
-            notes.retain(|note| !is_foreign(note));
+        if warnings.iter().any(is_foreign) && self.has_warned_foreign.swap(true, Ordering::Relaxed)
+        {
+            warnings.retain(|warning| !is_foreign(warning));
         }
-        lines.extend(notes.into_iter().map(|note| note.line));
+        notes.extend(warnings.into_iter().map(|warning| warning.line));
     }
 
-    /// Says that a file is damaged, and removes it: it would never be of use.
-    fn discard(&self, path: &Path, flaw: Flaw, notes: &mut Vec<Note>) {
-        match &self.place {
-            Place::Directory(_) => directory::discard(path, flaw, notes),
-            Place::File(_) => {
-                notes.push(Note::of(path, flaw));
-                // It is overwritten if it cannot be removed by us.
+    /// Removes a damaged file, with a warning.
+    fn discard(&self, path: &Path, error: CacheFileError, warnings: &mut Vec<FileWarning>) {
+        match &self.storage {
+            Storage::Directory(_) => directory::discard(path, error, warnings),
+            Storage::File(_) => {
+                warnings.push(FileWarning::of(path, error));
+                // If that fails, the next save overwrites it.
                 let _ = std::fs::remove_file(path);
             }
         }
     }
 
     pub(crate) fn path(&self) -> &Path {
-        match &self.place {
-            Place::File(file) => file.path(),
-            Place::Directory(directory) => directory.path(),
+        match &self.storage {
+            Storage::File(file) => file.path(),
+            Storage::Directory(directory) => directory.path(),
         }
     }
 
@@ -312,14 +322,13 @@ impl PromptCache {
     }
 }
 
-/// Whether a text is larger than all may be; that a user may not write so much is an error of the
-/// system.
+/// Whether a text exceeds the size limit of the cache. A disk quota is an error of the system.
 fn is_too_large(error: &Error) -> bool {
     matches!(error, Error::Cache { source, .. }
         if source.kind() == io::ErrorKind::QuotaExceeded && source.raw_os_error().is_none())
 }
 
-/// An error of the system that names neither of two paths, made one that does.
+/// Names the missing folder in an error of the system.
 fn no_folder(error: io::Error) -> io::Error {
     match error.kind() {
         io::ErrorKind::NotFound => io::Error::new(
@@ -340,15 +349,14 @@ fn names_directory(path: &Path) -> bool {
 }
 
 impl Session {
-    /// Makes the session hold the beginning of `ids`, as much of it as it holds already or the
-    /// cache knows, and says how much that is. At least the last token is not part of it, so
-    /// that to append the rest gives its logits. A cache is of use if it has at least 16 tokens
-    /// more than the session.
+    /// Truncates the session to its common prefix with `ids`, or restores a longer prefix from the
+    /// cache. The last of `ids` is never part of it, so that appending the rest computes logits. The
+    /// cache is used if its prefix is at least 16 tokens longer.
     ///
     /// # Errors
-    /// A model whose file cannot be read. What is wrong with the cache is no error: it is in
-    /// [`Restored::notes`].
-    pub fn restore(&mut self, cache: &PromptCache, ids: &[u32]) -> Result<Restored, Error> {
+    /// A model file that cannot be read. A damaged cache file is a warning in
+    /// [`PrefixHit::notes`].
+    pub fn restore(&mut self, cache: &PromptCache, ids: &[u32]) -> Result<PrefixHit, Error> {
         let start = Instant::now();
         let n_min = self.keep_common(ids)? + MIN_GAIN;
         let wanted = &ids[..ids.len().saturating_sub(1).min(self.n_ctx())];
@@ -365,7 +373,8 @@ impl Session {
             );
             if !found.is_empty() {
                 let n = cache.fill(
-                    (self.executor().as_mut(), self.seq),
+                    self.executor().as_mut(),
+                    self.seq,
                     found,
                     wanted,
                     &mut notes,
@@ -374,33 +383,34 @@ impl Session {
                 self.n_saved = n;
             }
         }
-        Ok(Restored {
+        Ok(PrefixHit {
             n_tokens: self.tokens().len(),
             time: start.elapsed(),
             notes,
         })
     }
 
-    /// The key of an empty text.
+    /// Key of the empty text.
     fn root(&self) -> Result<Key, Error> {
         Key::root(self.engine(), self.executor().as_ref(), self.seq)
     }
 
-    /// Saves the state of all tokens of the session, as far as it is not saved yet.
+    /// Saves the unsaved part of the session's KV cache.
     ///
     /// A session that has shifted its context is not saved: no prompt has its state.
     ///
     /// # Errors
-    /// [`Error::Cache`] if it cannot be written, or must not, since something else is there.
+    /// [`Error::Cache`] if it cannot be written, or if the path holds a foreign file.
     pub fn save(&mut self, cache: &PromptCache) -> Result<(), Error> {
         if self.tokens().is_empty() || self.n_evicted() > 0 {
             return Ok(());
         }
         let root = self.root()?;
         cache.save(
-            &Source::new(
+            &SequenceExport::new(
                 self.engine(),
-                (self.executor().as_ref(), self.seq),
+                self.executor().as_ref(),
+                self.seq,
                 self.tokens(),
             ),
             root,
@@ -409,7 +419,7 @@ impl Session {
         Ok(())
     }
 
-    /// Saves the session if that is worth it; what there is to say if it cannot be saved.
+    /// Saves the session if enough tokens are unsaved; returns a warning if that fails.
     fn save_new(&mut self, cache: &PromptCache) -> Option<String> {
         if self.tokens().len() < self.n_saved + MIN_NEW {
             return None;
@@ -420,7 +430,8 @@ impl Session {
     /// Generates as [`generate`](Self::generate) does, and saves the session after prefill, before
     /// the context is shifted for the first time, and at the end, also of an interrupted
     /// generation; each time only if at least 16 tokens are not saved yet. A state that cannot be
-    /// saved is an [`Event::Note`](crate::Event::Note), and nothing is saved to that cache for a minute.
+    /// saved is an [`Event::Note`](crate::Event::Note), and nothing is saved to that cache for a
+    /// minute.
     ///
     /// # Errors
     /// As [`generate`](Self::generate).
@@ -434,37 +445,35 @@ impl Session {
         self.generate_after(prompt, options, saver)
     }
 
-    /// Writes the tokens of the session and their state, to be read by [`import`](Self::import).
+    /// Writes the tokens of the session and their state, for [`import`](Self::import).
     ///
     /// # Errors
-    /// What the writer says; [`Error::Shifted`] for a session that has shifted its context.
+    /// Errors of the writer; [`Error::Shifted`] for a session that has shifted its context.
     pub fn export(&self, out: &mut impl Write) -> Result<(), Error> {
         if self.n_evicted() > 0 {
             return Err(Error::Shifted(self.n_evicted()));
         }
         let root = self.root()?;
         let executor = self.executor();
-        let source = Source::new(self.engine(), (executor.as_ref(), self.seq), self.tokens());
-        let draft = source.draft(0, root, self.tokens())?;
-        Ok(source.write(&draft, out)?)
+        let export = SequenceExport::new(self.engine(), executor.as_ref(), self.seq, self.tokens());
+        let segment = export.segment(0, root, self.tokens())?;
+        Ok(export.write(&segment, out)?)
     }
 
-    /// Replaces what the session holds by what [`export`](Self::export) wrote in a session of the
-    /// same model, version, instruction set, kind of context and type of keys and values, and
-    /// returns how many tokens that is. Its logits are there after the next token. The bytes
-    /// may come from anywhere.
+    /// Replaces the tokens of the session by those that [`export`](Self::export) wrote in a session
+    /// of the same model, version, instruction set, kind of context and KV type, and returns their
+    /// number. The session has no logits before the next token. The bytes may be hostile.
     ///
     /// # Errors
-    /// [`Error::Saved`] with what is wrong with the bytes; the session is empty if that was found
-    /// out late.
+    /// [`Error::Saved`] for invalid bytes; the session may be empty then.
     pub fn import(&mut self, bytes: &[u8]) -> Result<usize, Error> {
         let segment = Segment::read(bytes)?;
         segment.verify()?;
         if segment.parent != self.root()? || segment.start != 0 {
-            return Err(Flaw::Foreign.into());
+            return Err(CacheFileError::Foreign.into());
         }
-        let (ids, n_vocab): (Vec<u32>, _) =
-            (segment.tokens().collect(), self.engine().spec().n_vocab);
+        let ids: Vec<u32> = segment.tokens().collect();
+        let n_vocab = self.engine().spec().n_vocab;
         if ids.len() > self.n_ctx() {
             return Err(Error::PromptTooLong {
                 n_prompt: ids.len(),
@@ -474,14 +483,14 @@ impl Session {
         self.truncate(0)?;
         let fits = ids.iter().all(|&id| (id as usize) < n_vocab);
         let mut executor = self.executor();
-        let is_in = fits
+        let is_appended = fits
             && executor
                 .append_state(self.seq, segment.state, ids.len())
                 .is_ok();
-        // Nothing is left if a window is not complete.
-        if !is_in || executor.truncate(self.seq, ids.len())? < ids.len() {
+        // Leaves nothing if a sliding window is incomplete.
+        if !is_appended || executor.truncate(self.seq, ids.len())? < ids.len() {
             executor.truncate(self.seq, 0)?;
-            return Err(Flaw::State.into());
+            return Err(CacheFileError::State.into());
         }
         drop(executor);
         self.set_tokens(&ids);
@@ -489,19 +498,21 @@ impl Session {
     }
 }
 
-/// A sequence that is to be written.
-pub(crate) struct Source<'a> {
+/// A sequence whose state is exported.
+pub(crate) struct SequenceExport<'a> {
     executor: &'a dyn Executor,
     seq: SeqId,
-    /// What it holds.
+    /// All of its tokens.
     tokens: &'a [u32],
+    /// Name of the model.
     label: String,
 }
 
-impl<'a> Source<'a> {
+impl<'a> SequenceExport<'a> {
     pub(crate) fn new(
         engine: &Engine,
-        (executor, seq): (&'a dyn Executor, SeqId),
+        executor: &'a dyn Executor,
+        seq: SeqId,
         tokens: &'a [u32],
     ) -> Self {
         let metadata = engine.model().weights().files().directory().metadata();
@@ -524,15 +535,15 @@ impl<'a> Source<'a> {
         Ok(counter.0)
     }
 
-    /// A segment of tokens of the sequence, which begin at position `start`.
-    fn draft<'b>(
+    /// The segment of these tokens of the sequence, of which the first is at position `start`.
+    fn segment<'b>(
         &'b self,
         start: usize,
         parent: Key,
         tokens: &'b [u32],
-    ) -> Result<Draft<'b>, Error> {
+    ) -> Result<SegmentWriter<'b>, Error> {
         let state_bytes = self.state_bytes(start..start + tokens.len())?;
-        Ok(Draft {
+        Ok(SegmentWriter {
             start,
             parent,
             tokens,
@@ -541,37 +552,39 @@ impl<'a> Source<'a> {
         })
     }
 
-    fn write(&self, draft: &Draft<'_>, out: &mut dyn Write) -> Result<(), atta_model::Error> {
-        draft.write(out, |out| {
-            self.executor
-                .export(self.seq, draft.start..draft.start + draft.tokens.len(), out)
-        })
+    fn write(
+        &self,
+        segment: &SegmentWriter<'_>,
+        out: &mut dyn Write,
+    ) -> Result<(), atta_model::Error> {
+        let positions = segment.start..segment.start + segment.tokens.len();
+        segment.write(out, |out| self.executor.export(self.seq, positions, out))
     }
 
-    /// Whether the sequence has all of the state of a segment that its own tokens begin with: of
-    /// layers with a window one of the two may lack what the other has.
+    /// Whether the sequence has all of the state of a segment of its own tokens. A layer with a
+    /// sliding window may have freed a part of it.
     fn has_all_of(&self, other: &Segment<'_>) -> Result<bool, Error> {
         Ok(self.state_bytes(other.positions())? >= other.state.len() as u64)
     }
 
-    /// Whether a segment goes on after the tokens of a draft, and lacks as little of their state.
-    fn is_in(&self, draft: &Draft<'_>, longer: &Segment<'_>) -> Result<bool, Error> {
-        let n_tokens = draft.tokens.len();
-        let is_same = (longer.parent, longer.start) == (draft.parent, draft.start);
-        if !is_same || longer.n_shared(draft.tokens) < n_tokens {
+    /// Whether segment `longer` begins with the tokens of `segment` and has as much of their state.
+    fn is_in(&self, segment: &SegmentWriter<'_>, longer: &Segment<'_>) -> Result<bool, Error> {
+        let n_tokens = segment.tokens.len();
+        let is_same = (longer.parent, longer.start) == (segment.parent, segment.start);
+        if !is_same || longer.n_shared(segment.tokens) < n_tokens {
             return Ok(false);
         }
-        // Without what layers with a window may lack, every position has as many bytes.
+        // Where no sliding window has freed state, all positions have the same number of bytes.
         let head_bytes = self.state_bytes(0..0)?;
         let per_token =
             |state_bytes: u64, n: usize| state_bytes.saturating_sub(head_bytes) as f64 / n as f64;
         Ok(per_token(longer.state.len() as u64, longer.n_tokens())
-            >= per_token(draft.state_bytes, n_tokens))
+            >= per_token(segment.state_bytes, n_tokens))
     }
 
-    /// Writes a file in the place of what may be there.
-    fn save(&self, path: &Path, draft: &Draft<'_>) -> Result<(), Error> {
-        let written = whole::replace(path, |file| match self.write(draft, file) {
+    /// Writes a file atomically.
+    fn save(&self, path: &Path, segment: &SegmentWriter<'_>) -> Result<(), Error> {
+        let written = atomic_file::replace(path, |file| match self.write(segment, file) {
             Err(atta_model::Error::Export(error)) => Err(error),
             other => other.map_err(as_text),
         });
@@ -582,13 +595,13 @@ impl<'a> Source<'a> {
     }
 }
 
-/// An error of the system with the text of another one. The text alone, since what an error may say
-/// for debugging is a lot of program.
+/// An I/O error with the text of another error. `io::Error::other(error)` would need its `Debug`
+/// code, which makes the program larger.
 fn as_text(error: impl std::fmt::Display) -> io::Error {
     io::Error::other(error.to_string())
 }
 
-/// Counts what is written.
+/// Counts written bytes.
 struct Counter(u64);
 
 impl Write for Counter {
@@ -602,13 +615,13 @@ impl Write for Counter {
     }
 }
 
-/// A file of a cache, mapped.
-struct Saved {
+/// A mapped file with a segment.
+struct SegmentFile {
     path: PathBuf,
     map: MappedFile,
 }
 
-impl Saved {
+impl SegmentFile {
     fn open(path: &Path) -> io::Result<Self> {
         Ok(Self {
             path: path.to_owned(),
@@ -616,124 +629,127 @@ impl Saved {
         })
     }
 
-    fn segment(&self) -> Result<Segment<'_>, Flaw> {
+    fn segment(&self) -> Result<Segment<'_>, CacheFileError> {
         Segment::read(self.map.bytes())
     }
 
-    /// Appends these tokens, which it begins with, to a sequence of so many, if all of it is what
-    /// was written. Not if there is no room for them.
+    /// Appends the first tokens of the segment, which are `ids`, to a sequence of `start` tokens
+    /// with key `parent`. `false` if the KV pool has no room for them.
     fn append(
         &self,
-        (executor, seq): (&mut dyn Executor, SeqId),
-        (parent, n_held): (Key, usize),
+        executor: &mut dyn Executor,
+        seq: SeqId,
+        parent: Key,
+        start: usize,
         ids: &[u32],
-    ) -> Result<bool, Flaw> {
+    ) -> Result<bool, CacheFileError> {
         let segment = self.segment()?;
-        let is_here = (segment.parent, segment.start) == (parent, n_held);
+        let is_here = (segment.parent, segment.start) == (parent, start);
         if !is_here || segment.n_shared(ids) < ids.len() {
-            return Err(Flaw::Misplaced);
+            return Err(CacheFileError::Misplaced);
         }
         segment.verify()?;
         match executor.append_state(seq, segment.state, ids.len()) {
             Ok(()) if !self.map.is_damaged() => Ok(true),
             Err(atta_model::Error::OutOfBlocks) => Ok(false),
-            _ => Err(Flaw::State),
+            _ => Err(CacheFileError::State),
         }
     }
 
-    /// The same; `None` if it cannot be read, which is noted, or is not there any more.
-    fn open_noted(path: &Path, notes: &mut Vec<Note>) -> Option<Self> {
+    /// Opens a file; `None`, with a warning unless it is gone, if it cannot be read.
+    fn open_or_warn(path: &Path, warnings: &mut Vec<FileWarning>) -> Option<Self> {
         match Self::open(path) {
-            Ok(saved) => Some(saved),
+            Ok(file) => Some(file),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => {
-                notes.push(Note::of_system(path, &error));
+                warnings.push(FileWarning::of_system(path, &error));
                 None
             }
         }
     }
 }
 
-/// What is looked for.
+/// A search for a cached prefix.
 pub(crate) struct Lookup<'a> {
     pub(crate) root: Key,
     pub(crate) ids: &'a [u32],
-    /// Fewer tokens are not worth it.
+    /// Minimum length of the prefix.
     pub(crate) n_min: usize,
 }
 
 impl Lookup<'_> {
-    fn if_enough(&self, pieces: Vec<Piece>) -> Vec<Piece> {
-        if pieces.iter().map(|piece| piece.n).sum::<usize>() >= self.n_min {
-            pieces
+    /// The prefix, if it is long enough.
+    fn if_enough(&self, prefix: Vec<SegmentPrefix>) -> Vec<SegmentPrefix> {
+        if prefix.iter().map(|part| part.n).sum::<usize>() >= self.n_min {
+            prefix
         } else {
             Vec::new()
         }
     }
 }
 
-/// The first `n` tokens of a segment, which nobody has checked yet.
-pub(crate) struct Piece {
-    at: At,
-    /// The key of what stands in front of it.
+/// The first `n` tokens of a segment, whose checksum is not verified yet.
+pub(crate) struct SegmentPrefix {
+    location: Location,
+    /// Key of the text in front of it.
     parent: Key,
     n: usize,
 }
 
-/// Where a segment is.
-enum At {
-    /// In a file whose name says what is in it.
-    Name(PathBuf),
-    /// In a file in whose place another may be by now.
-    Map(Saved),
+/// The file of a segment.
+enum Location {
+    /// A file whose name identifies its content.
+    Named(PathBuf),
+    /// A file that is mapped already, since its path may be replaced.
+    Mapped(SegmentFile),
 }
 
-impl Piece {
+impl SegmentPrefix {
     fn of_name(path: &Path, parent: Key, n: usize) -> Self {
         Self {
-            at: At::Name(path.to_owned()),
+            location: Location::Named(path.to_owned()),
             parent,
             n,
         }
     }
 
-    fn of_map(saved: Saved, parent: Key, n: usize) -> Self {
+    fn of_map(file: SegmentFile, parent: Key, n: usize) -> Self {
         Self {
-            at: At::Map(saved),
+            location: Location::Mapped(file),
             parent,
             n,
         }
     }
 }
 
-impl At {
-    fn open(self, notes: &mut Vec<Note>) -> Option<Saved> {
+impl Location {
+    fn open(self, warnings: &mut Vec<FileWarning>) -> Option<SegmentFile> {
         match self {
-            Self::Name(path) => Saved::open_noted(&path, notes),
-            Self::Map(saved) => Some(saved),
+            Self::Named(path) => SegmentFile::open_or_warn(&path, warnings),
+            Self::Mapped(file) => Some(file),
         }
     }
 }
 
-/// Why a file is not used.
-struct Note {
+/// A warning about a skipped file.
+struct FileWarning {
     line: String,
-    /// What is wrong with it, unless that is settled.
-    flaw: Option<Flaw>,
+    /// The cause, if it decides about later saves.
+    error: Option<CacheFileError>,
 }
 
-impl Note {
-    fn of(path: &Path, flaw: Flaw) -> Self {
+impl FileWarning {
+    fn of(path: &Path, error: CacheFileError) -> Self {
         Self {
-            line: format!("{} is not used: {flaw}", path.display()),
-            flaw: Some(flaw),
+            line: format!("{} is not used: {error}", path.display()),
+            error: Some(error),
         }
     }
 
     fn of_system(path: &Path, error: &io::Error) -> Self {
         Self {
             line: format!("{} is not used: {error}", path.display()),
-            flaw: None,
+            error: None,
         }
     }
 }

@@ -1,14 +1,13 @@
-//! Some positions of one text as bytes: of which model, after which tokens, which tokens, and their
-//! state.
+//! Segments: the state of consecutive positions of one text as bytes, with its tokens, the key of
+//! the text in front, and the name of the model.
 //!
 //! ```text
 //! magic "ATTASEGM" | u32 LE: version, first position, n tokens, bytes of the label | u64 LE: bytes of the state
-//! key of all that stands in front [32] | tokens, u32 LE [n] | label, UTF-8 | state | checksum [32]
+//! key of the text in front [32] | tokens, u32 LE [n] | label, UTF-8 | state | checksum [32]
 //! ```
-//! The key says what may stand in front of the state (`key.rs`); the checksum is BLAKE3 of
-//! everything before it; the label is the name of the model, for people. The bytes may come from
-//! anywhere: they are used only if all of this is right, and the state has a header of its own,
-//! which the model crate checks.
+//! The key identifies the text in front of the state (`key.rs`); the checksum is BLAKE3 of all bytes
+//! before it; the label is the name of the model, for display. The bytes may be hostile: key, length
+//! and checksum are verified, and the model crate checks the header of the state itself.
 
 use std::{
     io::{self, Write},
@@ -17,48 +16,48 @@ use std::{
 
 use super::key::{KEY_BYTES, Key};
 
-/// What every segment begins with.
+/// The first bytes of every segment.
 pub(crate) const MAGIC: &[u8; 8] = b"ATTASEGM";
 
-/// Of the layout above. It is also part of every key.
+/// Version of the layout above, also part of every key.
 pub(crate) const VERSION: u32 = 1;
 
 /// Bytes in front of the tokens.
 const HEAD_BYTES: usize = 32 + KEY_BYTES;
 
-/// A label is cut at so many bytes.
+/// Maximum bytes of a label; a longer one is cut.
 const MAX_LABEL_BYTES: usize = 200;
 
 /// PicoLM's cache files begin with this number, little-endian.
 const PICOLM_MAGIC: u32 = 0x4B56_4350;
 
-/// Why bytes are not used.
+/// Why a cache file or a saved session cannot be used.
 #[non_exhaustive]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Flaw {
+pub enum CacheFileError {
     /// A cache file of PicoLM.
     #[error(
         "it is a cache file of PicoLM, which does not say of which tokens, and will not be overwritten"
     )]
     PicoLm,
-    /// Anything else.
+    /// A file of another kind.
     #[error("it is no saved state of a prompt, and will not be overwritten")]
     NotOurs,
-    /// Written by another version of this program.
+    /// Another version of the format.
     #[error("it is a saved state of format version {0}, expected {VERSION}")]
     Version(u32),
     /// Shorter or longer than its header says.
     #[error("its length does not match its header")]
     Length,
-    /// Changed after it was written.
+    /// Changed bytes.
     #[error("its checksum does not match")]
     Checksum,
-    /// Of another model, or of the same one in another way.
+    /// The state of another model, or of the same one with other settings.
     #[error(
         "it is the state of another model, or of another version, instruction set, kind of context or type of keys and values"
     )]
     Foreign,
-    /// Of another place in a text, or other tokens than its name says.
+    /// Another text or position than the file name says.
     #[error("it is the state of another text than its name says")]
     Misplaced,
     /// A state that does not fit its tokens.
@@ -66,19 +65,19 @@ pub enum Flaw {
     State,
 }
 
-impl Flaw {
-    /// Whether the bytes were never a segment, so that nobody may write over them.
+impl CacheFileError {
+    /// Whether the file is of another kind, so that it must not be overwritten.
     pub(crate) fn is_foreign_file(self) -> bool {
         matches!(self, Self::PicoLm | Self::NotOurs)
     }
 }
 
-/// A segment that was read.
+/// A parsed segment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Segment<'a> {
-    /// The position of its first token.
+    /// Position of its first token.
     pub(crate) start: usize,
-    /// The key of what stands in front of it.
+    /// Key of the text in front of it.
     pub(crate) parent: Key,
     /// Ids, u32 LE.
     tokens: &'a [u8],
@@ -88,14 +87,14 @@ pub(crate) struct Segment<'a> {
 }
 
 impl<'a> Segment<'a> {
-    /// Reads what a segment says about itself, without looking at its state.
-    pub(crate) fn read(bytes: &'a [u8]) -> Result<Self, Flaw> {
+    /// Parses a segment without looking at its state.
+    pub(crate) fn read(bytes: &'a [u8]) -> Result<Self, CacheFileError> {
         check_magic(bytes)?;
-        let head = bytes.get(..HEAD_BYTES).ok_or(Flaw::Length)?;
+        let head = bytes.get(..HEAD_BYTES).ok_or(CacheFileError::Length)?;
         let field =
             |at: usize| u32::from_le_bytes(head[at..at + 4].try_into().expect("four bytes"));
         if field(8) != VERSION {
-            return Err(Flaw::Version(field(8)));
+            return Err(CacheFileError::Version(field(8)));
         }
         let state_bytes = u64::from_le_bytes(head[24..32].try_into().expect("eight bytes"));
         let parts = [
@@ -109,7 +108,7 @@ impl<'a> Segment<'a> {
             let (part, after) = usize::try_from(n_bytes)
                 .ok()
                 .and_then(|n| rest.split_at_checked(n))
-                .ok_or(Flaw::Length)?;
+                .ok_or(CacheFileError::Length)?;
             rest = after;
             Ok(part)
         };
@@ -129,17 +128,17 @@ impl<'a> Segment<'a> {
                 state,
                 bytes,
             }),
-            _ => Err(Flaw::Length),
+            _ => Err(CacheFileError::Length),
         }
     }
 
-    /// Compares everything with the checksum.
-    pub(crate) fn verify(&self) -> Result<(), Flaw> {
-        let (said, checksum) = self.bytes.split_at(self.bytes.len() - KEY_BYTES);
-        if blake3::hash(said) == *checksum {
+    /// Verifies the checksum.
+    pub(crate) fn verify(&self) -> Result<(), CacheFileError> {
+        let (content, checksum) = self.bytes.split_at(self.bytes.len() - KEY_BYTES);
+        if blake3::hash(content) == *checksum {
             Ok(())
         } else {
-            Err(Flaw::Checksum)
+            Err(CacheFileError::Checksum)
         }
     }
 
@@ -154,7 +153,7 @@ impl<'a> Segment<'a> {
             .map(|id| u32::from_le_bytes(id.try_into().expect("four bytes")))
     }
 
-    /// How many tokens it begins with that `ids` begin with, too.
+    /// Length of the common prefix of its tokens and `ids`.
     pub(crate) fn n_shared(&self, ids: &[u32]) -> usize {
         self.tokens().zip(ids).take_while(|(a, b)| a == *b).count()
     }
@@ -164,25 +163,25 @@ impl<'a> Segment<'a> {
         self.start..self.start + self.n_tokens()
     }
 
-    /// The name of the model.
+    /// Name of the model.
     pub(crate) fn label(&self) -> String {
         String::from_utf8_lossy(self.label).into_owned()
     }
 }
 
-/// Tells what is no segment at all from one that is damaged. A file that was cut within its magic
-/// is a segment.
-fn check_magic(bytes: &[u8]) -> Result<(), Flaw> {
+/// Distinguishes files of other kinds from damaged segments. A file that was cut within the magic
+/// counts as a segment.
+fn check_magic(bytes: &[u8]) -> Result<(), CacheFileError> {
     let n = bytes.len().min(MAGIC.len());
     match bytes {
         _ if bytes[..n] == MAGIC[..n] => Ok(()),
-        _ if bytes.starts_with(&PICOLM_MAGIC.to_le_bytes()) => Err(Flaw::PicoLm),
-        _ => Err(Flaw::NotOurs),
+        _ if bytes.starts_with(&PICOLM_MAGIC.to_le_bytes()) => Err(CacheFileError::PicoLm),
+        _ => Err(CacheFileError::NotOurs),
     }
 }
 
-/// A segment that is to be written.
-pub(crate) struct Draft<'a> {
+/// Writes a segment.
+pub(crate) struct SegmentWriter<'a> {
     pub(crate) start: usize,
     pub(crate) parent: Key,
     pub(crate) tokens: &'a [u32],
@@ -190,20 +189,20 @@ pub(crate) struct Draft<'a> {
     pub(crate) state_bytes: u64,
 }
 
-impl Draft<'_> {
-    /// Bytes of the whole segment.
+impl SegmentWriter<'_> {
+    /// Size of the segment in bytes.
     pub(crate) fn file_bytes(&self) -> u64 {
         (HEAD_BYTES + 4 * self.tokens.len() + self.label().len() + KEY_BYTES) as u64
             + self.state_bytes
     }
 
-    /// Writes it; `state` writes the state.
+    /// Writes the segment to `out`; `state` writes the state.
     pub(crate) fn write(
         &self,
         out: &mut dyn Write,
         state: impl FnOnce(&mut dyn Write) -> Result<(), atta_model::Error>,
     ) -> Result<(), atta_model::Error> {
-        // In front of the hash, which takes large pieces several times as fast as small ones.
+        // Buffered, since BLAKE3 is several times as fast on large inputs as on small ones.
         let mut buffered = io::BufWriter::with_capacity(
             1 << 17,
             Hashing {
@@ -221,7 +220,7 @@ impl Draft<'_> {
             .map_err(atta_model::Error::Export)
     }
 
-    /// Everything in front of the state.
+    /// The bytes in front of the state.
     fn head(&self) -> Vec<u8> {
         let mut head = MAGIC.to_vec();
         for field in [
@@ -246,7 +245,7 @@ impl Draft<'_> {
     }
 }
 
-/// Passes bytes on and hashes them.
+/// Hashes the bytes that it writes.
 struct Hashing<'a> {
     hasher: blake3::Hasher,
     out: &'a mut dyn Write,
@@ -269,7 +268,7 @@ mod tests {
     use super::*;
 
     fn written(label: &str) -> Vec<u8> {
-        let draft = Draft {
+        let segment = SegmentWriter {
             start: 7,
             parent: Key([3; 32]),
             tokens: &[5, 6, 70_000],
@@ -277,16 +276,16 @@ mod tests {
             state_bytes: 4,
         };
         let mut bytes = Vec::new();
-        draft
+        segment
             .write(&mut bytes, |out| {
                 out.write_all(b"abcd").map_err(atta_model::Error::Export)
             })
             .unwrap();
-        assert_eq!(bytes.len() as u64, draft.file_bytes());
+        assert_eq!(bytes.len() as u64, segment.file_bytes());
         bytes
     }
 
-    fn flaw(bytes: &[u8]) -> Option<Flaw> {
+    fn error(bytes: &[u8]) -> Option<CacheFileError> {
         Segment::read(bytes)
             .and_then(|segment| segment.verify())
             .err()
@@ -321,21 +320,29 @@ mod tests {
     fn no_flip_of_a_bit_and_no_cut_goes_unnoticed() {
         let bytes = written("m");
         for i in 0..bytes.len() {
-            assert!(flaw(&bytes[..i]).is_some(), "cut at {i}");
+            assert!(error(&bytes[..i]).is_some(), "cut at {i}");
             for bit in 0..8 {
                 let mut flipped = bytes.clone();
                 flipped[i] ^= 1 << bit;
-                assert!(flaw(&flipped).is_some(), "bit {bit} of byte {i}");
+                assert!(error(&flipped).is_some(), "bit {bit} of byte {i}");
             }
         }
-        assert_eq!(flaw(&[bytes.as_slice(), &[0]].concat()), Some(Flaw::Length));
+        assert_eq!(
+            error(&[bytes.as_slice(), &[0]].concat()),
+            Some(CacheFileError::Length)
+        );
     }
 
     #[test]
     fn other_files_are_told_from_ours_and_by_name() {
-        assert_eq!(flaw(b"PCVK\0\0\0\0 and so on"), Some(Flaw::PicoLm));
-        assert_eq!(flaw(b"GGUF"), Some(Flaw::NotOurs));
-        assert_eq!(flaw(b"ATTA"), Some(Flaw::Length));
-        assert!(Flaw::NotOurs.is_foreign_file() && !Flaw::Length.is_foreign_file());
+        assert_eq!(
+            error(b"PCVK\0\0\0\0 and so on"),
+            Some(CacheFileError::PicoLm)
+        );
+        assert_eq!(error(b"GGUF"), Some(CacheFileError::NotOurs));
+        assert_eq!(error(b"ATTA"), Some(CacheFileError::Length));
+        assert!(
+            CacheFileError::NotOurs.is_foreign_file() && !CacheFileError::Length.is_foreign_file()
+        );
     }
 }

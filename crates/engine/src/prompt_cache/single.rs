@@ -1,21 +1,24 @@
-//! A cache that is one file: the state of the last prompt, and of the text after it.
+//! A cache file: the state of the last prompt, and of the text after it.
 
 use std::{
     fs, io,
     path::{Path, PathBuf},
 };
 
-use super::{Flaw, Key, Lookup, Note, Piece, Saved, SavedPrompt, Source, as_text, whole};
+use super::{
+    CacheFileError, FileWarning, Key, Lookup, SavedPrompt, SegmentFile, SegmentPrefix,
+    SequenceExport, as_text, atomic_file,
+};
 use crate::Error;
 
-/// The file, which need not be there.
+/// A cache file, which may not exist yet.
 #[derive(Debug)]
-pub(super) struct Single {
+pub(super) struct SingleFile {
     path: PathBuf,
 }
 
-impl Single {
-    /// Refuses what cannot be a file, and a folder that is not there.
+impl SingleFile {
+    /// Checks that the path is a regular file, or can become one.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
         match fs::metadata(path) {
             Ok(meta) if !meta.is_file() => Err(io::Error::new(
@@ -37,21 +40,27 @@ impl Single {
         &self.path
     }
 
-    /// The file, if there is one with something in it.
-    fn saved(&self) -> io::Result<Option<Saved>> {
-        match Saved::open(&self.path) {
+    /// The file, if it exists and is not empty.
+    fn saved(&self) -> io::Result<Option<SegmentFile>> {
+        match SegmentFile::open(&self.path) {
             Ok(saved) => Ok(Some(saved).filter(|saved| !saved.map.bytes().is_empty())),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    /// As much of the state as the text begins with.
-    pub(super) fn find(&self, lookup: &Lookup<'_>, notes: &mut Vec<Note>) -> Vec<Piece> {
+    /// Finds the common prefix of the file and the text.
+    pub(super) fn find(
+        &self,
+        lookup: &Lookup<'_>,
+        notes: &mut Vec<FileWarning>,
+    ) -> Vec<SegmentPrefix> {
         let found = match self.saved() {
-            Ok(Some(saved)) => piece(saved, lookup).map_err(|flaw| Note::of(&self.path, flaw)),
+            Ok(Some(saved)) => {
+                prefix(saved, lookup).map_err(|error| FileWarning::of(&self.path, error))
+            }
             Ok(None) => Ok(None),
-            Err(error) => Err(Note::of_system(&self.path, &error)),
+            Err(error) => Err(FileWarning::of_system(&self.path, &error)),
         };
         let found = found.unwrap_or_else(|note| {
             notes.push(note);
@@ -60,34 +69,35 @@ impl Single {
         lookup.if_enough(found.into_iter().collect())
     }
 
-    /// Replaces the state, but not one that goes on after ours.
-    pub(super) fn save(&self, source: &Source<'_>, root: Key) -> Result<(), Error> {
+    /// Replaces the state, unless the file contains the new one and more.
+    pub(super) fn save(&self, export: &SequenceExport<'_>, root: Key) -> Result<(), Error> {
         let blame = |source| Error::Cache {
             path: self.path.clone(),
             source,
         };
         self.unfinished()
-            .for_each(|path| whole::remove_abandoned(&path));
-        let draft = source.draft(0, root, source.tokens)?;
+            .for_each(|path| atomic_file::remove_abandoned(&path));
+        let segment = export.segment(0, root, export.tokens)?;
         if let Some(old) = self.saved().map_err(blame)? {
             match old.segment() {
-                Err(flaw) if flaw.is_foreign_file() => return Err(blame(as_text(flaw))),
-                Ok(old) if source.is_in(&draft, &old)? && old.verify().is_ok() => return Ok(()),
-                // The map is gone before its file is replaced, which some systems insist on.
+                Err(error) if error.is_foreign_file() => return Err(blame(as_text(error))),
+                Ok(old) if export.is_in(&segment, &old)? && old.verify().is_ok() => return Ok(()),
+                // `old` is unmapped before its file is replaced, as Windows requires.
                 _ => {}
             }
         }
-        source.save(&self.path, &draft)
+        export.save(&self.path, &segment)
     }
 
-    /// Files that were to become this one.
+    /// Unfinished versions of this file.
     fn unfinished(&self) -> impl Iterator<Item = PathBuf> {
         let entries = fs::read_dir(folder(&self.path))
             .into_iter()
             .flatten()
             .flatten();
         let name = self.path.file_name().unwrap_or_default().to_owned();
-        let is_ours = move |other: &str| whole::unfinished(other).is_some_and(|of| name == of);
+        let is_ours =
+            move |other: &str| atomic_file::unfinished(other).is_some_and(|of| name == of);
         entries
             .filter(move |e| e.file_name().to_str().is_some_and(&is_ours))
             .map(|e| e.path())
@@ -109,26 +119,29 @@ impl Single {
         }])
     }
 
-    /// Removes the file, if it is ours, and what was to become it.
+    /// Removes the file, unless it is foreign, and its unfinished versions.
     pub(super) fn remove(&self) -> io::Result<()> {
         for path in self.unfinished() {
             fs::remove_file(path)?;
         }
         match self.saved()?.map(|saved| saved.segment().err()) {
             None => Ok(()),
-            Some(Some(flaw)) if flaw.is_foreign_file() => Err(as_text(flaw)),
+            Some(Some(error)) if error.is_foreign_file() => Err(as_text(error)),
             Some(_) => fs::remove_file(&self.path),
         }
     }
 }
 
-fn piece(saved: Saved, lookup: &Lookup<'_>) -> Result<Option<Piece>, Flaw> {
+fn prefix(
+    saved: SegmentFile,
+    lookup: &Lookup<'_>,
+) -> Result<Option<SegmentPrefix>, CacheFileError> {
     let segment = saved.segment()?;
     if segment.parent != lookup.root || segment.start != 0 {
-        return Err(Flaw::Foreign);
+        return Err(CacheFileError::Foreign);
     }
     let n = segment.n_shared(lookup.ids);
-    Ok((n > 0).then(|| Piece::of_map(saved, lookup.root, n)))
+    Ok((n > 0).then(|| SegmentPrefix::of_map(saved, lookup.root, n)))
 }
 
 /// The directory of a file.

@@ -7,7 +7,7 @@ use atta_model::{Executor, SeqId};
 
 use crate::{
     Engine, Error, PromptCache,
-    prompt_cache::{Key, Lookup, MIN_GAIN, Piece, Source},
+    prompt_cache::{Key, Lookup, MIN_GAIN, SegmentPrefix, SequenceExport},
 };
 
 /// A prompt cache directory, which other processes may use at the same time.
@@ -48,7 +48,7 @@ impl DiskTier {
 
     /// Finds a saved prefix of a text, without its last token. Empty if it would save little over
     /// `n` tokens.
-    pub(super) fn find(&mut self, text: &[u32], n: usize) -> Vec<Piece> {
+    pub(super) fn find(&mut self, text: &[u32], n: usize) -> Vec<SegmentPrefix> {
         let (ids, n_min) = (&text[..text.len() - 1], n + MIN_GAIN);
         if ids.len() < n_min {
             return Vec::new();
@@ -66,21 +66,22 @@ impl DiskTier {
     /// Loads a saved prefix into a sequence; returns its number of tokens.
     pub(super) fn fill(
         &mut self,
-        into: (&mut dyn Executor, SeqId),
-        found: Vec<Piece>,
+        executor: &mut dyn Executor,
+        seq: SeqId,
+        found: Vec<SegmentPrefix>,
         text: &[u32],
     ) -> usize {
         self.cache
-            .fill(into, found, text, &mut self.notes)
+            .fill(executor, seq, found, text, &mut self.notes)
             .expect("the sequence is there")
     }
 
     /// Saves a sequence; returns whether it was saved.
-    pub(super) fn save(&mut self, (executor, seq): (&dyn Executor, SeqId), tokens: &[u32]) -> bool {
-        let source = Source::new(&self.engine, (executor, seq), tokens);
+    pub(super) fn save(&mut self, executor: &dyn Executor, seq: SeqId, tokens: &[u32]) -> bool {
+        let export = SequenceExport::new(&self.engine, executor, seq, tokens);
         let saved = self
             .cache
-            .try_to_save(|| self.cache.save(&source, self.root));
+            .try_to_save(|| self.cache.save(&export, self.root));
         saved.unwrap_or_else(|note| {
             self.notes.push(note);
             false

@@ -392,11 +392,7 @@ impl Batcher {
         let place = self.slots.at_mut(slot);
         self.counts.n_reused += place.n_done as u64;
         if let Some(disk_tier) = self.disk_tier.as_mut().filter(|_| !found.is_empty()) {
-            let n = disk_tier.fill(
-                (self.executor.as_mut(), place.seq),
-                found,
-                place.text().ids(),
-            );
+            let n = disk_tier.fill(self.executor.as_mut(), place.seq, found, place.text().ids());
             place.restored(n);
             self.counts.n_restored += n as u64;
         }
@@ -437,7 +433,7 @@ impl Batcher {
         let place = self.slots.at_mut(slot);
         if place
             .unsaved()
-            .is_some_and(|tokens| disk_tier.save((self.executor.as_ref(), place.seq), tokens))
+            .is_some_and(|tokens| disk_tier.save(self.executor.as_ref(), place.seq, tokens))
         {
             place.saved();
         }

@@ -1,8 +1,6 @@
-//! Files that appear whole or not at all: written under another name, given to the disk, and
-//! renamed.
+//! Atomic replacement of files: written under a temporary name, synced to disk, and renamed.
 //!
-//! A process that is killed leaves a file of the other name, which somebody else removes when it
-//! has grown old.
+//! A killed process leaves a temporary file, which later processes remove once it is old.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -11,21 +9,21 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-/// Nobody is still writing a file that was last written to so long ago.
+/// Age since the last write at which an unfinished file counts as abandoned.
 const ABANDONED: Duration = Duration::from_secs(600);
 
-/// What the name of an unfinished file ends with.
+/// Extension of unfinished files.
 const ENDING: &str = ".part";
 
-/// How many names of unfinished files may be taken before we give up.
+/// Maximum number of temporary names that are tried.
 const MAX_ATTEMPTS: u32 = 100;
 
-/// Writes a file, in the place of one that may be there.
+/// Writes a file atomically, and replaces an existing one.
 pub(crate) fn replace(
     path: &Path,
     write: impl FnOnce(&mut File) -> io::Result<()>,
 ) -> io::Result<()> {
-    // A link is followed, so that the file behind it is replaced and not the link.
+    // Resolves links, so that the target is replaced and not the link.
     let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let (mut unfinished, mut file) = create_beside(&path)?;
     write(&mut file)?;
@@ -35,7 +33,7 @@ pub(crate) fn replace(
     Ok(())
 }
 
-/// A file of another name, removed with this value.
+/// A temporary file, removed on drop unless it was renamed.
 struct Unfinished {
     path: PathBuf,
     is_renamed: bool,
@@ -44,13 +42,13 @@ struct Unfinished {
 impl Drop for Unfinished {
     fn drop(&mut self) {
         if !self.is_renamed {
-            // If it stays, it is abandoned.
+            // If that fails, it is removed later as abandoned.
             let _ = fs::remove_file(&self.path);
         }
     }
 }
 
-/// Creates a hidden file beside `path`. Nothing that is there already is opened.
+/// Creates a new hidden file beside `path`.
 fn create_beside(path: &Path) -> io::Result<(Unfinished, File)> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let mut attempt = 0;
@@ -77,7 +75,7 @@ fn create_beside(path: &Path) -> io::Result<(Unfinished, File)> {
     }
 }
 
-/// How a file is created that nobody else may read: prompts are in it.
+/// Options that create a file readable only by its owner, since it contains prompts.
 fn private() -> OpenOptions {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);
@@ -86,7 +84,7 @@ fn private() -> OpenOptions {
     options
 }
 
-/// Whether a name is that of an unfinished file, and of which one.
+/// The name of the final file, if this is the name of an unfinished one.
 pub(crate) fn unfinished(name: &str) -> Option<&str> {
     let (name, numbers) = name
         .strip_prefix('.')?
@@ -99,19 +97,19 @@ pub(crate) fn unfinished(name: &str) -> Option<&str> {
         .map(|_| name)
 }
 
-/// Removes an unfinished file that nobody is writing any more.
+/// Removes an unfinished file if it is abandoned.
 pub(crate) fn remove_abandoned(path: &Path) {
     let written = fs::symlink_metadata(path).and_then(|meta| meta.modified());
     let age = written
         .ok()
         .and_then(|time| SystemTime::now().duration_since(time).ok());
     if age.is_some_and(|age| age > ABANDONED) {
-        // Somebody else may have been faster.
+        // Another process may have removed it.
         let _ = fs::remove_file(path);
     }
 }
 
-/// Says that a file was used now, as far as the system lets us.
+/// Sets the time of last use of a file to now, if the system allows it.
 pub(crate) fn touch(path: &Path) {
     let open = File::options().append(true).open(path);
     let _ = open.and_then(|file| file.set_modified(SystemTime::now()));

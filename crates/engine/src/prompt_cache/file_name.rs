@@ -1,8 +1,8 @@
-//! The files of a directory, by their names: `PARENT-OWN-N-HEAD.atta`.
+//! File names of a cache directory: `PARENT-OWN-N-HEAD.atta`.
 //!
-//! PARENT is the key of what stands in front of a segment, OWN that of the text with it, N how many
-//! tokens it has, and HEAD a short hash of the first of them. So names alone say which segments
-//! stand on which, and which ones a text may go on with.
+//! PARENT is the key of the text in front of a segment, OWN the key of the text including it, N its
+//! number of tokens, and HEAD a short hash of the first tokens. So the tree of segments, and the
+//! candidates for a text, are known from the names alone.
 
 use std::{
     collections::HashMap,
@@ -11,33 +11,33 @@ use std::{
     time::SystemTime,
 };
 
-use super::{Key, whole};
+use super::{Key, atomic_file};
 
 const ENDING: &str = ".atta";
 
-/// Tokens of a head; of a segment that has fewer, all of them.
+/// Number of tokens in the hash HEAD; all tokens of a shorter segment.
 const HEAD_LEN: usize = 16;
 
-/// The first half of a key, which is all that names need.
+/// The first half of a key, which is enough for file names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct Id(u128);
+pub(super) struct ShortKey(u128);
 
 impl Key {
-    pub(super) fn id(&self) -> Id {
-        Id(u128::from_be_bytes(
+    pub(super) fn id(&self) -> ShortKey {
+        ShortKey(u128::from_be_bytes(
             self.0[..16].try_into().expect("half of a key"),
         ))
     }
 }
 
-impl fmt::Display for Id {
+impl fmt::Display for ShortKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:032x}", self.0)
     }
 }
 
-impl Id {
-    /// Exactly as it is written.
+impl ShortKey {
+    /// Parses exactly the form that `Display` writes.
     pub(super) fn parse(text: &str) -> Option<Self> {
         u128::from_str_radix(text, 16)
             .ok()
@@ -46,17 +46,17 @@ impl Id {
     }
 }
 
-/// What the name of a segment says.
+/// The file name of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Name {
-    pub(super) parent: Id,
-    pub(super) own: Id,
+pub(super) struct FileName {
+    pub(super) parent: ShortKey,
+    pub(super) own: ShortKey,
     pub(super) n_tokens: usize,
     head: u32,
 }
 
-impl Name {
-    /// Of a segment of these tokens.
+impl FileName {
+    /// The name of a segment of these tokens.
     pub(super) fn new(parent: &Key, own: &Key, tokens: &[u32]) -> Self {
         Self {
             parent: parent.id(),
@@ -66,14 +66,13 @@ impl Name {
         }
     }
 
-    /// Exactly as it is written.
+    /// Parses exactly the form that `Display` writes.
     fn parse(text: &str) -> Option<Self> {
         let mut parts = text.strip_suffix(ENDING)?.split('-');
-        let (parent, own) = (Id::parse(parts.next()?)?, Id::parse(parts.next()?)?);
-        let (n_tokens, head) = (
-            parts.next()?.parse().ok()?,
-            u32::from_str_radix(parts.next()?, 16).ok()?,
-        );
+        let parent = ShortKey::parse(parts.next()?)?;
+        let own = ShortKey::parse(parts.next()?)?;
+        let n_tokens = parts.next()?.parse().ok()?;
+        let head = u32::from_str_radix(parts.next()?, 16).ok()?;
         Some(Self {
             parent,
             own,
@@ -83,14 +82,14 @@ impl Name {
         .filter(|name| name.to_string() == text)
     }
 
-    /// Whether a text begins as the segment does, as far as its name says.
+    /// Whether a text may begin with the segment, by the hash of the first tokens.
     pub(super) fn may_begin(&self, ids: &[u32]) -> bool {
         ids.get(..self.n_tokens.min(HEAD_LEN))
             .is_some_and(|ids| head(ids) == self.head)
     }
 }
 
-impl fmt::Display for Name {
+impl fmt::Display for FileName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             parent,
@@ -116,23 +115,23 @@ fn head(tokens: &[u32]) -> u32 {
 
 /// A file of the directory.
 #[derive(Clone, Debug)]
-pub(super) struct Entry {
-    pub(super) name: Name,
+pub(super) struct DirectoryEntry {
+    pub(super) name: FileName,
     pub(super) path: PathBuf,
     pub(super) bytes: u64,
     pub(super) last_use: Option<SystemTime>,
 }
 
-/// All files of a directory that are ours.
+/// The cache files of a directory.
 #[derive(Debug, Default)]
 pub(super) struct Listing {
-    pub(super) entries: Vec<Entry>,
-    /// Files that somebody is writing, and their bytes.
+    pub(super) entries: Vec<DirectoryEntry>,
+    /// Unfinished files of this and other processes, with their bytes.
     pub(super) unfinished: Vec<(PathBuf, u64)>,
 }
 
 impl Listing {
-    /// Reads names. What was abandoned is removed on the way.
+    /// Lists the files of a directory. Removes abandoned ones.
     pub(super) fn read(folder: &Path) -> io::Result<Self> {
         let mut listing = Self::default();
         for file in fs::read_dir(folder)? {
@@ -140,15 +139,15 @@ impl Listing {
             let Ok(text) = file.file_name().into_string() else {
                 continue;
             };
-            let unfinished = whole::unfinished(&text).and_then(Name::parse);
+            let unfinished = atomic_file::unfinished(&text).and_then(FileName::parse);
             if unfinished.is_some() {
-                whole::remove_abandoned(&file.path());
+                atomic_file::remove_abandoned(&file.path());
             }
-            // One that somebody else has just removed is not there.
-            match (Name::parse(&text), file.metadata()) {
+            // A file without metadata was just removed by another process.
+            match (FileName::parse(&text), file.metadata()) {
                 (Some(name), Ok(meta)) => {
                     let last_use = meta.modified().ok();
-                    listing.entries.push(Entry {
+                    listing.entries.push(DirectoryEntry {
                         name,
                         path: file.path(),
                         bytes: meta.len(),
@@ -165,17 +164,17 @@ impl Listing {
     }
 }
 
-/// Which segment stands on which.
+/// The tree of segments: the parent of a segment is the one in front of it.
 pub(super) struct Tree<'a> {
-    by_own: HashMap<Id, &'a Entry>,
-    children: HashMap<Id, Vec<&'a Entry>>,
-    /// Those of `children` that were not removed.
-    n_children: HashMap<Id, usize>,
+    by_own: HashMap<ShortKey, &'a DirectoryEntry>,
+    children: HashMap<ShortKey, Vec<&'a DirectoryEntry>>,
+    /// Number of `children` that are not removed.
+    n_children: HashMap<ShortKey, usize>,
 }
 
 impl<'a> Tree<'a> {
-    pub(super) fn new(entries: &'a [Entry]) -> Self {
-        let mut children: HashMap<Id, Vec<&Entry>> = HashMap::new();
+    pub(super) fn new(entries: &'a [DirectoryEntry]) -> Self {
+        let mut children: HashMap<ShortKey, Vec<&DirectoryEntry>> = HashMap::new();
         entries
             .iter()
             .for_each(|entry| children.entry(entry.name.parent).or_default().push(entry));
@@ -193,23 +192,22 @@ impl<'a> Tree<'a> {
         }
     }
 
-    pub(super) fn get(&self, own: Id) -> Option<&'a Entry> {
+    pub(super) fn get(&self, own: ShortKey) -> Option<&'a DirectoryEntry> {
         self.by_own.get(&own).copied()
     }
 
-    /// What stands on a segment.
-    pub(super) fn children(&self, own: Id) -> &[&'a Entry] {
+    /// The segments behind a segment.
+    pub(super) fn children(&self, own: ShortKey) -> &[&'a DirectoryEntry] {
         self.children.get(&own).map_or(&[], Vec::as_slice)
     }
 
-    /// Whether nothing stands on it.
-    pub(super) fn is_last(&self, own: Id) -> bool {
+    /// Whether no segment is behind it.
+    pub(super) fn is_leaf(&self, own: ShortKey) -> bool {
         self.n_children.get(&own).is_none_or(|&n| n == 0)
     }
 
-    /// Takes out a segment that was removed, and returns the one that it stood on if nothing else
-    /// does.
-    pub(super) fn take_out(&mut self, entry: &Entry) -> Option<&'a Entry> {
+    /// Removes a segment from the tree, and returns its parent if that is a leaf now.
+    pub(super) fn remove(&mut self, entry: &DirectoryEntry) -> Option<&'a DirectoryEntry> {
         self.by_own.remove(&entry.name.own);
         let n = self.n_children.get_mut(&entry.name.parent)?;
         *n = n.saturating_sub(1);
@@ -227,15 +225,15 @@ mod tests {
 
     #[test]
     fn a_name_is_read_as_it_is_written_and_no_other_is() {
-        let name = Name::new(&Key([1; 32]), &Key([2; 32]), &[5, 6, 7]);
+        let name = FileName::new(&Key([1; 32]), &Key([2; 32]), &[5, 6, 7]);
         let text = name.to_string();
-        assert_eq!(Name::parse(&text), Some(name));
+        assert_eq!(FileName::parse(&text), Some(name));
         for other in [
             text.to_uppercase(),
             text.replace("-3-", "-03-"),
             text.replace(".atta", "-1.atta"),
         ] {
-            assert_eq!(Name::parse(&other), None, "{other}");
+            assert_eq!(FileName::parse(&other), None, "{other}");
         }
         for other in [
             "",
@@ -245,14 +243,14 @@ mod tests {
             &text[1..],
             &text[..text.len() - 5],
         ] {
-            assert_eq!(Name::parse(other), None, "{other}");
+            assert_eq!(FileName::parse(other), None, "{other}");
         }
     }
 
     #[test]
     fn a_name_tells_texts_by_their_first_tokens() {
         let ids: Vec<u32> = (0..40).collect();
-        let name = |n: usize| Name::new(&Key([1; 32]), &Key([2; 32]), &ids[..n]);
+        let name = |n: usize| FileName::new(&Key([1; 32]), &Key([2; 32]), &ids[..n]);
         assert!(name(40).may_begin(&ids[..20]) && name(3).may_begin(&ids));
         assert!(!name(40).may_begin(&ids[1..]) && !name(3).may_begin(&ids[..2]));
     }

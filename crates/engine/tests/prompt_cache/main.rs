@@ -1,0 +1,8 @@
+//! The prompt cache on disk: whatever is there, logits are those of a session that computed
+//! everything itself.
+#![cfg(feature = "cache")]
+
+mod files;
+mod restore;
+mod sessions;
+mod support;
