@@ -12,6 +12,45 @@ struct Odd {
     random: u64,
 }
 
+// Keywords by the kind of their values.
+const NUMBERS: [&str; 5] = [
+    "minimum",
+    "maximum",
+    "exclusiveMinimum",
+    "exclusiveMaximum",
+    "multipleOf",
+];
+const COUNTS: [&str; 7] = [
+    "minLength",
+    "maxLength",
+    "minItems",
+    "maxItems",
+    "minProperties",
+    "maxProperties",
+    "minContains",
+];
+const ONE: [&str; 11] = [
+    "items",
+    "additionalItems",
+    "additionalProperties",
+    "not",
+    "if",
+    "then",
+    "contains",
+    "propertyNames",
+    "unevaluatedProperties",
+    "unevaluatedItems",
+    "else",
+];
+const MANY: [&str; 4] = ["allOf", "anyOf", "oneOf", "prefixItems"];
+const NAMED: [&str; 5] = [
+    "properties",
+    "patternProperties",
+    "$defs",
+    "dependentSchemas",
+    "dependencies",
+];
+
 impl Odd {
     fn below(&mut self, n: usize) -> usize {
         self.random ^= self.random << 13;
@@ -131,43 +170,6 @@ impl Odd {
     }
 
     fn keyword(&mut self, depth: usize) -> (String, Value) {
-        const NUMBERS: [&str; 5] = [
-            "minimum",
-            "maximum",
-            "exclusiveMinimum",
-            "exclusiveMaximum",
-            "multipleOf",
-        ];
-        const COUNTS: [&str; 7] = [
-            "minLength",
-            "maxLength",
-            "minItems",
-            "maxItems",
-            "minProperties",
-            "maxProperties",
-            "minContains",
-        ];
-        const ONE: [&str; 11] = [
-            "items",
-            "additionalItems",
-            "additionalProperties",
-            "not",
-            "if",
-            "then",
-            "contains",
-            "propertyNames",
-            "unevaluatedProperties",
-            "unevaluatedItems",
-            "else",
-        ];
-        const MANY: [&str; 4] = ["allOf", "anyOf", "oneOf", "prefixItems"];
-        const NAMED: [&str; 5] = [
-            "properties",
-            "patternProperties",
-            "$defs",
-            "dependentSchemas",
-            "dependencies",
-        ];
         let is_leaf = depth == 0;
         match self.below(if is_leaf { 8 } else { 12 }) {
             0 | 1 => (self.one(&NUMBERS).to_owned(), self.number()),
