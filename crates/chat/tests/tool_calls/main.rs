@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use atta_chat::tools::{CallFormat, Outcome, Parser, Piece, Thinking, ToolCall};
 use generated::{chunks, output};
-use proptest::prelude::*;
+use proptest::{prelude::*, sample::select};
 use serde_json::{Value, json};
 
 /// Joins what belongs together, so that only what came out counts, and not in which pieces.

@@ -605,7 +605,7 @@ fn whoever_follows_a_grammar_at_random_makes_only_valid_calls() {
         for choice in &choices {
             for thinking in [Thinking::Never, Thinking::Maybe, Thinking::Open] {
                 let rules = Rules {
-                    parallel: random.next() % 4 > 0,
+                    parallel: !random.next().is_multiple_of(4),
                     thinking,
                     ..rules(format, &tools, choice)
                 };
