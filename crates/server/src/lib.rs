@@ -25,7 +25,7 @@ mod signals;
 mod socket;
 mod step_lock;
 mod thermal;
-#[cfg(feature = "tls")]
+#[cfg_attr(not(feature = "tls"), path = "no_tls.rs")]
 mod tls;
 mod worker;
 
@@ -40,7 +40,6 @@ pub use flow::sampling::Defaults;
 pub use listen::{Server, Stopper};
 pub use models::{ModelSource, Open};
 pub use thermal::ThermalOptions;
-#[cfg(feature = "tls")]
 pub use tls::Tls;
 
 /// Options of the server.
@@ -49,7 +48,6 @@ pub struct ServerOptions {
     /// Where the server listens.
     pub listen: Listen,
     /// If set, all connections use TLS.
-    #[cfg(feature = "tls")]
     pub tls: Option<Tls>,
     /// Keys of clients; without keys, any request is authorized.
     pub api_keys: Vec<String>,
@@ -105,7 +103,6 @@ impl ServerOptions {
 
     /// The scheme of the server's URL.
     pub(crate) fn scheme(&self) -> &'static str {
-        #[cfg(feature = "tls")]
         if self.tls.is_some() {
             return "https";
         }

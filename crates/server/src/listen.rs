@@ -254,7 +254,6 @@ async fn unless_stopped<T>(
 /// Prepares a connection for HTTP: write timeout, TLS. A slow client delays no other one.
 async fn open(stream: Box<dyn Stream>, options: &ServerOptions) -> io::Result<Box<dyn Stream>> {
     let stream: Box<dyn Stream> = Box::new(WriteTimeout::new(stream, options.read_timeout));
-    #[cfg(feature = "tls")]
     if let Some(tls) = &options.tls {
         return tls.accept(stream, options.read_timeout).await;
     }

@@ -234,7 +234,7 @@ fn what_is_no_name_is_wrong_usage() {
             .unwrap(),
         1,
     );
-    assert!(error.contains("no address of a hub"), "{error}");
+    assert!(error.contains("no URL of a hub"), "{error}");
 }
 
 #[test]

@@ -85,7 +85,6 @@ fn session() -> SessionOptions {
 pub(crate) fn options() -> ServerOptions {
     ServerOptions {
         listen: Listen::Tcp(SocketAddr::from(([127, 0, 0, 1], 0))),
-        #[cfg(feature = "tls")]
         tls: None,
         api_keys: Vec::new(),
         insecure: false,

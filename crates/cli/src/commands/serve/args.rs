@@ -8,9 +8,7 @@ use std::{
 };
 
 use atta::{BatcherOptions, GenerateOptions, KvType, Pooling, PromptCache, SessionOptions};
-#[cfg(feature = "tls")]
-use atta_server::Tls;
-use atta_server::{Defaults, Listen, Log, ServerOptions, ThermalOptions};
+use atta_server::{Defaults, Listen, Log, ServerOptions, ThermalOptions, Tls};
 use clap::{Args, ValueEnum};
 use serde_json::{Map, Value};
 
@@ -62,7 +60,6 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "PATH", conflicts_with_all = ["host", "port"])]
     unix: Option<PathBuf>,
     /// PEM file of the SSL certificate, followed by its chain
-    #[cfg(feature = "tls")]
     #[arg(
         long,
         value_name = "FILE",
@@ -71,7 +68,6 @@ pub(crate) struct ServeArgs {
     )]
     tls_cert: Option<PathBuf>,
     /// PEM file of the SSL private key
-    #[cfg(feature = "tls")]
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_key: Option<PathBuf>,
     /// API key; repeatable. Other users of this machine can see it in the list of processes
@@ -206,7 +202,6 @@ impl ServeArgs {
                 Some(path) => Listen::Unix(path.clone()),
                 None => Listen::Tcp(SocketAddr::new(self.host, self.port)),
             },
-            #[cfg(feature = "tls")]
             tls: self.tls()?,
             api_keys: self.keys()?,
             insecure: self.insecure,
@@ -276,7 +271,6 @@ impl ServeArgs {
         })
     }
 
-    #[cfg(feature = "tls")]
     fn tls(&self) -> Result<Option<Tls>, Failure> {
         let Some((cert, key)) = self.tls_cert.as_deref().zip(self.tls_key.as_deref()) else {
             return Ok(None);
