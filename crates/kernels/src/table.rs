@@ -92,7 +92,11 @@ macro_rules! strips_of {
     ) => {
         [
             $(float_strip!($isa, $features, $floats, $float),)*
-            $(strip!($isa, $features, quant_32::<$quant>),)*
+            $(if <$quant as Quant32>::IS_PLAIN {
+                strip!(Scalar, [], quant_32::<$quant>)
+            } else {
+                strip!($isa, $features, quant_32::<$quant>)
+            },)*
             $(strip!($isa, $features, k_quant::<$k_quant>),)*
         ]
     };

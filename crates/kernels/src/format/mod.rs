@@ -190,6 +190,9 @@ pub(crate) trait KQuant: 'static {
     }
 }
 
+/// Whether this is the program for boards with x86-64.
+const IS_SMALL_X86: bool = cfg!(all(target_arch = "x86_64", not(feature = "avx512")));
+
 /// What the scale of a block is.
 #[derive(Clone, Copy)]
 pub(crate) enum ScaleKind {
@@ -239,6 +242,9 @@ pub(crate) trait Quant32: 'static {
     const D: ScaleKind = ScaleKind::F16;
     /// What else a group has.
     const SECOND: Second = Second::Nothing;
+    /// Whether all instruction sets leave the format to the plain loops: there is no space for more
+    /// in the program for x86-64 boards.
+    const IS_PLAIN: bool = false;
 
     /// The blocks of a row of weights.
     fn blocks(row: &[u8]) -> &[Self::Block];

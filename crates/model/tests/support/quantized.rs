@@ -17,6 +17,8 @@ pub(crate) enum Blocks {
     Of32,
     /// Blocks of 256 weights, but of 32 where a width is no multiple of that.
     Of256,
+    /// Blocks of 64 weights with a scale for each 16 of them, and one for each matrix or expert.
+    Nvfp4,
 }
 
 impl Blocks {
@@ -25,6 +27,7 @@ impl Blocks {
         let [d_model, d_ff, d_head, d_expert] = match self {
             Self::Of32 => [96, 160, 32, 64],
             Self::Of256 => [256, 512, 64, 256],
+            Self::Nvfp4 => [192, 320, 64, 128],
         };
         [
             ("context_length", 1024),
@@ -44,6 +47,9 @@ impl Blocks {
         let is_wide = self == Self::Of256 && req.shape.last().unwrap().is_multiple_of(256);
         let [of_32, of_256] = match req.role {
             role if role.home() == Home::Kept => return F32,
+            // What it chooses by codes of four bits is not what it chooses by decoded weights.
+            Role::FfnGateInp if self == Self::Nvfp4 => return F32,
+            role if self == Self::Nvfp4 && role.home() != Home::Embed => return NVFP4,
             Role::TokenEmbd | Role::Output => [Q8_0, Q6_K],
             Role::AttnQ | Role::FfnGate | Role::FfnGateShexp => [Q4_0, Q4_K],
             Role::AttnK | Role::FfnUp | Role::FfnUpExps => [Q5_1, Q5_K],
@@ -69,6 +75,7 @@ fn scales(ty: TensorType) -> &'static [(usize, f32)] {
         Q4_K => &[(0, 1.0), (2, 7.5)],
         Q5_K => &[(0, 1.0), (2, 15.5)],
         Q6_K => &[(208, 1.0)],
+        NVFP4 => &[],
         _ => panic!("{ty} is in no mixture"),
     }
 }
@@ -117,15 +124,42 @@ impl Random {
 }
 
 fn set_scales(ty: TensorType, block: &mut [u8], d: f32) {
+    if ty == TensorType::NVFP4 {
+        // Powers of two, between which a factor of the whole matrix would make the difference.
+        let exponent = (2.0 * d).log2().round() as i32 + 7;
+        block[..4].fill((exponent.clamp(1, 14) << 3) as u8);
+    }
     for &(at, times) in scales(ty) {
         block[at..at + 2].copy_from_slice(&f32_to_f16(d * times).to_le_bytes());
     }
+}
+
+/// The factors of a matrix, one or one per expert, if the model is of such.
+fn factors(blocks: Blocks, req: &TensorReq) -> Vec<f32> {
+    let n = match req.role.home() {
+        Home::Experts => req.shape[0],
+        Home::Layer(_) | Home::Head => 1,
+        Home::Kept | Home::Embed => 0,
+    };
+    let factor = |i: usize| 0.5 + (i % 3) as f32 * 0.75;
+    (0..if blocks == Blocks::Nvfp4 { n } else { 0 })
+        .map(|i| factor(i + req.role as usize))
+        .collect()
 }
 
 impl Golden {
     /// The same architecture, wider and of other weights; with those optional tensors that the file
     /// has.
     pub(crate) fn quantized(&self, blocks: Blocks) -> Arc<Model> {
+        self.made_of(blocks, false)
+    }
+
+    /// The model [`Self::quantized`] with its weights decoded, and multiplied by their factors.
+    pub(crate) fn decoded(&self, blocks: Blocks) -> Arc<Model> {
+        self.made_of(blocks, true)
+    }
+
+    fn made_of(&self, blocks: Blocks, is_decoded: bool) -> Arc<Model> {
         let sizes = blocks
             .sizes()
             .map(|(key, size)| (format!("{}.{key}", self.arch), size));
@@ -135,23 +169,84 @@ impl Golden {
         reqs.retain(|req| {
             req.presence == Presence::Required || files.directory().tensor(&req.name()).is_some()
         });
-        let bytes = file(self.writer("", set), &reqs, blocks);
+        let tensors = tensors(&reqs, blocks);
+        let tensors = if is_decoded {
+            tensors.iter().map(Tensor::decoded).collect()
+        } else {
+            tensors
+        };
+        let bytes = file(self.writer("", set), &tensors);
         let files = ModelFiles::from_static(&self.name, bytes.leak()).unwrap();
         Arc::new(Model::load(files, &Budget::unlimited()).unwrap())
     }
 }
 
-fn file(mut w: Writer, reqs: &[TensorReq], blocks: Blocks) -> Vec<u8> {
-    for req in reqs {
-        let dims: Vec<u64> = req.shape.iter().map(|&d| d as u64).collect();
-        w.add_tensor(&req.name(), &dims, blocks.type_of(req))
-            .unwrap();
+/// A tensor of a made-up file, and the factors that the file has for it.
+struct Tensor {
+    name: String,
+    dims: Vec<u64>,
+    ty: TensorType,
+    bytes: Vec<u8>,
+    factors: Vec<f32>,
+}
+
+impl Tensor {
+    /// The same weights as floats, with the factors in them.
+    fn decoded(&self) -> Self {
+        let mut weights = vec![0.0; self.dims.iter().product::<u64>() as usize];
+        decode(self.ty, &self.bytes, &mut weights).unwrap();
+        let of_factor = weights.len() / self.factors.len().max(1);
+        for (weights, factor) in weights.chunks_mut(of_factor).zip(&self.factors) {
+            weights.iter_mut().for_each(|w| *w *= factor);
+        }
+        Self {
+            name: self.name.clone(),
+            dims: self.dims.clone(),
+            ty: TensorType::F32,
+            bytes: weights.iter().flat_map(|w| w.to_le_bytes()).collect(),
+            factors: Vec::new(),
+        }
     }
-    let (layout, mut random) = (w.finish().unwrap(), Random(1));
+
+    /// The tensor that holds the factors.
+    fn scale(&self) -> Option<Self> {
+        let stem = self.name.strip_suffix("weight")?;
+        (!self.factors.is_empty()).then(|| Self {
+            name: format!("{stem}scale"),
+            dims: vec![self.factors.len() as u64],
+            ty: TensorType::F32,
+            bytes: self.factors.iter().flat_map(|f| f.to_le_bytes()).collect(),
+            factors: Vec::new(),
+        })
+    }
+}
+
+fn tensors(reqs: &[TensorReq], blocks: Blocks) -> Vec<Tensor> {
+    let mut random = Random(1);
+    let tensor = |req: &TensorReq| {
+        let ty = blocks.type_of(req);
+        Tensor {
+            name: req.name(),
+            dims: req.shape.iter().map(|&d| d as u64).collect(),
+            ty,
+            bytes: random.tensor(ty, req),
+            factors: factors(blocks, req),
+        }
+    };
+    reqs.iter().map(tensor).collect()
+}
+
+fn file(mut w: Writer, tensors: &[Tensor]) -> Vec<u8> {
+    let scales: Vec<Tensor> = tensors.iter().filter_map(Tensor::scale).collect();
+    let all = || tensors.iter().chain(&scales);
+    for tensor in all() {
+        w.add_tensor(&tensor.name, &tensor.dims, tensor.ty).unwrap();
+    }
+    let layout = w.finish().unwrap();
     let mut bytes = layout.header;
-    for (req, info) in reqs.iter().zip(&layout.tensors) {
+    for (tensor, info) in all().zip(&layout.tensors) {
         bytes.resize(info.offset as usize, 0);
-        bytes.extend(random.tensor(info.ty, req));
+        bytes.extend(&tensor.bytes);
     }
     bytes.resize(layout.file_bytes as usize, 0);
     bytes
