@@ -15,13 +15,13 @@ pub use grouped::{GatedGroups, Groups};
 
 /// Matrices of one region; more are done in several.
 const JOBS: usize = 8;
-/// Floats of a strip's results for one activation row, for a few and for many; on the stack of the
-/// thread. Three sizes, because filling the largest with zeros takes longer than one row.
+/// Floats of a row tile's results for one activation row, for a few and for many; on the stack of
+/// the thread. Three sizes, because filling the largest with zeros takes longer than one row.
 const ACC_ROW: usize = 64;
 const ACC_FEW: usize = 1024;
 const ACC: usize = 512 * 64;
 
-/// Results of a strip, on cache lines of their own: vectors that straddle two lines cost twice.
+/// Results of a row tile, on cache lines of their own: vectors that straddle two lines cost twice.
 #[repr(align(64))]
 struct Acc<const N: usize>([f32; N]);
 
@@ -106,8 +106,8 @@ struct Product<'a> {
 pub(crate) struct Input<'a> {
     pub(crate) x: &'a Activations,
     pub(crate) rows: Range<usize>,
-    /// How many strips further on is the one that this thread computes next; 0 if none.
-    pub(crate) skip: usize,
+    /// How many row tiles further on the thread continues; 0 if it does not.
+    pub(crate) prefetch_distance: usize,
 }
 
 /// The two products of a gated half.
@@ -132,8 +132,8 @@ impl<'a> Product<'a> {
         }
     }
 
-    /// Multiplies the strip's results `y`, `[rows, width]`, by the scale of the weights, and adds the
-    /// strip's part of the bias.
+    /// Multiplies the row tile's results `y`, `[rows, width]`, by the scale of the weights, and
+    /// adds the row tile's part of the bias.
     fn scale_and_bias(&self, columns: Range<usize>, width: usize, y: &mut [f32]) {
         let scale = self.w.scale();
         if scale != 1.0 {
@@ -147,16 +147,17 @@ impl<'a> Product<'a> {
         }
     }
 
-    /// `skip` strips of `width` columns behind those, if the matrix goes so far, else 0.
-    fn within(&self, columns: &Range<usize>, width: usize, skip: usize) -> usize {
-        if columns.start + skip * width < self.w.rows().end {
-            skip
+    /// `prefetch_distance` if the matrix has columns that many row tiles of `width` further on,
+    /// else 0.
+    fn within(&self, columns: &Range<usize>, width: usize, prefetch_distance: usize) -> usize {
+        if columns.start + prefetch_distance * width < self.w.rows().end {
+            prefetch_distance
         } else {
             0
         }
     }
 
-    /// Stores the strip's results `y`, `[columns]`, of one row.
+    /// Stores the row tile's results `y`, `[columns]`, of one row.
     fn store(&self, columns: Range<usize>, y: &mut [f32], out: &mut [f32]) {
         self.scale_and_bias(columns, y.len(), y);
         match self.mode {
@@ -223,7 +224,7 @@ impl Kernels {
                     mode: job.mode,
                     ..Product::new(x, job.w, job.bias, job.out.len())
                 });
-                *out = Some(Columns::new(job.out, x.n_rows(), self.0.strip).only(job.w.rows()));
+                *out = Some(Columns::new(job.out, x.n_rows(), self.0.tile_rows).only(job.w.rows()));
             }
             let mut parts = Chain(outs);
             tiles::deal_in_turn(pool, &mut parts, |turn, (k, strip)| {
@@ -233,7 +234,7 @@ impl Kernels {
                     Input {
                         x,
                         rows: 0..x.n_rows(),
-                        skip: turn.skip(),
+                        prefetch_distance: turn.skip(),
                     },
                     strip,
                 );
@@ -241,9 +242,9 @@ impl Kernels {
         }
     }
 
-    /// One strip of a product.
+    /// One row tile of a product.
     fn product_of(self, product: &Product<'_>, input: Input<'_>, out: Strip<'_>) {
-        match input.rows.len() * self.0.strip {
+        match input.rows.len() * self.0.tile_rows {
             n if n <= ACC_ROW => self.product::<ACC_ROW>(product, input, out),
             n if n <= ACC_FEW => self.product::<ACC_FEW>(product, input, out),
             _ => self.product::<ACC>(product, input, out),
@@ -254,19 +255,23 @@ impl Kernels {
     /// the frames of all `N`, a single row, too, touches every page of the largest.
     #[inline(never)]
     fn product<const N: usize>(self, product: &Product<'_>, input: Input<'_>, mut out: Strip<'_>) {
-        let Input { x, rows: all, skip } = input;
+        let Input {
+            x,
+            rows: all,
+            prefetch_distance,
+        } = input;
         let (columns, mut acc) = (out.columns(), Acc([0.0; N]));
-        let (w, width) = (product.w.row_range(out.columns()), self.0.strip);
-        let skip = product.within(&columns, width, skip);
+        let (w, width) = (product.w.row_range(out.columns()), self.0.tile_rows);
+        let prefetch_distance = product.within(&columns, width, prefetch_distance);
         for start in all.clone().step_by(N / width) {
             let rows = start..all.end.min(start + N / width);
             let acc = acc.rows(rows.len() * width, start - all.start);
-            self.strip(
+            self.row_tile(
                 w,
                 Input {
                     x,
                     rows: rows.clone(),
-                    skip,
+                    prefetch_distance,
                 },
                 acc,
             );
@@ -301,23 +306,23 @@ impl Kernels {
             up: factor(up, up_bias),
             activation,
         };
-        let mut parts = Columns::new(out, x.n_rows(), self.0.strip).only(gate.rows());
+        let mut parts = Columns::new(out, x.n_rows(), self.0.tile_rows).only(gate.rows());
         tiles::deal_in_turn(pool, &mut parts, |turn, strip| {
             self.gated_of(
                 &factors,
                 Input {
                     x,
                     rows: 0..x.n_rows(),
-                    skip: turn.skip(),
+                    prefetch_distance: turn.skip(),
                 },
                 strip,
             );
         });
     }
 
-    /// One strip of a gated product.
+    /// One row tile of a gated product.
     fn gated_of(self, factors: &Factors<'_>, input: Input<'_>, out: Strip<'_>) {
-        match input.rows.len() * self.0.strip {
+        match input.rows.len() * self.0.tile_rows {
             n if n <= ACC_ROW => self.gated::<ACC_ROW>(factors, input, out),
             n if n <= ACC_FEW => self.gated::<ACC_FEW>(factors, input, out),
             _ => self.gated::<ACC>(factors, input, out),
@@ -327,18 +332,22 @@ impl Kernels {
     /// The same, as many rows at a time as `N` floats hold. Not inlined, as [`Self::product`].
     #[inline(never)]
     fn gated<const N: usize>(self, factors: &Factors<'_>, input: Input<'_>, mut out: Strip<'_>) {
-        let Input { x, rows: all, skip } = input;
+        let Input {
+            x,
+            rows: all,
+            prefetch_distance,
+        } = input;
         let Factors {
             gate,
             up,
             activation,
         } = factors;
-        let (columns, width) = (out.columns(), self.0.strip);
+        let (columns, width) = (out.columns(), self.0.tile_rows);
         let (gate_w, up_w) = (
             gate.w.row_range(columns.clone()),
             up.w.row_range(columns.clone()),
         );
-        let skip = gate.within(&columns, width, skip);
+        let prefetch_distance = gate.within(&columns, width, prefetch_distance);
         let (mut gate_acc, mut up_acc) = (Acc([0.0; N]), Acc([0.0; N]));
         for start in all.clone().step_by(N / width) {
             let (rows, done) = (start..all.end.min(start + N / width), start - all.start);
@@ -346,21 +355,21 @@ impl Kernels {
                 gate_acc.rows(rows.len() * width, done),
                 up_acc.rows(rows.len() * width, done),
             );
-            self.strip(
+            self.row_tile(
                 gate_w,
                 Input {
                     x,
                     rows: rows.clone(),
-                    skip,
+                    prefetch_distance,
                 },
                 gate_acc,
             );
-            self.strip(
+            self.row_tile(
                 up_w,
                 Input {
                     x,
                     rows: rows.clone(),
-                    skip,
+                    prefetch_distance,
                 },
                 up_acc,
             );

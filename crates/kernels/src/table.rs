@@ -9,7 +9,7 @@
 use crate::activations::{self, QuantRow, Sums};
 use crate::algo::attention::{AttnBuffers, AttnOut, Query};
 use crate::algo::gate::Activation;
-use crate::algo::matmul::{MatMul, Strip};
+use crate::algo::matmul::{MatMul, RowTile};
 use crate::algo::{attention, gate, hadamard, kv, measure, norm, quantize, rope};
 use crate::format::*;
 use crate::isa::scalar::Scalar;
@@ -17,7 +17,7 @@ use crate::kernels::Input;
 use crate::registry::{Format, formats};
 use crate::{D_HEAD_MAX, Error, Kernels, KvElem, Matrix, RopePairing};
 
-type StripFn = unsafe fn(Strip<'_>);
+type RowTileFn = unsafe fn(RowTile<'_>);
 
 type Row256<'a> = QuantRow<'a, f32, Sums>;
 type Row32<'a> = QuantRow<'a, [f32; 8], [i16; 8]>;
@@ -29,13 +29,13 @@ type Sinks<'a> = Option<&'a [f32]>;
 /// The functions of one instruction set.
 pub(crate) struct Table {
     pub(crate) name: &'static str,
-    /// Whether it may be used. It is only asked when it would be: asking the operating system for
-    /// tiles has effects.
+    /// Whether the operating system allows this instruction set. Called only for the table that
+    /// would be used, because requesting AMX tile state has side effects.
     granted: fn() -> bool,
-    /// Weight rows that a strip function likes to get at once.
-    pub(crate) strip: usize,
+    /// Weight rows of a full row tile.
+    pub(crate) tile_rows: usize,
     /// Indexed by [`Format`].
-    strips: [StripFn; Format::ALL.len()],
+    row_tiles: [RowTileFn; Format::ALL.len()],
     quantize_256: unsafe fn(&[f32], Row256<'_>),
     quantize_32: unsafe fn(&[f32], Row32<'_>),
     attend: unsafe fn(&Query<'_>, &mut AttnBuffers<'_>, AttnOut<'_, '_>),
@@ -63,19 +63,19 @@ macro_rules! entry {
     };
 }
 
-/// A strip function of an instruction set.
-macro_rules! strip {
+/// A row tile function of an instruction set.
+macro_rules! row_tile {
     ($isa:expr, $features:tt, $method:ident::<$format:ident>) => {{
-        entry!($features strip(strip: Strip<'_>) $isa.$method::<$format>(strip));
-        strip as StripFn
+        entry!($features row_tile(row_tile: RowTile<'_>) $isa.$method::<$format>(row_tile));
+        row_tile as RowTileFn
     }};
 }
 
-/// The strip functions of an instruction set, in the order of [`Format`]; those of float weights
+/// The row tile functions of an instruction set, in the order of [`Format`]; those of float weights
 /// are `own`, or those of the table that is named.
-macro_rules! strips {
+macro_rules! row_tiles {
     ($isa:expr, $features:tt, $floats:tt) => {
-        formats!(strips_of {
+        formats!(row_tiles_of {
             $isa,
             $features,
             $floats
@@ -83,7 +83,7 @@ macro_rules! strips {
     };
 }
 
-macro_rules! strips_of {
+macro_rules! row_tiles_of {
     (
         { $isa:expr, $features:tt, $floats:tt }
         float { $($float:ident;)* }
@@ -91,29 +91,29 @@ macro_rules! strips_of {
         k_quant { $($k_quant:ident $k256:tt $k512:tt;)* }
     ) => {
         [
-            $(float_strip!($isa, $features, $floats, $float),)*
+            $(float_row_tile!($isa, $features, $floats, $float),)*
             $(if <$quant as Quant32>::IS_PLAIN {
-                strip!(Scalar, [], quant_32::<$quant>)
+                row_tile!(Scalar, [], quant_32::<$quant>)
             } else {
-                strip!($isa, $features, quant_32::<$quant>)
+                row_tile!($isa, $features, quant_32::<$quant>)
             },)*
-            $(strip!($isa, $features, k_quant::<$k_quant>),)*
+            $(row_tile!($isa, $features, k_quant::<$k_quant>),)*
         ]
     };
 }
 
-macro_rules! float_strip {
+macro_rules! float_row_tile {
     ($isa:expr, $features:tt, own, $format:ident) => {
-        strip!($isa, $features, float::<$format>)
+        row_tile!($isa, $features, float::<$format>)
     };
     ($isa:expr, $features:tt, $table:ident, $format:ident) => {
-        $table.strips[Format::$format as usize]
+        $table.row_tiles[Format::$format as usize]
     };
 }
 
 /// The table `$table` of an instruction set, from its token and the features that the token proves.
 macro_rules! table {
-    ($table:ident, $name:literal, $strip:literal, $isa:expr, $features:tt) => {
+    ($table:ident, $name:literal, $tile_rows:literal, $isa:expr, $features:tt) => {
         pub(crate) static $table: Table = {
             entry!($features quantize_256(x: &[f32], out: Row256<'_>) {
                 let (mut codes, (mut scales, mut sums)) = out;
@@ -153,8 +153,8 @@ macro_rules! table {
             Table {
                 name: $name,
                 granted: || true,
-                strip: $strip,
-                strips: strips!($isa, $features, own),
+                tile_rows: $tile_rows,
+                row_tiles: row_tiles!($isa, $features, own),
                 quantize_256,
                 quantize_32,
                 attend,
@@ -184,7 +184,7 @@ macro_rules! table_with_products {
     entry!($features dot_loop(rounds: usize, macs: &mut u64) *macs = $isa.dots(rounds));
             Table {
                 name: $name,
-                strips: strips!($isa, $features, $base),
+                row_tiles: row_tiles!($isa, $features, $base),
                 dots: dot_loop,
                 ..$base
             }
@@ -221,8 +221,8 @@ mod x86 {
     #[cfg(not(feature = "avx512"))]
     static AVX_VNNI: Table = {
         macro_rules! products {
-            ($strips:ident, $($method:ident::<$format:ident>),*) => {
-                $($strips[Format::$format as usize] = strip!(
+            ($row_tiles:ident, $($method:ident::<$format:ident>),*) => {
+                $($row_tiles[Format::$format as usize] = row_tile!(
                     // SAFETY: as above.
                     unsafe { AvxVnni::assume() },
                     ["avx2,fma,f16c,avxvnni"],
@@ -230,9 +230,9 @@ mod x86 {
                 );)*
             };
         }
-        let mut strips = AVX2.strips;
+        let mut row_tiles = AVX2.row_tiles;
         products!(
-            strips,
+            row_tiles,
             quant_32::<Q4_0>,
             quant_32::<Q8_0>,
             k_quant::<Q4_K>,
@@ -241,7 +241,7 @@ mod x86 {
         );
         Table {
             name: "avxvnni",
-            strips,
+            row_tiles,
             ..AVX2
         }
     };
@@ -271,7 +271,7 @@ mod x86 {
 mod wide {
     use super::*;
     use crate::algo::tile;
-    use crate::fused::x86_512::{self, Sequence};
+    use crate::fused::x86_512::{self, Linear};
     use crate::isa::amx::{self, Amx};
     use crate::isa::avx512::Avx512;
 
@@ -285,16 +285,17 @@ mod wide {
     );
     /// As [`AVX512`], but for many rows on tiles.
     macro_rules! tiled {
-        ($format:ident, $strip:expr) => {{
-            entry!(["avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni"] strip(strip: Strip<'_>) {
-                if strip.rows.len() < TILED {
+        ($format:ident, $row_tile:expr) => {{
+            entry!(["avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni"] row_tile(row_tile: RowTile<'_>) {
+                if row_tile.rows.len() < TILED {
                     // SAFETY: whoever calls this has seen the features of both tables.
-                    return unsafe { AVX512.strips[Format::$format as usize](strip) };
+                    return unsafe { AVX512.row_tiles[Format::$format as usize](row_tile) };
                 }
-                // SAFETY: the functions of this table are only called after `tables` found the features.
-                $strip(unsafe { Amx::assume() }, strip)
+                // SAFETY: the functions of this table are only called after `tables` found the
+                // features.
+                $row_tile(unsafe { Amx::assume() }, row_tile)
             });
-            strip as StripFn
+            row_tile as RowTileFn
         }};
     }
 
@@ -305,10 +306,10 @@ mod wide {
             k_quant { $($k_quant:ident $k256:tt $k512:tt;)* }
         ) => {
             [
-                $(AVX512.strips[Format::$float as usize],)*
+                $(AVX512.row_tiles[Format::$float as usize],)*
                 // Tiles multiply 32 weights at once, too many where 16 have a scale.
                 $(if matches!(<$quant as Quant32>::SECOND, Second::Scale) {
-                    AVX512.strips[Format::$quant as usize]
+                    AVX512.row_tiles[Format::$quant as usize]
                 } else {
                     tiled!($quant, tile::quant_32::<$quant>)
                 },)*
@@ -320,7 +321,7 @@ mod wide {
     static AMX: Table = Table {
         name: "amx",
         granted: amx::granted,
-        strips: formats!(tiles_of),
+        row_tiles: formats!(tiles_of),
         dots: {
             unsafe fn dots(rounds: usize, macs: &mut u64) {
                 // SAFETY: as above.
@@ -331,42 +332,43 @@ mod wide {
         ..AVX512
     };
 
-    /// The strip function of a format in the order that its row of the registry names.
+    /// The row tile function of a format in the order that its row of the registry names.
     macro_rules! in_order {
         (strided, $method:ident::<$format:ident>) => {
-            AVX512.strips[Format::$format as usize]
+            AVX512.row_tiles[Format::$format as usize]
         };
         (linear, $method:ident::<$format:ident>) => {{
-            entry!(["avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni"] strip(strip: Strip<'_>) {
-                if strip.rows.len() > 1 {
+            entry!(["avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni"] row_tile(row_tile: RowTile<'_>) {
+                if row_tile.rows.len() > 1 {
                     // SAFETY: both tables need the same features.
-                    return unsafe { AVX512.strips[Format::$format as usize](strip) };
+                    return unsafe { AVX512.row_tiles[Format::$format as usize](row_tile) };
                 }
-                // SAFETY: the functions of this table are only called after `tables` found the features.
-                x86_512::$method::<$format, Sequence>(unsafe { Avx512::assume() }, strip)
+                // SAFETY: the functions of this table are only called after `tables` found the
+                // features.
+                x86_512::$method::<$format, Linear>(unsafe { Avx512::assume() }, row_tile)
             });
-            strip as StripFn
+            row_tile as RowTileFn
         }};
     }
 
-    macro_rules! linear_strips {
+    macro_rules! linear_row_tiles {
         (
             float { $($float:ident;)* }
             quant_32 { $($quant:ident [$($q_kernel:ident $q_order:ident)?];)* }
             k_quant { $($k_quant:ident $k256:tt [$($k_kernel:ident $k_order:ident)?];)* }
         ) => {{
-            let mut strips = AVX512.strips;
-            $(strips[Format::$float as usize] = in_order!(linear, float_in::<$float>);)*
-            $($(strips[Format::$quant as usize] = in_order!($q_order, quant_32_in::<$quant>);)?)*
-            $($(strips[Format::$k_quant as usize] = in_order!($k_order, k_quant_in::<$k_quant>);)?)*
-            strips
+            let mut row_tiles = AVX512.row_tiles;
+            $(row_tiles[Format::$float as usize] = in_order!(linear, float_in::<$float>);)*
+            $($(row_tiles[Format::$quant as usize] = in_order!($q_order, quant_32_in::<$quant>);)?)*
+            $($(row_tiles[Format::$k_quant as usize] = in_order!($k_order, k_quant_in::<$k_quant>);)?)*
+            row_tiles
         }};
     }
 
     /// As [`AVX512`], but for the order in which the weights for one activation row are read.
     static AVX512_SEQ: Table = Table {
         name: "avx512seq",
-        strips: formats!(linear_strips),
+        row_tiles: formats!(linear_row_tiles),
         ..AVX512
     };
 
@@ -535,8 +537,8 @@ macro_rules! safe {
             $($(#[$doc])*
             #[inline]
             pub(crate) fn $name(self, $($arg: $ty),*) {
-                // SAFETY: `Kernels` only holds tables from `detect` and `named`, whose features this CPU has. The
-                // functions have no other obligation.
+                // SAFETY: `Kernels` only holds tables from `detect` and `named`, whose features
+                // this CPU has. The functions have no other obligation.
                 unsafe { (self.table().$name)($($arg),*) }
             })*
         }
@@ -568,20 +570,24 @@ impl Kernels {
         unsafe { (self.table().read)(bytes, way) }
     }
 
-    /// `acc[t][r] = w[r] · x[t]`, `acc` is `[rows.len(), strip]`; columns behind `w.d_out()` mean
-    /// nothing.
-    pub(crate) fn strip(self, w: Matrix<'_>, input: Input<'_>, acc: &mut [f32]) {
-        let Input { x, rows, skip } = input;
-        let width = self.table().strip;
+    /// `acc[t][r] = w[r] · x[t]`, `acc` is `[rows.len(), row tile]`; columns behind `w.d_out()`
+    /// mean nothing.
+    pub(crate) fn row_tile(self, w: Matrix<'_>, input: Input<'_>, acc: &mut [f32]) {
+        let Input {
+            x,
+            rows,
+            prefetch_distance,
+        } = input;
+        let width = self.table().tile_rows;
         debug_assert!(acc.len() == rows.len() * width && w.d_out() <= width);
-        let strip = self.table().strips[w.format() as usize];
+        let row_tile = self.table().row_tiles[w.format() as usize];
         // SAFETY: as above.
         unsafe {
-            strip(Strip {
+            row_tile(RowTile {
                 w,
                 x,
                 rows,
-                skip,
+                prefetch_distance,
                 acc,
                 width,
             })

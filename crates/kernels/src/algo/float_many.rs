@@ -1,9 +1,9 @@
-//! Several activation rows times a strip of float weights, where registers are many: prefill, bound
-//! by arithmetic.
+//! Several activation rows times a row tile of float weights, where registers are many: prefill,
+//! bound by arithmetic.
 //!
 //! ```text
 //! for a band of activation rows, for R weight rows, for a piece of their weights:
-//!     wide = the piece of the R rows as f32                                                     (32 KB, in L1 or near)
+//!     wide = the piece of the R rows as f32 (32 KB, in L1 or near)
 //!     for T rows of the band:
 //!         for each 16 weights k: for each r, t: lanes[r][t] = wide[r][k]·x[t][k] + lanes[r][t]
 //! out[r][t] = sum of the lanes
@@ -15,7 +15,7 @@
 
 use super::float;
 use super::lanes::{LANES, padded};
-use super::matmul::Strip;
+use super::matmul::RowTile;
 use crate::format::FloatFormat;
 use crate::fused::x86_512;
 use crate::isa::Floats;
@@ -37,17 +37,17 @@ type Lanes = [f32; LANES];
 #[repr(align(64))]
 struct Wide<const R: usize>([[Lanes; R]; PIECE]);
 
-/// Strip of a float format, in tiles of R weight rows and T activation rows; of few activation rows
-/// in those of `float.rs`, of one in `fused/x86_512`.
+/// Multiplies a row tile of a float format, in tiles of R weight rows and T activation rows; of few
+/// activation rows in those of `float.rs`, of one in `fused/x86_512`.
 #[inline(always)]
 pub(crate) fn float<F: FloatFormat, const R: usize, const T: usize>(
     isa: Avx512,
-    mut strip: Strip<'_>,
+    mut row_tile: RowTile<'_>,
 ) {
-    let n = strip.rows.len();
+    let n = row_tile.rows.len();
     match n {
-        1 => return x86_512::float::<F>(isa, strip),
-        _ if n < MANY => return float::float::<F, 4, 4>(isa, strip),
+        1 => return x86_512::float::<F>(isa, row_tile),
+        _ if n < MANY => return float::float::<F, 4, 4>(isa, row_tile),
         _ => {}
     }
     const { assert!(size_of::<Wide<R>>() + size_of::<[[[Lanes; T]; R]; TILES]>() <= scratch::PANEL) };
@@ -58,9 +58,9 @@ pub(crate) fn float<F: FloatFormat, const R: usize, const T: usize>(
     // Bands of one size, nearly.
     let n_rows = n.div_ceil(n.div_ceil(TILES * T)).next_multiple_of(T);
     for t in (0..n).step_by(n_rows) {
-        for r in (0..strip.w.d_out()).step_by(R) {
+        for r in (0..row_tile.w.d_out()).step_by(R) {
             let n_tiles = (n - t).div_ceil(T).min(n_rows / T);
-            band::<_, F, R, T>(isa, &mut strip, (r, t), &mut wide, &mut lanes[..n_tiles]);
+            band::<_, F, R, T>(isa, &mut row_tile, (r, t), &mut wide, &mut lanes[..n_tiles]);
         }
     }
 }
@@ -70,14 +70,14 @@ pub(crate) fn float<F: FloatFormat, const R: usize, const T: usize>(
 #[inline(always)]
 fn band<I: Floats, F: FloatFormat, const R: usize, const T: usize>(
     isa: I,
-    strip: &mut Strip<'_>,
+    row_tile: &mut RowTile<'_>,
     (r, t): (usize, usize),
     wide: &mut Wide<R>,
     lanes: &mut [[[I::F; T]; R]],
 ) {
-    let (d_in, d_out, n) = (strip.x.d(), strip.w.d_out(), strip.rows.len());
+    let (d_in, d_out, n) = (row_tile.x.d(), row_tile.w.d_out(), row_tile.rows.len());
     let w: [&[F::Weight]; R] =
-        std::array::from_fn(|i| F::weights(strip.w.row((r + i).min(d_out - 1))));
+        std::array::from_fn(|i| F::weights(row_tile.w.row((r + i).min(d_out - 1))));
     for start in (0..d_in).step_by(PIECE * LANES) {
         let piece = start..d_in.min(start + PIECE * LANES);
         for (i, w) in w.iter().enumerate() {
@@ -85,9 +85,9 @@ fn band<I: Floats, F: FloatFormat, const R: usize, const T: usize>(
         }
         for (tile, lanes) in lanes.iter_mut().enumerate() {
             let row = |j: usize| {
-                strip
+                row_tile
                     .x
-                    .f32_row(strip.rows.start + (t + tile * T + j).min(n - 1))
+                    .f32_row(row_tile.rows.start + (t + tile * T + j).min(n - 1))
             };
             let x: [&[f32]; T] = std::array::from_fn(|j| &row(j)[piece.clone()]);
             let before = if start == 0 {
@@ -101,7 +101,7 @@ fn band<I: Floats, F: FloatFormat, const R: usize, const T: usize>(
     for (tile, lanes) in lanes.iter().enumerate() {
         let (sums, t) = (totals::<I, R, T>(isa, lanes), t + tile * T);
         for j in 0..T.min(n - t) {
-            let out = &mut strip.acc[(t + j) * strip.width..][r..d_out.min(r + R)];
+            let out = &mut row_tile.acc[(t + j) * row_tile.width..][r..d_out.min(r + R)];
             out.iter_mut()
                 .zip(&sums)
                 .for_each(|(out, sums)| *out = sums[j]);

@@ -11,10 +11,10 @@
 //! turn into `pmaddwd` and the like. The order of operations of an output does not depend on how
 //! many rows there are. The f32 rules are in the crate's docs.
 
-use super::matmul::Strip;
+use super::matmul::RowTile;
 use crate::activations::{Quants, Sums};
 use crate::format::float::widen_f16;
-use crate::format::{Head, KQuant, Quant32, Second};
+use crate::format::{BlockHeader, KQuant, Quant32, Second};
 use crate::isa::Flat;
 use std::ops::Range;
 
@@ -34,13 +34,13 @@ fn for_each_tile(n_weight_rows: usize, rows: Range<usize>, mut f: impl FnMut(usi
 /// A block of 256 weights as integers.
 struct Decoded {
     w: [i16; 256],
-    head: Head,
+    head: BlockHeader,
 }
 
 impl Decoded {
-    const NOTHING: Self = Self {
+    const EMPTY: Self = Self {
         w: [0; 256],
-        head: Head::NOTHING,
+        head: BlockHeader::EMPTY,
     };
 
     #[inline(always)]
@@ -49,26 +49,26 @@ impl Decoded {
         let (head, signs) = (self.head, F::signs(isa, block));
         let scale = |i: usize| head.scale_of(i * F::GROUPS / 16);
         for (g, out) in self.w.as_chunks_mut::<32>().0.iter_mut().enumerate() {
-            let codes = F::raised_codes(isa, block, signs.as_ref(), g);
+            let codes = F::biased_codes(isa, block, signs.as_ref(), g);
             isa.scaled(codes, F::OFFSET, [scale(2 * g), scale(2 * g + 1)], out);
         }
     }
 }
 
-/// Strip of a K-quant.
+/// Multiplies a row tile of a K-quant.
 #[inline(always)]
-pub(crate) fn k_quant<I: Flat, F: KQuant>(isa: I, strip: Strip<'_>) {
-    let Strip {
+pub(crate) fn k_quant<I: Flat, F: KQuant>(isa: I, row_tile: RowTile<'_>) {
+    let RowTile {
         w,
         x,
         rows,
         acc,
         width,
         ..
-    } = strip;
+    } = row_tile;
     debug_assert_eq!(w.format(), F::FORMAT);
     let (x, first) = (x.q8_256(), rows.start);
-    let mut decoded = Decoded::NOTHING;
+    let mut decoded = Decoded::EMPTY;
     for_each_tile(w.d_out(), rows, |r, tile| {
         let mut sums = [0f32; TILE];
         for (b, block) in F::blocks(w.row(r)).iter().enumerate() {
@@ -100,20 +100,20 @@ fn k_quant_block<I: Flat, F: KQuant>(
     x.scales[at] * v
 }
 
-/// Strip of a format with blocks of 32.
+/// Multiplies a row tile of a format with blocks of 32.
 #[inline(always)]
-pub(crate) fn quant_32<I: Flat, F: Quant32>(isa: I, strip: Strip<'_>) {
-    let Strip {
+pub(crate) fn quant_32<I: Flat, F: Quant32>(isa: I, row_tile: RowTile<'_>) {
+    let RowTile {
         w,
         x,
         rows,
         acc,
         width,
         ..
-    } = strip;
+    } = row_tile;
     debug_assert_eq!(w.format(), F::FORMAT);
     let (x, first) = (x.q8_32(), rows.start);
-    let mut groups = [const { Group::NOTHING }; 8];
+    let mut groups = [const { Group::EMPTY }; 8];
     for_each_tile(w.d_out(), rows, |r, tile| {
         let (mut sums, row) = ([0f32; TILE], F::blocks(w.row(r)));
         let n_groups = row.len() * F::GROUPS;
@@ -144,7 +144,7 @@ struct Group {
 }
 
 impl Group {
-    const NOTHING: Self = Self {
+    const EMPTY: Self = Self {
         w: [0; 32],
         d: 0.0,
         second: 0.0,

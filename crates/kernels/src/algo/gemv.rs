@@ -1,30 +1,31 @@
-//! One activation row times a strip of quantized weight rows: decoding a token, bound by memory.
+//! One activation row times a row tile of quantized weight rows: decoding a token, bound by memory.
 //!
 //! ```text
 //! for 8 weight rows at once (4 of formats with minima):
 //!     for each block b, in order:
-//!         for each row: prefetch, decode 32 codes at a time, multiply with x and the scales, add: sums of 8 lanes
-//!         eight such sums (8 isum; or 4 isum and 4 bias) -> one vector by a tree of horizontal adds
+//!         for each row: prefetch, decode 32 codes at a time, multiply with x and the scales, add
+//!         eight sums (8 isum; or 4 isum and 4 bias) -> one vector by a tree of horizontal adds
 //!         out[rows] += f32 rule
 //! ```
-//! Codes never leave the registers. The prefetch asks for the strip that the thread computes next,
-//! in the four streams of [`Next`] and spread over the arithmetic: without it a core waits for
+//! Codes never leave the registers. It prefetches the row tile that the thread computes next,
+//! in the four streams of [`NextTile`] and spread over the arithmetic: without it a core waits for
 //! memory half of the time.
 
-use super::matmul::Strip;
-use super::unpack::Next;
+use super::matmul::RowTile;
+use super::unpack::NextTile;
 use crate::activations::{Quants, Sums};
 use crate::format::{KQuant, Quant32, ScaleKind, Second};
 use crate::isa::Wide;
 
-/// Strip of a K-quant.
+/// Multiplies a row tile of a K-quant.
 #[inline(always)]
-pub(crate) fn k_quant<F: KQuant>(isa: impl Wide, strip: Strip<'_>) {
-    let (step, d_out) = (if F::MINS { 4 } else { 8 }, strip.w.d_out());
-    let next = Next::new(&strip, d_out);
+pub(crate) fn k_quant<F: KQuant>(isa: impl Wide, row_tile: RowTile<'_>) {
+    let (step, d_out) = (if F::MINS { 4 } else { 8 }, row_tile.w.d_out());
+    let next = NextTile::new(&row_tile, d_out);
     for r in (0..d_out).step_by(step) {
-        let sums = k_quant_rows::<_, F>(isa, &strip, r, next.behind(r * strip.w.row(0).len()));
-        let out = &mut strip.acc[r..d_out.min(r + step)];
+        let sums =
+            k_quant_rows::<_, F>(isa, &row_tile, r, next.behind(r * row_tile.w.row(0).len()));
+        let out = &mut row_tile.acc[r..d_out.min(r + step)];
         out.copy_from_slice(&sums[..out.len()]);
     }
 }
@@ -33,11 +34,11 @@ pub(crate) fn k_quant<F: KQuant>(isa: impl Wide, strip: Strip<'_>) {
 #[inline(always)]
 fn k_quant_rows<I: Wide, F: KQuant>(
     isa: I,
-    strip: &Strip<'_>,
+    row_tile: &RowTile<'_>,
     r: usize,
-    next: Next<'_>,
+    next: NextTile<'_>,
 ) -> [f32; 8] {
-    let (x, w) = (strip.x.q8_256(), strip.w);
+    let (x, w) = (row_tile.x.q8_256(), row_tile.w);
     let n_rows = if F::MINS { 4 } else { 8 };
     let rows: [&[F::Block]; 8] =
         std::array::from_fn(|i| F::blocks(w.row((r + i).min(w.d_out() - 1))));
@@ -45,7 +46,7 @@ fn k_quant_rows<I: Wide, F: KQuant>(
     let rows = rows.map(|row| &row[..n]);
     let mut out = isa.splat8(0.0);
     for b in 0..n {
-        let at = x.at(b, strip.rows.start);
+        let at = x.at(b, row_tile.rows.start);
         let (mut sums, mut d) = ([isa.start(0); 8], [0; 8]);
         for i in 0..n_rows {
             next.block(isa, n_rows * b + i, size_of::<F::Block>());
@@ -94,7 +95,7 @@ fn block_sum<I: Wide, F: KQuant>(
     };
     let (codes, signs) = (x.codes[at].0.as_chunks::<32>().0, F::signs(isa, block));
     for g in 0..8 {
-        let v = F::raised_codes(isa, block, signs.as_ref(), g);
+        let v = F::biased_codes(isa, block, signs.as_ref(), g);
         sum = match F::OFFSET {
             65.. => isa.dot_scaled_bytes(sum, isa.any_codes(v, F::OFFSET), &codes[g], scales, g),
             _ => isa.dot_scaled(sum, v, &codes[g], scales, g),
@@ -103,14 +104,15 @@ fn block_sum<I: Wide, F: KQuant>(
     sum
 }
 
-/// Strip of a format with blocks of 32.
+/// Multiplies a row tile of a format with blocks of 32.
 #[inline(always)]
-pub(crate) fn quant_32<F: Quant32>(isa: impl Wide, strip: Strip<'_>) {
-    let d_out = strip.w.d_out();
-    let next = Next::new(&strip, d_out);
+pub(crate) fn quant_32<F: Quant32>(isa: impl Wide, row_tile: RowTile<'_>) {
+    let d_out = row_tile.w.d_out();
+    let next = NextTile::new(&row_tile, d_out);
     for r in (0..d_out).step_by(8) {
-        let sums = quant_32_rows::<_, F>(isa, &strip, r, next.behind(r * strip.w.row(0).len()));
-        let out = &mut strip.acc[r..d_out.min(r + 8)];
+        let sums =
+            quant_32_rows::<_, F>(isa, &row_tile, r, next.behind(r * row_tile.w.row(0).len()));
+        let out = &mut row_tile.acc[r..d_out.min(r + 8)];
         out.copy_from_slice(&sums[..out.len()]);
     }
 }
@@ -119,11 +121,11 @@ pub(crate) fn quant_32<F: Quant32>(isa: impl Wide, strip: Strip<'_>) {
 #[inline(always)]
 fn quant_32_rows<I: Wide, F: Quant32>(
     isa: I,
-    strip: &Strip<'_>,
+    row_tile: &RowTile<'_>,
     r: usize,
-    next: Next<'_>,
+    next: NextTile<'_>,
 ) -> [f32; 8] {
-    let (x, w) = (strip.x.q8_32(), strip.w);
+    let (x, w) = (row_tile.x.q8_32(), row_tile.w);
     let rows: [&[F::Block]; 8] =
         std::array::from_fn(|i| F::blocks(w.row((r + i).min(w.d_out() - 1))));
     let n = rows[0].len();
@@ -132,17 +134,17 @@ fn quant_32_rows<I: Wide, F: Quant32>(
     for b in 0..n {
         for g in 0..F::GROUPS {
             let (at, j) = (
-                x.at((b * F::GROUPS + g) / 8, strip.rows.start),
+                x.at((b * F::GROUPS + g) / 8, row_tile.rows.start),
                 (b * F::GROUPS + g) % 8,
             );
             let (codes, dx) = (&x.codes[at].0.as_chunks::<32>().0[j], x.scales[at][j]);
             let group = GroupOfRows::<F> { rows: &rows, b, g };
-            let ask = |i: usize| {
+            let prefetch = |i: usize| {
                 if g == 0 {
                     next.block(isa, 8 * b + i, size_of::<F::Block>());
                 }
             };
-            out = group.add(isa, codes, (dx, x.sums[at][j]), out, ask);
+            out = group.add(isa, codes, (dx, x.sums[at][j]), out, prefetch);
         }
     }
     let mut sums = [0.0; 8];
@@ -166,18 +168,18 @@ impl<F: Quant32> GroupOfRows<'_, F> {
         x: &[i8; 32],
         (dx, sum): (f32, i16),
         out: I::F8,
-        ask: impl Fn(usize),
+        prefetch: impl Fn(usize),
     ) -> I::F8 {
         let dx = isa.splat8(dx);
         if F::SECOND == Second::Scale {
             let first = only_half(x, 0);
-            let (isum, d, _) = self.sums(isa, &first, sum_of(&first), ask);
+            let (isum, d, _) = self.sums(isa, &first, sum_of(&first), prefetch);
             let out = isa.add8(out, isa.mul8(isa.mul8(isa.widen8(&d), dx), isum));
             let last = only_half(x, 1);
             let (isum, _, d) = self.sums(isa, &last, sum_of(&last), |_| ());
             return isa.add8(out, isa.mul8(isa.mul8(isa.widen8(&d), dx), isum));
         }
-        let (isum, d, second) = self.sums(isa, x, sum, ask);
+        let (isum, d, second) = self.sums(isa, x, sum, prefetch);
         let d = match F::D {
             ScaleKind::F16 => isa.widen8(&d),
             ScaleKind::E8M0 => isa.powers8(&d),
@@ -197,7 +199,7 @@ impl<F: Quant32> GroupOfRows<'_, F> {
         isa: I,
         x: &[i8; 32],
         sum: i16,
-        ask: impl Fn(usize),
+        prefetch: impl Fn(usize),
     ) -> (I::F8, [u16; 8], [u16; 8]) {
         let any = F::OFFSET > 64;
         let first = if any && I::SIGNED {
@@ -208,7 +210,7 @@ impl<F: Quant32> GroupOfRows<'_, F> {
         let first = isa.start(first);
         let (mut sums, mut d, mut second) = ([first; 8], [0; 8], [0; 8]);
         for i in 0..8 {
-            ask(i);
+            prefetch(i);
             let block = &self.rows[i][self.b];
             let v = F::codes(isa, block, self.g);
             sums[i] = if any {

@@ -1,9 +1,9 @@
-//! Rotation of a head by an orthonormal Hadamard matrix, which spreads a few large channels over all
-//! channels before a row is quantized (QuaRot, Ashkboos et al. 2024).
+//! Rotation of a head by an orthonormal Hadamard matrix, which spreads a few large channels over
+//! all channels before a row is quantized (QuaRot, Ashkboos et al. 2024).
 //!
 //! ```text
 //! n = the largest power of two that divides d; for each block of n elements:
-//!     for half in 1, 2, 4 … n/2, for each pair (a, b) that lies `half` apart:  (a, b) = (a + b, a − b)
+//!     for half in 1, 2, 4 … n/2, for each pair (a, b) `half` apart:  (a, b) = (a + b, a − b)
 //!     x = x·(1/√n)
 //! ```
 //! The matrix is its own inverse and preserves the dot product of two rows. Every element has one

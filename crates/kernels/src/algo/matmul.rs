@@ -1,4 +1,4 @@
-//! Which algorithm multiplies a strip of weight rows, for each instruction set.
+//! Which algorithm multiplies a row tile of weight rows, for each instruction set.
 //!
 //! | | one activation row | several |
 //! |---|---|---|
@@ -23,17 +23,17 @@ use crate::isa::scalar::Scalar;
 use crate::isa::{Floats, Row};
 use std::ops::Range;
 
-/// A strip: `acc[t][r] = w[r] · x[t]` for all rows r of `w` and the rows t of `rows`.
-pub(crate) struct Strip<'a> {
-    /// The weight rows of the strip.
+/// A row tile: `acc[t][r] = w[r] · x[t]` for all rows r of `w` and the rows t of `rows`.
+pub(crate) struct RowTile<'a> {
+    /// The weight rows of the row tile.
     pub(crate) w: Matrix<'a>,
     pub(crate) x: &'a Activations,
     /// Activation rows.
     pub(crate) rows: Range<usize>,
-    /// How many strips further on is the one that this thread computes next; 0 if none. Nothing
+    /// How many row tiles further on the thread continues; 0 if it does not. Nothing
     /// but speed depends on it.
-    pub(crate) skip: usize,
-    /// `[rows.len(), width]`, where `width` is the strip width of the instruction set, at least
+    pub(crate) prefetch_distance: usize,
+    /// `[rows.len(), width]`, where `width` is the row tile width of the instruction set, at least
     /// the rows of `w`. Zeros at first. Columns behind those mean nothing.
     pub(crate) acc: &'a mut [f32],
     pub(crate) width: usize,
@@ -41,27 +41,27 @@ pub(crate) struct Strip<'a> {
 
 /// The algorithms of an instruction set.
 pub(crate) trait MatMul: Row + Floats {
-    fn k_quant<F: KQuant>(self, strip: Strip<'_>);
-    fn quant_32<F: Quant32>(self, strip: Strip<'_>);
-    fn float<F: FloatFormat>(self, strip: Strip<'_>);
+    fn k_quant<F: KQuant>(self, row_tile: RowTile<'_>);
+    fn quant_32<F: Quant32>(self, row_tile: RowTile<'_>);
+    fn float<F: FloatFormat>(self, row_tile: RowTile<'_>);
     /// See [`measure`].
     fn dots(self, rounds: usize) -> u64;
 }
 
 impl MatMul for Scalar {
     #[inline(always)]
-    fn k_quant<F: KQuant>(self, strip: Strip<'_>) {
-        gemm::k_quant::<_, F>(self, strip)
+    fn k_quant<F: KQuant>(self, row_tile: RowTile<'_>) {
+        gemm::k_quant::<_, F>(self, row_tile)
     }
 
     #[inline(always)]
-    fn quant_32<F: Quant32>(self, strip: Strip<'_>) {
-        gemm::quant_32::<_, F>(self, strip)
+    fn quant_32<F: Quant32>(self, row_tile: RowTile<'_>) {
+        gemm::quant_32::<_, F>(self, row_tile)
     }
 
     #[inline(always)]
-    fn float<F: FloatFormat>(self, strip: Strip<'_>) {
-        float::float::<F, 1, 2>(self, strip)
+    fn float<F: FloatFormat>(self, row_tile: RowTile<'_>) {
+        float::float::<F, 1, 2>(self, row_tile)
     }
 
     #[inline(always)]
@@ -77,24 +77,24 @@ macro_rules! vectors {
     ($isa:ty, $decode:ident, $unpack:ident, [$r:literal, $t:literal], $float:ident [$float_r:literal, $float_t:literal]) => {
         impl MatMul for $isa {
             #[inline(always)]
-            fn k_quant<F: KQuant>(self, strip: Strip<'_>) {
-                match strip.rows.len() {
-                    1 => $decode::k_quant::<F>(self, strip),
-                    _ => panel::k_quant::<_, unpack::$unpack, F, $r, $t>(self, strip),
+            fn k_quant<F: KQuant>(self, row_tile: RowTile<'_>) {
+                match row_tile.rows.len() {
+                    1 => $decode::k_quant::<F>(self, row_tile),
+                    _ => panel::k_quant::<_, unpack::$unpack, F, $r, $t>(self, row_tile),
                 }
             }
 
             #[inline(always)]
-            fn quant_32<F: Quant32>(self, strip: Strip<'_>) {
-                match strip.rows.len() {
-                    1 => $decode::quant_32::<F>(self, strip),
-                    _ => panel::quant_32::<_, unpack::$unpack, F, $r, $t>(self, strip),
+            fn quant_32<F: Quant32>(self, row_tile: RowTile<'_>) {
+                match row_tile.rows.len() {
+                    1 => $decode::quant_32::<F>(self, row_tile),
+                    _ => panel::quant_32::<_, unpack::$unpack, F, $r, $t>(self, row_tile),
                 }
             }
 
             #[inline(always)]
-            fn float<F: FloatFormat>(self, strip: Strip<'_>) {
-                $float::float::<F, $float_r, $float_t>(self, strip)
+            fn float<F: FloatFormat>(self, row_tile: RowTile<'_>) {
+                $float::float::<F, $float_r, $float_t>(self, row_tile)
             }
 
             #[inline(always)]
@@ -106,16 +106,16 @@ macro_rules! vectors {
 }
 
 #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
-vectors!(crate::isa::avx512::Avx512, x86_512, Turned, [4, 3], float_many[8, 3]);
+vectors!(crate::isa::avx512::Avx512, x86_512, TransposedBlocks, [4, 3], float_many[8, 3]);
 #[cfg(target_arch = "x86_64")]
-vectors!(crate::isa::avx2::AvxVnni, x86_256, Staged, [2, 3], float[2, 3]);
+vectors!(crate::isa::avx2::AvxVnni, x86_256, DecodedRows, [2, 3], float[2, 3]);
 #[cfg(target_arch = "x86_64")]
-vectors!(crate::isa::avx2::Avx2, x86_256, Staged, [2, 4], float[2, 3]);
+vectors!(crate::isa::avx2::Avx2, x86_256, DecodedRows, [2, 4], float[2, 3]);
 #[cfg(target_arch = "aarch64")]
-vectors!(crate::isa::neon::Neon<crate::isa::i8mm::UsDot>, gemv, Staged, [4, 4], float[2, 2]);
+vectors!(crate::isa::neon::Neon<crate::isa::i8mm::UsDot>, gemv, DecodedRows, [4, 4], float[2, 2]);
 #[cfg(target_arch = "aarch64")]
-vectors!(crate::isa::neon::Neon<crate::isa::dotprod::SDot>, gemv, Staged, [4, 4], float[2, 2]);
+vectors!(crate::isa::neon::Neon<crate::isa::dotprod::SDot>, gemv, DecodedRows, [4, 4], float[2, 2]);
 #[cfg(target_arch = "aarch64")]
-vectors!(crate::isa::neon::Neon<crate::isa::neon::Mull>, gemv, Staged, [4, 4], float[2, 2]);
+vectors!(crate::isa::neon::Neon<crate::isa::neon::Mull>, gemv, DecodedRows, [4, 4], float[2, 2]);
 #[cfg(all(target_family = "wasm", target_feature = "simd128"))]
-vectors!(crate::isa::wasm::Simd128, gemv, Staged, [4, 2], float[1, 2]);
+vectors!(crate::isa::wasm::Simd128, gemv, DecodedRows, [4, 2], float[1, 2]);

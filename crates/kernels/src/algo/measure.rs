@@ -16,13 +16,15 @@ pub(crate) fn dots_of_lanes<I: Lanes>(isa: I, n: usize) -> u64 {
         isa.splat4(&black_box([3; 4])),
         isa.splat4(&black_box([5; 4])),
     );
-    let mut sums = [isa.open(isa.splat(0)).1; SUMS];
+    let mut sums = [isa.widen_start(isa.splat(0)).1; SUMS];
     for _ in 0..n {
         for sum in &mut sums {
             *sum = isa.dot4(*sum, w, isa.opaque(x));
         }
     }
-    let total = sums.into_iter().fold(isa.splat(0), |a, b| isa.close(a, b));
+    let total = sums
+        .into_iter()
+        .fold(isa.splat(0), |a, b| isa.widen_add(a, b));
     black_box(isa.to_floats(total));
     (n * SUMS * 4 * I::LANES) as u64
 }

@@ -1,13 +1,13 @@
-//! Several activation rows times a strip of quantized weight rows: prefill, bound by arithmetic.
+//! Several activation rows times a row tile of quantized weight rows: prefill, bound by arithmetic.
 //!
 //! ```text
 //! for each block b of 256 weights, in order:
-//!     panel = the strip's rows, transposed: lane = weight row, word k = codes 4k to 4k + 3      (L1, R vectors of rows)
+//!     panel = its rows, transposed (in L1): lane = weight row, word k = codes 4k to 4k + 3
 //!     for T activation rows at once:
 //!         for each group g: c[r][t] = −offset·sum of x
-//!             for each word k: x_t = word k of row t in all lanes;  c[r][t] += panel[k][r]·x_t      (no horizontal sums)
+//!             for each word k: x_t = word k of row t in all lanes;  c[r][t] += panel[k][r]·x_t
 //!             isum[r][t] += scale[g][r]·c[r][t]
-//!         bias[r][t] = min · (256·high + low of the sums of x)                                  (byte dot products)
+//!         bias[r][t] = min · (256·high + low of the sums of x), by byte dot products
 //!         out[t][r] += f32 rule
 //! ```
 //! Where bytes are multiplied in pairs (AVX2), c holds two i16 in each lane, as many words as fit
@@ -19,14 +19,14 @@
 //! peak of byte dot products; R2 T7 71, R4 T4 71, R2 T4 67, R1 T12 64. The panel, which `unpack.rs`
 //! fills, lives on the stack.
 
-use super::matmul::Strip;
-use super::unpack::{Ahead, Panel, Unpack, WIDE, is_any};
+use super::matmul::RowTile;
+use super::unpack::{Panel, TilePrefetch, Unpack, WIDE, is_any};
 use crate::activations::{Codes, Sums};
 use crate::format::{KQuant, Quant32, Second};
 use crate::isa::Lanes;
 use std::ops::Range;
 
-/// Rows of a strip at most.
+/// Rows of a row tile at most.
 const ROWS: usize = 64;
 
 /// Of `n` activation rows: how many go in tiles of T, and where the tiles of two behind those end,
@@ -52,39 +52,39 @@ fn n_tiles<const T: usize>(n: usize, (whole, pairs): (usize, usize)) -> usize {
     whole / T + (pairs - whole) / 2 + n - pairs
 }
 
-/// The rows of a strip, the last one repeated where there are none left.
+/// The rows of a row tile, the last one repeated where there are none left.
 #[inline(always)]
 pub(super) fn blocks<'a, B>(
-    strip: &Strip<'a>,
+    row_tile: &RowTile<'a>,
     of: impl Fn(&'a [u8]) -> &'a [B],
 ) -> [&'a [B]; ROWS] {
-    let w = strip.w;
+    let w = row_tile.w;
     std::array::from_fn(|r| of(w.row(r.min(w.d_out() - 1))))
 }
 
-/// Strip of a K-quant, `R·LANES` rows wide.
+/// Multiplies a row tile of a K-quant, `R·LANES` rows wide.
 #[inline(always)]
 pub(crate) fn k_quant<I: Lanes, U: Unpack<I>, F: KQuant, const R: usize, const T: usize>(
     isa: I,
-    strip: Strip<'_>,
+    row_tile: RowTile<'_>,
 ) {
-    let (rows, x) = (blocks(&strip, F::blocks), strip.x.q8_256());
+    let (rows, x) = (blocks(&row_tile, F::blocks), row_tile.x.q8_256());
     let (mut panel, mut unpack) = (Panel::<I, R>::new(isa), U::new());
     let (parts, mut ahead) = (
-        parts::<I, T>(strip.rows.len()),
-        Ahead::new(&strip, R * I::LANES),
+        parts::<I, T>(row_tile.rows.len()),
+        TilePrefetch::new(&row_tile, R * I::LANES),
     );
-    let n_times = n_tiles::<T>(strip.rows.len(), parts) * F::GROUPS;
+    let n_times = n_tiles::<T>(row_tile.rows.len(), parts) * F::GROUPS;
     for b in 0..rows[0].len() {
         // A quarter while blocks are unpacked, which takes about as much of the time; the rest
         // between products.
         ahead.piece(R * I::LANES * size_of::<F::Block>(), 4 * R);
         for r in 0..R {
-            ahead.ask(isa);
+            ahead.prefetch(isa);
             unpack.k_quant::<F, R>(isa, &rows[r * I::LANES..], b, &mut panel, r);
         }
         ahead.rest(n_times);
-        let of_block = x.at(b, strip.rows.start)..x.at(b, strip.rows.end);
+        let of_block = x.at(b, row_tile.rows.start)..x.at(b, row_tile.rows.end);
         let x = Inputs {
             codes: &x.codes[of_block.clone()],
             scales: &x.scales[of_block.clone()],
@@ -97,7 +97,7 @@ pub(crate) fn k_quant<I: Lanes, U: Unpack<I>, F: KQuant, const R: usize, const T
                 &panel,
                 &x.at(t),
                 &mut ahead,
-                &mut strip.acc[t * R * I::LANES..],
+                &mut row_tile.acc[t * R * I::LANES..],
             );
         }
         if WIDE <= I::LANES {
@@ -107,17 +107,17 @@ pub(crate) fn k_quant<I: Lanes, U: Unpack<I>, F: KQuant, const R: usize, const T
                     &panel,
                     &x.at(t),
                     &mut ahead,
-                    &mut strip.acc[t * R * I::LANES..],
+                    &mut row_tile.acc[t * R * I::LANES..],
                 );
             }
         }
-        for t in pairs..strip.rows.len() {
+        for t in pairs..row_tile.rows.len() {
             k_quant_tile::<I, F, R, 1>(
                 isa,
                 &panel,
                 &x.at(t),
                 &mut ahead,
-                &mut strip.acc[t * R * I::LANES..],
+                &mut row_tile.acc[t * R * I::LANES..],
             );
         }
     }
@@ -148,7 +148,7 @@ fn k_quant_tile<I: Lanes, F: KQuant, const R: usize, const T: usize>(
     isa: I,
     panel: &Panel<I, R>,
     x: &Inputs<'_, f32, Sums>,
-    ahead: &mut Ahead<'_>,
+    ahead: &mut TilePrefetch<'_>,
     acc: &mut [f32],
 ) {
     let codes: [&[[i8; 4]; 64]; T] = words_of(x.codes);
@@ -173,13 +173,13 @@ fn k_quant_tile<I: Lanes, F: KQuant, const R: usize, const T: usize>(
     let at_once = at_once.min(words);
     let mut isum = [[isa.splat(0); T]; R];
     for g in 0..F::GROUPS {
-        ahead.ask(isa);
-        let mut sum = [[isa.open(isa.splat(0)).1; T]; R];
+        ahead.prefetch(isa);
+        let mut sum = [[isa.widen_start(isa.splat(0)).1; T]; R];
         if F::OFFSET != 0 && !(I::PAIRS && is_any::<I>(F::OFFSET)) {
             for t in 0..T {
                 let (whole, halves) =
                     (sums[t].of(F::GROUPS).whole[g], sums[t].halves(F::GROUPS, g));
-                (0..R).for_each(|r| sum[r][t] = isa.lowered(F::OFFSET, whole, halves));
+                (0..R).for_each(|r| sum[r][t] = isa.offset_correction(F::OFFSET, whole, halves));
             }
         }
         for first in (g * words..(g + 1) * words).step_by(at_once) {
@@ -192,8 +192,8 @@ fn k_quant_tile<I: Lanes, F: KQuant, const R: usize, const T: usize>(
             );
             for r in 0..R {
                 for t in 0..T {
-                    isum[r][t] = isa.close_scaled(isum[r][t], sum[r][t], panel.scale[g][r]);
-                    sum[r][t] = isa.open(isa.splat(0)).1;
+                    isum[r][t] = isa.widen_add_scaled(isum[r][t], sum[r][t], panel.scale[g][r]);
+                    sum[r][t] = isa.widen_start(isa.splat(0)).1;
                 }
             }
         }
@@ -217,7 +217,7 @@ fn k_quant_tile<I: Lanes, F: KQuant, const R: usize, const T: usize>(
     }
 }
 
-/// The largest magnitude of codes up to `largest` that are lowered by `offset`.
+/// The largest magnitude of codes up to `largest`, less `offset`.
 const fn magnitude(offset: i16, largest: i16) -> i16 {
     if offset > largest - offset {
         offset
@@ -237,7 +237,7 @@ const fn words_at_once<I: Lanes>(largest: i16) -> usize {
     if n > 64 { 64 } else { 1 << n.ilog2() }
 }
 
-/// Adds the products of some words; those of weights are codes raised by `offset`.
+/// Adds the products of some words; those of weights are codes biased by `offset`.
 #[inline(always)]
 fn multiply<I: Lanes, const R: usize, const T: usize>(
     isa: I,
@@ -290,41 +290,41 @@ fn bias<I: Lanes, F: KQuant, const R: usize, const T: usize>(
             let sums = sums[t].of(F::GROUPS);
             let bytes = if low { &sums.low } else { &sums.high };
             for r in 0..R {
-                let (mut n, mut p) = isa.open(isa.times_256(bias[r][t]));
+                let (mut n, mut p) = isa.widen_start(isa.times_256(bias[r][t]));
                 for c in 0..F::GROUPS / 4 {
                     p = isa.dot4(p, panel.min[c][r], isa.splat4(&bytes.as_chunks::<4>().0[c]));
                     // Minima are at most 63, and bytes at most 128.
                     if I::PAIRS && c % 2 == 1 {
-                        (n, p) = isa.open(isa.close(n, p));
+                        (n, p) = isa.widen_start(isa.widen_add(n, p));
                     }
                 }
-                bias[r][t] = if I::PAIRS { n } else { isa.close(n, p) };
+                bias[r][t] = if I::PAIRS { n } else { isa.widen_add(n, p) };
             }
         }
     }
     bias
 }
 
-/// Strip of a format with blocks of 32, `R·LANES` rows wide.
+/// Multiplies a row tile of a format with blocks of 32, `R·LANES` rows wide.
 #[inline(always)]
 pub(crate) fn quant_32<I: Lanes, U: Unpack<I>, F: Quant32, const R: usize, const T: usize>(
     isa: I,
-    strip: Strip<'_>,
+    row_tile: RowTile<'_>,
 ) {
-    let (rows, x) = (blocks(&strip, F::blocks), strip.x.q8_32());
+    let (rows, x) = (blocks(&row_tile, F::blocks), row_tile.x.q8_32());
     let (mut panel, mut unpack) = (Panel::<I, R>::new(isa), U::new());
     let (parts, mut ahead) = (
-        parts::<I, T>(strip.rows.len()),
-        Ahead::new(&strip, R * I::LANES),
+        parts::<I, T>(row_tile.rows.len()),
+        TilePrefetch::new(&row_tile, R * I::LANES),
     );
-    let n_tiles = n_tiles::<T>(strip.rows.len(), parts);
+    let n_tiles = n_tiles::<T>(row_tile.rows.len(), parts);
     let n_groups_of_row = rows[0].len() * F::GROUPS;
     for b in 0..n_groups_of_row.div_ceil(8) {
         let n_groups = (n_groups_of_row - 8 * b).min(8);
         let n_bytes = n_groups * size_of::<F::Block>() / F::GROUPS;
         ahead.piece(R * I::LANES * n_bytes, 4 * R);
         for r in 0..R {
-            ahead.ask(isa);
+            ahead.prefetch(isa);
             unpack.quant_32::<F, R>(
                 isa,
                 &rows[r * I::LANES..],
@@ -334,7 +334,7 @@ pub(crate) fn quant_32<I: Lanes, U: Unpack<I>, F: Quant32, const R: usize, const
             );
         }
         ahead.rest(n_tiles * n_groups);
-        let of_block = x.at(b, strip.rows.start)..x.at(b, strip.rows.end);
+        let of_block = x.at(b, row_tile.rows.start)..x.at(b, row_tile.rows.end);
         let x = Inputs {
             codes: &x.codes[of_block.clone()],
             scales: &x.scales[of_block.clone()],
@@ -347,7 +347,7 @@ pub(crate) fn quant_32<I: Lanes, U: Unpack<I>, F: Quant32, const R: usize, const
                 (&panel, n_groups),
                 &x.at(t),
                 &mut ahead,
-                &mut strip.acc[t * R * I::LANES..],
+                &mut row_tile.acc[t * R * I::LANES..],
             );
         }
         if WIDE <= I::LANES {
@@ -357,17 +357,17 @@ pub(crate) fn quant_32<I: Lanes, U: Unpack<I>, F: Quant32, const R: usize, const
                     (&panel, n_groups),
                     &x.at(t),
                     &mut ahead,
-                    &mut strip.acc[t * R * I::LANES..],
+                    &mut row_tile.acc[t * R * I::LANES..],
                 );
             }
         }
-        for t in pairs..strip.rows.len() {
+        for t in pairs..row_tile.rows.len() {
             quant_32_tile::<I, F, R, 1>(
                 isa,
                 (&panel, n_groups),
                 &x.at(t),
                 &mut ahead,
-                &mut strip.acc[t * R * I::LANES..],
+                &mut row_tile.acc[t * R * I::LANES..],
             );
         }
     }
@@ -379,7 +379,7 @@ fn quant_32_tile<I: Lanes, F: Quant32, const R: usize, const T: usize>(
     isa: I,
     (panel, n_groups): (&Panel<I, R>, usize),
     x: &Inputs<'_, [f32; 8], [i16; 8]>,
-    ahead: &mut Ahead<'_>,
+    ahead: &mut TilePrefetch<'_>,
     acc: &mut [f32],
 ) {
     let codes: [&[[i8; 4]; 64]; T] = words_of(x.codes);
@@ -391,7 +391,7 @@ fn quant_32_tile<I: Lanes, F: Quant32, const R: usize, const T: usize>(
         }
     }
     for g in 0..n_groups {
-        ahead.ask(isa);
+        ahead.prefetch(isa);
         if F::SECOND == Second::Scale {
             for (half, d) in [&panel.d[g], &panel.second[g]].into_iter().enumerate() {
                 let words = 8 * g + 4 * half..8 * g + 4 * half + 4;
@@ -426,7 +426,8 @@ fn quant_32_tile<I: Lanes, F: Quant32, const R: usize, const T: usize>(
     }
 }
 
-/// `Σ (code − offset)·x` of the words `words` of T activation rows, whose codes there sum to `sums`.
+/// `Σ (code − offset)·x` of the words `words` of T activation rows, whose codes there sum to
+/// `sums`.
 #[inline(always)]
 fn products_32<I: Lanes, F: Quant32, const R: usize, const T: usize>(
     isa: I,
@@ -442,10 +443,10 @@ fn products_32<I: Lanes, F: Quant32, const R: usize, const T: usize>(
     };
     let at_once = words_at_once::<I>(largest).min(words.len());
     let zero = isa.splat(0);
-    let (mut c, mut sum) = ([[zero; T]; R], [[isa.open(zero).1; T]; R]);
+    let (mut c, mut sum) = ([[zero; T]; R], [[isa.widen_start(zero).1; T]; R]);
     if F::OFFSET != 0 && !(I::PAIRS && is_any::<I>(F::OFFSET)) {
         for t in 0..T {
-            let first = isa.open(isa.splat(-i32::from(F::OFFSET) * i32::from(sums[t])));
+            let first = isa.widen_start(isa.splat(-i32::from(F::OFFSET) * i32::from(sums[t])));
             (0..R).for_each(|r| (c[r][t], sum[r][t]) = first);
         }
     }
@@ -459,8 +460,8 @@ fn products_32<I: Lanes, F: Quant32, const R: usize, const T: usize>(
         );
         for r in 0..R {
             for t in 0..T {
-                c[r][t] = isa.close(c[r][t], sum[r][t]);
-                sum[r][t] = isa.open(zero).1;
+                c[r][t] = isa.widen_add(c[r][t], sum[r][t]);
+                sum[r][t] = isa.widen_start(zero).1;
             }
         }
     }

@@ -67,7 +67,7 @@ fn sums_of_32(codes: &[i8; 256]) -> [i16; 8] {
 }
 
 /// Of each 16 codes: the sums of the first two and of the last two of each four, 16 bits of a word
-/// each, as bytes raised by 128.
+/// each, as bytes biased by 128.
 #[inline(always)]
 fn halves(codes: &[i8; 256]) -> [[i16; 2]; 16] {
     const EVEN: u32 = 0x00ff_00ff;
@@ -75,8 +75,8 @@ fn halves(codes: &[i8; 256]) -> [[i16; 2]; 16] {
     for (halves, group) in halves.iter_mut().zip(codes.as_chunks::<16>().0) {
         let mut sums = 0;
         for word in group.as_chunks::<4>().0 {
-            let raised = u32::from_le_bytes(word.map(|code| code as u8)) ^ 0x8080_8080;
-            sums += (raised & EVEN) + (raised >> 8 & EVEN);
+            let biased = u32::from_le_bytes(word.map(|code| code as u8)) ^ 0x8080_8080;
+            sums += (biased & EVEN) + (biased >> 8 & EVEN);
         }
         *halves = [sums as i16 - 8 * 128, (sums >> 16) as i16 - 8 * 128];
     }

@@ -1,21 +1,21 @@
-//! As `panel.rs`, on the matrix tiles of AMX: many activation rows times a strip of quantized
+//! As `panel.rs`, on the matrix tiles of AMX: many activation rows times a row tile of quantized
 //! weight rows.
 //!
 //! ```text
 //! for each block b of 256 weights, in order:
-//!     panel = the strip's rows, transposed, as there
-//!     K-quants: planes = low and high bytes of (code − offset)·scale, so that a whole block is one integer product
+//!     panel = the row tile's rows, transposed, as there
+//!     K-quants: planes = low and high bytes of (code − offset)·scale: a block is one product
 //!     for 32 activation rows at once, for each vector r of weight rows:
 //!         tiles: sums of low and of high bytes over 256 weights (blocks of 32: over each group)
-//!         meanwhile, vectors: isum = 256·high + low of the tiles before these; bias; out += f32 rule
+//!         meanwhile, vectors: isum = 256·high + low of the last tiles; bias; out += f32 rule
 //! ```
 //! Applying the scales before the product instead of after every group is exact and leaves next to
 //! no work for vectors; the product is done twice, which tiles can afford. The f32 rule and its
 //! order are those of `panel.rs`, so the bits are too.
 
-use super::matmul::Strip;
+use super::matmul::RowTile;
 use super::panel::{Inputs, blocks};
-use super::unpack::{Ahead, Panel, Turned, Unpack};
+use super::unpack::{Panel, TilePrefetch, TransposedBlocks, Unpack};
 use crate::activations::{Codes, Sums};
 use crate::format::{KQuant, Quant32, Second};
 use crate::isa::Lanes;
@@ -25,7 +25,7 @@ use std::arch::x86_64::{__m512, __m512i};
 use std::marker::PhantomData;
 use std::ops::Range;
 
-/// Vectors of weight rows in a strip.
+/// Vectors of weight rows in a row tile.
 const R: usize = 4;
 /// Results of an activation row.
 type Out = [[f32; 16]; R];
@@ -35,31 +35,31 @@ const T: usize = 2 * amx::ROWS;
 /// long.
 const AT_ONCE: usize = 2;
 
-/// Strip of a K-quant, 64 rows wide.
+/// Multiplies a row tile of a K-quant, 64 rows wide.
 #[inline(always)]
-pub(crate) fn k_quant<F: KQuant>(isa: Amx, strip: Strip<'_>) {
-    let (rows, x) = (blocks(&strip, F::blocks), strip.x.q8_256());
+pub(crate) fn k_quant<F: KQuant>(isa: Amx, row_tile: RowTile<'_>) {
+    let (rows, x) = (blocks(&row_tile, F::blocks), row_tile.x.q8_256());
     let (mut panel, mut unpack) = (
         Panel::<Avx512, R>::new(isa.vectors()),
-        <Turned as Unpack<Avx512>>::new(),
+        <TransposedBlocks as Unpack<Avx512>>::new(),
     );
-    let mut ahead = Ahead::new(&strip, 16 * R);
+    let mut ahead = TilePrefetch::new(&row_tile, 16 * R);
     let mut planes = [[[isa.vectors().splat(0); R]; 64]; 2];
     let mut tiles = isa.configure([amx::ROWS; 2], 64);
     for b in 0..rows[0].len() {
         ahead.piece(16 * R * size_of::<F::Block>(), R);
         for r in 0..R {
-            ahead.ask(isa.vectors());
+            ahead.prefetch(isa.vectors());
             unpack.k_quant::<F, R>(isa.vectors(), &rows[r * 16..], b, &mut panel, r);
         }
         split::<F>(isa, &panel, &mut planes);
-        let of_block = x.at(b, strip.rows.start)..x.at(b, strip.rows.end);
+        let of_block = x.at(b, row_tile.rows.start)..x.at(b, row_tile.rows.end);
         let x = Inputs {
             codes: &x.codes[of_block.clone()],
             scales: &x.scales[of_block.clone()],
             sums: &x.sums[of_block],
         };
-        let acc = strip.acc.as_chunks_mut().0.as_chunks_mut().0;
+        let acc = row_tile.acc.as_chunks_mut().0.as_chunks_mut().0;
         k_quant_block::<F>(
             &mut tiles,
             &Block {
@@ -85,7 +85,7 @@ fn split<F: KQuant>(isa: Amx, panel: &Panel<Avx512, R>, planes: &mut [amx::Plane
     }
 }
 
-/// A block of the weights of a strip and of all its activation rows.
+/// A block of the weights of a row tile and of all its activation rows.
 struct Block<'a, S, M> {
     isa: Avx512,
     panel: &'a Panel<Avx512, R>,
@@ -267,24 +267,24 @@ fn k_quant_rule<F: KQuant>(
     );
 }
 
-/// Strip of a format with blocks of 32, 64 rows wide.
+/// Multiplies a row tile of a format with blocks of 32, 64 rows wide.
 #[inline(always)]
-pub(crate) fn quant_32<F: Quant32>(isa: Amx, strip: Strip<'_>) {
+pub(crate) fn quant_32<F: Quant32>(isa: Amx, row_tile: RowTile<'_>) {
     const { assert!(!matches!(F::SECOND, Second::Scale)) };
-    let (rows, x) = (blocks(&strip, F::blocks), strip.x.q8_32());
+    let (rows, x) = (blocks(&row_tile, F::blocks), row_tile.x.q8_32());
     let n_groups = rows[0].len() * F::GROUPS;
     let (mut panel, mut unpack) = (
         Panel::<Avx512, R>::new(isa.vectors()),
-        <Turned as Unpack<Avx512>>::new(),
+        <TransposedBlocks as Unpack<Avx512>>::new(),
     );
-    let mut ahead = Ahead::new(&strip, 16 * R);
+    let mut ahead = TilePrefetch::new(&row_tile, 16 * R);
     let mut tiles = isa.configure([amx::ROWS; 2], 32);
     for b in 0..n_groups.div_ceil(8) {
         let groups = 8 * b..n_groups.min(8 * b + 8);
         let n_bytes = groups.len() * size_of::<F::Block>() / F::GROUPS;
         ahead.piece(16 * R * n_bytes, R);
         for r in 0..R {
-            ahead.ask(isa.vectors());
+            ahead.prefetch(isa.vectors());
             unpack.quant_32::<F, R>(
                 isa.vectors(),
                 &rows[r * 16..],
@@ -296,13 +296,13 @@ pub(crate) fn quant_32<F: Quant32>(isa: Amx, strip: Strip<'_>) {
         for code in panel.codes.as_flattened_mut() {
             *code = isa.signed(*code, F::OFFSET);
         }
-        let of_block = x.at(b, strip.rows.start)..x.at(b, strip.rows.end);
+        let of_block = x.at(b, row_tile.rows.start)..x.at(b, row_tile.rows.end);
         let x = Inputs {
             codes: &x.codes[of_block.clone()],
             scales: &x.scales[of_block.clone()],
             sums: &x.sums[of_block],
         };
-        let acc = strip.acc.as_chunks_mut().0.as_chunks_mut().0;
+        let acc = row_tile.acc.as_chunks_mut().0.as_chunks_mut().0;
         quant_32_block::<F>(
             &mut tiles,
             &Block {

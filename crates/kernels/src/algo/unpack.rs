@@ -1,32 +1,33 @@
 //! Blocks of weight rows made into a panel: transposed, so that a lane is a row.
 //!
-//! Knows how blocks become vectors, and how they are asked for from memory; not what is multiplied.
-//! There are two ways: [`Staged`] decodes row by row with the decoder that each format has anyway,
-//! and transposes the codes; [`Turned`] transposes the blocks as they lie in memory and unpacks all
-//! rows at once, which takes fewer instructions. A format must say how, and registers must be long:
-//! the program for boards would grow too large with it. Q4_K times 8 activation rows, from the
-//! level 2 cache, went from 7.9 to 10.0 GB/s of weights on a core with AVX-512.
+//! Knows how blocks become vectors, and how they are prefetched from memory; not what is
+//! multiplied. There are two ways: [`DecodedRows`] decodes row by row with the decoder that each
+//! format has anyway, and transposes the codes; [`TransposedBlocks`] transposes the blocks as they
+//! lie in memory and unpacks all rows at once, which takes fewer instructions. A format must say
+//! how, and registers must be long: the program for boards would grow too large with it. Q4_K times
+//! 8 activation rows, from the level 2 cache, went from 7.9 to 10.0 GB/s of weights on a core with
+//! AVX-512.
 //!
 //! With few activation rows it is memory that is waited for, and no processor follows 64 rows at
-//! once by itself. [`Ahead`] asks for the strip that the thread computes next, a few lines at a
-//! time all along, in four streams: a core has a dozen or so lines under way, waits when it asks
-//! for more, and is helped by its prefetcher only where several streams lie far apart (one core
-//! of a Xeon, 8 rows of Q4_K, GB/s: the lines of a block of 16 rows at once 5.2, in one stream 6.0,
-//! two 7.7, four 8.1, eight 8.0).
+//! once by itself. [`TilePrefetch`] prefetches the row tile that the thread computes next, a few
+//! lines at a time all along, in four streams: a core has a dozen or so lines under way, waits when
+//! it asks for more, and is helped by its prefetcher only where several streams lie far apart (one
+//! core of a Xeon, 8 rows of Q4_K, GB/s: the lines of a block of 16 rows at once 5.2, in one stream
+//! 6.0, two 7.7, four 8.1, eight 8.0).
 
-use super::matmul::Strip;
-use crate::format::{Columns, Head, KQuant, Quant32, ScaleKind, Second};
+use super::matmul::RowTile;
+use crate::format::{BlockHeader, KQuant, PanelColumns, Quant32, ScaleKind, Second};
 #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
 use crate::isa::Words;
 use crate::isa::{Lanes, Row};
 use crate::scratch;
 use std::ops::Range;
 
-/// Vectors of so many lanes have [`Ahead`] and tiles of two activation rows; those of a program for
-/// boards, which must stay small, do without.
+/// Vectors of so many lanes have [`TilePrefetch`] and tiles of two activation rows; those of a
+/// program for boards, which must stay small, do without.
 pub(super) const WIDE: usize = if cfg!(feature = "avx512") { 8 } else { 16 };
 
-/// Whether codes raised by `offset` are multiplied as any bytes. Pairs of products of 126 and 127
+/// Whether codes biased by `offset` are multiplied as any bytes. Pairs of products of 126 and 127
 /// leave no room for a third in an i16, those of codes that are lowered first do.
 #[inline(always)]
 pub(super) const fn is_any<I: Lanes>(offset: i16) -> bool {
@@ -62,8 +63,8 @@ impl<I: Lanes, const R: usize> Panel<I, R> {
     }
 
     #[inline(always)]
-    fn vector(&mut self, isa: I, r: usize) -> Vector<'_, I, R> {
-        Vector {
+    fn vector(&mut self, isa: I, r: usize) -> PanelVector<'_, I, R> {
+        PanelVector {
             isa,
             panel: self,
             r,
@@ -72,13 +73,13 @@ impl<I: Lanes, const R: usize> Panel<I, R> {
 }
 
 /// Vector `r` of a panel.
-struct Vector<'a, I: Lanes, const R: usize> {
+struct PanelVector<'a, I: Lanes, const R: usize> {
     isa: I,
     panel: &'a mut Panel<I, R>,
     r: usize,
 }
 
-impl<I: Lanes, const R: usize> Columns<I> for Vector<'_, I, R> {
+impl<I: Lanes, const R: usize> PanelColumns<I> for PanelVector<'_, I, R> {
     #[inline(always)]
     fn codes(&mut self, k: usize, codes: I::W) {
         self.panel.codes[k][self.r] = codes;
@@ -131,24 +132,24 @@ pub(crate) trait Unpack<I: Lanes> {
 
 /// The decoded rows of one vector, before they are transposed.
 #[repr(C, align(64))]
-pub(crate) struct Staged {
+pub(crate) struct DecodedRows {
     codes: [[u8; 256]; 16],
     scale: [[u8; 16]; 16],
     min: [[u8; 16]; 16],
     /// f16, as `dmin` and `m_32`.
     d: [u16; 16],
     dmin: [u16; 16],
-    factors: Factors,
+    factors: GroupFactors,
 }
 
 /// Of the groups of 32, each what the format says.
-struct Factors {
+struct GroupFactors {
     d: [[u16; 16]; 8],
     second: [[u16; 16]; 8],
 }
 
-impl Factors {
-    const NOTHING: Self = Self {
+impl GroupFactors {
+    const EMPTY: Self = Self {
         d: [[0; 16]; 8],
         second: [[0; 16]; 8],
     };
@@ -189,14 +190,14 @@ impl Factors {
     }
 }
 
-impl Staged {
+impl DecodedRows {
     #[inline(always)]
     fn codes<I: Lanes>(&mut self, isa: I, row: usize, g: usize, codes: I::V) {
         isa.store(codes, &mut self.codes[row].as_chunks_mut::<32>().0[g]);
     }
 
     #[inline(always)]
-    fn head(&mut self, row: usize, head: &Head) {
+    fn head(&mut self, row: usize, head: &BlockHeader) {
         for (out, words) in [
             (&mut self.scale[row], head.scale),
             (&mut self.min[row], head.min),
@@ -207,9 +208,9 @@ impl Staged {
         (self.d[row], self.dmin[row]) = (head.d, head.dmin);
     }
 
-    /// Codes raised by `offset`, which come out as [`Columns::codes`] has them.
+    /// Codes biased by `offset`, which come out as [`PanelColumns::codes`] has them.
     #[inline(always)]
-    fn turn_codes<I: Lanes>(&self, isa: I, offset: i16, out: &mut impl Columns<I>) {
+    fn transpose_codes<I: Lanes>(&self, isa: I, offset: i16, out: &mut impl PanelColumns<I>) {
         for c in 0..16 {
             let words = isa.columns(&self.codes, c);
             for j in 0..4 {
@@ -226,7 +227,7 @@ impl Staged {
     }
 }
 
-impl<I: Lanes> Unpack<I> for Staged {
+impl<I: Lanes> Unpack<I> for DecodedRows {
     #[inline(always)]
     fn new() -> Self {
         Self {
@@ -235,7 +236,7 @@ impl<I: Lanes> Unpack<I> for Staged {
             min: [[0; 16]; 16],
             d: [0; 16],
             dmin: [0; 16],
-            factors: Factors::NOTHING,
+            factors: GroupFactors::EMPTY,
         }
     }
 
@@ -254,11 +255,11 @@ impl<I: Lanes> Unpack<I> for Staged {
             self.head(i, &F::head(block));
             let signs = F::signs(isa, block);
             for g in 0..8 {
-                self.codes(isa, i, g, F::raised_codes(isa, block, signs.as_ref(), g));
+                self.codes(isa, i, g, F::biased_codes(isa, block, signs.as_ref(), g));
             }
         }
         let mut out = panel.vector(isa, r);
-        self.turn_codes(isa, F::OFFSET, &mut out);
+        self.transpose_codes(isa, F::OFFSET, &mut out);
         let words = isa.columns(&self.scale, 0);
         for c in 0..F::GROUPS / 4 {
             out.scales(c, words[c]);
@@ -292,7 +293,7 @@ impl<I: Lanes> Unpack<I> for Staged {
                 self.factors.take::<F>(i, j, (block, s));
             }
         }
-        self.turn_codes(isa, F::OFFSET, &mut panel.vector(isa, r));
+        self.transpose_codes(isa, F::OFFSET, &mut panel.vector(isa, r));
         if WIDE <= I::LANES {
             self.factors.end(groups.len());
         }
@@ -301,28 +302,29 @@ impl<I: Lanes> Unpack<I> for Staged {
 }
 
 /// Blocks are transposed as they lie in memory, if the format says how to go on; else as
-/// [`Staged`].
+/// [`DecodedRows`].
 #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
-pub(crate) struct Turned {
-    factors: Factors,
+pub(crate) struct TransposedBlocks {
+    factors: GroupFactors,
     /// Made when it is wanted.
-    staged: Option<Staged>,
+    staged: Option<DecodedRows>,
 }
 
 #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
-impl Turned {
+impl TransposedBlocks {
     #[inline(always)]
-    fn staged<I: Lanes>(&mut self) -> &mut Staged {
-        self.staged.get_or_insert_with(<Staged as Unpack<I>>::new)
+    fn staged<I: Lanes>(&mut self) -> &mut DecodedRows {
+        self.staged
+            .get_or_insert_with(<DecodedRows as Unpack<I>>::new)
     }
 }
 
 #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
-impl<I: Words> Unpack<I> for Turned {
+impl<I: Words> Unpack<I> for TransposedBlocks {
     #[inline(always)]
     fn new() -> Self {
         Self {
-            factors: Factors::NOTHING,
+            factors: GroupFactors::EMPTY,
             staged: None,
         }
     }
@@ -337,7 +339,7 @@ impl<I: Words> Unpack<I> for Turned {
         r: usize,
     ) {
         let blocks = blocks_at(rows, b);
-        if !F::turned(isa, &blocks, &mut panel.vector(isa, r)) {
+        if !F::transposed(isa, &blocks, &mut panel.vector(isa, r)) {
             self.staged::<I>().k_quant::<F, R>(isa, rows, b, panel, r);
         }
     }
@@ -358,7 +360,7 @@ impl<I: Words> Unpack<I> for Turned {
                     .quant_32::<F, R>(isa, rows, groups, panel, r);
             }
             let blocks = blocks_at(rows, b);
-            let Some(codes) = F::turned(isa, &blocks) else {
+            let Some(codes) = F::transposed(isa, &blocks) else {
                 return self
                     .staged::<I>()
                     .quant_32::<F, R>(isa, rows, groups, panel, r);
@@ -386,11 +388,11 @@ fn blocks_at<'a, B>(rows: &[&'a [B]], b: usize) -> [&'a B; 16] {
     blocks
 }
 
-/// Bytes of its own row that a block is unpacked ahead of what is asked for, where there is no
-/// [`Ahead`].
+/// Bytes of its own row that a block is unpacked ahead of what is prefetched, where there is no
+/// [`TilePrefetch`].
 const NEAR: usize = 640;
 
-/// Asks for the lines so far behind those that begin in the block.
+/// Prefetches the lines so far behind those that begin in the block.
 #[inline(always)]
 fn prefetch<I: Lanes>(isa: I, block: &[u8]) {
     if I::LANES < WIDE {
@@ -400,32 +402,32 @@ fn prefetch<I: Lanes>(isa: I, block: &[u8]) {
     }
 }
 
-/// The strip that a thread computes next, as it is asked for from memory: line after line, one of
-/// each of its [`Self::STREAMS`] parts in turn, because a core reads several streams that lie far
-/// apart faster than one.
-pub(crate) struct Next<'a> {
-    /// The first row of this strip.
+/// The row tile that a thread computes next, as it is prefetched from memory: line after line, one
+/// of each of its [`Self::STREAMS`] parts in turn, because a core reads several streams that lie
+/// far apart faster than one.
+pub(crate) struct NextTile<'a> {
+    /// The first row of this row tile.
     row: &'a [u8],
-    /// Where the next strip starts, behind the start of this one; 0 if no strip comes next: then
-    /// it is this one.
+    /// Where the next row tile starts, behind the start of this one; 0 if no row tile comes next:
+    /// then it is this one.
     start: usize,
     /// Bytes of a part.
     part: usize,
 }
 
-impl<'a> Next<'a> {
+impl<'a> NextTile<'a> {
     const LINE: usize = 64;
     const STREAMS: usize = 4;
 
-    /// Behind a strip of `n_rows` rows.
+    /// The row tile that follows one of `n_rows` rows.
     #[inline(always)]
-    pub(crate) fn new(strip: &Strip<'a>, n_rows: usize) -> Self {
-        let row = strip.w.row(0);
+    pub(crate) fn new(row_tile: &RowTile<'a>, n_rows: usize) -> Self {
+        let row = row_tile.w.row(0);
         let n_bytes = n_rows * row.len();
         let part = n_bytes.div_ceil(Self::STREAMS * Self::LINE) * Self::LINE;
         Self {
             row,
-            start: strip.skip * n_bytes,
+            start: row_tile.prefetch_distance * n_bytes,
             part,
         }
     }
@@ -445,7 +447,7 @@ impl<'a> Next<'a> {
         }
     }
 
-    /// Asks for the lines of a block of part `i % STREAMS`, behind `i / STREAMS` others.
+    /// Prefetches the lines of a block of part `i % STREAMS`, behind `i / STREAMS` others.
     #[inline(always)]
     pub(crate) fn block<I: Row>(&self, isa: I, i: usize, n_bytes: usize) {
         let at = self.start + self.part * (i % Self::STREAMS) + i / Self::STREAMS * n_bytes;
@@ -455,32 +457,33 @@ impl<'a> Next<'a> {
     }
 }
 
-/// The [`Next`] strip in pieces: for each block of this one as many bytes as the blocks of all its
-/// rows have.
-pub(super) struct Ahead<'a> {
-    next: Next<'a>,
+/// The [`NextTile`] row tile in pieces: for each block of this one as many bytes as the blocks of
+/// all its rows have.
+pub(super) struct TilePrefetch<'a> {
+    next: NextTile<'a>,
     line: usize,
     /// Lines that are left of the piece.
     n_left: usize,
     at_once: usize,
 }
 
-impl<'a> Ahead<'a> {
-    /// Behind a strip of `n_rows` rows.
+impl<'a> TilePrefetch<'a> {
+    /// The row tile that follows one of `n_rows` rows.
     #[inline(always)]
-    pub(super) fn new(strip: &Strip<'a>, n_rows: usize) -> Self {
+    pub(super) fn new(row_tile: &RowTile<'a>, n_rows: usize) -> Self {
         Self {
-            next: Next::new(strip, n_rows),
+            next: NextTile::new(row_tile, n_rows),
             line: 0,
             n_left: 0,
             at_once: 0,
         }
     }
 
-    /// The next so many bytes are the piece; whoever asks `n_times` has asked for all of it.
+    /// The next so many bytes are the piece; `n_times` calls of [`prefetch`](Self::prefetch) fetch
+    /// all of it.
     #[inline(always)]
     pub(super) fn piece(&mut self, n_bytes: usize, n_times: usize) {
-        self.n_left = n_bytes.div_ceil(Next::LINE);
+        self.n_left = n_bytes.div_ceil(NextTile::LINE);
         self.rest(n_times);
     }
 
@@ -490,9 +493,9 @@ impl<'a> Ahead<'a> {
         self.at_once = self.n_left.div_ceil(n_times.max(1));
     }
 
-    /// Asks for a few lines.
+    /// Prefetches a few lines.
     #[inline(always)]
-    pub(super) fn ask<I: Lanes>(&mut self, isa: I) {
+    pub(super) fn prefetch<I: Lanes>(&mut self, isa: I) {
         if I::LANES < WIDE || self.next.start == 0 {
             return;
         }

@@ -5,8 +5,8 @@
 //! vector; the signs of a block are put together first. What is done with them afterwards is that
 //! of every other format, so a format is a line or two here. Fields: `atta_formats::layout`.
 
-use super::{Head, KQuant, each};
-use crate::isa::{RAISED, Row};
+use super::{BlockHeader, KQuant, each};
+use crate::isa::{CODE_BIAS, Row};
 use crate::registry::Format;
 use atta_formats::layout::{self, Signed, grids};
 
@@ -14,12 +14,12 @@ use atta_formats::layout::{self, Signed, grids};
 /// instruction set.
 #[cfg_attr(feature = "avx512", inline(always))]
 #[cfg_attr(not(feature = "avx512"), inline(never))]
-fn head<B: Signed>(block: B) -> Head {
+fn head<B: Signed>(block: B) -> BlockHeader {
     let mut scale = [0; 2];
     for s in 0..B::N_SCALES {
         scale[s / 8] |= u64::from(block.scale(s) as u8) << (8 * (s % 8));
     }
-    Head {
+    BlockHeader {
         scale,
         min: [0; 2],
         d: block.d_bits(),
@@ -57,13 +57,13 @@ pub(crate) fn entries_of_4<I: Row>(isa: I, grid: &[[i8; 4]], entries: [u16; 8]) 
     }))
 }
 
-/// Codes from −8 to 8, each entry with its shift, raised by [`RAISED`].
+/// Codes from −8 to 8, each entry with its shift, biased by [`CODE_BIAS`].
 #[inline(always)]
 fn shifted<I: Row>(isa: I, grid: &[[i8; 8]], entries: [u16; 4], shifts: [i8; 4]) -> I::V {
     let word = |i: usize| {
         let codes = u64::from_le_bytes(grid[usize::from(entries[i])].map(|code| code as u8));
         // Flipping the top bit raises by 128, so that nothing is borrowed from the next byte.
-        (codes ^ each(0x80)) - each(128 - RAISED.wrapping_add_signed(shifts[i]))
+        (codes ^ each(0x80)) - each(128 - CODE_BIAS.wrapping_add_signed(shifts[i]))
     };
     isa.words_of_64([word(0), word(1), word(2), word(3)])
 }
@@ -77,7 +77,7 @@ macro_rules! grids {
             impl KQuant for $format {
                 type Block = [u8; layout::$format::BYTES];
                 const FORMAT: Format = Format::$format;
-                const OFFSET: i16 = RAISED as i16;
+                const OFFSET: i16 = CODE_BIAS as i16;
                 const LARGEST: i16 = 2 * Self::OFFSET - 2;
                 const GROUPS: usize = <layout::$format<'static> as Signed>::N_SCALES;
                 const MINS: bool = false;
@@ -89,7 +89,7 @@ macro_rules! grids {
                 }
 
                 #[inline(always)]
-                fn head(block: &[u8; layout::$format::BYTES]) -> Head {
+                fn head(block: &[u8; layout::$format::BYTES]) -> BlockHeader {
                     head(layout::$format(block))
                 }
 

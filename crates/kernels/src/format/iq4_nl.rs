@@ -9,8 +9,8 @@ use atta_formats::layout::{self, IQ4_VALUES};
 /// The format.
 pub(crate) struct IQ4_NL;
 
-/// The numbers of a table raised by `offset`.
-pub(super) const fn raised(values: &[i8; 16], offset: i16) -> [u8; 16] {
+/// The numbers of a table biased by `offset`.
+pub(super) const fn biased(values: &[i8; 16], offset: i16) -> [u8; 16] {
     let (mut codes, mut i) = ([0; 16], 0);
     while i < 16 {
         codes[i] = (values[i] as i16 + offset) as u8;
@@ -19,8 +19,8 @@ pub(super) const fn raised(values: &[i8; 16], offset: i16) -> [u8; 16] {
     codes
 }
 
-/// The table of IQ4_NL and IQ4_XS, raised by 128.
-pub(crate) const CODES: [u8; 16] = raised(&IQ4_VALUES, 128);
+/// The table of IQ4_NL and IQ4_XS, biased by 128.
+pub(crate) const CODES: [u8; 16] = biased(&IQ4_VALUES, 128);
 
 impl Quant32 for IQ4_NL {
     type Block = [u8; 18];

@@ -1,7 +1,7 @@
 //! IQ4_XS: 8 sub-blocks of 32 codes as in IQ4_NL, each with a 6-bit signed scale.
 
 use super::iq4_nl::CODES;
-use super::{Head, KQuant, half_at, less_32};
+use super::{BlockHeader, KQuant, half_at, less_32};
 use crate::isa::Row;
 use crate::registry::Format;
 use atta_formats::layout;
@@ -10,7 +10,7 @@ use atta_formats::layout;
 pub(crate) struct IQ4_XS;
 
 /// The 8 scales at once: nibble s of `low` and bits 2·s and 2·s + 1 of `high`, spread over bytes,
-/// lowered by 32.
+/// less 32.
 #[inline(always)]
 fn scales(low: &[u8; 4], high: &[u8; 2]) -> u64 {
     let low = u64::from(u32::from_le_bytes(*low));
@@ -38,9 +38,9 @@ impl KQuant for IQ4_XS {
     }
 
     #[inline(always)]
-    fn head(block: &[u8; 136]) -> Head {
+    fn head(block: &[u8; 136]) -> BlockHeader {
         let view = layout::IQ4_XS(block);
-        Head {
+        BlockHeader {
             scale: [scales(view.scales_l(), view.scales_h()), 0],
             min: [0; 2],
             d: half_at(block, 0),

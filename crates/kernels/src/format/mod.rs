@@ -56,10 +56,10 @@ use atta_formats::layout::half_power;
 /// because decoders make eight of them at once; the f16 are widened many at a time where the CPU
 /// can.
 #[derive(Clone, Copy)]
-pub(crate) struct Head {
+pub(crate) struct BlockHeader {
     /// Scale of each sub-block, −128 to 127; zeros behind the last one.
     pub(crate) scale: [u64; 2],
-    /// What is subtracted per sub-block, 0 to 63; zeros behind the last one and in formats without
+    /// Minimum of each sub-block, 0 to 63; zeros behind the last one and in formats without
     /// minima.
     pub(crate) min: [u64; 2],
     /// f16.
@@ -68,8 +68,8 @@ pub(crate) struct Head {
     pub(crate) dmin: u16,
 }
 
-impl Head {
-    pub(crate) const NOTHING: Self = Self {
+impl BlockHeader {
+    pub(crate) const EMPTY: Self = Self {
         scale: [0; 2],
         min: [0; 2],
         d: 0,
@@ -111,7 +111,7 @@ fn half_at(block: &[u8], at: usize) -> u16 {
 }
 
 /// Where a decoder puts 256 weights of as many rows as a vector has lanes, lane = row.
-pub(crate) trait Columns<I: Lanes> {
+pub(crate) trait PanelColumns<I: Lanes> {
     /// Codes 4·k to 4·k + 3 of each row, unsigned, or what [`Lanes::any_codes`] makes of them.
     fn codes(&mut self, k: usize, codes: I::W);
     /// Scales of sub-blocks 4·c to 4·c + 3.
@@ -139,11 +139,11 @@ fn column<'a, const N: usize>(blocks: &[&'a [u8; N]; 16], at: usize) -> [&'a [u8
 pub(crate) trait KQuant: 'static {
     /// Bytes of a block.
     type Block: AsRef<[u8]> + 'static;
-    /// The same as a value.
+    /// The index of the format.
     const FORMAT: Format;
-    /// What lowers the unsigned codes, a power of two or 0. Codes are at most 127 if it is at most
-    /// 64, and any byte if it is more; their products with a scale fit i16 once they are
-    /// lowered.
+    /// Offset: what is subtracted from the unsigned codes, a power of two or 0. Codes are at most
+    /// 127 if it is at most 64, and any byte if it is more; their products with a scale fit i16
+    /// once the offset is subtracted.
     const OFFSET: i16;
     /// No code is larger.
     const LARGEST: i16;
@@ -156,19 +156,19 @@ pub(crate) trait KQuant: 'static {
 
     /// The blocks of a row of weights.
     fn blocks(row: &[u8]) -> &[Self::Block];
-    fn head(block: &Self::Block) -> Head;
+    fn head(block: &Self::Block) -> BlockHeader;
     /// Codes 32·g to 32·g + 31, unsigned; of a format with [`Self::signs`] their magnitudes, at
     /// most 62.
     fn codes<I: Row>(isa: I, block: &Self::Block, g: usize) -> I::V;
     /// Signs, if the format stores them apart: bit i of word g is set where weight 32·g + i is
-    /// negative. [`Self::OFFSET`] is [`RAISED`](crate::isa::RAISED) then.
+    /// negative. [`Self::OFFSET`] is [`CODE_BIAS`](crate::isa::CODE_BIAS) then.
     #[inline(always)]
     fn signs<I: Row>(_: I, _: &Self::Block) -> Option<[u32; 8]> {
         None
     }
-    /// [`Self::codes`], raised, with [`Self::signs`].
+    /// [`Self::codes`], biased, with [`Self::signs`].
     #[inline(always)]
-    fn raised_codes<I: Row>(
+    fn biased_codes<I: Row>(
         isa: I,
         block: &Self::Block,
         signs: Option<&[u32; 8]>,
@@ -176,7 +176,7 @@ pub(crate) trait KQuant: 'static {
     ) -> I::V {
         let codes = Self::codes(isa, block, g);
         match signs {
-            Some(signs) => isa.raised(codes, signs[g]),
+            Some(signs) => isa.biased(codes, signs[g]),
             None => codes,
         }
     }
@@ -185,7 +185,7 @@ pub(crate) trait KQuant: 'static {
     /// codes.
     #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
     #[inline(always)]
-    fn turned<I: Words>(_: I, _: &[&Self::Block; 16], _: &mut impl Columns<I>) -> bool {
+    fn transposed<I: Words>(_: I, _: &[&Self::Block; 16], _: &mut impl PanelColumns<I>) -> bool {
         false
     }
 }
@@ -193,7 +193,7 @@ pub(crate) trait KQuant: 'static {
 /// Whether this is the program for boards with x86-64.
 const IS_SMALL_X86: bool = cfg!(all(target_arch = "x86_64", not(feature = "avx512")));
 
-/// What the scale of a block is.
+/// The type of the scale of a block.
 #[derive(Clone, Copy)]
 pub(crate) enum ScaleKind {
     /// IEEE binary16.
@@ -213,7 +213,7 @@ impl ScaleKind {
     }
 }
 
-/// What a group of 32 weights has beside its first scale.
+/// The second factor of a group of 32 weights.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Second {
     /// Nothing: `w = d·(code − OFFSET)`.
@@ -229,18 +229,18 @@ pub(crate) enum Second {
 pub(crate) trait Quant32: 'static {
     /// Bytes of a block.
     type Block: AsRef<[u8]> + 'static;
-    /// The same as a value.
+    /// The index of the format.
     const FORMAT: Format;
     /// Groups of 32 weights in a block.
     const GROUPS: usize = 1;
-    /// What lowers the unsigned codes. Codes are at most 127 if it is at most 64, and any byte if
-    /// it is more.
+    /// Offset: what is subtracted from the unsigned codes. Codes are at most 127 if it is at most
+    /// 64, and any byte if it is more.
     const OFFSET: i16;
     /// No code is larger.
     const LARGEST: i16;
-    /// What the scale is.
+    /// The type of the scale.
     const D: ScaleKind = ScaleKind::F16;
-    /// What else a group has.
+    /// The second factor of a group.
     const SECOND: Second = Second::Nothing;
     /// Whether all instruction sets leave the format to the plain loops: there is no space for more
     /// in the program for x86-64 boards.
@@ -261,7 +261,7 @@ pub(crate) trait Quant32: 'static {
     /// format has a way to do that.
     #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
     #[inline(always)]
-    fn turned<I: Words>(_: I, _: &[&Self::Block; 16]) -> Option<[I::W; 8]> {
+    fn transposed<I: Words>(_: I, _: &[&Self::Block; 16]) -> Option<[I::W; 8]> {
         None
     }
 
@@ -318,7 +318,7 @@ mod tests {
         let bytes = blocks(F::blocks);
         let codes = F::blocks(&bytes).iter().flat_map(|block| {
             let signs = F::signs(Scalar, block);
-            (0..8).map(move |g| stored(F::raised_codes(Scalar, block, signs.as_ref(), g)))
+            (0..8).map(move |g| stored(F::biased_codes(Scalar, block, signs.as_ref(), g)))
         });
         check(F::FORMAT, codes, (F::OFFSET, F::LARGEST));
     }

@@ -1,6 +1,6 @@
 //! MXFP4: 32 floats of four bits, doubled into integers by a table, whose scale is a power of two.
 
-use super::iq4_nl::raised;
+use super::iq4_nl::biased;
 use super::{Quant32, ScaleKind};
 use crate::isa::Row;
 use crate::registry::Format;
@@ -9,8 +9,8 @@ use atta_formats::layout::{self, MXFP4_VALUES};
 /// The format.
 pub(crate) struct MXFP4;
 
-/// The table, raised by 12.
-pub(crate) const CODES: [u8; 16] = raised(&MXFP4_VALUES, MXFP4::OFFSET);
+/// The table, biased by 12.
+pub(crate) const CODES: [u8; 16] = biased(&MXFP4_VALUES, MXFP4::OFFSET);
 
 impl Quant32 for MXFP4 {
     type Block = [u8; 17];

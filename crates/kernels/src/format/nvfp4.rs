@@ -1,5 +1,5 @@
-//! NVFP4: 64 floats of four bits, doubled into integers by the table of MXFP4, with a scale for each
-//! 16 of them.
+//! NVFP4: 64 floats of four bits, doubled into integers by the table of MXFP4, with a scale for
+//! each 16 of them.
 
 use super::mxfp4::CODES;
 use super::{IS_SMALL_X86, Quant32, Second};

@@ -1,6 +1,6 @@
 //! Q2_K: 16 sub-blocks of 16 two-bit codes, each with a 4-bit scale and a 4-bit minimum.
 
-use super::{Head, KQuant, each, half_at, two_words};
+use super::{BlockHeader, KQuant, each, half_at, two_words};
 use crate::isa::Row;
 use crate::registry::Format;
 use atta_formats::layout::{self, two_bit_group};
@@ -29,14 +29,14 @@ impl KQuant for Q2_K {
     }
 
     #[inline(always)]
-    fn head(block: &[u8; 84]) -> Head {
+    fn head(block: &[u8; 84]) -> BlockHeader {
         let block = layout::Q2_K(block);
         let packed = two_words(block.scales());
         let (scale, min) = (
             packed.map(|w| w & each(15)),
             packed.map(|w| (w >> 4) & each(15)),
         );
-        Head {
+        BlockHeader {
             scale,
             min,
             d: half_at(block.0, 80),

@@ -2,7 +2,7 @@
 //! signed scale.
 
 use super::q2_k::two_bit_codes;
-use super::{Head, KQuant, each, half_at, less_32};
+use super::{BlockHeader, KQuant, each, half_at, less_32};
 use crate::isa::Row;
 use crate::registry::Format;
 use atta_formats::layout;
@@ -11,7 +11,7 @@ use atta_formats::layout;
 pub(crate) struct Q3_K;
 
 /// The 16 scales, eight at a time: low 4 bits in the nibbles of bytes 0 to 7, high 2 bits in bytes
-/// 8 to 11, lowered by 32.
+/// 8 to 11, less 32.
 #[inline(always)]
 fn scales(packed: &[u8; 12]) -> [u64; 2] {
     let (low, high) = packed.split_first_chunk().expect("12 bytes are 8 and 4");
@@ -43,9 +43,9 @@ impl KQuant for Q3_K {
     }
 
     #[inline(always)]
-    fn head(block: &[u8; 110]) -> Head {
+    fn head(block: &[u8; 110]) -> BlockHeader {
         let block = layout::Q3_K(block);
-        Head {
+        BlockHeader {
             scale: scales(block.scales()),
             min: [0; 2],
             d: half_at(block.0, 108),

@@ -33,8 +33,8 @@ impl Quant32 for Q4_0 {
 
     #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
     #[inline(always)]
-    fn turned<I: Words>(isa: I, blocks: &[&[u8; 18]; 16]) -> Option<[I::W; 8]> {
-        let words = isa.turned(&column(blocks, 2));
+    fn transposed<I: Words>(isa: I, blocks: &[&[u8; 18]; 16]) -> Option<[I::W; 8]> {
+        let words = isa.transpose_words(&column(blocks, 2));
         let mut codes = [words[0]; 8];
         for k in 0..8 {
             codes[k] = isa.field(words[k % 4], k as i32 / 4 * 4, 15);

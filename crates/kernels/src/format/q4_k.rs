@@ -1,12 +1,12 @@
 //! Q4_K: 8 sub-blocks of 32 four-bit codes, each with a 6-bit scale and a 6-bit minimum.
 
-use super::{Head, KQuant, half_at};
+use super::{BlockHeader, KQuant, half_at};
 use crate::isa::Row;
 use crate::registry::Format;
 use atta_formats::layout::{self, four_bit_group};
 #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
 use {
-    super::{Columns, column},
+    super::{PanelColumns, column},
     crate::isa::Words,
 };
 
@@ -31,10 +31,10 @@ pub(crate) fn six_bit_scales(packed: &[u8; 12]) -> ([u64; 2], [u64; 2]) {
 /// The same, and the factors, of a block of each row: of its first four words, transposed.
 #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
 #[inline(always)]
-pub(crate) fn turned_head<I: Words>(
+pub(crate) fn transposed_header<I: Words>(
     isa: I,
     [halves, scale, min, rest]: [I::W; 4],
-    out: &mut impl Columns<I>,
+    out: &mut impl PanelColumns<I>,
 ) {
     out.factors(isa.half(halves, false), isa.half(halves, true));
     out.scales(0, isa.field(scale, 0, 63));
@@ -60,10 +60,10 @@ impl KQuant for Q4_K {
     }
 
     #[inline(always)]
-    fn head(block: &[u8; 144]) -> Head {
+    fn head(block: &[u8; 144]) -> BlockHeader {
         let block = layout::Q4_K(block);
         let (scale, min) = six_bit_scales(block.scales());
-        Head {
+        BlockHeader {
             scale,
             min,
             d: half_at(block.0, 0),
@@ -79,10 +79,14 @@ impl KQuant for Q4_K {
 
     #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
     #[inline(always)]
-    fn turned<I: Words>(isa: I, blocks: &[&[u8; 144]; 16], out: &mut impl Columns<I>) -> bool {
-        turned_head(isa, isa.turned(&column(blocks, 0)), out);
+    fn transposed<I: Words>(
+        isa: I,
+        blocks: &[&[u8; 144]; 16],
+        out: &mut impl PanelColumns<I>,
+    ) -> bool {
+        transposed_header(isa, isa.transpose_words(&column(blocks, 0)), out);
         for c in 0..8 {
-            let words = isa.turned(&column(blocks, 16 + 16 * c));
+            let words = isa.transpose_words(&column(blocks, 16 + 16 * c));
             for (j, word) in words.into_iter().enumerate() {
                 let k = c / 2 * 16 + c % 2 * 4 + j;
                 out.codes(k, isa.field(word, 0, 15));

@@ -1,13 +1,13 @@
 //! Q5_K: as Q4_K, with the fifth bits of all sub-blocks in 32 bytes of their own.
 
 use super::q4_k::six_bit_scales;
-use super::{Head, KQuant, half_at};
+use super::{BlockHeader, KQuant, half_at};
 use crate::isa::Row;
 use crate::registry::Format;
 use atta_formats::layout::{self, four_bit_group};
 #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
 use {
-    super::{Columns, column, q4_k::turned_head},
+    super::{PanelColumns, column, q4_k::transposed_header},
     crate::isa::Words,
 };
 
@@ -28,10 +28,10 @@ impl KQuant for Q5_K {
     }
 
     #[inline(always)]
-    fn head(block: &[u8; 176]) -> Head {
+    fn head(block: &[u8; 176]) -> BlockHeader {
         let block = layout::Q5_K(block);
         let (scale, min) = six_bit_scales(block.scales());
-        Head {
+        BlockHeader {
             scale,
             min,
             d: half_at(block.0, 0),
@@ -50,14 +50,18 @@ impl KQuant for Q5_K {
 
     #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
     #[inline(always)]
-    fn turned<I: Words>(isa: I, blocks: &[&[u8; 176]; 16], out: &mut impl Columns<I>) -> bool {
-        turned_head(isa, isa.turned(&column(blocks, 0)), out);
+    fn transposed<I: Words>(
+        isa: I,
+        blocks: &[&[u8; 176]; 16],
+        out: &mut impl PanelColumns<I>,
+    ) -> bool {
+        transposed_header(isa, isa.transpose_words(&column(blocks, 0)), out);
         let high = [
-            isa.turned(&column(blocks, 16)),
-            isa.turned(&column(blocks, 32)),
+            isa.transpose_words(&column(blocks, 16)),
+            isa.transpose_words(&column(blocks, 32)),
         ];
         for c in 0..8 {
-            let words = isa.turned(&column(blocks, 48 + 16 * c));
+            let words = isa.transpose_words(&column(blocks, 48 + 16 * c));
             for j in 0..4 {
                 for half in 0..2 {
                     let (g, high) = (c / 2 * 2 + half, high[c % 2][j]);

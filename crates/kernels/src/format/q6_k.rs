@@ -1,13 +1,13 @@
 //! Q6_K: 16 sub-blocks of 16 six-bit codes (4 low bits, 2 high bits apart), each with a signed
 //! 8-bit scale.
 
-use super::{Head, KQuant, half_at, two_words};
+use super::{BlockHeader, KQuant, half_at, two_words};
 use crate::isa::Row;
 use crate::registry::Format;
 use atta_formats::layout;
 #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
 use {
-    super::{Columns, column},
+    super::{PanelColumns, column},
     crate::isa::Words,
 };
 
@@ -28,9 +28,9 @@ impl KQuant for Q6_K {
     }
 
     #[inline(always)]
-    fn head(block: &[u8; 210]) -> Head {
+    fn head(block: &[u8; 210]) -> BlockHeader {
         let block = layout::Q6_K(block);
-        Head {
+        BlockHeader {
             scale: two_words(block.scales()),
             min: [0; 2],
             d: half_at(block.0, 208),
@@ -50,22 +50,26 @@ impl KQuant for Q6_K {
 
     #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
     #[inline(always)]
-    fn turned<I: Words>(isa: I, blocks: &[&[u8; 210]; 16], out: &mut impl Columns<I>) -> bool {
+    fn transposed<I: Words>(
+        isa: I,
+        blocks: &[&[u8; 210]; 16],
+        out: &mut impl PanelColumns<I>,
+    ) -> bool {
         let mut halves = [0; 16];
         for (half, block) in halves.iter_mut().zip(blocks) {
             *half = half_at(*block, 208);
         }
         out.factors(isa.widen_lanes(&halves), isa.splat_float(0.0));
-        let scales = isa.turned(&column(blocks, 192));
+        let scales = isa.transpose_words(&column(blocks, 192));
         for (c, word) in scales.into_iter().enumerate() {
             out.scales(c, word);
         }
         for c in 0..4 {
             // Of half a block, 128 weights: 64 bytes of low bits, 32 of high bits.
             let (half, at) = (c / 2, 16 * (c % 2));
-            let high = isa.turned(&column(blocks, 128 + 32 * half + at));
+            let high = isa.transpose_words(&column(blocks, 128 + 32 * half + at));
             for i in 0..2 {
-                let low = isa.turned(&column(blocks, 64 * half + 32 * i + at));
+                let low = isa.transpose_words(&column(blocks, 64 * half + 32 * i + at));
                 for j in 0..4 {
                     for nibble in 0..2 {
                         let quarter = 2 * nibble + i;

@@ -34,10 +34,10 @@ impl Quant32 for Q8_0 {
 
     #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
     #[inline(always)]
-    fn turned<I: Words>(isa: I, blocks: &[&[u8; 34]; 16]) -> Option<[I::W; 8]> {
+    fn transposed<I: Words>(isa: I, blocks: &[&[u8; 34]; 16]) -> Option<[I::W; 8]> {
         let words = [
-            isa.turned(&column(blocks, 2)),
-            isa.turned(&column(blocks, 18)),
+            isa.transpose_words(&column(blocks, 2)),
+            isa.transpose_words(&column(blocks, 18)),
         ];
         let mut codes = [words[0][0]; 8];
         for k in 0..8 {

@@ -3,7 +3,7 @@
 //! A byte is a fraction whose digits come out by multiplication: what is in front of a digit is
 //! dropped, then three times the rest carries it.
 
-use super::{Head, KQuant, each, half_at};
+use super::{BlockHeader, KQuant, each, half_at};
 use crate::isa::Row;
 use crate::registry::Format;
 
@@ -60,8 +60,8 @@ impl KQuant for TQ1_0 {
     }
 
     #[inline(always)]
-    fn head(block: &[u8; 54]) -> Head {
-        Head {
+    fn head(block: &[u8; 54]) -> BlockHeader {
+        BlockHeader {
             scale: [each(1), 0],
             min: [0; 2],
             d: half_at(block, 52),

@@ -1,6 +1,6 @@
 //! TQ2_0: 256 two-bit codes with one scale and an offset of 1.
 
-use super::{Head, KQuant, each, half_at};
+use super::{BlockHeader, KQuant, each, half_at};
 use crate::isa::Row;
 use crate::registry::Format;
 use atta_formats::layout;
@@ -22,8 +22,8 @@ impl KQuant for TQ2_0 {
     }
 
     #[inline(always)]
-    fn head(block: &[u8; 66]) -> Head {
-        Head {
+    fn head(block: &[u8; 66]) -> BlockHeader {
+        BlockHeader {
             scale: [each(1), 0],
             min: [0; 2],
             d: half_at(block, 64),

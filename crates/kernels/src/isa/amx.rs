@@ -117,8 +117,8 @@ impl Amx {
         pub(crate) fn signed(self, codes: __m512i, offset: i16) -> __m512i {
             _mm512_sub_epi8(codes, _mm512_set1_epi8(offset as i8))
         }
-        /// `(code − offset)·scale` of four codes in each lane: their low bytes, unsigned, and their high bytes, signed.
-        /// The caller guarantees that the products fit i16.
+        /// `(code − offset)·scale` of four codes in each lane: their low bytes, unsigned, and their
+        /// high bytes, signed. The caller guarantees that the products fit i16.
         pub(crate) fn planes(self, codes: __m512i, offset: i16, scale: __m512i) -> [__m512i; 2] {
             let (even_bytes, offset) = (_mm512_set1_epi16(0xff), _mm512_set1_epi16(offset));
             let scale = _mm512_mask_blend_epi16(0xaaaa_aaaa, scale, _mm512_slli_epi32::<16>(scale));

@@ -38,8 +38,8 @@ macro_rules! proven {
         $($(#[$doc])*
         #[inline(always)]
         $vis fn $name $(<$(const $n: $of),+>)? ($this $(, $arg: $ty)*) $(-> $out)? {
-            // SAFETY: the token proves the features of the intrinsics, and pointers come from references to arrays that
-            // hold what is accessed.
+            // SAFETY: the token proves the features of the intrinsics, and pointers come from
+            // references to arrays that hold what is accessed.
             unsafe { $($body)* }
         })*
     };
@@ -198,7 +198,8 @@ macro_rules! rows_of_256_bits {
                     let table = _mm_loadu_si128(table.as_ptr().cast());
                     _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(table), v)
                 }
-                // Each byte of a word as its upper half: what the multiplication modulo 256 drops is what words drop.
+                // Each byte of a word as its upper half: what the multiplication modulo 256 drops
+                // is what words drop.
                 fn digits(self, v: __m256i, factors: &[u8; 32]) -> __m256i {
                     let (factors, three) = (self.load(factors), _mm256_set1_epi16(3));
                     let even = _mm256_mullo_epi16(v, _mm256_slli_epi16::<8>(factors));
@@ -207,13 +208,13 @@ macro_rules! rows_of_256_bits {
                     let odd = _mm256_slli_epi16::<8>(_mm256_mulhi_epu16(odd, three));
                     _mm256_or_si256(_mm256_mulhi_epu16(even, three), odd)
                 }
-                fn raised(self, codes: __m256i, signs: u32) -> __m256i {
+                fn biased(self, codes: __m256i, signs: u32) -> __m256i {
                     let index = _mm256_loadu_si256($crate::isa::avx2::BYTE_OF_BIT.as_ptr().cast());
                     let bit = _mm256_set1_epi64x($crate::isa::avx2::BIT);
                     let bytes = _mm256_shuffle_epi8(_mm256_set1_epi32(signs as i32), index);
                     let minus = _mm256_cmpeq_epi8(_mm256_and_si256(bytes, bit), bit);
                     let signed = _mm256_sub_epi8(_mm256_xor_si256(codes, minus), minus);
-                    _mm256_add_epi8(signed, _mm256_set1_epi8($crate::isa::RAISED as i8))
+                    _mm256_add_epi8(signed, _mm256_set1_epi8($crate::isa::CODE_BIAS as i8))
                 }
                 /// Not for boards, whose programs must stay small.
                 #[cfg(feature = "avx512")]
@@ -243,8 +244,8 @@ macro_rules! wide_of_256_bits {
 
         proven! {
             fn start(self, total: i32) -> __m256i { _mm256_zextsi128_si256(_mm_cvtsi32_si128(total)) }
-            // Words of the even scales in the low lane, of the odd ones in the high lane, so that one shuffle spreads
-            // the two scales of a group over its 16 + 16 products.
+            // Words of the even scales in the low lane, of the odd ones in the high lane, so that
+            // one shuffle spreads the two scales of a group over its 16 + 16 products.
             fn scales_of_16(self, scales: [u64; 2]) -> __m256i {
                 let order = _mm_loadu_si128($crate::isa::avx2::EVEN_ODD.as_ptr().cast());
                 let scales = _mm_set_epi64x(scales[1] as i64, scales[0] as i64);
@@ -259,7 +260,8 @@ macro_rules! wide_of_256_bits {
                 let scale = _mm256_shuffle_epi8(scales, _mm256_broadcastsi128_si256(spread));
                 _mm256_add_epi32(acc, _mm256_madd_epi16(pairs, scale))
             }
-            // The sign of the code goes to x, or the top bit apart: two products with a whole byte do not fit i16.
+            // The sign of the code goes to x, or the top bit apart: two products with a whole byte
+            // do not fit i16.
             fn dot_scaled_bytes(
                 self,
                 acc: __m256i,
@@ -440,15 +442,15 @@ impl Lanes for Avx2 {
             opaque(_mm256_add_epi16(acc, _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(x, w))))
         }
         fn any_codes(self, w: __m256i, offset: i16) -> __m256i { _mm256_sub_epi8(w, _mm256_set1_epi8(offset as i8)) }
-        fn open(self, n: __m256i) -> (__m256i, __m256i) { (n, _mm256_setzero_si256()) }
-        fn lowered(self, offset: i16, _sum: i16, halves: [i16; 2]) -> __m256i {
+        fn widen_start(self, n: __m256i) -> (__m256i, __m256i) { (n, _mm256_setzero_si256()) }
+        fn offset_correction(self, offset: i16, _sum: i16, halves: [i16; 2]) -> __m256i {
             let halves = u32::from(halves[0] as u16) | u32::from(halves[1] as u16) << 16;
             _mm256_mullo_epi16(_mm256_set1_epi32(halves as i32), _mm256_set1_epi16(-offset))
         }
-        fn close(self, n: __m256i, p: __m256i) -> __m256i {
+        fn widen_add(self, n: __m256i, p: __m256i) -> __m256i {
             _mm256_add_epi32(n, _mm256_madd_epi16(p, _mm256_set1_epi16(1)))
         }
-        fn close_scaled(self, n: __m256i, p: __m256i, scale: __m256i) -> __m256i {
+        fn widen_add_scaled(self, n: __m256i, p: __m256i, scale: __m256i) -> __m256i {
             _mm256_add_epi32(n, _mm256_madd_epi16(p, scale))
         }
     }
@@ -463,7 +465,7 @@ impl Lanes for AvxVnni {
             let top = _mm256_sll_epi32(w, _mm_cvtsi32_si128(24 - 8 * j as i32));
             _mm256_srai_epi32::<24>(top)
         }
-        fn close_scaled(self, n: __m256i, p: __m256i, scale: __m256i) -> __m256i {
+        fn widen_add_scaled(self, n: __m256i, p: __m256i, scale: __m256i) -> __m256i {
             _mm256_add_epi32(n, _mm256_mullo_epi32(p, scale))
         }
         fn dot4(self, acc: __m256i, w: __m256i, x: __m256i) -> __m256i { _mm256_dpbusd_avx_epi32(acc, w, x) }
@@ -657,7 +659,8 @@ impl Codes for Avx2 {
     proven! {
         fn arranged(self, keys: &KeyCodes) -> KeyCodes { words_of_16(keys) }
         fn no_sums(self) -> [__m256i; 2] { [_mm256_setzero_si256(); 2] }
-        // One factor must be unsigned: the sign of the code goes to x. Two products of at most 127·127 fit i16.
+        // One factor must be unsigned: the sign of the code goes to x. Two products of at most
+        // 127·127 fit i16.
         fn dots<const R: usize>(self, sums: [[__m256i; 2]; R], keys: &KeyCodes, x: [&[i8; 16]; R]) -> [[__m256i; 2]; R] {
             let (mut sums, ones) = (sums, _mm256_set1_epi16(1));
             for j in 0..4 {

@@ -19,8 +19,9 @@ impl Avx512 {
     }
 
     proven! {
-        /// Transposes the four words of each 128-bit lane: word i of vector r becomes word r of vector i.
-        pub(crate) fn turn(self, v: [__m512i; 4]) -> [__m512i; 4] {
+        /// Transposes the four words of each 128-bit lane: word i of vector r becomes word r of
+        /// vector i.
+        pub(crate) fn transpose_lanes(self, v: [__m512i; 4]) -> [__m512i; 4] {
             let (a, b) = (_mm512_unpacklo_epi32(v[0], v[1]), _mm512_unpackhi_epi32(v[0], v[1]));
             let (c, d) = (_mm512_unpacklo_epi32(v[2], v[3]), _mm512_unpackhi_epi32(v[2], v[3]));
             [
@@ -73,7 +74,7 @@ impl Lanes for Avx512 {
         for (column, row) in columns.iter_mut().zip(rows) {
             *column = row[16 * c..].first_chunk().expect("16 bytes of a row");
         }
-        self.turned(&columns)
+        self.transpose_words(&columns)
     }
 
     #[inline(always)]
@@ -94,7 +95,7 @@ impl Lanes for Avx512 {
         fn dot4(self, acc: __m512i, w: __m512i, x: __m512i) -> __m512i { _mm512_dpbusd_epi32(acc, w, x) }
         fn dot4_bytes(self, acc: __m512i, w: __m512i, x: __m512i) -> __m512i { _mm512_dpbusd_epi32(acc, w, x) }
         fn add(self, x: __m512i, y: __m512i) -> __m512i { _mm512_add_epi32(x, y) }
-        fn close_scaled(self, n: __m512i, p: __m512i, scale: __m512i) -> __m512i {
+        fn widen_add_scaled(self, n: __m512i, p: __m512i, scale: __m512i) -> __m512i {
             _mm512_add_epi32(n, _mm512_mullo_epi32(p, scale))
         }
         fn times_256(self, x: __m512i) -> __m512i { _mm512_slli_epi32::<8>(x) }
@@ -117,16 +118,17 @@ impl Lanes for Avx512 {
 
 impl Words for Avx512 {
     proven! {
-        fn turned(self, rows: &[&[u8; 16]; 16]) -> [__m512i; 4] {
+        fn transpose_words(self, rows: &[&[u8; 16]; 16]) -> [__m512i; 4] {
             let at = |r: usize| _mm_loadu_si128(rows[r].as_ptr().cast());
-            // Rows r, r + 4, r + 8 and r + 12 in the four 128-bit lanes; masked broadcasts need no shuffle port.
+            // Rows r, r + 4, r + 8 and r + 12 in the four 128-bit lanes; masked broadcasts need no
+            // shuffle port.
             let four = |r: usize| {
                 let v = _mm512_castsi128_si512(at(r));
                 let v = _mm512_mask_broadcast_i32x4(v, 0x00f0, at(r + 4));
                 let v = _mm512_mask_broadcast_i32x4(v, 0x0f00, at(r + 8));
                 _mm512_mask_broadcast_i32x4(v, 0xf000, at(r + 12))
             };
-            self.turn([four(0), four(1), four(2), four(3)])
+            self.transpose_lanes([four(0), four(1), four(2), four(3)])
         }
         fn field(self, w: __m512i, down: i32, mask: u8) -> __m512i {
             let w = match down {

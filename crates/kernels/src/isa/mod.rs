@@ -36,8 +36,9 @@ pub(crate) mod scalar;
 #[cfg(all(target_family = "wasm", target_feature = "simd128"))]
 pub(crate) mod wasm;
 
-/// What makes codes from −62 to 62 unsigned; byte products of pairs of them cannot saturate.
-pub(crate) const RAISED: u8 = 64;
+/// Added to codes from −62 to 62 to make them unsigned; byte products of pairs of them cannot
+/// saturate.
+pub(crate) const CODE_BIAS: u8 = 64;
 
 /// Operations on 32 weight codes of one row.
 pub(crate) trait Row: Copy + Send + Sync + 'static {
@@ -73,8 +74,9 @@ pub(crate) trait Row: Copy + Send + Sync + 'static {
     fn look_up(self, table: &[u8; 16], v: Self::V) -> Self::V;
     /// The carry of three times each byte, after it was multiplied by its factor modulo 256.
     fn digits(self, v: Self::V, factors: &[u8; 32]) -> Self::V;
-    /// [`RAISED`] + code, or [`RAISED`] − code where a bit of `signs` is set. Codes are at most 62.
-    fn raised(self, codes: Self::V, signs: u32) -> Self::V;
+    /// [`CODE_BIAS`] + code, or [`CODE_BIAS`] − code where a bit of `signs` is set. Codes are at
+    /// most 62.
+    fn biased(self, codes: Self::V, signs: u32) -> Self::V;
     /// [`even_signs`] of each word, or, if they are `PACKED`, of what [`spread_sevens`] makes of
     /// it.
     #[inline(always)]
@@ -193,7 +195,7 @@ pub(crate) trait Lanes: Row {
     /// work out of its loop.
     fn opaque(self, w: Self::W) -> Self::W;
     fn splat(self, x: i32) -> Self::N;
-    /// Signed byte `j` of each lane, as [`Self::close_scaled`] wants it.
+    /// Signed byte `j` of each lane, as [`Self::widen_add_scaled`] wants it.
     fn scale(self, w: Self::W, j: usize) -> Self::N;
     /// `acc + Σ w·x` in each lane; `w` unsigned and at most 127, `x` signed.
     fn dot4(self, acc: Self::P, w: Self::W, x: Self::W) -> Self::P;
@@ -206,14 +208,14 @@ pub(crate) trait Lanes: Row {
         w
     }
     /// `n` as what products are added to: `n = number + Σ products`.
-    fn open(self, n: Self::N) -> (Self::N, Self::P);
+    fn widen_start(self, n: Self::N) -> (Self::N, Self::P);
     /// `−offset·Σ x` of a word or more, by the sum of `x`, and those of the first two and the last
     /// two of each word.
-    fn lowered(self, offset: i16, sum: i16, halves: [i16; 2]) -> Self::P;
+    fn offset_correction(self, offset: i16, sum: i16, halves: [i16; 2]) -> Self::P;
     /// `n + Σ p`.
-    fn close(self, n: Self::N, p: Self::P) -> Self::N;
+    fn widen_add(self, n: Self::N, p: Self::P) -> Self::N;
     /// `n + scale·Σ p`.
-    fn close_scaled(self, n: Self::N, p: Self::P, scale: Self::N) -> Self::N;
+    fn widen_add_scaled(self, n: Self::N, p: Self::P, scale: Self::N) -> Self::N;
     fn add(self, x: Self::N, y: Self::N) -> Self::N;
     /// `x·256`.
     fn times_256(self, x: Self::N) -> Self::N;
@@ -239,17 +241,17 @@ macro_rules! products_of_four {
         const PAIRS: bool = false;
 
         #[inline(always)]
-        fn open(self, n: Self::N) -> (Self::N, Self::N) {
+        fn widen_start(self, n: Self::N) -> (Self::N, Self::N) {
             (self.splat(0), n)
         }
 
         #[inline(always)]
-        fn lowered(self, offset: i16, sum: i16, _: [i16; 2]) -> Self::N {
+        fn offset_correction(self, offset: i16, sum: i16, _: [i16; 2]) -> Self::N {
             self.splat(-i32::from(offset) * i32::from(sum))
         }
 
         #[inline(always)]
-        fn close(self, n: Self::N, p: Self::N) -> Self::N {
+        fn widen_add(self, n: Self::N, p: Self::N) -> Self::N {
             self.add(n, p)
         }
     };
@@ -260,7 +262,7 @@ pub(crate) use products_of_four;
 #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
 pub(crate) trait Words: Lanes {
     /// Transposes 16 bytes of each of `LANES` rows: word i of the row of each lane in vector i.
-    fn turned(self, rows: &[&[u8; 16]; 16]) -> [Self::W; 4];
+    fn transpose_words(self, rows: &[&[u8; 16]; 16]) -> [Self::W; 4];
     /// Of each lane shifted down by `down` bits, or up where that is less than zero, the bits of
     /// `mask` in each byte.
     fn field(self, w: Self::W, down: i32, mask: u8) -> Self::W;

@@ -1,10 +1,11 @@
 //! 128-bit ARM: NEON, which every 64-bit ARM has.
 //!
 //! The instruction sets of ARM differ in one thing only, how bytes are multiplied. So [`Neon`] is
-//! written once over [`Dot`]: [`Mull`] here multiplies in 16 bits, `dotprod.rs` and `i8mm.rs` have instructions for the whole product.
-//! Two registers hold 32 codes; 4 weight rows make a vector of the panel.
+//! written once over [`Dot`]: [`Mull`] here multiplies in 16 bits, `dotprod.rs` and `i8mm.rs` have
+//! instructions for the whole product. Two registers hold 32 codes; 4 weight rows make a vector of
+//! the panel.
 
-use super::{Codes, Floats, KeyCodes, Lanes, RAISED, Row, Wide, products_of_four};
+use super::{CODE_BIAS, Codes, Floats, KeyCodes, Lanes, Row, Wide, products_of_four};
 use std::arch::aarch64::*;
 use std::arch::asm;
 
@@ -13,8 +14,8 @@ macro_rules! proven {
     ($(fn $name:ident $(<const $n:ident: usize>)? ($self:ident $(, $arg:ident: $ty:ty)*) $(-> $out:ty)? { $($body:tt)* })*) => {
         $(#[inline(always)]
         fn $name $(<const $n: usize>)? ($self $(, $arg: $ty)*) $(-> $out)? {
-            // SAFETY: the token proves the features of the intrinsics, and pointers come from references to arrays of
-            // the size that is accessed.
+            // SAFETY: the token proves the features of the intrinsics, and pointers come from
+            // references to arrays of the size that is accessed.
             unsafe { $($body)* }
         })*
     };
@@ -129,15 +130,16 @@ impl<D: Dot> Row for Neon<D> {
         }
         fn digits(self, v: [uint8x16_t; 2], factors: &[u8; 32]) -> [uint8x16_t; 2] {
             let factors = self.load(factors);
-            // Three times 86 is more than 256, three times 171 more than twice that; a comparison gives −1.
+            // Three times 86 is more than 256, three times 171 more than twice that; a comparison
+            // gives −1.
             let digit = |rest| {
                 let once = vcgeq_u8(rest, vdupq_n_u8(86));
                 vsubq_u8(vsubq_u8(vdupq_n_u8(0), once), vcgeq_u8(rest, vdupq_n_u8(171)))
             };
             [digit(vmulq_u8(v[0], factors[0])), digit(vmulq_u8(v[1], factors[1]))]
         }
-        fn raised(self, codes: [uint8x16_t; 2], signs: u32) -> [uint8x16_t; 2] {
-            let (bit, signs, offset) = (vld1q_u8(BITS.as_ptr()), signs.to_le_bytes(), vdupq_n_u8(RAISED));
+        fn biased(self, codes: [uint8x16_t; 2], signs: u32) -> [uint8x16_t; 2] {
+            let (bit, signs, offset) = (vld1q_u8(BITS.as_ptr()), signs.to_le_bytes(), vdupq_n_u8(CODE_BIAS));
             let half = |codes, low, high| {
                 let minus = vtstq_u8(vcombine_u8(vdup_n_u8(low), vdup_n_u8(high)), bit);
                 vbslq_u8(minus, vsubq_u8(offset, codes), vaddq_u8(offset, codes))
@@ -314,7 +316,7 @@ impl<D: Dot> Lanes for Neon<D> {
             self.0.dot_any(acc, w, vreinterpretq_s8_u8(x))
         }
         fn add(self, x: int32x4_t, y: int32x4_t) -> int32x4_t { vaddq_s32(x, y) }
-        fn close_scaled(self, n: int32x4_t, p: int32x4_t, scale: int32x4_t) -> int32x4_t { vmlaq_s32(n, p, scale) }
+        fn widen_add_scaled(self, n: int32x4_t, p: int32x4_t, scale: int32x4_t) -> int32x4_t { vmlaq_s32(n, p, scale) }
         fn times_256(self, x: int32x4_t) -> int32x4_t { vshlq_n_s32::<8>(x) }
         fn to_floats(self, x: int32x4_t) -> float32x4_t { vcvtq_f32_s32(x) }
         fn widen_lanes(self, bits: &[u16; 16]) -> float32x4_t { widen(bits.as_ptr()) }
@@ -339,7 +341,7 @@ impl<D: Dot> Lanes for Neon<D> {
 /// # Safety
 /// The CPU must have NEON.
 #[inline(always)]
-unsafe fn turned(x: [float32x4_t; 4]) -> [float32x4_t; 4] {
+unsafe fn transpose_words(x: [float32x4_t; 4]) -> [float32x4_t; 4] {
     // SAFETY: the caller's obligation.
     unsafe {
         // Elements 0 and 2, then 1 and 3, of two vectors each.

@@ -4,7 +4,7 @@
 //! Compilers turn the dot products into the vector instructions of the build's baseline; byte-wise
 //! array maps they leave as calls, so codes are unpacked in u64.
 
-use super::{Codes, Flat, Floats, KeyCodes, RAISED, Row};
+use super::{CODE_BIAS, Codes, Flat, Floats, KeyCodes, Row};
 use crate::algo::lanes::total;
 use crate::format::float::widen_f16;
 use atta_formats::f16::bf16_to_f32;
@@ -44,15 +44,16 @@ fn scale_word(codes: u64, offset: i16, scale: i16, out: &mut [i16; 8]) {
     }
 }
 
-/// [`Row::raised`]; a call where programs must stay small.
+/// [`Row::biased`]; a call where programs must stay small.
 #[cfg_attr(feature = "avx512", inline(always))]
 #[cfg_attr(not(feature = "avx512"), inline(never))]
-fn raised(codes: [u64; 4], signs: u32) -> [u64; 4] {
+fn biased(codes: [u64; 4], signs: u32) -> [u64; 4] {
     let minus = Scalar.bits(&signs.to_le_bytes());
-    // RAISED is 64, and 64 − code 128 − (64 + code), and 127 − x is x with all bits but the top one
-    // flipped.
-    let raised = |i: usize| ((codes[i] | splat(RAISED)) ^ ((minus[i] << 7) - minus[i])) + minus[i];
-    [raised(0), raised(1), raised(2), raised(3)]
+    // CODE_BIAS is 64, and 64 − code 128 − (64 + code), and 127 − x is x with all bits but the top
+    // one flipped.
+    let biased =
+        |i: usize| ((codes[i] | splat(CODE_BIAS)) ^ ((minus[i] << 7) - minus[i])) + minus[i];
+    [biased(0), biased(1), biased(2), biased(3)]
 }
 
 /// [`Row::digits`]; a call where programs must stay small.
@@ -176,8 +177,8 @@ impl Row for Scalar {
     }
 
     #[inline(always)]
-    fn raised(self, codes: [u64; 4], signs: u32) -> [u64; 4] {
-        raised(codes, signs)
+    fn biased(self, codes: [u64; 4], signs: u32) -> [u64; 4] {
+        biased(codes, signs)
     }
 }
 

@@ -5,7 +5,7 @@
 //! whose products are summed in pairs (`i32x4.dot_i16x8_s`): two of these are the four products of
 //! a lane, for any codes.
 
-use super::{Codes, Floats, KeyCodes, Lanes, RAISED, Row, Wide, products_of_four};
+use super::{CODE_BIAS, Codes, Floats, KeyCodes, Lanes, Row, Wide, products_of_four};
 use crate::format::float::widen_f16;
 use std::arch::wasm32::*;
 
@@ -215,8 +215,8 @@ impl Row for Simd128 {
     }
 
     #[inline(always)]
-    fn raised(self, codes: [v128; 2], signs: u32) -> [v128; 2] {
-        let (minus, offset) = (masks(signs.to_le_bytes()), u8x16_splat(RAISED));
+    fn biased(self, codes: [v128; 2], signs: u32) -> [v128; 2] {
+        let (minus, offset) = (masks(signs.to_le_bytes()), u8x16_splat(CODE_BIAS));
         let half = |i: usize| {
             v128_bitselect(
                 u8x16_sub(offset, codes[i]),
@@ -425,7 +425,7 @@ impl Lanes for Simd128 {
     }
 
     #[inline(always)]
-    fn close_scaled(self, n: v128, p: v128, scale: v128) -> v128 {
+    fn widen_add_scaled(self, n: v128, p: v128, scale: v128) -> v128 {
         i32x4_add(n, i32x4_mul(p, scale))
     }
 

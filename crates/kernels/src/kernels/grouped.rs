@@ -72,7 +72,7 @@ impl Kernels {
                 Input {
                     x,
                     rows,
-                    skip: turn.skip(),
+                    prefetch_distance: turn.skip(),
                 },
                 strip,
             );
@@ -105,7 +105,7 @@ impl Kernels {
                 Input {
                     x,
                     rows,
-                    skip: turn.skip(),
+                    prefetch_distance: turn.skip(),
                 },
                 strip,
             );
@@ -115,7 +115,7 @@ impl Kernels {
     fn bands<'a>(self, x: &Activations, bounds: &'a [usize], out: &'a mut [f32]) -> Bands<'a> {
         let n_rows = bounds.last().map_or(0, |last| last - bounds[0]);
         assert_eq!(n_rows, x.n_rows(), "groups hold every row of the input");
-        Bands::new(out, bounds, self.table().strip)
+        Bands::new(out, bounds, self.table().tile_rows)
     }
 }
 

@@ -3,7 +3,7 @@
 //! ```text
 //! for each of four blocks:
 //!     scales, signs and indices by vectors
-//!     for each group of 32: entries, 8 (or 4) codes at a time; inputs with the signs; products and the scale
+//!     for each group of 32: entries, 8 (or 4) codes at a time; signs go to the inputs; products
 //! ```
 //! Codes with signs need not be raised so; those of IQ1, which have shifts instead, are. A block of
 //! IQ2_XXS takes 230 instructions of a processor, as compiled. Fields: `atta_formats::layout`.
@@ -103,7 +103,7 @@ impl Avx2 {
             indices
         }
         /// `−Σ factor·sum`, in some of the lanes.
-        fn lowered(self, factors: __m256i, sums: __m256i) -> __m256i {
+        fn offset_correction(self, factors: __m256i, sums: __m256i) -> __m256i {
             _mm256_sub_epi32(_mm256_setzero_si256(), _mm256_madd_epi16(factors, sums))
         }
 
@@ -176,9 +176,10 @@ impl Avx2 {
                 start: self.zero(),
             }
         }
-        /// Codes raised by 8: the shift, which is that of a group, goes to the sums.
+        /// Codes biased by 8: the shift, which is that of a group, goes to the sums.
         fn iq1_s(self, block: layout::IQ1_S<'_>, sums: &Sums) -> Unpacked<[[u16; 16]; 2]> {
-            // Of each group 3 high bits of 4 indices, 3 bits of the scale and the sign of the shift.
+            // Of each group 3 high bits of 4 indices, 3 bits of the scale and the sign of the
+            // shift.
             let (low, groups) = (block.qs().as_chunks().0, self.in_both_lanes(self.bytes_16(block.qh())));
             let index = |i: usize, order: &[u8; 32]| {
                 let high = _mm256_shuffle_epi8(groups, self.load(order));
@@ -189,16 +190,16 @@ impl Avx2 {
             let scales = odd(_mm256_and_si256(_mm256_srli_epi16::<12>(groups), _mm256_set1_epi16(7)));
             // 7 or 9.
             let minus = _mm256_and_si256(_mm256_srai_epi16::<15>(groups), _mm256_set1_epi16(2));
-            let raised = _mm256_mullo_epi16(scales, _mm256_add_epi16(minus, _mm256_set1_epi16(7)));
+            let biased = _mm256_mullo_epi16(scales, _mm256_add_epi16(minus, _mm256_set1_epi16(7)));
             Unpacked {
                 at: [index(0, const { &repeated([0, 2], 4) }), index(1, const { &repeated([4, 6], 4) })],
                 minus: None,
                 scales,
                 // Zeros behind the first eight.
-                start: self.lowered(raised, self.loaded_words(&sums.of_32.whole)),
+                start: self.offset_correction(biased, self.loaded_words(&sums.of_32.whole)),
             }
         }
-        /// Codes raised by 9, with their shifts.
+        /// Codes biased by 9, with their shifts.
         fn iq1_m(self, block: layout::IQ1_M<'_>, sums: &Sums) -> Unpacked<([[u16; 16]; 2], [u32; 8])> {
             // A nibble of each index: 3 high bits and the sign of the shift.
             let (low, pairs) = (block.qs().as_chunks().0, self.widened(block.qh()));
@@ -221,7 +222,7 @@ impl Avx2 {
                 ),
                 minus: None,
                 scales,
-                start: self.lowered(_mm256_mullo_epi16(scales, _mm256_set1_epi16(9)), sums),
+                start: self.offset_correction(_mm256_mullo_epi16(scales, _mm256_set1_epi16(9)), sums),
             }
         }
 
@@ -251,11 +252,11 @@ impl Avx2 {
         self,
         blocks: [&[u8; B]; 4],
         x: Input<'_>,
-        ask: impl Fn(usize),
+        prefetch: impl Fn(usize),
     ) -> __m128 {
         let (mut d, mut dots) = ([0; 4], [self.zero(); 4]);
         for r in 0..4 {
-            ask(r);
+            prefetch(r);
             let block = unknown(blocks[r]);
             let unpacked = F::unpacked(self, block, x.sums);
             (d[r], dots[r]) = (

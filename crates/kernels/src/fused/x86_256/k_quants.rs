@@ -131,10 +131,11 @@ impl Avx2 {
 
         /// Q4_K (blocks of 144 bytes) and Q5_K (of 176).
         pub(crate) fn nibbles_k<const B: usize>(
-            self, blocks: [&[u8; B]; 4], x: Input<'_>, ask: impl Fn(usize)
+            self, blocks: [&[u8; B]; 4], x: Input<'_>, prefetch: impl Fn(usize)
         ) -> __m128 {
             let at = |r: usize| blocks[r].first_chunk().expect("a block is longer than its header");
-            // d and dmin, then bytes 0 to 3, 4 to 7 and 8 to 11 of the six-bit scales; see `format/q4_k.rs`.
+            // d and dmin, then bytes 0 to 3, 4 to 7 and 8 to 11 of the six-bit scales; see
+            // `format/q4_k.rs`.
             let [halves, low_scales, low_mins, rest] = self.transposed_words([at(0), at(1), at(2), at(3)]);
             let (low_6, low_4, top_2) = (_mm_set1_epi8(0x3f), _mm_set1_epi8(0x0f), _mm_set1_epi8(0x30));
             let both = |nibbles, top| {
@@ -155,7 +156,7 @@ impl Avx2 {
             let scales = [_mm256_broadcastsi128_si256(scales[0]), _mm256_broadcastsi128_si256(scales[1])];
             let mut dots = [_mm256_setzero_si256(); 4];
             for r in 0..4 {
-                ask(r);
+                prefetch(r);
                 let (block, spread) = (unknown(blocks[r]), &unknown(&BYTES_OF_ROWS)[r]);
                 let groups = unknown(x.codes).as_chunks::<32>().0;
                 let (mut even, mut odd) = (_mm256_setzero_si256(), _mm256_setzero_si256());
@@ -198,19 +199,20 @@ impl Avx2 {
             ]
         }
 
-        pub(crate) fn q6_k(self, blocks: [&[u8; 210]; 4], x: Input<'_>, ask: impl Fn(usize)) -> __m128 {
+        pub(crate) fn q6_k(self, blocks: [&[u8; 210]; 4], x: Input<'_>, prefetch: impl Fn(usize)) -> __m128 {
             let (low_4, top_2) = (_mm256_set1_epi8(0x0f), _mm256_set1_epi8(0x30));
             let (even_odd, sums) = (self.bytes_16(unknown(&EVEN_ODD)), x.sums.of_16.whole.as_ptr().cast());
             let (sums, mut dots) = (_mm256_loadu_si256(sums), [_mm256_setzero_si256(); 4]);
             for r in 0..4 {
-                ask(r);
+                prefetch(r);
                 let (block, spread) = (unknown(blocks[r]), unknown(&WORDS));
                 let groups = unknown(x.codes).as_chunks::<32>().0;
                 let scales = self.bytes_16(block[192..].first_chunk().expect("the scales follow the codes"));
-                // Codes are lowered by 32.
+                // 32 is subtracted from the codes.
                 let offset = _mm256_slli_epi32::<5>(_mm256_madd_epi16(_mm256_cvtepi8_epi16(scales), sums));
                 let (mut even, mut odd) = (_mm256_sub_epi32(_mm256_setzero_si256(), offset), _mm256_setzero_si256());
-                // Those of the first halves of sub-blocks of 32 in the low lane, of the second halves in the high one.
+                // Those of the first halves of sub-blocks of 32 in the low lane, of the second
+                // halves in the high one.
                 let scales = _mm256_cvtepi8_epi16(_mm_shuffle_epi8(scales, even_odd));
                 let scale = |i: usize| _mm256_shuffle_epi8(scales, self.bytes_32(&spread[i]));
                 for h in 0..2 {

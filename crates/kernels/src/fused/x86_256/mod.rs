@@ -3,7 +3,8 @@
 //! ```text
 //! for 4 weight rows at once:
 //!     for each block b, in order:
-//!         4 headers -> scales and minima (Q4_K, Q5_K), d; for each row: prefetch, what is its own (codebooks), dot product
+//!         4 headers -> scales and minima (Q4_K, Q5_K), d
+//!         for each row: prefetch, indices and signs (codebooks), dot product
 //!         4 dot products -> one vector by a tree; f32 rule
 //! ```
 //! Formats without a kernel here go through `gemv.rs`. A program for boards, which must stay small,
@@ -14,8 +15,8 @@ pub(crate) mod k_quants;
 
 use super::x86_512::{four_rows, store};
 use crate::algo::gemv;
-use crate::algo::matmul::Strip;
-use crate::algo::unpack::Next;
+use crate::algo::matmul::RowTile;
+use crate::algo::unpack::NextTile;
 use crate::format::{
     IQ1_M, IQ1_S, IQ2_S, IQ2_XS, IQ2_XXS, IQ3_S, IQ3_XXS, KQuant, Q4_K, Q5_K, Q6_K,
 };
@@ -29,23 +30,24 @@ pub(crate) use gemv::quant_32;
 
 /// A format with a fused kernel.
 trait FourRows: KQuant {
-    /// A block of each of four rows, without the scale of the activations; `ask(i)` is called four
-    /// times in between.
-    fn four(isa: Avx2, blocks: [&Self::Block; 4], x: Input<'_>, ask: impl Fn(usize)) -> __m128;
+    /// A block of each of four rows, without the scale of the activations; `prefetch(i)` is called
+    /// four times in between.
+    fn four(isa: Avx2, blocks: [&Self::Block; 4], x: Input<'_>, prefetch: impl Fn(usize))
+    -> __m128;
 }
 
 macro_rules! kernel {
-    ($ty:ident codebook $isa:ident $blocks:ident $x:ident $ask:ident) => {
-        $isa.codebook::<$ty, _>($blocks, $x, $ask)
+    ($ty:ident codebook $isa:ident $blocks:ident $x:ident $prefetch:ident) => {
+        $isa.codebook::<$ty, _>($blocks, $x, $prefetch)
     };
-    ($ty:ident $kernel:ident $isa:ident $blocks:ident $x:ident $ask:ident) => {
-        $isa.$kernel($blocks, $x, $ask)
+    ($ty:ident $kernel:ident $isa:ident $blocks:ident $x:ident $prefetch:ident) => {
+        $isa.$kernel($blocks, $x, $prefetch)
     };
 }
 
 macro_rules! call {
-    ($kernel:ident $ty:ident $isa:ident $strip:ident) => {
-        fours::<$ty>($isa.avx2(), $strip)
+    ($kernel:ident $ty:ident $isa:ident $row_tile:ident) => {
+        fours::<$ty>($isa.avx2(), $row_tile)
     };
 }
 
@@ -61,18 +63,18 @@ macro_rules! fused {
                 isa: Avx2,
                 blocks: [&Self::Block; 4],
                 x: Input<'_>,
-                ask: impl Fn(usize),
+                prefetch: impl Fn(usize),
             ) -> __m128 {
-                kernel!($k_quant $kernel isa blocks x ask)
+                kernel!($k_quant $kernel isa blocks x prefetch)
             }
         })?)*
 
-        /// Strip of a K-quant.
+        /// Multiplies a row tile of a K-quant.
         #[inline(always)]
-        pub(crate) fn k_quant<F: KQuant>(isa: impl Wide + HasAvx2, strip: Strip<'_>) {
+        pub(crate) fn k_quant<F: KQuant>(isa: impl Wide + HasAvx2, row_tile: RowTile<'_>) {
             match F::FORMAT {
-                $($(Format::$k_quant => call!($kernel $k_quant isa strip),)?)*
-                _ => gemv::k_quant::<F>(isa, strip),
+                $($(Format::$k_quant => call!($kernel $k_quant isa row_tile),)?)*
+                _ => gemv::k_quant::<F>(isa, row_tile),
             }
         }
     };
@@ -80,18 +82,18 @@ macro_rules! fused {
 formats!(fused);
 
 #[inline(always)]
-fn fours<F: FourRows>(isa: Avx2, strip: Strip<'_>) {
-    let (x, d_out) = (strip.x.q8_256(), strip.w.d_out());
-    let next = Next::new(&strip, d_out);
+fn fours<F: FourRows>(isa: Avx2, row_tile: RowTile<'_>) {
+    let (x, d_out) = (row_tile.x.q8_256(), row_tile.w.d_out());
+    let next = NextTile::new(&row_tile, d_out);
     for r in (0..d_out).step_by(4) {
         let places = [r, r + 1, r + 2, r + 3];
-        let [first, second, third, fourth] = four_rows(strip.w, F::blocks, places);
-        let next = next.behind(r * strip.w.row(0).len());
+        let [first, second, third, fourth] = four_rows(row_tile.w, F::blocks, places);
+        let next = next.behind(r * row_tile.w.row(0).len());
         let mut out = isa.no_four();
         for (b, (((first, second), third), fourth)) in
             first.iter().zip(second).zip(third).zip(fourth).enumerate()
         {
-            let at = x.at(b, strip.rows.start);
+            let at = x.at(b, row_tile.rows.start);
             let input = Input {
                 codes: &x.codes[at].0,
                 sums: &x.sums[at],
@@ -101,6 +103,6 @@ fn fours<F: FourRows>(isa: Avx2, strip: Strip<'_>) {
             });
             out = isa.add_four(out, x.scales[at], v);
         }
-        store(isa.floats_of(out), places, &mut strip.acc[..d_out]);
+        store(isa.floats_of(out), places, &mut row_tile.acc[..d_out]);
     }
 }

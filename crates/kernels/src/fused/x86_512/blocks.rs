@@ -1,12 +1,13 @@
 //! AVX-512 for one activation row: quads, four blocks of each of four weight rows, 64 bytes of
 //! codes at a time.
 //!
-//! A quad yields one vector whose lane 4·block + row is what that block adds to the output of that
-//! row. What one block needs, 16 blocks share: their headers are transposed and unpacked at once,
-//! and their dot products are summed across lanes by one tree. Codes are multiplied as bytes
-//! (`vpmaddubsw`) and the pairs by scales that a shuffle spreads over the register (`vpmaddwd`), so
-//! nothing but the codes is as wide as the weights; codes of eight bits, whose pairs would not fit,
-//! and those of blocks with one scale four at a time (`vpdpbusd`). Fields: `atta_formats::layout`.
+//! A 4×4 block kernel yields one vector whose lane 4·block + row is what that block adds to the
+//! output of that row. What one block needs, 16 blocks share: their headers are transposed and
+//! unpacked at once, and their dot products are summed across lanes by one tree. Codes are
+//! multiplied as bytes (`vpmaddubsw`) and the pairs by scales that a shuffle spreads over the
+//! register (`vpmaddwd`), so nothing but the codes is as wide as the weights; codes of eight bits,
+//! whose pairs would not fit, and those of blocks with one scale four at a time (`vpdpbusd`).
+//! Fields: `atta_formats::layout`.
 
 // Indices name rows and blocks that several arrays share.
 #![allow(clippy::needless_range_loop)]
@@ -33,40 +34,40 @@ pub(crate) struct Four32<'a> {
     pub(crate) scales: [f32; 4],
 }
 
-/// What is asked for from memory while a quad is computed.
-pub(crate) trait Ask: Copy {
-    /// The part of it that is asked for while `block` is read: block `c` of row `r` of the quad,
-    /// or, with `c` 0, all blocks of the row.
-    fn ask(self, isa: Avx512, block: &[u8], c: usize, r: usize);
+/// Prefetches from memory while a 4×4 block product is computed.
+pub(crate) trait Prefetch: Copy {
+    /// The part of it that is prefetched while `block` is read: block `c` of row `r` of the 4×4
+    /// blocks, or, with `c` 0, all blocks of the row.
+    fn prefetch(self, isa: Avx512, block: &[u8], c: usize, r: usize);
 }
 
 /// The lines [`NEAR`] behind what is read, and those so many bytes behind it.
 #[derive(Clone, Copy)]
-pub(crate) struct Behind(pub(crate) usize);
+pub(crate) struct StridedPrefetch(pub(crate) usize);
 
-impl Ask for Behind {
+impl Prefetch for StridedPrefetch {
     #[inline(always)]
-    fn ask(self, isa: Avx512, block: &[u8], _: usize, _: usize) {
+    fn prefetch(self, isa: Avx512, block: &[u8], _: usize, _: usize) {
         for line in (0..block.len()).step_by(LINE) {
-            isa.ask_near(block, line + NEAR);
-            isa.ask_far(block, line + self.0);
+            isa.prefetch_l1(block, line + NEAR);
+            isa.prefetch_l2(block, line + self.0);
         }
     }
 }
 
-/// As many lines as the quad has, in the order of memory, from byte `at` of `bytes` on.
+/// As many lines as the 4×4 blocks have, in the order of memory, from byte `at` of `bytes` on.
 #[derive(Clone, Copy)]
-pub(crate) struct Onwards<'a> {
+pub(crate) struct LinearPrefetch<'a> {
     pub(crate) bytes: &'a [u8],
     pub(crate) at: usize,
 }
 
-impl Ask for Onwards<'_> {
+impl Prefetch for LinearPrefetch<'_> {
     #[inline(always)]
-    fn ask(self, isa: Avx512, block: &[u8], c: usize, r: usize) {
+    fn prefetch(self, isa: Avx512, block: &[u8], c: usize, r: usize) {
         // Some lines twice: what depends on `r` in any other way is not unrolled.
         for line in (0..block.len()).step_by(LINE) {
-            isa.ask_near(self.bytes, self.at + (4 * c + r) * block.len() + line);
+            isa.prefetch_l1(self.bytes, self.at + (4 * c + r) * block.len() + line);
         }
     }
 }
@@ -74,7 +75,7 @@ impl Ask for Onwards<'_> {
 /// Bytes of a cache line.
 pub(crate) const LINE: usize = 64;
 
-/// Bytes between what is multiplied and what is asked for, from the L2.
+/// Bytes between what is multiplied and what is prefetched, from the L2.
 const NEAR: usize = 1 << 10;
 
 /// Indices for `vpshufb` that widen byte `low` of a word of 8 to all words of the lower half, byte
@@ -128,7 +129,7 @@ pub(super) const SCALES_OF_16: [[u16; 32]; 4] = [
     words_from(8, 8),
     words_from(12, 8),
 ];
-/// Element i/4 in lane i: what belongs to block i/4 of a quad.
+/// Element i/4 in lane i: what belongs to block i/4 of 4×4 blocks.
 const BLOCK_OF_LANE: [i32; 16] = [0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3];
 /// The same for registers of the blocks 0 and 1, and of 2 and 3.
 const BLOCK_OF_HALF: [[i32; 16]; 2] = [
@@ -178,23 +179,35 @@ fn scales_of_32<F: Quant32<Block = [u8; B]>, const B: usize>(
 
 impl Avx512 {
     #[inline(always)]
-    pub(crate) fn iq4_nl(self, rows: [&[[u8; 18]; 4]; 4], x: Four32<'_>, ask: impl Ask) -> __m512 {
+    pub(crate) fn iq4_nl(
+        self,
+        rows: [&[[u8; 18]; 4]; 4],
+        x: Four32<'_>,
+        prefetch: impl Prefetch,
+    ) -> __m512 {
         let d = self.halves_16(&scales_of_32::<IQ4_NL, 18>(rows));
-        self.nibbles_of_table(rows, x, (&CODES, IQ4_NL::OFFSET), d, ask)
+        self.nibbles_of_table(rows, x, (&CODES, IQ4_NL::OFFSET), d, prefetch)
     }
     #[inline(always)]
-    pub(crate) fn mxfp4(self, rows: [&[[u8; 17]; 4]; 4], x: Four32<'_>, ask: impl Ask) -> __m512 {
+    pub(crate) fn mxfp4(
+        self,
+        rows: [&[[u8; 17]; 4]; 4],
+        x: Four32<'_>,
+        prefetch: impl Prefetch,
+    ) -> __m512 {
         let d = self.powers_16(&scales_of_32::<MXFP4, 17>(rows));
-        self.nibbles_of_table(rows, x, (&mxfp4::CODES, MXFP4::OFFSET), d, ask)
+        self.nibbles_of_table(rows, x, (&mxfp4::CODES, MXFP4::OFFSET), d, prefetch)
     }
 
     proven! {
-        /// Asks for the line `offset` bytes behind the start of `bytes`, which need not exist, into the L1.
-        pub(crate) fn ask_near(self, bytes: &[u8], offset: usize) {
+        /// Prefetches the line `offset` bytes behind the start of `bytes`, which need not exist,
+        /// into the L1.
+        pub(crate) fn prefetch_l1(self, bytes: &[u8], offset: usize) {
             _mm_prefetch::<_MM_HINT_T0>(bytes.as_ptr().wrapping_add(offset).cast());
         }
-        /// Asks for the line `offset` bytes behind the start of `bytes`, which need not exist, from memory into the L2.
-        pub(crate) fn ask_far(self, bytes: &[u8], offset: usize) {
+        /// Prefetches the line `offset` bytes behind the start of `bytes`, which need not exist,
+        /// from memory into the L2.
+        pub(crate) fn prefetch_l2(self, bytes: &[u8], offset: usize) {
             _mm_prefetch::<_MM_HINT_T1>(bytes.as_ptr().wrapping_add(offset).cast());
         }
         pub(super) fn words(self, words: &[u16; 32]) -> __m512i { _mm512_loadu_si512(words.as_ptr().cast()) }
@@ -244,7 +257,7 @@ impl Avx512 {
         fn fold_lanes(self, a: __m512i, b: __m512i) -> __m512i {
             _mm512_add_epi32(_mm512_shuffle_i32x4::<0x88>(a, b), _mm512_shuffle_i32x4::<0xdd>(a, b))
         }
-        /// `isum` of a quad from the sums of each of its blocks by [`Self::fold_rows`].
+        /// `isum` of 4×4 blocks from the sums of each of its blocks by [`Self::fold_rows`].
         pub(super) fn fold_blocks(self, v: [__m512i; 4]) -> __m512 {
             let (a, b) = (self.fold_lanes(v[0], v[1]), self.fold_lanes(v[2], v[3]));
             _mm512_cvtepi32_ps(self.fold_lanes(a, b))
@@ -252,15 +265,16 @@ impl Avx512 {
 
         /// Q4_K (blocks of 144 bytes) and Q5_K (of 176).
         pub(crate) fn nibbles_k<const B: usize, const N: usize>(
-            self, rows: [&[[u8; B]; N]; 4], x: Inputs256<'_, N>, ask: impl Ask
+            self, rows: [&[[u8; B]; N]; 4], x: Inputs256<'_, N>, prefetch: impl Prefetch
         ) -> __m512 {
-            let mut heads = [_mm512_setzero_si512(); 4];
+            let mut headers = [_mm512_setzero_si512(); 4];
             for r in 0..4 {
-                let at = |c: usize| head_of(&rows[r][c.min(N - 1)]);
-                heads[r] = self.four_lanes([at(0), at(1), at(2), at(3)]);
+                let at = |c: usize| header_of(&rows[r][c.min(N - 1)]);
+                headers[r] = self.four_lanes([at(0), at(1), at(2), at(3)]);
             }
-            // d and dmin, then bytes 0 to 3, 4 to 7 and 8 to 11 of the six-bit scales; see `format/q4_k.rs`.
-            let [halves, low_scales, low_mins, rest] = self.turn(heads);
+            // d and dmin, then bytes 0 to 3, 4 to 7 and 8 to 11 of the six-bit scales; see
+            // `format/q4_k.rs`.
+            let [halves, low_scales, low_mins, rest] = self.transpose_lanes(headers);
             let (low_6, low_4, top_2) =
                 (_mm512_set1_epi8(0x3f), _mm512_set1_epi8(0x0f), _mm512_set1_epi8(0x30));
             let both = |nibbles, top| {
@@ -294,7 +308,7 @@ impl Avx512 {
                 }
                 let mut dots = [_mm512_setzero_si512(); 4];
                 for r in 0..4 {
-                    ask.ask(self, &rows[r][c], c, r);
+                    prefetch.prefetch(self, &rows[r][c], c, r);
                     let codes = self.codes_of_nibbles(&rows[r][c]);
                     let word = _mm512_set1_epi64(words[r / 2][2 * c + r % 2]);
                     let mut sum = _mm512_setzero_si512();
@@ -338,7 +352,7 @@ impl Avx512 {
         }
 
         pub(crate) fn q6_k<const N: usize>(
-            self, rows: [&[[u8; 210]; N]; 4], x: Inputs256<'_, N>, ask: impl Ask
+            self, rows: [&[[u8; 210]; N]; 4], x: Inputs256<'_, N>, prefetch: impl Prefetch
         ) -> __m512 {
             let (low_4, top_2) = (_mm512_set1_epi8(0x0f), _mm512_set1_epi8(0x30));
             let (left, right) = (self.words(const { &halves_of(4, 2) }), self.words(const { &halves_of(0, 2) }));
@@ -348,11 +362,11 @@ impl Avx512 {
                 let sums = _mm256_loadu_si256(x.sums[c].of_16.whole.as_ptr().cast());
                 let mut dots = [_mm512_setzero_si512(); 4];
                 for r in 0..4 {
-                    ask.ask(self, &rows[r][c], c, r);
+                    prefetch.prefetch(self, &rows[r][c], c, r);
                     let block = &rows[r][c];
                     d[4 * c + r] = u16::from_le_bytes([block[208], block[209]]);
                     let scales = _mm256_cvtepi8_epi16(_mm_loadu_si128(block.as_ptr().add(192).cast()));
-                    // Codes are lowered by 32.
+                    // 32 is subtracted from the codes.
                     let offset = _mm256_slli_epi32::<5>(_mm256_madd_epi16(scales, sums));
                     let mut sum = _mm512_zextsi256_si512(_mm256_sub_epi32(_mm256_setzero_si256(), offset));
                     let scales = _mm512_castsi256_si512(scales);
@@ -378,7 +392,7 @@ impl Avx512 {
         }
 
         pub(crate) fn iq4_xs<const N: usize>(
-            self, rows: [&[[u8; 136]; N]; 4], x: Inputs256<'_, N>, ask: impl Ask
+            self, rows: [&[[u8; 136]; N]; 4], x: Inputs256<'_, N>, prefetch: impl Prefetch
         ) -> __m512 {
             let (low_4, table) = (_mm512_set1_epi8(15), _mm512_broadcast_i32x4(_mm_loadu_si128(CODES.as_ptr().cast())));
             let (mut d, mut blocks) = ([0; 16], [_mm512_setzero_si512(); 4]);
@@ -388,11 +402,11 @@ impl Avx512 {
                 let sums = _mm_loadu_si128(x.sums[c].of_32.whole.as_ptr().cast());
                 let mut dots = [_mm512_setzero_si512(); 4];
                 for r in 0..4 {
-                    ask.ask(self, &rows[r][c], c, r);
+                    prefetch.prefetch(self, &rows[r][c], c, r);
                     let (block, head) = (&rows[r][c], IQ4_XS::head(&rows[r][c]));
                     d[4 * c + r] = head.d;
                     let scales = _mm_cvtsi64_si128(head.scale[0] as i64);
-                    // Codes are lowered by 128.
+                    // 128 is subtracted from the codes.
                     let offset = _mm_slli_epi32::<7>(_mm_madd_epi16(_mm_cvtepi8_epi16(scales), sums));
                     let mut sum = _mm512_zextsi128_si512(_mm_sub_epi32(_mm_setzero_si128(), offset));
                     let scales = _mm512_castsi256_si512(_mm256_cvtepi8_epi32(scales));
@@ -414,15 +428,15 @@ impl Avx512 {
         }
 
         pub(crate) fn q2_k<const N: usize>(
-            self, rows: [&[[u8; 84]; N]; 4], x: Inputs256<'_, N>, ask: impl Ask
+            self, rows: [&[[u8; 84]; N]; 4], x: Inputs256<'_, N>, prefetch: impl Prefetch
         ) -> __m512 {
             let low_4 = _mm512_set1_epi8(15);
-            let mut heads = [_mm512_setzero_si512(); 4];
+            let mut headers = [_mm512_setzero_si512(); 4];
             for r in 0..4 {
-                let at = |c: usize| head_of(&rows[r][c.min(N - 1)]);
-                heads[r] = self.four_lanes([at(0), at(1), at(2), at(3)]);
+                let at = |c: usize| header_of(&rows[r][c.min(N - 1)]);
+                headers[r] = self.four_lanes([at(0), at(1), at(2), at(3)]);
             }
-            let mut mins = self.turn(heads);
+            let mut mins = self.transpose_lanes(headers);
             // The upper nibbles. A loop: `map` would be a call.
             for words in &mut mins {
                 *words = _mm512_and_si512(_mm512_srli_epi16::<4>(*words), low_4);
@@ -438,10 +452,10 @@ impl Avx512 {
                 let xs = x.codes[c].as_chunks::<64>().0;
                 let mut dots = [_mm512_setzero_si512(); 4];
                 for r in 0..4 {
-                    ask.ask(self, &rows[r][c], c, r);
+                    prefetch.prefetch(self, &rows[r][c], c, r);
                     let block = &rows[r][c];
                     halves[4 * c + r] = i32::from_le_bytes(*block.last_chunk().expect("d and dmin end the block"));
-                    let scales = _mm_loadu_si128(head_of(block).as_ptr().cast());
+                    let scales = _mm_loadu_si128(header_of(block).as_ptr().cast());
                     let scales = _mm_and_si128(scales, _mm512_castsi512_si128(low_4));
                     let scales = _mm512_castsi256_si512(_mm256_cvtepi8_epi16(scales));
                     let codes = self.pairs_of_bits(block[16..].first_chunk().expect("the codes follow the scales"));
@@ -461,18 +475,18 @@ impl Avx512 {
             _mm512_mul_ps(self.of_blocks(x.scales), v)
         }
         pub(crate) fn tq1_0<const N: usize>(
-            self, rows: [&[[u8; 54]; N]; 4], x: Inputs256<'_, N>, ask: impl Ask
+            self, rows: [&[[u8; 54]; N]; 4], x: Inputs256<'_, N>, prefetch: impl Prefetch
         ) -> __m512 {
             let (odd, three) = (_mm512_set1_epi16(-256), _mm512_set1_epi16(3));
             let (mut d, mut blocks) = ([0; 16], [_mm512_setzero_si512(); 4]);
             for c in 0..N {
                 let xs = x.codes[c].as_chunks::<64>().0;
-                // Digits are lowered by 1.
+                // 1 is subtracted from the digits.
                 let sums = _mm_loadu_si128(x.sums[c].of_32.whole.as_ptr().cast());
                 let start = _mm512_zextsi128_si512(_mm_madd_epi16(sums, _mm_set1_epi16(-1)));
                 let mut dots = [_mm512_setzero_si512(); 4];
                 for r in 0..4 {
-                    ask.ask(self, &rows[r][c], c, r);
+                    prefetch.prefetch(self, &rows[r][c], c, r);
                     let block = &rows[r][c];
                     d[4 * c + r] = u16::from_le_bytes([block[52], block[53]]);
                     // What the four times 64 digits are in; see `format/tq1_0.rs`.
@@ -511,7 +525,8 @@ impl Avx512 {
         fn twice(self, bytes: &[u8; 32]) -> __m512i {
             _mm512_broadcast_i64x4(_mm256_loadu_si256(bytes.as_ptr().cast()))
         }
-        /// The two-bit codes of a block, 64 at a time: bits 2·j and 2·j + 1 of 32 bytes are 32 weights.
+        /// The two-bit codes of a block, 64 at a time: bits 2·j and 2·j + 1 of 32 bytes are 32
+        /// weights.
         fn pairs_of_bits(self, bytes: &[u8; 64]) -> [__m512i; 4] {
             let (bytes, two) = (bytes.as_chunks::<32>().0, _mm512_set1_epi8(3));
             let (first, second) = (self.twice(&bytes[0]), self.twice(&bytes[1]));
@@ -524,7 +539,7 @@ impl Avx512 {
             ]
         }
 
-        pub(crate) fn q8_0(self, rows: [&[[u8; 34]; 4]; 4], x: Four32<'_>, ask: impl Ask) -> __m512 {
+        pub(crate) fn q8_0(self, rows: [&[[u8; 34]; 4]; 4], x: Four32<'_>, prefetch: impl Prefetch) -> __m512 {
             let sums = _mm_cvtepi16_epi32(_mm_loadl_epi64(x.sums.as_ptr().cast()));
             // Flipping the top bit adds 128 to the codes.
             let offsets = _mm_sub_epi32(_mm_setzero_si128(), _mm_slli_epi32::<7>(sums));
@@ -533,7 +548,7 @@ impl Avx512 {
             let (xs, mut d) = (x.codes.as_chunks::<64>().0, [0; 16]);
             let mut dots = [[_mm512_setzero_si512(); 4]; 2];
             for r in 0..4 {
-                ask.ask(self, rows[r].as_flattened(), 0, r);
+                prefetch.prefetch(self, rows[r].as_flattened(), 0, r);
                 let blocks = rows[r];
                 for c in 0..4 {
                     d[4 * c + r] = u16::from_le_bytes([blocks[c][0], blocks[c][1]]);
@@ -549,19 +564,19 @@ impl Avx512 {
             _mm512_mul_ps(_mm512_mul_ps(self.halves_16(&d), self.of_blocks(x.scales)), isum)
         }
 
-        pub(crate) fn q4_0(self, rows: [&[[u8; 18]; 4]; 4], x: Four32<'_>, ask: impl Ask) -> __m512 {
+        pub(crate) fn q4_0(self, rows: [&[[u8; 18]; 4]; 4], x: Four32<'_>, prefetch: impl Prefetch) -> __m512 {
             let (start, [first, second]) = (self.offsets(x.sums, 8), self.halves_of_groups(x.codes));
             let (low_4, mut d, mut dots) = (_mm512_set1_epi8(15), _mm512_setzero_si512(), [_mm512_setzero_si512(); 4]);
             for r in 0..4 {
-                ask.ask(self, rows[r].as_flattened(), 0, r);
+                prefetch.prefetch(self, rows[r].as_flattened(), 0, r);
                 let blocks = rows[r];
                 let at = |c: usize| blocks[c].last_chunk().expect("the nibbles end the block");
                 let nibbles = self.four_lanes([at(0), at(1), at(2), at(3)]);
                 let sum = _mm512_dpbusd_epi32(start, _mm512_and_si512(nibbles, low_4), first);
                 let high = _mm512_and_si512(_mm512_srli_epi16::<4>(nibbles), low_4);
                 dots[r] = _mm512_dpbusd_epi32(sum, high, second);
-                // The scale of block c begins at byte 18·c, which is byte 2·c of 128-bit lane c. Loaded last, or the
-                // compiler makes the nibbles of this by shifts.
+                // The scale of block c begins at byte 18·c, which is byte 2·c of 128-bit lane c.
+                // Loaded last, or the compiler makes the nibbles of this by shifts.
                 let head = self.bytes_64(blocks.as_flattened().first_chunk().expect("72 bytes"));
                 d = _mm512_mask_shuffle_epi8(d, 0x0003_0003_0003_0003 << (2 * r), head, self.bytes_64(&SCALES_OF_ROWS));
             }
@@ -570,15 +585,16 @@ impl Avx512 {
             _mm512_mul_ps(_mm512_mul_ps(_mm512_cvtph_ps(d), self.of_blocks(x.scales)), isum)
         }
 
-        /// Formats whose nibbles stand for the numbers of a table, raised by `offset`. `d` is theirs, lane 4·block + row.
+        /// Formats whose nibbles stand for the numbers of a table, biased by `offset`. `d` is
+        /// theirs, lane 4·block + row.
         fn nibbles_of_table<const B: usize>(
-            self, rows: [&[[u8; B]; 4]; 4], x: Four32<'_>, table: (&[u8; 16], i16), d: __m512, ask: impl Ask
+            self, rows: [&[[u8; B]; 4]; 4], x: Four32<'_>, table: (&[u8; 16], i16), d: __m512, prefetch: impl Prefetch
         ) -> __m512 {
             let (table, offset) = (_mm512_broadcast_i32x4(_mm_loadu_si128(table.0.as_ptr().cast())), i32::from(table.1));
             let (start, [first, second]) = (self.offsets(x.sums, offset), self.halves_of_groups(x.codes));
             let (low_4, mut dots) = (_mm512_set1_epi8(15), [_mm512_setzero_si512(); 4]);
             for r in 0..4 {
-                ask.ask(self, rows[r].as_flattened(), 0, r);
+                prefetch.prefetch(self, rows[r].as_flattened(), 0, r);
                 let blocks = rows[r];
                 let at = |c: usize| blocks[c].last_chunk().expect("the nibbles end the block");
                 let nibbles = self.four_lanes([at(0), at(1), at(2), at(3)]);
@@ -599,12 +615,12 @@ impl Avx512 {
             _mm512_castsi512_ps(_mm512_max_epi32(normal, subnormal))
         }
 
-        pub(crate) fn q5_0(self, rows: [&[[u8; 22]; 4]; 4], x: Four32<'_>, ask: impl Ask) -> __m512 {
+        pub(crate) fn q5_0(self, rows: [&[[u8; 22]; 4]; 4], x: Four32<'_>, prefetch: impl Prefetch) -> __m512 {
             let (start, [first, second]) = (self.offsets(x.sums, 16), self.halves_of_groups(x.codes));
             let (low_4, bit) = (_mm512_set1_epi8(15), _mm512_set1_epi8(16));
             let (mut d, mut dots) = ([0; 16], [_mm512_setzero_si512(); 4]);
             for r in 0..4 {
-                ask.ask(self, rows[r].as_flattened(), 0, r);
+                prefetch.prefetch(self, rows[r].as_flattened(), 0, r);
                 let blocks = rows[r];
                 // The fifth bits of the low and the high nibbles.
                 let mut fifth = [0, 0];
@@ -624,20 +640,22 @@ impl Avx512 {
             let isum = _mm512_cvtepi32_ps(self.fold_rows(dots));
             _mm512_mul_ps(_mm512_mul_ps(self.halves_16(&d), self.of_blocks(x.scales)), isum)
         }
-        /// The first halves of four groups of 32 codes, and the second ones: what low and high nibbles are multiplied with.
+        /// The first halves of four groups of 32 codes, and the second ones: what low and high
+        /// nibbles are multiplied with.
         fn halves_of_groups(self, codes: &[i8; 128]) -> [__m512i; 2] {
             let codes = codes.as_chunks().0;
             let (a, b) = (self.codes_64(&codes[0]), self.codes_64(&codes[1]));
             [_mm512_shuffle_i32x4::<0x88>(a, b), _mm512_shuffle_i32x4::<0xdd>(a, b)]
         }
-        /// Where the sums of four blocks start whose codes are lowered by `offset`, in the first element of a 128-bit lane each.
+        /// Where the sums of four blocks start from whose codes `offset` is subtracted,
+        /// in the first element of a 128-bit lane each.
         fn offsets(self, sums: [i16; 4], offset: i32) -> __m512i {
             let sums = _mm_cvtepi16_epi32(_mm_loadl_epi64(sums.as_ptr().cast()));
             let start = _mm512_castsi128_si512(_mm_mullo_epi32(sums, _mm_set1_epi32(-offset)));
             _mm512_maskz_permutexvar_epi32(0x1111, self.lanes(&BLOCK_OF_LANE), start)
         }
 
-        /// `out` of four rows plus the first `n` blocks of a quad, in order.
+        /// `out` of four rows plus the first `n` blocks of 4×4 blocks, in order.
         pub(crate) fn add_quad(self, out: __m128, quad: __m512, n: usize) -> __m128 {
             let out = _mm_add_ps(out, _mm512_castps512_ps128(quad));
             if n == 1 {
@@ -677,7 +695,7 @@ fn plus_pairs(mut acc: __m512i, a: __m512i, b: __m512i) -> __m512i {
 
 /// The 16 bytes of scales and minima.
 #[inline(always)]
-fn head_of<const B: usize>(block: &[u8; B]) -> &[u8; 16] {
+fn header_of<const B: usize>(block: &[u8; B]) -> &[u8; 16] {
     block
         .first_chunk()
         .expect("a block is longer than its header")

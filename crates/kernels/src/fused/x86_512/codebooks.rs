@@ -8,7 +8,7 @@
 // Indices name rows and blocks that several arrays share.
 #![allow(clippy::needless_range_loop)]
 
-use super::blocks::{Ask, Inputs256, SCALES_OF_16, words_from};
+use super::blocks::{Inputs256, Prefetch, SCALES_OF_16, words_from};
 use crate::format::KQuant;
 use crate::format::{IQ2_XS, IQ2_XXS, IQ3_S, IQ3_XXS};
 use crate::isa::avx2::{even_signs, nibbles, odd, proven, spread_sevens};
@@ -183,7 +183,8 @@ impl Avx512 {
                 scales: self.odd_nibbles(_mm_cvtsi32_si128(scales)),
             }
         }
-        /// `acc` and the products of 64 codes with the inputs, which are negative where `minus` is set.
+        /// `acc` and the products of 64 codes with the inputs, which are negative where `minus` is
+        /// set.
         fn dot_signed(self, acc: __m512i, codes: __m512i, x: &[i8; 64], minus: u64, scales: __m512i) -> __m512i {
             let x = self.codes_64(x);
             let x = _mm512_mask_sub_epi8(x, minus, _mm512_setzero_si512(), x);
@@ -200,20 +201,20 @@ impl Avx512 {
         fn no_products(self) -> __m512i { _mm512_setzero_si512() }
     }
 
-    /// A quad of a format with a codebook.
+    /// A 4×4 block kernel of a format with a codebook.
     #[inline(always)]
     pub(crate) fn codebook<F: Codebook<B>, const B: usize, const N: usize>(
         self,
         rows: [&[[u8; B]; N]; 4],
         x: Inputs256<'_, N>,
-        ask: impl Ask,
+        prefetch: impl Prefetch,
     ) -> __m512 {
         let (mut d, mut blocks) = ([0; 16], [self.no_products(); 4]);
         for c in 0..N {
             let xs = x.codes[c].as_chunks::<64>().0;
             let mut dots = [self.no_products(); 4];
             for r in 0..4 {
-                ask.ask(self, &rows[r][c], c, r);
+                prefetch.prefetch(self, &rows[r][c], c, r);
                 d[4 * c + r] = F::d(&rows[r][c]);
                 let Unpacked {
                     codes,

@@ -8,15 +8,15 @@
 //!         16 dot products -> one vector by a tree; lane 4·block + row: f32 rule up to the sum
 //!         out[rows] += blocks 0, 1, 2, 3, in order
 //! ```
-//! There are two ways to choose the rows: [`Quarters`], one of each quarter of the strip, for cores
-//! that read several streams that lie far apart faster than one, and [`Sequence`], for those that
-//! do not. The bits are the same. Float weights are four rows, too, each with the lanes of
+//! There are two ways to choose the rows: [`Strided`], one of each quarter of the row tile, for
+//! cores that read several streams that lie far apart faster than one, and [`Linear`], for those
+//! that do not. The bits are the same. Float weights are four rows, too, each with the lanes of
 //! `float.rs`. Blocks that are missing at the end of a row are left out, rows that are missing
-//! repeat the last one. Formats without a kernel here go through `fused/x86_256` (of 256) or `gemv.rs`.
-//! Blocks of 32 are so short that their kernels are given four of each row without exception, the
-//! last ones from a padded copy: with a number of blocks that is known only at run time
-//! they had branches and loops around the prefetches: Q8_0 from the cache 23 GB/s instead of 41
-//! (Sapphire Rapids).
+//! repeat the last one. Formats without a kernel here go through `fused/x86_256` (of 256) or
+//! `gemv.rs`. Blocks of 32 are so short that their kernels are given four of each row without
+//! exception, the last ones from a padded copy: with a number of blocks that is known only at run
+//! time they had branches and loops around the prefetches: Q8_0 from the cache 23 GB/s instead of
+//! 41 (Sapphire Rapids).
 
 pub(crate) mod blocks;
 pub(crate) mod codebooks;
@@ -24,7 +24,7 @@ pub(crate) mod codebooks;
 use super::x86_256;
 use crate::Matrix;
 use crate::algo::lanes::{LANES, total};
-use crate::algo::matmul::Strip;
+use crate::algo::matmul::RowTile;
 use crate::algo::{float, gemv};
 use crate::format::{FloatFormat, KQuant, Quant32};
 use crate::format::{IQ2_XS, IQ2_XXS, IQ3_S, IQ3_XXS, IQ4_NL, IQ4_XS, MXFP4, Q2_K, Q4_0, Q4_K};
@@ -32,49 +32,54 @@ use crate::format::{Q5_0, Q5_K, Q6_K, Q8_0, TQ1_0};
 use crate::isa::Floats;
 use crate::isa::avx512::Avx512;
 use crate::registry::{Format, formats};
-use blocks::{Ask, Behind, Four32, Inputs256, LINE, Onwards};
+use blocks::{Four32, Inputs256, LINE, LinearPrefetch, Prefetch, StridedPrefetch};
 use std::arch::x86_64::{__m128, __m512};
 
-/// Strip of a K-quant.
+/// Multiplies a row tile of a K-quant.
 #[inline(always)]
-pub(crate) fn k_quant<F: KQuant>(isa: Avx512, strip: Strip<'_>) {
-    k_quant_in::<F, Quarters>(isa, strip)
+pub(crate) fn k_quant<F: KQuant>(isa: Avx512, row_tile: RowTile<'_>) {
+    k_quant_in::<F, Strided>(isa, row_tile)
 }
 
-/// Strip of a format with blocks of 32.
+/// Multiplies a row tile of a format with blocks of 32.
 #[inline(always)]
-pub(crate) fn quant_32<F: Quant32>(isa: Avx512, strip: Strip<'_>) {
-    quant_32_in::<F, Quarters>(isa, strip)
+pub(crate) fn quant_32<F: Quant32>(isa: Avx512, row_tile: RowTile<'_>) {
+    quant_32_in::<F, Strided>(isa, row_tile)
 }
 
 /// A format with blocks of 256 that has a fused kernel, for N blocks of each row.
-trait Quad256: KQuant {
+trait Block4x4Of256: KQuant {
     fn quad<const N: usize>(
         isa: Avx512,
         rows: [&[Self::Block; N]; 4],
         x: Inputs256<'_, N>,
-        ask: impl Ask,
+        prefetch: impl Prefetch,
     ) -> __m512;
 }
 
 /// A format with blocks of 32 that has a fused kernel. A trait, as only its methods can be inlined
 /// at two calls for sure.
-trait Quad32: Quant32 {
-    fn quad(isa: Avx512, rows: [&[Self::Block; 4]; 4], x: Four32<'_>, ask: impl Ask) -> __m512;
+trait Block4x4Of32: Quant32 {
+    fn quad(
+        isa: Avx512,
+        rows: [&[Self::Block; 4]; 4],
+        x: Four32<'_>,
+        prefetch: impl Prefetch,
+    ) -> __m512;
 }
 
 macro_rules! kernel_256 {
-    ($ty:ident codebook $isa:ident $rows:ident $x:ident $ask:ident) => {
-        $isa.codebook::<$ty, _, N>($rows, $x, $ask)
+    ($ty:ident codebook $isa:ident $rows:ident $x:ident $prefetch:ident) => {
+        $isa.codebook::<$ty, _, N>($rows, $x, $prefetch)
     };
-    ($ty:ident $kernel:ident $isa:ident $rows:ident $x:ident $ask:ident) => {
-        $isa.$kernel($rows, $x, $ask)
+    ($ty:ident $kernel:ident $isa:ident $rows:ident $x:ident $prefetch:ident) => {
+        $isa.$kernel($rows, $x, $prefetch)
     };
 }
 
 macro_rules! call {
-    ($kernel:ident $quads:ident $ty:ident $order:ident $isa:ident $strip:ident) => {
-        $quads::<$ty, _, $order>($isa, $strip)
+    ($kernel:ident $quads:ident $ty:ident $order:ident $isa:ident $row_tile:ident) => {
+        $quads::<$ty, _, $order>($isa, $row_tile)
     };
 }
 
@@ -84,45 +89,45 @@ macro_rules! fused {
         quant_32 { $($quant:ident [$($q_kernel:ident $q_order:ident)?];)* }
         k_quant { $($k_quant:ident $k256:tt [$($k_kernel:ident $k_order:ident)?];)* }
     ) => {
-        $($(impl Quad32 for $quant {
+        $($(impl Block4x4Of32 for $quant {
             #[inline(always)]
             fn quad(
                 isa: Avx512,
                 rows: [&[Self::Block; 4]; 4],
                 x: Four32<'_>,
-                ask: impl Ask,
+                prefetch: impl Prefetch,
             ) -> __m512 {
-                isa.$q_kernel(rows, x, ask)
+                isa.$q_kernel(rows, x, prefetch)
             }
         })?)*
 
-        $($(impl Quad256 for $k_quant {
+        $($(impl Block4x4Of256 for $k_quant {
             #[inline(always)]
             fn quad<const N: usize>(
                 isa: Avx512,
                 rows: [&[Self::Block; N]; 4],
                 x: Inputs256<'_, N>,
-                ask: impl Ask,
+                prefetch: impl Prefetch,
             ) -> __m512 {
-                kernel_256!($k_quant $k_kernel isa rows x ask)
+                kernel_256!($k_quant $k_kernel isa rows x prefetch)
             }
         })?)*
 
         /// As [`quant_32`], in the order `O`.
         #[inline(always)]
-        pub(crate) fn quant_32_in<F: Quant32, O: Order>(isa: Avx512, strip: Strip<'_>) {
+        pub(crate) fn quant_32_in<F: Quant32, O: Order>(isa: Avx512, row_tile: RowTile<'_>) {
             match F::FORMAT {
-                $($(Format::$quant => call!($q_kernel quads_of_32 $quant O isa strip),)?)*
-                _ => gemv::quant_32::<F>(isa, strip),
+                $($(Format::$quant => call!($q_kernel blocks_4x4_of_32 $quant O isa row_tile),)?)*
+                _ => gemv::quant_32::<F>(isa, row_tile),
             }
         }
 
         /// As [`k_quant`], in the order `O`.
         #[inline(always)]
-        pub(crate) fn k_quant_in<F: KQuant, O: Order>(isa: Avx512, strip: Strip<'_>) {
+        pub(crate) fn k_quant_in<F: KQuant, O: Order>(isa: Avx512, row_tile: RowTile<'_>) {
             match F::FORMAT {
-                $($(Format::$k_quant => call!($k_kernel quads_of_256 $k_quant O isa strip),)?)*
-                _ => x86_256::k_quant::<F>(isa, strip),
+                $($(Format::$k_quant => call!($k_kernel blocks_4x4_of_256 $k_quant O isa row_tile),)?)*
+                _ => x86_256::k_quant::<F>(isa, row_tile),
             }
         }
     };
@@ -130,60 +135,64 @@ macro_rules! fused {
 formats!(fused);
 
 #[inline(always)]
-fn quads_of_256<F: Quad256<Block = [u8; B]>, const B: usize, O: Order>(
+fn blocks_4x4_of_256<F: Block4x4Of256<Block = [u8; B]>, const B: usize, O: Order>(
     isa: Avx512,
-    strip: Strip<'_>,
+    row_tile: RowTile<'_>,
 ) {
-    let order = O::new(&strip);
-    for i in 0..strip.w.d_out().div_ceil(4) {
+    let order = O::new(&row_tile);
+    for i in 0..row_tile.w.d_out().div_ceil(4) {
         let (places, mut out) = (order.rows(i), isa.no_quad());
-        let rows = four_rows(strip.w, F::blocks, places);
+        let rows = four_rows(row_tile.w, F::blocks, places);
         let n_fours = rows[0].len() / 4;
         let fours = rows.map(|row| &row.as_chunks::<4>().0[..n_fours]);
         for q in 0..n_fours {
-            let ask = order.ask(&strip, i, 4 * q * B);
+            let prefetch = order.prefetch(&row_tile, i, 4 * q * B);
             let quad = F::quad(
                 isa,
                 fours.map(|row| &row[q]),
-                inputs_256(&strip, 4 * q),
-                ask,
+                inputs_256(&row_tile, 4 * q),
+                prefetch,
             );
             out = isa.add_quad(out, quad, 4);
         }
         let rests = rows.map(|row| row.as_chunks::<4>().1);
-        let ask = order.ask(&strip, i, 4 * n_fours * B);
+        let prefetch = order.prefetch(&row_tile, i, 4 * n_fours * B);
         out = match rests[0].len() {
             0 => out,
-            1 => rest_256::<F, B, 1>(isa, &strip, (out, 4 * n_fours), rests, ask),
-            2 => rest_256::<F, B, 2>(isa, &strip, (out, 4 * n_fours), rests, ask),
-            _ => rest_256::<F, B, 3>(isa, &strip, (out, 4 * n_fours), rests, ask),
+            1 => rest_256::<F, B, 1>(isa, &row_tile, (out, 4 * n_fours), rests, prefetch),
+            2 => rest_256::<F, B, 2>(isa, &row_tile, (out, 4 * n_fours), rests, prefetch),
+            _ => rest_256::<F, B, 3>(isa, &row_tile, (out, 4 * n_fours), rests, prefetch),
         };
         store(
             isa.four_floats(out),
             places,
-            &mut strip.acc[..strip.w.d_out()],
+            &mut row_tile.acc[..row_tile.w.d_out()],
         );
     }
 }
 
 /// `out` plus the last N blocks, from block `b` on.
 #[inline(always)]
-fn rest_256<F: Quad256<Block = [u8; B]>, const B: usize, const N: usize>(
+fn rest_256<F: Block4x4Of256<Block = [u8; B]>, const B: usize, const N: usize>(
     isa: Avx512,
-    strip: &Strip<'_>,
+    row_tile: &RowTile<'_>,
     (out, b): (__m128, usize),
     rests: [&[[u8; B]]; 4],
-    ask: impl Ask,
+    prefetch: impl Prefetch,
 ) -> __m128 {
     let rows = rests.map(|row| row.first_chunk().expect("N blocks are left"));
-    isa.add_quad(out, F::quad::<N>(isa, rows, inputs_256(strip, b), ask), N)
+    isa.add_quad(
+        out,
+        F::quad::<N>(isa, rows, inputs_256(row_tile, b), prefetch),
+        N,
+    )
 }
 
-/// Blocks of the activation row of a strip, from block `b` on.
+/// Blocks of the activation row of a row tile, from block `b` on.
 #[inline(always)]
-fn inputs_256<'a, const N: usize>(strip: &Strip<'a>, b: usize) -> Inputs256<'a, N> {
-    let x = strip.x.q8_256();
-    let at: [usize; 4] = std::array::from_fn(|c| x.at(b + c.min(N - 1), strip.rows.start));
+fn inputs_256<'a, const N: usize>(row_tile: &RowTile<'a>, b: usize) -> Inputs256<'a, N> {
+    let x = row_tile.x.q8_256();
+    let at: [usize; 4] = std::array::from_fn(|c| x.at(b + c.min(N - 1), row_tile.rows.start));
     Inputs256 {
         codes: std::array::from_fn(|c| &x.codes[at[c]].0),
         sums: std::array::from_fn(|c| &x.sums[at[c]]),
@@ -192,11 +201,11 @@ fn inputs_256<'a, const N: usize>(strip: &Strip<'a>, b: usize) -> Inputs256<'a, 
 }
 
 #[inline(always)]
-fn quads_of_32<F: Quad32<Block = [u8; B]>, const B: usize, O: Order>(
+fn blocks_4x4_of_32<F: Block4x4Of32<Block = [u8; B]>, const B: usize, O: Order>(
     isa: Avx512,
-    strip: Strip<'_>,
+    row_tile: RowTile<'_>,
 ) {
-    let (x, t) = (strip.x.q8_32(), strip.rows.start);
+    let (x, t) = (row_tile.x.q8_32(), row_tile.rows.start);
     let input = |q: usize| {
         let (at, half) = (x.at(q / 2, t), q % 2);
         let (sums, scales) = (
@@ -209,100 +218,100 @@ fn quads_of_32<F: Quad32<Block = [u8; B]>, const B: usize, O: Order>(
             scales,
         }
     };
-    let order = O::new(&strip);
-    for i in 0..strip.w.d_out().div_ceil(4) {
+    let order = O::new(&row_tile);
+    for i in 0..row_tile.w.d_out().div_ceil(4) {
         let (places, mut out) = (order.rows(i), isa.no_quad());
-        let rows = four_rows(strip.w, F::blocks, places);
+        let rows = four_rows(row_tile.w, F::blocks, places);
         let n_fours = rows[0].len() / 4;
         let fours = rows.map(|row| &row.as_chunks::<4>().0[..n_fours]);
         for q in 0..n_fours {
-            let ask = order.ask(&strip, i, 4 * q * B);
+            let prefetch = order.prefetch(&row_tile, i, 4 * q * B);
             out = isa.add_quad(
                 out,
-                F::quad(isa, fours.map(|row| &row[q]), input(q), ask),
+                F::quad(isa, fours.map(|row| &row[q]), input(q), prefetch),
                 4,
             );
         }
         if rows[0].len() > 4 * n_fours {
             let rests = rows.map(|row| padded(row.as_chunks::<4>().1));
-            let ask = order.ask(&strip, i, 4 * n_fours * B);
+            let prefetch = order.prefetch(&row_tile, i, 4 * n_fours * B);
             out = isa.add_quad(
                 out,
-                F::quad(isa, rests.each_ref(), input(n_fours), ask),
+                F::quad(isa, rests.each_ref(), input(n_fours), prefetch),
                 rows[0].len() - 4 * n_fours,
             );
         }
         store(
             isa.four_floats(out),
             places,
-            &mut strip.acc[..strip.w.d_out()],
+            &mut row_tile.acc[..row_tile.w.d_out()],
         );
     }
 }
 
-/// Strip of a float format: the lanes of `float.rs`, and their bits.
+/// Multiplies a row tile of a float format, in the lanes of `float.rs`, with the same bits.
 #[inline(always)]
-pub(crate) fn float<F: FloatFormat>(isa: Avx512, strip: Strip<'_>) {
-    float_in::<F, Quarters>(isa, strip)
+pub(crate) fn float<F: FloatFormat>(isa: Avx512, row_tile: RowTile<'_>) {
+    float_in::<F, Strided>(isa, row_tile)
 }
 
 /// As [`float`], in the order `O`.
 #[inline(always)]
-pub(crate) fn float_in<F: FloatFormat, O: Order>(isa: Avx512, strip: Strip<'_>) {
-    let (x, order) = (strip.x.f32_row(strip.rows.start), O::new(&strip));
+pub(crate) fn float_in<F: FloatFormat, O: Order>(isa: Avx512, row_tile: RowTile<'_>) {
+    let (x, order) = (row_tile.x.f32_row(row_tile.rows.start), O::new(&row_tile));
     // Sixteen weights of some of the rows are a line's share of all four.
-    let n_asked = 4 * LANES * size_of::<F::Weight>() / LINE;
-    for i in 0..strip.w.d_out().div_ceil(4) {
-        let ask = |k: usize| {
-            for line in k * n_asked..(k + 1) * n_asked {
-                order.ask_line(isa, &strip, i, line);
+    let n_lines = 4 * LANES * size_of::<F::Weight>() / LINE;
+    for i in 0..row_tile.w.d_out().div_ceil(4) {
+        let prefetch = |k: usize| {
+            for line in k * n_lines..(k + 1) * n_lines {
+                order.prefetch_line(isa, &row_tile, i, line);
             }
         };
-        let rows = four_rows(strip.w, F::weights, order.rows(i));
-        let lanes = float::dots::<_, F, 4, 1>(isa, rows, [x], ask);
+        let rows = four_rows(row_tile.w, F::weights, order.rows(i));
+        let lanes = float::dots::<_, F, 4, 1>(isa, rows, [x], prefetch);
         let mut four = [0.0; 4];
         for r in 0..4 {
             four[r] = total(isa.to_array(lanes[r][0]));
         }
-        store(four, order.rows(i), &mut strip.acc[..strip.w.d_out()]);
+        store(four, order.rows(i), &mut row_tile.acc[..row_tile.w.d_out()]);
     }
 }
 
-/// Which rows of a strip are computed together, and what is asked for meanwhile.
+/// Which rows of a row tile are computed together, and what is prefetched meanwhile.
 pub(crate) trait Order: Copy {
-    type Ask<'a>: Ask;
+    type Prefetch<'a>: Prefetch;
 
-    fn new(strip: &Strip<'_>) -> Self;
+    fn new(row_tile: &RowTile<'_>) -> Self;
 
     /// The rows of four `i`; at the end some of them may not exist.
     fn rows(&self, i: usize) -> [usize; 4];
 
-    /// What is asked for while a quad of four `i` is computed, which begins at byte `at` of each
-    /// row.
-    fn ask<'a>(&self, strip: &Strip<'a>, i: usize, at: usize) -> Self::Ask<'a>;
+    /// What is prefetched while 4×4 blocks of four `i` is computed, which begins at byte `at` of
+    /// each row.
+    fn prefetch<'a>(&self, row_tile: &RowTile<'a>, i: usize, at: usize) -> Self::Prefetch<'a>;
 
-    /// Asks for one line, the `line`-th while four `i` is computed.
-    fn ask_line(&self, isa: Avx512, strip: &Strip<'_>, i: usize, line: usize);
+    /// Prefetches one line, the `line`-th while four `i` is computed.
+    fn prefetch_line(&self, isa: Avx512, row_tile: &RowTile<'_>, i: usize, line: usize);
 }
 
-/// One row of each quarter of the strip. What is asked for is the row some rows behind it in the
-/// same quarter, or, from the last rows of a quarter, in that of the strip that the thread computes
-/// next. A quarter is a few pages long; asked for in the order of memory only, its beginning would
-/// be waited for each time.
+/// One row of each quarter of the row tile. What is prefetched is the row some rows behind it in
+/// the same quarter, or, from the last rows of a quarter, in that of the row tile that the thread
+/// computes next. A quarter is a few pages long; prefetched in the order of memory only, its
+/// beginning would be waited for each time.
 #[derive(Clone, Copy)]
-pub(crate) struct Quarters {
+pub(crate) struct Strided {
     /// Rows of a quarter.
     quarter: usize,
-    /// How many of them have what is asked for in the same quarter.
+    /// How many of them have what is prefetched in the same quarter.
     n_here: usize,
     row_bytes: usize,
-    /// Bytes from what is read to what is asked for in the same quarter.
+    /// Bytes from what is read to what is prefetched in the same quarter.
     here: usize,
-    /// The same in the next strip.
+    /// The same in the next row tile.
     next: usize,
 }
 
-impl Quarters {
+impl Strided {
     /// Bytes, in whole rows; from memory into the L2.
     const DISTANCE: usize = 2 << 10;
 
@@ -316,16 +325,17 @@ impl Quarters {
     }
 }
 
-impl Order for Quarters {
-    type Ask<'a> = Behind;
+impl Order for Strided {
+    type Prefetch<'a> = StridedPrefetch;
 
     #[inline(always)]
-    fn new(strip: &Strip<'_>) -> Self {
-        let (quarter, row_bytes) = (strip.w.d_out().div_ceil(4), strip.w.row(0).len());
+    fn new(row_tile: &RowTile<'_>) -> Self {
+        let (quarter, row_bytes) = (row_tile.w.d_out().div_ceil(4), row_tile.w.row(0).len());
         let ahead = Self::DISTANCE.div_ceil(row_bytes.max(1)).min(quarter);
         let here = ahead * row_bytes;
-        // Where no strip comes next, a row of this one.
-        let next = here + (strip.skip * strip.w.d_out()).saturating_sub(quarter) * row_bytes;
+        // Where no row tile comes next, a row of this one.
+        let next = here
+            + (row_tile.prefetch_distance * row_tile.w.d_out()).saturating_sub(quarter) * row_bytes;
         Self {
             quarter,
             n_here: quarter - ahead,
@@ -346,34 +356,34 @@ impl Order for Quarters {
     }
 
     #[inline(always)]
-    fn ask<'a>(&self, _: &Strip<'a>, i: usize, _: usize) -> Behind {
-        Behind(self.far(i))
+    fn prefetch<'a>(&self, _: &RowTile<'a>, i: usize, _: usize) -> StridedPrefetch {
+        StridedPrefetch(self.far(i))
     }
 
     #[inline(always)]
-    fn ask_line(&self, isa: Avx512, strip: &Strip<'_>, i: usize, line: usize) {
+    fn prefetch_line(&self, isa: Avx512, row_tile: &RowTile<'_>, i: usize, line: usize) {
         let at = line % 4 * self.quarter * self.row_bytes + line / 4 * LINE;
-        isa.ask_far(strip.w.row(i), at + self.far(i));
+        isa.prefetch_l2(row_tile.w.row(i), at + self.far(i));
     }
 }
 
-/// Rows as they lie in memory. What is asked for is in the order of memory, too, some fours further
-/// on, and from the last fours of the strip in the one that the thread computes next. Whole fours,
-/// because the rows of one are read side by side: what lies a few KB behind the first of them is
-/// about to be read of the third.
+/// Rows as they lie in memory. What is prefetched is in the order of memory, too, some fours
+/// further on, and from the last fours of the row tile in the one that the thread computes next.
+/// Whole fours, because the rows of one are read side by side: what lies a few KB behind the first
+/// of them is about to be read of the third.
 #[derive(Clone, Copy)]
-pub(crate) struct Sequence {
+pub(crate) struct Linear {
     /// Bytes of four rows.
     four: usize,
-    /// How many fours have what is asked for in the same strip.
+    /// How many fours have what is prefetched in the same row tile.
     n_here: usize,
-    /// Bytes from what is read to what is asked for in the same strip.
+    /// Bytes from what is read to what is prefetched in the same row tile.
     here: usize,
-    /// The same in the next strip.
+    /// The same in the next row tile.
     next: usize,
 }
 
-impl Sequence {
+impl Linear {
     /// Bytes, in whole fours; from memory into the L1.
     const DISTANCE: usize = 9 << 10;
 
@@ -389,17 +399,17 @@ impl Sequence {
     }
 }
 
-impl Order for Sequence {
-    type Ask<'a> = Onwards<'a>;
+impl Order for Linear {
+    type Prefetch<'a> = LinearPrefetch<'a>;
 
     #[inline(always)]
-    fn new(strip: &Strip<'_>) -> Self {
-        let (d_out, row_bytes) = (strip.w.d_out(), strip.w.row(0).len());
+    fn new(row_tile: &RowTile<'_>) -> Self {
+        let (d_out, row_bytes) = (row_tile.w.d_out(), row_tile.w.row(0).len());
         let (four, n_fours) = (4 * row_bytes, d_out.div_ceil(4));
         let ahead = Self::DISTANCE.div_ceil(four.max(1)).min(n_fours);
-        // Where no strip comes next, what is being read.
-        let next = strip
-            .skip
+        // Where no row tile comes next, what is being read.
+        let next = row_tile
+            .prefetch_distance
             .checked_sub(1)
             .map_or(0, |skipped| ahead * four + skipped * d_out * row_bytes);
         Self {
@@ -416,16 +426,16 @@ impl Order for Sequence {
     }
 
     #[inline(always)]
-    fn ask<'a>(&self, strip: &Strip<'a>, i: usize, at: usize) -> Onwards<'a> {
-        Onwards {
-            bytes: strip.w.row(0),
+    fn prefetch<'a>(&self, row_tile: &RowTile<'a>, i: usize, at: usize) -> LinearPrefetch<'a> {
+        LinearPrefetch {
+            bytes: row_tile.w.row(0),
             at: self.ahead(i, 4 * at),
         }
     }
 
     #[inline(always)]
-    fn ask_line(&self, isa: Avx512, strip: &Strip<'_>, i: usize, line: usize) {
-        isa.ask_near(strip.w.row(0), self.ahead(i, line * LINE));
+    fn prefetch_line(&self, isa: Avx512, row_tile: &RowTile<'_>, i: usize, line: usize) {
+        isa.prefetch_l1(row_tile.w.row(0), self.ahead(i, line * LINE));
     }
 }
 
@@ -437,8 +447,8 @@ fn padded<const B: usize>(blocks: &[[u8; B]]) -> [[u8; B]; 4] {
     padded
 }
 
-/// Four rows, the last row of the strip in place of those behind it. By name, as `from_fn` would be
-/// a call.
+/// Four rows, the last row of the row tile in place of those behind it. By name, as `from_fn` would
+/// be a call.
 #[inline(always)]
 pub(super) fn four_rows<'a, B>(
     w: Matrix<'a>,
