@@ -23,7 +23,7 @@ pub enum Error {
     File {
         /// The file.
         path: PathBuf,
-        /// What is wrong, and where.
+        /// The fault and its place.
         why: String,
     },
     /// An error of one tensor.
@@ -181,7 +181,7 @@ pub enum Error {
     PreTokenizer {
         /// The vocabulary file.
         path: PathBuf,
-        /// What is unknown.
+        /// The unknown value.
         why: String,
     },
     /// An option that does not apply to the source.

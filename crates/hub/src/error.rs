@@ -13,7 +13,7 @@ pub enum Error {
         what: &'static str,
         /// The invalid name.
         name: String,
-        /// What is wrong with it.
+        /// The fault.
         why: &'static str,
     },
     /// Reading or writing a file failed.
@@ -71,7 +71,7 @@ pub enum Error {
     Response {
         /// The requested URL.
         url: String,
-        /// What is wrong with the response.
+        /// The fault of the response.
         why: String,
     },
     /// A file differs from the repository's listing in length or hash.

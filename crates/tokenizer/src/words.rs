@@ -115,8 +115,8 @@ fn is_punctuation(c: char) -> bool {
     c.is_ascii_punctuation() || Categories::PUNCTUATION.contain(c)
 }
 
-/// CJK ideographs, each of which is a word. The gap from U+2B820 to U+2B91F is a mistake in BERT's
-/// code that vocabularies were made with.
+/// CJK ideographs; each is a word. The gap from U+2B820 to U+2B91F is a mistake in BERT's code that
+/// vocabularies were made with.
 fn is_ideograph(c: char) -> bool {
     matches!(
         u32::from(c),

@@ -24,7 +24,10 @@ const ARROWS: [(&str, &[&str]); 16] = [
         "atta-model",
         &["atta-store", "atta-kernels", "atta-formats"],
     ),
-    ("atta-constrain", &["atta-store", "atta-tokenizer"]),
+    (
+        "atta-constrain",
+        &["atta-formats", "atta-store", "atta-tokenizer"],
+    ),
     ("atta-chat", &["atta-constrain", "atta-tokenizer"]),
     (
         "atta-engine",

@@ -1,8 +1,8 @@
 //! Reads Hugging Face checkpoints: directories with `config.json`, and safetensors or pickles.
 //!
-//! The configuration becomes GGUF metadata, the metadata a spec, and the spec lists the tensors,
-//! each of which is looked up by its name in the model family. Before anything is written, it is
-//! checked that no tensor is missing or left over, and that the metadata means the same as the
+//! The configuration becomes GGUF metadata, the metadata a spec, and the spec lists the tensors;
+//! each is looked up by its name in the model family. Before anything is written, it is checked
+//! that no tensor is missing or left over, and that the metadata means the same as the
 //! configuration.
 //!
 //! The vocabulary is not read here: [`open`](crate::open) adds it to the metadata of the
@@ -229,7 +229,7 @@ fn note(config: &Config, family: &Family, notes: &mut Vec<String>) -> Result<(),
     Ok(())
 }
 
-/// Whether a field does not change what is computed for a text.
+/// Whether a field changes no result.
 fn is_irrelevant(field: &str) -> bool {
     const KNOWN: &[&str] = &[
         "_name_or_path",

@@ -6,7 +6,7 @@
 //! most one object, so [`MAX_STEPS`] bounds memory.
 //!
 //! Source: CPython's `Lib/pickletools.py` for the opcodes; `torch/serialization.py` and
-//! `torch/_utils.py` for what is saved.
+//! `torch/_utils.py` for the objects saved.
 
 use std::collections::HashMap;
 

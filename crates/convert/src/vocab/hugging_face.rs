@@ -2,8 +2,7 @@
 //! model.
 //!
 //! Knows no other format. The one idea: only the small fields become trees of JSON values; tokens
-//! and merges, of which there are hundreds of thousands, are parsed directly into strings and
-//! numbers.
+//! and merges (hundreds of thousands) are parsed directly into strings and numbers.
 
 use std::collections::{HashMap, HashSet};
 

@@ -1,7 +1,7 @@
 //! `tokenizer.model` of SentencePiece: pieces with scores (`llama` in GGUF).
 //!
 //! Knows no other file except the added tokens. The one idea: a model is a list of pieces and two
-//! short lists of settings, of which few matter; the user is warned about settings that GGUF cannot
+//! short lists of settings; few settings matter; the user is warned about settings that GGUF cannot
 //! express.
 //!
 //! Source: `sentencepiece_model.proto` of google/sentencepiece, for field numbers and defaults.
