@@ -32,8 +32,7 @@ fuzz_target!(|file: &[u8]| {
         ..KvType::default()
     };
     assert_eq!(spec.state_bytes(kv, 1 << 20).len(), spec.layers.len());
-    for layer in spec.layers.iter().take(MAX_ROPES) {
-        let a = layer.attention();
+    for a in spec.attentions().take(MAX_ROPES) {
         assert!(a.first_visible(1 << 20) <= 1 << 20);
         assert!(a.temperature.is_none_or(|t| !t.at(1 << 20).is_nan()));
         for n_ctx in [1, 4096, 1 << 20] {

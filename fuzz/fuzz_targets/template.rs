@@ -26,12 +26,10 @@ fuzz_target!(|source: &str| {
         Message::assistant_calling("<think>\nso\n</think>\n\nyes", vec![call]),
         Message::tool("1", "f", "2"),
     ];
-    let tools = [
-        json!({
-            "type": "function",
-            "function": { "name": "f", "parameters": { "type": "object" } }
-        }),
-    ];
+    let tools = [json!({
+        "type": "function",
+        "function": { "name": "f", "parameters": { "type": "object" } }
+    })];
     let now = Some(DateTime::from_unix(951_827_696));
     for messages in [&messages[..], &messages[1..2], &[]] {
         let conversation = Conversation {
