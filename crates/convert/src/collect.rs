@@ -53,7 +53,7 @@ impl ImatrixCollector {
             let in_file = |name: &String| directory.tensor(name).is_some();
             let name = Some(req.name())
                 .filter(in_file)
-                .or_else(|| req.within_name().filter(in_file))?;
+                .or_else(|| req.fused_name().filter(in_file))?;
             let n_experts = if req.shape.len() > 2 { req.shape[0] } else { 1 };
             Some(((req.layer?, req.role), (name, n_experts)))
         };

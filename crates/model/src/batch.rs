@@ -1,8 +1,8 @@
 //! What goes into a step and what comes out: rows of many sequences at once.
 //!
 //! A row is one position of one sequence. It brings a token or an embedding (or, where an earlier
-//! machine computed the first layers, a hidden state), and says what it wants back. Both structs are meant to be
-//! kept and reused: after warm-up a step allocates nothing.
+//! machine computed the first layers, a hidden state), and states which result it wants. Both
+//! structs are meant to be kept and reused: after warm-up a step allocates nothing.
 
 use std::ops::Range;
 
@@ -12,13 +12,13 @@ use atta_kernels::math::{all_below, all_finite};
 /// No real model comes near this.
 const MAX_RESIDUAL: f32 = 1e15;
 
-/// A sequence of an executor: its own positions, its own state. The id of a dropped sequence never
-/// means another one.
+/// A sequence of an executor: its own positions, its own state. Ids of dropped sequences are not
+/// reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SeqId {
-    /// Its place among the sequences of the executor.
+    /// Slot of the executor.
     pub index: u32,
-    /// How many sequences had that place before.
+    /// Number of sequences that used the slot before.
     pub generation: u32,
 }
 
@@ -28,7 +28,7 @@ impl std::fmt::Display for SeqId {
     }
 }
 
-/// What a row brings.
+/// The input of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Input {
     /// A token id; for an executor that owns the first layer.
@@ -52,10 +52,10 @@ impl AdapterSet {
     pub const EMPTY: Self = Self(());
 }
 
-/// What a row wants back.
+/// The result that a row wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Want {
-    /// Only that its state is kept, as for all but the last token of a prompt.
+    /// None: only its state is kept, as for all but the last token of a prompt.
     Nothing,
     /// Logits over the vocabulary; of an executor that owns the last layer.
     Logits,
@@ -66,13 +66,13 @@ pub enum Want {
 /// One position of one sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// Whose position.
+    /// The sequence.
     pub seq: SeqId,
-    /// Which one; it must continue the sequence.
+    /// Its next position.
     pub pos: usize,
-    /// What it brings.
+    /// The input.
     pub input: Input,
-    /// What it wants back.
+    /// The wanted result.
     pub want: Want,
     /// Whether the recurrent state behind this row is kept, so that the sequence can be truncated
     /// to here. The number of kept states is limited ([`ExecutorSize::n_checkpoints`]); without
@@ -80,7 +80,7 @@ pub struct Row {
     ///
     /// [`ExecutorSize::n_checkpoints`]: crate::ExecutorSize::n_checkpoints
     pub is_checkpoint: bool,
-    /// What it is computed with.
+    /// Adapters.
     pub adapters: AdapterSet,
 }
 
@@ -89,18 +89,18 @@ pub struct Row {
 pub struct Batch {
     /// In any mixture of sequences; positions of one sequence in order.
     pub rows: Vec<Row>,
-    /// Embeddings and residuals of the rows that bring one, `[n, d_model]`.
+    /// Embeddings and residuals that rows refer to, `[n, d_model]`.
     pub hidden: Vec<f32>,
 }
 
 impl Batch {
-    /// Empties it, keeping its memory.
+    /// Removes all rows; keeps the memory.
     pub fn clear(&mut self) {
         self.rows.clear();
         self.hidden.clear();
     }
 
-    /// Becomes the same as another, in its own memory.
+    /// Copies another batch, reusing memory.
     pub fn copy_from(&mut self, other: &Self) {
         self.clear();
         self.rows.extend_from_slice(&other.rows);
@@ -153,7 +153,7 @@ impl Batch {
 /// The result of a step.
 #[derive(Clone, Debug, Default)]
 pub struct Output {
-    /// What each row of the batch wanted, and which row of `logits` or `hidden` it got.
+    /// The wanted result of each row of the batch, and its row in `logits` or `hidden`.
     places: Vec<(Want, usize)>,
     /// `[rows that want them, n_vocab]`.
     logits: Vec<f32>,
@@ -167,7 +167,7 @@ pub struct Output {
 
 impl Output {
     /// The first of these rows of the batch for which the model computed NaN or infinity, whether
-    /// it asked for a result or not; what the sequence holds from there on is worthless.
+    /// it wants a result or not. The state of its sequence is invalid from there on.
     pub fn first_not_finite(&self, rows: Range<usize>) -> Option<usize> {
         self.not_finite
             .iter()
@@ -176,7 +176,7 @@ impl Output {
             .min()
     }
 
-    /// Notes whether the residual of a row, `[d_model]`, is finite, and small enough for a norm;
+    /// Records whether the residual of a row, `[d_model]`, is finite, and small enough for a norm;
     /// for executors, after [`prepare`](Self::prepare).
     pub fn check_residual(&mut self, row: usize, x: &[f32]) {
         if !all_below(x, MAX_RESIDUAL) {
@@ -184,7 +184,7 @@ impl Output {
         }
     }
 
-    /// Notes the rows whose logits are not all finite; for executors.
+    /// Records the rows whose logits are not all finite; for executors.
     pub fn check_logits(&mut self) {
         for (row, &(want, place)) in self.places.iter().enumerate() {
             if want == Want::Logits
@@ -227,7 +227,7 @@ impl Output {
         &mut self.hidden[at..at + self.d_model]
     }
 
-    /// Makes room for what the rows want; for executors, at the beginning of their output.
+    /// Makes room for the results of rows; for executors, before they write any.
     pub fn prepare(&mut self, rows: &[Row], n_vocab: usize, d_model: usize) {
         let (mut n_logits, mut n_hidden) = (0, 0);
         self.places.clear();

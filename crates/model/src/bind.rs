@@ -2,8 +2,7 @@
 //! refused.
 //!
 //! Vectors (norms, biases) are decoded to f32 on the heap here, since they are small and every
-//! token reads them. Matrices stay where they are; what is kept of them is their type, shape and
-//! place in a weight group.
+//! token reads them. Of matrices only type, shape and place in a weight group are stored here.
 
 use std::{collections::HashSet, ops::Range};
 
@@ -15,7 +14,7 @@ use atta_store::{
 };
 
 use crate::{
-    Error, Home, Role, Share, TensorReq, arch,
+    Error, Placement, Role, Share, TensorReq, arch,
     blocks::Affine,
     spec::{Factors, ModelSpec, Presence},
 };
@@ -79,8 +78,8 @@ impl Model {
         })
     }
 
-    /// The same with a source of weights of one's own, made from the files and the plan of what is
-    /// in which group.
+    /// Binds tensors to weights of another source, which `source` makes from the files and the plan
+    /// of tensors by group.
     ///
     /// # Errors
     /// As [`with_spec`](Self::with_spec), and what `source` returns.
@@ -153,18 +152,18 @@ impl Model {
             .or(held.map(matrix))
     }
 
-    /// What the model is.
+    /// The spec.
     pub fn spec(&self) -> &ModelSpec {
         &self.spec
     }
 
-    /// Where its weights come from.
+    /// The source of the weights.
     pub fn weights(&self) -> &dyn Weights {
         self.weights.as_ref()
     }
 
-    /// What the matrices of all layers and of the head cost one token; of experts those that it
-    /// goes to.
+    /// The cost of multiplying one token with all matrices of the loaded part; of experts with
+    /// those that it uses.
     pub fn matmul_cost(&self) -> MatmulCost {
         let head = self.share.head.then(|| self.head_place());
         let n_used = |l: usize| self.spec.layers[l].moe().map_or(1, |moe| moe.n_used as u64);
@@ -194,7 +193,8 @@ impl Model {
         &self.layers[l]
     }
 
-    /// The token embedding, one row of it: tensor `i` of [`WeightGroup::EmbedRows`](atta_store::WeightGroup::EmbedRows).
+    /// The token embedding, one row of it: tensor `i` of
+    /// [`WeightGroup::EmbedRows`](atta_store::WeightGroup::EmbedRows).
     pub(crate) fn embedding<'a>(&self, rows: &'a ChunkGuard<'_>, i: usize) -> Matrix<'a> {
         let table = self.globals.place(Role::TokenEmbd);
         MatrixRef {
@@ -234,7 +234,7 @@ impl ModelSpec {
     }
 }
 
-/// The tensors of a file, each where a spec has it.
+/// The tensors of a file, arranged as in the spec.
 struct Bound {
     globals: Tensors,
     layers: Vec<Tensors>,
@@ -261,7 +261,8 @@ impl Bound {
         let n_bytes = found
             .iter()
             .filter(|found| {
-                found.req.role.home() == Home::Kept && share.has(found.req.role, found.req.layer)
+                found.req.role.placement() == Placement::Resident
+                    && share.has(found.req.role, found.req.layer)
             })
             .map(|found| 4 * found.req.shape.iter().product::<usize>() as u64)
             .sum();
@@ -287,7 +288,7 @@ impl Bound {
     }
 }
 
-/// What multiplying one token with all matrices takes.
+/// The cost of multiplying one token with matrices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MatmulCost {
     /// Bytes of weights that are read.
@@ -420,8 +421,8 @@ impl Tensors {
     }
 }
 
-/// A tensor of the model and where it is: some rows of a tensor of the file, mostly all.
-struct Found<'a> {
+/// A tensor of the model, and the rows of a tensor of the file that it is; mostly all of them.
+struct TensorMatch<'a> {
     req: &'a TensorReq,
     info: &'a TensorInfo,
     rows: Range<usize>,
@@ -432,12 +433,12 @@ struct Found<'a> {
     scale: Option<&'a TensorInfo>,
 }
 
-/// Pairs every required and every present optional tensor with its place in the file, and refuses
-/// what is left over.
+/// Matches every required and every present optional tensor with a tensor of the file. Refuses a
+/// file with tensors that are not used.
 fn match_tensors<'a>(
     reqs: &'a [TensorReq],
     directory: &'a Directory,
-) -> Result<Vec<Found<'a>>, Error> {
+) -> Result<Vec<TensorMatch<'a>>, Error> {
     let mut unused: HashSet<&str> = directory
         .tensors()
         .iter()
@@ -470,17 +471,20 @@ fn match_tensors<'a>(
 }
 
 /// The tensor under its own name, or as rows of a larger one.
-fn find<'a>(req: &'a TensorReq, directory: &'a Directory) -> Result<Option<Found<'a>>, Error> {
-    if let (Some(within), Some(name)) = (&req.within, req.within_name())
+fn find<'a>(
+    req: &'a TensorReq,
+    directory: &'a Directory,
+) -> Result<Option<TensorMatch<'a>>, Error> {
+    if let (Some(fused_in), Some(name)) = (&req.fused_in, req.fused_name())
         && let Some(info) = directory.tensor(&name)
-        && info.shape.dims().first() == Some(&(within.n_rows as u64))
+        && info.shape.dims().first() == Some(&(fused_in.n_rows as u64))
     {
-        let shape = [&[within.n_rows], &req.shape[1..]].concat();
-        return Ok(Some(Found {
+        let shape = [&[fused_in.n_rows], &req.shape[1..]].concat();
+        return Ok(Some(TensorMatch {
             req,
             info: checked(name, shape, info)?,
-            rows: within.rows.clone(),
-            n_rows: within.n_rows,
+            rows: fused_in.rows.clone(),
+            n_rows: fused_in.n_rows,
             scale: scale(req, info, directory)?,
         }));
     }
@@ -488,7 +492,7 @@ fn find<'a>(req: &'a TensorReq, directory: &'a Directory) -> Result<Option<Found
         return Ok(None);
     };
     let info = checked(req.name(), req.shape.clone(), info)?;
-    Ok(Some(Found {
+    Ok(Some(TensorMatch {
         req,
         info,
         rows: 0..req.shape[0],
@@ -510,10 +514,10 @@ fn scale<'a>(
     matrix: &TensorInfo,
     directory: &'a Directory,
 ) -> Result<Option<&'a TensorInfo>, Error> {
-    let n_scales = match req.role.home() {
-        Home::Kept | Home::Embed => return Ok(None),
-        Home::Experts => req.shape[0],
-        Home::Layer(_) | Home::Head => 1,
+    let n_scales = match req.role.placement() {
+        Placement::Resident | Placement::Embed => return Ok(None),
+        Placement::Experts => req.shape[0],
+        Placement::Layer(_) | Placement::Head => 1,
     };
     let Some(name) = parameter(matrix, "scale") else {
         return Ok(None);
@@ -524,17 +528,18 @@ fn scale<'a>(
         .transpose()
 }
 
-/// Why a tensor was not found: it is not there, or what should hold it has another shape.
+/// The error of a tensor that was not found: it is missing, or the tensor that it should be fused
+/// in has another shape.
 fn missing(req: &TensorReq, directory: &Directory) -> Error {
-    let held = req.within.as_ref().zip(req.within_name());
-    let held = held.and_then(|(within, name)| Some((within, directory.tensor(&name)?)));
+    let held = req.fused_in.as_ref().zip(req.fused_name());
+    let held = held.and_then(|(fused_in, name)| Some((fused_in, directory.tensor(&name)?)));
     // A tensor that is as large as the missing one is its neighbour, stored alone.
     match held
-        .filter(|(within, info)| info.shape.dims().first() != Some(&(within.rows.len() as u64)))
+        .filter(|(fused_in, info)| info.shape.dims().first() != Some(&(fused_in.rows.len() as u64)))
     {
-        Some((within, info)) => Error::Shape {
+        Some((fused_in, info)) => Error::Shape {
             name: info.name.clone(),
-            expected: [&[within.n_rows], &req.shape[1..]].concat(),
+            expected: [&[fused_in.n_rows], &req.shape[1..]].concat(),
             got: info.shape.to_string(),
         },
         None => Error::MissingTensor {
@@ -572,8 +577,8 @@ fn checked(name: String, expected: Vec<usize>, info: &TensorInfo) -> Result<&Ten
     Ok(info)
 }
 
-impl Found<'_> {
-    /// The bytes of its rows; for matrices, whose rows are whole blocks.
+impl TensorMatch<'_> {
+    /// The bytes of its rows, which are whole blocks in matrices.
     fn extent(&self) -> Extent {
         let row_bytes = self.info.n_bytes / self.n_rows as u64;
         let (offset, bytes) = (
@@ -611,15 +616,17 @@ impl<'a> Binder<'a> {
         }
     }
 
-    fn bind(&mut self, found: &Found<'_>) -> Result<(), Error> {
-        let Found { req, info, .. } = found;
+    fn bind(&mut self, found: &TensorMatch<'_>) -> Result<(), Error> {
+        let TensorMatch { req, info, .. } = found;
         let rows = by_rows(req, found.extent());
-        let index = match (req.role.home(), req.layer) {
-            (Home::Layer(group), Some(l)) => push(&mut self.plan.layers[l][group as usize], rows),
-            (Home::Experts, Some(l)) => push(&mut self.plan.experts[l], rows),
-            (Home::Embed, _) => table(&mut self.plan.embed, rows),
-            (Home::Head, _) => table(&mut self.plan.head, rows),
-            (Home::Kept | Home::Layer(_) | Home::Experts, layer) => {
+        let index = match (req.role.placement(), req.layer) {
+            (Placement::Layer(group), Some(l)) => {
+                push(&mut self.plan.layers[l][group as usize], rows)
+            }
+            (Placement::Experts, Some(l)) => push(&mut self.plan.experts[l], rows),
+            (Placement::Embed, _) => table(&mut self.plan.embed, rows),
+            (Placement::Head, _) => table(&mut self.plan.head, rows),
+            (Placement::Resident | Placement::Layer(_) | Placement::Experts, layer) => {
                 if !self.share.has(req.role, layer) {
                     return Ok(());
                 }
@@ -631,7 +638,7 @@ impl<'a> Binder<'a> {
         let [.., d_out, d_in] = req.shape[..] else {
             unreachable!("only vectors have one dimension, and they are kept")
         };
-        let is_of_experts = req.role.home() == Home::Experts;
+        let is_of_experts = req.role.placement() == Placement::Experts;
         let place = MatrixRef {
             ty: info.ty,
             d_out,
@@ -664,8 +671,8 @@ impl<'a> Binder<'a> {
 
     /// The values of a tensor that is kept; the whole is decoded, since a row of a vector need not
     /// be whole blocks.
-    fn decode(&self, found: &Found<'_>) -> Result<Box<[f32]>, Error> {
-        let Found {
+    fn decode(&self, found: &TensorMatch<'_>) -> Result<Box<[f32]>, Error> {
+        let TensorMatch {
             req, info, rows, ..
         } = found;
         let values = self.values(info)?;
@@ -710,7 +717,7 @@ fn table(place: &mut Option<RowTable>, rows: RowTable) -> usize {
     0
 }
 
-/// A table whose rows are the outermost dimension of the tensor.
+/// The table whose rows are the outermost dimension of a tensor.
 fn by_rows(req: &TensorReq, extent: Extent) -> RowTable {
     RowTable {
         extent,

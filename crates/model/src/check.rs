@@ -1,16 +1,16 @@
-//! What a spec must satisfy before anything is computed with it.
+//! The conditions that a spec must satisfy before anything is computed with it.
 //!
-//! Metadata is checked key by key when it is read; here are the conditions on numbers together.
-//! Whoever passes can be bound, planned and executed without a division by zero, an overflow, or a
-//! kernel that refuses.
+//! Metadata is checked key by key when it is read; here are the conditions on numbers together. A
+//! spec that passes can be bound, planned and executed without a division by zero, an overflow, or
+//! a shape that kernels refuse.
 
 use atta_kernels::D_HEAD_MAX;
 
 use crate::{
     Error,
     spec::{
-        Activation, Attention, Ffn, Half, LayerSpec, Mask, Mixer, ModelSpec, Moe, Norm, Positions,
-        Presence, Rope, RopeScaling, ShortConv, Temperature, Yarn,
+        Activation, Attention, Ffn, LayerSpec, Mask, Mixer, ModelSpec, Moe, Norm, Positions,
+        Presence, Rope, RopeScaling, ShortConv, Sublayer, Temperature, Yarn,
     },
 };
 
@@ -27,7 +27,7 @@ const MAX_TAPS: usize = 64;
 pub(crate) const MAX_LAYERS: usize = 4096;
 
 impl ModelSpec {
-    /// Refuses what describes no model.
+    /// Refuses a spec that describes no model.
     ///
     /// # Errors
     /// [`Error::Spec`], which names the layer and the numbers.
@@ -85,9 +85,9 @@ impl LayerSpec {
             })?;
         }
         self.moe().map_or(Ok(()), |moe| moe.check(d_model))?;
-        let halves = [Half::Mixer, Half::Ffn];
+        let halves = [Sublayer::Mixer, Sublayer::Ffn];
         let mut inner = halves
-            .map(|half| [self.post_norm(half), self.sub_norm(half)])
+            .map(|sublayer| [self.post_norm(sublayer), self.sub_norm(sublayer)])
             .into_iter()
             .flatten()
             .flatten();

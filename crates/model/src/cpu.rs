@@ -1,8 +1,7 @@
-//! The executor that runs on the CPU: its memory, and the rules by which rows are let in.
+//! The executor that runs on the CPU: its memory, and the admission of rows.
 //!
-//! What happens to the rows then is in `forward.rs`. A batch is let in whole or not at all, and a
-//! step that fails halfway takes its rows back, so that a sequence is always as long as what was
-//! computed of it.
+//! `forward.rs` computes the admitted rows. A batch is admitted whole or not at all, and a step
+//! that fails removes its rows again, so that a sequence has exactly its computed positions.
 
 use std::{io::Write, ops::Range, sync::Arc};
 
@@ -14,7 +13,7 @@ use crate::{
     Observer, Output, Phase, Row, SeqId, SeqTable, Share, Ticket, Want,
     blocks::{RopeTables, Scratch, ScratchSize},
     kv::Cache,
-    observe::Silent,
+    observe::NoObserver,
     seqs::StateStep,
     spec::{ModelSpec, Positions},
 };
@@ -81,7 +80,7 @@ pub struct Cpu {
     pub(crate) pool: Arc<Pool>,
     pub(crate) layers: Range<usize>,
     info: ExecutorInfo,
-    shares_room: bool,
+    has_shared_pool: bool,
     /// The batch in flight if `is_busy`, else a buffer for the next one.
     submitted: Batch,
     is_busy: bool,
@@ -157,17 +156,19 @@ impl Executor for Cpu {
         self.cache.seqs_mut().truncate(seq, n)
     }
 
-    fn shift(&mut self, seq: SeqId, gap: Range<usize>) -> Result<(), Error> {
+    fn shift(&mut self, seq: SeqId, evicted: Range<usize>) -> Result<(), Error> {
         self.check_idle(seq)?;
         check_shifting(self.model.spec())?;
-        if self.shares_room {
+        if self.has_shared_pool {
             return Err(Error::Options(
-                "a shift of sequences that share their room".to_owned(),
+                "a shift of sequences that share a KV pool".to_owned(),
             ));
         }
-        let (kernels, turn) = (self.kernels, self.ropes.turn_back(gap.len()));
-        self.cache
-            .shift(seq, gap, kernels, |l, key| turn.apply(kernels, l, key))
+        let kernels = self.kernels;
+        let key_shift = self.ropes.shift_back(evicted.len());
+        self.cache.shift(seq, evicted, kernels, |l, key| {
+            key_shift.apply(kernels, l, key)
+        })
     }
 
     fn drop_seq(&mut self, seq: SeqId) -> Result<(), Error> {
@@ -192,10 +193,10 @@ impl Executor for Cpu {
 }
 
 impl Cpu {
-    /// Makes an executor with all the memory that it will ever need.
+    /// Creates an executor and allocates all of its memory.
     ///
     /// # Errors
-    /// Memory that the budget does not grant.
+    /// The memory budget is exceeded, or the size is invalid.
     pub fn new(
         model: Arc<Model>,
         kernels: Kernels,
@@ -224,7 +225,7 @@ impl Cpu {
             check_shifting(spec)?;
             if n_shared.is_some() {
                 return Err(Error::Options(
-                    "sequences that share their room, and are shifted".to_owned(),
+                    "sequences that share a KV pool, and are shifted".to_owned(),
                 ));
             }
         }
@@ -245,7 +246,7 @@ impl Cpu {
             ropes: RopeTables::new(&spec.layers, factors, n_batch, n_ctx),
             scratch: Scratch::new(spec, scratch),
             ids: Vec::with_capacity(n_batch),
-            observer: Box::new(Silent),
+            observer: Box::new(NoObserver),
             _memory: memory,
             model,
             kernels,
@@ -258,7 +259,7 @@ impl Cpu {
                 numerics: kernels.isa().to_owned(),
             },
             layers,
-            shares_room: n_shared.is_some(),
+            has_shared_pool: n_shared.is_some(),
             submitted: Batch {
                 rows: Vec::with_capacity(n_batch),
                 hidden: Vec::new(),
@@ -303,7 +304,7 @@ impl Cpu {
         }
     }
 
-    /// Checks every row and gives it its place in the state; changes nothing if one is refused.
+    /// Checks every row and appends it to its sequence; changes nothing if one is refused.
     fn admit(&mut self, batch: &Batch) -> Result<(), Error> {
         if self.is_busy {
             return Err(Error::Busy);
@@ -375,7 +376,7 @@ fn check_share(share: &Share, layers: &Range<usize>, n_layers: usize) -> Result<
     }
 }
 
-/// Refuses sizes of nothing, and layers that the model does not have.
+/// Refuses sizes of 0, and layers that the model does not have.
 fn check_size(spec: &ModelSpec, layers: &Range<usize>, sizes: [usize; 4]) -> Result<(), Error> {
     let n_layers = spec.layers.len();
     if layers.is_empty() || layers.end > n_layers {

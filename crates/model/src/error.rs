@@ -1,4 +1,4 @@
-//! What can go wrong between a file and its logits.
+//! The errors of this crate.
 
 use atta_formats::{Explain, Names, Setting};
 
@@ -11,7 +11,7 @@ pub enum Error {
     /// Metadata or a tensor type that we cannot read.
     #[error(transparent)]
     Format(#[from] atta_formats::Error),
-    /// Weights that could not be brought in, or memory that the budget does not grant.
+    /// Weights that cannot be read, or memory that the budget does not grant.
     #[error(transparent)]
     Store(#[from] atta_store::Error),
     /// A matrix that the kernels refuse.
@@ -25,25 +25,25 @@ pub enum Error {
     OutOfRange {
         /// The key.
         key: String,
-        /// What it says.
+        /// Its value.
         value: String,
-        /// What it may say.
+        /// The values that are accepted.
         expected: &'static str,
     },
-    /// A model that needs something we do not have.
+    /// A model that needs something that is not implemented.
     #[error("unsupported model: {key} is {value}")]
     Unsupported {
         /// The key that says so.
         key: String,
-        /// What it says.
+        /// Its value.
         value: String,
     },
     /// An architecture without a row in the registry.
     #[error("unsupported architecture {name:?}, known: {known}")]
     UnknownArchitecture {
-        /// What the file says.
+        /// Its name in the file.
         name: String,
-        /// What we have.
+        /// The architectures of the registry.
         known: String,
     },
     /// A tensor that the spec requires is not in the file.
@@ -64,8 +64,8 @@ pub enum Error {
         /// Outermost first.
         got: String,
     },
-    /// The file holds a tensor that the spec does not use: the model does more than we would
-    /// compute.
+    /// The file has a tensor that the spec does not use: the model computes more than the spec
+    /// describes.
     #[error("tensor {0} is in the file, but this architecture has no use for it")]
     UnusedTensor(String),
     /// A spec that describes no model, or one that the kernels cannot run.
@@ -123,22 +123,23 @@ pub enum Error {
     /// All blocks of the key-value cache are taken, by all sequences together.
     #[error("there is no more room for keys and values")]
     OutOfBlocks,
-    /// A sequence is as long as it can be.
+    /// A sequence has no room for more positions.
     #[error("{}", context_full(*n_ctx, Setting::words))]
     ContextFull {
         /// Positions that fit.
         n_ctx: usize,
     },
-    /// A row brings a token where a hidden state is needed, or the other way round, or asks for
-    /// what this range of layers does not compute.
+    /// A row with an input that this range of layers does not take, or that wants a result that it
+    /// does not compute.
     #[error("row {row}: {what}")]
     Row {
         /// Index in the batch.
         row: usize,
-        /// What is wrong.
+        /// The problem.
         what: &'static str,
     },
-    /// An exported state that is of another model, of other element types, or cut short.
+    /// An exported state of another model or of other element types, or a sequence without the
+    /// state that an operation needs.
     #[error("this state cannot be taken: {0}")]
     State(&'static str),
     /// A state that could not be written.

@@ -189,7 +189,7 @@ pub trait Executor: Send {
     /// [`Error::NoRoomForSequence`] if the executor was made for fewer.
     fn new_seq(&mut self) -> Result<SeqId, Error>;
 
-    /// A copy of a sequence that shares its past and goes its own way from here.
+    /// Copies a sequence; the copy shares its state until either is written to.
     ///
     /// # Errors
     /// [`Error::NoSequence`], or [`Error::NoRoomForSequence`].
@@ -204,16 +204,15 @@ pub trait Executor: Send {
     /// [`Error::NoSequence`].
     fn truncate(&mut self, seq: SeqId, n: usize) -> Result<usize, Error>;
 
-    /// Forgets the positions `gap`; what follows moves up to where it began, and its keys are
-    /// turned to their new positions. The sequence goes on as if it had been so from the start,
-    /// but for what its layers have read of what is forgotten.
+    /// Evicts positions (context shift): later positions move down, and their keys are rotated to
+    /// the new positions. Keys and values that were computed from evicted positions do not change.
     ///
     /// # Errors
-    /// [`Error::NoSequence`], [`Error::State`] unless the gap is a multiple of 32 of its positions,
+    /// [`Error::NoSequence`], [`Error::State`] unless they are a multiple of 32 of its positions,
     /// [`Error::Options`] for a model with learned positions or recurrent layers.
-    fn shift(&mut self, seq: SeqId, gap: Range<usize>) -> Result<(), Error>;
+    fn shift(&mut self, seq: SeqId, evicted: Range<usize>) -> Result<(), Error>;
 
-    /// Ends a sequence; its memory is free again.
+    /// Removes a sequence and frees its state.
     ///
     /// # Errors
     /// [`Error::NoSequence`].

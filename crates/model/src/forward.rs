@@ -2,10 +2,11 @@
 //!
 //! ```text
 //! x = embed[token] * embed_scale + position[pos]
-//! for each layer:  x += attention(norm(x)) or short_conv(norm(x));  x += mlp(norm(x)) or moe(norm(x))
+//! for each layer:  x += attention(norm(x)) or short_conv(norm(x))
+//!                  x += mlp(norm(x)) or moe(norm(x))
 //! logits = softcap(logit_scale * (W_head norm(x) + b))
 //! ```
-//! What a layer does is read from the spec; nothing here depends on an architecture, on where
+//! The spec describes what a layer computes; nothing here depends on an architecture, on where
 //! weights lie, or on how many sequences the rows belong to. Logits are bit-equal for any batch,
 //! thread count and chunking, because every row is computed by the same operations in the same
 //! order.
@@ -19,11 +20,11 @@ use crate::{
     spec::{Ffn, Mixer},
 };
 
-/// Rows of the embedding that are asked for at once.
+/// Rows of the embedding that are read at once.
 const EMBED_ROWS: usize = 32;
 
 impl Cpu {
-    /// Runs the rows of a batch, which have their places in the state, through the layers.
+    /// Computes the admitted rows of a batch.
     pub(crate) fn run(&mut self, batch: &Batch, out: &mut Output) -> Result<(), Error> {
         self.observer.enter(Phase::Weights);
         let wants_head = batch.rows.iter().any(|r| r.want == Want::Logits);
@@ -65,8 +66,8 @@ impl Cpu {
         Ok(self.model.weights().end()?)
     }
 
-    /// `x = embed[token] * embed_scale + position[pos]`; an embedding that a row brings takes the
-    /// place of the product.
+    /// `x = embed[token] * embed_scale + position[pos]`; the embedding of a row with one takes
+    /// the place of the product.
     fn embed(&mut self, batch: &Batch) -> Result<(), Error> {
         self.embed_tokens(batch)?;
         let (d, positions) = (
@@ -86,7 +87,7 @@ impl Cpu {
         Ok(())
     }
 
-    /// `x = embed[token] * embed_scale` of the rows that bring a token.
+    /// `x = embed[token] * embed_scale` of the rows with tokens.
     fn embed_tokens(&mut self, batch: &Batch) -> Result<(), Error> {
         let (model, scale) = (&self.model, self.model.spec().embed_scale);
         let d = model.spec().d_model;
@@ -108,7 +109,7 @@ impl Cpu {
         Ok(())
     }
 
-    /// `x =` the residual that each row brings.
+    /// `x =` the residual of each row.
     fn take_hidden(&mut self, batch: &Batch) {
         let d = self.model.spec().d_model;
         for (x, row) in self.scratch.x.chunks_exact_mut(d).zip(&batch.rows) {
@@ -118,13 +119,13 @@ impl Cpu {
         }
     }
 
-    /// Gives every row what it wants: `logits = softcap(logit_scale * (W norm(x) + b))`, or the
+    /// Writes the results that rows want: `logits = softcap(logit_scale * (W norm(x) + b))`, or the
     /// residual.
     fn emit(&mut self, rows: &[Row], out: &mut Output) -> Result<(), Error> {
         let (model, kernels, s) = (&self.model, self.kernels, &mut self.scratch);
         let (spec, d) = (model.spec(), model.spec().d_model);
         out.prepare(rows, spec.n_vocab, d);
-        // Whatever layers add to a residual that is not finite, it stays so: one look at the end is
+        // A residual that is not finite stays so whatever layers add: one check at the end is
         // enough.
         s.x.chunks_exact(d)
             .take(rows.len())
@@ -137,7 +138,7 @@ impl Cpu {
         {
             out.hidden_mut(t).copy_from_slice(&s.x[t * d..(t + 1) * d]);
         }
-        // The ids are done with; their memory now holds the rows that want logits.
+        // The ids are no longer needed; their memory now holds the rows that want logits.
         self.ids.clear();
         self.ids
             .extend((0..rows.len() as u32).filter(|&t| rows[t as usize].want == Want::Logits));
@@ -194,8 +195,7 @@ impl Cpu {
 }
 
 impl Model {
-    /// `norm(x)`, what logits are made of, of a residual `x` after the last layer; both
-    /// `[d_model]`.
+    /// `norm(x)`, the input of the head, of a residual `x` after the last layer; both `[d_model]`.
     pub fn output_norm(&self, kernels: Kernels, x: &[f32], normed: &mut [f32]) {
         let affine = self
             .globals()

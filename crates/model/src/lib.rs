@@ -1,9 +1,9 @@
 //! Architectures as data, and the one forward pass that runs them.
 //!
 //! [`arch::lower`] turns metadata into a [`spec::ModelSpec`]; [`Model::load`] binds a file's
-//! tensors to it; a [`Cpu`] executes it step by step for many sequences at once; [`oracle`]
-//! computes the same thing naively, to be compared with. The crate refuses to know sampling, text,
-//! HTTP and clocks.
+//! tensors to it; an [`Executor`] such as [`Cpu`] computes batches of rows of many sequences;
+//! [`oracle`] computes the same naively, for comparison. The crate knows no sampling, text, HTTP or
+//! clocks.
 
 #![forbid(unsafe_code)]
 
@@ -33,4 +33,4 @@ pub use kv::{KvElem, KvType};
 pub use observe::{Inputs, Observer, Phase};
 pub use seqs::SeqTable;
 pub use share::Share;
-pub use tensors::{Home, Role, TensorReq};
+pub use tensors::{Placement, Role, TensorReq};

@@ -1,11 +1,11 @@
-//! Where the time of a step goes and what passes through it, for those who measure.
+//! Observers of a step: its phases, for measurements of time, and the inputs of its matrices, for
+//! importance matrices.
 //!
-//! A forward pass has no clock. It tells an observer what it turns to, and the observer may look at
-//! one.
+//! The forward pass has no clock. It reports each phase to an observer, which may have one.
 
 use crate::Role;
 
-/// What a step is doing.
+/// A phase of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// Waiting for a group of weights.
@@ -16,16 +16,16 @@ pub enum Phase {
     Attention,
     /// Everything else: norms, rotations, quantizing activations, storing keys and values.
     Other,
-    /// Nothing: the step is over.
+    /// The step is complete.
     Idle,
 }
 
-/// Hears what a step turns to.
+/// Receives the phases and inputs of a step.
 pub trait Observer: Send {
-    /// The step turns to `phase` now.
+    /// A phase begins.
     fn enter(&mut self, phase: Phase);
 
-    /// These rows are about to be multiplied with matrices of a layer.
+    /// Rows are about to be multiplied with matrices of a layer.
     fn inputs(&mut self, _: Inputs<'_>) {}
 }
 
@@ -34,9 +34,9 @@ pub trait Observer: Send {
 pub struct Inputs<'a> {
     /// The layer.
     pub layer: usize,
-    /// The matrices that all get these rows; those that a model does not have may be among them.
+    /// The matrices that are multiplied with the rows; the model may lack some of them.
     pub roles: &'a [Role],
-    /// Of matrices with experts: which one.
+    /// The expert, for matrices of experts.
     pub expert: Option<usize>,
     /// `[n_rows, d]`.
     pub rows: &'a [f32],
@@ -44,9 +44,9 @@ pub struct Inputs<'a> {
     pub d: usize,
 }
 
-/// Nobody listens.
-pub(crate) struct Silent;
+/// Ignores everything.
+pub(crate) struct NoObserver;
 
-impl Observer for Silent {
+impl Observer for NoObserver {
     fn enter(&mut self, _: Phase) {}
 }

@@ -1,18 +1,18 @@
-//! The oracle: the same spec, interpreted naively.
+//! The oracle: a naive interpreter of specs.
 //!
 //! No cache, no batches, no threads, no quantized activations: weights are decoded to f32, every
 //! sequence is computed whole, sums are f64. It is slow, short and obviously right, and shares
-//! nothing with the forward pass but the spec and the bound tensors, so that a mistake has to be
-//! made twice to go unnoticed.
+//! nothing with the forward pass but the spec and the bound tensors, so that one mistake cannot go
+//! unnoticed.
 
 use atta_store::WeightGroup;
 
 use crate::{
-    Error, Home, Model, Role,
+    Error, Model, Placement, Role,
     bind::Tensors,
     spec::{
-        Activation, Attention, Factors, Ffn, Half, LayerSpec, Mixer, Norm, Pairing, Positions,
-        QkNorm, Rope, ShortConv, Wiring,
+        Activation, Attention, Factors, Ffn, LayerSpec, Mixer, Norm, Pairing, Positions, QkNorm,
+        Rope, ShortConv, Sublayer, Wiring,
     },
 };
 
@@ -27,7 +27,7 @@ pub fn logits(model: &Model, tokens: &[u32]) -> Result<Vec<f32>, Error> {
     head(model, &output_normed(model, &residuals(model, tokens)?))
 }
 
-/// What the logits of every position are made of, `[tokens.len(), d_model]`.
+/// The inputs of the head at every position, `[tokens.len(), d_model]`.
 ///
 /// # Errors
 /// As [`logits`].
@@ -44,17 +44,17 @@ fn residuals(model: &Model, tokens: &[u32]) -> Result<Rows, Error> {
         let y = post(
             layer,
             t,
-            Half::Mixer,
-            mixer(model, l, &pre(layer, t, Half::Mixer, &x))?,
+            Sublayer::Mixer,
+            mixer(model, l, &pre(layer, t, Sublayer::Mixer, &x))?,
         );
         match layer.wiring {
             Wiring::Sequential { .. } => {
                 add(&mut x, &y, layer.residual_scale);
-                let y = think(model, (l, layer), &x)?;
+                let y = feed_forward(model, (l, layer), &x)?;
                 add(&mut x, &y, layer.residual_scale);
             }
             Wiring::Parallel { .. } => {
-                let z = think(model, (l, layer), &x)?;
+                let z = feed_forward(model, (l, layer), &x)?;
                 add(&mut x, &y, layer.residual_scale);
                 add(&mut x, &z, layer.residual_scale);
             }
@@ -63,8 +63,8 @@ fn residuals(model: &Model, tokens: &[u32]) -> Result<Rows, Error> {
     Ok(x)
 }
 
-fn pre(layer: &LayerSpec, t: &Tensors, half: Half, x: &Rows) -> Rows {
-    match layer.pre(half) {
+fn pre(layer: &LayerSpec, t: &Tensors, sublayer: Sublayer, x: &Rows) -> Rows {
+    match layer.pre(sublayer) {
         Some((norm, [weight, bias])) => map_rows(x, |x| {
             normalized(norm, x, t.vector(weight), t.vector_opt(bias))
         }),
@@ -72,15 +72,15 @@ fn pre(layer: &LayerSpec, t: &Tensors, half: Half, x: &Rows) -> Rows {
     }
 }
 
-fn sub(layer: &LayerSpec, t: &Tensors, half: Half, y: Rows) -> Rows {
-    match layer.sub(half) {
+fn sub(layer: &LayerSpec, t: &Tensors, sublayer: Sublayer, y: Rows) -> Rows {
+    match layer.sub(sublayer) {
         Some((norm, weight)) => map_rows(&y, |y| normalized(norm, y, t.vector(weight), None)),
         None => y,
     }
 }
 
-fn post(layer: &LayerSpec, t: &Tensors, half: Half, y: Rows) -> Rows {
-    match layer.post(half) {
+fn post(layer: &LayerSpec, t: &Tensors, sublayer: Sublayer, y: Rows) -> Rows {
+    match layer.post(sublayer) {
         Some((norm, weight)) => map_rows(&y, |y| normalized(norm, y, t.vector(weight), None)),
         None => y,
     }
@@ -160,7 +160,7 @@ fn head(model: &Model, h: &Rows) -> Result<Vec<f32>, Error> {
 
 /// All rows of a matrix of a layer, which may come in chunks.
 fn matrix(model: &Model, l: usize, role: Role) -> Result<Rows, Error> {
-    let Home::Layer(group) = role.home() else {
+    let Placement::Layer(group) = role.placement() else {
         unreachable!("{role:?} is no matrix that every token needs")
     };
     let (group, mut rows) = (WeightGroup::Layer(l, group), Rows::new());
@@ -271,9 +271,9 @@ fn attention(model: &Model, l: usize, a: &Attention, h: &Rows) -> Result<Rows, E
     }
     let sinks = t.vector_opt(Role::AttnSinks);
     let heads = (0..h.len())
-        .map(|pos| look_back(a, sinks, &q[pos], (&k, &v), pos))
+        .map(|pos| attend(a, sinks, &q[pos], (&k, &v), pos))
         .collect();
-    let heads = sub(layer, t, Half::Mixer, heads);
+    let heads = sub(layer, t, Sublayer::Mixer, heads);
     Ok(project(
         &matrix(model, l, Role::AttnOutput)?,
         t.vector_opt(Role::AttnOutputBias),
@@ -311,7 +311,7 @@ fn rotate(rope: &Rope, factors: Factors<'_>, head: &mut [f32], (pos, n_ctx): (us
 
 /// `softmax(scale * q · K, sink) V` of one position, all heads; `kv` are keys and values of all
 /// positions.
-fn look_back(
+fn attend(
     a: &Attention,
     sinks: Option<&[f32]>,
     q: &[f32],
@@ -355,10 +355,10 @@ fn score(a: &Attention, q: &[f32], k: &[f32]) -> f64 {
     }
 }
 
-/// What the feed-forward block returns.
-fn think(model: &Model, (l, layer): (usize, &LayerSpec), x: &Rows) -> Result<Rows, Error> {
+/// The result of the feed-forward block.
+fn feed_forward(model: &Model, (l, layer): (usize, &LayerSpec), x: &Rows) -> Result<Rows, Error> {
     let t = model.layer(l);
-    let h = pre(layer, t, Half::Ffn, x);
+    let h = pre(layer, t, Sublayer::Ffn, x);
     let product = |weight, bias, x: &Rows| {
         Ok::<_, Error>(project(&matrix(model, l, weight)?, t.vector_opt(bias), x))
     };
@@ -367,7 +367,7 @@ fn think(model: &Model, (l, layer): (usize, &LayerSpec), x: &Rows) -> Result<Row
         product(
             Role::FfnDown,
             Role::FfnDownBias,
-            &sub(layer, t, Half::Ffn, x),
+            &sub(layer, t, Sublayer::Ffn, x),
         )
     };
     let y = match &layer.ffn {
@@ -381,7 +381,7 @@ fn think(model: &Model, (l, layer): (usize, &LayerSpec), x: &Rows) -> Result<Row
         }))?,
         Ffn::Moe(m) => experts::moe(model, (l, m), &h)?,
     };
-    Ok(post(layer, t, Half::Ffn, y))
+    Ok(post(layer, t, Sublayer::Ffn, y))
 }
 
 /// `activation(gate) * up`.

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::{Home, Role, spec::ModelSpec};
+use crate::{Placement, Role, spec::ModelSpec};
 
 /// A part of a model.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,11 +32,11 @@ impl Share {
 
     /// Whether the share includes a tensor.
     pub(crate) fn has(&self, role: Role, layer: Option<usize>) -> bool {
-        match (role.home(), role, layer) {
+        match (role.placement(), role, layer) {
             (_, _, Some(l)) => self.layers.contains(&l),
-            // A head that is the embedding is a matter of the plan.
-            (Home::Embed, ..) => self.embed || self.head,
-            (Home::Head, ..)
+            // The plan decides whether the head is the embedding.
+            (Placement::Embed, ..) => self.embed || self.head,
+            (Placement::Head, ..)
             | (_, Role::OutputNorm | Role::OutputNormBias | Role::OutputBias, _) => self.head,
             (_, Role::PositionEmbd, _) => self.embed,
             _ => true,

@@ -1,19 +1,18 @@
 //! Which tensors a model has: the only list of tensors in the program, derived from the spec.
 //!
 //! The loader binds exactly this list; a tensor that is missing, has another shape, or is in the
-//! file but not in the list is an error. The oracle and (later) the converter and the planner read
-//! the same list.
+//! file but not in the list is an error. The converter reads the same list.
 
 use std::ops::Range;
 
 use atta_store::Projection;
 
 use crate::spec::{
-    Attention, Ffn, Half, LayerSpec, Mixer, Mlp, ModelSpec, Moe, Norm, Positions, Presence, QkNorm,
-    RopeScaling, ShortConv, Wiring,
+    Attention, Ffn, LayerSpec, Mixer, Mlp, ModelSpec, Moe, Norm, Positions, Presence, QkNorm,
+    RopeScaling, ShortConv, Sublayer, Wiring,
 };
 
-/// What a tensor is for, in GGUF's words.
+/// The role of a tensor, by its GGUF name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 #[expect(
@@ -76,22 +75,22 @@ impl Role {
     /// Number of roles, for tables that are indexed by role.
     pub const COUNT: usize = Role::FfnDownShexp as usize + 1;
 
-    /// Where the bytes of the tensor belong.
-    pub fn home(self) -> Home {
+    /// Where the bytes of the tensor are.
+    pub fn placement(self) -> Placement {
         match self {
-            Role::TokenEmbd => Home::Embed,
-            Role::Output => Home::Head,
+            Role::TokenEmbd => Placement::Embed,
+            Role::Output => Placement::Head,
             // Other mixers' first and last matrices take the places of those of attention.
             Role::AttnQ | Role::AttnK | Role::AttnV | Role::ShortconvInProj => {
-                Home::Layer(Projection::Qkv)
+                Placement::Layer(Projection::Qkv)
             }
-            Role::AttnOutput | Role::ShortconvOutProj => Home::Layer(Projection::AttnOut),
-            Role::FfnGateInp | Role::FfnGateInpShexp => Home::Layer(Projection::Router),
+            Role::AttnOutput | Role::ShortconvOutProj => Placement::Layer(Projection::AttnOut),
+            Role::FfnGateInp | Role::FfnGateInpShexp => Placement::Layer(Projection::Router),
             Role::FfnGate | Role::FfnUp | Role::FfnGateShexp | Role::FfnUpShexp => {
-                Home::Layer(Projection::GateUp)
+                Placement::Layer(Projection::GateUp)
             }
-            Role::FfnDown | Role::FfnDownShexp => Home::Layer(Projection::Down),
-            Role::FfnGateExps | Role::FfnUpExps | Role::FfnDownExps => Home::Experts,
+            Role::FfnDown | Role::FfnDownShexp => Placement::Layer(Projection::Down),
+            Role::FfnGateExps | Role::FfnUpExps | Role::FfnDownExps => Placement::Experts,
             Role::PositionEmbd
             | Role::OutputNorm
             | Role::OutputNormBias
@@ -121,7 +120,7 @@ impl Role {
             | Role::FfnGateInpBias
             | Role::FfnGateExpsBias
             | Role::FfnUpExpsBias
-            | Role::FfnDownExpsBias => Home::Kept,
+            | Role::FfnDownExpsBias => Placement::Resident,
         }
     }
 
@@ -182,42 +181,42 @@ impl Role {
 }
 
 impl LayerSpec {
-    /// The norm of what a block reads, and the roles of its weight and its bias.
-    pub(crate) fn pre(&self, half: Half) -> Option<(Norm, [Role; 2])> {
-        let roles = match (&self.wiring, half) {
-            (Wiring::Sequential { .. }, Half::Ffn) => [Role::FfnNorm, Role::FfnNormBias],
+    /// The norm of the input of a sublayer, and the roles of its weight and bias.
+    pub(crate) fn pre(&self, sublayer: Sublayer) -> Option<(Norm, [Role; 2])> {
+        let roles = match (&self.wiring, sublayer) {
+            (Wiring::Sequential { .. }, Sublayer::Ffn) => [Role::FfnNorm, Role::FfnNormBias],
             _ => [Role::AttnNorm, Role::AttnNormBias],
         };
-        self.pre_norm(half).map(|norm| (norm, roles))
+        self.pre_norm(sublayer).map(|norm| (norm, roles))
     }
 
-    /// The norm of what the last projection of a block reads, and the role of its weight.
-    pub(crate) fn sub(&self, half: Half) -> Option<(Norm, Role)> {
-        let role = match half {
-            Half::Mixer => Role::AttnSubNorm,
-            Half::Ffn => Role::FfnSubNorm,
+    /// The norm of the input of a sublayer's last projection, and the role of its weight.
+    pub(crate) fn sub(&self, sublayer: Sublayer) -> Option<(Norm, Role)> {
+        let role = match sublayer {
+            Sublayer::Mixer => Role::AttnSubNorm,
+            Sublayer::Ffn => Role::FfnSubNorm,
         };
-        self.sub_norm(half).map(|norm| (norm, role))
+        self.sub_norm(sublayer).map(|norm| (norm, role))
     }
 
-    /// The norm of what a block returns, and the role of its weight.
-    pub(crate) fn post(&self, half: Half) -> Option<(Norm, Role)> {
-        let role = match half {
-            Half::Mixer => Role::AttnPostNorm,
-            Half::Ffn => Role::FfnPostNorm,
+    /// The norm of the result of a sublayer, and the role of its weight.
+    pub(crate) fn post(&self, sublayer: Sublayer) -> Option<(Norm, Role)> {
+        let role = match sublayer {
+            Sublayer::Mixer => Role::AttnPostNorm,
+            Sublayer::Ffn => Role::FfnPostNorm,
         };
-        self.post_norm(half).map(|norm| (norm, role))
+        self.post_norm(sublayer).map(|norm| (norm, role))
     }
 }
 
-/// Where the bytes of a tensor belong: in which group of weights, or on the heap.
+/// Where the bytes of a tensor are: on the heap, or in a weight group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Home {
-    /// A vector, small and read by every token: decoded to f32 and kept.
-    Kept,
-    /// A matrix of its layer that every token needs.
+pub enum Placement {
+    /// Decoded to f32 on the heap: a vector, which is small and read by every token.
+    Resident,
+    /// A weight group of its layer that every token reads.
     Layer(Projection),
-    /// A matrix for each expert of its layer, read by experts.
+    /// The weight group of an expert; the tensor has a matrix for each.
     Experts,
     /// The token embedding, read by rows.
     Embed,
@@ -228,27 +227,27 @@ pub enum Home {
 /// One tensor that a model has or may have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TensorReq {
-    /// What it is for.
+    /// Its role.
     pub role: Role,
     /// Its layer; `None` for those of the whole model.
     pub layer: Option<usize>,
     /// Outermost first: `[d_out, d_in]` of a matrix, `[n_experts, d_out, d_in]` of those of
     /// experts, `[d]` of a vector.
     pub shape: Vec<usize>,
-    /// Never [`Presence::Absent`]: what must not be there is not in the list.
+    /// Never [`Presence::Absent`]: absent tensors are not listed.
     pub presence: Presence,
-    /// Rows of a larger tensor that some files have instead of this one.
-    pub within: Option<Within>,
+    /// The larger tensor that some files have instead.
+    pub fused_in: Option<FusedIn>,
 }
 
-/// Rows of a tensor in which several are stored one after another.
+/// A larger tensor that stores several tensors, one after another.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Within {
+pub struct FusedIn {
     /// Its name in GGUF files, without the prefix of its layer.
     pub name: &'static str,
-    /// The rows of the tensor at hand.
+    /// The rows of this tensor.
     pub rows: Range<usize>,
-    /// All rows; a tensor of that name with another number of them is something else.
+    /// All rows. A tensor of that name with another number of rows is not a fused one.
     pub n_rows: usize,
 }
 
@@ -259,10 +258,9 @@ impl TensorReq {
     }
 
     /// The name of the larger tensor that may hold it.
-    pub fn within_name(&self) -> Option<String> {
-        self.within
-            .as_ref()
-            .map(|within| self.full_name(within.name))
+    pub fn fused_name(&self) -> Option<String> {
+        let fused_in = self.fused_in.as_ref()?;
+        Some(self.full_name(fused_in.name))
     }
 
     fn full_name(&self, name: &str) -> String {
@@ -333,7 +331,7 @@ impl List {
                 layer: self.layer,
                 shape: shape.to_vec(),
                 presence,
-                within: None,
+                fused_in: None,
             });
         }
     }
@@ -359,7 +357,7 @@ impl List {
                 .last_mut()
                 .filter(|_| presence != Presence::Absent)
             {
-                req.within = Some(Within {
+                req.fused_in = Some(FusedIn {
                     name,
                     rows: start..start + rows,
                     n_rows,
@@ -376,12 +374,12 @@ impl List {
         }
     }
 
-    /// Some files have the tensor just added, `role`, under the name of another one, which they do
-    /// not have.
+    /// Accepts the tensor that was just added, `role`, under the name of another one that is not in
+    /// the list.
     fn also_called(&mut self, role: Role, other: Role) {
         if let Some(req) = self.reqs.iter_mut().rev().find(|req| req.role == role) {
             let n_rows = req.shape[0];
-            req.within = Some(Within {
+            req.fused_in = Some(FusedIn {
                 name: other.name(),
                 rows: 0..n_rows,
                 n_rows,
@@ -390,20 +388,21 @@ impl List {
     }
 
     fn layer(&mut self, layer: &LayerSpec, d_model: usize) {
-        for half in [Half::Mixer, Half::Ffn] {
+        for sublayer in [Sublayer::Mixer, Sublayer::Ffn] {
             // The one norm of a parallel layer is listed once.
-            let is_shared = half == Half::Ffn && matches!(layer.wiring, Wiring::Parallel { .. });
-            if let Some((norm, roles)) = layer.pre(half).filter(|_| !is_shared) {
+            let is_shared =
+                sublayer == Sublayer::Ffn && matches!(layer.wiring, Wiring::Parallel { .. });
+            if let Some((norm, roles)) = layer.pre(sublayer).filter(|_| !is_shared) {
                 self.norm(norm, roles, d_model);
-                if half == Half::Ffn && layer.post_norm(Half::Mixer).is_none() {
+                if sublayer == Sublayer::Ffn && layer.post_norm(Sublayer::Mixer).is_none() {
                     self.also_called(roles[0], Role::AttnPostNorm);
                 }
             }
-            match half {
-                Half::Mixer => self.mixer(&layer.mixer, d_model),
-                Half::Ffn => self.ffn(&layer.ffn, d_model),
+            match sublayer {
+                Sublayer::Mixer => self.mixer(&layer.mixer, d_model),
+                Sublayer::Ffn => self.ffn(&layer.ffn, d_model),
             }
-            if let Some((_, role)) = layer.post(half) {
+            if let Some((_, role)) = layer.post(sublayer) {
                 self.require(role, &[d_model]);
             }
         }

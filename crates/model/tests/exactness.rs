@@ -131,12 +131,13 @@ impl Ring {
 
     /// Truncates a sequence to what all pieces keep: those without recurrent layers keep more.
     fn truncate(&mut self, seq: SeqId, n: usize) -> usize {
-        let kept = |n, piece: &Box<dyn Executor>| piece.seqs().keeps(seq, n).unwrap();
         let mut left = n;
-        while let n = self.0.iter().fold(left, kept)
-            && n < left
-        {
-            left = n;
+        loop {
+            let kept = self.0.iter().map(|p| p.seqs().keeps(seq, left).unwrap());
+            match kept.min() {
+                Some(kept) if kept < left => left = kept,
+                _ => break,
+            }
         }
         self.all(|piece| piece.truncate(seq, left).unwrap())
     }

@@ -323,183 +323,84 @@ fn a_file_rewritten_as_it_was_is_the_same_model() {
     assert!(bits(&forward(&model, &g.tokens)) == bits(&forward(&g.model(), &g.tokens)));
 }
 
+/// Impossible metadata: a tiny model, a key, its value (`-`: none), and on the next line how the
+/// error begins.
+const LIES: &str = "\
+mixtral | llama.expert_count | 0
+    tensor blk.0.ffn_gate.weight [20, 36] is missing
+mixtral | llama.expert_count | -
+    tensor blk.0.ffn_gate.weight [20, 36] is missing
+mixtral | llama.expert_count | 4
+    tensor blk.0.ffn_gate_inp.weight: expected [4, 36], got [5, 36]
+mixtral | llama.expert_count | 4294967295
+    metadata key llama.expert_count is 4294967295
+mixtral | llama.expert_used_count | 0
+    metadata key llama.expert_used_count is 0
+mixtral | llama.expert_used_count | -
+    metadata key llama.expert_used_count is missing
+mixtral | llama.expert_used_count | 6
+    unsupported model: layer 0: 6 of 5 experts in use
+mixtral | llama.expert_feed_forward_length | 21
+    tensor blk.0.ffn_gate_exps.weight: expected [5, 21, 36]
+mixtral | llama.expert_weights_scale | 0.0
+    metadata key llama.expert_weights_scale is 0
+mixtral | llama.expert_weights_scale | NaN
+    metadata key llama.expert_weights_scale is NaN
+mixtral | llama.expert_gating_func | 2
+    unsupported model: llama.expert_gating_func is 2
+qwen2moe | qwen2moe.expert_count | 0
+    metadata key qwen2moe.expert_count is 0, expected 1 to
+qwen2moe | qwen2moe.expert_count | -
+    metadata key qwen2moe.expert_count is missing
+qwen2moe | qwen2moe.expert_used_count | 7
+    unsupported model: layer 0: 7 of 6 experts in use
+qwen2moe | qwen2moe.expert_shared_feed_forward_length | 0
+    metadata key qwen2moe.expert_shared_feed
+qwen2moe-old | qwen2moe.feed_forward_length | 3
+    tensor blk.0.ffn_gate_exps.weight: expected [7, 1, 32]
+qwen3moe | qwen3moe.expert_count | 0
+    metadata key qwen3moe.expert_count is 0
+qwen3moe | qwen3moe.expert_used_count | 9
+    unsupported model: layer 0: 9 of 8 experts in use
+qwen3moe | qwen3moe.expert_group_count | 4
+    unsupported model: qwen3moe.expert_group_count is 4
+qwen3moe | qwen3moe.leading_dense_block_count | 1
+    unsupported model: qwen3moe.leading_dense_block
+gpt-oss | gpt-oss.expert_count | 0
+    metadata key gpt-oss.expert_count is 0
+gpt-oss | gpt-oss.expert_count | 4
+    tensor blk.0.ffn_gate_inp.weight: expected [4, 32], got [5, 32]
+gpt-oss | gpt-oss.expert_used_count | 6
+    unsupported model: layer 0: 6 of 5 experts in use
+gpt-oss | gpt-oss.expert_gating_func | 2
+    unsupported model: gpt-oss.expert_gating_func is 2
+gpt-oss | gpt-oss.attention.sliding_window | -
+    metadata key gpt-oss.attention.sliding_window is missing
+qwen3 | qwen3.expert_count | 8
+    unsupported model: qwen3.expert_count is 8
+qwen2 | qwen2.expert_count | 8
+    unsupported model: qwen2.expert_count is 8
+llama-plain | llama.expert_count | 8
+    metadata key llama.expert_used_count is missing";
+
+/// The value of a key in [`LIES`].
+fn lie(text: &str) -> Option<Value<'static>> {
+    match text {
+        "-" => None,
+        _ if text.contains(['.', 'N']) => Some(Value::F32(text.parse().unwrap())),
+        _ => Some(Value::U32(text.parse().unwrap())),
+    }
+}
+
 #[test]
 fn metadata_that_lies_about_experts_is_refused() {
-    let u32 = |n| Some(Value::U32(n));
-    let f32 = |x| Some(Value::F32(x));
-    let cases = [
-        (
-            "mixtral",
-            "llama.expert_count",
-            u32(0),
-            "tensor blk.0.ffn_gate.weight [20, 36] is missing",
-        ),
-        (
-            "mixtral",
-            "llama.expert_count",
-            None,
-            "tensor blk.0.ffn_gate.weight [20, 36] is missing",
-        ),
-        (
-            "mixtral",
-            "llama.expert_count",
-            u32(4),
-            "tensor blk.0.ffn_gate_inp.weight: expected [4, 36], got [5, 36]",
-        ),
-        (
-            "mixtral",
-            "llama.expert_count",
-            u32(u32::MAX),
-            "metadata key llama.expert_count is 4294967295",
-        ),
-        (
-            "mixtral",
-            "llama.expert_used_count",
-            u32(0),
-            "metadata key llama.expert_used_count is 0",
-        ),
-        (
-            "mixtral",
-            "llama.expert_used_count",
-            None,
-            "metadata key llama.expert_used_count is missing",
-        ),
-        (
-            "mixtral",
-            "llama.expert_used_count",
-            u32(6),
-            "unsupported model: layer 0: 6 of 5 experts in use",
-        ),
-        (
-            "mixtral",
-            "llama.expert_feed_forward_length",
-            u32(21),
-            "tensor blk.0.ffn_gate_exps.weight: expected [5, 21, 36]",
-        ),
-        (
-            "mixtral",
-            "llama.expert_weights_scale",
-            f32(0.0),
-            "metadata key llama.expert_weights_scale is 0",
-        ),
-        (
-            "mixtral",
-            "llama.expert_weights_scale",
-            f32(f32::NAN),
-            "metadata key llama.expert_weights_scale is NaN",
-        ),
-        (
-            "mixtral",
-            "llama.expert_gating_func",
-            u32(2),
-            "unsupported model: llama.expert_gating_func is 2",
-        ),
-        (
-            "qwen2moe",
-            "qwen2moe.expert_count",
-            u32(0),
-            "metadata key qwen2moe.expert_count is 0, expected 1 to",
-        ),
-        (
-            "qwen2moe",
-            "qwen2moe.expert_count",
-            None,
-            "metadata key qwen2moe.expert_count is missing",
-        ),
-        (
-            "qwen2moe",
-            "qwen2moe.expert_used_count",
-            u32(7),
-            "unsupported model: layer 0: 7 of 6 experts in use",
-        ),
-        (
-            "qwen2moe",
-            "qwen2moe.expert_shared_feed_forward_length",
-            u32(0),
-            "metadata key qwen2moe.expert_shared_feed",
-        ),
-        (
-            "qwen2moe-old",
-            "qwen2moe.feed_forward_length",
-            u32(3),
-            "tensor blk.0.ffn_gate_exps.weight: expected [7, 1, 32]",
-        ),
-        (
-            "qwen3moe",
-            "qwen3moe.expert_count",
-            u32(0),
-            "metadata key qwen3moe.expert_count is 0",
-        ),
-        (
-            "qwen3moe",
-            "qwen3moe.expert_used_count",
-            u32(9),
-            "unsupported model: layer 0: 9 of 8 experts in use",
-        ),
-        (
-            "qwen3moe",
-            "qwen3moe.expert_group_count",
-            u32(4),
-            "unsupported model: qwen3moe.expert_group_count is 4",
-        ),
-        (
-            "qwen3moe",
-            "qwen3moe.leading_dense_block_count",
-            u32(1),
-            "unsupported model: qwen3moe.leading_dense_block",
-        ),
-        (
-            "gpt-oss",
-            "gpt-oss.expert_count",
-            u32(0),
-            "metadata key gpt-oss.expert_count is 0",
-        ),
-        (
-            "gpt-oss",
-            "gpt-oss.expert_count",
-            u32(4),
-            "tensor blk.0.ffn_gate_inp.weight: expected [4, 32], got [5, 32]",
-        ),
-        (
-            "gpt-oss",
-            "gpt-oss.expert_used_count",
-            u32(6),
-            "unsupported model: layer 0: 6 of 5 experts in use",
-        ),
-        (
-            "gpt-oss",
-            "gpt-oss.expert_gating_func",
-            u32(2),
-            "unsupported model: gpt-oss.expert_gating_func is 2",
-        ),
-        (
-            "gpt-oss",
-            "gpt-oss.attention.sliding_window",
-            None,
-            "metadata key gpt-oss.attention.sliding_window is missing",
-        ),
-        (
-            "qwen3",
-            "qwen3.expert_count",
-            u32(8),
-            "unsupported model: qwen3.expert_count is 8",
-        ),
-        (
-            "qwen2",
-            "qwen2.expert_count",
-            u32(8),
-            "unsupported model: qwen2.expert_count is 8",
-        ),
-        (
-            "llama-plain",
-            "llama.expert_count",
-            u32(8),
-            "metadata key llama.expert_used_count is missing",
-        ),
-    ];
-    for (name, key, value, expected) in cases {
-        let got = complaint(name, key, value);
-        assert!(got.starts_with(expected), "{name}: {key} {value:?}: {got}");
+    let lines: Vec<&str> = LIES.lines().map(str::trim).collect();
+    for case in lines.chunks(2) {
+        let mut fields = case[0].split(" | ");
+        let mut field = || fields.next().unwrap();
+        let (name, key, value) = (field(), field(), field());
+        let got = complaint(name, key, lie(value));
+        assert!(got.starts_with(case[1]), "{name}: {key} {value}: {got}");
     }
 }
 
@@ -540,9 +441,8 @@ fn expert_tensors_that_are_missing_left_over_or_misshapen_are_refused() {
     let missing = change("mixtral", |t| {
         t.retain(|t| t.name != "blk.1.ffn_up_exps.weight")
     });
-    assert!(
-        matches!(missing, Some(Error::MissingTensor { name, .. }) if name == "blk.1.ffn_up_exps.weight")
-    );
+    assert!(matches!(missing, Some(Error::MissingTensor { name, .. })
+            if name == "blk.1.ffn_up_exps.weight"));
     let missing = change("qwen2moe", |t| {
         t.retain(|t| t.name != "blk.0.ffn_gate_inp_shexp.weight")
     });

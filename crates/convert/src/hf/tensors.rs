@@ -5,7 +5,7 @@
 
 use atta_formats::TensorType;
 use atta_model::{
-    Home, Role, TensorReq,
+    Placement, Role, TensorReq,
     spec::{ModelSpec, Presence},
 };
 
@@ -90,24 +90,24 @@ impl TensorBuilder<'_> {
     /// A tensor that is a single one in the checkpoint, or that is fused with others in the
     /// checkpoint and in GGUF.
     fn single(&mut self, req: &TensorReq) -> Result<Option<Tensor>, Error> {
-        let within = req.within.as_ref().zip(req.within_name());
-        let fused = within
+        let fused_in = req.fused_in.as_ref().zip(req.fused_name());
+        let fused = fused_in
             .as_ref()
-            .and_then(|(within, _)| Some((within, self.family.fused(within.name)?)));
+            .and_then(|(fused_in, _)| Some((fused_in, self.family.fused(fused_in.name)?)));
         let mut name = req.name();
         let mut shape = shape_of(req);
         let from = match fused {
-            Some((within, _)) if within.rows.start > 0 => return Ok(None),
-            Some((within, from)) => {
-                shape[0] = within.n_rows as u64;
+            Some((fused_in, _)) if fused_in.rows.start > 0 => return Ok(None),
+            Some((fused_in, from)) => {
+                shape[0] = fused_in.n_rows as u64;
                 self.family.in_layer(from, req.layer)
             }
             None => self.name(req),
         };
         let keeps_name =
             fused.is_some() || (self.family.keeps_post_norm_name && req.role == Role::FfnNorm);
-        if let Some((_, within_name)) = within.filter(|_| keeps_name) {
-            name = within_name;
+        if let Some((_, fused_name)) = fused_in.filter(|_| keeps_name) {
+            name = fused_name;
         }
         match SourceTensor::take(self.raw, self.quantization, &from, req.role)? {
             Some(source) => {
@@ -434,8 +434,8 @@ fn order_in(layout: GateUpLayout, part: usize, n: u64) -> RowMap {
 
 /// Whether llama.cpp expects a tensor in F32: vectors, routers, and positions.
 fn is_kept_in_f32(role: Role, shape: &[u64]) -> bool {
-    let is_small =
-        matches!(role, Role::FfnGateInp | Role::FfnGateInpShexp) || role.home() == Home::Kept;
+    let is_small = matches!(role, Role::FfnGateInp | Role::FfnGateInpShexp)
+        || role.placement() == Placement::Resident;
     is_small || shape.len() < 2
 }
 

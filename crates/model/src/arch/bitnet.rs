@@ -1,5 +1,5 @@
-//! BitNet b1.58: a llama with weights of -1, 0 and 1 times a number, and norms of what the last
-//! projection of each block reads.
+//! BitNet b1.58: a llama with weights of -1, 0 and 1 times a number, and norms of the input of each
+//! sublayer's last projection.
 //!
 //! Of the two kinds of such models Microsoft's (BitNet b1.58 2B4T, Ma et al. 2025, section 2) gates
 //! with a squared ReLU, the older ones of 1bitLLM, which reproduce Ma et al. 2024, with SiLU. No

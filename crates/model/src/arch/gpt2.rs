@@ -1,4 +1,4 @@
-//! GPT-2: LayerNorm, biases, a plain perceptron, and learned positions instead of a rotation.
+//! GPT-2: LayerNorm, biases, a plain MLP, and learned positions instead of a rotation.
 //!
 //! Source: Radford et al. 2019, section 2.3.
 

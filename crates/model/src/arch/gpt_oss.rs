@@ -1,5 +1,5 @@
-//! gpt-oss: experts with biases behind clamped gates, a window in every second layer, and heads
-//! that can look at nothing.
+//! gpt-oss: experts with biases behind clamped gates, a window in every second layer, and
+//! attention sinks.
 //!
 //! The weights of a position's experts are a softmax over the logits of the chosen ones, which is
 //! the same as one over all of them, renormalized. Sources: gpt-oss model card (OpenAI 2025),

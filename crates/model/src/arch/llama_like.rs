@@ -1,5 +1,5 @@
-//! What the llama family shares, and what the older GPT family shares, as a builder: an
-//! architecture file says only how it differs.
+//! A builder of specs, with the defaults of the llama family and of the older GPT family; an
+//! architecture's file has only its differences.
 
 use super::{meta::Meta, rope::rope};
 use crate::{
@@ -18,13 +18,14 @@ pub(super) struct Builder {
     eps: f32,
 }
 
-/// Pre-norm layers of rope attention and a SiLU-gated perceptron, sizes from the usual keys.
+/// Pre-norm layers of rope attention and a SiLU-gated MLP, sizes from the usual keys.
 pub(super) fn llama_like(m: &Meta<'_>) -> Result<Builder, Error> {
     no_experts(m)?;
     backbone(m)
 }
 
-/// The same for architectures that may have experts: those are up to the caller.
+/// Pre-norm layers as those of [`llama_like`], of architectures that may have experts, which the
+/// caller adds.
 pub(super) fn backbone(m: &Meta<'_>) -> Result<Builder, Error> {
     let eps = m.positive("attention.layer_norm_rms_epsilon")?;
     let (d_ff, activation) = (m.size("feed_forward_length")?, Activation::Silu);
@@ -37,7 +38,7 @@ pub(super) fn backbone(m: &Meta<'_>) -> Result<Builder, Error> {
     stack(m, Norm::Rms { eps }, Ffn::Gated(mlp))
 }
 
-/// Pre-norm layers with LayerNorm, biases everywhere, and a plain GELU perceptron (Radford et al.
+/// Pre-norm layers with LayerNorm, biases everywhere, and a plain GELU MLP (Radford et al.
 /// 2019).
 pub(super) fn gpt_like(m: &Meta<'_>) -> Result<Builder, Error> {
     no_experts(m)?;
@@ -194,7 +195,7 @@ impl Builder {
         self.attention(|a| a.qk_norm = QkNorm::Whole { eps })
     }
 
-    /// No norms of what the blocks read.
+    /// No norms of the inputs of sublayers.
     pub(super) fn no_pre_norms(self) -> Self {
         self.layer(|layer| {
             if let Wiring::Sequential { pre, .. } = &mut layer.wiring {
@@ -203,7 +204,7 @@ impl Builder {
         })
     }
 
-    /// Both blocks of a layer read one norm of the same residual.
+    /// Both sublayers of a layer read one norm of the same residual.
     pub(super) fn parallel(self) -> Self {
         let pre = self.model.head.norm;
         self.layer(|layer| layer.wiring = Wiring::Parallel { pre })
@@ -220,7 +221,7 @@ impl Builder {
         self.attention(|a| a.scale = 1.0 / ((d_model / a.n_heads).max(1) as f32).sqrt())
     }
 
-    /// RMS norms of what the blocks return, beside those of what they read.
+    /// RMS norms of the results of sublayers, beside those of their inputs.
     pub(super) fn post_norms(self) -> Self {
         let norm = Some(Norm::Rms { eps: self.eps });
         self.layer(|layer| {
@@ -230,7 +231,7 @@ impl Builder {
         })
     }
 
-    /// RMS norms of what the last projection of each block reads.
+    /// RMS norms of the inputs of each sublayer's last projection.
     pub(super) fn sub_norms(self) -> Self {
         let norm = Some(Norm::Rms { eps: self.eps });
         self.layer(|layer| {
@@ -239,17 +240,17 @@ impl Builder {
         })
     }
 
-    /// The nonlinearity of the perceptron.
+    /// The nonlinearity of the MLP.
     pub(super) fn activation(self, activation: Activation) -> Self {
         self.layer(|layer| layer.mlp_mut().activation = activation)
     }
 
-    /// Biases of the perceptron.
+    /// Biases of the MLP.
     pub(super) fn mlp_bias(self, presence: Presence) -> Self {
         self.layer(|layer| layer.mlp_mut().bias = presence)
     }
 
-    /// Experts instead of one perceptron.
+    /// Experts instead of one MLP.
     pub(super) fn experts(self, moe: Moe) -> Self {
         self.layer(|layer| layer.ffn = Ffn::Moe(moe))
     }
@@ -259,8 +260,7 @@ impl Builder {
         self.build_each(|_, _| {})
     }
 
-    /// The same for layers that differ: `change` is called with the index and the description of
-    /// each.
+    /// The finished spec after `change` was called with the index and the spec of each layer.
     pub(super) fn build_each(
         mut self,
         mut change: impl FnMut(usize, &mut LayerSpec),

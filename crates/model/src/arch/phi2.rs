@@ -1,4 +1,4 @@
-//! Phi-2 (and 1, 1.5): attention and perceptron side by side behind one LayerNorm, part of each
+//! Phi-2 (and 1, 1.5): attention and MLP in parallel behind one LayerNorm, part of each
 //! head rotated.
 //!
 //! Source: the model card of microsoft/phi-2 and its code in Hugging Face transformers (`phi`).

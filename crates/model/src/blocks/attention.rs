@@ -1,4 +1,4 @@
-//! Attention: every position looks back at the ones before it.
+//! Attention: every position reads the keys and values of the positions that it sees.
 //!
 //! ```text
 //! h = pre(x)                                      residual.rs
@@ -15,22 +15,22 @@ use atta_store::{Projection, WeightGroup};
 use super::Pass;
 use crate::{
     Error, Phase, Role,
-    spec::{Attention, Half, Norm, QkNorm},
+    spec::{Attention, Norm, QkNorm, Sublayer},
 };
 
 /// `x += residual_scale * post(attention(pre(x)))` for layer `l`.
 pub(crate) fn attention(p: &mut Pass<'_>, l: usize, a: &Attention) -> Result<(), Error> {
     project_inputs(p, l, a)?;
     rotate(p, l, a);
-    remember(p, l, a);
-    look_back(p, l, a);
+    append_kv(p, l, a);
+    attend(p, l, a);
     project_output(p, l, a)
 }
 
 /// `q, k, v = W pre(x) + b`.
 fn project_inputs(p: &mut Pass<'_>, l: usize, a: &Attention) -> Result<(), Error> {
     let (n, t) = (p.rows.len(), p.model.layer(l));
-    p.enter(l, Half::Mixer, &[Role::AttnQ, Role::AttnK, Role::AttnV]);
+    p.enter(l, Sublayer::Mixer, &[Role::AttnQ, Role::AttnK, Role::AttnV]);
     p.each_chunk(WeightGroup::Layer(l, Projection::Qkv), |p, chunk| {
         let s = &mut *p.s;
         let job = |w, bias, out| Job {
@@ -79,14 +79,14 @@ fn rotate(p: &mut Pass<'_>, l: usize, a: &Attention) {
     }
 }
 
-/// Appends keys and values to the state of their sequences.
-fn remember(p: &mut Pass<'_>, l: usize, a: &Attention) {
+/// Appends keys and values to the KV cache.
+fn append_kv(p: &mut Pass<'_>, l: usize, a: &Attention) {
     let s = &mut *p.s;
     let keys = s.k.chunks_exact(a.d_kv()).zip(s.v.chunks_exact(a.d_kv()));
     for ((row, (k, v)), q) in p.rows.iter().zip(keys).zip(s.q.chunks_exact_mut(a.d_q())) {
         p.cache.store(l, row, p.kernels, [k, v]);
-        // The cache holds finite numbers only, so that what a sequence leaves in a block cannot
-        // reach the next one. A fault in keys or values is passed on by the query.
+        // The cache stores finite numbers only, so that stale numbers in a reused block cannot
+        // reach another sequence. The query passes on a fault in keys or values.
         if !all_finite(k) || !all_finite(v) {
             q.fill(f32::NAN);
         }
@@ -94,7 +94,7 @@ fn remember(p: &mut Pass<'_>, l: usize, a: &Attention) {
 }
 
 /// `y = softmax(scale * q · K) V`, for every row over the positions that it sees.
-fn look_back(p: &mut Pass<'_>, l: usize, a: &Attention) {
+fn attend(p: &mut Pass<'_>, l: usize, a: &Attention) {
     let (n, rows, cache) = (p.rows.len(), p.rows, &*p.cache);
     let row = |t: usize| {
         let row = &rows[t];
@@ -128,7 +128,7 @@ fn project_output(p: &mut Pass<'_>, l: usize, a: &Attention) -> Result<(), Error
     let (heads, kernels, sub) = (
         &p.s.heads,
         p.kernels,
-        p.model.spec().layers[l].sub(Half::Mixer),
+        p.model.spec().layers[l].sub(Sublayer::Mixer),
     );
     p.s.act.fill(
         kernels,
@@ -142,5 +142,10 @@ fn project_output(p: &mut Pass<'_>, l: usize, a: &Attention) -> Result<(), Error
             }
         },
     );
-    p.leave(l, Half::Mixer, Role::AttnOutput, Some(Role::AttnOutputBias))
+    p.leave(
+        l,
+        Sublayer::Mixer,
+        Role::AttnOutput,
+        Some(Role::AttnOutputBias),
+    )
 }

@@ -1,4 +1,4 @@
-//! The perceptron: every position thinks for itself.
+//! The dense feed-forward block (MLP): every position by itself.
 //!
 //! ```text
 //! h = pre(x)                                      residual.rs
@@ -13,13 +13,13 @@ use atta_store::{Projection, WeightGroup};
 use super::Pass;
 use crate::{
     Error, Role,
-    spec::{Activation, Half, Mlp, Norm},
+    spec::{Activation, Mlp, Norm, Sublayer},
 };
 
-/// `x += residual_scale * post(mlp(pre(x)))` for layer `l`, whose perceptron has a gate.
+/// `x += residual_scale * post(mlp(pre(x)))` for layer `l`, whose MLP has a gate.
 pub(crate) fn gated_mlp(p: &mut Pass<'_>, l: usize, m: &Mlp) -> Result<(), Error> {
     let (n, t) = (p.rows.len(), p.model.layer(l));
-    p.enter(l, Half::Ffn, &[Role::FfnGate, Role::FfnUp]);
+    p.enter(l, Sublayer::Ffn, &[Role::FfnGate, Role::FfnUp]);
     let [gate_bias, up_bias] = [Role::FfnGateBias, Role::FfnUpBias].map(|role| t.vector_opt(role));
     let activation = act(m.activation);
     p.each_chunk(WeightGroup::Layer(l, Projection::GateUp), |p, chunk| {
@@ -41,10 +41,11 @@ pub(crate) fn gated_mlp(p: &mut Pass<'_>, l: usize, m: &Mlp) -> Result<(), Error
     project_output(p, l, m.d_ff, |_| ())
 }
 
-/// The same without a gate; the hidden layer gets its activation when it is read.
+/// `x += residual_scale * post(mlp(pre(x)))` for an MLP without a gate. The activation is applied
+/// when the hidden layer is read.
 pub(crate) fn plain_mlp(p: &mut Pass<'_>, l: usize, m: &Mlp) -> Result<(), Error> {
     let (n, t) = (p.rows.len(), p.model.layer(l));
-    p.enter(l, Half::Ffn, &[Role::FfnUp]);
+    p.enter(l, Sublayer::Ffn, &[Role::FfnUp]);
     p.each_chunk(WeightGroup::Layer(l, Projection::GateUp), |p, chunk| {
         let (w, bias) = (t.matrix(Role::FfnUp, chunk), t.vector_opt(Role::FfnUpBias));
         let out = &mut p.s.ff[..n * m.d_ff];
@@ -71,7 +72,7 @@ fn project_output(
     finish: impl Fn(&mut [f32]) + Sync,
 ) -> Result<(), Error> {
     let (n, t, kernels) = (p.rows.len(), p.model.layer(l), p.kernels);
-    let (ff, sub) = (&p.s.ff, p.model.spec().layers[l].sub(Half::Ffn));
+    let (ff, sub) = (&p.s.ff, p.model.spec().layers[l].sub(Sublayer::Ffn));
     p.s.act.fill(
         kernels,
         p.pool,
@@ -85,10 +86,10 @@ fn project_output(
             }
         },
     );
-    p.leave(l, Half::Ffn, Role::FfnDown, Some(Role::FfnDownBias))
+    p.leave(l, Sublayer::Ffn, Role::FfnDown, Some(Role::FfnDownBias))
 }
 
-/// A nonlinearity, as the kernels call it.
+/// The kernels' enumerator of a nonlinearity.
 pub(super) fn act(activation: Activation) -> Act {
     match activation {
         Activation::Silu => Act::Silu,

@@ -27,7 +27,7 @@ pub(crate) use routing::Routing;
 pub(crate) use scratch::{Scratch, ScratchSize};
 pub(crate) use short_conv::short_conv;
 
-/// One step on its way through the layers.
+/// The context of one step.
 pub(crate) struct Pass<'a> {
     pub(crate) model: &'a Model,
     pub(crate) kernels: Kernels,
@@ -42,8 +42,8 @@ pub(crate) struct Pass<'a> {
 }
 
 impl Pass<'_> {
-    /// Lets the observer hear that what was filled last is multiplied with these matrices.
-    pub(crate) fn tell(&mut self, layer: usize, roles: &[Role]) {
+    /// Reports to the observer that the current activations are multiplied with these matrices.
+    pub(crate) fn observe_inputs(&mut self, layer: usize, roles: &[Role]) {
         let (rows, d) = (self.s.act.rows(), self.s.act.d());
         self.observer.inputs(Inputs {
             layer,
@@ -54,7 +54,7 @@ impl Pass<'_> {
         });
     }
 
-    /// Multiplies with each chunk of a group, as it comes.
+    /// Calls `multiply` with each chunk of a weight group, in order.
     pub(crate) fn each_chunk(
         &mut self,
         group: WeightGroup<'_>,

@@ -1,18 +1,16 @@
-//! A mixture of experts: every position thinks for itself, with the few perceptrons that a router
-//! picks for it.
+//! Mixture of experts: a router chooses a few MLPs for every position.
 //!
 //! ```text
 //! h = pre(x)
 //! p = softmax(Wr h + br)                                          two regions
 //! (e, w)_1..k = the k experts of largest p, and their p           serial
-//! y_s = Wdown_s (act(Wgate_s h) * (Wup_s h)), g = Ws h            four regions, where an expert is shared by all
-//! y_i = Wdown_e (act(Wgate_e h) * (Wup_e h))                      four regions for each group of experts; with biases
+//! y_s = Wdown_s (act(Wgate_s h) * (Wup_s h)), g = Ws h            four regions: a shared expert
+//! y_i = Wdown_e (act(Wgate_e h) * (Wup_e h)), with biases         four regions per group of experts
 //! x += post(w_1 y_1 + ... + w_k y_k + sigmoid(g) y_s)             one region; residual.rs
 //! ```
-//! The rows of a batch are sorted by expert, so each expert is asked for and read once per batch,
-//! and a token alone asks for its own experts only. Results are kept until all experts are done and
-//! then added in the order of each row's ranks, so that no bit depends on who else was in the
-//! batch.
+//! The rows of a batch are sorted by expert, so each expert is read once per batch, and a single
+//! token reads its own experts only. Results are stored until all experts are done and then added
+//! in the order of each row's ranks, so that no bit depends on the other rows of the batch.
 
 use atta_kernels::{Gated, GatedGroups, Groups, Job, Store, math};
 use atta_store::{Projection, WeightGroup};
@@ -25,10 +23,10 @@ use super::{
 use crate::{
     Error, Phase, Role,
     bind::Tensors,
-    spec::{Gating, Half, LayerSpec, Mlp, ModelSpec, Moe},
+    spec::{Gating, LayerSpec, Mlp, ModelSpec, Moe, Sublayer},
 };
 
-/// What a mixture of experts keeps during a layer; empty for a model without.
+/// Buffers of a mixture of experts during a layer; empty for a model without.
 pub(crate) struct MoeScratch {
     /// `norm(x)`, `[n_rows, d_model]`.
     h: Vec<f32>,
@@ -54,7 +52,7 @@ impl MoeScratch {
         }
     }
 
-    /// Bytes of all of it.
+    /// Bytes of these buffers.
     pub(crate) fn bytes(spec: &ModelSpec, n_rows: usize) -> u64 {
         let per_row: u64 = widths(spec).iter().map(|&d| 4 * d as u64).sum();
         per_row
@@ -68,7 +66,7 @@ impl MoeScratch {
     }
 }
 
-/// What of the shared expert is multiplied with `h`.
+/// The matrices of the shared expert that are multiplied with `h`.
 const SHARED_INPUTS: [Role; 3] = [Role::FfnGateShexp, Role::FfnUpShexp, Role::FfnGateInpShexp];
 
 /// Elements per row of `h`, `shared_gate`, `shared` and `y`.
@@ -94,21 +92,21 @@ pub(crate) fn moe(p: &mut Pass<'_>, l: usize, m: &Moe) -> Result<(), Error> {
     normalize(p, layer, p.model.layer(l));
     route(p, l, m)?;
     if let Some(shared) = &m.shared {
-        share(p, l, shared)?;
+        shared_expert(p, l, shared)?;
     }
     let mut start = 0;
     while let Some(end) = experts(p, (l, m), start)? {
         start = end;
     }
     combine(p, layer, m);
-    p.settle(l, Half::Ffn);
+    p.add_deferred_if_due(l, Sublayer::Ffn);
     Ok(())
 }
 
 /// `h = norm(x)`.
 fn normalize(p: &mut Pass<'_>, layer: &LayerSpec, t: &Tensors) {
     let (n, d, kernels, s) = (p.rows.len(), p.model.spec().d_model, p.kernels, &mut *p.s);
-    let (pre, x) = (layer.pre(Half::Ffn), &s.x);
+    let (pre, x) = (layer.pre(Sublayer::Ffn), &s.x);
     p.pool.for_each_row(&mut s.moe.h[..n * d], d, |row, h| {
         let x = &x[row * d..(row + 1) * d];
         match pre {
@@ -134,8 +132,8 @@ fn route(p: &mut Pass<'_>, l: usize, m: &Moe) -> Result<(), Error> {
     s.act.fill(p.kernels, p.pool, (n, d), layouts, |t, out| {
         out.copy_from_slice(&h[t * d..(t + 1) * d])
     });
-    p.tell(l, &[Role::FfnGateInp]);
-    p.tell(l, shared);
+    p.observe_inputs(l, &[Role::FfnGateInp]);
+    p.observe_inputs(l, shared);
     p.each_chunk(WeightGroup::Layer(l, Projection::Router), |p, chunk| {
         let MoeScratch {
             routing,
@@ -181,8 +179,8 @@ fn softmax(p: &mut [f32]) {
     p.iter_mut().for_each(|p| *p /= sum);
 }
 
-/// The result of the expert that all positions share; its input is at hand.
-fn share(p: &mut Pass<'_>, l: usize, mlp: &Mlp) -> Result<(), Error> {
+/// The result of the shared expert; its input is in `act`.
+fn shared_expert(p: &mut Pass<'_>, l: usize, mlp: &Mlp) -> Result<(), Error> {
     let (n, d, d_ff, t) = (
         p.rows.len(),
         p.model.spec().d_model,
@@ -207,7 +205,7 @@ fn share(p: &mut Pass<'_>, l: usize, mlp: &Mlp) -> Result<(), Error> {
     let (ff, layout) = (&s.ff, t.layouts(&[Role::FfnDownShexp]));
     let row = |t: usize, out: &mut [f32]| out.copy_from_slice(&ff[t * d_ff..(t + 1) * d_ff]);
     s.act.fill(p.kernels, p.pool, (n, d_ff), layout, row);
-    p.tell(l, &[Role::FfnDownShexp]);
+    p.observe_inputs(l, &[Role::FfnDownShexp]);
     p.each_chunk(WeightGroup::Layer(l, Projection::Down), |p, chunk| {
         let (w, out) = (
             t.matrix(Role::FfnDownShexp, chunk),
@@ -226,8 +224,8 @@ fn share(p: &mut Pass<'_>, l: usize, mlp: &Mlp) -> Result<(), Error> {
     })
 }
 
-/// The results of the group of experts from the `start`th on; where the next group starts, if there
-/// was one.
+/// Computes the results of the group of experts that starts at expert `start` of this batch.
+/// Returns the start of the next group; `None` if there was no group.
 fn experts(p: &mut Pass<'_>, (l, m): (usize, &Moe), start: usize) -> Result<Option<usize>, Error> {
     let (model, d, d_ff, s) = (p.model, p.model.spec().d_model, m.expert.d_ff, &mut *p.s);
     let MoeScratch { h, y, routing, .. } = &mut s.moe;
@@ -255,7 +253,7 @@ fn experts(p: &mut Pass<'_>, (l, m): (usize, &Moe), start: usize) -> Result<Opti
             let t = routing.row_at(places.start + i);
             out.copy_from_slice(&h[t * d..(t + 1) * d]);
         });
-    group.tell(p.observer, l, &[Role::FfnGateExps, Role::FfnUpExps], &s.act);
+    group.observe_inputs(p.observer, l, &[Role::FfnGateExps, Role::FfnUpExps], &s.act);
     let gate = &|k| expert(k, Role::FfnGateExps, Role::FfnGateExpsBias);
     let up = &|k| expert(k, Role::FfnUpExps, Role::FfnUpExpsBias);
     let (activation, out) = (act(m.expert.activation), &mut s.ff[..places.len() * d_ff]);
@@ -282,7 +280,7 @@ fn experts(p: &mut Pass<'_>, (l, m): (usize, &Moe), start: usize) -> Result<Opti
         layout(Role::FfnDownExps),
         row,
     );
-    group.tell(p.observer, l, &[Role::FfnDownExps], &s.act);
+    group.observe_inputs(p.observer, l, &[Role::FfnDownExps], &s.act);
     let w = &|k| expert(k, Role::FfnDownExps, Role::FfnDownExpsBias);
     let out = &mut y[places.start * d..places.end * d];
     p.observer.enter(Phase::Matmul);
@@ -302,15 +300,15 @@ fn combine(p: &mut Pass<'_>, layer: &LayerSpec, m: &Moe) {
         routing,
         ..
     } = &s.moe;
-    let is_kept_aside = layer.is_kept_aside(Half::Ffn);
-    let (out, scale) = if is_kept_aside {
+    let is_deferred = layer.is_deferred(Sublayer::Ffn);
+    let (out, scale) = if is_deferred {
         (&mut s.y, 1.0)
     } else {
         (&mut s.x, layer.residual_scale)
     };
     p.observer.enter(Phase::Other);
     p.pool.for_each_row(&mut out[..n * d], d, |t, out| {
-        if is_kept_aside {
+        if is_deferred {
             out.fill(0.0);
         }
         for (place, weight) in routing.of_row(t) {

@@ -1,10 +1,12 @@
-//! How a block hangs in the residual stream: what it reads, and where its result goes.
+//! How a sublayer reads the residual stream, and how its result is added to it.
 //!
 //! ```text
 //! sequential:  h = pre(x);  x += scale * post(block(h))
 //! parallel:    h = pre(x);  y = mixer(h);  x += scale * ffn(h);  x += scale * y
 //! ```
-//! A block knows neither the norms around it nor whether another block reads the same `x`.
+//! A sublayer knows neither the norms around it nor whether another one reads the same `x`. Its
+//! result is *deferred* (stored in `y`) if a norm follows, or if the other sublayer still has to
+//! read `x`.
 
 use atta_kernels::{Job, Store};
 use atta_store::{Projection, WeightGroup};
@@ -12,19 +14,19 @@ use atta_store::{Projection, WeightGroup};
 use super::{Normalize, Pass};
 use crate::{
     Error, Role,
-    spec::{Half, Norm, Wiring},
+    spec::{Norm, Sublayer, Wiring},
 };
 
 impl Pass<'_> {
-    /// `act = pre(x)`, for these matrices, the first of the block.
-    pub(crate) fn enter(&mut self, l: usize, half: Half, roles: &[Role]) {
+    /// `act = pre(x)`, the input of these matrices, the first of a sublayer.
+    pub(crate) fn enter(&mut self, l: usize, sublayer: Sublayer, roles: &[Role]) {
         let (n, d, t) = (
             self.rows.len(),
             self.model.spec().d_model,
             self.model.layer(l),
         );
         let (kernels, s) = (self.kernels, &mut *self.s);
-        let (pre, x) = (self.model.spec().layers[l].pre(half), &s.x);
+        let (pre, x) = (self.model.spec().layers[l].pre(sublayer), &s.x);
         s.act
             .fill(kernels, self.pool, (n, d), t.layouts(roles), |row, out| {
                 let x = &x[row * d..(row + 1) * d];
@@ -33,15 +35,15 @@ impl Pass<'_> {
                     None => out.copy_from_slice(x),
                 }
             });
-        self.tell(l, roles);
+        self.observe_inputs(l, roles);
     }
 
-    /// `x += residual_scale * post(W act + bias)`, at once or when the layer is done: the last
-    /// product of a block, with the matrix and the bias of these roles.
+    /// The last product of a sublayer: `x += residual_scale * post(W act + bias)`, or its part
+    /// before the addition if that is deferred.
     pub(crate) fn leave(
         &mut self,
         l: usize,
-        half: Half,
+        sublayer: Sublayer,
         weight: Role,
         bias: Option<Role>,
     ) -> Result<(), Error> {
@@ -53,13 +55,13 @@ impl Pass<'_> {
             &self.model.spec().layers[l],
             bias.and_then(|bias| t.vector_opt(bias)),
         );
-        self.tell(l, &[weight]);
-        let group = match half {
-            Half::Mixer => Projection::AttnOut,
-            Half::Ffn => Projection::Down,
+        self.observe_inputs(l, &[weight]);
+        let group = match sublayer {
+            Sublayer::Mixer => Projection::AttnOut,
+            Sublayer::Ffn => Projection::Down,
         };
         self.each_chunk(WeightGroup::Layer(l, group), |p, chunk| {
-            let (out, mode) = match layer.is_kept_aside(half) {
+            let (out, mode) = match layer.is_deferred(sublayer) {
                 true => (&mut p.s.y[..n], Store::Set),
                 false => (&mut p.s.x[..n], Store::Add(layer.residual_scale)),
             };
@@ -67,31 +69,31 @@ impl Pass<'_> {
             p.kernels
                 .matmul(p.pool, &p.s.act, &mut [Job { w, bias, out, mode }]);
         })?;
-        self.settle(l, half);
+        self.add_deferred_if_due(l, sublayer);
         Ok(())
     }
 
-    /// Adds what was kept aside, if its time has come.
-    pub(crate) fn settle(&mut self, l: usize, half: Half) {
+    /// Adds the deferred result, unless the other sublayer still has to read `x`.
+    pub(crate) fn add_deferred_if_due(&mut self, l: usize, sublayer: Sublayer) {
         let layer = &self.model.spec().layers[l];
         let is_due = match layer.wiring {
-            Wiring::Sequential { .. } => layer.is_kept_aside(half),
-            Wiring::Parallel { .. } => half == Half::Ffn,
+            Wiring::Sequential { .. } => layer.is_deferred(sublayer),
+            Wiring::Parallel { .. } => sublayer == Sublayer::Ffn,
         };
         if is_due {
-            self.add_what_was_kept(l, half);
+            self.add_deferred(l, sublayer);
         }
     }
 
     /// `x += residual_scale * post(y)`.
-    fn add_what_was_kept(&mut self, l: usize, half: Half) {
+    fn add_deferred(&mut self, l: usize, sublayer: Sublayer) {
         let (d, layer, t) = (
             self.model.spec().d_model,
             &self.model.spec().layers[l],
             self.model.layer(l),
         );
         let (n, kernels, s) = (self.rows.len() * d, self.kernels, &mut *self.s);
-        if let Some((Norm::Rms { eps }, role)) = layer.post(half) {
+        if let Some((Norm::Rms { eps }, role)) = layer.post(sublayer) {
             self.pool.for_each_row(&mut s.y[..n], d, |_, y| {
                 kernels.rms_norm_inplace(y, t.vector(role), eps)
             });

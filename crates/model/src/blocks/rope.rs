@@ -67,8 +67,8 @@ impl RopeTables {
         }
     }
 
-    /// What turns keys back by `n` positions, whatever theirs are.
-    pub(crate) fn turn_back(&self, n: usize) -> Turn<'_> {
+    /// The rotation by `-n` positions, the same for keys at any position.
+    pub(crate) fn shift_back(&self, n: usize) -> KeyShift<'_> {
         let row = |table: &Table| {
             let angles = table
                 .inv_freq
@@ -78,7 +78,7 @@ impl RopeTables {
                 .flat_map(|(sin, cos)| [cos as f32, sin as f32])
                 .collect()
         };
-        Turn {
+        KeyShift {
             ropes: self,
             cos_sin: self.tables.iter().map(row).collect(),
         }
@@ -105,15 +105,15 @@ impl Table {
     }
 }
 
-/// A rotation by some number of positions.
-pub(crate) struct Turn<'a> {
+/// A rotation by a number of positions.
+pub(crate) struct KeyShift<'a> {
     ropes: &'a RopeTables,
     /// Of each table, `[d_rope / 2, (cos, sin)]`; the magnitude is in the keys already.
     cos_sin: Vec<Vec<f32>>,
 }
 
-impl Turn<'_> {
-    /// Turns a key of layer `l`, `[d_head]`.
+impl KeyShift<'_> {
+    /// Rotates a key of layer `l`, `[d_head]`.
     pub(crate) fn apply(&self, kernels: Kernels, l: usize, key: &mut [f32]) {
         if let Some(i) = self.ropes.of_layer[l] {
             self.ropes.tables[i].rotate(kernels, &self.cos_sin[i], key);

@@ -1,9 +1,9 @@
-//! Which experts the rows of a step go to, and in which order they are computed.
+//! Routing: the experts of each row of a step, and the order in which they are computed.
 //!
-//! Chosen row by row, the choices are then sorted by expert, so that each expert's weights are read
-//! once for the whole batch. A *slot* is a choice, `row * n_used + rank`; a *place* is where its
-//! result lies, experts one after the other. This file knows probabilities and indices; it refuses
-//! to know weights and what is computed with them.
+//! Experts are chosen row by row; the choices are then sorted by expert, so that each expert's
+//! weights are read once per batch. A *slot* is a choice, `row * n_used + rank`; a *place* is the
+//! index of its result, in the order of experts. This file knows probabilities and indices, but no
+//! weights.
 
 use std::ops::Range;
 
@@ -23,19 +23,19 @@ pub(crate) struct Choice {
 
 /// The routes of a step through one layer.
 pub(crate) struct Routing {
-    /// What the router says of every expert, `[n_rows, n_experts]`.
+    /// The router's probabilities, `[n_rows, n_experts]`.
     pub(crate) probs: Vec<f32>,
-    /// By slot, `[n_rows, n_used]`: each row's experts, the one of largest weight first.
+    /// By slot, `[n_rows, n_used]`: the experts of each row, the largest weight first.
     chosen: Vec<Choice>,
     /// The place of each slot.
     places: Vec<usize>,
     /// The slot of each place.
     slots: Vec<usize>,
-    /// The experts that any row goes to, ascending.
+    /// The experts that some row uses, ascending.
     experts: Vec<u32>,
     /// The places of `experts[i]` are those from `bounds[i]` to `bounds[i + 1]`.
     bounds: Vec<usize>,
-    /// Where the next row of each expert goes, `[n_experts]`.
+    /// The next free place of each expert, `[n_experts]`.
     next: Vec<usize>,
     n_used: usize,
     max_rows: usize,
@@ -58,7 +58,7 @@ impl Routing {
         }
     }
 
-    /// Bytes of all of it.
+    /// Bytes of these buffers.
     pub(crate) fn bytes(spec: &ModelSpec, n_rows: usize) -> u64 {
         let (n_experts, n_used) = spec.max_experts();
         let per_row = 4 * n_experts + n_used * (size_of::<Choice>() + 2 * size_of::<usize>());
@@ -105,9 +105,9 @@ impl Routing {
         }
     }
 
-    /// The group of experts from the `start`th on that are computed together: at most as many as
-    /// one row uses, so that a batch needs no more of them at hand than a single token, and
-    /// with no more rows than there is room for.
+    /// The group of experts, from number `start` on, that are computed together: at most as many as
+    /// one row uses, so that a batch needs no more experts in memory than a single token, and with
+    /// at most `max_rows` rows.
     pub(crate) fn group(&self, start: usize) -> Option<Group<'_>> {
         let most = self.experts.len().min(start + self.n_used);
         let fits = |&end: &usize| self.bounds[end] - self.bounds[start] <= self.max_rows;
@@ -119,12 +119,12 @@ impl Routing {
         })
     }
 
-    /// The row whose result lies at a place.
+    /// The row of a place.
     pub(crate) fn row_at(&self, place: usize) -> usize {
         self.slots[place] / self.n_used
     }
 
-    /// The experts of a row in the order of their rank, with the places of their results.
+    /// Places and weights of the experts of a row, in the order of rank.
     pub(crate) fn of_row(&self, t: usize) -> impl Iterator<Item = (usize, f32)> {
         let slots = t * self.n_used..(t + 1) * self.n_used;
         self.places[slots.clone()]
@@ -138,20 +138,20 @@ impl Routing {
 pub(crate) struct Group<'a> {
     /// Their ids, ascending.
     pub(crate) experts: &'a [u32],
-    /// The places of the `i`th are those from `bounds[i]` to `bounds[i + 1]`.
+    /// Expert `i` has the places from `bounds[i]` to `bounds[i + 1]`.
     pub(crate) bounds: &'a [usize],
     /// Where the next group starts.
     pub(crate) end: usize,
 }
 
 impl Group<'_> {
-    /// The places of all of them.
+    /// The places of all experts of the group.
     pub(crate) fn places(&self) -> Range<usize> {
         self.bounds[0]..self.bounds[self.bounds.len() - 1]
     }
 
-    /// Lets an observer hear which rows are multiplied with which expert's matrices.
-    pub(crate) fn tell(
+    /// Reports to the observer which rows are multiplied with which expert's matrices.
+    pub(crate) fn observe_inputs(
         &self,
         observer: &mut dyn Observer,
         layer: usize,
@@ -173,8 +173,8 @@ impl Group<'_> {
     }
 }
 
-/// Rows of a group of experts at the most: the whole batch may choose the same expert, a single row
-/// several.
+/// Maximum number of rows of a group of experts: a whole batch may choose the same expert, a single
+/// row several.
 pub(crate) fn group_rows(spec: &ModelSpec, n_rows: usize) -> usize {
     n_rows.max(spec.max_experts().1)
 }
@@ -183,8 +183,7 @@ pub(crate) fn group_rows(spec: &ModelSpec, n_rows: usize) -> usize {
 fn push_best(chosen: &mut Vec<Choice>, weights: &[f32], n_used: usize) {
     let first = chosen.len();
     for (expert, &weight) in weights.iter().enumerate() {
-        // Behind its equals, so that a tie goes to the lower id. What is no number is never ahead
-        // of anything.
+        // Behind equal weights, so that a tie goes to the lower id. NaN goes behind everything.
         let at = first + chosen[first..].partition_point(|c| c.weight >= weight || weight.is_nan());
         if at < first + n_used {
             chosen.truncate(first + n_used - 1);
@@ -199,7 +198,7 @@ fn push_best(chosen: &mut Vec<Choice>, weights: &[f32], n_used: usize) {
     }
 }
 
-/// Makes factors of the chosen experts' probabilities.
+/// Turns the probabilities of the chosen experts into factors.
 fn weigh(m: &Moe, chosen: &mut [Choice]) {
     let sum = if m.renormalize {
         chosen.iter().map(|c| c.weight).sum()

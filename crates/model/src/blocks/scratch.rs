@@ -9,8 +9,7 @@ use crate::spec::ModelSpec;
 pub(crate) struct Scratch {
     /// The residual stream, `[n_rows, d_model]`.
     pub(crate) x: Vec<f32>,
-    /// What a block returned and the residual has yet to take, `[n_rows, d_model]`; empty where it
-    /// always takes it at once.
+    /// The deferred result of a sublayer, `[n_rows, d_model]`; empty if no layer defers one.
     pub(crate) y: Vec<f32>,
     /// Queries, `[n_rows, n_heads, d_head]`.
     pub(crate) q: Vec<f32>,
@@ -18,14 +17,14 @@ pub(crate) struct Scratch {
     pub(crate) k: Vec<f32>,
     /// Values, `[n_rows, n_kv_heads, d_head]`.
     pub(crate) v: Vec<f32>,
-    /// What the input projection of a recurrent mixer returns, `[n_rows, max_d_recurrent]`; empty
+    /// Results of the input projection of a recurrent mixer, `[n_rows, max_d_recurrent]`; empty
     /// without one.
     pub(crate) recurrent: Vec<f32>,
-    /// What the heads return, `[n_rows, n_heads, d_head]`.
+    /// Results of the heads, `[n_rows, n_heads, d_head]`.
     pub(crate) heads: Vec<f32>,
-    /// The hidden layer of the perceptron, `[n_rows, d_ff]`; of a group of experts more rows.
+    /// The hidden layer of the MLP, `[n_rows, d_ff]`; a group of experts may have more rows.
     pub(crate) ff: Vec<f32>,
-    /// The input of the matmul at hand, quantized.
+    /// The input of the current matmul, quantized.
     pub(crate) act: Activations,
     /// Partial results of attention.
     pub(crate) attn: AttnScratch,
@@ -33,7 +32,7 @@ pub(crate) struct Scratch {
     pub(crate) moe: MoeScratch,
 }
 
-/// What buffers are made for.
+/// The size of a step.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ScratchSize {
     pub(crate) n_threads: usize,
@@ -56,7 +55,7 @@ impl Scratch {
         let zeros = |d: usize| vec![0.0; n_rows * d];
         Self {
             x: zeros(spec.d_model),
-            y: zeros(d_aside(spec)),
+            y: zeros(d_deferred(spec)),
             q: zeros(d_q),
             k: zeros(d_kv),
             v: zeros(d_kv),
@@ -75,7 +74,7 @@ impl Scratch {
         }
     }
 
-    /// Bytes of all of it; cosines and sines are counted here too.
+    /// Bytes of the buffers, including cosines and sines.
     pub(crate) fn bytes(spec: &ModelSpec, size: ScratchSize) -> u64 {
         let ScratchSize {
             n_threads,
@@ -86,7 +85,7 @@ impl Scratch {
         let n_act_rows = MoeScratch::n_act_rows(spec, n_rows);
         let widths = [
             spec.d_model,
-            d_aside(spec),
+            d_deferred(spec),
             d_q,
             d_kv,
             d_kv,
@@ -115,9 +114,13 @@ impl Scratch {
     }
 }
 
-/// Width of what is kept aside.
-fn d_aside(spec: &ModelSpec) -> usize {
-    if spec.keeps_aside() { spec.d_model } else { 0 }
+/// Width of deferred results.
+fn d_deferred(spec: &ModelSpec) -> usize {
+    if spec.defers_residual() {
+        spec.d_model
+    } else {
+        0
+    }
 }
 
 /// Width of the widest input of a matmul.

@@ -16,7 +16,7 @@ use super::Pass;
 use crate::{
     Error, Role,
     seqs::StateStep,
-    spec::{Half, ShortConv},
+    spec::{ShortConv, Sublayer},
 };
 
 /// `x += residual_scale * post(short_conv(pre(x)))` for layer `l`.
@@ -25,14 +25,14 @@ pub(crate) fn short_conv(p: &mut Pass<'_>, l: usize, conv: &ShortConv) -> Result
     gate_inputs(p);
     convolve(p, l, conv);
     keep_states(p, l, conv);
-    p.leave(l, Half::Mixer, Role::ShortconvOutProj, None)
+    p.leave(l, Sublayer::Mixer, Role::ShortconvOutProj, None)
 }
 
 /// `b, c, x = Win pre(x)`.
 fn project_inputs(p: &mut Pass<'_>, l: usize) -> Result<(), Error> {
     let (n, t) = (p.rows.len(), p.model.layer(l));
     let d_in = ShortConv::N_INPUTS * p.model.spec().d_model;
-    p.enter(l, Half::Mixer, &[Role::ShortconvInProj]);
+    p.enter(l, Sublayer::Mixer, &[Role::ShortconvInProj]);
     p.each_chunk(WeightGroup::Layer(l, Projection::Qkv), |p, chunk| {
         let s = &mut *p.s;
         let mut job = [Job {

@@ -91,9 +91,9 @@ impl Cache {
                 continue;
             }
             for place in kv_places(&self.places).filter(|place| place.group == group) {
-                for half in [place.k, place.v] {
+                for part in [place.k, place.v] {
                     (0..place.n_kv_heads)
-                        .for_each(|h| arena.copy(from, to, half.rows(h, first..BLOCK_LEN)));
+                        .for_each(|h| arena.copy(from, to, part.rows(h, first..BLOCK_LEN)));
                 }
             }
         }
@@ -115,9 +115,9 @@ impl Cache {
         let (place, inside) = (*self.kv_place(l), row.pos % BLOCK_LEN);
         let block = self.table(l, row.seq)[row.pos / BLOCK_LEN];
         let bytes = self.arenas[place.group].block_mut(block);
-        for (half, x) in [(place.k, k), (place.v, v)] {
+        for (part, x) in [(place.k, k), (place.v, v)] {
             for (h, x) in x.chunks_exact(place.d_head).enumerate() {
-                kernels.store_kv(x, half.elem, &mut bytes[half.rows(h, inside..inside + 1)]);
+                kernels.store_kv(x, part.elem, &mut bytes[part.rows(h, inside..inside + 1)]);
             }
         }
     }

@@ -20,13 +20,13 @@ pub(super) struct KvPlace {
     pub(super) group: usize,
     pub(super) n_kv_heads: usize,
     pub(super) d_head: usize,
-    pub(super) k: Half,
-    pub(super) v: Half,
+    pub(super) k: KvPart,
+    pub(super) v: KvPart,
 }
 
 /// The keys or the values of a layer in a block, `[n_kv_heads, BLOCK_LEN, d_head]`.
 #[derive(Clone, Copy)]
-pub(super) struct Half {
+pub(super) struct KvPart {
     /// First byte.
     pub(super) at: usize,
     pub(super) elem: KvElem,
@@ -84,16 +84,16 @@ impl StatePlan {
             groups.push((kind, 0));
             groups.len() - 1
         });
-        let mut half = |elem: KvElem| {
+        let mut part = |elem: KvElem| {
             let (at, row_bytes) = (groups[group].1, elem.row_bytes(a.d_head));
             groups[group].1 += a.n_kv_heads * BLOCK_LEN * row_bytes;
-            Half {
+            KvPart {
                 at,
                 elem,
                 row_bytes,
             }
         };
-        let [k, v] = kv.of_layer(l, spec.layers.len()).map(&mut half);
+        let [k, v] = kv.of_layer(l, spec.layers.len()).map(&mut part);
         Some(Place::Kv(KvPlace {
             group,
             n_kv_heads: a.n_kv_heads,
@@ -112,7 +112,7 @@ impl StatePlan {
     }
 }
 
-impl Half {
+impl KvPart {
     /// The bytes of the rows of head `h` at the positions `inside` of a block.
     pub(super) fn rows(&self, h: usize, inside: Range<usize>) -> Range<usize> {
         let row = |i: usize| self.at + (h * BLOCK_LEN + i) * self.row_bytes;

@@ -1,9 +1,8 @@
-//! Taking positions out of the middle of a sequence, so that a full context can go on
-//! (StreamingLLM, Xiao et al. 2024).
+//! Context shift: evicts positions from the middle of a sequence (StreamingLLM, Xiao et al. 2024).
 //!
-//! What follows the gap moves up to where it began. A gap is whole blocks long, so that moving is a
-//! matter of tables: only the block in which the gap begins is put together of two. Values are as
-//! they were; keys are turned to their new positions.
+//! Later positions move down. The evicted range is whole blocks long, so that moving changes block
+//! tables only, except for the block in which the range begins: it is merged from two. Values do
+//! not change; keys are rotated to their new positions.
 
 use std::ops::Range;
 
@@ -18,39 +17,39 @@ use super::{
 use crate::{Error, SeqId};
 
 impl Cache {
-    /// Takes the positions `gap` out of a sequence. `turn` turns a key of a layer, `[d_head]`, back
-    /// by the length of the gap.
+    /// Evicts positions of a sequence. `rotate` rotates a key of a layer, `[d_head]`, back by their
+    /// number.
     pub(crate) fn shift(
         &mut self,
         id: SeqId,
-        gap: Range<usize>,
+        evicted: Range<usize>,
         kernels: Kernels,
-        mut turn: impl FnMut(usize, &mut [f32]),
+        mut rotate: impl FnMut(usize, &mut [f32]),
     ) -> Result<(), Error> {
-        self.seqs.close(id, &gap)?;
+        self.seqs.evict(id, &evicted)?;
         self.copy_blocks();
         for (l, place) in self.places.iter().enumerate() {
             let Place::Kv(place) = place else { continue };
-            let first = gap.start.max(self.seqs.first_held(id, place.group)?);
+            let first = evicted.start.max(self.seqs.first_held(id, place.group)?);
             let (blocks, positions) =
                 (self.seqs.blocks(id, place.group), first..self.seqs.len(id)?);
             let arena = &mut self.arenas[place.group];
-            turn_keys(arena, blocks, place, positions, kernels, |key| {
-                turn(self.first_layer + l, key)
+            rotate_keys(arena, blocks, place, positions, kernels, |key| {
+                rotate(self.first_layer + l, key)
             });
         }
         Ok(())
     }
 }
 
-/// Turns the keys of a layer at these positions; their blocks are the sequence's own.
-fn turn_keys(
+/// Rotates the keys of a layer at these positions, whose blocks are not shared.
+fn rotate_keys(
     arena: &mut Arena,
     blocks: &[u32],
     place: &KvPlace,
     positions: Range<usize>,
     kernels: Kernels,
-    mut turn: impl FnMut(&mut [f32]),
+    mut rotate: impl FnMut(&mut [f32]),
 ) {
     let mut key = vec![0.0; place.d_head];
     for pos in positions {
@@ -59,7 +58,7 @@ fn turn_keys(
             let inside = pos % BLOCK_LEN;
             let bytes = &mut block[place.k.rows(h, inside..inside + 1)];
             kernels.load_kv(bytes, place.k.elem, &mut key);
-            turn(&mut key);
+            rotate(&mut key);
             kernels.store_kv(&key, place.k.elem, bytes);
         }
     }

@@ -5,7 +5,8 @@
 //! per layer u32 LE: n_kv_heads, d_head, k type, v type, n missing
 //!                   of recurrent layers: 0, n_floats, 16, 16, 0
 //! with recurrent layers u32 LE: n checkpoints, and the positions behind which they are
-//! per attention layer: K [n_kv_heads, n positions - n missing, d_head], V [same], elements as in the cache
+//! per attention layer: K [n_kv_heads, n positions - n missing, d_head], V [same],
+//!                      elements as in the cache
 //! per checkpoint, per recurrent layer: [n_floats], f32 LE
 //! ```
 //! Of a layer with a window the first positions may be missing; of recurrent layers there are the
@@ -95,10 +96,10 @@ impl Cache {
         out: &mut dyn Write,
     ) -> std::io::Result<()> {
         let (arena, table) = (&self.arenas[place.group], self.seqs.blocks(id, place.group));
-        for half in [place.k, place.v] {
+        for part in [place.k, place.v] {
             for h in 0..place.n_kv_heads {
                 for (i, inside) in in_blocks(positions.clone()) {
-                    out.write_all(&arena.block(table[i])[half.rows(h, inside)])?;
+                    out.write_all(&arena.block(table[i])[part.rows(h, inside)])?;
                 }
             }
         }
@@ -143,13 +144,13 @@ impl Cache {
                 self.seqs.blocks(id, place.group),
                 &mut self.arenas[place.group],
             );
-            for half in [place.k, place.v] {
+            for part in [place.k, place.v] {
                 for h in 0..place.n_kv_heads {
-                    let (rows, rest) = data.split_at((header.n - n_missing) * half.row_bytes);
+                    let (rows, rest) = data.split_at((header.n - n_missing) * part.row_bytes);
                     let mut rows =
-                        &rows[(kept.start.min(kept.end) - present.start) * half.row_bytes..];
+                        &rows[(kept.start.min(kept.end) - present.start) * part.row_bytes..];
                     for (i, inside) in in_blocks(kept.clone()) {
-                        let range = half.rows(h, inside);
+                        let range = part.rows(h, inside);
                         let (here, after) = rows.split_at(range.len());
                         arena.block_mut(table[i])[range].copy_from_slice(here);
                         rows = after;

@@ -3,7 +3,7 @@
 /// Blocks of a group.
 pub(super) struct Blocks {
     /// Reference count of each block.
-    holders: Vec<u32>,
+    ref_counts: Vec<u32>,
     /// Free blocks; the last one freed is reused first, since it may still be in the CPU cache.
     free: Vec<u32>,
 }
@@ -11,19 +11,19 @@ pub(super) struct Blocks {
 impl Blocks {
     pub(super) fn new(n_blocks: usize) -> Self {
         Self {
-            holders: vec![0; n_blocks],
+            ref_counts: vec![0; n_blocks],
             free: (0..n_blocks as u32).rev().collect(),
         }
     }
 
     /// Reference count of each block.
     #[cfg(test)]
-    pub(super) fn holders(&self) -> &[u32] {
-        &self.holders
+    pub(super) fn ref_counts(&self) -> &[u32] {
+        &self.ref_counts
     }
 
     pub(super) fn n_blocks(&self) -> usize {
-        self.holders.len()
+        self.ref_counts.len()
     }
 
     pub(super) fn n_free(&self) -> usize {
@@ -31,28 +31,28 @@ impl Blocks {
     }
 
     /// Allocates a block.
-    pub(super) fn take(&mut self) -> Option<u32> {
+    pub(super) fn allocate(&mut self) -> Option<u32> {
         let block = self.free.pop()?;
-        self.holders[block as usize] = 1;
+        self.ref_counts[block as usize] = 1;
         Some(block)
     }
 
     /// Adds a reference.
     pub(super) fn share(&mut self, block: u32) {
-        self.holders[block as usize] += 1;
+        self.ref_counts[block as usize] += 1;
     }
 
     /// Drops a reference; frees the block with the last one.
-    pub(super) fn give_back(&mut self, block: u32) {
-        let holders = &mut self.holders[block as usize];
-        *holders -= 1;
-        if *holders == 0 {
+    pub(super) fn release(&mut self, block: u32) {
+        let ref_counts = &mut self.ref_counts[block as usize];
+        *ref_counts -= 1;
+        if *ref_counts == 0 {
             self.free.push(block);
         }
     }
 
     pub(super) fn is_shared(&self, block: u32) -> bool {
-        self.holders[block as usize] > 1
+        self.ref_counts[block as usize] > 1
     }
 
     /// Returns the block itself if it is not shared, else a new block that the caller must copy it
@@ -61,8 +61,8 @@ impl Blocks {
         if !self.is_shared(block) {
             return Some(block);
         }
-        let own = self.take()?;
-        self.give_back(block);
+        let own = self.allocate()?;
+        self.release(block);
         Some(own)
     }
 }

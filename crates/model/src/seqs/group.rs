@@ -5,14 +5,14 @@ use std::ops::Range;
 use super::{BLOCK_LEN, BlockCopy, SeqSize, blocks::Blocks};
 use crate::spec::Retention;
 
-/// The blocks of the positions of a sequence, in order.
+/// The blocks of a sequence, in the order of positions.
 #[derive(Clone)]
 pub(super) struct Table {
-    /// Block `i` holds positions `32 i..`; those before `n_gone` were given back, their numbers
-    /// mean nothing.
+    /// Block `i` holds positions `32 i..`. Entries before `n_gone` are stale: their blocks were
+    /// released.
     blocks: Vec<u32>,
     n_gone: usize,
-    /// The first position whose keys and values are there.
+    /// The first position whose keys and values are present.
     from: usize,
 }
 
@@ -22,7 +22,7 @@ pub(super) struct Group {
     index: usize,
     pub(super) blocks: Blocks,
     retention: Retention,
-    /// Blocks that a sequence holds at most.
+    /// Maximum number of blocks of a sequence.
     share: usize,
 }
 
@@ -39,12 +39,12 @@ impl Table {
         &self.blocks
     }
 
-    /// The first position whose keys and values are there.
+    /// The first position whose keys and values are present.
     pub(super) fn from(&self) -> usize {
         self.from
     }
 
-    /// Says that nothing before position `from` is there.
+    /// Marks positions before `from` as missing.
     pub(super) fn lacks_before(&mut self, from: usize) {
         self.from = self.from.max(from);
     }
@@ -55,13 +55,13 @@ impl Table {
 }
 
 impl Group {
-    /// Blocks that a sequence of up to `n_ctx` positions holds at most, if up to `n_batch`
-    /// positions come at once.
+    /// Maximum number of blocks of a sequence of up to `n_ctx` positions, to which a batch appends
+    /// up to `n_batch`.
     ///
-    /// Of a window that is what the first row of a batch sees and the batch itself, wherever blocks
-    /// begin. While fewer rows come at once the rest is a past that can be gone back to. Where
-    /// only `n_recent` positions stay behind a gap, fewer than the window, it comes to see what
-    /// is in front of the gap, so that everything has to stay.
+    /// A window needs the positions that the first row of a batch sees, and those of the batch,
+    /// wherever blocks begin. Smaller batches leave room for a past to which the sequence can be
+    /// truncated. If a context shift keeps fewer positions behind the evicted range than the window
+    /// has, the window reaches in front of that range, and all positions have to stay.
     pub(super) fn share(retention: Retention, size: &SeqSize) -> usize {
         let SeqSize {
             n_ctx,
@@ -82,7 +82,7 @@ impl Group {
         (self.blocks.n_free(), self.blocks.n_blocks())
     }
 
-    /// Blocks of all sequences. Where they share their room, each may have a last block that is not
+    /// Blocks of all sequences. In a shared pool, each sequence may have a last block that is not
     /// full.
     pub(super) fn n_blocks(retention: Retention, size: &SeqSize) -> usize {
         let share = Self::share(retention, size);
@@ -106,7 +106,7 @@ impl Group {
         }
     }
 
-    /// The first position that the one at `len` sees.
+    /// The first position that position `len` sees.
     fn first_needed(&self, len: usize) -> usize {
         match self.retention {
             Retention::All => 0,
@@ -114,12 +114,12 @@ impl Group {
         }
     }
 
-    /// Whether everything is there that the position at `len` sees.
+    /// Whether all positions that position `len` sees are present.
     pub(super) fn is_whole(&self, table: &Table, len: usize) -> bool {
         table.from <= self.first_needed(len)
     }
 
-    /// Whether [`extend`](Self::extend) will find a block.
+    /// Whether [`extend`](Self::extend) has the block that it needs.
     pub(super) fn has_room(&self, table: &Table, len: usize) -> bool {
         match table.held().last() {
             Some(&last) if !len.is_multiple_of(BLOCK_LEN) => {
@@ -132,8 +132,8 @@ impl Group {
         }
     }
 
-    /// Makes the block of position `len` the sequence's own; the oldest goes where it holds its
-    /// share.
+    /// Adds or un-shares the block of position `len`; releases the oldest block of a sequence that
+    /// has its maximum.
     pub(super) fn extend(&mut self, table: &mut Table, len: usize, copies: &mut Vec<BlockCopy>) {
         match table.blocks.last_mut() {
             Some(last) if !len.is_multiple_of(BLOCK_LEN) => {
@@ -142,43 +142,42 @@ impl Group {
             }
             _ => {
                 if table.held().len() == self.share {
-                    self.blocks.give_back(table.blocks[table.n_gone]);
+                    self.blocks.release(table.blocks[table.n_gone]);
                     table.n_gone += 1;
                     table.from = table.from.max(table.n_gone * BLOCK_LEN);
                 }
-                table.blocks.extend(self.blocks.take());
+                table.blocks.extend(self.blocks.allocate());
             }
         }
     }
 
-    /// Gives back what lies behind position `len`, of which everything that it sees is there, or
-    /// which is 0.
+    /// Releases the blocks behind position `len`, which is 0 or whose window is complete.
     pub(super) fn truncate(&mut self, table: &mut Table, len: usize) {
         let keep = len.div_ceil(BLOCK_LEN);
         for &block in &table.blocks[keep.max(table.n_gone)..] {
-            self.blocks.give_back(block);
+            self.blocks.release(block);
         }
         table.blocks.truncate(keep);
         table.n_gone = table.n_gone.min(keep);
         table.from = table.from.min(len);
     }
 
-    /// Takes the positions `gap`, whole blocks, out of a table. Blocks from where it begins are the
-    /// sequence's own afterwards. If that lies within a block, what stands behind it there is
-    /// copied into the block that stays.
-    pub(super) fn close(
+    /// Evicts positions, a multiple of the block length. Blocks from where they begin are not
+    /// shared afterwards. If they begin within a block, the positions behind them are copied into
+    /// that block.
+    pub(super) fn evict(
         &mut self,
         table: &mut Table,
-        gap: &Range<usize>,
+        evicted: &Range<usize>,
         copies: &mut Vec<BlockCopy>,
     ) {
-        let (start, n) = (gap.start / BLOCK_LEN, gap.len() / BLOCK_LEN);
+        let (start, n) = (evicted.start / BLOCK_LEN, evicted.len() / BLOCK_LEN);
         let mut first = start;
-        if start >= table.n_gone && !gap.start.is_multiple_of(BLOCK_LEN) {
+        if start >= table.n_gone && !evicted.start.is_multiple_of(BLOCK_LEN) {
             self.own_some(&mut table.blocks[start..start + 1], copies);
-            // The gap may reach to the end.
+            // The evicted range may reach to the end.
             if let Some(&from) = table.blocks.get(start + n) {
-                let (to, first) = (table.blocks[start], gap.start % BLOCK_LEN);
+                let (to, first) = (table.blocks[start], evicted.start % BLOCK_LEN);
                 copies.push(BlockCopy {
                     group: self.index,
                     from,
@@ -192,13 +191,13 @@ impl Group {
         let held = table.n_gone.clamp(removed.start, removed.end);
         table.blocks[held..removed.end]
             .iter()
-            .for_each(|&block| self.blocks.give_back(block));
+            .for_each(|&block| self.blocks.release(block));
         table.n_gone -= held - removed.start;
         table.blocks.drain(removed);
         self.own_some(&mut table.blocks[start.max(table.n_gone)..], copies);
         table.from = match table.from {
-            from if from <= gap.start => from,
-            from => from.saturating_sub(gap.len()).max(gap.start),
+            from if from <= evicted.start => from,
+            from => from.saturating_sub(evicted.len()).max(evicted.start),
         };
     }
 
@@ -224,7 +223,7 @@ impl Group {
         Some(())
     }
 
-    /// A table of the same blocks, which have one more holder.
+    /// Copies a table and adds a reference to each of its blocks.
     pub(super) fn fork(&mut self, table: &Table) -> Table {
         table
             .held()
@@ -244,7 +243,7 @@ impl Group {
 mod tests {
     use super::*;
 
-    /// Sequences of one group, of which some are not there.
+    /// Sequences of one group; `None` for those that do not exist.
     struct Group8 {
         group: Group,
         seqs: [Option<(usize, Table)>; 8],
@@ -282,13 +281,13 @@ mod tests {
                     }
                 }
                 (2, Some((len, table))) => {
-                    // Half of what there is at most, as a window needs the rest.
-                    let gap = i..i + (*len).saturating_sub(i) / 2 / BLOCK_LEN * BLOCK_LEN;
-                    if *len == 1000 && !gap.is_empty() {
+                    // Sublayer of what there is at most, as a window needs the rest.
+                    let evicted = i..i + (*len).saturating_sub(i) / 2 / BLOCK_LEN * BLOCK_LEN;
+                    if *len == 1000 && !evicted.is_empty() {
                         let mut copies = Vec::new();
-                        group.close(table, &gap, &mut copies);
+                        group.evict(table, &evicted, &mut copies);
                         assert!(copies.iter().all(|copy| copy.from != copy.to));
-                        *len -= gap.len();
+                        *len -= evicted.len();
                         assert!(group.is_whole(table, *len));
                     }
                 }
@@ -304,9 +303,9 @@ mod tests {
             }
         }
 
-        /// Every block is held as often as it stands in tables.
+        /// Checks that every block has as many references as tables list it.
         fn check(&self) {
-            let mut expected = vec![0; self.group.blocks.holders().len()];
+            let mut expected = vec![0; self.group.blocks.ref_counts().len()];
             for (len, table) in self.seqs.iter().flatten() {
                 assert_eq!(table.blocks.len(), len.div_ceil(BLOCK_LEN));
                 assert!(table.held().len() <= self.group.share);
@@ -315,7 +314,7 @@ mod tests {
                     .iter()
                     .for_each(|&block| expected[block as usize] += 1);
             }
-            assert_eq!(self.group.blocks.holders(), expected);
+            assert_eq!(self.group.blocks.ref_counts(), expected);
             assert_eq!(
                 self.group.blocks.n_free(),
                 expected.iter().filter(|&&n| n == 0).count()
@@ -339,7 +338,7 @@ mod tests {
             }
             (0..8).for_each(|i| all.act([0, i, i, 0]));
             assert!(
-                all.group.blocks.holders().iter().all(|&n| n == 0),
+                all.group.blocks.ref_counts().iter().all(|&n| n == 0),
                 "{retention:?}"
             );
         }

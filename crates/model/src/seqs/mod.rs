@@ -179,7 +179,8 @@ impl SeqTable {
 
     /// Length that [`truncate`](Self::truncate) to `len` would leave: `len`, the nearest checkpoint
     /// before it where layers are recurrent, or 0 if a sliding window has freed positions that are
-    /// needed there. The caller evaluates the rest again.
+    /// needed there. The caller evaluates the rest again. Executors of several parts of a model may
+    /// keep different lengths; their caller truncates all of them to the shortest.
     ///
     /// # Errors
     /// [`Error::NoSequence`].
@@ -406,13 +407,16 @@ impl SeqTable {
             return Err(Error::State("a window of the sequence is not there"));
         }
         let has_state = seq.n_pending > 0 || seq.states.has(seq.len);
-        if self.state_group.is_some() && !has_state {
+        let is_recurrent = self.state_group.is_some();
+        if is_recurrent && !has_state {
             return Err(Error::State(
                 "the recurrent state of the sequence is not there",
             ));
         }
         self.add_position(id)?;
-        self.parts(id)?.seq.n_pending += 1;
+        if is_recurrent {
+            self.parts(id)?.seq.n_pending += 1;
+        }
         Ok(())
     }
 
@@ -470,12 +474,12 @@ impl SeqTable {
         Ok(())
     }
 
-    /// Evicts the positions `gap`, a multiple of the block length; later positions move down
+    /// Evicts positions, a multiple of the block length; later positions move down
     /// (context shift).
     ///
     /// # Errors
     /// [`Error::NoSequence`], [`Error::State`] for an invalid range.
-    pub fn close(&mut self, id: SeqId, gap: &Range<usize>) -> Result<(), Error> {
+    pub fn evict(&mut self, id: SeqId, evicted: &Range<usize>) -> Result<(), Error> {
         let SeqParts {
             seq,
             groups,
@@ -485,13 +489,15 @@ impl SeqTable {
         if state_group.is_some() {
             return Err(Error::State("a recurrent state cannot forget positions"));
         }
-        if gap.is_empty() || gap.end > seq.len || !gap.len().is_multiple_of(BLOCK_LEN) {
-            return Err(Error::State("a gap is some whole blocks of what there is"));
+        if evicted.is_empty() || evicted.end > seq.len || !evicted.len().is_multiple_of(BLOCK_LEN) {
+            return Err(Error::State(
+                "an evicted range is whole blocks of the sequence",
+            ));
         }
         for (group, table) in groups.iter_mut().zip(&mut seq.tables) {
-            group.close(table, gap, copies);
+            group.evict(table, evicted, copies);
         }
-        seq.len -= gap.len();
+        seq.len -= evicted.len();
         Ok(())
     }
 

@@ -199,7 +199,7 @@ impl StateGroup {
         while let Some(i) = self.surplus(states) {
             let block = states.list.remove(i).block;
             if block != NO_BLOCK {
-                self.blocks.give_back(block);
+                self.blocks.release(block);
             }
         }
     }
@@ -207,7 +207,7 @@ impl StateGroup {
     /// Gives blocks to the checkpoints that have none yet.
     fn fill(&mut self, states: &mut States) {
         for checkpoint in states.list.iter_mut().filter(|c| c.block == NO_BLOCK) {
-            checkpoint.block = self.blocks.take().expect("a sequence has its share");
+            checkpoint.block = self.blocks.allocate().expect("a sequence has its share");
         }
     }
 
@@ -235,7 +235,7 @@ impl StateGroup {
     /// Drops the states behind `len` positions.
     pub(super) fn truncate(&mut self, states: &mut States, len: usize) {
         while let Some(c) = states.list.pop_if(|c| c.pos > len) {
-            self.blocks.give_back(c.block);
+            self.blocks.release(c.block);
         }
         // The next batch starts from here, and returns here if it fails.
         if let Some(current) = states.list.last_mut() {
@@ -304,16 +304,16 @@ mod tests {
             }
         }
 
-        /// Every block is held as often as it is in lists.
+        /// Checks that every block has as many references as lists name it.
         fn check(&self) {
-            let mut expected = vec![0; self.group.blocks.holders().len()];
+            let mut expected = vec![0; self.group.blocks.ref_counts().len()];
             for (len, states) in self.seqs.iter().flatten() {
                 assert!(states.has(*len) && states.list.is_sorted_by_key(|c| c.pos));
                 assert!(states.list.len() <= SIZE.n_checkpoints + SIZE.n_flights + 1);
                 let blocks = states.list.iter().map(|c| c.block as usize);
                 blocks.for_each(|block| expected[block] += 1);
             }
-            assert_eq!(self.group.blocks.holders(), expected);
+            assert_eq!(self.group.blocks.ref_counts(), expected);
         }
     }
 

@@ -1,4 +1,4 @@
-//! Softmax attention as plain data: heads, what they see, and how scores are made.
+//! Softmax attention as plain data: heads, the positions that they see, and scores.
 
 use atta_kernels::math::ln;
 
@@ -25,16 +25,15 @@ pub struct Attention {
     pub temperature: Option<Temperature>,
     /// `Some(c)`: scores become `c * tanh(score / c)` (Gemma 2, section 2).
     pub softcap: Option<f32>,
-    /// Whether each head has one more score, a tensor of `[n_heads]`, that takes part in its
-    /// softmax and has no value, so that the head can look at nothing (Xiao et al. 2024;
-    /// gpt-oss).
+    /// Attention sinks: whether each head has one more score, from a tensor of `[n_heads]`, that
+    /// takes part in its softmax and has no value (Xiao et al. 2024; gpt-oss).
     pub sinks: Presence,
-    /// The norm of what all heads of a position return together, before the output projection; an
-    /// RMS norm, if there is one (Wang et al. 2022, section 3: Sub-LayerNorm).
+    /// The norm of the concatenated results of all heads, before the output projection: an RMS norm
+    /// (Wang et al. 2022, section 3: Sub-LayerNorm).
     pub sub_norm: Option<Norm>,
     /// Whether the projections of q, k and v must have, may have or must not have a bias.
     pub qkv_bias: Presence,
-    /// The same for the output projection.
+    /// Whether the output projection must have, may have or must not have a bias.
     pub out_bias: Presence,
 }
 

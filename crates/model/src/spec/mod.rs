@@ -1,9 +1,9 @@
 //! A model as plain data: what every layer does, fully expanded, with no tensors and no I/O.
 //!
-//! Seven parts of the engine read this description (loader, memory planner, forward pass, oracle,
-//! later the streamer, the cluster cutter and the converter), so it holds no patterns ("every sixth
-//! layer is global"): those are expanded when an architecture is lowered. It refuses to know the
-//! name of any architecture. What is not described here does not happen in the forward pass.
+//! Many parts of the program read this description (loader, memory planner, forward pass, oracle,
+//! converter), so it holds no patterns ("every sixth layer is global"): those are expanded when an
+//! architecture is lowered. It does not know the names of architectures. The forward pass computes
+//! nothing that is not described here.
 
 mod attention;
 mod recurrent;
@@ -26,15 +26,15 @@ pub struct ModelSpec {
     pub n_ctx_train: usize,
     /// The embedding is multiplied by this.
     pub embed_scale: f32,
-    /// What is added to the embedding of a token by its position.
+    /// The embedding of positions.
     pub positions: Positions,
     /// The layers, first to last.
     pub layers: Vec<LayerSpec>,
-    /// What turns the last residual into logits.
+    /// From the last residual to logits.
     pub head: Head,
 }
 
-/// What is added to the embedding of a token by its position.
+/// What is added to the embedding of a token for its position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Positions {
     /// Nothing: positions enter by rotation, or not at all.
@@ -43,43 +43,42 @@ pub enum Positions {
     Learned(usize),
 }
 
-/// One layer: how its two blocks hang in the residual stream, and what they are.
+/// One layer: a mixer and a feed-forward block, and how they are wired to the residual stream.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LayerSpec {
     /// Where the norms are.
     pub wiring: Wiring,
-    /// What mixes positions.
+    /// The sublayer that mixes positions.
     pub mixer: Mixer,
-    /// What works on each position alone.
+    /// The sublayer that computes each position by itself.
     pub ffn: Ffn,
-    /// Each block's result is multiplied by this before it is added to the residual.
+    /// The result of each sublayer is multiplied by this before it is added to the residual.
     pub residual_scale: f32,
 }
 
-/// How the blocks of a layer hang together.
+/// How the sublayers of a layer are wired to the residual stream.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Wiring {
     /// `x += post[0](mixer(pre[0](x))); x += post[1](ffn(pre[1](x)))`.
     Sequential {
-        /// Norms of the inputs of mixer and feed-forward block; `None`: the residual itself goes
-        /// in.
+        /// Norms of the inputs of mixer and feed-forward block; `None`: the input is the residual.
         pre: [Option<Norm>; 2],
-        /// Norms of what the blocks return, before it is added; RMS norms only.
+        /// Norms of their results, before the addition; RMS norms only.
         post: [Option<Norm>; 2],
     },
     /// `h = pre(x); x += mixer(h) + ffn(h)` (GPT-J).
     Parallel {
-        /// The one norm, of the input of both blocks.
+        /// The norm of the input of both.
         pre: Norm,
     },
 }
 
-/// The two blocks of a layer.
+/// The two sublayers of a layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Half {
-    /// What mixes positions.
+pub enum Sublayer {
+    /// The sublayer that mixes positions.
     Mixer,
-    /// What works on each position alone.
+    /// The sublayer that computes each position by itself.
     Ffn,
 }
 
@@ -98,7 +97,7 @@ pub enum Norm {
     },
 }
 
-/// What mixes positions.
+/// The sublayer that mixes positions.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Mixer {
     /// Softmax attention with a key-value cache.
@@ -107,14 +106,14 @@ pub enum Mixer {
     ShortConv(ShortConv),
 }
 
-/// What works on each position alone.
+/// The sublayer that computes each position by itself.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Ffn {
-    /// One gated perceptron: `down(act(gate x) * (up x))` (Shazeer 2020).
+    /// A gated MLP: `down(act(gate x) * (up x))` (Shazeer 2020).
     Gated(Mlp),
-    /// One perceptron without a gate: `down(act(up x))`.
+    /// An MLP without a gate: `down(act(up x))`.
     Plain(Mlp),
-    /// Some of many gated perceptrons, chosen for each position.
+    /// Some of many gated MLPs, chosen for each position.
     Moe(Moe),
 }
 
@@ -125,9 +124,9 @@ pub enum Ffn {
 pub struct Moe {
     /// Experts of the layer.
     pub n_experts: usize,
-    /// Experts that a position goes to.
+    /// Experts that a position uses.
     pub n_used: usize,
-    /// The perceptron that each expert is.
+    /// The MLP of each expert.
     pub expert: Mlp,
     /// Whether the router has a bias, `[n_experts]`.
     pub router_bias: Presence,
@@ -149,17 +148,17 @@ pub enum Gating {
     Softmax,
 }
 
-/// The sizes of a perceptron.
+/// A feed-forward network of one hidden layer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mlp {
     /// Width of the hidden layer.
     pub d_ff: usize,
-    /// The nonlinearity: of the gate, where there is one.
+    /// The nonlinearity: of the gate, if there is one.
     pub activation: Activation,
     /// Whether its projections may have a bias.
     pub bias: Presence,
-    /// The norm of the hidden layer before the down projection; an RMS norm, if there is one, and
-    /// of no expert.
+    /// The norm of the hidden layer before the down projection: an RMS norm, and never in an
+    /// expert.
     pub sub_norm: Option<Norm>,
 }
 
@@ -172,8 +171,8 @@ pub enum Activation {
     GeluTanh,
     /// `max(x, 0)²` (So et al. 2021).
     Relu2,
-    /// Of a gate only, and of what it is multiplied with: `g * sigmoid(alpha g) * (u + 1)` with `g
-    /// = min(gate, limit)` and `u = clamp(up, -limit, limit)` (gpt-oss).
+    /// A gate and its product with `up`: `g * sigmoid(alpha g) * (u + 1)` with `g = min(gate,
+    /// limit)` and `u = clamp(up, -limit, limit)` (gpt-oss).
     Clamped {
         /// How steep the sigmoid is.
         alpha: f32,
@@ -182,7 +181,7 @@ pub enum Activation {
     },
 }
 
-/// What turns the last residual into logits.
+/// From the last residual to logits.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Head {
     /// The norm before the projection.
@@ -222,9 +221,9 @@ pub enum StateKind {
 /// How long the keys and values of a position are needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Retention {
-    /// As long as the sequence lives.
+    /// As long as the sequence exists.
     All,
-    /// As long as one of the next `n` positions may ask.
+    /// As long as one of the next `n` positions may see it.
     Window(usize),
 }
 
@@ -248,7 +247,7 @@ impl LayerSpec {
         }
     }
 
-    /// The perceptron of this layer, or the one that each of its experts is.
+    /// The MLP of this layer, or of each of its experts.
     pub fn mlp(&self) -> &Mlp {
         match &self.ffn {
             Ffn::Gated(mlp) | Ffn::Plain(mlp) => mlp,
@@ -256,7 +255,7 @@ impl LayerSpec {
         }
     }
 
-    /// The same, to be changed.
+    /// The MLP of this layer, or of each of its experts, for changes.
     pub fn mlp_mut(&mut self) -> &mut Mlp {
         match &mut self.ffn {
             Ffn::Gated(mlp) | Ffn::Plain(mlp) => mlp,
@@ -272,34 +271,35 @@ impl LayerSpec {
         }
     }
 
-    /// The norm of what a block reads.
-    pub fn pre_norm(&self, half: Half) -> Option<Norm> {
+    /// The norm of the input of a sublayer.
+    pub fn pre_norm(&self, sublayer: Sublayer) -> Option<Norm> {
         match self.wiring {
-            Wiring::Sequential { pre, .. } => pre[half as usize],
+            Wiring::Sequential { pre, .. } => pre[sublayer as usize],
             Wiring::Parallel { pre } => Some(pre),
         }
     }
 
-    /// The norm of what a block returns.
-    pub fn post_norm(&self, half: Half) -> Option<Norm> {
+    /// The norm of the result of a sublayer.
+    pub fn post_norm(&self, sublayer: Sublayer) -> Option<Norm> {
         match self.wiring {
-            Wiring::Sequential { post, .. } => post[half as usize],
+            Wiring::Sequential { post, .. } => post[sublayer as usize],
             Wiring::Parallel { .. } => None,
         }
     }
 
-    /// The norm of what the last projection of a block reads.
-    pub fn sub_norm(&self, half: Half) -> Option<Norm> {
-        match half {
-            Half::Mixer => self.attention().and_then(|a| a.sub_norm),
-            Half::Ffn => self.mlp().sub_norm,
+    /// The norm of the input of a sublayer's last projection.
+    pub fn sub_norm(&self, sublayer: Sublayer) -> Option<Norm> {
+        match sublayer {
+            Sublayer::Mixer => self.attention().and_then(|a| a.sub_norm),
+            Sublayer::Ffn => self.mlp().sub_norm,
         }
     }
 
-    /// Whether what a block returns is kept aside before it is added to the residual.
-    pub fn is_kept_aside(&self, half: Half) -> bool {
-        let waits = matches!(self.wiring, Wiring::Parallel { .. }) && half == Half::Mixer;
-        waits || self.post_norm(half).is_some()
+    /// Whether the result of a sublayer is stored before it is added to the residual: if a norm
+    /// follows, or if the other sublayer still has to read the residual.
+    pub fn is_deferred(&self, sublayer: Sublayer) -> bool {
+        let waits = matches!(self.wiring, Wiring::Parallel { .. }) && sublayer == Sublayer::Mixer;
+        waits || self.post_norm(sublayer).is_some()
     }
 
     /// How this layer keeps the past.
@@ -323,7 +323,7 @@ impl LayerSpec {
 }
 
 impl ModelSpec {
-    /// The attention layers' parameters.
+    /// The attention of each layer that has one.
     pub fn attentions(&self) -> impl Iterator<Item = &Attention> {
         self.layers.iter().filter_map(LayerSpec::attention)
     }
@@ -340,7 +340,7 @@ impl ModelSpec {
             .any(|l| l.state_kind() == StateKind::Recurrent)
     }
 
-    /// The widest attention and perceptron of all layers: `(max d_q, max d_kv, max d_ff)`.
+    /// The widest attention and MLP of all layers: `(max d_q, max d_kv, max d_ff)`.
     pub fn max_widths(&self) -> (usize, usize, usize) {
         let mut max = (0, 0, 0);
         for layer in &self.layers {
@@ -389,11 +389,11 @@ impl ModelSpec {
         self.ropes().map(|r| r.d_rope).max().unwrap_or(0)
     }
 
-    /// Whether some layer keeps what a block returns aside.
-    pub fn keeps_aside(&self) -> bool {
+    /// Whether some layer defers the result of a sublayer.
+    pub fn defers_residual(&self) -> bool {
         self.layers
             .iter()
-            .any(|l| l.is_kept_aside(Half::Mixer) || l.is_kept_aside(Half::Ffn))
+            .any(|l| l.is_deferred(Sublayer::Mixer) || l.is_deferred(Sublayer::Ffn))
     }
 
     /// Bytes of keys and values of each layer for `n_ctx` positions; 0 for recurrent layers.

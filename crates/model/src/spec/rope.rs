@@ -1,9 +1,9 @@
 //! Rotary positions as plain data, and the angles that follow from it.
 //!
-//! Every stretching of the rotation ends in the same three things: an angle per pair and position,
-//! a magnitude, and which elements form a pair. Two of them (dynamic NTK, longrope) depend on how
-//! long the context may become, not on how long it is, so that the keys in the cache and the query
-//! that meets them are always turned alike.
+//! Every scaling of the rotation comes down to an angle per pair and position, a magnitude, and the
+//! elements that form a pair. Two kinds of scaling (dynamic NTK, longrope) depend on the size of
+//! the context, not on its current length, so that cached keys and queries are always rotated
+//! alike.
 
 use atta_kernels::math::{ln, pow};
 
@@ -101,8 +101,7 @@ pub struct Factors<'a> {
 
 impl Rope {
     /// The angle by which each pair turns per position, `[d_rope / 2]`, in radians, in a context of
-    /// `n_ctx` positions; `factors` are the model's tensors of them, of which this rope uses
-    /// those that it asks for.
+    /// `n_ctx` positions. `factors` are the model's tensors of rope factors.
     pub fn inv_freq(&self, factors: Factors<'_>, n_ctx: usize) -> Vec<f64> {
         let (base, divisors) = (self.base_of(n_ctx), self.divisors(factors, n_ctx));
         (0..self.d_rope / 2)
@@ -114,8 +113,7 @@ impl Rope {
             .collect()
     }
 
-    /// Contexts of the same regime turn alike: a key that was turned in one means the same in the
-    /// other.
+    /// Contexts of the same regime rotate alike, so that keys can be moved between them.
     pub fn regime(&self, n_ctx: usize) -> usize {
         match self.scaling {
             RopeScaling::Long { n_ctx_orig } => usize::from(n_ctx > n_ctx_orig),
@@ -229,7 +227,7 @@ mod tests {
             angles(RopeScaling::None, 1),
             angles(RopeScaling::Yarn(yarn), 1),
         );
-        // Within 4096 positions the pairs turn 652, 65, 6.5 and 0.65 times: 32 and 1 lie at pairs
+        // FusedIn 4096 positions the pairs turn 652, 65, 6.5 and 0.65 times: 32 and 1 lie at pairs
         // 1.3 and 2.8.
         let ratios: Vec<f64> = plain
             .iter()

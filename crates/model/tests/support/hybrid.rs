@@ -1,5 +1,5 @@
-//! Models with recurrent layers, made from the specs of tiny models: no architecture of the registry
-//! has such layers yet. Their weights are random.
+//! Models with recurrent layers, made from the specs of tiny models: no architecture of the
+//! registry has such layers yet. Their weights are random.
 
 use atta_formats::{TensorType, Writer};
 use atta_model::{

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use atta_formats::{TensorType, Writer, decode, f16::f32_to_f16};
-use atta_model::{Home, Model, Role, TensorReq, arch, spec::Presence};
+use atta_model::{Model, Placement, Role, TensorReq, arch, spec::Presence};
 use atta_store::{Budget, ModelFiles};
 
 use super::Golden;
@@ -46,10 +46,10 @@ impl Blocks {
         use TensorType::*;
         let is_wide = self == Self::Of256 && req.shape.last().unwrap().is_multiple_of(256);
         let [of_32, of_256] = match req.role {
-            role if role.home() == Home::Kept => return F32,
+            role if role.placement() == Placement::Resident => return F32,
             // What it chooses by codes of four bits is not what it chooses by decoded weights.
             Role::FfnGateInp if self == Self::Nvfp4 => return F32,
-            role if self == Self::Nvfp4 && role.home() != Home::Embed => return NVFP4,
+            role if self == Self::Nvfp4 && role.placement() != Placement::Embed => return NVFP4,
             Role::TokenEmbd | Role::Output => [Q8_0, Q6_K],
             Role::AttnQ | Role::FfnGate | Role::FfnGateShexp => [Q4_0, Q4_K],
             Role::AttnK | Role::FfnUp | Role::FfnUpExps => [Q5_1, Q5_K],
@@ -136,10 +136,10 @@ fn set_scales(ty: TensorType, block: &mut [u8], d: f32) {
 
 /// The factors of a matrix, one or one per expert, if the model is of such.
 fn factors(blocks: Blocks, req: &TensorReq) -> Vec<f32> {
-    let n = match req.role.home() {
-        Home::Experts => req.shape[0],
-        Home::Layer(_) | Home::Head => 1,
-        Home::Kept | Home::Embed => 0,
+    let n = match req.role.placement() {
+        Placement::Experts => req.shape[0],
+        Placement::Layer(_) | Placement::Head => 1,
+        Placement::Resident | Placement::Embed => 0,
     };
     let factor = |i: usize| 0.5 + (i % 3) as f32 * 0.75;
     (0..if blocks == Blocks::Nvfp4 { n } else { 0 })
