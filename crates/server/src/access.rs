@@ -9,8 +9,8 @@ use axum::{
 
 use crate::flow::error::ApiError;
 
-/// Whether a request has one of the keys, as `Authorization: Bearer KEY` or `x-api-key: KEY`. A server
-/// without keys accepts all requests.
+/// Whether a request has one of the keys, as `Authorization: Bearer KEY` or `x-api-key: KEY`. A
+/// server without keys accepts all requests.
 pub(crate) fn is_allowed(keys: &[String], headers: &HeaderMap) -> bool {
     let bearer = headers
         .get(header::AUTHORIZATION)
@@ -82,8 +82,8 @@ impl Access<'_> {
     ///
     /// With keys, every page may send requests, because it must know a key. Without keys, `Origin`
     /// tells which page sends the request and `Host` by which name it found the server, so that no
-    /// web site can use this machine, not even one that points its own name to this machine after it
-    /// was loaded (DNS rebinding).
+    /// web site can use this machine, not even one that points its own name to this machine after
+    /// it was loaded (DNS rebinding).
     ///
     /// # Errors
     /// An [`ApiError`] that names the option which would admit the request.
@@ -93,7 +93,8 @@ impl Access<'_> {
                 .get(name)
                 .map(|value: &HeaderValue| value.to_str().unwrap_or_default())
         };
-        let (host, origin) = (text(header::HOST), text(header::ORIGIN));
+        let host = text(header::HOST);
+        let origin = text(header::ORIGIN);
         if self.has_keys {
             return Ok(self.readers_with_key(headers));
         }
@@ -121,10 +122,10 @@ impl Access<'_> {
         }
     }
 
-    /// Whether a page was loaded from this server. On a server with TLS, a page loaded without TLS is
-    /// foreign, because it may have been modified. A page loaded with TLS from a server without it may
-    /// come through a proxy. A name from the local network is not enough, because its owner could
-    /// serve a page by that name.
+    /// Whether a page was loaded from this server. On a server with TLS, a page loaded without TLS
+    /// is foreign, because it may have been modified. A page loaded with TLS from a server without
+    /// it may come through a proxy. A name from the local network is not enough, because its owner
+    /// could serve a page by that name.
     fn is_ours(&self, origin: &str, host: Option<&str>) -> bool {
         let is_same = origin.split_once("://").is_some_and(|(scheme, site)| {
             Some(site) == host && (self.scheme != "https" || scheme == self.scheme)
@@ -190,8 +191,8 @@ pub(crate) fn is_preflight(method: &Method, headers: &HeaderMap) -> bool {
         && headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD)
 }
 
-/// Whether a text is a valid `--allow-origin`: `*`, `null`, `SCHEME://HOST`, `SCHEME://HOST:PORT` or
-/// `SCHEME://*`.
+/// Whether a text is a valid `--allow-origin`: `*`, `null`, `SCHEME://HOST`, `SCHEME://HOST:PORT`
+/// or `SCHEME://*`.
 pub(crate) fn is_origin(text: &str) -> bool {
     let is_site = |(scheme, host): (&str, &str)| {
         !scheme.is_empty()
@@ -223,8 +224,8 @@ fn matches_origin(pattern: &str, origin: &str) -> bool {
 }
 
 /// Whether an origin belongs to a program on this machine: an app, a browser extension, or a page
-/// that this machine serves. A program that could misuse this runs here already and needs no browser
-/// to send requests.
+/// that this machine serves. A program that could misuse this runs here already and needs no
+/// browser to send requests.
 fn is_app(origin: &str) -> bool {
     origin
         .split_once("://")
@@ -243,7 +244,8 @@ fn name(host: &str) -> &str {
     name.trim_start_matches('[').trim_end_matches(']')
 }
 
-/// Browsers resolve `localhost` and names below it to this machine, without a name server (RFC 6761).
+/// Browsers resolve `localhost` and names below it to this machine, without a name server (RFC
+/// 6761).
 fn is_localhost(name: &str) -> bool {
     name.eq_ignore_ascii_case("localhost") || ends_with(name, ".localhost")
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::{
     body::Body,
-    http::{Method, Request, Uri, header},
+    http::{HeaderValue, Method, Request, Uri, header},
 };
 use http_body_util::BodyExt;
 use hyper::service::Service;
@@ -22,6 +22,8 @@ pub struct Answer {
     pub kind: String,
     /// The whole body.
     pub body: Vec<u8>,
+    /// The `Warning` headers.
+    pub warnings: Vec<String>,
 }
 
 // For tests only: without `run`, no model is unloaded and no job can be stopped.
@@ -47,14 +49,14 @@ impl Server {
                 .await
                 .expect("only bodies of clients break off")
                 .to_bytes();
-            let kind = head
-                .headers
-                .get(header::CONTENT_TYPE)
-                .and_then(|kind| kind.to_str().ok());
+            let text = |value: &HeaderValue| value.to_str().unwrap_or_default().to_owned();
+            let kind = head.headers.get(header::CONTENT_TYPE).map(text);
+            let warnings = head.headers.get_all(header::WARNING).iter().map(text);
             Answer {
                 status: head.status.as_u16(),
-                kind: kind.unwrap_or_default().to_owned(),
+                kind: kind.unwrap_or_default(),
                 body: body.to_vec(),
+                warnings: warnings.collect(),
             }
         })
     }

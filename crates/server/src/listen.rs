@@ -195,7 +195,14 @@ async fn serve(app: &Arc<App>, listener: Listener, stop: &watch::Sender<bool>) {
             () = stop_asked(stop.subscribe()) => break,
             accepted = connection => match accepted {
                 Some((Ok(stream), permit)) => {
-                    tokio::spawn(connect(Arc::clone(app), router.clone(), stream, permit, stop.subscribe()));
+                    let served = connect(
+                        Arc::clone(app),
+                        router.clone(),
+                        stream,
+                        permit,
+                        stop.subscribe(),
+                    );
+                    tokio::spawn(served);
                 }
                 _ => tokio::time::sleep(ACCEPT_PAUSE).await,
             },

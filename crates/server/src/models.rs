@@ -85,7 +85,7 @@ impl Model {
     }
 }
 
-struct Entry {
+struct ModelEntry {
     source: ModelSource,
     residency: Mutex<Residency>,
 }
@@ -147,7 +147,7 @@ impl Residency {
 
 /// All models of the server.
 pub(crate) struct Models {
-    entries: Vec<Entry>,
+    entries: Vec<ModelEntry>,
     batcher: BatcherOptions,
     defaults: Arc<Defaults>,
     step_lock: Arc<StepLock>,
@@ -170,7 +170,7 @@ impl Models {
         let models = Self {
             entries: sources
                 .into_iter()
-                .map(|source| Entry {
+                .map(|source| ModelEntry {
                     source,
                     residency: Mutex::new(Residency::new(None)),
                 })
@@ -212,8 +212,8 @@ impl Models {
             .flat_map(|entry| entry.source.names.iter().map(String::as_str))
     }
 
-    /// Finds a model by any of its names, without loading it; no name means the first model. Returns
-    /// its first name.
+    /// Finds a model by any of its names, without loading it; no name means the first model.
+    /// Returns its first name.
     pub(crate) fn look_up(
         &self,
         name: Option<&str>,
@@ -329,18 +329,16 @@ impl Models {
         let on_panic = Arc::clone(&self.on_panic);
         let started = Worker::start(batcher, Arc::clone(&self.step_lock), move || on_panic());
         let (worker, thread) = started.map_err(ServeError::Start)?;
-        let (name, n_jobs) = (source.names[0].clone(), self.batcher.n_jobs);
-        let (defaults, thread) = (Arc::clone(&self.defaults), Mutex::new(Some(thread)));
         Ok(Model {
-            name,
+            name: source.names[0].clone(),
             engine,
             format,
             worker,
             n_ctx,
-            n_jobs,
-            defaults,
+            n_jobs: self.batcher.n_jobs,
+            defaults: Arc::clone(&self.defaults),
             talk_window: source.talk_window,
-            thread,
+            thread: Mutex::new(Some(thread)),
         })
     }
 
@@ -354,7 +352,7 @@ impl Models {
 
     /// The models in memory, and the time until each is unloaded.
     pub(crate) fn times_left(&self, idle: Option<Duration>) -> Vec<(Arc<Model>, Option<Duration>)> {
-        let stay = |entry: &Entry| {
+        let stay = |entry: &ModelEntry| {
             let residency = lock(&entry.residency);
             let left = residency.time_left(idle);
             Some((residency.model.clone()?, left))
@@ -374,8 +372,8 @@ impl Models {
             .any(|entry| lock(&entry.residency).is_due(idle))
     }
 
-    /// Unloads models that have been idle for long enough. No model is loaded meanwhile, because the
-    /// memory is free only when their threads have ended.
+    /// Unloads models that have been idle for long enough. No model is loaded meanwhile, because
+    /// the memory is free only when their threads have ended.
     pub(crate) async fn unload_idle(self: &Arc<Self>, idle: Option<Duration>) {
         let guard = Arc::clone(&self.loading).lock_owned().await;
         let models = Arc::clone(self);
@@ -391,7 +389,7 @@ impl Models {
 
     /// Whether unloading all idle models would free enough memory for a model that does not fit.
     fn may_help(&self, error: &Error) -> bool {
-        let unused = |entry: &Entry| {
+        let unused = |entry: &ModelEntry| {
             let residency = lock(&entry.residency);
             residency
                 .model
@@ -407,7 +405,7 @@ impl Models {
 
     /// Unloads the least recently used idle model. Returns false if there is none.
     fn unload_oldest(&self) -> bool {
-        let mut entries: Vec<&Entry> = self.entries.iter().collect();
+        let mut entries: Vec<&ModelEntry> = self.entries.iter().collect();
         entries.sort_by_key(|entry| lock(&entry.residency).last_use);
         entries
             .into_iter()
@@ -415,9 +413,10 @@ impl Models {
     }
 
     /// Unloads a model if it is idle and `may` agrees. Returns whether it did.
-    fn unload(&self, entry: &Entry, may: impl Fn(&mut Residency) -> bool) -> bool {
+    fn unload(&self, entry: &ModelEntry, may: impl Fn(&mut Residency) -> bool) -> bool {
         let model = {
-            let (mut past, mut residency) = (lock(&self.past), lock(&entry.residency));
+            let mut past = lock(&self.past);
+            let mut residency = lock(&entry.residency);
             let may_go = !residency.is_used() && may(&mut residency);
             let Some(model) = (if may_go { residency.model.take() } else { None }) else {
                 return false;

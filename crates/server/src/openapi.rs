@@ -53,7 +53,7 @@ mod tests {
                 sampling::OpenAiSampling,
             },
         },
-        flow::{body::Fields, format::FormatFields, request::Request, warnings::Warnings},
+        flow::{body::BodyFields, format::FormatFields, request::ApiRequest, warnings::Warnings},
         routes,
     };
 
@@ -106,8 +106,8 @@ mod tests {
         }
 
         serde::forward_to_deserialize_any! {
-            bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf option unit
-            unit_struct newtype_struct seq tuple tuple_struct map enum identifier ignored_any
+            bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf
+            option unit unit_struct newtype_struct seq tuple tuple_struct map enum identifier ignored_any
         }
     }
 
@@ -123,14 +123,14 @@ mod tests {
     }
 
     /// The error about a body of some of the fields.
-    fn error<R: Request>(fields: Map<String, Value>) -> Option<String> {
-        let error = R::read(Fields::new(fields), &Warnings::default()).err()?;
+    fn error<R: ApiRequest>(fields: Map<String, Value>) -> Option<String> {
+        let error = R::read(BodyFields::new(fields), &Warnings::default()).err()?;
         Some(error.message)
     }
 
     /// Checks that the schema has the fields of all parts of a request, and that the example has
     /// exactly those that are required.
-    fn describes<R: Request>(path: &str, parts: &[BTreeSet<String>]) {
+    fn describes<R: ApiRequest>(path: &str, parts: &[BTreeSet<String>]) {
         let document = document();
         let body = request_body(&document, path);
         let schema = resolved(&document, &body["schema"]);
@@ -152,7 +152,7 @@ mod tests {
     }
 
     /// As [`describes`], for a request that is read in one part.
-    fn describes_one<R: Request + DeserializeOwned>(path: &str) {
+    fn describes_one<R: ApiRequest + DeserializeOwned>(path: &str) {
         describes::<R>(path, &[fields::<R>()]);
     }
 

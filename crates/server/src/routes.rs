@@ -1,4 +1,4 @@
-//! The routes, and what is done for every request: access checks, ids, warnings, the log.
+//! The routes, and the middleware around them: access checks, request ids, warnings, the log.
 
 use std::{
     io::Write,

@@ -86,7 +86,7 @@ impl WorkerStatus {
 }
 
 #[derive(Default)]
-struct Shared {
+struct WorkerShared {
     status: Mutex<WorkerStatus>,
     has_ended: AtomicBool,
     was_stopped: AtomicBool,
@@ -96,7 +96,7 @@ struct Shared {
 #[derive(Clone)]
 pub(crate) struct Worker {
     commands: Sender<Command>,
-    shared: Arc<Shared>,
+    shared: Arc<WorkerShared>,
 }
 
 impl Worker {
@@ -108,7 +108,7 @@ impl Worker {
         on_panic: impl FnOnce() + Send + 'static,
     ) -> std::io::Result<(Self, JoinHandle<()>)> {
         let (commands, received) = mpsc::channel();
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(WorkerShared::default());
         let worker_loop = WorkerLoop {
             batcher,
             step_lock,
@@ -175,7 +175,7 @@ impl Worker {
 
 /// Reports the end of the thread, after a panic too.
 struct ExitGuard {
-    shared: Arc<Shared>,
+    shared: Arc<WorkerShared>,
     on_panic: Option<Box<dyn FnOnce() + Send>>,
 }
 
@@ -194,7 +194,7 @@ struct WorkerLoop {
     batcher: Batcher,
     step_lock: Arc<StepLock>,
     commands: Receiver<Command>,
-    shared: Arc<Shared>,
+    shared: Arc<WorkerShared>,
     clients: HashMap<JobId, JobClient>,
     /// When the last step ended, if a job is running.
     last_step: Option<Instant>,

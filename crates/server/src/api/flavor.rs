@@ -21,8 +21,8 @@ pub(crate) enum ApiFlavor {
 }
 
 impl ApiFlavor {
-    /// Decides by path and headers. atta's own paths and unknown ones have OpenAI's errors, unless a
-    /// client of Anthropic sends the request.
+    /// Decides by path and headers. atta's own paths and unknown ones have OpenAI's errors, unless
+    /// a client of Anthropic sends the request.
     pub(crate) fn of(path: &str, headers: &HeaderMap) -> Self {
         match path {
             "/v1/messages" => Self::Anthropic,

@@ -16,9 +16,9 @@ use serde_json::{Value, json};
 use crate::{
     app::App,
     flow::{
-        body::{Fields, Incoming},
+        body::{BodyFields, Incoming},
         error::ApiError,
-        request::{LoadedRequest, Request},
+        request::{ApiRequest, LoadedRequest},
         warnings::Warnings,
     },
     metrics,
@@ -42,8 +42,8 @@ fn yes() -> bool {
     true
 }
 
-impl Request for TokenizeRequest {
-    fn read(fields: Fields, warnings: &Warnings) -> Result<Self, ApiError> {
+impl ApiRequest for TokenizeRequest {
+    fn read(fields: BodyFields, warnings: &Warnings) -> Result<Self, ApiError> {
         fields.rest(Self::ACCEPTED, warnings)
     }
 
@@ -103,8 +103,8 @@ pub(crate) struct DetokenizeRequest {
     model: Option<String>,
 }
 
-impl Request for DetokenizeRequest {
-    fn read(fields: Fields, warnings: &Warnings) -> Result<Self, ApiError> {
+impl ApiRequest for DetokenizeRequest {
+    fn read(fields: BodyFields, warnings: &Warnings) -> Result<Self, ApiError> {
         fields.rest(Self::ACCEPTED, warnings)
     }
 

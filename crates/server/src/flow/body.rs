@@ -158,18 +158,21 @@ impl Compression {
 
 /// Whether the bytes begin with a zlib header (RFC 1950).
 fn has_zlib_header(bytes: &[u8]) -> bool {
-    matches!(bytes, [first, second, ..] if first & 0x0f == 8 && (u32::from(*first) * 256 + u32::from(*second)) % 31 == 0)
+    let [first, second, ..] = *bytes else {
+        return false;
+    };
+    first & 0x0f == 8 && u16::from_be_bytes([first, second]).is_multiple_of(31)
 }
 
-/// The fields of a JSON object. The parts of a request, such as its sampling fields, take theirs one
-/// after another.
-pub(crate) struct Fields {
+/// The fields of a JSON object. The parts of a request, such as its sampling fields, take theirs
+/// one after another.
+pub(crate) struct BodyFields {
     object: Value,
     /// Places within the fields of earlier parts that no part has read.
     unread: Vec<String>,
 }
 
-impl Fields {
+impl BodyFields {
     /// Parses a body.
     ///
     /// # Errors
@@ -300,7 +303,7 @@ fn is_within(path: &str, name: &str) -> bool {
     !["", ".", "?", name].contains(&path)
 }
 
-/// The field that a message of serde names, and what is wrong with it.
+/// The field that a message of serde names, and its fault.
 fn named_field(message: &str) -> Option<(&str, &'static str)> {
     let (kind, rest) = [
         ("not supported", "unknown field `"),
@@ -326,7 +329,7 @@ mod tests {
     }
 
     fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, ApiError> {
-        Fields::parse(body)?.rest(&[], &Warnings::default())
+        BodyFields::parse(body)?.rest(&[], &Warnings::default())
     }
 
     #[test]
@@ -345,7 +348,7 @@ mod tests {
     #[test]
     fn parts_take_their_fields_and_leave_the_others() {
         let body = br#"{"n": 1, "m": 2, "inner": [{"n": 3, "o": 4}], "x": null}"#;
-        let mut fields = Fields::parse(body).unwrap();
+        let mut fields = BodyFields::parse(body).unwrap();
         let outer: Outer = fields.take().unwrap();
         assert_eq!(outer.inner[0].n, 3);
         let warnings = Warnings::default();
@@ -447,7 +450,7 @@ mod tests {
         let warnings = Warnings::default();
         let body = br#"{"inner": [{"n": 1, "m": 2}, {"n": 1, "user": {}}], "seeed": 2, "functions": null}"#;
         let accepted: Accepted = &[("inner[].user", "there are no accounts")];
-        let fields = Fields::parse(body).unwrap();
+        let fields = BodyFields::parse(body).unwrap();
         fields.rest::<Outer>(accepted, &warnings).unwrap();
         let want = [
             "the unknown field inner[].m is ignored",

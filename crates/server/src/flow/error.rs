@@ -1,5 +1,5 @@
-//! Errors as clients get them. [`ApiFlavor`](crate::api::flavor::ApiFlavor) writes them in the JSON of
-//! each interface.
+//! Errors as clients get them. [`ApiFlavor`](crate::api::flavor::ApiFlavor) writes them in the JSON
+//! of each interface.
 
 use atta_engine::{Error, Explain, SamplingError, Setting};
 use axum::{

@@ -1,7 +1,7 @@
 //! The format of an answer: `response_format`, and the fields of other servers for it.
 //!
-//! Knows no request as a whole: it takes the fields that ask for a format, of which a request may
-//! have one.
+//! Knows no request as a whole, only the fields that ask for a format. A request may have one of
+//! them.
 
 use atta_engine::{Constraint, OtherProperties, SchemaOptions, Strictness};
 use serde::Deserialize;

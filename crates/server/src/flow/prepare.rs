@@ -217,7 +217,7 @@ fn jobs(
     options: &GenerateOptions,
     n: usize,
 ) -> Result<Vec<Job>, Error> {
-    // The batcher checks the same, but only after a streamed response has begun.
+    // The batcher checks this, too, but only after a streamed response has begun.
     if ids.is_empty() {
         return Err(Error::EmptyPrompt);
     }

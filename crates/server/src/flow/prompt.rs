@@ -41,7 +41,7 @@ enum PromptItem {
     Object(PromptObject),
 }
 
-/// llama.cpp's objects for prompts with media, of which only the text is supported.
+/// llama.cpp's objects for prompts with media. Only their text is supported.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum PromptObject {

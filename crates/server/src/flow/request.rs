@@ -9,7 +9,7 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
 use super::{
     answer::Answers,
-    body::{self, Accepted, Fields, Incoming},
+    body::{self, Accepted, BodyFields, Incoming},
     error::ApiError,
     prepare::Prepared,
     warnings::Warnings,
@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// A request that names a model.
-pub(crate) trait Request: Sized + Send + 'static {
+pub(crate) trait ApiRequest: Sized + Send + 'static {
     /// Fields that are accepted and change nothing, with the reasons.
     const ACCEPTED: Accepted = &[];
     /// Whether an unknown model name means the only model: clients made for hosted services send
@@ -28,7 +28,7 @@ pub(crate) trait Request: Sized + Send + 'static {
     const TAKES_ANY_NAME: bool = true;
 
     /// Reads the fields of a body.
-    fn read(fields: Fields, warnings: &Warnings) -> Result<Self, ApiError>;
+    fn read(fields: BodyFields, warnings: &Warnings) -> Result<Self, ApiError>;
 
     /// The name of the model, if the request has one.
     fn model(&self) -> Option<&str>;
@@ -57,7 +57,7 @@ pub(crate) struct LoadedRequest<R> {
     load_time: Duration,
 }
 
-impl<R: Request> ReceivedRequest<R> {
+impl<R: ApiRequest> ReceivedRequest<R> {
     pub(crate) async fn read(app: &App, incoming: Incoming) -> Result<Self, ApiError> {
         let Incoming { body, warnings } = incoming;
         let deadline = app.options.max_time.map(|time| Instant::now() + time);
@@ -68,7 +68,7 @@ impl<R: Request> ReceivedRequest<R> {
         let bytes = body::read(body, app.options.max_body, app.options.read_timeout).await?;
         // The closure holds the permit, because it runs to its end even if the client disconnects.
         let parse = move || {
-            let request = R::read(Fields::parse(&bytes)?, &warnings)?;
+            let request = R::read(BodyFields::parse(&bytes)?, &warnings)?;
             Ok(Self {
                 request,
                 warnings,
@@ -95,11 +95,11 @@ impl<R: Request> ReceivedRequest<R> {
 
     /// Prepares jobs on a blocking thread and submits them to the model's worker. `prepare` also
     /// returns what the caller needs to write the answer.
-    pub(crate) async fn submit<T: Send + 'static>(
-        self,
-        app: &App,
-        prepare: impl FnOnce(&Model, R, &Warnings) -> Result<(Prepared, T), ApiError> + Send + 'static,
-    ) -> Result<(Answers, T), ApiError> {
+    pub(crate) async fn submit<T, F>(self, app: &App, prepare: F) -> Result<(Answers, T), ApiError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Model, R, &Warnings) -> Result<(Prepared, T), ApiError> + Send + 'static,
+    {
         let deadline = self.deadline;
         let loaded = self.load(app).await?;
         let load_time = loaded.load_time;
@@ -115,7 +115,7 @@ impl<R: Request> ReceivedRequest<R> {
     }
 }
 
-impl<R: Request> LoadedRequest<R> {
+impl<R: ApiRequest> LoadedRequest<R> {
     /// Reads a request, and loads its model if it is not in memory.
     pub(crate) async fn read(app: &App, incoming: Incoming) -> Result<Self, ApiError> {
         ReceivedRequest::read(app, incoming).await?.load(app).await
@@ -135,7 +135,7 @@ impl<R: Request> LoadedRequest<R> {
 }
 
 /// Reads a request, prepares its jobs and submits them.
-pub(crate) async fn submit<R: Request, T: Send + 'static>(
+pub(crate) async fn submit<R: ApiRequest, T: Send + 'static>(
     app: &App,
     incoming: Incoming,
     prepare: impl FnOnce(&Model, R, &Warnings) -> Result<(Prepared, T), ApiError> + Send + 'static,
@@ -145,7 +145,11 @@ pub(crate) async fn submit<R: Request, T: Send + 'static>(
 }
 
 /// Resolves the model name of a request; on a server of one model any name may be accepted.
-fn model_name<'a, R: Request>(app: &App, request: &'a R, warnings: &Warnings) -> Option<&'a str> {
+fn model_name<'a, R: ApiRequest>(
+    app: &App,
+    request: &'a R,
+    warnings: &Warnings,
+) -> Option<&'a str> {
     let name = request.model()?;
     match app.models.only() {
         Some(ours) if R::TAKES_ANY_NAME && app.models.look_up(Some(name)).is_err() => {

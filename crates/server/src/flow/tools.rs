@@ -1,5 +1,5 @@
-//! Tools and `tool_choice` as OpenAI defines them; llama.cpp's and Ollama's interfaces have the same
-//! definitions.
+//! Tools and `tool_choice` as OpenAI defines them; llama.cpp's and Ollama's interfaces have the
+//! same definitions.
 
 use atta_engine::{
     Error,

@@ -67,7 +67,7 @@ fn tool(more: &Value) -> Value {
     tool
 }
 
-/// What Claude Code and the SDKs send beside what is kept.
+/// Fields that Claude Code and the SDKs send beside those that are kept.
 fn fields_of_clients() -> Vec<Value> {
     let tool_with = |more: Value| json!({ "tools": [tool(&more)] });
     let search = json!({ "type": "web_search_20250305", "name": "web_search", "max_uses": 5 });

@@ -1,4 +1,4 @@
-//! Bodies that nobody means well with: each is answered or refused in the words of its interface.
+//! Hostile bodies: each is answered, or refused in the form of its interface.
 
 use std::{mem::discriminant, path::Path};
 
@@ -37,7 +37,7 @@ fn seeds() -> Vec<Seed> {
     files.iter().map(seed).collect()
 }
 
-/// Asks, and looks at what comes back; whether it was no refusal.
+/// Sends a request and checks the form of its response. Returns whether it was answered.
 fn ask(server: &Server, path: &'static str, body: Vec<u8>) -> bool {
     check(path, &server.answer(path, body))
 }
@@ -70,7 +70,7 @@ impl Dice {
         &all[self.below(all.len())]
     }
 
-    /// A body of which some bytes are others, gone, there twice, or of another body.
+    /// A body with some bytes changed, removed, repeated, or taken from another body.
     fn damaged(&mut self, body: &[u8], other: &[u8]) -> Vec<u8> {
         let mut bytes = body.to_vec();
         for _ in 0..=self.below(3) {
@@ -99,7 +99,7 @@ impl Dice {
         bytes
     }
 
-    /// A body of which a value, at any depth, is another one, or a field is gone or new.
+    /// Changes a value at any depth, or removes or adds a field.
     fn changed(&mut self, value: &mut Value) {
         let n = match value {
             Value::Array(all) => all.len(),

@@ -16,7 +16,7 @@ pub(crate) fn check(path: &str, answer: &Answer) -> bool {
             text == "{\"status\":\"success\"}\n"
         }
         (200, "application/x-ndjson") => are_lines(text),
-        // An answer of which a part is of no use.
+        // Embeddings are useless unless complete.
         (503, "application/json") if path.contains("embed") => text.contains("time enough"),
         // What this server, or its model, cannot do.
         (501, "application/json") => json(text).is_some_and(|object| is_refusal(path, &object)),
@@ -33,7 +33,8 @@ pub(crate) fn check(path: &str, answer: &Answer) -> bool {
     answer.status == 200
 }
 
-/// `None` if it is no JSON. What is told again of a request may lie deeper than our parser goes.
+/// Parses JSON; `None` for other text. Repeated fields of a request may be nested deeper than the
+/// parser's limit.
 fn json(text: &str) -> Option<Value> {
     match serde_json::from_str(text) {
         Ok(value) => Some(value),
@@ -108,7 +109,7 @@ fn has_reasons(object: &Value) -> bool {
         .is_some_and(|all| all.iter().all(|one| one["finish_reason"].is_string()))
 }
 
-/// Server-sent events to the last one, none of which is an error.
+/// Whether a text is a complete stream of server-sent events without an error.
 fn is_stream(path: &str, text: &str) -> bool {
     let Some(text) = text.strip_suffix("\n\n") else {
         return false;
@@ -154,7 +155,7 @@ fn named(block: &str) -> Option<&str> {
     (data.is_null() || data["type"] == name).then_some(name)
 }
 
-/// Lines of JSON, of which the last one says that it is.
+/// Whether a text is lines of JSON, and only the last one is marked as the end.
 fn are_lines(text: &str) -> bool {
     let all: Option<Vec<Value>> = text.lines().map(json).collect();
     let Some((last, rest)) = all.as_deref().and_then(<[Value]>::split_last) else {

@@ -1,6 +1,6 @@
 //! The interfaces of Ollama and of llama.cpp's server, as their clients use them.
 
-use atta_engine::Sampling;
+use atta_engine::{DryOptions, Sampling};
 use atta_server::{Answer, Defaults, Server, ServerOptions};
 use serde_json::{Value, json};
 
@@ -380,7 +380,135 @@ fn what_a_request_does_not_say_is_as_the_server_was_told() {
 }
 
 #[test]
-fn an_answer_goes_on_with_a_message_of_the_assistant() {
+fn defaults_of_dry_and_of_biases_hold_on_completion_unless_a_request_sets_them() {
+    let dry = DryOptions {
+        multiplier: 0.5,
+        base: 2.0,
+        allowed_length: 3,
+        ..DryOptions::default()
+    };
+    let defaults = Defaults {
+        sampling: Sampling {
+            dry,
+            logit_bias: vec![(2, -100.0)],
+            ..Sampling::default()
+        },
+        n_predict: Some(2),
+        ..Defaults::default()
+    };
+    let server = tiny::server_with(ServerOptions {
+        defaults,
+        ..tiny::options()
+    });
+    let settings = |fields: Value| {
+        let mut body = json!({ "model": "stories", "prompt": "One day" });
+        let fields = fields.as_object().unwrap().clone();
+        body.as_object_mut().unwrap().extend(fields);
+        ok(&server, "/completion", body)["generation_settings"].clone()
+    };
+    let of_server = settings(json!({}));
+    assert_eq!(of_server["dry_multiplier"], 0.5);
+    assert_eq!(of_server["dry_base"], 2.0);
+    assert_eq!(of_server["dry_allowed_length"], 3);
+    let bias = json!([{ "token": 2, "bias": -100.0 }]);
+    assert_eq!(of_server["logit_bias"], bias);
+    let of_request = settings(json!({ "dry_multiplier": 0.25, "logit_bias": [] }));
+    assert_eq!(of_request["dry_multiplier"], 0.25);
+    assert_eq!(of_request["dry_allowed_length"], 3);
+    assert_eq!(of_request["logit_bias"], json!([]));
+}
+
+#[test]
+fn completions_of_openai_have_16_tokens_unless_the_server_or_a_request_says_otherwise() {
+    let n_tokens = |n_predict: Option<usize>, max_tokens: Value| {
+        let defaults = Defaults {
+            n_predict,
+            ..Defaults::default()
+        };
+        let server = tiny::server_with(ServerOptions {
+            defaults,
+            ..tiny::options()
+        });
+        let body = json!({
+            "model": "stories", "prompt": "One day", "max_tokens": max_tokens, "logit_bias": { "2": -100 },
+        });
+        ok(&server, "/v1/completions", body)["usage"]["completion_tokens"].clone()
+    };
+    assert_eq!(n_tokens(None, Value::Null), 16);
+    assert_eq!(n_tokens(Some(3), Value::Null), 3);
+    assert_eq!(n_tokens(Some(3), json!(5)), 5);
+}
+
+#[test]
+fn an_embedding_of_a_text_has_the_end_token_and_one_of_tokens_alone_has_not() {
+    let server = tiny::server();
+    for (input, n_end) in [
+        (json!("One day"), 1),
+        (json!([5, "One day"]), 1),
+        (json!(["One day", 5]), 1),
+        (json!([[5, "One day", 6]]), 1),
+        (json!([5, 6]), 0),
+    ] {
+        let n_prompt = |path, field: &str| {
+            let body = json!({ "model": "stories", field: input, "max_tokens": 1 });
+            ok(&server, path, body)["usage"]["prompt_tokens"]
+                .as_u64()
+                .unwrap()
+        };
+        let n_plain = n_prompt("/v1/completions", "prompt");
+        let n_embedded = n_prompt("/v1/embeddings", "input");
+        assert_eq!(n_embedded, n_plain + n_end, "{input}");
+    }
+}
+
+#[test]
+fn a_conversation_that_is_shortened_for_a_token_count_gives_a_warning() {
+    let server = tiny::server();
+    let text = "Is the lamp of the room on, or is it off?";
+    let message = |i: usize| {
+        let role = ["user", "assistant"][i % 2];
+        json!({ "role": role, "content": text })
+    };
+    for n_messages in [1, 41] {
+        let messages: Vec<Value> = (0..n_messages).map(message).collect();
+        for (path, field) in [
+            ("/v1/chat/completions/input_tokens", "messages"),
+            ("/v1/messages/count_tokens", "messages"),
+            ("/v1/responses/input_tokens", "input"),
+        ] {
+            let answer = ask(&server, path, json!({ "model": "tools", field: messages }));
+            assert_eq!(answer.status, 200, "{path}");
+            let is_dropped = |warning: &String| warning.contains("messages were dropped");
+            let has_warning = answer.warnings.iter().any(is_dropped);
+            assert_eq!(has_warning, n_messages > 1, "{path}: {:?}", answer.warnings);
+        }
+    }
+}
+
+#[test]
+fn a_json_object_beside_tools_is_not_wrapped_where_the_model_has_no_format_for_calls() {
+    let server = tiny::server();
+    let tool = json!({ "type": "function", "function": { "name": "f", "parameters": { "type": "object" } } });
+    let mut n_replies = 0;
+    for seed in 0..24 {
+        let body = json!({
+            "model": "stories", "messages": [{ "role": "user", "content": "Hello!" }], "tools": [tool], "seed": seed,
+            "response_format": { "type": "json_object" }, "max_tokens": 8 + seed, "temperature": 1.5,
+        });
+        let message = ok(&server, "/v1/chat/completions", body)["choices"][0]["message"].clone();
+        // Without text, the answer is a call, perhaps one that was cut.
+        let text = message["content"].as_str().unwrap_or_default();
+        if !text.is_empty() {
+            assert!(!text.starts_with("{\"response\""), "{text}");
+            assert!(serde_json::from_str::<Value>(text).is_ok(), "{text}");
+            n_replies += 1;
+        }
+    }
+    assert!(n_replies > 0);
+}
+
+#[test]
+fn an_answer_continues_a_message_of_the_assistant() {
     let server = tiny::server();
     let messages = json!([{ "role": "user", "content": "Hello!" }, { "role": "assistant", "content": "Good  " }]);
     let body = json!({

@@ -133,7 +133,7 @@ fn what_would_let_everybody_in_is_refused() {
     .stop();
 }
 
-/// What comes back for a head and a body.
+/// The raw response to a head and a body.
 fn raw(server: &Running, head: &str, body: &[u8]) -> String {
     let mut stream = TcpStream::connect(&server.address).unwrap();
     stream

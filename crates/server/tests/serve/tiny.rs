@@ -132,6 +132,8 @@ fn model(template: Option<&str>) -> Vec<u8> {
         .unwrap()
         .iter()
         .collect();
+    // So that embeddings of one of the models have an end token.
+    writer.set_bool("tokenizer.ggml.add_eos_token", template.is_none());
     if let Some(template) = template {
         writer.set_str("tokenizer.chat_template", template);
         let first = texts.len() - MARKERS.len();

@@ -55,7 +55,7 @@ fn encrypted(stream: TcpStream, protocols: &[&str]) -> StreamOwned<ClientConnect
     StreamOwned::new(client, stream)
 }
 
-/// What comes back for a request.
+/// The response to a request.
 fn ask(server: &Running, line: &str, headers: &str, body: &str) -> String {
     let mut stream = encrypted(connect(server), &["h2", "http/1.1"]);
     let length = body.len();

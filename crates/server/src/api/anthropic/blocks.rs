@@ -7,7 +7,7 @@ use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
 
 use super::accepted::BLOCK_FIELDS;
-use crate::flow::{body::Fields, error::ApiError, warnings::Warnings};
+use crate::flow::{body::BodyFields, error::ApiError, warnings::Warnings};
 
 /// A block and its place in the request.
 #[derive(Debug)]
@@ -18,7 +18,7 @@ pub(super) struct Block {
 }
 
 #[derive(Debug, Deserialize)]
-struct Text {
+struct TextBlock {
     text: String,
 }
 
@@ -33,11 +33,11 @@ struct SearchResult {
 struct Document {
     title: Option<String>,
     context: Option<String>,
-    source: Source,
+    source: DocumentSource,
 }
 
 #[derive(Debug, Deserialize)]
-struct Source {
+struct DocumentSource {
     #[serde(rename = "type")]
     kind: String,
     data: Option<String>,
@@ -96,7 +96,7 @@ impl Block {
     /// Reads the fields of the block; unread ones become warnings.
     pub(super) fn read<T: DeserializeOwned>(&self, warnings: &Warnings) -> Result<T, ApiError> {
         let own = Warnings::default();
-        let read = Fields::new(self.fields.clone()).rest(BLOCK_FIELDS, &own);
+        let read = BodyFields::new(self.fields.clone()).rest(BLOCK_FIELDS, &own);
         let place = without_numbers(&self.place);
         warnings.extend(
             own.take()
@@ -109,7 +109,7 @@ impl Block {
     /// The text of the block; `None` if it has none that a model can read.
     pub(super) fn text(&self, warnings: &Warnings) -> Result<Option<String>, ApiError> {
         match self.kind.as_str() {
-            "text" => Ok(Some(self.read::<Text>(warnings)?.text)),
+            "text" => Ok(Some(self.read::<TextBlock>(warnings)?.text)),
             "search_result" => self
                 .read::<SearchResult>(warnings)?
                 .into_text(&self.place, warnings)
@@ -193,7 +193,8 @@ impl Document {
     }
 }
 
-/// The texts of a content, joined by newlines; other blocks are dropped. `None` if there is no text.
+/// The texts of a content, joined by newlines; other blocks are dropped. `None` if there is no
+/// text.
 pub(super) fn texts(
     content: Option<Value>,
     place: &str,

@@ -20,10 +20,10 @@ use super::{
 use crate::{
     app::App,
     flow::{
-        body::{Accepted, Fields, Incoming},
+        body::{Accepted, BodyFields, Incoming},
         error::ApiError,
         prepare,
-        request::{LoadedRequest, Request},
+        request::{ApiRequest, LoadedRequest},
         warnings::Warnings,
     },
     models::Model,
@@ -42,10 +42,10 @@ pub(crate) struct CountRequest {
     thread: Option<Thread>,
 }
 
-impl Request for CountRequest {
+impl ApiRequest for CountRequest {
     const ACCEPTED: Accepted = accepted::FIELDS;
 
-    fn read(fields: Fields, warnings: &Warnings) -> Result<Self, ApiError> {
+    fn read(fields: BodyFields, warnings: &Warnings) -> Result<Self, ApiError> {
         fields.rest(Self::ACCEPTED, warnings)
     }
 

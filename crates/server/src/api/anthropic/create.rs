@@ -18,10 +18,10 @@ use super::{
 use crate::{
     app::App,
     flow::{
-        body::{Accepted, Fields, Incoming},
+        body::{Accepted, BodyFields, Incoming},
         error::ApiError,
         prepare::{self, Prepared},
-        request::{self, Request},
+        request::{self, ApiRequest},
         sampling::{Defaults, SamplingFields},
         stream,
         warnings::Warnings,
@@ -50,10 +50,10 @@ pub(crate) struct MessagesRequest {
     thread: Option<Thread>,
 }
 
-impl Request for MessagesRequest {
+impl ApiRequest for MessagesRequest {
     const ACCEPTED: Accepted = accepted::FIELDS;
 
-    fn read(fields: Fields, warnings: &Warnings) -> Result<Self, ApiError> {
+    fn read(fields: BodyFields, warnings: &Warnings) -> Result<Self, ApiError> {
         fields.rest(Self::ACCEPTED, warnings)
     }
 

@@ -1,8 +1,8 @@
 //! Messages of Anthropic, mapped to the engine's.
 //!
-//! A message of Anthropic is a list of blocks; one of the engine is a text with reasoning and calls,
-//! and each tool result is a message. Blocks that the model cannot read are dropped from earlier
-//! turns, and refused in the last one.
+//! A message of Anthropic is a list of blocks; one of the engine is a text with reasoning and
+//! calls, and each tool result is a message. Blocks that the model cannot read are dropped from
+//! earlier turns, and refused in the last one.
 
 use std::collections::HashMap;
 
@@ -16,8 +16,8 @@ use serde_json::{Map, Value, json};
 use super::blocks::{Block, at, blocks, texts};
 use crate::flow::{error::ApiError, warnings::Warnings};
 
-/// The start of a system block that Claude Code adds for its accounting. It differs in each request,
-/// so that with it no prompt could reuse the prefix of the one before.
+/// The start of a system block that Claude Code adds for its accounting. It differs in each
+/// request, so that with it no prompt could reuse the prefix of the one before.
 const BILLING: &str = "x-anthropic-billing-header:";
 
 /// A message.
@@ -257,8 +257,8 @@ impl MessageMapper<'_> {
 }
 
 impl ToolResultBlock {
-    /// The text for the model. Errors begin with `Error: `, because the engine has no flag for them.
-    /// A block without text leaves a line that says so, because the model waits for a result.
+    /// The text for the model. Errors begin with `Error: `, because the engine has no flag for
+    /// them. A block without text leaves a line that says so, because the model waits for a result.
     fn into_text(self, block: &Block, warnings: &Warnings) -> Result<String, ApiError> {
         let mut all = String::new();
         for part in block.within("content", self.content)? {
@@ -309,7 +309,7 @@ fn join(text: &mut String, more: &str) {
 mod tests {
     use super::*;
 
-    /// What was said, and what is warned of it.
+    /// The mapped messages, or the error, and the warnings.
     fn read(turns: Value) -> (Result<Vec<Message>, String>, Vec<String>) {
         let warnings = Warnings::default();
         let read = match serde_json::from_value(turns) {

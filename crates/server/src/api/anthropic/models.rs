@@ -1,5 +1,5 @@
-//! `GET /v1/models` in Anthropic's form, for clients that send Anthropic's headers to the paths that
-//! OpenAI's interface has, too.
+//! `GET /v1/models` in Anthropic's form, for clients that send Anthropic's headers to the paths
+//! that OpenAI's interface has, too.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! The conversation of a request: the fields that requests for an answer and for a token count share.
+//! The conversation of a request: the fields that requests for an answer and for a token count
+//! share.
 
 use atta_engine::{
     Constraint, SchemaOptions, Strictness,

@@ -12,11 +12,11 @@ use super::{
 use crate::{
     app::App,
     flow::{
-        body::{Fields, Incoming},
+        body::{BodyFields, Incoming},
         error::ApiError,
         prepare::Prepared,
         prompt::{PromptLimits, Prompts},
-        request::{self, Request},
+        request::{self, ApiRequest},
         warnings::Warnings,
     },
     models::Model,
@@ -41,8 +41,8 @@ struct LlamaCompletionFields {
     model: Option<String>,
 }
 
-impl Request for LlamaCompletionRequest {
-    fn read(mut fields: Fields, warnings: &Warnings) -> Result<Self, ApiError> {
+impl ApiRequest for LlamaCompletionRequest {
+    fn read(mut fields: BodyFields, warnings: &Warnings) -> Result<Self, ApiError> {
         Ok(Self {
             options: fields.take()?,
             reply: fields.take()?,

@@ -1,5 +1,5 @@
-//! `POST /infill`: fills the gap between two texts, with models that were trained for it (FIM, "fill
-//! in the middle").
+//! `POST /infill`: fills the gap between two texts, with models that were trained for it (FIM,
+//! "fill in the middle").
 
 use std::sync::Arc;
 
@@ -14,10 +14,10 @@ use super::{
 use crate::{
     app::App,
     flow::{
-        body::{Fields, Incoming},
+        body::{BodyFields, Incoming},
         error::ApiError,
         prepare::Prepared,
-        request::{self, Request},
+        request::{self, ApiRequest},
         warnings::Warnings,
     },
     models::Model,
@@ -128,8 +128,8 @@ pub(crate) struct Gap<'a> {
     pub(crate) extra: &'a [ExtraFile],
 }
 
-impl Request for InfillRequest {
-    fn read(mut fields: Fields, warnings: &Warnings) -> Result<Self, ApiError> {
+impl ApiRequest for InfillRequest {
+    fn read(mut fields: BodyFields, warnings: &Warnings) -> Result<Self, ApiError> {
         Ok(Self {
             options: fields.take()?,
             reply: fields.take()?,
@@ -174,8 +174,8 @@ pub(crate) fn can_fill(model: &Model) -> bool {
         .all(|token| token.find(model).is_some())
 }
 
-/// The prompt: other files, as far as they fit into half of the context, then prefix, suffix and the
-/// middle token.
+/// The prompt: other files, as far as they fit into half of the context, then prefix, suffix and
+/// the middle token.
 pub(crate) fn prompt(model: &Model, gap: &Gap<'_>) -> Result<Vec<u32>, ApiError> {
     let Gap {
         prefix,

@@ -312,7 +312,7 @@ pub(super) fn to_json(options: &GenerateOptions) -> Map<String, Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::flow::body::Fields;
+    use crate::flow::body::BodyFields;
 
     fn options(value: Value) -> LlamaOptions {
         serde_json::from_value(value).unwrap()
@@ -358,7 +358,7 @@ mod tests {
         let warnings = Warnings::default();
         let given =
             json!({ "cache_prompt": true, "id_slot": -1, "samplers": ["top_k"], "unheard_of": 1 });
-        let fields = Fields::new(given.as_object().unwrap().clone());
+        let fields = BodyFields::new(given.as_object().unwrap().clone());
         fields.rest::<LlamaOptions>(ACCEPTED, &warnings).unwrap();
         assert_eq!(warnings.take().len(), 4);
     }

@@ -14,10 +14,10 @@ use crate::{
     api::openai::messages::{WireMessage, messages},
     app::App,
     flow::{
-        body::{Accepted, Fields, Incoming},
+        body::{Accepted, BodyFields, Incoming},
         error::ApiError,
         prepare,
-        request::{LoadedRequest, Request},
+        request::{ApiRequest, LoadedRequest},
         thinking::template_variables,
         tools::ToolRequest,
         warnings::Warnings,
@@ -35,7 +35,7 @@ pub(crate) struct TemplateRequest {
     add_generation_prompt: Option<bool>,
 }
 
-impl Request for TemplateRequest {
+impl ApiRequest for TemplateRequest {
     const ACCEPTED: Accepted = &[
         ("stream", "there is no answer to send"),
         ("max_tokens", "there is no answer to cut"),
@@ -43,7 +43,7 @@ impl Request for TemplateRequest {
         ("tool_choice", "the prompt is the same with every choice"),
     ];
 
-    fn read(fields: Fields, warnings: &Warnings) -> Result<Self, ApiError> {
+    fn read(fields: BodyFields, warnings: &Warnings) -> Result<Self, ApiError> {
         fields.rest(Self::ACCEPTED, warnings)
     }
 

@@ -17,10 +17,10 @@ use super::{
 use crate::{
     app::App,
     flow::{
-        body::{Accepted, Fields, Incoming},
+        body::{Accepted, BodyFields, Incoming},
         error::ApiError,
         prepare::{self, Prepared},
-        request::Request,
+        request::ApiRequest,
         tools::ToolRequest,
         warnings::Warnings,
     },
@@ -42,11 +42,11 @@ pub(crate) struct OllamaChatFields {
     tools: Option<Vec<Value>>,
 }
 
-impl Request for OllamaChatRequest {
+impl ApiRequest for OllamaChatRequest {
     const TAKES_ANY_NAME: bool = false;
     const ACCEPTED: Accepted = ACCEPTED_FIELDS;
 
-    fn read(mut fields: Fields, warnings: &Warnings) -> Result<Self, ApiError> {
+    fn read(mut fields: BodyFields, warnings: &Warnings) -> Result<Self, ApiError> {
         Ok(Self {
             shared: fields.take()?,
             chat: fields.rest(Self::ACCEPTED, warnings)?,

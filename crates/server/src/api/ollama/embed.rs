@@ -16,10 +16,10 @@ use crate::{
     app::App,
     flow::{
         answer::Embeddings,
-        body::{Fields, Incoming},
+        body::{BodyFields, Incoming},
         error::ApiError,
         prepare::{self, Prepared},
-        request::{self, Request},
+        request::{self, ApiRequest},
         sampling::OneOrMore,
         warnings::Warnings,
     },
@@ -50,10 +50,10 @@ pub(crate) struct EmbeddingsRequest {
     keep_alive: Option<KeepAliveField>,
 }
 
-impl Request for EmbedRequest {
+impl ApiRequest for EmbedRequest {
     const TAKES_ANY_NAME: bool = false;
 
-    fn read(fields: Fields, warnings: &Warnings) -> Result<Self, ApiError> {
+    fn read(fields: BodyFields, warnings: &Warnings) -> Result<Self, ApiError> {
         fields.rest(Self::ACCEPTED, warnings)
     }
 
@@ -66,10 +66,10 @@ impl Request for EmbedRequest {
     }
 }
 
-impl Request for EmbeddingsRequest {
+impl ApiRequest for EmbeddingsRequest {
     const TAKES_ANY_NAME: bool = false;
 
-    fn read(fields: Fields, warnings: &Warnings) -> Result<Self, ApiError> {
+    fn read(fields: BodyFields, warnings: &Warnings) -> Result<Self, ApiError> {
         fields.rest(Self::ACCEPTED, warnings)
     }
 

@@ -17,10 +17,10 @@ use crate::{
     api::llama::infill::{self, Gap},
     app::App,
     flow::{
-        body::{Accepted, Fields, Incoming},
+        body::{Accepted, BodyFields, Incoming},
         error::ApiError,
         prepare::{self, Prepared},
-        request::Request,
+        request::ApiRequest,
         warnings::Warnings,
     },
     models::{KeepAlive, Model},
@@ -52,11 +52,11 @@ pub(crate) struct GenerateFields {
     images: Vec<Value>,
 }
 
-impl Request for GenerateRequest {
+impl ApiRequest for GenerateRequest {
     const TAKES_ANY_NAME: bool = false;
     const ACCEPTED: Accepted = ACCEPTED_FIELDS;
 
-    fn read(mut fields: Fields, warnings: &Warnings) -> Result<Self, ApiError> {
+    fn read(mut fields: BodyFields, warnings: &Warnings) -> Result<Self, ApiError> {
         Ok(Self {
             shared: fields.take()?,
             generate: fields.rest(Self::ACCEPTED, warnings)?,

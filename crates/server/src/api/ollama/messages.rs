@@ -80,7 +80,8 @@ fn content(content: Option<Value>) -> Result<(String, usize), ApiError> {
             ));
         }
     };
-    let (mut texts, mut n_images) = (Vec::new(), 0);
+    let mut texts = Vec::new();
+    let mut n_images = 0;
     for part in parts {
         match (part["type"].as_str(), part["text"].as_str()) {
             (Some("text"), Some(text)) => texts.push(text.to_owned()),
@@ -120,7 +121,9 @@ pub(super) fn messages(
         .map(WireMessage::into_message)
         .collect::<Result<Vec<_>, _>>()?;
     let mut messages = without_images(read, warnings)?;
-    let (mut n_calls, mut open) = (0, Vec::new());
+    let mut n_calls = 0;
+    // Calls without a result: ids and names.
+    let mut open = Vec::new();
     for message in &mut messages {
         for call in &mut message.tool_calls {
             n_calls += 1;

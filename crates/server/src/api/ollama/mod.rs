@@ -26,14 +26,14 @@ use crate::{
         body::Incoming,
         error::ApiError,
         prepare::Prepared,
-        request::{ReceivedRequest, Request},
+        request::{ApiRequest, ReceivedRequest},
         warnings::Warnings,
     },
     models::Model,
 };
 
 /// A request for an answer. Without a prompt it only loads or unloads its model.
-trait OllamaRequest: Request {
+trait OllamaRequest: ApiRequest {
     /// The reply to a request that only unloads its model.
     fn unload_reply(&self) -> Option<OllamaReply>;
 }

@@ -24,7 +24,7 @@ use crate::{
     api::llama::infill,
     app::App,
     flow::{
-        body::{self, Accepted, Fields, Incoming},
+        body::{self, Accepted, BodyFields, Incoming},
         error::ApiError,
         stream,
     },
@@ -137,7 +137,7 @@ async fn read<T: DeserializeOwned>(
 ) -> Result<T, ApiError> {
     let max = app.options.max_body.min(MAX_BODY);
     let bytes = body::read(incoming.body, max, app.options.read_timeout).await?;
-    Fields::parse(&bytes)?.rest(accepted, &incoming.warnings)
+    BodyFields::parse(&bytes)?.rest(accepted, &incoming.warnings)
 }
 
 /// Shows the properties of a model.

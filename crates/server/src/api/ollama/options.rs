@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use super::{keep_alive::KeepAliveField, think::Think};
 use crate::{
     flow::{
-        body::{Accepted, Fields, whole},
+        body::{Accepted, BodyFields, whole},
         error::ApiError,
         format, logprobs,
         sampling::{Defaults, OneOrMore, SamplingFields, n_tokens_or_all, top_k_or_all},
@@ -179,7 +179,7 @@ pub(super) fn parse_options(
     options: Option<Map<String, Value>>,
     warnings: &Warnings,
 ) -> Result<OllamaOptions, ApiError> {
-    Fields::new(options.unwrap_or_default()).rest(ACCEPTED, warnings)
+    BodyFields::new(options.unwrap_or_default()).rest(ACCEPTED, warnings)
 }
 
 impl OllamaOptions {

@@ -1,4 +1,4 @@
-//! Responses of Ollama: lines of JSON, of which the last one has all counts, or one object.
+//! Responses of Ollama: lines of JSON with all counts in the last one, or one object.
 //!
 //! Chat and generate differ only in the fields that hold the text ([`ReplyShape`]).
 
@@ -139,7 +139,8 @@ impl AnswerPart {
             message["thinking"] = self.thinking.into();
         }
         if !self.calls.is_empty() {
-            message["tool_calls"] = self.calls.into_iter().map(call_json).collect();
+            let calls = self.calls.into_iter();
+            message["tool_calls"] = calls.map(|(index, call)| call_json(index, call)).collect();
         }
         message
     }
@@ -275,7 +276,7 @@ impl LineWriter {
 }
 
 /// A call; its arguments are an object.
-fn call_json((index, call): (usize, ToolCall)) -> Value {
+fn call_json(index: usize, call: ToolCall) -> Value {
     let function = json!({ "index": index, "name": call.name, "arguments": call.arguments });
     json!({ "id": call.id, "function": function })
 }

@@ -15,11 +15,11 @@ use crate::{
     app::App,
     flow::{
         answer::Embeddings,
-        body::{Accepted, Fields, Incoming},
+        body::{Accepted, BodyFields, Incoming},
         error::ApiError,
         prepare::{self, Prepared},
         prompt::{PromptLimits, Prompts},
-        request::{self, Request},
+        request::{self, ApiRequest},
         warnings::Warnings,
     },
     models::Model,
@@ -53,7 +53,7 @@ enum Encoding {
     Base64,
 }
 
-impl Request for EmbeddingRequest {
+impl ApiRequest for EmbeddingRequest {
     const ACCEPTED: Accepted = &[
         ("user", "there are no accounts"),
         ("input_type", "queries and documents are embedded alike"),
@@ -63,7 +63,7 @@ impl Request for EmbeddingRequest {
         ),
     ];
 
-    fn read(fields: Fields, warnings: &Warnings) -> Result<Self, ApiError> {
+    fn read(fields: BodyFields, warnings: &Warnings) -> Result<Self, ApiError> {
         fields.rest(Self::ACCEPTED, warnings)
     }
 

@@ -14,11 +14,11 @@ use super::super::{
 };
 use crate::{
     flow::{
-        body::{Accepted, Fields},
+        body::{Accepted, BodyFields},
         error::ApiError,
         format::FormatFields,
         logprobs,
-        request::Request,
+        request::ApiRequest,
         sampling::{max_tokens, n_answers},
         thinking::{Thinking, template_variables},
         tools::ToolRequest,
@@ -116,7 +116,7 @@ impl ParsedChat {
     }
 }
 
-impl Request for ChatRequest {
+impl ApiRequest for ChatRequest {
     const ACCEPTED: Accepted = &[
         ("user", "there are no accounts"),
         ("safety_identifier", "there are no accounts"),
@@ -157,7 +157,7 @@ impl Request for ChatRequest {
         ),
     ];
 
-    fn read(mut fields: Fields, warnings: &Warnings) -> Result<Self, ApiError> {
+    fn read(mut fields: BodyFields, warnings: &Warnings) -> Result<Self, ApiError> {
         Ok(Self {
             sampling: fields.take()?,
             format: fields.take()?,

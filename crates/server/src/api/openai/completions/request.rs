@@ -6,12 +6,12 @@ use serde::Deserialize;
 use super::super::{chat::request::StreamOptions, sampling::OpenAiSampling, tier::Tier};
 use crate::{
     flow::{
-        body::{Accepted, Fields},
+        body::{Accepted, BodyFields},
         error::ApiError,
         format::FormatFields,
         logprobs::MAX_TOP_LOGPROBS,
         prompt::{PromptLimits, Prompts},
-        request::Request,
+        request::ApiRequest,
         sampling::{max_tokens, n_answers},
         warnings::Warnings,
     },
@@ -72,7 +72,7 @@ pub(super) struct ParsedCompletion {
     pub(super) reply: CompletionReply,
 }
 
-impl Request for CompletionRequest {
+impl ApiRequest for CompletionRequest {
     const ACCEPTED: Accepted = &[
         ("user", "there are no accounts"),
         ("safety_identifier", "there are no accounts"),
@@ -88,7 +88,7 @@ impl Request for CompletionRequest {
         ),
     ];
 
-    fn read(mut fields: Fields, warnings: &Warnings) -> Result<Self, ApiError> {
+    fn read(mut fields: BodyFields, warnings: &Warnings) -> Result<Self, ApiError> {
         Ok(Self {
             sampling: fields.take()?,
             format: fields.take()?,

@@ -13,10 +13,10 @@ use super::{
     tools::ToolNames,
 };
 use crate::flow::{
-    body::{Accepted, Fields},
+    body::{Accepted, BodyFields},
     error::ApiError,
     format, logprobs,
-    request::Request,
+    request::ApiRequest,
     sampling::{Defaults, max_tokens},
     thinking::{Thinking, template_variables},
     tools::ToolRequest,
@@ -142,7 +142,7 @@ pub(super) struct ResponseReply {
     pub(super) settings: Value,
 }
 
-impl Request for ResponseRequest {
+impl ApiRequest for ResponseRequest {
     const ACCEPTED: Accepted = &[
         ("client_metadata", "this server stores nothing"),
         ("store", "this server stores nothing"),
@@ -165,7 +165,7 @@ impl Request for ResponseRequest {
         ),
     ];
 
-    fn read(mut fields: Fields, warnings: &Warnings) -> Result<Self, ApiError> {
+    fn read(mut fields: BodyFields, warnings: &Warnings) -> Result<Self, ApiError> {
         Ok(Self {
             sampling: fields.take()?,
             response: fields.rest(Self::ACCEPTED, warnings)?,
@@ -333,7 +333,7 @@ mod tests {
             .unwrap()
             .extend(fields.as_object().unwrap().clone());
         let warnings = Warnings::default();
-        let fields = Fields::parse(body.to_string().as_bytes())?;
+        let fields = BodyFields::parse(body.to_string().as_bytes())?;
         let request = ResponseRequest::read(fields, &warnings)?;
         let parsed = request.parsed(&Defaults::default(), &warnings)?;
         Ok((parsed, warnings.take()))

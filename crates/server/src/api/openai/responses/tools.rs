@@ -1,7 +1,7 @@
 //! Maps the tools of responses to functions of chat, and calls back to the client's tools.
 //!
-//! A model knows functions only. A tool of a namespace becomes a function whose name begins with the
-//! namespace; a custom tool, which takes any text, a function with one string, `input`.
+//! A model knows functions only. A tool of a namespace becomes a function whose name begins with
+//! the namespace; a custom tool, which takes any text, a function with one string, `input`.
 
 use std::collections::HashMap;
 
