@@ -2,7 +2,9 @@
 
 use std::{num::NonZeroUsize, path::Path};
 
-use atta_engine::{Engine, Item, LoadOptions, MemoryPlan, SessionOptions, Threads, WeightsAt};
+use atta_engine::{
+    BudgetItem, Engine, LoadOptions, MemoryPlan, SessionOptions, Threads, WeightsAt,
+};
 
 fn options(weights: WeightsAt) -> LoadOptions {
     let session = SessionOptions {
@@ -20,9 +22,10 @@ fn options(weights: WeightsAt) -> LoadOptions {
 }
 
 /// Without what depends on the moment, and what only a generation takes.
-fn lasting(items: Vec<Item>) -> Vec<Item> {
-    let is_lasting =
-        |item: &Item| item.bytes > 0 && !["program and stacks", "sampler"].contains(&item.name);
+fn lasting(items: Vec<BudgetItem>) -> Vec<BudgetItem> {
+    let is_lasting = |item: &BudgetItem| {
+        item.bytes > 0 && !["program and stacks", "sampler"].contains(&item.name)
+    };
     items.into_iter().filter(is_lasting).collect()
 }
 

@@ -38,7 +38,7 @@ struct Padded<T>(T);
 /// The closure of a region. Its lifetime is that of the region, see [`Pool::run`].
 type Work = &'static (dyn Fn() + Sync);
 
-struct Shared {
+struct PoolState {
     /// Counts regions; workers watch it.
     epoch: Padded<AtomicUsize>,
     /// [`CLOSED`], or the number of workers inside the region.
@@ -54,15 +54,15 @@ struct Shared {
     spin: Duration,
 }
 
-/// Flag in [`Shared::gate`]: no worker may enter.
+/// Flag in [`PoolState::gate`]: no worker may enter.
 const CLOSED: usize = 1 << (usize::BITS - 1);
 
 // SAFETY: `work` is the only field that is not `Sync`. The thread that holds `Pool::region` writes
 // it while the gate is closed and empty, and read by workers that have entered the
 // gate; the gate's Release store and Acquire exchange order the two.
-unsafe impl Sync for Shared {}
+unsafe impl Sync for PoolState {}
 
-impl Shared {
+impl PoolState {
     /// Enters the open region, if there is one.
     fn enter(&self) -> bool {
         let mut gate = self.gate.0.load(Ordering::Relaxed);
@@ -163,7 +163,7 @@ impl Shared {
 
 /// Closes the region even if the work panics on the caller, so that the closure outlives all its
 /// users.
-struct CloseOnDrop<'a>(&'a Shared);
+struct CloseOnDrop<'a>(&'a PoolState);
 
 impl Drop for CloseOnDrop<'_> {
     fn drop(&mut self) {
@@ -179,7 +179,7 @@ impl Drop for CloseOnDrop<'_> {
 /// One region runs at a time; work submitted from inside a region, or by a second thread during one,
 /// runs on its caller alone. Dropping the pool ends and joins its threads.
 pub struct Pool {
-    shared: Arc<Shared>,
+    shared: Arc<PoolState>,
     /// Held by the thread whose region is running; holds the thread that is bound to `cpu`.
     region: Mutex<Option<ThreadId>>,
     /// The CPU of the caller, if threads are bound.
@@ -214,7 +214,7 @@ impl Pool {
 
     /// Starts `n` threads for `n_cores` cores, each bound to its CPU if `cpus` are given.
     fn spawn(n: usize, n_cores: usize, cpus: Option<&[usize]>) -> Result<Self, Error> {
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(PoolState {
             epoch: Padded(AtomicUsize::new(0)),
             gate: Padded(AtomicUsize::new(CLOSED)),
             work: UnsafeCell::new(None),

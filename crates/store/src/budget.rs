@@ -15,12 +15,12 @@ pub struct Budget(Arc<Mutex<Account>>);
 struct Account {
     /// The most bytes that may be reserved.
     limit: u64,
-    items: Vec<Item>,
+    items: Vec<BudgetItem>,
 }
 
 /// One line of the memory table.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Item {
+pub struct BudgetItem {
     /// The purpose of the memory.
     pub name: &'static str,
     /// Its size in bytes.
@@ -67,7 +67,7 @@ impl Budget {
         }
         match account.items.iter_mut().find(|i| i.name == name) {
             Some(item) => item.bytes += bytes,
-            None => account.items.push(Item { name, bytes }),
+            None => account.items.push(BudgetItem { name, bytes }),
         }
         drop(account);
         Ok(Reservation {
@@ -78,7 +78,7 @@ impl Budget {
     }
 
     /// All reservations by name, in the order of the first one of each name.
-    pub fn items(&self) -> Vec<Item> {
+    pub fn items(&self) -> Vec<BudgetItem> {
         self.account().items.clone()
     }
 
@@ -160,7 +160,7 @@ mod tests {
         let b = budget.reserve("kv cache", 5).unwrap();
         assert_eq!(
             budget.items(),
-            [Item {
+            [BudgetItem {
                 name: "kv cache",
                 bytes: 15
             }]

@@ -22,7 +22,7 @@ pub mod system;
 mod uncached;
 mod weights;
 
-pub use budget::{Budget, Item, Reservation};
+pub use budget::{Budget, BudgetItem, Reservation};
 pub use error::Error;
 pub use files::ModelFiles;
 pub use guard::{ChunkGuard, TensorRows};

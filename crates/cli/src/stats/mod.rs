@@ -24,7 +24,7 @@ use std::{
 };
 
 use atta::{
-    Engine, FinishReason, Io, Item, Summary, WeightsAt,
+    BudgetItem, Engine, FinishReason, Io, Summary, WeightsAt,
     system::{self, Usage},
 };
 use serde_json::{Value, json};
@@ -53,7 +53,7 @@ pub(crate) struct Stats {
     pub(crate) peak: PeakPrivate,
     load_s: f64,
     summary: Option<Summary>,
-    memory: Vec<Item>,
+    memory: Vec<BudgetItem>,
     weights: Option<WeightsAt>,
     io: Io,
     predicted_tok_s: Option<f64>,

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use atta_kernels::Kernels;
 use atta_model::{CpuFootprint, KvType, Model};
-use atta_store::{InMemory, Item, ModelFiles, ResidencyBytes, Weights};
+use atta_store::{BudgetItem, InMemory, ModelFiles, ResidencyBytes, Weights};
 
 use super::{
     Decision, MAX_PROBE_BYTES, MIN_PROBE_BYTES, Needs, PlaceError, WeightsAt, beside, divide,
@@ -34,7 +34,7 @@ pub struct MemoryPlan {
     /// Element types of the KV cache.
     pub kv: KvType,
     /// Private memory by purpose.
-    pub items: Vec<Item>,
+    pub items: Vec<BudgetItem>,
     /// Bytes of the file in the page cache, which the system may drop; 0 unless weights are mapped.
     pub mapped_bytes: u64,
     /// Bytes of streamed weights read per token, if the router chooses each expert with the same
@@ -148,7 +148,7 @@ impl MemoryPlan {
 }
 
 /// The reservations of weights, a session and its sampler, by name.
-fn items(needs: &Needs<'_>, session: &Resolved, sizes: &ResidencyBytes) -> Vec<Item> {
+fn items(needs: &Needs<'_>, session: &Resolved, sizes: &ResidencyBytes) -> Vec<BudgetItem> {
     let spec = needs.spec;
     let executor = needs.footprint.needs(spec, &session.size());
     let logits = session::logits_bytes(spec);
@@ -164,6 +164,6 @@ fn items(needs: &Needs<'_>, session: &Resolved, sizes: &ResidencyBytes) -> Vec<I
     ];
     all.into_iter()
         .filter(|(_, bytes)| *bytes > 0)
-        .map(|(name, bytes)| Item { name, bytes })
+        .map(|(name, bytes)| BudgetItem { name, bytes })
         .collect()
 }

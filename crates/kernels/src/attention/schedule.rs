@@ -7,7 +7,7 @@ use crate::tiles::{self, Grid};
 use crate::{Kernels, Pool};
 
 /// The fields of [`Attention`] that all threads read.
-struct Inputs<'a> {
+struct AttnInputs<'a> {
     kv: KvLayer<'a>,
     q: &'a [f32],
     n_rows: usize,
@@ -19,7 +19,7 @@ struct Inputs<'a> {
     sinks: Option<&'a [f32]>,
 }
 
-impl<'a> Inputs<'a> {
+impl<'a> AttnInputs<'a> {
     fn of(a: &Attention<'a>) -> Self {
         let kv = a.kv;
         let multiple = kv.n_kv_heads > 0 && a.n_heads.is_multiple_of(kv.n_kv_heads);
@@ -113,7 +113,7 @@ const TILE: usize = MANY;
 /// rows or, if those are too few to keep the threads busy, a run of chunks of the context of one
 /// row.
 pub(crate) fn attention(k: Kernels, pool: &Pool, a: Attention<'_>) {
-    let inputs = Inputs::of(&a);
+    let inputs = AttnInputs::of(&a);
     if inputs.n_rows == 0 {
         return;
     }
@@ -131,12 +131,12 @@ pub(crate) fn attention(k: Kernels, pool: &Pool, a: Attention<'_>) {
 }
 
 /// Rows of a tile: as many as fill [`MANY`] heads, fewer if threads would be idle.
-fn tile_rows(inputs: &Inputs<'_>, n_threads: usize) -> usize {
+fn tile_rows(inputs: &AttnInputs<'_>, n_threads: usize) -> usize {
     let enough = inputs.n_rows * inputs.kv.n_kv_heads / (4 * n_threads);
     (MANY / inputs.group).min(enough).clamp(1, TILE)
 }
 
-fn by_tile(k: Kernels, pool: &Pool, inputs: &Inputs<'_>, out: &mut [f32]) {
+fn by_tile(k: Kernels, pool: &Pool, inputs: &AttnInputs<'_>, out: &mut [f32]) {
     let tile = tile_rows(inputs, pool.n_threads());
     let n_kv_heads = inputs.kv.n_kv_heads;
     let mut parts = Grid::new(out, inputs.n_rows, tile, inputs.group * inputs.kv.d_head);
@@ -170,7 +170,13 @@ const RUN: usize = 4;
 
 /// Computes chunks of the context in parallel into `partials`, `[n_queries, n_chunks, partial]`,
 /// then merges them on the calling thread: a few thousand operations per chunk.
-fn by_chunk(k: Kernels, pool: &Pool, inputs: &Inputs<'_>, partials: &mut [f32], out: &mut [f32]) {
+fn by_chunk(
+    k: Kernels,
+    pool: &Pool,
+    inputs: &AttnInputs<'_>,
+    partials: &mut [f32],
+    out: &mut [f32],
+) {
     let len = partial_len(inputs.group, inputs.kv.d_head);
     let n_kv_heads = inputs.kv.n_kv_heads;
     let width = inputs.group * inputs.kv.d_head;

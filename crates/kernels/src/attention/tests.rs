@@ -9,7 +9,7 @@ const ELEMS: [KvElem; 4] = [KvElem::F32, KvElem::F16, KvElem::Q8, KvElem::Q4];
 
 /// Query rows of one sequence whose KV blocks are shuffled in the arena, behind those of another
 /// layer.
-struct Case {
+struct AttnCase {
     n_heads: usize,
     n_kv_heads: usize,
     d_head: usize,
@@ -29,7 +29,7 @@ struct Case {
     seed: u64,
 }
 
-impl Default for Case {
+impl Default for AttnCase {
     fn default() -> Self {
         Self {
             n_heads: 8,
@@ -49,7 +49,7 @@ impl Default for Case {
     }
 }
 
-impl Case {
+impl AttnCase {
     fn n_ctx(&self) -> usize {
         self.last.iter().max().unwrap() + 1
     }
@@ -272,9 +272,9 @@ impl Case {
 #[test]
 fn attention_agrees_with_two_passes_in_f64() {
     for elem in ELEMS {
-        Case {
+        AttnCase {
             elem,
-            ..Case::default()
+            ..AttnCase::default()
         }
         .check();
     }
@@ -284,9 +284,9 @@ fn attention_agrees_with_two_passes_in_f64() {
 fn quantized_keys_and_values_are_near_the_exact_ones() {
     // Elements lie between −1 and 1; a row sees between 1 and 512 of them.
     for (elem, tolerance) in [(KvElem::Q8, 0.02), (KvElem::Q4, 0.2)] {
-        let case = Case {
+        let case = AttnCase {
             elem,
-            ..Case::default()
+            ..AttnCase::default()
         };
         case.compare(&case.inputs(), tolerance);
     }
@@ -311,7 +311,7 @@ fn every_isa_gives_the_bits_of_scalar() {
         ]);
         for (j, (elem, (softcap, window))) in cases.enumerate() {
             let v_elem = Some(ELEMS[(i + j) % 4]);
-            let case = Case {
+            let case = AttnCase {
                 n_heads,
                 n_kv_heads,
                 d_head,
@@ -321,7 +321,7 @@ fn every_isa_gives_the_bits_of_scalar() {
                 window,
                 has_sinks: softcap.is_none(),
                 last: rows(n_rows),
-                ..Case::default()
+                ..AttnCase::default()
             };
             let want = case.scalar();
             for k in Kernels::available()
@@ -355,13 +355,13 @@ fn any_grouping_and_width_of_heads_works() {
         (5, 1, 1024),
     ] {
         for elem in [KvElem::F32, KvElem::Q8, KvElem::Q4] {
-            Case {
+            AttnCase {
                 n_heads,
                 n_kv_heads,
                 d_head,
                 elem,
                 last: last.clone(),
-                ..Case::default()
+                ..AttnCase::default()
             }
             .check();
         }
@@ -375,12 +375,12 @@ fn keys_and_values_may_have_different_types() {
         .flat_map(|elem| ELEMS.map(|v_elem| (elem, Some(v_elem))))
     {
         for d_head in [48, 63] {
-            Case {
+            AttnCase {
                 elem,
                 v_elem,
                 d_head,
                 last: vec![7, 200],
-                ..Case::default()
+                ..AttnCase::default()
             }
             .check();
         }
@@ -393,15 +393,15 @@ fn windows_begin_anywhere() {
         .into_iter()
         .zip(ELEMS.into_iter().cycle())
     {
-        Case {
+        AttnCase {
             window,
-            ..Case::default()
+            ..AttnCase::default()
         }
         .check();
-        Case {
+        AttnCase {
             window,
             elem,
-            ..Case::default()
+            ..AttnCase::default()
         }
         .check();
     }
@@ -409,9 +409,9 @@ fn windows_begin_anywhere() {
 
 #[test]
 fn scores_can_be_capped() {
-    Case {
+    AttnCase {
         softcap: Some(2.0),
-        ..Case::default()
+        ..AttnCase::default()
     }
     .check();
 }
@@ -419,11 +419,11 @@ fn scores_can_be_capped() {
 #[test]
 fn heads_can_look_at_a_sink() {
     for (window, n_kv_heads) in [(usize::MAX, 2), (7, 1), (200, 8)] {
-        Case {
+        AttnCase {
             has_sinks: true,
             window,
             n_kv_heads,
-            ..Case::default()
+            ..AttnCase::default()
         }
         .check();
     }
@@ -431,13 +431,13 @@ fn heads_can_look_at_a_sink() {
 
 #[test]
 fn a_sink_that_vanishes_changes_no_bit() {
-    let case = Case {
+    let case = AttnCase {
         has_sinks: true,
         last: vec![3, 200],
-        ..Case::default()
+        ..AttnCase::default()
     };
     let with = case.run_alone();
-    let case = Case {
+    let case = AttnCase {
         has_sinks: false,
         ..case
     };
@@ -451,16 +451,16 @@ fn a_sink_that_vanishes_changes_no_bit() {
 #[test]
 fn what_a_row_does_not_see_may_be_infinite() {
     for (n_heads, n_kv_heads) in [(8, 2), (3, 3)] {
-        let case = Case {
+        let case = AttnCase {
             n_heads,
             n_kv_heads,
             last: (120..160).collect(),
-            ..Case::default()
+            ..AttnCase::default()
         };
         let want = bits(&case.run_alone());
         let width = n_heads * case.d_head;
         let got = bits(
-            &Case {
+            &AttnCase {
                 infinite: 139,
                 ..case
             }
@@ -478,12 +478,12 @@ fn what_a_row_does_not_see_may_be_infinite() {
 #[test]
 fn a_nan_in_a_query_shows_whatever_the_keys_are() {
     for (elem, d_head) in ELEMS.into_iter().flat_map(|elem| [(elem, 33), (elem, 64)]) {
-        let case = Case {
+        let case = AttnCase {
             elem,
             d_head,
             nan: 2 * d_head,
             last: vec![0, 200],
-            ..Case::default()
+            ..AttnCase::default()
         };
         let out = case.run_alone();
         for (i, head) in out.chunks(d_head).enumerate() {
@@ -513,13 +513,13 @@ fn the_bits_do_not_depend_on_threads_or_scratch() {
         .iter()
         .flat_map(|case| settings.map(|with| (case, with)))
     {
-        let case = Case {
+        let case = AttnCase {
             last: last.clone(),
             n_kv_heads: *n_kv_heads,
             has_sinks,
             window: 333,
             elem,
-            ..Case::default()
+            ..AttnCase::default()
         };
         let want = bits(&case.run(1, &mut case.scratch(1)));
         for n_threads in [2, 3, 5] {
@@ -540,16 +540,16 @@ fn the_bits_do_not_depend_on_threads_or_scratch() {
 #[test]
 fn the_bits_do_not_depend_on_neighbours_or_blocks() {
     for (elem, d_head) in ELEMS.into_iter().flat_map(|elem| [(elem, 64), (elem, 80)]) {
-        let many = Case {
+        let many = AttnCase {
             last: vec![511, 0, 300, 300, 129],
             elem,
             d_head,
-            ..Case::default()
+            ..AttnCase::default()
         };
         let width = many.n_heads * many.d_head;
         let want = bits(&many.run(1, &mut many.scratch(1)));
         for block_len in [1, 16, 100, 128, 600] {
-            let other = Case {
+            let other = AttnCase {
                 block_len,
                 last: many.last.clone(),
                 ..many
@@ -562,7 +562,7 @@ fn the_bits_do_not_depend_on_neighbours_or_blocks() {
         }
         // The first row with other neighbours, and alone.
         for last in [vec![511, 300], vec![511]] {
-            let fewer = Case { last, ..many };
+            let fewer = AttnCase { last, ..many };
             let got = bits(&fewer.run(1, &mut fewer.scratch(1)));
             assert_eq!(got[..width], want[..width], "{elem:?}, {d_head}");
         }

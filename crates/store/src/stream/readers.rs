@@ -34,11 +34,11 @@ pub(crate) enum Priority {
 
 /// The reader threads of a model's files.
 pub(crate) struct Readers {
-    shared: Arc<Shared>,
+    shared: Arc<ReaderState>,
     threads: Vec<JoinHandle<()>>,
 }
 
-struct Shared {
+struct ReaderState {
     sources: Vec<Arc<dyn ReadAt>>,
     queue: Mutex<Queue>,
     requested: Condvar,
@@ -74,7 +74,7 @@ impl Readers {
     /// # Errors
     /// [`Error::Readers`] if the system refuses to start a thread.
     pub(crate) fn new(sources: Vec<Arc<dyn ReadAt>>) -> Result<Self, Error> {
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(ReaderState {
             sources,
             queue: Mutex::default(),
             requested: Condvar::new(),
@@ -172,7 +172,7 @@ impl Drop for Readers {
     }
 }
 
-impl Shared {
+impl ReaderState {
     fn lock(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -10,18 +10,18 @@ use crate::{Extent, InMemory, LayerTables, Projection};
 const BASE: u64 = 4242;
 
 /// A file of its own for each test, which goes when the test ends.
-struct Model {
+struct TestModel {
     path: PathBuf,
     plan: Plan,
 }
 
-impl Drop for Model {
+impl Drop for TestModel {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.path);
     }
 }
 
-impl Model {
+impl TestModel {
     /// Three layers, the second with six experts, and bytes that depend on where they are.
     fn new() -> Self {
         static NAMES: AtomicUsize = AtomicUsize::new(0);
@@ -171,7 +171,7 @@ fn step(weights: &dyn Weights, wants_head: bool) -> Result<Vec<Vec<Vec<u8>>>, Er
 
 #[test]
 fn step_after_step_everything_is_what_is_in_the_file() {
-    let model = Model::new();
+    let model = TestModel::new();
     let mapped = model.mapped();
     let all = [
         ResidencyPolicy::whole(),
@@ -194,7 +194,7 @@ fn step_after_step_everything_is_what_is_in_the_file() {
 
 #[test]
 fn groups_in_another_order_have_the_same_bytes() {
-    let model = Model::new();
+    let model = TestModel::new();
     let (mapped, streamed) = (model.mapped(), model.streamed(&policy(9000, 60_000, 3, 2)));
     step(&streamed, true).unwrap();
     let mut all = groups(true);
@@ -218,7 +218,7 @@ fn groups_in_another_order_have_the_same_bytes() {
 
 #[test]
 fn a_pass_reads_what_is_not_pinned_and_only_that() {
-    let model = Model::new();
+    let model = TestModel::new();
     let streamed = model.streamed(&policy(9000, 60_000, 2, 6));
     step(&streamed, true).unwrap();
     // What is read ahead of the next pass is a few slots.
@@ -237,7 +237,7 @@ fn a_pass_reads_what_is_not_pinned_and_only_that() {
 
 #[test]
 fn an_expert_that_was_used_last_is_not_read_again() {
-    let model = Model::new();
+    let model = TestModel::new();
     let streamed = model.streamed(&policy(9000, u64::MAX, 2, 3));
     let read_bytes = |ids: &'static [u32]| {
         let before = streamed.io().read_bytes;
@@ -269,7 +269,7 @@ fn an_expert_that_was_used_last_is_not_read_again() {
 
 #[test]
 fn a_file_that_is_truncated_or_written_to_meanwhile_is_an_error() {
-    let model = Model::new();
+    let model = TestModel::new();
     let streamed = model.streamed(&policy(9000, 0, 2, 2));
     step(&streamed, true).unwrap();
     let file = fs::OpenOptions::new()
@@ -297,7 +297,7 @@ fn a_file_that_is_truncated_or_written_to_meanwhile_is_an_error() {
 
 #[test]
 fn a_plan_past_the_end_of_the_file_is_refused() {
-    let mut model = Model::new();
+    let mut model = TestModel::new();
     model.plan.head.as_mut().unwrap().extent.bytes += 20;
     let files = model.files();
     let refused = Streamed::new(
@@ -311,7 +311,7 @@ fn a_plan_past_the_end_of_the_file_is_refused() {
 
 #[test]
 fn the_memory_of_a_policy_is_known_before() {
-    let model = Model::new();
+    let model = TestModel::new();
     for policy in [
         ResidencyPolicy::whole(),
         policy(9000, 60_000, 3, 2),
@@ -331,7 +331,7 @@ fn the_memory_of_a_policy_is_known_before() {
 
 #[test]
 fn bytes_of_the_program_are_read_like_a_file() {
-    let model = Model::new();
+    let model = TestModel::new();
     let bytes: &'static [u8] = fs::read(&model.path).unwrap().leak();
     let files = ModelFiles::from_static("built in", bytes)
         .unwrap()

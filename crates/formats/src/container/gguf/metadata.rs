@@ -23,12 +23,12 @@ pub struct Metadata {
 }
 
 struct Index {
-    entries: Vec<Entry>,
+    entries: Vec<KeyEntry>,
     /// Positions in `entries`, by key.
     by_key: Vec<u32>,
 }
 
-struct Entry {
+struct KeyEntry {
     key: Box<str>,
     ty: ValueType,
     /// The position of the value in the file; of the element type, for an array.
@@ -215,10 +215,10 @@ impl Metadata {
     pub fn heap_bytes(&self) -> usize {
         let Index { entries, by_key } = &*self.index;
         let keys: usize = entries.iter().map(|e| e.key.len()).sum();
-        keys + entries.capacity() * size_of::<Entry>() + by_key.capacity() * size_of::<u32>()
+        keys + entries.capacity() * size_of::<KeyEntry>() + by_key.capacity() * size_of::<u32>()
     }
 
-    fn find(&self, key: &str) -> Option<&Entry> {
+    fn find(&self, key: &str) -> Option<&KeyEntry> {
         let Index { entries, by_key } = &*self.index;
         let found = by_key
             .binary_search_by(|&i| (*entries[i as usize].key).cmp(key))
@@ -226,7 +226,7 @@ impl Metadata {
         Some(&entries[by_key[found] as usize])
     }
 
-    fn value(&self, entry: &Entry) -> Option<Value<'_>> {
+    fn value(&self, entry: &KeyEntry) -> Option<Value<'_>> {
         Value::read(
             &mut Cursor::over((*self.bytes).as_ref(), entry.at),
             entry.ty,
@@ -305,7 +305,7 @@ impl std::fmt::Debug for Metadata {
     }
 }
 
-fn parse_entry(cursor: &mut Cursor<'_>) -> Result<Entry, Error> {
+fn parse_entry(cursor: &mut Cursor<'_>) -> Result<KeyEntry, Error> {
     let key = parse_key(cursor)?;
     let id = cursor.u32("the type of a metadata value")?;
     let ty = ValueType::from_id(id).ok_or_else(|| Error::ValueType {
@@ -314,7 +314,7 @@ fn parse_entry(cursor: &mut Cursor<'_>) -> Result<Entry, Error> {
     })?;
     let at = cursor.index();
     value::skip(cursor, key, ty)?;
-    Ok(Entry {
+    Ok(KeyEntry {
         key: key.into(),
         ty,
         at,
@@ -334,7 +334,7 @@ fn parse_key<'a>(cursor: &mut Cursor<'a>) -> Result<&'a str, Error> {
     cursor.name(len, "a metadata key")
 }
 
-fn sort_by_key(entries: &[Entry]) -> Result<Vec<u32>, Error> {
+fn sort_by_key(entries: &[KeyEntry]) -> Result<Vec<u32>, Error> {
     let mut order: Vec<u32> = (0..entries.len() as u32).collect();
     let key = |i: u32| &*entries[i as usize].key;
     order.sort_by_key(|&i| key(i));

@@ -19,8 +19,8 @@ use std::ops::Range;
 /// Positions between two prefetches of the next values.
 const PREFETCH_STEP: usize = 8;
 
-/// Factors of the sums of earlier chunks, and of those of this chunk, per head.
-type Factors = [[f32; MANY]; 2];
+/// MergeFactors of the sums of earlier chunks, and of those of this chunk, per head.
+type MergeFactors = [[f32; MANY]; 2];
 
 impl AttnBuffers<'_> {
     /// `values = values·a + (Σ weight·value)·b` for the first `n` heads and the values of a chunk,
@@ -32,7 +32,7 @@ impl AttnBuffers<'_> {
         query: &Query<'_>,
         chunk: &Chunk,
         n: usize,
-        factors: &Factors,
+        factors: &MergeFactors,
     ) {
         let kv = query.kv;
         let visible = &chunk.visible;
@@ -86,7 +86,7 @@ struct WeightedSums<'a> {
     visible: &'a [Range<usize>],
     /// `[heads, width]`.
     values: &'a mut [[f32; LANES]],
-    factors: &'a Factors,
+    factors: &'a MergeFactors,
     prefetch: Prefetch<'a>,
 }
 
