@@ -1,8 +1,8 @@
 //! How well a model understands commands: `cargo xtask eval-builtin [--cases FILE] [--slice N]
 //! [--gate] [--json] …`.
 //!
-//! Each case is a line of JSON (`tools/builtin-model/home/test.jsonl`): what was said, perhaps what
-//! was said before and which tools there are, and the calls that are right. The model answers
+//! Each case is a line of JSON (`tools/builtin-model/home/test.jsonl`): the message, optionally the
+//! messages before it and the tools on offer, and the expected calls. The model answers
 //! greedily, held to the grammar of the tools. A case is right if the calls are these, in this
 //! order, with these arguments; where no call is right, any words are.
 
@@ -25,7 +25,8 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 const USAGE: &str =
-    "usage: cargo xtask eval-builtin [--model FILE] [--cases FILE] [--slice N] [--gate] [--show] [--json]
+    "usage: cargo xtask eval-builtin [--model FILE] [--cases FILE] [--slice N] [--gate] [--show]
+                                [--json]
 
   --model FILE   another model than the built-in one
   --cases FILE   other cases than tools/builtin-model/home/test.jsonl
@@ -34,7 +35,7 @@ const USAGE: &str =
   --show         print the cases that went wrong
   --json         print the rates as JSON";
 
-/// What has to be reached, in percent: calls that are exactly right, and words where no tool fits.
+/// The required rates, in percent: calls that are exactly right, and words where no tool fits.
 const GATES: [(Total, f64); 2] = [(Total::Calls, 90.0), (Total::Refusals, 80.0)];
 
 #[derive(Deserialize)]

@@ -4,7 +4,7 @@
 //! `cargo run --release --example needle [WINDOW …]` prints a table: distance, and for the full
 //! context and each window (`--window N --sinks 4`) how often the name is more probable than all
 //! the other names, by its first token. The names are in no story that the model was trained on,
-//! and what stands before and between names nobody.
+//! and the text before and between contains no names.
 
 use std::path::Path;
 
@@ -19,7 +19,7 @@ const NAMES: [&str; 8] = [
     "Zorvi", "Belku", "Tamsin", "Dragol", "Munib", "Ferax", "Gwenda", "Halvo",
 ];
 
-/// Sentences of the world of the model in which nobody has a name.
+/// Sentences of the story world without names.
 const BETWEEN: [&str; 12] = [
     "The sun was hot, and the path was long.",
     "The wind blew over the hill.",
@@ -98,8 +98,8 @@ fn recalled(session: &mut Session, distance: usize) -> Result<usize, atta::Error
     Ok(n)
 }
 
-/// A name, `distance` tokens, and the words after which it should come again. What stands in front
-/// of the name is of different lengths, so that windows are at different points when they meet it.
+/// A name, `distance` tokens, and the words after which the name should come again. The text before
+/// the name varies in length, so that windows meet it at different points.
 fn story(engine: &Engine, name: &str, start: usize, distance: usize) -> Vec<u32> {
     let lead = BETWEEN[..start].join(" ");
     let mut story = engine.prompt_ids(lead.as_bytes());
@@ -117,7 +117,7 @@ fn story(engine: &Engine, name: &str, start: usize, distance: usize) -> Vec<u32>
     story
 }
 
-/// So many tokens in which nobody has a name, from one of the sentences on.
+/// `n` tokens without names, from sentence `start` on.
 fn filler(engine: &Engine, start: usize, n: usize) -> Vec<u32> {
     let sentences = BETWEEN.iter().cycle().skip(start);
     sentences

@@ -10,9 +10,9 @@ use crate::{args::CacheFlags, failure::Failure, load, stats::CachedPrefix};
 const DEFAULT_BYTES: u64 = 1 << 30;
 
 /// A prompt cache, or none.
-pub(crate) struct Cache(Option<PromptCache>);
+pub(crate) struct DiskCache(Option<PromptCache>);
 
-impl Cache {
+impl DiskCache {
     /// Opens the cache before the work begins, so that a path that cannot be one is an early error.
     pub(crate) fn open(flags: &CacheFlags) -> Result<Self, Failure> {
         let Some(path) = &flags.cache else {

@@ -52,7 +52,7 @@ pub(crate) fn locate(model: &Path) -> Result<PathBuf, Failure> {
     }
 }
 
-/// The file or directory that SRC names: a path, or what was pulled of a repository.
+/// The file or directory that SRC names: a path, or a pulled repository.
 #[cfg(feature = "convert")]
 pub(crate) fn locate_source(source: &Path) -> Result<PathBuf, Failure> {
     let Some(request) = request(source).filter(|_| !source.exists()) else {

@@ -16,9 +16,9 @@ const GGUF_MAGIC: [u8; 4] = *b"GGUF";
 
 /// The files that a command reads.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Inputs(Vec<PathBuf>);
+pub(crate) struct InputFiles(Vec<PathBuf>);
 
-impl Inputs {
+impl InputFiles {
     /// The files that were named.
     pub(crate) fn of<'a>(named: impl IntoIterator<Item = Option<&'a PathBuf>>) -> Self {
         Self(named.into_iter().flatten().cloned().collect())
@@ -101,7 +101,7 @@ mod tests {
         fs::write(&text, "x").unwrap();
         fs::write(&other, "x").unwrap();
         fs::hard_link(&text, &link).unwrap();
-        let inputs = Inputs::of([Some(&text), None]);
+        let inputs = InputFiles::of([Some(&text), None]);
         for same in [&text, &link, &directory.join(".").join("text")] {
             assert!(inputs.protect_from(same).is_err(), "{same:?}");
         }
@@ -115,10 +115,10 @@ mod tests {
         let directory = directory("model");
         let model = directory.join("a");
         fs::write(&model, "GGUF and more").unwrap();
-        assert!(Inputs::default().protect_from(&model).is_err());
-        assert!(Inputs::default().protect_own_from(&model).is_ok());
+        assert!(InputFiles::default().protect_from(&model).is_err());
+        assert!(InputFiles::default().protect_own_from(&model).is_ok());
         fs::write(&model, "GGU").unwrap();
-        assert!(Inputs::default().protect_from(&model).is_ok());
+        assert!(InputFiles::default().protect_from(&model).is_ok());
         fs::remove_dir_all(directory).unwrap();
     }
 }

@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::{failure::Failure, inputs::Inputs};
+use crate::{failure::Failure, inputs::InputFiles};
 
 /// Attempts at a free name for a temporary file.
 const MAX_ATTEMPTS: u32 = 100;
@@ -69,7 +69,7 @@ pub(crate) struct NewFile {
 
 impl NewFile {
     /// Creates a file that will be at `path`, which must be none of the inputs.
-    pub(crate) fn create(path: &Path, inputs: &Inputs) -> Result<Self, Failure> {
+    pub(crate) fn create(path: &Path, inputs: &InputFiles) -> Result<Self, Failure> {
         if path.as_os_str() == "-" {
             let why = "standard output is for results: name a file, or ./- for one of that name";
             return Err(Failure::Usage(format!("- is no file to write: {why}")));
@@ -196,7 +196,7 @@ mod tests {
     fn a_file_appears_when_it_is_whole_and_not_before() {
         let directory = directory("whole");
         let path = directory.join("a");
-        let mut file = NewFile::create(&path, &Inputs::default()).unwrap();
+        let mut file = NewFile::create(&path, &InputFiles::default()).unwrap();
         file.write(b"12").unwrap();
         assert!(!path.exists());
         file.finish().unwrap();
@@ -210,7 +210,7 @@ mod tests {
         let directory = directory("given-up");
         let path = directory.join("a");
         fs::write(&path, "old").unwrap();
-        let mut file = NewFile::create(&path, &Inputs::default()).unwrap();
+        let mut file = NewFile::create(&path, &InputFiles::default()).unwrap();
         file.write(b"new").unwrap();
         drop(file);
         assert_eq!(fs::read_to_string(&path).unwrap(), "old");
@@ -225,7 +225,7 @@ mod tests {
         let (path, victim) = (directory.join("a"), directory.join("victim"));
         fs::write(&victim, "precious").unwrap();
         std::os::unix::fs::symlink(&victim, temporary_name(&path, 0)).unwrap();
-        let mut file = NewFile::create(&path, &Inputs::default()).unwrap();
+        let mut file = NewFile::create(&path, &InputFiles::default()).unwrap();
         file.write(b"new").unwrap();
         file.finish().unwrap();
         assert_eq!(fs::read_to_string(&victim).unwrap(), "precious");
@@ -237,7 +237,7 @@ mod tests {
     #[test]
     #[cfg(unix)]
     fn a_device_is_written_to_and_not_replaced() {
-        let mut file = NewFile::create(Path::new("/dev/null"), &Inputs::default()).unwrap();
+        let mut file = NewFile::create(Path::new("/dev/null"), &InputFiles::default()).unwrap();
         file.write(b"x").unwrap();
         file.finish().unwrap();
         assert!(!fs::metadata("/dev/null").unwrap().is_file());
@@ -245,7 +245,7 @@ mod tests {
 
     #[test]
     fn a_directory_is_no_place_for_a_file() {
-        let error = NewFile::create(&std::env::temp_dir(), &Inputs::default())
+        let error = NewFile::create(&std::env::temp_dir(), &InputFiles::default())
             .err()
             .unwrap();
         assert!(matches!(error, Failure::Failed(message) if message.contains("cannot write")));

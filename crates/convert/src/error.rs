@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use atta_formats::TensorType;
+use atta_formats::{Setting, TensorType};
 
-use crate::{raw::Dtype, source::SourceOption};
+use crate::raw::Dtype;
 
 /// An error of this crate.
 #[non_exhaustive]
@@ -185,12 +185,12 @@ pub enum Error {
         why: String,
     },
     /// An option that does not apply to the source.
-    #[error("{path}: {option} does not apply to a source of its kind", path = .path.display())]
+    #[error("{path}: {setting} does not apply to a source of its kind", path = .path.display())]
     NotApplicable {
         /// The source.
         path: PathBuf,
         /// The option.
-        option: SourceOption,
+        setting: Setting,
     },
 }
 

@@ -34,4 +34,4 @@ pub use imatrix::{ImatrixEntry, ImportanceMatrix};
 pub use mix::{MIXES, Mix};
 pub use plan::{Note, Plan, Step, TypeSelection};
 pub use regex_lite::Regex;
-pub use source::{SourceOption, SourceOptions, open};
+pub use source::{SourceOptions, open};

@@ -2,11 +2,12 @@
 //! LEAP file.
 
 use std::{
-    fmt,
     fs::File,
     io::Read,
     path::{Path, PathBuf},
 };
+
+use atta_formats::Setting;
 
 use crate::{Checkpoint, Error, MIXES, Mix, gguf, hf, llama2c, meta, vocab};
 
@@ -18,24 +19,6 @@ pub struct SourceOptions {
     /// The pre-tokenizer (`tokenizer.ggml.pre`), for a vocabulary whose pre-tokenizer is not
     /// recognized.
     pub pre: Option<String>,
-}
-
-/// An option of [`SourceOptions`], in errors.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SourceOption {
-    /// [`SourceOptions::tokenizer`].
-    Tokenizer,
-    /// [`SourceOptions::pre`].
-    Pre,
-}
-
-impl fmt::Display for SourceOption {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Tokenizer => "a tokenizer file",
-            Self::Pre => "a pre-tokenizer",
-        })
-    }
 }
 
 /// Opens a source of any supported kind. Adds warnings for the user to `notes`.
@@ -52,10 +35,10 @@ pub fn open(
         why: why.to_owned(),
     };
     if path.is_dir() {
-        refuse(options.tokenizer.is_some(), path, SourceOption::Tokenizer)?;
+        refuse(options.tokenizer.is_some(), path, Setting::TokenizerFile)?;
         return directory(path, options, notes);
     }
-    refuse(options.pre.is_some(), path, SourceOption::Pre)?;
+    refuse(options.pre.is_some(), path, Setting::PreTokenizer)?;
     let mut magic = [0; 4];
     let read = File::open(path).and_then(|file| file.take(4).read(&mut magic));
     read.map_err(|source| Error::Io {
@@ -68,7 +51,7 @@ pub fn open(
     };
     match &magic {
         b"GGUF" => {
-            refuse(options.tokenizer.is_some(), path, SourceOption::Tokenizer)?;
+            refuse(options.tokenizer.is_some(), path, Setting::TokenizerFile)?;
             gguf::open(path)
         }
         b"PK\x03\x04" => Err(wrong("is one file of a directory: name the directory")),
@@ -137,11 +120,11 @@ fn file_type(checkpoint: &Checkpoint) -> Option<u32> {
 }
 
 /// Fails if an option is given that does not apply to the source.
-fn refuse(is_given: bool, path: &Path, option: SourceOption) -> Result<(), Error> {
+fn refuse(is_given: bool, path: &Path, setting: Setting) -> Result<(), Error> {
     match is_given {
         true => Err(Error::NotApplicable {
             path: path.to_owned(),
-            option,
+            setting,
         }),
         false => Ok(()),
     }

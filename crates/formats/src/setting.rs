@@ -53,6 +53,10 @@ pub enum Setting {
     Weights,
     /// Reducing a session until it fits into memory.
     Fit,
+    /// The vocabulary file of a model without one.
+    TokenizerFile,
+    /// The pre-tokenizer of a vocabulary.
+    PreTokenizer,
 }
 
 impl Setting {
@@ -80,6 +84,8 @@ impl Setting {
             Self::KvType => "the KV cache type",
             Self::Weights => "the weights mode",
             Self::Fit => "automatic fitting",
+            Self::TokenizerFile => "a tokenizer file",
+            Self::PreTokenizer => "a pre-tokenizer",
         }
     }
 }

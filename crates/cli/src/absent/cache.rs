@@ -6,9 +6,9 @@ use atta::{Error, Event, GenerateOptions, Session, Summary};
 
 use crate::{args::CacheFlags, failure::Failure, stats::CachedPrefix};
 
-pub(crate) struct Cache;
+pub(crate) struct DiskCache;
 
-impl Cache {
+impl DiskCache {
     pub(crate) fn open(flags: &CacheFlags) -> Result<Self, Failure> {
         match (&flags.cache, flags.cache_size) {
             (None, None) => Ok(Self),

@@ -85,7 +85,7 @@ fn random_seed() -> u64 {
     RandomState::new().build_hasher().finish()
 }
 
-/// A token and what is added to its logit, such as `15043+1` or `2-inf`.
+/// A token and the addition to its logit, such as `15043+1` or `2-inf`.
 pub(crate) fn logit_bias(text: &str) -> Result<(u32, f32), String> {
     let parse = || {
         let at = text.find(['+', '-'])?;
@@ -206,7 +206,8 @@ pub(crate) struct CpuList(pub(crate) Vec<usize>);
 fn cpu_range(part: &str) -> Option<std::ops::RangeInclusive<usize>> {
     let (first, last) = part.split_once('-').unwrap_or((part, part));
     let cpu = |text: &str| text.trim().parse().ok().filter(|&n: &usize| n <= MAX_CPU);
-    let (first, last) = (cpu(first)?, cpu(last)?);
+    let first = cpu(first)?;
+    let last = cpu(last)?;
     (first <= last).then_some(first..=last)
 }
 

@@ -85,7 +85,10 @@ pub(super) fn run(args: BenchArgs) -> Result<(), Failure> {
     if args.json {
         let mut object = to_json(&args, engine, report);
         if !args.sweep.is_empty() {
-            object["sweep"] = runs.iter().map(sweep_json).collect();
+            object["sweep"] = runs
+                .iter()
+                .map(|(n, report)| sweep_json(*n, report))
+                .collect();
         }
         out.line(&json::line(&object))?;
     } else {
@@ -183,7 +186,7 @@ fn to_json(args: &BenchArgs, engine: &Engine, report: &BenchReport) -> Value {
 }
 
 /// The result of one number of threads of a sweep.
-fn sweep_json((n_threads, report): &(usize, BenchReport)) -> Value {
+fn sweep_json(n_threads: usize, report: &BenchReport) -> Value {
     json!({
         "threads": n_threads,
         "prefill_tok_s": report.prefill_tok_s,

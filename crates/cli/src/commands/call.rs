@@ -12,7 +12,7 @@ use serde_json::json;
 
 use crate::{
     args::DefaultLength,
-    cache::Cache,
+    cache::DiskCache,
     conversation,
     failure::Failure,
     generation_printer::GenerationPrinter,
@@ -45,10 +45,10 @@ pub(super) fn run(args: RunArgs) -> Result<(), Failure> {
     let file = StatsFile::create(args.report.stats_json.as_deref(), &inputs(&args))?;
     let mut stats = Stats::new();
     let give_up = || file.give_up(&Stats::new());
-    let cache = Cache::open(&args.cache);
+    let cache = DiskCache::open(&args.cache);
     let prepare = |cache| {
         let tools = tools::tool_use(&args.tools)?;
-        let request = Request {
+        let request = ToolPrompt {
             prompt,
             tools,
             cache,
@@ -63,17 +63,17 @@ pub(super) fn run(args: RunArgs) -> Result<(), Failure> {
 }
 
 /// The message, and what it is answered with.
-struct Request {
+struct ToolPrompt {
     prompt: TextSource,
     tools: Option<ToolUse>,
-    cache: Cache,
+    cache: DiskCache,
 }
 
 /// Loads the model and reads the message.
 fn prepare(
     args: &RunArgs,
     options: &LoadOptions,
-    request: Request,
+    request: ToolPrompt,
     stats: &mut Stats,
 ) -> Result<Chat, Failure> {
     let engine = load::engine(args.model.as_deref(), options)?;

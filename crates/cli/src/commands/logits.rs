@@ -13,7 +13,7 @@ use crate::{
     },
     failure::Failure,
     input,
-    inputs::Inputs,
+    inputs::InputFiles,
     interrupt::Interrupt,
     load,
     output::NewFile,
@@ -61,7 +61,7 @@ pub(super) fn run(args: LogitsArgs) -> Result<(), Failure> {
         TokenSource::File(path) => Some(path),
         TokenSource::Ids(_) | TokenSource::Stdin => None,
     };
-    let inputs = Inputs::of([args.model.as_ref(), tokens]);
+    let inputs = InputFiles::of([args.model.as_ref(), tokens]);
     let ids = input::read_tokens(args.tokens)?;
     let mut session = engine.session(&options.session)?;
     check(&session, &ids)?;

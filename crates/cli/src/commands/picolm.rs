@@ -18,7 +18,7 @@ use crate::{
     constraint,
     failure::Failure,
     input::TextSource,
-    inputs::Inputs,
+    inputs::InputFiles,
 };
 
 /// PicoLM's default number of threads; fewer are used on fewer cores.
@@ -106,7 +106,7 @@ pub(super) fn run(args: PicolmArgs) -> Result<(), Failure> {
             cache_size: None,
         },
         report: ReportFlags::default(),
-        inputs: Inputs::default(),
+        inputs: InputFiles::default(),
     };
     run.execute(prompt)
 }

@@ -19,12 +19,12 @@ use crate::{
         CacheFlags, ConstraintFlags, ContextFlags, DefaultLength, ModelFlags, ReportFlags,
         SamplingFlags, ToolFlags, extra_help,
     },
-    cache::Cache,
+    cache::DiskCache,
     constraint,
     failure::Failure,
     generation_printer::GenerationPrinter,
     input::{self, TextLimit, TextSource},
-    inputs::Inputs,
+    inputs::InputFiles,
     interrupt::Interrupt,
     load, report,
     stats::{CachedPrefix, Stats, StatsFile},
@@ -90,7 +90,7 @@ pub(super) struct ResolvedRun {
     pub(super) cache: CacheFlags,
     pub(super) report: ReportFlags,
     /// The files that are read.
-    pub(super) inputs: Inputs,
+    pub(super) inputs: InputFiles,
 }
 
 /// Whether a prompt may be empty.
@@ -159,8 +159,8 @@ pub(super) fn prompt(args: &RunArgs) -> Result<TextSource, Failure> {
 }
 
 /// The files that are read.
-pub(super) fn inputs(args: &RunArgs) -> Inputs {
-    Inputs::of([
+pub(super) fn inputs(args: &RunArgs) -> InputFiles {
+    InputFiles::of([
         args.model.as_ref(),
         args.constraint.schema.as_ref(),
         args.constraint.grammar.as_ref(),
@@ -195,7 +195,7 @@ impl ResolvedRun {
         let file = StatsFile::create(self.report.stats_json.as_deref(), &self.inputs)?;
         let mut stats = Stats::new();
         let give_up = || file.give_up(&Stats::new());
-        let prepared = Cache::open(&self.cache).and_then(|cache| {
+        let prepared = DiskCache::open(&self.cache).and_then(|cache| {
             interrupt.watch(give_up, || {
                 self.prepare(&load_options, cache, prompt, &mut stats)
             })
@@ -211,7 +211,7 @@ impl ResolvedRun {
     fn prepare(
         &self,
         options: &LoadOptions,
-        cache: Cache,
+        cache: DiskCache,
         prompt: TextSource,
         stats: &mut Stats,
     ) -> Result<PreparedRun, Failure> {
@@ -296,7 +296,7 @@ impl ResolvedRun {
 /// What a generation needs.
 struct PreparedRun {
     session: Session,
-    cache: Cache,
+    cache: DiskCache,
     ids: Vec<u32>,
     cached: CachedPrefix,
 }

@@ -60,7 +60,7 @@ fn built_in() -> Option<Builtin> {
     builtin
 }
 
-/// The built-in model, of which [`options`] has checked that this build has it.
+/// The built-in model, after [`options`] has checked that this build has it.
 fn checked_built_in() -> Builtin {
     built_in().expect("options refuses a build without it")
 }

@@ -30,7 +30,7 @@ use atta::{
 use serde_json::{Value, json};
 
 use crate::{
-    failure::Failure, inputs::Inputs, json, memory::PeakPrivate, output::NewFile,
+    failure::Failure, inputs::InputFiles, json, memory::PeakPrivate, output::NewFile,
     report::weights_name,
 };
 
@@ -160,7 +160,7 @@ pub(crate) struct StatsFile(Mutex<Option<NewFile>>);
 impl StatsFile {
     /// Creates the file before the work, so that a path that cannot be written to is an early
     /// error.
-    pub(crate) fn create(path: Option<&Path>, inputs: &Inputs) -> Result<Self, Failure> {
+    pub(crate) fn create(path: Option<&Path>, inputs: &InputFiles) -> Result<Self, Failure> {
         Ok(Self(Mutex::new(
             path.map(|path| NewFile::create(path, inputs)).transpose()?,
         )))
@@ -169,7 +169,7 @@ impl StatsFile {
     /// Writes the failure of a run that has not begun, and returns it. Wrong usage writes no file.
     pub(crate) fn of_failure(
         path: Option<&Path>,
-        inputs: &Inputs,
+        inputs: &InputFiles,
         stats: &Stats,
         failure: Failure,
     ) -> Failure {

@@ -260,7 +260,9 @@ fn field(setting: Setting) -> &'static str {
         | Setting::NBatch
         | Setting::KvType
         | Setting::Weights
-        | Setting::Fit => setting.words(),
+        | Setting::Fit
+        | Setting::TokenizerFile
+        | Setting::PreTokenizer => setting.words(),
     }
 }
 

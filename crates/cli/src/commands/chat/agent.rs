@@ -293,7 +293,7 @@ fn half(result: &str) -> Option<String> {
     (shorter.len() < result.len()).then_some(shorter)
 }
 
-/// How many of these messages, of which the first is the user's, are complete: up to an answer, or
+/// How many of these messages (the first is the user's) are complete: up to an answer, or
 /// to a round of calls with all their results. 0 if none is but the first.
 fn n_settled(said: &[Message]) -> usize {
     let mut n = 0;

@@ -18,7 +18,7 @@ pub(super) enum Lines {
     Pipe,
 }
 
-pub(super) enum Input {
+pub(super) enum UserInput {
     Line(String),
     /// Ctrl-C at the prompt.
     Interrupt,
@@ -75,16 +75,16 @@ impl Lines {
         &mut self,
         interrupt: &Interrupt,
         give_up: impl FnOnce() + Send,
-    ) -> Result<Input, Failure> {
+    ) -> Result<UserInput, Failure> {
         match self {
             Self::Terminal(editor) => match editor.readline(PROMPT) {
                 Ok(line) => {
                     // A line that does not go into the history can still be used.
                     let _ = editor.add_history_entry(&line);
-                    Ok(Input::Line(line))
+                    Ok(UserInput::Line(line))
                 }
-                Err(ReadlineError::Interrupted) => Ok(Input::Interrupt),
-                Err(ReadlineError::Eof) => Ok(Input::End),
+                Err(ReadlineError::Interrupted) => Ok(UserInput::Interrupt),
+                Err(ReadlineError::Eof) => Ok(UserInput::End),
                 Err(error) => Err(unusable(error)),
             },
             Self::Pipe => interrupt.watch(give_up, read_line),
@@ -96,13 +96,13 @@ fn unusable(error: ReadlineError) -> Failure {
     Failure::Failed(format!("cannot read from the terminal: {error}"))
 }
 
-fn read_line() -> Result<Input, Failure> {
+fn read_line() -> Result<UserInput, Failure> {
     let mut bytes = Vec::new();
     let read = io::stdin().lock().read_until(b'\n', &mut bytes);
     match read.map_err(|error| Failure::Failed(format!("cannot read standard input: {error}")))? {
-        0 => Ok(Input::End),
+        0 => Ok(UserInput::End),
         // Windows begins piped text with a byte order mark.
-        _ => Ok(Input::Line(
+        _ => Ok(UserInput::Line(
             String::from_utf8_lossy(&bytes)
                 .trim_start_matches('\u{feff}')
                 .to_owned(),

@@ -21,13 +21,13 @@ use atta::{
 
 use crate::{
     args::{ContextFlags, DefaultLength},
-    cache::Cache,
+    cache::DiskCache,
     constraint,
     conversation::{self, TemplateName},
     failure::{Failure, one_line},
     generation_printer::GenerationPrinter,
     input,
-    inputs::Inputs,
+    inputs::InputFiles,
     interrupt::Interrupt,
     load,
     output::Stdout,
@@ -40,7 +40,7 @@ pub(crate) use args::ChatArgs;
 
 use agent::{Consents, Runner};
 use command::Command;
-use lines::{Input, Lines};
+use lines::{Lines, UserInput};
 
 pub(super) fn run(args: Box<ChatArgs>) -> Result<(), Failure> {
     let args = &*args;
@@ -76,7 +76,7 @@ pub(super) fn run(args: Box<ChatArgs>) -> Result<(), Failure> {
     let file = StatsFile::create(args.report.stats_json.as_deref(), &inputs)?;
     let mut stats = Stats::of_chat();
     let give_up = || file.give_up(&Stats::of_chat());
-    let cache = Cache::open(&args.cache);
+    let cache = DiskCache::open(&args.cache);
     let prepared = cache.and_then(|cache| {
         interrupt.watch(give_up, || prepare(args, &load_options, cache, &mut stats))
     });
@@ -100,12 +100,12 @@ pub(super) fn run(args: Box<ChatArgs>) -> Result<(), Failure> {
 }
 
 /// The files that are read.
-fn inputs(args: &ChatArgs) -> Inputs {
+fn inputs(args: &ChatArgs) -> InputFiles {
     let template = match &args.chat_template {
         Some(TemplateName::File(path)) => Some(path),
         _ => None,
     };
-    Inputs::of([
+    InputFiles::of([
         args.model.as_ref(),
         args.constraint.schema.as_ref(),
         args.constraint.grammar.as_ref(),
@@ -147,7 +147,7 @@ fn refuse_what_needs_stdin(args: &ChatArgs) -> Result<(), Failure> {
 fn prepare(
     args: &ChatArgs,
     options: &LoadOptions,
-    cache: Cache,
+    cache: DiskCache,
     stats: &mut Stats,
 ) -> Result<Chat, Failure> {
     let tools = if args.runner.house {
@@ -190,7 +190,7 @@ struct Conversation<'a> {
     /// How tool calls are run, if there are tools.
     runner: Option<Runner>,
     consents: Consents,
-    inputs: &'a Inputs,
+    inputs: &'a InputFiles,
     file: &'a StatsFile,
     stats: &'a mut Stats,
 }
@@ -202,18 +202,19 @@ impl Conversation<'_> {
         }
         let mut pressed = false;
         loop {
-            let (file, stats) = (self.file, &*self.stats);
+            let file = self.file;
+            let stats = &*self.stats;
             match self.lines.next(&self.interrupt, || file.give_up(stats))? {
-                Input::End if pressed && !self.lines.is_terminal() => {
+                UserInput::End if pressed && !self.lines.is_terminal() => {
                     return Err(Failure::Interrupted);
                 }
-                Input::End => return Ok(()),
-                Input::Interrupt if pressed => return Err(Failure::Interrupted),
-                Input::Interrupt => {
+                UserInput::End => return Ok(()),
+                UserInput::Interrupt if pressed => return Err(Failure::Interrupted),
+                UserInput::Interrupt => {
                     pressed = true;
                     notice("Ctrl-C again leaves");
                 }
-                Input::Line(text) => match self.obey(Command::parse(&text)) {
+                UserInput::Line(text) => match self.obey(Command::parse(&text)) {
                     Ok(Next::Leave) => return Ok(()),
                     Ok(Next::GoOn) => pressed = false,
                     // In a pipe the next line may give the same tools another task.

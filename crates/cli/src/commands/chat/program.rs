@@ -72,7 +72,8 @@ impl Program {
             is_closed: false,
             exit: None,
         };
-        let (stdin, stdout) = (program.child.stdin.take(), program.child.stdout.take());
+        let stdin = program.child.stdin.take();
+        let stdout = program.child.stdout.take();
         let input = call.arguments.to_string();
         let name = || thread::Builder::new().name("atta-tool".into());
         // A write fails if the program ends without reading.

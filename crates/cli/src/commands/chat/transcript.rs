@@ -6,10 +6,10 @@ use std::path::Path;
 use atta::chat::{Chat, Message, Role};
 use serde_json::Value;
 
-use crate::{failure::Failure, input, inputs::Inputs, json, output::NewFile};
+use crate::{failure::Failure, input, inputs::InputFiles, json, output::NewFile};
 
 /// Saves the conversation.
-pub(super) fn save(chat: &Chat, path: &Path, inputs: &Inputs) -> Result<(), Failure> {
+pub(super) fn save(chat: &Chat, path: &Path, inputs: &InputFiles) -> Result<(), Failure> {
     let system = chat.system().map(Message::system);
     let messages: Vec<Value> = system
         .iter()

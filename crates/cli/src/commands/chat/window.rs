@@ -38,7 +38,8 @@ pub(super) fn after_system_part(
         chat.rewind(0);
         Ok(prompt?.ids)
     };
-    let (a, b) = (prompt("0")?, prompt("a")?);
+    let a = prompt("0")?;
+    let b = prompt("a")?;
     let n_common = a.iter().zip(&b).take_while(|(a, b)| a == b).count();
     let n_keep = n_common.min(WINDOW / SYSTEM_SHARE);
     Ok(SessionOptions {

@@ -9,17 +9,18 @@ use std::{
 };
 
 use atta::convert::{
-    Checkpoint, ConvertOptions, Error, Existing, ImportanceMatrix, Note, Plan, SourceOption,
-    SourceOptions, TypeSelection, convert,
+    Checkpoint, ConvertOptions, Error, Existing, ImportanceMatrix, Note, Plan, SourceOptions,
+    TypeSelection, convert,
     llama2c::{self, LeapFormat, Report, RoundingError},
     open,
 };
 use serde_json::{Value, json};
 
 use crate::{
+    args::flag,
     failure::Failure,
     hub,
-    inputs::Inputs,
+    inputs::InputFiles,
     interrupt::Interrupt,
     load::warn,
     output::Stdout,
@@ -100,7 +101,7 @@ fn check_target(args: &ConvertArgs) -> Result<(), Failure> {
 
 /// Refuses an output that is read, even with --force.
 fn protect(args: &ConvertArgs) -> Result<(), Failure> {
-    let inputs = Inputs::of([
+    let inputs = InputFiles::of([
         Some(&args.src),
         args.imatrix.as_ref(),
         args.tokenizer.as_ref(),
@@ -300,14 +301,11 @@ fn with_option(error: &Error) -> String {
         Error::TooLarge { .. } => format!("{error}, as by --tensor-type"),
         Error::Exists { .. } => format!("{error}: give another name, or --force"),
         Error::PreTokenizer { .. } => format!("{error} (--pre NAME)"),
-        Error::NotApplicable { path, option } => {
-            let flag = match option {
-                SourceOption::Tokenizer => "--tokenizer",
-                SourceOption::Pre => "--pre",
-            };
-            let path = path.display();
-            format!("{path}: {flag} does not apply to a source of its kind")
-        }
+        Error::NotApplicable { path, setting } => format!(
+            "{}: {} does not apply to a source of its kind",
+            path.display(),
+            flag(*setting)
+        ),
         _ => error.to_string(),
     }
 }

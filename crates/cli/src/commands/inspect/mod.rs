@@ -19,7 +19,7 @@ use clap::Args;
 use self::analysis::{Analysis, AnalysisFlags};
 use crate::{args::extra_help, failure::Failure, load, output::Stdout};
 
-/// Shows what is in a GGUF file: metadata, tensors and hyperparameters.
+/// Shows the contents of a GGUF file: metadata, tensors and hyperparameters.
 ///
 /// A file of an unsupported architecture is shown, too. For a supported one, the memory that it
 /// would take with these options is computed without loading it.

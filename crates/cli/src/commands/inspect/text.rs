@@ -52,9 +52,10 @@ fn metadata(view: &View<'_>) -> Vec<String> {
         .min(48);
     let mut lines = vec![format!("metadata: {} keys", entries.len())];
     lines.extend(entries.iter().map(|(key, value)| {
-        let (key, value_type) = (one_line(key), value_type(value));
         format!(
-            "  {key:<width$}  {value_type:<10}  {}",
+            "  {:<width$}  {:<10}  {}",
+            one_line(key),
+            value_type(value),
             one_line(&value.to_string())
         )
     }));
@@ -76,7 +77,8 @@ fn totals(view: &View<'_>) -> Vec<String> {
             n_weights,
             n_bytes,
         } = *total;
-        let (n_weights, n_bytes) = (grouped(n_weights as i128), grouped(n_bytes as i128));
+        let n_weights = grouped(n_weights as i128);
+        let n_bytes = grouped(n_bytes as i128);
         format!("  {name:<8}  {n_tensors:>5} tensors  {n_weights:>16} weights  {n_bytes:>16} bytes")
     };
     let mut lines = vec!["tensors".to_owned()];
@@ -157,9 +159,11 @@ fn list(tensors: &[TensorInfo]) -> Vec<String> {
         .unwrap_or(0)
         .min(48);
     let line = |t: &TensorInfo| {
-        let (name, ty, shape) = (one_line(&t.name), t.ty.name(), t.shape.to_string());
         format!(
-            "  {name:<width$}  {ty:<8}  {shape:<20}  {:>14} bytes at {}:{}",
+            "  {:<width$}  {:<8}  {:<20}  {:>14} bytes at {}:{}",
+            one_line(&t.name),
+            t.ty.name(),
+            t.shape.to_string(),
             grouped(t.n_bytes.into()),
             t.shard,
             t.offset

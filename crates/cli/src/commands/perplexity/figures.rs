@@ -49,7 +49,8 @@ fn comparison(report: &DivergenceReport) -> impl Iterator<Item = (String, Value)
 
 /// The table.
 pub(super) fn text(report: &PerplexityReport, chunks: &Chunks) -> String {
-    let (n, n_ctx) = (chunks.len(), chunks.n_ctx());
+    let n = chunks.len();
+    let n_ctx = chunks.n_ctx();
     let mut lines = vec![row("perplexity", report.ppl, 4)];
     lines[0] += &format!("   {} tokens, {n} chunks of {n_ctx}", report.n_tokens);
     if let Some(d) = &report.divergence {

@@ -153,8 +153,8 @@ impl Journal {
     }
 }
 
-/// The description of a measurement: everything that its scores depend on, which threads and batches
-/// are not.
+/// The description of a measurement: everything that its scores depend on. Threads and batches are
+/// not part of it.
 fn head(args: &PerplexityArgs, of: &Measurement) -> Result<Value, Failure> {
     let engine = of.session.engine();
     let files = engine.model().weights().files();

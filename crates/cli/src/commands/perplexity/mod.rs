@@ -21,7 +21,7 @@ use crate::{
     args::flag,
     failure::Failure,
     input::{self, TextLimit},
-    inputs::Inputs,
+    inputs::InputFiles,
     interrupt::Interrupt,
     load,
     output::Stdout,
@@ -99,15 +99,15 @@ fn protect(args: &PerplexityArgs) -> Result<(), Failure> {
         .into_iter()
         .flatten()
         .try_for_each(|output| inputs.protect_from(output))?;
-    let own = Inputs::of([args.resume.as_ref()]);
+    let own = InputFiles::of([args.resume.as_ref()]);
     args.save_logits
         .as_ref()
         .map_or(Ok(()), |path| own.protect_own_from(path))
 }
 
 /// The files that are read.
-fn inputs(args: &PerplexityArgs) -> Inputs {
-    Inputs::of([args.model.as_ref(), args.text.as_ref(), args.kld.as_ref()])
+fn inputs(args: &PerplexityArgs) -> InputFiles {
+    InputFiles::of([args.model.as_ref(), args.text.as_ref(), args.kld.as_ref()])
 }
 
 /// The chunks to score: of the baseline, or of `-f`.

@@ -9,7 +9,7 @@ use std::{
 
 use atta::perplexity::{Baseline, BaselineHeader, write_row};
 
-use crate::{failure::Failure, inputs::Inputs, output::NewFile};
+use crate::{failure::Failure, inputs::InputFiles, output::NewFile};
 
 /// The output of `--save-logits`.
 pub(super) enum LogitsWriter {
@@ -23,7 +23,7 @@ impl LogitsWriter {
     /// Creates a file that is written whole or not at all.
     pub(super) fn new(
         path: &Path,
-        inputs: &Inputs,
+        inputs: &InputFiles,
         header: &BaselineHeader,
     ) -> Result<Self, Failure> {
         let mut file = NewFile::create(path, inputs)?;

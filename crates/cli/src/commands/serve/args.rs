@@ -17,7 +17,7 @@ use crate::{
         CacheFlags, DefaultLength, ModelFlags, SamplingFlags,
         value::{self, Seed},
     },
-    cache::Cache,
+    cache::DiskCache,
     conversation::TemplateName,
     failure::Failure,
     input,
@@ -241,7 +241,7 @@ impl ServeArgs {
 
     /// The prompt cache, which is always a directory.
     fn cache(&self) -> Result<Option<Arc<PromptCache>>, Failure> {
-        let cache = Cache::open(&CacheFlags {
+        let cache = DiskCache::open(&CacheFlags {
             // A path that ends in a separator names a directory.
             cache: self.cache.as_ref().map(|path| path.join("")),
             cache_size: self.cache_size,

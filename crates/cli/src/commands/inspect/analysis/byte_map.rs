@@ -33,7 +33,7 @@ impl ByteMap {
         Self { width, has_colours }
     }
 
-    /// The lines, of which the first is the legend.
+    /// The lines; the first is the legend.
     pub(super) fn draw(self, bytes: &TensorBytes) -> Vec<String> {
         let rows = rows(bytes);
         let sums: Vec<u64> = rows.iter().map(|(_, row)| sum(row)).collect();

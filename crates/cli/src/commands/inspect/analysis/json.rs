@@ -12,20 +12,10 @@ use super::{
 use crate::report::weights_name;
 
 pub(super) fn add(analysis: &Analysis, mut object: Value) -> Value {
-    either(
-        &mut object,
-        ("memory", "memory_error"),
-        &analysis.memory,
-        memory,
-    );
+    either(&mut object, "memory", &analysis.memory, memory);
     object["read_bytes_per_s"] = json!(analysis.read_bytes_per_s);
     object["max_decode_tok_s"] = json!(analysis.most_tok_s());
-    either(
-        &mut object,
-        ("tokenizer", "tokenizer_error"),
-        &analysis.vocabulary,
-        tokenizer,
-    );
+    either(&mut object, "tokenizer", &analysis.vocabulary, tokenizer);
     object["chat_template"] = analysis.template.as_ref().map_or(Value::Null, |template| {
         json!({
             "bytes": template.n_bytes,
@@ -37,18 +27,13 @@ pub(super) fn add(analysis: &Analysis, mut object: Value) -> Value {
     object
 }
 
-/// Adds a value, or null and the error.
-fn either<T>(
-    object: &mut Value,
-    keys: (&str, &str),
-    result: &Result<T, String>,
-    to_json: fn(&T) -> Value,
-) {
+/// Adds a value at `key`, or null there and the error at `{key}_error`.
+fn either<T>(object: &mut Value, key: &str, result: &Result<T, String>, to_json: fn(&T) -> Value) {
     match result {
-        Ok(value) => object[keys.0] = to_json(value),
+        Ok(value) => object[key] = to_json(value),
         Err(why) => {
-            object[keys.0] = Value::Null;
-            object[keys.1] = json!(why);
+            object[key] = Value::Null;
+            object[format!("{key}_error")] = json!(why);
         }
     }
 }
