@@ -288,7 +288,7 @@ mod wide {
         ($format:ident, $row_tile:expr) => {{
             entry!(["avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni"] row_tile(row_tile: RowTile<'_>) {
                 if row_tile.rows.len() < TILED {
-                    // SAFETY: whoever calls this has seen the features of both tables.
+                    // SAFETY: the caller has seen the features of both tables.
                     return unsafe { AVX512.row_tiles[Format::$format as usize](row_tile) };
                 }
                 // SAFETY: the functions of this table are only called after `tables` found the

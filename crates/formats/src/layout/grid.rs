@@ -50,7 +50,7 @@ pub fn spread_sevens(packed: u32) -> u32 {
     (halves & 0x007f_007f) | (halves & 0x3f80_3f80) << 1
 }
 
-/// Signs of which each byte stores 7: the eighth makes the number of minus signs even.
+/// The signs of bytes that store 7 each: the eighth makes the number of minus signs even.
 #[inline(always)]
 pub fn even_signs(sevens: u32) -> u32 {
     // Bit 0 of each byte becomes the sum of its bits, whatever the others get from their
@@ -316,7 +316,7 @@ impl IQ1_S<'_> {
         })
     }
 
-    /// What is added to the codes of each entry of group `g` < 8: 1 or −1.
+    /// The shift of the codes of each entry of group `g` < 8: 1 or −1.
     #[inline(always)]
     pub fn deltas(self, g: usize) -> [i8; 4] {
         [if self.word(g) >> 15 == 1 { -1 } else { 1 }; 4]
@@ -355,7 +355,7 @@ impl IQ1_M<'_> {
         })
     }
 
-    /// What is added to the codes of each entry of group `g` < 8: 1 or −1.
+    /// The shift of the codes of each entry of group `g` < 8: 1 or −1.
     #[inline(always)]
     pub fn deltas(self, g: usize) -> [i8; 4] {
         std::array::from_fn(|i| {

@@ -51,7 +51,7 @@ fn relu2(x: f32) -> f32 {
 
 #[inline(always)]
 fn clamped(gate: f32, up: f32, (alpha, limit): (f32, f32)) -> f32 {
-    // Comparisons, because `min` would turn what is no number into one.
+    // Comparisons, because `min` would turn NaN into a number.
     let gate = if gate > limit { limit } else { gate };
     let up = if up > limit { limit } else { up };
     let up = if up < -limit { -limit } else { up };

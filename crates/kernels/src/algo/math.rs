@@ -249,7 +249,7 @@ mod tests {
         let n = 400_000;
         let x = |i: i32| (range.0 + (range.1 - range.0) * f64::from(i) / f64::from(n)) as f32;
         let distances = (0..=n).map(|i| ulps(f(x(i)), reference(f64::from(x(i)))));
-        // `f64::max` passes over what is no number.
+        // `f64::max` passes over NaN.
         distances
             .inspect(|ulps| assert!(!ulps.is_nan(), "between {range:?}"))
             .fold(0.0, f64::max)

@@ -154,7 +154,7 @@ fn k_quant_tile<I: Lanes, F: KQuant, const R: usize, const T: usize>(
     let codes: [&[[i8; 4]; 64]; T] = words_of(x.codes);
     let sums: [&Sums; T] = std::array::from_fn(|t| &x.sums[t]);
     let words = 64 / F::GROUPS;
-    // What is lowered wraps around on the way, so that its whole group has to be summed at once.
+    // Sums of offset-corrected codes wrap around on the way, so a whole group is summed at once.
     let at_once = const {
         words_at_once::<I>(if F::OFFSET == 0 {
             F::LARGEST

@@ -25,7 +25,7 @@ fn largest_magnitude<const N: usize>(x: &[f32; N]) -> f32 {
             poison[i] += x[i] * 0.0;
         }
     }
-    // The bits of what is not negative have the same order, and compilers may take the maximum of
+    // The bits of non-negative floats have the same order, and compilers may take the maximum of
     // integers in any order.
     let (mut largest, mut poisoned) = (0, 0.0);
     for i in 0..16 {
@@ -47,7 +47,7 @@ fn quantize<const N: usize>(x: &[f32; N], codes: &mut [i8; N]) -> f32 {
     let scale = amax / 127.0;
     let inverse = 1.0 / scale;
     for (code, x) in codes.iter_mut().zip(x) {
-        // What is not a number may give any bits, but sums of products rely on −127.
+        // NaN may give any bits, but sums of products rely on −127.
         *code = ((x * inverse + ROUND)
             .to_bits()
             .wrapping_sub(ROUND.to_bits()) as i8)

@@ -1,6 +1,6 @@
 //! Blocks of weight rows made into a panel: transposed, so that a lane is a row.
 //!
-//! Knows how blocks become vectors, and how they are prefetched from memory; not what is
+//! Knows how blocks become vectors, and how they are prefetched from memory; not how they are
 //! multiplied. There are two ways: [`DecodedRows`] decodes row by row with the decoder that each
 //! format has anyway, and transposes the codes; [`TransposedBlocks`] transposes the blocks as they
 //! lie in memory and unpacks all rows at once, which takes fewer instructions. A format must say
@@ -388,7 +388,7 @@ fn blocks_at<'a, B>(rows: &[&'a [B]], b: usize) -> [&'a B; 16] {
     blocks
 }
 
-/// Bytes of its own row that a block is unpacked ahead of what is prefetched, where there is no
+/// Bytes from a block to the lines of its row that are prefetched with it, where there is no
 /// [`TilePrefetch`].
 const NEAR: usize = 640;
 
@@ -438,7 +438,7 @@ impl<'a> NextTile<'a> {
         isa.prefetch(self.row, self.start + self.part * part + Self::LINE * line);
     }
 
-    /// What is left behind so many bytes.
+    /// The rest of it, after so many bytes.
     #[inline(always)]
     pub(crate) fn behind(&self, n_bytes: usize) -> Self {
         Self {

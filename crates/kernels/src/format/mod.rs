@@ -141,7 +141,7 @@ pub(crate) trait KQuant: 'static {
     type Block: AsRef<[u8]> + 'static;
     /// The index of the format.
     const FORMAT: Format;
-    /// Offset: what is subtracted from the unsigned codes, a power of two or 0. Codes are at most
+    /// The offset subtracted from the unsigned codes, a power of two or 0. Codes are at most
     /// 127 if it is at most 64, and any byte if it is more; their products with a scale fit i16
     /// once the offset is subtracted.
     const OFFSET: i16;
@@ -233,7 +233,7 @@ pub(crate) trait Quant32: 'static {
     const FORMAT: Format;
     /// Groups of 32 weights in a block.
     const GROUPS: usize = 1;
-    /// Offset: what is subtracted from the unsigned codes. Codes are at most 127 if it is at most
+    /// The offset subtracted from the unsigned codes. Codes are at most 127 if it is at most
     /// 64, and any byte if it is more.
     const OFFSET: i16;
     /// No code is larger.

@@ -93,7 +93,7 @@ pub(crate) struct Tiles {
 impl Drop for Tiles {
     #[inline(always)]
     fn drop(&mut self) {
-        // SAFETY: whoever made this had a token.
+        // SAFETY: `configure`, which makes this, takes a token.
         unsafe { asm!("tilerelease", options(nomem, nostack, preserves_flags)) }
     }
 }
@@ -155,7 +155,7 @@ impl Tiles {
         config.row_bytes[..8].copy_from_slice(&[64, 64, 64, 64, step, step, 64, 64]);
         config.rows[..8]
             .copy_from_slice(&[first, first, second, second, first, second, words, words]);
-        // SAFETY: whoever made this had a token, which proves the instruction; the shapes are those
+        // SAFETY: `configure` takes a token, which proves the instruction; the shapes are those
         // of palette 1.
         unsafe {
             asm!("ldtilecfg [{}]", in(reg) &config, options(nostack, preserves_flags, readonly))

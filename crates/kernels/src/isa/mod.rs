@@ -6,7 +6,7 @@
 //!
 //! - [`Row`]: 32 codes of one row of weights in the plain GGUF layout; what decoders are written
 //!   in.
-//! - [`Flat`]: integer dot products of arrays, for machines of which nothing is known.
+//! - [`Flat`]: integer dot products of arrays, for machines without known vectors.
 //! - [`Wide`]: dot products of one activation row with several weight rows; memory-bound decoding.
 //! - [`Lanes`]: one 32-bit lane per weight row, for many activation rows at once; compute-bound
 //!   prefill.
@@ -191,7 +191,7 @@ pub(crate) trait Lanes: Row {
     fn columns<const B: usize>(self, rows: &[[u8; B]; 16], c: usize) -> [Self::W; 4];
     /// The same four bytes in each lane.
     fn splat4(self, bytes: &[i8; 4]) -> Self::W;
-    /// `w`, of which the compiler no longer knows anything: keeps it from taking a measurement's
+    /// `w`, hidden from the compiler: keeps it from taking a measurement's
     /// work out of its loop.
     fn opaque(self, w: Self::W) -> Self::W;
     fn splat(self, x: i32) -> Self::N;
@@ -283,7 +283,7 @@ pub(crate) trait Floats: Copy + Send + Sync + 'static {
     const KEYS: usize;
     /// Heads whose sums of a vector fit the registers: 4 or 2.
     const ROWS: usize;
-    /// Vectors of which they do for `ROWS` heads: 4, or else 1.
+    /// Vectors whose sums fit the registers for `ROWS` heads: 4, or else 1.
     const VECTORS: usize;
 
     fn zeros(self) -> Self::F;

@@ -3,14 +3,14 @@
 //!
 //! The rows of the input lie group after group, and each group has a matrix of its own, which is
 //! found when a thread turns to it. So one region does the eight experts of a single token as well
-//! as the crowd of a prompt, and the work is dealt by strips, whoever they belong to. What a row's
+//! as the crowd of a prompt, and the work is divided by row tiles of all groups. What a row's
 //! result is does not depend on its group's other rows.
 
 use super::{Factors, Input, Product};
 use crate::tiles::{self, Band, Bands};
 use crate::{Activation, Activations, Kernels, Matrix, Pool};
 
-/// The matrix of a group, by the group's index, and what is added to its products, `[d_out]`.
+/// The matrix of a group, by the group's index, and its bias, `[d_out]`.
 type Choose<'a> = &'a (dyn Fn(usize) -> (Matrix<'a>, Option<&'a [f32]>) + Sync);
 
 /// Products of groups of rows: `y = W[g] x + b[g]` for the rows of group `g`.

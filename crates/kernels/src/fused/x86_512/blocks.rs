@@ -41,7 +41,7 @@ pub(crate) trait Prefetch: Copy {
     fn prefetch(self, isa: Avx512, block: &[u8], c: usize, r: usize);
 }
 
-/// The lines [`NEAR`] behind what is read, and those so many bytes behind it.
+/// Prefetches lines [`NEAR`] behind the block, and those so many bytes behind it.
 #[derive(Clone, Copy)]
 pub(crate) struct StridedPrefetch(pub(crate) usize);
 
@@ -75,7 +75,7 @@ impl Prefetch for LinearPrefetch<'_> {
 /// Bytes of a cache line.
 pub(crate) const LINE: usize = 64;
 
-/// Bytes between what is multiplied and what is prefetched, from the L2.
+/// Bytes from the block that is multiplied to the lines prefetched from the L2.
 const NEAR: usize = 1 << 10;
 
 /// Indices for `vpshufb` that widen byte `low` of a word of 8 to all words of the lower half, byte
@@ -129,14 +129,14 @@ pub(super) const SCALES_OF_16: [[u16; 32]; 4] = [
     words_from(8, 8),
     words_from(12, 8),
 ];
-/// Element i/4 in lane i: what belongs to block i/4 of 4×4 blocks.
+/// Element i/4 in lane i: the factor of block i/4 of 4×4 blocks.
 const BLOCK_OF_LANE: [i32; 16] = [0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3];
 /// The same for registers of the blocks 0 and 1, and of 2 and 3.
 const BLOCK_OF_HALF: [[i32; 16]; 2] = [
     [0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1],
     [2, 2, 2, 2, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3],
 ];
-/// Spread eight scales, four at a time, over the four lanes of what belongs to each.
+/// Spread eight scales, four at a time, over the four lanes of their sub-blocks.
 const SCALES_OF_LANES: [[i32; 16]; 2] = [
     [0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2, 3, 3, 3, 3],
     [4, 4, 4, 4, 5, 5, 5, 5, 6, 6, 6, 6, 7, 7, 7, 7],

@@ -277,7 +277,7 @@ pub(crate) fn float_in<F: FloatFormat, O: Order>(isa: Avx512, row_tile: RowTile<
     }
 }
 
-/// Which rows of a row tile are computed together, and what is prefetched meanwhile.
+/// The order in which rows of a row tile are computed, and the lines prefetched meanwhile.
 pub(crate) trait Order: Copy {
     type Prefetch<'a>: Prefetch;
 
@@ -286,7 +286,7 @@ pub(crate) trait Order: Copy {
     /// The rows of four `i`; at the end some of them may not exist.
     fn rows(&self, i: usize) -> [usize; 4];
 
-    /// What is prefetched while 4×4 blocks of four `i` is computed, which begins at byte `at` of
+    /// The lines to prefetch while 4×4 blocks of four `i` are multiplied, which begin at byte `at` of
     /// each row.
     fn prefetch<'a>(&self, row_tile: &RowTile<'a>, i: usize, at: usize) -> Self::Prefetch<'a>;
 
@@ -294,7 +294,7 @@ pub(crate) trait Order: Copy {
     fn prefetch_line(&self, isa: Avx512, row_tile: &RowTile<'_>, i: usize, line: usize);
 }
 
-/// One row of each quarter of the row tile. What is prefetched is the row some rows behind it in
+/// One row of each quarter of the row tile. Prefetched is the row some rows behind it in
 /// the same quarter, or, from the last rows of a quarter, in that of the row tile that the thread
 /// computes next. A quarter is a few pages long; prefetched in the order of memory only, its
 /// beginning would be waited for each time.
@@ -302,10 +302,10 @@ pub(crate) trait Order: Copy {
 pub(crate) struct Strided {
     /// Rows of a quarter.
     quarter: usize,
-    /// How many of them have what is prefetched in the same quarter.
+    /// Rows of a quarter whose prefetched row is in the same quarter.
     n_here: usize,
     row_bytes: usize,
-    /// Bytes from what is read to what is prefetched in the same quarter.
+    /// Bytes from a row to its prefetched row in the same quarter.
     here: usize,
     /// The same in the next row tile.
     next: usize,
@@ -367,7 +367,7 @@ impl Order for Strided {
     }
 }
 
-/// Rows as they lie in memory. What is prefetched is in the order of memory, too, some fours
+/// Rows as they lie in memory. Prefetched lines are in the order of memory, too, some fours
 /// further on, and from the last fours of the row tile in the one that the thread computes next.
 /// Whole fours, because the rows of one are read side by side: what lies a few KB behind the first
 /// of them is about to be read of the third.
@@ -375,9 +375,9 @@ impl Order for Strided {
 pub(crate) struct Linear {
     /// Bytes of four rows.
     four: usize,
-    /// How many fours have what is prefetched in the same row tile.
+    /// Fours of rows whose prefetched lines are in the same row tile.
     n_here: usize,
-    /// Bytes from what is read to what is prefetched in the same row tile.
+    /// Bytes from a four to its prefetched lines in the same row tile.
     here: usize,
     /// The same in the next row tile.
     next: usize,
@@ -407,7 +407,7 @@ impl Order for Linear {
         let (d_out, row_bytes) = (row_tile.w.d_out(), row_tile.w.row(0).len());
         let (four, n_fours) = (4 * row_bytes, d_out.div_ceil(4));
         let ahead = Self::DISTANCE.div_ceil(four.max(1)).min(n_fours);
-        // Where no row tile comes next, what is being read.
+        // Where no row tile comes next, the current lines.
         let next = row_tile
             .prefetch_distance
             .checked_sub(1)

@@ -1,0 +1,97 @@
+//! Operations on rows of floats: norms, rope, sums, rows of the cache.
+
+use super::*;
+
+#[test]
+fn norms_agree_with_f64() {
+    let mut random = Random(10);
+    for (k, d) in kernels().flat_map(|k| [1, 5, 16, 33, 1000].map(|d| (k, d))) {
+        let (x, weight, bias) = (random.floats(d), random.floats(d), random.floats(d));
+        let wide = |x: &[f32]| x.iter().map(|&x| f64::from(x)).collect::<Vec<_>>();
+        let (wide_x, wide_weight, wide_bias) = (wide(&x), wide(&weight), wide(&bias));
+        let mean_square = wide_x.iter().map(|x| x * x).sum::<f64>() / d as f64;
+        let want: Vec<f64> = (0..d)
+            .map(|i| wide_x[i] / (mean_square + f64::from(1e-5f32)).sqrt() * wide_weight[i])
+            .collect();
+        let (mut out, mut inplace) = (vec![0.0; d], x.clone());
+        k.rms_norm(&x, &weight, 1e-5, &mut out);
+        k.rms_norm_inplace(&mut inplace, &weight, 1e-5);
+        assert!(nmse(&out, &want) < 1e-12, "rms_norm {d}");
+        assert_eq!(bits(&out), bits(&inplace));
+        let mean = wide_x.iter().sum::<f64>() / d as f64;
+        let scale = 1.0
+            / (wide_x.iter().map(|x| (x - mean).powi(2)).sum::<f64>() / d as f64
+                + f64::from(1e-5f32))
+            .sqrt();
+        let want: Vec<f64> = (0..d)
+            .map(|i| (wide_x[i] - mean) * scale * wide_weight[i] + wide_bias[i])
+            .collect();
+        k.layer_norm(&x, &weight, &bias, 1e-5, &mut out);
+        assert!(nmse(&out, &want) < 1e-11, "layer_norm {d}");
+    }
+}
+
+#[test]
+fn rope_turns_neighbours_or_halves_and_leaves_the_rest() {
+    let x: Vec<f32> = (1..=8).map(|i| i as f32).collect();
+    let quarter_turn_then_none = [0.0, 1.0, 1.0, 0.0];
+    for k in kernels() {
+        let (mut norm, mut neox) = (x.clone(), x.clone());
+        k.rope(&mut norm, &quarter_turn_then_none, RopePairing::Norm);
+        k.rope(&mut neox, &quarter_turn_then_none, RopePairing::Neox);
+        assert_eq!(norm, [-2.0, 1.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]);
+        assert_eq!(neox, [-3.0, 2.0, 1.0, 4.0, 5.0, 6.0, 7.0, 8.0]);
+    }
+}
+
+#[test]
+fn sums_and_cache_rows_are_plain() {
+    for k in kernels() {
+        let mut out = vec![1.0, 2.0, 3.0];
+        k.add_assign(&mut out, &[0.5, 0.25, -3.0]);
+        assert_eq!(out, [1.5, 2.25, 0.0]);
+        let (mut halves, mut floats) = ([0; 6], [0; 12]);
+        k.store_kv(&out, KvElem::F16, &mut halves);
+        k.store_kv(&out, KvElem::F32, &mut floats);
+        assert_eq!(halves, [0x00, 0x3e, 0x80, 0x40, 0, 0]);
+        assert_eq!(floats[4..8], 2.25f32.to_le_bytes());
+    }
+}
+
+#[test]
+fn row_operations_of_every_isa_give_the_bits_of_scalar() {
+    let scalar = Kernels::named("scalar").unwrap();
+    for (k, d) in kernels().flat_map(|k| [1, 7, 16, 40, 64, 255, 2048].map(|d| (k, d))) {
+        let mut random = Random(20 + d as u64);
+        let (x, weight, bias) = (random.floats(d), random.floats(d), random.floats(d));
+        let large: Vec<f32> = x.iter().map(|x| x * 30.0).collect();
+        let run = |k: Kernels| {
+            let (mut out, mut all) = (vec![0.0; d], vec![]);
+            k.rms_norm(&x, &weight, 1e-5, &mut out);
+            all.extend(bits(&out));
+            k.layer_norm(&x, &weight, &bias, 1e-5, &mut out);
+            all.extend(bits(&out));
+            for activation in ACTIVATIONS {
+                out.copy_from_slice(&large);
+                k.gate(activation, &mut out, &weight);
+                all.extend(bits(&out));
+                out.copy_from_slice(&large);
+                k.activate(activation, &mut out);
+                all.extend(bits(&out));
+            }
+            for pairing in [RopePairing::Norm, RopePairing::Neox] {
+                k.rope(&mut out, &bias[..d / 4 * 2], pairing);
+                all.extend(bits(&out));
+            }
+            k.add_assign(&mut out, &x);
+            all.extend(bits(&out));
+            for elem in [KvElem::F16, KvElem::F32] {
+                let mut bytes = vec![0; elem.row_bytes(d)];
+                k.store_kv(&large, elem, &mut bytes);
+                all.extend(bytes.into_iter().map(u32::from));
+            }
+            all
+        };
+        assert!(run(k) == run(scalar), "{} {d}", k.isa());
+    }
+}
