@@ -22,8 +22,8 @@ fuzz_target!(|file: &[u8]| {
     spec.check().expect("what was lowered was checked");
     for req in spec.tensors() {
         assert!(req.shape.iter().all(|&d| d > 0), "{req:?}");
-        assert!(req.within.is_none_or(
-            |within| within.rows.end <= within.n_rows && within.rows.len() == req.shape[0]
+        assert!(req.fused_in.is_none_or(
+            |fused| fused.rows.end <= fused.n_rows && fused.rows.len() == req.shape[0]
         ));
     }
     let kv = KvType {
