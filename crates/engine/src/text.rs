@@ -113,9 +113,10 @@ impl Text {
                 return Some(TextItem::Token(token));
             };
             pos = placed.start + placed.n;
-            let hash = placed.media.hash;
-            let n = placed.n;
-            Some(TextItem::Media { hash, n })
+            Some(TextItem::Media {
+                hash: placed.media.hash,
+                n: placed.n,
+            })
         })
     }
 
