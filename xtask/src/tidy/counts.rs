@@ -4,7 +4,7 @@
 //! It refuses to judge. The one idea: the words that people search for must be in the prose, and
 //! only a count shows whether they are.
 
-use super::Finding;
+use super::RuleFindings;
 use crate::page::Page;
 use crate::paragraph::{Paragraph, comments, paragraphs};
 use crate::source::RustFile;
@@ -40,10 +40,10 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    pub(super) fn of_findings(rules: &[(&'static str, Vec<Finding>)]) -> Self {
-        let rows = rules.iter().map(|(name, findings)| {
-            let areas = findings.iter().map(|f| area(&f.path));
-            (*name, tally(areas))
+    pub(super) fn of_findings(rules: &[RuleFindings]) -> Self {
+        let rows = rules.iter().map(|rule| {
+            let areas = rule.findings.iter().map(|f| area(&f.path));
+            (rule.rule, tally(areas))
         });
         Self {
             by_name: rows.collect(),
@@ -68,7 +68,7 @@ impl Counts {
 }
 
 /// The crate of a file, or the top directory, or the file.
-fn area(path: &str) -> String {
+pub(super) fn area(path: &str) -> String {
     let inner = path.strip_prefix("crates/").unwrap_or(path);
     inner.split('/').next().unwrap_or(inner).to_owned()
 }
@@ -99,7 +99,7 @@ impl fmt::Display for Counts {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::Finding, *};
 
     #[test]
     fn words_are_counted_by_crate() {
@@ -116,7 +116,10 @@ mod tests {
 
     #[test]
     fn findings_are_counted_by_rule() {
-        let rules = [("widths", vec![Finding::new("docs/a.md", 1, "wide")])];
+        let rules = [RuleFindings {
+            rule: "widths",
+            findings: vec![Finding::new("docs/a.md", 1, "wide")],
+        }];
         let printed = Counts::of_findings(&rules).to_string();
         assert!(
             printed.ends_with("widths                 1      1\n"),
