@@ -93,11 +93,9 @@ mod tests {
     #[test]
     fn an_output_is_refused_if_it_is_an_input_by_any_name() {
         let directory = directory("same");
-        let (text, link, other) = (
-            directory.join("text"),
-            directory.join("link"),
-            directory.join("other"),
-        );
+        let text = directory.join("text");
+        let link = directory.join("link");
+        let other = directory.join("other");
         fs::write(&text, "x").unwrap();
         fs::write(&other, "x").unwrap();
         fs::hard_link(&text, &link).unwrap();

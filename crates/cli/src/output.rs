@@ -222,7 +222,8 @@ mod tests {
     #[cfg(unix)]
     fn a_link_in_place_of_the_temporary_file_is_not_followed() {
         let directory = directory("planted");
-        let (path, victim) = (directory.join("a"), directory.join("victim"));
+        let path = directory.join("a");
+        let victim = directory.join("victim");
         fs::write(&victim, "precious").unwrap();
         std::os::unix::fs::symlink(&victim, temporary_name(&path, 0)).unwrap();
         let mut file = NewFile::create(&path, &InputFiles::default()).unwrap();

@@ -59,7 +59,8 @@ struct Asked {
 
 fn ask(engine: &Engine, choice: ToolChoice, n_predict: usize, seed: u64) -> Asked {
     let (format, _) = ChatFormat::of_model(&engine.templates()).unwrap();
-    let (messages, tools) = ([Message::user("Once upon a time")], tools(choice));
+    let messages = [Message::user("Once upon a time")];
+    let tools = tools(choice);
     let input = ChatInput {
         messages: &messages,
         tools: Some(&tools),
@@ -176,12 +177,10 @@ fn ask_certain(engine: &Engine) -> Asked {
 fn a_call_that_is_certain_is_told_of_from_its_marker_on() {
     let [engine, _] = engines();
     let [quote, marker] = ["\"", MARKER].map(|text| engine.tokenizer().token_id(text).unwrap());
-    let (asked, mut session, mut heard, mut chosen) = (
-        ask_certain(&engine),
-        session(&engine),
-        Heard::default(),
-        Vec::new(),
-    );
+    let asked = ask_certain(&engine);
+    let mut session = session(&engine);
+    let mut heard = Heard::default();
+    let mut chosen = Vec::new();
     let generated = session
         .generate(&asked.prompt, &asked.options)
         .unwrap()
@@ -215,8 +214,9 @@ fn a_call_that_is_certain_is_told_of_from_its_marker_on() {
 fn a_call_that_is_interrupted_or_stopped_while_it_is_told_of_has_no_more_tokens_than_were_told() {
     let [engine, _] = engines();
     for n in 1..5 {
-        let (asked, mut session, mut heard) =
-            (ask_certain(&engine), session(&engine), Heard::default());
+        let asked = ask_certain(&engine);
+        let mut session = session(&engine);
+        let mut heard = Heard::default();
         let generated = session
             .generate(&asked.prompt, &asked.options)
             .unwrap()
@@ -239,7 +239,8 @@ fn a_call_that_is_interrupted_or_stopped_while_it_is_told_of_has_no_more_tokens_
         );
         check(&engine, &mut session, &asked, &heard, &summary);
     }
-    let (mut asked, mut session) = (ask_certain(&engine), session(&engine));
+    let mut asked = ask_certain(&engine);
+    let mut session = session(&engine);
     asked.options.stop = vec!["{\"na".to_owned()];
     let (heard, summary) = write(&mut session, &asked);
     assert_eq!(
@@ -315,7 +316,9 @@ fn what_was_held_when_a_text_was_interrupted_is_none_of_it() {
     chat.set_tools(Some(tools(ToolChoice::Auto)));
     chat.push(Message::user("Once"));
     for n in 1..20 {
-        let (mut n_held, mut heard, n_messages) = (0, Vec::new(), chat.messages().len());
+        let mut n_held = 0;
+        let mut heard = Vec::new();
+        let n_messages = chat.messages().len();
         let answered = chat.answer_calling(&eager(&engine, 60, 1), |event| {
             match event {
                 chat::ChatEvent::Event(Event::Tentative) => n_held += 1,

@@ -29,7 +29,9 @@ fn engine(model: &str) -> Engine {
 /// With room for so many contexts.
 fn options(n_jobs: usize, n_kept: usize, n_contexts: usize) -> BatcherOptions {
     let n_forks = n_jobs + n_kept - 1;
-    let (n_ctx, n_batch, n_contexts) = (Some(N_CTX), Some(48), Some(n_contexts));
+    let n_ctx = Some(N_CTX);
+    let n_batch = Some(48);
+    let n_contexts = Some(n_contexts);
     let session = SessionOptions {
         n_ctx,
         n_batch,
@@ -178,7 +180,9 @@ fn all_at_once(model: &str, options: BatcherOptions) -> Counts {
     let engine = engine(model);
     let wishes = wishes(&engine);
     let mut batcher = Batcher::new(&engine, &options).unwrap();
-    let (mut heard, mut random, mut asked) = (Heard::default(), 7u64, Vec::new());
+    let mut heard = Heard::default();
+    let mut random = 7u64;
+    let mut asked = Vec::new();
     for wish in wishes.iter().chain(&wishes) {
         let id = submit(&mut batcher, wish);
         asked.push((id, wish));
@@ -410,10 +414,8 @@ fn what_many_begin_with_is_read_once() {
         submit(&mut batcher, wish);
     }
     heard.finish(&mut batcher);
-    let (n_start, n_first) = (
-        engine.prompt_ids(start.as_bytes()).len() as u64,
-        wishes[0].prompt.len() as u64,
-    );
+    let n_start = engine.prompt_ids(start.as_bytes()).len() as u64;
+    let n_first = wishes[0].prompt.len() as u64;
     let counts = batcher.counts();
     assert!(
         n_start > 80 && counts.n_read < n_first + 15 * (n_first - n_start + 3),

@@ -203,7 +203,8 @@ fn markers_of_other_templates_are_text_too() {
 fn a_conversation_that_does_not_fit_is_refused_and_stays_as_it_was() {
     let mut chat = chat(80);
     say(&mut chat, "the king");
-    let (messages, n) = (chat.messages().to_vec(), chat.session().tokens().len());
+    let messages = chat.messages().to_vec();
+    let n = chat.session().tokens().len();
     let error = chat
         .say(&"the king of the land ".repeat(20), &options(8), |_| {
             ControlFlow::Continue(())

@@ -191,7 +191,8 @@ fn holds(text: &str, messages: &[Message], roles: &[Role]) -> bool {
 
 /// What is wrong with how a conversation is written, if anything.
 fn fault(form: &ChatFormat, template: &Template, shape: &Shape) -> Option<String> {
-    let (tools, now) = (tools(), Some(DateTime::from_unix(1_700_000_000)));
+    let tools = tools();
+    let now = Some(DateTime::from_unix(1_700_000_000));
     let given = shape.has_tools.then_some(&tools);
     let said = ChatInput {
         messages: &shape.messages,

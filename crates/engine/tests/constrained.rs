@@ -187,7 +187,9 @@ fn what_must_follow_is_not_chosen() {
     let mut session = engine.session(&SessionOptions::default()).unwrap();
     let regex =
         Constraint::Regex("The little dog ran to the house\\. (Then|But) he slept\\.".to_owned());
-    let (mut text, mut n_chosen, mut n_forced) = (String::new(), 0, 0);
+    let mut text = String::new();
+    let mut n_chosen = 0;
+    let mut n_forced = 0;
     let options = GenerateOptions {
         n_logprobs: Some(1),
         ..options(regex, 64)
@@ -222,10 +224,8 @@ fn what_must_follow_is_not_chosen() {
         "{}",
         summary.n_first
     );
-    let (n, time) = (
-        summary.n_generated - summary.n_first,
-        summary.decode_time - summary.first_token_time,
-    );
+    let n = summary.n_generated - summary.n_first;
+    let time = summary.decode_time - summary.first_token_time;
     assert!((summary.decode_tok_s() * time.as_secs_f64() - n as f64).abs() < 1e-6);
 }
 

@@ -38,7 +38,9 @@ fn engine(name: &str, n_threads: usize) -> Engine {
 
 /// Of contexts of 128 positions, with room for so many.
 fn batcher(engine: &Engine, n_batch: usize, n_contexts: usize) -> Batcher {
-    let (n_ctx, n_batch, n_contexts) = (Some(128), Some(n_batch), Some(n_contexts));
+    let n_ctx = Some(128);
+    let n_batch = Some(n_batch);
+    let n_contexts = Some(n_contexts);
     let session = SessionOptions {
         n_ctx,
         n_batch,
@@ -219,7 +221,8 @@ fn in_company(n_batch: usize, n_contexts: usize) {
     let engine = engine("stories.gguf", 2);
     let texts = texts(&engine);
     let mut batcher = batcher(&engine, n_batch, n_contexts);
-    let (mut heard, mut asked) = (Heard::default(), Vec::new());
+    let mut heard = Heard::default();
+    let mut asked = Vec::new();
     for (i, text) in texts.iter().cycle().take(3 * texts.len()).enumerate() {
         batcher.submit(written(&engine, text, 20)).unwrap();
         let pooling = ALL[i / texts.len()];
@@ -349,11 +352,9 @@ fn who_breaks_or_is_cancelled_hears_no_more_and_whose_time_is_up_gets_no_vector(
 /// The story model, of which the file says more.
 fn saying(set: impl Fn(&mut Writer)) -> Engine {
     let path = golden("stories.gguf");
-    let (files, old, mut writer) = (
-        ModelFiles::open(&path).unwrap(),
-        fs::read(&path).unwrap(),
-        Writer::new(),
-    );
+    let files = ModelFiles::open(&path).unwrap();
+    let old = fs::read(&path).unwrap();
+    let mut writer = Writer::new();
     files
         .directory()
         .metadata()
@@ -368,7 +369,9 @@ fn saying(set: impl Fn(&mut Writer)) -> Engine {
     let mut bytes = layout.header;
     bytes.resize(layout.file_bytes as usize, 0);
     for (new, t) in layout.tensors.iter().zip(tensors) {
-        let (to, from, n) = (new.offset as usize, t.offset as usize, t.n_bytes as usize);
+        let to = new.offset as usize;
+        let from = t.offset as usize;
+        let n = t.n_bytes as usize;
         bytes[to..to + n].copy_from_slice(&old[from..from + n]);
     }
     Engine::from_static("saying", bytes.leak(), &LoadOptions::default()).unwrap()

@@ -116,7 +116,8 @@ fn at_any_budget_the_logits_are_those_of_mapped_weights() {
 
 #[test]
 fn a_file_that_does_not_fit_into_the_budget_is_streamed_and_one_that_fits_is_mapped() {
-    let (_alone, path) = (alone(), stories());
+    let _alone = alone();
+    let path = stories();
     assert_eq!(
         open(&path, None, None).unwrap().weights_at(),
         WeightsAt::Mapped
@@ -143,7 +144,8 @@ fn a_file_that_does_not_fit_into_the_budget_is_streamed_and_one_that_fits_is_map
 
 #[test]
 fn less_memory_holds_fewer_weights_and_never_fewer_positions() {
-    let (_alone, path) = (alone(), stories());
+    let _alone = alone();
+    let path = stories();
     let mut last = u64::MAX;
     for more in [3 << 20, 1 << 20, 0] {
         let budget =
@@ -158,7 +160,8 @@ fn less_memory_holds_fewer_weights_and_never_fewer_positions() {
 
 #[test]
 fn a_budget_that_is_too_small_names_one_that_is_not() {
-    let (_alone, path) = (alone(), stories());
+    let _alone = alone();
+    let path = stories();
     for weights in [WeightsAt::Streamed, WeightsAt::Resident, WeightsAt::Mapped] {
         let least = smallest(&path, weights, session_of(200), Fit::Strict);
         let open = |budget| {
@@ -178,7 +181,8 @@ fn a_budget_that_is_too_small_names_one_that_is_not() {
 
 #[test]
 fn what_does_not_fit_shrinks_only_if_it_may() {
-    let (_alone, path) = (alone(), stories());
+    let _alone = alone();
+    let path = stories();
     let session = SessionOptions {
         n_ctx: Some(512),
         kv: KvType::F32,

@@ -59,7 +59,8 @@ fn prompts_become_the_tokens_that_sentencepiece_makes() {
 fn the_oracle_chooses_every_word_that_pytorch_chose() {
     let engine = engine();
     for case in cases() {
-        let (prompt, greedy) = (ids(&case, "ids"), ids(&case, "greedy_ids"));
+        let prompt = ids(&case, "ids");
+        let greedy = ids(&case, "greedy_ids");
         let logits = oracle::logits(
             engine.model(),
             &[prompt.as_slice(), greedy.as_slice()].concat(),

@@ -74,7 +74,8 @@ mod tests {
     #[test]
     fn f16_rounds_halfway_cases_to_even() {
         for h in 0..0x7bffu16 {
-            let (low, high) = (f16_to_f32(h), f16_to_f32(h + 1));
+            let low = f16_to_f32(h);
+            let high = f16_to_f32(h + 1);
             let middle = (low + high) / 2.0;
             let even = h + (h & 1);
             assert_eq!(f32_to_f16(middle), even, "{h:#x}");

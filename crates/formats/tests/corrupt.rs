@@ -73,7 +73,8 @@ fn with<const N: usize>(at: usize, bytes: [u8; N]) -> Error {
 
 #[track_caller]
 fn past_end(what: &'static str, at: usize, len: u64, error: Error) {
-    let (at, file_bytes) = (at as u64, good().len() as u64);
+    let at = at as u64;
+    let file_bytes = good().len() as u64;
     assert_eq!(
         error,
         Error::PastEnd {
@@ -214,10 +215,8 @@ fn one_key_too_many_reads_the_tensors_as_a_key_and_fails() {
 #[test]
 fn one_tensor_too_many_reads_the_padding_as_a_name_and_fails() {
     let error = with(N_TENSORS, 4u64.to_le_bytes());
-    let (at, len) = (
-        offset("c.weight") as u64 + 8,
-        u64::from_le_bytes([0, 0, 0, 7, 7, 7, 7, 7]),
-    );
+    let at = offset("c.weight") as u64 + 8;
+    let len = u64::from_le_bytes([0, 0, 0, 7, 7, 7, 7, 7]);
     assert_eq!(error, Error::NameLength { at, len, max: 63 });
 }
 
@@ -422,7 +421,8 @@ fn the_alignment_is_a_power_of_two_up_to_a_mebibyte() {
 fn the_alignment_is_an_integer() {
     // The bytes of 32 as a float are a fraction.
     let error = with(after("general.alignment"), 6u32.to_le_bytes());
-    let (key, got) = ("general.alignment".to_owned(), "f32".to_owned());
+    let key = "general.alignment".to_owned();
+    let got = "f32".to_owned();
     assert_eq!(
         error,
         Error::MetadataType {
@@ -646,7 +646,8 @@ fn a_file_cut_short_in_its_data_is_refused() {
 fn tensors_that_overlap_are_refused() {
     let a = parse(good()).unwrap().tensors[0].clone();
     let overlap = |tensor: &str, other: &str, offset| {
-        let (tensor, other) = (tensor.to_owned(), other.to_owned());
+        let tensor = tensor.to_owned();
+        let other = other.to_owned();
         assert_eq!(
             with(dims("c.weight") + 20, u64::to_le_bytes(offset - a.offset)),
             Error::Overlap {

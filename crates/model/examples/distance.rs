@@ -58,7 +58,9 @@ fn forward(model: Arc<Model>, ids: &[u32], budget: &Budget) -> Result<Vec<f32>, 
         ..ExecutorSize::default()
     };
     let mut cpu = Cpu::new(model, Kernels::detect(), pool, budget, options)?;
-    let (seq, mut batch, mut out) = (cpu.new_seq()?, Batch::default(), Output::default());
+    let seq = cpu.new_seq()?;
+    let mut batch = Batch::default();
+    let mut out = Output::default();
     ids.iter()
         .enumerate()
         .for_each(|(pos, &id)| batch.push_token(seq, pos, id, Want::Logits));

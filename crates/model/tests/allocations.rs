@@ -18,7 +18,8 @@ static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 /// others allocates.
 fn check(mut cpu: Cpu, tokens: &[u32], [warm_up, then]: [&[usize]; 2], name: &str) {
     let seq = cpu.new_seq().unwrap();
-    let (mut batch, mut out) = (Batch::default(), Output::default());
+    let mut batch = Batch::default();
+    let mut out = Output::default();
     let mut step = |n_rows: usize| {
         batch.clear();
         let pos = cpu.seqs().len(seq).unwrap();

@@ -67,8 +67,11 @@ fn neighbours_do_not_change_a_bit() {
         let model = g.model();
         let expected = bits(&forward(&model, &g.tokens));
         let mut cpu = cpu(&model, 2, KvType::F32);
-        let (a, b) = (cpu.new_seq().unwrap(), cpu.new_seq().unwrap());
-        let (mut batch, mut out, mut logits) = (Batch::default(), Output::default(), Vec::new());
+        let a = cpu.new_seq().unwrap();
+        let b = cpu.new_seq().unwrap();
+        let mut batch = Batch::default();
+        let mut out = Output::default();
+        let mut logits = Vec::new();
         // Sequence b holds the same tokens backwards, and runs ahead by three positions a step.
         let backwards: Vec<u32> = g.tokens.iter().rev().copied().collect();
         for (pos, &id) in g.tokens.iter().enumerate() {
@@ -152,7 +155,8 @@ impl Ring {
                 .enumerate()
                 .for_each(|(i, &id)| batch.push_token(seq, pos + i, id, Want::Hidden));
         }
-        let (mut out, last) = (Output::default(), self.0.len() - 1);
+        let mut out = Output::default();
+        let last = self.0.len() - 1;
         for (i, piece) in self.0.iter_mut().enumerate() {
             if i == last {
                 batch
@@ -180,7 +184,8 @@ impl Ring {
 fn layer_ranges_on_several_executors_equal_the_whole() {
     for g in goldens().into_iter().chain(hybrids()) {
         let model = g.model();
-        let (n_vocab, half) = (model.spec().n_vocab, g.tokens.len() / 2);
+        let n_vocab = model.spec().n_vocab;
+        let half = g.tokens.len() / 2;
         let other = [&g.tokens[..half], &g.tokens[..half]].concat();
         let [expected, forked] =
             [&g.tokens[..], &other].map(|tokens| bits(&forward(&model, tokens)));
@@ -192,7 +197,8 @@ fn layer_ranges_on_several_executors_equal_the_whole() {
         for mut ring in rings {
             let trunk = ring.all(|piece| piece.new_seq().unwrap());
             let mut got = Vec::new();
-            let (mut rest, mut n) = (&g.tokens[..half], 1);
+            let mut rest = &g.tokens[..half];
+            let mut n = 1;
             while !rest.is_empty() {
                 let (chunk, after) = rest.split_at(n.min(rest.len()));
                 got.extend(ring.append(&[(trunk, chunk)]));
@@ -225,10 +231,12 @@ fn a_batch_in_flight_is_collected_once_and_its_sequences_are_busy() {
     let g = golden("qwen3");
     let mut cpu = cpu(&g.model(), 1, KvType::F32);
     let [seq, idle] = [cpu.new_seq().unwrap(), cpu.new_seq().unwrap()];
-    let (mut batch, mut out) = (Batch::default(), Output::default());
+    let mut batch = Batch::default();
+    let mut out = Output::default();
     batch.push_token(seq, 0, g.tokens[0], Want::Logits);
     let ticket = cpu.submit(&batch).unwrap();
-    let (Ticket(n), copy) = (ticket, Ticket(1));
+    let Ticket(n) = ticket;
+    let copy = Ticket(1);
     assert_eq!((n, cpu.depth(), cpu.seqs().len(seq).unwrap()), (1, 1, 1));
     assert!(matches!(cpu.submit(&batch), Err(Error::Busy)));
     assert!(matches!(cpu.step(&batch, &mut out), Err(Error::Busy)));
@@ -301,7 +309,8 @@ fn a_refused_batch_changes_nothing() {
     let g = golden("llama-plain");
     let model = g.model();
     let mut cpu = cpu(&model, 1, KvType::F32);
-    let (seq, n_vocab) = (cpu.new_seq().unwrap(), model.spec().n_vocab as u32);
+    let seq = cpu.new_seq().unwrap();
+    let n_vocab = model.spec().n_vocab as u32;
     append(&mut cpu, seq, &g.tokens[..3], 64);
     let mut out = Output::default();
     let refused = |rows: &[(usize, u32)]| {
@@ -393,7 +402,9 @@ fn expected_of(model: &Arc<Model>, tokens: &[u32]) -> Vec<u32> {
 /// The logits of a text whose rows come alone, then a few at a time, then all together: every path
 /// of the kernels once.
 fn in_portions(cpu: &mut Cpu, tokens: &[u32]) -> Vec<f32> {
-    let (seq, mut left, mut logits) = (cpu.new_seq().unwrap(), tokens, Vec::new());
+    let seq = cpu.new_seq().unwrap();
+    let mut left = tokens;
+    let mut logits = Vec::new();
     for n in [1, 1, 1, 2, 3, 4, 5, 7, tokens.len()] {
         let (portion, rest) = left.split_at(n.min(left.len()));
         logits.extend(append(cpu, seq, portion, 512));
@@ -446,7 +457,8 @@ fn instruction_sets_do_not_change_a_bit_of_quantized_models() {
 fn instruction_sets_do_not_change_a_bit_of_any_architecture() {
     for (i, g) in some_goldens().iter().enumerate() {
         let model = g.quantized([Blocks::Of32, Blocks::Of256][i % 2]);
-        let (tokens, kv) = (tokens(&model, 40), KINDS[i / 2 % KINDS.len()]);
+        let tokens = tokens(&model, 40);
+        let kv = KINDS[i / 2 % KINDS.len()];
         let run = |isa| {
             let options = ExecutorSize {
                 n_ctx: 64,
@@ -471,15 +483,16 @@ fn instruction_sets_do_not_change_a_bit_of_any_architecture() {
 /// The logits of the first of two texts, of which so many rows each share a batch, in turn as long
 /// as there are any.
 fn beside(cpu: &mut Cpu, [ours, theirs]: [&[u32]; 2], [n_ours, n_theirs]: [usize; 2]) -> Vec<f32> {
-    let (a, b) = (cpu.new_seq().unwrap(), cpu.new_seq().unwrap());
-    let (mut batch, mut out, mut logits) = (Batch::default(), Output::default(), Vec::new());
+    let a = cpu.new_seq().unwrap();
+    let b = cpu.new_seq().unwrap();
+    let mut batch = Batch::default();
+    let mut out = Output::default();
+    let mut logits = Vec::new();
     let mut theirs = theirs.chunks(n_theirs);
     for ours in ours.chunks(n_ours) {
         batch.clear();
-        let (at, theirs) = (
-            [cpu.seqs().len(a).unwrap(), cpu.seqs().len(b).unwrap()],
-            theirs.next().unwrap_or_default(),
-        );
+        let at = [cpu.seqs().len(a).unwrap(), cpu.seqs().len(b).unwrap()];
+        let theirs = theirs.next().unwrap_or_default();
         for i in 0..ours.len().max(theirs.len()) {
             theirs
                 .get(i)

@@ -82,15 +82,13 @@ fn each_expert_is_asked_for_once_per_batch_and_few_at_a_time() {
                 .filter(|(layer, _)| *layer == l)
                 .map(|(_, ids)| ids)
                 .collect();
-            let (mut all, moe) = (
-                groups
-                    .iter()
-                    .copied()
-                    .flatten()
-                    .copied()
-                    .collect::<Vec<_>>(),
-                moe(&model, l),
-            );
+            let mut all = groups
+                .iter()
+                .copied()
+                .flatten()
+                .copied()
+                .collect::<Vec<_>>();
+            let moe = moe(&model, l);
             let n_asked = all.len();
             all.dedup();
             assert!(
@@ -168,8 +166,9 @@ fn a_step_whose_experts_cannot_be_read_takes_its_rows_back() {
     for n_units in 0..17 {
         let (model, state) = watched(&g);
         let mut cpu = cpu(&model, 1, KvType::F32);
-        let (seq, mut batch, mut out) =
-            (cpu.new_seq().unwrap(), Batch::default(), Output::default());
+        let seq = cpu.new_seq().unwrap();
+        let mut batch = Batch::default();
+        let mut out = Output::default();
         g.tokens
             .iter()
             .enumerate()
@@ -191,7 +190,8 @@ fn a_step_whose_experts_cannot_be_read_takes_its_rows_back() {
 #[test]
 fn a_token_costs_the_experts_that_it_goes_to() {
     for g in MODELS.map(golden) {
-        let (model, files) = (g.model(), g.files());
+        let model = g.model();
+        let files = g.files();
         let is_matrix =
             |t: &&atta_formats::TensorInfo| t.shape.dims().len() > 1 && !t.name.ends_with(".bias");
         let tensors = files.directory().tensors().iter().filter(is_matrix);
@@ -398,7 +398,9 @@ fn metadata_that_lies_about_experts_is_refused() {
     for case in lines.chunks(2) {
         let mut fields = case[0].split(" | ");
         let mut field = || fields.next().unwrap();
-        let (name, key, value) = (field(), field(), field());
+        let name = field();
+        let key = field();
+        let value = field();
         let got = complaint(name, key, lie(value));
         assert!(got.starts_with(case[1]), "{name}: {key} {value}: {got}");
     }

@@ -78,7 +78,8 @@ fn neither_batches_nor_threads_nor_other_sequences_change_what_is_read() {
         let model = held(&g, &holding(8192, 30_000, 2, n_used), &Budget::unlimited());
         for (n_threads, n_batch) in [(1, 1), (3, 7), (2, 64)] {
             let mut cpu = cpu(&model, n_threads, KvType::F32);
-            let (a, b) = (cpu.new_seq().unwrap(), cpu.new_seq().unwrap());
+            let a = cpu.new_seq().unwrap();
+            let b = cpu.new_seq().unwrap();
             let half = g.tokens.len() / 2;
             let mut got = append(&mut cpu, a, &g.tokens[..half], n_batch);
             append(&mut cpu, b, &g.tokens[3..9], 2);
@@ -194,7 +195,8 @@ fn a_part_of_a_model_has_and_counts_its_own_layers_only() {
         let n = spec.layers.len();
         // What is held of it, all of its chunks, and its matrices.
         let measured = |share: Share| {
-            let (budget, holding) = (Budget::unlimited(), ResidencyPolicy::whole());
+            let budget = Budget::unlimited();
+            let holding = ResidencyPolicy::whole();
             let mut sizes = ResidencyBytes::default();
             let source = |files, plan| {
                 sizes = ResidencyBytes::of(&plan, &holding);

@@ -29,7 +29,8 @@ fn softmax(logits: &[f32]) -> Vec<f64> {
 
 /// The mean over tokens of `Σ p ln(p / q)`, where p has f32 state.
 fn divergence(model: &Arc<Model>, kv: KvType, ids: &[u32]) -> f64 {
-    let (truth, got) = (logits(model, KvType::F32, ids), logits(model, kv, ids));
+    let truth = logits(model, KvType::F32, ids);
+    let got = logits(model, kv, ids);
     let n_vocab = model.spec().n_vocab;
     let tokens = truth.chunks(n_vocab).zip(got.chunks(n_vocab));
     let of = |(p, q): (&[f32], &[f32])| {
@@ -94,7 +95,8 @@ fn eight_bits_lose_little_and_four_more() {
 
 #[test]
 fn large_biases_of_keys_are_borne() {
-    let (model, ids) = (with_large_key_biases(), ids(&golden("qwen2")));
+    let model = with_large_key_biases();
+    let ids = ids(&golden("qwen2"));
     for (kv, most) in [
         (KvType::F16, 1e-4),
         (KvType::Q8, 1e-3),

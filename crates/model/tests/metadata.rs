@@ -417,13 +417,11 @@ fn no_context_is_longer_than_the_learned_positions() {
     let model = golden("gpt2").model();
     let make = |n_ctx| {
         let pool = std::sync::Arc::new(atta_kernels::Pool::new(std::num::NonZeroUsize::MIN));
-        let (kernels, options) = (
-            atta_kernels::Kernels::detect(),
-            ExecutorSize {
-                n_ctx,
-                ..ExecutorSize::default()
-            },
-        );
+        let kernels = atta_kernels::Kernels::detect();
+        let options = ExecutorSize {
+            n_ctx,
+            ..ExecutorSize::default()
+        };
         Cpu::new(model.clone(), kernels, pool, &Budget::unlimited(), options)
     };
     assert!(make(128).is_ok());

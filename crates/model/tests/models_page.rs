@@ -42,7 +42,8 @@ fn root() -> PathBuf {
 
 #[test]
 fn the_page_says_what_was_measured() {
-    let (path, text) = (root().join("docs/models.md"), page());
+    let path = root().join("docs/models.md");
+    let text = page();
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
         fs::write(&path, &text).unwrap();
     }
@@ -58,7 +59,8 @@ fn the_page_says_what_was_measured() {
 }
 
 fn page() -> String {
-    let (goldens, llama_cpp) = (goldens(), llama_cpp());
+    let goldens = goldens();
+    let llama_cpp = llama_cpp();
     let mut page = HEAD.to_owned();
     for row in REGISTRY {
         let models: Vec<&Golden> = goldens.iter().filter(|g| g.arch == row.name).collect();
@@ -67,11 +69,9 @@ fn page() -> String {
             .map(|g| g.name.as_str())
             .collect::<Vec<_>>()
             .join(", ");
-        let (oracle, ours, theirs) = (
-            worst(&models, by_oracle),
-            worst(&models, forward),
-            peer(&models, &llama_cpp),
-        );
+        let oracle = worst(&models, by_oracle);
+        let ours = worst(&models, forward);
+        let theirs = peer(&models, &llama_cpp);
         let what = summary(row.name);
         writeln!(
             page,
@@ -120,10 +120,8 @@ fn forward(g: &Golden) -> Vec<f32> {
         kv: KvType::F32,
         ..ExecutorSize::default()
     };
-    let (kernels, pool) = (
-        Kernels::named("scalar").unwrap(),
-        Arc::new(Pool::new(NonZeroUsize::MIN)),
-    );
+    let kernels = Kernels::named("scalar").unwrap();
+    let pool = Arc::new(Pool::new(NonZeroUsize::MIN));
     let mut cpu = Cpu::new(g.model(), kernels, pool, &Budget::unlimited(), options).unwrap();
     let seq = cpu.new_seq().unwrap();
     append(&mut cpu, seq, &g.tokens, g.tokens.len())

@@ -27,7 +27,9 @@ fn first_not_finite(
         model => Arc::new(model.unwrap()),
     };
     let mut cpu = cpu(&model, 1, kv);
-    let (seq, mut batch, mut out) = (cpu.new_seq().unwrap(), Batch::default(), Output::default());
+    let seq = cpu.new_seq().unwrap();
+    let mut batch = Batch::default();
+    let mut out = Output::default();
     for (pos, &id) in tokens.iter().enumerate() {
         batch.push_token(
             seq,
@@ -47,7 +49,8 @@ fn first_not_finite(
 #[test]
 fn nan_in_any_matrix_reaches_the_result() {
     for g in goldens() {
-        let (file, files) = (g.bytes(), g.files());
+        let file = g.bytes();
+        let files = g.files();
         let matrices = files
             .directory()
             .tensors()
@@ -74,11 +77,10 @@ fn nan_in_any_matrix_reaches_the_result() {
 #[test]
 fn a_damaged_row_of_the_table_is_found_at_its_token() {
     let g = golden("llama-plain");
-    let (file, files) = (g.bytes(), g.files());
-    let (table, tokens) = (
-        files.directory().tensor("token_embd.weight").unwrap(),
-        [5, 6, 7, 8],
-    );
+    let file = g.bytes();
+    let files = g.files();
+    let table = files.directory().tensor("token_embd.weight").unwrap();
+    let tokens = [5, 6, 7, 8];
     let row = 4 * table.shape.dims()[1];
     let found = first_not_finite(
         &file,
@@ -92,7 +94,8 @@ fn a_damaged_row_of_the_table_is_found_at_its_token() {
 #[test]
 fn a_residual_whose_squares_overflow_is_not_finite() {
     let g = golden("llama-plain");
-    let (file, files) = (g.bytes(), g.files());
+    let file = g.bytes();
+    let files = g.files();
     let t = files.directory().tensor("blk.0.ffn_down.weight").unwrap();
     let found = first_not_finite(
         &file,

@@ -63,8 +63,9 @@ fn a_step_that_fails_halfway_takes_its_rows_back() {
             },
         );
         let mut cpu = cpu(&Arc::new(failing.unwrap()), 1, KvType::F32);
-        let (seq, mut batch, mut out) =
-            (cpu.new_seq().unwrap(), Batch::default(), Output::default());
+        let seq = cpu.new_seq().unwrap();
+        let mut batch = Batch::default();
+        let mut out = Output::default();
         let mut logits = append(&mut cpu, seq, &g.tokens[..20], 64);
         g.tokens[20..]
             .iter()
@@ -93,7 +94,9 @@ fn an_empty_batch_is_no_work() {
 fn a_row_that_asked_for_logits_has_no_residual() {
     let model = golden("llama-plain").model();
     let mut cpu = cpu(&model, 1, KvType::F16);
-    let (seq, mut batch, mut out) = (cpu.new_seq().unwrap(), Batch::default(), Output::default());
+    let seq = cpu.new_seq().unwrap();
+    let mut batch = Batch::default();
+    let mut out = Output::default();
     batch.push_token(seq, 0, 1, Want::Logits);
     batch.push_token(seq, 1, 2, Want::Hidden);
     cpu.step(&batch, &mut out).unwrap();
@@ -255,7 +258,8 @@ fn more_threads_take_little_more_memory() {
             .unwrap()
             .bytes
     };
-    let (one, four) = (activations(1), activations(4));
+    let one = activations(1);
+    let four = activations(4);
     // Partial results of attention: 1,024 chunks of 4 rows at the most.
     assert!(four - one < 4 << 20, "{one} and {four}");
 }

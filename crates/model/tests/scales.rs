@@ -13,7 +13,8 @@ const MODELS: [&str; 4] = ["llama-plain", "phi3", "qwen2", "mixtral"];
 #[test]
 fn a_factor_multiplies_the_weights_that_it_belongs_to() {
     for g in MODELS.map(golden) {
-        let (model, decoded) = (g.quantized(Blocks::Nvfp4), g.decoded(Blocks::Nvfp4));
+        let model = g.quantized(Blocks::Nvfp4);
+        let decoded = g.decoded(Blocks::Nvfp4);
         let tokens = tokens(&model, 9);
         let want = oracle::logits(&decoded, &tokens).unwrap();
         let by_oracle = nmse(&oracle::logits(&model, &tokens).unwrap(), &want);

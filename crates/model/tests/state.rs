@@ -128,7 +128,8 @@ fn a_state_of_other_layers_is_refused() {
             },
         )
     };
-    let (mut first, mut second) = (part(0..1), part(1..2));
+    let mut first = part(0..1);
+    let mut second = part(1..2);
     let seq = first.new_seq().unwrap();
     let state = export(&first, seq, 0..0);
     assert!(matches!(
@@ -159,7 +160,8 @@ fn a_state_whose_keys_were_turned_otherwise_is_refused() {
                 },
             )
         };
-        let (mut short, mut long) = (part(64), part(8192));
+        let mut short = part(64);
+        let mut long = part(8192);
         let seq = short.new_seq().unwrap();
         append(&mut short, seq, &g.tokens[..20], 20);
         let state = export(&short, seq, 0..20);
@@ -195,7 +197,8 @@ fn layers_with_a_window_keep_what_it_needs_and_no_more() {
         let ids: Vec<u32> = g.tokens.iter().cycle().take(600).copied().collect();
         let mut all = cpu_with(&model, 1, narrow(600, 600, 1));
         let mut few = cpu_with(&model, 1, narrow(600, 1, 1));
-        let (a, b) = (all.new_seq().unwrap(), few.new_seq().unwrap());
+        let a = all.new_seq().unwrap();
+        let b = few.new_seq().unwrap();
         let expected = append(&mut all, a, &ids, 600);
         assert!(
             bits(&append(&mut few, b, &ids, 1)) == bits(&expected),
@@ -239,7 +242,8 @@ fn a_state_without_its_window_is_not_gone_on_from() {
         let mut here = cpu_with(&model, 1, narrow(400, 1, 1));
         let seq = here.new_seq().unwrap();
         let expected = append(&mut here, seq, &ids[..399], 1);
-        let (early, late) = (export(&here, seq, 0..200), export(&here, seq, 200..399));
+        let early = export(&here, seq, 0..200);
+        let late = export(&here, seq, 200..399);
         let mut there = cpu_with(&model, 1, narrow(400, 1, 1));
         let moved = there.new_seq().unwrap();
         there.append_state(moved, &early, 200).unwrap();
@@ -268,7 +272,8 @@ fn a_state_without_its_window_is_not_gone_on_from() {
 
 /// Runs the first layer for tokens; what it returns for the last.
 fn first_layer(cpu: &mut Cpu, seq: SeqId, ids: &[u32]) -> Vec<f32> {
-    let (mut batch, mut out) = (Batch::default(), Output::default());
+    let mut batch = Batch::default();
+    let mut out = Output::default();
     for &id in ids {
         batch.clear();
         batch.push_token(seq, cpu.seqs().len(seq).unwrap(), id, Want::Hidden);
@@ -295,7 +300,8 @@ fn behind_a_gap_the_first_layer_sees_what_it_would_without_the_forgotten() {
                 ..narrow(128, 1, 2)
             };
             let mut cpu = cpu_with(&model, 1, options);
-            let (seq, fresh) = (cpu.new_seq().unwrap(), cpu.new_seq().unwrap());
+            let seq = cpu.new_seq().unwrap();
+            let fresh = cpu.new_seq().unwrap();
             first_layer(&mut cpu, seq, &ids[..127]);
             cpu.shift(seq, gap.clone()).unwrap();
             assert_eq!(cpu.seqs().len(seq).unwrap(), 127 - gap.len());
@@ -425,7 +431,8 @@ struct Twin {
 /// Does one thing to one of the twins: appends, goes back, forks another, moves over bytes, or
 /// begins again.
 fn act(cpu: &mut Cpu, twins: &mut [Twin], random: &mut Random, n_vocab: usize) {
-    let (i, j) = (random.below(twins.len()), random.below(twins.len()));
+    let i = random.below(twins.len());
+    let j = random.below(twins.len());
     match random.below(8) {
         0 => {
             let n = random.below(twins[i].ids.len() + 1);

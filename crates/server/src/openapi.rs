@@ -201,7 +201,8 @@ mod tests {
             .iter()
             .flat_map(|(path, item)| names(item).into_iter().map(|method| (path.clone(), method)))
             .collect();
-        let (gets, posts) = (routes::gets(), routes::posts());
+        let gets = routes::gets();
+        let posts = routes::posts();
         let gets = gets
             .iter()
             .map(|(path, _)| (path.replace('*', ""), "get".to_owned()));

@@ -32,7 +32,8 @@ fn run(model: &str, prompt: &str, more: &[&str]) -> String {
 
 /// The counts of a run with a cache, whose text must be that of one without.
 fn counts(prompt: &str, cache: &str) -> (u64, u64) {
-    let (model, scratch) = (model(MODEL), Scratch::new("cache-counts"));
+    let model = model(MODEL);
+    let scratch = Scratch::new("cache-counts");
     let file = scratch.path("stats.json");
     let text = run(&model, prompt, &["--cache", cache, "--stats-json", &file]);
     assert_eq!(text, run(&model, prompt, &[]));
@@ -69,7 +70,8 @@ fn a_chat_goes_on_in_another_process_where_it_was() {
     };
     let scratch = Scratch::new("cache-chat");
     let bytes = crate::chat_model::chat_model("llama-plain.gguf", CHATML_TEMPLATE, &CHATML);
-    let (model, cache) = (scratch.file("chat.gguf", &bytes), scratch.path("cache/"));
+    let model = scratch.file("chat.gguf", &bytes);
+    let cache = scratch.path("cache/");
     let talk = |input: &str, more: &[&str]| {
         let file = scratch.path("stats.json");
         let args = [
@@ -126,11 +128,10 @@ fn a_chat_goes_on_in_another_process_where_it_was() {
 
 #[test]
 fn the_option_of_picolm_keeps_a_file_and_refuses_those_of_picolm_by_name() {
-    let (scratch, model) = (Scratch::new("cache-picolm"), model(MODEL));
-    let (ours, theirs) = (
-        scratch.path("ours"),
-        scratch.file("theirs", b"PCVK\x01\0\0\0 state without tokens"),
-    );
+    let scratch = Scratch::new("cache-picolm");
+    let model = model(MODEL);
+    let ours = scratch.path("ours");
+    let theirs = scratch.file("theirs", b"PCVK\x01\0\0\0 state without tokens");
     let prompt = prompt(1);
     let args = ["picolm", &model, "-p", &prompt, "-n", "20", "-t", "0"];
     let expected = stdout(&args);
@@ -162,7 +163,8 @@ fn the_option_of_picolm_keeps_a_file_and_refuses_those_of_picolm_by_name() {
 #[cfg(target_os = "linux")]
 fn what_cannot_be_saved_is_one_warning() {
     // Nobody creates files there, not even root.
-    let (model, prompt) = (model(MODEL), prompt(1));
+    let model = model(MODEL);
+    let prompt = prompt(1);
     let args = ["run", &model, "-p", &prompt, "-n", "40", "-t", "0"];
     let output = atta(&[&args[..], &["--cache", "/proc/atta-cache"]].concat());
     let stderr = String::from_utf8(output.stderr).unwrap();
@@ -202,7 +204,8 @@ fn a_path_that_cannot_be_a_cache_is_found_out_before_the_work() {
 fn prompts_are_listed_and_removed_and_nothing_else_is() {
     let scratch = Scratch::new("cache-list");
     let cache = scratch.path("cache/");
-    let (first, _) = (counts(&prompt(1), &cache), counts(&prompt(2), &cache));
+    let first = counts(&prompt(1), &cache);
+    let _ = counts(&prompt(2), &cache);
     std::fs::write(scratch.path("cache/notes.txt"), "mine").unwrap();
     let list =
         || -> Value { serde_json::from_str(&stdout(&["cache", "ls", &cache, "--json"])).unwrap() };
@@ -286,7 +289,9 @@ mod killed {
     /// Half of the kills come at any moment of a run, half while something is written.
     #[test]
     fn a_process_that_is_killed_at_any_moment_leaves_nothing_wrong() {
-        let (scratch, model, mut random) = (Scratch::new("cache-killed"), model(MODEL), Random(7));
+        let scratch = Scratch::new("cache-killed");
+        let model = model(MODEL);
+        let mut random = Random(7);
         let prompts: Vec<String> = (0..4).map(prompt).collect();
         let start = Instant::now();
         let expected: Vec<String> = prompts
@@ -296,10 +301,8 @@ mod killed {
         let one_run = start.elapsed() / prompts.len() as u32;
         let mut n_cut = 0;
         for i in 0..N_KILLS {
-            let (at, cache) = (
-                random.below(4) as usize,
-                scratch.path(if i % 8 < 4 { "many/" } else { "one" }),
-            );
+            let at = random.below(4) as usize;
+            let cache = scratch.path(if i % 8 < 4 { "many/" } else { "one" });
             let watched = if i % 8 < 4 {
                 cache.clone()
             } else {

@@ -77,7 +77,8 @@ fn grammars_are_told_apart_by_name_or_by_what_is_in_them() {
         let path = scratch.file(name, text.as_bytes());
         stdout(&["run", "-p", "a", "--grammar", &path, "-n", "40"])
     };
-    let (gbnf, lark) = ("root ::= \"yes\" | \"no\"", "start: \"yes\" | \"no\"");
+    let gbnf = "root ::= \"yes\" | \"no\"";
+    let lark = "start: \"yes\" | \"no\"";
     for text in [
         run("a.gbnf", gbnf),
         run("b.txt", gbnf),
@@ -106,7 +107,8 @@ fn what_happens_at_the_length_is_for_the_user_to_say() {
         ])
     };
     assert!(serde_json::from_slice::<Value>(&run("close").stdout).is_ok());
-    let (cut, failed) = (run("cut"), run("fail"));
+    let cut = run("cut");
+    let failed = run("fail");
     assert!(cut.status.success() && serde_json::from_slice::<Value>(&cut.stdout).is_err());
     assert_eq!(
         (failed.status.code(), &failed.stdout),

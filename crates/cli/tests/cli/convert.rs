@@ -39,7 +39,8 @@ fn fails(args: &[&str], code: i32) -> String {
 #[test]
 fn a_model_that_is_split_and_merged_is_the_same_file() {
     let scratch = Scratch::new("split");
-    let (parts, whole) = (scratch.path("parts.gguf"), scratch.path("whole.gguf"));
+    let parts = scratch.path("parts.gguf");
+    let whole = scratch.path("whole.gguf");
     let said = json(&["convert", STORIES, &parts, "--split", "1M", "--json"]);
     let files: Vec<&str> = said["files"]
         .as_array()
@@ -98,10 +99,8 @@ fn a_tensor_has_the_type_that_it_was_given() {
     done(&[&["convert", STORIES, &path][..], &types].concat());
     let object = json(&["inspect", &path, "--json", "--tensors"]);
     for tensor in object["tensors"].as_array().unwrap() {
-        let (name, ty) = (
-            tensor["name"].as_str().unwrap(),
-            tensor["type"].as_str().unwrap(),
-        );
+        let name = tensor["name"].as_str().unwrap();
+        let ty = tensor["type"].as_str().unwrap();
         let want = match name {
             _ if name.contains("norm") => "F32",
             _ if name.contains("attn_q") || name.contains("attn_k") => "F16",
@@ -148,7 +147,8 @@ fn what_is_there_is_not_overwritten_by_accident() {
 #[test]
 fn an_importance_matrix_is_collected_added_to_and_used() {
     let scratch = Scratch::new("imatrix");
-    let (one, two) = (scratch.path("one.imatrix"), scratch.path("two.imatrix"));
+    let one = scratch.path("one.imatrix");
+    let two = scratch.path("two.imatrix");
     stdout(&[
         "imatrix", STORIES, "-f", TEXT, "-c", "64", "--chunks", "2", "-o", &one,
     ]);
@@ -163,7 +163,8 @@ fn an_importance_matrix_is_collected_added_to_and_used() {
         ),
         (&3.into(), &64.into())
     );
-    let (with, without) = (scratch.path("with.gguf"), scratch.path("without.gguf"));
+    let with = scratch.path("with.gguf");
+    let without = scratch.path("without.gguf");
     let output = atta(&[
         "convert",
         STORIES,
@@ -213,7 +214,8 @@ fn a_matrix_overwrites_nothing_and_grows_only_by_its_own_model() {
 #[test]
 fn streamed_weights_give_the_same_importance() {
     let scratch = Scratch::new("streamed");
-    let (mapped, streamed) = (scratch.path("mapped"), scratch.path("streamed"));
+    let mapped = scratch.path("mapped");
+    let streamed = scratch.path("streamed");
     let collect = |path: &str, more: &[&str]| {
         done(
             &[
@@ -274,11 +276,9 @@ fn a_matrix_of_another_model_is_refused() {
 #[test]
 fn a_model_goes_to_leap_and_back() {
     let scratch = Scratch::new("leap");
-    let (exact, bin, back) = (
-        scratch.path("f32.gguf"),
-        scratch.path("stories.bin"),
-        scratch.path("back.gguf"),
-    );
+    let exact = scratch.path("f32.gguf");
+    let bin = scratch.path("stories.bin");
+    let back = scratch.path("back.gguf");
     done(&["convert", STORIES, &exact, "--type", "f32"]);
     let said = stdout(&["convert", &exact, &bin, "--to", "leap-f32"]);
     assert!(said.ends_with("tokenizer.bin\n"), "{said}");
@@ -381,7 +381,8 @@ fn a_weight_that_is_no_number_is_found_and_nothing_is_left() {
         .unwrap();
     let at = tensor["offset"].as_u64().unwrap() as usize + 4 * 700;
     bytes[at..at + 4].copy_from_slice(&f32::NAN.to_le_bytes());
-    let (broken, out) = (scratch.file("broken.gguf", &bytes), scratch.path("a.gguf"));
+    let broken = scratch.file("broken.gguf", &bytes);
+    let out = scratch.path("a.gguf");
     for more in [&["--type", "q4_k_m"][..], &[]] {
         let said = fails(&[&["convert", &broken, &out][..], more].concat(), 1);
         assert!(

@@ -24,7 +24,8 @@ fn copy(scratch: &Scratch) -> String {
 #[test]
 fn no_output_overwrites_a_model() {
     let scratch = Scratch::new("files-model");
-    let (path, whole) = (copy(&scratch), fs::read(model("llama-plain.gguf")).unwrap());
+    let path = copy(&scratch);
+    let whole = fs::read(model("llama-plain.gguf")).unwrap();
     let text = scratch.file("text", &b"the king of the land ".repeat(20));
     let other = model("qwen2.gguf");
     for command in [
@@ -112,10 +113,8 @@ fn a_file_called_by_a_hyphen_is_standard_output_or_an_error() {
 #[cfg(feature = "perplexity")]
 fn the_text_of_a_measurement_may_come_on_standard_input() {
     let scratch = Scratch::new("files-stdin");
-    let (model, text) = (
-        model("llama-plain.gguf"),
-        b"the king of the land ".repeat(20),
-    );
+    let model = model("llama-plain.gguf");
+    let text = b"the king of the land ".repeat(20);
     let file = scratch.file("text", &text);
     let piped = atta_with_input(&["perplexity", &model, "-f", "-", "-c", "16"], &text);
     assert_eq!(
@@ -149,10 +148,8 @@ fn a_text_without_end_is_refused_while_it_is_read() {
 #[cfg(feature = "cli-extras")]
 fn a_file_stands_behind_the_prompt() {
     let scratch = Scratch::new("files-joined");
-    let (model, file) = (
-        model("qwen2-untied.gguf"),
-        scratch.file("text", b"\xef\xbb\xbfthe land"),
-    );
+    let model = model("qwen2-untied.gguf");
+    let file = scratch.file("text", b"\xef\xbb\xbfthe land");
     let run = |more: &[&str]| stdout(&[&["run", &model, "-n", "8", "-t", "0"], more].concat());
     let joined = run(&["-p", "the king\n\nthe land"]);
     assert_eq!(run(&["-p", "the king", "-f", &file]), joined);
@@ -210,11 +207,10 @@ fn a_pipe_is_no_model_and_is_not_waited_for() {
 fn byte_order_marks_are_no_part_of_what_is_read() {
     let scratch = Scratch::new("files-bom");
     let marked = |name: &str, text: &str| scratch.file(name, format!("\u{feff}{text}").as_bytes());
-    let (schema, load) = (marked("s.json", "{\"enum\": [7]}"), marked("l.json", "[]"));
-    let (grammar, saved) = (
-        marked("g.gbnf", "root ::= \"a\"\r\n"),
-        scratch.path("saved.json"),
-    );
+    let schema = marked("s.json", "{\"enum\": [7]}");
+    let load = marked("l.json", "[]");
+    let grammar = marked("g.gbnf", "root ::= \"a\"\r\n");
+    let saved = scratch.path("saved.json");
     assert_eq!(
         stdout(&["run", "-p", "J:", "--schema", &schema, "-n", "9"]),
         "7"

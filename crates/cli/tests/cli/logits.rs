@@ -71,7 +71,8 @@ fn the_bytes_do_not_depend_on_threads_batches_or_where_weights_are() {
     let scratch = Scratch::new("logits-same");
     let out = scratch.path("out");
     let golden = &golden_models()[0];
-    let (model, tokens) = (model(golden["gguf"].as_str().unwrap()), tokens(golden));
+    let model = model(golden["gguf"].as_str().unwrap());
+    let tokens = tokens(golden);
     let bytes = |more: &[&str]| {
         text_of(&atta(
             &[&["logits", &model, "--tokens", &tokens, "-o", &out], more].concat(),
@@ -97,7 +98,9 @@ fn the_bytes_do_not_depend_on_threads_batches_or_where_weights_are() {
 fn ids_come_from_a_file_or_from_tokenize() {
     let scratch = Scratch::new("logits-ids");
     let model = model("llama-plain.gguf");
-    let (a, b, c) = (scratch.path("a"), scratch.path("b"), scratch.path("c"));
+    let a = scratch.path("a");
+    let b = scratch.path("b");
+    let c = scratch.path("c");
     let ids = scratch.file("ids", b"1, 5\n7\n");
     text_of(&atta(&["logits", &model, "--tokens", "1,5,7", "-o", &a]));
     text_of(&atta(&[

@@ -40,7 +40,10 @@ fn large_bytes() -> Vec<u8> {
     let metadata = files.directory().metadata();
     let embedding = files.directory().tensor("token_embd.weight").unwrap();
     let n_vocab = embedding.shape.dims()[0];
-    let (d, d_kv, d_ff, n_layers) = (512u64, 256u64, 2048u64, 14u32);
+    let d = 512u64;
+    let d_kv = 256u64;
+    let d_ff = 2048u64;
+    let n_layers = 14u32;
     let mut w = Writer::new();
     metadata
         .iter()
@@ -335,7 +338,8 @@ fn the_table_of_memory_adds_up() {
                 .parse()
                 .unwrap()
         };
-        let (reserved, counted) = (row("reserved in all"), row("RssAnon + RssShmem"));
+        let reserved = row("reserved in all");
+        let counted = row("RssAnon + RssShmem");
         // Room that the program itself may come to need is reserved, and a small model does not
         // need it.
         assert!(

@@ -26,7 +26,8 @@ fn measured(args: &[&str]) -> Value {
 
 /// A figure may be off by a hundredth of its error bar.
 fn assert_agrees(got: &Value, key: &str, want: &Value) {
-    let (value, bar) = (want[0].as_f64().unwrap(), want[1].as_f64().unwrap());
+    let value = want[0].as_f64().unwrap();
+    let bar = want[1].as_f64().unwrap();
     let got = got[key].as_f64().unwrap();
     assert!(
         (got - value).abs() <= 0.01 * bar + 1e-4,
@@ -52,10 +53,8 @@ fn perplexity_is_that_of_llama_cpp() {
         let want = figures(name);
         let got = measured(&[&model, "-f", &text, "-c", &want["n_ctx"].to_string()]);
         assert_agrees(&got, "ppl", &want["ppl"]);
-        let (bar, want) = (
-            got["ppl_stderr"].as_f64().unwrap(),
-            want["ppl"][1].as_f64().unwrap(),
-        );
+        let bar = got["ppl_stderr"].as_f64().unwrap();
+        let want = want["ppl"][1].as_f64().unwrap();
         assert!(
             (bar / want - 1.0).abs() < 2e-3,
             "{name}: error bar {bar}, expected {want}"
@@ -83,7 +82,8 @@ fn divergence_from_logits_that_llama_cpp_saved_is_what_it_says() {
         assert_agrees(&got, key, &want[key]);
     }
     for key in ["kld_median", "kld_max"] {
-        let (got, want) = (got[key].as_f64().unwrap(), want[key].as_f64().unwrap());
+        let got = got[key].as_f64().unwrap();
+        let want = want[key].as_f64().unwrap();
         assert!(
             (got / want - 1.0).abs() < 1e-3,
             "{key}: {got}, expected {want}"
@@ -94,7 +94,8 @@ fn divergence_from_logits_that_llama_cpp_saved_is_what_it_says() {
 #[test]
 fn saved_logits_are_those_of_llama_cpp_but_for_rounding() {
     let scratch = Scratch::new("ppl-save");
-    let (plain, path) = (model("llama-plain.gguf"), scratch.path("base"));
+    let plain = model("llama-plain.gguf");
+    let path = scratch.path("base");
     measured(&[
         &plain,
         "-f",
@@ -106,10 +107,8 @@ fn saved_logits_are_those_of_llama_cpp_but_for_rounding() {
         "--save-logits",
         &path,
     ]);
-    let (got, want) = (
-        fs::read(&path).unwrap(),
-        fs::read(golden("llama-plain.logits")).unwrap(),
-    );
+    let got = fs::read(&path).unwrap();
+    let want = fs::read(golden("llama-plain.logits")).unwrap();
     assert_eq!(got.len(), want.len());
     let n_head = 20 + 4 * 32 * 12;
     assert_eq!(got[..n_head], want[..n_head]);
@@ -124,7 +123,8 @@ fn saved_logits_are_those_of_llama_cpp_but_for_rounding() {
 
 #[test]
 fn threads_and_batches_change_no_digit() {
-    let (plain, text) = (model("llama-plain.gguf"), golden("letters.txt"));
+    let plain = model("llama-plain.gguf");
+    let text = golden("letters.txt");
     let measure = |more: &[&str]| {
         measured(
             &[
@@ -150,8 +150,10 @@ fn cut(journal: &str, n: usize) {
 #[test]
 fn an_interrupted_measurement_goes_on_and_ends_the_same_to_the_last_digit() {
     let scratch = Scratch::new("ppl-resume");
-    let (plain, text) = (model("llama-plain.gguf"), golden("letters.txt"));
-    let (journal, logits) = (scratch.path("journal"), scratch.path("logits"));
+    let plain = model("llama-plain.gguf");
+    let text = golden("letters.txt");
+    let journal = scratch.path("journal");
+    let logits = scratch.path("logits");
     let common = [plain.as_str(), "-f", &text, "-c", "32", "--chunks", "9"];
     let whole = measured(&common);
     let resumed = [
@@ -186,7 +188,8 @@ fn an_interrupted_measurement_goes_on_and_ends_the_same_to_the_last_digit() {
 #[cfg(unix)]
 fn ctrl_c_leaves_a_measurement_that_can_go_on() {
     let scratch = Scratch::new("ppl-interrupt");
-    let (plain, journal) = (model("llama-plain.gguf"), scratch.path("journal"));
+    let plain = model("llama-plain.gguf");
+    let journal = scratch.path("journal");
     let text = scratch.file("text", &fs::read(golden("letters.txt")).unwrap().repeat(4));
     let args = [
         "perplexity",
@@ -223,11 +226,9 @@ fn ctrl_c_leaves_a_measurement_that_can_go_on() {
 #[test]
 fn an_interrupted_comparison_goes_on_too() {
     let scratch = Scratch::new("ppl-resume-kld");
-    let (bias, base, journal) = (
-        model("llama-bias.gguf"),
-        golden("llama-plain.logits"),
-        scratch.path("journal"),
-    );
+    let bias = model("llama-bias.gguf");
+    let base = golden("llama-plain.logits");
+    let journal = scratch.path("journal");
     let whole = measured(&[&bias, "--kld", &base]);
     let resumed = [bias.as_str(), "--kld", &base, "--resume", &journal];
     assert_eq!(measured(&resumed), whole);
@@ -239,7 +240,8 @@ fn an_interrupted_comparison_goes_on_too() {
 fn a_model_of_the_same_name_with_other_weights_is_another_measurement() {
     let scratch = Scratch::new("ppl-replaced");
     let mut bytes = fs::read(model("llama-plain.gguf")).unwrap();
-    let (text, journal) = (golden("letters.txt"), scratch.path("journal"));
+    let text = golden("letters.txt");
+    let journal = scratch.path("journal");
     let replaced = scratch.file("model.gguf", &bytes);
     let args = [
         "perplexity",
@@ -261,11 +263,9 @@ fn a_model_of_the_same_name_with_other_weights_is_another_measurement() {
 #[test]
 fn a_journal_of_another_measurement_is_refused() {
     let scratch = Scratch::new("ppl-journal");
-    let (plain, text, journal) = (
-        model("llama-plain.gguf"),
-        golden("letters.txt"),
-        scratch.path("journal"),
-    );
+    let plain = model("llama-plain.gguf");
+    let text = golden("letters.txt");
+    let journal = scratch.path("journal");
     let resume = |c: &str, path: &str| {
         atta(&[
             "perplexity",
@@ -295,10 +295,8 @@ fn a_journal_of_another_measurement_is_refused() {
 #[test]
 fn what_cannot_be_measured_is_an_error_that_says_why() {
     let scratch = Scratch::new("ppl-errors");
-    let (plain, text) = (
-        model("llama-plain.gguf"),
-        scratch.file("text", b"a few words"),
-    );
+    let plain = model("llama-plain.gguf");
+    let text = scratch.file("text", b"a few words");
     let base = golden("llama-plain.logits");
     let error = |args: &[&str], code| error_of(&atta(&[&["perplexity"], args].concat()), code);
     assert!(error(&[&plain, "-f", &text], 1).contains("a chunk takes 512"));

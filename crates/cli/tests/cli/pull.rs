@@ -50,7 +50,8 @@ fn atta(scratch: &Scratch, server: &Server, args: &[&str]) -> Output {
 
 #[test]
 fn what_was_pulled_runs_by_its_name() {
-    let (scratch, repo) = (Scratch::new("pull-run"), repo());
+    let scratch = Scratch::new("pull-run");
+    let repo = repo();
     let server = Server::start(move |request| repo.answer(request));
     let said = text_of(&atta(&scratch, &server, &["pull", "org/tiny"]));
     let path = said.strip_suffix('\n').unwrap();
@@ -105,7 +106,8 @@ fn what_was_pulled_runs_by_its_name() {
 
 #[test]
 fn a_pull_is_one_object_on_request_and_says_what_was_there() {
-    let (scratch, repo) = (Scratch::new("pull-json"), repo());
+    let scratch = Scratch::new("pull-json");
+    let repo = repo();
     let server = Server::start(move |request| repo.answer(request));
     let bytes = fs::read(model("llama-plain.gguf")).unwrap();
     for cached in [false, true] {
@@ -135,7 +137,8 @@ fn a_pull_is_one_object_on_request_and_says_what_was_there() {
 
 #[test]
 fn a_name_that_is_not_there_says_how_to_get_it_and_what_is() {
-    let (scratch, repo) = (Scratch::new("pull-absent"), repo());
+    let scratch = Scratch::new("pull-absent");
+    let repo = repo();
     let server = Server::start(move |request| repo.answer(request));
     let run = |name: &str| error_of(&atta(&scratch, &server, &["run", name, "-p", "x"]), 1);
     let error = run("org/tiny:q8_0");
@@ -164,7 +167,8 @@ fn a_name_that_is_not_there_says_how_to_get_it_and_what_is() {
 
 #[test]
 fn offline_is_what_is_in_the_cache() {
-    let (scratch, repo) = (Scratch::new("pull-offline"), repo());
+    let scratch = Scratch::new("pull-offline");
+    let repo = repo();
     let server = Server::start(move |request| repo.answer(request));
     let offline = |what: &str| {
         user(&scratch, &server.url, &["pull", what])
@@ -240,7 +244,8 @@ fn what_is_no_name_is_wrong_usage() {
 #[test]
 #[cfg(unix)]
 fn ctrl_c_keeps_what_has_come_and_the_next_pull_goes_on() {
-    let (scratch, repo) = (Scratch::new("pull-interrupt"), repo());
+    let scratch = Scratch::new("pull-interrupt");
+    let repo = repo();
     let bytes = fs::read(model("llama-plain.gguf")).unwrap();
     let part = bytes.len() / 2;
     let content = bytes.clone();

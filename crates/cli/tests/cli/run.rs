@@ -273,7 +273,8 @@ fn statistics_know_a_resident_copy_of_the_built_in_model() {
     assert_eq!(pinned("mapped"), (0, None));
     // The copy begins and ends its matrices at whole blocks, and leaves out what stands before
     // them.
-    let (n_bytes, (held, counted)) = (atta::builtin().bytes.len() as u64, pinned("resident"));
+    let n_bytes = atta::builtin().bytes.len() as u64;
+    let (held, counted) = pinned("resident");
     assert!(
         counted == Some(held) && held.abs_diff(n_bytes) < n_bytes / 8,
         "{held} {n_bytes}"
@@ -347,7 +348,8 @@ fn reports_go_to_standard_error() {
 
 #[test]
 fn a_text_goes_on_beyond_a_window_and_ends_with_a_context() {
-    let (scratch, model) = (Scratch::new("window"), model(ENDLESS));
+    let scratch = Scratch::new("window");
+    let model = model(ENDLESS);
     let path = scratch.path("stats.json");
     let generated = |more: &[&str]| {
         let fixed = [
@@ -378,7 +380,8 @@ fn a_text_goes_on_beyond_a_window_and_ends_with_a_context() {
 
 #[test]
 fn smaller_keys_and_values_take_less_memory_and_give_text() {
-    let (scratch, model) = (Scratch::new("kv"), model(ENDLESS));
+    let scratch = Scratch::new("kv");
+    let model = model(ENDLESS);
     let path = scratch.path("stats.json");
     let kv_bytes = |more: &[&str]| {
         let fixed = [

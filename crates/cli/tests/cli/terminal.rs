@@ -178,7 +178,8 @@ fn an_answer_that_is_cut_off_says_so() {
 fn ctrl_c_and_ctrl_d_at_the_question_end_the_message_and_keep_the_chat() {
     let scratch = Scratch::new("tty-tools");
     let tools = scratch.file("tools.json", br#"[{"name": "feed"}]"#);
-    let (missing, saved) = (scratch.path("missing"), scratch.path("saved.json"));
+    let missing = scratch.path("missing");
+    let saved = scratch.path("saved.json");
     let mut command = Command::new(env!("CARGO_BIN_EXE_atta"));
     command
         .args([
@@ -305,7 +306,8 @@ fn on_a_terminal_the_seed_is_random_and_said_and_a_text_that_was_cut_off_says_so
             .trim()
             .to_owned()
     };
-    let (one, two) = (story(&["-n", "5"]), story(&["-n", "5"]));
+    let one = story(&["-n", "5"]);
+    let two = story(&["-n", "5"]);
     assert_ne!(seed(&one), seed(&two));
     assert!(one.contains("(cut off: see -n)"), "{one}");
     assert_eq!(seed(&story(&["-n", "1", "--seed", "7"])), "7");

@@ -125,10 +125,8 @@ fn program(scratch: &Scratch, text: &str) -> String {
 #[cfg(unix)]
 fn a_program_runs_the_calls_and_the_model_hears_what_it_says() {
     let scratch = Scratch::new("agent");
-    let (tools, log) = (
-        scratch.file("tools.json", TOOLS.as_bytes()),
-        scratch.path("log"),
-    );
+    let tools = scratch.file("tools.json", TOOLS.as_bytes());
+    let log = scratch.path("log");
     let tool = program(
         &scratch,
         &format!("#!/bin/sh\necho \"$1 $(cat)\" | tee -a {log}\n"),
@@ -299,10 +297,8 @@ fn nothing_is_run_that_nobody_allows() {
 #[cfg(unix)]
 fn a_message_without_an_answer_is_none() {
     let scratch = Scratch::new("unanswered");
-    let (tools, saved) = (
-        scratch.file("tools.json", TOOLS.as_bytes()),
-        scratch.path("chat.json"),
-    );
+    let tools = scratch.file("tools.json", TOOLS.as_bytes());
+    let saved = scratch.path("chat.json");
     let tool = program(&scratch, "#!/bin/sh\n");
     let input = format!("Feed the ant!\n/save {saved}\n");
     let chat = [

@@ -351,7 +351,8 @@ mod tests {
     /// Feeds the chunks and checks on the way that nothing is held without reason.
     fn printed(chunks: &[String], stops: &[String]) -> (String, bool) {
         let mut s = StopStrings::new(stops.to_vec()).unwrap();
-        let (mut all, mut stopped) = (String::new(), false);
+        let mut all = String::new();
+        let mut stopped = false;
         for chunk in chunks {
             let piece = s.push(chunk.clone());
             all.push_str(&piece.text);

@@ -165,7 +165,8 @@ mod tests {
         fn typical_agrees_with_sorting_everything(logits in any_logits(), p in 0.0f32..1.0) {
             // Where distances are beyond measure, the definition itself is not computable.
             let logits: Vec<f32> = logits.iter().map(|l| if l.is_nan() { -9.0 } else { l.clamp(-9.0, 9.0) }).collect();
-            let (all, got) = (sorted(&logits), kept(&logits, |c| typical(c, p)));
+            let all = sorted(&logits);
+            let got = kept(&logits, |c| typical(c, p));
             prop_assume!(!all.is_empty());
             let probabilities = softmax(&all);
             let entropy: f64 = probabilities.iter().map(|p| -p * p.ln()).sum();
@@ -183,10 +184,12 @@ mod tests {
 
         #[test]
         fn top_p_agrees_with_sorting_everything(logits in any_logits(), p in 0.0f32..1.0) {
-            let (all, got) = (sorted(&logits), kept(&logits, |c| top_p(c, p)));
+            let all = sorted(&logits);
+            let got = kept(&logits, |c| top_p(c, p));
             prop_assert_eq!(&got[..], &all[..got.len()]);
             if !all.is_empty() {
-                let (p, sums) = (f64::from(p), softmax(&all));
+                let p = f64::from(p);
+                let sums = softmax(&all);
                 let reached = |n: usize| sums[..n].iter().sum::<f64>();
                 prop_assert!(reached(got.len()) > p - 1e-6, "the set is too small");
                 prop_assert!(got.len() == 1 || reached(got.len() - 1) < p + 1e-6, "the set is too large");
@@ -195,7 +198,8 @@ mod tests {
 
         #[test]
         fn min_p_agrees_with_sorting_everything(logits in any_logits(), p in 0.0f32..=1.0) {
-            let (all, got) = (sorted(&logits), kept(&logits, |c| min_p(c, p)));
+            let all = sorted(&logits);
+            let got = kept(&logits, |c| min_p(c, p));
             prop_assert_eq!(&got[..], &all[..got.len()]);
             let ratio = |c: &Candidate| (f64::from(c.logit) - f64::from(all[0].logit)).exp() / f64::from(p);
             prop_assert!(got.iter().all(|c| ratio(c) > 1.0 - 1e-6));

@@ -11,11 +11,9 @@ use crate::support::*;
 
 #[test]
 fn what_is_damaged_is_saved_again_and_what_is_not_ours_is_left_alone() {
-    let (scratch, engine, ids) = (
-        Scratch::new("again"),
-        engine("llama-plain.gguf"),
-        text(1, 200),
-    );
+    let scratch = Scratch::new("again");
+    let engine = engine("llama-plain.gguf");
+    let ids = text(1, 200);
     let cache = scratch.directory(u64::MAX);
     save(&engine, &cache, &ids);
     for path in scratch.files() {
@@ -55,7 +53,8 @@ fn what_is_damaged_is_saved_again_and_what_is_not_ours_is_left_alone() {
 
 #[test]
 fn what_was_used_least_recently_goes_first_and_never_before_what_stands_on_it() {
-    let (scratch, engine) = (Scratch::new("evict"), engine("llama-plain.gguf"));
+    let scratch = Scratch::new("evict");
+    let engine = engine("llama-plain.gguf");
     let all = scratch.directory(u64::MAX);
     let prompts: Vec<Vec<u32>> = (0..4)
         .map(|seed| [text(1, 128), text(20 + seed, 60)].concat())
@@ -107,11 +106,9 @@ fn what_was_used_least_recently_goes_first_and_never_before_what_stands_on_it() 
 
 #[test]
 fn a_restored_prompt_is_one_that_was_used() {
-    let (scratch, engine, ids) = (
-        Scratch::new("used"),
-        engine("llama-plain.gguf"),
-        text(1, 200),
-    );
+    let scratch = Scratch::new("used");
+    let engine = engine("llama-plain.gguf");
+    let ids = text(1, 200);
     let cache = scratch.directory(u64::MAX);
     save(&engine, &cache, &ids);
     for path in scratch.files() {
@@ -138,14 +135,16 @@ fn a_restored_prompt_is_one_that_was_used() {
 
 #[test]
 fn many_at_once_do_not_disturb_each_other() {
-    let (scratch, engine) = (Scratch::new("at-once"), engine("llama-plain.gguf"));
+    let scratch = Scratch::new("at-once");
+    let engine = engine("llama-plain.gguf");
     let expected: Vec<_> = (0..6)
         .map(|seed| fresh(&engine, &text(seed, 150)))
         .collect();
     let worker = |i: usize| {
         // Each has the directory for itself, as far as it knows; there is room for about half of
         // the prompts.
-        let (many, file) = (scratch.directory(200_000), scratch.file());
+        let many = scratch.directory(200_000);
+        let file = scratch.file();
         for round in 0..40 {
             let seed = (round * (i + 1) + i) % 6;
             let cache = if round % 4 == 0 { &file } else { &many };
@@ -169,12 +168,14 @@ fn many_at_once_do_not_disturb_each_other() {
 
 #[test]
 fn unfinished_files_are_removed_when_they_are_old_and_other_files_never() {
-    let (scratch, engine) = (Scratch::new("unfinished"), engine("llama-plain.gguf"));
+    let scratch = Scratch::new("unfinished");
+    let engine = engine("llama-plain.gguf");
     let cache = scratch.directory(u64::MAX);
     let path = |name: &str| scratch.0.join("many").join(name);
     let id = "0123456789abcdef0123456789abcdef";
     let name = format!("{id}-{id}-20-01234567.atta");
-    let (old, new) = (format!(".{name}.12-0.part"), format!(".{name}.13-0.part"));
+    let old = format!(".{name}.12-0.part");
+    let new = format!(".{name}.13-0.part");
     let others = ["notes.txt", ".hidden.12-0.part", "0-1.atta"];
     for name in others.iter().copied().chain([old.as_str(), &new]) {
         let file = fs::File::create(path(name)).unwrap();
@@ -196,10 +197,8 @@ fn unfinished_files_are_removed_when_they_are_old_and_other_files_never() {
     assert_eq!(scratch.files().len(), 3);
     let file = scratch.file();
     save(&engine, &file, &text(1, 20));
-    let (ours, other) = (
-        scratch.0.join(".file.1-0.part"),
-        scratch.0.join(".file2.1-0.part"),
-    );
+    let ours = scratch.0.join(".file.1-0.part");
+    let other = scratch.0.join(".file2.1-0.part");
     [&ours, &other]
         .into_iter()
         .for_each(|path| fs::write(path, "").unwrap());
@@ -209,7 +208,8 @@ fn unfinished_files_are_removed_when_they_are_old_and_other_files_never() {
 
 #[test]
 fn prompts_are_removed_one_by_one_but_for_what_they_share() {
-    let (scratch, engine) = (Scratch::new("remove"), engine("llama-plain.gguf"));
+    let scratch = Scratch::new("remove");
+    let engine = engine("llama-plain.gguf");
     let cache = scratch.directory(u64::MAX);
     let prompts = [text(1, 300), [&text(1, 300)[..200], &text(5, 50)].concat()];
     prompts.iter().for_each(|ids| save(&engine, &cache, ids));
@@ -247,7 +247,8 @@ fn prompts_are_removed_one_by_one_but_for_what_they_share() {
 
 #[test]
 fn a_prompt_is_found_among_many_that_stand_at_the_same_place() {
-    let (engine, place) = (engine("llama-plain.gguf"), Scratch::new("many"));
+    let engine = engine("llama-plain.gguf");
+    let place = Scratch::new("many");
     let cache = place.directory(1 << 30);
     let prompt = |seed: usize| {
         (0..40)
@@ -262,7 +263,8 @@ fn a_prompt_is_found_among_many_that_stand_at_the_same_place() {
 #[cfg(unix)]
 fn nobody_else_may_read_what_is_saved() {
     use std::os::unix::fs::PermissionsExt;
-    let (engine, scratch) = (engine("llama-plain.gguf"), Scratch::new("private"));
+    let engine = engine("llama-plain.gguf");
+    let scratch = Scratch::new("private");
     [scratch.file(), scratch.directory(1 << 30)]
         .iter()
         .for_each(|cache| save(&engine, cache, &text(1, 20)));

@@ -48,11 +48,9 @@ fn what_a_text_has_in_common_with_one_that_was_saved_is_used_to_the_token() {
 
 #[test]
 fn a_text_may_be_longer_than_the_context_that_wants_its_beginning() {
-    let (scratch, engine, ids) = (
-        Scratch::new("context"),
-        engine("llama-plain.gguf"),
-        text(1, 300),
-    );
+    let scratch = Scratch::new("context");
+    let engine = engine("llama-plain.gguf");
+    let ids = text(1, 300);
     let cache = scratch.file();
     save(&engine, &cache, &ids);
     let mut small = engine
@@ -75,7 +73,8 @@ fn windows_are_restored_where_they_are_complete_and_computed_again_elsewhere() {
         "gpt-oss.gguf",
         "olmo3.gguf",
     ] {
-        let (scratch, engine) = (Scratch::new("windows"), engine(name));
+        let scratch = Scratch::new("windows");
+        let engine = engine(name);
         let ids = text(1, 400);
         for cache in [scratch.file(), scratch.directory(u64::MAX)] {
             let mut long = engine
@@ -106,7 +105,9 @@ fn windows_are_restored_where_they_are_complete_and_computed_again_elsewhere() {
 #[test]
 fn a_directory_keeps_a_shorter_state_with_whole_windows_and_a_file_the_newer_one() {
     for name in ["gemma3.gguf", "llama-plain.gguf"] {
-        let (scratch, engine, ids) = (Scratch::new("outlives"), engine(name), text(1, 600));
+        let scratch = Scratch::new("outlives");
+        let engine = engine(name);
+        let ids = text(1, 600);
         for cache in [scratch.file(), scratch.directory(u64::MAX)] {
             let mut session = engine
                 .session(&SessionOptions {
@@ -136,11 +137,9 @@ fn a_directory_keeps_a_shorter_state_with_whole_windows_and_a_file_the_newer_one
 
 #[test]
 fn what_several_prompts_share_is_stored_once() {
-    let (scratch, engine, ids) = (
-        Scratch::new("shared"),
-        engine("llama-plain.gguf"),
-        text(1, 256),
-    );
+    let scratch = Scratch::new("shared");
+    let engine = engine("llama-plain.gguf");
+    let ids = text(1, 256);
     let cache = scratch.directory(u64::MAX);
     let prompt = |seed| [ids.as_slice(), &text(seed, 50)].concat();
     (0..4).for_each(|seed| save(&engine, &cache, &prompt(10 + seed)));
@@ -157,11 +156,9 @@ fn what_several_prompts_share_is_stored_once() {
 
 #[test]
 fn a_prompt_that_goes_on_leaves_no_shorter_copies_of_itself() {
-    let (scratch, engine, ids) = (
-        Scratch::new("grows"),
-        engine("llama-plain.gguf"),
-        text(1, 300),
-    );
+    let scratch = Scratch::new("grows");
+    let engine = engine("llama-plain.gguf");
+    let ids = text(1, 300);
     let cache = scratch.directory(u64::MAX);
     for n in [20, 90, 128, 140, 300] {
         save(&engine, &cache, &ids[..n]);
@@ -176,11 +173,9 @@ fn a_prompt_that_goes_on_leaves_no_shorter_copies_of_itself() {
 
 #[test]
 fn a_file_keeps_the_longer_of_two_states_of_one_text() {
-    let (scratch, engine, ids) = (
-        Scratch::new("longer"),
-        engine("llama-plain.gguf"),
-        text(1, 300),
-    );
+    let scratch = Scratch::new("longer");
+    let engine = engine("llama-plain.gguf");
+    let ids = text(1, 300);
     let cache = scratch.file();
     [300, 100]
         .into_iter()
@@ -199,8 +194,10 @@ fn a_file_keeps_the_longer_of_two_states_of_one_text() {
 #[test]
 fn a_state_of_another_model_type_or_rope_is_not_used() {
     let scratch = Scratch::new("other");
-    let (ids, plain) = (text(1, 100), engine("llama-plain.gguf"));
-    let (file, directory) = (scratch.file(), scratch.directory(u64::MAX));
+    let ids = text(1, 100);
+    let plain = engine("llama-plain.gguf");
+    let file = scratch.file();
+    let directory = scratch.directory(u64::MAX);
     [&file, &directory]
         .into_iter()
         .for_each(|cache| save(&plain, cache, &ids));
@@ -253,7 +250,8 @@ fn a_state_of_another_model_type_or_rope_is_not_used() {
             })
             .unwrap()
     };
-    let (mut stretched, mut other) = (regime(600), regime(601));
+    let mut stretched = regime(600);
+    let mut other = regime(601);
     stretched.append(&ids).unwrap();
     stretched.save(&file).unwrap();
     assert_eq!(other.restore(&file, &ids).unwrap().n_tokens, 0);
@@ -264,7 +262,9 @@ fn a_state_of_another_model_type_or_rope_is_not_used() {
 fn no_flipped_byte_and_no_cut_changes_a_logit() {
     // Bytes of the magic, the first position, and the key in front.
     const N_FOREIGN: usize = 8 + 4 + 32;
-    let (scratch, engine, ids) = (Scratch::new("corrupt"), engine("gemma2.gguf"), text(1, 18));
+    let scratch = Scratch::new("corrupt");
+    let engine = engine("gemma2.gguf");
+    let ids = text(1, 18);
     for cache in [scratch.file(), scratch.directory(u64::MAX)] {
         save(&engine, &cache, &ids);
         let path = if cache.is_directory() {

@@ -11,11 +11,9 @@ use crate::support::*;
 
 #[test]
 fn text_is_the_same_with_a_cache_and_saved_when_the_prompt_was_read() {
-    let (scratch, engine, ids) = (
-        Scratch::new("text"),
-        engine("qwen2-untied.gguf"),
-        text(1, 150),
-    );
+    let scratch = Scratch::new("text");
+    let engine = engine("qwen2-untied.gguf");
+    let ids = text(1, 150);
     let sampling = Sampling {
         seed: 7,
         ..Sampling::default()
@@ -27,7 +25,8 @@ fn text_is_the_same_with_a_cache_and_saved_when_the_prompt_was_read() {
     };
     let cache = scratch.directory(u64::MAX);
     let run = |cache: Option<&PromptCache>, stop_at: usize| {
-        let (mut session, mut heard) = (session(&engine), String::new());
+        let mut session = session(&engine);
+        let mut heard = String::new();
         let on_event = |event: Event| {
             match event {
                 Event::Text(text) => heard.push_str(&text),
@@ -80,7 +79,8 @@ fn notes_of(engine: &Engine, cache: &PromptCache, ids: &[u32]) -> Vec<String> {
 
 #[test]
 fn a_text_larger_than_all_may_be_keeps_no_other_from_being_saved() {
-    let (scratch, engine) = (Scratch::new("too-large"), engine("qwen2-untied.gguf"));
+    let scratch = Scratch::new("too-large");
+    let engine = engine("qwen2-untied.gguf");
     save(&engine, &scratch.directory(u64::MAX), &text(1, 60));
     let cache = scratch.directory(2 * scratch.bytes());
     let notes = notes_of(&engine, &cache, &text(2, 300));
@@ -98,7 +98,8 @@ fn a_text_larger_than_all_may_be_keeps_no_other_from_being_saved() {
 
 #[test]
 fn after_a_failure_nothing_is_saved_for_a_while() {
-    let (scratch, engine) = (Scratch::new("failing"), engine("qwen2-untied.gguf"));
+    let scratch = Scratch::new("failing");
+    let engine = engine("qwen2-untied.gguf");
     let cache = scratch.directory(u64::MAX);
     let path = scratch.0.join("many");
     fs::remove_dir(&path).unwrap();
@@ -113,8 +114,10 @@ fn after_a_failure_nothing_is_saved_for_a_while() {
 
 #[test]
 fn a_session_goes_on_where_it_was_exported() {
-    let (engine, ids) = (engine("gemma3.gguf"), text(1, 90));
-    let (mut here, mut there) = (session(&engine), session(&engine));
+    let engine = engine("gemma3.gguf");
+    let ids = text(1, 90);
+    let mut here = session(&engine);
+    let mut there = session(&engine);
     here.append(&ids[..80]).unwrap();
     let mut bytes = Vec::new();
     here.export(&mut bytes).unwrap();
@@ -162,7 +165,8 @@ fn a_session_goes_on_where_it_was_exported() {
 
 #[test]
 fn a_text_longer_than_its_window_is_kept_only_as_far_as_nothing_was_forgotten() {
-    let (engine, place) = (engine("llama-plain.gguf"), Scratch::new("window"));
+    let engine = engine("llama-plain.gguf");
+    let place = Scratch::new("window");
     let shifting = || {
         let overflow = Overflow::Shift { n_keep: 4 };
         engine
@@ -173,7 +177,8 @@ fn a_text_longer_than_its_window_is_kept_only_as_far_as_nothing_was_forgotten() 
             })
             .unwrap()
     };
-    let (cache, ids) = (place.directory(1 << 30), text(1, 180));
+    let cache = place.directory(1 << 30);
+    let ids = text(1, 180);
     let mut first = shifting();
     first.append(&ids[..90]).unwrap();
     first.save(&cache).unwrap();
@@ -195,7 +200,8 @@ fn a_text_longer_than_its_window_is_kept_only_as_far_as_nothing_was_forgotten() 
 
 #[test]
 fn a_prompt_longer_than_its_window_is_saved_before_anything_of_it_is_forgotten() {
-    let (engine, place) = (engine("llama-plain.gguf"), Scratch::new("before-gap"));
+    let engine = engine("llama-plain.gguf");
+    let place = Scratch::new("before-gap");
     let overflow = Overflow::Shift { n_keep: 4 };
     let shifting = || {
         engine
@@ -212,7 +218,8 @@ fn a_prompt_longer_than_its_window_is_saved_before_anything_of_it_is_forgotten()
     };
     // The first is forgotten in part while it is read, the second while the text comes.
     for (n_prompt, seed) in [(180, 1), (80, 2)] {
-        let (cache, ids) = (place.directory(1 << 30), text(seed, n_prompt));
+        let cache = place.directory(1 << 30);
+        let ids = text(seed, n_prompt);
         let mut plain = shifting();
         let expected = plain
             .generate(&ids, &options)
@@ -246,12 +253,11 @@ fn a_prompt_longer_than_its_window_is_saved_before_anything_of_it_is_forgotten()
 
 #[test]
 fn short_turns_are_saved_when_they_are_enough_together() {
-    let (engine, place, ids) = (
-        engine("llama-plain.gguf"),
-        Scratch::new("turns"),
-        text(1, 60),
-    );
-    let (cache, mut session) = (place.directory(1 << 30), session(&engine));
+    let engine = engine("llama-plain.gguf");
+    let place = Scratch::new("turns");
+    let ids = text(1, 60);
+    let cache = place.directory(1 << 30);
+    let mut session = session(&engine);
     let options = GenerateOptions {
         n_predict: 1,
         ..GenerateOptions::default()

@@ -407,7 +407,9 @@ mod tests {
 
     /// The largest scale and the largest code of 200 blocks of noise.
     fn largest<const N: usize, B: Signed>(view: impl Fn(&'static [u8; N]) -> B) -> (i8, u8) {
-        let (mut scale, mut code, mut codes) = (0, 0, [0; 32]);
+        let mut scale = 0;
+        let mut code = 0;
+        let mut codes = [0; 32];
         for seed in 0..200 {
             let block = view(Box::leak(Box::new(noise(seed))));
             scale = (0..B::N_SCALES)

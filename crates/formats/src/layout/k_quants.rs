@@ -100,10 +100,12 @@ pub fn two_bit_group(qs: &[u8; 64], s: usize) -> (&[u8; 16], usize) {
 
 pub(crate) fn q2_k(block: &[u8; 84], y: &mut [f32; 256]) {
     let b = Q2_K(block);
-    let (d, dmin) = (b.d(), b.dmin());
+    let d = b.d();
+    let dmin = b.dmin();
     for (s, y) in y.as_chunks_mut::<16>().0.iter_mut().enumerate() {
         let (sc, mn) = b.scale_min(s);
-        let (scale, min) = (d * f32::from(sc), dmin * f32::from(mn));
+        let scale = d * f32::from(sc);
+        let min = dmin * f32::from(mn);
         let (bytes, shift) = two_bit_group(b.qs(), s);
         for (y, &q) in y.iter_mut().zip(bytes) {
             *y = scale * f32::from((q >> shift) & 3) - min;
@@ -113,7 +115,8 @@ pub(crate) fn q2_k(block: &[u8; 84], y: &mut [f32; 256]) {
 
 pub(crate) fn q3_k(block: &[u8; 110], y: &mut [f32; 256]) {
     let b = Q3_K(block);
-    let (d, scales) = (b.d(), b.unpack_scales());
+    let d = b.d();
+    let scales = b.unpack_scales();
     for (s, y) in y.as_chunks_mut::<16>().0.iter_mut().enumerate() {
         let scale = d * f32::from(scales[s]);
         let (bytes, shift) = two_bit_group(b.qs(), s);
@@ -127,10 +130,12 @@ pub(crate) fn q3_k(block: &[u8; 110], y: &mut [f32; 256]) {
 
 pub(crate) fn q4_k(block: &[u8; 144], y: &mut [f32; 256]) {
     let b = Q4_K(block);
-    let (d, dmin) = (b.d(), b.dmin());
+    let d = b.d();
+    let dmin = b.dmin();
     for (s, y) in y.as_chunks_mut::<32>().0.iter_mut().enumerate() {
         let (sc, mn) = scale_min(b.scales(), s);
-        let (scale, min) = (d * f32::from(sc), dmin * f32::from(mn));
+        let scale = d * f32::from(sc);
+        let min = dmin * f32::from(mn);
         let (bytes, shift) = four_bit_group(b.qs(), s);
         for (y, &q) in y.iter_mut().zip(bytes) {
             *y = scale * f32::from((q >> shift) & 15) - min;
@@ -140,10 +145,12 @@ pub(crate) fn q4_k(block: &[u8; 144], y: &mut [f32; 256]) {
 
 pub(crate) fn q5_k(block: &[u8; 176], y: &mut [f32; 256]) {
     let b = Q5_K(block);
-    let (d, dmin) = (b.d(), b.dmin());
+    let d = b.d();
+    let dmin = b.dmin();
     for (s, y) in y.as_chunks_mut::<32>().0.iter_mut().enumerate() {
         let (sc, mn) = scale_min(b.scales(), s);
-        let (scale, min) = (d * f32::from(sc), dmin * f32::from(mn));
+        let scale = d * f32::from(sc);
+        let min = dmin * f32::from(mn);
         let (bytes, shift) = four_bit_group(b.qs(), s);
         for ((y, &q), &h) in y.iter_mut().zip(bytes).zip(b.qh()) {
             let high = (h >> s) & 1;

@@ -33,7 +33,8 @@ pub(crate) fn q4_0(block: &[u8; 18], y: &mut [f32; 32]) {
 
 pub(crate) fn q5_0(block: &[u8; 22], y: &mut [f32; 32]) {
     let b = Q5_0(block);
-    let (d, fifth) = (b.d(), u32::from_le_bytes(*b.qh()));
+    let d = b.d();
+    let fifth = u32::from_le_bytes(*b.qh());
     let bit = |j: usize| (fifth >> j & 1) as u8 * 16;
     for (j, &q) in b.qs().iter().enumerate() {
         y[j] = (i32::from(q & 15 | bit(j)) - 16) as f32 * d;
@@ -51,7 +52,8 @@ pub(crate) fn q8_0(block: &[u8; 34], y: &mut [f32; 32]) {
 
 pub(crate) fn q4_1(block: &[u8; 20], y: &mut [f32; 32]) {
     let b = Q4_1(block);
-    let (d, m) = (b.d(), b.m());
+    let d = b.d();
+    let m = b.m();
     for (j, &q) in b.qs().iter().enumerate() {
         y[j] = f32::from(q & 15) * d + m;
         y[j + 16] = f32::from(q >> 4) * d + m;
@@ -60,7 +62,9 @@ pub(crate) fn q4_1(block: &[u8; 20], y: &mut [f32; 32]) {
 
 pub(crate) fn q5_1(block: &[u8; 24], y: &mut [f32; 32]) {
     let b = Q5_1(block);
-    let (d, m, fifth) = (b.d(), b.m(), u32::from_le_bytes(*b.qh()));
+    let d = b.d();
+    let m = b.m();
+    let fifth = u32::from_le_bytes(*b.qh());
     let bit = |j: usize| (fifth >> j & 1) as u8 * 16;
     for (j, &q) in b.qs().iter().enumerate() {
         y[j] = f32::from(q & 15 | bit(j)) * d + m;

@@ -31,7 +31,8 @@ block! {
 pub fn half_power(e: u8) -> f32 {
     let e = i32::from(e);
     // The larger of both: subnormal is what has an `e` of 0 or 1.
-    let (normal, subnormal) = ((e - 1) << 23, ((e & 1) + 1) << 21);
+    let normal = (e - 1) << 23;
+    let subnormal = ((e & 1) + 1) << 21;
     f32::from_bits(normal.max(subnormal) as u32)
 }
 

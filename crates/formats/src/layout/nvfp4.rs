@@ -14,7 +14,8 @@ block! {
 /// Half of the number that a byte is in UE4M3 (the top bit is no sign and not used), as an f16,
 /// which holds all of them exactly. As in ggml, 0x7f is 0.
 static HALVES: [u16; 256] = {
-    let (mut halves, mut x) = ([0; 256], 0);
+    let mut halves = [0; 256];
+    let mut x = 0;
     while x < 256 {
         halves[x] = half_of_ue4m3(x as u8);
         x += 1;
@@ -23,7 +24,8 @@ static HALVES: [u16; 256] = {
 };
 
 const fn half_of_ue4m3(x: u8) -> u16 {
-    let (exponent, mantissa) = ((x >> 3 & 15) as u16, (x & 7) as u16);
+    let exponent = (x >> 3 & 15) as u16;
+    let mantissa = (x & 7) as u16;
     if x == 0x7f || exponent == 0 && mantissa == 0 {
         return 0;
     }

@@ -31,8 +31,8 @@ impl Cache {
         for (l, place) in self.places.iter().enumerate() {
             let Place::Kv(place) = place else { continue };
             let first = evicted.start.max(self.seqs.first_held(id, place.group)?);
-            let (blocks, positions) =
-                (self.seqs.blocks(id, place.group), first..self.seqs.len(id)?);
+            let blocks = self.seqs.blocks(id, place.group);
+            let positions = first..self.seqs.len(id)?;
             let arena = &mut self.arenas[place.group];
             rotate_keys(arena, blocks, place, positions, kernels, |key| {
                 rotate(self.first_layer + l, key)

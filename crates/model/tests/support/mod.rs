@@ -82,7 +82,8 @@ pub(crate) type Told = Option<(String, Vec<u64>)>;
 impl Golden {
     /// Its metadata keys that begin with the name of the architecture, without that name.
     pub(crate) fn keys(&self) -> Vec<String> {
-        let (files, prefix) = (self.files(), format!("{}.", self.arch));
+        let files = self.files();
+        let prefix = format!("{}.", self.arch);
         let keys = files.directory().metadata().iter();
         keys.filter_map(|(key, _)| Some(key.strip_prefix(&prefix)?.to_owned()))
             .collect()
@@ -96,7 +97,8 @@ impl Golden {
     }
 
     fn writer(&self, without: &str, set: impl Fn(&mut Writer)) -> Writer {
-        let (mut w, files) = (Writer::new(), self.files());
+        let mut w = Writer::new();
+        let files = self.files();
         let kept = files
             .directory()
             .metadata()
@@ -114,7 +116,8 @@ impl Golden {
         set: impl Fn(&mut Writer),
         tell: impl Fn(&TensorInfo) -> Told,
     ) -> ModelFiles {
-        let (mut w, old) = (self.writer("", set), self.bytes());
+        let mut w = self.writer("", set);
+        let old = self.bytes();
         let tensors: Vec<TensorInfo> = self.files().directory().tensors().to_vec();
         let told: Vec<_> = tensors.iter().filter_map(|t| Some((tell(t)?, t))).collect();
         told.iter()
@@ -124,7 +127,8 @@ impl Golden {
         bytes.resize(layout.file_bytes as usize, 0);
         for (new, (_, old_info)) in layout.tensors.iter().zip(&told) {
             let n = new.n_bytes.min(old_info.n_bytes) as usize;
-            let (to, from) = (new.offset as usize, old_info.offset as usize);
+            let to = new.offset as usize;
+            let from = old_info.offset as usize;
             bytes[to..to + n].copy_from_slice(&old[from..from + n]);
         }
         ModelFiles::from_static(&self.name, bytes.leak()).unwrap()
@@ -213,7 +217,9 @@ pub(crate) fn cpu_by(
 
 /// Appends tokens in chunks of `n_batch`; the logits of all of them.
 pub(crate) fn append(cpu: &mut Cpu, seq: SeqId, tokens: &[u32], n_batch: usize) -> Vec<f32> {
-    let (mut batch, mut out, mut logits) = (Batch::default(), Output::default(), Vec::new());
+    let mut batch = Batch::default();
+    let mut out = Output::default();
+    let mut logits = Vec::new();
     for chunk in tokens.chunks(n_batch) {
         batch.clear();
         let pos = cpu.seqs().len(seq).unwrap();

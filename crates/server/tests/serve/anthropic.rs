@@ -245,7 +245,8 @@ fn ids_of_calls_differ_between_conversations() {
             .find_map(|event| event["content_block"]["id"].as_str().map(str::to_owned));
         id.unwrap_or_else(|| panic!("{events:?}"))
     };
-    let (first, second) = (id(), id());
+    let first = id();
+    let second = id();
     assert!(
         first.starts_with("toolu_") && first != second,
         "{first}, {second}"

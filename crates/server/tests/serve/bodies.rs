@@ -16,10 +16,8 @@ struct Seed {
 
 /// All of them. The first byte of each is a letter for its path.
 fn seeds() -> Vec<Seed> {
-    let (folder, paths) = (
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds/requests"),
-        Server::post_paths(),
-    );
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds/requests");
+    let paths = Server::post_paths();
     let mut files: Vec<_> = std::fs::read_dir(folder)
         .unwrap()
         .map(|entry| entry.unwrap())
@@ -74,7 +72,8 @@ impl Dice {
     fn damaged(&mut self, body: &[u8], other: &[u8]) -> Vec<u8> {
         let mut bytes = body.to_vec();
         for _ in 0..=self.below(3) {
-            let (at, end) = (self.below(bytes.len() + 1), self.below(bytes.len() + 1));
+            let at = self.below(bytes.len() + 1);
+            let end = self.below(bytes.len() + 1);
             let range = at.min(end)..at.max(end).min(at.min(end) + 40);
             match self.below(5) {
                 0 => bytes[range]
@@ -205,9 +204,12 @@ fn doubled(body: &Value, dice: &mut Dice) -> Vec<u8> {
 
 #[test]
 fn whatever_comes_is_answered_or_refused_and_does_no_harm() {
-    let (server, seeds, mut dice) = (tiny::server(), seeds(), Dice(0x5eed));
+    let server = tiny::server();
+    let seeds = seeds();
+    let mut dice = Dice(0x5eed);
     check_seeds(&server, &seeds);
-    let (mut n_answered, mut n_refused) = (0, 0);
+    let mut n_answered = 0;
+    let mut n_refused = 0;
     let mut count = |is_answered| {
         *(if is_answered {
             &mut n_answered

@@ -46,10 +46,8 @@ fn json(text: &str) -> Option<Value> {
 /// A refusal in the words of an interface.
 fn is_refusal(path: &str, object: &Value) -> bool {
     let is_said = |value: &Value| value.as_str().is_some_and(|text| !text.is_empty());
-    let (error, n_fields) = (
-        &object["error"],
-        object.as_object().map_or(0, serde_json::Map::len),
-    );
+    let error = &object["error"];
+    let n_fields = object.as_object().map_or(0, serde_json::Map::len);
     let has_only = |names: &[&str]| {
         error
             .as_object()

@@ -66,7 +66,8 @@ fn ollamas_embeddings_are_those_of_openai() {
 
 #[test]
 fn a_text_that_is_too_long_for_a_vector_is_cut_unless_that_is_refused() {
-    let (server, long) = (tiny::server(), "One day a cat ".repeat(300));
+    let server = tiny::server();
+    let long = "One day a cat ".repeat(300);
     ok(
         &server,
         "/api/embed",

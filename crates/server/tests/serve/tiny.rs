@@ -71,7 +71,8 @@ pub(crate) fn server_with(options: ServerOptions) -> Server {
 }
 
 fn session() -> SessionOptions {
-    let (n_ctx, n_batch) = (Some(512), Some(32));
+    let n_ctx = Some(512);
+    let n_batch = Some(32);
     SessionOptions {
         n_ctx,
         n_batch,

@@ -62,7 +62,8 @@ impl TestModel {
             vec![table(6, 5000), table(6, 777), table(6, 4096)],
             vec![],
         ];
-        let (embed, head) = (Some(table(500, 80)), Some(table(500, 120)));
+        let embed = Some(table(500, 80));
+        let head = Some(table(500, 120));
         let mut bytes = atta_formats::Writer::new().finish().unwrap().header;
         bytes.extend((bytes.len() as u64..end).map(|i| ((i * 2_654_435_761) >> 13) as u8));
         fs::write(&path, bytes).unwrap();
@@ -195,7 +196,8 @@ fn step_after_step_all_bytes_are_those_of_the_file() {
 #[test]
 fn groups_in_another_order_have_the_same_bytes() {
     let model = TestModel::new();
-    let (mapped, streamed) = (model.mapped(), model.streamed(&policy(9000, 60_000, 3, 2)));
+    let mapped = model.mapped();
+    let streamed = model.streamed(&policy(9000, 60_000, 3, 2));
     step(&streamed, true).unwrap();
     let mut all = groups(true);
     all.reverse();
@@ -318,10 +320,8 @@ fn the_memory_of_a_policy_is_known_before() {
         policy(9000, 60_000, 3, 2),
         policy(20_000, 0, 2, 100),
     ] {
-        let (bytes, budget) = (
-            ResidencyBytes::of(&model.plan, &policy),
-            Budget::unlimited(),
-        );
+        let bytes = ResidencyBytes::of(&model.plan, &policy);
+        let budget = Budget::unlimited();
         let files = model.files();
         let _streamed = Streamed::new(files, model.plan.clone(), &policy, &budget).unwrap();
         assert_eq!(bytes.memory(), budget.used());

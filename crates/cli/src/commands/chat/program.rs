@@ -211,7 +211,8 @@ mod tests {
 
     #[test]
     fn ctrl_c_ends_a_program_that_says_nothing() {
-        let (pid, interrupt) = (scratch("pid"), Interrupt::default());
+        let pid = scratch("pid");
+        let interrupt = Interrupt::default();
         let is_there = || std::fs::read_to_string(&pid).is_ok_and(|text| text.ends_with('\n'));
         let (result, time) = thread::scope(|scope| {
             scope.spawn(|| {

@@ -135,11 +135,9 @@ mod tests {
 
     #[test]
     fn a_conversation_has_a_system_message_first_and_then_turns() {
-        let (s, u, a) = (
-            message("system", "s"),
-            message("user", "u"),
-            message("assistant", "a"),
-        );
+        let s = message("system", "s");
+        let u = message("user", "u");
+        let a = message("assistant", "a");
         let turn = [Message::user("u"), Message::assistant("a")];
         assert_eq!(
             conversation(&json!([s, u, a])),
@@ -164,7 +162,8 @@ mod tests {
 
     #[test]
     fn an_error_says_which_message_is_wrong_and_why() {
-        let (u, a) = (message("user", "u"), message("assistant", "a"));
+        let u = message("user", "u");
+        let a = message("assistant", "a");
         let image =
             json!({ "role": "user", "content": [{ "type": "image_url", "image_url": {} }] });
         for (bad, part) in [
@@ -206,11 +205,9 @@ mod tests {
 
     #[test]
     fn tools_speak_between_a_call_and_an_answer() {
-        let (u, a, t) = (
-            message("user", "u"),
-            message("assistant", "a"),
-            message("tool", "t"),
-        );
+        let u = message("user", "u");
+        let a = message("assistant", "a");
+        let t = message("tool", "t");
         let function = json!({ "name": "f", "arguments": "{}" });
         let call =
             json!({ "role": "assistant", "tool_calls": [{ "id": "1", "function": function }] });

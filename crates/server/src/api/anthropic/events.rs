@@ -171,7 +171,8 @@ mod tests {
     use super::{super::content::Content, *};
 
     fn call() -> Vec<Piece> {
-        let (id, name) = ("1".to_owned(), "f".to_owned());
+        let id = "1".to_owned();
+        let name = "f".to_owned();
         let arguments = |fragment: &str| Piece::CallArguments {
             index: 0,
             fragment: fragment.to_owned(),
@@ -213,8 +214,9 @@ mod tests {
             .flat_map(|piece| blocks.write(piece))
             .collect();
         events.extend(blocks.close());
-        let (mut content, mut input, mut is_open): (Vec<Value>, _, _) =
-            (Vec::new(), String::new(), false);
+        let mut content: Vec<Value> = Vec::new();
+        let mut input: _ = String::new();
+        let mut is_open: _ = false;
         for StreamEvent { name, data } in events {
             let data: Value = serde_json::from_str(&data).unwrap();
             assert!(
@@ -228,7 +230,8 @@ mod tests {
                 continue;
             }
             assert_eq!(data["index"], content.len() - 1);
-            let (block, delta) = (content.last_mut().unwrap(), &data["delta"]);
+            let block = content.last_mut().unwrap();
+            let delta = &data["delta"];
             for field in ["text", "thinking"] {
                 if let Some(more) = delta[field].as_str() {
                     block[field] = format!("{}{more}", block[field].as_str().unwrap()).into();

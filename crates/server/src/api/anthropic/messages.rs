@@ -362,7 +362,8 @@ mod tests {
             { "role": "user", "content": "d" },
             { "role": "system", "content": "e" },
         ]);
-        let (user, system) = (Message::user, Message::system);
+        let user = Message::user;
+        let system = Message::system;
         assert_eq!(
             said(turns),
             [

@@ -203,7 +203,9 @@ mod tests {
             .iter()
             .map(|result| (result.tool_call_id.as_deref(), result.name.as_deref()))
             .collect();
-        let (f, g, h) = (Some("000000001"), Some("000000002"), Some("000000003"));
+        let f = Some("000000001");
+        let g = Some("000000002");
+        let h = Some("000000003");
         assert_eq!(
             results,
             [

@@ -320,10 +320,8 @@ mod tests {
             .iter()
             .map(|call| (call.name.as_str(), &call.arguments))
             .collect();
-        let (patch, shell) = (
-            json!({ "input": "*** Begin" }),
-            json!({ "command": ["ls"] }),
-        );
+        let patch = json!({ "input": "*** Begin" });
+        let shell = json!({ "command": ["ls"] });
         assert_eq!(
             calls,
             [
