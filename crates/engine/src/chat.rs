@@ -246,7 +246,8 @@ impl Chat {
         if options.constraint.is_none() {
             options.stop.extend(self.format.stop().map(str::to_owned));
         }
-        let (mut said, mut text) = (String::new(), String::new());
+        let mut said = String::new();
+        let mut text = String::new();
         let summary = self.generate(&ids[n_cached..], &options, &mut |event| match event {
             Event::Text(mut piece) => {
                 said.push_str(&piece);

@@ -195,10 +195,11 @@ impl Needs<'_> {
         min_weights: u64,
         weights: WeightsAt,
     ) -> Result<(session::Resolved, u64), Error> {
-        let (room, taken, budget) = (budget.left(), budget.used(), budget.limit());
         let candidates = self.candidates();
         let fits = |options: &session::Resolved| {
-            room.checked_sub(self.of(options))
+            budget
+                .left()
+                .checked_sub(self.of(options))
                 .filter(|&left| left >= min_weights)
         };
         if let Some(found) = candidates
@@ -212,9 +213,11 @@ impl Needs<'_> {
             .map(|options| self.of(options))
             .min()
             .unwrap_or(0);
-        let smallest = smallest.saturating_add(min_weights).saturating_add(taken);
+        let smallest = smallest
+            .saturating_add(min_weights)
+            .saturating_add(budget.used());
         Err(Error::TooLittleMemory {
-            budget,
+            budget: budget.limit(),
             smallest,
             suggestions: self.suggestions(weights == WeightsAt::Resident),
         })

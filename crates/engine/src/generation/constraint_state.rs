@@ -5,8 +5,7 @@ use std::sync::Arc;
 
 use atta_tokenizer::{StreamDecoder, Tokenizer};
 
-use super::GenerateOptions;
-use super::probe::ToolCallProbe;
+use super::{GenerateOptions, probe::ToolCallProbe};
 use crate::{CallTest, Closing, ConstraintError, Engine, Error, Guide, OnLength};
 
 #[derive(Default)]
@@ -146,7 +145,7 @@ impl ConstraintState {
         self.guide.as_ref().is_some_and(Guide::is_complete)
     }
 
-    /// The text that completes a text that was cut.
+    /// The text that completes a text that was cut, as [`OnLength`] says.
     pub(super) fn close(
         &mut self,
         decoder: &mut StreamDecoder<Arc<Tokenizer>>,
@@ -167,7 +166,10 @@ impl ConstraintState {
                 .into()),
             };
         }
-        let is_call = |text: &[u8]| matches!(self.on_length, OnLength::CloseUnlessCall(CallTest(test)) if test(text));
+        let is_call = |text: &[u8]| match self.on_length {
+            OnLength::CloseUnlessCall(CallTest(test)) => test(text),
+            _ => false,
+        };
         let written = guide.text();
         if is_call(&written) {
             return Ok(String::new());

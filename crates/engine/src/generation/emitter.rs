@@ -69,7 +69,7 @@ impl TextEmitter {
         self.push_text(closing, n_tokens);
     }
 
-    /// Queues what was held back of a text of `n_tokens`; nothing after a stop string.
+    /// Queues the held-back text at the end of a text of `n_tokens`; none after a stop string.
     pub(super) fn flush(&mut self, incomplete: IncompleteCharacter, n_tokens: usize) {
         let rest = self.decoder.flush();
         if incomplete == IncompleteCharacter::Emit {
@@ -106,7 +106,7 @@ impl TextEmitter {
         self.queue.clear();
     }
 
-    /// Number of tokens of which the caller has taken an event.
+    /// Number of tokens with an event that the caller has taken.
     pub(super) fn n_delivered(&self) -> usize {
         self.n_delivered
     }

@@ -63,7 +63,7 @@ fn script(engine: &Engine, text: &str) -> impl Fn(&[u32]) -> Vec<f32> {
 #[derive(Clone, Debug, PartialEq)]
 struct Outcome {
     events: Vec<Event>,
-    /// Tokens of the text, of which the last are pending.
+    /// Tokens of the text, including pending ones.
     tokens: Vec<u32>,
     finish_reason: FinishReason,
     n_closing_bytes: usize,

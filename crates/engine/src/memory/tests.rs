@@ -1,4 +1,4 @@
-//! What is left of a budget, and what is expected of a disk.
+//! The division of a budget, and the prediction of decode speed.
 
 use super::*;
 

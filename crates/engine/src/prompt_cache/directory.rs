@@ -296,7 +296,7 @@ fn longer<'e>(
     export: &SequenceExport<'_>,
     segment: &SegmentWriter<'_>,
 ) -> Option<&'e Path> {
-    // If `segment` has fewer tokens than the hash HEAD covers, names of longer segments cannot match.
+    // Names of longer segments cannot match a `segment` with fewer tokens than HEAD covers.
     let head = |e: &DirectoryEntry| e.name.may_begin(segment.tokens);
     let mut longer: Vec<_> = others
         .iter()

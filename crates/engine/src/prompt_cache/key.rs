@@ -16,8 +16,8 @@ use crate::{Engine, Error};
 
 pub(crate) const KEY_BYTES: usize = 32;
 
-/// Version of the numerics. Raise it when a change of kernels or of the forward pass changes bits of
-/// the KV cache within one version of the program.
+/// Version of the numerics. Raise it when a change of kernels or of the forward pass changes bits
+/// of the KV cache within one version of the program.
 const NUMERICS: u32 = 1;
 
 /// A hash of everything that a state depends on.

@@ -350,8 +350,8 @@ fn names_directory(path: &Path) -> bool {
 
 impl Session {
     /// Truncates the session to its common prefix with `ids`, or restores a longer prefix from the
-    /// cache. The last of `ids` is never part of it, so that appending the rest computes logits. The
-    /// cache is used if its prefix is at least 16 tokens longer.
+    /// cache. The last of `ids` is never part of it, so that appending the rest computes logits.
+    /// The cache is used if its prefix is at least 16 tokens longer.
     ///
     /// # Errors
     /// A model file that cannot be read. A damaged cache file is a warning in
@@ -535,7 +535,7 @@ impl<'a> SequenceExport<'a> {
         Ok(counter.0)
     }
 
-    /// The segment of these tokens of the sequence, of which the first is at position `start`.
+    /// The segment of these tokens of the sequence, starting at position `start`.
     fn segment<'b>(
         &'b self,
         start: usize,

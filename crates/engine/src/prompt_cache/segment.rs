@@ -2,12 +2,13 @@
 //! the text in front, and the name of the model.
 //!
 //! ```text
-//! magic "ATTASEGM" | u32 LE: version, first position, n tokens, bytes of the label | u64 LE: bytes of the state
+//! magic "ATTASEGM"
+//! u32 LE: version, first position, n tokens, bytes of the label | u64 LE: bytes of the state
 //! key of the text in front [32] | tokens, u32 LE [n] | label, UTF-8 | state | checksum [32]
 //! ```
-//! The key identifies the text in front of the state (`key.rs`); the checksum is BLAKE3 of all bytes
-//! before it; the label is the name of the model, for display. The bytes may be hostile: key, length
-//! and checksum are verified, and the model crate checks the header of the state itself.
+//! The key identifies the text in front of the state (`key.rs`); the checksum is BLAKE3 of all
+//! bytes before it; the label is the name of the model, for display. The bytes may be hostile: key,
+//! length and checksum are verified, and the model crate checks the header of the state itself.
 
 use std::{
     io::{self, Write},

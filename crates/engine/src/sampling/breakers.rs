@@ -1,16 +1,16 @@
-//! Sequence breakers: the tokens at which DRY stops looking for repetitions. Knows texts and
-//! vocabularies, no logits.
+//! Sequence breakers: the tokens at which DRY ends a repetition. Knows texts and vocabularies, no
+//! logits.
 //!
-//! The one idea, llama.cpp's: a text may begin anywhere in a token and go on over others. So a
-//! breaker is a *head*, the token in which it begins, and a *tail*, the tokens of what is left;
+//! The one idea, llama.cpp's: a breaker text may begin anywhere in a token and continue in others.
+//! So a breaker is a *head*, the token in which it begins, and a *tail*, the tokens of the rest;
 //! most have no tail.
 
 use atta_tokenizer::{Special, Tokenizer};
 
-/// The longest tail, tokens, so that looking for it takes bounded time.
+/// Maximum tokens of a tail, which bounds the time of a search.
 const MAX_TAIL: usize = 20;
 
-/// Token sequences that break repetitions.
+/// Token sequences that end a repetition.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Breakers {
     /// Heads and tails, sorted.
@@ -18,7 +18,7 @@ pub struct Breakers {
 }
 
 impl Breakers {
-    /// All the ways in which a vocabulary writes one of `texts`, tails of at most 20 tokens.
+    /// Finds all encodings of `texts` in a vocabulary, with tails of at most 20 tokens.
     pub fn find(tokenizer: &Tokenizer, texts: &[String]) -> Self {
         let mut sequences = Vec::new();
         for id in 0..tokenizer.n_vocab() as u32 {
@@ -37,7 +37,7 @@ impl Breakers {
         Self { sequences }
     }
 
-    /// What breakers that begin with a token go on with.
+    /// Tails of the breakers with this head.
     fn tails(&self, head: u32) -> impl Iterator<Item = &[u32]> {
         let start = self.sequences.partition_point(|(id, _)| *id < head);
         self.sequences[start..]
@@ -46,13 +46,13 @@ impl Breakers {
             .map(|(_, tail)| tail.as_slice())
     }
 
-    /// Whether a token is a breaker all by itself.
+    /// Whether a token alone is a breaker.
     pub(super) fn is_whole(&self, id: u32) -> bool {
         self.tails(id).any(<[u32]>::is_empty)
     }
 
-    /// How many tokens of `window` come after its last breaker; all, if there is none. The last is
-    /// the one whose head comes last, and of several with that head the longest.
+    /// Number of tokens of `window` behind its last breaker; all without one. The last breaker is the
+    /// one whose head comes last, and of several with that head the longest.
     pub(super) fn n_after_last(&self, window: &[u32]) -> usize {
         for (at, &head) in window.iter().enumerate().rev() {
             let after = &window[at + 1..];
@@ -74,8 +74,8 @@ impl Breakers {
     }
 }
 
-/// What is left of `text` after each place of `word` at which it may begin; nothing, where `word`
-/// holds all of it.
+/// For each position of `word` at which `text` may begin, the rest of `text` behind `word`; empty if
+/// `word` contains all of `text`.
 fn rests<'a>(word: &'a [u8], text: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
     let holds_all = word.windows(text.len()).any(|part| part == text);
     let ends = (1..text.len().min(word.len() + 1))

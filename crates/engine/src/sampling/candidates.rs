@@ -1,27 +1,27 @@
-//! The tokens that may still be chosen, best first. Knows logits and ids, not what the filters
-//! want.
+//! The list of candidates: tokens that may still be selected, best first. Knows logits and ids, no
+//! filters.
 //!
-//! The one idea: **the list behaves as if it were sorted, and is sorted only as far as somebody
-//! looks**. The order is total (logit descending, then id ascending) and weights are integers,
-//! whose sums do not depend on the order, so the laziness cannot be seen in any result.
+//! The one idea: **the list behaves as if it were sorted, and is sorted only as far as it is read**.
+//! The order is total (logit descending, then id ascending) and weights are integers, whose sums do
+//! not depend on the order, so lazy sorting changes no result.
 
 use std::cmp::Ordering;
 
 use atta_kernels::math;
 
-/// How many candidates are sorted at first, and the factor by which that grows. Finding the next
-/// best costs a pass over the rest: 0.3 ms of 152k tokens, the time of sorting 10k of them. A first
-/// step of 64 or a factor of 8 or 16 made no clear difference.
+/// Number of candidates sorted at first, and the factor by which it grows. Selecting the next best
+/// takes a pass over the rest: 0.3 ms for 152k tokens, the time of sorting 10k of them. A first step
+/// of 64 or a factor of 8 or 16 made no clear difference.
 const FIRST_SORTED: usize = 256;
 const GROWTH: usize = 4;
 
-/// The weight of the best candidate; the others have `e^(logit - best)` of it. Sums over 2²⁴ tokens
-/// fit a `u64`, and what truncation loses, below 1e-12 per token, is far below the error of an f32
+/// The weight of the best candidate; another has `e^(logit - best)` of it. Sums over 2²⁴ tokens fit
+/// a `u64`, and the truncation error, below 1e-12 per token, is far below that of an f32
 /// exponential.
 const WEIGHT_OF_BEST: f32 = (1u64 << 40) as f32;
 
-/// Fixed point of distances between logits, so that their weighted sum does not depend on the order
-/// either.
+/// Fixed-point unit of distances between logits, so that their weighted sum does not depend on the
+/// order.
 const DISTANCE_ONE: f32 = (1u64 << 24) as f32;
 
 /// A token that may be chosen. Its logit is finite.
@@ -54,14 +54,14 @@ pub(super) struct Candidates {
     /// `list[..n_sorted]` is in order, and nothing in it comes after anything in the rest.
     list: Vec<Candidate>,
     n_sorted: usize,
-    /// How long the list may grow; not the capacity of the vector, which a clone does not inherit.
+    /// Maximum length of the list; not the capacity of the vector, which a clone does not inherit.
     room: usize,
 }
 
 impl Candidates {
-    /// Room for the best `limit` tokens, in a vocabulary of `n_vocab`.
+    /// Creates a list for the best `limit` of `n_vocab` tokens.
     pub(super) fn new(limit: usize, n_vocab: usize) -> Self {
-        // With twice the limit, one selection is paid for by at least `limit` arrivals.
+        // With twice the limit, there are at least `limit` insertions per selection.
         let room = limit.saturating_mul(2).max(FIRST_SORTED).min(n_vocab);
         Self {
             list: Vec::with_capacity(room),
@@ -76,8 +76,8 @@ impl Candidates {
         self.list.clear();
         self.list.reserve_exact(self.room);
         self.n_sorted = 0;
-        // Equal logits that come later have higher ids, so only greater ones can still get in. NaN
-        // never compares so.
+        // Later equal logits have higher ids, so only greater ones enter the list. NaN never
+        // compares as greater.
         let mut floor = f32::NEG_INFINITY;
         for (id, &logit) in logits.iter().enumerate() {
             if logit > floor {
@@ -153,18 +153,19 @@ impl Candidates {
     /// The sum over all candidates of their [`weight`], and the mean of `logit - best` by that
     /// weight.
     pub(super) fn weighted_distance(&self, best: f32) -> (u64, f64) {
-        let (mut total, mut sum) = (0, 0);
+        let mut total = 0;
+        let mut sum = 0;
         for distance in self.list.iter().map(|c| c.logit - best) {
             let weight = weight(distance);
             total += weight;
-            // What weighs nothing may be as far away as it likes: the product is 0.
+            // A weight of 0 gives a product of 0 at any distance.
             sum += i128::from(weight) * (distance * DISTANCE_ONE) as i128;
         }
         (total, sum as f64 / total as f64 / f64::from(DISTANCE_ONE))
     }
 
-    /// Keeps the candidates whose logits are nearest to `center`, as long as `wants_more` of the
-    /// weight so far, and at least one. Of two that are equally near, the better one is first.
+    /// Keeps the candidates with logits nearest to `center` while `wants_more` of their weight, and
+    /// at least one. Of two at the same distance, the better one is first.
     pub(super) fn keep_nearest(
         &mut self,
         center: f64,
@@ -174,8 +175,9 @@ impl Candidates {
         let distance = |c: &Candidate| (f64::from(c.logit) - center).abs();
         let nearest =
             |a: &Candidate, b: &Candidate| distance(a).total_cmp(&distance(b)).then(a.order(b));
-        let (mut kept, mut n) = (0, 0);
-        // For a moment the sorted part is sorted by distance.
+        let mut kept = 0;
+        let mut n = 0;
+        // The sorted part is sorted by distance in this loop.
         self.n_sorted = 0;
         while n < self.list.len() && (n == 0 || wants_more(kept)) {
             if n == self.n_sorted {
@@ -226,7 +228,7 @@ pub(super) mod tests {
         list
     }
 
-    /// What is left in the list, best first.
+    /// The rest of the list, best first.
     pub(in super::super) fn left(candidates: &mut Candidates) -> Vec<Candidate> {
         (0..).map_while(|rank| candidates.nth(rank)).collect()
     }

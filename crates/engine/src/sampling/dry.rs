@@ -1,15 +1,15 @@
-//! DRY: tokens that would go on with a repetition lose logit, the more the longer it is. Knows ids,
-//! and breakers as ids.
+//! DRY: penalises tokens that would continue a repetition, more for a longer one. Knows ids, and
+//! breakers as ids.
 //!
-//! The one idea: read backwards, the lengths of all repetitions of the end of the text are its
-//! Z-array, which takes linear time: Gusfield, "Algorithms on strings, trees and sequences", 1997,
-//! §1.3. The result is llama.cpp's.
+//! The one idea: the lengths of all repetitions of the end of the text are the Z-array of the
+//! reversed text, which takes linear time: Gusfield, "Algorithms on strings, trees and sequences",
+//! 1997, §1.3. The result equals llama.cpp's.
 
 use atta_kernels::math;
 
 use super::{Breakers, DryOptions};
 
-/// The penalty, with the memory that it needs.
+/// The penalty and its buffers.
 #[derive(Clone, Debug)]
 pub(super) struct Dry {
     multiplier: f64,
@@ -19,8 +19,8 @@ pub(super) struct Dry {
     breakers: Breakers,
     /// Length of the repetition that ends `i` tokens before the end, \[window\].
     lengths: Vec<u32>,
-    /// One more than the longest repetition that each token goes on with, \[n_vocab\]; all 0
-    /// between calls, empty where the penalty is off.
+    /// One more than the longest repetition that each token would continue, \[n_vocab\]; all 0
+    /// between calls, empty if the penalty is off.
     longest: Vec<u32>,
 }
 
@@ -50,8 +50,8 @@ impl Dry {
         };
     }
 
-    /// Lowers the `logits` \[n_vocab\] of tokens that would go on with a repetition in the last
-    /// tokens of `history`.
+    /// Lowers the `logits` \[n_vocab\] of tokens that would continue a repetition in the last tokens
+    /// of `history`.
     pub(super) fn apply(&mut self, logits: &mut [f32], history: &[u32]) {
         let window = &history[history.len().saturating_sub(self.window)..];
         if window.len() <= self.allowed_length {
@@ -90,14 +90,14 @@ impl Dry {
     }
 }
 
-/// Fills `lengths[i]`, \[n\], with the number of tokens that the ends of `window` and of
-/// `window[..n - i]` have in common: the Z-array of the window read backwards. The first, where all
-/// are, is left alone.
+/// Sets `lengths[i]`, \[n\], to the length of the common suffix of `window` and `window[..n - i]`:
+/// the Z-array of the reversed window. `lengths[0]` is not set.
 fn repetitions(window: &[u32], lengths: &mut [u32]) {
     let n = window.len();
     let back = |i: usize| window[n - 1 - i];
-    // The known match that reaches farthest: what is at `start..end` is at `0..end - start` too.
-    let (mut start, mut end) = (0, 0);
+    // The match that reaches farthest: `start..end` equals `0..end - start`.
+    let mut start = 0;
+    let mut end = 0;
     for i in 1..n {
         let mut length = if i < end {
             (lengths[i - start] as usize).min(end - i)
@@ -109,7 +109,8 @@ fn repetitions(window: &[u32], lengths: &mut [u32]) {
         }
         lengths[i] = length as u32;
         if i + length > end {
-            (start, end) = (i, i + length);
+            start = i;
+            end = i + length;
         }
     }
 }

@@ -1,7 +1,7 @@
-//! What shortens the list of candidates. Each filter is one function that keeps the best so many
-//! and at least one; none knows the others, the temperature or the random numbers.
+//! Filters on the list of candidates. Each is one function that keeps at least one candidate; none
+//! knows the others, the temperature or the random numbers.
 //!
-//! Top-k is not here: the list never holds more than that, see [`Candidates::gather`].
+//! Top-k is part of [`Candidates::gather`].
 
 use atta_kernels::math;
 
@@ -18,7 +18,8 @@ pub(super) fn top_p(candidates: &mut Candidates, p: f32) {
         return;
     }
     let goal = (f64::from(p) * candidates.total_weight(best.logit, 1.0) as f64).ceil() as u64;
-    let (mut sum, mut n) = (0, 0);
+    let mut sum = 0;
+    let mut n = 0;
     while sum < goal
         && let Some(candidate) = candidates.nth(n)
     {
@@ -56,8 +57,8 @@ pub(super) fn typical(candidates: &mut Candidates, p: f32) {
     if p >= 1.0 {
         return;
     }
-    // Surprise and entropy hold the same ln of the total. Without it they are the distance below
-    // the best, and the mean of that: what is typical needs no logarithm.
+    // Surprise and entropy contain the same ln of the total. Without it they are the distance below
+    // the best logit, and the mean distance, so no logarithm is needed.
     let (total, distance) = candidates.weighted_distance(best.logit);
     let goal = (f64::from(p) * total as f64).floor() as u64;
     let center = f64::from(best.logit) + distance;

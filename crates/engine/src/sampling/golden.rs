@@ -1,5 +1,4 @@
-//! The samplers against llama.cpp's, on logits and texts that are written down with what it made of
-//! them.
+//! Tests against recorded results of llama.cpp's samplers.
 
 use std::{fs, path::PathBuf};
 

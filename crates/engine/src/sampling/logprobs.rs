@@ -42,7 +42,7 @@ impl LogProbCollector {
         }
     }
 
-    /// Log-probabilities from `logits`, `[n_vocab]`, of which `chosen` was chosen.
+    /// Computes log-probabilities from `logits`, `[n_vocab]`, for the selected token `chosen`.
     pub(crate) fn collect(&mut self, logits: &[f32], chosen: u32) -> LogProbs {
         self.candidates.gather(logits, self.n_top.max(1));
         let log_total = log_sum_exp(logits);
@@ -63,7 +63,7 @@ impl LogProbCollector {
     }
 }
 
-/// `ln Σ exp(logit)` over `logits`, `[n_vocab]`, of which NaN and −∞ are none.
+/// `ln Σ exp(logit)` over `logits`, `[n_vocab]`, without NaN and −∞.
 pub fn log_sum_exp(logits: &[f32]) -> f64 {
     let best = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     if !best.is_finite() {

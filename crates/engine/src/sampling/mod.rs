@@ -1,22 +1,21 @@
-//! Choosing the next token from logits. Knows numbers and ids: no text, no model, no grammar, no
-//! clock.
+//! Sampling: selects the next token from logits. Knows numbers and ids: no text, no model, no
+//! grammar, no clock.
 //!
 //! The one idea: a chain in a fixed order, which is llama.cpp's default order
 //! (`common_params_sampling::samplers`, with the logit bias before all) and does not depend on how
 //! the options were given:
 //! 1. on all logits, in place: logit bias; repeat, frequency and presence penalties; DRY;
-//!    top-n-sigma, which forbids by −∞;
-//! 2. the best `top_k` become the list of candidates;
+//!    top-n-sigma, which masks with −∞;
+//! 2. top-k: the best `top_k` become the list of candidates;
 //! 3. on that list, one function each: typical, top-p, min-p;
-//! 4. temperature and the draw, in one step, since temperature last changes only the weights of the
+//! 4. temperature and the draw, in one step, since the temperature only scales the weights of the
 //!    draw.
 //!
-//! At temperature 0 only step 1 is done, and the best token is taken. None of the filters could
-//! remove it but typical, which does not apply then: a temperature of 0 is the most probable token,
-//! whatever else was said.
+//! At temperature 0 the best token after step 1 is taken. Of the filters only typical could remove
+//! it, and does not apply.
 //!
-//! Everything is deterministic on every machine: ties go to the lower id, weights are summed as
-//! integers, `exp` and the random numbers are ours, and every draw takes exactly one random number.
+//! Results are the same on every machine: ties go to the lower id, weights are summed as integers,
+//! `exp` and the random numbers are our own, and every draw takes exactly one random number.
 //! After [`Sampler::new`] nothing allocates.
 
 mod breakers;
@@ -41,7 +40,7 @@ use dry::Dry;
 use penalties::Penalties;
 use random::SplitMix64;
 
-/// Chooses tokens one after the other. A clone goes on with the same random numbers.
+/// Samples one token after the other. A clone continues with the same random numbers.
 #[derive(Clone, Debug)]
 pub struct Sampler {
     sampling: Sampling,
@@ -53,9 +52,8 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// A sampler for logits of `n_vocab` tokens. Since it knows no text, the sequence breakers of
-    /// DRY are not among what it takes from `sampling`: they come as tokens, by
-    /// [`with_breakers`](Self::with_breakers).
+    /// Creates a sampler for `n_vocab` tokens. It ignores the sequence breakers in `sampling`, which
+    /// are texts: [`with_breakers`](Self::with_breakers) takes them as tokens.
     ///
     /// # Errors
     /// Those of [`Sampling::validate`], and [`SamplingError::BiasedToken`].
@@ -74,33 +72,28 @@ impl Sampler {
         } else {
             limit(sampling.top_k, n_vocab)
         };
-        let random = SplitMix64::new(sampling.seed);
-        let (dry, candidates) = (
-            Dry::new(&sampling.dry, n_vocab),
-            Candidates::new(limit, n_vocab),
-        );
         Ok(Self {
-            sampling,
             n_vocab,
             penalties,
-            dry,
-            candidates,
-            random,
+            dry: Dry::new(&sampling.dry, n_vocab),
+            candidates: Candidates::new(limit, n_vocab),
+            random: SplitMix64::new(sampling.seed),
+            sampling,
         })
     }
 
-    /// Gives DRY the tokens over which it does not see repetitions, as [`Breakers::find`] has them.
+    /// Sets the sequence breakers of DRY, as tokens from [`Breakers::find`].
     pub fn with_breakers(mut self, breakers: Breakers) -> Self {
         self.dry.set_breakers(breakers);
         self
     }
 
-    /// The next token. `logits` \[n_vocab\] are changed by step 1 of the chain; `history` is every
-    /// token so far, prompt included, oldest first, of which each penalty looks at the end.
+    /// Samples the next token. Step 1 of the chain changes `logits` \[n_vocab\]; `history` has all
+    /// tokens so far, prompt included, oldest first. Penalties apply to windows at its end.
     ///
-    /// A token whose logit is −∞ is never chosen while there is another one, nor is NaN, and +∞ is
-    /// the greatest of all. Where every logit is −∞ or NaN, the token is the lowest id that is
-    /// not NaN, else 0.
+    /// A token with a logit of −∞ or NaN is never selected while there is another one; +∞ is the
+    /// greatest logit. If all logits are −∞ or NaN, the result is the lowest id that is not NaN,
+    /// else 0.
     ///
     /// # Panics
     /// If the number of logits is not the `n_vocab` of [`Sampler::new`].
@@ -125,9 +118,10 @@ impl Sampler {
         self.draw().unwrap_or_else(|| last_resort(logits))
     }
 
-    /// Draws by the weights at the temperature; `None` if there are no candidates.
+    /// Draws a candidate by the weights at the temperature; `None` without candidates.
     fn draw(&mut self) -> Option<u32> {
-        let (best, temperature) = (self.candidates.nth(0)?, self.sampling.temperature);
+        let best = self.candidates.nth(0)?;
+        let temperature = self.sampling.temperature;
         if temperature == 0.0 {
             return Some(best.id);
         }
@@ -146,21 +140,20 @@ impl Sampler {
         }
     }
 
-    /// Bytes on the heap, which stay the same from construction on: 8 per candidate that fits
-    /// (twice `top_k`, at least 256, or `n_vocab` without it), 4 per token of the vocabulary if
-    /// there are penalties, and what DRY needs: as much again, 4 per token of its window, and
-    /// its breakers.
+    /// Bytes on the heap, constant after construction: 8 per candidate (twice `top_k`, at least 256,
+    /// or `n_vocab` without it), 4 per token of the vocabulary for penalties, and for DRY the same,
+    /// 4 per token of its window, and its breakers.
     pub fn heap_bytes(&self) -> usize {
         self.candidates.heap_bytes() + self.penalties.heap_bytes() + self.dry.heap_bytes()
     }
 }
 
-/// The number of candidates that `top_k` allows, at least 1.
+/// Maximum number of candidates, at least 1.
 fn limit(top_k: usize, n_vocab: usize) -> usize {
     if top_k == 0 { n_vocab.max(1) } else { top_k }
 }
 
-/// The token to take where `logits` \[n_vocab\] hold nothing above −∞.
+/// The token where no logit \[n_vocab\] is above −∞.
 fn last_resort(logits: &[f32]) -> u32 {
     logits.iter().position(|logit| !logit.is_nan()).unwrap_or(0) as u32
 }

@@ -2,61 +2,64 @@
 
 use atta_formats::{Explain, Names, Setting};
 
-/// The longest sequence breaker, bytes, and the longest window of DRY, tokens. The first is
-/// llama.cpp's; the second keeps what is allocated at the start below 4 MB.
+/// Maximum bytes of a sequence breaker, and maximum tokens of DRY's window. The first is llama.cpp's;
+/// the second keeps the buffer below 4 MB.
 const MAX_BREAKER_BYTES: usize = 40;
 const MAX_DRY_WINDOW: usize = 1 << 20;
 
-/// How the next token is chosen.
+/// Sampling parameters.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sampling {
-    /// Divides the logits before the draw; 0 takes the most probable token after the penalties,
-    /// lowest id on ties.
+    /// Temperature: divides the logits before the draw; 0 takes the most probable token after the
+    /// penalties, the lowest id on ties.
     pub temperature: f32,
-    /// Only the `top_k` most probable tokens; 0 for all.
+    /// Top-k sampling: keep the `top_k` most probable tokens; 0 for all.
     pub top_k: usize,
-    /// Only tokens about as surprising as the model expects, until they reach this probability; 1
-    /// for all.
+    /// Locally typical sampling: keep the most typical tokens with this total probability; 1 for
+    /// all.
     pub typical: f32,
-    /// Only the smallest set of most probable tokens that reaches this probability; 1 for all.
+    /// Top-p (nucleus) sampling: keep the most probable tokens with this total probability; 1 for
+    /// all.
     pub top_p: f32,
-    /// Only tokens at least this many times as probable as the best; 0 for all.
+    /// Min-p sampling: keep tokens at least this many times as probable as the best; 0 for all.
     pub min_p: f32,
-    /// Only tokens whose logit is at most this many standard deviations below the best; 0 or less
-    /// for all.
+    /// Top-n-sigma sampling: keep tokens with a logit at most this many standard deviations below
+    /// the best; 0 or less for all.
     pub top_n_sigma: f32,
-    /// Divides positive and multiplies negative logits of tokens in the window; 1 for none.
+    /// Repeat penalty: divides positive and multiplies negative logits of tokens in the window; 1
+    /// for none.
     pub repeat_penalty: f32,
-    /// How many of the last tokens the three penalties look at; 0 for none.
+    /// Window of the three penalties, in last tokens; 0 for none.
     pub repeat_window: usize,
-    /// Subtracted from the logit of every token in the window; 0 for none.
+    /// Presence penalty: subtracted from the logit of every token in the window; 0 for none.
     pub presence_penalty: f32,
-    /// Subtracted from the logit of a token once per occurrence in the window; 0 for none.
+    /// Frequency penalty: subtracted from the logit of a token once per occurrence in the window; 0
+    /// for none.
     pub frequency_penalty: f32,
-    /// The penalty on going on with a repetition.
+    /// DRY: the penalty on continued repetitions.
     pub dry: DryOptions,
-    /// What is added to the logits of tokens before everything else; −∞ forbids one. Of one token
-    /// all are added up.
+    /// Logit bias: added to the logits of these tokens first; −∞ bans a token. Several biases of one
+    /// token are summed.
     pub logit_bias: Vec<(u32, f32)>,
-    /// Start of the random numbers; equal seeds and equal logits give equal tokens.
+    /// Seed of the random numbers; the same seed and logits give the same tokens.
     pub seed: u64,
 }
 
 /// DRY, "don't repeat yourself": p-e-w, <https://github.com/oobabooga/text-generation-webui/pull/5677>, 2024.
 ///
-/// A token that would make the end of the text repeat `n ≥ allowed_length` tokens of before, and
-/// itself after them, loses `multiplier * base^(n - allowed_length)`.
+/// If the last `n ≥ allowed_length` tokens occur earlier in the text, followed by a token, that token
+/// loses `multiplier * base^(n - allowed_length)`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DryOptions {
     /// Factor of the penalty; 0 for none.
     pub multiplier: f32,
-    /// How fast it grows with the length of the repetition, at least 1.
+    /// Growth of the penalty per token of the repetition, at least 1.
     pub base: f32,
-    /// Repetitions of fewer tokens are free.
+    /// Shorter repetitions have no penalty.
     pub allowed_length: usize,
-    /// How many of the last tokens are searched; 0 for none.
+    /// Window that is searched, in last tokens; 0 for none.
     pub penalty_last_n: usize,
-    /// Texts over which no repetition reaches.
+    /// Sequence breakers: texts that end a repetition.
     pub sequence_breakers: Vec<String>,
 }
 
@@ -93,11 +96,10 @@ impl Default for DryOptions {
 }
 
 impl Sampling {
-    /// Checks every option.
+    /// Validates all parameters.
     ///
     /// # Errors
-    /// The first option whose value makes no sense. NaN never does, and infinities only as a bias
-    /// that forbids.
+    /// The first parameter out of range. NaN always is; so is infinity, except −∞ as a bias.
     pub fn validate(&self) -> Result<(), SamplingError> {
         let unit =
             |setting, value: f32| check((0.0..=1.0).contains(&value), setting, value, "0 to 1");
@@ -130,7 +132,7 @@ impl Sampling {
 }
 
 impl DryOptions {
-    /// Whether there is anything to penalise.
+    /// Whether the penalty is on.
     pub(crate) fn applies(&self) -> bool {
         self.multiplier != 0.0 && self.penalty_last_n > 0
     }
@@ -191,18 +193,18 @@ fn check(
     }
 }
 
-/// What is wrong with a [`Sampling`].
+/// An invalid [`Sampling`].
 #[non_exhaustive]
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum SamplingError {
-    /// A value outside the range of its option.
+    /// A value out of range.
     #[error("{}", out_of_range(*setting, *value, expected, Setting::words))]
     OutOfRange {
         /// The setting.
         setting: Setting,
         /// Value given.
         value: f32,
-        /// Values that would do.
+        /// Valid values.
         expected: &'static str,
     },
     /// A sequence breaker that is empty or too long.
@@ -210,13 +212,13 @@ pub enum SamplingError {
     Breaker {
         /// Its length.
         n_bytes: usize,
-        /// The longest.
+        /// Maximum.
         max: usize,
     },
-    /// A bias of −∞ on all that could follow.
+    /// A bias of −∞ on every token that could follow.
     #[error("{}", nothing_left(Setting::words))]
     NothingLeft,
-    /// A bias on a token that the vocabulary lacks.
+    /// A bias on a token outside the vocabulary.
     #[error("{}", biased_token(*id, *n_vocab, Setting::words))]
     BiasedToken {
         /// The token.

@@ -1,7 +1,7 @@
-//! Penalties on tokens that were there already. Knows logits and ids, not how one is chosen.
+//! Penalties on tokens that occur in the window. Knows logits and ids, no sampling.
 //!
-//! The one idea: count each token of the window in an array over the vocabulary, and clean up
-//! behind oneself, so that a long window costs two walks over it and no allocation.
+//! The one idea: count the tokens of the window in an array over the vocabulary, and reset the
+//! counts in a second pass over the window, so that nothing is allocated.
 
 use super::Sampling;
 
@@ -12,8 +12,8 @@ pub(super) struct Penalties {
     presence: f32,
     frequency: f32,
     window: usize,
-    /// How often each token occurs in the window, \[n_vocab\]; all 0 between calls, empty where no
-    /// penalty applies.
+    /// Occurrences of each token in the window, \[n_vocab\]; all 0 between calls, empty if no penalty
+    /// applies.
     counts: Vec<u32>,
 }
 
@@ -56,8 +56,8 @@ impl Penalties {
         }
     }
 
-    /// The repeat penalty moves a logit down whatever its sign: Keskar et al., "CTRL", 2019, §4.1
-    /// divides, which would reward a negative one.
+    /// The repeat penalty lowers a logit of any sign: Keskar et al., "CTRL", 2019, §4.1 divides,
+    /// which would raise a negative one.
     fn penalised(&self, logit: f32, count: u32) -> f32 {
         let logit = if logit > 0.0 {
             logit / self.repeat

@@ -1,7 +1,7 @@
-//! The random numbers of the sampler. Knows nothing of tokens.
+//! Random numbers of the sampler.
 //!
-//! The one idea: the stream for a seed is a promise. It never changes with a release, a platform or
-//! a dependency, so that a seed written down today gives the same text later; the tests pin it.
+//! The one idea: the stream for a seed never changes with a release, a platform or a dependency, so
+//! that a seed gives the same text later. Tests pin it.
 
 /// SplitMix64: Steele, Lea and Flood, "Fast splittable pseudorandom number generators", OOPSLA
 /// 2014, with the constants of Vigna's public-domain `splitmix64.c`. Period 2⁶⁴, one addition of

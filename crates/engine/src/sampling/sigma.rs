@@ -1,14 +1,13 @@
-//! Top-n-sigma, which looks at logits and not at probabilities. Knows nothing of candidates, since
-//! it comes before them.
+//! Top-n-sigma: a filter on logits, before candidates are gathered.
 
-/// Forbids, by −∞, every one of `logits` \[n_vocab\] that is more than `n` standard deviations
-/// below the greatest: Tang et al., "Top-nσ: not all logits are you need", 2024, §3. Logits that
-/// cannot be chosen do not count; `n ≤ 0` does nothing.
+/// Masks with −∞ all of `logits` \[n_vocab\] that are more than `n` standard deviations below the
+/// greatest: Tang et al., "Top-nσ: not all logits are you need", 2024, §3. NaN and −∞ are not part
+/// of the statistics; `n ≤ 0` does nothing.
 pub(super) fn top_n_sigma(logits: &mut [f32], n: f32) {
     if n <= 0.0 {
         return;
     }
-    // As the candidates are later: no NaN, no −∞, and +∞ as the greatest finite number.
+    // As in `Candidates::gather`: no NaN, no −∞, and +∞ as the greatest finite number.
     let choosable = |&&logit: &&f32| logit > f32::NEG_INFINITY;
     let values = || {
         logits
@@ -16,9 +15,13 @@ pub(super) fn top_n_sigma(logits: &mut [f32], n: f32) {
             .filter(choosable)
             .map(|&logit| f64::from(logit.min(f32::MAX)))
     };
-    let (mut sum, mut count, mut best) = (0.0, 0u32, f64::NEG_INFINITY);
+    let mut sum = 0.0;
+    let mut count = 0u32;
+    let mut best = f64::NEG_INFINITY;
     for value in values() {
-        (sum, count, best) = (sum + value, count + 1, best.max(value));
+        sum += value;
+        count += 1;
+        best = best.max(value);
     }
     let mean = sum / f64::from(count.max(1));
     let squares: f64 = values().map(|value| (value - mean) * (value - mean)).sum();

@@ -49,7 +49,8 @@ impl DiskTier {
     /// Finds a saved prefix of a text, without its last token. Empty if it would save little over
     /// `n` tokens.
     pub(super) fn find(&mut self, text: &[u32], n: usize) -> Vec<SegmentPrefix> {
-        let (ids, n_min) = (&text[..text.len() - 1], n + MIN_GAIN);
+        let ids = &text[..text.len() - 1];
+        let n_min = n + MIN_GAIN;
         if ids.len() < n_min {
             return Vec::new();
         }

@@ -24,7 +24,7 @@ pub struct JobId(pub u64);
 pub struct Job {
     pub(super) prompt: Text,
     priority: u8,
-    request: Request,
+    task: Task,
 }
 
 impl std::fmt::Debug for Job {
@@ -36,8 +36,8 @@ impl std::fmt::Debug for Job {
     }
 }
 
-/// The kind of a request.
-enum Request {
+/// The task of a job.
+enum Task {
     /// A decoding request: text.
     Generate(Box<Generation>),
     /// An embedding request.
@@ -57,7 +57,7 @@ impl Job {
         Ok(Self {
             prompt: prompt.into(),
             priority: 0,
-            request: Request::Generate(Box::new(Generation::new(engine, options)?)),
+            task: Task::Generate(Box::new(Generation::new(engine, options)?)),
         })
     }
 
@@ -66,7 +66,7 @@ impl Job {
         Self {
             prompt: prompt.into(),
             priority: 0,
-            request: Request::Embed(Pooled::new(pooling)),
+            task: Task::Embed(Pooled::new(pooling)),
         }
     }
 
@@ -109,7 +109,7 @@ pub struct Done {
 pub(super) struct Running {
     pub(super) id: JobId,
     priority: u8,
-    request: Request,
+    task: Task,
     /// Prompt and generated tokens; all must be evaluated before the next token is sampled.
     pub(super) text: Text,
     pub(super) n_prompt: usize,
@@ -126,7 +126,7 @@ impl Running {
         Self {
             id,
             priority: job.priority,
-            request: job.request,
+            task: job.task,
             n_prompt: job.prompt.len(),
             text: job.prompt,
             n_rolled_back: 0,
@@ -144,7 +144,7 @@ impl Running {
 
     /// Records that the job got a slot with `n_cached` tokens evaluated.
     pub(super) fn begin(&mut self, n_cached: usize) {
-        if let Request::Embed(pooled) = &mut self.request {
+        if let Task::Embed(pooled) = &mut self.task {
             pooled.restart();
         }
         if self.began.is_none() {
@@ -163,31 +163,31 @@ impl Running {
     }
 
     fn generation(&self) -> Option<&Generation> {
-        match &self.request {
-            Request::Generate(generation) => Some(generation),
-            Request::Embed(_) => None,
+        match &self.task {
+            Task::Generate(generation) => Some(generation),
+            Task::Embed(_) => None,
         }
     }
 
     /// Whether it is an embedding request.
     pub(super) fn is_embedding(&self) -> bool {
-        matches!(self.request, Request::Embed(_))
+        matches!(self.task, Task::Embed(_))
     }
 
     /// Whether it may start from a cached prefix.
     pub(super) fn may_share(&self) -> bool {
-        match &self.request {
-            Request::Generate(_) => true,
-            Request::Embed(pooled) => pooled.may_share(),
+        match &self.task {
+            Task::Generate(_) => true,
+            Task::Embed(pooled) => pooled.may_share(),
         }
     }
 
     /// The result wanted from the row at this position.
     pub(super) fn want(&self, pos: usize) -> Want {
         let n = self.text.len();
-        match &self.request {
-            Request::Generate(_) if pos + 1 == n => Want::Logits,
-            Request::Embed(pooled) if pooled.wants(pos, n) => Want::Hidden,
+        match &self.task {
+            Task::Generate(_) if pos + 1 == n => Want::Logits,
+            Task::Embed(pooled) if pooled.wants(pos, n) => Want::Hidden,
             _ => Want::Nothing,
         }
     }
@@ -198,10 +198,10 @@ impl Running {
         pos + 2 == self.n_prompt
     }
 
-    /// Pools the hidden states of evaluated rows, of which the first is at `pos` of the text.
+    /// Pools the hidden states of evaluated rows, starting at position `pos` of the text.
     pub(super) fn pool(&mut self, engine: &Engine, out: &Output, rows: Range<usize>, pos: usize) {
         let n = self.text.len();
-        let Request::Embed(pooled) = &mut self.request else {
+        let Task::Embed(pooled) = &mut self.task else {
             return;
         };
         for (row, pos) in rows.zip(pos..) {
@@ -222,9 +222,9 @@ impl Running {
     ) -> Result<Option<FinishReason>, Error> {
         let is_first = !self.is_decoding();
         self.first.get_or_insert_with(Instant::now);
-        let generation = match &mut self.request {
-            Request::Generate(generation) => generation,
-            Request::Embed(pooled) => {
+        let generation = match &mut self.task {
+            Task::Generate(generation) => generation,
+            Task::Embed(pooled) => {
                 let flow = on_update(Update::Embedding(&pooled.vector()));
                 return Ok(Some(if flow.is_break() {
                     FinishReason::Interrupted
@@ -264,7 +264,7 @@ impl Running {
     /// Ends the text, as if it had reached its length limit if it has no other end. A constrained
     /// text without a short end stays cut: an error would lose all of it.
     pub(super) fn end(&mut self, on_event: &mut OnEvent<'_>) -> Result<FinishReason, Error> {
-        let Request::Generate(generation) = &mut self.request else {
+        let Task::Generate(generation) = &mut self.task else {
             return Ok(FinishReason::Length);
         };
         generation.cut();

@@ -1,7 +1,7 @@
 //! Continuous batching: a scheduler for many jobs on one executor.
 //!
-//! A job is a text of which some tokens have been evaluated: a decoding job is a token or two
-//! ahead, a prefilling one up to its whole prompt. Each [`step`](Batcher::step) fills batches with
+//! A job is a text and the number of its evaluated tokens: a decoding job is a token or two ahead
+//! of them, a prefilling one up to its whole prompt. Each [`step`](Batcher::step) fills batches with
 //! rows of all jobs, decoding first. When a job ends, its sequence stays in its slot as a cached
 //! prefix until the KV pool needs room; a new job with the same first tokens forks it.
 //!
@@ -157,7 +157,8 @@ impl Batcher {
         engine: &Engine,
         options: &BatcherOptions,
     ) -> Result<Self, Error> {
-        let (planned, n_jobs) = (engine.planned_session(&options.session)?, options.n_jobs);
+        let planned = engine.planned_session(&options.session)?;
+        let n_jobs = options.n_jobs;
         let logits = logits_bytes(engine.spec()).saturating_mul(n_jobs as u64);
         let logits_memory = engine.budget().reserve("logits", logits)?;
         let disk_tier = options
@@ -192,7 +193,9 @@ impl Batcher {
     /// [`Error::PromptTooLong`], [`Error::EmptyPrompt`], a token that the model does not have,
     /// embeddings of another width than its own.
     pub fn submit(&mut self, job: Job) -> Result<JobId, Error> {
-        let (n_prompt, n_ctx, n_vocab) = (job.prompt.len(), self.n_ctx, self.engine.spec().n_vocab);
+        let n_prompt = job.prompt.len();
+        let n_ctx = self.n_ctx;
+        let n_vocab = self.engine.spec().n_vocab;
         if n_prompt == 0 {
             return Err(Error::EmptyPrompt);
         }
@@ -375,7 +378,8 @@ impl Batcher {
 
     /// Starts queued job `i` in a slot, from the longest cached prefix in memory or on disk.
     fn begin(&mut self, i: usize, from: Option<CachedPrefix>) {
-        let (job, n) = (&self.queue[i], from.map_or(0, |from| from.n));
+        let job = &self.queue[i];
+        let n = from.map_or(0, |from| from.n);
         let n_text = job.text.len();
         let disk_tier = self.disk_tier.as_mut().filter(|_| job.may_share());
         let found = disk_tier.and_then(|tier| Some(tier.find(job.text.tokens()?, n)));

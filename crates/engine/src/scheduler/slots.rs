@@ -238,7 +238,7 @@ impl SlotTable {
             .truncate(seq, from.map_or(0, |source| source.n))
             .expect("the sequence is there");
         self.n_running += 1;
-        let (used, n_saved) = (self.tick(), n_saved.min(n_done));
+        let used = self.tick();
         self.slots[place] = Some(Slot {
             seq,
             job: Some(job),
@@ -247,7 +247,7 @@ impl SlotTable {
             n_submitted: n_done,
             n_flights: 0,
             used,
-            n_saved,
+            n_saved: n_saved.min(n_done),
         });
         place
     }
