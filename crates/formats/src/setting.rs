@@ -57,6 +57,12 @@ pub enum Setting {
     TokenizerFile,
     /// The pre-tokenizer of a vocabulary.
     PreTokenizer,
+    /// The keys of a server.
+    ApiKey,
+    /// Serving other machines without keys.
+    Insecure,
+    /// Origins of web pages that a server answers.
+    AllowOrigin,
 }
 
 impl Setting {
@@ -86,6 +92,9 @@ impl Setting {
             Self::Fit => "automatic fitting",
             Self::TokenizerFile => "a tokenizer file",
             Self::PreTokenizer => "a pre-tokenizer",
+            Self::ApiKey => "an API key",
+            Self::Insecure => "insecure access",
+            Self::AllowOrigin => "the allowed origin",
         }
     }
 }

@@ -31,7 +31,7 @@ mod worker;
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
-use atta_engine::{BatcherOptions, Explain, Names, Pooling};
+use atta_engine::{BatcherOptions, Explain, Names, Pooling, Setting};
 
 // For tests and the fuzz target, which send requests without a connection.
 #[doc(hidden)]
@@ -157,20 +157,13 @@ pub enum ServeError {
     #[error("{}: no thermal zone with a temperature that can be read", .0.display())]
     NoTemperature(PathBuf),
     /// An address that other machines can reach, without keys.
-    #[error(
-        "{0} can be reached by other machines: give --api-key, or --insecure if everybody who can reach it may use it"
-    )]
+    #[error("{}", open_to_machines(*.0, Setting::words))]
     Open(SocketAddr),
-    /// An `--allow-origin` that admits every web page, without keys.
-    #[error(
-        "--allow-origin {0} lets every web page that is open in a browser of this machine use the server: give --api-key, \
-         or --insecure if that is wanted"
-    )]
+    /// An allowed origin that admits every web page, without keys.
+    #[error("{}", open_to_pages(.0, Setting::words))]
     OpenToPages(String),
-    /// An `--allow-origin` that is no origin.
-    #[error(
-        "--allow-origin {0}: expected SCHEME://HOST or SCHEME://HOST:PORT with nothing behind it, SCHEME://*, null or *"
-    )]
+    /// An allowed origin that is no origin.
+    #[error("{}", not_an_origin(.0, Setting::words))]
     Origin(String),
     /// A server-wide default that no request could use.
     #[error("{0}")]
@@ -211,7 +204,37 @@ impl Explain for ServeError {
     fn explain(&self, names: Names) -> String {
         match self {
             Self::Engine(error) => error.explain(names),
+            Self::Open(address) => open_to_machines(*address, names),
+            Self::OpenToPages(origin) => open_to_pages(origin, names),
+            Self::Origin(origin) => not_an_origin(origin, names),
             _ => self.to_string(),
         }
     }
+}
+
+fn open_to_machines(address: SocketAddr, names: Names) -> String {
+    format!(
+        "{address} can be reached by other machines: give {}, \
+         or {} if everybody who can reach it may use it",
+        names(Setting::ApiKey),
+        names(Setting::Insecure)
+    )
+}
+
+fn open_to_pages(origin: &str, names: Names) -> String {
+    format!(
+        "{} {origin} lets every web page that is open in a browser of this machine use the \
+         server: give {}, or {} if that is wanted",
+        names(Setting::AllowOrigin),
+        names(Setting::ApiKey),
+        names(Setting::Insecure)
+    )
+}
+
+fn not_an_origin(origin: &str, names: Names) -> String {
+    format!(
+        "{} {origin}: expected SCHEME://HOST or SCHEME://HOST:PORT with nothing behind it, \
+         SCHEME://*, null or *",
+        names(Setting::AllowOrigin)
+    )
 }

@@ -28,6 +28,9 @@ pub(crate) fn flag(setting: Setting) -> &'static str {
         Setting::Fit => "--fit",
         Setting::TokenizerFile => "--tokenizer",
         Setting::PreTokenizer => "--pre",
+        Setting::ApiKey => "--api-key",
+        Setting::Insecure => "--insecure",
+        Setting::AllowOrigin => "--allow-origin",
     }
 }
 

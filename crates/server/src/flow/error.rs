@@ -262,7 +262,10 @@ fn field(setting: Setting) -> &'static str {
         | Setting::Weights
         | Setting::Fit
         | Setting::TokenizerFile
-        | Setting::PreTokenizer => setting.words(),
+        | Setting::PreTokenizer
+        | Setting::ApiKey
+        | Setting::Insecure
+        | Setting::AllowOrigin => setting.words(),
     }
 }
 

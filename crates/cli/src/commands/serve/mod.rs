@@ -20,7 +20,7 @@ pub(super) fn run(args: Box<ServeArgs>) -> Result<(), Failure> {
     // Until the first model is loaded, Ctrl-C ends the program at once; then the server handles it.
     let server =
         Server::bind(sources(&args)?, args.server_options()?).map_err(|error| match error {
-            ServeError::Open(_) | ServeError::SameName(_) => Failure::Usage(error.to_string()),
+            ServeError::Open(_) | ServeError::SameName(_) => Failure::Usage(error.explain(flag)),
             error => Failure::Failed(error.explain(flag)),
         })?;
     let mut out = io::stdout();
