@@ -1,4 +1,4 @@
-//! What holds for any file: what was written is read back, and no damage makes the reader panic.
+//! Properties of any file: a written file is read back, and no damage makes the reader panic.
 
 use atta_formats::{Directory, Error, Gguf, SharedBytes, TensorType, Value, Writer, decode};
 use proptest::collection::{btree_map, vec};

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use atta_formats::{Contents, Directory, Error, Split, TensorType, Writer};
 
-/// Shard `no` of a model whose split keys say `count` files with `n_tensors` tensors; its one tensor
-/// is `name`.
+/// Shard `no` of a model whose split keys say `count` files with `n_tensors` tensors; its one
+/// tensor is `name`.
 fn shard(no: u16, count: u16, n_tensors: u64, name: &str) -> Contents {
     let mut w = Writer::new();
     w.set_split(Split {

@@ -1,5 +1,5 @@
-//! The inputs and outputs of attention: a paged KV cache, query rows, scratch memory. The arithmetic
-//! is in `algo/attention.rs`, the distribution over threads in `schedule.rs`.
+//! The inputs and outputs of attention: a paged KV cache, query rows, scratch memory. The
+//! arithmetic is in `algo/attention.rs`, the distribution over threads in `schedule.rs`.
 
 mod schedule;
 

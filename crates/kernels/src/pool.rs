@@ -1,11 +1,11 @@
 //! The thread pool: persistent workers that spin briefly for the next region, then park.
 //!
 //! A region is one closure that every participating thread runs; the closure itself takes its work
-//! from a counter (see `tiles.rs`), so any number of threads can finish it. The one idea: **a region
-//! never waits for a worker that has not entered it**. The caller works from the first moment, and
-//! at the end closes the region and waits only for the workers inside. Workers that the system has
-//! not scheduled (more threads than cores, a busy neighbour) therefore cost nothing. The pool knows
-//! nothing of tensors.
+//! from a counter (see `tiles.rs`), so any number of threads can finish it. The one idea: **a
+//! region never waits for a worker that has not entered it**. The caller works from the first
+//! moment, and at the end closes the region and waits only for the workers inside. Workers that the
+//! system has not scheduled (more threads than cores, a busy neighbour) therefore cost nothing. The
+//! pool knows nothing of tensors.
 //!
 //! Spinning is bounded to [`SPIN_MAX`] and halved each time no region came, so an idle or
 //! oversubscribed pool sleeps.
@@ -120,9 +120,9 @@ impl PoolState {
         }
         let parked = &self.parked[worker].0;
         loop {
-            // Sequentially consistent on both sides: either the caller sees the flag, or this worker
-            // sees the new epoch. The fence is for emulators: in qemu 7.2 the load can overtake the
-            // store, which aarch64 forbids.
+            // Sequentially consistent on both sides: either the caller sees the flag, or this
+            // worker sees the new epoch. The fence is for emulators: in qemu 7.2 the load can
+            // overtake the store, which aarch64 forbids.
             parked.store(true, Ordering::SeqCst);
             fence(Ordering::SeqCst);
             if self.epoch.0.load(Ordering::SeqCst) != seen {
@@ -149,7 +149,8 @@ impl PoolState {
     }
 
     fn work_until_stopped(&self, worker: usize) {
-        let (mut seen, mut budget) = (0, self.spin);
+        let mut seen = 0;
+        let mut budget = self.spin;
         loop {
             budget = self.wait(worker, seen, budget);
             seen = self.epoch.0.load(Ordering::Acquire);
@@ -176,8 +177,8 @@ impl Drop for CloseOnDrop<'_> {
 
 /// A pool of threads, the caller's included.
 ///
-/// One region runs at a time; work submitted from inside a region, or by a second thread during one,
-/// runs on its caller alone. Dropping the pool ends and joins its threads.
+/// One region runs at a time; work submitted from inside a region, or by a second thread during
+/// one, runs on its caller alone. Dropping the pool ends and joins its threads.
 pub struct Pool {
     shared: Arc<PoolState>,
     /// Held by the thread whose region is running; holds the thread that is bound to `cpu`.
@@ -196,9 +197,9 @@ impl Pool {
             .unwrap_or_else(|_| unreachable!("nothing is pinned"))
     }
 
-    /// A pool with one thread per CPU of `cpus`, bound to it. A calling thread is bound to the first
-    /// of them in its first region, and stays bound after the pool is dropped. Making a pool binds
-    /// neither the caller nor threads that it starts later.
+    /// A pool with one thread per CPU of `cpus`, bound to it. A calling thread is bound to the
+    /// first of them in its first region, and stays bound after the pool is dropped. Making a pool
+    /// binds neither the caller nor threads that it starts later.
     ///
     /// # Errors
     /// [`Error::NoCpus`] for an empty list; [`Error::Pin`] if the system refuses a CPU or cannot

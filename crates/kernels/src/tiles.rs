@@ -3,7 +3,7 @@
 //!
 //! A [`Split`] divides a buffer into parts that never overlap; [`deal`] gives each part
 //! to exactly one call of a closure. Algorithms only see the parts, which are ordinary `&mut`
-//! slices or small views. This file knows nothing of what is computed.
+//! slices or small views. This file knows nothing of the computation.
 
 use crate::Pool;
 use std::marker::PhantomData;
@@ -32,8 +32,8 @@ pub(crate) unsafe trait Split: Sync {
 }
 
 /// Calls `f(i, part i)` once for every part, in one region of the pool. A thread takes a share of
-/// what is left, so that it works on neighbours at first and no thread has much to do when the
-/// others are finished. The exclusive borrow lasts as long as the parts, so that parts of two deals
+/// the remaining parts: long runs of neighbours at first, single parts at the end, so that all
+/// threads finish together. The exclusive borrow lasts as long as the parts, so that parts of two deals
 /// cannot coexist.
 pub(crate) fn deal<'p, S: Split + 'p>(
     pool: &Pool,
@@ -43,7 +43,7 @@ pub(crate) fn deal<'p, S: Split + 'p>(
     deal_in_turn(pool, parts, |turn, part| f(turn.i, part));
 }
 
-/// As [`deal`], of which each part's turn is known.
+/// [`deal`] that also tells each part's [`Turn`].
 pub(crate) fn deal_in_turn<'p, S: Split + 'p>(
     pool: &Pool,
     parts: &'p mut S,
@@ -87,8 +87,8 @@ impl Turn {
     }
 }
 
-/// Which parts nobody has taken. Its functions are calls wherever parts are dealt: a program for
-/// boards stays small.
+/// The parts that no thread has taken. Its functions are not inlined, which keeps the program of
+/// boards small.
 struct Shares {
     n: usize,
     turns: usize,
@@ -108,7 +108,7 @@ impl Shares {
     }
 
     /// The turn of part `i` of a share that ends at `end`. Behind a share comes the first part that
-    /// nobody has, unless another thread is quicker.
+    /// no thread has taken, unless another thread takes it meanwhile.
     #[inline(never)]
     fn turn(&self, i: usize, end: usize) -> Turn {
         let next = if i + 1 < end {
@@ -440,7 +440,8 @@ unsafe impl Split for Grid<'_> {
     }
 
     unsafe fn part(&self, i: usize) -> Strip<'_> {
-        let (all, n_strips) = (&self.columns, self.columns.n_parts());
+        let all = &self.columns;
+        let n_strips = all.n_parts();
         let first = i / n_strips * self.tile;
         debug_assert!(first < all.n_rows);
         // SAFETY: `i % n_strips` is a strip, and the caller keeps its rows of this tile to one
@@ -508,8 +509,10 @@ unsafe impl Split for Bands<'_> {
     }
 
     unsafe fn part(&self, i: usize) -> Band<'_> {
-        let (all, n_strips) = (&self.columns, self.columns.n_parts());
-        let (group, rows) = (i / n_strips, self.rows(i / n_strips));
+        let all = &self.columns;
+        let n_strips = all.n_parts();
+        let group = i / n_strips;
+        let rows = self.rows(group);
         // SAFETY: `i % n_strips` is a strip, and the caller keeps its rows of this group to one
         // view.
         let strip = unsafe { all.part(i % n_strips) };

@@ -127,7 +127,8 @@ mod quota {
     /// `line` is `id:controllers:path`; version 2 has id 0 and no controllers.
     fn of_group(root: &Path, line: &str) -> Option<f64> {
         let mut fields = line.splitn(3, ':').skip(1);
-        let (controllers, path) = (fields.next()?, fields.next()?.trim_start_matches('/'));
+        let controllers = fields.next()?;
+        let path = fields.next()?.trim_start_matches('/');
         if controllers.is_empty() {
             return strictest(&root.join("sys/fs/cgroup"), path, v2);
         }
@@ -162,7 +163,8 @@ mod quota {
     }
 
     fn ratio(quota: &str, period: &str) -> Option<f64> {
-        let (quota, period): (f64, f64) = (quota.trim().parse().ok()?, period.trim().parse().ok()?);
+        let quota: f64 = quota.trim().parse().ok()?;
+        let period: f64 = period.trim().parse().ok()?;
         (quota > 0.0 && period > 0.0).then_some(quota / period)
     }
 

@@ -56,7 +56,8 @@ impl Budget {
     /// [`Error::OverBudget`] if the limit would be exceeded; nothing is reserved then.
     pub fn reserve(&self, name: &'static str, bytes: u64) -> Result<Reservation, Error> {
         let mut account = self.account();
-        let (used, limit) = (account.used(), account.limit);
+        let used = account.used();
+        let limit = account.limit;
         if used.saturating_add(bytes) > limit {
             return Err(Error::OverBudget {
                 what: name,

@@ -1,8 +1,8 @@
 //! Opening a model: one file or all shards of a split one, and its tensor directory.
 //!
 //! Files are mapped, which reads nothing until bytes are accessed. A model that is to be read into
-//! private memory drops its maps ([`ModelFiles::unmapped`]) and keeps only a copy of what stands
-//! before the tensors.
+//! private memory drops its maps ([`ModelFiles::unmapped`]) and keeps only a copy of the
+//! bytes before the tensors.
 
 use std::{
     borrow::Cow,
@@ -39,7 +39,7 @@ impl std::fmt::Debug for ModelFiles {
 struct Shard {
     source: Arc<dyn ReadAt>,
     /// The bytes that the directory points into: the whole file if it is addressable, otherwise a
-    /// copy of what stands before its tensors.
+    /// copy of the bytes before its tensors.
     start: SharedBytes,
 }
 
@@ -91,7 +91,7 @@ impl ModelFiles {
         })
     }
 
-    /// Returns the same files without their maps: what stands before the tensors is copied, and
+    /// Returns the same files without their maps: the bytes before the tensors are copied, and
     /// tensors are accessible by [`read`](Self::read) only.
     ///
     /// # Errors
@@ -116,7 +116,7 @@ impl ModelFiles {
         Self::parse(&path, shards, Some(headers))
     }
 
-    /// What stands before the first tensor of a shard.
+    /// The bytes before the first tensor of a shard.
     fn header(&self, shard: usize) -> &[u8] {
         let start = self.shards[shard].start();
         let tensors = self.directory.tensors().iter();
@@ -209,7 +209,7 @@ impl ModelFiles {
         shard.map_or(0, |shard| shard.source.len())
     }
 
-    /// What stands before the tensors of each shard.
+    /// The bytes before the tensors of each shard.
     pub(crate) fn headers(&self) -> impl Iterator<Item = &[u8]> {
         (0..self.shards.len()).map(|shard| self.header(shard))
     }

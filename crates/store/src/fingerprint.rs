@@ -11,7 +11,7 @@ const N_SAMPLES: u64 = 64;
 const SAMPLE_BYTES: usize = 4096;
 
 impl ModelFiles {
-    /// Gives to `each`, file by file, the length, the time of the last write, all that stands
+    /// Gives to `each`, file by file, the length, the time of the last write, all bytes
     /// before the tensors, and then samples: 64 of 4 KiB for all files together, evenly spread;
     /// every byte of a model no larger than those, and of one that is built into the program.
     ///

@@ -2,7 +2,7 @@
 //! chunk by chunk under a budget.
 //!
 //! The crate knows byte ranges and *weight groups*, the sets of matrices that a forward pass
-//! multiplies together. It refuses to know what a tensor means or what is computed with it. The one
+//! multiplies together. It refuses to know what a tensor means or how it is used. The one
 //! idea: the caller asks for a chunk of a group and holds a guard; whether the bytes were in memory
 //! before, and what happens to them after the guard is dropped, is the store's business.
 

@@ -1,8 +1,8 @@
 //! Reading files at given offsets, past the page cache where the system allows it.
 //!
 //! A model that does not fit into memory would evict everything else from the page cache, itself
-//! first. So its bytes go straight into private memory ([`ReadMethod::Direct`]); where a file system
-//! cannot do that, they are dropped from the cache right after reading.
+//! first. So its bytes go straight into private memory ([`ReadMethod::Direct`]); where a file
+//! system cannot do that, they are dropped from the cache right after reading.
 
 use std::{
     fs::{File, Metadata},

@@ -18,7 +18,7 @@ pub trait Weights: Send + Sync {
     /// Ends a step. The caller uses the results of the step only after this returned `Ok`.
     ///
     /// # Errors
-    /// Weights that were not what is in the file.
+    /// Weights that differed from the file.
     fn end(&self) -> Result<(), Error> {
         Ok(())
     }

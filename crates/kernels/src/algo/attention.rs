@@ -343,8 +343,8 @@ fn finish_scores<I: Floats>(
 }
 
 /// `out = values / sum` for one head. Its sink is one more score in the sum, without a value (Xiao
-/// et al. 2024), and is merged like a last chunk. Not inlined: it is called once per head, and every
-/// kernel table would have two copies.
+/// et al. 2024), and is merged like a last chunk. Not inlined: it is called once per head, and
+/// every kernel table would have two copies.
 #[inline(never)]
 fn finish(values: &mut [f32], max: f32, mut sum: f32, sink: Option<f32>) {
     if let Some(sink) = sink {

@@ -1,7 +1,7 @@
 //! Rows of the KV cache: encodes one head of one position as each [`KvElem`], and decodes it.
 //!
-//! It knows nothing of attention, which reads the same bytes (`attention/stored.rs`). Values that an
-//! element type cannot represent (infinite, NaN, a scale beyond f16) are stored as the nearest
+//! It knows nothing of attention, which reads the same bytes (`attention/stored.rs`). Values that
+//! an element type cannot represent (infinite, NaN, a scale beyond f16) are stored as the nearest
 //! representable value or as an arbitrary one; no row panics.
 
 use super::lanes::LANES;
@@ -73,8 +73,8 @@ pub(super) fn widen_floats<I: Floats>(isa: I, bytes: &[u8], elem: KvElem, out: &
     }
 }
 
-/// Pads fewer than sixteen elements with `filler`, so that the end of a row runs through the code of
-/// whole vectors.
+/// Pads fewer than sixteen elements with `filler`, so that the end of a row runs through the code
+/// of whole vectors.
 #[inline(always)]
 fn padded<T: Copy>(rest: &[T], filler: T) -> [T; LANES] {
     let mut out = [filler; LANES];
@@ -171,7 +171,8 @@ fn store_q8(x: &[f32], out: &mut [u8]) {
 fn widen_q8<I: Codes>(isa: I, bytes: &[u8], out: &mut [f32]) {
     let (head, codes) = bytes.split_first_chunk().expect("a row has a scale");
     let scale = half(*head);
-    let ((codes, rest), (out, out_rest)) = (codes.as_chunks::<LANES>(), out.as_chunks_mut());
+    let (codes, rest) = codes.as_chunks::<LANES>();
+    let (out, out_rest) = out.as_chunks_mut();
     for (out, codes) in out.iter_mut().zip(codes) {
         *out = isa.to_array(isa.product(isa.splat_all(scale), isa.signed(codes)));
     }

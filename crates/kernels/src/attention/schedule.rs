@@ -164,8 +164,9 @@ fn by_tile(k: Kernels, pool: &Pool, inputs: &AttnInputs<'_>, out: &mut [f32]) {
     });
 }
 
-/// The most chunks of a part. They share one [`StackBuffers`](crate::algo::attention::StackBuffers), because zeroing
-/// it takes as long as a chunk of few heads.
+/// The most chunks of a part. They share one
+/// [`StackBuffers`](crate::algo::attention::StackBuffers), because zeroing it takes as long as a
+/// chunk of few heads.
 const RUN: usize = 4;
 
 /// Computes chunks of the context in parallel into `partials`, `[n_queries, n_chunks, partial]`,

@@ -1,3 +1,6 @@
+//! Attention against a reference in f64, and bit for bit between ISAs, threads, blocks and
+//! neighbours.
+
 use super::*;
 use crate::Kernels;
 use crate::algo::hadamard::rotate;
@@ -108,8 +111,8 @@ impl AttnCase {
         let [k_elem, v_elem] = self.elems();
         let [k_len, v_len] = [k_elem, v_elem]
             .map(|elem| self.block_len * self.n_kv_heads * elem.row_bytes(self.d_head));
-        // A block holds the other layer's keys, then our values and our keys, so that neither of
-        // ours begins at 0.
+        // A block holds the keys of another layer, then the values and keys of this one, so that
+        // neither begins at 0.
         let block_bytes = 2 * k_len + v_len;
         let v_at = k_len;
         let k_at = k_len + v_len;

@@ -13,8 +13,8 @@ const N_WATCHED: usize = 256;
 
 static MAPS: [WatchedMap; N_WATCHED] = [const { WatchedMap::new() }; N_WATCHED];
 
-/// A map that is being watched. Its fields are atomic, because the handler may run at any time; it is
-/// global, because the handler gets only the address.
+/// A map that is being watched. Its fields are atomic, because the handler may run at any time; it
+/// is global, because the handler gets only the address.
 struct WatchedMap {
     is_taken: AtomicBool,
     start: AtomicUsize,

@@ -1,4 +1,5 @@
-//! Private memory for weights: one map, in huge pages where the system has them, divided into slots.
+//! Private memory for weights: one map, in huge pages where the system has them, divided into
+//! slots.
 //!
 //! The disk writes into pages of 2 MiB three times as fast as into pages of 4 KiB, because a
 //! request consists of fewer pages. Every page is touched when the region is made, so that the

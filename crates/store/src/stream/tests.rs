@@ -1,5 +1,5 @@
-//! A small file with layers, experts and tables, read under every policy, against the bytes that are in
-//! it.
+//! A small file with layers, experts and tables, read under every policy, against the bytes that
+//! are in it.
 
 use std::{fs, path::PathBuf, sync::atomic::AtomicUsize};
 
@@ -170,7 +170,7 @@ fn step(weights: &dyn Weights, wants_head: bool) -> Result<Vec<Vec<Vec<u8>>>, Er
 }
 
 #[test]
-fn step_after_step_everything_is_what_is_in_the_file() {
+fn step_after_step_all_bytes_are_those_of_the_file() {
     let model = TestModel::new();
     let mapped = model.mapped();
     let all = [
@@ -221,8 +221,9 @@ fn a_pass_reads_what_is_not_pinned_and_only_that() {
     let model = TestModel::new();
     let streamed = model.streamed(&policy(9000, 60_000, 2, 6));
     step(&streamed, true).unwrap();
-    // What is read ahead of the next pass is a few slots.
-    let (before, n) = (streamed.io(), 5);
+    // A few slots hold chunks of the next pass.
+    let n = 5;
+    let before = streamed.io();
     (0..n).for_each(|_| drop(step(&streamed, true).unwrap()));
     let read = (streamed.io().read_bytes - before.read_bytes) as f64 / n as f64;
     let pass = before.pass_bytes as f64;

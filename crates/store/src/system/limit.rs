@@ -29,9 +29,9 @@ pub fn memory_limit() -> u64 {
 type Measure<'a> = &'a dyn Fn(&Path, u64) -> u64;
 
 /// Bytes that this process can have without taking memory from others: those that the machine
-/// reports as available, or the rest of a control group's limit if that is less. In a control group,
-/// the private memory of this process beyond `kept` bytes counts as free. `None` if the system does
-/// not report it.
+/// reports as available, or the rest of a control group's limit if that is less. In a control
+/// group, the private memory of this process beyond `kept` bytes counts as free. `None` if the
+/// system does not report it.
 pub fn memory_available(kept: u64) -> Option<u64> {
     let own = Usage::now().map_or(0, |usage| usage.private());
     available(Path::new("/"), own.saturating_sub(kept))
@@ -90,7 +90,8 @@ fn groups(root: &Path, measure: Measure<'_>) -> Option<u64> {
 /// version 2 is mounted as `unified`.
 fn of_group(mounts: &Path, line: &str, measure: Measure<'_>) -> Option<u64> {
     let mut fields = line.splitn(3, ':').skip(1);
-    let (controllers, group) = (fields.next()?, fields.next()?.trim_start_matches('/'));
+    let controllers = fields.next()?;
+    let group = fields.next()?.trim_start_matches('/');
     let v2 = |mount: &Path| strictest(mount, group, "memory.max", measure);
     match controllers {
         "" => [v2(mounts), v2(&mounts.join("unified"))]

@@ -32,7 +32,8 @@ enum Starts {
 }
 
 impl StrArray {
-    /// Indexes `len` strings in the `payload_bytes` from `base` on; `None` if they do not fit there.
+    /// Indexes `len` strings in the `payload_bytes` from `base` on; `None` if they do not fit
+    /// there.
     pub(super) fn new(
         bytes: SharedBytes,
         base: usize,

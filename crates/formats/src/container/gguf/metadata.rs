@@ -1,7 +1,7 @@
 //! Metadata: an index of keys on the heap, values in the file.
 //!
-//! It knows types and nothing of what keys mean. Every getter distinguishes an absent key from a key
-//! of the wrong type, because parsers of this format have been exploited by values of the wrong
+//! It knows types and nothing of what keys mean. Every getter distinguishes an absent key from a
+//! key of the wrong type, because parsers of this format have been exploited by values of the wrong
 //! type.
 //!
 //! Programs that write these files disagree on types, so getters convert a value of any type if
@@ -93,8 +93,8 @@ impl Metadata {
         }
     }
 
-    /// A string to show to users, with U+FFFD for invalid UTF-8; empty if the key is absent or holds
-    /// no string.
+    /// A string to show to users, with U+FFFD for invalid UTF-8; empty if the key is absent or
+    /// holds no string.
     pub fn shown(&self, key: &str) -> Cow<'_, str> {
         match self.get(key) {
             Some(Value::Str(text)) => text.into(),
@@ -176,7 +176,7 @@ impl Metadata {
         ))
     }
 
-    /// An array of whole numbers of any type, all of which fit u32; `Ok(None)` if the key is
+    /// An array of whole numbers of any type that fit u32; `Ok(None)` if the key is
     /// absent.
     ///
     /// # Errors
@@ -186,7 +186,7 @@ impl Metadata {
         self.numbers(key)
     }
 
-    /// An array of whole numbers of any type, all of which fit i32; `Ok(None)` if the key is
+    /// An array of whole numbers of any type that fit i32; `Ok(None)` if the key is
     /// absent.
     ///
     /// # Errors

@@ -59,7 +59,8 @@ pub fn shard_file_name(stem: &str, no: u16, count: u16) -> String {
 pub fn shard_of_file_name(name: &str) -> Option<(&str, u16, u16)> {
     let (rest, count) = name.strip_suffix(".gguf")?.rsplit_once("-of-")?;
     let (stem, no) = rest.rsplit_once('-')?;
-    let (no, count) = (five_digits(no)?, five_digits(count)?);
+    let no = five_digits(no)?;
+    let count = five_digits(count)?;
     (1..=count).contains(&no).then(|| (stem, no - 1, count))
 }
 

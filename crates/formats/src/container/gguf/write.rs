@@ -88,7 +88,7 @@ impl Writer {
     /// Aligns tensors to another power of two, in bytes, and says so in the metadata.
     ///
     /// # Errors
-    /// [`Error::Alignment`] if it is none or above 1 MiB.
+    /// [`Error::Alignment`] if it is not a power of two, or above 1 MiB.
     pub fn set_alignment(&mut self, alignment: u32) -> Result<(), Error> {
         let got = u64::from(alignment);
         if !alignment.is_power_of_two() || got > MAX_ALIGNMENT {
@@ -205,11 +205,10 @@ impl Writer {
         let dims = dims_outermost_first;
         tensors::check_name_len(0, name.len() as u64)?;
         if dims.len() > Shape::MAX_DIMS {
-            let (got, max) = (dims.len() as u64, Shape::MAX_DIMS as u64);
             return Err(Error::Dims {
                 tensor: name.to_owned(),
-                got,
-                max,
+                got: dims.len() as u64,
+                max: Shape::MAX_DIMS as u64,
             });
         }
         let overflow = || Error::ShapeOverflow {

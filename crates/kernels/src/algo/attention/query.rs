@@ -106,8 +106,8 @@ impl Query<'_> {
         visible.start / CHUNK..visible.end.div_ceil(CHUNK)
     }
 
-    /// Sets the positions of a chunk that each of `heads` sees, counted from the start of the chunk;
-    /// maybe none.
+    /// Sets the positions of a chunk that each of `heads` sees, counted from the start of the
+    /// chunk; maybe none.
     #[inline(never)]
     pub(super) fn set_visible(
         &self,

@@ -4,8 +4,8 @@
 //! says. For few heads the lanes are those of a register: keys are read in their order, and the
 //! lanes of sixteen products are added at once. For many heads keys are transposed, so that a
 //! register holds one lane of sixteen positions; no step adds across lanes, and the tree is walked
-//! depth first, so that few of its sums are live at a time. Without the second algorithm, plain code
-//! would be 18 KB smaller and attention of a prompt a third slower, measured with SSE2.
+//! depth first, so that few of its sums are live at a time. Without the second algorithm, plain
+//! code would be 18 KB smaller and attention of a prompt a third slower, measured with SSE2.
 
 use super::super::kv::widen_floats;
 use super::super::lanes::LANES;
@@ -42,8 +42,11 @@ impl AttnBuffers<'_> {
             .chunks_exact_mut(QUAD * self.width)
             .zip(heads.clone().step_by(QUAD))
         {
-            let (a, b, c, d) = (head(i), head(i + 1), head(i + 2), head(i + 3));
-            let elements = a.iter().zip(b).zip(c).zip(d);
+            let elements = head(i)
+                .iter()
+                .zip(head(i + 1))
+                .zip(head(i + 2))
+                .zip(head(i + 3));
             for (quad, (((a, b), c), d)) in quads
                 .as_flattened_mut()
                 .as_chunks_mut::<QUAD>()
@@ -136,8 +139,8 @@ impl AttnBuffers<'_> {
         }
     }
 
-    /// Dot products of the first `n` heads and sixteen keys of `n_vectors`, from position `first` of
-    /// the chunk on.
+    /// Dot products of the first `n` heads and sixteen keys of `n_vectors`, from position `first`
+    /// of the chunk on.
     #[inline(always)]
     fn scores_of_vector<I: Floats, const R: usize>(
         &mut self,

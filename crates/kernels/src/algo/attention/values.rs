@@ -1,10 +1,10 @@
-//! Weighted sums of values: rows times weights, added in order of position, and merged into the sums
-//! of earlier chunks.
+//! Weighted sums of values: rows times weights, added in order of position, and merged into the
+//! sums of earlier chunks.
 //!
 //! A few heads share every load of a value, and their sums stay in registers over the chunk. Values
-//! that a head does not see may be infinite, so they must not even be multiplied by 0: the positions
-//! that all of the heads see are added for all at once, if the heads begin at the same position, and
-//! further positions one head at a time.
+//! that a head does not see may be infinite, so they must not even be multiplied by 0: the
+//! positions that all of the heads see are added for all at once, if the heads begin at the same
+//! position, and further positions one head at a time.
 
 use super::super::kv::widen;
 use super::super::lanes::LANES;
@@ -154,8 +154,8 @@ impl WeightedSums<'_> {
     }
 }
 
-/// The positions that all of `R` heads see, if they begin at the same position; empty otherwise, and
-/// for fewer heads.
+/// The positions that all of `R` heads see, if they begin at the same position; empty otherwise,
+/// and for fewer heads.
 #[inline(always)]
 fn common<const R: usize>(visible: &[Range<usize>]) -> Range<usize> {
     let start = visible[0].start;
