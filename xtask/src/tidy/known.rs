@@ -9,7 +9,31 @@ use std::collections::BTreeMap;
 const PATH: &str = "xtask/src/tidy/known.rs";
 
 /// Rule, crate, and the number of its breaches.
-const KNOWN: &[(&str, &str, usize)] = &[];
+const KNOWN: &[(&str, &str, usize)] = &[
+    ("backends", "engine", 2),
+    ("flags", "engine", 1),
+    ("flags", "server", 9),
+    ("prose", "cli", 15),
+    ("prose", "engine", 16),
+    ("prose", "formats", 2),
+    ("prose", "kernels", 10),
+    ("prose", "model", 23),
+    ("prose of pages", "docs", 4),
+    ("tokens", "fuzz", 1),
+    ("tokens", "kernels", 5),
+    ("tokens", "model", 1),
+    ("tuples", "kernels", 163),
+    ("tuples", "model", 8),
+    ("tuples", "tokenizer", 1),
+    ("widths", "engine", 30),
+    ("widths", "formats", 29),
+    ("widths", "kernels", 183),
+    ("widths", "model", 1),
+    ("widths", "server", 1),
+    ("widths", "xtask", 2),
+    ("widths of pages", "CHANGELOG.md", 1),
+    ("widths of pages", "docs", 33),
+];
 
 /// Findings to report, and those that are known. If a crate has more than it may, all of its
 /// findings are reported; if it has fewer, the table is.
