@@ -203,7 +203,10 @@ impl BodyFields {
         let mut others = HashSet::new();
         let unread = &mut self.unread;
         let mut on_unread = |path: Path<'_>| match &path {
-            Path::Map { parent, key } if matches!(parent, Path::Root) => {
+            Path::Map {
+                parent: Path::Root,
+                key,
+            } => {
                 others.insert(key.clone());
             }
             path => unread.push(place(path)),

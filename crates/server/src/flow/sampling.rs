@@ -134,7 +134,6 @@ impl SamplingFields {
                 Some(seed) => seed.cast_unsigned(),
                 None => defaults.seed.unwrap_or_else(random_seed),
             },
-            ..default
         };
         if sampling.logit_bias.len() > MAX_BIASES {
             let n = sampling.logit_bias.len();
