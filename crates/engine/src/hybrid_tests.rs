@@ -78,14 +78,16 @@ fn hybrid_spec(engine: &Engine) -> ModelSpec {
 /// A file with the tensors of a spec in f32: norms around 1, and matrices whose products are as
 /// large as their inputs.
 fn random_file(spec: &ModelSpec) -> Vec<u8> {
-    let (reqs, mut writer) = (spec.tensors(), Writer::new());
+    let reqs = spec.tensors();
+    let mut writer = Writer::new();
     for req in &reqs {
         let dims: Vec<u64> = req.shape.iter().map(|&d| d as u64).collect();
         writer
             .add_tensor(&req.name(), &dims, TensorType::F32)
             .unwrap();
     }
-    let (layout, mut state) = (writer.finish().unwrap(), 1_u64);
+    let layout = writer.finish().unwrap();
+    let mut state = 1_u64;
     let mut random = || {
         state = state
             .wrapping_mul(6_364_136_223_846_793_005)
@@ -136,7 +138,8 @@ fn fresh(engine: &Engine, ids: &[u32]) -> Vec<u32> {
 
 #[test]
 fn a_session_goes_on_from_a_checkpoint() {
-    let (engine, ids) = (engine(), text(1, 0, 300));
+    let engine = engine();
+    let ids = text(1, 0, 300);
     let mut session = engine.session(&options()).unwrap();
     session.append(&ids).unwrap();
     ids[..20]
@@ -195,7 +198,8 @@ fn hit(engine: &Engine, cache: &PromptCache, ids: &[u32]) -> usize {
 
 #[test]
 fn a_prompt_cache_keeps_checkpoints() {
-    let (engine, scratch) = (engine(), Scratch::new("cache"));
+    let engine = engine();
+    let scratch = Scratch::new("cache");
     for path in ["file", "many/"] {
         let cache = PromptCache::open(&scratch.0.join(path), u64::MAX).unwrap();
         let ids = text(1, 250, 300);
@@ -217,7 +221,8 @@ fn a_prompt_cache_keeps_checkpoints() {
 
 #[test]
 fn a_session_is_exported_and_imported() {
-    let (engine, ids) = (engine(), text(1, 0, 200));
+    let engine = engine();
+    let ids = text(1, 0, 200);
     let mut here = engine.session(&options()).unwrap();
     here.append(&ids).unwrap();
     let mut bytes = Vec::new();
@@ -300,7 +305,8 @@ fn batcher(engine: &Engine, n_contexts: usize, cache: Option<Arc<PromptCache>>) 
 
 #[test]
 fn a_batcher_writes_what_each_text_would_have_been_alone() {
-    let (engine, scratch) = (engine(), Scratch::new("batcher"));
+    let engine = engine();
+    let scratch = Scratch::new("batcher");
     let directory = PromptCache::open(&scratch.0.join("many/"), u64::MAX).unwrap();
     let wishes: Vec<Wish> = (0..10).map(wish).collect();
     for (n_contexts, cache) in [(4, None), (2, Some(Arc::new(directory)))] {
@@ -319,7 +325,8 @@ fn embedded(engine: &Engine, ids: &[u32]) -> Arc<[f32]> {
     let file = random_file(&hybrid_spec(engine)).leak();
     let files = ModelFiles::from_static("hybrid", file).unwrap();
     let info = files.directory().tensor("token_embd.weight").unwrap();
-    let (d, scale) = (engine.spec().d_model, engine.spec().embed_scale);
+    let d = engine.spec().d_model;
+    let scale = engine.spec().embed_scale;
     let row = |&id: &u32| file[info.offset as usize + 4 * d * id as usize..][..4 * d].as_chunks();
     let floats = ids.iter().flat_map(|id| row(id).0);
     floats.map(|&x| scale * f32::from_le_bytes(x)).collect()
@@ -341,7 +348,8 @@ fn media_are_shared_by_their_hashes() {
         Job::new(&engine, text, &wish.options).unwrap()
     };
     let mut batcher = batcher(&engine, 4, None);
-    let (a, b) = (wish(0), wish(1));
+    let a = wish(0);
+    let b = wish(1);
     let medium = &a.prompt[20..140];
     let expected = [alone(&engine, &a), alone(&engine, &b)];
     let got = batched(&mut batcher, vec![with_media(&a, 1, medium)]);

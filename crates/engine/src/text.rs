@@ -72,7 +72,8 @@ impl From<Vec<u32>> for Text {
 impl Text {
     /// Appends a medium of embeddings of width `d_model`.
     pub fn push_media(&mut self, media: Media, d_model: usize) {
-        let (start, n) = (self.ids.len(), media.embeddings.len() / d_model.max(1));
+        let start = self.ids.len();
+        let n = media.embeddings.len() / d_model.max(1);
         self.ids.extend(std::iter::repeat_n(media.token, n));
         self.media.push(PlacedMedia { start, n, media });
     }
@@ -112,7 +113,8 @@ impl Text {
                 return Some(TextItem::Token(token));
             };
             pos = placed.start + placed.n;
-            let (hash, n) = (placed.media.hash, placed.n);
+            let hash = placed.media.hash;
+            let n = placed.n;
             Some(TextItem::Media { hash, n })
         })
     }

@@ -229,7 +229,8 @@ impl Output {
 
     /// Makes room for the results of rows; for executors, before they write any.
     pub fn prepare(&mut self, rows: &[Row], n_vocab: usize, d_model: usize) {
-        let (mut n_logits, mut n_hidden) = (0, 0);
+        let mut n_logits = 0;
+        let mut n_hidden = 0;
         self.places.clear();
         self.not_finite.clear();
         for &Row { want, .. } in rows {

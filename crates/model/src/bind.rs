@@ -251,7 +251,8 @@ impl Bound {
     ) -> Result<Self, Error> {
         spec.check()?;
         if share.layers.is_empty() || share.layers.end > spec.layers.len() {
-            let (layers, n) = (&share.layers, spec.layers.len());
+            let layers = &share.layers;
+            let n = spec.layers.len();
             return Err(Error::Options(format!(
                 "layers {layers:?} of a model of {n}"
             )));
@@ -581,10 +582,8 @@ impl TensorMatch<'_> {
     /// The bytes of its rows, which are whole blocks in matrices.
     fn extent(&self) -> Extent {
         let row_bytes = self.info.n_bytes / self.n_rows as u64;
-        let (offset, bytes) = (
-            self.rows.start as u64 * row_bytes,
-            self.rows.len() as u64 * row_bytes,
-        );
+        let offset = self.rows.start as u64 * row_bytes;
+        let bytes = self.rows.len() as u64 * row_bytes;
         Extent {
             shard: self.info.shard,
             offset: self.info.offset + offset,

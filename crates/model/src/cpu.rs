@@ -205,7 +205,8 @@ impl Cpu {
         size: ExecutorSize,
     ) -> Result<Self, Error> {
         let spec = model.spec();
-        let (seqs, layers) = (size.seqs(1), size.layers_of(spec));
+        let seqs = size.seqs(1);
+        let layers = size.layers_of(spec);
         let ExecutorSize {
             n_ctx,
             n_seqs,
@@ -315,7 +316,8 @@ impl Cpu {
                 max: self.info.n_batch,
             });
         }
-        let (model, layers) = (&self.model, &self.layers);
+        let model = &self.model;
+        let layers = &self.layers;
         let admitted = self.cache.seqs_mut().admit(&batch.rows, |i, row| {
             check_row(model.spec(), layers, batch, i, row)
         });

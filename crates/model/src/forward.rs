@@ -70,10 +70,8 @@ impl Cpu {
     /// the place of the product.
     fn embed(&mut self, batch: &Batch) -> Result<(), Error> {
         self.embed_tokens(batch)?;
-        let (d, positions) = (
-            self.model.spec().d_model,
-            self.model.globals().vector_opt(Role::PositionEmbd),
-        );
+        let d = self.model.spec().d_model;
+        let positions = self.model.globals().vector_opt(Role::PositionEmbd);
         let rows = self.scratch.x.chunks_exact_mut(d).zip(&batch.rows);
         for (x, row) in rows {
             if let Input::Embedding(i) = row.input {
@@ -89,7 +87,8 @@ impl Cpu {
 
     /// `x = embed[token] * embed_scale` of the rows with tokens.
     fn embed_tokens(&mut self, batch: &Batch) -> Result<(), Error> {
-        let (model, scale) = (&self.model, self.model.spec().embed_scale);
+        let model = &self.model;
+        let scale = self.model.spec().embed_scale;
         let d = model.spec().d_model;
         self.ids.clear();
         self.ids.extend(batch.rows.iter().filter_map(Row::token));
@@ -122,8 +121,11 @@ impl Cpu {
     /// Writes the results that rows want: `logits = softcap(logit_scale * (W norm(x) + b))`, or the
     /// residual.
     fn emit(&mut self, rows: &[Row], out: &mut Output) -> Result<(), Error> {
-        let (model, kernels, s) = (&self.model, self.kernels, &mut self.scratch);
-        let (spec, d) = (model.spec(), model.spec().d_model);
+        let model = &self.model;
+        let kernels = self.kernels;
+        let s = &mut self.scratch;
+        let spec = model.spec();
+        let d = model.spec().d_model;
         out.prepare(rows, spec.n_vocab, d);
         // A residual that is not finite stays so whatever layers add: one check at the end is
         // enough.
@@ -145,8 +147,10 @@ impl Cpu {
         if self.ids.is_empty() {
             return Ok(());
         }
-        let (globals, weights) = (model.globals(), model.weights());
-        let (wanted, x) = (&self.ids, &s.x);
+        let globals = model.globals();
+        let weights = model.weights();
+        let wanted = &self.ids;
+        let x = &s.x;
         s.act.fill(
             kernels,
             &self.pool,
@@ -161,11 +165,9 @@ impl Cpu {
             self.observer.enter(Phase::Weights);
             let chunk = weights.chunk(WeightGroup::Head, i)?;
             self.observer.enter(Phase::Matmul);
-            let (w, bias, mode) = (
-                model.head(&chunk),
-                globals.vector_opt(Role::OutputBias),
-                Store::Set,
-            );
+            let w = model.head(&chunk);
+            let bias = globals.vector_opt(Role::OutputBias);
+            let mode = Store::Set;
             kernels.matmul(
                 &self.pool,
                 &s.act,

@@ -107,7 +107,8 @@ fn dot(a: &[f32], b: &[f32]) -> f64 {
 }
 
 fn embed(model: &Model, tokens: &[u32]) -> Result<Rows, Error> {
-    let (spec, n_vocab) = (model.spec(), model.spec().n_vocab);
+    let spec = model.spec();
+    let n_vocab = model.spec().n_vocab;
     if let Some(&id) = tokens.iter().find(|&&id| id as usize >= n_vocab) {
         return Err(Error::Token { id, n_vocab });
     }
@@ -133,16 +134,15 @@ fn embed(model: &Model, tokens: &[u32]) -> Result<Rows, Error> {
 
 fn output_normed(model: &Model, x: &Rows) -> Rows {
     let t = model.globals();
-    let (weight, bias) = (
-        t.vector(Role::OutputNorm),
-        t.vector_opt(Role::OutputNormBias),
-    );
+    let weight = t.vector(Role::OutputNorm);
+    let bias = t.vector_opt(Role::OutputNormBias);
     map_rows(x, |x| normalized(model.spec().head.norm, x, weight, bias))
 }
 
 fn head(model: &Model, h: &Rows) -> Result<Vec<f32>, Error> {
     let head = &model.spec().head;
-    let (t, mut w) = (model.globals(), Rows::new());
+    let t = model.globals();
+    let mut w = Rows::new();
     for i in 0..model.weights().n_chunks(WeightGroup::Head) {
         w.extend(decode(
             model.head(&model.weights().chunk(WeightGroup::Head, i)?),
@@ -163,7 +163,8 @@ fn matrix(model: &Model, l: usize, role: Role) -> Result<Rows, Error> {
     let Placement::Layer(group) = role.placement() else {
         unreachable!("{role:?} is no matrix that every token needs")
     };
-    let (group, mut rows) = (WeightGroup::Layer(l, group), Rows::new());
+    let group = WeightGroup::Layer(l, group);
+    let mut rows = Rows::new();
     for i in 0..model.weights().n_chunks(group) {
         rows.extend(decode(
             model
@@ -224,10 +225,8 @@ fn mixer(model: &Model, l: usize, h: &Rows) -> Result<Rows, Error> {
 
 /// `W_out (c ⊙ conv(b ⊙ x))` with `b, c, x = W_in h`; positions before the first are 0.
 fn short_conv(model: &Model, l: usize, conv: &ShortConv, h: &Rows) -> Result<Rows, Error> {
-    let (d, taps) = (
-        model.spec().d_model,
-        model.layer(l).vector(Role::ShortconvConv),
-    );
+    let d = model.spec().d_model;
+    let taps = model.layer(l).vector(Role::ShortconvConv);
     let bcx = project(&matrix(model, l, Role::ShortconvInProj)?, None, h);
     let gated = |pos: usize, i: usize| f64::from(bcx[pos][i]) * f64::from(bcx[pos][2 * d + i]);
     let element = |pos: usize, i: usize| {
@@ -248,7 +247,8 @@ fn short_conv(model: &Model, l: usize, conv: &ShortConv, h: &Rows) -> Result<Row
 }
 
 fn attention(model: &Model, l: usize, a: &Attention, h: &Rows) -> Result<Rows, Error> {
-    let (layer, t) = (&model.spec().layers[l], model.layer(l));
+    let layer = &model.spec().layers[l];
+    let t = model.layer(l);
     let input =
         |weight, bias| Ok::<_, Error>(project(&matrix(model, l, weight)?, t.vector_opt(bias), h));
     let mut q = input(Role::AttnQ, Role::AttnQBias)?;
@@ -303,7 +303,8 @@ fn rotate(rope: &Rope, factors: Factors<'_>, head: &mut [f32], (pos, n_ctx): (us
             Pairing::Halves => (i, i + rope.d_rope / 2),
         };
         let (sin, cos) = (pos as f64 * inv_freq).sin_cos();
-        let (x, y) = (f64::from(head[a]), f64::from(head[b]));
+        let x = f64::from(head[a]);
+        let y = f64::from(head[b]);
         let turned = [x * cos - y * sin, x * sin + y * cos].map(|x| (x * magnitude) as f32);
         (head[a], head[b]) = (turned[0], turned[1]);
     }

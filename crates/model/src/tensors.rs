@@ -431,7 +431,8 @@ impl List {
     }
 
     fn attention(&mut self, a: &Attention, d_model: usize) {
-        let (d_q, d_kv) = (a.d_q(), a.d_kv());
+        let d_q = a.d_q();
+        let d_kv = a.d_kv();
         let weights = [(Role::AttnQ, d_q), (Role::AttnK, d_kv), (Role::AttnV, d_kv)];
         let biases = [
             (Role::AttnQBias, d_q),
@@ -481,7 +482,8 @@ impl List {
     }
 
     fn moe(&mut self, m: &Moe, d_model: usize) {
-        let (n, d_ff) = (m.n_experts, m.expert.d_ff);
+        let n = m.n_experts;
+        let d_ff = m.expert.d_ff;
         self.require(Role::FfnGateInp, &[n, d_model]);
         self.add(Role::FfnGateInpBias, &[n], m.router_bias);
         for (role, d_out, d_in, bias) in [

@@ -35,7 +35,8 @@ fn open(model: &Arc<Model>, n_threads: usize, n_batch: usize) -> Box<dyn Executo
 
 /// A batch of tokens that go on with a sequence, with a checkpoint behind `asked` positions.
 fn batch_of(executor: &dyn Executor, seq: SeqId, ids: &[u32], asked: Option<usize>) -> Batch {
-    let (mut batch, pos) = (Batch::default(), executor.seqs().len(seq).unwrap());
+    let mut batch = Batch::default();
+    let pos = executor.seqs().len(seq).unwrap();
     for (&id, pos) in ids.iter().zip(pos..) {
         batch.push_token(seq, pos, id, Want::Logits);
         if asked == Some(pos + 1) {
@@ -47,7 +48,8 @@ fn batch_of(executor: &dyn Executor, seq: SeqId, ids: &[u32], asked: Option<usiz
 
 /// Appends tokens in chunks; the bits of the logits of all of them.
 fn append(executor: &mut dyn Executor, seq: SeqId, ids: &[u32], n_batch: usize) -> Vec<u32> {
-    let (mut out, mut logits) = (Output::default(), Vec::new());
+    let mut out = Output::default();
+    let mut logits = Vec::new();
     for chunk in ids.chunks(n_batch) {
         let batch = batch_of(executor, seq, chunk, None);
         let ticket = executor.submit(&batch).unwrap();
@@ -317,11 +319,13 @@ fn a_context_of_recurrent_layers_is_never_shifted() {
 fn an_embedding_takes_the_place_of_a_token() {
     for name in ["gemma", "gpt2", "qwen3"] {
         let g = support::golden(name);
-        let (model, embedded) = (g.model(), embeddings(&g));
+        let model = g.model();
+        let embedded = embeddings(&g);
         let mut executor = support::cpu(&model, 1, KvType::F32);
         let [tokens, mixed] = [executor.new_seq().unwrap(), executor.new_seq().unwrap()];
         let expected = append(&mut executor, tokens, &g.tokens, 64);
-        let (mut batch, mut out) = (Batch::default(), Output::default());
+        let mut batch = Batch::default();
+        let mut out = Output::default();
         for (pos, &id) in g.tokens.iter().enumerate() {
             match pos % 3 {
                 0 => batch.push_token(mixed, pos, id, Want::Logits),
@@ -337,9 +341,11 @@ fn an_embedding_takes_the_place_of_a_token() {
 
 /// The scaled embeddings of the tokens of a tiny model, which are in f32.
 fn embeddings(g: &Golden) -> Vec<Vec<f32>> {
-    let (files, model) = (g.files(), g.model());
+    let files = g.files();
+    let model = g.model();
     let info = files.directory().tensor("token_embd.weight").unwrap();
-    let (bytes, d) = (g.bytes(), model.spec().d_model);
+    let bytes = g.bytes();
+    let d = model.spec().d_model;
     let row = |id: u32| {
         let at = info.offset as usize + 4 * d * id as usize;
         let floats = bytes[at..at + 4 * d].as_chunks().0.iter();

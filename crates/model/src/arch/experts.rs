@@ -41,7 +41,8 @@ pub(super) fn experts(m: &Meta<'_>, d_ff: usize) -> Result<Moe, Error> {
 /// The width of an expert in files that do not say it: the experts in use are together as wide as a
 /// dense layer.
 pub(super) fn shared_out(m: &Meta<'_>) -> Result<usize, Error> {
-    let (d_ff, n_used) = (m.size("feed_forward_length")?, m.size("expert_used_count")?);
+    let d_ff = m.size("feed_forward_length")?;
+    let n_used = m.size("expert_used_count")?;
     Ok((d_ff / n_used).max(1))
 }
 

@@ -19,7 +19,8 @@ const GATE: Activation = Activation::Clamped {
 };
 
 pub(super) fn lower(m: &Meta<'_>) -> Result<ModelSpec, Error> {
-    let (window, pattern) = (m.size("attention.sliding_window")?, m.window_pattern(2)?);
+    let window = m.size("attention.sliding_window")?;
+    let pattern = m.window_pattern(2)?;
     let moe = experts(m, m.size("feed_forward_length")?)?;
     let expert = Mlp {
         activation: GATE,

@@ -28,7 +28,8 @@ pub(super) fn llama_like(m: &Meta<'_>) -> Result<Builder, Error> {
 /// caller adds.
 pub(super) fn backbone(m: &Meta<'_>) -> Result<Builder, Error> {
     let eps = m.positive("attention.layer_norm_rms_epsilon")?;
-    let (d_ff, activation) = (m.size("feed_forward_length")?, Activation::Silu);
+    let d_ff = m.size("feed_forward_length")?;
+    let activation = Activation::Silu;
     let mlp = Mlp {
         d_ff,
         activation,
@@ -43,7 +44,8 @@ pub(super) fn backbone(m: &Meta<'_>) -> Result<Builder, Error> {
 pub(super) fn gpt_like(m: &Meta<'_>) -> Result<Builder, Error> {
     no_experts(m)?;
     let eps = m.positive("attention.layer_norm_epsilon")?;
-    let (d_ff, activation) = (m.size("feed_forward_length")?, Activation::GeluTanh);
+    let d_ff = m.size("feed_forward_length")?;
+    let activation = Activation::GeluTanh;
     let mlp = Mlp {
         d_ff,
         activation,

@@ -99,7 +99,8 @@ impl<'a> Meta<'a> {
     /// Which layers look back through a window: by a list of them, or all but every `n`th, where
     /// `default` is `n` for files that say nothing.
     pub(crate) fn window_pattern(&self, default: usize) -> Result<Vec<bool>, Error> {
-        let (key, n_layers) = ("attention.sliding_window_pattern", self.n_layers()?);
+        let key = "attention.sliding_window_pattern";
+        let n_layers = self.n_layers()?;
         let Some(value) = self.metadata.get(&self.key(key)) else {
             return Ok((1..=n_layers).map(|l| l % default != 0).collect());
         };

@@ -10,10 +10,8 @@ use crate::{
 };
 
 pub(super) fn lower(m: &Meta<'_>) -> Result<ModelSpec, Error> {
-    let (window, pattern) = (
-        m.size_opt("attention.sliding_window")?,
-        m.window_pattern(4)?,
-    );
+    let window = m.size_opt("attention.sliding_window")?;
+    let pattern = m.window_pattern(4)?;
     let base = m.positive_opt("rope.freq_base_swa")?;
     llama_like(m)?
         .qk_norm_whole()

@@ -29,7 +29,8 @@ pub(crate) fn attention(p: &mut Pass<'_>, l: usize, a: &Attention) -> Result<(),
 
 /// `q, k, v = W pre(x) + b`.
 fn project_inputs(p: &mut Pass<'_>, l: usize, a: &Attention) -> Result<(), Error> {
-    let (n, t) = (p.rows.len(), p.model.layer(l));
+    let n = p.rows.len();
+    let t = p.model.layer(l);
     p.enter(l, Sublayer::Mixer, &[Role::AttnQ, Role::AttnK, Role::AttnV]);
     p.each_chunk(WeightGroup::Layer(l, Projection::Qkv), |p, chunk| {
         let s = &mut *p.s;
@@ -50,7 +51,10 @@ fn project_inputs(p: &mut Pass<'_>, l: usize, a: &Attention) -> Result<(), Error
 
 /// `q, k = temperature * rope(norm(q)), rope(norm(k))`.
 fn rotate(p: &mut Pass<'_>, l: usize, a: &Attention) {
-    let (n, rows, ropes, kernels) = (p.rows.len(), p.rows, p.ropes, p.kernels);
+    let n = p.rows.len();
+    let rows = p.rows;
+    let ropes = p.ropes;
+    let kernels = p.kernels;
     let tensors = p.model.layer(l);
     for (heads, width, role) in [
         (&mut p.s.q, a.d_q(), Role::AttnQNorm),
@@ -95,7 +99,9 @@ fn append_kv(p: &mut Pass<'_>, l: usize, a: &Attention) {
 
 /// `y = softmax(scale * q · K) V`, for every row over the positions that it sees.
 fn attend(p: &mut Pass<'_>, l: usize, a: &Attention) {
-    let (n, rows, cache) = (p.rows.len(), p.rows, &*p.cache);
+    let n = p.rows.len();
+    let rows = p.rows;
+    let cache = &*p.cache;
     let row = |t: usize| {
         let row = &rows[t];
         AttnRow {
@@ -123,13 +129,13 @@ fn attend(p: &mut Pass<'_>, l: usize, a: &Attention) {
 
 /// `x += residual_scale * post(Wo sub(y) + b)`.
 fn project_output(p: &mut Pass<'_>, l: usize, a: &Attention) -> Result<(), Error> {
-    let (n, d_q, t) = (p.rows.len(), a.d_q(), p.model.layer(l));
+    let n = p.rows.len();
+    let d_q = a.d_q();
+    let t = p.model.layer(l);
     p.observer.enter(Phase::Other);
-    let (heads, kernels, sub) = (
-        &p.s.heads,
-        p.kernels,
-        p.model.spec().layers[l].sub(Sublayer::Mixer),
-    );
+    let heads = &p.s.heads;
+    let kernels = p.kernels;
+    let sub = p.model.spec().layers[l].sub(Sublayer::Mixer);
     p.s.act.fill(
         kernels,
         p.pool,

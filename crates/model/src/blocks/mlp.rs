@@ -18,7 +18,8 @@ use crate::{
 
 /// `x += residual_scale * post(mlp(pre(x)))` for layer `l`, whose MLP has a gate.
 pub(crate) fn gated_mlp(p: &mut Pass<'_>, l: usize, m: &Mlp) -> Result<(), Error> {
-    let (n, t) = (p.rows.len(), p.model.layer(l));
+    let n = p.rows.len();
+    let t = p.model.layer(l);
     p.enter(l, Sublayer::Ffn, &[Role::FfnGate, Role::FfnUp]);
     let [gate_bias, up_bias] = [Role::FfnGateBias, Role::FfnUpBias].map(|role| t.vector_opt(role));
     let activation = act(m.activation);
@@ -44,10 +45,12 @@ pub(crate) fn gated_mlp(p: &mut Pass<'_>, l: usize, m: &Mlp) -> Result<(), Error
 /// `x += residual_scale * post(mlp(pre(x)))` for an MLP without a gate. The activation is applied
 /// when the hidden layer is read.
 pub(crate) fn plain_mlp(p: &mut Pass<'_>, l: usize, m: &Mlp) -> Result<(), Error> {
-    let (n, t) = (p.rows.len(), p.model.layer(l));
+    let n = p.rows.len();
+    let t = p.model.layer(l);
     p.enter(l, Sublayer::Ffn, &[Role::FfnUp]);
     p.each_chunk(WeightGroup::Layer(l, Projection::GateUp), |p, chunk| {
-        let (w, bias) = (t.matrix(Role::FfnUp, chunk), t.vector_opt(Role::FfnUpBias));
+        let w = t.matrix(Role::FfnUp, chunk);
+        let bias = t.vector_opt(Role::FfnUpBias);
         let out = &mut p.s.ff[..n * m.d_ff];
         p.kernels.matmul(
             p.pool,
@@ -60,7 +63,8 @@ pub(crate) fn plain_mlp(p: &mut Pass<'_>, l: usize, m: &Mlp) -> Result<(), Error
             }],
         );
     })?;
-    let (kernels, activation) = (p.kernels, act(m.activation));
+    let kernels = p.kernels;
+    let activation = act(m.activation);
     project_output(p, l, m.d_ff, |hidden| kernels.activate(activation, hidden))
 }
 
@@ -71,8 +75,11 @@ fn project_output(
     d_ff: usize,
     finish: impl Fn(&mut [f32]) + Sync,
 ) -> Result<(), Error> {
-    let (n, t, kernels) = (p.rows.len(), p.model.layer(l), p.kernels);
-    let (ff, sub) = (&p.s.ff, p.model.spec().layers[l].sub(Sublayer::Ffn));
+    let n = p.rows.len();
+    let t = p.model.layer(l);
+    let kernels = p.kernels;
+    let ff = &p.s.ff;
+    let sub = p.model.spec().layers[l].sub(Sublayer::Ffn);
     p.s.act.fill(
         kernels,
         p.pool,

@@ -44,7 +44,8 @@ pub(crate) struct Pass<'a> {
 impl Pass<'_> {
     /// Reports to the observer that the current activations are multiplied with these matrices.
     pub(crate) fn observe_inputs(&mut self, layer: usize, roles: &[Role]) {
-        let (rows, d) = (self.s.act.rows(), self.s.act.d());
+        let rows = self.s.act.rows();
+        let d = self.s.act.d();
         self.observer.inputs(Inputs {
             layer,
             roles,

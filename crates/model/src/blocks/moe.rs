@@ -105,8 +105,12 @@ pub(crate) fn moe(p: &mut Pass<'_>, l: usize, m: &Moe) -> Result<(), Error> {
 
 /// `h = norm(x)`.
 fn normalize(p: &mut Pass<'_>, layer: &LayerSpec, t: &Tensors) {
-    let (n, d, kernels, s) = (p.rows.len(), p.model.spec().d_model, p.kernels, &mut *p.s);
-    let (pre, x) = (layer.pre(Sublayer::Ffn), &s.x);
+    let n = p.rows.len();
+    let d = p.model.spec().d_model;
+    let kernels = p.kernels;
+    let s = &mut *p.s;
+    let pre = layer.pre(Sublayer::Ffn);
+    let x = &s.x;
     p.pool.for_each_row(&mut s.moe.h[..n * d], d, |row, h| {
         let x = &x[row * d..(row + 1) * d];
         match pre {
@@ -118,16 +122,16 @@ fn normalize(p: &mut Pass<'_>, layer: &LayerSpec, t: &Tensors) {
 
 /// `p = softmax(Wr h + br)`, the choice of experts, and the gate of the shared one.
 fn route(p: &mut Pass<'_>, l: usize, m: &Moe) -> Result<(), Error> {
-    let (n, d, t) = (p.rows.len(), p.model.spec().d_model, p.model.layer(l));
+    let n = p.rows.len();
+    let d = p.model.spec().d_model;
+    let t = p.model.layer(l);
     let shared = if m.shared.is_some() {
         &SHARED_INPUTS[..]
     } else {
         &[]
     };
-    let (layouts, s) = (
-        t.layouts(&[Role::FfnGateInp]) | t.layouts(shared),
-        &mut *p.s,
-    );
+    let layouts = t.layouts(&[Role::FfnGateInp]) | t.layouts(shared);
+    let s = &mut *p.s;
     let h = &s.moe.h;
     s.act.fill(p.kernels, p.pool, (n, d), layouts, |t, out| {
         out.copy_from_slice(&h[t * d..(t + 1) * d])
@@ -140,10 +144,8 @@ fn route(p: &mut Pass<'_>, l: usize, m: &Moe) -> Result<(), Error> {
             shared_gate,
             ..
         } = &mut p.s.moe;
-        let (w, bias) = (
-            t.matrix(Role::FfnGateInp, chunk),
-            t.vector_opt(Role::FfnGateInpBias),
-        );
+        let w = t.matrix(Role::FfnGateInp, chunk);
+        let bias = t.vector_opt(Role::FfnGateInpBias);
         let mut jobs = [Job {
             w,
             bias,
@@ -162,7 +164,8 @@ fn route(p: &mut Pass<'_>, l: usize, m: &Moe) -> Result<(), Error> {
             p.kernels.matmul(p.pool, &p.s.act, &mut jobs);
         }
     })?;
-    let (routing, Gating::Softmax) = (&mut p.s.moe.routing, m.gating);
+    let routing = &mut p.s.moe.routing;
+    let Gating::Softmax = m.gating;
     p.pool.for_each_row(
         &mut routing.probs[..n * m.n_experts],
         m.n_experts,
@@ -181,12 +184,10 @@ fn softmax(p: &mut [f32]) {
 
 /// The result of the shared expert; its input is in `act`.
 fn shared_expert(p: &mut Pass<'_>, l: usize, mlp: &Mlp) -> Result<(), Error> {
-    let (n, d, d_ff, t) = (
-        p.rows.len(),
-        p.model.spec().d_model,
-        mlp.d_ff,
-        p.model.layer(l),
-    );
+    let n = p.rows.len();
+    let d = p.model.spec().d_model;
+    let d_ff = mlp.d_ff;
+    let t = p.model.layer(l);
     let activation = act(mlp.activation);
     p.each_chunk(WeightGroup::Layer(l, Projection::GateUp), |p, chunk| {
         let [gate, up] = [Role::FfnGateShexp, Role::FfnUpShexp].map(|role| t.matrix(role, chunk));
@@ -202,15 +203,14 @@ fn shared_expert(p: &mut Pass<'_>, l: usize, mlp: &Mlp) -> Result<(), Error> {
         p.kernels.matmul_gated(p.pool, &p.s.act, job);
     })?;
     let s = &mut *p.s;
-    let (ff, layout) = (&s.ff, t.layouts(&[Role::FfnDownShexp]));
+    let ff = &s.ff;
+    let layout = t.layouts(&[Role::FfnDownShexp]);
     let row = |t: usize, out: &mut [f32]| out.copy_from_slice(&ff[t * d_ff..(t + 1) * d_ff]);
     s.act.fill(p.kernels, p.pool, (n, d_ff), layout, row);
     p.observe_inputs(l, &[Role::FfnDownShexp]);
     p.each_chunk(WeightGroup::Layer(l, Projection::Down), |p, chunk| {
-        let (w, out) = (
-            t.matrix(Role::FfnDownShexp, chunk),
-            &mut p.s.moe.shared[..n * d],
-        );
+        let w = t.matrix(Role::FfnDownShexp, chunk);
+        let out = &mut p.s.moe.shared[..n * d];
         p.kernels.matmul(
             p.pool,
             &p.s.act,
@@ -227,7 +227,10 @@ fn shared_expert(p: &mut Pass<'_>, l: usize, mlp: &Mlp) -> Result<(), Error> {
 /// Computes the results of the group of experts that starts at expert `start` of this batch.
 /// Returns the start of the next group; `None` if there was no group.
 fn experts(p: &mut Pass<'_>, (l, m): (usize, &Moe), start: usize) -> Result<Option<usize>, Error> {
-    let (model, d, d_ff, s) = (p.model, p.model.spec().d_model, m.expert.d_ff, &mut *p.s);
+    let model = p.model;
+    let d = p.model.spec().d_model;
+    let d_ff = m.expert.d_ff;
+    let s = &mut *p.s;
     let MoeScratch { h, y, routing, .. } = &mut s.moe;
     let Some(group) = routing.group(start) else {
         return Ok(None);
@@ -237,7 +240,8 @@ fn experts(p: &mut Pass<'_>, (l, m): (usize, &Moe), start: usize) -> Result<Opti
         bounds,
         end,
     } = group;
-    let (places, t) = (group.places(), model.layer(l));
+    let places = group.places();
+    let t = model.layer(l);
     p.observer.enter(Phase::Weights);
     let chunk = model.weights().chunk(WeightGroup::Experts(l, experts), 0)?;
     let layout = |role| t.layouts(&[role]);
@@ -256,7 +260,8 @@ fn experts(p: &mut Pass<'_>, (l, m): (usize, &Moe), start: usize) -> Result<Opti
     group.observe_inputs(p.observer, l, &[Role::FfnGateExps, Role::FfnUpExps], &s.act);
     let gate = &|k| expert(k, Role::FfnGateExps, Role::FfnGateExpsBias);
     let up = &|k| expert(k, Role::FfnUpExps, Role::FfnUpExpsBias);
-    let (activation, out) = (act(m.expert.activation), &mut s.ff[..places.len() * d_ff]);
+    let activation = act(m.expert.activation);
+    let out = &mut s.ff[..places.len() * d_ff];
     p.observer.enter(Phase::Matmul);
     p.kernels.matmul_gated_groups(
         p.pool,
@@ -292,7 +297,9 @@ fn experts(p: &mut Pass<'_>, (l, m): (usize, &Moe), start: usize) -> Result<Opti
 /// `x += residual_scale * (w_1 y_1 + ... + w_k y_k + sigmoid(gate) * shared)`, in the order of
 /// rank; or into `y`, if a norm follows.
 fn combine(p: &mut Pass<'_>, layer: &LayerSpec, m: &Moe) {
-    let (n, d, s) = (p.rows.len(), p.model.spec().d_model, &mut *p.s);
+    let n = p.rows.len();
+    let d = p.model.spec().d_model;
+    let s = &mut *p.s;
     let MoeScratch {
         shared_gate,
         shared,

@@ -20,13 +20,13 @@ use crate::{
 impl Pass<'_> {
     /// `act = pre(x)`, the input of these matrices, the first of a sublayer.
     pub(crate) fn enter(&mut self, l: usize, sublayer: Sublayer, roles: &[Role]) {
-        let (n, d, t) = (
-            self.rows.len(),
-            self.model.spec().d_model,
-            self.model.layer(l),
-        );
-        let (kernels, s) = (self.kernels, &mut *self.s);
-        let (pre, x) = (self.model.spec().layers[l].pre(sublayer), &s.x);
+        let n = self.rows.len();
+        let d = self.model.spec().d_model;
+        let t = self.model.layer(l);
+        let kernels = self.kernels;
+        let s = &mut *self.s;
+        let pre = self.model.spec().layers[l].pre(sublayer);
+        let x = &s.x;
         s.act
             .fill(kernels, self.pool, (n, d), t.layouts(roles), |row, out| {
                 let x = &x[row * d..(row + 1) * d];
@@ -47,14 +47,10 @@ impl Pass<'_> {
         weight: Role,
         bias: Option<Role>,
     ) -> Result<(), Error> {
-        let (n, t) = (
-            self.rows.len() * self.model.spec().d_model,
-            self.model.layer(l),
-        );
-        let (layer, bias) = (
-            &self.model.spec().layers[l],
-            bias.and_then(|bias| t.vector_opt(bias)),
-        );
+        let n = self.rows.len() * self.model.spec().d_model;
+        let t = self.model.layer(l);
+        let layer = &self.model.spec().layers[l];
+        let bias = bias.and_then(|bias| t.vector_opt(bias));
         self.observe_inputs(l, &[weight]);
         let group = match sublayer {
             Sublayer::Mixer => Projection::AttnOut,
@@ -87,18 +83,19 @@ impl Pass<'_> {
 
     /// `x += residual_scale * post(y)`.
     fn add_deferred(&mut self, l: usize, sublayer: Sublayer) {
-        let (d, layer, t) = (
-            self.model.spec().d_model,
-            &self.model.spec().layers[l],
-            self.model.layer(l),
-        );
-        let (n, kernels, s) = (self.rows.len() * d, self.kernels, &mut *self.s);
+        let d = self.model.spec().d_model;
+        let layer = &self.model.spec().layers[l];
+        let t = self.model.layer(l);
+        let n = self.rows.len() * d;
+        let kernels = self.kernels;
+        let s = &mut *self.s;
         if let Some((Norm::Rms { eps }, role)) = layer.post(sublayer) {
             self.pool.for_each_row(&mut s.y[..n], d, |_, y| {
                 kernels.rms_norm_inplace(y, t.vector(role), eps)
             });
         }
-        let (y, scale) = (&s.y, layer.residual_scale);
+        let y = &s.y;
+        let scale = layer.residual_scale;
         self.pool.for_each_row(&mut s.x[..n], d, |row, x| {
             x.iter_mut()
                 .zip(&y[row * d..(row + 1) * d])

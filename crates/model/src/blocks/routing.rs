@@ -244,8 +244,12 @@ mod tests {
                 weight: expert as f32,
             })
             .collect();
-        let (places, slots) = (vec![0; chosen.len()], vec![0; chosen.len()]);
-        let (probs, experts, bounds, next) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let places = vec![0; chosen.len()];
+        let slots = vec![0; chosen.len()];
+        let probs = Vec::new();
+        let experts = Vec::new();
+        let bounds = Vec::new();
+        let next = Vec::new();
         let mut routing = Routing {
             probs,
             chosen,
@@ -281,7 +285,8 @@ mod tests {
     #[test]
     fn a_group_has_no_more_experts_than_a_row_uses_and_no_more_rows_than_fit() {
         let groups = |r: &Routing| {
-            let (mut all, mut start) = (Vec::new(), 0);
+            let mut all = Vec::new();
+            let mut start = 0;
             while let Some(group) = r.group(start) {
                 all.push((group.experts.to_vec(), group.places()));
                 start = group.end;

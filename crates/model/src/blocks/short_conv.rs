@@ -30,7 +30,8 @@ pub(crate) fn short_conv(p: &mut Pass<'_>, l: usize, conv: &ShortConv) -> Result
 
 /// `b, c, x = Win pre(x)`.
 fn project_inputs(p: &mut Pass<'_>, l: usize) -> Result<(), Error> {
-    let (n, t) = (p.rows.len(), p.model.layer(l));
+    let n = p.rows.len();
+    let t = p.model.layer(l);
     let d_in = ShortConv::N_INPUTS * p.model.spec().d_model;
     p.enter(l, Sublayer::Mixer, &[Role::ShortconvInProj]);
     p.each_chunk(WeightGroup::Layer(l, Projection::Qkv), |p, chunk| {
@@ -58,9 +59,13 @@ fn gate_inputs(p: &mut Pass<'_>) {
 
 /// `y[pos] = c[pos] ⊙ Σ_j w[j] ⊙ g[pos - n_taps + 1 + j]`, the input of the output projection.
 fn convolve(p: &mut Pass<'_>, l: usize, conv: &ShortConv) {
-    let (t, d, n_taps) = (p.model.layer(l), p.model.spec().d_model, conv.n_taps);
+    let t = p.model.layer(l);
+    let d = p.model.spec().d_model;
+    let n_taps = conv.n_taps;
     let taps = t.vector(Role::ShortconvConv);
-    let (inputs, steps, cache) = (&p.s.recurrent, p.steps, &*p.cache);
+    let inputs = &p.s.recurrent;
+    let steps = p.steps;
+    let cache = &*p.cache;
     let input = |row: usize| &inputs[row * ShortConv::N_INPUTS * d..][..ShortConv::N_INPUTS * d];
     p.s.act.fill(
         p.kernels,
@@ -89,7 +94,8 @@ fn convolve(p: &mut Pass<'_>, l: usize, conv: &ShortConv) {
 
 /// Writes the states behind the rows that keep one.
 fn keep_states(p: &mut Pass<'_>, l: usize, conv: &ShortConv) {
-    let (d, n_taps) = (p.model.spec().d_model, conv.n_taps);
+    let d = p.model.spec().d_model;
+    let n_taps = conv.n_taps;
     for (row, step) in p.steps.iter().enumerate().filter(|(_, s)| s.is_kept) {
         for (i, back) in (0..n_taps - 1).rev().enumerate() {
             let to = i * d..(i + 1) * d;

@@ -112,7 +112,8 @@ impl Cache {
 
     /// Stores key and value of a row in layer `l`, each `[n_kv_heads, d_head]`.
     pub(crate) fn store(&mut self, l: usize, row: &Row, kernels: Kernels, [k, v]: [&[f32]; 2]) {
-        let (place, inside) = (*self.kv_place(l), row.pos % BLOCK_LEN);
+        let place = *self.kv_place(l);
+        let inside = row.pos % BLOCK_LEN;
         let block = self.table(l, row.seq)[row.pos / BLOCK_LEN];
         let bytes = self.arenas[place.group].block_mut(block);
         for (part, x) in [(place.k, k), (place.v, v)] {

@@ -77,7 +77,8 @@ impl StatePlan {
 
     /// Appends keys and values of layer `l` to the blocks of its group.
     fn kv_place(&mut self, spec: &ModelSpec, l: usize, kv: KvType) -> Option<Place> {
-        let (a, kind) = (spec.layers[l].attention()?, spec.layers[l].state_kind());
+        let a = spec.layers[l].attention()?;
+        let kind = spec.layers[l].state_kind();
         let groups = &mut self.kv_groups;
         let known = groups.iter().position(|(k, _)| *k == kind);
         let group = known.unwrap_or_else(|| {
@@ -85,7 +86,8 @@ impl StatePlan {
             groups.len() - 1
         });
         let mut part = |elem: KvElem| {
-            let (at, row_bytes) = (groups[group].1, elem.row_bytes(a.d_head));
+            let at = groups[group].1;
+            let row_bytes = elem.row_bytes(a.d_head);
             groups[group].1 += a.n_kv_heads * BLOCK_LEN * row_bytes;
             KvPart {
                 at,

@@ -95,7 +95,8 @@ impl Cache {
         positions: Range<usize>,
         out: &mut dyn Write,
     ) -> std::io::Result<()> {
-        let (arena, table) = (&self.arenas[place.group], self.seqs.blocks(id, place.group));
+        let arena = &self.arenas[place.group];
+        let table = self.seqs.blocks(id, place.group);
         for part in [place.k, place.v] {
             for h in 0..place.n_kv_heads {
                 for (i, inside) in in_blocks(positions.clone()) {
@@ -140,10 +141,8 @@ impl Cache {
             }
             // Positions that a window has already freed are skipped.
             let kept = present.start.max(self.seqs.first_held(id, place.group)?)..present.end;
-            let (table, arena) = (
-                self.seqs.blocks(id, place.group),
-                &mut self.arenas[place.group],
-            );
+            let table = self.seqs.blocks(id, place.group);
+            let arena = &mut self.arenas[place.group];
             for part in [place.k, place.v] {
                 for h in 0..place.n_kv_heads {
                     let (rows, rest) = data.split_at((header.n - n_missing) * part.row_bytes);

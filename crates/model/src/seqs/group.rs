@@ -171,13 +171,15 @@ impl Group {
         evicted: &Range<usize>,
         copies: &mut Vec<BlockCopy>,
     ) {
-        let (start, n) = (evicted.start / BLOCK_LEN, evicted.len() / BLOCK_LEN);
+        let start = evicted.start / BLOCK_LEN;
+        let n = evicted.len() / BLOCK_LEN;
         let mut first = start;
         if start >= table.n_gone && !evicted.start.is_multiple_of(BLOCK_LEN) {
             self.own_some(&mut table.blocks[start..start + 1], copies);
             // The evicted range may reach to the end.
             if let Some(&from) = table.blocks.get(start + n) {
-                let (to, first) = (table.blocks[start], evicted.start % BLOCK_LEN);
+                let to = table.blocks[start];
+                let first = evicted.start % BLOCK_LEN;
                 copies.push(BlockCopy {
                     group: self.index,
                     from,
@@ -210,7 +212,8 @@ impl Group {
 
     /// Makes a block exclusive to this sequence (copy-on-write).
     fn own(&mut self, block: &mut u32, copies: &mut Vec<BlockCopy>) -> Option<()> {
-        let (from, to) = (*block, self.blocks.own(*block)?);
+        let from = *block;
+        let to = self.blocks.own(*block)?;
         if to != from {
             copies.push(BlockCopy {
                 group: self.index,
@@ -325,7 +328,8 @@ mod tests {
     #[test]
     fn no_block_is_lost_or_given_back_twice() {
         for retention in [Retention::All, Retention::Window(1), Retention::Window(100)] {
-            let (mut all, mut state) = (Group8::new(retention), 1u64);
+            let mut all = Group8::new(retention);
+            let mut state = 1u64;
             let mut random = |n: usize| {
                 state = state
                     .wrapping_mul(6_364_136_223_846_793_005)

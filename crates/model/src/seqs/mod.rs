@@ -227,7 +227,8 @@ impl SeqTable {
     /// # Errors
     /// [`Error::NoRoomForSequence`].
     pub fn new_seq(&mut self) -> Result<SeqId, Error> {
-        let (n_blocks, n_slots) = (self.n_ctx.div_ceil(BLOCK_LEN), self.slots.len());
+        let n_blocks = self.n_ctx.div_ceil(BLOCK_LEN);
+        let n_slots = self.slots.len();
         let mut slots = self.slots.iter_mut().enumerate();
         let (index, slot) = slots
             .find(|(_, s)| s.seq.is_none())

@@ -3,7 +3,8 @@
 //! A recurrent state is overwritten by every position, so a sequence can only return to positions
 //! whose state was kept. A batch never overwrites a state: it reads the block of the position it
 //! starts from and writes another one, so that forks share blocks without copies and a batch that
-//! fails is undone by dropping its blocks.
+//! fails is undone by dropping its blocks. Batches have to be computed in the order of
+//! admission: a block that one wrote may be assigned to a later one.
 //!
 //! A sequence keeps the states at the ends of its last batches (one more than may be in flight),
 //! and a limited number of others: those at multiples of [`CHECKPOINT_LEN`], wherever batches end,
@@ -287,7 +288,8 @@ mod tests {
                     }
                 }
                 (_, Some((len, states))) if *len + n < SIZE.n_ctx => {
-                    let (start, end) = (*len, *len + n);
+                    let start = *len;
+                    let end = *len + n;
                     let asked = (n > 3).then(|| end - 2);
                     group.advance(states, start, end, asked.into_iter());
                     *len = end;

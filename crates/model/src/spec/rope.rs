@@ -103,7 +103,8 @@ impl Rope {
     /// The angle by which each pair turns per position, `[d_rope / 2]`, in radians, in a context of
     /// `n_ctx` positions. `factors` are the model's tensors of rope factors.
     pub fn inv_freq(&self, factors: Factors<'_>, n_ctx: usize) -> Vec<f64> {
-        let (base, divisors) = (self.base_of(n_ctx), self.divisors(factors, n_ctx));
+        let base = self.base_of(n_ctx);
+        let divisors = self.divisors(factors, n_ctx);
         (0..self.d_rope / 2)
             .map(|i| {
                 let exponent = (2 * i) as f64 / self.d_rope as f64;
@@ -127,7 +128,8 @@ impl Rope {
         let base = f64::from(self.base);
         match self.scaling {
             RopeScaling::Dynamic { factor, n_ctx_orig } if n_ctx > n_ctx_orig => {
-                let (factor, d) = (f64::from(factor), self.d_rope as f64);
+                let factor = f64::from(factor);
+                let d = self.d_rope as f64;
                 let stretch = factor * n_ctx as f64 / n_ctx_orig as f64 - (factor - 1.0);
                 base * pow(stretch, d / (d - 2.0))
             }
@@ -165,7 +167,8 @@ impl Yarn {
             RampEnds::Whole => (low.floor(), high.ceil()),
             RampEnds::Exact => (low, high),
         };
-        let (low, high) = (low.max(0.0), high.min(d_rope as f64 - 1.0));
+        let low = low.max(0.0);
+        let high = high.min(d_rope as f64 - 1.0);
         ((i as f64 - low) / (high - low).max(0.001)).clamp(0.0, 1.0)
     }
 
@@ -192,7 +195,8 @@ mod tests {
     use super::*;
 
     fn rope(scaling: RopeScaling) -> Rope {
-        let (pairing, factors) = (Pairing::Halves, Presence::Absent);
+        let pairing = Pairing::Halves;
+        let factors = Presence::Absent;
         Rope {
             d_rope: 8,
             base: 10_000.0,
@@ -223,10 +227,8 @@ mod tests {
             beta_slow: 1.0,
             ends: RampEnds::Whole,
         };
-        let (plain, slowed) = (
-            angles(RopeScaling::None, 1),
-            angles(RopeScaling::Yarn(yarn), 1),
-        );
+        let plain = angles(RopeScaling::None, 1);
+        let slowed = angles(RopeScaling::Yarn(yarn), 1);
         // FusedIn 4096 positions the pairs turn 652, 65, 6.5 and 0.65 times: 32 and 1 lie at pairs
         // 1.3 and 2.8.
         let ratios: Vec<f64> = plain
@@ -261,7 +263,8 @@ mod tests {
             n_ctx_orig: 100,
         };
         assert_eq!(angles(scaling, 100), angles(RopeScaling::None, 100));
-        let (plain, stretched) = (angles(RopeScaling::None, 1), angles(scaling, 300));
+        let plain = angles(RopeScaling::None, 1);
+        let stretched = angles(scaling, 300);
         // 2 · 300 / 100 - 1 = 5.
         assert_eq!(stretched[0], 1.0);
         assert!((plain[3] / stretched[3] - 5.0).abs() < 1e-9);
@@ -270,7 +273,8 @@ mod tests {
     #[test]
     fn longrope_turns_by_the_room_that_a_sequence_has() {
         let scaling = RopeScaling::Long { n_ctx_orig: 100 };
-        let (short, long) = (angles(scaling, 100), angles(scaling, 101));
+        let short = angles(scaling, 100);
+        let long = angles(scaling, 101);
         assert!(
             short
                 .iter()

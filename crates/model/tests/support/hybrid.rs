@@ -65,14 +65,16 @@ fn hybrid(name: &str, layers: impl FnOnce(&[LayerSpec]) -> Vec<LayerSpec>) -> Go
 
 /// A file with the tensors of a spec, all in f32.
 fn random_file(spec: &ModelSpec) -> Vec<u8> {
-    let (reqs, mut writer) = (spec.tensors(), Writer::new());
+    let reqs = spec.tensors();
+    let mut writer = Writer::new();
     for req in &reqs {
         let dims: Vec<u64> = req.shape.iter().map(|&d| d as u64).collect();
         writer
             .add_tensor(&req.name(), &dims, TensorType::F32)
             .unwrap();
     }
-    let (layout, mut state) = (writer.finish().unwrap(), 1_u64);
+    let layout = writer.finish().unwrap();
+    let mut state = 1_u64;
     let mut random = || {
         state = state
             .wrapping_mul(6_364_136_223_846_793_005)
