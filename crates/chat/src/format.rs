@@ -327,8 +327,8 @@ impl ChatFormat {
     }
 
     /// Renders a conversation as a marked text: marks keep texts of others from becoming special
-    /// tokens. The conversation is adapted as far as the template needs that: see
-    /// [`SystemSupport`] and [`repair`].
+    /// tokens. System messages are placed where the template accepts them, and after a refusal the
+    /// conversation is repaired.
     ///
     /// # Errors
     /// What the template raises.

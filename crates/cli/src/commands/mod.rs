@@ -65,7 +65,7 @@ commands! {
     Logits(logits::LogitsArgs) => logits,
     Inspect(inspect::InspectArgs) => inspect,
     #[cfg(feature = "convert")]
-    Convert(Box<convert::ConvertArgs>) => convert,
+    Convert(convert::ConvertArgs) => convert,
     #[cfg(feature = "convert")]
     Imatrix(imatrix::ImatrixArgs) => imatrix,
 }

@@ -8,7 +8,7 @@
 //! order before it writes.
 //!
 //! All recurrent layers form one more group, whose blocks hold the state of one position each. A
-//! sequence has some of its positions there ([`states`]), and can only be truncated to these.
+//! sequence has some of its positions there (`states.rs`), and can only be truncated to these.
 
 mod blocks;
 mod group;
@@ -317,7 +317,7 @@ impl SeqTable {
     ///
     /// # Errors
     /// [`Error::Position`] for a row that does not continue its sequence, what `check` returns, and
-    /// those of [`extend`](Self::extend).
+    /// those of `extend`.
     pub fn admit(
         &mut self,
         rows: &[Row],

@@ -38,8 +38,8 @@ const NAMED: usize = 3;
 /// Weights per group of LEAP's int8, if that divides every row.
 const LEAP_GROUP: u32 = 64;
 
-pub(super) fn run(args: Box<ConvertArgs>) -> Result<(), Failure> {
-    let args = &*args;
+pub(super) fn run(args: ConvertArgs) -> Result<(), Failure> {
+    let args = &args;
     check_target(args)?;
     let source = SourceOptions {
         tokenizer: args.tokenizer.clone(),

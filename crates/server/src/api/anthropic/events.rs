@@ -215,8 +215,8 @@ mod tests {
             .collect();
         events.extend(blocks.close());
         let mut content: Vec<Value> = Vec::new();
-        let mut input: _ = String::new();
-        let mut is_open: _ = false;
+        let mut input = String::new();
+        let mut is_open = false;
         for StreamEvent { name, data } in events {
             let data: Value = serde_json::from_str(&data).unwrap();
             assert!(
