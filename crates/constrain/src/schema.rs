@@ -1,6 +1,6 @@
 //! Schemas as llguidance takes them: prepared, and with its options of JSON.
 //!
-//! Knows the keywords that lead to other schemas; [`prepare`] knows what the others mean.
+//! Knows the keywords that lead to other schemas; `prepare` knows what the others mean.
 //!
 //! JSON allows any amount of white space, and a model that writes spaces for ever writes valid JSON
 //! for ever: between two tokens of JSON there is one space at most.

@@ -406,7 +406,7 @@ impl<D: Dot> Floats for Neon<D> {
         fn transposed(self, x: [[float32x4_t; 4]; 16]) -> [[float32x4_t; 4]; 16] {
             let mut out = x;
             for (i, j) in (0..16).map(|k| (k / 4, k % 4)) {
-                let columns = turned([x[4 * i][j], x[4 * i + 1][j], x[4 * i + 2][j], x[4 * i + 3][j]]);
+                let columns = transpose_words([x[4 * i][j], x[4 * i + 1][j], x[4 * i + 2][j], x[4 * i + 3][j]]);
                 for c in 0..4 {
                     out[4 * j + c][i] = columns[c];
                 }
