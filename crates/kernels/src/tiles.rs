@@ -106,8 +106,8 @@ impl Shares {
         Some(start..end(start))
     }
 
-    /// The turn of part `i` of a share that ends at `end`. After the last part of a share the thread
-    /// gets the part at the counter, unless another thread takes it first.
+    /// The turn of part `i` of a share that ends at `end`. After the last part of a share the
+    /// thread gets the part at the counter, unless another thread takes it first.
     #[inline(never)]
     fn turn(&self, i: usize, end: usize) -> Turn {
         let next = if i + 1 < end {

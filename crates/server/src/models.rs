@@ -97,8 +97,8 @@ pub(crate) enum KeepAlive {
     Always,
 }
 
-/// Whether a model is in memory. A request that uses it holds another clone of the `Arc`; everything
-/// else looks at the model under the lock, so that it does not count as a use.
+/// Whether a model is in memory. A request that uses it holds another clone of the `Arc`;
+/// everything else looks at the model under the lock, so that it does not count as a use.
 struct Residency {
     model: Option<Arc<Model>>,
     last_use: Instant,
@@ -220,7 +220,8 @@ impl Models {
     }
 
     /// Calls `view` with a model's first name, and with the model if it is in memory. Does not load
-    /// it, and does not count as a use of it. `view` must not ask for models: it runs under the lock.
+    /// it, and does not count as a use of it. `view` must not ask for models: it runs under the
+    /// lock.
     pub(crate) fn inspect<T>(
         &self,
         name: Option<&str>,
