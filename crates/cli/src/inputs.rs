@@ -11,9 +11,6 @@ use std::{
 
 use crate::failure::Failure;
 
-/// The first bytes of a model.
-const GGUF_MAGIC: [u8; 4] = *b"GGUF";
-
 /// The files that a command reads.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct InputFiles(Vec<PathBuf>);
@@ -50,13 +47,13 @@ impl InputFiles {
 /// Whether a path is a plain file that begins like a model. A file that cannot be read cannot be an
 /// input.
 fn begins_a_model(path: &Path) -> bool {
-    let mut magic = [0; 4];
+    let mut head = [0; 4];
     let is_file = fs::metadata(path).is_ok_and(|meta| meta.is_file());
     is_file
         && File::open(path)
-            .and_then(|mut file| file.read_exact(&mut magic))
+            .and_then(|mut file| file.read_exact(&mut head))
             .is_ok()
-        && magic == GGUF_MAGIC
+        && atta::is_model(&head)
 }
 
 /// Whether two paths lead to one plain file.

@@ -123,7 +123,7 @@ impl NewFile {
             .map_err(|error| self.failed(error))
     }
 
-    /// The failure of a write. A pipe that its reader has closed is none.
+    /// The failure of a write; a pipe that its reader has closed ends the program quietly.
     fn failed(&self, error: io::Error) -> Failure {
         match (&self.temporary, error.kind()) {
             (None, io::ErrorKind::BrokenPipe) => Failure::ClosedPipe,

@@ -79,7 +79,7 @@ impl Guide {
         self.mask = self
             .matcher
             .compute_mask_or_eos()
-            .map_err(|error| stuck(&error))?;
+            .map_err(|error| matcher_error(&error))?;
         let ends: Vec<(u32, f32)> = match self.may_end() {
             true => self
                 .eog()
@@ -89,7 +89,7 @@ impl Guide {
             false => Vec::new(),
         };
         for (tokens, &word) in logits.chunks_mut(WORD).zip(self.mask.as_slice()) {
-            strike(tokens, word);
+            mask_word(tokens, word);
         }
         let n_masked = self.n_vocab().min(logits.len());
         logits[n_masked..].fill(f32::NEG_INFINITY);
@@ -129,7 +129,7 @@ impl Guide {
         self.tokens.push(token);
         self.matcher
             .consume_token(token)
-            .map_err(|error| stuck(&error))
+            .map_err(|error| matcher_error(&error))
     }
 
     /// Appends and returns the tokens that must follow now, at most `max`, in the tokenization that
@@ -146,7 +146,7 @@ impl Guide {
         self.tokens.extend_from_slice(&tokens);
         self.matcher
             .consume_tokens(&tokens)
-            .map_err(|error| stuck(&error))?;
+            .map_err(|error| matcher_error(&error))?;
         Ok(tokens)
     }
 
@@ -155,7 +155,9 @@ impl Guide {
     /// # Errors
     /// [`ConstraintError::Stuck`] if there are fewer, or the grammar has `max_tokens=` or `stop=`.
     pub fn rollback(&mut self, n: usize) -> Result<(), ConstraintError> {
-        self.matcher.rollback(n).map_err(|error| stuck(&error))?;
+        self.matcher
+            .rollback(n)
+            .map_err(|error| matcher_error(&error))?;
         self.tokens.truncate(self.tokens.len() - n);
         Ok(())
     }
@@ -181,7 +183,11 @@ impl Guide {
     /// # Errors
     /// [`ConstraintError::Stuck`] if the parser state became too complex.
     pub fn is_valid(&mut self) -> Result<bool, ConstraintError> {
-        Ok(self.is_complete() || self.matcher.is_accepting().map_err(|error| stuck(&error))?)
+        Ok(self.is_complete()
+            || self
+                .matcher
+                .is_accepting()
+                .map_err(|error| matcher_error(&error))?)
     }
 
     /// A short ending that makes the text valid; empty if it is valid.
@@ -224,21 +230,21 @@ impl Guide {
 }
 
 /// Masks those of 32 logits whose bit in `word` is not set.
-fn strike(logits: &mut [f32], word: u32) {
+fn mask_word(logits: &mut [f32], word: u32) {
     match word {
         u32::MAX => {}
         0 => logits.fill(f32::NEG_INFINITY),
         _ => {
-            let barred = logits
+            let masked = logits
                 .iter_mut()
                 .enumerate()
                 .filter(|(i, _)| word >> i & 1 == 0);
-            barred.for_each(|(_, logit)| *logit = f32::NEG_INFINITY);
+            masked.for_each(|(_, logit)| *logit = f32::NEG_INFINITY);
         }
     }
 }
 
 /// Wraps an error of llguidance.
-fn stuck(error: &impl ToString) -> ConstraintError {
+fn matcher_error(error: &impl ToString) -> ConstraintError {
     ConstraintError::Stuck(reason(&error.to_string()))
 }

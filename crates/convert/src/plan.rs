@@ -1,10 +1,9 @@
 //! Plans a conversion before anything is written: the type of each tensor, with notes for the user.
 
 use atta_formats::TensorType;
-use regex_lite::Regex;
 
 use crate::{
-    Checkpoint, Error, ImportanceMatrix, Tensor,
+    Checkpoint, Error, ImportanceMatrix, NamePattern, Tensor,
     mix::{Mix, ModelFacts, TensorShape, TypeSelector, fitting, is_quantized, order},
     quantize,
 };
@@ -20,7 +19,7 @@ pub struct TypeSelection {
     /// Quantize all tensors to the base type of the mix, ignoring its rules.
     pub pure: bool,
     /// Types for tensors whose names match, instead of the mix; the first match wins.
-    pub overrides: Vec<(Regex, TensorType)>,
+    pub overrides: Vec<(NamePattern, TensorType)>,
 }
 
 /// The conversion of one tensor.
@@ -117,7 +116,7 @@ fn unused_overrides(checkpoint: &Checkpoint, types: &TypeSelection) -> Vec<usize
         types
             .overrides
             .iter()
-            .position(|(name, _)| is_one && name.is_match(&tensor.name))
+            .position(|(name, _)| is_one && name.matches(&tensor.name))
     };
     let used: Vec<_> = checkpoint.tensors.iter().filter_map(first).collect();
     (0..types.overrides.len())
@@ -233,7 +232,7 @@ fn wanted(
     if let Some((_, ty)) = types
         .overrides
         .iter()
-        .find(|(name, _)| name.is_match(&tensor.name))
+        .find(|(name, _)| name.matches(&tensor.name))
     {
         return *ty;
     }

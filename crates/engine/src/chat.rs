@@ -9,7 +9,6 @@
 use std::{ops::ControlFlow, time::Duration};
 
 use atta_tokenizer::{Control, Special};
-use serde_json::{Map, Value};
 
 pub use atta_chat::{
     AnswerRules, ChatFormat, ChatInput, ChatPrompt, Conversation, DateTime, Message,
@@ -79,7 +78,6 @@ pub struct Chat {
     messages: Vec<Message>,
     tools: Option<ToolUse>,
     now: Option<DateTime>,
-    extra: Map<String, Value>,
     last: Option<LastRender>,
     cache: Option<crate::PromptCache>,
 }
@@ -103,7 +101,6 @@ impl Chat {
             messages: Vec::new(),
             tools: None,
             now: None,
-            extra: Map::new(),
             last: None,
             cache: None,
         }
@@ -152,11 +149,6 @@ impl Chat {
     /// Sets the current time, for templates that write it.
     pub fn set_now(&mut self, now: Option<DateTime>) {
         self.now = now;
-    }
-
-    /// Sets a variable of the template, such as `enable_thinking`.
-    pub fn set_variable(&mut self, name: impl Into<String>, value: Value) {
-        self.extra.insert(name.into(), value);
     }
 
     /// Removes all messages but the system message.
@@ -347,7 +339,7 @@ impl Chat {
             system: self.system.as_deref(),
             tools: self.tools.as_ref(),
             now: self.now,
-            extra: Some(&self.extra),
+            extra: None,
             end: PromptEnd::Answer,
         }
     }

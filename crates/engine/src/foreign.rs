@@ -13,7 +13,7 @@ use crate::Error;
 pub(crate) fn check(path: &Path, directory: &Directory) -> Result<(), Error> {
     let what = match &*directory.metadata().shown("general.type") {
         "adapter" => "a LoRA adapter: merge it into its base model, and convert the result",
-        "imatrix" => "an importance matrix: it is for `atta convert --imatrix`",
+        "imatrix" => "an importance matrix: it is for the conversion of a model",
         "mmproj" => "the projector of images (mmproj) of a model: name the model itself",
         _ if directory.tensors().is_empty() => "a vocabulary without weights",
         _ => return Ok(()),

@@ -55,7 +55,7 @@ pub use atta_constrain::{
 };
 pub use atta_formats::{
     ArrayValue, Directory, Explain, Metadata, Names, Setting, Shape, Suggestion, TensorInfo,
-    TensorType, Value,
+    TensorType, Value, is_model,
 };
 pub use atta_kernels::{Kernels, Pool};
 pub use atta_model::{
@@ -82,6 +82,6 @@ pub use sampling::{
 };
 #[cfg(feature = "batch")]
 pub use scheduler::{Batcher, BatcherOptions, Counts, Done, Job, JobId, OnUpdate, Update};
-pub use session::{DEFAULT_N_BATCH, Overflow, Session, SessionOptions};
+pub use session::{DEFAULT_N_BATCH, DEFAULT_N_CTX, Overflow, Session, SessionOptions};
 #[cfg(feature = "batch")]
 pub use text::{Media, Text, TextItem};

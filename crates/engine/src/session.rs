@@ -16,7 +16,7 @@ use atta_store::Reservation;
 use crate::{Engine, Error};
 
 /// Maximum default context length.
-const DEFAULT_N_CTX: usize = 4096;
+pub const DEFAULT_N_CTX: usize = 4096;
 
 /// Maximum default batch size.
 pub const DEFAULT_N_BATCH: usize = 512;

@@ -40,7 +40,7 @@ mod shape;
 mod tensor_type;
 
 pub use codec::decode;
-pub use container::{Container, Contents, Directory, TensorInfo, gguf};
+pub use container::{Container, Contents, Directory, TensorInfo, gguf, is_model};
 pub use encoding::Encoding;
 pub use error::Error;
 #[cfg(feature = "foreign")]

@@ -43,7 +43,7 @@ pub(crate) fn deal<'p, S: Split + 'p>(
     deal_in_turn(pool, parts, |turn, part| f(turn.i, part));
 }
 
-/// [`deal`] that also tells each part's [`Turn`].
+/// [`deal`], whose `f` also gets the [`Turn`] of each part.
 pub(crate) fn deal_in_turn<'p, S: Split + 'p>(
     pool: &Pool,
     parts: &'p mut S,
@@ -80,14 +80,13 @@ pub(crate) struct Turn {
 }
 
 impl Turn {
-    /// How many parts further on is the one that the thread gets next, as far as can be told; 0 if
-    /// there is none.
+    /// The distance to the part that the thread probably gets next; 0 for the last part.
     pub(crate) fn skip(self) -> usize {
         self.next - self.i
     }
 }
 
-/// The parts that no thread has taken. Its functions are not inlined, which keeps the program of
+/// Deals parts to threads by a counter. Its functions are not inlined, which keeps the program of
 /// boards small.
 struct Shares {
     n: usize,
@@ -107,8 +106,8 @@ impl Shares {
         Some(start..end(start))
     }
 
-    /// The turn of part `i` of a share that ends at `end`. Behind a share comes the first part that
-    /// no thread has taken, unless another thread takes it meanwhile.
+    /// The turn of part `i` of a share that ends at `end`. After the last part of a share the
+    /// thread gets the part at the counter, unless another thread takes it first.
     #[inline(never)]
     fn turn(&self, i: usize, end: usize) -> Turn {
         let next = if i + 1 < end {

@@ -37,9 +37,9 @@ pub(crate) struct Access<'a> {
     pub(crate) scheme: &'a str,
     /// Whether the name in `Host` is checked.
     pub(crate) checks_host: bool,
-    /// Origins of pages that may ask, from `--allow-origin`.
+    /// Origins of pages that may ask.
     pub(crate) origins: &'a [String],
-    /// Names of this machine, from `--allow-host`.
+    /// Names of this machine beside its own.
     pub(crate) hosts: &'a [String],
 }
 
@@ -111,7 +111,7 @@ impl Access<'_> {
         }
     }
 
-    /// With keys, `--allow-origin` narrows the pages that may read responses.
+    /// With keys, the allowed origins narrow the pages that may read responses.
     fn readers_with_key(&self, headers: &HeaderMap) -> Readers {
         match headers.get(header::ORIGIN) {
             Some(_) if self.origins.is_empty() => Readers::All,
@@ -191,7 +191,7 @@ pub(crate) fn is_preflight(method: &Method, headers: &HeaderMap) -> bool {
         && headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD)
 }
 
-/// Whether a text is a valid `--allow-origin`: `*`, `null`, `SCHEME://HOST`, `SCHEME://HOST:PORT`
+/// Whether a text is a valid allowed origin: `*`, `null`, `SCHEME://HOST`, `SCHEME://HOST:PORT`
 /// or `SCHEME://*`.
 pub(crate) fn is_origin(text: &str) -> bool {
     let is_site = |(scheme, host): (&str, &str)| {
@@ -203,7 +203,7 @@ pub(crate) fn is_origin(text: &str) -> bool {
     text == "*" || text == "null" || text.split_once("://").is_some_and(is_site)
 }
 
-/// Whether an `--allow-origin` admits every web page.
+/// Whether an allowed origin admits every web page.
 pub(crate) fn is_every_site(pattern: &str) -> bool {
     matches!(
         pattern.to_ascii_lowercase().as_str(),
@@ -350,7 +350,7 @@ mod tests {
         ] {
             let error = from(origin).unwrap_err();
             assert!(
-                error.message.contains("--allow-origin"),
+                error.message.contains("allowed origins"),
                 "{origin}: {error:?}"
             );
         }
@@ -414,7 +414,10 @@ mod tests {
             "a.internal.example",
         ] {
             assert!(
-                named(host).unwrap_err().message.contains("--allow-host"),
+                named(host)
+                    .unwrap_err()
+                    .message
+                    .contains("allowed host names"),
                 "{host}"
             );
         }

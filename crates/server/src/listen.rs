@@ -164,7 +164,7 @@ impl Server {
     }
 }
 
-/// Refuses an `--allow-origin` that is no origin, or that admits every page without a key.
+/// Refuses an allowed origin that is no origin, or that admits every page without a key.
 fn check_origins(options: &ServerOptions) -> Result<(), ServeError> {
     let is_closed = options.api_keys.is_empty() && !options.insecure;
     for origin in &options.allowed_origins {

@@ -136,13 +136,10 @@ fn load(n: &AtomicU64) -> f64 {
 
 /// All metrics of the server.
 pub(crate) fn text(app: &App) -> String {
-    let loaded = app.models.loaded();
+    let used = app.models.budgets_used();
     let models = LoadedModels {
-        n: loaded.len(),
-        n_bytes: loaded
-            .iter()
-            .map(|model| model.engine.budget().used())
-            .sum(),
+        n: used.len(),
+        n_bytes: used.iter().sum(),
     };
     let mut out = String::new();
     write_all(&mut out, &OF_REQUESTS, &app.metrics);

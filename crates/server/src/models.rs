@@ -40,7 +40,7 @@ pub struct ModelSource {
     pub names: Vec<String>,
     /// Chat template.
     pub template: TemplateChoice,
-    /// Prompts of conversations are cut to this many tokens by dropping the oldest step_lock, for
+    /// Prompts of conversations are cut to this many tokens by dropping the oldest turns, for
     /// models that fail on long ones.
     pub talk_window: Option<usize>,
     /// Loads the model; called again after it was unloaded.
@@ -97,7 +97,8 @@ pub(crate) enum KeepAlive {
     Always,
 }
 
-/// Whether a model is in memory. A request that uses it holds another clone of the `Arc`.
+/// Whether a model is in memory. A request that uses it holds another clone of the `Arc`;
+/// everything else looks at the model under the lock, so that it does not count as a use.
 struct Residency {
     model: Option<Arc<Model>>,
     last_use: Instant,
@@ -214,12 +215,21 @@ impl Models {
 
     /// Finds a model by any of its names, without loading it; no name means the first model.
     /// Returns its first name.
-    pub(crate) fn look_up(
+    pub(crate) fn look_up(&self, name: Option<&str>) -> Result<&str, ApiError> {
+        Ok(&self.entries[self.find(name)?].source.names[0])
+    }
+
+    /// Calls `view` with a model's first name, and with the model if it is in memory. Does not load
+    /// it, and does not count as a use of it. `view` must not ask for models: it runs under the
+    /// lock.
+    pub(crate) fn inspect<T>(
         &self,
         name: Option<&str>,
-    ) -> Result<(&str, Option<Arc<Model>>), ApiError> {
+        view: impl FnOnce(&str, Option<&Model>) -> T,
+    ) -> Result<T, ApiError> {
         let entry = &self.entries[self.find(name)?];
-        Ok((&entry.source.names[0], lock(&entry.residency).model.clone()))
+        let residency = lock(&entry.residency);
+        Ok(view(&entry.source.names[0], residency.model.as_deref()))
     }
 
     /// The name of the model, if the server has only one.
@@ -313,11 +323,7 @@ impl Models {
 
     fn open(&self, i: usize) -> Result<Model, ServeError> {
         let source = &self.entries[i].source;
-        let taken = self
-            .loaded()
-            .iter()
-            .map(|model| model.engine.budget().used())
-            .sum();
+        let taken = self.budgets_used().iter().sum();
         let engine = (source.open)(taken)?;
         let (template, _) = source
             .template
@@ -342,27 +348,39 @@ impl Models {
         })
     }
 
-    /// The models in memory.
-    pub(crate) fn loaded(&self) -> Vec<Arc<Model>> {
+    /// `view` of each model in memory, which does not count as a use of it. `view` must not ask for
+    /// models: it runs under the lock.
+    fn inspect_loaded<T>(&self, view: impl Fn(&Model) -> T) -> Vec<T> {
         self.entries
             .iter()
-            .filter_map(|entry| lock(&entry.residency).model.clone())
+            .filter_map(|entry| lock(&entry.residency).model.as_deref().map(&view))
             .collect()
     }
 
-    /// The models in memory, and the time until each is unloaded.
-    pub(crate) fn times_left(&self, idle: Option<Duration>) -> Vec<(Arc<Model>, Option<Duration>)> {
+    /// The private memory of each model in memory, in bytes.
+    pub(crate) fn budgets_used(&self) -> Vec<u64> {
+        self.inspect_loaded(|model| model.engine.budget().used())
+    }
+
+    /// `view` of each model in memory and the time until it is unloaded. `view` must not ask for
+    /// models: it runs under the lock.
+    pub(crate) fn inspect_times_left<T>(
+        &self,
+        idle: Option<Duration>,
+        view: impl Fn(&Model, Option<Duration>) -> T,
+    ) -> Vec<T> {
         let stay = |entry: &ModelEntry| {
             let residency = lock(&entry.residency);
             let left = residency.time_left(idle);
-            Some((residency.model.clone()?, left))
+            residency.model.as_deref().map(|model| view(model, left))
         };
         self.entries.iter().filter_map(stay).collect()
     }
 
     /// Whether a worker has panicked.
     pub(crate) fn is_broken(&self) -> bool {
-        self.loaded().iter().any(|model| model.worker.has_ended())
+        self.inspect_loaded(|model| model.worker.has_ended())
+            .contains(&true)
     }
 
     /// Whether a model has been idle for long enough to be unloaded.
@@ -436,9 +454,8 @@ impl Models {
         // The lock keeps a model that is being unloaded from being counted twice.
         let past = lock(&self.past);
         let now = self
-            .loaded()
-            .iter()
-            .map(|model| model.worker.status())
+            .inspect_loaded(|model| model.worker.status())
+            .into_iter()
             .fold(WorkerStatus::default(), WorkerStatus::and);
         WorkerStatus {
             counts: now.counts.and(*past),
@@ -450,7 +467,12 @@ impl Models {
     /// Must be called outside of the runtime.
     pub(crate) fn close(&self) -> bool {
         let _guard = self.loading.blocking_lock();
-        let ended: Vec<bool> = self.loaded().iter().map(|model| model.end()).collect();
+        let clones = self
+            .entries
+            .iter()
+            .map(|entry| lock(&entry.residency).model.clone());
+        let loaded: Vec<Arc<Model>> = clones.flatten().collect();
+        let ended: Vec<bool> = loaded.iter().map(|model| model.end()).collect();
         ended.into_iter().all(|is_well| is_well)
     }
 }

@@ -269,7 +269,9 @@ impl WorkerLoop {
         self.last_step = (self.batcher.n_running() > 0).then_some(now);
     }
 
-    /// Cancels all jobs, and reports the error to their clients.
+    /// Cancels all jobs, queued ones too, and reports the error to their clients. The batcher keeps
+    /// them as they were, but the next step would do the same work: weights that cannot be read now
+    /// are read for every job, and a step that is tried again and again would never end.
     fn fail_all(&mut self, error: &ApiError) {
         for (id, client) in self.clients.drain() {
             self.batcher.cancel(id);

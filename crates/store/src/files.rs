@@ -260,7 +260,7 @@ fn map(path: &Path) -> Result<Arc<dyn ReadAt>, Error> {
     };
     let refuse = |why: &str| Err(io(io::Error::new(io::ErrorKind::InvalidInput, why)));
     if path.metadata().map_err(io)?.is_dir() {
-        return refuse("is a directory: name a .gguf file, or make one by `atta convert`");
+        return refuse("is a directory, expected a file");
     }
     let file = MappedFile::open(path).map_err(io)?;
     if file.bytes().is_empty() {

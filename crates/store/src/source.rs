@@ -1,8 +1,8 @@
 //! The bytes of a model's files, wherever they are.
 //!
-//! [`ReadAt`] is the one way to them: [`MappedFile`](crate::MappedFile) reads a map, `UncachedFile`
-//! reads past the page cache, [`StaticBytes`] are built into the program. The trait refuses to know
-//! what the bytes mean.
+//! [`ReadAt`] is the one way to a model's bytes: [`MappedFile`](crate::MappedFile) reads a map,
+//! `UncachedFile` reads past the page cache, [`StaticBytes`] are built into the program. The trait
+//! refuses to know what the bytes mean.
 
 use std::{
     io,

@@ -11,8 +11,6 @@ const PATH: &str = "xtask/src/tidy/known.rs";
 /// Rule, crate, and the number of its breaches.
 const KNOWN: &[(&str, &str, usize)] = &[
     ("backends", "engine", 2),
-    ("flags", "engine", 1),
-    ("flags", "server", 9),
     ("prose", "cli", 15),
     ("prose", "engine", 16),
     ("prose", "formats", 2),
@@ -32,7 +30,7 @@ const KNOWN: &[(&str, &str, usize)] = &[
     ("widths", "server", 1),
     ("widths", "xtask", 2),
     ("widths of pages", "CHANGELOG.md", 1),
-    ("widths of pages", "docs", 33),
+    ("widths of pages", "docs", 2),
 ];
 
 /// Findings to report, and those that are known. If a crate has more than it may, all of its

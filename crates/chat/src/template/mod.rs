@@ -166,17 +166,6 @@ impl Template {
         self.program(conversation).render(conversation, &self.texts)
     }
 
-    /// Whether system messages are written: some templates raise an exception, some drop them.
-    pub fn takes_system(&self) -> bool {
-        let messages = [Message::system(PROBE), Message::user("a")];
-        let conversation = Conversation {
-            add_generation_prompt: true,
-            ..Conversation::probe(&messages)
-        };
-        self.render(&conversation)
-            .is_ok_and(|text| text.contains(PROBE))
-    }
-
     /// The source; with tools, that of the template for tools.
     pub fn source(&self, with_tools: bool) -> &str {
         let program = self

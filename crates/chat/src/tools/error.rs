@@ -26,7 +26,7 @@ pub enum ToolError {
         /// The most that may be.
         max: usize,
     },
-    /// A definition that is none.
+    /// An invalid definition.
     #[error("{tool}: {what}")]
     Definition {
         /// Its name, or its place if it has none.

@@ -332,7 +332,7 @@ impl Parser {
         self.enter(State::Expect(after));
     }
 
-    /// The supposed call is none; the last bytes do not belong to it.
+    /// The held text is not a call after all; its last `n_again` bytes are read anew.
     fn break_off(&mut self, n_again: usize) {
         let again = self.held.split_off(self.held.len() - n_again);
         self.tell_of_call();

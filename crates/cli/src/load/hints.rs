@@ -5,16 +5,13 @@
 
 use std::path::{Path, PathBuf};
 
-use atta::{Engine, LoadOptions, SessionOptions};
+use atta::{DEFAULT_N_CTX, Engine, LoadOptions, SessionOptions};
 
 use super::{plan, warn};
 use crate::EXTRAS;
 
 /// Context lengths are tried in steps of this many tokens.
 const CONTEXT_STEP: usize = 64;
-
-/// The longest context by default.
-const DEFAULT_N_CTX: usize = 4096;
 
 /// The longest context that fits into memory, after an error because the requested one does not.
 pub(super) fn longest_context(

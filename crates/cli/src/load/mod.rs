@@ -154,7 +154,11 @@ pub(crate) fn locate(model: &Path) -> Result<PathBuf, Failure> {
     let path = hub::locate(model)?;
     // Opening a pipe would wait for its other end.
     match path.metadata() {
-        Ok(meta) if !meta.is_file() && !meta.is_dir() => Err(Failure::at(
+        Ok(meta) if meta.is_dir() => Err(Failure::at(
+            &path,
+            "is a directory: name a .gguf file, or make one by `atta convert`",
+        )),
+        Ok(meta) if !meta.is_file() => Err(Failure::at(
             model,
             "a pipe or a device, expected a GGUF file",
         )),

@@ -53,7 +53,7 @@ impl std::fmt::Display for Flaw {
 /// Rewrites a schema, which is an object.
 ///
 /// # Errors
-/// A schema that is none, that allows no value, or, if `options` are strict, that has a keyword
+/// A schema that is invalid, that allows no value, or, if `options` are strict, that has a keyword
 /// that cannot be kept.
 pub(crate) fn prepare(schema: &Value, options: SchemaOptions) -> Result<PreparedSchema, Flaw> {
     let mut walk = Walk {

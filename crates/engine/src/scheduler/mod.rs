@@ -280,8 +280,8 @@ impl Batcher {
     /// advances its jobs.
     ///
     /// # Errors
-    /// A failed step, for example because weights cannot be read; all jobs are as before. Errors of
-    /// a single job are events.
+    /// A failed step, for example because weights cannot be read; all jobs are as before, and the
+    /// next step tries the same again unless they are cancelled. Errors of a single job are events.
     pub fn step(&mut self, on_update: &mut OnUpdate<'_>) -> Result<(), Error> {
         self.admit();
         let sent = self.send();

@@ -36,6 +36,11 @@ type ReadContents = fn(SharedBytes, u64) -> Result<Contents, Error>;
 /// All containers: the first bytes of their files, and the function that reads them.
 const CONTAINERS: &[([u8; 4], ReadContents)] = &[(Gguf::MAGIC, Gguf::contents)];
 
+/// Whether a file that begins with `head` is a container, by its first bytes.
+pub fn is_model(head: &[u8]) -> bool {
+    CONTAINERS.iter().any(|(magic, _)| head.starts_with(magic))
+}
+
 /// The metadata and tensors of one file, whatever its container.
 #[derive(Clone)]
 pub struct Contents {

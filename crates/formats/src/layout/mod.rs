@@ -9,9 +9,6 @@
 //! Formats whose codes are looked up or computed implement [`Signed`], which has a decoder for all
 //! of them.
 
-/// Weights in a block of the K family.
-pub const QK_K: usize = 256;
-
 macro_rules! block {
     ($(#[$doc:meta])* $name:ident, $bytes:literal: { $($field:ident: $kind:tt at $at:literal,)* }) => {
         $(#[$doc])*

@@ -23,8 +23,8 @@ use crate::isa::{Lanes, Row};
 use crate::scratch;
 use std::ops::Range;
 
-/// Vectors of so many lanes have [`TilePrefetch`] and tiles of two activation rows; those of a
-/// program for boards, which must stay small, do without.
+/// Minimum lanes of vectors that have [`TilePrefetch`] and tiles of two activation rows. A program
+/// for boards, which must stay small, has them for wider vectors only.
 pub(super) const WIDE: usize = if cfg!(feature = "avx512") { 8 } else { 16 };
 
 /// Whether codes biased by `offset` are multiplied as any bytes. Pairs of products of 126 and 127
@@ -438,7 +438,7 @@ impl<'a> NextTile<'a> {
         isa.prefetch(self.row, self.start + self.part * part + Self::LINE * line);
     }
 
-    /// The rest of it, after so many bytes.
+    /// The rest of it, after `n_bytes` bytes.
     #[inline(always)]
     pub(crate) fn behind(&self, n_bytes: usize) -> Self {
         Self {
@@ -479,8 +479,8 @@ impl<'a> TilePrefetch<'a> {
         }
     }
 
-    /// The next so many bytes are the piece; `n_times` calls of [`prefetch`](Self::prefetch) fetch
-    /// all of it.
+    /// Makes the next `n_bytes` bytes the piece; `n_times` calls of [`prefetch`](Self::prefetch)
+    /// fetch all of it.
     #[inline(always)]
     pub(super) fn piece(&mut self, n_bytes: usize, n_times: usize) {
         self.n_left = n_bytes.div_ceil(NextTile::LINE);

@@ -95,7 +95,7 @@ impl ApiError {
     pub(crate) fn foreign_origin(origin: &str) -> Self {
         let message = format!(
             "pages of {origin:?} may not use this server, because that is neither its own origin nor an app of this \
-             machine: start it with --allow-origin ORIGIN to let them, or with --api-key"
+             machine: its operator can add it to the allowed origins, or set an API key"
         );
         Self::new(StatusCode::FORBIDDEN, message)
     }
@@ -103,8 +103,8 @@ impl ApiError {
     /// A `Host` that a web site could have (DNS rebinding).
     pub(crate) fn foreign_host(host: &str) -> Self {
         let message = format!(
-            "this server does not answer to the name {host:?}, which a web site could let mean this machine: start it \
-             with --allow-host NAME if that is its name, or with --api-key"
+            "this server does not answer to the name {host:?}, which a web site could let mean this machine: its \
+             operator can add it to the allowed host names, or set an API key"
         );
         Self::new(StatusCode::FORBIDDEN, message)
     }
@@ -277,7 +277,7 @@ impl From<Error> for ApiError {
             Error::PromptTooLong { n_prompt, n_ctx } => {
                 // Claude Code reads the two numbers, and makes the conversation shorter.
                 let message = format!(
-                    "the prompt is too long: {n_prompt} tokens > {n_ctx} maximum, the context of this server (set by -c)"
+                    "the prompt is too long: {n_prompt} tokens > {n_ctx} maximum, the context of this server"
                 );
                 Self {
                     code: Some("context_length_exceeded"),

@@ -210,7 +210,7 @@ fn schema_or_text(
         .transpose()
 }
 
-/// The constraint of a grammar in GBNF; an empty one is none.
+/// The constraint of a grammar in GBNF; `None` for an empty grammar.
 pub(crate) fn grammar(text: Option<String>) -> Option<Constraint> {
     let text = text.filter(|text| !text.trim().is_empty());
     text.map(Constraint::Gbnf)

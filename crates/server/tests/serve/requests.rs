@@ -227,7 +227,7 @@ fn apps_may_use_a_server_without_keys_and_every_page_one_with_keys() {
     );
     let site = get(&server, "/v1/models", "origin: https://evil.example");
     assert!(
-        site.starts_with("HTTP/1.1 403") && site.contains("--allow-origin"),
+        site.starts_with("HTTP/1.1 403") && site.contains("allowed origins"),
         "{site}"
     );
     server.stop();

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use atta::{
     TensorType,
-    convert::{MIXES, Mix, Regex},
+    convert::{MIXES, Mix, NamePattern},
 };
 use clap::{Args, ValueEnum};
 
@@ -39,7 +39,7 @@ pub(crate) struct ConvertArgs {
     pub(super) imatrix: Option<PathBuf>,
     /// Type of tensors whose names match, such as `ffn_down=q6_k`; repeatable, the first match wins
     #[arg(long = "tensor-type", value_name = "REGEX=TYPE", value_parser = tensor_type)]
-    pub(super) tensor_types: Vec<(Regex, TensorType)>,
+    pub(super) tensor_types: Vec<(NamePattern, TensorType)>,
     /// Disable mixes: quantize all matrices to the type that --type is named after
     #[arg(long, requires = "mix")]
     pub(super) pure: bool,
@@ -97,14 +97,15 @@ fn mix(name: &str) -> Result<&'static Mix, String> {
     })
 }
 
-fn tensor_type(text: &str) -> Result<(Regex, TensorType), String> {
+fn tensor_type(text: &str) -> Result<(NamePattern, TensorType), String> {
     let expected = || "expected a pattern and a type, such as ffn_down=q6_k".to_owned();
     let (pattern, name) = text.rsplit_once('=').ok_or_else(expected)?;
     let ty = TensorType::ALL
         .iter()
         .find(|ty| ty.name().eq_ignore_ascii_case(name))
         .ok_or_else(expected)?;
-    let regex =
-        Regex::new(pattern).map_err(|error| format!("`{pattern}` is no pattern: {error}"))?;
-    Ok((regex, *ty))
+    let pattern: NamePattern = pattern
+        .parse()
+        .map_err(|error| format!("`{pattern}` is no pattern: {error}"))?;
+    Ok((pattern, *ty))
 }

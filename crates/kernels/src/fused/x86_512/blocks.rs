@@ -41,7 +41,7 @@ pub(crate) trait Prefetch: Copy {
     fn prefetch(self, isa: Avx512, block: &[u8], c: usize, r: usize);
 }
 
-/// Prefetches lines [`NEAR`] behind the block, and those so many bytes behind it.
+/// Prefetches lines [`NEAR`] behind the block, and lines `.0` bytes behind it.
 #[derive(Clone, Copy)]
 pub(crate) struct StridedPrefetch(pub(crate) usize);
 

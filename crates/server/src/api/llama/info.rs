@@ -35,18 +35,24 @@ pub(crate) async fn props(
     State(app): State<Arc<App>>,
     query: QueriedModel,
 ) -> Result<Json<Value>, ApiError> {
-    let (name, model) = app.models.look_up(model_name(query)?.as_deref())?;
+    let name = model_name(query)?;
     let models: Vec<Value> = app
         .models
         .all()
         .map(|(name, is_loaded)| json!({ "name": name, "loaded": is_loaded }))
         .collect();
-    let model = model.as_deref();
+    let json = app.models.inspect(name.as_deref(), |name, model| {
+        properties(&app, name, model, &models)
+    })?;
+    Ok(Json(json))
+}
+
+fn properties(app: &App, name: &str, model: Option<&Model>, models: &[Value]) -> Value {
     let text = |id: fn(&Tokenizer) -> Option<u32>| {
         let tokenizer = model?.engine.tokenizer();
         Some(String::from_utf8_lossy(tokenizer.token_text(id(tokenizer)?)).into_owned())
     };
-    Ok(Json(json!({
+    json!({
         "model": name,
         "models": models,
         "n_ctx": model.map(|model| model.n_ctx),
@@ -64,7 +70,7 @@ pub(crate) async fn props(
             "n_ctx": model.map(|model| model.n_ctx),
             "params": options::defaults(&app.options.defaults),
         },
-    })))
+    })
 }
 
 /// The slots of a model, and whether they are in use. Clients do not learn which text is in a slot.
@@ -72,10 +78,11 @@ pub(crate) async fn slots(
     State(app): State<Arc<App>>,
     query: QueriedModel,
 ) -> Result<Json<Value>, ApiError> {
-    let (_, model) = app.models.look_up(model_name(query)?.as_deref())?;
-    let model = model.as_deref();
-    let n_running = model.map_or(0, |model| model.worker.status().n_running);
-    let n_ctx = model.map_or(0, |model: &Model| model.n_ctx);
+    let counts = |model: &Model| (model.worker.status().n_running, model.n_ctx);
+    let name = model_name(query)?;
+    let (n_running, n_ctx) = app
+        .models
+        .inspect(name.as_deref(), |_, model| model.map_or((0, 0), counts))?;
     let slot = |id: usize| {
         json!({
             "id": id,

@@ -22,6 +22,8 @@ use crate::{
 const MAX_PROBS: usize = 100;
 
 const ORDER: &str = "samplers have a fixed order, which is llama.cpp's default";
+const TIME: &str = "the server limits the time of an answer, for all requests alike";
+const AT_START: &str = "how a model is loaded is decided when the server is started";
 const SLOTS: &str = "slots and the reuse of prompts are the server's to choose";
 
 /// Fields of `/completion` and `/infill` that change nothing here.
@@ -48,26 +50,14 @@ pub(super) const ACCEPTED: Accepted = &[
     ("penalize_nl", "penalties count for all tokens"),
     ("timings_per_token", "timings come at the end"),
     ("return_progress", "nothing is told before the first token"),
-    (
-        "t_max_predict_ms",
-        "--max-time limits the time of an answer",
-    ),
-    ("t_max_prompt_ms", "--max-time limits the time of an answer"),
-    (
-        "speculative.n_max",
-        "how a model is loaded is decided when the server is started",
-    ),
-    (
-        "speculative.n_min",
-        "how a model is loaded is decided when the server is started",
-    ),
-    (
-        "speculative.p_min",
-        "how a model is loaded is decided when the server is started",
-    ),
-    ("n_ctx", "the context is set by -c"),
-    ("n_batch", "the size of batches is set by -b"),
-    ("n_threads", "the number of threads is set by --threads"),
+    ("t_max_predict_ms", TIME),
+    ("t_max_prompt_ms", TIME),
+    ("speculative.n_max", AT_START),
+    ("speculative.n_min", AT_START),
+    ("speculative.p_min", AT_START),
+    ("n_ctx", AT_START),
+    ("n_batch", AT_START),
+    ("n_threads", AT_START),
     ("api_key", "keys come in headers"),
     ("use_default_badwordsids", "there are no such words"),
     ("user", "there are no accounts"),

@@ -49,9 +49,13 @@ async fn answer<R: OllamaRequest>(
     let start = Instant::now();
     let received = ReceivedRequest::<R>::read(app, incoming).await?;
     if let Some(reply) = received.request.unload_reply()
-        && let (name, None) = app.models.look_up(received.request.model())?
+        && let (name, false) = app
+            .models
+            .inspect(received.request.model(), |name, model| {
+                (name.to_owned(), model.is_some())
+            })?
     {
-        return Ok(reply.without_answer(name));
+        return Ok(reply.without_answer(&name));
     }
     let (answers, reply) = received.submit(app, prepare).await?;
     response::respond(answers, reply, start).await

@@ -48,18 +48,19 @@ pub(crate) async fn tags(State(app): State<Arc<App>>) -> Result<Json<Value>, Api
 }
 
 fn described(app: &App, name: &str) -> Result<Value, ApiError> {
-    let (_, model) = app.models.look_up(Some(name))?;
-    let mut object = json!({
-        "name": name,
-        "model": name,
-        "modified_at": modified_at(app),
-        "digest": digest(name),
-        "details": details(model.as_deref()),
-    });
-    if let Some(model) = model {
-        object["size"] = file_bytes(&model).into();
-    }
-    Ok(object)
+    app.models.inspect(Some(name), |_, model| {
+        let mut object = json!({
+            "name": name,
+            "model": name,
+            "modified_at": modified_at(app),
+            "digest": digest(name),
+            "details": details(model),
+        });
+        if let Some(model) = model {
+            object["size"] = file_bytes(model).into();
+        }
+        object
+    })
 }
 
 /// Lists the models in memory.
@@ -67,26 +68,21 @@ pub(crate) async fn running(State(app): State<Arc<App>>) -> Json<Value> {
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();
-    let one = |(model, time_left): (Arc<Model>, Option<Duration>)| {
+    let one = |model: &Model, time_left: Option<Duration>| {
         // A model that is never unloaded expires in the distant future.
         let expires = time_left.map_or(Duration::MAX, |time| now.saturating_add(time));
         json!({
             "name": model.name,
             "model": model.name,
             "digest": digest(&model.name),
-            "details": details(Some(&model)),
-            "size": memory_bytes(&model),
+            "details": details(Some(model)),
+            "size": memory_bytes(model),
             "size_vram": 0,
             "context_length": model.n_ctx,
             "expires_at": timestamp(expires),
         })
     };
-    let models: Vec<Value> = app
-        .models
-        .times_left(app.options.idle_unload)
-        .into_iter()
-        .map(one)
-        .collect();
+    let models: Vec<Value> = app.models.inspect_times_left(app.options.idle_unload, one);
     Json(json!({ "models": models }))
 }
 
@@ -150,27 +146,34 @@ pub(crate) async fn show(
         name,
         verbose,
     } = read(&app, incoming, ACCEPTED_BY_SHOW).await?;
-    let (name, model) = app.models.look_up(Some(&model_name(model, name)?))?;
+    let name = model_name(model, name)?;
+    let json = app
+        .models
+        .inspect(Some(&name), |name, model| shown(&app, name, model, verbose))?;
+    Ok(Json(json))
+}
+
+fn shown(app: &App, name: &str, model: Option<&Model>, verbose: bool) -> Value {
     let mut object = json!({
         "license": "",
         "modelfile": format!("FROM {name}\n"),
         "parameters": "",
         "template": "",
-        "modified_at": modified_at(&app),
-        "details": details(model.as_deref()),
+        "modified_at": modified_at(app),
+        "details": details(model),
         "capabilities": ["completion", "tools"],
-        "model_info": model.as_deref().map_or_else(Map::new, info),
+        "model_info": model.map_or_else(Map::new, info),
     });
     let Some(model) = model else {
-        return Ok(Json(object));
+        return object;
     };
     object["parameters"] = format!("num_ctx {}", model.n_ctx).into();
     object["template"] = model.engine.chat_template().unwrap_or_default().into();
-    object["capabilities"] = capabilities(&model).into();
+    object["capabilities"] = capabilities(model).into();
     if verbose {
-        object["tensors"] = tensors(directory(&model));
+        object["tensors"] = tensors(directory(model));
     }
-    Ok(Json(object))
+    object
 }
 
 /// The capabilities of a model, in Ollama's words.

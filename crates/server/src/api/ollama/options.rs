@@ -200,7 +200,7 @@ impl OllamaOptions {
         let Some(n) = self.num_ctx else { return };
         if usize::try_from(n).is_ok_and(|n| n > n_ctx) {
             warnings.add(format!(
-                "num_ctx is {n}, but the context of this server holds {n_ctx} tokens, which -c sets"
+                "num_ctx is {n}, but the context of this server holds {n_ctx} tokens"
             ));
         }
     }

@@ -28,7 +28,7 @@ pub(super) enum Think {
 }
 
 impl Think {
-    /// Parses the field; an empty text is none.
+    /// Parses the field; `None` for an empty text.
     pub(super) fn parse(value: Value) -> Result<Option<Self>, ApiError> {
         match value {
             Value::Bool(false) => Ok(Some(Self::Off)),
