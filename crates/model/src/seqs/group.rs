@@ -284,7 +284,7 @@ mod tests {
                     }
                 }
                 (2, Some((len, table))) => {
-                    // Sublayer of what there is at most, as a window needs the rest.
+                    // Evicts at most half of the positions: a window needs the rest.
                     let evicted = i..i + (*len).saturating_sub(i) / 2 / BLOCK_LEN * BLOCK_LEN;
                     if *len == 1000 && !evicted.is_empty() {
                         let mut copies = Vec::new();
