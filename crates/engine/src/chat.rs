@@ -265,7 +265,7 @@ impl Chat {
     }
 
     /// Generates an answer that may call the [tools](Self::set_tools), and appends it. Calls always
-    /// match the schemas of their tools. A call that is cut off by the length limit is dropped.
+    /// match the schemas of their tools. A call that is cut off by the length limit becomes text.
     ///
     /// # Errors
     /// [`Error::Tools`] if a schema cannot be enforced or the chosen tool does not exist; those of

@@ -384,7 +384,8 @@ impl Session {
 
     /// Removes all tokens from token `n` on, and returns how many are left. Fewer than `n` are left
     /// if there were fewer or if they were evicted; none if a layer with a sliding window has freed
-    /// positions that token `n` attends to.
+    /// positions that token `n` attends to. A model with recurrent layers returns to the nearest
+    /// checkpoint.
     ///
     /// # Errors
     /// An executor that fails; the one on CPUs does not.
@@ -408,7 +409,8 @@ impl Session {
     }
 
     /// Removes the last `n` tokens. Evaluates the last remaining token again if its logits are
-    /// wanted, and all tokens whose state a layer with a sliding window has freed.
+    /// wanted, and all tokens whose state is gone: freed by a sliding window, or behind the nearest
+    /// checkpoint of recurrent layers.
     pub(crate) fn roll_back(&mut self, n: usize, with_logits: bool) -> Result<(), Error> {
         if n == 0 {
             return Ok(());

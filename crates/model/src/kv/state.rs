@@ -293,7 +293,9 @@ impl Cache {
 impl Header {
     /// Whether checkpoints are in order, and among the positions.
     fn has_sound_checkpoints(&self) -> bool {
-        let end = self.start + self.n;
+        let Some(end) = self.start.checked_add(self.n) else {
+            return false;
+        };
         let mut before = self.start;
         self.checkpoints.iter().all(|&pos| {
             let is_sound = before < pos && pos <= end;
