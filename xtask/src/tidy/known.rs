@@ -15,7 +15,7 @@ const KNOWN: &[(&str, &str, usize)] = &[
     ("prose", "engine", 16),
     ("prose", "formats", 2),
     ("prose", "kernels", 10),
-    ("prose", "model", 23),
+    ("prose", "model", 22),
     ("prose of pages", "docs", 4),
     ("tokens", "fuzz", 1),
     ("tokens", "kernels", 5),
