@@ -15,7 +15,7 @@ pub struct Counts {
     pub n_written: u64,
     /// Jobs preempted because the KV pool was full.
     pub n_preempted: u64,
-    /// Cached prefixes evicted because the KV pool was full.
+    /// Cached prefixes evicted because the KV pool was full, or no slot was free.
     pub n_evicted: u64,
 }
 

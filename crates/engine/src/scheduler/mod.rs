@@ -477,8 +477,8 @@ impl Batcher {
     }
 
     /// Fills the batch: decoding jobs first (longest-waiting first), then prefill rows within the
-    /// latency budget. Prefill always gets at least a quarter. Decoding jobs are spread over
-    /// the batches in flight.
+    /// latency budget. Decoding leaves a quarter of the batch to prefill. Decoding jobs are spread
+    /// over the batches in flight.
     fn fill(&mut self) {
         self.batch.clear();
         self.spans.clear();

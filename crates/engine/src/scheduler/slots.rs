@@ -199,9 +199,10 @@ impl SlotTable {
         let best = best
             .max_by_key(|source| source.n)
             .filter(|source| source.n > 0);
-        let prefilling = self
-            .taken()
-            .filter(|(_, slot)| slot.job.is_some() && !slot.is_decoding());
+        // `best` counts the slots that have passed the common prefix, as far as they truncate.
+        let prefilling = self.taken().filter(|(_, slot)| {
+            slot.job.is_some() && !slot.is_decoding() && slot.n_done < same(slot.text())
+        });
         let coming = prefilling
             .map(|(_, slot)| same(slot.text()))
             .max()
