@@ -13,6 +13,9 @@ use crate::EXTRAS;
 /// Context lengths are tried in steps of this many tokens.
 const CONTEXT_STEP: usize = 64;
 
+/// The program's private memory differs by some pages from run to run, and the next run shall fit.
+const MARGIN_BYTES: u64 = 256 << 10;
+
 /// The longest context that fits into memory, after an error because the requested one does not.
 pub(super) fn longest_context(
     path: Option<&Path>,
@@ -29,6 +32,7 @@ pub(super) fn longest_context(
         };
         let options = LoadOptions {
             session,
+            spare_bytes: options.spare_bytes + MARGIN_BYTES,
             ..options.clone()
         };
         plan(path, &options).is_ok()

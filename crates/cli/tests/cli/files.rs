@@ -269,7 +269,9 @@ fn a_context_that_does_not_fit_is_an_error_with_one_that_does() {
         .split_once("the longest context that fits is -c ")
         .expect(&error);
     assert_eq!(run(longest).status.code(), Some(0));
-    let more = longest.parse::<usize>().unwrap() + 64;
+    // The hint leaves a margin for memory that differs from run to run.
+    let longest: usize = longest.parse().unwrap();
+    let more = longest + longest / 20;
     assert_eq!(run(&more.to_string()).status.code(), Some(1));
 }
 
