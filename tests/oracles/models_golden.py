@@ -23,6 +23,8 @@ import numpy as np
 import torch
 import transformers
 
+import families
+
 N_VOCAB = 96
 NMSE = 1e-9   # required of atta; correct f32 implementations differ by about 1e-12 (llama.cpp from transformers: < 1e-12)
 MOVED = 1e-5  # required of every mutation
@@ -510,28 +512,52 @@ def main():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ap.add_argument("out", type=Path, help="tests/golden/models")
     ap.add_argument("--check", action="store_true", help="prove that every parameter and field moves the logits")
-    ap.add_argument("--only", default="", help="check only rows whose name begins like this; the index is written all the same")
+    ap.add_argument("--only", default="", help="only rows whose name begins like this; the index has all")
+    ap.add_argument("--llama-cpp", type=Path, help="llama.cpp's source, to write the rows of families.py too; without it those stay as they are")
     ap.add_argument("--hf", type=Path, help="also save the transformers models here")
     a = ap.parse_args()
     transformers.logging.set_verbosity_error()  # it warns of ratios that only real models keep
     entries = []
     for number, row in enumerate(MODELS, 1):
         seed = row.seed or number
-        model, tokens = build(row, seed), token_ids(row, seed)
+        tokens = token_ids(row, seed)
+        entries.append({"name": row.name, "arch": architecture(row), "gguf": f"{row.name}.gguf", "logits": f"{row.name}.logits",
+                        "n_tokens": row.n_tokens, "nmse": NMSE, "tokens": tokens})
+        if not row.name.startswith(a.only):
+            continue
+        model = build(row, seed)
         want = logits_of(model, tokens)
         write_gguf(a.out / f"{row.name}.gguf", row, model)
         want.tofile(a.out / f"{row.name}.logits")
         if a.hf:
             model.save_pretrained(a.hf / row.name)
-        if a.check and row.name.startswith(a.only):
+        if a.check:
             moved, label = weakest_mutation(row, seed, tokens, want)
             if row.experts:
                 call = closest_call(model, row, tokens)
                 assert call > CALL, f"{row.name}: a choice of experts by a factor of {call}"
             print(f"{row.name:18} sharpest attention {sharpest_attention(model, tokens):.2f}  weakest mutation: {label} {moved:.1e}")
-        entries.append({"name": row.name, "arch": architecture(row), "gguf": f"{row.name}.gguf", "logits": f"{row.name}.logits",
-                        "n_tokens": row.n_tokens, "nmse": NMSE, "tokens": tokens})
+    entries += [write_family(a, row) for row in families.FAMILIES]
     write_index(a.out, entries)
+
+
+def write_family(a, row):
+    """Writes the golden of a row of families.py; its entry in the index."""
+    rng = np.random.default_rng(row.seed + 1000)
+    tokens = [1] + rng.integers(3, N_VOCAB, row.n_tokens - 1).tolist()
+    if a.llama_cpp and row.name.startswith(a.only):
+        model = families.build(row)
+        want = logits_of(model, tokens)
+        families.write_gguf(a.out / f"{row.name}.gguf", row, model, a.llama_cpp, add_vocabulary)
+        want.tofile(a.out / f"{row.name}.logits")
+        if a.hf:
+            model.save_pretrained(a.hf / row.name)
+        if a.check:
+            moved, label = min((nmse(got, want), label) for label, got in families.mutants(row, model, lambda m: logits_of(m, tokens)))
+            assert moved > MOVED, f"{row.name}: {label} {moved} does not show"
+            print(f"{row.name:18} weakest mutation: {label} {moved:.1e}")
+    return {"name": row.name, "arch": row.arch, "gguf": f"{row.name}.gguf", "logits": f"{row.name}.logits",
+            "n_tokens": row.n_tokens, "nmse": row.nmse, "tokens": tokens}
 
 
 if __name__ == "__main__":

@@ -30,6 +30,8 @@
 //!   position; chunks of 128 absolute positions, each with its own softmax, merged in order of
 //!   position; a head's sink comes last. Scores with quantized keys are integer products and the
 //!   f32 steps of `algo/attention/codes.rs`.
+//! - **Scans**: a state is updated position by position, its sums in lanes and never fused
+//!   (`algo/scan.rs`); a prompt takes the same steps as single tokens.
 //!
 //! # Instruction sets
 //! `scalar` everywhere; on x86-64 also `amx` (tiles for many rows, else as the next), `avx512`
@@ -65,6 +67,7 @@ mod matrix;
 mod measure;
 mod pool;
 mod registry;
+mod scan;
 mod scratch;
 mod table;
 #[cfg(test)]
@@ -76,9 +79,11 @@ pub use activations::Activations;
 pub use algo::gate::Activation;
 pub use algo::math;
 pub use algo::rope::RopePairing;
+pub use algo::scan::Strided;
 pub(crate) use attention::Q4_GROUP;
 pub use attention::{Attention, AttnRow, AttnScratch, D_HEAD_MAX, KvElem, KvLayer};
 pub use error::Error;
 pub use kernels::{Gated, GatedGroups, Groups, Job, Kernels, Store};
 pub use matrix::{Layouts, Matrix};
 pub use pool::Pool;
+pub use scan::{D_KEY_MAX, Scan};

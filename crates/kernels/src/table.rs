@@ -10,11 +10,13 @@ use crate::activations::{self, QuantRow, Sums};
 use crate::algo::attention::{AttnBuffers, AttnOut, Query};
 use crate::algo::gate::Activation;
 use crate::algo::matmul::{MatMul, RowTile};
+use crate::algo::scan::{ScanPart, scan};
 use crate::algo::{attention, gate, hadamard, kv, measure, norm, quantize, rope};
 use crate::format::*;
 use crate::isa::scalar::Scalar;
 use crate::kernels::Input;
 use crate::registry::{Format, formats};
+use crate::tiles::Strip;
 use crate::{D_HEAD_MAX, Error, Kernels, KvElem, Matrix, RopePairing};
 
 type RowTileFn = unsafe fn(RowTile<'_>);
@@ -46,7 +48,10 @@ pub(crate) struct Table {
     rms_norm_inplace: unsafe fn(&mut [f32], &[f32], f32),
     layer_norm: unsafe fn(&[f32], Affine<'_>, f32, &mut [f32]),
     rope: unsafe fn(&mut [f32], &[f32], RopePairing),
+    l2_norm_inplace: unsafe fn(&mut [f32], f32, f32),
     add_assign: unsafe fn(&mut [f32], &[f32]),
+    add_products: unsafe fn(&mut [f32], &[f32], &[f32]),
+    scan_part: unsafe fn(&ScanPart<'_>, &mut [f32], &mut Strip<'_>),
     store_kv: unsafe fn(&[f32], KvElem, &mut [u8]),
     hadamard: unsafe fn(&mut [f32]),
     dots: unsafe fn(usize, &mut u64),
@@ -142,7 +147,13 @@ macro_rules! table {
                 norm::layer_norm($isa, x, affine, eps, out));
     entry!($features rotate(x: &mut [f32], cos_sin: &[f32], pairing: RopePairing)
                 rope::rope(x, cos_sin, pairing));
+    entry!($features l2_norm_inplace(x: &mut [f32], eps: f32, scale: f32)
+                norm::l2_norm_inplace($isa, x, eps, scale));
     entry!($features add_assign(out: &mut [f32], x: &[f32]) norm::add_assign(out, x));
+    entry!($features add_products(out: &mut [f32], x: &[f32], w: &[f32])
+                norm::add_products(out, x, w));
+    entry!($features scan_part(part: &ScanPart<'_>, after: &mut [f32], out: &mut Strip<'_>)
+                scan($isa, part, after, out));
     entry!($features store(x: &[f32], elem: KvElem, out: &mut [u8]) kv::store(x, elem, out));
     entry!($features hadamard(x: &mut [f32]) hadamard::rotate($isa, x));
     entry!($features dot_loop(rounds: usize, macs: &mut u64) *macs = $isa.dots(rounds));
@@ -165,7 +176,10 @@ macro_rules! table {
                 rms_norm_inplace,
                 layer_norm,
                 rope: rotate,
+                l2_norm_inplace,
                 add_assign,
+                add_products,
+                scan_part,
                 store_kv: store,
                 hadamard,
                 dots: dot_loop,
@@ -551,6 +565,7 @@ safe! {
     attend(query: &Query<'_>, buffers: &mut AttnBuffers<'_>, out: AttnOut<'_, '_>);
     merge_chunks(partials: &[f32], sinks: Sinks<'_>, d_head: usize, out: &mut [f32]);
     gate(activation: Activation, gate: &mut [f32], up: &[f32]);
+    scan_part(part: &ScanPart<'_>, after: &mut [f32], out: &mut Strip<'_>);
     /// See `algo/hadamard.rs`.
     hadamard(x: &mut [f32]);
 }
@@ -653,6 +668,32 @@ impl Kernels {
         );
         // SAFETY: as above.
         unsafe { (self.table().rope)(x, cos_sin, pairing) }
+    }
+
+    /// `x = scale · x / √(Σx² + eps)`, `[d]`.
+    pub fn l2_norm_inplace(self, x: &mut [f32], eps: f32, scale: f32) {
+        // SAFETY: as above.
+        unsafe { (self.table().l2_norm_inplace)(x, eps, scale) }
+    }
+
+    /// `out += x · w`, all `[d]`; products are rounded before they are added.
+    ///
+    /// # Panics
+    /// If the lengths differ.
+    pub fn add_products(self, out: &mut [f32], x: &[f32], w: &[f32]) {
+        let same = out.len() == x.len() && out.len() == w.len();
+        assert!(same, "products of rows of different lengths");
+        // SAFETY: as above.
+        unsafe { (self.table().add_products)(out, x, w) }
+    }
+
+    /// `gate = activation(gate) · up`, both `[d]`.
+    ///
+    /// # Panics
+    /// If the lengths differ.
+    pub fn gate_row(self, activation: Activation, gate: &mut [f32], up: &[f32]) {
+        assert_eq!(gate.len(), up.len(), "a gate of another length");
+        self.gate(activation, gate, up);
     }
 
     /// `out += x`, both `[d]`.

@@ -40,7 +40,7 @@ impl std::fmt::Debug for Model {
 /// A bound tensor, for backends that keep weights elsewhere.
 #[derive(Clone, Copy, Debug)]
 pub enum BoundTensor<'a> {
-    /// A small tensor (norm, bias), decoded to f32.
+    /// A small tensor (norm, bias), decoded to f32; taps of convolutions `[n_taps, d]`.
     Vector(&'a [f32]),
     /// A matrix in a file, or one per expert.
     Matrix {
@@ -224,13 +224,23 @@ impl Model {
 }
 
 impl ModelSpec {
+    /// Whether a tensor belongs to a layer behind the last one, which is not computed.
+    fn is_beyond(&self, name: &str) -> bool {
+        let layer = name
+            .strip_prefix("blk.")
+            .and_then(|name| name.split('.').next());
+        let layer: Option<usize> = layer.and_then(|layer| layer.parse().ok());
+        let n_layers = self.layers.len();
+        layer.is_some_and(|l| (n_layers..n_layers + self.n_nextn).contains(&l))
+    }
+
     /// Whether a file has exactly the tensors of this model.
     ///
     /// # Errors
     /// A tensor that is missing, has another shape, is of a type that we do not run, or that the
     /// model has no use for.
     pub fn check_tensors(&self, directory: &Directory) -> Result<(), Error> {
-        match_tensors(&self.tensors(), directory).map(|_| ())
+        match_tensors(self, &self.tensors(), directory).map(|_| ())
     }
 }
 
@@ -258,7 +268,7 @@ impl Bound {
             )));
         }
         let reqs = spec.tensors();
-        let found = match_tensors(&reqs, files.directory())?;
+        let found = match_tensors(spec, &reqs, files.directory())?;
         let n_bytes = found
             .iter()
             .filter(|found| {
@@ -437,6 +447,7 @@ struct TensorMatch<'a> {
 /// Matches every required and every present optional tensor with a tensor of the file. Refuses a
 /// file with tensors that are not used.
 fn match_tensors<'a>(
+    spec: &ModelSpec,
     reqs: &'a [TensorReq],
     directory: &'a Directory,
 ) -> Result<Vec<TensorMatch<'a>>, Error> {
@@ -464,7 +475,7 @@ fn match_tensors<'a>(
     match directory
         .tensors()
         .iter()
-        .find(|t| unused.contains(t.name.as_str()))
+        .find(|t| unused.contains(t.name.as_str()) && !spec.is_beyond(&t.name))
     {
         Some(left) => Err(Error::UnusedTensor(left.name.clone())),
         None => Ok(all),
@@ -676,7 +687,10 @@ impl<'a> Binder<'a> {
         } = found;
         let values = self.values(info)?;
         let d: usize = req.shape[1..].iter().product();
-        let values = values[rows.start * d..rows.end * d].to_vec();
+        let mut values = values[rows.start * d..rows.end * d].to_vec();
+        if matches!(req.role, Role::ShortconvConv | Role::SsmConv) {
+            values = transposed(&values, d);
+        }
         let is_factor = matches!(
             req.role,
             Role::RopeFreqs | Role::RopeFactorsShort | Role::RopeFactorsLong
@@ -697,6 +711,12 @@ impl<'a> Binder<'a> {
             None => &mut self.globals,
         }
     }
+}
+
+/// The columns of rows of `d`, one after another.
+fn transposed(rows: &[f32], d: usize) -> Vec<f32> {
+    let column = |i: usize| rows.iter().skip(i).step_by(d.max(1)).copied();
+    (0..d).flat_map(column).collect()
 }
 
 /// Values that are all numbers.

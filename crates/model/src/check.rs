@@ -4,13 +4,13 @@
 //! spec that passes can be bound, planned and executed without a division by zero, an overflow, or
 //! a shape that kernels refuse.
 
-use atta_kernels::D_HEAD_MAX;
+use atta_kernels::{D_HEAD_MAX, D_KEY_MAX};
 
 use crate::{
     Error,
     spec::{
-        Activation, Attention, Ffn, LayerSpec, Mask, Mixer, ModelSpec, Moe, Norm, Positions,
-        Presence, Rope, RopeScaling, ShortConv, Sublayer, Temperature, Yarn,
+        Activation, Attention, DeltaNet, Ffn, LayerSpec, Mask, Mixer, ModelSpec, Moe, Norm,
+        Positions, Presence, Rope, RopeScaling, ShortConv, Sublayer, Temperature, Yarn,
     },
 };
 
@@ -73,6 +73,7 @@ impl LayerSpec {
         match &self.mixer {
             Mixer::Attention(attention) => attention.check()?,
             Mixer::ShortConv(conv) => conv.check(d_model)?,
+            Mixer::DeltaNet(net) => net.check()?,
         }
         let d_ff = self.mlp().d_ff;
         ensure(is_width(d_ff), || format!("d_ff of {d_ff}"))?;
@@ -167,14 +168,54 @@ impl Attention {
 
 impl ShortConv {
     fn check(&self, d_model: usize) -> Result<(), String> {
-        let n_taps = self.n_taps;
-        ensure((2..=MAX_TAPS).contains(&n_taps), || {
-            format!("a short convolution of {n_taps} positions, expected 2 to {MAX_TAPS}")
-        })?;
+        check_taps(self.n_taps)?;
         ensure(is_width(Self::N_INPUTS * d_model), || {
             format!("a short convolution of a d_model of {d_model}")
         })
     }
+}
+
+fn check_taps(n_taps: usize) -> Result<(), String> {
+    ensure((2..=MAX_TAPS).contains(&n_taps), || {
+        format!("a short convolution of {n_taps} positions, expected 2 to {MAX_TAPS}")
+    })
+}
+
+impl DeltaNet {
+    fn check(&self) -> Result<(), String> {
+        let Self {
+            n_heads,
+            n_key_heads,
+            d_key,
+            d_value,
+            ..
+        } = *self;
+        check_taps(self.n_taps)?;
+        check_scan([n_heads, n_key_heads, d_key, d_value])?;
+        let epsilons = [self.l2_eps, self.eps];
+        ensure(epsilons.into_iter().all(is_positive), || {
+            format!("norms with {epsilons:?}")
+        })
+    }
+}
+
+/// Sizes of linear attention: heads, heads of keys, width of a key and of a value.
+fn check_scan([n_heads, n_key_heads, d_key, d_value]: [usize; 4]) -> Result<(), String> {
+    let shares = n_heads > 0 && n_key_heads > 0 && n_heads.is_multiple_of(n_key_heads);
+    ensure(shares, || {
+        format!("{n_heads} heads share {n_key_heads} heads of keys")
+    })?;
+    ensure((1..=D_KEY_MAX).contains(&d_key), || {
+        format!("keys of {d_key}, expected 1 to {D_KEY_MAX}")
+    })?;
+    // A head's state is no wider than a model.
+    let widths = [n_heads.checked_mul(d_value), n_heads.checked_mul(d_key)];
+    let fits = widths
+        .into_iter()
+        .all(|d| d.is_some_and(|d| is_width(4 * d)));
+    ensure(fits, || {
+        format!("{n_heads} heads of {d_value}, keys of {d_key}")
+    })
 }
 
 impl Rope {

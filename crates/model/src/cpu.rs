@@ -14,7 +14,7 @@ use crate::{
     blocks::{RopeTables, Scratch, ScratchSize},
     kv::Cache,
     observe::NoObserver,
-    seqs::StateStep,
+    seqs::{StateRuns, StateStep},
     spec::{ModelSpec, Positions},
 };
 
@@ -88,6 +88,7 @@ pub struct Cpu {
     pub(crate) cache: Cache,
     /// Blocks of the recurrent states of the admitted batch, one step per row.
     pub(crate) steps: Vec<StateStep>,
+    pub(crate) runs: StateRuns,
     pub(crate) ropes: RopeTables,
     pub(crate) scratch: Scratch,
     /// Token ids of the rows of this step, in order.
@@ -244,6 +245,7 @@ impl Cpu {
         Ok(Self {
             cache: Cache::new(spec, layers.clone(), kv, &seqs),
             steps: Vec::with_capacity(if spec.is_recurrent() { n_batch } else { 0 }),
+            runs: StateRuns::with_capacity(if spec.is_recurrent() { n_batch } else { 0 }),
             ropes: RopeTables::new(&spec.layers, factors, n_batch, n_ctx),
             scratch: Scratch::new(spec, scratch),
             ids: Vec::with_capacity(n_batch),
@@ -325,6 +327,7 @@ impl Cpu {
         admitted?;
         let seqs = self.cache.seqs_mut();
         seqs.state_steps(&batch.rows, &mut self.steps);
+        self.runs.find(&self.steps);
         Ok(())
     }
 }

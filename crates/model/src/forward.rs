@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! x = embed[token] * embed_scale + position[pos]
-//! for each layer:  x += attention(norm(x)) or short_conv(norm(x))
-//!                  x += mlp(norm(x)) or moe(norm(x))
+//! for each layer:  x += mixer(norm(x))
+//!                  x += ffn(norm(x))
 //! logits = softcap(logit_scale * (W_head norm(x) + b))
 //! ```
 //! The spec describes what a layer computes; nothing here depends on an architecture, on where
@@ -16,7 +16,7 @@ use atta_store::{WeightGroup, WeightPass};
 
 use crate::{
     Batch, Cpu, Error, Input, Model, Output, Phase, Role, Row, Want,
-    blocks::{Normalize, Pass, attention, gated_mlp, moe, plain_mlp, short_conv},
+    blocks::{Normalize, Pass, attention, delta_net, gated_mlp, moe, plain_mlp, short_conv},
     spec::{Ffn, Mixer},
 };
 
@@ -45,6 +45,7 @@ impl Cpu {
             pool: &self.pool,
             rows: &batch.rows,
             steps: &self.steps,
+            runs: &self.runs,
             cache: &mut self.cache,
             ropes: &self.ropes,
             s: &mut self.scratch,
@@ -55,6 +56,7 @@ impl Cpu {
             match &layer.mixer {
                 Mixer::Attention(a) => attention(&mut pass, l, a)?,
                 Mixer::ShortConv(conv) => short_conv(&mut pass, l, conv)?,
+                Mixer::DeltaNet(net) => delta_net(&mut pass, l, net)?,
             }
             match &layer.ffn {
                 Ffn::Gated(m) => gated_mlp(&mut pass, l, m)?,

@@ -11,12 +11,13 @@ use crate::{
     Error, Model, Placement, Role,
     bind::Tensors,
     spec::{
-        Activation, Attention, Factors, Ffn, LayerSpec, Mixer, Norm, Pairing, Positions, QkNorm,
-        Rope, ShortConv, Sublayer, Wiring,
+        Activation, Attention, Factors, Ffn, LayerSpec, Mixer, Norm, OutputGate, Pairing,
+        Positions, QkNorm, Rope, ShortConv, Sublayer, Wiring,
     },
 };
 
 mod experts;
+mod recurrent;
 
 /// The logits of every position of a sequence, `[tokens.len(), n_vocab]`, in a context that is as
 /// long as it.
@@ -220,6 +221,7 @@ fn mixer(model: &Model, l: usize, h: &Rows) -> Result<Rows, Error> {
     match &model.spec().layers[l].mixer {
         Mixer::Attention(a) => attention(model, l, a, h),
         Mixer::ShortConv(conv) => short_conv(model, l, conv, h),
+        Mixer::DeltaNet(net) => recurrent::delta_net(model, l, net, h),
     }
 }
 
@@ -232,7 +234,7 @@ fn short_conv(model: &Model, l: usize, conv: &ShortConv, h: &Rows) -> Result<Row
     let element = |pos: usize, i: usize| {
         let first = (pos + 1).saturating_sub(conv.n_taps);
         let sum: f64 = (first..=pos)
-            .map(|j| f64::from(taps[i * conv.n_taps + conv.n_taps - 1 - (pos - j)]) * gated(j, i))
+            .map(|j| f64::from(taps[(conv.n_taps - 1 - (pos - j)) * d + i]) * gated(j, i))
             .sum();
         (f64::from(bcx[pos][d + i]) * sum) as f32
     };
@@ -251,7 +253,8 @@ fn attention(model: &Model, l: usize, a: &Attention, h: &Rows) -> Result<Rows, E
     let t = model.layer(l);
     let input =
         |weight, bias| Ok::<_, Error>(project(&matrix(model, l, weight)?, t.vector_opt(bias), h));
-    let mut q = input(Role::AttnQ, Role::AttnQBias)?;
+    let q = input(Role::AttnQ, Role::AttnQBias)?;
+    let (mut q, gates) = queries(a, q);
     let mut k = input(Role::AttnK, Role::AttnKBias)?;
     let v = input(Role::AttnV, Role::AttnVBias)?;
     for (rows, role) in [(&mut q, Role::AttnQNorm), (&mut k, Role::AttnKNorm)] {
@@ -273,12 +276,40 @@ fn attention(model: &Model, l: usize, a: &Attention, h: &Rows) -> Result<Rows, E
     let heads = (0..h.len())
         .map(|pos| attend(a, sinks, &q[pos], (&k, &v), pos))
         .collect();
-    let heads = sub(layer, t, Sublayer::Mixer, heads);
+    let heads = sub(layer, t, Sublayer::Mixer, gated_heads(heads, &gates));
     Ok(project(
         &matrix(model, l, Role::AttnOutput)?,
         t.vector_opt(Role::AttnOutputBias),
         &heads,
     ))
+}
+
+/// Queries, and gates of the results of heads, which a projection may return behind each query.
+fn queries(a: &Attention, rows: Rows) -> (Rows, Rows) {
+    let part = |first: usize| {
+        map_rows(&rows, |row| {
+            let heads = row.chunks_exact(2 * a.d_head);
+            heads
+                .flat_map(|both| &both[first..first + a.d_head])
+                .copied()
+                .collect()
+        })
+    };
+    match a.gate {
+        OutputGate::None => (rows, Rows::new()),
+        OutputGate::Elements => (part(0), part(a.d_head)),
+    }
+}
+
+/// `heads ⊙ sigmoid(gates)`, if there are gates.
+fn gated_heads(mut heads: Rows, gates: &Rows) -> Rows {
+    let all = heads.iter_mut().flatten().zip(gates.iter().flatten());
+    all.for_each(|(y, &gate)| *y = (f64::from(*y) * sigmoid(gate.into())) as f32);
+    heads
+}
+
+fn sigmoid(x: f64) -> f64 {
+    1.0 / (1.0 + (-x).exp())
 }
 
 /// Queries or keys of a position, `[n_heads, d_head]`, normalized.

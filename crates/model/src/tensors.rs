@@ -8,8 +8,8 @@ use std::ops::Range;
 use atta_store::Projection;
 
 use crate::spec::{
-    Attention, Ffn, LayerSpec, Mixer, Mlp, ModelSpec, Moe, Norm, Positions, Presence, QkNorm,
-    RopeScaling, ShortConv, Sublayer, Wiring,
+    Attention, DeltaNet, Ffn, GateRows, LayerSpec, Mixer, Mlp, ModelSpec, Moe, Norm, Positions,
+    Presence, QkNorm, RopeScaling, ShortConv, Sublayer, Wiring,
 };
 
 /// The role of a tensor, by its GGUF name.
@@ -43,6 +43,16 @@ pub enum Role {
     AttnOutput,
     AttnOutputBias,
     AttnSinks,
+    SsmQkv,
+    SsmGate,
+    SsmBeta,
+    SsmAlpha,
+    SsmBetaAlpha,
+    SsmConv,
+    SsmDtBias,
+    SsmA,
+    SsmNorm,
+    SsmOut,
     AttnPostNorm,
     ShortconvInProj,
     ShortconvConv,
@@ -81,10 +91,18 @@ impl Role {
             Role::TokenEmbd => Placement::Embed,
             Role::Output => Placement::Head,
             // Other mixers' first and last matrices take the places of those of attention.
-            Role::AttnQ | Role::AttnK | Role::AttnV | Role::ShortconvInProj => {
-                Placement::Layer(Projection::Qkv)
+            Role::AttnQ
+            | Role::AttnK
+            | Role::AttnV
+            | Role::ShortconvInProj
+            | Role::SsmQkv
+            | Role::SsmGate
+            | Role::SsmBeta
+            | Role::SsmAlpha
+            | Role::SsmBetaAlpha => Placement::Layer(Projection::Qkv),
+            Role::AttnOutput | Role::ShortconvOutProj | Role::SsmOut => {
+                Placement::Layer(Projection::AttnOut)
             }
-            Role::AttnOutput | Role::ShortconvOutProj => Placement::Layer(Projection::AttnOut),
             Role::FfnGateInp | Role::FfnGateInpShexp => Placement::Layer(Projection::Router),
             Role::FfnGate | Role::FfnUp | Role::FfnGateShexp | Role::FfnUpShexp => {
                 Placement::Layer(Projection::GateUp)
@@ -108,6 +126,10 @@ impl Role {
             | Role::AttnSubNorm
             | Role::AttnOutputBias
             | Role::AttnSinks
+            | Role::SsmConv
+            | Role::SsmDtBias
+            | Role::SsmA
+            | Role::SsmNorm
             | Role::AttnPostNorm
             | Role::ShortconvConv
             | Role::FfnNorm
@@ -150,6 +172,16 @@ impl Role {
             Role::AttnOutput => "attn_output.weight",
             Role::AttnOutputBias => "attn_output.bias",
             Role::AttnSinks => "attn_sinks.weight",
+            Role::SsmQkv => "attn_qkv.weight",
+            Role::SsmGate => "attn_gate.weight",
+            Role::SsmBeta => "ssm_beta.weight",
+            Role::SsmAlpha => "ssm_alpha.weight",
+            Role::SsmBetaAlpha => "ssm_ba.weight",
+            Role::SsmConv => "ssm_conv1d.weight",
+            Role::SsmDtBias => "ssm_dt.bias",
+            Role::SsmA => "ssm_a",
+            Role::SsmNorm => "ssm_norm.weight",
+            Role::SsmOut => "ssm_out.weight",
             Role::AttnPostNorm => "post_attention_norm.weight",
             Role::ShortconvInProj => "shortconv.in_proj.weight",
             Role::ShortconvConv => "shortconv.conv.weight",
@@ -412,6 +444,7 @@ impl List {
         match mixer {
             Mixer::Attention(attention) => self.attention(attention, d_model),
             Mixer::ShortConv(conv) => self.short_conv(conv, d_model),
+            Mixer::DeltaNet(net) => self.delta_net(net, d_model),
         }
     }
 
@@ -430,12 +463,33 @@ impl List {
         self.require(Role::ShortconvOutProj, &[d_model, d_model]);
     }
 
+    fn delta_net(&mut self, net: &DeltaNet, d_model: usize) {
+        self.require(Role::SsmQkv, &[net.d_conv(), d_model]);
+        self.require(Role::SsmGate, &[net.d_values(), d_model]);
+        match net.gates {
+            GateRows::Apart => {
+                self.require(Role::SsmBeta, &[net.n_heads, d_model]);
+                self.require(Role::SsmAlpha, &[net.n_heads, d_model]);
+            }
+            GateRows::ByKeyHead => self.require(Role::SsmBetaAlpha, &[2 * net.n_heads, d_model]),
+        }
+        self.require(Role::SsmConv, &[net.d_conv(), net.n_taps]);
+        self.require(Role::SsmDtBias, &[net.n_heads]);
+        self.require(Role::SsmA, &[net.n_heads]);
+        self.require(Role::SsmNorm, &[net.d_value]);
+        self.require(Role::SsmOut, &[d_model, net.d_values()]);
+    }
+
     fn attention(&mut self, a: &Attention, d_model: usize) {
         let d_q = a.d_q();
         let d_kv = a.d_kv();
-        let weights = [(Role::AttnQ, d_q), (Role::AttnK, d_kv), (Role::AttnV, d_kv)];
+        let weights = [
+            (Role::AttnQ, a.d_q_rows()),
+            (Role::AttnK, d_kv),
+            (Role::AttnV, d_kv),
+        ];
         let biases = [
-            (Role::AttnQBias, d_q),
+            (Role::AttnQBias, a.d_q_rows()),
             (Role::AttnKBias, d_kv),
             (Role::AttnVBias, d_kv),
         ];

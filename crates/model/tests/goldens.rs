@@ -7,8 +7,9 @@ use atta_model::{
     arch::REGISTRY,
     oracle,
     spec::{
-        Activation, Ffn, LayerSpec, Mask, Mlp, ModelSpec, Moe, Norm, Pairing, Positions, Presence,
-        QkNorm, RampEnds, Rope, RopeScaling, Temperature, Wiring, Yarn,
+        Activation, Attention, DeltaNet, Ffn, GateRows, KeySharing, LayerSpec, Mask, Mixer, Mlp,
+        ModelSpec, Moe, Norm, OutputGate, Pairing, Positions, Presence, QkNorm, RampEnds, Rope,
+        RopeScaling, ShortConv, Temperature, Wiring, Yarn,
     },
 };
 use support::{Golden, forward, goldens, nmse};
@@ -143,22 +144,7 @@ fn layer_changes(layer: &LayerSpec, in_file: impl Fn(&str) -> bool) -> Vec<Layer
         ("wiring.pre[1]", |l| change_pre(l, 1)),
         ("wiring.post[0]", |l| change_post(l, 0)),
         ("wiring.post[1]", |l| change_post(l, 1)),
-        ("attention.sub_norm", |l| {
-            change_norm(&mut l.attention_mut().sub_norm)
-        }),
         ("mlp.sub_norm", |l| change_norm(&mut l.mlp_mut().sub_norm)),
-        ("n_heads", |l| l.attention_mut().n_heads *= 2),
-        ("n_kv_heads", |l| l.attention_mut().n_kv_heads *= 2),
-        ("d_head", |l| l.attention_mut().d_head += 2),
-        ("mask", |l| l.attention_mut().mask = Mask::Window(7)),
-        ("scale", |l| l.attention_mut().scale *= 1.5),
-        ("temperature", change_temperature),
-        ("softcap", |l| {
-            let cap = &mut l.attention_mut().softcap;
-            *cap = if cap.is_some() { None } else { Some(1.0) };
-        }),
-        ("qk_norm", toggle_qk_norm),
-        ("rope", toggle_rope),
         ("d_ff", |l| l.mlp_mut().d_ff += 2),
         ("activation", |l| {
             let activation = &mut l.mlp_mut().activation;
@@ -177,29 +163,21 @@ fn layer_changes(layer: &LayerSpec, in_file: impl Fn(&str) -> bool) -> Vec<Layer
             };
         }),
     ];
-    all.extend(presence_changes(&in_file));
-    all.extend(
-        layer
-            .attention()
-            .and_then(|a| a.rope.as_ref())
-            .iter()
-            .flat_map(|rope| rope_changes(rope, &in_file)),
+    all.extend(match &layer.mixer {
+        Mixer::Attention(a) => attention_changes(a, &in_file),
+        Mixer::DeltaNet(_) => delta_changes(),
+        Mixer::ShortConv(_) => conv_changes(),
+    });
+    all.push(
+        match in_file("blk.{l}.ffn_up.bias") || in_file("blk.{l}.ffn_up_exps.bias") {
+            true => ("mlp.bias", |l| l.mlp_mut().bias = Presence::Absent),
+            false => ("mlp.bias", |l| l.mlp_mut().bias = Presence::Required),
+        },
     );
     if let Activation::Clamped { .. } = layer.mlp().activation {
         all.push(("activation.alpha", |l| clamped(l, |alpha, _| *alpha *= 1.2)));
         all.push(("activation.limit", |l| clamped(l, |_, limit| *limit *= 1.2)));
     }
-    let has_eps = [
-        (!matches!(layer.attention().unwrap().qk_norm, QkNorm::None))
-            .then_some(("qk_norm.eps", double_qk_eps as fn(&mut LayerSpec))),
-        layer.attention().unwrap().temperature.map(|_| {
-            (
-                "temperature.n_ctx_orig",
-                halve_temperature as fn(&mut LayerSpec),
-            )
-        }),
-    ];
-    all.extend(has_eps.into_iter().flatten());
     let changes_something = |(_, change): &LayerChange| {
         let mut changed = layer.clone();
         change(&mut changed);
@@ -208,6 +186,97 @@ fn layer_changes(layer: &LayerSpec, in_file: impl Fn(&str) -> bool) -> Vec<Layer
     // A parallel layer has no second norm to change.
     all.retain(changes_something);
     all
+}
+
+fn attention_changes(a: &Attention, in_file: &impl Fn(&str) -> bool) -> Vec<LayerChange> {
+    let mut all: Vec<LayerChange> = vec![
+        ("attention.sub_norm", |l| {
+            change_norm(&mut l.attention_mut().sub_norm)
+        }),
+        ("n_heads", |l| l.attention_mut().n_heads *= 2),
+        ("n_kv_heads", |l| l.attention_mut().n_kv_heads *= 2),
+        ("d_head", |l| l.attention_mut().d_head += 2),
+        ("mask", |l| l.attention_mut().mask = Mask::Window(7)),
+        ("scale", |l| l.attention_mut().scale *= 1.5),
+        ("temperature", change_temperature),
+        ("softcap", |l| {
+            let cap = &mut l.attention_mut().softcap;
+            *cap = if cap.is_some() { None } else { Some(1.0) };
+        }),
+        ("qk_norm", toggle_qk_norm),
+        ("rope", toggle_rope),
+        ("gate", |l| {
+            let gate = &mut l.attention_mut().gate;
+            *gate = match gate {
+                OutputGate::None => OutputGate::Elements,
+                OutputGate::Elements => OutputGate::None,
+            };
+        }),
+    ];
+    all.extend(presence_changes(in_file));
+    all.extend(a.rope.iter().flat_map(|rope| rope_changes(rope, in_file)));
+    let has_eps = [
+        (!matches!(a.qk_norm, QkNorm::None))
+            .then_some(("qk_norm.eps", double_qk_eps as fn(&mut LayerSpec))),
+        a.temperature.map(|_| {
+            (
+                "temperature.n_ctx_orig",
+                halve_temperature as fn(&mut LayerSpec),
+            )
+        }),
+    ];
+    all.extend(has_eps.into_iter().flatten());
+    all
+}
+
+fn conv_changes() -> Vec<LayerChange> {
+    vec![("n_taps", |l| short_conv(l).n_taps += 1)]
+}
+
+fn delta_changes() -> Vec<LayerChange> {
+    vec![
+        ("n_taps", |l| delta(l).n_taps += 1),
+        ("n_heads", |l| delta(l).n_heads *= 2),
+        ("n_key_heads", |l| delta(l).n_key_heads *= 2),
+        ("d_key", |l| delta(l).d_key += 1),
+        ("d_value", |l| delta(l).d_value += 1),
+        ("sharing", |l| {
+            let net = delta(l);
+            // Where each head has keys of its own, both mean the same.
+            if net.n_heads > net.n_key_heads {
+                net.sharing = match net.sharing {
+                    KeySharing::InTurn => KeySharing::Neighbours,
+                    KeySharing::Neighbours => KeySharing::InTurn,
+                };
+            }
+        }),
+        ("gates", |l| {
+            let gates = &mut delta(l).gates;
+            *gates = match gates {
+                GateRows::Apart => GateRows::ByKeyHead,
+                GateRows::ByKeyHead => GateRows::Apart,
+            };
+        }),
+        ("l2_eps", |l| delta(l).l2_eps += 1e-2),
+        ("eps", |l| delta(l).eps *= 2.0),
+        ("mixer", |l| {
+            l.mixer = Mixer::ShortConv(ShortConv { n_taps: 3 })
+        }),
+    ]
+}
+
+fn delta(l: &mut LayerSpec) -> &mut DeltaNet {
+    match &mut l.mixer {
+        Mixer::DeltaNet(net) => net,
+        other => panic!("{other:?} is no delta net"),
+    }
+}
+
+fn short_conv(l: &mut LayerSpec) -> &mut ShortConv {
+    match &mut l.mixer {
+        Mixer::ShortConv(conv) => conv,
+        other => panic!("{other:?} is no short convolution"),
+    }
 }
 
 /// Forbids tensors that are there, or demands those that are not.
@@ -244,12 +313,6 @@ fn presence_changes(in_file: &impl Fn(&str) -> bool) -> Vec<LayerChange> {
             &["blk.{l}.attn_sinks.weight"],
             |l| l.attention_mut().sinks = Presence::Absent,
             |l| l.attention_mut().sinks = Presence::Required,
-        ),
-        change(
-            "mlp.bias",
-            &["blk.{l}.ffn_up.bias", "blk.{l}.ffn_up_exps.bias"],
-            |l| l.mlp_mut().bias = Presence::Absent,
-            |l| l.mlp_mut().bias = Presence::Required,
         ),
     ]
 }

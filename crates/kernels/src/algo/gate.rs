@@ -9,6 +9,8 @@ use super::math::{erf, sigmoid, tanh};
 pub enum Activation {
     /// `x·sigmoid(x)`. Also called swish.
     Silu,
+    /// `1/(1 + e^-x)`.
+    Sigmoid,
     /// `x/2·(1 + tanh(√(2/π)·(x + 0.044715·x³)))`. Hendrycks and Gimpel 2016.
     GeluTanh,
     /// `x/2·(1 + erf(x/√2))`.
@@ -70,6 +72,7 @@ fn apply(gate: &mut [f32], up: &[f32], f: impl Fn(f32) -> f32) {
 pub(crate) fn gate(activation: Activation, gate: &mut [f32], up: &[f32]) {
     match activation {
         Activation::Silu => apply(gate, up, silu),
+        Activation::Sigmoid => apply(gate, up, sigmoid),
         Activation::GeluTanh => apply(gate, up, gelu_tanh),
         Activation::Gelu => apply(gate, up, gelu),
         Activation::Relu => apply(gate, up, |x| x.max(0.0)),
@@ -92,6 +95,7 @@ fn map(x: &mut [f32], f: impl Fn(f32) -> f32) {
 pub(crate) fn activate(activation: Activation, x: &mut [f32]) {
     match activation {
         Activation::Silu => map(x, silu),
+        Activation::Sigmoid => map(x, sigmoid),
         Activation::GeluTanh => map(x, gelu_tanh),
         Activation::Gelu => map(x, gelu),
         Activation::Relu => map(x, |x| x.max(0.0)),

@@ -227,6 +227,14 @@ fn exp_f64(x: f64) -> f64 {
     y * f64::from_bits(((n as i64 + 1023) << 52) as u64)
 }
 
+/// `ln(1 + e^x)`, which is x to the last bit above 20.
+pub fn softplus(x: f32) -> f32 {
+    if x > 20.0 || x.is_nan() {
+        return x;
+    }
+    ln(1.0 + exp_f64(f64::from(x).max(-700.0))) as f32
+}
+
 /// `base^exponent` for a positive, normal `base`, where `|exponent·ln base|` ≤ 700. Relative error
 /// below 1e-15 + 2e-16·|exponent·ln base|.
 pub fn pow(base: f64, exponent: f64) -> f64 {

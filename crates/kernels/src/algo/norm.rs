@@ -53,3 +53,20 @@ pub(crate) fn add_assign(out: &mut [f32], x: &[f32]) {
         *out += x;
     }
 }
+
+/// `x = scale · x / √(Σx² + eps)`.
+#[inline(always)]
+pub(crate) fn l2_norm_inplace<I: Floats>(isa: I, x: &mut [f32], eps: f32, scale: f32) {
+    let factor = scale / (lanes::sum_of_squares(isa, x, 0.0) + eps).sqrt();
+    for x in x {
+        *x *= factor;
+    }
+}
+
+/// `out += x · w`.
+#[inline(always)]
+pub(crate) fn add_products(out: &mut [f32], x: &[f32], w: &[f32]) {
+    for ((out, x), w) in out.iter_mut().zip(x).zip(w) {
+        *out += x * w;
+    }
+}

@@ -6,7 +6,7 @@ use crate::{
     Error,
     spec::{
         Activation, Attention, Ffn, Head, LayerSpec, Mask, Mixer, Mlp, ModelSpec, Moe, Norm,
-        Pairing, Positions, Presence, QkNorm, Rope, Wiring,
+        OutputGate, Pairing, Positions, Presence, QkNorm, Rope, Wiring,
     },
 };
 
@@ -27,8 +27,12 @@ pub(super) fn llama_like(m: &Meta<'_>) -> Result<Builder, Error> {
 /// Pre-norm layers as those of [`llama_like`], of architectures that may have experts, which the
 /// caller adds.
 pub(super) fn backbone(m: &Meta<'_>) -> Result<Builder, Error> {
+    backbone_of(m, m.size("feed_forward_length")?)
+}
+
+/// As [`backbone`], with MLPs of another width.
+pub(super) fn backbone_of(m: &Meta<'_>, d_ff: usize) -> Result<Builder, Error> {
     let eps = m.positive("attention.layer_norm_rms_epsilon")?;
-    let d_ff = m.size("feed_forward_length")?;
     let activation = Activation::Silu;
     let mlp = Mlp {
         d_ff,
@@ -86,6 +90,7 @@ fn stack(m: &Meta<'_>, norm: Norm, ffn: Ffn) -> Result<Builder, Error> {
             embed_scale: 1.0,
             positions: Positions::None,
             layers: Vec::new(),
+            n_nextn: m.n_nextn_layers()?,
             head: Head {
                 norm,
                 bias: Presence::Absent,
@@ -132,6 +137,7 @@ fn attention(m: &Meta<'_>, d_model: usize) -> Result<Attention, Error> {
         temperature: None,
         softcap: None,
         sinks: Presence::Absent,
+        gate: OutputGate::None,
         sub_norm: None,
         qkv_bias: Presence::Absent,
         out_bias: Presence::Absent,
@@ -139,6 +145,11 @@ fn attention(m: &Meta<'_>, d_model: usize) -> Result<Attention, Error> {
 }
 
 impl Builder {
+    /// The norm of the model's end, which those of its layers are by default.
+    pub(super) fn norm(&self) -> Norm {
+        self.model.head.norm
+    }
+
     /// Any change of the whole model.
     pub(super) fn model(mut self, change: impl FnOnce(&mut ModelSpec)) -> Self {
         change(&mut self.model);

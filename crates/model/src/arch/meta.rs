@@ -45,12 +45,20 @@ impl<'a> Meta<'a> {
         }
     }
 
-    /// The number of layers.
+    /// The number of layers, without those that predict further tokens.
     pub(crate) fn n_layers(&self) -> Result<usize, Error> {
-        match self.size("block_count")? {
-            n if n <= MAX_LAYERS => Ok(n),
-            n => Err(self.unsupported("block_count", n)),
+        let n = self.size("block_count")?;
+        let n_nextn = self.n_nextn_layers()?;
+        if n > MAX_LAYERS || n_nextn >= n {
+            return Err(self.unsupported("block_count", n));
         }
+        Ok(n - n_nextn)
+    }
+
+    /// The number of layers behind the last one that predict further tokens from its result
+    /// (multi-token prediction).
+    pub(crate) fn n_nextn_layers(&self) -> Result<usize, Error> {
+        Ok(self.count("nextn_predict_layers")?.min(MAX_SIZE) as usize)
     }
 
     /// A count that is 0 where it is absent.
@@ -112,6 +120,23 @@ impl<'a> Meta<'a> {
             Some(list) if list.len() == n_layers => Ok(list.iter().collect()),
             _ => Err(self.unsupported(key, value)),
         }
+    }
+
+    /// Which layers have a recurrent state: by a list of them, or all but every nth, where
+    /// `default` is n for files that say nothing.
+    pub(crate) fn recurrent_layers(&self, default: usize) -> Result<Vec<bool>, Error> {
+        let n_layers = self.n_layers()?;
+        let key = "attention.recurrent_layers";
+        if let Some(list) = self.metadata.bools(&self.key(key))? {
+            // The list includes layers of multi-token prediction.
+            let list: Vec<bool> = list.iter().take(n_layers).collect();
+            return match list.len() == n_layers {
+                true => Ok(list),
+                false => Err(self.unsupported(key, list.len())),
+            };
+        }
+        let n = self.size_opt("full_attention_interval")?.unwrap_or(default);
+        Ok((1..=n_layers).map(|l| l % n != 0).collect())
     }
 
     /// A truth that may be absent.

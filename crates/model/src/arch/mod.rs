@@ -22,7 +22,10 @@ mod phi3;
 mod qwen2;
 mod qwen2moe;
 mod qwen3;
+mod qwen35;
+mod qwen35moe;
 mod qwen3moe;
+mod qwen3next;
 mod rope;
 mod smollm3;
 
@@ -110,8 +113,20 @@ pub const REGISTRY: &[Row] = &[
         lower: qwen3::lower,
     },
     Row {
+        name: "qwen35",
+        lower: qwen35::lower,
+    },
+    Row {
+        name: "qwen35moe",
+        lower: qwen35moe::lower,
+    },
+    Row {
         name: "qwen3moe",
         lower: qwen3moe::lower,
+    },
+    Row {
+        name: "qwen3next",
+        lower: qwen3next::lower,
     },
     Row {
         name: "smollm3",

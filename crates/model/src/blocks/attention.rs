@@ -6,16 +6,17 @@
 //! q, k = temperature * rope(norm(q)), rope(norm(k))   one region each
 //! cache[pos] = k, v
 //! y = softmax(scale * q · K, sink) V              one region; K, V read back from the cache
+//! y = y ⊙ sigmoid(gate)                           two regions, if there is a gate
 //! x += post(Wo sub(y))                            one region; residual.rs
 //! ```
 
-use atta_kernels::{Attention as Attend, AttnRow, Job, Store, math::all_finite};
+use atta_kernels::{Activation, Attention as Attend, AttnRow, Job, Store, math::all_finite};
 use atta_store::{Projection, WeightGroup};
 
 use super::Pass;
 use crate::{
     Error, Phase, Role,
-    spec::{Attention, Norm, QkNorm, Sublayer},
+    spec::{Attention, Norm, OutputGate, QkNorm, Sublayer},
 };
 
 /// `x += residual_scale * post(attention(pre(x)))` for layer `l`.
@@ -24,6 +25,7 @@ pub(crate) fn attention(p: &mut Pass<'_>, l: usize, a: &Attention) -> Result<(),
     rotate(p, l, a);
     append_kv(p, l, a);
     attend(p, l, a);
+    gate_heads(p, a);
     project_output(p, l, a)
 }
 
@@ -34,6 +36,10 @@ fn project_inputs(p: &mut Pass<'_>, l: usize, a: &Attention) -> Result<(), Error
     p.enter(l, Sublayer::Mixer, &[Role::AttnQ, Role::AttnK, Role::AttnV]);
     p.each_chunk(WeightGroup::Layer(l, Projection::Qkv), |p, chunk| {
         let s = &mut *p.s;
+        let q = match a.gate {
+            OutputGate::None => &mut s.q[..n * a.d_q()],
+            OutputGate::Elements => &mut s.mixer[..n * a.d_gated_q()],
+        };
         let job = |w, bias, out| Job {
             w: t.matrix(w, chunk),
             bias: t.vector_opt(bias),
@@ -41,12 +47,30 @@ fn project_inputs(p: &mut Pass<'_>, l: usize, a: &Attention) -> Result<(), Error
             mode: Store::Set,
         };
         let mut jobs = [
-            job(Role::AttnQ, Role::AttnQBias, &mut s.q[..n * a.d_q()]),
+            job(Role::AttnQ, Role::AttnQBias, q),
             job(Role::AttnK, Role::AttnKBias, &mut s.k[..n * a.d_kv()]),
             job(Role::AttnV, Role::AttnVBias, &mut s.v[..n * a.d_kv()]),
         ];
         p.kernels.matmul(p.pool, &s.act, &mut jobs);
-    })
+    })?;
+    take_queries(p, a);
+    Ok(())
+}
+
+/// Takes the queries from between the gates, if a projection returned both.
+fn take_queries(p: &mut Pass<'_>, a: &Attention) {
+    if a.gate == OutputGate::None {
+        return;
+    }
+    let n = p.rows.len();
+    let d_q = a.d_q();
+    let both = &p.s.mixer;
+    p.pool.for_each_row(&mut p.s.q[..n * d_q], d_q, |row, q| {
+        let both = both[2 * row * d_q..].chunks_exact(2 * a.d_head);
+        for (q, both) in q.chunks_exact_mut(a.d_head).zip(both) {
+            q.copy_from_slice(&both[..a.d_head]);
+        }
+    });
 }
 
 /// `q, k = temperature * rope(norm(q)), rope(norm(k))`.
@@ -125,6 +149,29 @@ fn attend(p: &mut Pass<'_>, l: usize, a: &Attention) {
             scratch: &mut p.s.attn,
         },
     );
+}
+
+/// `y = y ⊙ sigmoid(gate)`, if the attention has one.
+fn gate_heads(p: &mut Pass<'_>, a: &Attention) {
+    if a.gate == OutputGate::None {
+        return;
+    }
+    let kernels = p.kernels;
+    let n = p.rows.len();
+    let d_q = a.d_q();
+    let s = &mut *p.s;
+    // The gate of a head is behind its query, which is no longer needed.
+    let both = &mut s.mixer[..2 * n * d_q];
+    let heads = &s.heads;
+    p.pool.for_each_row(both, 2 * a.d_head, |i, both| {
+        let y = &heads[i * a.d_head..(i + 1) * a.d_head];
+        kernels.gate_row(Activation::Sigmoid, &mut both[a.d_head..], y);
+    });
+    let both = &s.mixer;
+    p.pool
+        .for_each_row(&mut s.heads[..n * d_q], a.d_head, |i, y| {
+            y.copy_from_slice(&both[2 * i * a.d_head + a.d_head..][..a.d_head]);
+        });
 }
 
 /// `x += residual_scale * post(Wo sub(y) + b)`.

@@ -4,6 +4,8 @@
 //! adds its result to the residual stream and knows nothing of the other blocks.
 
 mod attention;
+mod conv;
+mod delta_net;
 mod mlp;
 mod moe;
 mod norm;
@@ -16,9 +18,14 @@ mod short_conv;
 use atta_kernels::{Kernels, Pool};
 use atta_store::{ChunkGuard, WeightGroup};
 
-use crate::{Error, Inputs, Model, Observer, Phase, Role, Row, kv::Cache, seqs::StateStep};
+use crate::{
+    Error, Inputs, Model, Observer, Phase, Role, Row,
+    kv::Cache,
+    seqs::{StateRuns, StateStep},
+};
 
 pub(crate) use attention::attention;
+pub(crate) use delta_net::delta_net;
 pub(crate) use mlp::{gated_mlp, plain_mlp};
 pub(crate) use moe::{MoeScratch, moe};
 pub(crate) use norm::{Affine, Normalize};
@@ -35,6 +42,8 @@ pub(crate) struct Pass<'a> {
     pub(crate) rows: &'a [Row],
     /// Blocks of the recurrent states, one step per row; empty without recurrent layers.
     pub(crate) steps: &'a [StateStep],
+    /// Runs of these rows.
+    pub(crate) runs: &'a StateRuns,
     pub(crate) cache: &'a mut Cache,
     pub(crate) ropes: &'a RopeTables,
     pub(crate) s: &'a mut Scratch,

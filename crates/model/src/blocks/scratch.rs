@@ -17,9 +17,8 @@ pub(crate) struct Scratch {
     pub(crate) k: Vec<f32>,
     /// Values, `[n_rows, n_kv_heads, d_head]`.
     pub(crate) v: Vec<f32>,
-    /// Results of the input projection of a recurrent mixer, `[n_rows, max_d_recurrent]`; empty
-    /// without one.
-    pub(crate) recurrent: Vec<f32>,
+    /// Other projections of a mixer's input, `[n_rows, max_d_mixer]`; empty without any.
+    pub(crate) mixer: Vec<f32>,
     /// Results of the heads, `[n_rows, n_heads, d_head]`.
     pub(crate) heads: Vec<f32>,
     /// The hidden layer of the MLP, `[n_rows, d_ff]`; a group of experts may have more rows.
@@ -59,8 +58,8 @@ impl Scratch {
             q: zeros(d_q),
             k: zeros(d_kv),
             v: zeros(d_kv),
-            recurrent: zeros(spec.max_d_recurrent()),
-            heads: zeros(d_q),
+            mixer: zeros(spec.max_d_mixer()),
+            heads: zeros(spec.max_d_heads()),
             ff: vec![0.0; n_act_rows * d_ff],
             act: Activations::new(n_act_rows, d_act(spec)),
             attn: AttnScratch::new(
@@ -89,8 +88,8 @@ impl Scratch {
             d_q,
             d_kv,
             d_kv,
-            d_q,
-            spec.max_d_recurrent(),
+            spec.max_d_heads(),
+            spec.max_d_mixer(),
             spec.max_d_rope(),
         ];
         let floats = |d: usize, n: usize| (4 * d as u64).saturating_mul(n as u64);
@@ -125,6 +124,6 @@ fn d_deferred(spec: &ModelSpec) -> usize {
 
 /// Width of the widest input of a matmul.
 fn d_act(spec: &ModelSpec) -> usize {
-    let (d_q, _, d_ff) = spec.max_widths();
-    spec.d_model.max(d_q).max(d_ff)
+    let (_, _, d_ff) = spec.max_widths();
+    spec.d_model.max(spec.max_d_heads()).max(d_ff)
 }

@@ -3,19 +3,17 @@
 //! ```text
 //! b, c, x = Win pre(x)                            one region
 //! g = b ⊙ x                                       one region
-//! y[pos] = c[pos] ⊙ Σ_j w[j] ⊙ g[pos - n_taps + 1 + j]    one region; from the oldest on
+//! y[pos] = c[pos] ⊙ Σ_j w[j] ⊙ g[pos - n_taps + 1 + j]    one region; conv.rs
 //! x += post(Wout y)                               one region; residual.rs
 //! state = the last n_taps - 1 g
 //! ```
-//! `g` of positions in earlier batches is read from the state that this batch starts from.
 
-use atta_kernels::{Job, Store};
+use atta_kernels::{Job, Store, Strided};
 use atta_store::{Projection, WeightGroup};
 
-use super::Pass;
+use super::{Pass, conv::Conv};
 use crate::{
     Error, Role,
-    seqs::StateStep,
     spec::{ShortConv, Sublayer},
 };
 
@@ -24,7 +22,6 @@ pub(crate) fn short_conv(p: &mut Pass<'_>, l: usize, conv: &ShortConv) -> Result
     project_inputs(p, l)?;
     gate_inputs(p);
     convolve(p, l, conv);
-    keep_states(p, l, conv);
     p.leave(l, Sublayer::Mixer, Role::ShortconvOutProj, None)
 }
 
@@ -39,7 +36,7 @@ fn project_inputs(p: &mut Pass<'_>, l: usize) -> Result<(), Error> {
         let mut job = [Job {
             w: t.matrix(Role::ShortconvInProj, chunk),
             bias: None,
-            out: &mut s.recurrent[..n * d_in],
+            out: &mut s.mixer[..n * d_in],
             mode: Store::Set,
         }];
         p.kernels.matmul(p.pool, &s.act, &mut job);
@@ -50,7 +47,7 @@ fn project_inputs(p: &mut Pass<'_>, l: usize) -> Result<(), Error> {
 fn gate_inputs(p: &mut Pass<'_>) {
     let d = p.model.spec().d_model;
     let d_in = ShortConv::N_INPUTS * d;
-    let rows = &mut p.s.recurrent[..p.rows.len() * d_in];
+    let rows = &mut p.s.mixer[..p.rows.len() * d_in];
     p.pool.for_each_row(rows, d_in, |_, row| {
         let (b, rest) = row.split_at_mut(d);
         b.iter_mut().zip(&rest[d..]).for_each(|(b, x)| *b *= x);
@@ -58,83 +55,35 @@ fn gate_inputs(p: &mut Pass<'_>) {
 }
 
 /// `y[pos] = c[pos] ⊙ Σ_j w[j] ⊙ g[pos - n_taps + 1 + j]`, the input of the output projection.
-fn convolve(p: &mut Pass<'_>, l: usize, conv: &ShortConv) {
+fn convolve(p: &mut Pass<'_>, l: usize, short_conv: &ShortConv) {
     let t = p.model.layer(l);
+    let kernels = p.kernels;
     let d = p.model.spec().d_model;
-    let n_taps = conv.n_taps;
+    let d_in = ShortConv::N_INPUTS * d;
     let taps = t.vector(Role::ShortconvConv);
-    let inputs = &p.s.recurrent;
-    let steps = p.steps;
+    let inputs = &p.s.mixer;
+    let conv = Conv {
+        layer: l,
+        n_taps: short_conv.n_taps,
+        d,
+        inputs: Strided {
+            data: inputs,
+            stride: d_in,
+            at: 0,
+        },
+        steps: p.steps,
+    };
     let cache = &*p.cache;
-    let input = |row: usize| &inputs[row * ShortConv::N_INPUTS * d..][..ShortConv::N_INPUTS * d];
     p.s.act.fill(
-        p.kernels,
+        kernels,
         p.pool,
         (p.rows.len(), d),
         t.layouts(&[Role::ShortconvOutProj]),
         |row, y| {
-            y.fill(0.0);
-            for j in 0..n_taps {
-                let g = match before(steps, row, n_taps - 1 - j) {
-                    Gated::Row(row) => &input(row)[..d],
-                    Gated::State { block, back } => {
-                        &cache.state(l, block)[(n_taps - 1 - back) * d..][..d]
-                    }
-                    Gated::Nothing => continue,
-                };
-                let taps = taps[j..].iter().step_by(n_taps);
-                let products = g.iter().zip(taps).map(|(g, w)| w * g);
-                y.iter_mut().zip(products).for_each(|(y, x)| *y += x);
-            }
-            let c = &input(row)[d..2 * d];
+            conv.apply(kernels, cache, taps, row, y);
+            let c = &inputs[row * d_in..][d..2 * d];
             y.iter_mut().zip(c).for_each(|(y, c)| *y *= c);
         },
     );
-}
-
-/// Writes the states behind the rows that keep one.
-fn keep_states(p: &mut Pass<'_>, l: usize, conv: &ShortConv) {
-    let d = p.model.spec().d_model;
-    let n_taps = conv.n_taps;
-    for (row, step) in p.steps.iter().enumerate().filter(|(_, s)| s.is_kept) {
-        for (i, back) in (0..n_taps - 1).rev().enumerate() {
-            let to = i * d..(i + 1) * d;
-            match before(p.steps, row, back) {
-                Gated::Row(row) => {
-                    let g = &p.s.recurrent[row * ShortConv::N_INPUTS * d..][..d];
-                    p.cache.state_mut(l, step.block)[to].copy_from_slice(g);
-                }
-                Gated::State { block, back } => {
-                    let from = (n_taps - 1 - back) * d;
-                    p.cache.copy_state(l, block, from, step.block, to);
-                }
-                Gated::Nothing => p.cache.state_mut(l, step.block)[to].fill(0.0),
-            }
-        }
-    }
-}
-
-/// Where the gated input of a position is.
-enum Gated {
-    /// In a row of this batch.
-    Row(usize),
-    /// In a state: the input `back` positions before the one behind the state.
-    State { block: u32, back: usize },
-    /// Before the first position, where it is 0.
-    Nothing,
-}
-
-/// The gated input `back` positions before a row.
-fn before(steps: &[StateStep], mut row: usize, mut back: usize) -> Gated {
-    while back > 0
-        && let Some(previous) = steps[row].previous
-    {
-        row = previous as usize;
-        back -= 1;
-    }
-    match steps[row].start {
-        _ if back == 0 => Gated::Row(row),
-        Some(block) => Gated::State { block, back },
-        None => Gated::Nothing,
-    }
+    conv.keep_states(p.cache);
 }

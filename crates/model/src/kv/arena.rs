@@ -68,6 +68,17 @@ impl StateArena {
         &mut self.floats[block as usize * self.block_floats..][..self.block_floats]
     }
 
+    /// A part of a block, and the same part of another one, to be written.
+    pub(super) fn pair(&mut self, from: u32, to: u32, part: Range<usize>) -> (&[f32], &mut [f32]) {
+        let at = |block: u32| {
+            let at = block as usize * self.block_floats;
+            at + part.start..at + part.end
+        };
+        let parts = self.floats.get_disjoint_mut([at(from), at(to)]);
+        let [from, to] = parts.expect("a batch never overwrites the state that it starts from");
+        (from, to)
+    }
+
     /// Copies floats from element `start` of one block to the elements `to` of another.
     pub(super) fn copy(&mut self, from_block: u32, start: usize, to_block: u32, to: Range<usize>) {
         let from = from_block as usize * self.block_floats + start;

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     Error, Row, SeqId,
-    seqs::{BlockCopy, SeqSize, SeqTable},
+    seqs::{BlockCopy, SeqSize, SeqTable, StateRun},
     spec::{ModelSpec, StateKind},
 };
 
@@ -133,6 +133,25 @@ impl Cache {
     pub(crate) fn state_mut(&mut self, l: usize, block: u32) -> &mut [f32] {
         let StatePlace { at, n_floats } = *self.state_place(l);
         &mut self.states.block_mut(block)[at..at + n_floats]
+    }
+
+    /// A part of the recurrent state of layer `l` in the block that a run starts from, if it does
+    /// not start from zeros, and the same part of the block that it ends with.
+    pub(crate) fn state_pair(
+        &mut self,
+        l: usize,
+        run: &StateRun,
+        part: Range<usize>,
+    ) -> (Option<&[f32]>, &mut [f32]) {
+        let at = self.state_place(l).at;
+        let part = at + part.start..at + part.end;
+        match run.start {
+            Some(start) => {
+                let (from, to) = self.states.pair(start, run.block, part);
+                (Some(from), to)
+            }
+            None => (None, &mut self.states.block_mut(run.block)[part]),
+        }
     }
 
     /// Copies a part of the recurrent state of layer `l`, from element `start` of one block to the

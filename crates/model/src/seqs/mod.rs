@@ -12,6 +12,7 @@
 
 mod blocks;
 mod group;
+mod runs;
 mod states;
 
 use std::ops::Range;
@@ -20,6 +21,7 @@ use crate::{Error, Row, SeqId, spec::StateKind};
 use group::{Group, Table};
 use states::{StateGroup, States};
 
+pub use runs::{StateRun, StateRuns};
 pub use states::{CHECKPOINT_LEN, StateStep};
 
 /// Positions per block. A sequence wastes half a block on average: below 1 % of a context of 2,048.

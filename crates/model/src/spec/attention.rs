@@ -28,6 +28,8 @@ pub struct Attention {
     /// Attention sinks: whether each head has one more score, from a tensor of `[n_heads]`, that
     /// takes part in its softmax and has no value (Xiao et al. 2024; gpt-oss).
     pub sinks: Presence,
+    /// What the results of heads are multiplied by.
+    pub gate: OutputGate,
     /// The norm of the concatenated results of all heads, before the output projection: an RMS norm
     /// (Wang et al. 2022, section 3: Sub-LayerNorm).
     pub sub_norm: Option<Norm>,
@@ -35,6 +37,16 @@ pub struct Attention {
     pub qkv_bias: Presence,
     /// Whether the output projection must have, may have or must not have a bias.
     pub out_bias: Presence,
+}
+
+/// What the results of heads are multiplied by before the output projection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OutputGate {
+    /// Nothing.
+    None,
+    /// The sigmoid of a gate per element, which the projection of queries returns behind each
+    /// head's query (Qiu et al. 2025; Qwen3-Next).
+    Elements,
 }
 
 /// Which positions a query sees.
@@ -85,6 +97,19 @@ impl Attention {
     /// Width of all queries of a position.
     pub fn d_q(&self) -> usize {
         self.n_heads * self.d_head
+    }
+
+    /// Rows of the projection of queries.
+    pub fn d_q_rows(&self) -> usize {
+        self.d_q() + self.d_gated_q() / 2
+    }
+
+    /// Width of queries and gates where one projection returns both; 0 elsewhere.
+    pub(crate) fn d_gated_q(&self) -> usize {
+        match self.gate {
+            OutputGate::None => 0,
+            OutputGate::Elements => 2 * self.d_q(),
+        }
     }
 
     /// Width of all keys (or values) of a position.

@@ -11,8 +11,8 @@ mod rope;
 
 use crate::KvType;
 
-pub use attention::{Attention, Mask, QkNorm, Temperature};
-pub use recurrent::ShortConv;
+pub use attention::{Attention, Mask, OutputGate, QkNorm, Temperature};
+pub use recurrent::{DeltaNet, GateRows, KeySharing, ShortConv};
 pub use rope::{Factors, Pairing, RampEnds, Rope, RopeScaling, Yarn, yarn_magnitude};
 
 /// A whole decoder-only model.
@@ -30,6 +30,9 @@ pub struct ModelSpec {
     pub positions: Positions,
     /// The layers, first to last.
     pub layers: Vec<LayerSpec>,
+    /// Layers of the file behind the last one, which predict further tokens from its result
+    /// (multi-token prediction). They are not computed.
+    pub n_nextn: usize,
     /// From the last residual to logits.
     pub head: Head,
 }
@@ -104,6 +107,8 @@ pub enum Mixer {
     Attention(Attention),
     /// Gated short convolution.
     ShortConv(ShortConv),
+    /// Gated delta rule.
+    DeltaNet(DeltaNet),
 }
 
 /// The sublayer that computes each position by itself.
@@ -232,7 +237,7 @@ impl LayerSpec {
     pub fn attention(&self) -> Option<&Attention> {
         match &self.mixer {
             Mixer::Attention(attention) => Some(attention),
-            Mixer::ShortConv(_) => None,
+            Mixer::ShortConv(_) | Mixer::DeltaNet(_) => None,
         }
     }
 
@@ -309,7 +314,7 @@ impl LayerSpec {
                 Mask::Causal => Retention::All,
                 Mask::Window(n) => Retention::Window(n),
             }),
-            Mixer::ShortConv(_) => StateKind::Recurrent,
+            Mixer::ShortConv(_) | Mixer::DeltaNet(_) => StateKind::Recurrent,
         }
     }
 
@@ -318,6 +323,7 @@ impl LayerSpec {
         match &self.mixer {
             Mixer::Attention(_) => 0,
             Mixer::ShortConv(conv) => conv.state_floats(d_model),
+            Mixer::DeltaNet(net) => net.state_floats(),
         }
     }
 }
@@ -356,11 +362,23 @@ impl ModelSpec {
         max
     }
 
-    /// Width of the widest input projection of a recurrent mixer; 0 without one.
-    pub fn max_d_recurrent(&self) -> usize {
+    /// Width of the widest projections of a mixer that are no queries, keys or values; 0 without
+    /// any.
+    pub(crate) fn max_d_mixer(&self) -> usize {
         let width = |layer: &LayerSpec| match &layer.mixer {
-            Mixer::Attention(_) => 0,
+            Mixer::Attention(a) => a.d_gated_q(),
             Mixer::ShortConv(_) => ShortConv::N_INPUTS * self.d_model,
+            Mixer::DeltaNet(net) => net.d_scratch(),
+        };
+        self.layers.iter().map(width).max().unwrap_or(0)
+    }
+
+    /// Width of the widest results of a mixer's heads.
+    pub(crate) fn max_d_heads(&self) -> usize {
+        let width = |layer: &LayerSpec| match &layer.mixer {
+            Mixer::Attention(a) => a.d_q(),
+            Mixer::ShortConv(_) => 0,
+            Mixer::DeltaNet(net) => net.d_values(),
         };
         self.layers.iter().map(width).max().unwrap_or(0)
     }

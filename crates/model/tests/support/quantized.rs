@@ -23,11 +23,11 @@ pub(crate) enum Blocks {
 
 impl Blocks {
     /// What is written over the sizes of a tiny model.
-    fn sizes(self) -> [(&'static str, u32); 7] {
-        let [d_model, d_ff, d_head, d_expert] = match self {
-            Self::Of32 => [96, 160, 32, 64],
-            Self::Of256 => [256, 512, 64, 256],
-            Self::Nvfp4 => [192, 320, 64, 128],
+    fn sizes(self) -> [(&'static str, u32); 8] {
+        let [d_model, d_ff, d_head, d_expert, d_inner] = match self {
+            Self::Of32 => [96, 160, 32, 64, 160],
+            Self::Of256 => [256, 512, 64, 256, 256],
+            Self::Nvfp4 => [192, 320, 64, 128, 192],
         };
         [
             ("context_length", 1024),
@@ -37,6 +37,7 @@ impl Blocks {
             ("attention.value_length", d_head),
             ("expert_feed_forward_length", d_expert),
             ("expert_shared_feed_forward_length", d_expert),
+            ("ssm.inner_size", d_inner),
         ]
     }
 
@@ -96,10 +97,11 @@ impl Random {
     fn tensor(&mut self, ty: TensorType, req: &TensorReq) -> Vec<u8> {
         let n: usize = req.shape.iter().product();
         if ty == TensorType::F32 {
-            let mean = if req.role.name().ends_with(".bias") {
-                0.0
-            } else {
-                1.0
+            let mean = match req.role {
+                // The logarithm of a decay.
+                Role::SsmA => -1.0,
+                role if role.name().ends_with(".bias") => 0.0,
+                _ => 1.0,
             };
             return (0..n)
                 .flat_map(|_| (mean + f32::from(self.byte()) / 512.0 - 0.25).to_le_bytes())

@@ -1,0 +1,266 @@
+//! Scans of linear attention as one region of the pool.
+
+use crate::algo::scan::{ROWS, ScanPart, Strided};
+use crate::tiles::{self, Columns, Rows};
+use crate::{Kernels, Pool};
+
+/// Widest key of a scan.
+pub const D_KEY_MAX: usize = 256;
+
+/// The state of linear attention, taken through a run of positions:
+///
+/// ```text
+/// S = decay S + gain (v − decay S k) kᵀ;  y = S q        with the delta rule
+/// S = decay S + gain v kᵀ;                y = S q        without it
+/// ```
+/// for each head. Delta rule: Yang et al. 2025, eq. 10.
+pub struct Scan<'a> {
+    /// Heads of values; each has a state, `[d_value, d_key]`.
+    pub n_heads: usize,
+    /// The head of queries and keys of each head.
+    pub key_head: &'a (dyn Fn(usize) -> usize + Sync),
+    /// Width of a query or key, at most [`D_KEY_MAX`].
+    pub d_key: usize,
+    /// Width of a value.
+    pub d_value: usize,
+    /// Whether what the state tells for a key is taken from its value.
+    pub is_delta: bool,
+    /// The positions of the run in order, as rows of the inputs and of `out`.
+    pub rows: &'a [u32],
+    /// Queries, `[n_key_heads, d_key]` of a row.
+    pub q: Strided<'a>,
+    /// Keys, as queries.
+    pub k: Strided<'a>,
+    /// Values, `[n_heads, d_value]` of a row.
+    pub v: Strided<'a>,
+    /// What remains of the state, `[n_heads]` of a row.
+    pub decay: Strided<'a>,
+    /// How much is written, `[n_heads]` of a row.
+    pub gain: Strided<'a>,
+    /// The state before the run, `[n_heads, d_value, d_key]`; `None`: zeros.
+    pub before: Option<&'a [f32]>,
+    /// The state after it.
+    pub after: &'a mut [f32],
+    /// Results, `[n_rows, n_heads, d_value]`; only `rows` are written.
+    pub out: &'a mut [f32],
+}
+
+impl std::fmt::Debug for Scan<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Scan").finish_non_exhaustive()
+    }
+}
+
+impl Kernels {
+    /// Takes a state through a run of positions.
+    ///
+    /// # Panics
+    /// If the shapes do not fit each other.
+    pub fn scan(self, pool: &Pool, scan: Scan<'_>) {
+        let Scan {
+            n_heads,
+            d_key,
+            d_value,
+            rows,
+            before,
+            ..
+        } = scan;
+        assert!(
+            (1..=D_KEY_MAX).contains(&d_key) && n_heads * d_value > 0,
+            "{n_heads} heads of {d_value}, keys of {d_key}"
+        );
+        let d_out = n_heads * d_value;
+        assert_eq!(scan.after.len(), d_out * d_key, "the state after a run");
+        assert!(
+            before.is_none_or(|s| s.len() == d_out * d_key),
+            "the state before a run"
+        );
+        // A part has rows of one head only.
+        let strip = (1..=ROWS)
+            .rev()
+            .find(|&n| d_value.is_multiple_of(n))
+            .unwrap_or(1);
+        let n_rows = scan.out.len() / d_out;
+        let states = Rows::new(scan.after, strip * d_key);
+        let columns = Columns::new(scan.out, n_rows, strip);
+        let key_head = scan.key_head;
+        tiles::deal(pool, &mut (states, columns), |i, (after, mut out)| {
+            let first_row = i * strip;
+            let head = first_row / d_value;
+            let part = ScanPart {
+                rows,
+                q: scan.q,
+                k: scan.k,
+                v: scan.v,
+                decay: scan.decay,
+                gain: scan.gain,
+                d_key,
+                head,
+                key_head: key_head(head),
+                first_row,
+                is_delta: scan.is_delta,
+                before: before.map(|s| &s[first_row * d_key..][..strip * d_key]),
+            };
+            self.scan_part(&part, after, &mut out)
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Random;
+    use std::num::NonZeroUsize;
+
+    /// A scan in the order of the equations, with sums in f64.
+    struct Case {
+        n_heads: usize,
+        n_key_heads: usize,
+        d_key: usize,
+        d_value: usize,
+        is_delta: bool,
+        n: usize,
+        inputs: Vec<f32>,
+        before: Vec<f32>,
+    }
+
+    impl Case {
+        fn new(
+            seed: u64,
+            [n_heads, n_key_heads, d_key, d_value]: [usize; 4],
+            is_delta: bool,
+        ) -> Self {
+            let n = 7;
+            let stride = 2 * n_key_heads * d_key + n_heads * (d_value + 2);
+            let mut random = Random(seed);
+            let mut inputs = random.floats(n * stride);
+            for row in inputs.chunks_exact_mut(stride) {
+                for x in row.iter_mut().rev().take(2 * n_heads) {
+                    *x = x.abs();
+                }
+                for k in row[..2 * n_key_heads * d_key].chunks_exact_mut(d_key) {
+                    let norm = k.iter().map(|x| x * x).sum::<f32>().sqrt();
+                    k.iter_mut().for_each(|x| *x /= norm);
+                }
+            }
+            let before = random.floats(n_heads * d_value * d_key);
+            Self {
+                n_heads,
+                n_key_heads,
+                d_key,
+                d_value,
+                is_delta,
+                n,
+                inputs,
+                before,
+            }
+        }
+
+        fn at(&self) -> [usize; 6] {
+            let d_k = self.n_key_heads * self.d_key;
+            let d_v = self.n_heads * self.d_value;
+            let v = 2 * d_k;
+            [
+                0,
+                d_k,
+                v,
+                v + d_v,
+                v + d_v + self.n_heads,
+                v + d_v + 2 * self.n_heads,
+            ]
+        }
+
+        fn run(&self, kernels: Kernels, n_threads: usize, runs: &[&[u32]]) -> (Vec<f32>, Vec<f32>) {
+            let pool = Pool::new(NonZeroUsize::new(n_threads).unwrap());
+            let [q, k, v, decay, gain, stride] = self.at();
+            let part = |at| Strided {
+                data: &self.inputs,
+                stride,
+                at,
+            };
+            let mut state = self.before.clone();
+            let mut out = vec![0.0; self.n * self.n_heads * self.d_value];
+            for rows in runs {
+                let before = state.clone();
+                kernels.scan(
+                    &pool,
+                    Scan {
+                        n_heads: self.n_heads,
+                        key_head: &|h| h % self.n_key_heads,
+                        d_key: self.d_key,
+                        d_value: self.d_value,
+                        is_delta: self.is_delta,
+                        rows,
+                        q: part(q),
+                        k: part(k),
+                        v: part(v),
+                        decay: part(decay),
+                        gain: part(gain),
+                        before: Some(&before),
+                        after: &mut state,
+                        out: &mut out,
+                    },
+                );
+            }
+            (out, state)
+        }
+
+        fn expected(&self, rows: &[u32]) -> Vec<f64> {
+            let [q, k, v, decay, gain, stride] = self.at();
+            let mut out = vec![0.0; self.n * self.n_heads * self.d_value];
+            let mut state: Vec<f64> = self.before.iter().map(|&x| x.into()).collect();
+            for &row in rows {
+                let x = |i: usize| f64::from(self.inputs[row as usize * stride + i]);
+                for h in 0..self.n_heads {
+                    let g = h % self.n_key_heads * self.d_key;
+                    for j in h * self.d_value..(h + 1) * self.d_value {
+                        let s = &mut state[j * self.d_key..(j + 1) * self.d_key];
+                        s.iter_mut().for_each(|s| *s *= x(decay + h));
+                        let told: f64 = s.iter().enumerate().map(|(i, s)| s * x(k + g + i)).sum();
+                        let told = if self.is_delta { told } else { 0.0 };
+                        let update = x(gain + h) * (x(v + j) - told);
+                        s.iter_mut()
+                            .enumerate()
+                            .for_each(|(i, s)| *s += update * x(k + g + i));
+                        out[row as usize * self.n_heads * self.d_value + j] =
+                            s.iter().enumerate().map(|(i, s)| s * x(q + g + i)).sum();
+                    }
+                }
+            }
+            out
+        }
+    }
+
+    #[test]
+    fn scans_are_what_their_equations_say_on_all_instruction_sets() {
+        let rows = [2, 0, 1, 5, 4, 3, 6];
+        for (seed, is_delta) in (1..9).zip([true, false].into_iter().cycle()) {
+            for shape in [
+                [4, 2, 128, 32],
+                [3, 3, 20, 12],
+                [2, 1, 16, 7],
+                [2, 1, 256, 16],
+            ] {
+                let case = Case::new(seed, shape, is_delta);
+                let want = case.expected(&rows);
+                let scalar = case.run(Kernels::named("scalar").unwrap(), 1, &[&rows]);
+                let error: f64 = want
+                    .iter()
+                    .zip(&scalar.0)
+                    .map(|(w, &g)| (w - f64::from(g)).powi(2))
+                    .sum();
+                let power: f64 = want.iter().map(|w| w * w).sum();
+                assert!(error < 1e-11 * power, "{shape:?}: {}", error / power);
+                for name in Kernels::available() {
+                    let kernels = Kernels::named(name).unwrap();
+                    assert!(case.run(kernels, 2, &[&rows]) == scalar, "{name} {shape:?}");
+                    let (head, tail) = rows.split_at(3);
+                    assert!(
+                        case.run(kernels, 1, &[head, tail]) == scalar,
+                        "{name} in two runs"
+                    );
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! Mixers with a recurrent state, from the first position on.
+
+use super::{Rows, activate, matrix, normalized, project, sigmoid};
+use crate::{
+    Error, Model, Role,
+    spec::{Activation, DeltaNet, GateRows, Norm},
+};
+
+/// `W_out (norm(S q) ⊙ silu(W_z h))` with the state `S = decay S; S += gain (v - S k) kᵀ`.
+pub(super) fn delta_net(model: &Model, l: usize, net: &DeltaNet, h: &Rows) -> Result<Rows, Error> {
+    let t = model.layer(l);
+    let product = |role| Ok::<_, Error>(project(&matrix(model, l, role)?, None, h));
+    let z = product(Role::SsmGate)?;
+    let (beta, alpha) = match net.gates {
+        GateRows::Apart => (product(Role::SsmBeta)?, product(Role::SsmAlpha)?),
+        GateRows::ByKeyHead => apart(net, &product(Role::SsmBetaAlpha)?),
+    };
+    let qkv = convolved(net, &product(Role::SsmQkv)?, t.vector(Role::SsmConv));
+    let mut states = vec![vec![0.0; net.d_value * net.d_key]; net.n_heads];
+    let mut y = Rows::new();
+    for pos in 0..h.len() {
+        let (q, kv) = qkv[pos].split_at(net.d_keys());
+        let (k, v) = kv.split_at(net.d_keys());
+        let mut out = Vec::new();
+        for (head, state) in states.iter_mut().enumerate() {
+            let key = net.key_head(head) * net.d_key;
+            let q = unit(
+                net,
+                &q[key..key + net.d_key],
+                1.0 / (net.d_key as f64).sqrt(),
+            );
+            let k = unit(net, &k[key..key + net.d_key], 1.0);
+            let rate = f64::from(alpha[pos][head]) + f64::from(t.vector(Role::SsmDtBias)[head]);
+            let decay = (f64::from(t.vector(Role::SsmA)[head]) * rate.exp().ln_1p()).exp();
+            let gain = sigmoid(beta[pos][head].into());
+            let mut result = Vec::new();
+            for (row, v) in state
+                .chunks_exact_mut(net.d_key)
+                .zip(&v[head * net.d_value..])
+            {
+                row.iter_mut().for_each(|s| *s *= decay);
+                let told: f64 = row.iter().zip(&k).map(|(s, k)| s * k).sum();
+                let update = gain * (f64::from(*v) - told);
+                row.iter_mut().zip(&k).for_each(|(s, k)| *s += update * k);
+                result.push(row.iter().zip(&q).map(|(s, q)| s * q).sum::<f64>() as f32);
+            }
+            let eps = Norm::Rms { eps: net.eps };
+            let gates = z[pos][head * net.d_value..].iter();
+            let normed = normalized(eps, &result, t.vector(Role::SsmNorm), None);
+            out.extend(
+                normed
+                    .iter()
+                    .zip(gates)
+                    .map(|(y, z)| y * activate(Activation::Silu, *z)),
+            );
+        }
+        y.push(out);
+    }
+    Ok(project(&matrix(model, l, Role::SsmOut)?, None, &y))
+}
+
+/// Gains and decays of each head, from rows ordered by heads of keys.
+fn apart(net: &DeltaNet, both: &Rows) -> (Rows, Rows) {
+    let n = net.n_heads / net.n_key_heads;
+    let part = |first: usize| {
+        let row = |row: &Vec<f32>| {
+            let groups = row.chunks_exact(2 * n);
+            groups
+                .flat_map(|group| &group[first..first + n])
+                .copied()
+                .collect()
+        };
+        both.iter().map(row).collect()
+    };
+    (part(0), part(n))
+}
+
+/// `silu(conv(x))`; positions before the first are 0.
+fn convolved(net: &DeltaNet, x: &Rows, taps: &[f32]) -> Rows {
+    let element = |pos: usize, i: usize| {
+        let first = (pos + 1).saturating_sub(net.n_taps);
+        let tap = |j: usize| f64::from(taps[(net.n_taps - 1 - (pos - j)) * net.d_conv() + i]);
+        let sum: f64 = (first..=pos).map(|j| tap(j) * f64::from(x[j][i])).sum();
+        activate(Activation::Silu, sum as f32)
+    };
+    let row = |pos| (0..net.d_conv()).map(|i| element(pos, i)).collect();
+    (0..x.len()).map(row).collect()
+}
+
+/// `scale · x / |x|`.
+fn unit(net: &DeltaNet, x: &[f32], scale: f64) -> Vec<f64> {
+    let square: f64 = x.iter().map(|&x| f64::from(x).powi(2)).sum();
+    let factor = scale / (square + f64::from(net.l2_eps)).sqrt();
+    x.iter().map(|&x| f64::from(x) * factor).collect()
+}
