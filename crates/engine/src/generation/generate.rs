@@ -172,6 +172,7 @@ impl Generate<'_> {
         let reason = self.generation.finish_reason();
         Summary {
             finish_reason: reason.unwrap_or(FinishReason::Interrupted),
+            stop: self.generation.stop_found().map(str::to_owned),
             n_prompt: self.n_prefilled,
             n_generated: self.generation.n_generated(),
             prefill_time: self.times.prefill,
