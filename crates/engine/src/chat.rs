@@ -17,7 +17,7 @@ pub use atta_chat::{
 };
 
 use crate::{
-    Constraint, Done, Engine, Error, Event, FinishReason, GenerateOptions, Session, Summary,
+    Constraint, Engine, Error, Event, FinishReason, GenerateOptions, Session, Summary,
     tools::{Outcome, Piece, TextEnd, ToolChoice},
 };
 
@@ -433,7 +433,8 @@ impl Summary {
     }
 }
 
-impl Done {
+#[cfg(feature = "batch")]
+impl crate::Done {
     /// How the answer ended, for its parser.
     pub fn text_end(&self) -> TextEnd {
         text_end(self.finish_reason, self.stop.as_deref())
