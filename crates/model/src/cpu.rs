@@ -283,16 +283,20 @@ impl Cpu {
         }
     }
 
-    /// Computes admitted rows; removes them again on failure.
+    /// Computes admitted rows; removes them again on an error or a panic.
     fn compute(&mut self, batch: &Batch, out: &mut Output) -> Result<(), Error> {
         if batch.rows.is_empty() {
             out.prepare(&[], self.model.spec().n_vocab, self.model.spec().d_model);
             return Ok(());
         }
-        let done = self.run(batch, out);
-        self.observer.enter(Phase::Idle);
-        if done.is_err() {
-            self.cache.seqs_mut().remove(&batch.rows);
+        let admitted = AdmittedRows {
+            cpu: self,
+            rows: &batch.rows,
+        };
+        let done = admitted.cpu.run(batch, out);
+        admitted.cpu.observer.enter(Phase::Idle);
+        if done.is_ok() {
+            admitted.keep();
         }
         done
     }
@@ -326,6 +330,26 @@ impl Cpu {
         let seqs = self.cache.seqs_mut();
         seqs.state_steps(&batch.rows, &mut self.steps);
         Ok(())
+    }
+}
+
+/// Rows that are admitted and not yet computed. Dropped before [`keep`](Self::keep), it removes them
+/// from their sequences.
+struct AdmittedRows<'a> {
+    cpu: &'a mut Cpu,
+    rows: &'a [Row],
+}
+
+impl AdmittedRows<'_> {
+    /// Leaves the rows in their sequences: they are computed.
+    fn keep(mut self) {
+        self.rows = &[];
+    }
+}
+
+impl Drop for AdmittedRows<'_> {
+    fn drop(&mut self) {
+        self.cpu.cache.seqs_mut().remove(self.rows);
     }
 }
 
