@@ -462,18 +462,39 @@ impl Batcher {
     }
 
     /// Evicts cached prefixes until the KV pool has room for `n` positions and a reserve for
-    /// decoding; `false` if it cannot. A single job always fits.
+    /// decoding; `false`, and none is evicted, if they would not make enough room. A single job
+    /// always fits.
     fn reserve_blocks(&mut self, n: usize, from: Option<CachedPrefix>) -> bool {
-        loop {
-            let (n_taken, n_all) = self.executor.seqs().n_positions();
-            let n_spare = (self.slots.n_running() + 1) * SPARE;
-            if n_all - n_taken >= n.saturating_add(n_spare) {
-                return true;
-            }
-            if !self.evict(from.map(|from| from.slot)) {
-                return self.slots.n_running() == 0;
+        let but = from.map(|from| from.slot);
+        let n_running = self.slots.n_running();
+        let n_wanted = n.saturating_add((n_running + 1) * SPARE);
+        if n_running > 0 && self.n_free() < n_wanted {
+            let n_evictable = self.n_evictable(but);
+            if self.n_free() + n_evictable < n_wanted {
+                return false;
             }
         }
+        while self.n_free() < n_wanted && self.evict(but) {}
+        true
+    }
+
+    /// Free positions of the KV pool.
+    fn n_free(&self) -> usize {
+        let (n_taken, n_all) = self.executor.seqs().n_positions();
+        n_all - n_taken
+    }
+
+    /// Positions of the KV pool that evicting all cached prefixes except slot `but` frees.
+    fn n_evictable(&self, but: Option<usize>) -> usize {
+        let cached = self.slots.kept().into_iter();
+        let seqs: Vec<_> = cached
+            .filter(|&slot| Some(slot) != but)
+            .map(|slot| self.slots.at(slot).seq)
+            .collect();
+        let seqs_table = self.executor.seqs();
+        seqs_table
+            .n_positions_freed_by(&seqs)
+            .expect("a slot has a sequence")
     }
 
     /// Fills the batch: decoding jobs first (longest-waiting first), then prefill rows within the

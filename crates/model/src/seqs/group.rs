@@ -82,6 +82,16 @@ impl Group {
         (self.blocks.n_free(), self.blocks.n_blocks())
     }
 
+    /// Number of blocks that only these tables hold.
+    pub(super) fn n_freed_by<'a>(&self, tables: impl Iterator<Item = &'a Table>) -> usize {
+        let mut held: Vec<u32> = tables.flat_map(Table::held).copied().collect();
+        held.sort_unstable();
+        let blocks = held.chunk_by(|a, b| a == b);
+        blocks
+            .filter(|refs| self.blocks.ref_count(refs[0]) as usize == refs.len())
+            .count()
+    }
+
     /// Blocks of all sequences. In a shared pool, each sequence may have a last block that is not
     /// full.
     pub(super) fn n_blocks(retention: Retention, size: &SeqSize) -> usize {

@@ -154,19 +154,39 @@ impl SeqTable {
     /// values, in whole blocks. Recurrent states never run out; without any other group these are
     /// the positions of all sequences.
     pub fn n_positions(&self) -> (usize, usize) {
-        let free = self
-            .groups
-            .iter()
-            .map(Group::n_free)
-            .max_by_key(|&(_, n)| n);
-        match free {
-            Some((n_free, n)) => ((n - n_free) * BLOCK_LEN, n * BLOCK_LEN),
+        match self.largest_group() {
+            Some(i) => {
+                let (n_free, n) = self.groups[i].n_free();
+                ((n - n_free) * BLOCK_LEN, n * BLOCK_LEN)
+            }
             None => {
                 let seqs = self.slots.iter().filter_map(|slot| slot.seq.as_ref());
                 let n_used = seqs.map(|seq| seq.len).sum();
                 (n_used, self.slots.len().saturating_mul(self.n_ctx))
             }
         }
+    }
+
+    /// Positions in use, as [`n_positions`](Self::n_positions) counts them, that dropping all of
+    /// these sequences frees. Blocks that other sequences share stay in use.
+    ///
+    /// # Errors
+    /// [`Error::NoSequence`].
+    pub fn n_positions_freed_by(&self, ids: &[SeqId]) -> Result<usize, Error> {
+        let seqs = ids
+            .iter()
+            .map(|&id| self.seq(id))
+            .collect::<Result<Vec<_>, _>>()?;
+        Ok(match self.largest_group() {
+            Some(i) => self.groups[i].n_freed_by(seqs.iter().map(|seq| &seq.tables[i])) * BLOCK_LEN,
+            None => seqs.iter().map(|seq| seq.len).sum(),
+        })
+    }
+
+    /// The group of keys and values with the most blocks.
+    fn largest_group(&self) -> Option<usize> {
+        let sizes = self.groups.iter().map(|group| group.n_free().1).enumerate();
+        sizes.max_by_key(|&(_, n)| n).map(|(i, _)| i)
     }
 
     /// Number of positions of a sequence.
@@ -546,4 +566,50 @@ struct SeqParts<'a> {
 fn has_windows(groups: &[Group], seq: &Sequence, len: usize) -> bool {
     let mut tables = groups.iter().zip(&seq.tables);
     tables.all(|(group, table)| group.is_whole(table, len))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::Retention;
+
+    #[test]
+    fn sequences_free_the_blocks_that_no_other_one_shares() {
+        let size = SeqSize {
+            n_ctx: 200,
+            n_seqs: 4,
+            n_batch: 8,
+            n_flights: 1,
+            n_recent: None,
+            n_shared: None,
+            n_checkpoints: 0,
+        };
+        let mut table = SeqTable::new(&[StateKind::Kv(Retention::All)], &size);
+        let extend = |table: &mut SeqTable, id, n: usize| {
+            (0..n).for_each(|_| table.add_position(id).unwrap());
+        };
+        let first = table.new_seq().unwrap();
+        extend(&mut table, first, 3 * BLOCK_LEN);
+        let fork = table.fork(first).unwrap();
+        extend(&mut table, fork, 10);
+        let other = table.new_seq().unwrap();
+        extend(&mut table, other, 40);
+        for (ids, n_blocks) in [
+            (&[][..], 0),
+            (&[first], 0),
+            (&[fork], 1),
+            (&[fork, first], 4),
+            (&[first, other], 2),
+            (&[other, first, fork], 6),
+        ] {
+            let n = table.n_positions_freed_by(ids).unwrap();
+            assert_eq!(n, n_blocks * BLOCK_LEN, "{ids:?}");
+        }
+        let (n_before, _) = table.n_positions();
+        let n_freed = table.n_positions_freed_by(&[first, fork]).unwrap();
+        table.drop_seq(first).unwrap();
+        table.drop_seq(fork).unwrap();
+        assert_eq!(table.n_positions().0, n_before - n_freed);
+        assert!(table.n_positions_freed_by(&[first]).is_err());
+    }
 }
