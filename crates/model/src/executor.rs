@@ -235,7 +235,7 @@ pub trait Executor: Send {
     /// [`truncate`](Self::truncate) leaves what can be continued.
     ///
     /// # Errors
-    /// [`Error::NoSequence`], [`Error::State`] or [`Error::ContextFull`]; the sequence is as before
-    /// then.
+    /// [`Error::NoSequence`], [`Error::State`], [`Error::ContextFull`] or [`Error::OutOfBlocks`];
+    /// the sequence is as before then.
     fn append_state(&mut self, seq: SeqId, state: &[u8], n: usize) -> Result<(), Error>;
 }
