@@ -554,6 +554,7 @@ impl Batcher {
                 TextInput::Token(id) => self.batch.push_token(place.seq, pos, id, want),
                 TextInput::Embedding(x) => self.batch.push_embedding(place.seq, pos, x, want),
             }
+            self.batch.set_adapters(job.text.adapters());
             if job.wants_checkpoint(pos) {
                 self.batch.mark_checkpoint();
             }
