@@ -3,7 +3,9 @@
 //! README.md for how to run.
 #![no_main]
 
-use atta_chat::tools::{CallFormat, Outcome, Parser, Piece, Rules, TextEnd, Thinking, ToolChoice, ToolSet};
+use atta_chat::tools::{
+    CallFormat, Outcome, Parser, Piece, Rules, TextEnd, Thinking, ToolChoice, ToolSet,
+};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {

@@ -17,7 +17,7 @@ pub use atta_chat::{
 };
 
 use crate::{
-    Constraint, Engine, Error, Event, FinishReason, GenerateOptions, Session, Summary,
+    Constraint, Engine, Error, Event, FinishReason, GenerateOptions, PrefixHit, Session, Summary,
     tools::{Outcome, Piece, TextEnd, ToolChoice},
 };
 
@@ -53,14 +53,6 @@ pub struct CallingReply {
     pub reply: Reply,
     /// Its text, thinking and calls.
     pub outcome: Outcome,
-}
-
-/// The cached prefix of a prompt.
-#[derive(Default)]
-struct CachedPrefix {
-    n_tokens: usize,
-    time: Duration,
-    notes: Vec<String>,
 }
 
 /// The last prompt and its answer.
@@ -225,7 +217,7 @@ impl Chat {
                 n_ctx,
             });
         }
-        let CachedPrefix {
+        let PrefixHit {
             n_tokens: n_cached,
             time: restore_time,
             notes,
@@ -295,23 +287,14 @@ impl Chat {
     }
 
     /// Keeps the common prefix of the session, or restores a longer one from the cache.
-    fn keep_prefix(&mut self, ids: &[u32]) -> Result<CachedPrefix, Error> {
-        if let Some(cache) = &self.cache {
-            let crate::PrefixHit {
-                n_tokens,
-                time,
-                notes,
-            } = self.session.restore(cache, ids)?;
-            return Ok(CachedPrefix {
-                n_tokens,
-                time,
-                notes,
-            });
+    fn keep_prefix(&mut self, ids: &[u32]) -> Result<PrefixHit, Error> {
+        match &self.cache {
+            Some(cache) => self.session.restore(cache, ids),
+            None => Ok(PrefixHit {
+                n_tokens: self.session.keep_common(ids)?,
+                ..PrefixHit::default()
+            }),
         }
-        Ok(CachedPrefix {
-            n_tokens: self.session.keep_common(ids)?,
-            ..CachedPrefix::default()
-        })
     }
 
     fn generate(

@@ -13,8 +13,8 @@ use std::{
 
 use atta_formats::{TensorType, Writer};
 use atta_model::{
-    Backend, CpuBackend, Error as ModelError, Executor, ExecutorSize, Footprint, Model, Needs,
-    Observer, Phase,
+    Backend, CpuBackend, Error as ModelError, Executor, ExecutorBytes, ExecutorSize, Footprint,
+    Model, Observer, Phase,
     spec::{Mixer, ModelSpec, ShortConv},
 };
 use atta_store::{Budget, ModelFiles};
@@ -33,8 +33,8 @@ struct Instead {
 }
 
 impl Footprint for Instead {
-    fn needs(&self, _: &ModelSpec, size: &ExecutorSize) -> Needs {
-        self.backend.needs(self.model.spec(), size)
+    fn executor_bytes(&self, _: &ModelSpec, size: &ExecutorSize) -> ExecutorBytes {
+        self.backend.executor_bytes(self.model.spec(), size)
     }
 }
 

@@ -272,9 +272,9 @@ impl Session {
         Ok(ids.len())
     }
 
-    /// Appends as many tokens of a prompt as fit one batch, and returns how many. Computes logits if
-    /// the last of `ids` is among them. Marks a checkpoint before the last one, where another answer
-    /// to the same prompt starts.
+    /// Appends as many tokens of a prompt as fit one batch, and returns how many. Computes logits
+    /// if the last of `ids` is among them. Marks a checkpoint before the last one, where another
+    /// answer to the same prompt starts.
     pub(crate) fn append_chunk(&mut self, ids: &[u32]) -> Result<usize, Error> {
         self.append_part(ids, ids.len().checked_sub(2))
     }
@@ -534,8 +534,8 @@ impl Drop for Session {
     }
 }
 
-/// Locks the executor, even if another session panicked while it held the lock: a step that fails or
-/// panics removes its rows, so the executor is in a valid state.
+/// Locks the executor, even if another session panicked while it held the lock: a step that fails
+/// or panics removes its rows, so the executor is in a valid state.
 fn executor(executor: &Mutex<Box<dyn Executor>>) -> MutexGuard<'_, Box<dyn Executor>> {
     executor.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -103,7 +103,7 @@ pub struct ExecutorInfo {
 
 /// Host memory of an executor, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Needs {
+pub struct ExecutorBytes {
     /// KV cache and recurrent states.
     pub state: u64,
     /// Activations.
@@ -113,7 +113,7 @@ pub struct Needs {
 /// Predicts the memory of executors, without creating any.
 pub trait Footprint: Send + Sync {
     /// Memory that an executor of this size will need.
-    fn needs(&self, spec: &ModelSpec, size: &ExecutorSize) -> Needs;
+    fn executor_bytes(&self, spec: &ModelSpec, size: &ExecutorSize) -> ExecutorBytes;
 }
 
 /// Creates executors.

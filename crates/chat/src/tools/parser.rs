@@ -40,7 +40,7 @@ pub struct Parser {
 /// How the output of a model ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TextEnd {
-    /// By the model, or by its grammar: what is no call by then is text.
+    /// By the model or its grammar: held text that is not a complete call is text.
     Whole,
     /// By a limit, a stop string or the caller: a call that has begun is dropped.
     Cut,

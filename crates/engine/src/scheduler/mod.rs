@@ -37,7 +37,7 @@ use crate::{
 use disk_tier::DiskTier;
 use job::Running;
 use prefill_budget::PrefillBudget;
-use slots::{CachedPrefix, PrefixMatch, SlotTable};
+use slots::{PrefixMatch, SlotPrefix, SlotTable};
 
 /// Positions of the KV pool reserved per running job when another one is admitted.
 const SPARE: usize = 32;
@@ -377,7 +377,7 @@ impl Batcher {
     }
 
     /// Starts queued job `i` in a slot, from the longest cached prefix in memory or on disk.
-    fn begin(&mut self, i: usize, from: Option<CachedPrefix>) {
+    fn begin(&mut self, i: usize, from: Option<SlotPrefix>) {
         let job = &self.queue[i];
         let n = from.map_or(0, |from| from.n);
         let n_text = job.text.len();
@@ -406,7 +406,7 @@ impl Batcher {
     }
 
     /// Ensures a slot for a job that starts from this prefix.
-    fn ensure_slot(&mut self, from: Option<CachedPrefix>) {
+    fn ensure_slot(&mut self, from: Option<SlotPrefix>) {
         match from {
             Some(source) if self.slots.may_reuse(source) => {
                 if source.n < self.slots.at(source.slot).n_done {
@@ -464,7 +464,7 @@ impl Batcher {
     /// Evicts cached prefixes until the KV pool has room for `n` positions and a reserve for
     /// decoding; `false`, and none is evicted, if they would not make enough room. A single job
     /// always fits.
-    fn reserve_blocks(&mut self, n: usize, from: Option<CachedPrefix>) -> bool {
+    fn reserve_blocks(&mut self, n: usize, from: Option<SlotPrefix>) -> bool {
         let but = from.map(|from| from.slot);
         let n_running = self.slots.n_running();
         let n_wanted = n.saturating_add((n_running + 1) * SPARE);

@@ -390,7 +390,7 @@ fn no_prefix_is_evicted_for_a_job_that_has_to_wait_all_the_same() {
     steps(&mut batcher, 2);
     assert_eq!((batcher.n_running(), batcher.n_waiting()), (1, 1));
     assert_eq!(batcher.counts().n_evicted, 0);
-    // Once nothing runs, what is in the way is evicted.
+    // Once no other job runs, the prefixes are evicted.
     let mut text = Vec::new();
     while !batcher.is_idle() {
         let on_update = &mut |job, update: Update<'_>| {
