@@ -3,7 +3,9 @@
 //! README.md for how to run.
 #![no_main]
 
-use atta_chat::tools::{CallFormat, Outcome, Parser, Piece, Rules, Thinking, ToolChoice, ToolSet};
+use atta_chat::tools::{
+    CallFormat, Outcome, Parser, Piece, Rules, TextEnd, Thinking, ToolChoice, ToolSet,
+};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
@@ -50,7 +52,7 @@ fn read(format: CallFormat, open: bool, text: &str, n_chars: usize) -> Outcome {
     for chunk in chars.chunks(n_chars.min(chars.len().max(1))) {
         pieces.extend(parser.push(&chunk.iter().collect::<String>()));
     }
-    let (rest, outcome) = parser.finish();
+    let (rest, outcome) = parser.finish(TextEnd::Whole);
     pieces.extend(rest);
     check(&pieces, &outcome);
     outcome

@@ -55,7 +55,8 @@ pub struct SchemaOptions {
 /// What happens when a constrained text reaches its length limit before its end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnLength {
-    /// A short ending is appended. The model did not write it, and the session does not hold it.
+    /// A short ending is appended, if one is found; else the text stays incomplete. The model did
+    /// not write the ending, and the session does not hold it.
     #[default]
     Close,
     /// As [`Close`](Self::Close), unless the text is a tool call: arguments that the model did not

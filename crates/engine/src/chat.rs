@@ -17,8 +17,8 @@ pub use atta_chat::{
 };
 
 use crate::{
-    Constraint, Engine, Error, Event, FinishReason, GenerateOptions, Session, Summary,
-    tools::{Outcome, Piece, ToolChoice},
+    Constraint, Engine, Error, Event, FinishReason, GenerateOptions, PrefixHit, Session, Summary,
+    tools::{Outcome, Piece, TextEnd, ToolChoice},
 };
 
 /// Receives the events of an answer.
@@ -53,14 +53,6 @@ pub struct CallingReply {
     pub reply: Reply,
     /// Its text, thinking and calls.
     pub outcome: Outcome,
-}
-
-/// The cached prefix of a prompt.
-#[derive(Default)]
-struct CachedPrefix {
-    n_tokens: usize,
-    time: Duration,
-    notes: Vec<String>,
 }
 
 /// The last prompt and its answer.
@@ -225,7 +217,7 @@ impl Chat {
                 n_ctx,
             });
         }
-        let CachedPrefix {
+        let PrefixHit {
             n_tokens: n_cached,
             time: restore_time,
             notes,
@@ -265,7 +257,8 @@ impl Chat {
     }
 
     /// Generates an answer that may call the [tools](Self::set_tools), and appends it. Calls always
-    /// match the schemas of their tools. A call that is cut off by the length limit becomes text.
+    /// match the schemas of their tools. A call that is [cut off](TextEnd::Cut) is dropped from the
+    /// outcome and the conversation; only [`Reply::text`] has its text.
     ///
     /// # Errors
     /// [`Error::Tools`] if a schema cannot be enforced or the chosen tool does not exist; those of
@@ -284,7 +277,7 @@ impl Chat {
         });
         let reply = answered
             .map_err(|error| self.session.engine().blame_tool(error, self.tools.as_ref()))?;
-        let (pieces, outcome) = parser.finish();
+        let (pieces, outcome) = parser.finish(reply.summary.text_end());
         // The generation has ended: stopping has no effect.
         let _ = emit_all(&pieces, &mut on_event);
         if reply.summary.n_generated > 0 {
@@ -294,23 +287,14 @@ impl Chat {
     }
 
     /// Keeps the common prefix of the session, or restores a longer one from the cache.
-    fn keep_prefix(&mut self, ids: &[u32]) -> Result<CachedPrefix, Error> {
-        if let Some(cache) = &self.cache {
-            let crate::PrefixHit {
-                n_tokens,
-                time,
-                notes,
-            } = self.session.restore(cache, ids)?;
-            return Ok(CachedPrefix {
-                n_tokens,
-                time,
-                notes,
-            });
+    fn keep_prefix(&mut self, ids: &[u32]) -> Result<PrefixHit, Error> {
+        match &self.cache {
+            Some(cache) => self.session.restore(cache, ids),
+            None => Ok(PrefixHit {
+                n_tokens: self.session.keep_common(ids)?,
+                ..PrefixHit::default()
+            }),
         }
-        Ok(CachedPrefix {
-            n_tokens: self.session.keep_common(ids)?,
-            ..CachedPrefix::default()
-        })
     }
 
     fn generate(
@@ -425,6 +409,21 @@ impl GenerateOptions {
     }
 }
 
+impl Summary {
+    /// How the answer ended, for its parser.
+    pub fn text_end(&self) -> TextEnd {
+        text_end(self.finish_reason, self.stop.as_deref())
+    }
+}
+
+#[cfg(feature = "batch")]
+impl crate::Done {
+    /// How the answer ended, for its parser.
+    pub fn text_end(&self) -> TextEnd {
+        text_end(self.finish_reason, self.stop.as_deref())
+    }
+}
+
 impl Engine {
     /// The chat templates in the model file.
     pub fn templates(&self) -> ModelTemplates<'_> {
@@ -445,6 +444,14 @@ impl Engine {
             _ => Ok(()),
         };
         ChatFormat::unusable_tool(tools, check).map_or(error, Error::from)
+    }
+}
+
+/// [`TextEnd::Whole`] if the model or its grammar ended the answer.
+fn text_end(finish_reason: FinishReason, stop: Option<&str>) -> TextEnd {
+    match (finish_reason, stop) {
+        (FinishReason::Stop, None) => TextEnd::Whole,
+        _ => TextEnd::Cut,
     }
 }
 

@@ -8,7 +8,9 @@ use std::{
 };
 
 use atta_kernels::{Kernels, Pool};
-use atta_model::{Backend, CpuBackend, Footprint, KvType, Model, arch, spec::ModelSpec};
+use atta_model::{
+    Backend, CpuBackend, CpuFootprint, Footprint, KvType, Model, arch, spec::ModelSpec,
+};
 use atta_store::{Budget, ModelFiles, Reservation};
 use atta_tokenizer::{Special, Tokenizer};
 
@@ -16,7 +18,7 @@ use atta_tokenizer::{Special, Tokenizer};
 use crate::prompt_cache::Key;
 use crate::{
     Error, Fit, Prediction, Session, SessionOptions, WeightsAt,
-    memory::{self, Needs, Outline},
+    memory::{self, Outline, SessionNeeds},
     session::{self, Resolved},
 };
 use atta_constrain::{Constraint, Grammars, Guide};
@@ -154,7 +156,7 @@ impl Engine {
             outline,
             memory,
         } = Prepared::new(&path, files, options, backend.as_ref(), n_threads)?;
-        let needs = options.needs(&spec, backend.as_ref(), n_threads);
+        let needs = options.session_needs(&spec, backend.as_ref(), n_threads);
         let probe = || memory::bandwidth(kernels, &pool, &budget);
         let placed = memory::place(files, &budget, &needs, outline, &probe)
             .map_err(|error| error.at(&path))?;
@@ -190,7 +192,7 @@ impl Engine {
         if *options == self.inner.planned_options {
             return Ok(self.inner.planned);
         }
-        let needs = Needs {
+        let needs = SessionNeeds {
             spec: self.spec(),
             footprint: self.backend(),
             n_threads: self.inner.pool.n_threads(),
@@ -379,7 +381,7 @@ impl Prepared {
             source,
         };
         let spec = arch::lower(files.directory().metadata()).map_err(model_error)?;
-        let needs = options.needs(&spec, footprint, n_threads);
+        let needs = options.session_needs(&spec, footprint, n_threads);
         let outline = Outline::new(options, &files, &needs);
         let budget = Budget::unlimited();
         // The metadata is a few MB. A file that claims more is an error before it is copied.
@@ -416,19 +418,19 @@ impl Prepared {
 
 impl LoadOptions {
     /// The memory that the session needs with `n_threads` threads.
-    pub(crate) fn needs<'a>(
+    pub(crate) fn session_needs<'a>(
         &self,
         spec: &'a ModelSpec,
         footprint: &'a dyn Footprint,
         n_threads: usize,
-    ) -> Needs<'a> {
+    ) -> SessionNeeds<'a> {
         let grammars = if self.constrained {
             atta_constrain::planned_bytes(spec.n_vocab)
         } else {
             0
         };
         let spare = self.spare_bytes + grammars;
-        Needs {
+        SessionNeeds {
             spec,
             footprint,
             n_threads,
@@ -448,6 +450,11 @@ impl Threads {
             Self::Cpus(cpus) => cpus.len(),
         }
     }
+}
+
+/// The memory of the default backend's executors, for a plan without a backend.
+pub(crate) fn default_footprint(n_threads: usize) -> impl Footprint {
+    CpuFootprint(n_threads)
 }
 
 pub(crate) fn pool(threads: &Threads) -> Result<Pool, Error> {

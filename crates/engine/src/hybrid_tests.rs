@@ -5,6 +5,7 @@ use std::{
     collections::HashMap,
     fs,
     ops::ControlFlow,
+    panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -12,7 +13,8 @@ use std::{
 
 use atta_formats::{TensorType, Writer};
 use atta_model::{
-    Backend, CpuBackend, Error as ModelError, Executor, ExecutorSize, Footprint, Model, Needs,
+    Backend, CpuBackend, Error as ModelError, Executor, ExecutorBytes, ExecutorSize, Footprint,
+    Model, Observer, Phase,
     spec::{Mixer, ModelSpec, ShortConv},
 };
 use atta_store::{Budget, ModelFiles};
@@ -31,8 +33,8 @@ struct Instead {
 }
 
 impl Footprint for Instead {
-    fn needs(&self, _: &ModelSpec, size: &ExecutorSize) -> Needs {
-        self.backend.needs(self.model.spec(), size)
+    fn executor_bytes(&self, _: &ModelSpec, size: &ExecutorSize) -> ExecutorBytes {
+        self.backend.executor_bytes(self.model.spec(), size)
     }
 }
 
@@ -161,6 +163,47 @@ fn a_session_goes_on_from_a_checkpoint() {
         ..options()
     };
     assert!(engine.session(&shifts).is_err());
+}
+
+#[test]
+fn tokens_of_an_answer_do_not_displace_checkpoints_of_the_prompt() {
+    let engine = engine();
+    let ids = text(1, 0, 300);
+    let mut session = engine.session(&options()).unwrap();
+    session.append(&ids).unwrap();
+    for _ in 0..50 {
+        session.append_generated(&[7, 8, 9]).unwrap();
+    }
+    let executor = session.executor();
+    let checkpoints = executor.seqs().checkpoints(session.seq, &(0..450)).unwrap();
+    let positions: Vec<usize> = checkpoints.map(|(pos, _)| pos).collect();
+    assert_eq!(positions, [128, 256, 299, 384, 450]);
+}
+
+/// Panics at a phase of a step.
+struct PanicsAt(Option<Phase>);
+
+impl Observer for PanicsAt {
+    fn enter(&mut self, phase: Phase) {
+        assert!(Some(phase) != self.0, "a panic of the test");
+    }
+}
+
+#[test]
+fn a_step_that_panics_leaves_the_session_as_it_was() {
+    let engine = engine();
+    let ids = text(1, 0, 40);
+    for phase in [Phase::Matmul, Phase::Attention, Phase::Idle] {
+        let mut session = engine.session(&options()).unwrap();
+        session.append(&ids[..20]).unwrap();
+        session.observe(Box::new(PanicsAt(Some(phase))));
+        let append = AssertUnwindSafe(|| session.append(&ids[20..]));
+        assert!(catch_unwind(append).is_err());
+        session.observe(Box::new(PanicsAt(None)));
+        assert_eq!(session.tokens(), &ids[..20]);
+        session.append(&ids[20..]).unwrap();
+        assert!(bits(&session) == fresh(&engine, &ids), "{phase:?}");
+    }
 }
 
 /// A directory of a test, removed with it.

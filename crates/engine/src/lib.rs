@@ -84,4 +84,4 @@ pub use sampling::{
 pub use scheduler::{Batcher, BatcherOptions, Counts, Done, Job, JobId, OnUpdate, Update};
 pub use session::{DEFAULT_N_BATCH, DEFAULT_N_CTX, Overflow, Session, SessionOptions};
 #[cfg(feature = "batch")]
-pub use text::{Media, Text, TextItem};
+pub use text::{Media, Text};

@@ -94,7 +94,7 @@ pub(crate) struct Outline {
 impl Outline {
     /// Applies the options. By default a file that fits the available memory is mapped, and a larger
     /// one is streamed within [`AUTO_PERCENT`] of it.
-    pub(crate) fn new(options: &LoadOptions, files: &ModelFiles, needs: &Needs<'_>) -> Self {
+    pub(crate) fn new(options: &LoadOptions, files: &ModelFiles, needs: &SessionNeeds<'_>) -> Self {
         let LoadOptions {
             weights, beside, ..
         } = *options;
@@ -124,7 +124,7 @@ impl Outline {
 }
 
 /// The memory that a session needs beside weights.
-pub(crate) struct Needs<'a> {
+pub(crate) struct SessionNeeds<'a> {
     pub(crate) spec: &'a ModelSpec,
     /// Predicts the executor's memory.
     pub(crate) footprint: &'a dyn Footprint,
@@ -135,14 +135,14 @@ pub(crate) struct Needs<'a> {
     pub(crate) spare: u64,
 }
 
-impl Needs<'_> {
+impl SessionNeeds<'_> {
     /// Bytes of the requested session.
     fn most(&self) -> u64 {
         self.of(&session::resolve(self.spec, &self.session))
     }
 
     fn of(&self, options: &session::Resolved) -> u64 {
-        let needs = self.footprint.needs(self.spec, &options.size());
+        let needs = self.footprint.executor_bytes(self.spec, &options.size());
         let outputs =
             session::output_bytes(self.spec, options.n_ctx).saturating_mul(options.n_seqs as u64);
         [needs.activations, outputs, self.spare]
@@ -259,7 +259,7 @@ pub(crate) struct Decision {
 pub(crate) fn divide(
     budget: &Budget,
     plan: &Plan,
-    needs: &Needs<'_>,
+    needs: &SessionNeeds<'_>,
     weights: WeightsAt,
 ) -> Result<Decision, Error> {
     if weights == WeightsAt::Resident {
@@ -323,7 +323,10 @@ fn pinned(policy: ResidencyPolicy, sizes: &ResidencyBytes, left: u64) -> Residen
 ///
 /// # Errors
 /// [`Error::TooLittleMemory`].
-pub(crate) fn beside(budget: &Budget, needs: &Needs<'_>) -> Result<session::Resolved, Error> {
+pub(crate) fn beside(
+    budget: &Budget,
+    needs: &SessionNeeds<'_>,
+) -> Result<session::Resolved, Error> {
     needs
         .choose(budget, 0, WeightsAt::Mapped)
         .map(|(session, _)| session)
@@ -379,7 +382,7 @@ impl From<Error> for PlaceError {
 pub(crate) fn place(
     files: ModelFiles,
     budget: &Budget,
-    needs: &Needs<'_>,
+    needs: &SessionNeeds<'_>,
     Outline { limit, weights }: Outline,
     probe: &dyn Fn() -> Result<f64, Error>,
 ) -> Result<Placed, PlaceError> {

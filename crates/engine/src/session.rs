@@ -272,9 +272,28 @@ impl Session {
         Ok(ids.len())
     }
 
-    /// Appends as many of `ids` as fit one batch, and returns how many. Computes logits if the last
-    /// of `ids` is among them.
+    /// Appends as many tokens of a prompt as fit one batch, and returns how many. Computes logits
+    /// if the last of `ids` is among them. Marks a checkpoint before the last one, where another
+    /// answer to the same prompt starts.
     pub(crate) fn append_chunk(&mut self, ids: &[u32]) -> Result<usize, Error> {
+        self.append_part(ids, ids.len().checked_sub(2))
+    }
+
+    /// Appends tokens of an answer, and computes the logits after the last one. Marks no
+    /// checkpoint: those of the prompt stay.
+    pub(crate) fn append_generated(&mut self, ids: &[u32]) -> Result<(), Error> {
+        if !self.shifts() {
+            self.check_room(ids.len())?;
+        }
+        let mut done = 0;
+        while done < ids.len() {
+            done += self.append_part(&ids[done..], None)?;
+        }
+        Ok(())
+    }
+
+    /// Appends as many of `ids` as fit one batch, with a checkpoint behind token `checkpoint`.
+    fn append_part(&mut self, ids: &[u32], checkpoint: Option<usize>) -> Result<usize, Error> {
         self.shift_if_full()?;
         // Shifts happen at the same positions for any batch size.
         let n = ids
@@ -289,8 +308,7 @@ impl Session {
                 Want::Nothing
             }
         };
-        // Another answer to the same prompt starts before its last token.
-        self.step(&ids[..n], want, ids.len().checked_sub(2))?;
+        self.step(&ids[..n], want, checkpoint)?;
         self.last = is_last.then_some(n - 1);
         Ok(n)
     }
@@ -417,7 +435,7 @@ impl Session {
         }
         let rest = self.tokens[..self.tokens.len() - n].to_vec();
         let left = self.truncate(rest.len() - usize::from(with_logits).min(rest.len()))?;
-        self.append(&rest[left..])
+        self.append_generated(&rest[left..])
     }
 
     /// Truncates the session to its common prefix with `ids`, and returns the length of the prefix.
@@ -516,8 +534,8 @@ impl Drop for Session {
     }
 }
 
-/// Locks the executor, even if another session panicked while it held the lock: a failed step rolls
-/// its rows back, so the executor is in a valid state.
+/// Locks the executor, even if another session panicked while it held the lock: a step that fails
+/// or panics removes its rows, so the executor is in a valid state.
 fn executor(executor: &Mutex<Box<dyn Executor>>) -> MutexGuard<'_, Box<dyn Executor>> {
     executor.lock().unwrap_or_else(PoisonError::into_inner)
 }

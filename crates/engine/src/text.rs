@@ -19,20 +19,6 @@ pub struct Media {
     pub embeddings: Arc<[f32]>,
 }
 
-/// An item of a text, as its identity sees it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TextItem {
-    /// A token, at one position.
-    Token(u32),
-    /// A medium, at `n` positions.
-    Media {
-        /// [`Media::hash`].
-        hash: [u8; 32],
-        /// Positions.
-        n: usize,
-    },
-}
-
 /// What a position of a text brings to the model.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum TextInput<'a> {
@@ -55,8 +41,10 @@ pub struct Text {
 #[derive(Clone, Debug)]
 struct PlacedMedia {
     start: usize,
-    /// Positions of the whole medium; a truncated text may have fewer of them.
+    /// Positions in the text: all of the medium, or the first ones if the text was truncated there.
     n: usize,
+    /// Width of its embeddings.
+    d_model: usize,
     media: Media,
 }
 
@@ -73,9 +61,15 @@ impl Text {
     /// Appends a medium of embeddings of width `d_model`.
     pub fn push_media(&mut self, media: Media, d_model: usize) {
         let start = self.ids.len();
-        let n = media.embeddings.len() / d_model.max(1);
+        let d_model = d_model.max(1);
+        let n = media.embeddings.len() / d_model;
         self.ids.extend(std::iter::repeat_n(media.token, n));
-        self.media.push(PlacedMedia { start, n, media });
+        self.media.push(PlacedMedia {
+            start,
+            n,
+            d_model,
+            media,
+        });
     }
 
     /// Appends tokens.
@@ -88,9 +82,15 @@ impl Text {
         &self.ids
     }
 
-    /// The tokens of a text without media.
+    /// The tokens of a text that is nothing else: without media and adapters.
     pub(crate) fn tokens(&self) -> Option<&[u32]> {
-        self.media.is_empty().then_some(&self.ids)
+        let is_plain = self.media.is_empty() && self.adapters == AdapterSet::EMPTY;
+        is_plain.then_some(&self.ids)
+    }
+
+    /// The adapters that its positions are computed with.
+    pub(crate) fn adapters(&self) -> AdapterSet {
+        self.adapters
     }
 
     /// Positions.
@@ -103,23 +103,6 @@ impl Text {
         self.ids.is_empty()
     }
 
-    /// Its items in order.
-    pub fn items(&self) -> impl Iterator<Item = TextItem> + '_ {
-        let mut pos = 0;
-        std::iter::from_fn(move || {
-            let token = *self.ids.get(pos)?;
-            let Some(placed) = self.media_at(pos) else {
-                pos += 1;
-                return Some(TextItem::Token(token));
-            };
-            pos = placed.start + placed.n;
-            Some(TextItem::Media {
-                hash: placed.media.hash,
-                n: placed.n,
-            })
-        })
-    }
-
     fn media_at(&self, pos: usize) -> Option<&PlacedMedia> {
         let i = self.media.partition_point(|m| m.start + m.n <= pos);
         self.media.get(i).filter(|m| m.start <= pos)
@@ -129,23 +112,30 @@ impl Text {
     pub(crate) fn input(&self, pos: usize) -> TextInput<'_> {
         match self.media_at(pos) {
             None => TextInput::Token(self.ids[pos]),
-            Some(PlacedMedia { start, n, media }) => {
-                let d = media.embeddings.len() / n;
-                TextInput::Embedding(&media.embeddings[(pos - start) * d..][..d])
+            Some(placed) => {
+                let d = placed.d_model;
+                let start = (pos - placed.start) * d;
+                TextInput::Embedding(&placed.media.embeddings[start..][..d])
             }
         }
     }
 
     /// The position of the first medium whose embeddings are not `d_model` wide.
     pub(crate) fn other_width(&self, d_model: usize) -> Option<usize> {
-        let is_other = |m: &&PlacedMedia| m.media.embeddings.len() != m.n * d_model;
+        let is_other = |m: &&PlacedMedia| {
+            m.d_model != d_model || !m.media.embeddings.len().is_multiple_of(d_model)
+        };
         self.media.iter().find(is_other).map(|m| m.start)
     }
 
-    /// Removes the positions from `n` on.
+    /// Removes the positions from `n` on. A medium that begins before keeps its first positions,
+    /// which are still those of the whole one.
     pub(crate) fn truncate(&mut self, n: usize) {
         self.ids.truncate(n);
         self.media.retain(|m| m.start < n);
+        if let Some(last) = self.media.last_mut() {
+            last.n = last.n.min(n - last.start);
+        }
     }
 
     /// Positions at the beginning in which two texts agree.
@@ -157,15 +147,32 @@ impl Text {
         let n_same = tokens.take_while(|(a, b)| a == b).count();
         let n_media = self.media.iter().zip(&other.media);
         let n_media = n_media.take_while(|(a, b)| a.is_same(b)).count();
-        let different = [self, other].map(|text| text.media.get(n_media));
-        let starts = different.into_iter().flatten().map(|m| m.start);
-        starts.fold(n_same, usize::min)
+        let end = match [self, other].map(|text| text.media.get(n_media)) {
+            [Some(a), Some(b)] => a.n_common(b),
+            [Some(only), None] | [None, Some(only)] => only.start,
+            [None, None] => usize::MAX,
+        };
+        n_same.min(end)
     }
 }
 
 impl PlacedMedia {
+    /// Whether both are the same positions of the same medium.
     fn is_same(&self, other: &Self) -> bool {
-        (self.start, self.n, self.media.hash) == (other.start, other.n, other.media.hash)
+        self.n == other.n && self.is_part_of_same(other)
+    }
+
+    /// Whether both are first positions of the same medium at the same place.
+    fn is_part_of_same(&self, other: &Self) -> bool {
+        (self.start, self.media.hash) == (other.start, other.media.hash)
+    }
+
+    /// The position before which texts agree that have these two as their first difference.
+    fn n_common(&self, other: &Self) -> usize {
+        match self.is_part_of_same(other) {
+            true => self.start + self.n.min(other.n),
+            false => self.start.min(other.start),
+        }
     }
 }
 
@@ -201,19 +208,28 @@ mod tests {
     }
 
     #[test]
+    fn a_text_that_is_truncated_inside_a_medium_goes_on_with_tokens() {
+        let mut text = text(7);
+        text.truncate(4);
+        text.push_tokens(&[9, 9]);
+        assert_eq!(text.input(3), TextInput::Embedding(&[2.0, 3.0]));
+        assert_eq!(text.input(4), TextInput::Token(9));
+        assert_eq!((text.len(), text.other_width(2)), (6, None));
+        assert_eq!(text.other_width(3), Some(2));
+        let mut whole = Text::from(vec![1, 2]);
+        whole.push_media(media(7, 3), 2);
+        assert_eq!(text.n_common(&whole), 4, "a token is no embedding");
+        whole.truncate(4);
+        whole.push_tokens(&[9, 9, 9]);
+        assert_eq!(text.n_common(&whole), 6);
+    }
+
+    #[test]
     fn a_position_of_a_medium_brings_an_embedding() {
         let text = text(7);
         assert_eq!(text.input(1), TextInput::Token(2));
         assert_eq!(text.input(3), TextInput::Embedding(&[2.0, 3.0]));
         assert_eq!(text.input(5), TextInput::Token(4));
         assert_eq!((text.len(), text.tokens()), (7, None));
-        let hash = [7; 32];
-        let items = [1, 2].map(TextItem::Token).into_iter();
-        let items = items.chain([
-            TextItem::Media { hash, n: 3 },
-            TextItem::Token(4),
-            TextItem::Token(9),
-        ]);
-        assert!(text.items().eq(items));
     }
 }

@@ -9,7 +9,7 @@ use atta_engine::{
     Constraint, Engine, Error, FinishReason, GenerateOptions, LoadOptions, Sampling,
     SessionOptions,
     chat::{CallingReply, Chat, ChatEvent, Message, Role, SpecialTexts, Template, ToolUse},
-    tools::{Piece, ToolCall, ToolChoice, ToolSet},
+    tools::{Piece, TextEnd, ToolCall, ToolChoice, ToolSet},
 };
 
 /// Templates that write calls in each of the forms, as short as can be.
@@ -193,7 +193,7 @@ fn a_conversation_goes_on_with_the_results() {
 }
 
 #[test]
-fn a_call_that_is_cut_is_none() {
+fn a_call_that_is_cut_is_dropped() {
     for template in TEMPLATES {
         for n in 1..24 {
             let (reply, _) = answer(&mut chat(template, ToolChoice::Required), &options(n, 1));
@@ -204,6 +204,9 @@ fn a_call_that_is_cut_is_none() {
                     .iter()
                     .all(|call| call.name == "sleep" || call.arguments["grams"].is_i64());
                 assert!(whole, "{:?}", reply.outcome);
+                assert_eq!(reply.reply.summary.text_end(), TextEnd::Cut);
+                assert_eq!(reply.outcome.text.trim(), "");
+                assert!(n < 4 || !reply.reply.text.is_empty());
             }
         }
     }

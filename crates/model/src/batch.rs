@@ -131,6 +131,13 @@ impl Batch {
         }
     }
 
+    /// Sets the adapters of the last row; a row that was just added has none.
+    pub fn set_adapters(&mut self, adapters: AdapterSet) {
+        if let Some(row) = self.rows.last_mut() {
+            row.adapters = adapters;
+        }
+    }
+
     /// Adds a vector; its index.
     fn push_vector(&mut self, x: &[f32]) -> usize {
         let i = self.hidden.len() / x.len().max(1);

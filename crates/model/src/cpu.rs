@@ -9,8 +9,8 @@ use atta_kernels::{Kernels, Pool};
 use atta_store::{Budget, Reservation};
 
 use crate::{
-    Backend, Batch, Error, Executor, ExecutorInfo, ExecutorSize, Footprint, Input, Model, Needs,
-    Observer, Output, Phase, Row, SeqId, SeqTable, Share, Ticket, Want,
+    Backend, Batch, Error, Executor, ExecutorBytes, ExecutorInfo, ExecutorSize, Footprint, Input,
+    Model, Observer, Output, Phase, Row, SeqId, SeqTable, Share, Ticket, Want,
     blocks::{RopeTables, Scratch, ScratchSize},
     kv::Cache,
     observe::NoObserver,
@@ -41,8 +41,8 @@ impl CpuBackend {
 }
 
 impl Footprint for CpuBackend {
-    fn needs(&self, spec: &ModelSpec, size: &ExecutorSize) -> Needs {
-        Cpu::needs(spec, self.pool.n_threads(), size)
+    fn executor_bytes(&self, spec: &ModelSpec, size: &ExecutorSize) -> ExecutorBytes {
+        Cpu::executor_bytes(spec, self.pool.n_threads(), size)
     }
 }
 
@@ -51,8 +51,8 @@ impl Footprint for CpuBackend {
 pub struct CpuFootprint(pub usize);
 
 impl Footprint for CpuFootprint {
-    fn needs(&self, spec: &ModelSpec, size: &ExecutorSize) -> Needs {
-        Cpu::needs(spec, self.0, size)
+    fn executor_bytes(&self, spec: &ModelSpec, size: &ExecutorSize) -> ExecutorBytes {
+        Cpu::executor_bytes(spec, self.0, size)
     }
 }
 
@@ -273,28 +273,36 @@ impl Cpu {
     }
 
     /// Memory of an executor with this many threads.
-    pub fn needs(spec: &ModelSpec, n_threads: usize, size: &ExecutorSize) -> Needs {
+    pub fn executor_bytes(
+        spec: &ModelSpec,
+        n_threads: usize,
+        size: &ExecutorSize,
+    ) -> ExecutorBytes {
         let scratch = ScratchSize {
             n_threads,
             n_rows: size.n_batch,
             n_ctx: size.n_ctx,
         };
-        Needs {
+        ExecutorBytes {
             state: Cache::bytes(spec, size.layers_of(spec), size.kv, &size.seqs(1)),
             activations: Scratch::bytes(spec, scratch),
         }
     }
 
-    /// Computes admitted rows; removes them again on failure.
+    /// Computes admitted rows; removes them again on an error or a panic.
     fn compute(&mut self, batch: &Batch, out: &mut Output) -> Result<(), Error> {
         if batch.rows.is_empty() {
             out.prepare(&[], self.model.spec().n_vocab, self.model.spec().d_model);
             return Ok(());
         }
-        let done = self.run(batch, out);
-        self.observer.enter(Phase::Idle);
-        if done.is_err() {
-            self.cache.seqs_mut().remove(&batch.rows);
+        let admitted = AdmittedRows {
+            cpu: self,
+            rows: &batch.rows,
+        };
+        let done = admitted.cpu.run(batch, out);
+        admitted.cpu.observer.enter(Phase::Idle);
+        if done.is_ok() {
+            admitted.keep();
         }
         done
     }
@@ -329,6 +337,26 @@ impl Cpu {
         seqs.state_steps(&batch.rows, &mut self.steps);
         self.runs.find(&self.steps);
         Ok(())
+    }
+}
+
+/// Rows that are admitted and not yet computed. Dropped before [`keep`](Self::keep), it removes
+/// them from their sequences.
+struct AdmittedRows<'a> {
+    cpu: &'a mut Cpu,
+    rows: &'a [Row],
+}
+
+impl AdmittedRows<'_> {
+    /// Leaves the rows in their sequences: they are computed.
+    fn keep(mut self) {
+        self.rows = &[];
+    }
+}
+
+impl Drop for AdmittedRows<'_> {
+    fn drop(&mut self) {
+        self.cpu.cache.seqs_mut().remove(self.rows);
     }
 }
 

@@ -103,7 +103,7 @@ pub struct ExecutorInfo {
 
 /// Host memory of an executor, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Needs {
+pub struct ExecutorBytes {
     /// KV cache and recurrent states.
     pub state: u64,
     /// Activations.
@@ -113,7 +113,7 @@ pub struct Needs {
 /// Predicts the memory of executors, without creating any.
 pub trait Footprint: Send + Sync {
     /// Memory that an executor of this size will need.
-    fn needs(&self, spec: &ModelSpec, size: &ExecutorSize) -> Needs;
+    fn executor_bytes(&self, spec: &ModelSpec, size: &ExecutorSize) -> ExecutorBytes;
 }
 
 /// Creates executors.
@@ -235,7 +235,7 @@ pub trait Executor: Send {
     /// [`truncate`](Self::truncate) leaves what can be continued.
     ///
     /// # Errors
-    /// [`Error::NoSequence`], [`Error::State`] or [`Error::ContextFull`]; the sequence is as before
-    /// then.
+    /// [`Error::NoSequence`], [`Error::State`], [`Error::ContextFull`] or [`Error::OutOfBlocks`];
+    /// the sequence is as before then.
     fn append_state(&mut self, seq: SeqId, state: &[u8], n: usize) -> Result<(), Error>;
 }

@@ -28,7 +28,9 @@ pub use batch::{AdapterSet, Batch, Input, Output, Row, SeqId, Want};
 pub use bind::{BoundTensor, MatmulCost, Model};
 pub use cpu::{Cpu, CpuBackend, CpuFootprint};
 pub use error::Error;
-pub use executor::{Backend, Executor, ExecutorInfo, ExecutorSize, Footprint, Needs, Ticket};
+pub use executor::{
+    Backend, Executor, ExecutorBytes, ExecutorInfo, ExecutorSize, Footprint, Ticket,
+};
 pub use kv::{KvElem, KvType};
 pub use observe::{Inputs, Observer, Phase};
 pub use seqs::SeqTable;

@@ -205,7 +205,7 @@ fn layers_with_a_window_keep_what_it_needs_and_no_more() {
             "{}",
             g.name
         );
-        let bytes = |n_batch| Cpu::needs(model.spec(), 1, &narrow(600, n_batch, 1)).state;
+        let bytes = |n_batch| Cpu::executor_bytes(model.spec(), 1, &narrow(600, n_batch, 1)).state;
         assert!(bytes(1) < bytes(600), "{}", g.name);
     }
 }

@@ -24,7 +24,7 @@ pub use definition::ToolSet;
 pub use error::ToolError;
 pub use format::CallFormat;
 pub use grammar::{Rules, Thinking};
-pub use parser::Parser;
+pub use parser::{Parser, TextEnd};
 pub use piece::{Outcome, Piece};
 
 /// A tool call of a model.

@@ -37,6 +37,15 @@ pub struct Parser {
     either: Option<Vec<String>>,
 }
 
+/// How the output of a model ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TextEnd {
+    /// By the model or its grammar: held text that is not a complete call is text.
+    Whole,
+    /// By a limit, a stop string or the caller: a call that has begun is dropped.
+    Cut,
+}
+
 #[derive(Clone, Debug)]
 enum State {
     Expect(ParserPlace),
@@ -109,8 +118,17 @@ impl Parser {
         self.pieces.take()
     }
 
-    /// Ends the output: held text is emitted as text.
-    pub fn finish(mut self) -> (Vec<Piece>, Outcome) {
+    /// Ends the output, and returns the last pieces and the whole answer.
+    pub fn finish(mut self, end: TextEnd) -> (Vec<Piece>, Outcome) {
+        match end {
+            TextEnd::Whole => self.emit_held(),
+            TextEnd::Cut => self.drop_begun_call(),
+        }
+        self.pieces.finish()
+    }
+
+    /// Emits the held text as text.
+    fn emit_held(&mut self) {
         match &self.state {
             State::Reasoning => self.give(self.held.len()),
             State::Expect(place) if place.follows_marker() => {
@@ -118,12 +136,10 @@ impl Parser {
             }
             _ => self.give_up(),
         }
-        self.pieces.finish()
     }
 
-    /// Ends output that was cut off. A call that has begun is dropped: neither its marker nor its
-    /// beginning is text.
-    pub fn finish_cut(mut self) -> (Vec<Piece>, Outcome) {
+    /// Drops a call that has begun, with its marker, and emits other held text.
+    fn drop_begun_call(&mut self) {
         match &self.state {
             State::Call(scan, _) if scan.given.is_some() => self.pieces.broken(),
             State::Expect(_) if self.syntax == Syntax::Plain => self.give_up(),
@@ -135,7 +151,6 @@ impl Parser {
             }
             State::Text => {}
         }
-        self.pieces.finish()
     }
 
     fn take(&mut self, c: char) {

@@ -4,7 +4,7 @@ mod generated;
 
 use std::time::{Duration, Instant};
 
-use atta_chat::tools::{CallFormat, Outcome, Parser, Piece, Thinking, ToolCall};
+use atta_chat::tools::{CallFormat, Outcome, Parser, Piece, TextEnd, Thinking, ToolCall};
 use generated::{chunks, output};
 use proptest::{prelude::*, sample::select};
 use serde_json::{Value, json};
@@ -37,7 +37,7 @@ fn read_chunks<'a>(
     for chunk in chunks {
         pieces.extend(parser.push(chunk));
     }
-    let (rest, outcome) = parser.finish();
+    let (rest, outcome) = parser.finish(TextEnd::Whole);
     pieces.extend(rest);
     (joined(pieces), outcome)
 }
@@ -398,7 +398,7 @@ fn a_call_that_was_told_of_too_early_is_taken_back() {
 fn read_cut(format: CallFormat, text: &str) -> (Vec<Piece>, Outcome) {
     let mut parser = Parser::new(format, Thinking::Never);
     let mut pieces = parser.push(text);
-    let (last, outcome) = parser.finish_cut();
+    let (last, outcome) = parser.finish(TextEnd::Cut);
     pieces.extend(last);
     (pieces, outcome)
 }
@@ -576,7 +576,7 @@ fn time_of(format: CallFormat, text: &str) -> Duration {
         let start = Instant::now();
         let mut parser = Parser::new(format, Thinking::Maybe);
         parser.push(text);
-        parser.finish();
+        parser.finish(TextEnd::Whole);
         start.elapsed()
     };
     (0..3).map(|_| once()).min().unwrap()

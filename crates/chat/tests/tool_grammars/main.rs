@@ -6,7 +6,7 @@ mod vocabulary;
 use std::collections::HashMap;
 
 use atta_chat::tools::{
-    CallFormat, Outcome, Parser, Rules, Thinking, ToolCall, ToolChoice, ToolError, ToolSet,
+    CallFormat, Outcome, Parser, Rules, TextEnd, Thinking, ToolCall, ToolChoice, ToolError, ToolSet,
 };
 use atta_constrain::Constraint;
 use boon::{Compiler, SchemaIndex, Schemas};
@@ -64,7 +64,7 @@ fn read(format: CallFormat, thinking: Thinking, text: &str) -> Outcome {
 
 fn finished(mut parser: Parser, text: &str) -> Outcome {
     parser.push(text);
-    parser.finish().1
+    parser.finish(TextEnd::Whole).1
 }
 
 fn rules<'a>(format: CallFormat, tools: &'a ToolSet, choice: &'a ToolChoice) -> Rules<'a> {

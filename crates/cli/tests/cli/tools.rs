@@ -44,7 +44,7 @@ fn calls_are_lines_of_json() {
         assert!(output.status.success(), "{output:?}");
         lines(&output.stdout)
     };
-    // A model that calls for ever is cut off, and half a call is text.
+    // A model that calls for ever is cut off, and half a call is dropped.
     for call in run("required")
         .iter()
         .chain(&run("feed"))

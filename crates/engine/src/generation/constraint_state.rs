@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use atta_constrain::Error as GuideError;
 use atta_tokenizer::{StreamDecoder, Tokenizer};
 
 use super::{GenerateOptions, probe::ToolCallProbe};
@@ -145,7 +146,8 @@ impl ConstraintState {
         self.guide.as_ref().is_some_and(Guide::is_complete)
     }
 
-    /// The text that completes a text that was cut, as [`OnLength`] says.
+    /// The text that completes a text that was cut, as [`OnLength`] says; empty if no short one was
+    /// found.
     pub(super) fn close(
         &mut self,
         decoder: &mut StreamDecoder<Arc<Tokenizer>>,
@@ -174,7 +176,11 @@ impl ConstraintState {
         if is_call(&written) {
             return Ok(String::new());
         }
-        let parts = guide.closing()?;
+        let parts = match guide.closing() {
+            // An error would lose all of the text.
+            Err(GuideError::Constraint(ConstraintError::Endless { .. })) => Vec::new(),
+            parts => parts?,
+        };
         let added = parts.iter().flat_map(|part| match part {
             Closing::Bytes(bytes) => bytes.clone(),
             Closing::Token(id) => guide.token_bytes(*id).into_owned(),

@@ -51,6 +51,8 @@ pub enum FinishReason {
 pub struct Summary {
     /// Why it ended.
     pub finish_reason: FinishReason,
+    /// The stop string that ended it, if any.
+    pub stop: Option<String>,
     /// Evaluated prompt tokens, begin-of-sequence included.
     pub n_prompt: usize,
     /// Generated tokens, including an end-of-generation token, which no event announces.

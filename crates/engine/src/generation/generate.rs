@@ -56,9 +56,11 @@ impl Session {
 
 /// A generation in a session: an iterator over its events.
 ///
-/// It ends when the text does, or after an error. A generation that is dropped before is
-/// interrupted: the session holds the tokens whose events were taken, but for the pending ones of
-/// the [summary](Self::into_summary).
+/// It ends when the text does, or after an error. A generation that is
+/// [interrupted](Self::interrupt) leaves the session with the tokens whose events were taken, but
+/// for the pending ones of the [summary](Self::into_summary). So does one that is dropped, but
+/// nothing is evaluated then: the session may lack logits, and of a model with recurrent layers it
+/// holds the tokens up to a checkpoint.
 pub struct Generate<'a> {
     session: &'a mut Session,
     generation: Generation,
@@ -172,6 +174,7 @@ impl Generate<'_> {
         let reason = self.generation.finish_reason();
         Summary {
             finish_reason: reason.unwrap_or(FinishReason::Interrupted),
+            stop: self.generation.stop_found().map(str::to_owned),
             n_prompt: self.n_prefilled,
             n_generated: self.generation.n_generated(),
             prefill_time: self.times.prefill,
@@ -186,6 +189,16 @@ impl Generate<'_> {
     fn fail(&mut self, error: Error) {
         self.error = Some(error);
         self.stage = Stage::Over;
+        self.undo();
+    }
+
+    /// Removes tokens that are no part of the text from the session. Evaluates nothing, so that a
+    /// model with recurrent layers returns to its nearest checkpoint.
+    fn undo(&mut self) {
+        let n_rolled_back = self.generation.take_input().rollback;
+        let n_left = self.session.tokens().len() - n_rolled_back;
+        // After an error the first one counts, and `drop` reports none.
+        let _ = self.session.truncate(n_left);
     }
 
     /// Computes until there are events, or the stage is another.
@@ -235,7 +248,7 @@ impl Generate<'_> {
         self.session.roll_back(rollback, tokens.is_empty())?;
         let note = self.saver.save_before_shift(self.session, tokens.len());
         self.queue.extend(note);
-        self.session.append(tokens)?;
+        self.session.append_generated(tokens)?;
         let logits = self.session.logits().expect("the last token's were wanted");
         let advanced = self.generation.advance(StepOutput {
             logits: &[logits],
@@ -262,7 +275,11 @@ impl Generate<'_> {
 
 impl Drop for Generate<'_> {
     fn drop(&mut self) {
-        self.interrupt();
+        if self.stage != Stage::Over {
+            self.generation.interrupt();
+            self.undo();
+            self.saver.save(self.session);
+        }
     }
 }
 
@@ -292,5 +309,76 @@ impl<'a> Saver<'a> {
     fn save_before_shift(&mut self, session: &mut Session, n: usize) -> Option<Event> {
         let n_left = session.n_until_shift()?;
         if n_left < n { self.save(session) } else { None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        path::Path,
+        sync::{
+            Arc,
+            atomic::{AtomicUsize, Ordering},
+        },
+    };
+
+    use atta_model::{Observer, Phase};
+
+    use super::*;
+    use crate::{Engine, LoadOptions, SessionOptions};
+
+    /// Counts steps.
+    struct StepCounter(Arc<AtomicUsize>);
+
+    impl Observer for StepCounter {
+        fn enter(&mut self, phase: Phase) {
+            self.0
+                .fetch_add(usize::from(phase == Phase::Idle), Ordering::Relaxed);
+        }
+    }
+
+    /// A generation whose last two evaluated tokens are to be rolled back, and the text without
+    /// them.
+    fn generation_to_roll_back(session: &mut Session) -> (Generate<'_>, Vec<u32>) {
+        let options = GenerateOptions {
+            n_predict: 9,
+            ..GenerateOptions::default()
+        };
+        let mut generate = session.generate(&[1, 40, 50], &options).unwrap();
+        while generate.session.tokens().len() < 7 {
+            generate.next().unwrap().unwrap();
+        }
+        generate.generation.pending.clear();
+        generate.generation.rollback = 2;
+        let rest = generate.session.tokens()[..5].to_vec();
+        (generate, rest)
+    }
+
+    fn session() -> Session {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/stories.gguf");
+        let engine = Engine::open(&path, &LoadOptions::default()).unwrap();
+        engine.session(&SessionOptions::default()).unwrap()
+    }
+
+    #[test]
+    fn a_generation_that_fails_is_rolled_back_like_one_that_ends() {
+        let mut session = session();
+        let (mut generate, rest) = generation_to_roll_back(&mut session);
+        generate.fail(Error::EmptyPrompt);
+        assert!(generate.into_summary().is_err());
+        assert_eq!(session.tokens(), rest);
+    }
+
+    #[test]
+    fn a_generation_that_is_dropped_evaluates_nothing() {
+        let mut session = session();
+        let n_steps = Arc::new(AtomicUsize::new(0));
+        session.observe(Box::new(StepCounter(Arc::clone(&n_steps))));
+        let (generate, rest) = generation_to_roll_back(&mut session);
+        let n_before = n_steps.load(Ordering::Relaxed);
+        assert!(n_before > 3);
+        drop(generate);
+        assert_eq!(n_steps.load(Ordering::Relaxed), n_before);
+        assert_eq!(session.tokens(), rest);
     }
 }

@@ -327,6 +327,27 @@ fn a_text_that_is_cut_is_completed_by_its_constraint() {
     case.assert_drafts_change_nothing();
 }
 
+#[test]
+fn a_text_without_a_short_end_stays_cut() {
+    let engine = engine();
+    let options = GenerateOptions {
+        constraint: Some(Constraint::Regex("[a-z ]{20000}[.]".to_owned())),
+        on_length: crate::OnLength::Close,
+        ..greedy(6)
+    };
+    let case = Case {
+        engine: &engine,
+        options: &options,
+        logits: &noise(&engine, 8.0),
+        n_ctx: 100,
+    };
+    let plain = case.plain();
+    assert_eq!(plain.finish_reason, FinishReason::Length);
+    assert_eq!((plain.tokens.len(), plain.n_closing_bytes), (6, 0));
+    assert_eq!(plain.ids(), plain.tokens);
+    assert_ne!(plain.text(), "");
+}
+
 /// Options with which tool calls begin everywhere, and the logits of a model that means none.
 fn eager(engine: &Engine, seed: u64) -> GenerateOptions {
     let marker = engine.tokenizer().token_id(MARKER).unwrap();

@@ -7,12 +7,12 @@
 use std::path::Path;
 
 use atta_kernels::Kernels;
-use atta_model::{CpuFootprint, KvType, Model};
+use atta_model::{KvType, Model};
 use atta_store::{BudgetItem, InMemory, ModelFiles, ResidencyBytes, Weights};
 
 use super::{
-    Decision, MAX_PROBE_BYTES, MIN_PROBE_BYTES, Needs, PlaceError, WeightsAt, beside, divide,
-    missed_experts,
+    Decision, MAX_PROBE_BYTES, MIN_PROBE_BYTES, PlaceError, SessionNeeds, WeightsAt, beside,
+    divide, missed_experts,
 };
 use crate::{
     Error, LoadOptions,
@@ -75,7 +75,7 @@ impl MemoryPlan {
         options: &LoadOptions,
     ) -> Result<Self, Error> {
         let n_threads = options.threads.count();
-        let footprint = CpuFootprint(n_threads);
+        let footprint = engine::default_footprint(n_threads);
         let prepared = Prepared::new(path, open()?, options, &footprint, n_threads)?;
         let Prepared {
             files,
@@ -85,7 +85,7 @@ impl MemoryPlan {
             memory: _memory,
             ..
         } = prepared;
-        let needs = options.needs(&spec, &footprint, n_threads);
+        let needs = options.session_needs(&spec, &footprint, n_threads);
         let file_bytes = files.file_bytes();
         let mut decided = None;
         let source = |_: ModelFiles, plan| -> Result<Box<dyn Weights>, PlaceError> {
@@ -148,9 +148,9 @@ impl MemoryPlan {
 }
 
 /// The reservations of weights, a session and its sampler, by name.
-fn items(needs: &Needs<'_>, session: &Resolved, sizes: &ResidencyBytes) -> Vec<BudgetItem> {
+fn items(needs: &SessionNeeds<'_>, session: &Resolved, sizes: &ResidencyBytes) -> Vec<BudgetItem> {
     let spec = needs.spec;
-    let executor = needs.footprint.needs(spec, &session.size());
+    let executor = needs.footprint.executor_bytes(spec, &session.size());
     let logits = session::logits_bytes(spec);
     let sampling = session::output_bytes(spec, session.n_ctx) - logits;
     let all = [

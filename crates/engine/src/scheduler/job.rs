@@ -261,8 +261,7 @@ impl Running {
         self.end(on_event).map(Some)
     }
 
-    /// Ends the text, as if it had reached its length limit if it has no other end. A constrained
-    /// text without a short end stays cut: an error would lose all of it.
+    /// Ends the text, as if it had reached its length limit if it has no other end.
     pub(super) fn end(&mut self, on_event: &mut OnEvent<'_>) -> Result<FinishReason, Error> {
         let Task::Generate(generation) = &mut self.task else {
             return Ok(FinishReason::Length);
@@ -270,11 +269,7 @@ impl Running {
         generation.cut();
         let finished = generation.finish();
         deliver(generation, on_event);
-        match finished {
-            #[cfg(feature = "constrain")]
-            Err(Error::Constraint(crate::ConstraintError::Endless { .. })) => {}
-            finished => finished?,
-        }
+        finished?;
         Ok(generation.finish_reason().unwrap_or(FinishReason::Length))
     }
 

@@ -37,7 +37,7 @@ use crate::{
 use disk_tier::DiskTier;
 use job::Running;
 use prefill_budget::PrefillBudget;
-use slots::{CachedPrefix, PrefixMatch, SlotTable};
+use slots::{PrefixMatch, SlotPrefix, SlotTable};
 
 /// Positions of the KV pool reserved per running job when another one is admitted.
 const SPARE: usize = 32;
@@ -377,7 +377,7 @@ impl Batcher {
     }
 
     /// Starts queued job `i` in a slot, from the longest cached prefix in memory or on disk.
-    fn begin(&mut self, i: usize, from: Option<CachedPrefix>) {
+    fn begin(&mut self, i: usize, from: Option<SlotPrefix>) {
         let job = &self.queue[i];
         let n = from.map_or(0, |from| from.n);
         let n_text = job.text.len();
@@ -406,7 +406,7 @@ impl Batcher {
     }
 
     /// Ensures a slot for a job that starts from this prefix.
-    fn ensure_slot(&mut self, from: Option<CachedPrefix>) {
+    fn ensure_slot(&mut self, from: Option<SlotPrefix>) {
         match from {
             Some(source) if self.slots.may_reuse(source) => {
                 if source.n < self.slots.at(source.slot).n_done {
@@ -462,18 +462,39 @@ impl Batcher {
     }
 
     /// Evicts cached prefixes until the KV pool has room for `n` positions and a reserve for
-    /// decoding; `false` if it cannot. A single job always fits.
-    fn reserve_blocks(&mut self, n: usize, from: Option<CachedPrefix>) -> bool {
-        loop {
-            let (n_taken, n_all) = self.executor.seqs().n_positions();
-            let n_spare = (self.slots.n_running() + 1) * SPARE;
-            if n_all - n_taken >= n.saturating_add(n_spare) {
-                return true;
-            }
-            if !self.evict(from.map(|from| from.slot)) {
-                return self.slots.n_running() == 0;
+    /// decoding; `false`, and none is evicted, if they would not make enough room. A single job
+    /// always fits.
+    fn reserve_blocks(&mut self, n: usize, from: Option<SlotPrefix>) -> bool {
+        let but = from.map(|from| from.slot);
+        let n_running = self.slots.n_running();
+        let n_wanted = n.saturating_add((n_running + 1) * SPARE);
+        if n_running > 0 && self.n_free() < n_wanted {
+            let n_evictable = self.n_evictable(but);
+            if self.n_free() + n_evictable < n_wanted {
+                return false;
             }
         }
+        while self.n_free() < n_wanted && self.evict(but) {}
+        true
+    }
+
+    /// Free positions of the KV pool.
+    fn n_free(&self) -> usize {
+        let (n_taken, n_all) = self.executor.seqs().n_positions();
+        n_all - n_taken
+    }
+
+    /// Positions of the KV pool that evicting all cached prefixes except slot `but` frees.
+    fn n_evictable(&self, but: Option<usize>) -> usize {
+        let cached = self.slots.kept().into_iter();
+        let seqs: Vec<_> = cached
+            .filter(|&slot| Some(slot) != but)
+            .map(|slot| self.slots.at(slot).seq)
+            .collect();
+        let seqs_table = self.executor.seqs();
+        seqs_table
+            .n_positions_freed_by(&seqs)
+            .expect("a slot has a sequence")
     }
 
     /// Fills the batch: decoding jobs first (longest-waiting first), then prefill rows within the
@@ -533,6 +554,7 @@ impl Batcher {
                 TextInput::Token(id) => self.batch.push_token(place.seq, pos, id, want),
                 TextInput::Embedding(x) => self.batch.push_embedding(place.seq, pos, x, want),
             }
+            self.batch.set_adapters(job.text.adapters());
             if job.wants_checkpoint(pos) {
                 self.batch.mark_checkpoint();
             }

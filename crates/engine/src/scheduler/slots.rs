@@ -102,14 +102,14 @@ impl Slot {
 /// The result of a prefix search.
 pub(super) enum PrefixMatch {
     /// Start now, from a cached prefix or from nothing.
-    Now(Option<CachedPrefix>),
+    Now(Option<SlotPrefix>),
     /// Wait: a prompt with a longer common prefix is being prefilled.
     Later,
 }
 
 /// The first `n` tokens of a slot.
 #[derive(Clone, Copy)]
-pub(super) struct CachedPrefix {
+pub(super) struct SlotPrefix {
     pub(super) slot: usize,
     pub(super) n: usize,
 }
@@ -192,7 +192,7 @@ impl SlotTable {
                 .keeps(slot.seq, same(slot.text()).min(slot.n_done))
                 .unwrap_or(0)
         };
-        let best = self.taken().map(|(i, slot)| CachedPrefix {
+        let best = self.taken().map(|(i, slot)| SlotPrefix {
             slot: i,
             n: kept(slot),
         });
@@ -217,7 +217,7 @@ impl SlotTable {
     pub(super) fn acquire(
         &mut self,
         job: Running,
-        from: Option<CachedPrefix>,
+        from: Option<SlotPrefix>,
         executor: &mut dyn Executor,
     ) -> usize {
         let n_saved = from.map_or(0, |source| self.at(source.slot).n_saved);
@@ -255,7 +255,7 @@ impl SlotTable {
 
     /// Whether a cached prefix may be continued in place: it is used whole, or there is no other
     /// slot.
-    pub(super) fn may_reuse(&self, source: CachedPrefix) -> bool {
+    pub(super) fn may_reuse(&self, source: SlotPrefix) -> bool {
         let slot = self.at(source.slot);
         let is_only = || {
             !self.has_free_slot()

@@ -113,13 +113,7 @@ impl Cache {
         if header.start != self.seqs.len(id)? || n > header.n {
             return Err(Error::State("it is of other positions"));
         }
-        for _ in 0..n {
-            if let Err(error) = self.seqs.add_position(id) {
-                self.seqs.truncate(id, header.start)?;
-                self.copy_blocks();
-                return Err(error);
-            }
-        }
+        self.seqs.add_positions(id, n)?;
         self.copy_blocks();
         let states = self.fill_kv(id, &header, n, data)?;
         self.fill_states(id, &header, n, states)

@@ -51,8 +51,13 @@ impl Blocks {
         }
     }
 
+    /// Number of references to a block.
+    pub(super) fn ref_count(&self, block: u32) -> u32 {
+        self.ref_counts[block as usize]
+    }
+
     pub(super) fn is_shared(&self, block: u32) -> bool {
-        self.ref_counts[block as usize] > 1
+        self.ref_count(block) > 1
     }
 
     /// Returns the block itself if it is not shared, else a new block that the caller must copy it

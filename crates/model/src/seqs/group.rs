@@ -82,6 +82,16 @@ impl Group {
         (self.blocks.n_free(), self.blocks.n_blocks())
     }
 
+    /// Number of blocks that only these tables hold.
+    pub(super) fn n_freed_by<'a>(&self, tables: impl Iterator<Item = &'a Table>) -> usize {
+        let mut held: Vec<u32> = tables.flat_map(Table::held).copied().collect();
+        held.sort_unstable();
+        let blocks = held.chunk_by(|a, b| a == b);
+        blocks
+            .filter(|refs| self.blocks.ref_count(refs[0]) as usize == refs.len())
+            .count()
+    }
+
     /// Blocks of all sequences. In a shared pool, each sequence may have a last block that is not
     /// full.
     pub(super) fn n_blocks(retention: Retention, size: &SeqSize) -> usize {
@@ -119,17 +129,21 @@ impl Group {
         table.from <= self.first_needed(len)
     }
 
-    /// Whether [`extend`](Self::extend) has the block that it needs.
-    pub(super) fn has_room(&self, table: &Table, len: usize) -> bool {
-        match table.held().last() {
-            Some(&last) if !len.is_multiple_of(BLOCK_LEN) => {
-                !self.blocks.is_shared(last) || self.blocks.n_free() > 0
-            }
-            _ if table.held().len() == self.share => {
-                !self.blocks.is_shared(table.held()[0]) || self.blocks.n_free() > 0
-            }
-            _ => self.blocks.n_free() > 0,
-        }
+    /// Whether [`extend`](Self::extend) has the blocks that it needs for `n` positions from `len`
+    /// on.
+    pub(super) fn has_room(&self, table: &Table, len: usize, n: usize) -> bool {
+        let held = table.held();
+        let is_shared = |block: &u32| self.blocks.is_shared(*block);
+        // The last block is copied if it is shared.
+        let is_copied =
+            n > 0 && !len.is_multiple_of(BLOCK_LEN) && held.last().is_some_and(is_shared);
+        let n_new = (len + n).div_ceil(BLOCK_LEN) - len.div_ceil(BLOCK_LEN);
+        // Beyond the share each new block replaces the oldest one, which is free unless shared.
+        let n_more = n_new.min(self.share - held.len());
+        let n_uncopied = held.len() - usize::from(is_copied);
+        let replaced = held[..n_uncopied].iter().take(n_new - n_more);
+        let n_kept = replaced.filter(|&block| is_shared(block)).count();
+        usize::from(is_copied) + n_more + n_kept <= self.blocks.n_free()
     }
 
     /// Adds or un-shares the block of position `len`; releases the oldest block of a sequence that
@@ -295,8 +309,9 @@ mod tests {
                     }
                 }
                 (_, Some((len, table))) => {
-                    for _ in 0..n.min(1000 - *len) {
-                        assert!(group.has_room(table, *len), "a sequence has its share");
+                    let n = n.min(1000 - *len);
+                    assert!(group.has_room(table, *len, n), "a sequence has its share");
+                    for _ in 0..n {
                         group.extend(table, *len, &mut Vec::new());
                         *len += 1;
                         assert!(group.is_whole(table, *len), "a window is there");

@@ -156,19 +156,39 @@ impl SeqTable {
     /// values, in whole blocks. Recurrent states never run out; without any other group these are
     /// the positions of all sequences.
     pub fn n_positions(&self) -> (usize, usize) {
-        let free = self
-            .groups
-            .iter()
-            .map(Group::n_free)
-            .max_by_key(|&(_, n)| n);
-        match free {
-            Some((n_free, n)) => ((n - n_free) * BLOCK_LEN, n * BLOCK_LEN),
+        match self.largest_group() {
+            Some(i) => {
+                let (n_free, n) = self.groups[i].n_free();
+                ((n - n_free) * BLOCK_LEN, n * BLOCK_LEN)
+            }
             None => {
                 let seqs = self.slots.iter().filter_map(|slot| slot.seq.as_ref());
                 let n_used = seqs.map(|seq| seq.len).sum();
                 (n_used, self.slots.len().saturating_mul(self.n_ctx))
             }
         }
+    }
+
+    /// Positions in use, as [`n_positions`](Self::n_positions) counts them, that dropping all of
+    /// these sequences frees. Blocks that other sequences share stay in use.
+    ///
+    /// # Errors
+    /// [`Error::NoSequence`].
+    pub fn n_positions_freed_by(&self, ids: &[SeqId]) -> Result<usize, Error> {
+        let seqs = ids
+            .iter()
+            .map(|&id| self.seq(id))
+            .collect::<Result<Vec<_>, _>>()?;
+        Ok(match self.largest_group() {
+            Some(i) => self.groups[i].n_freed_by(seqs.iter().map(|seq| &seq.tables[i])) * BLOCK_LEN,
+            None => seqs.iter().map(|seq| seq.len).sum(),
+        })
+    }
+
+    /// The group of keys and values with the most blocks.
+    fn largest_group(&self) -> Option<usize> {
+        let sizes = self.groups.iter().map(|group| group.n_free().1).enumerate();
+        sizes.max_by_key(|&(_, n)| n).map(|(i, _)| i)
     }
 
     /// Number of positions of a sequence.
@@ -416,19 +436,21 @@ impl SeqTable {
                 "the recurrent state of the sequence is not there",
             ));
         }
-        self.add_position(id)?;
+        self.add_positions(id, 1)?;
         if is_recurrent {
             self.parts(id)?.seq.n_pending += 1;
         }
         Ok(())
     }
 
-    /// Appends one position whose keys and values the caller fills in, so that the window may be
-    /// incomplete. Its recurrent state is missing until [`add_checkpoint`](Self::add_checkpoint).
+    /// Appends `n` positions whose keys and values the caller fills in, so that the window may be
+    /// incomplete. Their recurrent states are missing until
+    /// [`add_checkpoint`](Self::add_checkpoint).
     ///
     /// # Errors
-    /// [`Error::NoSequence`], [`Error::ContextFull`], [`Error::OutOfBlocks`].
-    pub fn add_position(&mut self, id: SeqId) -> Result<(), Error> {
+    /// [`Error::NoSequence`], [`Error::ContextFull`], [`Error::OutOfBlocks`]; the sequence is as
+    /// before then.
+    pub fn add_positions(&mut self, id: SeqId, n: usize) -> Result<(), Error> {
         let n_ctx = self.n_ctx;
         let SeqParts {
             seq,
@@ -437,21 +459,21 @@ impl SeqTable {
             ..
         } = self.parts(id)?;
         let len = seq.len;
-        if len == n_ctx {
+        if n > n_ctx - len {
             return Err(Error::ContextFull { n_ctx });
         }
         // A full group is found before any group is changed.
         if !groups
             .iter()
             .zip(&seq.tables)
-            .all(|(group, table)| group.has_room(table, len))
+            .all(|(group, table)| group.has_room(table, len, n))
         {
             return Err(Error::OutOfBlocks);
         }
         for (table, group) in seq.tables.iter_mut().zip(groups) {
-            group.extend(table, len, copies);
+            (len..len + n).for_each(|len| group.extend(table, len, copies));
         }
-        seq.len += 1;
+        seq.len += n;
         Ok(())
     }
 
@@ -548,4 +570,102 @@ struct SeqParts<'a> {
 fn has_windows(groups: &[Group], seq: &Sequence, len: usize) -> bool {
     let mut tables = groups.iter().zip(&seq.tables);
     tables.all(|(group, table)| group.is_whole(table, len))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::Retention;
+
+    #[test]
+    fn sequences_free_the_blocks_that_no_other_one_shares() {
+        let size = SeqSize {
+            n_ctx: 200,
+            n_seqs: 4,
+            n_batch: 8,
+            n_flights: 1,
+            n_recent: None,
+            n_shared: None,
+            n_checkpoints: 0,
+        };
+        let mut table = SeqTable::new(&[StateKind::Kv(Retention::All)], &size);
+        let first = table.new_seq().unwrap();
+        table.add_positions(first, 3 * BLOCK_LEN).unwrap();
+        let fork = table.fork(first).unwrap();
+        table.add_positions(fork, 10).unwrap();
+        let other = table.new_seq().unwrap();
+        table.add_positions(other, 40).unwrap();
+        for (ids, n_blocks) in [
+            (&[][..], 0),
+            (&[first], 0),
+            (&[fork], 1),
+            (&[fork, first], 4),
+            (&[first, other], 2),
+            (&[other, first, fork], 6),
+        ] {
+            let n = table.n_positions_freed_by(ids).unwrap();
+            assert_eq!(n, n_blocks * BLOCK_LEN, "{ids:?}");
+        }
+        let (n_before, _) = table.n_positions();
+        let n_freed = table.n_positions_freed_by(&[first, fork]).unwrap();
+        table.drop_seq(first).unwrap();
+        table.drop_seq(fork).unwrap();
+        assert_eq!(table.n_positions().0, n_before - n_freed);
+        assert!(table.n_positions_freed_by(&[first]).is_err());
+    }
+
+    #[test]
+    fn positions_are_added_together_or_not_at_all() {
+        let size = SeqSize {
+            n_ctx: 400,
+            n_seqs: 4,
+            n_batch: 8,
+            n_flights: 1,
+            n_recent: None,
+            n_shared: Some(400),
+            n_checkpoints: 0,
+        };
+        let kinds = [Retention::All, Retention::Window(90)].map(StateKind::Kv);
+        let mut table = SeqTable::new(&kinds, &size);
+        let mut seqs: Vec<SeqId> = (0..3).map(|_| table.new_seq().unwrap()).collect();
+        let mut state = 1_u64;
+        let mut random = |n: usize| {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as usize % n
+        };
+        let blocks = |table: &SeqTable, id| [0, 1].map(|group| table.blocks(id, group).to_vec());
+        let mut n_refused = 0;
+        for _ in 0..5000 {
+            let (i, n) = (random(3), random(150));
+            let (id, len) = (seqs[i], table.len(seqs[i]).unwrap());
+            let before = (blocks(&table, id), table.n_positions());
+            match random(4) {
+                0 => {
+                    let fork = table.fork(id).unwrap();
+                    table
+                        .drop_seq(std::mem::replace(&mut seqs[random(3)], fork))
+                        .unwrap();
+                }
+                1 => drop(table.truncate(id, len.saturating_sub(n)).unwrap()),
+                _ => match table.add_positions(id, n) {
+                    Ok(()) => {
+                        let n_blocks = (len + n).div_ceil(BLOCK_LEN);
+                        assert!(blocks(&table, id).iter().all(|b| b.len() == n_blocks));
+                    }
+                    Err(Error::OutOfBlocks) => {
+                        n_refused += 1;
+                        assert_eq!((blocks(&table, id), table.n_positions()), before);
+                        assert_eq!(table.len(id).unwrap(), len);
+                        // One by one, some of them are.
+                        assert!((0..n).any(|_| table.add_positions(id, 1).is_err()));
+                    }
+                    Err(_) => assert!(len + n > 400),
+                },
+            }
+            table.take_copies().for_each(drop);
+        }
+        assert!(n_refused > 100, "{n_refused}");
+    }
 }

@@ -139,19 +139,13 @@ impl AnswerParser {
         let mut pieces = Vec::new();
         match self {
             Self::Plain(text) => end.outcome.text = text,
-            Self::Message { parser, .. } if is_cut(&end.done) => {
-                (pieces, end.outcome) = parser.finish_cut();
+            Self::Message { parser, .. } => {
+                (pieces, end.outcome) = parser.finish(end.done.text_end());
             }
-            Self::Message { parser, .. } => (pieces, end.outcome) = parser.finish(),
             Self::Embedding(embedding) => end.embedding = embedding,
         }
         (pieces, end)
     }
-}
-
-/// Whether an answer was ended by its length or a stop string, not by the model.
-fn is_cut(done: &Done) -> bool {
-    done.finish_reason != FinishReason::Stop || done.stop.is_some()
 }
 
 impl Answers {

@@ -4,6 +4,7 @@ mod scripted;
 
 use std::{collections::HashMap, path::Path};
 
+use atta_model::spec::Retention;
 use scripted::{N_BATCH, N_CTX, Scripted};
 
 use super::*;
@@ -108,6 +109,11 @@ fn pooled(
     fails_at: Option<u64>,
     n_shared: Option<usize>,
 ) -> Batcher {
+    let executor = Scripted::new(engine.spec().n_vocab, n_jobs + 2, depth, fails_at, n_shared);
+    on(executor, engine, n_jobs)
+}
+
+fn on(executor: Scripted, engine: &Engine, n_jobs: usize) -> Batcher {
     let session = SessionOptions {
         n_ctx: Some(N_CTX),
         n_batch: Some(N_BATCH),
@@ -120,7 +126,6 @@ fn pooled(
         max_gap: Duration::from_secs(1),
         cache: None,
     };
-    let executor = Scripted::new(engine.spec().n_vocab, n_jobs + 2, depth, fails_at, n_shared);
     Batcher::on(Box::new(executor), engine, &options).unwrap()
 }
 
@@ -292,4 +297,110 @@ fn preempted_jobs_write_the_same_texts() {
         assert_eq!(run(&mut batcher, &wishes, &[]), expected, "depth {depth}");
         assert!(batcher.counts().n_preempted > 0, "depth {depth}");
     }
+}
+
+/// Makes `n` steps and returns how many tokens of their prompts the jobs have evaluated by then.
+fn steps(batcher: &mut Batcher, n: usize) -> HashMap<JobId, usize> {
+    let mut n_done = HashMap::new();
+    for _ in 0..n {
+        let on_update = &mut |id, update: Update<'_>| {
+            if let Update::Event(Event::Prompt { done, .. }) = update {
+                n_done.insert(id, done);
+            }
+            ControlFlow::Continue(())
+        };
+        batcher.step(on_update).unwrap();
+    }
+    n_done
+}
+
+#[test]
+fn a_job_waits_for_the_common_prefix_of_a_running_one_and_forks_it() {
+    let engine = stories();
+    let wish = |own: u32| Wish {
+        n_common: 40,
+        own,
+        n_own: 60,
+        n_predict: 4,
+    };
+    let mut batcher = scripted(&engine, 2, 1, None);
+    let first = submit(&mut batcher, &wish(0));
+    assert_eq!(steps(&mut batcher, 2)[&first], 2 * N_BATCH);
+    submit(
+        &mut batcher,
+        &Wish {
+            n_own: 19,
+            ..wish(3)
+        },
+    );
+    assert_eq!(steps(&mut batcher, 3)[&first], 40);
+    assert_eq!((batcher.n_running(), batcher.n_waiting()), (1, 1));
+    steps(&mut batcher, 1);
+    assert_eq!((batcher.n_running(), batcher.n_waiting()), (2, 0));
+    assert_eq!(batcher.counts().n_reused, 40);
+}
+
+#[test]
+fn a_job_does_not_wait_for_a_running_one_whose_window_has_passed_the_common_prefix() {
+    let engine = stories();
+    let wish = |own: u32| Wish {
+        n_common: 16,
+        own,
+        n_own: 100,
+        n_predict: 4,
+    };
+    let executor = Scripted::new(engine.spec().n_vocab, 4, 1, None, None);
+    let mut batcher = on(executor.with_retention(Retention::Window(8)), &engine, 2);
+    let first = submit(&mut batcher, &wish(0));
+    assert_eq!(steps(&mut batcher, 9)[&first], 9 * N_BATCH);
+    submit(
+        &mut batcher,
+        &Wish {
+            n_own: 9,
+            ..wish(6)
+        },
+    );
+    assert!(
+        steps(&mut batcher, 1)[&first] < 116,
+        "it is still prefilling"
+    );
+    assert_eq!((batcher.n_running(), batcher.n_waiting()), (2, 0));
+    assert_eq!(batcher.counts().n_reused, 0);
+}
+
+#[test]
+fn no_prefix_is_evicted_for_a_job_that_has_to_wait_all_the_same() {
+    let engine = stories();
+    let n_vocab = engine.spec().n_vocab;
+    let wish = |own: u32, n_own: u32, n_predict: usize| Wish {
+        n_common: 0,
+        own,
+        n_own,
+        n_predict,
+    };
+    // A pool of 8 blocks.
+    let mut batcher = pooled(&engine, 2, 1, None, Some(N_CTX));
+    let cached = wish(0, 19, 4);
+    run(&mut batcher, &[cached], &[]);
+    let running = wish(1, 100, 20);
+    submit(&mut batcher, &running);
+    steps(&mut batcher, 14);
+    let waiting = wish(7, 120, 4);
+    let id = submit(&mut batcher, &waiting);
+    steps(&mut batcher, 2);
+    assert_eq!((batcher.n_running(), batcher.n_waiting()), (1, 1));
+    assert_eq!(batcher.counts().n_evicted, 0);
+    // Once no other job runs, the prefixes are evicted.
+    let mut text = Vec::new();
+    while !batcher.is_idle() {
+        let on_update = &mut |job, update: Update<'_>| {
+            if let (Update::Event(Event::Token { id: token, .. }), true) = (update, job == id) {
+                text.push(token);
+            }
+            ControlFlow::Continue(())
+        };
+        batcher.step(on_update).unwrap();
+    }
+    assert_eq!(text, waiting.expected(n_vocab));
+    assert!(batcher.counts().n_evicted > 0);
 }

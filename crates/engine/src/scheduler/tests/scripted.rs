@@ -19,6 +19,7 @@ pub(super) const N_BATCH: usize = 8;
 
 pub(super) struct Scripted {
     info: ExecutorInfo,
+    size: SeqSize,
     seqs: SeqTable,
     /// Tokens of each sequence.
     texts: HashMap<SeqId, Vec<u32>>,
@@ -65,6 +66,7 @@ impl Scripted {
         };
         Self {
             info,
+            size,
             seqs: SeqTable::new(&[StateKind::Kv(Retention::All)], &size),
             texts: HashMap::new(),
             depth,
@@ -72,6 +74,14 @@ impl Scripted {
             n_collected: 0,
             fails_at,
             n_vocab,
+        }
+    }
+
+    /// Keeps keys and values as `retention` says, instead of all of them.
+    pub(super) fn with_retention(self, retention: Retention) -> Self {
+        Self {
+            seqs: SeqTable::new(&[StateKind::Kv(retention)], &self.size),
+            ..self
         }
     }
 
