@@ -39,11 +39,11 @@ mod tests {
             llama::{options::LlamaOptions, template::TemplateRequest},
             native::{DetokenizeRequest, TokenizeRequest},
             ollama::{
-                chat::{OllamaChatFields, OllamaChatRequest},
+                chat::OllamaChatFields,
                 embed::{EmbedRequest, EmbeddingsRequest},
-                generate::{GenerateFields, GenerateRequest},
+                generate::GenerateFields,
                 models::{PullRequest, ShowRequest},
-                options::{OllamaOptions, SharedFields},
+                options::{OllamaOptions, OllamaShared},
             },
             openai::{
                 chat::request::{ChatFields, ChatRequest},
@@ -53,7 +53,12 @@ mod tests {
                 sampling::OpenAiSampling,
             },
         },
-        flow::{body::BodyFields, format::FormatFields, request::ApiRequest, warnings::Warnings},
+        flow::{
+            body::BodyFields,
+            format::FormatFields,
+            request::{ApiRequest, PathRequest},
+            warnings::Warnings,
+        },
         routes,
     };
 
@@ -160,7 +165,7 @@ mod tests {
     fn requests_have_the_fields_that_are_read() {
         let sampling = fields::<OpenAiSampling>;
         let format = fields::<FormatFields>;
-        let shared = fields::<SharedFields>;
+        let shared = fields::<OllamaShared>;
         let chat = [fields::<ChatFields>(), sampling(), format()];
         describes::<ChatRequest>("/v1/chat/completions", &chat);
         let completion = [fields::<CompletionFields>(), sampling(), format()];
@@ -168,9 +173,9 @@ mod tests {
         let response = [fields::<ResponseFields>(), sampling()];
         describes::<ResponseRequest>("/v1/responses", &response);
         let ollama_chat = [fields::<OllamaChatFields>(), shared()];
-        describes::<OllamaChatRequest>("/api/chat", &ollama_chat);
+        describes::<PathRequest<OllamaChatFields>>("/api/chat", &ollama_chat);
         let generate = [fields::<GenerateFields>(), shared()];
-        describes::<GenerateRequest>("/api/generate", &generate);
+        describes::<PathRequest<GenerateFields>>("/api/generate", &generate);
         describes_one::<EmbeddingRequest>("/v1/embeddings");
         describes_one::<MessagesRequest>("/v1/messages");
         describes_one::<CountRequest>("/v1/messages/count_tokens");
