@@ -47,6 +47,7 @@ mod tests {
             },
             openai::{
                 chat::request::{ChatFields, ChatRequest},
+                choices::ChoiceFields,
                 completions::request::{CompletionFields, CompletionRequest},
                 embeddings::EmbeddingRequest,
                 responses::request::{ResponseFields, ResponseRequest},
@@ -166,9 +167,11 @@ mod tests {
         let sampling = fields::<OpenAiSampling>;
         let format = fields::<FormatFields>;
         let shared = fields::<OllamaShared>;
-        let chat = [fields::<ChatFields>(), sampling(), format()];
+        let choices = fields::<ChoiceFields>;
+        let chat = [fields::<ChatFields>(), choices(), sampling(), format()];
         describes::<ChatRequest>("/v1/chat/completions", &chat);
-        let completion = [fields::<CompletionFields>(), sampling(), format()];
+        let completion = fields::<CompletionFields>();
+        let completion = [completion, choices(), sampling(), format()];
         describes::<CompletionRequest>("/v1/completions", &completion);
         let response = [fields::<ResponseFields>(), sampling()];
         describes::<ResponseRequest>("/v1/responses", &response);
