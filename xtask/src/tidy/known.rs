@@ -16,7 +16,6 @@ const KNOWN: &[(&str, &str, usize)] = &[
     ("prose", "formats", 2),
     ("prose", "kernels", 10),
     ("prose", "model", 22),
-    ("prose of pages", "docs", 4),
     ("tokens", "fuzz", 1),
     ("tokens", "kernels", 5),
     ("tokens", "model", 1),
@@ -29,8 +28,6 @@ const KNOWN: &[(&str, &str, usize)] = &[
     ("widths", "model", 1),
     ("widths", "server", 1),
     ("widths", "xtask", 2),
-    ("widths of pages", "CHANGELOG.md", 1),
-    ("widths of pages", "docs", 2),
 ];
 
 /// Findings to report, and those that are known. If a crate has more than it may, all of its
