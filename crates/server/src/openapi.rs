@@ -113,7 +113,8 @@ mod tests {
 
         serde::forward_to_deserialize_any! {
             bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf
-            option unit unit_struct newtype_struct seq tuple tuple_struct map enum identifier ignored_any
+            option unit unit_struct newtype_struct seq tuple tuple_struct map enum identifier
+            ignored_any
         }
     }
 
