@@ -11,7 +11,6 @@ use std::{
     time::Duration,
 };
 
-use atta_formats::{TensorType, Writer};
 use atta_model::{
     Backend, CpuBackend, Error as ModelError, Executor, ExecutorBytes, ExecutorSize, Footprint,
     Model, Observer, Phase,
@@ -23,6 +22,11 @@ use crate::{
     Batcher, BatcherOptions, Engine, Event, GenerateOptions, Job, JobId, LoadOptions, Media,
     Overflow, PromptCache, Sampling, Session, SessionOptions, Text, Update,
 };
+
+use self::random_file::random_file;
+
+#[path = "../../model/tests/support/random_file.rs"]
+mod random_file;
 
 const N_CTX: usize = 512;
 
@@ -75,39 +79,6 @@ fn hybrid_spec(engine: &Engine) -> ModelSpec {
         layer.mixer = Mixer::ShortConv(ShortConv { n_taps: 3 + l });
     }
     spec
-}
-
-/// A file with the tensors of a spec in f32: norms around 1, and matrices whose products are as
-/// large as their inputs.
-fn random_file(spec: &ModelSpec) -> Vec<u8> {
-    let reqs = spec.tensors();
-    let mut writer = Writer::new();
-    for req in &reqs {
-        let dims: Vec<u64> = req.shape.iter().map(|&d| d as u64).collect();
-        writer
-            .add_tensor(&req.name(), &dims, TensorType::F32)
-            .unwrap();
-    }
-    let layout = writer.finish().unwrap();
-    let mut state = 1_u64;
-    let mut random = || {
-        state = state
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        (state >> 40) as f32 / (1 << 23) as f32 - 1.0
-    };
-    let mut bytes = layout.header;
-    for (req, info) in reqs.iter().zip(&layout.tensors) {
-        bytes.resize(info.offset as usize, 0);
-        let (mean, size) = match req.shape[..] {
-            [_] => (1.0, 0.25),
-            _ => (0.0, (3.0 / *req.shape.last().unwrap() as f32).sqrt()),
-        };
-        let n: usize = req.shape.iter().product();
-        (0..n).for_each(|_| bytes.extend((mean + size * random()).to_le_bytes()));
-    }
-    bytes.resize(layout.file_bytes as usize, 0);
-    bytes
 }
 
 fn options() -> SessionOptions {

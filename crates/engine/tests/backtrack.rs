@@ -83,7 +83,7 @@ fn session(engine: &Engine) -> Session {
         .unwrap()
 }
 
-/// What was heard of a text.
+/// The events of a text.
 #[derive(Debug, Default, PartialEq)]
 struct Heard {
     text: String,
@@ -117,7 +117,7 @@ fn write(session: &mut Session, asked: &Asked) -> (Heard, Summary) {
     (heard, summary.unwrap())
 }
 
-/// That the session holds what was heard and what is pending, and nothing else.
+/// Checks that the session holds the tokens of the events and the pending ones, and no others.
 fn check(engine: &Engine, session: &mut Session, asked: &Asked, heard: &Heard, summary: &Summary) {
     let n_prompt = asked.prompt.len();
     session.append(&summary.pending).unwrap();

@@ -47,7 +47,7 @@ fn options(n_jobs: usize, n_kept: usize, n_contexts: usize) -> BatcherOptions {
     }
 }
 
-/// What is asked for.
+/// A job, before it is made.
 #[derive(Clone)]
 struct Wish {
     prompt: Vec<u32>,

@@ -61,7 +61,7 @@ fn say(chat: &mut Chat, text: &str) -> (String, usize, usize) {
     (heard, reply.n_cached, reply.summary.n_prompt)
 }
 
-/// Begin of text and what comes after it, with markers.
+/// The BOS token, and the text with its markers as special tokens.
 fn parsed(engine: &Engine, text: &str) -> Vec<u32> {
     let bos = engine.tokenizer().bos().unwrap();
     std::iter::once(bos)

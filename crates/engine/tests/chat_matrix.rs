@@ -189,7 +189,7 @@ fn holds(text: &str, messages: &[Message], roles: &[Role]) -> bool {
         .all(|message| text.contains(&message.content))
 }
 
-/// What is wrong with how a conversation is written, if anything.
+/// The fault in the prompt of a conversation, if there is one.
 fn fault(form: &ChatFormat, template: &Template, shape: &Shape) -> Option<String> {
     let tools = tools();
     let now = Some(DateTime::from_unix(1_700_000_000));

@@ -157,7 +157,7 @@ fn vectors_are_those_of_the_oracle() {
     }
 }
 
-/// Texts of different lengths, of which some begin the same way.
+/// Texts of different lengths, some with a common prefix.
 fn texts(engine: &Engine) -> Vec<Vec<u32>> {
     let tale = "Once upon a time there was a little fox who lived in a forest. One morning, the fox found a key.";
     let texts = [
@@ -349,7 +349,7 @@ fn who_breaks_or_is_cancelled_hears_no_more_and_whose_time_is_up_gets_no_vector(
     assert_eq!(heard.done[&late].finish_reason, FinishReason::Length);
 }
 
-/// The story model, of which the file says more.
+/// The story model with more metadata.
 fn saying(set: impl Fn(&mut Writer)) -> Engine {
     let path = golden("stories.gguf");
     let files = ModelFiles::open(&path).unwrap();

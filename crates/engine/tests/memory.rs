@@ -1,5 +1,4 @@
-//! A budget holds: what is planned, what is refused and what is said about it, and that it never
-//! changes a logit.
+//! A budget holds: plans, refusals and their messages, and that no budget changes a logit.
 
 use std::{
     path::{Path, PathBuf},

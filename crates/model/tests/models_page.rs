@@ -18,9 +18,11 @@ const HEAD: &str = "# Models and block types
 
 ## Architectures
 
-Each has tiny random models in [`tests/golden/models`](../tests/golden/models), written with the logits that Hugging Face transformers computes for them;
-[`tests/oracles/README.md`](../tests/oracles/README.md) says what each is there for. The numbers are the largest NMSE, over the models of a row, to transformers' logits:
-of the oracle (naive, f64 sums), of the forward pass (scalar kernels, f32 state), and, measured by hand with `models_llama.py`, of llama.cpp where it computes the same.
+Each has tiny random models in [`tests/golden/models`](../tests/golden/models), written with the logits that Hugging
+Face transformers computes for them; [`tests/oracles/README.md`](../tests/oracles/README.md) says what each is there
+for. The numbers are the largest NMSE, over the models of a row, to transformers' logits: of the oracle (naive, f64
+sums), of the forward pass (scalar kernels, f32 state), and, measured by hand with `models_llama.py`, of llama.cpp where
+it computes the same.
 
 | `general.architecture` | what it is | models | oracle | forward pass | llama.cpp |
 |---|---|---|---|---|---|
@@ -29,8 +31,9 @@ of the oracle (naive, f64 sums), of the forward pass (scalar kernels, f32 state)
 const TYPES: &str = "
 ## Block types
 
-What is decoded is what gguf-py decodes, bit for bit (`tests/golden/codec`). What runs is multiplied without being decoded first, with inputs of f32 or rounded to int8,
-and the kernels' tests compare that with the decoded weights. A matrix of any other type is refused by name.
+Decoded weights are those of gguf-py, bit for bit (`tests/golden/codec`). Types that run are multiplied without being
+decoded first, with inputs of f32 or rounded to int8, and the kernels' tests compare that with the decoded weights. A
+matrix of any other type is refused by name.
 
 | type | bits per weight | weights per block | decoded | runs, with inputs of |
 |---|---|---|---|---|

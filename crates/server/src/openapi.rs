@@ -39,21 +39,27 @@ mod tests {
             llama::{options::LlamaOptions, template::TemplateRequest},
             native::{DetokenizeRequest, TokenizeRequest},
             ollama::{
-                chat::{OllamaChatFields, OllamaChatRequest},
+                chat::OllamaChatFields,
                 embed::{EmbedRequest, EmbeddingsRequest},
-                generate::{GenerateFields, GenerateRequest},
+                generate::GenerateFields,
                 models::{PullRequest, ShowRequest},
-                options::{OllamaOptions, SharedFields},
+                options::{OllamaOptions, OllamaShared},
             },
             openai::{
                 chat::request::{ChatFields, ChatRequest},
+                choices::ChoiceFields,
                 completions::request::{CompletionFields, CompletionRequest},
                 embeddings::EmbeddingRequest,
                 responses::request::{ResponseFields, ResponseRequest},
                 sampling::OpenAiSampling,
             },
         },
-        flow::{body::BodyFields, format::FormatFields, request::ApiRequest, warnings::Warnings},
+        flow::{
+            body::BodyFields,
+            format::FormatFields,
+            request::{ApiRequest, PathRequest},
+            warnings::Warnings,
+        },
         routes,
     };
 
@@ -107,7 +113,8 @@ mod tests {
 
         serde::forward_to_deserialize_any! {
             bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf
-            option unit unit_struct newtype_struct seq tuple tuple_struct map enum identifier ignored_any
+            option unit unit_struct newtype_struct seq tuple tuple_struct map enum identifier
+            ignored_any
         }
     }
 
@@ -160,17 +167,19 @@ mod tests {
     fn requests_have_the_fields_that_are_read() {
         let sampling = fields::<OpenAiSampling>;
         let format = fields::<FormatFields>;
-        let shared = fields::<SharedFields>;
-        let chat = [fields::<ChatFields>(), sampling(), format()];
+        let shared = fields::<OllamaShared>;
+        let choices = fields::<ChoiceFields>;
+        let chat = [fields::<ChatFields>(), choices(), sampling(), format()];
         describes::<ChatRequest>("/v1/chat/completions", &chat);
-        let completion = [fields::<CompletionFields>(), sampling(), format()];
+        let completion = fields::<CompletionFields>();
+        let completion = [completion, choices(), sampling(), format()];
         describes::<CompletionRequest>("/v1/completions", &completion);
         let response = [fields::<ResponseFields>(), sampling()];
         describes::<ResponseRequest>("/v1/responses", &response);
         let ollama_chat = [fields::<OllamaChatFields>(), shared()];
-        describes::<OllamaChatRequest>("/api/chat", &ollama_chat);
+        describes::<PathRequest<OllamaChatFields>>("/api/chat", &ollama_chat);
         let generate = [fields::<GenerateFields>(), shared()];
-        describes::<GenerateRequest>("/api/generate", &generate);
+        describes::<PathRequest<GenerateFields>>("/api/generate", &generate);
         describes_one::<EmbeddingRequest>("/v1/embeddings");
         describes_one::<MessagesRequest>("/v1/messages");
         describes_one::<CountRequest>("/v1/messages/count_tokens");

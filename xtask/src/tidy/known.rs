@@ -10,26 +10,21 @@ const PATH: &str = "xtask/src/tidy/known.rs";
 
 /// Rule, crate, and the number of its breaches.
 const KNOWN: &[(&str, &str, usize)] = &[
-    ("prose", "cli", 15),
-    ("prose", "engine", 16),
+    ("prose", "engine", 4),
     ("prose", "formats", 2),
     ("prose", "kernels", 10),
-    ("prose", "model", 22),
-    ("prose of pages", "docs", 4),
+    ("prose", "model", 21),
     ("tokens", "fuzz", 1),
     ("tokens", "kernels", 5),
     ("tokens", "model", 1),
     ("tuples", "kernels", 163),
     ("tuples", "model", 8),
     ("tuples", "tokenizer", 1),
-    ("widths", "engine", 30),
+    ("widths", "engine", 3),
     ("widths", "formats", 29),
     ("widths", "kernels", 183),
     ("widths", "model", 1),
-    ("widths", "server", 1),
     ("widths", "xtask", 2),
-    ("widths of pages", "CHANGELOG.md", 1),
-    ("widths of pages", "docs", 2),
 ];
 
 /// Findings to report, and those that are known. If a crate has more than it may, all of its

@@ -54,7 +54,7 @@ fn the_text_is_the_same_for_a_miss_a_hit_and_a_part_of_one() {
         assert!(part > n / 2 && part < n - 1, "{part} of {n}");
         // The token that begins all texts is not worth a file.
         assert_eq!(counts("and so on", &cache).1, 0);
-        // What is left of the others is in the directory.
+        // The directory still has the others.
         assert_eq!(counts(&prompt(1), &cache).1 > 1, cache.ends_with('/'));
     }
     // A directory without a separator is one, too.
@@ -162,7 +162,7 @@ fn the_option_of_picolm_keeps_a_file_and_refuses_those_of_picolm_by_name() {
 #[test]
 #[cfg(target_os = "linux")]
 fn what_cannot_be_saved_is_one_warning() {
-    // Nobody creates files there, not even root.
+    // No user can create files there, not even root.
     let model = model(MODEL);
     let prompt = prompt(1);
     let args = ["run", &model, "-p", &prompt, "-n", "40", "-t", "0"];

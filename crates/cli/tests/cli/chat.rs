@@ -1,4 +1,4 @@
-//! `atta chat` through pipes: what goes to standard output, and what is evaluated again.
+//! `atta chat` through pipes: the text on standard output, and the tokens that are evaluated again.
 
 use serde_json::Value;
 

@@ -1,5 +1,5 @@
-//! `--json`, `--schema`, `--regex`, `--grammar`: whatever the model says, what is printed is what
-//! was asked for.
+//! `--json`, `--schema`, `--regex`, `--grammar`: the printed text has the form that was asked for,
+//! whatever the logits are.
 
 use serde_json::Value;
 

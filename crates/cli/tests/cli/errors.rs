@@ -1,5 +1,4 @@
-//! What goes wrong: one line on standard error, nothing on standard output, and the right exit
-//! code.
+//! Errors: one line on standard error, nothing on standard output, and the right exit code.
 
 use atta_formats::{TensorType, Writer};
 

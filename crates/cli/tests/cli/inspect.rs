@@ -1,4 +1,4 @@
-//! `atta inspect` and `atta bench`: what is in a file, and how fast it is.
+//! `atta inspect` and `atta bench`: the contents of a file, and its speed.
 
 use serde_json::Value;
 

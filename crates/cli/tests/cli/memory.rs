@@ -158,7 +158,7 @@ fn limited(bytes: u64, args: &[&str]) -> Output {
     let mut shell = match &group {
         Some(group) => group.run(&mut command),
         None => {
-            // What is mapped counts here whether it is touched or not: stacks, and room to align.
+            // Mapped memory counts here whether it is touched or not: stacks, and room to align.
             let mut shell = Command::new("sh");
             let kib = (bytes + 32 * MIB) / 1024;
             shell.args(["-c", "ulimit -d \"$0\" && exec \"$@\"", &kib.to_string()]);

@@ -1,4 +1,4 @@
-//! `atta pull` from a hub on this machine, and what is pulled by its name.
+//! `atta pull` from a hub on this machine, and pulled models by their names.
 
 use std::{
     fs,

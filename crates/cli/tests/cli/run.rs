@@ -271,8 +271,7 @@ fn statistics_know_a_resident_copy_of_the_built_in_model() {
         )
     };
     assert_eq!(pinned("mapped"), (0, None));
-    // The copy begins and ends its matrices at whole blocks, and leaves out what stands before
-    // them.
+    // The copy begins and ends its matrices at whole blocks, and leaves out the bytes before them.
     let n_bytes = atta::builtin().bytes.len() as u64;
     let (held, counted) = pinned("resident");
     assert!(

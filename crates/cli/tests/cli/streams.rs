@@ -194,7 +194,7 @@ fn ctrl_c_while_standard_input_is_read_still_writes_statistics() {
 #[test]
 fn ctrl_c_while_a_file_is_waited_for_still_writes_statistics() {
     let scratch = Scratch::new("interrupt-load");
-    // Opening a pipe waits until somebody writes to it, as a slow disk would let us wait.
+    // Opening a pipe waits for a writer, as reading from a slow disk would wait.
     let prompt = scratch.path("prompt.txt");
     assert!(
         Command::new("mkfifo")

@@ -1,4 +1,4 @@
-//! `atta chat` and `atta picolm` on a terminal: keys, and what is seen.
+//! `atta chat` and `atta picolm` on a terminal: keys, and the screen.
 
 #![cfg(unix)]
 
@@ -14,8 +14,7 @@ use crate::{
 /// The chat of a tiny model on a terminal, after its first prompt.
 fn chat(model: &ChatModel, more: &[&str]) -> PtySession {
     let mut command = Command::new(env!("CARGO_BIN_EXE_atta"));
-    // The keys and sequences of the terminal are those of its kind; that of whoever runs the tests
-    // does not matter.
+    // Keys and sequences depend on the kind of the terminal, so the tests set it.
     let n = if more.contains(&"-n") {
         [].as_slice()
     } else {
@@ -113,7 +112,7 @@ fn ctrl_c_at_the_prompt_asks_once() {
     session.send_control('c').unwrap();
     session.exp_string("Ctrl-C again leaves").unwrap();
     session.exp_string("> ").unwrap();
-    // Whoever does something else instead is asked again.
+    // After another command the question comes again.
     session.send_line("/clear").unwrap();
     session.exp_string("> ").unwrap();
     session.send_control('c').unwrap();

@@ -322,7 +322,7 @@ mod tests {
         assert_eq!(stops(&["é日"]).push("è".to_owned()), piece("è", false));
     }
 
-    /// What is printed of the whole text, and whether a stop string occurs: tries every end in
+    /// The printed part of the whole text, and whether a stop string occurs: tries every end in
     /// turn.
     fn reference<'a>(text: &'a str, stops: &[String]) -> (&'a str, bool) {
         for (end, _) in text.char_indices().chain([(text.len(), ' ')]) {

@@ -51,8 +51,8 @@ impl Breakers {
         self.tails(id).any(<[u32]>::is_empty)
     }
 
-    /// Number of tokens of `window` behind its last breaker; all without one. The last breaker is the
-    /// one whose head comes last, and of several with that head the longest.
+    /// Number of tokens of `window` behind its last breaker; all without one. The last breaker is
+    /// the one whose head comes last, and of several with that head the longest.
     pub(super) fn n_after_last(&self, window: &[u32]) -> usize {
         for (at, &head) in window.iter().enumerate().rev() {
             let after = &window[at + 1..];
@@ -74,8 +74,8 @@ impl Breakers {
     }
 }
 
-/// For each position of `word` at which `text` may begin, the rest of `text` behind `word`; empty if
-/// `word` contains all of `text`.
+/// For each position of `word` at which `text` may begin, the rest of `text` behind `word`; empty
+/// if `word` contains all of `text`.
 fn rests<'a>(word: &'a [u8], text: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
     let holds_all = word.windows(text.len()).any(|part| part == text);
     let ends = (1..text.len().min(word.len() + 1))

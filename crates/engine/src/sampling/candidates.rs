@@ -1,17 +1,17 @@
 //! The list of candidates: tokens that may still be selected, best first. Knows logits and ids, no
 //! filters.
 //!
-//! The one idea: **the list behaves as if it were sorted, and is sorted only as far as it is read**.
-//! The order is total (logit descending, then id ascending) and weights are integers, whose sums do
-//! not depend on the order, so lazy sorting changes no result.
+//! The one idea: **the list behaves as if it were sorted, and is sorted only as far as it is
+//! read**. The order is total (logit descending, then id ascending) and weights are integers, whose
+//! sums do not depend on the order, so lazy sorting changes no result.
 
 use std::cmp::Ordering;
 
 use atta_kernels::math;
 
 /// Number of candidates sorted at first, and the factor by which it grows. Selecting the next best
-/// takes a pass over the rest: 0.3 ms for 152k tokens, the time of sorting 10k of them. A first step
-/// of 64 or a factor of 8 or 16 made no clear difference.
+/// takes a pass over the rest: 0.3 ms for 152k tokens, the time of sorting 10k of them. A first
+/// step of 64 or a factor of 8 or 16 made no clear difference.
 const FIRST_SORTED: usize = 256;
 const GROWTH: usize = 4;
 
@@ -281,7 +281,10 @@ pub(super) mod tests {
         }
 
         #[test]
-        fn the_total_does_not_depend_on_how_much_is_sorted(logits in any_logits(), temperature in 0.1f32..3.0) {
+        fn the_total_does_not_depend_on_how_much_is_sorted(
+            logits in any_logits(),
+            temperature in 0.1f32..3.0,
+        ) {
             let all = sorted(&logits);
             prop_assume!(!all.is_empty());
             let mut candidates = Candidates::new(logits.len(), logits.len());

@@ -50,8 +50,8 @@ impl Dry {
         };
     }
 
-    /// Lowers the `logits` \[n_vocab\] of tokens that would continue a repetition in the last tokens
-    /// of `history`.
+    /// Lowers the `logits` \[n_vocab\] of tokens that would continue a repetition in the last
+    /// tokens of `history`.
     pub(super) fn apply(&mut self, logits: &mut [f32], history: &[u32]) {
         let window = &history[history.len().saturating_sub(self.window)..];
         if window.len() <= self.allowed_length {
@@ -238,8 +238,11 @@ mod tests {
             penalty_last_n in 1usize..50,
             with_breakers: bool,
         ) {
-            let o = DryOptions { multiplier, base, allowed_length, penalty_last_n, ..DryOptions::default() };
-            let sequences: &[&[u32]] = if with_breakers { &[&[3], &[2, 2], &[2, 2, 1]] } else { &[] };
+            let o = DryOptions {
+                multiplier, base, allowed_length, penalty_last_n, ..DryOptions::default()
+            };
+            let some: &[&[u32]] = &[&[3], &[2, 2], &[2, 2, 1]];
+            let sequences = if with_breakers { some } else { &[] };
             let mut dry = Dry::new(&o, 4);
             dry.set_breakers(breakers(sequences));
             // Twice, because the first call must leave nothing behind for the second.

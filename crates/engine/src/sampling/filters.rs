@@ -164,7 +164,8 @@ mod tests {
         #[test]
         fn typical_agrees_with_sorting_everything(logits in any_logits(), p in 0.0f32..1.0) {
             // Where distances are beyond measure, the definition itself is not computable.
-            let logits: Vec<f32> = logits.iter().map(|l| if l.is_nan() { -9.0 } else { l.clamp(-9.0, 9.0) }).collect();
+            let near = |l: f32| if l.is_nan() { -9.0 } else { l.clamp(-9.0, 9.0) };
+            let logits: Vec<f32> = logits.into_iter().map(near).collect();
             let all = sorted(&logits);
             let got = kept(&logits, |c| typical(c, p));
             prop_assume!(!all.is_empty());
@@ -173,9 +174,11 @@ mod tests {
             let score = |i: usize| (-probabilities[i].ln() - entropy).abs();
             let is_kept = |i: usize| got.contains(&all[i]);
             let sum = |indices: &[usize]| indices.iter().map(|&i| probabilities[i]).sum::<f64>();
-            let (inside, outside): (Vec<usize>, Vec<usize>) = (0..all.len()).partition(|&i| is_kept(i));
+            let (inside, outside): (Vec<usize>, Vec<usize>) =
+                (0..all.len()).partition(|&i| is_kept(i));
             prop_assert_eq!(inside.len(), got.len());
-            let farthest = inside.iter().copied().max_by(|&a, &b| score(a).total_cmp(&score(b))).unwrap();
+            let by_score = |a: &usize, b: &usize| score(*a).total_cmp(&score(*b));
+            let farthest = inside.iter().copied().max_by(by_score).unwrap();
             prop_assert!(outside.iter().all(|&i| score(i) > score(farthest) - 1e-5), "a nearer one was left out");
             prop_assert!(outside.is_empty() || sum(&inside) > f64::from(p) - 1e-5, "the set is too small");
             let without = sum(&inside) - probabilities[farthest];
@@ -201,7 +204,8 @@ mod tests {
             let all = sorted(&logits);
             let got = kept(&logits, |c| min_p(c, p));
             prop_assert_eq!(&got[..], &all[..got.len()]);
-            let ratio = |c: &Candidate| (f64::from(c.logit) - f64::from(all[0].logit)).exp() / f64::from(p);
+            let best = f64::from(all[0].logit);
+            let ratio = |c: &Candidate| (f64::from(c.logit) - best).exp() / f64::from(p);
             prop_assert!(got.iter().all(|c| ratio(c) > 1.0 - 1e-6));
             prop_assert!(all[got.len()..].iter().all(|c| ratio(c) < 1.0 + 1e-6));
         }

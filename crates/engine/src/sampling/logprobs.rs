@@ -102,8 +102,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn log_probabilities_agree_with_the_softmax(logits in any_logits(), n_top in 0usize..30, chosen: prop::sample::Index) {
-            let logits: Vec<f32> = logits.iter().map(|l| if l.is_finite() { l.clamp(-80.0, 80.0) } else { -1.0 }).collect();
+        fn log_probabilities_agree_with_the_softmax(
+            logits in any_logits(),
+            n_top in 0usize..30,
+            chosen: prop::sample::Index,
+        ) {
+            let finite = |l: f32| if l.is_finite() { l.clamp(-80.0, 80.0) } else { -1.0 };
+            let logits: Vec<f32> = logits.into_iter().map(finite).collect();
             prop_assume!(!logits.is_empty());
             let total: f64 = logits.iter().map(|&l| f64::from(l).exp()).sum();
             let want = |id: usize| (f64::from(logits[id]).exp() / total).ln();
@@ -117,7 +122,8 @@ mod tests {
                 prop_assert!((f64::from(logprobs.chosen.logprob) - want(chosen)).abs() < 1e-4);
                 let ids: Vec<usize> = logprobs.top.iter().map(|l| l.id as usize).collect();
                 prop_assert_eq!(&ids[..], &order[..n_top.min(order.len())]);
-                prop_assert!(logprobs.top.iter().all(|l| (f64::from(l.logprob) - want(l.id as usize)).abs() < 1e-4));
+                let error = |l: &LogProb| f64::from(l.logprob) - want(l.id as usize);
+                prop_assert!(logprobs.top.iter().all(|l| error(l).abs() < 1e-4));
             }
             prop_assert_eq!(collector.heap_bytes(), capacity);
         }

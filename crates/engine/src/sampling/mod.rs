@@ -52,8 +52,8 @@ pub struct Sampler {
 }
 
 impl Sampler {
-    /// Creates a sampler for `n_vocab` tokens. It ignores the sequence breakers in `sampling`, which
-    /// are texts: [`with_breakers`](Self::with_breakers) takes them as tokens.
+    /// Creates a sampler for `n_vocab` tokens. It ignores the sequence breakers in `sampling`,
+    /// which are texts: [`with_breakers`](Self::with_breakers) takes them as tokens.
     ///
     /// # Errors
     /// Those of [`Sampling::validate`], and [`SamplingError::BiasedToken`].
@@ -140,9 +140,9 @@ impl Sampler {
         }
     }
 
-    /// Bytes on the heap, constant after construction: 8 per candidate (twice `top_k`, at least 256,
-    /// or `n_vocab` without it), 4 per token of the vocabulary for penalties, and for DRY the same,
-    /// 4 per token of its window, and its breakers.
+    /// Bytes on the heap, constant after construction: 8 per candidate (twice `top_k`, at least
+    /// 256, or `n_vocab` without it), 4 per token of the vocabulary for penalties, and for DRY the
+    /// same, 4 per token of its window, and its breakers.
     pub fn heap_bytes(&self) -> usize {
         self.candidates.heap_bytes() + self.penalties.heap_bytes() + self.dry.heap_bytes()
     }
@@ -585,7 +585,9 @@ mod tests {
             min_p in prop_oneof![Just(0.0), 0.0f32..1.0],
             seed: u64,
         ) {
-            let sampling = Sampling { temperature, top_k, top_p, min_p, seed, ..Sampling::default() };
+            let sampling = Sampling {
+                temperature, top_k, top_p, min_p, seed, ..Sampling::default()
+            };
             let mut sampler = sampler(sampling.clone(), logits.len());
             let mut random = SplitMix64::new(seed);
             for _ in 0..4 {

@@ -2,8 +2,8 @@
 
 use atta_formats::{Explain, Names, Setting};
 
-/// Maximum bytes of a sequence breaker, and maximum tokens of DRY's window. The first is llama.cpp's;
-/// the second keeps the buffer below 4 MB.
+/// Maximum bytes of a sequence breaker, and maximum tokens of DRY's window. The first is
+/// llama.cpp's; the second keeps the buffer below 4 MB.
 const MAX_BREAKER_BYTES: usize = 40;
 const MAX_DRY_WINDOW: usize = 1 << 20;
 
@@ -38,17 +38,18 @@ pub struct Sampling {
     pub frequency_penalty: f32,
     /// DRY: the penalty on continued repetitions.
     pub dry: DryOptions,
-    /// Logit bias: added to the logits of these tokens first; −∞ bans a token. Several biases of one
-    /// token are summed.
+    /// Logit bias: added to the logits of these tokens first; −∞ bans a token. Several biases of
+    /// one token are summed.
     pub logit_bias: Vec<(u32, f32)>,
     /// Seed of the random numbers; the same seed and logits give the same tokens.
     pub seed: u64,
 }
 
-/// DRY, "don't repeat yourself": p-e-w, <https://github.com/oobabooga/text-generation-webui/pull/5677>, 2024.
+/// DRY, "don't repeat yourself": p-e-w, 2024,
+/// <https://github.com/oobabooga/text-generation-webui/pull/5677>.
 ///
-/// If the last `n ≥ allowed_length` tokens occur earlier in the text, followed by a token, that token
-/// loses `multiplier * base^(n - allowed_length)`.
+/// If the last `n ≥ allowed_length` tokens occur earlier in the text, followed by a token, that
+/// token loses `multiplier * base^(n - allowed_length)`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DryOptions {
     /// Factor of the penalty; 0 for none.

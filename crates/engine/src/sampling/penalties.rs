@@ -12,8 +12,8 @@ pub(super) struct Penalties {
     presence: f32,
     frequency: f32,
     window: usize,
-    /// Occurrences of each token in the window, \[n_vocab\]; all 0 between calls, empty if no penalty
-    /// applies.
+    /// Occurrences of each token in the window, \[n_vocab\]; all 0 between calls, empty if no
+    /// penalty applies.
     counts: Vec<u32>,
 }
 
@@ -139,15 +139,20 @@ mod tests {
             repeat_window in 0usize..40,
         ) {
             let sampling = Sampling {
-                repeat_penalty, presence_penalty, frequency_penalty, repeat_window, ..Sampling::default()
+                repeat_penalty,
+                presence_penalty,
+                frequency_penalty,
+                repeat_window,
+                ..Sampling::default()
             };
             let mut penalties = Penalties::new(&sampling, 8);
             // Twice, because the first call must leave the counts clean for the second.
             for _ in 0..2 {
                 let mut got = logits.clone();
                 penalties.apply(&mut got, &history);
-                let want = logits.iter().enumerate().map(|(id, &l)| reference(&sampling, l, id, &history));
-                prop_assert_eq!(got, want.collect::<Vec<_>>());
+                let reference = |(id, &l)| reference(&sampling, l, id, &history);
+                let want: Vec<f32> = logits.iter().enumerate().map(reference).collect();
+                prop_assert_eq!(got, want);
             }
         }
     }

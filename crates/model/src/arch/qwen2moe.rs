@@ -1,5 +1,4 @@
-//! Qwen1.5 MoE and Qwen2 MoE: a Qwen2 with experts, one of which all positions share behind a gate
-//! of its own.
+//! Qwen1.5 MoE and Qwen2 MoE: a Qwen2 with experts, and a shared one behind a gate of its own.
 //!
 //! The weights of the chosen experts are not renormalized. Source: Qwen2 technical report (Yang et
 //! al. 2024), section 2.2.2, and the checkpoints' `norm_topk_prob`.

@@ -7,6 +7,7 @@
 
 pub(crate) mod hybrid;
 pub(crate) mod quantized;
+pub(crate) mod random_file;
 
 use std::{fs, num::NonZeroUsize, path::PathBuf, sync::Arc};
 

@@ -5,6 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use serde::de::DeserializeOwned;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 
 use super::{
@@ -36,6 +37,57 @@ pub(crate) trait ApiRequest: Sized + Send + 'static {
     /// How long the model stays in memory after this request, if the request says so.
     fn keep_alive(&self) -> Option<KeepAlive> {
         None
+    }
+}
+
+/// Fields that several paths of an interface share.
+pub(crate) trait SharedFields: Sized + Send + 'static {
+    /// As [`ApiRequest::TAKES_ANY_NAME`].
+    const TAKES_ANY_NAME: bool = true;
+
+    /// Takes them from a body.
+    fn take(fields: &mut BodyFields) -> Result<Self, ApiError>;
+
+    /// As [`ApiRequest::keep_alive`].
+    fn keep_alive(&self) -> Option<KeepAlive> {
+        None
+    }
+}
+
+/// The fields of one path alone.
+pub(crate) trait PathFields: DeserializeOwned + Send + 'static {
+    /// The fields that other paths have, too.
+    type Shared: SharedFields;
+    /// As [`ApiRequest::ACCEPTED`].
+    const ACCEPTED: Accepted;
+
+    /// As [`ApiRequest::model`].
+    fn model(&self) -> Option<&str>;
+}
+
+/// A request in two parts: the fields that it shares with other paths, and those of its own.
+pub(crate) struct PathRequest<F: PathFields> {
+    pub(crate) shared: F::Shared,
+    pub(crate) own: F,
+}
+
+impl<F: PathFields> ApiRequest for PathRequest<F> {
+    const ACCEPTED: Accepted = F::ACCEPTED;
+    const TAKES_ANY_NAME: bool = F::Shared::TAKES_ANY_NAME;
+
+    fn read(mut fields: BodyFields, warnings: &Warnings) -> Result<Self, ApiError> {
+        Ok(Self {
+            shared: F::Shared::take(&mut fields)?,
+            own: fields.rest(F::ACCEPTED, warnings)?,
+        })
+    }
+
+    fn model(&self) -> Option<&str> {
+        self.own.model()
+    }
+
+    fn keep_alive(&self) -> Option<KeepAlive> {
+        self.shared.keep_alive()
     }
 }
 

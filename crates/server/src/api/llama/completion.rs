@@ -1,23 +1,17 @@
 //! `POST /completion`: continues texts, with llama.cpp's fields.
 
-use std::sync::Arc;
-
-use axum::{extract::State, response::Response};
 use serde::Deserialize;
 
 use super::{
-    options::{self, LlamaOptions},
-    response::{self, LlamaReply, ReplyFields},
+    LlamaPath, LlamaPrompts,
+    options::{self, LlamaShared},
 };
 use crate::{
-    app::App,
     flow::{
-        body::{BodyFields, Incoming},
+        body::Accepted,
         error::ApiError,
-        prepare::Prepared,
         prompt::{PromptLimits, Prompts},
-        request::{self, ApiRequest},
-        warnings::Warnings,
+        request::PathFields,
     },
     models::Model,
 };
@@ -27,52 +21,27 @@ const PROMPT_LIMITS: PromptLimits = PromptLimits {
     max: 64,
 };
 
-/// The fields that are kept or refused, in the parts that read them.
-pub(crate) struct LlamaCompletionRequest {
-    options: LlamaOptions,
-    reply: ReplyFields,
-    completion: LlamaCompletionFields,
-}
-
 /// The fields of `/completion` alone.
 #[derive(Debug, Deserialize)]
-struct LlamaCompletionFields {
+pub(crate) struct LlamaCompletionFields {
     prompt: Prompts,
     model: Option<String>,
 }
 
-impl ApiRequest for LlamaCompletionRequest {
-    fn read(mut fields: BodyFields, warnings: &Warnings) -> Result<Self, ApiError> {
-        Ok(Self {
-            options: fields.take()?,
-            reply: fields.take()?,
-            completion: fields.rest(options::ACCEPTED, warnings)?,
-        })
-    }
+impl PathFields for LlamaCompletionFields {
+    type Shared = LlamaShared;
+    const ACCEPTED: Accepted = options::ACCEPTED;
 
     fn model(&self) -> Option<&str> {
-        self.completion.model.as_deref()
+        self.model.as_deref()
     }
 }
 
-/// Continues each prompt.
-pub(crate) async fn answer(
-    State(app): State<Arc<App>>,
-    incoming: Incoming,
-) -> Result<Response, ApiError> {
-    let (answers, reply) = request::submit(&app, incoming, prepare).await?;
-    response::respond(answers, reply).await
-}
-
-fn prepare(
-    model: &Model,
-    request: LlamaCompletionRequest,
-    warnings: &Warnings,
-) -> Result<(Prepared, LlamaReply), ApiError> {
-    let is_list = request.completion.prompt.is_list();
-    let prompts = request.completion.prompt.into_ids(model, PROMPT_LIMITS)?;
-    let options = request.options.into_options(model, warnings)?;
-    let (prepared, mut reply) = response::prepare(model, &prompts, options, request.reply)?;
-    reply.is_list = is_list;
-    Ok((prepared, reply))
+impl LlamaPath for LlamaCompletionFields {
+    fn into_prompts(self, model: &Model) -> Result<LlamaPrompts, ApiError> {
+        Ok(LlamaPrompts {
+            is_list: self.prompt.is_list(),
+            ids: self.prompt.into_ids(model, PROMPT_LIMITS)?,
+        })
+    }
 }

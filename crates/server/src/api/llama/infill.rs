@@ -1,25 +1,15 @@
 //! `POST /infill`: fills the gap between two texts, with models that were trained for it (FIM,
 //! "fill in the middle").
 
-use std::sync::Arc;
-
 use atta_engine::tokenizer::{Special, TokenKind};
-use axum::{extract::State, response::Response};
 use serde::Deserialize;
 
 use super::{
-    options::{self, LlamaOptions},
-    response::{self, LlamaReply, ReplyFields},
+    LlamaPath, LlamaPrompts,
+    options::{self, LlamaShared},
 };
 use crate::{
-    app::App,
-    flow::{
-        body::{BodyFields, Incoming},
-        error::ApiError,
-        prepare::Prepared,
-        request::{self, ApiRequest},
-        warnings::Warnings,
-    },
+    flow::{body::Accepted, error::ApiError, request::PathFields},
     models::Model,
 };
 
@@ -92,16 +82,9 @@ const FILE: FimToken = FimToken {
 /// Files beside the one with the gap, at most.
 const MAX_EXTRA: usize = 64;
 
-/// The fields that are kept or refused, in the parts that read them.
-pub(crate) struct InfillRequest {
-    options: LlamaOptions,
-    reply: ReplyFields,
-    infill: InfillFields,
-}
-
 /// The fields of `/infill` alone.
 #[derive(Debug, Deserialize)]
-struct InfillFields {
+pub(crate) struct InfillFields {
     #[serde(default)]
     input_prefix: String,
     #[serde(default)]
@@ -128,43 +111,27 @@ pub(crate) struct Gap<'a> {
     pub(crate) extra: &'a [ExtraFile],
 }
 
-impl ApiRequest for InfillRequest {
-    fn read(mut fields: BodyFields, warnings: &Warnings) -> Result<Self, ApiError> {
-        Ok(Self {
-            options: fields.take()?,
-            reply: fields.take()?,
-            infill: fields.rest(options::ACCEPTED, warnings)?,
-        })
-    }
+impl PathFields for InfillFields {
+    type Shared = LlamaShared;
+    const ACCEPTED: Accepted = options::ACCEPTED;
 
     fn model(&self) -> Option<&str> {
-        self.infill.model.as_deref()
+        self.model.as_deref()
     }
 }
 
-/// Fills a gap.
-pub(crate) async fn answer(
-    State(app): State<Arc<App>>,
-    incoming: Incoming,
-) -> Result<Response, ApiError> {
-    let (answers, reply) = request::submit(&app, incoming, prepare).await?;
-    response::respond(answers, reply).await
-}
-
-fn prepare(
-    model: &Model,
-    request: InfillRequest,
-    warnings: &Warnings,
-) -> Result<(Prepared, LlamaReply), ApiError> {
-    let infill = request.infill;
-    let gap = Gap {
-        prefix: &(infill.input_prefix + &infill.prompt),
-        suffix: &infill.input_suffix,
-        extra: &infill.input_extra,
-    };
-    let ids = prompt(model, &gap)?;
-    let options = request.options.into_options(model, warnings)?;
-    response::prepare(model, &[ids], options, request.reply)
+impl LlamaPath for InfillFields {
+    fn into_prompts(self, model: &Model) -> Result<LlamaPrompts, ApiError> {
+        let gap = Gap {
+            prefix: &(self.input_prefix + &self.prompt),
+            suffix: &self.input_suffix,
+            extra: &self.input_extra,
+        };
+        Ok(LlamaPrompts {
+            is_list: false,
+            ids: vec![prompt(model, &gap)?],
+        })
+    }
 }
 
 /// Whether the vocabulary has the tokens for filling gaps.

@@ -4,11 +4,13 @@ use atta_engine::{Constraint, GenerateOptions, tokenizer::Special};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
+use super::response::ReplyFields;
 use crate::{
     flow::{
-        body::{Accepted, whole},
+        body::{Accepted, BodyFields, whole},
         error::ApiError,
         format,
+        request::SharedFields,
         sampling::{
             Defaults, DryFields, LogitBias, OneOrMore, SamplingFields, n_tokens_or_all,
             top_k_or_all,
@@ -107,6 +109,21 @@ pub(crate) struct LlamaOptions {
     image_data: Option<Vec<Value>>,
     lora: Option<Vec<Value>>,
     grammar_lazy: Option<bool>,
+}
+
+/// The fields that `/completion` and `/infill` share.
+pub(crate) struct LlamaShared {
+    pub(super) options: LlamaOptions,
+    pub(super) reply: ReplyFields,
+}
+
+impl SharedFields for LlamaShared {
+    fn take(fields: &mut BodyFields) -> Result<Self, ApiError> {
+        Ok(Self {
+            options: fields.take()?,
+            reply: fields.take()?,
+        })
+    }
 }
 
 impl LlamaOptions {
@@ -302,7 +319,6 @@ pub(super) fn to_json(options: &GenerateOptions) -> Map<String, Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::flow::body::BodyFields;
 
     fn options(value: Value) -> LlamaOptions {
         serde_json::from_value(value).unwrap()

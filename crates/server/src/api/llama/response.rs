@@ -10,7 +10,7 @@ use axum::{
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::options;
+use super::{LlamaPrompts, options};
 use crate::{
     api::flavor::ApiFlavor,
     flow::{
@@ -26,7 +26,7 @@ use crate::{
 
 /// The fields of a request about its response.
 #[derive(Debug, Default, Deserialize)]
-pub(super) struct ReplyFields {
+pub(crate) struct ReplyFields {
     stream: Option<bool>,
     return_tokens: Option<bool>,
     response_fields: Option<Vec<String>>,
@@ -35,7 +35,7 @@ pub(super) struct ReplyFields {
 /// How the answers are sent.
 pub(super) struct LlamaReply {
     /// Whether the response is a list, because the prompt is one.
-    pub(super) is_list: bool,
+    is_list: bool,
     stream: bool,
     with_tokens: bool,
     with_probs: bool,
@@ -50,7 +50,7 @@ pub(super) struct LlamaReply {
 /// Prepares a continuation of each prompt.
 pub(super) fn prepare(
     model: &Model,
-    prompts: &[Vec<u32>],
+    prompts: &LlamaPrompts,
     mut options: GenerateOptions,
     fields: ReplyFields,
 ) -> Result<(Prepared, LlamaReply), ApiError> {
@@ -58,19 +58,19 @@ pub(super) fn prepare(
         String::from_utf8_lossy(&model.engine.tokenizer().decode(ids)).into_owned()
     };
     let reply = LlamaReply {
-        is_list: false,
+        is_list: prompts.is_list,
         stream: fields.stream == Some(true),
         with_tokens: fields.return_tokens == Some(true),
         with_probs: options.n_logprobs.is_some(),
         fields: fields.response_fields.unwrap_or_default(),
         settings: options::to_json(&options),
-        prompts: prompts.iter().map(text).collect(),
+        prompts: prompts.ids.iter().map(text).collect(),
     };
     if reply.with_tokens && !reply.with_probs {
         // Ids come with log-probabilities; that of the sampled token alone costs little.
         options.n_logprobs = Some(0);
     }
-    let prepared = prepare::continuations(model, prompts, &options, 1).map_err(renamed)?;
+    let prepared = prepare::continuations(model, &prompts.ids, &options, 1).map_err(renamed)?;
     Ok((prepared, reply))
 }
 

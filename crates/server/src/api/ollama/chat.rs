@@ -1,37 +1,22 @@
 //! `POST /api/chat`.
 
-use std::sync::Arc;
-
 use atta_engine::chat::ChatInput;
-use axum::{extract::State, response::Response};
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::{
-    OllamaRequest,
+    OllamaPath,
     messages::{WireMessage, messages},
-    options::{ACCEPTED_FIELDS, SharedFields},
-    response::{OllamaReply, ReplyShape},
-    think::Think,
+    options::{ACCEPTED_FIELDS, OllamaShared, ParsedFields},
+    response::ReplyShape,
 };
 use crate::{
-    app::App,
     flow::{
-        body::{Accepted, BodyFields, Incoming},
-        error::ApiError,
-        prepare::{self, Prepared},
-        request::ApiRequest,
-        tools::ToolRequest,
-        warnings::Warnings,
+        body::Accepted, error::ApiError, prepare::Prepared, request::PathFields,
+        tools::ToolRequest, warnings::Warnings,
     },
-    models::{KeepAlive, Model},
+    models::Model,
 };
-
-/// The fields that are kept, in the parts that read them.
-pub(crate) struct OllamaChatRequest {
-    shared: SharedFields,
-    chat: OllamaChatFields,
-}
 
 /// The fields of `/api/chat` alone.
 #[derive(Debug, Deserialize)]
@@ -42,79 +27,47 @@ pub(crate) struct OllamaChatFields {
     tools: Option<Vec<Value>>,
 }
 
-impl ApiRequest for OllamaChatRequest {
-    const TAKES_ANY_NAME: bool = false;
+impl PathFields for OllamaChatFields {
+    type Shared = OllamaShared;
     const ACCEPTED: Accepted = ACCEPTED_FIELDS;
 
-    fn read(mut fields: BodyFields, warnings: &Warnings) -> Result<Self, ApiError> {
-        Ok(Self {
-            shared: fields.take()?,
-            chat: fields.rest(Self::ACCEPTED, warnings)?,
-        })
-    }
-
     fn model(&self) -> Option<&str> {
-        Some(&self.chat.model)
-    }
-
-    fn keep_alive(&self) -> Option<KeepAlive> {
-        self.shared.keep_alive()
+        Some(&self.model)
     }
 }
 
-impl OllamaRequest for OllamaChatRequest {
-    fn unload_reply(&self) -> Option<OllamaReply> {
+impl OllamaPath for OllamaChatFields {
+    fn empty_shape(&self) -> Option<ReplyShape> {
         // Every field, so that a new one is not forgotten here.
-        let OllamaChatFields {
+        let Self {
             model: _,
             messages,
-            tools: None,
-        } = &self.chat
-        else {
-            return None;
+            tools,
+        } = self;
+        (messages.is_empty() && tools.is_none()).then_some(ReplyShape::Chat)
+    }
+
+    fn prepare(
+        self,
+        model: &Model,
+        fields: &ParsedFields,
+        warnings: &Warnings,
+    ) -> Result<(Prepared, ReplyShape), ApiError> {
+        let messages = messages(self.messages, warnings)?;
+        let tools = ToolRequest {
+            tools: self.tools,
+            ..ToolRequest::default()
         };
-        match messages.is_empty() {
-            true => OllamaReply::unload(ReplyShape::Chat, &self.shared),
-            false => None,
+        let tools = tools.into_use(warnings)?;
+        if messages.is_empty() {
+            return Ok((Prepared::default(), ReplyShape::Chat));
         }
+        let input = ChatInput {
+            messages: &messages,
+            tools: tools.as_ref(),
+            ..ChatInput::default()
+        };
+        let (prepared, _) = fields.answer_after(model, &[], &input, warnings)?;
+        Ok((prepared, ReplyShape::Chat))
     }
-}
-
-/// Answers a conversation.
-pub(crate) async fn answer(
-    State(app): State<Arc<App>>,
-    incoming: Incoming,
-) -> Result<Response, ApiError> {
-    super::answer(&app, incoming, prepare).await
-}
-
-fn prepare(
-    model: &Model,
-    request: OllamaChatRequest,
-    warnings: &Warnings,
-) -> Result<(Prepared, OllamaReply), ApiError> {
-    let fields = request
-        .shared
-        .parsed(model.n_ctx, &model.defaults, warnings)?;
-    let messages = messages(request.chat.messages, warnings)?;
-    let tools = ToolRequest {
-        tools: request.chat.tools,
-        ..ToolRequest::default()
-    };
-    let tools = tools.into_use(warnings)?;
-    let reply = OllamaReply::new(ReplyShape::Chat, &fields);
-    if messages.is_empty() {
-        return Ok((Prepared::default(), reply));
-    }
-    let input = ChatInput {
-        messages: &messages,
-        tools: tools.as_ref(),
-        extra: Some(&Think::variables(fields.think.as_ref())),
-        ..ChatInput::default()
-    };
-    let (prepared, prompt) = prepare::answer_after(model, &[], &input, &fields.options, warnings)?;
-    if let Some(think) = &fields.think {
-        think.check(model, &prompt.text, warnings)?;
-    }
-    Ok((prepared, reply))
 }

@@ -1,36 +1,26 @@
 //! `POST /api/generate`: answers a prompt, continues it, or fills a gap behind it.
 
-use std::sync::Arc;
-
 use atta_engine::chat::{ChatInput, Message};
-use axum::{extract::State, response::Response};
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::{
-    OllamaRequest,
-    options::{ACCEPTED_FIELDS, ParsedFields, SharedFields},
-    response::{OllamaReply, PromptContext, ReplyShape},
-    think::{THINK_BEGIN, Think},
+    OllamaPath,
+    options::{ACCEPTED_FIELDS, OllamaShared, ParsedFields},
+    response::{PromptContext, ReplyShape},
+    think::THINK_BEGIN,
 };
 use crate::{
     api::llama::infill::{self, Gap},
-    app::App,
     flow::{
-        body::{Accepted, BodyFields, Incoming},
+        body::Accepted,
         error::ApiError,
         prepare::{self, Prepared},
-        request::ApiRequest,
+        request::PathFields,
         warnings::Warnings,
     },
-    models::{KeepAlive, Model},
+    models::Model,
 };
-
-/// The fields that are kept or refused, in the parts that read them.
-pub(crate) struct GenerateRequest {
-    shared: SharedFields,
-    generate: GenerateFields,
-}
 
 /// The fields of `/api/generate` alone.
 #[derive(Debug, Deserialize)]
@@ -52,78 +42,64 @@ pub(crate) struct GenerateFields {
     images: Vec<Value>,
 }
 
-impl ApiRequest for GenerateRequest {
-    const TAKES_ANY_NAME: bool = false;
+impl PathFields for GenerateFields {
+    type Shared = OllamaShared;
     const ACCEPTED: Accepted = ACCEPTED_FIELDS;
 
-    fn read(mut fields: BodyFields, warnings: &Warnings) -> Result<Self, ApiError> {
-        Ok(Self {
-            shared: fields.take()?,
-            generate: fields.rest(Self::ACCEPTED, warnings)?,
-        })
-    }
-
     fn model(&self) -> Option<&str> {
-        Some(&self.generate.model)
-    }
-
-    fn keep_alive(&self) -> Option<KeepAlive> {
-        self.shared.keep_alive()
+        Some(&self.model)
     }
 }
 
-impl OllamaRequest for GenerateRequest {
-    fn unload_reply(&self) -> Option<OllamaReply> {
+impl OllamaPath for GenerateFields {
+    fn empty_shape(&self) -> Option<ReplyShape> {
         // Every field, so that a new one is not forgotten here.
-        let GenerateFields {
+        let Self {
             model: _,
             prompt,
             system,
             context,
-            raw: false,
+            raw,
             suffix,
             template,
             images,
-        } = &self.generate
-        else {
-            return None;
-        };
+        } = self;
         let texts = [prompt, system, suffix, template];
         let is_empty = texts.into_iter().all(String::is_empty);
-        match is_empty && context.is_empty() && images.is_empty() {
-            true => OllamaReply::unload(ReplyShape::Generate(None), &self.shared),
-            false => None,
+        let is_empty = is_empty && context.is_empty() && images.is_empty() && !raw;
+        is_empty.then_some(ReplyShape::Generate(None))
+    }
+
+    fn check(&self, model: &Model, shared: &OllamaShared) -> Result<(), ApiError> {
+        self.refuse_unsupported(model.engine.spec().n_vocab)?;
+        match self.raw && shared.thinks() {
+            true => Err(ApiError::field(
+                "think",
+                "think is of no use with raw: true",
+            )),
+            false => Ok(()),
         }
     }
-}
 
-/// Answers a prompt.
-pub(crate) async fn answer(
-    State(app): State<Arc<App>>,
-    incoming: Incoming,
-) -> Result<Response, ApiError> {
-    super::answer(&app, incoming, prepare).await
-}
-
-fn prepare(
-    model: &Model,
-    request: GenerateRequest,
-    warnings: &Warnings,
-) -> Result<(Prepared, OllamaReply), ApiError> {
-    let generate = request.generate;
-    generate.refuse_unsupported(model.engine.spec().n_vocab)?;
-    if generate.raw && request.shared.thinks() {
-        return Err(ApiError::field(
-            "think",
-            "think is of no use with raw: true",
-        ));
+    fn prepare(
+        self,
+        model: &Model,
+        fields: &ParsedFields,
+        warnings: &Warnings,
+    ) -> Result<(Prepared, ReplyShape), ApiError> {
+        let ids = if !self.suffix.is_empty() {
+            self.infill_ids(model)?
+        } else if self.prompt.is_empty() {
+            return Ok((Prepared::default(), ReplyShape::Generate(None)));
+        } else if self.raw {
+            model.engine.prompt_ids(self.prompt.as_bytes())
+        } else {
+            let (prepared, context) = self.chat(model, fields, warnings)?;
+            return Ok((prepared, ReplyShape::Generate(Some(context))));
+        };
+        let prepared = prepare::continuations(model, &[ids], &fields.options, 1)?;
+        Ok((prepared, ReplyShape::Generate(None)))
     }
-    let fields = request
-        .shared
-        .parsed(model.n_ctx, &model.defaults, warnings)?;
-    let (prepared, context) = generate.prepare(model, &fields, warnings)?;
-    let reply = OllamaReply::new(ReplyShape::Generate(context), &fields);
-    Ok((prepared, reply))
 }
 
 impl GenerateFields {
@@ -158,30 +134,6 @@ impl GenerateFields {
         }
     }
 
-    /// Returns the job and, for an answer in the chat template, the tokens in front of it.
-    fn prepare(
-        self,
-        model: &Model,
-        fields: &ParsedFields,
-        warnings: &Warnings,
-    ) -> Result<(Prepared, Option<PromptContext>), ApiError> {
-        if !self.suffix.is_empty() {
-            let ids = self.infill_ids(model)?;
-            let prepared = prepare::continuations(model, &[ids], &fields.options, 1)?;
-            return Ok((prepared, None));
-        }
-        if self.prompt.is_empty() {
-            return Ok((Prepared::default(), None));
-        }
-        if self.raw {
-            let ids = model.engine.prompt_ids(self.prompt.as_bytes());
-            let prepared = prepare::continuations(model, &[ids], &fields.options, 1)?;
-            return Ok((prepared, None));
-        }
-        let (prepared, context) = self.chat(model, fields, warnings)?;
-        Ok((prepared, Some(context)))
-    }
-
     fn infill_ids(&self, model: &Model) -> Result<Vec<u32>, ApiError> {
         let gap = Gap {
             prefix: &self.prompt,
@@ -191,25 +143,20 @@ impl GenerateFields {
         infill::prompt(model, &gap).map_err(|error| error.renamed("input_suffix", "suffix"))
     }
 
-    /// The prompt as a message of the user.
+    /// Prepares an answer to the prompt as a message of the user. Returns the tokens in front of
+    /// the answer, too.
     fn chat(
         self,
         model: &Model,
         fields: &ParsedFields,
         warnings: &Warnings,
     ) -> Result<(Prepared, PromptContext), ApiError> {
-        let think = fields.think.as_ref();
         let input = ChatInput {
             messages: &[Message::user(self.prompt)],
             system: Some(self.system.as_str()),
-            extra: Some(&Think::variables(think)),
             ..ChatInput::default()
         };
-        let (prepared, prompt) =
-            prepare::answer_after(model, &self.context, &input, &fields.options, warnings)?;
-        if let Some(think) = think {
-            think.check(model, &prompt.text, warnings)?;
-        }
+        let (prepared, prompt) = fields.answer_after(model, &self.context, &input, warnings)?;
         let context = PromptContext {
             is_thinking: prompt.text.trim_end().ends_with(THINK_BEGIN),
             ids: prompt.ids,

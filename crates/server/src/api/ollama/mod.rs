@@ -15,48 +15,73 @@ pub(crate) mod options;
 mod response;
 mod think;
 
-use std::time::Instant;
+use std::{sync::Arc, time::Instant};
 
-use axum::response::Response;
+use axum::{extract::State, response::Response};
 
-use self::response::OllamaReply;
+use self::{
+    options::{OllamaShared, ParsedFields},
+    response::{OllamaReply, ReplyShape},
+};
 use crate::{
     app::App,
     flow::{
         body::Incoming,
         error::ApiError,
         prepare::Prepared,
-        request::{ApiRequest, ReceivedRequest},
+        request::{PathFields, PathRequest, ReceivedRequest},
         warnings::Warnings,
     },
     models::Model,
 };
 
-/// A request for an answer. Without a prompt it only loads or unloads its model.
-trait OllamaRequest: ApiRequest {
-    /// The reply to a request that only unloads its model.
-    fn unload_reply(&self) -> Option<OllamaReply>;
+/// The fields of a path that answers. A request without a prompt only loads or unloads its model.
+pub(crate) trait OllamaPath: PathFields<Shared = OllamaShared> {
+    /// The shape of the reply, if no field asks for anything.
+    fn empty_shape(&self) -> Option<ReplyShape>;
+
+    /// Refuses fields that are not supported, or not with others.
+    fn check(&self, _model: &Model, _shared: &OllamaShared) -> Result<(), ApiError> {
+        Ok(())
+    }
+
+    /// Prepares the answer; without a prompt there is no job.
+    fn prepare(
+        self,
+        model: &Model,
+        fields: &ParsedFields,
+        warnings: &Warnings,
+    ) -> Result<(Prepared, ReplyShape), ApiError>;
 }
 
 /// Answers a request. A model that is to be unloaded is not loaded for that.
-async fn answer<R: OllamaRequest>(
-    app: &App,
+pub(crate) async fn answer<F: OllamaPath>(
+    State(app): State<Arc<App>>,
     incoming: Incoming,
-    prepare: impl FnOnce(&Model, R, &Warnings) -> Result<(Prepared, OllamaReply), ApiError>
-    + Send
-    + 'static,
 ) -> Result<Response, ApiError> {
     let start = Instant::now();
-    let received = ReceivedRequest::<R>::read(app, incoming).await?;
-    if let Some(reply) = received.request.unload_reply()
-        && let (name, false) = app
-            .models
-            .inspect(received.request.model(), |name, model| {
-                (name.to_owned(), model.is_some())
-            })?
+    let received = ReceivedRequest::<PathRequest<F>>::read(&app, incoming).await?;
+    let request = &received.request;
+    let shape = request.own.empty_shape();
+    if let Some(reply) = shape.and_then(|shape| OllamaReply::unload(shape, &request.shared))
+        && let (name, false) = app.models.inspect(request.own.model(), |name, model| {
+            (name.to_owned(), model.is_some())
+        })?
     {
         return Ok(reply.without_answer(&name));
     }
-    let (answers, reply) = received.submit(app, prepare).await?;
+    let (answers, reply) = received.submit(&app, prepare).await?;
     response::respond(answers, reply, start).await
+}
+
+fn prepare<F: OllamaPath>(
+    model: &Model,
+    request: PathRequest<F>,
+    warnings: &Warnings,
+) -> Result<(Prepared, OllamaReply), ApiError> {
+    let PathRequest { shared, own } = request;
+    own.check(model, &shared)?;
+    let fields = shared.parsed(model.n_ctx, &model.defaults, warnings)?;
+    let (prepared, shape) = own.prepare(model, &fields, warnings)?;
+    Ok((prepared, OllamaReply::new(shape, &fields)))
 }

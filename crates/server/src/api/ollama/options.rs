@@ -3,7 +3,10 @@
 
 use std::time::Duration;
 
-use atta_engine::{Constraint, GenerateOptions};
+use atta_engine::{
+    Constraint, GenerateOptions,
+    chat::{ChatInput, Prompt},
+};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
@@ -13,15 +16,17 @@ use crate::{
         body::{Accepted, BodyFields, whole},
         error::ApiError,
         format, logprobs,
+        prepare::{self, Prepared},
+        request::SharedFields,
         sampling::{Defaults, OneOrMore, SamplingFields, n_tokens_or_all, top_k_or_all},
         warnings::Warnings,
     },
-    models::KeepAlive,
+    models::{KeepAlive, Model},
 };
 
 /// The shared fields.
 #[derive(Debug, Default, Deserialize)]
-pub(crate) struct SharedFields {
+pub(crate) struct OllamaShared {
     options: Option<Map<String, Value>>,
     format: Option<Value>,
     stream: Option<bool>,
@@ -32,9 +37,9 @@ pub(crate) struct SharedFields {
 }
 
 /// The options, and the form of the reply.
-pub(super) struct ParsedFields {
+pub(crate) struct ParsedFields {
     pub(super) options: GenerateOptions,
-    pub(super) think: Option<Think>,
+    think: Option<Think>,
     pub(super) stream: bool,
     /// The `done_reason` of a request without a prompt.
     pub(super) load_reason: &'static str,
@@ -99,11 +104,19 @@ pub(super) const ACCEPTED_FIELDS: Accepted = &[
     ("_debug_render_only", "there is no such mode"),
 ];
 
-impl SharedFields {
-    pub(super) fn keep_alive(&self) -> Option<KeepAlive> {
-        self.keep_alive.map(|KeepAliveField(keep_alive)| keep_alive)
+impl SharedFields for OllamaShared {
+    const TAKES_ANY_NAME: bool = false;
+
+    fn take(fields: &mut BodyFields) -> Result<Self, ApiError> {
+        fields.take()
     }
 
+    fn keep_alive(&self) -> Option<KeepAlive> {
+        self.keep_alive.map(|KeepAliveField(keep_alive)| keep_alive)
+    }
+}
+
+impl OllamaShared {
     pub(super) fn streams(&self) -> bool {
         self.stream.unwrap_or(true)
     }
@@ -129,11 +142,16 @@ impl SharedFields {
         )
     }
 
-    /// `unload` if the model is to leave memory at once, else `load`.
+    /// Whether the model is to leave memory at once.
+    pub(super) fn is_unload(&self) -> bool {
+        self.keep_alive() == Some(KeepAlive::For(Duration::ZERO))
+    }
+
+    /// The `done_reason` of a request without a prompt.
     pub(super) fn load_reason(&self) -> &'static str {
-        match self.keep_alive() {
-            Some(KeepAlive::For(Duration::ZERO)) => "unload",
-            _ => "load",
+        match self.is_unload() {
+            true => "unload",
+            false => "load",
         }
     }
 
@@ -171,6 +189,29 @@ impl SharedFields {
             stream,
             load_reason,
         })
+    }
+}
+
+impl ParsedFields {
+    /// Prepares an answer to a conversation that follows the tokens `before`, with the reasoning
+    /// that the request asks for. Returns the whole prompt, too.
+    pub(super) fn answer_after(
+        &self,
+        model: &Model,
+        before: &[u32],
+        input: &ChatInput<'_>,
+        warnings: &Warnings,
+    ) -> Result<(Prepared, Prompt), ApiError> {
+        let input = ChatInput {
+            extra: Some(&Think::variables(self.think.as_ref())),
+            ..*input
+        };
+        let (prepared, prompt) =
+            prepare::answer_after(model, before, &input, &self.options, warnings)?;
+        if let Some(think) = &self.think {
+            think.check(model, &prompt.text, warnings)?;
+        }
+        Ok((prepared, prompt))
     }
 }
 
@@ -258,9 +299,9 @@ mod tests {
     use super::*;
 
     fn of(options: Value) -> Result<GenerateOptions, ApiError> {
-        let settings = SharedFields {
+        let settings = OllamaShared {
             options: options.as_object().cloned(),
-            ..SharedFields::default()
+            ..OllamaShared::default()
         };
         settings
             .parsed(4096, &Defaults::default(), &Warnings::default())
@@ -324,9 +365,9 @@ mod tests {
             "num_gpu": 0, "num_thread": 4, "use_mmap": true, "num_keep": 24, "penalize_newline": true, "tfs_z": 1,
             "mirostat": 0, "mirostat_tau": 5.0, "num_ctx": 9005.0, "top_k": -1, "nonsense": 1,
         });
-        let settings = SharedFields {
+        let settings = OllamaShared {
             options: given.as_object().cloned(),
-            ..SharedFields::default()
+            ..OllamaShared::default()
         };
         let options = settings
             .parsed(4096, &Defaults::default(), &warnings)
@@ -348,23 +389,23 @@ mod tests {
         let refused = [
             (
                 "think",
-                SharedFields {
+                OllamaShared {
                     think: Some("deeply".into()),
-                    ..SharedFields::default()
+                    ..OllamaShared::default()
                 },
             ),
             (
                 "format",
-                SharedFields {
+                OllamaShared {
                     format: Some("yaml".into()),
-                    ..SharedFields::default()
+                    ..OllamaShared::default()
                 },
             ),
             (
                 "top_logprobs",
-                SharedFields {
+                OllamaShared {
                     top_logprobs: Some(2),
-                    ..SharedFields::default()
+                    ..OllamaShared::default()
                 },
             ),
         ];

@@ -21,7 +21,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::{
-    options::{ParsedFields, SharedFields},
+    options::{OllamaShared, ParsedFields},
     think::{THINK_BEGIN, THINK_END},
 };
 use crate::{
@@ -35,11 +35,11 @@ use crate::{
         logprobs::{LogprobPairing, PairedEvent},
         stream::{self, EventWriter, StreamEvent},
     },
-    models::{KeepAlive, Model},
+    models::Model,
 };
 
 /// Which fields hold the text of an answer.
-pub(super) enum ReplyShape {
+pub(crate) enum ReplyShape {
     /// `message`.
     Chat,
     /// `response`, and `context` if the prompt was a message in the chat template.
@@ -47,7 +47,7 @@ pub(super) enum ReplyShape {
 }
 
 /// The tokens in front of an answer, which `context` repeats.
-pub(super) struct PromptContext {
+pub(crate) struct PromptContext {
     pub(super) ids: Vec<u32>,
     /// Whether the prompt ends within the reasoning.
     pub(super) is_thinking: bool,
@@ -73,9 +73,8 @@ impl OllamaReply {
     }
 
     /// For a request without a prompt, if it only unloads its model.
-    pub(super) fn unload(shape: ReplyShape, fields: &SharedFields) -> Option<Self> {
-        let is_unload = fields.keep_alive() == Some(KeepAlive::For(Duration::ZERO));
-        (is_unload && fields.is_bare()).then(|| Self {
+    pub(super) fn unload(shape: ReplyShape, fields: &OllamaShared) -> Option<Self> {
+        (fields.is_unload() && fields.is_bare()).then(|| Self {
             shape,
             stream: fields.streams(),
             logprobs: false,

@@ -4,6 +4,7 @@
 //! Source: OpenAI, "API reference", 2025. A field that is not supported is refused by its name.
 
 pub(crate) mod chat;
+pub(crate) mod choices;
 pub(crate) mod completions;
 pub(crate) mod embeddings;
 pub(crate) mod messages;

@@ -1,12 +1,21 @@
 //! Sampling fields that chat, completions and responses share: OpenAI's names, and those of
 //! llama.cpp's server and vLLM.
 
+use atta_engine::GenerateOptions;
 use serde::Deserialize;
 
 use crate::flow::{
+    body::BodyFields,
     error::ApiError,
-    sampling::{self, LogitBias, OneOrMore, SamplingFields},
+    request::SharedFields,
+    sampling::{self, Defaults, LogitBias, OneOrMore, SamplingFields},
 };
+
+/// The limits of an answer, for which each path has names of its own.
+pub(super) struct AnswerLimits {
+    pub(super) max_tokens: Option<usize>,
+    pub(super) n_logprobs: Option<usize>,
+}
 
 /// The fields that are kept.
 #[derive(Debug, Default, Deserialize)]
@@ -27,15 +36,20 @@ pub(crate) struct OpenAiSampling {
     stop: Option<OneOrMore>,
 }
 
+impl SharedFields for OpenAiSampling {
+    fn take(fields: &mut BodyFields) -> Result<Self, ApiError> {
+        fields.take()
+    }
+}
+
 impl OpenAiSampling {
-    /// Each interface has fields of its own for the last two.
-    pub(super) fn into_fields(
+    pub(super) fn into_options(
         self,
-        max_tokens: Option<usize>,
-        n_logprobs: Option<usize>,
-    ) -> Result<SamplingFields, ApiError> {
+        limits: AnswerLimits,
+        defaults: &Defaults,
+    ) -> Result<GenerateOptions, ApiError> {
         let only_ids = |biases: LogitBias| biases.into_ids(|_| None);
-        Ok(SamplingFields {
+        let fields = SamplingFields {
             temperature: self.temperature,
             top_p: self.top_p,
             top_k: self.top_k,
@@ -47,9 +61,10 @@ impl OpenAiSampling {
             logit_bias: self.logit_bias.map(only_ids).transpose()?,
             seed: self.seed,
             stop: self.stop.map(OneOrMore::into_vec),
-            max_tokens,
-            n_logprobs,
+            max_tokens: limits.max_tokens,
+            n_logprobs: limits.n_logprobs,
             ..SamplingFields::default()
-        })
+        };
+        fields.into_options(defaults)
     }
 }

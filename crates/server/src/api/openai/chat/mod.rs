@@ -9,11 +9,14 @@ use axum::{extract::State, response::Response};
 
 use self::{
     request::{ChatReply, ChatRequest},
-    response::{ChatEnvelope, ChatWriter, whole},
+    response::{ChatWriter, whole},
 };
-use super::response::token_count;
+use super::{
+    choices::{ChoiceOptions, Envelope},
+    response::token_count,
+};
 use crate::{
-    app::{self, App},
+    app::App,
     flow::{
         body::Incoming,
         error::ApiError,
@@ -31,12 +34,8 @@ pub(crate) async fn answer(
     incoming: Incoming,
 ) -> Result<Response, ApiError> {
     let (answers, reply) = flow_request::submit(&app, incoming, prepare).await?;
-    let envelope = ChatEnvelope {
-        id: app.id("chatcmpl-"),
-        created: app::now(),
-        model: Arc::clone(answers.model()),
-    };
-    match reply.stream {
+    let envelope = Envelope::new(&app, "chatcmpl-", &answers);
+    match reply.choices.stream {
         true => Ok(stream::events(answers, ChatWriter::new(envelope, reply))),
         false => whole(&envelope, answers, reply).await,
     }
@@ -49,9 +48,9 @@ fn prepare(
 ) -> Result<(Prepared, ChatReply), ApiError> {
     let chat = request.parsed(model, warnings)?;
     let reply = chat.reply;
-    let prepared = prepare::answers(model, &chat.input(), &chat.options, reply.n, warnings)?;
-    let priority = reply.tier.unwrap_or_default().priority();
-    Ok((prepared.with_priority(priority), reply))
+    let ChoiceOptions { n, tier, .. } = reply.choices;
+    let prepared = prepare::answers(model, &chat.input(), &chat.options, n, warnings)?;
+    Ok((prepared.with_priority(tier.priority()), reply))
 }
 
 /// Counts the tokens of a prompt.

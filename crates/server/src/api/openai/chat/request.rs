@@ -8,18 +8,17 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::super::{
+    choices::{ChoiceOptions, ChoicesShared},
     messages::{self, WireMessage},
-    sampling::OpenAiSampling,
-    tier::Tier,
+    sampling::AnswerLimits,
 };
 use crate::{
     flow::{
-        body::{Accepted, BodyFields},
+        body::Accepted,
         error::ApiError,
-        format::FormatFields,
         logprobs,
-        request::ApiRequest,
-        sampling::{max_tokens, n_answers},
+        request::{PathFields, PathRequest},
+        sampling::max_tokens,
         thinking::{Thinking, template_variables},
         tools::ToolRequest,
         warnings::Warnings,
@@ -27,22 +26,13 @@ use crate::{
     models::Model,
 };
 
-/// The fields that are kept or refused, in the parts that read them.
-pub(crate) struct ChatRequest {
-    sampling: OpenAiSampling,
-    format: FormatFields,
-    chat: ChatFields,
-}
+pub(crate) type ChatRequest = PathRequest<ChatFields>;
 
 /// The fields of chat alone.
 #[derive(Debug, Deserialize)]
 pub(crate) struct ChatFields {
     messages: Vec<WireMessage>,
     model: Option<String>,
-    stream: Option<bool>,
-    #[serde(default, deserialize_with = "crate::flow::body::object")]
-    stream_options: Option<StreamOptions>,
-    n: Option<usize>,
     #[serde(default, deserialize_with = "max_tokens")]
     max_tokens: Option<usize>,
     #[serde(default, deserialize_with = "max_tokens")]
@@ -66,30 +56,12 @@ pub(crate) struct ChatFields {
     /// Variables of the chat template.
     chat_template_kwargs: Option<Map<String, Value>>,
     modalities: Option<Vec<String>>,
-    service_tier: Option<Tier>,
-}
-
-/// `stream_options`; its other fields have no effect.
-#[derive(Debug, Default, Deserialize)]
-pub(in crate::api::openai) struct StreamOptions {
-    include_usage: Option<bool>,
-}
-
-impl StreamOptions {
-    /// Whether the last chunk has the usage.
-    pub(in crate::api::openai) fn includes_usage(options: Option<&Self>) -> bool {
-        options.is_some_and(|options| options.include_usage == Some(true))
-    }
 }
 
 /// How the answers are sent.
 #[derive(Clone, Copy)]
 pub(super) struct ChatReply {
-    pub(super) n: usize,
-    pub(super) tier: Option<Tier>,
-    pub(super) stream: bool,
-    pub(super) include_usage: bool,
-    pub(super) logprobs: bool,
+    pub(super) choices: ChoiceOptions,
     /// Whether calls are written in the deprecated form `function_call`.
     pub(super) has_functions: bool,
 }
@@ -116,7 +88,8 @@ impl ParsedChat {
     }
 }
 
-impl ApiRequest for ChatRequest {
+impl PathFields for ChatFields {
+    type Shared = ChoicesShared;
     const ACCEPTED: Accepted = &[
         ("user", "there are no accounts"),
         ("safety_identifier", "there are no accounts"),
@@ -157,22 +130,14 @@ impl ApiRequest for ChatRequest {
         ),
     ];
 
-    fn read(mut fields: BodyFields, warnings: &Warnings) -> Result<Self, ApiError> {
-        Ok(Self {
-            sampling: fields.take()?,
-            format: fields.take()?,
-            chat: fields.rest(Self::ACCEPTED, warnings)?,
-        })
-    }
-
     fn model(&self) -> Option<&str> {
-        self.chat.model.as_deref()
+        self.model.as_deref()
     }
 }
 
 impl ChatRequest {
     pub(super) fn parsed(self, model: &Model, warnings: &Warnings) -> Result<ParsedChat, ApiError> {
-        let mut chat = self.chat;
+        let mut chat = self.own;
         chat.refuse_unsupported()?;
         let mut variables = template_variables(chat.chat_template_kwargs.take())?;
         chat.thinking()
@@ -183,21 +148,29 @@ impl ChatRequest {
             "logprobs: true",
         )?;
         let messages = messages::messages(std::mem::take(&mut chat.messages), warnings)?;
-        let reply = chat.reply(model.n_jobs)?;
+        let reply = ChatReply {
+            choices: self
+                .shared
+                .choices
+                .parsed(model.n_jobs, chat.logprobs == Some(true))?,
+            has_functions: chat.functions.is_some() && chat.tools.is_none(),
+        };
         let max_tokens = chat
             .max_completion_tokens
             .or(chat.max_tokens)
             .or(chat.n_predict);
-        let sampling = self.sampling.into_fields(max_tokens, n_logprobs)?;
+        let limits = AnswerLimits {
+            max_tokens,
+            n_logprobs,
+        };
         Ok(ParsedChat {
             end: chat.end(&messages)?,
             messages,
             tools: chat.take_tools().into_use(warnings)?,
             variables,
-            options: GenerateOptions {
-                constraint: self.format.into_constraint(warnings)?,
-                ..sampling.into_options(&model.defaults)?
-            },
+            options: self
+                .shared
+                .into_options(limits, &model.defaults, warnings)?,
             reply,
         })
     }
@@ -212,17 +185,6 @@ impl ChatFields {
             )),
             _ => Ok(()),
         }
-    }
-
-    fn reply(&self, max_answers: usize) -> Result<ChatReply, ApiError> {
-        Ok(ChatReply {
-            n: n_answers(self.n, max_answers)?,
-            tier: self.service_tier,
-            stream: self.stream == Some(true),
-            include_usage: StreamOptions::includes_usage(self.stream_options.as_ref()),
-            logprobs: self.logprobs == Some(true),
-            has_functions: self.functions.is_some() && self.tools.is_none(),
-        })
     }
 
     /// Where the prompt ends.

@@ -11,8 +11,9 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::{
-    super::response::{
-        LogprobEntries, WithChoices, done, finish_reason, logprob_entry, usage_json,
+    super::{
+        choices::{ChoiceOptions, Chunks, Envelope, UsagePerPrompt},
+        response::{LogprobEntries, WithChoices, finish_reason, logprob_entry},
     },
     request::ChatReply,
 };
@@ -21,31 +22,18 @@ use crate::{
     flow::{
         answer::{AnswerEnd, AnswerEvent, Answers, StopReason},
         error::ApiError,
-        logprobs::{LogprobPairing, PairedEvent, TokenLogprobs},
+        logprobs::{PairedEvent, TokenLogprobs},
         stream::{EventWriter, StreamEvent},
-        usage::{self, Usage},
+        usage,
     },
     models::Model,
 };
 
-/// What all chunks of a response have in common.
-pub(super) struct ChatEnvelope {
-    pub(super) id: String,
-    pub(super) created: u64,
-    pub(super) model: Arc<Model>,
-}
-
-impl ChatEnvelope {
-    /// All fields but the choices.
-    fn object(&self, kind: &str) -> Value {
-        json!({
-            "id": self.id,
-            "object": kind,
-            "created": self.created,
-            "model": self.model.name,
-            "system_fingerprint": null,
-        })
-    }
+/// A response or a chunk, without its choices.
+fn object(envelope: &Envelope, kind: &str) -> Value {
+    let mut object = envelope.object(kind);
+    object["system_fingerprint"] = Value::Null;
+    object
 }
 
 #[derive(Serialize)]
@@ -71,21 +59,22 @@ struct Collected {
 
 /// Collects all answers.
 pub(super) async fn whole(
-    envelope: &ChatEnvelope,
+    envelope: &Envelope,
     mut answers: Answers,
     reply: ChatReply,
 ) -> Result<Response, ApiError> {
-    let mut choices = Vec::with_capacity(reply.n);
-    let mut collected: Vec<Collected> = (0..reply.n).map(|_| Collected::default()).collect();
-    let mut usage = Usage::default();
-    let mut object = envelope.object("chat.completion");
+    let ChoiceOptions { n, tier, .. } = reply.choices;
+    let mut choices = Vec::with_capacity(n);
+    let mut collected: Vec<Collected> = (0..n).map(|_| Collected::default()).collect();
+    let mut usage = UsagePerPrompt::new(n);
+    let mut object = object(envelope, "chat.completion");
     while let Some(event) = answers.next().await {
         match event? {
             (i, AnswerEvent::Piece(piece)) => collected[i].cut_call.push(piece),
             (i, AnswerEvent::Logprobs(logprobs)) => collected[i].logprobs.push(logprobs),
             (index, AnswerEvent::End(end)) => {
-                usage.add(&end.done);
-                if reply.n == 1 {
+                usage.add(index, &end);
+                if n == 1 {
                     object["timings"] = usage::timings(&end.done);
                 }
                 let collected = std::mem::take(&mut collected[index]);
@@ -94,8 +83,8 @@ pub(super) async fn whole(
         }
     }
     choices.sort_by_key(|choice| choice.index);
-    object["usage"] = usage_json(usage);
-    object["service_tier"] = reply.tier.unwrap_or_default().name().into();
+    object["usage"] = usage.to_json();
+    object["service_tier"] = tier.name().into();
     Ok(Json(WithChoices { object, choices }).into_response())
 }
 
@@ -179,37 +168,26 @@ fn function_call(id: &str, name: &str, arguments: &str) -> Value {
 
 /// Writes the chunks of a streamed response.
 pub(super) struct ChatWriter {
-    envelope: ChatEnvelope,
+    model: Arc<Model>,
     reply: ChatReply,
-    usage: Usage,
+    chunks: Chunks,
     /// Of the only answer.
     timings: Option<Value>,
-    /// One for each answer.
-    pairings: Vec<LogprobPairing>,
 }
 
 impl ChatWriter {
-    pub(super) fn new(envelope: ChatEnvelope, reply: ChatReply) -> Self {
+    pub(super) fn new(envelope: Envelope, reply: ChatReply) -> Self {
+        let object = object(&envelope, "chat.completion.chunk");
         Self {
-            envelope,
+            model: envelope.model,
             reply,
-            usage: Usage::default(),
+            chunks: Chunks::new(object, reply.choices, reply.choices.n),
             timings: None,
-            pairings: vec![LogprobPairing::new(reply.logprobs); reply.n],
         }
-    }
-
-    fn chunk(&self, choice: Value) -> Value {
-        let mut chunk = self.envelope.object("chat.completion.chunk");
-        chunk["choices"] = json!([choice]);
-        if self.reply.include_usage {
-            chunk["usage"] = Value::Null;
-        }
-        chunk
     }
 
     fn delta_chunk(&self, i: usize, delta: Value, logprobs: Option<Value>) -> Value {
-        self.chunk(json!({
+        self.chunks.chunk(json!({
             "index": i,
             "delta": delta,
             "logprobs": logprobs,
@@ -219,23 +197,26 @@ impl ChatWriter {
 
     fn text_chunk(&self, i: usize, text: &str, logprobs: Option<TokenLogprobs>) -> Value {
         let logprobs = logprobs.map(|logprobs| {
-            let entry = logprob_entry(&self.envelope.model, &logprobs);
+            let entry = logprob_entry(&self.model, &logprobs);
             json!({ "content": [entry], "refusal": null })
         });
         self.delta_chunk(i, json!({ "content": text }), logprobs)
     }
 
     fn last_chunk(&mut self, i: usize, end: &AnswerEnd) -> Value {
-        self.usage.add(&end.done);
-        self.timings = (self.reply.n == 1).then(|| usage::timings(&end.done));
-        let mut chunk = self.chunk(json!({
+        let ChoiceOptions {
+            n, include_usage, ..
+        } = self.reply.choices;
+        self.chunks.usage.add(i, end);
+        self.timings = (n == 1).then(|| usage::timings(&end.done));
+        let mut chunk = self.chunks.chunk(json!({
             "index": i,
             "delta": {},
             "logprobs": null,
             "finish_reason": chat_finish_reason(end, self.reply),
         }));
         // With the usage, a chunk of its own has the timings.
-        if let Some(timings) = self.timings.take_if(|_| !self.reply.include_usage) {
+        if let Some(timings) = self.timings.take_if(|_| !include_usage) {
             chunk["timings"] = timings;
         }
         chunk
@@ -270,12 +251,12 @@ impl EventWriter for ChatWriter {
     fn begin(&mut self) -> Vec<StreamEvent> {
         let delta = json!({ "role": "assistant", "content": null });
         let first = |i| self.delta_chunk(i, delta.clone(), None).into();
-        (0..self.reply.n).map(first).collect()
+        (0..self.reply.choices.n).map(first).collect()
     }
 
     fn write(&mut self, i: usize, event: AnswerEvent) -> Vec<StreamEvent> {
         let mut chunks = Vec::new();
-        for event in self.pairings[i].push(event) {
+        for event in self.chunks.paired(i, event) {
             chunks.extend(match event {
                 PairedEvent::Text(text, logprobs) => Some(self.text_chunk(i, &text, logprobs)),
                 PairedEvent::Piece(piece) => {
@@ -288,16 +269,7 @@ impl EventWriter for ChatWriter {
     }
 
     fn end(&mut self) -> Vec<StreamEvent> {
-        if !self.reply.include_usage {
-            return vec![done()];
-        }
-        let mut last = self.envelope.object("chat.completion.chunk");
-        last["choices"] = json!([]);
-        last["usage"] = usage_json(self.usage);
-        if let Some(timings) = self.timings.take() {
-            last["timings"] = timings;
-        }
-        vec![last.into(), done()]
+        self.chunks.end(self.timings.take())
     }
 
     fn fail(&mut self, error: &ApiError) -> Vec<StreamEvent> {

@@ -8,11 +8,12 @@ use std::sync::Arc;
 use axum::{extract::State, response::Response};
 
 use self::{
-    request::{CompletionReply, CompletionRequest},
-    response::{CompletionEnvelope, CompletionWriter, whole},
+    request::CompletionRequest,
+    response::{CompletionWriter, whole},
 };
+use super::choices::{ChoiceOptions, Envelope};
 use crate::{
-    app::{self, App},
+    app::App,
     flow::{
         body::Incoming,
         error::ApiError,
@@ -28,18 +29,14 @@ pub(crate) async fn answer(
     State(app): State<Arc<App>>,
     incoming: Incoming,
 ) -> Result<Response, ApiError> {
-    let (answers, reply) = flow_request::submit(&app, incoming, prepare).await?;
-    let envelope = CompletionEnvelope {
-        id: app.id("cmpl-"),
-        created: app::now(),
-        model: Arc::clone(answers.model()),
-    };
-    match reply.stream {
+    let (answers, choices) = flow_request::submit(&app, incoming, prepare).await?;
+    let envelope = Envelope::new(&app, "cmpl-", &answers);
+    match choices.stream {
         true => {
-            let writer = CompletionWriter::new(envelope, reply, answers.len());
+            let writer = CompletionWriter::new(envelope, choices, answers.len());
             Ok(stream::events(answers, writer))
         }
-        false => whole(&envelope, answers, reply.n).await,
+        false => whole(&envelope, answers, choices.n).await,
     }
 }
 
@@ -47,10 +44,10 @@ fn prepare(
     model: &Model,
     request: CompletionRequest,
     warnings: &Warnings,
-) -> Result<(Prepared, CompletionReply), ApiError> {
+) -> Result<(Prepared, ChoiceOptions), ApiError> {
     let completion = request.parsed(model, warnings)?;
-    let reply = completion.reply;
-    let prepared = prepare::continuations(model, &completion.prompts, &completion.options, reply.n)
+    let ChoiceOptions { n, tier, .. } = completion.choices;
+    let prepared = prepare::continuations(model, &completion.prompts, &completion.options, n)
         .map_err(|error| error.renamed("messages", "prompt"))?;
-    Ok((prepared.with_priority(completion.priority), reply))
+    Ok((prepared.with_priority(tier.priority()), completion.choices))
 }

@@ -3,16 +3,18 @@
 use atta_engine::GenerateOptions;
 use serde::Deserialize;
 
-use super::super::{chat::request::StreamOptions, sampling::OpenAiSampling, tier::Tier};
+use super::super::{
+    choices::{ChoiceOptions, ChoicesShared},
+    sampling::AnswerLimits,
+};
 use crate::{
     flow::{
-        body::{Accepted, BodyFields},
+        body::Accepted,
         error::ApiError,
-        format::FormatFields,
         logprobs::MAX_TOP_LOGPROBS,
         prompt::{PromptLimits, Prompts},
-        request::ApiRequest,
-        sampling::{max_tokens, n_answers},
+        request::{PathFields, PathRequest},
+        sampling::max_tokens,
         warnings::Warnings,
     },
     models::Model,
@@ -26,53 +28,33 @@ const PROMPT_LIMITS: PromptLimits = PromptLimits {
 /// OpenAI's default for `max_tokens`.
 const DEFAULT_MAX_TOKENS: usize = 16;
 
-/// The fields that are kept or refused, in the parts that read them.
-pub(crate) struct CompletionRequest {
-    sampling: OpenAiSampling,
-    format: FormatFields,
-    completion: CompletionFields,
-}
+pub(crate) type CompletionRequest = PathRequest<CompletionFields>;
 
 /// The fields of completions alone.
 #[derive(Debug, Deserialize)]
 pub(crate) struct CompletionFields {
     prompt: Prompts,
     model: Option<String>,
-    stream: Option<bool>,
-    #[serde(default, deserialize_with = "crate::flow::body::object")]
-    stream_options: Option<StreamOptions>,
-    n: Option<usize>,
     #[serde(default, deserialize_with = "max_tokens")]
     max_tokens: Option<usize>,
     /// llama.cpp's name for `max_tokens`.
     #[serde(default, deserialize_with = "max_tokens")]
     n_predict: Option<usize>,
     logprobs: Option<usize>,
-    service_tier: Option<Tier>,
     echo: Option<bool>,
     best_of: Option<usize>,
     suffix: Option<String>,
-}
-
-/// How the answers are sent.
-#[derive(Clone, Copy)]
-pub(super) struct CompletionReply {
-    /// Answers per prompt.
-    pub(super) n: usize,
-    pub(super) stream: bool,
-    pub(super) include_usage: bool,
-    pub(super) logprobs: bool,
 }
 
 /// The prompts, the options and the form of the reply.
 pub(super) struct ParsedCompletion {
     pub(super) prompts: Vec<Vec<u32>>,
     pub(super) options: GenerateOptions,
-    pub(super) priority: u8,
-    pub(super) reply: CompletionReply,
+    pub(super) choices: ChoiceOptions,
 }
 
-impl ApiRequest for CompletionRequest {
+impl PathFields for CompletionFields {
+    type Shared = ChoicesShared;
     const ACCEPTED: Accepted = &[
         ("user", "there are no accounts"),
         ("safety_identifier", "there are no accounts"),
@@ -88,16 +70,8 @@ impl ApiRequest for CompletionRequest {
         ),
     ];
 
-    fn read(mut fields: BodyFields, warnings: &Warnings) -> Result<Self, ApiError> {
-        Ok(Self {
-            sampling: fields.take()?,
-            format: fields.take()?,
-            completion: fields.rest(Self::ACCEPTED, warnings)?,
-        })
-    }
-
     fn model(&self) -> Option<&str> {
-        self.completion.model.as_deref()
+        self.model.as_deref()
     }
 }
 
@@ -107,28 +81,28 @@ impl CompletionRequest {
         model: &Model,
         warnings: &Warnings,
     ) -> Result<ParsedCompletion, ApiError> {
-        let completion = self.completion;
-        completion.refuse_unsupported()?;
-        let reply = completion.reply(model.n_jobs)?;
+        let completion = self.own;
+        let with_logprobs = completion.logprobs.is_some();
+        let choices = self.shared.choices.parsed(model.n_jobs, with_logprobs)?;
+        completion.refuse_unsupported(choices.n)?;
         let default = model.defaults.n_predict.unwrap_or(DEFAULT_MAX_TOKENS);
         let max_tokens = completion.max_tokens.or(completion.n_predict);
-        let sampling = self
-            .sampling
-            .into_fields(Some(max_tokens.unwrap_or(default)), completion.logprobs)?;
+        let limits = AnswerLimits {
+            max_tokens: Some(max_tokens.unwrap_or(default)),
+            n_logprobs: completion.logprobs,
+        };
         Ok(ParsedCompletion {
-            options: GenerateOptions {
-                constraint: self.format.into_constraint(warnings)?,
-                ..sampling.into_options(&model.defaults)?
-            },
+            options: self
+                .shared
+                .into_options(limits, &model.defaults, warnings)?,
             prompts: completion.prompt.into_ids(model, PROMPT_LIMITS)?,
-            priority: completion.service_tier.unwrap_or_default().priority(),
-            reply,
+            choices,
         })
     }
 }
 
 impl CompletionFields {
-    fn refuse_unsupported(&self) -> Result<(), ApiError> {
+    fn refuse_unsupported(&self, n: usize) -> Result<(), ApiError> {
         let error = |name: &str, message: String| Err(ApiError::field(name, message));
         let has_suffix = self.suffix.as_ref().is_some_and(|text| !text.is_empty());
         if self.echo == Some(true) {
@@ -138,7 +112,7 @@ impl CompletionFields {
             let message = "suffix is not supported; /infill fills gaps";
             return error("suffix", message.to_owned());
         }
-        if self.best_of.is_some_and(|best| best != self.n.unwrap_or(1)) {
+        if self.best_of.is_some_and(|best| best != n) {
             return error("best_of", "best_of is not supported".to_owned());
         }
         match self.logprobs {
@@ -147,14 +121,5 @@ impl CompletionFields {
             }
             _ => Ok(()),
         }
-    }
-
-    fn reply(&self, max_answers: usize) -> Result<CompletionReply, ApiError> {
-        Ok(CompletionReply {
-            n: n_answers(self.n, max_answers)?,
-            stream: self.stream == Some(true),
-            include_usage: StreamOptions::includes_usage(self.stream_options.as_ref()),
-            logprobs: self.logprobs.is_some(),
-        })
     }
 }

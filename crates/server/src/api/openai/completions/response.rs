@@ -7,70 +7,25 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use serde::{Serialize, Serializer};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
-use super::{
-    super::response::{WithChoices, done, finish_reason, token_logprob, usage_json},
-    request::CompletionReply,
+use super::super::{
+    choices::{ChoiceOptions, Chunks, Envelope, UsagePerPrompt},
+    response::{WithChoices, finish_reason, token_logprob},
 };
 use crate::{
     api::flavor::ApiFlavor,
     flow::{
         answer::{AnswerEnd, AnswerEvent, Answers},
         error::ApiError,
-        logprobs::{LogprobPairing, PairedEvent, TokenLogprobs},
+        logprobs::{PairedEvent, TokenLogprobs},
         stream::{EventWriter, StreamEvent},
-        usage::Usage,
     },
     models::Model,
 };
 
-/// What all chunks of a response have in common.
-pub(super) struct CompletionEnvelope {
-    pub(super) id: String,
-    pub(super) created: u64,
-    pub(super) model: Arc<Model>,
-}
-
-impl CompletionEnvelope {
-    /// All fields but the choices.
-    fn object(&self) -> Value {
-        json!({
-            "id": self.id,
-            "object": "text_completion",
-            "created": self.created,
-            "model": self.model.name,
-        })
-    }
-}
-
-/// The usage of several prompts, each with `n` answers.
-struct UsagePerPrompt {
-    n: usize,
-    prompts: Vec<Usage>,
-}
-
-impl UsagePerPrompt {
-    fn new(n: usize) -> Self {
-        Self {
-            n,
-            prompts: Vec::new(),
-        }
-    }
-
-    /// Adds the `i`th answer.
-    fn add(&mut self, i: usize, end: &AnswerEnd) {
-        let prompt = i / self.n;
-        let n_prompts = self.prompts.len().max(prompt + 1);
-        self.prompts.resize(n_prompts, Usage::default());
-        self.prompts[prompt].add(&end.done);
-    }
-
-    fn to_json(&self) -> Value {
-        let sum = self.prompts.iter().copied().reduce(Usage::and);
-        usage_json(sum.unwrap_or_default())
-    }
-}
+/// The value of `object`, in responses and chunks.
+const KIND: &str = "text_completion";
 
 #[derive(Serialize)]
 struct CompletionChoice<'a> {
@@ -82,7 +37,7 @@ struct CompletionChoice<'a> {
 
 /// Collects all answers.
 pub(super) async fn whole(
-    envelope: &CompletionEnvelope,
+    envelope: &Envelope,
     mut answers: Answers,
     n: usize,
 ) -> Result<Response, ApiError> {
@@ -108,7 +63,7 @@ pub(super) async fn whole(
         }
     }
     choices.sort_by_key(|choice| choice.index);
-    let mut object = envelope.object();
+    let mut object = envelope.object(KIND);
     object["usage"] = usage.to_json();
     Ok(Json(WithChoices { object, choices }).into_response())
 }
@@ -168,44 +123,25 @@ impl Serialize for TopLogprobs<'_> {
 
 /// Writes the chunks of a streamed response.
 pub(super) struct CompletionWriter {
-    envelope: CompletionEnvelope,
-    usage: UsagePerPrompt,
-    include_usage: bool,
-    /// One for each answer.
-    pairings: Vec<LogprobPairing>,
+    model: Arc<Model>,
+    chunks: Chunks,
     /// Characters of each answer in front of the next token.
     offsets: Vec<usize>,
 }
 
 impl CompletionWriter {
-    pub(super) fn new(
-        envelope: CompletionEnvelope,
-        reply: CompletionReply,
-        n_answers: usize,
-    ) -> Self {
+    pub(super) fn new(envelope: Envelope, choices: ChoiceOptions, n_answers: usize) -> Self {
         Self {
-            envelope,
-            usage: UsagePerPrompt::new(reply.n),
-            include_usage: reply.include_usage,
-            pairings: vec![LogprobPairing::new(reply.logprobs); n_answers],
+            chunks: Chunks::new(envelope.object(KIND), choices, n_answers),
+            model: envelope.model,
             offsets: vec![0; n_answers],
         }
     }
 
-    fn chunk(&self, choice: &CompletionChunk<'_>) -> Value {
-        let mut chunk = self.envelope.object();
-        chunk["choices"] = json!([choice]);
-        if self.include_usage {
-            chunk["usage"] = Value::Null;
-        }
-        chunk
-    }
-
     fn text_chunk(&mut self, index: usize, text: &str, logprobs: Option<TokenLogprobs>) -> Value {
-        let model = Arc::clone(&self.envelope.model);
         let offset = &mut self.offsets[index];
-        let logprobs = logprobs.map(|one| CompletionLogprobs::new(&model, vec![one], offset));
-        self.chunk(&CompletionChunk {
+        let logprobs = logprobs.map(|one| CompletionLogprobs::new(&self.model, vec![one], offset));
+        self.chunks.chunk(CompletionChunk {
             text,
             index,
             logprobs,
@@ -214,8 +150,8 @@ impl CompletionWriter {
     }
 
     fn last_chunk(&mut self, index: usize, end: &AnswerEnd) -> Value {
-        self.usage.add(index, end);
-        self.chunk(&CompletionChunk {
+        self.chunks.usage.add(index, end);
+        self.chunks.chunk(CompletionChunk {
             text: "",
             index,
             logprobs: None,
@@ -235,7 +171,7 @@ struct CompletionChunk<'a> {
 impl EventWriter for CompletionWriter {
     fn write(&mut self, i: usize, event: AnswerEvent) -> Vec<StreamEvent> {
         let mut chunks = Vec::new();
-        for event in self.pairings[i].push(event) {
+        for event in self.chunks.paired(i, event) {
             chunks.extend(match event {
                 PairedEvent::Text(text, logprobs) => Some(self.text_chunk(i, &text, logprobs)),
                 PairedEvent::Piece(_) => None,
@@ -246,13 +182,7 @@ impl EventWriter for CompletionWriter {
     }
 
     fn end(&mut self) -> Vec<StreamEvent> {
-        if !self.include_usage {
-            return vec![done()];
-        }
-        let mut last = self.envelope.object();
-        last["choices"] = json!([]);
-        last["usage"] = self.usage.to_json();
-        vec![last.into(), done()]
+        self.chunks.end(None)
     }
 
     fn fail(&mut self, error: &ApiError) -> Vec<StreamEvent> {

@@ -8,15 +8,18 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::{
-    super::{sampling::OpenAiSampling, tier::Tier},
+    super::{
+        sampling::{AnswerLimits, OpenAiSampling},
+        tier::Tier,
+    },
     input,
     tools::ToolNames,
 };
 use crate::flow::{
-    body::{Accepted, BodyFields},
+    body::Accepted,
     error::ApiError,
     format, logprobs,
-    request::ApiRequest,
+    request::{PathFields, PathRequest},
     sampling::{Defaults, max_tokens},
     thinking::{Thinking, template_variables},
     tools::ToolRequest,
@@ -26,11 +29,7 @@ use crate::flow::{
 /// The value of `include` that asks for log-probabilities.
 const LOGPROBS: &str = "message.output_text.logprobs";
 
-/// The fields that are kept or refused, in the parts that read them.
-pub(crate) struct ResponseRequest {
-    sampling: OpenAiSampling,
-    response: ResponseFields,
-}
+pub(crate) type ResponseRequest = PathRequest<ResponseFields>;
 
 /// The fields of responses alone. Some have no effect and are repeated in the response.
 #[derive(Debug, Deserialize)]
@@ -142,7 +141,8 @@ pub(super) struct ResponseReply {
     pub(super) settings: Value,
 }
 
-impl ApiRequest for ResponseRequest {
+impl PathFields for ResponseFields {
+    type Shared = OpenAiSampling;
     const ACCEPTED: Accepted = &[
         ("client_metadata", "this server stores nothing"),
         ("store", "this server stores nothing"),
@@ -165,15 +165,8 @@ impl ApiRequest for ResponseRequest {
         ),
     ];
 
-    fn read(mut fields: BodyFields, warnings: &Warnings) -> Result<Self, ApiError> {
-        Ok(Self {
-            sampling: fields.take()?,
-            response: fields.rest(Self::ACCEPTED, warnings)?,
-        })
-    }
-
     fn model(&self) -> Option<&str> {
-        self.response.model.as_deref()
+        self.model.as_deref()
     }
 }
 
@@ -183,17 +176,18 @@ impl ResponseRequest {
         defaults: &Defaults,
         warnings: &Warnings,
     ) -> Result<ParsedResponse, ApiError> {
-        let mut response = self.response;
+        let mut response = self.own;
         response.refuse_unsupported()?;
         let n_logprobs = response.n_logprobs(warnings)?;
         let mut names = ToolNames::default();
         let text = response.text.take().unwrap_or_default();
-        let reply_settings = response.settings(&text, &self.sampling, &defaults.sampling);
+        let reply_settings = response.settings(&text, &self.shared, &defaults.sampling);
         let tools = response.take_tools(&mut names).into_use(warnings)?;
         let mut messages = input::messages(std::mem::take(&mut response.input), warnings)?;
-        let sampling = self
-            .sampling
-            .into_fields(response.max_output_tokens, n_logprobs)?;
+        let limits = AnswerLimits {
+            max_tokens: response.max_output_tokens,
+            n_logprobs,
+        };
         Ok(ParsedResponse {
             system: input::system(response.instructions.take(), &mut messages),
             messages,
@@ -205,7 +199,7 @@ impl ResponseRequest {
             },
             options: GenerateOptions {
                 constraint: text.into_constraint(warnings)?,
-                ..sampling.into_options(defaults)?
+                ..self.shared.into_options(limits, defaults)?
             },
             tier: response.service_tier.unwrap_or_default(),
             reply: ResponseReply {
@@ -326,6 +320,7 @@ pub(super) fn renamed(error: ApiError) -> ApiError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::flow::{body::BodyFields, request::ApiRequest};
 
     fn with_warnings(fields: Value) -> Result<(ParsedResponse, Vec<String>), ApiError> {
         let mut body = json!({ "input": "Hello!" });
