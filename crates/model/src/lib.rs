@@ -29,7 +29,7 @@ pub use bind::{BoundTensor, MatmulCost, Model};
 pub use cpu::{Cpu, CpuBackend, CpuFootprint};
 pub use error::Error;
 pub use executor::{Backend, Executor, ExecutorInfo, ExecutorSize, Footprint, Needs, Ticket};
-pub use kv::{KvElem, KvType};
+pub use kv::{KvElem, KvType, StateCoverage};
 pub use observe::{Inputs, Observer, Phase};
 pub use seqs::SeqTable;
 pub use share::Share;
