@@ -26,7 +26,7 @@ mod qwen3moe;
 mod rope;
 mod smollm3;
 
-use atta_formats::gguf::Metadata;
+use atta_formats::Metadata;
 
 use crate::{Error, spec::ModelSpec};
 use meta::Meta;
