@@ -191,9 +191,9 @@ impl PromptCache {
         found
     }
 
-    /// Replaces the state of a sequence by a cached prefix, and returns its number of tokens. `None`
-    /// if the first file cannot be used; the sequence keeps its state then. Maps one file at a
-    /// time: bus errors are caught in a limited number of maps.
+    /// Replaces the state of a sequence by a cached prefix, and returns its number of tokens.
+    /// `None` if the first file cannot be used; the sequence keeps its state then. Maps one file at
+    /// a time: bus errors are caught in a limited number of maps.
     pub(crate) fn fill(
         &self,
         executor: &mut dyn Executor,
