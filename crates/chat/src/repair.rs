@@ -2,16 +2,16 @@
 //!
 //! A template that answers is left alone. After a refusal each repair is tried alone, then all of
 //! them together, and the first success counts. If none helps, the first refusal is the error.
-
-use std::time::{Duration, Instant};
+//! Their number depends on the conversation alone, so that a prompt is the same on any machine.
 
 use serde_json::{Value, json};
 
-use super::{Message, Role, TemplateError, calling};
+use super::{Message, Role, TemplateError, calling, template};
 use crate::tools::ToolCall;
 
-/// No further repair is tried after this time: a template may take seconds before it refuses.
-const MAX_TIME: Duration = Duration::from_secs(2);
+/// Fuel that all repairs of a conversation may use, if each uses what one rendering may. It is
+/// enough for every repair of a thousand messages.
+const MAX_FUEL: u64 = 1 << 28;
 /// Length of a call id in Mistral's templates.
 const ID_CHARS: usize = 9;
 
@@ -34,7 +34,6 @@ pub(super) fn first_accepted(
     messages: &[Message],
     render: impl Fn(&[Message]) -> Result<String, TemplateError>,
 ) -> Result<String, TemplateError> {
-    let start = Instant::now();
     let error = match render(messages) {
         Err(error) if error.may_be_repaired() => error,
         result => return result,
@@ -45,19 +44,26 @@ pub(super) fn first_accepted(
         Some(repaired.clone())
     });
     let mut tried = messages.to_vec();
+    let mut n_left = n_candidates(messages);
     for candidate in alone.chain(cumulative) {
-        if start.elapsed() > MAX_TIME {
-            break;
-        }
         if candidate == messages || candidate == tried {
             continue;
+        }
+        if n_left == 0 {
+            break;
         }
         if let Ok(text) = render(&candidate) {
             return Ok(text);
         }
+        n_left -= 1;
         tried = candidate;
     }
     Err(error)
+}
+
+/// Maximum number of repaired conversations that are tried, at least one.
+fn n_candidates(messages: &[Message]) -> u64 {
+    (MAX_FUEL / template::rendering_fuel(messages)).max(1)
 }
 
 /// Wraps arguments that are not an object: templates iterate over them.
@@ -362,6 +368,32 @@ mod tests {
             rendered(source, &messages).unwrap(),
             "[a\n\nResult of f: x]"
         );
+    }
+
+    /// How often a template that refuses everything is rendered.
+    fn n_renderings(n_messages: usize) -> usize {
+        let n = std::cell::Cell::new(0);
+        // Each of the repairs changes something.
+        let mut messages = vec![
+            Message::assistant_calling("", vec![call("1", json!("{")), call("2", json!("{"))]),
+            Message::tool("1", "f", "x"),
+            Message::user("a"),
+        ];
+        messages.resize(n_messages, Message::user("b"));
+        let refused = first_accepted(&messages, |_| {
+            n.set(n.get() + 1);
+            Err(TemplateError::Raised(n.get().to_string()))
+        });
+        assert_eq!(refused, Err(TemplateError::Raised("1".into())));
+        n.get()
+    }
+
+    #[test]
+    fn long_conversations_are_repaired_in_fewer_ways() {
+        assert_eq!(n_renderings(10), n_renderings(1000));
+        assert!(n_renderings(10) > 10);
+        assert!((3..8).contains(&n_renderings(2500)));
+        assert_eq!(n_renderings(20_000), 2, "one repair is always tried");
     }
 
     #[test]

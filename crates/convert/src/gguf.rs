@@ -2,10 +2,7 @@
 
 use std::{path::Path, sync::Arc};
 
-use atta_formats::{
-    Contents, Directory, SharedBytes, TensorInfo, Writer,
-    gguf::{shard_file_name, shard_of_file_name},
-};
+use atta_formats::{Contents, Directory, SharedBytes, TensorInfo, Writer, gguf::shard_file_names};
 use atta_store::MappedFile;
 
 use crate::{Checkpoint, Error, MappedRows, Tensor};
@@ -24,10 +21,8 @@ const FILE_KEYS: [&str; 4] = [
 /// A file that cannot be opened, a missing shard, invalid GGUF.
 pub fn open(path: &Path) -> Result<Checkpoint, Error> {
     let name = path.file_name().and_then(|name| name.to_str());
-    let paths = match name.and_then(shard_of_file_name) {
-        Some((stem, _, n)) => (0..n)
-            .map(|i| path.with_file_name(shard_file_name(stem, i, n)))
-            .collect(),
+    let paths = match name.and_then(shard_file_names) {
+        Some(names) => names.map(|name| path.with_file_name(name)).collect(),
         None => vec![path.to_owned()],
     };
     let mut files = Vec::new();

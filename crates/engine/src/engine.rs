@@ -125,12 +125,18 @@ impl Engine {
         options: &LoadOptions,
     ) -> Result<Self, Error> {
         let start = Instant::now();
-        Self::load(
-            name.into(),
-            ModelFiles::from_static(name, bytes)?,
-            options,
-            start,
-        )
+        let files = ModelFiles::from_static(name, bytes)?;
+        Self::load(name.into(), files, options, start)
+    }
+
+    /// Loads a model that is open, such as one from [other sources](ModelFiles::from_sources) than
+    /// files; errors give `name` in place of a path. By default, weights of a source that is not
+    /// addressable are read into memory.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn from_files(name: &str, files: ModelFiles, options: &LoadOptions) -> Result<Self, Error> {
+        Self::load(name.into(), files, options, Instant::now())
     }
 
     fn load(

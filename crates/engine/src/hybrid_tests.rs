@@ -233,6 +233,49 @@ fn a_prompt_cache_keeps_checkpoints() {
     }
 }
 
+/// The state of a text in bytes, and a session that has it after these steps.
+fn exported(engine: &Engine, steps: &[&[u32]]) -> (Vec<u8>, Session) {
+    let mut session = engine.session(&options()).unwrap();
+    steps.iter().for_each(|ids| session.append(ids).unwrap());
+    let mut bytes = Vec::new();
+    session.export(&mut bytes).unwrap();
+    (bytes, session)
+}
+
+#[test]
+fn a_prompt_is_saved_once_though_its_exports_have_different_checkpoints() {
+    let engine = engine();
+    let scratch = Scratch::new("once");
+    let ids = text(1, 0, 300);
+    let mut sessions = [
+        exported(&engine, &[&ids]),
+        exported(&engine, &[&ids[..40], &ids[40..270], &ids[270..]]),
+    ];
+    sessions.sort_by_key(|(bytes, _)| bytes.len());
+    let [(less, first), (more, second)] = &mut sessions;
+    assert!(less.len() < more.len(), "they have different checkpoints");
+    for path in ["file", "many/"] {
+        let path = scratch.0.join(path);
+        let cache = PromptCache::open(&path, u64::MAX).unwrap();
+        first.save(&cache).unwrap();
+        let saved = contents(&path);
+        second.save(&cache).unwrap();
+        assert!(contents(&path) == saved, "{path:?}");
+        assert_eq!(hit(&engine, &cache, &ids), 299);
+    }
+}
+
+/// The bytes of a file, or of the files of a directory by name.
+fn contents(path: &Path) -> Vec<(PathBuf, Vec<u8>)> {
+    let mut paths = match fs::read_dir(path) {
+        Ok(entries) => entries.map(|entry| entry.unwrap().path()).collect(),
+        Err(_) => vec![path.to_owned()],
+    };
+    paths.sort();
+    let bytes = |path: PathBuf| (path.clone(), fs::read(&path).unwrap());
+    paths.into_iter().map(bytes).collect()
+}
+
 #[test]
 fn a_session_is_exported_and_imported() {
     let engine = engine();

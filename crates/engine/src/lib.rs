@@ -62,7 +62,8 @@ pub use atta_model::{
     Inputs, KvType, MatmulCost, Model, Observer, Phase, Role, arch, oracle, spec,
 };
 pub use atta_store::{
-    Budget, BudgetItem, Io, ModelFiles, ReadMethod, catch_bus_errors, give_back_memory, system,
+    Budget, BudgetItem, Io, ModelFiles, ModelSource, ReadAt, ReadMethod, catch_bus_errors,
+    give_back_memory, system,
 };
 pub use atta_tokenizer as tokenizer;
 pub use atta_tokenizer::Control;

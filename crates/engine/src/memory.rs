@@ -109,10 +109,10 @@ impl Outline {
             .saturating_add(needs.most())
             .saturating_add(program_bytes(needs.n_threads, beside))
             <= room;
-        let weights = weights.unwrap_or(if fits {
-            WeightsAt::Mapped
-        } else {
-            WeightsAt::Streamed
+        let weights = weights.unwrap_or(match (fits, files.is_addressable()) {
+            (true, true) => WeightsAt::Mapped,
+            (true, false) => WeightsAt::Resident,
+            (false, _) => WeightsAt::Streamed,
         });
         let limit = match (ram_budget, weights) {
             (Some(limit), _) => limit.min(most),

@@ -285,7 +285,7 @@ fn what_made_room_comes_back_and_outlives_the_batcher() {
         "all but the token whose logits are wanted"
     );
     assert_eq!(batcher.counts().n_restored as usize, n_cached);
-    batcher.save_kept();
+    batcher.save_cached_prefixes();
     drop(batcher);
 
     let mut next = Batcher::new(&engine, &options).unwrap();
@@ -344,7 +344,7 @@ fn what_could_not_be_kept_is_tried_again_at_the_end() {
         "{notes:?}"
     );
     fs::create_dir(&path).unwrap();
-    batcher.save_kept();
+    batcher.save_cached_prefixes();
     assert!(fs::read_dir(&path).unwrap().count() > 0);
 }
 
@@ -373,7 +373,7 @@ fn texts_that_are_only_read_have_no_place_on_disk() {
             batcher.step(&mut |_, _| ControlFlow::Continue(())).unwrap();
         }
     }
-    batcher.save_kept();
+    batcher.save_cached_prefixes();
     assert_eq!(fs::read_dir(&path).unwrap().count(), 0);
 }
 

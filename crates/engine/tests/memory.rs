@@ -6,7 +6,8 @@ use std::{
 };
 
 use atta_engine::{
-    Engine, Error, Fit, KvType, LoadOptions, Session, SessionOptions, WeightsAt, system,
+    Budget, Engine, Error, Fit, KvType, LoadOptions, ModelFiles, ModelSource, ReadAt, Session,
+    SessionOptions, WeightsAt, system,
 };
 
 /// A budget is for the whole program, so tests that have one take turns.
@@ -210,4 +211,54 @@ fn what_does_not_fit_shrinks_only_if_it_may() {
     let engine = Engine::open(&path, &options(Fit::Shrink)).unwrap();
     let session = engine.session(&session).unwrap();
     assert!((128..=512).contains(&session.n_ctx()));
+}
+
+/// The bytes of a model on another device.
+struct Remote(Vec<u8>);
+
+impl ReadAt for Remote {
+    fn n_bytes(&self) -> u64 {
+        self.0.len() as u64
+    }
+
+    fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> std::io::Result<()> {
+        let rest = self.0.get(offset as usize..).unwrap_or_default();
+        let found = rest.get(..buf.len());
+        buf.copy_from_slice(found.ok_or(std::io::ErrorKind::UnexpectedEof)?);
+        Ok(())
+    }
+}
+
+#[test]
+fn a_model_of_another_source_gives_the_same_logits() {
+    let _alone = alone();
+    let files = || {
+        let source = ModelSource {
+            name: "remote".to_owned(),
+            bytes: std::sync::Arc::new(Remote(std::fs::read(stories()).unwrap())),
+        };
+        ModelFiles::from_sources(vec![source], &Budget::unlimited()).unwrap()
+    };
+    let logits = |engine: &Engine| {
+        let mut session = engine.session(&session_of(64)).unwrap();
+        session.append(&[1, 5, 9, 70]).unwrap();
+        session.logits().unwrap().to_vec()
+    };
+    let of_file = logits(&Engine::open(&stories(), &LoadOptions::default()).unwrap());
+    for weights in [None, Some(WeightsAt::Resident), Some(WeightsAt::Streamed)] {
+        let options = LoadOptions {
+            weights,
+            ..LoadOptions::default()
+        };
+        let engine = Engine::from_files("remote", files(), &options).unwrap();
+        assert_eq!(logits(&engine), of_file, "{weights:?}");
+    }
+    let mapped = LoadOptions {
+        weights: Some(WeightsAt::Mapped),
+        ..LoadOptions::default()
+    };
+    let error = Engine::from_files("remote", files(), &mapped)
+        .err()
+        .unwrap();
+    assert!(error.to_string().contains("not addressable"), "{error}");
 }

@@ -12,9 +12,9 @@ use crate::TensorType;
 )]
 pub enum Error {
     // The file as a whole.
-    /// `got` is the start of the file, padded with zeros.
-    #[error("not a gguf file: {}", crate::foreign::describe(got))]
-    NotGguf { got: [u8; 9] },
+    /// No container begins so. `got` is the start of the file, padded with zeros.
+    #[error("not a model file: {}", crate::foreign::describe(got))]
+    UnknownContainer { got: [u8; 9] },
     #[error("gguf version {got} is not supported, expected 2 or 3")]
     Version { got: u32 },
     #[error("big-endian gguf version {version}: only little-endian files are supported")]

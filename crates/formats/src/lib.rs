@@ -40,14 +40,13 @@ mod shape;
 mod tensor_type;
 
 pub use codec::decode;
-pub use container::{Container, Contents, Directory, TensorInfo, gguf, is_model};
+pub use container::{Container, Contents, Directory, TensorInfo, gguf, is_model, metadata};
 pub use encoding::Encoding;
 pub use error::Error;
 #[cfg(feature = "foreign")]
 pub use foreign::recognize;
-pub use gguf::{
-    ArrayValue, Gguf, Layout, Metadata, NumArray, Number, Split, StrArray, Value, ValueType, Writer,
-};
+pub use gguf::{Gguf, Layout, Split, Writer};
+pub use metadata::{ArrayValue, Metadata, NumArray, Number, StrArray, Value, ValueType};
 pub use setting::{Explain, Names, Setting, Suggestion};
 pub use shape::Shape;
 pub use tensor_type::TensorType;

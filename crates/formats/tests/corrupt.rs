@@ -98,8 +98,10 @@ fn the_unpatched_file_is_good() {
 
 #[test]
 fn a_wrong_magic_number_is_no_gguf() {
-    assert!(matches!(with(0, *b"GGML"), Error::NotGguf { got } if got.starts_with(b"GGML\x03")));
-    assert!(matches!(with(0, [0; 4]), Error::NotGguf { got } if got.starts_with(&[0; 4])));
+    assert!(
+        matches!(with(0, *b"GGML"), Error::UnknownContainer { got } if got.starts_with(b"GGML\x03"))
+    );
+    assert!(matches!(with(0, [0; 4]), Error::UnknownContainer { got } if got.starts_with(&[0; 4])));
 }
 
 #[test]

@@ -90,7 +90,7 @@ impl Model {
         source: impl FnOnce(ModelFiles, Plan) -> Result<Box<dyn Weights>, E>,
     ) -> Result<Self, E> {
         let share = Share::whole(&spec);
-        Self::with_share((spec, share), files, budget, source)
+        Self::with_share(spec, share, files, budget, source)
     }
 
     /// Binds a part of the model. The other tensors are checked in the file's directory, but not
@@ -99,7 +99,8 @@ impl Model {
     /// # Errors
     /// As [`with_source`](Self::with_source), and layers that the model does not have.
     pub fn with_share<E: From<Error>>(
-        (spec, share): (ModelSpec, Share),
+        spec: ModelSpec,
+        share: Share,
         files: ModelFiles,
         budget: &Budget,
         source: impl FnOnce(ModelFiles, Plan) -> Result<Box<dyn Weights>, E>,

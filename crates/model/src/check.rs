@@ -86,8 +86,8 @@ impl LayerSpec {
             })?;
         }
         self.moe().map_or(Ok(()), |moe| moe.check(d_model))?;
-        let halves = [Sublayer::Mixer, Sublayer::Ffn];
-        let mut inner = halves
+        let sublayers = [Sublayer::Mixer, Sublayer::Ffn];
+        let mut inner = sublayers
             .map(|sublayer| [self.post_norm(sublayer), self.sub_norm(sublayer)])
             .into_iter()
             .flatten()

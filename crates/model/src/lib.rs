@@ -31,7 +31,7 @@ pub use error::Error;
 pub use executor::{
     Backend, Executor, ExecutorBytes, ExecutorInfo, ExecutorSize, Footprint, Ticket,
 };
-pub use kv::{KvElem, KvType};
+pub use kv::{KvElem, KvType, StateCoverage};
 pub use observe::{Inputs, Observer, Phase};
 pub use seqs::SeqTable;
 pub use share::Share;

@@ -204,7 +204,7 @@ fn a_part_of_a_model_has_and_counts_its_own_layers_only() {
             };
             let files = g.files().unmapped(&budget).unwrap();
             let before = budget.used();
-            let model = Model::with_share((spec.clone(), share), files, &budget, source).unwrap();
+            let model = Model::with_share(spec.clone(), share, files, &budget, source).unwrap();
             (budget.used() - before, sizes.all, model)
         };
         let (held, all, whole) = measured(Share::whole(&spec));

@@ -225,7 +225,7 @@ impl WorkerLoop {
 
     /// Writes cached prefixes to disk, if the batcher has a disk tier.
     fn shut_down(&mut self) {
-        self.batcher.save_kept();
+        self.batcher.save_cached_prefixes();
         self.print_warnings();
     }
 

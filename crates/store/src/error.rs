@@ -48,6 +48,14 @@ pub enum Error {
         /// Length of the file, bytes.
         file_bytes: u64,
     },
+    /// Weights of a source that is not addressable were to be used in place.
+    #[error(
+        "shard {shard}: its bytes are not addressable, so that they have to be read into memory"
+    )]
+    NotAddressable {
+        /// Index of the shard.
+        shard: u16,
+    },
     /// The plan of these weights lacks the requested layer or table.
     #[error("the weights asked for are not part of this plan")]
     NotInPlan,

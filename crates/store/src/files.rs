@@ -11,21 +11,18 @@ use std::{
     sync::Arc,
 };
 
-use atta_formats::{
-    Contents, Directory, SharedBytes,
-    gguf::{shard_file_name, shard_of_file_name},
-};
+use atta_formats::{Contents, Directory, SharedBytes, gguf::shard_file_names};
 
-use crate::{
-    Budget, Error, Extent, MappedFile, ReadMethod, Reservation,
-    source::{ReadAt, StaticBytes},
-};
+use crate::{Budget, Error, Extent, MappedFile, ReadAt, ReadMethod, Reservation, source::Source};
+
+/// Bytes read at first of a source that is not addressable, to find the metadata.
+const FIRST_READ_BYTES: u64 = 1 << 20;
 
 /// The files of one model, open, with their metadata and tensor directory.
 pub struct ModelFiles {
     directory: Directory,
     shards: Vec<Shard>,
-    _headers: Option<Reservation>,
+    _headers: Vec<Reservation>,
 }
 
 impl std::fmt::Debug for ModelFiles {
@@ -36,8 +33,25 @@ impl std::fmt::Debug for ModelFiles {
     }
 }
 
+/// One file of a model that is not read from the file system.
+#[derive(Clone)]
+pub struct ModelSource {
+    /// Stands in for the path in errors.
+    pub name: String,
+    /// The bytes of the file.
+    pub bytes: Arc<dyn ReadAt>,
+}
+
+impl std::fmt::Debug for ModelSource {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ModelSource")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
+}
+
 struct Shard {
-    source: Arc<dyn ReadAt>,
+    source: Source,
     /// The bytes that the directory points into: the whole file if it is addressable, otherwise a
     /// copy of the bytes before its tensors.
     start: SharedBytes,
@@ -55,7 +69,7 @@ impl ModelFiles {
             .iter()
             .map(|path| Ok(Shard::addressable(map(path)?)))
             .collect::<Result<_, _>>()?;
-        Self::parse(path, shards, None)
+        Self::parse(path, shards, Vec::new())
     }
 
     /// Takes a model that is built into the program; `name` stands in for the path in errors.
@@ -63,21 +77,79 @@ impl ModelFiles {
     /// # Errors
     /// [`Error::Format`] if the bytes are no valid model file.
     pub fn from_static(name: &str, bytes: &'static [u8]) -> Result<Self, Error> {
-        let source = StaticBytes {
-            name: name.into(),
-            bytes,
-        };
-        let shard = Shard::addressable(Arc::new(source));
-        Self::parse(name.as_ref(), vec![shard], None)
+        let shard = Shard::addressable(Source::other(name, Arc::new(bytes)));
+        Self::parse(name.as_ref(), vec![shard], Vec::new())
     }
 
-    fn parse(path: &Path, shards: Vec<Shard>, headers: Option<Reservation>) -> Result<Self, Error> {
+    /// Opens a model from other sources than files: one, or all shards in order. Of a source that
+    /// is not addressable the metadata is copied, under the budget; tensors are accessible by
+    /// [`read`](Self::read) and by streamed weights.
+    ///
+    /// # Errors
+    /// A source that cannot be read, a budget too small for the copies, bytes that are no valid
+    /// model file.
+    ///
+    /// ```
+    /// use std::{io, sync::Arc};
+    ///
+    /// use atta_formats::{TensorType, Writer};
+    /// use atta_store::{Budget, ModelFiles, ModelSource, ReadAt};
+    ///
+    /// /// Bytes of another device, which are copied when they are read.
+    /// struct Remote(Vec<u8>);
+    ///
+    /// impl ReadAt for Remote {
+    ///     fn n_bytes(&self) -> u64 {
+    ///         self.0.len() as u64
+    ///     }
+    ///
+    ///     fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+    ///         let found = self.0.get(offset as usize..).and_then(|rest| rest.get(..buf.len()));
+    ///         buf.copy_from_slice(found.ok_or(io::ErrorKind::UnexpectedEof)?);
+    ///         Ok(())
+    ///     }
+    /// }
+    ///
+    /// let mut writer = Writer::new();
+    /// writer.add_tensor("output.weight", &[2, 4], TensorType::F32)?;
+    /// let layout = writer.finish()?;
+    /// let mut bytes = layout.header;
+    /// bytes.resize(layout.file_bytes as usize, 0);
+    ///
+    /// let source = ModelSource {
+    ///     name: "remote".to_owned(),
+    ///     bytes: Arc::new(Remote(bytes)),
+    /// };
+    /// let files = ModelFiles::from_sources(vec![source], &Budget::unlimited())?;
+    /// assert_eq!(files.directory().tensors()[0].name, "output.weight");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn from_sources(sources: Vec<ModelSource>, budget: &Budget) -> Result<Self, Error> {
+        let mut headers = Vec::new();
+        let shard = |ModelSource { name, bytes }| {
+            let source = Source::other(name, bytes);
+            if source.bytes().is_some() {
+                return Ok(Shard::addressable(source));
+            }
+            let (start, reserved) = read_start(&source, budget)?;
+            headers.push(reserved);
+            Ok(Shard { source, start })
+        };
+        let shards: Vec<Shard> = sources
+            .into_iter()
+            .map(shard)
+            .collect::<Result<_, Error>>()?;
+        let first = shards.first().map(|shard| shard.source.path().to_owned());
+        Self::parse(&first.unwrap_or_default(), shards, headers)
+    }
+
+    fn parse(path: &Path, shards: Vec<Shard>, headers: Vec<Reservation>) -> Result<Self, Error> {
         let parsed = shards.iter().map(|shard| {
             let format = |source| Error::Format {
                 path: shard.source.path().to_owned(),
                 source,
             };
-            Contents::parse(shard.start.clone(), shard.source.len()).map_err(format)
+            Contents::parse(shard.start.clone(), shard.source.n_bytes()).map_err(format)
         });
         let parsed = parsed.collect::<Result<Vec<_>, _>>()?;
         let directory = Directory::from_shards(parsed).map_err(|source| Error::Format {
@@ -98,12 +170,12 @@ impl ModelFiles {
     /// A budget too small for the copies; a file that cannot be opened again or changed.
     pub fn unmapped(self, budget: &Budget) -> Result<Self, Error> {
         let sources = self.unmapped_sources(None)?;
-        let copied = |(i, source): (usize, &Arc<dyn ReadAt>)| match source.bytes() {
+        let copied = |(i, source): (usize, &Source)| match source.bytes() {
             Some(_) => 0,
             None => self.header(i).len() as u64,
         };
         let headers = budget.reserve("metadata", sources.iter().enumerate().map(copied).sum())?;
-        let shard = |(i, source): (usize, Arc<dyn ReadAt>)| match source.bytes() {
+        let shard = |(i, source): (usize, Source)| match source.bytes() {
             Some(_) => Shard::addressable(source),
             None => Shard {
                 source,
@@ -113,7 +185,7 @@ impl ModelFiles {
         let shards: Vec<Shard> = sources.into_iter().enumerate().map(shard).collect();
         let path = self.shards[0].source.path().to_owned();
         drop(self);
-        Self::parse(&path, shards, Some(headers))
+        Self::parse(&path, shards, vec![headers])
     }
 
     /// The bytes before the first tensor of a shard.
@@ -134,7 +206,13 @@ impl ModelFiles {
 
     /// The length of all files together, bytes.
     pub fn file_bytes(&self) -> u64 {
-        self.shards.iter().map(|shard| shard.source.len()).sum()
+        self.shards.iter().map(|shard| shard.source.n_bytes()).sum()
+    }
+
+    /// Whether all bytes are addressable without a read.
+    pub fn is_addressable(&self) -> bool {
+        let mut sources = self.shards.iter().map(|shard| &shard.source);
+        sources.all(|source| source.bytes().is_some())
     }
 
     /// Reads every page of mapped files now, so that the first token does not wait for the disk.
@@ -156,7 +234,7 @@ impl ModelFiles {
     pub(crate) fn check_unchanged(&self) -> Result<(), Error> {
         self.shards
             .iter()
-            .try_for_each(|shard| at(&*shard.source, shard.source.check_unchanged()))
+            .try_for_each(|shard| at(&shard.source, shard.source.check_unchanged()))
     }
 
     /// The bytes of an extent, if they are addressable; `None` if they are not, or lie outside of
@@ -177,7 +255,7 @@ impl ModelFiles {
             return Ok(Cow::Borrowed(bytes));
         }
         self.check(extent)?;
-        let source = &*self.shards[usize::from(extent.shard)].source;
+        let source = &self.shards[usize::from(extent.shard)].source;
         let mut bytes = vec![0; extent.bytes as usize];
         at(source, source.read_exact_at(extent.offset, &mut bytes))?;
         Ok(Cow::Owned(bytes))
@@ -206,7 +284,7 @@ impl ModelFiles {
     /// The length of a shard, bytes; 0 if there is no such shard.
     fn len(&self, shard: u16) -> u64 {
         let shard = self.shards.get(usize::from(shard));
-        shard.map_or(0, |shard| shard.source.len())
+        shard.map_or(0, |shard| shard.source.n_bytes())
     }
 
     /// The bytes before the tensors of each shard.
@@ -221,17 +299,17 @@ impl ModelFiles {
     pub(crate) fn unmapped_sources(
         &self,
         method: Option<ReadMethod>,
-    ) -> Result<Vec<Arc<dyn ReadAt>>, Error> {
+    ) -> Result<Vec<Source>, Error> {
         self.shards
             .iter()
-            .map(|shard| at(&*shard.source, shard.source.clone().unmapped(method)))
+            .map(|shard| at(&shard.source, shard.source.unmapped(method)))
             .collect()
     }
 }
 
 impl Shard {
     /// A shard whose bytes are all addressable.
-    fn addressable(source: Arc<dyn ReadAt>) -> Self {
+    fn addressable(source: Source) -> Self {
         Self {
             start: Arc::new(AllBytes(source.clone())),
             source,
@@ -244,7 +322,7 @@ impl Shard {
 }
 
 /// All bytes of an addressable source, for the metadata that points into them.
-struct AllBytes(Arc<dyn ReadAt>);
+struct AllBytes(Source);
 
 impl AsRef<[u8]> for AllBytes {
     fn as_ref(&self) -> &[u8] {
@@ -253,7 +331,7 @@ impl AsRef<[u8]> for AllBytes {
 }
 
 /// Maps one file of a model.
-fn map(path: &Path) -> Result<Arc<dyn ReadAt>, Error> {
+fn map(path: &Path) -> Result<Source, Error> {
     let io = |source| Error::Io {
         path: path.to_owned(),
         source,
@@ -266,19 +344,44 @@ fn map(path: &Path) -> Result<Arc<dyn ReadAt>, Error> {
     if file.bytes().is_empty() {
         return refuse("is empty");
     }
-    Ok(Arc::new(file))
+    Ok(Source::mapped(path, file))
+}
+
+/// Reads the bytes of a source before its tensors; all that was read of one that is no model.
+fn read_start(source: &Source, budget: &Budget) -> Result<(SharedBytes, Reservation), Error> {
+    let mut n = FIRST_READ_BYTES.min(source.n_bytes());
+    loop {
+        let reserved = budget.reserve("metadata", n)?;
+        let len = usize::try_from(n).map_err(|_| io::ErrorKind::OutOfMemory.into());
+        let mut bytes = vec![0; at(source, len)?];
+        at(source, source.read_exact_at(0, &mut bytes))?;
+        let bytes = Arc::new(bytes);
+        match Contents::parse(bytes.clone(), source.n_bytes()) {
+            Ok(contents) => {
+                let end = contents.tensors.iter().map(|t| t.offset).min();
+                let end = end.map_or(n, |end| end.min(n));
+                let copied = budget.reserve("metadata", end)?;
+                return Ok((Arc::new(bytes[..end as usize].to_vec()), copied));
+            }
+            Err(atta_formats::Error::Truncated { needed }) if n < source.n_bytes() => {
+                n = needed.max(n.saturating_mul(2)).min(source.n_bytes());
+            }
+            // The caller parses it again, and adds the name to the error.
+            Err(_) => return Ok((bytes, reserved)),
+        }
+    }
 }
 
 /// Adds the name of the source to its error.
-pub(crate) fn at<T>(source: &dyn ReadAt, result: io::Result<T>) -> Result<T, Error> {
+pub(crate) fn at<T>(source: &Source, result: io::Result<T>) -> Result<T, Error> {
     result.map_err(|error| Error::Io {
         path: source.path().to_owned(),
         source: error,
     })
 }
 
-/// All files of the model that `path` belongs to, in order: itself, or `NAME-00001-of-00003.gguf`
-/// and its siblings. A link with another name is followed.
+/// All files of the model that `path` belongs to, in order: itself, or all shards. A link with
+/// another name is followed.
 fn shard_paths(path: &Path) -> Vec<PathBuf> {
     let real = || path.canonicalize().ok().and_then(|real| siblings(&real));
     siblings(path)
@@ -287,12 +390,8 @@ fn shard_paths(path: &Path) -> Vec<PathBuf> {
 }
 
 fn siblings(path: &Path) -> Option<Vec<PathBuf>> {
-    let (stem, _, count) = shard_of_file_name(path.file_name()?.to_str()?)?;
-    Some(
-        (0..count)
-            .map(|no| path.with_file_name(shard_file_name(stem, no, count)))
-            .collect(),
-    )
+    let names = shard_file_names(path.file_name()?.to_str()?)?;
+    Some(names.map(|name| path.with_file_name(name)).collect())
 }
 
 #[cfg(test)]

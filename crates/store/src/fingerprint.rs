@@ -22,7 +22,7 @@ impl ModelFiles {
         let spread = (self.file_bytes() / N_SAMPLES).max(SAMPLE_BYTES as u64);
         let mut sample = [0; SAMPLE_BYTES];
         for (source, header) in sources.iter().zip(self.headers()) {
-            let len = source.len();
+            let len = source.n_bytes();
             let version = source.version();
             each(&len.to_le_bytes());
             each(&version.unwrap_or(0).to_le_bytes());
@@ -31,7 +31,7 @@ impl ModelFiles {
             let step = version.map_or(SAMPLE_BYTES as u64, |_| spread);
             for offset in (0..len).step_by(step as usize) {
                 let sample = &mut sample[..SAMPLE_BYTES.min((len - offset) as usize)];
-                at(&**source, source.read_exact_at(offset, sample))?;
+                at(source, source.read_exact_at(offset, sample))?;
                 each(sample);
             }
         }

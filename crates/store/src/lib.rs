@@ -24,11 +24,12 @@ mod weights;
 
 pub use budget::{Budget, BudgetItem, Reservation};
 pub use error::Error;
-pub use files::ModelFiles;
+pub use files::{ModelFiles, ModelSource};
 pub use guard::{ChunkGuard, TensorRows};
 pub use mapped::MappedFile;
 pub use os::{catch_bus_errors, give_back_memory};
 pub use plan::{Extent, LayerTables, Plan, Projection, RowTable, WeightGroup, WeightPass};
+pub use source::ReadAt;
 pub use stream::{Io, ResidencyBytes, ResidencyPolicy, Streamed};
 pub use uncached::ReadMethod;
 pub use weights::{InMemory, Weights};

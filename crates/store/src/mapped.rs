@@ -4,7 +4,6 @@ use std::{
     fs::File,
     io,
     path::{Path, PathBuf},
-    sync::Arc,
 };
 
 use crate::{
@@ -67,6 +66,22 @@ impl MappedFile {
         self.map.as_ref().map_or(&[], |map| map.as_ref())
     }
 
+    /// Brings all bytes into memory.
+    ///
+    /// # Errors
+    /// The error of the system.
+    pub(crate) fn prewarm(&self) -> io::Result<()> {
+        self.map.as_ref().map_or(Ok(()), Map::populate)
+    }
+
+    /// Opens the same file without a map, for reads by `method` (`None`: by the first that works).
+    ///
+    /// # Errors
+    /// The error of the system; a file that is no longer the one that was opened.
+    pub(crate) fn unmapped(&self, method: Option<ReadMethod>) -> io::Result<UncachedFile> {
+        UncachedFile::reopen(&self.path, method, &self.version)
+    }
+
     /// Whether some of the accessed bytes could not be read and were zeros.
     pub fn is_damaged(&self) -> bool {
         self.map.as_ref().is_some_and(Map::is_damaged)
@@ -80,16 +95,12 @@ impl AsRef<[u8]> for MappedFile {
 }
 
 impl ReadAt for MappedFile {
-    fn path(&self) -> &Path {
-        &self.path
-    }
-
-    fn len(&self) -> u64 {
+    fn n_bytes(&self) -> u64 {
         self.version.len
     }
 
     fn version(&self) -> Option<u128> {
-        Some(self.version.number())
+        self.version.number()
     }
 
     fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
@@ -100,19 +111,11 @@ impl ReadAt for MappedFile {
         Some(self.bytes())
     }
 
-    fn prewarm(&self) -> io::Result<()> {
-        self.map.as_ref().map_or(Ok(()), Map::populate)
-    }
-
     fn check_unchanged(&self) -> io::Result<()> {
         self.version.check(&self.file)?;
         match self.is_damaged() {
             true => Err(io::Error::other("a part of the file cannot be read")),
             false => Ok(()),
         }
-    }
-
-    fn unmapped(self: Arc<Self>, method: Option<ReadMethod>) -> io::Result<Arc<dyn ReadAt>> {
-        UncachedFile::reopen(&self.path, method, &self.version)
     }
 }

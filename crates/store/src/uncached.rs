@@ -8,7 +8,6 @@ use std::{
     fs::{File, Metadata},
     io,
     path::{Path, PathBuf},
-    sync::Arc,
     time::{SystemTime, UNIX_EPOCH},
 };
 
@@ -90,24 +89,53 @@ impl UncachedFile {
         path: &Path,
         method: Option<ReadMethod>,
         version: &FileVersion,
-    ) -> io::Result<Arc<dyn ReadAt>> {
+    ) -> io::Result<Self> {
         let file = Self::open(path, method)?;
         version.check(&file.cached)?;
-        Ok(Arc::new(file))
+        Ok(file)
+    }
+
+    /// How it reads whole disk blocks.
+    pub(crate) fn method(&self) -> ReadMethod {
+        self.method
+    }
+
+    /// Opens the same file for reads by `method`; `None` if it is read so, or for no method.
+    ///
+    /// # Errors
+    /// As [`reopen`](Self::reopen).
+    pub(crate) fn with_method(&self, method: Option<ReadMethod>) -> io::Result<Option<Self>> {
+        match method {
+            Some(method) if method != self.method => {
+                Self::reopen(&self.path, Some(method), &self.version).map(Some)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Fills `buf` from `offset` on with whole disk blocks: both are multiples of [`ALIGN`]. Only
+    /// the first `needed` bytes have to exist.
+    ///
+    /// # Errors
+    /// As [`ReadAt::read_exact_at`].
+    pub(crate) fn read_blocks_at(
+        &self,
+        offset: u64,
+        buf: &mut [u8],
+        needed: usize,
+    ) -> io::Result<()> {
+        debug_assert!(offset.is_multiple_of(ALIGN as u64) && buf.len().is_multiple_of(ALIGN));
+        fill(&self.blocks, Some(self.method), offset, buf, needed)
     }
 }
 
 impl ReadAt for UncachedFile {
-    fn path(&self) -> &Path {
-        &self.path
-    }
-
-    fn len(&self) -> u64 {
+    fn n_bytes(&self) -> u64 {
         self.version.len
     }
 
     fn version(&self) -> Option<u128> {
-        Some(self.version.number())
+        self.version.number()
     }
 
     fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
@@ -115,26 +143,8 @@ impl ReadAt for UncachedFile {
         fill(&self.cached, None, offset, buf, needed)
     }
 
-    fn read_blocks_at(&self, offset: u64, buf: &mut [u8], needed: usize) -> io::Result<()> {
-        debug_assert!(offset.is_multiple_of(ALIGN as u64) && buf.len().is_multiple_of(ALIGN));
-        fill(&self.blocks, Some(self.method), offset, buf, needed)
-    }
-
     fn check_unchanged(&self) -> io::Result<()> {
         self.version.check(&self.cached)
-    }
-
-    fn method(&self) -> Option<ReadMethod> {
-        Some(self.method)
-    }
-
-    fn unmapped(self: Arc<Self>, method: Option<ReadMethod>) -> io::Result<Arc<dyn ReadAt>> {
-        match method {
-            Some(method) if method != self.method => {
-                Self::reopen(&self.path, Some(method), &self.version)
-            }
-            _ => Ok(self),
-        }
     }
 }
 
@@ -155,11 +165,11 @@ impl FileVersion {
         }
     }
 
-    /// The time of the last write, nanoseconds since 1970; 0 if the system does not know.
-    pub(crate) fn number(&self) -> u128 {
-        let since_epoch = |time: SystemTime| time.duration_since(UNIX_EPOCH).ok();
-        let time = self.modified.and_then(since_epoch);
-        time.unwrap_or_default().as_nanos()
+    /// The time of the last write, nanoseconds since 1970; `None` if the system does not know, or
+    /// for an earlier one.
+    pub(crate) fn number(&self) -> Option<u128> {
+        let since_epoch = self.modified?.duration_since(UNIX_EPOCH).ok()?;
+        Some(since_epoch.as_nanos())
     }
 
     /// Checks that `file` still has this version.

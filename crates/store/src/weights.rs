@@ -63,13 +63,16 @@ impl InMemory {
     /// Checks the plan against the files.
     ///
     /// # Errors
-    /// [`Error::OutOfFile`] for a table that ends past its file.
+    /// [`Error::OutOfFile`] for a table that ends past its file, [`Error::NotAddressable`] for one
+    /// that has to be read.
     pub fn new(files: ModelFiles, plan: Plan) -> Result<Self, Error> {
-        if let Some(table) = plan
-            .tables()
-            .find(|table| files.bytes(table.extent).is_none())
-        {
-            return Err(files.out_of_file(table.extent));
+        for table in plan.tables() {
+            files.check(table.extent)?;
+            if files.bytes(table.extent).is_none() {
+                return Err(Error::NotAddressable {
+                    shard: table.extent.shard,
+                });
+            }
         }
         Ok(Self { files, plan })
     }

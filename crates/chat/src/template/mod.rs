@@ -260,6 +260,17 @@ impl Program {
     }
 }
 
+/// Fuel for rendering these messages, without tools and variables.
+pub(super) fn rendering_fuel(messages: &[Message]) -> u64 {
+    let bytes = messages
+        .iter()
+        .map(|message| json_bytes(&message_json(message, Contents::Text)));
+    fuel(InputSize {
+        n_bytes: bytes.sum(),
+        n_pairs: n_pairs(messages.len()),
+    })
+}
+
 /// Fuel for rendering this input.
 fn fuel(size: InputSize) -> u64 {
     let InputSize { n_bytes, n_pairs } = size;

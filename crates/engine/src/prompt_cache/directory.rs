@@ -156,12 +156,10 @@ impl Directory {
         others: &[&DirectoryEntry],
     ) -> Result<(), Error> {
         let path = self.path.join(name.to_string());
-        // A shorter file lacks a part of a sliding window.
-        let is_whole = fs::metadata(&path).is_ok_and(|meta| meta.len() >= segment.file_bytes());
-        let saved = if is_whole {
+        let saved = if contains(&path, segment) {
             Some(path.as_path())
         } else {
-            longer(others, export, segment)
+            longer(others, segment)
         };
         if let Some(saved) = saved {
             atomic_file::touch(saved);
@@ -291,11 +289,7 @@ pub(super) fn discard(path: &Path, error: CacheFileError, notes: &mut Vec<FileWa
 }
 
 /// Finds another segment that contains all of `segment`.
-fn longer<'e>(
-    others: &[&'e DirectoryEntry],
-    export: &SequenceExport<'_>,
-    segment: &SegmentWriter<'_>,
-) -> Option<&'e Path> {
+fn longer<'e>(others: &[&'e DirectoryEntry], segment: &SegmentWriter<'_>) -> Option<&'e Path> {
     // Names of longer segments cannot match a `segment` with fewer tokens than HEAD covers.
     let head = |e: &DirectoryEntry| e.name.may_begin(segment.tokens);
     let mut longer: Vec<_> = others
@@ -303,17 +297,17 @@ fn longer<'e>(
         .filter(|e| e.name.n_tokens >= segment.tokens.len())
         .collect();
     longer.sort_by_cached_key(|e| Reverse((head(e), e.last_use)));
-    let has_all = |path: &Path| {
-        SegmentFile::open(path).is_ok_and(|s| {
-            s.segment()
-                .is_ok_and(|s| export.is_in(segment, &s).unwrap_or(false))
-        })
-    };
     longer
         .into_iter()
         .take(MAX_OPENED)
         .map(|e| e.path.as_path())
-        .find(|path| has_all(path))
+        .find(|path| contains(path, segment))
+}
+
+/// Whether the file at `path` contains all of `segment`. The checksum is not verified: a damaged
+/// file is removed when its prompt is restored.
+fn contains(path: &Path, segment: &SegmentWriter<'_>) -> bool {
+    SegmentFile::open(path).is_ok_and(|file| file.segment().is_ok_and(|s| segment.is_in(&s)))
 }
 
 /// Removes the segment at `path` if the segment that was just saved contains it.
@@ -321,7 +315,7 @@ fn remove_start(path: &Path, export: &SequenceExport<'_>, saved: &SegmentWriter<
     let is_start = |segment: &Segment<'_>| {
         let is_same = (segment.parent, segment.start) == (saved.parent, saved.start);
         let begins = is_same && segment.n_shared(saved.tokens) == segment.n_tokens();
-        begins && export.has_all_of(segment).unwrap_or(false)
+        begins && export.covers(segment).unwrap_or(false)
     };
     // The file is unmapped before it is removed, as Windows requires.
     if SegmentFile::open(path).is_ok_and(|file| file.segment().is_ok_and(|s| is_start(&s))) {

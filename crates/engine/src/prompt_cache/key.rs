@@ -1,12 +1,13 @@
 //! Keys: the key of a state is a hash of everything that it depends on.
 //!
 //! ```text
-//! root  = BLAKE3(versions, numerics, model, instruction set, ropes, state header of no positions)
+//! root  = BLAKE3(versions, model, numerics, RoPEs, state header of no positions)
 //! child = BLAKE3(parent, tokens)
 //! ```
-//! The state header has the shapes and element types of the KV cache, and the RoPE regime. The
-//! instruction set is part of the key, because products with float weights round differently on
-//! another one.
+//! The versions are those of the segment format, of the numerics and of the program. The model is a
+//! hash of its metadata and of samples of its tensors. The executor names its numerics: on the CPU
+//! the instruction set, because products with float weights round differently on another one. The
+//! state header has the shapes and element types of the KV cache, and the RoPE regime.
 
 use atta_model::{Executor, SeqId};
 use blake3::Hasher;

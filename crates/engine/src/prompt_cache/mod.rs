@@ -25,7 +25,7 @@ use std::{
     time::{Duration, Instant, SystemTime},
 };
 
-use atta_model::{Executor, SeqId};
+use atta_model::{Executor, SeqId, StateCoverage};
 use atta_store::MappedFile;
 
 pub(crate) use key::Key;
@@ -191,8 +191,9 @@ impl PromptCache {
         found
     }
 
-    /// Replaces the state of a sequence by a cached prefix, and returns its number of tokens. Maps
-    /// one file at a time: bus errors are caught in a limited number of maps.
+    /// Replaces the state of a sequence by a cached prefix, and returns its number of tokens.
+    /// `None` if the first file cannot be used; the sequence keeps its state then. Maps one file at
+    /// a time: bus errors are caught in a limited number of maps.
     pub(crate) fn fill(
         &self,
         executor: &mut dyn Executor,
@@ -200,10 +201,10 @@ impl PromptCache {
         prefixes: Vec<SegmentPrefix>,
         ids: &[u32],
         notes: &mut Vec<String>,
-    ) -> Result<usize, Error> {
-        executor.truncate(seq, 0)?;
+    ) -> Result<Option<usize>, Error> {
         let mut warnings = Vec::new();
         let mut n_filled = 0;
+        let mut is_replaced = false;
         for SegmentPrefix {
             location,
             parent,
@@ -214,14 +215,21 @@ impl PromptCache {
                 break;
             };
             let prefix = &ids[n_filled..n_filled + n];
-            let appended = file.append(executor, seq, parent, n_filled, prefix);
+            let verified = file.verify(parent, n_filled, prefix);
+            if verified.is_ok() && !is_replaced {
+                executor.truncate(seq, 0)?;
+                is_replaced = true;
+            }
+            let appended = verified.and_then(|()| file.append(executor, seq, n));
             let SegmentFile { path, map } = file;
             drop(map);
             match appended {
                 Ok(true) => n_filled += n,
                 Ok(false) => break,
                 Err(error) => {
-                    executor.truncate(seq, n_filled)?;
+                    if is_replaced {
+                        executor.truncate(seq, n_filled)?;
+                    }
                     self.discard(&path, error, &mut warnings);
                     break;
                 }
@@ -229,8 +237,11 @@ impl PromptCache {
             atomic_file::touch(&path);
         }
         self.apply_warnings(warnings, notes);
+        if !is_replaced {
+            return Ok(None);
+        }
         // Leaves nothing if a sliding window is incomplete.
-        Ok(executor.truncate(seq, n_filled)?)
+        Ok(Some(executor.truncate(seq, n_filled)?))
     }
 
     /// Saves the state of the tokens of a sequence.
@@ -372,15 +383,17 @@ impl Session {
                 &mut notes,
             );
             if !found.is_empty() {
-                let n = cache.fill(
+                let filled = cache.fill(
                     self.executor().as_mut(),
                     self.seq,
                     found,
                     wanted,
                     &mut notes,
                 )?;
-                self.set_tokens(&wanted[..n]);
-                self.n_saved = n;
+                if let Some(n) = filled {
+                    self.set_tokens(&wanted[..n]);
+                    self.n_saved = n;
+                }
             }
         }
         Ok(PrefixHit {
@@ -528,11 +541,11 @@ impl<'a> SequenceExport<'a> {
         }
     }
 
-    /// Bytes of the state of these positions.
-    fn state_bytes(&self, positions: Range<usize>) -> Result<u64, Error> {
-        let mut counter = Counter(0);
-        self.executor.export(self.seq, positions, &mut counter)?;
-        Ok(counter.0)
+    /// Size and coverage of the state of these positions.
+    fn measure(&self, positions: Range<usize>) -> Result<(u64, Option<StateCoverage>), Error> {
+        let mut gauge = Gauge::default();
+        self.executor.export(self.seq, positions, &mut gauge)?;
+        Ok((gauge.n_bytes, StateCoverage::parse(&gauge.head)))
     }
 
     /// The segment of these tokens of the sequence, starting at position `start`.
@@ -542,13 +555,14 @@ impl<'a> SequenceExport<'a> {
         parent: Key,
         tokens: &'b [u32],
     ) -> Result<SegmentWriter<'b>, Error> {
-        let state_bytes = self.state_bytes(start..start + tokens.len())?;
+        let (state_bytes, coverage) = self.measure(start..start + tokens.len())?;
         Ok(SegmentWriter {
             start,
             parent,
             tokens,
             label: &self.label,
             state_bytes,
+            coverage,
         })
     }
 
@@ -561,25 +575,12 @@ impl<'a> SequenceExport<'a> {
         segment.write(out, |out| self.executor.export(self.seq, positions, out))
     }
 
-    /// Whether the sequence has all of the state of a segment of its own tokens. A layer with a
-    /// sliding window may have freed a part of it.
-    fn has_all_of(&self, other: &Segment<'_>) -> Result<bool, Error> {
-        Ok(self.state_bytes(other.positions())? >= other.state.len() as u64)
-    }
-
-    /// Whether segment `longer` begins with the tokens of `segment` and has as much of their state.
-    fn is_in(&self, segment: &SegmentWriter<'_>, longer: &Segment<'_>) -> Result<bool, Error> {
-        let n_tokens = segment.tokens.len();
-        let is_same = (longer.parent, longer.start) == (segment.parent, segment.start);
-        if !is_same || longer.n_shared(segment.tokens) < n_tokens {
-            return Ok(false);
-        }
-        // Where no sliding window has freed state, all positions have the same number of bytes.
-        let head_bytes = self.state_bytes(0..0)?;
-        let per_token =
-            |state_bytes: u64, n: usize| state_bytes.saturating_sub(head_bytes) as f64 / n as f64;
-        Ok(per_token(longer.state.len() as u64, longer.n_tokens())
-            >= per_token(segment.state_bytes, n_tokens))
+    /// Whether the sequence restores all that a segment of its own tokens restores. It may have
+    /// freed a part of a sliding window, or a checkpoint of recurrent layers.
+    fn covers(&self, segment: &Segment<'_>) -> Result<bool, Error> {
+        let (_, coverage) = self.measure(segment.positions())?;
+        let other = StateCoverage::parse(segment.state);
+        Ok(includes(coverage.as_ref(), other.as_ref()))
     }
 
     /// Writes a file atomically.
@@ -601,12 +602,30 @@ fn as_text(error: impl std::fmt::Display) -> io::Error {
     io::Error::other(error.to_string())
 }
 
-/// Counts written bytes.
-struct Counter(u64);
+/// Whether the state with coverage `a` restores all that the one with coverage `b` restores. States
+/// of another executor, which have none, are the same for the same text.
+fn includes(a: Option<&StateCoverage>, b: Option<&StateCoverage>) -> bool {
+    match (a, b) {
+        (Some(a), Some(b)) => a.includes(b),
+        (a, b) => a.is_none() && b.is_none(),
+    }
+}
 
-impl Write for Counter {
+/// Maximum bytes of the header of a state, enough for thousands of layers.
+const MAX_STATE_HEAD_BYTES: usize = 1 << 16;
+
+/// Counts written bytes, and keeps the first ones.
+#[derive(Default)]
+struct Gauge {
+    n_bytes: u64,
+    head: Vec<u8>,
+}
+
+impl Write for Gauge {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0 += bytes.len() as u64;
+        self.n_bytes += bytes.len() as u64;
+        let n_left = MAX_STATE_HEAD_BYTES - self.head.len();
+        self.head.extend(&bytes[..bytes.len().min(n_left)]);
         Ok(bytes.len())
     }
 
@@ -633,23 +652,30 @@ impl SegmentFile {
         Segment::read(self.map.bytes())
     }
 
-    /// Appends the first tokens of the segment, which are `ids`, to a sequence of `start` tokens
-    /// with key `parent`. `false` if the KV pool has no room for them.
-    fn append(
-        &self,
-        executor: &mut dyn Executor,
-        seq: SeqId,
-        parent: Key,
-        start: usize,
-        ids: &[u32],
-    ) -> Result<bool, CacheFileError> {
+    /// Verifies that the segment is behind the text of `start` tokens with key `parent`, begins
+    /// with `ids`, and has the right checksum.
+    fn verify(&self, parent: Key, start: usize, ids: &[u32]) -> Result<(), CacheFileError> {
         let segment = self.segment()?;
         let is_here = (segment.parent, segment.start) == (parent, start);
         if !is_here || segment.n_shared(ids) < ids.len() {
             return Err(CacheFileError::Misplaced);
         }
         segment.verify()?;
-        match executor.append_state(seq, segment.state, ids.len()) {
+        if self.map.is_damaged() {
+            return Err(CacheFileError::State);
+        }
+        Ok(())
+    }
+
+    /// Appends the first `n` tokens of a verified segment to a sequence. `false` if the KV pool has
+    /// no room for them.
+    fn append(
+        &self,
+        executor: &mut dyn Executor,
+        seq: SeqId,
+        n: usize,
+    ) -> Result<bool, CacheFileError> {
+        match executor.append_state(seq, self.segment()?.state, n) {
             Ok(()) if !self.map.is_damaged() => Ok(true),
             Err(atta_model::Error::OutOfBlocks) => Ok(false),
             _ => Err(CacheFileError::State),

@@ -15,7 +15,12 @@ use std::{
     ops::Range,
 };
 
-use super::key::{KEY_BYTES, Key};
+use atta_model::StateCoverage;
+
+use super::{
+    includes,
+    key::{KEY_BYTES, Key},
+};
 
 /// The first bytes of every segment.
 pub(crate) const MAGIC: &[u8; 8] = b"ATTASEGM";
@@ -188,9 +193,23 @@ pub(crate) struct SegmentWriter<'a> {
     pub(crate) tokens: &'a [u32],
     pub(crate) label: &'a str,
     pub(crate) state_bytes: u64,
+    /// `None` for an executor with states of its own.
+    pub(crate) coverage: Option<StateCoverage>,
 }
 
 impl SegmentWriter<'_> {
+    /// Whether a saved segment makes saving this one needless: it has the same key and place,
+    /// begins with the same tokens, and restores all that this one restores of them. States are not
+    /// compared otherwise: exports of one text have different checkpoints.
+    pub(crate) fn is_in(&self, saved: &Segment<'_>) -> bool {
+        (saved.parent, saved.start) == (self.parent, self.start)
+            && saved.n_shared(self.tokens) == self.tokens.len()
+            && includes(
+                StateCoverage::parse(saved.state).as_ref(),
+                self.coverage.as_ref(),
+            )
+    }
+
     /// Size of the segment in bytes.
     pub(crate) fn file_bytes(&self) -> u64 {
         (HEAD_BYTES + 4 * self.tokens.len() + self.label().len() + KEY_BYTES) as u64
@@ -275,6 +294,7 @@ mod tests {
             tokens: &[5, 6, 70_000],
             label,
             state_bytes: 4,
+            coverage: None,
         };
         let mut bytes = Vec::new();
         segment

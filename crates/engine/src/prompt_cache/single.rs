@@ -81,7 +81,7 @@ impl SingleFile {
         if let Some(old) = self.saved().map_err(blame)? {
             match old.segment() {
                 Err(error) if error.is_foreign_file() => return Err(blame(as_text(error))),
-                Ok(old) if export.is_in(&segment, &old)? && old.verify().is_ok() => return Ok(()),
+                Ok(old) if segment.is_in(&old) && old.verify().is_ok() => return Ok(()),
                 // `old` is unmapped before its file is replaced, as Windows requires.
                 _ => {}
             }

@@ -64,7 +64,7 @@ impl DiskTier {
         )
     }
 
-    /// Loads a saved prefix into a sequence; returns its number of tokens.
+    /// Loads a saved prefix into an empty sequence; returns its number of tokens.
     pub(super) fn fill(
         &mut self,
         executor: &mut dyn Executor,
@@ -75,6 +75,7 @@ impl DiskTier {
         self.cache
             .fill(executor, seq, found, text, &mut self.notes)
             .expect("the sequence is there")
+            .unwrap_or(0)
     }
 
     /// Saves a sequence; returns whether it was saved.

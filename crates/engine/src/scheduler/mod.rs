@@ -444,7 +444,7 @@ impl Batcher {
     }
 
     /// Saves all cached prefixes to the prompt cache, for later processes.
-    pub fn save_kept(&mut self) {
+    pub fn save_cached_prefixes(&mut self) {
         if let Some(disk_tier) = &self.disk_tier {
             disk_tier.try_again();
         }
@@ -503,7 +503,7 @@ impl Batcher {
     fn fill(&mut self) {
         self.batch.clear();
         self.spans.clear();
-        let (decoding, prefilling) = self.slots.by_turn();
+        let (decoding, prefilling) = self.slots.by_phase();
         let n_batch = self.n_batch;
         let mut left = if prefilling.is_empty() {
             n_batch

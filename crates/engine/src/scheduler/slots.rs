@@ -167,7 +167,7 @@ impl SlotTable {
     }
 
     /// Slots of decoding jobs, longest-waiting first, and of prefilling jobs, in queue order.
-    pub(super) fn by_turn(&self) -> (Vec<usize>, Vec<usize>) {
+    pub(super) fn by_phase(&self) -> (Vec<usize>, Vec<usize>) {
         let jobs = self
             .taken()
             .filter_map(|(i, slot)| Some((i, slot, slot.job.as_ref()?)));

@@ -52,6 +52,36 @@ fn what_is_damaged_is_saved_again_and_what_is_not_ours_is_left_alone() {
 }
 
 #[test]
+fn a_session_keeps_its_tokens_where_the_saved_ones_are_damaged() {
+    let engine = engine("llama-plain.gguf");
+    let ids = text(1, 200);
+    for name in ["file", "directory"] {
+        let scratch = Scratch::new(&format!("keeps-{name}"));
+        let cache = match name {
+            "file" => scratch.file(),
+            _ => scratch.directory(u64::MAX),
+        };
+        save(&engine, &cache, &ids);
+        let files = match name {
+            "file" => vec![scratch.0.join("file")],
+            _ => scratch.files(),
+        };
+        for path in files {
+            let mut bytes = fs::read(&path).unwrap();
+            *bytes.last_mut().unwrap() ^= 1;
+            fs::write(&path, bytes).unwrap();
+        }
+        let mut session = session(&engine);
+        session.append(&ids[..50]).unwrap();
+        let restored = session.restore(&cache, &ids).unwrap();
+        assert_eq!((restored.n_tokens, restored.notes.len()), (50, 1), "{name}");
+        assert_eq!(session.tokens(), &ids[..50]);
+        session.append(&ids[50..]).unwrap();
+        assert!(bits(session.logits().unwrap()) == fresh(&engine, &ids));
+    }
+}
+
+#[test]
 fn what_was_used_least_recently_goes_first_and_never_before_what_stands_on_it() {
     let scratch = Scratch::new("evict");
     let engine = engine("llama-plain.gguf");

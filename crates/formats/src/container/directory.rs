@@ -1,11 +1,7 @@
 //! The contents of a model in one file or several: the metadata of the first file, the tensors of
 //! all.
 
-use super::{
-    Contents, TensorInfo,
-    gguf::{Metadata, Split},
-    tensor,
-};
+use super::{Contents, TensorInfo, gguf::Split, metadata::Metadata, tensor};
 use crate::Error;
 
 /// Metadata and tensors of a whole model.

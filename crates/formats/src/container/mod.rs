@@ -6,13 +6,15 @@
 
 mod directory;
 pub mod gguf;
+pub mod metadata;
 mod tensor;
 
 pub use directory::Directory;
 pub use tensor::TensorInfo;
 
 use crate::{Error, SharedBytes};
-use gguf::{Gguf, Metadata, Split};
+use gguf::{Gguf, Split};
+use metadata::Metadata;
 
 /// A file format that holds a model.
 pub trait Container {
@@ -54,11 +56,11 @@ impl Contents {
     /// Reads a file of any container, which its first bytes tell.
     ///
     /// # Errors
-    /// As [`Container::contents`]; [`Error::NotGguf`] for a file of no container.
+    /// As [`Container::contents`]; [`Error::UnknownContainer`] for a file of no container.
     pub fn parse(bytes: SharedBytes, file_bytes: u64) -> Result<Self, Error> {
         let head = (*bytes).as_ref().first_chunk();
         let container = CONTAINERS.iter().find(|(magic, _)| head == Some(magic));
-        // GGUF names what a file of no container is.
+        // The reader of GGUF names what a file of no container is.
         let read = container.map_or(Gguf::contents as ReadContents, |(_, read)| *read);
         read(bytes, file_bytes)
     }
@@ -99,7 +101,7 @@ mod tests {
         let file = Contents::parse(Arc::new(layout.header), layout.file_bytes).unwrap();
         assert_eq!(file.tensors[0].name, "a");
         let error = Contents::parse(Arc::new(*b"PK\x03\x04 and more"), 13).unwrap_err();
-        assert!(matches!(error, Error::NotGguf { .. }), "{error}");
+        assert!(matches!(error, Error::UnknownContainer { .. }), "{error}");
         let error = Contents::parse(Arc::new(*b"GG"), 2).unwrap_err();
         assert!(matches!(error, Error::PastEnd { .. }), "{error}");
     }

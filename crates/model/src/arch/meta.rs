@@ -4,7 +4,7 @@
 //! Every number is checked here before anything is computed with it: a hyperparameter from a
 //! hostile file must not become a division by zero or an allocation of a terabyte.
 
-use atta_formats::gguf::{Metadata, Value};
+use atta_formats::{Metadata, Value};
 
 use crate::{Error, check::MAX_LAYERS};
 

@@ -29,7 +29,7 @@ mod qwen3next;
 mod rope;
 mod smollm3;
 
-use atta_formats::gguf::Metadata;
+use atta_formats::Metadata;
 
 use crate::{Error, spec::ModelSpec};
 use meta::Meta;

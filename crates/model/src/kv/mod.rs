@@ -18,12 +18,14 @@
 
 mod arena;
 mod cache;
+mod coverage;
 mod plan;
 mod shift;
 mod state;
 
 pub use atta_kernels::KvElem;
 pub(crate) use cache::Cache;
+pub use coverage::StateCoverage;
 
 use crate::seqs::BLOCK_LEN;
 

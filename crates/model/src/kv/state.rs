@@ -24,16 +24,16 @@ use super::{
 };
 use crate::{Error, SeqId};
 
-const MAGIC: &[u8; 8] = b"ATTAKV02";
+pub(super) const MAGIC: &[u8; 8] = b"ATTAKV02";
 
 /// Bytes before the fields of layers.
-const FIXED_BYTES: usize = 28;
+pub(super) const FIXED_BYTES: usize = 28;
 
 /// Bytes of the fields of a layer.
-const LAYER_BYTES: usize = 20;
+pub(super) const LAYER_BYTES: usize = 20;
 
 /// Element type code of a recurrent state.
-const STATE_CODE: u32 = 16;
+pub(super) const STATE_CODE: u32 = 16;
 
 /// The variable part of a header.
 struct Header {

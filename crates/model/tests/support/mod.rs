@@ -69,7 +69,7 @@ impl Golden {
             Ok(Box::new(InMemory::new(files, plan)?))
         };
         let spec = self.model().spec().clone();
-        Model::with_share((spec, share), self.files(), &Budget::unlimited(), source).unwrap()
+        Model::with_share(spec, share, self.files(), &Budget::unlimited(), source).unwrap()
     }
 
     pub(crate) fn with_spec(&self, spec: ModelSpec) -> Result<Arc<Model>, Error> {

@@ -251,7 +251,7 @@ impl Streamed {
 
     fn read_row(&self, table: &RowTable, id: u32, row: &mut [u8]) -> Result<(), Error> {
         let extent = table.row(id.into());
-        let source = &*self.readers.sources()[usize::from(extent.shard)];
+        let source = &self.readers.sources()[usize::from(extent.shard)];
         self.row_bytes_read
             .fetch_add(row.len() as u64, Ordering::Relaxed);
         at(source, source.read_exact_at(extent.offset, row))
@@ -284,7 +284,7 @@ impl Weights for Streamed {
         self.readers
             .sources()
             .iter()
-            .try_for_each(|source| at(&**source, source.check_unchanged()))
+            .try_for_each(|source| at(source, source.check_unchanged()))
     }
 
     fn n_chunks(&self, group: WeightGroup<'_>) -> usize {

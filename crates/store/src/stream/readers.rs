@@ -14,7 +14,7 @@ use std::{
 };
 
 use super::chunk::ChunkSlice;
-use crate::{Error, files::at, os::Slot, source::ReadAt};
+use crate::{Error, files::at, os::Slot, source::Source};
 
 /// The most readers that serve requests at once. Disks are not faster with more.
 pub(crate) const MAX_READERS: usize = 4;
@@ -39,7 +39,7 @@ pub(crate) struct Readers {
 }
 
 struct ReaderState {
-    sources: Vec<Arc<dyn ReadAt>>,
+    sources: Vec<Source>,
     queue: Mutex<Queue>,
     requested: Condvar,
     completed: Condvar,
@@ -73,7 +73,7 @@ impl Readers {
     ///
     /// # Errors
     /// [`Error::Readers`] if the system refuses to start a thread.
-    pub(crate) fn new(sources: Vec<Arc<dyn ReadAt>>) -> Result<Self, Error> {
+    pub(crate) fn new(sources: Vec<Source>) -> Result<Self, Error> {
         let shared = Arc::new(ReaderState {
             sources,
             queue: Mutex::default(),
@@ -109,7 +109,7 @@ impl Readers {
     }
 
     /// The files.
-    pub(crate) fn sources(&self) -> &[Arc<dyn ReadAt>] {
+    pub(crate) fn sources(&self) -> &[Source] {
         &self.shared.sources
     }
 
@@ -215,7 +215,7 @@ impl ReaderState {
     }
 
     fn read(&self, slice: &ChunkSlice, slot: &mut Slot) -> Result<(), Error> {
-        let source = &*self.sources[usize::from(slice.extent.shard)];
+        let source = &self.sources[usize::from(slice.extent.shard)];
         let blocks = &mut slot[slice.blocks()];
         at(
             source,
@@ -230,7 +230,7 @@ impl ReaderState {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Extent, os::ALIGN, source::StaticBytes};
+    use crate::{Extent, os::ALIGN};
 
     static BYTES: [u8; 3 * ALIGN] = {
         let mut bytes = [0; 3 * ALIGN];
@@ -243,11 +243,8 @@ mod tests {
     };
 
     fn readers(bytes: &'static [u8]) -> Readers {
-        let source = StaticBytes {
-            name: "built in".into(),
-            bytes,
-        };
-        Readers::new(vec![Arc::new(source)]).unwrap()
+        let source = Source::other("built in", Arc::new(bytes));
+        Readers::new(vec![source]).unwrap()
     }
 
     /// Rows of `bytes` bytes from `offset` on, at the start of a slot.

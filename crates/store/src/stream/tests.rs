@@ -1,10 +1,10 @@
 //! A small file with layers, experts and tables, read under every policy, against the bytes that
 //! are in it.
 
-use std::{fs, path::PathBuf, sync::atomic::AtomicUsize};
+use std::{fs, io, path::PathBuf, sync::atomic::AtomicUsize};
 
 use super::*;
-use crate::{Extent, InMemory, LayerTables, Projection};
+use crate::{Extent, InMemory, LayerTables, ModelSource, Projection, ReadAt};
 
 /// Bytes of the file before its tables.
 const BASE: u64 = 4242;
@@ -328,6 +328,48 @@ fn the_memory_of_a_policy_is_known_before() {
     }
     let none = ResidencyBytes::of(&Plan::default(), &ResidencyPolicy::whole());
     assert_eq!((none.memory(), none.read_per_pass), (0, 0));
+}
+
+/// Bytes that are not addressable.
+struct Copied(Vec<u8>);
+
+impl ReadAt for Copied {
+    fn n_bytes(&self) -> u64 {
+        self.0.len() as u64
+    }
+
+    fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        let rest = self.0.get(offset as usize..).unwrap_or_default();
+        let found = rest.get(..buf.len()).ok_or(io::ErrorKind::UnexpectedEof)?;
+        buf.copy_from_slice(found);
+        Ok(())
+    }
+}
+
+#[test]
+fn bytes_of_any_source_are_read_like_a_file() {
+    let model = TestModel::new();
+    let source = |bytes: Vec<u8>| ModelSource {
+        name: "remote".to_owned(),
+        bytes: Arc::new(Copied(bytes)),
+    };
+    let bytes = fs::read(&model.path).unwrap();
+    let budget = Budget::unlimited();
+    let cut = source(bytes[..20].to_vec());
+    let error = ModelFiles::from_sources(vec![cut], &budget).unwrap_err();
+    assert!(error.to_string().starts_with("remote: "), "{error}");
+    let error =
+        ModelFiles::from_sources(vec![source(bytes.clone())], &Budget::limited(9)).unwrap_err();
+    assert!(matches!(error, Error::OverBudget { .. }), "{error}");
+    assert!(ModelFiles::from_sources(Vec::new(), &budget).is_err());
+
+    let files = ModelFiles::from_sources(vec![source(bytes.clone())], &budget).unwrap();
+    assert!(budget.used() > 0, "the metadata is copied");
+    assert!(!files.is_addressable() && model.files().is_addressable());
+    let files = files.unmapped(&budget).unwrap();
+    let policy = policy(9000, 60_000, 2, 2);
+    let streamed = Streamed::new(files, model.plan.clone(), &policy, &budget).unwrap();
+    assert!(step(&streamed, true).unwrap() == step(&model.mapped(), true).unwrap());
 }
 
 #[test]

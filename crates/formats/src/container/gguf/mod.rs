@@ -7,37 +7,27 @@
 //! arrays are not copied, and at most [`MAX_KEYS`] keys and [`MAX_TENSORS`] tensors are accepted,
 //! which take 2 MB and 20 MB.
 
-mod array;
-mod cursor;
-mod metadata;
 mod split;
 mod tensors;
 mod type_id;
-mod value;
 mod write;
 
-pub use array::{NumArray, Number, StrArray};
-pub use metadata::Metadata;
-pub use split::{Split, shard_file_name, shard_of_file_name};
+pub use split::{Split, shard_file_name, shard_file_names, shard_of_file_name};
 pub use type_id::{type_id, type_of_id};
-pub use value::{ArrayValue, Value, ValueType};
 pub use write::{Layout, Writer};
 
-use super::{Container, Contents, TensorInfo};
+use super::{
+    Container, Contents, TensorInfo,
+    metadata::{Cursor, Metadata},
+};
 use crate::{Error, SharedBytes};
-use cursor::Cursor;
 
 /// The most metadata keys that are accepted; real files have fewer than 100.
 pub const MAX_KEYS: u64 = 1 << 14;
 /// The most tensors that are accepted in one file; the largest known models have a few thousand.
 pub const MAX_TENSORS: u64 = 1 << 17;
-/// The longest metadata key in bytes, by the specification.
-pub const MAX_KEY_BYTES: u64 = (1 << 16) - 1;
 /// The longest tensor name in bytes: ggml keeps 64 with the closing zero.
 pub const MAX_NAME_BYTES: u64 = 63;
-/// How deep arrays may be nested; an array of numbers has depth 1. No known file needs more than
-/// that.
-pub const MAX_ARRAY_DEPTH: usize = 4;
 /// The largest alignment of tensor data that is accepted, in bytes.
 pub const MAX_ALIGNMENT: u64 = 1 << 20;
 /// The alignment of tensor data in a file that does not state one, in bytes.
@@ -139,7 +129,7 @@ fn read_version(cursor: &mut Cursor<'_>, file: &[u8]) -> Result<u32, Error> {
         got.iter_mut()
             .zip(file)
             .for_each(|(got, &byte)| *got = byte);
-        return Err(Error::NotGguf { got });
+        return Err(Error::UnknownContainer { got });
     }
     let version = cursor.u32("the version")?;
     match version {

@@ -64,6 +64,13 @@ pub fn shard_of_file_name(name: &str) -> Option<(&str, u16, u16)> {
     (1..=count).contains(&no).then(|| (stem, no - 1, count))
 }
 
+/// The file names of all shards, in order, of the model that the shard of this name belongs to;
+/// `None` if it is not named like one.
+pub fn shard_file_names(name: &str) -> Option<impl Iterator<Item = String>> {
+    let (stem, _, count) = shard_of_file_name(name)?;
+    Some((0..count).map(move |no| shard_file_name(stem, no, count)))
+}
+
 fn five_digits(text: &str) -> Option<u16> {
     let is_number = text.len() == 5 && text.bytes().all(|b| b.is_ascii_digit());
     if is_number { text.parse().ok() } else { None }
@@ -78,6 +85,11 @@ mod tests {
         let name = shard_file_name("Qwen3-8B-of-", 2, 12);
         assert_eq!(name, "Qwen3-8B-of--00003-of-00012.gguf");
         assert_eq!(shard_of_file_name(&name), Some(("Qwen3-8B-of-", 2, 12)));
+        let all = shard_file_names(&name).unwrap();
+        assert_eq!(
+            (all.count(), shard_file_names("m.gguf").is_none()),
+            (12, true)
+        );
     }
 
     #[test]

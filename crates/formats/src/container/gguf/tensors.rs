@@ -1,8 +1,7 @@
 //! The tensor directory of a GGUF file: entries as they are in the header, then their offsets in
 //! the file.
 
-use super::cursor::Cursor;
-use super::{Error, MAX_NAME_BYTES, type_of_id};
+use super::{Cursor, Error, MAX_NAME_BYTES, type_of_id};
 use crate::{
     Shape,
     container::{TensorInfo, tensor::check_tensors},

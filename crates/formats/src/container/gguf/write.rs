@@ -3,13 +3,10 @@
 //!
 //! It refuses whatever [`super::Gguf::parse`] refuses, so that every written file can be read.
 
-use super::{
-    ALIGNMENT_KEY, DEFAULT_ALIGNMENT, Gguf, MAX_ALIGNMENT, MAX_KEY_BYTES, Split, Value, ValueType,
-    tensors, type_id,
-};
+use super::{ALIGNMENT_KEY, DEFAULT_ALIGNMENT, Gguf, MAX_ALIGNMENT, Split, tensors, type_id};
 use crate::{
-    Error, Shape, TensorType,
-    container::{Container, TensorInfo, tensor},
+    Error, Shape, TensorType, Value, ValueType,
+    container::{Container, TensorInfo, metadata::MAX_KEY_BYTES, tensor},
 };
 
 /// Collects metadata and tensors in file order.

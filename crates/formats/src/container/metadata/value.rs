@@ -4,8 +4,9 @@
 //! every getter. Getters check it too and return `None` if it is invalid, since another process can
 //! change a mapped file.
 
+use super::MAX_ARRAY_DEPTH;
 use super::cursor::Cursor;
-use super::{Error, MAX_ARRAY_DEPTH};
+use crate::Error;
 use std::fmt::{self, Write};
 
 /// The type of a metadata value, with its id in the file.
@@ -122,7 +123,7 @@ impl<'a> Value<'a> {
     }
 
     /// A whole number of any type: an integer, a float without a fraction, or a bool as 0 or 1.
-    pub(super) fn as_int(&self) -> Option<i128> {
+    pub(in crate::container) fn as_int(&self) -> Option<i128> {
         match *self {
             Value::Bool(v) => Some(v.into()),
             Value::U8(v) => Some(v.into()),
@@ -140,7 +141,7 @@ impl<'a> Value<'a> {
     }
 
     /// Any number, rounded to f32.
-    pub(super) fn as_float(&self) -> Option<f32> {
+    pub(in crate::container) fn as_float(&self) -> Option<f32> {
         match *self {
             Value::F32(v) => Some(v),
             Value::F64(v) => Some(v as f32),
@@ -149,7 +150,7 @@ impl<'a> Value<'a> {
     }
 
     /// A bool, or a number that is 0 or 1.
-    pub(super) fn as_bool(&self) -> Option<bool> {
+    pub(in crate::container) fn as_bool(&self) -> Option<bool> {
         match self.as_int()? {
             0 => Some(false),
             1 => Some(true),
@@ -158,7 +159,7 @@ impl<'a> Value<'a> {
     }
 
     /// The value of type `ty` at the cursor, which moves past it.
-    pub(super) fn read(cursor: &mut Cursor<'a>, ty: ValueType) -> Option<Self> {
+    pub(in crate::container) fn read(cursor: &mut Cursor<'a>, ty: ValueType) -> Option<Self> {
         match ty {
             ValueType::Str => {
                 let bytes = cursor.string("a string").ok()?;
@@ -173,7 +174,7 @@ impl<'a> Value<'a> {
     }
 
     /// A number or bool from exactly its bytes.
-    pub(super) fn from_fixed(ty: ValueType, bytes: &[u8]) -> Option<Self> {
+    pub(in crate::container) fn from_fixed(ty: ValueType, bytes: &[u8]) -> Option<Self> {
         Some(match ty {
             ValueType::U8 => Value::U8(u8::from_le_bytes(bytes.try_into().ok()?)),
             ValueType::I8 => Value::I8(i8::from_le_bytes(bytes.try_into().ok()?)),
@@ -198,7 +199,7 @@ fn whole(v: f64) -> Option<i128> {
 }
 
 /// Bytes of an array before its elements: their type and their count.
-pub(super) const ARRAY_HEAD_BYTES: usize = 4 + 8;
+pub(in crate::container) const ARRAY_HEAD_BYTES: usize = 4 + 8;
 
 /// An array in the file, not decoded.
 #[derive(Clone, Copy, PartialEq)]
@@ -233,7 +234,7 @@ impl<'a> ArrayValue<'a> {
     }
 
     /// The bytes of the elements in the file.
-    pub(super) fn payload(&self) -> &'a [u8] {
+    pub(in crate::container) fn payload(&self) -> &'a [u8] {
         self.payload
     }
 
@@ -255,7 +256,11 @@ impl<'a> ArrayValue<'a> {
 }
 
 /// Checks the value of type `ty` at the cursor and moves past it. `key` is for errors.
-pub(super) fn skip(cursor: &mut Cursor<'_>, key: &str, ty: ValueType) -> Result<(), Error> {
+pub(in crate::container) fn skip(
+    cursor: &mut Cursor<'_>,
+    key: &str,
+    ty: ValueType,
+) -> Result<(), Error> {
     skip_nested(cursor, key, ty, 0)
 }
 

@@ -1,5 +1,7 @@
 //! Metadata: an index of keys on the heap, values in the file.
 //!
+//! The encoding is that of GGUF, which other containers embed, so it belongs to none of them.
+//!
 //! It knows types and nothing of what keys mean. Every getter distinguishes an absent key from a
 //! key of the wrong type, because parsers of this format have been exploited by values of the wrong
 //! type.
@@ -8,12 +10,24 @@
 //! nothing is lost: an integer of any width, a whole float or a bool to a number, and an array that
 //! repeats one value to that value. An empty array is an array of any type.
 
-use super::array::{NumArray, Number, StrArray};
-use super::cursor::Cursor;
-use super::value::{self, ARRAY_HEAD_BYTES, ArrayValue, Value, ValueType};
-use super::{Error, MAX_KEY_BYTES};
-use crate::SharedBytes;
+mod array;
+mod cursor;
+mod value;
+
+pub use array::{NumArray, Number, StrArray};
+pub(super) use cursor::Cursor;
+pub use value::{ArrayValue, Value, ValueType};
+
 use std::{borrow::Cow, sync::Arc};
+
+use crate::{Error, SharedBytes};
+use value::ARRAY_HEAD_BYTES;
+
+/// The longest metadata key in bytes, by the specification.
+pub const MAX_KEY_BYTES: u64 = (1 << 16) - 1;
+/// How deep arrays may be nested; an array of numbers has depth 1. No known file needs more than
+/// that.
+pub const MAX_ARRAY_DEPTH: usize = 4;
 
 /// The metadata of a file: keys in file order, values read in place. Cloning is cheap.
 #[derive(Clone)]
@@ -37,7 +51,7 @@ struct KeyEntry {
 
 impl Metadata {
     /// Reads and checks `n_keys` entries at the cursor, which reads in `bytes`.
-    pub(super) fn parse(
+    pub(in crate::container) fn parse(
         bytes: SharedBytes,
         cursor: &mut Cursor<'_>,
         n_keys: u64,

@@ -34,7 +34,7 @@ enum Starts {
 impl StrArray {
     /// Indexes `len` strings in the `payload_bytes` from `base` on; `None` if they do not fit
     /// there.
-    pub(super) fn new(
+    pub(in crate::container) fn new(
         bytes: SharedBytes,
         base: usize,
         len: usize,
@@ -176,7 +176,12 @@ impl<T> std::fmt::Debug for NumArray<T> {
 
 impl<T: Number> NumArray<T> {
     /// A view of `len` elements from `base` on. The caller checks that all of them fit `T`.
-    pub(super) fn new(bytes: SharedBytes, base: usize, len: usize, elem: ValueType) -> Self {
+    pub(in crate::container) fn new(
+        bytes: SharedBytes,
+        base: usize,
+        len: usize,
+        elem: ValueType,
+    ) -> Self {
         Self {
             bytes,
             base,
