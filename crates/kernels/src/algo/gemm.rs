@@ -53,7 +53,8 @@ impl Decoded {
 
     #[inline(always)]
     fn decode<I: Flat, F: KQuant>(&mut self, isa: I, block: &F::Block) {
-        let (head, signs) = (F::head(block), F::signs(isa, block));
+        let head = F::head(block);
+        let signs = F::signs(isa, block);
         let scale = |i: usize| head.scale_of(i * F::GROUPS / 16);
         for (g, out) in self.w.as_chunks_mut::<32>().0.iter_mut().enumerate() {
             let codes = F::biased_codes(isa, block, signs.as_ref(), g);
@@ -140,7 +141,7 @@ pub(crate) fn quant_32<I: Flat, F: Quant32>(isa: I, row_tile: RowTile<'_>) {
                 group.decode::<I, F>(isa, row, 8 * b + j);
             }
             for (sum, t) in sums.iter_mut().zip(tile.clone()) {
-                *sum = add_groups(isa, (groups, F::SECOND), x, x.at(b, t), *sum);
+                *sum = add_groups(isa, groups, x, x.at(b, t), *sum);
             }
         }
         for (sum, t) in sums.iter().zip(tile) {
@@ -154,6 +155,7 @@ struct Group {
     w: [i16; 32],
     d: f32,
     second: f32,
+    kind: Second,
 }
 
 impl Group {
@@ -161,6 +163,7 @@ impl Group {
         w: [0; 32],
         d: 0.0,
         second: 0.0,
+        kind: Second::Nothing,
     };
 
     #[inline(always)]
@@ -169,6 +172,7 @@ impl Group {
         isa.scaled(F::codes(isa, block, g), F::OFFSET, [1, 1], &mut self.w);
         self.d = F::D.widen(F::d(block, g));
         self.second = widen_f16(F::second(block, g));
+        self.kind = F::SECOND;
     }
 }
 
@@ -179,23 +183,24 @@ impl Group {
 #[cfg_attr(not(feature = "avx512"), inline(never))]
 fn add_groups<I: Flat>(
     isa: I,
-    (groups, second): (&[Group], Second),
+    groups: &[Group],
     x: &Quants<[f32; 8], [i16; 8]>,
     at: usize,
     mut out: f32,
 ) -> f32 {
     let codes = x.codes[at].0.as_chunks::<32>().0;
     for (j, group) in groups.iter().enumerate() {
-        let (x, dx, sum) = (&codes[j], x.scales[at][j], x.sums[at][j]);
-        if second == Second::Scale {
-            let (w, x) = (group.w.as_chunks::<16>().0, x.as_chunks::<16>().0);
-            out += (group.d * dx) * isa.dot(&w[0], &x[0]) as f32;
-            out += (group.second * dx) * isa.dot(&w[1], &x[1]) as f32;
+        let dx = x.scales[at][j];
+        if group.kind == Second::Scale {
+            let w = group.w.as_chunks::<16>().0;
+            let codes = codes[j].as_chunks::<16>().0;
+            out += (group.d * dx) * isa.dot(&w[0], &codes[0]) as f32;
+            out += (group.second * dx) * isa.dot(&w[1], &codes[1]) as f32;
             continue;
         }
-        out += (group.d * dx) * isa.dot(&group.w, x) as f32;
-        if second == Second::Minimum {
-            out += (group.second * dx) * f32::from(sum);
+        out += (group.d * dx) * isa.dot(&group.w, &codes[j]) as f32;
+        if group.kind == Second::Minimum {
+            out += (group.second * dx) * f32::from(x.sums[at][j]);
         }
     }
     out
