@@ -97,11 +97,7 @@ macro_rules! row_tiles_of {
     ) => {
         [
             $(float_row_tile!($isa, $features, $floats, $float),)*
-            $(if <$quant as Quant32>::IS_PLAIN {
-                row_tile!(Scalar, [], quant_32::<$quant>)
-            } else {
-                row_tile!($isa, $features, quant_32::<$quant>)
-            },)*
+            $(row_tile!($isa, $features, quant_32::<$quant>),)*
             $(row_tile!($isa, $features, k_quant::<$k_quant>),)*
         ]
     };
@@ -191,7 +187,10 @@ macro_rules! table {
 
 /// The table of an instruction set that adds byte products to that of `$base`, and shares
 /// everything else with it.
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+#[cfg(any(
+    all(target_arch = "x86_64", feature = "avx512"),
+    target_arch = "aarch64"
+))]
 macro_rules! table_with_products {
     ($table:ident, $name:literal, $isa:expr, $features:tt, $base:ident) => {
         static $table: Table = {
@@ -200,6 +199,38 @@ macro_rules! table_with_products {
                 name: $name,
                 row_tiles: row_tiles!($isa, $features, $base),
                 dots: dot_loop,
+                ..$base
+            }
+        };
+    };
+}
+
+/// As `table_with_products!`, in programs for boards only for the formats that most files have:
+/// space is short there, and other formats cost more to unpack anyway.
+#[cfg(all(
+    any(target_arch = "x86_64", target_arch = "aarch64"),
+    feature = "avx512"
+))]
+macro_rules! products {
+    ($($args:tt)*) => { table_with_products!($($args)*); };
+}
+
+#[cfg(all(
+    any(target_arch = "x86_64", target_arch = "aarch64"),
+    not(feature = "avx512")
+))]
+macro_rules! products {
+    ($table:ident, $name:literal, $isa:expr, $features:tt, $base:ident) => {
+        static $table: Table = {
+            let mut row_tiles = $base.row_tiles;
+            row_tiles[Format::Q4_0 as usize] = row_tile!($isa, $features, quant_32::<Q4_0>);
+            row_tiles[Format::Q8_0 as usize] = row_tile!($isa, $features, quant_32::<Q8_0>);
+            row_tiles[Format::Q4_K as usize] = row_tile!($isa, $features, k_quant::<Q4_K>);
+            row_tiles[Format::Q5_K as usize] = row_tile!($isa, $features, k_quant::<Q5_K>);
+            row_tiles[Format::Q6_K as usize] = row_tile!($isa, $features, k_quant::<Q6_K>);
+            Table {
+                name: $name,
+                row_tiles,
                 ..$base
             }
         };
@@ -221,8 +252,7 @@ mod x86 {
         unsafe { Avx2::assume() },
         ["avx2,fma,f16c"]
     );
-    #[cfg(feature = "avx512")]
-    table_with_products!(
+    products!(
         AVX_VNNI,
         "avxvnni",
         // SAFETY: as above.
@@ -230,35 +260,8 @@ mod x86 {
         ["avx2,fma,f16c,avxvnni"],
         AVX2
     );
-    /// Where space is short, byte products are for the formats that most files have; others cost
-    /// more to unpack anyway.
-    #[cfg(not(feature = "avx512"))]
-    static AVX_VNNI: Table = {
-        macro_rules! products {
-            ($row_tiles:ident, $($method:ident::<$format:ident>),*) => {
-                $($row_tiles[Format::$format as usize] = row_tile!(
-                    // SAFETY: as above.
-                    unsafe { AvxVnni::assume() },
-                    ["avx2,fma,f16c,avxvnni"],
-                    $method::<$format>
-                );)*
-            };
-        }
-        let mut row_tiles = AVX2.row_tiles;
-        products!(
-            row_tiles,
-            quant_32::<Q4_0>,
-            quant_32::<Q8_0>,
-            k_quant::<Q4_K>,
-            k_quant::<Q5_K>,
-            k_quant::<Q6_K>
-        );
-        Table {
-            name: "avxvnni",
-            row_tiles,
-            ..AVX2
-        }
-    };
+    // Not for boards, whose programs must stay small: the plain functions are about as fast.
+    #[cfg(feature = "avx512")]
     table_with_products!(SSE41, "sse41", Scalar, ["ssse3,sse4.1"], SCALAR);
 
     pub(super) fn has_avx2() -> bool {
@@ -271,12 +274,22 @@ mod x86 {
     pub(super) fn tables() -> [Option<&'static Table>; 3] {
         let avx2 = has_avx2();
         let avx_vnni = avx2 && is_x86_feature_detected!("avxvnni");
-        let sse41 = is_x86_feature_detected!("ssse3") && is_x86_feature_detected!("sse4.1");
         [
             avx_vnni.then_some(&AVX_VNNI),
             avx2.then_some(&AVX2),
-            sse41.then_some(&SSE41),
+            sse41(),
         ]
+    }
+
+    #[cfg(feature = "avx512")]
+    fn sse41() -> Option<&'static Table> {
+        let sse41 = is_x86_feature_detected!("ssse3") && is_x86_feature_detected!("sse4.1");
+        sse41.then_some(&SSE41)
+    }
+
+    #[cfg(not(feature = "avx512"))]
+    fn sse41() -> Option<&'static Table> {
+        None
     }
 }
 
@@ -459,13 +472,13 @@ mod arm {
         ["neon,dotprod"],
         NEON
     );
-    table_with_products!(
+    products!(
         I8MM,
         "i8mm",
         // SAFETY: as above.
         Neon(unsafe { UsDot::assume() }),
         ["neon,i8mm"],
-        NEON
+        DOTPROD
     );
 
     /// The tables of this CPU, best first.
@@ -476,7 +489,7 @@ mod arm {
             is_aarch64_feature_detected!("i8mm"),
         );
         [
-            (neon && i8mm).then_some(&I8MM),
+            (neon && dotprod && i8mm).then_some(&I8MM),
             (neon && dotprod).then_some(&DOTPROD),
             neon.then_some(&NEON),
         ]
@@ -522,7 +535,7 @@ pub(crate) fn detect() -> &'static Table {
 
 pub(crate) fn named(name: &str) -> Result<&'static Table, Error> {
     if cfg!(all(target_arch = "x86_64", not(feature = "avx512")))
-        && ["amx", "avx512", "avx512seq"].contains(&name)
+        && ["amx", "avx512", "avx512seq", "sse41"].contains(&name)
     {
         return Err(Error::LeftOutIsa {
             name: name.to_owned(),

@@ -17,7 +17,7 @@ const KNOWN: &[(&str, &str, usize)] = &[
     ("tokens", "fuzz", 1),
     ("tokens", "kernels", 5),
     ("tokens", "model", 1),
-    ("tuples", "kernels", 163),
+    ("tuples", "kernels", 160),
     ("tuples", "model", 7),
     ("tuples", "tokenizer", 1),
     ("widths", "engine", 3),

@@ -14,7 +14,7 @@
 use super::matmul::RowTile;
 use crate::activations::{Quants, Sums};
 use crate::format::float::widen_f16;
-use crate::format::{BlockHeader, KQuant, Quant32, Second};
+use crate::format::{KQuant, Quant32, Second};
 use crate::isa::Flat;
 use std::ops::Range;
 
@@ -31,26 +31,63 @@ fn for_each_tile(n_weight_rows: usize, rows: Range<usize>, mut f: impl FnMut(usi
     }
 }
 
-/// A block of 256 weights as integers.
+/// A block of 256 weights as integers, and the factors of its f32 rule.
 struct Decoded {
     w: [i16; 256],
-    head: BlockHeader,
+    /// `d·K`.
+    d: f32,
+    dmin: f32,
+    min: [u64; 2],
+    /// Groups with a minimum; 0 if the format has none.
+    n_minima: usize,
 }
 
 impl Decoded {
     const EMPTY: Self = Self {
         w: [0; 256],
-        head: BlockHeader::EMPTY,
+        d: 0.0,
+        dmin: 0.0,
+        min: [0; 2],
+        n_minima: 0,
     };
 
     #[inline(always)]
     fn decode<I: Flat, F: KQuant>(&mut self, isa: I, block: &F::Block) {
-        self.head = F::head(block);
-        let (head, signs) = (self.head, F::signs(isa, block));
+        let head = F::head(block);
+        let signs = F::signs(isa, block);
         let scale = |i: usize| head.scale_of(i * F::GROUPS / 16);
         for (g, out) in self.w.as_chunks_mut::<32>().0.iter_mut().enumerate() {
             let codes = F::biased_codes(isa, block, signs.as_ref(), g);
             isa.scaled(codes, F::OFFSET, [scale(2 * g), scale(2 * g + 1)], out);
+        }
+        self.d = widen_f16(head.d) * F::K;
+        if F::MINS {
+            self.dmin = widen_f16(head.dmin);
+            self.min = head.min;
+            self.n_minima = F::GROUPS;
+        }
+    }
+
+    /// `out += dx·(d·K·isum − dmin·bias)` with block `b` of the activation rows `tile`; a call
+    /// where programs must stay small.
+    #[cfg_attr(feature = "avx512", inline(always))]
+    #[cfg_attr(not(feature = "avx512"), inline(never))]
+    fn add<I: Flat>(
+        &self,
+        isa: I,
+        x: &Quants<f32, Sums>,
+        b: usize,
+        tile: Range<usize>,
+        out: &mut [f32; TILE],
+    ) {
+        for (out, t) in out.iter_mut().zip(tile) {
+            let at = x.at(b, t);
+            let mut v = self.d * isa.dot(&self.w, &x.codes[at].0) as f32;
+            if self.n_minima > 0 {
+                let sums = x.sums[at].of(self.n_minima);
+                v -= self.dmin * isa.dot16(self.min, &sums.whole) as f32;
+            }
+            *out += x.scales[at] * v;
         }
     }
 }
@@ -73,31 +110,12 @@ pub(crate) fn k_quant<I: Flat, F: KQuant>(isa: I, row_tile: RowTile<'_>) {
         let mut sums = [0f32; TILE];
         for (b, block) in F::blocks(w.row(r)).iter().enumerate() {
             decoded.decode::<I, F>(isa, block);
-            for (sum, t) in sums.iter_mut().zip(tile.clone()) {
-                *sum += k_quant_block::<I, F>(isa, &decoded, x, x.at(b, t));
-            }
+            decoded.add(isa, x, b, tile.clone(), &mut sums);
         }
         for (sum, t) in sums.iter().zip(tile) {
             acc[(t - first) * width + r] = *sum;
         }
     });
-}
-
-/// `dx·(d·K·isum − dmin·bias)`.
-#[inline(always)]
-fn k_quant_block<I: Flat, F: KQuant>(
-    isa: I,
-    block: &Decoded,
-    x: &Quants<f32, Sums>,
-    at: usize,
-) -> f32 {
-    let head = &block.head;
-    let mut v = (widen_f16(head.d) * F::K) * isa.dot(&block.w, &x.codes[at].0) as f32;
-    if F::MINS {
-        let sums = x.sums[at].of(F::GROUPS);
-        v -= widen_f16(head.dmin) * isa.dot16(head.min, &sums.whole) as f32;
-    }
-    x.scales[at] * v
 }
 
 /// Multiplies a row tile of a format with blocks of 32.
@@ -123,11 +141,7 @@ pub(crate) fn quant_32<I: Flat, F: Quant32>(isa: I, row_tile: RowTile<'_>) {
                 group.decode::<I, F>(isa, row, 8 * b + j);
             }
             for (sum, t) in sums.iter_mut().zip(tile.clone()) {
-                let at = x.at(b, t);
-                let (codes, dx) = (x.codes[at].0.as_chunks::<32>().0, &x.scales[at]);
-                for (j, group) in groups.iter().enumerate() {
-                    group.add::<I, F>(isa, &codes[j], dx[j], x.sums[at][j], sum);
-                }
+                *sum = add_groups(isa, groups, x, x.at(b, t), *sum);
             }
         }
         for (sum, t) in sums.iter().zip(tile) {
@@ -141,6 +155,7 @@ struct Group {
     w: [i16; 32],
     d: f32,
     second: f32,
+    kind: Second,
 }
 
 impl Group {
@@ -148,6 +163,7 @@ impl Group {
         w: [0; 32],
         d: 0.0,
         second: 0.0,
+        kind: Second::Nothing,
     };
 
     #[inline(always)]
@@ -156,20 +172,36 @@ impl Group {
         isa.scaled(F::codes(isa, block, g), F::OFFSET, [1, 1], &mut self.w);
         self.d = F::D.widen(F::d(block, g));
         self.second = widen_f16(F::second(block, g));
+        self.kind = F::SECOND;
     }
+}
 
-    /// The f32 rule: `out = out + (d·dx)·isum`, and what the second factor adds.
-    #[inline(always)]
-    fn add<I: Flat, F: Quant32>(&self, isa: I, x: &[i8; 32], dx: f32, sum: i16, out: &mut f32) {
-        if F::SECOND == Second::Scale {
-            let (w, x) = (self.w.as_chunks::<16>().0, x.as_chunks::<16>().0);
-            *out += (self.d * dx) * isa.dot(&w[0], &x[0]) as f32;
-            *out += (self.second * dx) * isa.dot(&w[1], &x[1]) as f32;
-            return;
+/// `out` plus the products of up to eight groups and the activations `at`, by the f32 rule:
+/// `out = out + (d·dx)·isum`, and what the second factor adds. A call where programs must stay
+/// small.
+#[cfg_attr(feature = "avx512", inline(always))]
+#[cfg_attr(not(feature = "avx512"), inline(never))]
+fn add_groups<I: Flat>(
+    isa: I,
+    groups: &[Group],
+    x: &Quants<[f32; 8], [i16; 8]>,
+    at: usize,
+    mut out: f32,
+) -> f32 {
+    let codes = x.codes[at].0.as_chunks::<32>().0;
+    for (j, group) in groups.iter().enumerate() {
+        let dx = x.scales[at][j];
+        if group.kind == Second::Scale {
+            let w = group.w.as_chunks::<16>().0;
+            let codes = codes[j].as_chunks::<16>().0;
+            out += (group.d * dx) * isa.dot(&w[0], &codes[0]) as f32;
+            out += (group.second * dx) * isa.dot(&w[1], &codes[1]) as f32;
+            continue;
         }
-        *out += (self.d * dx) * isa.dot(&self.w, x) as f32;
-        if F::SECOND == Second::Minimum {
-            *out += (self.second * dx) * f32::from(sum);
+        out += (group.d * dx) * isa.dot(&group.w, &codes[j]) as f32;
+        if group.kind == Second::Minimum {
+            out += (group.second * dx) * f32::from(x.sums[at][j]);
         }
     }
+    out
 }

@@ -39,6 +39,28 @@ pub(crate) struct RowTile<'a> {
     pub(crate) width: usize,
 }
 
+impl RowTile<'_> {
+    /// Calls `f` with the row tile of each activation row alone; the last one prefetches.
+    #[inline(always)]
+    fn for_each_row(self, f: impl Fn(RowTile<'_>)) {
+        let end = self.rows.end;
+        for (t, acc) in self.rows.zip(self.acc.chunks_exact_mut(self.width)) {
+            f(RowTile {
+                w: self.w,
+                x: self.x,
+                rows: t..t + 1,
+                prefetch_distance: if t + 1 == end {
+                    self.prefetch_distance
+                } else {
+                    0
+                },
+                acc,
+                width: self.width,
+            });
+        }
+    }
+}
+
 /// The algorithms of an instruction set.
 pub(crate) trait MatMul: Row + Floats {
     fn k_quant<F: KQuant>(self, row_tile: RowTile<'_>);
@@ -78,17 +100,23 @@ macro_rules! vectors {
         impl MatMul for $isa {
             #[inline(always)]
             fn k_quant<F: KQuant>(self, row_tile: RowTile<'_>) {
-                match row_tile.rows.len() {
-                    1 => $decode::k_quant::<F>(self, row_tile),
-                    _ => panel::k_quant::<_, unpack::$unpack, F, $r, $t>(self, row_tile),
+                if !F::HAS_PANEL {
+                    row_tile.for_each_row(|row| $decode::k_quant::<F>(self, row));
+                } else if row_tile.rows.len() == 1 {
+                    $decode::k_quant::<F>(self, row_tile)
+                } else {
+                    panel::k_quant::<_, unpack::$unpack, F, $r, $t>(self, row_tile)
                 }
             }
 
             #[inline(always)]
             fn quant_32<F: Quant32>(self, row_tile: RowTile<'_>) {
-                match row_tile.rows.len() {
-                    1 => $decode::quant_32::<F>(self, row_tile),
-                    _ => panel::quant_32::<_, unpack::$unpack, F, $r, $t>(self, row_tile),
+                if !F::HAS_PANEL {
+                    row_tile.for_each_row(|row| $decode::quant_32::<F>(self, row));
+                } else if row_tile.rows.len() == 1 {
+                    $decode::quant_32::<F>(self, row_tile)
+                } else {
+                    panel::quant_32::<_, unpack::$unpack, F, $r, $t>(self, row_tile)
                 }
             }
 

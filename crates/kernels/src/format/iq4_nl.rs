@@ -27,6 +27,7 @@ impl Quant32 for IQ4_NL {
     const FORMAT: Format = Format::IQ4_NL;
     const OFFSET: i16 = 128;
     const LARGEST: i16 = 255;
+    const HAS_PANEL: bool = true;
 
     #[inline(always)]
     fn blocks(row: &[u8]) -> &[[u8; 18]] {

@@ -31,6 +31,7 @@ impl KQuant for IQ4_XS {
     const LARGEST: i16 = 255;
     const GROUPS: usize = 8;
     const MINS: bool = false;
+    const HAS_PANEL: bool = true;
 
     #[inline(always)]
     fn blocks(row: &[u8]) -> &[[u8; 136]] {

@@ -69,13 +69,6 @@ pub(crate) struct BlockHeader {
 }
 
 impl BlockHeader {
-    pub(crate) const EMPTY: Self = Self {
-        scale: [0; 2],
-        min: [0; 2],
-        d: 0,
-        dmin: 0,
-    };
-
     /// Scale of sub-block `s`.
     #[inline(always)]
     pub(crate) fn scale_of(&self, s: usize) -> i16 {
@@ -153,6 +146,10 @@ pub(crate) trait KQuant: 'static {
     const MINS: bool;
     /// A power of two, so that the product with an f16 is exact.
     const K: f32 = 1.0;
+    /// Whether vectors multiply several activation rows at once with a panel of weight rows. In the
+    /// program for x86-64 boards, which must stay small, only the formats of most files have that;
+    /// the others take one activation row at a time, as in decoding.
+    const HAS_PANEL: bool = !IS_SMALL_X86;
 
     /// The blocks of a row of weights.
     fn blocks(row: &[u8]) -> &[Self::Block];
@@ -242,9 +239,8 @@ pub(crate) trait Quant32: 'static {
     const D: ScaleKind = ScaleKind::F16;
     /// The second factor of a group.
     const SECOND: Second = Second::Nothing;
-    /// Whether all instruction sets leave the format to the plain loops: there is no space for more
-    /// in the program for x86-64 boards.
-    const IS_PLAIN: bool = false;
+    /// As [`KQuant::HAS_PANEL`].
+    const HAS_PANEL: bool = !IS_SMALL_X86;
 
     /// The blocks of a row of weights.
     fn blocks(row: &[u8]) -> &[Self::Block];

@@ -2,7 +2,7 @@
 //! each 16 of them.
 
 use super::mxfp4::CODES;
-use super::{IS_SMALL_X86, Quant32, Second};
+use super::{Quant32, Second};
 use crate::isa::Row;
 use crate::registry::Format;
 use atta_formats::layout;
@@ -17,7 +17,6 @@ impl Quant32 for NVFP4 {
     const OFFSET: i16 = 12;
     const LARGEST: i16 = 24;
     const SECOND: Second = Second::Scale;
-    const IS_PLAIN: bool = IS_SMALL_X86;
 
     #[inline(always)]
     fn blocks(row: &[u8]) -> &[[u8; 36]] {

@@ -1,7 +1,7 @@
 //! Q1_0: 128 one-bit codes with one scale. Bits are doubled, so that an offset of 1 makes them −1
 //! and 1.
 
-use super::{IS_SMALL_X86, Quant32, half_at};
+use super::{Quant32, half_at};
 use crate::isa::Row;
 use crate::registry::Format;
 use atta_formats::layout;
@@ -15,7 +15,6 @@ impl Quant32 for Q1_0 {
     const GROUPS: usize = 4;
     const OFFSET: i16 = 1;
     const LARGEST: i16 = 2;
-    const IS_PLAIN: bool = IS_SMALL_X86;
 
     #[inline(always)]
     fn blocks(row: &[u8]) -> &[[u8; 18]] {

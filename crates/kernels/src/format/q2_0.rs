@@ -1,6 +1,6 @@
 //! Q2_0: 64 two-bit codes with one scale and an offset of 1.
 
-use super::{IS_SMALL_X86, Quant32, half_at};
+use super::{Quant32, half_at};
 use crate::isa::Row;
 use crate::registry::Format;
 use atta_formats::layout;
@@ -14,7 +14,6 @@ impl Quant32 for Q2_0 {
     const GROUPS: usize = 2;
     const OFFSET: i16 = 1;
     const LARGEST: i16 = 3;
-    const IS_PLAIN: bool = IS_SMALL_X86;
 
     #[inline(always)]
     fn blocks(row: &[u8]) -> &[[u8; 18]] {

@@ -22,6 +22,7 @@ impl KQuant for Q2_K {
     const LARGEST: i16 = 3;
     const GROUPS: usize = 16;
     const MINS: bool = true;
+    const HAS_PANEL: bool = true;
 
     #[inline(always)]
     fn blocks(row: &[u8]) -> &[[u8; 84]] {

@@ -36,6 +36,7 @@ impl KQuant for Q3_K {
     const LARGEST: i16 = 7;
     const GROUPS: usize = 16;
     const MINS: bool = false;
+    const HAS_PANEL: bool = true;
 
     #[inline(always)]
     fn blocks(row: &[u8]) -> &[[u8; 110]] {

@@ -15,6 +15,7 @@ impl Quant32 for Q4_0 {
     const FORMAT: Format = Format::Q4_0;
     const OFFSET: i16 = 8;
     const LARGEST: i16 = 15;
+    const HAS_PANEL: bool = true;
 
     #[inline(always)]
     fn blocks(row: &[u8]) -> &[[u8; 18]] {

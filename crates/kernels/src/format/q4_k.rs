@@ -53,6 +53,7 @@ impl KQuant for Q4_K {
     const LARGEST: i16 = 15;
     const GROUPS: usize = 8;
     const MINS: bool = true;
+    const HAS_PANEL: bool = true;
 
     #[inline(always)]
     fn blocks(row: &[u8]) -> &[[u8; 144]] {

@@ -13,6 +13,7 @@ impl Quant32 for Q5_0 {
     const FORMAT: Format = Format::Q5_0;
     const OFFSET: i16 = 16;
     const LARGEST: i16 = 31;
+    const HAS_PANEL: bool = true;
 
     #[inline(always)]
     fn blocks(row: &[u8]) -> &[[u8; 22]] {

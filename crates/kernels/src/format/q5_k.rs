@@ -21,6 +21,7 @@ impl KQuant for Q5_K {
     const LARGEST: i16 = 31;
     const GROUPS: usize = 8;
     const MINS: bool = true;
+    const HAS_PANEL: bool = true;
 
     #[inline(always)]
     fn blocks(row: &[u8]) -> &[[u8; 176]] {

@@ -21,6 +21,7 @@ impl KQuant for Q6_K {
     const LARGEST: i16 = 63;
     const GROUPS: usize = 16;
     const MINS: bool = false;
+    const HAS_PANEL: bool = true;
 
     #[inline(always)]
     fn blocks(row: &[u8]) -> &[[u8; 210]] {

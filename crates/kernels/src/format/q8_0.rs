@@ -16,6 +16,7 @@ impl Quant32 for Q8_0 {
     const FORMAT: Format = Format::Q8_0;
     const OFFSET: i16 = 128;
     const LARGEST: i16 = 255;
+    const HAS_PANEL: bool = true;
 
     #[inline(always)]
     fn blocks(row: &[u8]) -> &[[u8; 34]] {

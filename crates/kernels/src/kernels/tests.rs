@@ -10,6 +10,7 @@ use crate::{KvElem, Layouts, RopePairing};
 use atta_formats::{TensorType, decode};
 
 mod rows;
+mod scale;
 
 fn kernels() -> impl Iterator<Item = Kernels> {
     Kernels::available()

@@ -11,6 +11,7 @@ use super::super::kv::widen_floats;
 use super::super::lanes::LANES;
 use super::query::Chunk;
 use super::{AttnBuffers, Keys, Query};
+use crate::KvLayer;
 use crate::isa::{Codes, Floats};
 use std::ops::Range;
 
@@ -77,17 +78,7 @@ impl AttnBuffers<'_> {
         // A few keys at a time for all heads: widened, they stay in L1.
         for p in (visible.start / KEYS * KEYS..visible.end).step_by(KEYS) {
             prefetch.rows(isa, p..p + KEYS);
-            for (row, out) in stored[p..p + KEYS]
-                .iter()
-                .zip(self.rows.chunks_exact_mut(width))
-            {
-                widen_floats(
-                    isa,
-                    row,
-                    kv.k_elem,
-                    &mut out.as_flattened_mut()[..kv.d_head],
-                );
-            }
+            self.widen_keys(isa, kv, &stored[p..p + KEYS]);
             for h in (0..n).step_by(PAIR) {
                 let q = [
                     &self.q[h * width..][..n_vectors],
@@ -115,17 +106,7 @@ impl AttnBuffers<'_> {
         let stored = query.stored(chunk, kv.keys());
         let n_vectors = kv.d_head.div_ceil(LANES);
         for first in (visible.start / LANES * LANES..visible.end).step_by(LANES) {
-            for (row, out) in stored[first..first + LANES]
-                .iter()
-                .zip(self.rows.chunks_exact_mut(width))
-            {
-                widen_floats(
-                    isa,
-                    row,
-                    kv.k_elem,
-                    &mut out.as_flattened_mut()[..kv.d_head],
-                );
-            }
+            self.widen_keys(isa, kv, &stored[first..first + LANES]);
             transpose(
                 isa,
                 width,
@@ -136,6 +117,15 @@ impl AttnBuffers<'_> {
                 4 => self.scores_of_vector::<I, 4>(isa, n_vectors, n, first),
                 _ => self.scores_of_vector::<I, 2>(isa, n_vectors, n, first),
             }
+        }
+    }
+
+    /// Widens the stored keys `stored` into the first rows of the buffer.
+    #[inline(always)]
+    fn widen_keys<I: Codes>(&mut self, isa: I, kv: &KvLayer<'_>, stored: &[&[u8]]) {
+        for (row, out) in stored.iter().zip(self.rows.chunks_exact_mut(self.width)) {
+            let out = &mut out.as_flattened_mut()[..kv.d_head];
+            widen_floats(isa, row, kv.k_elem, out);
         }
     }
 
