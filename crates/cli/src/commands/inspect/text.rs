@@ -148,6 +148,10 @@ fn mixer(layer: &LayerSpec) -> String {
             )
         }
         Mixer::ShortConv(conv) => format!("short convolution of {} positions", conv.n_taps),
+        Mixer::DeltaNet(net) => format!(
+            "gated delta net, {} heads ({} of keys) of {}",
+            net.n_heads, net.n_key_heads, net.d_value
+        ),
     }
 }
 
