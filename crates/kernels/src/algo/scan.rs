@@ -79,55 +79,79 @@ fn run<I: Floats, const N: usize>(
     out: &mut Strip<'_>,
 ) {
     let d_key = part.d_key;
-    let n_rows = after.len() / d_key;
-    // Known when it is compiled where the row fills `N` vectors.
-    let n = if d_key == N * LANES {
-        N
-    } else {
-        d_key.div_ceil(LANES)
+    let mut state = HeadRows::<I, N> {
+        rows: [[isa.zeros(); N]; ROWS],
+        n_rows: after.len() / d_key,
+        // Known when it is compiled where the row fills `N` vectors.
+        n: if d_key == N * LANES {
+            N
+        } else {
+            d_key.div_ceil(LANES)
+        },
     };
-    let mut state = [[isa.zeros(); N]; ROWS];
     if let Some(before) = part.before {
-        for (state, before) in state.iter_mut().zip(before.chunks_exact(d_key)) {
-            *state = vectors::<I, N>(isa, before);
+        for (row, before) in state.rows.iter_mut().zip(before.chunks_exact(d_key)) {
+            *row = vectors::<I, N>(isa, before);
         }
     }
     for &row in part.rows {
-        let k = vectors::<I, N>(isa, part.k.part(row, part.key_head * d_key, d_key));
-        let q = vectors::<I, N>(isa, part.q.part(row, part.key_head * d_key, d_key));
-        let v = isa.floats(&padded(part.v.part(row, part.first_row, n_rows)));
+        let y = state.step(isa, part, row);
+        out.row(row as usize).copy_from_slice(&y[..state.n_rows]);
+    }
+    for (row, after) in state.rows.iter().zip(after.chunks_exact_mut(d_key)) {
+        for (i, after) in after.chunks_mut(LANES).enumerate() {
+            after.copy_from_slice(&isa.to_array(row[i])[..after.len()]);
+        }
+    }
+}
+
+/// Some rows of a head's state.
+struct HeadRows<I: Floats, const N: usize> {
+    rows: [[I::F; N]; ROWS],
+    n_rows: usize,
+    /// Vectors of a row.
+    n: usize,
+}
+
+impl<I: Floats, const N: usize> HeadRows<I, N> {
+    /// Takes the rows through a position; its results.
+    #[inline(always)]
+    fn step(&mut self, isa: I, part: &ScanPart<'_>, row: u32) -> [f32; ROWS] {
+        let key = part.key_head * part.d_key;
+        let k = vectors::<I, N>(isa, part.k.part(row, key, part.d_key));
+        let q = vectors::<I, N>(isa, part.q.part(row, key, part.d_key));
+        let v = isa.floats(&padded(part.v.part(row, part.first_row, self.n_rows)));
         let decay = isa.splat_all(part.decay.part(row, part.head, 1)[0]);
         let gain = isa.splat_all(part.gain.part(row, part.head, 1)[0]);
         let mut updates = v;
         if part.is_delta {
-            let mut sums = [isa.zeros(); ROWS];
-            for (sum, state) in sums.iter_mut().zip(&state).take(n_rows) {
-                for i in 0..n {
-                    *sum = isa.sum_f(*sum, isa.product(state[i], k[i]));
-                }
-            }
             let minus_decay = isa.product(decay, isa.splat_all(-1.0));
-            let told = isa.product(minus_decay, isa.totals_of_16(sums));
-            updates = isa.sum_f(v, told);
+            updates = isa.sum_f(v, isa.product(minus_decay, self.products(isa, &k)));
         }
         let updates = isa.to_array(isa.product(gain, updates));
         let mut sums = [isa.zeros(); ROWS];
-        for r in 0..n_rows {
+        for r in 0..self.n_rows {
             let update = isa.splat_all(updates[r]);
-            for i in 0..n {
-                let kept = isa.product(state[r][i], decay);
+            for i in 0..self.n {
+                let kept = isa.product(self.rows[r][i], decay);
                 let x = isa.sum_f(kept, isa.product(k[i], update));
-                state[r][i] = x;
+                self.rows[r][i] = x;
                 sums[r] = isa.sum_f(sums[r], isa.product(x, q[i]));
             }
         }
-        let y = isa.to_array(isa.totals_of_16(sums));
-        out.row(row as usize).copy_from_slice(&y[..n_rows]);
+        isa.to_array(isa.totals_of_16(sums))
     }
-    for (state, after) in state.iter().zip(after.chunks_exact_mut(d_key)) {
-        for (i, after) in after.chunks_mut(LANES).enumerate() {
-            after.copy_from_slice(&isa.to_array(state[i])[..after.len()]);
+
+    /// `S k`.
+    #[inline(always)]
+    fn products(&self, isa: I, k: &[I::F; N]) -> I::F {
+        let mut sums = [isa.zeros(); ROWS];
+        for r in 0..self.n_rows {
+            for i in 0..self.n {
+                sums[r] = isa.sum_f(sums[r], isa.product(self.rows[r][i], k[i]));
+            }
         }
+        isa.totals_of_16(sums)
     }
 }
 

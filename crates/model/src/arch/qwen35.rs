@@ -21,7 +21,7 @@ pub(super) fn lower(m: &Meta<'_>) -> Result<ModelSpec, Error> {
     hybrid(m, llama_like(m)?, KeySharing::InTurn, GateRows::Apart)
 }
 
-/// The layers of a hybrid model: `layers`, of which all but some attend by a gated delta net.
+/// The model with a gated delta net in place of attention in most of these layers.
 pub(super) fn hybrid(
     m: &Meta<'_>,
     layers: Builder,

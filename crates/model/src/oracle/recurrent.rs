@@ -19,34 +19,16 @@ pub(super) fn delta_net(model: &Model, l: usize, net: &DeltaNet, h: &Rows) -> Re
     let mut states = vec![vec![0.0; net.d_value * net.d_key]; net.n_heads];
     let mut y = Rows::new();
     for pos in 0..h.len() {
-        let (q, kv) = qkv[pos].split_at(net.d_keys());
-        let (k, v) = kv.split_at(net.d_keys());
         let mut out = Vec::new();
         for (head, state) in states.iter_mut().enumerate() {
-            let key = net.key_head(head) * net.d_key;
-            let q = unit(
-                net,
-                &q[key..key + net.d_key],
-                1.0 / (net.d_key as f64).sqrt(),
-            );
-            let k = unit(net, &k[key..key + net.d_key], 1.0);
             let rate = f64::from(alpha[pos][head]) + f64::from(t.vector(Role::SsmDtBias)[head]);
             let decay = (f64::from(t.vector(Role::SsmA)[head]) * rate.exp().ln_1p()).exp();
             let gain = sigmoid(beta[pos][head].into());
-            let mut result = Vec::new();
-            for (row, v) in state
-                .chunks_exact_mut(net.d_key)
-                .zip(&v[head * net.d_value..])
-            {
-                row.iter_mut().for_each(|s| *s *= decay);
-                let told: f64 = row.iter().zip(&k).map(|(s, k)| s * k).sum();
-                let update = gain * (f64::from(*v) - told);
-                row.iter_mut().zip(&k).for_each(|(s, k)| *s += update * k);
-                result.push(row.iter().zip(&q).map(|(s, q)| s * q).sum::<f64>() as f32);
-            }
-            let eps = Norm::Rms { eps: net.eps };
+            let [q, k, v] = parts(net, &qkv[pos], head);
+            let result = step(state, decay, gain, [&q, &k, &v]);
             let gates = z[pos][head * net.d_value..].iter();
-            let normed = normalized(eps, &result, t.vector(Role::SsmNorm), None);
+            let norm = Norm::Rms { eps: net.eps };
+            let normed = normalized(norm, &result, t.vector(Role::SsmNorm), None);
             out.extend(
                 normed
                     .iter()
@@ -57,6 +39,33 @@ pub(super) fn delta_net(model: &Model, l: usize, net: &DeltaNet, h: &Rows) -> Re
         y.push(out);
     }
     Ok(project(&matrix(model, l, Role::SsmOut)?, None, &y))
+}
+
+/// Query, key and value of a head.
+fn parts(net: &DeltaNet, qkv: &[f32], head: usize) -> [Vec<f64>; 3] {
+    let (q, kv) = qkv.split_at(net.d_keys());
+    let (k, v) = kv.split_at(net.d_keys());
+    let key = net.key_head(head) * net.d_key;
+    let key = key..key + net.d_key;
+    let value = head * net.d_value..(head + 1) * net.d_value;
+    [
+        unit(net, &q[key.clone()], 1.0 / (net.d_key as f64).sqrt()),
+        unit(net, &k[key], 1.0),
+        v[value].iter().map(|&v| v.into()).collect(),
+    ]
+}
+
+/// `S = decay S; S += gain (v - S k) kᵀ`; returns `S q`.
+fn step(state: &mut [f64], decay: f64, gain: f64, [q, k, v]: [&[f64]; 3]) -> Vec<f32> {
+    let mut result = Vec::new();
+    for (row, v) in state.chunks_exact_mut(k.len()).zip(v) {
+        row.iter_mut().for_each(|s| *s *= decay);
+        let told: f64 = row.iter().zip(k).map(|(s, k)| s * k).sum();
+        let update = gain * (v - told);
+        row.iter_mut().zip(k).for_each(|(s, k)| *s += update * k);
+        result.push(row.iter().zip(q).map(|(s, q)| s * q).sum::<f64>() as f32);
+    }
+    result
 }
 
 /// Gains and decays of each head, from rows ordered by heads of keys.

@@ -44,7 +44,7 @@ impl StateRuns {
         &self.rows[run.rows.clone()]
     }
 
-    /// Finds the runs of the rows of a batch, of which these are the steps.
+    /// Finds the runs of a batch from the steps of its rows.
     pub fn find(&mut self, steps: &[StateStep]) {
         self.rows.clear();
         self.runs.clear();
