@@ -74,6 +74,8 @@ pub struct TimeSplit {
     pub matmul_s: f64,
     /// Attention.
     pub attention_s: f64,
+    /// Recurrent layers: convolutions and states.
+    pub scan_s: f64,
     /// Waiting for weights.
     pub io_wait_s: f64,
     /// Everything else.
@@ -256,6 +258,7 @@ impl Series {
         self.times.push(time);
         self.split.matmul_s += split.matmul_s;
         self.split.attention_s += split.attention_s;
+        self.split.scan_s += split.scan_s;
         self.split.io_wait_s += split.io_wait_s;
         self.split.other_s += split.other_s;
     }
@@ -289,6 +292,7 @@ impl Observer for SharedClock {
             match phase {
                 Phase::Matmul => clock.split.matmul_s += seconds,
                 Phase::Attention => clock.split.attention_s += seconds,
+                Phase::Scan => clock.split.scan_s += seconds,
                 Phase::Weights => clock.split.io_wait_s += seconds,
                 Phase::Other => clock.split.other_s += seconds,
                 Phase::Idle => {}

@@ -23,7 +23,8 @@ fn a_benchmark_reports_rates_and_a_split_that_adds_up() {
         (report.prefill_split, report.prefill_tok_s, 16.0),
         (report.decode_split, report.decode_tok_s, 8.0),
     ] {
-        let sum = split.matmul_s + split.attention_s + split.io_wait_s + split.other_s;
+        let sum =
+            split.matmul_s + split.attention_s + split.scan_s + split.io_wait_s + split.other_s;
         assert!(sum > 0.0 && sum < 100.0 * n / rate, "{split:?}");
     }
 }

@@ -14,6 +14,8 @@ pub enum Phase {
     Matmul,
     /// Attending to keys and values.
     Attention,
+    /// Convolutions, and updating and reading recurrent states.
+    Scan,
     /// Everything else: norms, rotations, quantizing activations, storing keys and values.
     Other,
     /// The step is complete.

@@ -216,6 +216,7 @@ fn split_json(split: &TimeSplit) -> Value {
     json!({
         "matmul_s": split.matmul_s,
         "attention_s": split.attention_s,
+        "scan_s": split.scan_s,
         "io_wait_s": split.io_wait_s,
         "other_s": split.other_s,
     })
@@ -234,7 +235,7 @@ fn to_table(args: &BenchArgs, engine: &Engine, report: &BenchReport) -> String {
         "{isa}, {n_threads} threads, depth {}, median of {}\n\n",
         args.depth, args.n_reps
     );
-    table += "            tokens    tokens/s   matmul  attention  I/O wait  other\n";
+    table += "            tokens    tokens/s   matmul  attention   scan  I/O wait  other\n";
     let rows = [
         (
             "prompt",
@@ -245,10 +246,10 @@ fn to_table(args: &BenchArgs, engine: &Engine, report: &BenchReport) -> String {
         ("text", args.n_gen, report.decode_tok_s, report.decode_split),
     ];
     for (name, n, rate, split) in rows.into_iter().filter(|(_, n, ..)| *n > 0) {
-        let [matmul, attention, io_wait, other] = percent(&split);
+        let [matmul, attention, scan, io_wait, other] = percent(&split);
         table += &format!(
-            "{name:<10} {n:>7} {rate:>11.2} {matmul:>7.1}% {attention:>9.1}% {io_wait:>8.1}% \
-             {other:>5.1}%\n"
+            "{name:<10} {n:>7} {rate:>11.2} {matmul:>7.1}% {attention:>9.1}% {scan:>5.1}% \
+             {io_wait:>8.1}% {other:>5.1}%\n"
         );
     }
     table + &machine(args, report)
@@ -272,11 +273,12 @@ fn machine(args: &BenchArgs, report: &BenchReport) -> String {
     )
 }
 
-/// Percentages of matmul, attention, I/O wait and the rest.
-fn percent(split: &TimeSplit) -> [f64; 4] {
+/// Percentages of matmul, attention, recurrent layers, I/O wait and the rest.
+fn percent(split: &TimeSplit) -> [f64; 5] {
     let parts = [
         split.matmul_s,
         split.attention_s,
+        split.scan_s,
         split.io_wait_s,
         split.other_s,
     ];

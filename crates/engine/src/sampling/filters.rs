@@ -204,6 +204,7 @@ mod tests {
             let all = sorted(&logits);
             let got = kept(&logits, |c| min_p(c, p));
             prop_assert_eq!(&got[..], &all[..got.len()]);
+            prop_assume!(!all.is_empty());
             let best = f64::from(all[0].logit);
             let ratio = |c: &Candidate| (f64::from(c.logit) - best).exp() / f64::from(p);
             prop_assert!(got.iter().all(|c| ratio(c) > 1.0 - 1e-6));

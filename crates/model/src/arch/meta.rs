@@ -127,6 +127,7 @@ impl<'a> Meta<'a> {
     pub(crate) fn recurrent_layers(&self, default: usize) -> Result<Vec<bool>, Error> {
         let n_layers = self.n_layers()?;
         let key = "attention.recurrent_layers";
+        let n = self.size_opt("full_attention_interval")?.unwrap_or(default);
         if let Some(list) = self.metadata.bools(&self.key(key))? {
             // The list includes layers of multi-token prediction.
             let list: Vec<bool> = list.iter().take(n_layers).collect();
@@ -135,7 +136,6 @@ impl<'a> Meta<'a> {
                 false => Err(self.unsupported(key, list.len())),
             };
         }
-        let n = self.size_opt("full_attention_interval")?.unwrap_or(default);
         Ok((1..=n_layers).map(|l| l % n != 0).collect())
     }
 

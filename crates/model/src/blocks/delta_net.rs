@@ -24,7 +24,7 @@ use crate::{
 /// `x += residual_scale * post(delta_net(pre(x)))` for layer `l`.
 pub(crate) fn delta_net(p: &mut Pass<'_>, l: usize, net: &DeltaNet) -> Result<(), Error> {
     project_inputs(p, l, net)?;
-    p.observer.enter(Phase::Attention);
+    p.observer.enter(Phase::Scan);
     convolve(p, l, net);
     scan(p, l, net);
     p.observer.enter(Phase::Other);

@@ -13,15 +13,17 @@ use atta_store::{Projection, WeightGroup};
 
 use super::{Pass, conv::Conv};
 use crate::{
-    Error, Role,
+    Error, Phase, Role,
     spec::{ShortConv, Sublayer},
 };
 
 /// `x += residual_scale * post(short_conv(pre(x)))` for layer `l`.
 pub(crate) fn short_conv(p: &mut Pass<'_>, l: usize, conv: &ShortConv) -> Result<(), Error> {
     project_inputs(p, l)?;
+    p.observer.enter(Phase::Scan);
     gate_inputs(p);
     convolve(p, l, conv);
+    p.observer.enter(Phase::Other);
     p.leave(l, Sublayer::Mixer, Role::ShortconvOutProj, None)
 }
 

@@ -1,5 +1,5 @@
-//! Models with recurrent layers, made from the specs of tiny models: no architecture of the
-//! registry has such layers yet. Their weights are random.
+//! Models with recurrent layers: those of the registry, and others made from the specs of tiny
+//! models, with random weights.
 
 use atta_model::spec::{LayerSpec, Mask, Mixer, ShortConv};
 
@@ -17,6 +17,8 @@ pub(crate) fn hybrids() -> Vec<Golden> {
             let conv = |n_taps| with_conv(window, n_taps);
             vec![conv(3), window.clone(), conv(4), global.clone(), conv(2)]
         }),
+        golden("qwen35"),
+        golden("qwen35-tied"),
         hybrid("qwen3", |layers| {
             let attention = layers[0].clone();
             vec![attention.clone(), with_conv(&layers[0], 3), attention]
