@@ -1,6 +1,6 @@
 //! Events of a generation, and how it ended.
 
-use std::{ops::ControlFlow, time::Duration};
+use std::time::Duration;
 
 use crate::LogProbs;
 
@@ -31,9 +31,6 @@ pub enum Event {
     /// A warning that does not concern the text, in one line.
     Note(String),
 }
-
-/// Callback for events; `Break` ends the generation.
-pub(crate) type OnEvent<'a> = dyn FnMut(Event) -> ControlFlow<()> + 'a;
 
 /// Why a generation ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

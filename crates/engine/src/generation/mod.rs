@@ -20,9 +20,9 @@ use std::sync::Arc;
 
 use atta_tokenizer::Tokenizer;
 
-pub(crate) use event::OnEvent;
 pub use event::{Event, FinishReason, Summary};
 pub use generate::Generate;
+#[cfg(feature = "cache")]
 pub(crate) use generate::Saver;
 pub use options::GenerateOptions;
 pub use stop::{StopError, StopPiece, StopStrings};

@@ -10,10 +10,13 @@ use atta_model::{Output, Want};
 use super::Update;
 use crate::{
     Engine, Error, Event, FinishReason, GenerateOptions, Pooling,
-    generation::{Generation, OnEvent, StepInput, StepOutput},
+    generation::{Generation, StepInput, StepOutput},
     pooling::Pooled,
     text::Text,
 };
+
+/// Callback for events; `Break` ends the generation.
+type OnEvent<'a> = dyn FnMut(Event) -> ControlFlow<()> + 'a;
 
 /// Id of a job, unique within its batcher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -63,7 +63,8 @@ pub(crate) struct ScanPart<'a> {
 /// their columns of the results.
 #[inline(always)]
 pub(crate) fn scan<I: Floats>(isa: I, part: &ScanPart<'_>, after: &mut [f32], out: &mut Strip<'_>) {
-    if part.d_key == 8 * LANES {
+    // Programs for boards have only the general one.
+    if cfg!(feature = "avx512") && part.d_key == 8 * LANES {
         run::<I, 8>(isa, part, after, out)
     } else {
         run::<I, VECTORS>(isa, part, after, out)
