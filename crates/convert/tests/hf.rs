@@ -135,7 +135,14 @@ fn same_tensors(row: &Path, golden: &Golden, got: &Checkpoint) {
     for tensor in &got.tensors {
         let at = format!("{}: {}", row.display(), tensor.name);
         let (info, mut want) = golden.tensor(&tensor.name);
-        assert_eq!(tensor.dims, info.shape.dims(), "{at}");
+        // Older versions of llama.cpp's converter left out dimensions of 1.
+        let many = |dims: &[u64]| {
+            dims.iter()
+                .copied()
+                .skip_while(|&d| d == 1)
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(many(&tensor.dims), many(info.shape.dims()), "{at}");
         if is_rounded(row) && !tensor.name.starts_with("rope_") {
             want.iter_mut()
                 .for_each(|x| *x = f16::bf16_to_f32(f16::f32_to_bf16(*x)));
@@ -144,18 +151,28 @@ fn same_tensors(row: &Path, golden: &Golden, got: &Checkpoint) {
             || tensor.name.contains("gate_inp")
             || tensor.name.ends_with("_exps.bias");
         let is_kept = is_kept || tensor.name == "position_embd.weight";
+        let is_kept = is_kept || tensor.name.contains("conv");
         let ty = if is_rounded(row) && !is_kept {
             TensorType::BF16
         } else {
             TensorType::F32
         };
         assert_eq!(tensor.ty, ty, "{at}");
-        // Gemma's norms have 1 added. In the golden it was added before rounding, here after.
+        // Norms of these have 1 added. In the golden it was added before rounding, here after.
         if is_rounded(row)
-            && golden.arch().starts_with("gemma")
+            && ["gemma", "qwen35", "qwen3next"]
+                .iter()
+                .any(|name| golden.arch().starts_with(name))
             && tensor.name.ends_with("_norm.weight")
         {
             let near = |(a, b): (&f32, &f32)| (a - b).abs() < 0.01;
+            assert!(floats(tensor).iter().zip(&want).all(near), "{at}");
+            continue;
+        }
+        // Torch's exponential function is not rounded correctly.
+        if tensor.name.ends_with("ssm_a") {
+            let tolerance = if is_rounded(row) { 0.02 } else { 1e-6 };
+            let near = |(a, b): (&f32, &f32)| (a - b).abs() <= tolerance * b.abs();
             assert!(floats(tensor).iter().zip(&want).all(near), "{at}");
             continue;
         }

@@ -49,6 +49,8 @@ pub(super) struct Family {
     pub(super) keeps_post_norm_name: bool,
     /// Added to the weights of norms.
     pub(super) norm_offset: f32,
+    /// How gated delta nets are stored, if some layers have one.
+    pub(super) delta: Option<DeltaLayout>,
     /// The field, and its value, for matrices that are rounded to ternary values when used.
     pub(super) ternary: Option<(&'static str, u64)>,
 }
@@ -68,6 +70,15 @@ pub(super) enum Window {
     Listed(u64),
     /// Layers from `max_window_layers` on, if `use_sliding_window`; GGUF has no key for it.
     Last,
+}
+
+/// How the projections of a gated delta net are stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum DeltaLayout {
+    /// Queries, keys and values in one tensor, gates in another.
+    Apart,
+    /// Queries, keys, values and gates in one tensor, grouped by heads of keys.
+    Grouped,
 }
 
 /// How longrope is written.
@@ -121,6 +132,7 @@ const LLAMA: Family = Family {
     is_transposed: false,
     keeps_post_norm_name: false,
     norm_offset: 0.0,
+    delta: None,
     ternary: None,
 };
 
@@ -143,6 +155,17 @@ const QWEN_EXPERTS: Experts = Experts {
         ),
     ],
     are_renormalized: false,
+};
+
+const QWEN35: Family = Family {
+    defaults: r#"{"head_dim": 256, "partial_rotary_factor": 0.25, "linear_conv_kernel_dim": 4,
+        "linear_key_head_dim": 128, "linear_value_head_dim": 128, "linear_num_key_heads": 16,
+        "linear_num_value_heads": 32}"#,
+    names_d_rope: true,
+    keeps_post_norm_name: true,
+    norm_offset: 1.0,
+    delta: Some(DeltaLayout::Apart),
+    ..HALVES
 };
 
 const GEMMA_NORMS: &[(Role, &str)] = &[(Role::FfnNorm, "pre_feedforward_layernorm.weight")];
@@ -230,6 +253,34 @@ const FAMILIES: &[Family] = &[
             ..QWEN_EXPERTS
         }),
         ..HALVES
+    },
+    Family {
+        classes: &["Qwen3_5ForCausalLM", "Qwen3_5ForConditionalGeneration"],
+        arch: "qwen35",
+        ..QWEN35
+    },
+    Family {
+        classes: &[
+            "Qwen3_5MoeForCausalLM",
+            "Qwen3_5MoeForConditionalGeneration",
+        ],
+        arch: "qwen35moe",
+        experts: Some(Experts {
+            are_renormalized: true,
+            ..QWEN_EXPERTS
+        }),
+        ..QWEN35
+    },
+    Family {
+        classes: &["Qwen3NextForCausalLM"],
+        arch: "qwen3next",
+        fixed: &[("decoder_sparse_step", "1"), ("mlp_only_layers", "[]")],
+        experts: Some(Experts {
+            are_renormalized: true,
+            ..QWEN_EXPERTS
+        }),
+        delta: Some(DeltaLayout::Grouped),
+        ..QWEN35
     },
     Family {
         classes: &["GemmaForCausalLM"],
