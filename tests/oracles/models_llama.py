@@ -19,6 +19,9 @@ WHY = {
     "llama-dynamic-rope": "it knows no dynamic NTK",
     "phi3": "it ignores the window",
     "gpt-oss": "it takes other betas of YaRN than the file's, and ends its ramp at whole pairs",
+    "qwen35": "it takes values to be as wide as keys",
+    "qwen35moe": "it takes values to be as wide as keys",
+    "qwen3next": "it takes values to be as wide as keys",
     "bitnet": "it has SiLU for every file of this architecture",
 }
 
