@@ -81,7 +81,7 @@ NOMIC_CONFIG = dict(n_embd=32, n_head=4, n_layer=3, n_inner=44, n_positions=8192
 FAMILIES += [
     Family("bert", "bert", "Bert", BERT, head="Model", changes={"layer_norm_eps": 2 * EPS, "hidden_act": "silu"},
            silent=("key.bias",)),
-    Family("xlm-roberta-reranker", "bert", "XLMRoberta", BERT | dict(max_position_embeddings=131, pad_token_id=2, num_labels=2, id2label={0: "no", 1: "yes"}),
+    Family("xlm-roberta-reranker", "bert", "XLMRoberta", BERT | dict(max_position_embeddings=131, pad_token_id=2, num_labels=1, id2label={0: "LABEL_0"}),
            seed=5, head="ForSequenceClassification", first_of_second=30, silent=("key.bias",)),
     Family("nomic-bert", "nomic-bert", "NomicBert", BERT | dict(head_dim=8, rope_parameters={"rope_type": "default", "rope_theta": 300.0}),
            seed=6, head="Model", files={"config.json": NOMIC_CONFIG, "tokenizer.json": {"model": {"type": "WordPiece"}}}),
