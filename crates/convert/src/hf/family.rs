@@ -8,7 +8,10 @@
 use atta_model::Role;
 use serde_json::Value;
 
-use super::config::Config;
+use super::{
+    config::Config,
+    encoders::{ENCODERS, Encoder},
+};
 use crate::Error;
 
 /// The properties of the models of some classes.
@@ -49,6 +52,8 @@ pub(super) struct Family {
     pub(super) keeps_post_norm_name: bool,
     /// Added to the weights of norms.
     pub(super) norm_offset: f32,
+    /// What an encoder has beside layers; `None` of decoders.
+    pub(super) encoder: Option<Encoder>,
     /// The field, and its value, for matrices that are rounded to ternary values when used.
     pub(super) ternary: Option<(&'static str, u64)>,
 }
@@ -64,6 +69,8 @@ pub(super) enum Window {
     All,
     /// All layers but every `n`th.
     Every(u64),
+    /// All layers but the first of each `n`; written as a number.
+    AllButFirstOf(u64),
     /// All layers but every `n`th; written as `sliding_window_pattern`.
     Listed(u64),
     /// Layers from `max_window_layers` on, if `use_sliding_window`; GGUF has no key for it.
@@ -121,11 +128,12 @@ const LLAMA: Family = Family {
     is_transposed: false,
     keeps_post_norm_name: false,
     norm_offset: 0.0,
+    encoder: None,
     ternary: None,
 };
 
 /// Llama with rope on halves of heads.
-const HALVES: Family = Family {
+pub(super) const HALVES: Family = Family {
     names_d_rope: false,
     is_paired: false,
     ..LLAMA
@@ -146,6 +154,23 @@ const QWEN_EXPERTS: Experts = Experts {
 };
 
 const GEMMA_NORMS: &[(Role, &str)] = &[(Role::FfnNorm, "pre_feedforward_layernorm.weight")];
+
+/// Gemma 3.
+pub(super) const GEMMA3: Family = Family {
+    classes: &["Gemma3ForCausalLM", "Gemma3ForConditionalGeneration"],
+    arch: "gemma3",
+    defaults: r#"{"tie_word_embeddings": true, "vocab_size": 262208, "hidden_size": 2304,
+        "intermediate_size": 9216, "num_hidden_layers": 26, "num_attention_heads": 8,
+        "num_key_value_heads": 4, "head_dim": 256,
+        "max_position_embeddings": 131072, "rms_norm_eps": 1e-6, "query_pre_attn_scalar": 256,
+        "sliding_window": 4096, "rope_theta": 1e6, "rope_local_base_freq": 1e4}"#,
+    fixed: &[("use_bidirectional_attention", "false")],
+    multipliers: &[("final_logit_softcapping", "final_logit_softcapping")],
+    window: Window::Every(6),
+    names: GEMMA_NORMS,
+    norm_offset: 1.0,
+    ..HALVES
+};
 
 const FAMILIES: &[Family] = &[
     LLAMA,
@@ -255,21 +280,7 @@ const FAMILIES: &[Family] = &[
         norm_offset: 1.0,
         ..HALVES
     },
-    Family {
-        classes: &["Gemma3ForCausalLM", "Gemma3ForConditionalGeneration"],
-        arch: "gemma3",
-        defaults: r#"{"tie_word_embeddings": true, "vocab_size": 262208, "hidden_size": 2304,
-            "intermediate_size": 9216, "num_hidden_layers": 26, "num_attention_heads": 8,
-            "num_key_value_heads": 4, "head_dim": 256,
-            "max_position_embeddings": 131072, "rms_norm_eps": 1e-6, "query_pre_attn_scalar": 256,
-            "sliding_window": 4096, "rope_theta": 1e6, "rope_local_base_freq": 1e4}"#,
-        fixed: &[("use_bidirectional_attention", "false")],
-        multipliers: &[("final_logit_softcapping", "final_logit_softcapping")],
-        window: Window::Every(6),
-        names: GEMMA_NORMS,
-        norm_offset: 1.0,
-        ..HALVES
-    },
+    GEMMA3,
     Family {
         classes: &["Olmo2ForCausalLM", "Olmo3ForCausalLM"],
         arch: "olmo2",
@@ -391,6 +402,7 @@ impl Family {
             .ok_or_else(|| c.wrong("architectures is missing"))?;
         let family = FAMILIES
             .iter()
+            .chain(ENCODERS)
             .find(|family| family.classes.contains(&class));
         family.ok_or_else(|| {
             c.wrong(format!(
@@ -404,7 +416,8 @@ impl Family {
         for (field, only) in self
             .fixed
             .iter()
-            .chain(&[("is_causal", "true"), ("rope_interleaved", "false")])
+            .chain(&[("rope_interleaved", "false")])
+            .chain(&[("is_causal", "true")][..usize::from(self.encoder.is_none())])
         {
             let only: Value = serde_json::from_str(only).expect("the values of a family are JSON");
             if let Some(value) = c.get(field).filter(|value| **value != only) {
@@ -422,7 +435,8 @@ impl Family {
                 "num_hidden_layers is {n_layers}, expected at most {MAX_LAYERS}"
             )));
         }
-        let window = c.count_opt(&["sliding_window"])?;
+        let window = c.count_opt(&["sliding_window", "local_attention"])?;
+        let every = c.count_opt(&["global_attn_every_n_layers"])?;
         let listed = c.list_opt("layer_types")?;
         let pattern = c.count_opt(&["sliding_window_pattern", "_sliding_window_pattern"])?;
         let is_used = c.flag_opt("use_sliding_window")?.unwrap_or(false);
@@ -435,6 +449,7 @@ impl Family {
                 Some("full_attention") => Ok(false),
                 _ => Err(c.wrong(format!("layer_types does not say what layer {l} is"))),
             },
+            (Window::AllButFirstOf(n), None) => Ok(!l.is_multiple_of(every.unwrap_or(n).max(1))),
             (Window::Every(n) | Window::Listed(n), None) => {
                 Ok(!(l + 1).is_multiple_of(pattern.unwrap_or(n).max(1)))
             }

@@ -30,6 +30,8 @@ pub(super) struct TensorBuilder<'a> {
     pub(super) is_tied: bool,
     /// The width of a head.
     pub(super) d_head: u64,
+    /// Rows at the start of the table of positions that no position uses.
+    pub(super) n_skipped_positions: u64,
     pub(super) raw: &'a mut RawTensors,
 }
 
@@ -149,6 +151,13 @@ impl TensorBuilder<'_> {
         } else {
             shape.clone()
         };
+        let stored = match role {
+            Role::PositionEmbd => vec![
+                stored[0].saturating_add(self.n_skipped_positions),
+                stored[1],
+            ],
+            _ => stored,
+        };
         source.expect(&stored)?;
         let ty = if is_kept_in_f32(role, &shape) {
             TensorType::F32
@@ -161,7 +170,7 @@ impl TensorBuilder<'_> {
             .copied()
             .skip(usize::from(role == Role::FfnGateInpShexp))
             .collect();
-        let rows: Box<dyn RowSource> = match (self.order(role), self.offset(role)) {
+        let rows: Box<dyn RowSource> = match (self.order(role, shape[0]), self.offset(role)) {
             _ if is_transposed => Box::new(columns(source, &shape, RowMap::Same)?),
             (RowMap::Same, 0.0) => whole(source, &shape, ty)?,
             (order, offset) => Box::new(GatheredRows {
@@ -177,8 +186,15 @@ impl TensorBuilder<'_> {
         })
     }
 
-    fn order(&self, role: Role) -> RowMap {
+    /// The rows of the source for `n_rows` rows of the result.
+    fn order(&self, role: Role, n_rows: u64) -> RowMap {
         match role {
+            Role::PositionEmbd if self.n_skipped_positions > 0 => RowMap::Part {
+                take: n_rows,
+                of: n_rows.saturating_add(self.n_skipped_positions),
+                first: self.n_skipped_positions,
+                step: 1,
+            },
             Role::AttnQ | Role::AttnQBias | Role::AttnK | Role::AttnKBias
                 if self.family.is_paired =>
             {

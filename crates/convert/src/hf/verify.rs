@@ -43,7 +43,7 @@ fn activation(c: &Config, family: &Family, spec: &ModelSpec) -> Result<(), Error
     let computed = spec.layers[0].mlp().activation;
     let agrees = match computed {
         Activation::Silu | Activation::Clamped { .. } => {
-            matches!(value.as_str(), Some("silu" | "swish"))
+            matches!(value.as_str(), Some("silu" | "swish" | "swiglu"))
         }
         Activation::Gelu => value == "gelu",
         // Gemma's first configurations have "gelu" for its tanh approximation.
