@@ -83,7 +83,7 @@ FAMILIES += [
            silent=("key.bias",)),
     Family("xlm-roberta-reranker", "bert", "XLMRoberta", BERT | dict(max_position_embeddings=131, pad_token_id=2, num_labels=1, id2label={0: "LABEL_0"}),
            seed=5, head="ForSequenceClassification", first_of_second=30, silent=("key.bias",)),
-    Family("nomic-bert", "nomic-bert", "NomicBert", BERT | dict(head_dim=8, rope_parameters={"rope_type": "default", "rope_theta": 300.0}),
+    Family("nomic-bert", "nomic-bert", "NomicBert", BERT | dict(max_position_embeddings=2048, head_dim=8, rope_parameters={"rope_type": "default", "rope_theta": 300.0}),
            seed=6, head="Model", files={"config.json": NOMIC_CONFIG, "tokenizer.json": {"model": {"type": "WordPiece"}}}),
     Family("modern-bert", "modern-bert", "ModernBert", dict(vocab_size=96, hidden_size=32, intermediate_size=44, num_hidden_layers=4,
            num_attention_heads=4, max_position_embeddings=256, norm_eps=EPS, pad_token_id=0, bos_token_id=1, eos_token_id=2,

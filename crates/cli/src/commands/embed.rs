@@ -175,9 +175,10 @@ fn encoded(vector: &[f32], format: Format) -> Vec<u8> {
     match format {
         Format::Npy => vector.iter().flat_map(|x| x.to_le_bytes()).collect(),
         Format::Jsonl => {
-            let mut line = serde_json::json!(vector).to_string();
-            line.push('\n');
-            line.into_bytes()
+            // As f32: a `Value` would write each number as the f64 nearest to it.
+            let mut line = serde_json::to_vec(vector).expect("numbers are JSON");
+            line.push(b'\n');
+            line
         }
     }
 }

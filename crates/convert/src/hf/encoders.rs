@@ -117,6 +117,8 @@ pub(super) const ENCODERS: &[Family] = &[
             ("mlp_fc2_bias", "false"),
             ("rotary_emb_fraction", "1.0"),
             ("rotary_emb_interleaved", "false"),
+            ("rotary_emb_scale_base", "null"),
+            ("use_rms_norm", "false"),
             ("moe_every_n_layers", "0"),
         ],
         is_rotated: true,

@@ -272,11 +272,17 @@ fn is_irrelevant(field: &str) -> bool {
         "transformers.js_config",
         "vision_feature_layer",
         "attention_probs_dropout_prob",
-        "classifier_dropout",
         "gradient_checkpointing",
         "hidden_dropout_prob",
         "label2id",
         "output_past",
+        "decoder_bias",
+        "deterministic_flash_attn",
+        "embedding_dropout",
+        "initializer_cutoff_factor",
+        "mlp_dropout",
+        "sparse_pred_ignore_index",
+        "sparse_prediction",
         "experts_per_token",
         "initial_context_length",
     ];
@@ -284,4 +290,6 @@ fn is_irrelevant(field: &str) -> bool {
         || field.ends_with("_token_id")
         || field.ends_with("_token_index")
         || field.starts_with("summary_")
+        // Of classifiers, whose families read what they need.
+        || field.starts_with("classifier_")
 }
