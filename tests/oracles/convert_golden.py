@@ -25,7 +25,7 @@ from transformers.integrations.mxfp4 import convert_moe_packed_tensors
 import families
 from models_golden import MODELS, build
 
-KEPT = ["gemma.v4.bf16", "gemma2.bf16", "gemma3.text.v4.bf16", "gpt-oss.bf16", "gpt2.v4.bf16", "granite.bf16", "llama3-rope.v4.bf16",
+KEPT = ["bert.bf16", "gemma-embedding.bf16", "modern-bert.bf16", "nomic-bert.bf16", "xlm-roberta-reranker.bf16", "gemma.v4.bf16", "gemma2.bf16", "gemma3.text.v4.bf16", "gpt-oss.bf16", "gpt2.v4.bf16", "granite.bf16", "llama3-rope.v4.bf16",
         "mistral3.bf16", "olmo3.bf16", "phi2.v4.bf16", "phi3-long.v4", "qwen2.shards.bf16", "qwen2moe-old.bf16", "qwen3.bf16",
         "qwen3moe.bf16", "qwen35.text.bf16", "qwen35moe.bf16", "qwen3next.bf16", "smollm3.bf16"]
 
@@ -98,7 +98,9 @@ def write(out, label, scratch):
     """Writes one directory: a row with its variations."""
     name, *particular = label.split(".")
     model_of(name).save_pretrained(scratch)
+    family = next((row for row in families.FAMILIES if row.name == name), None)
     config, tensors = json.loads((scratch / "config.json").read_text()), load_file(scratch / "model.safetensors")
+    config |= family.files.get("config.json", {}) if family else {}
     if "bf16" in particular:
         config["dtype"], tensors = "bfloat16", {k: v.bfloat16() for k, v in tensors.items()}
     if "v4" in particular:

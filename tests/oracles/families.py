@@ -8,6 +8,7 @@ file has the names, the metadata and the row orders that files of users have; on
 import contextlib
 import importlib
 import io
+import json
 import sys
 import tempfile
 from dataclasses import dataclass, field, replace
@@ -34,6 +35,10 @@ class Family:
     tensors: dict = field(default_factory=dict)     # part of a parameter's name: (mean, standard deviation)
     experts: tuple = ()          # (experts, experts in use), for the check that no choice is close
     router: str = "gate"         # the module of a layer's `mlp` that chooses experts
+    head: str = "ForCausalLM"    # the rest of the class's name; Model: the result is the hidden states
+    first_of_second: int = 0     # where a second text begins, which a classifier compares with the first
+    files: dict = field(default_factory=dict)       # JSON files of the checkpoint: fields to be added to them
+    silent: tuple = ()           # parameters that move nothing: softmax takes no note of a bias of keys
     nmse: float = 1e-9
 
 
@@ -66,6 +71,35 @@ FAMILIES = [
            changes={"num_experts_per_tok": 2}),
 ]
 
+BERT = dict(vocab_size=96, hidden_size=32, intermediate_size=44, num_hidden_layers=3, num_attention_heads=4,
+            max_position_embeddings=128, layer_norm_eps=EPS, pad_token_id=0, type_vocab_size=2, attn_implementation="eager",
+            dtype="float32")
+NOMIC_CONFIG = dict(n_embd=32, n_head=4, n_layer=3, n_inner=44, n_positions=8192, max_trained_positions=2048, activation_function="swiglu",
+                    causal=False, qkv_proj_bias=False, mlp_fc1_bias=False, mlp_fc2_bias=False, prenorm=False, rotary_emb_fraction=1.0,
+                    rotary_emb_interleaved=False, rotary_emb_scale_base=None, layer_norm_epsilon=EPS, rotary_emb_base=300.0)
+
+FAMILIES += [
+    Family("bert", "bert", "Bert", BERT, head="Model", changes={"layer_norm_eps": 2 * EPS, "hidden_act": "silu"},
+           silent=("key.bias",)),
+    Family("xlm-roberta-reranker", "bert", "XLMRoberta", BERT | dict(max_position_embeddings=131, pad_token_id=2, num_labels=1, id2label={0: "LABEL_0"}),
+           seed=5, head="ForSequenceClassification", first_of_second=30, silent=("key.bias",)),
+    Family("nomic-bert", "nomic-bert", "NomicBert", BERT | dict(max_position_embeddings=2048, head_dim=8, rope_parameters={"rope_type": "default", "rope_theta": 300.0}),
+           seed=6, head="Model", files={"config.json": NOMIC_CONFIG, "tokenizer.json": {"model": {"type": "WordPiece"}}}),
+    Family("modern-bert", "modern-bert", "ModernBert", dict(vocab_size=96, hidden_size=32, intermediate_size=44, num_hidden_layers=4,
+           num_attention_heads=4, max_position_embeddings=256, norm_eps=EPS, pad_token_id=0, bos_token_id=1, eos_token_id=2,
+           cls_token_id=1, sep_token_id=2, local_attention=18, attn_implementation="eager", dtype="float32",
+           rope_parameters={"full_attention": {"rope_type": "default", "rope_theta": 500.0},
+                            "sliding_attention": {"rope_type": "default", "rope_theta": 50.0}}),
+           seed=7, head="Model", files={"config.json": {"layer_norm_eps": EPS}}, changes={"local_attention": 20, "norm_eps": 2 * EPS}),
+    Family("gemma-embedding", "gemma-embedding", "Gemma3", sizes(head_dim=12, num_hidden_layers=7, sliding_window=18,
+           use_bidirectional_attention=True, query_pre_attn_scalar=12,
+           rope_parameters={"full_attention": {"rope_type": "default", "rope_theta": 500.0},
+                            "sliding_attention": {"rope_type": "default", "rope_theta": 50.0}}),
+           seed=8, head="TextModel", files={"tokenizer.json": {"model": {"vocab": [0] * 96}, "added_tokens": []}},
+           changes={"sliding_window": 22},
+           tensors={"embed": (0.0, 0.05), "post_attention_layernorm": (-0.7, 0.1), "post_feedforward_layernorm": (-0.7, 0.1)}),
+]
+
 
 def configuration(row, **other):
     name = row.cls + ("TextConfig" if hasattr(transformers, row.cls + "TextConfig") else "Config")
@@ -74,7 +108,8 @@ def configuration(row, **other):
 
 def empty(row, **other):
     torch.manual_seed(0)
-    return getattr(transformers, row.cls + "ForCausalLM")(configuration(row, **other)).eval()
+    more = {"add_pooling_layer": False} if row.cls in ("Bert", "NomicBert") and row.head == "Model" else {}
+    return getattr(transformers, row.cls + row.head)(configuration(row, **other), **more).eval()
 
 
 def deviation(row, name, p):
@@ -89,7 +124,7 @@ def deviation(row, name, p):
         return 0.0, 1.0
     if "conv" in name and name.endswith("weight"):
         return 0.0, 0.5
-    if "norm" in name and name.endswith("weight"):
+    if "norm" in name.lower() and name.endswith("weight"):
         return round(float(p.detach().mean())), 0.2          # 0 where the class adds 1
     if name.endswith("bias"):
         return 0.0, 0.3
@@ -97,7 +132,7 @@ def deviation(row, name, p):
         return 0.0, 0.3
     if any(part in name for part in ("o_proj", "out_proj", "down_proj")):
         return 0.0, 0.4 * fan_in
-    if any(part in name for part in ("q_proj", "k_proj")):
+    if any(part in name for part in ("q_proj", "k_proj", "query", "key")):
         return 0.0, 1.6 * fan_in
     return 0.0, 1.3 * fan_in
 
@@ -116,8 +151,10 @@ def build(row):
 def mutants(row, model, logits):
     """(what, logits) with each parameter in turn replaced (norms by 1, everything else by 0), and each change of a field."""
     for name, p in model.named_parameters():
+        if name.endswith(row.silent):
+            continue
         kept = p.data
-        blank = float(deviation(row, name, p)[0]) if "norm" in name and name.endswith("weight") else 0.0
+        blank = float(deviation(row, name, p)[0]) if "norm" in name.lower() and name.endswith("weight") else 0.0
         for part in range(len(kept)) if ".experts." in name and kept.ndim == 3 else [slice(None)]:
             p.data = kept.clone()
             p.data[part] = blank
@@ -136,9 +173,16 @@ def write_gguf(path, row, model, llama_cpp, add_vocabulary):
     base = importlib.import_module("conversion.base")
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stderr(io.StringIO()):
         model.save_pretrained(folder)
+        for name, more in row.files.items():
+            path_of = Path(folder) / name
+            before = json.loads(path_of.read_text()) if path_of.exists() else {}
+            path_of.write_text(json.dumps(before | more))
         arch = base.get_model_architecture(base.ModelBase.load_hparams(Path(folder), False), base.ModelType.TEXT)
         cls = conversion.get_model_class(arch)
-        cls = type(cls.__name__, (cls,), {"set_vocab": lambda self: add_vocabulary(self.gguf_writer), "model_arch": cls.model_arch,
-                                            "no_mtp": True})
+        def set_vocab(self):
+            add_vocabulary(self.gguf_writer)
+            if row.head != "ForCausalLM" and "type_vocab_size" in row.fields:
+                self.gguf_writer.add_token_type_count(row.fields["type_vocab_size"])
+        cls = type(cls.__name__, (cls,), {"set_vocab": set_vocab, "model_arch": cls.model_arch, "no_mtp": True})
         with torch.inference_mode():
             cls(Path(folder), gguf.LlamaFileType.ALL_F32, path, model_name=f"{row.name}-tiny-random").write()

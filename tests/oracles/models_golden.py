@@ -250,6 +250,16 @@ def logits_of(model, tokens):
         return model(torch.tensor([tokens])).logits[0].numpy().astype("<f4")
 
 
+def results_of(row, model, tokens):
+    """Logits, or the hidden states of an encoder, or the scores of a classifier."""
+    types = {}
+    if row.first_of_second:
+        types["token_type_ids"] = torch.tensor([[int(i >= row.first_of_second) for i in range(len(tokens))]])
+    with torch.no_grad():
+        out = model(torch.tensor([tokens]), **types)
+    return (out.logits if "logits" in out else out.last_hidden_state)[0].numpy().astype("<f4")
+
+
 # The model, as a GGUF file
 
 def interleaved(w, n_heads):
@@ -547,17 +557,18 @@ def write_family(a, row):
     tokens = [1] + rng.integers(3, N_VOCAB, row.n_tokens - 1).tolist()
     if a.llama_cpp and row.name.startswith(a.only):
         model = families.build(row)
-        want = logits_of(model, tokens)
+        want = results_of(row, model, tokens)
         families.write_gguf(a.out / f"{row.name}.gguf", row, model, a.llama_cpp, add_vocabulary)
         want.tofile(a.out / f"{row.name}.logits")
         if a.hf:
             model.save_pretrained(a.hf / row.name)
         if a.check:
-            moved, label = min((nmse(got, want), label) for label, got in families.mutants(row, model, lambda m: logits_of(m, tokens)))
+            moved, label = min((nmse(got, want), label) for label, got in families.mutants(row, model, lambda m: results_of(row, m, tokens)))
             assert moved > MOVED, f"{row.name}: {label} {moved} does not show"
             print(f"{row.name:18} weakest mutation: {label} {moved:.1e}")
-    return {"name": row.name, "arch": row.arch, "gguf": f"{row.name}.gguf", "logits": f"{row.name}.logits",
-            "n_tokens": row.n_tokens, "nmse": row.nmse, "tokens": tokens}
+    entry = {"name": row.name, "arch": row.arch, "gguf": f"{row.name}.gguf", "logits": f"{row.name}.logits",
+             "n_tokens": row.n_tokens, "nmse": row.nmse, "tokens": tokens}
+    return entry if row.head == "ForCausalLM" else entry | {"encoder": True, "first_of_second": row.first_of_second or row.n_tokens}
 
 
 if __name__ == "__main__":

@@ -1,10 +1,8 @@
 //! Compares texts by their vectors: `cargo run --release --example embeddings [MODEL.gguf]`.
 
-use std::{collections::BTreeMap, env, ops::ControlFlow, path::Path, time::Duration};
+use std::{env, path::Path};
 
-use atta::{
-    Batcher, BatcherOptions, Engine, Job, LoadOptions, Pooling, SessionOptions, Update, builtin,
-};
+use atta::{EmbedOptions, Engine, LoadOptions, Pooling, SessionOptions, builtin};
 
 const TEXTS: [&str; 3] = [
     "The lamp is on.",
@@ -13,51 +11,27 @@ const TEXTS: [&str; 3] = [
 ];
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let session = SessionOptions {
-        n_ctx: Some(64),
-        n_forks: TEXTS.len() - 1,
-        ..SessionOptions::default()
+    let mut options = EmbedOptions {
+        pooling: None,
+        session: SessionOptions {
+            n_ctx: Some(64),
+            ..SessionOptions::default()
+        },
     };
-    let options = LoadOptions {
-        session: session.clone(),
+    let load = LoadOptions {
+        session: options.planned_session(),
         ..LoadOptions::default()
     };
     let engine = match env::args().nth(1) {
-        Some(path) => Engine::open(Path::new(&path), &options)?,
-        None => Engine::from_static(builtin().name, builtin().bytes, &options)?,
+        Some(path) => Engine::open(Path::new(&path), &load)?,
+        None => Engine::from_static(builtin().name, builtin().bytes, &load)?,
     };
-    let max_gap = Duration::from_millis(100);
-    let mut batcher = Batcher::new(
-        &engine,
-        &BatcherOptions {
-            session,
-            n_jobs: TEXTS.len(),
-            max_gap,
-            cache: None,
-        },
-    )?;
-
     // The mean of all hidden states works with any model; embedding models say which pooling they
     // were trained with.
-    let pooling = Pooling::of_model(&engine).unwrap_or(Pooling::Mean);
-    for text in TEXTS {
-        batcher.submit(Job::embedding(
-            engine.embedding_ids(text.as_bytes()),
-            pooling,
-        ))?;
-    }
-    let mut vectors = BTreeMap::new();
-    while !batcher.is_idle() {
-        batcher.step(&mut |id, update| {
-            if let Update::Embedding(vector) = update {
-                vectors.insert(id, vector.to_vec());
-            }
-            ControlFlow::Continue(())
-        })?;
-    }
+    options.pooling = Some(Pooling::of_model(&engine).unwrap_or(Pooling::Mean));
+    let vectors = engine.embed(&TEXTS, &options)?;
 
     // Vectors have length 1, so that their product is the cosine of the angle between them.
-    let vectors: Vec<Vec<f32>> = vectors.into_values().collect();
     for (text, vector) in TEXTS.iter().zip(&vectors) {
         let cosines = vectors
             .iter()

@@ -30,6 +30,7 @@
 //!   like.
 //! - `convert`: conversion and quantization, as the module `convert`, and the commands `convert`
 //!   and `imatrix`.
+//! - `embed`: vectors of texts, as `Embedder`, many texts at once, as `Batcher`, and the command.
 //! - `perplexity`: the module `perplexity`, and the command.
 //! - `hub`: the command `pull`, and models by the names of their repositories, by the crate
 //!   `atta-hub`.

@@ -9,7 +9,8 @@ use std::{
 
 use atta_kernels::{Kernels, Pool};
 use atta_model::{
-    Backend, CpuBackend, CpuFootprint, Footprint, KvType, Model, arch, spec::ModelSpec,
+    Backend, CpuBackend, CpuFootprint, Footprint, KvType, Model, arch,
+    spec::{ModelSpec, Outputs},
 };
 use atta_store::{Budget, ModelFiles, Reservation};
 use atta_tokenizer::{Special, Tokenizer};
@@ -224,6 +225,17 @@ impl Engine {
     /// A context of no positions, an exceeded memory budget.
     pub fn session(&self, options: &SessionOptions) -> Result<Session, Error> {
         Session::new(self, options)
+    }
+
+    /// Checks that the model writes texts.
+    ///
+    /// # Errors
+    /// [`atta_model::Error::NoLogits`] of an encoder.
+    pub(crate) fn check_writes(&self) -> Result<(), Error> {
+        match self.spec().head.outputs {
+            Outputs::Logits => Ok(()),
+            Outputs::Hidden | Outputs::Scores(_) => Err(atta_model::Error::NoLogits.into()),
+        }
     }
 
     /// Creates a guide, which gives the tokens that may follow in a constrained text. The first one

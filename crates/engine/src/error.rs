@@ -98,6 +98,10 @@ pub enum Error {
         "the model's pooling is of type {0}: it gives no vectors of texts, unless a pooling is asked for"
     )]
     Pooling(u32),
+    /// A text whose vector could not be computed.
+    #[cfg(feature = "batch")]
+    #[error("{0}")]
+    Embedding(String),
     /// A context length of 0.
     #[error("a context of {0} positions, expected at least 1")]
     Context(usize),

@@ -18,6 +18,7 @@
 //! has no async, prints nothing, and reads no environment variable.
 //!
 //! # Features
+//! - `batch` (default): many texts at once as `Batcher`, and vectors of texts as `Embedder`.
 //! - `cache` (default): `PromptCache`, and sessions as bytes.
 //! - `chat` (default): the modules `chat` and `tools`; with it come `cache` and `constrain`.
 //! - `constrain` (default): constrained texts; without it every `Constraint` is an error.
@@ -26,6 +27,8 @@
 
 #[cfg(feature = "chat")]
 pub mod chat;
+#[cfg(feature = "batch")]
+mod embed;
 mod engine;
 mod error;
 #[cfg(feature = "foreign")]
@@ -68,6 +71,8 @@ pub use atta_store::{
 pub use atta_tokenizer as tokenizer;
 pub use atta_tokenizer::Control;
 
+#[cfg(feature = "batch")]
+pub use embed::{EmbedOptions, Embedder};
 pub use engine::{Engine, LoadOptions, Threads};
 pub use error::Error;
 pub use generation::{

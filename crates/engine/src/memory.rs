@@ -166,7 +166,7 @@ impl SessionNeeds<'_> {
             contexts.extend(lengths.map(|n_ctx| session::Resolved { n_ctx, ..smallest }));
         }
         let batches = |of: session::Resolved| {
-            let fixed = self.session.n_batch.is_some();
+            let fixed = self.session.n_batch.is_some() || self.spec.is_encoder();
             let smaller = std::iter::successors(Some(of.n_batch.min(of.n_ctx)), |n| {
                 Some(n / 2).filter(|&n| n > 0)
             });

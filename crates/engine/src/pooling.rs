@@ -1,9 +1,12 @@
-//! Pooling: the embedding of a text from the hidden states of its tokens, after the output norm.
+//! Pooling: the embedding of a text from the hidden states of its tokens, after the output norm,
+//! or its scores by a reranker.
 //!
 //! Knows no sequence and no batch. The one idea: f64 sums in position order make the result
 //! independent of chunking. The embedding is scaled to length 1, so a sum serves as a mean.
 
-use crate::{Engine, Error};
+use atta_model::spec::Outputs;
+
+use crate::{Engine, Error, text::Text, tokenizer::Special};
 
 /// The hidden states that make up an embedding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,9 +15,14 @@ pub enum Pooling {
     Mean,
     /// The first token.
     Cls,
-    /// The last token, which alone depends on the whole text.
+    /// The last token, which of a decoder's alone depends on the whole text.
     Last,
+    /// No vector, but the scores that a reranker computes from the first token.
+    Rank,
 }
+
+/// `pooling_type` of a reranker (llama.cpp, `enum llama_pooling_type`).
+const RANK: u32 = 4;
 
 impl Pooling {
     /// Parses `mean`, `cls` or `last`.
@@ -28,12 +36,15 @@ impl Pooling {
     }
 
     /// The value of `ARCHITECTURE.pooling_type` in the model file (llama.cpp, `enum
-    /// llama_pooling_type`); [`Last`](Self::Last) if the file has none.
+    /// llama_pooling_type`). If the file has none, [`Mean`](Self::Mean) for an encoder and
+    /// [`Last`](Self::Last) for a decoder.
     ///
     /// # Errors
     /// [`Error::Pooling`] for a reranking model or an unknown type.
     pub fn of_model(engine: &Engine) -> Result<Self, Error> {
         match engine.pooling_type() {
+            None | Some(0) if engine.is_reranker() => Err(Error::Pooling(RANK)),
+            None | Some(0) if engine.spec().is_encoder() => Ok(Self::Mean),
             None | Some(0 | 3) => Ok(Self::Last),
             Some(1) => Ok(Self::Mean),
             Some(2) => Ok(Self::Cls),
@@ -49,6 +60,26 @@ impl Engine {
         let tokenizer = self.tokenizer();
         let eos = tokenizer.eos().filter(|_| tokenizer.add_eos());
         self.prompt_ids(text).into_iter().chain(eos).collect()
+    }
+
+    /// Encodes a query and a document to be compared by a reranker, as two texts in one.
+    pub fn pair(&self, query: &[u8], document: &[u8]) -> Text {
+        let tokenizer = self.tokenizer();
+        let mut text = Text::default();
+        let bos = tokenizer.bos().filter(|_| tokenizer.add_bos());
+        text.push_tokens(bos.as_slice());
+        text.push_tokens(&tokenizer.encode(query, Special::Plain));
+        text.push_tokens(tokenizer.between_texts());
+        text.begin_second();
+        text.push_tokens(&tokenizer.encode(document, Special::Plain));
+        let eos = tokenizer.eos().filter(|_| tokenizer.add_eos());
+        text.push_tokens(eos.as_slice());
+        text
+    }
+
+    /// Whether the model scores texts.
+    pub fn is_reranker(&self) -> bool {
+        matches!(self.spec().head.outputs, Outputs::Scores(_))
     }
 
     /// The pooling type of the file.
@@ -67,6 +98,8 @@ pub(crate) struct Pooled {
     sums: Vec<f64>,
     /// The last hidden state after the norm, `[d_model]`.
     normed: Vec<f32>,
+    /// The scores of a reranker.
+    scores: Vec<f32>,
 }
 
 impl Pooled {
@@ -75,6 +108,7 @@ impl Pooled {
             pooling,
             sums: Vec::new(),
             normed: Vec::new(),
+            scores: Vec::new(),
         }
     }
 
@@ -92,13 +126,20 @@ impl Pooled {
     pub(crate) fn wants(&self, pos: usize, n: usize) -> bool {
         match self.pooling {
             Pooling::Mean => true,
-            Pooling::Cls => pos == 0,
+            Pooling::Cls | Pooling::Rank => pos == 0,
             Pooling::Last => pos + 1 == n,
         }
     }
 
     /// Adds the residual after the last layer, `[d_model]`, of the next pooled position.
-    pub(crate) fn add(&mut self, engine: &Engine, hidden: &[f32]) {
+    ///
+    /// # Errors
+    /// A model without scores that are asked for.
+    pub(crate) fn add(&mut self, engine: &Engine, hidden: &[f32]) -> Result<(), Error> {
+        if self.pooling == Pooling::Rank {
+            self.scores = engine.model().scores(engine.kernels(), hidden)?;
+            return Ok(());
+        }
         self.sums.resize(hidden.len(), 0.0);
         self.normed.resize(hidden.len(), 0.0);
         engine
@@ -108,10 +149,14 @@ impl Pooled {
             .iter_mut()
             .zip(&self.normed)
             .for_each(|(sum, &x)| *sum += f64::from(x));
+        Ok(())
     }
 
-    /// The embedding, `[d_model]`, of length 1 unless it is 0.
+    /// The embedding, `[d_model]`, of length 1 unless it is 0; or the scores, as they are.
     pub(crate) fn vector(&self) -> Vec<f32> {
+        if self.pooling == Pooling::Rank {
+            return self.scores.clone();
+        }
         let length = self.sums.iter().map(|x| x * x).sum::<f64>().sqrt();
         let scale = if length > 0.0 { 1.0 / length } else { 0.0 };
         self.sums.iter().map(|x| (x * scale) as f32).collect()

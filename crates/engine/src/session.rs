@@ -114,10 +114,14 @@ impl Resolved {
 /// Fills in the defaults. The memory plan may still reduce a default batch size.
 pub(crate) fn resolve(spec: &ModelSpec, options: &SessionOptions) -> Resolved {
     let n_ctx = options.n_ctx.unwrap_or(spec.n_ctx_train.min(DEFAULT_N_CTX));
-    let n_batch = options
-        .n_batch
-        .unwrap_or((n_ctx / 8).min(DEFAULT_N_BATCH))
-        .clamp(1, n_ctx.max(1));
+    let n_batch = match spec.is_encoder() {
+        // A text is evaluated whole.
+        true => n_ctx.max(1),
+        false => options
+            .n_batch
+            .unwrap_or((n_ctx / 8).min(DEFAULT_N_BATCH))
+            .clamp(1, n_ctx.max(1)),
+    };
     Resolved {
         n_ctx,
         n_batch,
@@ -174,6 +178,7 @@ impl std::fmt::Debug for Session {
 
 impl Session {
     pub(crate) fn new(engine: &Engine, options: &SessionOptions) -> Result<Self, Error> {
+        engine.check_writes()?;
         let planned = engine.planned_session(options)?;
         let n_ctx = planned.n_ctx;
         let evicted_range = planned.overflow.evicted_range(n_ctx);

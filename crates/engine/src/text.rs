@@ -35,6 +35,8 @@ pub struct Text {
     /// In the order of their positions.
     media: Vec<PlacedMedia>,
     adapters: AdapterSet,
+    /// Where a second text begins, which an encoder compares the first with.
+    second: Option<usize>,
 }
 
 /// A medium in a text.
@@ -70,6 +72,16 @@ impl Text {
             d_model,
             media,
         });
+    }
+
+    /// What follows is a second text, which an encoder compares the first with.
+    pub fn begin_second(&mut self) {
+        self.second = Some(self.ids.len());
+    }
+
+    /// The text of a position, of two that are compared: 0 or 1.
+    pub(crate) fn segment(&self, pos: usize) -> u8 {
+        self.second.is_some_and(|second| pos >= second).into()
     }
 
     /// Appends tokens.

@@ -164,7 +164,7 @@ impl BenchReport {
 fn state_bytes(spec: &ModelSpec, kv: KvType, depth: usize, n_gen: usize) -> f64 {
     let of_one = spec.state_bytes(kv, 1);
     let of_layer = |l: usize, pos: usize| match spec.layers[l].state_kind() {
-        StateKind::Kv(Retention::All) => of_one[l] as f64 * (pos + 1) as f64,
+        StateKind::Kv(Retention::All | Retention::Text) => of_one[l] as f64 * (pos + 1) as f64,
         StateKind::Kv(Retention::Window(n)) => of_one[l] as f64 * n.min(pos + 1) as f64,
         StateKind::Recurrent => 4.0 * spec.layers[l].state_floats(spec.d_model) as f64,
     };

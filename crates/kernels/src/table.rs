@@ -23,8 +23,8 @@ type RowTileFn = unsafe fn(RowTile<'_>);
 
 type Row256<'a> = QuantRow<'a, f32, Sums>;
 type Row32<'a> = QuantRow<'a, [f32; 8], [i16; 8]>;
-/// Weight and bias of a layer norm.
-type Affine<'a> = (&'a [f32], &'a [f32]);
+/// Weight of a layer norm, and its bias if it has one.
+type Affine<'a> = (&'a [f32], Option<&'a [f32]>);
 /// A score of each head that has no value, if heads have one.
 type Sinks<'a> = Option<&'a [f32]>;
 
@@ -649,15 +649,18 @@ impl Kernels {
         unsafe { (self.table().rms_norm_inplace)(x, weight, eps) }
     }
 
-    /// `out = (x − mean(x)) / √(var(x) + eps) · weight + bias`, all `[d]`.
+    /// `out = (x − mean(x)) / √(var(x) + eps) · weight + bias`, all `[d]`; `affine` is the weight,
+    /// and the bias if there is one.
     ///
     /// # Panics
     /// If the lengths differ.
-    pub fn layer_norm(self, x: &[f32], weight: &[f32], bias: &[f32], eps: f32, out: &mut [f32]) {
-        let same = x.len() == weight.len() && x.len() == bias.len() && x.len() == out.len();
+    pub fn layer_norm(self, x: &[f32], affine: Affine<'_>, eps: f32, out: &mut [f32]) {
+        let (weight, bias) = affine;
+        let same = x.len() == weight.len() && x.len() == out.len();
+        let same = same && bias.is_none_or(|bias| bias.len() == x.len());
         assert!(same, "layer_norm of rows of different lengths");
         // SAFETY: as above.
-        unsafe { (self.table().layer_norm)(x, (weight, bias), eps, out) }
+        unsafe { (self.table().layer_norm)(x, affine, eps, out) }
     }
 
     /// `x = activation(x)`, `[d]`; for perceptrons without a gate.

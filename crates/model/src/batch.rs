@@ -82,6 +82,8 @@ pub struct Row {
     pub is_checkpoint: bool,
     /// Adapters.
     pub adapters: AdapterSet,
+    /// The text that it belongs to, of a sequence of two texts that an encoder compares: 0 or 1.
+    pub segment: u8,
 }
 
 /// The input of a step.
@@ -138,6 +140,13 @@ impl Batch {
         }
     }
 
+    /// Sets the segment of the last row; a row that was just added is of the first.
+    pub fn set_segment(&mut self, segment: u8) {
+        if let Some(row) = self.rows.last_mut() {
+            row.segment = segment;
+        }
+    }
+
     /// Adds a vector; its index.
     fn push_vector(&mut self, x: &[f32]) -> usize {
         let i = self.hidden.len() / x.len().max(1);
@@ -153,6 +162,7 @@ impl Batch {
             want,
             is_checkpoint: false,
             adapters: AdapterSet::EMPTY,
+            segment: 0,
         });
     }
 }

@@ -16,7 +16,7 @@ use atta_store::{
 use crate::{
     Error, Placement, Role, Share, TensorReq, arch,
     blocks::Affine,
-    spec::{Factors, ModelSpec, Presence},
+    spec::{Factors, ModelSpec, Outputs, Presence},
 };
 
 /// A model that can be executed: its spec, its small tensors, and a source of its large ones.
@@ -166,7 +166,8 @@ impl Model {
     /// The cost of multiplying one token with all matrices of the loaded part; of experts with
     /// those that it uses.
     pub fn matmul_cost(&self) -> MatmulCost {
-        let head = self.share.head.then(|| self.head_place());
+        let has_head = self.share.head && self.spec.head.outputs == Outputs::Logits;
+        let head = has_head.then(|| self.head_place());
         let n_used = |l: usize| self.spec.layers[l].moe().map_or(1, |moe| moe.n_used as u64);
         let layer = |(l, t): (usize, &Tensors)| {
             t.matrices
@@ -289,7 +290,9 @@ impl Bound {
             mut plan,
             ..
         } = binder;
-        plan.head = plan.head.or(plan.embed);
+        if spec.head.outputs == Outputs::Logits {
+            plan.head = plan.head.or(plan.embed);
+        }
         let plan = plan.restrict(share.layers.clone(), share.embed, share.head);
         Ok(Self {
             globals,

@@ -10,7 +10,8 @@ use crate::{
     Error,
     spec::{
         Activation, Attention, DeltaNet, Ffn, LayerSpec, Mask, Mixer, ModelSpec, Moe, Norm,
-        Positions, Presence, Rope, RopeScaling, ShortConv, Sublayer, Temperature, Yarn,
+        Outputs, Positions, Presence, Rope, RopeScaling, ShortConv, Sublayer, Temperature,
+        TokenTypes, Yarn,
     },
 };
 
@@ -48,6 +49,10 @@ impl ModelSpec {
         require(self.positions != Positions::Learned(0), || {
             "no learned positions".to_owned()
         })?;
+        require(self.token_types != TokenTypes::Learned(0), || {
+            "no learned types of tokens".to_owned()
+        })?;
+        self.check_outputs()?;
         for (l, layer) in self.layers.iter().enumerate() {
             layer
                 .check(self.d_model)
@@ -55,6 +60,27 @@ impl ModelSpec {
         }
         self.check_factors(|r| r.factors != Presence::Absent)?;
         self.check_factors(|r| matches!(r.scaling, RopeScaling::Long { .. }))
+    }
+
+    /// Only a model that sees no position ahead can predict the next token, and only one that sees
+    /// all in some layers has a token that stands for the text.
+    fn check_outputs(&self) -> Result<(), Error> {
+        let is_encoder = self.is_encoder();
+        require(
+            !is_encoder || self.layers.iter().all(LayerSpec::sees_ahead),
+            || "layers that see positions behind their own beside others".to_owned(),
+        )?;
+        let fits = match self.head.outputs {
+            Outputs::Logits => !is_encoder,
+            Outputs::Hidden => true,
+            Outputs::Scores(n) => is_encoder && is_width(n),
+        };
+        require(fits, || {
+            format!(
+                "{:?} of a model whose encoder is {is_encoder}",
+                self.head.outputs
+            )
+        })
     }
 
     /// All layers share a tensor of rope factors, so that those with factors rotate as many
@@ -69,6 +95,11 @@ impl ModelSpec {
 }
 
 impl LayerSpec {
+    /// Whether it sees positions behind a row's own; not in layers whose state is of the past.
+    fn sees_ahead(&self) -> bool {
+        self.attention().is_some_and(|a| a.mask.sees_ahead())
+    }
+
     fn check(&self, d_model: usize) -> Result<(), String> {
         match &self.mixer {
             Mixer::Attention(attention) => attention.check()?,

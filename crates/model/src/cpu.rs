@@ -15,7 +15,7 @@ use crate::{
     kv::Cache,
     observe::NoObserver,
     seqs::{StateRuns, StateStep},
-    spec::{ModelSpec, Positions},
+    spec::{ModelSpec, Outputs, Positions},
 };
 
 /// The CPU backend.
@@ -393,7 +393,27 @@ fn check_row(
     if row.want == Want::Logits && layers.end < spec.layers.len() {
         return refuse("logits, but the last layer is elsewhere");
     }
+    if row.want == Want::Logits && spec.head.outputs != Outputs::Logits {
+        return Err(Error::NoLogits);
+    }
+    if spec.is_encoder() {
+        check_text(batch, i, row)?;
+    }
     Ok(())
+}
+
+/// Fails for a row of a text that does not stand whole in the batch, its rows one behind the other:
+/// every row of an encoder's text sees all others.
+fn check_text(batch: &Batch, i: usize, row: &Row) -> Result<(), Error> {
+    let before = i.checked_sub(1).map(|i| &batch.rows[i]);
+    let continues = before.is_some_and(|before| before.seq == row.seq && before.pos + 1 == row.pos);
+    match row.pos == 0 || continues {
+        true => Ok(()),
+        false => Err(Error::Row {
+            row: i,
+            what: "a part of a text of an encoder, which sees each text whole",
+        }),
+    }
 }
 
 /// Fails for layers that are not loaded.
@@ -442,6 +462,11 @@ fn check_shifting(spec: &ModelSpec) -> Result<(), Error> {
     if spec.is_recurrent() {
         return Err(Error::Options(
             "a context that shifts, of a model with recurrent layers".to_owned(),
+        ));
+    }
+    if spec.is_encoder() {
+        return Err(Error::Options(
+            "a context that shifts, of an encoder".to_owned(),
         ));
     }
     match spec.positions {

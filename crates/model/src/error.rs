@@ -138,6 +138,12 @@ pub enum Error {
         /// The problem.
         what: &'static str,
     },
+    /// Logits of an encoder, which predicts no next token.
+    #[error("this model is an encoder: it makes vectors of texts and cannot write any")]
+    NoLogits,
+    /// Scores of a model without a head that computes them.
+    #[error("this model has no head that scores texts: it is no reranker")]
+    NoScores,
     /// An exported state of another model or of other element types, or a sequence without the
     /// state that an operation needs.
     #[error("this state cannot be taken: {0}")]

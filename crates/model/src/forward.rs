@@ -1,10 +1,10 @@
 //! The forward pass on the CPU: the one that runs every model.
 //!
 //! ```text
-//! x = embed[token] * embed_scale + position[pos]
+//! x = norm(embed[token] * embed_scale + position[pos] + type)
 //! for each layer:  x += mixer(norm(x))
 //!                  x += ffn(norm(x))
-//! logits = softcap(logit_scale * (W_head norm(x) + b))
+//! logits = softcap(logit_scale * (W_head norm(x) + b))    or, of an encoder, x itself
 //! ```
 //! The spec describes what a layer computes; nothing here depends on an architecture, on where
 //! weights lie, or on how many sequences the rows belong to. Logits are bit-equal for any batch,
@@ -16,7 +16,10 @@ use atta_store::{WeightGroup, WeightPass};
 
 use crate::{
     Batch, Cpu, Error, Input, Model, Output, Phase, Role, Row, Want,
-    blocks::{Normalize, Pass, attention, delta_net, gated_mlp, moe, plain_mlp, short_conv},
+    blocks::{
+        Normalize, Pass, attention, delta_net, gated_mlp, moe, normalize_rows, plain_mlp,
+        short_conv,
+    },
     spec::{Ffn, Mixer},
 };
 
@@ -68,12 +71,15 @@ impl Cpu {
         Ok(self.model.weights().end()?)
     }
 
-    /// `x = embed[token] * embed_scale + position[pos]`; the embedding of a row with one takes
-    /// the place of the product.
+    /// `x = norm(embed[token] * embed_scale + position[pos] + type)`; the embedding of a row with
+    /// one takes the place of the product.
     fn embed(&mut self, batch: &Batch) -> Result<(), Error> {
         self.embed_tokens(batch)?;
         let d = self.model.spec().d_model;
-        let positions = self.model.globals().vector_opt(Role::PositionEmbd);
+        let t = self.model.globals();
+        let positions = t.vector_opt(Role::PositionEmbd);
+        let types = t.vector_opt(Role::TokenTypes);
+        let last_type = self.model.spec().token_types.n_rows().saturating_sub(1);
         let rows = self.scratch.x.chunks_exact_mut(d).zip(&batch.rows);
         for (x, row) in rows {
             if let Input::Embedding(i) = row.input {
@@ -83,8 +89,27 @@ impl Cpu {
                 self.kernels
                     .add_assign(x, &table[row.pos * d..(row.pos + 1) * d]);
             }
+            if let Some(table) = types {
+                let i = (row.segment as usize).min(last_type);
+                self.kernels.add_assign(x, &table[i * d..(i + 1) * d]);
+            }
         }
+        self.norm_embeddings(batch.rows.len());
         Ok(())
+    }
+
+    /// `x = norm(x)`, if the model normalizes its embeddings.
+    fn norm_embeddings(&mut self, n_rows: usize) {
+        let Some(norm) = self.model.spec().embed_norm else {
+            return;
+        };
+        let d = self.model.spec().d_model;
+        let t = self.model.globals();
+        let affine = t.affine([Role::TokenEmbdNorm, Role::TokenEmbdNormBias]);
+        let s = &mut self.scratch;
+        let n = n_rows * d;
+        let on = (self.kernels, &*self.pool);
+        normalize_rows(on, norm, affine, &mut s.x[..n], &mut s.y[..n]);
     }
 
     /// `x = embed[token] * embed_scale` of the rows with tokens.
@@ -201,10 +226,14 @@ impl Cpu {
 impl Model {
     /// `norm(x)`, the input of the head, of a residual `x` after the last layer; both `[d_model]`.
     pub fn output_norm(&self, kernels: Kernels, x: &[f32], normed: &mut [f32]) {
-        let affine = self
-            .globals()
-            .affine([Role::OutputNorm, Role::OutputNormBias]);
-        self.spec().head.norm.apply(kernels, x, affine, normed);
+        let t = self.globals();
+        match self.spec().head.norm {
+            Some(norm) => {
+                let affine = t.affine([Role::OutputNorm, Role::OutputNormBias]);
+                norm.apply(kernels, x, affine, normed);
+            }
+            None => normed.copy_from_slice(x),
+        }
     }
 }
 

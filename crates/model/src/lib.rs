@@ -19,6 +19,7 @@ mod forward;
 mod kv;
 mod observe;
 pub mod oracle;
+mod scores;
 pub mod seqs;
 mod share;
 pub mod spec;

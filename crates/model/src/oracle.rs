@@ -16,8 +16,11 @@ use crate::{
     },
 };
 
+mod encoder;
 mod experts;
 mod recurrent;
+
+pub use encoder::scores;
 
 /// The logits of every position of a sequence, `[tokens.len(), n_vocab]`, in a context that is as
 /// long as it.
@@ -25,7 +28,8 @@ mod recurrent;
 /// # Errors
 /// A token out of range, more tokens than learned positions, or weights that cannot be read.
 pub fn logits(model: &Model, tokens: &[u32]) -> Result<Vec<f32>, Error> {
-    head(model, &output_normed(model, &residuals(model, tokens)?))
+    let x = residuals(model, tokens, tokens.len())?;
+    head(model, &output_normed(model, &x))
 }
 
 /// The inputs of the head at every position, `[tokens.len(), d_model]`.
@@ -33,13 +37,14 @@ pub fn logits(model: &Model, tokens: &[u32]) -> Result<Vec<f32>, Error> {
 /// # Errors
 /// As [`logits`].
 pub fn normed(model: &Model, tokens: &[u32]) -> Result<Vec<f32>, Error> {
-    Ok(output_normed(model, &residuals(model, tokens)?).concat())
+    let x = residuals(model, tokens, tokens.len())?;
+    Ok(output_normed(model, &x).concat())
 }
 
-/// The residuals after the last layer.
-fn residuals(model: &Model, tokens: &[u32]) -> Result<Rows, Error> {
+/// The residuals after the last layer. Tokens from `first_of_second` on are of a second text.
+fn residuals(model: &Model, tokens: &[u32], first_of_second: usize) -> Result<Rows, Error> {
     let spec = model.spec();
-    let mut x = embed(model, tokens)?;
+    let mut x = embed(model, tokens, first_of_second)?;
     for (l, layer) in spec.layers.iter().enumerate() {
         let t = model.layer(l);
         let y = post(
@@ -49,10 +54,12 @@ fn residuals(model: &Model, tokens: &[u32]) -> Result<Rows, Error> {
             mixer(model, l, &pre(layer, t, Sublayer::Mixer, &x))?,
         );
         match layer.wiring {
-            Wiring::Sequential { .. } => {
+            Wiring::Sequential { .. } | Wiring::PostNorm { .. } => {
                 add(&mut x, &y, layer.residual_scale);
+                x = sum(layer, t, Sublayer::Mixer, x);
                 let y = feed_forward(model, (l, layer), &x)?;
                 add(&mut x, &y, layer.residual_scale);
+                x = sum(layer, t, Sublayer::Ffn, x);
             }
             Wiring::Parallel { .. } => {
                 let z = feed_forward(model, (l, layer), &x)?;
@@ -87,6 +94,16 @@ fn post(layer: &LayerSpec, t: &Tensors, sublayer: Sublayer, y: Rows) -> Rows {
     }
 }
 
+/// The norm of the residual itself, after the result of a sublayer was added.
+fn sum(layer: &LayerSpec, t: &Tensors, sublayer: Sublayer, x: Rows) -> Rows {
+    match layer.sum(sublayer) {
+        Some((norm, [weight, bias])) => map_rows(&x, |x| {
+            normalized(norm, x, t.vector(weight), t.vector_opt(bias))
+        }),
+        None => x,
+    }
+}
+
 /// One vector per position.
 type Rows = Vec<Vec<f32>>;
 
@@ -107,7 +124,7 @@ fn dot(a: &[f32], b: &[f32]) -> f64 {
         .sum()
 }
 
-fn embed(model: &Model, tokens: &[u32]) -> Result<Rows, Error> {
+fn embed(model: &Model, tokens: &[u32], first_of_second: usize) -> Result<Rows, Error> {
     let spec = model.spec();
     let n_vocab = model.spec().n_vocab;
     if let Some(&id) = tokens.iter().find(|&&id| id as usize >= n_vocab) {
@@ -130,14 +147,17 @@ fn embed(model: &Model, tokens: &[u32]) -> Result<Rows, Error> {
     if let Some(table) = model.globals().vector_opt(Role::PositionEmbd) {
         x.iter_mut().flatten().zip(table).for_each(|(x, p)| *x += p);
     }
+    encoder::embed(model, first_of_second, &mut x);
     Ok(x)
 }
 
 fn output_normed(model: &Model, x: &Rows) -> Rows {
     let t = model.globals();
-    let weight = t.vector(Role::OutputNorm);
     let bias = t.vector_opt(Role::OutputNormBias);
-    map_rows(x, |x| normalized(model.spec().head.norm, x, weight, bias))
+    match model.spec().head.norm {
+        Some(norm) => map_rows(x, |x| normalized(norm, x, t.vector(Role::OutputNorm), bias)),
+        None => x.clone(),
+    }
 }
 
 fn head(model: &Model, h: &Rows) -> Result<Vec<f32>, Error> {
@@ -200,7 +220,7 @@ fn project(w: &Rows, bias: Option<&[f32]>, x: &Rows) -> Rows {
 fn normalized(norm: Norm, x: &[f32], weight: &[f32], bias: Option<&[f32]>) -> Vec<f32> {
     let (mean, eps) = match norm {
         Norm::Rms { eps } => (0.0, eps),
-        Norm::Layer { eps } => (
+        Norm::Layer { eps } | Norm::LayerNoBias { eps } => (
             x.iter().map(|&x| f64::from(x)).sum::<f64>() / x.len() as f64,
             eps,
         ),
@@ -354,7 +374,7 @@ fn attend(
     for (i, q) in q.chunks_exact(a.d_head).enumerate() {
         let kv_head = i / (a.n_heads / a.n_kv_heads);
         let part = kv_head * a.d_head..(kv_head + 1) * a.d_head;
-        let visible = a.first_visible(pos)..pos + 1;
+        let visible = a.first_visible(pos)..a.last_visible(pos, k.len()) + 1;
         let scores: Vec<f64> = visible
             .clone()
             .map(|j| score(a, q, &k[j][part.clone()]))
@@ -435,6 +455,7 @@ fn activate(activation: Activation, x: f32) -> f32 {
     let x = f64::from(x);
     let y = match activation {
         Activation::Silu => x / (1.0 + (-x).exp()),
+        Activation::Gelu => x / 2.0 * (1.0 + encoder::erf(x / 2f64.sqrt())),
         Activation::GeluTanh => {
             let inner = (2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x.powi(3));
             x / 2.0 * (1.0 + inner.tanh())

@@ -37,8 +37,25 @@ impl Share {
             // The plan decides whether the head is the embedding.
             (Placement::Embed, ..) => self.embed || self.head,
             (Placement::Head, ..)
-            | (_, Role::OutputNorm | Role::OutputNormBias | Role::OutputBias, _) => self.head,
-            (_, Role::PositionEmbd, _) => self.embed,
+            | (
+                _,
+                Role::OutputNorm
+                | Role::OutputNormBias
+                | Role::OutputBias
+                | Role::Cls
+                | Role::ClsBias
+                | Role::ClsOutput
+                | Role::ClsOutputBias,
+                _,
+            ) => self.head,
+            (
+                _,
+                Role::PositionEmbd
+                | Role::TokenTypes
+                | Role::TokenEmbdNorm
+                | Role::TokenEmbdNormBias,
+                _,
+            ) => self.embed,
             _ => true,
         }
     }

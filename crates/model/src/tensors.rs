@@ -8,8 +8,8 @@ use std::ops::Range;
 use atta_store::Projection;
 
 use crate::spec::{
-    Attention, DeltaNet, Ffn, GateRows, LayerSpec, Mixer, Mlp, ModelSpec, Moe, Norm, Positions,
-    Presence, QkNorm, RopeScaling, ShortConv, Sublayer, Wiring,
+    Attention, DeltaNet, Ffn, GateRows, LayerSpec, Mixer, Mlp, ModelSpec, Moe, Norm, Outputs,
+    Positions, Presence, QkNorm, RopeScaling, ShortConv, Sublayer, TokenTypes, Wiring,
 };
 
 /// The role of a tensor, by its GGUF name.
@@ -22,10 +22,17 @@ use crate::spec::{
 pub enum Role {
     TokenEmbd,
     PositionEmbd,
+    TokenTypes,
+    TokenEmbdNorm,
+    TokenEmbdNormBias,
     OutputNorm,
     OutputNormBias,
     Output,
     OutputBias,
+    Cls,
+    ClsBias,
+    ClsOutput,
+    ClsOutputBias,
     RopeFreqs,
     RopeFactorsShort,
     RopeFactorsLong,
@@ -42,6 +49,8 @@ pub enum Role {
     AttnSubNorm,
     AttnOutput,
     AttnOutputBias,
+    AttnOutputNorm,
+    AttnOutputNormBias,
     AttnSinks,
     SsmQkv,
     SsmGate,
@@ -67,6 +76,8 @@ pub enum Role {
     FfnSubNorm,
     FfnDown,
     FfnDownBias,
+    LayerOutputNorm,
+    LayerOutputNormBias,
     FfnGateInp,
     FfnGateInpBias,
     FfnGateExps,
@@ -110,9 +121,16 @@ impl Role {
             Role::FfnDown | Role::FfnDownShexp => Placement::Layer(Projection::Down),
             Role::FfnGateExps | Role::FfnUpExps | Role::FfnDownExps => Placement::Experts,
             Role::PositionEmbd
+            | Role::TokenTypes
+            | Role::TokenEmbdNorm
+            | Role::TokenEmbdNormBias
             | Role::OutputNorm
             | Role::OutputNormBias
             | Role::OutputBias
+            | Role::Cls
+            | Role::ClsBias
+            | Role::ClsOutput
+            | Role::ClsOutputBias
             | Role::RopeFreqs
             | Role::RopeFactorsShort
             | Role::RopeFactorsLong
@@ -125,6 +143,8 @@ impl Role {
             | Role::AttnKNorm
             | Role::AttnSubNorm
             | Role::AttnOutputBias
+            | Role::AttnOutputNorm
+            | Role::AttnOutputNormBias
             | Role::AttnSinks
             | Role::SsmConv
             | Role::SsmDtBias
@@ -139,6 +159,8 @@ impl Role {
             | Role::FfnUpBias
             | Role::FfnSubNorm
             | Role::FfnDownBias
+            | Role::LayerOutputNorm
+            | Role::LayerOutputNormBias
             | Role::FfnGateInpBias
             | Role::FfnGateExpsBias
             | Role::FfnUpExpsBias
@@ -151,10 +173,17 @@ impl Role {
         match self {
             Role::TokenEmbd => "token_embd.weight",
             Role::PositionEmbd => "position_embd.weight",
+            Role::TokenTypes => "token_types.weight",
+            Role::TokenEmbdNorm => "token_embd_norm.weight",
+            Role::TokenEmbdNormBias => "token_embd_norm.bias",
             Role::OutputNorm => "output_norm.weight",
             Role::OutputNormBias => "output_norm.bias",
             Role::Output => "output.weight",
             Role::OutputBias => "output.bias",
+            Role::Cls => "cls.weight",
+            Role::ClsBias => "cls.bias",
+            Role::ClsOutput => "cls.output.weight",
+            Role::ClsOutputBias => "cls.output.bias",
             Role::RopeFreqs => "rope_freqs.weight",
             Role::RopeFactorsShort => "rope_factors_short.weight",
             Role::RopeFactorsLong => "rope_factors_long.weight",
@@ -171,6 +200,8 @@ impl Role {
             Role::AttnSubNorm => "attn_sub_norm.weight",
             Role::AttnOutput => "attn_output.weight",
             Role::AttnOutputBias => "attn_output.bias",
+            Role::AttnOutputNorm => "attn_output_norm.weight",
+            Role::AttnOutputNormBias => "attn_output_norm.bias",
             Role::AttnSinks => "attn_sinks.weight",
             Role::SsmQkv => "attn_qkv.weight",
             Role::SsmGate => "attn_gate.weight",
@@ -196,6 +227,8 @@ impl Role {
             Role::FfnSubNorm => "ffn_sub_norm.weight",
             Role::FfnDown => "ffn_down.weight",
             Role::FfnDownBias => "ffn_down.bias",
+            Role::LayerOutputNorm => "layer_output_norm.weight",
+            Role::LayerOutputNormBias => "layer_output_norm.bias",
             Role::FfnGateInp => "ffn_gate_inp.weight",
             Role::FfnGateInpBias => "ffn_gate_inp.bias",
             Role::FfnGateExps => "ffn_gate_exps.weight",
@@ -238,6 +271,16 @@ impl LayerSpec {
             Sublayer::Ffn => Role::FfnPostNorm,
         };
         self.post_norm(sublayer).map(|norm| (norm, role))
+    }
+
+    /// The norm of the sum of the residual and the result of a sublayer, and the roles of its
+    /// weight and bias.
+    pub(crate) fn sum(&self, sublayer: Sublayer) -> Option<(Norm, [Role; 2])> {
+        let roles = match sublayer {
+            Sublayer::Mixer => [Role::AttnOutputNorm, Role::AttnOutputNormBias],
+            Sublayer::Ffn => [Role::LayerOutputNorm, Role::LayerOutputNormBias],
+        };
+        self.sum_norm(sublayer).map(|norm| (norm, roles))
     }
 }
 
@@ -315,6 +358,12 @@ impl ModelSpec {
         if let Positions::Learned(n) = self.positions {
             list.require(Role::PositionEmbd, &[n, d]);
         }
+        if let TokenTypes::Learned(n) = self.token_types {
+            list.require(Role::TokenTypes, &[n, d]);
+        }
+        if let Some(norm) = self.embed_norm {
+            list.norm(norm, [Role::TokenEmbdNorm, Role::TokenEmbdNormBias], d);
+        }
         for (role, presence, n) in self.rope_factors() {
             list.add(role, &[n], presence);
         }
@@ -323,10 +372,23 @@ impl ModelSpec {
             list.layer(layer, d);
         }
         list.layer = None;
-        list.norm(self.head.norm, [Role::OutputNorm, Role::OutputNormBias], d);
-        // Without a head of its own a model uses its embedding ("tied").
-        list.add(Role::Output, &[self.n_vocab, d], Presence::Optional);
-        list.add(Role::OutputBias, &[self.n_vocab], self.head.bias);
+        if let Some(norm) = self.head.norm {
+            list.norm(norm, [Role::OutputNorm, Role::OutputNormBias], d);
+        }
+        match self.head.outputs {
+            Outputs::Logits => {
+                // Without a head of its own a model uses its embedding ("tied").
+                list.add(Role::Output, &[self.n_vocab, d], Presence::Optional);
+                list.add(Role::OutputBias, &[self.n_vocab], self.head.bias);
+            }
+            Outputs::Hidden => {}
+            Outputs::Scores(n) => {
+                list.require(Role::Cls, &[d, d]);
+                list.require(Role::ClsBias, &[d]);
+                list.require(Role::ClsOutput, &[n, d]);
+                list.require(Role::ClsOutputBias, &[n]);
+            }
+        }
         list.reqs
     }
 
@@ -436,6 +498,9 @@ impl List {
             }
             if let Some((_, role)) = layer.post(sublayer) {
                 self.require(role, &[d_model]);
+            }
+            if let Some((norm, roles)) = layer.sum(sublayer) {
+                self.norm(norm, roles, d_model);
             }
         }
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use atta_model::{BoundTensor, Error, Executor, KvType, Model, Role, Share, oracle};
 use atta_store::{Budget, ReadMethod, ResidencyBytes, ResidencyPolicy, Streamed};
-use support::{Golden, append, bits, cpu, forward, golden, goldens};
+use support::{Golden, append, bits, cpu, forward, golden, goldens_and_encoders};
 
 fn holding(
     chunk_bytes: usize,
@@ -33,8 +33,8 @@ fn held(g: &Golden, holding: &ResidencyPolicy, budget: &Budget) -> Arc<Model> {
 
 #[test]
 fn every_model_gives_the_same_bits_held_whole_in_part_or_not_at_all() {
-    for g in goldens() {
-        let expected = bits(&forward(&g.model(), &g.tokens));
+    for g in goldens_and_encoders() {
+        let expected = bits(&g.by_forward(&g.model()));
         let n_used = g
             .model()
             .spec()
@@ -53,7 +53,7 @@ fn every_model_gives_the_same_bits_held_whole_in_part_or_not_at_all() {
         ] {
             let model = held(&g, &holding, &Budget::unlimited());
             assert!(
-                bits(&forward(&model, &g.tokens)) == expected,
+                bits(&g.by_forward(&model)) == expected,
                 "{} {holding:?}",
                 g.name
             );
@@ -95,12 +95,12 @@ fn neither_batches_nor_threads_nor_other_sequences_change_what_is_read() {
 #[test]
 fn two_executors_share_weights_that_are_read() {
     let g = golden("mixtral");
-    let expected = bits(&forward(&g.model(), &g.tokens));
+    let expected = bits(&g.by_forward(&g.model()));
     let n_used = g.model().spec().layers[0].moe().unwrap().n_used;
     let model = held(&g, &holding(4096, 20_000, 2, n_used), &Budget::unlimited());
     std::thread::scope(|scope| {
         for _ in 0..3 {
-            scope.spawn(|| assert!(bits(&forward(&model, &g.tokens)) == expected));
+            scope.spawn(|| assert!(bits(&g.by_forward(&model)) == expected));
         }
     });
 }
@@ -164,7 +164,7 @@ fn what_is_held_counts_in_the_budget_and_does_not_exceed_it() {
 #[test]
 fn every_way_to_read_that_works_here_reads_the_same() {
     let g = golden("qwen2");
-    let expected = bits(&forward(&g.model(), &g.tokens));
+    let expected = bits(&g.by_forward(&g.model()));
     let budget = Budget::unlimited();
     let mut n_working = 0;
     for method in ReadMethod::ALL {
@@ -190,7 +190,7 @@ fn every_way_to_read_that_works_here_reads_the_same() {
 
 #[test]
 fn a_part_of_a_model_has_and_counts_its_own_layers_only() {
-    for g in goldens() {
+    for g in goldens_and_encoders() {
         let spec = g.model().spec().clone();
         let n = spec.layers.len();
         // What is held of it, all of its chunks, and its matrices.

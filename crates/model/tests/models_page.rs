@@ -8,9 +8,9 @@ use std::{collections::BTreeMap, fmt::Write, fs, num::NonZeroUsize, path::PathBu
 
 use atta_formats::TensorType;
 use atta_kernels::{Kernels, Layouts, Matrix, Pool};
-use atta_model::{Cpu, Executor, ExecutorSize, KvType, arch::REGISTRY, oracle};
+use atta_model::{Cpu, Executor, ExecutorSize, KvType, arch::REGISTRY};
 use atta_store::Budget;
-use support::{Golden, append, goldens, nmse};
+use support::{Golden, append, goldens_and_encoders, nmse};
 
 const HEAD: &str = "# Models and block types
 
@@ -62,7 +62,7 @@ fn the_page_says_what_was_measured() {
 }
 
 fn page() -> String {
-    let goldens = goldens();
+    let goldens = goldens_and_encoders();
     let llama_cpp = llama_cpp();
     let mut page = HEAD.to_owned();
     for row in REGISTRY {
@@ -111,7 +111,7 @@ fn worst(models: &[&Golden], logits: fn(&Golden) -> Vec<f32>) -> String {
 }
 
 fn by_oracle(g: &Golden) -> Vec<f32> {
-    oracle::logits(&g.model(), &g.tokens).unwrap()
+    g.by_oracle(&g.model())
 }
 
 /// The forward pass with kernels that give the same bits on every machine.
@@ -126,6 +126,9 @@ fn forward(g: &Golden) -> Vec<f32> {
     let kernels = Kernels::named("scalar").unwrap();
     let pool = Arc::new(Pool::new(NonZeroUsize::MIN));
     let mut cpu = Cpu::new(g.model(), kernels, pool, &Budget::unlimited(), options).unwrap();
+    if g.first_of_second.is_some() {
+        return g.encode(kernels, &mut cpu, &g.model());
+    }
     let seq = cpu.new_seq().unwrap();
     append(&mut cpu, seq, &g.tokens, g.tokens.len())
 }

@@ -36,7 +36,7 @@ mod tests {
     use crate::{
         api::{
             anthropic::{count::CountRequest, create::MessagesRequest},
-            llama::{options::LlamaOptions, template::TemplateRequest},
+            llama::{options::LlamaOptions, rerank::RerankRequest, template::TemplateRequest},
             native::{DetokenizeRequest, TokenizeRequest},
             ollama::{
                 chat::OllamaChatFields,
@@ -186,6 +186,7 @@ mod tests {
         describes_one::<EmbedRequest>("/api/embed");
         describes_one::<EmbeddingsRequest>("/api/embeddings");
         describes_one::<TemplateRequest>("/apply-template");
+        describes_one::<RerankRequest>("/reranking");
         describes_one::<TokenizeRequest>("/tokenize");
         describes_one::<DetokenizeRequest>("/detokenize");
     }

@@ -156,7 +156,7 @@ pub(crate) fn posts() -> Vec<Route> {
         ("/completion", post(llama::answer::<LlamaCompletionFields>)),
         ("/infill", post(llama::answer::<InfillFields>)),
         ("/apply-template", post(llama::template::answer)),
-        ("/reranking", post(llama::info::rerank)),
+        ("/reranking", post(llama::rerank::answer)),
         ("/v1/chat/completions/input_tokens", post(chat::count)),
         ("/v1/responses/input_tokens", post(responses::count)),
     ]

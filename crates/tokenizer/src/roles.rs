@@ -20,6 +20,8 @@ pub(crate) struct Roles {
     pub(crate) padding: Option<u32>,
     pub(crate) add_bos: bool,
     pub(crate) add_eos: bool,
+    /// The tokens between two texts that a model compares.
+    pub(crate) between: Vec<u32>,
     /// End-of-generation tokens, sorted.
     pub(crate) eog: Vec<u32>,
     pub(crate) frame: Frame,
@@ -35,23 +37,35 @@ pub(crate) enum Frame {
 }
 
 impl Frame {
-    /// The keys of BOS (the first one present wins), of EOS, and of whether EOS is added.
-    fn keys(self) -> (&'static [&'static str], &'static str, &'static str) {
+    /// The keys of BOS (the first one present wins), of EOS, and of whether EOS is added: one of
+    /// them is enough.
+    fn keys(
+        self,
+    ) -> (
+        &'static [&'static str],
+        &'static str,
+        &'static [&'static str],
+    ) {
         match self {
             Self::BosEos => (
                 &["tokenizer.ggml.bos_token_id"],
                 "tokenizer.ggml.eos_token_id",
-                "tokenizer.ggml.add_eos_token",
+                &[ADD_EOS],
             ),
-            // GGUF spells it "seperator".
+            // Files of today say in `add_sep_token` whether there are two `[SEP]` between texts.
             Self::ClsSep => (
                 &["tokenizer.ggml.cls_token_id", "tokenizer.ggml.bos_token_id"],
-                "tokenizer.ggml.seperator_token_id",
-                "tokenizer.ggml.add_sep_token",
+                SEPARATOR,
+                &[ADD_SEP, ADD_EOS],
             ),
         }
     }
 }
+
+const ADD_EOS: &str = "tokenizer.ggml.add_eos_token";
+const ADD_SEP: &str = "tokenizer.ggml.add_sep_token";
+/// GGUF spells it "seperator".
+const SEPARATOR: &str = "tokenizer.ggml.seperator_token_id";
 
 /// Texts of tokens that end a generation, whatever the metadata says.
 const END_TEXTS: &[&str] = &[
@@ -143,7 +157,7 @@ impl Roles {
         vocab: &mut Vocab,
         warnings: &mut Vec<String>,
     ) -> Result<Self, Error> {
-        let (bos_keys, eos_key, add_eos_key) = self.frame.keys();
+        let (bos_keys, eos_key, add_eos_keys) = self.frame.keys();
         for key in bos_keys.iter().rev() {
             self.bos = read_id(metadata, vocab, key, warnings)?.or(self.bos);
         }
@@ -160,10 +174,35 @@ impl Roles {
         self.add_bos = metadata
             .bool("tokenizer.ggml.add_bos_token")?
             .unwrap_or(self.add_bos);
-        self.add_eos = metadata.bool(add_eos_key)?.unwrap_or(self.add_eos);
+        let mut add_eos = None;
+        for key in add_eos_keys {
+            add_eos = metadata
+                .bool(key)?
+                .map(|add| add || add_eos == Some(true))
+                .or(add_eos);
+        }
+        self.add_eos = add_eos.unwrap_or(self.add_eos);
+        self.find_separators(metadata, vocab, warnings)?;
         self.find_fim(metadata, vocab, warnings)?;
         self.find_ends(vocab);
         Ok(self)
+    }
+
+    /// Between two texts stands the end of the first, and a separator if the metadata asks for one
+    /// beside it.
+    fn find_separators(
+        &mut self,
+        metadata: &Metadata,
+        vocab: &Vocab,
+        warnings: &mut Vec<String>,
+    ) -> Result<(), Error> {
+        self.between.extend(self.eos.filter(|_| self.add_eos));
+        let has_own = matches!(self.frame, Frame::BosEos) && metadata.bool(ADD_SEP)? == Some(true);
+        if has_own {
+            let separator = read_id(metadata, vocab, SEPARATOR, warnings)?;
+            self.between.extend(separator.or(self.eos));
+        }
+        Ok(())
     }
 
     pub(crate) fn is_eog(&self, id: u32) -> bool {

@@ -279,6 +279,11 @@ impl Tokenizer {
         self.roles.add_bos && self.roles.bos.is_some()
     }
 
+    /// The tokens between two texts that a model compares, such as a query and a document.
+    pub fn between_texts(&self) -> &[u32] {
+        &self.roles.between
+    }
+
     /// Whether a text ends with EOS, by the metadata or by llama.cpp's default for the vocabulary.
     /// False if there is no EOS.
     pub fn add_eos(&self) -> bool {

@@ -52,10 +52,11 @@ struct OptionalCommand {
 }
 
 /// The optional commands. Without its feature, a command is refused by the name of the feature.
-const OPTIONAL: [OptionalCommand; 7] = [
+const OPTIONAL: [OptionalCommand; 8] = [
     optional("chat", "chat", cfg!(feature = "chat")),
     optional("serve", "server", cfg!(feature = "server")),
     optional("cache", "cache", cfg!(feature = "cache")),
+    optional("embed", "embed", cfg!(feature = "embed")),
     optional("pull", "hub", cfg!(feature = "hub")),
     optional("perplexity", "perplexity", cfg!(feature = "perplexity")),
     optional("convert", "convert", cfg!(feature = "convert")),
@@ -72,7 +73,7 @@ const fn optional(name: &'static str, feature: &'static str, is_built: bool) -> 
 
 /// One example per command of this build, and the exit codes.
 fn examples() -> String {
-    const EXAMPLES: [(&str, &str); 8] = [
+    const EXAMPLES: [(&str, &str); 9] = [
         (
             "run",
             "run model.gguf -p \"Once upon a time\"   any GGUF file",
@@ -88,6 +89,10 @@ fn examples() -> String {
         (
             "pull",
             "pull org/repo                          download from Hugging Face",
+        ),
+        (
+            "embed",
+            "embed model.gguf \"a text\"              vectors of texts",
         ),
         (
             "inspect",

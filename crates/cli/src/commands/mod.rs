@@ -9,6 +9,8 @@ mod call;
 mod chat;
 #[cfg(feature = "convert")]
 mod convert;
+#[cfg(feature = "embed")]
+mod embed;
 #[cfg(feature = "convert")]
 mod imatrix;
 mod inspect;
@@ -62,6 +64,8 @@ commands! {
     #[cfg(feature = "perplexity")]
     Perplexity(perplexity::PerplexityArgs) => perplexity,
     Tokenize(tokenize::TokenizeArgs) => tokenize,
+    #[cfg(feature = "embed")]
+    Embed(embed::EmbedArgs) => embed,
     Logits(logits::LogitsArgs) => logits,
     Inspect(inspect::InspectArgs) => inspect,
     #[cfg(feature = "convert")]

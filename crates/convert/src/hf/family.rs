@@ -8,7 +8,10 @@
 use atta_model::Role;
 use serde_json::Value;
 
-use super::config::Config;
+use super::{
+    config::Config,
+    encoders::{ENCODERS, Encoder},
+};
 use crate::Error;
 
 /// The properties of the models of some classes.
@@ -51,6 +54,8 @@ pub(super) struct Family {
     pub(super) norm_offset: f32,
     /// How gated delta nets are stored, if some layers have one.
     pub(super) delta: Option<DeltaLayout>,
+    /// What an encoder has beside layers; `None` of decoders.
+    pub(super) encoder: Option<Encoder>,
     /// The field, and its value, for matrices that are rounded to ternary values when used.
     pub(super) ternary: Option<(&'static str, u64)>,
 }
@@ -66,6 +71,8 @@ pub(super) enum Window {
     All,
     /// All layers but every `n`th.
     Every(u64),
+    /// All layers but the first of each `n`; written as a number.
+    AllButFirstOf(u64),
     /// All layers but every `n`th; written as `sliding_window_pattern`.
     Listed(u64),
     /// Layers from `max_window_layers` on, if `use_sliding_window`; GGUF has no key for it.
@@ -133,11 +140,12 @@ const LLAMA: Family = Family {
     keeps_post_norm_name: false,
     norm_offset: 0.0,
     delta: None,
+    encoder: None,
     ternary: None,
 };
 
 /// Llama with rope on halves of heads.
-const HALVES: Family = Family {
+pub(super) const HALVES: Family = Family {
     names_d_rope: false,
     is_paired: false,
     ..LLAMA
@@ -169,6 +177,23 @@ const QWEN35: Family = Family {
 };
 
 const GEMMA_NORMS: &[(Role, &str)] = &[(Role::FfnNorm, "pre_feedforward_layernorm.weight")];
+
+/// Gemma 3.
+pub(super) const GEMMA3: Family = Family {
+    classes: &["Gemma3ForCausalLM", "Gemma3ForConditionalGeneration"],
+    arch: "gemma3",
+    defaults: r#"{"tie_word_embeddings": true, "vocab_size": 262208, "hidden_size": 2304,
+        "intermediate_size": 9216, "num_hidden_layers": 26, "num_attention_heads": 8,
+        "num_key_value_heads": 4, "head_dim": 256,
+        "max_position_embeddings": 131072, "rms_norm_eps": 1e-6, "query_pre_attn_scalar": 256,
+        "sliding_window": 4096, "rope_theta": 1e6, "rope_local_base_freq": 1e4}"#,
+    fixed: &[("use_bidirectional_attention", "false")],
+    multipliers: &[("final_logit_softcapping", "final_logit_softcapping")],
+    window: Window::Every(6),
+    names: GEMMA_NORMS,
+    norm_offset: 1.0,
+    ..HALVES
+};
 
 const FAMILIES: &[Family] = &[
     LLAMA,
@@ -306,21 +331,7 @@ const FAMILIES: &[Family] = &[
         norm_offset: 1.0,
         ..HALVES
     },
-    Family {
-        classes: &["Gemma3ForCausalLM", "Gemma3ForConditionalGeneration"],
-        arch: "gemma3",
-        defaults: r#"{"tie_word_embeddings": true, "vocab_size": 262208, "hidden_size": 2304,
-            "intermediate_size": 9216, "num_hidden_layers": 26, "num_attention_heads": 8,
-            "num_key_value_heads": 4, "head_dim": 256,
-            "max_position_embeddings": 131072, "rms_norm_eps": 1e-6, "query_pre_attn_scalar": 256,
-            "sliding_window": 4096, "rope_theta": 1e6, "rope_local_base_freq": 1e4}"#,
-        fixed: &[("use_bidirectional_attention", "false")],
-        multipliers: &[("final_logit_softcapping", "final_logit_softcapping")],
-        window: Window::Every(6),
-        names: GEMMA_NORMS,
-        norm_offset: 1.0,
-        ..HALVES
-    },
+    GEMMA3,
     Family {
         classes: &["Olmo2ForCausalLM", "Olmo3ForCausalLM"],
         arch: "olmo2",
@@ -442,6 +453,7 @@ impl Family {
             .ok_or_else(|| c.wrong("architectures is missing"))?;
         let family = FAMILIES
             .iter()
+            .chain(ENCODERS)
             .find(|family| family.classes.contains(&class));
         family.ok_or_else(|| {
             c.wrong(format!(
@@ -455,7 +467,8 @@ impl Family {
         for (field, only) in self
             .fixed
             .iter()
-            .chain(&[("is_causal", "true"), ("rope_interleaved", "false")])
+            .chain(&[("rope_interleaved", "false")])
+            .chain(&[("is_causal", "true")][..usize::from(self.encoder.is_none())])
         {
             let only: Value = serde_json::from_str(only).expect("the values of a family are JSON");
             if let Some(value) = c.get(field).filter(|value| **value != only) {
@@ -473,7 +486,8 @@ impl Family {
                 "num_hidden_layers is {n_layers}, expected at most {MAX_LAYERS}"
             )));
         }
-        let window = c.count_opt(&["sliding_window"])?;
+        let window = c.count_opt(&["sliding_window", "local_attention"])?;
+        let every = c.count_opt(&["global_attn_every_n_layers"])?;
         let listed = c.list_opt("layer_types")?;
         let pattern = c.count_opt(&["sliding_window_pattern", "_sliding_window_pattern"])?;
         let is_used = c.flag_opt("use_sliding_window")?.unwrap_or(false);
@@ -486,6 +500,7 @@ impl Family {
                 Some("full_attention") => Ok(false),
                 _ => Err(c.wrong(format!("layer_types does not say what layer {l} is"))),
             },
+            (Window::AllButFirstOf(n), None) => Ok(!l.is_multiple_of(every.unwrap_or(n).max(1))),
             (Window::Every(n) | Window::Listed(n), None) => {
                 Ok(!(l + 1).is_multiple_of(pattern.unwrap_or(n).max(1)))
             }
@@ -531,10 +546,17 @@ pub(super) fn usual_name(role: Role) -> &'static str {
     match role {
         Role::TokenEmbd => "model.embed_tokens.weight",
         Role::PositionEmbd => "model.embed_positions.weight",
+        Role::TokenTypes => "embeddings.token_type_embeddings.weight",
+        Role::TokenEmbdNorm => "embeddings.LayerNorm.weight",
+        Role::TokenEmbdNormBias => "embeddings.LayerNorm.bias",
         Role::OutputNorm => "model.norm.weight",
         Role::OutputNormBias => "model.norm.bias",
         Role::Output => "lm_head.weight",
         Role::OutputBias => "lm_head.bias",
+        Role::Cls => "classifier.dense.weight",
+        Role::ClsBias => "classifier.dense.bias",
+        Role::ClsOutput => "classifier.out_proj.weight",
+        Role::ClsOutputBias => "classifier.out_proj.bias",
         Role::AttnNorm => "input_layernorm.weight",
         Role::AttnNormBias => "input_layernorm.bias",
         Role::AttnQ => "self_attn.q_proj.weight",
@@ -548,6 +570,8 @@ pub(super) fn usual_name(role: Role) -> &'static str {
         Role::AttnSubNorm => "self_attn.attn_sub_norm.weight",
         Role::AttnOutput => "self_attn.o_proj.weight",
         Role::AttnOutputBias => "self_attn.o_proj.bias",
+        Role::AttnOutputNorm => "attention.output.LayerNorm.weight",
+        Role::AttnOutputNormBias => "attention.output.LayerNorm.bias",
         Role::AttnSinks => "self_attn.sinks",
         Role::AttnPostNorm | Role::FfnNorm => "post_attention_layernorm.weight",
         Role::SsmQkv => "linear_attn.in_proj_qkv.weight",
@@ -572,6 +596,8 @@ pub(super) fn usual_name(role: Role) -> &'static str {
         Role::FfnSubNorm => "mlp.ffn_sub_norm.weight",
         Role::FfnDown => "mlp.down_proj.weight",
         Role::FfnDownBias => "mlp.down_proj.bias",
+        Role::LayerOutputNorm => "output.LayerNorm.weight",
+        Role::LayerOutputNormBias => "output.LayerNorm.bias",
         Role::FfnGateInp => "mlp.gate.weight",
         Role::FfnGateInpBias => "mlp.gate.bias",
         Role::FfnGateInpShexp => "mlp.shared_expert_gate.weight",

@@ -46,14 +46,14 @@ impl Keys {
         self.writer.set_bools(&self.key(key), flags);
     }
 
-    fn flag(&mut self, key: &str, flag: bool) {
+    pub(super) fn flag(&mut self, key: &str, flag: bool) {
         self.writer.set_bool(&self.key(key), flag);
     }
 }
 
 /// Writes all keys of a model except those of its vocabulary.
 pub(super) fn write(c: &Config, family: &Family, keys: &mut Keys) -> Result<(), Error> {
-    sizes(c, keys)?;
+    sizes(c, family, keys)?;
     for (field, key) in family.multipliers {
         if let Some(x) = c.number_opt(&[field])? {
             keys.number(key, x);
@@ -70,7 +70,7 @@ pub(super) fn write(c: &Config, family: &Family, keys: &mut Keys) -> Result<(), 
 }
 
 /// Writes the widths and counts of every model.
-fn sizes(c: &Config, keys: &mut Keys) -> Result<(), Error> {
+fn sizes(c: &Config, family: &Family, keys: &mut Keys) -> Result<(), Error> {
     let d_model = c.count(&["hidden_size", "n_embd"])?;
     let n_heads = c.count(&["num_attention_heads", "n_head"])?;
     let d_ff = c
@@ -78,9 +78,15 @@ fn sizes(c: &Config, keys: &mut Keys) -> Result<(), Error> {
         .unwrap_or(d_model.saturating_mul(4));
     keys.count("vocab_size", c.count(&["vocab_size"])?);
     keys.count("block_count", c.count(&["num_hidden_layers", "n_layer"])?);
+    let n_positions = c.count(&[
+        "max_trained_positions",
+        "max_position_embeddings",
+        "n_positions",
+        "n_ctx",
+    ])?;
     keys.count(
         "context_length",
-        c.count(&["max_position_embeddings", "n_positions", "n_ctx"])?,
+        n_positions.saturating_sub(family.n_skipped_positions(c)?),
     );
     keys.count("embedding_length", d_model);
     keys.count("feed_forward_length", d_ff);
@@ -92,7 +98,7 @@ fn sizes(c: &Config, keys: &mut Keys) -> Result<(), Error> {
     if let Some(eps) = c.number_opt(&["rms_norm_eps"])? {
         keys.number("attention.layer_norm_rms_epsilon", eps);
     }
-    if let Some(eps) = c.number_opt(&["layer_norm_eps", "layer_norm_epsilon"])? {
+    if let Some(eps) = c.number_opt(&["layer_norm_eps", "layer_norm_epsilon", "norm_eps"])? {
         keys.number("attention.layer_norm_epsilon", eps);
     }
     if let Some(d_head) = c.count_opt(&["head_dim"])? {
@@ -140,10 +146,17 @@ fn windows(c: &Config, family: &Family, keys: &mut Keys) -> Result<(), Error> {
         (Window::All, window) => {
             keys.count("attention.sliding_window", window.copied().unwrap_or(0))
         }
-        (Window::Every(_) | Window::Listed(_), Some(&window)) => {
+        (Window::Every(_) | Window::Listed(_) | Window::AllButFirstOf(_), Some(&window)) => {
             keys.count("attention.sliding_window", window)
         }
         _ => {}
+    }
+    if let Window::AllButFirstOf(n) = family.window {
+        let every = c.count_opt(&["global_attn_every_n_layers"])?.unwrap_or(n);
+        keys.count("attention.sliding_window_pattern", every);
+        if let Some(activation) = c.text_opt("hidden_activation")? {
+            keys.text("hidden_activation", activation);
+        }
     }
     if matches!(family.window, Window::Listed(_)) && windows.iter().any(Option::is_some) {
         let listed: Vec<bool> = windows.iter().map(Option::is_some).collect();

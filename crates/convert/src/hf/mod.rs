@@ -9,6 +9,7 @@
 //! checkpoint.
 
 mod config;
+mod encoders;
 mod family;
 mod keys;
 mod mxfp4;
@@ -54,10 +55,13 @@ fn from_raw(
     let quantization = Quantization::of(&config, family)?;
     let mut keys = Keys::new(family.arch, &named(family, name_of(folder, &config)));
     keys::write(&config, family, &mut keys)?;
+    encoders::write_pooling(folder, &mut keys, notes)?;
+    encoders::write(&config, family, &mut keys)?;
     let rope = Rope::new(&config)?;
     let spec = arch::lower(&parsed(&keys.writer)?)?;
     verify::check(&config, family, &rope, &spec)?;
     text_part(&mut raw, notes)?;
+    encoders::trim(&config, family, &mut raw, notes)?;
     let is_tied = tied(&config, &mut raw, notes)?;
     let d_head = spec.attentions().next().map_or(0, |a| a.d_head as u64);
     let tensors = TensorBuilder {
@@ -67,6 +71,7 @@ fn from_raw(
         is_tied,
         d_head,
         delta: spec.layers.iter().find_map(|layer| layer.delta_net()),
+        n_skipped_positions: family.n_skipped_positions(&config)?,
         raw: &mut raw,
     }
     .all(&spec)?;
@@ -278,6 +283,18 @@ fn is_irrelevant(field: &str) -> bool {
         "spatial_merge_size",
         "transformers.js_config",
         "vision_feature_layer",
+        "attention_probs_dropout_prob",
+        "gradient_checkpointing",
+        "hidden_dropout_prob",
+        "label2id",
+        "output_past",
+        "decoder_bias",
+        "deterministic_flash_attn",
+        "embedding_dropout",
+        "initializer_cutoff_factor",
+        "mlp_dropout",
+        "sparse_pred_ignore_index",
+        "sparse_prediction",
         "experts_per_token",
         "initial_context_length",
     ];
@@ -285,4 +302,6 @@ fn is_irrelevant(field: &str) -> bool {
         || field.ends_with("_token_id")
         || field.ends_with("_token_index")
         || field.starts_with("summary_")
+        // Of classifiers, whose families read what they need.
+        || field.starts_with("classifier_")
 }

@@ -53,8 +53,15 @@ impl<'a> Rope<'a> {
         {
             full.entry(*name).or_insert_with(|| value.clone());
         }
+        // Nomic BERT and ModernBERT had names of their own.
+        for name in ["rotary_emb_base", "global_rope_theta"] {
+            if let Some(value) = config.get(name) {
+                full.entry("rope_theta").or_insert_with(|| value.clone());
+            }
+        }
         let local = config
-            .get("rope_local_base_freq")
+            .any(&["rope_local_base_freq", "local_rope_theta"])
+            .map(|(_, theta)| theta)
             .map(|theta| Map::from_iter([("rope_theta".to_owned(), theta.clone())]));
         Ok(Self {
             config,

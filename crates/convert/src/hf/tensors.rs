@@ -32,6 +32,8 @@ pub(super) struct TensorBuilder<'a> {
     pub(super) d_head: u64,
     /// The delta nets of a model, which are alike.
     pub(super) delta: Option<&'a DeltaNet>,
+    /// Rows at the start of the table of positions that no position uses.
+    pub(super) n_skipped_positions: u64,
     pub(super) raw: &'a mut RawTensors,
 }
 
@@ -154,6 +156,13 @@ impl TensorBuilder<'_> {
         } else {
             stored_shape(role, &shape)
         };
+        let stored = match role {
+            Role::PositionEmbd => vec![
+                stored[0].saturating_add(self.n_skipped_positions),
+                stored[1],
+            ],
+            _ => stored,
+        };
         source.expect(&stored)?;
         let ty = if is_kept_in_f32(role, &shape) {
             TensorType::F32
@@ -166,7 +175,7 @@ impl TensorBuilder<'_> {
             .copied()
             .skip(usize::from(role == Role::FfnGateInpShexp))
             .collect();
-        let rows: Box<dyn RowSource> = match (self.order(role), self.change(role)) {
+        let rows: Box<dyn RowSource> = match (self.order(role, shape[0]), self.change(role)) {
             _ if is_transposed => Box::new(columns(source, &shape, RowMap::Same)?),
             (RowMap::Same, Change::None) => whole(source, &shape, ty)?,
             (order, change) if role == Role::SsmOut => Box::new(GatheredRows {
@@ -201,9 +210,16 @@ impl TensorBuilder<'_> {
         })
     }
 
-    fn order(&self, role: Role) -> RowMap {
+    /// The rows of the source for `n_rows` rows of the result.
+    fn order(&self, role: Role, n_rows: u64) -> RowMap {
         match role {
             role if self.delta.is_some_and(|net| is_of_values(role, net)) => self.value_heads(role),
+            Role::PositionEmbd if self.n_skipped_positions > 0 => RowMap::Part {
+                take: n_rows,
+                of: n_rows.saturating_add(self.n_skipped_positions),
+                first: self.n_skipped_positions,
+                step: 1,
+            },
             Role::AttnQ | Role::AttnQBias | Role::AttnK | Role::AttnKBias
                 if self.family.is_paired =>
             {

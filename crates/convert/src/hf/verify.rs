@@ -43,8 +43,9 @@ fn activation(c: &Config, family: &Family, spec: &ModelSpec) -> Result<(), Error
     let computed = spec.layers[0].mlp().activation;
     let agrees = match computed {
         Activation::Silu | Activation::Clamped { .. } => {
-            matches!(value.as_str(), Some("silu" | "swish"))
+            matches!(value.as_str(), Some("silu" | "swish" | "swiglu"))
         }
+        Activation::Gelu => value == "gelu",
         // Gemma's first configurations have "gelu" for its tanh approximation.
         Activation::GeluTanh if value == "gelu" => family.arch == "gemma",
         Activation::GeluTanh => matches!(
@@ -101,7 +102,9 @@ fn windows(c: &Config, family: &Family, spec: &ModelSpec) -> Result<(), Error> {
     for (l, (layer, window)) in spec.layers.iter().zip(family.windows(c)?).enumerate() {
         let computed = match layer.attention().map(|a| a.mask) {
             Some(Mask::Window(n)) => Some(n as u64),
-            Some(Mask::Causal) | None => None,
+            // Configurations say the reach of both sides together.
+            Some(Mask::Around(n)) => Some(2 * n as u64),
+            Some(Mask::Causal | Mask::Full) | None => None,
         };
         if computed != window {
             let shown = |window: Option<u64>| window.map_or("none".to_owned(), |n| n.to_string());
@@ -152,7 +155,7 @@ fn rotation(c: &Config, family: &Family, rope: &Rope<'_>, spec: &ModelSpec) -> R
     let theta_swa = rope.theta_swa()?.unwrap_or(theta);
     for a in spec.attentions() {
         let Some(computed) = &a.rope else { continue };
-        let meant = if matches!(a.mask, Mask::Window(_)) {
+        let meant = if matches!(a.mask, Mask::Window(_) | Mask::Around(_)) {
             theta_swa
         } else {
             theta

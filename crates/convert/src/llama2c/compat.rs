@@ -79,6 +79,7 @@ fn in_layer(ours: &LayerSpec, theirs: &LayerSpec) -> Option<String> {
             "its heads are {} wide, there they are {}",
             a.d_head, b.d_head
         )),
+        _ if a.mask.sees_ahead() => Some("it is an encoder".into()),
         _ if a.mask != Mask::Causal => Some("its attention has a window".into()),
         _ if a.qk_norm != QkNorm::None => Some("its queries and keys are normalized".into()),
         _ if ropes.is_none() => Some("its queries and keys are not rotated".into()),

@@ -13,7 +13,7 @@ use super::added_tokens::{self, AddedToken};
 use super::files::VocabFile;
 use super::pre::PreTokenizerSteps;
 use super::table::{TokenEntry, TokenTable, TokenType};
-use super::{GgufVocab, VocabSource, byte_level, characters};
+use super::{GgufVocab, VocabSource, byte_level, characters, word_piece};
 use crate::Error;
 
 type RawObject<'a> = HashMap<String, &'a RawValue>;
@@ -50,9 +50,12 @@ impl<'a> TokenizerJson<'a> {
         table: TokenTable,
     ) -> Result<GgufVocab, Error> {
         let kind = self.kind()?;
+        if kind == "WordPiece" {
+            return word_piece::vocabulary(self, source, table);
+        }
         if kind != "BPE" {
             return Err(self.file.wrong(format!(
-                "a vocabulary of the kind {kind} is not supported: expected BPE"
+                "a vocabulary of the kind {kind} is not supported: expected BPE or WordPiece"
             )));
         }
         self.refuse_affixes()?;
@@ -82,6 +85,23 @@ impl<'a> TokenizerJson<'a> {
                 return Err(self
                     .file
                     .wrong(format!("model: {key} cannot be expressed in GGUF")));
+            }
+        }
+        Ok(())
+    }
+
+    /// Fails for a WordPiece model with another mark of what continues a word, or another length of
+    /// the longest word.
+    pub(super) fn check_word_piece(&self, continued: &str, max_chars: u64) -> Result<(), Error> {
+        let expected = [
+            ("continuing_subword_prefix", Value::from(continued)),
+            ("max_input_chars_per_word", Value::from(max_chars)),
+        ];
+        for (key, expected) in expected {
+            let value = self.model_value(key)?;
+            if !value.is_null() && value != expected {
+                let why = format!("model: {key} is {value}, expected {expected}");
+                return Err(self.file.wrong(why));
             }
         }
         Ok(())

@@ -19,6 +19,7 @@ mod special_tokens;
 mod table;
 mod template;
 mod tiktoken;
+mod word_piece;
 
 use std::path::Path;
 
@@ -129,6 +130,10 @@ struct GgufVocab {
     remove_extra_whitespaces: Option<bool>,
     /// Ids of special tokens that the source itself names; other files have precedence.
     ids: Ids,
+    /// `tokenizer.ggml.normalizer.lowercase`.
+    lowercase: Option<bool>,
+    /// `tokenizer.ggml.normalizer.strip_accents`.
+    strip_accents: Option<bool>,
     /// Whether a text begins with BOS, if no other file says so.
     add_bos: Option<bool>,
     warnings: Vec<String>,
@@ -144,6 +149,8 @@ impl GgufVocab {
             add_space_prefix: None,
             remove_extra_whitespaces: None,
             ids: Ids::default(),
+            lowercase: None,
+            strip_accents: None,
             add_bos: None,
             warnings: Vec::new(),
         }
@@ -161,6 +168,11 @@ impl GgufVocab {
             (
                 "tokenizer.ggml.remove_extra_whitespaces",
                 self.remove_extra_whitespaces,
+            ),
+            ("tokenizer.ggml.normalizer.lowercase", self.lowercase),
+            (
+                "tokenizer.ggml.normalizer.strip_accents",
+                self.strip_accents,
             ),
         ] {
             if let Some(value) = value {

@@ -66,6 +66,8 @@ pub(super) struct SpecialTokens {
     ids: Ids,
     add_bos: Option<bool>,
     add_eos: Option<bool>,
+    /// Whether a separator stands behind the end of the first of two texts.
+    add_sep: Option<bool>,
 }
 
 impl SpecialTokens {
@@ -78,6 +80,7 @@ impl SpecialTokens {
         for (key, value) in [
             ("tokenizer.ggml.add_bos_token", self.add_bos),
             ("tokenizer.ggml.add_eos_token", self.add_eos),
+            ("tokenizer.ggml.add_sep_token", self.add_sep),
         ] {
             if let Some(value) = value {
                 out.set_bool(key, value);
@@ -123,6 +126,7 @@ impl TokenizerConfigs {
             ids,
             add_bos: marks.add_bos.or(found.add_bos).or(default),
             add_eos: marks.add_eos.or(default),
+            add_sep: marks.add_sep,
         }
     }
 
@@ -242,6 +246,7 @@ struct ConfiguredTokens {
     texts: BTreeMap<&'static str, String>,
     add_bos: Option<bool>,
     add_eos: Option<bool>,
+    add_sep: Option<bool>,
     /// Whether tokenizer.json has a template for the tokens around a text.
     has_template: bool,
     warnings: Vec<String>,
@@ -268,6 +273,7 @@ impl ConfiguredTokens {
             texts,
             add_bos,
             add_eos,
+            add_sep: None,
             has_template: false,
             warnings: Vec::new(),
         }
@@ -285,6 +291,8 @@ impl ConfiguredTokens {
                 };
                 self.first(text("cls"));
                 self.last(text("sep"));
+                // RoBERTa has two between texts.
+                self.add_sep = (kind(processor) == "RobertaProcessing").then_some(true);
             }
             _ => {}
         }
@@ -305,6 +313,18 @@ impl ConfiguredTokens {
         };
         self.first(mark(single.first()).as_deref());
         self.last(mark(single.last()).as_deref());
+        let pair = processor.get("pair").and_then(Value::as_array);
+        let pair = pair.map_or(&[][..], Vec::as_slice);
+        let place = |text: &str| {
+            pair.iter().position(|item| {
+                item.get("Sequence").and_then(|s| s.get("id")?.as_str()) == Some(text)
+            })
+        };
+        if let (Some(first), Some(second)) = (place("A"), place("B")) {
+            let n_between = second.saturating_sub(first + 1);
+            let n_ends = usize::from(single.last().is_some_and(|item| mark(Some(item)).is_some()));
+            self.add_sep = (n_between > n_ends).then_some(true);
+        }
     }
 
     /// Sets the token before a text. If it is not BOS, GGUF cannot express it.

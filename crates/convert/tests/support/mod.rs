@@ -33,6 +33,8 @@ pub(crate) struct Golden {
     directory: Directory,
     pub(crate) tokens: Vec<u32>,
     pub(crate) logits: Vec<f32>,
+    /// Of a classifier: the first token of a second text.
+    pub(crate) first_of_second: usize,
 }
 
 /// The golden model of a directory, whose name is that of the directory up to the first dot.
@@ -63,6 +65,7 @@ pub(crate) fn golden(row: &Path) -> Golden {
         .iter()
         .map(|id| id.as_u64().unwrap() as u32)
         .collect();
+    let first_of_second = entry["first_of_second"].as_u64().unwrap_or(0) as usize;
     let logits = fs::read(folder.join(format!("{name}.logits"))).unwrap();
     let logits = logits
         .as_chunks()
@@ -75,6 +78,7 @@ pub(crate) fn golden(row: &Path) -> Golden {
         directory: Directory::single(gguf),
         tokens,
         logits,
+        first_of_second,
     }
 }
 

@@ -77,6 +77,7 @@ pub(crate) struct Generation {
 
 impl Generation {
     pub(crate) fn new(engine: &Engine, options: &GenerateOptions) -> Result<Self, Error> {
+        engine.check_writes()?;
         let tokenizer = engine.tokenizer();
         Ok(Self {
             selector: TokenSelector::new(engine, options)?,

@@ -64,7 +64,8 @@ impl Job {
         })
     }
 
-    /// Creates a job that embeds `prompt`; the result is one [`Update::Embedding`].
+    /// Creates a job that embeds `prompt`, or scores it by [`Pooling::Rank`]; the result is one
+    /// [`Update::Embedding`].
     pub fn embedding(prompt: impl Into<Text>, pooling: Pooling) -> Self {
         Self {
             prompt: prompt.into(),
@@ -202,16 +203,26 @@ impl Running {
     }
 
     /// Pools the hidden states of evaluated rows, starting at position `pos` of the text.
-    pub(super) fn pool(&mut self, engine: &Engine, out: &Output, rows: Range<usize>, pos: usize) {
+    ///
+    /// # Errors
+    /// Scores of a model that computes none.
+    pub(super) fn pool(
+        &mut self,
+        engine: &Engine,
+        out: &Output,
+        rows: Range<usize>,
+        pos: usize,
+    ) -> Result<(), Error> {
         let n = self.text.len();
         let Task::Embed(pooled) = &mut self.task else {
-            return;
+            return Ok(());
         };
         for (row, pos) in rows.zip(pos..) {
             if pooled.wants(pos, n) {
-                pooled.add(engine, out.hidden(row));
+                pooled.add(engine, out.hidden(row))?;
             }
         }
+        Ok(())
     }
 
     /// Samples the next token from row `row` of `out`, or reports the embedding. Returns the finish

@@ -24,7 +24,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use atta_model::{Batch, Error as ModelError, Executor, Output, Ticket, Want};
+use atta_model::{Batch, Error as ModelError, Executor, Output, Ticket, Want, spec::ModelSpec};
 use atta_store::Reservation;
 
 pub use counts::Counts;
@@ -65,7 +65,7 @@ pub struct BatcherOptions {
 pub enum Update<'a> {
     /// An event of its text, as in a session.
     Event(Event),
-    /// The embedding of the text, `[d_model]`, of length 1; `Done` follows.
+    /// The embedding of the text, `[d_model]`, of length 1, or its scores; `Done` follows.
     Embedding(&'a [f32]),
     /// The job is complete.
     Done(&'a Done),
@@ -98,6 +98,8 @@ pub struct Batcher {
     spare_spans: Vec<Vec<RowSpan>>,
     /// Rows per batch that may want hidden states.
     n_hidden: usize,
+    /// Whether the model sees each text whole, so that one is evaluated in one batch.
+    is_encoder: bool,
     _logits_memory: Reservation,
 }
 
@@ -182,7 +184,8 @@ impl Batcher {
             spans: Vec::new(),
             flights: VecDeque::new(),
             spare_spans: Vec::new(),
-            n_hidden: (MAX_HIDDEN_BYTES / (4 * engine.spec().d_model)).max(1),
+            n_hidden: n_hidden(engine.spec()),
+            is_encoder: engine.spec().is_encoder(),
             _logits_memory: logits_memory,
         })
     }
@@ -222,6 +225,12 @@ impl Batcher {
         if let Some(slot) = self.slots.find(id) {
             self.slots.retire(slot);
         }
+    }
+
+    /// Cancels all jobs, as [`cancel`](Self::cancel) does.
+    pub fn cancel_all(&mut self) {
+        self.queue.clear();
+        self.slots.retire_all();
     }
 
     /// Ends a job as if it had reached its length limit.
@@ -360,7 +369,7 @@ impl Batcher {
         while i < self.queue.len() && self.slots.may_admit() {
             let job = &self.queue[i];
             let text = &job.text;
-            let beginning = match job.may_share() {
+            let beginning = match job.may_share() && !self.is_encoder {
                 true => self.slots.match_prefix(text, self.executor.as_ref()),
                 false => PrefixMatch::Now(None),
             };
@@ -381,7 +390,8 @@ impl Batcher {
         let job = &self.queue[i];
         let n = from.map_or(0, |from| from.n);
         let n_text = job.text.len();
-        let disk_tier = self.disk_tier.as_mut().filter(|_| job.may_share());
+        let may_share = job.may_share() && !self.is_encoder;
+        let disk_tier = self.disk_tier.as_mut().filter(|_| may_share);
         let found = disk_tier.and_then(|tier| Some(tier.find(job.text.tokens()?, n)));
         let mut found = found.unwrap_or_default();
         // The on-disk prefix replaces the in-memory one, which may be evicted to make room for it.
@@ -504,6 +514,10 @@ impl Batcher {
         self.batch.clear();
         self.spans.clear();
         let (decoding, prefilling) = self.slots.by_phase();
+        if self.is_encoder {
+            self.fill_whole(&prefilling);
+            return;
+        }
         let n_batch = self.n_batch;
         let mut left = if prefilling.is_empty() {
             n_batch
@@ -533,6 +547,17 @@ impl Batcher {
         }
     }
 
+    /// Fills the batch with whole texts, in queue order, up to the first that does not fit.
+    fn fill_whole(&mut self, slots: &[usize]) {
+        for &slot in slots {
+            let n_rows = self.slots.at(slot).n_rest();
+            if n_rows > self.n_batch - self.batch.rows.len() {
+                break;
+            }
+            self.add_rows(slot, n_rows);
+        }
+    }
+
     /// Adds up to `max` rows of a job to the batch; returns how many.
     fn add_rows(&mut self, slot: usize, max: usize) -> usize {
         let place = self.slots.at(slot);
@@ -555,6 +580,7 @@ impl Batcher {
                 TextInput::Embedding(x) => self.batch.push_embedding(place.seq, pos, x, want),
             }
             self.batch.set_adapters(job.text.adapters());
+            self.batch.set_segment(job.text.segment(pos));
             if job.wants_checkpoint(pos) {
                 self.batch.mark_checkpoint();
             }
@@ -621,7 +647,11 @@ impl Batcher {
         if was_prefilling {
             self.counts.n_read += rows.len() as u64;
         }
-        job.pool(&self.engine, &self.out, rows.clone(), pos);
+        if let Err(error) = job.pool(&self.engine, &self.out, rows.clone(), pos) {
+            report_end(job, Err(error), on_update);
+            self.fail(slot, pos);
+            return;
+        }
         if n_done < job.text.len() {
             let update = Update::Event(Event::Prompt {
                 done: n_done,
@@ -678,6 +708,14 @@ impl Batcher {
                 .expect("a slot has a sequence");
             place.truncated(left);
         }
+    }
+}
+
+/// Rows of a batch that may want hidden states: all of an encoder's, since no text is divided.
+fn n_hidden(spec: &ModelSpec) -> usize {
+    match spec.is_encoder() {
+        true => usize::MAX,
+        false => (MAX_HIDDEN_BYTES / (4 * spec.d_model)).max(1),
     }
 }
 

@@ -302,6 +302,12 @@ impl SlotTable {
         }
     }
 
+    /// Removes the jobs of all slots, as [`retire`](Self::retire) does.
+    pub(super) fn retire_all(&mut self) {
+        let taken: Vec<usize> = self.taken().map(|(slot, _)| slot).collect();
+        taken.into_iter().for_each(|slot| self.retire(slot));
+    }
+
     /// The least recently used cached prefix except slot `but`.
     pub(super) fn oldest_cached(&self, but: Option<usize>) -> Option<usize> {
         let kept = self

@@ -27,13 +27,13 @@ pub(crate) fn rms_norm_inplace<I: Floats>(isa: I, x: &mut [f32], weight: &[f32],
     }
 }
 
-/// `out = (x − mean) / √(variance + eps) · weight + bias`; all `[d]`. Ba, Kiros and Hinton 2016,
-/// eq. 4.
+/// `out = (x − mean) / √(variance + eps) · weight + bias`; all `[d]`, and no sum without a bias.
+/// Ba, Kiros and Hinton 2016, eq. 4.
 #[inline(always)]
 pub(crate) fn layer_norm<I: Floats>(
     isa: I,
     x: &[f32],
-    (weight, bias): (&[f32], &[f32]),
+    (weight, bias): (&[f32], Option<&[f32]>),
     eps: f32,
     out: &mut [f32],
 ) {
@@ -41,8 +41,11 @@ pub(crate) fn layer_norm<I: Floats>(
     let mean = lanes::sum(isa, x) / n;
     let variance = lanes::sum_of_squares(isa, x, mean) / n;
     let scale = 1.0 / (variance + eps).sqrt();
-    for (((out, x), weight), bias) in out.iter_mut().zip(x).zip(weight).zip(bias) {
-        *out = (x - mean) * scale * weight + bias;
+    for ((out, x), weight) in out.iter_mut().zip(x).zip(weight) {
+        *out = (x - mean) * scale * weight;
+    }
+    if let Some(bias) = bias {
+        add_assign(out, bias);
     }
 }
 

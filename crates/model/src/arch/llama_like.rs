@@ -6,7 +6,7 @@ use crate::{
     Error,
     spec::{
         Activation, Attention, Ffn, Head, LayerSpec, Mask, Mixer, Mlp, ModelSpec, Moe, Norm,
-        OutputGate, Pairing, Positions, Presence, QkNorm, Rope, Wiring,
+        OutputGate, Outputs, Pairing, Positions, Presence, QkNorm, Rope, TokenTypes, Wiring,
     },
 };
 
@@ -16,6 +16,8 @@ pub(super) struct Builder {
     layer: LayerSpec,
     model: ModelSpec,
     eps: f32,
+    /// That of every layer and of the end, unless an architecture says otherwise.
+    norm: Norm,
 }
 
 /// Pre-norm layers of rope attention and a SiLU-gated MLP, sizes from the usual keys.
@@ -70,7 +72,16 @@ fn no_experts(m: &Meta<'_>) -> Result<(), Error> {
 }
 
 fn stack(m: &Meta<'_>, norm: Norm, ffn: Ffn) -> Result<Builder, Error> {
-    let (Norm::Rms { eps } | Norm::Layer { eps }) = norm;
+    match m.flag_opt("attention.causal")? {
+        Some(false) => Err(m.unsupported("attention.causal", false)),
+        _ => layers(m, norm, ffn),
+    }
+}
+
+/// Pre-norm layers of attention with a rope and of a feed-forward block; a decoder, until the
+/// caller says otherwise.
+pub(super) fn layers(m: &Meta<'_>, norm: Norm, ffn: Ffn) -> Result<Builder, Error> {
+    let (Norm::Rms { eps } | Norm::Layer { eps } | Norm::LayerNoBias { eps }) = norm;
     let d_model = m.size("embedding_length")?;
     Ok(Builder {
         n_layers: m.n_layers()?,
@@ -89,16 +100,20 @@ fn stack(m: &Meta<'_>, norm: Norm, ffn: Ffn) -> Result<Builder, Error> {
             n_ctx_train: m.size("context_length")?,
             embed_scale: 1.0,
             positions: Positions::None,
+            token_types: TokenTypes::None,
+            embed_norm: None,
             layers: Vec::new(),
             n_nextn: m.n_nextn_layers()?,
             head: Head {
-                norm,
+                norm: Some(norm),
+                outputs: Outputs::Logits,
                 bias: Presence::Absent,
                 logit_scale: 1.0,
                 softcap: None,
             },
         },
         eps,
+        norm,
     })
 }
 
@@ -119,10 +134,6 @@ fn attention(m: &Meta<'_>, d_model: usize) -> Result<Attention, Error> {
         && d_v != d_head
     {
         return Err(m.unsupported("attention.value_length", d_v));
-    }
-    // Models that see what comes later, as some that make vectors do.
-    if m.flag_opt("attention.causal")? == Some(false) {
-        return Err(m.unsupported("attention.causal", false));
     }
     Ok(Attention {
         n_heads,
@@ -147,7 +158,7 @@ fn attention(m: &Meta<'_>, d_model: usize) -> Result<Attention, Error> {
 impl Builder {
     /// The norm of the model's end, which those of its layers are by default.
     pub(super) fn norm(&self) -> Norm {
-        self.model.head.norm
+        self.norm
     }
 
     /// Any change of the whole model.
@@ -219,7 +230,7 @@ impl Builder {
 
     /// Both sublayers of a layer read one norm of the same residual.
     pub(super) fn parallel(self) -> Self {
-        let pre = self.model.head.norm;
+        let pre = self.norm;
         self.layer(|layer| layer.wiring = Wiring::Parallel { pre })
     }
 

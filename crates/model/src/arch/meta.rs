@@ -157,6 +157,25 @@ impl<'a> Meta<'a> {
         }
     }
 
+    /// The number of types of tokens; 0 where the file says nothing.
+    pub(crate) fn n_token_types(&self) -> Result<usize, Error> {
+        let key = "tokenizer.ggml.token_type_count";
+        match self.metadata.u64(key)?.unwrap_or(0) {
+            n if n > MAX_SIZE => Err(Error::OutOfRange {
+                key: key.to_owned(),
+                value: n.to_string(),
+                expected: "0 to 16777216",
+            }),
+            n => Ok(n as usize),
+        }
+    }
+
+    /// The number of entries of a list of texts that may be absent.
+    pub(crate) fn list_len_opt(&self, key: &str) -> Result<Option<usize>, Error> {
+        let list = self.metadata.strs(&self.key(key))?;
+        Ok(list.map(|list| list.len()))
+    }
+
     /// A key that every model of this architecture has.
     pub(crate) fn missing(&self, key: &str) -> Error {
         Error::MissingKey(self.key(key))

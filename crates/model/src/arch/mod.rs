@@ -4,11 +4,14 @@
 //! reads metadata and returns plain data; it sees no tensors, and nothing that it knows leaks out
 //! but the spec.
 
+mod bert;
+mod bert_like;
 mod bitnet;
 mod experts;
 mod gemma;
 mod gemma2;
 mod gemma3;
+mod gemma_embedding;
 mod gpt2;
 mod gpt_oss;
 mod granite;
@@ -16,6 +19,8 @@ mod llama;
 mod llama_like;
 mod meta;
 mod mistral3;
+mod modern_bert;
+mod nomic_bert;
 mod olmo2;
 mod phi2;
 mod phi3;
@@ -53,12 +58,20 @@ impl std::fmt::Debug for Row {
 /// Every architecture that we run.
 pub const REGISTRY: &[Row] = &[
     Row {
+        name: "bert",
+        lower: bert::lower,
+    },
+    Row {
         name: "bitnet",
         lower: bitnet::lower,
     },
     Row {
         name: "gemma",
         lower: gemma::lower,
+    },
+    Row {
+        name: "gemma-embedding",
+        lower: gemma_embedding::lower,
     },
     Row {
         name: "gemma2",
@@ -87,6 +100,14 @@ pub const REGISTRY: &[Row] = &[
     Row {
         name: "mistral3",
         lower: mistral3::lower,
+    },
+    Row {
+        name: "modern-bert",
+        lower: modern_bert::lower,
+    },
+    Row {
+        name: "nomic-bert",
+        lower: nomic_bert::lower,
     },
     Row {
         name: "olmo2",

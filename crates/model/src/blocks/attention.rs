@@ -131,7 +131,7 @@ fn attend(p: &mut Pass<'_>, l: usize, a: &Attention) {
         AttnRow {
             blocks: cache.table(l, row.seq),
             first: a.first_visible(row.pos),
-            last: row.pos,
+            last: a.last_visible(row.pos, cache.seqs().len(row.seq).unwrap_or(0)),
         }
     };
     p.observer.enter(Phase::Attention);

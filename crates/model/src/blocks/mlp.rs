@@ -100,6 +100,7 @@ fn project_output(
 pub(super) fn act(activation: Activation) -> Act {
     match activation {
         Activation::Silu => Act::Silu,
+        Activation::Gelu => Act::Gelu,
         Activation::GeluTanh => Act::GeluTanh,
         Activation::Relu2 => Act::Relu2,
         Activation::Clamped { alpha, limit } => Act::Clamped { alpha, limit },

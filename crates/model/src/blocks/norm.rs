@@ -1,11 +1,27 @@
 //! Norms: from the description to the kernel.
 
-use atta_kernels::Kernels;
+use atta_kernels::{Kernels, Pool};
 
 use crate::spec::Norm;
 
 /// Weight and bias of a norm, `[d]` each; RMS norms have no bias.
 pub(crate) type Affine<'a> = (&'a [f32], Option<&'a [f32]>);
+
+/// `x = norm(x)` for rows of `[d]`; `sums` is room for as many.
+pub(crate) fn normalize_rows(
+    (kernels, pool): (Kernels, &Pool),
+    norm: Norm,
+    affine: Affine<'_>,
+    x: &mut [f32],
+    sums: &mut [f32],
+) {
+    let d = affine.0.len();
+    sums.copy_from_slice(x);
+    let sums = &*sums;
+    pool.for_each_row(x, d, |row, x| {
+        norm.apply(kernels, &sums[row * d..(row + 1) * d], affine, x)
+    });
+}
 
 /// A norm with its tensors at hand.
 pub(crate) trait Normalize {
@@ -19,8 +35,9 @@ impl Normalize for Norm {
             Norm::Rms { eps } => kernels.rms_norm(x, weight, eps, out),
             Norm::Layer { eps } => {
                 let bias = bias.expect("a LayerNorm's bias was bound with its weight");
-                kernels.layer_norm(x, weight, bias, eps, out);
+                kernels.layer_norm(x, (weight, Some(bias)), eps, out);
             }
+            Norm::LayerNoBias { eps } => kernels.layer_norm(x, (weight, None), eps, out),
         }
     }
 }

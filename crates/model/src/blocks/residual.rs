@@ -3,6 +3,7 @@
 //! ```text
 //! sequential:  h = pre(x);  x += scale * post(block(h))
 //! parallel:    h = pre(x);  y = mixer(h);  x += scale * ffn(h);  x += scale * y
+//! post-norm:   x = norm(x + scale * block(x))
 //! ```
 //! A sublayer knows neither the norms around it nor whether another one reads the same `x`. Its
 //! result is *deferred* (stored in `y`) if a norm follows, or if the other sublayer still has to
@@ -11,7 +12,7 @@
 use atta_kernels::{Job, Store};
 use atta_store::{Projection, WeightGroup};
 
-use super::{Normalize, Pass};
+use super::{Normalize, Pass, norm::normalize_rows};
 use crate::{
     Error, Role,
     spec::{Norm, Sublayer, Wiring},
@@ -73,7 +74,7 @@ impl Pass<'_> {
     pub(crate) fn add_deferred_if_due(&mut self, l: usize, sublayer: Sublayer) {
         let layer = &self.model.spec().layers[l];
         let is_due = match layer.wiring {
-            Wiring::Sequential { .. } => layer.is_deferred(sublayer),
+            Wiring::Sequential { .. } | Wiring::PostNorm { .. } => layer.is_deferred(sublayer),
             Wiring::Parallel { .. } => sublayer == Sublayer::Ffn,
         };
         if is_due {
@@ -81,7 +82,7 @@ impl Pass<'_> {
         }
     }
 
-    /// `x += residual_scale * post(y)`.
+    /// `x += residual_scale * post(y)`, or `x = norm(x + residual_scale * y)`.
     fn add_deferred(&mut self, l: usize, sublayer: Sublayer) {
         let d = self.model.spec().d_model;
         let layer = &self.model.spec().layers[l];
@@ -94,12 +95,16 @@ impl Pass<'_> {
                 kernels.rms_norm_inplace(y, t.vector(role), eps)
             });
         }
-        let y = &s.y;
         let scale = layer.residual_scale;
+        let y = &s.y;
         self.pool.for_each_row(&mut s.x[..n], d, |row, x| {
             x.iter_mut()
                 .zip(&y[row * d..(row + 1) * d])
                 .for_each(|(x, y)| *x += scale * y);
         });
+        if let Some((norm, roles)) = layer.sum(sublayer) {
+            let on = (kernels, self.pool);
+            normalize_rows(on, norm, t.affine(roles), &mut s.x[..n], &mut s.y[..n]);
+        }
     }
 }

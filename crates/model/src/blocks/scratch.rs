@@ -9,7 +9,8 @@ use crate::spec::ModelSpec;
 pub(crate) struct Scratch {
     /// The residual stream, `[n_rows, d_model]`.
     pub(crate) x: Vec<f32>,
-    /// The deferred result of a sublayer, `[n_rows, d_model]`; empty if no layer defers one.
+    /// The deferred result of a sublayer, and sums that are normalized, `[n_rows, d_model]`; empty
+    /// if there are none.
     pub(crate) y: Vec<f32>,
     /// Queries, `[n_rows, n_heads, d_head]`.
     pub(crate) q: Vec<f32>,
@@ -115,7 +116,7 @@ impl Scratch {
 
 /// Width of deferred results.
 fn d_deferred(spec: &ModelSpec) -> usize {
-    if spec.defers_residual() {
+    if spec.defers_residual() || spec.embed_norm.is_some() {
         spec.d_model
     } else {
         0

@@ -71,7 +71,7 @@ impl Group {
         } = *size;
         let all = n_ctx.div_ceil(BLOCK_LEN);
         match retention {
-            Retention::All => all,
+            Retention::All | Retention::Text => all,
             Retention::Window(n) if n_recent.is_some_and(|n_recent| n_recent < n) => all,
             Retention::Window(n) => all.min((n.saturating_add(n_batch)).div_ceil(BLOCK_LEN) + 1),
         }
@@ -119,14 +119,16 @@ impl Group {
     /// The first position that position `len` sees.
     fn first_needed(&self, len: usize) -> usize {
         match self.retention {
-            Retention::All => 0,
+            Retention::All | Retention::Text => 0,
             Retention::Window(n) => (len + 1).saturating_sub(n),
         }
     }
 
-    /// Whether all positions that position `len` sees are present.
-    pub(super) fn is_whole(&self, table: &Table, len: usize) -> bool {
-        table.from <= self.first_needed(len)
+    /// Whether all positions that position `len` of a sequence of `n` sees are present, and are as
+    /// they would be if the sequence ended before it.
+    pub(super) fn is_whole(&self, table: &Table, len: usize, n: usize) -> bool {
+        let is_whole_text = self.retention != Retention::Text || len == n;
+        is_whole_text && table.from <= self.first_needed(len)
     }
 
     /// Whether [`extend`](Self::extend) has the blocks that it needs for `n` positions from `len`

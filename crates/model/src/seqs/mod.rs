@@ -569,7 +569,7 @@ struct SeqParts<'a> {
 /// Whether every group has what position `len` of a sequence sees.
 fn has_windows(groups: &[Group], seq: &Sequence, len: usize) -> bool {
     let mut tables = groups.iter().zip(&seq.tables);
-    tables.all(|(group, table)| group.is_whole(table, len))
+    tables.all(|(group, table)| group.is_whole(table, len, seq.len))
 }
 
 #[cfg(test)]

@@ -56,6 +56,17 @@ pub enum Mask {
     Causal,
     /// The last `n`, its own included.
     Window(usize),
+    /// All of the text, those behind its own too.
+    Full,
+    /// Those at most `n` away, before and behind its own.
+    Around(usize),
+}
+
+impl Mask {
+    /// Whether positions behind the query's own are seen.
+    pub fn sees_ahead(self) -> bool {
+        matches!(self, Self::Full | Self::Around(_))
+    }
 }
 
 /// Normalization of queries and keys.
@@ -120,8 +131,18 @@ impl Attention {
     /// The first position that the query at `pos` sees.
     pub fn first_visible(&self, pos: usize) -> usize {
         match self.mask {
-            Mask::Causal => 0,
+            Mask::Causal | Mask::Full => 0,
             Mask::Window(n) => (pos + 1).saturating_sub(n),
+            Mask::Around(n) => pos.saturating_sub(n),
+        }
+    }
+
+    /// The last position that the query at `pos` of a text of `n_text` positions sees.
+    pub fn last_visible(&self, pos: usize, n_text: usize) -> usize {
+        match self.mask {
+            Mask::Causal | Mask::Window(_) => pos,
+            Mask::Full => n_text - 1,
+            Mask::Around(n) => pos.saturating_add(n).min(n_text - 1),
         }
     }
 }

@@ -6,16 +6,18 @@
 //! nothing that is not described here.
 
 mod attention;
+mod encoder;
 mod recurrent;
 mod rope;
 
 use crate::KvType;
 
 pub use attention::{Attention, Mask, OutputGate, QkNorm, Temperature};
+pub use encoder::{Outputs, TokenTypes};
 pub use recurrent::{DeltaNet, GateRows, KeySharing, ShortConv};
 pub use rope::{Factors, Pairing, RampEnds, Rope, RopeScaling, Yarn, yarn_magnitude};
 
-/// A whole decoder-only model.
+/// A whole model: a decoder, or an encoder that sees each text whole.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ModelSpec {
     /// Width of the residual stream.
@@ -28,12 +30,16 @@ pub struct ModelSpec {
     pub embed_scale: f32,
     /// The embedding of positions.
     pub positions: Positions,
+    /// The embedding of the types of tokens.
+    pub token_types: TokenTypes,
+    /// The norm of the sum of a token's embeddings, before the first layer.
+    pub embed_norm: Option<Norm>,
     /// The layers, first to last.
     pub layers: Vec<LayerSpec>,
     /// Layers of the file behind the last one, which predict further tokens from its result
     /// (multi-token prediction). They are not computed.
     pub n_nextn: usize,
-    /// From the last residual to logits.
+    /// From the last residual to the results of the model.
     pub head: Head,
 }
 
@@ -74,6 +80,11 @@ pub enum Wiring {
         /// The norm of the input of both.
         pre: Norm,
     },
+    /// `x = norms[0](x + mixer(x)); x = norms[1](x + ffn(x))` (Vaswani et al. 2017; BERT).
+    PostNorm {
+        /// The norms of the sums.
+        norms: [Norm; 2],
+    },
 }
 
 /// The two sublayers of a layer.
@@ -95,6 +106,11 @@ pub enum Norm {
     },
     /// `(x - mean(x)) / sqrt(variance(x) + eps) * weight + bias` (Ba et al. 2016).
     Layer {
+        /// Keeps the root away from zero.
+        eps: f32,
+    },
+    /// A LayerNorm without a bias.
+    LayerNoBias {
         /// Keeps the root away from zero.
         eps: f32,
     },
@@ -172,6 +188,8 @@ pub struct Mlp {
 pub enum Activation {
     /// `x / (1 + exp(-x))`.
     Silu,
+    /// `x/2 (1 + erf(x / sqrt(2)))` (Hendrycks & Gimpel 2016).
+    Gelu,
     /// `x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x³)))`.
     GeluTanh,
     /// `max(x, 0)²` (So et al. 2021).
@@ -186,11 +204,13 @@ pub enum Activation {
     },
 }
 
-/// From the last residual to logits.
+/// From the last residual to the results of the model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Head {
-    /// The norm before the projection.
-    pub norm: Norm,
+    /// The norm of the last residual; `None` where the last layer ends with one.
+    pub norm: Option<Norm>,
+    /// What is computed from the normed residual.
+    pub outputs: Outputs,
     /// Whether the projection has a bias, `[n_vocab]`.
     pub bias: Presence,
     /// Logits are multiplied by this.
@@ -228,6 +248,9 @@ pub enum StateKind {
 pub enum Retention {
     /// As long as the sequence exists.
     All,
+    /// As long as nothing is removed from the sequence: every position sees all others, so none
+    /// of them is that of a shorter text.
+    Text,
     /// As long as one of the next `n` positions may see it.
     Window(usize),
 }
@@ -289,6 +312,7 @@ impl LayerSpec {
         match self.wiring {
             Wiring::Sequential { pre, .. } => pre[sublayer as usize],
             Wiring::Parallel { pre } => Some(pre),
+            Wiring::PostNorm { .. } => None,
         }
     }
 
@@ -296,7 +320,15 @@ impl LayerSpec {
     pub fn post_norm(&self, sublayer: Sublayer) -> Option<Norm> {
         match self.wiring {
             Wiring::Sequential { post, .. } => post[sublayer as usize],
-            Wiring::Parallel { .. } => None,
+            Wiring::Parallel { .. } | Wiring::PostNorm { .. } => None,
+        }
+    }
+
+    /// The norm of the sum of the residual and the result of a sublayer.
+    pub fn sum_norm(&self, sublayer: Sublayer) -> Option<Norm> {
+        match self.wiring {
+            Wiring::Sequential { .. } | Wiring::Parallel { .. } => None,
+            Wiring::PostNorm { norms } => Some(norms[sublayer as usize]),
         }
     }
 
@@ -312,7 +344,7 @@ impl LayerSpec {
     /// follows, or if the other sublayer still has to read the residual.
     pub fn is_deferred(&self, sublayer: Sublayer) -> bool {
         let waits = matches!(self.wiring, Wiring::Parallel { .. }) && sublayer == Sublayer::Mixer;
-        waits || self.post_norm(sublayer).is_some()
+        waits || self.post_norm(sublayer).is_some() || self.sum_norm(sublayer).is_some()
     }
 
     /// How this layer keeps the past.
@@ -321,6 +353,7 @@ impl LayerSpec {
             Mixer::Attention(a) => StateKind::Kv(match a.mask {
                 Mask::Causal => Retention::All,
                 Mask::Window(n) => Retention::Window(n),
+                Mask::Full | Mask::Around(_) => Retention::Text,
             }),
             Mixer::ShortConv(_) | Mixer::DeltaNet(_) => StateKind::Recurrent,
         }
@@ -345,6 +378,12 @@ impl ModelSpec {
     /// The rotations of the layers that rotate.
     pub(crate) fn ropes(&self) -> impl Iterator<Item = &Rope> {
         self.attentions().filter_map(|a| a.rope.as_ref())
+    }
+
+    /// Whether some layer sees the positions behind its own, so that a text must be evaluated
+    /// whole.
+    pub fn is_encoder(&self) -> bool {
+        self.attentions().any(|a| a.mask.sees_ahead())
     }
 
     /// Whether some layer has a recurrent state.

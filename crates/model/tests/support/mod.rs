@@ -14,8 +14,8 @@ use std::{fs, num::NonZeroUsize, path::PathBuf, sync::Arc};
 use atta_formats::{Gguf, Metadata, TensorInfo, Writer};
 use atta_kernels::{Kernels, Pool};
 use atta_model::{
-    Batch, Cpu, Error, Executor, ExecutorSize, KvType, Model, Output, SeqId, Share, Want,
-    spec::ModelSpec,
+    Batch, Cpu, Error, Executor, ExecutorSize, KvType, Model, Output, SeqId, Share, Want, oracle,
+    spec::{ModelSpec, Outputs},
 };
 use atta_store::{Budget, InMemory, ModelFiles, Weights};
 
@@ -27,6 +27,9 @@ pub(crate) struct Golden {
     /// [tokens.len(), n_vocab].
     pub(crate) logits: Vec<f32>,
     pub(crate) nmse: f64,
+    /// Of an encoder: the first token of a second text. Instead of logits it has hidden states,
+    /// `[tokens.len(), d_model]`, or scores.
+    pub(crate) first_of_second: Option<usize>,
     file: GoldenFile,
 }
 
@@ -74,6 +77,65 @@ impl Golden {
 
     pub(crate) fn with_spec(&self, spec: ModelSpec) -> Result<Arc<Model>, Error> {
         Model::with_spec(spec, self.files(), &Budget::unlimited()).map(Arc::new)
+    }
+}
+
+impl Golden {
+    /// What the oracle computes of its tokens with `model`.
+    pub(crate) fn by_oracle(&self, model: &Model) -> Vec<f32> {
+        match (self.first_of_second, model.spec().head.outputs) {
+            (_, Outputs::Logits) => oracle::logits(model, &self.tokens).unwrap(),
+            (_, Outputs::Hidden) => oracle::normed(model, &self.tokens).unwrap(),
+            (first_of_second, Outputs::Scores(_)) => {
+                oracle::scores(model, &self.tokens, first_of_second.unwrap()).unwrap()
+            }
+        }
+    }
+
+    /// What the forward pass computes of its tokens with `model`, with f32 state.
+    pub(crate) fn by_forward(&self, model: &Arc<Model>) -> Vec<f32> {
+        match model.spec().head.outputs {
+            Outputs::Logits => forward(model, &self.tokens),
+            _ => self.encode(Kernels::detect(), &mut cpu(model, 1, KvType::F32), model),
+        }
+    }
+
+    /// The rows of its tokens, which want hidden states.
+    pub(crate) fn push_rows(&self, batch: &mut Batch, seq: SeqId) {
+        for (pos, &id) in self.tokens.iter().enumerate() {
+            batch.push_token(seq, pos, id, Want::Hidden);
+            let is_second = self.first_of_second.is_some_and(|first| pos >= first);
+            batch.set_segment(is_second.into());
+        }
+    }
+
+    /// Hidden states, or scores, that an executor computes of its tokens.
+    pub(crate) fn encode(&self, kernels: Kernels, cpu: &mut Cpu, model: &Model) -> Vec<f32> {
+        let mut batch = Batch::default();
+        let mut out = Output::default();
+        let seq = cpu.new_seq().unwrap();
+        self.push_rows(&mut batch, seq);
+        cpu.step(&batch, &mut out).unwrap();
+        self.results(kernels, model, &out, 0)
+    }
+
+    /// Hidden states, or scores, of the rows of a batch from `first` on.
+    pub(crate) fn results(
+        &self,
+        kernels: Kernels,
+        model: &Model,
+        out: &Output,
+        first: usize,
+    ) -> Vec<f32> {
+        if let Outputs::Scores(_) = model.spec().head.outputs {
+            return model.scores(kernels, out.hidden(first)).unwrap();
+        }
+        let mut normed = vec![0.0; model.spec().d_model];
+        let rows = (first..first + self.tokens.len()).flat_map(|row| {
+            model.output_norm(kernels, out.hidden(row), &mut normed);
+            normed.clone()
+        });
+        rows.collect()
     }
 }
 
@@ -136,8 +198,20 @@ impl Golden {
     }
 }
 
-/// All tiny models.
+/// All tiny models that write texts.
 pub(crate) fn goldens() -> Vec<Golden> {
+    let all = goldens_and_encoders().into_iter();
+    all.filter(|g| g.first_of_second.is_none()).collect()
+}
+
+/// All tiny models that make vectors or scores of texts.
+pub(crate) fn encoders() -> Vec<Golden> {
+    let all = goldens_and_encoders().into_iter();
+    all.filter(|g| g.first_of_second.is_some()).collect()
+}
+
+/// All tiny models.
+pub(crate) fn goldens_and_encoders() -> Vec<Golden> {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/models");
     let index = fs::read(folder.join("index.json")).unwrap();
     let index: serde_json::Value = serde_json::from_slice(&index).unwrap();
@@ -153,6 +227,7 @@ pub(crate) fn goldens() -> Vec<Golden> {
             .collect(),
         logits: floats(&fs::read(folder.join(text(row, "logits"))).unwrap()),
         nmse: row["nmse"].as_f64().unwrap(),
+        first_of_second: row["first_of_second"].as_u64().map(|n| n as usize),
         file: GoldenFile::Path(folder.join(text(row, "gguf"))),
     };
     index["models"]
@@ -171,7 +246,8 @@ pub(crate) fn some_goldens() -> Vec<Golden> {
 
 /// The tiny model of that name.
 pub(crate) fn golden(name: &str) -> Golden {
-    goldens().into_iter().find(|g| g.name == name).unwrap()
+    let mut all = goldens_and_encoders().into_iter();
+    all.find(|g| g.name == name).unwrap()
 }
 
 /// The little model of stories, in Q8_0: the one file here whose matrices are as those that people

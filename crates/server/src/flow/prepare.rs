@@ -3,7 +3,7 @@
 //! This takes milliseconds, and more for a new grammar; it runs on a blocking thread.
 
 use atta_engine::{
-    Error, GenerateOptions, Job, Pooling,
+    Error, GenerateOptions, Job, Pooling, Text,
     chat::{ChatInput, ChatPrompt, Prompt, PromptEnd, Role},
     tools::Parser,
 };
@@ -192,16 +192,16 @@ pub(crate) fn continuations(
     Ok(prepared)
 }
 
-/// Prepares an embedding of each text. A single text has the default priority; lists, which
+/// Prepares an embedding, or scores, of each text. A single text has the default priority; lists, which
 /// index documents, wait for all other requests.
-pub(crate) fn embeddings(texts: Vec<Vec<u32>>, pooling: Pooling) -> Prepared {
+pub(crate) fn embeddings(texts: Vec<impl Into<Text>>, pooling: Pooling) -> Prepared {
     let priority = match texts.len() {
         1 => DEFAULT_PRIORITY,
         _ => LOW_PRIORITY,
     };
     let jobs: Vec<Job> = texts
         .into_iter()
-        .map(|ids| Job::embedding(ids, pooling))
+        .map(|text| Job::embedding(text, pooling))
         .collect();
     let parsers = jobs
         .iter()

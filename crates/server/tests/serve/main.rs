@@ -3,6 +3,7 @@
 mod anthropic;
 mod bodies;
 mod embeddings;
+mod encoders;
 mod form;
 mod models;
 mod native;

@@ -115,8 +115,9 @@ fn model(spec: &ModelSpec) -> Value {
 fn layer(layer: &atta::spec::LayerSpec) -> Value {
     let a = layer.attention();
     let window = a.and_then(|a| match a.mask {
-        Mask::Causal => None,
+        Mask::Causal | Mask::Full => None,
         Mask::Window(n) => Some(n),
+        Mask::Around(n) => Some(2 * n),
     });
     json!({
         "n_heads": a.map(|a| a.n_heads),

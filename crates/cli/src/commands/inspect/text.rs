@@ -141,6 +141,8 @@ fn mixer(layer: &LayerSpec) -> String {
             let mask = match a.mask {
                 Mask::Causal => String::new(),
                 Mask::Window(n) => format!(", window {n}"),
+                Mask::Full => ", both ways".to_owned(),
+                Mask::Around(n) => format!(", {n} positions both ways"),
             };
             format!(
                 "{} heads ({} of keys and values) of {}{mask}",

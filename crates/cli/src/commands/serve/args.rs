@@ -18,6 +18,7 @@ use crate::{
         value::{self, Seed},
     },
     cache::DiskCache,
+    commands::embed::PoolingName,
     conversation::TemplateName,
     failure::Failure,
     input,
@@ -151,24 +152,6 @@ pub(crate) struct ServeArgs {
 enum LogName {
     Text,
     Json,
-}
-
-/// A pooling of hidden states to an embedding.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum PoolingName {
-    Mean,
-    Last,
-    Cls,
-}
-
-impl From<PoolingName> for Pooling {
-    fn from(name: PoolingName) -> Self {
-        match name {
-            PoolingName::Mean => Self::Mean,
-            PoolingName::Last => Self::Last,
-            PoolingName::Cls => Self::Cls,
-        }
-    }
 }
 
 fn celsius(text: &str) -> Result<usize, String> {

@@ -26,7 +26,7 @@ fn norms_agree_with_f64() {
         let want: Vec<f64> = (0..d)
             .map(|i| (wide_x[i] - mean) * scale * wide_weight[i] + wide_bias[i])
             .collect();
-        k.layer_norm(&x, &weight, &bias, 1e-5, &mut out);
+        k.layer_norm(&x, (&weight, Some(&bias)), 1e-5, &mut out);
         assert!(nmse(&out, &want) < 1e-11, "layer_norm {d}");
     }
 }
@@ -69,7 +69,7 @@ fn row_operations_of_every_isa_give_the_bits_of_scalar() {
             let (mut out, mut all) = (vec![0.0; d], vec![]);
             k.rms_norm(&x, &weight, 1e-5, &mut out);
             all.extend(bits(&out));
-            k.layer_norm(&x, &weight, &bias, 1e-5, &mut out);
+            k.layer_norm(&x, (&weight, Some(&bias)), 1e-5, &mut out);
             all.extend(bits(&out));
             for activation in ACTIVATIONS {
                 out.copy_from_slice(&large);

@@ -1,5 +1,4 @@
-//! `GET /props` and `/slots`: properties of a model and the use of its slots; and `/reranking`,
-//! which is not implemented.
+//! `GET /props` and `/slots`: properties of a model and the use of its slots.
 
 use std::sync::Arc;
 
@@ -93,11 +92,4 @@ pub(crate) async fn slots(
         })
     };
     Ok(Json((0..app.options.batcher.n_jobs).map(slot).collect()))
-}
-
-/// Always an error: reranker models cannot be loaded.
-pub(crate) async fn rerank() -> ApiError {
-    ApiError::not_implemented(
-        "this server does not rank documents: that takes a reranker model, which it cannot load yet",
-    )
 }

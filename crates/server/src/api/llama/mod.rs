@@ -8,6 +8,7 @@ pub(crate) mod completion;
 pub(crate) mod infill;
 pub(crate) mod info;
 pub(crate) mod options;
+pub(crate) mod rerank;
 mod response;
 pub(crate) mod template;
 
