@@ -117,6 +117,7 @@ fn naive(normed: &[f32], d_model: usize, pooling: Pooling) -> Vec<f64> {
         Pooling::Mean => &rows[..],
         Pooling::Cls => &rows[..1],
         Pooling::Last => &rows[rows.len() - 1..],
+        Pooling::Rank => panic!("scores are no vector"),
     };
     let mean = |i: usize| rows.iter().map(|row| f64::from(row[i])).sum::<f64>() / rows.len() as f64;
     let mean: Vec<f64> = (0..d_model).map(mean).collect();

@@ -133,6 +133,7 @@ fn rows_of_the_wrong_kind_and_executors_of_nothing_are_refused() {
                 want: Want::Nothing,
                 is_checkpoint: false,
                 adapters: AdapterSet::EMPTY,
+                segment: 0,
             }],
             hidden: Vec::new(),
         };

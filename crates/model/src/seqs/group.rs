@@ -290,7 +290,11 @@ mod tests {
             match (what, &mut self.seqs[i]) {
                 (0, Some((len, table))) => {
                     *len = n.min(*len);
-                    *len = if group.is_whole(table, *len) { *len } else { 0 };
+                    *len = if group.is_whole(table, *len, *len) {
+                        *len
+                    } else {
+                        0
+                    };
                     group.truncate(table, *len);
                 }
                 (1, Some((len, table))) if i != j => {
@@ -307,7 +311,7 @@ mod tests {
                         group.evict(table, &evicted, &mut copies);
                         assert!(copies.iter().all(|copy| copy.from != copy.to));
                         *len -= evicted.len();
-                        assert!(group.is_whole(table, *len));
+                        assert!(group.is_whole(table, *len, *len));
                     }
                 }
                 (_, Some((len, table))) => {
@@ -316,7 +320,7 @@ mod tests {
                     for _ in 0..n {
                         group.extend(table, *len, &mut Vec::new());
                         *len += 1;
-                        assert!(group.is_whole(table, *len), "a window is there");
+                        assert!(group.is_whole(table, *len, *len), "a window is there");
                     }
                 }
                 (_, empty) => *empty = Some((0, Table::new(32))),
