@@ -27,7 +27,7 @@ from models_golden import MODELS, build
 
 KEPT = ["bert.bf16", "gemma-embedding.bf16", "modern-bert.bf16", "nomic-bert.bf16", "xlm-roberta-reranker.bf16", "gemma.v4.bf16", "gemma2.bf16", "gemma3.text.v4.bf16", "gpt-oss.bf16", "gpt2.v4.bf16", "granite.bf16", "llama3-rope.v4.bf16",
         "mistral3.bf16", "olmo3.bf16", "phi2.v4.bf16", "phi3-long.v4", "qwen2.shards.bf16", "qwen2moe-old.bf16", "qwen3.bf16",
-        "qwen3moe.bf16", "qwen35.text.bf16", "qwen35moe.bf16", "qwen3next.bf16", "smollm3.bf16"]
+        "qwen3moe.bf16", "smollm3.bf16"]
 
 
 def as_version_4(config):
@@ -60,8 +60,7 @@ def as_version_4(config):
 def as_text_part(config, tensors):
     """The text part of a multimodal model."""
     text = {k: v for k, v in config.items() if k not in ("architectures", "transformers_version", "torch_dtype")}
-    named = {"Gemma3ForCausalLM": "Gemma3ForConditionalGeneration", "Ministral3ForCausalLM": "Mistral3ForConditionalGeneration",
-             "Qwen3_5ForCausalLM": "Qwen3_5ForConditionalGeneration"}
+    named = {"Gemma3ForCausalLM": "Gemma3ForConditionalGeneration", "Ministral3ForCausalLM": "Mistral3ForConditionalGeneration"}
     whole = {"architectures": [named[config["architectures"][0]]], "model_type": "gemma3", "image_token_index": 95, "text_config": text,
              "vision_config": {"hidden_size": 4, "num_hidden_layers": 1}, "transformers_version": "4.51.3"}
     tensors = {f"language_model.{k}": v for k, v in tensors.items()}
@@ -85,20 +84,15 @@ def save(folder, config, tensors, n_shards):
     (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": index}, indent=1) + "\n")
 
 
-def model_of(name):
-    """The model of a row."""
-    family = next((row for row in families.FAMILIES if row.name == name), None)
-    if family:
-        return families.build(family)
-    number, row = next((i, row) for i, row in enumerate(MODELS, 1) if row.name == name)
-    return build(row, row.seed or number)
-
-
 def write(out, label, scratch):
     """Writes one directory: a row with its variations."""
     name, *particular = label.split(".")
-    model_of(name).save_pretrained(scratch)
     family = next((row for row in families.FAMILIES if row.name == name), None)
+    if family:
+        families.build(family).save_pretrained(scratch)
+    else:
+        number, row = next((i, row) for i, row in enumerate(MODELS, 1) if row.name == name)
+        build(row, row.seed or number).save_pretrained(scratch)
     config, tensors = json.loads((scratch / "config.json").read_text()), load_file(scratch / "model.safetensors")
     config |= family.files.get("config.json", {}) if family else {}
     if "bf16" in particular:
@@ -213,7 +207,6 @@ def main():
     transformers.logging.set_verbosity_error()
     scratch = a.out / "scratch"
     everything = [f"{row.name}{kind}" for row in MODELS for kind in ("", ".v4", ".shards.bf16")] + ["mistral3.text"]
-    everything += [row.name for row in families.FAMILIES]
     for label in everything if a.all else KEPT:
         write(a.out, label, scratch)
     if not a.all:

@@ -52,8 +52,6 @@ pub(super) struct Family {
     pub(super) keeps_post_norm_name: bool,
     /// Added to the weights of norms.
     pub(super) norm_offset: f32,
-    /// How gated delta nets are stored, if some layers have one.
-    pub(super) delta: Option<DeltaLayout>,
     /// What an encoder has beside layers; `None` of decoders.
     pub(super) encoder: Option<Encoder>,
     /// The field, and its value, for matrices that are rounded to ternary values when used.
@@ -77,15 +75,6 @@ pub(super) enum Window {
     Listed(u64),
     /// Layers from `max_window_layers` on, if `use_sliding_window`; GGUF has no key for it.
     Last,
-}
-
-/// How the projections of a gated delta net are stored.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum DeltaLayout {
-    /// Queries, keys and values in one tensor, gates in another.
-    Apart,
-    /// Queries, keys, values and gates in one tensor, grouped by heads of keys.
-    Grouped,
 }
 
 /// How longrope is written.
@@ -139,7 +128,6 @@ const LLAMA: Family = Family {
     is_transposed: false,
     keeps_post_norm_name: false,
     norm_offset: 0.0,
-    delta: None,
     encoder: None,
     ternary: None,
 };
@@ -163,17 +151,6 @@ const QWEN_EXPERTS: Experts = Experts {
         ),
     ],
     are_renormalized: false,
-};
-
-const QWEN35: Family = Family {
-    defaults: r#"{"head_dim": 256, "partial_rotary_factor": 0.25, "linear_conv_kernel_dim": 4,
-        "linear_key_head_dim": 128, "linear_value_head_dim": 128, "linear_num_key_heads": 16,
-        "linear_num_value_heads": 32}"#,
-    names_d_rope: true,
-    keeps_post_norm_name: true,
-    norm_offset: 1.0,
-    delta: Some(DeltaLayout::Apart),
-    ..HALVES
 };
 
 const GEMMA_NORMS: &[(Role, &str)] = &[(Role::FfnNorm, "pre_feedforward_layernorm.weight")];
@@ -278,34 +255,6 @@ const FAMILIES: &[Family] = &[
             ..QWEN_EXPERTS
         }),
         ..HALVES
-    },
-    Family {
-        classes: &["Qwen3_5ForCausalLM", "Qwen3_5ForConditionalGeneration"],
-        arch: "qwen35",
-        ..QWEN35
-    },
-    Family {
-        classes: &[
-            "Qwen3_5MoeForCausalLM",
-            "Qwen3_5MoeForConditionalGeneration",
-        ],
-        arch: "qwen35moe",
-        experts: Some(Experts {
-            are_renormalized: true,
-            ..QWEN_EXPERTS
-        }),
-        ..QWEN35
-    },
-    Family {
-        classes: &["Qwen3NextForCausalLM"],
-        arch: "qwen3next",
-        fixed: &[("decoder_sparse_step", "1"), ("mlp_only_layers", "[]")],
-        experts: Some(Experts {
-            are_renormalized: true,
-            ..QWEN_EXPERTS
-        }),
-        delta: Some(DeltaLayout::Grouped),
-        ..QWEN35
     },
     Family {
         classes: &["GemmaForCausalLM"],

@@ -63,9 +63,6 @@ pub(super) fn write(c: &Config, family: &Family, keys: &mut Keys) -> Result<(), 
         rotation(c, family, keys)?;
     }
     windows(c, family, keys)?;
-    if family.delta.is_some() {
-        delta_nets(c, keys)?;
-    }
     experts(c, family, keys)
 }
 
@@ -161,27 +158,6 @@ fn windows(c: &Config, family: &Family, keys: &mut Keys) -> Result<(), Error> {
     if matches!(family.window, Window::Listed(_)) && windows.iter().any(Option::is_some) {
         let listed: Vec<bool> = windows.iter().map(Option::is_some).collect();
         keys.flags("attention.sliding_window_pattern", &listed);
-    }
-    Ok(())
-}
-
-/// Writes the sizes of delta nets, and which layers have one.
-fn delta_nets(c: &Config, keys: &mut Keys) -> Result<(), Error> {
-    let n_heads = c.count(&["linear_num_value_heads"])?;
-    let d_value = c.count(&["linear_value_head_dim"])?;
-    keys.count("ssm.conv_kernel", c.count(&["linear_conv_kernel_dim"])?);
-    keys.count("ssm.state_size", c.count(&["linear_key_head_dim"])?);
-    keys.count("ssm.group_count", c.count(&["linear_num_key_heads"])?);
-    keys.count("ssm.time_step_rank", n_heads);
-    keys.count("ssm.inner_size", n_heads.saturating_mul(d_value));
-    let interval = c.count_opt(&["full_attention_interval"])?.unwrap_or(4);
-    keys.count("full_attention_interval", interval);
-    if let Some(listed) = c.list_opt("layer_types")? {
-        let recurrent: Vec<bool> = listed
-            .iter()
-            .map(|kind| kind == "linear_attention")
-            .collect();
-        keys.flags("attention.recurrent_layers", &recurrent);
     }
     Ok(())
 }

@@ -70,7 +70,6 @@ fn from_raw(
         quantization,
         is_tied,
         d_head,
-        delta: spec.layers.iter().find_map(|layer| layer.delta_net()),
         n_skipped_positions: family.n_skipped_positions(&config)?,
         raw: &mut raw,
     }
@@ -150,18 +149,7 @@ fn named(family: &Family, name: String) -> String {
 
 /// Drops the tensors of other modalities, and removes the prefix of the text model from names.
 fn text_part(raw: &mut RawTensors, notes: &mut Vec<String>) -> Result<(), Error> {
-    const OTHERS: [&str; 3] = ["vision_tower.", "multi_modal_projector.", "visual."];
-    let n = raw.retain(|name| {
-        !name
-            .strip_prefix("model.")
-            .unwrap_or(name)
-            .starts_with("mtp.")
-    });
-    if n > 0 {
-        notes.push(format!(
-            "{n} tensors of multi-token prediction are left out (mtp.)"
-        ));
-    }
+    const OTHERS: [&str; 2] = ["vision_tower.", "multi_modal_projector."];
     if raw.names().any(|name| name.contains("language_model.")) {
         let is_other = |name: &str| {
             OTHERS.iter().any(|other| {

@@ -1,5 +1,5 @@
-//! Row sources that transform tensors of a checkpoint: permuted, stacked, transposed, or with
-//! other values.
+//! Row sources that transform tensors of a checkpoint: permuted, stacked, transposed, or with an
+//! offset added.
 
 use super::source_tensor::SourceTensor;
 use crate::{Error, RowSource};
@@ -18,48 +18,6 @@ pub(super) enum RowMap {
         first: u64,
         step: u64,
     },
-    /// Heads of values that take turns in having the keys of each head, from those that are
-    /// ordered by them: in each group of `of` units, behind the first `before`, heads of `d` units.
-    ValueHeads {
-        of: u64,
-        before: u64,
-        d: u64,
-        n_key_heads: u64,
-        n_per_key: u64,
-    },
-    /// Of groups of a query, a key, values and gates (one group per head of keys): all queries,
-    /// then all keys, then all values.
-    Grouped {
-        n_key_heads: u64,
-        d_key: u64,
-        /// Units of the values of a group, as many as those of gates.
-        d_values: u64,
-        /// All gates instead.
-        is_gate: bool,
-    },
-}
-
-/// What becomes of weights.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Change {
-    /// Nothing.
-    None,
-    /// `x + offset`.
-    Add(f32),
-    /// `-e^x`.
-    MinusExp,
-}
-
-impl Change {
-    fn apply(self, weights: &mut [f32]) {
-        match self {
-            Self::None => {}
-            Self::Add(offset) => weights.iter_mut().for_each(|x| *x += offset),
-            Self::MinusExp => weights
-                .iter_mut()
-                .for_each(|x| *x = -f64::from(*x).exp() as f32),
-        }
-    }
 }
 
 impl RowMap {
@@ -78,41 +36,11 @@ impl RowMap {
                 first,
                 step,
             } => i / take * of + first + i % take * step,
-            RowMap::ValueHeads {
-                of,
-                before,
-                d,
-                n_key_heads,
-                n_per_key,
-            } => match (i % of).checked_sub(before) {
-                None => i,
-                Some(j) => {
-                    let h = j / d;
-                    let from = h % n_key_heads * n_per_key + h / n_key_heads;
-                    i / of * of + before + from * d + j % d
-                }
-            },
-            RowMap::Grouped {
-                n_key_heads,
-                d_key,
-                d_values,
-                is_gate,
-            } => {
-                let group = 2 * d_key + 2 * d_values;
-                let n_keys = n_key_heads * d_key;
-                let (i, d, at) = match i {
-                    _ if is_gate => (i, d_values, 2 * d_key + d_values),
-                    _ if i < n_keys => (i, d_key, 0),
-                    _ if i < 2 * n_keys => (i - n_keys, d_key, d_key),
-                    _ => (i - 2 * n_keys, d_values, 2 * d_key),
-                };
-                i / d * group + at + i % d
-            }
         }
     }
 }
 
-/// Stacks sources of equal shape, permutes their units, and changes their weights.
+/// Stacks sources of equal shape, permutes their units, and adds an offset.
 pub(super) struct GatheredRows {
     pub(super) parts: Vec<SourceTensor>,
     /// Units taken from each part; above 0.
@@ -122,7 +50,8 @@ pub(super) struct GatheredRows {
     /// Elements of a row of the result, a whole number of units.
     pub(super) d_row: usize,
     pub(super) order: RowMap,
-    pub(super) change: Change,
+    /// Added to each weight.
+    pub(super) offset: f32,
 }
 
 impl RowSource for GatheredRows {
@@ -137,7 +66,10 @@ impl RowSource for GatheredRows {
                 self.order.source(unit % self.n_each) * self.width as u64,
                 out,
             )?;
-            self.change.apply(out);
+            // Adding 0 would turn -0 into 0.
+            if self.offset != 0.0 {
+                out.iter_mut().for_each(|x| *x += self.offset);
+            }
         }
         Ok(())
     }
@@ -236,7 +168,7 @@ mod tests {
             width: 1,
             d_row: 1,
             order: RowMap::Pairs { d_head: 4 },
-            change: Change::Add(0.5),
+            offset: 0.5,
         };
         assert_eq!(all(&rows, 8, 1), [0.5, 2.5, 1.5, 3.5, 4.5, 6.5, 5.5, 7.5]);
     }
@@ -250,7 +182,7 @@ mod tests {
             width: 3,
             d_row: 3,
             order: RowMap::Same,
-            change: Change::None,
+            offset: 0.0,
         };
         assert_eq!(
             all(&rows, 4, 3),
@@ -272,7 +204,7 @@ mod tests {
             width: 1,
             d_row: 1,
             order: up,
-            change: Change::None,
+            offset: 0.0,
         };
         assert_eq!(all(&rows, 4, 1), [2.0, 3.0, 6.0, 7.0]);
         let every_second = RowMap::Part {
@@ -287,7 +219,7 @@ mod tests {
             width: 1,
             d_row: 2,
             order: every_second,
-            change: Change::None,
+            offset: 0.0,
         };
         assert_eq!(all(&rows, 2, 2), [1.0, 3.0, 5.0, 7.0]);
     }
@@ -319,50 +251,5 @@ mod tests {
             all(&rows, 4, 2),
             [1.0, 5.0, 3.0, 7.0, 9.0, 13.0, 11.0, 15.0]
         );
-    }
-
-    #[test]
-    fn heads_of_values_take_turns() {
-        let order = RowMap::ValueHeads {
-            of: 10,
-            before: 2,
-            d: 2,
-            n_key_heads: 2,
-            n_per_key: 2,
-        };
-        let rows = GatheredRows {
-            parts: vec![source(&[10, 1])],
-            n_each: 10,
-            width: 1,
-            d_row: 1,
-            order,
-            change: Change::None,
-        };
-        assert_eq!(all(&rows, 10, 1), [0., 1., 2., 3., 6., 7., 4., 5., 8., 9.]);
-    }
-
-    #[test]
-    fn queries_keys_and_values_are_taken_from_groups() {
-        let taken = |is_gate, n| {
-            let order = RowMap::Grouped {
-                n_key_heads: 2,
-                d_key: 1,
-                d_values: 2,
-                is_gate,
-            };
-            let rows = GatheredRows {
-                parts: vec![source(&[12, 1])],
-                n_each: 12,
-                width: 1,
-                d_row: 1,
-                order,
-                change: Change::None,
-            };
-            let mut out = vec![0.0; n];
-            rows.read(0, &mut out).unwrap();
-            out
-        };
-        assert_eq!(taken(false, 8), [0., 6., 1., 7., 2., 3., 8., 9.]);
-        assert_eq!(taken(true, 4), [4., 5., 10., 11.]);
     }
 }

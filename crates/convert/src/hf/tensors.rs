@@ -6,14 +6,14 @@
 use atta_formats::TensorType;
 use atta_model::{
     Placement, Role, TensorReq,
-    spec::{DeltaNet, KeySharing, ModelSpec, Presence},
+    spec::{ModelSpec, Presence},
 };
 
 use super::{
-    family::{DeltaLayout, Experts, Family, GateUpLayout, usual_name},
+    family::{Experts, Family, GateUpLayout, usual_name},
     mxfp4::Mxfp4,
     rope::{Rope, RopeType},
-    rows::{Change, ConstantRows, GatheredRows, RowMap, TransposedRows},
+    rows::{ConstantRows, GatheredRows, RowMap, TransposedRows},
     source_tensor::{Quantization, SourceTensor},
 };
 use crate::{
@@ -30,8 +30,6 @@ pub(super) struct TensorBuilder<'a> {
     pub(super) is_tied: bool,
     /// The width of a head.
     pub(super) d_head: u64,
-    /// The delta nets of a model, which are alike.
-    pub(super) delta: Option<&'a DeltaNet>,
     /// Rows at the start of the table of positions that no position uses.
     pub(super) n_skipped_positions: u64,
     pub(super) raw: &'a mut RawTensors,
@@ -67,9 +65,6 @@ impl TensorBuilder<'_> {
                 .map(Some),
             Role::FfnGateExps | Role::FfnUpExps | Role::FfnDownExps => self.experts(req).map(Some),
             Role::FfnGateExpsBias | Role::FfnUpExpsBias => self.joined_bias(req).map(Some),
-            Role::SsmQkv | Role::SsmGate if self.family.delta == Some(DeltaLayout::Grouped) => {
-                self.grouped(req).map(Some)
-            }
             _ => self.single(req),
         }
     }
@@ -154,7 +149,7 @@ impl TensorBuilder<'_> {
         let stored: Vec<u64> = if is_transposed {
             shape.iter().rev().copied().collect()
         } else {
-            stored_shape(role, &shape)
+            shape.clone()
         };
         let stored = match role {
             Role::PositionEmbd => vec![
@@ -175,15 +170,11 @@ impl TensorBuilder<'_> {
             .copied()
             .skip(usize::from(role == Role::FfnGateInpShexp))
             .collect();
-        let rows: Box<dyn RowSource> = match (self.order(role, shape[0]), self.change(role)) {
+        let rows: Box<dyn RowSource> = match (self.order(role, shape[0]), self.offset(role)) {
             _ if is_transposed => Box::new(columns(source, &shape, RowMap::Same)?),
-            (RowMap::Same, Change::None) => whole(source, &shape, ty)?,
-            (order, change) if role == Role::SsmOut => Box::new(GatheredRows {
-                change,
-                ..self.value_columns(source, &shape, order)?
-            }),
-            (order, change) => Box::new(GatheredRows {
-                change,
+            (RowMap::Same, 0.0) => whole(source, &shape, ty)?,
+            (order, offset) => Box::new(GatheredRows {
+                offset,
                 ..moved(source, &shape, order)?
             }),
         };
@@ -195,25 +186,9 @@ impl TensorBuilder<'_> {
         })
     }
 
-    /// A matrix whose columns are permuted by heads of values.
-    fn value_columns(
-        &self,
-        source: SourceTensor,
-        shape: &[u64],
-        order: RowMap,
-    ) -> Result<GatheredRows, Error> {
-        let width = self.delta.map_or(1, |net| net.d_value);
-        Ok(GatheredRows {
-            n_each: shape[0].saturating_mul(shape[1] / width as u64),
-            width,
-            ..moved(source, shape, order)?
-        })
-    }
-
     /// The rows of the source for `n_rows` rows of the result.
     fn order(&self, role: Role, n_rows: u64) -> RowMap {
         match role {
-            role if self.delta.is_some_and(|net| is_of_values(role, net)) => self.value_heads(role),
             Role::PositionEmbd if self.n_skipped_positions > 0 => RowMap::Part {
                 take: n_rows,
                 of: n_rows.saturating_add(self.n_skipped_positions),
@@ -231,38 +206,16 @@ impl TensorBuilder<'_> {
         }
     }
 
-    /// Whether heads of values are in another order in GGUF, and the order.
-    fn value_heads(&self, role: Role) -> RowMap {
-        let Some(net) = self.delta else {
-            return RowMap::Same;
-        };
-        let n = net.n_heads as u64;
-        let [before, d] = match role {
-            Role::SsmQkv | Role::SsmConv => [2 * net.d_keys() as u64, net.d_value as u64],
-            Role::SsmGate => [0, net.d_value as u64],
-            _ => [0, 1],
-        };
-        RowMap::ValueHeads {
-            of: before + n * d,
-            before,
-            d,
-            n_key_heads: net.n_key_heads as u64,
-            n_per_key: n / net.n_key_heads as u64,
-        }
-    }
-
-    fn change(&self, role: Role) -> Change {
+    fn offset(&self, role: Role) -> f32 {
         use Role::*;
-        if role == SsmA {
-            return Change::MinusExp;
-        }
         let is_norm = matches!(
             role,
             AttnNorm | AttnPostNorm | AttnQNorm | AttnKNorm | FfnNorm | FfnPostNorm | OutputNorm
         );
-        match self.family.norm_offset {
-            offset if is_norm && offset != 0.0 => Change::Add(offset),
-            _ => Change::None,
+        if is_norm {
+            self.family.norm_offset
+        } else {
+            0.0
         }
     }
 
@@ -322,7 +275,7 @@ impl TensorBuilder<'_> {
                     width: d,
                     d_row: d,
                     order: RowMap::Same,
-                    change: Change::None,
+                    offset: 0.0,
                 };
                 Ok(Tensor {
                     name: req.name(),
@@ -374,7 +327,7 @@ impl TensorBuilder<'_> {
                     width: d,
                     d_row: d,
                     order,
-                    change: Change::None,
+                    offset: 0.0,
                 })
             }
         };
@@ -406,7 +359,7 @@ impl TensorBuilder<'_> {
             width: 1,
             d_row: to_usize(d_ff)?,
             order: order_in(layout, part, d_ff),
-            change: Change::None,
+            offset: 0.0,
         };
         Ok(Tensor {
             name: req.name(),
@@ -454,38 +407,6 @@ impl TensorBuilder<'_> {
         })
     }
 
-    /// Queries, keys and values of a delta net, or its gates, from a tensor of groups of them.
-    fn grouped(&mut self, req: &TensorReq) -> Result<Tensor, Error> {
-        let Some(net) = self.delta else {
-            return Err(Error::Missing.of(&req.name()));
-        };
-        let from = self
-            .family
-            .in_layer("linear_attn.in_proj_qkvz.weight", req.layer);
-        let is_gate = req.role == Role::SsmGate;
-        let source = SourceTensor::Plain(self.share(&from, is_gate)?);
-        let shape = shape_of(req);
-        let n_stored = (net.d_conv() + net.d_values()) as u64;
-        source.expect(&[n_stored, shape[1]])?;
-        let order = RowMap::Grouped {
-            n_key_heads: net.n_key_heads as u64,
-            d_key: net.d_key as u64,
-            d_values: (net.d_values() / net.n_key_heads) as u64,
-            is_gate,
-        };
-        let ty = source.tensor_type();
-        let rows = GatheredRows {
-            n_each: n_stored,
-            ..moved(source, &shape, order)?
-        };
-        Ok(Tensor {
-            name: req.name(),
-            dims: shape,
-            ty,
-            rows: Box::new(rows),
-        })
-    }
-
     /// A tensor that is used twice. It is taken out the second time.
     fn share(&mut self, name: &str, is_last: bool) -> Result<RawTensor, Error> {
         let tensor = if is_last {
@@ -495,16 +416,6 @@ impl TensorBuilder<'_> {
         };
         tensor.ok_or_else(|| Error::Missing.of(name))
     }
-}
-
-/// Whether a tensor of a delta net has heads of values whose order differs.
-fn is_of_values(role: Role, net: &DeltaNet) -> bool {
-    use Role::*;
-    let is_of_values = matches!(
-        role,
-        SsmQkv | SsmGate | SsmBeta | SsmAlpha | SsmConv | SsmDtBias | SsmA | SsmOut
-    );
-    is_of_values && net.sharing == KeySharing::InTurn
 }
 
 /// The part of a role: 0 for gate, 1 for up, 2 for down.
@@ -572,7 +483,7 @@ fn moved(source: SourceTensor, shape: &[u64], order: RowMap) -> Result<GatheredR
         width,
         d_row,
         order,
-        change: Change::None,
+        offset: 0.0,
     })
 }
 
@@ -585,14 +496,6 @@ fn columns(source: SourceTensor, shape: &[u64], order: RowMap) -> Result<Transpo
         n_each: shape[0],
         order,
     })
-}
-
-/// The shape of a tensor in checkpoints: taps of convolutions have a dimension of 1 more.
-fn stored_shape(role: Role, shape: &[u64]) -> Vec<u64> {
-    match (role, shape) {
-        (Role::SsmConv | Role::ShortconvConv, &[d, n]) => vec![d, 1, n],
-        _ => shape.to_vec(),
-    }
 }
 
 fn shape_of(req: &TensorReq) -> Vec<u64> {

@@ -264,14 +264,6 @@ impl LayerSpec {
         }
     }
 
-    /// The delta net of this layer, if that is its mixer.
-    pub fn delta_net(&self) -> Option<&DeltaNet> {
-        match &self.mixer {
-            Mixer::DeltaNet(net) => Some(net),
-            Mixer::Attention(_) | Mixer::ShortConv(_) => None,
-        }
-    }
-
     /// The attention of this layer, for changes.
     ///
     /// # Panics
