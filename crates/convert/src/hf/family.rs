@@ -26,12 +26,17 @@ pub(super) struct Family {
     pub(super) multipliers: &'static [(&'static str, &'static str)],
     /// Which layers have a sliding window.
     pub(super) window: Window,
+    /// The layers that are no attention.
+    pub(super) recurrent: Recurrent,
     /// Whether positions are encoded by rope.
     pub(super) is_rotated: bool,
     /// Whether `rope.dimension_count` is written.
     pub(super) names_d_rope: bool,
     /// How longrope is written.
     pub(super) long: LongRope,
+    /// `rope.dimension_sections` where the configuration does not say them; `None`: the
+    /// architecture has no such key.
+    pub(super) sections: Option<[i32; 3]>,
     /// The prefix of the tensor names of a layer; `{l}` is the layer.
     pub(super) prefix: &'static str,
     /// Tensors with names other than Llama's.
@@ -68,6 +73,15 @@ pub(super) enum Window {
     Listed(u64),
     /// Layers from `max_window_layers` on, if `use_sliding_window`; GGUF has no key for it.
     Last,
+}
+
+/// The layers of a family that are no attention.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Recurrent {
+    /// No layer.
+    None,
+    /// Gated delta nets.
+    DeltaNet,
 }
 
 /// How longrope is written.
@@ -110,9 +124,11 @@ const LLAMA: Family = Family {
     fixed: &[],
     multipliers: &[],
     window: Window::None,
+    recurrent: Recurrent::None,
     is_rotated: true,
     names_d_rope: true,
     long: LongRope::Unsupported,
+    sections: None,
     prefix: "model.layers.{l}.",
     names: &[],
     fused: &[],
@@ -143,6 +159,23 @@ const QWEN_EXPERTS: Experts = Experts {
         ),
     ],
     are_renormalized: false,
+};
+
+/// Qwen3.5: gated delta nets, and attention with an output gate in every fourth layer.
+const QWEN35: Family = Family {
+    classes: &["Qwen3_5ForCausalLM", "Qwen3_5ForConditionalGeneration"],
+    arch: "qwen35",
+    defaults: r#"{"head_dim": 256, "num_key_value_heads": 4, "partial_rotary_factor": 0.25,
+        "rms_norm_eps": 1e-6, "full_attention_interval": 4, "linear_conv_kernel_dim": 4,
+        "linear_key_head_dim": 128, "linear_value_head_dim": 128, "linear_num_key_heads": 16,
+        "linear_num_value_heads": 32}"#,
+    fixed: &[("attn_output_gate", "true")],
+    recurrent: Recurrent::DeltaNet,
+    names_d_rope: true,
+    sections: Some([11, 11, 10]),
+    keeps_post_norm_name: true,
+    norm_offset: 1.0,
+    ..HALVES
 };
 
 const GEMMA_NORMS: &[(Role, &str)] = &[(Role::FfnNorm, "pre_feedforward_layernorm.weight")];
@@ -230,6 +263,34 @@ const FAMILIES: &[Family] = &[
             ..QWEN_EXPERTS
         }),
         ..HALVES
+    },
+    QWEN35,
+    Family {
+        classes: &[
+            "Qwen3_5MoeForCausalLM",
+            "Qwen3_5MoeForConditionalGeneration",
+        ],
+        arch: "qwen35moe",
+        experts: Some(Experts {
+            are_renormalized: true,
+            ..QWEN_EXPERTS
+        }),
+        ..QWEN35
+    },
+    Family {
+        classes: &["Qwen3NextForCausalLM"],
+        arch: "qwen3next",
+        defaults: r#"{"head_dim": 256, "num_key_value_heads": 2, "partial_rotary_factor": 0.25,
+            "rms_norm_eps": 1e-6, "full_attention_interval": 4, "linear_conv_kernel_dim": 4,
+            "linear_key_head_dim": 128, "linear_value_head_dim": 128, "linear_num_key_heads": 16,
+            "linear_num_value_heads": 32, "norm_topk_prob": true}"#,
+        fixed: &[("decoder_sparse_step", "1"), ("mlp_only_layers", "[]")],
+        sections: None,
+        experts: Some(Experts {
+            are_renormalized: true,
+            ..QWEN_EXPERTS
+        }),
+        ..QWEN35
     },
     Family {
         classes: &["GemmaForCausalLM"],

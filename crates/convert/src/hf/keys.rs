@@ -4,7 +4,8 @@ use atta_formats::Writer;
 
 use super::{
     config::Config,
-    family::{Family, LongRope, Window},
+    delta_net,
+    family::{Family, LongRope, Recurrent, Window},
     rope::{Rope, RopeType},
 };
 use crate::Error;
@@ -42,8 +43,13 @@ impl Keys {
         self.writer.set_str(&self.key(key), text);
     }
 
-    fn flags(&mut self, key: &str, flags: &[bool]) {
+    pub(super) fn flags(&mut self, key: &str, flags: &[bool]) {
         self.writer.set_bools(&self.key(key), flags);
+    }
+
+    /// Sets an array of counts that are below 2³¹, as [`Rope`] has checked.
+    pub(super) fn counts(&mut self, key: &str, counts: &[i32]) {
+        self.writer.set_i32s(&self.key(key), counts);
     }
 
     fn flag(&mut self, key: &str, flag: bool) {
@@ -53,7 +59,7 @@ impl Keys {
 
 /// Writes all keys of a model except those of its vocabulary.
 pub(super) fn write(c: &Config, family: &Family, keys: &mut Keys) -> Result<(), Error> {
-    sizes(c, keys)?;
+    sizes(c, family, keys)?;
     for (field, key) in family.multipliers {
         if let Some(x) = c.number_opt(&[field])? {
             keys.number(key, x);
@@ -63,16 +69,18 @@ pub(super) fn write(c: &Config, family: &Family, keys: &mut Keys) -> Result<(), 
         rotation(c, family, keys)?;
     }
     windows(c, family, keys)?;
+    match family.recurrent {
+        Recurrent::None => {}
+        Recurrent::DeltaNet => delta_net::write_keys(c, keys)?,
+    }
     experts(c, family, keys)
 }
 
 /// Writes the widths and counts of every model.
-fn sizes(c: &Config, keys: &mut Keys) -> Result<(), Error> {
+fn sizes(c: &Config, family: &Family, keys: &mut Keys) -> Result<(), Error> {
     let d_model = c.count(&["hidden_size", "n_embd"])?;
     let n_heads = c.count(&["num_attention_heads", "n_head"])?;
-    let d_ff = c
-        .count_opt(&["intermediate_size", "n_inner"])?
-        .unwrap_or(d_model.saturating_mul(4));
+    let d_ff = c.count_opt(&["intermediate_size", "n_inner"])?;
     keys.count("vocab_size", c.count(&["vocab_size"])?);
     keys.count("block_count", c.count(&["num_hidden_layers", "n_layer"])?);
     keys.count(
@@ -80,7 +88,12 @@ fn sizes(c: &Config, keys: &mut Keys) -> Result<(), Error> {
         c.count(&["max_position_embeddings", "n_positions", "n_ctx"])?,
     );
     keys.count("embedding_length", d_model);
-    keys.count("feed_forward_length", d_ff);
+    // Models whose layers all have experts may have no other width.
+    match d_ff {
+        Some(d_ff) => keys.count("feed_forward_length", d_ff),
+        None if family.experts.is_some() => {}
+        None => keys.count("feed_forward_length", d_model.saturating_mul(4)),
+    }
     keys.count("attention.head_count", n_heads);
     keys.count(
         "attention.head_count_kv",
@@ -102,6 +115,9 @@ fn sizes(c: &Config, keys: &mut Keys) -> Result<(), Error> {
 fn rotation(c: &Config, family: &Family, keys: &mut Keys) -> Result<(), Error> {
     let rope = Rope::new(c)?;
     rope.write(keys)?;
+    if let Some(usual) = family.sections {
+        keys.counts("rope.dimension_sections", &rope.sections(usual)?);
+    }
     if family.names_d_rope {
         keys.count(
             "rope.dimension_count",
