@@ -27,6 +27,38 @@ fn what_is_converted_is_the_same_model() {
     }
 }
 
+/// The golden has the keys of llama.cpp's converter.
+#[test]
+fn metadata_has_the_keys_of_the_golden() {
+    for row in rows() {
+        let golden = golden(&row);
+        let prefix = format!("{}.", golden.arch());
+        let got = metadata_of(&converted(&row));
+        let wanted = golden.directory().metadata().iter();
+        let mut n = 0;
+        for (key, value) in wanted.filter(|(key, _)| key.starts_with(&prefix)) {
+            assert_eq!(got.get(key), Some(value), "{}: {key}", row.display());
+            n += 1;
+        }
+        assert!(n > 5, "{}: {n} keys", row.display());
+    }
+}
+
+#[test]
+fn parts_that_are_left_out_are_noted() {
+    let rows = rows();
+    let row = rows.iter().find(|row| row.ends_with("qwen35.text.bf16"));
+    let mut notes = Vec::new();
+    if let Some(row) = row {
+        hf::open(row, &mut notes).unwrap();
+        let expected = [
+            "1 tensors of other modalities are left out (visual.)",
+            "1 tensors of multi-token prediction are left out (mtp.)",
+        ];
+        assert_eq!(notes, expected);
+    }
+}
+
 #[test]
 fn every_architecture_is_converted() {
     let names: Vec<String> = rows()
