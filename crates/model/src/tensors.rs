@@ -69,6 +69,7 @@ pub enum Role {
     FfnDownBias,
     FfnGateInp,
     FfnGateInpBias,
+    ExpProbsBias,
     FfnGateExps,
     FfnGateExpsBias,
     FfnUpExps,
@@ -140,6 +141,7 @@ impl Role {
             | Role::FfnSubNorm
             | Role::FfnDownBias
             | Role::FfnGateInpBias
+            | Role::ExpProbsBias
             | Role::FfnGateExpsBias
             | Role::FfnUpExpsBias
             | Role::FfnDownExpsBias => Placement::Resident,
@@ -198,6 +200,7 @@ impl Role {
             Role::FfnDownBias => "ffn_down.bias",
             Role::FfnGateInp => "ffn_gate_inp.weight",
             Role::FfnGateInpBias => "ffn_gate_inp.bias",
+            Role::ExpProbsBias => "exp_probs_b.bias",
             Role::FfnGateExps => "ffn_gate_exps.weight",
             Role::FfnGateExpsBias => "ffn_gate_exps.bias",
             Role::FfnUpExps => "ffn_up_exps.weight",
@@ -255,6 +258,9 @@ pub enum Placement {
     /// The output head, read by rows.
     Head,
 }
+
+/// The name of the last norm in files of LFM2.
+const LFM2_OUTPUT_NORM: &str = "token_embd_norm.weight";
 
 /// One tensor that a model has or may have.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -324,6 +330,7 @@ impl ModelSpec {
         }
         list.layer = None;
         list.norm(self.head.norm, [Role::OutputNorm, Role::OutputNormBias], d);
+        list.also_called(Role::OutputNorm, LFM2_OUTPUT_NORM);
         // Without a head of its own a model uses its embedding ("tied").
         list.add(Role::Output, &[self.n_vocab, d], Presence::Optional);
         list.add(Role::OutputBias, &[self.n_vocab], self.head.bias);
@@ -406,13 +413,13 @@ impl List {
         }
     }
 
-    /// Accepts the tensor that was just added, `role`, under the name of another one that is not in
-    /// the list.
-    fn also_called(&mut self, role: Role, other: Role) {
+    /// Accepts the tensor that was just added, `role`, under another name, which no tensor in the
+    /// list has.
+    fn also_called(&mut self, role: Role, other: &'static str) {
         if let Some(req) = self.reqs.iter_mut().rev().find(|req| req.role == role) {
             let n_rows = req.shape[0];
             req.fused_in = Some(FusedIn {
-                name: other.name(),
+                name: other,
                 rows: 0..n_rows,
                 n_rows,
             });
@@ -427,7 +434,7 @@ impl List {
             if let Some((norm, roles)) = layer.pre(sublayer).filter(|_| !is_shared) {
                 self.norm(norm, roles, d_model);
                 if sublayer == Sublayer::Ffn && layer.post_norm(Sublayer::Mixer).is_none() {
-                    self.also_called(roles[0], Role::AttnPostNorm);
+                    self.also_called(roles[0], Role::AttnPostNorm.name());
                 }
             }
             match sublayer {
@@ -540,6 +547,7 @@ impl List {
         let d_ff = m.expert.d_ff;
         self.require(Role::FfnGateInp, &[n, d_model]);
         self.add(Role::FfnGateInpBias, &[n], m.router_bias);
+        self.add(Role::ExpProbsBias, &[n], m.selection_bias);
         for (role, d_out, d_in, bias) in [
             (Role::FfnGateExps, d_ff, d_model, Role::FfnGateExpsBias),
             (Role::FfnUpExps, d_ff, d_model, Role::FfnUpExpsBias),

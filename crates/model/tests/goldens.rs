@@ -7,9 +7,9 @@ use atta_model::{
     arch::REGISTRY,
     oracle,
     spec::{
-        Activation, Attention, DeltaNet, Ffn, GateRows, KeySharing, LayerSpec, Mask, Mixer, Mlp,
-        ModelSpec, Moe, Norm, OutputGate, Pairing, Positions, Presence, QkNorm, RampEnds, Rope,
-        RopeScaling, ShortConv, Temperature, Wiring, Yarn,
+        Activation, Attention, DeltaNet, Ffn, GateRows, Gating, KeySharing, LayerSpec, Mask, Mixer,
+        Mlp, ModelSpec, Moe, Norm, OutputGate, Pairing, Positions, Presence, QkNorm, RampEnds,
+        Rope, RopeScaling, ShortConv, Temperature, Wiring, Yarn,
     },
 };
 use support::{Golden, forward, goldens, nmse};
@@ -121,9 +121,9 @@ fn changes(g: &Golden, spec: &ModelSpec) -> Vec<Change> {
                 .tensor(&tensor.replace("{l}", &l.to_string()))
                 .is_some()
         };
-        for (what, change) in layer_changes(&spec.layers[l], in_file)
+        for (what, change) in layer_changes(&spec.layers[l], &in_file)
             .into_iter()
-            .chain(moe_changes(&spec.layers[l]))
+            .chain(moe_changes(&spec.layers[l], in_file))
         {
             all.push((
                 format!("layers[{l}].{what}"),
@@ -136,7 +136,7 @@ fn changes(g: &Golden, spec: &ModelSpec) -> Vec<Change> {
 
 type LayerChange = (&'static str, fn(&mut LayerSpec));
 
-fn layer_changes(layer: &LayerSpec, in_file: impl Fn(&str) -> bool) -> Vec<LayerChange> {
+fn layer_changes(layer: &LayerSpec, in_file: &impl Fn(&str) -> bool) -> Vec<LayerChange> {
     let mut all: Vec<LayerChange> = vec![
         ("residual_scale", |l| l.residual_scale *= 0.5),
         ("wiring", rewire),
@@ -164,7 +164,7 @@ fn layer_changes(layer: &LayerSpec, in_file: impl Fn(&str) -> bool) -> Vec<Layer
         }),
     ];
     all.extend(match &layer.mixer {
-        Mixer::Attention(a) => attention_changes(a, &in_file),
+        Mixer::Attention(a) => attention_changes(a, in_file),
         Mixer::DeltaNet(_) => delta_changes(),
         Mixer::ShortConv(_) => conv_changes(),
     });
@@ -370,7 +370,7 @@ fn rope_changes(r: &Rope, in_file: &impl Fn(&str) -> bool) -> Vec<LayerChange> {
     all
 }
 
-fn moe_changes(layer: &LayerSpec) -> Vec<LayerChange> {
+fn moe_changes(layer: &LayerSpec, in_file: impl Fn(&str) -> bool) -> Vec<LayerChange> {
     let Some(moe) = layer.moe() else {
         return Vec::new();
     };
@@ -380,6 +380,13 @@ fn moe_changes(layer: &LayerSpec) -> Vec<LayerChange> {
         ("n_used", |l| moe_of(l).n_used -= 1),
         ("renormalize", |l| moe_of(l).renormalize ^= true),
         ("weights_scale", |l| moe_of(l).weights_scale *= 1.1),
+        ("gating", |l| {
+            let gating = &mut moe_of(l).gating;
+            *gating = match gating {
+                Gating::Softmax => Gating::Sigmoid,
+                Gating::Sigmoid => Gating::Softmax,
+            };
+        }),
         ("router_bias", |l| {
             let bias = &mut moe_of(l).router_bias;
             *bias = if *bias == Presence::Absent {
@@ -397,6 +404,14 @@ fn moe_changes(layer: &LayerSpec) -> Vec<LayerChange> {
             };
         }),
     ];
+    all.push(match in_file("blk.{l}.exp_probs_b.bias") {
+        true => ("selection_bias", |l| {
+            moe_of(l).selection_bias = Presence::Absent
+        }),
+        false => ("selection_bias", |l| {
+            moe_of(l).selection_bias = Presence::Required
+        }),
+    });
     if moe.shared.is_some() {
         all.push(("shared.d_ff", |l| shared(l).d_ff -= 2));
         all.push(("shared.activation", |l| {

@@ -7,6 +7,7 @@ use super::{
     delta_net,
     family::{Family, LongRope, Recurrent, Window},
     rope::{Rope, RopeType},
+    short_conv,
 };
 use crate::Error;
 
@@ -72,6 +73,7 @@ pub(super) fn write(c: &Config, family: &Family, keys: &mut Keys) -> Result<(), 
     match family.recurrent {
         Recurrent::None => {}
         Recurrent::DeltaNet => delta_net::write_keys(c, keys)?,
+        Recurrent::ShortConv => short_conv::write_keys(c, keys)?,
     }
     experts(c, family, keys)
 }
@@ -99,7 +101,7 @@ fn sizes(c: &Config, family: &Family, keys: &mut Keys) -> Result<(), Error> {
         "attention.head_count_kv",
         c.count_opt(&["num_key_value_heads"])?.unwrap_or(n_heads),
     );
-    if let Some(eps) = c.number_opt(&["rms_norm_eps"])? {
+    if let Some(eps) = c.number_opt(&["rms_norm_eps", "norm_eps"])? {
         keys.number("attention.layer_norm_rms_epsilon", eps);
     }
     if let Some(eps) = c.number_opt(&["layer_norm_eps", "layer_norm_epsilon"])? {
@@ -178,6 +180,18 @@ fn experts(c: &Config, family: &Family, keys: &mut Keys) -> Result<(), Error> {
         if let Some(d_ff) = c.count_opt(&[field])? {
             keys.count(key, d_ff);
         }
+    }
+    if let Some(gating) = experts.gating {
+        keys.count("expert_gating_func", gating);
+    }
+    if let Some(n_dense) = c.count_opt(&["num_dense_layers"])? {
+        keys.count("leading_dense_block_count", n_dense);
+    }
+    if let Some(scale) = c
+        .number_opt(&["routed_scaling_factor"])?
+        .filter(|&s| s != 1.0)
+    {
+        keys.number("expert_weights_scale", scale);
     }
     // The key is written only if it differs from the default of the architecture.
     match c.flag_opt("norm_topk_prob")? {

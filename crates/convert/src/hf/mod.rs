@@ -15,6 +15,7 @@ mod keys;
 mod mxfp4;
 mod rope;
 mod rows;
+mod short_conv;
 mod source_tensor;
 mod tensors;
 mod verify;
@@ -264,6 +265,15 @@ fn is_irrelevant(field: &str) -> bool {
         "attention_dropout",
         "auto_map",
         "cache_implementation",
+        "block_dim",
+        "block_mlp_init_scale",
+        "block_norm_eps",
+        "block_out_init_scale",
+        "block_use_swiglu",
+        "block_use_xavier_init",
+        "conv_dim",
+        "conv_dim_out",
+        "conv_use_xavier_init",
         "dtype",
         "embd_pdrop",
         "attn_pdrop",

@@ -131,8 +131,7 @@ impl TensorBuilder<'_> {
             }
             None => self.name(req),
         };
-        let keeps_name =
-            fused.is_some() || (self.family.keeps_post_norm_name && req.role == Role::FfnNorm);
+        let keeps_name = fused.is_some() || self.family.otherwise_named.contains(&req.role);
         if let Some((_, fused_name)) = fused_in.filter(|_| keeps_name) {
             name = fused_name;
         }
@@ -249,18 +248,18 @@ impl TensorBuilder<'_> {
         let Some(e) = &family.experts else {
             return Err(Error::Missing.of(&req.name()));
         };
-        let part = part_of(req.role);
-        let joined = family.in_layer(
-            &format!(
-                "mlp.experts.{}",
-                if part < 2 {
-                    "gate_up_proj"
-                } else {
-                    "down_proj"
-                }
-            ),
-            req.layer,
-        );
+        let joined = match part_of(req.role) {
+            0 | 1 => "gate_up_proj",
+            _ => "down_proj",
+        };
+        // Transformers 5 may save them below a name other than that of separate experts.
+        let joined = [e.prefix, "mlp.experts."]
+            .map(|prefix| family.in_layer(&format!("{prefix}{joined}"), req.layer));
+        let joined = joined
+            .iter()
+            .find(|name| self.raw.get(name).is_some())
+            .unwrap_or(&joined[1])
+            .clone();
         if self.quantization == Quantization::Mxfp4 {
             return self.blocks(req, &joined, e.gate_up);
         }
