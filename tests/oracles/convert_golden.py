@@ -25,9 +25,10 @@ from transformers.integrations.mxfp4 import convert_moe_packed_tensors
 import families
 from models_golden import MODELS, build
 
-KEPT = ["bert.bf16", "gemma-embedding.bf16", "modern-bert.bf16", "nomic-bert.bf16", "xlm-roberta-reranker.bf16", "gemma.v4.bf16", "gemma2.bf16", "gemma3.text.v4.bf16", "gpt-oss.bf16", "gpt2.v4.bf16", "granite.bf16", "llama3-rope.v4.bf16",
+KEPT = ["bert.bf16", "gemma-embedding.bf16", "modern-bert.bf16", "nomic-bert.bf16", "xlm-roberta-reranker.bf16", "gemma.v4.bf16",
+        "gemma2.bf16", "gemma3.text.v4.bf16", "gpt-oss.bf16", "gpt2.v4.bf16", "granite.bf16", "lfm2.bf16", "lfm2moe.bf16", "llama3-rope.v4.bf16",
         "mistral3.bf16", "olmo3.bf16", "phi2.v4.bf16", "phi3-long.v4", "qwen2.shards.bf16", "qwen2moe-old.bf16", "qwen3.bf16",
-        "qwen3moe.bf16", "smollm3.bf16"]
+        "qwen35.text.bf16", "qwen35moe.bf16", "qwen3moe.bf16", "qwen3next.bf16", "smollm3.bf16"]
 
 
 def as_version_4(config):
@@ -60,9 +61,13 @@ def as_version_4(config):
 def as_text_part(config, tensors):
     """The text part of a multimodal model."""
     text = {k: v for k, v in config.items() if k not in ("architectures", "transformers_version", "torch_dtype")}
-    named = {"Gemma3ForCausalLM": "Gemma3ForConditionalGeneration", "Ministral3ForCausalLM": "Mistral3ForConditionalGeneration"}
-    whole = {"architectures": [named[config["architectures"][0]]], "model_type": "gemma3", "image_token_index": 95, "text_config": text,
+    name = config["architectures"][0]
+    named = {"Ministral3ForCausalLM": "Mistral3ForConditionalGeneration"}.get(name, name.replace("ForCausalLM", "ForConditionalGeneration"))
+    whole = {"architectures": [named], "model_type": "gemma3", "image_token_index": 95, "text_config": text,
              "vision_config": {"hidden_size": 4, "num_hidden_layers": 1}, "transformers_version": "4.51.3"}
+    if name.startswith("Qwen3_5"):
+        other = {"model.visual.patch_embed.proj.weight": torch.zeros(4, 3, 2, 2), "mtp.fc.weight": torch.zeros(4, 8)}
+        return whole, {k.replace("model.", "model.language_model.", 1): v for k, v in tensors.items()} | other
     tensors = {f"language_model.{k}": v for k, v in tensors.items()}
     other = {"vision_tower.vision_model.embeddings.patch_embedding.weight": torch.zeros(4, 3, 2, 2),
              "multi_modal_projector.mm_input_projection_weight": torch.zeros(4, 24)}
@@ -84,15 +89,20 @@ def save(folder, config, tensors, n_shards):
     (folder / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": index}, indent=1) + "\n")
 
 
+def model_of(name):
+    """The model of a row, whose weights are those of its golden."""
+    for row in families.FAMILIES:
+        if row.name == name:
+            return families.build(row)
+    number, row = next((i, row) for i, row in enumerate(MODELS, 1) if row.name == name)
+    return build(row, row.seed or number)
+
+
 def write(out, label, scratch):
     """Writes one directory: a row with its variations."""
     name, *particular = label.split(".")
+    model_of(name).save_pretrained(scratch)
     family = next((row for row in families.FAMILIES if row.name == name), None)
-    if family:
-        families.build(family).save_pretrained(scratch)
-    else:
-        number, row = next((i, row) for i, row in enumerate(MODELS, 1) if row.name == name)
-        build(row, row.seed or number).save_pretrained(scratch)
     config, tensors = json.loads((scratch / "config.json").read_text()), load_file(scratch / "model.safetensors")
     config |= family.files.get("config.json", {}) if family else {}
     if "bf16" in particular:
@@ -203,13 +213,16 @@ def main():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ap.add_argument("out", type=Path, help="tests/golden/convert")
     ap.add_argument("--all", action="store_true", help="every row, as both versions write it")
+    ap.add_argument("--only", default="", help="only directories whose name begins like this")
     a = ap.parse_args()
     transformers.logging.set_verbosity_error()
     scratch = a.out / "scratch"
     everything = [f"{row.name}{kind}" for row in MODELS for kind in ("", ".v4", ".shards.bf16")] + ["mistral3.text"]
+    everything += [f"{row.name}{kind}" for row in families.FAMILIES for kind in ("", ".bf16")]
     for label in everything if a.all else KEPT:
-        write(a.out, label, scratch)
-    if not a.all:
+        if label.startswith(a.only):
+            write(a.out, label, scratch)
+    if not (a.all or a.only):
         write_quantized(a.out / "quantized", scratch)
     shutil.rmtree(scratch)
 

@@ -45,12 +45,12 @@ class Family:
 def sizes(**more):
     """Fields that most configurations have."""
     return dict(vocab_size=96, hidden_size=32, intermediate_size=44, num_hidden_layers=4, num_attention_heads=4,
-                num_key_value_heads=2, max_position_embeddings=256, rms_norm_eps=EPS, tie_word_embeddings=False,
+                num_key_value_heads=2, max_position_embeddings=256, tie_word_embeddings=False,
                 bos_token_id=1, eos_token_id=2, pad_token_id=0, use_cache=False, attn_implementation="eager",
                 dtype="float32") | more
 
 
-QWEN35 = dict(head_dim=16, linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=12, linear_value_head_dim=10,
+QWEN35 = dict(rms_norm_eps=EPS, head_dim=16, linear_num_key_heads=2, linear_num_value_heads=4, linear_key_head_dim=12, linear_value_head_dim=10,
               rope_parameters={"rope_type": "default", "rope_theta": 50.0, "partial_rotary_factor": 0.5,
                                "mrope_section": [2, 1, 1], "mrope_interleaved": True})
 QWEN35_CHANGES = {"rms_norm_eps": 2 * EPS,
@@ -59,7 +59,20 @@ QWEN35_CHANGES = {"rms_norm_eps": 2 * EPS,
 QWEN_EXPERTS = dict(num_experts=6, num_experts_per_tok=3, moe_intermediate_size=12, shared_expert_intermediate_size=20,
                     experts_implementation="eager")
 
+LFM2 = dict(norm_eps=EPS, rope_parameters={"rope_type": "default", "rope_theta": 50.0},
+            layer_types=["conv", "full_attention", "conv", "full_attention"])
+LFM2_TENSORS = {"q_layernorm": (2.0, 0.7), "k_layernorm": (2.0, 0.7), "self_attn.out_proj": (0.0, 0.15),
+                "conv.in_proj": (0.0, 0.22), "conv.out_proj": (0.0, 0.15), "feed_forward.w2": (0.0, 0.12)}
+LFM2_CHANGES = {"norm_eps": 2 * EPS, "rope_parameters": {"rope_type": "default", "rope_theta": 200.0}}
+
 FAMILIES = [
+    Family("lfm2", "lfm2", "Lfm2", sizes(**LFM2, intermediate_size=66, block_multiple_of=8, tie_word_embeddings=True),
+           seed=5, changes=LFM2_CHANGES, tensors=LFM2_TENSORS),
+    Family("lfm2-long", "lfm2", "Lfm2", sizes(**LFM2 | {"layer_types": ["full_attention", "conv", "conv"]}, num_hidden_layers=3,
+           conv_L_cache=5, block_auto_adjust_ff_dim=False, tie_word_embeddings=True), seed=6, tensors=LFM2_TENSORS),
+    Family("lfm2moe", "lfm2moe", "Lfm2Moe", sizes(**LFM2, num_experts=6, num_experts_per_tok=3, moe_intermediate_size=12,
+           num_dense_layers=1, experts_implementation="eager", tie_word_embeddings=True), seed=7, experts=(6, 3),
+           tensors=LFM2_TENSORS | {"expert_bias": (0.0, 0.12), "experts.down_proj": (0.0, 0.15)}, changes=LFM2_CHANGES | {"num_experts_per_tok": 2}),
     Family("qwen35", "qwen35", "Qwen3_5", sizes(**QWEN35), changes=QWEN35_CHANGES),
     Family("qwen35-tied", "qwen35", "Qwen3_5", sizes(**QWEN35 | {"linear_num_value_heads": 2, "linear_conv_kernel_dim": 3,
            "linear_key_head_dim": 16, "linear_value_head_dim": 16}, tie_word_embeddings=True, num_hidden_layers=3,
@@ -137,11 +150,19 @@ def deviation(row, name, p):
     return 0.0, 1.3 * fan_in
 
 
+def weights(model):
+    """(name, tensor) of all that is trained: parameters, and the biases of routers, which are buffers."""
+    yield from model.named_parameters()
+    for name, p in model.named_buffers():
+        if name.endswith(("expert_bias", "e_score_correction_bias")):
+            yield name, p
+
+
 def build(row):
     """The model of a row with every parameter drawn from its seed."""
     rng = np.random.default_rng(row.seed)
     model = empty(row)
-    for name, p in model.named_parameters():
+    for name, p in weights(model):
         mean, std = deviation(row, name, p)
         p.data = torch.from_numpy((mean + std * rng.standard_normal(p.shape)).astype(np.float32))
     model.tie_weights()
@@ -150,7 +171,7 @@ def build(row):
 
 def mutants(row, model, logits):
     """(what, logits) with each parameter in turn replaced (norms by 1, everything else by 0), and each change of a field."""
-    for name, p in model.named_parameters():
+    for name, p in weights(model):
         if name.endswith(row.silent):
             continue
         kept = p.data

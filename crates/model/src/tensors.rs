@@ -80,6 +80,7 @@ pub enum Role {
     LayerOutputNormBias,
     FfnGateInp,
     FfnGateInpBias,
+    ExpProbsBias,
     FfnGateExps,
     FfnGateExpsBias,
     FfnUpExps,
@@ -162,6 +163,7 @@ impl Role {
             | Role::LayerOutputNorm
             | Role::LayerOutputNormBias
             | Role::FfnGateInpBias
+            | Role::ExpProbsBias
             | Role::FfnGateExpsBias
             | Role::FfnUpExpsBias
             | Role::FfnDownExpsBias => Placement::Resident,
@@ -231,6 +233,7 @@ impl Role {
             Role::LayerOutputNormBias => "layer_output_norm.bias",
             Role::FfnGateInp => "ffn_gate_inp.weight",
             Role::FfnGateInpBias => "ffn_gate_inp.bias",
+            Role::ExpProbsBias => "exp_probs_b.bias",
             Role::FfnGateExps => "ffn_gate_exps.weight",
             Role::FfnGateExpsBias => "ffn_gate_exps.bias",
             Role::FfnUpExps => "ffn_up_exps.weight",
@@ -298,6 +301,9 @@ pub enum Placement {
     /// The output head, read by rows.
     Head,
 }
+
+/// The name of the last norm in files of LFM2.
+const LFM2_OUTPUT_NORM: &str = "token_embd_norm.weight";
 
 /// One tensor that a model has or may have.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -374,6 +380,7 @@ impl ModelSpec {
         list.layer = None;
         if let Some(norm) = self.head.norm {
             list.norm(norm, [Role::OutputNorm, Role::OutputNormBias], d);
+            list.also_called(Role::OutputNorm, LFM2_OUTPUT_NORM);
         }
         match self.head.outputs {
             Outputs::Logits => {
@@ -468,13 +475,13 @@ impl List {
         }
     }
 
-    /// Accepts the tensor that was just added, `role`, under the name of another one that is not in
-    /// the list.
-    fn also_called(&mut self, role: Role, other: Role) {
+    /// Accepts the tensor that was just added, `role`, under another name, which no tensor in the
+    /// list has.
+    fn also_called(&mut self, role: Role, other: &'static str) {
         if let Some(req) = self.reqs.iter_mut().rev().find(|req| req.role == role) {
             let n_rows = req.shape[0];
             req.fused_in = Some(FusedIn {
-                name: other.name(),
+                name: other,
                 rows: 0..n_rows,
                 n_rows,
             });
@@ -489,7 +496,7 @@ impl List {
             if let Some((norm, roles)) = layer.pre(sublayer).filter(|_| !is_shared) {
                 self.norm(norm, roles, d_model);
                 if sublayer == Sublayer::Ffn && layer.post_norm(Sublayer::Mixer).is_none() {
-                    self.also_called(roles[0], Role::AttnPostNorm);
+                    self.also_called(roles[0], Role::AttnPostNorm.name());
                 }
             }
             match sublayer {
@@ -605,6 +612,7 @@ impl List {
         let d_ff = m.expert.d_ff;
         self.require(Role::FfnGateInp, &[n, d_model]);
         self.add(Role::FfnGateInpBias, &[n], m.router_bias);
+        self.add(Role::ExpProbsBias, &[n], m.selection_bias);
         for (role, d_out, d_in, bias) in [
             (Role::FfnGateExps, d_ff, d_model, Role::FfnGateExpsBias),
             (Role::FfnUpExps, d_ff, d_model, Role::FfnUpExpsBias),

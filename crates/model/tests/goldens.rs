@@ -6,9 +6,9 @@ mod support;
 use atta_model::{
     arch::REGISTRY,
     spec::{
-        Activation, Attention, DeltaNet, Ffn, GateRows, KeySharing, LayerSpec, Mask, Mixer, Mlp,
-        ModelSpec, Moe, Norm, OutputGate, Outputs, Pairing, Positions, Presence, QkNorm, RampEnds,
-        Rope, RopeScaling, ShortConv, Temperature, TokenTypes, Wiring, Yarn,
+        Activation, Attention, DeltaNet, Ffn, GateRows, Gating, KeySharing, LayerSpec, Mask, Mixer,
+        Mlp, ModelSpec, Moe, Norm, OutputGate, Outputs, Pairing, Positions, Presence, QkNorm,
+        RampEnds, Rope, RopeScaling, ShortConv, Temperature, TokenTypes, Wiring, Yarn,
     },
 };
 use support::{Golden, goldens_and_encoders, nmse};
@@ -145,9 +145,9 @@ fn with_layers(g: &Golden, spec: &ModelSpec, mut all: Vec<Change>) -> Vec<Change
         // Scores are of the first token alone, whose temperature is 1.
         let is_of_first =
             matches!(spec.head.outputs, Outputs::Scores(_)) && l + 1 == spec.layers.len();
-        for (what, change) in layer_changes(&spec.layers[l], in_file)
+        for (what, change) in layer_changes(&spec.layers[l], &in_file)
             .into_iter()
-            .chain(moe_changes(&spec.layers[l]))
+            .chain(moe_changes(&spec.layers[l], in_file))
             .filter(|(what, _)| !(is_of_first && *what == "temperature"))
         {
             all.push((
@@ -161,7 +161,7 @@ fn with_layers(g: &Golden, spec: &ModelSpec, mut all: Vec<Change>) -> Vec<Change
 
 type LayerChange = (&'static str, fn(&mut LayerSpec));
 
-fn layer_changes(layer: &LayerSpec, in_file: impl Fn(&str) -> bool) -> Vec<LayerChange> {
+fn layer_changes(layer: &LayerSpec, in_file: &impl Fn(&str) -> bool) -> Vec<LayerChange> {
     let mut all: Vec<LayerChange> = vec![
         ("residual_scale", |l| l.residual_scale *= 0.5),
         ("wiring", rewire),
@@ -190,7 +190,7 @@ fn layer_changes(layer: &LayerSpec, in_file: impl Fn(&str) -> bool) -> Vec<Layer
         }),
     ];
     all.extend(match &layer.mixer {
-        Mixer::Attention(a) => attention_changes(a, &in_file),
+        Mixer::Attention(a) => attention_changes(a, in_file),
         Mixer::DeltaNet(_) => delta_changes(),
         Mixer::ShortConv(_) => conv_changes(),
     });
@@ -403,7 +403,7 @@ fn rope_changes(r: &Rope, in_file: &impl Fn(&str) -> bool) -> Vec<LayerChange> {
     all
 }
 
-fn moe_changes(layer: &LayerSpec) -> Vec<LayerChange> {
+fn moe_changes(layer: &LayerSpec, in_file: impl Fn(&str) -> bool) -> Vec<LayerChange> {
     let Some(moe) = layer.moe() else {
         return Vec::new();
     };
@@ -413,6 +413,13 @@ fn moe_changes(layer: &LayerSpec) -> Vec<LayerChange> {
         ("n_used", |l| moe_of(l).n_used -= 1),
         ("renormalize", |l| moe_of(l).renormalize ^= true),
         ("weights_scale", |l| moe_of(l).weights_scale *= 1.1),
+        ("gating", |l| {
+            let gating = &mut moe_of(l).gating;
+            *gating = match gating {
+                Gating::Softmax => Gating::Sigmoid,
+                Gating::Sigmoid => Gating::Softmax,
+            };
+        }),
         ("router_bias", |l| {
             let bias = &mut moe_of(l).router_bias;
             *bias = if *bias == Presence::Absent {
@@ -430,6 +437,14 @@ fn moe_changes(layer: &LayerSpec) -> Vec<LayerChange> {
             };
         }),
     ];
+    all.push(match in_file("blk.{l}.exp_probs_b.bias") {
+        true => ("selection_bias", |l| {
+            moe_of(l).selection_bias = Presence::Absent
+        }),
+        false => ("selection_bias", |l| {
+            moe_of(l).selection_bias = Presence::Required
+        }),
+    });
     if moe.shared.is_some() {
         all.push(("shared.d_ff", |l| shared(l).d_ff -= 2));
         all.push(("shared.activation", |l| {

@@ -230,6 +230,24 @@ fn heads_that_do_not_divide_are_refused() {
 }
 
 #[test]
+fn layers_without_key_value_heads_are_convolutions() {
+    let g = golden("lfm2");
+    let key = "attention.head_count_kv";
+    let with = |counts: &'static [i32]| with_key(&g, key, |w, key| w.set_i32s(key, counts));
+    assert_eq!(with(&[0, 2, 0, 2]), None);
+    for counts in [
+        &[0, 2, 0][..],
+        &[0; 4],
+        &[0, 2, 0, 4],
+        &[0, 2, 0, -2],
+        &[0, 1 << 25, 0, 0],
+        &[],
+    ] {
+        must_name(with(counts), &g, key, &format!("{counts:?}"));
+    }
+}
+
+#[test]
 fn a_mask_of_another_kind_of_model_is_refused() {
     for g in goldens_and_encoders() {
         let is_decoder = g.first_of_second.is_none();
@@ -331,6 +349,7 @@ fn a_norm_may_go_by_another_name_if_that_is_not_taken() {
         rename("llama-plain", "ffn_norm", "post_attention_norm"),
         Ok(())
     );
+    assert_eq!(rename("lfm2", "token_embd_norm", "output_norm"), Ok(()));
     let taken = rename("gemma2", "ffn_norm", "attn_sub_norm").unwrap_err();
     assert!(taken.contains("blk.0.ffn_norm.weight"), "{taken}");
 }
@@ -355,7 +374,9 @@ fn a_missing_tensor_is_named() {
                 .replace("attn_qkv", "attn_q")
                 .replace("ffn_up.", "ffn_gate.");
             // And one that goes by another name by the usual one.
-            let first = first.replace("post_attention_norm", "ffn_norm");
+            let first = first
+                .replace("post_attention_norm", "ffn_norm")
+                .replace("token_embd_norm", "output_norm");
             match error {
                 Some(e) => assert!(
                     e.contains(&dropped.name) || e.contains(&first),

@@ -29,12 +29,17 @@ pub(super) struct Family {
     pub(super) multipliers: &'static [(&'static str, &'static str)],
     /// Which layers have a sliding window.
     pub(super) window: Window,
+    /// The layers that are no attention.
+    pub(super) recurrent: Recurrent,
     /// Whether positions are encoded by rope.
     pub(super) is_rotated: bool,
     /// Whether `rope.dimension_count` is written.
     pub(super) names_d_rope: bool,
     /// How longrope is written.
     pub(super) long: LongRope,
+    /// `rope.dimension_sections` where the configuration does not say them; `None`: the
+    /// architecture has no such key.
+    pub(super) sections: Option<[i32; 3]>,
     /// The prefix of the tensor names of a layer; `{l}` is the layer.
     pub(super) prefix: &'static str,
     /// Tensors with names other than Llama's.
@@ -48,8 +53,11 @@ pub(super) struct Family {
     pub(super) is_paired: bool,
     /// Whether matrices of layers are stored as `[d_in, d_out]`.
     pub(super) is_transposed: bool,
-    /// Whether the norm before the MLP keeps its checkpoint name in GGUF (`post_attention_norm`).
-    pub(super) keeps_post_norm_name: bool,
+    /// Norms whose names in GGUF are not the usual ones, but those of [`TensorReq::fused_in`]:
+    /// `post_attention_norm` for the one before the MLP, `token_embd_norm` for the last one.
+    ///
+    /// [`TensorReq::fused_in`]: atta_model::TensorReq::fused_in
+    pub(super) otherwise_named: &'static [Role],
     /// Added to the weights of norms.
     pub(super) norm_offset: f32,
     /// What an encoder has beside layers; `None` of decoders.
@@ -77,6 +85,17 @@ pub(super) enum Window {
     Last,
 }
 
+/// The layers of a family that are no attention.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Recurrent {
+    /// No layer.
+    None,
+    /// Gated delta nets.
+    DeltaNet,
+    /// Gated short convolutions.
+    ShortConv,
+}
+
 /// How longrope is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LongRope {
@@ -98,6 +117,8 @@ pub(super) struct Experts {
     pub(super) widths: &'static [(&'static str, &'static str)],
     /// Whether the router's weights are renormalized if GGUF does not say.
     pub(super) are_renormalized: bool,
+    /// `expert_gating_func`, if the architecture has this key.
+    pub(super) gating: Option<u64>,
 }
 
 /// How gate and up of all experts lie in one tensor.
@@ -117,16 +138,18 @@ const LLAMA: Family = Family {
     fixed: &[],
     multipliers: &[],
     window: Window::None,
+    recurrent: Recurrent::None,
     is_rotated: true,
     names_d_rope: true,
     long: LongRope::Unsupported,
+    sections: None,
     prefix: "model.layers.{l}.",
     names: &[],
     fused: &[],
     experts: None,
     is_paired: true,
     is_transposed: false,
-    keeps_post_norm_name: false,
+    otherwise_named: &[],
     norm_offset: 0.0,
     encoder: None,
     ternary: None,
@@ -151,6 +174,50 @@ const QWEN_EXPERTS: Experts = Experts {
         ),
     ],
     are_renormalized: false,
+    gating: None,
+};
+
+/// Qwen3.5: gated delta nets, and attention with an output gate in every fourth layer.
+const QWEN35: Family = Family {
+    classes: &["Qwen3_5ForCausalLM", "Qwen3_5ForConditionalGeneration"],
+    arch: "qwen35",
+    defaults: r#"{"head_dim": 256, "num_key_value_heads": 4, "partial_rotary_factor": 0.25,
+        "rms_norm_eps": 1e-6, "full_attention_interval": 4, "linear_conv_kernel_dim": 4,
+        "linear_key_head_dim": 128, "linear_value_head_dim": 128, "linear_num_key_heads": 16,
+        "linear_num_value_heads": 32}"#,
+    fixed: &[("attn_output_gate", "true")],
+    recurrent: Recurrent::DeltaNet,
+    names_d_rope: true,
+    sections: Some([11, 11, 10]),
+    otherwise_named: &[Role::FfnNorm],
+    norm_offset: 1.0,
+    ..HALVES
+};
+
+/// LFM2: gated short convolutions, and attention in some layers.
+const LFM2: Family = Family {
+    classes: &["Lfm2ForCausalLM", "LFM2ForCausalLM"],
+    arch: "lfm2",
+    defaults: r#"{"tie_word_embeddings": true, "num_key_value_heads": 8, "rope_theta": 1e6,
+        "norm_eps": 1e-5, "conv_L_cache": 3, "block_auto_adjust_ff_dim": true,
+        "block_ffn_dim_multiplier": 1.0, "block_multiple_of": 256}"#,
+    fixed: &[("conv_bias", "false")],
+    recurrent: Recurrent::ShortConv,
+    names: &[
+        (Role::OutputNorm, "model.embedding_norm.weight"),
+        (Role::AttnNorm, "operator_norm.weight"),
+        (Role::AttnQNorm, "self_attn.q_layernorm.weight"),
+        (Role::AttnKNorm, "self_attn.k_layernorm.weight"),
+        (Role::AttnOutput, "self_attn.out_proj.weight"),
+        (Role::FfnNorm, "ffn_norm.weight"),
+        (Role::FfnGate, "feed_forward.w1.weight"),
+        (Role::FfnUp, "feed_forward.w3.weight"),
+        (Role::FfnDown, "feed_forward.w2.weight"),
+        (Role::FfnGateInp, "feed_forward.gate.weight"),
+        (Role::ExpProbsBias, "feed_forward.expert_bias"),
+    ],
+    otherwise_named: &[Role::OutputNorm],
+    ..HALVES
 };
 
 const GEMMA_NORMS: &[(Role, &str)] = &[(Role::FfnNorm, "pre_feedforward_layernorm.weight")];
@@ -255,6 +322,52 @@ const FAMILIES: &[Family] = &[
             ..QWEN_EXPERTS
         }),
         ..HALVES
+    },
+    QWEN35,
+    Family {
+        classes: &[
+            "Qwen3_5MoeForCausalLM",
+            "Qwen3_5MoeForConditionalGeneration",
+        ],
+        arch: "qwen35moe",
+        experts: Some(Experts {
+            are_renormalized: true,
+            ..QWEN_EXPERTS
+        }),
+        ..QWEN35
+    },
+    Family {
+        classes: &["Qwen3NextForCausalLM"],
+        arch: "qwen3next",
+        defaults: r#"{"head_dim": 256, "num_key_value_heads": 2, "partial_rotary_factor": 0.25,
+            "rms_norm_eps": 1e-6, "full_attention_interval": 4, "linear_conv_kernel_dim": 4,
+            "linear_key_head_dim": 128, "linear_value_head_dim": 128, "linear_num_key_heads": 16,
+            "linear_num_value_heads": 32, "norm_topk_prob": true}"#,
+        fixed: &[("decoder_sparse_step", "1"), ("mlp_only_layers", "[]")],
+        sections: None,
+        experts: Some(Experts {
+            are_renormalized: true,
+            ..QWEN_EXPERTS
+        }),
+        ..QWEN35
+    },
+    LFM2,
+    Family {
+        classes: &["Lfm2MoeForCausalLM"],
+        arch: "lfm2moe",
+        defaults: r#"{"tie_word_embeddings": true, "num_key_value_heads": 8, "rope_theta": 1e6,
+            "norm_eps": 1e-5, "conv_L_cache": 3, "num_dense_layers": 2,
+            "moe_intermediate_size": 1792, "num_experts_per_tok": 4, "num_experts": 32,
+            "norm_topk_prob": true}"#,
+        fixed: &[("conv_bias", "false"), ("use_expert_bias", "true")],
+        experts: Some(Experts {
+            prefix: "feed_forward.experts.",
+            parts: ["w1.weight", "w3.weight", "w2.weight"],
+            are_renormalized: true,
+            gating: Some(2),
+            ..QWEN_EXPERTS
+        }),
+        ..LFM2
     },
     Family {
         classes: &["GemmaForCausalLM"],
@@ -371,7 +484,7 @@ const FAMILIES: &[Family] = &[
             are_renormalized: true,
             ..QWEN_EXPERTS
         }),
-        keeps_post_norm_name: true,
+        otherwise_named: &[Role::FfnNorm],
         ..HALVES
     },
     Family {
@@ -488,7 +601,7 @@ impl Family {
 }
 
 /// More layers are refused.
-const MAX_LAYERS: u64 = 4096;
+pub(super) const MAX_LAYERS: u64 = 4096;
 
 /// Llama's name of a tensor, or the usual name of a tensor that Llama does not have.
 pub(super) fn usual_name(role: Role) -> &'static str {
@@ -553,6 +666,7 @@ pub(super) fn usual_name(role: Role) -> &'static str {
         Role::FfnGateShexp => "mlp.shared_expert.gate_proj.weight",
         Role::FfnUpShexp => "mlp.shared_expert.up_proj.weight",
         Role::FfnDownShexp => "mlp.shared_expert.down_proj.weight",
+        Role::ExpProbsBias => "mlp.gate.e_score_correction_bias",
         Role::FfnGateExps => "mlp.experts.gate_proj.weight",
         Role::FfnUpExps => "mlp.experts.up_proj.weight",
         Role::FfnDownExps => "mlp.experts.down_proj.weight",

@@ -4,8 +4,10 @@ use atta_formats::Writer;
 
 use super::{
     config::Config,
-    family::{Family, LongRope, Window},
+    delta_net,
+    family::{Family, LongRope, Recurrent, Window},
     rope::{Rope, RopeType},
+    short_conv,
 };
 use crate::Error;
 
@@ -42,8 +44,13 @@ impl Keys {
         self.writer.set_str(&self.key(key), text);
     }
 
-    fn flags(&mut self, key: &str, flags: &[bool]) {
+    pub(super) fn flags(&mut self, key: &str, flags: &[bool]) {
         self.writer.set_bools(&self.key(key), flags);
+    }
+
+    /// Sets an array of counts that are below 2³¹, as [`Rope`] has checked.
+    pub(super) fn counts(&mut self, key: &str, counts: &[i32]) {
+        self.writer.set_i32s(&self.key(key), counts);
     }
 
     pub(super) fn flag(&mut self, key: &str, flag: bool) {
@@ -63,6 +70,11 @@ pub(super) fn write(c: &Config, family: &Family, keys: &mut Keys) -> Result<(), 
         rotation(c, family, keys)?;
     }
     windows(c, family, keys)?;
+    match family.recurrent {
+        Recurrent::None => {}
+        Recurrent::DeltaNet => delta_net::write_keys(c, keys)?,
+        Recurrent::ShortConv => short_conv::write_keys(c, keys)?,
+    }
     experts(c, family, keys)
 }
 
@@ -70,9 +82,7 @@ pub(super) fn write(c: &Config, family: &Family, keys: &mut Keys) -> Result<(), 
 fn sizes(c: &Config, family: &Family, keys: &mut Keys) -> Result<(), Error> {
     let d_model = c.count(&["hidden_size", "n_embd"])?;
     let n_heads = c.count(&["num_attention_heads", "n_head"])?;
-    let d_ff = c
-        .count_opt(&["intermediate_size", "n_inner"])?
-        .unwrap_or(d_model.saturating_mul(4));
+    let d_ff = c.count_opt(&["intermediate_size", "n_inner"])?;
     keys.count("vocab_size", c.count(&["vocab_size"])?);
     keys.count("block_count", c.count(&["num_hidden_layers", "n_layer"])?);
     let n_positions = c.count(&[
@@ -86,13 +96,18 @@ fn sizes(c: &Config, family: &Family, keys: &mut Keys) -> Result<(), Error> {
         n_positions.saturating_sub(family.n_skipped_positions(c)?),
     );
     keys.count("embedding_length", d_model);
-    keys.count("feed_forward_length", d_ff);
+    // Models whose layers all have experts may have no other width.
+    match d_ff {
+        Some(d_ff) => keys.count("feed_forward_length", d_ff),
+        None if family.experts.is_some() => {}
+        None => keys.count("feed_forward_length", d_model.saturating_mul(4)),
+    }
     keys.count("attention.head_count", n_heads);
     keys.count(
         "attention.head_count_kv",
         c.count_opt(&["num_key_value_heads"])?.unwrap_or(n_heads),
     );
-    if let Some(eps) = c.number_opt(&["rms_norm_eps"])? {
+    if let Some(eps) = c.number_opt(&["rms_norm_eps", "norm_eps"])? {
         keys.number("attention.layer_norm_rms_epsilon", eps);
     }
     if let Some(eps) = c.number_opt(&["layer_norm_eps", "layer_norm_epsilon", "norm_eps"])? {
@@ -108,6 +123,9 @@ fn sizes(c: &Config, family: &Family, keys: &mut Keys) -> Result<(), Error> {
 fn rotation(c: &Config, family: &Family, keys: &mut Keys) -> Result<(), Error> {
     let rope = Rope::new(c)?;
     rope.write(keys)?;
+    if let Some(usual) = family.sections {
+        keys.counts("rope.dimension_sections", &rope.sections(usual)?);
+    }
     if family.names_d_rope {
         keys.count(
             "rope.dimension_count",
@@ -175,6 +193,18 @@ fn experts(c: &Config, family: &Family, keys: &mut Keys) -> Result<(), Error> {
         if let Some(d_ff) = c.count_opt(&[field])? {
             keys.count(key, d_ff);
         }
+    }
+    if let Some(gating) = experts.gating {
+        keys.count("expert_gating_func", gating);
+    }
+    if let Some(n_dense) = c.count_opt(&["num_dense_layers"])? {
+        keys.count("leading_dense_block_count", n_dense);
+    }
+    if let Some(scale) = c
+        .number_opt(&["routed_scaling_factor"])?
+        .filter(|&s| s != 1.0)
+    {
+        keys.number("expert_weights_scale", scale);
     }
     // The key is written only if it differs from the default of the architecture.
     match c.flag_opt("norm_topk_prob")? {

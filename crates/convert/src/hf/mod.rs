@@ -9,12 +9,14 @@
 //! checkpoint.
 
 mod config;
+mod delta_net;
 mod encoders;
 mod family;
 mod keys;
 mod mxfp4;
 mod rope;
 mod rows;
+mod short_conv;
 mod source_tensor;
 mod tensors;
 mod verify;
@@ -22,7 +24,7 @@ mod verify;
 use std::path::Path;
 
 use atta_formats::Directory;
-use atta_model::arch;
+use atta_model::{arch, spec::Mixer};
 
 use crate::{Checkpoint, Error, metadata::parsed, pickle, raw::RawTensors, safetensors};
 use config::Config;
@@ -60,9 +62,13 @@ fn from_raw(
     let rope = Rope::new(&config)?;
     let spec = arch::lower(&parsed(&keys.writer)?)?;
     verify::check(&config, family, &rope, &spec)?;
-    text_part(&mut raw, notes)?;
+    text_part(&config, &mut raw, notes)?;
     encoders::trim(&config, family, &mut raw, notes)?;
     let is_tied = tied(&config, &mut raw, notes)?;
+    let net = spec.layers.iter().find_map(|layer| match &layer.mixer {
+        Mixer::DeltaNet(net) => Some(net),
+        Mixer::Attention(_) | Mixer::ShortConv(_) => None,
+    });
     let d_head = spec.attentions().next().map_or(0, |a| a.d_head as u64);
     let tensors = TensorBuilder {
         family,
@@ -71,6 +77,7 @@ fn from_raw(
         is_tied,
         d_head,
         n_skipped_positions: family.n_skipped_positions(&config)?,
+        net,
         raw: &mut raw,
     }
     .all(&spec)?;
@@ -147,25 +154,27 @@ fn named(family: &Family, name: String) -> String {
     }
 }
 
-/// Drops the tensors of other modalities, and removes the prefix of the text model from names.
-fn text_part(raw: &mut RawTensors, notes: &mut Vec<String>) -> Result<(), Error> {
-    const OTHERS: [&str; 2] = ["vision_tower.", "multi_modal_projector."];
-    if raw.names().any(|name| name.contains("language_model.")) {
-        let is_other = |name: &str| {
-            OTHERS.iter().any(|other| {
-                name.strip_prefix("model.")
-                    .unwrap_or(name)
-                    .starts_with(other)
-            })
-        };
-        let n = raw.retain(|name| !is_other(name));
-        if n > 0 {
-            notes.push(format!(
-                "{n} tensors of other modalities are left out ({})",
-                OTHERS.join(" ")
-            ));
-        }
+/// Drops the tensors of other modalities and of multi-token prediction, and removes the prefix of
+/// the text model from names.
+fn text_part(config: &Config, raw: &mut RawTensors, notes: &mut Vec<String>) -> Result<(), Error> {
+    const TEXT: [&str; 2] = ["language_model.", "text_model."];
+    const OTHERS: [&str; 7] = [
+        "connector.",
+        "image_newline",
+        "multi_modal_projector.",
+        "vision_embed_tokens.",
+        "vision_model.",
+        "vision_tower.",
+        "visual.",
+    ];
+    let is_part = config.get("vision_config").is_some()
+        || raw
+            .names()
+            .any(|name| TEXT.iter().any(|text| name.contains(text)));
+    if is_part {
+        leave_out(raw, notes, "other modalities", &OTHERS);
     }
+    leave_out(raw, notes, "multi-token prediction", &["mtp."]);
     // A model that was saved without its head (`AutoModel`) has no prefix.
     let is_bare = raw.get("embed_tokens.weight").is_some()
         && !raw.names().any(|name| name.starts_with("model."));
@@ -173,11 +182,30 @@ fn text_part(raw: &mut RawTensors, notes: &mut Vec<String>) -> Result<(), Error>
         if is_bare {
             return format!("model.{name}");
         }
-        let name = name.replacen("language_model.", "", 1);
+        let name = TEXT
+            .iter()
+            .fold(name.to_owned(), |name, text| name.replacen(text, "", 1));
         name.strip_prefix("transformer.")
             .unwrap_or(&name)
             .to_owned()
     })
+}
+
+/// Drops the tensors whose names begin, behind `model.`, with one of `prefixes`.
+fn leave_out(raw: &mut RawTensors, notes: &mut Vec<String>, what: &str, prefixes: &[&str]) {
+    let prefix_of = |name: &str| {
+        let name = name.strip_prefix("model.").unwrap_or(name);
+        prefixes.iter().find(|prefix| name.starts_with(**prefix))
+    };
+    let mut found: Vec<&str> = raw.names().filter_map(prefix_of).copied().collect();
+    found.dedup();
+    let n = raw.retain(|name| prefix_of(name).is_none());
+    if n > 0 {
+        notes.push(format!(
+            "{n} tensors of {what} are left out ({})",
+            found.join(" ")
+        ));
+    }
 }
 
 /// Whether the head is tied to the embedding. If so, a separate head is dropped.
@@ -242,6 +270,15 @@ fn is_irrelevant(field: &str) -> bool {
         "attention_dropout",
         "auto_map",
         "cache_implementation",
+        "block_dim",
+        "block_mlp_init_scale",
+        "block_norm_eps",
+        "block_out_init_scale",
+        "block_use_swiglu",
+        "block_use_xavier_init",
+        "conv_dim",
+        "conv_dim_out",
+        "conv_use_xavier_init",
         "dtype",
         "embd_pdrop",
         "attn_pdrop",
@@ -265,6 +302,7 @@ fn is_irrelevant(field: &str) -> bool {
         "interpolate_factor",
         "is_llama_config",
         "lm_head_bias",
+        "mamba_ssm_dtype",
         "mm_tokens_per_image",
         "multimodal_projector_bias",
         "projector_hidden_act",
@@ -287,6 +325,7 @@ fn is_irrelevant(field: &str) -> bool {
         "initial_context_length",
     ];
     KNOWN.contains(&field)
+        || field.starts_with("mtp_")
         || field.ends_with("_token_id")
         || field.ends_with("_token_index")
         || field.starts_with("summary_")

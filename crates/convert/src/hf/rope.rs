@@ -197,6 +197,25 @@ impl<'a> Rope<'a> {
         })
     }
 
+    /// Pairs of elements that are rotated by each of a token's positions (in time, height, width
+    /// and one more), which are the same for text.
+    pub(super) fn sections(&self, usual: [i32; 3]) -> Result<Vec<i32>, Error> {
+        let mut sections = match self.full.get("mrope_section").filter(|s| !s.is_null()) {
+            None => usual.to_vec(),
+            Some(given) => {
+                let count = |n: &Value| n.as_i64().and_then(|n| i32::try_from(n).ok());
+                let counts: Option<Vec<i32>> = given
+                    .as_array()
+                    .and_then(|all| all.iter().map(count).collect());
+                counts
+                    .filter(|all| all.len() <= 4 && all.iter().all(|&n| n >= 0))
+                    .ok_or_else(|| self.config.unsupported("mrope_section", given))?
+            }
+        };
+        sections.resize(4, 0);
+        Ok(sections)
+    }
+
     /// Writes the keys of all architectures with rope.
     pub(super) fn write(&self, keys: &mut Keys) -> Result<(), Error> {
         keys.number("rope.freq_base", self.theta()?);

@@ -1,5 +1,5 @@
-//! Row sources that transform tensors of a checkpoint: permuted, stacked, transposed, or with an
-//! offset added.
+//! Row sources that transform tensors of a checkpoint: permuted, stacked, transposed, or with other
+//! values.
 
 use super::source_tensor::SourceTensor;
 use crate::{Error, RowSource};
@@ -17,6 +17,22 @@ pub(super) enum RowMap {
         of: u64,
         first: u64,
         step: u64,
+    },
+    /// Behind `first` units that stay, from heads of `d` units in `n_groups` groups of `n_each` to
+    /// the first head of each group, the second of each, and so on.
+    InTurn {
+        first: u64,
+        n_groups: u64,
+        n_each: u64,
+        d: u64,
+    },
+    /// From heads of `of` units, which begin with `d_key` of a query, `d_key` of a key and
+    /// `d_values` of values, to all queries, all keys, all values.
+    QkvOfHeads {
+        n_heads: u64,
+        d_key: u64,
+        d_values: u64,
+        of: u64,
     },
 }
 
@@ -36,11 +52,58 @@ impl RowMap {
                 first,
                 step,
             } => i / take * of + first + i % take * step,
+            RowMap::InTurn { first, .. } if i < first => i,
+            RowMap::InTurn {
+                first,
+                n_groups,
+                n_each,
+                d,
+            } => {
+                let head = (i - first) / d;
+                let head = head % n_groups * n_each + head / n_groups;
+                first + head * d + (i - first) % d
+            }
+            RowMap::QkvOfHeads {
+                n_heads,
+                d_key,
+                d_values,
+                of,
+            } => {
+                let d_keys = n_heads * d_key;
+                let at = |i: u64, d: u64, first: u64| i / d * of + first + i % d;
+                match i / d_keys {
+                    0 => at(i, d_key, 0),
+                    1 => at(i - d_keys, d_key, d_key),
+                    _ => at(i - 2 * d_keys, d_values, 2 * d_key),
+                }
+            }
         }
     }
 }
 
-/// Stacks sources of equal shape, permutes their units, and adds an offset.
+/// What is done to each weight.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Change {
+    /// Nothing.
+    None,
+    /// This is added.
+    Add(f32),
+    /// `-exp(x)`.
+    NegExp,
+}
+
+impl Change {
+    fn apply(self, x: f32) -> f32 {
+        match self {
+            Change::None => x,
+            Change::Add(offset) => x + offset,
+            // In f64, whose rounding errors no f32 shows, so that no C library matters.
+            Change::NegExp => -f64::from(x).exp() as f32,
+        }
+    }
+}
+
+/// Stacks sources of equal shape, permutes their units, and changes each weight.
 pub(super) struct GatheredRows {
     pub(super) parts: Vec<SourceTensor>,
     /// Units taken from each part; above 0.
@@ -50,8 +113,7 @@ pub(super) struct GatheredRows {
     /// Elements of a row of the result, a whole number of units.
     pub(super) d_row: usize,
     pub(super) order: RowMap,
-    /// Added to each weight.
-    pub(super) offset: f32,
+    pub(super) change: Change,
 }
 
 impl RowSource for GatheredRows {
@@ -66,10 +128,7 @@ impl RowSource for GatheredRows {
                 self.order.source(unit % self.n_each) * self.width as u64,
                 out,
             )?;
-            // Adding 0 would turn -0 into 0.
-            if self.offset != 0.0 {
-                out.iter_mut().for_each(|x| *x += self.offset);
-            }
+            out.iter_mut().for_each(|x| *x = self.change.apply(*x));
         }
         Ok(())
     }
@@ -115,6 +174,27 @@ impl TransposedRows {
             (0..n).for_each(|j| {
                 out[j as usize * self.d_row + i] = part[(column(j) - start) as usize]
             });
+        }
+        Ok(())
+    }
+}
+
+/// Permutes the columns of a matrix.
+pub(super) struct ReorderedColumns {
+    pub(super) source: SourceTensor,
+    pub(super) d_row: usize,
+    pub(super) order: RowMap,
+}
+
+impl RowSource for ReorderedColumns {
+    fn read(&self, first: u64, out: &mut [f32]) -> Result<(), Error> {
+        let mut stored = vec![0.0; self.d_row];
+        for (row, out) in (first..=u64::MAX).zip(out.chunks_mut(self.d_row)) {
+            self.source
+                .floats(row.saturating_mul(self.d_row as u64), &mut stored)?;
+            for (j, x) in out.iter_mut().enumerate() {
+                *x = stored[self.order.source(j as u64) as usize];
+            }
         }
         Ok(())
     }
@@ -168,7 +248,7 @@ mod tests {
             width: 1,
             d_row: 1,
             order: RowMap::Pairs { d_head: 4 },
-            offset: 0.5,
+            change: Change::Add(0.5),
         };
         assert_eq!(all(&rows, 8, 1), [0.5, 2.5, 1.5, 3.5, 4.5, 6.5, 5.5, 7.5]);
     }
@@ -182,12 +262,79 @@ mod tests {
             width: 3,
             d_row: 3,
             order: RowMap::Same,
-            offset: 0.0,
+            change: Change::None,
         };
         assert_eq!(
             all(&rows, 4, 3),
             [0., 1., 2., 3., 4., 5., 0., 1., 2., 3., 4., 5.]
         );
+    }
+
+    /// Two heads of keys, three heads of two values for each: a0 a1 a2 b0 b1 b2 become a0 b0 a1 b1
+    /// a2 b2.
+    const IN_TURN: RowMap = RowMap::InTurn {
+        first: 1,
+        n_groups: 2,
+        n_each: 3,
+        d: 2,
+    };
+
+    #[test]
+    fn heads_of_values_come_in_turn() {
+        let rows = GatheredRows {
+            parts: vec![source(&[13, 1])],
+            n_each: 13,
+            width: 1,
+            d_row: 1,
+            order: IN_TURN,
+            change: Change::None,
+        };
+        assert_eq!(
+            all(&rows, 13, 1),
+            [0., 1., 2., 7., 8., 3., 4., 9., 10., 5., 6., 11., 12.]
+        );
+    }
+
+    #[test]
+    fn columns_are_reordered() {
+        let rows = ReorderedColumns {
+            source: source(&[2, 13]),
+            d_row: 13,
+            order: IN_TURN,
+        };
+        assert_eq!(all(&rows, 2, 13)[13..18], [13., 14., 15., 20., 21.]);
+    }
+
+    #[test]
+    fn queries_keys_and_values_of_heads_are_sorted() {
+        // Two heads: q, k, two of v, two of the gate.
+        let rows = GatheredRows {
+            parts: vec![source(&[12, 1])],
+            n_each: 8,
+            width: 1,
+            d_row: 1,
+            order: RowMap::QkvOfHeads {
+                n_heads: 2,
+                d_key: 1,
+                d_values: 2,
+                of: 6,
+            },
+            change: Change::None,
+        };
+        assert_eq!(all(&rows, 8, 1), [0., 6., 1., 7., 2., 3., 8., 9.]);
+    }
+
+    #[test]
+    fn logarithms_become_negative_factors() {
+        let rows = GatheredRows {
+            parts: vec![source(&[3])],
+            n_each: 3,
+            width: 1,
+            d_row: 3,
+            order: RowMap::Same,
+            change: Change::NegExp,
+        };
+        assert_eq!(all(&rows, 1, 3), [-1.0, -2.7182817, -7.389056]);
     }
 
     #[test]
@@ -204,7 +351,7 @@ mod tests {
             width: 1,
             d_row: 1,
             order: up,
-            offset: 0.0,
+            change: Change::None,
         };
         assert_eq!(all(&rows, 4, 1), [2.0, 3.0, 6.0, 7.0]);
         let every_second = RowMap::Part {
@@ -219,7 +366,7 @@ mod tests {
             width: 1,
             d_row: 2,
             order: every_second,
-            offset: 0.0,
+            change: Change::None,
         };
         assert_eq!(all(&rows, 2, 2), [1.0, 3.0, 5.0, 7.0]);
     }

@@ -6,14 +6,15 @@
 use atta_formats::TensorType;
 use atta_model::{
     Placement, Role, TensorReq,
-    spec::{ModelSpec, Presence},
+    spec::{DeltaNet, ModelSpec, Presence},
 };
 
 use super::{
+    delta_net,
     family::{Experts, Family, GateUpLayout, usual_name},
     mxfp4::Mxfp4,
     rope::{Rope, RopeType},
-    rows::{ConstantRows, GatheredRows, RowMap, TransposedRows},
+    rows::{Change, ConstantRows, GatheredRows, ReorderedColumns, RowMap, TransposedRows},
     source_tensor::{Quantization, SourceTensor},
 };
 use crate::{
@@ -32,6 +33,8 @@ pub(super) struct TensorBuilder<'a> {
     pub(super) d_head: u64,
     /// Rows at the start of the table of positions that no position uses.
     pub(super) n_skipped_positions: u64,
+    /// The gated delta nets of the model, which are all alike.
+    pub(super) net: Option<&'a DeltaNet>,
     pub(super) raw: &'a mut RawTensors,
 }
 
@@ -65,8 +68,32 @@ impl TensorBuilder<'_> {
                 .map(Some),
             Role::FfnGateExps | Role::FfnUpExps | Role::FfnDownExps => self.experts(req).map(Some),
             Role::FfnGateExpsBias | Role::FfnUpExpsBias => self.joined_bias(req).map(Some),
-            _ => self.single(req),
+            _ => match self
+                .net
+                .filter(|net| delta_net::is_in_joined(net, req.role))
+            {
+                Some(net) => self.of_heads(net, req).map(Some),
+                None => self.single(req),
+            },
         }
+    }
+
+    /// A part of the projections of a gated delta net that are one tensor in the checkpoint.
+    fn of_heads(&mut self, net: &DeltaNet, req: &TensorReq) -> Result<Tensor, Error> {
+        let from = self.family.in_layer(delta_net::JOINED, req.layer);
+        let source = SourceTensor::Plain(self.share(&from, req.role == Role::SsmGate)?);
+        let shape = shape_of(req);
+        source.expect(&[delta_net::n_joined(net), shape[1]])?;
+        Ok(Tensor {
+            name: req.name(),
+            ty: source.tensor_type(),
+            rows: Box::new(moved(
+                source,
+                &shape,
+                delta_net::order_in_joined(net, req.role),
+            )?),
+            dims: shape,
+        })
     }
 
     fn rope_freqs(&self, req: &TensorReq) -> Result<Option<Tensor>, Error> {
@@ -106,8 +133,7 @@ impl TensorBuilder<'_> {
             }
             None => self.name(req),
         };
-        let keeps_name =
-            fused.is_some() || (self.family.keeps_post_norm_name && req.role == Role::FfnNorm);
+        let keeps_name = fused.is_some() || self.family.otherwise_named.contains(&req.role);
         if let Some((_, fused_name)) = fused_in.filter(|_| keeps_name) {
             name = fused_name;
         }
@@ -146,10 +172,11 @@ impl TensorBuilder<'_> {
             shape,
         } = target;
         let is_transposed = self.family.is_transposed && layer.is_some() && shape.len() == 2;
-        let stored: Vec<u64> = if is_transposed {
-            shape.iter().rev().copied().collect()
-        } else {
-            shape.clone()
+        let stored: Vec<u64> = match role {
+            // A convolution of each channel by itself.
+            Role::SsmConv | Role::ShortconvConv => vec![shape[0], 1, shape[1]],
+            _ if is_transposed => shape.iter().rev().copied().collect(),
+            _ => shape.clone(),
         };
         let stored = match role {
             Role::PositionEmbd => vec![
@@ -170,11 +197,19 @@ impl TensorBuilder<'_> {
             .copied()
             .skip(usize::from(role == Role::FfnGateInpShexp))
             .collect();
-        let rows: Box<dyn RowSource> = match (self.order(role, shape[0]), self.offset(role)) {
+        let columns_of = self
+            .net
+            .map_or(RowMap::Same, |net| delta_net::column_order(net, role));
+        let rows: Box<dyn RowSource> = match (self.order(role, shape[0]), self.change(role)) {
             _ if is_transposed => Box::new(columns(source, &shape, RowMap::Same)?),
-            (RowMap::Same, 0.0) => whole(source, &shape, ty)?,
-            (order, offset) => Box::new(GatheredRows {
-                offset,
+            _ if columns_of != RowMap::Same => Box::new(ReorderedColumns {
+                source,
+                d_row: to_usize(shape[1])?,
+                order: columns_of,
+            }),
+            (RowMap::Same, Change::None) => whole(source, &shape, ty)?,
+            (order, change) => Box::new(GatheredRows {
+                change,
                 ..moved(source, &shape, order)?
             }),
         };
@@ -202,20 +237,24 @@ impl TensorBuilder<'_> {
                     d_head: self.d_head,
                 }
             }
-            _ => RowMap::Same,
+            _ => self
+                .net
+                .map_or(RowMap::Same, |net| delta_net::row_order(net, role)),
         }
     }
 
-    fn offset(&self, role: Role) -> f32 {
+    fn change(&self, role: Role) -> Change {
         use Role::*;
         let is_norm = matches!(
             role,
             AttnNorm | AttnPostNorm | AttnQNorm | AttnKNorm | FfnNorm | FfnPostNorm | OutputNorm
         );
-        if is_norm {
-            self.family.norm_offset
-        } else {
-            0.0
+        match self.family.norm_offset {
+            // The factor of a gated delta net's decays.
+            _ if role == Role::SsmA => Change::NegExp,
+            offset if is_norm && offset != 0.0 => Change::Add(offset),
+            // Adding 0 would turn -0 into 0.
+            _ => Change::None,
         }
     }
 
@@ -225,18 +264,18 @@ impl TensorBuilder<'_> {
         let Some(e) = &family.experts else {
             return Err(Error::Missing.of(&req.name()));
         };
-        let part = part_of(req.role);
-        let joined = family.in_layer(
-            &format!(
-                "mlp.experts.{}",
-                if part < 2 {
-                    "gate_up_proj"
-                } else {
-                    "down_proj"
-                }
-            ),
-            req.layer,
-        );
+        let joined = match part_of(req.role) {
+            0 | 1 => "gate_up_proj",
+            _ => "down_proj",
+        };
+        // Transformers 5 may save them below a name other than that of separate experts.
+        let joined = [e.prefix, "mlp.experts."]
+            .map(|prefix| family.in_layer(&format!("{prefix}{joined}"), req.layer));
+        let joined = joined
+            .iter()
+            .find(|name| self.raw.get(name).is_some())
+            .unwrap_or(&joined[1])
+            .clone();
         if self.quantization == Quantization::Mxfp4 {
             return self.blocks(req, &joined, e.gate_up);
         }
@@ -275,7 +314,7 @@ impl TensorBuilder<'_> {
                     width: d,
                     d_row: d,
                     order: RowMap::Same,
-                    offset: 0.0,
+                    change: Change::None,
                 };
                 Ok(Tensor {
                     name: req.name(),
@@ -327,7 +366,7 @@ impl TensorBuilder<'_> {
                     width: d,
                     d_row: d,
                     order,
-                    offset: 0.0,
+                    change: Change::None,
                 })
             }
         };
@@ -359,7 +398,7 @@ impl TensorBuilder<'_> {
             width: 1,
             d_row: to_usize(d_ff)?,
             order: order_in(layout, part, d_ff),
-            offset: 0.0,
+            change: Change::None,
         };
         Ok(Tensor {
             name: req.name(),
@@ -483,7 +522,7 @@ fn moved(source: SourceTensor, shape: &[u64], order: RowMap) -> Result<GatheredR
         width,
         d_row,
         order,
-        offset: 0.0,
+        change: Change::None,
     })
 }
 

@@ -119,7 +119,8 @@ fn windows(c: &Config, family: &Family, spec: &ModelSpec) -> Result<(), Error> {
 }
 
 fn routing(c: &Config, spec: &ModelSpec) -> Result<(), Error> {
-    match (c.flag_opt("norm_topk_prob")?, spec.layers[0].moe()) {
+    let moe = spec.layers.iter().find_map(LayerSpec::moe);
+    match (c.flag_opt("norm_topk_prob")?, moe) {
         (Some(meant), Some(moe)) if meant != moe.renormalize => {
             Err(c.unsupported("norm_topk_prob", &meant.into()))
         }

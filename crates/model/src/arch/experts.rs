@@ -6,20 +6,19 @@ use crate::{
     spec::{Activation, Gating, Mlp, Moe, Presence},
 };
 
-/// What `expert_gating_func` calls a softmax over all experts (ggml's enumeration; 0 is "not
-/// said").
-const SOFTMAX: u64 = 1;
-
-/// SiLU-gated experts behind a softmax over all of them, the weights of the chosen ones
-/// renormalized; of width `d_ff` where no key says another one.
+/// The experts of an architecture whose layers all have them; as [`routed`].
 pub(super) fn experts(m: &Meta<'_>, d_ff: usize) -> Result<Moe, Error> {
-    // Experts in groups, gated otherwise, or only in some layers.
-    for (key, known) in [
-        ("expert_gating_func", SOFTMAX),
-        ("expert_group_count", 1),
-        ("leading_dense_block_count", 0),
-        ("interleave_moe_layer_step", 1),
-    ] {
+    match m.count("leading_dense_block_count")? {
+        0 => routed(m, d_ff),
+        n => Err(m.unsupported("leading_dense_block_count", n)),
+    }
+}
+
+/// SiLU-gated experts, by default behind a softmax over all of them, the weights of the chosen ones
+/// renormalized; of width `d_ff` where no key says another one.
+pub(super) fn routed(m: &Meta<'_>, d_ff: usize) -> Result<Moe, Error> {
+    // Experts in groups, or only in some layers.
+    for (key, known) in [("expert_group_count", 1), ("interleave_moe_layer_step", 1)] {
         let value = m.count(key)?;
         if value != 0 && value != known {
             return Err(m.unsupported(key, value));
@@ -31,11 +30,21 @@ pub(super) fn experts(m: &Meta<'_>, d_ff: usize) -> Result<Moe, Error> {
         n_used: m.size("expert_used_count")?,
         expert: perceptron(d_ff),
         router_bias: Presence::Absent,
-        gating: Gating::Softmax,
+        gating: gating(m)?,
+        selection_bias: Presence::Absent,
         renormalize: m.flag_opt("expert_weights_norm")?.unwrap_or(true),
         weights_scale: m.positive_opt("expert_weights_scale")?.unwrap_or(1.0),
         shared: None,
     })
+}
+
+/// By ggml's enumeration, where 0 means that the file does not say.
+fn gating(m: &Meta<'_>) -> Result<Gating, Error> {
+    match m.count("expert_gating_func")? {
+        0 | 1 => Ok(Gating::Softmax),
+        2 => Ok(Gating::Sigmoid),
+        n => Err(m.unsupported("expert_gating_func", n)),
+    }
 }
 
 /// The width of an expert in files that do not say it: the experts in use are together as wide as a

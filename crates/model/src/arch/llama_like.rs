@@ -119,7 +119,7 @@ pub(super) fn layers(m: &Meta<'_>, norm: Norm, ffn: Ffn) -> Result<Builder, Erro
 
 fn attention(m: &Meta<'_>, d_model: usize) -> Result<Attention, Error> {
     let n_heads = m.size("attention.head_count")?;
-    let n_kv_heads = m.size_opt("attention.head_count_kv")?.unwrap_or(n_heads);
+    let n_kv_heads = m.n_kv_heads()?.unwrap_or(n_heads);
     let d_head = match m.size_opt("attention.key_length")? {
         Some(d) => d,
         None if d_model.is_multiple_of(n_heads) => d_model / n_heads,

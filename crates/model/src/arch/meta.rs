@@ -139,6 +139,47 @@ impl<'a> Meta<'a> {
         Ok((1..=n_layers).map(|l| l % n != 0).collect())
     }
 
+    /// Key-value heads of the layers with attention: one number, or one for each layer, where 0
+    /// means that the layer has no attention.
+    pub(crate) fn n_kv_heads(&self) -> Result<Option<usize>, Error> {
+        let key = "attention.head_count_kv";
+        let Some(list) = self.listed(key)? else {
+            return self.size_opt(key);
+        };
+        let mut counts = list.into_iter().filter(|&n| n > 0);
+        let Some(n) = counts.next().filter(|&n| u64::from(n) <= MAX_SIZE) else {
+            return Err(self.unsupported(key, 0));
+        };
+        match counts.find(|&other| other != n) {
+            None => Ok(Some(n as usize)),
+            Some(other) => Err(self.unsupported(key, format!("{n} and {other}"))),
+        }
+    }
+
+    /// Which layers have attention: those with key-value heads.
+    pub(crate) fn attention_layers(&self) -> Result<Vec<bool>, Error> {
+        let key = "attention.head_count_kv";
+        let n_layers = self.n_layers()?;
+        match self.listed(key)? {
+            None => Ok(vec![true; n_layers]),
+            Some(list) if list.len() >= n_layers => {
+                Ok(list.iter().take(n_layers).map(|&n| n > 0).collect())
+            }
+            Some(list) => Err(self.unsupported(key, format!("a list of {}", list.len()))),
+        }
+    }
+
+    /// The numbers of an array; `None` if the value is no array.
+    fn listed(&self, key: &str) -> Result<Option<Vec<u32>>, Error> {
+        let key = self.key(key);
+        match self.metadata.get(&key) {
+            Some(Value::Array(_)) => {
+                Ok(self.metadata.u32s(&key)?.map(|list| list.iter().collect()))
+            }
+            _ => Ok(None),
+        }
+    }
+
     /// A truth that may be absent.
     pub(crate) fn flag_opt(&self, key: &str) -> Result<Option<bool>, Error> {
         Ok(self.metadata.bool(&self.key(key))?)

@@ -15,6 +15,8 @@ mod gemma_embedding;
 mod gpt2;
 mod gpt_oss;
 mod granite;
+mod lfm2;
+mod lfm2moe;
 mod llama;
 mod llama_like;
 mod meta;
@@ -92,6 +94,14 @@ pub const REGISTRY: &[Row] = &[
     Row {
         name: "granite",
         lower: granite::lower,
+    },
+    Row {
+        name: "lfm2",
+        lower: lfm2::lower,
+    },
+    Row {
+        name: "lfm2moe",
+        lower: lfm2moe::lower,
     },
     Row {
         name: "llama",

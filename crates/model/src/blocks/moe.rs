@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! h = pre(x)
-//! p = softmax(Wr h + br)                                          two regions
-//! (e, w)_1..k = the k experts of largest p, and their p           serial
+//! p = softmax(Wr h + br), or sigmoid                              two regions
+//! (e, w)_1..k = the k experts of largest p + b, and their p       serial
 //! y_s = Wdown_s (act(Wgate_s h) * (Wup_s h)), g = Ws h            four regions: a shared expert
 //! y_i = Wdown_e (act(Wgate_e h) * (Wup_e h)), with biases         four regions per group of experts
 //! x += post(w_1 y_1 + ... + w_k y_k + sigmoid(g) y_s)             one region; residual.rs
@@ -120,7 +120,7 @@ fn normalize(p: &mut Pass<'_>, layer: &LayerSpec, t: &Tensors) {
     });
 }
 
-/// `p = softmax(Wr h + br)`, the choice of experts, and the gate of the shared one.
+/// `p = softmax(Wr h + br)`, or sigmoid; the choice of experts, and the gate of the shared one.
 fn route(p: &mut Pass<'_>, l: usize, m: &Moe) -> Result<(), Error> {
     let n = p.rows.len();
     let d = p.model.spec().d_model;
@@ -165,13 +165,16 @@ fn route(p: &mut Pass<'_>, l: usize, m: &Moe) -> Result<(), Error> {
         }
     })?;
     let routing = &mut p.s.moe.routing;
-    let Gating::Softmax = m.gating;
+    let gate = match m.gating {
+        Gating::Softmax => softmax,
+        Gating::Sigmoid => sigmoid,
+    };
     p.pool.for_each_row(
         &mut routing.probs[..n * m.n_experts],
         m.n_experts,
-        |_, p| softmax(p),
+        |_, p| gate(p),
     );
-    routing.choose(m, n);
+    routing.choose(m, t.vector_opt(Role::ExpProbsBias), n);
     Ok(())
 }
 
@@ -180,6 +183,10 @@ fn softmax(p: &mut [f32]) {
     p.iter_mut().for_each(|p| *p = math::exp(*p - max));
     let sum: f32 = p.iter().sum();
     p.iter_mut().for_each(|p| *p /= sum);
+}
+
+fn sigmoid(p: &mut [f32]) {
+    p.iter_mut().for_each(|p| *p = math::sigmoid(*p));
 }
 
 /// The result of the shared expert; its input is in `act`.

@@ -23,8 +23,10 @@ pub(crate) struct Choice {
 
 /// The routes of a step through one layer.
 pub(crate) struct Routing {
-    /// The router's probabilities, `[n_rows, n_experts]`.
+    /// The router's weights, `[n_rows, n_experts]`.
     pub(crate) probs: Vec<f32>,
+    /// Sums of a row's weights and the selection bias, `[n_experts]`.
+    scores: Vec<f32>,
     /// By slot, `[n_rows, n_used]`: the experts of each row, the largest weight first.
     chosen: Vec<Choice>,
     /// The place of each slot.
@@ -47,6 +49,7 @@ impl Routing {
         let (n_experts, n_used) = spec.max_experts();
         Self {
             probs: vec![0.0; n_rows * n_experts],
+            scores: vec![0.0; n_experts],
             chosen: Vec::with_capacity(n_rows * n_used),
             places: vec![0; n_rows * n_used],
             slots: vec![0; n_rows * n_used],
@@ -62,20 +65,31 @@ impl Routing {
     pub(crate) fn bytes(spec: &ModelSpec, n_rows: usize) -> u64 {
         let (n_experts, n_used) = spec.max_experts();
         let per_row = 4 * n_experts + n_used * (size_of::<Choice>() + 2 * size_of::<usize>());
-        let per_expert = size_of::<u32>() + 2 * size_of::<usize>();
+        let per_expert = size_of::<f32>() + size_of::<u32>() + 2 * size_of::<usize>();
         (n_rows as u64)
             .saturating_mul(per_row as u64)
             .saturating_add((n_experts * per_expert) as u64)
     }
 
-    /// Takes the best experts of each row from `probs`, `[n_rows, n_experts]`, and sorts the rows
-    /// by expert.
-    pub(crate) fn choose(&mut self, m: &Moe, n_rows: usize) {
+    /// Takes the best experts of each row from `probs`, `[n_rows, n_experts]`, to which `bias`,
+    /// `[n_experts]`, is added for this choice, and sorts the rows by expert.
+    pub(crate) fn choose(&mut self, m: &Moe, bias: Option<&[f32]>, n_rows: usize) {
         self.n_used = m.n_used;
         self.chosen.clear();
         for probs in self.probs[..n_rows * m.n_experts].chunks_exact(m.n_experts) {
             let first = self.chosen.len();
-            push_best(&mut self.chosen, probs, m.n_used);
+            match bias {
+                None => push_best(&mut self.chosen, probs, m.n_used),
+                Some(bias) => {
+                    let scores = &mut self.scores[..m.n_experts];
+                    let sums = scores.iter_mut().zip(probs.iter().zip(bias));
+                    sums.for_each(|(score, (p, b))| *score = p + b);
+                    push_best(&mut self.chosen, scores, m.n_used);
+                    let best = &mut self.chosen[first..];
+                    best.iter_mut()
+                        .for_each(|c| c.weight = probs[c.expert as usize]);
+                }
+            }
             weigh(m, &mut self.chosen[first..]);
         }
         self.sort(m.n_experts);
@@ -247,11 +261,13 @@ mod tests {
         let places = vec![0; chosen.len()];
         let slots = vec![0; chosen.len()];
         let probs = Vec::new();
+        let scores = Vec::new();
         let experts = Vec::new();
         let bounds = Vec::new();
         let next = Vec::new();
         let mut routing = Routing {
             probs,
+            scores,
             chosen,
             places,
             slots,

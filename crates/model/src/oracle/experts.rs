@@ -30,7 +30,7 @@ pub(super) fn moe(model: &Model, (l, m): (usize, &Moe), h: &Rows) -> Result<Rows
     let shared = shared.collect::<Result<Vec<_>, _>>()?;
     let row = |x: &Vec<f32>| {
         let mut sum = vec![0.0; x.len()];
-        for (e, weight) in chosen(m, (&router, t.vector_opt(Role::FfnGateInpBias)), x) {
+        for (e, weight) in chosen(m, t, &router, x) {
             add(&mut sum, weight, &expert(m, t, (e, &experts), x));
         }
         if let (Some(mlp), [gate, up, down, open]) = (&m.shared, &shared[..]) {
@@ -49,32 +49,39 @@ pub(super) fn moe(model: &Model, (l, m): (usize, &Moe), h: &Rows) -> Result<Rows
 }
 
 /// The experts of a position and the factors of their results.
-fn chosen(m: &Moe, (router, bias): (&Rows, Option<&[f32]>), x: &[f32]) -> Vec<(usize, f64)> {
-    let Gating::Softmax = m.gating;
-    let bias = |e: usize| bias.map_or(0.0, |b| f64::from(b[e]));
+fn chosen(m: &Moe, t: &Tensors, router: &Rows, x: &[f32]) -> Vec<(usize, f64)> {
+    let bias = |role, e: usize| t.vector_opt(role).map_or(0.0, |b| f64::from(b[e]));
     let logits: Vec<f64> = router
         .iter()
         .enumerate()
-        .map(|(e, w)| dot(w, x) + bias(e))
+        .map(|(e, w)| dot(w, x) + bias(Role::FfnGateInpBias, e))
         .collect();
-    let max = logits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    let all: f64 = logits.iter().map(|z| (z - max).exp()).sum();
-    let mut experts: Vec<_> = logits
-        .iter()
-        .map(|z| (z - max).exp() / all)
-        .enumerate()
-        .collect();
-    experts.sort_by(|a, b| b.1.total_cmp(&a.1).then(a.0.cmp(&b.0)));
+    let weights = weights(m.gating, &logits);
+    let score = |e: usize| weights[e] + bias(Role::ExpProbsBias, e);
+    let mut experts: Vec<usize> = (0..m.n_experts).collect();
+    experts.sort_by(|&a, &b| score(b).total_cmp(&score(a)).then(a.cmp(&b)));
     experts.truncate(m.n_used);
     let sum: f64 = if m.renormalize {
-        experts.iter().map(|(_, p)| p).sum()
+        experts.iter().map(|&e| weights[e]).sum()
     } else {
         1.0
     };
     experts
         .iter()
-        .map(|(e, p)| (*e, p / sum * f64::from(m.weights_scale)))
+        .map(|&e| (e, weights[e] / sum * f64::from(m.weights_scale)))
         .collect()
+}
+
+/// From a router's logits to weights.
+fn weights(gating: Gating, logits: &[f64]) -> Vec<f64> {
+    match gating {
+        Gating::Softmax => {
+            let max = logits.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            let all: f64 = logits.iter().map(|z| (z - max).exp()).sum();
+            logits.iter().map(|z| (z - max).exp() / all).collect()
+        }
+        Gating::Sigmoid => logits.iter().map(|z| 1.0 / (1.0 + (-z).exp())).collect(),
+    }
 }
 
 fn expert(m: &Moe, t: &Tensors, (e, experts): (usize, &ChunkGuard<'_>), x: &[f32]) -> Vec<f32> {

@@ -153,6 +153,9 @@ pub struct Moe {
     pub router_bias: Presence,
     /// From the router's logits to weights.
     pub gating: Gating,
+    /// Whether there is a bias, `[n_experts]`, that is added to weights for the choice of experts
+    /// only (Wang et al. 2024).
+    pub selection_bias: Presence,
     /// Whether the weights of the chosen experts are divided by their sum.
     pub renormalize: bool,
     /// The weights of the chosen experts are multiplied by this.
@@ -161,12 +164,14 @@ pub struct Moe {
     pub shared: Option<Mlp>,
 }
 
-/// How a router's logits become weights of experts. The experts of largest weight are chosen, the
-/// lower id on ties.
+/// How a router's logits become weights of experts. The experts of largest weight, or of largest sum
+/// of weight and selection bias, are chosen, the lower id on ties.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gating {
     /// Softmax over all experts.
     Softmax,
+    /// The sigmoid of each logit.
+    Sigmoid,
 }
 
 /// A feed-forward network of one hidden layer.
