@@ -1,7 +1,7 @@
 //! Vectors of texts, and scores of documents: the scheduler as a function.
 //!
-//! Knows no file and no line. Texts are evaluated many at a time, and the vector of each is the same
-//! bits alone and beside others.
+//! Knows no file and no line. Many texts are evaluated at a time, and the vector of each has the
+//! same bits alone and beside others.
 
 use std::{ops::ControlFlow, time::Duration};
 
@@ -71,7 +71,8 @@ impl Embedder {
         self.batcher.n_ctx()
     }
 
-    /// The vectors of texts, `[d_model]` each and of length 1; or of [`Pooling::Rank`] their scores.
+    /// The vectors of texts, `[d_model]` each and of length 1; or, by [`Pooling::Rank`], their
+    /// scores.
     ///
     /// # Errors
     /// A text that is empty or longer than the context; a step that failed.
@@ -109,14 +110,14 @@ impl Embedder {
         }
     }
 
-    /// Removes what is left of a call that failed.
+    /// Cancels the other texts of a call that failed.
     fn cancel_all(&mut self) {
         self.batcher.cancel_all();
     }
 }
 
 impl Engine {
-    /// The vectors of texts, `[d_model]` each and of length 1, by an [`Embedder`] for this one call.
+    /// The vectors of texts, `[d_model]` each and of length 1, by an [`Embedder`] for this call.
     ///
     /// # Errors
     /// Those of [`Embedder::new`] and [`Embedder::embed`].

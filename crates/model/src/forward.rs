@@ -17,8 +17,7 @@ use atta_store::{WeightGroup, WeightPass};
 use crate::{
     Batch, Cpu, Error, Input, Model, Output, Phase, Role, Row, Want,
     blocks::{
-        Normalize, Pass, attention, delta_net, gated_mlp, moe, normalize_rows, plain_mlp,
-        short_conv,
+        Normalize, Pass, RowNorm, attention, delta_net, gated_mlp, moe, plain_mlp, short_conv,
     },
     spec::{Ffn, Mixer},
 };
@@ -108,8 +107,8 @@ impl Cpu {
         let affine = t.affine([Role::TokenEmbdNorm, Role::TokenEmbdNormBias]);
         let s = &mut self.scratch;
         let n = n_rows * d;
-        let on = (self.kernels, &*self.pool);
-        normalize_rows(on, norm, affine, &mut s.x[..n], &mut s.y[..n]);
+        let x = &mut s.x[..n];
+        RowNorm { norm, affine }.apply(self.kernels, &self.pool, x, &mut s.y[..n]);
     }
 
     /// `x = embed[token] * embed_scale` of the rows with tokens.

@@ -143,7 +143,7 @@ fn lines(from: impl BufRead) -> Result<Vec<Vec<u8>>, Failure> {
     from.split(b'\n').map(line).collect()
 }
 
-/// The tokens of some texts, of which the first is number `first`.
+/// The tokens of some texts; `first` texts came before them.
 fn tokenized(
     engine: &Engine,
     embedder: &Embedder,
@@ -183,8 +183,8 @@ fn encoded(vector: &[f32], format: Format) -> Vec<u8> {
     }
 }
 
-/// The header of a NumPy file, version 1.0, of little-endian f32, `[n, d]`. Its length is a multiple
-/// of 64.
+/// The header of a NumPy file, version 1.0, of little-endian f32, `[n, d]`. Its length is a
+/// multiple of 64.
 fn npy_header(n: usize, d: usize) -> Vec<u8> {
     let fields = format!("{{'descr': '<f4', 'fortran_order': False, 'shape': ({n}, {d}), }}");
     let n_before = 10;

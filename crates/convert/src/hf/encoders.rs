@@ -1,5 +1,5 @@
-//! Encoders: their families, and what their checkpoints have beside layers: types of tokens, labels,
-//! the pooling of sentence-transformers, and heads of other tasks, which are left out.
+//! Encoders: their families, and what their checkpoints have beside layers: types of tokens,
+//! labels, the pooling of sentence-transformers, and heads of other tasks, which are left out.
 //!
 //! Sources: the configuration classes of transformers 5, sentence-transformers' `modules.json`, and
 //! llama.cpp's `conversion/bert.py`.

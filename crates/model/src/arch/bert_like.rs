@@ -50,8 +50,8 @@ pub(super) fn encoder(m: &Meta<'_>, norm: Norm, ffn: Ffn) -> Result<Builder, Err
         .model(|model| model.head.outputs = Outputs::Hidden))
 }
 
-/// The finished spec of an encoder of which all layers but every `n`th see a window around each
-/// position, and rotate by the base of windows.
+/// The finished spec of an encoder. The layers that `is_windowed` names see a window around each
+/// position, and rotate by `base`.
 pub(super) fn windowed(
     m: &Meta<'_>,
     builder: Builder,

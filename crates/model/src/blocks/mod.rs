@@ -28,7 +28,7 @@ pub(crate) use attention::attention;
 pub(crate) use delta_net::delta_net;
 pub(crate) use mlp::{gated_mlp, plain_mlp};
 pub(crate) use moe::{MoeScratch, moe};
-pub(crate) use norm::{Affine, Normalize, normalize_rows};
+pub(crate) use norm::{Affine, Normalize, RowNorm};
 pub(crate) use rope::RopeTables;
 pub(crate) use routing::Routing;
 pub(crate) use scratch::{Scratch, ScratchSize};

@@ -7,20 +7,23 @@ use crate::spec::Norm;
 /// Weight and bias of a norm, `[d]` each; RMS norms have no bias.
 pub(crate) type Affine<'a> = (&'a [f32], Option<&'a [f32]>);
 
-/// `x = norm(x)` for rows of `[d]`; `sums` is room for as many.
-pub(crate) fn normalize_rows(
-    (kernels, pool): (Kernels, &Pool),
-    norm: Norm,
-    affine: Affine<'_>,
-    x: &mut [f32],
-    sums: &mut [f32],
-) {
-    let d = affine.0.len();
-    sums.copy_from_slice(x);
-    let sums = &*sums;
-    pool.for_each_row(x, d, |row, x| {
-        norm.apply(kernels, &sums[row * d..(row + 1) * d], affine, x)
-    });
+/// A norm of rows, with its weight and bias.
+pub(crate) struct RowNorm<'a> {
+    pub(crate) norm: Norm,
+    pub(crate) affine: Affine<'a>,
+}
+
+impl RowNorm<'_> {
+    /// `x = norm(x)` for rows of `[d]`; `sums` is room for as many.
+    pub(crate) fn apply(&self, kernels: Kernels, pool: &Pool, x: &mut [f32], sums: &mut [f32]) {
+        let d = self.affine.0.len();
+        sums.copy_from_slice(x);
+        let sums = &*sums;
+        pool.for_each_row(x, d, |row, x| {
+            let sum = &sums[row * d..(row + 1) * d];
+            self.norm.apply(kernels, sum, self.affine, x);
+        });
+    }
 }
 
 /// A norm with its tensors at hand.

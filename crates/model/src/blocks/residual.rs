@@ -12,7 +12,7 @@
 use atta_kernels::{Job, Store};
 use atta_store::{Projection, WeightGroup};
 
-use super::{Normalize, Pass, norm::normalize_rows};
+use super::{Normalize, Pass, norm::RowNorm};
 use crate::{
     Error, Role,
     spec::{Norm, Sublayer, Wiring},
@@ -103,8 +103,9 @@ impl Pass<'_> {
                 .for_each(|(x, y)| *x += scale * y);
         });
         if let Some((norm, roles)) = layer.sum(sublayer) {
-            let on = (kernels, self.pool);
-            normalize_rows(on, norm, t.affine(roles), &mut s.x[..n], &mut s.y[..n]);
+            let affine = t.affine(roles);
+            let x = &mut s.x[..n];
+            RowNorm { norm, affine }.apply(kernels, self.pool, x, &mut s.y[..n]);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! What encoders have beside layers: types of tokens, and results that are no logits.
 
-/// What is added to the embedding of a token for its type.
+/// The embedding of the type of a token, which is added to that of the token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TokenTypes {
     /// Nothing.

@@ -192,8 +192,8 @@ pub(crate) fn continuations(
     Ok(prepared)
 }
 
-/// Prepares an embedding, or scores, of each text. A single text has the default priority; lists, which
-/// index documents, wait for all other requests.
+/// Prepares an embedding, or scores, of each text. A single text has the default priority; lists,
+/// which index documents, wait for all other requests.
 pub(crate) fn embeddings(texts: Vec<impl Into<Text>>, pooling: Pooling) -> Prepared {
     let priority = match texts.len() {
         1 => DEFAULT_PRIORITY,

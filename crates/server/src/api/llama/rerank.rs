@@ -67,7 +67,7 @@ impl ApiRequest for RerankRequest {
     }
 }
 
-/// What is needed of a request for its response.
+/// The fields of a request that shape its response.
 struct Asked {
     /// The documents, if they are returned.
     documents: Option<Vec<String>>,
