@@ -99,4 +99,16 @@ mod tests {
             u64::MAX
         );
     }
+
+    #[test]
+    fn a_part_of_an_array_is_loaded_from_an_element_on() {
+        let words: [u16; 6] = [0, 1, 2, 3, 4, 5];
+        assert_eq!(load_at::<[u16; 4], _, 6>(&words, 2), [2, 3, 4, 5]);
+    }
+
+    #[test]
+    #[should_panic(expected = "size_of")]
+    fn a_part_that_is_not_all_in_the_array_is_refused() {
+        load_at::<u64, u16, 6>(&[0; 6], std::hint::black_box(3));
+    }
 }
