@@ -1,5 +1,5 @@
 //! Rules about `unsafe`: where it may stand, that the other crates forbid it, that each use says
-//! why it is sound.
+//! why it is sound, that a block for many intrinsics follows no pointer.
 //!
 //! It refuses to judge the reason; it only wants one. The one idea: the list of places is here and
 //! short, so that a reader who wants to audit the memory safety of atta knows every file to read.
@@ -19,6 +19,27 @@ const ALLOWED: [&str; 7] = [
 ];
 /// Crates that cannot forbid it.
 const EXEMPT: [&str; 2] = ["crates/kernels/", "crates/store/"];
+/// The macro of kernels that puts whole methods into `unsafe` blocks, for the features of the CPU.
+const PROVEN: [&str; 3] = ["proven", "!", "{"];
+/// Methods that make, or follow, a pointer.
+const POINTER_METHODS: [&str; 4] = ["as_ptr", "as_mut_ptr", "read_unaligned", "write_unaligned"];
+/// What the names of intrinsics that follow a pointer begin with, and have in them.
+const POINTER_INTRINSICS: [(&str, &[&str]); 4] = [
+    (
+        "_mm",
+        &[
+            "_load",
+            "_store",
+            "_stream",
+            "_prefetch",
+            "gather",
+            "scatter",
+        ],
+    ),
+    ("vld", &[""]),
+    ("vst", &[""]),
+    ("v128_", &["load", "store"]),
+];
 const FORBID: [&str; 8] = ["#", "!", "[", "forbid", "(", "unsafe_code", ")", "]"];
 
 pub(super) fn check(source: &RustFile<'_>) -> Vec<Finding> {
@@ -26,7 +47,30 @@ pub(super) fn check(source: &RustFile<'_>) -> Vec<Finding> {
     uses.flat_map(|i| [placed(source, i), explained(source, i)])
         .flatten()
         .chain(forbidden(source))
+        .chain(pointers(source))
         .collect()
+}
+
+/// Pointers in the blocks of [`PROVEN`], whose one note is about the features of the CPU.
+fn pointers(source: &RustFile<'_>) -> impl Iterator<Item = Finding> {
+    let blocks = (0..source.code.len()).filter(|&i| source.spells(i, &PROVEN));
+    let words = blocks.flat_map(|i| {
+        let open = i + PROVEN.len() - 1;
+        open..source.closing(open).unwrap_or(source.code.len())
+    });
+    words
+        .map(|i| &source.code[i])
+        .filter(|token| POINTER_METHODS.contains(&token.text) || follows_pointer(token.text))
+        .map(|token| {
+            let message = format!("`{}` in `proven!`, beside no note of its own", token.text);
+            Finding::new(source.path, token.line, message)
+        })
+}
+
+fn follows_pointer(name: &str) -> bool {
+    POINTER_INTRINSICS.iter().any(|(start, parts)| {
+        name.starts_with(start) && parts.iter().any(|part| name.contains(part))
+    })
 }
 
 fn placed(source: &RustFile<'_>, i: usize) -> Option<Finding> {
@@ -154,6 +198,37 @@ mod tests {
             "// SAFETY: a.\n#[inline]\nunsafe { 1 }",
         ] {
             assert_eq!(findings(check, ISA, text).len(), 0, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_block_for_many_intrinsics_follows_no_pointer() {
+        for access in [
+            "x.as_ptr()",
+            "x.as_mut_ptr()",
+            "at.read_unaligned()",
+            "_mm256_loadu_ps(&x[0])",
+            "_mm_storel_epi64(&mut x, v)",
+            "_mm512_i32gather_epi32::<4>(v, at)",
+            "_mm_prefetch::<_MM_HINT_T0>(at)",
+            "vld1q_u8(at)",
+            "vst1q_u8(at, v)",
+            "v128_load(at)",
+        ] {
+            let text = format!("impl T {{ proven! {{\nfn f(self) {{ g(\n{access}) }} }} }}");
+            let found = findings(check, ISA, &text);
+            assert!(found[0].starts_with("3: `"), "{access}: {found:?}");
+            let outside = format!("proven! {{ fn f(self) {{}} }} fn g() {{ {access} }}");
+            assert_eq!(findings(check, ISA, &outside).len(), 0, "{access}");
+        }
+        for harmless in [
+            "load(x)",
+            "_mm256_set1_ps(x)",
+            "vsubq_u8(v, w)",
+            "vtstq_u8(v, w)",
+        ] {
+            let text = format!("proven! {{ fn f(self) {{ {harmless} }} }}");
+            assert_eq!(findings(check, ISA, &text).len(), 0, "{harmless}");
         }
     }
 

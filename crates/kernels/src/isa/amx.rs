@@ -130,6 +130,14 @@ impl Amx {
     }
 }
 
+/// Multiplies registers that are loaded, and adds the products to a third.
+macro_rules! multiply {
+    ($($instruction:literal),*) => {
+        // SAFETY: registers only, which are configured as long as there are `Tiles`.
+        unsafe { asm!($($instruction,)* options(nomem, nostack, preserves_flags)) }
+    };
+}
+
 impl Tiles {
     /// Other numbers of activation rows, 1 to 16 each.
     #[inline(always)]
@@ -188,19 +196,9 @@ impl Tiles {
         r: usize,
         k: usize,
     ) {
-        let (x, low) = (self.activations(x[0], 0, k), self.weights(&planes[0], r, k));
-        // SAFETY: `activations` and `weights` give pointers to as many rows of as many bytes as the
-        // registers hold.
-        unsafe {
-            asm!(
-                "tileloadd tmm4, [{x} + {x_stride}*1]",
-                "tileloadd tmm6, [{w} + {w_stride}*1]",
-                "tdpbsud tmm0, tmm4, tmm6",
-                x = in(reg) x, x_stride = in(reg) size_of::<Codes>(),
-                w = in(reg) low, w_stride = in(reg) size_of::<[__m512i; R]>(),
-                options(nostack, preserves_flags, readonly)
-            );
-        }
+        self.load_activations::<0>(x, k);
+        self.load_weights::<R, 6>(&planes[0], r, k);
+        multiply!("tdpbsud tmm0, tmm4, tmm6");
     }
 
     /// The same with the high bytes, signed: register 1.
@@ -211,43 +209,21 @@ impl Tiles {
         r: usize,
         k: usize,
     ) {
-        let high = self.weights(&planes[1], r, k);
-        // SAFETY: as above.
-        unsafe {
-            asm!(
-                "tileloadd tmm7, [{w} + {w_stride}*1]",
-                "tdpbssd tmm1, tmm4, tmm7",
-                w = in(reg) high, w_stride = in(reg) size_of::<[__m512i; R]>(),
-                options(nostack, preserves_flags, readonly)
-            );
-        }
+        self.load_weights::<R, 7>(&planes[1], r, k);
+        multiply!("tdpbssd tmm1, tmm4, tmm7");
     }
 
     /// The low bytes, which are loaded, with the other rows of `x`: register 2.
     #[inline(always)]
     pub(crate) fn second_low(&mut self, x: [&[Codes]; 2], k: usize) {
-        let x = self.activations(x[1], 1, k);
-        // SAFETY: as above.
-        unsafe {
-            asm!(
-                "tileloadd tmm5, [{x} + {x_stride}*1]",
-                "tdpbsud tmm2, tmm5, tmm6",
-                x = in(reg) x, x_stride = in(reg) size_of::<Codes>(),
-                options(nostack, preserves_flags, readonly)
-            );
-        }
+        self.load_activations::<1>(x, k);
+        multiply!("tdpbsud tmm2, tmm5, tmm6");
     }
 
     /// The high bytes with these: register 3.
     #[inline(always)]
     pub(crate) fn second_high(&mut self) {
-        // SAFETY: as above.
-        unsafe {
-            asm!(
-                "tdpbssd tmm3, tmm5, tmm7",
-                options(nomem, nostack, preserves_flags)
-            )
-        }
+        multiply!("tdpbssd tmm3, tmm5, tmm7");
     }
 
     /// All four of these.
@@ -275,86 +251,100 @@ impl Tiles {
         r: usize,
         g: usize,
     ) {
-        let (x0, x1) = (self.activations(x[0], 0, g), self.activations(x[1], 1, g));
-        let w = self.weights(codes, r, g);
-        macro_rules! multiply {
-            ($first:literal, $second:literal) => {
-                // SAFETY: as above.
-                unsafe {
-                    asm!(
-                        "tileloadd tmm4, [{x0} + {x_stride}*1]",
-                        "tileloadd tmm6, [{w} + {w_stride}*1]",
-                        concat!("tdpbssd ", $first, ", tmm4, tmm6"),
-                        "tileloadd tmm5, [{x1} + {x_stride}*1]",
-                        concat!("tdpbssd ", $second, ", tmm5, tmm6"),
-                        x0 = in(reg) x0, x1 = in(reg) x1, x_stride = in(reg) size_of::<Codes>(),
-                        w = in(reg) w, w_stride = in(reg) size_of::<[__m512i; R]>(),
-                        options(nostack, preserves_flags, readonly)
-                    )
-                }
-            };
-        }
+        self.load_activations::<0>(x, g);
+        self.load_weights::<R, 6>(codes, r, g);
         if g.is_multiple_of(2) {
-            multiply!("tmm0", "tmm2")
+            multiply!("tdpbssd tmm0, tmm4, tmm6");
+            self.load_activations::<1>(x, g);
+            multiply!("tdpbssd tmm2, tmm5, tmm6");
         } else {
-            multiply!("tmm1", "tmm3")
+            multiply!("tdpbssd tmm1, tmm4, tmm6");
+            self.load_activations::<1>(x, g);
+            multiply!("tdpbssd tmm3, tmm5, tmm6");
         }
     }
 
     /// Stores the registers: 0 and 2 in the first vectors, 1 and 3 in the second.
     #[inline(always)]
     pub(crate) fn store(&self, out: &mut [Sums; 2]) {
-        let [first, second] = out.each_mut().map(|sums| sums.as_mut_ptr());
-        let (a, b, c, d) = (
-            first,
-            second,
-            first.wrapping_add(ROWS),
-            second.wrapping_add(ROWS),
-        );
-        // SAFETY: the registers hold at most 16 rows of 64 bytes, as each half of `Sums` does, to
-        // which `out` gives the right.
+        let [first, second] = out;
+        let first = first.as_chunks_mut::<ROWS>().0;
+        let second = second.as_chunks_mut::<ROWS>().0;
+        self.store_register::<0>(&mut first[0]);
+        self.store_register::<1>(&mut second[0]);
+        self.store_register::<2>(&mut first[1]);
+        self.store_register::<3>(&mut second[1]);
+    }
+
+    /// Codes of step `k` of tile `TILE` of the activation rows: register 4 or 5.
+    #[inline(always)]
+    fn load_activations<const TILE: usize>(&mut self, x: [&[Codes]; 2], k: usize) {
+        assert!(x[TILE].len() >= self.rows[TILE] && (k + 1) * self.step <= 256);
+        let at = x[TILE].as_ptr().cast::<i8>().wrapping_add(k * self.step);
+        // SAFETY: the register has `rows[TILE]` rows of `step` bytes, which as many of `x` have
+        // from `at` on.
         unsafe {
             asm!(
-                "tilestored [{a} + {stride}*1], tmm0",
-                "tilestored [{b} + {stride}*1], tmm1",
-                "tilestored [{c} + {stride}*1], tmm2",
-                "tilestored [{d} + {stride}*1], tmm3",
-                a = in(reg) a, b = in(reg) b, c = in(reg) c, d = in(reg) d, stride = in(reg) size_of::<__m512i>(),
+                "tileloadd tmm{register}, [{at} + {stride}*1]",
+                register = const 4 + TILE,
+                at = in(reg) at,
+                stride = in(reg) size_of::<Codes>(),
+                options(nostack, preserves_flags, readonly)
+            );
+        }
+    }
+
+    /// Words of step `k` of vector `r`: register 6 or 7.
+    #[inline(always)]
+    fn load_weights<const R: usize, const REGISTER: usize>(
+        &mut self,
+        plane: &Plane<R>,
+        r: usize,
+        k: usize,
+    ) {
+        const { assert!(REGISTER == 6 || REGISTER == 7) };
+        assert!(r < R && (k + 1) * self.step <= 256);
+        let words = plane.as_ptr().cast::<__m512i>();
+        let at = words.wrapping_add(self.step / 4 * k * R + r);
+        // SAFETY: the register has `step / 4` rows of 64 bytes, which as many words of the plane
+        // have from `at` on.
+        unsafe {
+            asm!(
+                "tileloadd tmm{register}, [{at} + {stride}*1]",
+                register = const REGISTER,
+                at = in(reg) at,
+                stride = in(reg) size_of::<[__m512i; R]>(),
+                options(nostack, preserves_flags, readonly)
+            );
+        }
+    }
+
+    /// Stores one of the registers 0 to 3.
+    #[inline(always)]
+    fn store_register<const REGISTER: usize>(&self, out: &mut [__m512i; ROWS]) {
+        const { assert!(REGISTER < 4) };
+        let at = out.as_mut_ptr();
+        // SAFETY: the register has at most 16 rows of 64 bytes, as `out` has.
+        unsafe {
+            asm!(
+                "tilestored [{at} + {stride}*1], tmm{register}",
+                register = const REGISTER,
+                at = in(reg) at,
+                stride = in(reg) size_of::<__m512i>(),
                 options(nostack, preserves_flags)
             );
         }
     }
 
-    /// Where the codes of step `k` of a tile of activation rows begin.
-    #[inline(always)]
-    fn activations(&self, x: &[Codes], tile: usize, k: usize) -> *const i8 {
-        assert!(x.len() >= self.rows[tile] && (k + 1) * self.step <= 256);
-        x.as_ptr().cast::<i8>().wrapping_add(k * self.step)
-    }
-
-    /// Where the words of step `k` of vector `r` begin.
-    #[inline(always)]
-    fn weights<const R: usize>(&self, plane: &Plane<R>, r: usize, k: usize) -> *const __m512i {
-        assert!(r < R && (k + 1) * self.step <= 256);
-        plane
-            .as_ptr()
-            .cast::<__m512i>()
-            .wrapping_add(self.step / 4 * k * R + r)
-    }
-
     /// Multiplies whatever the registers hold, to measure how fast that is; the products done.
     #[inline(always)]
     pub(crate) fn multiply_registers(&mut self) -> usize {
-        // SAFETY: the registers are configured as long as `self` lives.
-        unsafe {
-            asm!(
-                "tdpbssd tmm0, tmm4, tmm6",
-                "tdpbssd tmm1, tmm4, tmm7",
-                "tdpbssd tmm2, tmm5, tmm6",
-                "tdpbssd tmm3, tmm5, tmm7",
-                options(nomem, nostack, preserves_flags)
-            );
-        }
+        multiply!(
+            "tdpbssd tmm0, tmm4, tmm6",
+            "tdpbssd tmm1, tmm4, tmm7",
+            "tdpbssd tmm2, tmm5, tmm6",
+            "tdpbssd tmm3, tmm5, tmm7"
+        );
         2 * (self.rows[0] + self.rows[1]) * 16 * self.step
     }
 }

@@ -4,6 +4,7 @@
 //! `vpdpbusd`. Everything else is shared by the macros below; AVX-512 machines use the row
 //! operations too, since 32 codes fill 256 bits.
 
+use super::memory::{load, load_at, store};
 use super::{Codes, Floats, KeyCodes, Lanes, Row, Wide, products_of_four};
 use std::arch::x86_64::*;
 
@@ -38,8 +39,7 @@ macro_rules! proven {
         $($(#[$doc])*
         #[inline(always)]
         $vis fn $name $(<$(const $n: $of),+>)? ($this $(, $arg: $ty)*) $(-> $out)? {
-            // SAFETY: the token proves the features of the intrinsics, and pointers come from
-            // references to arrays that hold what is accessed.
+            // SAFETY: the token proves the features of the intrinsics; none of them takes a pointer.
             unsafe { $($body)* }
         })*
     };
@@ -104,8 +104,7 @@ pub(crate) fn spread_sevens(words: __m256i) -> __m256i {
 #[target_feature(enable = "avx2")]
 pub(crate) fn even_signs(sevens: __m256i) -> __m256i {
     let nibble = _mm256_set1_epi8(15);
-    // SAFETY: reads the 16 bytes of the table.
-    let ones = _mm256_broadcastsi128_si256(unsafe { _mm_loadu_si128(ONES.as_ptr().cast()) });
+    let ones = _mm256_broadcastsi128_si256(load(&ONES));
     let low = _mm256_shuffle_epi8(ones, _mm256_and_si256(sevens, nibble));
     let high = _mm256_shuffle_epi8(
         ones,
@@ -140,8 +139,7 @@ pub(crate) fn nibbles(bytes: __m128i) -> __m128i {
 #[inline]
 #[target_feature(enable = "avx2")]
 pub(crate) fn half_powers(exponents: &[u16; 8]) -> __m256 {
-    // SAFETY: reads the 16 bytes of the reference.
-    let e = _mm256_cvtepu16_epi32(unsafe { _mm_loadu_si128(exponents.as_ptr().cast()) });
+    let e = _mm256_cvtepu16_epi32(load(exponents));
     let one = _mm256_set1_epi32(1);
     let normal = _mm256_slli_epi32::<23>(_mm256_sub_epi32(e, one));
     let subnormal = _mm256_slli_epi32::<21>(_mm256_add_epi32(_mm256_and_si256(e, one), one));
@@ -155,11 +153,24 @@ macro_rules! rows_of_256_bits {
             // A program for boards, which is without AVX-512, must stay small.
             const ASKS: bool = cfg!(feature = "avx512");
 
+            #[inline(always)]
+            fn load(self, bytes: &[u8; 32]) -> __m256i {
+                load(bytes)
+            }
+
+            #[inline(always)]
+            fn store(self, v: __m256i, bytes: &mut [u8; 32]) {
+                store(v, bytes)
+            }
+
+            #[inline(always)]
+            fn prefetch(self, bytes: &[u8], offset: usize) {
+                let at = bytes.as_ptr().wrapping_add(offset).cast();
+                // SAFETY: a hint, which may name any address; every x86-64 has the instruction.
+                unsafe { _mm_prefetch::<_MM_HINT_T0>(at) }
+            }
+
             proven! {
-                fn load(self, bytes: &[u8; 32]) -> __m256i { _mm256_loadu_si256(bytes.as_ptr().cast()) }
-                fn store(self, v: __m256i, bytes: &mut [u8; 32]) {
-                    _mm256_storeu_si256(bytes.as_mut_ptr().cast(), v)
-                }
                 fn words_of_64(self, words: [u64; 4]) -> __m256i {
                     let [a, b, c, d] = words.map(|word| word as i64);
                     _mm256_set_epi64x(d, c, b, a)
@@ -169,16 +180,16 @@ macro_rules! rows_of_256_bits {
                     _mm256_setr_epi32(a, b, c, d, e, f, g, h)
                 }
                 fn load_pair(self, low: &[u8; 16], high: &[u8; 16]) -> __m256i {
-                    let low = _mm_loadu_si128(low.as_ptr().cast());
-                    _mm256_inserti128_si256::<1>(_mm256_castsi128_si256(low), _mm_loadu_si128(high.as_ptr().cast()))
+                    let low = load(low);
+                    _mm256_inserti128_si256::<1>(_mm256_castsi128_si256(low), load(high))
                 }
                 fn nibbles(self, bytes: &[u8; 16]) -> __m256i {
-                    let low = _mm_loadu_si128(bytes.as_ptr().cast());
+                    let low = load(bytes);
                     let both = _mm256_inserti128_si256::<1>(_mm256_castsi128_si256(low), _mm_srli_epi16::<4>(low));
                     _mm256_and_si256(both, _mm256_set1_epi8(15))
                 }
                 fn bits(self, bits: &[u8; 4]) -> __m256i {
-                    let index = _mm256_loadu_si256($crate::isa::avx2::BYTE_OF_BIT.as_ptr().cast());
+                    let index = load(&$crate::isa::avx2::BYTE_OF_BIT);
                     let bytes = _mm256_shuffle_epi8(_mm256_set1_epi32(i32::from_le_bytes(*bits)), index);
                     let set = _mm256_and_si256(bytes, _mm256_set1_epi64x($crate::isa::avx2::BIT));
                     _mm256_min_epu8(set, _mm256_set1_epi8(1))
@@ -195,7 +206,7 @@ macro_rules! rows_of_256_bits {
                     _mm256_and_si256(wide, _mm256_set1_epi8((0xff_u8 << n) as i8))
                 }
                 fn look_up(self, table: &[u8; 16], v: __m256i) -> __m256i {
-                    let table = _mm_loadu_si128(table.as_ptr().cast());
+                    let table = load(table);
                     _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(table), v)
                 }
                 // Each byte of a word as its upper half: what the multiplication modulo 256 drops
@@ -209,7 +220,7 @@ macro_rules! rows_of_256_bits {
                     _mm256_or_si256(_mm256_mulhi_epu16(even, three), odd)
                 }
                 fn biased(self, codes: __m256i, signs: u32) -> __m256i {
-                    let index = _mm256_loadu_si256($crate::isa::avx2::BYTE_OF_BIT.as_ptr().cast());
+                    let index = load(&$crate::isa::avx2::BYTE_OF_BIT);
                     let bit = _mm256_set1_epi64x($crate::isa::avx2::BIT);
                     let bytes = _mm256_shuffle_epi8(_mm256_set1_epi32(signs as i32), index);
                     let minus = _mm256_cmpeq_epi8(_mm256_and_si256(bytes, bit), bit);
@@ -221,12 +232,7 @@ macro_rules! rows_of_256_bits {
                 fn even_signs<const PACKED: bool>(self, words: [u32; 8]) -> [u32; 8] {
                     let words = self.words_of_32(words);
                     let words = if PACKED { $crate::isa::avx2::spread_sevens(words) } else { words };
-                    let mut signs = [0; 8];
-                    _mm256_storeu_si256(signs.as_mut_ptr().cast(), $crate::isa::avx2::even_signs(words));
-                    signs
-                }
-                fn prefetch(self, bytes: &[u8], offset: usize) {
-                    _mm_prefetch::<_MM_HINT_T0>(bytes.as_ptr().wrapping_add(offset).cast())
+                    load(&$crate::isa::avx2::even_signs(words))
                 }
             }
         }
@@ -242,12 +248,17 @@ macro_rules! wide_of_256_bits {
         type S = __m256i;
         type F8 = __m256;
 
+        #[inline(always)]
+        fn store8(self, x: __m256, out: &mut [f32; 8]) {
+            store(x, out);
+        }
+
         proven! {
             fn start(self, total: i32) -> __m256i { _mm256_zextsi128_si256(_mm_cvtsi32_si128(total)) }
             // Words of the even scales in the low lane, of the odd ones in the high lane, so that
             // one shuffle spreads the two scales of a group over its 16 + 16 products.
             fn scales_of_16(self, scales: [u64; 2]) -> __m256i {
-                let order = _mm_loadu_si128($crate::isa::avx2::EVEN_ODD.as_ptr().cast());
+                let order = load(&$crate::isa::avx2::EVEN_ODD);
                 let scales = _mm_set_epi64x(scales[1] as i64, scales[0] as i64);
                 _mm256_cvtepi8_epi16(_mm_shuffle_epi8(scales, order))
             }
@@ -255,8 +266,8 @@ macro_rules! wide_of_256_bits {
                 _mm256_cvtepi8_epi16(_mm_set1_epi64x(scales as i64))
             }
             fn dot_scaled(self, acc: __m256i, codes: __m256i, x: &[i8; 32], scales: __m256i, g: usize) -> __m256i {
-                let pairs = _mm256_maddubs_epi16(codes, _mm256_loadu_si256(x.as_ptr().cast()));
-                let spread = _mm_loadu_si128($crate::isa::avx2::SPREAD[g].as_ptr().cast());
+                let pairs = _mm256_maddubs_epi16(codes, load(x));
+                let spread = load(&$crate::isa::avx2::SPREAD[g]);
                 let scale = _mm256_shuffle_epi8(scales, _mm256_broadcastsi128_si256(spread));
                 _mm256_add_epi32(acc, _mm256_madd_epi16(pairs, scale))
             }
@@ -280,7 +291,7 @@ macro_rules! wide_of_256_bits {
             }
             fn dot_sums(self, a: [u64; 2], b: &[i16; 16], factor: i32) -> __m256i {
                 let a = _mm256_cvtepi8_epi16(_mm_set_epi64x(a[1] as i64, a[0] as i64));
-                let sums = _mm256_madd_epi16(a, _mm256_loadu_si256(b.as_ptr().cast()));
+                let sums = _mm256_madd_epi16(a, load(b));
                 _mm256_mullo_epi32(sums, _mm256_set1_epi32(factor))
             }
             fn totals(self, s: [__m256i; 8]) -> __m256 {
@@ -292,8 +303,7 @@ macro_rules! wide_of_256_bits {
                 let high = _mm256_permute2x128_si256::<0x31>(first, second);
                 _mm256_cvtepi32_ps(_mm256_add_epi32(low, high))
             }
-            fn store8(self, x: __m256, out: &mut [f32; 8]) { _mm256_storeu_ps(out.as_mut_ptr(), x) }
-            fn widen8(self, bits: &[u16; 8]) -> __m256 { _mm256_cvtph_ps(_mm_loadu_si128(bits.as_ptr().cast())) }
+            fn widen8(self, bits: &[u16; 8]) -> __m256 { _mm256_cvtph_ps(load(bits)) }
             fn powers8(self, exponents: &[u16; 8]) -> __m256 { $crate::isa::avx2::half_powers(exponents) }
             fn mul8(self, x: __m256, y: __m256) -> __m256 { _mm256_mul_ps(x, y) }
             fn add8(self, x: __m256, y: __m256) -> __m256 { _mm256_add_ps(x, y) }
@@ -317,7 +327,7 @@ impl Wide for Avx2 {
 
     proven! {
         fn dot_codes(self, acc: __m256i, codes: __m256i, x: &[i8; 32]) -> __m256i {
-            let pairs = _mm256_maddubs_epi16(codes, _mm256_loadu_si256(x.as_ptr().cast()));
+            let pairs = _mm256_maddubs_epi16(codes, load(x));
             _mm256_add_epi32(acc, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)))
         }
         fn any_codes(self, codes: __m256i, offset: i16) -> __m256i {
@@ -344,13 +354,7 @@ fn opaque(mut w: __m256i) -> __m256i {
 #[inline]
 #[target_feature(enable = "avx2")]
 pub(crate) fn signed_by(codes: __m256i, x: &[i8; 32]) -> [i8; 32] {
-    let mut out = [0; 32];
-    // SAFETY: reads and writes the 32 bytes of each.
-    unsafe {
-        let x = _mm256_sign_epi8(_mm256_loadu_si256(x.as_ptr().cast()), codes);
-        _mm256_storeu_si256(out.as_mut_ptr().cast(), x);
-    }
-    out
+    load(&_mm256_sign_epi8(load(x), codes))
 }
 
 impl Wide for AvxVnni {
@@ -358,10 +362,10 @@ impl Wide for AvxVnni {
 
     proven! {
         fn dot_codes(self, acc: __m256i, codes: __m256i, x: &[i8; 32]) -> __m256i {
-            _mm256_dpbusd_avx_epi32(acc, codes, _mm256_loadu_si256(x.as_ptr().cast()))
+            _mm256_dpbusd_avx_epi32(acc, codes, load(x))
         }
         fn dot_bytes(self, acc: __m256i, codes: __m256i, x: &[i8; 32]) -> __m256i {
-            _mm256_dpbusd_avx_epi32(acc, codes, _mm256_loadu_si256(x.as_ptr().cast()))
+            _mm256_dpbusd_avx_epi32(acc, codes, load(x))
         }
     }
 }
@@ -374,10 +378,19 @@ macro_rules! lanes_of_256_bits {
         type N = __m256i;
         type L = __m256;
 
+        #[inline(always)]
+        fn load_from(self, x: &[f32]) -> __m256 {
+            load::<_, [f32; 8]>(x.try_into().expect("eight lanes"))
+        }
+
+        #[inline(always)]
+        fn store_to(self, x: __m256, out: &mut [f32]) {
+            store::<_, [f32; 8]>(x, out.try_into().expect("eight lanes"));
+        }
+
         proven! {
             fn columns<const B: usize>(self, rows: &[[u8; B]; 16], c: usize) -> [__m256i; 4] {
-                assert!(16 * c + 16 <= B);
-                let at = |r: usize| _mm_loadu_si128(rows[r].as_ptr().add(16 * c).cast());
+                let at = |r: usize| load_at(&rows[r], 16 * c);
                 let two = |r: usize| _mm256_inserti128_si256::<1>(_mm256_castsi128_si256(at(r)), at(r + 4));
                 let (a, b) = (_mm256_unpacklo_epi32(two(0), two(1)), _mm256_unpackhi_epi32(two(0), two(1)));
                 let (c, d) = (_mm256_unpacklo_epi32(two(2), two(3)), _mm256_unpackhi_epi32(two(2), two(3)));
@@ -397,7 +410,7 @@ macro_rules! lanes_of_256_bits {
             fn times_256(self, x: __m256i) -> __m256i { _mm256_slli_epi32::<8>(x) }
             fn to_floats(self, x: __m256i) -> __m256 { _mm256_cvtepi32_ps(x) }
             fn widen_lanes(self, bits: &[u16; 16]) -> __m256 {
-                _mm256_cvtph_ps(_mm_loadu_si128(bits.as_ptr().cast()))
+                _mm256_cvtph_ps(load_at(bits, 0))
             }
             fn power_lanes(self, exponents: &[u16; 16]) -> __m256 {
                 $crate::isa::avx2::half_powers(exponents.first_chunk().expect("eight of sixteen"))
@@ -406,14 +419,6 @@ macro_rules! lanes_of_256_bits {
             fn mul_lanes(self, x: __m256, y: __m256) -> __m256 { _mm256_mul_ps(x, y) }
             fn add_lanes(self, x: __m256, y: __m256) -> __m256 { _mm256_add_ps(x, y) }
             fn sub_lanes(self, x: __m256, y: __m256) -> __m256 { _mm256_sub_ps(x, y) }
-            fn load_from(self, x: &[f32]) -> __m256 {
-                let x: &[f32; 8] = x.try_into().expect("eight lanes");
-                _mm256_loadu_ps(x.as_ptr())
-            }
-            fn store_to(self, x: __m256, out: &mut [f32]) {
-                let out: &mut [f32; 8] = out.try_into().expect("eight lanes");
-                _mm256_storeu_ps(out.as_mut_ptr(), x)
-            }
         }
     };
 }
@@ -547,35 +552,38 @@ macro_rules! floats_of_256_bits {
             const ROWS: usize = 4;
             const VECTORS: usize = 1;
 
+            #[inline(always)]
+            fn floats(self, x: &[f32; 16]) -> [__m256; 2] {
+                load(x)
+            }
+
+            #[inline(always)]
+            fn singles(self, x: &[[u8; 4]; 16]) -> [__m256; 2] {
+                load(x)
+            }
+
+            #[inline(always)]
+            fn to_array(self, x: [__m256; 2]) -> [f32; 16] {
+                load(&x)
+            }
+
             proven! {
                 fn zeros(self) -> [__m256; 2] { [_mm256_setzero_ps(); 2] }
                 fn splat_all(self, x: f32) -> [__m256; 2] { [_mm256_set1_ps(x); 2] }
-                fn floats(self, x: &[f32; 16]) -> [__m256; 2] {
-                    [_mm256_loadu_ps(x.as_ptr()), _mm256_loadu_ps(x.as_ptr().add(8))]
-                }
                 fn halves(self, x: &[[u8; 2]; 16]) -> [__m256; 2] {
-                    let (low, high) = (x.as_ptr().cast(), x.as_ptr().add(8).cast());
-                    [_mm256_cvtph_ps(_mm_loadu_si128(low)), _mm256_cvtph_ps(_mm_loadu_si128(high))]
+                    let [low, high] = load(x);
+                    [_mm256_cvtph_ps(low), _mm256_cvtph_ps(high)]
                 }
                 fn brains(self, x: &[[u8; 2]; 16]) -> [__m256; 2] {
-                    let bits = |half| _mm256_slli_epi32::<16>(_mm256_cvtepu16_epi32(_mm_loadu_si128(half)));
-                    let (low, high) = (bits(x.as_ptr().cast()), bits(x.as_ptr().add(8).cast()));
-                    [_mm256_castsi256_ps(low), _mm256_castsi256_ps(high)]
-                }
-                fn singles(self, x: &[[u8; 4]; 16]) -> [__m256; 2] {
-                    [_mm256_loadu_ps(x.as_ptr().cast()), _mm256_loadu_ps(x.as_ptr().add(8).cast())]
+                    let wide = |bits| _mm256_slli_epi32::<16>(_mm256_cvtepu16_epi32(bits));
+                    let [low, high] = load(x);
+                    [_mm256_castsi256_ps(wide(low)), _mm256_castsi256_ps(wide(high))]
                 }
                 fn totals_of_16(self, x: [[__m256; 2]; 16]) -> [__m256; 2] {
                     [
                         totals_of_8(x[..8].first_chunk().expect("eight of sixteen")),
                         totals_of_8(x[8..].first_chunk().expect("eight of sixteen")),
                     ]
-                }
-                fn to_array(self, x: [__m256; 2]) -> [f32; 16] {
-                    let mut out = [0.0; 16];
-                    _mm256_storeu_ps(out.as_mut_ptr(), x[0]);
-                    _mm256_storeu_ps(out.as_mut_ptr().add(8), x[1]);
-                    out
                 }
                 fn sum_f(self, x: [__m256; 2], y: [__m256; 2]) -> [__m256; 2] {
                     [_mm256_add_ps(x[0], y[0]), _mm256_add_ps(x[1], y[1])]
@@ -619,14 +627,7 @@ fn words_of_16(rows: &KeyCodes) -> KeyCodes {
         let mut two = [_mm256_setzero_si256(); 4];
         for i in 0..4 {
             let (a, b) = (&rows[8 * half + i], &rows[8 * half + i + 4]);
-            // SAFETY: reads the 16 bytes of each row.
-            let (a, b) = unsafe {
-                (
-                    _mm_loadu_si128(a.as_ptr().cast()),
-                    _mm_loadu_si128(b.as_ptr().cast()),
-                )
-            };
-            two[i] = _mm256_inserti128_si256::<1>(_mm256_castsi128_si256(a), b);
+            two[i] = _mm256_inserti128_si256::<1>(_mm256_castsi128_si256(load(a)), load(b));
         }
         let (a, b) = (
             _mm256_unpacklo_epi32(two[0], two[1]),
@@ -646,8 +647,7 @@ fn words_of_16(rows: &KeyCodes) -> KeyCodes {
             let out: &mut [[u8; 16]; 2] = out[4 * j + 2 * half..]
                 .first_chunk_mut()
                 .expect("two of sixteen");
-            // SAFETY: writes the 32 bytes of its reference.
-            unsafe { _mm256_storeu_si256(out.as_mut_ptr().cast(), words[j]) }
+            store(words[j], out);
         }
     }
     out
@@ -664,11 +664,10 @@ impl Codes for Avx2 {
         fn dots<const R: usize>(self, sums: [[__m256i; 2]; R], keys: &KeyCodes, x: [&[i8; 16]; R]) -> [[__m256i; 2]; R] {
             let (mut sums, ones) = (sums, _mm256_set1_epi16(1));
             for j in 0..4 {
-                let at = keys.as_ptr().add(4 * j).cast::<__m256i>();
-                let keys = [_mm256_loadu_si256(at), _mm256_loadu_si256(at.add(1))];
+                let keys: [__m256i; 2] = load(&keys.as_chunks::<4>().0[j]);
                 let sizes = [_mm256_abs_epi8(keys[0]), _mm256_abs_epi8(keys[1])];
                 for r in 0..R {
-                    let x = _mm256_set1_epi32(x[r].as_ptr().cast::<i32>().add(j).read_unaligned());
+                    let x = _mm256_set1_epi32(load(&x[r].as_chunks::<4>().0[j]));
                     for i in 0..2 {
                         let pairs = _mm256_maddubs_epi16(sizes[i], _mm256_sign_epi8(x, keys[i]));
                         sums[r][i] = _mm256_add_epi32(sums[r][i], _mm256_madd_epi16(pairs, ones));
@@ -686,10 +685,9 @@ impl Codes for Avx2 {
         ) -> [[__m256i; 2]; R] {
             let (mut sums, mut pairs) = (sums, [[_mm256_setzero_si256(); 2]; R]);
             for j in 0..4 {
-                let at = keys.as_ptr().add(4 * j).cast::<__m256i>();
-                let keys = [_mm256_loadu_si256(at), _mm256_loadu_si256(at.add(1))];
+                let keys: [__m256i; 2] = load(&keys.as_chunks::<4>().0[j]);
                 for r in 0..R {
-                    let x = _mm256_set1_epi32(x[r].as_ptr().cast::<i32>().add(j).read_unaligned());
+                    let x = _mm256_set1_epi32(load(&x[r].as_chunks::<4>().0[j]));
                     for i in 0..2 {
                         pairs[r][i] = _mm256_add_epi16(pairs[r][i], _mm256_maddubs_epi16(keys[i], x));
                     }
@@ -705,17 +703,17 @@ impl Codes for Avx2 {
         }
         fn as_floats(self, x: [__m256i; 2]) -> [__m256; 2] { [_mm256_cvtepi32_ps(x[0]), _mm256_cvtepi32_ps(x[1])] }
         fn signed(self, codes: &[u8; 16]) -> [__m256; 2] {
-            let codes = _mm_loadu_si128(codes.as_ptr().cast());
+            let codes = load(codes);
             let high = _mm_unpackhi_epi64(codes, codes);
             [_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(codes)), _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(high))]
         }
         fn low_nibbles(self, bytes: &[u8; 16]) -> [__m256; 2] {
-            let codes = _mm_and_si128(_mm_loadu_si128(bytes.as_ptr().cast()), _mm_set1_epi8(15));
+            let codes = _mm_and_si128(load(bytes), _mm_set1_epi8(15));
             let high = _mm_unpackhi_epi64(codes, codes);
             [_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(codes)), _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(high))]
         }
         fn high_nibbles(self, bytes: &[u8; 16]) -> [__m256; 2] {
-            let codes = _mm_srli_epi16::<4>(_mm_loadu_si128(bytes.as_ptr().cast()));
+            let codes = _mm_srli_epi16::<4>(load(bytes));
             let codes = _mm_and_si128(codes, _mm_set1_epi8(15));
             let high = _mm_unpackhi_epi64(codes, codes);
             [_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(codes)), _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(high))]

@@ -4,6 +4,7 @@
 //! wide, and so are the formats of `fused/x86_512`.
 
 use super::avx2::{proven, rows_of_256_bits, wide_of_256_bits};
+use super::memory::{load, store};
 use super::{Codes, Floats, KeyCodes, Lanes, Row, Wide, Words, products_of_four};
 use std::arch::x86_64::*;
 
@@ -41,10 +42,10 @@ impl Wide for Avx512 {
 
     proven! {
         fn dot_codes(self, acc: __m256i, codes: __m256i, x: &[i8; 32]) -> __m256i {
-            _mm256_dpbusd_epi32(acc, codes, _mm256_loadu_si256(x.as_ptr().cast()))
+            _mm256_dpbusd_epi32(acc, codes, load(x))
         }
         fn dot_bytes(self, acc: __m256i, codes: __m256i, x: &[i8; 32]) -> __m256i {
-            _mm256_dpbusd_epi32(acc, codes, _mm256_loadu_si256(x.as_ptr().cast()))
+            _mm256_dpbusd_epi32(acc, codes, load(x))
         }
     }
 }
@@ -78,6 +79,16 @@ impl Lanes for Avx512 {
     }
 
     #[inline(always)]
+    fn load_from(self, x: &[f32]) -> __m512 {
+        load::<_, [f32; 16]>(x.try_into().expect("sixteen lanes"))
+    }
+
+    #[inline(always)]
+    fn store_to(self, x: __m512, out: &mut [f32]) {
+        store::<_, [f32; 16]>(x, out.try_into().expect("sixteen lanes"));
+    }
+
+    #[inline(always)]
     fn power_lanes(self, exponents: &[u16; 16]) -> __m512 {
         self.powers_16(exponents)
     }
@@ -100,26 +111,18 @@ impl Lanes for Avx512 {
         }
         fn times_256(self, x: __m512i) -> __m512i { _mm512_slli_epi32::<8>(x) }
         fn to_floats(self, x: __m512i) -> __m512 { _mm512_cvtepi32_ps(x) }
-        fn widen_lanes(self, bits: &[u16; 16]) -> __m512 { _mm512_cvtph_ps(_mm256_loadu_si256(bits.as_ptr().cast())) }
+        fn widen_lanes(self, bits: &[u16; 16]) -> __m512 { _mm512_cvtph_ps(load(bits)) }
         fn splat_float(self, x: f32) -> __m512 { _mm512_set1_ps(x) }
         fn mul_lanes(self, x: __m512, y: __m512) -> __m512 { _mm512_mul_ps(x, y) }
         fn add_lanes(self, x: __m512, y: __m512) -> __m512 { _mm512_add_ps(x, y) }
         fn sub_lanes(self, x: __m512, y: __m512) -> __m512 { _mm512_sub_ps(x, y) }
-        fn load_from(self, x: &[f32]) -> __m512 {
-            let x: &[f32; 16] = x.try_into().expect("sixteen lanes");
-            _mm512_loadu_ps(x.as_ptr())
-        }
-        fn store_to(self, x: __m512, out: &mut [f32]) {
-            let out: &mut [f32; 16] = out.try_into().expect("sixteen lanes");
-            _mm512_storeu_ps(out.as_mut_ptr(), x)
-        }
     }
 }
 
 impl Words for Avx512 {
     proven! {
         fn transpose_words(self, rows: &[&[u8; 16]; 16]) -> [__m512i; 4] {
-            let at = |r: usize| _mm_loadu_si128(rows[r].as_ptr().cast());
+            let at = |r: usize| load(rows[r]);
             // Rows r, r + 4, r + 8 and r + 12 in the four 128-bit lanes; masked broadcasts need no
             // shuffle port.
             let four = |r: usize| {
@@ -236,22 +239,30 @@ impl Floats for Avx512 {
     const ROWS: usize = 4;
     const VECTORS: usize = 4;
 
+    #[inline(always)]
+    fn floats(self, x: &[f32; 16]) -> __m512 {
+        load(x)
+    }
+
+    #[inline(always)]
+    fn singles(self, x: &[[u8; 4]; 16]) -> __m512 {
+        load(x)
+    }
+
+    #[inline(always)]
+    fn to_array(self, x: __m512) -> [f32; 16] {
+        load(&x)
+    }
+
     proven! {
         fn zeros(self) -> __m512 { _mm512_setzero_ps() }
         fn splat_all(self, x: f32) -> __m512 { _mm512_set1_ps(x) }
-        fn floats(self, x: &[f32; 16]) -> __m512 { _mm512_loadu_ps(x.as_ptr()) }
-        fn halves(self, x: &[[u8; 2]; 16]) -> __m512 { _mm512_cvtph_ps(_mm256_loadu_si256(x.as_ptr().cast())) }
+        fn halves(self, x: &[[u8; 2]; 16]) -> __m512 { _mm512_cvtph_ps(load(x)) }
         fn brains(self, x: &[[u8; 2]; 16]) -> __m512 {
-            let wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256(x.as_ptr().cast()));
+            let wide = _mm512_cvtepu16_epi32(load(x));
             _mm512_castsi512_ps(_mm512_slli_epi32::<16>(wide))
         }
-        fn singles(self, x: &[[u8; 4]; 16]) -> __m512 { _mm512_loadu_ps(x.as_ptr().cast()) }
         fn totals_of_16(self, x: [__m512; 16]) -> __m512 { totals_of_16(&x) }
-        fn to_array(self, x: __m512) -> [f32; 16] {
-            let mut out = [0.0; 16];
-            _mm512_storeu_ps(out.as_mut_ptr(), x);
-            out
-        }
         fn sum_f(self, x: __m512, y: __m512) -> __m512 { _mm512_add_ps(x, y) }
         fn max_f(self, x: __m512, y: __m512) -> __m512 { _mm512_max_ps(x, y) }
         fn transposed(self, x: [__m512; 16]) -> [__m512; 16] { transposed(&x) }
@@ -263,25 +274,21 @@ impl Floats for Avx512 {
 impl Codes for Avx512 {
     type N = __m512i;
 
+    #[inline(always)]
+    fn arranged(self, keys: &KeyCodes) -> KeyCodes {
+        load(&self.columns::<16>(keys, 0))
+    }
+
     proven! {
-        fn arranged(self, keys: &KeyCodes) -> KeyCodes {
-            let mut out = [[0; 16]; 16];
-            let words = self.columns::<16>(keys, 0);
-            for j in 0..4 {
-                let out: &mut [[u8; 16]; 4] = out[4 * j..].first_chunk_mut().expect("four of sixteen");
-                _mm512_storeu_si512(out.as_mut_ptr().cast(), words[j]);
-            }
-            out
-        }
         fn no_sums(self) -> __m512i { _mm512_setzero_si512() }
         // One factor must be unsigned: where the code is negative, x changes its sign.
         fn dots<const R: usize>(self, sums: [__m512i; R], keys: &KeyCodes, x: [&[i8; 16]; R]) -> [__m512i; R] {
             let (mut sums, zero) = (sums, _mm512_setzero_si512());
             for j in 0..4 {
-                let keys = _mm512_loadu_si512(keys.as_ptr().add(4 * j).cast());
+                let keys = load(&keys.as_chunks::<4>().0[j]);
                 let (sizes, negative) = (_mm512_abs_epi8(keys), _mm512_movepi8_mask(keys));
                 for r in 0..R {
-                    let x = _mm512_set1_epi32(x[r].as_ptr().cast::<i32>().add(j).read_unaligned());
+                    let x = _mm512_set1_epi32(load(&x[r].as_chunks::<4>().0[j]));
                     sums[r] = _mm512_dpbusd_epi32(sums[r], sizes, _mm512_mask_sub_epi8(x, negative, zero, x));
                 }
             }
@@ -290,9 +297,9 @@ impl Codes for Avx512 {
         fn dots_of_nibbles<const R: usize>(self, sums: [__m512i; R], keys: &KeyCodes, x: [&[i8; 16]; R]) -> [__m512i; R] {
             let mut sums = sums;
             for j in 0..4 {
-                let keys = _mm512_loadu_si512(keys.as_ptr().add(4 * j).cast());
+                let keys = load(&keys.as_chunks::<4>().0[j]);
                 for r in 0..R {
-                    let x = _mm512_set1_epi32(x[r].as_ptr().cast::<i32>().add(j).read_unaligned());
+                    let x = _mm512_set1_epi32(load(&x[r].as_chunks::<4>().0[j]));
                     sums[r] = _mm512_dpbusd_epi32(sums[r], keys, x);
                 }
             }
@@ -300,14 +307,14 @@ impl Codes for Avx512 {
         }
         fn as_floats(self, x: __m512i) -> __m512 { _mm512_cvtepi32_ps(x) }
         fn signed(self, codes: &[u8; 16]) -> __m512 {
-            _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128(codes.as_ptr().cast())))
+            _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(load(codes)))
         }
         fn low_nibbles(self, bytes: &[u8; 16]) -> __m512 {
-            let codes = _mm_and_si128(_mm_loadu_si128(bytes.as_ptr().cast()), _mm_set1_epi8(15));
+            let codes = _mm_and_si128(load(bytes), _mm_set1_epi8(15));
             _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(codes))
         }
         fn high_nibbles(self, bytes: &[u8; 16]) -> __m512 {
-            let codes = _mm_srli_epi16::<4>(_mm_loadu_si128(bytes.as_ptr().cast()));
+            let codes = _mm_srli_epi16::<4>(load(bytes));
             _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_and_si128(codes, _mm_set1_epi8(15))))
         }
     }

@@ -30,6 +30,12 @@ pub(crate) mod avx512;
 pub(crate) mod dotprod;
 #[cfg(target_arch = "aarch64")]
 pub(crate) mod i8mm;
+#[cfg(any(
+    target_arch = "x86_64",
+    target_arch = "aarch64",
+    all(target_family = "wasm", target_feature = "simd128")
+))]
+pub(crate) mod memory;
 #[cfg(target_arch = "aarch64")]
 pub(crate) mod neon;
 pub(crate) mod scalar;

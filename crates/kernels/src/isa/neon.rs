@@ -5,6 +5,7 @@
 //! instructions for the whole product. Two registers hold 32 codes; 4 weight rows make a vector of
 //! the panel.
 
+use super::memory::{load, load_at, store};
 use super::{CODE_BIAS, Codes, Floats, KeyCodes, Lanes, Row, Wide, products_of_four};
 use std::arch::aarch64::*;
 use std::arch::asm;
@@ -14,8 +15,7 @@ macro_rules! proven {
     ($(fn $name:ident $(<const $n:ident: usize>)? ($self:ident $(, $arg:ident: $ty:ty)*) $(-> $out:ty)? { $($body:tt)* })*) => {
         $(#[inline(always)]
         fn $name $(<const $n: usize>)? ($self $(, $arg: $ty)*) $(-> $out)? {
-            // SAFETY: the token proves the features of the intrinsics, and pointers come from
-            // references to arrays of the size that is accessed.
+            // SAFETY: the token proves the features of the intrinsics; none of them takes a pointer.
             unsafe { $($body)* }
         })*
     };
@@ -81,27 +81,41 @@ const BITS: [u8; 16] = [1, 2, 4, 8, 16, 32, 64, 128, 1, 2, 4, 8, 16, 32, 64, 128
 impl<D: Dot> Row for Neon<D> {
     type V = [uint8x16_t; 2];
 
+    #[inline(always)]
+    fn load(self, bytes: &[u8; 32]) -> [uint8x16_t; 2] {
+        load(bytes)
+    }
+
+    #[inline(always)]
+    fn store(self, v: [uint8x16_t; 2], bytes: &mut [u8; 32]) {
+        store(v, bytes);
+    }
+
+    #[inline(always)]
+    fn load_pair(self, low: &[u8; 16], high: &[u8; 16]) -> [uint8x16_t; 2] {
+        [load(low), load(high)]
+    }
+
+    #[inline(always)]
+    fn prefetch(self, bytes: &[u8], offset: usize) {
+        let at = bytes.as_ptr().wrapping_add(offset);
+        // SAFETY: a hint, which may name any address.
+        unsafe {
+            asm!("prfm pldl1keep, [{}]", in(reg) at, options(readonly, nostack, preserves_flags))
+        }
+    }
+
     proven! {
-        fn load(self, bytes: &[u8; 32]) -> [uint8x16_t; 2] {
-            [vld1q_u8(bytes.as_ptr()), vld1q_u8(bytes.as_ptr().add(16))]
-        }
-        fn store(self, v: [uint8x16_t; 2], bytes: &mut [u8; 32]) {
-            vst1q_u8(bytes.as_mut_ptr(), v[0]);
-            vst1q_u8(bytes.as_mut_ptr().add(16), v[1]);
-        }
         fn words_of_64(self, words: [u64; 4]) -> [uint8x16_t; 2] {
             let pair = |low, high| vcombine_u8(vcreate_u8(low), vcreate_u8(high));
             [pair(words[0], words[1]), pair(words[2], words[3])]
         }
-        fn load_pair(self, low: &[u8; 16], high: &[u8; 16]) -> [uint8x16_t; 2] {
-            [vld1q_u8(low.as_ptr()), vld1q_u8(high.as_ptr())]
-        }
         fn nibbles(self, bytes: &[u8; 16]) -> [uint8x16_t; 2] {
-            let v = vld1q_u8(bytes.as_ptr());
+            let v = load(bytes);
             [vandq_u8(v, vdupq_n_u8(15)), vshrq_n_u8::<4>(v)]
         }
         fn bits(self, bits: &[u8; 4]) -> [uint8x16_t; 2] {
-            let (bit, one) = (vld1q_u8(BITS.as_ptr()), vdupq_n_u8(1));
+            let (bit, one) = (load(&BITS), vdupq_n_u8(1));
             let half = |low, high| vandq_u8(vtstq_u8(vcombine_u8(vdup_n_u8(low), vdup_n_u8(high)), bit), one);
             [half(bits[0], bits[1]), half(bits[2], bits[3])]
         }
@@ -125,7 +139,7 @@ impl<D: Dot> Row for Neon<D> {
             [vshlq_u8(v[0], n), vshlq_u8(v[1], n)]
         }
         fn look_up(self, table: &[u8; 16], v: [uint8x16_t; 2]) -> [uint8x16_t; 2] {
-            let table = vld1q_u8(table.as_ptr());
+            let table = load(table);
             [vqtbl1q_u8(table, v[0]), vqtbl1q_u8(table, v[1])]
         }
         fn digits(self, v: [uint8x16_t; 2], factors: &[u8; 32]) -> [uint8x16_t; 2] {
@@ -139,16 +153,12 @@ impl<D: Dot> Row for Neon<D> {
             [digit(vmulq_u8(v[0], factors[0])), digit(vmulq_u8(v[1], factors[1]))]
         }
         fn biased(self, codes: [uint8x16_t; 2], signs: u32) -> [uint8x16_t; 2] {
-            let (bit, signs, offset) = (vld1q_u8(BITS.as_ptr()), signs.to_le_bytes(), vdupq_n_u8(CODE_BIAS));
+            let (bit, signs, offset) = (load(&BITS), signs.to_le_bytes(), vdupq_n_u8(CODE_BIAS));
             let half = |codes, low, high| {
                 let minus = vtstq_u8(vcombine_u8(vdup_n_u8(low), vdup_n_u8(high)), bit);
                 vbslq_u8(minus, vsubq_u8(offset, codes), vaddq_u8(offset, codes))
             };
             [half(codes[0], signs[0], signs[1]), half(codes[1], signs[2], signs[3])]
-        }
-        fn prefetch(self, bytes: &[u8], offset: usize) {
-            let at = bytes.as_ptr().wrapping_add(offset);
-            asm!("prfm pldl1keep, [{}]", in(reg) at, options(readonly, nostack, preserves_flags))
         }
     }
 }
@@ -160,23 +170,45 @@ impl<D: Dot> Wide for Neon<D> {
     type S = [i32; 16];
     type F8 = [float32x4_t; 2];
 
+    #[inline(always)]
+    fn dot_scaled(
+        self,
+        acc: int32x4_t,
+        codes: [uint8x16_t; 2],
+        x: &[i8; 32],
+        scales: [i32; 16],
+        g: usize,
+    ) -> int32x4_t {
+        let [first, second] = load(x);
+        let acc = self.0.dot_scaled(acc, codes[0], first, scales[2 * g]);
+        self.0.dot_scaled(acc, codes[1], second, scales[2 * g + 1])
+    }
+
+    #[inline(always)]
+    fn dot_codes(self, acc: int32x4_t, codes: [uint8x16_t; 2], x: &[i8; 32]) -> int32x4_t {
+        let [first, second] = load(x);
+        self.0
+            .dot(self.0.dot(acc, codes[0], first), codes[1], second)
+    }
+
+    #[inline(always)]
+    fn dot_bytes(self, acc: int32x4_t, codes: [uint8x16_t; 2], x: &[i8; 32]) -> int32x4_t {
+        let [first, second] = load(x);
+        self.0
+            .dot_any(self.0.dot_any(acc, codes[0], first), codes[1], second)
+    }
+
+    #[inline(always)]
+    fn store8(self, x: [float32x4_t; 2], out: &mut [f32; 8]) {
+        store(x, out);
+    }
+
     proven! {
         fn start(self, total: i32) -> int32x4_t { vsetq_lane_s32::<0>(total, vdupq_n_s32(0)) }
         fn scales_of_16(self, scales: [u64; 2]) -> [i32; 16] { widen_bytes(scales.map(|scales| vcreate_s8(scales))) }
         fn scales_of_32(self, scales: u64) -> [i32; 16] {
             let scales = vcreate_s8(scales);
             widen_bytes([vzip1_s8(scales, scales), vzip2_s8(scales, scales)])
-        }
-        fn dot_scaled(
-            self,
-            acc: int32x4_t,
-            codes: [uint8x16_t; 2],
-            x: &[i8; 32],
-            scales: [i32; 16],
-            g: usize
-        ) -> int32x4_t {
-            let acc = self.0.dot_scaled(acc, codes[0], vld1q_s8(x.as_ptr()), scales[2 * g]);
-            self.0.dot_scaled(acc, codes[1], vld1q_s8(x.as_ptr().add(16)), scales[2 * g + 1])
         }
         fn dot_scaled_bytes(
             self,
@@ -186,21 +218,14 @@ impl<D: Dot> Wide for Neon<D> {
             scales: [i32; 16],
             g: usize
         ) -> int32x4_t {
-            let first = self.0.dot_any(vdupq_n_s32(0), codes[0], vld1q_s8(x.as_ptr()));
-            let second = self.0.dot_any(vdupq_n_s32(0), codes[1], vld1q_s8(x.as_ptr().add(16)));
+            let [first, second] = load(x);
+            let first = self.0.dot_any(vdupq_n_s32(0), codes[0], first);
+            let second = self.0.dot_any(vdupq_n_s32(0), codes[1], second);
             vmlaq_n_s32(vmlaq_n_s32(acc, first, scales[2 * g]), second, scales[2 * g + 1])
-        }
-        fn dot_codes(self, acc: int32x4_t, codes: [uint8x16_t; 2], x: &[i8; 32]) -> int32x4_t {
-            let acc = self.0.dot(acc, codes[0], vld1q_s8(x.as_ptr()));
-            self.0.dot(acc, codes[1], vld1q_s8(x.as_ptr().add(16)))
-        }
-        fn dot_bytes(self, acc: int32x4_t, codes: [uint8x16_t; 2], x: &[i8; 32]) -> int32x4_t {
-            let acc = self.0.dot_any(acc, codes[0], vld1q_s8(x.as_ptr()));
-            self.0.dot_any(acc, codes[1], vld1q_s8(x.as_ptr().add(16)))
         }
         fn dot_sums(self, a: [u64; 2], b: &[i16; 16], factor: i32) -> int32x4_t {
             let a = [vmovl_s8(vcreate_s8(a[0])), vmovl_s8(vcreate_s8(a[1]))];
-            let b = [vld1q_s16(b.as_ptr()), vld1q_s16(b.as_ptr().add(8))];
+            let b: [int16x8_t; 2] = load(b);
             let sums = vmlal_high_s16(vmull_s16(vget_low_s16(a[0]), vget_low_s16(b[0])), a[0], b[0]);
             let sums = vmlal_high_s16(vmlal_s16(sums, vget_low_s16(a[1]), vget_low_s16(b[1])), a[1], b[1]);
             vmulq_n_s32(sums, factor)
@@ -210,13 +235,13 @@ impl<D: Dot> Wide for Neon<D> {
             let high = vpaddq_s32(vpaddq_s32(s[4], s[5]), vpaddq_s32(s[6], s[7]));
             [vcvtq_f32_s32(low), vcvtq_f32_s32(high)]
         }
-        fn store8(self, x: [float32x4_t; 2], out: &mut [f32; 8]) {
-            vst1q_f32(out.as_mut_ptr(), x[0]);
-            vst1q_f32(out.as_mut_ptr().add(4), x[1]);
+        fn widen8(self, bits: &[u16; 8]) -> [float32x4_t; 2] {
+            let [low, high] = load(bits);
+            [widen(low), widen(high)]
         }
-        fn widen8(self, bits: &[u16; 8]) -> [float32x4_t; 2] { [widen(bits.as_ptr()), widen(bits.as_ptr().add(4))] }
         fn powers8(self, exponents: &[u16; 8]) -> [float32x4_t; 2] {
-            [half_powers(exponents.as_ptr()), half_powers(exponents.as_ptr().add(4))]
+            let [low, high] = load(exponents);
+            [half_powers(low), half_powers(high)]
         }
         fn mul8(self, x: [float32x4_t; 2], y: [float32x4_t; 2]) -> [float32x4_t; 2] {
             [vmulq_f32(x[0], y[0]), vmulq_f32(x[1], y[1])]
@@ -232,41 +257,39 @@ impl<D: Dot> Wide for Neon<D> {
 /// 16 bytes as numbers.
 #[inline(always)]
 fn widen_bytes(bytes: [int8x8_t; 2]) -> [i32; 16] {
-    let mut out = [0; 16];
-    for (out, bytes) in out.as_chunks_mut::<8>().0.iter_mut().zip(bytes) {
-        // SAFETY: the vectors come from a token that proves NEON, and 8 numbers are written to an
-        // array of 8.
-        unsafe {
-            let wide = vmovl_s8(bytes);
-            vst1q_s32(out.as_mut_ptr(), vmovl_s16(vget_low_s16(wide)));
-            vst1q_s32(out.as_mut_ptr().add(4), vmovl_high_s16(wide));
-        }
-    }
-    out
+    // SAFETY: the vectors come from a token that proves NEON.
+    let wide = unsafe {
+        let [low, high] = [vmovl_s8(bytes[0]), vmovl_s8(bytes[1])];
+        [
+            vmovl_s16(vget_low_s16(low)),
+            vmovl_high_s16(low),
+            vmovl_s16(vget_low_s16(high)),
+            vmovl_high_s16(high),
+        ]
+    };
+    load(&wide)
 }
 
 /// Widens four f16.
 ///
 /// # Safety
-/// `bits` must point to four.
+/// The CPU must have NEON.
 #[inline(always)]
-unsafe fn widen(bits: *const u16) -> float32x4_t {
+unsafe fn widen(bits: uint16x4_t) -> float32x4_t {
     // SAFETY: the caller's obligation; every CPU with NEON widens f16.
-    unsafe { vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(bits))) }
+    unsafe { vcvt_f32_f16(vreinterpret_f16_u16(bits)) }
 }
 
 /// [`layout::half_power`](atta_formats::layout::half_power) of four exponents.
 ///
 /// # Safety
-/// `exponents` must point to four.
+/// The CPU must have NEON.
 #[inline(always)]
-unsafe fn half_powers(exponents: *const u16) -> float32x4_t {
+unsafe fn half_powers(exponents: uint16x4_t) -> float32x4_t {
     // SAFETY: the caller's obligation.
     unsafe {
-        let (e, one) = (
-            vreinterpretq_s32_u32(vmovl_u16(vld1_u16(exponents))),
-            vdupq_n_s32(1),
-        );
+        let e = vreinterpretq_s32_u32(vmovl_u16(exponents));
+        let one = vdupq_n_s32(1);
         let normal = vshlq_n_s32::<23>(vsubq_s32(e, one));
         let subnormal = vshlq_n_s32::<21>(vaddq_s32(vandq_s32(e, one), one));
         vreinterpretq_f32_s32(vmaxq_s32(normal, subnormal))
@@ -281,10 +304,19 @@ impl<D: Dot> Lanes for Neon<D> {
 
     products_of_four!();
 
+    #[inline(always)]
+    fn load_from(self, x: &[f32]) -> float32x4_t {
+        load::<_, [f32; 4]>(x.try_into().expect("four lanes"))
+    }
+
+    #[inline(always)]
+    fn store_to(self, x: float32x4_t, out: &mut [f32]) {
+        store::<_, [f32; 4]>(x, out.try_into().expect("four lanes"));
+    }
+
     proven! {
         fn columns<const B: usize>(self, rows: &[[u8; B]; 16], c: usize) -> [uint8x16_t; 4] {
-            assert!(16 * c + 16 <= B);
-            let at = |r: usize| vreinterpretq_u32_u8(vld1q_u8(rows[r].as_ptr().add(16 * c)));
+            let at = |r: usize| load_at(&rows[r], 16 * c);
             let low = |x, y| vreinterpretq_u64_u32(vtrn1q_u32(x, y));
             let high = |x, y| vreinterpretq_u64_u32(vtrn2q_u32(x, y));
             // Words 0 and 2, then words 1 and 3, of two rows each.
@@ -319,20 +351,12 @@ impl<D: Dot> Lanes for Neon<D> {
         fn widen_add_scaled(self, n: int32x4_t, p: int32x4_t, scale: int32x4_t) -> int32x4_t { vmlaq_s32(n, p, scale) }
         fn times_256(self, x: int32x4_t) -> int32x4_t { vshlq_n_s32::<8>(x) }
         fn to_floats(self, x: int32x4_t) -> float32x4_t { vcvtq_f32_s32(x) }
-        fn widen_lanes(self, bits: &[u16; 16]) -> float32x4_t { widen(bits.as_ptr()) }
-        fn power_lanes(self, exponents: &[u16; 16]) -> float32x4_t { half_powers(exponents.as_ptr()) }
+        fn widen_lanes(self, bits: &[u16; 16]) -> float32x4_t { widen(load_at(bits, 0)) }
+        fn power_lanes(self, exponents: &[u16; 16]) -> float32x4_t { half_powers(load_at(exponents, 0)) }
         fn splat_float(self, x: f32) -> float32x4_t { vdupq_n_f32(x) }
         fn mul_lanes(self, x: float32x4_t, y: float32x4_t) -> float32x4_t { vmulq_f32(x, y) }
         fn add_lanes(self, x: float32x4_t, y: float32x4_t) -> float32x4_t { vaddq_f32(x, y) }
         fn sub_lanes(self, x: float32x4_t, y: float32x4_t) -> float32x4_t { vsubq_f32(x, y) }
-        fn load_from(self, x: &[f32]) -> float32x4_t {
-            let x: &[f32; 4] = x.try_into().expect("four lanes");
-            vld1q_f32(x.as_ptr())
-        }
-        fn store_to(self, x: float32x4_t, out: &mut [f32]) {
-            let out: &mut [f32; 4] = out.try_into().expect("four lanes");
-            vst1q_f32(out.as_mut_ptr(), x)
-        }
     }
 }
 
@@ -374,28 +398,31 @@ impl<D: Dot> Floats for Neon<D> {
     const ROWS: usize = 4;
     const VECTORS: usize = 1;
 
+    #[inline(always)]
+    fn floats(self, x: &[f32; 16]) -> [float32x4_t; 4] {
+        load(x)
+    }
+
+    #[inline(always)]
+    fn singles(self, x: &[[u8; 4]; 16]) -> [float32x4_t; 4] {
+        load(x)
+    }
+
+    #[inline(always)]
+    fn to_array(self, x: [float32x4_t; 4]) -> [f32; 16] {
+        load(&x)
+    }
+
     proven! {
         fn zeros(self) -> [float32x4_t; 4] { [vdupq_n_f32(0.0); 4] }
         fn splat_all(self, x: f32) -> [float32x4_t; 4] { [vdupq_n_f32(x); 4] }
-        fn floats(self, x: &[f32; 16]) -> [float32x4_t; 4] { four(|i| vld1q_f32(x.as_ptr().add(4 * i))) }
         fn halves(self, x: &[[u8; 2]; 16]) -> [float32x4_t; 4] {
-            four(|i| vcvt_f32_f16(vreinterpret_f16_u8(vld1_u8(x.as_ptr().add(4 * i).cast()))))
+            let x: [uint16x4_t; 4] = load(x);
+            four(|i| widen(x[i]))
         }
         fn brains(self, x: &[[u8; 2]; 16]) -> [float32x4_t; 4] {
-            four(|i| {
-                let bits = vreinterpret_u16_u8(vld1_u8(x.as_ptr().add(4 * i).cast()));
-                vreinterpretq_f32_u32(vshll_n_u16::<16>(bits))
-            })
-        }
-        fn singles(self, x: &[[u8; 4]; 16]) -> [float32x4_t; 4] {
-            four(|i| vreinterpretq_f32_u8(vld1q_u8(x.as_ptr().add(4 * i).cast())))
-        }
-        fn to_array(self, x: [float32x4_t; 4]) -> [f32; 16] {
-            let mut out = [0.0; 16];
-            for (i, x) in x.into_iter().enumerate() {
-                vst1q_f32(out.as_mut_ptr().add(4 * i), x);
-            }
-            out
+            let x: [uint16x4_t; 4] = load(x);
+            four(|i| vreinterpretq_f32_u32(vshll_n_u16::<16>(x[i])))
         }
         fn sum_f(self, x: [float32x4_t; 4], y: [float32x4_t; 4]) -> [float32x4_t; 4] {
             four(|i| vaddq_f32(x[i], y[i]))
@@ -452,19 +479,22 @@ unsafe fn floats_of_bytes(bytes: int8x16_t) -> [float32x4_t; 4] {
 impl<D: Dot> Codes for Neon<D> {
     type N = [int32x4_t; 4];
 
-    proven! {
-        // Word j of each row in bytes 64·j to 64·j + 63: loading with stride four transposes.
-        fn arranged(self, keys: &KeyCodes) -> KeyCodes {
-            let mut out = [[0; 16]; 16];
-            for i in 0..4 {
-                let four = vld4q_u32(keys.as_ptr().add(4 * i).cast());
-                vst1q_u32(out.as_mut_ptr().add(i).cast(), four.0);
-                vst1q_u32(out.as_mut_ptr().add(4 + i).cast(), four.1);
-                vst1q_u32(out.as_mut_ptr().add(8 + i).cast(), four.2);
-                vst1q_u32(out.as_mut_ptr().add(12 + i).cast(), four.3);
-            }
-            out
+    // Word j of each row in bytes 64·j to 64·j + 63: loading with stride four transposes.
+    #[inline(always)]
+    fn arranged(self, keys: &KeyCodes) -> KeyCodes {
+        let mut out = [[0; 16]; 16];
+        for (i, rows) in keys.as_chunks::<4>().0.iter().enumerate() {
+            // SAFETY: the token proves NEON; reads the 64 bytes of its reference, at any alignment.
+            let four = unsafe { vld4q_u32(rows.as_ptr().cast()) };
+            store(four.0, &mut out[i]);
+            store(four.1, &mut out[4 + i]);
+            store(four.2, &mut out[8 + i]);
+            store(four.3, &mut out[12 + i]);
         }
+        out
+    }
+
+    proven! {
         fn no_sums(self) -> [int32x4_t; 4] { [vdupq_n_s32(0); 4] }
         fn dots<const R: usize>(
             self,
@@ -475,21 +505,21 @@ impl<D: Dot> Codes for Neon<D> {
             let mut sums = sums;
             for j in 0..4 {
                 for r in 0..R {
-                    let x = vreinterpretq_s8_s32(vdupq_n_s32(x[r].as_ptr().cast::<i32>().add(j).read_unaligned()));
+                    let x = vreinterpretq_s8_s32(vdupq_n_s32(load(&x[r].as_chunks::<4>().0[j])));
                     for i in 0..4 {
-                        sums[r][i] = self.0.dot_signed(sums[r][i], vld1q_s8(keys[4 * j + i].as_ptr().cast()), x);
+                        sums[r][i] = self.0.dot_signed(sums[r][i], load(&keys[4 * j + i]), x);
                     }
                 }
             }
             sums
         }
         fn as_floats(self, x: [int32x4_t; 4]) -> [float32x4_t; 4] { four(|i| vcvtq_f32_s32(x[i])) }
-        fn signed(self, codes: &[u8; 16]) -> [float32x4_t; 4] { floats_of_bytes(vld1q_s8(codes.as_ptr().cast())) }
+        fn signed(self, codes: &[u8; 16]) -> [float32x4_t; 4] { floats_of_bytes(load(codes)) }
         fn low_nibbles(self, bytes: &[u8; 16]) -> [float32x4_t; 4] {
-            floats_of_bytes(vreinterpretq_s8_u8(vandq_u8(vld1q_u8(bytes.as_ptr()), vdupq_n_u8(15))))
+            floats_of_bytes(vreinterpretq_s8_u8(vandq_u8(load(bytes), vdupq_n_u8(15))))
         }
         fn high_nibbles(self, bytes: &[u8; 16]) -> [float32x4_t; 4] {
-            floats_of_bytes(vreinterpretq_s8_u8(vshrq_n_u8::<4>(vld1q_u8(bytes.as_ptr()))))
+            floats_of_bytes(vreinterpretq_s8_u8(vshrq_n_u8::<4>(load(bytes))))
         }
     }
 }

@@ -214,9 +214,8 @@ impl Flat for Scalar {
 /// The 16 floats of the baseline that every x86-64 has.
 #[cfg(target_arch = "x86_64")]
 mod floats {
-    use std::arch::x86_64::{
-        __m128, _mm_add_ps, _mm_loadu_ps, _mm_max_ps, _mm_mul_ps, _mm_setzero_ps, _mm_storeu_ps,
-    };
+    use crate::isa::memory;
+    use std::arch::x86_64::{__m128, _mm_add_ps, _mm_max_ps, _mm_mul_ps, _mm_setzero_ps};
 
     pub(super) type F = [__m128; 4];
 
@@ -228,28 +227,12 @@ mod floats {
 
     #[inline(always)]
     pub(super) fn load(x: &[f32; 16]) -> F {
-        let [a, b, c, d] = x.as_chunks::<4>().0 else {
-            unreachable!("16 are four times 4")
-        };
-        // SAFETY: every x86-64 has SSE; each reads the 4 floats of its reference, at any alignment.
-        unsafe {
-            [
-                _mm_loadu_ps(a.as_ptr()),
-                _mm_loadu_ps(b.as_ptr()),
-                _mm_loadu_ps(c.as_ptr()),
-                _mm_loadu_ps(d.as_ptr()),
-            ]
-        }
+        memory::load(x)
     }
 
     #[inline(always)]
     pub(super) fn store(x: F) -> [f32; 16] {
-        let mut out = [0.0; 16];
-        for (out, x) in out.as_chunks_mut::<4>().0.iter_mut().zip(x) {
-            // SAFETY: every x86-64 has SSE; writes the 4 floats of its reference, at any alignment.
-            unsafe { _mm_storeu_ps(out.as_mut_ptr(), x) }
-        }
-        out
+        memory::load(&x)
     }
 
     #[inline(always)]

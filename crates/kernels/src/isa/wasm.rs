@@ -1,10 +1,11 @@
 //! WebAssembly with 128-bit vectors (simd128). Nothing is detected at run time: a build has it or
-//! has it not, so the token proves nothing, and only loads and stores are unsafe.
+//! has it not, so the token proves nothing.
 //!
 //! There is no product of bytes that sums four; even and odd bytes are widened to i16 in place,
 //! whose products are summed in pairs (`i32x4.dot_i16x8_s`): two of these are the four products of
 //! a lane, for any codes.
 
+use super::memory::{load, load_at, store};
 use super::{CODE_BIAS, Codes, Floats, KeyCodes, Lanes, Row, Wide, products_of_four};
 use crate::format::float::widen_f16;
 use std::arch::wasm32::*;
@@ -12,32 +13,6 @@ use std::arch::wasm32::*;
 /// Proof of nothing: a module with instructions that the host lacks does not load.
 #[derive(Clone, Copy)]
 pub(crate) struct Simd128;
-
-/// 16 bytes of numbers, from element `at` on.
-#[inline(always)]
-fn load<T: Plain, const N: usize>(x: &[T; N], at: usize) -> v128 {
-    assert!(at + 16 / size_of::<T>() <= N);
-    // SAFETY: 16 bytes from element `at` on are inside the array, and loads need no alignment.
-    unsafe { v128_load(x.as_ptr().add(at).cast()) }
-}
-
-#[inline(always)]
-fn store<T: Plain, const N: usize>(x: &mut [T; N], at: usize, v: v128) {
-    assert!(at + 16 / size_of::<T>() <= N);
-    // SAFETY: 16 bytes from element `at` on are inside the array, stores need no alignment, and any
-    // bits are a `Plain`.
-    unsafe { v128_store(x.as_mut_ptr().add(at).cast(), v) }
-}
-
-/// Numbers for which any bits are a value.
-trait Plain: Copy {}
-impl Plain for u8 {}
-impl Plain for i8 {}
-impl Plain for i16 {}
-impl Plain for i32 {}
-impl Plain for f32 {}
-impl Plain for [u8; 2] {}
-impl Plain for [u8; 4] {}
 
 /// `acc + Σ w·x` of the four bytes of each lane, `w` unsigned and `x` signed.
 #[inline(always)]
@@ -80,12 +55,12 @@ fn widen_bytes(bytes: v128) -> [i32; 16] {
         i16x8_extend_low_i8x16(bytes),
         i16x8_extend_high_i8x16(bytes),
     );
-    let mut out = [0; 16];
-    store(&mut out, 0, i32x4_extend_low_i16x8(low));
-    store(&mut out, 4, i32x4_extend_high_i16x8(low));
-    store(&mut out, 8, i32x4_extend_low_i16x8(high));
-    store(&mut out, 12, i32x4_extend_high_i16x8(high));
-    out
+    load(&[
+        i32x4_extend_low_i16x8(low),
+        i32x4_extend_high_i16x8(low),
+        i32x4_extend_low_i16x8(high),
+        i32x4_extend_high_i16x8(high),
+    ])
 }
 
 /// The totals of four sums.
@@ -137,13 +112,12 @@ impl Row for Simd128 {
 
     #[inline(always)]
     fn load(self, bytes: &[u8; 32]) -> [v128; 2] {
-        [load(bytes, 0), load(bytes, 16)]
+        load(bytes)
     }
 
     #[inline(always)]
     fn store(self, v: [v128; 2], bytes: &mut [u8; 32]) {
-        store(bytes, 0, v[0]);
-        store(bytes, 16, v[1]);
+        store(v, bytes);
     }
 
     #[inline(always)]
@@ -153,12 +127,12 @@ impl Row for Simd128 {
 
     #[inline(always)]
     fn load_pair(self, low: &[u8; 16], high: &[u8; 16]) -> [v128; 2] {
-        [load(low, 0), load(high, 0)]
+        [load(low), load(high)]
     }
 
     #[inline(always)]
     fn nibbles(self, bytes: &[u8; 16]) -> [v128; 2] {
-        let v = load(bytes, 0);
+        let v = load(bytes);
         [v128_and(v, u8x16_splat(15)), u8x16_shr(v, 4)]
     }
 
@@ -194,7 +168,7 @@ impl Row for Simd128 {
 
     #[inline(always)]
     fn look_up(self, table: &[u8; 16], v: [v128; 2]) -> [v128; 2] {
-        v.map(|v| u8x16_swizzle(load(table, 0), v))
+        v.map(|v| u8x16_swizzle(load(table), v))
     }
 
     #[inline(always)]
@@ -208,10 +182,8 @@ impl Row for Simd128 {
             let once = u8x16_sub(u8x16_splat(0), u8x16_ge(rest, u8x16_splat(86)));
             u8x16_sub(once, u8x16_ge(rest, u8x16_splat(171)))
         };
-        [
-            digit(v[0], load(factors, 0)),
-            digit(v[1], load(factors, 16)),
-        ]
+        let [low, high] = load(factors);
+        [digit(v[0], low), digit(v[1], high)]
     }
 
     #[inline(always)]
@@ -281,7 +253,7 @@ impl Wide for Simd128 {
         g: usize,
     ) -> v128 {
         let scaled = |i: usize| {
-            let sums = dot(i32x4_splat(0), codes[i], load(x, 16 * i));
+            let sums = dot(i32x4_splat(0), codes[i], load_at(x, 16 * i));
             i32x4_mul(sums, i32x4_splat(scales[2 * g + i]))
         };
         i32x4_add(acc, i32x4_add(scaled(0), scaled(1)))
@@ -301,7 +273,8 @@ impl Wide for Simd128 {
 
     #[inline(always)]
     fn dot_codes(self, acc: v128, codes: [v128; 2], x: &[i8; 32]) -> v128 {
-        dot(dot(acc, codes[0], load(x, 0)), codes[1], load(x, 16))
+        let [first, second] = load(x);
+        dot(dot(acc, codes[0], first), codes[1], second)
     }
 
     #[inline(always)]
@@ -311,9 +284,9 @@ impl Wide for Simd128 {
 
     #[inline(always)]
     fn dot_sums(self, a: [u64; 2], b: &[i16; 16], factor: i32) -> v128 {
-        let a = u64x2(a[0], a[1]);
-        let low = i32x4_dot_i16x8(i16x8_extend_low_i8x16(a), load(b, 0));
-        let high = i32x4_dot_i16x8(i16x8_extend_high_i8x16(a), load(b, 8));
+        let (a, b): (_, [v128; 2]) = (u64x2(a[0], a[1]), load(b));
+        let low = i32x4_dot_i16x8(i16x8_extend_low_i8x16(a), b[0]);
+        let high = i32x4_dot_i16x8(i16x8_extend_high_i8x16(a), b[1]);
         i32x4_mul(i32x4_add(low, high), i32x4_splat(factor))
     }
 
@@ -330,8 +303,7 @@ impl Wide for Simd128 {
 
     #[inline(always)]
     fn store8(self, x: [v128; 2], out: &mut [f32; 8]) {
-        store(out, 0, x[0]);
-        store(out, 4, x[1]);
+        store(x, out);
     }
 
     #[inline(always)]
@@ -375,7 +347,7 @@ impl Lanes for Simd128 {
 
     #[inline(always)]
     fn columns<const B: usize>(self, rows: &[[u8; B]; 16], c: usize) -> [v128; 4] {
-        let at = |r: usize| load(&rows[r], 16 * c);
+        let at = |r: usize| load_at(&rows[r], 16 * c);
         let low = |x, y| i32x4_shuffle::<0, 4, 1, 5>(x, y);
         let high = |x, y| i32x4_shuffle::<2, 6, 3, 7>(x, y);
         // Words 0 and 1, then words 2 and 3, of two rows each.
@@ -471,14 +443,12 @@ impl Lanes for Simd128 {
 
     #[inline(always)]
     fn load_from(self, x: &[f32]) -> v128 {
-        let x: &[f32; 4] = x.try_into().expect("four lanes");
-        load(x, 0)
+        load::<_, [f32; 4]>(x.try_into().expect("four lanes"))
     }
 
     #[inline(always)]
     fn store_to(self, x: v128, out: &mut [f32]) {
-        let out: &mut [f32; 4] = out.try_into().expect("four lanes");
-        store(out, 0, x);
+        store::<_, [f32; 4]>(x, out.try_into().expect("four lanes"));
     }
 }
 
@@ -506,7 +476,7 @@ impl Floats for Simd128 {
 
     #[inline(always)]
     fn floats(self, x: &[f32; 16]) -> [v128; 4] {
-        four(|i| load(x, 4 * i))
+        load(x)
     }
 
     #[inline(always)]
@@ -517,7 +487,7 @@ impl Floats for Simd128 {
 
     #[inline(always)]
     fn brains(self, x: &[[u8; 2]; 16]) -> [v128; 4] {
-        let two: [v128; 2] = [load(x, 0), load(x, 8)];
+        let two: [v128; 2] = load(x);
         four(|i| match i % 2 {
             0 => u32x4_shl(u32x4_extend_low_u16x8(two[i / 2]), 16),
             _ => u32x4_shl(u32x4_extend_high_u16x8(two[i / 2]), 16),
@@ -526,16 +496,12 @@ impl Floats for Simd128 {
 
     #[inline(always)]
     fn singles(self, x: &[[u8; 4]; 16]) -> [v128; 4] {
-        four(|i| load(x, 4 * i))
+        load(x)
     }
 
     #[inline(always)]
     fn to_array(self, x: [v128; 4]) -> [f32; 16] {
-        let mut out = [0.0; 16];
-        for (i, x) in x.into_iter().enumerate() {
-            store(&mut out, 4 * i, x);
-        }
-        out
+        load(&x)
     }
 
     #[inline(always)]
@@ -584,12 +550,7 @@ impl Codes for Simd128 {
     fn arranged(self, keys: &KeyCodes) -> KeyCodes {
         let mut out = [[0; 16]; 16];
         for i in 0..4 {
-            let rows = [
-                load(&keys[4 * i], 0),
-                load(&keys[4 * i + 1], 0),
-                load(&keys[4 * i + 2], 0),
-                load(&keys[4 * i + 3], 0),
-            ];
+            let rows: [v128; 4] = load(&keys.as_chunks::<4>().0[i]);
             // Words 0 and 1, then words 2 and 3, of two rows each.
             let first = [
                 i32x4_shuffle::<0, 4, 1, 5>(rows[0], rows[1]),
@@ -599,14 +560,10 @@ impl Codes for Simd128 {
                 i32x4_shuffle::<2, 6, 3, 7>(rows[0], rows[1]),
                 i32x4_shuffle::<2, 6, 3, 7>(rows[2], rows[3]),
             ];
-            store(&mut out[i], 0, i64x2_shuffle::<0, 2>(first[0], first[1]));
-            store(
-                &mut out[4 + i],
-                0,
-                i64x2_shuffle::<1, 3>(first[0], first[1]),
-            );
-            store(&mut out[8 + i], 0, i64x2_shuffle::<0, 2>(last[0], last[1]));
-            store(&mut out[12 + i], 0, i64x2_shuffle::<1, 3>(last[0], last[1]));
+            store(i64x2_shuffle::<0, 2>(first[0], first[1]), &mut out[i]);
+            store(i64x2_shuffle::<1, 3>(first[0], first[1]), &mut out[4 + i]);
+            store(i64x2_shuffle::<0, 2>(last[0], last[1]), &mut out[8 + i]);
+            store(i64x2_shuffle::<1, 3>(last[0], last[1]), &mut out[12 + i]);
         }
         out
     }
@@ -627,7 +584,7 @@ impl Codes for Simd128 {
             for r in 0..R {
                 let x = self.splat4(&x[r].as_chunks().0[j]);
                 for i in 0..4 {
-                    sums[r][i] = dot_signed(sums[r][i], load(&keys[4 * j + i], 0), x);
+                    sums[r][i] = dot_signed(sums[r][i], load(&keys[4 * j + i]), x);
                 }
             }
         }
@@ -641,16 +598,16 @@ impl Codes for Simd128 {
 
     #[inline(always)]
     fn signed(self, codes: &[u8; 16]) -> [v128; 4] {
-        floats_of_bytes(load(codes, 0))
+        floats_of_bytes(load(codes))
     }
 
     #[inline(always)]
     fn low_nibbles(self, bytes: &[u8; 16]) -> [v128; 4] {
-        floats_of_bytes(v128_and(load(bytes, 0), u8x16_splat(15)))
+        floats_of_bytes(v128_and(load(bytes), u8x16_splat(15)))
     }
 
     #[inline(always)]
     fn high_nibbles(self, bytes: &[u8; 16]) -> [v128; 4] {
-        floats_of_bytes(u8x16_shr(load(bytes, 0), 4))
+        floats_of_bytes(u8x16_shr(load(bytes), 4))
     }
 }

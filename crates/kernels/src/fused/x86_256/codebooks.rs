@@ -15,6 +15,7 @@ use crate::format::grid::{entries_of_4, entries_of_8};
 use crate::format::{IQ1_M, IQ1_S, IQ2_S, IQ2_XS, IQ2_XXS, IQ3_S, IQ3_XXS};
 use crate::isa::Row;
 use crate::isa::avx2::{Avx2, BIT, BYTE_OF_BIT, even_signs, nibbles, odd, proven, spread_sevens};
+use crate::isa::memory::load;
 use atta_formats::layout::{self, Signed, grids};
 use std::arch::x86_64::*;
 
@@ -68,11 +69,10 @@ const fn factors(first: [u32; 2], step: u32, n: usize) -> [i16; 16] {
 
 impl Avx2 {
     proven! {
-        fn loaded_8(self, bytes: &[u8; 8]) -> __m128i { _mm_loadl_epi64(bytes.as_ptr().cast()) }
-        fn loaded_words(self, words: &[i16; 16]) -> __m256i { _mm256_loadu_si256(words.as_ptr().cast()) }
+        fn loaded_8(self, bytes: &[u8; 8]) -> __m128i { _mm_cvtsi64_si128(load(bytes)) }
         fn zero(self) -> __m256i { _mm256_setzero_si256() }
         /// 16 bytes as words.
-        fn widened(self, bytes: &[u8; 16]) -> __m256i { _mm256_cvtepu8_epi16(self.bytes_16(bytes)) }
+        fn widened(self, bytes: &[u8; 16]) -> __m256i { _mm256_cvtepu8_epi16(load(bytes)) }
         fn in_both_lanes(self, v: __m128i) -> __m256i { _mm256_broadcastsi128_si256(v) }
         /// Scales of 4 bits, the low nibbles those of first halves.
         fn odd_nibbles(self, bytes: &[u8; 8]) -> __m256i {
@@ -89,18 +89,8 @@ impl Avx2 {
         fn odd_threes(self, words: &[u8; 8]) -> __m256i {
             let words = self.in_both_lanes(self.loaded_8(words));
             let words = _mm256_shuffle_epi8(words, self.load(const { &repeated([0, 0], 2) }));
-            let scales = _mm256_mullo_epi16(words, self.loaded_words(const { &factors([9, 6], 6, 2) }));
+            let scales = _mm256_mullo_epi16(words, load(const { &factors([9, 6], 6, 2) }));
             odd(_mm256_and_si256(_mm256_srli_epi16::<9>(scales), _mm256_set1_epi16(7)))
-        }
-        fn words(self, v: __m256i) -> [u32; 8] {
-            let mut words = [0; 8];
-            _mm256_storeu_si256(words.as_mut_ptr().cast(), v);
-            words
-        }
-        fn indices(self, v: __m256i) -> [u16; 16] {
-            let mut indices = [0; 16];
-            _mm256_storeu_si256(indices.as_mut_ptr().cast(), v);
-            indices
         }
         /// `−Σ factor·sum`, in some of the lanes.
         fn offset_correction(self, factors: __m256i, sums: __m256i) -> __m256i {
@@ -115,7 +105,7 @@ impl Avx2 {
             let groups = _mm256_permute4x64_epi64::<0b11_01_10_00>(groups);
             Unpacked {
                 at: (),
-                minus: Some(self.words(even_signs(spread_sevens(groups)))),
+                minus: Some(load(&even_signs(spread_sevens(groups)))),
                 scales: self.odd_tops(groups),
                 start: self.zero(),
             }
@@ -124,12 +114,12 @@ impl Avx2 {
             // Indices of 9 bits, then 7 signs.
             let halves = block.qs().as_chunks().0;
             let words = [self.load(&halves[0]), self.load(&halves[1])];
-            let index = |i: usize| self.indices(_mm256_and_si256(words[i], _mm256_set1_epi16(511)));
+            let index = |i: usize| load(&_mm256_and_si256(words[i], _mm256_set1_epi16(511)));
             let signs = _mm256_packus_epi16(_mm256_srli_epi16::<9>(words[0]), _mm256_srli_epi16::<9>(words[1]));
             let signs = _mm256_permute4x64_epi64::<0b11_01_10_00>(signs);
             Unpacked {
                 at: [index(0), index(1)],
-                minus: Some(self.words(even_signs(signs))),
+                minus: Some(load(&even_signs(signs))),
                 scales: self.odd_nibbles(block.scales()),
                 start: self.zero(),
             }
@@ -139,9 +129,9 @@ impl Avx2 {
             let (low, high) = (block.qs().as_chunks().0, self.in_both_lanes(_mm_cvtepu8_epi16(self.loaded_8(block.qh()))));
             let index = |i: usize, order: &[u8; 32]| {
                 let high = _mm256_shuffle_epi8(high, self.load(order));
-                let high = _mm256_mullo_epi16(high, self.loaded_words(const { &factors([8, 8], 2, 4) }));
+                let high = _mm256_mullo_epi16(high, load(const { &factors([8, 8], 2, 4) }));
                 let high = _mm256_and_si256(high, _mm256_set1_epi16(0x300));
-                self.indices(_mm256_or_si256(self.widened(&low[i]), high))
+                load(&_mm256_or_si256(self.widened(&low[i]), high))
             };
             Unpacked {
                 at: [index(0, const { &repeated([0, 2], 4) }), index(1, const { &repeated([4, 6], 4) })],
@@ -155,18 +145,18 @@ impl Avx2 {
             let groups = self.load(block.scales());
             Unpacked {
                 at: (),
-                minus: Some(self.words(even_signs(spread_sevens(groups)))),
+                minus: Some(load(&even_signs(spread_sevens(groups)))),
                 scales: self.odd_tops(groups),
                 start: self.zero(),
             }
         }
         fn iq3_s(self, block: layout::IQ3_S<'_>) -> Unpacked<[[u16; 16]; 4]> {
             let (low, ninth) = (block.qs().as_chunks().0, block.qh().as_chunks().0);
-            let bit = self.loaded_words(const { &WORD_BITS });
+            let bit = load(const { &WORD_BITS });
             let index = |i: usize| {
                 let set = _mm256_and_si256(_mm256_set1_epi16(i16::from_le_bytes(ninth[i])), bit);
                 let high = _mm256_and_si256(_mm256_cmpeq_epi16(set, bit), _mm256_set1_epi16(256));
-                self.indices(_mm256_or_si256(self.widened(&low[i]), high))
+                load(&_mm256_or_si256(self.widened(&low[i]), high))
             };
             let nibbles = nibbles(_mm_cvtsi32_si128(i32::from_le_bytes(*block.scales())));
             Unpacked {
@@ -180,12 +170,12 @@ impl Avx2 {
         fn iq1_s(self, block: layout::IQ1_S<'_>, sums: &Sums) -> Unpacked<[[u16; 16]; 2]> {
             // Of each group 3 high bits of 4 indices, 3 bits of the scale and the sign of the
             // shift.
-            let (low, groups) = (block.qs().as_chunks().0, self.in_both_lanes(self.bytes_16(block.qh())));
+            let (low, groups) = (block.qs().as_chunks().0, self.in_both_lanes(load(block.qh())));
             let index = |i: usize, order: &[u8; 32]| {
                 let high = _mm256_shuffle_epi8(groups, self.load(order));
-                let high = _mm256_mullo_epi16(high, self.loaded_words(const { &factors([9, 9], 3, 4) }));
+                let high = _mm256_mullo_epi16(high, load(const { &factors([9, 9], 3, 4) }));
                 let high = _mm256_and_si256(_mm256_srli_epi16::<1>(high), _mm256_set1_epi16(0x700));
-                self.indices(_mm256_or_si256(self.widened(&low[i]), high))
+                load(&_mm256_or_si256(self.widened(&low[i]), high))
             };
             let scales = odd(_mm256_and_si256(_mm256_srli_epi16::<12>(groups), _mm256_set1_epi16(7)));
             // 7 or 9.
@@ -196,7 +186,7 @@ impl Avx2 {
                 minus: None,
                 scales,
                 // Zeros behind the first eight.
-                start: self.offset_correction(biased, self.loaded_words(&sums.of_32.whole)),
+                start: self.offset_correction(biased, load(&sums.of_32.whole)),
             }
         }
         /// Codes biased by 9, with their shifts.
@@ -206,14 +196,14 @@ impl Avx2 {
             let nibbles = _mm256_or_si256(pairs, _mm256_slli_epi16::<4>(pairs));
             let index = |i: usize, nibbles: __m128i| {
                 let high = _mm256_slli_epi16::<8>(_mm256_cvtepu8_epi16(nibbles));
-                self.indices(_mm256_or_si256(self.widened(&low[i]), _mm256_and_si256(high, _mm256_set1_epi16(0x700))))
+                load(&_mm256_or_si256(self.widened(&low[i]), _mm256_and_si256(high, _mm256_set1_epi16(0x700))))
             };
             // 10 or 8.
             let minus = _mm256_and_si256(_mm256_srli_epi16::<2>(nibbles), _mm256_set1_epi8(2));
-            let shifts = self.words(_mm256_sub_epi8(_mm256_set1_epi8(10), minus));
+            let shifts = load(&_mm256_sub_epi8(_mm256_set1_epi8(10), minus));
             let scales = self.odd_threes(block.scales());
             // Sums of first halves in the low lane, of second halves in the high one.
-            let sums = _mm256_shuffle_epi8(self.loaded_words(&sums.of_16.whole), self.load(const { &EVEN_ODD_WORDS }));
+            let sums = _mm256_shuffle_epi8(load(&sums.of_16.whole), self.load(const { &EVEN_ODD_WORDS }));
             let sums = _mm256_permute4x64_epi64::<0b11_01_10_00>(sums);
             Unpacked {
                 at: (
@@ -237,11 +227,11 @@ impl Avx2 {
         fn negated(self, x: &[i8; 32], minus: u32) -> __m256i {
             let bit = _mm256_set1_epi64x(BIT);
             let minus = _mm256_cmpeq_epi8(_mm256_and_si256(self.of_eight(minus), bit), bit);
-            _mm256_sign_epi8(self.codes_32(x), _mm256_or_si256(minus, _mm256_set1_epi8(1)))
+            _mm256_sign_epi8(load(x), _mm256_or_si256(minus, _mm256_set1_epi8(1)))
         }
         fn spread(self, scales: __m256i, g: usize) -> __m256i { _mm256_shuffle_epi8(scales, self.load(&unknown(&WORDS)[g])) }
         fn scaled(self, k: f32, d: &[u16; 4], totals: __m128) -> __m128 {
-            let d = _mm_mul_ps(_mm_cvtph_ps(_mm_loadl_epi64(d.as_ptr().cast())), _mm_set1_ps(k));
+            let d = _mm_mul_ps(_mm_cvtph_ps(_mm_cvtsi64_si128(load(d))), _mm_set1_ps(k));
             _mm_mul_ps(d, totals)
         }
     }
@@ -301,7 +291,7 @@ impl Avx2 {
     ) -> __m256i {
         let x = match minus {
             Some(minus) => self.negated(x, minus[g]),
-            None => self.codes_32(x),
+            None => load(x),
         };
         // 2·62·127 fits an i16.
         self.add_pairs(

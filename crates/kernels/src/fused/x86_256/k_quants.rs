@@ -9,6 +9,7 @@
 use crate::activations::Sums;
 use crate::isa::avx2::{Avx2, AvxVnni, EVEN_ODD, proven};
 use crate::isa::avx512::Avx512;
+use crate::isa::memory::{load, load_at};
 use std::arch::x86_64::*;
 
 /// An instruction set that has AVX2.
@@ -102,16 +103,13 @@ pub(super) fn unknown<T>(x: &T) -> &T {
 
 impl Avx2 {
     proven! {
-        pub(super) fn bytes_16(self, bytes: &[u8; 16]) -> __m128i { _mm_loadu_si128(bytes.as_ptr().cast()) }
-        fn bytes_32(self, bytes: &[u8; 32]) -> __m256i { _mm256_loadu_si256(bytes.as_ptr().cast()) }
-        pub(super) fn codes_32(self, codes: &[i8; 32]) -> __m256i { _mm256_loadu_si256(codes.as_ptr().cast()) }
         /// `acc + Σ scale·code·x`.
         pub(super) fn add_pairs(self, acc: __m256i, codes: __m256i, x: __m256i, scales: __m256i) -> __m256i {
             _mm256_add_epi32(acc, _mm256_madd_epi16(_mm256_maddubs_epi16(codes, x), scales))
         }
         /// Word i of the rows in vector i.
         fn transposed_words(self, rows: [&[u8; 16]; 4]) -> [__m128i; 4] {
-            let [a, b, c, d] = [self.bytes_16(rows[0]), self.bytes_16(rows[1]), self.bytes_16(rows[2]), self.bytes_16(rows[3])];
+            let [a, b, c, d] = [load(rows[0]), load(rows[1]), load(rows[2]), load(rows[3])];
             let (ab, cd) = (_mm_unpacklo_epi32(a, b), _mm_unpacklo_epi32(c, d));
             let (ef, gh) = (_mm_unpackhi_epi32(a, b), _mm_unpackhi_epi32(c, d));
             [
@@ -144,9 +142,8 @@ impl Avx2 {
             let scales = [_mm_and_si128(low_scales, low_6), both(rest, low_scales)];
             let mins = [_mm_and_si128(low_mins, low_6), both(_mm_srli_epi32::<4>(rest), low_mins)];
 
-            let sums = x.sums.of_32.whole.as_ptr().cast::<i64>();
-            let first = _mm256_set1_epi64x(sums.read_unaligned());
-            let last = _mm256_set1_epi64x(sums.add(1).read_unaligned());
+            let first = _mm256_set1_epi64x(load_at(&x.sums.of_32.whole, 0));
+            let last = _mm256_set1_epi64x(load_at(&x.sums.of_32.whole, 4));
             let bias = _mm256_add_epi32(
                 _mm256_madd_epi16(_mm256_cvtepu8_epi16(mins[0]), first),
                 _mm256_madd_epi16(_mm256_cvtepu8_epi16(mins[1]), last),
@@ -162,9 +159,9 @@ impl Avx2 {
                 let (mut even, mut odd) = (_mm256_setzero_si256(), _mm256_setzero_si256());
                 for c in 0..4 {
                     let [low, high] = self.nibbles_of(block, c);
-                    let scale = |i: usize| _mm256_shuffle_epi8(scales[c / 2], self.bytes_32(&spread[2 * (c % 2) + i]));
-                    even = self.add_pairs(even, low, self.codes_32(&groups[2 * c]), scale(0));
-                    odd = self.add_pairs(odd, high, self.codes_32(&groups[2 * c + 1]), scale(1));
+                    let scale = |i: usize| _mm256_shuffle_epi8(scales[c / 2], load(&spread[2 * (c % 2) + i]));
+                    even = self.add_pairs(even, low, load(&groups[2 * c]), scale(0));
+                    odd = self.add_pairs(odd, high, load(&groups[2 * c + 1]), scale(1));
                 }
                 dots[r] = _mm256_add_epi32(even, odd);
             }
@@ -176,7 +173,7 @@ impl Avx2 {
         /// Codes of sub-blocks 2·c and 2·c + 1 of Q4_K or Q5_K.
         fn nibbles_of<const B: usize>(self, block: &[u8; B], c: usize) -> [__m256i; 2] {
             let nibbles: &[u8; 128] = block.last_chunk().expect("the nibbles end the block");
-            let (nibbles, low_4) = (self.bytes_32(&nibbles.as_chunks().0[c]), _mm256_set1_epi8(15));
+            let (nibbles, low_4) = (load(&nibbles.as_chunks::<32>().0[c]), _mm256_set1_epi8(15));
             let codes = [
                 _mm256_and_si256(nibbles, low_4),
                 _mm256_and_si256(_mm256_srli_epi16::<4>(nibbles), low_4),
@@ -185,7 +182,7 @@ impl Avx2 {
                 return codes;
             }
             // Bit s of byte j is the fifth bit of weight j of sub-block s.
-            let fifth = self.bytes_32(block[16..].first_chunk().expect("the fifth bits follow the header"));
+            let fifth = load_at(block, 16);
             let bit = _mm256_set1_epi8(16);
             let shifted = match c {
                 0 => [_mm256_slli_epi16::<4>(fifth), _mm256_slli_epi16::<3>(fifth)],
@@ -201,25 +198,25 @@ impl Avx2 {
 
         pub(crate) fn q6_k(self, blocks: [&[u8; 210]; 4], x: Input<'_>, prefetch: impl Fn(usize)) -> __m128 {
             let (low_4, top_2) = (_mm256_set1_epi8(0x0f), _mm256_set1_epi8(0x30));
-            let (even_odd, sums) = (self.bytes_16(unknown(&EVEN_ODD)), x.sums.of_16.whole.as_ptr().cast());
-            let (sums, mut dots) = (_mm256_loadu_si256(sums), [_mm256_setzero_si256(); 4]);
+            let even_odd = load(unknown(&EVEN_ODD));
+            let (sums, mut dots) = (load(&x.sums.of_16.whole), [_mm256_setzero_si256(); 4]);
             for r in 0..4 {
                 prefetch(r);
                 let (block, spread) = (unknown(blocks[r]), unknown(&WORDS));
                 let groups = unknown(x.codes).as_chunks::<32>().0;
-                let scales = self.bytes_16(block[192..].first_chunk().expect("the scales follow the codes"));
+                let scales = load_at(block, 192);
                 // 32 is subtracted from the codes.
                 let offset = _mm256_slli_epi32::<5>(_mm256_madd_epi16(_mm256_cvtepi8_epi16(scales), sums));
                 let (mut even, mut odd) = (_mm256_sub_epi32(_mm256_setzero_si256(), offset), _mm256_setzero_si256());
                 // Those of the first halves of sub-blocks of 32 in the low lane, of the second
                 // halves in the high one.
                 let scales = _mm256_cvtepi8_epi16(_mm_shuffle_epi8(scales, even_odd));
-                let scale = |i: usize| _mm256_shuffle_epi8(scales, self.bytes_32(&spread[i]));
+                let scale = |i: usize| _mm256_shuffle_epi8(scales, load(&spread[i]));
                 for h in 0..2 {
-                    let at = |at: usize| self.bytes_32(block[at..].first_chunk().expect("the codes begin the block"));
+                    let at = |at: usize| load_at(block, at);
                     let (a, b, top) = (at(64 * h), at(64 * h + 32), at(128 + 32 * h));
                     let with = |low, top| _mm256_or_si256(_mm256_and_si256(low, low_4), _mm256_and_si256(top, top_2));
-                    let x = |i: usize| self.codes_32(&groups[4 * h + i]);
+                    let x = |i: usize| load(&groups[4 * h + i]);
                     even = self.add_pairs(even, with(a, _mm256_slli_epi16::<4>(top)), x(0), scale(4 * h));
                     odd = self.add_pairs(odd, with(b, _mm256_slli_epi16::<2>(top)), x(1), scale(4 * h + 1));
                     even = self.add_pairs(even, with(_mm256_srli_epi16::<4>(a), top), x(2), scale(4 * h + 2));
@@ -237,11 +234,6 @@ impl Avx2 {
         /// `out + scale·v`.
         pub(crate) fn add_four(self, out: __m128, scale: f32, v: __m128) -> __m128 {
             _mm_add_ps(out, _mm_mul_ps(_mm_set1_ps(scale), v))
-        }
-        pub(crate) fn floats_of(self, x: __m128) -> [f32; 4] {
-            let mut out = [0.0; 4];
-            _mm_storeu_ps(out.as_mut_ptr(), x);
-            out
         }
     }
 }

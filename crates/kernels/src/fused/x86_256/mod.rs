@@ -22,6 +22,7 @@ use crate::format::{
 };
 use crate::isa::Wide;
 use crate::isa::avx2::Avx2;
+use crate::isa::memory::load;
 use crate::registry::{Format, formats};
 use k_quants::{HasAvx2, Input};
 use std::arch::x86_64::__m128;
@@ -103,6 +104,6 @@ fn fours<F: FourRows>(isa: Avx2, row_tile: RowTile<'_>) {
             });
             out = isa.add_four(out, x.scales[at], v);
         }
-        store(isa.floats_of(out), places, &mut row_tile.acc[..d_out]);
+        store(load(&out), places, &mut row_tile.acc[..d_out]);
     }
 }

@@ -16,6 +16,7 @@ use crate::activations::Sums;
 use crate::format::{IQ4_NL, IQ4_XS, KQuant, MXFP4, Quant32, iq4_nl::CODES, mxfp4, tq1_0};
 use crate::isa::avx2::proven;
 use crate::isa::avx512::Avx512;
+use crate::isa::memory::{load, load_at};
 use std::arch::x86_64::*;
 
 /// Up to four blocks of 256 activations; scales that are missing are those of others.
@@ -199,49 +200,51 @@ impl Avx512 {
         self.nibbles_of_table(rows, x, (&mxfp4::CODES, MXFP4::OFFSET), d, prefetch)
     }
 
+    /// Prefetches the line `offset` bytes behind the start of `bytes`, which need not exist, into
+    /// the L1.
+    #[inline(always)]
+    pub(crate) fn prefetch_l1(self, bytes: &[u8], offset: usize) {
+        let at = bytes.as_ptr().wrapping_add(offset).cast();
+        // SAFETY: a hint, which may name any address; every x86-64 has the instruction.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(at) }
+    }
+    /// Prefetches the line `offset` bytes behind the start of `bytes`, which need not exist, from
+    /// memory into the L2.
+    #[inline(always)]
+    pub(crate) fn prefetch_l2(self, bytes: &[u8], offset: usize) {
+        let at = bytes.as_ptr().wrapping_add(offset).cast();
+        // SAFETY: as above.
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(at) }
+    }
+
     proven! {
-        /// Prefetches the line `offset` bytes behind the start of `bytes`, which need not exist,
-        /// into the L1.
-        pub(crate) fn prefetch_l1(self, bytes: &[u8], offset: usize) {
-            _mm_prefetch::<_MM_HINT_T0>(bytes.as_ptr().wrapping_add(offset).cast());
-        }
-        /// Prefetches the line `offset` bytes behind the start of `bytes`, which need not exist,
-        /// from memory into the L2.
-        pub(crate) fn prefetch_l2(self, bytes: &[u8], offset: usize) {
-            _mm_prefetch::<_MM_HINT_T1>(bytes.as_ptr().wrapping_add(offset).cast());
-        }
-        pub(super) fn words(self, words: &[u16; 32]) -> __m512i { _mm512_loadu_si512(words.as_ptr().cast()) }
-        fn lanes(self, lanes: &[i32; 16]) -> __m512i { _mm512_loadu_si512(lanes.as_ptr().cast()) }
-        fn lanes_of_64(self, lanes: &[i64; 8]) -> __m512i { _mm512_loadu_si512(lanes.as_ptr().cast()) }
-        pub(super) fn bytes_64(self, bytes: &[u8; 64]) -> __m512i { _mm512_loadu_si512(bytes.as_ptr().cast()) }
         /// `parts[i]` in 128-bit lane i.
         fn four_lanes(self, parts: [&[u8; 16]; 4]) -> __m512i {
-            let v = _mm512_castsi128_si512(_mm_loadu_si128(parts[0].as_ptr().cast()));
-            let v = _mm512_mask_broadcast_i32x4(v, 0x00f0, _mm_loadu_si128(parts[1].as_ptr().cast()));
-            let v = _mm512_mask_broadcast_i32x4(v, 0x0f00, _mm_loadu_si128(parts[2].as_ptr().cast()));
-            _mm512_mask_broadcast_i32x4(v, 0xf000, _mm_loadu_si128(parts[3].as_ptr().cast()))
+            let v = _mm512_castsi128_si512(load(parts[0]));
+            let v = _mm512_mask_broadcast_i32x4(v, 0x00f0, load(parts[1]));
+            let v = _mm512_mask_broadcast_i32x4(v, 0x0f00, load(parts[2]));
+            _mm512_mask_broadcast_i32x4(v, 0xf000, load(parts[3]))
         }
         /// As [`Self::four_lanes`].
         fn four_lanes_signed(self, parts: [&[i8; 16]; 4]) -> __m512i {
-            let v = _mm512_castsi128_si512(_mm_loadu_si128(parts[0].as_ptr().cast()));
-            let v = _mm512_mask_broadcast_i32x4(v, 0x00f0, _mm_loadu_si128(parts[1].as_ptr().cast()));
-            let v = _mm512_mask_broadcast_i32x4(v, 0x0f00, _mm_loadu_si128(parts[2].as_ptr().cast()));
-            _mm512_mask_broadcast_i32x4(v, 0xf000, _mm_loadu_si128(parts[3].as_ptr().cast()))
+            let v = _mm512_castsi128_si512(load(parts[0]));
+            let v = _mm512_mask_broadcast_i32x4(v, 0x00f0, load(parts[1]));
+            let v = _mm512_mask_broadcast_i32x4(v, 0x0f00, load(parts[2]));
+            _mm512_mask_broadcast_i32x4(v, 0xf000, load(parts[3]))
         }
         /// Groups of 32 codes in the lower and the upper half.
         fn two_groups(self, low: &[i8; 32], high: &[i8; 32]) -> __m512i {
-            let v = _mm512_castsi256_si512(_mm256_loadu_si256(low.as_ptr().cast()));
-            _mm512_inserti64x4::<1>(v, _mm256_loadu_si256(high.as_ptr().cast()))
+            let v = _mm512_castsi256_si512(load(low));
+            _mm512_inserti64x4::<1>(v, load(high))
         }
-        pub(super) fn codes_64(self, codes: &[i8; 64]) -> __m512i { _mm512_loadu_si512(codes.as_ptr().cast()) }
         /// Widens the low f16 of each lane.
         fn low_halves(self, v: __m512i) -> __m512 { _mm512_cvtph_ps(_mm512_cvtepi32_epi16(v)) }
         /// Widens sixteen f16.
-        pub(crate) fn halves_16(self, bits: &[u16; 16]) -> __m512 { _mm512_cvtph_ps(_mm256_loadu_si256(bits.as_ptr().cast())) }
+        pub(crate) fn halves_16(self, bits: &[u16; 16]) -> __m512 { _mm512_cvtph_ps(load(bits)) }
         /// Element i/4 in lane i.
         pub(super) fn of_blocks(self, x: [f32; 4]) -> __m512 {
-            let x = _mm512_castps128_ps512(_mm_loadu_ps(x.as_ptr()));
-            _mm512_permutexvar_ps(self.lanes(&BLOCK_OF_LANE), x)
+            let x = _mm512_castps128_ps512(load(&x));
+            _mm512_permutexvar_ps(load(&BLOCK_OF_LANE), x)
         }
         /// `acc + Σ scale·code·x`.
         pub(super) fn dot_pairs(self, acc: __m512i, codes: __m512i, x: __m512i, scales: __m512i) -> __m512i {
@@ -285,9 +288,7 @@ impl Avx512 {
             let mins = [_mm512_and_si512(low_mins, low_6), both(_mm512_srli_epi32::<4>(rest), low_mins)];
             // Word 2·block + row % 2 of vector row/2: the scales of a block.
             let (even, odd) = (_mm512_unpacklo_epi32(scales[0], scales[1]), _mm512_unpackhi_epi32(scales[0], scales[1]));
-            let mut words = [[0_i64; 8]; 2];
-            _mm512_storeu_si512(words[0].as_mut_ptr().cast(), even);
-            _mm512_storeu_si512(words[1].as_mut_ptr().cast(), odd);
+            let words: [[i64; 8]; 2] = load(&[even, odd]);
 
             let sums = |i: usize| &x.sums[i.min(N - 1)].of_32;
             let high = self.four_lanes_signed([&sums(0).high, &sums(1).high, &sums(2).high, &sums(3).high]);
@@ -313,7 +314,7 @@ impl Avx512 {
                     let word = _mm512_set1_epi64(words[r / 2][2 * c + r % 2]);
                     let mut sum = _mm512_setzero_si512();
                     for i in 0..4 {
-                        let scales = _mm512_shuffle_epi8(word, self.bytes_64(&SCALES_OF_32[i]));
+                        let scales = _mm512_shuffle_epi8(word, load(&SCALES_OF_32[i]));
                         sum = self.dot_pairs(sum, codes[i], xs[i], scales);
                     }
                     dots[r] = sum;
@@ -328,8 +329,7 @@ impl Avx512 {
         /// Codes of Q4_K or Q5_K in the order of [`NIBBLE_GROUPS`].
         fn codes_of_nibbles<const B: usize>(self, block: &[u8; B]) -> [__m512i; 4] {
             let nibbles: &[u8; 128] = block.last_chunk().expect("the nibbles end the block");
-            let (low_4, [first, second]) = (_mm512_set1_epi8(15), [0, 64].map(|at| nibbles.as_ptr().add(at)));
-            let (a, b) = (_mm512_loadu_si512(first.cast()), _mm512_loadu_si512(second.cast()));
+            let (low_4, [a, b]) = (_mm512_set1_epi8(15), load(nibbles));
             let codes = [
                 _mm512_and_si512(a, low_4),
                 _mm512_and_si512(_mm512_srli_epi16::<4>(a), low_4),
@@ -344,10 +344,10 @@ impl Avx512 {
             let bit = _mm512_set1_epi8(16);
             let with = |codes, shifted| _mm512_or_si512(codes, _mm512_and_si512(shifted, bit));
             [
-                with(codes[0], _mm512_sllv_epi16(v, self.words(const { &halves_of(4, 2) }))),
-                with(codes[1], _mm512_sllv_epi16(v, self.words(const { &halves_of(3, 1) }))),
-                with(codes[2], _mm512_srlv_epi16(v, self.words(const { &halves_of(0, 2) }))),
-                with(codes[3], _mm512_srlv_epi16(v, self.words(const { &halves_of(1, 3) }))),
+                with(codes[0], _mm512_sllv_epi16(v, load(const { &halves_of(4, 2) }))),
+                with(codes[1], _mm512_sllv_epi16(v, load(const { &halves_of(3, 1) }))),
+                with(codes[2], _mm512_srlv_epi16(v, load(const { &halves_of(0, 2) }))),
+                with(codes[3], _mm512_srlv_epi16(v, load(const { &halves_of(1, 3) }))),
             ]
         }
 
@@ -355,32 +355,32 @@ impl Avx512 {
             self, rows: [&[[u8; 210]; N]; 4], x: Inputs256<'_, N>, prefetch: impl Prefetch
         ) -> __m512 {
             let (low_4, top_2) = (_mm512_set1_epi8(0x0f), _mm512_set1_epi8(0x30));
-            let (left, right) = (self.words(const { &halves_of(4, 2) }), self.words(const { &halves_of(0, 2) }));
+            let (left, right) = (load(const { &halves_of(4, 2) }), load(const { &halves_of(0, 2) }));
             let (mut d, mut blocks) = ([0; 16], [_mm512_setzero_si512(); 4]);
             for c in 0..N {
                 let xs = x.codes[c].as_chunks::<64>().0;
-                let sums = _mm256_loadu_si256(x.sums[c].of_16.whole.as_ptr().cast());
+                let sums = load(&x.sums[c].of_16.whole);
                 let mut dots = [_mm512_setzero_si512(); 4];
                 for r in 0..4 {
                     prefetch.prefetch(self, &rows[r][c], c, r);
                     let block = &rows[r][c];
                     d[4 * c + r] = u16::from_le_bytes([block[208], block[209]]);
-                    let scales = _mm256_cvtepi8_epi16(_mm_loadu_si128(block.as_ptr().add(192).cast()));
+                    let scales = _mm256_cvtepi8_epi16(load_at(block, 192));
                     // 32 is subtracted from the codes.
                     let offset = _mm256_slli_epi32::<5>(_mm256_madd_epi16(scales, sums));
                     let mut sum = _mm512_zextsi256_si512(_mm256_sub_epi32(_mm256_setzero_si256(), offset));
                     let scales = _mm512_castsi256_si512(scales);
                     for h in 0..2 {
-                        let low = _mm512_loadu_si512(block.as_ptr().add(64 * h).cast());
-                        let high = _mm256_loadu_si256(block.as_ptr().add(128 + 32 * h).cast());
+                        let low = load_at(block, 64 * h);
+                        let high = load_at(block, 128 + 32 * h);
                         let high = _mm512_broadcast_i64x4(high);
                         let top = [_mm512_sllv_epi16(high, left), _mm512_srlv_epi16(high, right)];
                         let low = [low, _mm512_srli_epi16::<4>(low)];
                         for i in 0..2 {
                             let top = _mm512_and_si512(top[i], top_2);
                             let codes = _mm512_or_si512(_mm512_and_si512(low[i], low_4), top);
-                            let spread = _mm512_permutexvar_epi16(self.words(&SCALES_OF_16[2 * h + i]), scales);
-                            sum = self.dot_pairs(sum, codes, self.codes_64(&xs[2 * h + i]), spread);
+                            let spread = _mm512_permutexvar_epi16(load(&SCALES_OF_16[2 * h + i]), scales);
+                            sum = self.dot_pairs(sum, codes, load(&xs[2 * h + i]), spread);
                         }
                     }
                     dots[r] = sum;
@@ -394,12 +394,12 @@ impl Avx512 {
         pub(crate) fn iq4_xs<const N: usize>(
             self, rows: [&[[u8; 136]; N]; 4], x: Inputs256<'_, N>, prefetch: impl Prefetch
         ) -> __m512 {
-            let (low_4, table) = (_mm512_set1_epi8(15), _mm512_broadcast_i32x4(_mm_loadu_si128(CODES.as_ptr().cast())));
+            let (low_4, table) = (_mm512_set1_epi8(15), _mm512_broadcast_i32x4(load(&CODES)));
             let (mut d, mut blocks) = ([0; 16], [_mm512_setzero_si512(); 4]);
             for c in 0..N {
                 let xs = x.codes[c].as_chunks::<128>().0;
                 let xs = [self.halves_of_groups(&xs[0]), self.halves_of_groups(&xs[1])];
-                let sums = _mm_loadu_si128(x.sums[c].of_32.whole.as_ptr().cast());
+                let sums = load_at(&x.sums[c].of_32.whole, 0);
                 let mut dots = [_mm512_setzero_si512(); 4];
                 for r in 0..4 {
                     prefetch.prefetch(self, &rows[r][c], c, r);
@@ -411,12 +411,12 @@ impl Avx512 {
                     let mut sum = _mm512_zextsi128_si512(_mm_sub_epi32(_mm_setzero_si128(), offset));
                     let scales = _mm512_castsi256_si512(_mm256_cvtepi8_epi32(scales));
                     for h in 0..2 {
-                        let nibbles = _mm512_loadu_si512(block.as_ptr().add(8 + 64 * h).cast());
+                        let nibbles = load_at(block, 8 + 64 * h);
                         let low = _mm512_and_si512(nibbles, low_4);
                         let high = _mm512_and_si512(_mm512_srli_epi16::<4>(nibbles), low_4);
                         let dot = _mm512_dpbusd_epi32(_mm512_setzero_si512(), _mm512_shuffle_epi8(table, low), xs[h][0]);
                         let dot = _mm512_dpbusd_epi32(dot, _mm512_shuffle_epi8(table, high), xs[h][1]);
-                        let spread = _mm512_permutexvar_epi32(self.lanes(&SCALES_OF_LANES[h]), scales);
+                        let spread = _mm512_permutexvar_epi32(load(&SCALES_OF_LANES[h]), scales);
                         sum = _mm512_add_epi32(sum, _mm512_mullo_epi32(dot, spread));
                     }
                     dots[r] = sum;
@@ -455,20 +455,20 @@ impl Avx512 {
                     prefetch.prefetch(self, &rows[r][c], c, r);
                     let block = &rows[r][c];
                     halves[4 * c + r] = i32::from_le_bytes(*block.last_chunk().expect("d and dmin end the block"));
-                    let scales = _mm_loadu_si128(header_of(block).as_ptr().cast());
+                    let scales = load(header_of(block));
                     let scales = _mm_and_si128(scales, _mm512_castsi512_si128(low_4));
                     let scales = _mm512_castsi256_si512(_mm256_cvtepi8_epi16(scales));
                     let codes = self.pairs_of_bits(block[16..].first_chunk().expect("the codes follow the scales"));
                     let mut sum = _mm512_setzero_si512();
                     for i in 0..4 {
-                        let spread = _mm512_permutexvar_epi16(self.words(&SCALES_OF_16[i]), scales);
-                        sum = self.dot_pairs(sum, codes[i], self.codes_64(&xs[i]), spread);
+                        let spread = _mm512_permutexvar_epi16(load(&SCALES_OF_16[i]), scales);
+                        sum = self.dot_pairs(sum, codes[i], load(&xs[i]), spread);
                     }
                     dots[r] = sum;
                 }
                 blocks[c] = self.fold_rows(dots);
             }
-            let halves = self.lanes(&halves);
+            let halves = load(&halves);
             let v = _mm512_mul_ps(self.low_halves(halves), self.fold_blocks(blocks));
             let dmin = self.low_halves(_mm512_srli_epi32::<16>(halves));
             let v = _mm512_sub_ps(v, _mm512_mul_ps(dmin, _mm512_cvtepi32_ps(bias)));
@@ -482,7 +482,7 @@ impl Avx512 {
             for c in 0..N {
                 let xs = x.codes[c].as_chunks::<64>().0;
                 // 1 is subtracted from the digits.
-                let sums = _mm_loadu_si128(x.sums[c].of_32.whole.as_ptr().cast());
+                let sums = load_at(&x.sums[c].of_32.whole, 0);
                 let start = _mm512_zextsi128_si512(_mm_madd_epi16(sums, _mm_set1_epi16(-1)));
                 let mut dots = [_mm512_setzero_si512(); 4];
                 for r in 0..4 {
@@ -490,7 +490,7 @@ impl Avx512 {
                     let block = &rows[r][c];
                     d[4 * c + r] = u16::from_le_bytes([block[52], block[53]]);
                     // What the four times 64 digits are in; see `format/tq1_0.rs`.
-                    let narrow = _mm_loadu_si128(block.as_ptr().add(32).cast());
+                    let narrow = load_at(block, 32);
                     let last = i32::from_le_bytes([block[48], block[49], block[50], block[51]]);
                     let wide = self.twice(block.first_chunk().expect("54 bytes are more than 32"));
                     let narrow = _mm512_broadcast_i32x4(narrow);
@@ -499,7 +499,7 @@ impl Avx512 {
                     let mut sum = start;
                     for i in 0..4 {
                         // Even and odd bytes apart, each in the upper half of a word.
-                        let (x, factors) = (self.codes_64(&xs[i]), self.bytes_64(&FACTORS[i]));
+                        let (x, factors) = (load(&xs[i]), load(&FACTORS[i]));
                         let digits = _mm512_mullo_epi16(bytes[i], _mm512_slli_epi16::<8>(factors));
                         sum = _mm512_dpbusd_epi32(sum, _mm512_mulhi_epu16(digits, three), x);
                         let factors = _mm512_srli_epi16::<8>(factors);
@@ -523,14 +523,14 @@ impl Avx512 {
         }
         /// 32 bytes in the lower and the upper half.
         fn twice(self, bytes: &[u8; 32]) -> __m512i {
-            _mm512_broadcast_i64x4(_mm256_loadu_si256(bytes.as_ptr().cast()))
+            _mm512_broadcast_i64x4(load(bytes))
         }
         /// The two-bit codes of a block, 64 at a time: bits 2·j and 2·j + 1 of 32 bytes are 32
         /// weights.
         fn pairs_of_bits(self, bytes: &[u8; 64]) -> [__m512i; 4] {
             let (bytes, two) = (bytes.as_chunks::<32>().0, _mm512_set1_epi8(3));
             let (first, second) = (self.twice(&bytes[0]), self.twice(&bytes[1]));
-            let (low, high) = (self.words(const { &halves_of(0, 2) }), self.words(const { &halves_of(4, 6) }));
+            let (low, high) = (load(const { &halves_of(0, 2) }), load(const { &halves_of(4, 6) }));
             [
                 _mm512_and_si512(_mm512_srlv_epi16(first, low), two),
                 _mm512_and_si512(_mm512_srlv_epi16(first, high), two),
@@ -540,7 +540,7 @@ impl Avx512 {
         }
 
         pub(crate) fn q8_0(self, rows: [&[[u8; 34]; 4]; 4], x: Four32<'_>, prefetch: impl Prefetch) -> __m512 {
-            let sums = _mm_cvtepi16_epi32(_mm_loadl_epi64(x.sums.as_ptr().cast()));
+            let sums = _mm_cvtepi16_epi32(_mm_cvtsi64_si128(load(&x.sums)));
             // Flipping the top bit adds 128 to the codes.
             let offsets = _mm_sub_epi32(_mm_setzero_si128(), _mm_slli_epi32::<7>(sums));
             let offsets = _mm512_castsi128_si512(offsets);
@@ -554,10 +554,10 @@ impl Avx512 {
                     d[4 * c + r] = u16::from_le_bytes([blocks[c][0], blocks[c][1]]);
                 }
                 for i in 0..2 {
-                    let at = |c: usize| _mm256_loadu_si256(blocks[2 * i + c].as_ptr().add(2).cast());
+                    let at = |c: usize| load_at(&blocks[2 * i + c], 2);
                     let codes = _mm512_inserti64x4::<1>(_mm512_castsi256_si512(at(0)), at(1));
-                    let start = _mm512_maskz_permutexvar_epi32(0x0101, self.lanes(&BLOCK_OF_HALF[i]), offsets);
-                    dots[i][r] = _mm512_dpbusd_epi32(start, _mm512_xor_si512(codes, flip), self.codes_64(&xs[i]));
+                    let start = _mm512_maskz_permutexvar_epi32(0x0101, load(&BLOCK_OF_HALF[i]), offsets);
+                    dots[i][r] = _mm512_dpbusd_epi32(start, _mm512_xor_si512(codes, flip), load(&xs[i]));
                 }
             }
             let isum = _mm512_cvtepi32_ps(self.fold_lanes(self.fold_rows(dots[0]), self.fold_rows(dots[1])));
@@ -577,10 +577,10 @@ impl Avx512 {
                 dots[r] = _mm512_dpbusd_epi32(sum, high, second);
                 // The scale of block c begins at byte 18·c, which is byte 2·c of 128-bit lane c.
                 // Loaded last, or the compiler makes the nibbles of this by shifts.
-                let head = self.bytes_64(blocks.as_flattened().first_chunk().expect("72 bytes"));
-                d = _mm512_mask_shuffle_epi8(d, 0x0003_0003_0003_0003 << (2 * r), head, self.bytes_64(&SCALES_OF_ROWS));
+                let head = load_at(blocks.as_flattened().first_chunk::<72>().expect("4 times 18"), 0);
+                d = _mm512_mask_shuffle_epi8(d, 0x0003_0003_0003_0003 << (2 * r), head, load(&SCALES_OF_ROWS));
             }
-            let d = _mm512_castsi512_si256(_mm512_permutexvar_epi64(self.lanes_of_64(&EVEN), d));
+            let d = _mm512_castsi512_si256(_mm512_permutexvar_epi64(load(&EVEN), d));
             let isum = _mm512_cvtepi32_ps(self.fold_rows(dots));
             _mm512_mul_ps(_mm512_mul_ps(_mm512_cvtph_ps(d), self.of_blocks(x.scales)), isum)
         }
@@ -590,7 +590,7 @@ impl Avx512 {
         fn nibbles_of_table<const B: usize>(
             self, rows: [&[[u8; B]; 4]; 4], x: Four32<'_>, table: (&[u8; 16], i16), d: __m512, prefetch: impl Prefetch
         ) -> __m512 {
-            let (table, offset) = (_mm512_broadcast_i32x4(_mm_loadu_si128(table.0.as_ptr().cast())), i32::from(table.1));
+            let (table, offset) = (_mm512_broadcast_i32x4(load(table.0)), i32::from(table.1));
             let (start, [first, second]) = (self.offsets(x.sums, offset), self.halves_of_groups(x.codes));
             let (low_4, mut dots) = (_mm512_set1_epi8(15), [_mm512_setzero_si512(); 4]);
             for r in 0..4 {
@@ -608,7 +608,7 @@ impl Avx512 {
         }
         /// [`half_power`](atta_formats::layout::half_power) of sixteen exponents.
         pub(crate) fn powers_16(self, exponents: &[u16; 16]) -> __m512 {
-            let e = _mm512_cvtepu16_epi32(_mm256_loadu_si256(exponents.as_ptr().cast()));
+            let e = _mm512_cvtepu16_epi32(load(exponents));
             let one = _mm512_set1_epi32(1);
             let normal = _mm512_slli_epi32::<23>(_mm512_sub_epi32(e, one));
             let subnormal = _mm512_slli_epi32::<21>(_mm512_add_epi32(_mm512_and_si512(e, one), one));
@@ -643,16 +643,15 @@ impl Avx512 {
         /// The first halves of four groups of 32 codes, and the second ones: what low and high
         /// nibbles are multiplied with.
         fn halves_of_groups(self, codes: &[i8; 128]) -> [__m512i; 2] {
-            let codes = codes.as_chunks().0;
-            let (a, b) = (self.codes_64(&codes[0]), self.codes_64(&codes[1]));
+            let [a, b] = load(codes);
             [_mm512_shuffle_i32x4::<0x88>(a, b), _mm512_shuffle_i32x4::<0xdd>(a, b)]
         }
         /// Where the sums of four blocks start from whose codes `offset` is subtracted,
         /// in the first element of a 128-bit lane each.
         fn offsets(self, sums: [i16; 4], offset: i32) -> __m512i {
-            let sums = _mm_cvtepi16_epi32(_mm_loadl_epi64(sums.as_ptr().cast()));
+            let sums = _mm_cvtepi16_epi32(_mm_cvtsi64_si128(load(&sums)));
             let start = _mm512_castsi128_si512(_mm_mullo_epi32(sums, _mm_set1_epi32(-offset)));
-            _mm512_maskz_permutexvar_epi32(0x1111, self.lanes(&BLOCK_OF_LANE), start)
+            _mm512_maskz_permutexvar_epi32(0x1111, load(&BLOCK_OF_LANE), start)
         }
 
         /// `out` of four rows plus the first `n` blocks of 4×4 blocks, in order.
@@ -672,11 +671,6 @@ impl Avx512 {
             _mm_add_ps(out, _mm512_extractf32x4_ps::<3>(quad))
         }
         pub(crate) fn no_quad(self) -> __m128 { _mm_setzero_ps() }
-        pub(crate) fn four_floats(self, x: __m128) -> [f32; 4] {
-            let mut out = [0.0; 4];
-            _mm_storeu_ps(out.as_mut_ptr(), x);
-            out
-        }
     }
 }
 

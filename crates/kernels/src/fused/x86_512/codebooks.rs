@@ -13,6 +13,7 @@ use crate::format::KQuant;
 use crate::format::{IQ2_XS, IQ2_XXS, IQ3_S, IQ3_XXS};
 use crate::isa::avx2::{even_signs, nibbles, odd, proven, spread_sevens};
 use crate::isa::avx512::Avx512;
+use crate::isa::memory::load;
 use atta_formats::layout::{self, Signed, grids};
 use std::arch::x86_64::*;
 
@@ -71,7 +72,7 @@ impl Avx512 {
         fn look_up_256(self, table: &[u16; 256], indices: __m512i) -> __m512i {
             let table = table.as_chunks::<32>().0;
             let of_64 = |i: usize| {
-                _mm512_permutex2var_epi16(self.words(&table[2 * i]), indices, self.words(&table[2 * i + 1]))
+                _mm512_permutex2var_epi16(load(&table[2 * i]), indices, load(&table[2 * i + 1]))
             };
             let bit_6 = _mm512_test_epi16_mask(indices, _mm512_set1_epi16(64));
             let bit_7 = _mm512_test_epi16_mask(indices, _mm512_set1_epi16(128));
@@ -117,40 +118,35 @@ impl Avx512 {
             self.values(values, v)
         }
         fn values(self, values: &[u8; 16], v: __m512i) -> __m512i {
-            let table = _mm512_broadcast_i32x4(_mm_loadu_si128(values.as_ptr().cast()));
+            let table = _mm512_broadcast_i32x4(load(values));
             _mm512_shuffle_epi8(table, v)
         }
         /// 32 bytes as words.
-        fn widened(self, bytes: &[u8; 32]) -> __m512i { _mm512_cvtepu8_epi16(_mm256_loadu_si256(bytes.as_ptr().cast())) }
-        fn loaded_8(self, bytes: &[u8; 8]) -> __m128i { _mm_loadl_epi64(bytes.as_ptr().cast()) }
+        fn widened(self, bytes: &[u8; 32]) -> __m512i { _mm512_cvtepu8_epi16(load(bytes)) }
+        fn loaded_8(self, bytes: &[u8; 8]) -> __m128i { _mm_cvtsi64_si128(load(bytes)) }
         /// Scales of 4 bits, the low nibble first.
         fn odd_nibbles(self, bytes: __m128i) -> __m256i { odd(_mm256_cvtepu8_epi16(nibbles(bytes))) }
-        fn masks(self, signs: __m256i) -> [u64; 4] {
-            let mut masks = [0; 4];
-            _mm256_storeu_si256(masks.as_mut_ptr().cast(), signs);
-            masks
-        }
 
         fn iq2_xxs(self, block: layout::IQ2_XXS<'_>) -> Unpacked {
             // Of each group four indices, then 28 signs and the scale.
-            let groups = self.bytes_64(block.qs());
+            let groups = load(block.qs());
             let indices = _mm512_cvtepu8_epi16(_mm512_cvtepi64_epi32(groups));
             let signs = spread_sevens(_mm512_cvtepi64_epi32(_mm512_srli_epi64::<32>(groups)));
             let scales = _mm512_cvtepi64_epi16(_mm512_srli_epi64::<60>(groups));
             Unpacked {
                 codes: self.codes_of_pairs(self.look_up_256(&PACKED_IQ2_XXS.0, indices), &OF_IQ2),
-                minus: self.masks(even_signs(signs)),
+                minus: load(&even_signs(signs)),
                 scales: odd(_mm256_zextsi128_si256(scales)),
             }
         }
         fn iq2_xs(self, block: layout::IQ2_XS<'_>) -> Unpacked {
             // Indices of 9 bits, then 7 signs.
-            let words = self.bytes_64(block.qs());
+            let words = load(block.qs());
             let ninth = _mm512_test_epi16_mask(words, _mm512_set1_epi16(256));
             let signs = _mm512_cvtepi16_epi8(_mm512_srli_epi16::<9>(words));
             Unpacked {
                 codes: self.codes_of_pairs(self.look_up_512(&PACKED_IQ2_XS.0, words, ninth), &OF_IQ2),
-                minus: self.masks(even_signs(signs)),
+                minus: load(&even_signs(signs)),
                 scales: self.odd_nibbles(self.loaded_8(block.scales())),
             }
         }
@@ -161,11 +157,11 @@ impl Avx512 {
                 self.look_up_256(&PACKED_IQ3_XXS.0, self.widened(high)),
             ];
             // Of each group 28 signs and the scale.
-            let groups = _mm256_loadu_si256(block.scales().as_ptr().cast());
+            let groups = load(block.scales());
             let scales = _mm256_cvtepi32_epi16(_mm256_srli_epi32::<28>(groups));
             Unpacked {
                 codes: self.codes_of_threes(words, &OF_IQ3_XXS),
-                minus: self.masks(even_signs(spread_sevens(groups))),
+                minus: load(&even_signs(spread_sevens(groups))),
                 scales: odd(_mm256_zextsi128_si256(scales)),
             }
         }
@@ -186,13 +182,13 @@ impl Avx512 {
         /// `acc` and the products of 64 codes with the inputs, which are negative where `minus` is
         /// set.
         fn dot_signed(self, acc: __m512i, codes: __m512i, x: &[i8; 64], minus: u64, scales: __m512i) -> __m512i {
-            let x = self.codes_64(x);
+            let x = load(x);
             let x = _mm512_mask_sub_epi8(x, minus, _mm512_setzero_si512(), x);
             self.dot_pairs(acc, codes, x, scales)
         }
         fn spread(self, n_groups: usize, i: usize, scales: __m256i) -> __m512i {
             let index = if n_groups == 16 { &SCALES_OF_16[i] } else { &WORDS_OF_GROUPS[i] };
-            _mm512_permutexvar_epi16(self.words(index), _mm512_castsi256_si512(scales))
+            _mm512_permutexvar_epi16(load(index), _mm512_castsi256_si512(scales))
         }
         fn finished(self, k: f32, d: &[u16; 16], blocks: [__m512i; 4], x_scales: [f32; 4]) -> __m512 {
             let d = _mm512_mul_ps(self.halves_16(d), _mm512_set1_ps(k));

@@ -31,6 +31,7 @@ use crate::format::{IQ2_XS, IQ2_XXS, IQ3_S, IQ3_XXS, IQ4_NL, IQ4_XS, MXFP4, Q2_K
 use crate::format::{Q5_0, Q5_K, Q6_K, Q8_0, TQ1_0};
 use crate::isa::Floats;
 use crate::isa::avx512::Avx512;
+use crate::isa::memory::load;
 use crate::registry::{Format, formats};
 use blocks::{Four32, Inputs256, LINE, LinearPrefetch, Prefetch, StridedPrefetch};
 use std::arch::x86_64::{__m128, __m512};
@@ -163,11 +164,7 @@ fn blocks_4x4_of_256<F: Block4x4Of256<Block = [u8; B]>, const B: usize, O: Order
             2 => rest_256::<F, B, 2>(isa, &row_tile, (out, 4 * n_fours), rests, prefetch),
             _ => rest_256::<F, B, 3>(isa, &row_tile, (out, 4 * n_fours), rests, prefetch),
         };
-        store(
-            isa.four_floats(out),
-            places,
-            &mut row_tile.acc[..row_tile.w.d_out()],
-        );
+        store(load(&out), places, &mut row_tile.acc[..row_tile.w.d_out()]);
     }
 }
 
@@ -241,11 +238,7 @@ fn blocks_4x4_of_32<F: Block4x4Of32<Block = [u8; B]>, const B: usize, O: Order>(
                 rows[0].len() - 4 * n_fours,
             );
         }
-        store(
-            isa.four_floats(out),
-            places,
-            &mut row_tile.acc[..row_tile.w.d_out()],
-        );
+        store(load(&out), places, &mut row_tile.acc[..row_tile.w.d_out()]);
     }
 }
 
