@@ -128,6 +128,7 @@ fn keys_of_another_type_are_refused() {
             "vocab_size",
             "rope.scaling.finetuned",
             "rope.dimension_sections",
+            "n_deepstack_layers",
         ];
         for key in g
             .keys()
