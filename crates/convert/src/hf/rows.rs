@@ -81,7 +81,7 @@ impl RowMap {
     }
 }
 
-/// What is done to each weight.
+/// A change of each weight.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Change {
     /// Nothing.

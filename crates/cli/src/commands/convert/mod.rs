@@ -65,8 +65,8 @@ pub(super) fn run(args: ConvertArgs) -> Result<(), Failure> {
     }
 }
 
-/// Warns of all that keeps a directory of Hugging Face from being converted, of which `first` is
-/// the first.
+/// Warns of all that keeps a directory of Hugging Face from being converted; `first` is the error
+/// that [`open`] returned.
 fn all_problems(path: &Path, first: &Error) -> Failure {
     let all = match path.join("config.json").exists() {
         true => hf::problems(path),
