@@ -25,10 +25,11 @@ from transformers.integrations.mxfp4 import convert_moe_packed_tensors
 import families
 from models_golden import MODELS, build
 
-KEPT = ["bert.bf16", "gemma-embedding.bf16", "modern-bert.bf16", "nomic-bert.bf16", "xlm-roberta-reranker.bf16", "gemma.v4.bf16",
-        "gemma2.bf16", "gemma3.text.v4.bf16", "gpt-oss.bf16", "gpt2.v4.bf16", "granite.bf16", "lfm2.bf16", "lfm2moe.bf16", "llama3-rope.v4.bf16",
-        "mistral3.bf16", "olmo3.bf16", "phi2.v4.bf16", "phi3-long.v4", "qwen2.shards.bf16", "qwen2moe-old.bf16", "qwen3.bf16",
-        "qwen35.text.bf16", "qwen35moe.bf16", "qwen3moe.bf16", "qwen3next.bf16", "smollm3.bf16"]
+KEPT = ["bert.bf16", "gemma-embedding.bf16", "modern-bert.bf16", "nomic-bert.bf16", "xlm-roberta-reranker.bf16",
+        "ernie4_5.bf16", "gemma.v4.bf16", "gemma2.bf16", "gemma3.text.v4.bf16", "gpt-oss.bf16", "gpt2.v4.bf16", "granite.bf16", "granite.hybrid.bf16", "lfm2.bf16", "lfm2moe.bf16", "llama3-rope.v4.bf16",
+        "mistral3.bf16", "olmo3.bf16", "phi2.v4.bf16", "phi3-long.v4", "qwen2.shards.bf16", "qwen2moe-old.bf16", "qwen2vl.bf16", "qwen3.bf16",
+        "qwen35.text.bf16", "qwen35moe.bf16", "qwen3moe.bf16", "qwen3next.bf16", "qwen3vl.bf16", "seed_oss.bf16", "smollm2.text.bf16",
+        "smollm3.bf16"]
 
 
 def as_version_4(config):
@@ -68,10 +69,31 @@ def as_text_part(config, tensors):
     if name.startswith("Qwen3_5"):
         other = {"model.visual.patch_embed.proj.weight": torch.zeros(4, 3, 2, 2), "mtp.fc.weight": torch.zeros(4, 8)}
         return whole, {k.replace("model.", "model.language_model.", 1): v for k, v in tensors.items()} | other
+    if name.startswith("Llama"):
+        whole["architectures"] = ["SmolVLMForConditionalGeneration"]
+        other = {"model.vision_model.post_layernorm.weight": torch.zeros(4), "model.connector.modality_projection.proj.weight": torch.zeros(24, 4)}
+        return whole, {k.replace("model.", "model.text_model.", 1): v for k, v in tensors.items()} | other
     tensors = {f"language_model.{k}": v for k, v in tensors.items()}
     other = {"vision_tower.vision_model.embeddings.patch_embedding.weight": torch.zeros(4, 3, 2, 2),
              "multi_modal_projector.mm_input_projection_weight": torch.zeros(4, 24)}
     return whole, {**tensors, **other}
+
+
+def as_hybrid(config, tensors):
+    """A Granite in the layout of Granite 4, whose gate and up are one tensor."""
+    more = {"architectures": ["GraniteMoeHybridForCausalLM"], "shared_intermediate_size": config["intermediate_size"], "intermediate_size": 7,
+            "num_local_experts": 0, "num_experts_per_tok": 0, "position_embedding_type": "rope", "mamba_n_heads": 4,
+            "layer_types": ["attention"] * config["num_hidden_layers"]}
+    renamed = {}
+    for name, w in tensors.items():
+        at, _, last = name.partition(".mlp.")
+        if last == "gate_proj.weight":
+            renamed[f"{at}.shared_mlp.input_linear.weight"] = torch.cat([w, tensors[f"{at}.mlp.up_proj.weight"]])
+        elif last == "down_proj.weight":
+            renamed[f"{at}.shared_mlp.output_linear.weight"] = w
+        elif not last:
+            renamed[name] = w
+    return config | more, renamed
 
 
 def save(folder, config, tensors, n_shards):
@@ -111,6 +133,8 @@ def write(out, label, scratch):
         config = as_version_4(config)
     if "text" in particular:
         config, tensors = as_text_part(config, tensors)
+    if "hybrid" in particular:
+        config, tensors = as_hybrid(config, tensors)
     save(out / label, config, tensors, 3 if "shards" in particular else 1)
 
 

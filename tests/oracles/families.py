@@ -39,6 +39,7 @@ class Family:
     first_of_second: int = 0     # where a second text begins, which a classifier compares with the first
     files: dict = field(default_factory=dict)       # JSON files of the checkpoint: fields to be added to them
     silent: tuple = ()           # parameters that move nothing: softmax takes no note of a bias of keys
+    around: dict = field(default_factory=dict)      # of a model with other modalities, whose `text_config` the fields are
     nmse: float = 1e-9
 
 
@@ -65,7 +66,20 @@ LFM2_TENSORS = {"q_layernorm": (2.0, 0.7), "k_layernorm": (2.0, 0.7), "self_attn
                 "conv.in_proj": (0.0, 0.22), "conv.out_proj": (0.0, 0.15), "feed_forward.w2": (0.0, 0.12)}
 LFM2_CHANGES = {"norm_eps": 2 * EPS, "rope_parameters": {"rope_type": "default", "rope_theta": 200.0}}
 
+PLAIN = dict(rms_norm_eps=EPS, rope_parameters={"rope_type": "default", "rope_theta": 50.0})
+PLAIN_CHANGES = {"rms_norm_eps": 2 * EPS, "rope_parameters": {"rope_type": "default", "rope_theta": 200.0}}
+VISION = dict(depth=1, hidden_size=8, intermediate_size=8, num_heads=2, patch_size=2, out_hidden_size=32)
+SECTIONS = PLAIN | {"rope_parameters": PLAIN["rope_parameters"] | {"mrope_section": [2, 1, 1]}}
+QWEN3_SECTIONS = SECTIONS | {"head_dim": 10, "rope_parameters": PLAIN["rope_parameters"] | {"mrope_section": [2, 2, 1]}}
+SHARP = {"q_norm": (1.3, 0.4), "k_norm": (1.3, 0.4)}
+
 FAMILIES = [
+    Family("ernie4_5", "ernie4_5", "Ernie4_5", sizes(**PLAIN, head_dim=12, tie_word_embeddings=True), seed=8, changes=PLAIN_CHANGES),
+    Family("seed_oss", "seed_oss", "SeedOss", sizes(**PLAIN, head_dim=12), seed=9, changes=PLAIN_CHANGES),
+    Family("qwen2vl", "qwen2vl", "Qwen2_5_VL", sizes(**SECTIONS), seed=10, changes={"rms_norm_eps": 2 * EPS},
+           around={"vision_config": VISION | {"fullatt_block_indexes": [0]}}),
+    Family("qwen3vl", "qwen3vl", "Qwen3VL", sizes(**QWEN3_SECTIONS), seed=11, changes={"rms_norm_eps": 2 * EPS}, tensors=SHARP,
+           around={"vision_config": VISION | {"deepstack_visual_indexes": [0], "num_position_embeddings": 4}}),
     Family("lfm2", "lfm2", "Lfm2", sizes(**LFM2, intermediate_size=66, block_multiple_of=8, tie_word_embeddings=True),
            seed=5, changes=LFM2_CHANGES, tensors=LFM2_TENSORS),
     Family("lfm2-long", "lfm2", "Lfm2", sizes(**LFM2 | {"layer_types": ["full_attention", "conv", "conv"]}, num_hidden_layers=3,
@@ -115,6 +129,10 @@ FAMILIES += [
 
 
 def configuration(row, **other):
+    if row.around:
+        text = row.fields | other
+        outer = {k: text[k] for k in ("tie_word_embeddings", "attn_implementation", "dtype")}
+        return getattr(transformers, row.cls + "Config")(text_config=text, **outer, **row.around)
     name = row.cls + ("TextConfig" if hasattr(transformers, row.cls + "TextConfig") else "Config")
     return getattr(transformers, name)(**(row.fields | other))
 
@@ -122,7 +140,8 @@ def configuration(row, **other):
 def empty(row, **other):
     torch.manual_seed(0)
     more = {"add_pooling_layer": False} if row.cls in ("Bert", "NomicBert") and row.head == "Model" else {}
-    return getattr(transformers, row.cls + row.head)(configuration(row, **other), **more).eval()
+    kind = "ForConditionalGeneration" if row.around else row.head
+    return getattr(transformers, row.cls + kind)(configuration(row, **other), **more).eval()
 
 
 def deviation(row, name, p):
@@ -172,7 +191,7 @@ def build(row):
 def mutants(row, model, logits):
     """(what, logits) with each parameter in turn replaced (norms by 1, everything else by 0), and each change of a field."""
     for name, p in weights(model):
-        if name.endswith(row.silent):
+        if name.endswith(row.silent) or ".visual." in name:
             continue
         kept = p.data
         blank = float(deviation(row, name, p)[0]) if "norm" in name.lower() and name.endswith("weight") else 0.0

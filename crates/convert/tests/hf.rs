@@ -63,6 +63,41 @@ fn parts_that_are_left_out_are_noted() {
 }
 
 #[test]
+fn all_that_keeps_a_directory_from_being_converted_is_listed() {
+    let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/convert/qwen3.bf16");
+    assert!(hf::problems(&from).is_empty());
+    let folder = std::env::temp_dir().join(format!("atta-problems-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::copy(
+        from.join("model.safetensors"),
+        folder.join("model.safetensors"),
+    )
+    .unwrap();
+    let config = std::fs::read_to_string(from.join("config.json")).unwrap();
+    let config = config
+        .replace("\"num_hidden_layers\": 2", "\"num_hidden_layers\": 1")
+        .replace("\"vocab_size\": 96", "\"vocab_size\": 95")
+        .replacen('{', "{\"is_causal\": false,", 1);
+    std::fs::write(folder.join("config.json"), config).unwrap();
+    let found: Vec<String> = hf::problems(&folder)
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    std::fs::remove_dir_all(&folder).unwrap();
+    for expected in [
+        "is_causal is false",
+        "model.embed_tokens.weight: ",
+        "model.layers.1.mlp.up_proj.weight: ",
+        "model.layers.1.self_attn.q_norm.weight: ",
+    ] {
+        assert!(
+            found.iter().any(|e| e.contains(expected)),
+            "{expected}: {found:#?}"
+        );
+    }
+}
+
+#[test]
 fn every_architecture_is_converted() {
     let names: Vec<String> = rows()
         .iter()

@@ -346,8 +346,8 @@ mixtral | llama.expert_weights_scale | 0.0
     metadata key llama.expert_weights_scale is 0
 mixtral | llama.expert_weights_scale | NaN
     metadata key llama.expert_weights_scale is NaN
-mixtral | llama.expert_gating_func | 2
-    unsupported model: llama.expert_gating_func is 2
+mixtral | llama.expert_gating_func | 4
+    unsupported model: llama.expert_gating_func is 4
 qwen2moe | qwen2moe.expert_count | 0
     metadata key qwen2moe.expert_count is 0, expected 1 to
 qwen2moe | qwen2moe.expert_count | -
@@ -372,8 +372,8 @@ gpt-oss | gpt-oss.expert_count | 4
     tensor blk.0.ffn_gate_inp.weight: expected [4, 32], got [5, 32]
 gpt-oss | gpt-oss.expert_used_count | 6
     unsupported model: layer 0: 6 of 5 experts in use
-gpt-oss | gpt-oss.expert_gating_func | 2
-    unsupported model: gpt-oss.expert_gating_func is 2
+gpt-oss | gpt-oss.expert_gating_func | 4
+    unsupported model: gpt-oss.expert_gating_func is 4
 gpt-oss | gpt-oss.attention.sliding_window | -
     metadata key gpt-oss.attention.sliding_window is missing
 qwen3 | qwen3.expert_count | 8

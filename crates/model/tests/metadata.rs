@@ -133,6 +133,7 @@ fn keys_of_another_type_are_refused() {
             "rope.scaling.finetuned",
             "rope.dimension_sections",
             "classifier.pooling_type",
+            "n_deepstack_layers",
         ];
         for key in g
             .keys()

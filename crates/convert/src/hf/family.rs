@@ -40,12 +40,16 @@ pub(super) struct Family {
     /// `rope.dimension_sections` where the configuration does not say them; `None`: the
     /// architecture has no such key.
     pub(super) sections: Option<[i32; 3]>,
+    /// Whether the number of layers that read images (`n_deepstack_layers`) is written.
+    pub(super) names_deepstack: bool,
     /// The prefix of the tensor names of a layer; `{l}` is the layer.
     pub(super) prefix: &'static str,
     /// Tensors with names other than Llama's.
     pub(super) names: &'static [(Role, &'static str)],
     /// Tensors that are fused in the checkpoint and in GGUF: GGUF's name and the checkpoint's.
     pub(super) fused: &'static [(&'static str, &'static str)],
+    /// The one tensor of a layer's gate and up, if GGUF has two.
+    pub(super) gate_up: Option<&'static str>,
     /// The experts, for MoE models.
     pub(super) experts: Option<Experts>,
     /// Whether rows of q and k are permuted from rotated halves to adjacent pairs (llama.cpp's
@@ -143,9 +147,11 @@ const LLAMA: Family = Family {
     names_d_rope: true,
     long: LongRope::Unsupported,
     sections: None,
+    names_deepstack: false,
     prefix: "model.layers.{l}.",
     names: &[],
     fused: &[],
+    gate_up: None,
     experts: None,
     is_paired: true,
     is_transposed: false,
@@ -159,6 +165,20 @@ const LLAMA: Family = Family {
 pub(super) const HALVES: Family = Family {
     names_d_rope: false,
     is_paired: false,
+    ..LLAMA
+};
+
+const GRANITE: Family = Family {
+    classes: &["GraniteForCausalLM"],
+    arch: "granite",
+    defaults: r#"{"attention_multiplier": 1.0, "embedding_multiplier": 1.0,
+        "residual_multiplier": 1.0, "logits_scaling": 1.0}"#,
+    multipliers: &[
+        ("attention_multiplier", "attention.scale"),
+        ("embedding_multiplier", "embedding_scale"),
+        ("residual_multiplier", "residual_scale"),
+        ("logits_scaling", "logit_scale"),
+    ],
     ..LLAMA
 };
 
@@ -268,18 +288,20 @@ const FAMILIES: &[Family] = &[
         window: Window::Dropped,
         ..LLAMA
     },
+    GRANITE,
     Family {
-        classes: &["GraniteForCausalLM"],
-        arch: "granite",
+        // Those without mamba layers and experts, such as Granite 4.0 micro.
+        classes: &["GraniteMoeHybridForCausalLM"],
         defaults: r#"{"attention_multiplier": 1.0, "embedding_multiplier": 1.0,
-            "residual_multiplier": 1.0, "logits_scaling": 1.0}"#,
-        multipliers: &[
-            ("attention_multiplier", "attention.scale"),
-            ("embedding_multiplier", "embedding_scale"),
-            ("residual_multiplier", "residual_scale"),
-            ("logits_scaling", "logit_scale"),
+            "residual_multiplier": 1.0, "logits_scaling": 1.0, "num_local_experts": 8,
+            "position_embedding_type": "nope"}"#,
+        fixed: &[
+            ("num_local_experts", "0"),
+            ("position_embedding_type", "\"rope\""),
         ],
-        ..LLAMA
+        names: &[(Role::FfnDown, "shared_mlp.output_linear.weight")],
+        gate_up: Some("shared_mlp.input_linear.weight"),
+        ..GRANITE
     },
     Family {
         classes: &["SmolLM3ForCausalLM"],
@@ -300,6 +322,38 @@ const FAMILIES: &[Family] = &[
         arch: "qwen3",
         defaults: r#"{"head_dim": 128}"#,
         window: Window::Last,
+        ..HALVES
+    },
+    Family {
+        classes: &[
+            "Qwen2VLForConditionalGeneration",
+            "Qwen2_5_VLForConditionalGeneration",
+        ],
+        arch: "qwen2vl",
+        sections: Some([16, 24, 24]),
+        window: Window::Last,
+        ..HALVES
+    },
+    Family {
+        classes: &["Qwen3VLForConditionalGeneration"],
+        arch: "qwen3vl",
+        defaults: r#"{"head_dim": 128}"#,
+        sections: Some([24, 20, 20]),
+        names_deepstack: true,
+        window: Window::Last,
+        ..HALVES
+    },
+    Family {
+        classes: &["Ernie4_5ForCausalLM", "Ernie4_5_ForCausalLM"],
+        arch: "ernie4_5",
+        defaults: r#"{"tie_word_embeddings": true, "head_dim": 128, "rope_theta": 500000.0}"#,
+        ..HALVES
+    },
+    Family {
+        classes: &["SeedOssForCausalLM"],
+        arch: "seed_oss",
+        defaults: r#"{"head_dim": 128, "num_key_value_heads": 8}"#,
+        otherwise_named: &[Role::FfnNorm],
         ..HALVES
     },
     Family {
@@ -513,6 +567,10 @@ impl Family {
         let class = class
             .and_then(Value::as_str)
             .ok_or_else(|| c.wrong("architectures is missing"))?;
+        let class = match WRAPPERS.contains(&class) {
+            true => text_class(c)?,
+            false => class,
+        };
         let family = FAMILIES
             .iter()
             .chain(ENCODERS)
@@ -524,20 +582,18 @@ impl Family {
         })
     }
 
-    /// Fails if a field has a value that would be computed differently.
-    pub(super) fn check_fixed(&self, c: &Config) -> Result<(), Error> {
-        for (field, only) in self
-            .fixed
-            .iter()
-            .chain(&[("rope_interleaved", "false")])
-            .chain(&[("is_causal", "true")][..usize::from(self.encoder.is_none())])
-        {
+    /// An error for each field that has a value that would be computed differently.
+    pub(super) fn unsupported_fields(&self, c: &Config) -> impl Iterator<Item = Error> {
+        const OF_ALL: [(&str, &str); 2] = [("rope_interleaved", "false"), ("is_causal", "true")];
+        let unsupported = |(field, only): (&str, &str)| {
             let only: Value = serde_json::from_str(only).expect("the values of a family are JSON");
-            if let Some(value) = c.get(field).filter(|value| **value != only) {
-                return Err(c.unsupported(field, value));
-            }
-        }
-        Ok(())
+            let value = c.get(field).filter(|value| **value != only)?;
+            Some(c.unsupported(field, value))
+        };
+        // Encoders see what comes later.
+        let n = if self.encoder.is_none() { 2 } else { 1 };
+        let fields = self.fixed.iter().copied().chain(OF_ALL.into_iter().take(n));
+        fields.filter_map(unsupported)
     }
 
     /// The sliding window of each layer.
@@ -597,6 +653,28 @@ impl Family {
             Some(l) => format!("{}{name}", self.prefix.replace("{l}", &l.to_string())),
             None => name.to_owned(),
         }
+    }
+}
+
+/// Classes of models whose text part is a model of any class, which `model_type` names.
+const WRAPPERS: &[&str] = &[
+    "Idefics3ForConditionalGeneration",
+    "LlavaForConditionalGeneration",
+    "LlavaNextForConditionalGeneration",
+    "SmolVLMForConditionalGeneration",
+];
+
+/// The class of the text part of a wrapper.
+fn text_class(c: &Config) -> Result<&'static str, Error> {
+    match c.text_opt("model_type")? {
+        Some("llama") => Ok("LlamaForCausalLM"),
+        Some("mistral") => Ok("MistralForCausalLM"),
+        Some("qwen2") => Ok("Qwen2ForCausalLM"),
+        Some("qwen3") => Ok("Qwen3ForCausalLM"),
+        other => Err(c.wrong(format!(
+            "model_type of the text part is {}, which is not supported",
+            other.unwrap_or("missing")
+        ))),
     }
 }
 

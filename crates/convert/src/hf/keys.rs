@@ -70,6 +70,11 @@ pub(super) fn write(c: &Config, family: &Family, keys: &mut Keys) -> Result<(), 
         rotation(c, family, keys)?;
     }
     windows(c, family, keys)?;
+    if family.names_deepstack {
+        let vision = c.object_opt("vision_config")?;
+        let layers = vision.and_then(|v| v.get("deepstack_visual_indexes")?.as_array());
+        keys.count("n_deepstack_layers", layers.map_or(0, |l| l.len() as u64));
+    }
     match family.recurrent {
         Recurrent::None => {}
         Recurrent::DeltaNet => delta_net::write_keys(c, keys)?,
@@ -82,7 +87,7 @@ pub(super) fn write(c: &Config, family: &Family, keys: &mut Keys) -> Result<(), 
 fn sizes(c: &Config, family: &Family, keys: &mut Keys) -> Result<(), Error> {
     let d_model = c.count(&["hidden_size", "n_embd"])?;
     let n_heads = c.count(&["num_attention_heads", "n_head"])?;
-    let d_ff = c.count_opt(&["intermediate_size", "n_inner"])?;
+    let d_ff = c.count_opt(&["shared_intermediate_size", "intermediate_size", "n_inner"])?;
     keys.count("vocab_size", c.count(&["vocab_size"])?);
     keys.count("block_count", c.count(&["num_hidden_layers", "n_layer"])?);
     let n_positions = c.count(&[

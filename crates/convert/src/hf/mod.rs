@@ -24,7 +24,10 @@ mod verify;
 use std::path::Path;
 
 use atta_formats::Directory;
-use atta_model::{arch, spec::Mixer};
+use atta_model::{
+    arch,
+    spec::{Mixer, ModelSpec},
+};
 
 use crate::{Checkpoint, Error, metadata::parsed, pickle, raw::RawTensors, safetensors};
 use config::Config;
@@ -44,43 +47,109 @@ pub fn open(folder: &Path, notes: &mut Vec<String>) -> Result<Checkpoint, Error>
     from_raw(folder, weights(folder)?, notes)
 }
 
+/// What keeps a directory from being converted: an error for each field and each tensor, where
+/// [`open`] names the first one only. Nothing is known of the tensors of an unsupported class.
+pub fn problems(folder: &Path) -> Vec<Error> {
+    let mut found = Vec::new();
+    if let Err(last) = find_problems(folder, &mut found) {
+        found.push(last);
+    }
+    found
+}
+
+fn find_problems(folder: &Path, found: &mut Vec<Error>) -> Result<(), Error> {
+    let mut notes = Vec::new();
+    let (config, family) = configuration(folder)?;
+    found.extend(family.unsupported_fields(&config));
+    let quantization = Quantization::of(&config, family).unwrap_or_else(|error| {
+        found.push(error);
+        Quantization::None
+    });
+    let keys = keys_of(folder, &config, family, &mut notes)?;
+    let rope = Rope::new(&config)?;
+    let spec = arch::lower(&parsed(&keys.writer)?)?;
+    found.extend(verify::check(&config, family, &rope, &spec).err());
+    let mut raw = weights(folder)?;
+    text_part(&config, &mut raw, &mut notes)?;
+    encoders::trim(&config, family, &mut raw, &mut notes)?;
+    let is_tied = tied(&config, &mut raw, &mut notes)?;
+    let mut builder = builder(family, &rope, quantization, &spec, &mut raw);
+    builder.is_tied = is_tied;
+    builder.n_skipped_positions = family.n_skipped_positions(&config)?;
+    found.extend(builder.problems(&spec));
+    raw.retain(|name| !is_buffer(name));
+    found.extend(raw.names().map(|left| Error::Unused.of(left)));
+    Ok(())
+}
+
+/// The configuration of a directory, with the defaults of its family.
+fn configuration(folder: &Path) -> Result<(Config, &'static Family), Error> {
+    let mut config = Config::read(&folder.join("config.json"))?;
+    let family = Family::of(&config)?;
+    config.set_defaults(family.defaults);
+    Ok((config, family))
+}
+
+/// The metadata of a directory.
+fn keys_of(
+    folder: &Path,
+    config: &Config,
+    family: &Family,
+    notes: &mut Vec<String>,
+) -> Result<Keys, Error> {
+    let mut keys = Keys::new(family.arch, &named(family, name_of(folder, config)));
+    keys::write(config, family, &mut keys)?;
+    encoders::write_pooling(folder, &mut keys, notes)?;
+    encoders::write(config, family, &mut keys)?;
+    Ok(keys)
+}
+
+/// Builds tensors of a model whose head is its own.
+fn builder<'a>(
+    family: &'a Family,
+    rope: &'a Rope<'a>,
+    quantization: Quantization,
+    spec: &'a ModelSpec,
+    raw: &'a mut RawTensors,
+) -> TensorBuilder<'a> {
+    let net = spec.layers.iter().find_map(|layer| match &layer.mixer {
+        Mixer::DeltaNet(net) => Some(net),
+        Mixer::Attention(_) | Mixer::ShortConv(_) => None,
+    });
+    TensorBuilder {
+        family,
+        rope,
+        quantization,
+        is_tied: false,
+        d_head: spec.attentions().next().map_or(0, |a| a.d_head as u64),
+        n_skipped_positions: 0,
+        net,
+        raw,
+    }
+}
+
 /// The checkpoint of a directory with these tensors.
 fn from_raw(
     folder: &Path,
     mut raw: RawTensors,
     notes: &mut Vec<String>,
 ) -> Result<Checkpoint, Error> {
-    let mut config = Config::read(&folder.join("config.json"))?;
-    let family = Family::of(&config)?;
-    config.set_defaults(family.defaults);
-    family.check_fixed(&config)?;
+    let (config, family) = configuration(folder)?;
+    if let Some(error) = family.unsupported_fields(&config).next() {
+        return Err(error);
+    }
     let quantization = Quantization::of(&config, family)?;
-    let mut keys = Keys::new(family.arch, &named(family, name_of(folder, &config)));
-    keys::write(&config, family, &mut keys)?;
-    encoders::write_pooling(folder, &mut keys, notes)?;
-    encoders::write(&config, family, &mut keys)?;
+    let keys = keys_of(folder, &config, family, notes)?;
     let rope = Rope::new(&config)?;
     let spec = arch::lower(&parsed(&keys.writer)?)?;
     verify::check(&config, family, &rope, &spec)?;
     text_part(&config, &mut raw, notes)?;
     encoders::trim(&config, family, &mut raw, notes)?;
     let is_tied = tied(&config, &mut raw, notes)?;
-    let net = spec.layers.iter().find_map(|layer| match &layer.mixer {
-        Mixer::DeltaNet(net) => Some(net),
-        Mixer::Attention(_) | Mixer::ShortConv(_) => None,
-    });
-    let d_head = spec.attentions().next().map_or(0, |a| a.d_head as u64);
-    let tensors = TensorBuilder {
-        family,
-        rope: &rope,
-        quantization,
-        is_tied,
-        d_head,
-        n_skipped_positions: family.n_skipped_positions(&config)?,
-        net,
-        raw: &mut raw,
-    }
-    .all(&spec)?;
+    let mut builder = builder(family, &rope, quantization, &spec, &mut raw);
+    builder.is_tied = is_tied;
+    builder.n_skipped_positions = family.n_skipped_positions(&config)?;
+    let tensors = builder.all(&spec)?;
     raw.retain(|name| !is_buffer(name));
     if let Some(left) = raw.names().next() {
         return Err(Error::Unused.of(left));
@@ -268,6 +337,7 @@ fn is_irrelevant(field: &str) -> bool {
         "_name_or_path",
         "attention_bias",
         "attention_dropout",
+        "attention_out_bias",
         "auto_map",
         "cache_implementation",
         "block_dim",
@@ -282,19 +352,25 @@ fn is_irrelevant(field: &str) -> bool {
         "dtype",
         "embd_pdrop",
         "attn_pdrop",
+        "init_method",
         "initializer_range",
         "mlp_bias",
         "model_type",
+        "normalization_function",
+        "num_experts_per_tok",
         "output_router_logits",
         "pretraining_tp",
         "qkv_bias",
         "reorder_and_upcast_attn",
         "resid_pdrop",
+        "residual_dropout",
         "router_aux_loss_coef",
         "router_jitter_noise",
         "task_specific_params",
+        "time_step_limit",
         "torch_dtype",
         "transformers_version",
+        "use_bias",
         "use_cache",
         "vision_config",
         "experts_implementation",
@@ -302,7 +378,6 @@ fn is_irrelevant(field: &str) -> bool {
         "interpolate_factor",
         "is_llama_config",
         "lm_head_bias",
-        "mamba_ssm_dtype",
         "mm_tokens_per_image",
         "multimodal_projector_bias",
         "projector_hidden_act",
@@ -325,6 +400,7 @@ fn is_irrelevant(field: &str) -> bool {
         "initial_context_length",
     ];
     KNOWN.contains(&field)
+        || field.starts_with("mamba_")
         || field.starts_with("mtp_")
         || field.ends_with("_token_id")
         || field.ends_with("_token_index")

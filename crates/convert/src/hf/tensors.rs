@@ -56,6 +56,14 @@ impl TensorBuilder<'_> {
         Ok(tensors)
     }
 
+    /// An error for each tensor that is missing or cannot be used.
+    pub(super) fn problems(&mut self, spec: &ModelSpec) -> Vec<Error> {
+        let reqs = spec.tensors();
+        reqs.iter()
+            .filter_map(|req| self.tensor(req).err())
+            .collect()
+    }
+
     fn tensor(&mut self, req: &TensorReq) -> Result<Option<Tensor>, Error> {
         match req.role {
             Role::Output if self.is_tied => Ok(None),
@@ -68,6 +76,10 @@ impl TensorBuilder<'_> {
                 .map(Some),
             Role::FfnGateExps | Role::FfnUpExps | Role::FfnDownExps => self.experts(req).map(Some),
             Role::FfnGateExpsBias | Role::FfnUpExpsBias => self.joined_bias(req).map(Some),
+            Role::FfnGate | Role::FfnUp => match self.family.gate_up {
+                Some(joined) => self.half(req, joined).map(Some),
+                None => self.single(req),
+            },
             _ => match self
                 .net
                 .filter(|net| delta_net::is_in_joined(net, req.role))
@@ -76,6 +88,22 @@ impl TensorBuilder<'_> {
                 None => self.single(req),
             },
         }
+    }
+
+    /// Gate or up of an MLP that are one tensor in the checkpoint.
+    fn half(&mut self, req: &TensorReq, joined: &str) -> Result<Tensor, Error> {
+        let part = usize::from(req.role == Role::FfnUp);
+        let from = self.family.in_layer(joined, req.layer);
+        let source = SourceTensor::Plain(self.share(&from, part == 1)?);
+        let shape = shape_of(req);
+        source.expect(&[shape[0].saturating_mul(2), shape[1]])?;
+        let order = order_in(GateUpLayout::Halves, part, shape[0]);
+        Ok(Tensor {
+            name: req.name(),
+            ty: source.tensor_type(),
+            rows: Box::new(moved(source, &shape, order)?),
+            dims: shape,
+        })
     }
 
     /// A part of the projections of a gated delta net that are one tensor in the checkpoint.

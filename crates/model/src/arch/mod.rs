@@ -7,6 +7,7 @@
 mod bert;
 mod bert_like;
 mod bitnet;
+mod ernie4_5;
 mod experts;
 mod gemma;
 mod gemma2;
@@ -28,12 +29,15 @@ mod phi2;
 mod phi3;
 mod qwen2;
 mod qwen2moe;
+mod qwen2vl;
 mod qwen3;
 mod qwen35;
 mod qwen35moe;
 mod qwen3moe;
 mod qwen3next;
+mod qwen3vl;
 mod rope;
+mod seed_oss;
 mod smollm3;
 
 use atta_formats::Metadata;
@@ -66,6 +70,10 @@ pub const REGISTRY: &[Row] = &[
     Row {
         name: "bitnet",
         lower: bitnet::lower,
+    },
+    Row {
+        name: "ernie4_5",
+        lower: ernie4_5::lower,
     },
     Row {
         name: "gemma",
@@ -140,6 +148,10 @@ pub const REGISTRY: &[Row] = &[
         lower: qwen2moe::lower,
     },
     Row {
+        name: "qwen2vl",
+        lower: qwen2vl::lower,
+    },
+    Row {
         name: "qwen3",
         lower: qwen3::lower,
     },
@@ -158,6 +170,14 @@ pub const REGISTRY: &[Row] = &[
     Row {
         name: "qwen3next",
         lower: qwen3next::lower,
+    },
+    Row {
+        name: "qwen3vl",
+        lower: qwen3vl::lower,
+    },
+    Row {
+        name: "seed_oss",
+        lower: seed_oss::lower,
     },
     Row {
         name: "smollm3",

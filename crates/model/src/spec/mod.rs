@@ -164,8 +164,8 @@ pub struct Moe {
     pub shared: Option<Mlp>,
 }
 
-/// How a router's logits become weights of experts. The experts of largest weight, or of largest
-/// sum of weight and selection bias, are chosen, the lower id on ties.
+/// How a router's logits become weights of experts. The experts of largest weight plus selection
+/// bias are chosen, the lower id on ties.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gating {
     /// Softmax over all experts.

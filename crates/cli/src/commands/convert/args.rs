@@ -58,7 +58,7 @@ pub(crate) struct ConvertArgs {
     #[arg(short = 'j', value_name = "THREADS", value_parser = value::threads)]
     #[arg(allow_negative_numbers = true)]
     pub(super) threads: Option<usize>,
-    /// Print what would be done, and write nothing
+    /// Print what would be done, or all that keeps SRC from being converted, and write nothing
     #[arg(long)]
     pub(super) dry_run: bool,
     /// Overwrite DST, all files of a split DST, and with --to leap-… the tokenizer.bin beside it

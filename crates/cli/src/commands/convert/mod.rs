@@ -10,7 +10,7 @@ use std::{
 
 use atta::convert::{
     Checkpoint, ConvertOptions, Error, Existing, ImportanceMatrix, Note, Plan, SourceOptions,
-    TypeSelection, convert,
+    TypeSelection, convert, hf,
     llama2c::{self, LeapFormat, Report, RoundingError},
     open,
 };
@@ -46,7 +46,11 @@ pub(super) fn run(args: ConvertArgs) -> Result<(), Failure> {
         pre: args.pre.clone(),
     };
     let mut notes = Vec::new();
-    let checkpoint = open(&hub::locate_source(&args.src)?, &source, &mut notes)?;
+    let path = hub::locate_source(&args.src)?;
+    let checkpoint = match open(&path, &source, &mut notes) {
+        Err(error) if args.dry_run => return Err(all_problems(&path, &error)),
+        opened => opened?,
+    };
     notes.iter().for_each(|note| warn(note));
     match args.to {
         TargetFormat::Gguf => to_gguf(args, &checkpoint),
@@ -59,6 +63,23 @@ pub(super) fn run(args: ConvertArgs) -> Result<(), Failure> {
             },
         ),
     }
+}
+
+/// Warns of all that keeps a directory of Hugging Face from being converted; `first` is the error
+/// that [`open`] returned.
+fn all_problems(path: &Path, first: &Error) -> Failure {
+    let all = match path.join("config.json").exists() {
+        true => hf::problems(path),
+        false => Vec::new(),
+    };
+    if all.len() < 2 {
+        return Failure::Failed(with_option(first));
+    }
+    all.iter().for_each(|problem| warn(&with_option(problem)));
+    Failure::at(
+        path,
+        format!("{} problems keep it from being converted", all.len()),
+    )
 }
 
 /// Refuses options without an effect, and an output that would overwrite an existing file.
