@@ -34,6 +34,8 @@ pub enum NamePlace {
     FirstValue,
     /// Directly behind the marker, up to the next `[`.
     UpToBracket,
+    /// In a tag `<function=NAME>`.
+    FunctionTag,
 }
 
 impl NamePlace {
@@ -46,6 +48,8 @@ impl NamePlace {
                 behind_key.is_some_and(|rest| rest.contains(&b':'))
             }
             Self::UpToBracket => true,
+            // The next token may include the equals sign.
+            Self::FunctionTag => text.ends_with(b"<function") || text.contains(&b'='),
         }
     }
 
@@ -54,6 +58,7 @@ impl NamePlace {
         match self {
             Self::FirstValue => n_quotes(text) > 2,
             Self::UpToBracket => true,
+            Self::FunctionTag => text.contains(&b'='),
         }
     }
 
@@ -62,6 +67,7 @@ impl NamePlace {
         match self {
             Self::FirstValue => b'"',
             Self::UpToBracket => b'[',
+            Self::FunctionTag => b'>',
         }
     }
 
@@ -70,10 +76,39 @@ impl NamePlace {
         match self {
             Self::FirstValue => n_quotes(text) > 3,
             Self::UpToBracket => text.contains(&b'['),
+            Self::FunctionTag => text.contains(&b'>'),
         }
     }
 }
 
 fn n_quotes(text: &[u8]) -> usize {
     text.iter().filter(|&&byte| byte == b'"').count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_in_a_tag_lies_between_the_equals_sign_and_the_bracket() {
+        let at = |text: &[u8]| {
+            let place = NamePlace::FunctionTag;
+            let stages = [
+                place.is_next(text),
+                place.is_open(text),
+                place.is_complete(text),
+            ];
+            stages.iter().filter(|&&is_reached| is_reached).count()
+        };
+        let n_stages = [
+            "",
+            "\n<func",
+            "\n<function",
+            "\n<function=",
+            "\n<function=f",
+            "\n<function=f>",
+        ]
+        .map(|text| at(text.as_bytes()));
+        assert_eq!(n_stages, [0, 0, 1, 2, 2, 3]);
+    }
 }

@@ -2,7 +2,9 @@
 
 use super::{
     ToolSet,
-    place::{ARGS, CALL_ID, PYTHON_TAG, THINK, THINK_END, TOOL_CALL, TOOL_CALL_END, TOOL_CALLS},
+    place::{
+        ARGS, CALL_ID, FUNCTION, PYTHON_TAG, THINK, THINK_END, TOOL_CALL, TOOL_CALL_END, TOOL_CALLS,
+    },
 };
 
 /// How a model writes tool calls.
@@ -12,6 +14,9 @@ pub enum CallFormat {
     /// `<tool_call>\n{"name": …, "arguments": {…}}\n</tool_call>`, one after another: Hermes 2 Pro,
     /// Qwen 2.5 and 3, SmolLM3.
     Hermes,
+    /// `<tool_call>\n<function=NAME>\n<parameter=KEY>\nVALUE\n</parameter>\n</function>\n</tool_call>`,
+    /// one after another; strings are raw, other values are JSON: Qwen3-Coder, Qwen 3.5.
+    Tagged,
     /// `{"name": …, "parameters": {…}}` is all of the answer, perhaps with `"type": "function"`
     /// before the name; `<|python_tag|>` may stand in front: Llama 3.1 to 3.3. Several, with `;
     /// ` between them, are read, but the template takes one.
@@ -29,13 +34,14 @@ pub enum CallFormat {
 /// Keys that distinguish a call of [`CallFormat::Bare`] from other objects.
 pub(super) const BARE_KEYS: [&str; 2] = ["parameters", "arguments"];
 
-/// Marker of a call format that is not JSON.
-const OTHER_XML: [&str; 2] = ["<function=", "<arg_key>"];
+/// Marker of a call format that is not known.
+const OTHER_XML: &str = "<arg_key>";
 
 impl CallFormat {
     /// All of them.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Hermes,
+        Self::Tagged,
         Self::Bare,
         Self::MarkedList,
         Self::MarkedName,
@@ -46,8 +52,10 @@ impl CallFormat {
     /// unknown format.
     pub fn of_template(source: &str) -> Self {
         let has = |text: &str| source.contains(text);
-        if OTHER_XML.into_iter().any(has) {
+        if has(OTHER_XML) || (has(FUNCTION) && !has(TOOL_CALL)) {
             Self::Generic
+        } else if has(FUNCTION) {
+            Self::Tagged
         } else if has(TOOL_CALL) {
             Self::Hermes
         } else if has(TOOL_CALLS) {
@@ -67,7 +75,7 @@ impl CallFormat {
     /// tokens.
     pub fn markers(self) -> &'static [&'static str] {
         match self {
-            Self::Hermes => &[THINK, THINK_END, TOOL_CALL, TOOL_CALL_END],
+            Self::Hermes | Self::Tagged => &[THINK, THINK_END, TOOL_CALL, TOOL_CALL_END],
             Self::Bare => &[THINK, THINK_END, PYTHON_TAG],
             Self::MarkedList | Self::MarkedName => &[THINK, THINK_END, TOOL_CALLS, CALL_ID, ARGS],
             Self::Generic => &[THINK, THINK_END],
@@ -77,7 +85,9 @@ impl CallFormat {
     /// A test whether an answer is a call, or may become one; thinking may come first.
     pub(crate) fn call_test(self) -> fn(&[u8]) -> bool {
         match self {
-            Self::Hermes => |answer| begins(answer, |text| text.starts_with(TOOL_CALL)),
+            Self::Hermes | Self::Tagged => {
+                |answer| begins(answer, |text| text.starts_with(TOOL_CALL))
+            }
             Self::MarkedList | Self::MarkedName => {
                 |answer| begins(answer, |text| text.starts_with(TOOL_CALLS))
             }
@@ -164,6 +174,10 @@ mod tests {
             CallFormat::Hermes
         );
         assert_eq!(
+            of("{{ '<tool_call>\\n<function=' + name + '>\\n' }}"),
+            CallFormat::Tagged
+        );
+        assert_eq!(
             of(r#"{{ '<|start_header_id|>' }}{{- '"parameters": ' }}{{ a | tojson }}"#),
             CallFormat::Bare
         );
@@ -180,11 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_that_are_not_json_are_no_format_of_ours() {
-        assert_eq!(
-            CallFormat::of_template("{{ '<tool_call>\\n<function=' + name + '>' }}"),
-            CallFormat::Generic
-        );
+    fn calls_in_unknown_tags_are_no_format_of_ours() {
         assert_eq!(
             CallFormat::of_template("{{ '<tool_call>' + name }}{{ '<arg_key>' }}"),
             CallFormat::Generic
@@ -206,7 +216,8 @@ mod tests {
         for path in entries.map(|entry| entry.unwrap().path()) {
             let name = path.file_name().unwrap().to_str().unwrap().to_owned();
             let expected = match name.split(['-', '.']).next().unwrap() {
-                "NousResearch" | "Qwen" => CallFormat::Hermes,
+                "NousResearch" | "Qwen" | "ibm" => CallFormat::Hermes,
+                "Qwen3" => CallFormat::Tagged,
                 "meta" => CallFormat::Bare,
                 // This copy of SmolLM3's template leaves tools out.
                 "HuggingFaceTB" | "google" | "microsoft" => CallFormat::Generic,

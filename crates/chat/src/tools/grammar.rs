@@ -10,7 +10,11 @@ use super::{
     CallFormat, Parser, ToolChoice, ToolError, ToolSet,
     definition::Tool,
     format::BARE_KEYS,
-    place::{ARGS, PYTHON_TAG, Syntax, THINK, THINK_END, TOOL_CALL, TOOL_CALL_END, TOOL_CALLS},
+    parameters::{Parameter, RawText, parameters},
+    place::{
+        ARGS, FUNCTION, FUNCTION_END, PARAMETER, PARAMETER_END, PYTHON_TAG, Syntax, THINK,
+        THINK_END, TOOL_CALL, TOOL_CALL_END, TOOL_CALLS,
+    },
 };
 use atta_constrain::{CallStart, Constraint, NamePlace, Thoughts, schema};
 
@@ -66,7 +70,8 @@ impl Rules<'_> {
     /// # Errors
     /// [`ToolError::Unknown`] if the named tool does not exist, [`ToolError::NoTools`] if a call is
     /// required and there are no tools, [`ToolError::Reply`] if the constraint cannot be combined
-    /// with calls.
+    /// with calls, [`ToolError::Keyword`] or [`ToolError::Definition`] for a schema that the call
+    /// format cannot keep to.
     pub fn grammar(
         &self,
         marker: &dyn Fn(&str) -> Option<u32>,
@@ -88,7 +93,7 @@ impl Rules<'_> {
                 lark.answer();
             }
         }
-        lark.calls(&tools);
+        lark.calls(&tools)?;
         Ok(Some(lark.text))
     }
 
@@ -98,6 +103,7 @@ impl Rules<'_> {
     pub fn call_start(&self, marker: &dyn Fn(&str) -> Option<u32>) -> Option<CallStart> {
         let (text, name) = match self.format {
             CallFormat::Hermes => (TOOL_CALL, NamePlace::FirstValue),
+            CallFormat::Tagged => (TOOL_CALL, NamePlace::FunctionTag),
             CallFormat::MarkedList => (TOOL_CALLS, NamePlace::FirstValue),
             CallFormat::MarkedName => (TOOL_CALLS, NamePlace::UpToBracket),
             CallFormat::Bare | CallFormat::Generic => return None,
@@ -130,7 +136,10 @@ impl Rules<'_> {
             _ if self.tools.is_empty() => Syntax::Plain,
             _ => Syntax::Calls(self.format),
         };
-        let parser = Parser::of(syntax, self.thinking);
+        let parser = match self.format {
+            CallFormat::Tagged => Parser::of(syntax, self.thinking).with_schemas_of(self.tools),
+            _ => Parser::of(syntax, self.thinking),
+        };
         match self.constrained_reply() {
             Some(_) => parser.either_calls_or_text(self.tools.names()),
             None => parser,
@@ -211,7 +220,7 @@ impl Lark<'_> {
     /// Text without the beginning of a call or of thinking.
     fn free_text(&mut self) {
         let trigger = match self.rules.format {
-            CallFormat::Hermes => format!("(?s:.*){}", regex(TOOL_CALL)),
+            CallFormat::Hermes | CallFormat::Tagged => format!("(?s:.*){}", regex(TOOL_CALL)),
             CallFormat::MarkedList | CallFormat::MarkedName => {
                 format!("(?s:.*){}", regex(TOOL_CALLS))
             }
@@ -231,7 +240,7 @@ impl Lark<'_> {
     fn answer(&mut self) {
         let may_be_text = *self.rules.choice == ToolChoice::Auto;
         match self.rules.format {
-            CallFormat::Hermes => self.marked_answer(TOOL_CALL, may_be_text),
+            CallFormat::Hermes | CallFormat::Tagged => self.marked_answer(TOOL_CALL, may_be_text),
             CallFormat::MarkedList | CallFormat::MarkedName => {
                 self.marked_answer(TOOL_CALLS, may_be_text)
             }
@@ -258,7 +267,7 @@ impl Lark<'_> {
         let is_bare = self.rules.format == CallFormat::Bare;
         let reply = constraint.reply(if is_bare { &BARE_KEYS } else { &[] })?;
         match self.rules.format {
-            CallFormat::Hermes => self.marked_or_reply(TOOL_CALL),
+            CallFormat::Hermes | CallFormat::Tagged => self.marked_or_reply(TOOL_CALL),
             CallFormat::MarkedList | CallFormat::MarkedName => self.marked_or_reply(TOOL_CALLS),
             CallFormat::Bare => self.line("answer: LINES? (reply | calls)\nLINES: /\\n{1,2}/"),
             CallFormat::Generic => {
@@ -313,10 +322,11 @@ impl Lark<'_> {
     /// The calls, one rule per tool: its name and its arguments belong together. Shared parts are
     /// rules of their own: with 128 tools and 287 tokens, the slowest mask takes 0.1 to 0.3 ms,
     /// against 1.2 to 2.2 ms with one lexeme per tool from the brace on.
-    fn calls(&mut self, tools: &[&Tool]) {
+    fn calls(&mut self, tools: &[&Tool]) -> Result<(), ToolError> {
         self.sequence();
         let call = match self.rules.format {
             CallFormat::Hermes => r#"/\n?\{ ?"name": ?"/ tool / ?\}/"#.to_owned(),
+            CallFormat::Tagged => format!("/\\n?{}/ tool \"{FUNCTION_END}\"", regex(FUNCTION)),
             // Other objects may occur here, so they are told apart token by token.
             CallFormat::Bare if self.rules.constrained_reply().is_some() => {
                 r#""{" ("\"type\"" /: ?/ "\"function\"" /, ?/)? "\"name\"" /: ?/ tool "}""#
@@ -337,8 +347,41 @@ impl Lark<'_> {
         for (i, tool) in tools.iter().enumerate() {
             let name = self.name(&tool.name);
             self.line(&format!("tool_{i}: {name} args_{i}"));
-            self.line(&format!("args_{i}: %json {}", tool.arguments));
+            match self.rules.format {
+                CallFormat::Tagged => self.parameters(i, tool)?,
+                _ => self.line(&format!("args_{i}: %json {}", tool.arguments)),
+            }
         }
+        Ok(())
+    }
+
+    /// The arguments of a tool as parameters in tags, in the order of its schema.
+    fn parameters(&mut self, i: usize, tool: &Tool) -> Result<(), ToolError> {
+        let listed = parameters(tool)?;
+        let mut sequence = String::new();
+        for (j, parameter) in listed.iter().enumerate() {
+            check_key(tool, parameter)?;
+            let mark = if parameter.is_required { "" } else { "?" };
+            let _ = write!(sequence, " value_{i}_{j}{mark}");
+            let tag = quoted(&format!("{PARAMETER}{}>\n", parameter.name));
+            let schema = &parameter.schema;
+            self.line(&match &parameter.text {
+                Some(text) => {
+                    format!(
+                        "value_{i}_{j}: {tag} text_{i}_{j}\n{}",
+                        raw_text(i, j, text)
+                    )
+                }
+                None => format!("value_{i}_{j}: {tag} %json {schema} \"\\n{PARAMETER_END}\\n\""),
+            });
+        }
+        let sequence = if sequence.is_empty() {
+            " \"\""
+        } else {
+            &sequence
+        };
+        self.line(&format!("args_{i}:{sequence}"));
+        Ok(())
     }
 
     /// How calls follow one another after the first marker.
@@ -350,7 +393,7 @@ impl Lark<'_> {
             |token| format!("\"\\n\"? {token}"),
         );
         let again = match self.rules.format {
-            CallFormat::Hermes => match begin {
+            CallFormat::Hermes | CallFormat::Tagged => match begin {
                 Some(token) => format!("(\"\\n\"? {token} call {end})*"),
                 None => format!(r"(/\n?{}/ call {end})*", regex(TOOL_CALL)),
             },
@@ -368,7 +411,7 @@ impl Lark<'_> {
             String::new()
         };
         let calls = match self.rules.format {
-            CallFormat::Hermes => format!("call {end} {again}"),
+            CallFormat::Hermes | CallFormat::Tagged => format!("call {end} {again}"),
             CallFormat::MarkedName => format!("call {again}"),
             CallFormat::Bare => format!("{} call", self.python_tag()),
             CallFormat::MarkedList => format!(r"/ ?\[/ call {again} / ?\]/"),
@@ -393,6 +436,7 @@ impl Lark<'_> {
                 format!(r#""\"{name}\"" /, ?/ "\"parameters\"" /: ?/"#)
             }
             CallFormat::Bare => format!(r#""{name}\"" /, ?"parameters": ?/"#),
+            CallFormat::Tagged => format!("\"{name}>\\n\""),
             CallFormat::MarkedName => match self.token(ARGS) {
                 Some(token) => format!("\"{name}\" {token}"),
                 None => format!("\"{name}{ARGS}\""),
@@ -412,6 +456,48 @@ impl Lark<'_> {
 /// The part of a lexeme that prevents an answer from beginning with thinking.
 fn not_thought() -> String {
     format!("~/{SPACE}{}(?s:.*)/", regex(THINK))
+}
+
+/// The rule of a raw value, with the tag behind it. It ends with the first such tag, as it does for
+/// the parser.
+fn raw_text(i: usize, j: usize, text: &RawText<'_>) -> String {
+    let end = format!("\\n{}\\n", regex(PARAMETER_END));
+    let null = if text.is_nullable { "|null" } else { "" };
+    let inside = match &text.only {
+        Some(only) => only
+            .iter()
+            .map(|text| regex(text))
+            .collect::<Vec<_>>()
+            .join("|"),
+        None => {
+            let max = text.max.map(|n| n.to_string()).unwrap_or_default();
+            format!("(?s:.{{{},{max}}})", text.min)
+        }
+    };
+    let tag = regex(PARAMETER_END);
+    format!(
+        "text_{i}_{j}[lazy]: TEXT_{i}_{j}\n\
+         TEXT_{i}_{j}: /({inside}{null}){end}/ & ~/(?s:.*){tag}(?s:.*){tag}(?s:.*)/"
+    )
+}
+
+/// A text as a string of the grammar.
+fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+/// Refuses names of parameters that a tag cannot hold.
+fn check_key(tool: &Tool, parameter: &Parameter<'_>) -> Result<(), ToolError> {
+    if !parameter.name.is_empty() && !parameter.name.contains(['>', '\n']) {
+        return Ok(());
+    }
+    Err(ToolError::Definition {
+        tool: format!("tool {}", tool.name),
+        what: format!(
+            "parameters/properties: the name {:?} cannot be written in the model's call format",
+            parameter.name
+        ),
+    })
 }
 
 /// A text as a regular expression between slashes.
@@ -474,6 +560,7 @@ mod tests {
         };
         let expected = [
             Some((11, NamePlace::FirstValue)),
+            Some((11, NamePlace::FunctionTag)),
             None,
             Some((12, NamePlace::FirstValue)),
             Some((12, NamePlace::UpToBracket)),

@@ -14,10 +14,12 @@ mod format;
 mod grammar;
 mod ids;
 mod json;
+mod parameters;
 mod parser;
 mod piece;
 mod place;
 mod schema;
+mod tagged;
 
 pub use choice::ToolChoice;
 pub use definition::ToolSet;

@@ -4,16 +4,20 @@
 //! not yet emitted or consumed. Calls are removed from it, everything else is emitted as text; only
 //! markers and adjacent white space are dropped.
 
+use std::sync::Arc;
+
 use serde_json::{Value, from_str};
 
 use super::{
-    CallFormat, Outcome, Piece, Thinking, ToolCall,
+    CallFormat, Outcome, Piece, Thinking, ToolCall, ToolSet,
     call::CallScan,
     definition::{is_name, is_name_char},
     ids::{IdForm, Ids},
     json::{Json, is_space},
+    parameters::ValueForms,
     piece::Pieces,
     place::{ARGS, CALL_ID, Next, ParserPlace, Syntax, THINK_END, TOOL_CALL, TOOL_CALLS},
+    tagged::TaggedScan,
 };
 
 /// Maximum length of a name before `[ARGS]`, with its id, in characters.
@@ -35,6 +39,8 @@ pub struct Parser {
     pieces: Pieces,
     /// Names of calls, where an answer is either calls or a text without calls.
     either: Option<Vec<String>>,
+    /// How the values of parameters are written.
+    forms: Arc<ValueForms>,
 }
 
 /// How the output of a model ended.
@@ -87,6 +93,15 @@ impl Parser {
             ids,
             pieces,
             either: None,
+            forms: Arc::default(),
+        }
+    }
+
+    /// Reads the values of parameters as the schemas of these tools say.
+    pub(super) fn with_schemas_of(self, tools: &ToolSet) -> Self {
+        Self {
+            forms: Arc::new(ValueForms::of(tools)),
+            ..self
         }
     }
 
@@ -238,7 +253,7 @@ impl Parser {
     fn marker(&self) -> Option<(&'static str, Next)> {
         match (&self.state, self.syntax) {
             (State::Reasoning, _) => Some((THINK_END, Next::Done(ParserPlace::Answer))),
-            (_, Syntax::Calls(CallFormat::Hermes)) => {
+            (_, Syntax::Calls(CallFormat::Hermes | CallFormat::Tagged)) => {
                 Some((TOOL_CALL, Next::To(ParserPlace::Object)))
             }
             (_, syntax) => is_marked(syntax).then_some((TOOL_CALLS, Next::To(ParserPlace::List))),
@@ -295,8 +310,13 @@ impl Parser {
         }
     }
 
-    /// A call begins with the brace that was held last.
+    /// A call begins with the text that was held last.
     fn begin_call(&mut self, after: ParserPlace) {
+        if self.syntax == Syntax::Calls(CallFormat::Tagged) {
+            let scan = TaggedScan::new(self.held.len(), Arc::clone(&self.forms));
+            self.state = State::Call(Box::new(CallScan::tagged(scan)), after);
+            return;
+        }
         let scan = if is_marked(self.syntax) {
             CallScan::object_with_id()
         } else {
@@ -386,15 +406,15 @@ impl Parser {
         if !scan.can_begin() {
             return;
         }
-        let range = scan.arguments_range(&self.held);
         let given = scan.given.unwrap_or_else(|| {
             let id = self.ids.give(scan.id());
             scan.set_id(id.clone());
             self.pieces.begin(id, scan.name().to_owned());
-            range.start
+            0
         });
-        self.pieces.arguments(&self.held[given..range.end]);
-        scan.given = Some(range.end);
+        let arguments = scan.arguments_text(&self.held);
+        self.pieces.arguments(&arguments[given..]);
+        scan.given = Some(arguments.len());
     }
 
     /// A character of an answer in quotation marks.

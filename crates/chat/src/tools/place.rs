@@ -56,7 +56,7 @@ pub(super) enum Next {
     Done(ParserPlace),
     /// Thinking begins.
     Reasoning,
-    /// A call has begun with this brace; then that state.
+    /// A call has begun with this text; then that state.
     Call(ParserPlace),
     /// A reply in quotation marks begins.
     Reply,
@@ -70,6 +70,11 @@ pub(super) const TOOL_CALL_END: &str = "</tool_call>";
 pub(super) const TOOL_CALLS: &str = "[TOOL_CALLS]";
 pub(super) const ARGS: &str = "[ARGS]";
 pub(super) const CALL_ID: &str = "[CALL_ID]";
+
+pub(super) const FUNCTION: &str = "<function=";
+pub(super) const FUNCTION_END: &str = "</function>";
+pub(super) const PARAMETER: &str = "<parameter=";
+pub(super) const PARAMETER_END: &str = "</parameter>";
 
 type Transitions = &'static [(&'static str, Next)];
 
@@ -98,6 +103,9 @@ impl ParserPlace {
             Self::Answer => without_thoughts(openers(syntax)),
             Self::Object if syntax == Syntax::Calls(CallFormat::Bare) => {
                 &[("{", Next::Call(ParserPlace::Next))]
+            }
+            Self::Object if syntax == Syntax::Calls(CallFormat::Tagged) => {
+                &[(FUNCTION, Next::Call(ParserPlace::Close))]
             }
             Self::Object => &[("{", Next::Call(ParserPlace::Close))],
             Self::Close => &[(TOOL_CALL_END, Next::Done(ParserPlace::Next))],
@@ -139,7 +147,7 @@ impl ParserPlace {
 /// Beginnings of calls and replies, thinking last.
 fn openers(syntax: Syntax) -> Transitions {
     match syntax {
-        Syntax::Calls(CallFormat::Hermes) => HERMES,
+        Syntax::Calls(CallFormat::Hermes | CallFormat::Tagged) => HERMES,
         Syntax::Calls(CallFormat::MarkedList | CallFormat::MarkedName) => MARKED,
         Syntax::Calls(CallFormat::Bare) => BARE,
         Syntax::Calls(CallFormat::Generic) | Syntax::Reply => GENERIC,
@@ -154,9 +162,12 @@ fn without_thoughts(table: Transitions) -> Transitions {
 /// Continuations after a call.
 fn more(syntax: Syntax) -> Transitions {
     match syntax {
-        Syntax::Calls(CallFormat::Hermes | CallFormat::MarkedList | CallFormat::MarkedName) => {
-            without_thoughts(openers(syntax))
-        }
+        Syntax::Calls(
+            CallFormat::Hermes
+            | CallFormat::Tagged
+            | CallFormat::MarkedList
+            | CallFormat::MarkedName,
+        ) => without_thoughts(openers(syntax)),
         Syntax::Calls(CallFormat::Bare) => &[(";", Next::To(ParserPlace::Object))],
         Syntax::Calls(CallFormat::Generic) | Syntax::Reply | Syntax::Plain => &[],
     }

@@ -44,6 +44,12 @@ pub(crate) fn fragment() -> impl Strategy<Value = String> {
         "1e999",
         "\"name\": \"third_tool\"",
         "\"arguments\": {}",
+        "<function=first_tool>",
+        "</function>",
+        "<parameter=a>",
+        "<parameter=b>\n",
+        "\n</parameter>",
+        "</para",
     ];
     prop_oneof![6 => select(markers).prop_map(str::to_owned), 1 => "[ -~]{0,4}", 1 => "\\PC{0,2}"]
 }
@@ -53,6 +59,9 @@ pub(crate) fn valid() -> impl Strategy<Value = String> {
     select(vec![
         "I look.\n<tool_call>\n{\"name\": \"first_tool\", \"arguments\": {\"a\": {\"b\": \"}</tool_call>\"}}}\n\
          </tool_call>\n<tool_call>\n{\"name\": \"second_tool\", \"arguments\": {}}\n</tool_call>",
+        "I look.\n\n<tool_call>\n<function=first_tool>\n<parameter=a>\nx < y\n</parameter>\n<parameter=b>\n\
+         [1, \"</parameter>\"]\n</parameter>\n</function>\n</tool_call>\n<tool_call>\n<function=second_tool>\n\
+         </function>\n</tool_call>",
         "<think>\nhm\n</think>\n\n{\"name\": \"first_tool\", \"parameters\": {\"a\": [1, 2]}}; \
          {\"name\": \"second_tool\", \"parameters\": {}}",
         "[TOOL_CALLS] [{\"name\": \"first_tool\", \"arguments\": {\"a\": \"\\u00e9\"}, \

@@ -20,7 +20,7 @@ pub(crate) const CONTROL: [&str; 8] = [
     "<|other|>",
 ];
 /// Longer tokens, some of them across the border of a marker.
-pub(crate) const WORDS: [&str; 22] = [
+pub(crate) const WORDS: [&str; 26] = [
     "<tool",
     "_call>",
     "call>\n{\"",
@@ -41,6 +41,10 @@ pub(crate) const WORDS: [&str; 22] = [
     "weather",
     "[ARGS]{",
     "{\"tool_calls\": [",
+    "\n</parameter>\n",
+    "</parameter>",
+    "\n<function=get",
+    "</function>\n</tool_call>",
     "{\"response\": \"",
     "\n\n",
 ];
