@@ -34,8 +34,13 @@ pub enum NamePlace {
     FirstValue,
     /// Directly behind the marker, up to the next `[`.
     UpToBracket,
-    /// In a tag `<function=NAME>`.
-    FunctionTag,
+    /// Behind the first such text, up to the delimiter.
+    Behind {
+        /// The text in front of the name.
+        lead: &'static str,
+        /// The byte that ends the name.
+        delimiter: u8,
+    },
 }
 
 impl NamePlace {
@@ -48,8 +53,8 @@ impl NamePlace {
                 behind_key.is_some_and(|rest| rest.contains(&b':'))
             }
             Self::UpToBracket => true,
-            // The next token may include the equals sign.
-            Self::FunctionTag => text.ends_with(b"<function") || text.contains(&b'='),
+            // The next token may include the last byte of the lead.
+            Self::Behind { lead, .. } => holds(text, &lead.as_bytes()[..lead.len() - 1]),
         }
     }
 
@@ -58,7 +63,7 @@ impl NamePlace {
         match self {
             Self::FirstValue => n_quotes(text) > 2,
             Self::UpToBracket => true,
-            Self::FunctionTag => text.contains(&b'='),
+            Self::Behind { lead, .. } => holds(text, lead.as_bytes()),
         }
     }
 
@@ -67,7 +72,7 @@ impl NamePlace {
         match self {
             Self::FirstValue => b'"',
             Self::UpToBracket => b'[',
-            Self::FunctionTag => b'>',
+            Self::Behind { delimiter, .. } => delimiter,
         }
     }
 
@@ -76,9 +81,13 @@ impl NamePlace {
         match self {
             Self::FirstValue => n_quotes(text) > 3,
             Self::UpToBracket => text.contains(&b'['),
-            Self::FunctionTag => text.contains(&b'>'),
+            Self::Behind { delimiter, .. } => text.contains(&delimiter),
         }
     }
+}
+
+fn holds(text: &[u8], part: &[u8]) -> bool {
+    text.windows(part.len()).any(|window| window == part)
 }
 
 fn n_quotes(text: &[u8]) -> usize {
@@ -90,9 +99,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_in_a_tag_lies_between_the_equals_sign_and_the_bracket() {
+    fn a_name_lies_between_its_lead_and_its_delimiter() {
         let at = |text: &[u8]| {
-            let place = NamePlace::FunctionTag;
+            let place = NamePlace::Behind {
+                lead: "<function=",
+                delimiter: b'>',
+            };
             let stages = [
                 place.is_next(text),
                 place.is_open(text),

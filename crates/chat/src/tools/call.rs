@@ -1,12 +1,13 @@
 //! Scans one tool call while it is generated: an object with name and arguments, the arguments of a
-//! call whose name is known, or parameters in tags. Knows no markers. Positions refer to the text
-//! that the parser holds.
+//! call whose name is known, parameters in tags or in braces. Knows no markers. Positions refer to
+//! the text that the parser holds.
 
 use std::ops::Range;
 
 use serde_json::Value;
 
 use super::{
+    braced::BracedScan,
     definition::is_name,
     json::{Json, Malformed, is_space},
     tagged::TaggedScan,
@@ -26,6 +27,7 @@ pub(super) struct CallScan {
 enum ScanSyntax {
     Object(ObjectScan),
     Tagged(TaggedScan),
+    Braced(BracedScan),
 }
 
 impl CallScan {
@@ -49,6 +51,11 @@ impl CallScan {
         Self::of(ScanSyntax::Tagged(scan))
     }
 
+    /// Scans parameters in braces.
+    pub(super) fn braced(scan: BracedScan) -> Self {
+        Self::of(ScanSyntax::Braced(scan))
+    }
+
     fn of(syntax: ScanSyntax) -> Self {
         Self {
             syntax,
@@ -65,6 +72,7 @@ impl CallScan {
         match &mut self.syntax {
             ScanSyntax::Object(scan) => scan.push(held, c),
             ScanSyntax::Tagged(scan) => scan.push(held, c),
+            ScanSyntax::Braced(scan) => scan.push(held, c),
         }
     }
 
@@ -73,6 +81,7 @@ impl CallScan {
         match &self.syntax {
             ScanSyntax::Object(scan) => scan.can_begin(),
             ScanSyntax::Tagged(scan) => scan.name_if_known().is_some(),
+            ScanSyntax::Braced(scan) => scan.name_if_known().is_some(),
         }
     }
 
@@ -81,6 +90,7 @@ impl CallScan {
         let name = match &self.syntax {
             ScanSyntax::Object(scan) => scan.name.as_deref(),
             ScanSyntax::Tagged(scan) => scan.name_if_known(),
+            ScanSyntax::Braced(scan) => scan.name_if_known(),
         };
         name.unwrap_or_default()
     }
@@ -89,7 +99,7 @@ impl CallScan {
     pub(super) fn id(&self) -> Option<&str> {
         let written = match &self.syntax {
             ScanSyntax::Object(scan) => scan.id.as_deref(),
-            ScanSyntax::Tagged(_) => None,
+            ScanSyntax::Tagged(_) | ScanSyntax::Braced(_) => None,
         };
         self.id.as_deref().or(written)
     }
@@ -104,6 +114,7 @@ impl CallScan {
         match &self.syntax {
             ScanSyntax::Object(scan) => &held[scan.arguments_range(held)],
             ScanSyntax::Tagged(scan) => scan.json(),
+            ScanSyntax::Braced(scan) => scan.json(),
         }
     }
 

@@ -3,7 +3,8 @@
 use super::{
     ToolSet,
     place::{
-        ARGS, CALL_ID, FUNCTION, PYTHON_TAG, THINK, THINK_END, TOOL_CALL, TOOL_CALL_END, TOOL_CALLS,
+        ARGS, BRACED_CALL, BRACED_CALL_END, CALL, CALL_ID, CHANNEL, CHANNEL_END, FUNCTION,
+        PYTHON_TAG, QUOTE, THINK, THINK_END, TOOL_CALL, TOOL_CALL_END, TOOL_CALLS, ThinkTags,
     },
 };
 
@@ -17,6 +18,9 @@ pub enum CallFormat {
     /// `<tool_call>\n<function=NAME>\n<parameter=KEY>\nVALUE\n</parameter>\n</function>\n</tool_call>`,
     /// one after another; strings are raw, other values are JSON: Qwen3-Coder, Qwen 3.5.
     Tagged,
+    /// `<|tool_call>call:NAME{key:value,…}<tool_call|>`, one after another; strings stand between
+    /// two `<|"|>`: Gemma 4.
+    Braced,
     /// `{"name": …, "parameters": {…}}` is all of the answer, perhaps with `"type": "function"`
     /// before the name; `<|python_tag|>` may stand in front: Llama 3.1 to 3.3. Several, with `;
     /// ` between them, are read, but the template takes one.
@@ -39,9 +43,10 @@ const OTHER_XML: &str = "<arg_key>";
 
 impl CallFormat {
     /// All of them.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Hermes,
         Self::Tagged,
+        Self::Braced,
         Self::Bare,
         Self::MarkedList,
         Self::MarkedName,
@@ -54,6 +59,8 @@ impl CallFormat {
         let has = |text: &str| source.contains(text);
         if has(OTHER_XML) || (has(FUNCTION) && !has(TOOL_CALL)) {
             Self::Generic
+        } else if has(BRACED_CALL) && has(CALL) && has(QUOTE) {
+            Self::Braced
         } else if has(FUNCTION) {
             Self::Tagged
         } else if has(TOOL_CALL) {
@@ -76,9 +83,18 @@ impl CallFormat {
     pub fn markers(self) -> &'static [&'static str] {
         match self {
             Self::Hermes | Self::Tagged => &[THINK, THINK_END, TOOL_CALL, TOOL_CALL_END],
+            Self::Braced => &[CHANNEL, CHANNEL_END, BRACED_CALL, BRACED_CALL_END, QUOTE],
             Self::Bare => &[THINK, THINK_END, PYTHON_TAG],
             Self::MarkedList | Self::MarkedName => &[THINK, THINK_END, TOOL_CALLS, CALL_ID, ARGS],
             Self::Generic => &[THINK, THINK_END],
+        }
+    }
+
+    /// The tags around thinking.
+    pub(super) fn think_tags(self) -> ThinkTags {
+        match self {
+            Self::Braced => ThinkTags::Channel,
+            _ => ThinkTags::Think,
         }
     }
 
@@ -88,6 +104,7 @@ impl CallFormat {
             Self::Hermes | Self::Tagged => {
                 |answer| begins(answer, |text| text.starts_with(TOOL_CALL))
             }
+            Self::Braced => |answer| begins(answer, |text| text.starts_with(BRACED_CALL)),
             Self::MarkedList | Self::MarkedName => {
                 |answer| begins(answer, |text| text.starts_with(TOOL_CALLS))
             }
@@ -127,12 +144,17 @@ Each line below is a tool; "parameters" is the JSON schema of its arguments."#;
 /// Applies a test to the text of an answer, after its thinking.
 fn begins(answer: &[u8], test: impl Fn(&str) -> bool) -> bool {
     let answer = String::from_utf8_lossy(answer);
-    let text = match answer.trim_start() {
-        thought if thought.starts_with(THINK) => thought
-            .split_once(THINK_END)
+    let answer = answer.trim_start();
+    let tags = [ThinkTags::Think, ThinkTags::Channel];
+    let tags = tags
+        .into_iter()
+        .find(|tags| answer.starts_with(tags.open()));
+    let text = match tags {
+        Some(tags) => answer
+            .split_once(tags.close())
             .map_or("", |(_, text)| text)
             .trim_start(),
-        text => text,
+        None => answer,
     };
     test(text)
 }
@@ -178,6 +200,10 @@ mod tests {
             CallFormat::Tagged
         );
         assert_eq!(
+            of(r#"{{ '<|tool_call>call:' + name + '{' }}{{ '<|"|>' + text + '<|"|>' }}"#),
+            CallFormat::Braced
+        );
+        assert_eq!(
             of(r#"{{ '<|start_header_id|>' }}{{- '"parameters": ' }}{{ a | tojson }}"#),
             CallFormat::Bare
         );
@@ -219,6 +245,7 @@ mod tests {
                 "NousResearch" | "Qwen" | "ibm" => CallFormat::Hermes,
                 "Qwen3" => CallFormat::Tagged,
                 "meta" => CallFormat::Bare,
+                "google" if name.contains("gemma-4") => CallFormat::Braced,
                 // This copy of SmolLM3's template leaves tools out.
                 "HuggingFaceTB" | "google" | "microsoft" => CallFormat::Generic,
                 _ => continue,

@@ -6,6 +6,8 @@
 //! text for the parser, and the beginning of a call is a call. Without a grammar the parser reads
 //! anything, and returns malformed calls as text.
 
+mod braced;
+mod braced_lark;
 mod call;
 mod choice;
 mod definition;

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value};
 
-use super::{ToolError, ToolSet, definition::Tool};
+use super::{ToolError, ToolSet, definition::Tool, grammar::regex};
 
 /// Where the schemas are that others refer to.
 const DEFINITIONS: &str = "$defs";
@@ -107,7 +107,7 @@ fn properties(root: &Value) -> impl Iterator<Item = (&String, &Value)> {
 }
 
 /// The schema of a parameter as a document of its own.
-fn alone(schema: &Value, root: &Value) -> Value {
+pub(super) fn alone(schema: &Value, root: &Value) -> Value {
     let mut alone = match schema {
         Value::Object(keys) => keys.clone(),
         Value::Bool(false) => Map::from_iter([("enum".to_owned(), Value::Array(Vec::new()))]),
@@ -136,7 +136,7 @@ pub(super) struct RawText<'a> {
 impl<'a> RawText<'a> {
     /// The texts that match a schema; `None` if other values match, too, or if texts must match a
     /// pattern: those are written as JSON.
-    fn of(schema: &'a Value, root: &'a Value) -> Option<Self> {
+    pub(super) fn of(schema: &'a Value, root: &'a Value) -> Option<Self> {
         let keys = resolved(schema, root)?;
         if let Some(either) = keys.get("anyOf").filter(|_| keys.len() == 1) {
             return Self::nullable(either.as_array()?, root);
@@ -159,6 +159,28 @@ impl<'a> RawText<'a> {
             is_nullable,
             ..Self::any()
         })
+    }
+
+    /// The texts as a regular expression, `null` excepted.
+    pub(super) fn regex(&self) -> String {
+        match &self.only {
+            Some(only) => {
+                let only: Vec<String> = only.iter().map(|text| regex(text)).collect();
+                only.join("|")
+            }
+            None => {
+                let max = self.max.map(|n| n.to_string()).unwrap_or_default();
+                format!("(?s:.{{{},{max}}})", self.min)
+            }
+        }
+    }
+
+    /// Whether it may have no characters.
+    pub(super) fn may_be_empty(&self) -> bool {
+        match &self.only {
+            Some(only) => only.contains(&""),
+            None => self.min == 0,
+        }
     }
 
     fn any() -> Self {

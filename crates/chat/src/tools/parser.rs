@@ -10,13 +10,14 @@ use serde_json::{Value, from_str};
 
 use super::{
     CallFormat, Outcome, Piece, Thinking, ToolCall, ToolSet,
+    braced::BracedScan,
     call::CallScan,
     definition::{is_name, is_name_char},
     ids::{IdForm, Ids},
     json::{Json, is_space},
     parameters::ValueForms,
     piece::Pieces,
-    place::{ARGS, CALL_ID, Next, ParserPlace, Syntax, THINK_END, TOOL_CALL, TOOL_CALLS},
+    place::{ARGS, BRACED_CALL, CALL_ID, Next, ParserPlace, Syntax, TOOL_CALL, TOOL_CALLS},
     tagged::TaggedScan,
 };
 
@@ -157,7 +158,7 @@ impl Parser {
     fn drop_begun_call(&mut self) {
         match &self.state {
             State::Call(scan, _) if scan.given.is_some() => self.pieces.broken(),
-            State::Expect(_) if self.syntax == Syntax::Plain => self.give_up(),
+            State::Expect(_) if matches!(self.syntax, Syntax::Plain(_)) => self.give_up(),
             State::Expect(_) | State::Head | State::Call(..) | State::Reply | State::Value(_) => {}
             State::Reasoning => self.give(self.held.len()),
             // One character may be anything; more of a marker is a marker.
@@ -252,7 +253,12 @@ impl Parser {
     /// The marker that ends text or thinking, and the next state.
     fn marker(&self) -> Option<(&'static str, Next)> {
         match (&self.state, self.syntax) {
-            (State::Reasoning, _) => Some((THINK_END, Next::Done(ParserPlace::Answer))),
+            (State::Reasoning, syntax) => {
+                Some((syntax.think_tags().close(), Next::Done(ParserPlace::Answer)))
+            }
+            (_, Syntax::Calls(CallFormat::Braced)) => {
+                Some((BRACED_CALL, Next::To(ParserPlace::Object)))
+            }
             (_, Syntax::Calls(CallFormat::Hermes | CallFormat::Tagged)) => {
                 Some((TOOL_CALL, Next::To(ParserPlace::Object)))
             }
@@ -312,18 +318,20 @@ impl Parser {
 
     /// A call begins with the text that was held last.
     fn begin_call(&mut self, after: ParserPlace) {
-        if self.syntax == Syntax::Calls(CallFormat::Tagged) {
-            let scan = TaggedScan::new(self.held.len(), Arc::clone(&self.forms));
-            self.state = State::Call(Box::new(CallScan::tagged(scan)), after);
-            return;
-        }
-        let scan = if is_marked(self.syntax) {
-            CallScan::object_with_id()
-        } else {
-            CallScan::object()
+        let start = self.held.len();
+        let scan = match self.syntax {
+            Syntax::Calls(CallFormat::Tagged) => {
+                CallScan::tagged(TaggedScan::new(start, Arc::clone(&self.forms)))
+            }
+            Syntax::Calls(CallFormat::Braced) => CallScan::braced(BracedScan::new(start)),
+            syntax if is_marked(syntax) => CallScan::object_with_id(),
+            _ => CallScan::object(),
         };
+        let begins_with_brace = self.held.ends_with('{');
         self.state = State::Call(Box::new(scan), after);
-        self.scan('{');
+        if begins_with_brace {
+            self.scan('{');
+        }
     }
 
     fn call(&mut self, c: char) {
@@ -382,7 +390,7 @@ impl Parser {
         self.give_up();
         self.enter(State::Text);
         if self.either.is_some() {
-            self.syntax = Syntax::Plain;
+            self.syntax = Syntax::Plain(self.syntax.think_tags());
         }
         space
             .chars()

@@ -260,7 +260,8 @@ fn write_certain(text: &str, json: &mut String) -> usize {
     n
 }
 
-fn quoted(text: &str) -> String {
+/// A text as a string of JSON.
+pub(super) fn quoted(text: &str) -> String {
     Value::from(text).to_string()
 }
 

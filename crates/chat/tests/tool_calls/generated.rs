@@ -50,6 +50,12 @@ pub(crate) fn fragment() -> impl Strategy<Value = String> {
         "<parameter=b>\n",
         "\n</parameter>",
         "</para",
+        "<|tool_call>call:first_tool{",
+        "<tool_call|>",
+        "<|\"|>",
+        "<|channel>thought\n",
+        "<channel|>",
+        "a:",
     ];
     prop_oneof![6 => select(markers).prop_map(str::to_owned), 1 => "[ -~]{0,4}", 1 => "\\PC{0,2}"]
 }
@@ -62,6 +68,8 @@ pub(crate) fn valid() -> impl Strategy<Value = String> {
         "I look.\n\n<tool_call>\n<function=first_tool>\n<parameter=a>\nx < y\n</parameter>\n<parameter=b>\n\
          [1, \"</parameter>\"]\n</parameter>\n</function>\n</tool_call>\n<tool_call>\n<function=second_tool>\n\
          </function>\n</tool_call>",
+        "<|channel>thought\nhm\n<channel|>I look.<|tool_call>call:first_tool{a:<|\"|>x \"<|\"|>,b:[1,{c:null}]}\
+         <tool_call|><|tool_call>call:second_tool{}<tool_call|>",
         "<think>\nhm\n</think>\n\n{\"name\": \"first_tool\", \"parameters\": {\"a\": [1, 2]}}; \
          {\"name\": \"second_tool\", \"parameters\": {}}",
         "[TOOL_CALLS] [{\"name\": \"first_tool\", \"arguments\": {\"a\": \"\\u00e9\"}, \

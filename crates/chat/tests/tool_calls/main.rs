@@ -1,5 +1,6 @@
 //! Parsing of calls: every format, texts that are no calls, and independence of the cuts.
 
+mod braced;
 mod generated;
 mod tagged;
 
@@ -418,6 +419,11 @@ fn a_call_that_is_cut_is_no_text() {
             "<tool_call>\n<function=find>\n<parameter=a>\nb c\n</parameter>\n</function>\n</tool_call>",
         ),
         (
+            CallFormat::Braced,
+            "I look. ",
+            "<|tool_call>call:find{a:<|\"|>b c<|\"|>}<tool_call|>",
+        ),
+        (
             CallFormat::MarkedList,
             "I look. ",
             "[TOOL_CALLS][{\"name\": \"find\", \"arguments\": {\"a\": \"b c\"}}]",
@@ -570,6 +576,12 @@ fn hostile(n: usize) -> Vec<(CallFormat, String)> {
         ),
     ]
     .map(|text| (CallFormat::Tagged, text));
+    let braced = [
+        "<|tool_call>call:f{a:<|\"|>".repeat(n),
+        format!("<|tool_call>call:f{{a:<|\"|>{}", "<|\"|".repeat(n)),
+        "<|tool_call>call:f{a:[".repeat(n),
+    ]
+    .map(|text| (CallFormat::Braced, text));
     let taken: String = (0..n)
         .map(|i| format!("[TOOL_CALLS]f[CALL_ID]{:09}[ARGS]{{}}", 2 * i + 2))
         .collect();
@@ -585,6 +597,7 @@ fn hostile(n: usize) -> Vec<(CallFormat, String)> {
         .map(|text| (CallFormat::Hermes, text))
         .into_iter()
         .chain(tagged)
+        .chain(braced)
         .chain(others)
         .collect()
 }
@@ -710,7 +723,7 @@ fn frame_words(text: &str, calls: &[ToolCall]) -> Vec<String> {
 
 /// The formats whose arguments are given out as the model writes them.
 fn in_json() -> Vec<CallFormat> {
-    let is_json = |format: &CallFormat| !matches!(format, CallFormat::Tagged);
+    let is_json = |format: &CallFormat| !matches!(format, CallFormat::Tagged | CallFormat::Braced);
     CallFormat::ALL.into_iter().filter(is_json).collect()
 }
 

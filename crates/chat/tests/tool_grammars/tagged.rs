@@ -6,7 +6,7 @@ use serde_json::json;
 use super::{Judge, Random, check, finished, grammar, rules, tagged, vocabulary::Vocabulary, walk};
 
 /// Tools whose parameters have all forms of values.
-fn typed_tools() -> ToolSet {
+pub(crate) fn typed_tools() -> ToolSet {
     let tools = json!([
         {"name": "write", "parameters": {"type": "object", "required": ["path", "lines"], "properties": {
             "path": {"type": "string", "minLength": 2, "maxLength": 9},

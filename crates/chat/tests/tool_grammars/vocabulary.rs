@@ -9,7 +9,7 @@ use llguidance::{
 };
 
 /// Markers that a vocabulary may have as control tokens.
-pub(crate) const CONTROL: [&str; 8] = [
+pub(crate) const CONTROL: [&str; 13] = [
     "<tool_call>",
     "</tool_call>",
     "<think>",
@@ -17,6 +17,11 @@ pub(crate) const CONTROL: [&str; 8] = [
     "[TOOL_CALLS]",
     "[ARGS]",
     "<|python_tag|>",
+    "<|tool_call>",
+    "<tool_call|>",
+    "<|channel>",
+    "<channel|>",
+    "<|\"|>",
     "<|other|>",
 ];
 /// Longer tokens, some of them across the border of a marker.
