@@ -3,6 +3,7 @@
 mod braced;
 mod generated;
 mod tagged;
+mod templates;
 
 use std::time::{Duration, Instant};
 
