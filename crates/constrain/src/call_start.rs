@@ -34,6 +34,13 @@ pub enum NamePlace {
     FirstValue,
     /// Directly behind the marker, up to the next `[`.
     UpToBracket,
+    /// Behind the first such text, up to the delimiter.
+    Behind {
+        /// The text in front of the name.
+        lead: &'static str,
+        /// The byte that ends the name.
+        delimiter: u8,
+    },
 }
 
 impl NamePlace {
@@ -46,6 +53,8 @@ impl NamePlace {
                 behind_key.is_some_and(|rest| rest.contains(&b':'))
             }
             Self::UpToBracket => true,
+            // The next token may include the last byte of the lead.
+            Self::Behind { lead, .. } => holds(text, &lead.as_bytes()[..lead.len() - 1]),
         }
     }
 
@@ -54,6 +63,7 @@ impl NamePlace {
         match self {
             Self::FirstValue => n_quotes(text) > 2,
             Self::UpToBracket => true,
+            Self::Behind { lead, .. } => holds(text, lead.as_bytes()),
         }
     }
 
@@ -62,6 +72,7 @@ impl NamePlace {
         match self {
             Self::FirstValue => b'"',
             Self::UpToBracket => b'[',
+            Self::Behind { delimiter, .. } => delimiter,
         }
     }
 
@@ -70,10 +81,46 @@ impl NamePlace {
         match self {
             Self::FirstValue => n_quotes(text) > 3,
             Self::UpToBracket => text.contains(&b'['),
+            Self::Behind { delimiter, .. } => text.contains(&delimiter),
         }
     }
 }
 
+fn holds(text: &[u8], part: &[u8]) -> bool {
+    text.windows(part.len()).any(|window| window == part)
+}
+
 fn n_quotes(text: &[u8]) -> usize {
     text.iter().filter(|&&byte| byte == b'"').count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_lies_between_its_lead_and_its_delimiter() {
+        let at = |text: &[u8]| {
+            let place = NamePlace::Behind {
+                lead: "<function=",
+                delimiter: b'>',
+            };
+            let stages = [
+                place.is_next(text),
+                place.is_open(text),
+                place.is_complete(text),
+            ];
+            stages.iter().filter(|&&is_reached| is_reached).count()
+        };
+        let n_stages = [
+            "",
+            "\n<func",
+            "\n<function",
+            "\n<function=",
+            "\n<function=f",
+            "\n<function=f>",
+        ]
+        .map(|text| at(text.as_bytes()));
+        assert_eq!(n_stages, [0, 0, 1, 2, 2, 3]);
+    }
 }

@@ -1,27 +1,141 @@
-//! Scans one tool call while it is generated: an object with name and arguments, or the arguments
-//! of a call whose name is known. Knows no markers. Positions refer to the text that the parser
-//! holds.
+//! Scans one tool call while it is generated: an object with name and arguments, the arguments of a
+//! call whose name is known, parameters in tags or in braces. Knows no markers. Positions refer to
+//! the text that the parser holds.
 
 use std::ops::Range;
 
 use serde_json::Value;
 
 use super::{
+    braced::BracedScan,
     definition::is_name,
     json::{Json, Malformed, is_space},
+    tagged::TaggedScan,
 };
 
 /// The scanner of one call.
 #[derive(Clone, Debug)]
 pub(super) struct CallScan {
+    syntax: ScanSyntax,
+    /// The id of the call, if the model wrote one or the call was announced.
+    id: Option<String>,
+    /// How much of the arguments was emitted; `None`: the call was not announced yet.
+    pub(super) given: Option<usize>,
+}
+
+#[derive(Clone, Debug)]
+enum ScanSyntax {
+    Object(ObjectScan),
+    Tagged(TaggedScan),
+    Braced(BracedScan),
+}
+
+impl CallScan {
+    /// Scans an object with name and arguments, in either order.
+    pub(super) fn object() -> Self {
+        Self::of(ScanSyntax::Object(ObjectScan::named(false)))
+    }
+
+    /// As [`CallScan::object`], with an optional id.
+    pub(super) fn object_with_id() -> Self {
+        Self::of(ScanSyntax::Object(ObjectScan::named(true)))
+    }
+
+    /// Scans the arguments of a call whose name is known.
+    pub(super) fn arguments_of(name: String, id: Option<String>) -> Self {
+        Self::of(ScanSyntax::Object(ObjectScan::arguments_of(name, id)))
+    }
+
+    /// Scans parameters in tags.
+    pub(super) fn tagged(scan: TaggedScan) -> Self {
+        Self::of(ScanSyntax::Tagged(scan))
+    }
+
+    /// Scans parameters in braces.
+    pub(super) fn braced(scan: BracedScan) -> Self {
+        Self::of(ScanSyntax::Braced(scan))
+    }
+
+    fn of(syntax: ScanSyntax) -> Self {
+        Self {
+            syntax,
+            id: None,
+            given: None,
+        }
+    }
+
+    /// Takes the next character, which is the last of `held`. Returns whether the call is complete.
+    ///
+    /// # Errors
+    /// [`Malformed`] if no call continues like this.
+    pub(super) fn push(&mut self, held: &str, c: char) -> Result<bool, Malformed> {
+        match &mut self.syntax {
+            ScanSyntax::Object(scan) => scan.push(held, c),
+            ScanSyntax::Tagged(scan) => scan.push(held, c),
+            ScanSyntax::Braced(scan) => scan.push(held, c),
+        }
+    }
+
+    /// Whether name and id are known, and the arguments have begun.
+    pub(super) fn can_begin(&self) -> bool {
+        match &self.syntax {
+            ScanSyntax::Object(scan) => scan.can_begin(),
+            ScanSyntax::Tagged(scan) => scan.name_if_known().is_some(),
+            ScanSyntax::Braced(scan) => scan.name_if_known().is_some(),
+        }
+    }
+
+    /// The name; empty until it is known.
+    pub(super) fn name(&self) -> &str {
+        let name = match &self.syntax {
+            ScanSyntax::Object(scan) => scan.name.as_deref(),
+            ScanSyntax::Tagged(scan) => scan.name_if_known(),
+            ScanSyntax::Braced(scan) => scan.name_if_known(),
+        };
+        name.unwrap_or_default()
+    }
+
+    /// The id, if it is known.
+    pub(super) fn id(&self) -> Option<&str> {
+        let written = match &self.syntax {
+            ScanSyntax::Object(scan) => scan.id.as_deref(),
+            ScanSyntax::Tagged(_) | ScanSyntax::Braced(_) => None,
+        };
+        self.id.as_deref().or(written)
+    }
+
+    /// Replaces the id of the model.
+    pub(super) fn set_id(&mut self, id: String) {
+        self.id = Some(id);
+    }
+
+    /// The arguments as JSON, as far as they are complete.
+    pub(super) fn arguments_text<'a>(&'a self, held: &'a str) -> &'a str {
+        match &self.syntax {
+            ScanSyntax::Object(scan) => &held[scan.arguments_range(held)],
+            ScanSyntax::Tagged(scan) => scan.json(),
+            ScanSyntax::Braced(scan) => scan.json(),
+        }
+    }
+
+    /// The arguments of a complete call.
+    ///
+    /// # Errors
+    /// [`Malformed`] for values that cannot be represented, such as half a surrogate pair.
+    pub(super) fn arguments(&self, held: &str) -> Result<Value, Malformed> {
+        serde_json::from_str(self.arguments_text(held)).map_err(|_| Malformed)
+    }
+}
+
+/// The scanner of a call in JSON.
+#[derive(Clone, Debug)]
+struct ObjectScan {
     json: Json,
     name: Option<String>,
     id: Option<String>,
     /// Start of the arguments in the text, and their end once it is reached.
     arguments: Option<Span>,
     fields: Fields,
-    /// How far the arguments were emitted; `None`: the call was not announced yet.
-    pub(super) given: Option<usize>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -58,26 +172,18 @@ enum Field {
     Type,
 }
 
-impl CallScan {
-    /// Scans an object with name and arguments, in either order.
-    pub(super) fn object() -> Self {
-        Self::new(None, None, Fields::Named(Named::default()))
+impl ObjectScan {
+    /// An object with name and arguments, and perhaps an id.
+    fn named(ids: bool) -> Self {
+        let named = Named {
+            ids,
+            ..Named::default()
+        };
+        Self::new(None, None, Fields::Named(named))
     }
 
-    /// As [`CallScan::object`], with an optional id.
-    pub(super) fn object_with_id() -> Self {
-        Self::new(
-            None,
-            None,
-            Fields::Named(Named {
-                ids: true,
-                ..Named::default()
-            }),
-        )
-    }
-
-    /// Scans the arguments of a call whose name is known.
-    pub(super) fn arguments_of(name: String, id: Option<String>) -> Self {
+    /// The arguments of a call whose name is known.
+    fn arguments_of(name: String, id: Option<String>) -> Self {
         Self::new(Some(name), id, Fields::Arguments)
     }
 
@@ -88,15 +194,10 @@ impl CallScan {
             id,
             arguments: None,
             fields,
-            given: None,
         }
     }
 
-    /// Takes the next character, which is the last of `held`. Returns whether the call is complete.
-    ///
-    /// # Errors
-    /// [`Malformed`] if no call continues like this.
-    pub(super) fn push(&mut self, held: &str, c: char) -> Result<bool, Malformed> {
+    fn push(&mut self, held: &str, c: char) -> Result<bool, Malformed> {
         let at = held.len() - c.len_utf8();
         let before = Before::of(&self.json);
         self.json.push(c)?;
@@ -110,40 +211,16 @@ impl CallScan {
         Ok(self.json.is_done())
     }
 
-    /// Whether name and id are known, and the arguments have begun.
-    pub(super) fn can_begin(&self) -> bool {
+    fn can_begin(&self) -> bool {
         let id_may_come =
             matches!(&self.fields, Fields::Named(Named { ids: true, .. })) && self.id.is_none();
         self.name.is_some() && self.arguments.is_some() && (!id_may_come || self.json.is_done())
     }
 
-    /// The name; empty until it is known.
-    pub(super) fn name(&self) -> &str {
-        self.name.as_deref().unwrap_or_default()
-    }
-
-    /// The id, if it is known.
-    pub(super) fn id(&self) -> Option<&str> {
-        self.id.as_deref()
-    }
-
-    /// Replaces the id of the model.
-    pub(super) fn set_id(&mut self, id: String) {
-        self.id = Some(id);
-    }
-
     /// Range of the arguments in the text, as far as they are complete.
-    pub(super) fn arguments_range(&self, held: &str) -> Range<usize> {
+    fn arguments_range(&self, held: &str) -> Range<usize> {
         self.arguments
             .map_or(0..0, |span| span.start..span.end.unwrap_or(held.len()))
-    }
-
-    /// The arguments of a complete call.
-    ///
-    /// # Errors
-    /// [`Malformed`] for values that cannot be represented, such as half a surrogate pair.
-    pub(super) fn arguments(&self, held: &str) -> Result<Value, Malformed> {
-        serde_json::from_str(&held[self.arguments_range(held)]).map_err(|_| Malformed)
     }
 
     fn whole(&mut self, held: &str, at: usize) {

@@ -2,7 +2,10 @@
 
 use super::{
     ToolSet,
-    place::{ARGS, CALL_ID, PYTHON_TAG, THINK, THINK_END, TOOL_CALL, TOOL_CALL_END, TOOL_CALLS},
+    place::{
+        ARGS, BRACED_CALL, BRACED_CALL_END, CALL, CALL_ID, CHANNEL, CHANNEL_END, FUNCTION,
+        PYTHON_TAG, QUOTE, THINK, THINK_END, TOOL_CALL, TOOL_CALL_END, TOOL_CALLS, ThinkTags,
+    },
 };
 
 /// How a model writes tool calls.
@@ -12,6 +15,12 @@ pub enum CallFormat {
     /// `<tool_call>\n{"name": …, "arguments": {…}}\n</tool_call>`, one after another: Hermes 2 Pro,
     /// Qwen 2.5 and 3, SmolLM3.
     Hermes,
+    /// `<tool_call>\n<function=NAME>\n<parameter=KEY>\nVALUE\n</parameter>\n</function>\n</tool_call>`,
+    /// one after another; strings are raw, other values are JSON: Qwen3-Coder, Qwen 3.5.
+    Tagged,
+    /// `<|tool_call>call:NAME{key:value,…}<tool_call|>`, one after another; strings stand between
+    /// two `<|"|>`: Gemma 4.
+    Braced,
     /// `{"name": …, "parameters": {…}}` is all of the answer, perhaps with `"type": "function"`
     /// before the name; `<|python_tag|>` may stand in front: Llama 3.1 to 3.3. Several, with `;
     /// ` between them, are read, but the template takes one.
@@ -29,13 +38,15 @@ pub enum CallFormat {
 /// Keys that distinguish a call of [`CallFormat::Bare`] from other objects.
 pub(super) const BARE_KEYS: [&str; 2] = ["parameters", "arguments"];
 
-/// Marker of a call format that is not JSON.
-const OTHER_XML: [&str; 2] = ["<function=", "<arg_key>"];
+/// Marker of a call format that is not known.
+const OTHER_XML: &str = "<arg_key>";
 
 impl CallFormat {
     /// All of them.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 7] = [
         Self::Hermes,
+        Self::Tagged,
+        Self::Braced,
         Self::Bare,
         Self::MarkedList,
         Self::MarkedName,
@@ -46,8 +57,12 @@ impl CallFormat {
     /// unknown format.
     pub fn of_template(source: &str) -> Self {
         let has = |text: &str| source.contains(text);
-        if OTHER_XML.into_iter().any(has) {
+        if has(OTHER_XML) || (has(FUNCTION) && !has(TOOL_CALL)) {
             Self::Generic
+        } else if has(BRACED_CALL) && has(CALL) && has(QUOTE) {
+            Self::Braced
+        } else if has(FUNCTION) {
+            Self::Tagged
         } else if has(TOOL_CALL) {
             Self::Hermes
         } else if has(TOOL_CALLS) {
@@ -67,17 +82,29 @@ impl CallFormat {
     /// tokens.
     pub fn markers(self) -> &'static [&'static str] {
         match self {
-            Self::Hermes => &[THINK, THINK_END, TOOL_CALL, TOOL_CALL_END],
+            Self::Hermes | Self::Tagged => &[THINK, THINK_END, TOOL_CALL, TOOL_CALL_END],
+            Self::Braced => &[CHANNEL, CHANNEL_END, BRACED_CALL, BRACED_CALL_END, QUOTE],
             Self::Bare => &[THINK, THINK_END, PYTHON_TAG],
             Self::MarkedList | Self::MarkedName => &[THINK, THINK_END, TOOL_CALLS, CALL_ID, ARGS],
             Self::Generic => &[THINK, THINK_END],
         }
     }
 
+    /// The tags around thinking.
+    pub(super) fn think_tags(self) -> ThinkTags {
+        match self {
+            Self::Braced => ThinkTags::Channel,
+            _ => ThinkTags::Think,
+        }
+    }
+
     /// A test whether an answer is a call, or may become one; thinking may come first.
     pub(crate) fn call_test(self) -> fn(&[u8]) -> bool {
         match self {
-            Self::Hermes => |answer| begins(answer, |text| text.starts_with(TOOL_CALL)),
+            Self::Hermes | Self::Tagged => {
+                |answer| begins(answer, |text| text.starts_with(TOOL_CALL))
+            }
+            Self::Braced => |answer| begins(answer, |text| text.starts_with(BRACED_CALL)),
             Self::MarkedList | Self::MarkedName => {
                 |answer| begins(answer, |text| text.starts_with(TOOL_CALLS))
             }
@@ -117,12 +144,17 @@ Each line below is a tool; "parameters" is the JSON schema of its arguments."#;
 /// Applies a test to the text of an answer, after its thinking.
 fn begins(answer: &[u8], test: impl Fn(&str) -> bool) -> bool {
     let answer = String::from_utf8_lossy(answer);
-    let text = match answer.trim_start() {
-        thought if thought.starts_with(THINK) => thought
-            .split_once(THINK_END)
+    let answer = answer.trim_start();
+    let tags = [ThinkTags::Think, ThinkTags::Channel];
+    let tags = tags
+        .into_iter()
+        .find(|tags| answer.starts_with(tags.open()));
+    let text = match tags {
+        Some(tags) => answer
+            .split_once(tags.close())
             .map_or("", |(_, text)| text)
             .trim_start(),
-        text => text,
+        None => answer,
     };
     test(text)
 }
@@ -164,6 +196,14 @@ mod tests {
             CallFormat::Hermes
         );
         assert_eq!(
+            of("{{ '<tool_call>\\n<function=' + name + '>\\n' }}"),
+            CallFormat::Tagged
+        );
+        assert_eq!(
+            of(r#"{{ '<|tool_call>call:' + name + '{' }}{{ '<|"|>' + text + '<|"|>' }}"#),
+            CallFormat::Braced
+        );
+        assert_eq!(
             of(r#"{{ '<|start_header_id|>' }}{{- '"parameters": ' }}{{ a | tojson }}"#),
             CallFormat::Bare
         );
@@ -180,11 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_that_are_not_json_are_no_format_of_ours() {
-        assert_eq!(
-            CallFormat::of_template("{{ '<tool_call>\\n<function=' + name + '>' }}"),
-            CallFormat::Generic
-        );
+    fn calls_in_unknown_tags_are_no_format_of_ours() {
         assert_eq!(
             CallFormat::of_template("{{ '<tool_call>' + name }}{{ '<arg_key>' }}"),
             CallFormat::Generic
@@ -206,8 +242,10 @@ mod tests {
         for path in entries.map(|entry| entry.unwrap().path()) {
             let name = path.file_name().unwrap().to_str().unwrap().to_owned();
             let expected = match name.split(['-', '.']).next().unwrap() {
-                "NousResearch" | "Qwen" => CallFormat::Hermes,
+                "NousResearch" | "Qwen" | "ibm" => CallFormat::Hermes,
+                "Qwen3" => CallFormat::Tagged,
                 "meta" => CallFormat::Bare,
+                "google" if name.contains("gemma-4") => CallFormat::Braced,
                 // This copy of SmolLM3's template leaves tools out.
                 "HuggingFaceTB" | "google" | "microsoft" => CallFormat::Generic,
                 _ => continue,

@@ -8,9 +8,14 @@ use std::fmt::Write;
 
 use super::{
     CallFormat, Parser, ToolChoice, ToolError, ToolSet,
+    braced_lark::BracedLark,
     definition::Tool,
     format::BARE_KEYS,
-    place::{ARGS, PYTHON_TAG, Syntax, THINK, THINK_END, TOOL_CALL, TOOL_CALL_END, TOOL_CALLS},
+    parameters::{Parameter, RawText, parameters},
+    place::{
+        ARGS, BRACED_CALL, BRACED_CALL_END, CALL, FUNCTION, FUNCTION_END, PARAMETER, PARAMETER_END,
+        PYTHON_TAG, QUOTE, Syntax, TOOL_CALL, TOOL_CALL_END, TOOL_CALLS, ThinkTags,
+    },
 };
 use atta_constrain::{CallStart, Constraint, NamePlace, Thoughts, schema};
 
@@ -20,9 +25,9 @@ pub enum Thinking {
     /// The model does not think.
     #[default]
     Never,
-    /// `<think>…</think>` may come first.
+    /// Thinking in its tags may come first.
     Maybe,
-    /// The prompt has opened `<think>`: it must be closed.
+    /// The prompt has opened its tag: it must be closed.
     Open,
 }
 
@@ -31,9 +36,10 @@ impl Thinking {
     /// prompt ends inside or after it.
     pub fn of_prompt(template: &str, prompt: &str) -> Self {
         let prompt = prompt.trim_end();
-        if prompt.ends_with(THINK) {
+        let tags = ThinkTags::of_template(template);
+        if prompt.ends_with(tags.open()) {
             Self::Open
-        } else if template.contains(THINK) && !prompt.ends_with(THINK_END) {
+        } else if template.contains(tags.open()) && !prompt.ends_with(tags.close()) {
             Self::Maybe
         } else {
             Self::Never
@@ -66,7 +72,8 @@ impl Rules<'_> {
     /// # Errors
     /// [`ToolError::Unknown`] if the named tool does not exist, [`ToolError::NoTools`] if a call is
     /// required and there are no tools, [`ToolError::Reply`] if the constraint cannot be combined
-    /// with calls.
+    /// with calls, [`ToolError::Keyword`] or [`ToolError::Definition`] for a schema that the call
+    /// format cannot keep to.
     pub fn grammar(
         &self,
         marker: &dyn Fn(&str) -> Option<u32>,
@@ -88,7 +95,7 @@ impl Rules<'_> {
                 lark.answer();
             }
         }
-        lark.calls(&tools);
+        lark.calls(&tools)?;
         Ok(Some(lark.text))
     }
 
@@ -98,6 +105,8 @@ impl Rules<'_> {
     pub fn call_start(&self, marker: &dyn Fn(&str) -> Option<u32>) -> Option<CallStart> {
         let (text, name) = match self.format {
             CallFormat::Hermes => (TOOL_CALL, NamePlace::FirstValue),
+            CallFormat::Tagged => (TOOL_CALL, BEHIND_FUNCTION),
+            CallFormat::Braced => (BRACED_CALL, BEHIND_CALL),
             CallFormat::MarkedList => (TOOL_CALLS, NamePlace::FirstValue),
             CallFormat::MarkedName => (TOOL_CALLS, NamePlace::UpToBracket),
             CallFormat::Bare | CallFormat::Generic => return None,
@@ -105,8 +114,8 @@ impl Rules<'_> {
         let thoughts = match self.thinking {
             Thinking::Never => None,
             Thinking::Maybe | Thinking::Open => Some(Thoughts {
-                begin: marker(THINK)?,
-                end: marker(THINK_END)?,
+                begin: marker(self.format.think_tags().open_token().0)?,
+                end: marker(self.format.think_tags().close())?,
                 open: self.thinking == Thinking::Open,
             }),
         };
@@ -124,13 +133,17 @@ impl Rules<'_> {
     /// `{"response": …}` is recognized if the model was told to use it.
     pub fn parser(&self) -> Parser {
         let is_told = self.format == CallFormat::Generic && !self.tools.is_empty();
+        let plain = Syntax::Plain(self.format.think_tags());
         let syntax = match self.choice {
             ToolChoice::None if is_told => Syntax::Reply,
-            ToolChoice::None => Syntax::Plain,
-            _ if self.tools.is_empty() => Syntax::Plain,
+            ToolChoice::None => plain,
+            _ if self.tools.is_empty() => plain,
             _ => Syntax::Calls(self.format),
         };
-        let parser = Parser::of(syntax, self.thinking);
+        let parser = match self.format {
+            CallFormat::Tagged => Parser::of(syntax, self.thinking).with_schemas_of(self.tools),
+            _ => Parser::of(syntax, self.thinking),
+        };
         match self.constrained_reply() {
             Some(_) => parser.either_calls_or_text(self.tools.names()),
             None => parser,
@@ -160,6 +173,17 @@ impl Rules<'_> {
     }
 }
 
+/// The name of a call of [`CallFormat::Tagged`].
+const BEHIND_FUNCTION: NamePlace = NamePlace::Behind {
+    lead: FUNCTION,
+    delimiter: b'>',
+};
+/// The name of a call of [`CallFormat::Braced`].
+const BEHIND_CALL: NamePlace = NamePlace::Behind {
+    lead: CALL,
+    delimiter: b'{',
+};
+
 /// JSON's white space, as the parser skips it.
 const SPACE: &str = r"[ \t\r\n]*";
 /// White space allowed between thinking and a call, and at the beginning.
@@ -180,9 +204,11 @@ impl Lark<'_> {
 
     /// The start rule, with thinking.
     fn start(&mut self) {
-        let open = match self.token(THINK) {
-            Some(token) => token,
-            None => format!("/{SPACE}{}/", regex(THINK)),
+        let (tag, name) = self.think_tags().open_token();
+        let open = match self.token(tag) {
+            Some(token) if name.is_empty() => token,
+            Some(token) => format!("{token} \"{name}\""),
+            None => format!("/{SPACE}{}/", regex(self.think_tags().open())),
         };
         self.line(match self.rules.thinking {
             Thinking::Never => "start: answer",
@@ -198,8 +224,8 @@ impl Lark<'_> {
     }
 
     fn thought_end(&mut self) {
-        let end = regex(THINK_END);
-        match self.token(THINK_END) {
+        let end = regex(self.think_tags().close());
+        match self.token(self.think_tags().close()) {
             Some(token) => {
                 self.line(&format!("thought_end: THOUGHT? {token}"));
                 self.line(&format!("THOUGHT: /(?s:.+)/ & ~/(?s:.*){end}(?s:.*)/"));
@@ -208,10 +234,20 @@ impl Lark<'_> {
         }
     }
 
+    fn think_tags(&self) -> ThinkTags {
+        self.rules.format.think_tags()
+    }
+
+    /// The part of a lexeme that prevents an answer from beginning with thinking.
+    fn not_thought(&self) -> String {
+        format!("~/{SPACE}{}(?s:.*)/", regex(self.think_tags().open()))
+    }
+
     /// Text without the beginning of a call or of thinking.
     fn free_text(&mut self) {
         let trigger = match self.rules.format {
-            CallFormat::Hermes => format!("(?s:.*){}", regex(TOOL_CALL)),
+            CallFormat::Hermes | CallFormat::Tagged => format!("(?s:.*){}", regex(TOOL_CALL)),
+            CallFormat::Braced => format!("(?s:.*){}", regex(BRACED_CALL)),
             CallFormat::MarkedList | CallFormat::MarkedName => {
                 format!("(?s:.*){}", regex(TOOL_CALLS))
             }
@@ -221,7 +257,7 @@ impl Lark<'_> {
             }
             CallFormat::Generic => format!(r#"{SPACE}\{{{SPACE}"(tool_calls|response)""#),
         };
-        let thought = not_thought();
+        let thought = self.not_thought();
         self.line(&format!(
             "TEXT: /(?s:.+)/ & ~/{trigger}(?s:.*)/ & {thought}"
         ));
@@ -231,7 +267,8 @@ impl Lark<'_> {
     fn answer(&mut self) {
         let may_be_text = *self.rules.choice == ToolChoice::Auto;
         match self.rules.format {
-            CallFormat::Hermes => self.marked_answer(TOOL_CALL, may_be_text),
+            CallFormat::Hermes | CallFormat::Tagged => self.marked_answer(TOOL_CALL, may_be_text),
+            CallFormat::Braced => self.marked_answer(BRACED_CALL, may_be_text),
             CallFormat::MarkedList | CallFormat::MarkedName => {
                 self.marked_answer(TOOL_CALLS, may_be_text)
             }
@@ -258,7 +295,8 @@ impl Lark<'_> {
         let is_bare = self.rules.format == CallFormat::Bare;
         let reply = constraint.reply(if is_bare { &BARE_KEYS } else { &[] })?;
         match self.rules.format {
-            CallFormat::Hermes => self.marked_or_reply(TOOL_CALL),
+            CallFormat::Hermes | CallFormat::Tagged => self.marked_or_reply(TOOL_CALL),
+            CallFormat::Braced => self.marked_or_reply(BRACED_CALL),
             CallFormat::MarkedList | CallFormat::MarkedName => self.marked_or_reply(TOOL_CALLS),
             CallFormat::Bare => self.line("answer: LINES? (reply | calls)\nLINES: /\\n{1,2}/"),
             CallFormat::Generic => {
@@ -296,7 +334,7 @@ impl Lark<'_> {
             (Some(token), false) => self.line(&format!("answer: /\\n{{1,2}}/? {token} calls")),
             (None, true) => {
                 self.line("answer: TEXT? | lead calls\nlead[lazy]: LEAD");
-                self.line(&format!("LEAD: /(?s:.*){regex}/ & {}", not_thought()));
+                self.line(&format!("LEAD: /(?s:.*){regex}/ & {}", self.not_thought()));
             }
             (None, false) => self.line(&format!("answer: /{GAP}{regex}/ calls")),
         }
@@ -313,10 +351,11 @@ impl Lark<'_> {
     /// The calls, one rule per tool: its name and its arguments belong together. Shared parts are
     /// rules of their own: with 128 tools and 287 tokens, the slowest mask takes 0.1 to 0.3 ms,
     /// against 1.2 to 2.2 ms with one lexeme per tool from the brace on.
-    fn calls(&mut self, tools: &[&Tool]) {
+    fn calls(&mut self, tools: &[&Tool]) -> Result<(), ToolError> {
         self.sequence();
         let call = match self.rules.format {
             CallFormat::Hermes => r#"/\n?\{ ?"name": ?"/ tool / ?\}/"#.to_owned(),
+            CallFormat::Tagged => format!("/\\n?{}/ tool \"{FUNCTION_END}\"", regex(FUNCTION)),
             // Other objects may occur here, so they are told apart token by token.
             CallFormat::Bare if self.rules.constrained_reply().is_some() => {
                 r#""{" ("\"type\"" /: ?/ "\"function\"" /, ?/)? "\"name\"" /: ?/ tool "}""#
@@ -328,6 +367,7 @@ impl Lark<'_> {
             CallFormat::MarkedList => {
                 r#"/ ?\{ ?"name": ?"/ tool /(, ?"id": ?"[a-zA-Z0-9]{9}")? ?\}/"#.to_owned()
             }
+            CallFormat::Braced => format!("\"{CALL}\" tool"),
             CallFormat::MarkedName => "tool".to_owned(),
             CallFormat::Generic => r#"/ ?\{ ?"name": ?"/ tool / ?\}/"#.to_owned(),
         };
@@ -337,12 +377,52 @@ impl Lark<'_> {
         for (i, tool) in tools.iter().enumerate() {
             let name = self.name(&tool.name);
             self.line(&format!("tool_{i}: {name} args_{i}"));
-            self.line(&format!("args_{i}: %json {}", tool.arguments));
+            match self.rules.format {
+                CallFormat::Tagged => self.parameters(i, tool)?,
+                CallFormat::Braced => {
+                    let rules = BracedLark::of_arguments(i, &tool.arguments, self.token(QUOTE));
+                    self.line(&rules);
+                }
+                _ => self.line(&format!("args_{i}: %json {}", tool.arguments)),
+            }
         }
+        Ok(())
+    }
+
+    /// The arguments of a tool as parameters in tags, in the order of its schema.
+    fn parameters(&mut self, i: usize, tool: &Tool) -> Result<(), ToolError> {
+        let listed = parameters(tool)?;
+        let mut sequence = String::new();
+        for (j, parameter) in listed.iter().enumerate() {
+            check_key(tool, parameter)?;
+            let mark = if parameter.is_required { "" } else { "?" };
+            let _ = write!(sequence, " value_{i}_{j}{mark}");
+            let tag = quoted(&format!("{PARAMETER}{}>\n", parameter.name));
+            let schema = &parameter.schema;
+            self.line(&match &parameter.text {
+                Some(text) => {
+                    format!(
+                        "value_{i}_{j}: {tag} text_{i}_{j}\n{}",
+                        raw_text(i, j, text)
+                    )
+                }
+                None => format!("value_{i}_{j}: {tag} %json {schema} \"\\n{PARAMETER_END}\\n\""),
+            });
+        }
+        let sequence = if sequence.is_empty() {
+            " \"\""
+        } else {
+            &sequence
+        };
+        self.line(&format!("args_{i}:{sequence}"));
+        Ok(())
     }
 
     /// How calls follow one another after the first marker.
     fn sequence(&mut self) {
+        if self.rules.format == CallFormat::Braced {
+            return self.braced_sequence();
+        }
         let begin = self.token(TOOL_CALL);
         let end = self.token(TOOL_CALL_END);
         let end = end.map_or_else(
@@ -350,10 +430,11 @@ impl Lark<'_> {
             |token| format!("\"\\n\"? {token}"),
         );
         let again = match self.rules.format {
-            CallFormat::Hermes => match begin {
+            CallFormat::Hermes | CallFormat::Tagged => match begin {
                 Some(token) => format!("(\"\\n\"? {token} call {end})*"),
                 None => format!(r"(/\n?{}/ call {end})*", regex(TOOL_CALL)),
             },
+            CallFormat::Braced => String::new(),
             CallFormat::MarkedName => format!(
                 "({} call)*",
                 self.token(TOOL_CALLS)
@@ -368,8 +449,9 @@ impl Lark<'_> {
             String::new()
         };
         let calls = match self.rules.format {
-            CallFormat::Hermes => format!("call {end} {again}"),
+            CallFormat::Hermes | CallFormat::Tagged => format!("call {end} {again}"),
             CallFormat::MarkedName => format!("call {again}"),
+            CallFormat::Braced => "call".to_owned(),
             CallFormat::Bare => format!("{} call", self.python_tag()),
             CallFormat::MarkedList => format!(r"/ ?\[/ call {again} / ?\]/"),
             CallFormat::Generic => {
@@ -377,6 +459,17 @@ impl Lark<'_> {
             }
         };
         self.line(&format!("calls: {calls}"));
+    }
+
+    /// As [`Lark::sequence`], without white space around the markers.
+    fn braced_sequence(&mut self) {
+        let text = |marker: &str| self.token(marker).unwrap_or(format!("\"{marker}\""));
+        let begin = text(BRACED_CALL);
+        let end = text(BRACED_CALL_END);
+        self.line(&match self.rules.repeats() {
+            true => format!("calls: call {end} ({begin} call {end})*"),
+            false => format!("calls: call {end}"),
+        });
     }
 
     /// The optional leading marker, where the vocabulary has it.
@@ -393,6 +486,8 @@ impl Lark<'_> {
                 format!(r#""\"{name}\"" /, ?/ "\"parameters\"" /: ?/"#)
             }
             CallFormat::Bare => format!(r#""{name}\"" /, ?"parameters": ?/"#),
+            CallFormat::Tagged => format!("\"{name}>\\n\""),
+            CallFormat::Braced => format!("\"{name}\""),
             CallFormat::MarkedName => match self.token(ARGS) {
                 Some(token) => format!("\"{name}\" {token}"),
                 None => format!("\"{name}{ARGS}\""),
@@ -409,13 +504,40 @@ impl Lark<'_> {
     }
 }
 
-/// The part of a lexeme that prevents an answer from beginning with thinking.
-fn not_thought() -> String {
-    format!("~/{SPACE}{}(?s:.*)/", regex(THINK))
+/// The rule of a raw value, with the tag behind it. It ends with the first such tag, as it does for
+/// the parser.
+fn raw_text(i: usize, j: usize, text: &RawText<'_>) -> String {
+    let end = format!("\\n{}\\n", regex(PARAMETER_END));
+    let null = if text.is_nullable { "|null" } else { "" };
+    let inside = text.regex();
+    let tag = regex(PARAMETER_END);
+    format!(
+        "text_{i}_{j}[lazy]: TEXT_{i}_{j}\n\
+         TEXT_{i}_{j}: /({inside}{null}){end}/ & ~/(?s:.*){tag}(?s:.*){tag}(?s:.*)/"
+    )
+}
+
+/// A text as a string of the grammar.
+pub(super) fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+/// Refuses names of parameters that a tag cannot hold.
+fn check_key(tool: &Tool, parameter: &Parameter<'_>) -> Result<(), ToolError> {
+    if !parameter.name.is_empty() && !parameter.name.contains(['>', '\n']) {
+        return Ok(());
+    }
+    Err(ToolError::Definition {
+        tool: format!("tool {}", tool.name),
+        what: format!(
+            "parameters/properties: the name {:?} cannot be written in the model's call format",
+            parameter.name
+        ),
+    })
 }
 
 /// A text as a regular expression between slashes.
-fn regex(text: &str) -> String {
+pub(super) fn regex(text: &str) -> String {
     let mut regex = String::new();
     for c in text.chars() {
         let escape = if r"\/.+*?()[]{}|^$-".contains(c) {
@@ -451,6 +573,17 @@ mod tests {
             Thinking::of_prompt("", "<|im_start|>assistant\n"),
             Thinking::Never
         );
+        let channel = "{{ '<|channel>thought' }}{{ '<|turn>model' }}";
+        for (prompt, expected) in [
+            ("<|turn>model\n", Thinking::Maybe),
+            (
+                "<|turn>model\n<|channel>thought\n<channel|>",
+                Thinking::Never,
+            ),
+            ("<|turn>model\n<|channel>thought\n", Thinking::Open),
+        ] {
+            assert_eq!(Thinking::of_prompt(channel, prompt), expected);
+        }
     }
 
     #[test]
@@ -474,6 +607,8 @@ mod tests {
         };
         let expected = [
             Some((11, NamePlace::FirstValue)),
+            Some((11, BEHIND_FUNCTION)),
+            Some((12, BEHIND_CALL)),
             None,
             Some((12, NamePlace::FirstValue)),
             Some((12, NamePlace::UpToBracket)),

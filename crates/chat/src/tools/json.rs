@@ -126,6 +126,19 @@ impl Json {
         matches!(self.state, State::Str { is_key: true, .. })
     }
 
+    /// Whether a string is being read, a key or a value.
+    pub(super) fn is_in_string(&self) -> bool {
+        matches!(self.state, State::Str { .. })
+    }
+
+    /// Whether a text is one value.
+    pub(super) fn is_value(text: &str) -> bool {
+        let mut json = Self::behind_key();
+        // The space ends a number.
+        let mut chars = text.chars().chain([' ']);
+        chars.all(|c| json.push(c).is_ok()) && json.is_after_value() && json.depth() == 1
+    }
+
     /// Whether the object is closed.
     pub(super) fn is_done(&self) -> bool {
         self.state == State::Done

@@ -6,6 +6,8 @@
 //! text for the parser, and the beginning of a call is a call. Without a grammar the parser reads
 //! anything, and returns malformed calls as text.
 
+mod braced;
+mod braced_lark;
 mod call;
 mod choice;
 mod definition;
@@ -14,10 +16,12 @@ mod format;
 mod grammar;
 mod ids;
 mod json;
+mod parameters;
 mod parser;
 mod piece;
 mod place;
 mod schema;
+mod tagged;
 
 pub use choice::ToolChoice;
 pub use definition::ToolSet;

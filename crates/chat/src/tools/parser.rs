@@ -4,16 +4,21 @@
 //! not yet emitted or consumed. Calls are removed from it, everything else is emitted as text; only
 //! markers and adjacent white space are dropped.
 
+use std::sync::Arc;
+
 use serde_json::{Value, from_str};
 
 use super::{
-    CallFormat, Outcome, Piece, Thinking, ToolCall,
+    CallFormat, Outcome, Piece, Thinking, ToolCall, ToolSet,
+    braced::BracedScan,
     call::CallScan,
     definition::{is_name, is_name_char},
     ids::{IdForm, Ids},
     json::{Json, is_space},
+    parameters::ValueForms,
     piece::Pieces,
-    place::{ARGS, CALL_ID, Next, ParserPlace, Syntax, THINK_END, TOOL_CALL, TOOL_CALLS},
+    place::{ARGS, BRACED_CALL, CALL_ID, Next, ParserPlace, Syntax, TOOL_CALL, TOOL_CALLS},
+    tagged::TaggedScan,
 };
 
 /// Maximum length of a name before `[ARGS]`, with its id, in characters.
@@ -35,6 +40,8 @@ pub struct Parser {
     pieces: Pieces,
     /// Names of calls, where an answer is either calls or a text without calls.
     either: Option<Vec<String>>,
+    /// How the values of parameters are written.
+    forms: Arc<ValueForms>,
 }
 
 /// How the output of a model ended.
@@ -87,6 +94,15 @@ impl Parser {
             ids,
             pieces,
             either: None,
+            forms: Arc::default(),
+        }
+    }
+
+    /// Reads the values of parameters as the schemas of these tools say.
+    pub(super) fn with_schemas_of(self, tools: &ToolSet) -> Self {
+        Self {
+            forms: Arc::new(ValueForms::of(tools)),
+            ..self
         }
     }
 
@@ -142,7 +158,7 @@ impl Parser {
     fn drop_begun_call(&mut self) {
         match &self.state {
             State::Call(scan, _) if scan.given.is_some() => self.pieces.broken(),
-            State::Expect(_) if self.syntax == Syntax::Plain => self.give_up(),
+            State::Expect(_) if matches!(self.syntax, Syntax::Plain(_)) => self.give_up(),
             State::Expect(_) | State::Head | State::Call(..) | State::Reply | State::Value(_) => {}
             State::Reasoning => self.give(self.held.len()),
             // One character may be anything; more of a marker is a marker.
@@ -237,8 +253,13 @@ impl Parser {
     /// The marker that ends text or thinking, and the next state.
     fn marker(&self) -> Option<(&'static str, Next)> {
         match (&self.state, self.syntax) {
-            (State::Reasoning, _) => Some((THINK_END, Next::Done(ParserPlace::Answer))),
-            (_, Syntax::Calls(CallFormat::Hermes)) => {
+            (State::Reasoning, syntax) => {
+                Some((syntax.think_tags().close(), Next::Done(ParserPlace::Answer)))
+            }
+            (_, Syntax::Calls(CallFormat::Braced)) => {
+                Some((BRACED_CALL, Next::To(ParserPlace::Object)))
+            }
+            (_, Syntax::Calls(CallFormat::Hermes | CallFormat::Tagged)) => {
                 Some((TOOL_CALL, Next::To(ParserPlace::Object)))
             }
             (_, syntax) => is_marked(syntax).then_some((TOOL_CALLS, Next::To(ParserPlace::List))),
@@ -295,15 +316,22 @@ impl Parser {
         }
     }
 
-    /// A call begins with the brace that was held last.
+    /// A call begins with the text that was held last.
     fn begin_call(&mut self, after: ParserPlace) {
-        let scan = if is_marked(self.syntax) {
-            CallScan::object_with_id()
-        } else {
-            CallScan::object()
+        let start = self.held.len();
+        let scan = match self.syntax {
+            Syntax::Calls(CallFormat::Tagged) => {
+                CallScan::tagged(TaggedScan::new(start, Arc::clone(&self.forms)))
+            }
+            Syntax::Calls(CallFormat::Braced) => CallScan::braced(BracedScan::new(start)),
+            syntax if is_marked(syntax) => CallScan::object_with_id(),
+            _ => CallScan::object(),
         };
+        let begins_with_brace = self.held.ends_with('{');
         self.state = State::Call(Box::new(scan), after);
-        self.scan('{');
+        if begins_with_brace {
+            self.scan('{');
+        }
     }
 
     fn call(&mut self, c: char) {
@@ -362,7 +390,7 @@ impl Parser {
         self.give_up();
         self.enter(State::Text);
         if self.either.is_some() {
-            self.syntax = Syntax::Plain;
+            self.syntax = Syntax::Plain(self.syntax.think_tags());
         }
         space
             .chars()
@@ -386,15 +414,15 @@ impl Parser {
         if !scan.can_begin() {
             return;
         }
-        let range = scan.arguments_range(&self.held);
         let given = scan.given.unwrap_or_else(|| {
             let id = self.ids.give(scan.id());
             scan.set_id(id.clone());
             self.pieces.begin(id, scan.name().to_owned());
-            range.start
+            0
         });
-        self.pieces.arguments(&self.held[given..range.end]);
-        scan.given = Some(range.end);
+        let arguments = scan.arguments_text(&self.held);
+        self.pieces.arguments(&arguments[given..]);
+        scan.given = Some(arguments.len());
     }
 
     /// A character of an answer in quotation marks.

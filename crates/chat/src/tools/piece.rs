@@ -18,7 +18,7 @@ pub enum Piece {
         /// As in the [`ToolCall`].
         name: String,
     },
-    /// More of the arguments, as written.
+    /// More of the arguments, as written where the call format has them in JSON.
     CallArguments {
         /// Index of the call.
         index: usize,

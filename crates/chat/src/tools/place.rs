@@ -11,7 +11,61 @@ pub(super) enum Syntax {
     /// Thinking, and text that may be a reply in the form of [`CallFormat::Generic`].
     Reply,
     /// Thinking and text.
-    Plain,
+    Plain(ThinkTags),
+}
+
+impl Syntax {
+    /// The tags around thinking.
+    pub(super) fn think_tags(self) -> ThinkTags {
+        match self {
+            Self::Calls(format) => format.think_tags(),
+            Self::Reply => ThinkTags::Think,
+            Self::Plain(tags) => tags,
+        }
+    }
+}
+
+/// The tags around thinking.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ThinkTags {
+    /// `<think>…</think>`.
+    Think,
+    /// `<|channel>thought\n…<channel|>`: Gemma 4.
+    Channel,
+}
+
+impl ThinkTags {
+    /// The tags of a chat template.
+    pub(super) fn of_template(source: &str) -> Self {
+        match source.contains(CHANNEL_THOUGHT) {
+            true => Self::Channel,
+            false => Self::Think,
+        }
+    }
+
+    /// The text that begins thinking.
+    pub(super) fn open(self) -> &'static str {
+        match self {
+            Self::Think => THINK,
+            Self::Channel => CHANNEL_THOUGHT,
+        }
+    }
+
+    /// The part of [`ThinkTags::open`] that may be a token, and the text behind it.
+    pub(super) fn open_token(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Think => (THINK, ""),
+            Self::Channel => (CHANNEL, THOUGHT),
+        }
+    }
+
+    /// The text that ends thinking, which may be a token.
+    pub(super) fn close(self) -> &'static str {
+        match self {
+            Self::Think => THINK_END,
+            Self::Channel => CHANNEL_END,
+        }
+    }
 }
 
 /// State of the parser outside text, thinking and calls.
@@ -56,7 +110,7 @@ pub(super) enum Next {
     Done(ParserPlace),
     /// Thinking begins.
     Reasoning,
-    /// A call has begun with this brace; then that state.
+    /// A call has begun with this text; then that state.
     Call(ParserPlace),
     /// A reply in quotation marks begins.
     Reply,
@@ -64,12 +118,27 @@ pub(super) enum Next {
 
 pub(super) const THINK: &str = "<think>";
 pub(super) const THINK_END: &str = "</think>";
+pub(super) const CHANNEL: &str = "<|channel>";
+pub(super) const THOUGHT: &str = "thought";
+pub(super) const CHANNEL_THOUGHT: &str = "<|channel>thought";
+pub(super) const CHANNEL_END: &str = "<channel|>";
 pub(super) const PYTHON_TAG: &str = "<|python_tag|>";
 pub(super) const TOOL_CALL: &str = "<tool_call>";
 pub(super) const TOOL_CALL_END: &str = "</tool_call>";
 pub(super) const TOOL_CALLS: &str = "[TOOL_CALLS]";
 pub(super) const ARGS: &str = "[ARGS]";
 pub(super) const CALL_ID: &str = "[CALL_ID]";
+
+pub(super) const FUNCTION: &str = "<function=";
+pub(super) const FUNCTION_END: &str = "</function>";
+pub(super) const PARAMETER: &str = "<parameter=";
+pub(super) const PARAMETER_END: &str = "</parameter>";
+pub(super) const BRACED_CALL: &str = "<|tool_call>";
+pub(super) const BRACED_CALL_END: &str = "<tool_call|>";
+/// In front of the name of a call of [`CallFormat::Braced`].
+pub(super) const CALL: &str = "call:";
+/// Around strings of [`CallFormat::Braced`].
+pub(super) const QUOTE: &str = "<|\"|>";
 
 type Transitions = &'static [(&'static str, Next)];
 
@@ -87,7 +156,12 @@ const BARE: Transitions = &[
     (THINK, Next::Reasoning),
 ];
 const GENERIC: Transitions = &[("{", Next::To(ParserPlace::Key)), (THINK, Next::Reasoning)];
+const BRACED: Transitions = &[
+    (BRACED_CALL, Next::To(ParserPlace::Object)),
+    (CHANNEL_THOUGHT, Next::Reasoning),
+];
 const PLAIN: Transitions = &[(THINK, Next::Reasoning)];
+const PLAIN_CHANNEL: Transitions = &[(CHANNEL_THOUGHT, Next::Reasoning)];
 
 impl ParserPlace {
     /// Texts expected here, and their transitions.
@@ -99,7 +173,16 @@ impl ParserPlace {
             Self::Object if syntax == Syntax::Calls(CallFormat::Bare) => {
                 &[("{", Next::Call(ParserPlace::Next))]
             }
+            Self::Object if syntax == Syntax::Calls(CallFormat::Tagged) => {
+                &[(FUNCTION, Next::Call(ParserPlace::Close))]
+            }
+            Self::Object if syntax == Syntax::Calls(CallFormat::Braced) => {
+                &[(CALL, Next::Call(ParserPlace::Close))]
+            }
             Self::Object => &[("{", Next::Call(ParserPlace::Close))],
+            Self::Close if syntax == Syntax::Calls(CallFormat::Braced) => {
+                &[(BRACED_CALL_END, Next::Done(ParserPlace::Next))]
+            }
             Self::Close => &[(TOOL_CALL_END, Next::Done(ParserPlace::Next))],
             Self::Next => more(syntax),
             Self::List => &[("[", Next::To(ParserPlace::Item))],
@@ -139,11 +222,13 @@ impl ParserPlace {
 /// Beginnings of calls and replies, thinking last.
 fn openers(syntax: Syntax) -> Transitions {
     match syntax {
-        Syntax::Calls(CallFormat::Hermes) => HERMES,
+        Syntax::Calls(CallFormat::Hermes | CallFormat::Tagged) => HERMES,
         Syntax::Calls(CallFormat::MarkedList | CallFormat::MarkedName) => MARKED,
         Syntax::Calls(CallFormat::Bare) => BARE,
         Syntax::Calls(CallFormat::Generic) | Syntax::Reply => GENERIC,
-        Syntax::Plain => PLAIN,
+        Syntax::Calls(CallFormat::Braced) => BRACED,
+        Syntax::Plain(ThinkTags::Think) => PLAIN,
+        Syntax::Plain(ThinkTags::Channel) => PLAIN_CHANNEL,
     }
 }
 
@@ -154,11 +239,15 @@ fn without_thoughts(table: Transitions) -> Transitions {
 /// Continuations after a call.
 fn more(syntax: Syntax) -> Transitions {
     match syntax {
-        Syntax::Calls(CallFormat::Hermes | CallFormat::MarkedList | CallFormat::MarkedName) => {
-            without_thoughts(openers(syntax))
-        }
+        Syntax::Calls(
+            CallFormat::Hermes
+            | CallFormat::Tagged
+            | CallFormat::Braced
+            | CallFormat::MarkedList
+            | CallFormat::MarkedName,
+        ) => without_thoughts(openers(syntax)),
         Syntax::Calls(CallFormat::Bare) => &[(";", Next::To(ParserPlace::Object))],
-        Syntax::Calls(CallFormat::Generic) | Syntax::Reply | Syntax::Plain => &[],
+        Syntax::Calls(CallFormat::Generic) | Syntax::Reply | Syntax::Plain(_) => &[],
     }
 }
 
@@ -176,7 +265,8 @@ mod tests {
         for syntax in CallFormat::ALL
             .map(Syntax::Calls)
             .into_iter()
-            .chain([Syntax::Reply, Syntax::Plain])
+            .chain([Syntax::Reply, Syntax::Plain(ThinkTags::Think)])
+            .chain([Syntax::Plain(ThinkTags::Channel)])
         {
             for place in places.into_iter().chain([ReplyQuote, ObjectEnd]) {
                 let texts: Vec<&str> = place

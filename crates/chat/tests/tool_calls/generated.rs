@@ -44,6 +44,18 @@ pub(crate) fn fragment() -> impl Strategy<Value = String> {
         "1e999",
         "\"name\": \"third_tool\"",
         "\"arguments\": {}",
+        "<function=first_tool>",
+        "</function>",
+        "<parameter=a>",
+        "<parameter=b>\n",
+        "\n</parameter>",
+        "</para",
+        "<|tool_call>call:first_tool{",
+        "<tool_call|>",
+        "<|\"|>",
+        "<|channel>thought\n",
+        "<channel|>",
+        "a:",
     ];
     prop_oneof![6 => select(markers).prop_map(str::to_owned), 1 => "[ -~]{0,4}", 1 => "\\PC{0,2}"]
 }
@@ -53,6 +65,11 @@ pub(crate) fn valid() -> impl Strategy<Value = String> {
     select(vec![
         "I look.\n<tool_call>\n{\"name\": \"first_tool\", \"arguments\": {\"a\": {\"b\": \"}</tool_call>\"}}}\n\
          </tool_call>\n<tool_call>\n{\"name\": \"second_tool\", \"arguments\": {}}\n</tool_call>",
+        "I look.\n\n<tool_call>\n<function=first_tool>\n<parameter=a>\nx < y\n</parameter>\n<parameter=b>\n\
+         [1, \"</parameter>\"]\n</parameter>\n</function>\n</tool_call>\n<tool_call>\n<function=second_tool>\n\
+         </function>\n</tool_call>",
+        "<|channel>thought\nhm\n<channel|>I look.<|tool_call>call:first_tool{a:<|\"|>x \"<|\"|>,b:[1,{c:null}]}\
+         <tool_call|><|tool_call>call:second_tool{}<tool_call|>",
         "<think>\nhm\n</think>\n\n{\"name\": \"first_tool\", \"parameters\": {\"a\": [1, 2]}}; \
          {\"name\": \"second_tool\", \"parameters\": {}}",
         "[TOOL_CALLS] [{\"name\": \"first_tool\", \"arguments\": {\"a\": \"\\u00e9\"}, \

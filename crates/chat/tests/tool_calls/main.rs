@@ -1,6 +1,9 @@
 //! Parsing of calls: every format, texts that are no calls, and independence of the cuts.
 
+mod braced;
 mod generated;
+mod tagged;
+mod templates;
 
 use std::time::{Duration, Instant};
 
@@ -412,6 +415,16 @@ fn a_call_that_is_cut_is_no_text() {
             "<tool_call>\n{\"name\": \"find\", \"arguments\": {\"a\": \"b c\"}}\n</tool_call>",
         ),
         (
+            CallFormat::Tagged,
+            "I look. ",
+            "<tool_call>\n<function=find>\n<parameter=a>\nb c\n</parameter>\n</function>\n</tool_call>",
+        ),
+        (
+            CallFormat::Braced,
+            "I look. ",
+            "<|tool_call>call:find{a:<|\"|>b c<|\"|>}<tool_call|>",
+        ),
+        (
             CallFormat::MarkedList,
             "I look. ",
             "[TOOL_CALLS][{\"name\": \"find\", \"arguments\": {\"a\": \"b c\"}}]",
@@ -552,6 +565,24 @@ fn hostile(n: usize) -> Vec<(CallFormat, String)> {
         ),
         format!("<tool_call>{{\"name\":\"{}", "<tool_call>{".repeat(n)),
     ];
+    let tagged = [
+        "<tool_call><function=f><parameter=a>\"</parameter>".repeat(n),
+        format!(
+            "<tool_call><function=f><parameter=a>x{}",
+            "\n</paramete".repeat(n)
+        ),
+        format!(
+            "<tool_call><function=f>{}",
+            "<parameter=a>\\\"</parameter>".repeat(n)
+        ),
+    ]
+    .map(|text| (CallFormat::Tagged, text));
+    let braced = [
+        "<|tool_call>call:f{a:<|\"|>".repeat(n),
+        format!("<|tool_call>call:f{{a:<|\"|>{}", "<|\"|".repeat(n)),
+        "<|tool_call>call:f{a:[".repeat(n),
+    ]
+    .map(|text| (CallFormat::Braced, text));
     let taken: String = (0..n)
         .map(|i| format!("[TOOL_CALLS]f[CALL_ID]{:09}[ARGS]{{}}", 2 * i + 2))
         .collect();
@@ -566,6 +597,8 @@ fn hostile(n: usize) -> Vec<(CallFormat, String)> {
     hermes
         .map(|text| (CallFormat::Hermes, text))
         .into_iter()
+        .chain(tagged)
+        .chain(braced)
         .chain(others)
         .collect()
 }
@@ -689,6 +722,12 @@ fn frame_words(text: &str, calls: &[ToolCall]) -> Vec<String> {
     words
 }
 
+/// The formats whose arguments are given out as the model writes them.
+fn in_json() -> Vec<CallFormat> {
+    let is_json = |format: &CallFormat| !matches!(format, CallFormat::Tagged | CallFormat::Braced);
+    CallFormat::ALL.into_iter().filter(is_json).collect()
+}
+
 proptest! {
     #![proptest_config(ProptestConfig {
         cases: 10_000,
@@ -717,7 +756,7 @@ proptest! {
     #[test]
     fn nothing_is_lost_but_replies_whose_escapes_are_decoded(
         text in output(),
-        format in select(CallFormat::ALL.to_vec()),
+        format in select(in_json()),
         open in any::<bool>(),
     ) {
         prop_assume!(format != CallFormat::Generic || !text.contains("response"));

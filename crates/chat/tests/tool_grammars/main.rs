@@ -1,6 +1,8 @@
 //! The grammars of tool calls, in the library that they are written for: accepted texts, reading
 //! them back, and random walks that make only valid calls.
 
+mod braced;
+mod tagged;
 mod vocabulary;
 
 use std::collections::HashMap;
@@ -78,6 +80,15 @@ fn rules<'a>(format: CallFormat, tools: &'a ToolSet, choice: &'a ToolChoice) -> 
     }
 }
 
+/// A call of [`CallFormat::Tagged`].
+fn tagged(name: &str, parameters: &[(&str, &str)]) -> String {
+    let parameters: String = parameters
+        .iter()
+        .map(|(key, value)| format!("<parameter={key}>\n{value}\n</parameter>\n"))
+        .collect();
+    format!("<tool_call>\n<function={name}>\n{parameters}</function>\n</tool_call>")
+}
+
 /// As models write a call, and two calls in a row.
 fn samples(format: CallFormat) -> [String; 2] {
     let hermes = |call: &str| format!("<tool_call>\n{call}\n</tool_call>");
@@ -89,6 +100,16 @@ fn samples(format: CallFormat) -> [String; 2] {
     let b = with("arguments", "get", get);
     match format {
         CallFormat::Hermes => [hermes(&a), format!("{}\n{}", hermes(&a), hermes(&b))],
+        CallFormat::Tagged => {
+            let a = tagged("get_weather", &[("city", "Kyiv \"}"), ("unit", "C")]);
+            let b = tagged("get", &[("n", "7")]);
+            [a.clone(), format!("{a}\n{b}")]
+        }
+        CallFormat::Braced => {
+            let a = "<|tool_call>call:get_weather{city:<|\"|>Kyiv \"}<|\"|>,unit:<|\"|>C<|\"|>}<tool_call|>";
+            let b = "<|tool_call>call:get{n:7}<tool_call|>";
+            [a.to_owned(), format!("{a}{b}")]
+        }
         CallFormat::Bare => {
             let a = with("parameters", "get_weather", weather);
             let b = with("parameters", "get", get);
@@ -107,6 +128,14 @@ fn samples(format: CallFormat) -> [String; 2] {
             format!("{{\"tool_calls\": [{a}]}}"),
             format!("{{\"tool_calls\": [{a}, {b}]}}"),
         ],
+    }
+}
+
+/// The tags around thinking.
+fn think_tags(format: CallFormat) -> [&'static str; 2] {
+    match format {
+        CallFormat::Braced => ["<|channel>thought", "<channel|>"],
+        _ => ["<think>", "</think>"],
     }
 }
 
@@ -212,7 +241,11 @@ fn text_is_let_through_where_it_may_be_and_cannot_begin_a_call() {
         assert!(!accepts(&ToolChoice::Auto, &format!("{one} and more")));
         let may_follow_text = matches!(
             format,
-            CallFormat::Hermes | CallFormat::MarkedList | CallFormat::MarkedName
+            CallFormat::Hermes
+                | CallFormat::Tagged
+                | CallFormat::Braced
+                | CallFormat::MarkedList
+                | CallFormat::MarkedName
         );
         let is_text = format == CallFormat::Bare;
         assert_eq!(
@@ -226,6 +259,9 @@ fn text_is_let_through_where_it_may_be_and_cannot_begin_a_call() {
 fn arguments_belong_to_their_tool_and_have_at_most_one_space() {
     let tools = tools();
     each(|vocabulary, format, control| {
+        if matches!(format, CallFormat::Tagged | CallFormat::Braced) {
+            return;
+        }
         let [one, _] = samples(format);
         let lark = grammar(
             vocabulary,
@@ -268,8 +304,9 @@ fn thoughts_stand_in_front_where_they_may() {
             };
             vocabulary.accepts(&grammar(vocabulary, &rules, control), text, control)
         };
-        let rest = format!("\nhm {{\"name\" [TOOL\n</think>\n\n{}", call(format));
-        let thought = format!("<think>{rest}");
+        let [open, close] = think_tags(format);
+        let rest = format!("\nhm {{\"name\" [TOOL\n{close}\n\n{}", call(format));
+        let thought = format!("{open}{rest}");
         for choice in [
             ToolChoice::Auto,
             ToolChoice::Required,
@@ -394,6 +431,7 @@ fn where_nothing_can_be_called_nothing_is_held_to_anything_or_read_as_a_call() {
     let tools = tools();
     let none = ToolSet::default();
     for format in CallFormat::ALL {
+        let [open, close] = think_tags(format);
         for (tools, choice) in [
             (&none, ToolChoice::Auto),
             (&none, ToolChoice::None),
@@ -416,7 +454,7 @@ fn where_nothing_can_be_called_nothing_is_held_to_anything_or_read_as_a_call() {
                     ..Outcome::default()
                 };
                 assert_eq!(
-                    finished(rules.parser(), &format!("<think>hm</think>{text}")),
+                    finished(rules.parser(), &format!("{open}hm{close}{text}")),
                     expected
                 );
                 assert_eq!(finished(rules.parser(), text).text, text);
@@ -622,7 +660,7 @@ fn whoever_follows_a_grammar_at_random_makes_only_valid_calls() {
         }
     });
     println!(
-        "{n_finished} finished of 1200, {n_calls} calls, {n_thoughts} thoughts, {n_texts} texts"
+        "{n_finished} finished of 1680, {n_calls} calls, {n_thoughts} thoughts, {n_texts} texts"
     );
     assert!(
         n_finished > 400 && n_calls > 300 && n_thoughts > 200 && n_texts > 200,
@@ -684,7 +722,8 @@ fn an_answer_is_calls_or_a_text_of_its_constraint() {
                 ..rules
             };
             let lark = grammar(vocabulary, &thinks, control);
-            let thought = format!("<think>hm</think>\n\n{}", written(reply));
+            let [open, close] = think_tags(format);
+            let thought = format!("{open}hm{close}\n\n{}", written(reply));
             assert!(
                 vocabulary.accepts(&lark, &thought, control),
                 "{format:?} {control}\n{lark}"

@@ -9,7 +9,7 @@ use llguidance::{
 };
 
 /// Markers that a vocabulary may have as control tokens.
-pub(crate) const CONTROL: [&str; 8] = [
+pub(crate) const CONTROL: [&str; 13] = [
     "<tool_call>",
     "</tool_call>",
     "<think>",
@@ -17,10 +17,15 @@ pub(crate) const CONTROL: [&str; 8] = [
     "[TOOL_CALLS]",
     "[ARGS]",
     "<|python_tag|>",
+    "<|tool_call>",
+    "<tool_call|>",
+    "<|channel>",
+    "<channel|>",
+    "<|\"|>",
     "<|other|>",
 ];
 /// Longer tokens, some of them across the border of a marker.
-pub(crate) const WORDS: [&str; 22] = [
+pub(crate) const WORDS: [&str; 26] = [
     "<tool",
     "_call>",
     "call>\n{\"",
@@ -41,6 +46,10 @@ pub(crate) const WORDS: [&str; 22] = [
     "weather",
     "[ARGS]{",
     "{\"tool_calls\": [",
+    "\n</parameter>\n",
+    "</parameter>",
+    "\n<function=get",
+    "</function>\n</tool_call>",
     "{\"response\": \"",
     "\n\n",
 ];
