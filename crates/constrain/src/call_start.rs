@@ -87,7 +87,7 @@ impl NamePlace {
 }
 
 fn holds(text: &[u8], part: &[u8]) -> bool {
-    text.windows(part.len()).any(|window| window == part)
+    part.is_empty() || text.windows(part.len()).any(|window| window == part)
 }
 
 fn n_quotes(text: &[u8]) -> usize {

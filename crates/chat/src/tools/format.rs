@@ -4,7 +4,8 @@ use super::{
     ToolSet,
     place::{
         ARGS, BRACED_CALL, BRACED_CALL_END, CALL, CALL_ID, CHANNEL, CHANNEL_END, FUNCTION,
-        PYTHON_TAG, QUOTE, THINK, THINK_END, TOOL_CALL, TOOL_CALL_END, TOOL_CALLS, ThinkTags,
+        PYTHON_CALLS, PYTHON_CALLS_END, PYTHON_TAG, QUOTE, THINK, THINK_END, TOOL_CALL,
+        TOOL_CALL_END, TOOL_CALLS, ThinkTags,
     },
 };
 
@@ -21,6 +22,9 @@ pub enum CallFormat {
     /// `<|tool_call>call:NAME{key:value,…}<tool_call|>`, one after another; strings stand between
     /// two `<|"|>`: Gemma 4.
     Braced,
+    /// `<|tool_call_start|>[NAME(key=value, …), …]<|tool_call_end|>`, with values of Python: LFM2.
+    /// Its template writes no calls; they stand in the text of a message.
+    Python,
     /// `{"name": …, "parameters": {…}}` is all of the answer, perhaps with `"type": "function"`
     /// before the name; `<|python_tag|>` may stand in front: Llama 3.1 to 3.3. Several, with `;
     /// ` between them, are read, but the template takes one.
@@ -38,15 +42,19 @@ pub enum CallFormat {
 /// Keys that distinguish a call of [`CallFormat::Bare`] from other objects.
 pub(super) const BARE_KEYS: [&str; 2] = ["parameters", "arguments"];
 
+/// In front of the tools in the templates of LFM2.5 and LFM2.
+const TOOL_LISTS: [&str; 2] = ["List of tools: [", "<|tool_list_start|>"];
+
 /// Marker of a call format that is not known.
 const OTHER_XML: &str = "<arg_key>";
 
 impl CallFormat {
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Hermes,
         Self::Tagged,
         Self::Braced,
+        Self::Python,
         Self::Bare,
         Self::MarkedList,
         Self::MarkedName,
@@ -73,6 +81,8 @@ impl CallFormat {
             }
         } else if has("<|start_header_id|>") && has("\"parameters\": ") {
             Self::Bare
+        } else if TOOL_LISTS.into_iter().any(has) {
+            Self::Python
         } else {
             Self::Generic
         }
@@ -84,6 +94,7 @@ impl CallFormat {
         match self {
             Self::Hermes | Self::Tagged => &[THINK, THINK_END, TOOL_CALL, TOOL_CALL_END],
             Self::Braced => &[CHANNEL, CHANNEL_END, BRACED_CALL, BRACED_CALL_END, QUOTE],
+            Self::Python => &[THINK, THINK_END, PYTHON_CALLS, PYTHON_CALLS_END],
             Self::Bare => &[THINK, THINK_END, PYTHON_TAG],
             Self::MarkedList | Self::MarkedName => &[THINK, THINK_END, TOOL_CALLS, CALL_ID, ARGS],
             Self::Generic => &[THINK, THINK_END],
@@ -104,6 +115,7 @@ impl CallFormat {
             Self::Hermes | Self::Tagged => {
                 |answer| begins(answer, |text| text.starts_with(TOOL_CALL))
             }
+            Self::Python => |answer| begins(answer, |text| text.starts_with(PYTHON_CALLS)),
             Self::Braced => |answer| begins(answer, |text| text.starts_with(BRACED_CALL)),
             Self::MarkedList | Self::MarkedName => {
                 |answer| begins(answer, |text| text.starts_with(TOOL_CALLS))
@@ -204,6 +216,10 @@ mod tests {
             CallFormat::Braced
         );
         assert_eq!(
+            of(r#"{%- set system = system + "List of tools: [" -%}"#),
+            CallFormat::Python
+        );
+        assert_eq!(
             of(r#"{{ '<|start_header_id|>' }}{{- '"parameters": ' }}{{ a | tojson }}"#),
             CallFormat::Bare
         );
@@ -244,6 +260,7 @@ mod tests {
             let expected = match name.split(['-', '.']).next().unwrap() {
                 "NousResearch" | "Qwen" | "ibm" => CallFormat::Hermes,
                 "Qwen3" => CallFormat::Tagged,
+                "LFM2" => CallFormat::Python,
                 "meta" => CallFormat::Bare,
                 "google" if name.contains("gemma-4") => CallFormat::Braced,
                 // This copy of SmolLM3's template leaves tools out.

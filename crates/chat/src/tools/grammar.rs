@@ -8,13 +8,15 @@ use std::fmt::Write;
 
 use super::{
     CallFormat, Parser, ToolChoice, ToolError, ToolSet,
-    braced_lark::BracedLark,
+    braced::is_bare,
+    braced_lark::{BracedLark, Field, separated},
     definition::Tool,
     format::BARE_KEYS,
     parameters::{Parameter, RawText, parameters},
     place::{
         ARGS, BRACED_CALL, BRACED_CALL_END, CALL, FUNCTION, FUNCTION_END, PARAMETER, PARAMETER_END,
-        PYTHON_TAG, QUOTE, Syntax, TOOL_CALL, TOOL_CALL_END, TOOL_CALLS, ThinkTags,
+        PYTHON_CALLS, PYTHON_CALLS_END, PYTHON_TAG, QUOTE, Syntax, TOOL_CALL, TOOL_CALL_END,
+        TOOL_CALLS, ThinkTags,
     },
 };
 use atta_constrain::{CallStart, Constraint, NamePlace, Thoughts, schema};
@@ -39,7 +41,9 @@ impl Thinking {
         let tags = ThinkTags::of_template(template);
         if prompt.ends_with(tags.open()) {
             Self::Open
-        } else if template.contains(tags.open()) && !prompt.ends_with(tags.close()) {
+        } else if prompt.ends_with(tags.close()) {
+            Self::Never
+        } else if template.contains(tags.open()) || template.contains(tags.close()) {
             Self::Maybe
         } else {
             Self::Never
@@ -107,6 +111,7 @@ impl Rules<'_> {
             CallFormat::Hermes => (TOOL_CALL, NamePlace::FirstValue),
             CallFormat::Tagged => (TOOL_CALL, BEHIND_FUNCTION),
             CallFormat::Braced => (BRACED_CALL, BEHIND_CALL),
+            CallFormat::Python => (PYTHON_CALLS, BEHIND_BRACKET),
             CallFormat::MarkedList => (TOOL_CALLS, NamePlace::FirstValue),
             CallFormat::MarkedName => (TOOL_CALLS, NamePlace::UpToBracket),
             CallFormat::Bare | CallFormat::Generic => return None,
@@ -184,6 +189,12 @@ const BEHIND_CALL: NamePlace = NamePlace::Behind {
     delimiter: b'{',
 };
 
+/// The name of a call of [`CallFormat::Python`].
+const BEHIND_BRACKET: NamePlace = NamePlace::Behind {
+    lead: "[",
+    delimiter: b'(',
+};
+
 /// JSON's white space, as the parser skips it.
 const SPACE: &str = r"[ \t\r\n]*";
 /// White space allowed between thinking and a call, and at the beginning.
@@ -248,6 +259,7 @@ impl Lark<'_> {
         let trigger = match self.rules.format {
             CallFormat::Hermes | CallFormat::Tagged => format!("(?s:.*){}", regex(TOOL_CALL)),
             CallFormat::Braced => format!("(?s:.*){}", regex(BRACED_CALL)),
+            CallFormat::Python => format!("(?s:.*){}", regex(PYTHON_CALLS)),
             CallFormat::MarkedList | CallFormat::MarkedName => {
                 format!("(?s:.*){}", regex(TOOL_CALLS))
             }
@@ -269,6 +281,7 @@ impl Lark<'_> {
         match self.rules.format {
             CallFormat::Hermes | CallFormat::Tagged => self.marked_answer(TOOL_CALL, may_be_text),
             CallFormat::Braced => self.marked_answer(BRACED_CALL, may_be_text),
+            CallFormat::Python => self.marked_answer(PYTHON_CALLS, may_be_text),
             CallFormat::MarkedList | CallFormat::MarkedName => {
                 self.marked_answer(TOOL_CALLS, may_be_text)
             }
@@ -297,6 +310,7 @@ impl Lark<'_> {
         match self.rules.format {
             CallFormat::Hermes | CallFormat::Tagged => self.marked_or_reply(TOOL_CALL),
             CallFormat::Braced => self.marked_or_reply(BRACED_CALL),
+            CallFormat::Python => self.marked_or_reply(PYTHON_CALLS),
             CallFormat::MarkedList | CallFormat::MarkedName => self.marked_or_reply(TOOL_CALLS),
             CallFormat::Bare => self.line("answer: LINES? (reply | calls)\nLINES: /\\n{1,2}/"),
             CallFormat::Generic => {
@@ -368,6 +382,7 @@ impl Lark<'_> {
                 r#"/ ?\{ ?"name": ?"/ tool /(, ?"id": ?"[a-zA-Z0-9]{9}")? ?\}/"#.to_owned()
             }
             CallFormat::Braced => format!("\"{CALL}\" tool"),
+            CallFormat::Python => "tool \")\"".to_owned(),
             CallFormat::MarkedName => "tool".to_owned(),
             CallFormat::Generic => r#"/ ?\{ ?"name": ?"/ tool / ?\}/"#.to_owned(),
         };
@@ -379,6 +394,7 @@ impl Lark<'_> {
             self.line(&format!("tool_{i}: {name} args_{i}"));
             match self.rules.format {
                 CallFormat::Tagged => self.parameters(i, tool)?,
+                CallFormat::Python => self.keywords(i, tool)?,
                 CallFormat::Braced => {
                     let rules = BracedLark::of_arguments(i, &tool.arguments, self.token(QUOTE));
                     self.line(&rules);
@@ -394,7 +410,7 @@ impl Lark<'_> {
         let listed = parameters(tool)?;
         let mut sequence = String::new();
         for (j, parameter) in listed.iter().enumerate() {
-            check_key(tool, parameter)?;
+            check_key(tool, parameter, |key| !key.contains(['>', '\n']))?;
             let mark = if parameter.is_required { "" } else { "?" };
             let _ = write!(sequence, " value_{i}_{j}{mark}");
             let tag = quoted(&format!("{PARAMETER}{}>\n", parameter.name));
@@ -418,10 +434,40 @@ impl Lark<'_> {
         Ok(())
     }
 
+    /// The arguments of a tool as keyword arguments of Python, in the order of its schema.
+    fn keywords(&mut self, i: usize, tool: &Tool) -> Result<(), ToolError> {
+        let mut fields = Vec::new();
+        for (j, parameter) in parameters(tool)?.iter().enumerate() {
+            check_key(tool, parameter, |key| key.chars().all(is_bare))?;
+            let value = match parameter.is_boolean() {
+                true => r#""True" | "False""#.to_owned(),
+                false => format!("%json {}", parameter.schema),
+            };
+            self.line(&format!("value_{i}_{j}: {value}"));
+            let text = format!("\"{}=\" value_{i}_{j}", parameter.name);
+            fields.push(Field {
+                text,
+                is_required: parameter.is_required,
+            });
+        }
+        let mut rules = Vec::new();
+        let sequence = separated(&fields, "/, ?/", |body| {
+            let name = format!("rest_{i}_{}", rules.len());
+            rules.push(format!("{name}: {body}"));
+            name
+        });
+        self.line(&format!("args_{i}: {sequence}"));
+        rules.iter().for_each(|rule| self.line(rule));
+        Ok(())
+    }
+
     /// How calls follow one another after the first marker.
     fn sequence(&mut self) {
         if self.rules.format == CallFormat::Braced {
             return self.braced_sequence();
+        }
+        if self.rules.format == CallFormat::Python {
+            return self.python_sequence();
         }
         let begin = self.token(TOOL_CALL);
         let end = self.token(TOOL_CALL_END);
@@ -434,7 +480,7 @@ impl Lark<'_> {
                 Some(token) => format!("(\"\\n\"? {token} call {end})*"),
                 None => format!(r"(/\n?{}/ call {end})*", regex(TOOL_CALL)),
             },
-            CallFormat::Braced => String::new(),
+            CallFormat::Braced | CallFormat::Python => String::new(),
             CallFormat::MarkedName => format!(
                 "({} call)*",
                 self.token(TOOL_CALLS)
@@ -451,7 +497,7 @@ impl Lark<'_> {
         let calls = match self.rules.format {
             CallFormat::Hermes | CallFormat::Tagged => format!("call {end} {again}"),
             CallFormat::MarkedName => format!("call {again}"),
-            CallFormat::Braced => "call".to_owned(),
+            CallFormat::Braced | CallFormat::Python => "call".to_owned(),
             CallFormat::Bare => format!("{} call", self.python_tag()),
             CallFormat::MarkedList => format!(r"/ ?\[/ call {again} / ?\]/"),
             CallFormat::Generic => {
@@ -472,6 +518,18 @@ impl Lark<'_> {
         });
     }
 
+    /// As [`Lark::sequence`], in a list.
+    fn python_sequence(&mut self) {
+        let end = self.token(PYTHON_CALLS_END);
+        let end = end.unwrap_or(format!("\"{PYTHON_CALLS_END}\""));
+        let again = if self.rules.repeats() {
+            "(/, ?/ call)*"
+        } else {
+            ""
+        };
+        self.line(&format!("calls: \"[\" call {again} \"]\" {end}"));
+    }
+
     /// The optional leading marker, where the vocabulary has it.
     fn python_tag(&self) -> String {
         self.token(PYTHON_TAG)
@@ -488,6 +546,7 @@ impl Lark<'_> {
             CallFormat::Bare => format!(r#""{name}\"" /, ?"parameters": ?/"#),
             CallFormat::Tagged => format!("\"{name}>\\n\""),
             CallFormat::Braced => format!("\"{name}\""),
+            CallFormat::Python => format!("\"{name}(\""),
             CallFormat::MarkedName => match self.token(ARGS) {
                 Some(token) => format!("\"{name}\" {token}"),
                 None => format!("\"{name}{ARGS}\""),
@@ -522,9 +581,13 @@ pub(super) fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
-/// Refuses names of parameters that a tag cannot hold.
-fn check_key(tool: &Tool, parameter: &Parameter<'_>) -> Result<(), ToolError> {
-    if !parameter.name.is_empty() && !parameter.name.contains(['>', '\n']) {
+/// Refuses names of parameters that the call format cannot write.
+fn check_key(
+    tool: &Tool,
+    parameter: &Parameter<'_>,
+    is_good: impl Fn(&str) -> bool,
+) -> Result<(), ToolError> {
+    if !parameter.name.is_empty() && is_good(parameter.name) {
         return Ok(());
     }
     Err(ToolError::Definition {
@@ -573,6 +636,8 @@ mod tests {
             Thinking::of_prompt("", "<|im_start|>assistant\n"),
             Thinking::Never
         );
+        let closing = "{% if '</think>' in content %}";
+        assert_eq!(Thinking::of_prompt(closing, "a\n"), Thinking::Maybe);
         let channel = "{{ '<|channel>thought' }}{{ '<|turn>model' }}";
         for (prompt, expected) in [
             ("<|turn>model\n", Thinking::Maybe),
@@ -609,6 +674,7 @@ mod tests {
             Some((11, NamePlace::FirstValue)),
             Some((11, BEHIND_FUNCTION)),
             Some((12, BEHIND_CALL)),
+            Some((19, BEHIND_BRACKET)),
             None,
             Some((12, NamePlace::FirstValue)),
             Some((12, NamePlace::UpToBracket)),

@@ -137,6 +137,8 @@ pub(super) const BRACED_CALL: &str = "<|tool_call>";
 pub(super) const BRACED_CALL_END: &str = "<tool_call|>";
 /// In front of the name of a call of [`CallFormat::Braced`].
 pub(super) const CALL: &str = "call:";
+pub(crate) const PYTHON_CALLS: &str = "<|tool_call_start|>";
+pub(crate) const PYTHON_CALLS_END: &str = "<|tool_call_end|>";
 /// Around strings of [`CallFormat::Braced`].
 pub(super) const QUOTE: &str = "<|\"|>";
 
@@ -159,6 +161,10 @@ const GENERIC: Transitions = &[("{", Next::To(ParserPlace::Key)), (THINK, Next::
 const BRACED: Transitions = &[
     (BRACED_CALL, Next::To(ParserPlace::Object)),
     (CHANNEL_THOUGHT, Next::Reasoning),
+];
+const PYTHON: Transitions = &[
+    (PYTHON_CALLS, Next::To(ParserPlace::List)),
+    (THINK, Next::Reasoning),
 ];
 const PLAIN: Transitions = &[(THINK, Next::Reasoning)];
 const PLAIN_CHANNEL: Transitions = &[(CHANNEL_THOUGHT, Next::Reasoning)];
@@ -183,8 +189,18 @@ impl ParserPlace {
             Self::Close if syntax == Syntax::Calls(CallFormat::Braced) => {
                 &[(BRACED_CALL_END, Next::Done(ParserPlace::Next))]
             }
+            Self::Close if syntax == Syntax::Calls(CallFormat::Python) => {
+                &[(PYTHON_CALLS_END, Next::Done(ParserPlace::Next))]
+            }
             Self::Close => &[(TOOL_CALL_END, Next::Done(ParserPlace::Next))],
             Self::Next => more(syntax),
+            Self::List if syntax == Syntax::Calls(CallFormat::Python) => {
+                &[("[", Next::Call(ParserPlace::ItemEnd))]
+            }
+            Self::ItemEnd if syntax == Syntax::Calls(CallFormat::Python) => &[
+                (",", Next::Call(ParserPlace::ItemEnd)),
+                ("]", Next::Done(ParserPlace::Close)),
+            ],
             Self::List => &[("[", Next::To(ParserPlace::Item))],
             Self::Item => &[("{", Next::Call(ParserPlace::ItemEnd))],
             Self::ItemEnd if syntax == Syntax::Calls(CallFormat::Generic) => &[
@@ -227,6 +243,7 @@ fn openers(syntax: Syntax) -> Transitions {
         Syntax::Calls(CallFormat::Bare) => BARE,
         Syntax::Calls(CallFormat::Generic) | Syntax::Reply => GENERIC,
         Syntax::Calls(CallFormat::Braced) => BRACED,
+        Syntax::Calls(CallFormat::Python) => PYTHON,
         Syntax::Plain(ThinkTags::Think) => PLAIN,
         Syntax::Plain(ThinkTags::Channel) => PLAIN_CHANNEL,
     }
@@ -243,6 +260,7 @@ fn more(syntax: Syntax) -> Transitions {
             CallFormat::Hermes
             | CallFormat::Tagged
             | CallFormat::Braced
+            | CallFormat::Python
             | CallFormat::MarkedList
             | CallFormat::MarkedName,
         ) => without_thoughts(openers(syntax)),

@@ -3,7 +3,9 @@
 use atta_chat::tools::{CallFormat, ToolChoice, ToolSet};
 use serde_json::json;
 
-use super::{Judge, Random, check, finished, grammar, rules, tagged, vocabulary::Vocabulary, walk};
+use super::{
+    Judge, Random, check, finished, grammar, rules, samples::tagged, vocabulary::Vocabulary, walk,
+};
 
 /// Tools whose parameters have all forms of values.
 pub(crate) fn typed_tools() -> ToolSet {
