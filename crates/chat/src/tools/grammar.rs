@@ -14,9 +14,9 @@ use super::{
     format::BARE_KEYS,
     parameters::{Parameter, RawText, parameters},
     place::{
-        ARGS, BRACED_CALL, BRACED_CALL_END, CALL, FUNCTION, FUNCTION_END, PARAMETER, PARAMETER_END,
-        PYTHON_CALLS, PYTHON_CALLS_END, PYTHON_TAG, QUOTE, Syntax, TOOL_CALL, TOOL_CALL_END,
-        TOOL_CALLS, ThinkTags,
+        ARGS, BRACED_CALL, BRACED_CALL_END, CALL, FUNCTION, FUNCTION_END, KEY_TAGS, PYTHON_CALLS,
+        PYTHON_CALLS_END, PYTHON_TAG, QUOTE, Syntax, TAGS, TOOL_CALL, TOOL_CALL_END, TOOL_CALLS,
+        Tags, ThinkTags,
     },
 };
 use atta_constrain::{CallStart, Constraint, NamePlace, Thoughts, schema};
@@ -110,6 +110,7 @@ impl Rules<'_> {
         let (text, name) = match self.format {
             CallFormat::Hermes => (TOOL_CALL, NamePlace::FirstValue),
             CallFormat::Tagged => (TOOL_CALL, BEHIND_FUNCTION),
+            CallFormat::TaggedKeys => (TOOL_CALL, BEHIND_MARKER),
             CallFormat::Braced => (BRACED_CALL, BEHIND_CALL),
             CallFormat::Python => (PYTHON_CALLS, BEHIND_BRACKET),
             CallFormat::MarkedList => (TOOL_CALLS, NamePlace::FirstValue),
@@ -146,7 +147,9 @@ impl Rules<'_> {
             _ => Syntax::Calls(self.format),
         };
         let parser = match self.format {
-            CallFormat::Tagged => Parser::of(syntax, self.thinking).with_schemas_of(self.tools),
+            CallFormat::Tagged | CallFormat::TaggedKeys => {
+                Parser::of(syntax, self.thinking).with_schemas_of(self.tools)
+            }
             _ => Parser::of(syntax, self.thinking),
         };
         match self.constrained_reply() {
@@ -182,6 +185,11 @@ impl Rules<'_> {
 const BEHIND_FUNCTION: NamePlace = NamePlace::Behind {
     lead: FUNCTION,
     delimiter: b'>',
+};
+/// The name of a call of [`CallFormat::TaggedKeys`], which ends with a line.
+const BEHIND_MARKER: NamePlace = NamePlace::Behind {
+    lead: "",
+    delimiter: b'\n',
 };
 /// The name of a call of [`CallFormat::Braced`].
 const BEHIND_CALL: NamePlace = NamePlace::Behind {
@@ -257,7 +265,9 @@ impl Lark<'_> {
     /// Text without the beginning of a call or of thinking.
     fn free_text(&mut self) {
         let trigger = match self.rules.format {
-            CallFormat::Hermes | CallFormat::Tagged => format!("(?s:.*){}", regex(TOOL_CALL)),
+            CallFormat::Hermes | CallFormat::Tagged | CallFormat::TaggedKeys => {
+                format!("(?s:.*){}", regex(TOOL_CALL))
+            }
             CallFormat::Braced => format!("(?s:.*){}", regex(BRACED_CALL)),
             CallFormat::Python => format!("(?s:.*){}", regex(PYTHON_CALLS)),
             CallFormat::MarkedList | CallFormat::MarkedName => {
@@ -279,7 +289,9 @@ impl Lark<'_> {
     fn answer(&mut self) {
         let may_be_text = *self.rules.choice == ToolChoice::Auto;
         match self.rules.format {
-            CallFormat::Hermes | CallFormat::Tagged => self.marked_answer(TOOL_CALL, may_be_text),
+            CallFormat::Hermes | CallFormat::Tagged | CallFormat::TaggedKeys => {
+                self.marked_answer(TOOL_CALL, may_be_text)
+            }
             CallFormat::Braced => self.marked_answer(BRACED_CALL, may_be_text),
             CallFormat::Python => self.marked_answer(PYTHON_CALLS, may_be_text),
             CallFormat::MarkedList | CallFormat::MarkedName => {
@@ -308,7 +320,9 @@ impl Lark<'_> {
         let is_bare = self.rules.format == CallFormat::Bare;
         let reply = constraint.reply(if is_bare { &BARE_KEYS } else { &[] })?;
         match self.rules.format {
-            CallFormat::Hermes | CallFormat::Tagged => self.marked_or_reply(TOOL_CALL),
+            CallFormat::Hermes | CallFormat::Tagged | CallFormat::TaggedKeys => {
+                self.marked_or_reply(TOOL_CALL)
+            }
             CallFormat::Braced => self.marked_or_reply(BRACED_CALL),
             CallFormat::Python => self.marked_or_reply(PYTHON_CALLS),
             CallFormat::MarkedList | CallFormat::MarkedName => self.marked_or_reply(TOOL_CALLS),
@@ -382,6 +396,7 @@ impl Lark<'_> {
                 r#"/ ?\{ ?"name": ?"/ tool /(, ?"id": ?"[a-zA-Z0-9]{9}")? ?\}/"#.to_owned()
             }
             CallFormat::Braced => format!("\"{CALL}\" tool"),
+            CallFormat::TaggedKeys => "tool".to_owned(),
             CallFormat::Python => "tool \")\"".to_owned(),
             CallFormat::MarkedName => "tool".to_owned(),
             CallFormat::Generic => r#"/ ?\{ ?"name": ?"/ tool / ?\}/"#.to_owned(),
@@ -393,7 +408,8 @@ impl Lark<'_> {
             let name = self.name(&tool.name);
             self.line(&format!("tool_{i}: {name} args_{i}"));
             match self.rules.format {
-                CallFormat::Tagged => self.parameters(i, tool)?,
+                CallFormat::Tagged => self.parameters(i, tool, &TAGS)?,
+                CallFormat::TaggedKeys => self.parameters(i, tool, &KEY_TAGS)?,
                 CallFormat::Python => self.keywords(i, tool)?,
                 CallFormat::Braced => {
                     let rules = BracedLark::of_arguments(i, &tool.arguments, self.token(QUOTE));
@@ -406,23 +422,21 @@ impl Lark<'_> {
     }
 
     /// The arguments of a tool as parameters in tags, in the order of its schema.
-    fn parameters(&mut self, i: usize, tool: &Tool) -> Result<(), ToolError> {
-        let listed = parameters(tool)?;
+    fn parameters(&mut self, i: usize, tool: &Tool, tags: &Tags) -> Result<(), ToolError> {
         let mut sequence = String::new();
-        for (j, parameter) in listed.iter().enumerate() {
-            check_key(tool, parameter, |key| !key.contains(['>', '\n']))?;
+        for (j, parameter) in parameters(tool)?.iter().enumerate() {
+            check_key(tool, parameter, |key| !key.contains(['>', '<', '\n']))?;
             let mark = if parameter.is_required { "" } else { "?" };
             let _ = write!(sequence, " value_{i}_{j}{mark}");
-            let tag = quoted(&format!("{PARAMETER}{}>\n", parameter.name));
+            let begin = self.before_value(parameter.name, tags);
+            let end = self.after_value(tags);
             let schema = &parameter.schema;
             self.line(&match &parameter.text {
-                Some(text) => {
-                    format!(
-                        "value_{i}_{j}: {tag} text_{i}_{j}\n{}",
-                        raw_text(i, j, text)
-                    )
-                }
-                None => format!("value_{i}_{j}: {tag} %json {schema} \"\\n{PARAMETER_END}\\n\""),
+                Some(text) => format!(
+                    "value_{i}_{j}: {begin} text_{i}_{j}\n{}",
+                    self.raw_text(i, j, text, tags)
+                ),
+                None => format!("value_{i}_{j}: {begin} %json {schema} {end}"),
             });
         }
         let sequence = if sequence.is_empty() {
@@ -432,6 +446,59 @@ impl Lark<'_> {
         };
         self.line(&format!("args_{i}:{sequence}"));
         Ok(())
+    }
+
+    /// The tags in front of a value, with their key.
+    fn before_value(&self, key: &str, tags: &Tags) -> String {
+        if tags.value.is_empty() {
+            return quoted(&format!("{}{key}{}\n", tags.key, tags.key_end));
+        }
+        let [begin, value] = [tags.key, tags.value].map(|tag| self.tag_after_line(tag));
+        format!("{begin} {} {} {value}", quoted(key), self.tag(tags.key_end))
+    }
+
+    /// The tag behind a value.
+    fn after_value(&self, tags: &Tags) -> String {
+        match tags.has_lines {
+            true => quoted(&format!("\n{}\n", tags.value_end)),
+            false => self.tag(tags.value_end),
+        }
+    }
+
+    /// A tag, perhaps behind a line break.
+    fn tag_after_line(&self, tag: &str) -> String {
+        match self.token(tag) {
+            Some(token) => format!("\"\\n\"? {token}"),
+            None => format!("/\\n?{}/", regex(tag)),
+        }
+    }
+
+    /// A tag, as a token or as text.
+    fn tag(&self, tag: &str) -> String {
+        self.token(tag).unwrap_or_else(|| quoted(tag))
+    }
+
+    /// The rule of a raw value, with the tag behind it. It ends with the first such tag, as it does
+    /// for the parser.
+    fn raw_text(&self, i: usize, j: usize, text: &RawText<'_>, tags: &Tags) -> String {
+        let null = if text.is_nullable { "|null" } else { "" };
+        let inside = format!("({}{null})", text.regex());
+        let tag = regex(tags.value_end);
+        if let Some(token) = self.token(tags.value_end) {
+            let optional = if text.may_be_empty() { "?" } else { "" };
+            return format!(
+                "text_{i}_{j}: TEXT_{i}_{j}{optional} {token}\n\
+                 TEXT_{i}_{j}: /{inside}/ & /(?s:.+)/ & ~/(?s:.*){tag}(?s:.*)/"
+            );
+        }
+        let end = match tags.has_lines {
+            true => format!("\\n{tag}\\n"),
+            false => tag.clone(),
+        };
+        format!(
+            "text_{i}_{j}[lazy]: TEXT_{i}_{j}\n\
+             TEXT_{i}_{j}: /{inside}{end}/ & ~/(?s:.*){tag}(?s:.*){tag}(?s:.*)/"
+        )
     }
 
     /// The arguments of a tool as keyword arguments of Python, in the order of its schema.
@@ -476,7 +543,7 @@ impl Lark<'_> {
             |token| format!("\"\\n\"? {token}"),
         );
         let again = match self.rules.format {
-            CallFormat::Hermes | CallFormat::Tagged => match begin {
+            CallFormat::Hermes | CallFormat::Tagged | CallFormat::TaggedKeys => match begin {
                 Some(token) => format!("(\"\\n\"? {token} call {end})*"),
                 None => format!(r"(/\n?{}/ call {end})*", regex(TOOL_CALL)),
             },
@@ -495,7 +562,9 @@ impl Lark<'_> {
             String::new()
         };
         let calls = match self.rules.format {
-            CallFormat::Hermes | CallFormat::Tagged => format!("call {end} {again}"),
+            CallFormat::Hermes | CallFormat::Tagged | CallFormat::TaggedKeys => {
+                format!("call {end} {again}")
+            }
             CallFormat::MarkedName => format!("call {again}"),
             CallFormat::Braced | CallFormat::Python => "call".to_owned(),
             CallFormat::Bare => format!("{} call", self.python_tag()),
@@ -545,6 +614,7 @@ impl Lark<'_> {
             }
             CallFormat::Bare => format!(r#""{name}\"" /, ?"parameters": ?/"#),
             CallFormat::Tagged => format!("\"{name}>\\n\""),
+            CallFormat::TaggedKeys => format!("\"{name}\\n\""),
             CallFormat::Braced => format!("\"{name}\""),
             CallFormat::Python => format!("\"{name}(\""),
             CallFormat::MarkedName => match self.token(ARGS) {
@@ -561,19 +631,6 @@ impl Lark<'_> {
     fn token(&self, marker: &str) -> Option<String> {
         (self.marker)(marker).map(|id| format!("<[{id}]>"))
     }
-}
-
-/// The rule of a raw value, with the tag behind it. It ends with the first such tag, as it does for
-/// the parser.
-fn raw_text(i: usize, j: usize, text: &RawText<'_>) -> String {
-    let end = format!("\\n{}\\n", regex(PARAMETER_END));
-    let null = if text.is_nullable { "|null" } else { "" };
-    let inside = text.regex();
-    let tag = regex(PARAMETER_END);
-    format!(
-        "text_{i}_{j}[lazy]: TEXT_{i}_{j}\n\
-         TEXT_{i}_{j}: /({inside}{null}){end}/ & ~/(?s:.*){tag}(?s:.*){tag}(?s:.*)/"
-    )
 }
 
 /// A text as a string of the grammar.
@@ -673,6 +730,7 @@ mod tests {
         let expected = [
             Some((11, NamePlace::FirstValue)),
             Some((11, BEHIND_FUNCTION)),
+            Some((11, BEHIND_MARKER)),
             Some((12, BEHIND_CALL)),
             Some((19, BEHIND_BRACKET)),
             None,

@@ -18,7 +18,8 @@ use super::{
     parameters::ValueForms,
     piece::Pieces,
     place::{
-        ARGS, BRACED_CALL, CALL_ID, Next, PYTHON_CALLS, ParserPlace, Syntax, TOOL_CALL, TOOL_CALLS,
+        ARGS, BRACED_CALL, CALL_ID, KEY_TAGS, Next, PYTHON_CALLS, ParserPlace, Syntax, TAGS,
+        TOOL_CALL, TOOL_CALLS,
     },
     tagged::TaggedScan,
 };
@@ -261,6 +262,9 @@ impl Parser {
             (State::Reasoning, syntax) => {
                 Some((syntax.think_tags().close(), Next::Done(ParserPlace::Answer)))
             }
+            (_, Syntax::Calls(CallFormat::TaggedKeys)) => {
+                Some((TOOL_CALL, Next::Call(ParserPlace::Next)))
+            }
             (_, Syntax::Calls(CallFormat::Python)) => {
                 Some((PYTHON_CALLS, Next::To(ParserPlace::List)))
             }
@@ -329,7 +333,10 @@ impl Parser {
         let start = self.held.len();
         let scan = match self.syntax {
             Syntax::Calls(CallFormat::Tagged) => {
-                CallScan::tagged(TaggedScan::new(start, Arc::clone(&self.forms)))
+                CallScan::tagged(TaggedScan::new(&TAGS, start, Arc::clone(&self.forms)))
+            }
+            Syntax::Calls(CallFormat::TaggedKeys) => {
+                CallScan::tagged(TaggedScan::new(&KEY_TAGS, start, Arc::clone(&self.forms)))
             }
             Syntax::Calls(CallFormat::Braced) => {
                 CallScan::braced(BracedScan::new(BracedSyntax::Gemma, start))

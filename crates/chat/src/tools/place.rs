@@ -131,8 +131,46 @@ pub(super) const CALL_ID: &str = "[CALL_ID]";
 
 pub(super) const FUNCTION: &str = "<function=";
 pub(super) const FUNCTION_END: &str = "</function>";
-pub(super) const PARAMETER: &str = "<parameter=";
-pub(super) const PARAMETER_END: &str = "</parameter>";
+
+/// The tags of a call whose parameters stand in tags.
+#[derive(Debug)]
+pub(super) struct Tags {
+    /// Ends the name; otherwise the first character that no name has.
+    pub(super) name_end: Option<char>,
+    /// Around a key.
+    pub(super) key: &'static str,
+    pub(super) key_end: &'static str,
+    /// In front of a value, if the tag of the key is not.
+    pub(super) value: &'static str,
+    pub(super) value_end: &'static str,
+    pub(super) call_end: &'static str,
+    /// Whether a value has a line break in front of it and one behind it.
+    pub(super) has_lines: bool,
+}
+
+/// The tags of [`CallFormat::Tagged`].
+pub(super) const TAGS: Tags = Tags {
+    name_end: Some('>'),
+    key: "<parameter=",
+    key_end: ">",
+    value: "",
+    value_end: "</parameter>",
+    call_end: FUNCTION_END,
+    has_lines: true,
+};
+
+/// The tags of [`CallFormat::TaggedKeys`].
+pub(super) const KEY_TAGS: Tags = Tags {
+    name_end: None,
+    key: ARG_KEY,
+    key_end: "</arg_key>",
+    value: "<arg_value>",
+    value_end: "</arg_value>",
+    call_end: TOOL_CALL_END,
+    has_lines: false,
+};
+
+pub(super) const ARG_KEY: &str = "<arg_key>";
 pub(super) const BRACED_CALL: &str = "<|tool_call>";
 pub(super) const BRACED_CALL_END: &str = "<tool_call|>";
 /// In front of the name of a call of [`CallFormat::Braced`].
@@ -146,6 +184,10 @@ type Transitions = &'static [(&'static str, Next)];
 
 const HERMES: Transitions = &[
     (TOOL_CALL, Next::To(ParserPlace::Object)),
+    (THINK, Next::Reasoning),
+];
+const TAGGED_KEYS: Transitions = &[
+    (TOOL_CALL, Next::Call(ParserPlace::Next)),
     (THINK, Next::Reasoning),
 ];
 const MARKED: Transitions = &[
@@ -242,6 +284,7 @@ fn openers(syntax: Syntax) -> Transitions {
         Syntax::Calls(CallFormat::MarkedList | CallFormat::MarkedName) => MARKED,
         Syntax::Calls(CallFormat::Bare) => BARE,
         Syntax::Calls(CallFormat::Generic) | Syntax::Reply => GENERIC,
+        Syntax::Calls(CallFormat::TaggedKeys) => TAGGED_KEYS,
         Syntax::Calls(CallFormat::Braced) => BRACED,
         Syntax::Calls(CallFormat::Python) => PYTHON,
         Syntax::Plain(ThinkTags::Think) => PLAIN,
@@ -259,6 +302,7 @@ fn more(syntax: Syntax) -> Transitions {
         Syntax::Calls(
             CallFormat::Hermes
             | CallFormat::Tagged
+            | CallFormat::TaggedKeys
             | CallFormat::Braced
             | CallFormat::Python
             | CallFormat::MarkedList

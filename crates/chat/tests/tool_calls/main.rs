@@ -426,6 +426,11 @@ fn a_call_that_is_cut_is_no_text() {
             "<|tool_call>call:find{a:<|\"|>b c<|\"|>}<tool_call|>",
         ),
         (
+            CallFormat::TaggedKeys,
+            "I look. ",
+            "<tool_call>find\n<arg_key>a</arg_key>\n<arg_value>b c</arg_value>\n</tool_call>",
+        ),
+        (
             CallFormat::Python,
             "I look. ",
             "<|tool_call_start|>[find(a=\"b c\")]<|tool_call_end|>",
@@ -733,7 +738,7 @@ fn in_json() -> Vec<CallFormat> {
     let is_json = |format: &CallFormat| {
         !matches!(
             format,
-            CallFormat::Tagged | CallFormat::Braced | CallFormat::Python
+            CallFormat::Tagged | CallFormat::TaggedKeys | CallFormat::Braced | CallFormat::Python
         )
     };
     CallFormat::ALL.into_iter().filter(is_json).collect()

@@ -187,6 +187,7 @@ fn text_is_let_through_where_it_may_be_and_cannot_begin_a_call() {
             format,
             CallFormat::Hermes
                 | CallFormat::Tagged
+                | CallFormat::TaggedKeys
                 | CallFormat::Braced
                 | CallFormat::Python
                 | CallFormat::MarkedList
@@ -206,7 +207,7 @@ fn arguments_belong_to_their_tool_and_have_at_most_one_space() {
     each(|vocabulary, format, control| {
         if matches!(
             format,
-            CallFormat::Tagged | CallFormat::Braced | CallFormat::Python
+            CallFormat::Tagged | CallFormat::TaggedKeys | CallFormat::Braced | CallFormat::Python
         ) {
             return;
         }
@@ -608,7 +609,7 @@ fn whoever_follows_a_grammar_at_random_makes_only_valid_calls() {
         }
     });
     println!(
-        "{n_finished} finished of 1920, {n_calls} calls, {n_thoughts} thoughts, {n_texts} texts"
+        "{n_finished} finished of 2160, {n_calls} calls, {n_thoughts} thoughts, {n_texts} texts"
     );
     assert!(
         n_finished > 400 && n_calls > 300 && n_thoughts > 200 && n_texts > 200,

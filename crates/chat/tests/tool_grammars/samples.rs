@@ -27,6 +27,15 @@ pub(crate) fn samples(format: CallFormat) -> [String; 2] {
             let b = tagged("get", &[("n", "7")]);
             [a.clone(), format!("{a}\n{b}")]
         }
+        CallFormat::TaggedKeys => {
+            let pair = |key: &str, value: &str| {
+                format!("<arg_key>{key}</arg_key>\n<arg_value>{value}</arg_value>\n")
+            };
+            let call = |name: &str, pairs: &str| format!("<tool_call>{name}\n{pairs}</tool_call>");
+            let a = pair("city", "Kyiv \"}") + &pair("unit", "C");
+            let a = call("get_weather", &a);
+            [a.clone(), format!("{a}\n{}", call("get", &pair("n", "7")))]
+        }
         CallFormat::Braced => {
             let a = "<|tool_call>call:get_weather{city:<|\"|>Kyiv \"}<|\"|>,unit:<|\"|>C<|\"|>}<tool_call|>";
             let b = "<|tool_call>call:get{n:7}<tool_call|>";

@@ -9,7 +9,7 @@ use llguidance::{
 };
 
 /// Markers that a vocabulary may have as control tokens.
-pub(crate) const CONTROL: [&str; 15] = [
+pub(crate) const CONTROL: [&str; 17] = [
     "<tool_call>",
     "</tool_call>",
     "<think>",
@@ -19,6 +19,8 @@ pub(crate) const CONTROL: [&str; 15] = [
     "<|python_tag|>",
     "<|tool_call>",
     "<tool_call|>",
+    "</arg_value>",
+    "<arg_key>",
     "<|tool_call_start|>",
     "<|tool_call_end|>",
     "<|channel>",
