@@ -1,14 +1,15 @@
 //! Tools put into words, for templates that do not write tool calls.
 //!
-//! A template that writes calls gets messages as they are. For all others, calls and results become
-//! texts in the form that [`CallFormat::Generic`](crate::tools::CallFormat::Generic) asks of the
-//! model.
+//! A template that writes calls gets messages as they are. Where the model has a call format that
+//! its template does not write, calls become text in that format. For all others, calls and results
+//! become texts in the form that [`CallFormat::Generic`](crate::tools::CallFormat::Generic) asks of
+//! the model.
 
 use serde_json::{Value, json};
 
 use crate::{
     Message, Role,
-    tools::{ToolCall, ToolChoice, ToolSet},
+    tools::{PYTHON_CALLS, PYTHON_CALLS_END, ToolCall, ToolChoice, ToolSet},
 };
 
 /// The tools of a request.
@@ -42,6 +43,69 @@ pub(super) fn in_words(messages: &[Message]) -> Vec<Message> {
     out
 }
 
+/// Stand for the markers around calls in the text of a message while the template renders it.
+/// Private-use characters, which real text does not contain.
+const CALLS: &str = "\u{F8FE}\u{F8FC}\u{F8FE}";
+const CALLS_END: &str = "\u{F8FE}\u{F8FB}\u{F8FE}";
+
+/// Writes calls into their messages, in front of the text, for templates of
+/// [`CallFormat::Python`](crate::tools::CallFormat::Python), which know no calls.
+pub(super) fn in_text(messages: &[Message]) -> Vec<Message> {
+    let written = |message: &Message| {
+        // No other text may contain the marks.
+        let content = message.content.replace(CALLS, "").replace(CALLS_END, "");
+        let calls: Vec<String> = message.tool_calls.iter().map(python_call).collect();
+        let content = match calls.is_empty() {
+            true => content,
+            false => format!("{CALLS}[{}]{CALLS_END}{content}", calls.join(", ")),
+        };
+        Message {
+            content,
+            tool_calls: Vec::new(),
+            ..message.clone()
+        }
+    };
+    messages.iter().map(written).collect()
+}
+
+/// Puts the markers around calls into a rendered text.
+pub(super) fn with_markers(text: &str) -> String {
+    text.replace(CALLS, PYTHON_CALLS)
+        .replace(CALLS_END, PYTHON_CALLS_END)
+}
+
+fn python_call(call: &ToolCall) -> String {
+    let mut text = format!("{}(", call.name);
+    let arguments = call.arguments.as_object().into_iter().flatten();
+    for (i, (key, value)) in arguments.enumerate() {
+        text.push_str(if i == 0 { "" } else { ", " });
+        text.push_str(&format!("{key}={}", python(value)));
+    }
+    text + ")"
+}
+
+/// A value as Python writes it. Recurses as deep as the value is nested.
+fn python(value: &Value) -> String {
+    match value {
+        Value::Null => "None".to_owned(),
+        Value::Bool(true) => "True".to_owned(),
+        Value::Bool(false) => "False".to_owned(),
+        Value::Array(items) => {
+            let items: Vec<String> = items.iter().map(python).collect();
+            format!("[{}]", items.join(", "))
+        }
+        Value::Object(fields) => {
+            let field = |(key, value)| format!("{}: {}", Value::from(key), python(value));
+            let fields: Vec<String> = fields
+                .iter()
+                .map(|(key, value)| field((key.as_str(), value)))
+                .collect();
+            format!("{{{}}}", fields.join(", "))
+        }
+        other => other.to_string(),
+    }
+}
+
 /// A tool result as text.
 pub(super) fn result(message: &Message) -> String {
     format!(
@@ -67,6 +131,7 @@ pub(super) fn answer(message: &Message) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tools::{CallFormat, Parser, TextEnd, Thinking};
 
     #[test]
     fn words_take_turns() {
@@ -96,6 +161,39 @@ mod tests {
             (Role::User, "c"),
         ];
         assert_eq!(words, want.map(|(role, text)| (role, text.to_owned())));
+    }
+
+    #[test]
+    fn calls_in_the_text_of_a_message_are_read_as_those_calls() {
+        let arguments =
+            json!({"a": "b \"'\\n", "l": [true, null, {"x y": false}], "n": -1.5, "e": {}});
+        let call = |id: &str, name: &str, arguments| ToolCall {
+            id: id.into(),
+            name: name.into(),
+            arguments,
+        };
+        let calls = vec![
+            call("call_1", "f", arguments),
+            call("call_2", "g", json!({})),
+        ];
+        let said = [
+            Message::user(format!("a{CALLS}b")),
+            Message::assistant_calling("I look.", calls.clone()),
+        ];
+        let written = in_text(&said);
+        assert_eq!(written[0], Message::user("ab"));
+        let text = with_markers(&written[1].content);
+        assert_eq!(
+            text,
+            concat!(
+                r#"<|tool_call_start|>[f(a="b \"'\\n", l=[True, None, {"x y": False}], n=-1.5, "#,
+                r#"e={}), g()]<|tool_call_end|>I look."#
+            )
+        );
+        let mut parser = Parser::new(CallFormat::Python, Thinking::Never);
+        parser.push(&text);
+        let outcome = parser.finish(TextEnd::Whole).1;
+        assert_eq!((outcome.calls, outcome.text.as_str()), (calls, "I look."));
     }
 
     #[test]

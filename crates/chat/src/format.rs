@@ -338,10 +338,11 @@ impl ChatFormat {
             .tools
             .filter(|_| !is_in_words)
             .map_or(&[][..], |used| used.tools.definitions());
-        let messages = if is_in_words {
-            calling::in_words(input.messages)
-        } else {
-            input.messages.to_vec()
+        let is_in_text = self.format() == CallFormat::Python;
+        let messages = match self.format() {
+            _ if is_in_words => calling::in_words(input.messages),
+            CallFormat::Python => calling::in_text(input.messages),
+            _ => input.messages.to_vec(),
         };
         let instructions = input
             .tools
@@ -361,7 +362,10 @@ impl ChatFormat {
                 now: input.now,
                 extra: input.extra.cloned().unwrap_or_default(),
             };
-            let text = self.guard.render(&self.template, &conversation)?;
+            let mut text = self.guard.render(&self.template, &conversation)?;
+            if is_in_text {
+                text = calling::with_markers(&text);
+            }
             if is_open {
                 before_open_end(text)
             } else {

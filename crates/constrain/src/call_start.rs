@@ -54,7 +54,10 @@ impl NamePlace {
             }
             Self::UpToBracket => true,
             // The next token may include the last byte of the lead.
-            Self::Behind { lead, .. } => holds(text, &lead.as_bytes()[..lead.len() - 1]),
+            Self::Behind { lead, .. } => {
+                let n_before = lead.len().saturating_sub(1);
+                holds(text, &lead.as_bytes()[..n_before])
+            }
         }
     }
 
@@ -87,7 +90,7 @@ impl NamePlace {
 }
 
 fn holds(text: &[u8], part: &[u8]) -> bool {
-    text.windows(part.len()).any(|window| window == part)
+    part.is_empty() || text.windows(part.len()).any(|window| window == part)
 }
 
 fn n_quotes(text: &[u8]) -> usize {

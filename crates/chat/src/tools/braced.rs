@@ -1,7 +1,9 @@
-//! Scans a call of Gemma 4, `NAME{key:value,…}`, and writes its arguments as JSON.
+//! Scans a call of Gemma 4, `NAME{key:value,…}`, or of Python, `NAME(key=value, …)`, and writes its
+//! arguments as JSON.
 //!
-//! Keys are bare and strings stand between two marks, without escapes; keys and strings in JSON are
-//! read, too. Knows no markers around the call.
+//! Gemma's keys are bare and its strings stand between two marks, without escapes. Python's strings
+//! stand between quotation marks of either kind. JSON is read in place of any value. Knows no
+//! markers around the call.
 
 use super::{
     definition::{is_name, is_name_char},
@@ -13,9 +15,17 @@ use super::{
 /// Maximum nesting; serde_json reads 127 levels.
 const MAX_DEPTH: usize = 100;
 
+/// How a call is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum BracedSyntax {
+    Gemma,
+    Python,
+}
+
 /// The scanner of one call.
 #[derive(Clone, Debug)]
 pub(super) struct BracedScan {
+    syntax: BracedSyntax,
     state: BracedState,
     /// Start of the current token in the held text.
     start: usize,
@@ -27,6 +37,8 @@ pub(super) struct BracedScan {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Bracket {
+    /// The parameters of a call in Python.
+    Parameters,
     Object,
     Array,
 }
@@ -55,10 +67,11 @@ enum BracedState {
     Text {
         is_key: bool,
     },
-    /// A string in JSON.
+    /// A string in JSON or Python, up to this quotation mark.
     JsonText {
         is_key: bool,
         is_escaped: bool,
+        end: char,
     },
     /// A comma or a closing bracket.
     After,
@@ -67,8 +80,9 @@ enum BracedState {
 
 impl BracedScan {
     /// A scanner of a call whose name begins at `start`.
-    pub(super) fn new(start: usize) -> Self {
+    pub(super) fn new(syntax: BracedSyntax, start: usize) -> Self {
         Self {
+            syntax,
             state: BracedState::Name,
             start,
             name: None,
@@ -89,9 +103,11 @@ impl BracedScan {
             BracedState::Scalar => self.scalar(token, c)?,
             BracedState::Quote { is_key } => self.quote(held, is_key)?,
             BracedState::Text { is_key } => self.text(held, is_key),
-            BracedState::JsonText { is_key, is_escaped } => {
-                self.json_text(c, is_key, is_escaped)?
-            }
+            BracedState::JsonText {
+                is_key,
+                is_escaped,
+                end,
+            } => self.json_text(c, is_key, is_escaped, end)?,
             _ if is_space(c) => {}
             _ => self.token(held, c)?,
         }
@@ -109,10 +125,18 @@ impl BracedScan {
     }
 
     fn name(&mut self, text: &str, c: char) -> Result<(), Malformed> {
-        match text.strip_suffix('{') {
+        let (brace, bracket) = match self.syntax {
+            BracedSyntax::Gemma => ('{', Bracket::Object),
+            BracedSyntax::Python => ('(', Bracket::Parameters),
+        };
+        match text.strip_suffix(brace) {
             Some(name) if is_name(name) => {
                 self.name = Some(name.to_owned());
-                self.open(Bracket::Object)
+                self.open(bracket)
+            }
+            None if is_space(c) && text.len() == 1 => {
+                self.start += 1;
+                Ok(())
             }
             None if is_name_char(c) => Ok(()),
             _ => Err(Malformed),
@@ -131,20 +155,23 @@ impl BracedScan {
                 | BracedState::After
         );
         match c {
-            '}' | ']' if may_close => self.close(c),
+            '}' | ']' | ')' if may_close => self.close(c),
             ',' if self.state == BracedState::After => self.comma(),
-            ':' if self.state == BracedState::Colon => self.colon(),
+            _ if self.state == BracedState::Colon && c == self.colon_char() => self.colon(),
             '{' if is_value => self.open(Bracket::Object),
             '[' if is_value => self.open(Bracket::Array),
-            '<' if is_key || is_value => self.go(BracedState::Quote { is_key }),
-            '"' if is_key || is_value => {
+            '<' if (is_key || is_value) && self.syntax == BracedSyntax::Gemma => {
+                self.go(BracedState::Quote { is_key })
+            }
+            '"' | '\'' if (is_key || is_value) && self.may_quote(c) => {
                 self.json.push('"');
                 self.go(BracedState::JsonText {
                     is_key,
                     is_escaped: false,
+                    end: c,
                 })
             }
-            _ if is_key && is_bare(c) => self.go(BracedState::BareKey),
+            _ if is_key && is_bare(c) && self.may_be_bare() => self.go(BracedState::BareKey),
             _ if is_value && is_scalar(c) => self.go(BracedState::Scalar),
             _ => Err(Malformed),
         }
@@ -162,7 +189,7 @@ impl BracedScan {
         self.open.push(bracket);
         let is_first = true;
         let (text, state) = match bracket {
-            Bracket::Object => ('{', BracedState::Key { is_first }),
+            Bracket::Object | Bracket::Parameters => ('{', BracedState::Key { is_first }),
             Bracket::Array => ('[', BracedState::Value { is_first }),
         };
         self.json.push(text);
@@ -170,15 +197,15 @@ impl BracedScan {
     }
 
     fn close(&mut self, c: char) -> Result<(), Malformed> {
-        let bracket = if c == ']' {
-            Bracket::Array
-        } else {
-            Bracket::Object
+        let (bracket, text) = match c {
+            ']' => (Bracket::Array, ']'),
+            ')' => (Bracket::Parameters, '}'),
+            _ => (Bracket::Object, '}'),
         };
         if self.open.pop() != Some(bracket) {
             return Err(Malformed);
         }
-        self.json.push(c);
+        self.json.push(text);
         self.go(if self.open.is_empty() {
             BracedState::Done
         } else {
@@ -190,7 +217,7 @@ impl BracedScan {
         self.json.push_str(", ");
         let is_first = false;
         self.go(match self.open.last() {
-            Some(Bracket::Object) => BracedState::Key { is_first },
+            Some(Bracket::Object | Bracket::Parameters) => BracedState::Key { is_first },
             _ => BracedState::Value { is_first },
         })
     }
@@ -207,7 +234,7 @@ impl BracedScan {
         self.json
             .push_str(&quoted(&token[..token.len() - c.len_utf8()]));
         match c {
-            ':' => self.colon(),
+            _ if c == self.colon_char() => self.colon(),
             _ if is_space(c) => self.go(BracedState::Colon),
             _ => Err(Malformed),
         }
@@ -230,7 +257,7 @@ impl BracedScan {
         self.state = BracedState::After;
         match c {
             ',' => self.comma(),
-            '}' | ']' => self.close(c),
+            '}' | ']' | ')' => self.close(c),
             _ if is_space(c) => Ok(()),
             _ => Err(Malformed),
         }
@@ -272,19 +299,54 @@ impl BracedScan {
         self.json.push_str(&quoted[1..quoted.len() - 1]);
     }
 
-    fn json_text(&mut self, c: char, is_key: bool, is_escaped: bool) -> Result<(), Malformed> {
+    fn json_text(
+        &mut self,
+        c: char,
+        is_key: bool,
+        is_escaped: bool,
+        end: char,
+    ) -> Result<(), Malformed> {
         if c < ' ' {
             return Err(Malformed);
         }
-        self.json.push(c);
-        if c == '"' && !is_escaped {
+        if c == end && !is_escaped {
+            self.json.push('"');
             self.after_text(is_key);
             return Ok(());
+        }
+        match (c, is_escaped) {
+            // The backslash is written with the character behind it.
+            ('\\', false) => {}
+            ('\'', true) => self.json.push('\''),
+            ('"', false) => self.json.push_str("\\\""),
+            (_, true) => self.json.extend(['\\', c]),
+            (_, false) => self.json.push(c),
         }
         self.go(BracedState::JsonText {
             is_key,
             is_escaped: c == '\\' && !is_escaped,
+            end,
         })
+    }
+
+    /// The character between a key and its value.
+    fn colon_char(&self) -> char {
+        match self.open.last() {
+            Some(Bracket::Parameters) => '=',
+            _ => ':',
+        }
+    }
+
+    /// Whether a string may begin with this quotation mark. Python's parameters are bare.
+    fn may_quote(&self, c: char) -> bool {
+        let is_name = matches!(self.state, BracedState::Key { .. })
+            && self.open.last() == Some(&Bracket::Parameters);
+        !is_name && (c == '"' || self.syntax == BracedSyntax::Python)
+    }
+
+    /// Whether a key may be bare.
+    fn may_be_bare(&self) -> bool {
+        self.syntax == BracedSyntax::Gemma || self.open.last() == Some(&Bracket::Parameters)
     }
 
     fn after_text(&mut self, is_key: bool) {

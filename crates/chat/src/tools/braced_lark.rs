@@ -106,30 +106,52 @@ impl<'a> BracedLark<'a> {
         name
     }
 
-    /// An object with its fields in order, built from the last field on: `rest` holds the fields
-    /// behind another one, `firsts` the ways to begin.
+    /// An object with its fields in order.
     fn object(&mut self, fields: &'a Map<String, Value>, keys: &Map<String, Value>) -> String {
         let required = keys.get("required").and_then(Value::as_array);
         let is_required = |key: &str| required.is_some_and(|all| all.iter().any(|one| one == key));
-        let mut firsts = vec![String::new()];
-        let mut rest = String::new();
-        for (key, schema) in fields.iter().rev() {
-            let value = self.value(schema);
-            let field = format!("{} {value}", quoted(&format!("{key}:")));
-            if is_required(key) {
-                firsts.clear();
-            }
-            firsts.push(format!("{field} {rest}"));
-            let mark = if is_required(key) { "" } else { "?" };
-            rest = self.rule("", &format!("(\",\" {field}){mark} {rest}"));
-        }
-        let firsts: Vec<&str> = firsts.iter().map(|first| first.trim()).collect();
-        let mark = if firsts.contains(&"") { "?" } else { "" };
-        let some: Vec<&str> = firsts
-            .into_iter()
-            .filter(|first| !first.is_empty())
+        let fields: Vec<Field> = fields
+            .iter()
+            .map(|(key, schema)| Field {
+                text: format!("{} {}", quoted(&format!("{key}:")), self.value(schema)),
+                is_required: is_required(key),
+            })
             .collect();
-        self.rule("", &format!(r#""{{" ({}){mark} "}}""#, some.join(" | ")))
+        let sequence = separated(&fields, "\",\"", |body| self.rule("", body));
+        self.rule("", &format!(r#""{{" {sequence} "}}""#))
+    }
+}
+
+/// A field in a sequence, as an expression of the grammar.
+pub(super) struct Field {
+    pub(super) text: String,
+    pub(super) is_required: bool,
+}
+
+/// Fields in their order with separators between them. Built from the last field on: `rest` holds
+/// the fields behind another one, `firsts` the ways to begin. `rule` adds a rule and returns its
+/// name.
+pub(super) fn separated(
+    fields: &[Field],
+    separator: &str,
+    mut rule: impl FnMut(&str) -> String,
+) -> String {
+    let mut firsts = Vec::new();
+    let mut may_be_empty = true;
+    let mut rest = String::new();
+    for Field { text, is_required } in fields.iter().rev() {
+        if *is_required {
+            firsts.clear();
+            may_be_empty = false;
+        }
+        firsts.push(format!("{text} {rest}"));
+        let mark = if *is_required { "" } else { "?" };
+        rest = rule(&format!("({separator} {text}){mark} {rest}"));
+    }
+    match (firsts.is_empty(), may_be_empty) {
+        (true, _) => "\"\"".to_owned(),
+        (false, true) => format!("({})?", firsts.join(" | ")),
+        (false, false) => format!("({})", firsts.join(" | ")),
     }
 }
 

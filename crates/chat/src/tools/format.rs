@@ -3,8 +3,9 @@
 use super::{
     ToolSet,
     place::{
-        ARGS, BRACED_CALL, BRACED_CALL_END, CALL, CALL_ID, CHANNEL, CHANNEL_END, FUNCTION,
-        PYTHON_TAG, QUOTE, THINK, THINK_END, TOOL_CALL, TOOL_CALL_END, TOOL_CALLS, ThinkTags,
+        ARG_KEY, ARGS, BRACED_CALL, BRACED_CALL_END, CALL, CALL_ID, CHANNEL, CHANNEL_END, FUNCTION,
+        PYTHON_CALLS, PYTHON_CALLS_END, PYTHON_TAG, QUOTE, THINK, THINK_END, TOOL_CALL,
+        TOOL_CALL_END, TOOL_CALLS, ThinkTags,
     },
 };
 
@@ -18,9 +19,15 @@ pub enum CallFormat {
     /// `<tool_call>\n<function=NAME>\n<parameter=KEY>\nVALUE\n</parameter>\n</function>\n</tool_call>`,
     /// one after another; strings are raw, other values are JSON: Qwen3-Coder, Qwen 3.5.
     Tagged,
+    /// `<tool_call>NAME\n<arg_key>KEY</arg_key>\n<arg_value>VALUE</arg_value>\n</tool_call>`, one
+    /// after another; strings are raw, other values are JSON: GLM since 4.5.
+    TaggedKeys,
     /// `<|tool_call>call:NAME{key:value,…}<tool_call|>`, one after another; strings stand between
     /// two `<|"|>`: Gemma 4.
     Braced,
+    /// `<|tool_call_start|>[NAME(key=value, …), …]<|tool_call_end|>`, with values of Python: LFM2.
+    /// Its template writes no calls; they stand in the text of a message.
+    Python,
     /// `{"name": …, "parameters": {…}}` is all of the answer, perhaps with `"type": "function"`
     /// before the name; `<|python_tag|>` may stand in front: Llama 3.1 to 3.3. Several, with `;
     /// ` between them, are read, but the template takes one.
@@ -38,15 +45,17 @@ pub enum CallFormat {
 /// Keys that distinguish a call of [`CallFormat::Bare`] from other objects.
 pub(super) const BARE_KEYS: [&str; 2] = ["parameters", "arguments"];
 
-/// Marker of a call format that is not known.
-const OTHER_XML: &str = "<arg_key>";
+/// In front of the tools in the templates of LFM2.5 and LFM2.
+const TOOL_LISTS: [&str; 2] = ["List of tools: [", "<|tool_list_start|>"];
 
 impl CallFormat {
     /// All of them.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 9] = [
         Self::Hermes,
         Self::Tagged,
+        Self::TaggedKeys,
         Self::Braced,
+        Self::Python,
         Self::Bare,
         Self::MarkedList,
         Self::MarkedName,
@@ -57,8 +66,10 @@ impl CallFormat {
     /// unknown format.
     pub fn of_template(source: &str) -> Self {
         let has = |text: &str| source.contains(text);
-        if has(OTHER_XML) || (has(FUNCTION) && !has(TOOL_CALL)) {
+        if has(FUNCTION) && !has(TOOL_CALL) {
             Self::Generic
+        } else if has(TOOL_CALL) && has(ARG_KEY) {
+            Self::TaggedKeys
         } else if has(BRACED_CALL) && has(CALL) && has(QUOTE) {
             Self::Braced
         } else if has(FUNCTION) {
@@ -73,6 +84,8 @@ impl CallFormat {
             }
         } else if has("<|start_header_id|>") && has("\"parameters\": ") {
             Self::Bare
+        } else if TOOL_LISTS.into_iter().any(has) {
+            Self::Python
         } else {
             Self::Generic
         }
@@ -82,8 +95,11 @@ impl CallFormat {
     /// tokens.
     pub fn markers(self) -> &'static [&'static str] {
         match self {
-            Self::Hermes | Self::Tagged => &[THINK, THINK_END, TOOL_CALL, TOOL_CALL_END],
+            Self::Hermes | Self::Tagged | Self::TaggedKeys => {
+                &[THINK, THINK_END, TOOL_CALL, TOOL_CALL_END]
+            }
             Self::Braced => &[CHANNEL, CHANNEL_END, BRACED_CALL, BRACED_CALL_END, QUOTE],
+            Self::Python => &[THINK, THINK_END, PYTHON_CALLS, PYTHON_CALLS_END],
             Self::Bare => &[THINK, THINK_END, PYTHON_TAG],
             Self::MarkedList | Self::MarkedName => &[THINK, THINK_END, TOOL_CALLS, CALL_ID, ARGS],
             Self::Generic => &[THINK, THINK_END],
@@ -101,9 +117,10 @@ impl CallFormat {
     /// A test whether an answer is a call, or may become one; thinking may come first.
     pub(crate) fn call_test(self) -> fn(&[u8]) -> bool {
         match self {
-            Self::Hermes | Self::Tagged => {
+            Self::Hermes | Self::Tagged | Self::TaggedKeys => {
                 |answer| begins(answer, |text| text.starts_with(TOOL_CALL))
             }
+            Self::Python => |answer| begins(answer, |text| text.starts_with(PYTHON_CALLS)),
             Self::Braced => |answer| begins(answer, |text| text.starts_with(BRACED_CALL)),
             Self::MarkedList | Self::MarkedName => {
                 |answer| begins(answer, |text| text.starts_with(TOOL_CALLS))
@@ -200,8 +217,16 @@ mod tests {
             CallFormat::Tagged
         );
         assert_eq!(
+            of("{{ '<tool_call>' + name }}{{ '<arg_key>' }}"),
+            CallFormat::TaggedKeys
+        );
+        assert_eq!(
             of(r#"{{ '<|tool_call>call:' + name + '{' }}{{ '<|"|>' + text + '<|"|>' }}"#),
             CallFormat::Braced
+        );
+        assert_eq!(
+            of(r#"{%- set system = system + "List of tools: [" -%}"#),
+            CallFormat::Python
         );
         assert_eq!(
             of(r#"{{ '<|start_header_id|>' }}{{- '"parameters": ' }}{{ a | tojson }}"#),
@@ -222,10 +247,6 @@ mod tests {
     #[test]
     fn calls_in_unknown_tags_are_no_format_of_ours() {
         assert_eq!(
-            CallFormat::of_template("{{ '<tool_call>' + name }}{{ '<arg_key>' }}"),
-            CallFormat::Generic
-        );
-        assert_eq!(
             CallFormat::of_template("{{ '[TOOL_CALLS]<function=' + name + '>' }}"),
             CallFormat::Generic
         );
@@ -244,6 +265,7 @@ mod tests {
             let expected = match name.split(['-', '.']).next().unwrap() {
                 "NousResearch" | "Qwen" | "ibm" => CallFormat::Hermes,
                 "Qwen3" => CallFormat::Tagged,
+                "LFM2" => CallFormat::Python,
                 "meta" => CallFormat::Bare,
                 "google" if name.contains("gemma-4") => CallFormat::Braced,
                 // This copy of SmolLM3's template leaves tools out.

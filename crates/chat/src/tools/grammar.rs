@@ -8,13 +8,15 @@ use std::fmt::Write;
 
 use super::{
     CallFormat, Parser, ToolChoice, ToolError, ToolSet,
-    braced_lark::BracedLark,
+    braced::is_bare,
+    braced_lark::{BracedLark, Field, separated},
     definition::Tool,
     format::BARE_KEYS,
     parameters::{Parameter, RawText, parameters},
     place::{
-        ARGS, BRACED_CALL, BRACED_CALL_END, CALL, FUNCTION, FUNCTION_END, PARAMETER, PARAMETER_END,
-        PYTHON_TAG, QUOTE, Syntax, TOOL_CALL, TOOL_CALL_END, TOOL_CALLS, ThinkTags,
+        ARGS, BRACED_CALL, BRACED_CALL_END, CALL, FUNCTION, FUNCTION_END, KEY_TAGS, PYTHON_CALLS,
+        PYTHON_CALLS_END, PYTHON_TAG, QUOTE, Syntax, TAGS, TOOL_CALL, TOOL_CALL_END, TOOL_CALLS,
+        Tags, ThinkTags,
     },
 };
 use atta_constrain::{CallStart, Constraint, NamePlace, Thoughts, schema};
@@ -39,7 +41,9 @@ impl Thinking {
         let tags = ThinkTags::of_template(template);
         if prompt.ends_with(tags.open()) {
             Self::Open
-        } else if template.contains(tags.open()) && !prompt.ends_with(tags.close()) {
+        } else if prompt.ends_with(tags.close()) {
+            Self::Never
+        } else if template.contains(tags.open()) || template.contains(tags.close()) {
             Self::Maybe
         } else {
             Self::Never
@@ -106,7 +110,9 @@ impl Rules<'_> {
         let (text, name) = match self.format {
             CallFormat::Hermes => (TOOL_CALL, NamePlace::FirstValue),
             CallFormat::Tagged => (TOOL_CALL, BEHIND_FUNCTION),
+            CallFormat::TaggedKeys => (TOOL_CALL, BEHIND_MARKER),
             CallFormat::Braced => (BRACED_CALL, BEHIND_CALL),
+            CallFormat::Python => (PYTHON_CALLS, BEHIND_BRACKET),
             CallFormat::MarkedList => (TOOL_CALLS, NamePlace::FirstValue),
             CallFormat::MarkedName => (TOOL_CALLS, NamePlace::UpToBracket),
             CallFormat::Bare | CallFormat::Generic => return None,
@@ -141,7 +147,9 @@ impl Rules<'_> {
             _ => Syntax::Calls(self.format),
         };
         let parser = match self.format {
-            CallFormat::Tagged => Parser::of(syntax, self.thinking).with_schemas_of(self.tools),
+            CallFormat::Tagged | CallFormat::TaggedKeys => {
+                Parser::of(syntax, self.thinking).with_schemas_of(self.tools)
+            }
             _ => Parser::of(syntax, self.thinking),
         };
         match self.constrained_reply() {
@@ -178,10 +186,21 @@ const BEHIND_FUNCTION: NamePlace = NamePlace::Behind {
     lead: FUNCTION,
     delimiter: b'>',
 };
+/// The name of a call of [`CallFormat::TaggedKeys`], which ends with a line.
+const BEHIND_MARKER: NamePlace = NamePlace::Behind {
+    lead: "",
+    delimiter: b'\n',
+};
 /// The name of a call of [`CallFormat::Braced`].
 const BEHIND_CALL: NamePlace = NamePlace::Behind {
     lead: CALL,
     delimiter: b'{',
+};
+
+/// The name of a call of [`CallFormat::Python`].
+const BEHIND_BRACKET: NamePlace = NamePlace::Behind {
+    lead: "[",
+    delimiter: b'(',
 };
 
 /// JSON's white space, as the parser skips it.
@@ -246,8 +265,11 @@ impl Lark<'_> {
     /// Text without the beginning of a call or of thinking.
     fn free_text(&mut self) {
         let trigger = match self.rules.format {
-            CallFormat::Hermes | CallFormat::Tagged => format!("(?s:.*){}", regex(TOOL_CALL)),
+            CallFormat::Hermes | CallFormat::Tagged | CallFormat::TaggedKeys => {
+                format!("(?s:.*){}", regex(TOOL_CALL))
+            }
             CallFormat::Braced => format!("(?s:.*){}", regex(BRACED_CALL)),
+            CallFormat::Python => format!("(?s:.*){}", regex(PYTHON_CALLS)),
             CallFormat::MarkedList | CallFormat::MarkedName => {
                 format!("(?s:.*){}", regex(TOOL_CALLS))
             }
@@ -267,8 +289,11 @@ impl Lark<'_> {
     fn answer(&mut self) {
         let may_be_text = *self.rules.choice == ToolChoice::Auto;
         match self.rules.format {
-            CallFormat::Hermes | CallFormat::Tagged => self.marked_answer(TOOL_CALL, may_be_text),
+            CallFormat::Hermes | CallFormat::Tagged | CallFormat::TaggedKeys => {
+                self.marked_answer(TOOL_CALL, may_be_text)
+            }
             CallFormat::Braced => self.marked_answer(BRACED_CALL, may_be_text),
+            CallFormat::Python => self.marked_answer(PYTHON_CALLS, may_be_text),
             CallFormat::MarkedList | CallFormat::MarkedName => {
                 self.marked_answer(TOOL_CALLS, may_be_text)
             }
@@ -295,8 +320,11 @@ impl Lark<'_> {
         let is_bare = self.rules.format == CallFormat::Bare;
         let reply = constraint.reply(if is_bare { &BARE_KEYS } else { &[] })?;
         match self.rules.format {
-            CallFormat::Hermes | CallFormat::Tagged => self.marked_or_reply(TOOL_CALL),
+            CallFormat::Hermes | CallFormat::Tagged | CallFormat::TaggedKeys => {
+                self.marked_or_reply(TOOL_CALL)
+            }
             CallFormat::Braced => self.marked_or_reply(BRACED_CALL),
+            CallFormat::Python => self.marked_or_reply(PYTHON_CALLS),
             CallFormat::MarkedList | CallFormat::MarkedName => self.marked_or_reply(TOOL_CALLS),
             CallFormat::Bare => self.line("answer: LINES? (reply | calls)\nLINES: /\\n{1,2}/"),
             CallFormat::Generic => {
@@ -368,6 +396,8 @@ impl Lark<'_> {
                 r#"/ ?\{ ?"name": ?"/ tool /(, ?"id": ?"[a-zA-Z0-9]{9}")? ?\}/"#.to_owned()
             }
             CallFormat::Braced => format!("\"{CALL}\" tool"),
+            CallFormat::TaggedKeys => "tool".to_owned(),
+            CallFormat::Python => "tool \")\"".to_owned(),
             CallFormat::MarkedName => "tool".to_owned(),
             CallFormat::Generic => r#"/ ?\{ ?"name": ?"/ tool / ?\}/"#.to_owned(),
         };
@@ -378,7 +408,9 @@ impl Lark<'_> {
             let name = self.name(&tool.name);
             self.line(&format!("tool_{i}: {name} args_{i}"));
             match self.rules.format {
-                CallFormat::Tagged => self.parameters(i, tool)?,
+                CallFormat::Tagged => self.parameters(i, tool, &TAGS)?,
+                CallFormat::TaggedKeys => self.parameters(i, tool, &KEY_TAGS)?,
+                CallFormat::Python => self.keywords(i, tool)?,
                 CallFormat::Braced => {
                     let rules = BracedLark::of_arguments(i, &tool.arguments, self.token(QUOTE));
                     self.line(&rules);
@@ -390,23 +422,21 @@ impl Lark<'_> {
     }
 
     /// The arguments of a tool as parameters in tags, in the order of its schema.
-    fn parameters(&mut self, i: usize, tool: &Tool) -> Result<(), ToolError> {
-        let listed = parameters(tool)?;
+    fn parameters(&mut self, i: usize, tool: &Tool, tags: &Tags) -> Result<(), ToolError> {
         let mut sequence = String::new();
-        for (j, parameter) in listed.iter().enumerate() {
-            check_key(tool, parameter)?;
+        for (j, parameter) in parameters(tool)?.iter().enumerate() {
+            check_key(tool, parameter, |key| !key.contains(['>', '<', '\n']))?;
             let mark = if parameter.is_required { "" } else { "?" };
             let _ = write!(sequence, " value_{i}_{j}{mark}");
-            let tag = quoted(&format!("{PARAMETER}{}>\n", parameter.name));
+            let begin = self.before_value(parameter.name, tags);
+            let end = self.after_value(tags);
             let schema = &parameter.schema;
             self.line(&match &parameter.text {
-                Some(text) => {
-                    format!(
-                        "value_{i}_{j}: {tag} text_{i}_{j}\n{}",
-                        raw_text(i, j, text)
-                    )
-                }
-                None => format!("value_{i}_{j}: {tag} %json {schema} \"\\n{PARAMETER_END}\\n\""),
+                Some(text) => format!(
+                    "value_{i}_{j}: {begin} text_{i}_{j}\n{}",
+                    self.raw_text(i, j, text, tags)
+                ),
+                None => format!("value_{i}_{j}: {begin} %json {schema} {end}"),
             });
         }
         let sequence = if sequence.is_empty() {
@@ -418,10 +448,93 @@ impl Lark<'_> {
         Ok(())
     }
 
+    /// The tags in front of a value, with their key.
+    fn before_value(&self, key: &str, tags: &Tags) -> String {
+        if tags.value.is_empty() {
+            return quoted(&format!("{}{key}{}\n", tags.key, tags.key_end));
+        }
+        let [begin, value] = [tags.key, tags.value].map(|tag| self.tag_after_line(tag));
+        format!("{begin} {} {} {value}", quoted(key), self.tag(tags.key_end))
+    }
+
+    /// The tag behind a value.
+    fn after_value(&self, tags: &Tags) -> String {
+        match tags.has_lines {
+            true => quoted(&format!("\n{}\n", tags.value_end)),
+            false => self.tag(tags.value_end),
+        }
+    }
+
+    /// A tag, perhaps behind a line break.
+    fn tag_after_line(&self, tag: &str) -> String {
+        match self.token(tag) {
+            Some(token) => format!("\"\\n\"? {token}"),
+            None => format!("/\\n?{}/", regex(tag)),
+        }
+    }
+
+    /// A tag, as a token or as text.
+    fn tag(&self, tag: &str) -> String {
+        self.token(tag).unwrap_or_else(|| quoted(tag))
+    }
+
+    /// The rule of a raw value, with the tag behind it. It ends with the first such tag, as it does
+    /// for the parser.
+    fn raw_text(&self, i: usize, j: usize, text: &RawText<'_>, tags: &Tags) -> String {
+        let null = if text.is_nullable { "|null" } else { "" };
+        let inside = format!("({}{null})", text.regex());
+        let tag = regex(tags.value_end);
+        if let Some(token) = self.token(tags.value_end) {
+            let optional = if text.may_be_empty() { "?" } else { "" };
+            return format!(
+                "text_{i}_{j}: TEXT_{i}_{j}{optional} {token}\n\
+                 TEXT_{i}_{j}: /{inside}/ & /(?s:.+)/ & ~/(?s:.*){tag}(?s:.*)/"
+            );
+        }
+        let end = match tags.has_lines {
+            true => format!("\\n{tag}\\n"),
+            false => tag.clone(),
+        };
+        format!(
+            "text_{i}_{j}[lazy]: TEXT_{i}_{j}\n\
+             TEXT_{i}_{j}: /{inside}{end}/ & ~/(?s:.*){tag}(?s:.*){tag}(?s:.*)/"
+        )
+    }
+
+    /// The arguments of a tool as keyword arguments of Python, in the order of its schema.
+    fn keywords(&mut self, i: usize, tool: &Tool) -> Result<(), ToolError> {
+        let mut fields = Vec::new();
+        for (j, parameter) in parameters(tool)?.iter().enumerate() {
+            check_key(tool, parameter, |key| key.chars().all(is_bare))?;
+            let value = match parameter.is_boolean() {
+                true => r#""True" | "False""#.to_owned(),
+                false => format!("%json {}", parameter.schema),
+            };
+            self.line(&format!("value_{i}_{j}: {value}"));
+            let text = format!("\"{}=\" value_{i}_{j}", parameter.name);
+            fields.push(Field {
+                text,
+                is_required: parameter.is_required,
+            });
+        }
+        let mut rules = Vec::new();
+        let sequence = separated(&fields, "/, ?/", |body| {
+            let name = format!("rest_{i}_{}", rules.len());
+            rules.push(format!("{name}: {body}"));
+            name
+        });
+        self.line(&format!("args_{i}: {sequence}"));
+        rules.iter().for_each(|rule| self.line(rule));
+        Ok(())
+    }
+
     /// How calls follow one another after the first marker.
     fn sequence(&mut self) {
         if self.rules.format == CallFormat::Braced {
             return self.braced_sequence();
+        }
+        if self.rules.format == CallFormat::Python {
+            return self.python_sequence();
         }
         let begin = self.token(TOOL_CALL);
         let end = self.token(TOOL_CALL_END);
@@ -430,11 +543,11 @@ impl Lark<'_> {
             |token| format!("\"\\n\"? {token}"),
         );
         let again = match self.rules.format {
-            CallFormat::Hermes | CallFormat::Tagged => match begin {
+            CallFormat::Hermes | CallFormat::Tagged | CallFormat::TaggedKeys => match begin {
                 Some(token) => format!("(\"\\n\"? {token} call {end})*"),
                 None => format!(r"(/\n?{}/ call {end})*", regex(TOOL_CALL)),
             },
-            CallFormat::Braced => String::new(),
+            CallFormat::Braced | CallFormat::Python => String::new(),
             CallFormat::MarkedName => format!(
                 "({} call)*",
                 self.token(TOOL_CALLS)
@@ -449,9 +562,11 @@ impl Lark<'_> {
             String::new()
         };
         let calls = match self.rules.format {
-            CallFormat::Hermes | CallFormat::Tagged => format!("call {end} {again}"),
+            CallFormat::Hermes | CallFormat::Tagged | CallFormat::TaggedKeys => {
+                format!("call {end} {again}")
+            }
             CallFormat::MarkedName => format!("call {again}"),
-            CallFormat::Braced => "call".to_owned(),
+            CallFormat::Braced | CallFormat::Python => "call".to_owned(),
             CallFormat::Bare => format!("{} call", self.python_tag()),
             CallFormat::MarkedList => format!(r"/ ?\[/ call {again} / ?\]/"),
             CallFormat::Generic => {
@@ -472,6 +587,18 @@ impl Lark<'_> {
         });
     }
 
+    /// As [`Lark::sequence`], in a list.
+    fn python_sequence(&mut self) {
+        let end = self.token(PYTHON_CALLS_END);
+        let end = end.unwrap_or(format!("\"{PYTHON_CALLS_END}\""));
+        let again = if self.rules.repeats() {
+            "(/, ?/ call)*"
+        } else {
+            ""
+        };
+        self.line(&format!("calls: \"[\" call {again} \"]\" {end}"));
+    }
+
     /// The optional leading marker, where the vocabulary has it.
     fn python_tag(&self) -> String {
         self.token(PYTHON_TAG)
@@ -487,7 +614,9 @@ impl Lark<'_> {
             }
             CallFormat::Bare => format!(r#""{name}\"" /, ?"parameters": ?/"#),
             CallFormat::Tagged => format!("\"{name}>\\n\""),
+            CallFormat::TaggedKeys => format!("\"{name}\\n\""),
             CallFormat::Braced => format!("\"{name}\""),
+            CallFormat::Python => format!("\"{name}(\""),
             CallFormat::MarkedName => match self.token(ARGS) {
                 Some(token) => format!("\"{name}\" {token}"),
                 None => format!("\"{name}{ARGS}\""),
@@ -504,27 +633,18 @@ impl Lark<'_> {
     }
 }
 
-/// The rule of a raw value, with the tag behind it. It ends with the first such tag, as it does for
-/// the parser.
-fn raw_text(i: usize, j: usize, text: &RawText<'_>) -> String {
-    let end = format!("\\n{}\\n", regex(PARAMETER_END));
-    let null = if text.is_nullable { "|null" } else { "" };
-    let inside = text.regex();
-    let tag = regex(PARAMETER_END);
-    format!(
-        "text_{i}_{j}[lazy]: TEXT_{i}_{j}\n\
-         TEXT_{i}_{j}: /({inside}{null}){end}/ & ~/(?s:.*){tag}(?s:.*){tag}(?s:.*)/"
-    )
-}
-
 /// A text as a string of the grammar.
 pub(super) fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
-/// Refuses names of parameters that a tag cannot hold.
-fn check_key(tool: &Tool, parameter: &Parameter<'_>) -> Result<(), ToolError> {
-    if !parameter.name.is_empty() && !parameter.name.contains(['>', '\n']) {
+/// Refuses names of parameters that the call format cannot write.
+fn check_key(
+    tool: &Tool,
+    parameter: &Parameter<'_>,
+    is_good: impl Fn(&str) -> bool,
+) -> Result<(), ToolError> {
+    if !parameter.name.is_empty() && is_good(parameter.name) {
         return Ok(());
     }
     Err(ToolError::Definition {
@@ -573,6 +693,8 @@ mod tests {
             Thinking::of_prompt("", "<|im_start|>assistant\n"),
             Thinking::Never
         );
+        let closing = "{% if '</think>' in content %}";
+        assert_eq!(Thinking::of_prompt(closing, "a\n"), Thinking::Maybe);
         let channel = "{{ '<|channel>thought' }}{{ '<|turn>model' }}";
         for (prompt, expected) in [
             ("<|turn>model\n", Thinking::Maybe),
@@ -608,7 +730,9 @@ mod tests {
         let expected = [
             Some((11, NamePlace::FirstValue)),
             Some((11, BEHIND_FUNCTION)),
+            Some((11, BEHIND_MARKER)),
             Some((12, BEHIND_CALL)),
+            Some((19, BEHIND_BRACKET)),
             None,
             Some((12, NamePlace::FirstValue)),
             Some((12, NamePlace::UpToBracket)),

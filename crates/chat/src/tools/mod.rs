@@ -30,6 +30,7 @@ pub use format::CallFormat;
 pub use grammar::{Rules, Thinking};
 pub use parser::{Parser, TextEnd};
 pub use piece::{Outcome, Piece};
+pub(crate) use place::{PYTHON_CALLS, PYTHON_CALLS_END};
 
 /// A tool call of a model.
 #[derive(Clone, Debug, PartialEq)]

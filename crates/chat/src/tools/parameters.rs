@@ -70,6 +70,18 @@ pub(super) struct Parameter<'a> {
     pub(super) schema: Value,
 }
 
+impl Parameter<'_> {
+    /// Whether it is `true` or `false`, and nothing else is said of it.
+    pub(super) fn is_boolean(&self) -> bool {
+        let extra = |key: &&str| *key != "type" && *key != DEFINITIONS && *key != "x-guidance";
+        self.schema["type"] == "boolean"
+            && self
+                .schema
+                .as_object()
+                .is_some_and(|keys| !keys.keys().any(|key| extra(&key.as_str())))
+    }
+}
+
 /// The parameters of a tool, in the order of its schema.
 ///
 /// # Errors

@@ -10,14 +10,17 @@ use serde_json::{Value, from_str};
 
 use super::{
     CallFormat, Outcome, Piece, Thinking, ToolCall, ToolSet,
-    braced::BracedScan,
+    braced::{BracedScan, BracedSyntax},
     call::CallScan,
     definition::{is_name, is_name_char},
     ids::{IdForm, Ids},
     json::{Json, is_space},
     parameters::ValueForms,
     piece::Pieces,
-    place::{ARGS, BRACED_CALL, CALL_ID, Next, ParserPlace, Syntax, TOOL_CALL, TOOL_CALLS},
+    place::{
+        ARGS, BRACED_CALL, CALL_ID, KEY_TAGS, Next, PYTHON_CALLS, ParserPlace, Syntax, TAGS,
+        TOOL_CALL, TOOL_CALLS,
+    },
     tagged::TaggedScan,
 };
 
@@ -191,7 +194,10 @@ impl Parser {
         let expected = place.expected(self.syntax);
         if let Some((_, next)) = expected.iter().find(|(text, _)| *text == token) {
             self.go(*next);
-        } else if place == ParserPlace::List && token.chars().all(is_name_char) {
+        } else if place == ParserPlace::List
+            && is_marked(self.syntax)
+            && token.chars().all(is_name_char)
+        {
             self.state = State::Head;
         } else if !expected.iter().any(|(text, _)| text.starts_with(token)) {
             self.unexpected(place);
@@ -255,6 +261,12 @@ impl Parser {
         match (&self.state, self.syntax) {
             (State::Reasoning, syntax) => {
                 Some((syntax.think_tags().close(), Next::Done(ParserPlace::Answer)))
+            }
+            (_, Syntax::Calls(CallFormat::TaggedKeys)) => {
+                Some((TOOL_CALL, Next::Call(ParserPlace::Next)))
+            }
+            (_, Syntax::Calls(CallFormat::Python)) => {
+                Some((PYTHON_CALLS, Next::To(ParserPlace::List)))
             }
             (_, Syntax::Calls(CallFormat::Braced)) => {
                 Some((BRACED_CALL, Next::To(ParserPlace::Object)))
@@ -321,9 +333,17 @@ impl Parser {
         let start = self.held.len();
         let scan = match self.syntax {
             Syntax::Calls(CallFormat::Tagged) => {
-                CallScan::tagged(TaggedScan::new(start, Arc::clone(&self.forms)))
+                CallScan::tagged(TaggedScan::new(&TAGS, start, Arc::clone(&self.forms)))
             }
-            Syntax::Calls(CallFormat::Braced) => CallScan::braced(BracedScan::new(start)),
+            Syntax::Calls(CallFormat::TaggedKeys) => {
+                CallScan::tagged(TaggedScan::new(&KEY_TAGS, start, Arc::clone(&self.forms)))
+            }
+            Syntax::Calls(CallFormat::Braced) => {
+                CallScan::braced(BracedScan::new(BracedSyntax::Gemma, start))
+            }
+            Syntax::Calls(CallFormat::Python) => {
+                CallScan::braced(BracedScan::new(BracedSyntax::Python, start))
+            }
             syntax if is_marked(syntax) => CallScan::object_with_id(),
             _ => CallScan::object(),
         };

@@ -131,12 +131,52 @@ pub(super) const CALL_ID: &str = "[CALL_ID]";
 
 pub(super) const FUNCTION: &str = "<function=";
 pub(super) const FUNCTION_END: &str = "</function>";
-pub(super) const PARAMETER: &str = "<parameter=";
-pub(super) const PARAMETER_END: &str = "</parameter>";
+
+/// The tags of a call whose parameters stand in tags.
+#[derive(Debug)]
+pub(super) struct Tags {
+    /// Ends the name; otherwise the first character that no name has.
+    pub(super) name_end: Option<char>,
+    /// Around a key.
+    pub(super) key: &'static str,
+    pub(super) key_end: &'static str,
+    /// In front of a value, if the tag of the key is not.
+    pub(super) value: &'static str,
+    pub(super) value_end: &'static str,
+    pub(super) call_end: &'static str,
+    /// Whether a value has a line break in front of it and one behind it.
+    pub(super) has_lines: bool,
+}
+
+/// The tags of [`CallFormat::Tagged`].
+pub(super) const TAGS: Tags = Tags {
+    name_end: Some('>'),
+    key: "<parameter=",
+    key_end: ">",
+    value: "",
+    value_end: "</parameter>",
+    call_end: FUNCTION_END,
+    has_lines: true,
+};
+
+/// The tags of [`CallFormat::TaggedKeys`].
+pub(super) const KEY_TAGS: Tags = Tags {
+    name_end: None,
+    key: ARG_KEY,
+    key_end: "</arg_key>",
+    value: "<arg_value>",
+    value_end: "</arg_value>",
+    call_end: TOOL_CALL_END,
+    has_lines: false,
+};
+
+pub(super) const ARG_KEY: &str = "<arg_key>";
 pub(super) const BRACED_CALL: &str = "<|tool_call>";
 pub(super) const BRACED_CALL_END: &str = "<tool_call|>";
 /// In front of the name of a call of [`CallFormat::Braced`].
 pub(super) const CALL: &str = "call:";
+pub(crate) const PYTHON_CALLS: &str = "<|tool_call_start|>";
+pub(crate) const PYTHON_CALLS_END: &str = "<|tool_call_end|>";
 /// Around strings of [`CallFormat::Braced`].
 pub(super) const QUOTE: &str = "<|\"|>";
 
@@ -144,6 +184,10 @@ type Transitions = &'static [(&'static str, Next)];
 
 const HERMES: Transitions = &[
     (TOOL_CALL, Next::To(ParserPlace::Object)),
+    (THINK, Next::Reasoning),
+];
+const TAGGED_KEYS: Transitions = &[
+    (TOOL_CALL, Next::Call(ParserPlace::Next)),
     (THINK, Next::Reasoning),
 ];
 const MARKED: Transitions = &[
@@ -159,6 +203,10 @@ const GENERIC: Transitions = &[("{", Next::To(ParserPlace::Key)), (THINK, Next::
 const BRACED: Transitions = &[
     (BRACED_CALL, Next::To(ParserPlace::Object)),
     (CHANNEL_THOUGHT, Next::Reasoning),
+];
+const PYTHON: Transitions = &[
+    (PYTHON_CALLS, Next::To(ParserPlace::List)),
+    (THINK, Next::Reasoning),
 ];
 const PLAIN: Transitions = &[(THINK, Next::Reasoning)];
 const PLAIN_CHANNEL: Transitions = &[(CHANNEL_THOUGHT, Next::Reasoning)];
@@ -183,8 +231,18 @@ impl ParserPlace {
             Self::Close if syntax == Syntax::Calls(CallFormat::Braced) => {
                 &[(BRACED_CALL_END, Next::Done(ParserPlace::Next))]
             }
+            Self::Close if syntax == Syntax::Calls(CallFormat::Python) => {
+                &[(PYTHON_CALLS_END, Next::Done(ParserPlace::Next))]
+            }
             Self::Close => &[(TOOL_CALL_END, Next::Done(ParserPlace::Next))],
             Self::Next => more(syntax),
+            Self::List if syntax == Syntax::Calls(CallFormat::Python) => {
+                &[("[", Next::Call(ParserPlace::ItemEnd))]
+            }
+            Self::ItemEnd if syntax == Syntax::Calls(CallFormat::Python) => &[
+                (",", Next::Call(ParserPlace::ItemEnd)),
+                ("]", Next::Done(ParserPlace::Close)),
+            ],
             Self::List => &[("[", Next::To(ParserPlace::Item))],
             Self::Item => &[("{", Next::Call(ParserPlace::ItemEnd))],
             Self::ItemEnd if syntax == Syntax::Calls(CallFormat::Generic) => &[
@@ -226,7 +284,9 @@ fn openers(syntax: Syntax) -> Transitions {
         Syntax::Calls(CallFormat::MarkedList | CallFormat::MarkedName) => MARKED,
         Syntax::Calls(CallFormat::Bare) => BARE,
         Syntax::Calls(CallFormat::Generic) | Syntax::Reply => GENERIC,
+        Syntax::Calls(CallFormat::TaggedKeys) => TAGGED_KEYS,
         Syntax::Calls(CallFormat::Braced) => BRACED,
+        Syntax::Calls(CallFormat::Python) => PYTHON,
         Syntax::Plain(ThinkTags::Think) => PLAIN,
         Syntax::Plain(ThinkTags::Channel) => PLAIN_CHANNEL,
     }
@@ -242,7 +302,9 @@ fn more(syntax: Syntax) -> Transitions {
         Syntax::Calls(
             CallFormat::Hermes
             | CallFormat::Tagged
+            | CallFormat::TaggedKeys
             | CallFormat::Braced
+            | CallFormat::Python
             | CallFormat::MarkedList
             | CallFormat::MarkedName,
         ) => without_thoughts(openers(syntax)),

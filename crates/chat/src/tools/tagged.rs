@@ -1,8 +1,9 @@
-//! Scans a call whose parameters stand in tags, and writes its arguments as JSON:
-//! `NAME>`, then `<parameter=KEY>\nVALUE\n</parameter>` for each, then `</function>`.
+//! Scans a call whose parameters stand in tags, and writes its arguments as JSON: `NAME>`, then
+//! `<parameter=KEY>\nVALUE\n</parameter>` for each, then `</function>`; or the same in other
+//! [`Tags`].
 //!
-//! Knows no markers around the call. Raw texts are given out while they come, other values when
-//! they are complete.
+//! Knows no markers in front of the call. Raw texts are given out while they come, other values
+//! when they are complete.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -12,12 +13,13 @@ use super::{
     definition::{is_name, is_name_char},
     json::{Json, Malformed, is_space},
     parameters::{ValueForm, ValueForms},
-    place::{FUNCTION_END, PARAMETER, PARAMETER_END},
+    place::Tags,
 };
 
 /// The scanner of one call.
 #[derive(Clone, Debug)]
 pub(super) struct TaggedScan {
+    tags: &'static Tags,
     forms: Arc<ValueForms>,
     state: TaggedState,
     name: Option<String>,
@@ -33,6 +35,8 @@ enum TaggedState {
     /// Before a parameter or the end.
     Between(usize),
     Key(usize),
+    /// Between a key and its value, with the key.
+    Opening(usize, String),
     Value(Reading),
     Done,
 }
@@ -53,8 +57,9 @@ struct Reading {
 
 impl TaggedScan {
     /// A scanner of a call whose name begins at `start`.
-    pub(super) fn new(start: usize, forms: Arc<ValueForms>) -> Self {
+    pub(super) fn new(tags: &'static Tags, start: usize, forms: Arc<ValueForms>) -> Self {
         Self {
+            tags,
             forms,
             state: TaggedState::Name(start),
             name: None,
@@ -68,10 +73,11 @@ impl TaggedScan {
     /// # Errors
     /// [`Malformed`] if no call continues like this.
     pub(super) fn push(&mut self, held: &str, c: char) -> Result<bool, Malformed> {
-        match self.state {
-            TaggedState::Name(start) => self.name(&held[start..], c, held.len())?,
-            TaggedState::Between(start) => self.between(&held[start..], c, held.len())?,
-            TaggedState::Key(start) => self.key(&held[start..], c, held.len())?,
+        match &self.state {
+            &TaggedState::Name(start) => self.name(&held[start..], c, held.len())?,
+            &TaggedState::Between(start) => self.between(&held[start..], c, held.len())?,
+            &TaggedState::Key(start) => self.key(&held[start..], c, held.len())?,
+            &TaggedState::Opening(start, _) => self.opening(&held[start..], c, held.len())?,
             TaggedState::Value(_) => self.value(held, c)?,
             TaggedState::Done => return Err(Malformed),
         }
@@ -89,30 +95,37 @@ impl TaggedScan {
     }
 
     fn name(&mut self, text: &str, c: char, end: usize) -> Result<(), Malformed> {
-        match text.strip_suffix('>') {
-            Some(name) if is_name(name) => {
-                self.name = Some(name.to_owned());
-                self.state = TaggedState::Between(end);
-                Ok(())
+        if is_name_char(c) {
+            return Ok(());
+        }
+        let name = &text[..text.len() - c.len_utf8()];
+        if !is_name(name) {
+            return Err(Malformed);
+        }
+        self.name = Some(name.to_owned());
+        self.state = TaggedState::Between(end);
+        match self.tags.name_end {
+            Some(mark) if mark == c => Ok(()),
+            Some(_) => Err(Malformed),
+            // The character belongs to what follows.
+            None => {
+                self.state = TaggedState::Between(end - c.len_utf8());
+                self.between(&text[name.len()..], c, end)
             }
-            None if is_name_char(c) => Ok(()),
-            _ => Err(Malformed),
         }
     }
 
     fn between(&mut self, text: &str, c: char, end: usize) -> Result<(), Malformed> {
+        let Tags { key, call_end, .. } = *self.tags;
         if is_space(c) && text.len() == 1 {
             self.state = TaggedState::Between(end);
-        } else if text == PARAMETER {
+        } else if text == key {
             self.state = TaggedState::Key(end);
-        } else if text == FUNCTION_END {
+        } else if text == call_end {
             self.json
                 .push_str(if self.keys.is_empty() { "{}" } else { "}" });
             self.state = TaggedState::Done;
-        } else if ![PARAMETER, FUNCTION_END]
-            .iter()
-            .any(|tag| tag.starts_with(text))
-        {
+        } else if ![key, call_end].iter().any(|tag| tag.starts_with(text)) {
             return Err(Malformed);
         }
         Ok(())
@@ -122,9 +135,33 @@ impl TaggedScan {
         if c == '\n' {
             return Err(Malformed);
         }
-        let Some(key) = text.strip_suffix('>') else {
+        let Some(key) = text.strip_suffix(self.tags.key_end) else {
             return Ok(());
         };
+        if self.tags.value.is_empty() {
+            return self.begin_value(key, end);
+        }
+        self.state = TaggedState::Opening(end, key.to_owned());
+        Ok(())
+    }
+
+    fn opening(&mut self, text: &str, c: char, end: usize) -> Result<(), Malformed> {
+        let TaggedState::Opening(start, key) = &mut self.state else {
+            return Ok(());
+        };
+        if is_space(c) && text.len() == 1 {
+            *start = end;
+        } else if text == self.tags.value {
+            let key = std::mem::take(key);
+            return self.begin_value(&key, end);
+        } else if !self.tags.value.starts_with(text) {
+            return Err(Malformed);
+        }
+        Ok(())
+    }
+
+    /// The value of a key begins at `start`.
+    fn begin_value(&mut self, key: &str, start: usize) -> Result<(), Malformed> {
         let form = self.form(key);
         self.json
             .push_str(if self.keys.is_empty() { "{" } else { ", " });
@@ -138,9 +175,9 @@ impl TaggedScan {
         }
         self.state = TaggedState::Value(Reading {
             form,
-            tag_end: end,
-            start: end,
-            written: end,
+            tag_end: start,
+            start,
+            written: start,
             json: (form == ValueForm::Json).then(Json::behind_key),
         });
         Ok(())
@@ -156,7 +193,7 @@ impl TaggedScan {
         let TaggedState::Value(reading) = &mut self.state else {
             return Ok(());
         };
-        if c == '\n' && held.len() == reading.tag_end + 1 {
+        if c == '\n' && self.tags.has_lines && held.len() == reading.tag_end + 1 {
             reading.start += 1;
             reading.written += 1;
             return Ok(());
@@ -176,12 +213,11 @@ impl TaggedScan {
             (true, None) => return self.broken_string(held, c),
             (false, _) => {}
         }
-        if let Some(value) = text.strip_suffix(PARAMETER_END) {
-            let value = value.strip_suffix('\n').unwrap_or(value);
+        if let Some(value) = text.strip_suffix(self.tags.value_end) {
             return self.end_value(value, held.len());
         }
         if reading.form == ValueForm::Text {
-            reading.written += write_certain(&held[reading.written..], &mut self.json);
+            reading.written += write_certain(&held[reading.written..], self.tags, &mut self.json);
         }
         Ok(())
     }
@@ -193,10 +229,9 @@ impl TaggedScan {
             return Ok(());
         };
         let before = &held[reading.start..held.len() - c.len_utf8()];
-        match before.split_once(PARAMETER_END) {
+        match before.split_once(self.tags.value_end) {
             None => Ok(()),
             Some((value, "")) => {
-                let value = value.strip_suffix('\n').unwrap_or(value);
                 self.end_value(value, held.len() - c.len_utf8())?;
                 self.between(&held[held.len() - c.len_utf8()..], c, held.len())
             }
@@ -209,6 +244,8 @@ impl TaggedScan {
         let TaggedState::Value(reading) = &self.state else {
             return Ok(());
         };
+        let line = value.strip_suffix('\n').filter(|_| self.tags.has_lines);
+        let value = line.unwrap_or(value);
         match reading.form {
             ValueForm::Text => {
                 let n_written = reading.written - reading.start;
@@ -244,12 +281,10 @@ fn read_json(value: &str) -> Result<String, Malformed> {
 }
 
 /// Writes the beginning of a raw text that cannot belong to the tag behind it. Returns its length.
-fn write_certain(text: &str, json: &mut String) -> usize {
+fn write_certain(text: &str, tags: &Tags, json: &mut String) -> usize {
     let may_end = |tail: &str| {
-        PARAMETER_END.starts_with(tail)
-            || tail
-                .strip_prefix('\n')
-                .is_some_and(|tag| PARAMETER_END.starts_with(tag))
+        let line = tail.strip_prefix('\n').filter(|_| tags.has_lines);
+        tags.value_end.starts_with(line.unwrap_or(tail))
     };
     let starts = text.char_indices().map(|(at, _)| at);
     let n = starts

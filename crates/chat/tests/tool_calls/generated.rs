@@ -50,12 +50,21 @@ pub(crate) fn fragment() -> impl Strategy<Value = String> {
         "<parameter=b>\n",
         "\n</parameter>",
         "</para",
+        "<tool_call>first_tool\n",
+        "<arg_key>a</arg_key>",
+        "<arg_value>",
+        "</arg_value>",
         "<|tool_call>call:first_tool{",
         "<tool_call|>",
         "<|\"|>",
         "<|channel>thought\n",
         "<channel|>",
         "a:",
+        "<|tool_call_start|>[first_tool(",
+        ")]<|tool_call_end|>",
+        ")",
+        "a=",
+        "'",
     ];
     prop_oneof![6 => select(markers).prop_map(str::to_owned), 1 => "[ -~]{0,4}", 1 => "\\PC{0,2}"]
 }
@@ -70,6 +79,7 @@ pub(crate) fn valid() -> impl Strategy<Value = String> {
          </function>\n</tool_call>",
         "<|channel>thought\nhm\n<channel|>I look.<|tool_call>call:first_tool{a:<|\"|>x \"<|\"|>,b:[1,{c:null}]}\
          <tool_call|><|tool_call>call:second_tool{}<tool_call|>",
+        "<|tool_call_start|>[first_tool(a='x \\' \"', b=[1, {\"c\": None}]), second_tool()]<|tool_call_end|>I look.",
         "<think>\nhm\n</think>\n\n{\"name\": \"first_tool\", \"parameters\": {\"a\": [1, 2]}}; \
          {\"name\": \"second_tool\", \"parameters\": {}}",
         "[TOOL_CALLS] [{\"name\": \"first_tool\", \"arguments\": {\"a\": \"\\u00e9\"}, \

@@ -2,6 +2,7 @@
 
 mod braced;
 mod generated;
+mod python;
 mod tagged;
 mod templates;
 
@@ -425,6 +426,16 @@ fn a_call_that_is_cut_is_no_text() {
             "<|tool_call>call:find{a:<|\"|>b c<|\"|>}<tool_call|>",
         ),
         (
+            CallFormat::TaggedKeys,
+            "I look. ",
+            "<tool_call>find\n<arg_key>a</arg_key>\n<arg_value>b c</arg_value>\n</tool_call>",
+        ),
+        (
+            CallFormat::Python,
+            "I look. ",
+            "<|tool_call_start|>[find(a=\"b c\")]<|tool_call_end|>",
+        ),
+        (
             CallFormat::MarkedList,
             "I look. ",
             "[TOOL_CALLS][{\"name\": \"find\", \"arguments\": {\"a\": \"b c\"}}]",
@@ -724,7 +735,12 @@ fn frame_words(text: &str, calls: &[ToolCall]) -> Vec<String> {
 
 /// The formats whose arguments are given out as the model writes them.
 fn in_json() -> Vec<CallFormat> {
-    let is_json = |format: &CallFormat| !matches!(format, CallFormat::Tagged | CallFormat::Braced);
+    let is_json = |format: &CallFormat| {
+        !matches!(
+            format,
+            CallFormat::Tagged | CallFormat::TaggedKeys | CallFormat::Braced | CallFormat::Python
+        )
+    };
     CallFormat::ALL.into_iter().filter(is_json).collect()
 }
 

@@ -69,3 +69,24 @@ fn malformed_tags_are_text() {
         assert!(is_text(CallFormat::Tagged, &text), "{text}");
     }
 }
+
+#[test]
+fn keys_in_tags_of_their_own_are_read() {
+    let text = "Hm.\n<tool_call>f\n<arg_key>a</arg_key>\n<arg_value>x < y\n</arg_value>\n<arg_key>n</arg_key>\
+                <arg_value>[7]</arg_value></tool_call>\n<tool_call>g</tool_call>";
+    let f = json!({"a": "x < y\n", "n": [7]});
+    let calls = [call("call_1", "f", f), call("call_2", "g", json!({}))];
+    assert_eq!(outcome(CallFormat::TaggedKeys, text), answer("Hm.", &calls));
+    for body in [
+        "",
+        " f\n</tool_call>",
+        "f g</tool_call>",
+        "f<arg_value>1</arg_value></tool_call>",
+        "f<arg_key>a</arg_key></tool_call>",
+        "f<arg_key>a</arg_key>1</tool_call>",
+        "f<arg_key>a</arg_key><arg_value>1",
+    ] {
+        let text = format!("Hm.\n<tool_call>{body}");
+        assert!(is_text(CallFormat::TaggedKeys, &text), "{text}");
+    }
+}

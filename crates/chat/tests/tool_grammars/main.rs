@@ -2,6 +2,8 @@
 //! them back, and random walks that make only valid calls.
 
 mod braced;
+mod python;
+mod samples;
 mod tagged;
 mod vocabulary;
 
@@ -13,6 +15,7 @@ use atta_chat::tools::{
 use atta_constrain::Constraint;
 use boon::{Compiler, SchemaIndex, Schemas};
 use llguidance::api::TopLevelGrammar;
+use samples::{samples, think_tags};
 use serde_json::json;
 use vocabulary::{EOS, Vocabulary};
 
@@ -77,65 +80,6 @@ fn rules<'a>(format: CallFormat, tools: &'a ToolSet, choice: &'a ToolChoice) -> 
         parallel: true,
         thinking: Thinking::Never,
         reply: None,
-    }
-}
-
-/// A call of [`CallFormat::Tagged`].
-fn tagged(name: &str, parameters: &[(&str, &str)]) -> String {
-    let parameters: String = parameters
-        .iter()
-        .map(|(key, value)| format!("<parameter={key}>\n{value}\n</parameter>\n"))
-        .collect();
-    format!("<tool_call>\n<function={name}>\n{parameters}</function>\n</tool_call>")
-}
-
-/// As models write a call, and two calls in a row.
-fn samples(format: CallFormat) -> [String; 2] {
-    let hermes = |call: &str| format!("<tool_call>\n{call}\n</tool_call>");
-    let with =
-        |key: &str, name: &str, args: &str| format!("{{\"name\": \"{name}\", \"{key}\": {args}}}");
-    let weather = "{\"city\": \"Kyiv \\\"}\", \"unit\": \"C\"}";
-    let get = "{\"n\": 7}";
-    let a = with("arguments", "get_weather", weather);
-    let b = with("arguments", "get", get);
-    match format {
-        CallFormat::Hermes => [hermes(&a), format!("{}\n{}", hermes(&a), hermes(&b))],
-        CallFormat::Tagged => {
-            let a = tagged("get_weather", &[("city", "Kyiv \"}"), ("unit", "C")]);
-            let b = tagged("get", &[("n", "7")]);
-            [a.clone(), format!("{a}\n{b}")]
-        }
-        CallFormat::Braced => {
-            let a = "<|tool_call>call:get_weather{city:<|\"|>Kyiv \"}<|\"|>,unit:<|\"|>C<|\"|>}<tool_call|>";
-            let b = "<|tool_call>call:get{n:7}<tool_call|>";
-            [a.to_owned(), format!("{a}{b}")]
-        }
-        CallFormat::Bare => {
-            let a = with("parameters", "get_weather", weather);
-            let b = with("parameters", "get", get);
-            [a.clone(), format!("{a}; {b}")]
-        }
-        CallFormat::MarkedList => [
-            format!("[TOOL_CALLS] [{a}]"),
-            format!("[TOOL_CALLS] [{a}, {b}]"),
-        ],
-        CallFormat::MarkedName => {
-            let a = format!("[TOOL_CALLS]get_weather[ARGS]{weather}");
-            let b = format!("[TOOL_CALLS]get[ARGS]{get}");
-            [a.clone(), a + &b]
-        }
-        _ => [
-            format!("{{\"tool_calls\": [{a}]}}"),
-            format!("{{\"tool_calls\": [{a}, {b}]}}"),
-        ],
-    }
-}
-
-/// The tags around thinking.
-fn think_tags(format: CallFormat) -> [&'static str; 2] {
-    match format {
-        CallFormat::Braced => ["<|channel>thought", "<channel|>"],
-        _ => ["<think>", "</think>"],
     }
 }
 
@@ -243,7 +187,9 @@ fn text_is_let_through_where_it_may_be_and_cannot_begin_a_call() {
             format,
             CallFormat::Hermes
                 | CallFormat::Tagged
+                | CallFormat::TaggedKeys
                 | CallFormat::Braced
+                | CallFormat::Python
                 | CallFormat::MarkedList
                 | CallFormat::MarkedName
         );
@@ -259,7 +205,10 @@ fn text_is_let_through_where_it_may_be_and_cannot_begin_a_call() {
 fn arguments_belong_to_their_tool_and_have_at_most_one_space() {
     let tools = tools();
     each(|vocabulary, format, control| {
-        if matches!(format, CallFormat::Tagged | CallFormat::Braced) {
+        if matches!(
+            format,
+            CallFormat::Tagged | CallFormat::TaggedKeys | CallFormat::Braced | CallFormat::Python
+        ) {
             return;
         }
         let [one, _] = samples(format);
@@ -660,7 +609,7 @@ fn whoever_follows_a_grammar_at_random_makes_only_valid_calls() {
         }
     });
     println!(
-        "{n_finished} finished of 1680, {n_calls} calls, {n_thoughts} thoughts, {n_texts} texts"
+        "{n_finished} finished of 2160, {n_calls} calls, {n_thoughts} thoughts, {n_texts} texts"
     );
     assert!(
         n_finished > 400 && n_calls > 300 && n_thoughts > 200 && n_texts > 200,

@@ -3,7 +3,9 @@
 use atta_chat::tools::{CallFormat, ToolChoice, ToolSet};
 use serde_json::json;
 
-use super::{Judge, Random, check, finished, grammar, rules, tagged, vocabulary::Vocabulary, walk};
+use super::{
+    Judge, Random, check, finished, grammar, rules, samples::tagged, vocabulary::Vocabulary, walk,
+};
 
 /// Tools whose parameters have all forms of values.
 pub(crate) fn typed_tools() -> ToolSet {
@@ -110,9 +112,13 @@ fn raw_values_of_random_calls_match_their_schemas() {
     let vocabulary = Vocabulary::new();
     let mut random = Random(2);
     let mut n_calls = 0;
-    for choice in [ToolChoice::Auto, ToolChoice::Required] {
+    for (format, choice) in [
+        (CallFormat::Tagged, ToolChoice::Auto),
+        (CallFormat::Tagged, ToolChoice::Required),
+        (CallFormat::TaggedKeys, ToolChoice::Required),
+    ] {
         for control in [false, true] {
-            let rules = rules(CallFormat::Tagged, &tools, &choice);
+            let rules = rules(format, &tools, &choice);
             let lark = grammar(&vocabulary, &rules, control);
             for _ in 0..60 {
                 let (bytes, finished) = walk(&vocabulary, &lark, &mut random);
@@ -122,4 +128,25 @@ fn raw_values_of_random_calls_match_their_schemas() {
         }
     }
     assert!(n_calls > 40, "the walks lead nowhere: {n_calls} calls");
+}
+
+#[test]
+fn values_behind_tagged_keys_have_no_lines_of_their_own() {
+    let vocabulary = Vocabulary::new();
+    let tools = typed_tools();
+    let rules = rules(CallFormat::TaggedKeys, &tools, &ToolChoice::Required);
+    let text = "<tool_call>write\n<arg_key>path</arg_key>\n<arg_value>\na\n</arg_value>\n<arg_key>lines</arg_key>\
+                <arg_value>[\"</arg_value>\"]</arg_value><arg_key>note</arg_key><arg_value>null</arg_value></tool_call>";
+    let expected = json!({"path": "\na\n", "lines": ["</arg_value>"], "note": null});
+    let outcome = finished(rules.parser(), text);
+    assert_eq!(outcome.calls[0].arguments, expected);
+    let lark = grammar(&vocabulary, &rules, false);
+    assert!(vocabulary.accepts(&lark, text, false), "{lark}");
+    for wrong in [
+        text.replace("\na\n", "a"),
+        text.replace("\na\n", "a</arg_value>"),
+        text.replace(">null<", "><").replace("lines", "line"),
+    ] {
+        assert!(!vocabulary.accepts(&lark, &wrong, false), "{wrong}");
+    }
 }

@@ -9,7 +9,7 @@ use llguidance::{
 };
 
 /// Markers that a vocabulary may have as control tokens.
-pub(crate) const CONTROL: [&str; 13] = [
+pub(crate) const CONTROL: [&str; 17] = [
     "<tool_call>",
     "</tool_call>",
     "<think>",
@@ -19,6 +19,10 @@ pub(crate) const CONTROL: [&str; 13] = [
     "<|python_tag|>",
     "<|tool_call>",
     "<tool_call|>",
+    "</arg_value>",
+    "<arg_key>",
+    "<|tool_call_start|>",
+    "<|tool_call_end|>",
     "<|channel>",
     "<channel|>",
     "<|\"|>",

@@ -1,0 +1,76 @@
+//! Calls and thinking as models write them.
+
+use atta_chat::tools::CallFormat;
+
+/// A call of [`CallFormat::Tagged`].
+pub(crate) fn tagged(name: &str, parameters: &[(&str, &str)]) -> String {
+    let parameters: String = parameters
+        .iter()
+        .map(|(key, value)| format!("<parameter={key}>\n{value}\n</parameter>\n"))
+        .collect();
+    format!("<tool_call>\n<function={name}>\n{parameters}</function>\n</tool_call>")
+}
+
+/// As models write a call, and two calls in a row.
+pub(crate) fn samples(format: CallFormat) -> [String; 2] {
+    let hermes = |call: &str| format!("<tool_call>\n{call}\n</tool_call>");
+    let with =
+        |key: &str, name: &str, args: &str| format!("{{\"name\": \"{name}\", \"{key}\": {args}}}");
+    let weather = "{\"city\": \"Kyiv \\\"}\", \"unit\": \"C\"}";
+    let get = "{\"n\": 7}";
+    let a = with("arguments", "get_weather", weather);
+    let b = with("arguments", "get", get);
+    match format {
+        CallFormat::Hermes => [hermes(&a), format!("{}\n{}", hermes(&a), hermes(&b))],
+        CallFormat::Tagged => {
+            let a = tagged("get_weather", &[("city", "Kyiv \"}"), ("unit", "C")]);
+            let b = tagged("get", &[("n", "7")]);
+            [a.clone(), format!("{a}\n{b}")]
+        }
+        CallFormat::TaggedKeys => {
+            let pair = |key: &str, value: &str| {
+                format!("<arg_key>{key}</arg_key>\n<arg_value>{value}</arg_value>\n")
+            };
+            let call = |name: &str, pairs: &str| format!("<tool_call>{name}\n{pairs}</tool_call>");
+            let a = pair("city", "Kyiv \"}") + &pair("unit", "C");
+            let a = call("get_weather", &a);
+            [a.clone(), format!("{a}\n{}", call("get", &pair("n", "7")))]
+        }
+        CallFormat::Braced => {
+            let a = "<|tool_call>call:get_weather{city:<|\"|>Kyiv \"}<|\"|>,unit:<|\"|>C<|\"|>}<tool_call|>";
+            let b = "<|tool_call>call:get{n:7}<tool_call|>";
+            [a.to_owned(), format!("{a}{b}")]
+        }
+        CallFormat::Python => {
+            let a = "get_weather(city=\"Kyiv \\\"}\", unit=\"C\")";
+            let list = |calls: &str| format!("<|tool_call_start|>[{calls}]<|tool_call_end|>");
+            [list(a), list(&format!("{a}, get(n=7)"))]
+        }
+        CallFormat::Bare => {
+            let a = with("parameters", "get_weather", weather);
+            let b = with("parameters", "get", get);
+            [a.clone(), format!("{a}; {b}")]
+        }
+        CallFormat::MarkedList => [
+            format!("[TOOL_CALLS] [{a}]"),
+            format!("[TOOL_CALLS] [{a}, {b}]"),
+        ],
+        CallFormat::MarkedName => {
+            let a = format!("[TOOL_CALLS]get_weather[ARGS]{weather}");
+            let b = format!("[TOOL_CALLS]get[ARGS]{get}");
+            [a.clone(), a + &b]
+        }
+        _ => [
+            format!("{{\"tool_calls\": [{a}]}}"),
+            format!("{{\"tool_calls\": [{a}, {b}]}}"),
+        ],
+    }
+}
+
+/// The tags around thinking.
+pub(crate) fn think_tags(format: CallFormat) -> [&'static str; 2] {
+    match format {
+        CallFormat::Braced => ["<|channel>thought", "<channel|>"],
+        _ => ["<think>", "</think>"],
+    }
+}
