@@ -8,6 +8,7 @@ file has the names, the metadata and the row orders that files of users have; on
 import contextlib
 import importlib
 import io
+import json
 import sys
 import tempfile
 from dataclasses import dataclass, field, replace
@@ -54,7 +55,27 @@ QWEN35_CHANGES = {"rms_norm_eps": 2 * EPS,
 QWEN_EXPERTS = dict(num_experts=6, num_experts_per_tok=3, moe_intermediate_size=12, shared_expert_intermediate_size=20,
                     experts_implementation="eager")
 
+GEMMA4 = dict(head_dim=12, global_head_dim=16, num_hidden_layers=6, sliding_window=13, final_logit_softcapping=2.0,
+              layer_types=["sliding_attention", "full_attention"] * 3, tie_word_embeddings=True,
+              rope_parameters={"sliding_attention": {"rope_type": "default", "rope_theta": 50.0},
+                               "full_attention": {"rope_type": "proportional", "partial_rotary_factor": 0.5, "rope_theta": 300.0}})
+GEMMA4_CHANGES = {"rms_norm_eps": 2 * EPS, "sliding_window": 11, "final_logit_softcapping": 3.0,
+                  "rope_parameters": GEMMA4["rope_parameters"] | {"sliding_attention": {"rope_type": "default", "rope_theta": 70.0}}}
+# Small queries, keys and values: their norms would hide a change of the epsilon of the norm before.
+GEMMA4_TENSORS = {name: (0.0, 0.04) for name in ("q_proj", "k_proj", "v_proj")}
+NO_LAYER_EMBEDDINGS = dict(hidden_size_per_layer_input=0, vocab_size_per_layer_input=1)
+
 FAMILIES = [
+    Family("gemma4", "gemma4", "Gemma4", sizes(**GEMMA4 | dict(hidden_size_per_layer_input=8, vocab_size_per_layer_input=96,
+           num_kv_shared_layers=3, use_double_wide_mlp=True, num_hidden_layers=7, num_key_value_heads=1,
+           layer_types=["sliding_attention", "sliding_attention", "full_attention"] * 2 + ["full_attention"])), seed=5,
+           changes=GEMMA4_CHANGES, tensors=GEMMA4_TENSORS),
+    Family("gemma4-dense", "gemma4", "Gemma4", sizes(**GEMMA4, **NO_LAYER_EMBEDDINGS, attention_k_eq_v=True,
+           num_global_key_value_heads=1), seed=6, changes=GEMMA4_CHANGES, tensors=GEMMA4_TENSORS),
+    Family("gemma4-moe", "gemma4", "Gemma4", sizes(**GEMMA4, **NO_LAYER_EMBEDDINGS, attention_k_eq_v=True,
+           num_global_key_value_heads=1, enable_moe_block=True, num_experts=6, top_k_experts=3, moe_intermediate_size=12,
+           experts_implementation="eager"), seed=7, experts=(6, 3),
+           changes={"top_k_experts": 2}, tensors=GEMMA4_TENSORS),
     Family("qwen35", "qwen35", "Qwen3_5", sizes(**QWEN35), changes=QWEN35_CHANGES),
     Family("qwen35-tied", "qwen35", "Qwen3_5", sizes(**QWEN35 | {"linear_num_value_heads": 2, "linear_conv_kernel_dim": 3,
            "linear_key_head_dim": 16, "linear_value_head_dim": 16}, tie_word_embeddings=True, num_hidden_layers=3,
@@ -91,6 +112,8 @@ def deviation(row, name, p):
         return 0.0, 0.5
     if "norm" in name and name.endswith("weight"):
         return round(float(p.detach().mean())), 0.2          # 0 where the class adds 1
+    if name.endswith(("layer_scalar", "router.scale", "per_expert_scale")):
+        return 1.0, 0.2
     if name.endswith("bias"):
         return 0.0, 0.3
     if "embed" in name:
@@ -102,11 +125,17 @@ def deviation(row, name, p):
     return 0.0, 1.3 * fan_in
 
 
+def weights(model):
+    """(name, tensor) of everything that a checkpoint has."""
+    yield from model.named_parameters()
+    yield from ((name, p) for name, p in model.named_buffers() if name.endswith("layer_scalar"))
+
+
 def build(row):
     """The model of a row with every parameter drawn from its seed."""
     rng = np.random.default_rng(row.seed)
     model = empty(row)
-    for name, p in model.named_parameters():
+    for name, p in weights(model):
         mean, std = deviation(row, name, p)
         p.data = torch.from_numpy((mean + std * rng.standard_normal(p.shape)).astype(np.float32))
     model.tie_weights()
@@ -115,7 +144,7 @@ def build(row):
 
 def mutants(row, model, logits):
     """(what, logits) with each parameter in turn replaced (norms by 1, everything else by 0), and each change of a field."""
-    for name, p in model.named_parameters():
+    for name, p in weights(model):
         kept = p.data
         blank = float(deviation(row, name, p)[0]) if "norm" in name and name.endswith("weight") else 0.0
         for part in range(len(kept)) if ".experts." in name and kept.ndim == 3 else [slice(None)]:
@@ -136,6 +165,9 @@ def write_gguf(path, row, model, llama_cpp, add_vocabulary):
     base = importlib.import_module("conversion.base")
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stderr(io.StringIO()):
         model.save_pretrained(folder)
+        if row.arch.startswith("gemma"):    # whose converter counts the tokens
+            count = {"model": {"vocab": {str(i): i for i in range(model.config.vocab_size)}}, "added_tokens": []}
+            (Path(folder) / "tokenizer.json").write_text(json.dumps(count))
         arch = base.get_model_architecture(base.ModelBase.load_hparams(Path(folder), False), base.ModelType.TEXT)
         cls = conversion.get_model_class(arch)
         cls = type(cls.__name__, (cls,), {"set_vocab": lambda self: add_vocabulary(self.gguf_writer), "model_arch": cls.model_arch,

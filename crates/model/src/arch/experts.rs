@@ -30,6 +30,7 @@ pub(super) fn experts(m: &Meta<'_>, d_ff: usize) -> Result<Moe, Error> {
         n_experts: m.size("expert_count")?,
         n_used: m.size("expert_used_count")?,
         expert: perceptron(d_ff),
+        router_norm: None,
         router_bias: Presence::Absent,
         gating: Gating::Softmax,
         renormalize: m.flag_opt("expert_weights_norm")?.unwrap_or(true),

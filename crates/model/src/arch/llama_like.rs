@@ -5,14 +5,16 @@ use super::{meta::Meta, rope::rope};
 use crate::{
     Error,
     spec::{
-        Activation, Attention, Ffn, Head, LayerSpec, Mask, Mixer, Mlp, ModelSpec, Moe, Norm,
-        OutputGate, Pairing, Positions, Presence, QkNorm, Rope, Wiring,
+        Activation, Attention, Ffn, Head, KvSource, LayerSpec, Mask, Mixer, Mlp, ModelSpec, Moe,
+        Norm, OutputGate, Pairing, Positions, Presence, QkNorm, Rope, Wiring,
     },
 };
 
 /// A model whose layers are all alike, until [`build`](Builder::build) expands it.
 pub(super) struct Builder {
     n_layers: usize,
+    /// Key-value heads of each layer, where the file says it.
+    n_kv_heads: Option<Vec<usize>>,
     layer: LayerSpec,
     model: ModelSpec,
     eps: f32,
@@ -74,6 +76,7 @@ fn stack(m: &Meta<'_>, norm: Norm, ffn: Ffn) -> Result<Builder, Error> {
     let d_model = m.size("embedding_length")?;
     Ok(Builder {
         n_layers: m.n_layers()?,
+        n_kv_heads: m.sizes_opt("attention.head_count_kv")?,
         layer: LayerSpec {
             wiring: Wiring::Sequential {
                 pre: [Some(norm); 2],
@@ -82,6 +85,7 @@ fn stack(m: &Meta<'_>, norm: Norm, ffn: Ffn) -> Result<Builder, Error> {
             mixer: Mixer::Attention(attention(m, d_model)?),
             ffn,
             residual_scale: 1.0,
+            out_scale: Presence::Absent,
         },
         model: ModelSpec {
             d_model,
@@ -89,6 +93,7 @@ fn stack(m: &Meta<'_>, norm: Norm, ffn: Ffn) -> Result<Builder, Error> {
             n_ctx_train: m.size("context_length")?,
             embed_scale: 1.0,
             positions: Positions::None,
+            layer_embed: None,
             layers: Vec::new(),
             n_nextn: m.n_nextn_layers()?,
             head: Head {
@@ -104,7 +109,8 @@ fn stack(m: &Meta<'_>, norm: Norm, ffn: Ffn) -> Result<Builder, Error> {
 
 fn attention(m: &Meta<'_>, d_model: usize) -> Result<Attention, Error> {
     let n_heads = m.size("attention.head_count")?;
-    let n_kv_heads = m.size_opt("attention.head_count_kv")?.unwrap_or(n_heads);
+    let n_kv_heads = m.sizes_opt("attention.head_count_kv")?;
+    let n_kv_heads = n_kv_heads.map_or(n_heads, |all| all[0]);
     let d_head = match m.size_opt("attention.key_length")? {
         Some(d) => d,
         None if d_model.is_multiple_of(n_heads) => d_model / n_heads,
@@ -130,6 +136,7 @@ fn attention(m: &Meta<'_>, d_model: usize) -> Result<Attention, Error> {
         d_head,
         rope: Some(rope(m, d_head)?),
         mask: Mask::Causal,
+        kv: KvSource::PROJECTED,
         qk_norm: QkNorm::None,
         scale: m
             .positive_opt("attention.scale")?
@@ -279,6 +286,10 @@ impl Builder {
         mut change: impl FnMut(usize, &mut LayerSpec),
     ) -> Result<ModelSpec, Error> {
         self.model.layers = vec![self.layer; self.n_layers];
+        let n_kv_heads = self.n_kv_heads.iter().flatten();
+        for (layer, &n) in self.model.layers.iter_mut().zip(n_kv_heads) {
+            layer.attention_mut().n_kv_heads = n;
+        }
         self.model
             .layers
             .iter_mut()

@@ -45,6 +45,23 @@ impl<'a> Meta<'a> {
         }
     }
 
+    /// A count or width of each layer, at least 1: a list, or one number for all.
+    pub(crate) fn sizes_opt(&self, key: &str) -> Result<Option<Vec<usize>>, Error> {
+        let n_layers = self.n_layers()?;
+        let Some(value @ Value::Array(_)) = self.metadata.get(&self.key(key)) else {
+            let size = self.size_opt(key)?;
+            return Ok(size.map(|size| vec![size; n_layers]));
+        };
+        let list = self.metadata.u32s(&self.key(key))?;
+        let list = list.iter().flat_map(|list| list.iter()).take(n_layers);
+        let list: Vec<usize> = list.map(|n| n as usize).collect();
+        let is_size = |n: &usize| (1..=MAX_SIZE as usize).contains(n);
+        match list.len() == n_layers && list.iter().all(is_size) {
+            true => Ok(Some(list)),
+            false => Err(self.unsupported(key, value)),
+        }
+    }
+
     /// The number of layers, without those that predict further tokens.
     pub(crate) fn n_layers(&self) -> Result<usize, Error> {
         let n = self.size("block_count")?;

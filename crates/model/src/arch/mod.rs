@@ -9,6 +9,7 @@ mod experts;
 mod gemma;
 mod gemma2;
 mod gemma3;
+mod gemma4;
 mod gpt2;
 mod gpt_oss;
 mod granite;
@@ -67,6 +68,10 @@ pub const REGISTRY: &[Row] = &[
     Row {
         name: "gemma3",
         lower: gemma3::lower,
+    },
+    Row {
+        name: "gemma4",
+        lower: gemma4::lower,
     },
     Row {
         name: "gpt-oss",

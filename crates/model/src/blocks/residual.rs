@@ -83,19 +83,23 @@ impl Pass<'_> {
 
     /// `x += residual_scale * post(y)`.
     fn add_deferred(&mut self, l: usize, sublayer: Sublayer) {
-        let d = self.model.spec().d_model;
         let layer = &self.model.spec().layers[l];
+        self.add_normed(l, layer.post(sublayer), layer.residual_scale);
+    }
+
+    /// `x += scale * post(y)` with the norm of a weight of layer `l`.
+    pub(crate) fn add_normed(&mut self, l: usize, post: Option<(Norm, Role)>, scale: f32) {
+        let d = self.model.spec().d_model;
         let t = self.model.layer(l);
         let n = self.rows.len() * d;
         let kernels = self.kernels;
         let s = &mut *self.s;
-        if let Some((Norm::Rms { eps }, role)) = layer.post(sublayer) {
+        if let Some((Norm::Rms { eps }, role)) = post {
             self.pool.for_each_row(&mut s.y[..n], d, |_, y| {
                 kernels.rms_norm_inplace(y, t.vector(role), eps)
             });
         }
         let y = &s.y;
-        let scale = layer.residual_scale;
         self.pool.for_each_row(&mut s.x[..n], d, |row, x| {
             x.iter_mut()
                 .zip(&y[row * d..(row + 1) * d])

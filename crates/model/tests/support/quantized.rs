@@ -50,8 +50,12 @@ impl Blocks {
             role if role.placement() == Placement::Resident => return F32,
             // What it chooses by codes of four bits is not what it chooses by decoded weights.
             Role::FfnGateInp if self == Self::Nvfp4 => return F32,
-            role if self == Self::Nvfp4 && role.placement() != Placement::Embed => return NVFP4,
-            Role::TokenEmbd | Role::Output => [Q8_0, Q6_K],
+            role if self == Self::Nvfp4
+                && !matches!(role.placement(), Placement::Embed | Placement::LayerEmbed) =>
+            {
+                return NVFP4;
+            }
+            Role::TokenEmbd | Role::PerLayerTokenEmbd | Role::Output => [Q8_0, Q6_K],
             Role::AttnQ | Role::FfnGate | Role::FfnGateShexp => [Q4_0, Q4_K],
             Role::AttnK | Role::FfnUp | Role::FfnUpExps => [Q5_1, Q5_K],
             Role::AttnV | Role::FfnDown | Role::FfnDownExps => [Q5_0, Q6_K],
@@ -141,7 +145,7 @@ fn factors(blocks: Blocks, req: &TensorReq) -> Vec<f32> {
     let n = match req.role.placement() {
         Placement::Experts => req.shape[0],
         Placement::Layer(_) | Placement::Head => 1,
-        Placement::Resident | Placement::Embed => 0,
+        Placement::Resident | Placement::Embed | Placement::LayerEmbed => 0,
     };
     let factor = |i: usize| 0.5 + (i % 3) as f32 * 0.75;
     (0..if blocks == Blocks::Nvfp4 { n } else { 0 })
