@@ -55,11 +55,11 @@ QWEN35_CHANGES = {"rms_norm_eps": 2 * EPS,
 QWEN_EXPERTS = dict(num_experts=6, num_experts_per_tok=3, moe_intermediate_size=12, shared_expert_intermediate_size=20,
                     experts_implementation="eager")
 
-GEMMA4 = dict(head_dim=12, global_head_dim=16, num_hidden_layers=6, sliding_window=13, final_logit_softcapping=2.0,
+GEMMA4 = dict(rms_norm_eps=0.1, head_dim=12, global_head_dim=16, num_hidden_layers=6, sliding_window=13, final_logit_softcapping=2.0,
               layer_types=["sliding_attention", "full_attention"] * 3, tie_word_embeddings=True,
               rope_parameters={"sliding_attention": {"rope_type": "default", "rope_theta": 50.0},
                                "full_attention": {"rope_type": "proportional", "partial_rotary_factor": 0.5, "rope_theta": 300.0}})
-GEMMA4_CHANGES = {"rms_norm_eps": 2 * EPS, "sliding_window": 11, "final_logit_softcapping": 3.0,
+GEMMA4_CHANGES = {"rms_norm_eps": 0.2, "sliding_window": 11, "final_logit_softcapping": 3.0,
                   "rope_parameters": GEMMA4["rope_parameters"] | {"sliding_attention": {"rope_type": "default", "rope_theta": 70.0}}}
 # Small queries, keys and values: their norms would hide a change of the epsilon of the norm before.
 GEMMA4_TENSORS = {name: (0.0, 0.04) for name in ("q_proj", "k_proj", "v_proj")}
@@ -69,13 +69,13 @@ FAMILIES = [
     Family("gemma4", "gemma4", "Gemma4", sizes(**GEMMA4 | dict(hidden_size_per_layer_input=8, vocab_size_per_layer_input=96,
            num_kv_shared_layers=3, use_double_wide_mlp=True, num_hidden_layers=7, num_key_value_heads=1,
            layer_types=["sliding_attention", "sliding_attention", "full_attention"] * 2 + ["full_attention"])), seed=5,
-           changes=GEMMA4_CHANGES, tensors=GEMMA4_TENSORS),
+           changes=GEMMA4_CHANGES, tensors=GEMMA4_TENSORS, nmse=1e-10),
     Family("gemma4-dense", "gemma4", "Gemma4", sizes(**GEMMA4, **NO_LAYER_EMBEDDINGS, attention_k_eq_v=True,
-           num_global_key_value_heads=1), seed=6, changes=GEMMA4_CHANGES, tensors=GEMMA4_TENSORS),
+           num_global_key_value_heads=1), seed=6, changes=GEMMA4_CHANGES, tensors=GEMMA4_TENSORS, nmse=1e-10),
     Family("gemma4-moe", "gemma4", "Gemma4", sizes(**GEMMA4, **NO_LAYER_EMBEDDINGS, attention_k_eq_v=True,
            num_global_key_value_heads=1, enable_moe_block=True, num_experts=6, top_k_experts=3, moe_intermediate_size=12,
            experts_implementation="eager"), seed=7, experts=(6, 3),
-           changes={"top_k_experts": 2}, tensors=GEMMA4_TENSORS),
+           changes={"top_k_experts": 2}, tensors=GEMMA4_TENSORS, nmse=1e-10),
     Family("qwen35", "qwen35", "Qwen3_5", sizes(**QWEN35), changes=QWEN35_CHANGES),
     Family("qwen35-tied", "qwen35", "Qwen3_5", sizes(**QWEN35 | {"linear_num_value_heads": 2, "linear_conv_kernel_dim": 3,
            "linear_key_head_dim": 16, "linear_value_head_dim": 16}, tie_word_embeddings=True, num_hidden_layers=3,

@@ -45,7 +45,7 @@ pub(super) fn lower(m: &Meta<'_>) -> Result<ModelSpec, Error> {
         .scale_embedding_by_width()
         .post_norms()
         .qk_norm_per_head()
-        .layer(|layer| layer.out_scale = Presence::Optional)
+        .layer(|layer| layer.out_scale = Presence::Required)
         .attention(|a| a.scale = 1.0)
         .rope_factors(Presence::Required)
         .model(|model| {

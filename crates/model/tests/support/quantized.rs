@@ -23,7 +23,7 @@ pub(crate) enum Blocks {
 
 impl Blocks {
     /// What is written over the sizes of a tiny model.
-    fn sizes(self) -> [(&'static str, u32); 8] {
+    fn sizes(self) -> [(&'static str, u32); 11] {
         let [d_model, d_ff, d_head, d_expert, d_inner] = match self {
             Self::Of32 => [96, 160, 32, 64, 160],
             Self::Of256 => [256, 512, 64, 256, 256],
@@ -35,6 +35,9 @@ impl Blocks {
             ("feed_forward_length", d_ff),
             ("attention.key_length", d_head),
             ("attention.value_length", d_head),
+            ("attention.key_length_swa", d_head),
+            ("attention.value_length_swa", d_head),
+            ("embedding_length_per_layer_input", d_expert),
             ("expert_feed_forward_length", d_expert),
             ("expert_shared_feed_forward_length", d_expert),
             ("ssm.inner_size", d_inner),
@@ -229,6 +232,8 @@ impl Tensor {
 
 fn tensors(reqs: &[TensorReq], blocks: Blocks) -> Vec<Tensor> {
     let mut random = Random(1);
+    // The name of a router's factor may be that of the norm of its inputs.
+    let has_norm = reqs.iter().any(|req| req.role == Role::FfnGateInpScale);
     let tensor = |req: &TensorReq| {
         let ty = blocks.type_of(req);
         Tensor {
@@ -236,7 +241,10 @@ fn tensors(reqs: &[TensorReq], blocks: Blocks) -> Vec<Tensor> {
             dims: req.shape.iter().map(|&d| d as u64).collect(),
             ty,
             bytes: random.tensor(ty, req),
-            factors: factors(blocks, req),
+            factors: match has_norm && req.role == Role::FfnGateInp {
+                true => Vec::new(),
+                false => factors(blocks, req),
+            },
         }
     };
     reqs.iter().map(tensor).collect()
