@@ -25,7 +25,7 @@ from transformers.integrations.mxfp4 import convert_moe_packed_tensors
 import families
 from models_golden import MODELS, build
 
-KEPT = ["gemma.v4.bf16", "gemma2.bf16", "gemma3.text.v4.bf16", "gpt-oss.bf16", "gpt2.v4.bf16", "granite.bf16", "llama3-rope.v4.bf16",
+KEPT = ["gemma.v4.bf16", "gemma2.bf16", "gemma3.text.v4.bf16", "gemma4.text.bf16", "gemma4-moe.bf16", "gpt-oss.bf16", "gpt2.v4.bf16", "granite.bf16", "llama3-rope.v4.bf16",
         "mistral3.bf16", "olmo3.bf16", "phi2.v4.bf16", "phi3-long.v4", "qwen2.shards.bf16", "qwen2moe-old.bf16", "qwen3.bf16",
         "qwen3moe.bf16", "qwen35.text.bf16", "qwen35moe.bf16", "qwen3next.bf16", "smollm3.bf16"]
 
@@ -61,7 +61,7 @@ def as_text_part(config, tensors):
     """The text part of a multimodal model."""
     text = {k: v for k, v in config.items() if k not in ("architectures", "transformers_version", "torch_dtype")}
     named = {"Gemma3ForCausalLM": "Gemma3ForConditionalGeneration", "Ministral3ForCausalLM": "Mistral3ForConditionalGeneration",
-             "Qwen3_5ForCausalLM": "Qwen3_5ForConditionalGeneration"}
+             "Qwen3_5ForCausalLM": "Qwen3_5ForConditionalGeneration", "Gemma4ForCausalLM": "Gemma4ForConditionalGeneration"}
     whole = {"architectures": [named[config["architectures"][0]]], "model_type": "gemma3", "image_token_index": 95, "text_config": text,
              "vision_config": {"hidden_size": 4, "num_hidden_layers": 1}, "transformers_version": "4.51.3"}
     tensors = {f"language_model.{k}": v for k, v in tensors.items()}

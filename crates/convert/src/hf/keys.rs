@@ -34,6 +34,15 @@ impl Keys {
             .set_u32(&self.key(key), u32::try_from(n).unwrap_or(u32::MAX));
     }
 
+    /// Sets the counts of all layers.
+    pub(super) fn counts(&mut self, key: &str, all: &[u64]) {
+        let all: Vec<u32> = all
+            .iter()
+            .map(|&n| u32::try_from(n).unwrap_or(u32::MAX))
+            .collect();
+        self.writer.set_u32s(&self.key(key), &all);
+    }
+
     pub(super) fn number(&mut self, key: &str, x: f64) {
         self.writer.set_f32(&self.key(key), x as f32);
     }
@@ -65,6 +74,9 @@ pub(super) fn write(c: &Config, family: &Family, keys: &mut Keys) -> Result<(), 
     windows(c, family, keys)?;
     if family.delta.is_some() {
         delta_nets(c, keys)?;
+    }
+    if let Some(write) = family.own_keys {
+        write(c, keys)?;
     }
     experts(c, family, keys)
 }
@@ -177,11 +189,19 @@ fn experts(c: &Config, family: &Family, keys: &mut Keys) -> Result<(), Error> {
     let Some(experts) = &family.experts else {
         return Ok(());
     };
+    if c.flag_opt("enable_moe_block")? == Some(false) {
+        // The fields of experts say nothing then.
+        c.any(&["num_experts", "top_k_experts", "moe_intermediate_size"]);
+        return Ok(());
+    }
     keys.count(
         "expert_count",
         c.count(&["num_local_experts", "num_experts"])?,
     );
-    keys.count("expert_used_count", c.count(&["num_experts_per_tok"])?);
+    keys.count(
+        "expert_used_count",
+        c.count(&["num_experts_per_tok", "top_k_experts"])?,
+    );
     for (field, key) in experts.widths {
         if let Some(d_ff) = c.count_opt(&[field])? {
             keys.count(key, d_ff);

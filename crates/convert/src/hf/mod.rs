@@ -10,6 +10,7 @@
 
 mod config;
 mod family;
+mod gemma4;
 mod keys;
 mod mxfp4;
 mod rope;
@@ -21,7 +22,10 @@ mod verify;
 use std::path::Path;
 
 use atta_formats::Directory;
-use atta_model::arch;
+use atta_model::{
+    Role, arch,
+    spec::{LayerSpec, ModelSpec},
+};
 
 use crate::{Checkpoint, Error, metadata::parsed, pickle, raw::RawTensors, safetensors};
 use config::Config;
@@ -58,6 +62,7 @@ fn from_raw(
     let spec = arch::lower(&parsed(&keys.writer)?)?;
     verify::check(&config, family, &rope, &spec)?;
     text_part(&mut raw, notes)?;
+    drop_shared_kv(&mut raw, family, &spec);
     let is_tied = tied(&config, &mut raw, notes)?;
     let d_head = spec.attentions().next().map_or(0, |a| a.d_head as u64);
     let tensors = TensorBuilder {
@@ -145,7 +150,14 @@ fn named(family: &Family, name: String) -> String {
 
 /// Drops the tensors of other modalities, and removes the prefix of the text model from names.
 fn text_part(raw: &mut RawTensors, notes: &mut Vec<String>) -> Result<(), Error> {
-    const OTHERS: [&str; 3] = ["vision_tower.", "multi_modal_projector.", "visual."];
+    const OTHERS: [&str; 6] = [
+        "vision_tower.",
+        "multi_modal_projector.",
+        "visual.",
+        "audio_tower.",
+        "embed_vision.",
+        "embed_audio.",
+    ];
     let n = raw.retain(|name| {
         !name
             .strip_prefix("model.")
@@ -185,6 +197,22 @@ fn text_part(raw: &mut RawTensors, notes: &mut Vec<String>) -> Result<(), Error>
             .unwrap_or(&name)
             .to_owned()
     })
+}
+
+/// Drops projections of keys and values of layers that attend to another's, which some checkpoints
+/// have.
+fn drop_shared_kv(raw: &mut RawTensors, family: &Family, spec: &ModelSpec) {
+    let shares = |layer: &LayerSpec| layer.attention().is_some_and(|a| a.kv_layer().is_some());
+    for (l, _) in spec
+        .layers
+        .iter()
+        .enumerate()
+        .filter(|(_, layer)| shares(layer))
+    {
+        for role in [Role::AttnK, Role::AttnV, Role::AttnKNorm] {
+            raw.take(&family.name(role, Some(l)));
+        }
+    }
 }
 
 /// Whether the head is tied to the embedding. If so, a separate head is dropped.
