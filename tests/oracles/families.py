@@ -73,6 +73,16 @@ SECTIONS = PLAIN | {"rope_parameters": PLAIN["rope_parameters"] | {"mrope_sectio
 QWEN3_SECTIONS = SECTIONS | {"head_dim": 10, "rope_parameters": PLAIN["rope_parameters"] | {"mrope_section": [2, 2, 1]}}
 SHARP = {"q_norm": (1.3, 0.4), "k_norm": (1.3, 0.4)}
 
+GEMMA4 = dict(rms_norm_eps=0.1, head_dim=12, global_head_dim=16, num_hidden_layers=6, sliding_window=13, final_logit_softcapping=2.0,
+              layer_types=["sliding_attention", "full_attention"] * 3, tie_word_embeddings=True,
+              rope_parameters={"sliding_attention": {"rope_type": "default", "rope_theta": 50.0},
+                               "full_attention": {"rope_type": "proportional", "partial_rotary_factor": 0.5, "rope_theta": 300.0}})
+GEMMA4_CHANGES = {"rms_norm_eps": 0.2, "sliding_window": 11, "final_logit_softcapping": 3.0,
+                  "rope_parameters": GEMMA4["rope_parameters"] | {"sliding_attention": {"rope_type": "default", "rope_theta": 70.0}}}
+# Small queries, keys and values: their norms would hide a change of the epsilon of the norm before.
+GEMMA4_TENSORS = {name: (0.0, 0.04) for name in ("q_proj", "k_proj", "v_proj")}
+NO_LAYER_EMBEDDINGS = dict(hidden_size_per_layer_input=0, vocab_size_per_layer_input=1)
+
 FAMILIES = [
     Family("ernie4_5", "ernie4_5", "Ernie4_5", sizes(**PLAIN, head_dim=12, tie_word_embeddings=True), seed=8, changes=PLAIN_CHANGES),
     Family("seed_oss", "seed_oss", "SeedOss", sizes(**PLAIN, head_dim=12), seed=9, changes=PLAIN_CHANGES),
@@ -87,6 +97,16 @@ FAMILIES = [
     Family("lfm2moe", "lfm2moe", "Lfm2Moe", sizes(**LFM2, num_experts=6, num_experts_per_tok=3, moe_intermediate_size=12,
            num_dense_layers=1, experts_implementation="eager", tie_word_embeddings=True), seed=7, experts=(6, 3),
            tensors=LFM2_TENSORS | {"expert_bias": (0.0, 0.12), "experts.down_proj": (0.0, 0.15)}, changes=LFM2_CHANGES | {"num_experts_per_tok": 2}),
+    Family("gemma4", "gemma4", "Gemma4", sizes(**GEMMA4 | dict(hidden_size_per_layer_input=8, vocab_size_per_layer_input=96,
+           num_kv_shared_layers=3, use_double_wide_mlp=True, num_hidden_layers=7, num_key_value_heads=1,
+           layer_types=["sliding_attention", "sliding_attention", "full_attention"] * 2 + ["full_attention"])), seed=5,
+           changes=GEMMA4_CHANGES, tensors=GEMMA4_TENSORS, nmse=1e-10),
+    Family("gemma4-dense", "gemma4", "Gemma4", sizes(**GEMMA4, **NO_LAYER_EMBEDDINGS, attention_k_eq_v=True,
+           num_global_key_value_heads=1), seed=6, changes=GEMMA4_CHANGES, tensors=GEMMA4_TENSORS, nmse=1e-10),
+    Family("gemma4-moe", "gemma4", "Gemma4", sizes(**GEMMA4, **NO_LAYER_EMBEDDINGS, attention_k_eq_v=True,
+           num_global_key_value_heads=1, enable_moe_block=True, num_experts=6, top_k_experts=3, moe_intermediate_size=12,
+           experts_implementation="eager"), seed=7, experts=(6, 3),
+           changes={"top_k_experts": 2}, tensors=GEMMA4_TENSORS, nmse=1e-10),
     Family("qwen35", "qwen35", "Qwen3_5", sizes(**QWEN35), changes=QWEN35_CHANGES),
     Family("qwen35-tied", "qwen35", "Qwen3_5", sizes(**QWEN35 | {"linear_num_value_heads": 2, "linear_conv_kernel_dim": 3,
            "linear_key_head_dim": 16, "linear_value_head_dim": 16}, tie_word_embeddings=True, num_hidden_layers=3,
@@ -158,6 +178,8 @@ def deviation(row, name, p):
         return 0.0, 0.5
     if "norm" in name.lower() and name.endswith("weight"):
         return round(float(p.detach().mean())), 0.2          # 0 where the class adds 1
+    if name.endswith(("layer_scalar", "router.scale", "per_expert_scale")):
+        return 1.0, 0.2
     if name.endswith("bias"):
         return 0.0, 0.3
     if "embed" in name:
@@ -170,10 +192,10 @@ def deviation(row, name, p):
 
 
 def weights(model):
-    """(name, tensor) of all that is trained: parameters, and the biases of routers, which are buffers."""
+    """(name, tensor) of everything that a checkpoint has: parameters, and the buffers that are trained."""
     yield from model.named_parameters()
     for name, p in model.named_buffers():
-        if name.endswith(("expert_bias", "e_score_correction_bias")):
+        if name.endswith(("expert_bias", "e_score_correction_bias", "layer_scalar")):
             yield name, p
 
 
@@ -213,6 +235,9 @@ def write_gguf(path, row, model, llama_cpp, add_vocabulary):
     base = importlib.import_module("conversion.base")
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stderr(io.StringIO()):
         model.save_pretrained(folder)
+        if row.arch.startswith("gemma"):    # whose converter counts the tokens
+            count = {"model": {"vocab": {str(i): i for i in range(model.config.vocab_size)}}, "added_tokens": []}
+            (Path(folder) / "tokenizer.json").write_text(json.dumps(count))
         for name, more in row.files.items():
             path_of = Path(folder) / name
             before = json.loads(path_of.read_text()) if path_of.exists() else {}

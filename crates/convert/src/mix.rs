@@ -339,7 +339,7 @@ fn category(name: &str, n_dims: usize) -> TensorCategory {
     let has = |part: &str| name.contains(part);
     match name {
         "output.weight" => TensorCategory::Output,
-        "token_embd.weight" => TensorCategory::Embedding,
+        "token_embd.weight" | "per_layer_token_embd.weight" => TensorCategory::Embedding,
         _ if has("attn_qkv.weight") || has("attn_v.weight") => TensorCategory::AttnV,
         _ if has("attn_k.weight") => TensorCategory::AttnK,
         _ if has("attn_q.weight") => TensorCategory::AttnQ,
@@ -497,10 +497,9 @@ mod tests {
             is_tied: true,
             ..LLAMA
         };
-        assert_eq!(
-            one("q4_k", tied, "token_embd.weight", &[32000, 512]),
-            TensorType::Q6_K
-        );
+        for table in ["token_embd.weight", "per_layer_token_embd.weight"] {
+            assert_eq!(one("q4_k", tied, table, &[32000, 512]), TensorType::Q6_K);
+        }
     }
 
     #[test]

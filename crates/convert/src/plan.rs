@@ -250,7 +250,12 @@ fn check_importance(
     importance: Option<&ImportanceMatrix>,
     notes: &mut Vec<Note>,
 ) -> Result<(), Error> {
-    let is_end = ["token_embd.weight", "output.weight"].contains(&tensor.name.as_str());
+    let ends = [
+        "token_embd.weight",
+        "per_layer_token_embd.weight",
+        "output.weight",
+    ];
+    let is_end = ends.contains(&tensor.name.as_str());
     let needs = !is_end && types.mix.is_some_and(|mix| mix.needs_importance(ty))
         || quantize::needs_importance(ty);
     let entry = importance.and_then(|importance| importance.entry(&tensor.name));

@@ -10,7 +10,7 @@ use std::{
 
 use atta_model::{
     KvType, MatmulCost, Observer, Phase,
-    spec::{ModelSpec, Retention, StateKind},
+    spec::{Attention, ModelSpec, Retention, StateKind},
 };
 
 use atta_engine::{DEFAULT_N_BATCH, Engine, Error, Session, SessionOptions, WeightsAt};
@@ -163,9 +163,11 @@ impl BenchReport {
 /// Bytes of keys and values that each of `n_gen` tokens behind `depth` others sees, on the mean.
 fn state_bytes(spec: &ModelSpec, kv: KvType, depth: usize, n_gen: usize) -> f64 {
     let of_one = spec.state_bytes(kv, 1);
+    let kv_layer = |l: usize| spec.layers[l].attention().and_then(Attention::kv_layer);
+    let of_kv = |l: usize| of_one[kv_layer(l).unwrap_or(l)] as f64;
     let of_layer = |l: usize, pos: usize| match spec.layers[l].state_kind() {
-        StateKind::Kv(Retention::All | Retention::Text) => of_one[l] as f64 * (pos + 1) as f64,
-        StateKind::Kv(Retention::Window(n)) => of_one[l] as f64 * n.min(pos + 1) as f64,
+        StateKind::Kv(Retention::All | Retention::Text) => of_kv(l) * (pos + 1) as f64,
+        StateKind::Kv(Retention::Window(n)) => of_kv(l) * n.min(pos + 1) as f64,
         StateKind::Recurrent => 4.0 * spec.layers[l].state_floats(spec.d_model) as f64,
     };
     let of_token = |pos| (0..of_one.len()).map(|l| of_layer(l, pos)).sum::<f64>();

@@ -16,7 +16,7 @@ use atta_store::{
 use crate::{
     Error, Placement, Role, Share, TensorReq, arch,
     blocks::Affine,
-    spec::{Factors, ModelSpec, Outputs, Presence},
+    spec::{Factors, LayerSpec, ModelSpec, Outputs, Presence},
 };
 
 /// A model that can be executed: its spec, its small tensors, and a source of its large ones.
@@ -52,6 +52,8 @@ pub enum BoundTensor<'a> {
         d_in: usize,
         /// Location in the file; its rows are matrix rows, or whole experts.
         table: RowTable,
+        /// The first row of the matrix in the table, or in each expert.
+        first_row: usize,
         /// What multiplies its products: one factor, or one per expert; empty if the file has none.
         scales: &'a [f32],
     },
@@ -138,12 +140,14 @@ impl Model {
                           d_out,
                           d_in,
                           table,
+                          first_row,
                           ..
                       }| BoundTensor::Matrix {
             ty,
             d_out,
             d_in,
             table,
+            first_row,
             scales: tensors.scales[role as usize].as_deref().unwrap_or(&[]),
         };
         let held = tensors.matrices[role as usize].filter(|_| self.share.has(role, layer));
@@ -178,7 +182,10 @@ impl Model {
             .iter()
             .enumerate()
             .filter(|(l, _)| self.share.layers.contains(l));
-        let all = layers.flat_map(layer).flatten().chain(head.map(|w| (w, 1)));
+        let inputs = self.globals.matrices[Role::PerLayerModelProj as usize];
+        let globals = head.into_iter().chain(inputs.filter(|_| self.share.embed));
+        let all = layers.flat_map(layer).flatten();
+        let all = all.chain(globals.map(|w| (w, 1)));
         all.fold(MatmulCost::default(), |cost, (w, times)| MatmulCost {
             bytes: cost.bytes + times * w.ty.row_bytes(w.d_in).unwrap_or(0) as u64 * w.d_out as u64,
             macs: cost.macs + times * w.d_in as u64 * w.d_out as u64,
@@ -207,6 +214,18 @@ impl Model {
         .at(rows, 1.0)
     }
 
+    /// The embedding of a token in every layer, a row of `[n_layers * d]`: tensor `i` of
+    /// [`WeightGroup::LayerEmbedRows`](atta_store::WeightGroup::LayerEmbedRows).
+    pub(crate) fn layer_embedding<'a>(&self, rows: &'a ChunkGuard<'_>, i: usize) -> Matrix<'a> {
+        let table = self.globals.place(Role::PerLayerTokenEmbd);
+        MatrixRef {
+            d_out: 1,
+            index: i,
+            ..table
+        }
+        .at(rows, 1.0)
+    }
+
     /// The rows of the output head that are at hand; of the embedding where the model has no head
     /// of its own.
     pub(crate) fn head<'a>(&self, chunk: &'a ChunkGuard<'_>) -> Matrix<'a> {
@@ -226,14 +245,20 @@ impl Model {
 }
 
 impl ModelSpec {
-    /// Whether a tensor belongs to a layer behind the last one, which is not computed.
-    fn is_beyond(&self, name: &str) -> bool {
+    /// Whether a tensor that the model may have is not computed with: it belongs to a layer behind
+    /// the last one, or to the keys and values of a layer that attends to another's.
+    fn is_idle(&self, name: &str) -> bool {
         let layer = name
             .strip_prefix("blk.")
-            .and_then(|name| name.split('.').next());
-        let layer: Option<usize> = layer.and_then(|layer| layer.parse().ok());
+            .and_then(|name| name.split_once('.'));
+        let Some((l, name)) = layer.and_then(|(l, name)| Some((l.parse().ok()?, name))) else {
+            return false;
+        };
         let n_layers = self.layers.len();
-        layer.is_some_and(|l| (n_layers..n_layers + self.n_nextn).contains(&l))
+        let is_beyond = (n_layers..n_layers + self.n_nextn).contains(&l);
+        let attention = self.layers.get(l).and_then(LayerSpec::attention);
+        let shares = attention.is_some_and(|a| a.kv_layer().is_some());
+        is_beyond || shares && KV_ROLES.iter().any(|role| role.name() == name)
     }
 
     /// Whether a file has exactly the tensors of this model.
@@ -269,6 +294,7 @@ impl Bound {
                 "layers {layers:?} of a model of {n}"
             )));
         }
+        spec.check_separable(&share.layers)?;
         let reqs = spec.tensors();
         let found = match_tensors(spec, &reqs, files.directory())?;
         let n_bytes = found
@@ -312,8 +338,14 @@ pub struct MatmulCost {
     pub macs: u64,
 }
 
-/// Matrices of an expert: gate, up, down.
-const N_EXPERT_TENSORS: usize = 3;
+/// The tensors of keys and values, which some files have in layers that do not compute any.
+const KV_ROLES: [Role; 5] = [
+    Role::AttnK,
+    Role::AttnKBias,
+    Role::AttnV,
+    Role::AttnVBias,
+    Role::AttnKNorm,
+];
 
 /// The tensors of a layer (or those of the whole model), by role.
 pub(crate) struct Tensors {
@@ -321,6 +353,8 @@ pub(crate) struct Tensors {
     vectors: [Option<Box<[f32]>>; Role::COUNT],
     /// Factors of matrices, `[1]`, or of each expert, `[n_experts]`.
     scales: [Option<Box<[f32]>>; Role::COUNT],
+    /// Tensors of each expert: gate, up and down, or gate and up in one.
+    n_expert_tensors: usize,
 }
 
 impl Default for Tensors {
@@ -329,6 +363,7 @@ impl Default for Tensors {
             matrices: [None; Role::COUNT],
             vectors: [const { None }; Role::COUNT],
             scales: [const { None }; Role::COUNT],
+            n_expert_tensors: 0,
         }
     }
 }
@@ -342,6 +377,8 @@ struct MatrixRef {
     index: usize,
     is_of_experts: bool,
     table: RowTable,
+    /// Its first row in each expert of the tensor.
+    first_row: usize,
 }
 
 impl MatrixRef {
@@ -350,8 +387,12 @@ impl MatrixRef {
         let rows = chunk.tensor(self.index);
         let row_bytes = self.ty.row_bytes(self.d_in).unwrap_or(1).max(1);
         let encoding = Encoding { ty: self.ty, scale };
-        let n_rows = rows.bytes.len() / row_bytes;
-        let matrix = Matrix::new(encoding, n_rows, self.d_in, rows.bytes);
+        let bytes = match self.is_of_experts {
+            true => &rows.bytes[self.first_row * row_bytes..][..self.d_out * row_bytes],
+            false => rows.bytes,
+        };
+        let n_rows = bytes.len() / row_bytes;
+        let matrix = Matrix::new(encoding, n_rows, self.d_in, bytes);
         matrix
             .expect("sizes were checked when it was bound")
             .rows_of(self.d_out, rows.first)
@@ -379,6 +420,11 @@ impl Tensors {
             .map_or(1.0, |scales| scales[e])
     }
 
+    /// Whether there is such a matrix.
+    pub(crate) fn has_matrix(&self, role: Role) -> bool {
+        self.matrices[role as usize].is_some()
+    }
+
     /// The layouts of activations that some matrices are multiplied with.
     pub(crate) fn layouts(&self, roles: &[Role]) -> Layouts {
         roles
@@ -396,7 +442,7 @@ impl Tensors {
     ) -> Matrix<'a> {
         let place = self.place(role);
         MatrixRef {
-            index: k * N_EXPERT_TENSORS + place.index,
+            index: k * self.n_expert_tensors + place.index,
             ..place
         }
         .at(group, self.scale(role, e))
@@ -479,7 +525,7 @@ fn match_tensors<'a>(
     match directory
         .tensors()
         .iter()
-        .find(|t| unused.contains(t.name.as_str()) && !spec.is_beyond(&t.name))
+        .find(|t| unused.contains(t.name.as_str()) && !spec.is_idle(&t.name))
     {
         Some(left) => Err(Error::UnusedTensor(left.name.clone())),
         None => Ok(all),
@@ -493,9 +539,10 @@ fn find<'a>(
 ) -> Result<Option<TensorMatch<'a>>, Error> {
     if let (Some(fused_in), Some(name)) = (&req.fused_in, req.fused_name())
         && let Some(info) = directory.tensor(&name)
-        && info.shape.dims().first() == Some(&(fused_in.n_rows as u64))
+        && info.shape.dims().get(req.rows_dim()) == Some(&(fused_in.n_rows as u64))
     {
-        let shape = [&[fused_in.n_rows], &req.shape[1..]].concat();
+        let mut shape = req.shape.clone();
+        shape[req.rows_dim()] = fused_in.n_rows;
         return Ok(Some(TensorMatch {
             req,
             info: checked(name, shape, info)?,
@@ -511,8 +558,8 @@ fn find<'a>(
     Ok(Some(TensorMatch {
         req,
         info,
-        rows: 0..req.shape[0],
-        n_rows: req.shape[0],
+        rows: 0..req.shape[req.rows_dim()],
+        n_rows: req.shape[req.rows_dim()],
         scale: scale(req, info, directory)?,
     }))
 }
@@ -524,15 +571,18 @@ fn parameter(matrix: &TensorInfo, name: &str) -> Option<String> {
 }
 
 /// What multiplies the products of a matrix, or of each expert's; the file may have it for any but
-/// the embedding.
+/// the embedding. That of a router is a tensor of its own in the spec: it multiplies the input.
 fn scale<'a>(
     req: &TensorReq,
     matrix: &TensorInfo,
     directory: &'a Directory,
 ) -> Result<Option<&'a TensorInfo>, Error> {
     let n_scales = match req.role.placement() {
-        Placement::Resident | Placement::Embed => return Ok(None),
+        Placement::Resident | Placement::Embed | Placement::LayerEmbed => return Ok(None),
         Placement::Experts => req.shape[0],
+        Placement::Layer(_) if req.role == Role::FfnGateInp && !is_one(directory, matrix) => {
+            return Ok(None);
+        }
         Placement::Layer(_) | Placement::Head => 1,
     };
     let Some(name) = parameter(matrix, "scale") else {
@@ -544,18 +594,29 @@ fn scale<'a>(
         .transpose()
 }
 
+/// Whether the scale of a matrix is one number.
+fn is_one(directory: &Directory, matrix: &TensorInfo) -> bool {
+    parameter(matrix, "scale")
+        .and_then(|name| directory.tensor(&name))
+        .is_some_and(|info| info.shape.n_elements() == 1)
+}
+
 /// The error of a tensor that was not found: it is missing, or the tensor that it should be fused
 /// in has another shape.
 fn missing(req: &TensorReq, directory: &Directory) -> Error {
     let held = req.fused_in.as_ref().zip(req.fused_name());
     let held = held.and_then(|(fused_in, name)| Some((fused_in, directory.tensor(&name)?)));
     // A tensor that is as large as the missing one is its neighbour, stored alone.
-    match held
-        .filter(|(fused_in, info)| info.shape.dims().first() != Some(&(fused_in.rows.len() as u64)))
-    {
+    match held.filter(|(fused_in, info)| {
+        info.shape.dims().get(req.rows_dim()) != Some(&(fused_in.rows.len() as u64))
+    }) {
         Some((fused_in, info)) => Error::Shape {
             name: info.name.clone(),
-            expected: [&[fused_in.n_rows], &req.shape[1..]].concat(),
+            expected: {
+                let mut expected = req.shape.clone();
+                expected[req.rows_dim()] = fused_in.n_rows;
+                expected
+            },
             got: info.shape.to_string(),
         },
         None => Error::MissingTensor {
@@ -594,8 +655,16 @@ fn checked(name: String, expected: Vec<usize>, info: &TensorInfo) -> Result<&Ten
 }
 
 impl TensorMatch<'_> {
-    /// The bytes of its rows, which are whole blocks in matrices.
+    /// The bytes of its rows, which are whole blocks in matrices; of experts all bytes of the
+    /// tensor that has their rows.
     fn extent(&self) -> Extent {
+        if self.req.role.placement() == Placement::Experts {
+            return Extent {
+                shard: self.info.shard,
+                offset: self.info.offset,
+                bytes: self.info.n_bytes,
+            };
+        }
         let row_bytes = self.info.n_bytes / self.n_rows as u64;
         let offset = self.rows.start as u64 * row_bytes;
         let bytes = self.rows.len() as u64 * row_bytes;
@@ -637,10 +706,17 @@ impl<'a> Binder<'a> {
             (Placement::Layer(group), Some(l)) => {
                 push(&mut self.plan.layers[l][group as usize], rows)
             }
-            (Placement::Experts, Some(l)) => push(&mut self.plan.experts[l], rows),
+            (Placement::Layer(group), None) => push(&mut self.plan.layers[0][group as usize], rows),
+            (Placement::Experts, Some(l)) => {
+                // Gate and up may be rows of one tensor.
+                let tables = &mut self.plan.experts[l];
+                let known = tables.iter().position(|table| *table == rows);
+                known.unwrap_or_else(|| push(tables, rows))
+            }
             (Placement::Embed, _) => table(&mut self.plan.embed, rows),
+            (Placement::LayerEmbed, _) => table(&mut self.plan.layer_embed, rows),
             (Placement::Head, _) => table(&mut self.plan.head, rows),
-            (Placement::Resident | Placement::Layer(_) | Placement::Experts, layer) => {
+            (Placement::Resident | Placement::Experts, layer) => {
                 if !self.share.has(req.role, layer) {
                     return Ok(());
                 }
@@ -660,12 +736,15 @@ impl<'a> Binder<'a> {
             index,
             is_of_experts,
             table: rows,
+            first_row: if is_of_experts { found.rows.start } else { 0 },
         };
         let scales = match found.scale.filter(|_| self.share.has(req.role, req.layer)) {
             Some(info) => Some(finite(&info.name, self.values(info)?)?),
             None => None,
         };
+        let n_expert_tensors = req.layer.map_or(0, |l| self.plan.experts[l].len());
         let tensors = self.tensors(req.layer);
+        tensors.n_expert_tensors = n_expert_tensors;
         tensors.matrices[req.role as usize] = Some(place);
         tensors.scales[req.role as usize] = scales;
         Ok(())

@@ -4,14 +4,16 @@
 //! spec that passes can be bound, planned and executed without a division by zero, an overflow, or
 //! a shape that kernels refuse.
 
+use std::ops::Range;
+
 use atta_kernels::{D_HEAD_MAX, D_KEY_MAX};
 
 use crate::{
     Error,
     spec::{
-        Activation, Attention, DeltaNet, Ffn, LayerSpec, Mask, Mixer, ModelSpec, Moe, Norm,
-        Outputs, Positions, Presence, Rope, RopeScaling, ShortConv, Sublayer, Temperature,
-        TokenTypes, Yarn,
+        Activation, Attention, DeltaNet, Ffn, KvSource, LayerSpec, Mask, Mixer, MlpAndMoe,
+        ModelSpec, Moe, Norm, Outputs, Positions, Presence, Rope, RopeScaling, ShortConv, Sublayer,
+        Temperature, TokenTypes, Wiring, Yarn,
     },
 };
 
@@ -58,6 +60,20 @@ impl ModelSpec {
                 .check(self.d_model)
                 .map_err(|what| Error::Spec(format!("layer {l}: {what}")))?;
         }
+        self.check_kv_layers()?;
+        if let Some(embed) = &self.layer_embed {
+            let d_all = embed.d.checked_mul(n_layers);
+            require(embed.d > 0 && d_all.is_some_and(is_width), || {
+                format!("embeddings of {} in {n_layers} layers", embed.d)
+            })?;
+            require(is_positive(embed.eps), || {
+                format!("norms of embeddings with {}", embed.eps)
+            })?;
+            require(
+                !matches!(embed.activation, Activation::Clamped { .. }),
+                || "a clamped gate of embeddings".to_owned(),
+            )?;
+        }
         self.check_factors(|r| r.factors != Presence::Absent)?;
         self.check_factors(|r| matches!(r.scaling, RopeScaling::Long { .. }))
     }
@@ -81,6 +97,47 @@ impl ModelSpec {
                 self.head.outputs
             )
         })
+    }
+
+    /// A layer attends to the keys and values of an earlier one that has its own, in heads of the
+    /// same sizes, and of no other positions than that layer keeps.
+    fn check_kv_layers(&self) -> Result<(), Error> {
+        for (l, layer) in self.layers.iter().enumerate() {
+            let Some((a, from)) = layer.attention().and_then(|a| Some((a, a.kv_layer()?))) else {
+                continue;
+            };
+            let other = self.layers[..l].get(from).and_then(LayerSpec::attention);
+            let is_like = |other: &&Attention| {
+                other.kv_layer().is_none()
+                    && (a.n_kv_heads, a.d_head, a.mask)
+                        == (other.n_kv_heads, other.d_head, other.mask)
+            };
+            require(other.filter(is_like).is_some(), || {
+                format!("layer {l}: the keys and values of layer {from}")
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Checks that these layers can be computed apart from the others: none attends to keys and
+    /// values of a layer outside, and embeddings in every layer are computed from tokens by the
+    /// first one.
+    ///
+    /// # Errors
+    /// [`Error::Options`] if they cannot.
+    pub(crate) fn check_separable(&self, layers: &Range<usize>) -> Result<(), Error> {
+        let kv_layers = self.layers[layers.clone()].iter();
+        let mut kv_layers = kv_layers.filter_map(|layer| layer.attention()?.kv_layer());
+        let what = if self.layer_embed.is_some() && layers.start > 0 {
+            "embeddings in every layer"
+        } else if kv_layers.any(|l| !layers.contains(&l)) {
+            "keys and values that layers share"
+        } else {
+            return Ok(());
+        };
+        Err(Error::Options(format!(
+            "layers {layers:?} alone, of a model with {what}"
+        )))
     }
 
     /// All layers share a tensor of rope factors, so that those with factors rotate as many
@@ -117,6 +174,12 @@ impl LayerSpec {
             })?;
         }
         self.moe().map_or(Ok(()), |moe| moe.check(d_model))?;
+        if let Ffn::MlpAndMoe(both) = &self.ffn {
+            both.check()?;
+            ensure(matches!(self.wiring, Wiring::Sequential { .. }), || {
+                "an MLP beside experts in a parallel layer".to_owned()
+            })?;
+        }
         let sublayers = [Sublayer::Mixer, Sublayer::Ffn];
         let mut inner = sublayers
             .map(|sublayer| [self.post_norm(sublayer), self.sub_norm(sublayer)])
@@ -126,6 +189,17 @@ impl LayerSpec {
         ensure(inner.all(|norm| matches!(norm, Norm::Rms { .. })), || {
             "a LayerNorm within a block or behind it".to_owned()
         })
+    }
+}
+
+impl MlpAndMoe {
+    fn check(&self) -> Result<(), String> {
+        ensure(is_positive(self.eps), || format!("norms with {}", self.eps))?;
+        ensure(self.moe.shared.is_none(), || {
+            "a shared expert beside an MLP".to_owned()
+        })?;
+        let is_plain = self.mlp.bias == Presence::Absent && self.mlp.sub_norm.is_none();
+        ensure(is_plain, || "an MLP with a bias beside experts".to_owned())
     }
 }
 
@@ -139,6 +213,12 @@ impl Moe {
             ..
         } = *self;
         ensure(is_width(n_experts), || format!("{n_experts} experts"))?;
+        ensure(is_width(expert.d_ff), || {
+            format!("experts of {}", expert.d_ff)
+        })?;
+        ensure(self.router_norm.is_none_or(is_positive), || {
+            format!("a router's norm with {:?}", self.router_norm)
+        })?;
         ensure((1..=n_experts).contains(&n_used), || {
             format!("{n_used} of {n_experts} experts in use")
         })?;
@@ -184,6 +264,12 @@ impl Attention {
         ensure(n_heads.checked_mul(d_head).is_some_and(is_width), || {
             format!("{n_heads} heads of {d_head}")
         })?;
+        if let KvSource::Own {
+            v_norm: Some(eps), ..
+        } = self.kv
+        {
+            ensure(is_positive(eps), || format!("a norm of values with {eps}"))?;
+        }
         ensure(self.mask != Mask::Window(0), || {
             "a window of no positions".to_owned()
         })?;

@@ -437,6 +437,7 @@ fn check_size(spec: &ModelSpec, layers: &Range<usize>, sizes: [usize; 4]) -> Res
             "layers {layers:?} of a model of {n_layers}"
         )));
     }
+    spec.check_separable(layers)?;
     if let Positions::Learned(n) = spec.positions
         && sizes[0] > n
     {

@@ -4,6 +4,8 @@
 //! x = norm(embed[token] * embed_scale + position[pos] + type)
 //! for each layer:  x += mixer(norm(x))
 //!                  x += ffn(norm(x))
+//!                  x += layer_embed[token]       if there are such embeddings
+//!                  x *= out_scale                if the layer has one
 //! logits = softcap(logit_scale * (W_head norm(x) + b))    or, of an encoder, x itself
 //! ```
 //! The spec describes what a layer computes; nothing here depends on an architecture, on where
@@ -17,7 +19,8 @@ use atta_store::{WeightGroup, WeightPass};
 use crate::{
     Batch, Cpu, Error, Input, Model, Output, Phase, Role, Row, Want,
     blocks::{
-        Normalize, Pass, RowNorm, attention, delta_net, gated_mlp, moe, plain_mlp, short_conv,
+        Normalize, Pass, RowNorm, add_layer_embedding, attention, delta_net, gated_mlp,
+        layer_inputs, mlp_and_moe, moe, plain_mlp, scale_residual, short_conv,
     },
     spec::{Ffn, Mixer},
 };
@@ -53,6 +56,14 @@ impl Cpu {
             s: &mut self.scratch,
             observer: self.observer.as_mut(),
         };
+        let layer_embed = self.model.spec().layer_embed;
+        if let Some(embed) = &layer_embed {
+            // As in transformers, an embedding that comes without a token has the first one's.
+            self.ids.clear();
+            self.ids
+                .extend(batch.rows.iter().map(|row| row.token().unwrap_or(0)));
+            layer_inputs(&mut pass, embed, &self.ids)?;
+        }
         for l in self.layers.clone() {
             let layer = &self.model.spec().layers[l];
             match &layer.mixer {
@@ -64,7 +75,12 @@ impl Cpu {
                 Ffn::Gated(m) => gated_mlp(&mut pass, l, m)?,
                 Ffn::Plain(m) => plain_mlp(&mut pass, l, m)?,
                 Ffn::Moe(m) => moe(&mut pass, l, m)?,
+                Ffn::MlpAndMoe(both) => mlp_and_moe(&mut pass, l, both)?,
             }
+            if let Some(embed) = &layer_embed {
+                add_layer_embedding(&mut pass, l, embed)?;
+            }
+            scale_residual(&mut pass, l);
         }
         self.emit(&batch.rows, out)?;
         Ok(self.model.weights().end()?)

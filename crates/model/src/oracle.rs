@@ -5,19 +5,22 @@
 //! nothing with the forward pass but the spec and the bound tensors, so that one mistake cannot go
 //! unnoticed.
 
+use std::collections::HashMap;
+
 use atta_store::WeightGroup;
 
 use crate::{
     Error, Model, Placement, Role,
     bind::Tensors,
     spec::{
-        Activation, Attention, Factors, Ffn, LayerSpec, Mixer, Norm, OutputGate, Pairing,
+        Activation, Attention, Factors, Ffn, KvSource, LayerSpec, Mixer, Norm, OutputGate, Pairing,
         Positions, QkNorm, Rope, ShortConv, Sublayer, Wiring,
     },
 };
 
 mod encoder;
 mod experts;
+mod layer_embed;
 mod recurrent;
 
 pub use encoder::scores;
@@ -45,13 +48,15 @@ pub fn normed(model: &Model, tokens: &[u32]) -> Result<Vec<f32>, Error> {
 fn residuals(model: &Model, tokens: &[u32], first_of_second: usize) -> Result<Rows, Error> {
     let spec = model.spec();
     let mut x = embed(model, tokens, first_of_second)?;
+    let embeddings = layer_embed::inputs(model, tokens, &x)?;
+    let mut shared = SharedKv::new();
     for (l, layer) in spec.layers.iter().enumerate() {
         let t = model.layer(l);
         let y = post(
             layer,
             t,
             Sublayer::Mixer,
-            mixer(model, l, &pre(layer, t, Sublayer::Mixer, &x))?,
+            mixer(model, l, &pre(layer, t, Sublayer::Mixer, &x), &mut shared)?,
         );
         match layer.wiring {
             Wiring::Sequential { .. } | Wiring::PostNorm { .. } => {
@@ -66,6 +71,12 @@ fn residuals(model: &Model, tokens: &[u32], first_of_second: usize) -> Result<Ro
                 add(&mut x, &y, layer.residual_scale);
                 add(&mut x, &z, layer.residual_scale);
             }
+        }
+        if let Some(embed) = &spec.layer_embed {
+            layer_embed::add_to(model, (l, embed), &embeddings, &mut x)?;
+        }
+        if let Some(scale) = t.vector_opt(Role::LayerOutputScale) {
+            x.iter_mut().flatten().for_each(|x| *x *= scale[0]);
         }
     }
     Ok(x)
@@ -103,6 +114,8 @@ fn sum(layer: &LayerSpec, t: &Tensors, sublayer: Sublayer, x: Rows) -> Rows {
         None => x,
     }
 }
+/// Keys and values of each attention layer, for layers that attend to another's.
+type SharedKv = HashMap<usize, (Rows, Rows)>;
 
 /// One vector per position.
 type Rows = Vec<Vec<f32>>;
@@ -237,9 +250,9 @@ fn normalized(norm: Norm, x: &[f32], weight: &[f32], bias: Option<&[f32]>) -> Ve
         .collect()
 }
 
-fn mixer(model: &Model, l: usize, h: &Rows) -> Result<Rows, Error> {
+fn mixer(model: &Model, l: usize, h: &Rows, shared: &mut SharedKv) -> Result<Rows, Error> {
     match &model.spec().layers[l].mixer {
-        Mixer::Attention(a) => attention(model, l, a, h),
+        Mixer::Attention(a) => attention(model, (l, a), h, shared),
         Mixer::ShortConv(conv) => short_conv(model, l, conv, h),
         Mixer::DeltaNet(net) => recurrent::delta_net(model, l, net, h),
     }
@@ -268,15 +281,39 @@ fn short_conv(model: &Model, l: usize, conv: &ShortConv, h: &Rows) -> Result<Row
     ))
 }
 
-fn attention(model: &Model, l: usize, a: &Attention, h: &Rows) -> Result<Rows, Error> {
+fn attention(
+    model: &Model,
+    (l, a): (usize, &Attention),
+    h: &Rows,
+    shared: &mut SharedKv,
+) -> Result<Rows, Error> {
     let layer = &model.spec().layers[l];
     let t = model.layer(l);
     let input =
         |weight, bias| Ok::<_, Error>(project(&matrix(model, l, weight)?, t.vector_opt(bias), h));
     let q = input(Role::AttnQ, Role::AttnQBias)?;
     let (mut q, gates) = queries(a, q);
-    let mut k = input(Role::AttnK, Role::AttnKBias)?;
-    let v = input(Role::AttnV, Role::AttnVBias)?;
+    let (mut k, mut v) = (Rows::new(), Rows::new());
+    if a.kv_layer().is_none() {
+        k = input(Role::AttnK, Role::AttnKBias)?;
+        v = match t.has_matrix(Role::AttnV) {
+            true => input(Role::AttnV, Role::AttnVBias)?,
+            false => k.clone(),
+        };
+    }
+    if let KvSource::Own {
+        v_norm: Some(eps), ..
+    } = a.kv
+    {
+        let ones = vec![1.0; a.d_head];
+        let heads = |v: &[f32]| {
+            let heads = v.chunks_exact(a.d_head);
+            heads
+                .flat_map(|head| normalized(Norm::Rms { eps }, head, &ones, None))
+                .collect()
+        };
+        v = map_rows(&v, heads);
+    }
     for (rows, role) in [(&mut q, Role::AttnQNorm), (&mut k, Role::AttnKNorm)] {
         for (pos, row) in rows.iter_mut().enumerate() {
             *row = qk_norm(a, row, t.vector_opt(role));
@@ -292,9 +329,13 @@ fn attention(model: &Model, l: usize, a: &Attention, h: &Rows) -> Result<Rows, E
             .enumerate()
             .for_each(|(pos, q)| q.iter_mut().for_each(|q| *q *= temperature.at(pos)));
     }
+    if a.kv_layer().is_none() {
+        shared.insert(l, (k, v));
+    }
+    let (k, v) = &shared[&a.kv_layer().unwrap_or(l)];
     let sinks = t.vector_opt(Role::AttnSinks);
     let heads = (0..h.len())
-        .map(|pos| attend(a, sinks, &q[pos], (&k, &v), pos))
+        .map(|pos| attend(a, sinks, &q[pos], (k, v), pos))
         .collect();
     let heads = sub(layer, t, Sublayer::Mixer, gated_heads(heads, &gates));
     Ok(project(
@@ -431,7 +472,21 @@ fn feed_forward(model: &Model, (l, layer): (usize, &LayerSpec), x: &Rows) -> Res
         Ffn::Plain(m) => down(map_rows(&up()?, |up| {
             up.iter().map(|u| activate(m.activation, *u)).collect()
         }))?,
-        Ffn::Moe(m) => experts::moe(model, (l, m), &h)?,
+        Ffn::Moe(m) => experts::moe(model, (l, m), &h, &h)?,
+        Ffn::MlpAndMoe(both) => {
+            let norm = |role, x: &Rows| {
+                let norm = Norm::Rms { eps: both.eps };
+                map_rows(x, |x| normalized(norm, x, t.vector(role), None))
+            };
+            let gate = product(Role::FfnGate, Role::FfnGateBias, &h)?;
+            let mut y = norm(
+                Role::PostFfwNorm1,
+                &down(gated(both.mlp.activation, &gate, up()?))?,
+            );
+            let z = experts::moe(model, (l, &both.moe), x, &norm(Role::PreFfwNorm2, x))?;
+            add(&mut y, &norm(Role::PostFfwNorm2, &z), 1.0);
+            y
+        }
     };
     Ok(post(layer, t, Sublayer::Ffn, y))
 }

@@ -36,6 +36,8 @@ impl Share {
             (_, _, Some(l)) => self.layers.contains(&l),
             // The plan decides whether the head is the embedding.
             (Placement::Embed, ..) => self.embed || self.head,
+            (Placement::LayerEmbed, ..)
+            | (_, Role::PerLayerModelProj | Role::PerLayerProjNorm, _) => self.embed,
             (Placement::Head, ..)
             | (
                 _,

@@ -8,8 +8,8 @@ use std::ops::Range;
 use atta_store::Projection;
 
 use crate::spec::{
-    Attention, DeltaNet, Ffn, GateRows, LayerSpec, Mixer, Mlp, ModelSpec, Moe, Norm, Outputs,
-    Positions, Presence, QkNorm, RopeScaling, ShortConv, Sublayer, TokenTypes, Wiring,
+    Attention, DeltaNet, Ffn, GateRows, KvSource, LayerSpec, Mixer, Mlp, ModelSpec, Moe, Norm,
+    Outputs, Positions, Presence, QkNorm, RopeScaling, ShortConv, Sublayer, TokenTypes, Wiring,
 };
 
 /// The role of a tensor, by its GGUF name.
@@ -25,6 +25,9 @@ pub enum Role {
     TokenTypes,
     TokenEmbdNorm,
     TokenEmbdNormBias,
+    PerLayerTokenEmbd,
+    PerLayerModelProj,
+    PerLayerProjNorm,
     OutputNorm,
     OutputNormBias,
     Output,
@@ -91,16 +94,28 @@ pub enum Role {
     FfnGateShexp,
     FfnUpShexp,
     FfnDownShexp,
+    FfnGateInpScale,
+    PreFfwNorm2,
+    PostFfwNorm1,
+    PostFfwNorm2,
+    InpGate,
+    Proj,
+    PostNorm,
+    LayerOutputScale,
 }
 
 impl Role {
     /// Number of roles, for tables that are indexed by role.
-    pub const COUNT: usize = Role::FfnDownShexp as usize + 1;
+    pub const COUNT: usize = Role::LayerOutputScale as usize + 1;
 
     /// Where the bytes of the tensor are.
     pub fn placement(self) -> Placement {
         match self {
             Role::TokenEmbd => Placement::Embed,
+            Role::PerLayerTokenEmbd => Placement::LayerEmbed,
+            Role::PerLayerModelProj => Placement::Layer(Projection::LayerInputs),
+            Role::InpGate => Placement::Layer(Projection::EmbedGate),
+            Role::Proj => Placement::Layer(Projection::EmbedOut),
             Role::Output => Placement::Head,
             // Other mixers' first and last matrices take the places of those of attention.
             Role::AttnQ
@@ -125,6 +140,13 @@ impl Role {
             | Role::TokenTypes
             | Role::TokenEmbdNorm
             | Role::TokenEmbdNormBias
+            | Role::PerLayerProjNorm
+            | Role::PostNorm
+            | Role::FfnGateInpScale
+            | Role::PreFfwNorm2
+            | Role::PostFfwNorm1
+            | Role::PostFfwNorm2
+            | Role::LayerOutputScale
             | Role::OutputNorm
             | Role::OutputNormBias
             | Role::OutputBias
@@ -178,6 +200,9 @@ impl Role {
             Role::TokenTypes => "token_types.weight",
             Role::TokenEmbdNorm => "token_embd_norm.weight",
             Role::TokenEmbdNormBias => "token_embd_norm.bias",
+            Role::PerLayerTokenEmbd => "per_layer_token_embd.weight",
+            Role::PerLayerModelProj => "per_layer_model_proj.weight",
+            Role::PerLayerProjNorm => "per_layer_proj_norm.weight",
             Role::OutputNorm => "output_norm.weight",
             Role::OutputNormBias => "output_norm.bias",
             Role::Output => "output.weight",
@@ -244,6 +269,14 @@ impl Role {
             Role::FfnGateShexp => "ffn_gate_shexp.weight",
             Role::FfnUpShexp => "ffn_up_shexp.weight",
             Role::FfnDownShexp => "ffn_down_shexp.weight",
+            Role::FfnGateInpScale => "ffn_gate_inp.scale",
+            Role::PreFfwNorm2 => "pre_ffw_norm_2.weight",
+            Role::PostFfwNorm1 => "post_ffw_norm_1.weight",
+            Role::PostFfwNorm2 => "post_ffw_norm_2.weight",
+            Role::InpGate => "inp_gate.weight",
+            Role::Proj => "proj.weight",
+            Role::PostNorm => "post_norm.weight",
+            Role::LayerOutputScale => "layer_output_scale.weight",
         }
     }
 }
@@ -292,12 +325,15 @@ impl LayerSpec {
 pub enum Placement {
     /// Decoded to f32 on the heap: a vector, which is small and read by every token.
     Resident,
-    /// A weight group of its layer that every token reads.
+    /// A weight group of its layer that every token reads; of the first layer, if the tensor is of
+    /// the whole model.
     Layer(Projection),
     /// The weight group of an expert; the tensor has a matrix for each.
     Experts,
     /// The token embedding, read by rows.
     Embed,
+    /// The embedding of tokens in every layer, read by rows.
+    LayerEmbed,
     /// The output head, read by rows.
     Head,
 }
@@ -326,13 +362,18 @@ pub struct TensorReq {
 pub struct FusedIn {
     /// Its name in GGUF files, without the prefix of its layer.
     pub name: &'static str,
-    /// The rows of this tensor.
+    /// The rows of this tensor; of tensors of experts the rows of each expert.
     pub rows: Range<usize>,
-    /// All rows. A tensor of that name with another number of rows is not a fused one.
+    /// All rows, of each expert. A tensor of that name with another number of rows is not a fused one.
     pub n_rows: usize,
 }
 
 impl TensorReq {
+    /// The dimension of [`shape`](Self::shape) that counts rows.
+    pub(crate) fn rows_dim(&self) -> usize {
+        usize::from(self.role.placement() == Placement::Experts)
+    }
+
     /// Its name in GGUF files.
     pub fn name(&self) -> String {
         self.full_name(self.role.name())
@@ -373,9 +414,21 @@ impl ModelSpec {
         for (role, presence, n) in self.rope_factors() {
             list.add(role, &[n], presence);
         }
+        if let Some(embed) = &self.layer_embed {
+            let d_all = self.layers.len() * embed.d;
+            list.require(Role::PerLayerTokenEmbd, &[self.n_vocab, d_all]);
+            list.require(Role::PerLayerModelProj, &[d_all, d]);
+            list.require(Role::PerLayerProjNorm, &[embed.d]);
+        }
         for (l, layer) in self.layers.iter().enumerate() {
             list.layer = Some(l);
             list.layer(layer, d);
+            if let Some(embed) = &self.layer_embed {
+                list.require(Role::InpGate, &[embed.d, d]);
+                list.require(Role::Proj, &[d, embed.d]);
+                list.require(Role::PostNorm, &[d]);
+            }
+            list.add(Role::LayerOutputScale, &[1], layer.out_scale);
         }
         list.layer = None;
         if let Some(norm) = self.head.norm {
@@ -468,6 +521,15 @@ impl List {
         }
     }
 
+    /// Changes the presence of the tensor that was just added.
+    fn last_is(&mut self, presence: Presence) {
+        match (presence, self.reqs.last_mut()) {
+            (Presence::Absent, _) => drop(self.reqs.pop()),
+            (_, Some(req)) => req.presence = presence,
+            (_, None) => {}
+        }
+    }
+
     fn norm(&mut self, norm: Norm, [weight, bias]: [Role; 2], d: usize) {
         self.require(weight, &[d]);
         if matches!(norm, Norm::Layer { .. }) {
@@ -484,6 +546,23 @@ impl List {
                 name: other,
                 rows: 0..n_rows,
                 n_rows,
+            });
+        }
+    }
+
+    /// Accepts gate and up of experts, if one of them was just added, in one tensor: the rows of
+    /// gate, then those of up, of each expert.
+    fn last_in_gate_up(&mut self, role: Role, d_ff: usize) {
+        let start = match role {
+            Role::FfnGateExps => 0,
+            Role::FfnUpExps => d_ff,
+            _ => return,
+        };
+        if let Some(req) = self.reqs.last_mut() {
+            req.fused_in = Some(FusedIn {
+                name: "ffn_gate_up_exps.weight",
+                rows: start..start + d_ff,
+                n_rows: 2 * d_ff,
             });
         }
     }
@@ -525,6 +604,13 @@ impl List {
             Ffn::Gated(mlp) => self.gated(mlp, d_model),
             Ffn::Plain(mlp) => self.plain(mlp, d_model),
             Ffn::Moe(moe) => self.moe(moe, d_model),
+            Ffn::MlpAndMoe(both) => {
+                self.gated(&both.mlp, d_model);
+                self.require(Role::PostFfwNorm1, &[d_model]);
+                self.require(Role::PreFfwNorm2, &[d_model]);
+                self.moe(&both.moe, d_model);
+                self.require(Role::PostFfwNorm2, &[d_model]);
+            }
         }
     }
 
@@ -555,18 +641,27 @@ impl List {
     fn attention(&mut self, a: &Attention, d_model: usize) {
         let d_q = a.d_q();
         let d_kv = a.d_kv();
-        let weights = [
-            (Role::AttnQ, a.d_q_rows()),
-            (Role::AttnK, d_kv),
-            (Role::AttnV, d_kv),
-        ];
-        let biases = [
-            (Role::AttnQBias, a.d_q_rows()),
-            (Role::AttnKBias, d_kv),
-            (Role::AttnVBias, d_kv),
-        ];
-        self.fused("attn_qkv.weight", weights, &[d_model], Presence::Required);
-        self.fused("attn_qkv.bias", biases, &[], a.qkv_bias);
+        match a.kv {
+            KvSource::Own { v_proj, .. } => {
+                let weights = [
+                    (Role::AttnQ, a.d_q_rows()),
+                    (Role::AttnK, d_kv),
+                    (Role::AttnV, d_kv),
+                ];
+                let biases = [
+                    (Role::AttnQBias, a.d_q_rows()),
+                    (Role::AttnKBias, d_kv),
+                    (Role::AttnVBias, d_kv),
+                ];
+                self.fused("attn_qkv.weight", weights, &[d_model], Presence::Required);
+                self.last_is(v_proj);
+                self.fused("attn_qkv.bias", biases, &[], a.qkv_bias);
+            }
+            KvSource::Layer(_) => {
+                self.require(Role::AttnQ, &[a.d_q_rows(), d_model]);
+                self.add(Role::AttnQBias, &[a.d_q_rows()], a.qkv_bias);
+            }
+        }
         let widths = match a.qk_norm {
             QkNorm::None => None,
             QkNorm::PerHead { .. } => Some([a.d_head; 2]),
@@ -574,7 +669,9 @@ impl List {
         };
         if let Some([d_q, d_k]) = widths {
             self.require(Role::AttnQNorm, &[d_q]);
-            self.require(Role::AttnKNorm, &[d_k]);
+            if a.kv_layer().is_none() {
+                self.require(Role::AttnKNorm, &[d_k]);
+            }
         }
         if a.sub_norm.is_some() {
             self.require(Role::AttnSubNorm, &[d_q]);
@@ -613,12 +710,16 @@ impl List {
         self.require(Role::FfnGateInp, &[n, d_model]);
         self.add(Role::FfnGateInpBias, &[n], m.router_bias);
         self.add(Role::ExpProbsBias, &[n], m.selection_bias);
+        if m.router_norm.is_some() {
+            self.require(Role::FfnGateInpScale, &[d_model]);
+        }
         for (role, d_out, d_in, bias) in [
             (Role::FfnGateExps, d_ff, d_model, Role::FfnGateExpsBias),
             (Role::FfnUpExps, d_ff, d_model, Role::FfnUpExpsBias),
             (Role::FfnDownExps, d_model, d_ff, Role::FfnDownExpsBias),
         ] {
             self.require(role, &[n, d_out, d_in]);
+            self.last_in_gate_up(role, d_ff);
             self.add(bias, &[n, d_out], m.expert.bias);
         }
         if let Some(shared) = &m.shared {

@@ -6,9 +6,10 @@ mod support;
 use atta_model::{
     arch::REGISTRY,
     spec::{
-        Activation, Attention, DeltaNet, Ffn, GateRows, Gating, KeySharing, LayerSpec, Mask, Mixer,
-        Mlp, ModelSpec, Moe, Norm, OutputGate, Outputs, Pairing, Positions, Presence, QkNorm,
-        RampEnds, Rope, RopeScaling, ShortConv, Temperature, TokenTypes, Wiring, Yarn,
+        Activation, Attention, DeltaNet, Ffn, GateRows, Gating, KeySharing, KvSource, LayerEmbed,
+        LayerSpec, Mask, Mixer, Mlp, ModelSpec, Moe, Norm, OutputGate, Outputs, Pairing, Positions,
+        Presence, QkNorm, RampEnds, Rope, RopeScaling, ShortConv, Temperature, TokenTypes, Wiring,
+        Yarn,
     },
 };
 use support::{Golden, goldens_and_encoders, nmse};
@@ -130,6 +131,9 @@ fn changes(g: &Golden, spec: &ModelSpec) -> Vec<Change> {
         Some(_) => add("head.bias", |s| s.head.bias = Presence::Absent),
         None => add("head.bias", |s| s.head.bias = Presence::Required),
     }
+    if spec.layer_embed.is_some() {
+        all.extend(layer_embed_changes());
+    }
     with_layers(g, spec, all)
 }
 
@@ -159,6 +163,19 @@ fn with_layers(g: &Golden, spec: &ModelSpec, mut all: Vec<Change>) -> Vec<Change
     all
 }
 
+fn layer_embed_changes() -> Vec<Change> {
+    let change = |what: &str, change: fn(&mut LayerEmbed)| -> Change {
+        let of_spec = move |s: &mut ModelSpec| change(s.layer_embed.as_mut().unwrap());
+        (format!("layer_embed.{what}"), Box::new(of_spec))
+    };
+    vec![
+        ("layer_embed".to_owned(), Box::new(|s| s.layer_embed = None)),
+        change("d", |e| e.d += 1),
+        change("activation", |e| e.activation = Activation::Silu),
+        change("eps", |e| e.eps *= 1.5),
+    ]
+}
+
 type LayerChange = (&'static str, fn(&mut LayerSpec));
 
 fn layer_changes(layer: &LayerSpec, in_file: &impl Fn(&str) -> bool) -> Vec<LayerChange> {
@@ -186,6 +203,7 @@ fn layer_changes(layer: &LayerSpec, in_file: &impl Fn(&str) -> bool) -> Vec<Laye
                 Ffn::Gated(m) => Ffn::Plain(m),
                 Ffn::Plain(m) => Ffn::Gated(m),
                 Ffn::Moe(m) => Ffn::Plain(m.expert),
+                Ffn::MlpAndMoe(both) => Ffn::Gated(both.mlp),
             };
         }),
     ];
@@ -193,6 +211,10 @@ fn layer_changes(layer: &LayerSpec, in_file: &impl Fn(&str) -> bool) -> Vec<Laye
         Mixer::Attention(a) => attention_changes(a, in_file),
         Mixer::DeltaNet(_) => delta_changes(),
         Mixer::ShortConv(_) => conv_changes(),
+    });
+    all.push(match in_file("blk.{l}.layer_output_scale.weight") {
+        true => ("out_scale", |l| l.out_scale = Presence::Absent),
+        false => ("out_scale", |l| l.out_scale = Presence::Required),
     });
     all.push(
         match in_file("blk.{l}.ffn_up.bias") || in_file("blk.{l}.ffn_up_exps.bias") {
@@ -246,6 +268,7 @@ fn attention_changes(a: &Attention, in_file: &impl Fn(&str) -> bool) -> Vec<Laye
             };
         }),
     ];
+    all.extend(kv_changes(a, in_file));
     all.extend(presence_changes(in_file));
     all.extend(a.rope.iter().flat_map(|rope| rope_changes(rope, in_file)));
     let has_eps = [
@@ -260,6 +283,48 @@ fn attention_changes(a: &Attention, in_file: &impl Fn(&str) -> bool) -> Vec<Laye
     ];
     all.extend(has_eps.into_iter().flatten());
     all
+}
+
+fn kv_changes(a: &Attention, in_file: &impl Fn(&str) -> bool) -> Vec<LayerChange> {
+    let KvSource::Own { v_norm, .. } = a.kv else {
+        // Two layers further back is the next one that may have as many heads of the same width.
+        return vec![
+            ("kv.layer", |l| {
+                if let KvSource::Layer(source) = &mut l.attention_mut().kv {
+                    *source = source.saturating_sub(2);
+                }
+            }),
+            ("kv", |l| l.attention_mut().kv = KvSource::PROJECTED),
+        ];
+    };
+    let mut all: Vec<LayerChange> = vec![("kv.v_norm", |l| {
+        let KvSource::Own { v_norm, .. } = &mut l.attention_mut().kv else {
+            return;
+        };
+        *v_norm = v_norm.is_none().then_some(0.1);
+    })];
+    if v_norm.is_some() {
+        all.push(("kv.v_norm.eps", |l| {
+            if let KvSource::Own {
+                v_norm: Some(eps), ..
+            } = &mut l.attention_mut().kv
+            {
+                *eps *= 2.0;
+            }
+        }));
+    }
+    let has_v = in_file("blk.{l}.attn_v.weight") || in_file("blk.{l}.attn_qkv.weight");
+    all.push(match has_v {
+        true => ("kv.v_proj", |l| set_v_proj(l, Presence::Absent)),
+        false => ("kv.v_proj", |l| set_v_proj(l, Presence::Required)),
+    });
+    all
+}
+
+fn set_v_proj(l: &mut LayerSpec, presence: Presence) {
+    if let KvSource::Own { v_proj, .. } = &mut l.attention_mut().kv {
+        *v_proj = presence;
+    }
 }
 
 fn conv_changes() -> Vec<LayerChange> {
@@ -411,6 +476,10 @@ fn moe_changes(layer: &LayerSpec, in_file: impl Fn(&str) -> bool) -> Vec<LayerCh
         ("moe", |l| l.ffn = Ffn::Gated(l.mlp().clone())),
         ("n_experts", |l| moe_of(l).n_experts -= 1),
         ("n_used", |l| moe_of(l).n_used -= 1),
+        ("router_norm", |l| {
+            let norm = &mut moe_of(l).router_norm;
+            *norm = norm.is_none().then_some(1e-2);
+        }),
         ("renormalize", |l| moe_of(l).renormalize ^= true),
         ("weights_scale", |l| moe_of(l).weights_scale *= 1.1),
         ("gating", |l| {
@@ -445,6 +514,26 @@ fn moe_changes(layer: &LayerSpec, in_file: impl Fn(&str) -> bool) -> Vec<LayerCh
             moe_of(l).selection_bias = Presence::Required
         }),
     });
+    if moe.router_norm.is_some() {
+        all.push(("router_norm.eps", |l| {
+            moe_of(l).router_norm = moe_of(l).router_norm.map(|eps| 2.0 * eps);
+        }));
+    }
+    if let Ffn::MlpAndMoe(_) = &layer.ffn {
+        all.push(("experts alone", |l| l.ffn = Ffn::Moe(moe_of(l).clone())));
+        all.push(("norms beside experts", |l| {
+            if let Ffn::MlpAndMoe(both) = &mut l.ffn {
+                both.eps *= 2.0;
+            }
+        }));
+        all.push(("expert.d_ff", |l| moe_of(l).expert.d_ff -= 2));
+        all.push(("expert.activation", |l| {
+            moe_of(l).expert.activation = Activation::Silu
+        }));
+        all.push(("expert.bias", |l| {
+            moe_of(l).expert.bias = Presence::Required
+        }));
+    }
     if moe.shared.is_some() {
         all.push(("shared.d_ff", |l| shared(l).d_ff -= 2));
         all.push(("shared.activation", |l| {
@@ -456,10 +545,11 @@ fn moe_changes(layer: &LayerSpec, in_file: impl Fn(&str) -> bool) -> Vec<LayerCh
 }
 
 fn moe_of(l: &mut LayerSpec) -> &mut Moe {
-    let Ffn::Moe(m) = &mut l.ffn else {
-        panic!("a layer without experts")
-    };
-    m
+    match &mut l.ffn {
+        Ffn::Moe(m) => m,
+        Ffn::MlpAndMoe(both) => &mut both.moe,
+        _ => panic!("a layer without experts"),
+    }
 }
 
 fn shared(l: &mut LayerSpec) -> &mut Mlp {

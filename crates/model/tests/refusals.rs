@@ -3,14 +3,19 @@
 
 mod support;
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, AtomicUsize, Ordering},
+use std::{
+    num::NonZeroUsize,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
 };
 
+use atta_kernels::{Kernels, Pool};
 use atta_model::{
-    AdapterSet, Batch, Error, Executor, ExecutorSize, Input, KvType, Model, Output, Row, Want,
-    spec::{Activation, Attention, Ffn, Mask, Mlp, ModelSpec, Norm, Presence, Rope},
+    AdapterSet, Batch, Cpu, Error, Executor, ExecutorSize, Input, KvType, Model, Output, Row,
+    Share, Want,
+    spec::{Activation, Attention, Ffn, KvSource, Mask, Mlp, ModelSpec, Norm, Presence, Rope},
 };
 use atta_store::{Budget, ChunkGuard, InMemory, ModelFiles, WeightGroup, Weights};
 use support::{append, bits, cpu, forward, golden};
@@ -171,6 +176,44 @@ fn rows_of_the_wrong_kind_and_executors_of_nothing_are_refused() {
     ));
     assert!(matches!(make(|o| o.n_ctx = 1 << 30), Some(Error::Store(_))));
     assert_eq!(budget.used(), 0, "what was refused keeps nothing");
+}
+
+#[test]
+fn layers_that_need_others_are_not_computed_alone() {
+    let g = golden("gemma4");
+    // Layer 4 reads the keys and values of layer 3; all layers read embeddings of tokens.
+    for layers in [0..3, 4..7] {
+        let share = Share::of_layers(g.model().spec(), layers.clone());
+        let source = |files, plan| -> Result<Box<dyn Weights>, Error> {
+            Ok(Box::new(InMemory::new(files, plan)?))
+        };
+        let spec = g.model().spec().clone();
+        let part = Model::with_share(spec, share, g.files(), &Budget::unlimited(), source);
+        assert_eq!(part.is_ok(), layers == (0..3), "{layers:?}");
+        let size = ExecutorSize {
+            layers: Some(layers.clone()),
+            ..ExecutorSize::default()
+        };
+        let pool = Arc::new(Pool::new(NonZeroUsize::MIN));
+        let budget = Budget::unlimited();
+        let cpu = Cpu::new(g.model(), Kernels::detect(), pool, &budget, size);
+        assert_eq!(cpu.is_ok(), layers == (0..3), "{layers:?}");
+    }
+}
+
+#[test]
+fn keys_and_values_are_those_of_an_earlier_layer_of_the_same_kind() {
+    let g = golden("gemma4");
+    let from = |source: usize| {
+        let mut spec = g.model().spec().clone();
+        spec.layers[4].attention_mut().kv = KvSource::Layer(source);
+        spec.check().is_ok()
+    };
+    assert!(from(0) && from(1));
+    // Of no window, itself, one that has none of its own, and one that is not there.
+    for source in [2, 4, 5, 7] {
+        assert!(!from(source), "{source}");
+    }
 }
 
 fn attention(spec: &mut ModelSpec) -> &mut Attention {

@@ -177,6 +177,21 @@ fn a_state_whose_keys_were_turned_otherwise_is_refused() {
     }
 }
 
+#[test]
+fn layers_that_share_keys_and_values_store_them_once() {
+    let g = golden("gemma4");
+    let model = g.model();
+    let spec = model.spec();
+    let bytes = spec.state_bytes(KvType::F32, 1);
+    let shares = |l: usize| spec.layers[l].attention().unwrap().kv_layer().is_some();
+    assert!((0..spec.layers.len()).all(|l| (bytes[l] == 0) == shares(l)));
+    let mut cpu = cpu(&model, 1, KvType::F32);
+    let seq = cpu.new_seq().unwrap();
+    append(&mut cpu, seq, &g.tokens[..10], 10);
+    let [none, ten] = [0, 10].map(|n| export(&cpu, seq, 0..n).len() as u64);
+    assert_eq!(ten - none, 10 * bytes.iter().sum::<u64>());
+}
+
 /// The tiny models that have layers with a window.
 fn windowed() -> impl Iterator<Item = support::Golden> {
     let window = |l: &atta_model::spec::LayerSpec| {

@@ -56,6 +56,8 @@ impl RowTable {
 /// Names the weight groups that every token needs of a layer, in the order of the forward pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Projection {
+    /// The projection of the embedding to the inputs of all layers, of the first layer.
+    LayerInputs,
     /// Query, key and value projections.
     Qkv,
     /// The attention output projection.
@@ -66,16 +68,23 @@ pub enum Projection {
     GateUp,
     /// The down projection of the feed-forward block or of the shared expert.
     Down,
+    /// The gate of a layer's embedding.
+    EmbedGate,
+    /// The projection of a layer's gated embedding.
+    EmbedOut,
 }
 
 impl Projection {
     /// All groups of a layer, in order.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 8] = [
+        Self::LayerInputs,
         Self::Qkv,
         Self::AttnOut,
         Self::Router,
         Self::GateUp,
         Self::Down,
+        Self::EmbedGate,
+        Self::EmbedOut,
     ];
 }
 
@@ -92,6 +101,8 @@ pub struct Plan {
     pub experts: Vec<Vec<RowTable>>,
     /// The token embedding.
     pub embed: Option<RowTable>,
+    /// The embedding of tokens in every layer. Only rows of it are read; it is never resident.
+    pub layer_embed: Option<RowTable>,
     /// The output head; equal to `embed` if the two are tied, and then it counts once.
     pub head: Option<RowTable>,
 }
@@ -114,6 +125,7 @@ impl Plan {
             layers: self.layers.into_iter().enumerate().map(kept).collect(),
             experts: self.experts.into_iter().enumerate().map(experts).collect(),
             embed: self.embed.filter(|_| embed),
+            layer_embed: self.layer_embed.filter(|_| embed),
             head: self.head.filter(|_| head),
         }
     }
@@ -127,6 +139,7 @@ impl Plan {
             .flatten()
             .chain(self.experts.iter().flatten())
             .chain(&self.embed)
+            .chain(&self.layer_embed)
             .chain(head)
     }
 
@@ -138,7 +151,9 @@ impl Plan {
                 .get(l)
                 .map(|tables| &tables[projection as usize][..]),
             WeightGroup::Head => self.head.as_ref().map(std::slice::from_ref),
-            WeightGroup::Experts(..) | WeightGroup::EmbedRows(_) => None,
+            WeightGroup::Experts(..)
+            | WeightGroup::EmbedRows(_)
+            | WeightGroup::LayerEmbedRows(_) => None,
         }
         .filter(|tables| !tables.is_empty())
     }
@@ -154,6 +169,8 @@ pub enum WeightGroup<'a> {
     Experts(usize, &'a [u32]),
     /// Some rows of the token embedding; tensor `i` is row `ids[i]`. Always one chunk.
     EmbedRows(&'a [u32]),
+    /// As [`EmbedRows`](Self::EmbedRows), of the embedding of tokens in every layer.
+    LayerEmbedRows(&'a [u32]),
     /// The output head.
     Head,
 }

@@ -77,8 +77,12 @@ impl InMemory {
         Ok(Self { files, plan })
     }
 
-    fn embed_rows<'a>(&'a self, ids: &'a [u32]) -> Result<HeldChunk<'a>, Error> {
-        let table = self.plan.embed.ok_or(Error::NotInPlan)?;
+    fn embed_rows<'a>(
+        &'a self,
+        table: Option<RowTable>,
+        ids: &'a [u32],
+    ) -> Result<HeldChunk<'a>, Error> {
+        let table = table.ok_or(Error::NotInPlan)?;
         check_rows(&table, ids)?;
         let bytes = self
             .files
@@ -122,7 +126,8 @@ impl Weights for InMemory {
         }
         Ok(ChunkGuard(match group {
             WeightGroup::Experts(l, ids) => self.experts(l, ids)?,
-            WeightGroup::EmbedRows(ids) => self.embed_rows(ids)?,
+            WeightGroup::EmbedRows(ids) => self.embed_rows(self.plan.embed, ids)?,
+            WeightGroup::LayerEmbedRows(ids) => self.embed_rows(self.plan.layer_embed, ids)?,
             WeightGroup::Layer(..) | WeightGroup::Head => HeldChunk::Tables(
                 &self.files,
                 self.plan.tables_of(group).ok_or(Error::NotInPlan)?,

@@ -11,6 +11,8 @@ use serde_json::Value;
 use super::{
     config::Config,
     encoders::{ENCODERS, Encoder},
+    gemma4,
+    keys::Keys,
 };
 use crate::Error;
 
@@ -66,6 +68,8 @@ pub(super) struct Family {
     pub(super) norm_offset: f32,
     /// What an encoder has beside layers; `None` of decoders.
     pub(super) encoder: Option<Encoder>,
+    /// Writes the keys that only this architecture has.
+    pub(super) own_keys: Option<fn(&Config, &mut Keys) -> Result<(), Error>>,
     /// The field, and its value, for matrices that are rounded to ternary values when used.
     pub(super) ternary: Option<(&'static str, u64)>,
 }
@@ -117,6 +121,8 @@ pub(super) struct Experts {
     pub(super) parts: [&'static str; 3],
     /// The layout of gate and up if they are one tensor for all experts.
     pub(super) gate_up: GateUpLayout,
+    /// Whether gate and up are one tensor in GGUF too.
+    pub(super) keeps_gate_up: bool,
     /// Fields of widths, with their GGUF keys.
     pub(super) widths: &'static [(&'static str, &'static str)],
     /// Whether the router's weights are renormalized if GGUF does not say.
@@ -158,6 +164,7 @@ const LLAMA: Family = Family {
     otherwise_named: &[],
     norm_offset: 0.0,
     encoder: None,
+    own_keys: None,
     ternary: None,
 };
 
@@ -186,6 +193,7 @@ const QWEN_EXPERTS: Experts = Experts {
     prefix: "mlp.experts.",
     parts: ["gate_proj.weight", "up_proj.weight", "down_proj.weight"],
     gate_up: GateUpLayout::Halves,
+    keeps_gate_up: false,
     widths: &[
         ("moe_intermediate_size", "expert_feed_forward_length"),
         (
@@ -448,6 +456,29 @@ const FAMILIES: &[Family] = &[
         ..HALVES
     },
     GEMMA3,
+    Family {
+        classes: &["Gemma4ForCausalLM", "Gemma4ForConditionalGeneration"],
+        arch: "gemma4",
+        defaults: r#"{"tie_word_embeddings": true, "vocab_size": 262144, "hidden_size": 2304,
+            "intermediate_size": 9216, "num_hidden_layers": 30, "num_attention_heads": 8,
+            "num_key_value_heads": 4, "head_dim": 256, "global_head_dim": 512,
+            "max_position_embeddings": 131072, "rms_norm_eps": 1e-6, "sliding_window": 512,
+            "hidden_size_per_layer_input": 256, "num_kv_shared_layers": 0,
+            "enable_moe_block": false}"#,
+        fixed: &[("attention_bias", "false")],
+        multipliers: &[("final_logit_softcapping", "final_logit_softcapping")],
+        window: Window::Listed(6),
+        names: gemma4::NAMES,
+        experts: Some(Experts {
+            prefix: "experts.",
+            keeps_gate_up: true,
+            widths: &[("moe_intermediate_size", "expert_feed_forward_length")],
+            are_renormalized: true,
+            ..QWEN_EXPERTS
+        }),
+        own_keys: Some(gemma4::write_keys),
+        ..HALVES
+    },
     Family {
         classes: &["Olmo2ForCausalLM", "Olmo3ForCausalLM"],
         arch: "olmo2",
@@ -724,6 +755,17 @@ pub(super) fn usual_name(role: Role) -> &'static str {
         Role::SsmA => "linear_attn.A_log",
         Role::SsmNorm => "linear_attn.norm.weight",
         Role::SsmOut => "linear_attn.out_proj.weight",
+        Role::PerLayerTokenEmbd => "model.embed_tokens_per_layer.weight",
+        Role::PerLayerModelProj => "model.per_layer_model_projection.weight",
+        Role::PerLayerProjNorm => "model.per_layer_projection_norm.weight",
+        Role::InpGate => "per_layer_input_gate.weight",
+        Role::Proj => "per_layer_projection.weight",
+        Role::PostNorm => "post_per_layer_input_norm.weight",
+        Role::LayerOutputScale => "layer_scalar",
+        Role::FfnGateInpScale => "router.scale",
+        Role::PreFfwNorm2 => "pre_feedforward_layernorm_2.weight",
+        Role::PostFfwNorm1 => "post_feedforward_layernorm_1.weight",
+        Role::PostFfwNorm2 => "post_feedforward_layernorm_2.weight",
         Role::ShortconvInProj => "conv.in_proj.weight",
         Role::ShortconvConv => "conv.conv.weight",
         Role::ShortconvOutProj => "conv.out_proj.weight",

@@ -36,6 +36,15 @@ impl Keys {
             .set_u32(&self.key(key), u32::try_from(n).unwrap_or(u32::MAX));
     }
 
+    /// Sets the counts of all layers. One that overflows becomes -1, which `arch::lower` refuses.
+    pub(super) fn counts(&mut self, key: &str, all: &[u64]) {
+        let all: Vec<i32> = all
+            .iter()
+            .map(|&n| i32::try_from(n).unwrap_or(-1))
+            .collect();
+        self.array(key, &all);
+    }
+
     pub(super) fn number(&mut self, key: &str, x: f64) {
         self.writer.set_f32(&self.key(key), x as f32);
     }
@@ -48,9 +57,9 @@ impl Keys {
         self.writer.set_bools(&self.key(key), flags);
     }
 
-    /// Sets an array of counts that are below 2³¹, as [`Rope`] has checked.
-    pub(super) fn counts(&mut self, key: &str, counts: &[i32]) {
-        self.writer.set_i32s(&self.key(key), counts);
+    /// Sets an array of numbers.
+    pub(super) fn array(&mut self, key: &str, all: &[i32]) {
+        self.writer.set_i32s(&self.key(key), all);
     }
 
     pub(super) fn flag(&mut self, key: &str, flag: bool) {
@@ -79,6 +88,9 @@ pub(super) fn write(c: &Config, family: &Family, keys: &mut Keys) -> Result<(), 
         Recurrent::None => {}
         Recurrent::DeltaNet => delta_net::write_keys(c, keys)?,
         Recurrent::ShortConv => short_conv::write_keys(c, keys)?,
+    }
+    if let Some(write) = family.own_keys {
+        write(c, keys)?;
     }
     experts(c, family, keys)
 }
@@ -129,7 +141,7 @@ fn rotation(c: &Config, family: &Family, keys: &mut Keys) -> Result<(), Error> {
     let rope = Rope::new(c)?;
     rope.write(keys)?;
     if let Some(usual) = family.sections {
-        keys.counts("rope.dimension_sections", &rope.sections(usual)?);
+        keys.array("rope.dimension_sections", &rope.sections(usual)?);
     }
     if family.names_d_rope {
         keys.count(
@@ -189,11 +201,19 @@ fn experts(c: &Config, family: &Family, keys: &mut Keys) -> Result<(), Error> {
     let Some(experts) = &family.experts else {
         return Ok(());
     };
+    if c.flag_opt("enable_moe_block")? == Some(false) {
+        // The fields of experts say nothing then.
+        c.any(&["num_experts", "top_k_experts", "moe_intermediate_size"]);
+        return Ok(());
+    }
     keys.count(
         "expert_count",
         c.count(&["num_local_experts", "num_experts"])?,
     );
-    keys.count("expert_used_count", c.count(&["num_experts_per_tok"])?);
+    keys.count(
+        "expert_used_count",
+        c.count(&["num_experts_per_tok", "top_k_experts"])?,
+    );
     for (field, key) in experts.widths {
         if let Some(d_ff) = c.count_opt(&[field])? {
             keys.count(key, d_ff);

@@ -12,6 +12,7 @@ mod config;
 mod delta_net;
 mod encoders;
 mod family;
+mod gemma4;
 mod keys;
 mod mxfp4;
 mod rope;
@@ -25,8 +26,8 @@ use std::path::Path;
 
 use atta_formats::Directory;
 use atta_model::{
-    arch,
-    spec::{Mixer, ModelSpec},
+    Role, arch,
+    spec::{LayerSpec, Mixer, ModelSpec},
 };
 
 use crate::{Checkpoint, Error, metadata::parsed, pickle, raw::RawTensors, safetensors};
@@ -145,6 +146,7 @@ fn from_raw(
     verify::check(&config, family, &rope, &spec)?;
     text_part(&config, &mut raw, notes)?;
     encoders::trim(&config, family, &mut raw, notes)?;
+    drop_shared_kv(&mut raw, family, &spec);
     let is_tied = tied(&config, &mut raw, notes)?;
     let mut builder = builder(family, &rope, quantization, &spec, &mut raw);
     builder.is_tied = is_tied;
@@ -227,8 +229,11 @@ fn named(family: &Family, name: String) -> String {
 /// the text model from names.
 fn text_part(config: &Config, raw: &mut RawTensors, notes: &mut Vec<String>) -> Result<(), Error> {
     const TEXT: [&str; 2] = ["language_model.", "text_model."];
-    const OTHERS: [&str; 7] = [
+    const OTHERS: [&str; 10] = [
+        "audio_tower.",
         "connector.",
+        "embed_audio.",
+        "embed_vision.",
         "image_newline",
         "multi_modal_projector.",
         "vision_embed_tokens.",
@@ -274,6 +279,22 @@ fn leave_out(raw: &mut RawTensors, notes: &mut Vec<String>, what: &str, prefixes
             "{n} tensors of {what} are left out ({})",
             found.join(" ")
         ));
+    }
+}
+
+/// Drops projections of keys and values of layers that attend to another's, which some checkpoints
+/// have.
+fn drop_shared_kv(raw: &mut RawTensors, family: &Family, spec: &ModelSpec) {
+    let shares = |layer: &LayerSpec| layer.attention().is_some_and(|a| a.kv_layer().is_some());
+    for (l, _) in spec
+        .layers
+        .iter()
+        .enumerate()
+        .filter(|(_, layer)| shares(layer))
+    {
+        for role in [Role::AttnK, Role::AttnV, Role::AttnKNorm] {
+            raw.take(&family.name(role, Some(l)));
+        }
     }
 }
 

@@ -30,6 +30,8 @@ pub(super) enum RopeType {
     Yarn,
     Llama3,
     LongRope,
+    /// The first pairs of a head turn, the others do not.
+    Proportional,
 }
 
 /// Fields that transformers 4 wrote at the top level.
@@ -81,6 +83,7 @@ impl<'a> Rope<'a> {
             Some("yarn") => Ok(RopeType::Yarn),
             Some("llama3") => Ok(RopeType::Llama3),
             Some("longrope" | "su") => Ok(RopeType::LongRope),
+            Some("proportional") => Ok(RopeType::Proportional),
             Some(_) => Err(self
                 .config
                 .unsupported("rope_type", name.unwrap_or(&Value::Null))),
@@ -138,8 +141,16 @@ impl<'a> Rope<'a> {
         }
     }
 
-    /// The fraction of a head that is rotated.
+    /// The fraction of a head that is rotated; of a proportional rope all, since factors say which
+    /// pairs turn.
     pub(super) fn partial(&self) -> Result<f64, Error> {
+        match self.kind()? {
+            RopeType::Proportional => Ok(1.0),
+            _ => self.share(),
+        }
+    }
+
+    fn share(&self) -> Result<f64, Error> {
         Ok(self.number_opt("partial_rotary_factor")?.unwrap_or(1.0))
     }
 
@@ -223,7 +234,7 @@ impl<'a> Rope<'a> {
             keys.number("rope.freq_base_swa", theta);
         }
         match self.kind()? {
-            RopeType::Default | RopeType::Llama3 | RopeType::LongRope => {}
+            RopeType::Default | RopeType::Llama3 | RopeType::LongRope | RopeType::Proportional => {}
             RopeType::Linear => {
                 keys.text("rope.scaling.type", "linear");
                 keys.number("rope.scaling.factor", self.number("factor")?);
@@ -293,6 +304,14 @@ impl<'a> Rope<'a> {
                 "low_freq_factor is {low}, expected less than high_freq_factor"
             ))),
         }
+    }
+
+    /// The frequency divisors of a proportional rope, `[d_rope / 2]`: 1 for the pairs that turn, and
+    /// so much for the others that they stand still.
+    pub(super) fn proportional_factors(&self, d_rope: usize) -> Result<Vec<f32>, Error> {
+        let n_turning = (d_rope as f64 * self.share()? / 2.0) as usize;
+        let divisor = |i: usize| if i < n_turning { 1.0 } else { 1e30 };
+        Ok((0..d_rope / 2).map(divisor).collect())
     }
 
     /// The `short_factor` or `long_factor` of longrope.

@@ -17,7 +17,7 @@ pub(super) fn write_keys(c: &Config, keys: &mut Keys) -> Result<(), Error> {
         .into_iter()
         .map(|has| if has { n_kv_heads } else { 0 })
         .collect();
-    keys.counts("attention.head_count_kv", &heads);
+    keys.array("attention.head_count_kv", &heads);
     keys.count("feed_forward_length", d_ff(c)?);
     Ok(())
 }

@@ -12,6 +12,7 @@ use atta_model::{
 use super::{
     delta_net,
     family::{Experts, Family, GateUpLayout, usual_name},
+    gemma4,
     mxfp4::Mxfp4,
     rope::{Rope, RopeType},
     rows::{Change, ConstantRows, GatheredRows, ReorderedColumns, RowMap, TransposedRows},
@@ -52,6 +53,9 @@ impl TensorBuilder<'_> {
         let mut tensors = Vec::new();
         for req in spec.tensors() {
             tensors.extend(self.tensor(&req)?);
+            if req.role == Role::FfnDownExps {
+                tensors.extend(self.expert_scale(&req)?);
+            }
         }
         Ok(tensors)
     }
@@ -74,7 +78,7 @@ impl TensorBuilder<'_> {
             Role::RopeFactorsLong => self
                 .values(req, self.rope.long_factors("long_factor")?)
                 .map(Some),
-            Role::FfnGateExps | Role::FfnUpExps | Role::FfnDownExps => self.experts(req).map(Some),
+            Role::FfnGateExps | Role::FfnUpExps | Role::FfnDownExps => self.experts(req),
             Role::FfnGateExpsBias | Role::FfnUpExpsBias => self.joined_bias(req).map(Some),
             Role::FfnGate | Role::FfnUp => match self.family.gate_up {
                 Some(joined) => self.half(req, joined).map(Some),
@@ -124,10 +128,30 @@ impl TensorBuilder<'_> {
         })
     }
 
+    /// The factors of experts' results, if the checkpoint has them.
+    fn expert_scale(&mut self, req: &TensorReq) -> Result<Option<Tensor>, Error> {
+        let from = self.family.in_layer(gemma4::EXPERT_SCALE, req.layer);
+        let source = SourceTensor::take(self.raw, self.quantization, &from, req.role)?;
+        let Some(source) = source else {
+            return Ok(None);
+        };
+        let dims = vec![req.shape[0] as u64];
+        source.expect(&dims)?;
+        Ok(Some(Tensor {
+            name: req.name().replace(".weight", ".scale"),
+            rows: whole(source, &dims, TensorType::F32)?,
+            dims,
+            ty: TensorType::F32,
+        }))
+    }
+
     fn rope_freqs(&self, req: &TensorReq) -> Result<Option<Tensor>, Error> {
         match self.rope.kind()? {
             RopeType::Llama3 => self
                 .values(req, self.rope.llama3_factors(2 * req.shape[0])?)
+                .map(Some),
+            RopeType::Proportional => self
+                .values(req, self.rope.proportional_factors(2 * req.shape[0])?)
                 .map(Some),
             _ => Ok(None),
         }
@@ -287,30 +311,48 @@ impl TensorBuilder<'_> {
     }
 
     /// A matrix of all experts, which are separate tensors, one tensor, or one tensor in MXFP4.
-    fn experts(&mut self, req: &TensorReq) -> Result<Tensor, Error> {
+    /// `None` for up where it is in one tensor with gate.
+    fn experts(&mut self, req: &TensorReq) -> Result<Option<Tensor>, Error> {
         let family = self.family;
         let Some(e) = &family.experts else {
             return Err(Error::Missing.of(&req.name()));
         };
-        let joined = match part_of(req.role) {
-            0 | 1 => "gate_up_proj",
-            _ => "down_proj",
+        let part = part_of(req.role);
+        let both = if part < 2 {
+            "gate_up_proj"
+        } else {
+            "down_proj"
         };
-        // Transformers 5 may save them below a name other than that of separate experts.
-        let joined = [e.prefix, "mlp.experts."]
-            .map(|prefix| family.in_layer(&format!("{prefix}{joined}"), req.layer));
-        let joined = joined
-            .iter()
-            .find(|name| self.raw.get(name).is_some())
-            .unwrap_or(&joined[1])
-            .clone();
+        // Transformers 5 calls the experts of most classes so, whatever they were called before.
+        let prefixes = ["mlp.experts.", e.prefix];
+        let [usual, own] = prefixes.map(|p| family.in_layer(&format!("{p}{both}"), req.layer));
+        let joined = match self.raw.get(&own) {
+            Some(_) => own,
+            None => usual,
+        };
+        let fused_in = req.fused_in.as_ref().zip(req.fused_name());
+        if let Some((fused_in, name)) = fused_in.filter(|_| e.keeps_gate_up) {
+            if part == 1 {
+                return Ok(None);
+            }
+            let mut shape = shape_of(req);
+            shape[1] = fused_in.n_rows as u64;
+            let source = SourceTensor::Plain(self.share(&joined, true)?);
+            let target = Target {
+                name,
+                role: req.role,
+                layer: req.layer,
+                shape,
+            };
+            return self.make(target, source).map(Some);
+        }
         if self.quantization == Quantization::Mxfp4 {
-            return self.blocks(req, &joined, e.gate_up);
+            return self.blocks(req, &joined, e.gate_up).map(Some);
         }
         if self.raw.get(&joined).is_some() {
-            return self.joined(req, &joined, e.gate_up);
+            return self.joined(req, &joined, e.gate_up).map(Some);
         }
-        self.stacked(req, e)
+        self.stacked(req, e).map(Some)
     }
 
     /// Stacks experts that are separate tensors.

@@ -192,7 +192,7 @@ fn stretching(c: &Config, rope: &Rope<'_>, spec: &ModelSpec) -> Result<(), Error
         .any(|req| req.role == atta_model::Role::RopeFreqs);
     let is = |scaling: RopeScaling| match (kind, scaling) {
         (RopeType::Default, RopeScaling::None) => true,
-        (RopeType::Llama3, RopeScaling::None) => factors,
+        (RopeType::Llama3 | RopeType::Proportional, RopeScaling::None) => factors,
         // Scaling by a factor of 1 lowers to no scaling.
         (RopeType::Linear, RopeScaling::Linear { .. } | RopeScaling::None) => true,
         (RopeType::Dynamic, RopeScaling::Dynamic { .. }) => true,

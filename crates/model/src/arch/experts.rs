@@ -29,6 +29,7 @@ pub(super) fn routed(m: &Meta<'_>, d_ff: usize) -> Result<Moe, Error> {
         n_experts: m.size("expert_count")?,
         n_used: m.size("expert_used_count")?,
         expert: perceptron(d_ff),
+        router_norm: None,
         router_bias: Presence::Absent,
         gating: gating(m)?,
         selection_bias: Presence::Absent,

@@ -5,14 +5,16 @@ use super::{meta::Meta, rope::rope};
 use crate::{
     Error,
     spec::{
-        Activation, Attention, Ffn, Head, LayerSpec, Mask, Mixer, Mlp, ModelSpec, Moe, Norm,
-        OutputGate, Outputs, Pairing, Positions, Presence, QkNorm, Rope, TokenTypes, Wiring,
+        Activation, Attention, Ffn, Head, KvSource, LayerSpec, Mask, Mixer, Mlp, ModelSpec, Moe,
+        Norm, OutputGate, Outputs, Pairing, Positions, Presence, QkNorm, Rope, TokenTypes, Wiring,
     },
 };
 
 /// A model whose layers are all alike, until [`build`](Builder::build) expands it.
 pub(super) struct Builder {
     n_layers: usize,
+    /// Key-value heads of each layer, where the file says it.
+    n_kv_heads: Option<Vec<usize>>,
     layer: LayerSpec,
     model: ModelSpec,
     eps: f32,
@@ -85,6 +87,7 @@ pub(super) fn layers(m: &Meta<'_>, norm: Norm, ffn: Ffn) -> Result<Builder, Erro
     let d_model = m.size("embedding_length")?;
     Ok(Builder {
         n_layers: m.n_layers()?,
+        n_kv_heads: m.n_kv_heads()?,
         layer: LayerSpec {
             wiring: Wiring::Sequential {
                 pre: [Some(norm); 2],
@@ -93,6 +96,7 @@ pub(super) fn layers(m: &Meta<'_>, norm: Norm, ffn: Ffn) -> Result<Builder, Erro
             mixer: Mixer::Attention(attention(m, d_model)?),
             ffn,
             residual_scale: 1.0,
+            out_scale: Presence::Absent,
         },
         model: ModelSpec {
             d_model,
@@ -102,6 +106,7 @@ pub(super) fn layers(m: &Meta<'_>, norm: Norm, ffn: Ffn) -> Result<Builder, Erro
             positions: Positions::None,
             token_types: TokenTypes::None,
             embed_norm: None,
+            layer_embed: None,
             layers: Vec::new(),
             n_nextn: m.n_nextn_layers()?,
             head: Head {
@@ -119,7 +124,8 @@ pub(super) fn layers(m: &Meta<'_>, norm: Norm, ffn: Ffn) -> Result<Builder, Erro
 
 fn attention(m: &Meta<'_>, d_model: usize) -> Result<Attention, Error> {
     let n_heads = m.size("attention.head_count")?;
-    let n_kv_heads = m.n_kv_heads()?.unwrap_or(n_heads);
+    let n_kv_heads = m.n_kv_heads()?;
+    let n_kv_heads = n_kv_heads.map_or(n_heads, |all| all[0]);
     let d_head = match m.size_opt("attention.key_length")? {
         Some(d) => d,
         None if d_model.is_multiple_of(n_heads) => d_model / n_heads,
@@ -141,6 +147,7 @@ fn attention(m: &Meta<'_>, d_model: usize) -> Result<Attention, Error> {
         d_head,
         rope: Some(rope(m, d_head)?),
         mask: Mask::Causal,
+        kv: KvSource::PROJECTED,
         qk_norm: QkNorm::None,
         scale: m
             .positive_opt("attention.scale")?
@@ -290,6 +297,10 @@ impl Builder {
         mut change: impl FnMut(usize, &mut LayerSpec),
     ) -> Result<ModelSpec, Error> {
         self.model.layers = vec![self.layer; self.n_layers];
+        let n_kv_heads = self.n_kv_heads.iter().flatten();
+        for (layer, &n) in self.model.layers.iter_mut().zip(n_kv_heads) {
+            layer.attention_mut().n_kv_heads = n;
+        }
         self.model
             .layers
             .iter_mut()

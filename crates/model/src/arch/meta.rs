@@ -45,6 +45,23 @@ impl<'a> Meta<'a> {
         }
     }
 
+    /// A count or width of each layer, at least 1: a list, or one number for all.
+    pub(crate) fn sizes_opt(&self, key: &str) -> Result<Option<Vec<usize>>, Error> {
+        let n_layers = self.n_layers()?;
+        let Some(value @ Value::Array(_)) = self.metadata.get(&self.key(key)) else {
+            let size = self.size_opt(key)?;
+            return Ok(size.map(|size| vec![size; n_layers]));
+        };
+        let list = self.metadata.u32s(&self.key(key))?;
+        let list = list.iter().flat_map(|list| list.iter()).take(n_layers);
+        let list: Vec<usize> = list.map(|n| n as usize).collect();
+        let is_size = |n: &usize| (1..=MAX_SIZE as usize).contains(n);
+        match list.len() == n_layers && list.iter().all(is_size) {
+            true => Ok(Some(list)),
+            false => Err(self.unsupported(key, value)),
+        }
+    }
+
     /// The number of layers, without those that predict further tokens.
     pub(crate) fn n_layers(&self) -> Result<usize, Error> {
         let n = self.size("block_count")?;
@@ -139,21 +156,27 @@ impl<'a> Meta<'a> {
         Ok((1..=n_layers).map(|l| l % n != 0).collect())
     }
 
-    /// Key-value heads of the layers with attention: one number, or one for each layer, where 0
-    /// means that the layer has no attention.
-    pub(crate) fn n_kv_heads(&self) -> Result<Option<usize>, Error> {
+    /// Key-value heads of each layer: one number for all, or a list, where 0 means that the layer
+    /// has no attention; such layers get the number of another.
+    pub(crate) fn n_kv_heads(&self) -> Result<Option<Vec<usize>>, Error> {
         let key = "attention.head_count_kv";
+        let n_layers = self.n_layers()?;
         let Some(list) = self.listed(key)? else {
-            return self.size_opt(key);
+            let n = self.size_opt(key)?;
+            return Ok(n.map(|n| vec![n; n_layers]));
         };
-        let mut counts = list.into_iter().filter(|&n| n > 0);
-        let Some(n) = counts.next().filter(|&n| u64::from(n) <= MAX_SIZE) else {
-            return Err(self.unsupported(key, 0));
+        let is_size = |&n: &u32| u64::from(n) <= MAX_SIZE;
+        let first = list.iter().take(n_layers).copied().find(|&n| n > 0);
+        let Some(first) = first.filter(|_| list.len() >= n_layers && list.iter().all(is_size))
+        else {
+            return Err(self.unsupported(key, format!("{list:?}")));
         };
-        match counts.find(|&other| other != n) {
-            None => Ok(Some(n as usize)),
-            Some(other) => Err(self.unsupported(key, format!("{n} and {other}"))),
-        }
+        let heads = list.into_iter().take(n_layers);
+        Ok(Some(
+            heads
+                .map(|n| if n > 0 { n } else { first } as usize)
+                .collect(),
+        ))
     }
 
     /// Which layers have attention: those with key-value heads.

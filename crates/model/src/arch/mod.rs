@@ -12,6 +12,7 @@ mod experts;
 mod gemma;
 mod gemma2;
 mod gemma3;
+mod gemma4;
 mod gemma_embedding;
 mod gpt2;
 mod gpt_oss;
@@ -90,6 +91,10 @@ pub const REGISTRY: &[Row] = &[
     Row {
         name: "gemma3",
         lower: gemma3::lower,
+    },
+    Row {
+        name: "gemma4",
+        lower: gemma4::lower,
     },
     Row {
         name: "gpt-oss",

@@ -3,27 +3,37 @@
 //! ```text
 //! h = pre(x)                                      residual.rs
 //! q, k, v = Wq h, Wk h, Wv h                      one region
+//! v = norm(v)                                     one region, if there is a norm
 //! q, k = temperature * rope(norm(q)), rope(norm(k))   one region each
 //! cache[pos] = k, v
 //! y = softmax(scale * q · K, sink) V              one region; K, V read back from the cache
 //! y = y ⊙ sigmoid(gate)                           two regions, if there is a gate
 //! x += post(Wo sub(y))                            one region; residual.rs
 //! ```
+//! Without `Wv`, `v` is `k` before its norm. A layer that attends to the keys and values of another
+//! one computes `q` only.
 
-use atta_kernels::{Activation, Attention as Attend, AttnRow, Job, Store, math::all_finite};
+use atta_kernels::{
+    Activation, Attention as Attend, AttnRow, D_HEAD_MAX, Job, Store, math::all_finite,
+};
 use atta_store::{Projection, WeightGroup};
 
 use super::Pass;
 use crate::{
     Error, Phase, Role,
-    spec::{Attention, Norm, OutputGate, QkNorm, Sublayer},
+    spec::{Attention, KvSource, Norm, OutputGate, QkNorm, Sublayer},
 };
 
 /// `x += residual_scale * post(attention(pre(x)))` for layer `l`.
 pub(crate) fn attention(p: &mut Pass<'_>, l: usize, a: &Attention) -> Result<(), Error> {
     project_inputs(p, l, a)?;
+    if let KvSource::Own { v_norm, .. } = a.kv {
+        make_values(p, (l, a), v_norm);
+    }
     rotate(p, l, a);
-    append_kv(p, l, a);
+    if a.kv_layer().is_none() {
+        append_kv(p, l, a);
+    }
     attend(p, l, a);
     gate_heads(p, a);
     project_output(p, l, a)
@@ -33,7 +43,13 @@ pub(crate) fn attention(p: &mut Pass<'_>, l: usize, a: &Attention) -> Result<(),
 fn project_inputs(p: &mut Pass<'_>, l: usize, a: &Attention) -> Result<(), Error> {
     let n = p.rows.len();
     let t = p.model.layer(l);
-    p.enter(l, Sublayer::Mixer, &[Role::AttnQ, Role::AttnK, Role::AttnV]);
+    let roles = &[Role::AttnQ, Role::AttnK, Role::AttnV];
+    let roles = match (a.kv, t.has_matrix(Role::AttnV)) {
+        (KvSource::Layer(_), _) => &roles[..1],
+        (KvSource::Own { .. }, false) => &roles[..2],
+        (KvSource::Own { .. }, true) => &roles[..],
+    };
+    p.enter(l, Sublayer::Mixer, roles);
     p.each_chunk(WeightGroup::Layer(l, Projection::Qkv), |p, chunk| {
         let s = &mut *p.s;
         let q = match a.gate {
@@ -46,12 +62,18 @@ fn project_inputs(p: &mut Pass<'_>, l: usize, a: &Attention) -> Result<(), Error
             out,
             mode: Store::Set,
         };
-        let mut jobs = [
-            job(Role::AttnQ, Role::AttnQBias, q),
-            job(Role::AttnK, Role::AttnKBias, &mut s.k[..n * a.d_kv()]),
-            job(Role::AttnV, Role::AttnVBias, &mut s.v[..n * a.d_kv()]),
-        ];
-        p.kernels.matmul(p.pool, &s.act, &mut jobs);
+        let q = job(Role::AttnQ, Role::AttnQBias, q);
+        if roles.len() == 1 {
+            p.kernels.matmul(p.pool, &s.act, &mut [q]);
+            return;
+        }
+        let k = job(Role::AttnK, Role::AttnKBias, &mut s.k[..n * a.d_kv()]);
+        if roles.len() == 2 {
+            p.kernels.matmul(p.pool, &s.act, &mut [q, k]);
+            return;
+        }
+        let v = job(Role::AttnV, Role::AttnVBias, &mut s.v[..n * a.d_kv()]);
+        p.kernels.matmul(p.pool, &s.act, &mut [q, k, v]);
     })?;
     take_queries(p, a);
     Ok(())
@@ -73,6 +95,25 @@ fn take_queries(p: &mut Pass<'_>, a: &Attention) {
     });
 }
 
+/// The weight of a norm that has none.
+static ONES: [f32; D_HEAD_MAX] = [1.0; D_HEAD_MAX];
+
+/// `v = norm(v)`; `v = norm(k)` without a projection of values.
+fn make_values(p: &mut Pass<'_>, (l, a): (usize, &Attention), v_norm: Option<f32>) {
+    let n = p.rows.len() * a.d_kv();
+    let kernels = p.kernels;
+    let s = &mut *p.s;
+    if !p.model.layer(l).has_matrix(Role::AttnV) {
+        s.v[..n].copy_from_slice(&s.k[..n]);
+    }
+    if let Some(eps) = v_norm {
+        let ones = &ONES[..a.d_head];
+        p.pool.for_each_row(&mut s.v[..n], a.d_head, |_, head| {
+            kernels.rms_norm_inplace(head, ones, eps);
+        });
+    }
+}
+
 /// `q, k = temperature * rope(norm(q)), rope(norm(k))`.
 fn rotate(p: &mut Pass<'_>, l: usize, a: &Attention) {
     let n = p.rows.len();
@@ -80,10 +121,9 @@ fn rotate(p: &mut Pass<'_>, l: usize, a: &Attention) {
     let ropes = p.ropes;
     let kernels = p.kernels;
     let tensors = p.model.layer(l);
-    for (heads, width, role) in [
-        (&mut p.s.q, a.d_q(), Role::AttnQNorm),
-        (&mut p.s.k, a.d_kv(), Role::AttnKNorm),
-    ] {
+    let k = (&mut p.s.k, a.d_kv(), Role::AttnKNorm);
+    let k = a.kv_layer().is_none().then_some(k);
+    for (heads, width, role) in std::iter::once((&mut p.s.q, a.d_q(), Role::AttnQNorm)).chain(k) {
         p.pool
             .for_each_row(&mut heads[..n * width], width, |t, row| {
                 match a.qk_norm {

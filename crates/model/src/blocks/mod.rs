@@ -6,6 +6,7 @@
 mod attention;
 mod conv;
 mod delta_net;
+mod layer_embed;
 mod mlp;
 mod moe;
 mod norm;
@@ -26,8 +27,9 @@ use crate::{
 
 pub(crate) use attention::attention;
 pub(crate) use delta_net::delta_net;
+pub(crate) use layer_embed::{add_layer_embedding, layer_inputs, scale_residual};
 pub(crate) use mlp::{gated_mlp, plain_mlp};
-pub(crate) use moe::{MoeScratch, moe};
+pub(crate) use moe::{MoeScratch, mlp_and_moe, moe};
 pub(crate) use norm::{Affine, Normalize, RowNorm};
 pub(crate) use rope::RopeTables;
 pub(crate) use routing::Routing;

@@ -8,6 +8,13 @@
 //! y_i = Wdown_e (act(Wgate_e h) * (Wup_e h)), with biases         four regions per group of experts
 //! x += post(w_1 y_1 + ... + w_k y_k + sigmoid(g) y_s)             one region; residual.rs
 //! ```
+//! A router with a norm of its own reads `norm(x) / sqrt(d_model)` instead of `h`. Beside an MLP:
+//!
+//! ```text
+//! z = Wdown (act(Wgate pre(x)) * (Wup pre(x)))                    four regions
+//! y = w_1 y_1 + ... + w_k y_k, where h = pre_moe(x)
+//! x += post(norm_mlp(z) + norm_moe(y))                            one region; residual.rs
+//! ```
 //! The rows of a batch are sorted by expert, so each expert is read once per batch, and a single
 //! token reads its own experts only. Results are stored until all experts are done and then added
 //! in the order of each row's ranks, so that no bit depends on the other rows of the batch.
@@ -23,7 +30,7 @@ use super::{
 use crate::{
     Error, Phase, Role,
     bind::Tensors,
-    spec::{Gating, LayerSpec, Mlp, ModelSpec, Moe, Sublayer},
+    spec::{Ffn, Gating, LayerSpec, Mlp, MlpAndMoe, ModelSpec, Moe, Norm, Sublayer},
 };
 
 /// Buffers of a mixture of experts during a layer; empty for a model without.
@@ -32,7 +39,7 @@ pub(crate) struct MoeScratch {
     h: Vec<f32>,
     /// The gate of the shared expert before its sigmoid, `[n_rows]`.
     shared_gate: Vec<f32>,
-    /// Results of the shared expert, `[n_rows, d_model]`.
+    /// Results of the shared expert or of the MLP beside experts, `[n_rows, d_model]`.
     shared: Vec<f32>,
     /// Results of the experts, by place, `[n_rows * n_used, d_model]`.
     y: Vec<f32>,
@@ -66,21 +73,30 @@ impl MoeScratch {
     }
 }
 
+/// Gate, up and down of the shared expert.
+const SHARED: [Role; 3] = [Role::FfnGateShexp, Role::FfnUpShexp, Role::FfnDownShexp];
+
+/// Gate, up and down of an MLP beside experts.
+const DENSE: [Role; 3] = [Role::FfnGate, Role::FfnUp, Role::FfnDown];
+
 /// The matrices of the shared expert that are multiplied with `h`.
 const SHARED_INPUTS: [Role; 3] = [Role::FfnGateShexp, Role::FfnUpShexp, Role::FfnGateInpShexp];
 
 /// Elements per row of `h`, `shared_gate`, `shared` and `y`.
 fn widths(spec: &ModelSpec) -> [usize; 4] {
     let (_, n_used) = spec.max_experts();
-    let has_shared = spec
-        .layers
-        .iter()
-        .filter_map(LayerSpec::moe)
-        .any(|m| m.shared.is_some());
-    let d_shared = if has_shared { spec.d_model } else { 0 };
+    let mut moes = spec.layers.iter().filter_map(LayerSpec::moe);
+    let has_shared = moes.any(|m| m.shared.is_some());
+    let mut ffns = spec.layers.iter().map(|layer| &layer.ffn);
+    let has_mlp = ffns.any(|ffn| matches!(ffn, Ffn::MlpAndMoe(_)));
+    let d_shared = if has_shared || has_mlp {
+        spec.d_model
+    } else {
+        0
+    };
     [
         if n_used > 0 { spec.d_model } else { 0 },
-        d_shared.min(1),
+        usize::from(has_shared),
         d_shared,
         n_used * spec.d_model,
     ]
@@ -89,27 +105,51 @@ fn widths(spec: &ModelSpec) -> [usize; 4] {
 /// `x += residual_scale * moe(norm(x))` for layer `l`.
 pub(crate) fn moe(p: &mut Pass<'_>, l: usize, m: &Moe) -> Result<(), Error> {
     let layer = &p.model.spec().layers[l];
-    normalize(p, layer, p.model.layer(l));
+    normalize(p, layer.pre(Sublayer::Ffn), p.model.layer(l));
     route(p, l, m)?;
     if let Some(shared) = &m.shared {
-        shared_expert(p, l, shared)?;
+        mlp_beside(p, (l, shared), SHARED)?;
     }
-    let mut start = 0;
-    while let Some(end) = experts(p, (l, m), start)? {
-        start = end;
-    }
+    all_experts(p, l, m)?;
     combine(p, layer, m);
     p.add_deferred_if_due(l, Sublayer::Ffn);
     Ok(())
 }
 
-/// `h = norm(x)`.
-fn normalize(p: &mut Pass<'_>, layer: &LayerSpec, t: &Tensors) {
+/// `x += residual_scale * post(norm_mlp(mlp(pre(x))) + norm_moe(moe(pre_moe(x))))` for layer `l`.
+pub(crate) fn mlp_and_moe(p: &mut Pass<'_>, l: usize, both: &MlpAndMoe) -> Result<(), Error> {
+    let layer = &p.model.spec().layers[l];
+    let t = p.model.layer(l);
+    let norm = Norm::Rms { eps: both.eps };
+    normalize(p, Some((norm, [Role::PreFfwNorm2; 2])), t);
+    route(p, l, &both.moe)?;
+    p.enter(l, Sublayer::Ffn, &DENSE[..2]);
+    mlp_beside(p, (l, &both.mlp), DENSE)?;
+    all_experts(p, l, &both.moe)?;
+    combine(p, layer, &both.moe);
     let n = p.rows.len();
     let d = p.model.spec().d_model;
     let kernels = p.kernels;
     let s = &mut *p.s;
-    let pre = layer.pre(Sublayer::Ffn);
+    let [mlp_norm, moe_norm] = [Role::PostFfwNorm1, Role::PostFfwNorm2].map(|role| t.vector(role));
+    p.pool.for_each_row(&mut s.moe.shared[..n * d], d, |_, z| {
+        kernels.rms_norm_inplace(z, mlp_norm, both.eps);
+    });
+    let shared = &s.moe.shared;
+    p.pool.for_each_row(&mut s.y[..n * d], d, |row, y| {
+        kernels.rms_norm_inplace(y, moe_norm, both.eps);
+        kernels.add_assign(y, &shared[row * d..(row + 1) * d]);
+    });
+    p.add_deferred_if_due(l, Sublayer::Ffn);
+    Ok(())
+}
+
+/// `h = norm(x)`.
+fn normalize(p: &mut Pass<'_>, pre: Option<(Norm, [Role; 2])>, t: &Tensors) {
+    let n = p.rows.len();
+    let d = p.model.spec().d_model;
+    let kernels = p.kernels;
+    let s = &mut *p.s;
     let x = &s.x;
     p.pool.for_each_row(&mut s.moe.h[..n * d], d, |row, h| {
         let x = &x[row * d..(row + 1) * d];
@@ -118,6 +158,15 @@ fn normalize(p: &mut Pass<'_>, layer: &LayerSpec, t: &Tensors) {
             None => h.copy_from_slice(x),
         }
     });
+}
+
+/// The results of all experts that some row uses.
+fn all_experts(p: &mut Pass<'_>, l: usize, m: &Moe) -> Result<(), Error> {
+    let mut start = 0;
+    while let Some(end) = experts(p, (l, m), start)? {
+        start = end;
+    }
+    Ok(())
 }
 
 /// `p = softmax(Wr h + br)`, or sigmoid; the choice of experts, and the gate of the shared one.
@@ -131,10 +180,15 @@ fn route(p: &mut Pass<'_>, l: usize, m: &Moe) -> Result<(), Error> {
         &[]
     };
     let layouts = t.layouts(&[Role::FfnGateInp]) | t.layouts(shared);
+    let kernels = p.kernels;
     let s = &mut *p.s;
-    let h = &s.moe.h;
-    s.act.fill(p.kernels, p.pool, (n, d), layouts, |t, out| {
-        out.copy_from_slice(&h[t * d..(t + 1) * d])
+    let (x, h) = (&s.x, &s.moe.h);
+    s.act.fill(kernels, p.pool, (n, d), layouts, |row, out| {
+        let row = row * d..(row + 1) * d;
+        match m.router_norm {
+            Some(eps) => kernels.rms_norm(&x[row], t.vector(Role::FfnGateInpScale), eps, out),
+            None => out.copy_from_slice(&h[row]),
+        }
     });
     p.observe_inputs(l, &[Role::FfnGateInp]);
     p.observe_inputs(l, shared);
@@ -169,10 +223,16 @@ fn route(p: &mut Pass<'_>, l: usize, m: &Moe) -> Result<(), Error> {
         Gating::Softmax => softmax,
         Gating::Sigmoid => sigmoid,
     };
+    let scale = m.router_norm.map(|_| 1.0 / (d as f32).sqrt());
     p.pool.for_each_row(
         &mut routing.probs[..n * m.n_experts],
         m.n_experts,
-        |_, p| gate(p),
+        |_, p| {
+            if let Some(scale) = scale {
+                p.iter_mut().for_each(|p| *p *= scale);
+            }
+            gate(p);
+        },
     );
     routing.choose(m, t.vector_opt(Role::ExpProbsBias), n);
     Ok(())
@@ -189,15 +249,20 @@ fn sigmoid(p: &mut [f32]) {
     p.iter_mut().for_each(|p| *p = math::sigmoid(*p));
 }
 
-/// The result of the shared expert; its input is in `act`.
-fn shared_expert(p: &mut Pass<'_>, l: usize, mlp: &Mlp) -> Result<(), Error> {
+/// The result of an MLP that every row uses, of gate, up and down, into `shared`; its input is in
+/// `act`.
+fn mlp_beside(
+    p: &mut Pass<'_>,
+    (l, mlp): (usize, &Mlp),
+    [gate, up, down]: [Role; 3],
+) -> Result<(), Error> {
     let n = p.rows.len();
     let d = p.model.spec().d_model;
     let d_ff = mlp.d_ff;
     let t = p.model.layer(l);
     let activation = act(mlp.activation);
     p.each_chunk(WeightGroup::Layer(l, Projection::GateUp), |p, chunk| {
-        let [gate, up] = [Role::FfnGateShexp, Role::FfnUpShexp].map(|role| t.matrix(role, chunk));
+        let [gate, up] = [gate, up].map(|role| t.matrix(role, chunk));
         let out = &mut p.s.ff[..n * d_ff];
         let job = Gated {
             gate,
@@ -211,12 +276,12 @@ fn shared_expert(p: &mut Pass<'_>, l: usize, mlp: &Mlp) -> Result<(), Error> {
     })?;
     let s = &mut *p.s;
     let ff = &s.ff;
-    let layout = t.layouts(&[Role::FfnDownShexp]);
+    let layout = t.layouts(&[down]);
     let row = |t: usize, out: &mut [f32]| out.copy_from_slice(&ff[t * d_ff..(t + 1) * d_ff]);
     s.act.fill(p.kernels, p.pool, (n, d_ff), layout, row);
-    p.observe_inputs(l, &[Role::FfnDownShexp]);
+    p.observe_inputs(l, &[down]);
     p.each_chunk(WeightGroup::Layer(l, Projection::Down), |p, chunk| {
-        let w = t.matrix(Role::FfnDownShexp, chunk);
+        let w = t.matrix(down, chunk);
         let out = &mut p.s.moe.shared[..n * d];
         p.kernels.matmul(
             p.pool,

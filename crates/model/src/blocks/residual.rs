@@ -84,28 +84,34 @@ impl Pass<'_> {
 
     /// `x += residual_scale * post(y)`, or `x = norm(x + residual_scale * y)`.
     fn add_deferred(&mut self, l: usize, sublayer: Sublayer) {
-        let d = self.model.spec().d_model;
         let layer = &self.model.spec().layers[l];
+        self.add_normed(l, layer.post(sublayer), layer.residual_scale);
+        if let Some((norm, roles)) = layer.sum(sublayer) {
+            let affine = self.model.layer(l).affine(roles);
+            let n = self.rows.len() * self.model.spec().d_model;
+            let s = &mut *self.s;
+            let x = &mut s.x[..n];
+            RowNorm { norm, affine }.apply(self.kernels, self.pool, x, &mut s.y[..n]);
+        }
+    }
+
+    /// `x += scale * post(y)` with the norm of a weight of layer `l`.
+    pub(crate) fn add_normed(&mut self, l: usize, post: Option<(Norm, Role)>, scale: f32) {
+        let d = self.model.spec().d_model;
         let t = self.model.layer(l);
         let n = self.rows.len() * d;
         let kernels = self.kernels;
         let s = &mut *self.s;
-        if let Some((Norm::Rms { eps }, role)) = layer.post(sublayer) {
+        if let Some((Norm::Rms { eps }, role)) = post {
             self.pool.for_each_row(&mut s.y[..n], d, |_, y| {
                 kernels.rms_norm_inplace(y, t.vector(role), eps)
             });
         }
-        let scale = layer.residual_scale;
         let y = &s.y;
         self.pool.for_each_row(&mut s.x[..n], d, |row, x| {
             x.iter_mut()
                 .zip(&y[row * d..(row + 1) * d])
                 .for_each(|(x, y)| *x += scale * y);
         });
-        if let Some((norm, roles)) = layer.sum(sublayer) {
-            let affine = t.affine(roles);
-            let x = &mut s.x[..n];
-            RowNorm { norm, affine }.apply(kernels, self.pool, x, &mut s.y[..n]);
-        }
     }
 }

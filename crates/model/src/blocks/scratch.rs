@@ -24,6 +24,10 @@ pub(crate) struct Scratch {
     pub(crate) heads: Vec<f32>,
     /// The hidden layer of the MLP, `[n_rows, d_ff]`; a group of experts may have more rows.
     pub(crate) ff: Vec<f32>,
+    /// The embeddings of all layers, `[n_rows, n_layers, d]`; empty for a model without.
+    pub(crate) layer_inputs: Vec<f32>,
+    /// A row of the table of these embeddings, decoded, `[n_layers, d]`.
+    pub(crate) layer_token: Vec<f32>,
     /// The input of the current matmul, quantized.
     pub(crate) act: Activations,
     /// Partial results of attention.
@@ -62,6 +66,8 @@ impl Scratch {
             mixer: zeros(spec.max_d_mixer()),
             heads: zeros(spec.max_d_heads()),
             ff: vec![0.0; n_act_rows * d_ff],
+            layer_inputs: zeros(d_layer_inputs(spec)),
+            layer_token: vec![0.0; d_layer_inputs(spec)],
             act: Activations::new(n_act_rows, d_act(spec)),
             attn: AttnScratch::new(
                 n_rows,
@@ -92,6 +98,7 @@ impl Scratch {
             spec.max_d_heads(),
             spec.max_d_mixer(),
             spec.max_d_rope(),
+            d_layer_inputs(spec),
         ];
         let floats = |d: usize, n: usize| (4 * d as u64).saturating_mul(n as u64);
         let parts = [
@@ -100,6 +107,7 @@ impl Scratch {
                 .map(|&d| floats(d, n_rows))
                 .fold(0, u64::saturating_add),
             floats(d_ff, n_act_rows),
+            floats(d_layer_inputs(spec), 1),
             Activations::bytes(n_act_rows, d_act(spec)),
             AttnScratch::bytes(
                 n_rows,
@@ -121,6 +129,12 @@ fn d_deferred(spec: &ModelSpec) -> usize {
     } else {
         0
     }
+}
+
+/// Width of the embeddings of all layers.
+fn d_layer_inputs(spec: &ModelSpec) -> usize {
+    spec.layer_embed
+        .map_or(0, |embed| embed.d * spec.layers.len())
 }
 
 /// Width of the widest input of a matmul.

@@ -172,6 +172,7 @@ impl Cache {
     fn kv_place(&self, l: usize) -> &KvPlace {
         match &self.places[l - self.first_layer] {
             Place::Kv(place) => place,
+            Place::Shared(other) => self.kv_place(self.first_layer + other),
             Place::Recurrent(_) => unreachable!("layer {l} has no keys and values"),
         }
     }
@@ -179,7 +180,7 @@ impl Cache {
     fn state_place(&self, l: usize) -> &StatePlace {
         match &self.places[l - self.first_layer] {
             Place::Recurrent(place) => place,
-            Place::Kv(_) => unreachable!("layer {l} has no recurrent state"),
+            Place::Kv(_) | Place::Shared(_) => unreachable!("layer {l} has no recurrent state"),
         }
     }
 
@@ -197,10 +198,10 @@ impl Cache {
     }
 }
 
-/// The places of attention layers.
+/// The places of keys and values, each once.
 pub(super) fn kv_places(places: &[Place]) -> impl Iterator<Item = &KvPlace> {
     places.iter().filter_map(|place| match place {
         Place::Kv(place) => Some(place),
-        Place::Recurrent(_) => None,
+        Place::Shared(_) | Place::Recurrent(_) => None,
     })
 }

@@ -5,12 +5,14 @@ use std::ops::Range;
 use atta_kernels::{KvElem, KvLayer};
 
 use super::{BLOCK_LEN, KvType, arena::Arena};
-use crate::spec::{ModelSpec, StateKind};
+use crate::spec::{Attention, ModelSpec, StateKind};
 
 /// Where a layer's part of a block is.
 #[derive(Clone, Copy)]
 pub(super) enum Place {
     Kv(KvPlace),
+    /// That of an earlier layer of the executor, by its index.
+    Shared(usize),
     Recurrent(StatePlace),
 }
 
@@ -60,7 +62,12 @@ impl StatePlan {
             kv_groups: Vec::new(),
             block_floats: None,
         };
-        for l in layers {
+        for l in layers.clone() {
+            let other = spec.layers[l].attention().and_then(Attention::kv_layer);
+            if let Some(other) = other {
+                plan.places.push(Place::Shared(other - layers.start));
+                continue;
+            }
             let place = plan.kv_place(spec, l, kv);
             let place = place.unwrap_or_else(|| plan.state_place(spec, l));
             plan.places.push(place);

@@ -4,8 +4,9 @@
 //! magic "ATTAKV02" | u32 LE: n_layers, first layer, rope regime, first position, n positions
 //! per layer u32 LE: n_kv_heads, d_head, k type, v type, n missing
 //!                   of recurrent layers: 0, n_floats, 16, 16, 0
+//!                   of layers with another's keys and values: 0, that layer, 17, 17, 0
 //! with recurrent layers u32 LE: n checkpoints, and the positions behind which they are
-//! per attention layer: K [n_kv_heads, n positions - n missing, d_head], V [same],
+//! per layer with keys and values: K [n_kv_heads, n positions - n missing, d_head], V [same],
 //!                      elements as in the cache
 //! per checkpoint, per recurrent layer: [n_floats], f32 LE
 //! ```
@@ -35,6 +36,9 @@ pub(super) const LAYER_BYTES: usize = 20;
 /// Element type code of a recurrent state.
 pub(super) const STATE_CODE: u32 = 16;
 
+/// Element type code of a layer that attends to another's keys and values.
+const SHARED_CODE: u32 = 17;
+
 /// The variable part of a header.
 struct Header {
     start: usize,
@@ -59,7 +63,7 @@ impl Cache {
         let from = |place: &KvPlace| self.first_held(id, place, &positions);
         let n_missing = |place: &Place| match place {
             Place::Kv(place) => Ok(from(place)? - positions.start),
-            Place::Recurrent(_) => Ok(0),
+            Place::Shared(_) | Place::Recurrent(_) => Ok(0),
         };
         let (checkpoints, blocks): (Vec<usize>, Vec<u32>) =
             self.seqs.checkpoints(id, &positions)?.unzip();
@@ -241,7 +245,7 @@ impl Cache {
                 let row_bytes = (p.n_kv_heads * (p.k.row_bytes + p.v.row_bytes)) as u64;
                 row_bytes.saturating_mul((header.n - n_missing) as u64)
             }
-            Place::Recurrent(_) => 0,
+            Place::Shared(_) | Place::Recurrent(_) => 0,
         };
         let layers = self.places.iter().zip(&header.n_missing).map(layer_bytes);
         let states = (header.checkpoints.len() as u64).saturating_mul(self.state_bytes() as u64);
@@ -251,7 +255,7 @@ impl Cache {
     /// Bytes of the recurrent states behind one position.
     fn state_bytes(&self) -> usize {
         let floats = self.places.iter().map(|place| match place {
-            Place::Kv(_) => 0,
+            Place::Kv(_) | Place::Shared(_) => 0,
             Place::Recurrent(place) => place.n_floats,
         });
         4 * floats.sum::<usize>()
@@ -315,6 +319,7 @@ fn layer_fields(place: &Place, n_missing: usize) -> [u32; LAYER_BYTES / 4] {
             code(p.v.elem),
             n_missing as u32,
         ],
+        Place::Shared(l) => [0, *l as u32, SHARED_CODE, SHARED_CODE, 0],
         Place::Recurrent(p) => [0, p.n_floats as u32, STATE_CODE, STATE_CODE, 0],
     }
 }

@@ -3,15 +3,16 @@
 
 use atta_store::{ChunkGuard, WeightGroup};
 
-use super::{Rows, decode, dot, gated, matrix, project};
+use super::{Rows, decode, dot, gated, matrix, normalized, project};
 use crate::{
     Error, Model, Role,
     bind::Tensors,
-    spec::{Gating, Moe},
+    spec::{Gating, Moe, Norm},
 };
 
-/// The sum of the chosen experts' results and of the shared one's, for every row.
-pub(super) fn moe(model: &Model, (l, m): (usize, &Moe), h: &Rows) -> Result<Rows, Error> {
+/// The sum of the chosen experts' results and of the shared one's, for every row of `h`; a router
+/// with a norm reads the residuals `x`.
+pub(super) fn moe(model: &Model, (l, m): (usize, &Moe), x: &Rows, h: &Rows) -> Result<Rows, Error> {
     let t = model.layer(l);
     let router = matrix(model, l, Role::FfnGateInp)?;
     let all: Vec<u32> = (0..m.n_experts as u32).collect();
@@ -28,9 +29,20 @@ pub(super) fn moe(model: &Model, (l, m): (usize, &Moe), h: &Rows) -> Result<Rows
         .flat_map(|_| shared_roles)
         .map(|role| matrix(model, l, role));
     let shared = shared.collect::<Result<Vec<_>, _>>()?;
-    let row = |x: &Vec<f32>| {
+    let d_model = model.spec().d_model;
+    let routed = |residual: &[f32], h: &[f32]| match m.router_norm {
+        Some(eps) => {
+            let weight = t.vector(Role::FfnGateInpScale);
+            let mut y = normalized(Norm::Rms { eps }, residual, weight, None);
+            y.iter_mut().for_each(|y| *y /= (d_model as f32).sqrt());
+            y
+        }
+        None => h.to_vec(),
+    };
+    let row = |(residual, x): (&Vec<f32>, &Vec<f32>)| {
         let mut sum = vec![0.0; x.len()];
-        for (e, weight) in chosen(m, t, &router, x) {
+        let inputs = routed(residual, x);
+        for (e, weight) in chosen(m, t, &router, &inputs) {
             add(&mut sum, weight, &expert(m, t, (e, &experts), x));
         }
         if let (Some(mlp), [gate, up, down, open]) = (&m.shared, &shared[..]) {
@@ -45,7 +57,7 @@ pub(super) fn moe(model: &Model, (l, m): (usize, &Moe), h: &Rows) -> Result<Rows
         }
         sum.into_iter().map(|y| y as f32).collect()
     };
-    Ok(h.iter().map(row).collect())
+    Ok(x.iter().zip(h).map(row).collect())
 }
 
 /// The experts of a position and the factors of their results.

@@ -17,6 +17,8 @@ pub struct Attention {
     pub rope: Option<Rope>,
     /// Which positions are seen.
     pub mask: Mask,
+    /// Where keys and values come from.
+    pub kv: KvSource,
     /// Normalization of queries and keys before the rotation.
     pub qk_norm: QkNorm,
     /// Scores are multiplied by this, usually `1 / sqrt(d_head)`.
@@ -37,6 +39,31 @@ pub struct Attention {
     pub qkv_bias: Presence,
     /// Whether the output projection must have, may have or must not have a bias.
     pub out_bias: Presence,
+}
+
+/// Where the keys and values of a layer come from.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum KvSource {
+    /// From projections of the layer's input.
+    Own {
+        /// Whether values have a projection of their own. Without one they are the keys before
+        /// their norm and rotation (Gemma 4).
+        v_proj: Presence,
+        /// `Some(eps)`: values of each head are divided by the root of their mean square, as by
+        /// [`Norm::Rms`](super::Norm::Rms) without a weight (Gemma 4).
+        v_norm: Option<f32>,
+    },
+    /// They are those of an earlier layer with the same heads and mask, which the cache holds once
+    /// (Brandon et al. 2024: cross-layer attention).
+    Layer(usize),
+}
+
+impl KvSource {
+    /// A projection of keys and one of values.
+    pub const PROJECTED: Self = Self::Own {
+        v_proj: Presence::Required,
+        v_norm: None,
+    };
 }
 
 /// What the results of heads are multiplied by before the output projection.
@@ -120,6 +147,14 @@ impl Attention {
         match self.gate {
             OutputGate::None => 0,
             OutputGate::Elements => 2 * self.d_q(),
+        }
+    }
+
+    /// The layer whose keys and values this one attends to, if they are not its own.
+    pub fn kv_layer(&self) -> Option<usize> {
+        match self.kv {
+            KvSource::Own { .. } => None,
+            KvSource::Layer(l) => Some(l),
         }
     }
 

@@ -7,13 +7,15 @@
 
 mod attention;
 mod encoder;
+mod layer_embed;
 mod recurrent;
 mod rope;
 
 use crate::KvType;
 
-pub use attention::{Attention, Mask, OutputGate, QkNorm, Temperature};
+pub use attention::{Attention, KvSource, Mask, OutputGate, QkNorm, Temperature};
 pub use encoder::{Outputs, TokenTypes};
+pub use layer_embed::LayerEmbed;
 pub use recurrent::{DeltaNet, GateRows, KeySharing, ShortConv};
 pub use rope::{Factors, Pairing, RampEnds, Rope, RopeScaling, Yarn, yarn_magnitude};
 
@@ -34,6 +36,8 @@ pub struct ModelSpec {
     pub token_types: TokenTypes,
     /// The norm of the sum of a token's embeddings, before the first layer.
     pub embed_norm: Option<Norm>,
+    /// The embedding of a token in every layer.
+    pub layer_embed: Option<LayerEmbed>,
     /// The layers, first to last.
     pub layers: Vec<LayerSpec>,
     /// Layers of the file behind the last one, which predict further tokens from its result
@@ -63,6 +67,8 @@ pub struct LayerSpec {
     pub ffn: Ffn,
     /// The result of each sublayer is multiplied by this before it is added to the residual.
     pub residual_scale: f32,
+    /// Whether the residual behind the layer is multiplied by a number, a tensor of `[1]`.
+    pub out_scale: Presence,
 }
 
 /// How the sublayers of a layer are wired to the residual stream.
@@ -136,6 +142,21 @@ pub enum Ffn {
     Plain(Mlp),
     /// Some of many gated MLPs, chosen for each position.
     Moe(Moe),
+    /// A gated MLP and experts beside it.
+    MlpAndMoe(MlpAndMoe),
+}
+
+/// A gated MLP and a mixture of experts that read the same residual, each between norms of its own
+/// (Gemma 4): `norm_mlp(mlp(pre(x))) + norm_moe(moe(pre_moe(x)))`, where `pre` is the norm of the
+/// layer's wiring.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MlpAndMoe {
+    /// The MLP of every position.
+    pub mlp: Mlp,
+    /// The experts.
+    pub moe: Moe,
+    /// Epsilon of the RMS norms `norm_mlp`, `norm_moe` and `pre_moe`.
+    pub eps: f32,
 }
 
 /// A mixture of experts (Shazeer et al. 2017; Fedus et al. 2021): a router gives each position a
@@ -149,6 +170,9 @@ pub struct Moe {
     pub n_used: usize,
     /// The MLP of each expert.
     pub expert: Mlp,
+    /// `Some(eps)`: the router reads `norm(x) / sqrt(d_model)` of the residual, with an RMS norm of
+    /// its own (Gemma 4); `None`: the input of the experts.
+    pub router_norm: Option<f32>,
     /// Whether the router has a bias, `[n_experts]`.
     pub router_bias: Presence,
     /// From the router's logits to weights.
@@ -280,19 +304,21 @@ impl LayerSpec {
         }
     }
 
-    /// The MLP of this layer, or of each of its experts.
+    /// The MLP of this layer; of each of its experts, if it has no other.
     pub fn mlp(&self) -> &Mlp {
         match &self.ffn {
             Ffn::Gated(mlp) | Ffn::Plain(mlp) => mlp,
             Ffn::Moe(moe) => &moe.expert,
+            Ffn::MlpAndMoe(both) => &both.mlp,
         }
     }
 
-    /// The MLP of this layer, or of each of its experts, for changes.
+    /// The MLP of this layer, or of each of its experts if it has no other, for changes.
     pub fn mlp_mut(&mut self) -> &mut Mlp {
         match &mut self.ffn {
             Ffn::Gated(mlp) | Ffn::Plain(mlp) => mlp,
             Ffn::Moe(moe) => &mut moe.expert,
+            Ffn::MlpAndMoe(both) => &mut both.mlp,
         }
     }
 
@@ -300,6 +326,7 @@ impl LayerSpec {
     pub fn moe(&self) -> Option<&Moe> {
         match &self.ffn {
             Ffn::Moe(moe) => Some(moe),
+            Ffn::MlpAndMoe(both) => Some(&both.moe),
             Ffn::Gated(_) | Ffn::Plain(_) => None,
         }
     }
@@ -338,10 +365,13 @@ impl LayerSpec {
     }
 
     /// Whether the result of a sublayer is stored before it is added to the residual: if a norm
-    /// follows, or if the other sublayer still has to read the residual.
+    /// follows, if it is a sum of normalized results, or if the other sublayer still has to read
+    /// the residual.
     pub fn is_deferred(&self, sublayer: Sublayer) -> bool {
         let waits = matches!(self.wiring, Wiring::Parallel { .. }) && sublayer == Sublayer::Mixer;
-        waits || self.post_norm(sublayer).is_some() || self.sum_norm(sublayer).is_some()
+        let is_sum = matches!(self.ffn, Ffn::MlpAndMoe(_)) && sublayer == Sublayer::Ffn;
+        let is_normed = self.post_norm(sublayer).is_some() || self.sum_norm(sublayer).is_some();
+        waits || is_sum || is_normed
     }
 
     /// How this layer keeps the past.
@@ -390,16 +420,19 @@ impl ModelSpec {
             .any(|l| l.state_kind() == StateKind::Recurrent)
     }
 
-    /// The widest attention and MLP of all layers: `(max d_q, max d_kv, max d_ff)`.
+    /// The widest attention and MLP of all layers: `(max d_q, max d_kv, max d_ff)`. The gate of a
+    /// layer's embedding counts as an MLP.
     pub fn max_widths(&self) -> (usize, usize, usize) {
         let mut max = (0, 0, 0);
         for layer in &self.layers {
-            let d_shared = layer
-                .moe()
-                .and_then(|m| m.shared.as_ref())
-                .map_or(0, |m| m.d_ff);
-            max.2 = max.2.max(layer.mlp().d_ff).max(d_shared);
+            let experts = layer.moe().into_iter();
+            let mlps = experts.flat_map(|m| std::iter::once(&m.expert).chain(&m.shared));
+            max.2 = mlps
+                .chain([layer.mlp()])
+                .map(|m| m.d_ff)
+                .fold(max.2, usize::max);
         }
+        max.2 = max.2.max(self.layer_embed.map_or(0, |embed| embed.d));
         for a in self.attentions() {
             (max.0, max.1) = (max.0.max(a.d_q()), max.1.max(a.d_kv()));
         }
@@ -451,17 +484,19 @@ impl ModelSpec {
         self.ropes().map(|r| r.d_rope).max().unwrap_or(0)
     }
 
-    /// Whether some layer defers the result of a sublayer.
+    /// Whether some layer defers the result of a sublayer, or adds an embedding of its own.
     pub fn defers_residual(&self) -> bool {
-        self.layers
-            .iter()
-            .any(|l| l.is_deferred(Sublayer::Mixer) || l.is_deferred(Sublayer::Ffn))
+        let mut layers = self.layers.iter();
+        let defers = |l: &LayerSpec| l.is_deferred(Sublayer::Mixer) || l.is_deferred(Sublayer::Ffn);
+        self.layer_embed.is_some() || layers.any(defers)
     }
 
-    /// Bytes of keys and values of each layer for `n_ctx` positions; 0 for recurrent layers.
+    /// Bytes of keys and values that each layer stores for `n_ctx` positions; 0 for recurrent layers
+    /// and for those that attend to another layer's.
     pub fn state_bytes(&self, kv: KvType, n_ctx: usize) -> Vec<u64> {
         let row_bytes = |l: usize| {
-            let Some(a) = self.layers[l].attention() else {
+            let attention = self.layers[l].attention();
+            let Some(a) = attention.filter(|a| a.kv_layer().is_none()) else {
                 return 0;
             };
             kv.of_layer(l, self.layers.len())

@@ -66,6 +66,14 @@ impl Golden {
         }
     }
 
+    /// Whether its layers can be computed apart: none reads keys and values of another one, or
+    /// embeddings of tokens.
+    pub(crate) fn is_separable(&self) -> bool {
+        let model = self.model();
+        let spec = model.spec();
+        spec.layer_embed.is_none() && spec.attentions().all(|a| a.kv_layer().is_none())
+    }
+
     /// A part of it.
     pub(crate) fn part(&self, share: Share) -> Model {
         let source = |files, plan| -> Result<Box<dyn Weights>, Error> {

@@ -23,7 +23,7 @@ pub(crate) enum Blocks {
 
 impl Blocks {
     /// What is written over the sizes of a tiny model.
-    fn sizes(self) -> [(&'static str, u32); 8] {
+    fn sizes(self) -> [(&'static str, u32); 11] {
         let [d_model, d_ff, d_head, d_expert, d_inner] = match self {
             Self::Of32 => [96, 160, 32, 64, 160],
             Self::Of256 => [256, 512, 64, 256, 256],
@@ -35,6 +35,9 @@ impl Blocks {
             ("feed_forward_length", d_ff),
             ("attention.key_length", d_head),
             ("attention.value_length", d_head),
+            ("attention.key_length_swa", d_head),
+            ("attention.value_length_swa", d_head),
+            ("embedding_length_per_layer_input", d_expert),
             ("expert_feed_forward_length", d_expert),
             ("expert_shared_feed_forward_length", d_expert),
             ("ssm.inner_size", d_inner),
@@ -50,8 +53,12 @@ impl Blocks {
             role if role.placement() == Placement::Resident => return F32,
             // What it chooses by codes of four bits is not what it chooses by decoded weights.
             Role::FfnGateInp if self == Self::Nvfp4 => return F32,
-            role if self == Self::Nvfp4 && role.placement() != Placement::Embed => return NVFP4,
-            Role::TokenEmbd | Role::Output => [Q8_0, Q6_K],
+            role if self == Self::Nvfp4
+                && !matches!(role.placement(), Placement::Embed | Placement::LayerEmbed) =>
+            {
+                return NVFP4;
+            }
+            Role::TokenEmbd | Role::PerLayerTokenEmbd | Role::Output => [Q8_0, Q6_K],
             Role::AttnQ | Role::FfnGate | Role::FfnGateShexp => [Q4_0, Q4_K],
             Role::AttnK | Role::FfnUp | Role::FfnUpExps => [Q5_1, Q5_K],
             Role::AttnV | Role::FfnDown | Role::FfnDownExps => [Q5_0, Q6_K],
@@ -141,7 +148,7 @@ fn factors(blocks: Blocks, req: &TensorReq) -> Vec<f32> {
     let n = match req.role.placement() {
         Placement::Experts => req.shape[0],
         Placement::Layer(_) | Placement::Head => 1,
-        Placement::Resident | Placement::Embed => 0,
+        Placement::Resident | Placement::Embed | Placement::LayerEmbed => 0,
     };
     let factor = |i: usize| 0.5 + (i % 3) as f32 * 0.75;
     (0..if blocks == Blocks::Nvfp4 { n } else { 0 })
@@ -225,6 +232,8 @@ impl Tensor {
 
 fn tensors(reqs: &[TensorReq], blocks: Blocks) -> Vec<Tensor> {
     let mut random = Random(1);
+    // The name of a router's factor may be that of the norm of its inputs.
+    let has_norm = reqs.iter().any(|req| req.role == Role::FfnGateInpScale);
     let tensor = |req: &TensorReq| {
         let ty = blocks.type_of(req);
         Tensor {
@@ -232,7 +241,10 @@ fn tensors(reqs: &[TensorReq], blocks: Blocks) -> Vec<Tensor> {
             dims: req.shape.iter().map(|&d| d as u64).collect(),
             ty,
             bytes: random.tensor(ty, req),
-            factors: factors(blocks, req),
+            factors: match has_norm && req.role == Role::FfnGateInp {
+                true => Vec::new(),
+                false => factors(blocks, req),
+            },
         }
     };
     reqs.iter().map(tensor).collect()

@@ -141,9 +141,10 @@ impl Chunks {
         let index = match group {
             WeightGroup::Layer(l, group) if l < self.n_layers => l * n_groups + group as usize,
             WeightGroup::Head => self.n_layers * n_groups,
-            WeightGroup::Layer(..) | WeightGroup::Experts(..) | WeightGroup::EmbedRows(_) => {
-                return 0..0;
-            }
+            WeightGroup::Layer(..)
+            | WeightGroup::Experts(..)
+            | WeightGroup::EmbedRows(_)
+            | WeightGroup::LayerEmbedRows(_) => return 0..0,
         };
         self.groups[index].clone()
     }
@@ -266,11 +267,14 @@ mod tests {
                 table(base + 700_000, 700, 300),
             ];
             [
+                vec![],
                 mixer,
                 vec![],
                 vec![],
                 ffn,
                 vec![table(base + 950_000, 100, 10)],
+                vec![],
+                vec![],
             ]
         };
         let head = Some(table(5_000_000, 1000, 500));

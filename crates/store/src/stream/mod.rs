@@ -20,6 +20,7 @@ mod readers;
 mod residency;
 
 use std::{
+    ops::Range,
     sync::{
         Arc, Mutex,
         atomic::{AtomicU64, Ordering},
@@ -218,15 +219,21 @@ impl Streamed {
         })
     }
 
-    /// Copies rows of the embedding: from pinned chunks, or from the file, one read for each row.
-    fn embed_rows<'a>(&'a self, ids: &[u32]) -> Result<StreamedChunk<'a>, Error> {
-        let table = self.plan.embed.ok_or(Error::NotInPlan)?;
+    /// Copies rows of the embedding, or of that of every layer: from pinned chunks, or from the
+    /// file, one read for each row.
+    fn embed_rows<'a>(
+        &'a self,
+        table: Option<RowTable>,
+        pinned: Range<usize>,
+        ids: &[u32],
+    ) -> Result<StreamedChunk<'a>, Error> {
+        let table = table.ok_or(Error::NotInPlan)?;
         check_rows(&table, ids)?;
         let row_bytes = table.row_bytes as usize;
         let mut rows = take_spare(&self.spare_rows);
         rows.resize(ids.len() * row_bytes, 0);
         for (&id, row) in ids.iter().zip(rows.chunks_exact_mut(row_bytes)) {
-            match self.pinned_row(&table, id as usize) {
+            match self.pinned_row(&table, pinned.clone(), id as usize) {
                 Some(bytes) => row.copy_from_slice(bytes),
                 None => self.timed(|| self.read_row(&table, id, row))?,
             }
@@ -238,8 +245,8 @@ impl Streamed {
         })
     }
 
-    fn pinned_row(&self, table: &RowTable, id: usize) -> Option<&[u8]> {
-        let mut chunks = self.chunks.of_embedding(self.plan.embed == self.plan.head);
+    /// Row `id` of a table, if it is in one of these chunks and that is pinned.
+    fn pinned_row(&self, table: &RowTable, mut chunks: Range<usize>, id: usize) -> Option<&[u8]> {
         let row_bytes = table.row_bytes as usize;
         chunks.find_map(|i| {
             let slot = self.pinned[i].as_ref()?;
@@ -290,18 +297,30 @@ impl Weights for Streamed {
     fn n_chunks(&self, group: WeightGroup<'_>) -> usize {
         match group {
             WeightGroup::Layer(..) | WeightGroup::Head => self.chunks.of(group).len(),
-            WeightGroup::Experts(..) | WeightGroup::EmbedRows(_) => 1,
+            WeightGroup::Experts(..)
+            | WeightGroup::EmbedRows(_)
+            | WeightGroup::LayerEmbedRows(_) => 1,
         }
     }
 
     fn chunk<'a>(&'a self, group: WeightGroup<'a>, i: usize) -> Result<ChunkGuard<'a>, Error> {
         let chunk = match group {
             WeightGroup::Layer(..) | WeightGroup::Head => self.planned(group, i)?,
-            WeightGroup::Experts(..) | WeightGroup::EmbedRows(_) if i > 0 => {
+            WeightGroup::Experts(..)
+            | WeightGroup::EmbedRows(_)
+            | WeightGroup::LayerEmbedRows(_)
+                if i > 0 =>
+            {
                 return Err(Error::NotInPlan);
             }
             WeightGroup::Experts(l, ids) => self.experts(l, ids)?,
-            WeightGroup::EmbedRows(ids) => self.embed_rows(ids)?,
+            WeightGroup::EmbedRows(ids) => {
+                let is_tied = self.plan.embed == self.plan.head;
+                self.embed_rows(self.plan.embed, self.chunks.of_embedding(is_tied), ids)?
+            }
+            WeightGroup::LayerEmbedRows(ids) => {
+                self.embed_rows(self.plan.layer_embed, 0..0, ids)?
+            }
         };
         Ok(ChunkGuard(HeldChunk::Streamed(chunk)))
     }

@@ -49,11 +49,14 @@ impl TestModel {
                 vec![]
             };
             [
+                vec![table(70, 110)],
                 mixer,
                 vec![table(200, 90)],
                 router,
                 vec![table(300, 100), table(300, 100)],
                 vec![table(100, 300)],
+                vec![table(8, 100)],
+                vec![table(100, 9)],
             ]
         };
         let layers = vec![layer(false), layer(true), layer(false)];
@@ -63,6 +66,7 @@ impl TestModel {
             vec![],
         ];
         let embed = Some(table(500, 80));
+        let layer_embed = Some(table(500, 700));
         let head = Some(table(500, 120));
         let mut bytes = atta_formats::Writer::new().finish().unwrap().header;
         bytes.extend((bytes.len() as u64..end).map(|i| ((i * 2_654_435_761) >> 13) as u8));
@@ -73,6 +77,7 @@ impl TestModel {
                 layers,
                 experts,
                 embed,
+                layer_embed,
                 head,
             },
         }
@@ -116,6 +121,7 @@ fn policy(
 /// Everything that a step asks for, in order.
 fn groups(wants_head: bool) -> Vec<WeightGroup<'static>> {
     let embed = WeightGroup::EmbedRows(&[7, 0, 499, 7]);
+    let layer_embed = WeightGroup::LayerEmbedRows(&[3, 499, 3]);
     let groups = |l| {
         let experts = if l == 1 {
             vec![
@@ -133,7 +139,7 @@ fn groups(wants_head: bool) -> Vec<WeightGroup<'static>> {
             .chain(experts)
     };
     let head = wants_head.then_some(WeightGroup::Head);
-    [embed]
+    [embed, layer_embed]
         .into_iter()
         .chain((0..3).flat_map(groups))
         .chain(head)
@@ -147,7 +153,7 @@ fn read(weights: &dyn Weights, group: WeightGroup<'_>) -> Result<Vec<Vec<u8>>, E
         WeightGroup::Layer(_, Projection::GateUp) => 2,
         WeightGroup::Layer(..) | WeightGroup::Head => 1,
         WeightGroup::Experts(_, ids) => 3 * ids.len(),
-        WeightGroup::EmbedRows(ids) => ids.len(),
+        WeightGroup::EmbedRows(ids) | WeightGroup::LayerEmbedRows(ids) => ids.len(),
     };
     let mut tensors = vec![Vec::new(); n_tensors];
     for i in 0..weights.n_chunks(group) {
@@ -236,6 +242,24 @@ fn a_pass_reads_what_is_not_pinned_and_only_that() {
     assert!(before.pinned_bytes <= 60_000 && before.pinned_bytes > 40_000);
     assert!(before.rate > 0.0);
     assert_eq!(model.streamed(&ResidencyPolicy::whole()).io().pass_bytes, 0);
+}
+
+#[test]
+fn of_the_embedding_of_every_layer_only_rows_are_read_and_none_is_resident() {
+    let model = TestModel::new();
+    let embed_bytes = model.plan.layer_embed.unwrap().extent.bytes;
+    let whole = model.streamed(&ResidencyPolicy::whole());
+    let all: u64 = model.plan.tables().map(|table| table.extent.bytes).sum();
+    assert!(whole.io().pinned_bytes < all);
+    assert!(all - embed_bytes <= whole.io().pinned_bytes + whole.io().expert_bytes);
+    for streamed in [whole, model.streamed(&policy(9000, 60_000, 2, 6))] {
+        let before = streamed.io().read_bytes;
+        read(&streamed, WeightGroup::LayerEmbedRows(&[3, 499])).unwrap();
+        assert_eq!(streamed.io().read_bytes - before, 1400);
+    }
+    let cut = |embed| model.plan.clone().restrict(1..3, embed, true);
+    assert_eq!(cut(true).layer_embed, model.plan.layer_embed);
+    assert_eq!(cut(false).layer_embed, None);
 }
 
 #[test]

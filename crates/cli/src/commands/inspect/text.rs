@@ -2,7 +2,7 @@
 
 use atta::{
     KvType, TensorInfo, Value,
-    spec::{LayerSpec, Mask, Mixer, ModelSpec},
+    spec::{Ffn, LayerSpec, Mask, Mixer, ModelSpec, Moe},
 };
 
 use super::{Total, View};
@@ -119,19 +119,27 @@ fn spec_lines(spec: &ModelSpec) -> Vec<String> {
 
 /// One line for a run of equal layers.
 fn layers_line(first: usize, run: &[LayerSpec]) -> String {
-    let mlp = run[0].mlp();
     let name = match run.len() {
         1 => format!("layer {first}"),
         n => format!("layers {first}-{}", first + n - 1),
     };
-    let experts = run[0].moe().map(|moe| {
-        format!(
-            " of each of {} experts, {} per token",
-            moe.n_experts, moe.n_used
-        )
+    format!("{name}: {}, {}", mixer(&run[0]), ffn(&run[0]))
+}
+
+/// The widths of the feed-forward block of a layer.
+fn ffn(layer: &LayerSpec) -> String {
+    let experts = layer.moe().map(|moe| {
+        let Moe {
+            n_experts, n_used, ..
+        } = moe;
+        let d_ff = moe.expert.d_ff;
+        format!("d_ff {d_ff} of each of {n_experts} experts, {n_used} per token")
     });
-    let experts = experts.unwrap_or_default();
-    format!("{name}: {}, d_ff {}{experts}", mixer(&run[0]), mlp.d_ff)
+    match (&layer.ffn, experts) {
+        (Ffn::MlpAndMoe(both), Some(experts)) => format!("d_ff {} beside {experts}", both.mlp.d_ff),
+        (_, Some(experts)) => experts,
+        (_, None) => format!("d_ff {}", layer.mlp().d_ff),
+    }
 }
 
 /// The mixer of a layer.
@@ -144,10 +152,11 @@ fn mixer(layer: &LayerSpec) -> String {
                 Mask::Full => ", both ways".to_owned(),
                 Mask::Around(n) => format!(", {n} positions both ways"),
             };
-            format!(
-                "{} heads ({} of keys and values) of {}{mask}",
-                a.n_heads, a.n_kv_heads, a.d_head
-            )
+            let keys = match a.kv_layer() {
+                Some(l) => format!("{} of keys and values, of layer {l}", a.n_kv_heads),
+                None => format!("{} of keys and values", a.n_kv_heads),
+            };
+            format!("{} heads ({keys}) of {}{mask}", a.n_heads, a.d_head)
         }
         Mixer::ShortConv(conv) => format!("short convolution of {} positions", conv.n_taps),
         Mixer::DeltaNet(net) => format!(
