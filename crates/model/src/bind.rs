@@ -4,6 +4,8 @@
 //! Vectors (norms, biases) are decoded to f32 on the heap here, since they are small and every
 //! token reads them. Of matrices only type, shape and place in a weight group are stored here.
 
+mod cost;
+
 use std::{collections::HashSet, ops::Range};
 
 use atta_formats::{Directory, Encoding, TensorInfo, TensorType};
@@ -18,6 +20,8 @@ use crate::{
     blocks::Affine,
     spec::{Factors, LayerSpec, ModelSpec, Outputs, Presence},
 };
+
+pub use cost::MatmulCost;
 
 /// A model that can be executed: its spec, its small tensors, and a source of its large ones.
 pub struct Model {
@@ -167,31 +171,6 @@ impl Model {
         self.weights.as_ref()
     }
 
-    /// The cost of multiplying one token with all matrices of the loaded part; of experts with
-    /// those that it uses.
-    pub fn matmul_cost(&self) -> MatmulCost {
-        let has_head = self.share.head && self.spec.head.outputs == Outputs::Logits;
-        let head = has_head.then(|| self.head_place());
-        let n_used = |l: usize| self.spec.layers[l].moe().map_or(1, |moe| moe.n_used as u64);
-        let layer = |(l, t): (usize, &Tensors)| {
-            t.matrices
-                .map(|w| w.map(|w| (w, if w.is_of_experts { n_used(l) } else { 1 })))
-        };
-        let layers = self
-            .layers
-            .iter()
-            .enumerate()
-            .filter(|(l, _)| self.share.layers.contains(l));
-        let inputs = self.globals.matrices[Role::PerLayerModelProj as usize];
-        let globals = head.into_iter().chain(inputs.filter(|_| self.share.embed));
-        let all = layers.flat_map(layer).flatten();
-        let all = all.chain(globals.map(|w| (w, 1)));
-        all.fold(MatmulCost::default(), |cost, (w, times)| MatmulCost {
-            bytes: cost.bytes + times * w.ty.row_bytes(w.d_in).unwrap_or(0) as u64 * w.d_out as u64,
-            macs: cost.macs + times * w.d_in as u64 * w.d_out as u64,
-        })
-    }
-
     /// Tensors of the whole model.
     pub(crate) fn globals(&self) -> &Tensors {
         &self.globals
@@ -327,15 +306,6 @@ impl Bound {
             vectors,
         })
     }
-}
-
-/// The cost of multiplying one token with matrices.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct MatmulCost {
-    /// Bytes of weights that are read.
-    pub bytes: u64,
-    /// Multiplications, each with its addition.
-    pub macs: u64,
 }
 
 /// The tensors of keys and values, which some files have in layers that do not compute any.
@@ -541,8 +511,7 @@ fn find<'a>(
         && let Some(info) = directory.tensor(&name)
         && info.shape.dims().get(req.rows_dim()) == Some(&(fused_in.n_rows as u64))
     {
-        let mut shape = req.shape.clone();
-        shape[req.rows_dim()] = fused_in.n_rows;
+        let shape = req.shape_of_rows(fused_in.n_rows);
         return Ok(Some(TensorMatch {
             req,
             info: checked(name, shape, info)?,
@@ -612,11 +581,7 @@ fn missing(req: &TensorReq, directory: &Directory) -> Error {
     }) {
         Some((fused_in, info)) => Error::Shape {
             name: info.name.clone(),
-            expected: {
-                let mut expected = req.shape.clone();
-                expected[req.rows_dim()] = fused_in.n_rows;
-                expected
-            },
+            expected: req.shape_of_rows(fused_in.n_rows),
             got: info.shape.to_string(),
         },
         None => Error::MissingTensor {

@@ -73,7 +73,7 @@ fn residuals(model: &Model, tokens: &[u32], first_of_second: usize) -> Result<Ro
             }
         }
         if let Some(embed) = &spec.layer_embed {
-            layer_embed::add_to(model, (l, embed), &embeddings, &mut x)?;
+            layer_embed::add_to(model, l, embed, &embeddings, &mut x)?;
         }
         if let Some(scale) = t.vector_opt(Role::LayerOutputScale) {
             x.iter_mut().flatten().for_each(|x| *x *= scale[0]);
@@ -252,7 +252,7 @@ fn normalized(norm: Norm, x: &[f32], weight: &[f32], bias: Option<&[f32]>) -> Ve
 
 fn mixer(model: &Model, l: usize, h: &Rows, shared: &mut SharedKv) -> Result<Rows, Error> {
     match &model.spec().layers[l].mixer {
-        Mixer::Attention(a) => attention(model, (l, a), h, shared),
+        Mixer::Attention(a) => attention(model, l, a, h, shared),
         Mixer::ShortConv(conv) => short_conv(model, l, conv, h),
         Mixer::DeltaNet(net) => recurrent::delta_net(model, l, net, h),
     }
@@ -283,7 +283,8 @@ fn short_conv(model: &Model, l: usize, conv: &ShortConv, h: &Rows) -> Result<Row
 
 fn attention(
     model: &Model,
-    (l, a): (usize, &Attention),
+    l: usize,
+    a: &Attention,
     h: &Rows,
     shared: &mut SharedKv,
 ) -> Result<Rows, Error> {
@@ -293,26 +294,15 @@ fn attention(
         |weight, bias| Ok::<_, Error>(project(&matrix(model, l, weight)?, t.vector_opt(bias), h));
     let q = input(Role::AttnQ, Role::AttnQBias)?;
     let (mut q, gates) = queries(a, q);
-    let (mut k, mut v) = (Rows::new(), Rows::new());
-    if a.kv_layer().is_none() {
+    let mut k = Rows::new();
+    let mut v = Rows::new();
+    if let KvSource::Own { v_norm, .. } = a.kv {
         k = input(Role::AttnK, Role::AttnKBias)?;
         v = match t.has_matrix(Role::AttnV) {
             true => input(Role::AttnV, Role::AttnVBias)?,
             false => k.clone(),
         };
-    }
-    if let KvSource::Own {
-        v_norm: Some(eps), ..
-    } = a.kv
-    {
-        let ones = vec![1.0; a.d_head];
-        let heads = |v: &[f32]| {
-            let heads = v.chunks_exact(a.d_head);
-            heads
-                .flat_map(|head| normalized(Norm::Rms { eps }, head, &ones, None))
-                .collect()
-        };
-        v = map_rows(&v, heads);
+        v = map_rows(&v, |v| normed_values(a, v_norm, v));
     }
     for (rows, role) in [(&mut q, Role::AttnQNorm), (&mut k, Role::AttnKNorm)] {
         for (pos, row) in rows.iter_mut().enumerate() {
@@ -343,6 +333,18 @@ fn attention(
         t.vector_opt(Role::AttnOutputBias),
         &heads,
     ))
+}
+
+/// Values of a position, `[n_kv_heads, d_head]`, each head divided by the root of its mean square
+/// if they are normalized.
+fn normed_values(a: &Attention, v_norm: Option<f32>, v: &[f32]) -> Vec<f32> {
+    let Some(eps) = v_norm else {
+        return v.to_vec();
+    };
+    let ones = vec![1.0; a.d_head];
+    v.chunks_exact(a.d_head)
+        .flat_map(|head| normalized(Norm::Rms { eps }, head, &ones, None))
+        .collect()
 }
 
 /// Queries, and gates of the results of heads, which a projection may return behind each query.
@@ -472,7 +474,7 @@ fn feed_forward(model: &Model, (l, layer): (usize, &LayerSpec), x: &Rows) -> Res
         Ffn::Plain(m) => down(map_rows(&up()?, |up| {
             up.iter().map(|u| activate(m.activation, *u)).collect()
         }))?,
-        Ffn::Moe(m) => experts::moe(model, (l, m), &h, &h)?,
+        Ffn::Moe(m) => experts::moe(model, l, m, &h, &h)?,
         Ffn::MlpAndMoe(both) => {
             let norm = |role, x: &Rows| {
                 let norm = Norm::Rms { eps: both.eps };
@@ -483,7 +485,7 @@ fn feed_forward(model: &Model, (l, layer): (usize, &LayerSpec), x: &Rows) -> Res
                 Role::PostFfwNorm1,
                 &down(gated(both.mlp.activation, &gate, up()?))?,
             );
-            let z = experts::moe(model, (l, &both.moe), x, &norm(Role::PreFfwNorm2, x))?;
+            let z = experts::moe(model, l, &both.moe, x, &norm(Role::PreFfwNorm2, x))?;
             add(&mut y, &norm(Role::PostFfwNorm2, &z), 1.0);
             y
         }

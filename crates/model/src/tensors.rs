@@ -364,11 +364,19 @@ pub struct FusedIn {
     pub name: &'static str,
     /// The rows of this tensor; of tensors of experts the rows of each expert.
     pub rows: Range<usize>,
-    /// All rows, of each expert. A tensor of that name with another number of rows is not a fused one.
+    /// All rows, of each expert. A tensor of that name with another number of rows is not a fused
+    /// one.
     pub n_rows: usize,
 }
 
 impl TensorReq {
+    /// Its shape if it had another number of rows.
+    pub(crate) fn shape_of_rows(&self, n_rows: usize) -> Vec<usize> {
+        let mut shape = self.shape.clone();
+        shape[self.rows_dim()] = n_rows;
+        shape
+    }
+
     /// The dimension of [`shape`](Self::shape) that counts rows.
     pub(crate) fn rows_dim(&self) -> usize {
         usize::from(self.role.placement() == Placement::Experts)

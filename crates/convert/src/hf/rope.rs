@@ -306,8 +306,8 @@ impl<'a> Rope<'a> {
         }
     }
 
-    /// The frequency divisors of a proportional rope, `[d_rope / 2]`: 1 for the pairs that turn, and
-    /// so much for the others that they stand still.
+    /// The frequency divisors of a proportional rope, `[d_rope / 2]`: 1 for the pairs that turn,
+    /// and so much for the others that they stand still.
     pub(super) fn proportional_factors(&self, d_rope: usize) -> Result<Vec<f32>, Error> {
         let n_turning = (d_rope as f64 * self.share()? / 2.0) as usize;
         let divisor = |i: usize| if i < n_turning { 1.0 } else { 1e30 };

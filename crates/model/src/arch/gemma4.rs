@@ -1,6 +1,6 @@
 //! Gemma 4 (text): E2B and E4B with embeddings in every layer, and keys and values that the last
-//! layers read from earlier ones; 12B and 31B, whose keys are the values in layers without a window;
-//! 26B-A4B, which has experts beside the MLP.
+//! layers read from earlier ones; 12B and 31B, whose keys are the values in layers without a
+//! window; 26B-A4B, which has experts beside the MLP.
 //!
 //! Layers with a window have narrower heads and a rope of their own. The other layers turn the
 //! first quarter of their pairs only: the factors in the file slow the rest down to nothing.

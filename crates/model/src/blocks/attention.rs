@@ -28,7 +28,7 @@ use crate::{
 pub(crate) fn attention(p: &mut Pass<'_>, l: usize, a: &Attention) -> Result<(), Error> {
     project_inputs(p, l, a)?;
     if let KvSource::Own { v_norm, .. } = a.kv {
-        make_values(p, (l, a), v_norm);
+        make_values(p, l, a, v_norm);
     }
     rotate(p, l, a);
     if a.kv_layer().is_none() {
@@ -99,7 +99,7 @@ fn take_queries(p: &mut Pass<'_>, a: &Attention) {
 static ONES: [f32; D_HEAD_MAX] = [1.0; D_HEAD_MAX];
 
 /// `v = norm(v)`; `v = norm(k)` without a projection of values.
-fn make_values(p: &mut Pass<'_>, (l, a): (usize, &Attention), v_norm: Option<f32>) {
+fn make_values(p: &mut Pass<'_>, l: usize, a: &Attention, v_norm: Option<f32>) {
     let n = p.rows.len() * a.d_kv();
     let kernels = p.kernels;
     let s = &mut *p.s;

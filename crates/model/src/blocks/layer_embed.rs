@@ -2,10 +2,10 @@
 //! by a gate.
 //!
 //! ```text
-//! p = norm(Wm x / sqrt(d_model))                  two regions, once for all layers; x: the embedding
-//! p = (p + table[token] * sqrt(d)) / sqrt(2)      serial: rows of the table are read from the file
-//! y = Wo (act(Wg x) * p[l])                       three regions, at the end of layer l
-//! x += post(y)                                    residual.rs
+//! p = norm(Wm x / sqrt(d_model))              two regions, once for all layers; x: the embedding
+//! p = (p + table[token] * sqrt(d)) / sqrt(2)  serial: rows of the table are read from the file
+//! y = Wo (act(Wg x) * p[l])                   three regions, at the end of layer l
+//! x += post(y)                                residual.rs
 //! ```
 
 use atta_kernels::{Job, Store};
@@ -47,7 +47,8 @@ pub(crate) fn layer_inputs(p: &mut Pass<'_>, embed: &LayerEmbed, ids: &[u32]) ->
 fn project(p: &mut Pass<'_>, embed: &LayerEmbed) -> Result<(), Error> {
     let n = p.rows.len();
     let spec = p.model.spec();
-    let (d, d_all) = (spec.d_model, spec.layers.len() * embed.d);
+    let d = spec.d_model;
+    let d_all = spec.layers.len() * embed.d;
     let t = p.model.globals();
     let kernels = p.kernels;
     let s = &mut *p.s;
@@ -86,7 +87,8 @@ pub(crate) fn add_layer_embedding(
 ) -> Result<(), Error> {
     let n = p.rows.len();
     let spec = p.model.spec();
-    let (d, d_all) = (spec.d_model, spec.layers.len() * embed.d);
+    let d = spec.d_model;
+    let d_all = spec.layers.len() * embed.d;
     let t = p.model.layer(l);
     let kernels = p.kernels;
     let s = &mut *p.s;
@@ -107,7 +109,8 @@ pub(crate) fn add_layer_embedding(
     })?;
     let activation = act(embed.activation);
     let s = &mut *p.s;
-    let (gates, inputs) = (&s.ff, &s.layer_inputs);
+    let gates = &s.ff;
+    let inputs = &s.layer_inputs;
     let layout = t.layouts(&[Role::Proj]);
     s.act
         .fill(kernels, p.pool, (n, embed.d), layout, |row, out| {

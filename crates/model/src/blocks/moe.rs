@@ -5,7 +5,7 @@
 //! p = softmax(Wr h + br), or sigmoid                              two regions
 //! (e, w)_1..k = the k experts of largest p + b, and their p       serial
 //! y_s = Wdown_s (act(Wgate_s h) * (Wup_s h)), g = Ws h            four regions: a shared expert
-//! y_i = Wdown_e (act(Wgate_e h) * (Wup_e h)), with biases         four regions per group of experts
+//! y_i = Wdown_e (act(Wgate_e h) * (Wup_e h)), with biases         four regions per group
 //! x += post(w_1 y_1 + ... + w_k y_k + sigmoid(g) y_s)             one region; residual.rs
 //! ```
 //! A router with a norm of its own reads `norm(x) / sqrt(d_model)` instead of `h`. Beside an MLP:
@@ -19,7 +19,7 @@
 //! token reads its own experts only. Results are stored until all experts are done and then added
 //! in the order of each row's ranks, so that no bit depends on the other rows of the batch.
 
-use atta_kernels::{Gated, GatedGroups, Groups, Job, Store, math};
+use atta_kernels::{Gated, GatedGroups, Groups, Job, Layouts, Store, math};
 use atta_store::{Projection, WeightGroup};
 
 use super::{
@@ -108,7 +108,7 @@ pub(crate) fn moe(p: &mut Pass<'_>, l: usize, m: &Moe) -> Result<(), Error> {
     normalize(p, layer.pre(Sublayer::Ffn), p.model.layer(l));
     route(p, l, m)?;
     if let Some(shared) = &m.shared {
-        mlp_beside(p, (l, shared), SHARED)?;
+        mlp_beside(p, l, shared, SHARED)?;
     }
     all_experts(p, l, m)?;
     combine(p, layer, m);
@@ -124,7 +124,7 @@ pub(crate) fn mlp_and_moe(p: &mut Pass<'_>, l: usize, both: &MlpAndMoe) -> Resul
     normalize(p, Some((norm, [Role::PreFfwNorm2; 2])), t);
     route(p, l, &both.moe)?;
     p.enter(l, Sublayer::Ffn, &DENSE[..2]);
-    mlp_beside(p, (l, &both.mlp), DENSE)?;
+    mlp_beside(p, l, &both.mlp, DENSE)?;
     all_experts(p, l, &both.moe)?;
     combine(p, layer, &both.moe);
     let n = p.rows.len();
@@ -180,16 +180,7 @@ fn route(p: &mut Pass<'_>, l: usize, m: &Moe) -> Result<(), Error> {
         &[]
     };
     let layouts = t.layouts(&[Role::FfnGateInp]) | t.layouts(shared);
-    let kernels = p.kernels;
-    let s = &mut *p.s;
-    let (x, h) = (&s.x, &s.moe.h);
-    s.act.fill(kernels, p.pool, (n, d), layouts, |row, out| {
-        let row = row * d..(row + 1) * d;
-        match m.router_norm {
-            Some(eps) => kernels.rms_norm(&x[row], t.vector(Role::FfnGateInpScale), eps, out),
-            None => out.copy_from_slice(&h[row]),
-        }
-    });
+    fill_router_inputs(p, l, m, layouts);
     p.observe_inputs(l, &[Role::FfnGateInp]);
     p.observe_inputs(l, shared);
     p.each_chunk(WeightGroup::Layer(l, Projection::Router), |p, chunk| {
@@ -238,6 +229,24 @@ fn route(p: &mut Pass<'_>, l: usize, m: &Moe) -> Result<(), Error> {
     Ok(())
 }
 
+/// `act` = what the router reads.
+fn fill_router_inputs(p: &mut Pass<'_>, l: usize, m: &Moe, layouts: Layouts) {
+    let n = p.rows.len();
+    let d = p.model.spec().d_model;
+    let t = p.model.layer(l);
+    let kernels = p.kernels;
+    let s = &mut *p.s;
+    let x = &s.x;
+    let h = &s.moe.h;
+    s.act.fill(kernels, p.pool, (n, d), layouts, |row, out| {
+        let row = row * d..(row + 1) * d;
+        match m.router_norm {
+            Some(eps) => kernels.rms_norm(&x[row], t.vector(Role::FfnGateInpScale), eps, out),
+            None => out.copy_from_slice(&h[row]),
+        }
+    });
+}
+
 fn softmax(p: &mut [f32]) {
     let max = p.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     p.iter_mut().for_each(|p| *p = math::exp(*p - max));
@@ -253,7 +262,8 @@ fn sigmoid(p: &mut [f32]) {
 /// `act`.
 fn mlp_beside(
     p: &mut Pass<'_>,
-    (l, mlp): (usize, &Mlp),
+    l: usize,
+    mlp: &Mlp,
     [gate, up, down]: [Role; 3],
 ) -> Result<(), Error> {
     let n = p.rows.len();

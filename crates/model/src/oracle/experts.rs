@@ -12,7 +12,7 @@ use crate::{
 
 /// The sum of the chosen experts' results and of the shared one's, for every row of `h`; a router
 /// with a norm reads the residuals `x`.
-pub(super) fn moe(model: &Model, (l, m): (usize, &Moe), x: &Rows, h: &Rows) -> Result<Rows, Error> {
+pub(super) fn moe(model: &Model, l: usize, m: &Moe, x: &Rows, h: &Rows) -> Result<Rows, Error> {
     let t = model.layer(l);
     let router = matrix(model, l, Role::FfnGateInp)?;
     let all: Vec<u32> = (0..m.n_experts as u32).collect();

@@ -47,7 +47,8 @@ pub(super) fn inputs(model: &Model, tokens: &[u32], x: &Rows) -> Result<Rows, Er
 /// `x += post(W_out (act(W_gate x) * p))` for layer `l`, where `p` is its part of `inputs`.
 pub(super) fn add_to(
     model: &Model,
-    (l, embed): (usize, &LayerEmbed),
+    l: usize,
+    embed: &LayerEmbed,
     inputs: &Rows,
     x: &mut Rows,
 ) -> Result<(), Error> {

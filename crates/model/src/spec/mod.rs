@@ -491,8 +491,8 @@ impl ModelSpec {
         self.layer_embed.is_some() || layers.any(defers)
     }
 
-    /// Bytes of keys and values that each layer stores for `n_ctx` positions; 0 for recurrent layers
-    /// and for those that attend to another layer's.
+    /// Bytes of keys and values that each layer stores for `n_ctx` positions; 0 for recurrent
+    /// layers and for those that attend to another layer's.
     pub fn state_bytes(&self, kv: KvType, n_ctx: usize) -> Vec<u64> {
         let row_bytes = |l: usize| {
             let attention = self.layers[l].attention();
