@@ -76,11 +76,16 @@ pub(super) fn with_markers(text: &str) -> String {
 
 fn python_call(call: &ToolCall) -> String {
     let mut text = format!("{}(", call.name);
-    let arguments = call.arguments.as_object().into_iter().flatten();
-    for (i, (key, value)) in arguments.enumerate() {
-        text.push_str(if i == 0 { "" } else { ", " });
-        text.push_str(&format!("{key}={}", python(value)));
-    }
+    let arguments: Vec<String> = match &call.arguments {
+        Value::Null => Vec::new(),
+        Value::Object(fields) => fields
+            .iter()
+            .map(|(key, value)| format!("{key}={}", python(value)))
+            .collect(),
+        // Arguments that were broken when the model wrote them.
+        other => vec![format!("arguments={}", python(other))],
+    };
+    text.push_str(&arguments.join(", "));
     text + ")"
 }
 
@@ -194,6 +199,8 @@ mod tests {
         parser.push(&text);
         let outcome = parser.finish(TextEnd::Whole).1;
         assert_eq!((outcome.calls, outcome.text.as_str()), (calls, "I look."));
+        let broken = call("call_1", "f", json!("{\"a"));
+        assert_eq!(python_call(&broken), r#"f(arguments="{\"a")"#);
     }
 
     #[test]

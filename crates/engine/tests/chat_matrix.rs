@@ -212,14 +212,18 @@ fn fault(form: &ChatFormat, template: &Template, shape: &Shape) -> Option<String
         now,
         ..Conversation::default()
     };
-    let is_generic =
-        shape.has_tools && CallFormat::of_template(template.source(true)) == CallFormat::Generic;
+    let is_rewritten = match CallFormat::of_template(template.source(true)) {
+        CallFormat::Generic => shape.has_tools,
+        // Calls stand in the text of their message.
+        CallFormat::Python => shape.messages.iter().any(|m| !m.tool_calls.is_empty()),
+        _ => false,
+    };
     let plain = template
         .render(&conversation)
         .ok()
         .filter(|text| holds(text, &shape.messages, &[Role::System]));
     match plain.filter(|_| !has_late_system(shape) || takes_late_system(template)) {
-        Some(plain) if !is_generic => {
+        Some(plain) if !is_rewritten => {
             (plain != got).then(|| format!("want {plain:?}\n got {got:?}"))
         }
         _ => (!holds(&got, &shape.messages, &[Role::System, Role::User]))
