@@ -441,7 +441,9 @@ impl ModelSpec {
         list.layer = None;
         if let Some(norm) = self.head.norm {
             list.norm(norm, [Role::OutputNorm, Role::OutputNormBias], d);
-            list.also_called(Role::OutputNorm, LFM2_OUTPUT_NORM);
+            if self.embed_norm.is_none() {
+                list.also_called(Role::OutputNorm, LFM2_OUTPUT_NORM);
+            }
         }
         match self.head.outputs {
             Outputs::Logits => {

@@ -276,8 +276,8 @@ fn invalid_files_are_refused_by_name() {
             .contains("merges: invalid length")
     );
     assert!(
-        model(json!({"type": "WordPiece", "vocab": {}}))
-            .contains("kind WordPiece is not supported")
+        model(json!({"type": "WordLevel", "vocab": {}}))
+            .contains("kind WordLevel is not supported")
     );
     assert!(error(&tokenizer_json(&[]).replace("\"a\"", r#""\ud800""#)).contains("hex escape"));
     let mut files = VocabFiles::default();
