@@ -59,11 +59,13 @@ impl Constraint {
     pub fn reply(&self, names: &[&str]) -> Result<String, ConstraintError> {
         let (mut schema, with_unicode) = match self {
             Self::Schema(text) => {
-                let options = SchemaOptions {
-                    strictness: Strictness::Strict,
-                    others: OtherProperties::Open,
-                };
-                let prepared = schema::read(text, options)?;
+                let prepared = schema::read(
+                    text,
+                    SchemaOptions {
+                        strictness: Strictness::Strict,
+                        others: OtherProperties::Open,
+                    },
+                )?;
                 (prepared.schema, prepared.with_unicode_escapes)
             }
             Self::JsonObject if names.is_empty() => return Ok(format!("reply: object\n{JSON}")),

@@ -215,14 +215,14 @@ impl Hub {
             file: &entry.path,
             bytes: entry.bytes,
         });
-        let download = Download {
+        let is_new = Download {
             http: &self.http,
             cache: &self.cache,
             repo,
             commit,
             entry,
-        };
-        let is_new = download.run(self.retries(), on_event)?;
+        }
+        .run(self.retries(), on_event)?;
         let path = self.cache.link(repo, commit, entry)?;
         Ok(PulledFile {
             path,

@@ -18,12 +18,11 @@ const KNOWN: &[(&str, &str, usize)] = &[
     ("tokens", "kernels", 5),
     ("tokens", "model", 1),
     ("tuples", "kernels", 151),
-    ("tuples", "model", 6),
+    ("tuples", "model", 5),
     ("tuples", "tokenizer", 1),
     ("widths", "engine", 3),
     ("widths", "formats", 29),
     ("widths", "kernels", 144),
-    ("widths", "model", 1),
     ("widths", "xtask", 2),
 ];
 

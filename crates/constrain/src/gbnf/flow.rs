@@ -40,7 +40,7 @@ impl<'a> Flow<'a> {
             rule: 0,
             uses: vec![Vec::new(); bodies.len()],
         };
-        let mut ends = Vec::with_capacity(bodies.len());
+        let mut ends = Vec::new();
         for (rule, body) in bodies.iter().enumerate() {
             builder.rule = rule;
             let whole = builder.build(body)?;

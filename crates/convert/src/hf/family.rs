@@ -621,7 +621,7 @@ impl Family {
             let value = c.get(field).filter(|value| **value != only)?;
             Some(c.unsupported(field, value))
         };
-        // Encoders see what comes later.
+        // Encoders see later positions.
         let n = if self.encoder.is_none() { 2 } else { 1 };
         let fields = self.fixed.iter().copied().chain(OF_ALL.into_iter().take(n));
         fields.filter_map(unsupported)

@@ -275,7 +275,7 @@ fn mean_magnitude(raw: &RawTensor, known: &OnceLock<f32>) -> Result<f32, Error> 
     if let Some(&magnitude) = known.get() {
         return Ok(magnitude);
     }
-    let n = raw.dims().iter().product::<u64>();
+    let n: u64 = raw.dims().iter().product();
     let mut sum = 0.0;
     let mut chunk = Vec::new();
     for first in (0..n).step_by(CHUNK as usize) {

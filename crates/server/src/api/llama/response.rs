@@ -70,8 +70,8 @@ pub(super) fn prepare(
         // Ids come with log-probabilities; that of the sampled token alone costs little.
         options.n_logprobs = Some(0);
     }
-    let prepared = prepare::continuations(model, &prompts.ids, &options, 1).map_err(renamed)?;
-    Ok((prepared, reply))
+    let prepared = prepare::continuations(model, &prompts.ids, &options, 1);
+    Ok((prepared.map_err(renamed)?, reply))
 }
 
 /// An error of the engine, with the names that fields have in this interface.
