@@ -143,6 +143,12 @@ impl Error {
         self.missing_bytes().is_some()
     }
 
+    /// Whether the model computes nothing of the kind that was asked for.
+    pub fn is_about_outputs(&self) -> bool {
+        use atta_model::Error::{NoLogits, NoScores};
+        matches!(self, Self::Step(NoLogits | NoScores))
+    }
+
     /// Bytes of memory to free before a retry, which may then need more; `None` for other errors.
     pub fn missing_bytes(&self) -> Option<u64> {
         match *self {

@@ -98,9 +98,8 @@ pub(super) fn write_keys(c: &Config, keys: &mut Keys) -> Result<(), Error> {
         "full_attention_interval",
         c.count(&["full_attention_interval"])?,
     );
-    match c.list_opt("layer_types")? {
-        Some(listed) => keys.flags("attention.recurrent_layers", &recurrent(c, listed)?),
-        None => {}
+    if let Some(listed) = c.list_opt("layer_types")? {
+        keys.flags("attention.recurrent_layers", &recurrent(c, listed)?);
     }
     Ok(())
 }

@@ -69,10 +69,13 @@ pub(super) struct Family {
     /// What an encoder has beside layers; `None` of decoders.
     pub(super) encoder: Option<Encoder>,
     /// Writes the keys that only this architecture has.
-    pub(super) own_keys: Option<fn(&Config, &mut Keys) -> Result<(), Error>>,
+    pub(super) own_keys: Option<WriteKeys>,
     /// The field, and its value, for matrices that are rounded to ternary values when used.
     pub(super) ternary: Option<(&'static str, u64)>,
 }
+
+/// Writes keys of a configuration.
+pub(super) type WriteKeys = fn(&Config, &mut Keys) -> Result<(), Error>;
 
 /// Which layers have a sliding window, if the configuration does not list them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

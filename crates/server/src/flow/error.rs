@@ -188,6 +188,9 @@ impl ApiError {
 
     /// A job that failed while it was running.
     pub(crate) fn failed(error: &Error) -> Self {
+        if error.is_about_outputs() {
+            return Self::bad(error.explain(field));
+        }
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, error.explain(field))
     }
 
