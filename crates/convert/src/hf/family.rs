@@ -59,22 +59,19 @@ pub(super) struct Family {
     pub(super) is_paired: bool,
     /// Whether matrices of layers are stored as `[d_in, d_out]`.
     pub(super) is_transposed: bool,
-    /// Norms whose names in GGUF are not the usual ones, but those of [`TensorReq::fused_in`]:
+    /// Norms whose names in GGUF are not the usual ones, but those of the request's `fused_in`:
     /// `post_attention_norm` for the one before the MLP, `token_embd_norm` for the last one.
-    ///
-    /// [`TensorReq::fused_in`]: atta_model::TensorReq::fused_in
     pub(super) otherwise_named: &'static [Role],
     /// Added to the weights of norms.
     pub(super) norm_offset: f32,
     /// What an encoder has beside layers; `None` of decoders.
     pub(super) encoder: Option<Encoder>,
-    /// Writes the keys that only this architecture has.
+    /// Writes this architecture's own keys.
     pub(super) own_keys: Option<WriteKeys>,
     /// The field, and its value, for matrices that are rounded to ternary values when used.
     pub(super) ternary: Option<(&'static str, u64)>,
 }
 
-/// Writes keys of a configuration.
 pub(super) type WriteKeys = fn(&Config, &mut Keys) -> Result<(), Error>;
 
 /// Which layers have a sliding window, if the configuration does not list them.

@@ -188,9 +188,6 @@ impl ApiError {
 
     /// A job that failed while it was running.
     pub(crate) fn failed(error: &Error) -> Self {
-        if error.is_about_outputs() {
-            return Self::bad(error.explain(field));
-        }
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, error.explain(field))
     }
 
@@ -276,6 +273,9 @@ fn field(setting: Setting) -> &'static str {
 impl From<Error> for ApiError {
     fn from(error: Error) -> Self {
         let message = error.explain(field);
+        if error.is_about_outputs() {
+            return Self::bad(message);
+        }
         match error {
             Error::PromptTooLong { n_prompt, n_ctx } => {
                 // Claude Code reads the two numbers, and makes the conversation shorter.
