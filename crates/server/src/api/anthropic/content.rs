@@ -18,9 +18,7 @@ impl Content {
     pub(super) fn push(&mut self, piece: Piece) {
         match (piece, self.0.last_mut()) {
             (Piece::Text(text), Some(ContentBlock::Text(all)))
-            | (Piece::Reasoning(text), Some(ContentBlock::Thinking(all))) => {
-                all.push_str(&text);
-            }
+            | (Piece::Reasoning(text), Some(ContentBlock::Thinking(all))) => all.push_str(&text),
             (Piece::Text(text), _) => self
                 .0
                 .extend(text_of_new_block(&text).map(|text| ContentBlock::Text(text.to_owned()))),
