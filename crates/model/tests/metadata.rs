@@ -422,6 +422,18 @@ fn a_tensor_too_many_is_named() {
 }
 
 #[test]
+fn layers_that_predict_further_tokens_are_left_out() {
+    let g = golden("llama-plain");
+    let with_nextn = |n: u32| {
+        let set = move |w: &mut Writer| w.set_u32("llama.nextn_predict_layers", n);
+        load(g.altered(set, as_it_is))
+    };
+    assert_eq!(with_nextn(1).unwrap().spec().layers.len(), 1);
+    let error = with_nextn(2).unwrap_err().to_string();
+    assert!(error.contains("block_count"), "{error}");
+}
+
+#[test]
 fn a_misshapen_tensor_is_named() {
     for g in goldens_and_encoders() {
         for changed in g.files().directory().tensors() {

@@ -91,6 +91,11 @@ pub(super) fn run(args: EmbedArgs) -> Result<(), Failure> {
         embedding.planned_session(),
     )?;
     let engine = load::engine(Some(&args.model), &options)?;
+    if engine.spec().is_encoder() && embedding.session.n_batch.is_some() {
+        return Err(Failure::Usage(
+            "--batch does not apply to an encoder, which evaluates each text whole".to_owned(),
+        ));
+    }
     let mut embedder = Embedder::new(&engine, &embedding)?;
     let inputs = InputFiles::of(std::iter::once(&args.model).chain(&args.file).map(Some));
     let texts = read_texts(&args)?;

@@ -131,6 +131,29 @@ fn what_would_be_done_is_said_and_nothing_is_written() {
 }
 
 #[test]
+fn all_that_keeps_a_checkpoint_from_being_converted_is_listed() {
+    let scratch = Scratch::new("dry-problems");
+    let golden = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../tests/golden/convert/qwen3.bf16"
+    );
+    let config = fs::read_to_string(format!("{golden}/config.json")).unwrap();
+    let mut config: serde_json::Value = serde_json::from_str(&config).unwrap();
+    config["is_causal"] = false.into();
+    config["rope_interleaved"] = true.into();
+    scratch.file("config.json", config.to_string().as_bytes());
+    let weights = fs::read(format!("{golden}/model.safetensors")).unwrap();
+    scratch.file("model.safetensors", &weights);
+    let folder = scratch.path("");
+    let out = scratch.path("a.gguf");
+    let said = fails(&["convert", &folder, &out, "--dry-run"], 1);
+    for named in ["is_causal", "rope_interleaved", "2 problems"] {
+        assert!(said.contains(named), "{named}: {said}");
+    }
+    assert!(!fs::exists(&out).unwrap());
+}
+
+#[test]
 fn what_is_there_is_not_overwritten_by_accident() {
     let scratch = Scratch::new("there");
     let path = scratch.file("a.gguf", b"mine");

@@ -14,6 +14,8 @@ mod chat_model;
 mod constraint;
 #[cfg(feature = "convert")]
 mod convert;
+#[cfg(feature = "embed")]
+mod embed;
 mod errors;
 mod files;
 #[cfg(feature = "hub")]

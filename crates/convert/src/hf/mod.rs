@@ -71,12 +71,13 @@ fn find_problems(folder: &Path, found: &mut Vec<Error>) -> Result<(), Error> {
     let spec = arch::lower(&parsed(&keys.writer)?)?;
     found.extend(verify::check(&config, family, &rope, &spec).err());
     let mut raw = weights(folder)?;
-    text_part(&config, &mut raw, &mut notes)?;
-    encoders::trim(&config, family, &mut raw, &mut notes)?;
-    let is_tied = tied(&config, &mut raw, &mut notes)?;
-    let mut builder = builder(family, &rope, quantization, &spec, &mut raw);
-    builder.is_tied = is_tied;
-    builder.n_skipped_positions = family.n_skipped_positions(&config)?;
+    let source = Source {
+        config: &config,
+        family,
+        rope: &rope,
+        quantization,
+    };
+    let mut builder = source.builder(&spec, &mut raw, &mut notes)?;
     found.extend(builder.problems(&spec));
     raw.retain(|name| !is_buffer(name));
     found.extend(raw.names().map(|left| Error::Unused.of(left)));
@@ -105,27 +106,43 @@ fn keys_of(
     Ok(keys)
 }
 
-/// Builds tensors of a model whose head is its own.
-fn builder<'a>(
+/// How the tensors of a directory are read.
+struct Source<'a> {
+    config: &'a Config,
     family: &'a Family,
     rope: &'a Rope<'a>,
     quantization: Quantization,
-    spec: &'a ModelSpec,
-    raw: &'a mut RawTensors,
-) -> TensorBuilder<'a> {
-    let net = spec.layers.iter().find_map(|layer| match &layer.mixer {
-        Mixer::DeltaNet(net) => Some(net),
-        Mixer::Attention(_) | Mixer::ShortConv(_) => None,
-    });
-    TensorBuilder {
-        family,
-        rope,
-        quantization,
-        is_tied: false,
-        d_head: spec.attentions().next().map_or(0, |a| a.d_head as u64),
-        n_skipped_positions: 0,
-        net,
-        raw,
+}
+
+impl<'a> Source<'a> {
+    /// Builds tensors of a model, from tensors without those that it does not use.
+    fn builder<'b>(
+        &self,
+        spec: &'b ModelSpec,
+        raw: &'b mut RawTensors,
+        notes: &mut Vec<String>,
+    ) -> Result<TensorBuilder<'b>, Error>
+    where
+        'a: 'b,
+    {
+        text_part(self.config, raw, notes)?;
+        encoders::trim(self.config, self.family, raw, notes)?;
+        drop_shared_kv(raw, self.family, spec);
+        let is_tied = tied(self.config, raw, notes)?;
+        let net = spec.layers.iter().find_map(|layer| match &layer.mixer {
+            Mixer::DeltaNet(net) => Some(net),
+            Mixer::Attention(_) | Mixer::ShortConv(_) => None,
+        });
+        Ok(TensorBuilder {
+            family: self.family,
+            rope: self.rope,
+            quantization: self.quantization,
+            is_tied,
+            d_head: spec.attentions().next().map_or(0, |a| a.d_head as u64),
+            n_skipped_positions: self.family.n_skipped_positions(self.config)?,
+            net,
+            raw,
+        })
     }
 }
 
@@ -144,14 +161,13 @@ fn from_raw(
     let rope = Rope::new(&config)?;
     let spec = arch::lower(&parsed(&keys.writer)?)?;
     verify::check(&config, family, &rope, &spec)?;
-    text_part(&config, &mut raw, notes)?;
-    encoders::trim(&config, family, &mut raw, notes)?;
-    drop_shared_kv(&mut raw, family, &spec);
-    let is_tied = tied(&config, &mut raw, notes)?;
-    let mut builder = builder(family, &rope, quantization, &spec, &mut raw);
-    builder.is_tied = is_tied;
-    builder.n_skipped_positions = family.n_skipped_positions(&config)?;
-    let tensors = builder.all(&spec)?;
+    let source = Source {
+        config: &config,
+        family,
+        rope: &rope,
+        quantization,
+    };
+    let tensors = source.builder(&spec, &mut raw, notes)?.all(&spec)?;
     raw.retain(|name| !is_buffer(name));
     if let Some(left) = raw.names().next() {
         return Err(Error::Unused.of(left));

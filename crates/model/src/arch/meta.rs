@@ -47,18 +47,28 @@ impl<'a> Meta<'a> {
 
     /// A count or width of each layer, at least 1: a list, or one number for all.
     pub(crate) fn sizes_opt(&self, key: &str) -> Result<Option<Vec<usize>>, Error> {
+        match self.counts_opt(key)? {
+            Some(counts) if counts.contains(&0) => {
+                Err(self.unsupported(key, format!("{counts:?}")))
+            }
+            counts => Ok(counts),
+        }
+    }
+
+    /// A count of each layer, which may be 0 in a list: a list, or one number for all.
+    fn counts_opt(&self, key: &str) -> Result<Option<Vec<usize>>, Error> {
         let n_layers = self.n_layers()?;
-        let Some(value @ Value::Array(_)) = self.metadata.get(&self.key(key)) else {
+        if !matches!(self.metadata.get(&self.key(key)), Some(Value::Array(_))) {
             let size = self.size_opt(key)?;
             return Ok(size.map(|size| vec![size; n_layers]));
-        };
+        }
         let list = self.metadata.u32s(&self.key(key))?;
         let list = list.iter().flat_map(|list| list.iter()).take(n_layers);
         let list: Vec<usize> = list.map(|n| n as usize).collect();
-        let is_size = |n: &usize| (1..=MAX_SIZE as usize).contains(n);
-        match list.len() == n_layers && list.iter().all(is_size) {
+        let fits = list.iter().all(|&n| n <= MAX_SIZE as usize);
+        match list.len() == n_layers && fits {
             true => Ok(Some(list)),
-            false => Err(self.unsupported(key, value)),
+            false => Err(self.unsupported(key, format!("{list:?}"))),
         }
     }
 
@@ -160,47 +170,23 @@ impl<'a> Meta<'a> {
     /// has no attention; such layers get the number of another.
     pub(crate) fn n_kv_heads(&self) -> Result<Option<Vec<usize>>, Error> {
         let key = "attention.head_count_kv";
-        let n_layers = self.n_layers()?;
-        let Some(list) = self.listed(key)? else {
-            let n = self.size_opt(key)?;
-            return Ok(n.map(|n| vec![n; n_layers]));
+        let Some(mut heads) = self.counts_opt(key)? else {
+            return Ok(None);
         };
-        let is_size = |&n: &u32| u64::from(n) <= MAX_SIZE;
-        let first = list.iter().take(n_layers).copied().find(|&n| n > 0);
-        let Some(first) = first.filter(|_| list.len() >= n_layers && list.iter().all(is_size))
-        else {
-            return Err(self.unsupported(key, format!("{list:?}")));
-        };
-        let heads = list.into_iter().take(n_layers);
-        Ok(Some(
-            heads
-                .map(|n| if n > 0 { n } else { first } as usize)
-                .collect(),
-        ))
+        let some = heads.iter().copied().find(|&n| n > 0);
+        let some = some.ok_or_else(|| self.unsupported(key, format!("{heads:?}")))?;
+        heads
+            .iter_mut()
+            .filter(|n| **n == 0)
+            .for_each(|n| *n = some);
+        Ok(Some(heads))
     }
 
     /// Which layers have attention: those with key-value heads.
     pub(crate) fn attention_layers(&self) -> Result<Vec<bool>, Error> {
-        let key = "attention.head_count_kv";
-        let n_layers = self.n_layers()?;
-        match self.listed(key)? {
-            None => Ok(vec![true; n_layers]),
-            Some(list) if list.len() >= n_layers => {
-                Ok(list.iter().take(n_layers).map(|&n| n > 0).collect())
-            }
-            Some(list) => Err(self.unsupported(key, format!("a list of {}", list.len()))),
-        }
-    }
-
-    /// The numbers of an array; `None` if the value is no array.
-    fn listed(&self, key: &str) -> Result<Option<Vec<u32>>, Error> {
-        let key = self.key(key);
-        match self.metadata.get(&key) {
-            Some(Value::Array(_)) => {
-                Ok(self.metadata.u32s(&key)?.map(|list| list.iter().collect()))
-            }
-            _ => Ok(None),
-        }
+        let heads = self.counts_opt("attention.head_count_kv")?;
+        let all = || self.n_layers().map(|n| vec![true; n]);
+        heads.map_or_else(all, |heads| Ok(heads.iter().map(|&n| n > 0).collect()))
     }
 
     /// A truth that may be absent.
