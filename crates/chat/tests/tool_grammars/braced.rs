@@ -4,8 +4,8 @@ use atta_chat::tools::{CallFormat, ToolChoice};
 use serde_json::json;
 
 use super::{
-    Judge, Random, check, finished, grammar, rules, tagged::typed_tools, tools,
-    vocabulary::Vocabulary, walk,
+    Random, finished, grammar, n_random_calls, rules, tagged::typed_tools, tools,
+    vocabulary::Vocabulary,
 };
 
 fn braced(call: &str) -> String {
@@ -61,22 +61,12 @@ fn strings_stand_between_marks_and_keys_are_bare() {
 
 #[test]
 fn random_calls_match_their_schemas() {
-    let vocabulary = Vocabulary::new();
     let mut random = Random(3);
     for tools in [typed_tools(), tools()] {
-        let judge = Judge::new(&tools);
-        let mut n_calls = 0;
-        for choice in [ToolChoice::Auto, ToolChoice::Required] {
-            for control in [false, true] {
-                let rules = rules(CallFormat::Braced, &tools, &choice);
-                let lark = grammar(&vocabulary, &rules, control);
-                for _ in 0..40 {
-                    let (bytes, finished) = walk(&vocabulary, &lark, &mut random);
-                    let text = String::from_utf8_lossy(&bytes);
-                    n_calls += check(&rules, &judge, &text, finished).calls.len();
-                }
-            }
-        }
+        let n_calls: usize = [ToolChoice::Auto, ToolChoice::Required]
+            .iter()
+            .map(|choice| n_random_calls(CallFormat::Braced, choice, &tools, 40, &mut random))
+            .sum();
         assert!(n_calls > 30, "the walks lead nowhere: {n_calls} calls");
     }
 }

@@ -540,6 +540,29 @@ fn walk(vocabulary: &Vocabulary, lark: &str, random: &mut Random) -> (Vec<u8>, b
     (bytes, false)
 }
 
+/// Walks through the grammars of a call format, and checks each text; the number of calls in them.
+fn n_random_calls(
+    format: CallFormat,
+    choice: &ToolChoice,
+    tools: &ToolSet,
+    n_walks: usize,
+    random: &mut Random,
+) -> usize {
+    let vocabulary = Vocabulary::new();
+    let judge = Judge::new(tools);
+    let rules = rules(format, tools, choice);
+    let mut n_calls = 0;
+    for control in [false, true] {
+        let lark = grammar(&vocabulary, &rules, control);
+        for _ in 0..n_walks {
+            let (bytes, finished) = walk(&vocabulary, &lark, random);
+            let text = String::from_utf8_lossy(&bytes);
+            n_calls += check(&rules, &judge, &text, finished).calls.len();
+        }
+    }
+    n_calls
+}
+
 /// What must be true of everything that a grammar lets through.
 fn check(rules: &Rules<'_>, judge: &Judge, text: &str, is_whole: bool) -> Outcome {
     let outcome = finished(rules.parser(), text);

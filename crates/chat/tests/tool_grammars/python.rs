@@ -4,8 +4,8 @@ use atta_chat::tools::{CallFormat, ToolChoice, ToolSet};
 use serde_json::json;
 
 use super::{
-    Judge, Random, check, finished, grammar, rules, tagged::typed_tools, tools,
-    vocabulary::Vocabulary, walk,
+    Random, finished, grammar, n_random_calls, rules, tagged::typed_tools, tools,
+    vocabulary::Vocabulary,
 };
 
 fn list(calls: &str) -> String {
@@ -64,22 +64,12 @@ fn a_parameter_that_python_cannot_name_is_an_error() {
 
 #[test]
 fn random_calls_match_their_schemas() {
-    let vocabulary = Vocabulary::new();
     let mut random = Random(4);
     for tools in [typed_tools(), tools()] {
-        let judge = Judge::new(&tools);
-        let mut n_calls = 0;
-        for choice in [ToolChoice::Auto, ToolChoice::Required] {
-            for control in [false, true] {
-                let rules = rules(CallFormat::Python, &tools, &choice);
-                let lark = grammar(&vocabulary, &rules, control);
-                for _ in 0..40 {
-                    let (bytes, finished) = walk(&vocabulary, &lark, &mut random);
-                    let text = String::from_utf8_lossy(&bytes);
-                    n_calls += check(&rules, &judge, &text, finished).calls.len();
-                }
-            }
-        }
+        let n_calls: usize = [ToolChoice::Auto, ToolChoice::Required]
+            .iter()
+            .map(|choice| n_random_calls(CallFormat::Python, choice, &tools, 40, &mut random))
+            .sum();
         assert!(n_calls > 30, "the walks lead nowhere: {n_calls} calls");
     }
 }

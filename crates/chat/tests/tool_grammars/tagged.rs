@@ -4,7 +4,7 @@ use atta_chat::tools::{CallFormat, ToolChoice, ToolSet};
 use serde_json::json;
 
 use super::{
-    Judge, Random, check, finished, grammar, rules, samples::tagged, vocabulary::Vocabulary, walk,
+    Random, finished, grammar, n_random_calls, rules, samples::tagged, vocabulary::Vocabulary,
 };
 
 /// Tools whose parameters have all forms of values.
@@ -108,8 +108,6 @@ fn a_parameter_that_no_tag_can_name_is_an_error() {
 #[test]
 fn raw_values_of_random_calls_match_their_schemas() {
     let tools = typed_tools();
-    let judge = Judge::new(&tools);
-    let vocabulary = Vocabulary::new();
     let mut random = Random(2);
     let mut n_calls = 0;
     for (format, choice) in [
@@ -117,15 +115,7 @@ fn raw_values_of_random_calls_match_their_schemas() {
         (CallFormat::Tagged, ToolChoice::Required),
         (CallFormat::TaggedKeys, ToolChoice::Required),
     ] {
-        for control in [false, true] {
-            let rules = rules(format, &tools, &choice);
-            let lark = grammar(&vocabulary, &rules, control);
-            for _ in 0..60 {
-                let (bytes, finished) = walk(&vocabulary, &lark, &mut random);
-                let text = String::from_utf8_lossy(&bytes);
-                n_calls += check(&rules, &judge, &text, finished).calls.len();
-            }
-        }
+        n_calls += n_random_calls(format, &choice, &tools, 60, &mut random);
     }
     assert!(n_calls > 40, "the walks lead nowhere: {n_calls} calls");
 }
