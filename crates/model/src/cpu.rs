@@ -460,20 +460,14 @@ fn check_size(spec: &ModelSpec, layers: &Range<usize>, sizes: [usize; 4]) -> Res
 
 /// Refuses models whose state cannot be moved to other positions.
 fn check_shifting(spec: &ModelSpec) -> Result<(), Error> {
-    if spec.is_recurrent() {
-        return Err(Error::Options(
-            "a context that shifts, of a model with recurrent layers".to_owned(),
-        ));
-    }
-    if spec.is_encoder() {
-        return Err(Error::Options(
-            "a context that shifts, of an encoder".to_owned(),
-        ));
-    }
-    match spec.positions {
-        Positions::Learned(_) => Err(Error::Options(
-            "a context that shifts, of a model whose positions are learned".to_owned(),
-        )),
-        _ => Ok(()),
-    }
+    let why = if spec.is_recurrent() {
+        "it has recurrent layers, whose states hold all positions together"
+    } else if spec.is_encoder() {
+        "it is an encoder, which sees a text whole"
+    } else if matches!(spec.positions, Positions::Learned(_)) {
+        "its positions are learned"
+    } else {
+        return Ok(());
+    };
+    Err(Error::NoShift(why))
 }

@@ -138,6 +138,9 @@ pub enum Error {
         /// The problem.
         what: &'static str,
     },
+    /// A shift of the context of a model that has none.
+    #[error("the context of this model cannot be shifted: {0}")]
+    NoShift(&'static str),
     /// Logits of an encoder, which predicts no next token.
     #[error("this model is an encoder: it makes vectors of texts and cannot write any")]
     NoLogits,

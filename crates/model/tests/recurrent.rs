@@ -308,11 +308,11 @@ fn a_context_of_recurrent_layers_is_never_shifted() {
     let pool = Arc::new(Pool::new(NonZeroUsize::MIN));
     let backend = CpuBackend::new(Kernels::detect(), pool);
     let opened = backend.open(Arc::clone(&model), &size, &Budget::unlimited());
-    assert!(matches!(opened.err(), Some(Error::Options(_))));
+    assert!(matches!(opened.err(), Some(Error::NoShift(_))));
     let mut executor = open(&model, 1, 64);
     let seq = executor.new_seq().unwrap();
     append(executor.as_mut(), seq, &tokens(&model, 64), 64);
-    assert!(matches!(executor.shift(seq, 0..32), Err(Error::Options(_))));
+    assert!(matches!(executor.shift(seq, 0..32), Err(Error::NoShift(_))));
 }
 
 #[test]

@@ -429,7 +429,7 @@ fn gaps_that_make_no_sense_are_refused() {
         &atta_store::Budget::unlimited(),
         options,
     );
-    assert!(matches!(made.err(), Some(Error::Options(_))));
+    assert!(matches!(made.err(), Some(Error::NoShift(_))));
 }
 
 /// A small generator of numbers, so that a failure can be had again.
