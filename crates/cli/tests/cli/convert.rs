@@ -146,9 +146,18 @@ fn all_that_keeps_a_checkpoint_from_being_converted_is_listed() {
     scratch.file("model.safetensors", &weights);
     let folder = scratch.path("");
     let out = scratch.path("a.gguf");
-    let said = fails(&["convert", &folder, &out, "--dry-run"], 1);
-    for named in ["is_causal", "rope_interleaved", "2 problems"] {
-        assert!(said.contains(named), "{named}: {said}");
+    let output = atta(&["convert", &folder, &out, "--dry-run"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "");
+    let said = String::from_utf8(output.stderr).unwrap();
+    // A line for each problem, the error last.
+    let lines: Vec<&str> = said.lines().collect();
+    assert_eq!(lines.len(), 3, "{said}");
+    for (line, named) in lines
+        .iter()
+        .zip(["rope_interleaved", "is_causal", "2 problems"])
+    {
+        assert!(line.contains(named), "{named}: {said}");
     }
     assert!(!fs::exists(&out).unwrap());
 }
