@@ -19,6 +19,7 @@ mod forward;
 mod kv;
 mod observe;
 pub mod oracle;
+mod role;
 mod scores;
 pub mod seqs;
 mod share;
@@ -34,6 +35,7 @@ pub use executor::{
 };
 pub use kv::{KvElem, KvType, StateCoverage};
 pub use observe::{Inputs, Observer, Phase};
+pub use role::{Placement, Role};
 pub use seqs::SeqTable;
 pub use share::Share;
-pub use tensors::{Placement, Role, TensorReq};
+pub use tensors::TensorReq;

@@ -11,7 +11,8 @@ use serde_json::Value;
 
 use super::{
     config::Config,
-    family::{Family, GEMMA3, HALVES, Window},
+    families::{GEMMA3, HALVES},
+    family::{Family, Window},
     keys::Keys,
 };
 use crate::{Error, raw::RawTensors, safetensors::read_capped};

@@ -11,10 +11,12 @@
 mod config;
 mod delta_net;
 mod encoders;
+mod families;
 mod family;
 mod gemma4;
 mod keys;
 mod mxfp4;
+mod names;
 mod rope;
 mod rows;
 mod short_conv;

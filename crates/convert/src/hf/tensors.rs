@@ -11,9 +11,10 @@ use atta_model::{
 
 use super::{
     delta_net,
-    family::{Experts, Family, GateUpLayout, usual_name},
+    family::{Experts, Family, GateUpLayout},
     gemma4,
     mxfp4::Mxfp4,
+    names::usual_name,
     rope::{Rope, RopeType},
     rows::{Change, ConstantRows, GatheredRows, ReorderedColumns, RowMap, TransposedRows},
     source_tensor::{Quantization, SourceTensor},

@@ -62,132 +62,43 @@ impl std::fmt::Debug for Row {
     }
 }
 
+const fn row(name: &'static str, lower: fn(&Meta<'_>) -> Result<ModelSpec, Error>) -> Row {
+    Row { name, lower }
+}
+
 /// Every architecture that we run.
 pub const REGISTRY: &[Row] = &[
-    Row {
-        name: "bert",
-        lower: bert::lower,
-    },
-    Row {
-        name: "bitnet",
-        lower: bitnet::lower,
-    },
-    Row {
-        name: "ernie4_5",
-        lower: ernie4_5::lower,
-    },
-    Row {
-        name: "gemma",
-        lower: gemma::lower,
-    },
-    Row {
-        name: "gemma-embedding",
-        lower: gemma_embedding::lower,
-    },
-    Row {
-        name: "gemma2",
-        lower: gemma2::lower,
-    },
-    Row {
-        name: "gemma3",
-        lower: gemma3::lower,
-    },
-    Row {
-        name: "gemma4",
-        lower: gemma4::lower,
-    },
-    Row {
-        name: "gpt-oss",
-        lower: gpt_oss::lower,
-    },
-    Row {
-        name: "gpt2",
-        lower: gpt2::lower,
-    },
-    Row {
-        name: "granite",
-        lower: granite::lower,
-    },
-    Row {
-        name: "lfm2",
-        lower: lfm2::lower,
-    },
-    Row {
-        name: "lfm2moe",
-        lower: lfm2moe::lower,
-    },
-    Row {
-        name: "llama",
-        lower: llama::lower,
-    },
-    Row {
-        name: "mistral3",
-        lower: mistral3::lower,
-    },
-    Row {
-        name: "modern-bert",
-        lower: modern_bert::lower,
-    },
-    Row {
-        name: "nomic-bert",
-        lower: nomic_bert::lower,
-    },
-    Row {
-        name: "olmo2",
-        lower: olmo2::lower,
-    },
-    Row {
-        name: "phi2",
-        lower: phi2::lower,
-    },
-    Row {
-        name: "phi3",
-        lower: phi3::lower,
-    },
-    Row {
-        name: "qwen2",
-        lower: qwen2::lower,
-    },
-    Row {
-        name: "qwen2moe",
-        lower: qwen2moe::lower,
-    },
-    Row {
-        name: "qwen2vl",
-        lower: qwen2vl::lower,
-    },
-    Row {
-        name: "qwen3",
-        lower: qwen3::lower,
-    },
-    Row {
-        name: "qwen35",
-        lower: qwen35::lower,
-    },
-    Row {
-        name: "qwen35moe",
-        lower: qwen35moe::lower,
-    },
-    Row {
-        name: "qwen3moe",
-        lower: qwen3moe::lower,
-    },
-    Row {
-        name: "qwen3next",
-        lower: qwen3next::lower,
-    },
-    Row {
-        name: "qwen3vl",
-        lower: qwen3vl::lower,
-    },
-    Row {
-        name: "seed_oss",
-        lower: seed_oss::lower,
-    },
-    Row {
-        name: "smollm3",
-        lower: smollm3::lower,
-    },
+    row("bert", bert::lower),
+    row("bitnet", bitnet::lower),
+    row("ernie4_5", ernie4_5::lower),
+    row("gemma", gemma::lower),
+    row("gemma-embedding", gemma_embedding::lower),
+    row("gemma2", gemma2::lower),
+    row("gemma3", gemma3::lower),
+    row("gemma4", gemma4::lower),
+    row("gpt-oss", gpt_oss::lower),
+    row("gpt2", gpt2::lower),
+    row("granite", granite::lower),
+    row("lfm2", lfm2::lower),
+    row("lfm2moe", lfm2moe::lower),
+    row("llama", llama::lower),
+    row("mistral3", mistral3::lower),
+    row("modern-bert", modern_bert::lower),
+    row("nomic-bert", nomic_bert::lower),
+    row("olmo2", olmo2::lower),
+    row("phi2", phi2::lower),
+    row("phi3", phi3::lower),
+    row("qwen2", qwen2::lower),
+    row("qwen2moe", qwen2moe::lower),
+    row("qwen2vl", qwen2vl::lower),
+    row("qwen3", qwen3::lower),
+    row("qwen35", qwen35::lower),
+    row("qwen35moe", qwen35moe::lower),
+    row("qwen3moe", qwen3moe::lower),
+    row("qwen3next", qwen3next::lower),
+    row("qwen3vl", qwen3vl::lower),
+    row("seed_oss", seed_oss::lower),
+    row("smollm3", smollm3::lower),
 ];
 
 /// The spec that a file's metadata describes.

@@ -1,0 +1,147 @@
+//! The roles of tensors: their names in GGUF files, and where their bytes are.
+
+use atta_store::Projection::{
+    self, AttnOut, Down, EmbedGate, EmbedOut, GateUp, LayerInputs, Qkv, Router,
+};
+
+use Placement::{Embed, Experts, Head, Layer, LayerEmbed, Resident};
+
+/// Where the bytes of a tensor are: on the heap, or in a weight group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Placement {
+    /// Decoded to f32 on the heap: a vector, which is small and read by every token.
+    Resident,
+    /// A weight group of its layer that every token reads; of the first layer, if the tensor is of
+    /// the whole model.
+    Layer(Projection),
+    /// The weight group of an expert; the tensor has a matrix for each.
+    Experts,
+    /// The token embedding, read by rows.
+    Embed,
+    /// The embedding of tokens in every layer, read by rows.
+    LayerEmbed,
+    /// The output head, read by rows.
+    Head,
+}
+
+/// One row for each role: its variant, the name of its tensors in GGUF files without the prefix of
+/// their layer, and its placement.
+macro_rules! roles {
+    ($($role:ident $name:literal $placement:expr,)*) => {
+        /// The role of a tensor, by its GGUF name.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[repr(u8)]
+        #[expect(
+            missing_docs,
+            reason = "the variants are GGUF's tensor names, docs/glossary.md explains them"
+        )]
+        pub enum Role {
+            $($role,)*
+        }
+
+        impl Role {
+            /// Number of roles, for tables that are indexed by role.
+            pub const COUNT: usize = [$($name),*].len();
+
+            /// Where the bytes of the tensor are.
+            pub fn placement(self) -> Placement {
+                match self {
+                    $(Role::$role => $placement,)*
+                }
+            }
+
+            /// The name of the tensor in GGUF files, without the prefix of its layer.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Role::$role => $name,)*
+                }
+            }
+        }
+    };
+}
+
+// Other mixers' first and last matrices take the places of those of attention.
+roles! {
+    TokenEmbd "token_embd.weight" Embed,
+    PositionEmbd "position_embd.weight" Resident,
+    TokenTypes "token_types.weight" Resident,
+    TokenEmbdNorm "token_embd_norm.weight" Resident,
+    TokenEmbdNormBias "token_embd_norm.bias" Resident,
+    PerLayerTokenEmbd "per_layer_token_embd.weight" LayerEmbed,
+    PerLayerModelProj "per_layer_model_proj.weight" Layer(LayerInputs),
+    PerLayerProjNorm "per_layer_proj_norm.weight" Resident,
+    OutputNorm "output_norm.weight" Resident,
+    OutputNormBias "output_norm.bias" Resident,
+    Output "output.weight" Head,
+    OutputBias "output.bias" Resident,
+    Cls "cls.weight" Resident,
+    ClsBias "cls.bias" Resident,
+    ClsOutput "cls.output.weight" Resident,
+    ClsOutputBias "cls.output.bias" Resident,
+    RopeFreqs "rope_freqs.weight" Resident,
+    RopeFactorsShort "rope_factors_short.weight" Resident,
+    RopeFactorsLong "rope_factors_long.weight" Resident,
+    AttnNorm "attn_norm.weight" Resident,
+    AttnNormBias "attn_norm.bias" Resident,
+    AttnQ "attn_q.weight" Layer(Qkv),
+    AttnQBias "attn_q.bias" Resident,
+    AttnK "attn_k.weight" Layer(Qkv),
+    AttnKBias "attn_k.bias" Resident,
+    AttnV "attn_v.weight" Layer(Qkv),
+    AttnVBias "attn_v.bias" Resident,
+    AttnQNorm "attn_q_norm.weight" Resident,
+    AttnKNorm "attn_k_norm.weight" Resident,
+    AttnSubNorm "attn_sub_norm.weight" Resident,
+    AttnOutput "attn_output.weight" Layer(AttnOut),
+    AttnOutputBias "attn_output.bias" Resident,
+    AttnOutputNorm "attn_output_norm.weight" Resident,
+    AttnOutputNormBias "attn_output_norm.bias" Resident,
+    AttnSinks "attn_sinks.weight" Resident,
+    SsmQkv "attn_qkv.weight" Layer(Qkv),
+    SsmGate "attn_gate.weight" Layer(Qkv),
+    SsmBeta "ssm_beta.weight" Layer(Qkv),
+    SsmAlpha "ssm_alpha.weight" Layer(Qkv),
+    SsmBetaAlpha "ssm_ba.weight" Layer(Qkv),
+    SsmConv "ssm_conv1d.weight" Resident,
+    SsmDtBias "ssm_dt.bias" Resident,
+    SsmA "ssm_a" Resident,
+    SsmNorm "ssm_norm.weight" Resident,
+    SsmOut "ssm_out.weight" Layer(AttnOut),
+    AttnPostNorm "post_attention_norm.weight" Resident,
+    ShortconvInProj "shortconv.in_proj.weight" Layer(Qkv),
+    ShortconvConv "shortconv.conv.weight" Resident,
+    ShortconvOutProj "shortconv.out_proj.weight" Layer(AttnOut),
+    FfnNorm "ffn_norm.weight" Resident,
+    FfnNormBias "ffn_norm.bias" Resident,
+    FfnPostNorm "post_ffw_norm.weight" Resident,
+    FfnGate "ffn_gate.weight" Layer(GateUp),
+    FfnGateBias "ffn_gate.bias" Resident,
+    FfnUp "ffn_up.weight" Layer(GateUp),
+    FfnUpBias "ffn_up.bias" Resident,
+    FfnSubNorm "ffn_sub_norm.weight" Resident,
+    FfnDown "ffn_down.weight" Layer(Down),
+    FfnDownBias "ffn_down.bias" Resident,
+    LayerOutputNorm "layer_output_norm.weight" Resident,
+    LayerOutputNormBias "layer_output_norm.bias" Resident,
+    FfnGateInp "ffn_gate_inp.weight" Layer(Router),
+    FfnGateInpBias "ffn_gate_inp.bias" Resident,
+    ExpProbsBias "exp_probs_b.bias" Resident,
+    FfnGateExps "ffn_gate_exps.weight" Experts,
+    FfnGateExpsBias "ffn_gate_exps.bias" Resident,
+    FfnUpExps "ffn_up_exps.weight" Experts,
+    FfnUpExpsBias "ffn_up_exps.bias" Resident,
+    FfnDownExps "ffn_down_exps.weight" Experts,
+    FfnDownExpsBias "ffn_down_exps.bias" Resident,
+    FfnGateInpShexp "ffn_gate_inp_shexp.weight" Layer(Router),
+    FfnGateShexp "ffn_gate_shexp.weight" Layer(GateUp),
+    FfnUpShexp "ffn_up_shexp.weight" Layer(GateUp),
+    FfnDownShexp "ffn_down_shexp.weight" Layer(Down),
+    FfnGateInpScale "ffn_gate_inp.scale" Resident,
+    PreFfwNorm2 "pre_ffw_norm_2.weight" Resident,
+    PostFfwNorm1 "post_ffw_norm_1.weight" Resident,
+    PostFfwNorm2 "post_ffw_norm_2.weight" Resident,
+    InpGate "inp_gate.weight" Layer(EmbedGate),
+    Proj "proj.weight" Layer(EmbedOut),
+    PostNorm "post_norm.weight" Resident,
+    LayerOutputScale "layer_output_scale.weight" Resident,
+}
