@@ -143,7 +143,7 @@ def write(out, label, scratch):
 def of_kind(name, **fields):
     """A model of one layer whose weights are drawn like those of a row."""
     row = next(row for row in MODELS if row.name == name)
-    return build(replace(row, d_model=32, d_ff=32, n_layers=1, **fields), 1).bfloat16()
+    return build(replace(row, **{"d_model": 32, "d_ff": 32, "n_layers": 1} | fields), 1).bfloat16()
 
 
 def mxfp4():

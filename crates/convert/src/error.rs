@@ -141,6 +141,23 @@ pub enum Error {
         /// The element type.
         dtype: Dtype,
     },
+    /// Elements that should be words of codes, or integers.
+    #[error("elements of type {dtype:?}, expected integers of 32 bits")]
+    Words {
+        /// The element type.
+        dtype: Dtype,
+    },
+    /// Groups of columns that are not of equal size, or that do not exist.
+    #[error("has {n_groups} groups of {n_columns} columns")]
+    Groups {
+        /// The number of groups.
+        n_groups: u64,
+        /// The number of columns.
+        n_columns: u64,
+    },
+    /// A part of a quantized matrix with values that no reader knows.
+    #[error("has values that are not supported")]
+    NotSupported,
     /// An invalid code in a quantized tensor.
     #[error("weight {at} has the invalid code {code}")]
     Code {

@@ -12,6 +12,7 @@ mod collect;
 mod convert;
 mod error;
 pub mod gguf;
+mod git_lfs;
 pub mod hf;
 mod imatrix;
 pub mod llama2c;

@@ -22,6 +22,7 @@ pub enum Dtype {
     F8E4M3,
     I64,
     I32,
+    U32,
     I16,
     I8,
     U8,
@@ -33,7 +34,7 @@ impl Dtype {
     pub fn bytes(self) -> u64 {
         match self {
             Dtype::F64 | Dtype::I64 => 8,
-            Dtype::F32 | Dtype::I32 => 4,
+            Dtype::F32 | Dtype::I32 | Dtype::U32 => 4,
             Dtype::F16 | Dtype::BF16 | Dtype::I16 => 2,
             Dtype::F8E4M3 | Dtype::I8 | Dtype::U8 | Dtype::Bool => 1,
         }
@@ -117,6 +118,22 @@ impl RawTensor {
     /// The name in the checkpoint.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// The same tensor with another name.
+    pub fn named(self, name: String) -> Self {
+        Self { name, ..self }
+    }
+
+    /// The parts of the outermost dimension, each a tensor without it; none of a scalar.
+    pub fn outermost(&self) -> impl Iterator<Item = Self> + '_ {
+        let n = self.dims.first().copied().unwrap_or(0) as usize;
+        let len = self.bytes.len().checked_div(n).unwrap_or(0);
+        (0..n).map(move |i| Self {
+            dims: self.dims[1..].to_vec(),
+            bytes: self.bytes.start + i * len..self.bytes.start + (i + 1) * len,
+            ..self.clone()
+        })
     }
 
     /// The element type.

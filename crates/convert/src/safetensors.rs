@@ -24,7 +24,7 @@ use atta_store::MappedFile;
 use serde_json::Value;
 
 use crate::{
-    Error,
+    Error, git_lfs,
     raw::{Dtype, RawTensor, RawTensors},
 };
 
@@ -94,6 +94,7 @@ fn add_file(path: &Path, all: &mut RawTensors) -> Result<(), Error> {
         source,
     };
     let file = Arc::new(MappedFile::open(path).map_err(io)?);
+    git_lfs::refuse_pointer(path, (*file).as_ref())?;
     for tensor in parse(file.clone()).map_err(|why| Error::File {
         path: path.to_owned(),
         why,
@@ -116,6 +117,7 @@ pub(crate) fn read_capped(path: &Path, max: u64) -> Result<Vec<u8>, Error> {
         .take(max + 1)
         .read_to_end(&mut bytes)
         .map_err(io)?;
+    git_lfs::refuse_pointer(path, &bytes)?;
     match bytes.len() as u64 > max {
         true => Err(Error::File {
             path: path.to_owned(),
@@ -309,6 +311,7 @@ fn dtype_of(value: &Value) -> Result<Dtype, String> {
         Some("F8_E4M3") => Dtype::F8E4M3,
         Some("I64") => Dtype::I64,
         Some("I32") => Dtype::I32,
+        Some("U32") => Dtype::U32,
         Some("I16") => Dtype::I16,
         Some("I8") => Dtype::I8,
         Some("U8") => Dtype::U8,

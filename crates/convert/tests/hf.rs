@@ -181,6 +181,40 @@ fn quantized_weights_keep_their_values() {
     }
 }
 
+/// Integers with scales in f16 become blocks that hold exactly the same weights, where there are
+/// such blocks.
+#[test]
+fn integers_move_into_blocks_that_hold_them() {
+    for (row, ty) in [
+        ("awq", TensorType::Q5_0),
+        ("gptq", TensorType::Q5_0),
+        ("gptq-3", TensorType::Q4_0),
+        ("gptq-8-shuffled", TensorType::F32),
+        ("gptq-symmetric", TensorType::Q4_0),
+        ("mlx", TensorType::Q4_1),
+        ("mlx-3", TensorType::Q4_1),
+        ("w4a16", TensorType::Q4_0),
+        ("w4a16-zeros", TensorType::Q5_0),
+        ("w8a8", TensorType::Q8_0),
+    ] {
+        let all = quantized();
+        let got = converted(all.iter().find(|path| path.ends_with(row)).unwrap());
+        for name in ["blk.0.attn_k.weight", "blk.0.ffn_down.weight"] {
+            let tensor = got.tensors.iter().find(|t| t.name == name).unwrap();
+            assert_eq!(tensor.ty, ty, "{row}: {name}");
+            if ty == TensorType::F32 {
+                continue;
+            }
+            let row_bytes = ty.row_bytes(tensor.d_row() as usize).unwrap();
+            let mut blocks = vec![0; tensor.n_rows() as usize * row_bytes];
+            assert!(tensor.rows.packed(0, &mut blocks).unwrap());
+            let mut weights = vec![0.0; floats(tensor).len()];
+            decode(ty, &blocks, &mut weights).unwrap();
+            assert_eq!(weights, floats(tensor), "{row}: {name}");
+        }
+    }
+}
+
 /// Directories of quantized models.
 fn quantized() -> Vec<PathBuf> {
     let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/convert/quantized");

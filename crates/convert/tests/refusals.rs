@@ -90,13 +90,8 @@ fn fields_that_change_what_is_computed_are_refused_by_name() {
         ),
         (
             "qwen3.bf16",
-            json!({"quantization_config": {"quant_method": "gptq", "bits": 4}}),
-            "is quantized by gptq, which is not supported",
-        ),
-        (
-            "qwen3.bf16",
-            json!({"quantization_config": {"quant_method": "fp8"}}),
-            "is quantized by fp8 without blocks, which is not supported",
+            json!({"quantization_config": {"quant_method": "bitsandbytes"}}),
+            "is quantized by bitsandbytes, which is not supported",
         ),
         (
             "qwen3.bf16",
@@ -402,6 +397,11 @@ fn quantized_tensors_without_their_scales_are_refused() {
             "self_attn.q_proj.weight_scale_inv",
             "is missing",
         ),
+        ("quantized/gptq", "self_attn.q_proj.scales", "is missing"),
+        ("quantized/awq", "mlp.up_proj.qzeros", "is missing"),
+        ("quantized/w4a16", "mlp.up_proj.weight_shape", "is missing"),
+        ("quantized/w8a8", "mlp.up_proj.weight_scale", "is missing"),
+        ("quantized/mlx", "mlp.up_proj.biases", "is missing"),
     ] {
         let altered = Altered::of(row, &format!("{row}-gone"));
         altered.header(|header| {
@@ -420,4 +420,147 @@ fn quantized_tensors_without_their_scales_are_refused() {
             .unwrap_err()
             .starts_with("model.layers.0.self_attn.")
     );
+}
+
+/// Sizes that do not belong together, and words of another type.
+#[test]
+fn quantized_tensors_with_lying_shapes_are_refused() {
+    for (row, name, dims) in [
+        ("gptq", "self_attn.q_proj.qweight", [64, 8]),
+        ("gptq", "self_attn.q_proj.qzeros", [4, 4]),
+        ("gptq", "self_attn.q_proj.scales", [64, 2]),
+        ("awq", "self_attn.q_proj.qweight", [8, 64]),
+        ("awq", "self_attn.q_proj.scales", [1, 128]),
+        ("w4a16", "self_attn.q_proj.weight_packed", [8, 64]),
+        ("w4a16", "self_attn.q_proj.weight_scale", [2, 64]),
+        ("w8a8", "self_attn.q_proj.weight_scale", [1, 64]),
+        ("mlx", "self_attn.q_proj.scales", [2, 64]),
+        ("mlx", "self_attn.q_proj.biases", [2, 64]),
+    ] {
+        let altered = Altered::of(&format!("quantized/{row}"), &format!("{row}-{name}-lies"));
+        altered.header(|header| {
+            let tensor = &mut header[&format!("model.layers.0.{name}")];
+            let n = |dims: &Value| -> u64 {
+                dims.as_array()
+                    .unwrap()
+                    .iter()
+                    .map(|d| d.as_u64().unwrap())
+                    .product()
+            };
+            assert_eq!(n(&tensor["shape"]), dims[0] * dims[1], "{row}: {name}");
+            tensor["shape"] = json!(dims);
+        });
+        let error = altered.opened().unwrap_err();
+        assert!(
+            error.starts_with("model.layers.0.self_attn.q_proj."),
+            "{row}: {error}"
+        );
+    }
+}
+
+#[test]
+fn columns_in_groups_that_do_not_exist_are_refused() {
+    let altered = Altered::of("quantized/gptq", "groups");
+    let path = altered.0.join("model.safetensors");
+    let mut file = fs::read(&path).unwrap();
+    let n = u64::from_le_bytes(*file.first_chunk().unwrap()) as usize;
+    let header: Map<String, Value> = serde_json::from_slice(&file[8..8 + n]).unwrap();
+    let listed = &header["model.layers.0.mlp.up_proj.g_idx"]["data_offsets"][0];
+    file[8 + n + listed.as_u64().unwrap() as usize] = 2;
+    fs::write(path, file).unwrap();
+    let error = altered.opened().unwrap_err();
+    assert!(
+        error.contains("g_idx: has 2 groups of 64 columns"),
+        "{error}"
+    );
+}
+
+#[test]
+fn quantizations_that_are_not_supported_are_named() {
+    for (row, quantization, why) in [
+        ("gptq", json!({"quant_method": "gptq", "bits": 5}), "bits"),
+        (
+            "gptq",
+            json!({"quant_method": "gptq", "bits": 4, "checkpoint_format": "marlin"}),
+            "marlin",
+        ),
+        (
+            "awq",
+            json!({"quant_method": "awq", "bits": 4, "version": "gemv"}),
+            "gemv",
+        ),
+        (
+            "w4a16",
+            json!({"quant_method": "compressed-tensors", "format": "nvfp4-pack-quantized"}),
+            "nvfp4-pack-quantized",
+        ),
+        (
+            "w4a16",
+            json!({"quant_method": "compressed-tensors", "format": "pack-quantized",
+                "transform_config": {"config_groups": {"a": {}}}}),
+            "transform_config",
+        ),
+        (
+            "mlx",
+            json!({"bits": 4, "group_size": 32, "mode": "mxfp4"}),
+            "mxfp4",
+        ),
+        (
+            "mlx",
+            json!({"quant_method": "bitsandbytes"}),
+            "bitsandbytes",
+        ),
+    ] {
+        let row = format!("quantized/{row}");
+        let fields = json!({"quantization_config": quantization});
+        let error = with_fields(&row, &format!("{row}-{why}"), &fields).unwrap_err();
+        assert!(error.contains(why), "{row}: {error}");
+    }
+}
+
+#[test]
+fn files_of_weights_are_found_by_any_name_or_named() {
+    let altered = Altered::of("qwen2.shards.bf16", "no index");
+    fs::remove_file(altered.0.join("model.safetensors.index.json")).unwrap();
+    altered.opened().unwrap();
+    fs::remove_file(altered.0.join("model-00003-of-00003.safetensors")).unwrap();
+    assert!(
+        altered
+            .opened()
+            .unwrap_err()
+            .contains("not all shards of one model")
+    );
+
+    let altered = Altered::of("qwen3.bf16", "other name");
+    let [from, to] = ["model.safetensors", "other.safetensors"].map(|name| altered.0.join(name));
+    fs::rename(&from, &to).unwrap();
+    altered.opened().unwrap();
+    fs::rename(&to, altered.0.join("adapter_model.safetensors")).unwrap();
+    assert!(altered.opened().unwrap_err().contains("holds an adapter"));
+
+    let altered = Altered::of("qwen3.bf16", "pointer");
+    let pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n";
+    fs::write(altered.0.join("model.safetensors"), pointer).unwrap();
+    assert!(altered.opened().unwrap_err().contains("pointer of Git LFS"));
+}
+
+/// A wrapper whose outer configuration ties the head, and whose inner one has the default.
+#[test]
+fn a_head_that_the_whole_model_ties_is_tied() {
+    let altered = Altered::of("qwen3.bf16", "outer tie");
+    altered.header(|header| {
+        if let Some(head) = header.remove("lm_head.weight") {
+            header.insert("model.visual.head".into(), head);
+        }
+    });
+    altered.config(|config| {
+        let mut text = std::mem::take(config);
+        let architectures = text.remove("architectures").unwrap();
+        text.insert("tie_word_embeddings".into(), false.into());
+        config.insert("architectures".into(), architectures);
+        config.insert("tie_word_embeddings".into(), true.into());
+        config.insert("text_config".into(), text.into());
+        config.insert("vision_config".into(), json!({}));
+    });
+    altered.opened().unwrap();
 }

@@ -193,9 +193,12 @@ pub(super) fn number(value: &Value) -> Option<f64> {
 fn with_text_config(mut fields: Map<String, Value>) -> Map<String, Value> {
     if let Some(Value::Object(text)) = fields.remove("text_config") {
         for (key, value) in text {
-            // These fields of the whole model take precedence.
-            let of_all = matches!(key.as_str(), "architectures" | "quantization_config")
-                && fields.contains_key(&key);
+            // These fields of the whole model take precedence; a head that it ties is tied.
+            let of_all = match key.as_str() {
+                "architectures" | "quantization_config" => fields.contains_key(&key),
+                "tie_word_embeddings" => fields.get(&key) == Some(&Value::Bool(true)),
+                _ => false,
+            };
             if !of_all {
                 fields.insert(key, value);
             }
@@ -250,8 +253,10 @@ mod tests {
     fn text_config_overrides_the_top_level() {
         let c = config(
             r#"{"architectures": ["A"], "n": 1, "vision_config": {},
-                "text_config": {"n": 2, "architectures": ["B"]}}"#,
+                "tie_word_embeddings": true,
+                "text_config": {"n": 2, "architectures": ["B"], "tie_word_embeddings": false}}"#,
         );
+        assert_eq!(c.flag_opt("tie_word_embeddings").unwrap(), Some(true));
         assert_eq!(c.count(&["n"]).unwrap(), 2);
         assert_eq!(c.list_opt("architectures").unwrap().unwrap()[0], "A");
         assert_eq!(c.unread(), ["vision_config"]);

@@ -17,12 +17,14 @@ mod gemma4;
 mod keys;
 mod mxfp4;
 mod names;
+mod quantized;
 mod rope;
 mod rows;
 mod short_conv;
 mod source_tensor;
 mod tensors;
 mod verify;
+mod weights;
 
 use std::path::Path;
 
@@ -32,12 +34,12 @@ use atta_model::{
     spec::{LayerSpec, Mixer, ModelSpec},
 };
 
-use crate::{Checkpoint, Error, metadata::parsed, pickle, raw::RawTensors, safetensors};
+use crate::{Checkpoint, Error, metadata::parsed, raw::RawTensors};
 use config::Config;
 use family::{Family, Window};
 use keys::Keys;
+use quantized::Quantization;
 use rope::Rope;
-use source_tensor::Quantization;
 use tensors::TensorBuilder;
 
 /// Opens a directory as a checkpoint without vocabulary. Adds warnings for the user to `notes`.
@@ -47,7 +49,7 @@ use tensors::TensorBuilder;
 /// GGUF cannot express for the architecture; a tensor that is missing, left over or of the wrong
 /// shape. The message names it.
 pub fn open(folder: &Path, notes: &mut Vec<String>) -> Result<Checkpoint, Error> {
-    from_raw(folder, weights(folder)?, notes)
+    from_raw(folder, weights::open(folder)?, notes)
 }
 
 /// What keeps a directory from being converted: an error for each field and each tensor, where
@@ -72,12 +74,12 @@ fn find_problems(folder: &Path, found: &mut Vec<Error>) -> Result<(), Error> {
     let rope = Rope::new(&config)?;
     let spec = arch::lower(&parsed(&keys.writer)?)?;
     found.extend(verify::check(&config, family, &rope, &spec).err());
-    let mut raw = weights(folder)?;
+    let mut raw = weights::open(folder)?;
     let source = Source {
         config: &config,
         family,
         rope: &rope,
-        quantization,
+        quantization: &quantization,
     };
     let mut builder = source.builder(&spec, &mut raw, &mut notes)?;
     found.extend(builder.problems(&spec));
@@ -113,7 +115,7 @@ struct Source<'a> {
     config: &'a Config,
     family: &'a Family,
     rope: &'a Rope<'a>,
-    quantization: Quantization,
+    quantization: &'a Quantization,
 }
 
 impl<'a> Source<'a> {
@@ -128,6 +130,9 @@ impl<'a> Source<'a> {
         'a: 'b,
     {
         text_part(self.config, raw, notes)?;
+        if *self.quantization != Quantization::None {
+            quantized::trim(raw, notes)?;
+        }
         encoders::trim(self.config, self.family, raw, notes)?;
         drop_shared_kv(raw, self.family, spec);
         let is_tied = tied(self.config, raw, notes)?;
@@ -167,9 +172,16 @@ fn from_raw(
         config: &config,
         family,
         rope: &rope,
-        quantization,
+        quantization: &quantization,
     };
-    let tensors = source.builder(&spec, &mut raw, notes)?.all(&spec)?;
+    let mut builder = source.builder(&spec, &mut raw, notes)?;
+    let tensors = builder.all(&spec)?;
+    let n_widened = builder.n_widened(&spec, &tensors);
+    if n_widened > 0 {
+        notes.push(format!(
+            "{n_widened} quantized matrices become F32: no smaller type holds them exactly"
+        ));
+    }
     raw.retain(|name| !is_buffer(name));
     if let Some(left) = raw.names().next() {
         return Err(Error::Unused.of(left));
@@ -182,33 +194,6 @@ fn from_raw(
     spec.check_tensors(&Directory::single(checkpoint.describe()?))?;
     note(&config, family, notes)?;
     Ok(checkpoint)
-}
-
-/// Opens the weights of a directory; safetensors are preferred to pickles.
-fn weights(folder: &Path) -> Result<RawTensors, Error> {
-    type Reader = fn(&Path) -> Result<RawTensors, Error>;
-    const FILES: [(&str, Reader); 4] = [
-        ("model.safetensors.index.json", safetensors::open_sharded),
-        ("model.safetensors", safetensors::open),
-        ("pytorch_model.bin.index.json", pickle::open_sharded),
-        ("pytorch_model.bin", pickle::open),
-    ];
-    match FILES
-        .iter()
-        .map(|(name, read)| (folder.join(name), read))
-        .find(|(path, _)| path.exists())
-    {
-        Some((path, read)) => read(&path),
-        None => {
-            let why =
-                "holds no model.safetensors and no pytorch_model.bin, single or with an index"
-                    .into();
-            Err(Error::File {
-                path: folder.to_owned(),
-                why,
-            })
-        }
-    }
 }
 
 /// The name of the directory. If that is a commit hash, as in a Hugging Face cache, the name in the

@@ -1,6 +1,8 @@
 //! Row sources that transform tensors of a checkpoint: permuted, stacked, transposed, or with other
 //! values.
 
+use atta_formats::TensorType;
+
 use super::source_tensor::SourceTensor;
 use crate::{Error, RowSource};
 
@@ -114,6 +116,8 @@ pub(super) struct GatheredRows {
     pub(super) d_row: usize,
     pub(super) order: RowMap,
     pub(super) change: Change,
+    /// The type of the result.
+    pub(super) ty: TensorType,
 }
 
 impl RowSource for GatheredRows {
@@ -131,6 +135,32 @@ impl RowSource for GatheredRows {
             out.iter_mut().for_each(|x| *x = self.change.apply(*x));
         }
         Ok(())
+    }
+
+    fn packed(&self, first: u64, out: &mut [u8]) -> Result<bool, Error> {
+        let Some(row_bytes) = self.packed_row_bytes() else {
+            return Ok(false);
+        };
+        for (row, out) in (first..=u64::MAX).zip(out.chunks_mut(row_bytes)) {
+            let part = usize::try_from(row / self.n_each)
+                .ok()
+                .and_then(|part| self.parts.get(part));
+            let part = part.ok_or(Error::NoRow { row })?;
+            if !part.packed(self.order.source(row % self.n_each), out)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+}
+
+impl GatheredRows {
+    /// Bytes of a row, if rows of the parts are rows of the result.
+    fn packed_row_bytes(&self) -> Option<usize> {
+        let are_whole = self.change == Change::None && self.width == self.d_row;
+        let is_same = |part: &SourceTensor| part.tensor_type() == self.ty;
+        let row_bytes = self.ty.row_bytes(self.d_row).filter(|&n| n > 0)?;
+        (are_whole && self.parts.iter().all(is_same)).then_some(row_bytes)
     }
 }
 
@@ -249,6 +279,7 @@ mod tests {
             d_row: 1,
             order: RowMap::Pairs { d_head: 4 },
             change: Change::Add(0.5),
+            ty: TensorType::F32,
         };
         assert_eq!(all(&rows, 8, 1), [0.5, 2.5, 1.5, 3.5, 4.5, 6.5, 5.5, 7.5]);
     }
@@ -263,6 +294,7 @@ mod tests {
             d_row: 3,
             order: RowMap::Same,
             change: Change::None,
+            ty: TensorType::F32,
         };
         assert_eq!(
             all(&rows, 4, 3),
@@ -288,6 +320,7 @@ mod tests {
             d_row: 1,
             order: IN_TURN,
             change: Change::None,
+            ty: TensorType::F32,
         };
         assert_eq!(
             all(&rows, 13, 1),
@@ -320,6 +353,7 @@ mod tests {
                 of: 6,
             },
             change: Change::None,
+            ty: TensorType::F32,
         };
         assert_eq!(all(&rows, 8, 1), [0., 6., 1., 7., 2., 3., 8., 9.]);
     }
@@ -333,6 +367,7 @@ mod tests {
             d_row: 3,
             order: RowMap::Same,
             change: Change::NegExp,
+            ty: TensorType::F32,
         };
         assert_eq!(all(&rows, 1, 3), [-1.0, -2.7182817, -7.389056]);
     }
@@ -352,6 +387,7 @@ mod tests {
             d_row: 1,
             order: up,
             change: Change::None,
+            ty: TensorType::F32,
         };
         assert_eq!(all(&rows, 4, 1), [2.0, 3.0, 6.0, 7.0]);
         let every_second = RowMap::Part {
@@ -367,6 +403,7 @@ mod tests {
             d_row: 2,
             order: every_second,
             change: Change::None,
+            ty: TensorType::F32,
         };
         assert_eq!(all(&rows, 2, 2), [1.0, 3.0, 5.0, 7.0]);
     }

@@ -5,75 +5,12 @@ use std::sync::OnceLock;
 
 use atta_formats::TensorType;
 use atta_model::Role;
-use serde_json::Value;
 
-use super::{config::Config, family::Family};
+use super::quantized::{GroupedMatrix, Quantization};
 use crate::{
     Error,
     raw::{Dtype, RawTensor, RawTensors},
 };
-
-/// The quantization of a checkpoint.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Quantization {
-    None,
-    /// gpt-oss: experts in MXFP4.
-    Mxfp4,
-    /// BitNet: ternary matrices, each divided by a scale.
-    Divided,
-    /// BitNet: ternary matrices, each multiplied by a scale.
-    Multiplied,
-    /// BitNet: matrices are rounded to ternary values times their mean magnitude when used.
-    Online,
-    /// FP8: 8-bit floats with a scale per block of `[rows, columns]`.
-    Blocks([u64; 2]),
-}
-
-impl Quantization {
-    pub(super) fn of(c: &Config, family: &Family) -> Result<Self, Error> {
-        let Some(q) = c.object_opt("quantization_config")? else {
-            let rounds = match family.ternary {
-                Some((field, value)) => c.count_opt(&[field])? == Some(value),
-                None => false,
-            };
-            return Ok(if rounds { Self::Online } else { Self::None });
-        };
-        let text = |key: &str| q.get(key).and_then(Value::as_str);
-        match text("quant_method") {
-            Some("mxfp4") => Ok(Self::Mxfp4),
-            Some("bitnet")
-                if q.get("use_rms_norm")
-                    .is_some_and(|on| *on == Value::Bool(true)) =>
-            {
-                Err(c.wrong("use_rms_norm of the quantization is true, which is not supported"))
-            }
-            Some("bitnet") => match (
-                text("linear_class").unwrap_or("bitlinear"),
-                text("quantization_mode"),
-            ) {
-                ("bitlinear", _) => Ok(Self::Divided),
-                ("autobitlinear", None | Some("offline")) => Ok(Self::Multiplied),
-                ("autobitlinear", Some("online")) => Ok(Self::Online),
-                (class, _) => {
-                    Err(c.wrong(format!("linear_class is {class:?}, which is not supported")))
-                }
-            },
-            Some("fp8") => match q
-                .get("weight_block_size")
-                .and_then(Value::as_array)
-                .map(Vec::as_slice)
-            {
-                Some([rows, columns]) => match (rows.as_u64(), columns.as_u64()) {
-                    (Some(rows @ 1..), Some(columns @ 1..)) => Ok(Self::Blocks([rows, columns])),
-                    _ => Err(c.wrong("weight_block_size is no pair of counts")),
-                },
-                _ => Err(c.wrong("is quantized by fp8 without blocks, which is not supported")),
-            },
-            Some(other) => Err(c.wrong(format!("is quantized by {other}, which is not supported"))),
-            None => Err(c.wrong("quantization_config does not say quant_method")),
-        }
-    }
-}
 
 /// A tensor with the way to decode it.
 pub(super) enum SourceTensor {
@@ -94,6 +31,8 @@ pub(super) enum SourceTensor {
         scales: RawTensor,
         block: [u64; 2],
     },
+    /// Integers with a scale for each group of columns.
+    Grouped(GroupedMatrix),
 }
 
 /// Whether a matrix is quantized; embeddings, heads and norms are not.
@@ -109,10 +48,13 @@ impl SourceTensor {
     /// Takes a tensor, with its scales, out of a checkpoint.
     pub(super) fn take(
         raw: &mut RawTensors,
-        quantization: Quantization,
+        quantization: &Quantization,
         name: &str,
         role: Role,
     ) -> Result<Option<Self>, Error> {
+        if let Some(grouped) = quantization.grouped(raw, name)? {
+            return Ok(Some(Self::Grouped(grouped)));
+        }
         let Some(weight) = raw.take(name) else {
             return Ok(None);
         };
@@ -140,8 +82,10 @@ impl SourceTensor {
                 raw: weight,
                 magnitude: OnceLock::new(),
             })),
-            Quantization::Blocks(block) => Self::blocks(raw, weight, block).map(Some),
-            _ => Ok(Some(Self::Plain(weight))),
+            _ => match quantization.scaled() {
+                Some(block) => Self::scaled(raw, weight, block).map(Some),
+                None => Ok(Some(Self::Plain(weight))),
+            },
         }
     }
 
@@ -155,41 +99,43 @@ impl SourceTensor {
         }
     }
 
-    /// In an FP8 checkpoint, only 8-bit floats have scales.
-    fn blocks(all: &mut RawTensors, raw: RawTensor, block: [u64; 2]) -> Result<Self, Error> {
-        let name = format!("{}_scale_inv", raw.name());
-        let Some(scales) = all.take(&name) else {
-            return if raw.dtype() == Dtype::F8E4M3 {
-                Err(Error::Missing.of(&name))
-            } else {
-                Ok(Self::Plain(raw))
-            };
-        };
-        match raw.dims() {
-            [rows, columns]
-                if scales.dims() == [rows.div_ceil(block[0]), columns.div_ceil(block[1])] =>
-            {
-                Ok(Self::Blocks { raw, scales, block })
-            }
-            dims => Err(Error::Dims {
-                expected: dims.to_vec(),
+    /// In such checkpoints only 8-bit floats have scales.
+    fn scaled(
+        all: &mut RawTensors,
+        raw: RawTensor,
+        block: Option<[u64; 2]>,
+    ) -> Result<Self, Error> {
+        if raw.dtype() != Dtype::F8E4M3 {
+            return Ok(Self::Plain(raw));
+        }
+        let names = ["_scale_inv", "_scale"].map(|end| format!("{}{end}", raw.name()));
+        let scales = names.iter().find_map(|name| all.take(name));
+        let scales = scales.ok_or_else(|| Error::Missing.of(&names[0]))?;
+        match block_of(&raw, &scales, block) {
+            Some(block) => Ok(Self::Blocks { raw, scales, block }),
+            None => Err(Error::Dims {
+                expected: raw.dims().to_vec(),
                 got: scales.dims().to_vec(),
             }
             .of(scales.name())),
         }
     }
 
-    fn raw(&self) -> &RawTensor {
+    /// The tensor with the weights; `None` of [`Grouped`](Self::Grouped), which checks its own.
+    fn raw(&self) -> Option<&RawTensor> {
         match self {
-            Self::Plain(raw) | Self::Ternary { packed: raw, .. } | Self::Scaled { raw, .. } => raw,
-            Self::Rounded { raw, .. } | Self::Blocks { raw, .. } => raw,
+            Self::Plain(raw) | Self::Ternary { packed: raw, .. } | Self::Scaled { raw, .. } => {
+                Some(raw)
+            }
+            Self::Rounded { raw, .. } | Self::Blocks { raw, .. } => Some(raw),
+            Self::Grouped(_) => None,
         }
     }
 
     /// Checks shape and element type.
     pub(super) fn expect(&self, dims: &[u64]) -> Result<(), Error> {
         let got = self.dims();
-        let name = self.raw().name();
+        let name = self.name();
         if got != dims {
             return Err(Error::Dims {
                 expected: dims.to_vec(),
@@ -199,17 +145,19 @@ impl SourceTensor {
         }
         match self {
             Self::Ternary { packed, .. } => packed.expect_bytes(),
-            Self::Blocks { scales, .. } => self
-                .raw()
-                .expect_floats()
-                .and_then(|()| scales.expect_floats()),
-            _ => self.raw().expect_floats(),
+            Self::Blocks { raw, scales, .. } => {
+                raw.expect_floats().and_then(|()| scales.expect_floats())
+            }
+            _ => self.raw().map_or(Ok(()), RawTensor::expect_floats),
         }
     }
 
     /// The dimensions of the decoded tensor, outermost first.
     fn dims(&self) -> Vec<u64> {
-        let mut dims = self.raw().dims().to_vec();
+        let mut dims = match self {
+            Self::Grouped(matrix) => matrix.dims().to_vec(),
+            _ => self.raw().map_or(Vec::new(), |raw| raw.dims().to_vec()),
+        };
         if let (Self::Ternary { .. }, Some(rows)) = (self, dims.first_mut()) {
             *rows = rows.saturating_mul(4);
         }
@@ -218,7 +166,10 @@ impl SourceTensor {
 
     /// The name in the checkpoint.
     pub(super) fn name(&self) -> &str {
-        self.raw().name()
+        match self {
+            Self::Grouped(matrix) => matrix.name(),
+            _ => self.raw().map_or("", RawTensor::name),
+        }
     }
 
     /// The stored tensor, if its weights are stored as floats.
@@ -231,15 +182,39 @@ impl SourceTensor {
 
     /// The GGUF type of a matrix before any quantization.
     pub(super) fn tensor_type(&self) -> TensorType {
-        let raw = self.raw();
         match self {
             // TQ2_0 holds ternary values with a scale exactly.
-            Self::Ternary { .. } | Self::Rounded { .. } if raw.d_row().is_multiple_of(256) => {
+            Self::Ternary { packed: raw, .. } | Self::Rounded { raw, .. }
+                if raw.d_row().is_multiple_of(256) =>
+            {
                 TensorType::TQ2_0
             }
             // FP8 times a scale; as in llama.cpp's converter.
             Self::Blocks { .. } => TensorType::BF16,
-            _ => raw.dtype().tensor_type().unwrap_or(TensorType::F32),
+            Self::Grouped(matrix) => matrix.tensor_type(),
+            _ => self
+                .raw()
+                .and_then(|raw| raw.dtype().tensor_type())
+                .unwrap_or(TensorType::F32),
+        }
+    }
+
+    /// The type for weights that are read as floats only, because they change their places.
+    pub(super) fn float_type(&self) -> TensorType {
+        match self {
+            Self::Grouped(_) => TensorType::F32,
+            _ => self.tensor_type(),
+        }
+    }
+
+    /// Reads a row into `out` in the blocks of [`tensor_type`](Self::tensor_type). Returns false if
+    /// it can only be read as floats.
+    pub(super) fn packed(&self, row: u64, out: &mut [u8]) -> Result<bool, Error> {
+        match self {
+            Self::Grouped(matrix) if matrix.tensor_type() != TensorType::F32 => {
+                matrix.packed(row, out).map(|()| true)
+            }
+            _ => Ok(false),
         }
     }
 
@@ -265,6 +240,7 @@ impl SourceTensor {
                 raw.floats(first, out)?;
                 by_blocks(raw, scales, *block, first, out)
             }
+            Self::Grouped(matrix) => matrix.floats(first, out),
         }
     }
 }
@@ -310,6 +286,20 @@ fn unpack(packed: &RawTensor, scale: f32, first: u64, out: &mut [f32]) -> Result
     Ok(())
 }
 
+/// The block `[rows, columns]` of a matrix that has a scale: as configured, a row, or all of it.
+/// `None` if the scales have another shape.
+fn block_of(raw: &RawTensor, scales: &RawTensor, block: Option<[u64; 2]>) -> Option<[u64; 2]> {
+    let [rows, columns] = *raw.dims() else {
+        return None;
+    };
+    match (scales.dims(), block) {
+        (dims, Some([r, c])) if dims == [rows.div_ceil(r), columns.div_ceil(c)] => Some([r, c]),
+        ([] | [1] | [1, 1], _) => Some([rows.max(1), columns.max(1)]),
+        ([n] | [n, 1], _) if *n == rows => Some([1, columns.max(1)]),
+        _ => None,
+    }
+}
+
 /// Multiplies weights by the scales of their blocks.
 fn by_blocks(
     raw: &RawTensor,
@@ -319,13 +309,14 @@ fn by_blocks(
     out: &mut [f32],
 ) -> Result<(), Error> {
     let d = raw.d_row();
-    let mut row = vec![0.0; usize::try_from(scales.d_row()).unwrap_or(0)];
+    let n_blocks = d.div_ceil(block[1]);
+    let mut row = vec![0.0; usize::try_from(n_blocks).unwrap_or(0)];
     let mut at = None;
     for (i, x) in (first..=u64::MAX).zip(out) {
         let r = i / d / block[0];
         let c = i % d / block[1];
         if at != Some(r) {
-            scales.floats(r * scales.d_row(), &mut row)?;
+            scales.floats(r * n_blocks, &mut row)?;
             at = Some(r);
         }
         *x *= row[c as usize];
@@ -351,7 +342,7 @@ mod tests {
         )
     }
 
-    fn taken(quantization: Quantization, tensors: Vec<RawTensor>) -> Result<SourceTensor, Error> {
+    fn taken(quantization: &Quantization, tensors: Vec<RawTensor>) -> Result<SourceTensor, Error> {
         let mut all = RawTensors::default();
         tensors.into_iter().for_each(|t| all.add(t).unwrap());
         let source = SourceTensor::take(&mut all, quantization, "w", Role::AttnQ)?.unwrap();
@@ -386,21 +377,21 @@ mod tests {
         ];
         let times = |scale: f32| signs.map(|s| s * scale).to_vec();
         assert_eq!(
-            all(&taken(Quantization::Multiplied, vec![packed(), scale()]).unwrap()),
+            all(&taken(&Quantization::Multiplied, vec![packed(), scale()]).unwrap()),
             times(0.5)
         );
         assert_eq!(
-            all(&taken(Quantization::Divided, vec![packed(), scale()]).unwrap()),
+            all(&taken(&Quantization::Divided, vec![packed(), scale()]).unwrap()),
             times(2.0)
         );
-        let error = taken(Quantization::Divided, vec![packed()]).err().unwrap();
+        let error = taken(&Quantization::Divided, vec![packed()]).err().unwrap();
         assert_eq!(error.to_string(), "w_scale: is missing");
     }
 
     #[test]
     fn an_invalid_code_is_refused() {
         let source = taken(
-            Quantization::Divided,
+            &Quantization::Divided,
             vec![
                 tensor("w", Dtype::U8, &[1, 1], vec![3]),
                 f32s("w_scale", &[1], &[1.0]),
@@ -419,7 +410,7 @@ mod tests {
     #[test]
     fn weights_are_rounded_to_their_mean_magnitude() {
         let source = taken(
-            Quantization::Online,
+            &Quantization::Online,
             vec![f32s("w", &[1, 4], &[0.1, -3.0, 1.5, 1.4])],
         )
         .unwrap();
@@ -430,11 +421,11 @@ mod tests {
     fn eight_bit_floats_have_scales_by_blocks() {
         let w = || tensor("w", Dtype::F8E4M3, &[3, 3], vec![0x38; 9]);
         let scales = f32s("w_scale_inv", &[2, 2], &[1.0, 2.0, 3.0, 4.0]);
-        let source = taken(Quantization::Blocks([2, 2]), vec![w(), scales]).unwrap();
+        let source = taken(&Quantization::Scaled(Some([2, 2])), vec![w(), scales]).unwrap();
         assert_eq!(all(&source), [1.0, 1.0, 2.0, 1.0, 1.0, 2.0, 3.0, 3.0, 4.0]);
         assert!(
             taken(
-                Quantization::Blocks([2, 2]),
+                &Quantization::Scaled(Some([2, 2])),
                 vec![w(), f32s("w_scale_inv", &[1, 2], &[1.0; 2])]
             )
             .is_err()

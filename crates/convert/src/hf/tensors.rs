@@ -15,9 +15,10 @@ use super::{
     gemma4,
     mxfp4::Mxfp4,
     names::usual_name,
+    quantized::Quantization,
     rope::{Rope, RopeType},
     rows::{Change, ConstantRows, GatheredRows, ReorderedColumns, RowMap, TransposedRows},
-    source_tensor::{Quantization, SourceTensor},
+    source_tensor::SourceTensor,
 };
 use crate::{
     Error, MappedRows, RowSource, Tensor,
@@ -28,7 +29,7 @@ use crate::{
 pub(super) struct TensorBuilder<'a> {
     pub(super) family: &'a Family,
     pub(super) rope: &'a Rope<'a>,
-    pub(super) quantization: Quantization,
+    pub(super) quantization: &'a Quantization,
     /// Whether the head is tied to the embedding.
     pub(super) is_tied: bool,
     /// The width of a head.
@@ -59,6 +60,20 @@ impl TensorBuilder<'_> {
             }
         }
         Ok(tensors)
+    }
+
+    /// How many matrices of `tensors` are in F32, because no smaller type holds their integers and
+    /// scales exactly.
+    pub(super) fn n_widened(&self, spec: &ModelSpec, tensors: &[Tensor]) -> usize {
+        let is_wide = |req: &TensorReq| {
+            let name = req.name();
+            let is_f32 = |tensor: &Tensor| tensor.name == name && tensor.ty == TensorType::F32;
+            !is_kept_in_f32(req.role, &shape_of(req)) && tensors.iter().any(is_f32)
+        };
+        match self.quantization {
+            Quantization::Grouped(_) => spec.tensors().iter().filter(|req| is_wide(req)).count(),
+            _ => 0,
+        }
     }
 
     /// An error for each tensor that is missing or cannot be used.
@@ -239,10 +254,15 @@ impl TensorBuilder<'_> {
             _ => stored,
         };
         source.expect(&stored)?;
-        let ty = if is_kept_in_f32(role, &shape) {
-            TensorType::F32
-        } else {
-            source.tensor_type()
+        let columns_of = self
+            .net
+            .map_or(RowMap::Same, |net| delta_net::column_order(net, role));
+        let change = self.change(role);
+        let keeps_rows = !is_transposed && columns_of == RowMap::Same && change == Change::None;
+        let ty = match is_kept_in_f32(role, &shape) {
+            true => TensorType::F32,
+            false if keeps_rows => source.tensor_type(),
+            false => source.float_type(),
         };
         // The gate of the shared expert, a matrix of one row, is written as a vector.
         let dims = shape
@@ -250,10 +270,7 @@ impl TensorBuilder<'_> {
             .copied()
             .skip(usize::from(role == Role::FfnGateInpShexp))
             .collect();
-        let columns_of = self
-            .net
-            .map_or(RowMap::Same, |net| delta_net::column_order(net, role));
-        let rows: Box<dyn RowSource> = match (self.order(role, shape[0]), self.change(role)) {
+        let rows: Box<dyn RowSource> = match (self.order(role, shape[0]), change) {
             _ if is_transposed => Box::new(columns(source, &shape, RowMap::Same)?),
             _ if columns_of != RowMap::Same => Box::new(ReorderedColumns {
                 source,
@@ -263,6 +280,7 @@ impl TensorBuilder<'_> {
             (RowMap::Same, Change::None) => whole(source, &shape, ty)?,
             (order, change) => Box::new(GatheredRows {
                 change,
+                ty,
                 ..moved(source, &shape, order)?
             }),
         };
@@ -347,7 +365,7 @@ impl TensorBuilder<'_> {
             };
             return self.make(target, source).map(Some);
         }
-        if self.quantization == Quantization::Mxfp4 {
+        if *self.quantization == Quantization::Mxfp4 {
             return self.blocks(req, &joined, e.gate_up).map(Some);
         }
         if self.raw.get(&joined).is_some() {
@@ -370,8 +388,14 @@ impl TensorBuilder<'_> {
             source.expect(&shape[1..])?;
             parts.push(source);
         }
-        let ty = parts[0].tensor_type();
-        match parts.iter().find(|part| part.tensor_type() != ty) {
+        let same = parts
+            .iter()
+            .all(|part| part.tensor_type() == parts[0].tensor_type());
+        let ty = match same {
+            true => parts[0].tensor_type(),
+            false => parts[0].float_type(),
+        };
+        match parts.iter().find(|part| !same && part.float_type() != ty) {
             Some(other) => Err(Error::Mixed {
                 ty: other.tensor_type(),
                 others: ty,
@@ -386,6 +410,7 @@ impl TensorBuilder<'_> {
                     d_row: d,
                     order: RowMap::Same,
                     change: Change::None,
+                    ty,
                 };
                 Ok(Tensor {
                     name: req.name(),
@@ -438,6 +463,7 @@ impl TensorBuilder<'_> {
                     d_row: d,
                     order,
                     change: Change::None,
+                    ty,
                 })
             }
         };
@@ -470,6 +496,7 @@ impl TensorBuilder<'_> {
             d_row: to_usize(d_ff)?,
             order: order_in(layout, part, d_ff),
             change: Change::None,
+            ty: TensorType::F32,
         };
         Ok(Tensor {
             name: req.name(),
@@ -575,7 +602,10 @@ fn whole(source: SourceTensor, shape: &[u64], ty: TensorType) -> Result<Box<dyn 
             MappedRows::new(raw.file(), raw.at(), raw.dims(), ty).map_err(|e| e.of(raw.name()))?,
         ));
     }
-    Ok(Box::new(moved(source, shape, RowMap::Same)?))
+    Ok(Box::new(GatheredRows {
+        ty,
+        ..moved(source, shape, RowMap::Same)?
+    }))
 }
 
 fn moved(source: SourceTensor, shape: &[u64], order: RowMap) -> Result<GatheredRows, Error> {
@@ -588,6 +618,7 @@ fn moved(source: SourceTensor, shape: &[u64], order: RowMap) -> Result<GatheredR
         d_row
     };
     Ok(GatheredRows {
+        ty: source.tensor_type(),
         parts: vec![source],
         n_each: n / width as u64,
         width,

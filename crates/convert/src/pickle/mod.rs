@@ -17,7 +17,7 @@ use atta_formats::SharedBytes;
 use atta_store::MappedFile;
 
 use crate::{
-    Error,
+    Error, git_lfs,
     raw::{RawTensor, RawTensors},
     safetensors,
 };
@@ -36,6 +36,7 @@ pub fn open(path: &Path) -> Result<RawTensors, Error> {
         source,
     })?;
     let file = Arc::new(file);
+    git_lfs::refuse_pointer(path, (*file).as_ref())?;
     let mut all = RawTensors::default();
     for tensor in parse(file.clone()).map_err(|why| Error::File {
         path: path.to_owned(),

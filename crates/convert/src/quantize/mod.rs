@@ -15,7 +15,7 @@ mod float;
 mod k_minimum;
 mod k_signed;
 mod nonlinear;
-mod pack;
+pub(crate) mod pack;
 mod plain;
 mod search;
 mod ternary;

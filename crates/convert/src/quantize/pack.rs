@@ -12,13 +12,13 @@ pub(super) fn put_f16(block: &mut [u8], at: usize, x: f32) -> f32 {
 
 /// Byte j has the low 4 bits of code j below those of code j + 16.
 #[inline(always)]
-pub(super) fn nibbles(codes: &[u8; 32]) -> [u8; 16] {
+pub(crate) fn nibbles(codes: &[u8; 32]) -> [u8; 16] {
     std::array::from_fn(|j| codes[j] & 15 | codes[j + 16] << 4)
 }
 
 /// Bit j is the fifth bit of code j.
 #[inline(always)]
-pub(super) fn fifth_bits(codes: &[u8; 32]) -> [u8; 4] {
+pub(crate) fn fifth_bits(codes: &[u8; 32]) -> [u8; 4] {
     let bits = codes
         .iter()
         .enumerate()

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use crate::Error;
+use crate::{Error, git_lfs};
 
 /// Largest vocabulary file.
 const MAX_VOCAB_BYTES: u64 = 256 << 20;
@@ -119,9 +119,7 @@ impl VocabFiles {
         if bytes.len() as u64 > max {
             return wrong(format!("expected at most {max} bytes"));
         }
-        if bytes.starts_with(b"version https://git-lfs") {
-            return wrong("a pointer of Git LFS, not the file itself".to_owned());
-        }
+        git_lfs::refuse_pointer(path, &bytes)?;
         self.insert(name, bytes);
         Ok(())
     }
