@@ -14,10 +14,16 @@ pub enum Error {
     #[error(transparent)]
     Metadata(#[from] atta_formats::Error),
     /// The value of `tokenizer.ggml.model` is not supported.
-    #[error("tokenizer.ggml.model: expected llama, gpt2, gemma4 or bert, got {got}")]
+    #[error("tokenizer.ggml.model: expected llama, gpt2, gemma4, bert or t5, got {got}")]
     Model {
         /// The value of the key.
         got: String,
+    },
+    /// An array whose parts do not fit together.
+    #[error("{key} is damaged")]
+    Damaged {
+        /// The metadata key.
+        key: &'static str,
     },
     /// An array has fewer elements than there are tokens.
     #[error("{key}: expected {expected} elements, one per token, got {got}")]

@@ -1,7 +1,7 @@
-//! Text to token ids and back, from the metadata of a GGUF file. SentencePiece, byte pair encoding
-//! with llama.cpp's pre-tokenizers, and WordPiece. This crate reads no file, knows no model and
-//! adds no BOS; it only says whether a prompt should begin with one. Token for token it agrees with
-//! llama.cpp, except for WordPiece, where it agrees with BERT.
+//! Text to token ids and back, from the metadata of a GGUF file. SentencePiece (merges, unigram),
+//! byte pair encoding with llama.cpp's pre-tokenizers, and WordPiece. This crate reads no file,
+//! knows no model and adds no BOS; it only says whether a prompt should begin with one. Token for
+//! token it agrees with llama.cpp, except for WordPiece, where it agrees with BERT.
 //!
 //! The one idea: token texts stay in the mapped file. The heap holds an index of ids (8 bytes per
 //! token), the merges (8 bytes each) and a byte per token, so that a vocabulary of 128k takes 5 MB,
@@ -32,6 +32,7 @@
 mod bpe;
 pub mod bytes;
 mod characters;
+mod charsmap;
 mod error;
 mod index;
 mod merge;
@@ -43,6 +44,7 @@ mod spm;
 mod stream;
 mod tokenizer;
 mod unicode;
+mod unigram;
 mod vocab;
 mod words;
 mod wpm;

@@ -8,6 +8,7 @@ use crate::partition::{Context, Fragment, Partition, Strip};
 use crate::pre::{Alphabet, Scheme, Whole};
 use crate::roles::{self, Frame, Roles};
 use crate::spm::Spm;
+use crate::unigram::Unigram;
 use crate::vocab::{SPACE_MARK, TokenKind, Vocab, spelled_byte};
 use crate::wpm::Wpm;
 use crate::{Error, bytes};
@@ -49,6 +50,7 @@ impl std::fmt::Debug for Tokenizer {
 
 enum Algorithm {
     Spm(Spm),
+    Unigram(Unigram),
     Bpe(Bpe),
     Wpm(Wpm),
 }
@@ -56,7 +58,7 @@ enum Algorithm {
 impl Algorithm {
     fn warning(&self) -> Option<String> {
         let n_unusable = match self {
-            Self::Spm(_) | Self::Wpm(_) => 0,
+            Self::Spm(_) | Self::Unigram(_) | Self::Wpm(_) => 0,
             Self::Bpe(bpe) => bpe.merges.n_unusable,
         };
         (n_unusable > 0)
@@ -69,8 +71,8 @@ impl Tokenizer {
     ///
     /// # Errors
     /// If a key is missing or of the wrong type, if arrays are shorter than the vocabulary, or if
-    /// the vocabulary is neither SentencePiece (`llama`) nor byte pair encoding (`gpt2`,
-    /// `gemma4`) nor WordPiece (`bert`).
+    /// the vocabulary is neither SentencePiece (`llama`, and `t5` for unigram models) nor byte pair
+    /// encoding (`gpt2`, `gemma4`) nor WordPiece (`bert`).
     pub fn from_metadata(metadata: &Metadata) -> Result<Self, Error> {
         let mut warnings = Vec::new();
         let model = vocab_model(metadata, &mut warnings)?;
@@ -82,6 +84,10 @@ impl Tokenizer {
         let algorithm = match model {
             VocabModel::Bpe(scheme) => Algorithm::Bpe(Bpe::new(metadata, &vocab, scheme)?),
             VocabModel::Wpm => Algorithm::Wpm(Wpm::new(metadata, roles.unknown)?),
+            VocabModel::Unigram => {
+                vocab = vocab.with_scores(metadata)?;
+                Algorithm::Unigram(Unigram::new(metadata, &vocab, roles.unknown)?)
+            }
             VocabModel::Spm => {
                 vocab = vocab.with_scores(metadata)?;
                 let add_space_prefix = metadata
@@ -157,6 +163,9 @@ impl Tokenizer {
                     Algorithm::Spm(spm) => {
                         spm.encode(&self.vocab, &text[range.clone()], begins, &mut ids)
                     }
+                    Algorithm::Unigram(unigram) => {
+                        unigram.encode(&self.vocab, &text[range.clone()], begins, &mut ids)
+                    }
                     Algorithm::Wpm(wpm) => wpm.encode(&self.vocab, &text[range.clone()], &mut ids),
                 },
             }
@@ -204,9 +213,10 @@ impl Tokenizer {
         }
     }
 
-    /// Whether decoding the tokens of a text gives the text back, as a rule. False for WordPiece.
+    /// Whether decoding the tokens of a text gives the text back, as a rule. False for WordPiece
+    /// and unigram models, which normalize a text.
     pub fn is_lossless(&self) -> bool {
-        !matches!(self.algorithm, Algorithm::Wpm(_))
+        !matches!(self.algorithm, Algorithm::Wpm(_) | Algorithm::Unigram(_))
     }
 
     /// The bytes that a token adds to the decoded text.
@@ -217,6 +227,9 @@ impl Tokenizer {
         let bytes = self.token_bytes(id);
         let is_extra = match &self.algorithm {
             Algorithm::Spm(spm) => spm.add_space_prefix && position == TextPosition::First,
+            Algorithm::Unigram(unigram) => {
+                unigram.add_space_prefix && position == TextPosition::First
+            }
             Algorithm::Wpm(_) => {
                 position == TextPosition::First || matches!(&*bytes, b" ." | b" ," | b" !" | b" ?")
             }
@@ -304,6 +317,7 @@ impl Tokenizer {
     pub fn heap_bytes(&self) -> usize {
         let algorithm = match &self.algorithm {
             Algorithm::Spm(spm) => spm.heap_bytes(),
+            Algorithm::Unigram(unigram) => unigram.heap_bytes(),
             Algorithm::Bpe(bpe) => bpe.heap_bytes(),
             Algorithm::Wpm(_) => 0,
         };
@@ -330,6 +344,7 @@ pub(crate) enum TextPosition {
 /// The value of `tokenizer.ggml.model`, with the pre-tokenizer of byte pair encoding.
 enum VocabModel {
     Spm,
+    Unigram,
     Bpe(Scheme),
     Wpm,
 }
@@ -337,6 +352,7 @@ enum VocabModel {
 fn vocab_model(metadata: &Metadata, warnings: &mut Vec<String>) -> Result<VocabModel, Error> {
     match metadata.str(MODEL)?.ok_or(Error::Missing { key: MODEL })? {
         "llama" => Ok(VocabModel::Spm),
+        "t5" => Ok(VocabModel::Unigram),
         "bert" => Ok(VocabModel::Wpm),
         "gemma4" => Ok(VocabModel::Bpe(scheme_by_name("gemma4", warnings))),
         "gpt2" => Ok(VocabModel::Bpe(scheme_by_name(
@@ -371,6 +387,13 @@ fn defaults(model: &VocabModel) -> Roles {
             eos: Some(2),
             unknown: Some(0),
             add_bos: true,
+            ..Roles::default()
+        },
+        VocabModel::Unigram => Roles {
+            eos: Some(1),
+            unknown: Some(2),
+            padding: Some(0),
+            add_eos: true,
             ..Roles::default()
         },
         VocabModel::Wpm => Roles {

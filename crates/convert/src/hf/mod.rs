@@ -176,12 +176,7 @@ fn from_raw(
     };
     let mut builder = source.builder(&spec, &mut raw, notes)?;
     let tensors = builder.all(&spec)?;
-    let n_widened = builder.n_widened(&spec, &tensors);
-    if n_widened > 0 {
-        notes.push(format!(
-            "{n_widened} quantized matrices become F32: no smaller type holds them exactly"
-        ));
-    }
+    notes.extend(builder.widened(&spec, &tensors));
     raw.retain(|name| !is_buffer(name));
     if let Some(left) = raw.names().next() {
         return Err(Error::Unused.of(left));

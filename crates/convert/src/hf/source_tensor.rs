@@ -58,25 +58,12 @@ impl SourceTensor {
         let Some(weight) = raw.take(name) else {
             return Ok(None);
         };
-        let scale = |raw: &mut RawTensors| -> Result<f32, Error> {
-            let of = format!("{name}_scale");
-            let tensor = raw.take(&of).ok_or_else(|| Error::Missing.of(&of))?;
-            let mut scale = [0.0];
-            match tensor.dims() {
-                [] | [1] => tensor.floats(0, &mut scale).map(|()| scale[0]),
-                dims => Err(Error::Dims {
-                    expected: vec![1],
-                    got: dims.to_vec(),
-                }
-                .of(&of)),
-            }
-        };
         match quantization {
             Quantization::Divided if is_linear(role) => {
-                Ok(Some(Self::ternary(weight, 1.0 / scale(raw)?)))
+                Ok(Some(Self::ternary(weight, 1.0 / scale_of(raw, name)?)))
             }
             Quantization::Multiplied if is_linear(role) => {
-                Ok(Some(Self::ternary(weight, scale(raw)?)))
+                Ok(Some(Self::ternary(weight, scale_of(raw, name)?)))
             }
             Quantization::Online if is_linear(role) => Ok(Some(Self::Rounded {
                 raw: weight,
@@ -242,6 +229,21 @@ impl SourceTensor {
             }
             Self::Grouped(matrix) => matrix.floats(first, out),
         }
+    }
+}
+
+/// The one scale of a matrix, beside it in the checkpoint.
+fn scale_of(raw: &mut RawTensors, matrix: &str) -> Result<f32, Error> {
+    let name = format!("{matrix}_scale");
+    let tensor = raw.take(&name).ok_or_else(|| Error::Missing.of(&name))?;
+    let mut scale = [0.0];
+    match tensor.dims() {
+        [] | [1] => tensor.floats(0, &mut scale).map(|()| scale[0]),
+        dims => Err(Error::Dims {
+            expected: vec![1],
+            got: dims.to_vec(),
+        }
+        .of(&name)),
     }
 }
 

@@ -62,18 +62,21 @@ impl TensorBuilder<'_> {
         Ok(tensors)
     }
 
-    /// How many matrices of `tensors` are in F32, because no smaller type holds their integers and
+    /// A note on the matrices of `tensors` in F32, because no smaller type holds their integers and
     /// scales exactly.
-    pub(super) fn n_widened(&self, spec: &ModelSpec, tensors: &[Tensor]) -> usize {
+    pub(super) fn widened(&self, spec: &ModelSpec, tensors: &[Tensor]) -> Option<String> {
         let is_wide = |req: &TensorReq| {
             let name = req.name();
             let is_f32 = |tensor: &Tensor| tensor.name == name && tensor.ty == TensorType::F32;
             !is_kept_in_f32(req.role, &shape_of(req)) && tensors.iter().any(is_f32)
         };
-        match self.quantization {
+        let n = match self.quantization {
             Quantization::Grouped(_) => spec.tensors().iter().filter(|req| is_wide(req)).count(),
             _ => 0,
-        }
+        };
+        let note =
+            || format!("{n} quantized matrices become F32: no block type holds them exactly");
+        (n > 0).then(note)
     }
 
     /// An error for each tensor that is missing or cannot be used.
@@ -388,38 +391,23 @@ impl TensorBuilder<'_> {
             source.expect(&shape[1..])?;
             parts.push(source);
         }
-        let same = parts
-            .iter()
-            .all(|part| part.tensor_type() == parts[0].tensor_type());
-        let ty = match same {
-            true => parts[0].tensor_type(),
-            false => parts[0].float_type(),
+        let ty = common_type(&parts)?;
+        let d = to_usize(shape[2])?;
+        let rows = GatheredRows {
+            parts,
+            n_each: shape[1],
+            width: d,
+            d_row: d,
+            order: RowMap::Same,
+            change: Change::None,
+            ty,
         };
-        match parts.iter().find(|part| !same && part.float_type() != ty) {
-            Some(other) => Err(Error::Mixed {
-                ty: other.tensor_type(),
-                others: ty,
-            }
-            .of(other.name())),
-            None => {
-                let d = to_usize(shape[2])?;
-                let rows = GatheredRows {
-                    parts,
-                    n_each: shape[1],
-                    width: d,
-                    d_row: d,
-                    order: RowMap::Same,
-                    change: Change::None,
-                    ty,
-                };
-                Ok(Tensor {
-                    name: req.name(),
-                    dims: shape,
-                    ty,
-                    rows: Box::new(rows),
-                })
-            }
-        }
+        Ok(Tensor {
+            name: req.name(),
+            dims: shape,
+            ty,
+            rows: Box::new(rows),
+        })
     }
 
     /// A matrix of all experts that are one tensor, with gate and up joined.
@@ -552,6 +540,23 @@ impl TensorBuilder<'_> {
             self.raw.get(name).cloned()
         };
         tensor.ok_or_else(|| Error::Missing.of(name))
+    }
+}
+
+/// The type of all parts of a tensor; a type of floats, if integers in some of them need one.
+fn common_type(parts: &[SourceTensor]) -> Result<TensorType, Error> {
+    let first = parts[0].tensor_type();
+    if parts.iter().all(|part| part.tensor_type() == first) {
+        return Ok(first);
+    }
+    let ty = parts[0].float_type();
+    match parts.iter().find(|part| part.float_type() != ty) {
+        None => Ok(ty),
+        Some(other) => Err(Error::Mixed {
+            ty: other.tensor_type(),
+            others: ty,
+        }
+        .of(other.name())),
     }
 }
 

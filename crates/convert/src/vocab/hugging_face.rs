@@ -13,7 +13,7 @@ use super::added_tokens::{self, AddedToken};
 use super::files::VocabFile;
 use super::pre::PreTokenizerSteps;
 use super::table::{TokenEntry, TokenTable, TokenType};
-use super::{GgufVocab, VocabSource, byte_level, characters, word_piece};
+use super::{GgufVocab, VocabSource, byte_level, characters, unigram, word_piece};
 use crate::Error;
 
 type RawObject<'a> = HashMap<String, &'a RawValue>;
@@ -50,13 +50,16 @@ impl<'a> TokenizerJson<'a> {
         table: TokenTable,
     ) -> Result<GgufVocab, Error> {
         let kind = self.kind()?;
-        if kind == "WordPiece" {
-            return word_piece::vocabulary(self, source, table);
-        }
-        if kind != "BPE" {
-            return Err(self.file.wrong(format!(
-                "a vocabulary of the kind {kind} is not supported: expected BPE or WordPiece"
-            )));
+        match kind.as_str() {
+            "BPE" => {}
+            "WordPiece" => return word_piece::vocabulary(self, source, table),
+            "Unigram" => return unigram::vocabulary(self, source, table),
+            _ => {
+                return Err(self.file.wrong(format!(
+                    "a vocabulary of the kind {kind} is not supported: expected BPE, Unigram or \
+                     WordPiece"
+                )));
+            }
         }
         self.refuse_affixes()?;
         if self.flag("byte_fallback")? {
@@ -114,6 +117,20 @@ impl<'a> TokenizerJson<'a> {
     /// The text of the unknown token.
     pub(super) fn unknown(&self) -> Result<Option<String>, Error> {
         Ok(self.model_value("unk_token")?.as_str().map(str::to_owned))
+    }
+
+    /// The id of the unknown token, of a unigram model.
+    pub(super) fn unknown_id(&self) -> Result<Option<u64>, Error> {
+        Ok(self.model_value("unk_id")?.as_u64())
+    }
+
+    /// The pieces of a unigram model with their scores, by id.
+    pub(super) fn pieces(&self) -> Result<Vec<(String, f64)>, Error> {
+        let raw = self
+            .model
+            .get("vocab")
+            .ok_or_else(|| self.file.wrong("model: no vocab"))?;
+        serde_json::from_str(raw.get()).map_err(wrong_in(self.file, "vocab"))
     }
 
     fn model_value(&self, key: &str) -> Result<Value, Error> {

@@ -19,6 +19,7 @@ mod special_tokens;
 mod table;
 mod template;
 mod tiktoken;
+mod unigram;
 mod word_piece;
 
 use std::path::Path;
@@ -128,6 +129,8 @@ struct GgufVocab {
     add_space_prefix: Option<bool>,
     /// `tokenizer.ggml.remove_extra_whitespaces`.
     remove_extra_whitespaces: Option<bool>,
+    /// `tokenizer.ggml.precompiled_charsmap`.
+    charsmap: Option<Vec<u8>>,
     /// Ids of special tokens that the source itself names; other files have precedence.
     ids: Ids,
     /// `tokenizer.ggml.normalizer.lowercase`.
@@ -148,6 +151,7 @@ impl GgufVocab {
             merges: None,
             add_space_prefix: None,
             remove_extra_whitespaces: None,
+            charsmap: None,
             ids: Ids::default(),
             lowercase: None,
             strip_accents: None,
@@ -162,6 +166,9 @@ impl GgufVocab {
         self.table.write(out);
         if let Some(merges) = &self.merges {
             out.set_strs("tokenizer.ggml.merges", merges);
+        }
+        if let Some(charsmap) = &self.charsmap {
+            out.set_u8s("tokenizer.ggml.precompiled_charsmap", charsmap);
         }
         for (key, value) in [
             ("tokenizer.ggml.add_space_prefix", self.add_space_prefix),

@@ -166,9 +166,28 @@ fn damaged_and_foreign_models_are_refused_by_name() {
     assert!(error(vec![0x0A]).contains("at byte 0"));
     assert!(
         refused(
-            &[("tokenizer.json", r#"{"model": {"type": "Unigram"}}"#)],
+            &[("tokenizer.json", r#"{"model": {"type": "WordLevel"}}"#)],
             9
         )
-        .contains("kind Unigram is not supported")
+        .contains("kind WordLevel is not supported")
     );
+}
+
+#[test]
+fn a_converted_unigram_model_gives_the_ids_of_sentencepiece() {
+    let metadata = directory("unigram", 902);
+    assert_ids(&metadata, &sections("unigram/texts.ids")[0].1, "unigram");
+    let tokenizer = Tokenizer::from_metadata(&metadata).unwrap();
+    assert_eq!(
+        (
+            tokenizer.bos(),
+            tokenizer.eos(),
+            tokenizer.unknown(),
+            tokenizer.between_texts()
+        ),
+        (Some(0), Some(2), Some(3), &[2, 2][..])
+    );
+    assert!(tokenizer.add_bos() && tokenizer.add_eos() && !tokenizer.is_lossless());
+    let ids = tokenizer.encode("e\u{301}\u{3000} x", atta_tokenizer::Special::Plain);
+    assert_eq!(tokenizer.decode(&ids), "é x".as_bytes());
 }

@@ -195,33 +195,25 @@ impl GroupedMatrix {
         if row >= self.n_rows {
             return Err(Error::NoRow { row }.of(self.name()));
         }
-        (0..self.n_groups())
-            .map(|g| {
-                let none = Factors {
-                    scale: self.scales.at(row, g, self.dims_of_groups())?,
-                    zero: 0,
-                    bias: 0.0,
-                };
-                Ok(match &self.offsets {
-                    Offsets::Zero(zero) => Factors {
-                        zero: *zero,
-                        ..none
-                    },
-                    Offsets::Zeros { codes, more } => Factors {
-                        zero: (codes.at(g, row) + more) & codes.largest(),
-                        ..none
-                    },
-                    Offsets::Biases(biases) => Factors {
-                        bias: biases.at(row, g, self.dims_of_groups())?,
-                        ..none
-                    },
-                })
-            })
-            .collect()
+        let groups = 0..self.n_groups();
+        groups.map(|g| self.factors_of(row, g)).collect()
     }
 
-    fn dims_of_groups(&self) -> [u64; 2] {
-        [self.n_rows, self.n_groups()]
+    fn factors_of(&self, row: u64, g: u64) -> Result<Factors, Error> {
+        let dims = [self.n_rows, self.n_groups()];
+        let mut factors = Factors {
+            scale: self.scales.at(row, g, dims)?,
+            zero: 0,
+            bias: 0.0,
+        };
+        match &self.offsets {
+            Offsets::Zero(zero) => factors.zero = *zero,
+            Offsets::Zeros { codes, more } => {
+                factors.zero = (codes.at(g, row) + more) & codes.largest();
+            }
+            Offsets::Biases(biases) => factors.bias = biases.at(row, g, dims)?,
+        }
+        Ok(factors)
     }
 
     /// The least and the largest integer that a code may be.
@@ -241,21 +233,13 @@ impl GroupedMatrix {
         if !blocks_fit || !self.n_columns.is_multiple_of(BLOCK as u64) {
             return Ok(None);
         }
+        let Some([least_zero, largest_zero]) = self.zeros_beside_f16()? else {
+            return Ok(None);
+        };
         let [least, largest] = self.range();
-        let mut zeros = [i32::MAX, i32::MIN];
-        for row in 0..self.n_rows {
-            for Factors { scale, zero, bias } in self.factors(row)? {
-                if !is_f16(scale) || !is_f16(bias) {
-                    return Ok(None);
-                }
-                zeros = [zeros[0].min(zero), zeros[1].max(zero)];
-            }
-        }
+        let from = least.saturating_sub(largest_zero);
+        let to = largest.saturating_sub(least_zero);
         let has_biases = matches!(self.offsets, Offsets::Biases(_));
-        let [from, to] = [
-            least.saturating_sub(zeros[1]),
-            largest.saturating_sub(zeros[0]),
-        ];
         Ok(match largest {
             ..=15 if has_biases => Some(TensorType::Q4_1),
             ..=31 if has_biases => Some(TensorType::Q5_1),
@@ -265,6 +249,20 @@ impl GroupedMatrix {
             _ if from >= -128 && to <= 127 => Some(TensorType::Q8_0),
             _ => None,
         })
+    }
+
+    /// The least and the largest zero, if f16 holds all scales and biases.
+    fn zeros_beside_f16(&self) -> Result<Option<[i32; 2]>, Error> {
+        let mut zeros = [i32::MAX, i32::MIN];
+        for row in 0..self.n_rows {
+            for Factors { scale, zero, bias } in self.factors(row)? {
+                if !is_f16(scale) || !is_f16(bias) {
+                    return Ok(None);
+                }
+                zeros = [zeros[0].min(zero), zeros[1].max(zero)];
+            }
+        }
+        Ok(Some(zeros))
     }
 }
 

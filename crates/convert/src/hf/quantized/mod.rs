@@ -264,23 +264,10 @@ fn compressed(c: &Config, q: &Map<String, Value>) -> Result<Quantization, Error>
             return Err(c.wrong(format!("{other} of the quantization is not supported")));
         }
     }
-    let of_all = q.get("format").and_then(Value::as_str).unwrap_or("dense");
-    let own = groups
-        .iter()
-        .filter_map(|group| group.get("format")?.as_str());
-    let formats = own
-        .chain([of_all])
-        .filter(|&format| format != "mixed-precision");
-    for format in formats {
-        match format {
-            "dense" | "pack-quantized" | "int-quantized" | "float-quantized"
-            | "naive-quantized" => {}
-            other => {
-                return Err(c.wrong(format!(
-                    "is quantized by compressed-tensors as {other}, which is not supported"
-                )));
-            }
-        }
+    if let Some(format) = unknown_format(q, &groups) {
+        return Err(c.wrong(format!(
+            "is quantized by compressed-tensors as {format}, which is not supported"
+        )));
     }
     let structures = groups
         .iter()
@@ -288,6 +275,24 @@ fn compressed(c: &Config, q: &Map<String, Value>) -> Result<Quantization, Error>
     let structure = structures.into_iter().find(|value| !value.is_null());
     let block = block(c, structure)?;
     Ok(Quantization::Grouped(Grouping::Compressed { block }))
+}
+
+/// A format of compressed-tensors, of all matrices or of a group, that is not read.
+fn unknown_format<'a>(q: &'a Map<String, Value>, groups: &[&'a Value]) -> Option<&'a str> {
+    const KNOWN: [&str; 6] = [
+        "dense",
+        "pack-quantized",
+        "int-quantized",
+        "float-quantized",
+        "naive-quantized",
+        // Then each group says its own.
+        "mixed-precision",
+    ];
+    let of_all = q.get("format").and_then(Value::as_str);
+    let own = groups
+        .iter()
+        .filter_map(|group| group.get("format")?.as_str());
+    own.chain(of_all).find(|format| !KNOWN.contains(format))
 }
 
 fn mlx_sizes(c: &Config, q: &Map<String, Value>) -> Result<Quantization, Error> {
@@ -429,15 +434,8 @@ impl Parts<'_> {
             Some(listed) => groups_as_listed(&listed, n_columns, n_groups)?,
             None => even(&scales, n_columns, n_groups)?,
         };
-        let [_, n_words] = two_dims(&words)?;
-        let bits = bits_of(&words, n_words, n_columns)?;
-        let offsets = match zeros {
-            None => Offsets::Zero(1 << (bits - 1)),
-            Some(zeros) => Offsets::Zeros {
-                codes: Codes::new(zeros, bits, Packing::Columns, [n_groups, n_rows])?,
-                more: 0,
-            },
-        };
+        let bits = bits_of(&words, n_columns)?;
+        let offsets = zeros_of_groups(zeros, bits, [n_groups, n_rows])?;
         let codes = Codes::new(words, bits, Packing::Lines, [n_rows, n_columns])?;
         GroupedMatrix::new(
             Levels::ByRow(codes),
@@ -603,8 +601,20 @@ fn integers(raw: &RawTensor) -> Result<Vec<i64>, Error> {
     }
 }
 
-/// The bits of a code where a row of `n_columns`, whole words of each bit, has `n_words` words.
-fn bits_of(words: &RawTensor, n_words: u64, n_columns: u64) -> Result<u32, Error> {
+/// The zeros of compressed-tensors; the middle of all codes where it has none.
+fn zeros_of_groups(zeros: Option<RawTensor>, bits: u32, dims: [u64; 2]) -> Result<Offsets, Error> {
+    match zeros {
+        None => Ok(Offsets::Zero(1 << (bits - 1))),
+        Some(zeros) => Ok(Offsets::Zeros {
+            codes: Codes::new(zeros, bits, Packing::Columns, dims)?,
+            more: 0,
+        }),
+    }
+}
+
+/// The bits of a code in words of `n_columns` a row, a whole number of words for each bit.
+fn bits_of(words: &RawTensor, n_columns: u64) -> Result<u32, Error> {
+    let [_, n_words] = two_dims(words)?;
     (1..=8)
         .find(|&bits| n_columns / 32 * u64::from(bits) == n_words)
         .filter(|_| n_columns.is_multiple_of(32))

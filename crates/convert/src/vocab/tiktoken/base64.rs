@@ -1,7 +1,7 @@
 //! Base64 with padding (RFC 4648).
 
 /// Decodes a text. Fails with a message if it is no base64.
-pub(super) fn decode(text: &[u8]) -> Result<Vec<u8>, String> {
+pub(in crate::vocab) fn decode(text: &[u8]) -> Result<Vec<u8>, String> {
     let body = text
         .strip_suffix(b"==")
         .or_else(|| text.strip_suffix(b"="))

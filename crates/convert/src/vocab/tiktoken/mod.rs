@@ -5,7 +5,7 @@
 //! tokens, or from other files and options. The one idea: the merge of a token is the last of those
 //! that build it from its bytes with lower ranks.
 
-mod base64;
+pub(super) mod base64;
 pub(super) mod tekken;
 
 use std::collections::HashMap;

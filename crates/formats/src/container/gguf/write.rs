@@ -137,6 +137,8 @@ impl Writer {
     }
 
     array_setters! {
+        /// Sets an array of bytes.
+        set_u8s, u8 => U8;
         /// Sets an array of unsigned 32-bit integers.
         set_u32s, u32 => U32;
         /// Sets an array of signed 32-bit integers.

@@ -106,7 +106,7 @@ impl StrArray {
     }
 }
 
-/// Element types of [`NumArray`]: `u32`, `i32`, `f32` and `bool`.
+/// Element types of [`NumArray`]: `u8`, `u32`, `i32`, `f32` and `bool`.
 pub trait Number: Copy + sealed::Sealed {
     /// The name in error messages.
     const NAME: &'static str;
@@ -117,10 +117,23 @@ pub trait Number: Copy + sealed::Sealed {
 
 mod sealed {
     pub trait Sealed {}
+    impl Sealed for u8 {}
     impl Sealed for u32 {}
     impl Sealed for i32 {}
     impl Sealed for f32 {}
     impl Sealed for bool {}
+}
+
+impl Number for u8 {
+    const NAME: &'static str = "array of u8";
+
+    fn from_value(value: Value<'_>) -> Option<Self> {
+        match value {
+            // Some writers mark bytes as signed.
+            Value::I8(byte) => Some(byte as u8),
+            _ => value.as_int()?.try_into().ok(),
+        }
+    }
 }
 
 impl Number for u32 {

@@ -190,6 +190,15 @@ impl Metadata {
         ))
     }
 
+    /// An array of bytes, or of whole numbers of any type that fit a byte; `Ok(None)` if the key is
+    /// absent.
+    ///
+    /// # Errors
+    /// As [`Metadata::u32s`].
+    pub fn u8s(&self, key: &str) -> Result<Option<NumArray<u8>>, Error> {
+        self.numbers(key)
+    }
+
     /// An array of whole numbers of any type that fit u32; `Ok(None)` if the key is
     /// absent.
     ///
