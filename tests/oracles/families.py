@@ -194,6 +194,11 @@ FAMILIES += [
     Family("hunyuan-dense-ntk", "hunyuan-dense", "HunYuanDenseV1", sizes(rms_norm_eps=EPS, head_dim=12, num_hidden_layers=2, max_position_embeddings=32768,
            rope_parameters={"rope_type": "dynamic", "rope_theta": 10000.0, "alpha": 50.0, "factor": 1.0}, tie_word_embeddings=True), seed=45,
            changes={"rms_norm_eps": 2 * EPS}, tensors=SHARP_LAYERS),
+    Family("granite_swa", "granite_swa", "GraniteSWA", sizes(**PLAIN, num_hidden_layers=5, sliding_window=13, tie_word_embeddings=True,
+           layer_types=["full_attention"] + ["sliding_attention"] * 3 + ["full_attention"], layer_rope_theta=[0, 50.0, 50.0, 0, 50.0],
+           embedding_multiplier=3.0, residual_multiplier=0.6, attention_multiplier=0.25, logits_scaling=4.0), seed=47,
+           hparams={"no_rope_layers": [0, 1, 1, 0, 1]}, tensors={"sinks": (0.0, 1.5)},
+           changes={"rms_norm_eps": 2 * EPS, "sliding_window": 11, "attention_multiplier": 0.3, "layer_rope_theta": [50.0] * 5}),
     Family("apertus", "apertus", "Apertus", sizes(rms_norm_eps=EPS, rope_parameters=LLAMA3, num_hidden_layers=3), seed=46,
            changes={"rms_norm_eps": 2 * EPS}, tensors=SHARP),
 ]

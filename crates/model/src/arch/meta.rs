@@ -170,9 +170,18 @@ impl<'a> Meta<'a> {
             let n = self.size(key)?;
             return Ok((1..=n_layers).map(|l| l % n != 0).collect());
         }
-        match self.metadata.bools(&self.key(key))? {
-            Some(list) if list.len() == n_layers => Ok(list.iter().collect()),
-            _ => Err(self.unsupported(key, value)),
+        self.flags_opt(key)?
+            .ok_or_else(|| self.unsupported(key, value))
+    }
+
+    /// A truth of each layer, in a list that may be absent.
+    pub(crate) fn flags_opt(&self, key: &str) -> Result<Option<Vec<bool>>, Error> {
+        let Some(list) = self.metadata.bools(&self.key(key))? else {
+            return Ok(None);
+        };
+        match list.len() == self.n_layers()? {
+            true => Ok(Some(list.iter().collect())),
+            false => Err(self.unsupported(key, format!("a list of {}", list.len()))),
         }
     }
 

@@ -24,6 +24,7 @@ mod gpt2;
 mod gpt_oss;
 mod gptneox;
 mod granite;
+mod granite_swa;
 mod hunyuan_dense;
 mod lfm2;
 mod lfm2moe;
@@ -97,6 +98,7 @@ pub const REGISTRY: &[Row] = &[
     row("gpt2", gpt2::lower),
     row("gptneox", gptneox::lower),
     row("granite", granite::lower),
+    row("granite_swa", granite_swa::lower),
     row("hunyuan-dense", hunyuan_dense::lower),
     row("lfm2", lfm2::lower),
     row("lfm2moe", lfm2moe::lower),
