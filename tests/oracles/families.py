@@ -41,6 +41,7 @@ class Family:
     silent: tuple = ()           # parameters that move nothing: softmax takes no note of a bias of keys
     around: dict = field(default_factory=dict)      # of a model with other modalities, whose `text_config` the fields are
     nmse: float = 1e-9
+    hparams: dict = field(default_factory=dict)     # fields that the converter reads and transformers 5 calls otherwise
 
 
 def sizes(**more):
@@ -148,6 +149,61 @@ FAMILIES += [
 ]
 
 
+# Dense models of other makers.
+SHARP_LAYERS = {"query_layernorm": (1.3, 0.4), "key_layernorm": (1.3, 0.4)}
+LLAMA3 = {"rope_type": "llama3", "rope_theta": 300.0, "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "original_max_position_embeddings": 32}
+
+
+def partial(factor, theta=50.0):
+    return {"rope_parameters": {"rope_type": "default", "rope_theta": theta, "partial_rotary_factor": factor}}
+
+
+def without(fields, *names):
+    return {k: v for k, v in fields.items() if k not in names}
+
+
+FAMILIES += [
+    Family("arcee", "arcee", "Arcee", sizes(**PLAIN, head_dim=12, num_hidden_layers=3), seed=31, changes=PLAIN_CHANGES),
+    Family("starcoder2", "starcoder2", "Starcoder2", sizes(rope_parameters=PLAIN["rope_parameters"], norm_epsilon=EPS, tie_word_embeddings=True,
+           num_hidden_layers=3, sliding_window=None), seed=32, changes={"norm_epsilon": 2 * EPS, "rope_parameters": PLAIN_CHANGES["rope_parameters"]}),
+    Family("gptneox", "gptneox", "GPTNeoX", without(sizes(**partial(0.5, 10000.0), layer_norm_eps=EPS, hidden_size=48, num_hidden_layers=3),
+           "num_key_value_heads"), seed=33, hparams={"rotary_pct": 0.5}, changes={"layer_norm_eps": 2 * EPS, "use_parallel_residual": False}),
+    Family("gptneox-sequential", "gptneox", "GPTNeoX", without(sizes(**partial(0.5, 10000.0), layer_norm_eps=EPS, num_hidden_layers=2,
+           use_parallel_residual=False, attention_bias=False), "num_key_value_heads"), seed=34, hparams={"rotary_pct": 0.5},
+           changes={"layer_norm_eps": 2 * EPS}),
+    Family("stablelm", "stablelm", "StableLm", sizes(**partial(0.5, 10000.0), layer_norm_eps=EPS, hidden_size=48, num_hidden_layers=3, use_qkv_bias=True),
+           seed=35, changes={"layer_norm_eps": 2 * EPS}),
+    Family("stablelm-parallel", "stablelm", "StableLm", sizes(**partial(0.5, 10000.0), layer_norm_eps=EPS, num_hidden_layers=3, use_parallel_residual=True,
+           qk_layernorm=True), seed=36, changes={"layer_norm_eps": 2 * EPS}, tensors={"q_proj": (0.0, 0.06), "k_proj": (0.0, 0.06)}),
+    Family("nemotron", "nemotron", "Nemotron", sizes(**partial(0.5), norm_eps=EPS, hidden_size=48, num_hidden_layers=3), seed=37,
+           changes={"norm_eps": 2 * EPS} | partial(0.5, 200.0), tensors={"norm.weight": (0.0, 0.2), "norm1.weight": (0.0, 0.2)}),
+    Family("glm4", "glm4", "Glm4", sizes(**partial(0.5), rms_norm_eps=EPS, head_dim=12, num_hidden_layers=3, attention_bias=True), seed=38,
+           changes={"rms_norm_eps": 2 * EPS} | partial(0.5, 200.0)),
+    Family("command-r", "command-r", "Cohere", sizes(rope_parameters=PLAIN["rope_parameters"], layer_norm_eps=EPS, logit_scale=0.25, num_hidden_layers=3,
+           tie_word_embeddings=True), seed=39, changes={"layer_norm_eps": 2 * EPS, "logit_scale": 0.5, "rope_parameters": PLAIN_CHANGES["rope_parameters"]}),
+    Family("command-r-norm", "command-r", "Cohere", sizes(rope_parameters=PLAIN["rope_parameters"], layer_norm_eps=EPS, logit_scale=0.5, num_hidden_layers=2,
+           use_qk_norm=True, tie_word_embeddings=True), seed=40, changes={"layer_norm_eps": 2 * EPS}, tensors={"q_proj": (0.0, 0.06), "k_proj": (0.0, 0.06)}),
+    Family("cohere2", "cohere2", "Cohere2", sizes(rope_parameters=PLAIN["rope_parameters"], layer_norm_eps=EPS, logit_scale=0.25, num_hidden_layers=5,
+           sliding_window=13, tie_word_embeddings=True), seed=41, files={"config.json": {"rotary_pct": 1.0}},
+           changes={"layer_norm_eps": 2 * EPS, "sliding_window": 11, "rope_parameters": PLAIN_CHANGES["rope_parameters"]}),
+    Family("exaone4", "exaone4", "Exaone4", sizes(**PLAIN, sliding_window=13, num_hidden_layers=5), seed=42, changes=PLAIN_CHANGES | {"sliding_window": 11},
+           tensors=SHARP),
+    Family("exaone4-global", "exaone4", "Exaone4", sizes(rms_norm_eps=EPS, rope_parameters=LLAMA3, sliding_window=None, num_hidden_layers=2,
+           layer_types=["full_attention"] * 2, tie_word_embeddings=True), seed=43, changes={"rms_norm_eps": 2 * EPS}, tensors=SHARP),
+    Family("hunyuan-dense", "hunyuan-dense", "HunYuanDenseV1", sizes(**PLAIN, head_dim=12, num_hidden_layers=3), seed=44, changes=PLAIN_CHANGES, tensors=SHARP_LAYERS),
+    Family("hunyuan-dense-ntk", "hunyuan-dense", "HunYuanDenseV1", sizes(rms_norm_eps=EPS, head_dim=12, num_hidden_layers=2, max_position_embeddings=32768,
+           rope_parameters={"rope_type": "dynamic", "rope_theta": 10000.0, "alpha": 50.0, "factor": 1.0}, tie_word_embeddings=True), seed=45,
+           changes={"rms_norm_eps": 2 * EPS}, tensors=SHARP_LAYERS),
+    Family("granite_swa", "granite_swa", "GraniteSWA", sizes(**PLAIN, num_hidden_layers=5, sliding_window=13, tie_word_embeddings=True,
+           layer_types=["full_attention"] + ["sliding_attention"] * 3 + ["full_attention"], layer_rope_theta=[0, 50.0, 50.0, 0, 50.0],
+           embedding_multiplier=3.0, residual_multiplier=0.6, attention_multiplier=0.25, logits_scaling=4.0), seed=47,
+           hparams={"no_rope_layers": [0, 1, 1, 0, 1]}, tensors={"sinks": (0.0, 1.5)},
+           changes={"rms_norm_eps": 2 * EPS, "sliding_window": 11, "attention_multiplier": 0.3, "layer_rope_theta": [50.0] * 5}),
+    Family("apertus", "apertus", "Apertus", sizes(rms_norm_eps=EPS, rope_parameters=LLAMA3, num_hidden_layers=3), seed=46,
+           changes={"rms_norm_eps": 2 * EPS}, tensors=SHARP),
+]
+
+
 def configuration(row, **other):
     if row.around:
         text = row.fields | other
@@ -248,6 +304,26 @@ def write_gguf(path, row, model, llama_cpp, add_vocabulary):
             add_vocabulary(self.gguf_writer)
             if row.head != "ForCausalLM" and "type_vocab_size" in row.fields:
                 self.gguf_writer.add_token_type_count(row.fields["type_vocab_size"])
-        cls = type(cls.__name__, (cls,), {"set_vocab": set_vocab, "model_arch": cls.model_arch, "no_mtp": True})
+        mended = {"modify_tensors": with_norms_of_heads(cls)} if row.cls == "StableLm" else {}
+        cls = type(cls.__name__, (cls,), {"set_vocab": set_vocab, "model_arch": cls.model_arch, "no_mtp": True} | mended)
         with torch.inference_mode():
-            cls(Path(folder), gguf.LlamaFileType.ALL_F32, path, model_name=f"{row.name}-tiny-random").write()
+            converter = cls(Path(folder), gguf.LlamaFileType.ALL_F32, path, model_name=f"{row.name}-tiny-random")
+            converter.hparams |= row.hparams
+            converter.write()
+
+
+def with_norms_of_heads(cls):
+    """StableLM's converter drops the norms of heads, which it means to stack: it returns a generator from another one."""
+    heads = {}
+
+    def modify_tensors(self, data, name, bid):
+        at, is_head, _ = name.partition(".norms.")
+        if not is_head:
+            yield from cls.modify_tensors(self, data, name, bid)
+            return
+        heads.setdefault(at, []).append((name, data))
+        kind = "num_attention_heads" if at.endswith("q_layernorm") else "num_key_value_heads"
+        if len(heads[at]) == self.hparams[kind]:
+            norms = torch.stack([data for _, data in sorted(heads[at])])
+            yield from cls.modify_tensors(self, norms, f"{at}.weight", bid)
+    return modify_tensors

@@ -22,6 +22,9 @@ WHY = {
     "qwen35": "it takes values to be as wide as keys",
     "qwen35moe": "it takes values to be as wide as keys",
     "qwen3next": "it takes values to be as wide as keys",
+    "gptneox-sequential": "it wants biases of attention",
+    "command-r-norm": "it has norms of queries and keys in files of 64 layers only",
+    "exaone4": "it has a window in files of 64 layers only",
     "bitnet": "it has SiLU for every file of this architecture",
 }
 

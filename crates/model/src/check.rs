@@ -173,6 +173,10 @@ impl LayerSpec {
                 "a clamped gate where there is none".to_owned()
             })?;
         }
+        if let Activation::Xielu(f) = self.mlp().activation {
+            let numbers = [f.alpha_p, f.alpha_n, f.beta, f.eps];
+            ensure(numbers.into_iter().all(f32::is_finite), || format!("{f:?}"))?;
+        }
         self.moe().map_or(Ok(()), |moe| moe.check(d_model))?;
         if let Ffn::MlpAndMoe(both) = &self.ffn {
             both.check()?;

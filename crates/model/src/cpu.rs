@@ -15,7 +15,7 @@ use crate::{
     kv::Cache,
     observe::NoObserver,
     seqs::{StateRuns, StateStep},
-    spec::{ModelSpec, Outputs, Positions},
+    spec::{Attention, ModelSpec, Outputs, Positions},
 };
 
 /// The CPU backend.
@@ -466,6 +466,8 @@ fn check_shifting(spec: &ModelSpec) -> Result<(), Error> {
         "it is an encoder, which sees a text whole"
     } else if matches!(spec.positions, Positions::Learned(_)) {
         "its positions are learned"
+    } else if spec.attentions().any(Attention::norms_rotated) {
+        "its keys are normalized behind their rotation, which cannot be undone"
     } else {
         return Ok(());
     };

@@ -304,15 +304,9 @@ fn attention(
         };
         v = map_rows(&v, |v| normed_values(a, v_norm, v));
     }
+    let factors = model.globals().rope_factors();
     for (rows, role) in [(&mut q, Role::AttnQNorm), (&mut k, Role::AttnKNorm)] {
-        for (pos, row) in rows.iter_mut().enumerate() {
-            *row = qk_norm(a, row, t.vector_opt(role));
-            for head in row.chunks_exact_mut(a.d_head) {
-                if let Some(rope) = &a.rope {
-                    rotate(rope, model.globals().rope_factors(), head, (pos, h.len()));
-                }
-            }
-        }
+        *rows = normed_and_rotated(a, t.vector_opt(role), factors, rows);
     }
     if let Some(temperature) = a.temperature {
         q.iter_mut()
@@ -375,14 +369,42 @@ fn sigmoid(x: f64) -> f64 {
     1.0 / (1.0 + (-x).exp())
 }
 
+/// Queries or keys of a sequence.
+fn normed_and_rotated(
+    a: &Attention,
+    weight: Option<&[f32]>,
+    factors: Factors<'_>,
+    rows: &Rows,
+) -> Rows {
+    let rotated = |pos: usize, mut row: Vec<f32>| {
+        for head in row.chunks_exact_mut(a.d_head) {
+            if let Some(rope) = &a.rope {
+                rotate(rope, factors, head, (pos, rows.len()));
+            }
+        }
+        row
+    };
+    let of_row = |(pos, row): (usize, &Vec<f32>)| match a.norms_rotated() {
+        true => qk_norm(a, &rotated(pos, row.clone()), weight),
+        false => rotated(pos, qk_norm(a, row, weight)),
+    };
+    rows.iter().enumerate().map(of_row).collect()
+}
+
 /// Queries or keys of a position, `[n_heads, d_head]`, normalized.
 fn qk_norm(a: &Attention, row: &[f32], weight: Option<&[f32]>) -> Vec<f32> {
-    let weight = weight.unwrap_or_default();
+    let Some(weight) = weight else {
+        return row.to_vec();
+    };
+    let heads = row.chunks_exact(a.d_head);
     match a.qk_norm {
         QkNorm::None => row.to_vec(),
-        QkNorm::PerHead { eps } => row
-            .chunks_exact(a.d_head)
+        QkNorm::PerHead { eps } | QkNorm::RotatedPerHead { eps } => heads
             .flat_map(|head| normalized(Norm::Rms { eps }, head, weight, None))
+            .collect(),
+        QkNorm::LayerPerHead { eps, .. } => heads
+            .zip(weight.chunks_exact(a.d_head))
+            .flat_map(|(head, weight)| normalized(Norm::LayerNoBias { eps }, head, weight, None))
             .collect(),
         QkNorm::Whole { eps } => normalized(Norm::Rms { eps }, row, weight, None),
     }
@@ -518,6 +540,14 @@ fn activate(activation: Activation, x: f32) -> f32 {
             x / 2.0 * (1.0 + inner.tanh())
         }
         Activation::Relu2 => x.max(0.0).powi(2),
+        Activation::Xielu(f) => {
+            let [alpha_p, alpha_n, beta, eps] =
+                [f.alpha_p, f.alpha_n, f.beta, f.eps].map(f64::from);
+            match x > 0.0 {
+                true => alpha_p * x * x + beta * x,
+                false => alpha_n * (x.min(eps).exp_m1() - x) + beta * x,
+            }
+        }
         Activation::Clamped { alpha, limit } => {
             let x = x.min(f64::from(limit));
             x / (1.0 + (-f64::from(alpha) * x).exp())

@@ -14,10 +14,15 @@ use crate::{
 };
 
 impl LayerSpec {
+    /// Whether both sublayers read the same normed residual.
+    fn shares_pre_norm(&self) -> bool {
+        matches!(self.wiring, Wiring::Parallel { pre_ffn: None, .. })
+    }
+
     /// The norm of the input of a sublayer, and the roles of its weight and bias.
     pub(crate) fn pre(&self, sublayer: Sublayer) -> Option<(Norm, [Role; 2])> {
-        let roles = match (&self.wiring, sublayer) {
-            (Wiring::Sequential { .. }, Sublayer::Ffn) => [Role::FfnNorm, Role::FfnNormBias],
+        let roles = match sublayer {
+            Sublayer::Ffn if !self.shares_pre_norm() => [Role::FfnNorm, Role::FfnNormBias],
             _ => [Role::AttnNorm, Role::AttnNormBias],
         };
         self.pre_norm(sublayer).map(|norm| (norm, roles))
@@ -293,9 +298,8 @@ impl List {
 
     fn layer(&mut self, layer: &LayerSpec, d_model: usize) {
         for sublayer in [Sublayer::Mixer, Sublayer::Ffn] {
-            // The one norm of a parallel layer is listed once.
-            let is_shared =
-                sublayer == Sublayer::Ffn && matches!(layer.wiring, Wiring::Parallel { .. });
+            // A norm that both sublayers read is listed once.
+            let is_shared = sublayer == Sublayer::Ffn && layer.shares_pre_norm();
             if let Some((norm, roles)) = layer.pre(sublayer).filter(|_| !is_shared) {
                 self.norm(norm, roles, d_model);
                 if sublayer == Sublayer::Ffn && layer.post_norm(Sublayer::Mixer).is_none() {
@@ -386,23 +390,33 @@ impl List {
                 self.add(Role::AttnQBias, &[a.d_q_rows()], a.qkv_bias);
             }
         }
-        let widths = match a.qk_norm {
-            QkNorm::None => None,
-            QkNorm::PerHead { .. } => Some([a.d_head; 2]),
-            QkNorm::Whole { .. } => Some([d_q, d_kv]),
-        };
-        if let Some([d_q, d_k]) = widths {
-            self.require(Role::AttnQNorm, &[d_q]);
-            if a.kv_layer().is_none() {
-                self.require(Role::AttnKNorm, &[d_k]);
-            }
-        }
+        self.qk_norm(a);
         if a.sub_norm.is_some() {
             self.require(Role::AttnSubNorm, &[d_q]);
         }
         self.require(Role::AttnOutput, &[d_model, d_q]);
         self.add(Role::AttnOutputBias, &[d_model], a.out_bias);
         self.add(Role::AttnSinks, &[a.n_heads], a.sinks);
+    }
+
+    fn qk_norm(&mut self, a: &Attention) {
+        let heads = [
+            (Role::AttnQNorm, a.n_heads),
+            (Role::AttnKNorm, a.n_kv_heads),
+        ];
+        let n = if a.kv_layer().is_none() { 2 } else { 1 };
+        for (role, n_heads) in heads.into_iter().take(n) {
+            match a.qk_norm {
+                QkNorm::None => {}
+                QkNorm::PerHead { .. } | QkNorm::RotatedPerHead { .. } => {
+                    self.require(role, &[a.d_head]);
+                }
+                QkNorm::LayerPerHead { presence, .. } => {
+                    self.add(role, &[n_heads, a.d_head], presence);
+                }
+                QkNorm::Whole { .. } => self.require(role, &[n_heads * a.d_head]),
+            }
+        }
     }
 
     fn gated(&mut self, m: &Mlp, d_model: usize) {

@@ -9,7 +9,7 @@ use atta_model::{
         Activation, Attention, DeltaNet, Ffn, GateRows, Gating, KeySharing, KvSource, LayerEmbed,
         LayerSpec, Mask, Mixer, Mlp, ModelSpec, Moe, Norm, OutputGate, Outputs, Pairing, Positions,
         Presence, QkNorm, RampEnds, Rope, RopeScaling, ShortConv, Temperature, TokenTypes, Wiring,
-        Yarn,
+        Xielu, Yarn,
     },
 };
 use support::{Golden, goldens_and_encoders, nmse};
@@ -195,6 +195,7 @@ fn layer_changes(layer: &LayerSpec, in_file: &impl Fn(&str) -> bool) -> Vec<Laye
                 Activation::Gelu
                 | Activation::GeluTanh
                 | Activation::Relu2
+                | Activation::Xielu(_)
                 | Activation::Clamped { .. } => Activation::Silu,
             };
         }),
@@ -226,6 +227,9 @@ fn layer_changes(layer: &LayerSpec, in_file: &impl Fn(&str) -> bool) -> Vec<Laye
         all.push(("activation.alpha", |l| clamped(l, |alpha, _| *alpha *= 1.2)));
         all.push(("activation.limit", |l| clamped(l, |_, limit| *limit *= 1.2)));
     }
+    if let Activation::Xielu(_) = layer.mlp().activation {
+        all.extend(xielu_changes());
+    }
     let changes_something = |(_, change): &LayerChange| {
         let mut changed = layer.clone();
         change(&mut changed);
@@ -234,6 +238,22 @@ fn layer_changes(layer: &LayerSpec, in_file: &impl Fn(&str) -> bool) -> Vec<Laye
     // A parallel layer has no second norm to change.
     all.retain(changes_something);
     all
+}
+
+fn xielu_changes() -> [LayerChange; 4] {
+    [
+        ("activation.alpha_p", |l| xielu(l).alpha_p *= 1.2),
+        ("activation.alpha_n", |l| xielu(l).alpha_n *= 1.2),
+        ("activation.beta", |l| xielu(l).beta *= 1.2),
+        ("activation.eps", |l| xielu(l).eps = -0.5),
+    ]
+}
+
+fn xielu(l: &mut LayerSpec) -> &mut Xielu {
+    match &mut l.mlp_mut().activation {
+        Activation::Xielu(numbers) => numbers,
+        other => panic!("{other:?} is no xIELU"),
+    }
 }
 
 fn attention_changes(a: &Attention, in_file: &impl Fn(&str) -> bool) -> Vec<LayerChange> {
@@ -258,7 +278,6 @@ fn attention_changes(a: &Attention, in_file: &impl Fn(&str) -> bool) -> Vec<Laye
             let cap = &mut l.attention_mut().softcap;
             *cap = if cap.is_some() { None } else { Some(1.0) };
         }),
-        ("qk_norm", toggle_qk_norm),
         ("rope", toggle_rope),
         ("gate", |l| {
             let gate = &mut l.attention_mut().gate;
@@ -271,18 +290,26 @@ fn attention_changes(a: &Attention, in_file: &impl Fn(&str) -> bool) -> Vec<Laye
     all.extend(kv_changes(a, in_file));
     all.extend(presence_changes(in_file));
     all.extend(a.rope.iter().flat_map(|rope| rope_changes(rope, in_file)));
-    let has_eps = [
-        (!matches!(a.qk_norm, QkNorm::None))
-            .then_some(("qk_norm.eps", double_qk_eps as fn(&mut LayerSpec))),
-        a.temperature.map(|_| {
-            (
-                "temperature.n_ctx_orig",
-                halve_temperature as fn(&mut LayerSpec),
-            )
-        }),
-    ];
-    all.extend(has_eps.into_iter().flatten());
+    all.extend(qk_norm_changes(a, in_file));
+    if a.temperature.is_some() {
+        all.push(("temperature.n_ctx_orig", halve_temperature));
+    }
     all
+}
+
+fn qk_norm_changes(a: &Attention, in_file: &impl Fn(&str) -> bool) -> Vec<LayerChange> {
+    match a.qk_norm {
+        QkNorm::None => vec![("qk_norm", toggle_qk_norm)],
+        // Without weights there are no such norms.
+        QkNorm::LayerPerHead { .. } if !in_file("blk.{l}.attn_q_norm.weight") => {
+            vec![("qk_norm.presence", |l| {
+                let eps = 1e-6;
+                let presence = Presence::Required;
+                l.attention_mut().qk_norm = QkNorm::LayerPerHead { eps, presence };
+            })]
+        }
+        _ => vec![("qk_norm", toggle_qk_norm), ("qk_norm.eps", double_qk_eps)],
+    }
 }
 
 fn kv_changes(a: &Attention, in_file: &impl Fn(&str) -> bool) -> Vec<LayerChange> {
@@ -619,12 +646,16 @@ fn rewire(l: &mut LayerSpec) {
     l.wiring = match l.wiring {
         Wiring::Sequential { pre, .. } => Wiring::Parallel {
             pre: pre[0].unwrap_or(Norm::Rms { eps: 1e-5 }),
+            pre_ffn: pre[1],
         },
-        Wiring::Parallel { pre } => Wiring::Sequential {
-            pre: [Some(pre); 2],
+        Wiring::Parallel { pre, pre_ffn } => Wiring::Sequential {
+            pre: [Some(pre), pre_ffn.or(Some(pre))],
             post: [None; 2],
         },
-        Wiring::PostNorm { norms } => Wiring::Parallel { pre: norms[0] },
+        Wiring::PostNorm { norms } => Wiring::Parallel {
+            pre: norms[0],
+            pre_ffn: Some(norms[1]),
+        },
     };
 }
 
@@ -639,7 +670,8 @@ fn change_norm(norm: &mut Option<Norm>) {
 fn change_pre(l: &mut LayerSpec, i: usize) {
     match &mut l.wiring {
         Wiring::Sequential { pre, .. } => change_norm(&mut pre[i]),
-        Wiring::Parallel { pre } => double_eps(pre),
+        Wiring::Parallel { pre, .. } if i == 0 => double_eps(pre),
+        Wiring::Parallel { pre_ffn, .. } => change_norm(pre_ffn),
         Wiring::PostNorm { norms } => double_eps(&mut norms[i]),
     }
 }
@@ -659,13 +691,23 @@ fn toggle_qk_norm(l: &mut LayerSpec) {
     let a = l.attention_mut();
     a.qk_norm = match a.qk_norm {
         QkNorm::None => QkNorm::PerHead { eps: 1e-6 },
+        QkNorm::PerHead { eps } if a.rope.is_some() => QkNorm::RotatedPerHead { eps },
+        QkNorm::RotatedPerHead { eps } => QkNorm::PerHead { eps },
         QkNorm::PerHead { .. } | QkNorm::Whole { .. } => QkNorm::None,
+        QkNorm::LayerPerHead { eps, .. } => QkNorm::LayerPerHead {
+            eps,
+            presence: Presence::Absent,
+        },
     };
 }
 
 fn double_qk_eps(l: &mut LayerSpec) {
-    if let QkNorm::PerHead { eps } | QkNorm::Whole { eps } = &mut l.attention_mut().qk_norm {
-        *eps *= 2.0;
+    match &mut l.attention_mut().qk_norm {
+        QkNorm::None => {}
+        QkNorm::PerHead { eps }
+        | QkNorm::RotatedPerHead { eps }
+        | QkNorm::LayerPerHead { eps, .. }
+        | QkNorm::Whole { eps } => *eps *= 2.0,
     }
 }
 

@@ -7,7 +7,7 @@ mod support;
 use atta_formats::{Metadata, Value, Writer};
 use atta_model::{
     Cpu, Error, ExecutorSize, Model, arch,
-    spec::{Activation, Factors, Mask},
+    spec::{Activation, Factors, Mask, Pairing, Wiring},
 };
 use atta_store::{Budget, ModelFiles};
 use support::{Golden, Told, golden, goldens_and_encoders};
@@ -83,7 +83,9 @@ fn is_read(g: &Golden, key: &str) -> bool {
     match key {
         "feed_forward_length" => !["qwen35moe", "qwen3next"].contains(&g.arch.as_str()),
         "full_attention_interval" => !g.keys().iter().any(|k| k == "attention.recurrent_layers"),
-        "attention.layer_norm_rms_epsilon" => g.arch != "modern-bert",
+        "attention.layer_norm_rms_epsilon" => {
+            !["modern-bert", "nemotron"].contains(&g.arch.as_str())
+        }
         _ => true,
     }
 }
@@ -363,6 +365,62 @@ fn as_it_is(t: &atta_formats::TensorInfo) -> Told {
 }
 
 #[test]
+fn sections_of_a_rope_tell_the_order_of_its_rows() {
+    let pairing = |sections: [i32; 4]| {
+        let set = |w: &mut Writer| w.set_i32s("glm4.rope.dimension_sections", &sections);
+        let spec = arch::lower(&golden("glm4").metadata("", set)).unwrap();
+        let rope = spec.layers[0].attention().unwrap().rope.clone();
+        rope.unwrap().pairing
+    };
+    assert_eq!(pairing([8, 12, 12, 0]), Pairing::Halves);
+    assert_eq!(pairing([0; 4]), Pairing::Adjacent);
+}
+
+#[test]
+fn small_stablelms_are_sequential_whatever_their_files_say() {
+    let is_parallel = |n_layers: u32| {
+        let set = |w: &mut Writer| w.set_u32("stablelm.block_count", n_layers);
+        let spec = arch::lower(&golden("stablelm-parallel").metadata("", set)).unwrap();
+        matches!(spec.layers[0].wiring, Wiring::Parallel { .. })
+    };
+    assert_eq!([24, 32, 40].map(is_parallel), [false, false, true]);
+}
+
+#[test]
+fn exaone_of_64_layers_has_a_window_if_its_file_does_not_say_one() {
+    let masks = |n_layers: u32| {
+        let set = |w: &mut Writer| w.set_u32("exaone4.block_count", n_layers);
+        let spec = arch::lower(&golden("exaone4-global").metadata("", set)).unwrap();
+        let of_layer = |l: usize| {
+            let a = spec.layers[l].attention().unwrap();
+            (a.mask, a.rope.is_some())
+        };
+        [of_layer(0), of_layer(3)]
+    };
+    assert_eq!(
+        masks(64),
+        [(Mask::Window(4096), true), (Mask::Causal, false)]
+    );
+    assert_eq!(masks(30), [(Mask::Causal, true); 2]);
+}
+
+#[test]
+fn numbers_of_layers_are_checked() {
+    let error = |key: &str, numbers: &[f32]| {
+        let set = |w: &mut Writer| w.set_f32s(key, numbers);
+        let error = arch::lower(&golden("apertus").metadata("", set)).unwrap_err();
+        assert!(error.to_string().contains(key), "{error}");
+    };
+    error("xielu.alpha_p", &[1.0; 2]);
+    error("xielu.alpha_n", &[1.0, f32::NAN, 1.0]);
+    error("xielu.beta", &[]);
+    error("xielu.eps", &[f32::INFINITY; 3]);
+    let missing = golden("apertus").metadata("xielu.beta", |_| {});
+    let error = arch::lower(&missing).unwrap_err();
+    assert!(error.to_string().contains("xielu.beta"), "{error}");
+}
+
+#[test]
 fn a_missing_tensor_is_named() {
     for g in goldens_and_encoders() {
         for dropped in g.files().directory().tensors() {
@@ -396,12 +454,17 @@ fn a_missing_tensor_is_named() {
 }
 
 /// Only a head and rope factors may be there or not; and biases where an architecture allows them,
-/// factors of matrices, and a projection of values where keys may take their place.
+/// factors of matrices, a projection of values where keys may take their place, and norms of
+/// queries and keys that no key speaks of.
 fn is_optional(g: &Golden, name: &str) -> bool {
+    let is_norm = ["command-r", "stablelm"].contains(&g.arch.as_str())
+        && ["attn_q_norm.weight", "attn_k_norm.weight"]
+            .iter()
+            .any(|norm| name.ends_with(norm));
     let is_value = g.arch == "gemma4" && name.ends_with("attn_v.weight");
     let is_factor = name.ends_with("exps.scale");
     let is_global = ["output.weight", "rope_freqs.weight"].contains(&name);
-    is_global || name.ends_with(".bias") || is_factor || is_value
+    is_global || name.ends_with(".bias") || is_factor || is_value || is_norm
 }
 
 #[test]

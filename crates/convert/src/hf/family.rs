@@ -41,6 +41,12 @@ pub(super) struct Family {
     pub(super) names: &'static [(Role, &'static str)],
     /// Tensors that are fused in the checkpoint and in GGUF: GGUF's name and the checkpoint's.
     pub(super) fused: &'static [(&'static str, &'static str)],
+    /// Whether the fused tensor of q, k and v has all rows of the first head, then all rows of the
+    /// next one, and so on.
+    pub(super) is_qkv_by_head: bool,
+    /// Numbers that are tensors of each layer in the checkpoint and arrays in GGUF: the tensor's
+    /// name, and the key without prefix.
+    pub(super) numbers: &'static [(&'static str, &'static str)],
     /// The one tensor of a layer's gate and up, if GGUF has two.
     pub(super) gate_up: Option<&'static str>,
     /// The experts, for MoE models.
@@ -172,10 +178,15 @@ impl Family {
                 "num_hidden_layers is {n_layers}, expected at most {MAX_LAYERS}"
             )));
         }
+        const PATTERN: [&str; 2] = ["sliding_window_pattern", "_sliding_window_pattern"];
         let window = c.count_opt(&["sliding_window", "local_attention"])?;
         let every = c.count_opt(&["global_attn_every_n_layers"])?;
         let listed = c.list_opt("layer_types")?;
-        let pattern = c.count_opt(&["sliding_window_pattern", "_sliding_window_pattern"])?;
+        let pattern = match listed {
+            // EXAONE 4 has letters there.
+            Some(_) => c.any(&PATTERN).and(None),
+            None => c.count_opt(&PATTERN)?,
+        };
         let is_used = c.flag_opt("use_sliding_window")?.unwrap_or(false);
         let first = c.count_opt(&["max_window_layers"])?.unwrap_or(0);
         let slides = |l: u64| match (self.window, listed) {

@@ -127,7 +127,12 @@ fn sizes(c: &Config, family: &Family, keys: &mut Keys) -> Result<(), Error> {
     if let Some(eps) = c.number_opt(&["rms_norm_eps", "norm_eps"])? {
         keys.number("attention.layer_norm_rms_epsilon", eps);
     }
-    if let Some(eps) = c.number_opt(&["layer_norm_eps", "layer_norm_epsilon", "norm_eps"])? {
+    if let Some(eps) = c.number_opt(&[
+        "layer_norm_eps",
+        "layer_norm_epsilon",
+        "norm_epsilon",
+        "norm_eps",
+    ])? {
         keys.number("attention.layer_norm_epsilon", eps);
     }
     if let Some(d_head) = c.count_opt(&["head_dim"])? {

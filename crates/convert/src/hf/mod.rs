@@ -14,9 +14,11 @@ mod encoders;
 mod families;
 mod family;
 mod gemma4;
+mod heads;
 mod keys;
 mod mxfp4;
 mod names;
+mod numbers;
 mod quantized;
 mod rope;
 mod rows;
@@ -70,11 +72,11 @@ fn find_problems(folder: &Path, found: &mut Vec<Error>) -> Result<(), Error> {
         found.push(error);
         Quantization::None
     });
-    let keys = keys_of(folder, &config, family, &mut notes)?;
-    let rope = Rope::new(&config)?;
-    let spec = arch::lower(&parsed(&keys.writer)?)?;
-    found.extend(verify::check(&config, family, &rope, &spec).err());
     let mut raw = weights::open(folder)?;
+    let keys = keys_of(folder, &config, family, &mut raw, &mut notes)?;
+    let rope = Rope::new(&config)?;
+    let spec = spec_of(&config, &keys)?;
+    found.extend(verify::check(&config, family, &rope, &spec).err());
     let source = Source {
         config: &config,
         family,
@@ -96,15 +98,24 @@ fn configuration(folder: &Path) -> Result<(Config, &'static Family), Error> {
     Ok((config, family))
 }
 
-/// The metadata of a directory.
+/// The spec of a directory with this metadata.
+fn spec_of(config: &Config, keys: &Keys) -> Result<ModelSpec, Error> {
+    let mut spec = arch::lower(&parsed(&keys.writer)?)?;
+    heads::settle_qk_norm(config, &mut spec)?;
+    Ok(spec)
+}
+
+/// The metadata of a directory; some of it is in tensors.
 fn keys_of(
     folder: &Path,
     config: &Config,
     family: &Family,
+    raw: &mut RawTensors,
     notes: &mut Vec<String>,
 ) -> Result<Keys, Error> {
     let mut keys = Keys::new(family.arch, &named(family, name_of(folder, config)));
     keys::write(config, family, &mut keys)?;
+    numbers::write(config, family, raw, &mut keys)?;
     encoders::write_pooling(folder, &mut keys, notes)?;
     encoders::write(config, family, &mut keys)?;
     Ok(keys)
@@ -164,9 +175,9 @@ fn from_raw(
         return Err(error);
     }
     let quantization = Quantization::of(&config, family)?;
-    let keys = keys_of(folder, &config, family, notes)?;
+    let keys = keys_of(folder, &config, family, &mut raw, notes)?;
     let rope = Rope::new(&config)?;
-    let spec = arch::lower(&parsed(&keys.writer)?)?;
+    let spec = spec_of(&config, &keys)?;
     verify::check(&config, family, &rope, &spec)?;
     let source = Source {
         config: &config,
@@ -320,9 +331,14 @@ fn tied(config: &Config, raw: &mut RawTensors, notes: &mut Vec<String>) -> Resul
 
 /// Buffers that are computed from the configuration, which some programs save.
 fn is_buffer(name: &str) -> bool {
-    [".rotary_emb.inv_freq", ".attn.bias", ".attn.masked_bias"]
-        .iter()
-        .any(|end| name.ends_with(end))
+    const BUFFERS: [&str; 5] = [
+        ".rotary_emb.inv_freq",
+        ".attn.bias",
+        ".attn.masked_bias",
+        ".attention.bias",
+        ".attention.masked_bias",
+    ];
+    BUFFERS.iter().any(|end| name.ends_with(end))
 }
 
 /// Adds warnings about a window that is left out and about unread fields.
@@ -371,6 +387,7 @@ fn is_irrelevant(field: &str) -> bool {
         "dtype",
         "embd_pdrop",
         "attn_pdrop",
+        "hidden_dropout",
         "init_method",
         "initializer_range",
         "mlp_bias",
@@ -391,10 +408,12 @@ fn is_irrelevant(field: &str) -> bool {
         "transformers_version",
         "use_bias",
         "use_cache",
+        "use_qkv_bias",
         "vision_config",
         "experts_implementation",
         "full_attn_mod",
         "interpolate_factor",
+        "is_decoder",
         "is_llama_config",
         "lm_head_bias",
         "mm_tokens_per_image",

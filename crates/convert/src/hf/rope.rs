@@ -32,6 +32,8 @@ pub(super) enum RopeType {
     LongRope,
     /// The first pairs of a head turn, the others do not.
     Proportional,
+    /// The base is multiplied by `alpha^(d_head / (d_head - 2))` (Hunyuan).
+    NtkAlpha,
 }
 
 /// Fields that transformers 4 wrote at the top level.
@@ -55,10 +57,14 @@ impl<'a> Rope<'a> {
         {
             full.entry(*name).or_insert_with(|| value.clone());
         }
-        // Nomic BERT and ModernBERT had names of their own.
-        for name in ["rotary_emb_base", "global_rope_theta"] {
+        // Nomic BERT, ModernBERT and GPT-NeoX had names of their own.
+        for (name, usual) in [
+            ("rotary_emb_base", "rope_theta"),
+            ("global_rope_theta", "rope_theta"),
+            ("rotary_pct", "partial_rotary_factor"),
+        ] {
             if let Some(value) = config.get(name) {
-                full.entry("rope_theta").or_insert_with(|| value.clone());
+                full.entry(usual).or_insert_with(|| value.clone());
             }
         }
         let local = config
@@ -79,7 +85,10 @@ impl<'a> Rope<'a> {
         match name.map(|name| name.as_str().unwrap_or_default()) {
             None | Some("default") => Ok(RopeType::Default),
             Some("linear") => Ok(RopeType::Linear),
-            Some("dynamic") => Ok(RopeType::Dynamic),
+            Some("dynamic") => Ok(match self.number_opt("alpha")? {
+                Some(_) => RopeType::NtkAlpha,
+                None => RopeType::Dynamic,
+            }),
             Some("yarn") => Ok(RopeType::Yarn),
             Some("llama3") => Ok(RopeType::Llama3),
             Some("longrope" | "su") => Ok(RopeType::LongRope),
@@ -117,7 +126,14 @@ impl<'a> Rope<'a> {
 
     /// The base frequency of layers with full attention.
     pub(super) fn theta(&self) -> Result<f64, Error> {
-        Ok(self.number_opt("rope_theta")?.unwrap_or(10_000.0))
+        let theta = self.number_opt("rope_theta")?.unwrap_or(10_000.0);
+        match self.kind()? {
+            RopeType::NtkAlpha => {
+                let d = self.config.count(&["head_dim"])? as f64;
+                Ok(theta * self.number("alpha")?.powf(d / (d - 2.0)))
+            }
+            _ => Ok(theta),
+        }
     }
 
     /// The base frequency of layers with a sliding window, if it differs.
@@ -240,6 +256,7 @@ impl<'a> Rope<'a> {
                 keys.number("rope.scaling.factor", self.number("factor")?);
             }
             RopeType::Dynamic => self.write_dynamic(keys)?,
+            RopeType::NtkAlpha => write_ntk_alpha(keys),
             RopeType::Yarn => self.write_yarn(keys)?,
         }
         Ok(())
@@ -328,4 +345,14 @@ impl<'a> Rope<'a> {
         })?;
         Ok(list.into_iter().map(|x| x as f32).collect())
     }
+}
+
+/// Writes the keys beside a stretched base, as llama.cpp's converter does: configurations have a
+/// context of 32k, where the models' report has 256k.
+fn write_ntk_alpha(keys: &mut Keys) {
+    const N_CTX: u64 = 256 << 10;
+    keys.text("rope.scaling.type", "none");
+    keys.number("rope.scaling.factor", 1.0);
+    keys.count("rope.scaling.original_context_length", N_CTX);
+    keys.count("context_length", N_CTX);
 }

@@ -13,6 +13,7 @@ use super::{
     delta_net,
     family::{Experts, Family, GateUpLayout},
     gemma4,
+    heads::qkv_order,
     mxfp4::Mxfp4,
     names::usual_name,
     quantized::Quantization,
@@ -102,6 +103,10 @@ impl TensorBuilder<'_> {
             Role::FfnGate | Role::FfnUp => match self.family.gate_up {
                 Some(joined) => self.half(req, joined).map(Some),
                 None => self.single(req),
+            },
+            Role::AttnQNorm | Role::AttnKNorm => match self.norms_of_heads(req)? {
+                None => self.single(req),
+                norms => Ok(norms),
             },
             _ => match self
                 .net
@@ -304,6 +309,9 @@ impl TensorBuilder<'_> {
                 first: self.n_skipped_positions,
                 step: 1,
             },
+            Role::AttnQ | Role::AttnQBias if self.family.is_qkv_by_head => {
+                qkv_order(n_rows, self.d_head)
+            }
             Role::AttnQ | Role::AttnQBias | Role::AttnK | Role::AttnKBias
                 if self.family.is_paired =>
             {
@@ -644,11 +652,11 @@ fn columns(source: SourceTensor, shape: &[u64], order: RowMap) -> Result<Transpo
     })
 }
 
-fn shape_of(req: &TensorReq) -> Vec<u64> {
+pub(super) fn shape_of(req: &TensorReq) -> Vec<u64> {
     req.shape.iter().map(|&d| d as u64).collect()
 }
 
-fn to_usize(d: u64) -> Result<usize, Error> {
+pub(super) fn to_usize(d: u64) -> Result<usize, Error> {
     usize::try_from(d).map_err(|_| Error::NoRow { row: d })
 }
 

@@ -4,7 +4,7 @@
 //! GGUF has no keys for some fields of configurations; an architecture implies their values. A
 //! model with other values is refused here instead of being computed wrongly.
 
-use atta_model::spec::{Activation, LayerSpec, Mask, ModelSpec, RampEnds, RopeScaling};
+use atta_model::spec::{Activation, LayerSpec, Mask, ModelSpec, RampEnds, RopeScaling, Wiring};
 use serde_json::Value;
 
 use super::{
@@ -29,6 +29,7 @@ pub(super) fn check(
     windows(c, family, spec)?;
     routing(c, spec)?;
     unrotated(c, spec)?;
+    wiring(c, spec)?;
     match family.is_rotated {
         true => rotation(c, family, rope, spec),
         false => Ok(()),
@@ -53,6 +54,7 @@ fn activation(c: &Config, family: &Family, spec: &ModelSpec) -> Result<(), Error
             Some("gelu_pytorch_tanh" | "gelu_new" | "gelu_fast")
         ),
         Activation::Relu2 => matches!(value.as_str(), Some("relu2")),
+        Activation::Xielu(_) => value == "xielu",
     };
     if !agrees {
         return Err(c.unsupported(field, value));
@@ -146,6 +148,17 @@ fn unrotated(c: &Config, spec: &ModelSpec) -> Result<(), Error> {
     }
 }
 
+/// Checks whether attention and MLP are parallel.
+fn wiring(c: &Config, spec: &ModelSpec) -> Result<(), Error> {
+    let computed = matches!(spec.layers[0].wiring, Wiring::Parallel { .. });
+    match c.flag_opt("use_parallel_residual")? {
+        Some(meant) if meant != computed => {
+            Err(c.unsupported("use_parallel_residual", &meant.into()))
+        }
+        _ => Ok(()),
+    }
+}
+
 fn rotation(c: &Config, family: &Family, rope: &Rope<'_>, spec: &ModelSpec) -> Result<(), Error> {
     let theta = rope.theta()?;
     let partial = rope.partial()?;
@@ -191,7 +204,7 @@ fn stretching(c: &Config, rope: &Rope<'_>, spec: &ModelSpec) -> Result<(), Error
         .iter()
         .any(|req| req.role == atta_model::Role::RopeFreqs);
     let is = |scaling: RopeScaling| match (kind, scaling) {
-        (RopeType::Default, RopeScaling::None) => true,
+        (RopeType::Default | RopeType::NtkAlpha, RopeScaling::None) => true,
         (RopeType::Llama3 | RopeType::Proportional, RopeScaling::None) => factors,
         // Scaling by a factor of 1 lowers to no scaling.
         (RopeType::Linear, RopeScaling::Linear { .. } | RopeScaling::None) => true,

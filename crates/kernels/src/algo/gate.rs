@@ -1,7 +1,7 @@
 //! The activation functions of feed-forward blocks, applied to a gate and multiplied with the other
 //! branch, or alone.
 
-use super::math::{erf, sigmoid, tanh};
+use super::math::{erf, exp_m1, sigmoid, tanh};
 
 /// Activation of the gate of a feed-forward block.
 #[non_exhaustive]
@@ -19,6 +19,18 @@ pub enum Activation {
     Relu,
     /// `max(x, 0)²`. So et al. 2021.
     Relu2,
+    /// `alpha_p·x² + beta·x` above 0, else `alpha_n·(e^min(x, eps) − 1 − x) + beta·x`. xIELU: Huang
+    /// and Schlag 2025.
+    Xielu {
+        /// Curvature above 0.
+        alpha_p: f32,
+        /// Curvature below 0.
+        alpha_n: f32,
+        /// The slope at 0.
+        beta: f32,
+        /// The largest exponent.
+        eps: f32,
+    },
     /// A gate and its other branch, both clamped: `g·sigmoid(alpha·g)·(u + 1)` with `g = min(gate,
     /// limit)` and `u` the other branch within ±limit. Of gpt-oss.
     Clamped {
@@ -51,6 +63,17 @@ fn relu2(x: f32) -> f32 {
     if x < 0.0 { 0.0 } else { x * x }
 }
 
+/// `numbers` are alpha_p, alpha_n, beta and eps.
+#[inline(always)]
+fn xielu(x: f32, numbers: [f32; 4]) -> f32 {
+    let [alpha_p, alpha_n, beta, eps] = numbers;
+    // A comparison, because `x` that is NaN need not pass it: `- x` below is NaN then.
+    let exponent = if x < eps { x } else { eps };
+    let below = (exp_m1(exponent) - x) * alpha_n;
+    let above = alpha_p * x * x;
+    (if x > 0.0 { above } else { below }) + beta * x
+}
+
 #[inline(always)]
 fn clamped(gate: f32, up: f32, (alpha, limit): (f32, f32)) -> f32 {
     // Comparisons, because `min` would turn NaN into a number.
@@ -77,6 +100,12 @@ pub(crate) fn gate(activation: Activation, gate: &mut [f32], up: &[f32]) {
         Activation::Gelu => apply(gate, up, gelu),
         Activation::Relu => apply(gate, up, |x| x.max(0.0)),
         Activation::Relu2 => apply(gate, up, relu2),
+        Activation::Xielu {
+            alpha_p,
+            alpha_n,
+            beta,
+            eps,
+        } => apply(gate, up, |x| xielu(x, [alpha_p, alpha_n, beta, eps])),
         Activation::Clamped { alpha, limit } => {
             gate.iter_mut()
                 .zip(up)
@@ -100,6 +129,12 @@ pub(crate) fn activate(activation: Activation, x: &mut [f32]) {
         Activation::Gelu => map(x, gelu),
         Activation::Relu => map(x, |x| x.max(0.0)),
         Activation::Relu2 => map(x, relu2),
+        Activation::Xielu {
+            alpha_p,
+            alpha_n,
+            beta,
+            eps,
+        } => map(x, |x| xielu(x, [alpha_p, alpha_n, beta, eps])),
         Activation::Clamped { alpha, limit } => map(x, |x| clamped(x, 1.0, (alpha, limit))),
     }
 }

@@ -51,6 +51,13 @@ pub fn exp(x: f32) -> f32 {
 /// `e^x` as `y·2^n`.
 #[inline(always)]
 fn exp_parts(x: f32) -> (f32, i32) {
+    let (m, n) = exp_m1_parts(x);
+    (m + 1.0, n)
+}
+
+/// `e^x` as `(m + 1)·2^n`.
+#[inline(always)]
+fn exp_m1_parts(x: f32) -> (f32, i32) {
     let shifted = x * std::f32::consts::LOG2_E + ROUND;
     let n = shifted - ROUND;
     // ln 2 in two parts; n times the first is exact.
@@ -67,9 +74,17 @@ fn exp_parts(x: f32) -> (f32, i32) {
         ],
     );
     (
-        p * (r * r) + r + 1.0,
+        p * (r * r) + r,
         shifted.to_bits().wrapping_sub(ROUND.to_bits()) as i32,
     )
+}
+
+/// `e^x − 1` for x ≤ 0, and 0 above. Error below 2 ulp.
+#[inline(always)]
+pub(crate) fn exp_m1(x: f32) -> f32 {
+    let (m, n) = exp_m1_parts(x.clamp(-87.0, 0.0));
+    let power = power_of_two(n);
+    m * power + (power - 1.0)
 }
 
 /// `e^x` for x ≤ 0, and 0 below −87: no result is subnormal, which would cost a hundred cycles
@@ -267,6 +282,14 @@ mod tests {
     fn exp_is_within_two_ulp() {
         assert!(worst((-104.0, 88.7), exp, f64::exp) < 2.0);
         assert!(worst((-1.0, 1.0), exp, f64::exp) < 2.0);
+    }
+
+    #[test]
+    fn exp_m1_is_within_two_ulp() {
+        assert!(worst((-104.0, 0.0), exp_m1, f64::exp_m1) < 2.0);
+        assert!(worst((-1.0, 0.0), exp_m1, f64::exp_m1) < 2.0);
+        assert!(worst((-1e-5, 0.0), exp_m1, f64::exp_m1) < 2.0);
+        assert_eq!(exp_m1(9.0), 0.0);
     }
 
     #[test]

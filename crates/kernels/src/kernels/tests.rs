@@ -576,7 +576,15 @@ fn with_bias(mut y: Vec<f32>, bias: &[f32]) -> Vec<f32> {
     y
 }
 
-const ACTIVATIONS: [Activation; 6] = [
+const XIELU: Activation = Activation::Xielu {
+    alpha_p: 0.7,
+    alpha_n: 1.4,
+    beta: 0.5,
+    eps: -1e-6,
+};
+
+const ACTIVATIONS: [Activation; 7] = [
+    XIELU,
     Activation::Silu,
     Activation::GeluTanh,
     Activation::Gelu,
@@ -622,7 +630,11 @@ fn activations_of_gates_agree_with_their_definitions() {
     let tanh_gelu = |x: f64| {
         0.5 * x * (1.0 + ((2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x.powi(3))).tanh())
     };
-    let cases: [(Activation, &dyn Fn(f64) -> f64); 5] = [
+    let cases: [(Activation, &dyn Fn(f64) -> f64); 6] = [
+        (XIELU, &|x| {
+            let below = 1.4 * (x.min(-1e-6).exp_m1() - x);
+            (if x > 0.0 { 0.7 * x * x } else { below }) + 0.5 * x
+        }),
         (Activation::Silu, &|x| x / (1.0 + (-x).exp())),
         (Activation::GeluTanh, &tanh_gelu),
         (Activation::Gelu, &|x| {

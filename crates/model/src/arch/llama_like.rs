@@ -50,20 +50,27 @@ pub(super) fn backbone_of(m: &Meta<'_>, d_ff: usize) -> Result<Builder, Error> {
 /// Pre-norm layers with LayerNorm, biases everywhere, and a plain GELU MLP (Radford et al.
 /// 2019).
 pub(super) fn gpt_like(m: &Meta<'_>) -> Result<Builder, Error> {
+    let layers = layer_normed(m, |eps| Norm::Layer { eps }, Ffn::Plain)?;
+    Ok(layers
+        .activation(Activation::GeluTanh)
+        .biases(Presence::Required))
+}
+
+/// Pre-norm layers with a LayerNorm, and a SiLU MLP without biases.
+pub(super) fn layer_normed(
+    m: &Meta<'_>,
+    norm: fn(f32) -> Norm,
+    ffn: fn(Mlp) -> Ffn,
+) -> Result<Builder, Error> {
     no_experts(m)?;
     let eps = m.positive("attention.layer_norm_epsilon")?;
-    let d_ff = m.size("feed_forward_length")?;
-    let activation = Activation::GeluTanh;
     let mlp = Mlp {
-        d_ff,
-        activation,
-        bias: Presence::Required,
+        d_ff: m.size("feed_forward_length")?,
+        activation: Activation::Silu,
+        bias: Presence::Absent,
         sub_norm: None,
     };
-    let builder = stack(m, Norm::Layer { eps }, Ffn::Plain(mlp))?;
-    Ok(builder
-        .qkv_bias(Presence::Required)
-        .out_bias(Presence::Required))
+    stack(m, norm(eps), ffn(mlp))
 }
 
 fn no_experts(m: &Meta<'_>) -> Result<(), Error> {
@@ -214,6 +221,13 @@ impl Builder {
         self.attention(|a| a.out_bias = presence)
     }
 
+    /// Biases of all projections of attention and MLP.
+    pub(super) fn biases(self, presence: Presence) -> Self {
+        self.qkv_bias(presence)
+            .out_bias(presence)
+            .mlp_bias(presence)
+    }
+
     /// RMS norm of every head of q and k.
     pub(super) fn qk_norm_per_head(self) -> Self {
         let eps = self.eps;
@@ -224,6 +238,21 @@ impl Builder {
     pub(super) fn qk_norm_whole(self) -> Self {
         let eps = self.eps;
         self.attention(|a| a.qk_norm = QkNorm::Whole { eps })
+    }
+
+    /// LayerNorm of every head of q and k, in files that have its weights.
+    pub(super) fn qk_layer_norm(self) -> Self {
+        let qk_norm = QkNorm::LayerPerHead {
+            eps: self.eps,
+            presence: Presence::Optional,
+        };
+        self.attention(|a| a.qk_norm = qk_norm)
+    }
+
+    /// RMS norm of every head of q and k, behind the rotation.
+    pub(super) fn rotated_qk_norm_per_head(self) -> Self {
+        let eps = self.eps;
+        self.attention(|a| a.qk_norm = QkNorm::RotatedPerHead { eps })
     }
 
     /// No norms of the inputs of sublayers.
@@ -238,7 +267,15 @@ impl Builder {
     /// Both sublayers of a layer read one norm of the same residual.
     pub(super) fn parallel(self) -> Self {
         let pre = self.norm;
-        self.layer(|layer| layer.wiring = Wiring::Parallel { pre })
+        let pre_ffn = None;
+        self.layer(|layer| layer.wiring = Wiring::Parallel { pre, pre_ffn })
+    }
+
+    /// Both sublayers of a layer read the same residual, each behind a norm of its own.
+    pub(super) fn parallel_with_two_norms(self) -> Self {
+        let pre = self.norm;
+        let pre_ffn = Some(pre);
+        self.layer(|layer| layer.wiring = Wiring::Parallel { pre, pre_ffn })
     }
 
     /// The embedding is multiplied by `sqrt(d_model)`.
@@ -269,6 +306,11 @@ impl Builder {
             layer.attention_mut().sub_norm = norm;
             layer.mlp_mut().sub_norm = norm;
         })
+    }
+
+    /// An MLP without a gate.
+    pub(super) fn plain_mlp(self) -> Self {
+        self.layer(|layer| layer.ffn = Ffn::Plain(layer.mlp().clone()))
     }
 
     /// The nonlinearity of the MLP.

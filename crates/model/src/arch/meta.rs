@@ -123,6 +123,33 @@ impl<'a> Meta<'a> {
         self.positive_opt(key)?.ok_or_else(|| self.missing(key))
     }
 
+    /// A finite number of each layer, of a key without the prefix: a list, or one number for all.
+    pub(crate) fn global_numbers(&self, key: &str) -> Result<Vec<f32>, Error> {
+        let n_layers = self.n_layers()?;
+        let missing = || Error::MissingKey(key.to_owned());
+        let numbers: Vec<f32> = match self.metadata.get(key) {
+            Some(Value::Array(_)) => {
+                let list = self.metadata.f32s(key)?.ok_or_else(missing)?;
+                list.iter().take(n_layers).collect()
+            }
+            _ => vec![self.metadata.f32(key)?.ok_or_else(missing)?; n_layers],
+        };
+        match numbers.len() == n_layers && numbers.iter().all(|x| x.is_finite()) {
+            true => Ok(numbers),
+            false => Err(Error::Unsupported {
+                key: key.to_owned(),
+                value: format!("{numbers:?}"),
+            }),
+        }
+    }
+
+    /// Whether pairs of elements are rotated by different positions (in time, height and width),
+    /// which are the same for text.
+    pub(crate) fn has_rope_sections(&self) -> Result<bool, Error> {
+        let sections = self.metadata.u32s(&self.key("rope.dimension_sections"))?;
+        Ok(sections.is_some_and(|list| list.iter().take(2).all(|n| n > 0)))
+    }
+
     /// A bound above zero, `default` where the file says nothing; 0 means that there is none.
     pub(crate) fn cap_opt(&self, key: &str, default: Option<f32>) -> Result<Option<f32>, Error> {
         match self.number_opt(key)? {
@@ -143,9 +170,18 @@ impl<'a> Meta<'a> {
             let n = self.size(key)?;
             return Ok((1..=n_layers).map(|l| l % n != 0).collect());
         }
-        match self.metadata.bools(&self.key(key))? {
-            Some(list) if list.len() == n_layers => Ok(list.iter().collect()),
-            _ => Err(self.unsupported(key, value)),
+        self.flags_opt(key)?
+            .ok_or_else(|| self.unsupported(key, value))
+    }
+
+    /// A truth of each layer, in a list that may be absent.
+    pub(crate) fn flags_opt(&self, key: &str) -> Result<Option<Vec<bool>>, Error> {
+        let Some(list) = self.metadata.bools(&self.key(key))? else {
+            return Ok(None);
+        };
+        match list.len() == self.n_layers()? {
+            true => Ok(Some(list.iter().collect())),
+            false => Err(self.unsupported(key, format!("a list of {}", list.len()))),
         }
     }
 

@@ -4,19 +4,28 @@
 //! reads metadata and returns plain data; it sees no tensors, and nothing that it knows leaks out
 //! but the spec.
 
+mod apertus;
+mod arcee;
 mod bert;
 mod bert_like;
 mod bitnet;
+mod cohere2;
+mod command_r;
 mod ernie4_5;
+mod exaone4;
 mod experts;
 mod gemma;
 mod gemma2;
 mod gemma3;
 mod gemma4;
 mod gemma_embedding;
+mod glm4;
 mod gpt2;
 mod gpt_oss;
+mod gptneox;
 mod granite;
+mod granite_swa;
+mod hunyuan_dense;
 mod lfm2;
 mod lfm2moe;
 mod llama;
@@ -24,6 +33,7 @@ mod llama_like;
 mod meta;
 mod mistral3;
 mod modern_bert;
+mod nemotron;
 mod nomic_bert;
 mod olmo2;
 mod phi2;
@@ -40,6 +50,8 @@ mod qwen3vl;
 mod rope;
 mod seed_oss;
 mod smollm3;
+mod stablelm;
+mod starcoder2;
 
 use atta_formats::Metadata;
 
@@ -68,22 +80,32 @@ const fn row(name: &'static str, lower: fn(&Meta<'_>) -> Result<ModelSpec, Error
 
 /// Every architecture that we run.
 pub const REGISTRY: &[Row] = &[
+    row("apertus", apertus::lower),
+    row("arcee", arcee::lower),
     row("bert", bert::lower),
     row("bitnet", bitnet::lower),
+    row("cohere2", cohere2::lower),
+    row("command-r", command_r::lower),
     row("ernie4_5", ernie4_5::lower),
+    row("exaone4", exaone4::lower),
     row("gemma", gemma::lower),
     row("gemma-embedding", gemma_embedding::lower),
     row("gemma2", gemma2::lower),
     row("gemma3", gemma3::lower),
     row("gemma4", gemma4::lower),
+    row("glm4", glm4::lower),
     row("gpt-oss", gpt_oss::lower),
     row("gpt2", gpt2::lower),
+    row("gptneox", gptneox::lower),
     row("granite", granite::lower),
+    row("granite_swa", granite_swa::lower),
+    row("hunyuan-dense", hunyuan_dense::lower),
     row("lfm2", lfm2::lower),
     row("lfm2moe", lfm2moe::lower),
     row("llama", llama::lower),
     row("mistral3", mistral3::lower),
     row("modern-bert", modern_bert::lower),
+    row("nemotron", nemotron::lower),
     row("nomic-bert", nomic_bert::lower),
     row("olmo2", olmo2::lower),
     row("phi2", phi2::lower),
@@ -99,6 +121,8 @@ pub const REGISTRY: &[Row] = &[
     row("qwen3vl", qwen3vl::lower),
     row("seed_oss", seed_oss::lower),
     row("smollm3", smollm3::lower),
+    row("stablelm", stablelm::lower),
+    row("starcoder2", starcoder2::lower),
 ];
 
 /// The spec that a file's metadata describes.

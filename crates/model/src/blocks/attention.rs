@@ -4,7 +4,7 @@
 //! h = pre(x)                                      residual.rs
 //! q, k, v = Wq h, Wk h, Wv h                      one region
 //! v = norm(v)                                     one region, if there is a norm
-//! q, k = temperature * rope(norm(q)), rope(norm(k))   one region each
+//! q, k = temperature * rope(norm(q)), rope(norm(k))   one region each; or norm(rope(q)) …
 //! cache[pos] = k, v
 //! y = softmax(scale * q · K, sink) V              one region; K, V read back from the cache
 //! y = y ⊙ sigmoid(gate)                           two regions, if there is a gate
@@ -14,7 +14,7 @@
 //! one computes `q` only.
 
 use atta_kernels::{
-    Activation, Attention as Attend, AttnRow, D_HEAD_MAX, Job, Store, math::all_finite,
+    Activation, Attention as Attend, AttnRow, D_HEAD_MAX, Job, Kernels, Store, math::all_finite,
 };
 use atta_store::{Projection, WeightGroup};
 
@@ -126,17 +126,15 @@ fn rotate(p: &mut Pass<'_>, l: usize, a: &Attention) {
     for (heads, width, role) in std::iter::once((&mut p.s.q, a.d_q(), Role::AttnQNorm)).chain(k) {
         p.pool
             .for_each_row(&mut heads[..n * width], width, |t, row| {
-                match a.qk_norm {
-                    QkNorm::None => {}
-                    QkNorm::PerHead { eps } => row
-                        .chunks_exact_mut(a.d_head)
-                        .for_each(|head| kernels.rms_norm_inplace(head, tensors.vector(role), eps)),
-                    QkNorm::Whole { eps } => {
-                        kernels.rms_norm_inplace(row, tensors.vector(role), eps)
-                    }
+                let weight = tensors.vector_opt(role);
+                if !a.norms_rotated() {
+                    norm_heads(kernels, a, weight, row);
                 }
                 row.chunks_exact_mut(a.d_head)
                     .for_each(|head| ropes.rotate(kernels, l, t, head));
+                if a.norms_rotated() {
+                    norm_heads(kernels, a, weight, row);
+                }
             });
     }
     if let Some(temperature) = a.temperature {
@@ -144,6 +142,27 @@ fn rotate(p: &mut Pass<'_>, l: usize, a: &Attention) {
             let factor = temperature.at(row.pos);
             q.iter_mut().for_each(|q| *q *= factor);
         }
+    }
+}
+
+/// Normalizes queries or keys of a position, `[n_heads, d_head]`, if there is a weight.
+fn norm_heads(kernels: Kernels, a: &Attention, weight: Option<&[f32]>, row: &mut [f32]) {
+    let Some(weight) = weight else { return };
+    let heads = row.chunks_exact_mut(a.d_head);
+    match a.qk_norm {
+        QkNorm::None => {}
+        QkNorm::PerHead { eps } | QkNorm::RotatedPerHead { eps } => {
+            heads.for_each(|head| kernels.rms_norm_inplace(head, weight, eps));
+        }
+        QkNorm::LayerPerHead { eps, .. } => {
+            let mut copy = [0.0; D_HEAD_MAX];
+            for (head, weight) in heads.zip(weight.chunks_exact(a.d_head)) {
+                let copy = &mut copy[..a.d_head];
+                copy.copy_from_slice(head);
+                kernels.layer_norm(copy, (weight, None), eps, head);
+            }
+        }
+        QkNorm::Whole { eps } => kernels.rms_norm_inplace(row, weight, eps),
     }
 }
 

@@ -103,6 +103,12 @@ pub(super) fn act(activation: Activation) -> Act {
         Activation::Gelu => Act::Gelu,
         Activation::GeluTanh => Act::GeluTanh,
         Activation::Relu2 => Act::Relu2,
+        Activation::Xielu(x) => Act::Xielu {
+            alpha_p: x.alpha_p,
+            alpha_n: x.alpha_n,
+            beta: x.beta,
+            eps: x.eps,
+        },
         Activation::Clamped { alpha, limit } => Act::Clamped { alpha, limit },
     }
 }

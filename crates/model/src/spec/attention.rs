@@ -19,7 +19,7 @@ pub struct Attention {
     pub mask: Mask,
     /// Where keys and values come from.
     pub kv: KvSource,
-    /// Normalization of queries and keys before the rotation.
+    /// Normalization of queries and keys.
     pub qk_norm: QkNorm,
     /// Scores are multiplied by this, usually `1 / sqrt(d_head)`.
     pub scale: f32,
@@ -96,7 +96,7 @@ impl Mask {
     }
 }
 
-/// Normalization of queries and keys.
+/// Normalization of queries and keys, before the rotation unless it is said otherwise.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum QkNorm {
     /// None.
@@ -105,6 +105,18 @@ pub enum QkNorm {
     PerHead {
         /// As in [`Norm::Rms`](super::Norm::Rms).
         eps: f32,
+    },
+    /// As `PerHead`, but behind the rotation (Hunyuan).
+    RotatedPerHead {
+        /// As in [`Norm::Rms`](super::Norm::Rms).
+        eps: f32,
+    },
+    /// LayerNorm of each head without a bias, each with a weight of its own, `[n_heads, d_head]`.
+    LayerPerHead {
+        /// As in [`Norm::Layer`](super::Norm::Layer).
+        eps: f32,
+        /// Whether there are such norms. Files have no key for it (Command R, StableLM).
+        presence: Presence,
     },
     /// RMS norm over all heads together, weights of width `d_q` and `d_kv` (OLMo 2, section 3.2).
     Whole {
@@ -148,6 +160,11 @@ impl Attention {
             OutputGate::None => 0,
             OutputGate::Elements => 2 * self.d_q(),
         }
+    }
+
+    /// Whether queries and keys are normalized behind the rotation.
+    pub(crate) fn norms_rotated(&self) -> bool {
+        matches!(self.qk_norm, QkNorm::RotatedPerHead { .. })
     }
 
     /// The layer whose keys and values this one attends to, if they are not its own.

@@ -85,6 +85,8 @@ pub enum Wiring {
     Parallel {
         /// The norm of the input of both.
         pre: Norm,
+        /// `Some(norm)`: the feed-forward block reads `norm(x)` instead (GPT-NeoX).
+        pre_ffn: Option<Norm>,
     },
     /// `x = norms[0](x + mixer(x)); x = norms[1](x + ffn(x))` (Vaswani et al. 2017; BERT).
     PostNorm {
@@ -223,6 +225,9 @@ pub enum Activation {
     GeluTanh,
     /// `max(x, 0)²` (So et al. 2021).
     Relu2,
+    /// xIELU (Huang & Schlag 2025, equation 9): `alpha_p x² + beta x` above 0, elsewhere
+    /// `alpha_n (e^min(x, eps) - 1 - x) + beta x`.
+    Xielu(Xielu),
     /// A gate and its product with `up`: `g * sigmoid(alpha g) * (u + 1)` with `g = min(gate,
     /// limit)` and `u = clamp(up, -limit, limit)` (gpt-oss).
     Clamped {
@@ -231,6 +236,19 @@ pub enum Activation {
         /// The largest gate, and the largest magnitude of `up`; above 0.
         limit: f32,
     },
+}
+
+/// The numbers of xIELU.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Xielu {
+    /// Curvature above 0.
+    pub alpha_p: f32,
+    /// Curvature below 0.
+    pub alpha_n: f32,
+    /// The slope at 0.
+    pub beta: f32,
+    /// Exponents are no larger than this, a number just below 0.
+    pub eps: f32,
 }
 
 /// From the last residual to the results of the model.
@@ -335,7 +353,10 @@ impl LayerSpec {
     pub fn pre_norm(&self, sublayer: Sublayer) -> Option<Norm> {
         match self.wiring {
             Wiring::Sequential { pre, .. } => pre[sublayer as usize],
-            Wiring::Parallel { pre } => Some(pre),
+            Wiring::Parallel { pre, pre_ffn } => match sublayer {
+                Sublayer::Mixer => Some(pre),
+                Sublayer::Ffn => pre_ffn.or(Some(pre)),
+            },
             Wiring::PostNorm { .. } => None,
         }
     }

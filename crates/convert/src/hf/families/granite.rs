@@ -3,7 +3,15 @@
 use atta_model::Role;
 
 use super::LLAMA;
-use crate::hf::family::Family;
+use crate::{
+    Error,
+    hf::{
+        config::Config,
+        family::{Family, Window},
+        keys::Keys,
+        rope::Rope,
+    },
+};
 
 const GRANITE: Family = Family {
     classes: &["GraniteForCausalLM"],
@@ -35,4 +43,37 @@ pub(super) const ALL: &[Family] = &[
         gate_up: Some("shared_mlp.input_linear.weight"),
         ..GRANITE
     },
+    Family {
+        classes: &["GraniteSWAForCausalLM"],
+        arch: "granite_swa",
+        defaults: r#"{"attention_multiplier": 1.0, "embedding_multiplier": 1.0,
+            "residual_multiplier": 1.0, "logits_scaling": 1.0, "sliding_window": 128,
+            "num_key_value_heads": 4, "tie_word_embeddings": true}"#,
+        window: Window::Listed(4),
+        own_keys: Some(rotating_layers),
+        ..GRANITE
+    },
 ];
+
+/// Writes which layers rotate, if not all do. A base of 0 means that a layer does not.
+fn rotating_layers(c: &Config, keys: &mut Keys) -> Result<(), Error> {
+    if c.list_opt("layer_types")?.is_none() {
+        return Err(c.wrong("layer_types is missing"));
+    }
+    let Some(bases) = c.list_opt("layer_rope_theta")? else {
+        return Ok(());
+    };
+    let theta = Rope::new(c)?.theta()?;
+    let mut rotates = Vec::new();
+    for base in bases {
+        match base.as_f64() {
+            Some(0.0) => rotates.push(false),
+            Some(base) if base == theta => rotates.push(true),
+            _ => return Err(c.unsupported("layer_rope_theta", base)),
+        }
+    }
+    if rotates.contains(&false) {
+        keys.flags("attention.rope_pattern", &rotates);
+    }
+    Ok(())
+}

@@ -35,6 +35,11 @@ pub(super) const ALL: &[Family] = &[
         ..LLAMA
     },
     Family {
+        classes: &["ArceeForCausalLM"],
+        arch: "arcee",
+        ..LLAMA
+    },
+    Family {
         classes: &["SmolLM3ForCausalLM"],
         arch: "smollm3",
         defaults: r#"{"rope_theta": 2e6, "tie_word_embeddings": true, "num_key_value_heads": 4}"#,

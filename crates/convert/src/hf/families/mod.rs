@@ -9,8 +9,10 @@ mod bitnet;
 mod gemma;
 mod gpt;
 mod granite;
+mod layer_norm;
 mod lfm;
 mod llama;
+mod other_norms;
 mod phi;
 mod qwen;
 
@@ -28,8 +30,10 @@ pub(super) fn all() -> impl Iterator<Item = &'static Family> {
         gemma::ALL,
         gpt::ALL,
         granite::ALL,
+        layer_norm::ALL,
         lfm::ALL,
         llama::ALL,
+        other_norms::ALL,
         phi::ALL,
         qwen::ALL,
         ENCODERS,
@@ -55,6 +59,8 @@ const LLAMA: Family = Family {
     prefix: "model.layers.{l}.",
     names: &[],
     fused: &[],
+    is_qkv_by_head: false,
+    numbers: &[],
     gate_up: None,
     experts: None,
     is_paired: true,
