@@ -377,10 +377,12 @@ fn sigmoid(x: f64) -> f64 {
 
 /// Queries or keys of a position, `[n_heads, d_head]`, normalized.
 fn qk_norm(a: &Attention, row: &[f32], weight: Option<&[f32]>) -> Vec<f32> {
-    let weight = weight.unwrap_or_default();
+    let Some(weight) = weight else {
+        return row.to_vec();
+    };
     match a.qk_norm {
         QkNorm::None => row.to_vec(),
-        QkNorm::PerHead { eps } => row
+        QkNorm::PerHead { eps } | QkNorm::PerHeadIfThere { eps } => row
             .chunks_exact(a.d_head)
             .flat_map(|head| normalized(Norm::Rms { eps }, head, weight, None))
             .collect(),

@@ -388,13 +388,17 @@ impl List {
         }
         let widths = match a.qk_norm {
             QkNorm::None => None,
-            QkNorm::PerHead { .. } => Some([a.d_head; 2]),
+            QkNorm::PerHead { .. } | QkNorm::PerHeadIfThere { .. } => Some([a.d_head; 2]),
             QkNorm::Whole { .. } => Some([d_q, d_kv]),
         };
+        let presence = match a.qk_norm {
+            QkNorm::PerHeadIfThere { .. } => Presence::Optional,
+            _ => Presence::Required,
+        };
         if let Some([d_q, d_k]) = widths {
-            self.require(Role::AttnQNorm, &[d_q]);
+            self.add(Role::AttnQNorm, &[d_q], presence);
             if a.kv_layer().is_none() {
-                self.require(Role::AttnKNorm, &[d_k]);
+                self.add(Role::AttnKNorm, &[d_k], presence);
             }
         }
         if a.sub_norm.is_some() {
@@ -447,10 +451,13 @@ impl List {
             self.add(bias, &[n, d_out], m.expert.bias);
         }
         if let Some(shared) = &m.shared {
-            self.require(Role::FfnGateInpShexp, &[1, d_model]);
-            self.require(Role::FfnGateShexp, &[shared.d_ff, d_model]);
-            self.require(Role::FfnUpShexp, &[shared.d_ff, d_model]);
-            self.require(Role::FfnDownShexp, &[d_model, shared.d_ff]);
+            let d_ff = shared.mlp.d_ff;
+            if shared.is_gated {
+                self.require(Role::FfnGateInpShexp, &[1, d_model]);
+            }
+            self.require(Role::FfnGateShexp, &[d_ff, d_model]);
+            self.require(Role::FfnUpShexp, &[d_ff, d_model]);
+            self.require(Role::FfnDownShexp, &[d_model, d_ff]);
         }
     }
 }

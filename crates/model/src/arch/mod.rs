@@ -14,6 +14,7 @@ mod gemma2;
 mod gemma3;
 mod gemma4;
 mod gemma_embedding;
+mod glm4moe;
 mod gpt2;
 mod gpt_oss;
 mod granite;
@@ -76,6 +77,7 @@ pub const REGISTRY: &[Row] = &[
     row("gemma2", gemma2::lower),
     row("gemma3", gemma3::lower),
     row("gemma4", gemma4::lower),
+    row("glm4moe", glm4moe::lower),
     row("gpt-oss", gpt_oss::lower),
     row("gpt2", gpt2::lower),
     row("granite", granite::lower),

@@ -14,7 +14,7 @@
 //! one computes `q` only.
 
 use atta_kernels::{
-    Activation, Attention as Attend, AttnRow, D_HEAD_MAX, Job, Store, math::all_finite,
+    Activation, Attention as Attend, AttnRow, D_HEAD_MAX, Job, Kernels, Store, math::all_finite,
 };
 use atta_store::{Projection, WeightGroup};
 
@@ -126,15 +126,7 @@ fn rotate(p: &mut Pass<'_>, l: usize, a: &Attention) {
     for (heads, width, role) in std::iter::once((&mut p.s.q, a.d_q(), Role::AttnQNorm)).chain(k) {
         p.pool
             .for_each_row(&mut heads[..n * width], width, |t, row| {
-                match a.qk_norm {
-                    QkNorm::None => {}
-                    QkNorm::PerHead { eps } => row
-                        .chunks_exact_mut(a.d_head)
-                        .for_each(|head| kernels.rms_norm_inplace(head, tensors.vector(role), eps)),
-                    QkNorm::Whole { eps } => {
-                        kernels.rms_norm_inplace(row, tensors.vector(role), eps)
-                    }
-                }
+                norm_heads(kernels, a, tensors.vector_opt(role), row);
                 row.chunks_exact_mut(a.d_head)
                     .for_each(|head| ropes.rotate(kernels, l, t, head));
             });
@@ -144,6 +136,18 @@ fn rotate(p: &mut Pass<'_>, l: usize, a: &Attention) {
             let factor = temperature.at(row.pos);
             q.iter_mut().for_each(|q| *q *= factor);
         }
+    }
+}
+
+/// Normalizes queries or keys of a position, `[n_heads, d_head]`; no weight, no norm.
+fn norm_heads(kernels: Kernels, a: &Attention, weight: Option<&[f32]>, row: &mut [f32]) {
+    let Some(weight) = weight else { return };
+    match a.qk_norm {
+        QkNorm::None => {}
+        QkNorm::PerHead { eps } | QkNorm::PerHeadIfThere { eps } => row
+            .chunks_exact_mut(a.d_head)
+            .for_each(|head| kernels.rms_norm_inplace(head, weight, eps)),
+        QkNorm::Whole { eps } => kernels.rms_norm_inplace(row, weight, eps),
     }
 }
 

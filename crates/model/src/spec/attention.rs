@@ -106,6 +106,11 @@ pub enum QkNorm {
         /// As in [`Norm::Rms`](super::Norm::Rms).
         eps: f32,
     },
+    /// As [`PerHead`](Self::PerHead) where the file has the weights, and none elsewhere (GLM-4.5).
+    PerHeadIfThere {
+        /// As in [`Norm::Rms`].
+        eps: f32,
+    },
     /// RMS norm over all heads together, weights of width `d_q` and `d_kv` (OLMo 2, section 3.2).
     Whole {
         /// As in [`Norm::Rms`](super::Norm::Rms).
