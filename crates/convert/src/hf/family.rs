@@ -116,8 +116,6 @@ pub(super) struct Experts {
     pub(super) keeps_gate_up: bool,
     /// Fields of widths, with their GGUF keys.
     pub(super) widths: &'static [(&'static str, &'static str)],
-    /// Whether the router's weights are renormalized if GGUF does not say.
-    pub(super) are_renormalized: bool,
     /// `expert_gating_func`, if the architecture has this key.
     pub(super) gating: Option<u64>,
 }

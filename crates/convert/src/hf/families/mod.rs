@@ -11,6 +11,7 @@ mod gpt;
 mod granite;
 mod lfm;
 mod llama;
+mod moe;
 mod phi;
 mod qwen;
 
@@ -30,6 +31,7 @@ pub(super) fn all() -> impl Iterator<Item = &'static Family> {
         granite::ALL,
         lfm::ALL,
         llama::ALL,
+        moe::ALL,
         phi::ALL,
         qwen::ALL,
         ENCODERS,
@@ -85,6 +87,5 @@ const QWEN_EXPERTS: Experts = Experts {
             "expert_shared_feed_forward_length",
         ),
     ],
-    are_renormalized: false,
     gating: None,
 };
