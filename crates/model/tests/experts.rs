@@ -382,6 +382,16 @@ glm4moe | glm4moe.leading_dense_block_count | 2
     tensor blk.1.ffn_gate.weight [44, 32] is missing
 qwen3moe | qwen3moe.leading_dense_block_count | 1
     unsupported model: qwen3moe.leading_dense_block
+ernie4_5-moe | ernie4_5-moe.interleave_moe_layer_step | 0
+    metadata key ernie4_5-moe.interleave_moe_layer_step is 0
+ernie4_5-moe | ernie4_5-moe.interleave_moe_layer_step | 3
+    tensor blk.2.ffn_gate_inp.weight [6, 32] is missing
+ernie4_5-moe | ernie4_5-moe.leading_dense_block_count | 4294967295
+    tensor blk.3.ffn_gate.weight [44, 32] is missing
+granitemoe-shared | granitemoe.expert_shared_feed_forward_length | -
+    tensor blk.0.ffn_gate_shexp.weight is in the file
+granitemoe | granitemoe.expert_shared_count | 1
+    tensor blk.0.ffn_gate_shexp.weight [12, 32] is missing
 gpt-oss | gpt-oss.expert_count | 0
     metadata key gpt-oss.expert_count is 0
 gpt-oss | gpt-oss.expert_count | 4

@@ -64,3 +64,29 @@ pub(super) fn write_keys(c: &Config, family: &Family, keys: &mut Keys) -> Result
     }
     Ok(())
 }
+
+/// Writes the width of ERNIE's shared experts together, and refuses dense layers at the end.
+pub(super) fn write_ernie_keys(c: &Config, keys: &mut Keys) -> Result<(), Error> {
+    let n_layers = c.count(&["num_hidden_layers"])?;
+    let last = c.number_opt(&["moe_layer_end_index"])?.unwrap_or(-1.0);
+    if last >= 0.0 && last + 1.0 != n_layers as f64 {
+        return Err(c.unsupported("moe_layer_end_index", &last.into()));
+    }
+    let n_shared = c.count_opt(&["moe_num_shared_experts"])?.unwrap_or(0);
+    if n_shared > 0 {
+        let d_expert = c.count(&["moe_intermediate_size"])?;
+        let d_shared = n_shared.saturating_mul(d_expert);
+        keys.count("expert_shared_feed_forward_length", d_shared);
+    }
+    Ok(())
+}
+
+/// Writes the widths of Granite's experts, of which the shared one has a field of its own.
+pub(super) fn write_granite_keys(c: &Config, keys: &mut Keys) -> Result<(), Error> {
+    keys.count("feed_forward_length", c.count(&["intermediate_size"])?);
+    match c.count_opt(&["shared_intermediate_size"])? {
+        None | Some(0) => {}
+        Some(d_shared) => keys.count("expert_shared_feed_forward_length", d_shared),
+    }
+    Ok(())
+}

@@ -110,6 +110,8 @@ pub(super) struct Experts {
     pub(super) prefix: &'static str,
     /// Names of gate, up and down of one expert.
     pub(super) parts: [&'static str; 3],
+    /// Names of the tensors of all experts, gate with up and down, where a checkpoint has those.
+    pub(super) joined: [&'static str; 2],
     /// The layout of gate and up if they are one tensor for all experts.
     pub(super) gate_up: GateUpLayout,
     /// Whether gate and up are one tensor in GGUF too.

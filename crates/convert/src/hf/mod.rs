@@ -423,6 +423,7 @@ fn is_irrelevant(field: &str) -> bool {
         "initializer_range",
         "mlp_bias",
         "model_type",
+        "moe_norm_min",
         "normalization_function",
         "num_experts_per_tok",
         "output_router_logits",

@@ -208,7 +208,7 @@ impl SourceTensor {
     }
 
     /// The dimensions of the decoded tensor, outermost first.
-    fn dims(&self) -> Vec<u64> {
+    pub(super) fn dims(&self) -> Vec<u64> {
         let mut dims = self.raw().dims().to_vec();
         if let (Self::Ternary { .. }, Some(rows)) = (self, dims.first_mut()) {
             *rows = rows.saturating_mul(4);

@@ -8,6 +8,7 @@ mod bert;
 mod bert_like;
 mod bitnet;
 mod ernie4_5;
+mod ernie4_5_moe;
 mod experts;
 mod gemma;
 mod gemma2;
@@ -18,6 +19,7 @@ mod glm4moe;
 mod gpt2;
 mod gpt_oss;
 mod granite;
+mod granitemoe;
 mod lfm2;
 mod lfm2moe;
 mod llama;
@@ -27,6 +29,7 @@ mod mistral3;
 mod modern_bert;
 mod nomic_bert;
 mod olmo2;
+mod olmoe;
 mod phi2;
 mod phi3;
 mod qwen2;
@@ -72,6 +75,7 @@ pub const REGISTRY: &[Row] = &[
     row("bert", bert::lower),
     row("bitnet", bitnet::lower),
     row("ernie4_5", ernie4_5::lower),
+    row("ernie4_5-moe", ernie4_5_moe::lower),
     row("gemma", gemma::lower),
     row("gemma-embedding", gemma_embedding::lower),
     row("gemma2", gemma2::lower),
@@ -81,6 +85,7 @@ pub const REGISTRY: &[Row] = &[
     row("gpt-oss", gpt_oss::lower),
     row("gpt2", gpt2::lower),
     row("granite", granite::lower),
+    row("granitemoe", granitemoe::lower),
     row("lfm2", lfm2::lower),
     row("lfm2moe", lfm2moe::lower),
     row("llama", llama::lower),
@@ -88,6 +93,7 @@ pub const REGISTRY: &[Row] = &[
     row("modern-bert", modern_bert::lower),
     row("nomic-bert", nomic_bert::lower),
     row("olmo2", olmo2::lower),
+    row("olmoe", olmoe::lower),
     row("phi2", phi2::lower),
     row("phi3", phi3::lower),
     row("qwen2", qwen2::lower),

@@ -2,8 +2,11 @@
 
 use atta_model::Role;
 
-use super::LLAMA;
-use crate::hf::family::Family;
+use super::{LLAMA, QWEN_EXPERTS};
+use crate::hf::{
+    experts,
+    family::{Experts, Family},
+};
 
 const GRANITE: Family = Family {
     classes: &["GraniteForCausalLM"],
@@ -19,8 +22,30 @@ const GRANITE: Family = Family {
     ..LLAMA
 };
 
+/// Granite with experts.
+const GRANITE_MOE: Family = Family {
+    classes: &["GraniteMoeForCausalLM", "GraniteMoeSharedForCausalLM"],
+    arch: "granitemoe",
+    names: &[
+        (Role::FfnGateInp, "block_sparse_moe.router.layer.weight"),
+        (Role::FfnDownShexp, "shared_mlp.output_linear.weight"),
+    ],
+    gate_up: Some("shared_mlp.input_linear.weight"),
+    experts: Some(Experts {
+        joined: [
+            "block_sparse_moe.input_linear.weight",
+            "block_sparse_moe.output_linear.weight",
+        ],
+        widths: &[],
+        ..QWEN_EXPERTS
+    }),
+    own_keys: Some(experts::write_granite_keys),
+    ..GRANITE
+};
+
 pub(super) const ALL: &[Family] = &[
     GRANITE,
+    GRANITE_MOE,
     Family {
         // Those without mamba layers and experts, such as Granite 4.0 micro.
         classes: &["GraniteMoeHybridForCausalLM"],

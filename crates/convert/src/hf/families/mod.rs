@@ -78,6 +78,7 @@ pub(super) const HALVES: Family = Family {
 const QWEN_EXPERTS: Experts = Experts {
     prefix: "mlp.experts.",
     parts: ["gate_proj.weight", "up_proj.weight", "down_proj.weight"],
+    joined: ["mlp.experts.gate_up_proj", "mlp.experts.down_proj"],
     gate_up: GateUpLayout::Halves,
     keeps_gate_up: false,
     widths: &[
