@@ -84,6 +84,17 @@ GEMMA4_CHANGES = {"rms_norm_eps": 0.2, "sliding_window": 11, "final_logit_softca
 GEMMA4_TENSORS = {name: (0.0, 0.04) for name in ("q_proj", "k_proj", "v_proj")}
 NO_LAYER_EMBEDDINGS = dict(hidden_size_per_layer_input=0, vocab_size_per_layer_input=1)
 
+GLM4MOE = PLAIN | dict(head_dim=12, partial_rotary_factor=0.5, rope_parameters=PLAIN["rope_parameters"] | {"partial_rotary_factor": 0.5},
+                       num_experts_per_tok=3, moe_intermediate_size=12, experts_implementation="eager")
+GLM4MOE_CHANGES = PLAIN_CHANGES | {"num_experts_per_tok": 2, "routed_scaling_factor": 1.0,
+                                   "rope_parameters": GLM4MOE["rope_parameters"] | {"rope_theta": 200.0}}
+
+GRANITE = dict(embedding_multiplier=3.0, residual_multiplier=0.5, attention_multiplier=0.4, logits_scaling=4.0)
+GRANITE_CHANGES = {name: 1.5 * value for name, value in GRANITE.items()}
+
+# Small residuals, queries and keys, because its converter writes an eps of 1e-5 whatever that of the model is.
+OLMOE_TENSORS = {"embed": (0.0, 0.01), "o_proj": (0.0, 0.003), "down_proj": (0.0, 0.012), "q_proj": (0.0, 0.004), "k_proj": (0.0, 0.004)}
+
 FAMILIES = [
     Family("ernie4_5", "ernie4_5", "Ernie4_5", sizes(**PLAIN, head_dim=12, tie_word_embeddings=True), seed=8, changes=PLAIN_CHANGES),
     Family("seed_oss", "seed_oss", "SeedOss", sizes(**PLAIN, head_dim=12), seed=9, changes=PLAIN_CHANGES),
@@ -108,6 +119,24 @@ FAMILIES = [
            num_global_key_value_heads=1, enable_moe_block=True, num_experts=6, top_k_experts=3, moe_intermediate_size=12,
            experts_implementation="eager"), seed=7, experts=(6, 3),
            changes={"top_k_experts": 2}, tensors=GEMMA4_TENSORS, nmse=1e-10),
+    Family("glm4moe", "glm4moe", "Glm4Moe", sizes(**GLM4MOE, num_hidden_layers=3, n_routed_experts=8, n_group=4, topk_group=2, n_shared_experts=2,
+           routed_scaling_factor=1.7, attention_bias=True, use_qk_norm=True), seed=1, experts=(8, 3), tensors=SHARP,
+           silent=("k_proj.bias",), changes=GLM4MOE_CHANGES | {"topk_group": 3, "use_qk_norm": False}),
+    Family("glm4moe-air", "glm4moe", "Glm4Moe", sizes(**GLM4MOE, n_routed_experts=6, first_k_dense_replace=2, num_hidden_layers=3,
+           routed_scaling_factor=0.8, norm_topk_prob=False), seed=2, experts=(6, 3), changes=GLM4MOE_CHANGES | {"norm_topk_prob": True}),
+    Family("ernie4_5-moe", "ernie4_5-moe", "Ernie4_5_Moe", sizes(**PLAIN, head_dim=12, moe_num_experts=6, moe_k=3,
+           moe_intermediate_size=11, moe_num_shared_experts=2, moe_layer_start_index=2, moe_layer_interval=2,
+           experts_implementation="eager"), seed=3, experts=(6, 3), tensors={"e_score_correction_bias": (0.0, 0.1)},
+           changes=PLAIN_CHANGES | {"moe_k": 2}),
+    Family("olmoe", "olmoe", "Olmoe", sizes(**PLAIN | {"rms_norm_eps": 1e-5, "intermediate_size": 12}, num_hidden_layers=2, num_experts=6,
+           num_experts_per_tok=3, experts_implementation="eager"), seed=4, experts=(6, 3), tensors=OLMOE_TENSORS,
+           changes=PLAIN_CHANGES | {"rms_norm_eps": 2e-5, "num_experts_per_tok": 2, "norm_topk_prob": True}),
+    Family("granitemoe", "granitemoe", "GraniteMoe", sizes(**PLAIN, **GRANITE, intermediate_size=12, num_hidden_layers=2,
+           num_local_experts=6, num_experts_per_tok=3, experts_implementation="eager", tie_word_embeddings=True), seed=5, experts=(6, 3),
+           changes=PLAIN_CHANGES | GRANITE_CHANGES | {"num_experts_per_tok": 2}),
+    Family("granitemoe-shared", "granitemoe", "GraniteMoeShared", sizes(**PLAIN, **GRANITE, intermediate_size=12, num_hidden_layers=2,
+           shared_intermediate_size=20, num_local_experts=5, num_experts_per_tok=2, experts_implementation="eager"), seed=6,
+           experts=(5, 2), changes=GRANITE_CHANGES),
     Family("qwen35", "qwen35", "Qwen3_5", sizes(**QWEN35), changes=QWEN35_CHANGES),
     Family("qwen35-tied", "qwen35", "Qwen3_5", sizes(**QWEN35 | {"linear_num_value_heads": 2, "linear_conv_kernel_dim": 3,
            "linear_key_head_dim": 16, "linear_value_head_dim": 16}, tie_word_embeddings=True, num_hidden_layers=3,

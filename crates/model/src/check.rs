@@ -4,6 +4,8 @@
 //! spec that passes can be bound, planned and executed without a division by zero, an overflow, or
 //! a shape that kernels refuse.
 
+mod experts;
+
 use std::ops::Range;
 
 use atta_kernels::{D_HEAD_MAX, D_KEY_MAX};
@@ -11,17 +13,14 @@ use atta_kernels::{D_HEAD_MAX, D_KEY_MAX};
 use crate::{
     Error,
     spec::{
-        Activation, Attention, DeltaNet, Ffn, KvSource, LayerSpec, Mask, Mixer, MlpAndMoe,
-        ModelSpec, Moe, Norm, Outputs, Positions, Presence, Rope, RopeScaling, ShortConv, Sublayer,
-        Temperature, TokenTypes, Wiring, Yarn,
+        Activation, Attention, DeltaNet, Ffn, KvSource, LayerSpec, Mask, Mixer, ModelSpec, Norm,
+        Outputs, Positions, Presence, Rope, RopeScaling, ShortConv, Sublayer, Temperature,
+        TokenTypes, Wiring, Yarn,
     },
 };
 
 /// No width of a real model comes near this.
 const MAX_WIDTH: usize = 1 << 24;
-
-/// No layer's experts have more biases of a kind.
-const MAX_BIASES: usize = 1 << 28;
 
 /// No short convolution is longer.
 const MAX_TAPS: usize = 64;
@@ -192,60 +191,6 @@ impl LayerSpec {
             .flatten();
         ensure(inner.all(|norm| matches!(norm, Norm::Rms { .. })), || {
             "a LayerNorm within a block or behind it".to_owned()
-        })
-    }
-}
-
-impl MlpAndMoe {
-    fn check(&self) -> Result<(), String> {
-        ensure(is_positive(self.eps), || format!("norms with {}", self.eps))?;
-        ensure(self.moe.shared.is_none(), || {
-            "a shared expert beside an MLP".to_owned()
-        })?;
-        let is_plain = self.mlp.bias == Presence::Absent && self.mlp.sub_norm.is_none();
-        ensure(is_plain, || "an MLP with a bias beside experts".to_owned())
-    }
-}
-
-impl Moe {
-    fn check(&self, d_model: usize) -> Result<(), String> {
-        let Self {
-            n_experts,
-            n_used,
-            ref expert,
-            ref shared,
-            ..
-        } = *self;
-        ensure(is_width(n_experts), || format!("{n_experts} experts"))?;
-        ensure(is_width(expert.d_ff), || {
-            format!("experts of {}", expert.d_ff)
-        })?;
-        ensure(self.router_norm.is_none_or(is_positive), || {
-            format!("a router's norm with {:?}", self.router_norm)
-        })?;
-        ensure((1..=n_experts).contains(&n_used), || {
-            format!("{n_used} of {n_experts} experts in use")
-        })?;
-        let d_results = n_used.checked_mul(d_model);
-        ensure(d_results.is_some_and(is_width), || {
-            format!("{n_used} experts in use, {d_model} wide")
-        })?;
-        let biases = n_experts.checked_mul(expert.d_ff.max(d_model));
-        ensure(biases.is_some_and(|n| n <= MAX_BIASES), || {
-            format!("{n_experts} experts of {}", expert.d_ff)
-        })?;
-        let mut mlps = std::iter::once(expert).chain(shared);
-        ensure(mlps.all(|mlp| mlp.sub_norm.is_none()), || {
-            "experts with a norm within".to_owned()
-        })?;
-        let mut shared_bias = shared.iter().map(|mlp| mlp.bias);
-        ensure(shared_bias.all(|bias| bias == Presence::Absent), || {
-            "a shared expert with a bias".to_owned()
-        })?;
-        shared.as_ref().map_or(Ok(()), |mlp| {
-            ensure(is_width(mlp.d_ff), || {
-                format!("a shared d_ff of {}", mlp.d_ff)
-            })
         })
     }
 }

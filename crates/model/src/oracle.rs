@@ -399,7 +399,9 @@ fn qk_norm(a: &Attention, row: &[f32], weight: Option<&[f32]>) -> Vec<f32> {
     let heads = row.chunks_exact(a.d_head);
     match a.qk_norm {
         QkNorm::None => row.to_vec(),
-        QkNorm::PerHead { eps } | QkNorm::RotatedPerHead { eps } => heads
+        QkNorm::PerHead { eps }
+        | QkNorm::PerHeadIfThere { eps }
+        | QkNorm::RotatedPerHead { eps } => heads
             .flat_map(|head| normalized(Norm::Rms { eps }, head, weight, None))
             .collect(),
         QkNorm::LayerPerHead { eps, .. } => heads

@@ -411,6 +411,9 @@ impl List {
                 QkNorm::PerHead { .. } | QkNorm::RotatedPerHead { .. } => {
                     self.require(role, &[a.d_head]);
                 }
+                QkNorm::PerHeadIfThere { .. } => {
+                    self.add(role, &[a.d_head], Presence::Optional);
+                }
                 QkNorm::LayerPerHead { presence, .. } => {
                     self.add(role, &[n_heads, a.d_head], presence);
                 }
@@ -461,10 +464,13 @@ impl List {
             self.add(bias, &[n, d_out], m.expert.bias);
         }
         if let Some(shared) = &m.shared {
-            self.require(Role::FfnGateInpShexp, &[1, d_model]);
-            self.require(Role::FfnGateShexp, &[shared.d_ff, d_model]);
-            self.require(Role::FfnUpShexp, &[shared.d_ff, d_model]);
-            self.require(Role::FfnDownShexp, &[d_model, shared.d_ff]);
+            let d_ff = shared.mlp.d_ff;
+            if shared.is_gated {
+                self.require(Role::FfnGateInpShexp, &[1, d_model]);
+            }
+            self.require(Role::FfnGateShexp, &[d_ff, d_model]);
+            self.require(Role::FfnUpShexp, &[d_ff, d_model]);
+            self.require(Role::FfnDownShexp, &[d_model, d_ff]);
         }
     }
 }

@@ -236,8 +236,8 @@ fn specs_of_impossible_experts_are_refused() {
                 limit: 0.0,
             }
         },
-        |m| m.shared.as_mut().unwrap().d_ff = 0,
-        |m| m.shared.as_mut().unwrap().bias = Presence::Optional,
+        |m| m.shared.as_mut().unwrap().mlp.d_ff = 0,
+        |m| m.shared.as_mut().unwrap().mlp.bias = Presence::Optional,
     ];
     for (i, change) in changes.into_iter().enumerate() {
         let mut spec = g.model().spec().clone();
@@ -363,9 +363,35 @@ qwen3moe | qwen3moe.expert_count | 0
 qwen3moe | qwen3moe.expert_used_count | 9
     unsupported model: layer 0: 9 of 8 experts in use
 qwen3moe | qwen3moe.expert_group_count | 4
-    unsupported model: qwen3moe.expert_group_count is 4
+    unsupported model: qwen3moe.expert_group_used_count is 0
+glm4moe | glm4moe.expert_group_count | 3
+    unsupported model: layer 1: 8 experts in 3 groups
+glm4moe | glm4moe.expert_group_count | 8
+    unsupported model: layer 1: 3 experts of 2 groups of 1
+glm4moe | glm4moe.expert_group_count | 4294967295
+    metadata key glm4moe.expert_group_count is 4294967295
+glm4moe | glm4moe.expert_group_used_count | 1
+    unsupported model: layer 1: 3 experts of 1 groups of 2
+glm4moe | glm4moe.expert_group_used_count | 5
+    unsupported model: glm4moe.expert_group_used_count is 5
+glm4moe | glm4moe.expert_shared_count | 3
+    tensor blk.1.ffn_gate_shexp.weight: expected [36, 32], got [24, 32]
+glm4moe | glm4moe.expert_shared_count | 16777216
+    unsupported model: layer 1: a shared d_ff of 201326592
+glm4moe | glm4moe.leading_dense_block_count | 2
+    tensor blk.1.ffn_gate.weight [44, 32] is missing
 qwen3moe | qwen3moe.leading_dense_block_count | 1
     unsupported model: qwen3moe.leading_dense_block
+ernie4_5-moe | ernie4_5-moe.interleave_moe_layer_step | 0
+    metadata key ernie4_5-moe.interleave_moe_layer_step is 0
+ernie4_5-moe | ernie4_5-moe.interleave_moe_layer_step | 3
+    tensor blk.2.ffn_gate_inp.weight [6, 32] is missing
+ernie4_5-moe | ernie4_5-moe.leading_dense_block_count | 4294967295
+    tensor blk.3.ffn_gate.weight [44, 32] is missing
+granitemoe-shared | granitemoe.expert_shared_feed_forward_length | -
+    tensor blk.0.ffn_gate_shexp.weight is in the file
+granitemoe | granitemoe.expert_shared_count | 1
+    tensor blk.0.ffn_gate_shexp.weight [12, 32] is missing
 gpt-oss | gpt-oss.expert_count | 0
     metadata key gpt-oss.expert_count is 0
 gpt-oss | gpt-oss.expert_count | 4

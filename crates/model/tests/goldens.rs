@@ -1,15 +1,17 @@
 //! Every registry row against the oracle and against Hugging Face transformers, and every field of
 //! its spec: a field whose change goes unnoticed would be a field that nobody reads.
 
+#[path = "goldens/experts.rs"]
+mod experts;
 mod support;
 
 use atta_model::{
     arch::REGISTRY,
     spec::{
-        Activation, Attention, DeltaNet, Ffn, GateRows, Gating, KeySharing, KvSource, LayerEmbed,
-        LayerSpec, Mask, Mixer, Mlp, ModelSpec, Moe, Norm, OutputGate, Outputs, Pairing, Positions,
-        Presence, QkNorm, RampEnds, Rope, RopeScaling, ShortConv, Temperature, TokenTypes, Wiring,
-        Xielu, Yarn,
+        Activation, Attention, DeltaNet, Ffn, GateRows, KeySharing, KvSource, LayerEmbed,
+        LayerSpec, Mask, Mixer, ModelSpec, Norm, OutputGate, Outputs, Pairing, Positions, Presence,
+        QkNorm, RampEnds, Rope, RopeScaling, ShortConv, Temperature, TokenTypes, Wiring, Xielu,
+        Yarn,
     },
 };
 use support::{Golden, goldens_and_encoders, nmse};
@@ -151,7 +153,7 @@ fn with_layers(g: &Golden, spec: &ModelSpec, mut all: Vec<Change>) -> Vec<Change
             matches!(spec.head.outputs, Outputs::Scores(_)) && l + 1 == spec.layers.len();
         for (what, change) in layer_changes(&spec.layers[l], &in_file)
             .into_iter()
-            .chain(moe_changes(&spec.layers[l], in_file))
+            .chain(experts::changes(&spec.layers[l], in_file))
             .filter(|(what, _)| !(is_of_first && *what == "temperature"))
         {
             all.push((
@@ -306,6 +308,11 @@ fn qk_norm_changes(a: &Attention, in_file: &impl Fn(&str) -> bool) -> Vec<LayerC
                 let eps = 1e-6;
                 let presence = Presence::Required;
                 l.attention_mut().qk_norm = QkNorm::LayerPerHead { eps, presence };
+            })]
+        }
+        QkNorm::PerHeadIfThere { .. } if !in_file("blk.{l}.attn_q_norm.weight") => {
+            vec![("qk_norm", |l| {
+                l.attention_mut().qk_norm = QkNorm::PerHead { eps: 1e-6 };
             })]
         }
         _ => vec![("qk_norm", toggle_qk_norm), ("qk_norm.eps", double_qk_eps)],
@@ -495,94 +502,6 @@ fn rope_changes(r: &Rope, in_file: &impl Fn(&str) -> bool) -> Vec<LayerChange> {
     all
 }
 
-fn moe_changes(layer: &LayerSpec, in_file: impl Fn(&str) -> bool) -> Vec<LayerChange> {
-    let Some(moe) = layer.moe() else {
-        return Vec::new();
-    };
-    let mut all: Vec<LayerChange> = vec![
-        ("moe", |l| l.ffn = Ffn::Gated(l.mlp().clone())),
-        ("n_experts", |l| moe_of(l).n_experts -= 1),
-        ("n_used", |l| moe_of(l).n_used -= 1),
-        ("router_norm", |l| {
-            let norm = &mut moe_of(l).router_norm;
-            *norm = norm.is_none().then_some(1e-2);
-        }),
-        ("renormalize", |l| moe_of(l).renormalize ^= true),
-        ("weights_scale", |l| moe_of(l).weights_scale *= 1.1),
-        ("gating", |l| {
-            let gating = &mut moe_of(l).gating;
-            *gating = match gating {
-                Gating::Softmax => Gating::Sigmoid,
-                Gating::Sigmoid => Gating::Softmax,
-            };
-        }),
-        ("router_bias", |l| {
-            let bias = &mut moe_of(l).router_bias;
-            *bias = if *bias == Presence::Absent {
-                Presence::Required
-            } else {
-                Presence::Absent
-            };
-        }),
-        ("shared", |l| {
-            let moe = moe_of(l);
-            moe.shared = if moe.shared.is_some() {
-                None
-            } else {
-                Some(moe.expert.clone())
-            };
-        }),
-    ];
-    all.push(match in_file("blk.{l}.exp_probs_b.bias") {
-        true => ("selection_bias", |l| {
-            moe_of(l).selection_bias = Presence::Absent
-        }),
-        false => ("selection_bias", |l| {
-            moe_of(l).selection_bias = Presence::Required
-        }),
-    });
-    if moe.router_norm.is_some() {
-        all.push(("router_norm.eps", |l| {
-            moe_of(l).router_norm = moe_of(l).router_norm.map(|eps| 2.0 * eps);
-        }));
-    }
-    if let Ffn::MlpAndMoe(_) = &layer.ffn {
-        all.push(("experts alone", |l| l.ffn = Ffn::Moe(moe_of(l).clone())));
-        all.push(("norms beside experts", |l| {
-            if let Ffn::MlpAndMoe(both) = &mut l.ffn {
-                both.eps *= 2.0;
-            }
-        }));
-        all.push(("expert.d_ff", |l| moe_of(l).expert.d_ff -= 2));
-        all.push(("expert.activation", |l| {
-            moe_of(l).expert.activation = Activation::Silu
-        }));
-        all.push(("expert.bias", |l| {
-            moe_of(l).expert.bias = Presence::Required
-        }));
-    }
-    if moe.shared.is_some() {
-        all.push(("shared.d_ff", |l| shared(l).d_ff -= 2));
-        all.push(("shared.activation", |l| {
-            shared(l).activation = Activation::GeluTanh
-        }));
-        all.push(("shared.bias", |l| shared(l).bias = Presence::Optional));
-    }
-    all
-}
-
-fn moe_of(l: &mut LayerSpec) -> &mut Moe {
-    match &mut l.ffn {
-        Ffn::Moe(m) => m,
-        Ffn::MlpAndMoe(both) => &mut both.moe,
-        _ => panic!("a layer without experts"),
-    }
-}
-
-fn shared(l: &mut LayerSpec) -> &mut Mlp {
-    moe_of(l).shared.as_mut().unwrap()
-}
-
 fn rope(l: &mut LayerSpec) -> &mut Rope {
     l.attention_mut().rope.as_mut().unwrap()
 }
@@ -693,7 +612,9 @@ fn toggle_qk_norm(l: &mut LayerSpec) {
         QkNorm::None => QkNorm::PerHead { eps: 1e-6 },
         QkNorm::PerHead { eps } if a.rope.is_some() => QkNorm::RotatedPerHead { eps },
         QkNorm::RotatedPerHead { eps } => QkNorm::PerHead { eps },
-        QkNorm::PerHead { .. } | QkNorm::Whole { .. } => QkNorm::None,
+        QkNorm::PerHead { .. } | QkNorm::PerHeadIfThere { .. } | QkNorm::Whole { .. } => {
+            QkNorm::None
+        }
         QkNorm::LayerPerHead { eps, .. } => QkNorm::LayerPerHead {
             eps,
             presence: Presence::Absent,
@@ -705,6 +626,7 @@ fn double_qk_eps(l: &mut LayerSpec) {
     match &mut l.attention_mut().qk_norm {
         QkNorm::None => {}
         QkNorm::PerHead { eps }
+        | QkNorm::PerHeadIfThere { eps }
         | QkNorm::RotatedPerHead { eps }
         | QkNorm::LayerPerHead { eps, .. }
         | QkNorm::Whole { eps } => *eps *= 2.0,

@@ -116,14 +116,14 @@ pub(super) struct Experts {
     pub(super) prefix: &'static str,
     /// Names of gate, up and down of one expert.
     pub(super) parts: [&'static str; 3],
+    /// Names of the tensors of all experts, gate with up and down, where a checkpoint has those.
+    pub(super) joined: [&'static str; 2],
     /// The layout of gate and up if they are one tensor for all experts.
     pub(super) gate_up: GateUpLayout,
     /// Whether gate and up are one tensor in GGUF too.
     pub(super) keeps_gate_up: bool,
     /// Fields of widths, with their GGUF keys.
     pub(super) widths: &'static [(&'static str, &'static str)],
-    /// Whether the router's weights are renormalized if GGUF does not say.
-    pub(super) are_renormalized: bool,
     /// `expert_gating_func`, if the architecture has this key.
     pub(super) gating: Option<u64>,
 }

@@ -4,7 +4,7 @@ use atta_formats::Writer;
 
 use super::{
     config::Config,
-    delta_net,
+    delta_net, experts,
     family::{Family, LongRope, Recurrent, Window},
     rope::{Rope, RopeType},
     short_conv,
@@ -92,7 +92,7 @@ pub(super) fn write(c: &Config, family: &Family, keys: &mut Keys) -> Result<(), 
     if let Some(write) = family.own_keys {
         write(c, keys)?;
     }
-    experts(c, family, keys)
+    experts::write_keys(c, family, keys)
 }
 
 /// Writes the widths and counts of every model.
@@ -198,48 +198,6 @@ fn windows(c: &Config, family: &Family, keys: &mut Keys) -> Result<(), Error> {
     if matches!(family.window, Window::Listed(_)) && windows.iter().any(Option::is_some) {
         let listed: Vec<bool> = windows.iter().map(Option::is_some).collect();
         keys.flags("attention.sliding_window_pattern", &listed);
-    }
-    Ok(())
-}
-
-fn experts(c: &Config, family: &Family, keys: &mut Keys) -> Result<(), Error> {
-    let Some(experts) = &family.experts else {
-        return Ok(());
-    };
-    if c.flag_opt("enable_moe_block")? == Some(false) {
-        // The fields of experts say nothing then.
-        c.any(&["num_experts", "top_k_experts", "moe_intermediate_size"]);
-        return Ok(());
-    }
-    keys.count(
-        "expert_count",
-        c.count(&["num_local_experts", "num_experts"])?,
-    );
-    keys.count(
-        "expert_used_count",
-        c.count(&["num_experts_per_tok", "top_k_experts"])?,
-    );
-    for (field, key) in experts.widths {
-        if let Some(d_ff) = c.count_opt(&[field])? {
-            keys.count(key, d_ff);
-        }
-    }
-    if let Some(gating) = experts.gating {
-        keys.count("expert_gating_func", gating);
-    }
-    if let Some(n_dense) = c.count_opt(&["num_dense_layers"])? {
-        keys.count("leading_dense_block_count", n_dense);
-    }
-    if let Some(scale) = c
-        .number_opt(&["routed_scaling_factor"])?
-        .filter(|&s| s != 1.0)
-    {
-        keys.number("expert_weights_scale", scale);
-    }
-    // The key is written only if it differs from the default of the architecture.
-    match c.flag_opt("norm_topk_prob")? {
-        Some(other) if other != experts.are_renormalized => keys.flag("expert_weights_norm", other),
-        _ => {}
     }
     Ok(())
 }

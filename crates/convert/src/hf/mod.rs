@@ -11,6 +11,7 @@
 mod config;
 mod delta_net;
 mod encoders;
+mod experts;
 mod families;
 mod family;
 mod gemma4;
@@ -234,6 +235,9 @@ fn named(family: &Family, name: String) -> String {
     }
 }
 
+/// Parts that predict further tokens.
+const NEXTN: &str = "multi-token prediction";
+
 /// Drops the tensors of other modalities and of multi-token prediction, and removes the prefix of
 /// the text model from names.
 fn text_part(config: &Config, raw: &mut RawTensors, notes: &mut Vec<String>) -> Result<(), Error> {
@@ -257,7 +261,8 @@ fn text_part(config: &Config, raw: &mut RawTensors, notes: &mut Vec<String>) -> 
     if is_part {
         leave_out(raw, notes, "other modalities", &OTHERS);
     }
-    leave_out(raw, notes, "multi-token prediction", &["mtp."]);
+    leave_out(raw, notes, NEXTN, &["mtp.", "mtp_"]);
+    leave_out_nextn(config, raw, notes)?;
     // A model that was saved without its head (`AutoModel`) has no prefix.
     let is_bare = raw.get("embed_tokens.weight").is_some()
         && !raw.names().any(|name| name.starts_with("model."));
@@ -289,6 +294,29 @@ fn leave_out(raw: &mut RawTensors, notes: &mut Vec<String>, what: &str, prefixes
             found.join(" ")
         ));
     }
+}
+
+/// Drops the layers behind the last one, which predict further tokens from its result.
+fn leave_out_nextn(
+    config: &Config,
+    raw: &mut RawTensors,
+    notes: &mut Vec<String>,
+) -> Result<(), Error> {
+    let Some(n_nextn) = config.count_opt(&["num_nextn_predict_layers", "num_mtp_layers"])? else {
+        return Ok(());
+    };
+    let first = config.count(&["num_hidden_layers"])?;
+    let layers = first..first.saturating_add(n_nextn);
+    let is_nextn = |name: &str| {
+        let layer = name.strip_prefix("model.layers.");
+        let layer = layer.and_then(|rest| rest.split('.').next()?.parse().ok());
+        layer.is_some_and(|l: u64| layers.contains(&l))
+    };
+    let n = raw.retain(|name| !is_nextn(name));
+    if n > 0 {
+        notes.push(format!("{n} tensors of {NEXTN} are left out (layers)"));
+    }
+    Ok(())
 }
 
 /// Drops projections of keys and values of layers that attend to another's, which some checkpoints
@@ -392,6 +420,7 @@ fn is_irrelevant(field: &str) -> bool {
         "initializer_range",
         "mlp_bias",
         "model_type",
+        "moe_norm_min",
         "normalization_function",
         "num_experts_per_tok",
         "output_router_logits",

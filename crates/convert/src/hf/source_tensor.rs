@@ -140,7 +140,7 @@ impl SourceTensor {
     }
 
     /// The dimensions of the decoded tensor, outermost first.
-    fn dims(&self) -> Vec<u64> {
+    pub(super) fn dims(&self) -> Vec<u64> {
         let mut dims = match self {
             Self::Grouped(matrix) => matrix.dims().to_vec(),
             _ => self.raw().map_or(Vec::new(), |raw| raw.dims().to_vec()),

@@ -100,14 +100,16 @@ impl TensorBuilder<'_> {
                 .map(Some),
             Role::FfnGateExps | Role::FfnUpExps | Role::FfnDownExps => self.experts(req),
             Role::FfnGateExpsBias | Role::FfnUpExpsBias => self.joined_bias(req).map(Some),
-            Role::FfnGate | Role::FfnUp => match self.family.gate_up {
-                Some(joined) => self.half(req, joined).map(Some),
-                None => self.single(req),
-            },
             Role::AttnQNorm | Role::AttnKNorm => match self.norms_of_heads(req)? {
                 None => self.single(req),
                 norms => Ok(norms),
             },
+            Role::FfnGate | Role::FfnUp | Role::FfnGateShexp | Role::FfnUpShexp => {
+                match self.family.gate_up {
+                    Some(joined) => self.half(req, joined).map(Some),
+                    None => self.single(req),
+                }
+            }
             _ => match self
                 .net
                 .filter(|net| delta_net::is_in_joined(net, req.role))
@@ -120,7 +122,7 @@ impl TensorBuilder<'_> {
 
     /// Gate or up of an MLP that are one tensor in the checkpoint.
     fn half(&mut self, req: &TensorReq, joined: &str) -> Result<Tensor, Error> {
-        let part = usize::from(req.role == Role::FfnUp);
+        let part = usize::from(matches!(req.role, Role::FfnUp | Role::FfnUpShexp));
         let from = self.family.in_layer(joined, req.layer);
         let source = SourceTensor::Plain(self.share(&from, part == 1)?);
         let shape = shape_of(req);
@@ -249,6 +251,8 @@ impl TensorBuilder<'_> {
         } = target;
         let is_transposed = self.family.is_transposed && layer.is_some() && shape.len() == 2;
         let stored: Vec<u64> = match role {
+            // Some have it in a matrix of one row.
+            Role::ExpProbsBias if source.dims().len() == 2 => vec![1, shape[0]],
             // A convolution of each channel by itself.
             Role::SsmConv | Role::ShortconvConv => vec![shape[0], 1, shape[1]],
             _ if is_transposed => shape.iter().rev().copied().collect(),
@@ -348,18 +352,7 @@ impl TensorBuilder<'_> {
             return Err(Error::Missing.of(&req.name()));
         };
         let part = part_of(req.role);
-        let both = if part < 2 {
-            "gate_up_proj"
-        } else {
-            "down_proj"
-        };
-        // Transformers 5 calls the experts of most classes so, whatever they were called before.
-        let prefixes = ["mlp.experts.", e.prefix];
-        let [usual, own] = prefixes.map(|p| family.in_layer(&format!("{p}{both}"), req.layer));
-        let joined = match self.raw.get(&own) {
-            Some(_) => own,
-            None => usual,
-        };
+        let joined = self.joined_name(req, e);
         let fused_in = req.fused_in.as_ref().zip(req.fused_name());
         if let Some((fused_in, name)) = fused_in.filter(|_| e.keeps_gate_up) {
             if part == 1 {
@@ -383,6 +376,18 @@ impl TensorBuilder<'_> {
             return self.joined(req, &joined, e.gate_up).map(Some);
         }
         self.stacked(req, e).map(Some)
+    }
+
+    /// The name of a matrix of all experts that are one tensor, with gate and up joined.
+    fn joined_name(&self, req: &TensorReq, e: &Experts) -> String {
+        let both = part_of(req.role) / 2;
+        let own = format!("{}{}", e.prefix, ["gate_up_proj", "down_proj"][both]);
+        let names = [&own, e.joined[both]].map(|name| self.family.in_layer(name, req.layer));
+        let [own, usual] = names;
+        match self.raw.get(&own) {
+            Some(_) => own,
+            None => usual,
+        }
     }
 
     /// Stacks experts that are separate tensors.

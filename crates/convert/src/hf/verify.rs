@@ -4,7 +4,9 @@
 //! GGUF has no keys for some fields of configurations; an architecture implies their values. A
 //! model with other values is refused here instead of being computed wrongly.
 
-use atta_model::spec::{Activation, LayerSpec, Mask, ModelSpec, RampEnds, RopeScaling, Wiring};
+use atta_model::spec::{
+    Activation, LayerSpec, Mask, ModelSpec, QkNorm, RampEnds, RopeScaling, Wiring,
+};
 use serde_json::Value;
 
 use super::{
@@ -28,6 +30,7 @@ pub(super) fn check(
     scores(c, spec)?;
     windows(c, family, spec)?;
     routing(c, spec)?;
+    qk_norm(c, spec)?;
     unrotated(c, spec)?;
     wiring(c, spec)?;
     match family.is_rotated {
@@ -126,6 +129,19 @@ fn routing(c: &Config, spec: &ModelSpec) -> Result<(), Error> {
         (Some(meant), Some(moe)) if meant != moe.renormalize => {
             Err(c.unsupported("norm_topk_prob", &meant.into()))
         }
+        _ => Ok(()),
+    }
+}
+
+/// Checks whether queries and keys are normalized, where the tensors do not say it.
+fn qk_norm(c: &Config, spec: &ModelSpec) -> Result<(), Error> {
+    let meant = c.flag_opt("use_qk_norm")?;
+    let computed = match spec.attentions().next().map(|a| a.qk_norm) {
+        None | Some(QkNorm::PerHeadIfThere { .. }) => return Ok(()),
+        Some(norm) => norm != QkNorm::None,
+    };
+    match meant {
+        Some(meant) if meant != computed => Err(c.unsupported("use_qk_norm", &meant.into())),
         _ => Ok(()),
     }
 }

@@ -13,11 +13,12 @@ use crate::{
 };
 
 pub(super) fn lower(m: &Meta<'_>) -> Result<ModelSpec, Error> {
-    multiplied(m, llama_like(m)?)?.build()
+    let layers = scaled(m, llama_like(m)?)?;
+    layers.mlp_bias(Presence::Optional).build()
 }
 
 /// The model with Granite's multipliers.
-pub(super) fn multiplied(m: &Meta<'_>, layers: Builder) -> Result<Builder, Error> {
+pub(super) fn scaled(m: &Meta<'_>, layers: Builder) -> Result<Builder, Error> {
     let [embed, residual] = [
         m.positive_opt("embedding_scale")?,
         m.positive_opt("residual_scale")?,
@@ -25,14 +26,12 @@ pub(super) fn multiplied(m: &Meta<'_>, layers: Builder) -> Result<Builder, Error
     let divisor = m.positive("logit_scale")?;
     // The key says something else elsewhere; Granite's converter switches the rotation with it.
     let rotates = m.flag_opt("rope.scaling.finetuned")?.unwrap_or(true);
-    let layers = layers
+    Ok(layers
         .pairing(Pairing::Adjacent)
         .rope_factors(Presence::Optional)
         .out_bias(Presence::Optional)
-        .mlp_bias(Presence::Optional)
         .attention(|a| a.rope = a.rope.take().filter(|_| rotates))
         .layer(|layer| layer.residual_scale = residual.unwrap_or(1.0))
         .model(|model| model.embed_scale = embed.unwrap_or(1.0))
-        .model(|model| model.head.logit_scale = 1.0 / divisor);
-    Ok(layers)
+        .model(|model| model.head.logit_scale = 1.0 / divisor))
 }

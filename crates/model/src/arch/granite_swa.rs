@@ -3,7 +3,7 @@
 //!
 //! Source: the model's code in Hugging Face transformers (`granite_swa`).
 
-use super::{granite::multiplied, llama_like::llama_like, meta::Meta};
+use super::{granite::scaled, llama_like::llama_like, meta::Meta};
 use crate::{
     Error,
     spec::{Mask, ModelSpec, Presence},
@@ -14,7 +14,7 @@ pub(super) fn lower(m: &Meta<'_>) -> Result<ModelSpec, Error> {
     let window = m.size("attention.sliding_window")?;
     let slides = m.flags_opt(pattern)?.ok_or_else(|| m.missing(pattern))?;
     let rotates = m.flags_opt("attention.rope_pattern")?;
-    multiplied(m, llama_like(m)?)?
+    scaled(m, llama_like(m)?)?
         .attention(|a| a.sinks = Presence::Required)
         .build_each(|l, layer| {
             let a = layer.attention_mut();

@@ -5,20 +5,25 @@
 //! no key holds and which moves no weight by more than that. Source: the model's code in Hugging
 //! Face transformers (`lfm2_moe`).
 
-use super::{experts::routed, lfm2::hybrid, llama_like::backbone, meta::Meta};
+use super::{
+    experts::{expert_layers, routed},
+    lfm2::hybrid,
+    llama_like::backbone,
+    meta::Meta,
+};
 use crate::{
     Error,
     spec::{Ffn, ModelSpec, Moe, Presence},
 };
 
 pub(super) fn lower(m: &Meta<'_>) -> Result<ModelSpec, Error> {
-    let n_dense = m.count("leading_dense_block_count")?;
+    let has_experts = expert_layers(m)?;
     let moe = Moe {
         selection_bias: Presence::Optional,
         ..routed(m, m.size("expert_feed_forward_length")?)?
     };
     hybrid(m, backbone(m)?, |l, layer| {
-        if l as u64 >= n_dense {
+        if has_experts[l] {
             layer.ffn = Ffn::Moe(moe.clone());
         }
     })

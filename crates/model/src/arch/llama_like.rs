@@ -328,6 +328,21 @@ impl Builder {
         self.layer(|layer| layer.ffn = Ffn::Moe(moe))
     }
 
+    /// RMS norm of every head of q and k, where the file has its weights.
+    pub(super) fn qk_norm_per_head_if_there(self) -> Self {
+        let eps = self.eps;
+        self.attention(|a| a.qk_norm = QkNorm::PerHeadIfThere { eps })
+    }
+
+    /// The finished spec, with experts in some layers.
+    pub(super) fn build_experts(self, moe: &Moe, has_experts: &[bool]) -> Result<ModelSpec, Error> {
+        self.build_each(|l, layer| {
+            if has_experts[l] {
+                layer.ffn = Ffn::Moe(moe.clone());
+            }
+        })
+    }
+
     /// The finished spec, every layer written out.
     pub(super) fn build(self) -> Result<ModelSpec, Error> {
         self.build_each(|_, _| {})

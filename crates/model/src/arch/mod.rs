@@ -12,6 +12,7 @@ mod bitnet;
 mod cohere2;
 mod command_r;
 mod ernie4_5;
+mod ernie4_5_moe;
 mod exaone4;
 mod experts;
 mod gemma;
@@ -20,11 +21,13 @@ mod gemma3;
 mod gemma4;
 mod gemma_embedding;
 mod glm4;
+mod glm4moe;
 mod gpt2;
 mod gpt_oss;
 mod gptneox;
 mod granite;
 mod granite_swa;
+mod granitemoe;
 mod hunyuan_dense;
 mod lfm2;
 mod lfm2moe;
@@ -36,6 +39,7 @@ mod modern_bert;
 mod nemotron;
 mod nomic_bert;
 mod olmo2;
+mod olmoe;
 mod phi2;
 mod phi3;
 mod qwen2;
@@ -87,6 +91,7 @@ pub const REGISTRY: &[Row] = &[
     row("cohere2", cohere2::lower),
     row("command-r", command_r::lower),
     row("ernie4_5", ernie4_5::lower),
+    row("ernie4_5-moe", ernie4_5_moe::lower),
     row("exaone4", exaone4::lower),
     row("gemma", gemma::lower),
     row("gemma-embedding", gemma_embedding::lower),
@@ -94,11 +99,13 @@ pub const REGISTRY: &[Row] = &[
     row("gemma3", gemma3::lower),
     row("gemma4", gemma4::lower),
     row("glm4", glm4::lower),
+    row("glm4moe", glm4moe::lower),
     row("gpt-oss", gpt_oss::lower),
     row("gpt2", gpt2::lower),
     row("gptneox", gptneox::lower),
     row("granite", granite::lower),
     row("granite_swa", granite_swa::lower),
+    row("granitemoe", granitemoe::lower),
     row("hunyuan-dense", hunyuan_dense::lower),
     row("lfm2", lfm2::lower),
     row("lfm2moe", lfm2moe::lower),
@@ -108,6 +115,7 @@ pub const REGISTRY: &[Row] = &[
     row("nemotron", nemotron::lower),
     row("nomic-bert", nomic_bert::lower),
     row("olmo2", olmo2::lower),
+    row("olmoe", olmoe::lower),
     row("phi2", phi2::lower),
     row("phi3", phi3::lower),
     row("qwen2", qwen2::lower),

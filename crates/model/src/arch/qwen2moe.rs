@@ -4,7 +4,7 @@
 //! al. 2024), section 2.2.2, and the checkpoints' `norm_topk_prob`.
 
 use super::{
-    experts::{experts, perceptron, shared_out},
+    experts::{experts, gated_shared, shared_out},
     llama_like::backbone,
     meta::Meta,
 };
@@ -21,7 +21,7 @@ pub(super) fn lower(m: &Meta<'_>) -> Result<ModelSpec, Error> {
     let renormalize = m.flag_opt("expert_weights_norm")?.unwrap_or(false);
     let moe = Moe {
         renormalize,
-        shared: Some(perceptron(d_shared)),
+        shared: Some(gated_shared(d_shared)),
         ..experts(m, shared_out(m)?)?
     };
     backbone(m)?

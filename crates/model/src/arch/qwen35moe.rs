@@ -4,7 +4,7 @@
 //! transformers (`qwen3_5_moe`).
 
 use super::{
-    experts::{experts, perceptron, shared_out},
+    experts::{experts, gated_shared, shared_out},
     llama_like::{Builder, backbone_of},
     meta::Meta,
     qwen35::hybrid,
@@ -29,7 +29,7 @@ pub(super) fn with_experts(m: &Meta<'_>) -> Result<Builder, Error> {
         None => m.size("feed_forward_length")?,
     };
     let moe = Moe {
-        shared: Some(perceptron(d_shared)),
+        shared: Some(gated_shared(d_shared)),
         ..experts(m, d_ff)?
     };
     Ok(backbone_of(m, d_ff)?.experts(moe))

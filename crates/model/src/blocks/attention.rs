@@ -151,7 +151,9 @@ fn norm_heads(kernels: Kernels, a: &Attention, weight: Option<&[f32]>, row: &mut
     let heads = row.chunks_exact_mut(a.d_head);
     match a.qk_norm {
         QkNorm::None => {}
-        QkNorm::PerHead { eps } | QkNorm::RotatedPerHead { eps } => {
+        QkNorm::PerHead { eps }
+        | QkNorm::PerHeadIfThere { eps }
+        | QkNorm::RotatedPerHead { eps } => {
             heads.for_each(|head| kernels.rms_norm_inplace(head, weight, eps));
         }
         QkNorm::LayerPerHead { eps, .. } => {

@@ -14,6 +14,7 @@ mod residual;
 mod rope;
 mod routing;
 mod scratch;
+mod selection;
 mod short_conv;
 
 use atta_kernels::{Kernels, Pool};

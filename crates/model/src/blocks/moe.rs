@@ -3,12 +3,14 @@
 //! ```text
 //! h = pre(x)
 //! p = softmax(Wr h + br), or sigmoid                              two regions
-//! (e, w)_1..k = the k experts of largest p + b, and their p       serial
+//! (e, w)_1..k = the k experts of largest p + b, and their p       serial; selection.rs
 //! y_s = Wdown_s (act(Wgate_s h) * (Wup_s h)), g = Ws h            four regions: a shared expert
 //! y_i = Wdown_e (act(Wgate_e h) * (Wup_e h)), with biases         four regions per group
 //! x += post(w_1 y_1 + ... + w_k y_k + sigmoid(g) y_s)             one region; residual.rs
 //! ```
-//! A router with a norm of its own reads `norm(x) / sqrt(d_model)` instead of `h`. Beside an MLP:
+//! A shared expert without a gate adds `y_s`. Where weights are of inputs, expert `e_i` reads
+//! `w_i h`, and its result is added as it is. A router with a norm of its own reads
+//! `norm(x) / sqrt(d_model)` instead of `h`. Beside an MLP:
 //!
 //! ```text
 //! z = Wdown (act(Wgate pre(x)) * (Wup pre(x)))                    four regions
@@ -30,7 +32,7 @@ use super::{
 use crate::{
     Error, Phase, Role,
     bind::Tensors,
-    spec::{Ffn, Gating, LayerSpec, Mlp, MlpAndMoe, ModelSpec, Moe, Norm, Sublayer},
+    spec::{Ffn, Gating, LayerSpec, Mlp, MlpAndMoe, ModelSpec, Moe, Norm, Sublayer, WeightedSide},
 };
 
 /// Buffers of a mixture of experts during a layer; empty for a model without.
@@ -79,13 +81,23 @@ const SHARED: [Role; 3] = [Role::FfnGateShexp, Role::FfnUpShexp, Role::FfnDownSh
 /// Gate, up and down of an MLP beside experts.
 const DENSE: [Role; 3] = [Role::FfnGate, Role::FfnUp, Role::FfnDown];
 
-/// The matrices of the shared expert that are multiplied with `h`.
+/// The matrices of the shared expert that are multiplied with `h`; the last one is its gate.
 const SHARED_INPUTS: [Role; 3] = [Role::FfnGateShexp, Role::FfnUpShexp, Role::FfnGateInpShexp];
+
+/// The matrices of the shared expert, if there is one, that are multiplied with `h`.
+fn shared_inputs(m: &Moe) -> &'static [Role] {
+    match &m.shared {
+        None => &[],
+        Some(shared) if shared.is_gated => &SHARED_INPUTS,
+        Some(_) => &SHARED_INPUTS[..2],
+    }
+}
 
 /// Elements per row of `h`, `shared_gate`, `shared` and `y`.
 fn widths(spec: &ModelSpec) -> [usize; 4] {
     let (_, n_used) = spec.max_experts();
     let mut moes = spec.layers.iter().filter_map(LayerSpec::moe);
+    let has_gate = moes.clone().any(Moe::has_shared_gate);
     let has_shared = moes.any(|m| m.shared.is_some());
     let mut ffns = spec.layers.iter().map(|layer| &layer.ffn);
     let has_mlp = ffns.any(|ffn| matches!(ffn, Ffn::MlpAndMoe(_)));
@@ -96,7 +108,7 @@ fn widths(spec: &ModelSpec) -> [usize; 4] {
     };
     [
         if n_used > 0 { spec.d_model } else { 0 },
-        usize::from(has_shared),
+        usize::from(has_gate),
         d_shared,
         n_used * spec.d_model,
     ]
@@ -108,7 +120,7 @@ pub(crate) fn moe(p: &mut Pass<'_>, l: usize, m: &Moe) -> Result<(), Error> {
     normalize(p, layer.pre(Sublayer::Ffn), p.model.layer(l));
     route(p, l, m)?;
     if let Some(shared) = &m.shared {
-        mlp_beside(p, l, shared, SHARED)?;
+        mlp_beside(p, l, &shared.mlp, SHARED)?;
     }
     all_experts(p, l, m)?;
     combine(p, layer, m);
@@ -172,13 +184,8 @@ fn all_experts(p: &mut Pass<'_>, l: usize, m: &Moe) -> Result<(), Error> {
 /// `p = softmax(Wr h + br)`, or sigmoid; the choice of experts, and the gate of the shared one.
 fn route(p: &mut Pass<'_>, l: usize, m: &Moe) -> Result<(), Error> {
     let n = p.rows.len();
-    let d = p.model.spec().d_model;
     let t = p.model.layer(l);
-    let shared = if m.shared.is_some() {
-        &SHARED_INPUTS[..]
-    } else {
-        &[]
-    };
+    let shared = shared_inputs(m);
     let layouts = t.layouts(&[Role::FfnGateInp]) | t.layouts(shared);
     fill_router_inputs(p, l, m, layouts);
     p.observe_inputs(l, &[Role::FfnGateInp]);
@@ -189,44 +196,43 @@ fn route(p: &mut Pass<'_>, l: usize, m: &Moe) -> Result<(), Error> {
             shared_gate,
             ..
         } = &mut p.s.moe;
-        let w = t.matrix(Role::FfnGateInp, chunk);
-        let bias = t.vector_opt(Role::FfnGateInpBias);
-        let mut jobs = [Job {
-            w,
+        let job = |role, bias, out| Job {
+            w: t.matrix(role, chunk),
             bias,
-            out: &mut routing.probs[..n * m.n_experts],
+            out,
             mode: Store::Set,
-        }];
-        p.kernels.matmul(p.pool, &p.s.act, &mut jobs);
-        if m.shared.is_some() {
-            let w = t.matrix(Role::FfnGateInpShexp, chunk);
-            let mut jobs = [Job {
-                w,
-                bias: None,
-                out: &mut shared_gate[..n],
-                mode: Store::Set,
-            }];
-            p.kernels.matmul(p.pool, &p.s.act, &mut jobs);
+        };
+        let out = &mut routing.probs[..n * m.n_experts];
+        let logits = job(Role::FfnGateInp, t.vector_opt(Role::FfnGateInpBias), out);
+        p.kernels.matmul(p.pool, &p.s.act, &mut [logits]);
+        if m.has_shared_gate() {
+            let gate = job(Role::FfnGateInpShexp, None, &mut shared_gate[..n]);
+            p.kernels.matmul(p.pool, &p.s.act, &mut [gate]);
         }
     })?;
+    weigh_experts(p, m);
     let routing = &mut p.s.moe.routing;
-    let gate = match m.gating {
-        Gating::Softmax => softmax,
-        Gating::Sigmoid => sigmoid,
-    };
-    let scale = m.router_norm.map(|_| 1.0 / (d as f32).sqrt());
-    p.pool.for_each_row(
-        &mut routing.probs[..n * m.n_experts],
-        m.n_experts,
-        |_, p| {
-            if let Some(scale) = scale {
-                p.iter_mut().for_each(|p| *p *= scale);
-            }
-            gate(p);
-        },
-    );
     routing.choose(m, t.vector_opt(Role::ExpProbsBias), n);
     Ok(())
+}
+
+/// From the router's logits to weights of experts.
+fn weigh_experts(p: &mut Pass<'_>, m: &Moe) {
+    let n = p.rows.len() * m.n_experts;
+    let d = p.model.spec().d_model;
+    let gate: fn(&mut [f32]) = match m.gating {
+        Gating::Softmax => softmax,
+        Gating::Sigmoid => sigmoid,
+        Gating::SparseMixer { .. } => |_| {},
+    };
+    let scale = m.router_norm.map(|_| 1.0 / (d as f32).sqrt());
+    let probs = &mut p.s.moe.routing.probs[..n];
+    p.pool.for_each_row(probs, m.n_experts, |_, p| {
+        if let Some(scale) = scale {
+            p.iter_mut().for_each(|p| *p *= scale);
+        }
+        gate(p);
+    });
 }
 
 /// `act` = what the router reads.
@@ -336,8 +342,13 @@ fn experts(p: &mut Pass<'_>, (l, m): (usize, &Moe), start: usize) -> Result<Opti
     let layouts = layout(Role::FfnGateExps) | layout(Role::FfnUpExps);
     s.act
         .fill(p.kernels, p.pool, (places.len(), d), layouts, |i, out| {
-            let t = routing.row_at(places.start + i);
-            out.copy_from_slice(&h[t * d..(t + 1) * d]);
+            let place = places.start + i;
+            let t = routing.row_at(place);
+            let h = &h[t * d..(t + 1) * d];
+            match m.weighted {
+                WeightedSide::Output => out.copy_from_slice(h),
+                WeightedSide::Input => scaled(h, routing.weight_at(place), out),
+            }
         });
     group.observe_inputs(p.observer, l, &[Role::FfnGateExps, Role::FfnUpExps], &s.act);
     let gate = &|k| expert(k, Role::FfnGateExps, Role::FfnGateExpsBias);
@@ -377,7 +388,7 @@ fn experts(p: &mut Pass<'_>, (l, m): (usize, &Moe), start: usize) -> Result<Opti
 }
 
 /// `x += residual_scale * (w_1 y_1 + ... + w_k y_k + sigmoid(gate) * shared)`, in the order of
-/// rank; or into `y`, if a norm follows.
+/// rank; or into `y`, if a norm follows. Weights of inputs are in the results already.
 fn combine(p: &mut Pass<'_>, layer: &LayerSpec, m: &Moe) {
     let n = p.rows.len();
     let d = p.model.spec().d_model;
@@ -401,16 +412,25 @@ fn combine(p: &mut Pass<'_>, layer: &LayerSpec, m: &Moe) {
             out.fill(0.0);
         }
         for (place, weight) in routing.of_row(t) {
-            add(out, scale * weight, &y[place * d..(place + 1) * d]);
+            let factor = match m.weighted {
+                WeightedSide::Output => scale * weight,
+                WeightedSide::Input => scale,
+            };
+            add(out, factor, &y[place * d..(place + 1) * d]);
         }
-        if m.shared.is_some() {
-            add(
-                out,
-                scale * math::sigmoid(shared_gate[t]),
-                &shared[t * d..(t + 1) * d],
-            );
+        if let Some(expert) = &m.shared {
+            let factor = match expert.is_gated {
+                true => scale * math::sigmoid(shared_gate[t]),
+                false => scale,
+            };
+            add(out, factor, &shared[t * d..(t + 1) * d]);
         }
     });
+}
+
+/// `out = factor * x`.
+fn scaled(x: &[f32], factor: f32, out: &mut [f32]) {
+    out.iter_mut().zip(x).for_each(|(y, x)| *y = factor * x);
 }
 
 /// `x += factor * y`.

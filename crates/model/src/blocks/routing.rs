@@ -9,24 +9,17 @@ use std::ops::Range;
 
 use atta_kernels::Activations;
 
+use super::selection::{Choice, Selector};
 use crate::{
     Inputs, Observer, Role,
     spec::{ModelSpec, Moe},
 };
 
-/// An expert of a row, and the factor of its result.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Choice {
-    pub(crate) expert: u32,
-    pub(crate) weight: f32,
-}
-
 /// The routes of a step through one layer.
 pub(crate) struct Routing {
     /// The router's weights, `[n_rows, n_experts]`.
     pub(crate) probs: Vec<f32>,
-    /// Sums of a row's weights and the selection bias, `[n_experts]`.
-    scores: Vec<f32>,
+    selector: Selector,
     /// By slot, `[n_rows, n_used]`: the experts of each row, the largest weight first.
     chosen: Vec<Choice>,
     /// The place of each slot.
@@ -49,7 +42,7 @@ impl Routing {
         let (n_experts, n_used) = spec.max_experts();
         Self {
             probs: vec![0.0; n_rows * n_experts],
-            scores: vec![0.0; n_experts],
+            selector: Selector::new(n_experts),
             chosen: Vec::with_capacity(n_rows * n_used),
             places: vec![0; n_rows * n_used],
             slots: vec![0; n_rows * n_used],
@@ -65,10 +58,11 @@ impl Routing {
     pub(crate) fn bytes(spec: &ModelSpec, n_rows: usize) -> u64 {
         let (n_experts, n_used) = spec.max_experts();
         let per_row = 4 * n_experts + n_used * (size_of::<Choice>() + 2 * size_of::<usize>());
-        let per_expert = size_of::<f32>() + size_of::<u32>() + 2 * size_of::<usize>();
+        let per_expert = size_of::<u32>() + 2 * size_of::<usize>();
         (n_rows as u64)
             .saturating_mul(per_row as u64)
             .saturating_add((n_experts * per_expert) as u64)
+            .saturating_add(Selector::bytes(n_experts))
     }
 
     /// Takes the best experts of each row from `probs`, `[n_rows, n_experts]`, to which `bias`,
@@ -77,20 +71,7 @@ impl Routing {
         self.n_used = m.n_used;
         self.chosen.clear();
         for probs in self.probs[..n_rows * m.n_experts].chunks_exact(m.n_experts) {
-            let first = self.chosen.len();
-            match bias {
-                None => push_best(&mut self.chosen, probs, m.n_used),
-                Some(bias) => {
-                    let scores = &mut self.scores[..m.n_experts];
-                    let sums = scores.iter_mut().zip(probs.iter().zip(bias));
-                    sums.for_each(|(score, (p, b))| *score = p + b);
-                    push_best(&mut self.chosen, scores, m.n_used);
-                    let best = &mut self.chosen[first..];
-                    best.iter_mut()
-                        .for_each(|c| c.weight = probs[c.expert as usize]);
-                }
-            }
-            weigh(m, &mut self.chosen[first..]);
+            self.selector.choose(m, probs, bias, &mut self.chosen);
         }
         self.sort(m.n_experts);
     }
@@ -136,6 +117,11 @@ impl Routing {
     /// The row of a place.
     pub(crate) fn row_at(&self, place: usize) -> usize {
         self.slots[place] / self.n_used
+    }
+
+    /// The weight of a place's expert.
+    pub(crate) fn weight_at(&self, place: usize) -> f32 {
+        self.chosen[self.slots[place]].weight
     }
 
     /// Places and weights of the experts of a row, in the order of rank.
@@ -193,62 +179,9 @@ pub(crate) fn group_rows(spec: &ModelSpec, n_rows: usize) -> usize {
     n_rows.max(spec.max_experts().1)
 }
 
-/// Appends the `n_used` experts of largest weight, the largest first.
-fn push_best(chosen: &mut Vec<Choice>, weights: &[f32], n_used: usize) {
-    let first = chosen.len();
-    for (expert, &weight) in weights.iter().enumerate() {
-        // Behind equal weights, so that a tie goes to the lower id. NaN goes behind everything.
-        let at = first + chosen[first..].partition_point(|c| c.weight >= weight || weight.is_nan());
-        if at < first + n_used {
-            chosen.truncate(first + n_used - 1);
-            chosen.insert(
-                at,
-                Choice {
-                    expert: expert as u32,
-                    weight,
-                },
-            );
-        }
-    }
-}
-
-/// Turns the probabilities of the chosen experts into factors.
-fn weigh(m: &Moe, chosen: &mut [Choice]) {
-    let sum = if m.renormalize {
-        chosen.iter().map(|c| c.weight).sum()
-    } else {
-        1.0
-    };
-    chosen
-        .iter_mut()
-        .for_each(|c| c.weight = c.weight / sum * m.weights_scale);
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn best(weights: &[f32], n_used: usize) -> Vec<u32> {
-        let mut chosen = vec![Choice {
-            expert: 9,
-            weight: 9.0,
-        }];
-        push_best(&mut chosen, weights, n_used);
-        chosen[1..].iter().map(|c| c.expert).collect()
-    }
-
-    #[test]
-    fn the_largest_come_first_and_ties_go_to_the_lower_id() {
-        assert_eq!(best(&[0.1, 0.4, 0.3, 0.4, 0.2], 3), [1, 3, 2]);
-        assert_eq!(best(&[0.5; 4], 2), [0, 1]);
-        assert_eq!(best(&[0.1, 0.2, 0.3], 3), [2, 1, 0]);
-    }
-
-    #[test]
-    fn weights_that_are_no_numbers_still_choose_that_many() {
-        assert_eq!(best(&[f32::NAN; 5], 2).len(), 2);
-        assert_eq!(best(&[f32::NAN, 0.5, f32::NAN, 0.6], 2).len(), 2);
-    }
 
     fn routing(n_used: usize, max_rows: usize, chosen: &[u32]) -> Routing {
         let chosen: Vec<_> = chosen
@@ -261,13 +194,13 @@ mod tests {
         let places = vec![0; chosen.len()];
         let slots = vec![0; chosen.len()];
         let probs = Vec::new();
-        let scores = Vec::new();
+        let selector = Selector::new(0);
         let experts = Vec::new();
         let bounds = Vec::new();
         let next = Vec::new();
         let mut routing = Routing {
             probs,
-            scores,
+            selector,
             chosen,
             places,
             slots,

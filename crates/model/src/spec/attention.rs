@@ -118,6 +118,11 @@ pub enum QkNorm {
         /// Whether there are such norms. Files have no key for it (Command R, StableLM).
         presence: Presence,
     },
+    /// As [`PerHead`](Self::PerHead) where the file has the weights, and none elsewhere (GLM-4.5).
+    PerHeadIfThere {
+        /// As in [`Norm::Rms`].
+        eps: f32,
+    },
     /// RMS norm over all heads together, weights of width `d_q` and `d_kv` (OLMo 2, section 3.2).
     Whole {
         /// As in [`Norm::Rms`](super::Norm::Rms).

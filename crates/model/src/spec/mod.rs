@@ -7,6 +7,7 @@
 
 mod attention;
 mod encoder;
+mod experts;
 mod layer_embed;
 mod recurrent;
 mod rope;
@@ -15,6 +16,7 @@ use crate::KvType;
 
 pub use attention::{Attention, KvSource, Mask, OutputGate, QkNorm, Temperature};
 pub use encoder::{Outputs, TokenTypes};
+pub use experts::{ExpertGroups, Gating, GroupScore, MlpAndMoe, Moe, SharedExpert, WeightedSide};
 pub use layer_embed::LayerEmbed;
 pub use recurrent::{DeltaNet, GateRows, KeySharing, ShortConv};
 pub use rope::{Factors, Pairing, RampEnds, Rope, RopeScaling, Yarn, yarn_magnitude};
@@ -146,58 +148,6 @@ pub enum Ffn {
     Moe(Moe),
     /// A gated MLP and experts beside it.
     MlpAndMoe(MlpAndMoe),
-}
-
-/// A gated MLP and a mixture of experts that read the same residual, each between norms of its own
-/// (Gemma 4): `norm_mlp(mlp(pre(x))) + norm_moe(moe(pre_moe(x)))`, where `pre` is the norm of the
-/// layer's wiring.
-#[derive(Clone, Debug, PartialEq)]
-pub struct MlpAndMoe {
-    /// The MLP of every position.
-    pub mlp: Mlp,
-    /// The experts.
-    pub moe: Moe,
-    /// Epsilon of the RMS norms `norm_mlp`, `norm_moe` and `pre_moe`.
-    pub eps: f32,
-}
-
-/// A mixture of experts (Shazeer et al. 2017; Fedus et al. 2021): a router gives each position a
-/// weight for every expert, and the sum of the `n_used` best experts' results, times their weights,
-/// is the result.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Moe {
-    /// Experts of the layer.
-    pub n_experts: usize,
-    /// Experts that a position uses.
-    pub n_used: usize,
-    /// The MLP of each expert.
-    pub expert: Mlp,
-    /// `Some(eps)`: the router reads `norm(x) / sqrt(d_model)` of the residual, with an RMS norm of
-    /// its own (Gemma 4); `None`: the input of the experts.
-    pub router_norm: Option<f32>,
-    /// Whether the router has a bias, `[n_experts]`.
-    pub router_bias: Presence,
-    /// From the router's logits to weights.
-    pub gating: Gating,
-    /// Whether there is a bias, `[n_experts]`, that is added to weights for the choice of experts
-    /// only (Wang et al. 2024).
-    pub selection_bias: Presence,
-    /// Whether the weights of the chosen experts are divided by their sum.
-    pub renormalize: bool,
-    /// The weights of the chosen experts are multiplied by this.
-    pub weights_scale: f32,
-    /// `Some(mlp)`: every position also gets `sigmoid(g · x) * mlp(x)` (Qwen2 MoE).
-    pub shared: Option<Mlp>,
-}
-
-/// How a router's logits become weights of experts. The experts of largest weight plus selection
-/// bias are chosen, the lower id on ties.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Gating {
-    /// Softmax over all experts.
-    Softmax,
-    /// The sigmoid of each logit.
-    Sigmoid,
 }
 
 /// A feed-forward network of one hidden layer.
@@ -446,8 +396,7 @@ impl ModelSpec {
     pub fn max_widths(&self) -> (usize, usize, usize) {
         let mut max = (0, 0, 0);
         for layer in &self.layers {
-            let experts = layer.moe().into_iter();
-            let mlps = experts.flat_map(|m| std::iter::once(&m.expert).chain(&m.shared));
+            let mlps = layer.moe().into_iter().flat_map(Moe::mlps);
             max.2 = mlps
                 .chain([layer.mlp()])
                 .map(|m| m.d_ff)

@@ -70,7 +70,6 @@ pub(super) const ALL: &[Family] = &[
             prefix: "experts.",
             keeps_gate_up: true,
             widths: &[("moe_intermediate_size", "expert_feed_forward_length")],
-            are_renormalized: true,
             ..QWEN_EXPERTS
         }),
         own_keys: Some(gemma4::write_keys),

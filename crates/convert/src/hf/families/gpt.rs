@@ -56,7 +56,6 @@ pub(super) const ALL: &[Family] = &[
         experts: Some(Experts {
             gate_up: GateUpLayout::Columns,
             widths: &[("intermediate_size", "expert_feed_forward_length")],
-            are_renormalized: true,
             ..QWEN_EXPERTS
         }),
         otherwise_named: &[Role::FfnNorm],

@@ -2,12 +2,13 @@
 
 use atta_model::Role;
 
-use super::LLAMA;
+use super::{LLAMA, QWEN_EXPERTS};
 use crate::{
     Error,
     hf::{
         config::Config,
-        family::{Family, Window},
+        experts,
+        family::{Experts, Family, Window},
         keys::Keys,
         rope::Rope,
     },
@@ -27,8 +28,30 @@ const GRANITE: Family = Family {
     ..LLAMA
 };
 
+/// Granite with experts.
+const GRANITE_MOE: Family = Family {
+    classes: &["GraniteMoeForCausalLM", "GraniteMoeSharedForCausalLM"],
+    arch: "granitemoe",
+    names: &[
+        (Role::FfnGateInp, "block_sparse_moe.router.layer.weight"),
+        (Role::FfnDownShexp, "shared_mlp.output_linear.weight"),
+    ],
+    gate_up: Some("shared_mlp.input_linear.weight"),
+    experts: Some(Experts {
+        joined: [
+            "block_sparse_moe.input_linear.weight",
+            "block_sparse_moe.output_linear.weight",
+        ],
+        widths: &[],
+        ..QWEN_EXPERTS
+    }),
+    own_keys: Some(experts::write_granite_keys),
+    ..GRANITE
+};
+
 pub(super) const ALL: &[Family] = &[
     GRANITE,
+    GRANITE_MOE,
     Family {
         // Those without mamba layers and experts, such as Granite 4.0 micro.
         classes: &["GraniteMoeHybridForCausalLM"],

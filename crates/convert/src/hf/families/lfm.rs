@@ -44,7 +44,6 @@ pub(super) const ALL: &[Family] = &[
         experts: Some(Experts {
             prefix: "feed_forward.experts.",
             parts: ["w1.weight", "w3.weight", "w2.weight"],
-            are_renormalized: true,
             gating: Some(2),
             ..QWEN_EXPERTS
         }),

@@ -23,7 +23,6 @@ pub(super) const ALL: &[Family] = &[
             prefix: "block_sparse_moe.experts.",
             parts: ["w1.weight", "w3.weight", "w2.weight"],
             widths: &[],
-            are_renormalized: true,
             ..QWEN_EXPERTS
         }),
         ..LLAMA

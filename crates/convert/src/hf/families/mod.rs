@@ -12,6 +12,7 @@ mod granite;
 mod layer_norm;
 mod lfm;
 mod llama;
+mod moe;
 mod other_norms;
 mod phi;
 mod qwen;
@@ -33,6 +34,7 @@ pub(super) fn all() -> impl Iterator<Item = &'static Family> {
         layer_norm::ALL,
         lfm::ALL,
         llama::ALL,
+        moe::ALL,
         other_norms::ALL,
         phi::ALL,
         qwen::ALL,
@@ -82,6 +84,7 @@ pub(super) const HALVES: Family = Family {
 const QWEN_EXPERTS: Experts = Experts {
     prefix: "mlp.experts.",
     parts: ["gate_proj.weight", "up_proj.weight", "down_proj.weight"],
+    joined: ["mlp.experts.gate_up_proj", "mlp.experts.down_proj"],
     gate_up: GateUpLayout::Halves,
     keeps_gate_up: false,
     widths: &[
@@ -91,6 +94,5 @@ const QWEN_EXPERTS: Experts = Experts {
             "expert_shared_feed_forward_length",
         ),
     ],
-    are_renormalized: false,
     gating: None,
 };

@@ -70,10 +70,7 @@ pub(super) const ALL: &[Family] = &[
         defaults: r#"{"norm_topk_prob": false, "head_dim": 128}"#,
         fixed: &[("decoder_sparse_step", "1"), ("mlp_only_layers", "[]")],
         window: Window::Last,
-        experts: Some(Experts {
-            are_renormalized: true,
-            ..QWEN_EXPERTS
-        }),
+        experts: Some(Experts { ..QWEN_EXPERTS }),
         ..HALVES
     },
     QWEN35,
@@ -83,10 +80,7 @@ pub(super) const ALL: &[Family] = &[
             "Qwen3_5MoeForConditionalGeneration",
         ],
         arch: "qwen35moe",
-        experts: Some(Experts {
-            are_renormalized: true,
-            ..QWEN_EXPERTS
-        }),
+        experts: Some(Experts { ..QWEN_EXPERTS }),
         ..QWEN35
     },
     Family {
@@ -98,10 +92,7 @@ pub(super) const ALL: &[Family] = &[
             "linear_num_value_heads": 32, "norm_topk_prob": true}"#,
         fixed: &[("decoder_sparse_step", "1"), ("mlp_only_layers", "[]")],
         sections: None,
-        experts: Some(Experts {
-            are_renormalized: true,
-            ..QWEN_EXPERTS
-        }),
+        experts: Some(Experts { ..QWEN_EXPERTS }),
         ..QWEN35
     },
 ];

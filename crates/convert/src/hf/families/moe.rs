@@ -1,0 +1,74 @@
+//! Models with experts whose dense relatives are of other families.
+
+use atta_model::Role;
+
+use super::{HALVES, QWEN_EXPERTS};
+use crate::hf::{
+    experts,
+    family::{Experts, Family},
+};
+
+/// Shared experts of most classes, which are one MLP.
+const SHARED: [(Role, &str); 3] = [
+    (Role::FfnGateShexp, "mlp.shared_experts.gate_proj.weight"),
+    (Role::FfnUpShexp, "mlp.shared_experts.up_proj.weight"),
+    (Role::FfnDownShexp, "mlp.shared_experts.down_proj.weight"),
+];
+
+/// Experts whose width is a field of its own.
+const WIDE: Experts = Experts {
+    widths: &[("moe_intermediate_size", "expert_feed_forward_length")],
+    ..QWEN_EXPERTS
+};
+
+const GLM4_MOE: Family = Family {
+    classes: &["Glm4MoeForCausalLM"],
+    arch: "glm4moe",
+    defaults: r#"{"num_key_value_heads": 8, "partial_rotary_factor": 0.5, "rms_norm_eps": 1e-5,
+        "num_experts_per_tok": 8, "n_routed_experts": 128, "moe_intermediate_size": 1408,
+        "n_group": 1, "topk_group": 1, "n_shared_experts": 1, "first_k_dense_replace": 1,
+        "routed_scaling_factor": 1.0, "norm_topk_prob": true}"#,
+    names_d_rope: true,
+    names: &SHARED,
+    experts: Some(Experts {
+        gating: Some(2),
+        ..WIDE
+    }),
+    otherwise_named: &[Role::FfnNorm],
+    ..HALVES
+};
+
+const ERNIE4_5_MOE: Family = Family {
+    classes: &["Ernie4_5_MoeForCausalLM"],
+    arch: "ernie4_5-moe",
+    defaults: r#"{"tie_word_embeddings": true, "num_key_value_heads": 4, "rope_theta": 500000.0,
+        "rms_norm_eps": 1e-5, "moe_num_experts": 64, "moe_k": 6, "moe_intermediate_size": 1536,
+        "moe_num_shared_experts": 2, "moe_layer_start_index": 1, "moe_layer_end_index": -1,
+        "moe_layer_interval": 1}"#,
+    names: &[
+        SHARED[0],
+        SHARED[1],
+        SHARED[2],
+        (
+            Role::ExpProbsBias,
+            "mlp.moe_statics.e_score_correction_bias",
+        ),
+    ],
+    experts: Some(WIDE),
+    own_keys: Some(experts::write_ernie_keys),
+    ..HALVES
+};
+
+const OLMOE: Family = Family {
+    classes: &["OlmoeForCausalLM"],
+    arch: "olmoe",
+    defaults: r#"{"norm_topk_prob": false, "num_experts": 64, "num_experts_per_tok": 8}"#,
+    fixed: &[("clip_qkv", "null")],
+    experts: Some(Experts {
+        widths: &[],
+        ..QWEN_EXPERTS
+    }),
+    ..HALVES
+};
+
+pub(super) const ALL: &[Family] = &[ERNIE4_5_MOE, GLM4_MOE, OLMOE];
