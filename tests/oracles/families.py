@@ -157,6 +157,21 @@ FAMILIES += [
            tensors={"embed": (0.0, 0.05), "post_attention_layernorm": (-0.7, 0.1), "post_feedforward_layernorm": (-0.7, 0.1)}),
 ]
 
+LATENT = PLAIN | dict(num_key_value_heads=4, q_lora_rank=20, kv_lora_rank=24, qk_nope_head_dim=6, qk_rope_head_dim=8, v_head_dim=8)
+LATENT_TENSORS = {"embed_tokens": (0.0, 0.03), "lm_head": (0.0, 0.03), "q_b_proj": (0.0, 0.6), "kv_a_proj": (0.0, 0.4)}
+# The converter of MiniCPM3 writes no base, which is the usual one.
+LATENT_BASE = dict(rope_parameters={"rope_type": "default", "rope_theta": 10000.0})
+LATENT_LONG = LATENT | dict(max_position_embeddings=48, rope_parameters={
+    "rope_type": "longrope", "rope_theta": 10000.0, "original_max_position_embeddings": 48,
+    "short_factor": [1.0, 1.1, 1.3, 1.5], "long_factor": [1.2, 1.7, 2.5, 3.5]})
+
+FAMILIES += [
+    Family("minicpm3", "minicpm3", "MiniCPM3", sizes(**LATENT | LATENT_BASE), seed=12, tensors=LATENT_TENSORS,
+           changes={"rms_norm_eps": 2 * EPS, "scale_emb": 11, "scale_depth": 1.5, "dim_model_base": 240}),
+    Family("minicpm3-long", "minicpm3", "MiniCPM3", sizes(**LATENT_LONG, tie_word_embeddings=True, num_hidden_layers=2), seed=13, tensors=LATENT_TENSORS,
+           changes={"rope_parameters": LATENT_LONG["rope_parameters"] | {"long_factor": [1.4, 2.0, 3.0, 5.0]}}),
+]
+
 
 def configuration(row, **other):
     if row.around:

@@ -18,11 +18,13 @@ mod glm4moe;
 mod gpt2;
 mod gpt_oss;
 mod granite;
+mod latent;
 mod lfm2;
 mod lfm2moe;
 mod llama;
 mod llama_like;
 mod meta;
+mod minicpm3;
 mod mistral3;
 mod modern_bert;
 mod nomic_bert;
@@ -84,6 +86,7 @@ pub const REGISTRY: &[Row] = &[
     row("lfm2", lfm2::lower),
     row("lfm2moe", lfm2moe::lower),
     row("llama", llama::lower),
+    row("minicpm3", minicpm3::lower),
     row("mistral3", mistral3::lower),
     row("modern-bert", modern_bert::lower),
     row("nomic-bert", nomic_bert::lower),

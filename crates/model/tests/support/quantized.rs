@@ -23,18 +23,24 @@ pub(crate) enum Blocks {
 
 impl Blocks {
     /// What is written over the sizes of a tiny model.
-    fn sizes(self) -> [(&'static str, u32); 11] {
+    fn sizes(self) -> [(&'static str, u32); 15] {
         let [d_model, d_ff, d_head, d_expert, d_inner] = match self {
             Self::Of32 => [96, 160, 32, 64, 160],
             Self::Of256 => [256, 512, 64, 256, 256],
             Self::Nvfp4 => [192, 320, 64, 128, 192],
         };
+        // Of which 8 elements are rotated.
+        let d_latent_head = d_head + 8;
         [
             ("context_length", 1024),
             ("embedding_length", d_model),
             ("feed_forward_length", d_ff),
             ("attention.key_length", d_head),
             ("attention.value_length", d_head),
+            ("attention.key_length_mla", d_latent_head),
+            ("attention.value_length_mla", d_head),
+            ("attention.kv_lora_rank", d_inner),
+            ("attention.q_lora_rank", d_model),
             ("attention.key_length_swa", d_head),
             ("attention.value_length_swa", d_head),
             ("embedding_length_per_layer_input", d_expert),
