@@ -22,7 +22,7 @@ const D_MODEL_BASE: f32 = 256.0;
 const EMBED_SCALE: f32 = 12.0;
 
 /// The results of sublayers are multiplied by this, divided by the root of the number of layers.
-const DEPTH_SCALE: f32 = 1.4;
+const DEPTH_SCALE: f64 = 1.4;
 
 pub(super) fn lower(m: &Meta<'_>) -> Result<ModelSpec, Error> {
     no_experts(m)?;
@@ -30,7 +30,7 @@ pub(super) fn lower(m: &Meta<'_>) -> Result<ModelSpec, Error> {
     let embed_scale = m.positive_opt("embedding_scale")?.unwrap_or(EMBED_SCALE);
     let residual_scale = match m.positive_opt("residual_scale")? {
         Some(scale) => scale,
-        None => DEPTH_SCALE / (m.n_layers()? as f32).sqrt(),
+        None => (DEPTH_SCALE / (m.n_layers()? as f64).sqrt()) as f32,
     };
     let divisor = match m.positive_opt("logit_scale")? {
         Some(divisor) => divisor,

@@ -7,6 +7,7 @@
 mod bert;
 mod bert_like;
 mod bitnet;
+mod deepseek2;
 mod ernie4_5;
 mod experts;
 mod gemma;
@@ -73,6 +74,7 @@ const fn row(name: &'static str, lower: fn(&Meta<'_>) -> Result<ModelSpec, Error
 pub const REGISTRY: &[Row] = &[
     row("bert", bert::lower),
     row("bitnet", bitnet::lower),
+    row("deepseek2", deepseek2::lower),
     row("ernie4_5", ernie4_5::lower),
     row("gemma", gemma::lower),
     row("gemma-embedding", gemma_embedding::lower),
