@@ -177,6 +177,43 @@ FAMILIES += [
            tensors={"embed": (0.0, 0.05), "post_attention_layernorm": (-0.7, 0.1), "post_feedforward_layernorm": (-0.7, 0.1)}),
 ]
 
+LATENT = PLAIN | dict(num_key_value_heads=4, q_lora_rank=20, kv_lora_rank=24, qk_nope_head_dim=6, qk_rope_head_dim=8, v_head_dim=8)
+LATENT_TENSORS = {"embed_tokens": (0.0, 0.03), "lm_head": (0.0, 0.03), "correction_bias": (0.0, 0.05), "q_b_proj": (0.0, 0.6), "kv_a_proj": (0.0, 0.4)}
+# The converter of MiniCPM3 writes no base, which is the usual one.
+LATENT_BASE = dict(rope_parameters={"rope_type": "default", "rope_theta": 10000.0})
+LATENT_LONG = LATENT | dict(max_position_embeddings=48, rope_parameters={
+    "rope_type": "longrope", "rope_theta": 10000.0, "original_max_position_embeddings": 48,
+    "short_factor": [1.0, 1.1, 1.3, 1.5], "long_factor": [1.2, 1.7, 2.5, 3.5]})
+
+LATENT_EXPERTS = dict(n_routed_experts=6, num_experts_per_tok=3, n_shared_experts=2, moe_intermediate_size=12,
+                      routed_scaling_factor=1.7, experts_implementation="eager")
+LATENT_YARN = dict(rope_parameters={"rope_type": "yarn", "rope_theta": 50.0, "factor": 4.0, "original_max_position_embeddings": 64,
+                                    "beta_fast": 3.5, "beta_slow": 1.0, "mscale": 0.7, "mscale_all_dim": 0.7})
+
+FAMILIES += [
+    Family("minicpm3", "minicpm3", "MiniCPM3", sizes(**LATENT | LATENT_BASE), seed=12, tensors=LATENT_TENSORS,
+           changes={"rms_norm_eps": 2 * EPS, "scale_emb": 11, "scale_depth": 1.5, "dim_model_base": 240}),
+    Family("youtu", "deepseek2", "Youtu", sizes(**LATENT, tie_word_embeddings=True), seed=14, tensors=LATENT_TENSORS,
+           changes=PLAIN_CHANGES),
+    Family("deepseek2-lite", "deepseek2", "DeepseekV2", sizes(**LATENT | LATENT_EXPERTS | {"q_lora_rank": None, "v_head_dim": 10,
+           "topk_method": "greedy", "first_k_dense_replace": 1, "routed_scaling_factor": 1.0, "num_hidden_layers": 3}), seed=15,
+           experts=(6, 3), tensors=LATENT_TENSORS | {"q_proj": (0.0, 0.6)}, changes=PLAIN_CHANGES | {"num_experts_per_tok": 2}),
+    Family("deepseek2", "deepseek2", "DeepseekV2", sizes(**LATENT | LATENT_EXPERTS | {"topk_method": "group_limited_greedy",
+           "n_group": 3, "topk_group": 2, "first_k_dense_replace": 0, "num_hidden_layers": 2}), seed=16, experts=(6, 3),
+           tensors=LATENT_TENSORS, changes=PLAIN_CHANGES | {"n_group": 2, "topk_group": 3, "routed_scaling_factor": 1.4}),
+    Family("deepseek3", "deepseek2", "DeepseekV3", sizes(**LATENT | LATENT_EXPERTS | LATENT_YARN | {"n_group": 3, "topk_group": 2,
+           "first_k_dense_replace": 1, "norm_topk_prob": True, "num_hidden_layers": 3}), seed=17, experts=(6, 3), tensors=LATENT_TENSORS,
+           files={"config.json": {"scoring_func": "sigmoid"}},
+           changes={"rms_norm_eps": 2 * EPS, "n_group": 2, "topk_group": 3, "norm_topk_prob": False,
+                    "rope_parameters": LATENT_YARN["rope_parameters"] | {"mscale": 0.9, "mscale_all_dim": 0.9}}),
+    Family("glm4-flash", "deepseek2", "Glm4MoeLite", sizes(**LATENT | LATENT_EXPERTS | {"n_group": 1, "topk_group": 1,
+           "norm_topk_prob": True, "num_hidden_layers": 3}), seed=18, experts=(6, 3), tensors=LATENT_TENSORS,
+           files={"config.json": {"scoring_func": "sigmoid", "first_k_dense_replace": 1}},
+           changes=PLAIN_CHANGES | {"num_experts_per_tok": 2, "routed_scaling_factor": 1.4}),
+    Family("minicpm3-long", "minicpm3", "MiniCPM3", sizes(**LATENT_LONG, tie_word_embeddings=True, num_hidden_layers=2), seed=13, tensors=LATENT_TENSORS,
+           changes={"rope_parameters": LATENT_LONG["rope_parameters"] | {"long_factor": [1.4, 2.0, 3.0, 5.0]}}),
+]
+
 
 # Dense models of other makers.
 SHARP_LAYERS = {"query_layernorm": (1.3, 0.4), "key_layernorm": (1.3, 0.4)}

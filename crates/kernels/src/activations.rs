@@ -177,6 +177,12 @@ impl Activations {
         }
     }
 
+    /// The most rows of width `d` that fit the buffers.
+    pub fn n_rows_max(&self, d: usize) -> usize {
+        let n_blocks = self.q8_256.codes.len();
+        (n_blocks / d.div_ceil(256).max(1)).min((self.values.len() - SLACK) / d.max(1))
+    }
+
     /// Rows filled last.
     pub fn n_rows(&self) -> usize {
         self.n_rows

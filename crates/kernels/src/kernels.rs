@@ -10,8 +10,10 @@ use crate::{Activation, Activations, Attention, Error, Matrix, Pool, attention, 
 use std::ops::Range;
 
 mod grouped;
+mod transposed;
 
 pub use grouped::{GatedGroups, Groups};
+pub use transposed::D_TRANSPOSED_MAX;
 
 /// Matrices of one region; more are done in several.
 const JOBS: usize = 8;

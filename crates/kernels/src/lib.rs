@@ -30,6 +30,8 @@
 //!   position; chunks of 128 absolute positions, each with its own softmax, merged in order of
 //!   position; a head's sink comes last. Scores with quantized keys are integer products and the
 //!   f32 steps of `algo/attention/codes.rs`.
+//! - **Transposed products**: weights are decoded to f32, and rows are added in order, each product
+//!   rounded first.
 //! - **Scans**: a state is updated position by position, its sums in lanes and never fused
 //!   (`algo/scan.rs`); a prompt takes the same steps as single tokens.
 //!
@@ -83,7 +85,7 @@ pub use algo::scan::Strided;
 pub(crate) use attention::Q4_GROUP;
 pub use attention::{Attention, AttnRow, AttnScratch, D_HEAD_MAX, KvElem, KvLayer};
 pub use error::Error;
-pub use kernels::{Gated, GatedGroups, Groups, Job, Kernels, Store};
+pub use kernels::{D_TRANSPOSED_MAX, Gated, GatedGroups, Groups, Job, Kernels, Store};
 pub use matrix::{Layouts, Matrix};
 pub use pool::Pool;
 pub use scan::{D_KEY_MAX, Scan};

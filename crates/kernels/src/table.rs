@@ -51,6 +51,7 @@ pub(crate) struct Table {
     l2_norm_inplace: unsafe fn(&mut [f32], f32, f32),
     add_assign: unsafe fn(&mut [f32], &[f32]),
     add_products: unsafe fn(&mut [f32], &[f32], &[f32]),
+    add_scaled: unsafe fn(&mut [f32], f32, &[f32]),
     scan_part: unsafe fn(&ScanPart<'_>, &mut [f32], &mut Strip<'_>),
     store_kv: unsafe fn(&[f32], KvElem, &mut [u8]),
     hadamard: unsafe fn(&mut [f32]),
@@ -148,6 +149,8 @@ macro_rules! table {
     entry!($features add_assign(out: &mut [f32], x: &[f32]) norm::add_assign(out, x));
     entry!($features add_products(out: &mut [f32], x: &[f32], w: &[f32])
                 norm::add_products(out, x, w));
+    entry!($features add_scaled(out: &mut [f32], factor: f32, x: &[f32])
+                norm::add_scaled(out, factor, x));
     entry!($features scan_part(part: &ScanPart<'_>, after: &mut [f32], out: &mut Strip<'_>)
                 scan($isa, part, after, out));
     entry!($features store(x: &[f32], elem: KvElem, out: &mut [u8]) kv::store(x, elem, out));
@@ -175,6 +178,7 @@ macro_rules! table {
                 l2_norm_inplace,
                 add_assign,
                 add_products,
+                add_scaled,
                 scan_part,
                 store_kv: store,
                 hadamard,
@@ -701,6 +705,12 @@ impl Kernels {
         assert!(same, "products of rows of different lengths");
         // SAFETY: as above.
         unsafe { (self.table().add_products)(out, x, w) }
+    }
+
+    /// `out += factor · x`, both `[d]`; products are rounded before they are added.
+    pub(crate) fn add_scaled(self, out: &mut [f32], factor: f32, x: &[f32]) {
+        // SAFETY: as above.
+        unsafe { (self.table().add_scaled)(out, factor, x) }
     }
 
     /// `gate = activation(gate) · up`, both `[d]`.

@@ -7,11 +7,13 @@
 mod cost;
 mod matching;
 
+use std::ops::Range;
+
 use atta_formats::{Encoding, TensorInfo, TensorType};
 use atta_kernels::{Layouts, Matrix};
 use atta_store::{
-    Budget, ChunkGuard, Extent, InMemory, LayerTables, ModelFiles, Plan, Reservation, RowTable,
-    Weights,
+    Budget, ChunkGuard, Extent, InMemory, LayerTables, ModelFiles, Plan, Projection, Reservation,
+    RowTable, Weights,
 };
 
 use crate::{
@@ -311,6 +313,8 @@ struct MatrixRef {
     index: usize,
     is_of_experts: bool,
     table: RowTable,
+    /// Rows of each part of the table; 1 unless the parts are matrices of heads or experts.
+    n_part_rows: usize,
     /// Its first row in each expert of the tensor.
     first_row: usize,
 }
@@ -329,7 +333,7 @@ impl MatrixRef {
         let matrix = Matrix::new(encoding, n_rows, self.d_in, bytes);
         matrix
             .expect("sizes were checked when it was bound")
-            .rows_of(self.d_out, rows.first)
+            .rows_of(self.d_out, rows.first * self.n_part_rows)
     }
 
     fn layout(self) -> Layouts {
@@ -345,6 +349,28 @@ impl Tensors {
     /// The rows of a matrix that are in a chunk.
     pub(crate) fn matrix<'a>(&self, role: Role, chunk: &'a ChunkGuard<'_>) -> Matrix<'a> {
         self.place(role).at(chunk, self.scale(role, 0))
+    }
+
+    /// The heads whose matrices are in a chunk.
+    pub(crate) fn heads(&self, role: Role, chunk: &ChunkGuard<'_>) -> Range<usize> {
+        let place = self.place(role);
+        let parts = chunk.tensor(place.index);
+        let n_parts = parts.bytes.len() as u64 / place.table.row_bytes.max(1);
+        parts.first..parts.first + n_parts as usize
+    }
+
+    /// Some rows of the matrix of head `h`, which is in a chunk.
+    pub(crate) fn head<'a>(
+        &self,
+        role: Role,
+        h: usize,
+        rows: Range<usize>,
+        chunk: &'a ChunkGuard<'_>,
+    ) -> Matrix<'a> {
+        let first = h * self.place(role).n_part_rows;
+        let rows = first + rows.start..first + rows.end;
+        let part = self.matrix(role, chunk).row_range(rows);
+        part.rows_of(part.d_out(), 0)
     }
 
     /// The factor of a matrix, or of that of expert `e`.
@@ -444,7 +470,12 @@ impl<'a> Binder<'a> {
         let rows = by_rows(req, found.extent());
         let index = match (req.role.placement(), req.layer) {
             (Placement::Layer(group), Some(l)) => {
-                push(&mut self.plan.layers[l][group as usize], rows)
+                let groups = &mut self.plan.layers[l];
+                if req.role == Role::AttnKvB {
+                    // The only tensor of both groups: each head's rows of values follow its keys'.
+                    push(&mut groups[Projection::ValueUp as usize], rows);
+                }
+                push(&mut groups[group as usize], rows)
             }
             (Placement::Layer(group), None) => push(&mut self.plan.layers[0][group as usize], rows),
             (Placement::Experts, Some(l)) => {
@@ -465,10 +496,15 @@ impl<'a> Binder<'a> {
                 return Ok(());
             }
         };
-        let [.., d_out, d_in] = req.shape[..] else {
-            unreachable!("only vectors have one dimension, and they are kept")
-        };
         let is_of_experts = req.role.placement() == Placement::Experts;
+        let (d_out, d_in, n_part_rows) = match req.shape[..] {
+            [_, d_out, d_in] if is_of_experts => (d_out, d_in, 0),
+            [ref rows @ .., d_in] => {
+                let n_rows = rows.iter().product();
+                (n_rows, d_in, n_rows / req.n_parts)
+            }
+            [] => unreachable!("a tensor has a shape"),
+        };
         let place = MatrixRef {
             ty: info.ty,
             d_out,
@@ -476,6 +512,7 @@ impl<'a> Binder<'a> {
             index,
             is_of_experts,
             table: rows,
+            n_part_rows,
             first_row: if is_of_experts { found.rows.start } else { 0 },
         };
         let scales = match found.scale.filter(|_| self.share.has(req.role, req.layer)) {
@@ -559,11 +596,11 @@ fn table(place: &mut Option<RowTable>, rows: RowTable) -> usize {
     0
 }
 
-/// The table whose rows are the outermost dimension of a tensor.
+/// The table whose rows are the parts of a tensor.
 fn by_rows(req: &TensorReq, extent: Extent) -> RowTable {
     RowTable {
         extent,
-        row_bytes: extent.bytes / req.shape[0] as u64,
+        row_bytes: extent.bytes / req.n_parts as u64,
     }
 }
 

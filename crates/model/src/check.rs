@@ -13,9 +13,9 @@ use atta_kernels::{D_HEAD_MAX, D_KEY_MAX};
 use crate::{
     Error,
     spec::{
-        Activation, Attention, DeltaNet, Ffn, KvSource, LayerSpec, Mask, Mixer, ModelSpec, Norm,
-        Outputs, Positions, Presence, Rope, RopeScaling, ShortConv, Sublayer, Temperature,
-        TokenTypes, Wiring, Yarn,
+        Activation, Attention, DeltaNet, Ffn, KvSource, Latent, LayerSpec, Mask, Mixer, ModelSpec,
+        Norm, OutputGate, Outputs, Positions, Presence, QkNorm, Rope, RopeScaling, ShortConv,
+        Sublayer, Temperature, TokenTypes, Wiring, Yarn,
     },
 };
 
@@ -73,6 +73,14 @@ impl ModelSpec {
                 || "a clamped gate of embeddings".to_owned(),
             )?;
         }
+        let mut long = self.ropes().filter_map(|r| match r.scaling {
+            RopeScaling::Long { factors, .. } => Some(factors),
+            _ => None,
+        });
+        let first = long.next();
+        require(long.all(|factors| Some(factors) == first), || {
+            "rope factors that only some layers must have".to_owned()
+        })?;
         self.check_factors(|r| r.factors != Presence::Absent)?;
         self.check_factors(|r| matches!(r.scaling, RopeScaling::Long { .. }))
     }
@@ -107,7 +115,7 @@ impl ModelSpec {
             };
             let other = self.layers[..l].get(from).and_then(LayerSpec::attention);
             let is_like = |other: &&Attention| {
-                other.kv_layer().is_none()
+                matches!(other.kv, KvSource::Own { .. })
                     && (a.n_kv_heads, a.d_head, a.mask)
                         == (other.n_kv_heads, other.d_head, other.mask)
             };
@@ -219,6 +227,9 @@ impl Attention {
         {
             ensure(is_positive(eps), || format!("a norm of values with {eps}"))?;
         }
+        if let KvSource::Latent(latent) = &self.kv {
+            latent.check(self)?;
+        }
         ensure(self.mask != Mask::Window(0), || {
             "a window of no positions".to_owned()
         })?;
@@ -229,6 +240,47 @@ impl Attention {
             "a temperature that changes every 0 positions".to_owned()
         })?;
         self.rope.as_ref().map_or(Ok(()), |rope| rope.check(d_head))
+    }
+}
+
+impl Latent {
+    /// Checks it as the source of keys and values of `a`.
+    fn check(&self, a: &Attention) -> Result<(), String> {
+        let Self {
+            d_latent,
+            d_key,
+            d_value,
+            d_query,
+            ..
+        } = *self;
+        ensure(
+            (1..a.d_head).contains(&d_latent) && a.n_kv_heads == 1,
+            || {
+                format!(
+                    "{} heads of {} with a latent vector of {d_latent}",
+                    a.n_kv_heads, a.d_head
+                )
+            },
+        )?;
+        let d_rope = a.d_head - d_latent;
+        let rotated = a.rope.as_ref().map_or(d_rope, |rope| rope.d_rope);
+        ensure(rotated == d_rope, || {
+            format!("a rotation of {rotated} elements of {d_rope}")
+        })?;
+        let widths =
+            [d_key, d_value, d_latent].map(|d| d.checked_add(d_rope)?.checked_mul(a.n_heads));
+        let fits = widths.iter().all(|d| d.is_some_and(is_width)) && d_key > 0 && d_value > 0;
+        ensure(fits && d_query.is_none_or(is_width), || {
+            format!("{} heads of {d_key}, {d_value} and {d_query:?}", a.n_heads)
+        })?;
+        ensure(is_positive(self.eps), || format!("norms with {}", self.eps))?;
+        let is_plain = a.qk_norm == QkNorm::None
+            && a.gate == OutputGate::None
+            && a.sub_norm.is_none()
+            && a.qkv_bias == Presence::Absent;
+        ensure(is_plain, || {
+            "latent attention with norms of heads, a gate or biases".to_owned()
+        })
     }
 }
 
@@ -302,7 +354,8 @@ impl Rope {
             RopeScaling::Linear { factor } => {
                 ensure(is_positive(factor), || format!("a rope factor of {factor}"))
             }
-            RopeScaling::Dynamic { n_ctx_orig: 0, .. } | RopeScaling::Long { n_ctx_orig: 0 } => {
+            RopeScaling::Dynamic { n_ctx_orig: 0, .. }
+            | RopeScaling::Long { n_ctx_orig: 0, .. } => {
                 Err("an original context of no positions".to_owned())
             }
             RopeScaling::Dynamic { factor, .. } => {

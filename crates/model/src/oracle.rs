@@ -20,6 +20,7 @@ use crate::{
 
 mod encoder;
 mod experts;
+mod latent;
 mod layer_embed;
 mod recurrent;
 
@@ -252,7 +253,10 @@ fn normalized(norm: Norm, x: &[f32], weight: &[f32], bias: Option<&[f32]>) -> Ve
 
 fn mixer(model: &Model, l: usize, h: &Rows, shared: &mut SharedKv) -> Result<Rows, Error> {
     match &model.spec().layers[l].mixer {
-        Mixer::Attention(a) => attention(model, l, a, h, shared),
+        Mixer::Attention(a) => match &a.kv {
+            KvSource::Latent(latent) => latent::attention(model, l, a, latent, h),
+            KvSource::Own { .. } | KvSource::Layer(_) => attention(model, l, a, h, shared),
+        },
         Mixer::ShortConv(conv) => short_conv(model, l, conv, h),
         Mixer::DeltaNet(net) => recurrent::delta_net(model, l, net, h),
     }

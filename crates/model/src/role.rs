@@ -1,7 +1,8 @@
 //! The roles of tensors: their names in GGUF files, and where their bytes are.
 
 use atta_store::Projection::{
-    self, AttnOut, Down, EmbedGate, EmbedOut, GateUp, LayerInputs, Qkv, Router,
+    self, AttnOut, Down, EmbedGate, EmbedOut, GateUp, KeyUp, LayerInputs, Qkv, QueryUp, Router,
+    ValueUp,
 };
 
 use Placement::{Embed, Experts, Head, Layer, LayerEmbed, Resident};
@@ -91,6 +92,14 @@ roles! {
     AttnVBias "attn_v.bias" Resident,
     AttnQNorm "attn_q_norm.weight" Resident,
     AttnKNorm "attn_k_norm.weight" Resident,
+    AttnQA "attn_q_a.weight" Layer(Qkv),
+    AttnQANorm "attn_q_a_norm.weight" Resident,
+    AttnQB "attn_q_b.weight" Layer(QueryUp),
+    AttnKvA "attn_kv_a_mqa.weight" Layer(Qkv),
+    AttnKvANorm "attn_kv_a_norm.weight" Resident,
+    AttnKB "attn_k_b.weight" Layer(KeyUp),
+    AttnVB "attn_v_b.weight" Layer(ValueUp),
+    AttnKvB "attn_kv_b.weight" Layer(KeyUp),
     AttnSubNorm "attn_sub_norm.weight" Resident,
     AttnOutput "attn_output.weight" Layer(AttnOut),
     AttnOutputBias "attn_output.bias" Resident,

@@ -8,8 +8,9 @@ use std::ops::Range;
 use crate::{
     Placement, Role,
     spec::{
-        Attention, DeltaNet, Ffn, GateRows, KvSource, LayerSpec, Mixer, Mlp, ModelSpec, Moe, Norm,
-        Outputs, Positions, Presence, QkNorm, RopeScaling, ShortConv, Sublayer, TokenTypes, Wiring,
+        Attention, DeltaNet, Ffn, GateRows, KvSource, Latent, LatentUp, LayerSpec, Mixer, Mlp,
+        ModelSpec, Moe, Norm, Outputs, Positions, Presence, QkNorm, RopeScaling, ShortConv,
+        Sublayer, TokenTypes, Wiring,
     },
 };
 
@@ -70,6 +71,9 @@ pub struct TensorReq {
     /// Outermost first: `[d_out, d_in]` of a matrix, `[n_experts, d_out, d_in]` of those of
     /// experts, `[d]` of a vector.
     pub shape: Vec<usize>,
+    /// Parts of equal size that are read whole: the rows of a matrix, or the matrices of experts or
+    /// heads.
+    pub n_parts: usize,
     /// Never [`Presence::Absent`]: absent tensors are not listed.
     pub presence: Presence,
     /// The larger tensor that some files have instead.
@@ -189,12 +193,12 @@ impl ModelSpec {
             .map(|r| (r.factors, r.d_rope / 2))
             .filter(|(presence, _)| *presence != Presence::Absent);
         let all = all.max_by_key(|(presence, _)| *presence == Presence::Required);
-        let long = self
-            .ropes()
-            .find(|r| matches!(r.scaling, RopeScaling::Long { .. }))
-            .map(|r| r.d_rope / 2);
+        let long = self.ropes().find_map(|r| match r.scaling {
+            RopeScaling::Long { factors, .. } => Some((factors, r.d_rope / 2)),
+            _ => None,
+        });
         let long = [Role::RopeFactorsShort, Role::RopeFactorsLong]
-            .map(|role| long.map(|n| (role, Presence::Required, n)));
+            .map(|role| long.map(|(presence, n)| (role, presence, n)));
         all.map(|(presence, n)| (Role::RopeFreqs, presence, n))
             .into_iter()
             .chain(long.into_iter().flatten())
@@ -213,6 +217,7 @@ impl List {
                 role,
                 layer: self.layer,
                 shape: shape.to_vec(),
+                n_parts: shape[0],
                 presence,
                 fused_in: None,
             });
@@ -256,6 +261,13 @@ impl List {
             (Presence::Absent, _) => drop(self.reqs.pop()),
             (_, Some(req)) => req.presence = presence,
             (_, None) => {}
+        }
+    }
+
+    /// Changes how many parts the tensor that was just added is read in.
+    fn last_in_parts(&mut self, n_parts: usize) {
+        if let Some(req) = self.reqs.last_mut() {
+            req.n_parts = n_parts;
         }
     }
 
@@ -389,12 +401,13 @@ impl List {
                 self.require(Role::AttnQ, &[a.d_q_rows(), d_model]);
                 self.add(Role::AttnQBias, &[a.d_q_rows()], a.qkv_bias);
             }
+            KvSource::Latent(latent) => self.latent(a, &latent, d_model),
         }
         self.qk_norm(a);
         if a.sub_norm.is_some() {
             self.require(Role::AttnSubNorm, &[d_q]);
         }
-        self.require(Role::AttnOutput, &[d_model, d_q]);
+        self.require(Role::AttnOutput, &[d_model, a.d_heads()]);
         self.add(Role::AttnOutputBias, &[d_model], a.out_bias);
         self.add(Role::AttnSinks, &[a.n_heads], a.sinks);
     }
@@ -418,6 +431,30 @@ impl List {
                     self.add(role, &[n_heads, a.d_head], presence);
                 }
                 QkNorm::Whole { .. } => self.require(role, &[n_heads * a.d_head]),
+            }
+        }
+    }
+
+    fn latent(&mut self, a: &Attention, latent: &Latent, d_model: usize) {
+        match latent.d_query {
+            Some(d) => {
+                self.require(Role::AttnQA, &[d, d_model]);
+                self.require(Role::AttnQANorm, &[d]);
+                self.require(Role::AttnQB, &[a.d_q_rows(), d]);
+            }
+            None => self.require(Role::AttnQ, &[a.d_q_rows(), d_model]),
+        }
+        let d = latent.d_latent;
+        self.require(Role::AttnKvA, &[a.d_kv(), d_model]);
+        self.require(Role::AttnKvANorm, &[d]);
+        match latent.up {
+            LatentUp::Split => {
+                self.require(Role::AttnKB, &[a.n_heads, d, latent.d_key]);
+                self.require(Role::AttnVB, &[a.n_heads, latent.d_value, d]);
+            }
+            LatentUp::Joint => {
+                self.require(Role::AttnKvB, &[a.n_heads * latent.d_up(), d]);
+                self.last_in_parts(a.n_heads);
             }
         }
     }

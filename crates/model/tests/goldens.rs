@@ -3,6 +3,8 @@
 
 #[path = "goldens/experts.rs"]
 mod experts;
+#[path = "goldens/latent.rs"]
+mod latent;
 mod support;
 
 use atta_model::{
@@ -320,6 +322,9 @@ fn qk_norm_changes(a: &Attention, in_file: &impl Fn(&str) -> bool) -> Vec<LayerC
 }
 
 fn kv_changes(a: &Attention, in_file: &impl Fn(&str) -> bool) -> Vec<LayerChange> {
+    if a.latent().is_some() {
+        return latent::changes();
+    }
     let KvSource::Own { v_norm, .. } = a.kv else {
         // Two layers further back is the next one that may have as many heads of the same width.
         return vec![
@@ -462,12 +467,11 @@ fn rope_changes(r: &Rope, in_file: &impl Fn(&str) -> bool) -> Vec<LayerChange> {
         false => ("rope.factors", |l| rope(l).factors = Presence::Required),
     });
     match r.scaling {
-        RopeScaling::Long { .. } => all.push(("rope.scaling.n_ctx_orig", |l| {
-            if let RopeScaling::Long { n_ctx_orig } = &mut rope(l).scaling {
-                // On the other side of both the sequence and the context of the tests.
-                *n_ctx_orig = if *n_ctx_orig > 128 { 8 } else { 128 };
-            }
-        })),
+        RopeScaling::Long { .. } => {
+            let is_stretched = in_file("rope_factors_long.weight");
+            all.retain(|(what, _)| is_stretched || *what != "rope.scaling");
+            all.extend(latent::long_changes(is_stretched));
+        }
         RopeScaling::Yarn(_) => all.extend([
             (
                 "rope.scaling.factor",

@@ -464,7 +464,9 @@ fn is_optional(g: &Golden, name: &str) -> bool {
     let is_value = g.arch == "gemma4" && name.ends_with("attn_v.weight");
     let is_factor = name.ends_with("exps.scale");
     let is_global = ["output.weight", "rope_freqs.weight"].contains(&name);
-    is_global || name.ends_with(".bias") || is_factor || is_value || is_norm
+    // MiniCPM3's longrope, which no key tells of.
+    let is_long = g.arch == "minicpm3" && name.starts_with("rope_factors_");
+    is_global || name.ends_with(".bias") || is_factor || is_value || is_norm || is_long
 }
 
 #[test]

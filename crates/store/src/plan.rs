@@ -60,6 +60,12 @@ pub enum Projection {
     LayerInputs,
     /// Query, key and value projections.
     Qkv,
+    /// The projection of queries from a latent vector.
+    QueryUp,
+    /// The projections of keys from a latent vector, of each head.
+    KeyUp,
+    /// The projections of values from a latent vector, of each head.
+    ValueUp,
     /// The attention output projection.
     AttnOut,
     /// The routers: of the experts, and the gate of the shared expert.
@@ -76,9 +82,12 @@ pub enum Projection {
 
 impl Projection {
     /// All groups of a layer, in order.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 11] = [
         Self::LayerInputs,
         Self::Qkv,
+        Self::QueryUp,
+        Self::KeyUp,
+        Self::ValueUp,
         Self::AttnOut,
         Self::Router,
         Self::GateUp,

@@ -66,6 +66,14 @@ pub(crate) fn l2_norm_inplace<I: Floats>(isa: I, x: &mut [f32], eps: f32, scale:
     }
 }
 
+/// `out += factor · x`.
+#[inline(always)]
+pub(crate) fn add_scaled(out: &mut [f32], factor: f32, x: &[f32]) {
+    for (out, x) in out.iter_mut().zip(x) {
+        *out += factor * x;
+    }
+}
+
 /// `out += x · w`.
 #[inline(always)]
 pub(crate) fn add_products(out: &mut [f32], x: &[f32], w: &[f32]) {

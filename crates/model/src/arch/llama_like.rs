@@ -73,7 +73,7 @@ pub(super) fn layer_normed(
     stack(m, norm(eps), ffn(mlp))
 }
 
-fn no_experts(m: &Meta<'_>) -> Result<(), Error> {
+pub(super) fn no_experts(m: &Meta<'_>) -> Result<(), Error> {
     match m.count("expert_count")? {
         0 => Ok(()),
         n => Err(m.unsupported("expert_count", n)),
@@ -81,26 +81,46 @@ fn no_experts(m: &Meta<'_>) -> Result<(), Error> {
 }
 
 fn stack(m: &Meta<'_>, norm: Norm, ffn: Ffn) -> Result<Builder, Error> {
+    causal(m)?;
+    layers(m, norm, ffn)
+}
+
+/// Refuses models that see positions ahead.
+pub(super) fn causal(m: &Meta<'_>) -> Result<(), Error> {
     match m.flag_opt("attention.causal")? {
         Some(false) => Err(m.unsupported("attention.causal", false)),
-        _ => layers(m, norm, ffn),
+        _ => Ok(()),
     }
 }
 
 /// Pre-norm layers of attention with a rope and of a feed-forward block; a decoder, until the
 /// caller says otherwise.
 pub(super) fn layers(m: &Meta<'_>, norm: Norm, ffn: Ffn) -> Result<Builder, Error> {
+    let attention = attention(m, m.size("embedding_length")?)?;
+    Ok(Builder {
+        n_kv_heads: m.n_kv_heads()?,
+        ..layers_of(m, norm, ffn, attention)?
+    })
+}
+
+/// As [`layers`], with other attention, the same in all layers.
+pub(super) fn layers_of(
+    m: &Meta<'_>,
+    norm: Norm,
+    ffn: Ffn,
+    attention: Attention,
+) -> Result<Builder, Error> {
     let (Norm::Rms { eps } | Norm::Layer { eps } | Norm::LayerNoBias { eps }) = norm;
     let d_model = m.size("embedding_length")?;
     Ok(Builder {
         n_layers: m.n_layers()?,
-        n_kv_heads: m.n_kv_heads()?,
+        n_kv_heads: None,
         layer: LayerSpec {
             wiring: Wiring::Sequential {
                 pre: [Some(norm); 2],
                 post: [None; 2],
             },
-            mixer: Mixer::Attention(attention(m, d_model)?),
+            mixer: Mixer::Attention(attention),
             ffn,
             residual_scale: 1.0,
             out_scale: Presence::Absent,

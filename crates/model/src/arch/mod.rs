@@ -11,6 +11,7 @@ mod bert_like;
 mod bitnet;
 mod cohere2;
 mod command_r;
+mod deepseek2;
 mod ernie4_5;
 mod ernie4_5_moe;
 mod exaone4;
@@ -29,11 +30,13 @@ mod granite;
 mod granite_swa;
 mod granitemoe;
 mod hunyuan_dense;
+mod latent;
 mod lfm2;
 mod lfm2moe;
 mod llama;
 mod llama_like;
 mod meta;
+mod minicpm3;
 mod mistral3;
 mod modern_bert;
 mod nemotron;
@@ -90,6 +93,7 @@ pub const REGISTRY: &[Row] = &[
     row("bitnet", bitnet::lower),
     row("cohere2", cohere2::lower),
     row("command-r", command_r::lower),
+    row("deepseek2", deepseek2::lower),
     row("ernie4_5", ernie4_5::lower),
     row("ernie4_5-moe", ernie4_5_moe::lower),
     row("exaone4", exaone4::lower),
@@ -110,6 +114,7 @@ pub const REGISTRY: &[Row] = &[
     row("lfm2", lfm2::lower),
     row("lfm2moe", lfm2moe::lower),
     row("llama", llama::lower),
+    row("minicpm3", minicpm3::lower),
     row("mistral3", mistral3::lower),
     row("modern-bert", modern_bert::lower),
     row("nemotron", nemotron::lower),

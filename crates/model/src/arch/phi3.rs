@@ -6,7 +6,7 @@
 use super::{llama_like::llama_like, meta::Meta, rope::n_ctx_orig};
 use crate::{
     Error,
-    spec::{Mask, ModelSpec, RopeScaling},
+    spec::{Mask, ModelSpec, Presence, RopeScaling},
 };
 
 pub(super) fn lower(m: &Meta<'_>) -> Result<ModelSpec, Error> {
@@ -19,7 +19,10 @@ pub(super) fn lower(m: &Meta<'_>) -> Result<ModelSpec, Error> {
     llama_like(m)?
         .rope(|rope| {
             if let Some(n_ctx_orig) = long {
-                rope.scaling = RopeScaling::Long { n_ctx_orig };
+                rope.scaling = RopeScaling::Long {
+                    n_ctx_orig,
+                    factors: Presence::Required,
+                };
             }
         })
         .attention(|a| {

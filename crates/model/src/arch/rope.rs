@@ -38,7 +38,10 @@ fn scaling(m: &Meta<'_>, n_ctx_orig: usize) -> Result<RopeScaling, Error> {
             n_ctx_orig,
         }),
         Some("yarn") => yarn(m, demanded()?, n_ctx_orig),
-        Some("longrope") => Ok(RopeScaling::Long { n_ctx_orig }),
+        Some("longrope") => Ok(RopeScaling::Long {
+            n_ctx_orig,
+            factors: Presence::Required,
+        }),
         Some(other) => Err(m.unsupported("rope.scaling.type", other)),
     }
 }

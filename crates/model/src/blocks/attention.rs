@@ -18,7 +18,10 @@ use atta_kernels::{
 };
 use atta_store::{Projection, WeightGroup};
 
-use super::Pass;
+use super::{
+    Pass,
+    latent::{LatentLayer, latent_attention},
+};
 use crate::{
     Error, Phase, Role,
     spec::{Attention, KvSource, Norm, OutputGate, QkNorm, Sublayer},
@@ -26,6 +29,9 @@ use crate::{
 
 /// `x += residual_scale * post(attention(pre(x)))` for layer `l`.
 pub(crate) fn attention(p: &mut Pass<'_>, l: usize, a: &Attention) -> Result<(), Error> {
+    if let KvSource::Latent(latent) = &a.kv {
+        return latent_attention(p, LatentLayer { l, a, latent });
+    }
     project_inputs(p, l, a)?;
     if let KvSource::Own { v_norm, .. } = a.kv {
         make_values(p, l, a, v_norm);
@@ -44,10 +50,10 @@ fn project_inputs(p: &mut Pass<'_>, l: usize, a: &Attention) -> Result<(), Error
     let n = p.rows.len();
     let t = p.model.layer(l);
     let roles = &[Role::AttnQ, Role::AttnK, Role::AttnV];
-    let roles = match (a.kv, t.has_matrix(Role::AttnV)) {
-        (KvSource::Layer(_), _) => &roles[..1],
-        (KvSource::Own { .. }, false) => &roles[..2],
-        (KvSource::Own { .. }, true) => &roles[..],
+    let roles = match (a.kv_layer(), t.has_matrix(Role::AttnV)) {
+        (Some(_), _) => &roles[..1],
+        (None, false) => &roles[..2],
+        (None, true) => &roles[..],
     };
     p.enter(l, Sublayer::Mixer, roles);
     p.each_chunk(WeightGroup::Layer(l, Projection::Qkv), |p, chunk| {
@@ -117,7 +123,6 @@ fn make_values(p: &mut Pass<'_>, l: usize, a: &Attention, v_norm: Option<f32>) {
 /// `q, k = temperature * rope(norm(q)), rope(norm(k))`.
 fn rotate(p: &mut Pass<'_>, l: usize, a: &Attention) {
     let n = p.rows.len();
-    let rows = p.rows;
     let ropes = p.ropes;
     let kernels = p.kernels;
     let tensors = p.model.layer(l);
@@ -137,8 +142,13 @@ fn rotate(p: &mut Pass<'_>, l: usize, a: &Attention) {
                 }
             });
     }
+    scale_queries(p, a);
+}
+
+/// `q = temperature * q`, if there is one.
+pub(super) fn scale_queries(p: &mut Pass<'_>, a: &Attention) {
     if let Some(temperature) = a.temperature {
-        for (q, row) in p.s.q.chunks_exact_mut(a.d_q()).zip(rows) {
+        for (q, row) in p.s.q.chunks_exact_mut(a.d_q()).zip(p.rows) {
             let factor = temperature.at(row.pos);
             q.iter_mut().for_each(|q| *q *= factor);
         }
@@ -183,7 +193,7 @@ fn append_kv(p: &mut Pass<'_>, l: usize, a: &Attention) {
 }
 
 /// `y = softmax(scale * q · K) V`, for every row over the positions that it sees.
-fn attend(p: &mut Pass<'_>, l: usize, a: &Attention) {
+pub(super) fn attend(p: &mut Pass<'_>, l: usize, a: &Attention) {
     let n = p.rows.len();
     let rows = p.rows;
     let cache = &*p.cache;

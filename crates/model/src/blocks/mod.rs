@@ -6,6 +6,7 @@
 mod attention;
 mod conv;
 mod delta_net;
+mod latent;
 mod layer_embed;
 mod mlp;
 mod moe;

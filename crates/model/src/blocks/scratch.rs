@@ -3,7 +3,7 @@
 use atta_kernels::{Activations, AttnScratch};
 
 use super::MoeScratch;
-use crate::spec::ModelSpec;
+use crate::spec::{Attention, ModelSpec};
 
 /// The buffers of a step.
 pub(crate) struct Scratch {
@@ -32,6 +32,8 @@ pub(crate) struct Scratch {
     pub(crate) act: Activations,
     /// Partial results of attention.
     pub(crate) attn: AttnScratch,
+    /// Bounds of the rows of each head in `act`, `[n_heads + 1]`; no more than that is allocated.
+    pub(crate) bounds: Vec<usize>,
     /// Routes and results of experts.
     pub(crate) moe: MoeScratch,
 }
@@ -76,6 +78,7 @@ impl Scratch {
                 n_ctx,
                 n_threads,
             ),
+            bounds: Vec::with_capacity(n_bounds(spec)),
             moe: MoeScratch::new(spec, n_rows),
         }
     }
@@ -116,6 +119,7 @@ impl Scratch {
                 n_ctx,
                 n_threads,
             ),
+            size_of::<usize>() as u64 * n_bounds(spec) as u64,
             MoeScratch::bytes(spec, n_rows),
         ];
         parts.into_iter().fold(0, u64::saturating_add)
@@ -137,8 +141,17 @@ fn d_layer_inputs(spec: &ModelSpec) -> usize {
         .map_or(0, |embed| embed.d * spec.layers.len())
 }
 
+/// Bounds of the heads of latent attention.
+fn n_bounds(spec: &ModelSpec) -> usize {
+    let latent = spec.attentions().filter(|a| a.latent().is_some());
+    latent.map(|a| a.n_heads + 1).max().unwrap_or(0)
+}
+
 /// Width of the widest input of a matmul.
 fn d_act(spec: &ModelSpec) -> usize {
     let (_, _, d_ff) = spec.max_widths();
-    spec.d_model.max(spec.max_d_heads()).max(d_ff)
+    let d_query = |a: &Attention| a.latent().and_then(|latent| latent.d_query);
+    let d_query = spec.attentions().filter_map(d_query).max();
+    let widths = [spec.max_d_mixed(), d_ff, d_query.unwrap_or(0)];
+    widths.into_iter().fold(spec.d_model, usize::max)
 }

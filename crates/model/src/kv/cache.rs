@@ -91,7 +91,7 @@ impl Cache {
                 continue;
             }
             for place in kv_places(&self.places).filter(|place| place.group == group) {
-                for part in [place.k, place.v] {
+                for part in place.parts() {
                     (0..place.n_kv_heads)
                         .for_each(|h| arena.copy(from, to, part.rows(h, first..BLOCK_LEN)));
                 }
@@ -110,13 +110,14 @@ impl Cache {
         place.layer(&self.arenas[place.group])
     }
 
-    /// Stores key and value of a row in layer `l`, each `[n_kv_heads, d_head]`.
+    /// Stores key and value of a row in layer `l`, each `[n_kv_heads, d_head]`; the key alone if
+    /// it is the value.
     pub(crate) fn store(&mut self, l: usize, row: &Row, kernels: Kernels, [k, v]: [&[f32]; 2]) {
         let place = *self.kv_place(l);
         let inside = row.pos % BLOCK_LEN;
         let block = self.table(l, row.seq)[row.pos / BLOCK_LEN];
         let bytes = self.arenas[place.group].block_mut(block);
-        for (part, x) in [(place.k, k), (place.v, v)] {
+        for (part, x) in place.parts().zip([k, v]) {
             for (h, x) in x.chunks_exact(place.d_head).enumerate() {
                 kernels.store_kv(x, part.elem, &mut bytes[part.rows(h, inside..inside + 1)]);
             }

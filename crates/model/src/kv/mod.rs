@@ -6,6 +6,7 @@
 //! ```text
 //! block:  layer 0 K [n_kv_heads, BLOCK_LEN, d_head] | layer 0 V [same] | layer 1 K | …
 //! ```
+//! A layer whose keys are the values has no V.
 //!
 //! One more arena holds the states of recurrent layers. A block has the state of every such layer
 //! behind one position, in f32:

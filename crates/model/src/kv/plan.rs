@@ -23,7 +23,8 @@ pub(super) struct KvPlace {
     pub(super) n_kv_heads: usize,
     pub(super) d_head: usize,
     pub(super) k: KvPart,
-    pub(super) v: KvPart,
+    /// `None`: the keys are the values.
+    pub(super) v: Option<KvPart>,
 }
 
 /// The keys or the values of a layer in a block, `[n_kv_heads, BLOCK_LEN, d_head]`.
@@ -102,7 +103,9 @@ impl StatePlan {
                 row_bytes,
             }
         };
-        let [k, v] = kv.of_layer(l, spec.layers.len()).map(&mut part);
+        let [k, v] = kv.of_layer(l, spec.layers.len());
+        let k = part(k);
+        let v = a.latent().is_none().then(|| part(v));
         Some(Place::Kv(KvPlace {
             group,
             n_kv_heads: a.n_kv_heads,
@@ -130,18 +133,24 @@ impl KvPart {
 }
 
 impl KvPlace {
+    /// Keys, and values if they are others.
+    pub(super) fn parts(&self) -> impl Iterator<Item = KvPart> + use<> {
+        std::iter::once(self.k).chain(self.v)
+    }
+
     /// What attention needs to read the layer.
     pub(super) fn layer<'a>(&self, arena: &'a Arena) -> KvLayer<'a> {
+        let v = self.v.unwrap_or(self.k);
         KvLayer {
             arena: arena.bytes(),
             block_bytes: arena.block_bytes(),
             k_at: self.k.at,
-            v_at: self.v.at,
+            v_at: v.at,
             block_len: BLOCK_LEN,
             n_kv_heads: self.n_kv_heads,
             d_head: self.d_head,
             k_elem: self.k.elem,
-            v_elem: self.v.elem,
+            v_elem: v.elem,
         }
     }
 }

@@ -4,10 +4,11 @@
 //! magic "ATTAKV02" | u32 LE: n_layers, first layer, rope regime, first position, n positions
 //! per layer u32 LE: n_kv_heads, d_head, k type, v type, n missing
 //!                   of recurrent layers: 0, n_floats, 16, 16, 0
+//!                   of layers whose keys are the values: v type is 18
 //!                   of layers with another's keys and values: 0, that layer, 17, 17, 0
 //! with recurrent layers u32 LE: n checkpoints, and the positions behind which they are
-//! per layer with keys and values: K [n_kv_heads, n positions - n missing, d_head], V [same],
-//!                      elements as in the cache
+//! per layer with keys and values: K [n_kv_heads, n positions - n missing, d_head], V [same]
+//!                      unless keys are the values; elements as in the cache
 //! per checkpoint, per recurrent layer: [n_floats], f32 LE
 //! ```
 //! Of a layer with a window the first positions may be missing; of recurrent layers there are the
@@ -38,6 +39,9 @@ pub(super) const STATE_CODE: u32 = 16;
 
 /// Element type code of a layer that attends to another's keys and values.
 const SHARED_CODE: u32 = 17;
+
+/// Element type code of values that are the keys.
+const NO_VALUES_CODE: u32 = 18;
 
 /// The variable part of a header.
 struct Header {
@@ -101,7 +105,7 @@ impl Cache {
     ) -> std::io::Result<()> {
         let arena = &self.arenas[place.group];
         let table = self.seqs.blocks(id, place.group);
-        for part in [place.k, place.v] {
+        for part in place.parts() {
             for h in 0..place.n_kv_heads {
                 for (i, inside) in in_blocks(positions.clone()) {
                     out.write_all(&arena.block(table[i])[part.rows(h, inside)])?;
@@ -141,7 +145,7 @@ impl Cache {
             let kept = present.start.max(self.seqs.first_held(id, place.group)?)..present.end;
             let table = self.seqs.blocks(id, place.group);
             let arena = &mut self.arenas[place.group];
-            for part in [place.k, place.v] {
+            for part in place.parts() {
                 for h in 0..place.n_kv_heads {
                     let (rows, rest) = data.split_at((header.n - n_missing) * part.row_bytes);
                     let mut rows =
@@ -242,7 +246,8 @@ impl Cache {
     fn data_bytes(&self, header: &Header) -> u64 {
         let layer_bytes = |(place, n_missing): (&Place, &usize)| match place {
             Place::Kv(p) => {
-                let row_bytes = (p.n_kv_heads * (p.k.row_bytes + p.v.row_bytes)) as u64;
+                let row_bytes: usize = p.parts().map(|part| part.row_bytes).sum();
+                let row_bytes = (p.n_kv_heads * row_bytes) as u64;
                 row_bytes.saturating_mul((header.n - n_missing) as u64)
             }
             Place::Shared(_) | Place::Recurrent(_) => 0,
@@ -316,7 +321,7 @@ fn layer_fields(place: &Place, n_missing: usize) -> [u32; LAYER_BYTES / 4] {
             p.n_kv_heads as u32,
             p.d_head as u32,
             code(p.k.elem),
-            code(p.v.elem),
+            p.v.map_or(NO_VALUES_CODE, |v| code(v.elem)),
             n_missing as u32,
         ],
         Place::Shared(l) => [0, *l as u32, SHARED_CODE, SHARED_CODE, 0],

@@ -2,7 +2,7 @@
 
 use atta_kernels::math::ln;
 
-use super::{Norm, Presence, Rope};
+use super::{Latent, Norm, Presence, Rope};
 
 /// Softmax attention; query heads share key-value heads in groups (Ainslie et al. 2023).
 #[derive(Clone, Debug, PartialEq)]
@@ -56,6 +56,10 @@ pub enum KvSource {
     /// They are those of an earlier layer with the same heads and mask, which the cache holds once
     /// (Brandon et al. 2024: cross-layer attention).
     Layer(usize),
+    /// From a latent vector, behind which lies its rotated part: the first `d_head - d_latent`
+    /// elements of the one head of keys, which are the values too. The cache holds them once, in
+    /// the type of keys.
+    Latent(Latent),
 }
 
 impl KvSource {
@@ -156,7 +160,36 @@ impl Attention {
 
     /// Rows of the projection of queries.
     pub fn d_q_rows(&self) -> usize {
-        self.d_q() + self.d_gated_q() / 2
+        match self.latent() {
+            Some(latent) => self.n_heads * (latent.d_key + self.d_unlatent()),
+            None => self.d_q() + self.d_gated_q() / 2,
+        }
+    }
+
+    /// Width of the results of all heads of a position.
+    pub fn d_heads(&self) -> usize {
+        self.latent()
+            .map_or(self.d_q(), |latent| self.n_heads * latent.d_value)
+    }
+
+    /// The latent vector that keys and values come from, if they do.
+    pub fn latent(&self) -> Option<&Latent> {
+        match &self.kv {
+            KvSource::Latent(latent) => Some(latent),
+            KvSource::Own { .. } | KvSource::Layer(_) => None,
+        }
+    }
+
+    /// Width of the part of a head that is no latent vector.
+    pub(crate) fn d_unlatent(&self) -> usize {
+        self.d_head - self.latent().map_or(0, |latent| latent.d_latent)
+    }
+
+    /// Width of the projections of latent attention; 0 elsewhere.
+    pub(crate) fn d_latents(&self) -> usize {
+        self.latent().map_or(0, |latent| {
+            self.d_q_rows() + self.d_kv() + latent.d_query.unwrap_or(0)
+        })
     }
 
     /// Width of queries and gates where one projection returns both; 0 elsewhere.
@@ -175,7 +208,7 @@ impl Attention {
     /// The layer whose keys and values this one attends to, if they are not its own.
     pub fn kv_layer(&self) -> Option<usize> {
         match self.kv {
-            KvSource::Own { .. } => None,
+            KvSource::Own { .. } | KvSource::Latent(_) => None,
             KvSource::Layer(l) => Some(l),
         }
     }

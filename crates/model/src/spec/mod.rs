@@ -8,6 +8,7 @@
 mod attention;
 mod encoder;
 mod experts;
+mod latent;
 mod layer_embed;
 mod recurrent;
 mod rope;
@@ -17,6 +18,7 @@ use crate::KvType;
 pub use attention::{Attention, KvSource, Mask, OutputGate, QkNorm, Temperature};
 pub use encoder::{Outputs, TokenTypes};
 pub use experts::{ExpertGroups, Gating, GroupScore, MlpAndMoe, Moe, SharedExpert, WeightedSide};
+pub use latent::{Latent, LatentUp};
 pub use layer_embed::LayerEmbed;
 pub use recurrent::{DeltaNet, GateRows, KeySharing, ShortConv};
 pub use rope::{Factors, Pairing, RampEnds, Rope, RopeScaling, Yarn, yarn_magnitude};
@@ -404,7 +406,7 @@ impl ModelSpec {
         }
         max.2 = max.2.max(self.layer_embed.map_or(0, |embed| embed.d));
         for a in self.attentions() {
-            (max.0, max.1) = (max.0.max(a.d_q()), max.1.max(a.d_kv()));
+            (max.0, max.1) = (max.0.max(a.d_q()).max(a.d_heads()), max.1.max(a.d_kv()));
         }
         max
     }
@@ -413,7 +415,7 @@ impl ModelSpec {
     /// any.
     pub(crate) fn max_d_mixer(&self) -> usize {
         let width = |layer: &LayerSpec| match &layer.mixer {
-            Mixer::Attention(a) => a.d_gated_q(),
+            Mixer::Attention(a) => a.d_gated_q() + a.d_latents(),
             Mixer::ShortConv(_) => ShortConv::N_INPUTS * self.d_model,
             Mixer::DeltaNet(net) => net.d_scratch(),
         };
@@ -424,6 +426,16 @@ impl ModelSpec {
     pub(crate) fn max_d_heads(&self) -> usize {
         let width = |layer: &LayerSpec| match &layer.mixer {
             Mixer::Attention(a) => a.d_q(),
+            Mixer::ShortConv(_) => 0,
+            Mixer::DeltaNet(net) => net.d_values(),
+        };
+        self.layers.iter().map(width).max().unwrap_or(0)
+    }
+
+    /// Width of the widest input of a mixer's last projection.
+    pub(crate) fn max_d_mixed(&self) -> usize {
+        let width = |layer: &LayerSpec| match &layer.mixer {
+            Mixer::Attention(a) => a.d_heads(),
             Mixer::ShortConv(_) => 0,
             Mixer::DeltaNet(net) => net.d_values(),
         };
@@ -471,6 +483,7 @@ impl ModelSpec {
             };
             kv.of_layer(l, self.layers.len())
                 .iter()
+                .take(if a.latent().is_some() { 1 } else { 2 })
                 .map(|elem| a.n_kv_heads * elem.row_bytes(a.d_head))
                 .sum::<usize>()
         };

@@ -61,6 +61,8 @@ pub enum RopeScaling {
     Long {
         /// Positions of the original training.
         n_ctx_orig: usize,
+        /// Whether the tensors must be there; without them, angles stay as they are.
+        factors: Presence,
     },
 }
 
@@ -117,7 +119,7 @@ impl Rope {
     /// Contexts of the same regime rotate alike, so that keys can be moved between them.
     pub fn regime(&self, n_ctx: usize) -> usize {
         match self.scaling {
-            RopeScaling::Long { n_ctx_orig } => usize::from(n_ctx > n_ctx_orig),
+            RopeScaling::Long { n_ctx_orig, .. } => usize::from(n_ctx > n_ctx_orig),
             RopeScaling::Dynamic { n_ctx_orig, .. } if n_ctx > n_ctx_orig => n_ctx,
             _ => 0,
         }
@@ -139,7 +141,7 @@ impl Rope {
 
     fn divisors<'a>(&self, factors: Factors<'a>, n_ctx: usize) -> Option<&'a [f32]> {
         match self.scaling {
-            RopeScaling::Long { n_ctx_orig } if n_ctx > n_ctx_orig => factors.long,
+            RopeScaling::Long { n_ctx_orig, .. } if n_ctx > n_ctx_orig => factors.long,
             RopeScaling::Long { .. } => factors.short,
             _ => factors.all.filter(|_| self.factors != Presence::Absent),
         }
@@ -272,7 +274,10 @@ mod tests {
 
     #[test]
     fn longrope_turns_by_the_room_that_a_sequence_has() {
-        let scaling = RopeScaling::Long { n_ctx_orig: 100 };
+        let scaling = RopeScaling::Long {
+            n_ctx_orig: 100,
+            factors: Presence::Required,
+        };
         let short = angles(scaling, 100);
         let long = angles(scaling, 101);
         assert!(

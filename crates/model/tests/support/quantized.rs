@@ -23,18 +23,28 @@ pub(crate) enum Blocks {
 
 impl Blocks {
     /// What is written over the sizes of a tiny model.
-    fn sizes(self) -> [(&'static str, u32); 11] {
+    fn sizes(self, is_absorbed: bool) -> [(&'static str, u32); 15] {
         let [d_model, d_ff, d_head, d_expert, d_inner] = match self {
             Self::Of32 => [96, 160, 32, 64, 160],
             Self::Of256 => [256, 512, 64, 256, 256],
             Self::Nvfp4 => [192, 320, 64, 128, 192],
         };
+        // Of which 8 elements are rotated; in the absorbed form that is so beside a latent vector.
+        let d_latent_head = d_head + 8;
+        let [d_k, d_v] = match is_absorbed {
+            true => [d_inner + 8, d_inner],
+            false => [d_head; 2],
+        };
         [
             ("context_length", 1024),
             ("embedding_length", d_model),
             ("feed_forward_length", d_ff),
-            ("attention.key_length", d_head),
-            ("attention.value_length", d_head),
+            ("attention.key_length", d_k),
+            ("attention.value_length", d_v),
+            ("attention.key_length_mla", d_latent_head),
+            ("attention.value_length_mla", d_head),
+            ("attention.kv_lora_rank", d_inner),
+            ("attention.q_lora_rank", d_model),
             ("attention.key_length_swa", d_head),
             ("attention.value_length_swa", d_head),
             ("embedding_length_per_layer_input", d_expert),
@@ -169,8 +179,9 @@ impl Golden {
     }
 
     fn made_of(&self, blocks: Blocks, is_decoded: bool) -> Arc<Model> {
+        let is_absorbed = self.keys().iter().any(|k| k == "attention.key_length_mla");
         let sizes = blocks
-            .sizes()
+            .sizes(is_absorbed)
             .map(|(key, size)| (format!("{}.{key}", self.arch), size));
         let set = |w: &mut Writer| sizes.iter().for_each(|(key, size)| w.set_u32(key, *size));
         let mut reqs = arch::lower(&self.metadata("", set)).unwrap().tensors();
