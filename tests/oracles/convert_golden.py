@@ -30,7 +30,7 @@ KEPT = ["bert.bf16", "gemma-embedding.bf16", "modern-bert.bf16", "nomic-bert.bf1
         "mistral3.bf16", "olmo3.bf16", "olmoe.bf16", "phi2.v4.bf16", "phi3-long.v4", "qwen2.shards.bf16", "qwen2moe-old.bf16", "qwen2vl.bf16", "qwen3.bf16",
         "qwen35.text.bf16", "qwen35moe.bf16", "qwen3moe.bf16", "qwen3next.bf16", "qwen3vl.bf16", "seed_oss.bf16", "smollm2.text.bf16",
         "smollm3.bf16",
-        "apertus.bf16", "arcee.bf16", "cohere2.bf16", "command-r-norm.bf16", "exaone4.bf16", "glm4.bf16", "gptneox.bf16", "granite_swa.bf16",
+        "apertus.bf16", "arcee.bf16", "cohere2.bf16", "command-r-norm.bf16", "exaone4.bf16", "chatglm.bf16", "glm4.bf16", "gptneox.bf16", "jais2.bf16", "minicpm.bf16", "granite_swa.bf16",
         "hunyuan-dense-ntk.bf16", "nemotron.bf16", "stablelm-parallel.bf16", "starcoder2.bf16"]
 
 
@@ -128,7 +128,7 @@ def write(out, label, scratch):
     model_of(name).save_pretrained(scratch)
     family = next((row for row in families.FAMILIES if row.name == name), None)
     config, tensors = json.loads((scratch / "config.json").read_text()), load_file(scratch / "model.safetensors")
-    config |= family.files.get("config.json", {}) if family else {}
+    config = families.altered(config, family.files.get("config.json", {}) if family else {})
     if "bf16" in particular:
         # Numbers of activations become metadata, which must be those of the golden.
         config["dtype"], tensors = "bfloat16", {k: v if ".act_fn." in k else v.bfloat16() for k, v in tensors.items()}

@@ -37,7 +37,7 @@ class Family:
     router: str = "gate"         # the module of a layer's `mlp` that chooses experts
     head: str = "ForCausalLM"    # the rest of the class's name; Model: the result is the hidden states
     first_of_second: int = 0     # where a second text begins, which a classifier compares with the first
-    files: dict = field(default_factory=dict)       # JSON files of the checkpoint: fields to be added to them
+    files: dict = field(default_factory=dict)       # JSON files of the checkpoint: fields to be added to them; None: removed
     silent: tuple = ()           # parameters that move nothing: softmax takes no note of a bias of keys
     around: dict = field(default_factory=dict)      # of a model with other modalities, whose `text_config` the fields are
     nmse: float = 1e-9
@@ -265,6 +265,17 @@ FAMILIES += [
            embedding_multiplier=3.0, residual_multiplier=0.6, attention_multiplier=0.25, logits_scaling=4.0), seed=47,
            hparams={"no_rope_layers": [0, 1, 1, 0, 1]}, tensors={"sinks": (0.0, 1.5)},
            changes={"rms_norm_eps": 2 * EPS, "sliding_window": 11, "attention_multiplier": 0.3, "layer_rope_theta": [50.0] * 5}),
+    Family("jais2", "jais2", "Jais2", sizes(rope_parameters=PLAIN["rope_parameters"], layer_norm_eps=EPS, num_hidden_layers=2, head_dim=12), seed=48,
+           changes={"layer_norm_eps": 2 * EPS, "rope_parameters": PLAIN_CHANGES["rope_parameters"]}),
+    Family("chatglm", "chatglm", "Glm", sizes(**partial(0.5, 10000.0), rms_norm_eps=EPS, num_hidden_layers=2, head_dim=8), seed=49,
+           hparams={"layernorm_epsilon": EPS, "seq_length": 256}, changes={"rms_norm_eps": 2 * EPS}),
+    # MiniCPM's class is not in transformers; a Granite with its multipliers computes the same.
+    Family("minicpm", "minicpm", "Granite", sizes(rms_norm_eps=EPS, num_hidden_layers=2, tie_word_embeddings=True, embedding_multiplier=3.0,
+           residual_multiplier=1.4 / 2 ** 0.5, attention_multiplier=8 ** -0.5, logits_scaling=4.0, rope_parameters={"rope_type": "longrope",
+           "rope_theta": 300.0, "short_factor": [1.0, 1.3, 1.1, 1.5], "long_factor": [1.0, 2.0, 4.0, 6.0], "original_max_position_embeddings": 256}),
+           seed=50, changes={"rms_norm_eps": 2 * EPS, "embedding_multiplier": 4.0}, files={"config.json": {"architectures": ["MiniCPMForCausalLM"],
+           "model_type": "minicpm", "scale_emb": 3.0, "scale_depth": 1.4, "dim_model_base": 8} | dict.fromkeys(("embedding_multiplier",
+           "residual_multiplier", "attention_multiplier", "logits_scaling"))}),
     Family("apertus", "apertus", "Apertus", sizes(rms_norm_eps=EPS, rope_parameters=LLAMA3, num_hidden_layers=3), seed=46,
            changes={"rms_norm_eps": 2 * EPS}, tensors=SHARP),
 ]
@@ -350,6 +361,11 @@ def mutants(row, model, logits):
         yield name, logits(other)
 
 
+def altered(fields, more):
+    """Fields with others added, or removed where those are None."""
+    return {k: v for k, v in (fields | more).items() if k not in more or v is not None}
+
+
 def write_gguf(path, row, model, llama_cpp, add_vocabulary):
     """The checkpoint, converted by llama.cpp."""
     sys.path.insert(0, str(llama_cpp))
@@ -363,7 +379,7 @@ def write_gguf(path, row, model, llama_cpp, add_vocabulary):
         for name, more in row.files.items():
             path_of = Path(folder) / name
             before = json.loads(path_of.read_text()) if path_of.exists() else {}
-            path_of.write_text(json.dumps(before | more))
+            path_of.write_text(json.dumps(altered(before, more)))
         arch = base.get_model_architecture(base.ModelBase.load_hparams(Path(folder), False), base.ModelType.TEXT)
         cls = conversion.get_model_class(arch)
         def set_vocab(self):

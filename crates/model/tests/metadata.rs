@@ -405,6 +405,15 @@ fn exaone_of_64_layers_has_a_window_if_its_file_does_not_say_one() {
 }
 
 #[test]
+fn old_minicpms_have_the_usual_multipliers() {
+    let without = |key: &str| arch::lower(&golden("minicpm").metadata(key, |_| {})).unwrap();
+    assert_eq!(without("minicpm.embedding_scale").embed_scale, 12.0);
+    assert_eq!(without("minicpm.logit_scale").head.logit_scale, 8.0);
+    let residual = without("minicpm.residual_scale").layers[0].residual_scale;
+    assert_eq!(residual, 1.4 / 2f32.sqrt());
+}
+
+#[test]
 fn numbers_of_layers_are_checked() {
     let error = |key: &str, numbers: &[f32]| {
         let set = |w: &mut Writer| w.set_f32s(key, numbers);

@@ -108,6 +108,8 @@ pub(super) enum LongRope {
     Unsupported,
     /// As `rope.scaling.attn_factor`, which multiplies rotated elements.
     AttnFactor,
+    /// As `rope.scaling.type`. Rotated elements are multiplied by 1.
+    Type,
 }
 
 /// The experts of a family.

@@ -158,7 +158,12 @@ fn rotation(c: &Config, family: &Family, keys: &mut Keys) -> Result<(), Error> {
         (LongRope::Unsupported, RopeType::LongRope) => {
             Err(c.wrong("rope_type is longrope, which is not supported for this architecture"))
         }
-        (LongRope::Unsupported, _) => Ok(()),
+        (LongRope::Type, RopeType::LongRope) => {
+            keys.text("rope.scaling.type", "longrope");
+            keys.count("rope.scaling.original_context_length", rope.n_ctx_orig()?);
+            Ok(())
+        }
+        (LongRope::Unsupported | LongRope::Type, _) => Ok(()),
         (LongRope::AttnFactor, kind) => {
             keys.count("rope.scaling.original_context_length", rope.n_ctx_orig()?);
             if kind == RopeType::LongRope {

@@ -9,6 +9,7 @@ mod arcee;
 mod bert;
 mod bert_like;
 mod bitnet;
+mod chatglm;
 mod cohere2;
 mod command_r;
 mod deepseek2;
@@ -16,10 +17,10 @@ mod ernie4_5;
 mod ernie4_5_moe;
 mod exaone4;
 mod experts;
-mod gemma;
 mod gemma2;
 mod gemma3;
 mod gemma4;
+mod gemma;
 mod gemma_embedding;
 mod glm4;
 mod glm4moe;
@@ -30,6 +31,7 @@ mod granite;
 mod granite_swa;
 mod granitemoe;
 mod hunyuan_dense;
+mod jais2;
 mod latent;
 mod lfm2;
 mod lfm2moe;
@@ -37,6 +39,7 @@ mod llama;
 mod llama_like;
 mod meta;
 mod minicpm3;
+mod minicpm;
 mod mistral3;
 mod modern_bert;
 mod nemotron;
@@ -48,9 +51,9 @@ mod phi3;
 mod qwen2;
 mod qwen2moe;
 mod qwen2vl;
-mod qwen3;
 mod qwen35;
 mod qwen35moe;
+mod qwen3;
 mod qwen3moe;
 mod qwen3next;
 mod qwen3vl;
@@ -91,6 +94,7 @@ pub const REGISTRY: &[Row] = &[
     row("arcee", arcee::lower),
     row("bert", bert::lower),
     row("bitnet", bitnet::lower),
+    row("chatglm", chatglm::lower),
     row("cohere2", cohere2::lower),
     row("command-r", command_r::lower),
     row("deepseek2", deepseek2::lower),
@@ -111,9 +115,11 @@ pub const REGISTRY: &[Row] = &[
     row("granite_swa", granite_swa::lower),
     row("granitemoe", granitemoe::lower),
     row("hunyuan-dense", hunyuan_dense::lower),
+    row("jais2", jais2::lower),
     row("lfm2", lfm2::lower),
     row("lfm2moe", lfm2moe::lower),
     row("llama", llama::lower),
+    row("minicpm", minicpm::lower),
     row("minicpm3", minicpm3::lower),
     row("mistral3", mistral3::lower),
     row("modern-bert", modern_bert::lower),

@@ -1,4 +1,4 @@
-//! Models with LayerNorm: GPT-NeoX, StarCoder 2, StableLM, Nemotron and those of Cohere.
+//! Models with LayerNorm: GPT-NeoX, StarCoder 2, StableLM, Nemotron, Jais 2 and those of Cohere.
 
 use atta_model::Role;
 
@@ -83,6 +83,13 @@ pub(super) const ALL: &[Family] = &[
         defaults: r#"{"norm_eps": 1e-5, "partial_rotary_factor": 0.5}"#,
         names_d_rope: true,
         norm_offset: 1.0,
+        ..HALVES
+    },
+    Family {
+        classes: &["Jais2ForCausalLM"],
+        arch: "jais2",
+        defaults: r#"{"layer_norm_eps": 1e-5}"#,
+        names_d_rope: true,
         ..HALVES
     },
     COHERE,

@@ -8,6 +8,11 @@ use crate::hf::family::{Experts, Family, Window};
 pub(super) const ALL: &[Family] = &[
     LLAMA,
     Family {
+        classes: &["InternLM3ForCausalLM"],
+        defaults: r#"{"head_dim": 128, "num_key_value_heads": 2}"#,
+        ..LLAMA
+    },
+    Family {
         classes: &["MistralForCausalLM"],
         defaults: r#"{"num_key_value_heads": 8}"#,
         window: Window::Dropped,

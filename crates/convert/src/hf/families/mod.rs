@@ -12,6 +12,7 @@ mod granite;
 mod layer_norm;
 mod lfm;
 mod llama;
+mod minicpm;
 mod moe;
 mod other_norms;
 mod phi;
@@ -34,6 +35,7 @@ pub(super) fn all() -> impl Iterator<Item = &'static Family> {
         layer_norm::ALL,
         lfm::ALL,
         llama::ALL,
+        minicpm::ALL,
         moe::ALL,
         other_norms::ALL,
         phi::ALL,

@@ -1,23 +1,31 @@
-//! Models whose norms are in other places than Llama's: GLM-4, EXAONE 4, Hunyuan and Apertus.
+//! Models whose norms are in other places than Llama's (GLM-4, EXAONE 4, Hunyuan, Apertus), and the
+//! GLM-4 before them.
 
 use atta_model::Role;
 
 use super::HALVES;
 use crate::hf::family::{Family, Window};
 
+const GLM: Family = Family {
+    classes: &["GlmForCausalLM"],
+    arch: "chatglm",
+    defaults: r#"{"head_dim": 128, "num_key_value_heads": 2, "partial_rotary_factor": 0.5,
+        "rms_norm_eps": 1.5625e-7}"#,
+    names_d_rope: true,
+    fused: &[("ffn_up.weight", "mlp.gate_up_proj.weight")],
+    ..HALVES
+};
+
 pub(super) const ALL: &[Family] = &[
+    GLM,
     Family {
         classes: &["Glm4ForCausalLM"],
         arch: "glm4",
-        defaults: r#"{"head_dim": 128, "num_key_value_heads": 2, "partial_rotary_factor": 0.5,
-            "rms_norm_eps": 1.5625e-7}"#,
-        names_d_rope: true,
         names: &[
             (Role::AttnPostNorm, "post_self_attn_layernorm.weight"),
             (Role::FfnPostNorm, "post_mlp_layernorm.weight"),
         ],
-        fused: &[("ffn_up.weight", "mlp.gate_up_proj.weight")],
-        ..HALVES
+        ..GLM
     },
     Family {
         classes: &["Exaone4ForCausalLM"],
