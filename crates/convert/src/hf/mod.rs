@@ -238,7 +238,8 @@ fn name_of(folder: &Path, config: &Config) -> String {
 /// the `rstrip` special tokens of Phi-3 by this name.
 fn named(family: &Family, name: String) -> String {
     let lower = name.to_lowercase();
-    match family.arch == "phi3" && !["phi-3", "phi3"].iter().any(|part| lower.contains(part)) {
+    let is_phi = matches!(family.arch, "phi3" | "phimoe");
+    match is_phi && !["phi-3", "phi3"].iter().any(|part| lower.contains(part)) {
         true => format!("{name} (Phi-3)"),
         false => name,
     }
@@ -420,6 +421,7 @@ fn is_irrelevant(field: &str) -> bool {
         "embd_pdrop",
         "attn_pdrop",
         "init_method",
+        "input_jitter_noise",
         "initializer_range",
         "mlp_bias",
         "model_type",
