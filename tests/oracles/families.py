@@ -9,6 +9,7 @@ import contextlib
 import importlib
 import io
 import json
+import math
 import sys
 import tempfile
 from dataclasses import dataclass, field, replace
@@ -95,6 +96,11 @@ GRANITE_CHANGES = {name: 1.5 * value for name, value in GRANITE.items()}
 # Small residuals, queries and keys, because its converter writes an eps of 1e-5 whatever that of the model is.
 OLMOE_TENSORS = {"embed": (0.0, 0.01), "o_proj": (0.0, 0.003), "down_proj": (0.0, 0.012), "q_proj": (0.0, 0.004), "k_proj": (0.0, 0.004)}
 
+# The factor of rotated elements is the one that llama.cpp's converter computes.
+LONG = {"rope_type": "longrope", "rope_theta": 50.0, "short_factor": [1.0, 1.3, 1.2, 1.5], "long_factor": [1.0, 2.5, 4.0, 5.0],
+        "original_max_position_embeddings": 4096} | {name: (1 + math.log(4) / math.log(4096)) ** 0.5 for name in ("short_mscale", "long_mscale")}
+PHIMOE = dict(rms_norm_eps=EPS, rope_parameters=LONG)
+
 FAMILIES = [
     Family("ernie4_5", "ernie4_5", "Ernie4_5", sizes(**PLAIN, head_dim=12, tie_word_embeddings=True), seed=8, changes=PLAIN_CHANGES),
     Family("seed_oss", "seed_oss", "SeedOss", sizes(**PLAIN, head_dim=12), seed=9, changes=PLAIN_CHANGES),
@@ -137,6 +143,10 @@ FAMILIES = [
     Family("granitemoe-shared", "granitemoe", "GraniteMoeShared", sizes(**PLAIN, **GRANITE, intermediate_size=12, num_hidden_layers=2,
            shared_intermediate_size=20, num_local_experts=5, num_experts_per_tok=2, experts_implementation="eager"), seed=6,
            experts=(5, 2), changes=GRANITE_CHANGES),
+    Family("phimoe", "phimoe", "Phimoe", sizes(**PHIMOE, intermediate_size=12, num_hidden_layers=2, max_position_embeddings=16384, num_local_experts=6,
+           num_experts_per_tok=2, attention_bias=True, lm_head_bias=True, experts_implementation="eager"), seed=8, experts=(6, 2),
+           router="router", silent=("k_proj.bias",), files={"config.json": {"architectures": ["PhiMoEForCausalLM"]}},
+           changes={"rms_norm_eps": 2 * EPS, "router_jitter_noise": 0.03, "rope_parameters": LONG | {"rope_theta": 200.0}}),
     Family("qwen35", "qwen35", "Qwen3_5", sizes(**QWEN35), changes=QWEN35_CHANGES),
     Family("qwen35-tied", "qwen35", "Qwen3_5", sizes(**QWEN35 | {"linear_num_value_heads": 2, "linear_conv_kernel_dim": 3,
            "linear_key_head_dim": 16, "linear_value_head_dim": 16}, tie_word_embeddings=True, num_hidden_layers=3,

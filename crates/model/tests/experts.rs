@@ -7,12 +7,20 @@ use std::sync::{Arc, Mutex};
 use atta_formats::{TensorType, Value, Writer};
 use atta_model::{
     Batch, Error, Executor, ExecutorSize, KvType, Model, Output, Want,
-    spec::{Activation, Ffn, Moe, Norm, Presence},
+    spec::{Activation, ExpertGroups, Ffn, Gating, GroupScore, Moe, Norm, Presence},
 };
 use atta_store::{Budget, ChunkGuard, Extent, InMemory, ModelFiles, WeightGroup, Weights};
 use support::{Golden, append, bits, cpu, cpu_with, forward, golden};
 
-const MODELS: [&str; 5] = ["mixtral", "qwen2moe", "qwen2moe-old", "qwen3moe", "gpt-oss"];
+const MODELS: [&str; 7] = [
+    "mixtral",
+    "qwen2moe",
+    "qwen2moe-old",
+    "qwen3moe",
+    "gpt-oss",
+    "granitemoe-shared",
+    "phimoe",
+];
 
 /// The experts asked for at once, and their layer.
 type Request = (usize, Vec<u32>);
@@ -211,7 +219,8 @@ fn a_token_costs_the_experts_that_it_goes_to() {
                 .n_elements();
         }
         // The gate of the shared expert is a matrix of one row, stored as a vector.
-        macs += moe.shared.map_or(0, |_| {
+        let gate = moe.shared.filter(|shared| shared.is_gated);
+        macs += gate.map_or(0, |_| {
             (model.spec().layers.len() * model.spec().d_model) as u64
         });
         assert_eq!(model.matmul_cost().macs, macs, "{}", g.name);
@@ -219,10 +228,18 @@ fn a_token_costs_the_experts_that_it_goes_to() {
     }
 }
 
+fn groups(n_groups: usize, n_used: usize, score: GroupScore) -> Option<ExpertGroups> {
+    Some(ExpertGroups {
+        n_groups,
+        n_used,
+        score,
+    })
+}
+
 #[test]
 fn specs_of_impossible_experts_are_refused() {
     let g = golden("qwen2moe");
-    let changes: [fn(&mut Moe); 10] = [
+    let changes: [fn(&mut Moe); 13] = [
         |m| m.n_experts = 0,
         |m| m.n_experts = usize::MAX,
         |m| m.n_used = 0,
@@ -238,6 +255,9 @@ fn specs_of_impossible_experts_are_refused() {
         },
         |m| m.shared.as_mut().unwrap().mlp.d_ff = 0,
         |m| m.shared.as_mut().unwrap().mlp.bias = Presence::Optional,
+        |m| m.gating = Gating::SparseMixer { tolerance: 0.0 },
+        |m| m.groups = groups(4, 1, GroupScore::Best),
+        |m| m.groups = groups(6, 6, GroupScore::BestTwo),
     ];
     for (i, change) in changes.into_iter().enumerate() {
         let mut spec = g.model().spec().clone();
@@ -501,18 +521,16 @@ fn expert_tensors_that_are_missing_left_over_or_misshapen_are_refused() {
 
 #[test]
 fn a_router_of_no_numbers_gives_no_numbers_and_no_panic() {
-    let g = golden("qwen3moe");
-    let model = rewritten(&g, &[], |tensors| {
-        for t in tensors
-            .iter_mut()
-            .filter(|t| t.name.ends_with("ffn_gate_inp.weight"))
-        {
-            t.data = f32::NAN.to_le_bytes().repeat(t.data.len() / 4);
-        }
-    });
-    assert!(
-        forward(&model.unwrap(), &g.tokens)
-            .iter()
-            .all(|z| z.is_nan())
-    );
+    for g in ["qwen3moe", "phimoe"].map(golden) {
+        let model = rewritten(&g, &[], |tensors| {
+            for t in tensors
+                .iter_mut()
+                .filter(|t| t.name.ends_with("ffn_gate_inp.weight"))
+            {
+                t.data = f32::NAN.to_le_bytes().repeat(t.data.len() / 4);
+            }
+        });
+        let logits = forward(&model.unwrap(), &g.tokens);
+        assert!(logits.iter().all(|z| z.is_nan()), "{}", g.name);
+    }
 }

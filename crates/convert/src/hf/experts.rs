@@ -81,7 +81,7 @@ pub(super) fn write_ernie_keys(c: &Config, keys: &mut Keys) -> Result<(), Error>
     Ok(())
 }
 
-/// Writes the widths of Granite's experts, of which the shared one has a field of its own.
+/// Writes the widths of Granite's experts; that of the shared one is a field of its own.
 pub(super) fn write_granite_keys(c: &Config, keys: &mut Keys) -> Result<(), Error> {
     keys.count("feed_forward_length", c.count(&["intermediate_size"])?);
     match c.count_opt(&["shared_intermediate_size"])? {

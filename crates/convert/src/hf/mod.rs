@@ -229,7 +229,8 @@ fn name_of(folder: &Path, config: &Config) -> String {
 /// the `rstrip` special tokens of Phi-3 by this name.
 fn named(family: &Family, name: String) -> String {
     let lower = name.to_lowercase();
-    match family.arch == "phi3" && !["phi-3", "phi3"].iter().any(|part| lower.contains(part)) {
+    let is_phi = matches!(family.arch, "phi3" | "phimoe");
+    match is_phi && !["phi-3", "phi3"].iter().any(|part| lower.contains(part)) {
         true => format!("{name} (Phi-3)"),
         false => name,
     }
@@ -417,6 +418,7 @@ fn is_irrelevant(field: &str) -> bool {
         "attn_pdrop",
         "hidden_dropout",
         "init_method",
+        "input_jitter_noise",
         "initializer_range",
         "mlp_bias",
         "model_type",

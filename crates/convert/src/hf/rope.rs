@@ -188,7 +188,10 @@ impl<'a> Rope<'a> {
         match (self.kind()?, self.number_opt("attention_factor")?) {
             (RopeType::Yarn | RopeType::LongRope, Some(given)) => Ok(given),
             (RopeType::Yarn, None) => self.yarn_magnitude(),
-            (RopeType::LongRope, None) => self.long_magnitude(),
+            (RopeType::LongRope, None) => match self.long_mscale()? {
+                Some(given) => Ok(given),
+                None => self.long_magnitude(),
+            },
             _ => Ok(1.0),
         }
     }
@@ -211,6 +214,15 @@ impl<'a> Rope<'a> {
                 _ => of(1.0),
             },
         )
+    }
+
+    /// The factor of Phi-3.5 MoE, which must be that of short contexts and of long ones.
+    fn long_mscale(&self) -> Result<Option<f64>, Error> {
+        let short = self.number_opt("short_mscale")?;
+        match self.number_opt("long_mscale")? {
+            long if long == short => Ok(long),
+            long => Err(self.config.unsupported("long_mscale", &long.into())),
+        }
     }
 
     fn long_magnitude(&self) -> Result<f64, Error> {

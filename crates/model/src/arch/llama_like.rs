@@ -275,6 +275,18 @@ impl Builder {
         self.attention(|a| a.qk_norm = QkNorm::RotatedPerHead { eps })
     }
 
+    /// LayerNorms in place of RMS norms.
+    pub(super) fn layer_norms(mut self) -> Self {
+        let norm = Norm::Layer { eps: self.eps };
+        self.norm = norm;
+        self.model.head.norm = Some(norm);
+        self.layer(|layer| {
+            if let Wiring::Sequential { pre, .. } = &mut layer.wiring {
+                *pre = [Some(norm); 2];
+            }
+        })
+    }
+
     /// No norms of the inputs of sublayers.
     pub(super) fn no_pre_norms(self) -> Self {
         self.layer(|layer| {

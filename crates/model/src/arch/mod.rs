@@ -48,6 +48,7 @@ mod olmo2;
 mod olmoe;
 mod phi2;
 mod phi3;
+mod phimoe;
 mod qwen2;
 mod qwen2moe;
 mod qwen2vl;
@@ -129,6 +130,7 @@ pub const REGISTRY: &[Row] = &[
     row("olmoe", olmoe::lower),
     row("phi2", phi2::lower),
     row("phi3", phi3::lower),
+    row("phimoe", phimoe::lower),
     row("qwen2", qwen2::lower),
     row("qwen2moe", qwen2moe::lower),
     row("qwen2vl", qwen2vl::lower),

@@ -128,7 +128,8 @@ fn share_out(tolerance: f32, logits: &mut [f32], chosen: &mut [Choice]) {
         let is_near = |y: f32| top - y <= tolerance * y.abs().max(top);
         let near = logits.iter().filter(|y| is_near(**y));
         let sum: f32 = near.map(|y| math::exp(y - top)).sum();
-        choice.weight = 1.0 / sum;
+        // 1 / sum; NaN for a logit that is no number.
+        choice.weight = math::exp(0.0 * top) / sum;
         logits[choice.expert as usize] = f32::NEG_INFINITY;
     }
 }

@@ -2,8 +2,8 @@
 
 use atta_model::Role;
 
-use super::HALVES;
-use crate::hf::family::{Family, LongRope, Window};
+use super::{HALVES, QWEN_EXPERTS};
+use crate::hf::family::{Experts, Family, LongRope, Window};
 
 pub(super) const ALL: &[Family] = &[
     Family {
@@ -35,6 +35,27 @@ pub(super) const ALL: &[Family] = &[
             ("attn_qkv.weight", "self_attn.qkv_proj.weight"),
             ("ffn_up.weight", "mlp.gate_up_proj.weight"),
         ],
+        ..HALVES
+    },
+    Family {
+        classes: &["PhimoeForCausalLM", "PhiMoEForCausalLM"],
+        arch: "phimoe",
+        defaults: r#"{"num_key_value_heads": 8, "rms_norm_eps": 1e-5, "num_local_experts": 16,
+            "num_experts_per_tok": 2, "router_jitter_noise": 0.01}"#,
+        fixed: &[
+            ("num_experts_per_tok", "2"),
+            ("router_jitter_noise", "0.01"),
+        ],
+        window: Window::All,
+        names_d_rope: true,
+        long: LongRope::AttnFactor,
+        names: &[(Role::FfnGateInp, "block_sparse_moe.gate.weight")],
+        experts: Some(Experts {
+            prefix: "block_sparse_moe.experts.",
+            parts: ["w1.weight", "w3.weight", "w2.weight"],
+            widths: &[],
+            ..QWEN_EXPERTS
+        }),
         ..HALVES
     },
 ];
