@@ -9,6 +9,7 @@ mod bitnet;
 mod gemma;
 mod gpt;
 mod granite;
+mod latent;
 mod lfm;
 mod llama;
 mod moe;
@@ -29,6 +30,7 @@ pub(super) fn all() -> impl Iterator<Item = &'static Family> {
         gemma::ALL,
         gpt::ALL,
         granite::ALL,
+        latent::ALL,
         lfm::ALL,
         llama::ALL,
         moe::ALL,

@@ -6,7 +6,7 @@ use super::{HALVES, QWEN_EXPERTS};
 use crate::hf::family::{Experts, Family};
 
 /// Shared experts of most classes, which are one MLP.
-const SHARED: [(Role, &str); 3] = [
+pub(super) const SHARED: [(Role, &str); 3] = [
     (Role::FfnGateShexp, "mlp.shared_experts.gate_proj.weight"),
     (Role::FfnUpShexp, "mlp.shared_experts.up_proj.weight"),
     (Role::FfnDownShexp, "mlp.shared_experts.down_proj.weight"),
