@@ -320,6 +320,30 @@ struct MatrixRef {
 }
 
 impl MatrixRef {
+    /// The matrix of a tensor in `table`, tensor `index` of its group.
+    fn new(found: &TensorMatch<'_>, table: RowTable, index: usize) -> Self {
+        let req = found.req;
+        let is_of_experts = req.role.placement() == Placement::Experts;
+        let (d_out, d_in, n_part_rows) = match req.shape[..] {
+            [_, d_out, d_in] if is_of_experts => (d_out, d_in, 0),
+            [ref rows @ .., d_in] => {
+                let n_rows = rows.iter().product();
+                (n_rows, d_in, n_rows / req.n_parts)
+            }
+            [] => unreachable!("a tensor has a shape"),
+        };
+        Self {
+            ty: found.info.ty,
+            d_out,
+            d_in,
+            index,
+            is_of_experts,
+            table,
+            n_part_rows,
+            first_row: if is_of_experts { found.rows.start } else { 0 },
+        }
+    }
+
     /// The rows of the matrix that are in a chunk, to be multiplied by `scale`.
     fn at<'a>(self, chunk: &'a ChunkGuard<'_>, scale: f32) -> Matrix<'a> {
         let rows = chunk.tensor(self.index);
@@ -466,54 +490,14 @@ impl<'a> Binder<'a> {
     }
 
     fn bind(&mut self, found: &TensorMatch<'_>) -> Result<(), Error> {
-        let TensorMatch { req, info, .. } = found;
+        let req = found.req;
         let rows = by_rows(req, found.extent());
-        let index = match (req.role.placement(), req.layer) {
-            (Placement::Layer(group), Some(l)) => {
-                let groups = &mut self.plan.layers[l];
-                if req.role == Role::AttnKvB {
-                    // The only tensor of both groups: each head's rows of values follow its keys'.
-                    push(&mut groups[Projection::ValueUp as usize], rows);
-                }
-                push(&mut groups[group as usize], rows)
-            }
-            (Placement::Layer(group), None) => push(&mut self.plan.layers[0][group as usize], rows),
-            (Placement::Experts, Some(l)) => {
-                // Gate and up may be rows of one tensor.
-                let tables = &mut self.plan.experts[l];
-                let known = tables.iter().position(|table| *table == rows);
-                known.unwrap_or_else(|| push(tables, rows))
-            }
-            (Placement::Embed, _) => table(&mut self.plan.embed, rows),
-            (Placement::LayerEmbed, _) => table(&mut self.plan.layer_embed, rows),
-            (Placement::Head, _) => table(&mut self.plan.head, rows),
-            (Placement::Resident | Placement::Experts, layer) => {
-                if !self.share.has(req.role, layer) {
-                    return Ok(());
-                }
+        let Some(index) = self.enter(req, rows) else {
+            if self.share.has(req.role, req.layer) {
                 let values = self.decode(found)?;
-                self.tensors(layer).vectors[req.role as usize] = Some(values);
-                return Ok(());
+                self.tensors(req.layer).vectors[req.role as usize] = Some(values);
             }
-        };
-        let is_of_experts = req.role.placement() == Placement::Experts;
-        let (d_out, d_in, n_part_rows) = match req.shape[..] {
-            [_, d_out, d_in] if is_of_experts => (d_out, d_in, 0),
-            [ref rows @ .., d_in] => {
-                let n_rows = rows.iter().product();
-                (n_rows, d_in, n_rows / req.n_parts)
-            }
-            [] => unreachable!("a tensor has a shape"),
-        };
-        let place = MatrixRef {
-            ty: info.ty,
-            d_out,
-            d_in,
-            index,
-            is_of_experts,
-            table: rows,
-            n_part_rows,
-            first_row: if is_of_experts { found.rows.start } else { 0 },
+            return Ok(());
         };
         let scales = match found.scale.filter(|_| self.share.has(req.role, req.layer)) {
             Some(info) => Some(finite(&info.name, self.values(info)?)?),
@@ -522,9 +506,35 @@ impl<'a> Binder<'a> {
         let n_expert_tensors = req.layer.map_or(0, |l| self.plan.experts[l].len());
         let tensors = self.tensors(req.layer);
         tensors.n_expert_tensors = n_expert_tensors;
-        tensors.matrices[req.role as usize] = Some(place);
+        tensors.matrices[req.role as usize] = Some(MatrixRef::new(found, rows, index));
         tensors.scales[req.role as usize] = scales;
         Ok(())
+    }
+
+    /// Enters a tensor into its weight group, and returns its index there; `None` if its values are
+    /// kept.
+    fn enter(&mut self, req: &TensorReq, rows: RowTable) -> Option<usize> {
+        let plan = &mut self.plan;
+        Some(match (req.role.placement(), req.layer) {
+            (Placement::Layer(group), layer) => {
+                let groups = &mut plan.layers[layer.unwrap_or(0)];
+                if req.role == Role::AttnKvB {
+                    // The only tensor of both groups: each head's rows of values follow its keys'.
+                    push(&mut groups[Projection::ValueUp as usize], rows);
+                }
+                push(&mut groups[group as usize], rows)
+            }
+            (Placement::Experts, Some(l)) => {
+                // Gate and up may be rows of one tensor.
+                let tables = &mut plan.experts[l];
+                let known = tables.iter().position(|table| *table == rows);
+                known.unwrap_or_else(|| push(tables, rows))
+            }
+            (Placement::Embed, _) => table(&mut plan.embed, rows),
+            (Placement::LayerEmbed, _) => table(&mut plan.layer_embed, rows),
+            (Placement::Head, _) => table(&mut plan.head, rows),
+            (Placement::Resident | Placement::Experts, _) => return None,
+        })
     }
 
     /// All values of a tensor.

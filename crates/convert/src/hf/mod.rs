@@ -17,6 +17,7 @@ mod family;
 mod gemma4;
 mod heads;
 mod keys;
+mod latent;
 mod mxfp4;
 mod names;
 mod numbers;
@@ -160,6 +161,7 @@ impl<'a> Source<'a> {
             d_head: spec.attentions().next().map_or(0, |a| a.d_head as u64),
             n_skipped_positions: self.family.n_skipped_positions(self.config)?,
             net,
+            attention: spec.attentions().next(),
             raw,
         })
     }
@@ -427,10 +429,12 @@ fn is_irrelevant(field: &str) -> bool {
         "num_experts_per_tok",
         "output_router_logits",
         "pretraining_tp",
+        "qk_head_dim",
         "qkv_bias",
         "reorder_and_upcast_attn",
         "resid_pdrop",
         "residual_dropout",
+        "seq_aux",
         "router_aux_loss_coef",
         "router_jitter_noise",
         "task_specific_params",
@@ -441,6 +445,9 @@ fn is_irrelevant(field: &str) -> bool {
         "use_cache",
         "use_qkv_bias",
         "vision_config",
+        "aux_loss_alpha",
+        "embedding_initializer_range",
+        "ep_size",
         "experts_implementation",
         "full_attn_mod",
         "interpolate_factor",

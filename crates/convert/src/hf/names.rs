@@ -28,6 +28,13 @@ pub(super) fn usual_name(role: Role) -> &'static str {
         Role::AttnVBias => "self_attn.v_proj.bias",
         Role::AttnQNorm => "self_attn.q_norm.weight",
         Role::AttnKNorm => "self_attn.k_norm.weight",
+        Role::AttnQA => "self_attn.q_a_proj.weight",
+        Role::AttnQANorm => "self_attn.q_a_layernorm.weight",
+        Role::AttnQB => "self_attn.q_b_proj.weight",
+        Role::AttnKvA => "self_attn.kv_a_proj_with_mqa.weight",
+        Role::AttnKvANorm => "self_attn.kv_a_layernorm.weight",
+        // The last two are one tensor in checkpoints.
+        Role::AttnKvB | Role::AttnKB | Role::AttnVB => "self_attn.kv_b_proj.weight",
         Role::AttnSubNorm => "self_attn.attn_sub_norm.weight",
         Role::AttnOutput => "self_attn.o_proj.weight",
         Role::AttnOutputBias => "self_attn.o_proj.bias",

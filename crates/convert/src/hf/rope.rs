@@ -196,6 +196,11 @@ impl<'a> Rope<'a> {
         }
     }
 
+    /// What YaRN multiplies scores by, as a multiple of the usual logarithm.
+    pub(super) fn mscale_all_dim(&self) -> Result<Option<f64>, Error> {
+        self.number_opt("mscale_all_dim")
+    }
+
     fn yarn_magnitude(&self) -> Result<f64, Error> {
         let factor = self.number("factor")?;
         let of = |mscale: f64| {

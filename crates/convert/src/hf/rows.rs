@@ -164,10 +164,12 @@ impl GatheredRows {
     }
 }
 
-/// Transposes a source, `[n, d_row, n_columns]` or `[d_row, n_columns]`: columns become rows.
+/// Transposes the first `d_row` rows of each matrix of a source, `[n, n_rows, n_columns]`: columns
+/// become rows.
 pub(super) struct TransposedRows {
     pub(super) source: SourceTensor,
     pub(super) d_row: usize,
+    pub(super) n_rows: u64,
     pub(super) n_columns: u64,
     /// Rows taken from each of the `n` matrices; above 0.
     pub(super) n_each: u64,
@@ -198,7 +200,7 @@ impl TransposedRows {
         let start = column(0);
         let mut part = vec![0.0; (column(n - 1) + 1 - start) as usize];
         for i in 0..self.d_row {
-            let row = matrix * self.d_row as u64 + i as u64;
+            let row = matrix * self.n_rows + i as u64;
             self.source
                 .floats(row * self.n_columns + start, &mut part)?;
             (0..n).for_each(|j| {
@@ -413,6 +415,7 @@ mod tests {
         let rows = TransposedRows {
             source: source(&[2, 3]),
             d_row: 2,
+            n_rows: 2,
             n_columns: 3,
             n_each: 3,
             order: RowMap::Same,
@@ -427,6 +430,7 @@ mod tests {
         let rows = TransposedRows {
             source: source(&[2, 2, 4]),
             d_row: 2,
+            n_rows: 2,
             n_columns: 4,
             n_each: 2,
             order,
@@ -435,5 +439,14 @@ mod tests {
             all(&rows, 4, 2),
             [1.0, 5.0, 3.0, 7.0, 9.0, 13.0, 11.0, 15.0]
         );
+        let rows = TransposedRows {
+            source: source(&[2, 3, 2]),
+            d_row: 2,
+            n_rows: 3,
+            n_columns: 2,
+            n_each: 2,
+            order: RowMap::Same,
+        };
+        assert_eq!(all(&rows, 4, 2), [0., 2., 1., 3., 6., 8., 7., 9.]);
     }
 }

@@ -76,6 +76,21 @@ impl SourceTensor {
         }
     }
 
+    /// As [`take`](Self::take), of a tensor that is taken out later.
+    pub(super) fn copy(
+        raw: &RawTensors,
+        quantization: Quantization,
+        name: &str,
+        role: Role,
+    ) -> Result<Option<Self>, Error> {
+        let mut copies = RawTensors::default();
+        let scales = format!("{name}_scale_inv");
+        for tensor in [name, &scales].iter().filter_map(|name| raw.get(name)) {
+            copies.add(tensor.clone())?;
+        }
+        Self::take(&mut copies, quantization, name, role)
+    }
+
     fn ternary(weight: RawTensor, scale: f32) -> Self {
         match weight.dtype() {
             Dtype::U8 => Self::Ternary {

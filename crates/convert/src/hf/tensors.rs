@@ -6,7 +6,7 @@
 use atta_formats::TensorType;
 use atta_model::{
     Placement, Role, TensorReq,
-    spec::{DeltaNet, ModelSpec, Presence},
+    spec::{Attention, DeltaNet, ModelSpec, Presence},
 };
 
 use super::{
@@ -14,6 +14,7 @@ use super::{
     family::{Experts, Family, GateUpLayout},
     gemma4,
     heads::qkv_order,
+    latent,
     mxfp4::Mxfp4,
     names::usual_name,
     quantized::Quantization,
@@ -39,6 +40,8 @@ pub(super) struct TensorBuilder<'a> {
     pub(super) n_skipped_positions: u64,
     /// The gated delta nets of the model, which are all alike.
     pub(super) net: Option<&'a DeltaNet>,
+    /// The first attention of the model.
+    pub(super) attention: Option<&'a Attention>,
     pub(super) raw: &'a mut RawTensors,
 }
 
@@ -92,12 +95,9 @@ impl TensorBuilder<'_> {
         match req.role {
             Role::Output if self.is_tied => Ok(None),
             Role::RopeFreqs => self.rope_freqs(req),
-            Role::RopeFactorsShort => self
-                .values(req, self.rope.long_factors("short_factor")?)
-                .map(Some),
-            Role::RopeFactorsLong => self
-                .values(req, self.rope.long_factors("long_factor")?)
-                .map(Some),
+            Role::RopeFactorsShort => self.long_factors(req, "short_factor"),
+            Role::RopeFactorsLong => self.long_factors(req, "long_factor"),
+            role if latent::is_part(role) => self.latent_part(req).map(Some),
             Role::FfnGateExps | Role::FfnUpExps | Role::FfnDownExps => self.experts(req),
             Role::FfnGateExpsBias | Role::FfnUpExpsBias => self.joined_bias(req).map(Some),
             Role::AttnQNorm | Role::AttnKNorm => match self.norms_of_heads(req)? {
@@ -181,6 +181,33 @@ impl TensorBuilder<'_> {
                 .map(Some),
             _ => Ok(None),
         }
+    }
+
+    /// Factors of longrope; `None` if the architecture does without, and so does the model.
+    fn long_factors(&self, req: &TensorReq, name: &str) -> Result<Option<Tensor>, Error> {
+        match (self.rope.kind()?, req.presence) {
+            (RopeType::LongRope, _) | (_, Presence::Required) => {
+                self.values(req, self.rope.long_factors(name)?).map(Some)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// The projection of keys or of values from a latent vector.
+    fn latent_part(&mut self, req: &TensorReq) -> Result<Tensor, Error> {
+        let from = self.name(req);
+        let source = match req.role {
+            Role::AttnKB => SourceTensor::copy(self.raw, self.quantization, &from, req.role)?,
+            _ => SourceTensor::take(self.raw, self.quantization, &from, req.role)?,
+        };
+        let source = source.ok_or_else(|| Error::Missing.of(&from))?;
+        let attention = self.attention.ok_or_else(|| Error::Missing.of(&from))?;
+        Ok(Tensor {
+            name: req.name(),
+            dims: shape_of(req),
+            ty: source.tensor_type(),
+            rows: latent::part(source, req.role, attention)?,
+        })
     }
 
     fn values(&self, req: &TensorReq, values: Vec<f32>) -> Result<Tensor, Error> {
@@ -651,6 +678,7 @@ fn columns(source: SourceTensor, shape: &[u64], order: RowMap) -> Result<Transpo
     Ok(TransposedRows {
         source,
         d_row: to_usize(shape[1])?,
+        n_rows: shape[1],
         n_columns: shape[0],
         n_each: shape[0],
         order,

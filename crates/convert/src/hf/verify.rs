@@ -5,7 +5,7 @@
 //! model with other values is refused here instead of being computed wrongly.
 
 use atta_model::spec::{
-    Activation, LayerSpec, Mask, ModelSpec, QkNorm, RampEnds, RopeScaling, Wiring,
+    Activation, LayerSpec, Mask, ModelSpec, Presence, QkNorm, RampEnds, RopeScaling, Wiring,
 };
 use serde_json::Value;
 
@@ -193,7 +193,7 @@ fn rotation(c: &Config, family: &Family, rope: &Rope<'_>, spec: &ModelSpec) -> R
         if !is_near(computed.base.into(), meant) {
             return Err(c.unsupported("rope_theta", &meant.into()));
         }
-        if computed.d_rope as u64 != (a.d_head as f64 * partial) as u64 {
+        if computed.d_rope as u64 != (a.d_rotatable() as f64 * partial) as u64 {
             return Err(c.unsupported("partial_rotary_factor", &partial.into()));
         }
         let is_stretched = !matches!(computed.scaling, RopeScaling::None);
@@ -227,6 +227,7 @@ fn stretching(c: &Config, rope: &Rope<'_>, spec: &ModelSpec) -> Result<(), Error
         (RopeType::Dynamic, RopeScaling::Dynamic { .. }) => true,
         (RopeType::Yarn, RopeScaling::Yarn(_)) => true,
         (RopeType::LongRope, RopeScaling::Long { .. }) => true,
+        (RopeType::Default, RopeScaling::Long { factors, .. }) => factors != Presence::Required,
         _ => false,
     };
     let ropes = spec.attentions().filter_map(|a| a.rope.as_ref());

@@ -49,7 +49,7 @@ impl Kernels {
         });
     }
 
-    /// `y = Wᵀ x` for some rows of `x`, the first of which is row 0 of `out`.
+    /// `y = Wᵀ x` for some rows of `x`; the result of the first is row 0 of `out`.
     fn add_transposed(self, w: Matrix<'_>, x: &Activations, rows: Range<usize>, out: &mut Strip) {
         let d_out = out.columns().len();
         assert_eq!([w.d_in(), w.d_out()], [d_out, x.d()], "a transpose");

@@ -40,10 +40,17 @@ pub(super) fn lower(m: &Meta<'_>) -> Result<ModelSpec, Error> {
                 rope.magnitude = given * own.unwrap_or(1.0);
             }
         });
-    match m.count("expert_count")? {
-        0 => layers.build(),
-        _ => layers.build_experts(&experts(m)?, &expert_layers(m)?),
+    let d_expert = m.size("expert_feed_forward_length")?;
+    let shared = shared(m, d_expert)?;
+    let has_experts = expert_layers(m)?;
+    if !has_experts.contains(&true) {
+        return layers.build();
     }
+    let moe = Moe {
+        shared,
+        ..experts(m, d_expert)?
+    };
+    layers.build_experts(&moe, &has_experts)
 }
 
 /// The widths of heads. Files from before April 2025 count them before matrices are absorbed, and
@@ -72,8 +79,7 @@ fn heads(m: &Meta<'_>) -> Result<Heads, Error> {
     })
 }
 
-fn experts(m: &Meta<'_>) -> Result<Moe, Error> {
-    let d_expert = m.size("expert_feed_forward_length")?;
+fn experts(m: &Meta<'_>, d_expert: usize) -> Result<Moe, Error> {
     // Files of GLM-4.7-Flash do not say it.
     let is_flash = m.n_vocab()? == 154_880 && [47, 48].contains(&m.n_layers()?);
     let gating = match is_flash {
@@ -89,7 +95,6 @@ fn experts(m: &Meta<'_>) -> Result<Moe, Error> {
         selection_bias: Presence::Optional,
         groups: groups(m, score)?,
         renormalize: m.flag_opt("expert_weights_norm")?.unwrap_or(false),
-        shared: shared(m, d_expert)?,
         ..routed(m, d_expert)?
     })
 }

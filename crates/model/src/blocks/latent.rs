@@ -148,7 +148,7 @@ fn rotate_queries(p: &mut Pass<'_>, layer: LatentLayer<'_>) {
     let n = p.rows.len();
     let kernels = p.kernels;
     let ropes = p.ropes;
-    let d_rope = a.d_unlatent();
+    let d_rope = a.d_rotatable();
     let s = &mut *p.s;
     let from = &*layer.buffers(&mut s.mixer, n).q;
     let queries = &mut s.q[..n * a.d_q()];
@@ -161,7 +161,7 @@ fn rotate_queries(p: &mut Pass<'_>, layer: LatentLayer<'_>) {
     });
 }
 
-/// What is multiplied with a matrix of each head.
+/// The side of attention that a matrix of each head is for.
 #[derive(Clone, Copy)]
 enum UpOf {
     Keys,
@@ -207,7 +207,7 @@ fn absorb_keys(p: &mut Pass<'_>, layer: LatentLayer<'_>, heads: Heads<'_>) {
     let LatentLayer { l, a, latent } = layer;
     let n = p.rows.len();
     let t = p.model.layer(l);
-    let d_from = latent.d_key + a.d_unlatent();
+    let d_from = latent.d_key + a.d_rotatable();
     let is_split = latent.up == LatentUp::Split;
     let layouts = match is_split {
         true => t.layouts(&[heads.role]),
@@ -271,7 +271,7 @@ fn take_absorbed(p: &mut Pass<'_>, layer: LatentLayer<'_>, heads: Range<usize>) 
     p.pool.for_each_row(queries, a.d_q(), |row, q| {
         let queries = q.chunks_exact_mut(a.d_head).skip(heads.start);
         for (i, q) in queries.take(heads.len()).enumerate() {
-            q[a.d_unlatent()..].copy_from_slice(&absorbed[(i * n + row) * d..][..d]);
+            q[a.d_rotatable()..].copy_from_slice(&absorbed[(i * n + row) * d..][..d]);
         }
     });
 }
@@ -301,7 +301,7 @@ fn expand_values(p: &mut Pass<'_>, layer: LatentLayer<'_>, heads: Heads<'_>) {
     let shape = (heads.range.len() * n, latent.d_latent);
     s.act.fill(p.kernels, p.pool, shape, layouts, |i, out| {
         let head = i % n * a.n_heads + heads.range.start + i / n;
-        out.copy_from_slice(&from[head * a.d_head..][a.d_unlatent()..a.d_head]);
+        out.copy_from_slice(&from[head * a.d_head..][a.d_rotatable()..a.d_head]);
     });
     let first = match latent.up {
         LatentUp::Split => 0,

@@ -93,7 +93,7 @@ impl Heads<'_> {
     /// The results of head `i`, whose keys before the rotated part and values are `k` and `v`.
     fn attend(&self, i: usize, k: &Rows, v: &Rows) -> Rows {
         let n = k.len();
-        let d = self.latent.d_key + self.a.d_unlatent();
+        let d = self.latent.d_key + self.a.d_rotatable();
         let keys: Rows = (0..n)
             .map(|pos| [&k[pos][..], &self.turned(&self.k_rope[pos], pos)].concat())
             .collect();

@@ -161,7 +161,7 @@ impl Attention {
     /// Rows of the projection of queries.
     pub fn d_q_rows(&self) -> usize {
         match self.latent() {
-            Some(latent) => self.n_heads * (latent.d_key + self.d_unlatent()),
+            Some(latent) => self.n_heads * (latent.d_key + self.d_rotatable()),
             None => self.d_q() + self.d_gated_q() / 2,
         }
     }
@@ -180,8 +180,8 @@ impl Attention {
         }
     }
 
-    /// Width of the part of a head that is no latent vector.
-    pub(crate) fn d_unlatent(&self) -> usize {
+    /// Width of the part of a head that may be rotated: all but the latent vector.
+    pub fn d_rotatable(&self) -> usize {
         self.d_head - self.latent().map_or(0, |latent| latent.d_latent)
     }
 

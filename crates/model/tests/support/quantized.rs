@@ -29,7 +29,7 @@ impl Blocks {
             Self::Of256 => [256, 512, 64, 256, 256],
             Self::Nvfp4 => [192, 320, 64, 128, 192],
         };
-        // Of which 8 elements are rotated; in the absorbed form that is so beside a latent vector.
+        // 8 more elements are rotated, beside a latent vector in the absorbed form.
         let d_latent_head = d_head + 8;
         let [d_k, d_v] = match is_absorbed {
             true => [d_inner + 8, d_inner],

@@ -51,6 +51,9 @@ impl TestModel {
             [
                 vec![table(70, 110)],
                 mixer,
+                vec![table(90, 40)],
+                vec![table(4, 500)],
+                vec![table(4, 600)],
                 vec![table(200, 90)],
                 router,
                 vec![table(300, 100), table(300, 100)],

@@ -9,6 +9,7 @@ mod bitnet;
 mod gemma;
 mod gpt;
 mod granite;
+mod latent;
 mod layer_norm;
 mod lfm;
 mod llama;
@@ -32,6 +33,7 @@ pub(super) fn all() -> impl Iterator<Item = &'static Family> {
         gemma::ALL,
         gpt::ALL,
         granite::ALL,
+        latent::ALL,
         layer_norm::ALL,
         lfm::ALL,
         llama::ALL,

@@ -9,7 +9,7 @@ use crate::hf::{
 };
 
 /// Shared experts of most classes, which are one MLP.
-const SHARED: [(Role, &str); 3] = [
+pub(super) const SHARED: [(Role, &str); 3] = [
     (Role::FfnGateShexp, "mlp.shared_experts.gate_proj.weight"),
     (Role::FfnUpShexp, "mlp.shared_experts.up_proj.weight"),
     (Role::FfnDownShexp, "mlp.shared_experts.down_proj.weight"),
