@@ -23,7 +23,7 @@ fuzz_target!(|bytes: &[u8]| {
         assert_eq!(read(format, open, text, 1), whole);
         assert_eq!(read(format, open, text, every), whole);
         for call in &whole.calls {
-            assert!(call.arguments.is_object() && is_name(&call.name) && is_name(&call.id));
+            assert!(call.arguments.is_object() && is_name(&call.name) && is_id(&call.id));
             assert_eq!(
                 whole
                     .calls
@@ -58,7 +58,13 @@ fn read(format: CallFormat, open: bool, text: &str, n_chars: usize) -> Outcome {
     outcome
 }
 
-/// Whether a text is a valid tool name or call id.
+/// Whether a text is a valid call id, perhaps with an index.
+fn is_id(text: &str) -> bool {
+    let (name, index) = text.split_once(':').unwrap_or((text, "0"));
+    is_name(name) && index.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// Whether a text is a valid tool name.
 fn is_name(text: &str) -> bool {
     (1..=64).contains(&text.len())
         && text

@@ -8,8 +8,11 @@
 use serde_json::{Value, json};
 
 use crate::{
-    Message, Role,
-    tools::{PYTHON_CALLS, PYTHON_CALLS_END, ToolCall, ToolChoice, ToolSet},
+    Message, Role, repair,
+    tools::{
+        CallFormat, HARMONY_CHANNEL, PYTHON_CALLS, PYTHON_CALLS_END, Parser, TextEnd, ToolCall,
+        ToolChoice, ToolSet,
+    },
 };
 
 /// The tools of a request.
@@ -74,6 +77,36 @@ pub(super) fn with_markers(text: &str) -> String {
         .replace(CALLS_END, PYTHON_CALLS_END)
 }
 
+/// Prepares messages for templates of [`CallFormat::Harmony`], which write one call of a message, and
+/// beside it either thinking or a text: each call gets a message of its own, and a text beside
+/// thinking becomes the end of that. An answer that is still written in channels is read.
+pub(super) fn in_channels(messages: &[Message]) -> Vec<Message> {
+    let mut messages = repair::with_single_calls(messages.iter().map(read_channels).collect());
+    for message in &mut messages {
+        if let (Some(reasoning), false) = (&mut message.reasoning, message.tool_calls.is_empty()) {
+            *reasoning = repair::join_texts(&[reasoning, &std::mem::take(&mut message.content)]);
+        }
+    }
+    messages
+}
+
+/// An answer as the model wrote it, with thinking and text apart.
+fn read_channels(message: &Message) -> Message {
+    let is_raw = message.role == Role::Assistant && message.content.contains(HARMONY_CHANNEL);
+    if !is_raw {
+        return message.clone();
+    }
+    let mut parser = Parser::without_calls(CallFormat::Harmony);
+    parser.push(&message.content);
+    let outcome = parser.finish(TextEnd::Whole).1;
+    let reasoning = Some(outcome.reasoning).filter(|text| !text.is_empty());
+    Message {
+        content: outcome.text,
+        reasoning: message.reasoning.clone().or(reasoning),
+        ..message.clone()
+    }
+}
+
 fn python_call(call: &ToolCall) -> String {
     let mut text = format!("{}(", call.name);
     let arguments: Vec<String> = match &call.arguments {
@@ -136,7 +169,7 @@ pub(super) fn answer(message: &Message) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tools::{CallFormat, Parser, TextEnd, Thinking};
+    use crate::tools::Thinking;
 
     #[test]
     fn words_take_turns() {
@@ -201,6 +234,41 @@ mod tests {
         assert_eq!((outcome.calls, outcome.text.as_str()), (calls, "I look."));
         let broken = call("call_1", "f", json!("{\"a"));
         assert_eq!(python_call(&broken), r#"f(arguments="{\"a")"#);
+    }
+
+    #[test]
+    fn messages_in_channels_have_one_call_and_one_text_beside_it() {
+        let call = |id: &str| ToolCall {
+            id: id.into(),
+            name: "f".into(),
+            arguments: json!({}),
+        };
+        let thought = |text: &str, message| Message {
+            reasoning: Some(text.into()),
+            ..message
+        };
+        let calls = vec![call("1"), call("2")];
+        let said = [
+            Message::user("<|channel|>analysis<|message|>a"),
+            thought("hm", Message::assistant_calling("I look.", calls)),
+            Message::tool("2", "f", "two"),
+            Message::tool("1", "f", "one"),
+            Message::assistant(
+                "<|channel|>analysis<|message|>so<|end|><|start|>assistant<|channel|>final<|message|>Hi",
+            ),
+        ];
+        let expected = [
+            said[0].clone(),
+            thought(
+                "hm\n\nI look.",
+                Message::assistant_calling("", vec![call("1")]),
+            ),
+            Message::tool("1", "f", "one"),
+            Message::assistant_calling("", vec![call("2")]),
+            Message::tool("2", "f", "two"),
+            thought("so", Message::assistant("Hi")),
+        ];
+        assert_eq!(in_channels(&said), expected);
     }
 
     #[test]

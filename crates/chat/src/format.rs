@@ -342,6 +342,7 @@ impl ChatFormat {
         let messages = match self.format() {
             _ if is_in_words => calling::in_words(input.messages),
             CallFormat::Python => calling::in_text(input.messages),
+            CallFormat::Harmony => calling::in_channels(input.messages),
             _ => input.messages.to_vec(),
         };
         let instructions = input

@@ -13,7 +13,7 @@ use super::{
     message::{Conversation, Message, Role},
     template::{SENTINEL, SpecialTexts, Template, TemplateError},
 };
-use crate::tools::ToolCall;
+use crate::tools::{CallFormat, ToolCall};
 
 /// A conversation as the model reads it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,6 +72,11 @@ impl Guard {
     /// spaces or HTML tags, are ordinary text.
     pub(super) fn new(tokenizer: &Tokenizer, template: &Template) -> Self {
         let sources = [template.source(false), template.source(true)];
+        // Templates do not look for them in answers.
+        let delimiters = match CallFormat::of_template(sources[1]) {
+            CallFormat::Harmony => CallFormat::Harmony.markers(),
+            _ => &[],
+        };
         let is_bracketed =
             |text: &str| (text.starts_with("<|") || text.starts_with("<｜")) && text.ends_with('>');
         let is_named = |text: &str| {
@@ -89,6 +94,7 @@ impl Guard {
                 _ if text.is_empty() => continue,
                 TokenKind::Control | TokenKind::Unknown if !is_tag => control.insert(text),
                 TokenKind::Control | TokenKind::Unknown => {}
+                TokenKind::UserDefined if delimiters.contains(&text) => control.insert(text),
                 TokenKind::UserDefined if is_bracketed(text) || is_named(text) => {}
                 _ => continue,
             }

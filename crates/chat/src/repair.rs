@@ -108,7 +108,7 @@ fn short_id(id: &str) -> String {
 }
 
 /// Gives each call a message of its own, followed by its result: Llama 3 takes no parallel calls.
-fn with_single_calls(messages: Vec<Message>) -> Vec<Message> {
+pub(super) fn with_single_calls(messages: Vec<Message>) -> Vec<Message> {
     let mut out = Vec::with_capacity(messages.len());
     let mut messages = messages.into_iter().peekable();
     while let Some(mut message) = messages.next() {

@@ -6,14 +6,14 @@
 use std::{ops::ControlFlow, path::Path};
 
 use atta_engine::{
-    Constraint, Engine, Error, FinishReason, GenerateOptions, LoadOptions, Sampling,
+    Constraint, Engine, Error, FinishReason, GenerateOptions, LoadOptions, OnLength, Sampling,
     SessionOptions,
     chat::{CallingReply, Chat, ChatEvent, Message, Role, SpecialTexts, Template, ToolUse},
-    tools::{Piece, TextEnd, ToolCall, ToolChoice, ToolSet},
+    tools::{Outcome, Piece, TextEnd, ToolCall, ToolChoice, ToolSet},
 };
 
 /// Templates that write calls in each of the forms, as short as can be.
-const TEMPLATES: [&str; 5] = [
+const TEMPLATES: [&str; 7] = [
     "{% for m in messages %}{{ m.role }}: {{ m.content }}{% for c in m.tool_calls or [] %}\n<tool_call>\n\
      {{ {'name': c.function.name, 'arguments': c.function.arguments}|tojson }}\n</tool_call>{% endfor %}\n{% endfor %}\
      {% if tools %}{{ tools|tojson }}{% endif %}assistant: ",
@@ -24,6 +24,11 @@ const TEMPLATES: [&str; 5] = [
      {{ m.tool_calls|tojson }}]{% endif %}\n{% endfor %}",
     "{% for m in messages %}{{ m.role }}: {{ m.content }}{% for c in m.tool_calls or [] %}[TOOL_CALLS]\
      {{ c.function.name }}[ARGS]{{ c.function.arguments|tojson }}{% endfor %}\n{% endfor %}",
+    "{% for m in messages %}{{ m.role }}: {{ m.content }}{% if m.tool_calls %}<|tool_calls_section_begin|>\
+     {% for c in m.tool_calls %}<|tool_call_begin|>{{ c.id }}<|tool_call_argument_begin|>\
+     {{ c.function.arguments|tojson }}<|tool_call_end|>{% endfor %}<|tool_calls_section_end|>{% endif %}\n{% endfor %}",
+    "{% for m in messages %}{{ m.role }}{% for c in m.tool_calls or [] %} to=functions.{{ c.function.name }}\
+     <|channel|>commentary json<|message|>{{ c.function.arguments|tojson }}{% endfor %}{{ m.content }}\n{% endfor %}",
     "{% for m in messages %}{% if m.role == 'tool' or m.tool_calls %}{{ raise_exception('no tools') }}{% endif %}\
      {{ m.role }}: {{ m.content }}\n{% endfor %}",
 ];
@@ -159,6 +164,34 @@ fn where_nothing_can_be_called_an_answer_keeps_to_the_constraint_of_the_options(
             text.starts_with("{\"name\": \"") && text.ends_with("\"}") && streamed.is_empty(),
             "{text}"
         );
+    }
+}
+
+#[test]
+fn a_constrained_text_stands_in_a_message_of_its_own() {
+    let template = "{% for m in messages %}<|start|>{{ m.role }}<|message|>{{ m.content }}<|end|>{% endfor %}\
+                    <|start|>assistant{# <|channel|> #}";
+    let schema =
+        r#"{"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}"#;
+    for choice in [ToolChoice::None, ToolChoice::Auto] {
+        for seed in 0..3 {
+            let mut chat = chat(template, choice.clone());
+            if choice == ToolChoice::Auto {
+                chat.set_tools(None);
+            }
+            let options = GenerateOptions {
+                constraint: Some(Constraint::Schema(schema.to_owned())),
+                on_length: OnLength::Close,
+                ..options(30, seed)
+            };
+            let (reply, _) = answer(&mut chat, &options);
+            let Outcome {
+                text, reasoning, ..
+            } = reply.outcome;
+            assert!(reply.reply.text.contains("<|channel|>final"));
+            assert!(text.starts_with('{') && text.ends_with('}'), "{text}");
+            assert!(!reasoning.contains("<|"), "{reasoning}");
+        }
     }
 }
 

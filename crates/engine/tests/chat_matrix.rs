@@ -216,6 +216,8 @@ fn fault(form: &ChatFormat, template: &Template, shape: &Shape) -> Option<String
         CallFormat::Generic => shape.has_tools,
         // Calls stand in the text of their message.
         CallFormat::Python => shape.messages.iter().any(|m| !m.tool_calls.is_empty()),
+        // Each call has a message of its own.
+        CallFormat::Harmony => shape.messages.iter().any(|m| m.tool_calls.len() > 1),
         _ => false,
     };
     let plain = template

@@ -1,11 +1,12 @@
 //! The call formats of models, recognized by the source of their chat templates.
 
 use super::{
-    ToolSet,
+    ToolSet, harmony,
     place::{
         ARG_KEY, ARGS, BRACED_CALL, BRACED_CALL_END, CALL, CALL_ID, CHANNEL, CHANNEL_END, FUNCTION,
-        PYTHON_CALLS, PYTHON_CALLS_END, PYTHON_TAG, QUOTE, THINK, THINK_END, TOOL_CALL,
-        TOOL_CALL_END, TOOL_CALLS, ThinkTags,
+        PYTHON_CALLS, PYTHON_CALLS_END, PYTHON_TAG, QUOTE, SECTION, SECTION_ARGS, SECTION_CALL,
+        SECTION_CALL_END, SECTION_END, THINK, THINK_END, TOOL_CALL, TOOL_CALL_END, TOOL_CALLS,
+        ThinkTags,
     },
 };
 
@@ -37,6 +38,13 @@ pub enum CallFormat {
     MarkedList,
     /// `[TOOL_CALLS]name[ARGS]{…}`, one after another: Mistral since tokenizer version 11.
     MarkedName,
+    /// `<|tool_calls_section_begin|>`, then one after another
+    /// `<|tool_call_begin|>functions.NAME:0<|tool_call_argument_begin|>{…}<|tool_call_end|>`, then
+    /// `<|tool_calls_section_end|>`: Kimi K2.
+    Section,
+    /// Messages with channels: `<|channel|>commentary to=functions.NAME <|constrain|>json<|message|>{…}`
+    /// is a call, and the end of an answer: gpt-oss.
+    Harmony,
     /// `{"tool_calls": [{"name": …, "arguments": {…}}]}` or `{"response": "…"}`: for models without
     /// a call format. [`CallFormat::instructions`] tell the model.
     Generic,
@@ -50,7 +58,7 @@ const TOOL_LISTS: [&str; 2] = ["List of tools: [", "<|tool_list_start|>"];
 
 impl CallFormat {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 11] = [
         Self::Hermes,
         Self::Tagged,
         Self::TaggedKeys,
@@ -59,6 +67,8 @@ impl CallFormat {
         Self::Bare,
         Self::MarkedList,
         Self::MarkedName,
+        Self::Section,
+        Self::Harmony,
         Self::Generic,
     ];
 
@@ -66,7 +76,11 @@ impl CallFormat {
     /// unknown format.
     pub fn of_template(source: &str) -> Self {
         let has = |text: &str| source.contains(text);
-        if has(FUNCTION) && !has(TOOL_CALL) {
+        if harmony::is_template(source) {
+            Self::Harmony
+        } else if has(SECTION) && has(SECTION_CALL) {
+            Self::Section
+        } else if has(FUNCTION) && !has(TOOL_CALL) {
             Self::Generic
         } else if has(TOOL_CALL) && has(ARG_KEY) {
             Self::TaggedKeys
@@ -102,6 +116,23 @@ impl CallFormat {
             Self::Python => &[THINK, THINK_END, PYTHON_CALLS, PYTHON_CALLS_END],
             Self::Bare => &[THINK, THINK_END, PYTHON_TAG],
             Self::MarkedList | Self::MarkedName => &[THINK, THINK_END, TOOL_CALLS, CALL_ID, ARGS],
+            Self::Section => &[
+                THINK,
+                THINK_END,
+                SECTION,
+                SECTION_END,
+                SECTION_CALL,
+                SECTION_ARGS,
+                SECTION_CALL_END,
+            ],
+            Self::Harmony => &[
+                harmony::START,
+                harmony::CHANNEL,
+                harmony::CONSTRAIN,
+                harmony::MESSAGE,
+                harmony::END,
+                harmony::CALL,
+            ],
             Self::Generic => &[THINK, THINK_END],
         }
     }
@@ -110,7 +141,20 @@ impl CallFormat {
     pub(super) fn think_tags(self) -> ThinkTags {
         match self {
             Self::Braced => ThinkTags::Channel,
+            Self::Harmony => ThinkTags::Harmony,
             _ => ThinkTags::Think,
+        }
+    }
+
+    /// The marker in front of calls, in formats that have one.
+    pub(super) fn call_marker(self) -> Option<&'static str> {
+        match self {
+            Self::Hermes | Self::Tagged | Self::TaggedKeys => Some(TOOL_CALL),
+            Self::Braced => Some(BRACED_CALL),
+            Self::Python => Some(PYTHON_CALLS),
+            Self::MarkedList | Self::MarkedName => Some(TOOL_CALLS),
+            Self::Section => Some(SECTION),
+            Self::Bare | Self::Harmony | Self::Generic => None,
         }
     }
 
@@ -125,6 +169,8 @@ impl CallFormat {
             Self::MarkedList | Self::MarkedName => {
                 |answer| begins(answer, |text| text.starts_with(TOOL_CALLS))
             }
+            Self::Section => |answer| begins(answer, |text| text.starts_with(SECTION)),
+            Self::Harmony => |answer| harmony::is_call(&String::from_utf8_lossy(answer)),
             Self::Bare => |answer| {
                 let has_key = |text: &str| keys_of(text).any(|key| BARE_KEYS.contains(&key));
                 begins(answer, |text| text.starts_with(PYTHON_TAG) || has_key(text))
@@ -240,6 +286,14 @@ mod tests {
             of(r#"{{ '[TOOL_CALLS]' + name + '[ARGS]' + arguments }}"#),
             CallFormat::MarkedName
         );
+        assert_eq!(
+            of("<|tool_calls_section_begin|>{% for call in calls %}<|tool_call_begin|>{{ id }}"),
+            CallFormat::Section
+        );
+        assert_eq!(
+            of("{{ '<|start|>assistant<|channel|>final<|message|>' + text }}"),
+            CallFormat::Harmony
+        );
         assert_eq!(of("{{ '<start_of_turn>' + role }}"), CallFormat::Generic);
         assert_eq!(of(""), CallFormat::Generic);
     }
@@ -267,6 +321,8 @@ mod tests {
                 "Qwen3" => CallFormat::Tagged,
                 "LFM2" => CallFormat::Python,
                 "meta" => CallFormat::Bare,
+                "moonshotai" => CallFormat::Section,
+                "openai" => CallFormat::Harmony,
                 "google" if name.contains("gemma-4") => CallFormat::Braced,
                 // This copy of SmolLM3's template leaves tools out.
                 "HuggingFaceTB" | "google" | "microsoft" => CallFormat::Generic,

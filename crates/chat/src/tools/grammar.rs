@@ -12,11 +12,11 @@ use super::{
     braced_lark::{BracedLark, Field, separated},
     definition::Tool,
     format::BARE_KEYS,
+    harmony,
     parameters::{Parameter, RawText, parameters},
     place::{
-        ARGS, BRACED_CALL, BRACED_CALL_END, CALL, FUNCTION, FUNCTION_END, KEY_TAGS, PYTHON_CALLS,
-        PYTHON_CALLS_END, PYTHON_TAG, QUOTE, Syntax, TAGS, TOOL_CALL, TOOL_CALL_END, TOOL_CALLS,
-        Tags, ThinkTags,
+        ARGS, CALL, FUNCTION, FUNCTION_END, FUNCTIONS, KEY_TAGS, PYTHON_TAG, QUOTE, SECTION_ARGS,
+        SECTION_CALL, SECTION_CALL_END, Syntax, TAGS, Tags, ThinkTags,
     },
 };
 use atta_constrain::{CallStart, Constraint, NamePlace, Thoughts, schema};
@@ -41,6 +41,12 @@ impl Thinking {
         let tags = ThinkTags::of_template(template);
         if prompt.ends_with(tags.open()) {
             Self::Open
+        } else if tags == ThinkTags::Harmony {
+            // Otherwise the prompt ends inside a message.
+            match prompt.ends_with(harmony::NEXT_MESSAGE) {
+                true => Self::Maybe,
+                false => Self::Never,
+            }
         } else if prompt.ends_with(tags.close()) {
             Self::Never
         } else if template.contains(tags.open()) || template.contains(tags.close()) {
@@ -61,7 +67,8 @@ pub struct Rules<'a> {
     /// Whether a call is required.
     pub choice: &'a ToolChoice,
     /// Whether it may call more than once. A named tool is called once, and so is any tool in
-    /// [`CallFormat::Bare`], whose template refuses messages with more calls.
+    /// [`CallFormat::Bare`], whose template refuses messages with more calls, and in
+    /// [`CallFormat::Harmony`], where a call ends the answer.
     pub parallel: bool,
     /// Whether it thinks first.
     pub thinking: Thinking,
@@ -70,8 +77,9 @@ pub struct Rules<'a> {
 }
 
 impl Rules<'_> {
-    /// The grammar; `None` where no tool can be called and any text is allowed. `marker` returns
-    /// the id of a text that is a control token, and `None` for other texts.
+    /// The grammar; `None` where no tool can be called, unless the model writes a constrained text
+    /// into a message with a header. `marker` returns the id of a text that is a control token, and
+    /// `None` for other texts.
     ///
     /// # Errors
     /// [`ToolError::Unknown`] if the named tool does not exist, [`ToolError::NoTools`] if a call is
@@ -83,7 +91,7 @@ impl Rules<'_> {
         marker: &dyn Fn(&str) -> Option<u32>,
     ) -> Result<Option<String>, ToolError> {
         let tools = self.tools.callable(self.choice)?;
-        if tools.is_empty() {
+        if tools.is_empty() && !self.is_reply_alone() {
             return Ok(None);
         }
         let mut lark = Lark {
@@ -91,15 +99,21 @@ impl Rules<'_> {
             marker,
             text: String::new(),
         };
-        lark.start();
         match self.constrained_reply() {
-            Some(constraint) => lark.constrained_answer(constraint)?,
+            _ if self.format == CallFormat::Harmony => lark.messages(!tools.is_empty())?,
+            Some(constraint) => {
+                lark.start();
+                lark.constrained_answer(constraint)?;
+            }
             None => {
+                lark.start();
                 lark.free_text();
                 lark.answer();
             }
         }
-        lark.calls(&tools)?;
+        if !tools.is_empty() {
+            lark.calls(&tools)?;
+        }
         Ok(Some(lark.text))
     }
 
@@ -107,15 +121,15 @@ impl Rules<'_> {
     /// which `marker` returns the id (a control token or not). If the model thinks, the tags around
     /// the thinking must be tokens too.
     pub fn call_start(&self, marker: &dyn Fn(&str) -> Option<u32>) -> Option<CallStart> {
-        let (text, name) = match self.format {
-            CallFormat::Hermes => (TOOL_CALL, NamePlace::FirstValue),
-            CallFormat::Tagged => (TOOL_CALL, BEHIND_FUNCTION),
-            CallFormat::TaggedKeys => (TOOL_CALL, BEHIND_MARKER),
-            CallFormat::Braced => (BRACED_CALL, BEHIND_CALL),
-            CallFormat::Python => (PYTHON_CALLS, BEHIND_BRACKET),
-            CallFormat::MarkedList => (TOOL_CALLS, NamePlace::FirstValue),
-            CallFormat::MarkedName => (TOOL_CALLS, NamePlace::UpToBracket),
-            CallFormat::Bare | CallFormat::Generic => return None,
+        let name = match self.format {
+            CallFormat::Hermes | CallFormat::MarkedList => NamePlace::FirstValue,
+            CallFormat::Tagged => BEHIND_FUNCTION,
+            CallFormat::TaggedKeys => BEHIND_MARKER,
+            CallFormat::Braced => BEHIND_CALL,
+            CallFormat::Python => BEHIND_BRACKET,
+            CallFormat::MarkedName => NamePlace::UpToBracket,
+            CallFormat::Section => BEHIND_FUNCTIONS,
+            CallFormat::Bare | CallFormat::Harmony | CallFormat::Generic => return None,
         };
         let thoughts = match self.thinking {
             Thinking::Never => None,
@@ -126,7 +140,7 @@ impl Rules<'_> {
             }),
         };
         let may_be_text = *self.choice == ToolChoice::Auto;
-        marker(text)
+        marker(self.format.call_marker()?)
             .filter(|_| may_be_text)
             .map(|marker| CallStart {
                 marker,
@@ -158,10 +172,25 @@ impl Rules<'_> {
         }
     }
 
-    /// The constraint of an answer without calls, if there may be such an answer.
-    fn constrained_reply(&self) -> Option<&Constraint> {
+    /// The constraint of an answer without calls, if there may be such an answer and the grammar has
+    /// to write it.
+    pub(super) fn constrained_reply(&self) -> Option<&Constraint> {
+        let is_beside_calls = *self.choice == ToolChoice::Auto && !self.tools.is_empty();
         self.reply
-            .filter(|_| *self.choice == ToolChoice::Auto && !self.tools.is_empty())
+            .filter(|_| is_beside_calls || self.is_reply_alone())
+    }
+
+    /// Whether an answer without calls is a constrained text in a message with a header. Other
+    /// constraints than those of JSON are kept to by the whole answer.
+    fn is_reply_alone(&self) -> bool {
+        let can_call = *self.choice != ToolChoice::None && !self.tools.is_empty();
+        let is_json = |reply: &Constraint| {
+            matches!(
+                reply,
+                Constraint::Schema(_) | Constraint::JsonObject | Constraint::JsonValue
+            )
+        };
+        self.format == CallFormat::Harmony && !can_call && self.reply.is_some_and(is_json)
     }
 
     /// Grammars of the arguments of each tool alone, to find the tool whose schema is refused.
@@ -174,9 +203,9 @@ impl Rules<'_> {
         })
     }
 
-    fn repeats(&self) -> bool {
+    pub(super) fn repeats(&self) -> bool {
         self.parallel
-            && self.format != CallFormat::Bare
+            && !matches!(self.format, CallFormat::Bare | CallFormat::Harmony)
             && !matches!(self.choice, ToolChoice::Named(_))
     }
 }
@@ -203,20 +232,26 @@ const BEHIND_BRACKET: NamePlace = NamePlace::Behind {
     delimiter: b'(',
 };
 
+/// The name of a call of [`CallFormat::Section`].
+const BEHIND_FUNCTIONS: NamePlace = NamePlace::Behind {
+    lead: FUNCTIONS,
+    delimiter: b':',
+};
+
 /// JSON's white space, as the parser skips it.
-const SPACE: &str = r"[ \t\r\n]*";
+pub(super) const SPACE: &str = r"[ \t\r\n]*";
 /// White space allowed between thinking and a call, and at the beginning.
-const GAP: &str = r"\n{0,2}";
+pub(super) const GAP: &str = r"\n{0,2}";
 
 /// A grammar under construction.
-struct Lark<'a> {
-    rules: &'a Rules<'a>,
+pub(super) struct Lark<'a> {
+    pub(super) rules: &'a Rules<'a>,
     marker: &'a dyn Fn(&str) -> Option<u32>,
     text: String,
 }
 
 impl Lark<'_> {
-    fn line(&mut self, line: &str) {
+    pub(super) fn line(&mut self, line: &str) {
         self.text.push_str(line);
         self.text.push('\n');
     }
@@ -264,20 +299,13 @@ impl Lark<'_> {
 
     /// Text without the beginning of a call or of thinking.
     fn free_text(&mut self) {
-        let trigger = match self.rules.format {
-            CallFormat::Hermes | CallFormat::Tagged | CallFormat::TaggedKeys => {
-                format!("(?s:.*){}", regex(TOOL_CALL))
-            }
-            CallFormat::Braced => format!("(?s:.*){}", regex(BRACED_CALL)),
-            CallFormat::Python => format!("(?s:.*){}", regex(PYTHON_CALLS)),
-            CallFormat::MarkedList | CallFormat::MarkedName => {
-                format!("(?s:.*){}", regex(TOOL_CALLS))
-            }
-            CallFormat::Bare => {
+        let trigger = match self.rules.format.call_marker() {
+            Some(marker) => format!("(?s:.*){}", regex(marker)),
+            None if self.rules.format == CallFormat::Bare => {
                 let key = format!(r#""(name|arguments|parameters|type"{SPACE}:{SPACE}"function)""#);
                 format!(r"{SPACE}({}|\{{{SPACE}{key})", regex(PYTHON_TAG))
             }
-            CallFormat::Generic => format!(r#"{SPACE}\{{{SPACE}"(tool_calls|response)""#),
+            None => format!(r#"{SPACE}\{{{SPACE}"(tool_calls|response)""#),
         };
         let thought = self.not_thought();
         self.line(&format!(
@@ -288,30 +316,17 @@ impl Lark<'_> {
     /// The answer: text, calls, or text followed by calls.
     fn answer(&mut self) {
         let may_be_text = *self.rules.choice == ToolChoice::Auto;
-        match self.rules.format {
-            CallFormat::Hermes | CallFormat::Tagged | CallFormat::TaggedKeys => {
-                self.marked_answer(TOOL_CALL, may_be_text)
-            }
-            CallFormat::Braced => self.marked_answer(BRACED_CALL, may_be_text),
-            CallFormat::Python => self.marked_answer(PYTHON_CALLS, may_be_text),
-            CallFormat::MarkedList | CallFormat::MarkedName => {
-                self.marked_answer(TOOL_CALLS, may_be_text)
-            }
-            CallFormat::Bare => self.line(if may_be_text {
-                "answer: TEXT? | calls"
-            } else {
-                "answer: calls"
-            }),
-            CallFormat::Generic => {
-                self.line(if may_be_text {
-                    "answer: calls | response"
-                } else {
-                    "answer: calls"
-                });
-                if may_be_text {
-                    self.response();
-                }
-            }
+        if let Some(marker) = self.rules.format.call_marker() {
+            return self.marked_answer(marker, may_be_text);
+        }
+        let is_bare = self.rules.format == CallFormat::Bare;
+        self.line(match (may_be_text, is_bare) {
+            (false, _) => "answer: calls",
+            (true, true) => "answer: TEXT? | calls",
+            (true, false) => "answer: calls | response",
+        });
+        if may_be_text && !is_bare {
+            self.response();
         }
     }
 
@@ -319,15 +334,10 @@ impl Lark<'_> {
     fn constrained_answer(&mut self, constraint: &Constraint) -> Result<(), ToolError> {
         let is_bare = self.rules.format == CallFormat::Bare;
         let reply = constraint.reply(if is_bare { &BARE_KEYS } else { &[] })?;
-        match self.rules.format {
-            CallFormat::Hermes | CallFormat::Tagged | CallFormat::TaggedKeys => {
-                self.marked_or_reply(TOOL_CALL)
-            }
-            CallFormat::Braced => self.marked_or_reply(BRACED_CALL),
-            CallFormat::Python => self.marked_or_reply(PYTHON_CALLS),
-            CallFormat::MarkedList | CallFormat::MarkedName => self.marked_or_reply(TOOL_CALLS),
-            CallFormat::Bare => self.line("answer: LINES? (reply | calls)\nLINES: /\\n{1,2}/"),
-            CallFormat::Generic => {
+        match self.rules.format.call_marker() {
+            Some(marker) => self.marked_or_reply(marker),
+            None if is_bare => self.line("answer: LINES? (reply | calls)\nLINES: /\\n{1,2}/"),
+            None => {
                 self.line("answer: calls | response");
                 self.line(&format!(
                     r#"response: /{GAP}\{{ ?"response": ?/ reply / ?\}}/"#
@@ -398,7 +408,11 @@ impl Lark<'_> {
             CallFormat::Braced => format!("\"{CALL}\" tool"),
             CallFormat::TaggedKeys => "tool".to_owned(),
             CallFormat::Python => "tool \")\"".to_owned(),
-            CallFormat::MarkedName => "tool".to_owned(),
+            CallFormat::MarkedName | CallFormat::Harmony => "tool".to_owned(),
+            CallFormat::Section => {
+                let [begin, end] = [SECTION_CALL, SECTION_CALL_END].map(|text| self.tag(text));
+                format!("{begin} \"{FUNCTIONS}\" tool {end}")
+            }
             CallFormat::Generic => r#"/ ?\{ ?"name": ?"/ tool / ?\}/"#.to_owned(),
         };
         self.line(&format!("call: {call}"));
@@ -474,7 +488,7 @@ impl Lark<'_> {
     }
 
     /// A tag, as a token or as text.
-    fn tag(&self, tag: &str) -> String {
+    pub(super) fn tag(&self, tag: &str) -> String {
         self.token(tag).unwrap_or_else(|| quoted(tag))
     }
 
@@ -528,84 +542,6 @@ impl Lark<'_> {
         Ok(())
     }
 
-    /// How calls follow one another after the first marker.
-    fn sequence(&mut self) {
-        if self.rules.format == CallFormat::Braced {
-            return self.braced_sequence();
-        }
-        if self.rules.format == CallFormat::Python {
-            return self.python_sequence();
-        }
-        let begin = self.token(TOOL_CALL);
-        let end = self.token(TOOL_CALL_END);
-        let end = end.map_or_else(
-            || format!(r"/\n?{}/", regex(TOOL_CALL_END)),
-            |token| format!("\"\\n\"? {token}"),
-        );
-        let again = match self.rules.format {
-            CallFormat::Hermes | CallFormat::Tagged | CallFormat::TaggedKeys => match begin {
-                Some(token) => format!("(\"\\n\"? {token} call {end})*"),
-                None => format!(r"(/\n?{}/ call {end})*", regex(TOOL_CALL)),
-            },
-            CallFormat::Braced | CallFormat::Python => String::new(),
-            CallFormat::MarkedName => format!(
-                "({} call)*",
-                self.token(TOOL_CALLS)
-                    .unwrap_or(format!("\"{TOOL_CALLS}\""))
-            ),
-            CallFormat::Bare => String::new(),
-            CallFormat::MarkedList | CallFormat::Generic => "(/, ?/ call)*".to_owned(),
-        };
-        let again = if self.rules.repeats() {
-            again
-        } else {
-            String::new()
-        };
-        let calls = match self.rules.format {
-            CallFormat::Hermes | CallFormat::Tagged | CallFormat::TaggedKeys => {
-                format!("call {end} {again}")
-            }
-            CallFormat::MarkedName => format!("call {again}"),
-            CallFormat::Braced | CallFormat::Python => "call".to_owned(),
-            CallFormat::Bare => format!("{} call", self.python_tag()),
-            CallFormat::MarkedList => format!(r"/ ?\[/ call {again} / ?\]/"),
-            CallFormat::Generic => {
-                format!(r#"/{GAP}\{{ ?"tool_calls": ?\[/ call {again} / ?\] ?\}}/"#)
-            }
-        };
-        self.line(&format!("calls: {calls}"));
-    }
-
-    /// As [`Lark::sequence`], without white space around the markers.
-    fn braced_sequence(&mut self) {
-        let text = |marker: &str| self.token(marker).unwrap_or(format!("\"{marker}\""));
-        let begin = text(BRACED_CALL);
-        let end = text(BRACED_CALL_END);
-        self.line(&match self.rules.repeats() {
-            true => format!("calls: call {end} ({begin} call {end})*"),
-            false => format!("calls: call {end}"),
-        });
-    }
-
-    /// As [`Lark::sequence`], in a list.
-    fn python_sequence(&mut self) {
-        let end = self.token(PYTHON_CALLS_END);
-        let end = end.unwrap_or(format!("\"{PYTHON_CALLS_END}\""));
-        let again = if self.rules.repeats() {
-            "(/, ?/ call)*"
-        } else {
-            ""
-        };
-        self.line(&format!("calls: \"[\" call {again} \"]\" {end}"));
-    }
-
-    /// The optional leading marker, where the vocabulary has it.
-    fn python_tag(&self) -> String {
-        self.token(PYTHON_TAG)
-            .map(|token| format!("{token}?"))
-            .unwrap_or_default()
-    }
-
     /// A name, and the text between it and the arguments.
     fn name(&self, name: &str) -> String {
         match self.rules.format {
@@ -617,6 +553,10 @@ impl Lark<'_> {
             CallFormat::TaggedKeys => format!("\"{name}\\n\""),
             CallFormat::Braced => format!("\"{name}\""),
             CallFormat::Python => format!("\"{name}(\""),
+            CallFormat::Section => {
+                format!("\"{name}:\" /[0-9]{{1,4}}/ {}", self.tag(SECTION_ARGS))
+            }
+            CallFormat::Harmony => format!("\"{name}\" header"),
             CallFormat::MarkedName => match self.token(ARGS) {
                 Some(token) => format!("\"{name}\" {token}"),
                 None => format!("\"{name}{ARGS}\""),
@@ -628,7 +568,7 @@ impl Lark<'_> {
     }
 
     /// A control token in the grammar's syntax.
-    fn token(&self, marker: &str) -> Option<String> {
+    pub(super) fn token(&self, marker: &str) -> Option<String> {
         (self.marker)(marker).map(|id| format!("<[{id}]>"))
     }
 }
@@ -706,6 +646,20 @@ mod tests {
         ] {
             assert_eq!(Thinking::of_prompt(channel, prompt), expected);
         }
+        let harmony = "{{ '<|channel|>analysis<|message|>' }}";
+        for (prompt, expected) in [
+            ("<|start|>assistant", Thinking::Maybe),
+            (
+                "<|start|>assistant<|channel|>analysis<|message|>",
+                Thinking::Open,
+            ),
+            (
+                "<|start|>assistant<|channel|>final<|message|>It is",
+                Thinking::Never,
+            ),
+        ] {
+            assert_eq!(Thinking::of_prompt(harmony, prompt), expected);
+        }
     }
 
     #[test]
@@ -736,6 +690,8 @@ mod tests {
             None,
             Some((12, NamePlace::FirstValue)),
             Some((12, NamePlace::UpToBracket)),
+            Some((28, BEHIND_FUNCTIONS)),
+            None,
             None,
         ];
         assert_eq!(CallFormat::ALL.map(of), expected);
@@ -772,7 +728,7 @@ mod tests {
             }
         );
         assert!(!thinks(Thinking::Maybe).open);
-        let no_tags = |text: &str| (text == TOOL_CALL).then_some(1);
+        let no_tags = |text: &str| (text == "<tool_call>").then_some(1);
         assert_eq!(
             start(
                 CallFormat::Hermes,

@@ -2,6 +2,8 @@
 
 use std::collections::HashSet;
 
+use super::place::FUNCTIONS;
+
 /// Number of nine-digit numbers.
 const NINE_DIGITS: u64 = 1_000_000_000;
 
@@ -12,6 +14,8 @@ pub(super) enum IdForm {
     Word,
     /// Nine letters and digits: Mistral's templates refuse others.
     Nine,
+    /// `functions.NAME:N`, where N counts the calls from 0: those of Kimi K2. A seed has no effect.
+    Function,
 }
 
 /// Generates ids.
@@ -46,24 +50,26 @@ impl Ids {
         self.taken.insert(id.to_owned());
     }
 
-    /// The next id: the model's own if it is well-formed and new, else a generated one.
-    pub(super) fn give(&mut self, wanted: Option<&str>) -> String {
+    /// The id of the next call, of this name: the model's own if it is well-formed and new, else a
+    /// generated one.
+    pub(super) fn give(&mut self, wanted: Option<&str>, name: &str) -> String {
         self.number += 1;
         match wanted.filter(|id| self.form.is_good(id) && !self.taken.contains(*id)) {
             Some(id) => {
                 self.taken.insert(id.to_owned());
                 id.to_owned()
             }
-            None => self.made(),
+            None => self.made(name),
         }
     }
 
     /// Numbers only grow, so each is tried once.
-    fn made(&mut self) -> String {
+    fn made(&mut self, name: &str) -> String {
         loop {
             let id = match (self.form, self.seed) {
                 (IdForm::Word, None) => format!("call_{}", self.number),
                 (IdForm::Word, Some(seed)) => format!("call_{seed:016x}{:04x}", self.number),
+                (IdForm::Function, _) => format!("{FUNCTIONS}{name}:{}", self.number - 1),
                 (IdForm::Nine, None) => format!("{:09}", self.number),
                 (IdForm::Nine, Some(seed)) => {
                     format!("{:09}", seed.wrapping_add(self.number as u64) % NINE_DIGITS)
@@ -81,6 +87,8 @@ impl IdForm {
     fn is_good(self, id: &str) -> bool {
         match self {
             Self::Word => false,
+            // The parser reads no others.
+            Self::Function => true,
             Self::Nine => id.len() == 9 && id.bytes().all(|b| b.is_ascii_alphanumeric()),
         }
     }
@@ -103,7 +111,7 @@ mod tests {
             Some("with-dash"),
             None,
         ];
-        let given = wanted.map(|id| ids.give(id));
+        let given = wanted.map(|id| ids.give(id, "f"));
         assert_eq!(
             given,
             [
@@ -118,16 +126,25 @@ mod tests {
         let mut words = Ids::new(IdForm::Word);
         words.take("call_2");
         assert_eq!(
-            [None, Some("abcdefghi")].map(|id| words.give(id)),
+            [None, Some("abcdefghi")].map(|id| words.give(id, "f")),
             ["call_3", "call_4"]
         );
+        let mut functions = Ids::new(IdForm::Function);
+        functions.take("functions.g:0");
+        functions.take("functions.f:2");
+        functions.set_seed(7);
+        assert_eq!(
+            [None, Some("functions.f:2"), Some("functions.f:9")].map(|id| functions.give(id, "f")),
+            ["functions.f:3", "functions.f:4", "functions.f:9"]
+        );
     }
+
     #[test]
     fn a_seed_makes_ids_of_two_conversations_differ() {
         let given = |form, seed| {
             let mut ids = Ids::new(form);
             ids.set_seed(seed);
-            [ids.give(None), ids.give(None)]
+            [ids.give(None, "f"), ids.give(None, "f")]
         };
         assert_eq!(
             given(IdForm::Word, 10),

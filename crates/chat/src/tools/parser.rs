@@ -13,18 +13,19 @@ use super::{
     braced::{BracedScan, BracedSyntax},
     call::CallScan,
     definition::{is_name, is_name_char},
+    harmony,
     ids::{IdForm, Ids},
     json::{Json, is_space},
     parameters::ValueForms,
     piece::Pieces,
     place::{
-        ARGS, BRACED_CALL, CALL_ID, KEY_TAGS, Next, PYTHON_CALLS, ParserPlace, Syntax, TAGS,
-        TOOL_CALL, TOOL_CALLS,
+        ARGS, BRACED_CALL, CALL_ID, FUNCTIONS, KEY_TAGS, Next, PYTHON_CALLS, ParserPlace, SECTION,
+        Syntax, TAGS, TOOL_CALL, TOOL_CALLS, ThinkTags,
     },
     tagged::TaggedScan,
 };
 
-/// Maximum length of a name before `[ARGS]`, with its id, in characters.
+/// Maximum length of a name before its arguments, with its id, in characters.
 const MAX_HEAD_CHARS: usize = 288;
 
 /// Parses the output of a model, piece by piece.
@@ -61,7 +62,7 @@ enum State {
     Expect(ParserPlace),
     Text,
     Reasoning,
-    /// A name between `[TOOL_CALLS]` and `[ARGS]`.
+    /// A name between a marker and the arguments.
     Head,
     /// A call, and the state after it.
     Call(Box<CallScan>, ParserPlace),
@@ -77,17 +78,21 @@ impl Parser {
         Self::of(Syntax::Calls(format), thinking)
     }
 
+    /// A parser for an answer that calls nothing.
+    pub(crate) fn without_calls(format: CallFormat) -> Self {
+        Self::of(Syntax::Plain(format.think_tags()), Thinking::Maybe)
+    }
+
     pub(super) fn of(syntax: Syntax, thinking: Thinking) -> Self {
         let state = match thinking {
             Thinking::Open => State::Reasoning,
             Thinking::Maybe | Thinking::Never => State::Expect(ParserPlace::Start),
         };
-        let form = if is_marked(syntax) {
-            IdForm::Nine
-        } else {
-            IdForm::Word
-        };
-        let ids = Ids::new(form);
+        let ids = Ids::new(match syntax {
+            Syntax::Calls(CallFormat::Section) => IdForm::Function,
+            syntax if is_marked(syntax) => IdForm::Nine,
+            _ => IdForm::Word,
+        });
         let pieces = Pieces::default();
         Self {
             syntax,
@@ -161,7 +166,7 @@ impl Parser {
     fn drop_begun_call(&mut self) {
         match &self.state {
             State::Call(scan, _) if scan.given.is_some() => self.pieces.broken(),
-            State::Expect(_) if matches!(self.syntax, Syntax::Plain(_)) => self.give_up(),
+            State::Expect(_) if self.is_plain() => self.give_up(),
             State::Expect(_) | State::Head | State::Call(..) | State::Reply | State::Value(_) => {}
             State::Reasoning => self.give(self.held.len()),
             // One character may be anything; more of a marker is a marker.
@@ -170,6 +175,11 @@ impl Parser {
             }
             State::Text => {}
         }
+    }
+
+    /// Whether text has no markers but those of thinking.
+    fn is_plain(&self) -> bool {
+        matches!(self.syntax, Syntax::Plain(tags) if tags != ThinkTags::Harmony)
     }
 
     fn take(&mut self, c: char) {
@@ -225,6 +235,11 @@ impl Parser {
             Next::Done(place) => self.enter(State::Expect(place)),
             Next::Reasoning => self.enter(State::Reasoning),
             Next::Reply => self.enter(State::Reply),
+            Next::Text => self.enter(State::Text),
+            Next::Name => {
+                self.state = State::Head;
+                self.token = self.held.len();
+            }
             Next::Call(after) => self.begin_call(after),
         }
     }
@@ -274,6 +289,12 @@ impl Parser {
             (_, Syntax::Calls(CallFormat::Hermes | CallFormat::Tagged)) => {
                 Some((TOOL_CALL, Next::To(ParserPlace::Object)))
             }
+            (_, Syntax::Calls(CallFormat::Section)) => Some((SECTION, Next::To(ParserPlace::List))),
+            // A constrained text is the last message.
+            (_, syntax) if syntax.think_tags() == ThinkTags::Harmony => self
+                .either
+                .is_none()
+                .then_some((harmony::END, Next::Done(ParserPlace::Answer))),
             (_, syntax) => is_marked(syntax).then_some((TOOL_CALLS, Next::To(ParserPlace::List))),
         }
     }
@@ -306,8 +327,22 @@ impl Parser {
         self.token = 0;
     }
 
-    /// A character between `[TOOL_CALLS]` and `[ARGS]`: of a name, or of an id after `[CALL_ID]`.
+    /// A character of a name, or behind it.
     fn head(&mut self, c: char) {
+        if is_marked(self.syntax) {
+            return self.bracketed_head(c);
+        }
+        let is_part = is_name_char(c) || c == ':' && has_index(self.syntax);
+        if is_part && self.held.len() - self.token < MAX_HEAD_CHARS {
+            return self.held.push(c);
+        }
+        self.state = State::Expect(ParserPlace::Header);
+        self.token = self.held.len();
+        self.take(c);
+    }
+
+    /// A character between `[TOOL_CALLS]` and `[ARGS]`: of a name, or of an id after `[CALL_ID]`.
+    fn bracketed_head(&mut self, c: char) {
         self.held.push(c);
         let head = &self.held[self.token..];
         let bracket = head.rfind('[');
@@ -330,8 +365,23 @@ impl Parser {
 
     /// A call begins with the text that was held last.
     fn begin_call(&mut self, after: ParserPlace) {
+        let Some(scan) = self.new_call() else {
+            return self.break_off(0);
+        };
+        let begins_with_brace = self.held.ends_with('{');
+        self.state = State::Call(Box::new(scan), after);
+        if begins_with_brace {
+            self.scan('{');
+        }
+    }
+
+    /// The scanner of a call that begins behind the held text; `None` if it has no good name.
+    fn new_call(&self) -> Option<CallScan> {
         let start = self.held.len();
-        let scan = match self.syntax {
+        Some(match self.syntax {
+            Syntax::Calls(CallFormat::Section | CallFormat::Harmony) => {
+                return function(&self.held, has_index(self.syntax));
+            }
             Syntax::Calls(CallFormat::Tagged) => {
                 CallScan::tagged(TaggedScan::new(&TAGS, start, Arc::clone(&self.forms)))
             }
@@ -346,12 +396,7 @@ impl Parser {
             }
             syntax if is_marked(syntax) => CallScan::object_with_id(),
             _ => CallScan::object(),
-        };
-        let begins_with_brace = self.held.ends_with('{');
-        self.state = State::Call(Box::new(scan), after);
-        if begins_with_brace {
-            self.scan('{');
-        }
+        })
     }
 
     fn call(&mut self, c: char) {
@@ -435,7 +480,7 @@ impl Parser {
             return;
         }
         let given = scan.given.unwrap_or_else(|| {
-            let id = self.ids.give(scan.id());
+            let id = self.ids.give(scan.id(), scan.name());
             scan.set_id(id.clone());
             self.pieces.begin(id, scan.name().to_owned());
             0
@@ -499,6 +544,25 @@ fn is_marked(syntax: Syntax) -> bool {
         syntax,
         Syntax::Calls(CallFormat::MarkedList | CallFormat::MarkedName)
     )
+}
+
+/// Whether an index follows the name of a call.
+fn has_index(syntax: Syntax) -> bool {
+    syntax == Syntax::Calls(CallFormat::Section)
+}
+
+/// The call in whose header a function is named, with an index or without.
+fn function(header: &str, has_index: bool) -> Option<CallScan> {
+    let (_, rest) = header.split_once(FUNCTIONS)?;
+    let is_part = |c: char| is_name_char(c) || c == ':' && has_index;
+    let head = &rest[..rest.find(|c| !is_part(c)).unwrap_or(rest.len())];
+    if !has_index {
+        return is_name(head).then(|| CallScan::arguments_of(head.to_owned(), None));
+    }
+    let (name, index) = head.rsplit_once(':')?;
+    let is_index = !index.is_empty() && index.bytes().all(|byte| byte.is_ascii_digit());
+    let id = format!("{FUNCTIONS}{head}");
+    (is_name(name) && is_index).then(|| CallScan::arguments_of(name.to_owned(), Some(id)))
 }
 
 /// The call whose name, and perhaps id, precede `[ARGS]`.

@@ -1,7 +1,10 @@
 //! What the parser expects between calls: markers, brackets and colons, as a table. A state is left
 //! by the first of its texts that is complete; no text of a state is a prefix of another one.
 
-use super::CallFormat;
+use super::{
+    CallFormat,
+    harmony::{self, HeaderPlace},
+};
 
 /// What a parser reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,14 +35,19 @@ pub(super) enum ThinkTags {
     Think,
     /// `<|channel>thought\n…<channel|>`: Gemma 4.
     Channel,
+    /// `<|channel|>analysis<|message|>…<|end|>`, perhaps several times: gpt-oss.
+    Harmony,
 }
 
 impl ThinkTags {
     /// The tags of a chat template.
     pub(super) fn of_template(source: &str) -> Self {
-        match source.contains(CHANNEL_THOUGHT) {
-            true => Self::Channel,
-            false => Self::Think,
+        if harmony::is_template(source) {
+            Self::Harmony
+        } else if source.contains(CHANNEL_THOUGHT) {
+            Self::Channel
+        } else {
+            Self::Think
         }
     }
 
@@ -48,6 +56,7 @@ impl ThinkTags {
         match self {
             Self::Think => THINK,
             Self::Channel => CHANNEL_THOUGHT,
+            Self::Harmony => harmony::ANALYSIS,
         }
     }
 
@@ -56,6 +65,7 @@ impl ThinkTags {
         match self {
             Self::Think => (THINK, ""),
             Self::Channel => (CHANNEL, THOUGHT),
+            Self::Harmony => (harmony::ANALYSIS, ""),
         }
     }
 
@@ -64,6 +74,7 @@ impl ThinkTags {
         match self {
             Self::Think => THINK_END,
             Self::Channel => CHANNEL_END,
+            Self::Harmony => harmony::END,
         }
     }
 }
@@ -99,6 +110,12 @@ pub(super) enum ParserPlace {
     ReplyQuote,
     /// The brace at the end of an answer in JSON.
     ObjectEnd,
+    /// In front of the name of a call of [`CallFormat::Section`].
+    Function,
+    /// After the name of a call; its arguments should follow.
+    Header,
+    /// In a message of [`CallFormat::Harmony`].
+    Message(HeaderPlace),
 }
 
 /// A transition.
@@ -114,6 +131,10 @@ pub(super) enum Next {
     Call(ParserPlace),
     /// A reply in quotation marks begins.
     Reply,
+    /// A text begins, up to its marker.
+    Text,
+    /// The name of a call begins.
+    Name,
 }
 
 pub(super) const THINK: &str = "<think>";
@@ -177,10 +198,17 @@ pub(super) const BRACED_CALL_END: &str = "<tool_call|>";
 pub(super) const CALL: &str = "call:";
 pub(crate) const PYTHON_CALLS: &str = "<|tool_call_start|>";
 pub(crate) const PYTHON_CALLS_END: &str = "<|tool_call_end|>";
+pub(super) const SECTION: &str = "<|tool_calls_section_begin|>";
+pub(super) const SECTION_END: &str = "<|tool_calls_section_end|>";
+pub(super) const SECTION_CALL: &str = "<|tool_call_begin|>";
+pub(super) const SECTION_ARGS: &str = "<|tool_call_argument_begin|>";
+pub(super) const SECTION_CALL_END: &str = "<|tool_call_end|>";
+/// In front of the name of a call of [`CallFormat::Section`] and [`CallFormat::Harmony`].
+pub(super) const FUNCTIONS: &str = "functions.";
 /// Around strings of [`CallFormat::Braced`].
 pub(super) const QUOTE: &str = "<|\"|>";
 
-type Transitions = &'static [(&'static str, Next)];
+pub(super) type Transitions = &'static [(&'static str, Next)];
 
 const HERMES: Transitions = &[
     (TOOL_CALL, Next::To(ParserPlace::Object)),
@@ -208,6 +236,10 @@ const PYTHON: Transitions = &[
     (PYTHON_CALLS, Next::To(ParserPlace::List)),
     (THINK, Next::Reasoning),
 ];
+const SECTIONS: Transitions = &[
+    (SECTION, Next::To(ParserPlace::List)),
+    (THINK, Next::Reasoning),
+];
 const PLAIN: Transitions = &[(THINK, Next::Reasoning)];
 const PLAIN_CHANNEL: Transitions = &[(CHANNEL_THOUGHT, Next::Reasoning)];
 
@@ -216,6 +248,10 @@ impl ParserPlace {
     pub(super) fn expected(self, syntax: Syntax) -> Transitions {
         match self {
             Self::Start => openers(syntax),
+            Self::Message(place) => {
+                harmony::expected(place, syntax == Syntax::Calls(CallFormat::Harmony))
+            }
+            Self::Answer if syntax.think_tags() == ThinkTags::Harmony => openers(syntax),
             // Thinking comes once.
             Self::Answer => without_thoughts(openers(syntax)),
             Self::Object if syntax == Syntax::Calls(CallFormat::Bare) => {
@@ -234,11 +270,21 @@ impl ParserPlace {
             Self::Close if syntax == Syntax::Calls(CallFormat::Python) => {
                 &[(PYTHON_CALLS_END, Next::Done(ParserPlace::Next))]
             }
+            Self::Close if syntax == Syntax::Calls(CallFormat::Section) => {
+                &[(SECTION_CALL_END, Next::Done(ParserPlace::Next))]
+            }
+            Self::Close if syntax == Syntax::Calls(CallFormat::Harmony) => harmony::CALL_ENDS,
             Self::Close => &[(TOOL_CALL_END, Next::Done(ParserPlace::Next))],
             Self::Next => more(syntax),
             Self::List if syntax == Syntax::Calls(CallFormat::Python) => {
                 &[("[", Next::Call(ParserPlace::ItemEnd))]
             }
+            Self::List if syntax == Syntax::Calls(CallFormat::Section) => {
+                &[(SECTION_CALL, Next::To(ParserPlace::Function))]
+            }
+            Self::Function => &[(FUNCTIONS, Next::Name)],
+            Self::Header if syntax == Syntax::Calls(CallFormat::Harmony) => harmony::CALL_HEADER,
+            Self::Header => &[(SECTION_ARGS, Next::Call(ParserPlace::Close))],
             Self::ItemEnd if syntax == Syntax::Calls(CallFormat::Python) => &[
                 (",", Next::Call(ParserPlace::ItemEnd)),
                 ("]", Next::Done(ParserPlace::Close)),
@@ -287,8 +333,11 @@ fn openers(syntax: Syntax) -> Transitions {
         Syntax::Calls(CallFormat::TaggedKeys) => TAGGED_KEYS,
         Syntax::Calls(CallFormat::Braced) => BRACED,
         Syntax::Calls(CallFormat::Python) => PYTHON,
+        Syntax::Calls(CallFormat::Section) => SECTIONS,
         Syntax::Plain(ThinkTags::Think) => PLAIN,
         Syntax::Plain(ThinkTags::Channel) => PLAIN_CHANNEL,
+        Syntax::Calls(CallFormat::Harmony) => harmony::expected(HeaderPlace::Begin, true),
+        Syntax::Plain(ThinkTags::Harmony) => harmony::expected(HeaderPlace::Begin, false),
     }
 }
 
@@ -308,7 +357,13 @@ fn more(syntax: Syntax) -> Transitions {
             | CallFormat::MarkedList
             | CallFormat::MarkedName,
         ) => without_thoughts(openers(syntax)),
+        Syntax::Calls(CallFormat::Harmony) => openers(syntax),
         Syntax::Calls(CallFormat::Bare) => &[(";", Next::To(ParserPlace::Object))],
+        Syntax::Calls(CallFormat::Section) => &[
+            (SECTION_CALL, Next::To(ParserPlace::Function)),
+            (SECTION_END, Next::Done(ParserPlace::Next)),
+            (SECTION, Next::To(ParserPlace::List)),
+        ],
         Syntax::Calls(CallFormat::Generic) | Syntax::Reply | Syntax::Plain(_) => &[],
     }
 }
@@ -322,15 +377,16 @@ mod tests {
         use ParserPlace::*;
         let places = [
             Start, Answer, Object, Close, Next, List, Item, ItemEnd, Key, CallsColon, CallsList,
-            ReplyColon,
+            ReplyColon, Function, Header,
         ];
+        let places = places.into_iter().chain(HeaderPlace::ALL.map(Message));
         for syntax in CallFormat::ALL
             .map(Syntax::Calls)
             .into_iter()
             .chain([Syntax::Reply, Syntax::Plain(ThinkTags::Think)])
-            .chain([Syntax::Plain(ThinkTags::Channel)])
+            .chain([ThinkTags::Channel, ThinkTags::Harmony].map(Syntax::Plain))
         {
-            for place in places.into_iter().chain([ReplyQuote, ObjectEnd]) {
+            for place in places.clone().chain([ReplyQuote, ObjectEnd]) {
                 let texts: Vec<&str> = place
                     .expected(syntax)
                     .iter()

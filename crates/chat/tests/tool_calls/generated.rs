@@ -65,6 +65,25 @@ pub(crate) fn fragment() -> impl Strategy<Value = String> {
         ")",
         "a=",
         "'",
+        "<|tool_calls_section_begin|>",
+        "<|tool_call_begin|>functions.first_tool:0",
+        "<|tool_call_argument_begin|>",
+        "<|tool_call_end|>",
+        "<|tool_calls_section_end|>",
+        ":7",
+        "<|channel|>",
+        "analysis",
+        "commentary",
+        "final",
+        " to=functions.first_tool",
+        " to=assistant",
+        "<|message|>",
+        "<|end|>",
+        "<|start|>assistant",
+        "<|constrain|>",
+        "json",
+        "<|call|>",
+        "<|chan",
     ];
     prop_oneof![6 => select(markers).prop_map(str::to_owned), 1 => "[ -~]{0,4}", 1 => "\\PC{0,2}"]
 }
@@ -85,6 +104,15 @@ pub(crate) fn valid() -> impl Strategy<Value = String> {
         "[TOOL_CALLS] [{\"name\": \"first_tool\", \"arguments\": {\"a\": \"\\u00e9\"}, \
          \"id\": \"abcdef123\"}, {\"name\": \"second_tool\", \"arguments\": {}}]",
         "Hm [TOOL_CALLS]first_tool[CALL_ID]abcdef123[ARGS]{\"a\": 1}[TOOL_CALLS]second_tool[ARGS]{}",
+        "Hm.<|tool_calls_section_begin|><|tool_call_begin|>functions.first_tool:0<|tool_call_argument_begin|>\
+         {\"a\": 1}<|tool_call_end|><|tool_call_begin|>functions.second_tool:1<|tool_call_argument_begin|>{}\
+         <|tool_call_end|><|tool_calls_section_end|>",
+        "<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>commentary<|message|>I look.\
+         <|end|><|start|>assistant<|channel|>commentary to=functions.first_tool <|constrain|>json<|message|>\
+         {\"a\": 1}<|call|>",
+        "<|channel|>analysis<|message|>hm<|end|><|start|>assistant to=functions.first_tool<|channel|>commentary \
+         json<|message|>{}",
+        "<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>final<|message|>It is <b>so</b>.",
         "{\"tool_calls\": [{\"name\": \"first_tool\", \"arguments\": {\"a\": null}}]}",
         "{\"response\": \"it is \\\"so\\\" \\ud83d\\ude00\"}",
     ])

@@ -2,7 +2,9 @@
 
 mod braced;
 mod generated;
+mod harmony;
 mod python;
+mod section;
 mod tagged;
 mod templates;
 
@@ -44,6 +46,15 @@ fn read_chunks<'a>(
     let (rest, outcome) = parser.finish(TextEnd::Whole);
     pieces.extend(rest);
     (joined(pieces), outcome)
+}
+
+/// Reads a text character by character: no piece has a marker in its middle.
+fn read_chars(mut parser: Parser, text: &str) -> (Vec<Piece>, Outcome) {
+    let chars = text.chars().map(String::from);
+    let mut pieces: Vec<Piece> = chars.flat_map(|c| parser.push(&c)).collect();
+    let (rest, outcome) = parser.finish(TextEnd::Whole);
+    pieces.extend(rest);
+    (pieces, outcome)
 }
 
 /// Reads a text whole, and demands the same of it character by character.
@@ -446,6 +457,18 @@ fn a_call_that_is_cut_is_no_text() {
             "[TOOL_CALLS]find[CALL_ID]abcDEF123[ARGS]{\"a\": \"b c\"}",
         ),
         (
+            CallFormat::Section,
+            "I look. ",
+            "<|tool_calls_section_begin|><|tool_call_begin|>functions.find:0<|tool_call_argument_begin|>\
+             {\"a\": \"b c\"}<|tool_call_end|><|tool_calls_section_end|>",
+        ),
+        (
+            CallFormat::Harmony,
+            "<|channel|>commentary<|message|>I look.<|end|>",
+            "<|start|>assistant<|channel|>commentary to=functions.find <|constrain|>json<|message|>\
+             {\"a\": \"b c\"}<|call|>",
+        ),
+        (
             CallFormat::Bare,
             "",
             "{\"name\": \"find\", \"parameters\": {\"a\": \"b c\"}}",
@@ -460,7 +483,7 @@ fn a_call_that_is_cut_is_no_text() {
             let (pieces, outcome) = read_cut(format, &format!("{head}{}", &call[..n_bytes]));
             assert_eq!(
                 outcome.text.trim_end(),
-                head.trim_end(),
+                if head.is_empty() { "" } else { "I look." },
                 "{format:?}, {}",
                 &call[..n_bytes]
             );
@@ -598,6 +621,22 @@ fn hostile(n: usize) -> Vec<(CallFormat, String)> {
         .map(|i| format!("[TOOL_CALLS]f[CALL_ID]{:09}[ARGS]{{}}", 2 * i + 2))
         .collect();
     let others = [
+        (
+            CallFormat::Section,
+            "<|tool_calls_section_begin|><|tool_call_begin|>functions.f".repeat(n),
+        ),
+        (
+            CallFormat::Harmony,
+            "<|channel|>commentary to=functions.".repeat(n),
+        ),
+        (
+            CallFormat::Harmony,
+            "<|end|><|channel|>commentary".repeat(n),
+        ),
+        (
+            CallFormat::Harmony,
+            format!("<|channel|>{}", "commentary<|channel|>".repeat(n)),
+        ),
         (CallFormat::MarkedList, "[TOOL_CALLS]a[".repeat(n)),
         (
             CallFormat::Generic,
@@ -642,6 +681,12 @@ fn is_name(text: &str) -> bool {
         && text
             .chars()
             .all(|c| c.is_ascii_alphanumeric() || "_.-".contains(c))
+}
+
+/// Whether a text is an id of a call, perhaps with an index.
+fn is_id(text: &str) -> bool {
+    let (name, index) = text.split_once(':').unwrap_or((text, "0"));
+    is_name(name) && index.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// The characters of a text that are not JSON's white space.
@@ -720,13 +765,23 @@ fn frame_words(text: &str, calls: &[ToolCall]) -> Vec<String> {
         "name",
         "id",
         "tool_calls",
+        "functions.",
+        "assistant",
+        "analysis",
+        "commentary",
+        "final",
+        "to=",
+        "json",
+        "code",
     ]
     .map(str::to_owned);
+    let digits = "0123456789".chars().map(String::from);
     let brackets = "{}[],:;\"".chars().map(String::from);
     let mut words: Vec<String> = markers
         .chain(names)
         .chain(keys)
         .chain(brackets)
+        .chain(digits)
         .map(|word| solid(&word))
         .collect();
     words.sort_by_key(|word| std::cmp::Reverse(word.len()));
@@ -761,7 +816,7 @@ proptest! {
         let parser = || Parser::new(format, thinking).after_calls(["call_2"]);
         let whole = read_chunks(parser(), [text.as_str()]);
         for call in &whole.1.calls {
-            prop_assert!(is_name(&call.name) && is_name(&call.id) && call.id != "call_2");
+            prop_assert!(is_name(&call.name) && is_id(&call.id) && call.id != "call_2");
             prop_assert_eq!(whole.1.calls.iter().filter(|other| other.id == call.id).count(), 1);
         }
         prop_assert_eq!(&read_chunks(parser(), chunks(&text, &cuts)), &whole);
@@ -777,7 +832,7 @@ proptest! {
     ) {
         prop_assume!(format != CallFormat::Generic || !text.contains("response"));
         let thinking = if open { Thinking::Open } else { Thinking::Maybe };
-        let (pieces, outcome) = read_chunks(Parser::new(format, thinking), [text.as_str()]);
+        let (pieces, outcome) = read_chars(Parser::new(format, thinking), &text);
         prop_assert!(is_accounted_for(&text, &pieces, &outcome.calls), "{:?} {:?}", text, pieces);
     }
 }

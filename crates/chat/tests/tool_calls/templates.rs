@@ -4,7 +4,7 @@
 use std::{fs, path::Path};
 
 use atta_chat::{
-    Conversation, Message, SpecialTexts, Template,
+    Conversation, DateTime, Message, SpecialTexts, Template,
     tools::{CallFormat, Rules, Thinking, ToolCall, ToolChoice, ToolSet},
 };
 use serde_json::json;
@@ -12,10 +12,16 @@ use serde_json::json;
 use super::{call, read_chunks};
 
 /// The templates whose calls are no JSON objects.
-const TEMPLATES: [(&str, CallFormat, &str); 3] = [
+const TEMPLATES: [(&str, CallFormat, &str); 5] = [
     ("Qwen3-Coder", CallFormat::Tagged, "<tool_call>"),
     ("Qwen3.5-4B", CallFormat::Tagged, "<tool_call>"),
     ("google-gemma-4-31B-it", CallFormat::Braced, "<|tool_call>"),
+    (
+        "moonshotai-Kimi-K2",
+        CallFormat::Section,
+        "<|tool_calls_section_begin|>",
+    ),
+    ("openai-gpt-oss-120b", CallFormat::Harmony, " to=functions."),
 ];
 
 fn tools() -> ToolSet {
@@ -57,17 +63,34 @@ fn calls_of_a_template_are_read_as_those_calls() {
         };
         assert_eq!(CallFormat::of_template(&source), format, "{name}");
         let template = Template::new(&source, SpecialTexts::default()).unwrap();
-        let messages = [
-            Message::user("a"),
-            Message::assistant_calling("", calls().to_vec()),
-        ];
+        let [write, now] = calls().map(|call| Message::assistant_calling("", vec![call]));
+        let messages = match format {
+            CallFormat::Harmony => vec![Message::user("a"), write, now],
+            _ => vec![
+                Message::user("a"),
+                Message::assistant_calling("", calls().to_vec()),
+            ],
+        };
         let text = template.render(&Conversation {
             messages: &messages,
+            now: Some(DateTime::from_unix(0)),
             ..Conversation::default()
         });
         let text = text.unwrap();
         let answer = &text[text.find(marker).unwrap()..];
         let outcome = read_chunks(rules(format).parser(), [answer]).1;
-        assert_eq!(outcome.calls, calls(), "{name}: {answer}");
+        let ids = match format {
+            CallFormat::Section => ["functions.write:0", "functions.now:1"],
+            _ => ["call_1", "call_2"],
+        };
+        let expected: Vec<ToolCall> = ids
+            .into_iter()
+            .zip(calls())
+            .map(|(id, call)| ToolCall {
+                id: id.into(),
+                ..call
+            })
+            .collect();
+        assert_eq!(outcome.calls, expected, "{name}: {answer}");
     }
 }

@@ -2,8 +2,10 @@
 //! them back, and random walks that make only valid calls.
 
 mod braced;
+mod harmony;
 mod python;
 mod samples;
+mod section;
 mod tagged;
 mod vocabulary;
 
@@ -15,7 +17,7 @@ use atta_chat::tools::{
 use atta_constrain::Constraint;
 use boon::{Compiler, SchemaIndex, Schemas};
 use llguidance::api::TopLevelGrammar;
-use samples::{samples, think_tags};
+use samples::{behind_thinking, samples, think_tags};
 use serde_json::json;
 use vocabulary::{EOS, Vocabulary};
 
@@ -113,7 +115,8 @@ fn calls_are_let_through_as_models_write_them_and_read_back() {
         for choice in &choices {
             let lark = grammar(vocabulary, &rules(format, &tools, choice), control);
             assert!(vocabulary.accepts(&lark, &one, control), "{one}\n{lark}");
-            let may_repeat = format != CallFormat::Bare && !matches!(choice, ToolChoice::Named(_));
+            let is_single = matches!(format, CallFormat::Bare | CallFormat::Harmony);
+            let may_repeat = !is_single && !matches!(choice, ToolChoice::Named(_));
             assert_eq!(
                 vocabulary.accepts(&lark, &two, control),
                 may_repeat,
@@ -192,8 +195,9 @@ fn text_is_let_through_where_it_may_be_and_cannot_begin_a_call() {
                 | CallFormat::Python
                 | CallFormat::MarkedList
                 | CallFormat::MarkedName
+                | CallFormat::Section
         );
-        let is_text = format == CallFormat::Bare;
+        let is_text = format == CallFormat::Bare || format == CallFormat::Harmony && !control;
         assert_eq!(
             accepts(&ToolChoice::Auto, &format!("I look.\n{one}")),
             may_follow_text || is_text
@@ -254,7 +258,8 @@ fn thoughts_stand_in_front_where_they_may() {
             vocabulary.accepts(&grammar(vocabulary, &rules, control), text, control)
         };
         let [open, close] = think_tags(format);
-        let rest = format!("\nhm {{\"name\" [TOOL\n{close}\n\n{}", call(format));
+        let gap = behind_thinking(format);
+        let rest = format!("\nhm {{\"name\" [TOOL\n{close}{gap}{}", call(format));
         let thought = format!("{open}{rest}");
         for choice in [
             ToolChoice::Auto,
@@ -632,7 +637,7 @@ fn whoever_follows_a_grammar_at_random_makes_only_valid_calls() {
         }
     });
     println!(
-        "{n_finished} finished of 2160, {n_calls} calls, {n_thoughts} thoughts, {n_texts} texts"
+        "{n_finished} finished of 2640, {n_calls} calls, {n_thoughts} thoughts, {n_texts} texts"
     );
     assert!(
         n_finished > 400 && n_calls > 300 && n_thoughts > 200 && n_texts > 200,
@@ -695,7 +700,12 @@ fn an_answer_is_calls_or_a_text_of_its_constraint() {
             };
             let lark = grammar(vocabulary, &thinks, control);
             let [open, close] = think_tags(format);
-            let thought = format!("{open}hm{close}\n\n{}", written(reply));
+            let header = match format {
+                CallFormat::Harmony => "<|channel|>final <|constrain|>json<|message|>",
+                _ => "",
+            };
+            let gap = behind_thinking(format);
+            let thought = format!("{open}hm{close}{gap}{header}{}", written(reply));
             assert!(
                 vocabulary.accepts(&lark, &thought, control),
                 "{format:?} {control}\n{lark}"

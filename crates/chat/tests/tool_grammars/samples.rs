@@ -60,6 +60,27 @@ pub(crate) fn samples(format: CallFormat) -> [String; 2] {
             let b = format!("[TOOL_CALLS]get[ARGS]{get}");
             [a.clone(), a + &b]
         }
+        CallFormat::Section => {
+            let call = |id: &str, args: &str| {
+                format!(
+                    "<|tool_call_begin|>functions.{id}<|tool_call_argument_begin|>{args}<|tool_call_end|>"
+                )
+            };
+            let section = |calls: &str| {
+                format!("<|tool_calls_section_begin|>{calls}<|tool_calls_section_end|>")
+            };
+            let a = call("get_weather:0", weather);
+            [section(&a), section(&(a + &call("get:1", get)))]
+        }
+        CallFormat::Harmony => {
+            let a = format!(
+                "<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>{weather}"
+            );
+            let b = format!(
+                "<|start|>assistant to=functions.get<|channel|>commentary json<|message|>{get}"
+            );
+            [a.clone(), format!("{a}<|call|>{b}")]
+        }
         _ => [
             format!("{{\"tool_calls\": [{a}]}}"),
             format!("{{\"tool_calls\": [{a}, {b}]}}"),
@@ -71,6 +92,15 @@ pub(crate) fn samples(format: CallFormat) -> [String; 2] {
 pub(crate) fn think_tags(format: CallFormat) -> [&'static str; 2] {
     match format {
         CallFormat::Braced => ["<|channel>thought", "<channel|>"],
+        CallFormat::Harmony => ["<|channel|>analysis<|message|>", "<|end|>"],
         _ => ["<think>", "</think>"],
+    }
+}
+
+/// What stands between thinking and the rest of an answer.
+pub(crate) fn behind_thinking(format: CallFormat) -> &'static str {
+    match format {
+        CallFormat::Harmony => "<|start|>assistant",
+        _ => "\n\n",
     }
 }

@@ -9,7 +9,7 @@ use llguidance::{
 };
 
 /// Markers that a vocabulary may have as control tokens.
-pub(crate) const CONTROL: [&str; 17] = [
+pub(crate) const CONTROL: [&str; 26] = [
     "<tool_call>",
     "</tool_call>",
     "<think>",
@@ -26,10 +26,19 @@ pub(crate) const CONTROL: [&str; 17] = [
     "<|channel>",
     "<channel|>",
     "<|\"|>",
+    "<|tool_calls_section_begin|>",
+    "<|tool_calls_section_end|>",
+    "<|tool_call_begin|>",
+    "<|tool_call_argument_begin|>",
+    "<|start|>",
+    "<|channel|>",
+    "<|constrain|>",
+    "<|message|>",
+    "<|end|>",
     "<|other|>",
 ];
 /// Longer tokens, some of them across the border of a marker.
-pub(crate) const WORDS: [&str; 26] = [
+pub(crate) const WORDS: [&str; 33] = [
     "<tool",
     "_call>",
     "call>\n{\"",
@@ -55,6 +64,13 @@ pub(crate) const WORDS: [&str; 26] = [
     "\n<function=get",
     "</function>\n</tool_call>",
     "{\"response\": \"",
+    "<|tool_calls",
+    "functions.get",
+    ":0",
+    "|>analysis<|",
+    "<|end|><|start|>assistant",
+    "commentary to=functions.",
+    " json<|message|>{",
     "\n\n",
 ];
 pub(crate) const EOS: u32 = 256;
