@@ -140,6 +140,7 @@ pub(super) fn part(
         }));
     }
     let take = latent.d_value as u64;
+    let ty = source.tensor_type();
     Ok(Box::new(GatheredRows {
         parts: vec![source],
         n_each: n_heads.saturating_mul(take),
@@ -152,5 +153,6 @@ pub(super) fn part(
             step: 1,
         },
         change: Change::None,
+        ty,
     }))
 }

@@ -79,14 +79,14 @@ impl SourceTensor {
     /// As [`take`](Self::take), of a tensor that is taken out later.
     pub(super) fn copy(
         raw: &RawTensors,
-        quantization: Quantization,
+        quantization: &Quantization,
         name: &str,
         role: Role,
     ) -> Result<Option<Self>, Error> {
+        let stem = name.strip_suffix("weight").unwrap_or(name);
         let mut copies = RawTensors::default();
-        let scales = format!("{name}_scale_inv");
-        for tensor in [name, &scales].iter().filter_map(|name| raw.get(name)) {
-            copies.add(tensor.clone())?;
+        for part in raw.names().filter(|part| part.starts_with(stem)) {
+            copies.add(raw.get(part).expect("it is one of the names").clone())?;
         }
         Self::take(&mut copies, quantization, name, role)
     }

@@ -205,7 +205,11 @@ impl TensorBuilder<'_> {
         Ok(Tensor {
             name: req.name(),
             dims: shape_of(req),
-            ty: source.tensor_type(),
+            ty: match req.role {
+                // Transposed.
+                Role::AttnKB => source.float_type(),
+                _ => source.tensor_type(),
+            },
             rows: latent::part(source, req.role, attention)?,
         })
     }
