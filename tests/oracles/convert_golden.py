@@ -30,6 +30,7 @@ KEPT = ["bert.bf16", "gemma-embedding.bf16", "modern-bert.bf16", "nomic-bert.bf1
         "mistral3.bf16", "olmo3.bf16", "olmoe.bf16", "phi2.v4.bf16", "phi3-long.v4", "qwen2.shards.bf16", "qwen2moe-old.bf16", "qwen2vl.bf16", "qwen3.bf16",
         "qwen35.text.bf16", "qwen35moe.bf16", "qwen3moe.bf16", "qwen3next.bf16", "qwen3vl.bf16", "seed_oss.bf16", "smollm2.text.bf16",
         "smollm3.bf16"]
+KEPT += ["mamba2.bf16", "granitehybrid-moe.bf16", "falcon-h1-norm", "nemotron_h.bf16"]
 
 
 def as_version_4(config):

@@ -21,6 +21,7 @@ use crate::{
 mod encoder;
 mod experts;
 mod layer_embed;
+mod mamba;
 mod recurrent;
 
 pub use encoder::scores;
@@ -250,11 +251,23 @@ fn normalized(norm: Norm, x: &[f32], weight: &[f32], bias: Option<&[f32]>) -> Ve
         .collect()
 }
 
+/// The result of a sublayer that is not there.
+fn nothing(h: &Rows) -> Rows {
+    map_rows(h, |h| vec![0.0; h.len()])
+}
+
 fn mixer(model: &Model, l: usize, h: &Rows, shared: &mut SharedKv) -> Result<Rows, Error> {
     match &model.spec().layers[l].mixer {
+        Mixer::None => Ok(nothing(h)),
         Mixer::Attention(a) => attention(model, l, a, h, shared),
         Mixer::ShortConv(conv) => short_conv(model, l, conv, h),
         Mixer::DeltaNet(net) => recurrent::delta_net(model, l, net, h),
+        Mixer::Mamba2(m) => mamba::mamba2(model, l, m, h),
+        Mixer::AttentionAndMamba2(both) => {
+            let mut y = attention(model, l, &both.attention, h, shared)?;
+            add(&mut y, &mamba::mamba2(model, l, &both.mamba, h)?, 1.0);
+            Ok(y)
+        }
     }
 }
 
@@ -468,6 +481,7 @@ fn feed_forward(model: &Model, (l, layer): (usize, &LayerSpec), x: &Rows) -> Res
         )
     };
     let y = match &layer.ffn {
+        Ffn::None => nothing(&h),
         Ffn::Gated(m) => down(gated(
             m.activation,
             &product(Role::FfnGate, Role::FfnGateBias, &h)?,

@@ -62,6 +62,10 @@ pub enum Projection {
     Qkv,
     /// The attention output projection.
     AttnOut,
+    /// The projection to all inputs of a state space.
+    SsmIn,
+    /// The output projection of a recurrent state.
+    SsmOut,
     /// The routers: of the experts, and the gate of the shared expert.
     Router,
     /// Gate and up projections of the feed-forward block or of the shared expert.
@@ -76,10 +80,12 @@ pub enum Projection {
 
 impl Projection {
     /// All groups of a layer, in order.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 10] = [
         Self::LayerInputs,
         Self::Qkv,
         Self::AttnOut,
+        Self::SsmIn,
+        Self::SsmOut,
         Self::Router,
         Self::GateUp,
         Self::Down,

@@ -66,23 +66,46 @@ pub(super) fn gpt_like(m: &Meta<'_>) -> Result<Builder, Error> {
         .out_bias(Presence::Required))
 }
 
-fn no_experts(m: &Meta<'_>) -> Result<(), Error> {
+/// Refuses a model with experts.
+pub(super) fn no_experts(m: &Meta<'_>) -> Result<(), Error> {
     match m.count("expert_count")? {
         0 => Ok(()),
         n => Err(m.unsupported("expert_count", n)),
     }
 }
 
-fn stack(m: &Meta<'_>, norm: Norm, ffn: Ffn) -> Result<Builder, Error> {
+/// Pre-norm layers of causal attention with a rope and of a feed-forward block.
+pub(super) fn stack(m: &Meta<'_>, norm: Norm, ffn: Ffn) -> Result<Builder, Error> {
+    causal(m)?;
+    layers(m, norm, ffn)
+}
+
+/// Pre-norm layers of a mixer alone.
+pub(super) fn mixers(m: &Meta<'_>, norm: Norm, mixer: Mixer) -> Result<Builder, Error> {
+    causal(m)?;
+    let mut builder = of_sublayers(m, norm, mixer, Ffn::None)?;
+    builder.layer.wiring = Wiring::Sequential {
+        pre: [Some(norm), None],
+        post: [None; 2],
+    };
+    Ok(builder)
+}
+
+fn causal(m: &Meta<'_>) -> Result<(), Error> {
     match m.flag_opt("attention.causal")? {
         Some(false) => Err(m.unsupported("attention.causal", false)),
-        _ => layers(m, norm, ffn),
+        _ => Ok(()),
     }
 }
 
 /// Pre-norm layers of attention with a rope and of a feed-forward block; a decoder, until the
 /// caller says otherwise.
 pub(super) fn layers(m: &Meta<'_>, norm: Norm, ffn: Ffn) -> Result<Builder, Error> {
+    let attention = attention(m, m.size("embedding_length")?)?;
+    of_sublayers(m, norm, Mixer::Attention(attention), ffn)
+}
+
+fn of_sublayers(m: &Meta<'_>, norm: Norm, mixer: Mixer, ffn: Ffn) -> Result<Builder, Error> {
     let (Norm::Rms { eps } | Norm::Layer { eps } | Norm::LayerNoBias { eps }) = norm;
     let d_model = m.size("embedding_length")?;
     Ok(Builder {
@@ -93,7 +116,7 @@ pub(super) fn layers(m: &Meta<'_>, norm: Norm, ffn: Ffn) -> Result<Builder, Erro
                 pre: [Some(norm); 2],
                 post: [None; 2],
             },
-            mixer: Mixer::Attention(attention(m, d_model)?),
+            mixer,
             ffn,
             residual_scale: 1.0,
             out_scale: Presence::Absent,

@@ -10,6 +10,7 @@ mod bitnet;
 mod ernie4_5;
 mod ernie4_5_moe;
 mod experts;
+mod falcon_h1;
 mod gemma;
 mod gemma2;
 mod gemma3;
@@ -19,14 +20,17 @@ mod glm4moe;
 mod gpt2;
 mod gpt_oss;
 mod granite;
+mod granitehybrid;
 mod granitemoe;
 mod lfm2;
 mod lfm2moe;
 mod llama;
 mod llama_like;
+mod mamba2;
 mod meta;
 mod mistral3;
 mod modern_bert;
+mod nemotron_h;
 mod nomic_bert;
 mod olmo2;
 mod olmoe;
@@ -44,6 +48,7 @@ mod qwen3vl;
 mod rope;
 mod seed_oss;
 mod smollm3;
+mod ssm;
 
 use atta_formats::Metadata;
 
@@ -76,6 +81,7 @@ pub const REGISTRY: &[Row] = &[
     row("bitnet", bitnet::lower),
     row("ernie4_5", ernie4_5::lower),
     row("ernie4_5-moe", ernie4_5_moe::lower),
+    row("falcon-h1", falcon_h1::lower),
     row("gemma", gemma::lower),
     row("gemma-embedding", gemma_embedding::lower),
     row("gemma2", gemma2::lower),
@@ -85,12 +91,15 @@ pub const REGISTRY: &[Row] = &[
     row("gpt-oss", gpt_oss::lower),
     row("gpt2", gpt2::lower),
     row("granite", granite::lower),
+    row("granitehybrid", granitehybrid::lower),
     row("granitemoe", granitemoe::lower),
     row("lfm2", lfm2::lower),
     row("lfm2moe", lfm2moe::lower),
     row("llama", llama::lower),
+    row("mamba2", mamba2::lower),
     row("mistral3", mistral3::lower),
     row("modern-bert", modern_bert::lower),
+    row("nemotron_h", nemotron_h::lower),
     row("nomic-bert", nomic_bert::lower),
     row("olmo2", olmo2::lower),
     row("olmoe", olmoe::lower),

@@ -2,7 +2,7 @@
 
 use atta_kernels::math::ln;
 
-use super::{Norm, Presence, Rope};
+use super::{Norm, Presence, Retention, Rope};
 
 /// Softmax attention; query heads share key-value heads in groups (Ainslie et al. 2023).
 #[derive(Clone, Debug, PartialEq)]
@@ -152,6 +152,15 @@ impl Attention {
         match self.gate {
             OutputGate::None => 0,
             OutputGate::Elements => 2 * self.d_q(),
+        }
+    }
+
+    /// How long keys and values are needed.
+    pub fn retention(&self) -> Retention {
+        match self.mask {
+            Mask::Causal => Retention::All,
+            Mask::Window(n) => Retention::Window(n),
+            Mask::Full | Mask::Around(_) => Retention::Text,
         }
     }
 

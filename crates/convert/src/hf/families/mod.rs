@@ -11,6 +11,7 @@ mod gpt;
 mod granite;
 mod lfm;
 mod llama;
+mod mamba;
 mod moe;
 mod phi;
 mod qwen;
@@ -21,6 +22,7 @@ use super::{
 };
 
 pub(super) use gemma::GEMMA3;
+pub(super) use granite::GRANITE_MAMBA;
 
 /// All of them.
 pub(super) fn all() -> impl Iterator<Item = &'static Family> {
@@ -31,6 +33,7 @@ pub(super) fn all() -> impl Iterator<Item = &'static Family> {
         granite::ALL,
         lfm::ALL,
         llama::ALL,
+        mamba::ALL,
         moe::ALL,
         phi::ALL,
         qwen::ALL,
@@ -47,6 +50,7 @@ const LLAMA: Family = Family {
     defaults: "{}",
     fixed: &[],
     multipliers: &[],
+    folds_multipliers: false,
     window: Window::None,
     recurrent: Recurrent::None,
     is_rotated: true,
