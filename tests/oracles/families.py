@@ -288,6 +288,38 @@ FAMILIES += [
            "residual_multiplier", "attention_multiplier", "logits_scaling"))}),
     Family("apertus", "apertus", "Apertus", sizes(rms_norm_eps=EPS, rope_parameters=LLAMA3, num_hidden_layers=3), seed=46,
            changes={"rms_norm_eps": 2 * EPS}, tensors=SHARP),
+# A configuration of no class of transformers, whose fields the converter takes as they are written and as users' files have
+# them; transformers gives some of them other names and adds its defaults.
+AS_IT_IS = {"model_type": "unknown"}
+# Without the fields of attention and MLPs, which a configuration of Mamba would take for its own.
+MAMBA2 = dict(vocab_size=96, hidden_size=32, num_hidden_layers=3, num_heads=4, head_dim=16, state_size=12, n_groups=2, chunk_size=16,
+              layer_norm_epsilon=EPS, tie_word_embeddings=False, bos_token_id=1, eos_token_id=2, pad_token_id=0, use_cache=False, dtype="float32")
+HYBRID_MAMBA = dict(mamba_n_heads=4, mamba_d_head=16, mamba_d_state=12, mamba_n_groups=2, mamba_chunk_size=16)
+GRANITE4 = HYBRID_MAMBA | dict(rms_norm_eps=EPS, embedding_multiplier=3.0, residual_multiplier=0.6, attention_multiplier=0.3, logits_scaling=4.0,
+                shared_intermediate_size=44, num_local_experts=0, layer_types=["mamba", "attention", "mamba", "attention"])
+GRANITE4_CHANGES = {"rms_norm_eps": 2 * EPS, "embedding_multiplier": 2.0, "residual_multiplier": 0.5, "attention_multiplier": 0.6, "logits_scaling": 5.0}
+FALCON_H1 = HYBRID_MAMBA | dict(mamba_d_ssm=64, head_dim=12, rms_norm_eps=EPS, rope_parameters={"rope_type": "default", "rope_theta": 50.0},
+                mamba_norm_before_gate=False, embedding_multiplier=2.5, lm_head_multiplier=0.4, mlp_multipliers=[0.8, 0.6], key_multiplier=0.7,
+                attention_in_multiplier=1.2, attention_out_multiplier=0.9, ssm_in_multiplier=1.3, ssm_out_multiplier=0.7,
+                ssm_multipliers=[0.9, 1.1, 0.8, 1.2, 0.7])
+FALCON_H1_CHANGES = {"rms_norm_eps": 2 * EPS, "rope_parameters": {"rope_type": "default", "rope_theta": 200.0}, "key_multiplier": 0.5,
+                     "ssm_multipliers": [0.9, 1.1, 0.8, 1.2, 1.0], "mlp_multipliers": [1.0, 0.6], "lm_head_multiplier": 0.5}
+NEMOTRON_H = dict(head_dim=12, layer_norm_epsilon=EPS, mamba_num_heads=4, mamba_head_dim=16, ssm_state_size=10, n_groups=2, chunk_size=16)
+
+FAMILIES += [
+    Family("mamba2", "mamba2", "Mamba2", MAMBA2, seed=30, changes={"layer_norm_epsilon": 2 * EPS}),
+    Family("granitehybrid", "granitehybrid", "GraniteMoeHybrid", sizes(**GRANITE4), seed=31, changes=GRANITE4_CHANGES,
+           files={"config.json": AS_IT_IS | {"layer_types": GRANITE4["layer_types"]}}),
+    Family("granitehybrid-moe", "granitehybrid", "GraniteMoeHybrid", sizes(**GRANITE4 | dict(num_local_experts=6, num_experts_per_tok=3,
+           shared_intermediate_size=20, layer_types=["mamba", "attention"]), intermediate_size=12, num_hidden_layers=2,
+           experts_implementation="eager"), seed=35, experts=(6, 3), changes={"num_experts_per_tok": 2}, files={"config.json": AS_IT_IS | {"layer_types": ["mamba", "attention"]}}),
+    Family("falcon-h1", "falcon-h1", "FalconH1", sizes(**FALCON_H1, num_hidden_layers=2), seed=32, changes=FALCON_H1_CHANGES),
+    Family("falcon-h1-norm", "falcon-h1", "FalconH1", sizes(**FALCON_H1 | {"mamba_rms_norm": True, "mamba_d_ssm": 48, "mamba_d_head": 12,
+           "mamba_n_groups": 4, "mamba_d_state": 8, "mamba_d_conv": 3}, num_hidden_layers=2), seed=33, changes={"rms_norm_eps": 2 * EPS}),
+    Family("nemotron_h", "nemotron_h", "NemotronH", sizes(**NEMOTRON_H, layers_block_type=["mamba", "mlp", "attention", "mlp", "mamba"]), seed=34,
+           changes={"layer_norm_epsilon": 2 * EPS, "time_step_min": 0.01}, tensors={"dt_bias": (-4.0, 2.0)},
+           files={"config.json": AS_IT_IS | {"hybrid_override_pattern": "M-*-M", "num_experts_per_tok": None,
+                  "n_routed_experts": None, "n_group": None, "topk_group": None}}),
 ]
 
 

@@ -165,10 +165,14 @@ fn state_bytes(spec: &ModelSpec, kv: KvType, depth: usize, n_gen: usize) -> f64 
     let of_one = spec.state_bytes(kv, 1);
     let kv_layer = |l: usize| spec.layers[l].attention().and_then(Attention::kv_layer);
     let of_kv = |l: usize| of_one[kv_layer(l).unwrap_or(l)] as f64;
-    let of_layer = |l: usize, pos: usize| match spec.layers[l].state_kind() {
+    let of_kind = |l: usize, pos: usize, kind: StateKind| match kind {
         StateKind::Kv(Retention::All | Retention::Text) => of_kv(l) * (pos + 1) as f64,
         StateKind::Kv(Retention::Window(n)) => of_kv(l) * n.min(pos + 1) as f64,
         StateKind::Recurrent => 4.0 * spec.layers[l].state_floats(spec.d_model) as f64,
+    };
+    let of_layer = |l: usize, pos: usize| {
+        let kinds = spec.layers[l].state_kinds();
+        kinds.map(|kind| of_kind(l, pos, kind)).sum::<f64>()
     };
     let of_token = |pos| (0..of_one.len()).map(|l| of_layer(l, pos)).sum::<f64>();
     (depth..depth + n_gen).map(of_token).sum::<f64>() / n_gen.max(1) as f64

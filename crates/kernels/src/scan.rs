@@ -11,7 +11,7 @@ pub const D_KEY_MAX: usize = 256;
 ///
 /// ```text
 /// S = decay S + gain (v − decay S k) kᵀ;  y = S q        with the delta rule
-/// S = decay S + gain v kᵀ;                y = S q        without it
+/// S = decay S + gain v kᵀ;                y = S q        without it; + skip v  if there is one
 /// ```
 /// for each head. Delta rule: Yang et al. 2025, eq. 10.
 pub struct Scan<'a> {
@@ -25,6 +25,8 @@ pub struct Scan<'a> {
     pub d_value: usize,
     /// Whether what the state tells for a key is taken from its value.
     pub is_delta: bool,
+    /// How much of a value is added to its result, `[n_heads]`; `None`: nothing.
+    pub skip: Option<&'a [f32]>,
     /// The positions of the run in order, as rows of the inputs and of `out`.
     pub rows: &'a [u32],
     /// Queries, `[n_key_heads, d_key]` of a row.
@@ -99,6 +101,7 @@ impl Kernels {
                 key_head: key_head(head),
                 first_row,
                 is_delta: scan.is_delta,
+                skip: scan.skip.map(|skip| skip[head]),
                 before: before.map(|s| &s[first_row * d_key..][..strip * d_key]),
             };
             self.scan_part(&part, after, &mut out)
@@ -190,6 +193,7 @@ mod tests {
                         d_key: self.d_key,
                         d_value: self.d_value,
                         is_delta: self.is_delta,
+                        skip: self.skip(),
                         rows,
                         q: part(q),
                         k: part(k),
@@ -203,6 +207,12 @@ mod tests {
                 );
             }
             (out, state)
+        }
+
+        /// Of the cases without a delta rule.
+        fn skip(&self) -> Option<&[f32]> {
+            let skip = &self.before[..self.n_heads];
+            (!self.is_delta).then_some(skip)
         }
 
         fn expected(&self, rows: &[u32]) -> Vec<f64> {
@@ -222,8 +232,9 @@ mod tests {
                         s.iter_mut()
                             .enumerate()
                             .for_each(|(i, s)| *s += update * x(k + g + i));
-                        out[row as usize * self.n_heads * self.d_value + j] =
-                            s.iter().enumerate().map(|(i, s)| s * x(q + g + i)).sum();
+                        let y: f64 = s.iter().enumerate().map(|(i, s)| s * x(q + g + i)).sum();
+                        let skip = self.skip().map_or(0.0, |skip| f64::from(skip[h]));
+                        out[row as usize * self.n_heads * self.d_value + j] = y + skip * x(v + j);
                     }
                 }
             }

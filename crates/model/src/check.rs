@@ -5,6 +5,7 @@
 //! a shape that kernels refuse.
 
 mod experts;
+mod state_spaces;
 
 use std::ops::Range;
 
@@ -166,24 +167,15 @@ impl LayerSpec {
 
     fn check(&self, d_model: usize) -> Result<(), String> {
         match &self.mixer {
+            Mixer::None => {}
             Mixer::Attention(attention) => attention.check()?,
             Mixer::ShortConv(conv) => conv.check(d_model)?,
             Mixer::DeltaNet(net) => net.check()?,
+            Mixer::Mamba2(mamba) => mamba.check()?,
+            Mixer::AttentionAndMamba2(both) => both.check()?,
         }
-        let d_ff = self.mlp().d_ff;
-        ensure(is_width(d_ff), || format!("d_ff of {d_ff}"))?;
-        if let Activation::Clamped { alpha, limit } = self.mlp().activation {
-            ensure(is_positive(alpha) && is_positive(limit), || {
-                format!("a gate clamped to {limit}, alpha {alpha}")
-            })?;
-            ensure(!matches!(self.ffn, Ffn::Plain(_)), || {
-                "a clamped gate where there is none".to_owned()
-            })?;
-        }
-        if let Activation::Xielu(f) = self.mlp().activation {
-            let numbers = [f.alpha_p, f.alpha_n, f.beta, f.eps];
-            ensure(numbers.into_iter().all(f32::is_finite), || format!("{f:?}"))?;
-        }
+        self.check_sublayers()?;
+        self.check_mlp()?;
         self.moe().map_or(Ok(()), |moe| moe.check(d_model))?;
         if let Ffn::MlpAndMoe(both) = &self.ffn {
             both.check()?;
@@ -200,6 +192,43 @@ impl LayerSpec {
         ensure(inner.all(|norm| matches!(norm, Norm::Rms { .. })), || {
             "a LayerNorm within a block or behind it".to_owned()
         })
+    }
+
+    /// A layer of one sublayer has no norms of the other, and is sequential.
+    fn check_sublayers(&self) -> Result<(), String> {
+        let lacks_mixer = self.mixer == Mixer::None;
+        let lacks_ffn = self.ffn == Ffn::None;
+        ensure(!lacks_mixer || !lacks_ffn, || "no sublayer".to_owned())?;
+        let missing = match (lacks_mixer, lacks_ffn) {
+            (true, _) => Sublayer::Mixer,
+            (_, true) => Sublayer::Ffn,
+            _ => return Ok(()),
+        };
+        let norms = [self.pre_norm(missing), self.post_norm(missing)];
+        let is_sequential = matches!(self.wiring, Wiring::Sequential { .. });
+        ensure(is_sequential && norms == [None; 2], || {
+            format!("no {missing:?}, but norms of it")
+        })
+    }
+
+    fn check_mlp(&self) -> Result<(), String> {
+        let Some(mlp) = self.mlp() else {
+            return Ok(());
+        };
+        ensure(is_width(mlp.d_ff), || format!("d_ff of {}", mlp.d_ff))?;
+        if let Activation::Clamped { alpha, limit } = mlp.activation {
+            ensure(is_positive(alpha) && is_positive(limit), || {
+                format!("a gate clamped to {limit}, alpha {alpha}")
+            })?;
+            ensure(!matches!(self.ffn, Ffn::Plain(_)), || {
+                "a clamped gate where there is none".to_owned()
+            })?;
+        }
+        if let Activation::Xielu(f) = mlp.activation {
+            let numbers = [f.alpha_p, f.alpha_n, f.beta, f.eps];
+            ensure(numbers.into_iter().all(f32::is_finite), || format!("{f:?}"))?;
+        }
+        Ok(())
     }
 }
 

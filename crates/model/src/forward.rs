@@ -20,7 +20,7 @@ use crate::{
     Batch, Cpu, Error, Input, Model, Output, Phase, Role, Row, Want,
     blocks::{
         Normalize, Pass, RowNorm, add_layer_embedding, attention, delta_net, gated_mlp,
-        layer_inputs, mlp_and_moe, moe, plain_mlp, scale_residual, short_conv,
+        layer_inputs, mamba2, mlp_and_moe, moe, plain_mlp, scale_residual, short_conv,
     },
     spec::{Ffn, Mixer},
 };
@@ -66,17 +66,8 @@ impl Cpu {
         }
         for l in self.layers.clone() {
             let layer = &self.model.spec().layers[l];
-            match &layer.mixer {
-                Mixer::Attention(a) => attention(&mut pass, l, a)?,
-                Mixer::ShortConv(conv) => short_conv(&mut pass, l, conv)?,
-                Mixer::DeltaNet(net) => delta_net(&mut pass, l, net)?,
-            }
-            match &layer.ffn {
-                Ffn::Gated(m) => gated_mlp(&mut pass, l, m)?,
-                Ffn::Plain(m) => plain_mlp(&mut pass, l, m)?,
-                Ffn::Moe(m) => moe(&mut pass, l, m)?,
-                Ffn::MlpAndMoe(both) => mlp_and_moe(&mut pass, l, both)?,
-            }
+            mix(&mut pass, l, &layer.mixer)?;
+            feed_forward(&mut pass, l, &layer.ffn)?;
             if let Some(embed) = &layer_embed {
                 add_layer_embedding(&mut pass, l, embed)?;
             }
@@ -235,6 +226,32 @@ impl Cpu {
                 .for_each(|z| *z = cap * tanh(*z / cap));
         }
         Ok(())
+    }
+}
+
+/// The first sublayer of layer `l`.
+fn mix(p: &mut Pass<'_>, l: usize, mixer: &Mixer) -> Result<(), Error> {
+    match mixer {
+        Mixer::None => Ok(()),
+        Mixer::Attention(a) => attention(p, l, a),
+        Mixer::ShortConv(conv) => short_conv(p, l, conv),
+        Mixer::DeltaNet(net) => delta_net(p, l, net),
+        Mixer::Mamba2(mamba) => mamba2(p, l, mamba),
+        Mixer::AttentionAndMamba2(both) => {
+            attention(p, l, &both.attention)?;
+            mamba2(p, l, &both.mamba)
+        }
+    }
+}
+
+/// The second sublayer of layer `l`.
+fn feed_forward(p: &mut Pass<'_>, l: usize, ffn: &Ffn) -> Result<(), Error> {
+    match ffn {
+        Ffn::None => Ok(()),
+        Ffn::Gated(m) => gated_mlp(p, l, m),
+        Ffn::Plain(m) => plain_mlp(p, l, m),
+        Ffn::Moe(m) => moe(p, l, m),
+        Ffn::MlpAndMoe(both) => mlp_and_moe(p, l, both),
     }
 }
 

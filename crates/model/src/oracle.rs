@@ -22,6 +22,7 @@ mod encoder;
 mod experts;
 mod latent;
 mod layer_embed;
+mod mamba;
 mod recurrent;
 
 pub use encoder::scores;
@@ -251,14 +252,26 @@ fn normalized(norm: Norm, x: &[f32], weight: &[f32], bias: Option<&[f32]>) -> Ve
         .collect()
 }
 
+/// The result of a sublayer that is not there.
+fn nothing(h: &Rows) -> Rows {
+    map_rows(h, |h| vec![0.0; h.len()])
+}
+
 fn mixer(model: &Model, l: usize, h: &Rows, shared: &mut SharedKv) -> Result<Rows, Error> {
     match &model.spec().layers[l].mixer {
+        Mixer::None => Ok(nothing(h)),
         Mixer::Attention(a) => match &a.kv {
             KvSource::Latent(latent) => latent::attention(model, l, a, latent, h),
             KvSource::Own { .. } | KvSource::Layer(_) => attention(model, l, a, h, shared),
         },
         Mixer::ShortConv(conv) => short_conv(model, l, conv, h),
         Mixer::DeltaNet(net) => recurrent::delta_net(model, l, net, h),
+        Mixer::Mamba2(m) => mamba::mamba2(model, l, m, h),
+        Mixer::AttentionAndMamba2(both) => {
+            let mut y = attention(model, l, &both.attention, h, shared)?;
+            add(&mut y, &mamba::mamba2(model, l, &both.mamba, h)?, 1.0);
+            Ok(y)
+        }
     }
 }
 
@@ -494,6 +507,7 @@ fn feed_forward(model: &Model, (l, layer): (usize, &LayerSpec), x: &Rows) -> Res
         )
     };
     let y = match &layer.ffn {
+        Ffn::None => nothing(&h),
         Ffn::Gated(m) => down(gated(
             m.activation,
             &product(Role::FfnGate, Role::FfnGateBias, &h)?,

@@ -2,7 +2,7 @@
 
 use atta_store::Projection::{
     self, AttnOut, Down, EmbedGate, EmbedOut, GateUp, KeyUp, LayerInputs, Qkv, QueryUp, Router,
-    ValueUp,
+    SsmIn, SsmOut, ValueUp,
 };
 
 use Placement::{Embed, Experts, Head, Layer, LayerEmbed, Resident};
@@ -61,7 +61,8 @@ macro_rules! roles {
     };
 }
 
-// Other mixers' first and last matrices take the places of those of attention.
+// Other mixers' matrices take the places of those of attention, but those of state spaces do not:
+// they may stand beside it.
 roles! {
     TokenEmbd "token_embd.weight" Embed,
     PositionEmbd "position_embd.weight" Resident,
@@ -106,16 +107,19 @@ roles! {
     AttnOutputNorm "attn_output_norm.weight" Resident,
     AttnOutputNormBias "attn_output_norm.bias" Resident,
     AttnSinks "attn_sinks.weight" Resident,
+    SsmIn "ssm_in.weight" Layer(SsmIn),
     SsmQkv "attn_qkv.weight" Layer(Qkv),
     SsmGate "attn_gate.weight" Layer(Qkv),
     SsmBeta "ssm_beta.weight" Layer(Qkv),
     SsmAlpha "ssm_alpha.weight" Layer(Qkv),
     SsmBetaAlpha "ssm_ba.weight" Layer(Qkv),
     SsmConv "ssm_conv1d.weight" Resident,
+    SsmConvBias "ssm_conv1d.bias" Resident,
     SsmDtBias "ssm_dt.bias" Resident,
     SsmA "ssm_a" Resident,
+    SsmD "ssm_d" Resident,
     SsmNorm "ssm_norm.weight" Resident,
-    SsmOut "ssm_out.weight" Layer(AttnOut),
+    SsmOut "ssm_out.weight" Layer(SsmOut),
     AttnPostNorm "post_attention_norm.weight" Resident,
     ShortconvInProj "shortconv.in_proj.weight" Layer(Qkv),
     ShortconvConv "shortconv.conv.weight" Resident,

@@ -8,8 +8,8 @@ use std::ops::Range;
 use crate::{
     Placement, Role,
     spec::{
-        Attention, DeltaNet, Ffn, GateRows, KvSource, Latent, LatentUp, LayerSpec, Mixer, Mlp,
-        ModelSpec, Moe, Norm, Outputs, Positions, Presence, QkNorm, RopeScaling, ShortConv,
+        Attention, DeltaNet, Ffn, GateRows, KvSource, Latent, LatentUp, LayerSpec, Mamba2, Mixer,
+        Mlp, ModelSpec, Moe, Norm, Outputs, Positions, Presence, QkNorm, RopeScaling, ShortConv,
         Sublayer, TokenTypes, Wiring,
     },
 };
@@ -22,8 +22,9 @@ impl LayerSpec {
 
     /// The norm of the input of a sublayer, and the roles of its weight and bias.
     pub(crate) fn pre(&self, sublayer: Sublayer) -> Option<(Norm, [Role; 2])> {
+        let is_second = self.mixer != Mixer::None && !self.shares_pre_norm();
         let roles = match sublayer {
-            Sublayer::Ffn if !self.shares_pre_norm() => [Role::FfnNorm, Role::FfnNormBias],
+            Sublayer::Ffn if is_second => [Role::FfnNorm, Role::FfnNormBias],
             _ => [Role::AttnNorm, Role::AttnNormBias],
         };
         self.pre_norm(sublayer).map(|norm| (norm, roles))
@@ -57,6 +58,9 @@ impl LayerSpec {
         self.sum_norm(sublayer).map(|norm| (norm, roles))
     }
 }
+
+/// The name of the norm before the MLP in files whose converter leaves `.weight` out.
+const BARE_FFN_NORM: &str = "ffn_norm";
 
 /// The name of the last norm in files of LFM2.
 const LFM2_OUTPUT_NORM: &str = "token_embd_norm.weight";
@@ -314,8 +318,12 @@ impl List {
             let is_shared = sublayer == Sublayer::Ffn && layer.shares_pre_norm();
             if let Some((norm, roles)) = layer.pre(sublayer).filter(|_| !is_shared) {
                 self.norm(norm, roles, d_model);
-                if sublayer == Sublayer::Ffn && layer.post_norm(Sublayer::Mixer).is_none() {
-                    self.also_called(roles[0], Role::AttnPostNorm.name());
+                if roles[0] == Role::FfnNorm && layer.post_norm(Sublayer::Mixer).is_none() {
+                    let other = match layer.mixer {
+                        Mixer::AttentionAndMamba2(_) => BARE_FFN_NORM,
+                        _ => Role::AttnPostNorm.name(),
+                    };
+                    self.also_called(roles[0], other);
                 }
             }
             match sublayer {
@@ -333,14 +341,21 @@ impl List {
 
     fn mixer(&mut self, mixer: &Mixer, d_model: usize) {
         match mixer {
+            Mixer::None => {}
             Mixer::Attention(attention) => self.attention(attention, d_model),
             Mixer::ShortConv(conv) => self.short_conv(conv, d_model),
             Mixer::DeltaNet(net) => self.delta_net(net, d_model),
+            Mixer::Mamba2(mamba) => self.mamba2(mamba, d_model),
+            Mixer::AttentionAndMamba2(both) => {
+                self.attention(&both.attention, d_model);
+                self.mamba2(&both.mamba, d_model);
+            }
         }
     }
 
     fn ffn(&mut self, ffn: &Ffn, d_model: usize) {
         match ffn {
+            Ffn::None => {}
             Ffn::Gated(mlp) => self.gated(mlp, d_model),
             Ffn::Plain(mlp) => self.plain(mlp, d_model),
             Ffn::Moe(moe) => self.moe(moe, d_model),
@@ -376,6 +391,19 @@ impl List {
         self.require(Role::SsmA, &[net.n_heads]);
         self.require(Role::SsmNorm, &[net.d_value]);
         self.require(Role::SsmOut, &[d_model, net.d_values()]);
+    }
+
+    fn mamba2(&mut self, mamba: &Mamba2, d_model: usize) {
+        let d_inner = mamba.d_inner();
+        self.require(Role::SsmIn, &[mamba.d_in(), d_model]);
+        self.require(Role::SsmConv, &[mamba.d_conv(), mamba.n_taps]);
+        self.add(Role::SsmConvBias, &[mamba.d_conv()], mamba.conv_bias);
+        self.require(Role::SsmDtBias, &[mamba.n_heads]);
+        self.require(Role::SsmA, &[mamba.n_heads, 1]);
+        self.require(Role::SsmD, &[mamba.n_heads, 1]);
+        let norm = [mamba.n_groups, d_inner / mamba.n_groups];
+        self.add(Role::SsmNorm, &norm, mamba.norm);
+        self.require(Role::SsmOut, &[d_model, d_inner]);
     }
 
     fn attention(&mut self, a: &Attention, d_model: usize) {

@@ -5,15 +5,17 @@
 mod experts;
 #[path = "goldens/latent.rs"]
 mod latent;
+#[path = "goldens/state_spaces.rs"]
+mod state_spaces;
 mod support;
 
 use atta_model::{
     arch::REGISTRY,
     spec::{
         Activation, Attention, DeltaNet, Ffn, GateRows, KeySharing, KvSource, LayerEmbed,
-        LayerSpec, Mask, Mixer, ModelSpec, Norm, OutputGate, Outputs, Pairing, Positions, Presence,
-        QkNorm, RampEnds, Rope, RopeScaling, ShortConv, Temperature, TokenTypes, Wiring, Xielu,
-        Yarn,
+        LayerSpec, Mask, Mixer, Mlp, ModelSpec, Norm, OutputGate, Outputs, Pairing, Positions,
+        Presence, QkNorm, RampEnds, Rope, RopeScaling, ShortConv, Temperature, TokenTypes, Wiring,
+        Xielu, Yarn,
     },
 };
 use support::{Golden, goldens_and_encoders, nmse};
@@ -190,6 +192,58 @@ fn layer_changes(layer: &LayerSpec, in_file: &impl Fn(&str) -> bool) -> Vec<Laye
         ("wiring.pre[1]", |l| change_pre(l, 1)),
         ("wiring.post[0]", |l| change_post(l, 0)),
         ("wiring.post[1]", |l| change_post(l, 1)),
+        ("ffn", |l| {
+            l.ffn = match l.ffn.clone() {
+                Ffn::None => Ffn::Plain(SMALL_MLP),
+                Ffn::Gated(m) => Ffn::Plain(m),
+                Ffn::Plain(m) => Ffn::Gated(m),
+                Ffn::Moe(m) => Ffn::Plain(m.expert),
+                Ffn::MlpAndMoe(both) => Ffn::Gated(both.mlp),
+            };
+        }),
+    ];
+    all.extend(match &layer.mixer {
+        Mixer::Attention(a) => attention_changes(a, in_file),
+        Mixer::DeltaNet(_) => delta_changes(),
+        Mixer::ShortConv(_) => conv_changes(),
+        Mixer::Mamba2(m) => state_spaces::of_mamba2(m, in_file),
+        Mixer::AttentionAndMamba2(both) => {
+            let mut all = attention_changes(&both.attention, in_file);
+            all.extend(state_spaces::of_mamba2(&both.mamba, in_file));
+            all.push(("mixer.attention alone", |l| {
+                l.mixer = Mixer::Attention(l.attention_mut().clone());
+            }));
+            all
+        }
+        Mixer::None => vec![("mixer", convolve as fn(&mut LayerSpec))],
+    });
+    if let Some(mlp) = layer.mlp() {
+        all.extend(mlp_changes(mlp, in_file));
+    }
+    all.push(match in_file("blk.{l}.layer_output_scale.weight") {
+        true => ("out_scale", |l| l.out_scale = Presence::Absent),
+        false => ("out_scale", |l| l.out_scale = Presence::Required),
+    });
+    let changes_something = |(_, change): &LayerChange| {
+        let mut changed = layer.clone();
+        change(&mut changed);
+        changed != *layer
+    };
+    // A parallel layer has no second norm to change.
+    all.retain(changes_something);
+    all
+}
+
+/// An MLP of no layer.
+const SMALL_MLP: Mlp = Mlp {
+    d_ff: 4,
+    activation: Activation::Relu2,
+    bias: Presence::Absent,
+    sub_norm: None,
+};
+
+fn mlp_changes(mlp: &Mlp, in_file: &impl Fn(&str) -> bool) -> Vec<LayerChange> {
+    let mut all: Vec<LayerChange> = vec![
         ("mlp.sub_norm", |l| change_norm(&mut l.mlp_mut().sub_norm)),
         ("d_ff", |l| l.mlp_mut().d_ff += 2),
         ("activation", |l| {
@@ -203,44 +257,20 @@ fn layer_changes(layer: &LayerSpec, in_file: &impl Fn(&str) -> bool) -> Vec<Laye
                 | Activation::Clamped { .. } => Activation::Silu,
             };
         }),
-        ("ffn", |l| {
-            l.ffn = match l.ffn.clone() {
-                Ffn::Gated(m) => Ffn::Plain(m),
-                Ffn::Plain(m) => Ffn::Gated(m),
-                Ffn::Moe(m) => Ffn::Plain(m.expert),
-                Ffn::MlpAndMoe(both) => Ffn::Gated(both.mlp),
-            };
-        }),
     ];
-    all.extend(match &layer.mixer {
-        Mixer::Attention(a) => attention_changes(a, in_file),
-        Mixer::DeltaNet(_) => delta_changes(),
-        Mixer::ShortConv(_) => conv_changes(),
-    });
-    all.push(match in_file("blk.{l}.layer_output_scale.weight") {
-        true => ("out_scale", |l| l.out_scale = Presence::Absent),
-        false => ("out_scale", |l| l.out_scale = Presence::Required),
-    });
     all.push(
         match in_file("blk.{l}.ffn_up.bias") || in_file("blk.{l}.ffn_up_exps.bias") {
             true => ("mlp.bias", |l| l.mlp_mut().bias = Presence::Absent),
             false => ("mlp.bias", |l| l.mlp_mut().bias = Presence::Required),
         },
     );
-    if let Activation::Clamped { .. } = layer.mlp().activation {
+    if let Activation::Clamped { .. } = mlp.activation {
         all.push(("activation.alpha", |l| clamped(l, |alpha, _| *alpha *= 1.2)));
         all.push(("activation.limit", |l| clamped(l, |_, limit| *limit *= 1.2)));
     }
-    if let Activation::Xielu(_) = layer.mlp().activation {
+    if let Activation::Xielu(_) = mlp.activation {
         all.extend(xielu_changes());
     }
-    let changes_something = |(_, change): &LayerChange| {
-        let mut changed = layer.clone();
-        change(&mut changed);
-        changed != *layer
-    };
-    // A parallel layer has no second norm to change.
-    all.retain(changes_something);
     all
 }
 
@@ -396,10 +426,13 @@ fn delta_changes() -> Vec<LayerChange> {
         }),
         ("l2_eps", |l| delta(l).l2_eps += 1e-2),
         ("eps", |l| delta(l).eps *= 2.0),
-        ("mixer", |l| {
-            l.mixer = Mixer::ShortConv(ShortConv { n_taps: 3 })
-        }),
+        ("mixer", convolve),
     ]
+}
+
+/// Another mixer that needs no attention beside it.
+fn convolve(l: &mut LayerSpec) {
+    l.mixer = Mixer::ShortConv(ShortConv { n_taps: 3 });
 }
 
 fn delta(l: &mut LayerSpec) -> &mut DeltaNet {

@@ -236,6 +236,7 @@ fn a_part_of_a_model_has_and_counts_its_own_layers_only() {
                 model
                     .tensor(Role::FfnDown, Some(l))
                     .or(model.tensor(Role::FfnDownExps, Some(l)))
+                    .or(model.tensor(Role::SsmOut, Some(l)))
                     .is_some()
             };
             assert!(

@@ -261,7 +261,7 @@ fn specs_that_describe_no_model_are_refused() {
             };
             s.layers[1].ffn = Ffn::Plain(Mlp {
                 activation,
-                ..s.layers[1].mlp().clone()
+                ..s.layers[1].mlp_mut().clone()
             });
         },
     ];

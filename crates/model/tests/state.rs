@@ -195,7 +195,8 @@ fn layers_that_share_keys_and_values_store_them_once() {
 /// The tiny models that have layers with a window.
 fn windowed() -> impl Iterator<Item = support::Golden> {
     let window = |l: &atta_model::spec::LayerSpec| {
-        matches!(l.state_kind(), StateKind::Kv(Retention::Window(_)))
+        let is_windowed = |kind| matches!(kind, StateKind::Kv(Retention::Window(_)));
+        l.state_kinds().any(is_windowed)
     };
     goldens()
         .into_iter()

@@ -68,6 +68,10 @@ pub enum Projection {
     ValueUp,
     /// The attention output projection.
     AttnOut,
+    /// The projection to all inputs of a state space.
+    SsmIn,
+    /// The output projection of a recurrent state.
+    SsmOut,
     /// The routers: of the experts, and the gate of the shared expert.
     Router,
     /// Gate and up projections of the feed-forward block or of the shared expert.
@@ -82,13 +86,15 @@ pub enum Projection {
 
 impl Projection {
     /// All groups of a layer, in order.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 13] = [
         Self::LayerInputs,
         Self::Qkv,
         Self::QueryUp,
         Self::KeyUp,
         Self::ValueUp,
         Self::AttnOut,
+        Self::SsmIn,
+        Self::SsmOut,
         Self::Router,
         Self::GateUp,
         Self::Down,

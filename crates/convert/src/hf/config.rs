@@ -34,7 +34,8 @@ impl Config {
         };
         // Editors on Windows write a byte order mark.
         let json = json.strip_prefix("\u{feff}".as_bytes()).unwrap_or(&json);
-        match serde_json::from_slice(json).map_err(|e| wrong(e.to_string()))? {
+        let json = without_infinities(json);
+        match serde_json::from_slice(&json).map_err(|e| wrong(e.to_string()))? {
             Value::Object(fields) => Ok(Self::new(path, with_text_config(fields))),
             _ => Err(wrong("is no JSON object".into())),
         }
@@ -53,6 +54,12 @@ impl Config {
     pub(super) fn set_defaults(&mut self, json: &str) {
         self.defaults =
             serde_json::from_str(json).expect("the defaults of a family are a JSON object");
+        // Some classes count layers by listing their types.
+        let types = self.fields.get("layers_block_type");
+        if let Some(types) = types.and_then(Value::as_array) {
+            self.defaults
+                .insert("num_hidden_layers".to_owned(), types.len().into());
+        }
     }
 
     /// An error in this file.
@@ -184,6 +191,28 @@ impl Config {
     }
 }
 
+/// JSON in which the words that Python has for numbers that JSON lacks are null.
+fn without_infinities(json: &[u8]) -> Vec<u8> {
+    const WORDS: [&[u8]; 3] = [b"-Infinity", b"Infinity", b"NaN"];
+    let mut out = Vec::with_capacity(json.len());
+    let mut is_text = false;
+    let mut rest = json;
+    while let Some((&byte, behind)) = rest.split_first() {
+        let word = WORDS.iter().find(|word| !is_text && rest.starts_with(word));
+        if let Some(word) = word {
+            out.extend_from_slice(b"null");
+            rest = &rest[word.len()..];
+            continue;
+        }
+        // The byte behind a backslash ends no text.
+        let n = if is_text && byte == b'\\' { 2 } else { 1 };
+        is_text ^= byte == b'"';
+        out.extend_from_slice(&rest[..n.min(rest.len())]);
+        rest = behind.get(n - 1..).unwrap_or_default();
+    }
+    out
+}
+
 /// A finite number.
 pub(super) fn number(value: &Value) -> Option<f64> {
     value.as_f64().filter(|x| x.is_finite())
@@ -260,6 +289,14 @@ mod tests {
         assert_eq!(c.count(&["n"]).unwrap(), 2);
         assert_eq!(c.list_opt("architectures").unwrap().unwrap()[0], "A");
         assert_eq!(c.unread(), ["vision_config"]);
+    }
+
+    #[test]
+    fn infinite_numbers_are_null() {
+        let json = br#"{"a": [0.0, Infinity], "b": -Infinity, "NaN\"Infinity": "\\", "c": NaN}"#;
+        let clean = without_infinities(json);
+        let expected = r#"{"a": [0.0, null], "b": null, "NaN\"Infinity": "\\", "c": null}"#;
+        assert_eq!(std::str::from_utf8(&clean), Ok(expected));
     }
 
     #[test]

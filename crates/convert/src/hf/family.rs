@@ -4,7 +4,10 @@
 use atta_model::Role;
 use serde_json::Value;
 
-use super::{config::Config, encoders::Encoder, families, keys::Keys, names::usual_name};
+use super::{
+    config::Config, encoders::Encoder, families, keys::Keys, multipliers::Multipliers,
+    names::usual_name, state_space,
+};
 use crate::Error;
 
 /// The properties of the models of some classes.
@@ -20,6 +23,8 @@ pub(super) struct Family {
     pub(super) fixed: &'static [(&'static str, &'static str)],
     /// Fields of multipliers and softcaps, with their GGUF keys.
     pub(super) multipliers: &'static [(&'static str, &'static str)],
+    /// Whether multipliers of the configuration are in the weights of GGUF.
+    pub(super) folds_multipliers: bool,
     /// Which layers have a sliding window.
     pub(super) window: Window,
     /// The layers that are no attention.
@@ -99,6 +104,8 @@ pub(super) enum Recurrent {
     DeltaNet,
     /// Gated short convolutions.
     ShortConv,
+    /// All of them: state spaces, with nothing between them.
+    StateSpacesAlone,
 }
 
 /// How longrope is written.
@@ -150,12 +157,24 @@ impl Family {
             true => text_class(c)?,
             false => class,
         };
+        let class = match class {
+            "GraniteMoeHybridForCausalLM" if state_space::is_hybrid(c)? => families::GRANITE_MAMBA,
+            other => other,
+        };
         let family = families::all().find(|family| family.classes.contains(&class));
         family.ok_or_else(|| {
             c.wrong(format!(
                 "architectures is {class:?}, which is not supported"
             ))
         })
+    }
+
+    /// The multipliers of a configuration that are in the weights.
+    pub(super) fn multipliers_of(&self, c: &Config) -> Result<Multipliers, Error> {
+        match self.folds_multipliers {
+            true => Multipliers::read(c),
+            false => Ok(Multipliers::default()),
+        }
     }
 
     /// An error for each field that has a value that would be computed differently.

@@ -7,7 +7,7 @@ use super::{
     delta_net, experts,
     family::{Family, LongRope, Recurrent, Window},
     rope::{Rope, RopeType},
-    short_conv,
+    short_conv, state_space,
 };
 use crate::Error;
 
@@ -88,6 +88,7 @@ pub(super) fn write(c: &Config, family: &Family, keys: &mut Keys) -> Result<(), 
         Recurrent::None => {}
         Recurrent::DeltaNet => delta_net::write_keys(c, keys)?,
         Recurrent::ShortConv => short_conv::write_keys(c, keys)?,
+        Recurrent::StateSpacesAlone => state_space::write_alone(c, keys)?,
     }
     if let Some(write) = family.own_keys {
         write(c, keys)?;
@@ -98,10 +99,18 @@ pub(super) fn write(c: &Config, family: &Family, keys: &mut Keys) -> Result<(), 
 /// Writes the widths and counts of every model.
 fn sizes(c: &Config, family: &Family, keys: &mut Keys) -> Result<(), Error> {
     let d_model = c.count(&["hidden_size", "n_embd"])?;
-    let n_heads = c.count(&["num_attention_heads", "n_head"])?;
-    let d_ff = c.count_opt(&["shared_intermediate_size", "intermediate_size", "n_inner"])?;
     keys.count("vocab_size", c.count(&["vocab_size"])?);
     keys.count("block_count", c.count(&["num_hidden_layers", "n_layer"])?);
+    keys.count("embedding_length", d_model);
+    if family.recurrent == Recurrent::StateSpacesAlone {
+        keys.count("context_length", state_space::N_POSITIONS);
+        // Programs ask for these.
+        keys.count("feed_forward_length", 0);
+        keys.count("attention.head_count", 0);
+        return Ok(());
+    }
+    let n_heads = c.count(&["num_attention_heads", "n_head"])?;
+    let d_ff = c.count_opt(&["shared_intermediate_size", "intermediate_size", "n_inner"])?;
     let n_positions = c.count(&[
         "max_trained_positions",
         "max_position_embeddings",
@@ -112,7 +121,6 @@ fn sizes(c: &Config, family: &Family, keys: &mut Keys) -> Result<(), Error> {
         "context_length",
         n_positions.saturating_sub(family.n_skipped_positions(c)?),
     );
-    keys.count("embedding_length", d_model);
     // Models whose layers all have experts may have no other width.
     match d_ff {
         Some(d_ff) => keys.count("feed_forward_length", d_ff),

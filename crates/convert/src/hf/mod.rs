@@ -18,6 +18,7 @@ mod gemma4;
 mod heads;
 mod keys;
 mod latent;
+mod multipliers;
 mod mxfp4;
 mod names;
 mod numbers;
@@ -26,6 +27,7 @@ mod rope;
 mod rows;
 mod short_conv;
 mod source_tensor;
+mod state_space;
 mod tensors;
 mod verify;
 mod weights;
@@ -151,7 +153,7 @@ impl<'a> Source<'a> {
         let is_tied = tied(self.config, raw, notes)?;
         let net = spec.layers.iter().find_map(|layer| match &layer.mixer {
             Mixer::DeltaNet(net) => Some(net),
-            Mixer::Attention(_) | Mixer::ShortConv(_) => None,
+            _ => None,
         });
         Ok(TensorBuilder {
             family: self.family,
@@ -162,6 +164,7 @@ impl<'a> Source<'a> {
             n_skipped_positions: self.family.n_skipped_positions(self.config)?,
             net,
             attention: spec.attentions().next(),
+            multipliers: self.family.multipliers_of(self.config)?,
             raw,
         })
     }
@@ -344,10 +347,12 @@ fn tied(config: &Config, raw: &mut RawTensors, notes: &mut Vec<String>) -> Resul
     let is_tied = config
         .flag_opt("tie_word_embeddings")?
         .unwrap_or(raw.get(HEAD).is_none());
-    let embedding = ["model.embed_tokens.weight", "wte.weight"]
-        .iter()
-        .find_map(|name| raw.get(name))
-        .cloned();
+    const EMBEDDINGS: [&str; 3] = [
+        "model.embed_tokens.weight",
+        "backbone.embeddings.weight",
+        "wte.weight",
+    ];
+    let embedding = EMBEDDINGS.iter().find_map(|name| raw.get(name)).cloned();
     if let Some(head) = if is_tied { raw.take(HEAD) } else { None }
         && !embedding.is_some_and(|embedding| embedding.is_same(&head))
     {
@@ -406,6 +411,8 @@ fn is_irrelevant(field: &str) -> bool {
         "attention_out_bias",
         "auto_map",
         "cache_implementation",
+        "chunk_size",
+        "hidden_dropout",
         "block_dim",
         "block_mlp_init_scale",
         "block_norm_eps",
@@ -426,24 +433,28 @@ fn is_irrelevant(field: &str) -> bool {
         "model_type",
         "moe_norm_min",
         "normalization_function",
+        "num_logits_to_keep",
         "num_experts_per_tok",
         "output_router_logits",
         "pretraining_tp",
         "qk_head_dim",
         "qkv_bias",
         "reorder_and_upcast_attn",
+        "rescale_prenorm_residual",
         "resid_pdrop",
+        "residual_in_fp32",
         "residual_dropout",
         "seq_aux",
         "router_aux_loss_coef",
         "router_jitter_noise",
         "task_specific_params",
-        "time_step_limit",
         "torch_dtype",
         "transformers_version",
         "use_bias",
         "use_cache",
         "use_qkv_bias",
+        "use_conv_bias",
+        "use_mamba_kernels",
         "vision_config",
         "aux_loss_alpha",
         "embedding_initializer_range",
@@ -468,6 +479,7 @@ fn is_irrelevant(field: &str) -> bool {
         "decoder_bias",
         "deterministic_flash_attn",
         "embedding_dropout",
+        "expand",
         "initializer_cutoff_factor",
         "mlp_dropout",
         "sparse_pred_ignore_index",
@@ -477,6 +489,7 @@ fn is_irrelevant(field: &str) -> bool {
     ];
     KNOWN.contains(&field)
         || field.starts_with("mamba_")
+        || field.starts_with("time_step_")
         || field.starts_with("mtp_")
         || field.ends_with("_token_id")
         || field.ends_with("_token_index")

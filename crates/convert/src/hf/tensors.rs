@@ -15,6 +15,7 @@ use super::{
     gemma4,
     heads::qkv_order,
     latent,
+    multipliers::Multipliers,
     mxfp4::Mxfp4,
     names::usual_name,
     quantized::Quantization,
@@ -42,6 +43,8 @@ pub(super) struct TensorBuilder<'a> {
     pub(super) net: Option<&'a DeltaNet>,
     /// The first attention of the model.
     pub(super) attention: Option<&'a Attention>,
+    /// Factors of the configuration that are in weights.
+    pub(super) multipliers: Multipliers,
     pub(super) raw: &'a mut RawTensors,
 }
 
@@ -286,6 +289,8 @@ impl TensorBuilder<'_> {
             Role::ExpProbsBias if source.dims().len() == 2 => vec![1, shape[0]],
             // A convolution of each channel by itself.
             Role::SsmConv | Role::ShortconvConv => vec![shape[0], 1, shape[1]],
+            Role::SsmA | Role::SsmD if shape.last() == Some(&1) => vec![shape[0]],
+            Role::SsmNorm => vec![shape.iter().product()],
             _ if is_transposed => shape.iter().rev().copied().collect(),
             _ => shape.clone(),
         };
@@ -320,13 +325,17 @@ impl TensorBuilder<'_> {
                 d_row: to_usize(shape[1])?,
                 order: columns_of,
             }),
-            (RowMap::Same, Change::None) => whole(source, &shape, ty)?,
+            (RowMap::Same, Change::None) if stored.last() == shape.last() => {
+                whole(source, &shape, ty)?
+            }
             (order, change) => Box::new(GatheredRows {
                 change,
                 ty,
                 ..moved(source, &shape, order)?
             }),
         };
+        let d_row = to_usize(shape[shape.len() - 1])?;
+        let rows = self.multipliers.apply(role, d_row, rows);
         Ok(Tensor {
             name,
             dims,

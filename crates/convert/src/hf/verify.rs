@@ -44,7 +44,10 @@ fn activation(c: &Config, family: &Family, spec: &ModelSpec) -> Result<(), Error
     else {
         return Ok(());
     };
-    let computed = spec.layers[0].mlp().activation;
+    let Some(mlp) = spec.layers.iter().find_map(LayerSpec::mlp) else {
+        return Ok(());
+    };
+    let computed = mlp.activation;
     let agrees = match computed {
         Activation::Silu | Activation::Clamped { .. } => {
             matches!(value.as_str(), Some("silu" | "swish" | "swiglu"))

@@ -19,9 +19,12 @@ pub(super) fn sizes(spec: &ModelSpec) -> Result<Sizes, Error> {
     let attention = first
         .attention()
         .ok_or_else(|| refused("its first layer has no attention".into()))?;
+    let mlp = first
+        .mlp()
+        .ok_or_else(|| refused("its first layer has no MLP".into()))?;
     let sizes = Sizes {
         d_model: spec.d_model as u64,
-        d_ff: first.mlp().d_ff as u64,
+        d_ff: mlp.d_ff as u64,
         n_layers: spec.layers.len() as u64,
         n_heads: attention.n_heads as u64,
         n_kv_heads: attention.n_kv_heads as u64,

@@ -4,7 +4,7 @@
 //! t = S k                             the state, [d_value, d_key], before the position
 //! u = gain (v − decay t)              delta rule;  gain v  without it
 //! S = decay S + u kᵀ
-//! y = S q
+//! y = S q                             + skip v  if there is one
 //! ```
 //! The rows of S do not depend on each other, so each thread takes sixteen of one head through all
 //! positions of a run, with its part of the state in fast memory. Sums over `d_key` are in lanes
@@ -55,6 +55,8 @@ pub(crate) struct ScanPart<'a> {
     /// The first of these rows among those of all heads.
     pub(crate) first_row: usize,
     pub(crate) is_delta: bool,
+    /// What a result gets of its value.
+    pub(crate) skip: Option<f32>,
     /// The rows before the run, `[n, d_key]`; `None`: zeros.
     pub(crate) before: Option<&'a [f32]>,
 }
@@ -140,7 +142,11 @@ impl<I: Floats, const N: usize> HeadRows<I, N> {
                 sums[r] = isa.sum_f(sums[r], isa.product(x, q[i]));
             }
         }
-        isa.to_array(isa.totals_of_16(sums))
+        let results = isa.totals_of_16(sums);
+        isa.to_array(match part.skip {
+            Some(skip) => isa.sum_f(results, isa.product(isa.splat_all(skip), v)),
+            None => results,
+        })
     }
 
     /// `S k`.

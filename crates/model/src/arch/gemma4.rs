@@ -56,7 +56,7 @@ pub(super) fn lower(m: &Meta<'_>) -> Result<ModelSpec, Error> {
         layer.mlp_mut().d_ff = d_ff[l];
         if let Some(moe) = &moe {
             layer.ffn = Ffn::MlpAndMoe(MlpAndMoe {
-                mlp: layer.mlp().clone(),
+                mlp: layer.mlp_mut().clone(),
                 moe: moe.clone(),
                 eps,
             });

@@ -73,6 +73,7 @@ pub(super) fn layer_normed(
     stack(m, norm(eps), ffn(mlp))
 }
 
+/// Refuses a model with experts.
 pub(super) fn no_experts(m: &Meta<'_>) -> Result<(), Error> {
     match m.count("expert_count")? {
         0 => Ok(()),
@@ -80,9 +81,21 @@ pub(super) fn no_experts(m: &Meta<'_>) -> Result<(), Error> {
     }
 }
 
-fn stack(m: &Meta<'_>, norm: Norm, ffn: Ffn) -> Result<Builder, Error> {
+/// Pre-norm layers of causal attention with a rope and of a feed-forward block.
+pub(super) fn stack(m: &Meta<'_>, norm: Norm, ffn: Ffn) -> Result<Builder, Error> {
     causal(m)?;
     layers(m, norm, ffn)
+}
+
+/// Pre-norm layers of a mixer alone.
+pub(super) fn mixers(m: &Meta<'_>, norm: Norm, mixer: Mixer) -> Result<Builder, Error> {
+    causal(m)?;
+    let mut builder = of_sublayers(m, norm, mixer, Ffn::None)?;
+    builder.layer.wiring = Wiring::Sequential {
+        pre: [Some(norm), None],
+        post: [None; 2],
+    };
+    Ok(builder)
 }
 
 /// Refuses models that see positions ahead.
@@ -110,6 +123,10 @@ pub(super) fn layers_of(
     ffn: Ffn,
     attention: Attention,
 ) -> Result<Builder, Error> {
+    of_sublayers(m, norm, Mixer::Attention(attention), ffn)
+}
+
+fn of_sublayers(m: &Meta<'_>, norm: Norm, mixer: Mixer, ffn: Ffn) -> Result<Builder, Error> {
     let (Norm::Rms { eps } | Norm::Layer { eps } | Norm::LayerNoBias { eps }) = norm;
     let d_model = m.size("embedding_length")?;
     Ok(Builder {
@@ -120,7 +137,7 @@ pub(super) fn layers_of(
                 pre: [Some(norm); 2],
                 post: [None; 2],
             },
-            mixer: Mixer::Attention(attention),
+            mixer,
             ffn,
             residual_scale: 1.0,
             out_scale: Presence::Absent,
@@ -342,7 +359,7 @@ impl Builder {
 
     /// An MLP without a gate.
     pub(super) fn plain_mlp(self) -> Self {
-        self.layer(|layer| layer.ffn = Ffn::Plain(layer.mlp().clone()))
+        self.layer(|layer| layer.ffn = Ffn::Plain(layer.mlp_mut().clone()))
     }
 
     /// The nonlinearity of the MLP.

@@ -56,7 +56,7 @@ impl<'a> Meta<'a> {
     }
 
     /// A count of each layer, which may be 0 in a list: a list, or one number for all.
-    fn counts_opt(&self, key: &str) -> Result<Option<Vec<usize>>, Error> {
+    pub(crate) fn counts_opt(&self, key: &str) -> Result<Option<Vec<usize>>, Error> {
         let n_layers = self.n_layers()?;
         if !matches!(self.metadata.get(&self.key(key)), Some(Value::Array(_))) {
             let size = self.size_opt(key)?;

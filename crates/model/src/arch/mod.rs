@@ -17,6 +17,7 @@ mod ernie4_5;
 mod ernie4_5_moe;
 mod exaone4;
 mod experts;
+mod falcon_h1;
 mod gemma;
 mod gemma2;
 mod gemma3;
@@ -29,6 +30,7 @@ mod gpt_oss;
 mod gptneox;
 mod granite;
 mod granite_swa;
+mod granitehybrid;
 mod granitemoe;
 mod hunyuan_dense;
 mod jais2;
@@ -37,12 +39,14 @@ mod lfm2;
 mod lfm2moe;
 mod llama;
 mod llama_like;
+mod mamba2;
 mod meta;
 mod minicpm;
 mod minicpm3;
 mod mistral3;
 mod modern_bert;
 mod nemotron;
+mod nemotron_h;
 mod nomic_bert;
 mod olmo2;
 mod olmoe;
@@ -61,6 +65,7 @@ mod qwen3vl;
 mod rope;
 mod seed_oss;
 mod smollm3;
+mod ssm;
 mod stablelm;
 mod starcoder2;
 
@@ -102,6 +107,7 @@ pub const REGISTRY: &[Row] = &[
     row("ernie4_5", ernie4_5::lower),
     row("ernie4_5-moe", ernie4_5_moe::lower),
     row("exaone4", exaone4::lower),
+    row("falcon-h1", falcon_h1::lower),
     row("gemma", gemma::lower),
     row("gemma-embedding", gemma_embedding::lower),
     row("gemma2", gemma2::lower),
@@ -114,17 +120,20 @@ pub const REGISTRY: &[Row] = &[
     row("gptneox", gptneox::lower),
     row("granite", granite::lower),
     row("granite_swa", granite_swa::lower),
+    row("granitehybrid", granitehybrid::lower),
     row("granitemoe", granitemoe::lower),
     row("hunyuan-dense", hunyuan_dense::lower),
     row("jais2", jais2::lower),
     row("lfm2", lfm2::lower),
     row("lfm2moe", lfm2moe::lower),
     row("llama", llama::lower),
+    row("mamba2", mamba2::lower),
     row("minicpm", minicpm::lower),
     row("minicpm3", minicpm3::lower),
     row("mistral3", mistral3::lower),
     row("modern-bert", modern_bert::lower),
     row("nemotron", nemotron::lower),
+    row("nemotron_h", nemotron_h::lower),
     row("nomic-bert", nomic_bert::lower),
     row("olmo2", olmo2::lower),
     row("olmoe", olmoe::lower),

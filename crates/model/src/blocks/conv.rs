@@ -1,7 +1,7 @@
 //! Causal convolutions over the last few positions, every channel by itself.
 //!
 //! ```text
-//! y[pos] = Σ_j taps[j] ⊙ input[pos - n_taps + 1 + j]        from the oldest position on
+//! y[pos] = bias + Σ_j taps[j] ⊙ input[pos - n_taps + 1 + j]        from the oldest position on
 //! ```
 //! Inputs of positions in earlier batches are read from the state that this batch starts from: the
 //! last `n_taps - 1` inputs, oldest first. Those before the first position are 0.
@@ -16,6 +16,8 @@ pub(crate) struct Conv<'a> {
     pub(crate) n_taps: usize,
     /// Channels.
     pub(crate) d: usize,
+    /// `[d]`; `None`: zeros.
+    pub(crate) bias: Option<&'a [f32]>,
     /// The inputs of the rows of this batch.
     pub(crate) inputs: Strided<'a>,
     pub(crate) steps: &'a [StateStep],
@@ -31,7 +33,10 @@ impl Conv<'_> {
         row: usize,
         y: &mut [f32],
     ) {
-        y.fill(0.0);
+        match self.bias {
+            Some(bias) => y.copy_from_slice(bias),
+            None => y.fill(0.0),
+        }
         for (j, taps) in taps.chunks_exact(self.d).enumerate() {
             let x = match before(self.steps, row, self.n_taps - 1 - j) {
                 Place::Row(row) => self.input(row),

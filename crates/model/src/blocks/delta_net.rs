@@ -110,6 +110,7 @@ fn convolve(p: &mut Pass<'_>, l: usize, net: &DeltaNet) {
         layer: l,
         n_taps: net.n_taps,
         d: net.d_conv(),
+        bias: None,
         inputs: Strided {
             data: qkv,
             stride: net.d_conv(),
@@ -187,6 +188,7 @@ fn scan(p: &mut Pass<'_>, l: usize, net: &DeltaNet) {
                 d_key: net.d_key,
                 d_value: net.d_value,
                 is_delta: true,
+                skip: None,
                 rows: p.runs.rows(run),
                 q: part(0),
                 k: part(net.d_keys()),

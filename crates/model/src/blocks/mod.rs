@@ -8,6 +8,7 @@ mod conv;
 mod delta_net;
 mod latent;
 mod layer_embed;
+mod mamba2;
 mod mlp;
 mod moe;
 mod norm;
@@ -30,6 +31,7 @@ use crate::{
 pub(crate) use attention::attention;
 pub(crate) use delta_net::delta_net;
 pub(crate) use layer_embed::{add_layer_embedding, layer_inputs, scale_residual};
+pub(crate) use mamba2::mamba2;
 pub(crate) use mlp::{gated_mlp, plain_mlp};
 pub(crate) use moe::{MoeScratch, mlp_and_moe, moe};
 pub(crate) use norm::{Affine, Normalize, RowNorm};

@@ -6,17 +6,37 @@
 //! post-norm:   x = norm(x + scale * block(x))
 //! ```
 //! A sublayer knows neither the norms around it nor whether another one reads the same `x`. Its
-//! result is *deferred* (stored in `y`) if a norm follows, or if the other sublayer still has to
-//! read `x`.
+//! result is *deferred* (stored in `y`) if a norm follows, or if something else still has to read
+//! `x`: the other sublayer, or a second mixer beside the first one, whose results are added in `y`.
 
 use atta_kernels::{Job, Store};
-use atta_store::{Projection, WeightGroup};
+use atta_store::WeightGroup;
 
 use super::{Normalize, Pass, norm::RowNorm};
 use crate::{
-    Error, Role,
-    spec::{Norm, Sublayer, Wiring},
+    Error, Placement, Role,
+    spec::{LayerSpec, Mixer, Norm, Sublayer, Wiring},
 };
+
+/// How much of the result of a sublayer the product of a matrix is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Portion {
+    All,
+    /// That of the first of two mixers.
+    First,
+    /// That of the second one, which completes the sum.
+    Second,
+}
+
+impl Portion {
+    fn of(layer: &LayerSpec, role: Role) -> Self {
+        match (&layer.mixer, role) {
+            (Mixer::AttentionAndMamba2(_), Role::AttnOutput) => Self::First,
+            (Mixer::AttentionAndMamba2(_), Role::SsmOut) => Self::Second,
+            _ => Self::All,
+        }
+    }
+}
 
 impl Pass<'_> {
     /// `act = pre(x)`, the input of these matrices, the first of a sublayer.
@@ -53,20 +73,23 @@ impl Pass<'_> {
         let layer = &self.model.spec().layers[l];
         let bias = bias.and_then(|bias| t.vector_opt(bias));
         self.observe_inputs(l, &[weight]);
-        let group = match sublayer {
-            Sublayer::Mixer => Projection::AttnOut,
-            Sublayer::Ffn => Projection::Down,
+        let Placement::Layer(group) = weight.placement() else {
+            unreachable!("the last matrix of a sublayer is in a weight group of the layer")
         };
+        let portion = Portion::of(layer, weight);
         self.each_chunk(WeightGroup::Layer(l, group), |p, chunk| {
-            let (out, mode) = match layer.is_deferred(sublayer) {
-                true => (&mut p.s.y[..n], Store::Set),
-                false => (&mut p.s.x[..n], Store::Add(layer.residual_scale)),
+            let (out, mode) = match (layer.is_deferred(sublayer), portion) {
+                (true, Portion::Second) => (&mut p.s.y[..n], Store::Add(1.0)),
+                (true, _) => (&mut p.s.y[..n], Store::Set),
+                (false, _) => (&mut p.s.x[..n], Store::Add(layer.residual_scale)),
             };
             let w = t.matrix(weight, chunk);
             p.kernels
                 .matmul(p.pool, &p.s.act, &mut [Job { w, bias, out, mode }]);
         })?;
-        self.add_deferred_if_due(l, sublayer);
+        if portion != Portion::First {
+            self.add_deferred_if_due(l, sublayer);
+        }
         Ok(())
     }
 

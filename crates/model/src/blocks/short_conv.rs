@@ -68,6 +68,7 @@ fn convolve(p: &mut Pass<'_>, l: usize, short_conv: &ShortConv) {
         layer: l,
         n_taps: short_conv.n_taps,
         d,
+        bias: None,
         inputs: Strided {
             data: inputs,
             stride: d_in,

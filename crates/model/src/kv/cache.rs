@@ -7,7 +7,7 @@ use atta_kernels::{Kernels, KvLayer};
 use super::{
     BLOCK_LEN, KvType,
     arena::{Arena, StateArena},
-    plan::{KvPlace, Place, StatePlace, StatePlan},
+    plan::{KvPlace, LayerPlaces, Place, StatePlace, StatePlan},
 };
 use crate::{
     Error, Row, SeqId,
@@ -23,8 +23,10 @@ pub(crate) struct Cache {
     pub(super) arenas: Vec<Arena>,
     /// Recurrent states; without blocks if no layer has one.
     pub(super) states: StateArena,
-    /// Of each layer of the range.
+    /// Of the layers of the range: [`StatePlan::places`].
     pub(super) places: Vec<Place>,
+    /// Of each layer of the range.
+    pub(super) layers: Vec<LayerPlaces>,
     pub(super) first_layer: usize,
     /// How keys are turned where that depends on `n_ctx`:
     /// [`Rope::regime`](crate::spec::Rope::regime).
@@ -50,6 +52,7 @@ impl Cache {
                 plan.block_floats.unwrap_or(0),
             ),
             places: plan.places,
+            layers: plan.layers,
             first_layer,
             rope_regime,
         }
@@ -171,18 +174,24 @@ impl Cache {
     }
 
     fn kv_place(&self, l: usize) -> &KvPlace {
-        match &self.places[l - self.first_layer] {
-            Place::Kv(place) => place,
-            Place::Shared(other) => self.kv_place(self.first_layer + other),
-            Place::Recurrent(_) => unreachable!("layer {l} has no keys and values"),
+        match self.place(self.layers[l - self.first_layer].kv) {
+            Some(Place::Kv(place)) => place,
+            Some(Place::Shared(other)) => self.kv_place(self.first_layer + other),
+            Some(Place::Recurrent(_)) | None => unreachable!("layer {l} has no keys and values"),
         }
     }
 
     fn state_place(&self, l: usize) -> &StatePlace {
-        match &self.places[l - self.first_layer] {
-            Place::Recurrent(place) => place,
-            Place::Kv(_) | Place::Shared(_) => unreachable!("layer {l} has no recurrent state"),
+        match self.place(self.layers[l - self.first_layer].recurrent) {
+            Some(Place::Recurrent(place)) => place,
+            Some(Place::Kv(_) | Place::Shared(_)) | None => {
+                unreachable!("layer {l} has no recurrent state")
+            }
         }
+    }
+
+    fn place(&self, i: Option<usize>) -> Option<&Place> {
+        i.map(|i| &self.places[i])
     }
 
     /// The first position of a sequence whose keys and values a layer holds, within `positions`.

@@ -4,7 +4,7 @@
 //! its first positions, and recurrent layers have some checkpoints. All else is a function of the
 //! text. Knows the header of `state.rs` and no data.
 
-use super::state::{FIXED_BYTES, LAYER_BYTES, MAGIC, STATE_CODE};
+use super::state::{FIXED_BYTES, MAGIC, PART_BYTES, STATE_CODE};
 
 /// The positions that a state restores.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,7 +13,7 @@ pub struct StateCoverage {
     start: usize,
     /// Number of positions.
     n: usize,
-    /// Missing first positions of each layer.
+    /// Missing first positions of each part.
     n_missing: Vec<usize>,
     /// Positions of checkpoints; none without recurrent layers.
     checkpoints: Vec<usize>,
@@ -29,16 +29,16 @@ impl StateCoverage {
         if !state.starts_with(MAGIC) {
             return None;
         }
-        let checkpoints_at = LAYER_BYTES
+        let checkpoints_at = PART_BYTES
             .checked_mul(field(8)?)?
             .checked_add(FIXED_BYTES)?;
-        let layers = state.get(FIXED_BYTES..checkpoints_at)?;
-        let fields = |layer: &[u8], i: usize| layer.as_chunks().0.get(i).copied();
-        let layers = layers.chunks_exact(LAYER_BYTES);
-        let is_recurrent = layers
+        let parts = state.get(FIXED_BYTES..checkpoints_at)?;
+        let fields = |part: &[u8], i: usize| part.as_chunks().0.get(i).copied();
+        let parts = parts.chunks_exact(PART_BYTES);
+        let is_recurrent = parts
             .clone()
-            .any(|layer| fields(layer, 2) == Some(STATE_CODE.to_le_bytes()));
-        let n_missing = layers.map(|layer| Some(u32::from_le_bytes(fields(layer, 4)?) as usize));
+            .any(|part| fields(part, 2) == Some(STATE_CODE.to_le_bytes()));
+        let n_missing = parts.map(|part| Some(u32::from_le_bytes(fields(part, 4)?) as usize));
         let n_checkpoints = if is_recurrent {
             field(checkpoints_at)?
         } else {

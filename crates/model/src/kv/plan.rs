@@ -7,7 +7,7 @@ use atta_kernels::{KvElem, KvLayer};
 use super::{BLOCK_LEN, KvType, arena::Arena};
 use crate::spec::{Attention, ModelSpec, StateKind};
 
-/// Where a layer's part of a block is.
+/// Where keys and values, or the recurrent state, of a layer are.
 #[derive(Clone, Copy)]
 pub(super) enum Place {
     Kv(KvPlace),
@@ -45,10 +45,20 @@ pub(super) struct StatePlace {
     pub(super) n_floats: usize,
 }
 
+/// The places of a layer, as indices of [`StatePlan::places`].
+#[derive(Clone, Copy, Default)]
+pub(super) struct LayerPlaces {
+    pub(super) kv: Option<usize>,
+    pub(super) recurrent: Option<usize>,
+}
+
 /// The layers of an executor, and the blocks of their groups.
 pub(super) struct StatePlan {
-    /// Of each layer.
+    /// Of all layers in order; of a layer with both first keys and values, then the recurrent
+    /// state.
     pub(super) places: Vec<Place>,
+    /// Of each layer.
+    pub(super) layers: Vec<LayerPlaces>,
     /// The kind of each group of keys and values, and the bytes of a block.
     pub(super) kv_groups: Vec<(StateKind, usize)>,
     /// Floats of a block of recurrent states; `None` without such layers.
@@ -60,20 +70,31 @@ impl StatePlan {
     pub(super) fn new(spec: &ModelSpec, layers: Range<usize>, kv: KvType) -> Self {
         let mut plan = Self {
             places: Vec::with_capacity(layers.len()),
+            layers: Vec::with_capacity(layers.len()),
             kv_groups: Vec::new(),
             block_floats: None,
         };
         for l in layers.clone() {
             let other = spec.layers[l].attention().and_then(Attention::kv_layer);
-            if let Some(other) = other {
-                plan.places.push(Place::Shared(other - layers.start));
-                continue;
-            }
-            let place = plan.kv_place(spec, l, kv);
-            let place = place.unwrap_or_else(|| plan.state_place(spec, l));
-            plan.places.push(place);
+            let own = match other {
+                Some(other) => Some(Place::Shared(other - layers.start)),
+                None => plan.kv_place(spec, l, kv),
+            };
+            let recurrent = spec.layers[l].is_recurrent();
+            let recurrent = recurrent.then(|| plan.state_place(spec, l));
+            let of_layer = LayerPlaces {
+                kv: plan.push(own),
+                recurrent: plan.push(recurrent),
+            };
+            plan.layers.push(of_layer);
         }
         plan
+    }
+
+    /// Appends a place, if there is one, and returns its index.
+    fn push(&mut self, place: Option<Place>) -> Option<usize> {
+        self.places.extend(place);
+        place.map(|_| self.places.len() - 1)
     }
 
     /// The kinds of all groups, those of keys and values in the order of their numbers.
@@ -86,7 +107,7 @@ impl StatePlan {
     /// Appends keys and values of layer `l` to the blocks of its group.
     fn kv_place(&mut self, spec: &ModelSpec, l: usize, kv: KvType) -> Option<Place> {
         let a = spec.layers[l].attention()?;
-        let kind = spec.layers[l].state_kind();
+        let kind = StateKind::Kv(a.retention());
         let groups = &mut self.kv_groups;
         let known = groups.iter().position(|(k, _)| *k == kind);
         let group = known.unwrap_or_else(|| {

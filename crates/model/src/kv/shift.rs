@@ -28,8 +28,11 @@ impl Cache {
     ) -> Result<(), Error> {
         self.seqs.evict(id, &evicted)?;
         self.copy_blocks();
-        for (l, place) in self.places.iter().enumerate() {
-            let Place::Kv(place) = place else { continue };
+        for (l, layer) in self.layers.iter().enumerate() {
+            let place = layer.kv.map(|i| &self.places[i]);
+            let Some(Place::Kv(place)) = place else {
+                continue;
+            };
             let first = evicted.start.max(self.seqs.first_held(id, place.group)?);
             let blocks = self.seqs.blocks(id, place.group);
             let positions = first..self.seqs.len(id)?;

@@ -1,19 +1,20 @@
 //! Positions of a sequence as bytes, for another executor or for a disk.
 //!
 //! ```text
-//! magic "ATTAKV02" | u32 LE: n_layers, first layer, rope regime, first position, n positions
-//! per layer u32 LE: n_kv_heads, d_head, k type, v type, n missing
-//!                   of recurrent layers: 0, n_floats, 16, 16, 0
-//!                   of layers whose keys are the values: v type is 18
-//!                   of layers with another's keys and values: 0, that layer, 17, 17, 0
+//! magic "ATTAKV02" | u32 LE: n_parts, first layer, rope regime, first position, n positions
+//! per part u32 LE: n_kv_heads, d_head, k type, v type, n missing
+//!                  of a recurrent state: 0, n_floats, 16, 16, 0
+//!                  of keys that are the values, too: v type is 18
+//!                  of another layer's keys and values: 0, that layer, 17, 17, 0
 //! with recurrent layers u32 LE: n checkpoints, and the positions behind which they are
-//! per layer with keys and values: K [n_kv_heads, n positions - n missing, d_head], V [same]
+//! per part with keys and values: K [n_kv_heads, n positions - n missing, d_head], V [same]
 //!                      unless keys are the values; elements as in the cache
 //! per checkpoint, per recurrent layer: [n_floats], f32 LE
 //! ```
-//! Of a layer with a window the first positions may be missing; of recurrent layers there are the
-//! checkpoints that the sequence has. The bytes may come from anywhere: every header field is
-//! compared with the cache, and the length with the header.
+//! Most layers have one part; one with keys and values and a recurrent state has two, one without a
+//! mixer none. Of a layer with a window the first positions may be missing; of recurrent layers
+//! there are the checkpoints that the sequence has. The bytes may come from anywhere: every header
+//! field is compared with the cache, and the length with the header.
 
 use std::{io::Write, ops::Range};
 
@@ -28,11 +29,11 @@ use crate::{Error, SeqId};
 
 pub(super) const MAGIC: &[u8; 8] = b"ATTAKV02";
 
-/// Bytes before the fields of layers.
+/// Bytes before the fields of parts.
 pub(super) const FIXED_BYTES: usize = 28;
 
-/// Bytes of the fields of a layer.
-pub(super) const LAYER_BYTES: usize = 20;
+/// Bytes of the fields of a part.
+pub(super) const PART_BYTES: usize = 20;
 
 /// Element type code of a recurrent state.
 pub(super) const STATE_CODE: u32 = 16;
@@ -47,7 +48,7 @@ const NO_VALUES_CODE: u32 = 18;
 struct Header {
     start: usize,
     n: usize,
-    /// Missing positions of each layer; 0 for recurrent ones.
+    /// Missing positions of each part; 0 of recurrent states.
     n_missing: Vec<usize>,
     /// Positions of checkpoints; none without recurrent layers.
     checkpoints: Vec<usize>,
@@ -220,10 +221,10 @@ impl Cache {
             let bytes = state.get(at..)?.first_chunk()?;
             Some(u32::from_le_bytes(*bytes) as usize)
         };
-        let n_layers = self.places.len();
-        let n_missing = (0..n_layers).map(|l| field(FIXED_BYTES + LAYER_BYTES * l + 16));
+        let n_parts = self.places.len();
+        let n_missing = (0..n_parts).map(|i| field(FIXED_BYTES + PART_BYTES * i + 16));
         let n_missing = n_missing.collect::<Option<_>>()?;
-        let mut end = FIXED_BYTES + LAYER_BYTES * n_layers;
+        let mut end = FIXED_BYTES + PART_BYTES * n_parts;
         let mut checkpoints = Vec::new();
         if self.is_recurrent() {
             let n = field(end)?;
@@ -244,7 +245,7 @@ impl Cache {
 
     /// Bytes behind a header.
     fn data_bytes(&self, header: &Header) -> u64 {
-        let layer_bytes = |(place, n_missing): (&Place, &usize)| match place {
+        let part_bytes = |(place, n_missing): (&Place, &usize)| match place {
             Place::Kv(p) => {
                 let row_bytes: usize = p.parts().map(|part| part.row_bytes).sum();
                 let row_bytes = (p.n_kv_heads * row_bytes) as u64;
@@ -252,9 +253,9 @@ impl Cache {
             }
             Place::Shared(_) | Place::Recurrent(_) => 0,
         };
-        let layers = self.places.iter().zip(&header.n_missing).map(layer_bytes);
+        let parts = self.places.iter().zip(&header.n_missing).map(part_bytes);
         let states = (header.checkpoints.len() as u64).saturating_mul(self.state_bytes() as u64);
-        layers.fold(states, u64::saturating_add)
+        parts.fold(states, u64::saturating_add)
     }
 
     /// Bytes of the recurrent states behind one position.
@@ -279,13 +280,13 @@ impl Cache {
             header.start as u32,
             header.n as u32,
         ];
-        let layers = self.places.iter().zip(&header.n_missing);
-        let layers = layers.flat_map(|(place, &n_missing)| layer_fields(place, n_missing));
+        let parts = self.places.iter().zip(&header.n_missing);
+        let parts = parts.flat_map(|(place, &n_missing)| part_fields(place, n_missing));
         let n_checkpoints = self
             .is_recurrent()
             .then_some(header.checkpoints.len() as u32);
         let checkpoints = header.checkpoints.iter().map(|&pos| pos as u32);
-        let fields = fixed.into_iter().chain(layers);
+        let fields = fixed.into_iter().chain(parts);
         for field in fields.chain(n_checkpoints).chain(checkpoints) {
             out.extend_from_slice(&field.to_le_bytes());
         }
@@ -308,8 +309,8 @@ impl Header {
     }
 }
 
-/// The fields of a layer in a header.
-fn layer_fields(place: &Place, n_missing: usize) -> [u32; LAYER_BYTES / 4] {
+/// The fields of a part in a header.
+fn part_fields(place: &Place, n_missing: usize) -> [u32; PART_BYTES / 4] {
     let code = |elem| match elem {
         KvElem::F32 => 0,
         KvElem::F16 => 1,

@@ -2,7 +2,7 @@
 
 use atta_kernels::math::ln;
 
-use super::{Latent, Norm, Presence, Rope};
+use super::{Latent, Norm, Presence, Retention, Rope};
 
 /// Softmax attention; query heads share key-value heads in groups (Ainslie et al. 2023).
 #[derive(Clone, Debug, PartialEq)]
@@ -203,6 +203,15 @@ impl Attention {
     /// Whether queries and keys are normalized behind the rotation.
     pub(crate) fn norms_rotated(&self) -> bool {
         matches!(self.qk_norm, QkNorm::RotatedPerHead { .. })
+    }
+
+    /// How long keys and values are needed.
+    pub fn retention(&self) -> Retention {
+        match self.mask {
+            Mask::Causal => Retention::All,
+            Mask::Window(n) => Retention::Window(n),
+            Mask::Full | Mask::Around(_) => Retention::Text,
+        }
     }
 
     /// The layer whose keys and values this one attends to, if they are not its own.

@@ -10,6 +10,7 @@ mod encoder;
 mod experts;
 mod latent;
 mod layer_embed;
+mod mamba;
 mod recurrent;
 mod rope;
 
@@ -20,6 +21,7 @@ pub use encoder::{Outputs, TokenTypes};
 pub use experts::{ExpertGroups, Gating, GroupScore, MlpAndMoe, Moe, SharedExpert, WeightedSide};
 pub use latent::{Latent, LatentUp};
 pub use layer_embed::LayerEmbed;
+pub use mamba::{AttentionAndMamba2, Mamba2};
 pub use recurrent::{DeltaNet, GateRows, KeySharing, ShortConv};
 pub use rope::{Factors, Pairing, RampEnds, Rope, RopeScaling, Yarn, yarn_magnitude};
 
@@ -60,7 +62,8 @@ pub enum Positions {
     Learned(usize),
 }
 
-/// One layer: a mixer and a feed-forward block, and how they are wired to the residual stream.
+/// One layer: a mixer and a feed-forward block, or only one of them, and how they are wired to the
+/// residual stream.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LayerSpec {
     /// Where the norms are.
@@ -131,17 +134,25 @@ pub enum Norm {
 /// The sublayer that mixes positions.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Mixer {
+    /// None: the layer has a feed-forward block only.
+    None,
     /// Softmax attention with a key-value cache.
     Attention(Attention),
     /// Gated short convolution.
     ShortConv(ShortConv),
     /// Gated delta rule.
     DeltaNet(DeltaNet),
+    /// Selective state space.
+    Mamba2(Mamba2),
+    /// Attention and a state space that read the same input.
+    AttentionAndMamba2(AttentionAndMamba2),
 }
 
 /// The sublayer that computes each position by itself.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Ffn {
+    /// None: the layer has a mixer only.
+    None,
     /// A gated MLP: `down(act(gate x) * (up x))` (Shazeer 2020).
     Gated(Mlp),
     /// An MLP without a gate: `down(act(up x))`.
@@ -255,11 +266,12 @@ pub enum Retention {
 }
 
 impl LayerSpec {
-    /// The attention of this layer, if that is its mixer.
+    /// The attention of this layer, if its mixer is one or has one.
     pub fn attention(&self) -> Option<&Attention> {
         match &self.mixer {
             Mixer::Attention(attention) => Some(attention),
-            Mixer::ShortConv(_) | Mixer::DeltaNet(_) => None,
+            Mixer::AttentionAndMamba2(both) => Some(&both.attention),
+            Mixer::None | Mixer::ShortConv(_) | Mixer::DeltaNet(_) | Mixer::Mamba2(_) => None,
         }
     }
 
@@ -270,25 +282,31 @@ impl LayerSpec {
     pub fn attention_mut(&mut self) -> &mut Attention {
         match &mut self.mixer {
             Mixer::Attention(attention) => attention,
+            Mixer::AttentionAndMamba2(both) => &mut both.attention,
             other => panic!("{other:?} is no attention"),
         }
     }
 
     /// The MLP of this layer; of each of its experts, if it has no other.
-    pub fn mlp(&self) -> &Mlp {
+    pub fn mlp(&self) -> Option<&Mlp> {
         match &self.ffn {
-            Ffn::Gated(mlp) | Ffn::Plain(mlp) => mlp,
-            Ffn::Moe(moe) => &moe.expert,
-            Ffn::MlpAndMoe(both) => &both.mlp,
+            Ffn::None => None,
+            Ffn::Gated(mlp) | Ffn::Plain(mlp) => Some(mlp),
+            Ffn::Moe(moe) => Some(&moe.expert),
+            Ffn::MlpAndMoe(both) => Some(&both.mlp),
         }
     }
 
     /// The MLP of this layer, or of each of its experts if it has no other, for changes.
+    ///
+    /// # Panics
+    /// If it has none.
     pub fn mlp_mut(&mut self) -> &mut Mlp {
         match &mut self.ffn {
             Ffn::Gated(mlp) | Ffn::Plain(mlp) => mlp,
             Ffn::Moe(moe) => &mut moe.expert,
             Ffn::MlpAndMoe(both) => &mut both.mlp,
+            Ffn::None => panic!("a layer without a feed-forward block"),
         }
     }
 
@@ -297,7 +315,7 @@ impl LayerSpec {
         match &self.ffn {
             Ffn::Moe(moe) => Some(moe),
             Ffn::MlpAndMoe(both) => Some(&both.moe),
-            Ffn::Gated(_) | Ffn::Plain(_) => None,
+            Ffn::None | Ffn::Gated(_) | Ffn::Plain(_) => None,
         }
     }
 
@@ -333,38 +351,43 @@ impl LayerSpec {
     pub fn sub_norm(&self, sublayer: Sublayer) -> Option<Norm> {
         match sublayer {
             Sublayer::Mixer => self.attention().and_then(|a| a.sub_norm),
-            Sublayer::Ffn => self.mlp().sub_norm,
+            Sublayer::Ffn => self.mlp().and_then(|mlp| mlp.sub_norm),
         }
     }
 
     /// Whether the result of a sublayer is stored before it is added to the residual: if a norm
-    /// follows, if it is a sum of normalized results, or if the other sublayer still has to read
-    /// the residual.
+    /// follows, if it is a sum of several results, or if the other sublayer still has to read the
+    /// residual.
     pub fn is_deferred(&self, sublayer: Sublayer) -> bool {
         let waits = matches!(self.wiring, Wiring::Parallel { .. }) && sublayer == Sublayer::Mixer;
-        let is_sum = matches!(self.ffn, Ffn::MlpAndMoe(_)) && sublayer == Sublayer::Ffn;
+        let is_sum = match sublayer {
+            Sublayer::Mixer => matches!(self.mixer, Mixer::AttentionAndMamba2(_)),
+            Sublayer::Ffn => matches!(self.ffn, Ffn::MlpAndMoe(_)),
+        };
         let is_normed = self.post_norm(sublayer).is_some() || self.sum_norm(sublayer).is_some();
         waits || is_sum || is_normed
     }
 
-    /// How this layer keeps the past.
-    pub fn state_kind(&self) -> StateKind {
-        match &self.mixer {
-            Mixer::Attention(a) => StateKind::Kv(match a.mask {
-                Mask::Causal => Retention::All,
-                Mask::Window(n) => Retention::Window(n),
-                Mask::Full | Mask::Around(_) => Retention::Text,
-            }),
-            Mixer::ShortConv(_) | Mixer::DeltaNet(_) => StateKind::Recurrent,
-        }
+    /// How this layer keeps the past: keys and values, a recurrent state, both or nothing.
+    pub fn state_kinds(&self) -> impl Iterator<Item = StateKind> {
+        let kv = self.attention().map(|a| StateKind::Kv(a.retention()));
+        let recurrent = self.is_recurrent().then_some(StateKind::Recurrent);
+        kv.into_iter().chain(recurrent)
+    }
+
+    /// Whether this layer has a recurrent state.
+    pub fn is_recurrent(&self) -> bool {
+        !matches!(self.mixer, Mixer::None | Mixer::Attention(_))
     }
 
     /// Numbers of the recurrent state of this layer; 0 without one.
     pub fn state_floats(&self, d_model: usize) -> usize {
         match &self.mixer {
-            Mixer::Attention(_) => 0,
+            Mixer::None | Mixer::Attention(_) => 0,
             Mixer::ShortConv(conv) => conv.state_floats(d_model),
             Mixer::DeltaNet(net) => net.state_floats(),
+            Mixer::Mamba2(mamba) => mamba.state_floats(),
+            Mixer::AttentionAndMamba2(both) => both.mamba.state_floats(),
         }
     }
 }
@@ -388,9 +411,7 @@ impl ModelSpec {
 
     /// Whether some layer has a recurrent state.
     pub fn is_recurrent(&self) -> bool {
-        self.layers
-            .iter()
-            .any(|l| l.state_kind() == StateKind::Recurrent)
+        self.layers.iter().any(LayerSpec::is_recurrent)
     }
 
     /// The widest attention and MLP of all layers: `(max d_q, max d_kv, max d_ff)`. The gate of a
@@ -400,7 +421,7 @@ impl ModelSpec {
         for layer in &self.layers {
             let mlps = layer.moe().into_iter().flat_map(Moe::mlps);
             max.2 = mlps
-                .chain([layer.mlp()])
+                .chain(layer.mlp())
                 .map(|m| m.d_ff)
                 .fold(max.2, usize::max);
         }
@@ -415,9 +436,14 @@ impl ModelSpec {
     /// any.
     pub(crate) fn max_d_mixer(&self) -> usize {
         let width = |layer: &LayerSpec| match &layer.mixer {
+            Mixer::None => 0,
             Mixer::Attention(a) => a.d_gated_q() + a.d_latents(),
             Mixer::ShortConv(_) => ShortConv::N_INPUTS * self.d_model,
             Mixer::DeltaNet(net) => net.d_scratch(),
+            Mixer::Mamba2(mamba) => mamba.d_scratch(),
+            Mixer::AttentionAndMamba2(both) => {
+                both.mamba.d_scratch().max(both.attention.d_gated_q())
+            }
         };
         self.layers.iter().map(width).max().unwrap_or(0)
     }
@@ -425,9 +451,11 @@ impl ModelSpec {
     /// Width of the widest results of a mixer's heads.
     pub(crate) fn max_d_heads(&self) -> usize {
         let width = |layer: &LayerSpec| match &layer.mixer {
+            Mixer::None | Mixer::ShortConv(_) => 0,
             Mixer::Attention(a) => a.d_q(),
-            Mixer::ShortConv(_) => 0,
             Mixer::DeltaNet(net) => net.d_values(),
+            Mixer::Mamba2(mamba) => mamba.d_inner(),
+            Mixer::AttentionAndMamba2(both) => both.mamba.d_inner().max(both.attention.d_q()),
         };
         self.layers.iter().map(width).max().unwrap_or(0)
     }
@@ -435,9 +463,11 @@ impl ModelSpec {
     /// Width of the widest input of a mixer's last projection.
     pub(crate) fn max_d_mixed(&self) -> usize {
         let width = |layer: &LayerSpec| match &layer.mixer {
+            Mixer::None | Mixer::ShortConv(_) => 0,
             Mixer::Attention(a) => a.d_heads(),
-            Mixer::ShortConv(_) => 0,
             Mixer::DeltaNet(net) => net.d_values(),
+            Mixer::Mamba2(mamba) => mamba.d_inner(),
+            Mixer::AttentionAndMamba2(both) => both.mamba.d_inner().max(both.attention.d_heads()),
         };
         self.layers.iter().map(width).max().unwrap_or(0)
     }

@@ -46,7 +46,7 @@ pub(crate) fn changes(layer: &LayerSpec, in_file: impl Fn(&str) -> bool) -> Vec<
 
 fn of_all() -> Vec<LayerChange> {
     vec![
-        ("moe", |l| l.ffn = Ffn::Gated(l.mlp().clone())),
+        ("moe", |l| l.ffn = Ffn::Gated(l.mlp_mut().clone())),
         ("n_experts", |l| moe_of(l).n_experts -= 1),
         ("n_used", |l| moe_of(l).n_used -= 1),
         ("router_norm", |l| {

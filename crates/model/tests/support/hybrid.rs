@@ -19,6 +19,10 @@ pub(crate) fn hybrids() -> Vec<Golden> {
         }),
         golden("qwen35"),
         golden("qwen35-tied"),
+        golden("mamba2"),
+        golden("granitehybrid"),
+        golden("falcon-h1"),
+        golden("nemotron_h"),
         hybrid("qwen3", |layers| {
             let attention = layers[0].clone();
             vec![attention.clone(), with_conv(&layers[0], 3), attention]

@@ -183,9 +183,20 @@ impl Golden {
         let sizes = blocks
             .sizes(is_absorbed)
             .map(|(key, size)| (format!("{}.{key}", self.arch), size));
-        let set = |w: &mut Writer| sizes.iter().for_each(|(key, size)| w.set_u32(key, *size));
-        let mut reqs = arch::lower(&self.metadata("", set)).unwrap().tensors();
         let files = self.files();
+        let set = |w: &mut Writer| {
+            for (key, size) in &sizes {
+                // In a list of layers those without stay so.
+                match files.directory().metadata().u32s(key) {
+                    Ok(Some(list)) => {
+                        let list = list.iter().map(|n| n.min(1) as i32 * *size as i32);
+                        w.set_i32s(key, &list.collect::<Vec<_>>());
+                    }
+                    _ => w.set_u32(key, *size),
+                }
+            }
+        };
+        let mut reqs = arch::lower(&self.metadata("", set)).unwrap().tensors();
         reqs.retain(|req| {
             req.presence == Presence::Required || files.directory().tensor(&req.name()).is_some()
         });

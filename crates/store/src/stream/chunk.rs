@@ -242,6 +242,7 @@ fn divide(tables: &[RowTable], target: Option<usize>) -> Vec<Chunk> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::LayerTables;
 
     fn table(offset: u64, n_rows: u64, row_bytes: u64) -> RowTable {
         RowTable {
@@ -266,19 +267,11 @@ mod tests {
                 table(base + 400_000, 700, 300),
                 table(base + 700_000, 700, 300),
             ];
-            [
-                vec![],
-                mixer,
-                vec![],
-                vec![],
-                vec![],
-                vec![],
-                vec![],
-                ffn,
-                vec![table(base + 950_000, 100, 10)],
-                vec![],
-                vec![],
-            ]
+            let mut tables = LayerTables::default();
+            tables[Projection::Qkv as usize] = mixer;
+            tables[Projection::GateUp as usize] = ffn;
+            tables[Projection::Down as usize] = vec![table(base + 950_000, 100, 10)];
+            tables
         };
         let head = Some(table(5_000_000, 1000, 500));
         Plan {

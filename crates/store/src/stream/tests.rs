@@ -55,6 +55,8 @@ impl TestModel {
                 vec![table(4, 500)],
                 vec![table(4, 600)],
                 vec![table(200, 90)],
+                vec![table(90, 100)],
+                vec![table(100, 50)],
                 router,
                 vec![table(300, 100), table(300, 100)],
                 vec![table(100, 300)],

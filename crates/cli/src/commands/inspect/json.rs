@@ -124,7 +124,7 @@ fn layer(layer: &atta::spec::LayerSpec) -> Value {
         "n_kv_heads": a.map(|a| a.n_kv_heads),
         "d_head": a.map(|a| a.d_head),
         "window": window,
-        "d_ff": layer.mlp().d_ff,
+        "d_ff": layer.mlp().map(|mlp| mlp.d_ff),
         "n_experts": layer.moe().map(|moe| moe.n_experts),
         "n_experts_used": layer.moe().map(|moe| moe.n_used),
     })

@@ -2,7 +2,7 @@
 
 use atta::{
     KvType, TensorInfo, Value,
-    spec::{Ffn, LayerSpec, Mask, Mixer, ModelSpec, Moe},
+    spec::{Attention, Ffn, LayerSpec, Mamba2, Mask, Mixer, ModelSpec, Moe},
 };
 
 use super::{Total, View};
@@ -138,32 +138,53 @@ fn ffn(layer: &LayerSpec) -> String {
     match (&layer.ffn, experts) {
         (Ffn::MlpAndMoe(both), Some(experts)) => format!("d_ff {} beside {experts}", both.mlp.d_ff),
         (_, Some(experts)) => experts,
-        (_, None) => format!("d_ff {}", layer.mlp().d_ff),
+        (_, None) => match layer.mlp() {
+            Some(mlp) => format!("d_ff {}", mlp.d_ff),
+            None => "no MLP".to_owned(),
+        },
     }
 }
 
 /// The mixer of a layer.
 fn mixer(layer: &LayerSpec) -> String {
     match &layer.mixer {
-        Mixer::Attention(a) => {
-            let mask = match a.mask {
-                Mask::Causal => String::new(),
-                Mask::Window(n) => format!(", window {n}"),
-                Mask::Full => ", both ways".to_owned(),
-                Mask::Around(n) => format!(", {n} positions both ways"),
-            };
-            let keys = match a.kv_layer() {
-                Some(l) => format!("{} of keys and values, of layer {l}", a.n_kv_heads),
-                None => format!("{} of keys and values", a.n_kv_heads),
-            };
-            format!("{} heads ({keys}) of {}{mask}", a.n_heads, a.d_head)
-        }
+        Mixer::None => "no mixer".to_owned(),
+        Mixer::Attention(a) => attention(a),
         Mixer::ShortConv(conv) => format!("short convolution of {} positions", conv.n_taps),
         Mixer::DeltaNet(net) => format!(
             "gated delta net, {} heads ({} of keys) of {}",
             net.n_heads, net.n_key_heads, net.d_value
         ),
+        Mixer::Mamba2(mamba) => mamba2(mamba),
+        Mixer::AttentionAndMamba2(both) => {
+            format!(
+                "{} beside {}",
+                attention(&both.attention),
+                mamba2(&both.mamba)
+            )
+        }
     }
+}
+
+fn mamba2(mamba: &Mamba2) -> String {
+    format!(
+        "mamba 2, {} heads ({} groups) of {}, state {}",
+        mamba.n_heads, mamba.n_groups, mamba.d_head, mamba.d_state
+    )
+}
+
+fn attention(a: &Attention) -> String {
+    let mask = match a.mask {
+        Mask::Causal => String::new(),
+        Mask::Window(n) => format!(", window {n}"),
+        Mask::Full => ", both ways".to_owned(),
+        Mask::Around(n) => format!(", {n} positions both ways"),
+    };
+    let keys = match a.kv_layer() {
+        Some(l) => format!("{} of keys and values, of layer {l}", a.n_kv_heads),
+        None => format!("{} of keys and values", a.n_kv_heads),
+    };
+    format!("{} heads ({keys}) of {}{mask}", a.n_heads, a.d_head)
 }
 
 fn list(tensors: &[TensorInfo]) -> Vec<String> {

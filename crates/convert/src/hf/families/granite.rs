@@ -2,7 +2,7 @@
 
 use atta_model::Role;
 
-use super::{LLAMA, QWEN_EXPERTS};
+use super::{LLAMA, QWEN_EXPERTS, mamba::ssm_names};
 use crate::{
     Error,
     hf::{
@@ -11,8 +11,12 @@ use crate::{
         family::{Experts, Family, Window},
         keys::Keys,
         rope::Rope,
+        state_space,
     },
 };
+
+/// What [`Family::of`] calls a `GraniteMoeHybridForCausalLM` with mamba layers.
+pub(in crate::hf) const GRANITE_MAMBA: &str = "GraniteMoeHybridForCausalLM with mamba layers";
 
 const GRANITE: Family = Family {
     classes: &["GraniteForCausalLM"],
@@ -75,6 +79,27 @@ pub(super) const ALL: &[Family] = &[
         window: Window::Listed(4),
         own_keys: Some(rotating_layers),
         ..GRANITE
+    },
+    Family {
+        classes: &[GRANITE_MAMBA],
+        arch: "granitehybrid",
+        defaults: r#"{"attention_multiplier": 1.0, "embedding_multiplier": 1.0,
+            "residual_multiplier": 1.0, "logits_scaling": 1.0, "num_local_experts": 8,
+            "mamba_n_heads": 128, "mamba_n_groups": 1, "mamba_d_state": 256, "mamba_d_conv": 4,
+            "mamba_expand": 2}"#,
+        fixed: &[
+            ("position_embedding_type", "\"nope\""),
+            ("mamba_proj_bias", "false"),
+        ],
+        is_rotated: false,
+        names: &ssm_names!(
+            "mamba.",
+            (Role::FfnDown, "shared_mlp.output_linear.weight"),
+            (Role::FfnDownShexp, "shared_mlp.output_linear.weight"),
+            (Role::FfnGateInp, "block_sparse_moe.router.layer.weight"),
+        ),
+        own_keys: Some(state_space::write_granite),
+        ..GRANITE_MOE
     },
 ];
 

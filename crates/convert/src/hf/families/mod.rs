@@ -13,6 +13,7 @@ mod latent;
 mod layer_norm;
 mod lfm;
 mod llama;
+mod mamba;
 mod minicpm;
 mod moe;
 mod other_norms;
@@ -25,6 +26,7 @@ use super::{
 };
 
 pub(super) use gemma::GEMMA3;
+pub(super) use granite::GRANITE_MAMBA;
 
 /// All of them.
 pub(super) fn all() -> impl Iterator<Item = &'static Family> {
@@ -37,6 +39,7 @@ pub(super) fn all() -> impl Iterator<Item = &'static Family> {
         layer_norm::ALL,
         lfm::ALL,
         llama::ALL,
+        mamba::ALL,
         minicpm::ALL,
         moe::ALL,
         other_norms::ALL,
@@ -55,6 +58,7 @@ const LLAMA: Family = Family {
     defaults: "{}",
     fixed: &[],
     multipliers: &[],
+    folds_multipliers: false,
     window: Window::None,
     recurrent: Recurrent::None,
     is_rotated: true,
