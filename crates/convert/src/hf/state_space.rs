@@ -1,7 +1,7 @@
 //! State spaces: the keys of their sizes, and which layers they are.
 //!
-//! Sources: llama.cpp's `conversion/mamba.py`, `granite.py`, `falcon_h1.py` and `nemotron.py`. Their
-//! context length is a large number where positions are not encoded.
+//! Sources: llama.cpp's `conversion/mamba.py`, `granite.py`, `falcon_h1.py` and `nemotron.py`.
+//! Their context length is a large number where positions are not encoded.
 
 use serde_json::Value;
 
@@ -90,7 +90,8 @@ pub(super) fn write_hybrid(c: &Config, keys: &mut Keys) -> Result<(), Error> {
     Ok(())
 }
 
-/// As [`write_hybrid`], with the widths of a Granite's MLPs: without experts, that of the shared one.
+/// As [`write_hybrid`], with the widths of a Granite's MLPs: without experts, that of the shared
+/// one.
 pub(super) fn write_granite(c: &Config, keys: &mut Keys) -> Result<(), Error> {
     write_hybrid(c, keys)?;
     experts::write_granite_keys(c, keys)?;

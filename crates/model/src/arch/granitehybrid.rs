@@ -1,5 +1,5 @@
-//! Granite 4 (hybrid): a Granite with Mamba 2 in most layers, attention without a rope in others, and
-//! a dense MLP, or experts beside one that is shared without a gate.
+//! Granite 4 (hybrid): a Granite with Mamba 2 in most layers, attention without a rope in others,
+//! and a dense MLP, or experts beside one that is shared without a gate.
 //!
 //! Layers without key-value heads are Mamba 2. Source: the model's code in Hugging Face
 //! transformers (`granitemoehybrid`).

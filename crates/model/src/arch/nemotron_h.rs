@@ -1,5 +1,5 @@
-//! Nemotron-H and Nemotron Nano 2: every layer is Mamba 2, attention without a rope, or an MLP with a
-//! squared ReLU.
+//! Nemotron-H and Nemotron Nano 2: every layer is Mamba 2, attention without a rope, or an MLP with
+//! a squared ReLU.
 //!
 //! A layer with key-value heads is attention, one with a width of its MLP is that. Source:
 //! Nemotron-H (NVIDIA 2025), section 2, and the model's code in Hugging Face transformers
