@@ -12,7 +12,7 @@ use std::{
     sync::Arc,
 };
 
-use atta_convert::{Checkpoint, hf, safetensors};
+use atta_convert::{Checkpoint, Tensor, hf, safetensors};
 use atta_formats::{Gguf, Metadata, TensorType, Value, decode, f16};
 use atta_model::{
     arch, oracle,
@@ -192,38 +192,44 @@ fn quantized_weights_keep_their_values() {
     }
 }
 
-/// Integers with scales in f16 become blocks that hold exactly the same weights, where there are
-/// such blocks.
+/// The types that integers of a directory become: blocks that hold exactly the same weights, where
+/// there are such blocks.
+const TYPES_OF_INTEGERS: &[(&str, TensorType)] = &[
+    ("awq", TensorType::Q5_0),
+    ("gptq", TensorType::Q5_0),
+    ("gptq-3", TensorType::Q4_0),
+    ("gptq-8-shuffled", TensorType::F32),
+    ("gptq-symmetric", TensorType::Q4_0),
+    ("mlx", TensorType::Q4_1),
+    ("mlx-3", TensorType::Q4_1),
+    ("w4a16", TensorType::Q4_0),
+    ("w4a16-zeros", TensorType::Q5_0),
+    ("w8a8", TensorType::Q8_0),
+];
+
 #[test]
 fn integers_move_into_blocks_that_hold_them() {
-    for (row, ty) in [
-        ("awq", TensorType::Q5_0),
-        ("gptq", TensorType::Q5_0),
-        ("gptq-3", TensorType::Q4_0),
-        ("gptq-8-shuffled", TensorType::F32),
-        ("gptq-symmetric", TensorType::Q4_0),
-        ("mlx", TensorType::Q4_1),
-        ("mlx-3", TensorType::Q4_1),
-        ("w4a16", TensorType::Q4_0),
-        ("w4a16-zeros", TensorType::Q5_0),
-        ("w8a8", TensorType::Q8_0),
-    ] {
+    for &(row, ty) in TYPES_OF_INTEGERS {
         let all = quantized();
         let got = converted(all.iter().find(|path| path.ends_with(row)).unwrap());
         for name in ["blk.0.attn_k.weight", "blk.0.ffn_down.weight"] {
             let tensor = got.tensors.iter().find(|t| t.name == name).unwrap();
             assert_eq!(tensor.ty, ty, "{row}: {name}");
-            if ty == TensorType::F32 {
-                continue;
+            if ty != TensorType::F32 {
+                assert_eq!(packed(tensor), floats(tensor), "{row}: {name}");
             }
-            let row_bytes = ty.row_bytes(tensor.d_row() as usize).unwrap();
-            let mut blocks = vec![0; tensor.n_rows() as usize * row_bytes];
-            assert!(tensor.rows.packed(0, &mut blocks).unwrap());
-            let mut weights = vec![0.0; floats(tensor).len()];
-            decode(ty, &blocks, &mut weights).unwrap();
-            assert_eq!(weights, floats(tensor), "{row}: {name}");
         }
     }
+}
+
+/// The weights of a tensor, by way of the blocks that a file gets.
+fn packed(tensor: &Tensor) -> Vec<f32> {
+    let row_bytes = tensor.ty.row_bytes(tensor.d_row() as usize).unwrap();
+    let mut blocks = vec![0; tensor.n_rows() as usize * row_bytes];
+    assert!(tensor.rows.packed(0, &mut blocks).unwrap());
+    let mut weights = vec![0.0; (tensor.n_rows() * tensor.d_row()) as usize];
+    decode(tensor.ty, &blocks, &mut weights).unwrap();
+    weights
 }
 
 /// Directories of quantized models.

@@ -33,20 +33,21 @@ impl CharsMap {
             return Ok(Self::default());
         };
         let bytes: Vec<u8> = bytes.iter().collect();
-        let damaged = || Error::Damaged { key: KEY };
-        let (n_bytes, rest) = bytes.split_first_chunk().ok_or_else(damaged)?;
+        Self::parse(&bytes).ok_or(Error::Damaged { key: KEY })
+    }
+
+    fn parse(bytes: &[u8]) -> Option<Self> {
+        let (n_bytes, rest) = bytes.split_first_chunk()?;
         let n_bytes = u32::from_le_bytes(*n_bytes) as usize;
-        let (nodes, replacements) = rest.split_at_checked(n_bytes).ok_or_else(damaged)?;
+        let (nodes, replacements) = rest.split_at_checked(n_bytes)?;
         let (nodes, []) = nodes.as_chunks() else {
-            return Err(damaged());
+            return None;
         };
-        if replacements.last().is_none_or(|&last| last != 0) {
-            return Err(damaged());
-        }
-        Ok(Self {
+        let charsmap = Self {
             nodes: nodes.iter().map(|&node| u32::from_le_bytes(node)).collect(),
             replacements: replacements.to_owned(),
-        })
+        };
+        (replacements.last() == Some(&0)).then_some(charsmap)
     }
 
     /// The replacement of the longest text of the table that `text` begins with, and the length of

@@ -95,17 +95,12 @@ impl Unigram {
         };
         let mut rest = text;
         while !rest.is_empty() {
-            if let Some((replacement, n)) = self.charsmap.longest(rest) {
-                replacement.iter().for_each(|&byte| spaces.push(byte));
-                rest = &rest[n..];
-                continue;
-            }
-            let chunk = rest.utf8_chunks().next();
-            let c = chunk.and_then(|chunk| chunk.valid().chars().next());
-            let utf8 = &mut [0; 4];
-            let bytes = c.unwrap_or('\u{FFFD}').encode_utf8(utf8).as_bytes();
-            bytes.iter().for_each(|&byte| spaces.push(byte));
-            rest = &rest[c.map_or(1, char::len_utf8)..];
+            let (replacement, n) = match self.charsmap.longest(rest) {
+                Some(found) => found,
+                None => first_character(rest),
+            };
+            replacement.iter().for_each(|&byte| spaces.push(byte));
+            rest = &rest[n..];
         }
         spaces.out
     }
@@ -156,16 +151,10 @@ impl Unigram {
         let mut has_character = false;
         let ends = characters(&text[start..]).map(|character| character.end);
         for n in ends.take_while(|&n| n <= vocab.max_bytes()) {
-            let Some(id) = vocab.id(&text[start..start + n]) else {
-                continue;
-            };
-            let score = match vocab.kind(id) {
-                TokenKind::UserDefined => 0.0,
-                TokenKind::Normal | TokenKind::Unused => vocab.score(id).into(),
-                _ => continue,
-            };
-            has_character |= n == n_bytes;
-            offer(start + n, score, Some(id));
+            if let Some((id, score)) = token(vocab, &text[start..start + n]) {
+                has_character |= n == n_bytes;
+                offer(start + n, score, Some(id));
+            }
         }
         if !has_character {
             offer(start + n_bytes, self.unknown_score, None);
@@ -174,6 +163,25 @@ impl Unigram {
 
     pub(crate) fn heap_bytes(&self) -> usize {
         self.charsmap.heap_bytes()
+    }
+}
+
+/// The token of a text and its score, if it takes part in divisions.
+fn token(vocab: &Vocab, text: &[u8]) -> Option<(u32, f64)> {
+    let id = vocab.id(text)?;
+    match vocab.kind(id) {
+        TokenKind::UserDefined => Some((id, 0.0)),
+        TokenKind::Normal | TokenKind::Unused => Some((id, vocab.score(id).into())),
+        _ => None,
+    }
+}
+
+/// The first character of a text, and its length; U+FFFD for a byte that is no UTF-8.
+fn first_character(text: &[u8]) -> (&[u8], usize) {
+    let valid = text.utf8_chunks().next().map_or("", |chunk| chunk.valid());
+    match valid.chars().next() {
+        Some(c) => (&text[..c.len_utf8()], c.len_utf8()),
+        None => ("\u{FFFD}".as_bytes(), 1),
     }
 }
 

@@ -226,14 +226,11 @@ impl GroupedMatrix {
 
     /// The block type whose integers and scales hold exactly these weights.
     fn exact_type(&self) -> Result<Option<TensorType>, Error> {
-        let blocks_fit = match self.groups {
-            Groups::Even(n) => n.is_multiple_of(BLOCK as u64),
-            Groups::Listed(_) => false,
+        let zeros = match self.groups_are_blocks() {
+            true => self.zeros_beside_f16()?,
+            false => None,
         };
-        if !blocks_fit || !self.n_columns.is_multiple_of(BLOCK as u64) {
-            return Ok(None);
-        }
-        let Some([least_zero, largest_zero]) = self.zeros_beside_f16()? else {
+        let Some([least_zero, largest_zero]) = zeros else {
             return Ok(None);
         };
         let [least, largest] = self.range();
@@ -249,6 +246,12 @@ impl GroupedMatrix {
             _ if from >= -128 && to <= 127 => Some(TensorType::Q8_0),
             _ => None,
         })
+    }
+
+    /// Whether groups, and rows, are whole blocks.
+    fn groups_are_blocks(&self) -> bool {
+        let is_whole = |n: u64| n.is_multiple_of(BLOCK as u64);
+        matches!(self.groups, Groups::Even(n) if is_whole(n)) && is_whole(self.n_columns)
     }
 
     /// The least and the largest zero, if f16 holds all scales and biases.

@@ -78,13 +78,19 @@ impl Quantization {
     pub(super) fn of(c: &Config, family: &Family) -> Result<Self, Error> {
         // MLX writes both, with the same value.
         let mlx = c.object_opt("quantization")?;
-        let Some(q) = c.object_opt("quantization_config")?.or(mlx) else {
-            let rounds = match family.ternary {
-                Some((field, value)) => c.count_opt(&[field])? == Some(value),
-                None => false,
-            };
-            return Ok(if rounds { Self::Online } else { Self::None });
-        };
+        match c.object_opt("quantization_config")?.or(mlx) {
+            Some(q) => Self::by_method(c, q),
+            None => {
+                let rounds = match family.ternary {
+                    Some((field, value)) => c.count_opt(&[field])? == Some(value),
+                    None => false,
+                };
+                Ok(if rounds { Self::Online } else { Self::None })
+            }
+        }
+    }
+
+    fn by_method(c: &Config, q: &Map<String, Value>) -> Result<Self, Error> {
         let text = |key: &str| q.get(key).and_then(Value::as_str);
         match text("quant_method") {
             Some("mxfp4") => Ok(Self::Mxfp4),
@@ -257,13 +263,7 @@ fn awq(c: &Config, q: &Map<String, Value>) -> Result<Quantization, Error> {
 fn compressed(c: &Config, q: &Map<String, Value>) -> Result<Quantization, Error> {
     let groups = q.get("config_groups").and_then(Value::as_object);
     let groups: Vec<&Value> = groups.into_iter().flat_map(Map::values).collect();
-    // Rotations and sparse matrices.
-    let is_empty = |value: &Value| value.is_null() || value.as_object().is_some_and(Map::is_empty);
-    for other in ["transform_config", "sparsity_config"] {
-        if q.get(other).is_some_and(|value| !is_empty(value)) {
-            return Err(c.wrong(format!("{other} of the quantization is not supported")));
-        }
-    }
+    refuse_transforms(c, q)?;
     if let Some(format) = unknown_format(q, &groups) {
         return Err(c.wrong(format!(
             "is quantized by compressed-tensors as {format}, which is not supported"
@@ -275,6 +275,17 @@ fn compressed(c: &Config, q: &Map<String, Value>) -> Result<Quantization, Error>
     let structure = structures.into_iter().find(|value| !value.is_null());
     let block = block(c, structure)?;
     Ok(Quantization::Grouped(Grouping::Compressed { block }))
+}
+
+/// Refuses rotated and sparse matrices.
+fn refuse_transforms(c: &Config, q: &Map<String, Value>) -> Result<(), Error> {
+    let is_empty = |value: &Value| value.is_null() || value.as_object().is_some_and(Map::is_empty);
+    for field in ["transform_config", "sparsity_config"] {
+        if q.get(field).is_some_and(|value| !is_empty(value)) {
+            return Err(c.wrong(format!("{field} of the quantization is not supported")));
+        }
+    }
+    Ok(())
 }
 
 /// A format of compressed-tensors, of all matrices or of a group, that is not read.
@@ -370,10 +381,7 @@ impl Parts<'_> {
         let [n_groups, _] = two_dims(&scales)?;
         let n_columns = n_words.saturating_mul(32) / u64::from(bits);
         expect(&scales, &[n_groups, n_rows])?;
-        let groups = match listed {
-            Some(listed) => groups_as_listed(&listed, n_columns, n_groups)?,
-            None => even(&scales, n_columns, n_groups)?,
-        };
+        let groups = groups_of(listed.as_ref(), &scales, [n_columns, n_groups])?;
         let codes = Codes::new(words, bits, Packing::Columns, [n_rows, n_columns])?;
         let zeros = Codes::new(zeros, bits, Packing::Lines, [n_groups, n_rows])?;
         GroupedMatrix::new(
@@ -430,10 +438,7 @@ impl Parts<'_> {
         let listed = self.take("weight_g_idx");
         let [_, n_groups] = two_dims(&scales)?;
         expect(&scales, &[n_rows, n_groups])?;
-        let groups = match listed {
-            Some(listed) => groups_as_listed(&listed, n_columns, n_groups)?,
-            None => even(&scales, n_columns, n_groups)?,
-        };
+        let groups = groups_of(listed.as_ref(), &scales, [n_columns, n_groups])?;
         let bits = bits_of(&words, n_columns)?;
         let offsets = zeros_of_groups(zeros, bits, [n_groups, n_rows])?;
         let codes = Codes::new(words, bits, Packing::Lines, [n_rows, n_columns])?;
@@ -539,17 +544,23 @@ fn even(scales: &RawTensor, n_columns: u64, n_groups: u64) -> Result<Groups, Err
     }
 }
 
-/// The groups that a checkpoint lists, one for each column; a list of -1 says nothing.
-fn groups_as_listed(listed: &RawTensor, n_columns: u64, n_groups: u64) -> Result<Groups, Error> {
+/// The groups of columns: as listed, one for each column, or of equal size where the list is missing
+/// or says nothing but -1.
+fn groups_of(
+    listed: Option<&RawTensor>,
+    scales: &RawTensor,
+    [n_columns, n_groups]: [u64; 2],
+) -> Result<Groups, Error> {
+    let Some(listed) = listed else {
+        return even(scales, n_columns, n_groups);
+    };
     expect(listed, &[n_columns])?;
     let all = integers(listed)?;
-    if !all.is_empty() && all.iter().all(|&group| group == -1) {
+    if all.iter().all(|&group| group == -1) {
         return even(listed, n_columns, n_groups);
     }
-    let all: Option<Vec<u64>> = all
-        .into_iter()
-        .map(|group| u64::try_from(group).ok().filter(|&group| group < n_groups))
-        .collect();
+    let group = |group: i64| u64::try_from(group).ok().filter(|&group| group < n_groups);
+    let all: Option<Vec<u64>> = all.into_iter().map(group).collect();
     let all = all.ok_or_else(|| {
         Error::Groups {
             n_groups,
@@ -557,16 +568,12 @@ fn groups_as_listed(listed: &RawTensor, n_columns: u64, n_groups: u64) -> Result
         }
         .of(listed.name())
     })?;
-    let d_group = n_columns.checked_div(n_groups).unwrap_or(0);
-    let is_even = d_group * n_groups == n_columns
-        && all
-            .iter()
-            .zip(0..)
-            .all(|(&group, c)| group == c / d_group.max(1));
-    Ok(match is_even && d_group > 0 {
-        true => Groups::Even(d_group),
-        false => Groups::Listed(all),
-    })
+    match even(listed, n_columns, n_groups) {
+        Ok(Groups::Even(n)) if all.iter().zip(0..).all(|(&group, c)| group == c / n) => {
+            Ok(Groups::Even(n))
+        }
+        _ => Ok(Groups::Listed(all)),
+    }
 }
 
 /// Rows and columns that a checkpoint says in a tensor.
