@@ -334,13 +334,16 @@ impl TypeSelector {
     }
 }
 
+/// Names of tensors that have projections of values.
+const VALUES: [&str; 3] = ["attn_qkv.weight", "attn_v.weight", "attn_kv_b.weight"];
+
 /// The category of a tensor, by its name and number of dimensions.
 fn category(name: &str, n_dims: usize) -> TensorCategory {
     let has = |part: &str| name.contains(part);
     match name {
         "output.weight" => TensorCategory::Output,
         "token_embd.weight" | "per_layer_token_embd.weight" => TensorCategory::Embedding,
-        _ if has("attn_qkv.weight") || has("attn_v.weight") => TensorCategory::AttnV,
+        _ if VALUES.iter().any(|part| has(part)) => TensorCategory::AttnV,
         _ if has("attn_k.weight") => TensorCategory::AttnK,
         _ if has("attn_q.weight") => TensorCategory::AttnQ,
         _ if has("attn_output.weight") => TensorCategory::AttnOutput,
@@ -469,6 +472,13 @@ mod tests {
             [TensorType::Q6_K, TensorType::Q6_K, TensorType::Q5_K]
         );
         assert_eq!(types("q4_k_m", LLAMA, "attn_k"), [TensorType::Q4_K; 16]);
+    }
+
+    #[test]
+    fn projections_of_keys_and_values_in_one_are_of_values() {
+        let both = types("q4_k_m", LLAMA, "attn_kv_b");
+        assert_eq!(both, types("q4_k_m", LLAMA, "attn_v"));
+        assert_ne!(both, types("q4_k_m", LLAMA, "attn_k_b"));
     }
 
     #[test]

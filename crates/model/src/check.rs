@@ -275,34 +275,17 @@ impl Attention {
 impl Latent {
     /// Checks it as the source of keys and values of `a`.
     fn check(&self, a: &Attention) -> Result<(), String> {
-        let Self {
-            d_latent,
-            d_key,
-            d_value,
-            d_query,
-            ..
-        } = *self;
-        ensure(
-            (1..a.d_head).contains(&d_latent) && a.n_kv_heads == 1,
-            || {
-                format!(
-                    "{} heads of {} with a latent vector of {d_latent}",
-                    a.n_kv_heads, a.d_head
-                )
-            },
-        )?;
+        let d_latent = self.d_latent;
+        let fits = (1..a.d_head).contains(&d_latent) && a.n_kv_heads == 1;
+        ensure(fits, || {
+            format!("{} heads of {}, {d_latent} latent", a.n_kv_heads, a.d_head)
+        })?;
         let d_rope = a.d_head - d_latent;
         let rotated = a.rope.as_ref().map_or(d_rope, |rope| rope.d_rope);
         ensure(rotated == d_rope, || {
             format!("a rotation of {rotated} elements of {d_rope}")
         })?;
-        let widths =
-            [d_key, d_value, d_latent].map(|d| d.checked_add(d_rope)?.checked_mul(a.n_heads));
-        let fits = widths.iter().all(|d| d.is_some_and(is_width)) && d_key > 0 && d_value > 0;
-        ensure(fits && d_query.is_none_or(is_width), || {
-            format!("{} heads of {d_key}, {d_value} and {d_query:?}", a.n_heads)
-        })?;
-        ensure(is_positive(self.eps), || format!("norms with {}", self.eps))?;
+        self.check_widths(a)?;
         let is_plain = a.qk_norm == QkNorm::None
             && a.gate == OutputGate::None
             && a.sub_norm.is_none()
@@ -310,6 +293,18 @@ impl Latent {
         ensure(is_plain, || {
             "latent attention with norms of heads, a gate or biases".to_owned()
         })
+    }
+
+    fn check_widths(&self, a: &Attention) -> Result<(), String> {
+        let widths = [self.d_key, self.d_value].map(|d| {
+            let whole = d.checked_add(a.d_head)?;
+            whole.checked_mul(a.n_heads).filter(|_| d > 0)
+        });
+        let fits = widths.iter().all(|d| d.is_some_and(is_width));
+        ensure(fits && self.d_query.is_none_or(is_width), || {
+            format!("{} heads of {self:?}", a.n_heads)
+        })?;
+        ensure(is_positive(self.eps), || format!("norms with {}", self.eps))
     }
 }
 

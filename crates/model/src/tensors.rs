@@ -472,17 +472,21 @@ impl List {
             }
             None => self.require(Role::AttnQ, &[a.d_q_rows(), d_model]),
         }
-        let d = latent.d_latent;
         self.require(Role::AttnKvA, &[a.d_kv(), d_model]);
-        self.require(Role::AttnKvANorm, &[d]);
+        self.require(Role::AttnKvANorm, &[latent.d_latent]);
+        self.latent_up(latent, a.n_heads);
+    }
+
+    fn latent_up(&mut self, latent: &Latent, n_heads: usize) {
+        let d = latent.d_latent;
         match latent.up {
             LatentUp::Split => {
-                self.require(Role::AttnKB, &[a.n_heads, d, latent.d_key]);
-                self.require(Role::AttnVB, &[a.n_heads, latent.d_value, d]);
+                self.require(Role::AttnKB, &[n_heads, d, latent.d_key]);
+                self.require(Role::AttnVB, &[n_heads, latent.d_value, d]);
             }
             LatentUp::Joint => {
-                self.require(Role::AttnKvB, &[a.n_heads * latent.d_up(), d]);
-                self.last_in_parts(a.n_heads);
+                self.require(Role::AttnKvB, &[n_heads * latent.d_up(), d]);
+                self.last_in_parts(n_heads);
             }
         }
     }

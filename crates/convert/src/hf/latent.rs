@@ -3,7 +3,10 @@
 //!
 //! Source: llama.cpp's `conversion/deepseek.py` and `conversion/minicpm.py`.
 
-use atta_model::{Role, spec::Attention};
+use atta_model::{
+    Role,
+    spec::{Attention, Latent},
+};
 
 use super::{
     config::Config,
@@ -19,10 +22,8 @@ use crate::{Error, RowSource};
 pub(super) fn write_minicpm3_keys(c: &Config, keys: &mut Keys) -> Result<(), Error> {
     let d_head = write_ranks(c, keys)?;
     let d_model = c.count(&["hidden_size"])?;
-    let d_value = match c.count_opt(&["v_head_dim"])? {
-        Some(d) => d,
-        None => d_model / c.count(&["num_attention_heads"])?.max(1),
-    };
+    let d_value = d_model / c.count(&["num_attention_heads"])?.max(1);
+    let d_value = c.count_opt(&["v_head_dim"])?.unwrap_or(d_value);
     keys.count("attention.key_length", d_head);
     keys.count("attention.value_length", d_value);
     let n_layers = c.count(&["num_hidden_layers"])? as f64;
@@ -48,11 +49,8 @@ pub(super) fn write_deepseek_keys(c: &Config, keys: &mut Keys) -> Result<(), Err
     keys.count("attention.key_length_mla", d_head);
     keys.count("attention.value_length_mla", c.count(&["v_head_dim"])?);
     write_yarn(c, keys)?;
-    if let Some("greedy") = c.text_opt("topk_method")?
-        && let Some(n @ 2..) = c.count_opt(&["n_group"])?
-    {
-        return Err(c.unsupported("n_group", &n.into()));
-    }
+    check_groups(c)?;
+    check_dense_layers(c)?;
     if c.count_opt(&["n_routed_experts"])?.is_none() {
         keys.count(
             "leading_dense_block_count",
@@ -64,7 +62,15 @@ pub(super) fn write_deepseek_keys(c: &Config, keys: &mut Keys) -> Result<(), Err
         );
         keys.count("expert_shared_count", 0);
     }
-    check_dense_layers(c)
+    Ok(())
+}
+
+/// Refuses groups of experts that are not used: GGUF cannot say so.
+fn check_groups(c: &Config) -> Result<(), Error> {
+    match (c.text_opt("topk_method")?, c.count_opt(&["n_group"])?) {
+        (Some("greedy"), Some(n @ 2..)) => Err(c.unsupported("n_group", &n.into())),
+        _ => Ok(()),
+    }
 }
 
 /// Writes the ranks of latent vectors and the number of rotated elements; returns the width of a
@@ -125,34 +131,41 @@ pub(super) fn part(
     a: &Attention,
 ) -> Result<Box<dyn RowSource>, Error> {
     let latent = a.latent().ok_or_else(|| Error::Missing.of(source.name()))?;
-    let n_heads = a.n_heads as u64;
-    let d_up = latent.d_up() as u64;
+    let n_rows = (a.n_heads as u64).saturating_mul(latent.d_up() as u64);
+    source.expect(&[n_rows, latent.d_latent as u64])?;
+    Ok(match role {
+        Role::AttnKB => Box::new(keys(source, latent)),
+        _ => Box::new(values(source, latent, a.n_heads)),
+    })
+}
+
+fn keys(source: SourceTensor, latent: &Latent) -> TransposedRows {
     let d_latent = latent.d_latent as u64;
-    source.expect(&[n_heads.saturating_mul(d_up), d_latent])?;
-    if role == Role::AttnKB {
-        return Ok(Box::new(TransposedRows {
-            source,
-            d_row: latent.d_key,
-            n_rows: d_up,
-            n_columns: d_latent,
-            n_each: d_latent,
-            order: RowMap::Same,
-        }));
+    TransposedRows {
+        source,
+        d_row: latent.d_key,
+        n_rows: latent.d_up() as u64,
+        n_columns: d_latent,
+        n_each: d_latent,
+        order: RowMap::Same,
     }
+}
+
+fn values(source: SourceTensor, latent: &Latent, n_heads: usize) -> GatheredRows {
     let take = latent.d_value as u64;
     let ty = source.tensor_type();
-    Ok(Box::new(GatheredRows {
+    GatheredRows {
         parts: vec![source],
-        n_each: n_heads.saturating_mul(take),
+        n_each: (n_heads as u64).saturating_mul(take),
         width: latent.d_latent,
         d_row: latent.d_latent,
         order: RowMap::Part {
             take,
-            of: d_up,
+            of: latent.d_up() as u64,
             first: latent.d_key as u64,
             step: 1,
         },
         change: Change::None,
         ty,
-    }))
+    }
 }

@@ -28,19 +28,14 @@ impl Kernels {
     pub fn matmul_transposed_groups(self, pool: &Pool, x: &Activations, job: Groups<'_>) {
         let Groups { bounds, w, out } = job;
         let n = x.n_rows();
-        let start = bounds[0];
-        let n_bound = bounds[bounds.len() - 1] - start;
-        assert_eq!(n_bound, n, "groups hold every row of the input");
-        assert!(out.len().is_multiple_of(n), "results are [n_rows, d_out]");
-        let d_out = out.len() / n;
-        assert!(d_out <= D_TRANSPOSED_MAX, "a transpose of {d_out} rows");
+        let d_out = width_of(out.len(), n, bounds);
         let tile = (n / (4 * pool.n_threads())).clamp(1, TILE);
         let mut parts = Grid::new(out, n, tile, d_out);
         tiles::deal(pool, &mut parts, |i, mut out| {
             let rows = i * tile..n.min((i + 1) * tile);
-            for (g, bounds) in bounds.windows(2).enumerate() {
-                let first = rows.start.max(bounds[0] - start);
-                let end = rows.end.min(bounds[1] - start);
+            for (g, group) in bounds.windows(2).enumerate() {
+                let first = rows.start.max(group[0] - bounds[0]);
+                let end = rows.end.min(group[1] - bounds[0]);
                 if first < end {
                     let mut out = out.rows_from(first - rows.start);
                     self.add_transposed(w(g).0, x, first..end, &mut out);
@@ -63,6 +58,16 @@ impl Kernels {
             }
         }
     }
+}
+
+/// The width of `n_out` results of `n_rows` rows in groups.
+fn width_of(n_out: usize, n_rows: usize, bounds: &[usize]) -> usize {
+    let n_bound = bounds[bounds.len() - 1] - bounds[0];
+    assert_eq!(n_bound, n_rows, "groups hold every row of the input");
+    assert!(n_out.is_multiple_of(n_rows), "results are [n_rows, d_out]");
+    let d_out = n_out / n_rows;
+    assert!(d_out <= D_TRANSPOSED_MAX, "a transpose of {d_out} rows");
+    d_out
 }
 
 #[cfg(test)]

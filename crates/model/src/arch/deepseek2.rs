@@ -13,7 +13,7 @@ use super::{
 use crate::{
     Error,
     spec::{
-        Gating, GroupScore, LatentUp, ModelSpec, Moe, Pairing, Presence, RopeScaling,
+        Attention, Gating, GroupScore, LatentUp, ModelSpec, Moe, Pairing, Presence, RopeScaling,
         yarn_magnitude,
     },
 };
@@ -22,24 +22,10 @@ pub(super) fn lower(m: &Meta<'_>) -> Result<ModelSpec, Error> {
     if let Some(scale) = m.number_opt("attention.temperature_scale")? {
         return Err(m.unsupported("attention.temperature_scale", scale));
     }
-    // The file has a tenth of it; no division, because 0.1 is not exact.
-    let log_factor = m.number_opt("rope.scaling.yarn_log_multiplier")?;
-    let log_factor = log_factor.map(|tenth| tenth * 10.0);
-    let given = m.positive_opt("rope.scaling.attn_factor")?.unwrap_or(1.0);
-    let own = m.positive_opt("rope.scaling.yarn_attn_factor")?;
+    let yarn = YarnFactors::read(m)?;
     let layers = latent_like(m, &heads(m)?)?
         .pairing(Pairing::Adjacent)
-        .attention(|a| {
-            let rope = a.rope.as_mut();
-            let (Some(rope), Some(log_factor)) = (rope, log_factor) else {
-                return;
-            };
-            if let RopeScaling::Yarn(yarn) = rope.scaling {
-                let magnitude = yarn_magnitude(yarn.factor, log_factor);
-                a.scale = (f64::from(a.scale) * magnitude * magnitude) as f32;
-                rope.magnitude = given * own.unwrap_or(1.0);
-            }
-        });
+        .attention(|a| yarn.apply(a));
     let d_expert = m.size("expert_feed_forward_length")?;
     let shared = shared(m, d_expert)?;
     let has_experts = expert_layers(m)?;
@@ -51,6 +37,38 @@ pub(super) fn lower(m: &Meta<'_>) -> Result<ModelSpec, Error> {
         ..experts(m, d_expert)?
     };
     layers.build_experts(&moe, &has_experts)
+}
+
+/// What YaRN multiplies by, where the file says what scores are multiplied by.
+struct YarnFactors {
+    /// Of the logarithm in the factor of scores.
+    scores: Option<f32>,
+    /// Of rotated elements.
+    rotated: f32,
+}
+
+impl YarnFactors {
+    fn read(m: &Meta<'_>) -> Result<Self, Error> {
+        // The file has a tenth of it.
+        let tenth = m.number_opt("rope.scaling.yarn_log_multiplier")?;
+        let given = m.positive_opt("rope.scaling.attn_factor")?.unwrap_or(1.0);
+        let own = m.positive_opt("rope.scaling.yarn_attn_factor")?;
+        Ok(Self {
+            scores: tenth.map(|tenth| 10.0 * tenth),
+            rotated: given * own.unwrap_or(1.0),
+        })
+    }
+
+    fn apply(&self, a: &mut Attention) {
+        let (Some(rope), Some(weight)) = (&mut a.rope, self.scores) else {
+            return;
+        };
+        if let RopeScaling::Yarn(yarn) = rope.scaling {
+            let magnitude = yarn_magnitude(yarn.factor, weight);
+            a.scale = (f64::from(a.scale) * magnitude * magnitude) as f32;
+            rope.magnitude = self.rotated;
+        }
+    }
 }
 
 /// The widths of heads. Files from before April 2025 count them before matrices are absorbed, and

@@ -1,16 +1,13 @@
 //! What models with multi-head latent attention share.
 
 use super::{
-    llama_like::{Builder, causal, layers_of},
+    llama_like::{Builder, causal, layers_of, plain_attention},
     meta::Meta,
     rope::rope,
 };
 use crate::{
     Error,
-    spec::{
-        Activation, Attention, Ffn, KvSource, Latent, LatentUp, Mask, Mlp, Norm, OutputGate,
-        Presence, QkNorm,
-    },
+    spec::{Activation, Attention, Ffn, KvSource, Latent, LatentUp, Mlp, Norm, Presence},
 };
 
 /// Epsilon of the norms of latent vectors. That of other norms is a field of configurations; these
@@ -47,14 +44,6 @@ fn attention(m: &Meta<'_>, heads: &Heads) -> Result<Attention, Error> {
     let Some(d_key @ 1..) = heads.d_head.checked_sub(rope.d_rope) else {
         return Err(m.unsupported("rope.dimension_count", rope.d_rope));
     };
-    let n_heads = m.size("attention.head_count")?;
-    // Files count heads before matrices are absorbed, or behind that.
-    let n_kv_heads = m.size_opt("attention.head_count_kv")?.unwrap_or(1);
-    if n_kv_heads != 1 && n_kv_heads != n_heads {
-        return Err(Error::Spec(format!(
-            "{n_heads} heads share {n_kv_heads} key-value heads and a latent vector"
-        )));
-    }
     let latent = Latent {
         d_latent,
         d_key,
@@ -64,20 +53,21 @@ fn attention(m: &Meta<'_>, heads: &Heads) -> Result<Attention, Error> {
         up: heads.up,
     };
     Ok(Attention {
-        n_heads,
         n_kv_heads: 1,
-        d_head: d_latent + rope.d_rope,
-        rope: Some(rope),
-        mask: Mask::Causal,
         kv: KvSource::Latent(latent),
-        qk_norm: QkNorm::None,
         scale: 1.0 / (heads.d_head as f32).sqrt(),
-        temperature: None,
-        softcap: None,
-        sinks: Presence::Absent,
-        gate: OutputGate::None,
-        sub_norm: None,
-        qkv_bias: Presence::Absent,
-        out_bias: Presence::Absent,
+        ..plain_attention(n_heads(m)?, d_latent + rope.d_rope, rope)
     })
+}
+
+/// Query heads. Files count key-value heads before matrices are absorbed, or behind that.
+fn n_heads(m: &Meta<'_>) -> Result<usize, Error> {
+    let n_heads = m.size("attention.head_count")?;
+    let n_kv_heads = m.size_opt("attention.head_count_kv")?.unwrap_or(1);
+    match n_kv_heads == 1 || n_kv_heads == n_heads {
+        true => Ok(n_heads),
+        false => Err(Error::Spec(format!(
+            "{n_heads} heads share {n_kv_heads} key-value heads and a latent vector"
+        ))),
+    }
 }

@@ -185,17 +185,26 @@ fn attention(m: &Meta<'_>, d_model: usize) -> Result<Attention, Error> {
     {
         return Err(m.unsupported("attention.value_length", d_v));
     }
+    let scale = m.positive_opt("attention.scale")?;
+    let plain = plain_attention(n_heads, d_head, rope(m, d_head)?);
     Ok(Attention {
-        n_heads,
         n_kv_heads,
+        scale: scale.unwrap_or(plain.scale),
+        ..plain
+    })
+}
+
+/// Causal attention with a rope, and as many key-value heads as heads.
+pub(super) fn plain_attention(n_heads: usize, d_head: usize, rope: Rope) -> Attention {
+    Attention {
+        n_heads,
+        n_kv_heads: n_heads,
         d_head,
-        rope: Some(rope(m, d_head)?),
+        rope: Some(rope),
         mask: Mask::Causal,
         kv: KvSource::PROJECTED,
         qk_norm: QkNorm::None,
-        scale: m
-            .positive_opt("attention.scale")?
-            .unwrap_or(1.0 / (d_head as f32).sqrt()),
+        scale: 1.0 / (d_head as f32).sqrt(),
         temperature: None,
         softcap: None,
         sinks: Presence::Absent,
@@ -203,7 +212,7 @@ fn attention(m: &Meta<'_>, d_model: usize) -> Result<Attention, Error> {
         sub_norm: None,
         qkv_bias: Presence::Absent,
         out_bias: Presence::Absent,
-    })
+    }
 }
 
 impl Builder {

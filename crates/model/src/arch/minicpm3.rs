@@ -28,31 +28,32 @@ pub(super) fn lower(m: &Meta<'_>) -> Result<ModelSpec, Error> {
     no_experts(m)?;
     let d_model = m.size("embedding_length")?;
     let embed_scale = m.positive_opt("embedding_scale")?.unwrap_or(EMBED_SCALE);
-    let residual_scale = match m.positive_opt("residual_scale")? {
-        Some(scale) => scale,
-        None => (DEPTH_SCALE / (m.n_layers()? as f64).sqrt()) as f32,
-    };
-    let divisor = match m.positive_opt("logit_scale")? {
-        Some(divisor) => divisor,
-        None => d_model as f32 / D_MODEL_BASE,
-    };
-    let d_value = match m.size_opt("attention.value_length")? {
-        Some(d) => d,
-        None => (d_model / m.size("attention.head_count")?).max(1),
-    };
-    let heads = Heads {
-        d_head: m.size("attention.key_length")?,
-        d_value,
-        up: LatentUp::Joint,
-    };
+    let depth = (m.n_layers()? as f64).sqrt();
+    let residual_scale = m.positive_opt("residual_scale")?;
+    let residual_scale = residual_scale.unwrap_or((DEPTH_SCALE / depth) as f32);
+    let divisor = m.positive_opt("logit_scale")?;
+    let divisor = divisor.unwrap_or(d_model as f32 / D_MODEL_BASE);
     let long = RopeScaling::Long {
         n_ctx_orig: n_ctx_orig(m)?,
         factors: Presence::Optional,
     };
-    latent_like(m, &heads)?
+    latent_like(m, &heads(m, d_model)?)?
         .rope(|rope| rope.scaling = long)
         .layer(|layer| layer.residual_scale = residual_scale)
         .model(|model| model.embed_scale = embed_scale)
         .model(|model| model.head.logit_scale = 1.0 / divisor)
         .build()
+}
+
+/// The widths of heads; values are as wide as a head of the model's width, if no key says another.
+fn heads(m: &Meta<'_>, d_model: usize) -> Result<Heads, Error> {
+    let d_value = match m.size_opt("attention.value_length")? {
+        Some(d) => d,
+        None => (d_model / m.size("attention.head_count")?).max(1),
+    };
+    Ok(Heads {
+        d_head: m.size("attention.key_length")?,
+        d_value,
+        up: LatentUp::Joint,
+    })
 }

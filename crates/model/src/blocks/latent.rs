@@ -11,22 +11,19 @@
 //! y_h = Wv_h z_h                                    two regions for some heads
 //! x += post(Wo y)                                   one region; residual.rs
 //! ```
-//! A prompt takes the same steps as a single token. As many heads are multiplied at once as the
-//! activations have room for: all of them if there are few rows.
+//! A prompt takes the same steps as a single token.
 
-use std::ops::Range;
-
-use atta_kernels::{Groups, Job, Layouts, Matrix, Store, math::all_finite};
-use atta_store::{ChunkGuard, Projection, WeightGroup};
+use atta_kernels::{Job, Matrix, Store, math::all_finite};
+use atta_store::{Projection, WeightGroup};
 
 use super::{
     Pass,
     attention::{attend, scale_queries},
+    latent_heads::{absorb_keys, expand_values},
 };
 use crate::{
     Error, Role,
-    bind::Tensors,
-    spec::{Attention, Latent, LatentUp, Sublayer},
+    spec::{Attention, Latent, Sublayer},
 };
 
 /// Layer `l` and its attention.
@@ -43,18 +40,18 @@ pub(super) fn latent_attention(p: &mut Pass<'_>, layer: LatentLayer<'_>) -> Resu
     project_queries(p, layer)?;
     make_keys(p, layer);
     rotate_queries(p, layer);
-    for_heads(p, layer, UpOf::Keys, absorb_keys)?;
+    absorb_keys(p, layer)?;
     scale_queries(p, layer.a);
     append_keys(p, layer);
     attend(p, layer.l, layer.a);
-    for_heads(p, layer, UpOf::Values, expand_values)?;
+    expand_values(p, layer)?;
     project_output(p, layer)
 }
 
 /// The buffers of a batch, parts of [`Scratch::mixer`](super::Scratch::mixer).
-struct Buffers<'a> {
+pub(super) struct Buffers<'a> {
     /// Queries before their matrices are absorbed, `[n_rows, n_heads, d_key + d_rope]`.
-    q: &'a mut [f32],
+    pub(super) q: &'a mut [f32],
     /// Latent vectors of keys and values, `[n_rows, d_latent + d_rope]`.
     kv: &'a mut [f32],
     /// Latent vectors of queries, `[n_rows, d_query]`.
@@ -62,7 +59,7 @@ struct Buffers<'a> {
 }
 
 impl LatentLayer<'_> {
-    fn buffers<'b>(&self, all: &'b mut [f32], n_rows: usize) -> Buffers<'b> {
+    pub(super) fn buffers<'b>(&self, all: &'b mut [f32], n_rows: usize) -> Buffers<'b> {
         let (q, rest) = all.split_at_mut(n_rows * self.a.d_q_rows());
         let (kv, rest) = rest.split_at_mut(n_rows * self.a.d_kv());
         let q_latent = &mut rest[..n_rows * self.latent.d_query.unwrap_or(0)];
@@ -82,45 +79,51 @@ fn project_inputs(p: &mut Pass<'_>, layer: LatentLayer<'_>) -> Result<(), Error>
     p.each_chunk(WeightGroup::Layer(layer.l, Projection::Qkv), |p, chunk| {
         let Buffers { q, kv, q_latent } = layer.buffers(&mut p.s.mixer, n);
         let q = if first == Role::AttnQ { q } else { q_latent };
-        let job = |role, out| Job {
-            w: t.matrix(role, chunk),
-            bias: None,
-            out,
-            mode: Store::Set,
-        };
+        let job = |role, out| product(t.matrix(role, chunk), out);
         let mut jobs = [job(first, q), job(Role::AttnKvA, kv)];
         p.kernels.matmul(p.pool, &p.s.act, &mut jobs);
     })
 }
 
+/// `out = W act`.
+fn product<'a>(w: Matrix<'a>, out: &'a mut [f32]) -> Job<'a> {
+    Job {
+        w,
+        bias: None,
+        out,
+        mode: Store::Set,
+    }
+}
+
 /// `q = Wqb norm(a)`, if queries have a latent vector.
 fn project_queries(p: &mut Pass<'_>, layer: LatentLayer<'_>) -> Result<(), Error> {
-    let LatentLayer { l, latent, .. } = layer;
-    let Some(d) = latent.d_query else {
+    let Some(d) = layer.latent.d_query else {
         return Ok(());
     };
+    let l = layer.l;
     let n = p.rows.len();
     let t = p.model.layer(l);
+    norm_queries(p, layer, d);
+    p.observe_inputs(l, &[Role::AttnQB]);
+    p.each_chunk(WeightGroup::Layer(l, Projection::QueryUp), |p, chunk| {
+        let out = layer.buffers(&mut p.s.mixer, n).q;
+        let mut jobs = [product(t.matrix(Role::AttnQB, chunk), out)];
+        p.kernels.matmul(p.pool, &p.s.act, &mut jobs);
+    })
+}
+
+/// `act = norm(a)`, with latent vectors of width `d`.
+fn norm_queries(p: &mut Pass<'_>, layer: LatentLayer<'_>, d: usize) {
+    let n = p.rows.len();
+    let t = p.model.layer(layer.l);
     let kernels = p.kernels;
     let weight = t.vector(Role::AttnQANorm);
     let s = &mut *p.s;
     let from = &*layer.buffers(&mut s.mixer, n).q_latent;
     let layouts = t.layouts(&[Role::AttnQB]);
     s.act.fill(kernels, p.pool, (n, d), layouts, |row, out| {
-        kernels.rms_norm(&from[row * d..(row + 1) * d], weight, latent.eps, out);
+        kernels.rms_norm(&from[row * d..][..d], weight, layer.latent.eps, out);
     });
-    p.observe_inputs(l, &[Role::AttnQB]);
-    p.each_chunk(WeightGroup::Layer(l, Projection::QueryUp), |p, chunk| {
-        let out = layer.buffers(&mut p.s.mixer, n).q;
-        let w = t.matrix(Role::AttnQB, chunk);
-        let mut jobs = [Job {
-            w,
-            bias: None,
-            out,
-            mode: Store::Set,
-        }];
-        p.kernels.matmul(p.pool, &p.s.act, &mut jobs);
-    })
 }
 
 /// `k = rope(c_rope), norm(c)`.
@@ -161,121 +164,6 @@ fn rotate_queries(p: &mut Pass<'_>, layer: LatentLayer<'_>) {
     });
 }
 
-/// The side of attention that a matrix of each head is for.
-#[derive(Clone, Copy)]
-enum UpOf {
-    Keys,
-    Values,
-}
-
-/// Some heads, whose matrices are in a chunk.
-struct Heads<'a> {
-    role: Role,
-    chunk: &'a ChunkGuard<'a>,
-    range: Range<usize>,
-}
-
-/// Calls `multiply` with the heads of a layer, some at a time.
-fn for_heads(
-    p: &mut Pass<'_>,
-    layer: LatentLayer<'_>,
-    of: UpOf,
-    multiply: impl Fn(&mut Pass<'_>, LatentLayer<'_>, Heads<'_>),
-) -> Result<(), Error> {
-    let LatentLayer { l, latent, .. } = layer;
-    let (group, role, d) = match (of, latent.up) {
-        (UpOf::Keys, LatentUp::Split) => (Projection::KeyUp, Role::AttnKB, latent.d_key),
-        (UpOf::Keys, LatentUp::Joint) => (Projection::KeyUp, Role::AttnKvB, latent.d_key),
-        (UpOf::Values, LatentUp::Split) => (Projection::ValueUp, Role::AttnVB, latent.d_latent),
-        (UpOf::Values, LatentUp::Joint) => (Projection::ValueUp, Role::AttnKvB, latent.d_latent),
-    };
-    p.each_chunk(WeightGroup::Layer(l, group), |p, chunk| {
-        let all = p.model.layer(l).heads(role, chunk);
-        let n_rows = p.rows.len();
-        let n_at_once = (p.s.act.n_rows_max(d) / n_rows).max(1);
-        for start in all.clone().step_by(n_at_once) {
-            let range = start..all.end.min(start + n_at_once);
-            p.s.bounds.clear();
-            p.s.bounds.extend((0..=range.len()).map(|i| i * n_rows));
-            multiply(p, layer, Heads { role, chunk, range });
-        }
-    })
-}
-
-/// The second part of some `q_h`: `Wk_hᵀ q_key`.
-fn absorb_keys(p: &mut Pass<'_>, layer: LatentLayer<'_>, heads: Heads<'_>) {
-    let LatentLayer { l, a, latent } = layer;
-    let n = p.rows.len();
-    let t = p.model.layer(l);
-    let d_from = latent.d_key + a.d_rotatable();
-    let is_split = latent.up == LatentUp::Split;
-    let layouts = match is_split {
-        true => t.layouts(&[heads.role]),
-        false => Layouts::EMPTY,
-    };
-    let s = &mut *p.s;
-    let from = &*layer.buffers(&mut s.mixer, n).q;
-    let shape = (heads.range.len() * n, latent.d_key);
-    s.act.fill(p.kernels, p.pool, shape, layouts, |i, out| {
-        let head = i % n * a.n_heads + heads.range.start + i / n;
-        out.copy_from_slice(&from[head * d_from..][..latent.d_key]);
-    });
-    // Nothing else needs the buffer of results yet.
-    let out = &mut s.heads[..heads.range.len() * n * latent.d_latent];
-    let bounds = &s.bounds;
-    let w = &|i| {
-        heads.matrix(
-            t,
-            i,
-            0..if is_split {
-                latent.d_latent
-            } else {
-                latent.d_key
-            },
-        )
-    };
-    let job = Groups { bounds, w, out };
-    match is_split {
-        true => p.kernels.matmul_groups(p.pool, &s.act, job),
-        false => p.kernels.matmul_transposed_groups(p.pool, &s.act, job),
-    }
-    if is_split {
-        p.observe_inputs(l, &[heads.role]);
-    }
-    take_absorbed(p, layer, heads.range);
-}
-
-impl Heads<'_> {
-    /// Some rows of the matrix of head `i` of these, without a bias.
-    fn matrix<'a>(
-        &'a self,
-        t: &Tensors,
-        i: usize,
-        rows: Range<usize>,
-    ) -> (Matrix<'a>, Option<&'a [f32]>) {
-        (
-            t.head(self.role, self.range.start + i, rows, self.chunk),
-            None,
-        )
-    }
-}
-
-/// Copies the second part of some `q_h` to their places.
-fn take_absorbed(p: &mut Pass<'_>, layer: LatentLayer<'_>, heads: Range<usize>) {
-    let LatentLayer { a, latent, .. } = layer;
-    let n = p.rows.len();
-    let d = latent.d_latent;
-    let s = &mut *p.s;
-    let absorbed = &s.heads;
-    let queries = &mut s.q[..n * a.d_q()];
-    p.pool.for_each_row(queries, a.d_q(), |row, q| {
-        let queries = q.chunks_exact_mut(a.d_head).skip(heads.start);
-        for (i, q) in queries.take(heads.len()).enumerate() {
-            q[a.d_rotatable()..].copy_from_slice(&absorbed[(i * n + row) * d..][..d]);
-        }
-    });
-}
-
 /// Appends keys to the KV cache.
 fn append_keys(p: &mut Pass<'_>, layer: LatentLayer<'_>) {
     let LatentLayer { l, a, .. } = layer;
@@ -288,32 +176,6 @@ fn append_keys(p: &mut Pass<'_>, layer: LatentLayer<'_>) {
             q.fill(f32::NAN);
         }
     }
-}
-
-/// `y_h = Wv_h z_h` of some heads, `[n_heads, n_rows, d_value]` in the buffer of queries.
-fn expand_values(p: &mut Pass<'_>, layer: LatentLayer<'_>, heads: Heads<'_>) {
-    let LatentLayer { l, a, latent } = layer;
-    let n = p.rows.len();
-    let t = p.model.layer(l);
-    let s = &mut *p.s;
-    let from = &s.heads;
-    let layouts = t.layouts(&[heads.role]);
-    let shape = (heads.range.len() * n, latent.d_latent);
-    s.act.fill(p.kernels, p.pool, shape, layouts, |i, out| {
-        let head = i % n * a.n_heads + heads.range.start + i / n;
-        out.copy_from_slice(&from[head * a.d_head..][a.d_rotatable()..a.d_head]);
-    });
-    let first = match latent.up {
-        LatentUp::Split => 0,
-        LatentUp::Joint => latent.d_key,
-    };
-    let width = n * latent.d_value;
-    let out = &mut s.q[heads.range.start * width..heads.range.end * width];
-    let bounds = &s.bounds;
-    let w = &|i| heads.matrix(t, i, first..first + latent.d_value);
-    p.kernels
-        .matmul_groups(p.pool, &s.act, Groups { bounds, w, out });
-    p.observe_inputs(l, &[heads.role]);
 }
 
 /// `x += residual_scale * post(Wo y + b)`.

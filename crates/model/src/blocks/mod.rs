@@ -7,6 +7,7 @@ mod attention;
 mod conv;
 mod delta_net;
 mod latent;
+mod latent_heads;
 mod layer_embed;
 mod mamba2;
 mod mlp;

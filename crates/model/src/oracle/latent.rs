@@ -17,16 +17,6 @@ pub(super) fn attention(
 ) -> Result<Rows, Error> {
     let t = model.layer(l);
     let norm = Norm::Rms { eps: latent.eps };
-    let q = match latent.d_query {
-        Some(_) => {
-            let q = project(&matrix(model, l, Role::AttnQA)?, None, h);
-            let q = map_rows(&q, |q| {
-                normalized(norm, q, t.vector(Role::AttnQANorm), None)
-            });
-            project(&matrix(model, l, Role::AttnQB)?, None, &q)
-        }
-        None => project(&matrix(model, l, Role::AttnQ)?, None, h),
-    };
     let kv = project(&matrix(model, l, Role::AttnKvA)?, None, h);
     let weight = t.vector(Role::AttnKvANorm);
     let c = map_rows(&kv, |kv| {
@@ -38,7 +28,7 @@ pub(super) fn attention(
         a,
         latent,
         sinks: t.vector_opt(Role::AttnSinks),
-        q,
+        q: queries(model, l, latent, h)?,
         k_rope: map_rows(&kv, |kv| kv[latent.d_latent..].to_vec()),
     };
     let mut y = vec![Vec::new(); h.len()];
@@ -50,31 +40,41 @@ pub(super) fn attention(
     Ok(project(&matrix(model, l, Role::AttnOutput)?, bias, &y))
 }
 
+/// Queries of all heads, `[n_heads, d_key + d_rope]` of a position.
+fn queries(model: &Model, l: usize, latent: &Latent, h: &Rows) -> Result<Rows, Error> {
+    if latent.d_query.is_none() {
+        return Ok(project(&matrix(model, l, Role::AttnQ)?, None, h));
+    }
+    let norm = Norm::Rms { eps: latent.eps };
+    let weight = model.layer(l).vector(Role::AttnQANorm);
+    let q = project(&matrix(model, l, Role::AttnQA)?, None, h);
+    let q = map_rows(&q, |q| normalized(norm, q, weight, None));
+    Ok(project(&matrix(model, l, Role::AttnQB)?, None, &q))
+}
+
 /// The projections of keys and of values from a latent vector, a matrix for each head.
 fn up(model: &Model, l: usize, a: &Attention, latent: &Latent) -> Result<[Vec<Rows>; 2], Error> {
-    let heads = |rows: Rows| -> Vec<Rows> {
-        let n = rows.len() / a.n_heads;
-        rows.chunks(n).map(<[_]>::to_vec).collect()
-    };
-    match latent.up {
-        LatentUp::Split => {
-            let k = heads(matrix(model, l, Role::AttnKB)?);
-            let k = k.into_iter().map(|k| {
-                let column = |i: usize| k.iter().map(|row| row[i]).collect();
-                (0..latent.d_key).map(column).collect()
-            });
-            Ok([k.collect(), heads(matrix(model, l, Role::AttnVB)?)])
-        }
-        LatentUp::Joint => {
-            let both = heads(matrix(model, l, Role::AttnKvB)?);
-            let both = both.into_iter().map(|mut k| {
-                let v = k.split_off(latent.d_key);
-                (k, v)
-            });
-            let (k, v) = both.unzip();
-            Ok([k, v])
-        }
+    let heads = |role| Ok::<_, Error>(per_head(&matrix(model, l, role)?, a.n_heads));
+    if latent.up == LatentUp::Split {
+        let k = heads(Role::AttnKB)?;
+        return Ok([k.iter().map(transposed).collect(), heads(Role::AttnVB)?]);
     }
+    let both = heads(Role::AttnKvB)?.into_iter().map(|mut k| {
+        let v = k.split_off(latent.d_key);
+        (k, v)
+    });
+    let (k, v) = both.unzip();
+    Ok([k, v])
+}
+
+fn per_head(rows: &Rows, n_heads: usize) -> Vec<Rows> {
+    let n = rows.len() / n_heads;
+    rows.chunks(n).map(<[_]>::to_vec).collect()
+}
+
+fn transposed(rows: &Rows) -> Rows {
+    let column = |i: usize| rows.iter().map(|row| row[i]).collect();
+    (0..rows[0].len()).map(column).collect()
 }
 
 /// What the heads of a layer attend with.
@@ -119,21 +119,25 @@ impl Heads<'_> {
 
     /// `softmax(scale * q · K, sink) V` of the query at `pos`.
     fn mix(&self, i: usize, q: &[f32], keys: &Rows, values: &Rows, pos: usize) -> Vec<f32> {
-        let visible = self.a.first_visible(pos)..self.a.last_visible(pos, keys.len()) + 1;
-        let scores: Vec<f64> = visible
-            .clone()
-            .map(|j| score(self.a, q, &keys[j]))
-            .collect();
+        let first = self.a.first_visible(pos);
+        let last = self.a.last_visible(pos, keys.len());
+        let visible = keys[first..=last].iter();
+        let scores: Vec<f64> = visible.map(|k| score(self.a, q, k)).collect();
         let sink = self.sinks.map(|sinks| f64::from(sinks[i]));
-        let all = scores.iter().copied().chain(sink);
-        let max = all.clone().fold(f64::NEG_INFINITY, f64::max);
-        let sum: f64 = all.map(|s| (s - max).exp()).sum();
+        let weights = softmax(&scores, sink);
         let mut y = vec![0.0; self.latent.d_value];
-        for (j, s) in visible.zip(scores) {
-            let weight = (s - max).exp() / sum;
-            let value = values[j].iter().map(|&v| weight * f64::from(v));
+        for (value, weight) in values[first..=last].iter().zip(weights) {
+            let value = value.iter().map(|&v| weight * f64::from(v));
             y.iter_mut().zip(value).for_each(|(y, v)| *y += v);
         }
         y.into_iter().map(|y| y as f32).collect()
     }
+}
+
+/// The weights of scores beside that of a sink.
+fn softmax(scores: &[f64], sink: Option<f64>) -> Vec<f64> {
+    let all = scores.iter().copied().chain(sink);
+    let max = all.clone().fold(f64::NEG_INFINITY, f64::max);
+    let sum: f64 = all.map(|s| (s - max).exp()).sum();
+    scores.iter().map(|s| (s - max).exp() / sum).collect()
 }
