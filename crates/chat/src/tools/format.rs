@@ -21,7 +21,8 @@ pub enum CallFormat {
     /// one after another; strings are raw, other values are JSON: Qwen3-Coder, Qwen 3.5.
     Tagged,
     /// `<tool_call>NAME\n<arg_key>KEY</arg_key>\n<arg_value>VALUE</arg_value>\n</tool_call>`, one
-    /// after another; strings are raw, other values are JSON: GLM since 4.5.
+    /// after another; strings are raw, other values are JSON: GLM since 4.5, which since 4.7 leaves
+    /// the line breaks out.
     TaggedKeys,
     /// `<|tool_call>call:NAME{key:value,…}<tool_call|>`, one after another; strings stand between
     /// two `<|"|>`: Gemma 4.
