@@ -34,12 +34,12 @@ pub enum NamePlace {
     FirstValue,
     /// Directly behind the marker, up to the next `[`.
     UpToBracket,
-    /// Behind the first such text, up to the delimiter.
+    /// Behind the first such text, up to a delimiter.
     Behind {
         /// The text in front of the name.
         lead: &'static str,
-        /// The byte that ends the name.
-        delimiter: u8,
+        /// The bytes that may end the name.
+        delimiters: &'static [u8],
     },
 }
 
@@ -70,12 +70,12 @@ impl NamePlace {
         }
     }
 
-    /// The byte that ends the name.
-    pub fn delimiter(self) -> u8 {
+    /// Whether a byte ends the name.
+    pub fn is_end(self, byte: u8) -> bool {
         match self {
-            Self::FirstValue => b'"',
-            Self::UpToBracket => b'[',
-            Self::Behind { delimiter, .. } => delimiter,
+            Self::FirstValue => byte == b'"',
+            Self::UpToBracket => byte == b'[',
+            Self::Behind { delimiters, .. } => delimiters.contains(&byte),
         }
     }
 
@@ -84,7 +84,7 @@ impl NamePlace {
         match self {
             Self::FirstValue => n_quotes(text) > 3,
             Self::UpToBracket => text.contains(&b'['),
-            Self::Behind { delimiter, .. } => text.contains(&delimiter),
+            Self::Behind { delimiters, .. } => text.iter().any(|byte| delimiters.contains(byte)),
         }
     }
 }
@@ -106,7 +106,7 @@ mod tests {
         let at = |text: &[u8]| {
             let place = NamePlace::Behind {
                 lead: "<function=",
-                delimiter: b'>',
+                delimiters: b">",
             };
             let stages = [
                 place.is_next(text),

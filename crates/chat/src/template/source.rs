@@ -121,8 +121,13 @@ fn comment<'a>(text: &'a str, out: &mut String) -> &'a str {
 fn tag<'a>(text: &'a str, out: &mut String, n_elif: &mut usize) -> Result<&'a str, TemplateError> {
     let close = if text.starts_with("{{") { "}}" } else { "%}" };
     let start = 2 + usize::from(text[2..].starts_with(['-', '+']));
-    out.push_str(&text[..start]);
     let (tokens, rest) = tokens(&text[start..], close)?;
+    let (end, after) = rest.split_at(rest.find(close).map_or(rest.len(), |at| at + 2));
+    if let Some(change) = list_change(&tokens) {
+        out.push_str(&rewrite(&format!("{}{change}{end}", &text[..start]))?);
+        return Ok(after);
+    }
+    out.push_str(&text[..start]);
     let name = if close == "%}" {
         first_word(&tokens)
     } else {
@@ -143,7 +148,6 @@ fn tag<'a>(text: &'a str, out: &mut String, n_elif: &mut usize) -> Result<&'a st
         out,
     }
     .tag(name)?;
-    let (end, after) = rest.split_at(rest.find(close).map_or(rest.len(), |at| at + 2));
     out.push_str(end);
     if name != "raw" {
         return Ok(after);
@@ -151,6 +155,42 @@ fn tag<'a>(text: &'a str, out: &mut String, n_elif: &mut usize) -> Result<&'a st
     let n = raw_bytes(after);
     out.push_str(&after[..n]);
     Ok(&after[n..])
+}
+
+/// The inside of tags that do the same as `set NAME = A.B.append(ITEM)` and `set NAME = A.B.pop(0)`:
+/// lists cannot be changed here, but attributes of namespaces can be set.
+fn list_change(tokens: &[Token<'_>]) -> Option<String> {
+    let solid: Vec<&str> = tokens
+        .iter()
+        .filter(|token| !matches!(token, Token::Space(_)))
+        .map(|token| token.text())
+        .collect();
+    let [
+        "set",
+        name,
+        "=",
+        space,
+        ".",
+        list,
+        ".",
+        method,
+        "(",
+        item @ ..,
+        ")",
+    ] = &solid[..]
+    else {
+        return None;
+    };
+    match (*method, item) {
+        ("append", [_, ..]) => {
+            let item = item.join(" ");
+            Some(format!(" set {space}.{list} = {space}.{list} + [{item}] "))
+        }
+        ("pop", ["0"]) => Some(format!(
+            " set {name} = {space}.{list}[0] %}}{{% set {space}.{list} = {space}.{list}[1:] "
+        )),
+        _ => None,
+    }
 }
 
 /// `loop.changed` compares values without charging for them.
@@ -609,6 +649,23 @@ mod tests {
     fn blocks_of_generation_become_blocks_that_there_are() {
         let got = rewrite("{%- generation -%} a {%+ endgeneration %}").unwrap();
         assert_eq!(got, "{%- with -%} a {%+ endwith %}");
+    }
+
+    #[test]
+    fn changes_of_lists_in_namespaces_set_their_attributes() {
+        let append = rewrite("{%- set _ = ns.ids.append(a.b) -%}").unwrap();
+        let want = rewrite("{%- set ns.ids = ns.ids + [a . b] -%}").unwrap();
+        assert_eq!(append, want);
+        let pop = rewrite("{%- set x = ns.ids.pop(0) -%}").unwrap();
+        let want = rewrite("{%- set x = ns.ids[0] %}{% set ns.ids = ns.ids[1:] -%}").unwrap();
+        assert_eq!(pop, want);
+        for other in [
+            "{% set x = ids.append(1) %}",
+            "{% set x = a.b.pop() %}",
+            "{% set x = a.b.c.pop(0) %}",
+        ] {
+            assert!(!rewrite(other).unwrap().contains("[1:]"), "{other}");
+        }
     }
 
     #[test]

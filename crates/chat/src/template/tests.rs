@@ -522,3 +522,15 @@ proptest! {
         prop_assert!(rendered.is_err() || rendered.is_ok_and(|text| text.len() < 16 << 20));
     }
 }
+
+#[test]
+fn lists_in_namespaces_are_queues() {
+    let source = "{%- set ns = namespace(ids=[]) -%}{%- for m in messages -%}\
+                  {%- set _ = ns.ids.append(m.content + '!') -%}{%- endfor -%}\
+                  {%- for m in messages -%}{%- if ns.ids -%}{%- set id = ns.ids.pop(0) -%}{{ id }};{%- endif -%}\
+                  {%- endfor -%}{{ ns.ids|length }}";
+    let template = Template::new(source, SpecialTexts::default()).unwrap();
+    let messages = [Message::user("a"), Message::assistant("b")];
+    let text = template.render(&Conversation::probe(&messages));
+    assert_eq!(text.unwrap(), "a!;b!;0");
+}

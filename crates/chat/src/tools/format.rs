@@ -21,7 +21,8 @@ pub enum CallFormat {
     /// one after another; strings are raw, other values are JSON: Qwen3-Coder, Qwen 3.5.
     Tagged,
     /// `<tool_call>NAME\n<arg_key>KEY</arg_key>\n<arg_value>VALUE</arg_value>\n</tool_call>`, one
-    /// after another; strings are raw, other values are JSON: GLM since 4.5.
+    /// after another; strings are raw, other values are JSON: GLM since 4.5, which since 4.7 leaves
+    /// the line breaks out.
     TaggedKeys,
     /// `<|tool_call>call:NAME{key:value,…}<tool_call|>`, one after another; strings stand between
     /// two `<|"|>`: Gemma 4.
@@ -56,6 +57,9 @@ pub(super) const BARE_KEYS: [&str; 2] = ["parameters", "arguments"];
 /// In front of the tools in the templates of LFM2.5 and LFM2.
 const TOOL_LISTS: [&str; 2] = ["List of tools: [", "<|tool_list_start|>"];
 
+/// Parts of calls that no format has: MiniMax, Apriel.
+const OTHER_CALLS: [&str; 2] = ["<invoke name=", "<tool_calls>"];
+
 impl CallFormat {
     /// All of them.
     pub const ALL: [Self; 11] = [
@@ -80,7 +84,7 @@ impl CallFormat {
             Self::Harmony
         } else if has(SECTION) && has(SECTION_CALL) {
             Self::Section
-        } else if has(FUNCTION) && !has(TOOL_CALL) {
+        } else if OTHER_CALLS.into_iter().any(has) || has(FUNCTION) && !has(TOOL_CALL) {
             Self::Generic
         } else if has(TOOL_CALL) && has(ARG_KEY) {
             Self::TaggedKeys
@@ -300,10 +304,13 @@ mod tests {
 
     #[test]
     fn calls_in_unknown_tags_are_no_format_of_ours() {
-        assert_eq!(
-            CallFormat::of_template("{{ '[TOOL_CALLS]<function=' + name + '>' }}"),
-            CallFormat::Generic
-        );
+        for source in [
+            "{{ '[TOOL_CALLS]<function=' + name + '>' }}",
+            "{{ '<tool_call>' + '<invoke name=' + name }}",
+            "{{ '<tool_calls>[' + calls + ']</tool_calls>' }}for <tool_call>",
+        ] {
+            assert_eq!(CallFormat::of_template(source), CallFormat::Generic);
+        }
     }
 
     /// Templates of other authors cannot be copied; the test uses them where they are installed.

@@ -213,29 +213,29 @@ impl Rules<'_> {
 /// The name of a call of [`CallFormat::Tagged`].
 const BEHIND_FUNCTION: NamePlace = NamePlace::Behind {
     lead: FUNCTION,
-    delimiter: b'>',
+    delimiters: b">",
 };
-/// The name of a call of [`CallFormat::TaggedKeys`], which ends with a line.
+/// The name of a call of [`CallFormat::TaggedKeys`], which ends with its line or with a tag.
 const BEHIND_MARKER: NamePlace = NamePlace::Behind {
     lead: "",
-    delimiter: b'\n',
+    delimiters: b"\n<",
 };
 /// The name of a call of [`CallFormat::Braced`].
 const BEHIND_CALL: NamePlace = NamePlace::Behind {
     lead: CALL,
-    delimiter: b'{',
+    delimiters: b"{",
 };
 
 /// The name of a call of [`CallFormat::Python`].
 const BEHIND_BRACKET: NamePlace = NamePlace::Behind {
     lead: "[",
-    delimiter: b'(',
+    delimiters: b"(",
 };
 
 /// The name of a call of [`CallFormat::Section`].
 const BEHIND_FUNCTIONS: NamePlace = NamePlace::Behind {
     lead: FUNCTIONS,
-    delimiter: b':',
+    delimiters: b":",
 };
 
 /// JSON's white space, as the parser skips it.
@@ -550,8 +550,8 @@ impl Lark<'_> {
             }
             CallFormat::Bare => format!(r#""{name}\"" /, ?"parameters": ?/"#),
             CallFormat::Tagged => format!("\"{name}>\\n\""),
-            CallFormat::TaggedKeys => format!("\"{name}\\n\""),
-            CallFormat::Braced => format!("\"{name}\""),
+            // Tags may stand in lines of their own.
+            CallFormat::TaggedKeys | CallFormat::Braced => format!("\"{name}\""),
             CallFormat::Python => format!("\"{name}(\""),
             CallFormat::Section => {
                 format!("\"{name}:\" /[0-9]{{1,4}}/ {}", self.tag(SECTION_ARGS))

@@ -132,6 +132,13 @@ fn values_behind_tagged_keys_have_no_lines_of_their_own() {
     assert_eq!(outcome.calls[0].arguments, expected);
     let lark = grammar(&vocabulary, &rules, false);
     assert!(vocabulary.accepts(&lark, text, false), "{lark}");
+    for control in [false, true] {
+        let lark = grammar(&vocabulary, &rules, control);
+        let one_line = "<tool_call>note<arg_key>is_new</arg_key><arg_value>true</arg_value></tool_call>\
+                        <tool_call>note</tool_call>";
+        assert!(vocabulary.accepts(&lark, one_line, control), "{lark}");
+        assert_eq!(finished(rules.parser(), one_line).calls.len(), 2);
+    }
     for wrong in [
         text.replace("\na\n", "a"),
         text.replace("\na\n", "a</arg_value>"),

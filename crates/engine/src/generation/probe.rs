@@ -121,8 +121,11 @@ impl ToolCallProbe {
         bytes: impl Fn(u32) -> Cow<'t, [u8]>,
     ) {
         let is_open = self.start.name.is_open(&self.text);
-        let ends_name =
-            |id: usize| is_open && bytes(id as u32).first() == Some(&self.start.name.delimiter());
+        let name = self.start.name;
+        let ends_name = |id: usize| {
+            let token = bytes(id as u32);
+            is_open && token.first().is_some_and(|&byte| name.is_end(byte))
+        };
         let weights = Weights::of(model);
         let is_left = |id: usize| left[id] > f32::NEG_INFINITY;
         let may_end = (0..left.len()).any(|id| is_left(id) && ends_name(id));
