@@ -544,8 +544,8 @@ fn even(scales: &RawTensor, n_columns: u64, n_groups: u64) -> Result<Groups, Err
     }
 }
 
-/// The groups of columns: as listed, one for each column, or of equal size where the list is missing
-/// or says nothing but -1.
+/// The groups of columns: as listed, one for each column, or of equal size where the list is
+/// missing or says nothing but -1.
 fn groups_of(
     listed: Option<&RawTensor>,
     scales: &RawTensor,
