@@ -77,8 +77,8 @@ pub(super) fn with_markers(text: &str) -> String {
         .replace(CALLS_END, PYTHON_CALLS_END)
 }
 
-/// Prepares messages for templates of [`CallFormat::Harmony`], which write one call of a message, and
-/// beside it either thinking or a text: each call gets a message of its own, and a text beside
+/// Prepares messages for templates of [`CallFormat::Harmony`], which write one call of a message,
+/// and beside it either thinking or a text: each call gets a message of its own, and a text beside
 /// thinking becomes the end of that. An answer that is still written in channels is read.
 pub(super) fn in_channels(messages: &[Message]) -> Vec<Message> {
     let mut messages = repair::with_single_calls(messages.iter().map(read_channels).collect());

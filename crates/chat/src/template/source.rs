@@ -157,8 +157,8 @@ fn tag<'a>(text: &'a str, out: &mut String, n_elif: &mut usize) -> Result<&'a st
     Ok(&after[n..])
 }
 
-/// The inside of tags that do the same as `set NAME = A.B.append(ITEM)` and `set NAME = A.B.pop(0)`:
-/// lists cannot be changed here, but attributes of namespaces can be set.
+/// The inside of tags that do the same as `set NAME = A.B.append(ITEM)` and
+/// `set NAME = A.B.pop(0)`: lists cannot be changed here, but attributes of namespaces can be set.
 fn list_change(tokens: &[Token<'_>]) -> Option<String> {
     let solid: Vec<&str> = tokens
         .iter()

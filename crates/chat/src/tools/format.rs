@@ -43,8 +43,8 @@ pub enum CallFormat {
     /// `<|tool_call_begin|>functions.NAME:0<|tool_call_argument_begin|>{…}<|tool_call_end|>`, then
     /// `<|tool_calls_section_end|>`: Kimi K2.
     Section,
-    /// Messages with channels: `<|channel|>commentary to=functions.NAME <|constrain|>json<|message|>{…}`
-    /// is a call, and the end of an answer: gpt-oss.
+    /// Messages with channels: a call, and the end of an answer, is
+    /// `<|channel|>commentary to=functions.NAME <|constrain|>json<|message|>{…}`: gpt-oss.
     Harmony,
     /// `{"tool_calls": [{"name": …, "arguments": {…}}]}` or `{"response": "…"}`: for models without
     /// a call format. [`CallFormat::instructions`] tell the model.

@@ -172,8 +172,8 @@ impl Rules<'_> {
         }
     }
 
-    /// The constraint of an answer without calls, if there may be such an answer and the grammar has
-    /// to write it.
+    /// The constraint of an answer without calls, if there may be such an answer and the grammar
+    /// has to write it.
     pub(super) fn constrained_reply(&self) -> Option<&Constraint> {
         let is_beside_calls = *self.choice == ToolChoice::Auto && !self.tools.is_empty();
         self.reply

@@ -1,6 +1,7 @@
 //! The messages of gpt-oss as rules of a grammar.
 //!
-//! Thinking and text in front of a call end with a marker; the final text and a call end the answer.
+//! Thinking and text in front of a call end with a marker; the final text and a call end the
+//! answer.
 
 use super::{
     ToolChoice, ToolError,

@@ -254,51 +254,15 @@ impl ParserPlace {
             Self::Answer if syntax.think_tags() == ThinkTags::Harmony => openers(syntax),
             // Thinking comes once.
             Self::Answer => without_thoughts(openers(syntax)),
-            Self::Object if syntax == Syntax::Calls(CallFormat::Bare) => {
-                &[("{", Next::Call(ParserPlace::Next))]
-            }
-            Self::Object if syntax == Syntax::Calls(CallFormat::Tagged) => {
-                &[(FUNCTION, Next::Call(ParserPlace::Close))]
-            }
-            Self::Object if syntax == Syntax::Calls(CallFormat::Braced) => {
-                &[(CALL, Next::Call(ParserPlace::Close))]
-            }
-            Self::Object => &[("{", Next::Call(ParserPlace::Close))],
-            Self::Close if syntax == Syntax::Calls(CallFormat::Braced) => {
-                &[(BRACED_CALL_END, Next::Done(ParserPlace::Next))]
-            }
-            Self::Close if syntax == Syntax::Calls(CallFormat::Python) => {
-                &[(PYTHON_CALLS_END, Next::Done(ParserPlace::Next))]
-            }
-            Self::Close if syntax == Syntax::Calls(CallFormat::Section) => {
-                &[(SECTION_CALL_END, Next::Done(ParserPlace::Next))]
-            }
-            Self::Close if syntax == Syntax::Calls(CallFormat::Harmony) => harmony::CALL_ENDS,
-            Self::Close => &[(TOOL_CALL_END, Next::Done(ParserPlace::Next))],
+            Self::Object => object(syntax),
+            Self::Close => close(syntax),
             Self::Next => more(syntax),
-            Self::List if syntax == Syntax::Calls(CallFormat::Python) => {
-                &[("[", Next::Call(ParserPlace::ItemEnd))]
-            }
-            Self::List if syntax == Syntax::Calls(CallFormat::Section) => {
-                &[(SECTION_CALL, Next::To(ParserPlace::Function))]
-            }
+            Self::List => list(syntax),
             Self::Function => &[(FUNCTIONS, Next::Name)],
             Self::Header if syntax == Syntax::Calls(CallFormat::Harmony) => harmony::CALL_HEADER,
             Self::Header => &[(SECTION_ARGS, Next::Call(ParserPlace::Close))],
-            Self::ItemEnd if syntax == Syntax::Calls(CallFormat::Python) => &[
-                (",", Next::Call(ParserPlace::ItemEnd)),
-                ("]", Next::Done(ParserPlace::Close)),
-            ],
-            Self::List => &[("[", Next::To(ParserPlace::Item))],
             Self::Item => &[("{", Next::Call(ParserPlace::ItemEnd))],
-            Self::ItemEnd if syntax == Syntax::Calls(CallFormat::Generic) => &[
-                (",", Next::To(ParserPlace::Item)),
-                ("]", Next::Done(ParserPlace::ObjectEnd)),
-            ],
-            Self::ItemEnd => &[
-                (",", Next::To(ParserPlace::Item)),
-                ("]", Next::Done(ParserPlace::Next)),
-            ],
+            Self::ItemEnd => item_end(syntax),
             Self::Key if syntax == Syntax::Reply => {
                 &[("\"response\"", Next::To(ParserPlace::ReplyColon))]
             }
@@ -320,6 +284,54 @@ impl ParserPlace {
             self,
             Self::Answer | Self::Close | Self::Next | Self::ItemEnd | Self::ObjectEnd
         )
+    }
+}
+
+/// Beginnings of a call behind its marker.
+fn object(syntax: Syntax) -> Transitions {
+    match syntax {
+        Syntax::Calls(CallFormat::Bare) => &[("{", Next::Call(ParserPlace::Next))],
+        Syntax::Calls(CallFormat::Tagged) => &[(FUNCTION, Next::Call(ParserPlace::Close))],
+        Syntax::Calls(CallFormat::Braced) => &[(CALL, Next::Call(ParserPlace::Close))],
+        _ => &[("{", Next::Call(ParserPlace::Close))],
+    }
+}
+
+/// End markers of a call.
+fn close(syntax: Syntax) -> Transitions {
+    match syntax {
+        Syntax::Calls(CallFormat::Braced) => &[(BRACED_CALL_END, Next::Done(ParserPlace::Next))],
+        Syntax::Calls(CallFormat::Python) => &[(PYTHON_CALLS_END, Next::Done(ParserPlace::Next))],
+        Syntax::Calls(CallFormat::Section) => &[(SECTION_CALL_END, Next::Done(ParserPlace::Next))],
+        Syntax::Calls(CallFormat::Harmony) => harmony::CALL_ENDS,
+        _ => &[(TOOL_CALL_END, Next::Done(ParserPlace::Next))],
+    }
+}
+
+/// Beginnings of a list of calls.
+fn list(syntax: Syntax) -> Transitions {
+    match syntax {
+        Syntax::Calls(CallFormat::Python) => &[("[", Next::Call(ParserPlace::ItemEnd))],
+        Syntax::Calls(CallFormat::Section) => &[(SECTION_CALL, Next::To(ParserPlace::Function))],
+        _ => &[("[", Next::To(ParserPlace::Item))],
+    }
+}
+
+/// Continuations after a call of a list.
+fn item_end(syntax: Syntax) -> Transitions {
+    match syntax {
+        Syntax::Calls(CallFormat::Python) => &[
+            (",", Next::Call(ParserPlace::ItemEnd)),
+            ("]", Next::Done(ParserPlace::Close)),
+        ],
+        Syntax::Calls(CallFormat::Generic) => &[
+            (",", Next::To(ParserPlace::Item)),
+            ("]", Next::Done(ParserPlace::ObjectEnd)),
+        ],
+        _ => &[
+            (",", Next::To(ParserPlace::Item)),
+            ("]", Next::Done(ParserPlace::Next)),
+        ],
     }
 }
 

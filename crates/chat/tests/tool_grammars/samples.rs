@@ -97,7 +97,7 @@ pub(crate) fn think_tags(format: CallFormat) -> [&'static str; 2] {
     }
 }
 
-/// What stands between thinking and the rest of an answer.
+/// The text between thinking and the rest of an answer.
 pub(crate) fn behind_thinking(format: CallFormat) -> &'static str {
     match format {
         CallFormat::Harmony => "<|start|>assistant",
