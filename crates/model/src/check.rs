@@ -215,9 +215,8 @@ impl Attention {
         {
             ensure(is_positive(eps), || format!("a norm of values with {eps}"))?;
         }
-        ensure(self.mask != Mask::Window(0), || {
-            "a window of no positions".to_owned()
-        })?;
+        let is_empty = matches!(self.mask, Mask::Window(0) | Mask::Chunk(0));
+        ensure(!is_empty, || "a window of no positions".to_owned())?;
         let never = self
             .temperature
             .is_some_and(|Temperature { n_ctx_orig, .. }| n_ctx_orig == 0);

@@ -387,7 +387,7 @@ impl List {
             }
         }
         let widths = match a.qk_norm {
-            QkNorm::None => None,
+            QkNorm::None | QkNorm::Unit { .. } => None,
             QkNorm::PerHead { .. } | QkNorm::PerHeadIfThere { .. } => Some([a.d_head; 2]),
             QkNorm::Whole { .. } => Some([d_q, d_kv]),
         };

@@ -238,6 +238,8 @@ fn layer_changes(layer: &LayerSpec, in_file: &impl Fn(&str) -> bool) -> Vec<Laye
 }
 
 fn attention_changes(a: &Attention, in_file: &impl Fn(&str) -> bool) -> Vec<LayerChange> {
+    let is_unit = matches!(a.qk_norm, QkNorm::Unit { .. });
+    let is_normed = is_unit || in_file("blk.{l}.attn_q_norm.weight");
     let mut all: Vec<LayerChange> = vec![
         ("attention.sub_norm", |l| {
             change_norm(&mut l.attention_mut().sub_norm)
@@ -249,6 +251,7 @@ fn attention_changes(a: &Attention, in_file: &impl Fn(&str) -> bool) -> Vec<Laye
             let mask = &mut l.attention_mut().mask;
             *mask = match mask {
                 Mask::Causal | Mask::Window(_) => Mask::Window(7),
+                Mask::Chunk(n) => Mask::Chunk(*n + 1),
                 Mask::Full => Mask::Around(7),
                 Mask::Around(n) => Mask::Around(*n + 1),
             };
@@ -261,7 +264,7 @@ fn attention_changes(a: &Attention, in_file: &impl Fn(&str) -> bool) -> Vec<Laye
         }),
         (
             "qk_norm",
-            match in_file("blk.{l}.attn_q_norm.weight") {
+            match is_normed {
                 true => |l| l.attention_mut().qk_norm = QkNorm::None,
                 false => |l| l.attention_mut().qk_norm = QkNorm::PerHead { eps: 1e-6 },
             },
@@ -278,17 +281,17 @@ fn attention_changes(a: &Attention, in_file: &impl Fn(&str) -> bool) -> Vec<Laye
     all.extend(kv_changes(a, in_file));
     all.extend(presence_changes(in_file));
     all.extend(a.rope.iter().flat_map(|rope| rope_changes(rope, in_file)));
-    let has_eps = [
-        (in_file("blk.{l}.attn_q_norm.weight"))
-            .then_some(("qk_norm.eps", double_qk_eps as fn(&mut LayerSpec))),
-        a.temperature.map(|_| {
-            (
-                "temperature.n_ctx_orig",
-                halve_temperature as fn(&mut LayerSpec),
-            )
-        }),
-    ];
-    all.extend(has_eps.into_iter().flatten());
+    if is_normed {
+        all.push(("qk_norm.eps", double_qk_eps));
+    }
+    if a.temperature.is_some() {
+        all.push(("temperature.n_ctx_orig", |l| {
+            change_temperature_by(l, |t| t.n_ctx_orig /= 2)
+        }));
+        all.push(("temperature.offset", |l| {
+            change_temperature_by(l, |t| t.offset += 3)
+        }));
+    }
     all
 }
 
@@ -523,14 +526,13 @@ fn change_temperature(l: &mut LayerSpec) {
         None => Some(Temperature {
             slope: 0.5,
             n_ctx_orig: 10,
+            offset: 0,
         }),
     };
 }
 
-fn halve_temperature(l: &mut LayerSpec) {
-    if let Some(t) = &mut l.attention_mut().temperature {
-        t.n_ctx_orig /= 2;
-    }
+fn change_temperature_by(l: &mut LayerSpec, change: fn(&mut Temperature)) {
+    l.attention_mut().temperature.iter_mut().for_each(change);
 }
 
 /// The other wiring, with what norms there are.
@@ -575,8 +577,10 @@ fn double_eps(norm: &mut Norm) {
 }
 
 fn double_qk_eps(l: &mut LayerSpec) {
-    if let QkNorm::PerHead { eps } | QkNorm::PerHeadIfThere { eps } | QkNorm::Whole { eps } =
-        &mut l.attention_mut().qk_norm
+    if let QkNorm::PerHead { eps }
+    | QkNorm::PerHeadIfThere { eps }
+    | QkNorm::Unit { eps }
+    | QkNorm::Whole { eps } = &mut l.attention_mut().qk_norm
     {
         *eps *= 2.0;
     }

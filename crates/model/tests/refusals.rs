@@ -240,6 +240,7 @@ fn specs_that_describe_no_model_are_refused() {
         &|s| attention(s).d_head = 2048,
         &|s| attention(s).n_heads = usize::MAX,
         &|s| attention(s).mask = Mask::Window(0),
+        &|s| attention(s).mask = Mask::Chunk(0),
         &|s| rope(s).d_rope = 3,
         &|s| rope(s).d_rope = 4096,
         &|s| {

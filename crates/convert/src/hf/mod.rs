@@ -16,6 +16,7 @@ mod families;
 mod family;
 mod gemma4;
 mod keys;
+mod llama4;
 mod mxfp4;
 mod names;
 mod rope;

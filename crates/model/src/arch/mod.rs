@@ -23,6 +23,7 @@ mod granitemoe;
 mod lfm2;
 mod lfm2moe;
 mod llama;
+mod llama4;
 mod llama_like;
 mod meta;
 mod mistral3;
@@ -90,6 +91,7 @@ pub const REGISTRY: &[Row] = &[
     row("lfm2", lfm2::lower),
     row("lfm2moe", lfm2moe::lower),
     row("llama", llama::lower),
+    row("llama4", llama4::lower),
     row("mistral3", mistral3::lower),
     row("modern-bert", modern_bert::lower),
     row("nomic-bert", nomic_bert::lower),

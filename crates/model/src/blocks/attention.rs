@@ -126,7 +126,11 @@ fn rotate(p: &mut Pass<'_>, l: usize, a: &Attention) {
     for (heads, width, role) in std::iter::once((&mut p.s.q, a.d_q(), Role::AttnQNorm)).chain(k) {
         p.pool
             .for_each_row(&mut heads[..n * width], width, |t, row| {
-                norm_heads(kernels, a, tensors.vector_opt(role), row);
+                let weight = match a.qk_norm {
+                    QkNorm::Unit { .. } => Some(&ONES[..a.d_head]),
+                    _ => tensors.vector_opt(role),
+                };
+                norm_heads(kernels, a, weight, row);
                 row.chunks_exact_mut(a.d_head)
                     .for_each(|head| ropes.rotate(kernels, l, t, head));
             });
@@ -144,7 +148,7 @@ fn norm_heads(kernels: Kernels, a: &Attention, weight: Option<&[f32]>, row: &mut
     let Some(weight) = weight else { return };
     match a.qk_norm {
         QkNorm::None => {}
-        QkNorm::PerHead { eps } | QkNorm::PerHeadIfThere { eps } => row
+        QkNorm::PerHead { eps } | QkNorm::PerHeadIfThere { eps } | QkNorm::Unit { eps } => row
             .chunks_exact_mut(a.d_head)
             .for_each(|head| kernels.rms_norm_inplace(head, weight, eps)),
         QkNorm::Whole { eps } => kernels.rms_norm_inplace(row, weight, eps),

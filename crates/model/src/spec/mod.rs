@@ -329,7 +329,7 @@ impl LayerSpec {
         match &self.mixer {
             Mixer::Attention(a) => StateKind::Kv(match a.mask {
                 Mask::Causal => Retention::All,
-                Mask::Window(n) => Retention::Window(n),
+                Mask::Window(n) | Mask::Chunk(n) => Retention::Window(n),
                 Mask::Full | Mask::Around(_) => Retention::Text,
             }),
             Mixer::ShortConv(_) | Mixer::DeltaNet(_) => StateKind::Recurrent,

@@ -149,6 +149,7 @@ fn mixer(layer: &LayerSpec) -> String {
             let mask = match a.mask {
                 Mask::Causal => String::new(),
                 Mask::Window(n) => format!(", window {n}"),
+                Mask::Chunk(n) => format!(", chunks of {n}"),
                 Mask::Full => ", both ways".to_owned(),
                 Mask::Around(n) => format!(", {n} positions both ways"),
             };
