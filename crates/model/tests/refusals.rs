@@ -228,7 +228,7 @@ fn rope(spec: &mut ModelSpec) -> &mut Rope {
 fn specs_that_describe_no_model_are_refused() {
     let g = golden("llama3-rope");
     let layer_norm = Some(Norm::Layer { eps: 1e-5 });
-    let changes: [&dyn Fn(&mut ModelSpec); 18] = [
+    let changes: [&dyn Fn(&mut ModelSpec); 19] = [
         &|s| s.layers.clear(),
         &|s| s.layers = vec![s.layers[0].clone(); 5000],
         &|s| s.d_model = 0,

@@ -2,8 +2,8 @@
 //! that sees all, does not rotate, and multiplies far queries; experts in every nth layer.
 //!
 //! An expert reads its input times the sigmoid of its logit, and a shared one is added. Where
-//! queries and keys are normalized, the order of norm and rotation is of no account, because
-//! neither has weights. Source: the model's code in Hugging Face transformers (`llama4`), and for
+//! queries and keys are normalized, norm and rotation may change places, because neither has
+//! weights. Source: the model's code in Hugging Face transformers (`llama4`), and for
 //! the constants without keys llama.cpp's.
 
 use super::{
