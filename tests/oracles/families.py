@@ -40,6 +40,7 @@ class Family:
     first_of_second: int = 0     # where a second text begins, which a classifier compares with the first
     files: dict = field(default_factory=dict)       # JSON files of the checkpoint: fields to be added to them; None: removed
     silent: tuple = ()           # parameters that move nothing: softmax takes no note of a bias of keys
+    keys: dict = field(default_factory=dict)        # numbers to be added to the file's metadata, without the architecture
     around: dict = field(default_factory=dict)      # of a model with other modalities, whose `text_config` the fields are
     nmse: float = 1e-9
     hparams: dict = field(default_factory=dict)     # fields that the converter reads and transformers 5 calls otherwise
@@ -147,6 +148,11 @@ FAMILIES = [
            num_experts_per_tok=2, attention_bias=True, lm_head_bias=True, experts_implementation="eager"), seed=8, experts=(6, 2),
            router="router", silent=("k_proj.bias",), files={"config.json": {"architectures": ["PhiMoEForCausalLM"]}},
            changes={"rms_norm_eps": 2 * EPS, "router_jitter_noise": 0.03, "rope_parameters": LONG | {"rope_theta": 200.0}}),
+    Family("llama4", "llama4", "Llama4", sizes(**PLAIN | dict(intermediate_size=12), head_dim=12, intermediate_size_mlp=28,
+           num_local_experts=6, num_experts_per_tok=2, interleave_moe_layer_step=2, attention_chunk_size=13, floor_scale=10, attn_scale=0.4),
+           seed=9, experts=(6, 2), router="router", changes=PLAIN_CHANGES | {"attention_chunk_size": 17, "floor_scale": 7, "attn_scale": 0.8,
+           "use_qk_norm": False, "attn_temperature_tuning": False},
+           keys={"attention.sliding_window": 13, "attention.temperature_length": 10, "attention.temperature_scale": 0.4}),
     Family("qwen35", "qwen35", "Qwen3_5", sizes(**QWEN35), changes=QWEN35_CHANGES),
     Family("qwen35-tied", "qwen35", "Qwen3_5", sizes(**QWEN35 | {"linear_num_value_heads": 2, "linear_conv_kernel_dim": 3,
            "linear_key_head_dim": 16, "linear_value_head_dim": 16}, tie_word_embeddings=True, num_hidden_layers=3,
@@ -426,6 +432,9 @@ def write_gguf(path, row, model, llama_cpp, add_vocabulary):
         cls = conversion.get_model_class(arch)
         def set_vocab(self):
             add_vocabulary(self.gguf_writer)
+            for key, value in row.keys.items():
+                add = self.gguf_writer.add_float32 if isinstance(value, float) else self.gguf_writer.add_uint32
+                add(f"{row.arch}.{key}", value)
             if row.head != "ForCausalLM" and "type_vocab_size" in row.fields:
                 self.gguf_writer.add_token_type_count(row.fields["type_vocab_size"])
         mended = {"modify_tensors": with_norms_of_heads(cls)} if row.cls == "StableLm" else {}

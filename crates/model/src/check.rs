@@ -259,9 +259,8 @@ impl Attention {
         if let KvSource::Latent(latent) = &self.kv {
             latent.check(self)?;
         }
-        ensure(self.mask != Mask::Window(0), || {
-            "a window of no positions".to_owned()
-        })?;
+        let is_empty = matches!(self.mask, Mask::Window(0) | Mask::Chunk(0));
+        ensure(!is_empty, || "a window of no positions".to_owned())?;
         let never = self
             .temperature
             .is_some_and(|Temperature { n_ctx_orig, .. }| n_ctx_orig == 0);

@@ -319,7 +319,7 @@ fn attention(
             true => input(Role::AttnV, Role::AttnVBias)?,
             false => k.clone(),
         };
-        v = map_rows(&v, |v| normed_values(a, v_norm, v));
+        v = map_rows(&v, |v| unit_heads(a, v_norm, v));
     }
     let factors = model.globals().rope_factors();
     for (rows, role) in [(&mut q, Role::AttnQNorm), (&mut k, Role::AttnKNorm)] {
@@ -346,10 +346,9 @@ fn attention(
     ))
 }
 
-/// Values of a position, `[n_kv_heads, d_head]`, each head divided by the root of its mean square
-/// if they are normalized.
-fn normed_values(a: &Attention, v_norm: Option<f32>, v: &[f32]) -> Vec<f32> {
-    let Some(eps) = v_norm else {
+/// Vectors of heads of a position, each divided by the root of its mean square if there is an eps.
+fn unit_heads(a: &Attention, eps: Option<f32>, v: &[f32]) -> Vec<f32> {
+    let Some(eps) = eps else {
         return v.to_vec();
     };
     let ones = vec![1.0; a.d_head];
@@ -410,12 +409,15 @@ fn normed_and_rotated(
 
 /// Queries or keys of a position, `[n_heads, d_head]`, normalized.
 fn qk_norm(a: &Attention, row: &[f32], weight: Option<&[f32]>) -> Vec<f32> {
+    if let QkNorm::Unit { eps } = a.qk_norm {
+        return unit_heads(a, Some(eps), row);
+    }
     let Some(weight) = weight else {
         return row.to_vec();
     };
     let heads = row.chunks_exact(a.d_head);
     match a.qk_norm {
-        QkNorm::None => row.to_vec(),
+        QkNorm::None | QkNorm::Unit { .. } => row.to_vec(),
         QkNorm::PerHead { eps }
         | QkNorm::PerHeadIfThere { eps }
         | QkNorm::RotatedPerHead { eps } => heads

@@ -448,7 +448,7 @@ impl List {
         let n = if a.kv_layer().is_none() { 2 } else { 1 };
         for (role, n_heads) in heads.into_iter().take(n) {
             match a.qk_norm {
-                QkNorm::None => {}
+                QkNorm::None | QkNorm::Unit { .. } => {}
                 QkNorm::PerHead { .. } | QkNorm::RotatedPerHead { .. } => {
                     self.require(role, &[a.d_head]);
                 }

@@ -302,6 +302,7 @@ fn attention_changes(a: &Attention, in_file: &impl Fn(&str) -> bool) -> Vec<Laye
             let mask = &mut l.attention_mut().mask;
             *mask = match mask {
                 Mask::Causal | Mask::Window(_) => Mask::Window(7),
+                Mask::Chunk(n) => Mask::Chunk(*n + 1),
                 Mask::Full => Mask::Around(7),
                 Mask::Around(n) => Mask::Around(*n + 1),
             };
@@ -326,7 +327,12 @@ fn attention_changes(a: &Attention, in_file: &impl Fn(&str) -> bool) -> Vec<Laye
     all.extend(a.rope.iter().flat_map(|rope| rope_changes(rope, in_file)));
     all.extend(qk_norm_changes(a, in_file));
     if a.temperature.is_some() {
-        all.push(("temperature.n_ctx_orig", halve_temperature));
+        all.push(("temperature.n_ctx_orig", |l| {
+            change_temperature_by(l, |t| t.n_ctx_orig /= 2)
+        }));
+        all.push(("temperature.offset", |l| {
+            change_temperature_by(l, |t| t.offset += 3)
+        }));
     }
     all
 }
@@ -587,14 +593,13 @@ fn change_temperature(l: &mut LayerSpec) {
         None => Some(Temperature {
             slope: 0.5,
             n_ctx_orig: 10,
+            offset: 0,
         }),
     };
 }
 
-fn halve_temperature(l: &mut LayerSpec) {
-    if let Some(t) = &mut l.attention_mut().temperature {
-        t.n_ctx_orig /= 2;
-    }
+fn change_temperature_by(l: &mut LayerSpec, change: fn(&mut Temperature)) {
+    l.attention_mut().temperature.iter_mut().for_each(change);
 }
 
 /// The other wiring, with what norms there are.
@@ -649,9 +654,10 @@ fn toggle_qk_norm(l: &mut LayerSpec) {
         QkNorm::None => QkNorm::PerHead { eps: 1e-6 },
         QkNorm::PerHead { eps } if a.rope.is_some() => QkNorm::RotatedPerHead { eps },
         QkNorm::RotatedPerHead { eps } => QkNorm::PerHead { eps },
-        QkNorm::PerHead { .. } | QkNorm::PerHeadIfThere { .. } | QkNorm::Whole { .. } => {
-            QkNorm::None
-        }
+        QkNorm::PerHead { .. }
+        | QkNorm::PerHeadIfThere { .. }
+        | QkNorm::Unit { .. }
+        | QkNorm::Whole { .. } => QkNorm::None,
         QkNorm::LayerPerHead { eps, .. } => QkNorm::LayerPerHead {
             eps,
             presence: Presence::Absent,
@@ -666,6 +672,7 @@ fn double_qk_eps(l: &mut LayerSpec) {
         | QkNorm::PerHeadIfThere { eps }
         | QkNorm::RotatedPerHead { eps }
         | QkNorm::LayerPerHead { eps, .. }
+        | QkNorm::Unit { eps }
         | QkNorm::Whole { eps } => *eps *= 2.0,
     }
 }

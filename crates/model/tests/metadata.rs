@@ -7,7 +7,7 @@ mod support;
 use atta_formats::{Metadata, Value, Writer};
 use atta_model::{
     Cpu, Error, ExecutorSize, Model, arch,
-    spec::{Activation, Factors, Mask, Pairing, Wiring},
+    spec::{Activation, Factors, Mask, Pairing, QkNorm, Wiring},
 };
 use atta_store::{Budget, ModelFiles};
 use support::{Golden, Told, golden, goldens_and_encoders};
@@ -308,6 +308,23 @@ fn patterns_of_windows_fit_the_layers() {
     let written_out = [true, true, true, true, true, false, true];
     let metadata = g.metadata("", |w| w.set_bools(&format!("gemma3.{key}"), &written_out));
     assert_eq!(arch::lower(&metadata).unwrap(), *g.model().spec());
+}
+
+#[test]
+fn llama_4_has_the_usual_chunks_and_norms_unless_its_file_is_another() {
+    let g = golden("llama4");
+    let lowered = |left_out: &str, n_experts: u32| {
+        let set = |w: &mut Writer| w.set_u32("llama4.expert_count", n_experts);
+        arch::lower(&g.metadata(left_out, set)).unwrap()
+    };
+    let first = |spec: &atta_model::spec::ModelSpec| spec.attentions().next().unwrap().clone();
+    let usual = first(&lowered("llama4.attention.sliding_window", 6));
+    assert_eq!(usual.mask, Mask::Chunk(8192));
+    assert!(matches!(usual.qk_norm, QkNorm::Unit { .. }));
+    assert_eq!(first(&lowered("", 128)).qk_norm, QkNorm::None);
+    let key = "rope.scaling.attn_factor";
+    let stretched = with_key(&g, key, |w, key| w.set_f32(key, 1.5));
+    must_name(stretched, &g, key, "1.5");
 }
 
 #[test]

@@ -228,7 +228,7 @@ fn rope(spec: &mut ModelSpec) -> &mut Rope {
 fn specs_that_describe_no_model_are_refused() {
     let g = golden("llama3-rope");
     let layer_norm = Some(Norm::Layer { eps: 1e-5 });
-    let changes: [&dyn Fn(&mut ModelSpec); 18] = [
+    let changes: [&dyn Fn(&mut ModelSpec); 19] = [
         &|s| s.layers.clear(),
         &|s| s.layers = vec![s.layers[0].clone(); 5000],
         &|s| s.d_model = 0,
@@ -240,6 +240,7 @@ fn specs_that_describe_no_model_are_refused() {
         &|s| attention(s).d_head = 2048,
         &|s| attention(s).n_heads = usize::MAX,
         &|s| attention(s).mask = Mask::Window(0),
+        &|s| attention(s).mask = Mask::Chunk(0),
         &|s| rope(s).d_rope = 3,
         &|s| rope(s).d_rope = 4096,
         &|s| {

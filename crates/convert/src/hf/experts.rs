@@ -11,7 +11,10 @@ const COUNTS: [(&str, &[&str]); 6] = [
         "expert_shared_count",
         &["n_shared_experts", "moe_num_shared_experts"],
     ),
-    ("interleave_moe_layer_step", &["moe_layer_interval"]),
+    (
+        "interleave_moe_layer_step",
+        &["moe_layer_interval", "interleave_moe_layer_step"],
+    ),
     (
         "leading_dense_block_count",
         &[

@@ -144,6 +144,8 @@ pub(super) enum GateUpLayout {
     Halves,
     /// `[n_experts, d_model, 2 d_ff]`: columns of gate and up alternate.
     Columns,
+    /// `[n_experts, d_model, 2 d_ff]`: columns of gate, then those of up.
+    ColumnHalves,
 }
 
 impl Family {

@@ -18,6 +18,7 @@ mod gemma4;
 mod heads;
 mod keys;
 mod latent;
+mod llama4;
 mod multipliers;
 mod mxfp4;
 mod names;

@@ -481,16 +481,15 @@ impl TensorBuilder<'_> {
         } else {
             d_out
         };
-        let stored = if layout == GateUpLayout::Columns {
-            [n, d_in, n_columns]
-        } else {
-            [n, n_columns, d_in]
+        let stored = match layout {
+            GateUpLayout::Halves => [n, n_columns, d_in],
+            GateUpLayout::Columns | GateUpLayout::ColumnHalves => [n, d_in, n_columns],
         };
         source.expect(&stored)?;
         let ty = source.tensor_type();
         let order = order_in(layout, part, d_out);
         let rows: Box<dyn RowSource> = match layout {
-            GateUpLayout::Columns => Box::new(TransposedRows {
+            GateUpLayout::Columns | GateUpLayout::ColumnHalves => Box::new(TransposedRows {
                 n_columns,
                 ..columns(source, &[d_out, d_in], order)?
             }),
@@ -628,7 +627,7 @@ fn order_in(layout: GateUpLayout, part: usize, n: u64) -> RowMap {
     let part = part as u64;
     match (layout, part) {
         (_, 2..) => RowMap::Same,
-        (GateUpLayout::Halves, _) => RowMap::Part {
+        (GateUpLayout::Halves | GateUpLayout::ColumnHalves, _) => RowMap::Part {
             take: n,
             of,
             first: part * n,

@@ -109,7 +109,7 @@ fn windows(c: &Config, family: &Family, spec: &ModelSpec) -> Result<(), Error> {
     }
     for (l, (layer, window)) in spec.layers.iter().zip(family.windows(c)?).enumerate() {
         let computed = match layer.attention().map(|a| a.mask) {
-            Some(Mask::Window(n)) => Some(n as u64),
+            Some(Mask::Window(n) | Mask::Chunk(n)) => Some(n as u64),
             // Configurations say the reach of both sides together.
             Some(Mask::Around(n)) => Some(2 * n as u64),
             Some(Mask::Causal | Mask::Full) | None => None,

@@ -392,6 +392,12 @@ impl Builder {
         self.attention(|a| a.qk_norm = QkNorm::PerHeadIfThere { eps })
     }
 
+    /// Every head of q and k is divided by the root of its mean square.
+    pub(super) fn unit_qk_norm(self) -> Self {
+        let eps = self.eps;
+        self.attention(|a| a.qk_norm = QkNorm::Unit { eps })
+    }
+
     /// The finished spec, with experts in some layers.
     pub(super) fn build_experts(self, moe: &Moe, has_experts: &[bool]) -> Result<ModelSpec, Error> {
         self.build_each(|l, layer| {

@@ -13,11 +13,16 @@ pub(super) fn lower(m: &Meta<'_>) -> Result<ModelSpec, Error> {
     let slope = m
         .number_opt("attention.temperature_scale")?
         .filter(|slope| *slope != 0.0);
+    let temperature = slope.map(|slope| Temperature {
+        slope,
+        n_ctx_orig,
+        offset: 0,
+    });
     llama_like(m)?
         .pairing(Pairing::Adjacent)
         .rope_factors(Presence::Optional)
         .out_bias(Presence::Optional)
         .mlp_bias(Presence::Optional)
-        .attention(|a| a.temperature = slope.map(|slope| Temperature { slope, n_ctx_orig }))
+        .attention(|a| a.temperature = temperature)
         .build()
 }

@@ -38,6 +38,7 @@ mod latent;
 mod lfm2;
 mod lfm2moe;
 mod llama;
+mod llama4;
 mod llama_like;
 mod mamba2;
 mod meta;
@@ -127,6 +128,7 @@ pub const REGISTRY: &[Row] = &[
     row("lfm2", lfm2::lower),
     row("lfm2moe", lfm2moe::lower),
     row("llama", llama::lower),
+    row("llama4", llama4::lower),
     row("mamba2", mamba2::lower),
     row("minicpm", minicpm::lower),
     row("minicpm3", minicpm3::lower),

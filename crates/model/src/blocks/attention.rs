@@ -131,7 +131,10 @@ fn rotate(p: &mut Pass<'_>, l: usize, a: &Attention) {
     for (heads, width, role) in std::iter::once((&mut p.s.q, a.d_q(), Role::AttnQNorm)).chain(k) {
         p.pool
             .for_each_row(&mut heads[..n * width], width, |t, row| {
-                let weight = tensors.vector_opt(role);
+                let weight = match a.qk_norm {
+                    QkNorm::Unit { .. } => Some(&ONES[..a.d_head]),
+                    _ => tensors.vector_opt(role),
+                };
                 if !a.norms_rotated() {
                     norm_heads(kernels, a, weight, row);
                 }
@@ -163,6 +166,7 @@ fn norm_heads(kernels: Kernels, a: &Attention, weight: Option<&[f32]>, row: &mut
         QkNorm::None => {}
         QkNorm::PerHead { eps }
         | QkNorm::PerHeadIfThere { eps }
+        | QkNorm::Unit { eps }
         | QkNorm::RotatedPerHead { eps } => {
             heads.for_each(|head| kernels.rms_norm_inplace(head, weight, eps));
         }

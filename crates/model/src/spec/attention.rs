@@ -87,6 +87,8 @@ pub enum Mask {
     Causal,
     /// The last `n`, its own included.
     Window(usize),
+    /// Those of its chunk of `n` positions up to its own, from `pos / n * n` on (Llama 4).
+    Chunk(usize),
     /// All of the text, those behind its own too.
     Full,
     /// Those at most `n` away, before and behind its own.
@@ -127,6 +129,12 @@ pub enum QkNorm {
         /// As in [`Norm::Rms`].
         eps: f32,
     },
+    /// Each head is divided by the root of its mean square, as by a norm without a weight (Llama
+    /// 4).
+    Unit {
+        /// As in [`Norm::Rms`].
+        eps: f32,
+    },
     /// RMS norm over all heads together, weights of width `d_q` and `d_kv` (OLMo 2, section 3.2).
     Whole {
         /// As in [`Norm::Rms`](super::Norm::Rms).
@@ -134,21 +142,24 @@ pub enum QkNorm {
     },
 }
 
-/// Queries are multiplied by `1 + slope * ln(1 + floor(position / n_ctx_orig))`, so that attention
-/// over a long context stays as sharp as over a short one. Source: Llama 4's code, and Ministral
-/// 3's.
+/// Queries are multiplied by `1 + slope * ln(1 + floor((position + offset) / n_ctx_orig))`, so that
+/// attention over a long context stays as sharp as over a short one. Source: Llama 4's code, and
+/// Ministral 3's.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Temperature {
     /// How fast the factor grows.
     pub slope: f32,
     /// Positions after which it first grows.
     pub n_ctx_orig: usize,
+    /// The number of the first position.
+    pub offset: usize,
 }
 
 impl Temperature {
     /// The factor of the query at `pos`: of its absolute position, and of nothing else.
     pub fn at(&self, pos: usize) -> f32 {
-        (1.0 + f64::from(self.slope) * ln((1 + pos / self.n_ctx_orig) as f64)) as f32
+        let step = pos.saturating_add(self.offset) / self.n_ctx_orig;
+        (1.0 + f64::from(self.slope) * ln((1 + step) as f64)) as f32
     }
 }
 
@@ -209,7 +220,7 @@ impl Attention {
     pub fn retention(&self) -> Retention {
         match self.mask {
             Mask::Causal => Retention::All,
-            Mask::Window(n) => Retention::Window(n),
+            Mask::Window(n) | Mask::Chunk(n) => Retention::Window(n),
             Mask::Full | Mask::Around(_) => Retention::Text,
         }
     }
@@ -232,6 +243,7 @@ impl Attention {
         match self.mask {
             Mask::Causal | Mask::Full => 0,
             Mask::Window(n) => (pos + 1).saturating_sub(n),
+            Mask::Chunk(n) => pos / n * n,
             Mask::Around(n) => pos.saturating_sub(n),
         }
     }
@@ -239,7 +251,7 @@ impl Attention {
     /// The last position that the query at `pos` of a text of `n_text` positions sees.
     pub fn last_visible(&self, pos: usize, n_text: usize) -> usize {
         match self.mask {
-            Mask::Causal | Mask::Window(_) => pos,
+            Mask::Causal | Mask::Window(_) | Mask::Chunk(_) => pos,
             Mask::Full => n_text - 1,
             Mask::Around(n) => pos.saturating_add(n).min(n_text - 1),
         }

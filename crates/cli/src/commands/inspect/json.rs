@@ -116,7 +116,7 @@ fn layer(layer: &atta::spec::LayerSpec) -> Value {
     let a = layer.attention();
     let window = a.and_then(|a| match a.mask {
         Mask::Causal | Mask::Full => None,
-        Mask::Window(n) => Some(n),
+        Mask::Window(n) | Mask::Chunk(n) => Some(n),
         Mask::Around(n) => Some(2 * n),
     });
     json!({

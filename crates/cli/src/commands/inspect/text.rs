@@ -177,6 +177,7 @@ fn attention(a: &Attention) -> String {
     let mask = match a.mask {
         Mask::Causal => String::new(),
         Mask::Window(n) => format!(", window {n}"),
+        Mask::Chunk(n) => format!(", chunks of {n}"),
         Mask::Full => ", both ways".to_owned(),
         Mask::Around(n) => format!(", {n} positions both ways"),
     };

@@ -5,7 +5,8 @@ use atta_model::Role;
 use super::{HALVES, QWEN_EXPERTS};
 use crate::hf::{
     experts,
-    family::{Experts, Family},
+    family::{Experts, Family, GateUpLayout},
+    llama4,
 };
 
 /// Shared experts of most classes, which are one MLP.
@@ -71,4 +72,43 @@ const OLMOE: Family = Family {
     ..HALVES
 };
 
-pub(super) const ALL: &[Family] = &[ERNIE4_5_MOE, GLM4_MOE, OLMOE];
+/// Llama 4, whose checkpoints have experts as `[d_in, d_out]`.
+const LLAMA4: Family = Family {
+    classes: &["Llama4ForCausalLM", "Llama4ForConditionalGeneration"],
+    arch: "llama4",
+    defaults: r#"{"num_key_value_heads": 8, "head_dim": 128, "rope_theta": 500000.0,
+        "rms_norm_eps": 1e-5, "intermediate_size": 8192, "intermediate_size_mlp": 16384,
+        "num_experts_per_tok": 1, "num_local_experts": 16, "interleave_moe_layer_step": 1,
+        "use_qk_norm": true, "no_rope_layer_interval": 4, "attention_chunk_size": 8192,
+        "floor_scale": 8192, "attn_scale": 0.1}"#,
+    fixed: &[("no_rope_layer_interval", "4")],
+    names_d_rope: true,
+    names: &[
+        (Role::FfnGate, "feed_forward.gate_proj.weight"),
+        (Role::FfnUp, "feed_forward.up_proj.weight"),
+        (Role::FfnDown, "feed_forward.down_proj.weight"),
+        (Role::FfnGateInp, "feed_forward.router.weight"),
+        (
+            Role::FfnGateShexp,
+            "feed_forward.shared_expert.gate_proj.weight",
+        ),
+        (
+            Role::FfnUpShexp,
+            "feed_forward.shared_expert.up_proj.weight",
+        ),
+        (
+            Role::FfnDownShexp,
+            "feed_forward.shared_expert.down_proj.weight",
+        ),
+    ],
+    experts: Some(Experts {
+        prefix: "feed_forward.experts.",
+        gate_up: GateUpLayout::ColumnHalves,
+        widths: &[("intermediate_size", "expert_feed_forward_length")],
+        ..QWEN_EXPERTS
+    }),
+    own_keys: Some(llama4::write_keys),
+    ..HALVES
+};
+
+pub(super) const ALL: &[Family] = &[ERNIE4_5_MOE, GLM4_MOE, LLAMA4, OLMOE];
