@@ -30,6 +30,7 @@ WHY = {
     "ernie4_5-moe": "it wants experts in every layer behind the dense ones",
     "olmoe": "it wants as many heads of keys as of queries",
     "phimoe": "it has no sparse mixer",
+    "llama4": "it takes 8192 for the size of chunks and of the growth of queries in every file",
     "granitehybrid": "it refuses a number of experts in use where there are none",
     "deepseek2-lite": "it knows models without compressed queries by their number of layers",
     **dict.fromkeys(("minicpm3", "minicpm3-long", "youtu", "deepseek2", "deepseek3", "glm4-flash"),

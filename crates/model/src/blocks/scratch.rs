@@ -3,7 +3,7 @@
 use atta_kernels::{Activations, AttnScratch};
 
 use super::MoeScratch;
-use crate::spec::{Attention, ModelSpec};
+use crate::spec::{Attention, Latent, ModelSpec};
 
 /// The buffers of a step.
 pub(crate) struct Scratch {
@@ -150,8 +150,10 @@ fn n_bounds(spec: &ModelSpec) -> usize {
 /// Width of the widest input of a matmul.
 fn d_act(spec: &ModelSpec) -> usize {
     let (_, _, d_ff) = spec.max_widths();
-    let d_query = |a: &Attention| a.latent().and_then(|latent| latent.d_query);
-    let d_query = spec.attentions().filter_map(d_query).max();
-    let widths = [spec.max_d_mixed(), d_ff, d_query.unwrap_or(0)];
-    widths.into_iter().fold(spec.d_model, usize::max)
+    let latents = spec.attentions().filter_map(Attention::latent);
+    let d_latent = |l: &Latent| l.d_query.unwrap_or(0).max(l.d_latent).max(l.d_key);
+    let d_latent = latents.map(d_latent).max().unwrap_or(0);
+    [spec.max_d_mixed(), d_ff, d_latent]
+        .into_iter()
+        .fold(spec.d_model, usize::max)
 }
