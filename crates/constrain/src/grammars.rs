@@ -141,61 +141,63 @@ pub(super) fn reason(error: &str) -> String {
     }
 }
 
+/// Parts of messages of llguidance, and the messages in their place.
+const WORDS: [(&str, &str); 14] = [
+    (
+        "oneOf constraints",
+        "\"oneOf\" is supported only where its alternatives exclude each other; \"anyOf\" is, always",
+    ),
+    (
+        "Regex is empty",
+        "no string matches all of a pattern, a format, a value and a length that must hold together",
+    ),
+    (
+        "Unable to determine if regex is empty",
+        "a pattern with its format and lengths is too complex: simplify it",
+    ),
+    (
+        "circular references with sibling keys",
+        "\"$ref\" in a circle with other keywords beside it is not supported",
+    ),
+    ("schema too large", "it is too large: leave parts of it out"),
+    (
+        "Schema intersection stack level",
+        "\"allOf\" and \"$ref\" are nested too deep (the stack level of 128)",
+    ),
+    (
+        "incompatible types",
+        "parts of the schema that must hold together allow no common value",
+    ),
+    (
+        "schema is false",
+        "a part of it that must be there allows no value",
+    ),
+    ("NoExtension", "the constraint allows no text here"),
+    (
+        "grammar size",
+        "it is too large (the grammar size): leave parts of it out",
+    ),
+    (
+        "lexer states",
+        "it is too complex (lexer states): simplify its regular expressions",
+    ),
+    (
+        "initial lexer configuration",
+        "it is too complex: simplify its regular expressions",
+    ),
+    (
+        "TooComplex",
+        "it became too complex: simplify its regular expressions, or lower its lengths and counts",
+    ),
+    (
+        "Parser Error",
+        "the text so far cannot go on with any token of this vocabulary",
+    ),
+];
+
 /// Translates messages about llguidance's internals into what the author of a constraint can
 /// change.
 fn in_our_words(line: &str) -> Option<String> {
-    const WORDS: [(&str, &str); 14] = [
-        (
-            "oneOf constraints",
-            "\"oneOf\" is supported only where its alternatives exclude each other; \"anyOf\" is, always",
-        ),
-        (
-            "Regex is empty",
-            "no string matches all of a pattern, a format, a value and a length that must hold together",
-        ),
-        (
-            "Unable to determine if regex is empty",
-            "a pattern with its format and lengths is too complex: simplify it",
-        ),
-        (
-            "circular references with sibling keys",
-            "\"$ref\" in a circle with other keywords beside it is not supported",
-        ),
-        ("schema too large", "it is too large: leave parts of it out"),
-        (
-            "Schema intersection stack level",
-            "\"allOf\" and \"$ref\" are nested too deep (the stack level of 128)",
-        ),
-        (
-            "incompatible types",
-            "parts of the schema that must hold together allow no common value",
-        ),
-        (
-            "schema is false",
-            "a part of it that must be there allows no value",
-        ),
-        ("NoExtension", "the constraint allows no text here"),
-        (
-            "grammar size",
-            "it is too large (the grammar size): leave parts of it out",
-        ),
-        (
-            "lexer states",
-            "it is too complex (lexer states): simplify its regular expressions",
-        ),
-        (
-            "initial lexer configuration",
-            "it is too complex: simplify its regular expressions",
-        ),
-        (
-            "TooComplex",
-            "it became too complex: simplify its regular expressions, or lower its lengths and counts",
-        ),
-        (
-            "Parser Error",
-            "the text so far cannot go on with any token of this vocabulary",
-        ),
-    ];
     if let Some(keys) = line.strip_prefix("Unimplemented keys: ") {
         return Some(format!(
             "keywords that are not supported: {}",

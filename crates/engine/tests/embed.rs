@@ -26,16 +26,19 @@ fn options(n_ctx: usize, pooling: Option<Pooling>) -> EmbedOptions {
 
 const TEXTS: [&str; 4] = ["ab", "the lamp is on", "b", "a lamp"];
 
+/// Models, and the pooling that is asked for.
+const ENCODERS: [(&str, Option<Pooling>); 6] = [
+    ("bert", None),
+    ("bert", Some(Pooling::Cls)),
+    ("modern-bert", None),
+    ("gemma-embedding", Some(Pooling::Mean)),
+    ("nomic-bert", Some(Pooling::Last)),
+    ("qwen3", None),
+];
+
 #[test]
 fn vectors_have_length_1_and_do_not_depend_on_other_texts() {
-    for (name, pooling) in [
-        ("bert", None),
-        ("bert", Some(Pooling::Cls)),
-        ("modern-bert", None),
-        ("gemma-embedding", Some(Pooling::Mean)),
-        ("nomic-bert", Some(Pooling::Last)),
-        ("qwen3", None),
-    ] {
+    for (name, pooling) in ENCODERS {
         let engine = engine(name);
         let options = options(64, pooling);
         // More than are evaluated at once.

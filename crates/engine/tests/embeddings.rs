@@ -288,15 +288,18 @@ fn without_room_texts_are_read_again_and_are_the_same() {
     }
 }
 
+/// Whether two texts with this pooling share their common beginning.
+const SHARED_BEGINNINGS: [(Pooling, bool); 3] = [
+    (Pooling::Last, true),
+    (Pooling::Mean, false),
+    (Pooling::Cls, false),
+];
+
 #[test]
 fn a_beginning_is_shared_only_where_its_hidden_states_do_not_count() {
     let engine = engine("stories.gguf", 1);
     let text = texts(&engine).swap_remove(0);
-    for (pooling, is_shared) in [
-        (Pooling::Last, true),
-        (Pooling::Mean, false),
-        (Pooling::Cls, false),
-    ] {
+    for (pooling, is_shared) in SHARED_BEGINNINGS {
         let mut batcher = batcher(&engine, 64, 4);
         let ids = [0, 1].map(|_| {
             batcher

@@ -270,17 +270,20 @@ mod tests {
         assert_eq!(throttle.status().n_pauses, 2);
     }
 
+    /// Zones, and what their files say.
+    const ZONES: [(&str, &str); 5] = [
+        ("0", "41000\n"),
+        ("1", "63500"),
+        ("2", "-274000\n"),
+        ("3", "no number"),
+        ("x", "99000"),
+    ];
+
     #[test]
     fn the_hottest_zone_and_the_fastest_processor_are_read() {
         let sys = Sys::new("read");
         assert_eq!(read(&sys.0), None);
-        for (zone, text) in [
-            ("0", "41000\n"),
-            ("1", "63500"),
-            ("2", "-274000\n"),
-            ("3", "no number"),
-            ("x", "99000"),
-        ] {
+        for (zone, text) in ZONES {
             sys.write(&format!("class/thermal/thermal_zone{zone}/temp"), text);
         }
         sys.write("class/thermal/thermal_zone4/temp", &"9".repeat(1000));

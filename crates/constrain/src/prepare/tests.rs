@@ -200,14 +200,17 @@ fn bounds_of_doubles_and_few_multiples_are_kept() {
     );
 }
 
+/// References, and the names of what they point to.
+const REFERENCES: [(&str, &str); 4] = [
+    ("#/$defs/a~1b", "a/b"),
+    ("#/$defs/Page%3CItem%3E", "Page<Item>"),
+    ("#/$defs/m~0n", "m~n"),
+    ("#here", "x"),
+];
+
 #[test]
 fn references_are_found_by_pointers_with_escapes_and_by_anchors() {
-    for (reference, name) in [
-        ("#/$defs/a~1b", "a/b"),
-        ("#/$defs/Page%3CItem%3E", "Page<Item>"),
-        ("#/$defs/m~0n", "m~n"),
-        ("#here", "x"),
-    ] {
+    for (reference, name) in REFERENCES {
         let schema =
             json!({"$ref": reference, "$defs": {name: {"$anchor": "here", "type": "string"}}});
         let made = strict(schema).unwrap();

@@ -38,7 +38,7 @@ use std::path::Path;
 use atta_formats::Directory;
 use atta_model::{
     Role, arch,
-    spec::{LayerSpec, Mixer, ModelSpec},
+    spec::{DeltaNet, LayerSpec, Mixer, ModelSpec},
 };
 
 use crate::{Checkpoint, Error, metadata::parsed, raw::RawTensors};
@@ -152,10 +152,6 @@ impl<'a> Source<'a> {
         encoders::trim(self.config, self.family, raw, notes)?;
         drop_shared_kv(raw, self.family, spec);
         let is_tied = tied(self.config, raw, notes)?;
-        let net = spec.layers.iter().find_map(|layer| match &layer.mixer {
-            Mixer::DeltaNet(net) => Some(net),
-            _ => None,
-        });
         Ok(TensorBuilder {
             family: self.family,
             rope: self.rope,
@@ -163,12 +159,20 @@ impl<'a> Source<'a> {
             is_tied,
             d_head: spec.attentions().next().map_or(0, |a| a.d_head as u64),
             n_skipped_positions: self.family.n_skipped_positions(self.config)?,
-            net,
+            net: delta_net_of(spec),
             attention: spec.attentions().next(),
             multipliers: self.family.multipliers_of(self.config)?,
             raw,
         })
     }
+}
+
+/// The gated delta nets of a model, which are all alike.
+fn delta_net_of(spec: &ModelSpec) -> Option<&DeltaNet> {
+    spec.layers.iter().find_map(|layer| match &layer.mixer {
+        Mixer::DeltaNet(net) => Some(net),
+        _ => None,
+    })
 }
 
 /// The checkpoint of a directory with these tensors.
@@ -245,22 +249,24 @@ fn named(family: &Family, name: String) -> String {
 /// Parts that predict further tokens.
 const NEXTN: &str = "multi-token prediction";
 
+/// Prefixes of the tensors of other modalities.
+const OTHERS: [&str; 10] = [
+    "audio_tower.",
+    "connector.",
+    "embed_audio.",
+    "embed_vision.",
+    "image_newline",
+    "multi_modal_projector.",
+    "vision_embed_tokens.",
+    "vision_model.",
+    "vision_tower.",
+    "visual.",
+];
+
 /// Drops the tensors of other modalities and of multi-token prediction, and removes the prefix of
 /// the text model from names.
 fn text_part(config: &Config, raw: &mut RawTensors, notes: &mut Vec<String>) -> Result<(), Error> {
     const TEXT: [&str; 2] = ["language_model.", "text_model."];
-    const OTHERS: [&str; 10] = [
-        "audio_tower.",
-        "connector.",
-        "embed_audio.",
-        "embed_vision.",
-        "image_newline",
-        "multi_modal_projector.",
-        "vision_embed_tokens.",
-        "vision_model.",
-        "vision_tower.",
-        "visual.",
-    ];
     let is_part = config.get("vision_config").is_some()
         || raw
             .names()
@@ -403,92 +409,94 @@ fn note(config: &Config, family: &Family, notes: &mut Vec<String>) -> Result<(),
     Ok(())
 }
 
+/// Fields that change no result.
+const IRRELEVANT: &[&str] = &[
+    "_name_or_path",
+    "attention_bias",
+    "attention_dropout",
+    "attention_out_bias",
+    "auto_map",
+    "cache_implementation",
+    "chunk_size",
+    "hidden_dropout",
+    "block_dim",
+    "block_mlp_init_scale",
+    "block_norm_eps",
+    "block_out_init_scale",
+    "block_use_swiglu",
+    "block_use_xavier_init",
+    "conv_dim",
+    "conv_dim_out",
+    "conv_use_xavier_init",
+    "dtype",
+    "embd_pdrop",
+    "attn_pdrop",
+    "hidden_dropout",
+    "init_method",
+    "input_jitter_noise",
+    "initializer_range",
+    "mlp_bias",
+    "model_type",
+    "moe_norm_min",
+    "normalization_function",
+    "num_logits_to_keep",
+    "num_experts_per_tok",
+    "output_router_logits",
+    "pretraining_tp",
+    "qk_head_dim",
+    "qkv_bias",
+    "reorder_and_upcast_attn",
+    "rescale_prenorm_residual",
+    "resid_pdrop",
+    "residual_in_fp32",
+    "residual_dropout",
+    "seq_aux",
+    "router_aux_loss_coef",
+    "router_jitter_noise",
+    "task_specific_params",
+    "torch_dtype",
+    "transformers_version",
+    "use_bias",
+    "use_cache",
+    "use_qkv_bias",
+    "use_conv_bias",
+    "use_mamba_kernels",
+    "vision_config",
+    "aux_loss_alpha",
+    "embedding_initializer_range",
+    "ep_size",
+    "experts_implementation",
+    "full_attn_mod",
+    "interpolate_factor",
+    "is_decoder",
+    "is_llama_config",
+    "lm_head_bias",
+    "mm_tokens_per_image",
+    "multimodal_projector_bias",
+    "projector_hidden_act",
+    "spatial_merge_size",
+    "transformers.js_config",
+    "vision_feature_layer",
+    "attention_probs_dropout_prob",
+    "gradient_checkpointing",
+    "hidden_dropout_prob",
+    "label2id",
+    "output_past",
+    "decoder_bias",
+    "deterministic_flash_attn",
+    "embedding_dropout",
+    "expand",
+    "initializer_cutoff_factor",
+    "mlp_dropout",
+    "sparse_pred_ignore_index",
+    "sparse_prediction",
+    "experts_per_token",
+    "initial_context_length",
+];
+
 /// Whether a field changes no result.
 fn is_irrelevant(field: &str) -> bool {
-    const KNOWN: &[&str] = &[
-        "_name_or_path",
-        "attention_bias",
-        "attention_dropout",
-        "attention_out_bias",
-        "auto_map",
-        "cache_implementation",
-        "chunk_size",
-        "hidden_dropout",
-        "block_dim",
-        "block_mlp_init_scale",
-        "block_norm_eps",
-        "block_out_init_scale",
-        "block_use_swiglu",
-        "block_use_xavier_init",
-        "conv_dim",
-        "conv_dim_out",
-        "conv_use_xavier_init",
-        "dtype",
-        "embd_pdrop",
-        "attn_pdrop",
-        "hidden_dropout",
-        "init_method",
-        "input_jitter_noise",
-        "initializer_range",
-        "mlp_bias",
-        "model_type",
-        "moe_norm_min",
-        "normalization_function",
-        "num_logits_to_keep",
-        "num_experts_per_tok",
-        "output_router_logits",
-        "pretraining_tp",
-        "qk_head_dim",
-        "qkv_bias",
-        "reorder_and_upcast_attn",
-        "rescale_prenorm_residual",
-        "resid_pdrop",
-        "residual_in_fp32",
-        "residual_dropout",
-        "seq_aux",
-        "router_aux_loss_coef",
-        "router_jitter_noise",
-        "task_specific_params",
-        "torch_dtype",
-        "transformers_version",
-        "use_bias",
-        "use_cache",
-        "use_qkv_bias",
-        "use_conv_bias",
-        "use_mamba_kernels",
-        "vision_config",
-        "aux_loss_alpha",
-        "embedding_initializer_range",
-        "ep_size",
-        "experts_implementation",
-        "full_attn_mod",
-        "interpolate_factor",
-        "is_decoder",
-        "is_llama_config",
-        "lm_head_bias",
-        "mm_tokens_per_image",
-        "multimodal_projector_bias",
-        "projector_hidden_act",
-        "spatial_merge_size",
-        "transformers.js_config",
-        "vision_feature_layer",
-        "attention_probs_dropout_prob",
-        "gradient_checkpointing",
-        "hidden_dropout_prob",
-        "label2id",
-        "output_past",
-        "decoder_bias",
-        "deterministic_flash_attn",
-        "embedding_dropout",
-        "expand",
-        "initializer_cutoff_factor",
-        "mlp_dropout",
-        "sparse_pred_ignore_index",
-        "sparse_prediction",
-        "experts_per_token",
-        "initial_context_length",
-    ];
-    KNOWN.contains(&field)
+    IRRELEVANT.contains(&field)
         || field.starts_with("mamba_")
         || field.starts_with("time_step_")
         || field.starts_with("mtp_")

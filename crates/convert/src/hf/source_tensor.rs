@@ -230,11 +230,8 @@ impl SourceTensor {
                 Ok(())
             }
             Self::Rounded { raw, magnitude } => {
-                let magnitude = mean_magnitude(raw, magnitude)?;
                 raw.floats(first, out)?;
-                out.iter_mut().for_each(|x| {
-                    *x = (*x / magnitude).round_ties_even().clamp(-1.0, 1.0) * magnitude
-                });
+                round_to_ternary(mean_magnitude(raw, magnitude)?, out);
                 Ok(())
             }
             Self::Ternary { packed, scale } => unpack(packed, *scale, first, out),
@@ -245,6 +242,11 @@ impl SourceTensor {
             Self::Grouped(matrix) => matrix.floats(first, out),
         }
     }
+}
+
+fn round_to_ternary(magnitude: f32, out: &mut [f32]) {
+    let rounded = |x: f32| (x / magnitude).round_ties_even().clamp(-1.0, 1.0) * magnitude;
+    out.iter_mut().for_each(|x| *x = rounded(*x));
 }
 
 /// The one scale of a matrix, beside it in the checkpoint.
