@@ -106,24 +106,21 @@ impl Goldens {
         };
         for (file, _) in &goldens.files {
             let arch = architecture(file);
-            let keys = file.metadata.iter().filter_map(|(key, _)| {
-                Some(key.strip_prefix(&arch)?.strip_prefix('.')?.to_owned())
-            });
-            goldens.keys.extend(keys);
+            goldens.keys.extend(keys_of(file, &arch).map(str::to_owned));
             let names = file.tensors.iter().map(|t| suffix(&t.name).to_owned());
             goldens.tensors.extend(names);
             goldens.architectures.push(arch);
         }
-        for list in [
-            &mut goldens.architectures,
-            &mut goldens.keys,
-            &mut goldens.tensors,
-        ] {
-            list.sort();
-            list.dedup();
-        }
+        sort(&mut goldens.architectures);
+        sort(&mut goldens.keys);
+        sort(&mut goldens.tensors);
         goldens
     }
+}
+
+fn sort(list: &mut Vec<String>) {
+    list.sort();
+    list.dedup();
 }
 
 fn parsed(bytes: Vec<u8>) -> (Gguf, Vec<u8>) {
@@ -138,6 +135,29 @@ fn architecture(file: &Gguf) -> String {
         .flatten()
         .expect("a golden file has it")
         .to_owned()
+}
+
+/// The keys of an architecture, without its name.
+fn keys_of<'a>(file: &'a Gguf, arch: &'a str) -> impl Iterator<Item = &'a str> {
+    let keys = file.metadata.iter();
+    keys.filter_map(move |(key, _)| key.strip_prefix(arch)?.strip_prefix('.'))
+}
+
+/// The metadata of a file as that of another architecture.
+fn renamed(file: &Gguf, arch: &str) -> Writer {
+    let own = architecture(file);
+    let mut writer = Writer::new();
+    for (key, value) in file.metadata.iter() {
+        let rest = key
+            .strip_prefix(&own)
+            .and_then(|rest| rest.strip_prefix('.'));
+        match rest {
+            Some(rest) => writer.set_value(&format!("{arch}.{rest}"), value),
+            None => writer.set_value(key, value),
+        }
+    }
+    writer.set_str("general.architecture", arch);
+    writer
 }
 
 /// The name of a tensor without its layer.
@@ -156,6 +176,13 @@ struct Told {
     of: TensorInfo,
 }
 
+impl Told {
+    /// Gives it the name of another tensor of its layer.
+    fn rename(&mut self, other: &str) {
+        self.name = self.name.replace(suffix(&self.name), other);
+    }
+}
+
 /// A file that is being changed.
 struct Altered<'a> {
     goldens: &'a Goldens,
@@ -170,22 +197,11 @@ impl<'a> Altered<'a> {
     /// One of the files as another architecture, or as it is.
     fn choose(goldens: &'a Goldens, u: &mut Unstructured<'_>) -> Result<Self> {
         let (file, bytes) = u.choose(&goldens.files)?;
-        let own = architecture(file);
         let arch = match u.ratio(1, 4)? {
             true => u.choose(&goldens.architectures)?.clone(),
-            false => own.clone(),
+            false => architecture(file),
         };
-        let mut writer = Writer::new();
-        for (key, value) in file.metadata.iter() {
-            match key
-                .strip_prefix(&own)
-                .and_then(|rest| rest.strip_prefix('.'))
-            {
-                Some(rest) => writer.set_value(&format!("{arch}.{rest}"), value),
-                None => writer.set_value(key, value),
-            }
-        }
-        writer.set_str("general.architecture", &arch);
+        let writer = renamed(file, &arch);
         let told = |t: &TensorInfo| Told {
             name: t.name.clone(),
             dims: t.shape.dims().to_vec(),
@@ -218,9 +234,8 @@ impl<'a> Altered<'a> {
     /// A key of the file, or one that some architecture reads.
     fn key(&self, u: &mut Unstructured<'_>) -> Result<String> {
         if u.ratio(1, 2)? {
-            let own = format!("{}.", architecture(self.file));
-            let keys = self.file.metadata.iter();
-            let keys: Vec<&str> = keys.filter_map(|(key, _)| key.strip_prefix(&own)).collect();
+            let own = architecture(self.file);
+            let keys: Vec<&str> = keys_of(self.file, &own).collect();
             return Ok(format!("{}.{}", self.arch, u.choose(&keys)?));
         }
         Ok(format!("{}.{}", self.arch, u.choose(&self.goldens.keys)?))
@@ -243,11 +258,7 @@ impl<'a> Altered<'a> {
 
     fn set_list(&mut self, u: &mut Unstructured<'_>) -> Result<()> {
         let key = self.key(u)?;
-        let old = match self.file.metadata.get(&key) {
-            Some(Value::Array(list)) => list.len(),
-            _ => 2,
-        };
-        let n = (old + u.int_in_range(0..=3)?).saturating_sub(1);
+        let n = (self.len_of(&key) + u.int_in_range(0..=3)?).saturating_sub(1);
         match u.int_in_range(0..=3)? {
             0 => self.writer.set_u32s(&key, &list(n, || number(u))?),
             1 => self.writer.set_f32s(&key, &list(n, || float(u))?),
@@ -255,6 +266,13 @@ impl<'a> Altered<'a> {
             _ => self.writer.set_strs(&key, &vec!["a"; n]),
         }
         Ok(())
+    }
+
+    fn len_of(&self, key: &str) -> usize {
+        match self.file.metadata.get(key) {
+            Some(Value::Array(list)) => list.len(),
+            _ => 2,
+        }
     }
 
     fn change_tensor(&mut self, u: &mut Unstructured<'_>) -> Result<()> {
@@ -266,19 +284,12 @@ impl<'a> Altered<'a> {
         match u.int_in_range(0..=5)? {
             0 => drop(self.tensors.remove(i)),
             1 => {
-                let other = u.choose(&self.goldens.tensors)?;
-                tensor.name = tensor.name.replace(suffix(&tensor.name), other);
+                tensor.rename(u.choose(&self.goldens.tensors)?);
             }
             2 => tensor.ty = *u.choose(TensorType::ALL)?,
             3 => tensor.dims.reverse(),
             4 => tensor.dims.push(u.int_in_range(0..=3)?),
-            _ => {
-                let dim = u.choose_iter(tensor.dims.iter_mut())?;
-                *dim = match u.arbitrary()? {
-                    true => u64::from(number(u)?),
-                    false => (*dim + u.int_in_range(0..=2)?).saturating_sub(1),
-                };
-            }
+            _ => change_dim(u.choose_iter(tensor.dims.iter_mut())?, u)?,
         }
         Ok(())
     }
@@ -301,6 +312,14 @@ impl<'a> Altered<'a> {
         }
         Some(bytes)
     }
+}
+
+fn change_dim(dim: &mut u64, u: &mut Unstructured<'_>) -> Result<()> {
+    *dim = match u.arbitrary()? {
+        true => u64::from(number(u)?),
+        false => (*dim + u.int_in_range(0..=2)?).saturating_sub(1),
+    };
+    Ok(())
 }
 
 fn number(u: &mut Unstructured<'_>) -> Result<u32> {

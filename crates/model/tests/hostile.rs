@@ -27,47 +27,48 @@ type Change = Box<dyn Fn(&mut Writer, &str)>;
 /// Numbers at the bounds of the accepted ranges.
 fn numbers() -> Vec<Change> {
     let counts = [0, 1, 2, 3, 4, 7, 64, 65, 4096, 1 << 24, 1 << 25, u32::MAX];
-    let counts = counts.map(|n: u32| -> Change { Box::new(move |w, key| w.set_u32(key, n)) });
-    let floats = [
-        0.0,
-        -1.0,
-        1e-45,
-        0.5,
-        3e38,
-        f32::NAN,
-        f32::INFINITY,
-        f32::NEG_INFINITY,
-    ];
-    let floats = floats.map(|x: f32| -> Change { Box::new(move |w, key| w.set_f32(key, x)) });
-    let others: [Change; 5] = [
-        Box::new(Writer::remove),
-        Box::new(|w, key| w.set_u64(key, u64::MAX)),
-        Box::new(|w, key| w.set_i32(key, -1)),
-        Box::new(|w, key| w.set_bool(key, true)),
-        Box::new(|w, key| w.set_bool(key, false)),
-    ];
-    counts.into_iter().chain(floats).chain(others).collect()
+    let mut changes: Vec<Change> = Vec::new();
+    for n in counts {
+        changes.push(Box::new(move |w, key| w.set_u32(key, n)));
+    }
+    for is_so in [true, false] {
+        changes.push(Box::new(move |w, key| w.set_bool(key, is_so)));
+    }
+    changes.push(Box::new(Writer::remove));
+    changes.push(Box::new(|w, key| w.set_u64(key, u64::MAX)));
+    changes.push(Box::new(|w, key| w.set_i32(key, -1)));
+    changes
+}
+
+fn floats() -> impl Iterator<Item = Change> {
+    let floats = [0.0, -1.0, 1e-45, 0.5, 3e38, f32::NAN, f32::INFINITY];
+    let set = |x: f32| -> Change { Box::new(move |w, key| w.set_f32(key, x)) };
+    floats.into_iter().map(set)
 }
 
 /// Lists that are too short, too long, or of odd values.
 fn lists(n_layers: usize) -> Vec<Change> {
-    let mut changes: Vec<Change> = Vec::new();
-    for n in [0, 1, n_layers - 1, n_layers, n_layers + 1, 1000] {
-        for value in [0, 1, 2, 1 << 24, i32::MAX, -1] {
-            changes.push(Box::new(move |w, key| w.set_i32s(key, &vec![value; n])));
-        }
-        for value in [0.0, 0.5, f32::NAN] {
-            changes.push(Box::new(move |w, key| w.set_f32s(key, &vec![value; n])));
-        }
-        for value in [true, false] {
-            changes.push(Box::new(move |w, key| w.set_bools(key, &vec![value; n])));
-        }
-    }
+    let lengths = [0, 1, n_layers - 1, n_layers, n_layers + 1, 1000];
+    let mut changes: Vec<Change> = lengths.into_iter().flat_map(lists_of).collect();
     // One layer unlike the others.
     changes.push(Box::new(move |w, key| {
         let mixed: Vec<i32> = (0..n_layers).map(|l| i32::from(l > 0)).collect();
         w.set_i32s(key, &mixed);
     }));
+    changes
+}
+
+fn lists_of(n: usize) -> Vec<Change> {
+    let mut changes: Vec<Change> = Vec::new();
+    for value in [0, 1, 2, 1 << 24, i32::MAX, -1] {
+        changes.push(Box::new(move |w, key| w.set_i32s(key, &vec![value; n])));
+    }
+    for value in [0.0, 0.5, f32::NAN] {
+        changes.push(Box::new(move |w, key| w.set_f32s(key, &vec![value; n])));
+    }
+    for value in [true, false] {
+        changes.push(Box::new(move |w, key| w.set_bools(key, &vec![value; n])));
+    }
     changes
 }
 
@@ -158,7 +159,7 @@ impl Case<'_> {
 #[test]
 fn every_value_of_every_key_is_an_error_or_a_model() {
     let keys = keys();
-    let numbers = numbers();
+    let numbers: Vec<Change> = numbers().into_iter().chain(floats()).collect();
     let mut seen = BTreeSet::new();
     for golden in goldens_and_encoders() {
         seen.insert(golden.arch.clone());

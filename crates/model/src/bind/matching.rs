@@ -47,8 +47,8 @@ const KV_ROLES: [Role; 5] = [
     Role::AttnKNorm,
 ];
 
-/// Optional tensors that belong together: a file has all of them, in every layer that may have them,
-/// or none.
+/// Optional tensors that belong together: a file has all of them, in every layer that may have
+/// them, or none.
 const TOGETHER: [&[Role]; 3] = [
     &[Role::AttnQNorm, Role::AttnKNorm],
     &[Role::RopeFactorsShort, Role::RopeFactorsLong],
