@@ -294,6 +294,8 @@ FAMILIES += [
            "residual_multiplier", "attention_multiplier", "logits_scaling"))}),
     Family("apertus", "apertus", "Apertus", sizes(rms_norm_eps=EPS, rope_parameters=LLAMA3, num_hidden_layers=3), seed=46,
            changes={"rms_norm_eps": 2 * EPS}, tensors=SHARP),
+]
+
 # A configuration of no class of transformers, whose fields the converter takes as they are written and as users' files have
 # them; transformers gives some of them other names and adds its defaults.
 AS_IT_IS = {"model_type": "unknown"}

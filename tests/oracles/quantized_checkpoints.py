@@ -6,7 +6,7 @@
     quantized_checkpoints.py ../golden/convert/quantized SOMEWHERE
 
 GPTQ: AutoGPTQ packs and computes. AWQ: AutoAWQ computes; the words are packed here in the order that it unpacks.
-compressed-tensors packs and unpacks. MLX quantizes and dequantizes. FP8 is torch's own type.
+compressed-tensors packs and unpacks, NVFP4 too, of which modelopt has other names. MLX quantizes and dequantizes. FP8 is torch's own type.
 """
 import argparse
 import importlib.util
@@ -106,6 +106,20 @@ def fp8(at, w, dims, end, more):
     return {f"{at}.weight": codes, f"{at}.weight{end}": scales} | {f"{at}.{name}": torch.ones(1) for name in more}, codes.float() * scales
 
 
+def nvfp4(at, w, is_modelopt):
+    from compressed_tensors.compressors.nvfp4.helpers import quantize_and_pack_fp4, unpack_fp4_from_uint8
+    factor = 6 * 448 / w.abs().amax()
+    scales = (factor * w.reshape(w.shape[0], -1, 16).abs().amax(-1) / 6).to(torch.float8_e4m3fn)
+    packed = quantize_and_pack_fp4(w, scales.float(), global_scale=factor, group_size=16)
+    codes = unpack_fp4_from_uint8(packed, *w.shape, dtype=torch.float32).reshape(w.shape[0], -1, 16)
+    means = (codes * (scales.float() / factor)[..., None]).reshape(w.shape)
+    if is_modelopt:
+        stored = {"weight": packed, "weight_scale": scales, "weight_scale_2": 1 / factor, "input_scale": torch.tensor(0.5)}
+    else:
+        stored = {"weight_packed": packed, "weight_scale": scales, "weight_global_scale": factor.reshape(1), "input_global_scale": torch.ones(1)}
+    return {f"{at}.{part}": tensor for part, tensor in stored.items()}, means
+
+
 def mlx(at, w, bits):
     import mlx.core as mx
     import numpy
@@ -122,6 +136,7 @@ def scheme(name, format, weights, **more):
 
 PACKED = {"num_bits": 4, "type": "int", "symmetric": True, "strategy": "group", "group_size": GROUP}
 EIGHT = {"num_bits": 8, "symmetric": True, "strategy": "channel"}
+NVFP4 = {"num_bits": 4, "type": "float", "symmetric": True, "strategy": "tensor_group", "group_size": 16}
 ROWS = {
     "gptq": ({"quant_method": "gptq", "bits": 4, "group_size": GROUP, "desc_act": False, "sym": False}, lambda at, w: gptq(at, w, 4, False, False)),
     "gptq-symmetric": ({"quant_method": "gptq", "bits": 4, "group_size": GROUP, "sym": True}, lambda at, w: gptq(at, w, 4, True, False)),
@@ -133,6 +148,8 @@ ROWS = {
     "w8a8": (scheme("w8a8", "int-quantized", {**EIGHT, "type": "int"}), int8),
     "fp8-rows": (scheme("fp8", "float-quantized", {**EIGHT, "type": "float"}), lambda at, w: fp8(at, w, lambda w: (w.shape[0], 1), "_scale", [])),
     "fp8-matrix": ({"quant_method": "fp8", "activation_scheme": "static", "weight_block_size": None}, lambda at, w: fp8(at, w, lambda w: (), "_scale_inv", ["activation_scale"])),
+    "nvfp4": (scheme("nvfp4", "nvfp4-pack-quantized", NVFP4), lambda at, w: nvfp4(at, w, False)),
+    "nvfp4-modelopt": ({"quant_method": "modelopt", "quant_algo": "NVFP4", "ignore": ["lm_head"]}, lambda at, w: nvfp4(at, w, True)),
     "mlx": (None, lambda at, w: mlx(at, w, 4)),
     "mlx-3": (None, lambda at, w: mlx(at, w, 3)),
 }

@@ -180,16 +180,31 @@ fn quantized_weights_keep_their_values() {
             assert_eq!(tensor.dims, want.dims(), "{at}");
             let mut weights = vec![0.0; want.dims().iter().product::<u64>() as usize];
             want.floats(0, &mut weights).unwrap();
+            let factor = factor_of(&got, name);
             for (a, b) in floats(tensor).into_iter().zip(weights) {
+                let a = factor * a;
                 assert!((a - b).abs() <= 1e-6 * b.abs(), "{at}: {a} {b}");
             }
         }
-        assert_eq!(
-            got.tensors.iter().any(|t| t.ty == TensorType::MXFP4),
-            row.ends_with("mxfp4")
-        );
+        for (ty, rows) in FLOATS_OF_FOUR_BITS {
+            let has_it = got.tensors.iter().any(|t| t.ty == *ty);
+            assert_eq!(has_it, rows.iter().any(|name| row.ends_with(name)));
+        }
         support::model(&got);
     }
+}
+
+/// Directories whose matrices become such blocks.
+const FLOATS_OF_FOUR_BITS: &[(TensorType, &[&str])] = &[
+    (TensorType::MXFP4, &["mxfp4"]),
+    (TensorType::NVFP4, &["nvfp4", "nvfp4-modelopt"]),
+];
+
+/// What a matrix is multiplied by, as a tensor beside it says.
+fn factor_of(checkpoint: &Checkpoint, matrix: &str) -> f32 {
+    let name = matrix.replace(".weight", ".scale");
+    let scale = checkpoint.tensors.iter().find(|t| t.name == name);
+    scale.map_or(1.0, |scale| floats(scale)[0])
 }
 
 /// The types that integers of a directory become: blocks that hold exactly the same weights, where

@@ -263,6 +263,35 @@ fn what_is_left_out_is_said() {
     );
 }
 
+#[test]
+fn codestral_mamba_has_a_prefix() {
+    let altered = Altered::of("mamba2.bf16", "codestral");
+    altered.header(|header| {
+        let renamed = |(name, tensor): (String, Value)| match name.as_str() {
+            "__metadata__" => (name, tensor),
+            _ => (format!("model.{name}"), tensor),
+        };
+        *header = std::mem::take(header).into_iter().map(renamed).collect();
+    });
+    assert_eq!(altered.opened(), Ok(Vec::new()));
+}
+
+#[test]
+fn modelopt_says_how_it_quantized_in_one_of_two_files() {
+    let altered = Altered::of("quantized/nvfp4-modelopt", "two files");
+    altered.config(|config| drop(config.remove("quantization_config")));
+    let error = altered.opened().unwrap_err();
+    assert!(error.contains("expected [64, 64], got [64, 32]"), "{error}");
+    let file = altered.0.join("hf_quant_config.json");
+    let found = json!({"producer": {"name": "modelopt"}, "quantization": {"quant_algo": "NVFP4"}});
+    fs::write(&file, found.to_string()).unwrap();
+    let notes = altered.opened().unwrap();
+    assert!(notes[0].contains("scales of activations"), "{notes:?}");
+    fs::write(file, "{}").unwrap();
+    let error = altered.opened().unwrap_err();
+    assert!(error.contains("hf_quant_config.json"), "{error}");
+}
+
 /// A tensor of one layer.
 const TENSOR: &str = "model.layers.1.mlp.up_proj.weight";
 
@@ -484,8 +513,19 @@ fn quantizations_that_are_not_supported_are_named() {
         ),
         (
             "w4a16",
-            json!({"quant_method": "compressed-tensors", "format": "nvfp4-pack-quantized"}),
-            "nvfp4-pack-quantized",
+            json!({"quant_method": "compressed-tensors", "format": "mxfp4-pack-quantized"}),
+            "mxfp4-pack-quantized",
+        ),
+        (
+            "nvfp4-modelopt",
+            json!({"quant_method": "modelopt", "quant_algo": "NVFP4_AWQ"}),
+            "NVFP4_AWQ",
+        ),
+        (
+            "nvfp4-modelopt",
+            json!({"quant_method": "modelopt", "quant_algo": "MIXED_PRECISION",
+                "quantized_layers": {"a": {"quant_algo": "FP8"}, "b": {"quant_algo": "INT4_AWQ"}}}),
+            "INT4_AWQ",
         ),
         (
             "w4a16",

@@ -486,22 +486,13 @@ fn a_missing_tensor_is_named() {
 }
 
 /// Only a head and rope factors may be there or not; and biases where an architecture allows them,
-/// factors of matrices, a projection of values where keys may take their place, and norms that no
-/// key speaks of: of queries and keys, and of Falcon-H1's state spaces.
+/// factors of matrices, and a projection of values where keys may take their place. Norms of
+/// queries and keys, or of state spaces, are there in all layers or in none.
 fn is_optional(g: &Golden, name: &str) -> bool {
-    let is_norm = match g.arch.as_str() {
-        "falcon-h1" => name.ends_with("ssm_norm.weight"),
-        "command-r" | "glm4moe" | "stablelm" => {
-            name.ends_with("attn_q_norm.weight") || name.ends_with("attn_k_norm.weight")
-        }
-        _ => false,
-    };
     let is_value = g.arch == "gemma4" && name.ends_with("attn_v.weight");
     let is_factor = name.ends_with("exps.scale");
     let is_global = ["output.weight", "rope_freqs.weight"].contains(&name);
-    // MiniCPM3's longrope, which no key tells of.
-    let is_long = g.arch == "minicpm3" && name.starts_with("rope_factors_");
-    is_global || name.ends_with(".bias") || is_factor || is_value || is_norm || is_long
+    is_global || name.ends_with(".bias") || is_factor || is_value
 }
 
 #[test]

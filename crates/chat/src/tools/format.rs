@@ -3,10 +3,12 @@
 use super::{
     ToolSet, harmony,
     place::{
-        ARG_KEY, ARGS, BRACED_CALL, BRACED_CALL_END, CALL, CALL_ID, CHANNEL, CHANNEL_END, FUNCTION,
+        ARG_KEY, ARGS, BRACED_CALL, BRACED_CALL_END, BRACKET_THINK, BRACKET_THINK_END, CALL,
+        CALL_ID, CHANNEL, CHANNEL_END, FUNCTION, INLINE_CALL, INLINE_CALL_END, INVOKE, INVOKES,
+        INVOKES_END, NAMED_ARGS, NAMED_CALL, NAMED_CALL_END, NAMED_SECTION, NAMED_SECTION_END,
         PYTHON_CALLS, PYTHON_CALLS_END, PYTHON_TAG, QUOTE, SECTION, SECTION_ARGS, SECTION_CALL,
-        SECTION_CALL_END, SECTION_END, THINK, THINK_END, TOOL_CALL, TOOL_CALL_END, TOOL_CALLS,
-        ThinkTags,
+        SECTION_CALL_END, SECTION_END, SEED_THINK, SEED_THINK_END, THINK, THINK_END, TOOL_CALL,
+        TOOL_CALL_END, TOOL_CALLS, ThinkTags,
     },
 };
 
@@ -24,6 +26,13 @@ pub enum CallFormat {
     /// after another; strings are raw, other values are JSON: GLM since 4.5, which since 4.7 leaves
     /// the line breaks out.
     TaggedKeys,
+    /// As [`CallFormat::Tagged`], but between `<seed:tool_call>` and `</seed:tool_call>`, and
+    /// without line breaks around values: Seed-OSS.
+    TaggedInline,
+    /// `<minimax:tool_call>\n`, then one after another `<invoke name="NAME">\n<parameter
+    /// name="KEY">VALUE</parameter>\n</invoke>\n`, then `</minimax:tool_call>`; strings are raw,
+    /// other values are JSON: MiniMax M2.
+    Invokes,
     /// `<|tool_call>call:NAME{key:value,…}<tool_call|>`, one after another; strings stand between
     /// two `<|"|>`: Gemma 4.
     Braced,
@@ -43,6 +52,10 @@ pub enum CallFormat {
     /// `<|tool_call_begin|>functions.NAME:0<|tool_call_argument_begin|>{…}<|tool_call_end|>`, then
     /// `<|tool_calls_section_end|>`: Kimi K2.
     Section,
+    /// `<｜tool▁calls▁begin｜>`, then one after another
+    /// `<｜tool▁call▁begin｜>NAME<｜tool▁sep｜>{…}<｜tool▁call▁end｜>`, then
+    /// `<｜tool▁calls▁end｜>`: DeepSeek V3.1.
+    NamedSection,
     /// Messages with channels: a call, and the end of an answer, is
     /// `<|channel|>commentary to=functions.NAME <|constrain|>json<|message|>{…}`: gpt-oss.
     Harmony,
@@ -57,21 +70,54 @@ pub(super) const BARE_KEYS: [&str; 2] = ["parameters", "arguments"];
 /// In front of the tools in the templates of LFM2.5 and LFM2.
 const TOOL_LISTS: [&str; 2] = ["List of tools: [", "<|tool_list_start|>"];
 
-/// Parts of calls that no format has: MiniMax, Apriel.
+/// In front of the arguments of calls of DeepSeek V3 and R1, which are no format.
+const FENCED_ARGUMENTS: &str = "```json";
+
+/// Parts of calls that no format has: DeepSeek V3.2, Apriel.
 const OTHER_CALLS: [&str; 2] = ["<invoke name=", "<tool_calls>"];
+
+const SECTION_MARKERS: &[&str] = &[
+    THINK,
+    THINK_END,
+    SECTION,
+    SECTION_END,
+    SECTION_CALL,
+    SECTION_ARGS,
+    SECTION_CALL_END,
+];
+const NAMED_MARKERS: &[&str] = &[
+    THINK,
+    THINK_END,
+    NAMED_SECTION,
+    NAMED_SECTION_END,
+    NAMED_CALL,
+    NAMED_ARGS,
+    NAMED_CALL_END,
+];
+const HARMONY_MARKERS: &[&str] = &[
+    harmony::START,
+    harmony::CHANNEL,
+    harmony::CONSTRAIN,
+    harmony::MESSAGE,
+    harmony::END,
+    harmony::CALL,
+];
 
 impl CallFormat {
     /// All of them.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 14] = [
         Self::Hermes,
         Self::Tagged,
         Self::TaggedKeys,
+        Self::TaggedInline,
+        Self::Invokes,
         Self::Braced,
         Self::Python,
         Self::Bare,
         Self::MarkedList,
         Self::MarkedName,
         Self::Section,
+        Self::NamedSection,
         Self::Harmony,
         Self::Generic,
     ];
@@ -84,6 +130,12 @@ impl CallFormat {
             Self::Harmony
         } else if has(SECTION) && has(SECTION_CALL) {
             Self::Section
+        } else if has(NAMED_SECTION) && has(NAMED_ARGS) && !has(FENCED_ARGUMENTS) {
+            Self::NamedSection
+        } else if has(INLINE_CALL) && has(FUNCTION) {
+            Self::TaggedInline
+        } else if has(INVOKES) && has(INVOKE) {
+            Self::Invokes
         } else if OTHER_CALLS.into_iter().any(has) || has(FUNCTION) && !has(TOOL_CALL) {
             Self::Generic
         } else if has(TOOL_CALL) && has(ARG_KEY) {
@@ -119,24 +171,13 @@ impl CallFormat {
             Self::Braced => &[CHANNEL, CHANNEL_END, BRACED_CALL, BRACED_CALL_END, QUOTE],
             Self::Python => &[THINK, THINK_END, PYTHON_CALLS, PYTHON_CALLS_END],
             Self::Bare => &[THINK, THINK_END, PYTHON_TAG],
-            Self::MarkedList | Self::MarkedName => &[THINK, THINK_END, TOOL_CALLS, CALL_ID, ARGS],
-            Self::Section => &[
-                THINK,
-                THINK_END,
-                SECTION,
-                SECTION_END,
-                SECTION_CALL,
-                SECTION_ARGS,
-                SECTION_CALL_END,
-            ],
-            Self::Harmony => &[
-                harmony::START,
-                harmony::CHANNEL,
-                harmony::CONSTRAIN,
-                harmony::MESSAGE,
-                harmony::END,
-                harmony::CALL,
-            ],
+            Self::TaggedInline => &[SEED_THINK, SEED_THINK_END, INLINE_CALL, INLINE_CALL_END],
+            Self::Invokes => &[THINK, THINK_END, INVOKES, INVOKES_END],
+            Self::MarkedList => &[THINK, THINK_END, TOOL_CALLS, CALL_ID, ARGS],
+            Self::MarkedName => &[BRACKET_THINK, BRACKET_THINK_END, TOOL_CALLS, CALL_ID, ARGS],
+            Self::Section => SECTION_MARKERS,
+            Self::NamedSection => NAMED_MARKERS,
+            Self::Harmony => HARMONY_MARKERS,
             Self::Generic => &[THINK, THINK_END],
         }
     }
@@ -146,6 +187,8 @@ impl CallFormat {
         match self {
             Self::Braced => ThinkTags::Channel,
             Self::Harmony => ThinkTags::Harmony,
+            Self::MarkedName => ThinkTags::Bracket,
+            Self::TaggedInline => ThinkTags::Seed,
             _ => ThinkTags::Think,
         }
     }
@@ -158,6 +201,9 @@ impl CallFormat {
             Self::Python => Some(PYTHON_CALLS),
             Self::MarkedList | Self::MarkedName => Some(TOOL_CALLS),
             Self::Section => Some(SECTION),
+            Self::NamedSection => Some(NAMED_SECTION),
+            Self::TaggedInline => Some(INLINE_CALL),
+            Self::Invokes => Some(INVOKES),
             Self::Bare | Self::Harmony | Self::Generic => None,
         }
     }
@@ -174,6 +220,9 @@ impl CallFormat {
                 |answer| begins(answer, |text| text.starts_with(TOOL_CALLS))
             }
             Self::Section => |answer| begins(answer, |text| text.starts_with(SECTION)),
+            Self::NamedSection => |answer| begins(answer, |text| text.starts_with(NAMED_SECTION)),
+            Self::TaggedInline => |answer| begins(answer, |text| text.starts_with(INLINE_CALL)),
+            Self::Invokes => |answer| begins(answer, |text| text.starts_with(INVOKES)),
             Self::Harmony => |answer| harmony::is_call(&String::from_utf8_lossy(answer)),
             Self::Bare => |answer| {
                 let has_key = |text: &str| keys_of(text).any(|key| BARE_KEYS.contains(&key));
@@ -212,7 +261,12 @@ Each line below is a tool; "parameters" is the JSON schema of its arguments."#;
 fn begins(answer: &[u8], test: impl Fn(&str) -> bool) -> bool {
     let answer = String::from_utf8_lossy(answer);
     let answer = answer.trim_start();
-    let tags = [ThinkTags::Think, ThinkTags::Channel];
+    let tags = [
+        ThinkTags::Think,
+        ThinkTags::Channel,
+        ThinkTags::Bracket,
+        ThinkTags::Seed,
+    ];
     let tags = tags
         .into_iter()
         .find(|tags| answer.starts_with(tags.open()));
@@ -293,6 +347,17 @@ mod tests {
         assert_eq!(
             of("<|tool_calls_section_begin|>{% for call in calls %}<|tool_call_begin|>{{ id }}"),
             CallFormat::Section
+        );
+        let sections = "'<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>' + name + '<｜tool▁sep｜>'";
+        assert_eq!(of(sections), CallFormat::NamedSection);
+        assert_eq!(of(&format!("{sections} + '```json'")), CallFormat::Generic);
+        assert_eq!(
+            of("{{ '<seed:tool_call>' }}{{ '<function=' + name + '>' }}"),
+            CallFormat::TaggedInline
+        );
+        assert_eq!(
+            of(r#"{{ '<minimax:tool_call>' }}{{ '<invoke name="' + name + '">' }}"#),
+            CallFormat::Invokes
         );
         assert_eq!(
             of("{{ '<|start|>assistant<|channel|>final<|message|>' + text }}"),

@@ -15,8 +15,9 @@ use super::{
     harmony,
     parameters::{Parameter, RawText, parameters},
     place::{
-        ARGS, CALL, FUNCTION, FUNCTION_END, FUNCTIONS, KEY_TAGS, PYTHON_TAG, QUOTE, SECTION_ARGS,
-        SECTION_CALL, SECTION_CALL_END, Syntax, TAGS, Tags, ThinkTags,
+        ARGS, CALL, FUNCTION, FUNCTION_END, FUNCTIONS, INLINE_TAGS, INVOKE, INVOKE_END,
+        INVOKE_TAGS, KEY_TAGS, NAMED_ARGS, NAMED_CALL, NAMED_CALL_END, PYTHON_TAG, QUOTE,
+        SECTION_ARGS, SECTION_CALL, SECTION_CALL_END, Syntax, TAGS, Tags, ThinkTags,
     },
 };
 use atta_constrain::{CallStart, Constraint, NamePlace, Thoughts, schema};
@@ -123,7 +124,9 @@ impl Rules<'_> {
     pub fn call_start(&self, marker: &dyn Fn(&str) -> Option<u32>) -> Option<CallStart> {
         let name = match self.format {
             CallFormat::Hermes | CallFormat::MarkedList => NamePlace::FirstValue,
-            CallFormat::Tagged => BEHIND_FUNCTION,
+            CallFormat::Tagged | CallFormat::TaggedInline => BEHIND_FUNCTION,
+            CallFormat::Invokes => BEHIND_INVOKE,
+            CallFormat::NamedSection => BEHIND_NAMED_CALL,
             CallFormat::TaggedKeys => BEHIND_MARKER,
             CallFormat::Braced => BEHIND_CALL,
             CallFormat::Python => BEHIND_BRACKET,
@@ -161,9 +164,10 @@ impl Rules<'_> {
             _ => Syntax::Calls(self.format),
         };
         let parser = match self.format {
-            CallFormat::Tagged | CallFormat::TaggedKeys => {
-                Parser::of(syntax, self.thinking).with_schemas_of(self.tools)
-            }
+            CallFormat::Tagged
+            | CallFormat::TaggedKeys
+            | CallFormat::TaggedInline
+            | CallFormat::Invokes => Parser::of(syntax, self.thinking).with_schemas_of(self.tools),
             _ => Parser::of(syntax, self.thinking),
         };
         match self.constrained_reply() {
@@ -236,6 +240,18 @@ const BEHIND_BRACKET: NamePlace = NamePlace::Behind {
 const BEHIND_FUNCTIONS: NamePlace = NamePlace::Behind {
     lead: FUNCTIONS,
     delimiters: b":",
+};
+
+/// The name of a call of [`CallFormat::Invokes`].
+const BEHIND_INVOKE: NamePlace = NamePlace::Behind {
+    lead: INVOKE,
+    delimiters: b">",
+};
+
+/// The name of a call of [`CallFormat::NamedSection`].
+const BEHIND_NAMED_CALL: NamePlace = NamePlace::Behind {
+    lead: NAMED_CALL,
+    delimiters: b"{",
 };
 
 /// JSON's white space, as the parser skips it.
@@ -413,6 +429,18 @@ impl Lark<'_> {
                 let [begin, end] = [SECTION_CALL, SECTION_CALL_END].map(|text| self.tag(text));
                 format!("{begin} \"{FUNCTIONS}\" tool {end}")
             }
+            CallFormat::NamedSection => {
+                let [begin, end] = [NAMED_CALL, NAMED_CALL_END].map(|text| self.tag(text));
+                format!("{begin} tool {end}")
+            }
+            CallFormat::TaggedInline => {
+                let [begin, end] = [FUNCTION, FUNCTION_END].map(regex);
+                format!("/\\n?{begin}/ tool /\\n?{end}/")
+            }
+            CallFormat::Invokes => {
+                let [begin, end] = [INVOKE, INVOKE_END].map(regex);
+                format!("/\\n?{begin}/ tool /\\n?{end}/")
+            }
             CallFormat::Generic => r#"/ ?\{ ?"name": ?"/ tool / ?\}/"#.to_owned(),
         };
         self.line(&format!("call: {call}"));
@@ -424,6 +452,8 @@ impl Lark<'_> {
             match self.rules.format {
                 CallFormat::Tagged => self.parameters(i, tool, &TAGS)?,
                 CallFormat::TaggedKeys => self.parameters(i, tool, &KEY_TAGS)?,
+                CallFormat::TaggedInline => self.parameters(i, tool, &INLINE_TAGS)?,
+                CallFormat::Invokes => self.parameters(i, tool, &INVOKE_TAGS)?,
                 CallFormat::Python => self.keywords(i, tool)?,
                 CallFormat::Braced => {
                     let rules = BracedLark::of_arguments(i, &tool.arguments, self.token(QUOTE));
@@ -464,6 +494,9 @@ impl Lark<'_> {
 
     /// The tags in front of a value, with their key.
     fn before_value(&self, key: &str, tags: &Tags) -> String {
+        if tags.value.is_empty() && !tags.has_lines {
+            return self.tag_after_line(&format!("{}{key}{}", tags.key, tags.key_end));
+        }
         if tags.value.is_empty() {
             return quoted(&format!("{}{key}{}\n", tags.key, tags.key_end));
         }
@@ -480,7 +513,7 @@ impl Lark<'_> {
     }
 
     /// A tag, perhaps behind a line break.
-    fn tag_after_line(&self, tag: &str) -> String {
+    pub(super) fn tag_after_line(&self, tag: &str) -> String {
         match self.token(tag) {
             Some(token) => format!("\"\\n\"? {token}"),
             None => format!("/\\n?{}/", regex(tag)),
@@ -550,6 +583,9 @@ impl Lark<'_> {
             }
             CallFormat::Bare => format!(r#""{name}\"" /, ?"parameters": ?/"#),
             CallFormat::Tagged => format!("\"{name}>\\n\""),
+            CallFormat::TaggedInline => format!("\"{name}>\""),
+            CallFormat::Invokes => quoted(&format!("{name}\">")),
+            CallFormat::NamedSection => format!("\"{name}\" {}", self.tag(NAMED_ARGS)),
             // Tags may stand in lines of their own.
             CallFormat::TaggedKeys | CallFormat::Braced => format!("\"{name}\""),
             CallFormat::Python => format!("\"{name}(\""),
@@ -685,12 +721,15 @@ mod tests {
             Some((11, NamePlace::FirstValue)),
             Some((11, BEHIND_FUNCTION)),
             Some((11, BEHIND_MARKER)),
+            Some((16, BEHIND_FUNCTION)),
+            Some((19, BEHIND_INVOKE)),
             Some((12, BEHIND_CALL)),
             Some((19, BEHIND_BRACKET)),
             None,
             Some((12, NamePlace::FirstValue)),
             Some((12, NamePlace::UpToBracket)),
             Some((28, BEHIND_FUNCTIONS)),
+            Some((28, BEHIND_NAMED_CALL)),
             None,
             None,
         ];

@@ -19,8 +19,9 @@ use super::{
     parameters::ValueForms,
     piece::Pieces,
     place::{
-        ARGS, BRACED_CALL, CALL_ID, FUNCTIONS, KEY_TAGS, Next, PYTHON_CALLS, ParserPlace, SECTION,
-        Syntax, TAGS, TOOL_CALL, TOOL_CALLS, ThinkTags,
+        ARGS, BRACED_CALL, CALL_ID, FUNCTIONS, INLINE_CALL, INLINE_TAGS, INVOKE_TAGS, INVOKES,
+        KEY_TAGS, NAMED_ARGS, NAMED_CALL, NAMED_SECTION, Next, PYTHON_CALLS, ParserPlace, SECTION,
+        Syntax, TAGS, TOOL_CALL, TOOL_CALLS, Tags, ThinkTags,
     },
     tagged::TaggedScan,
 };
@@ -290,6 +291,15 @@ impl Parser {
                 Some((TOOL_CALL, Next::To(ParserPlace::Object)))
             }
             (_, Syntax::Calls(CallFormat::Section)) => Some((SECTION, Next::To(ParserPlace::List))),
+            (_, Syntax::Calls(CallFormat::NamedSection)) => {
+                Some((NAMED_SECTION, Next::To(ParserPlace::List)))
+            }
+            (_, Syntax::Calls(CallFormat::TaggedInline)) => {
+                Some((INLINE_CALL, Next::To(ParserPlace::Object)))
+            }
+            (_, Syntax::Calls(CallFormat::Invokes)) => {
+                Some((INVOKES, Next::To(ParserPlace::Object)))
+            }
             // A constrained text is the last message.
             (_, syntax) if syntax.think_tags() == ThinkTags::Harmony => self
                 .either
@@ -378,15 +388,14 @@ impl Parser {
     /// The scanner of a call that begins behind the held text; `None` if it has no good name.
     fn new_call(&self) -> Option<CallScan> {
         let start = self.held.len();
+        if let Some(tags) = self.tags() {
+            let scan = TaggedScan::new(tags, start, Arc::clone(&self.forms));
+            return Some(CallScan::tagged(scan));
+        }
         Some(match self.syntax {
+            Syntax::Calls(CallFormat::NamedSection) => return named_before_arguments(&self.held),
             Syntax::Calls(CallFormat::Section | CallFormat::Harmony) => {
                 return function(&self.held, has_index(self.syntax));
-            }
-            Syntax::Calls(CallFormat::Tagged) => {
-                CallScan::tagged(TaggedScan::new(&TAGS, start, Arc::clone(&self.forms)))
-            }
-            Syntax::Calls(CallFormat::TaggedKeys) => {
-                CallScan::tagged(TaggedScan::new(&KEY_TAGS, start, Arc::clone(&self.forms)))
             }
             Syntax::Calls(CallFormat::Braced) => {
                 CallScan::braced(BracedScan::new(BracedSyntax::Gemma, start))
@@ -397,6 +406,20 @@ impl Parser {
             syntax if is_marked(syntax) => CallScan::object_with_id(),
             _ => CallScan::object(),
         })
+    }
+
+    /// The tags of a call whose parameters stand in tags.
+    fn tags(&self) -> Option<&'static Tags> {
+        let Syntax::Calls(format) = self.syntax else {
+            return None;
+        };
+        match format {
+            CallFormat::Tagged => Some(&TAGS),
+            CallFormat::TaggedKeys => Some(&KEY_TAGS),
+            CallFormat::TaggedInline => Some(&INLINE_TAGS),
+            CallFormat::Invokes => Some(&INVOKE_TAGS),
+            _ => None,
+        }
     }
 
     fn call(&mut self, c: char) {
@@ -563,6 +586,13 @@ fn function(header: &str, has_index: bool) -> Option<CallScan> {
     let is_index = !index.is_empty() && index.bytes().all(|byte| byte.is_ascii_digit());
     let id = format!("{FUNCTIONS}{head}");
     (is_name(name) && is_index).then(|| CallScan::arguments_of(name.to_owned(), Some(id)))
+}
+
+/// The call of [`CallFormat::NamedSection`] whose arguments begin.
+fn named_before_arguments(held: &str) -> Option<CallScan> {
+    let (_, name) = held.strip_suffix(NAMED_ARGS)?.rsplit_once(NAMED_CALL)?;
+    let name = name.trim_end_matches(is_space);
+    is_name(name).then(|| CallScan::arguments_of(name.to_owned(), None))
 }
 
 /// The call whose name, and perhaps id, precede `[ARGS]`.

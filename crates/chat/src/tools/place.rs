@@ -37,6 +37,10 @@ pub(super) enum ThinkTags {
     Channel,
     /// `<|channel|>analysis<|message|>…<|end|>`, perhaps several times: gpt-oss.
     Harmony,
+    /// `[THINK]…[/THINK]`: Magistral, Ministral 3.
+    Bracket,
+    /// `<seed:think>…</seed:think>`: Seed-OSS.
+    Seed,
 }
 
 impl ThinkTags {
@@ -46,6 +50,10 @@ impl ThinkTags {
             Self::Harmony
         } else if source.contains(CHANNEL_THOUGHT) {
             Self::Channel
+        } else if source.contains(SEED_THINK) {
+            Self::Seed
+        } else if source.contains(BRACKET_THINK) {
+            Self::Bracket
         } else {
             Self::Think
         }
@@ -57,15 +65,16 @@ impl ThinkTags {
             Self::Think => THINK,
             Self::Channel => CHANNEL_THOUGHT,
             Self::Harmony => harmony::ANALYSIS,
+            Self::Bracket => BRACKET_THINK,
+            Self::Seed => SEED_THINK,
         }
     }
 
     /// The part of [`ThinkTags::open`] that may be a token, and the text behind it.
     pub(super) fn open_token(self) -> (&'static str, &'static str) {
         match self {
-            Self::Think => (THINK, ""),
             Self::Channel => (CHANNEL, THOUGHT),
-            Self::Harmony => (harmony::ANALYSIS, ""),
+            _ => (self.open(), ""),
         }
     }
 
@@ -75,6 +84,8 @@ impl ThinkTags {
             Self::Think => THINK_END,
             Self::Channel => CHANNEL_END,
             Self::Harmony => harmony::END,
+            Self::Bracket => BRACKET_THINK_END,
+            Self::Seed => SEED_THINK_END,
         }
     }
 }
@@ -139,6 +150,10 @@ pub(super) enum Next {
 
 pub(super) const THINK: &str = "<think>";
 pub(super) const THINK_END: &str = "</think>";
+pub(super) const BRACKET_THINK: &str = "[THINK]";
+pub(super) const BRACKET_THINK_END: &str = "[/THINK]";
+pub(super) const SEED_THINK: &str = "<seed:think>";
+pub(super) const SEED_THINK_END: &str = "</seed:think>";
 pub(super) const CHANNEL: &str = "<|channel>";
 pub(super) const THOUGHT: &str = "thought";
 pub(super) const CHANNEL_THOUGHT: &str = "<|channel>thought";
@@ -156,8 +171,8 @@ pub(super) const FUNCTION_END: &str = "</function>";
 /// The tags of a call whose parameters stand in tags.
 #[derive(Debug)]
 pub(super) struct Tags {
-    /// Ends the name; otherwise the first character that no name has.
-    pub(super) name_end: Option<char>,
+    /// Ends the name; if it is empty, the first character that no name has.
+    pub(super) name_end: &'static str,
     /// Around a key.
     pub(super) key: &'static str,
     pub(super) key_end: &'static str,
@@ -171,7 +186,7 @@ pub(super) struct Tags {
 
 /// The tags of [`CallFormat::Tagged`].
 pub(super) const TAGS: Tags = Tags {
-    name_end: Some('>'),
+    name_end: ">",
     key: "<parameter=",
     key_end: ">",
     value: "",
@@ -182,7 +197,7 @@ pub(super) const TAGS: Tags = Tags {
 
 /// The tags of [`CallFormat::TaggedKeys`].
 pub(super) const KEY_TAGS: Tags = Tags {
-    name_end: None,
+    name_end: "",
     key: ARG_KEY,
     key_end: "</arg_key>",
     value: "<arg_value>",
@@ -191,6 +206,27 @@ pub(super) const KEY_TAGS: Tags = Tags {
     has_lines: false,
 };
 
+/// The tags of [`CallFormat::TaggedInline`].
+pub(super) const INLINE_TAGS: Tags = Tags {
+    has_lines: false,
+    ..TAGS
+};
+
+/// The tags of [`CallFormat::Invokes`].
+pub(super) const INVOKE_TAGS: Tags = Tags {
+    name_end: "\">",
+    key: "<parameter name=\"",
+    key_end: "\">",
+    call_end: INVOKE_END,
+    ..INLINE_TAGS
+};
+
+pub(super) const INLINE_CALL: &str = "<seed:tool_call>";
+pub(super) const INLINE_CALL_END: &str = "</seed:tool_call>";
+pub(super) const INVOKES: &str = "<minimax:tool_call>";
+pub(super) const INVOKES_END: &str = "</minimax:tool_call>";
+pub(super) const INVOKE: &str = "<invoke name=\"";
+pub(super) const INVOKE_END: &str = "</invoke>";
 pub(super) const ARG_KEY: &str = "<arg_key>";
 pub(super) const BRACED_CALL: &str = "<|tool_call>";
 pub(super) const BRACED_CALL_END: &str = "<tool_call|>";
@@ -203,6 +239,11 @@ pub(super) const SECTION_END: &str = "<|tool_calls_section_end|>";
 pub(super) const SECTION_CALL: &str = "<|tool_call_begin|>";
 pub(super) const SECTION_ARGS: &str = "<|tool_call_argument_begin|>";
 pub(super) const SECTION_CALL_END: &str = "<|tool_call_end|>";
+pub(super) const NAMED_SECTION: &str = "<｜tool▁calls▁begin｜>";
+pub(super) const NAMED_SECTION_END: &str = "<｜tool▁calls▁end｜>";
+pub(super) const NAMED_CALL: &str = "<｜tool▁call▁begin｜>";
+pub(super) const NAMED_ARGS: &str = "<｜tool▁sep｜>";
+pub(super) const NAMED_CALL_END: &str = "<｜tool▁call▁end｜>";
 /// In front of the name of a call of [`CallFormat::Section`] and [`CallFormat::Harmony`].
 pub(super) const FUNCTIONS: &str = "functions.";
 /// Around strings of [`CallFormat::Braced`].
@@ -220,6 +261,18 @@ const TAGGED_KEYS: Transitions = &[
 ];
 const MARKED: Transitions = &[
     (TOOL_CALLS, Next::To(ParserPlace::List)),
+    (THINK, Next::Reasoning),
+];
+const MARKED_NAME: Transitions = &[
+    (TOOL_CALLS, Next::To(ParserPlace::List)),
+    (BRACKET_THINK, Next::Reasoning),
+];
+const TAGGED_INLINE: Transitions = &[
+    (INLINE_CALL, Next::To(ParserPlace::Object)),
+    (SEED_THINK, Next::Reasoning),
+];
+const INVOKED: Transitions = &[
+    (INVOKES, Next::To(ParserPlace::Object)),
     (THINK, Next::Reasoning),
 ];
 const BARE: Transitions = &[
@@ -240,8 +293,29 @@ const SECTIONS: Transitions = &[
     (SECTION, Next::To(ParserPlace::List)),
     (THINK, Next::Reasoning),
 ];
+const NAMED_SECTIONS: Transitions = &[
+    (NAMED_SECTION, Next::To(ParserPlace::List)),
+    (THINK, Next::Reasoning),
+];
+const MORE_OF_SECTION: Transitions = &[
+    (SECTION_CALL, Next::To(ParserPlace::Function)),
+    (SECTION_END, Next::Done(ParserPlace::Next)),
+    (SECTION, Next::To(ParserPlace::List)),
+];
+const MORE_OF_NAMED_SECTION: Transitions = &[
+    (NAMED_CALL, Next::Name),
+    (NAMED_SECTION_END, Next::Done(ParserPlace::Next)),
+    (NAMED_SECTION, Next::To(ParserPlace::List)),
+];
+const MORE_INVOKED: Transitions = &[
+    (INVOKE, Next::Call(ParserPlace::Next)),
+    (INVOKES_END, Next::Done(ParserPlace::Next)),
+    (INVOKES, Next::To(ParserPlace::Object)),
+];
 const PLAIN: Transitions = &[(THINK, Next::Reasoning)];
 const PLAIN_CHANNEL: Transitions = &[(CHANNEL_THOUGHT, Next::Reasoning)];
+const PLAIN_BRACKET: Transitions = &[(BRACKET_THINK, Next::Reasoning)];
+const PLAIN_SEED: Transitions = &[(SEED_THINK, Next::Reasoning)];
 
 impl ParserPlace {
     /// Texts expected here, and their transitions.
@@ -260,6 +334,9 @@ impl ParserPlace {
             Self::List => list(syntax),
             Self::Function => &[(FUNCTIONS, Next::Name)],
             Self::Header if syntax == Syntax::Calls(CallFormat::Harmony) => harmony::CALL_HEADER,
+            Self::Header if syntax == Syntax::Calls(CallFormat::NamedSection) => {
+                &[(NAMED_ARGS, Next::Call(ParserPlace::Close))]
+            }
             Self::Header => &[(SECTION_ARGS, Next::Call(ParserPlace::Close))],
             Self::Item => &[("{", Next::Call(ParserPlace::ItemEnd))],
             Self::ItemEnd => item_end(syntax),
@@ -291,7 +368,10 @@ impl ParserPlace {
 fn object(syntax: Syntax) -> Transitions {
     match syntax {
         Syntax::Calls(CallFormat::Bare) => &[("{", Next::Call(ParserPlace::Next))],
-        Syntax::Calls(CallFormat::Tagged) => &[(FUNCTION, Next::Call(ParserPlace::Close))],
+        Syntax::Calls(CallFormat::Tagged | CallFormat::TaggedInline) => {
+            &[(FUNCTION, Next::Call(ParserPlace::Close))]
+        }
+        Syntax::Calls(CallFormat::Invokes) => &[(INVOKE, Next::Call(ParserPlace::Next))],
         Syntax::Calls(CallFormat::Braced) => &[(CALL, Next::Call(ParserPlace::Close))],
         _ => &[("{", Next::Call(ParserPlace::Close))],
     }
@@ -303,6 +383,12 @@ fn close(syntax: Syntax) -> Transitions {
         Syntax::Calls(CallFormat::Braced) => &[(BRACED_CALL_END, Next::Done(ParserPlace::Next))],
         Syntax::Calls(CallFormat::Python) => &[(PYTHON_CALLS_END, Next::Done(ParserPlace::Next))],
         Syntax::Calls(CallFormat::Section) => &[(SECTION_CALL_END, Next::Done(ParserPlace::Next))],
+        Syntax::Calls(CallFormat::NamedSection) => {
+            &[(NAMED_CALL_END, Next::Done(ParserPlace::Next))]
+        }
+        Syntax::Calls(CallFormat::TaggedInline) => {
+            &[(INLINE_CALL_END, Next::Done(ParserPlace::Next))]
+        }
         Syntax::Calls(CallFormat::Harmony) => harmony::CALL_ENDS,
         _ => &[(TOOL_CALL_END, Next::Done(ParserPlace::Next))],
     }
@@ -313,6 +399,7 @@ fn list(syntax: Syntax) -> Transitions {
     match syntax {
         Syntax::Calls(CallFormat::Python) => &[("[", Next::Call(ParserPlace::ItemEnd))],
         Syntax::Calls(CallFormat::Section) => &[(SECTION_CALL, Next::To(ParserPlace::Function))],
+        Syntax::Calls(CallFormat::NamedSection) => &[(NAMED_CALL, Next::Name)],
         _ => &[("[", Next::To(ParserPlace::Item))],
     }
 }
@@ -339,15 +426,21 @@ fn item_end(syntax: Syntax) -> Transitions {
 fn openers(syntax: Syntax) -> Transitions {
     match syntax {
         Syntax::Calls(CallFormat::Hermes | CallFormat::Tagged) => HERMES,
-        Syntax::Calls(CallFormat::MarkedList | CallFormat::MarkedName) => MARKED,
+        Syntax::Calls(CallFormat::TaggedInline) => TAGGED_INLINE,
+        Syntax::Calls(CallFormat::Invokes) => INVOKED,
+        Syntax::Calls(CallFormat::MarkedList) => MARKED,
+        Syntax::Calls(CallFormat::MarkedName) => MARKED_NAME,
         Syntax::Calls(CallFormat::Bare) => BARE,
         Syntax::Calls(CallFormat::Generic) | Syntax::Reply => GENERIC,
         Syntax::Calls(CallFormat::TaggedKeys) => TAGGED_KEYS,
         Syntax::Calls(CallFormat::Braced) => BRACED,
         Syntax::Calls(CallFormat::Python) => PYTHON,
         Syntax::Calls(CallFormat::Section) => SECTIONS,
+        Syntax::Calls(CallFormat::NamedSection) => NAMED_SECTIONS,
         Syntax::Plain(ThinkTags::Think) => PLAIN,
         Syntax::Plain(ThinkTags::Channel) => PLAIN_CHANNEL,
+        Syntax::Plain(ThinkTags::Bracket) => PLAIN_BRACKET,
+        Syntax::Plain(ThinkTags::Seed) => PLAIN_SEED,
         Syntax::Calls(CallFormat::Harmony) => harmony::expected(HeaderPlace::Begin, true),
         Syntax::Plain(ThinkTags::Harmony) => harmony::expected(HeaderPlace::Begin, false),
     }
@@ -364,6 +457,7 @@ fn more(syntax: Syntax) -> Transitions {
             CallFormat::Hermes
             | CallFormat::Tagged
             | CallFormat::TaggedKeys
+            | CallFormat::TaggedInline
             | CallFormat::Braced
             | CallFormat::Python
             | CallFormat::MarkedList
@@ -371,11 +465,9 @@ fn more(syntax: Syntax) -> Transitions {
         ) => without_thoughts(openers(syntax)),
         Syntax::Calls(CallFormat::Harmony) => openers(syntax),
         Syntax::Calls(CallFormat::Bare) => &[(";", Next::To(ParserPlace::Object))],
-        Syntax::Calls(CallFormat::Section) => &[
-            (SECTION_CALL, Next::To(ParserPlace::Function)),
-            (SECTION_END, Next::Done(ParserPlace::Next)),
-            (SECTION, Next::To(ParserPlace::List)),
-        ],
+        Syntax::Calls(CallFormat::Section) => MORE_OF_SECTION,
+        Syntax::Calls(CallFormat::NamedSection) => MORE_OF_NAMED_SECTION,
+        Syntax::Calls(CallFormat::Invokes) => MORE_INVOKED,
         Syntax::Calls(CallFormat::Generic) | Syntax::Reply | Syntax::Plain(_) => &[],
     }
 }
@@ -397,6 +489,7 @@ mod tests {
             .into_iter()
             .chain([Syntax::Reply, Syntax::Plain(ThinkTags::Think)])
             .chain([ThinkTags::Channel, ThinkTags::Harmony].map(Syntax::Plain))
+            .chain([ThinkTags::Bracket, ThinkTags::Seed].map(Syntax::Plain))
         {
             for place in places.clone().chain([ReplyQuote, ObjectEnd]) {
                 let texts: Vec<&str> = place

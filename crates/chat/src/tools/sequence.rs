@@ -2,10 +2,10 @@
 
 use super::{
     CallFormat,
-    grammar::{GAP, Lark, regex},
+    grammar::{GAP, Lark},
     place::{
-        BRACED_CALL, BRACED_CALL_END, PYTHON_CALLS_END, PYTHON_TAG, SECTION_END, TOOL_CALL,
-        TOOL_CALL_END, TOOL_CALLS,
+        BRACED_CALL, BRACED_CALL_END, INLINE_CALL, INLINE_CALL_END, INVOKES_END, NAMED_SECTION_END,
+        PYTHON_CALLS_END, PYTHON_TAG, SECTION_END, TOOL_CALL, TOOL_CALL_END, TOOL_CALLS,
     },
 };
 
@@ -13,7 +13,21 @@ impl Lark<'_> {
     /// Writes the rule `calls`.
     pub(super) fn sequence(&mut self) {
         let calls = match self.rules.format {
-            CallFormat::Hermes | CallFormat::Tagged | CallFormat::TaggedKeys => self.tagged_calls(),
+            CallFormat::Hermes | CallFormat::Tagged | CallFormat::TaggedKeys => {
+                self.tagged_calls([TOOL_CALL, TOOL_CALL_END])
+            }
+            CallFormat::TaggedInline => self.tagged_calls([INLINE_CALL, INLINE_CALL_END]),
+            CallFormat::Invokes => {
+                let end = self.tag_after_line(INVOKES_END);
+                format!("call {} {end}", self.again("call"))
+            }
+            CallFormat::NamedSection => {
+                format!(
+                    "call {} {}",
+                    self.again("call"),
+                    self.tag(NAMED_SECTION_END)
+                )
+            }
             CallFormat::Braced => {
                 let [begin, end] = [BRACED_CALL, BRACED_CALL_END].map(|text| self.tag(text));
                 format!("call {end} {}", self.again(&format!("{begin} call {end}")))
@@ -44,16 +58,9 @@ impl Lark<'_> {
     }
 
     /// Calls between tags, with line breaks around these.
-    fn tagged_calls(&self) -> String {
-        let end = match self.token(TOOL_CALL_END) {
-            Some(token) => format!("\"\\n\"? {token}"),
-            None => format!(r"/\n?{}/", regex(TOOL_CALL_END)),
-        };
-        let again = match self.token(TOOL_CALL) {
-            Some(token) => format!("\"\\n\"? {token} call {end}"),
-            None => format!(r"/\n?{}/ call {end}", regex(TOOL_CALL)),
-        };
-        format!("call {end} {}", self.again(&again))
+    fn tagged_calls(&self, tags: [&str; 2]) -> String {
+        let [begin, end] = tags.map(|tag| self.tag_after_line(tag));
+        format!("call {end} {}", self.again(&format!("{begin} call {end}")))
     }
 
     /// Further calls, if there may be several.

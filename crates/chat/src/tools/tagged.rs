@@ -95,24 +95,25 @@ impl TaggedScan {
     }
 
     fn name(&mut self, text: &str, c: char, end: usize) -> Result<(), Malformed> {
-        if is_name_char(c) {
+        let Some(n) = text.find(|c| !is_name_char(c)) else {
             return Ok(());
-        }
-        let name = &text[..text.len() - c.len_utf8()];
-        if !is_name(name) {
+        };
+        let (name, behind) = text.split_at(n);
+        let name_end = self.tags.name_end;
+        if !is_name(name) || !name_end.is_empty() && !name_end.starts_with(behind) {
             return Err(Malformed);
+        }
+        if !name_end.is_empty() && behind != name_end {
+            return Ok(());
         }
         self.name = Some(name.to_owned());
         self.state = TaggedState::Between(end);
-        match self.tags.name_end {
-            Some(mark) if mark == c => Ok(()),
-            Some(_) => Err(Malformed),
+        if name_end.is_empty() {
             // The character belongs to what follows.
-            None => {
-                self.state = TaggedState::Between(end - c.len_utf8());
-                self.between(&text[name.len()..], c, end)
-            }
+            self.state = TaggedState::Between(end - c.len_utf8());
+            return self.between(behind, c, end);
         }
+        Ok(())
     }
 
     fn between(&mut self, text: &str, c: char, end: usize) -> Result<(), Malformed> {

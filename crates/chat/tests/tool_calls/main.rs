@@ -441,6 +441,23 @@ fn a_call_that_is_cut_is_no_text() {
             "<tool_call>find\n<arg_key>a</arg_key>\n<arg_value>b c</arg_value>\n</tool_call>",
         ),
         (
+            CallFormat::TaggedInline,
+            "I look. ",
+            "<seed:tool_call>\n<function=find>\n<parameter=a>b c</parameter>\n</function>\n</seed:tool_call>",
+        ),
+        (
+            CallFormat::Invokes,
+            "I look. ",
+            "<minimax:tool_call>\n<invoke name=\"find\">\n<parameter name=\"a\">b c</parameter>\n</invoke>\n\
+             </minimax:tool_call>",
+        ),
+        (
+            CallFormat::NamedSection,
+            "I look. ",
+            "<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>find<｜tool▁sep｜>{\"a\": \"b c\"}<｜tool▁call▁end｜>\
+             <｜tool▁calls▁end｜>",
+        ),
+        (
             CallFormat::Python,
             "I look. ",
             "<|tool_call_start|>[find(a=\"b c\")]<|tool_call_end|>",
@@ -478,7 +495,7 @@ fn a_call_that_is_cut_is_no_text() {
             "{\"tool_calls\": [{\"name\": \"find\", \"arguments\": {\"a\": \"b c\"}}]}",
         ),
     ] {
-        for n_bytes in 2..call.len() {
+        for n_bytes in (2..call.len()).filter(|&n| call.is_char_boundary(n)) {
             let (pieces, outcome) = read_cut(format, &format!("{head}{}", &call[..n_bytes]));
             assert_eq!(
                 outcome.text.trim_end(),
@@ -702,7 +719,12 @@ fn in_json() -> Vec<CallFormat> {
     let is_json = |format: &CallFormat| {
         !matches!(
             format,
-            CallFormat::Tagged | CallFormat::TaggedKeys | CallFormat::Braced | CallFormat::Python
+            CallFormat::Tagged
+                | CallFormat::TaggedKeys
+                | CallFormat::TaggedInline
+                | CallFormat::Invokes
+                | CallFormat::Braced
+                | CallFormat::Python
         )
     };
     CallFormat::ALL.into_iter().filter(is_json).collect()

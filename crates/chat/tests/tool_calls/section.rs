@@ -1,4 +1,4 @@
-//! Calls of Kimi K2.
+//! Calls of Kimi K2 and of DeepSeek V3.1.
 
 use atta_chat::tools::{CallFormat, Parser, Thinking};
 use serde_json::json;
@@ -63,4 +63,27 @@ fn malformed_sections_are_text() {
         CallFormat::Section,
         &written("functions.f:0", "{}")
     ));
+}
+
+/// A call of DeepSeek V3.1.
+fn named(name: &str, arguments: &str) -> String {
+    format!("<｜tool▁call▁begin｜>{name}<｜tool▁sep｜>{arguments}<｜tool▁call▁end｜>")
+}
+
+#[test]
+fn calls_of_a_section_may_have_names_alone() {
+    let [f, g] = [named("a.b-c", "{\"a\": [1]}"), named("g", "\n{ }\n")];
+    let text = format!("I look.<｜tool▁calls▁begin｜>{f}\n{g}<｜tool▁calls▁end｜>");
+    let expected = answer(
+        "I look.",
+        &[
+            call("call_1", "a.b-c", json!({"a": [1]})),
+            call("call_2", "g", json!({})),
+        ],
+    );
+    assert_eq!(outcome(CallFormat::NamedSection, &text), expected);
+    for body in [named("", "{}"), named("f g", "{}"), named("f", "[]")] {
+        let text = format!("Hm.\n<｜tool▁calls▁begin｜>{body}");
+        assert!(is_text(CallFormat::NamedSection, &text), "{text}");
+    }
 }

@@ -90,3 +90,36 @@ fn keys_in_tags_of_their_own_are_read() {
         assert!(is_text(CallFormat::TaggedKeys, &text), "{text}");
     }
 }
+
+#[test]
+fn values_may_stand_in_the_line_of_their_tag() {
+    let seed = "<seed:think>hm</seed:think>I look.\n<seed:tool_call>\n<function=f>\n\
+        <parameter=a>x\ny </parameter>\n<parameter=b>7</parameter>\n</function>\n</seed:tool_call>\n\
+        <seed:tool_call><function=g></function></seed:tool_call>";
+    let minimax = "<think>hm</think>I look.\n<minimax:tool_call>\n<invoke name=\"f\">\n\
+        <parameter name=\"a\">x\ny </parameter>\n<parameter name=\"b\">7</parameter>\n</invoke>\n\
+        <invoke name=\"g\"></invoke>\n</minimax:tool_call>";
+    let mut expected = answer(
+        "I look.",
+        &[
+            call("call_1", "f", json!({"a": "x\ny ", "b": 7})),
+            call("call_2", "g", json!({})),
+        ],
+    );
+    expected.reasoning = "hm".into();
+    assert_eq!(outcome(CallFormat::TaggedInline, seed), expected);
+    assert_eq!(outcome(CallFormat::Invokes, minimax), expected);
+}
+
+#[test]
+fn malformed_invocations_are_text() {
+    for body in [
+        "f\"></invoke>",
+        "<invoke name=\"f\"/>",
+        "<invoke name=\"\">",
+        "<invoke name=\"f g\">",
+    ] {
+        let text = format!("Hm.\n<minimax:tool_call>\n{body}");
+        assert!(is_text(CallFormat::Invokes, &text), "{text}");
+    }
+}

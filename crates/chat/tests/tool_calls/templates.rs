@@ -12,7 +12,7 @@ use serde_json::json;
 use super::{call, read_chunks};
 
 /// The templates whose calls are no JSON objects.
-const TEMPLATES: [(&str, CallFormat, &str); 5] = [
+const TEMPLATES: [(&str, CallFormat, &str); 7] = [
     ("Qwen3-Coder", CallFormat::Tagged, "<tool_call>"),
     ("Qwen3.5-4B", CallFormat::Tagged, "<tool_call>"),
     ("google-gemma-4-31B-it", CallFormat::Braced, "<|tool_call>"),
@@ -20,6 +20,12 @@ const TEMPLATES: [(&str, CallFormat, &str); 5] = [
         "moonshotai-Kimi-K2",
         CallFormat::Section,
         "<|tool_calls_section_begin|>",
+    ),
+    ("MiniMax-M2", CallFormat::Invokes, "<minimax:tool_call>"),
+    (
+        "deepseek-ai-DeepSeek-V3.1",
+        CallFormat::NamedSection,
+        "<｜tool▁calls▁begin｜>",
     ),
     ("openai-gpt-oss-120b", CallFormat::Harmony, " to=functions."),
 ];

@@ -191,6 +191,9 @@ fn text_is_let_through_where_it_may_be_and_cannot_begin_a_call() {
             CallFormat::Hermes
                 | CallFormat::Tagged
                 | CallFormat::TaggedKeys
+                | CallFormat::TaggedInline
+                | CallFormat::Invokes
+                | CallFormat::NamedSection
                 | CallFormat::Braced
                 | CallFormat::Python
                 | CallFormat::MarkedList
@@ -211,7 +214,12 @@ fn arguments_belong_to_their_tool_and_have_at_most_one_space() {
     each(|vocabulary, format, control| {
         if matches!(
             format,
-            CallFormat::Tagged | CallFormat::TaggedKeys | CallFormat::Braced | CallFormat::Python
+            CallFormat::Tagged
+                | CallFormat::TaggedKeys
+                | CallFormat::TaggedInline
+                | CallFormat::Invokes
+                | CallFormat::Braced
+                | CallFormat::Python
         ) {
             return;
         }

@@ -12,6 +12,7 @@ pub(crate) fn tagged(name: &str, parameters: &[(&str, &str)]) -> String {
 }
 
 /// As models write a call, and two calls in a row.
+// long: a table
 pub(crate) fn samples(format: CallFormat) -> [String; 2] {
     let hermes = |call: &str| format!("<tool_call>\n{call}\n</tool_call>");
     let with =
@@ -35,6 +36,28 @@ pub(crate) fn samples(format: CallFormat) -> [String; 2] {
             let a = pair("city", "Kyiv \"}") + &pair("unit", "C");
             let a = call("get_weather", &a);
             [a.clone(), format!("{a}\n{}", call("get", &pair("n", "7")))]
+        }
+        CallFormat::TaggedInline => {
+            let pair = |key: &str, value: &str| format!("<parameter={key}>{value}</parameter>\n");
+            let call = |name: &str, pairs: &str| {
+                let function = format!("<function={name}>\n{pairs}</function>");
+                format!("<seed:tool_call>\n{function}\n</seed:tool_call>")
+            };
+            let a = pair("city", "Kyiv \"}") + &pair("unit", "C");
+            let a = call("get_weather", &a);
+            [a.clone(), format!("{a}\n{}", call("get", &pair("n", "7")))]
+        }
+        CallFormat::Invokes => {
+            let pair =
+                |key: &str, value: &str| format!("<parameter name=\"{key}\">{value}</parameter>\n");
+            let call =
+                |name: &str, pairs: &str| format!("<invoke name=\"{name}\">\n{pairs}</invoke>\n");
+            let a = call(
+                "get_weather",
+                &(pair("city", "Kyiv \"}") + &pair("unit", "C")),
+            );
+            let all = |calls: &str| format!("<minimax:tool_call>\n{calls}</minimax:tool_call>");
+            [all(&a), all(&(a.clone() + &call("get", &pair("n", "7"))))]
         }
         CallFormat::Braced => {
             let a = "<|tool_call>call:get_weather{city:<|\"|>Kyiv \"}<|\"|>,unit:<|\"|>C<|\"|>}<tool_call|>";
@@ -72,6 +95,15 @@ pub(crate) fn samples(format: CallFormat) -> [String; 2] {
             let a = call("get_weather:0", weather);
             [section(&a), section(&(a + &call("get:1", get)))]
         }
+        CallFormat::NamedSection => {
+            let call = |name: &str, args: &str| {
+                format!("<｜tool▁call▁begin｜>{name}<｜tool▁sep｜>{args}<｜tool▁call▁end｜>")
+            };
+            let section =
+                |calls: &str| format!("<｜tool▁calls▁begin｜>{calls}<｜tool▁calls▁end｜>");
+            let a = call("get_weather", weather);
+            [section(&a), section(&(a + &call("get", get)))]
+        }
         CallFormat::Harmony => {
             let a = format!(
                 "<|channel|>commentary to=functions.get_weather <|constrain|>json<|message|>{weather}"
@@ -93,6 +125,8 @@ pub(crate) fn think_tags(format: CallFormat) -> [&'static str; 2] {
     match format {
         CallFormat::Braced => ["<|channel>thought", "<channel|>"],
         CallFormat::Harmony => ["<|channel|>analysis<|message|>", "<|end|>"],
+        CallFormat::MarkedName => ["[THINK]", "[/THINK]"],
+        CallFormat::TaggedInline => ["<seed:think>", "</seed:think>"],
         _ => ["<think>", "</think>"],
     }
 }

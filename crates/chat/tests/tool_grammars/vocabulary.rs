@@ -9,7 +9,7 @@ use llguidance::{
 };
 
 /// Markers that a vocabulary may have as control tokens.
-pub(crate) const CONTROL: [&str; 26] = [
+pub(crate) const CONTROL: [&str; 33] = [
     "<tool_call>",
     "</tool_call>",
     "<think>",
@@ -35,6 +35,13 @@ pub(crate) const CONTROL: [&str; 26] = [
     "<|constrain|>",
     "<|message|>",
     "<|end|>",
+    "<｜tool▁calls▁begin｜>",
+    "<｜tool▁calls▁end｜>",
+    "<｜tool▁call▁begin｜>",
+    "<｜tool▁sep｜>",
+    "<minimax:tool_call>",
+    "</minimax:tool_call>",
+    "<seed:tool_call>",
     "<|other|>",
 ];
 /// Longer tokens, some of them across the border of a marker.

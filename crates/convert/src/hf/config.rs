@@ -41,6 +41,23 @@ impl Config {
         }
     }
 
+    /// Reads how modelopt quantized the model, where it did not write it into the configuration but
+    /// into the file `path`.
+    pub(super) fn read_quantization(&mut self, path: &Path) -> Result<(), Error> {
+        const FIELD: &str = "quantization_config";
+        let is_said = self.fields.get(FIELD).is_some_and(|value| !value.is_null());
+        if is_said || !path.exists() {
+            return Ok(());
+        }
+        let mut file = Self::read(path)?;
+        let Some(Value::Object(mut found)) = file.fields.remove("quantization") else {
+            return Err(file.wrong("does not say quantization"));
+        };
+        found.insert("quant_method".to_owned(), "modelopt".into());
+        self.fields.insert(FIELD.to_owned(), found.into());
+        Ok(())
+    }
+
     fn new(path: &Path, fields: Map<String, Value>) -> Self {
         Self {
             path: path.to_owned(),

@@ -12,6 +12,7 @@ mod config;
 mod delta_net;
 mod encoders;
 mod experts;
+mod factors;
 mod families;
 mod family;
 mod gemma4;
@@ -98,6 +99,7 @@ fn find_problems(folder: &Path, found: &mut Vec<Error>) -> Result<(), Error> {
 /// The configuration of a directory, with the defaults of its family.
 fn configuration(folder: &Path) -> Result<(Config, &'static Family), Error> {
     let mut config = Config::read(&folder.join("config.json"))?;
+    config.read_quantization(&folder.join("hf_quant_config.json"))?;
     let family = Family::of(&config)?;
     config.set_defaults(family.defaults);
     Ok((config, family))
@@ -163,6 +165,7 @@ impl<'a> Source<'a> {
             attention: spec.attentions().next(),
             multipliers: self.family.multipliers_of(self.config)?,
             raw,
+            factors: Vec::new(),
         })
     }
 }
@@ -263,10 +266,12 @@ const OTHERS: [&str; 10] = [
     "visual.",
 ];
 
+/// Parts of Mamba 2 that Codestral Mamba has behind a prefix.
+const CODESTRAL: [&str; 2] = ["backbone.", "lm_head."];
+
 /// Drops the tensors of other modalities and of multi-token prediction, and removes the prefix of
 /// the text model from names.
 fn text_part(config: &Config, raw: &mut RawTensors, notes: &mut Vec<String>) -> Result<(), Error> {
-    const TEXT: [&str; 2] = ["language_model.", "text_model."];
     let is_part = config.get("vision_config").is_some()
         || raw
             .names()
@@ -283,13 +288,22 @@ fn text_part(config: &Config, raw: &mut RawTensors, notes: &mut Vec<String>) -> 
         if is_bare {
             return format!("model.{name}");
         }
-        let name = TEXT
-            .iter()
-            .fold(name.to_owned(), |name, text| name.replacen(text, "", 1));
-        name.strip_prefix("transformer.")
-            .unwrap_or(&name)
-            .to_owned()
+        without_prefixes(name)
     })
+}
+
+/// Prefixes of a model of texts within another one.
+const TEXT: [&str; 2] = ["language_model.", "text_model."];
+
+/// The name of a tensor behind the prefixes of wrappers.
+fn without_prefixes(name: &str) -> String {
+    let replaced = |name: String, text: &&str| name.replacen(text, "", 1);
+    let name = TEXT.iter().fold(name.to_owned(), replaced);
+    let name = name.strip_prefix("transformer.").unwrap_or(&name);
+    match name.strip_prefix("model.") {
+        Some(rest) if CODESTRAL.iter().any(|part| rest.starts_with(part)) => rest.to_owned(),
+        _ => name.to_owned(),
+    }
 }
 
 /// Drops the tensors whose names begin, behind `model.`, with one of `prefixes`.

@@ -36,6 +36,11 @@ impl Multipliers {
         ]))
     }
 
+    /// Whether the weights of a tensor are multiplied.
+    pub(super) fn change(&self, role: Role) -> bool {
+        self.0.iter().any(|(of, _)| *of == role)
+    }
+
     /// The rows of a tensor, `d_row` wide, multiplied.
     pub(super) fn apply(
         &self,

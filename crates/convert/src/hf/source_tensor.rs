@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use atta_formats::TensorType;
 use atta_model::Role;
 
-use super::quantized::{GroupedMatrix, Quantization};
+use super::quantized::{GroupedMatrix, Nvfp4Matrix, Quantization};
 use crate::{
     Error,
     raw::{Dtype, RawTensor, RawTensors},
@@ -33,6 +33,8 @@ pub(super) enum SourceTensor {
     },
     /// Integers with a scale for each group of columns.
     Grouped(GroupedMatrix),
+    /// Floats of four bits with a scale for every 16, and a factor.
+    Nvfp4(Nvfp4Matrix),
 }
 
 /// Whether a matrix is quantized; embeddings, heads and norms are not.
@@ -52,6 +54,9 @@ impl SourceTensor {
         name: &str,
         role: Role,
     ) -> Result<Option<Self>, Error> {
+        if let Some(matrix) = quantization.nvfp4(raw, name)? {
+            return Ok(Some(Self::Nvfp4(matrix)));
+        }
         if let Some(grouped) = quantization.grouped(raw, name)? {
             return Ok(Some(Self::Grouped(grouped)));
         }
@@ -123,14 +128,15 @@ impl SourceTensor {
         }
     }
 
-    /// The tensor with the weights; `None` of [`Grouped`](Self::Grouped), which checks its own.
+    /// The tensor with the weights; `None` of [`Grouped`](Self::Grouped) and
+    /// [`Nvfp4`](Self::Nvfp4), which check their own.
     fn raw(&self) -> Option<&RawTensor> {
         match self {
             Self::Plain(raw) | Self::Ternary { packed: raw, .. } | Self::Scaled { raw, .. } => {
                 Some(raw)
             }
             Self::Rounded { raw, .. } | Self::Blocks { raw, .. } => Some(raw),
-            Self::Grouped(_) => None,
+            Self::Grouped(_) | Self::Nvfp4(_) => None,
         }
     }
 
@@ -158,6 +164,7 @@ impl SourceTensor {
     pub(super) fn dims(&self) -> Vec<u64> {
         let mut dims = match self {
             Self::Grouped(matrix) => matrix.dims().to_vec(),
+            Self::Nvfp4(matrix) => matrix.dims().to_vec(),
             _ => self.raw().map_or(Vec::new(), |raw| raw.dims().to_vec()),
         };
         if let (Self::Ternary { .. }, Some(rows)) = (self, dims.first_mut()) {
@@ -170,6 +177,7 @@ impl SourceTensor {
     pub(super) fn name(&self) -> &str {
         match self {
             Self::Grouped(matrix) => matrix.name(),
+            Self::Nvfp4(matrix) => matrix.name(),
             _ => self.raw().map_or("", RawTensor::name),
         }
     }
@@ -194,6 +202,7 @@ impl SourceTensor {
             // FP8 times a scale; as in llama.cpp's converter.
             Self::Blocks { .. } => TensorType::BF16,
             Self::Grouped(matrix) => matrix.tensor_type(),
+            Self::Nvfp4(matrix) => matrix.tensor_type(),
             _ => self
                 .raw()
                 .and_then(|raw| raw.dtype().tensor_type())
@@ -201,10 +210,18 @@ impl SourceTensor {
         }
     }
 
+    /// Takes the factor of the whole matrix out of the weights, if it has one.
+    pub(super) fn split_factor(&mut self) -> Option<f32> {
+        match self {
+            Self::Nvfp4(matrix) => Some(matrix.split_factor()),
+            _ => None,
+        }
+    }
+
     /// The type for weights that are read as floats only, because they change their places.
     pub(super) fn float_type(&self) -> TensorType {
         match self {
-            Self::Grouped(_) => TensorType::F32,
+            Self::Grouped(_) | Self::Nvfp4(_) => TensorType::F32,
             _ => self.tensor_type(),
         }
     }
@@ -214,6 +231,9 @@ impl SourceTensor {
     pub(super) fn packed(&self, row: u64, out: &mut [u8]) -> Result<bool, Error> {
         match self {
             Self::Grouped(matrix) if matrix.tensor_type() != TensorType::F32 => {
+                matrix.packed(row, out).map(|()| true)
+            }
+            Self::Nvfp4(matrix) if matrix.tensor_type() == TensorType::NVFP4 => {
                 matrix.packed(row, out).map(|()| true)
             }
             _ => Ok(false),
@@ -240,6 +260,7 @@ impl SourceTensor {
                 by_blocks(raw, scales, *block, first, out)
             }
             Self::Grouped(matrix) => matrix.floats(first, out),
+            Self::Nvfp4(matrix) => matrix.floats(first, out),
         }
     }
 }

@@ -10,7 +10,7 @@ use atta_model::{
 };
 
 use super::{
-    delta_net,
+    delta_net, factors,
     family::{Experts, Family, GateUpLayout},
     gemma4,
     heads::qkv_order,
@@ -46,6 +46,8 @@ pub(super) struct TensorBuilder<'a> {
     /// Factors of the configuration that are in weights.
     pub(super) multipliers: Multipliers,
     pub(super) raw: &'a mut RawTensors,
+    /// Of matrices that were built last.
+    pub(super) factors: Vec<Tensor>,
 }
 
 /// A tensor to be built.
@@ -62,6 +64,7 @@ impl TensorBuilder<'_> {
         let mut tensors = Vec::new();
         for req in spec.tensors() {
             tensors.extend(self.tensor(&req)?);
+            tensors.append(&mut self.factors);
             if req.role == Role::FfnDownExps {
                 tensors.extend(self.expert_scale(&req)?);
             }
@@ -78,7 +81,9 @@ impl TensorBuilder<'_> {
             !is_kept_in_f32(req.role, &shape_of(req)) && tensors.iter().any(is_f32)
         };
         let n = match self.quantization {
-            Quantization::Grouped(_) => spec.tensors().iter().filter(|req| is_wide(req)).count(),
+            Quantization::Grouped(_) | Quantization::Nvfp4 => {
+                spec.tensors().iter().filter(|req| is_wide(req)).count()
+            }
             _ => 0,
         };
         let note =
@@ -276,7 +281,7 @@ impl TensorBuilder<'_> {
     }
 
     /// Builds a tensor with its transformations.
-    fn make(&self, target: Target, source: SourceTensor) -> Result<Tensor, Error> {
+    fn make(&mut self, target: Target, mut source: SourceTensor) -> Result<Tensor, Error> {
         let Target {
             name,
             role,
@@ -284,29 +289,19 @@ impl TensorBuilder<'_> {
             shape,
         } = target;
         let is_transposed = self.family.is_transposed && layer.is_some() && shape.len() == 2;
-        let stored: Vec<u64> = match role {
-            // Some have it in a matrix of one row.
-            Role::ExpProbsBias if source.dims().len() == 2 => vec![1, shape[0]],
-            // A convolution of each channel by itself.
-            Role::SsmConv | Role::ShortconvConv => vec![shape[0], 1, shape[1]],
-            Role::SsmA | Role::SsmD if shape.last() == Some(&1) => vec![shape[0]],
-            Role::SsmNorm => vec![shape.iter().product()],
-            _ if is_transposed => shape.iter().rev().copied().collect(),
-            _ => shape.clone(),
-        };
-        let stored = match role {
-            Role::PositionEmbd => vec![
-                stored[0].saturating_add(self.n_skipped_positions),
-                stored[1],
-            ],
-            _ => stored,
-        };
+        let stored = self.stored_shape(role, &shape, &source, is_transposed);
         source.expect(&stored)?;
+        let is_multiplied = self.multipliers.change(role);
+        if !is_multiplied {
+            let parts = std::slice::from_mut(&mut source);
+            self.factors.extend(factors::split(role, &name, parts));
+        }
         let columns_of = self
             .net
             .map_or(RowMap::Same, |net| delta_net::column_order(net, role));
         let change = self.change(role);
-        let keeps_rows = !is_transposed && columns_of == RowMap::Same && change == Change::None;
+        let keeps_columns = !is_transposed && columns_of == RowMap::Same;
+        let keeps_rows = keeps_columns && change == Change::None && !is_multiplied;
         let ty = match is_kept_in_f32(role, &shape) {
             true => TensorType::F32,
             false if keeps_rows => source.tensor_type(),
@@ -342,6 +337,29 @@ impl TensorBuilder<'_> {
             ty,
             rows,
         })
+    }
+
+    /// The shape of a tensor in the checkpoint.
+    fn stored_shape(
+        &self,
+        role: Role,
+        shape: &[u64],
+        source: &SourceTensor,
+        is_transposed: bool,
+    ) -> Vec<u64> {
+        match role {
+            // Some have it in a matrix of one row.
+            Role::ExpProbsBias if source.dims().len() == 2 => vec![1, shape[0]],
+            // A convolution of each channel by itself.
+            Role::SsmConv | Role::ShortconvConv => vec![shape[0], 1, shape[1]],
+            Role::SsmA | Role::SsmD if shape.last() == Some(&1) => vec![shape[0]],
+            Role::SsmNorm => vec![shape.iter().product()],
+            Role::PositionEmbd => {
+                vec![shape[0].saturating_add(self.n_skipped_positions), shape[1]]
+            }
+            _ if is_transposed => shape.iter().rev().copied().collect(),
+            _ => shape.to_vec(),
+        }
     }
 
     /// The rows of the source for `n_rows` rows of the result.
@@ -444,6 +462,8 @@ impl TensorBuilder<'_> {
             source.expect(&shape[1..])?;
             parts.push(source);
         }
+        let factors = factors::split(req.role, &req.name(), &mut parts);
+        self.factors.extend(factors);
         let ty = common_type(&parts)?;
         let d = to_usize(shape[2])?;
         let rows = GatheredRows {

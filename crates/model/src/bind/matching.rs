@@ -47,6 +47,14 @@ const KV_ROLES: [Role; 5] = [
     Role::AttnKNorm,
 ];
 
+/// Optional tensors that belong together: a file has all of them, in every layer that may have
+/// them, or none.
+const TOGETHER: [&[Role]; 3] = [
+    &[Role::AttnQNorm, Role::AttnKNorm],
+    &[Role::RopeFactorsShort, Role::RopeFactorsLong],
+    &[Role::SsmNorm],
+];
+
 /// A tensor of the model, and the rows of a tensor of the file that it is; mostly all of them.
 pub(super) struct TensorMatch<'a> {
     pub(super) req: &'a TensorReq,
@@ -87,6 +95,7 @@ pub(super) fn match_tensors<'a>(
             None => return Err(missing(req, directory)),
         }
     }
+    check_together(reqs, &all, directory)?;
     match directory
         .tensors()
         .iter()
@@ -95,6 +104,24 @@ pub(super) fn match_tensors<'a>(
         Some(left) => Err(Error::UnusedTensor(left.name.clone())),
         None => Ok(all),
     }
+}
+
+/// Refuses a file with some of the tensors that belong together.
+fn check_together(
+    reqs: &[TensorReq],
+    found: &[TensorMatch<'_>],
+    directory: &Directory,
+) -> Result<(), Error> {
+    let present: HashSet<_> = found.iter().map(|m| (m.req.role, m.req.layer)).collect();
+    for roles in TOGETHER {
+        let of_roles = reqs.iter().filter(|req| roles.contains(&req.role));
+        let (found, lacking): (Vec<_>, Vec<_>) =
+            of_roles.partition(|req| present.contains(&(req.role, req.layer)));
+        if let (Some(_), Some(req)) = (found.first(), lacking.first()) {
+            return Err(missing(req, directory));
+        }
+    }
+    Ok(())
 }
 
 /// The tensor under its own name, or as rows of a larger one.

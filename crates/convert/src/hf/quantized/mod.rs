@@ -2,6 +2,7 @@
 
 mod codes;
 mod grouped;
+mod nvfp4;
 
 use std::collections::BTreeMap;
 
@@ -18,6 +19,7 @@ use crate::{
 };
 
 pub(super) use grouped::GroupedMatrix;
+pub(super) use nvfp4::Nvfp4Matrix;
 
 /// The quantization of a checkpoint.
 #[derive(Clone, Debug, PartialEq)]
@@ -34,6 +36,9 @@ pub(super) enum Quantization {
     Online,
     /// Floats of 8 bits with a scale for a block of `[rows, columns]`, for a row, or for a matrix.
     Scaled(Option<[u64; 2]>),
+    /// modelopt: `weight` of bytes, `weight_scale` and `weight_scale_2` in NVFP4, and matrices as
+    /// those of `Scaled`.
+    Nvfp4,
     /// Integers with a scale for each group of columns.
     Grouped(Grouping),
 }
@@ -51,7 +56,7 @@ pub(super) enum Grouping {
     /// `qweight`, `qzeros` and `scales` of four bits (Lin et al. 2024; AutoAWQ's `WQLinear_GEMM`).
     Awq,
     /// compressed-tensors: `weight_packed`, `weight_scale`, `weight_shape`, `weight_zero_point`,
-    /// and matrices of 8 bits beside their `weight_scale`.
+    /// and matrices of 8 bits beside their `weight_scale`; in NVFP4 with `weight_global_scale`.
     Compressed {
         /// Blocks of `[rows, columns]` with a scale, of floats of 8 bits.
         block: Option<[u64; 2]>,
@@ -97,7 +102,7 @@ impl Quantization {
             Some("bitnet") => bitnet(c, q),
             Some("fp8") => Ok(Self::Scaled(block(c, q.get("weight_block_size"))?)),
             Some("fbgemm_fp8") => Ok(Self::Scaled(None)),
-            Some("modelopt") if text("quant_algo") == Some("FP8") => Ok(Self::Scaled(None)),
+            Some("modelopt" | "modelopt_fp4") => modelopt(c, q),
             Some("gptq") => gptq(c, q),
             Some("awq") => awq(c, q),
             Some("compressed-tensors") => compressed(c, q),
@@ -125,11 +130,51 @@ impl Quantization {
         }
     }
 
+    /// Takes a matrix in NVFP4 out of a checkpoint, if it is one.
+    pub(super) fn nvfp4(
+        &self,
+        all: &mut RawTensors,
+        name: &str,
+    ) -> Result<Option<Nvfp4Matrix>, Error> {
+        let Some(stem) = name.strip_suffix("weight") else {
+            return Ok(None);
+        };
+        let Some([codes, factor]) = self.nvfp4_parts() else {
+            return Ok(None);
+        };
+        let is_it = |raw: &RawTensor| raw.dtype() == Dtype::U8;
+        if !all.get(&format!("{stem}{codes}")).is_some_and(is_it) {
+            return Ok(None);
+        }
+        let mut parts = Parts { all, stem };
+        let [codes, scales] = [parts.need(codes)?, parts.need("weight_scale")?];
+        let factor = one_number(&parts.need(factor)?)?;
+        // compressed-tensors divides by it.
+        let factor = if *self == Self::Nvfp4 {
+            factor
+        } else {
+            1.0 / factor
+        };
+        Nvfp4Matrix::new(codes, scales, factor).map(Some)
+    }
+
+    /// The names of the codes and of the factor of a matrix in NVFP4.
+    fn nvfp4_parts(&self) -> Option<[&'static str; 2]> {
+        match self {
+            Self::Nvfp4 => Some(["weight", "weight_scale_2"]),
+            Self::Grouped(Grouping::Compressed { .. }) => {
+                Some(["weight_packed", "weight_global_scale"])
+            }
+            _ => None,
+        }
+    }
+
     /// Blocks of 8-bit floats that have a scale each; `None`: no such floats; `Some(None)`: a row
     /// or a matrix has one.
     pub(super) fn scaled(&self) -> Option<Option<[u64; 2]>> {
         match self {
             Self::Scaled(block) | Self::Grouped(Grouping::Compressed { block }) => Some(*block),
+            Self::Nvfp4 => Some(None),
             _ => None,
         }
     }
@@ -227,6 +272,30 @@ fn block(c: &Config, pair: Option<&Value>) -> Result<Option<[u64; 2]>, Error> {
     }
 }
 
+/// FP8, NVFP4, or both in one model.
+fn modelopt(c: &Config, q: &Map<String, Value>) -> Result<Quantization, Error> {
+    let algos = algos_of_modelopt(q);
+    let is_known = |algo: &&&str| matches!(**algo, "FP8" | "NVFP4" | "W4A16_NVFP4");
+    match algos.iter().find(|algo| !is_known(algo)) {
+        _ if algos.is_empty() => Err(c.wrong("quantization_config does not say quant_algo")),
+        Some(other) => Err(c.wrong(format!(
+            "is quantized by modelopt as {other}, which is not supported"
+        ))),
+        None if algos.iter().all(|algo| *algo == "FP8") => Ok(Quantization::Scaled(None)),
+        None => Ok(Quantization::Nvfp4),
+    }
+}
+
+/// How matrices are quantized: all of them, or each as it says.
+fn algos_of_modelopt(q: &Map<String, Value>) -> Vec<&str> {
+    let layers = q.get("quantized_layers").and_then(Value::as_object);
+    let layers = layers.into_iter().flat_map(Map::values);
+    let own = layers.filter_map(|layer| layer.get("quant_algo")?.as_str());
+    let of_all = q.get("quant_algo").and_then(Value::as_str);
+    let of_all = of_all.filter(|algo| *algo != "MIXED_PRECISION");
+    own.chain(of_all).collect()
+}
+
 fn gptq(c: &Config, q: &Map<String, Value>) -> Result<Quantization, Error> {
     let bits = q.get("bits").and_then(Value::as_u64);
     let bits = bits.and_then(|bits| u32::try_from(bits).ok());
@@ -290,12 +359,13 @@ fn refuse_transforms(c: &Config, q: &Map<String, Value>) -> Result<(), Error> {
 
 /// A format of compressed-tensors, of all matrices or of a group, that is not read.
 fn unknown_format<'a>(q: &'a Map<String, Value>, groups: &[&'a Value]) -> Option<&'a str> {
-    const KNOWN: [&str; 6] = [
+    const KNOWN: [&str; 7] = [
         "dense",
         "pack-quantized",
         "int-quantized",
         "float-quantized",
         "naive-quantized",
+        "nvfp4-pack-quantized",
         // Then each group says its own.
         "mixed-precision",
     ];
@@ -507,6 +577,19 @@ fn by_row(raw: RawTensor) -> PerGroup {
     PerGroup {
         raw,
         is_by_group: false,
+    }
+}
+
+/// The only number of a tensor.
+fn one_number(raw: &RawTensor) -> Result<f32, Error> {
+    let mut number = [0.0];
+    match raw.dims() {
+        [] | [1] => raw.floats(0, &mut number).map(|()| number[0]),
+        dims => Err(Error::Dims {
+            expected: vec![1],
+            got: dims.to_vec(),
+        }
+        .of(raw.name())),
     }
 }
 
