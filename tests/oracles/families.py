@@ -20,6 +20,8 @@ import numpy as np
 import torch
 import transformers
 
+import own_names
+
 EPS = 2e-2      # large, so that residuals of ordinary size show it
 
 
@@ -69,6 +71,13 @@ LFM2_TENSORS = {"q_layernorm": (2.0, 0.7), "k_layernorm": (2.0, 0.7), "self_attn
                 "conv.in_proj": (0.0, 0.22), "conv.out_proj": (0.0, 0.15), "feed_forward.w2": (0.0, 0.12)}
 LFM2_CHANGES = {"norm_eps": 2 * EPS, "rope_parameters": {"rope_type": "default", "rope_theta": 200.0}}
 
+LFM3 = dict(norm_eps=EPS, head_dim=12, sliding_window=13, conv_L_cache=7, tie_word_embeddings=True,
+            rope_parameters={"sliding_attention": {"rope_type": "default", "rope_theta": 50.0},
+                             "full_attention": {"rope_type": "proportional", "rope_theta": 300.0, "partial_rotary_factor": 0.5}},
+            layer_types=["conv", "sliding_attention", "full_attention", "conv", "sliding_attention"])
+LFM3_CHANGES = {"norm_eps": 2 * EPS, "sliding_window": 11} | {
+    "rope_parameters": LFM3["rope_parameters"] | {"sliding_attention": {"rope_type": "default", "rope_theta": 70.0}}}
+
 PLAIN = dict(rms_norm_eps=EPS, rope_parameters={"rope_type": "default", "rope_theta": 50.0})
 PLAIN_CHANGES = {"rms_norm_eps": 2 * EPS, "rope_parameters": {"rope_type": "default", "rope_theta": 200.0}}
 VISION = dict(depth=1, hidden_size=8, intermediate_size=8, num_heads=2, patch_size=2, out_hidden_size=32)
@@ -116,6 +125,9 @@ FAMILIES = [
     Family("lfm2moe", "lfm2moe", "Lfm2Moe", sizes(**LFM2, num_experts=6, num_experts_per_tok=3, moe_intermediate_size=12,
            num_dense_layers=1, experts_implementation="eager", tie_word_embeddings=True), seed=7, experts=(6, 3),
            tensors=LFM2_TENSORS | {"expert_bias": (0.0, 0.12), "experts.down_proj": (0.0, 0.15)}, changes=LFM2_CHANGES | {"num_experts_per_tok": 2}),
+    Family("lfm3", "lfm3", "Lfm3", sizes(**LFM3, num_hidden_layers=5), seed=51, changes=LFM3_CHANGES,
+           tensors={"operator_norm": (0.7, 0.2), "post_": (0.5, 0.2), "g_proj": (0.0, 0.5), "conv.in_proj": (0.0, 0.22),
+                    "conv.out_proj": (0.0, 0.06), "o_proj": (0.0, 0.04), "feed_forward.w2": (0.0, 0.04)} | SHARP),
     Family("gemma4", "gemma4", "Gemma4", sizes(**GEMMA4 | dict(hidden_size_per_layer_input=8, vocab_size_per_layer_input=96,
            num_kv_shared_layers=3, use_double_wide_mlp=True, num_hidden_layers=7, num_key_value_heads=1,
            layer_types=["sliding_attention", "sliding_attention", "full_attention"] * 2 + ["full_attention"])), seed=5,
@@ -417,7 +429,9 @@ def altered(fields, more):
 
 
 def write_gguf(path, row, model, llama_cpp, add_vocabulary):
-    """The checkpoint, converted by llama.cpp."""
+    """The checkpoint, converted by llama.cpp where it knows the class."""
+    if row.cls in own_names.WRITERS:
+        return own_names.WRITERS[row.cls](path, row, model, add_vocabulary)
     sys.path.insert(0, str(llama_cpp))
     conversion = importlib.import_module("conversion")
     base = importlib.import_module("conversion.base")

@@ -259,6 +259,16 @@ impl Attention {
         if let KvSource::Latent(latent) = &self.kv {
             latent.check(self)?;
         }
+        let projects_all = matches!(
+            self.kv,
+            KvSource::Own {
+                v_proj: Presence::Required,
+                ..
+            }
+        );
+        ensure(self.gate != OutputGate::Heads || projects_all, || {
+            "a gate per head beside keys or values without a projection".to_owned()
+        })?;
         let is_empty = matches!(self.mask, Mask::Window(0) | Mask::Chunk(0));
         ensure(!is_empty, || "a window of no positions".to_owned())?;
         let never = self

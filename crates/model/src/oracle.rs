@@ -310,7 +310,10 @@ fn attention(
     let input =
         |weight, bias| Ok::<_, Error>(project(&matrix(model, l, weight)?, t.vector_opt(bias), h));
     let q = input(Role::AttnQ, Role::AttnQBias)?;
-    let (mut q, gates) = queries(a, q);
+    let (mut q, mut gates) = queries(a, q);
+    if a.gate == OutputGate::Heads {
+        gates = project(&matrix(model, l, Role::AttnGate)?, None, h);
+    }
     let mut k = Rows::new();
     let mut v = Rows::new();
     if let KvSource::Own { v_norm, .. } = a.kv {
@@ -338,7 +341,7 @@ fn attention(
     let heads = (0..h.len())
         .map(|pos| attend(a, sinks, &q[pos], (k, v), pos))
         .collect();
-    let heads = sub(layer, t, Sublayer::Mixer, gated_heads(heads, &gates));
+    let heads = sub(layer, t, Sublayer::Mixer, gated_heads(a, heads, &gates));
     Ok(project(
         &matrix(model, l, Role::AttnOutput)?,
         t.vector_opt(Role::AttnOutputBias),
@@ -369,15 +372,23 @@ fn queries(a: &Attention, rows: Rows) -> (Rows, Rows) {
         })
     };
     match a.gate {
-        OutputGate::None => (rows, Rows::new()),
+        OutputGate::None | OutputGate::Heads => (rows, Rows::new()),
         OutputGate::Elements => (part(0), part(a.d_head)),
     }
 }
 
-/// `heads ⊙ sigmoid(gates)`, if there are gates.
-fn gated_heads(mut heads: Rows, gates: &Rows) -> Rows {
-    let all = heads.iter_mut().flatten().zip(gates.iter().flatten());
-    all.for_each(|(y, &gate)| *y = (f64::from(*y) * sigmoid(gate.into())) as f32);
+/// `heads ⊙ sigmoid(gates)`, if there are gates, of each element or each head.
+fn gated_heads(a: &Attention, mut heads: Rows, gates: &Rows) -> Rows {
+    let width = if a.gate == OutputGate::Heads {
+        a.d_head
+    } else {
+        1
+    };
+    let parts = heads.iter_mut().flat_map(|row| row.chunks_exact_mut(width));
+    for (part, &gate) in parts.zip(gates.iter().flatten()) {
+        part.iter_mut()
+            .for_each(|y| *y = (f64::from(*y) * sigmoid(gate.into())) as f32);
+    }
     heads
 }
 

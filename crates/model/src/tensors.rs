@@ -9,8 +9,8 @@ use crate::{
     Placement, Role,
     spec::{
         Attention, DeltaNet, Ffn, GateRows, KvSource, Latent, LatentUp, LayerSpec, Mamba2, Mixer,
-        Mlp, ModelSpec, Moe, Norm, Outputs, Positions, Presence, QkNorm, RopeScaling, ShortConv,
-        Sublayer, TokenTypes, Wiring,
+        Mlp, ModelSpec, Moe, Norm, OutputGate, Outputs, Positions, Presence, QkNorm, RopeScaling,
+        ShortConv, Sublayer, TokenTypes, Wiring,
     },
 };
 
@@ -378,7 +378,7 @@ impl List {
 
     fn delta_net(&mut self, net: &DeltaNet, d_model: usize) {
         self.require(Role::SsmQkv, &[net.d_conv(), d_model]);
-        self.require(Role::SsmGate, &[net.d_values(), d_model]);
+        self.require(Role::AttnGate, &[net.d_values(), d_model]);
         match net.gates {
             GateRows::Apart => {
                 self.require(Role::SsmBeta, &[net.n_heads, d_model]);
@@ -430,6 +430,9 @@ impl List {
                 self.add(Role::AttnQBias, &[a.d_q_rows()], a.qkv_bias);
             }
             KvSource::Latent(latent) => self.latent(a, &latent, d_model),
+        }
+        if a.gate == OutputGate::Heads {
+            self.require(Role::AttnGate, &[a.n_heads, d_model]);
         }
         self.qk_norm(a);
         if a.sub_norm.is_some() {

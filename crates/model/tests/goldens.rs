@@ -318,7 +318,7 @@ fn attention_changes(a: &Attention, in_file: &impl Fn(&str) -> bool) -> Vec<Laye
             let gate = &mut l.attention_mut().gate;
             *gate = match gate {
                 OutputGate::None => OutputGate::Elements,
-                OutputGate::Elements => OutputGate::None,
+                OutputGate::Elements | OutputGate::Heads => OutputGate::None,
             };
         }),
     ];

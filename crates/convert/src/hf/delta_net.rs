@@ -18,7 +18,7 @@ pub(super) const JOINED: &str = "linear_attn.in_proj_qkvz.weight";
 
 /// Whether a tensor is a part of [`JOINED`] in the checkpoint.
 pub(super) fn is_in_joined(net: &DeltaNet, role: Role) -> bool {
-    net.gates == GateRows::ByKeyHead && matches!(role, Role::SsmQkv | Role::SsmGate)
+    net.gates == GateRows::ByKeyHead && matches!(role, Role::SsmQkv | Role::AttnGate)
 }
 
 /// The rows of [`JOINED`].
@@ -53,7 +53,7 @@ pub(super) fn row_order(net: &DeltaNet, role: Role) -> RowMap {
     let d_value = net.d_value as u64;
     match role {
         Role::SsmQkv | Role::SsmConv => in_turn(net, d_keys, d_value),
-        Role::SsmGate => in_turn(net, 0, d_value),
+        Role::AttnGate => in_turn(net, 0, d_value),
         Role::SsmBeta | Role::SsmAlpha | Role::SsmDtBias | Role::SsmA => in_turn(net, 0, 1),
         _ => RowMap::Same,
     }

@@ -217,7 +217,7 @@ impl Family {
             (Window::All, _) => Ok(true),
             (_, Some(listed)) => match listed.get(l as usize).and_then(Value::as_str) {
                 Some("sliding_attention") => Ok(true),
-                Some("full_attention") => Ok(false),
+                Some("full_attention" | "conv") => Ok(false),
                 _ => Err(c.wrong(format!("layer_types does not say what layer {l} is"))),
             },
             (Window::AllButFirstOf(n), None) => Ok(!l.is_multiple_of(every.unwrap_or(n).max(1))),

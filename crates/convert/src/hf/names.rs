@@ -46,7 +46,7 @@ pub(super) fn usual_name(role: Role) -> &'static str {
         Role::SsmConvBias => "mamba.conv1d.bias",
         Role::SsmD => "mamba.D",
         Role::SsmQkv => "linear_attn.in_proj_qkv.weight",
-        Role::SsmGate => "linear_attn.in_proj_z.weight",
+        Role::AttnGate => "linear_attn.in_proj_z.weight",
         Role::SsmBeta => "linear_attn.in_proj_b.weight",
         Role::SsmAlpha => "linear_attn.in_proj_a.weight",
         Role::SsmBetaAlpha => "linear_attn.in_proj_ba.weight",

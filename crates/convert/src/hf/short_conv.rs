@@ -1,4 +1,4 @@
-//! Gated short convolutions (LFM2): their keys, and the width of the MLPs beside them.
+//! Gated short convolutions (LFM2, LFM3): their keys, and the width of the MLPs beside them.
 
 use serde_json::Value;
 
@@ -22,12 +22,20 @@ pub(super) fn write_keys(c: &Config, keys: &mut Keys) -> Result<(), Error> {
     Ok(())
 }
 
+/// Checks that each layer's type is listed, which LFM3 has no other field for.
+pub(super) fn check_layer_types(c: &Config, _: &mut Keys) -> Result<(), Error> {
+    match c.list_opt("layer_types")? {
+        Some(_) => Ok(()),
+        None => Err(c.wrong("layer_types is missing")),
+    }
+}
+
 /// Which layers have attention: by their types, or by a list of their numbers, or all.
 fn has_attention(c: &Config) -> Result<Vec<bool>, Error> {
     let by_number = c.list_opt("full_attn_idxs")?;
     if let Some(listed) = c.list_opt("layer_types")? {
         let has = |(l, kind): (usize, &Value)| match kind.as_str() {
-            Some("full_attention") => Ok(true),
+            Some("full_attention" | "sliding_attention") => Ok(true),
             Some("conv") => Ok(false),
             _ => Err(c.wrong(format!("layer_types does not say what layer {l} is"))),
         };

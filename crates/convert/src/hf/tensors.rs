@@ -147,7 +147,7 @@ impl TensorBuilder<'_> {
     /// A part of the projections of a gated delta net that are one tensor in the checkpoint.
     fn of_heads(&mut self, net: &DeltaNet, req: &TensorReq) -> Result<Tensor, Error> {
         let from = self.family.in_layer(delta_net::JOINED, req.layer);
-        let source = SourceTensor::Plain(self.share(&from, req.role == Role::SsmGate)?);
+        let source = SourceTensor::Plain(self.share(&from, req.role == Role::AttnGate)?);
         let shape = shape_of(req);
         source.expect(&[delta_net::n_joined(net), shape[1]])?;
         Ok(Tensor {

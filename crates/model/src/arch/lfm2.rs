@@ -14,7 +14,16 @@ use crate::{
 };
 
 pub(super) fn lower(m: &Meta<'_>) -> Result<ModelSpec, Error> {
+    no_window(m)?;
     hybrid(m, llama_like(m)?, |_, _| {})
+}
+
+/// Refuses a model with windows.
+pub(super) fn no_window(m: &Meta<'_>) -> Result<(), Error> {
+    match m.size_opt("attention.sliding_window")? {
+        None => Ok(()),
+        Some(n) => Err(m.unsupported("attention.sliding_window", n)),
+    }
 }
 
 /// The model with convolutions in place of attention in the layers without key-value heads, after
@@ -24,9 +33,6 @@ pub(super) fn hybrid(
     layers: Builder,
     mut change: impl FnMut(usize, &mut LayerSpec),
 ) -> Result<ModelSpec, Error> {
-    if let Some(n) = m.size_opt("attention.sliding_window")? {
-        return Err(m.unsupported("attention.sliding_window", n));
-    }
     let n_taps = m.size("shortconv.l_cache")?;
     let has_attention = m.attention_layers()?;
     layers

@@ -7,7 +7,7 @@
 
 use super::{
     experts::{expert_layers, routed},
-    lfm2::hybrid,
+    lfm2::{hybrid, no_window},
     llama_like::backbone,
     meta::Meta,
 };
@@ -17,6 +17,7 @@ use crate::{
 };
 
 pub(super) fn lower(m: &Meta<'_>) -> Result<ModelSpec, Error> {
+    no_window(m)?;
     let has_experts = expert_layers(m)?;
     let moe = Moe {
         selection_bias: Presence::Optional,

@@ -37,6 +37,7 @@ mod jais2;
 mod latent;
 mod lfm2;
 mod lfm2moe;
+mod lfm3;
 mod llama;
 mod llama4;
 mod llama_like;
@@ -127,6 +128,7 @@ pub const REGISTRY: &[Row] = &[
     row("jais2", jais2::lower),
     row("lfm2", lfm2::lower),
     row("lfm2moe", lfm2moe::lower),
+    row("lfm3", lfm3::lower),
     row("llama", llama::lower),
     row("llama4", llama4::lower),
     row("mamba2", mamba2::lower),

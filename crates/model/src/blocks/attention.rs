@@ -7,23 +7,25 @@
 //! q, k = temperature * rope(norm(q)), rope(norm(k))   one region each; or norm(rope(q)) …
 //! cache[pos] = k, v
 //! y = softmax(scale * q · K, sink) V              one region; K, V read back from the cache
-//! y = y ⊙ sigmoid(gate)                           two regions, if there is a gate
+//! y = y ⊙ sigmoid(gate)                           head_gates.rs
 //! x += post(Wo sub(y))                            one region; residual.rs
 //! ```
 //! Without `Wv`, `v` is `k` before its norm. A layer that attends to the keys and values of another
 //! one computes `q` only.
 
 use atta_kernels::{
-    Activation, Attention as Attend, AttnRow, D_HEAD_MAX, Job, Kernels, Store, math::all_finite,
+    Attention as Attend, AttnRow, D_HEAD_MAX, Job, Kernels, Store, math::all_finite,
 };
-use atta_store::{Projection, WeightGroup};
+use atta_store::{ChunkGuard, Projection, WeightGroup};
 
 use super::{
     Pass,
+    head_gates::{gate_heads, take_queries},
     latent::{LatentLayer, latent_attention},
 };
 use crate::{
     Error, Phase, Role,
+    bind::Tensors,
     spec::{Attention, KvSource, Norm, OutputGate, QkNorm, Sublayer},
 };
 
@@ -45,60 +47,62 @@ pub(crate) fn attention(p: &mut Pass<'_>, l: usize, a: &Attention) -> Result<(),
     project_output(p, l, a)
 }
 
-/// `q, k, v = W pre(x) + b`.
+/// `q, k, v = W pre(x) + b`, and the gates of heads.
 fn project_inputs(p: &mut Pass<'_>, l: usize, a: &Attention) -> Result<(), Error> {
-    let n = p.rows.len();
-    let t = p.model.layer(l);
-    let roles = &[Role::AttnQ, Role::AttnK, Role::AttnV];
-    let roles = match (a.kv_layer(), t.has_matrix(Role::AttnV)) {
+    let roles = &[Role::AttnQ, Role::AttnK, Role::AttnV, Role::AttnGate];
+    let has_v = p.model.layer(l).has_matrix(Role::AttnV);
+    let roles = match (a.kv_layer(), has_v) {
         (Some(_), _) => &roles[..1],
         (None, false) => &roles[..2],
-        (None, true) => &roles[..],
+        (None, true) if a.gate == OutputGate::Heads => &roles[..],
+        (None, true) => &roles[..3],
     };
     p.enter(l, Sublayer::Mixer, roles);
     p.each_chunk(WeightGroup::Layer(l, Projection::Qkv), |p, chunk| {
-        let s = &mut *p.s;
-        let q = match a.gate {
-            OutputGate::None => &mut s.q[..n * a.d_q()],
-            OutputGate::Elements => &mut s.mixer[..n * a.d_gated_q()],
-        };
-        let job = |w, bias, out| Job {
-            w: t.matrix(w, chunk),
-            bias: t.vector_opt(bias),
-            out,
-            mode: Store::Set,
-        };
-        let q = job(Role::AttnQ, Role::AttnQBias, q);
-        if roles.len() == 1 {
-            p.kernels.matmul(p.pool, &s.act, &mut [q]);
-            return;
-        }
-        let k = job(Role::AttnK, Role::AttnKBias, &mut s.k[..n * a.d_kv()]);
-        if roles.len() == 2 {
-            p.kernels.matmul(p.pool, &s.act, &mut [q, k]);
-            return;
-        }
-        let v = job(Role::AttnV, Role::AttnVBias, &mut s.v[..n * a.d_kv()]);
-        p.kernels.matmul(p.pool, &s.act, &mut [q, k, v]);
+        multiply_inputs(p, p.model.layer(l), chunk, a, roles.len());
     })?;
     take_queries(p, a);
     Ok(())
 }
 
-/// Takes the queries from between the gates, if a projection returned both.
-fn take_queries(p: &mut Pass<'_>, a: &Attention) {
-    if a.gate == OutputGate::None {
-        return;
-    }
+/// The first `n_roles` of queries, keys, values and gates of heads.
+fn multiply_inputs(
+    p: &mut Pass<'_>,
+    t: &Tensors,
+    chunk: &ChunkGuard<'_>,
+    a: &Attention,
+    n_roles: usize,
+) {
     let n = p.rows.len();
-    let d_q = a.d_q();
-    let both = &p.s.mixer;
-    p.pool.for_each_row(&mut p.s.q[..n * d_q], d_q, |row, q| {
-        let both = both[2 * row * d_q..].chunks_exact(2 * a.d_head);
-        for (q, both) in q.chunks_exact_mut(a.d_head).zip(both) {
-            q.copy_from_slice(&both[..a.d_head]);
-        }
-    });
+    let s = &mut *p.s;
+    let gates = &mut s.mixer[..n * a.d_gates()];
+    let (q, gates) = match a.gate {
+        OutputGate::Elements => (gates, &mut [][..]),
+        OutputGate::None | OutputGate::Heads => (&mut s.q[..n * a.d_q()], gates),
+    };
+    let job = |w, bias, out| Job {
+        w: t.matrix(w, chunk),
+        bias: t.vector_opt(bias),
+        out,
+        mode: Store::Set,
+    };
+    let q = job(Role::AttnQ, Role::AttnQBias, q);
+    if n_roles == 1 {
+        return p.kernels.matmul(p.pool, &s.act, &mut [q]);
+    }
+    let k = job(Role::AttnK, Role::AttnKBias, &mut s.k[..n * a.d_kv()]);
+    if n_roles == 2 {
+        return p.kernels.matmul(p.pool, &s.act, &mut [q, k]);
+    }
+    let v = job(Role::AttnV, Role::AttnVBias, &mut s.v[..n * a.d_kv()]);
+    if n_roles == 3 {
+        return p.kernels.matmul(p.pool, &s.act, &mut [q, k, v]);
+    }
+    let gate = Job {
+        bias: None,
+        ..job(Role::AttnGate, Role::AttnQBias, gates)
+    };
+    p.kernels.matmul(p.pool, &s.act, &mut [q, k, v, gate]);
 }
 
 /// The weight of a norm that has none.
@@ -224,29 +228,6 @@ pub(super) fn attend(p: &mut Pass<'_>, l: usize, a: &Attention) {
             scratch: &mut p.s.attn,
         },
     );
-}
-
-/// `y = y ⊙ sigmoid(gate)`, if the attention has one.
-fn gate_heads(p: &mut Pass<'_>, a: &Attention) {
-    if a.gate == OutputGate::None {
-        return;
-    }
-    let kernels = p.kernels;
-    let n = p.rows.len();
-    let d_q = a.d_q();
-    let s = &mut *p.s;
-    // The gate of a head is behind its query, which is no longer needed.
-    let both = &mut s.mixer[..2 * n * d_q];
-    let heads = &s.heads;
-    p.pool.for_each_row(both, 2 * a.d_head, |i, both| {
-        let y = &heads[i * a.d_head..(i + 1) * a.d_head];
-        kernels.gate_row(Activation::Sigmoid, &mut both[a.d_head..], y);
-    });
-    let both = &s.mixer;
-    p.pool
-        .for_each_row(&mut s.heads[..n * d_q], a.d_head, |i, y| {
-            y.copy_from_slice(&both[2 * i * a.d_head + a.d_head..][..a.d_head]);
-        });
 }
 
 /// `x += residual_scale * post(Wo sub(y) + b)`.

@@ -64,8 +64,8 @@ fn project_inputs(p: &mut Pass<'_>, l: usize, net: &DeltaNet) -> Result<(), Erro
     let n = p.rows.len();
     let t = p.model.layer(l);
     let roles: &[Role] = match net.gates {
-        GateRows::Apart => &[Role::SsmQkv, Role::SsmGate, Role::SsmBeta, Role::SsmAlpha],
-        GateRows::ByKeyHead => &[Role::SsmQkv, Role::SsmGate, Role::SsmBetaAlpha],
+        GateRows::Apart => &[Role::SsmQkv, Role::AttnGate, Role::SsmBeta, Role::SsmAlpha],
+        GateRows::ByKeyHead => &[Role::SsmQkv, Role::AttnGate, Role::SsmBetaAlpha],
     };
     p.enter(l, Sublayer::Mixer, roles);
     p.each_chunk(WeightGroup::Layer(l, Projection::Qkv), |p, chunk| {
@@ -78,7 +78,7 @@ fn project_inputs(p: &mut Pass<'_>, l: usize, net: &DeltaNet) -> Result<(), Erro
         };
         let Buffers { qkv, z, gates, .. } = Buffers::new(&mut s.mixer, n, net);
         let qkv = job(Role::SsmQkv, qkv);
-        let z = job(Role::SsmGate, z);
+        let z = job(Role::AttnGate, z);
         match net.gates {
             GateRows::Apart => {
                 let (beta, alpha) = gates.split_at_mut(n * net.n_heads);

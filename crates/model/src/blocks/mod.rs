@@ -6,6 +6,7 @@
 mod attention;
 mod conv;
 mod delta_net;
+mod head_gates;
 mod latent;
 mod latent_heads;
 mod layer_embed;

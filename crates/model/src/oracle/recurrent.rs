@@ -10,7 +10,7 @@ use crate::{
 pub(super) fn delta_net(model: &Model, l: usize, net: &DeltaNet, h: &Rows) -> Result<Rows, Error> {
     let t = model.layer(l);
     let product = |role| Ok::<_, Error>(project(&matrix(model, l, role)?, None, h));
-    let z = product(Role::SsmGate)?;
+    let z = product(Role::AttnGate)?;
     let (beta, alpha) = match net.gates {
         GateRows::Apart => (product(Role::SsmBeta)?, product(Role::SsmAlpha)?),
         GateRows::ByKeyHead => apart(net, &product(Role::SsmBetaAlpha)?),

@@ -78,6 +78,9 @@ pub enum OutputGate {
     /// The sigmoid of a gate per element, which the projection of queries returns behind each
     /// head's query (Qiu et al. 2025; Qwen3-Next).
     Elements,
+    /// The sigmoid of a gate per head, from a projection of the layer's input, `[n_heads]` (Qiu et
+    /// al. 2025, section 2.2: headwise; LFM3).
+    Heads,
 }
 
 /// Which positions a query sees.
@@ -173,7 +176,8 @@ impl Attention {
     pub fn d_q_rows(&self) -> usize {
         match self.latent() {
             Some(latent) => self.n_heads * (latent.d_key + self.d_rotatable()),
-            None => self.d_q() + self.d_gated_q() / 2,
+            None if self.gate == OutputGate::Elements => 2 * self.d_q(),
+            None => self.d_q(),
         }
     }
 
@@ -203,11 +207,13 @@ impl Attention {
         })
     }
 
-    /// Width of queries and gates where one projection returns both; 0 elsewhere.
-    pub(crate) fn d_gated_q(&self) -> usize {
+    /// Width of the results of the projection that returns gates, which are queries and gates where
+    /// it returns both; 0 without gates.
+    pub(crate) fn d_gates(&self) -> usize {
         match self.gate {
             OutputGate::None => 0,
             OutputGate::Elements => 2 * self.d_q(),
+            OutputGate::Heads => self.n_heads,
         }
     }
 

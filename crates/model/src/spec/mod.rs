@@ -437,13 +437,11 @@ impl ModelSpec {
     pub(crate) fn max_d_mixer(&self) -> usize {
         let width = |layer: &LayerSpec| match &layer.mixer {
             Mixer::None => 0,
-            Mixer::Attention(a) => a.d_gated_q() + a.d_latents(),
+            Mixer::Attention(a) => a.d_gates() + a.d_latents(),
             Mixer::ShortConv(_) => ShortConv::N_INPUTS * self.d_model,
             Mixer::DeltaNet(net) => net.d_scratch(),
             Mixer::Mamba2(mamba) => mamba.d_scratch(),
-            Mixer::AttentionAndMamba2(both) => {
-                both.mamba.d_scratch().max(both.attention.d_gated_q())
-            }
+            Mixer::AttentionAndMamba2(both) => both.mamba.d_scratch().max(both.attention.d_gates()),
         };
         self.layers.iter().map(width).max().unwrap_or(0)
     }

@@ -1,9 +1,12 @@
-//! LFM2.
+//! LFM2 and LFM3.
 
 use atta_model::Role;
 
 use super::{HALVES, QWEN_EXPERTS};
-use crate::hf::family::{Experts, Family, Recurrent};
+use crate::hf::{
+    family::{Experts, Family, Recurrent, Window},
+    short_conv,
+};
 
 /// LFM2: gated short convolutions, and attention in some layers.
 const LFM2: Family = Family {
@@ -47,6 +50,35 @@ pub(super) const ALL: &[Family] = &[
             gating: Some(2),
             ..QWEN_EXPERTS
         }),
+        ..LFM2
+    },
+    Family {
+        classes: &["Lfm3ForCausalLM"],
+        arch: "lfm3",
+        defaults: r#"{"tie_word_embeddings": true, "vocab_size": 128000, "hidden_size": 2048,
+            "intermediate_size": 7680, "num_hidden_layers": 24, "num_attention_heads": 16,
+            "num_key_value_heads": 4, "head_dim": 128, "max_position_embeddings": 128000,
+            "norm_eps": 1e-5, "conv_L_cache": 7, "sliding_window": 256, "use_sandwich_norm": true,
+            "use_attention_gate": true}"#,
+        fixed: &[
+            ("conv_bias", "false"),
+            ("attention_bias", "false"),
+            ("use_sandwich_norm", "true"),
+            ("use_attention_gate", "true"),
+        ],
+        window: Window::Listed(4),
+        names: &[
+            (Role::OutputNorm, "model.embedding_norm.weight"),
+            (Role::AttnNorm, "operator_norm.weight"),
+            (Role::AttnPostNorm, "post_operator_norm.weight"),
+            (Role::AttnGate, "self_attn.gate_proj.weight"),
+            (Role::FfnNorm, "ffn_norm.weight"),
+            (Role::FfnGate, "feed_forward.w1.weight"),
+            (Role::FfnUp, "feed_forward.w3.weight"),
+            (Role::FfnDown, "feed_forward.w2.weight"),
+            (Role::FfnPostNorm, "post_ffn_norm.weight"),
+        ],
+        own_keys: Some(short_conv::check_layer_types),
         ..LFM2
     },
 ];
