@@ -314,6 +314,10 @@ AS_IT_IS = {"model_type": "unknown"}
 # Without the fields of attention and MLPs, which a configuration of Mamba would take for its own.
 MAMBA2 = dict(vocab_size=96, hidden_size=32, num_hidden_layers=3, num_heads=4, head_dim=16, state_size=12, n_groups=2, chunk_size=16,
               layer_norm_epsilon=EPS, tie_word_embeddings=False, bos_token_id=1, eos_token_id=2, pad_token_id=0, use_cache=False, dtype="float32")
+MAMBA = without(MAMBA2, "num_heads", "head_dim", "n_groups", "chunk_size") | dict(state_size=10, time_step_rank=6, num_hidden_layers=2, use_cache=False)
+MAMBA_TENSORS = {"conv1d.weight": (0.0, 0.5), "dt_proj.bias": (-2.0, 1.0)}
+JAMBA = dict(rms_norm_eps=EPS, mamba_d_state=10, mamba_dt_rank=6, attn_layer_period=2, attn_layer_offset=1, experts_implementation="eager")
+JAMBA_TENSORS = {"conv1d.weight": (0.0, 0.5), "dt_proj.bias": (-1.0, 1.0)}
 HYBRID_MAMBA = dict(mamba_n_heads=4, mamba_d_head=16, mamba_d_state=12, mamba_n_groups=2, mamba_chunk_size=16)
 GRANITE4 = HYBRID_MAMBA | dict(rms_norm_eps=EPS, embedding_multiplier=3.0, residual_multiplier=0.6, attention_multiplier=0.3, logits_scaling=4.0,
                 shared_intermediate_size=44, num_local_experts=0, layer_types=["mamba", "attention", "mamba", "attention"])
@@ -328,6 +332,14 @@ NEMOTRON_H = dict(head_dim=12, layer_norm_epsilon=EPS, mamba_num_heads=4, mamba_
 
 FAMILIES += [
     Family("mamba2", "mamba2", "Mamba2", MAMBA2, seed=30, changes={"layer_norm_epsilon": 2 * EPS}),
+    Family("mamba", "mamba", "Mamba", MAMBA, seed=36, changes={"layer_norm_epsilon": 2 * EPS}, tensors=MAMBA_TENSORS),
+    # Small inputs of states, because the epsilon of their norms is fixed.
+    Family("falcon-mamba", "mamba", "FalconMamba", MAMBA | dict(conv_kernel=3, state_size=16, use_conv_bias=False, tie_word_embeddings=True), seed=37,
+           changes={"mixer_rms_eps": 2e-6}, tensors=MAMBA_TENSORS | {"x_proj": (0.0, 4e-4)}),
+    Family("jamba", "jamba", "Jamba", sizes(**JAMBA | dict(intermediate_size=20), num_experts=6, num_experts_per_tok=3, num_hidden_layers=3), seed=38,
+           experts=(6, 3), router="router", changes={"rms_norm_eps": 2 * EPS, "num_experts_per_tok": 2}, tensors=JAMBA_TENSORS),
+    Family("jamba-dense", "jamba", "Jamba", sizes(**JAMBA | dict(mamba_d_conv=3, mamba_d_state=16), num_experts=1, num_experts_per_tok=1, num_hidden_layers=2,
+           tie_word_embeddings=True), seed=39, changes={"rms_norm_eps": 2 * EPS}, tensors=JAMBA_TENSORS),
     Family("granitehybrid", "granitehybrid", "GraniteMoeHybrid", sizes(**GRANITE4), seed=31, changes=GRANITE4_CHANGES,
            files={"config.json": AS_IT_IS | {"layer_types": GRANITE4["layer_types"]}}),
     Family("granitehybrid-moe", "granitehybrid", "GraniteMoeHybrid", sizes(**GRANITE4 | dict(num_local_experts=6, num_experts_per_tok=3,
@@ -340,6 +352,21 @@ FAMILIES += [
            changes={"layer_norm_epsilon": 2 * EPS, "time_step_min": 0.01}, tensors={"dt_bias": (-4.0, 2.0)},
            files={"config.json": AS_IT_IS | {"hybrid_override_pattern": "M-*-M", "num_experts_per_tok": None,
                   "n_routed_experts": None, "n_group": None, "topk_group": None}}),
+    Family("nemotron_h_moe", "nemotron_h_moe", "NemotronH", sizes(**NEMOTRON_H, layers_block_type=["mamba", "moe", "attention", "moe"], n_routed_experts=6,
+           num_experts_per_tok=3, moe_intermediate_size=12, moe_shared_expert_intermediate_size=20, routed_scaling_factor=1.7,
+           experts_implementation="eager"), seed=40, changes={"layer_norm_epsilon": 2 * EPS, "num_experts_per_tok": 2, "routed_scaling_factor": 1.2,
+           "norm_topk_prob": False}, tensors={"dt_bias": (-4.0, 2.0), "correction_bias": (0.0, 0.1)},
+           files={"config.json": AS_IT_IS | {"hybrid_override_pattern": "ME*E"}}),
+    Family("hunyuan-moe", "hunyuan-moe", "HunYuanMoEV1", sizes(**PLAIN | dict(intermediate_size=12), head_dim=12, num_experts=6, moe_topk=3, num_hidden_layers=2,
+           experts_implementation="eager"), seed=42, experts=(6, 3), tensors=SHARP_LAYERS, changes=PLAIN_CHANGES | {"moe_topk": 2},
+           files={"config.json": {"moe_topk": [3, 3], "num_shared_expert": [1, 1], "moe_intermediate_size": [12, 12]}}),
+    # EXAONE's class is not in transformers; a Llama computes the same.
+    Family("exaone", "exaone", "Llama", sizes(rms_norm_eps=EPS, rope_parameters=LLAMA3, num_hidden_layers=2, tie_word_embeddings=True), seed=43,
+           changes={"rms_norm_eps": 2 * EPS}, files={"config.json": {"architectures": ["ExaoneForCausalLM"], "model_type": "exaone", "activation_function": "silu"}}),
+    Family("dots1", "dots1", "Dots1", sizes(**PLAIN, head_dim=12, n_routed_experts=6, num_experts_per_tok=3, moe_intermediate_size=12, n_shared_experts=2,
+           first_k_dense_replace=1, norm_topk_prob=True, routed_scaling_factor=1.7, sliding_window=None, num_hidden_layers=3,
+           experts_implementation="eager"), seed=41, experts=(6, 3), tensors=SHARP | {"correction_bias": (0.0, 0.1)},
+           changes=PLAIN_CHANGES | {"num_experts_per_tok": 2, "routed_scaling_factor": 1.2, "norm_topk_prob": False}),
 ]
 
 

@@ -81,7 +81,7 @@ pub use activations::Activations;
 pub use algo::gate::Activation;
 pub use algo::math;
 pub use algo::rope::RopePairing;
-pub use algo::scan::Strided;
+pub use algo::scan::{Decay, Strided};
 pub(crate) use attention::Q4_GROUP;
 pub use attention::{Attention, AttnRow, AttnScratch, D_HEAD_MAX, KvElem, KvLayer};
 pub use error::Error;

@@ -1,6 +1,8 @@
 //! Scans of linear attention as one region of the pool.
 
-use crate::algo::scan::{ROWS, ScanPart, Strided};
+use std::ops::Range;
+
+use crate::algo::scan::{Decay, ROWS, ScanPart, Strided};
 use crate::tiles::{self, Columns, Rows};
 use crate::{Kernels, Pool};
 
@@ -13,7 +15,7 @@ pub const D_KEY_MAX: usize = 256;
 /// S = decay S + gain (v − decay S k) kᵀ;  y = S q        with the delta rule
 /// S = decay S + gain v kᵀ;                y = S q        without it; + skip v  if there is one
 /// ```
-/// for each head. Delta rule: Yang et al. 2025, eq. 10.
+/// for each head. Delta rule: Yang et al. 2025, eq. 10; decays of elements: Gu & Dao 2023, eq. 4.
 pub struct Scan<'a> {
     /// Heads of values; each has a state, `[d_value, d_key]`.
     pub n_heads: usize,
@@ -25,7 +27,8 @@ pub struct Scan<'a> {
     pub d_value: usize,
     /// Whether what the state tells for a key is taken from its value.
     pub is_delta: bool,
-    /// How much of a value is added to its result, `[n_heads]`; `None`: nothing.
+    /// How much of a value is added to its result, `[n_heads]` or as [`Decay`] says; `None`:
+    /// nothing.
     pub skip: Option<&'a [f32]>,
     /// The positions of the run in order, as rows of the inputs and of `out`.
     pub rows: &'a [u32],
@@ -35,9 +38,9 @@ pub struct Scan<'a> {
     pub k: Strided<'a>,
     /// Values, `[n_heads, d_value]` of a row.
     pub v: Strided<'a>,
-    /// What remains of the state, `[n_heads]` of a row.
-    pub decay: Strided<'a>,
-    /// How much is written, `[n_heads]` of a row.
+    /// What remains of the state. The delta rule needs one of heads.
+    pub decay: Decay<'a>,
+    /// How much is written, `[n_heads]` of a row or as [`Decay`] says.
     pub gain: Strided<'a>,
     /// The state before the run, `[n_heads, d_value, d_key]`; `None`: zeros.
     pub before: Option<&'a [f32]>,
@@ -77,6 +80,10 @@ impl Kernels {
             before.is_none_or(|s| s.len() == d_out * d_key),
             "the state before a run"
         );
+        if let Decay::OfElements(rates) = scan.decay {
+            assert!(!scan.is_delta, "a delta rule with decays of elements");
+            assert_eq!(rates.len(), d_out * d_key, "rates of decay");
+        }
         // A part has rows of one head only.
         let strip = (1..=ROWS)
             .rev()
@@ -94,18 +101,33 @@ impl Kernels {
                 q: scan.q,
                 k: scan.k,
                 v: scan.v,
-                decay: scan.decay,
+                decay: scan
+                    .decay
+                    .of_rows(first_row * d_key..(first_row + strip) * d_key),
                 gain: scan.gain,
                 d_key,
                 head,
                 key_head: key_head(head),
                 first_row,
                 is_delta: scan.is_delta,
-                skip: scan.skip.map(|skip| skip[head]),
+                skip: scan.skip.map(|skip| match scan.decay {
+                    Decay::OfHeads(_) => &skip[head..=head],
+                    Decay::OfElements(_) => &skip[first_row..first_row + strip],
+                }),
                 before: before.map(|s| &s[first_row * d_key..][..strip * d_key]),
             };
             self.scan_part(&part, after, &mut out)
         });
+    }
+}
+
+impl Decay<'_> {
+    /// With the rates of some elements only.
+    fn of_rows(self, elements: Range<usize>) -> Self {
+        match self {
+            Self::OfHeads(decay) => Self::OfHeads(decay),
+            Self::OfElements(rates) => Self::OfElements(&rates[elements]),
+        }
     }
 }
 
@@ -198,7 +220,7 @@ mod tests {
                         q: part(q),
                         k: part(k),
                         v: part(v),
-                        decay: part(decay),
+                        decay: Decay::OfHeads(part(decay)),
                         gain: part(gain),
                         before: Some(&before),
                         after: &mut state,
@@ -271,6 +293,119 @@ mod tests {
                         "{name} in two runs"
                     );
                 }
+            }
+        }
+    }
+
+    /// Channels with decays of elements, in the order of the equations, with sums in f64.
+    fn by_elements(x: &Elements, rows: &[u32]) -> Vec<f64> {
+        let Elements { d, n, .. } = *x;
+        let at = |row: u32, i: usize| f64::from(x.inputs[row as usize * x.stride() + i]);
+        let mut state = vec![0.0; d * n];
+        let mut out = vec![0.0; rows.len() * d];
+        for &row in rows {
+            for j in 0..d {
+                let gain = at(row, 2 * n + d + j);
+                let v = at(row, 2 * n + j);
+                let mut y = f64::from(x.skips[j]) * v;
+                for i in 0..n {
+                    let s = &mut state[j * n + i];
+                    *s = (f64::from(x.rates[j * n + i]) * gain).exp() * *s
+                        + gain * v * at(row, n + i);
+                    y += *s * at(row, i);
+                }
+                out[row as usize * d + j] = y;
+            }
+        }
+        out
+    }
+
+    /// `d` values with states of `n`, with q, k, v and gains of 7 rows.
+    struct Elements {
+        d: usize,
+        n: usize,
+        inputs: Vec<f32>,
+        rates: Vec<f32>,
+        skips: Vec<f32>,
+    }
+
+    impl Elements {
+        fn new(seed: u64, d: usize, n: usize) -> Self {
+            let mut random = Random(seed);
+            let stride = 2 * (n + d);
+            let mut inputs = random.floats(7 * stride);
+            for row in inputs.chunks_exact_mut(stride) {
+                row[2 * n + d..].iter_mut().for_each(|x| *x = x.abs());
+            }
+            let rates = random.floats(d * n).iter().map(|x| -x.abs()).collect();
+            let skips = random.floats(d);
+            Self {
+                d,
+                n,
+                inputs,
+                rates,
+                skips,
+            }
+        }
+
+        fn stride(&self) -> usize {
+            2 * (self.n + self.d)
+        }
+
+        fn run(&self, kernels: Kernels, n_threads: usize, runs: &[&[u32]]) -> (Vec<f32>, Vec<f32>) {
+            let pool = Pool::new(NonZeroUsize::new(n_threads).unwrap());
+            let (d, n) = (self.d, self.n);
+            let part = |at| Strided {
+                data: &self.inputs,
+                stride: self.stride(),
+                at,
+            };
+            let mut state = vec![0.0; d * n];
+            let mut out = vec![0.0; 7 * d];
+            for rows in runs {
+                let before = state.clone();
+                let scan = Scan {
+                    n_heads: 1,
+                    key_head: &|_| 0,
+                    d_key: n,
+                    d_value: d,
+                    is_delta: false,
+                    skip: Some(&self.skips),
+                    rows,
+                    q: part(0),
+                    k: part(n),
+                    v: part(2 * n),
+                    decay: Decay::OfElements(&self.rates),
+                    gain: part(2 * n + d),
+                    before: Some(&before),
+                    after: &mut state,
+                    out: &mut out,
+                };
+                kernels.scan(&pool, scan);
+            }
+            (out, state)
+        }
+    }
+
+    #[test]
+    fn decays_of_elements_are_what_their_equations_say_on_all_instruction_sets() {
+        let rows = [2, 0, 1, 5, 4, 3, 6];
+        for (seed, (d, n)) in (1..).zip([(32, 16), (20, 5), (7, 40), (1, 128), (48, 256)]) {
+            let case = Elements::new(seed, d, n);
+            let want = by_elements(&case, &rows);
+            let scalar = case.run(Kernels::named("scalar").unwrap(), 1, &[&rows]);
+            let pairs = || want.iter().zip(&scalar.0);
+            let error: f64 = pairs().map(|(w, &g)| (w - f64::from(g)).powi(2)).sum();
+            let power: f64 = want.iter().map(|w| w * w).sum();
+            assert!(error < 1e-11 * power, "{d} {n}: {}", error / power);
+            for name in Kernels::available() {
+                let kernels = Kernels::named(name).unwrap();
+                assert!(case.run(kernels, 2, &[&rows]) == scalar, "{name} {d} {n}");
+                let (head, tail) = rows.split_at(3);
+                assert!(
+                    case.run(kernels, 1, &[head, tail]) == scalar,
+                    "{name} in two runs"
+                );
             }
         }
     }

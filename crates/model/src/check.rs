@@ -171,6 +171,7 @@ impl LayerSpec {
             Mixer::Attention(attention) => attention.check()?,
             Mixer::ShortConv(conv) => conv.check(d_model)?,
             Mixer::DeltaNet(net) => net.check()?,
+            Mixer::Mamba(mamba) => mamba.check()?,
             Mixer::Mamba2(mamba) => mamba.check()?,
             Mixer::AttentionAndMamba2(both) => both.check()?,
         }

@@ -20,7 +20,7 @@ use crate::{
     Batch, Cpu, Error, Input, Model, Output, Phase, Role, Row, Want,
     blocks::{
         Normalize, Pass, RowNorm, add_layer_embedding, attention, delta_net, gated_mlp,
-        layer_inputs, mamba2, mlp_and_moe, moe, plain_mlp, scale_residual, short_conv,
+        layer_inputs, mamba, mamba2, mlp_and_moe, moe, plain_mlp, scale_residual, short_conv,
     },
     spec::{Ffn, Mixer},
 };
@@ -236,6 +236,7 @@ fn mix(p: &mut Pass<'_>, l: usize, mixer: &Mixer) -> Result<(), Error> {
         Mixer::Attention(a) => attention(p, l, a),
         Mixer::ShortConv(conv) => short_conv(p, l, conv),
         Mixer::DeltaNet(net) => delta_net(p, l, net),
+        Mixer::Mamba(spec) => mamba(p, l, spec),
         Mixer::Mamba2(mamba) => mamba2(p, l, mamba),
         Mixer::AttentionAndMamba2(both) => {
             attention(p, l, &both.attention)?;

@@ -266,6 +266,7 @@ fn mixer(model: &Model, l: usize, h: &Rows, shared: &mut SharedKv) -> Result<Row
         },
         Mixer::ShortConv(conv) => short_conv(model, l, conv, h),
         Mixer::DeltaNet(net) => recurrent::delta_net(model, l, net, h),
+        Mixer::Mamba(m) => mamba::mamba(model, l, m, h),
         Mixer::Mamba2(m) => mamba::mamba2(model, l, m, h),
         Mixer::AttentionAndMamba2(both) => {
             let mut y = attention(model, l, &both.attention, h, shared)?;

@@ -2,7 +2,7 @@
 
 use atta_store::Projection::{
     self, AttnOut, Down, EmbedGate, EmbedOut, GateUp, KeyUp, LayerInputs, Qkv, QueryUp, Router,
-    SsmIn, SsmOut, ValueUp,
+    SsmDt, SsmIn, SsmOut, SsmX, ValueUp,
 };
 
 use Placement::{Embed, Experts, Head, Layer, LayerEmbed, Resident};
@@ -115,6 +115,11 @@ roles! {
     SsmBetaAlpha "ssm_ba.weight" Layer(Qkv),
     SsmConv "ssm_conv1d.weight" Resident,
     SsmConvBias "ssm_conv1d.bias" Resident,
+    SsmX "ssm_x.weight" Layer(SsmX),
+    SsmDtNorm "ssm_dt_norm.weight" Resident,
+    SsmBNorm "ssm_b_norm.weight" Resident,
+    SsmCNorm "ssm_c_norm.weight" Resident,
+    SsmDt "ssm_dt.weight" Layer(SsmDt),
     SsmDtBias "ssm_dt.bias" Resident,
     SsmA "ssm_a" Resident,
     SsmD "ssm_d" Resident,

@@ -8,9 +8,9 @@ use std::ops::Range;
 use crate::{
     Placement, Role,
     spec::{
-        Attention, DeltaNet, Ffn, GateRows, KvSource, Latent, LatentUp, LayerSpec, Mamba2, Mixer,
-        Mlp, ModelSpec, Moe, Norm, OutputGate, Outputs, Positions, Presence, QkNorm, RopeScaling,
-        ShortConv, Sublayer, TokenTypes, Wiring,
+        Attention, DeltaNet, Ffn, GateRows, KvSource, Latent, LatentUp, LayerSpec, Mamba, Mamba2,
+        Mixer, Mlp, ModelSpec, Moe, Norm, OutputGate, Outputs, Positions, Presence, QkNorm,
+        RopeScaling, ShortConv, StateNorms, Sublayer, TokenTypes, Wiring,
     },
 };
 
@@ -345,6 +345,7 @@ impl List {
             Mixer::Attention(attention) => self.attention(attention, d_model),
             Mixer::ShortConv(conv) => self.short_conv(conv, d_model),
             Mixer::DeltaNet(net) => self.delta_net(net, d_model),
+            Mixer::Mamba(mamba) => self.mamba(mamba, d_model),
             Mixer::Mamba2(mamba) => self.mamba2(mamba, d_model),
             Mixer::AttentionAndMamba2(both) => {
                 self.attention(&both.attention, d_model);
@@ -391,6 +392,24 @@ impl List {
         self.require(Role::SsmA, &[net.n_heads]);
         self.require(Role::SsmNorm, &[net.d_value]);
         self.require(Role::SsmOut, &[d_model, net.d_values()]);
+    }
+
+    fn mamba(&mut self, mamba: &Mamba, d_model: usize) {
+        let d = mamba.d_inner;
+        self.require(Role::SsmIn, &[2 * d, d_model]);
+        self.require(Role::SsmConv, &[d, mamba.n_taps]);
+        self.add(Role::SsmConvBias, &[d], mamba.conv_bias);
+        self.require(Role::SsmX, &[mamba.d_selection(), d]);
+        if let StateNorms::Weighted { .. } = mamba.norms {
+            self.require(Role::SsmDtNorm, &[mamba.d_rank]);
+            self.require(Role::SsmBNorm, &[mamba.d_state]);
+            self.require(Role::SsmCNorm, &[mamba.d_state]);
+        }
+        self.require(Role::SsmDt, &[d, mamba.d_rank]);
+        self.require(Role::SsmDtBias, &[d]);
+        self.require(Role::SsmA, &[d, mamba.d_state]);
+        self.require(Role::SsmD, &[d]);
+        self.require(Role::SsmOut, &[d_model, d]);
     }
 
     fn mamba2(&mut self, mamba: &Mamba2, d_model: usize) {
@@ -531,8 +550,13 @@ impl List {
             (Role::FfnUpExps, d_ff, d_model, Role::FfnUpExpsBias),
             (Role::FfnDownExps, d_model, d_ff, Role::FfnDownExpsBias),
         ] {
+            if role == Role::FfnGateExps && !m.has_gates {
+                continue;
+            }
             self.require(role, &[n, d_out, d_in]);
-            self.last_in_gate_up(role, d_ff);
+            if m.has_gates {
+                self.last_in_gate_up(role, d_ff);
+            }
             self.add(bias, &[n, d_out], m.expert.bias);
         }
         if let Some(shared) = &m.shared {
@@ -540,7 +564,9 @@ impl List {
             if shared.is_gated {
                 self.require(Role::FfnGateInpShexp, &[1, d_model]);
             }
-            self.require(Role::FfnGateShexp, &[d_ff, d_model]);
+            if m.has_gates {
+                self.require(Role::FfnGateShexp, &[d_ff, d_model]);
+            }
             self.require(Role::FfnUpShexp, &[d_ff, d_model]);
             self.require(Role::FfnDownShexp, &[d_model, d_ff]);
         }

@@ -206,6 +206,7 @@ fn layer_changes(layer: &LayerSpec, in_file: &impl Fn(&str) -> bool) -> Vec<Laye
         Mixer::Attention(a) => attention_changes(a, in_file),
         Mixer::DeltaNet(_) => delta_changes(),
         Mixer::ShortConv(_) => conv_changes(),
+        Mixer::Mamba(m) => state_spaces::of_mamba(m, in_file),
         Mixer::Mamba2(m) => state_spaces::of_mamba2(m, in_file),
         Mixer::AttentionAndMamba2(both) => {
             let mut all = attention_changes(&both.attention, in_file);

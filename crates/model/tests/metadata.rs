@@ -86,9 +86,13 @@ fn must_name(error: Option<String>, g: &Golden, key: &str, what: &str) {
 /// neither heads nor MLPs, and a Granite without experts may say their sizes.
 fn is_read(g: &Golden, key: &str) -> bool {
     match key {
-        "feed_forward_length" => !["qwen35moe", "qwen3next", "mamba2"].contains(&g.arch.as_str()),
-        "attention.head_count" => g.arch != "mamba2",
-        "expert_used_count" | "expert_shared_feed_forward_length" => g.arch != "granitehybrid",
+        "feed_forward_length" => {
+            !["qwen35moe", "qwen3next", "mamba", "mamba2"].contains(&g.arch.as_str())
+        }
+        "attention.head_count" => !["mamba", "mamba2"].contains(&g.arch.as_str()),
+        "expert_used_count" | "expert_shared_feed_forward_length" => {
+            g.arch != "granitehybrid" && g.name != "jamba-dense"
+        }
         "full_attention_interval" => !g.keys().iter().any(|k| k == "attention.recurrent_layers"),
         "attention.layer_norm_rms_epsilon" => {
             !["modern-bert", "nemotron"].contains(&g.arch.as_str())

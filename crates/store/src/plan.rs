@@ -70,6 +70,10 @@ pub enum Projection {
     AttnOut,
     /// The projection to all inputs of a state space.
     SsmIn,
+    /// The projection to the steps' inputs, writes and reads of a state space.
+    SsmX,
+    /// The projection to the steps of a state space.
+    SsmDt,
     /// The output projection of a recurrent state.
     SsmOut,
     /// The routers: of the experts, and the gate of the shared expert.
@@ -86,7 +90,7 @@ pub enum Projection {
 
 impl Projection {
     /// All groups of a layer, in order.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 15] = [
         Self::LayerInputs,
         Self::Qkv,
         Self::QueryUp,
@@ -94,6 +98,8 @@ impl Projection {
         Self::ValueUp,
         Self::AttnOut,
         Self::SsmIn,
+        Self::SsmX,
+        Self::SsmDt,
         Self::SsmOut,
         Self::Router,
         Self::GateUp,

@@ -1,5 +1,7 @@
 //! The keys of mixtures of experts.
 
+use serde_json::Value;
+
 use super::{config::Config, family::Family, keys::Keys};
 use crate::Error;
 
@@ -82,6 +84,32 @@ pub(super) fn write_ernie_keys(c: &Config, keys: &mut Keys) -> Result<(), Error>
         keys.count("expert_shared_feed_forward_length", d_shared);
     }
     Ok(())
+}
+
+/// Writes the keys of Hunyuan's experts, whose fields may be lists of all layers.
+pub(super) fn write_hunyuan_keys(c: &Config, keys: &mut Keys) -> Result<(), Error> {
+    let d_ff = c.count(&["intermediate_size"])?;
+    let d_expert = in_all_layers(c, "moe_intermediate_size")?.unwrap_or(d_ff);
+    keys.count("expert_feed_forward_length", d_expert);
+    keys.count("expert_shared_feed_forward_length", d_ff);
+    let n_shared = in_all_layers(c, "num_shared_expert")?.unwrap_or(1);
+    keys.count("expert_shared_count", n_shared);
+    let n_used = in_all_layers(c, "moe_topk")?.unwrap_or(1);
+    keys.count("expert_used_count", n_used);
+    Ok(())
+}
+
+/// A count that is a number, or a list of the same number for every layer.
+fn in_all_layers(c: &Config, field: &str) -> Result<Option<u64>, Error> {
+    let Some(value) = c.get(field) else {
+        return Ok(None);
+    };
+    let first = match value {
+        Value::Array(list) if list.iter().all(|n| Some(n) == list.first()) => list.first(),
+        other => Some(other),
+    };
+    let n = first.and_then(Value::as_u64);
+    n.map(Some).ok_or_else(|| c.unsupported(field, value))
 }
 
 /// Writes the widths of Granite's experts; that of the shared one is a field of its own.

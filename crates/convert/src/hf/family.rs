@@ -161,6 +161,7 @@ impl Family {
         };
         let class = match class {
             "GraniteMoeHybridForCausalLM" if state_space::is_hybrid(c)? => families::GRANITE_MAMBA,
+            "NemotronHForCausalLM" if state_space::has_experts(c)? => families::NEMOTRON_EXPERTS,
             other => other,
         };
         let family = families::all().find(|family| family.classes.contains(&class));
@@ -195,7 +196,7 @@ impl Family {
 
     /// The sliding window of each layer.
     pub(super) fn windows(&self, c: &Config) -> Result<Vec<Option<u64>>, Error> {
-        let n_layers = c.count(&["num_hidden_layers", "n_layer"])?;
+        let n_layers = c.count(&["num_hidden_layers", "n_layer", "num_layers"])?;
         if n_layers > MAX_LAYERS {
             return Err(c.wrong(format!(
                 "num_hidden_layers is {n_layers}, expected at most {MAX_LAYERS}"

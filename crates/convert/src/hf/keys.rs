@@ -100,7 +100,10 @@ pub(super) fn write(c: &Config, family: &Family, keys: &mut Keys) -> Result<(), 
 fn sizes(c: &Config, family: &Family, keys: &mut Keys) -> Result<(), Error> {
     let d_model = c.count(&["hidden_size", "n_embd"])?;
     keys.count("vocab_size", c.count(&["vocab_size"])?);
-    keys.count("block_count", c.count(&["num_hidden_layers", "n_layer"])?);
+    keys.count(
+        "block_count",
+        c.count(&["num_hidden_layers", "n_layer", "num_layers"])?,
+    );
     keys.count("embedding_length", d_model);
     if family.recurrent == Recurrent::StateSpacesAlone {
         keys.count("context_length", state_space::N_POSITIONS);
@@ -146,6 +149,14 @@ fn sizes(c: &Config, family: &Family, keys: &mut Keys) -> Result<(), Error> {
     if let Some(d_head) = c.count_opt(&["head_dim"])? {
         keys.count("attention.key_length", d_head);
         keys.count("attention.value_length", d_head);
+    }
+    Ok(())
+}
+
+/// Writes the epsilon of RMS norms that the configuration calls that of layer norms.
+pub(super) fn write_rms_epsilon(c: &Config, keys: &mut Keys) -> Result<(), Error> {
+    if let Some(eps) = c.number_opt(&["layer_norm_epsilon"])? {
+        keys.number("attention.layer_norm_rms_epsilon", eps);
     }
     Ok(())
 }

@@ -17,6 +17,7 @@ pub(super) enum LayerKind {
     StateSpace,
     Attention,
     Mlp,
+    Experts,
 }
 
 /// Sizes: GGUF's key, and the fields by their names in different classes.
@@ -50,6 +51,47 @@ pub(super) fn write_keys(c: &Config, keys: &mut Keys) -> Result<(), Error> {
     check_steps(c)
 }
 
+/// Writes the sizes of state spaces of channels.
+fn write_channels(c: &Config, keys: &mut Keys) -> Result<(), Error> {
+    const RANK: [&str; 2] = ["time_step_rank", "mamba_dt_rank"];
+    let d_model = c.count(&["hidden_size"])?;
+    for (key, fields) in SIZES.iter().take(2) {
+        keys.count(key, c.count(fields)?);
+    }
+    let rank = match c.any(&RANK) {
+        Some((_, value)) if value != "auto" => c.count(&RANK)?,
+        _ => d_model.div_ceil(16),
+    };
+    keys.count("ssm.time_step_rank", rank);
+    let factor = c.count_opt(&["expand", "mamba_expand"])?.unwrap_or(2);
+    keys.count("ssm.inner_size", factor.saturating_mul(d_model));
+    Ok(())
+}
+
+/// As [`write_channels`], of a Mamba without norms of what its states read.
+pub(super) fn write_mamba(c: &Config, keys: &mut Keys) -> Result<(), Error> {
+    keys.flag("ssm.dt_b_c_rms", false);
+    write_channels(c, keys)
+}
+
+/// As [`write_channels`], of a Falcon Mamba, which has such norms.
+pub(super) fn write_falcon_mamba(c: &Config, keys: &mut Keys) -> Result<(), Error> {
+    keys.flag("ssm.dt_b_c_rms", true);
+    write_channels(c, keys)
+}
+
+/// Writes the keys of a Jamba: attention in one layer of each period.
+pub(super) fn write_jamba(c: &Config, keys: &mut Keys) -> Result<(), Error> {
+    let n_kv_heads = c.count(&["num_key_value_heads", "num_attention_heads"])?;
+    let period = c.count(&["attn_layer_period"])?.max(1);
+    let offset = c.count(&["attn_layer_offset"])?;
+    let n_layers = c.count(&["num_hidden_layers"])?.min(MAX_LAYERS);
+    let heads = |l: u64| if l % period == offset { n_kv_heads } else { 0 };
+    let heads: Vec<u64> = (0..n_layers).map(heads).collect();
+    keys.counts("attention.head_count_kv", &heads);
+    write_channels(c, keys)
+}
+
 /// The width of all heads, if the configuration says that of one.
 fn of_heads(c: &Config) -> Result<Option<u64>, Error> {
     let fields = ["mamba_d_head", "mamba_head_dim"];
@@ -77,7 +119,7 @@ pub(super) fn write_hybrid(c: &Config, keys: &mut Keys) -> Result<(), Error> {
     let n_kv_heads = c.count(&["num_key_value_heads", "num_attention_heads"])?;
     let heads = kinds(c)?.map(|kind| match kind? {
         LayerKind::Attention => Ok(n_kv_heads),
-        LayerKind::StateSpace | LayerKind::Mlp => Ok(0),
+        LayerKind::StateSpace | LayerKind::Mlp | LayerKind::Experts => Ok(0),
     });
     keys.counts(
         "attention.head_count_kv",
@@ -119,13 +161,36 @@ pub(super) fn write_single(c: &Config, keys: &mut Keys) -> Result<(), Error> {
         "routed_scaling_factor",
         "topk_group",
     ]);
-    let d_ff = c.count(&["intermediate_size"])?;
-    let widths = kinds(c)?.map(|kind| Ok(if kind? == LayerKind::Mlp { d_ff } else { 0 }));
-    keys.counts(
-        "feed_forward_length",
-        &widths.collect::<Result<Vec<_>, Error>>()?,
-    );
+    write_widths(c, keys, LayerKind::Mlp, c.count(&["intermediate_size"])?)
+}
+
+/// As [`write_hybrid`], with the width of the experts of each layer that has some.
+pub(super) fn write_single_or_experts(c: &Config, keys: &mut Keys) -> Result<(), Error> {
+    write_hybrid(c, keys)?;
+    if let Some(d) = c.count_opt(&["moe_latent_size"])?.filter(|d| *d > 0) {
+        return Err(c.unsupported("moe_latent_size", &d.into()));
+    }
+    if kinds(c)?.any(|kind| matches!(kind, Ok(LayerKind::Mlp))) {
+        return Err(c.wrong("layers of MLPs beside layers of experts"));
+    }
+    // Layers without experts have no MLPs.
+    c.any(&["intermediate_size"]);
+    let d_expert = c.count(&["moe_intermediate_size"])?;
+    write_widths(c, keys, LayerKind::Experts, d_expert)
+}
+
+/// Writes the width of the feed-forward block of each layer of a kind; 0 of others.
+fn write_widths(c: &Config, keys: &mut Keys, with: LayerKind, d_ff: u64) -> Result<(), Error> {
+    let widths = kinds(c)?.map(|kind| Ok(if kind? == with { d_ff } else { 0 }));
+    let widths = widths.collect::<Result<Vec<_>, Error>>()?;
+    keys.counts("feed_forward_length", &widths);
     Ok(())
+}
+
+/// Whether some layer of a Nemotron-H has experts.
+pub(super) fn has_experts(c: &Config) -> Result<bool, Error> {
+    let mut kinds = kinds(c)?;
+    Ok(kinds.any(|kind| matches!(kind, Ok(LayerKind::Experts))))
 }
 
 /// What each layer is, by a list of their types or a pattern of letters.
@@ -151,7 +216,10 @@ fn kinds(c: &Config) -> Result<impl Iterator<Item = Result<LayerKind, Error>>, E
         Some("mamba" | "linear_attention" | "M") => Ok(LayerKind::StateSpace),
         Some("attention" | "full_attention" | "*") => Ok(LayerKind::Attention),
         Some("mlp" | "-") => Ok(LayerKind::Mlp),
-        _ => Err(c.wrong(format!("layer {l} is none of mamba, attention and mlp"))),
+        Some("moe" | "E") => Ok(LayerKind::Experts),
+        _ => Err(c.wrong(format!(
+            "layer {l} is none of mamba, attention, mlp and moe"
+        ))),
     };
     Ok(types.into_iter().enumerate().map(kind))
 }
@@ -178,6 +246,11 @@ pub(super) fn write_parallel(c: &Config, keys: &mut Keys) -> Result<(), Error> {
 pub(super) fn write_alone(c: &Config, keys: &mut Keys) -> Result<(), Error> {
     let eps = c.number_opt(&["layer_norm_epsilon"])?;
     keys.number("attention.layer_norm_rms_epsilon", eps.unwrap_or(1e-5));
+    Ok(())
+}
+
+/// Writes the sizes of a Mamba 2.
+pub(super) fn write_heads(c: &Config, keys: &mut Keys) -> Result<(), Error> {
     write_keys(c, keys)?;
     let d_inner = c.count(SIZES[3].1)?.saturating_mul(c.count(&["head_dim"])?);
     keys.count("ssm.inner_size", d_inner);

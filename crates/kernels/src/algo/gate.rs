@@ -1,7 +1,7 @@
 //! The activation functions of feed-forward blocks, applied to a gate and multiplied with the other
 //! branch, or alone.
 
-use super::math::{erf, exp_m1, sigmoid, tanh};
+use super::math::{erf, exp_m1, sigmoid, softplus_f32, tanh};
 
 /// Activation of the gate of a feed-forward block.
 #[non_exhaustive]
@@ -19,6 +19,8 @@ pub enum Activation {
     Relu,
     /// `max(x, 0)²`. So et al. 2021.
     Relu2,
+    /// `ln(1 + e^x)`.
+    Softplus,
     /// `alpha_p·x² + beta·x` above 0, else `alpha_n·(e^min(x, eps) − 1 − x) + beta·x`. xIELU: Huang
     /// and Schlag 2025.
     Xielu {
@@ -100,6 +102,7 @@ pub(crate) fn gate(activation: Activation, gate: &mut [f32], up: &[f32]) {
         Activation::Gelu => apply(gate, up, gelu),
         Activation::Relu => apply(gate, up, |x| x.max(0.0)),
         Activation::Relu2 => apply(gate, up, relu2),
+        Activation::Softplus => apply(gate, up, softplus_f32),
         Activation::Xielu {
             alpha_p,
             alpha_n,
@@ -129,6 +132,7 @@ pub(crate) fn activate(activation: Activation, x: &mut [f32]) {
         Activation::Gelu => map(x, gelu),
         Activation::Relu => map(x, |x| x.max(0.0)),
         Activation::Relu2 => map(x, relu2),
+        Activation::Softplus => map(x, softplus_f32),
         Activation::Xielu {
             alpha_p,
             alpha_n,

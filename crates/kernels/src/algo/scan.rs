@@ -6,11 +6,15 @@
 //! S = decay S + u kᵀ
 //! y = S q                             + skip v  if there is one
 //! ```
+//! `decay` is a number of each head; or one of each element of S, `exp(rate gain)`, and then each row
+//! has its own gain and skip.
+//!
 //! The rows of S do not depend on each other, so each thread takes sixteen of one head through all
 //! positions of a run, with its part of the state in fast memory. Sums over `d_key` are in lanes
 //! ([`lanes`](super::lanes)), never fused: one order for prompts and for single tokens.
 
 use super::lanes::{LANES, padded};
+use super::math::exp;
 use crate::D_KEY_MAX;
 use crate::isa::Floats;
 use crate::tiles::Strip;
@@ -39,6 +43,16 @@ impl<'a> Strided<'a> {
     }
 }
 
+/// What remains of a state from one position to the next.
+#[derive(Clone, Copy, Debug)]
+pub enum Decay<'a> {
+    /// A number of each head, `[n_heads]` of a row; gains and skips are of heads too.
+    OfHeads(Strided<'a>),
+    /// `exp(rate gain)` of each element of the state, with the rates, `[n_heads, d_value, d_key]`;
+    /// gains and skips are of values, `[n_heads, d_value]`.
+    OfElements(&'a [f32]),
+}
+
 /// What a scan computes for some rows of one head's state.
 pub(crate) struct ScanPart<'a> {
     /// Positions, in order.
@@ -46,7 +60,8 @@ pub(crate) struct ScanPart<'a> {
     pub(crate) q: Strided<'a>,
     pub(crate) k: Strided<'a>,
     pub(crate) v: Strided<'a>,
-    pub(crate) decay: Strided<'a>,
+    /// Rates are those of these rows only, `[n, d_key]`.
+    pub(crate) decay: Decay<'a>,
     pub(crate) gain: Strided<'a>,
     pub(crate) d_key: usize,
     /// The head, and the head of its queries and keys.
@@ -55,8 +70,8 @@ pub(crate) struct ScanPart<'a> {
     /// The first of these rows among those of all heads.
     pub(crate) first_row: usize,
     pub(crate) is_delta: bool,
-    /// What a result gets of its value.
-    pub(crate) skip: Option<f32>,
+    /// What a result gets of its value: one number, or one of each row.
+    pub(crate) skip: Option<&'a [f32]>,
     /// The rows before the run, `[n, d_key]`; `None`: zeros.
     pub(crate) before: Option<&'a [f32]>,
 }
@@ -68,6 +83,8 @@ pub(crate) fn scan<I: Floats>(isa: I, part: &ScanPart<'_>, after: &mut [f32], ou
     // Programs for boards have only the general one.
     if cfg!(feature = "avx512") && part.d_key == 8 * LANES {
         run::<I, 8>(isa, part, after, out)
+    } else if cfg!(feature = "avx512") && part.d_key <= LANES {
+        run::<I, 1>(isa, part, after, out)
     } else {
         run::<I, VECTORS>(isa, part, after, out)
     }
@@ -98,7 +115,10 @@ fn run<I: Floats, const N: usize>(
         }
     }
     for &row in part.rows {
-        let y = state.step(isa, part, row);
+        let y = match part.decay {
+            Decay::OfHeads(decay) => state.step(isa, part, row, decay),
+            Decay::OfElements(rates) => state.step_elements(isa, part, row, rates),
+        };
         out.row(row as usize).copy_from_slice(&y[..state.n_rows]);
     }
     for (row, after) in state.rows.iter().zip(after.chunks_exact_mut(d_key)) {
@@ -119,12 +139,12 @@ struct HeadRows<I: Floats, const N: usize> {
 impl<I: Floats, const N: usize> HeadRows<I, N> {
     /// Takes the rows through a position; its results.
     #[inline(always)]
-    fn step(&mut self, isa: I, part: &ScanPart<'_>, row: u32) -> [f32; ROWS] {
+    fn step(&mut self, isa: I, part: &ScanPart<'_>, row: u32, decay: Strided<'_>) -> [f32; ROWS] {
         let key = part.key_head * part.d_key;
         let k = vectors::<I, N>(isa, part.k.part(row, key, part.d_key));
         let q = vectors::<I, N>(isa, part.q.part(row, key, part.d_key));
         let v = isa.floats(&padded(part.v.part(row, part.first_row, self.n_rows)));
-        let decay = isa.splat_all(part.decay.part(row, part.head, 1)[0]);
+        let decay = isa.splat_all(decay.part(row, part.head, 1)[0]);
         let gain = isa.splat_all(part.gain.part(row, part.head, 1)[0]);
         let mut updates = v;
         if part.is_delta {
@@ -142,11 +162,35 @@ impl<I: Floats, const N: usize> HeadRows<I, N> {
                 sums[r] = isa.sum_f(sums[r], isa.product(x, q[i]));
             }
         }
-        let results = isa.totals_of_16(sums);
-        isa.to_array(match part.skip {
-            Some(skip) => isa.sum_f(results, isa.product(isa.splat_all(skip), v)),
-            None => results,
-        })
+        isa.to_array(with_skip(isa, part, isa.totals_of_16(sums), v))
+    }
+
+    /// As [`step`](Self::step), with a decay of each element: `exp(rate gain)`.
+    #[inline(always)]
+    fn step_elements(
+        &mut self,
+        isa: I,
+        part: &ScanPart<'_>,
+        row: u32,
+        rates: &[f32],
+    ) -> [f32; ROWS] {
+        let key = part.key_head * part.d_key;
+        let k = vectors::<I, N>(isa, part.k.part(row, key, part.d_key));
+        let q = vectors::<I, N>(isa, part.q.part(row, key, part.d_key));
+        let v = isa.floats(&padded(part.v.part(row, part.first_row, self.n_rows)));
+        let gains = padded(part.gain.part(row, part.first_row, self.n_rows));
+        let updates = isa.to_array(isa.product(isa.floats(&gains), v));
+        let mut sums = [isa.zeros(); ROWS];
+        for (r, rates) in rates.chunks_exact(part.d_key).enumerate() {
+            let update = isa.splat_all(updates[r]);
+            for (i, rates) in rates.chunks(LANES).enumerate() {
+                let kept = isa.product(self.rows[r][i], decays(isa, rates, gains[r]));
+                let x = isa.sum_f(kept, isa.product(k[i], update));
+                self.rows[r][i] = x;
+                sums[r] = isa.sum_f(sums[r], isa.product(x, q[i]));
+            }
+        }
+        isa.to_array(with_skip(isa, part, isa.totals_of_16(sums), v))
     }
 
     /// `S k`.
@@ -160,6 +204,27 @@ impl<I: Floats, const N: usize> HeadRows<I, N> {
         }
         isa.totals_of_16(sums)
     }
+}
+
+/// `results + skip v`, if there is a skip.
+#[inline(always)]
+fn with_skip<I: Floats>(isa: I, part: &ScanPart<'_>, results: I::F, v: I::F) -> I::F {
+    let skip = match part.skip {
+        Some(&[skip]) => isa.splat_all(skip),
+        Some(skips) => isa.floats(&padded(skips)),
+        None => return results,
+    };
+    isa.sum_f(results, isa.product(skip, v))
+}
+
+/// `exp(rate gain)` of up to 16 rates.
+#[inline(always)]
+fn decays<I: Floats>(isa: I, rates: &[f32], gain: f32) -> I::F {
+    let mut exponents = padded(rates);
+    for x in &mut exponents {
+        *x = exp(*x * gain);
+    }
+    isa.floats(&exponents)
 }
 
 /// A row as vectors, its end padded with zeros.

@@ -33,6 +33,7 @@ pub(super) fn routed(m: &Meta<'_>, d_ff: usize) -> Result<Moe, Error> {
         n_experts: m.size("expert_count")?,
         n_used: m.size("expert_used_count")?,
         expert: perceptron(d_ff),
+        has_gates: true,
         router_norm: None,
         router_bias: Presence::Absent,
         gating: gating(m, Gating::Softmax)?,

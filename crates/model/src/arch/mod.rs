@@ -13,8 +13,10 @@ mod chatglm;
 mod cohere2;
 mod command_r;
 mod deepseek2;
+mod dots1;
 mod ernie4_5;
 mod ernie4_5_moe;
+mod exaone;
 mod exaone4;
 mod experts;
 mod falcon_h1;
@@ -33,7 +35,9 @@ mod granite_swa;
 mod granitehybrid;
 mod granitemoe;
 mod hunyuan_dense;
+mod hunyuan_moe;
 mod jais2;
+mod jamba;
 mod latent;
 mod lfm2;
 mod lfm2moe;
@@ -41,6 +45,7 @@ mod lfm3;
 mod llama;
 mod llama4;
 mod llama_like;
+mod mamba;
 mod mamba2;
 mod meta;
 mod minicpm;
@@ -49,6 +54,7 @@ mod mistral3;
 mod modern_bert;
 mod nemotron;
 mod nemotron_h;
+mod nemotron_h_moe;
 mod nomic_bert;
 mod olmo2;
 mod olmoe;
@@ -106,8 +112,10 @@ pub const REGISTRY: &[Row] = &[
     row("cohere2", cohere2::lower),
     row("command-r", command_r::lower),
     row("deepseek2", deepseek2::lower),
+    row("dots1", dots1::lower),
     row("ernie4_5", ernie4_5::lower),
     row("ernie4_5-moe", ernie4_5_moe::lower),
+    row("exaone", exaone::lower),
     row("exaone4", exaone4::lower),
     row("falcon-h1", falcon_h1::lower),
     row("gemma", gemma::lower),
@@ -125,12 +133,15 @@ pub const REGISTRY: &[Row] = &[
     row("granitehybrid", granitehybrid::lower),
     row("granitemoe", granitemoe::lower),
     row("hunyuan-dense", hunyuan_dense::lower),
+    row("hunyuan-moe", hunyuan_moe::lower),
     row("jais2", jais2::lower),
+    row("jamba", jamba::lower),
     row("lfm2", lfm2::lower),
     row("lfm2moe", lfm2moe::lower),
     row("lfm3", lfm3::lower),
     row("llama", llama::lower),
     row("llama4", llama4::lower),
+    row("mamba", mamba::lower),
     row("mamba2", mamba2::lower),
     row("minicpm", minicpm::lower),
     row("minicpm3", minicpm3::lower),
@@ -138,6 +149,7 @@ pub const REGISTRY: &[Row] = &[
     row("modern-bert", modern_bert::lower),
     row("nemotron", nemotron::lower),
     row("nemotron_h", nemotron_h::lower),
+    row("nemotron_h_moe", nemotron_h_moe::lower),
     row("nomic-bert", nomic_bert::lower),
     row("olmo2", olmo2::lower),
     row("olmoe", olmoe::lower),

@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// No key holds it.
-const MIN_STEP: f32 = 1e-3;
+pub(super) const MIN_STEP: f32 = 1e-3;
 
 pub(super) fn lower(m: &Meta<'_>) -> Result<ModelSpec, Error> {
     no_experts(m)?;
@@ -41,7 +41,7 @@ pub(super) fn lower(m: &Meta<'_>) -> Result<ModelSpec, Error> {
     })
 }
 
-fn eps(m: &Meta<'_>) -> Result<f32, Error> {
+pub(super) fn eps(m: &Meta<'_>) -> Result<f32, Error> {
     match m.positive_opt("attention.layer_norm_rms_epsilon")? {
         Some(eps) => Ok(eps),
         None => m.positive("attention.layer_norm_epsilon"),
@@ -49,7 +49,7 @@ fn eps(m: &Meta<'_>) -> Result<f32, Error> {
 }
 
 /// Layers of attention and an MLP; one of the two will remain.
-fn layers(m: &Meta<'_>, eps: f32) -> Result<Builder, Error> {
+pub(super) fn layers(m: &Meta<'_>, eps: f32) -> Result<Builder, Error> {
     let mlp = Mlp {
         d_ff: 1,
         activation: Activation::Relu2,
@@ -64,7 +64,7 @@ fn layers(m: &Meta<'_>, eps: f32) -> Result<Builder, Error> {
 }
 
 /// Leaves the mixer (0) or the feed-forward block (1), and the norm of its input.
-fn alone(layer: &mut LayerSpec, sublayer: usize) {
+pub(super) fn alone(layer: &mut LayerSpec, sublayer: usize) {
     match sublayer {
         0 => layer.ffn = Ffn::None,
         _ => layer.mixer = Mixer::None,

@@ -3,8 +3,20 @@
 use super::meta::Meta;
 use crate::{
     Error,
-    spec::{Mamba2, Presence},
+    spec::{Mamba, Mamba2, Presence, StateNorms},
 };
+
+/// A Mamba whose inputs of steps, `b` and `c` have these norms.
+pub(super) fn mamba(m: &Meta<'_>, norms: StateNorms) -> Result<Mamba, Error> {
+    Ok(Mamba {
+        n_taps: m.size("ssm.conv_kernel")?,
+        d_inner: m.size("ssm.inner_size")?,
+        d_state: m.size("ssm.state_size")?,
+        d_rank: m.size("ssm.time_step_rank")?,
+        conv_bias: Presence::Optional,
+        norms,
+    })
+}
 
 /// A Mamba 2 whose results are normalized in groups.
 pub(super) fn mamba2(m: &Meta<'_>, eps: f32) -> Result<Mamba2, Error> {

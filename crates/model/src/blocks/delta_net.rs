@@ -10,7 +10,7 @@
 //! ```
 
 use atta_kernels::{
-    Activation, Job, Scan, Store, Strided,
+    Activation, Decay, Job, Scan, Store, Strided,
     math::{exp, sigmoid, softplus},
 };
 use atta_store::{Projection, WeightGroup};
@@ -193,7 +193,7 @@ fn scan(p: &mut Pass<'_>, l: usize, net: &DeltaNet) {
                 q: part(0),
                 k: part(net.d_keys()),
                 v: part(2 * net.d_keys()),
-                decay: part(net.d_conv()),
+                decay: Decay::OfHeads(part(net.d_conv())),
                 gain: part(net.d_conv() + net.n_heads),
                 before,
                 after,

@@ -10,7 +10,7 @@
 //! ```
 
 use atta_kernels::{
-    Activation, Job, Scan, Store, Strided,
+    Activation, Decay, Job, Scan, Store, Strided,
     math::{exp, softplus},
 };
 use atta_store::{Projection, WeightGroup};
@@ -120,7 +120,7 @@ fn scan(p: &mut Pass<'_>, l: usize, mamba: &Mamba2) {
                 q: part(b + mamba.d_states()),
                 k: part(b),
                 v: part(0),
-                decay: part(mamba.d_conv()),
+                decay: Decay::OfHeads(part(mamba.d_conv())),
                 gain: part(mamba.d_conv() + mamba.n_heads),
                 before,
                 after,

@@ -10,6 +10,7 @@ mod head_gates;
 mod latent;
 mod latent_heads;
 mod layer_embed;
+mod mamba;
 mod mamba2;
 mod mlp;
 mod moe;
@@ -33,6 +34,7 @@ use crate::{
 pub(crate) use attention::attention;
 pub(crate) use delta_net::delta_net;
 pub(crate) use layer_embed::{add_layer_embedding, layer_inputs, scale_residual};
+pub(crate) use mamba::mamba;
 pub(crate) use mamba2::mamba2;
 pub(crate) use mlp::{gated_mlp, plain_mlp};
 pub(crate) use moe::{MoeScratch, mlp_and_moe, moe};

@@ -8,7 +8,7 @@
 //! y_i = Wdown_e (act(Wgate_e h) * (Wup_e h)), with biases         four regions per group
 //! x += post(w_1 y_1 + ... + w_k y_k + sigmoid(g) y_s)             one region; residual.rs
 //! ```
-//! A shared expert without a gate adds `y_s`. Where weights are of inputs, expert `e_i` reads
+//! Experts without gates compute `act(Wup_e h)`. A shared expert without a gate adds `y_s`. Where weights are of inputs, expert `e_i` reads
 //! `w_i h`, and its result is added as it is. A router with a norm of its own reads
 //! `norm(x) / sqrt(d_model)` instead of `h`. Beside an MLP:
 //!
@@ -88,8 +88,10 @@ const SHARED_INPUTS: [Role; 3] = [Role::FfnGateShexp, Role::FfnUpShexp, Role::Ff
 fn shared_inputs(m: &Moe) -> &'static [Role] {
     match &m.shared {
         None => &[],
-        Some(shared) if shared.is_gated => &SHARED_INPUTS,
-        Some(_) => &SHARED_INPUTS[..2],
+        Some(shared) => {
+            let first = usize::from(!m.has_gates);
+            &SHARED_INPUTS[first..2 + usize::from(shared.is_gated)]
+        }
     }
 }
 
@@ -120,7 +122,10 @@ pub(crate) fn moe(p: &mut Pass<'_>, l: usize, m: &Moe) -> Result<(), Error> {
     normalize(p, layer.pre(Sublayer::Ffn), p.model.layer(l));
     route(p, l, m)?;
     if let Some(shared) = &m.shared {
-        mlp_beside(p, l, &shared.mlp, SHARED)?;
+        match m.has_gates {
+            true => mlp_beside(p, l, &shared.mlp, SHARED)?,
+            false => plain_beside(p, l, &shared.mlp)?,
+        }
     }
     all_experts(p, l, m)?;
     combine(p, layer, m);
@@ -273,7 +278,6 @@ fn mlp_beside(
     [gate, up, down]: [Role; 3],
 ) -> Result<(), Error> {
     let n = p.rows.len();
-    let d = p.model.spec().d_model;
     let d_ff = mlp.d_ff;
     let t = p.model.layer(l);
     let activation = act(mlp.activation);
@@ -290,10 +294,47 @@ fn mlp_beside(
         };
         p.kernels.matmul_gated(p.pool, &p.s.act, job);
     })?;
+    project_beside(p, l, d_ff, down, |_| ())
+}
+
+/// As [`mlp_beside`], of a shared expert without a gate in its MLP.
+fn plain_beside(p: &mut Pass<'_>, l: usize, mlp: &Mlp) -> Result<(), Error> {
+    let n = p.rows.len();
+    let t = p.model.layer(l);
+    let kernels = p.kernels;
+    p.each_chunk(WeightGroup::Layer(l, Projection::GateUp), |p, chunk| {
+        let mut job = [Job {
+            w: t.matrix(Role::FfnUpShexp, chunk),
+            bias: None,
+            out: &mut p.s.ff[..n * mlp.d_ff],
+            mode: Store::Set,
+        }];
+        kernels.matmul(p.pool, &p.s.act, &mut job);
+    })?;
+    let activation = act(mlp.activation);
+    project_beside(p, l, mlp.d_ff, Role::FfnDownShexp, |hidden| {
+        kernels.activate(activation, hidden);
+    })
+}
+
+/// `shared = Wdown finish(hidden)`.
+fn project_beside(
+    p: &mut Pass<'_>,
+    l: usize,
+    d_ff: usize,
+    down: Role,
+    finish: impl Fn(&mut [f32]) + Sync,
+) -> Result<(), Error> {
+    let n = p.rows.len();
+    let d = p.model.spec().d_model;
+    let t = p.model.layer(l);
     let s = &mut *p.s;
     let ff = &s.ff;
     let layout = t.layouts(&[down]);
-    let row = |t: usize, out: &mut [f32]| out.copy_from_slice(&ff[t * d_ff..(t + 1) * d_ff]);
+    let row = |t: usize, out: &mut [f32]| {
+        out.copy_from_slice(&ff[t * d_ff..(t + 1) * d_ff]);
+        finish(out);
+    };
     s.act.fill(p.kernels, p.pool, (n, d_ff), layout, row);
     p.observe_inputs(l, &[down]);
     p.each_chunk(WeightGroup::Layer(l, Projection::Down), |p, chunk| {
@@ -339,7 +380,8 @@ fn experts(p: &mut Pass<'_>, (l, m): (usize, &Moe), start: usize) -> Result<Opti
     };
 
     p.observer.enter(Phase::Other);
-    let layouts = layout(Role::FfnGateExps) | layout(Role::FfnUpExps);
+    let inputs = &[Role::FfnUpExps, Role::FfnGateExps][..1 + usize::from(m.has_gates)];
+    let layouts = t.layouts(inputs);
     s.act
         .fill(p.kernels, p.pool, (places.len(), d), layouts, |i, out| {
             let place = places.start + i;
@@ -350,27 +392,39 @@ fn experts(p: &mut Pass<'_>, (l, m): (usize, &Moe), start: usize) -> Result<Opti
                 WeightedSide::Input => scaled(h, routing.weight_at(place), out),
             }
         });
-    group.observe_inputs(p.observer, l, &[Role::FfnGateExps, Role::FfnUpExps], &s.act);
+    group.observe_inputs(p.observer, l, inputs, &s.act);
     let gate = &|k| expert(k, Role::FfnGateExps, Role::FfnGateExpsBias);
     let up = &|k| expert(k, Role::FfnUpExps, Role::FfnUpExpsBias);
     let activation = act(m.expert.activation);
     let out = &mut s.ff[..places.len() * d_ff];
     p.observer.enter(Phase::Matmul);
-    p.kernels.matmul_gated_groups(
-        p.pool,
-        &s.act,
-        GatedGroups {
-            bounds,
-            gate,
-            up,
-            activation,
-            out,
-        },
-    );
+    match m.has_gates {
+        true => {
+            let job = GatedGroups {
+                bounds,
+                gate,
+                up,
+                activation,
+                out,
+            };
+            p.kernels.matmul_gated_groups(p.pool, &s.act, job);
+        }
+        false => {
+            let w = up;
+            let job = Groups { bounds, w, out };
+            p.kernels.matmul_groups(p.pool, &s.act, job);
+        }
+    }
 
     p.observer.enter(Phase::Other);
     let ff = &s.ff;
-    let row = |i: usize, out: &mut [f32]| out.copy_from_slice(&ff[i * d_ff..(i + 1) * d_ff]);
+    let kernels = p.kernels;
+    let row = |i: usize, out: &mut [f32]| {
+        out.copy_from_slice(&ff[i * d_ff..(i + 1) * d_ff]);
+        if !m.has_gates {
+            kernels.activate(activation, out);
+        }
+    };
     s.act.fill(
         p.kernels,
         p.pool,

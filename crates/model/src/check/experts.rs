@@ -1,7 +1,9 @@
 //! The conditions on mixtures of experts.
 
 use super::{ensure, is_positive, is_width};
-use crate::spec::{ExpertGroups, Gating, GroupScore, MlpAndMoe, Moe, Presence, SharedExpert};
+use crate::spec::{
+    Activation, ExpertGroups, Gating, GroupScore, MlpAndMoe, Moe, Presence, SharedExpert,
+};
 
 /// No layer's experts have more biases of a kind.
 const MAX_BIASES: usize = 1 << 28;
@@ -21,6 +23,10 @@ impl Moe {
     pub(super) fn check(&self, d_model: usize) -> Result<(), String> {
         self.check_sizes(d_model)?;
         self.check_router()?;
+        let clamps = matches!(self.expert.activation, Activation::Clamped { .. });
+        ensure(self.has_gates || !clamps, || {
+            "a clamped gate where there is none".to_owned()
+        })?;
         ensure(self.expert.sub_norm.is_none(), || {
             "experts with a norm within".to_owned()
         })?;

@@ -1,7 +1,23 @@
 //! The conditions on state spaces.
 
-use super::{check_scan, check_taps, ensure, is_positive};
-use crate::spec::{AttentionAndMamba2, Mamba2};
+use super::{check_scan, check_taps, ensure, is_positive, is_width};
+use crate::spec::{AttentionAndMamba2, Mamba, Mamba2, StateNorms};
+
+impl Mamba {
+    pub(super) fn check(&self) -> Result<(), String> {
+        check_taps(self.n_taps)?;
+        check_scan([1, 1, self.d_state, self.d_inner])?;
+        ensure(is_width(self.d_rank), || {
+            format!("steps of {} numbers", self.d_rank)
+        })?;
+        match self.norms {
+            StateNorms::Unit { eps } | StateNorms::Weighted { eps } => {
+                ensure(is_positive(eps), || format!("norms with {eps}"))
+            }
+            StateNorms::None => Ok(()),
+        }
+    }
+}
 
 impl Mamba2 {
     pub(super) fn check(&self) -> Result<(), String> {

@@ -3,11 +3,11 @@
 
 use atta_store::{ChunkGuard, WeightGroup};
 
-use super::{Rows, decode, dot, gated, matrix, normalized, project, sigmoid};
+use super::{Rows, activate, decode, dot, gated, map_rows, matrix, normalized, project, sigmoid};
 use crate::{
     Error, Model, Role,
     bind::Tensors,
-    spec::{ExpertGroups, Gating, GroupScore, Moe, Norm, SharedExpert, WeightedSide},
+    spec::{Activation, ExpertGroups, Gating, GroupScore, Moe, Norm, SharedExpert, WeightedSide},
 };
 
 /// The sum of the chosen experts' results and of the shared one's, for every row of `h`; a router
@@ -20,7 +20,7 @@ pub(super) fn moe(model: &Model, l: usize, m: &Moe, x: &Rows, h: &Rows) -> Resul
     let shared = m
         .shared
         .as_ref()
-        .map(|shared| Shared::new(model, l, shared));
+        .map(|shared| Shared::new(model, l, shared, m.has_gates));
     let shared = shared.transpose()?;
     let d_model = model.spec().d_model;
     let routed = |residual: &[f32], h: &[f32]| match m.router_norm {
@@ -57,7 +57,8 @@ fn scaled(x: &[f32], factor: f64) -> Vec<f32> {
 /// A shared expert and its matrices.
 struct Shared<'a> {
     spec: &'a SharedExpert,
-    gate: Rows,
+    /// Of experts with gates.
+    gate: Option<Rows>,
     up: Rows,
     down: Rows,
     /// A matrix of one row, if the expert is gated.
@@ -65,11 +66,17 @@ struct Shared<'a> {
 }
 
 impl<'a> Shared<'a> {
-    fn new(model: &Model, l: usize, spec: &'a SharedExpert) -> Result<Self, Error> {
+    fn new(
+        model: &Model,
+        l: usize,
+        spec: &'a SharedExpert,
+        has_gates: bool,
+    ) -> Result<Self, Error> {
+        let gate = has_gates.then_some(Role::FfnGateShexp);
         let open = spec.is_gated.then_some(Role::FfnGateInpShexp);
         Ok(Self {
             spec,
-            gate: matrix(model, l, Role::FfnGateShexp)?,
+            gate: gate.map(|role| matrix(model, l, role)).transpose()?,
             up: matrix(model, l, Role::FfnUpShexp)?,
             down: matrix(model, l, Role::FfnDownShexp)?,
             open: open.map(|role| matrix(model, l, role)).transpose()?,
@@ -78,11 +85,9 @@ impl<'a> Shared<'a> {
 
     fn add_to(&self, sum: &mut [f64], x: &[f32]) {
         let rows = vec![x.to_vec()];
-        let inner = gated(
-            self.spec.mlp.activation,
-            &project(&self.gate, None, &rows),
-            project(&self.up, None, &rows),
-        );
+        let gate = self.gate.as_ref().map(|gate| project(gate, None, &rows));
+        let up = project(&self.up, None, &rows);
+        let inner = hidden(self.spec.mlp.activation, gate, up);
         let open = self
             .open
             .as_ref()
@@ -187,13 +192,20 @@ fn expert(m: &Moe, t: &Tensors, (e, experts): (usize, &ChunkGuard<'_>), x: &[f32
         project(&w, t.expert_bias(bias, e, w.len()), x)
     };
     let x = vec![x.to_vec()];
-    let gate = product(Role::FfnGateExps, Role::FfnGateExpsBias, &x);
-    let inner = gated(
-        m.expert.activation,
-        &gate,
-        product(Role::FfnUpExps, Role::FfnUpExpsBias, &x),
-    );
+    let gate = || product(Role::FfnGateExps, Role::FfnGateExpsBias, &x);
+    let up = product(Role::FfnUpExps, Role::FfnUpExpsBias, &x);
+    let inner = hidden(m.expert.activation, m.has_gates.then(gate), up);
     product(Role::FfnDownExps, Role::FfnDownExpsBias, &inner).remove(0)
+}
+
+/// `activation(gate) * up`, or `activation(up)` without a gate.
+fn hidden(activation: Activation, gate: Option<Rows>, up: Rows) -> Rows {
+    match gate {
+        Some(gate) => gated(activation, &gate, up),
+        None => map_rows(&up, |up| {
+            up.iter().map(|u| activate(activation, *u)).collect()
+        }),
+    }
 }
 
 fn add(sum: &mut [f64], factor: f64, y: &[f32]) {

@@ -4,8 +4,78 @@ use super::{Rows, activate, map_rows, matrix, normalized, project};
 use crate::{
     Error, Model, Role,
     bind::Tensors,
-    spec::{Activation, Mamba2, Norm},
+    spec::{Activation, Mamba, Mamba2, Norm, StateNorms},
 };
+
+/// `W_out ((S c + d x) ⊙ silu(z))` with the state `S = exp(a step) ⊙ S + step x b` of each channel.
+pub(super) fn mamba(model: &Model, l: usize, m: &Mamba, h: &Rows) -> Result<Rows, Error> {
+    let t = model.layer(l);
+    let product = |role, bias, x: &Rows| Ok::<_, Error>(project(&matrix(model, l, role)?, bias, x));
+    let projected = product(Role::SsmIn, None, h)?;
+    let z = map_rows(&projected, |row| row[m.d_inner..].to_vec());
+    let x = map_rows(&projected, |row| row[..m.d_inner].to_vec());
+    let x = convolved(t, m.n_taps, &x);
+    let selection = product(Role::SsmX, None, &x)?;
+    let part = |from: usize, n: usize, role| {
+        let weight = t.vector_opt(role);
+        map_rows(&selection, |row| {
+            state_norm(m, &row[from..from + n], weight)
+        })
+    };
+    let dt = part(0, m.d_rank, Role::SsmDtNorm);
+    let selected = Selected {
+        steps: product(Role::SsmDt, Some(t.vector(Role::SsmDtBias)), &dt)?,
+        b: part(m.d_rank, m.d_state, Role::SsmBNorm),
+        c: part(m.d_rank + m.d_state, m.d_state, Role::SsmCNorm),
+        x,
+    };
+    let y = channels(t, m, &selected);
+    product(Role::SsmOut, None, &gated(&y, &z))
+}
+
+/// What channels read of each position.
+struct Selected {
+    /// `[d_inner]`, before the softplus.
+    steps: Rows,
+    /// `[d_state]`.
+    b: Rows,
+    /// `[d_state]`.
+    c: Rows,
+    /// `[d_inner]`.
+    x: Rows,
+}
+
+/// `S c + d x` of all channels.
+fn channels(t: &Tensors, m: &Mamba, s: &Selected) -> Rows {
+    let [rates, skips] = [Role::SsmA, Role::SsmD].map(|role| t.vector(role));
+    let mut state = vec![0.0; m.d_inner * m.d_state];
+    let mut at = |pos: usize, i: usize| {
+        let x = f64::from(s.x[pos][i]);
+        let step = softplus(s.steps[pos][i]);
+        let mut y = f64::from(skips[i]) * x;
+        for (j, b) in s.b[pos].iter().enumerate() {
+            let e = i * m.d_state + j;
+            let decay = (f64::from(rates[e]) * step).exp();
+            state[e] = decay * state[e] + step * x * f64::from(*b);
+            y += state[e] * f64::from(s.c[pos][j]);
+        }
+        y as f32
+    };
+    (0..s.x.len())
+        .map(|pos| (0..m.d_inner).map(|i| at(pos, i)).collect())
+        .collect()
+}
+
+/// `dt`, `b` or `c` of a position, normalized if the model does so.
+fn state_norm(m: &Mamba, x: &[f32], weight: Option<&[f32]>) -> Vec<f32> {
+    let ones = vec![1.0; x.len()];
+    let norm = |eps, weight| normalized(Norm::Rms { eps }, x, weight, None);
+    match (m.norms, weight) {
+        (StateNorms::Weighted { eps }, Some(weight)) => norm(eps, weight),
+        (StateNorms::Unit { eps }, _) => norm(eps, &ones),
+        _ => x.to_vec(),
+    }
+}
 
 /// `W_out norm((S c + d x) ⊙ silu(z))` with the state `S = decay S + step x bᵀ` of each head.
 pub(super) fn mamba2(model: &Model, l: usize, m: &Mamba2, h: &Rows) -> Result<Rows, Error> {

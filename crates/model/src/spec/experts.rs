@@ -13,6 +13,8 @@ pub struct Moe {
     pub n_used: usize,
     /// The MLP of each expert.
     pub expert: Mlp,
+    /// Whether experts are gated MLPs, the shared one too; else they are plain ones.
+    pub has_gates: bool,
     /// `Some(eps)`: the router reads `norm(x) / sqrt(d_model)` of the residual, with an RMS norm of
     /// its own (Gemma 4); `None`: the input of the experts.
     pub router_norm: Option<f32>,
@@ -84,7 +86,7 @@ pub enum WeightedSide {
 /// An expert that every position uses. Several of them are one that is as wide as all together.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SharedExpert {
-    /// A gated MLP.
+    /// An MLP, gated if [`Moe::has_gates`].
     pub mlp: Mlp,
     /// Whether its result is multiplied by `sigmoid(g · x)` (Qwen2 MoE).
     pub is_gated: bool,

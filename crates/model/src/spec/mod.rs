@@ -21,7 +21,7 @@ pub use encoder::{Outputs, TokenTypes};
 pub use experts::{ExpertGroups, Gating, GroupScore, MlpAndMoe, Moe, SharedExpert, WeightedSide};
 pub use latent::{Latent, LatentUp};
 pub use layer_embed::LayerEmbed;
-pub use mamba::{AttentionAndMamba2, Mamba2};
+pub use mamba::{AttentionAndMamba2, Mamba, Mamba2, StateNorms};
 pub use recurrent::{DeltaNet, GateRows, KeySharing, ShortConv};
 pub use rope::{Factors, Pairing, RampEnds, Rope, RopeScaling, Yarn, yarn_magnitude};
 
@@ -142,7 +142,9 @@ pub enum Mixer {
     ShortConv(ShortConv),
     /// Gated delta rule.
     DeltaNet(DeltaNet),
-    /// Selective state space.
+    /// Selective state space of channels.
+    Mamba(Mamba),
+    /// Selective state space of heads.
     Mamba2(Mamba2),
     /// Attention and a state space that read the same input.
     AttentionAndMamba2(AttentionAndMamba2),
@@ -271,7 +273,11 @@ impl LayerSpec {
         match &self.mixer {
             Mixer::Attention(attention) => Some(attention),
             Mixer::AttentionAndMamba2(both) => Some(&both.attention),
-            Mixer::None | Mixer::ShortConv(_) | Mixer::DeltaNet(_) | Mixer::Mamba2(_) => None,
+            Mixer::None
+            | Mixer::ShortConv(_)
+            | Mixer::DeltaNet(_)
+            | Mixer::Mamba(_)
+            | Mixer::Mamba2(_) => None,
         }
     }
 
@@ -386,6 +392,7 @@ impl LayerSpec {
             Mixer::None | Mixer::Attention(_) => 0,
             Mixer::ShortConv(conv) => conv.state_floats(d_model),
             Mixer::DeltaNet(net) => net.state_floats(),
+            Mixer::Mamba(mamba) => mamba.state_floats(),
             Mixer::Mamba2(mamba) => mamba.state_floats(),
             Mixer::AttentionAndMamba2(both) => both.mamba.state_floats(),
         }
@@ -440,6 +447,7 @@ impl ModelSpec {
             Mixer::Attention(a) => a.d_gates() + a.d_latents(),
             Mixer::ShortConv(_) => ShortConv::N_INPUTS * self.d_model,
             Mixer::DeltaNet(net) => net.d_scratch(),
+            Mixer::Mamba(mamba) => mamba.d_scratch(),
             Mixer::Mamba2(mamba) => mamba.d_scratch(),
             Mixer::AttentionAndMamba2(both) => both.mamba.d_scratch().max(both.attention.d_gates()),
         };
@@ -452,6 +460,7 @@ impl ModelSpec {
             Mixer::None | Mixer::ShortConv(_) => 0,
             Mixer::Attention(a) => a.d_q(),
             Mixer::DeltaNet(net) => net.d_values(),
+            Mixer::Mamba(mamba) => mamba.d_inner,
             Mixer::Mamba2(mamba) => mamba.d_inner(),
             Mixer::AttentionAndMamba2(both) => both.mamba.d_inner().max(both.attention.d_q()),
         };
@@ -464,6 +473,7 @@ impl ModelSpec {
             Mixer::None | Mixer::ShortConv(_) => 0,
             Mixer::Attention(a) => a.d_heads(),
             Mixer::DeltaNet(net) => net.d_values(),
+            Mixer::Mamba(mamba) => mamba.d_inner.max(mamba.d_rank),
             Mixer::Mamba2(mamba) => mamba.d_inner(),
             Mixer::AttentionAndMamba2(both) => both.mamba.d_inner().max(both.attention.d_heads()),
         };

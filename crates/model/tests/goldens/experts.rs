@@ -53,6 +53,7 @@ fn of_all() -> Vec<LayerChange> {
             let norm = &mut moe_of(l).router_norm;
             *norm = norm.is_none().then_some(1e-2);
         }),
+        ("has_gates", |l| moe_of(l).has_gates ^= true),
         ("renormalize", |l| moe_of(l).renormalize ^= true),
         ("weights_scale", |l| moe_of(l).weights_scale *= 1.1),
         ("gating", |l| {

@@ -54,6 +54,15 @@ impl Blocks {
         ]
     }
 
+    /// The width of what the steps of a state space of channels are projected from.
+    fn d_rank(self) -> u32 {
+        match self {
+            Self::Of32 => 96,
+            Self::Of256 => 256,
+            Self::Nvfp4 => 64,
+        }
+    }
+
     /// Different ones for matrices that are multiplied together. Routers too have codes: of floats
     /// they could choose differently on an instruction set that rounds them otherwise.
     fn type_of(self, req: &TensorReq) -> TensorType {
@@ -179,10 +188,16 @@ impl Golden {
     }
 
     fn made_of(&self, blocks: Blocks, is_decoded: bool) -> Arc<Model> {
-        let is_absorbed = self.keys().iter().any(|k| k == "attention.key_length_mla");
-        let sizes = blocks
-            .sizes(is_absorbed)
-            .map(|(key, size)| (format!("{}.{key}", self.arch), size));
+        let has = |key: &str| self.keys().iter().any(|k| k == key);
+        let mut sizes = blocks.sizes(has("attention.key_length_mla")).to_vec();
+        // With groups it is a number of heads.
+        if has("ssm.time_step_rank") && !has("ssm.group_count") {
+            sizes.push(("ssm.time_step_rank", blocks.d_rank()));
+        }
+        let sizes: Vec<_> = sizes
+            .iter()
+            .map(|(key, size)| (format!("{}.{key}", self.arch), *size))
+            .collect();
         let files = self.files();
         let set = |w: &mut Writer| {
             for (key, size) in &sizes {

@@ -155,6 +155,9 @@ fn mixer(layer: &LayerSpec) -> String {
             "gated delta net, {} heads ({} of keys) of {}",
             net.n_heads, net.n_key_heads, net.d_value
         ),
+        Mixer::Mamba(mamba) => {
+            format!("mamba, {} channels, state {}", mamba.d_inner, mamba.d_state)
+        }
         Mixer::Mamba2(mamba) => mamba2(mamba),
         Mixer::AttentionAndMamba2(both) => {
             format!(

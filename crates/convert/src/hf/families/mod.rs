@@ -27,6 +27,7 @@ use super::{
 
 pub(super) use gemma::GEMMA3;
 pub(super) use granite::GRANITE_MAMBA;
+pub(super) use mamba::NEMOTRON_EXPERTS;
 
 /// All of them.
 pub(super) fn all() -> impl Iterator<Item = &'static Family> {

@@ -5,7 +5,7 @@ use atta_model::Role;
 use super::{HALVES, QWEN_EXPERTS};
 use crate::hf::{
     experts,
-    family::{Experts, Family, GateUpLayout},
+    family::{Experts, Family, GateUpLayout, Window},
     llama4,
 };
 
@@ -111,4 +111,41 @@ const LLAMA4: Family = Family {
     ..HALVES
 };
 
-pub(super) const ALL: &[Family] = &[ERNIE4_5_MOE, GLM4_MOE, LLAMA4, OLMOE];
+const DOTS1: Family = Family {
+    classes: &["Dots1ForCausalLM"],
+    arch: "dots1",
+    defaults: r#"{"num_key_value_heads": 32, "rms_norm_eps": 1e-6, "num_experts_per_tok": 6,
+        "n_routed_experts": 128, "moe_intermediate_size": 1408, "first_k_dense_replace": 0,
+        "routed_scaling_factor": 1.0, "norm_topk_prob": false}"#,
+    fixed: &[
+        ("n_group", "1"),
+        ("topk_group", "1"),
+        ("attention_bias", "false"),
+    ],
+    window: Window::Last,
+    names: &SHARED,
+    experts: Some(WIDE),
+    ..HALVES
+};
+
+const HUNYUAN_MOE: Family = Family {
+    classes: &["HunYuanMoEV1ForCausalLM"],
+    arch: "hunyuan-moe",
+    fixed: &[("use_qk_norm", "true"), ("use_cla", "false")],
+    names: &[
+        (Role::AttnQNorm, "self_attn.query_layernorm.weight"),
+        (Role::AttnKNorm, "self_attn.key_layernorm.weight"),
+        (Role::FfnGateInp, "mlp.gate.wg.weight"),
+        (Role::FfnGateShexp, "mlp.shared_mlp.gate_proj.weight"),
+        (Role::FfnUpShexp, "mlp.shared_mlp.up_proj.weight"),
+        (Role::FfnDownShexp, "mlp.shared_mlp.down_proj.weight"),
+    ],
+    experts: Some(Experts {
+        widths: &[],
+        ..QWEN_EXPERTS
+    }),
+    own_keys: Some(experts::write_hunyuan_keys),
+    ..HALVES
+};
+
+pub(super) const ALL: &[Family] = &[DOTS1, ERNIE4_5_MOE, GLM4_MOE, HUNYUAN_MOE, LLAMA4, OLMOE];

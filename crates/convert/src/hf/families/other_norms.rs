@@ -1,10 +1,13 @@
-//! Models whose norms are in other places than Llama's (GLM-4, EXAONE 4, Hunyuan, Apertus), and the
-//! GLM-4 before them.
+//! Models whose norms are in other places than Llama's (GLM-4, EXAONE 4, Hunyuan, Apertus), and GLM-4
+//! and EXAONE before them.
 
 use atta_model::Role;
 
 use super::HALVES;
-use crate::hf::family::{Family, Window};
+use crate::hf::{
+    family::{Family, Window},
+    keys,
+};
 
 const GLM: Family = Family {
     classes: &["GlmForCausalLM"],
@@ -26,6 +29,28 @@ pub(super) const ALL: &[Family] = &[
             (Role::FfnPostNorm, "post_mlp_layernorm.weight"),
         ],
         ..GLM
+    },
+    Family {
+        classes: &["ExaoneForCausalLM"],
+        arch: "exaone",
+        defaults: r#"{"tie_word_embeddings": false, "layer_norm_epsilon": 1e-5}"#,
+        names_d_rope: true,
+        prefix: "h.{l}.",
+        names: &[
+            (Role::TokenEmbd, "wte.weight"),
+            (Role::OutputNorm, "ln_f.weight"),
+            (Role::AttnNorm, "ln_1.weight"),
+            (Role::AttnQ, "attn.attention.q_proj.weight"),
+            (Role::AttnK, "attn.attention.k_proj.weight"),
+            (Role::AttnV, "attn.attention.v_proj.weight"),
+            (Role::AttnOutput, "attn.attention.out_proj.weight"),
+            (Role::FfnNorm, "ln_2.weight"),
+            (Role::FfnGate, "mlp.c_fc_0.weight"),
+            (Role::FfnUp, "mlp.c_fc_1.weight"),
+            (Role::FfnDown, "mlp.c_proj.weight"),
+        ],
+        own_keys: Some(keys::write_rms_epsilon),
+        ..HALVES
     },
     Family {
         classes: &["Exaone4ForCausalLM"],
