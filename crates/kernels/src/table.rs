@@ -708,7 +708,11 @@ impl Kernels {
     }
 
     /// `out += factor · x`, both `[d]`; products are rounded before they are added.
-    pub(crate) fn add_scaled(self, out: &mut [f32], factor: f32, x: &[f32]) {
+    ///
+    /// # Panics
+    /// If the lengths differ.
+    pub fn add_scaled(self, out: &mut [f32], factor: f32, x: &[f32]) {
+        assert_eq!(out.len(), x.len(), "sum of rows of different lengths");
         // SAFETY: as above.
         unsafe { (self.table().add_scaled)(out, factor, x) }
     }

@@ -6,6 +6,7 @@
 
 mod experts;
 mod state_spaces;
+mod streams;
 
 use std::ops::Range;
 
@@ -54,6 +55,7 @@ impl ModelSpec {
         require(self.token_types != TokenTypes::Learned(0), || {
             "no learned types of tokens".to_owned()
         })?;
+        self.check_streams()?;
         self.check_outputs()?;
         for (l, layer) in self.layers.iter().enumerate() {
             layer

@@ -7,15 +7,17 @@ mod experts;
 mod latent;
 #[path = "goldens/state_spaces.rs"]
 mod state_spaces;
+#[path = "goldens/streams.rs"]
+mod streams;
 mod support;
 
 use atta_model::{
     arch::REGISTRY,
     spec::{
         Activation, Attention, DeltaNet, Ffn, GateRows, KeySharing, KvSource, LayerEmbed,
-        LayerSpec, Mask, Mixer, Mlp, ModelSpec, Norm, OutputGate, Outputs, Pairing, Positions,
-        Presence, QkNorm, RampEnds, Rope, RopeScaling, ShortConv, Temperature, TokenTypes, Wiring,
-        Xielu, Yarn,
+        LayerSpec, Mask, Mixer, Mlp, ModelSpec, NetGate, Norm, OutputGate, Outputs, Pairing,
+        Positions, Presence, QkNorm, RampEnds, Rope, RopeScaling, ShortConv, Temperature,
+        TokenTypes, Wiring, Xielu, Yarn,
     },
 };
 use support::{Golden, goldens_and_encoders, nmse};
@@ -140,6 +142,7 @@ fn changes(g: &Golden, spec: &ModelSpec) -> Vec<Change> {
     if spec.layer_embed.is_some() {
         all.extend(layer_embed_changes());
     }
+    all.extend(streams::changes(spec));
     with_layers(g, spec, all)
 }
 
@@ -323,6 +326,11 @@ fn attention_changes(a: &Attention, in_file: &impl Fn(&str) -> bool) -> Vec<Laye
             };
         }),
     ];
+    if a.has_idle_indexer {
+        all.push(("has_idle_indexer", |l| {
+            l.attention_mut().has_idle_indexer = false
+        }));
+    }
     all.extend(kv_changes(a, in_file));
     all.extend(presence_changes(in_file));
     all.extend(a.rope.iter().flat_map(|rope| rope_changes(rope, in_file)));
@@ -429,6 +437,13 @@ fn delta_changes() -> Vec<LayerChange> {
             *gates = match gates {
                 GateRows::Apart => GateRows::ByKeyHead,
                 GateRows::ByKeyHead => GateRows::Apart,
+            };
+        }),
+        ("gate", |l| {
+            let gate = &mut delta(l).gate;
+            *gate = match gate {
+                NetGate::Silu => NetGate::Sigmoid,
+                NetGate::Sigmoid => NetGate::Silu,
             };
         }),
         ("l2_eps", |l| delta(l).l2_eps += 1e-2),
@@ -618,6 +633,10 @@ fn rewire(l: &mut LayerSpec) {
             pre: norms[0],
             pre_ffn: Some(norms[1]),
         },
+        Wiring::Streams => Wiring::Sequential {
+            pre: [None; 2],
+            post: [None; 2],
+        },
     };
 }
 
@@ -635,6 +654,7 @@ fn change_pre(l: &mut LayerSpec, i: usize) {
         Wiring::Parallel { pre, .. } if i == 0 => double_eps(pre),
         Wiring::Parallel { pre_ffn, .. } => change_norm(pre_ffn),
         Wiring::PostNorm { norms } => double_eps(&mut norms[i]),
+        Wiring::Streams => {}
     }
 }
 

@@ -58,6 +58,11 @@ impl RowTable {
 pub enum Projection {
     /// The projection of the embedding to the inputs of all layers, of the first layer.
     LayerInputs,
+    /// Of several residual streams: the down projection of the gates of the mixer's input, and the
+    /// weights of its result.
+    MixerStreamsDown,
+    /// The up projection of the gates of the mixer's input.
+    MixerStreamsUp,
     /// Query, key and value projections.
     Qkv,
     /// The projection of queries from a latent vector.
@@ -76,6 +81,10 @@ pub enum Projection {
     SsmDt,
     /// The output projection of a recurrent state.
     SsmOut,
+    /// As `MixerStreamsDown`, of the feed-forward block.
+    FfnStreamsDown,
+    /// As `MixerStreamsUp`, of the feed-forward block.
+    FfnStreamsUp,
     /// The routers: of the experts, and the gate of the shared expert.
     Router,
     /// Gate and up projections of the feed-forward block or of the shared expert.
@@ -86,12 +95,18 @@ pub enum Projection {
     EmbedGate,
     /// The projection of a layer's gated embedding.
     EmbedOut,
+    /// The down projection of the gates of the streams that end, of the last layer.
+    EndStreamsDown,
+    /// The up projection of the gates of the streams that end, of the last layer.
+    EndStreamsUp,
 }
 
 impl Projection {
     /// All groups of a layer, in order.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 21] = [
         Self::LayerInputs,
+        Self::MixerStreamsDown,
+        Self::MixerStreamsUp,
         Self::Qkv,
         Self::QueryUp,
         Self::KeyUp,
@@ -101,11 +116,15 @@ impl Projection {
         Self::SsmX,
         Self::SsmDt,
         Self::SsmOut,
+        Self::FfnStreamsDown,
+        Self::FfnStreamsUp,
         Self::Router,
         Self::GateUp,
         Self::Down,
         Self::EmbedGate,
         Self::EmbedOut,
+        Self::EndStreamsDown,
+        Self::EndStreamsUp,
     ];
 }
 

@@ -143,6 +143,12 @@ impl<'a> Meta<'a> {
         }
     }
 
+    /// Counts in a list of any length that may be absent.
+    pub(crate) fn list_of_counts_opt(&self, key: &str) -> Result<Option<Vec<u32>>, Error> {
+        let list = self.metadata.u32s(&self.key(key))?;
+        Ok(list.map(|list| list.iter().collect()))
+    }
+
     /// Whether pairs of elements are rotated by different positions (in time, height and width),
     /// which are the same for text.
     pub(crate) fn has_rope_sections(&self) -> Result<bool, Error> {

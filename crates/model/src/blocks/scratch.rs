@@ -2,12 +2,12 @@
 
 use atta_kernels::{Activations, AttnScratch};
 
-use super::MoeScratch;
+use super::{MoeScratch, StreamsScratch};
 use crate::spec::{Attention, Latent, ModelSpec};
 
 /// The buffers of a step.
 pub(crate) struct Scratch {
-    /// The residual stream, `[n_rows, d_model]`.
+    /// The residual stream, `[n_rows, d_model]`; of several, what layers and the head read of them.
     pub(crate) x: Vec<f32>,
     /// The deferred result of a sublayer, and sums that are normalized, `[n_rows, d_model]`; empty
     /// if there are none.
@@ -36,6 +36,8 @@ pub(crate) struct Scratch {
     pub(crate) bounds: Vec<usize>,
     /// Routes and results of experts.
     pub(crate) moe: MoeScratch,
+    /// Several residual streams.
+    pub(crate) streams: StreamsScratch,
 }
 
 /// The size of a step.
@@ -80,6 +82,7 @@ impl Scratch {
             ),
             bounds: Vec::with_capacity(n_bounds(spec)),
             moe: MoeScratch::new(spec, n_rows),
+            streams: StreamsScratch::new(spec, n_rows),
         }
     }
 
@@ -102,6 +105,7 @@ impl Scratch {
             spec.max_d_mixer(),
             spec.max_d_rope(),
             d_layer_inputs(spec),
+            StreamsScratch::n_floats(spec),
         ];
         let floats = |d: usize, n: usize| (4 * d as u64).saturating_mul(n as u64);
         let parts = [
@@ -153,7 +157,8 @@ fn d_act(spec: &ModelSpec) -> usize {
     let latents = spec.attentions().filter_map(Attention::latent);
     let d_latent = |l: &Latent| l.d_query.unwrap_or(0).max(l.d_latent).max(l.d_key);
     let d_latent = latents.map(d_latent).max().unwrap_or(0);
-    [spec.max_d_mixed(), d_ff, d_latent]
+    let d_streams = StreamsScratch::d_act(spec);
+    [spec.max_d_mixed(), d_ff, d_latent, d_streams]
         .into_iter()
         .fold(spec.d_model, usize::max)
 }
