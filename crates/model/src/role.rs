@@ -1,11 +1,11 @@
 //! The roles of tensors: their names in GGUF files, and where their bytes are.
 
 use atta_store::Projection::{
-    self, AttnOut, Down, EmbedGate, EmbedOut, GateUp, KeyUp, LayerInputs, Qkv, QueryUp, Router,
-    SsmIn, SsmOut, ValueUp,
+    self, AttnOut, Down, EmbedGate, EmbedOut, GateUp, KeyUp, LaurelLeft, LaurelRight, LayerInputs,
+    Qkv, QueryUp, Router, SsmIn, SsmOut, StreamsBegin, StreamsEnd, ValueUp,
 };
 
-use Placement::{Embed, Experts, Head, Layer, LayerEmbed, Resident};
+use Placement::{Embed, Experts, Head, LastLayer, Layer, LayerEmbed, Resident};
 
 /// Where the bytes of a tensor are: on the heap, or in a weight group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +15,8 @@ pub enum Placement {
     /// A weight group of its layer that every token reads; of the first layer, if the tensor is of
     /// the whole model.
     Layer(Projection),
+    /// A weight group of the last layer; the tensor is of the whole model.
+    LastLayer(Projection),
     /// The weight group of an expert; the tensor has a matrix for each.
     Experts,
     /// The token embedding, read by rows.
@@ -72,6 +74,8 @@ roles! {
     PerLayerTokenEmbd "per_layer_token_embd.weight" LayerEmbed,
     PerLayerModelProj "per_layer_model_proj.weight" Layer(LayerInputs),
     PerLayerProjNorm "per_layer_proj_norm.weight" Resident,
+    AltupProj "altup_proj.weight" Layer(StreamsBegin),
+    AltupUnembdProj "altup_unembd_proj.weight" LastLayer(StreamsEnd),
     OutputNorm "output_norm.weight" Resident,
     OutputNormBias "output_norm.bias" Resident,
     Output "output.weight" Head,
@@ -83,6 +87,11 @@ roles! {
     RopeFreqs "rope_freqs.weight" Resident,
     RopeFactorsShort "rope_factors_short.weight" Resident,
     RopeFactorsLong "rope_factors_long.weight" Resident,
+    AltupRouterNorm "altup_router_norm.weight" Resident,
+    AltupRouter "altup_router.weight" Resident,
+    AltupPredictCoef "altup_predict_coef.weight" Resident,
+    AltupCorrectCoef "altup_correct_coef.weight" Resident,
+    AltupCorrectScale "altup_correct_scale.weight" Resident,
     AttnNorm "attn_norm.weight" Resident,
     AttnNormBias "attn_norm.bias" Resident,
     AttnQ "attn_q.weight" Layer(Qkv),
@@ -120,6 +129,9 @@ roles! {
     SsmD "ssm_d" Resident,
     SsmNorm "ssm_norm.weight" Resident,
     SsmOut "ssm_out.weight" Layer(SsmOut),
+    LaurelL "laurel_l.weight" Layer(LaurelLeft),
+    LaurelR "laurel_r.weight" Layer(LaurelRight),
+    LaurelPostNorm "laurel_post_norm.weight" Resident,
     AttnPostNorm "post_attention_norm.weight" Resident,
     ShortconvInProj "shortconv.in_proj.weight" Layer(Qkv),
     ShortconvConv "shortconv.conv.weight" Resident,

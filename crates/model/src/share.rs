@@ -37,8 +37,10 @@ impl Share {
             // The plan decides whether the head is the embedding.
             (Placement::Embed, ..) => self.embed || self.head,
             (Placement::LayerEmbed, ..)
-            | (_, Role::PerLayerModelProj | Role::PerLayerProjNorm, _) => self.embed,
-            (Placement::Head, ..)
+            | (_, Role::PerLayerModelProj | Role::PerLayerProjNorm | Role::AltupProj, _) => {
+                self.embed
+            }
+            (Placement::Head | Placement::LastLayer(_), ..)
             | (
                 _,
                 Role::OutputNorm

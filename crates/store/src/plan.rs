@@ -58,6 +58,12 @@ impl RowTable {
 pub enum Projection {
     /// The projection of the embedding to the inputs of all layers, of the first layer.
     LayerInputs,
+    /// The projections of the embedding to further streams of the residual, of the first layer.
+    StreamsBegin,
+    /// The first matrix of a low-rank layer beside the mixer.
+    LaurelLeft,
+    /// The second one.
+    LaurelRight,
     /// Query, key and value projections.
     Qkv,
     /// The projection of queries from a latent vector.
@@ -82,12 +88,17 @@ pub enum Projection {
     EmbedGate,
     /// The projection of a layer's gated embedding.
     EmbedOut,
+    /// The projections of further streams of the residual to the first one, of the last layer.
+    StreamsEnd,
 }
 
 impl Projection {
     /// All groups of a layer, in order.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 17] = [
         Self::LayerInputs,
+        Self::StreamsBegin,
+        Self::LaurelLeft,
+        Self::LaurelRight,
         Self::Qkv,
         Self::QueryUp,
         Self::KeyUp,
@@ -100,6 +111,7 @@ impl Projection {
         Self::Down,
         Self::EmbedGate,
         Self::EmbedOut,
+        Self::StreamsEnd,
     ];
 }
 

@@ -14,6 +14,7 @@ mod encoders;
 mod experts;
 mod families;
 mod family;
+mod gemma3n;
 mod gemma4;
 mod heads;
 mod keys;

@@ -147,7 +147,7 @@ fn scale<'a>(
         Placement::Layer(_) if req.role == Role::FfnGateInp && !is_one(directory, matrix) => {
             return Ok(None);
         }
-        Placement::Layer(_) | Placement::Head => 1,
+        Placement::Layer(_) | Placement::LastLayer(_) | Placement::Head => 1,
     };
     let Some(name) = parameter(matrix, "scale") else {
         return Ok(None);

@@ -24,6 +24,12 @@ pub(crate) struct Scratch {
     pub(crate) heads: Vec<f32>,
     /// The hidden layer of the MLP, `[n_rows, d_ff]`; a group of experts may have more rows.
     pub(crate) ff: Vec<f32>,
+    /// Gates of sparse MLPs, `[n_rows, d_ff]`; empty without any.
+    pub(crate) gates: Vec<f32>,
+    /// Results of the low-rank layer beside a mixer, `[n_rows, d_model]`; empty without any.
+    pub(crate) laurel: Vec<f32>,
+    /// Streams of the residual, `[n_rows, n, d_model]`; empty for a model with one.
+    pub(crate) streams: Vec<f32>,
     /// The embeddings of all layers, `[n_rows, n_layers, d]`; empty for a model without.
     pub(crate) layer_inputs: Vec<f32>,
     /// A row of the table of these embeddings, decoded, `[n_layers, d]`.
@@ -68,6 +74,9 @@ impl Scratch {
             mixer: zeros(spec.max_d_mixer()),
             heads: zeros(spec.max_d_heads()),
             ff: vec![0.0; n_act_rows * d_ff],
+            gates: zeros(spec.max_d_sparse()),
+            laurel: zeros(d_laurel(spec)),
+            streams: zeros(d_streams(spec)),
             layer_inputs: zeros(d_layer_inputs(spec)),
             layer_token: vec![0.0; d_layer_inputs(spec)],
             act: Activations::new(n_act_rows, d_act(spec)),
@@ -101,6 +110,9 @@ impl Scratch {
             spec.max_d_heads(),
             spec.max_d_mixer(),
             spec.max_d_rope(),
+            spec.max_d_sparse(),
+            d_laurel(spec),
+            d_streams(spec),
             d_layer_inputs(spec),
         ];
         let floats = |d: usize, n: usize| (4 * d as u64).saturating_mul(n as u64);
@@ -133,6 +145,16 @@ fn d_deferred(spec: &ModelSpec) -> usize {
     } else {
         0
     }
+}
+
+/// Width of the results of low-rank layers.
+fn d_laurel(spec: &ModelSpec) -> usize {
+    if spec.has_laurel() { spec.d_model } else { 0 }
+}
+
+/// Width of all streams of the residual.
+fn d_streams(spec: &ModelSpec) -> usize {
+    spec.alt_up.map_or(0, |alt| alt.n * spec.d_model)
 }
 
 /// Width of the embeddings of all layers.

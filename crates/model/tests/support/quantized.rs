@@ -23,7 +23,7 @@ pub(crate) enum Blocks {
 
 impl Blocks {
     /// What is written over the sizes of a tiny model.
-    fn sizes(self, is_absorbed: bool) -> [(&'static str, u32); 15] {
+    fn sizes(self, is_absorbed: bool) -> [(&'static str, u32); 16] {
         let [d_model, d_ff, d_head, d_expert, d_inner] = match self {
             Self::Of32 => [96, 160, 32, 64, 160],
             Self::Of256 => [256, 512, 64, 256, 256],
@@ -48,6 +48,7 @@ impl Blocks {
             ("attention.key_length_swa", d_head),
             ("attention.value_length_swa", d_head),
             ("embedding_length_per_layer_input", d_expert),
+            ("laurel.rank", d_expert),
             ("expert_feed_forward_length", d_expert),
             ("expert_shared_feed_forward_length", d_expert),
             ("ssm.inner_size", d_inner),
@@ -157,7 +158,7 @@ fn set_scales(ty: TensorType, block: &mut [u8], d: f32) {
 fn factors(blocks: Blocks, req: &TensorReq) -> Vec<f32> {
     let n = match req.role.placement() {
         Placement::Experts => req.shape[0],
-        Placement::Layer(_) | Placement::Head => 1,
+        Placement::Layer(_) | Placement::LastLayer(_) | Placement::Head => 1,
         Placement::Resident | Placement::Embed | Placement::LayerEmbed => 0,
     };
     let factor = |i: usize| 0.5 + (i % 3) as f32 * 0.75;
