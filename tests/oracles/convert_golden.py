@@ -26,7 +26,7 @@ import families
 from models_golden import MODELS, build
 
 KEPT = ["bert.bf16", "gemma-embedding.bf16", "modern-bert.bf16", "nomic-bert.bf16", "xlm-roberta-reranker.bf16",
-        "deepseek3.bf16", "minicpm3-long.bf16", "ernie4_5.bf16", "ernie4_5-moe.bf16", "gemma.v4.bf16", "gemma2.bf16", "gemma3.text.v4.bf16", "gemma4.text.bf16", "gemma4-moe.bf16", "glm4moe.nextn.bf16", "gpt-oss.bf16", "gpt2.v4.bf16", "granite.bf16", "granite.hybrid.bf16", "granitemoe-shared.bf16", "lfm2.bf16", "lfm2moe.bf16", "llama3-rope.v4.bf16", "llama4.bf16",
+        "deepseek3.bf16", "minicpm3-long.bf16", "ernie4_5.bf16", "ernie4_5-moe.bf16", "gemma.v4.bf16", "gemma2.bf16", "gemma3.text.v4.bf16", "gemma4.text.bf16", "gemma4-moe.bf16", "glm4moe.nextn.bf16", "gpt-oss.bf16", "gpt2.v4.bf16", "gemma3n-second.bf16", "granite.bf16", "granite.hybrid.bf16", "granitemoe-shared.bf16", "lfm2.bf16", "lfm2moe.bf16", "llama3-rope.v4.bf16", "llama4.bf16",
         "mistral3.bf16", "olmo3.bf16", "olmoe.bf16", "phi2.v4.bf16", "phi3-long.v4", "phimoe.bf16", "qwen2.shards.bf16", "qwen2moe-old.bf16", "qwen2vl.bf16", "qwen3.bf16",
         "qwen35.text.bf16", "qwen35moe.bf16", "qwen3moe.bf16", "qwen3next.bf16", "qwen3vl.bf16", "seed_oss.bf16", "smollm2.text.bf16",
         "smollm3.bf16",

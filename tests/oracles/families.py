@@ -99,6 +99,11 @@ GEMMA4_CHANGES = {"rms_norm_eps": 0.2, "sliding_window": 11, "final_logit_softca
                   "rope_parameters": GEMMA4["rope_parameters"] | {"sliding_attention": {"rope_type": "default", "rope_theta": 70.0}}}
 # Small queries, keys and values: their norms would hide a change of the epsilon of the norm before.
 GEMMA4_TENSORS = {name: (0.0, 0.04) for name in ("q_proj", "k_proj", "v_proj")}
+GEMMA3N = dict(rms_norm_eps=0.1, head_dim=12, sliding_window=13, final_logit_softcapping=2.0, hidden_size_per_layer_input=8,
+               vocab_size_per_layer_input=96, laurel_rank=6, tie_word_embeddings=True,
+               rope_parameters={"sliding_attention": {"rope_type": "default", "rope_theta": 50.0},
+                                "full_attention": {"rope_type": "default", "rope_theta": 300.0}})
+GEMMA3N_TENSORS = GEMMA4_TENSORS | {"correct_output_scale": (1.0, 0.3), "modality_router": (0.0, 5.0), "correction_coefs": (0.0, 0.4), "prediction_coefs": (0.0, 0.3)}
 NO_LAYER_EMBEDDINGS = dict(hidden_size_per_layer_input=0, vocab_size_per_layer_input=1)
 
 GLM4MOE = PLAIN | dict(head_dim=12, partial_rotary_factor=0.5, rope_parameters=PLAIN["rope_parameters"] | {"partial_rotary_factor": 0.5},
@@ -144,6 +149,14 @@ FAMILIES = [
            num_global_key_value_heads=1, enable_moe_block=True, num_experts=6, top_k_experts=3, moe_intermediate_size=12,
            experts_implementation="eager"), seed=7, experts=(6, 3),
            changes={"top_k_experts": 2}, tensors=GEMMA4_TENSORS, nmse=1e-10),
+    Family("gemma3n", "gemma3n", "Gemma3n", sizes(**GEMMA3N, num_kv_shared_layers=3, num_hidden_layers=6, intermediate_size=[44, 36, 44, 44, 60, 44],
+           layer_types=["sliding_attention", "sliding_attention", "full_attention"] + ["sliding_attention", "full_attention", "sliding_attention"],
+           activation_sparsity_pattern=[0.9, 0.6, 0.0, 0.3, 0.0, 0.0]), seed=11,
+           changes=GEMMA4_CHANGES | {"rope_parameters": GEMMA3N["rope_parameters"] | {"sliding_attention": {"rope_type": "default", "rope_theta": 70.0}},
+           "altup_active_idx": 1, "activation_sparsity_pattern": [0.9, 0.6, 0.0, 0.0, 0.0, 0.0]}, tensors=GEMMA3N_TENSORS, keys={"laurel.rank": 6}, nmse=1e-10),
+    Family("gemma3n-second", "gemma3n", "Gemma3n", sizes(**GEMMA3N | dict(altup_active_idx=1, tie_word_embeddings=False), num_kv_shared_layers=0,
+           num_hidden_layers=2, layer_types=["sliding_attention", "full_attention"], activation_sparsity_pattern=[0.0, 0.8]), seed=12,
+           tensors=GEMMA3N_TENSORS, keys={"laurel.rank": 6}, nmse=1e-10),
     Family("glm4moe", "glm4moe", "Glm4Moe", sizes(**GLM4MOE, num_hidden_layers=3, n_routed_experts=8, n_group=4, topk_group=2, n_shared_experts=2,
            routed_scaling_factor=1.7, attention_bias=True, use_qk_norm=True), seed=1, experts=(8, 3), tensors=SHARP,
            silent=("k_proj.bias",), changes=GLM4MOE_CHANGES | {"topk_group": 3, "use_qk_norm": False}),

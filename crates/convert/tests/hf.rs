@@ -304,6 +304,7 @@ fn same_tensors(row: &Path, golden: &Golden, got: &Checkpoint) {
             || tensor.name.contains("gate_inp")
             || tensor.name.contains("conv1d")
             || tensor.name.ends_with("_norm.weight")
+            || tensor.name.contains(".altup_")
             || tensor.name.contains(".ssm_") && is_of_heads(&tensor.name)
             || tensor.name.ends_with("shortconv.conv.weight")
             || tensor.name.ends_with("_exps.bias");

@@ -10,9 +10,11 @@ use crate::{Activation, Activations, Attention, Error, Matrix, Pool, attention, 
 use std::ops::Range;
 
 mod grouped;
+mod streams;
 mod transposed;
 
 pub use grouped::{GatedGroups, Groups};
+pub use streams::STREAMS_MAX;
 pub use transposed::D_TRANSPOSED_MAX;
 
 /// Matrices of one region; more are done in several.

@@ -85,7 +85,7 @@ pub use algo::scan::{Decay, Strided};
 pub(crate) use attention::Q4_GROUP;
 pub use attention::{Attention, AttnRow, AttnScratch, D_HEAD_MAX, KvElem, KvLayer};
 pub use error::Error;
-pub use kernels::{D_TRANSPOSED_MAX, Gated, GatedGroups, Groups, Job, Kernels, Store};
+pub use kernels::{D_TRANSPOSED_MAX, Gated, GatedGroups, Groups, Job, Kernels, STREAMS_MAX, Store};
 pub use matrix::{Layouts, Matrix};
 pub use pool::Pool;
 pub use scan::{D_KEY_MAX, Scan};

@@ -11,7 +11,7 @@ use crate::algo::attention::{AttnBuffers, AttnOut, Query};
 use crate::algo::gate::Activation;
 use crate::algo::matmul::{MatMul, RowTile};
 use crate::algo::scan::{ScanPart, scan};
-use crate::algo::{attention, gate, hadamard, kv, measure, norm, quantize, rope};
+use crate::algo::{attention, gate, hadamard, kv, lanes, measure, norm, quantize, rope, streams};
 use crate::format::*;
 use crate::isa::scalar::Scalar;
 use crate::kernels::Input;
@@ -52,6 +52,10 @@ pub(crate) struct Table {
     add_assign: unsafe fn(&mut [f32], &[f32]),
     add_products: unsafe fn(&mut [f32], &[f32], &[f32]),
     add_scaled: unsafe fn(&mut [f32], f32, &[f32]),
+    sum_scaled: unsafe fn(&mut [f32], &[f32], f32),
+    dot: unsafe fn(&[f32], &[f32], &mut f32),
+    mix: unsafe fn(&mut [f32], &[f32], usize),
+    keep_large: unsafe fn(&mut [f32], f32),
     scan_part: unsafe fn(&ScanPart<'_>, &mut [f32], &mut Strip<'_>),
     store_kv: unsafe fn(&[f32], KvElem, &mut [u8]),
     hadamard: unsafe fn(&mut [f32]),
@@ -151,6 +155,10 @@ macro_rules! table {
                 norm::add_products(out, x, w));
     entry!($features add_scaled(out: &mut [f32], factor: f32, x: &[f32])
                 norm::add_scaled(out, factor, x));
+    entry!($features sum_scaled(y: &mut [f32], x: &[f32], f: f32) norm::sum_scaled(y, x, f));
+    entry!($features dot(a: &[f32], b: &[f32], y: &mut f32) *y = lanes::dot($isa, a, b));
+    entry!($features mix(x: &mut [f32], coefs: &[f32], n: usize) streams::mix(x, coefs, n));
+    entry!($features keep_large(x: &mut [f32], k: f32) gate::keep_large($isa, x, k));
     entry!($features scan_part(part: &ScanPart<'_>, after: &mut [f32], out: &mut Strip<'_>)
                 scan($isa, part, after, out));
     entry!($features store(x: &[f32], elem: KvElem, out: &mut [u8]) kv::store(x, elem, out));
@@ -179,6 +187,10 @@ macro_rules! table {
                 add_assign,
                 add_products,
                 add_scaled,
+                sum_scaled,
+                dot,
+                mix,
+                keep_large,
                 scan_part,
                 store_kv: store,
                 hadamard,
@@ -581,6 +593,10 @@ safe! {
     quantize_32(x: &[f32], out: Row32<'_>);
     attend(query: &Query<'_>, buffers: &mut AttnBuffers<'_>, out: AttnOut<'_, '_>);
     merge_chunks(partials: &[f32], sinks: Sinks<'_>, d_head: usize, out: &mut [f32]);
+    sum_scaled(out: &mut [f32], x: &[f32], factor: f32);
+    dot(a: &[f32], b: &[f32], sum: &mut f32);
+    mix(streams: &mut [f32], coefs: &[f32], n: usize);
+    keep_large(x: &mut [f32], deviations: f32);
     gate(activation: Activation, gate: &mut [f32], up: &[f32]);
     scan_part(part: &ScanPart<'_>, after: &mut [f32], out: &mut Strip<'_>);
     /// See `algo/hadamard.rs`.

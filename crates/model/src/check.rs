@@ -4,6 +4,7 @@
 //! spec that passes can be bound, planned and executed without a division by zero, an overflow, or
 //! a shape that kernels refuse.
 
+mod alt_up;
 mod experts;
 mod state_spaces;
 mod streams;
@@ -63,6 +64,7 @@ impl ModelSpec {
                 .map_err(|what| Error::Spec(format!("layer {l}: {what}")))?;
         }
         self.check_kv_layers()?;
+        self.check_alt_up()?;
         if let Some(embed) = &self.layer_embed {
             let d_all = embed.d.checked_mul(n_layers);
             require(embed.d > 0 && d_all.is_some_and(is_width), || {
@@ -138,7 +140,9 @@ impl ModelSpec {
     pub(crate) fn check_separable(&self, layers: &Range<usize>) -> Result<(), Error> {
         let kv_layers = self.layers[layers.clone()].iter();
         let mut kv_layers = kv_layers.filter_map(|layer| layer.attention()?.kv_layer());
-        let what = if self.layer_embed.is_some() && layers.start > 0 {
+        let what = if self.alt_up.is_some() && layers.len() < self.layers.len() {
+            "several streams of the residual"
+        } else if self.layer_embed.is_some() && layers.start > 0 {
             "embeddings in every layer"
         } else if kv_layers.any(|l| !layers.contains(&l)) {
             "keys and values that layers share"
@@ -178,6 +182,8 @@ impl LayerSpec {
             Mixer::AttentionAndMamba2(both) => both.check()?,
         }
         self.check_sublayers()?;
+        self.check_laurel()?;
+        self.check_sparse()?;
         self.check_mlp()?;
         self.moe().map_or(Ok(()), |moe| moe.check(d_model))?;
         if let Ffn::MlpAndMoe(both) = &self.ffn {

@@ -4,15 +4,20 @@
 //! x = norm(embed[token] * embed_scale + position[pos] + type)
 //!                                               of several residual streams: blocks/streams.rs
 //! for each layer:  x += mixer(norm(x))
+//!                  x = (x + laurel) / sqrt(2)    if it has a low-rank layer, of the same norm(x)
 //!                  x += ffn(norm(x))
 //!                  x += layer_embed[token]       if there are such embeddings
 //!                  x *= out_scale                if the layer has one
 //! logits = softcap(logit_scale * (W_head norm(x) + b))    or, of an encoder, x itself
 //! ```
+//! Of several streams of the residual, `x` is the one that a layer reads (`blocks/alt_up.rs`).
+//!
 //! The spec describes what a layer computes; nothing here depends on an architecture, on where
 //! weights lie, or on how many sequences the rows belong to. Logits are bit-equal for any batch,
 //! thread count and chunking, because every row is computed by the same operations in the same
 //! order.
+
+use std::ops::Range;
 
 use atta_kernels::{Job, Kernels, Store, math::tanh};
 use atta_store::{WeightGroup, WeightPass};
@@ -20,11 +25,12 @@ use atta_store::{WeightGroup, WeightPass};
 use crate::{
     Batch, Cpu, Error, Input, Model, Output, Phase, Role, Row, Want,
     blocks::{
-        Normalize, Pass, RowNorm, Scratch, add_layer_embedding, attention, begin_streams,
-        delta_net, end_streams, enter_streams, gated_mlp, layer_inputs, mamba, mamba2, mlp_and_moe,
-        moe, plain_mlp, scale_residual, short_conv,
+        Normalize, Pass, RowNorm, Scratch, add_laurel, add_to_other_streams, attention,
+        begin_alt_up, begin_streams, correct_streams, delta_net, end_alt_up, end_streams,
+        enter_streams, gated_mlp, laurel, layer_embedding, layer_inputs, mamba, mamba2,
+        mlp_and_moe, moe, plain_mlp, predict_streams, scale_residual, short_conv, sparse_mlp,
     },
-    spec::{Ffn, Mixer, Sublayer},
+    spec::{Ffn, Mixer, Norm, Sublayer},
 };
 
 /// Rows of the embedding that are read at once.
@@ -69,17 +75,7 @@ impl Cpu {
         if self.layers.start == 0 {
             begin_streams(&mut pass);
         }
-        for l in self.layers.clone() {
-            let layer = &self.model.spec().layers[l];
-            enter_streams(&mut pass, l, Sublayer::Mixer)?;
-            mix(&mut pass, l, &layer.mixer)?;
-            enter_streams(&mut pass, l, Sublayer::Ffn)?;
-            feed_forward(&mut pass, l, &layer.ffn)?;
-            if let Some(embed) = &layer_embed {
-                add_layer_embedding(&mut pass, l, embed)?;
-            }
-            scale_residual(&mut pass, l);
-        }
+        through_layers(&mut pass, self.layers.clone())?;
         if self.layers.end == self.model.spec().layers.len() {
             end_streams(&mut pass)?;
         }
@@ -262,6 +258,62 @@ fn emit_hidden(
     }
 }
 
+/// The layers, and the streams of the residual around them.
+fn through_layers(p: &mut Pass<'_>, layers: Range<usize>) -> Result<(), Error> {
+    let alt_up = p.model.spec().alt_up;
+    if let Some(alt) = &alt_up {
+        begin_alt_up(p, alt)?;
+    }
+    for l in layers {
+        if let Some(alt) = &alt_up {
+            predict_streams(p, l, alt);
+        }
+        sublayers(p, l)?;
+        if let Some(alt) = &alt_up {
+            correct_streams(p, l, alt);
+        }
+        add_layer_embedding(p, l)?;
+        scale_residual(p, l);
+    }
+    match &alt_up {
+        Some(alt) => end_alt_up(p, alt),
+        None => Ok(()),
+    }
+}
+
+/// The sublayers of layer `l`, and the low-rank layer beside the first one.
+fn sublayers(p: &mut Pass<'_>, l: usize) -> Result<(), Error> {
+    let layer = &p.model.spec().layers[l];
+    if let Some(beside) = &layer.laurel {
+        laurel(p, l, beside)?;
+    }
+    enter_streams(p, l, Sublayer::Mixer)?;
+    mix(p, l, &layer.mixer)?;
+    if layer.laurel.is_some() {
+        add_laurel(p);
+    }
+    enter_streams(p, l, Sublayer::Ffn)?;
+    feed_forward(p, l, &layer.ffn)
+}
+
+/// Adds the embedding of layer `l`, if there are such embeddings: to the residual, or to the
+/// streams that layers do not begin with.
+fn add_layer_embedding(p: &mut Pass<'_>, l: usize) -> Result<(), Error> {
+    let spec = p.model.spec();
+    let Some(embed) = &spec.layer_embed else {
+        return Ok(());
+    };
+    layer_embedding(p, l, embed)?;
+    match &spec.alt_up {
+        Some(alt) => add_to_other_streams(p, l, alt, embed.eps),
+        None => {
+            let norm = Norm::Rms { eps: embed.eps };
+            p.add_normed(l, Some((norm, Role::PostNorm)), 1.0);
+        }
+    }
+    Ok(())
+}
+
 /// The first sublayer of layer `l`.
 fn mix(p: &mut Pass<'_>, l: usize, mixer: &Mixer) -> Result<(), Error> {
     match mixer {
@@ -284,6 +336,7 @@ fn feed_forward(p: &mut Pass<'_>, l: usize, ffn: &Ffn) -> Result<(), Error> {
         Ffn::None => Ok(()),
         Ffn::Gated(m) => gated_mlp(p, l, m),
         Ffn::Plain(m) => plain_mlp(p, l, m),
+        Ffn::Sparse(m) => sparse_mlp(p, l, m),
         Ffn::Moe(m) => moe(p, l, m),
         Ffn::MlpAndMoe(both) => mlp_and_moe(p, l, both),
     }

@@ -13,11 +13,12 @@ use crate::{
     Error, Model, Placement, Role,
     bind::Tensors,
     spec::{
-        Activation, Attention, Factors, Ffn, KvSource, LayerSpec, Mixer, Norm, OutputGate, Pairing,
-        Positions, QkNorm, Rope, ShortConv, Sublayer, Wiring,
+        Activation, AltUp, Attention, Factors, Ffn, KvSource, Laurel, LayerSpec, Mixer, Norm,
+        OutputGate, Pairing, Positions, QkNorm, Rope, ShortConv, Sublayer, Wiring,
     },
 };
 
+mod alt_up;
 mod encoder;
 mod experts;
 mod latent;
@@ -56,37 +57,75 @@ fn residuals(model: &Model, tokens: &[u32], first_of_second: usize) -> Result<Ro
     if spec.streams.is_some() {
         return streams::residuals(model, &x);
     }
-    for (l, layer) in spec.layers.iter().enumerate() {
-        let t = model.layer(l);
-        let y = post(
-            layer,
-            t,
-            Sublayer::Mixer,
-            mixer(model, l, &pre(layer, t, Sublayer::Mixer, &x), &mut shared)?,
-        );
-        match layer.wiring {
-            Wiring::Streams => unreachable!("no layer reads streams that are not there"),
-            Wiring::Sequential { .. } | Wiring::PostNorm { .. } => {
-                add(&mut x, &y, layer.residual_scale);
-                x = sum(layer, t, Sublayer::Mixer, x);
-                let y = feed_forward(model, (l, layer), &x)?;
-                add(&mut x, &y, layer.residual_scale);
-                x = sum(layer, t, Sublayer::Ffn, x);
-            }
-            Wiring::Parallel { .. } => {
-                let z = feed_forward(model, (l, layer), &x)?;
-                add(&mut x, &y, layer.residual_scale);
-                add(&mut x, &z, layer.residual_scale);
-            }
+    if let Some(alt) = &spec.alt_up {
+        return through_streams(model, alt, &x, &embeddings);
+    }
+    for l in 0..spec.layers.len() {
+        x = layer(model, l, x, &mut shared)?;
+        if let Some(y) = layer_embed::of_layer(model, l, &embeddings, &x)? {
+            add(&mut x, &y, 1.0);
         }
-        if let Some(embed) = &spec.layer_embed {
-            layer_embed::add_to(model, l, embed, &embeddings, &mut x)?;
-        }
-        if let Some(scale) = t.vector_opt(Role::LayerOutputScale) {
+        if let Some(scale) = model.layer(l).vector_opt(Role::LayerOutputScale) {
             x.iter_mut().flatten().for_each(|x| *x *= scale[0]);
         }
     }
     Ok(x)
+}
+
+/// The residuals after the last layer of a model with several streams, from the embeddings `x`.
+fn through_streams(model: &Model, alt: &AltUp, x: &Rows, embeddings: &Rows) -> Result<Rows, Error> {
+    let mut shared = SharedKv::new();
+    let mut streams = alt_up::begin(model, alt, x)?;
+    for l in 0..model.spec().layers.len() {
+        streams = alt_up::predict(model, l, alt, &streams);
+        let x = layer(model, l, streams[alt.active].clone(), &mut shared)?;
+        alt_up::correct(model, l, alt, &x, &mut streams);
+        let scaled = alt_up::scaled(model, l, &streams[alt.active]);
+        if let Some(y) = layer_embed::of_layer(model, l, embeddings, &scaled)? {
+            streams[1..].iter_mut().for_each(|s| add(s, &y, 1.0));
+        }
+    }
+    alt_up::end(model, alt, &streams)
+}
+
+/// The residual behind the sublayers of a layer that reads `x`.
+fn layer(model: &Model, l: usize, mut x: Rows, shared: &mut SharedKv) -> Result<Rows, Error> {
+    let layer = &model.spec().layers[l];
+    let t = model.layer(l);
+    let h = pre(layer, t, Sublayer::Mixer, &x);
+    let y = post(layer, t, Sublayer::Mixer, mixer(model, l, &h, shared)?);
+    match layer.wiring {
+        Wiring::Streams => unreachable!("no layer reads streams that are not there"),
+        Wiring::Sequential { .. } | Wiring::PostNorm { .. } => {
+            add(&mut x, &y, layer.residual_scale);
+            if let Some(of_layer) = &layer.laurel {
+                laurel(model, l, of_layer, &h, &mut x)?;
+            }
+            x = sum(layer, t, Sublayer::Mixer, x);
+            let y = feed_forward(model, (l, layer), &x)?;
+            add(&mut x, &y, layer.residual_scale);
+            x = sum(layer, t, Sublayer::Ffn, x);
+        }
+        Wiring::Parallel { .. } => {
+            let z = feed_forward(model, (l, layer), &x)?;
+            add(&mut x, &y, layer.residual_scale);
+            add(&mut x, &z, layer.residual_scale);
+        }
+    }
+    Ok(x)
+}
+
+/// `x = (x + h + norm(W_right W_left h)) / sqrt(2)`.
+fn laurel(model: &Model, l: usize, laurel: &Laurel, h: &Rows, x: &mut Rows) -> Result<(), Error> {
+    let low = project(&matrix(model, l, Role::LaurelL)?, None, h);
+    let y = project(&matrix(model, l, Role::LaurelR)?, None, &low);
+    let weight = model.layer(l).vector(Role::LaurelPostNorm);
+    let norm = Norm::Rms { eps: laurel.eps };
+    add(x, h, 1.0);
+    add(x, &map_rows(&y, |y| normalized(norm, y, weight, None)), 1.0);
+    let root = std::f32::consts::SQRT_2;
+    x.iter_mut().flatten().for_each(|x| *x /= root);
+    Ok(())
 }
 
 fn pre(layer: &LayerSpec, t: &Tensors, sublayer: Sublayer, x: &Rows) -> Rows {
@@ -530,6 +569,11 @@ fn feed_forward(model: &Model, (l, layer): (usize, &LayerSpec), x: &Rows) -> Res
             &product(Role::FfnGate, Role::FfnGateBias, &h)?,
             up()?,
         ))?,
+        Ffn::Sparse(m) => {
+            let gate = product(Role::FfnGate, Role::FfnGateBias, &h)?;
+            let gate = map_rows(&gate, |gate| statistical_top_k(gate, m.deviations));
+            down(gated(m.mlp.activation, &gate, up()?))?
+        }
         Ffn::Plain(m) => down(map_rows(&up()?, |up| {
             up.iter().map(|u| activate(m.activation, *u)).collect()
         }))?,
@@ -550,6 +594,19 @@ fn feed_forward(model: &Model, (l, layer): (usize, &LayerSpec), x: &Rows) -> Res
         }
     };
     Ok(post(layer, t, Sublayer::Ffn, y))
+}
+
+/// `max(x - mean(x) - deviations * std(x), 0)`.
+fn statistical_top_k(x: &[f32], deviations: f32) -> Vec<f32> {
+    let mean_of = |f: &dyn Fn(f64) -> f64| {
+        let sum: f64 = x.iter().map(|&x| f(f64::from(x))).sum();
+        sum / x.len() as f64
+    };
+    let mean = mean_of(&|x| x);
+    let deviation = mean_of(&|x| (x - mean).powi(2)).sqrt();
+    let smallest = mean + f64::from(deviations) * deviation;
+    let above = |&x: &f32| (f64::from(x) - smallest).max(0.0) as f32;
+    x.iter().map(above).collect()
 }
 
 /// `activation(gate) * up`.

@@ -2,8 +2,9 @@
 
 use atta_store::Projection::{
     self, AttnOut, Down, EmbedGate, EmbedOut, EndStreamsDown, EndStreamsUp, FfnStreamsDown,
-    FfnStreamsUp, GateUp, KeyUp, LayerInputs, MixerStreamsDown, MixerStreamsUp, Qkv, QueryUp,
-    Router, SsmDt, SsmIn, SsmOut, SsmX, ValueUp,
+    FfnStreamsUp, GateUp, KeyUp, LaurelLeft, LaurelRight, LayerInputs, MixerStreamsDown,
+    MixerStreamsUp, Qkv, QueryUp, Router, SsmDt, SsmIn, SsmOut, SsmX, StreamsBegin, StreamsEnd,
+    ValueUp,
 };
 
 use Placement::{Embed, Experts, Head, LastLayer, Layer, LayerEmbed, Resident};
@@ -75,6 +76,8 @@ roles! {
     PerLayerTokenEmbd "per_layer_token_embd.weight" LayerEmbed,
     PerLayerModelProj "per_layer_model_proj.weight" Layer(LayerInputs),
     PerLayerProjNorm "per_layer_proj_norm.weight" Resident,
+    AltupProj "altup_proj.weight" Layer(StreamsBegin),
+    AltupUnembdProj "altup_unembd_proj.weight" LastLayer(StreamsEnd),
     OutputNorm "output_norm.weight" Resident,
     OutputNormBias "output_norm.bias" Resident,
     OutputHcNorm "output_hc_norm.weight" Resident,
@@ -93,6 +96,11 @@ roles! {
     HcAttnDown "hc_attn_down.weight" Layer(MixerStreamsDown),
     HcAttnInject "hc_attn_inject.weight" Layer(MixerStreamsDown),
     HcAttnUp "hc_attn_up.weight" Layer(MixerStreamsUp),
+    AltupRouterNorm "altup_router_norm.weight" Resident,
+    AltupRouter "altup_router.weight" Resident,
+    AltupPredictCoef "altup_predict_coef.weight" Resident,
+    AltupCorrectCoef "altup_correct_coef.weight" Resident,
+    AltupCorrectScale "altup_correct_scale.weight" Resident,
     AttnNorm "attn_norm.weight" Resident,
     AttnNormBias "attn_norm.bias" Resident,
     AttnQ "attn_q.weight" Layer(Qkv),
@@ -135,6 +143,9 @@ roles! {
     SsmD "ssm_d" Resident,
     SsmNorm "ssm_norm.weight" Resident,
     SsmOut "ssm_out.weight" Layer(SsmOut),
+    LaurelL "laurel_l.weight" Layer(LaurelLeft),
+    LaurelR "laurel_r.weight" Layer(LaurelRight),
+    LaurelPostNorm "laurel_post_norm.weight" Resident,
     AttnPostNorm "post_attention_norm.weight" Resident,
     ShortconvInProj "shortconv.in_proj.weight" Layer(Qkv),
     ShortconvConv "shortconv.conv.weight" Resident,

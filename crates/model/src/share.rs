@@ -37,7 +37,9 @@ impl Share {
             // The plan decides whether the head is the embedding.
             (Placement::Embed, ..) => self.embed || self.head,
             (Placement::LayerEmbed, ..)
-            | (_, Role::PerLayerModelProj | Role::PerLayerProjNorm, _) => self.embed,
+            | (_, Role::PerLayerModelProj | Role::PerLayerProjNorm | Role::AltupProj, _) => {
+                self.embed
+            }
             (Placement::Head | Placement::LastLayer(_), ..)
             | (
                 _,

@@ -8,9 +8,10 @@ use std::ops::Range;
 use crate::{
     Placement, Role,
     spec::{
-        Attention, DeltaNet, Ffn, GateRows, KvSource, Latent, LatentUp, LayerSpec, Mamba, Mamba2,
-        Mixer, Mlp, ModelSpec, Moe, Norm, OutputGate, Outputs, Positions, Presence, QkNorm,
-        RopeScaling, ShortConv, StateNorms, StreamKind, Streams, Sublayer, TokenTypes, Wiring,
+        AltUp, Attention, DeltaNet, Ffn, GateRows, KvSource, Latent, LatentUp, Laurel, LayerSpec,
+        Mamba, Mamba2, Mixer, Mlp, ModelSpec, Moe, Norm, OutputGate, Outputs, Positions, Presence,
+        QkNorm, RopeScaling, ShortConv, StateNorms, StreamKind, Streams, Sublayer, TokenTypes,
+        Wiring,
     },
 };
 
@@ -166,8 +167,14 @@ impl ModelSpec {
             list.require(Role::PerLayerModelProj, &[d_all, d]);
             list.require(Role::PerLayerProjNorm, &[embed.d]);
         }
+        if let Some(alt) = &self.alt_up {
+            list.require(Role::AltupProj, &[alt.n - 1, d, d]);
+        }
         for (l, layer) in self.layers.iter().enumerate() {
             list.layer = Some(l);
+            if let Some(alt) = &self.alt_up {
+                list.alt_up(alt, d);
+            }
             list.layer(layer, d);
             if let Some(embed) = &self.layer_embed {
                 list.require(Role::InpGate, &[embed.d, d]);
@@ -179,6 +186,9 @@ impl ModelSpec {
         list.layer = None;
         let roles = [Role::OutputHcNorm, Role::OutputHcDown, Role::OutputHcUp];
         list.mixed_streams(roles, None, d);
+        if let Some(alt) = &self.alt_up {
+            list.require(Role::AltupUnembdProj, &[alt.n - 1, d, d]);
+        }
         if let Some(norm) = self.head.norm {
             list.norm(norm, [Role::OutputNorm, Role::OutputNormBias], d);
             if self.embed_norm.is_none() {
@@ -345,7 +355,10 @@ impl List {
                 }
             }
             match sublayer {
-                Sublayer::Mixer => self.mixer(&layer.mixer, d_model),
+                Sublayer::Mixer => {
+                    self.laurel(layer.laurel, d_model);
+                    self.mixer(&layer.mixer, d_model);
+                }
                 Sublayer::Ffn => self.ffn(&layer.ffn, d_model),
             }
             if let Some((_, role)) = layer.post(sublayer) {
@@ -388,11 +401,29 @@ impl List {
         }
     }
 
+    fn alt_up(&mut self, alt: &AltUp, d_model: usize) {
+        let n = alt.n;
+        self.require(Role::AltupRouterNorm, &[d_model]);
+        self.require(Role::AltupRouter, &[n, d_model]);
+        self.require(Role::AltupPredictCoef, &[n * n, n]);
+        self.require(Role::AltupCorrectCoef, &[n, n]);
+        self.require(Role::AltupCorrectScale, &[d_model]);
+    }
+
+    fn laurel(&mut self, laurel: Option<Laurel>, d_model: usize) {
+        if let Some(Laurel { rank, .. }) = laurel {
+            self.require(Role::LaurelL, &[rank, d_model]);
+            self.require(Role::LaurelR, &[d_model, rank]);
+            self.require(Role::LaurelPostNorm, &[d_model]);
+        }
+    }
+
     fn ffn(&mut self, ffn: &Ffn, d_model: usize) {
         match ffn {
             Ffn::None => {}
             Ffn::Gated(mlp) => self.gated(mlp, d_model),
             Ffn::Plain(mlp) => self.plain(mlp, d_model),
+            Ffn::Sparse(sparse) => self.gated(&sparse.mlp, d_model),
             Ffn::Moe(moe) => self.moe(moe, d_model),
             Ffn::MlpAndMoe(both) => {
                 self.gated(&both.mlp, d_model);

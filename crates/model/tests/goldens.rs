@@ -1,6 +1,8 @@
 //! Every registry row against the oracle and against Hugging Face transformers, and every field of
 //! its spec: a field whose change goes unnoticed would be a field that nobody reads.
 
+#[path = "goldens/alt_up.rs"]
+mod alt_up;
 #[path = "goldens/experts.rs"]
 mod experts;
 #[path = "goldens/latent.rs"]
@@ -139,6 +141,7 @@ fn changes(g: &Golden, spec: &ModelSpec) -> Vec<Change> {
         Some(_) => add("head.bias", |s| s.head.bias = Presence::Absent),
         None => add("head.bias", |s| s.head.bias = Presence::Required),
     }
+    all.extend(alt_up::of_model(spec));
     if spec.layer_embed.is_some() {
         all.extend(layer_embed_changes());
     }
@@ -200,6 +203,7 @@ fn layer_changes(layer: &LayerSpec, in_file: &impl Fn(&str) -> bool) -> Vec<Laye
                 Ffn::None => Ffn::Plain(SMALL_MLP),
                 Ffn::Gated(m) => Ffn::Plain(m),
                 Ffn::Plain(m) => Ffn::Gated(m),
+                Ffn::Sparse(m) => Ffn::Gated(m.mlp),
                 Ffn::Moe(m) => Ffn::Plain(m.expert),
                 Ffn::MlpAndMoe(both) => Ffn::Gated(both.mlp),
             };
@@ -221,6 +225,7 @@ fn layer_changes(layer: &LayerSpec, in_file: &impl Fn(&str) -> bool) -> Vec<Laye
         }
         Mixer::None => vec![("mixer", convolve as fn(&mut LayerSpec))],
     });
+    all.extend(alt_up::of_layer(layer));
     if let Some(mlp) = layer.mlp() {
         all.extend(mlp_changes(mlp, in_file));
     }

@@ -332,6 +332,26 @@ fn llama_4_has_the_usual_chunks_and_norms_unless_its_file_is_another() {
 }
 
 #[test]
+fn streams_and_sparse_gates_fit_the_model() {
+    let g = golden("gemma3n");
+    let key = "activation_sparsity_scale";
+    for list in [&[][..], &[0.5; 5], &[f32::NAN; 6], &[f32::INFINITY; 6]] {
+        let error = with_key(&g, key, |w, key| w.set_f32s(key, list));
+        must_name(error, &g, key, &format!("{list:?}"));
+    }
+    let key = "altup.active_idx";
+    must_name(with_key(&g, key, |w, key| w.set_u32(key, 4)), &g, key, "4");
+    for n in [1, 9] {
+        let error = with_key(&g, "altup.num_inputs", |w, key| w.set_u32(key, n));
+        assert!(error.is_some_and(|e| e.contains(&format!("stream 0 of {n}"))));
+    }
+    let error = with_key(&g, "embedding_length_per_layer_input", |w, key| {
+        w.set_u32(key, 0)
+    });
+    assert!(error.is_some_and(|e| e.contains("streams without embeddings")));
+}
+
+#[test]
 fn granite_does_not_rotate_where_its_file_says_so() {
     let g = golden("granite");
     let rotates = |yes| {

@@ -63,6 +63,12 @@ pub enum Projection {
     MixerStreamsDown,
     /// The up projection of the gates of the mixer's input.
     MixerStreamsUp,
+    /// The projections of the embedding to further streams of the residual, of the first layer.
+    StreamsBegin,
+    /// The first matrix of a low-rank layer beside the mixer.
+    LaurelLeft,
+    /// The second one.
+    LaurelRight,
     /// Query, key and value projections.
     Qkv,
     /// The projection of queries from a latent vector.
@@ -99,14 +105,19 @@ pub enum Projection {
     EndStreamsDown,
     /// The up projection of the gates of the streams that end, of the last layer.
     EndStreamsUp,
+    /// The projections of further streams of the residual to the first one, of the last layer.
+    StreamsEnd,
 }
 
 impl Projection {
     /// All groups of a layer, in order.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 25] = [
         Self::LayerInputs,
+        Self::StreamsBegin,
         Self::MixerStreamsDown,
         Self::MixerStreamsUp,
+        Self::LaurelLeft,
+        Self::LaurelRight,
         Self::Qkv,
         Self::QueryUp,
         Self::KeyUp,
@@ -125,6 +136,7 @@ impl Projection {
         Self::EmbedOut,
         Self::EndStreamsDown,
         Self::EndStreamsUp,
+        Self::StreamsEnd,
     ];
 }
 

@@ -1,6 +1,7 @@
 //! GGUF metadata from a configuration, as llama.cpp's converter writes it.
 
 use atta_formats::Writer;
+use serde_json::Value;
 
 use super::{
     config::Config,
@@ -47,6 +48,11 @@ impl Keys {
 
     pub(super) fn number(&mut self, key: &str, x: f64) {
         self.writer.set_f32(&self.key(key), x as f32);
+    }
+
+    /// Sets the numbers of all layers.
+    pub(super) fn numbers(&mut self, key: &str, all: &[f32]) {
+        self.writer.set_f32s(&self.key(key), all);
     }
 
     pub(super) fn text(&mut self, key: &str, text: &str) {
@@ -113,7 +119,12 @@ fn sizes(c: &Config, family: &Family, keys: &mut Keys) -> Result<(), Error> {
         return Ok(());
     }
     let n_heads = c.count(&["num_attention_heads", "n_head"])?;
-    let d_ff = c.count_opt(&["shared_intermediate_size", "intermediate_size", "n_inner"])?;
+    // A list of all layers is written by the family that may have it.
+    let widths = c.get("intermediate_size").and_then(Value::as_array);
+    let d_ff = match widths {
+        Some(_) => None,
+        None => c.count_opt(&["shared_intermediate_size", "intermediate_size", "n_inner"])?,
+    };
     let n_positions = c.count(&[
         "max_trained_positions",
         "max_position_embeddings",
@@ -127,7 +138,7 @@ fn sizes(c: &Config, family: &Family, keys: &mut Keys) -> Result<(), Error> {
     // Models whose layers all have experts may have no other width.
     match d_ff {
         Some(d_ff) => keys.count("feed_forward_length", d_ff),
-        None if family.experts.is_some() => {}
+        None if family.experts.is_some() || widths.is_some() => {}
         None => keys.count("feed_forward_length", d_model.saturating_mul(4)),
     }
     keys.count("attention.head_count", n_heads);

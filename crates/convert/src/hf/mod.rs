@@ -15,6 +15,7 @@ mod experts;
 mod factors;
 mod families;
 mod family;
+mod gemma3n;
 mod gemma4;
 mod heads;
 mod keys;

@@ -12,7 +12,7 @@ use atta_model::{
 use super::{
     delta_net, factors,
     family::{Experts, Family, GateUpLayout},
-    gemma4,
+    gemma3n, gemma4,
     heads::qkv_order,
     latent,
     multipliers::Multipliers,
@@ -105,6 +105,11 @@ impl TensorBuilder<'_> {
             Role::RopeFreqs => self.rope_freqs(req),
             Role::RopeFactorsShort => self.long_factors(req, "short_factor"),
             Role::RopeFactorsLong => self.long_factors(req, "long_factor"),
+            Role::AltupProj | Role::AltupUnembdProj => {
+                let from = usual_name(req.role);
+                self.stack(req, |i| format!("{from}.{i}.weight")).map(Some)
+            }
+            Role::PerLayerTokenEmbd => self.layer_table(req).map(Some),
             role if latent::is_part(role) => self.latent_part(req).map(Some),
             Role::FfnGateExps | Role::FfnUpExps | Role::FfnDownExps => self.experts(req),
             Role::FfnGateExpsBias | Role::FfnUpExpsBias => self.joined_bias(req).map(Some),
@@ -459,13 +464,30 @@ impl TensorBuilder<'_> {
 
     /// Stacks experts that are separate tensors.
     fn stacked(&mut self, req: &TensorReq, e: &Experts) -> Result<Tensor, Error> {
+        let family = self.family;
+        let part = e.parts[part_of(req.role)];
+        self.stack(req, |x| {
+            family.in_layer(&format!("{}{x}.{part}", e.prefix), req.layer)
+        })
+    }
+
+    /// The table of embeddings per layer.
+    fn layer_table(&mut self, req: &TensorReq) -> Result<Tensor, Error> {
+        let from = self.name(req);
+        let source = SourceTensor::take(self.raw, self.quantization, &from, req.role)?
+            .ok_or_else(|| Error::Missing.of(&from))?;
+        match source.dims().first() == Some(&(req.shape[0] as u64)) {
+            true => self.make(target_of(req), source),
+            false => gemma3n::table(req, source),
+        }
+    }
+
+    /// Stacks matrices that are separate tensors.
+    fn stack(&mut self, req: &TensorReq, name: impl Fn(u64) -> String) -> Result<Tensor, Error> {
         let shape = shape_of(req);
         let mut parts = Vec::new();
         for x in 0..shape[0] {
-            let from = self.family.in_layer(
-                &format!("{}{x}.{}", e.prefix, e.parts[part_of(req.role)]),
-                req.layer,
-            );
+            let from = name(x);
             let source = SourceTensor::take(self.raw, self.quantization, &from, req.role)?
                 .ok_or_else(|| Error::Missing.of(&from))?;
             source.expect(&shape[1..])?;
@@ -638,6 +660,16 @@ fn common_type(parts: &[SourceTensor]) -> Result<TensorType, Error> {
             others: ty,
         }
         .of(other.name())),
+    }
+}
+
+/// A tensor of the requested name and shape.
+fn target_of(req: &TensorReq) -> Target {
+    Target {
+        name: req.name(),
+        role: req.role,
+        layer: req.layer,
+        shape: shape_of(req),
     }
 }
 

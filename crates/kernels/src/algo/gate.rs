@@ -1,7 +1,9 @@
 //! The activation functions of feed-forward blocks, applied to a gate and multiplied with the other
 //! branch, or alone.
 
+use super::lanes;
 use super::math::{erf, exp_m1, sigmoid, softplus_f32, tanh};
+use crate::isa::Floats;
 
 /// Activation of the gate of a feed-forward block.
 #[non_exhaustive]
@@ -141,4 +143,18 @@ pub(crate) fn activate(activation: Activation, x: &mut [f32]) {
         } => map(x, |x| xielu(x, [alpha_p, alpha_n, beta, eps])),
         Activation::Clamped { alpha, limit } => map(x, |x| clamped(x, 1.0, (alpha, limit))),
     }
+}
+
+/// `x = max(x − mean(x) − deviations·std(x), 0)`.
+#[inline(always)]
+pub(crate) fn keep_large<I: Floats>(isa: I, x: &mut [f32], deviations: f32) {
+    let n = x.len() as f32;
+    let mean = lanes::sum(isa, x) / n;
+    let deviation = (lanes::sum_of_squares(isa, x, mean) / n).sqrt();
+    let smallest = mean + deviations * deviation;
+    map(x, |x| {
+        let above = x - smallest;
+        // A comparison, because `max` would turn NaN into a number.
+        if above < 0.0 { 0.0 } else { above }
+    });
 }

@@ -52,6 +52,20 @@ pub(crate) fn sum<I: Floats>(isa: I, x: &[f32]) -> f32 {
     sum_of(isa, x, |x| x, padded)
 }
 
+/// `Σ a·b`, both of the same length.
+#[inline(always)]
+pub(crate) fn dot<I: Floats>(isa: I, a: &[f32], b: &[f32]) -> f32 {
+    let mut lanes = isa.zeros();
+    let (a, a_rest) = a.as_chunks::<LANES>();
+    let (b, b_rest) = b.as_chunks::<LANES>();
+    for (a, b) in a.iter().zip(b) {
+        lanes = isa.sum_f(lanes, isa.product(isa.floats(a), isa.floats(b)));
+    }
+    let (a, b) = (padded(a_rest), padded(b_rest));
+    let last = isa.product(isa.floats(&a), isa.floats(&b));
+    total(isa.to_array(isa.sum_f(lanes, last)))
+}
+
 /// `Σ (x − center)²`.
 #[inline(always)]
 pub(crate) fn sum_of_squares<I: Floats>(isa: I, x: &[f32], center: f32) -> f32 {

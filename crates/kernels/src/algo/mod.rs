@@ -24,6 +24,7 @@ pub(crate) mod panel;
 pub(crate) mod quantize;
 pub(crate) mod rope;
 pub(crate) mod scan;
+pub(crate) mod streams;
 #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
 pub(crate) mod tile;
 pub(crate) mod unpack;

@@ -81,3 +81,11 @@ pub(crate) fn add_products(out: &mut [f32], x: &[f32], w: &[f32]) {
         *out += x * w;
     }
 }
+
+/// `out = (out + x) · factor`.
+#[inline(always)]
+pub(crate) fn sum_scaled(out: &mut [f32], x: &[f32], factor: f32) {
+    for (out, x) in out.iter_mut().zip(x) {
+        *out = (*out + x) * factor;
+    }
+}

@@ -110,7 +110,7 @@ fn windowed(m: &Meta<'_>) -> Result<Windowed, Error> {
 
 /// The layer whose keys and values each layer reads, if they are not its own: the last layers read
 /// those of the last one before them with the same kind of window.
-fn kv_sources(m: &Meta<'_>, pattern: &[bool]) -> Result<Vec<Option<usize>>, Error> {
+pub(super) fn kv_sources(m: &Meta<'_>, pattern: &[bool]) -> Result<Vec<Option<usize>>, Error> {
     let key = "attention.shared_kv_layers";
     let n_shared = m.count(key)?;
     let n_own = usize::try_from(n_shared)
@@ -137,7 +137,7 @@ fn experts(m: &Meta<'_>, eps: f32) -> Result<Moe, Error> {
 }
 
 /// Embeddings in every layer, if the model has them.
-fn layer_embed(m: &Meta<'_>, eps: f32) -> Result<Option<LayerEmbed>, Error> {
+pub(super) fn layer_embed(m: &Meta<'_>, eps: f32) -> Result<Option<LayerEmbed>, Error> {
     let key = "embedding_length_per_layer_input";
     if m.count(key)? == 0 {
         return Ok(None);

@@ -138,6 +138,7 @@ fn of_sublayers(m: &Meta<'_>, norm: Norm, mixer: Mixer, ffn: Ffn) -> Result<Buil
                 post: [None; 2],
             },
             mixer,
+            laurel: None,
             ffn,
             residual_scale: 1.0,
             out_scale: Presence::Absent,
@@ -152,6 +153,7 @@ fn of_sublayers(m: &Meta<'_>, norm: Norm, mixer: Mixer, ffn: Ffn) -> Result<Buil
             embed_norm: None,
             layer_embed: None,
             streams: None,
+            alt_up: None,
             layers: Vec::new(),
             n_nextn: m.n_nextn_layers()?,
             head: Head {

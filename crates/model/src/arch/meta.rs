@@ -149,6 +149,16 @@ impl<'a> Meta<'a> {
         Ok(list.map(|list| list.iter().collect()))
     }
 
+    /// A number of each layer, which need not be finite.
+    pub(crate) fn layer_numbers(&self, key: &str) -> Result<Vec<f32>, Error> {
+        let list = self.metadata.f32s(&self.key(key))?;
+        let list = list.ok_or_else(|| self.missing(key))?;
+        match list.len() == self.n_layers()? {
+            true => Ok(list.iter().collect()),
+            false => Err(self.unsupported(key, format!("a list of {}", list.len()))),
+        }
+    }
+
     /// Whether pairs of elements are rotated by different positions (in time, height and width),
     /// which are the same for text.
     pub(crate) fn has_rope_sections(&self) -> Result<bool, Error> {

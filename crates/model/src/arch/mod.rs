@@ -23,6 +23,7 @@ mod falcon_h1;
 mod gemma;
 mod gemma2;
 mod gemma3;
+mod gemma3n;
 mod gemma4;
 mod gemma_embedding;
 mod glm4;
@@ -123,6 +124,7 @@ pub const REGISTRY: &[Row] = &[
     row("gemma-embedding", gemma_embedding::lower),
     row("gemma2", gemma2::lower),
     row("gemma3", gemma3::lower),
+    row("gemma3n", gemma3n::lower),
     row("gemma4", gemma4::lower),
     row("glm4", glm4::lower),
     row("glm4moe", glm4moe::lower),

@@ -28,8 +28,15 @@ impl Model {
             .iter()
             .enumerate()
             .filter(|(l, _)| self.share.layers.contains(l));
-        let inputs = self.globals.matrices[Role::PerLayerModelProj as usize];
-        let globals = head.into_iter().chain(inputs.filter(|_| self.share.embed));
+        let of = |role: Role, is_loaded: bool| {
+            self.globals.matrices[role as usize].filter(|_| is_loaded)
+        };
+        let others = [
+            of(Role::PerLayerModelProj, self.share.embed),
+            of(Role::AltupProj, self.share.embed),
+            of(Role::AltupUnembdProj, self.share.head),
+        ];
+        let globals = head.into_iter().chain(others.into_iter().flatten());
         let all = layers.flat_map(layer).flatten();
         let all = all.chain(globals.map(|w| (w, 1)));
         all.fold(MatmulCost::default(), |cost, (w, times)| MatmulCost {

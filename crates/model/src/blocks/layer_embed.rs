@@ -5,17 +5,14 @@
 //! p = norm(Wm x / sqrt(d_model))              two regions, once for all layers; x: the embedding
 //! p = (p + table[token] * sqrt(d)) / sqrt(2)  serial: rows of the table are read from the file
 //! y = Wo (act(Wg x) * p[l])                   three regions, at the end of layer l
-//! x += post(y)                                residual.rs
+//! x += post(y)                                residual.rs; or to other streams, alt_up.rs
 //! ```
 
 use atta_kernels::{Job, Store};
 use atta_store::{Projection, WeightGroup};
 
 use super::{Pass, mlp::act};
-use crate::{
-    Error, Phase, Role,
-    spec::{LayerEmbed, Norm},
-};
+use crate::{Error, Phase, Role, spec::LayerEmbed};
 
 /// Rows of the table that are read at once.
 const TABLE_ROWS: usize = 32;
@@ -79,12 +76,8 @@ fn project(p: &mut Pass<'_>, embed: &LayerEmbed) -> Result<(), Error> {
     Ok(())
 }
 
-/// `x += post(Wo (act(Wg x) * p[l]))` for layer `l`.
-pub(crate) fn add_layer_embedding(
-    p: &mut Pass<'_>,
-    l: usize,
-    embed: &LayerEmbed,
-) -> Result<(), Error> {
+/// `y = Wo (act(Wg x) * p[l])` for layer `l`.
+pub(crate) fn layer_embedding(p: &mut Pass<'_>, l: usize, embed: &LayerEmbed) -> Result<(), Error> {
     let n = p.rows.len();
     let spec = p.model.spec();
     let d = spec.d_model;
@@ -127,10 +120,7 @@ pub(crate) fn add_layer_embedding(
             mode: Store::Set,
         };
         p.kernels.matmul(p.pool, &p.s.act, &mut [job]);
-    })?;
-    let norm = Norm::Rms { eps: embed.eps };
-    p.add_normed(l, Some((norm, Role::PostNorm)), 1.0);
-    Ok(())
+    })
 }
 
 /// `x *= out_scale` behind layer `l`, if the layer has one.

@@ -3,12 +3,14 @@
 //! A block gets a [`Pass`]: the rows of this step, the buffers, and where weights and state are. It
 //! adds its result to the residual stream and knows nothing of the other blocks.
 
+mod alt_up;
 mod attention;
 mod conv;
 mod delta_net;
 mod head_gates;
 mod latent;
 mod latent_heads;
+mod laurel;
 mod layer_embed;
 mod mamba;
 mod mamba2;
@@ -21,6 +23,7 @@ mod routing;
 mod scratch;
 mod selection;
 mod short_conv;
+mod sparse;
 mod streams;
 
 use atta_kernels::{Kernels, Pool};
@@ -32,9 +35,13 @@ use crate::{
     seqs::{StateRuns, StateStep},
 };
 
+pub(crate) use alt_up::{
+    add_to_other_streams, begin_alt_up, correct_streams, end_alt_up, predict_streams,
+};
 pub(crate) use attention::attention;
 pub(crate) use delta_net::delta_net;
-pub(crate) use layer_embed::{add_layer_embedding, layer_inputs, scale_residual};
+pub(crate) use laurel::{add_laurel, laurel};
+pub(crate) use layer_embed::{layer_embedding, layer_inputs, scale_residual};
 pub(crate) use mamba::mamba;
 pub(crate) use mamba2::mamba2;
 pub(crate) use mlp::{gated_mlp, plain_mlp};
@@ -44,6 +51,7 @@ pub(crate) use rope::RopeTables;
 pub(crate) use routing::Routing;
 pub(crate) use scratch::{Scratch, ScratchSize};
 pub(crate) use short_conv::short_conv;
+pub(crate) use sparse::sparse_mlp;
 pub(crate) use streams::{StreamsScratch, begin_streams, end_streams, enter_streams};
 
 /// The context of one step.

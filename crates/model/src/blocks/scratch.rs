@@ -24,6 +24,12 @@ pub(crate) struct Scratch {
     pub(crate) heads: Vec<f32>,
     /// The hidden layer of the MLP, `[n_rows, d_ff]`; a group of experts may have more rows.
     pub(crate) ff: Vec<f32>,
+    /// Gates of sparse MLPs, `[n_rows, d_ff]`; empty without any.
+    pub(crate) gates: Vec<f32>,
+    /// Results of the low-rank layer beside a mixer, `[n_rows, d_model]`; empty without any.
+    pub(crate) laurel: Vec<f32>,
+    /// Streams of alternating updates, `[n_rows, n, d_model]`; empty for a model without.
+    pub(crate) alternating: Vec<f32>,
     /// The embeddings of all layers, `[n_rows, n_layers, d]`; empty for a model without.
     pub(crate) layer_inputs: Vec<f32>,
     /// A row of the table of these embeddings, decoded, `[n_layers, d]`.
@@ -70,6 +76,9 @@ impl Scratch {
             mixer: zeros(spec.max_d_mixer()),
             heads: zeros(spec.max_d_heads()),
             ff: vec![0.0; n_act_rows * d_ff],
+            gates: zeros(spec.max_d_sparse()),
+            laurel: zeros(d_laurel(spec)),
+            alternating: zeros(d_alternating(spec)),
             layer_inputs: zeros(d_layer_inputs(spec)),
             layer_token: vec![0.0; d_layer_inputs(spec)],
             act: Activations::new(n_act_rows, d_act(spec)),
@@ -104,6 +113,9 @@ impl Scratch {
             spec.max_d_heads(),
             spec.max_d_mixer(),
             spec.max_d_rope(),
+            spec.max_d_sparse(),
+            d_laurel(spec),
+            d_alternating(spec),
             d_layer_inputs(spec),
             StreamsScratch::n_floats(spec),
         ];
@@ -137,6 +149,16 @@ fn d_deferred(spec: &ModelSpec) -> usize {
     } else {
         0
     }
+}
+
+/// Width of the results of low-rank layers.
+fn d_laurel(spec: &ModelSpec) -> usize {
+    if spec.has_laurel() { spec.d_model } else { 0 }
+}
+
+/// Width of all streams of the residual.
+fn d_alternating(spec: &ModelSpec) -> usize {
+    spec.alt_up.map_or(0, |alt| alt.n * spec.d_model)
 }
 
 /// Width of the embeddings of all layers.

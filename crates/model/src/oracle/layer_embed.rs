@@ -2,11 +2,8 @@
 
 use atta_store::{Projection, WeightGroup};
 
-use super::{Rows, add, decode, gated, map_rows, matrix, normalized, project};
-use crate::{
-    Error, Model, Role,
-    spec::{LayerEmbed, Norm},
-};
+use super::{Rows, decode, gated, map_rows, matrix, normalized, project};
+use crate::{Error, Model, Role, spec::Norm};
 
 /// What each layer gets of every position, `[n_layers * d]` each, from the embeddings `x`; empty
 /// for a model without.
@@ -44,21 +41,23 @@ pub(super) fn inputs(model: &Model, tokens: &[u32], x: &Rows) -> Result<Rows, Er
     Ok(projected)
 }
 
-/// `x += post(W_out (act(W_gate x) * p))` for layer `l`, where `p` is its part of `inputs`.
-pub(super) fn add_to(
+/// `post(W_out (act(W_gate x) * p))` for layer `l`, where `p` is its part of `inputs`; `None` for a
+/// model without embeddings per layer.
+pub(super) fn of_layer(
     model: &Model,
     l: usize,
-    embed: &LayerEmbed,
     inputs: &Rows,
-    x: &mut Rows,
-) -> Result<(), Error> {
+    x: &Rows,
+) -> Result<Option<Rows>, Error> {
+    let Some(embed) = &model.spec().layer_embed else {
+        return Ok(None);
+    };
     let t = model.layer(l);
     let gate = project(&matrix(model, l, Role::InpGate)?, None, x);
     let own = map_rows(inputs, |row| row[l * embed.d..(l + 1) * embed.d].to_vec());
     let y = gated(embed.activation, &gate, own);
     let y = project(&matrix(model, l, Role::Proj)?, None, &y);
     let norm = Norm::Rms { eps: embed.eps };
-    let y = map_rows(&y, |y| normalized(norm, y, t.vector(Role::PostNorm), None));
-    add(x, &y, 1.0);
-    Ok(())
+    let weight = t.vector(Role::PostNorm);
+    Ok(Some(map_rows(&y, |y| normalized(norm, y, weight, None))))
 }

@@ -5,26 +5,32 @@
 //! architecture is lowered. It does not know the names of architectures. The forward pass computes
 //! nothing that is not described here.
 
+mod alt_up;
 mod attention;
 mod encoder;
 mod experts;
 mod latent;
+mod laurel;
 mod layer_embed;
 mod mamba;
 mod recurrent;
 mod rope;
+mod sparse;
 mod streams;
 
 use crate::KvType;
 
+pub use alt_up::AltUp;
 pub use attention::{Attention, KvSource, Mask, OutputGate, QkNorm, Temperature};
 pub use encoder::{Outputs, TokenTypes};
 pub use experts::{ExpertGroups, Gating, GroupScore, MlpAndMoe, Moe, SharedExpert, WeightedSide};
 pub use latent::{Latent, LatentUp};
+pub use laurel::Laurel;
 pub use layer_embed::LayerEmbed;
 pub use mamba::{AttentionAndMamba2, Mamba, Mamba2, StateNorms};
 pub use recurrent::{DeltaNet, GateRows, KeySharing, NetGate, ShortConv};
 pub use rope::{Factors, Pairing, RampEnds, Rope, RopeScaling, Yarn, yarn_magnitude};
+pub use sparse::SparseMlp;
 pub use streams::{StreamKind, Streams};
 
 /// A whole model: a decoder, or an encoder that sees each text whole.
@@ -48,6 +54,8 @@ pub struct ModelSpec {
     pub layer_embed: Option<LayerEmbed>,
     /// Several residual streams; `None`: one.
     pub streams: Option<Streams>,
+    /// Several streams of the residual, of which layers read one.
+    pub alt_up: Option<AltUp>,
     /// The layers, first to last.
     pub layers: Vec<LayerSpec>,
     /// Layers of the file behind the last one, which predict further tokens from its result
@@ -74,6 +82,8 @@ pub struct LayerSpec {
     pub wiring: Wiring,
     /// The sublayer that mixes positions.
     pub mixer: Mixer,
+    /// A low-rank layer beside the mixer.
+    pub laurel: Option<Laurel>,
     /// The sublayer that computes each position by itself.
     pub ffn: Ffn,
     /// The result of each sublayer is multiplied by this before it is added to the residual.
@@ -165,6 +175,8 @@ pub enum Ffn {
     Gated(Mlp),
     /// An MLP without a gate: `down(act(up x))`.
     Plain(Mlp),
+    /// A gated MLP most of whose gates are closed.
+    Sparse(SparseMlp),
     /// Some of many gated MLPs, chosen for each position.
     Moe(Moe),
     /// A gated MLP and experts beside it.
@@ -304,6 +316,7 @@ impl LayerSpec {
         match &self.ffn {
             Ffn::None => None,
             Ffn::Gated(mlp) | Ffn::Plain(mlp) => Some(mlp),
+            Ffn::Sparse(sparse) => Some(&sparse.mlp),
             Ffn::Moe(moe) => Some(&moe.expert),
             Ffn::MlpAndMoe(both) => Some(&both.mlp),
         }
@@ -316,6 +329,7 @@ impl LayerSpec {
     pub fn mlp_mut(&mut self) -> &mut Mlp {
         match &mut self.ffn {
             Ffn::Gated(mlp) | Ffn::Plain(mlp) => mlp,
+            Ffn::Sparse(sparse) => &mut sparse.mlp,
             Ffn::Moe(moe) => &mut moe.expert,
             Ffn::MlpAndMoe(both) => &mut both.mlp,
             Ffn::None => panic!("a layer without a feed-forward block"),
@@ -327,7 +341,7 @@ impl LayerSpec {
         match &self.ffn {
             Ffn::Moe(moe) => Some(moe),
             Ffn::MlpAndMoe(both) => Some(&both.moe),
-            Ffn::None | Ffn::Gated(_) | Ffn::Plain(_) => None,
+            Ffn::None | Ffn::Gated(_) | Ffn::Plain(_) | Ffn::Sparse(_) => None,
         }
     }
 
@@ -433,7 +447,7 @@ impl ModelSpec {
     }
 
     /// The widest attention and MLP of all layers: `(max d_q, max d_kv, max d_ff)`. The gate of a
-    /// layer's embedding counts as an MLP.
+    /// layer's embedding and a low-rank layer count as MLPs.
     pub fn max_widths(&self) -> (usize, usize, usize) {
         let mut max = (0, 0, 0);
         for layer in &self.layers {
@@ -441,6 +455,7 @@ impl ModelSpec {
             max.2 = mlps
                 .chain(layer.mlp())
                 .map(|m| m.d_ff)
+                .chain(layer.laurel.map(|laurel| laurel.rank))
                 .fold(max.2, usize::max);
         }
         max.2 = max.2.max(self.layer_embed.map_or(0, |embed| embed.d));
@@ -491,6 +506,20 @@ impl ModelSpec {
         self.layers.iter().map(width).max().unwrap_or(0)
     }
 
+    /// Width of the widest sparse MLP; 0 without any.
+    pub(crate) fn max_d_sparse(&self) -> usize {
+        let widths = self.layers.iter().map(|layer| match &layer.ffn {
+            Ffn::Sparse(sparse) => sparse.mlp.d_ff,
+            _ => 0,
+        });
+        widths.max().unwrap_or(0)
+    }
+
+    /// Whether some layer has a low-rank layer beside its mixer.
+    pub(crate) fn has_laurel(&self) -> bool {
+        self.layers.iter().any(|layer| layer.laurel.is_some())
+    }
+
     /// The most experts of a layer, and the most that a position goes to: `(max n_experts, max
     /// n_used)`; 0 without any.
     pub fn max_experts(&self) -> (usize, usize) {
@@ -515,11 +544,15 @@ impl ModelSpec {
         self.ropes().map(|r| r.d_rope).max().unwrap_or(0)
     }
 
-    /// Whether some layer defers the result of a sublayer, or adds an embedding of its own.
+    /// Whether some layer defers the result of a sublayer, or adds an embedding or the result of a
+    /// low-rank layer of its own.
     pub fn defers_residual(&self) -> bool {
         let mut layers = self.layers.iter();
-        let defers = |l: &LayerSpec| l.is_deferred(Sublayer::Mixer) || l.is_deferred(Sublayer::Ffn);
-        self.layer_embed.is_some() || layers.any(defers)
+        let defers = |l: &LayerSpec| {
+            let sublayers = [Sublayer::Mixer, Sublayer::Ffn];
+            l.laurel.is_some() || sublayers.into_iter().any(|s| l.is_deferred(s))
+        };
+        self.layer_embed.is_some() || self.alt_up.is_some() || layers.any(defers)
     }
 
     /// Bytes of keys and values that each layer stores for `n_ctx` positions; 0 for recurrent

@@ -23,7 +23,7 @@ pub(crate) enum Blocks {
 
 impl Blocks {
     /// What is written over the sizes of a tiny model.
-    fn sizes(self, is_absorbed: bool) -> [(&'static str, u32); 17] {
+    fn sizes(self, is_absorbed: bool) -> [(&'static str, u32); 18] {
         let [d_model, d_ff, d_head, d_expert, d_inner] = match self {
             Self::Of32 => [96, 160, 32, 64, 160],
             Self::Of256 => [256, 512, 64, 256, 256],
@@ -48,6 +48,7 @@ impl Blocks {
             ("attention.key_length_swa", d_head),
             ("attention.value_length_swa", d_head),
             ("embedding_length_per_layer_input", d_expert),
+            ("laurel.rank", d_expert),
             ("expert_feed_forward_length", d_expert),
             ("expert_shared_feed_forward_length", d_expert),
             ("ssm.inner_size", d_inner),

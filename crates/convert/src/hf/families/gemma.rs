@@ -5,7 +5,7 @@ use atta_model::Role;
 use super::{HALVES, QWEN_EXPERTS};
 use crate::hf::{
     family::{Experts, Family, Window},
-    gemma4,
+    gemma3n, gemma4,
 };
 
 const GEMMA_NORMS: &[(Role, &str)] = &[(Role::FfnNorm, "pre_feedforward_layernorm.weight")];
@@ -53,6 +53,23 @@ pub(super) const ALL: &[Family] = &[
         ..HALVES
     },
     GEMMA3,
+    Family {
+        classes: &["Gemma3nForCausalLM", "Gemma3nForConditionalGeneration"],
+        arch: "gemma3n",
+        defaults: r#"{"tie_word_embeddings": true, "vocab_size": 262400, "hidden_size": 2048,
+            "intermediate_size": 16384, "num_hidden_layers": 35, "num_attention_heads": 8,
+            "num_key_value_heads": 2, "head_dim": 256, "max_position_embeddings": 32768,
+            "rms_norm_eps": 1e-6, "sliding_window": 512, "rope_theta": 1e6,
+            "rope_local_base_freq": 1e4, "final_logit_softcapping": 30.0,
+            "hidden_size_per_layer_input": 256, "num_kv_shared_layers": 15, "laurel_rank": 64,
+            "altup_active_idx": 0, "altup_num_inputs": 4}"#,
+        fixed: &[("attention_bias", "false"), ("altup_correct_scale", "true")],
+        multipliers: &[("final_logit_softcapping", "final_logit_softcapping")],
+        window: Window::Listed(5),
+        names: gemma3n::NAMES,
+        own_keys: Some(gemma3n::write_keys),
+        ..HALVES
+    },
     Family {
         classes: &["Gemma4ForCausalLM", "Gemma4ForConditionalGeneration"],
         arch: "gemma4",

@@ -32,6 +32,50 @@ fn norms_agree_with_f64() {
 }
 
 #[test]
+fn every_instruction_set_sums_and_mixes_streams_alike() {
+    let mut random = Random(12);
+    let scalar = Kernels::named("scalar").unwrap();
+    for (k, d) in kernels().flat_map(|k| [1, 5, 16, 33, 100].map(|d| (k, d))) {
+        let (a, b) = (random.floats(d), random.floats(d));
+        let wide = |(a, b): (&f32, &f32)| f64::from(*a) * f64::from(*b);
+        let expected: f64 = a.iter().zip(&b).map(wide).sum();
+        let sum = k.dot_product(&a, &b);
+        assert!((f64::from(sum) - expected).abs() < 1e-4, "dot_product {d}");
+        assert_eq!(sum.to_bits(), scalar.dot_product(&a, &b).to_bits());
+        let (streams, coefs) = (random.floats(3 * d), random.floats(9));
+        let (mut mixed, mut large) = (streams.clone(), a.clone());
+        k.mix_streams(&mut mixed, &coefs);
+        k.statistical_top_k(&mut large, 0.3);
+        let (mut by_scalar, mut large_by_scalar) = (streams.clone(), a.clone());
+        scalar.mix_streams(&mut by_scalar, &coefs);
+        scalar.statistical_top_k(&mut large_by_scalar, 0.3);
+        assert_eq!(bits(&mixed), bits(&by_scalar));
+        assert_eq!(bits(&large), bits(&large_by_scalar));
+        for (i, e) in (0..3).flat_map(|i| [0, d - 1].map(|e| (i, e))) {
+            let others = (0..3).map(|j| coefs[3 * i + j] * streams[j * d + e]);
+            let expected = streams[i * d + e] + others.sum::<f32>();
+            assert!((mixed[i * d + e] - expected).abs() < 1e-4, "stream {i}");
+        }
+    }
+}
+
+#[test]
+fn gates_far_above_their_mean_are_kept() {
+    for k in kernels() {
+        let mut x = vec![1.0, 1.0, 1.0, 5.0];
+        k.statistical_top_k(&mut x, 1.0);
+        // The mean is 2, the standard deviation √3.
+        assert_eq!(x[..3], [0.0; 3]);
+        assert!((x[3] - (3.0 - 3f32.sqrt())).abs() < 1e-6);
+        let mut half = vec![1.0, 3.0];
+        k.scaled_sum(&mut half, &[1.0, 1.0], 0.5);
+        assert_eq!(half, [1.0, 2.0]);
+        k.add_multiple(&mut half, -2.0, &[0.5, 0.0]);
+        assert_eq!(half, [0.0, 2.0]);
+    }
+}
+
+#[test]
 fn rope_turns_neighbours_or_halves_and_leaves_the_rest() {
     let x: Vec<f32> = (1..=8).map(|i| i as f32).collect();
     let quarter_turn_then_none = [0.0, 1.0, 1.0, 0.0];
