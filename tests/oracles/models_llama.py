@@ -27,6 +27,7 @@ WHY = {
     "exaone4": "it has a window in files of 64 layers only",
     "qwen2vl": "it does not read the eps of norms",
     "gemma4": "it wants a layer of each kind among the first ones of a model that shares keys and values",
+    **dict.fromkeys(("gemma3n", "gemma3n-second"), "it has low-rank layers of 64, and closes gates in the first ten layers"),
     "ernie4_5-moe": "it wants experts in every layer behind the dense ones",
     "olmoe": "it wants as many heads of keys as of queries",
     "phimoe": "it has no sparse mixer",
