@@ -68,16 +68,26 @@ fn write_channels(c: &Config, keys: &mut Keys) -> Result<(), Error> {
     Ok(())
 }
 
+/// Writes the number of channels, where a field says it.
+fn write_inner(c: &Config, keys: &mut Keys) -> Result<(), Error> {
+    if let Some(d) = c.count_opt(&["intermediate_size"])? {
+        keys.count("ssm.inner_size", d);
+    }
+    Ok(())
+}
+
 /// As [`write_channels`], of a Mamba without norms of what its states read.
 pub(super) fn write_mamba(c: &Config, keys: &mut Keys) -> Result<(), Error> {
     keys.flag("ssm.dt_b_c_rms", false);
-    write_channels(c, keys)
+    write_channels(c, keys)?;
+    write_inner(c, keys)
 }
 
 /// As [`write_channels`], of a Falcon Mamba, which has such norms.
 pub(super) fn write_falcon_mamba(c: &Config, keys: &mut Keys) -> Result<(), Error> {
     keys.flag("ssm.dt_b_c_rms", true);
-    write_channels(c, keys)
+    write_channels(c, keys)?;
+    write_inner(c, keys)
 }
 
 /// Writes the keys of a Jamba: attention in one layer of each period.
