@@ -67,6 +67,13 @@ fn add_indexer(
     if ratio == 0 {
         return Ok(());
     }
+    // Nothing is computed with these, but a file without them is none of this architecture.
+    for key in [
+        "attention.indexer.head_count",
+        "attention.indexer.key_length",
+    ] {
+        m.size(key)?;
+    }
     let key = "attention.indexer.top_k";
     let budget = m.size(key)?;
     if budget / ratio * ratio + ratio - 1 < n_ctx {
