@@ -11,7 +11,7 @@ use crate::algo::attention::{AttnBuffers, AttnOut, Query};
 use crate::algo::gate::Activation;
 use crate::algo::matmul::{MatMul, RowTile};
 use crate::algo::scan::{ScanPart, scan};
-use crate::algo::{attention, gate, hadamard, kv, measure, norm, quantize, rope};
+use crate::algo::{attention, gate, hadamard, kv, lanes, measure, norm, quantize, rope};
 use crate::format::*;
 use crate::isa::scalar::Scalar;
 use crate::kernels::Input;
@@ -50,6 +50,7 @@ pub(crate) struct Table {
     rope: unsafe fn(&mut [f32], &[f32], RopePairing),
     l2_norm_inplace: unsafe fn(&mut [f32], f32, f32),
     add_assign: unsafe fn(&mut [f32], &[f32]),
+    dot: unsafe fn(&[f32], &[f32], &mut f32),
     add_products: unsafe fn(&mut [f32], &[f32], &[f32]),
     add_scaled: unsafe fn(&mut [f32], f32, &[f32]),
     scan_part: unsafe fn(&ScanPart<'_>, &mut [f32], &mut Strip<'_>),
@@ -147,6 +148,7 @@ macro_rules! table {
     entry!($features l2_norm_inplace(x: &mut [f32], eps: f32, scale: f32)
                 norm::l2_norm_inplace($isa, x, eps, scale));
     entry!($features add_assign(out: &mut [f32], x: &[f32]) norm::add_assign(out, x));
+    entry!($features dot(x: &[f32], y: &[f32], sum: &mut f32) *sum = lanes::dot($isa, x, y));
     entry!($features add_products(out: &mut [f32], x: &[f32], w: &[f32])
                 norm::add_products(out, x, w));
     entry!($features add_scaled(out: &mut [f32], factor: f32, x: &[f32])
@@ -177,6 +179,7 @@ macro_rules! table {
                 rope: rotate,
                 l2_norm_inplace,
                 add_assign,
+                dot,
                 add_products,
                 add_scaled,
                 scan_part,
@@ -708,9 +711,25 @@ impl Kernels {
     }
 
     /// `out += factor · x`, both `[d]`; products are rounded before they are added.
-    pub(crate) fn add_scaled(self, out: &mut [f32], factor: f32, x: &[f32]) {
+    ///
+    /// # Panics
+    /// If the lengths differ.
+    pub fn add_scaled(self, out: &mut [f32], factor: f32, x: &[f32]) {
+        assert_eq!(out.len(), x.len(), "sum of rows of different lengths");
         // SAFETY: as above.
         unsafe { (self.table().add_scaled)(out, factor, x) }
+    }
+
+    /// `x · y`, both `[d]`; products are rounded before they are added.
+    ///
+    /// # Panics
+    /// If the lengths differ.
+    pub fn dot(self, x: &[f32], y: &[f32]) -> f32 {
+        assert_eq!(x.len(), y.len(), "product of rows of different lengths");
+        let mut sum = 0.0;
+        // SAFETY: as above.
+        unsafe { (self.table().dot)(x, y, &mut sum) }
+        sum
     }
 
     /// `gate = activation(gate) · up`, both `[d]`.

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! x = norm(embed[token] * embed_scale + position[pos] + type)
-//! for each layer:  x += mixer(norm(x))
+//! for each layer:  x += ngrams(tokens, x)       if it has embeddings of n-grams
+//!                  x += mixer(norm(x))
 //!                  x += ffn(norm(x))
 //!                  x += layer_embed[token]       if there are such embeddings
 //!                  x *= out_scale                if the layer has one
@@ -19,7 +20,7 @@ use atta_store::{WeightGroup, WeightPass};
 use crate::{
     Batch, Cpu, Error, Input, Model, Output, Phase, Role, Row, Want,
     blocks::{
-        Normalize, Pass, RowNorm, add_layer_embedding, attention, delta_net, gated_mlp,
+        Normalize, Pass, RowNorm, add_layer_embedding, add_ngrams, attention, delta_net, gated_mlp,
         layer_inputs, mamba2, mlp_and_moe, moe, plain_mlp, scale_residual, short_conv,
     },
     spec::{Ffn, Mixer},
@@ -44,6 +45,15 @@ impl Cpu {
         } else {
             self.take_hidden(batch);
         }
+        // As in transformers, an embedding that comes without a token has that of its placeholder.
+        let placeholder = self.model.spec().placeholder();
+        self.ids.clear();
+        self.ids.extend(
+            batch
+                .rows
+                .iter()
+                .map(|row| row.token().unwrap_or(placeholder)),
+        );
         let mut pass = Pass {
             model: &self.model,
             kernels: self.kernels,
@@ -58,14 +68,13 @@ impl Cpu {
         };
         let layer_embed = self.model.spec().layer_embed;
         if let Some(embed) = &layer_embed {
-            // As in transformers, an embedding that comes without a token has the first one's.
-            self.ids.clear();
-            self.ids
-                .extend(batch.rows.iter().map(|row| row.token().unwrap_or(0)));
             layer_inputs(&mut pass, embed, &self.ids)?;
         }
         for l in self.layers.clone() {
             let layer = &self.model.spec().layers[l];
+            if let Some(ngrams) = &layer.ngrams {
+                add_ngrams(&mut pass, l, ngrams, &self.ids)?;
+            }
             mix(&mut pass, l, &layer.mixer)?;
             feed_forward(&mut pass, l, &layer.ffn)?;
             if let Some(embed) = &layer_embed {

@@ -23,6 +23,7 @@ mod experts;
 mod latent;
 mod layer_embed;
 mod mamba;
+mod ngrams;
 mod recurrent;
 
 pub use encoder::scores;
@@ -54,6 +55,9 @@ fn residuals(model: &Model, tokens: &[u32], first_of_second: usize) -> Result<Ro
     let mut shared = SharedKv::new();
     for (l, layer) in spec.layers.iter().enumerate() {
         let t = model.layer(l);
+        if let Some(embed) = &layer.ngrams {
+            ngrams::add_to(model, l, embed, tokens, &mut x)?;
+        }
         let y = post(
             layer,
             t,

@@ -1,8 +1,8 @@
 //! The roles of tensors: their names in GGUF files, and where their bytes are.
 
 use atta_store::Projection::{
-    self, AttnOut, Down, EmbedGate, EmbedOut, GateUp, KeyUp, LayerInputs, Qkv, QueryUp, Router,
-    SsmIn, SsmOut, ValueUp,
+    self, AttnOut, Down, EmbedGate, EmbedOut, GateUp, KeyUp, LayerInputs, Ngrams, Qkv, QueryUp,
+    Router, SsmIn, SsmOut, ValueUp,
 };
 
 use Placement::{Embed, Experts, Head, Layer, LayerEmbed, Resident};
@@ -19,7 +19,7 @@ pub enum Placement {
     Experts,
     /// The token embedding, read by rows.
     Embed,
-    /// The embedding of tokens in every layer, read by rows.
+    /// The embedding of tokens in every layer, or of n-grams, read by rows.
     LayerEmbed,
     /// The output head, read by rows.
     Head,
@@ -83,6 +83,12 @@ roles! {
     RopeFreqs "rope_freqs.weight" Resident,
     RopeFactorsShort "rope_factors_short.weight" Resident,
     RopeFactorsLong "rope_factors_long.weight" Resident,
+    PleKey "ple_key.weight" Layer(Ngrams),
+    PleValue "ple_value.weight" Layer(Ngrams),
+    PleNormKey "ple_norm_key.weight" Resident,
+    PleNormQuery "ple_norm_query.weight" Resident,
+    PleNormConv "ple_norm_conv.weight" Resident,
+    PleConv1d "ple_conv1d.weight" Resident,
     AttnNorm "attn_norm.weight" Resident,
     AttnNormBias "attn_norm.bias" Resident,
     AttnQ "attn_q.weight" Layer(Qkv),

@@ -58,6 +58,8 @@ impl RowTable {
 pub enum Projection {
     /// The projection of the embedding to the inputs of all layers, of the first layer.
     LayerInputs,
+    /// The projections of embeddings of n-grams, to keys and values.
+    Ngrams,
     /// Query, key and value projections.
     Qkv,
     /// The projection of queries from a latent vector.
@@ -86,8 +88,9 @@ pub enum Projection {
 
 impl Projection {
     /// All groups of a layer, in order.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::LayerInputs,
+        Self::Ngrams,
         Self::Qkv,
         Self::QueryUp,
         Self::KeyUp,
@@ -116,7 +119,8 @@ pub struct Plan {
     pub experts: Vec<Vec<RowTable>>,
     /// The token embedding.
     pub embed: Option<RowTable>,
-    /// The embedding of tokens in every layer. Only rows of it are read; it is never resident.
+    /// The embedding of tokens in every layer, or of n-grams in one. Only rows of it are read; it
+    /// is never resident.
     pub layer_embed: Option<RowTable>,
     /// The output head; equal to `embed` if the two are tied, and then it counts once.
     pub head: Option<RowTable>,
@@ -184,7 +188,7 @@ pub enum WeightGroup<'a> {
     Experts(usize, &'a [u32]),
     /// Some rows of the token embedding; tensor `i` is row `ids[i]`. Always one chunk.
     EmbedRows(&'a [u32]),
-    /// As [`EmbedRows`](Self::EmbedRows), of the embedding of tokens in every layer.
+    /// As [`EmbedRows`](Self::EmbedRows), of the embedding of tokens in every layer, or of n-grams.
     LayerEmbedRows(&'a [u32]),
     /// The output head.
     Head,

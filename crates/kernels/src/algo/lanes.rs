@@ -69,6 +69,23 @@ pub(crate) fn sum_of_squares<I: Floats>(isa: I, x: &[f32], center: f32) -> f32 {
     })
 }
 
+/// `Σ x · y`, products rounded before they are added.
+#[inline(always)]
+pub(crate) fn dot<I: Floats>(isa: I, x: &[f32], y: &[f32]) -> f32 {
+    let mut lanes = isa.zeros();
+    let (x, x_rest) = x.as_chunks::<LANES>();
+    let (y, y_rest) = y.as_chunks::<LANES>();
+    for (x, y) in x.iter().zip(y) {
+        lanes = isa.sum_f(lanes, isa.product(isa.floats(x), isa.floats(y)));
+    }
+    if !x_rest.is_empty() {
+        let x = isa.floats(&padded(x_rest));
+        let y = isa.floats(&padded(y_rest));
+        lanes = isa.sum_f(lanes, isa.product(x, y));
+    }
+    total(isa.to_array(lanes))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -86,6 +103,8 @@ mod tests {
                 (0..width).for_each(|i| lanes[i] += lanes[i + width]);
             }
             assert_eq!(sum(Scalar, &x).to_bits(), lanes[0].to_bits());
+            let ones = vec![1.0; x.len()];
+            assert_eq!(dot(Scalar, &x, &ones).to_bits(), lanes[0].to_bits());
         }
     }
 }

@@ -50,6 +50,7 @@ impl TestModel {
             };
             [
                 vec![table(70, 110)],
+                Vec::new(),
                 mixer,
                 vec![table(90, 40)],
                 vec![table(4, 500)],
