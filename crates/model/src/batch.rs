@@ -59,7 +59,8 @@ pub enum Want {
     Nothing,
     /// Logits over the vocabulary; of an executor that owns the last layer.
     Logits,
-    /// The residual after the executor's last layer.
+    /// The residual after the executor's last layer, `[d_residual]`; after the model's last layer
+    /// several streams have become one, `[d_model]`.
     Hidden,
 }
 
@@ -91,7 +92,7 @@ pub struct Row {
 pub struct Batch {
     /// In any mixture of sequences; positions of one sequence in order.
     pub rows: Vec<Row>,
-    /// Embeddings and residuals that rows refer to, `[n, d_model]`.
+    /// Embeddings, `[n, d_model]`, or residuals, `[n, d_residual]`, that rows refer to.
     pub hidden: Vec<f32>,
 }
 
@@ -120,7 +121,7 @@ impl Batch {
         self.push(seq, pos, Input::Embedding(i), want);
     }
 
-    /// Adds a residual, `[d_model]`.
+    /// Adds a residual, `[d_residual]`.
     pub fn push_hidden(&mut self, seq: SeqId, pos: usize, hidden: &[f32], want: Want) {
         let i = self.push_vector(hidden);
         self.push(seq, pos, Input::Hidden(i), want);
@@ -174,12 +175,12 @@ pub struct Output {
     places: Vec<(Want, usize)>,
     /// `[rows that want them, n_vocab]`.
     logits: Vec<f32>,
-    /// `[rows that want it, d_model]`.
+    /// `[rows that want it, d_hidden]`.
     hidden: Vec<f32>,
     /// Rows of the batch whose residual or logits are not all finite.
     not_finite: Vec<usize>,
     n_vocab: usize,
-    d_model: usize,
+    d_hidden: usize,
 }
 
 impl Output {
@@ -193,7 +194,7 @@ impl Output {
             .min()
     }
 
-    /// Records whether the residual of a row, `[d_model]`, is finite, and small enough for a norm;
+    /// Records whether the residual of a row, `[d_residual]`, is finite, and small enough for a norm;
     /// for executors, after [`prepare`](Self::prepare).
     pub fn check_residual(&mut self, row: usize, x: &[f32]) {
         if !all_below(x, MAX_RESIDUAL) {
@@ -221,13 +222,13 @@ impl Output {
         &self.logits[at..at + self.n_vocab]
     }
 
-    /// The residual of a row that asked for it, `[d_model]`.
+    /// The residual of a row that asked for it, as [`Want::Hidden`] says.
     ///
     /// # Panics
     /// If row `row` of the batch did not ask for it.
     pub fn hidden(&self, row: usize) -> &[f32] {
-        let at = self.place(row, Want::Hidden) * self.d_model;
-        &self.hidden[at..at + self.d_model]
+        let at = self.place(row, Want::Hidden) * self.d_hidden;
+        &self.hidden[at..at + self.d_hidden]
     }
 
     /// All logits, `[rows that asked for them, n_vocab]`, in the order of the rows; for executors.
@@ -235,17 +236,17 @@ impl Output {
         &mut self.logits
     }
 
-    /// The residual of a row that asked for it, to be filled by an executor, `[d_model]`.
+    /// The residual of a row that asked for it, to be filled by an executor, `[d_hidden]`.
     ///
     /// # Panics
     /// As [`hidden`](Self::hidden).
     pub fn hidden_mut(&mut self, row: usize) -> &mut [f32] {
-        let at = self.place(row, Want::Hidden) * self.d_model;
-        &mut self.hidden[at..at + self.d_model]
+        let at = self.place(row, Want::Hidden) * self.d_hidden;
+        &mut self.hidden[at..at + self.d_hidden]
     }
 
     /// Makes room for the results of rows; for executors, before they write any.
-    pub fn prepare(&mut self, rows: &[Row], n_vocab: usize, d_model: usize) {
+    pub fn prepare(&mut self, rows: &[Row], n_vocab: usize, d_hidden: usize) {
         let mut n_logits = 0;
         let mut n_hidden = 0;
         self.places.clear();
@@ -259,9 +260,9 @@ impl Output {
             self.places.push((want, *n));
             *n += 1;
         }
-        (self.n_vocab, self.d_model) = (n_vocab, d_model);
+        (self.n_vocab, self.d_hidden) = (n_vocab, d_hidden);
         self.logits.resize(n_logits * n_vocab, 0.0);
-        self.hidden.resize(n_hidden * d_model, 0.0);
+        self.hidden.resize(n_hidden * d_hidden, 0.0);
     }
 
     fn place(&self, row: usize, asked: Want) -> usize {

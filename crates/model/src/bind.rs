@@ -525,6 +525,10 @@ impl<'a> Binder<'a> {
                 }
                 push(&mut groups[group as usize], rows)
             }
+            (Placement::LastLayer(group), _) => {
+                let last = plan.layers.last_mut()?;
+                push(&mut last[group as usize], rows)
+            }
             (Placement::Experts, Some(l)) => {
                 // Gate and up may be rows of one tensor.
                 let tables = &mut plan.experts[l];

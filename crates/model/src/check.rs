@@ -7,6 +7,7 @@
 mod experts;
 mod ngrams;
 mod state_spaces;
+mod streams;
 
 use std::ops::Range;
 
@@ -55,6 +56,7 @@ impl ModelSpec {
         require(self.token_types != TokenTypes::Learned(0), || {
             "no learned types of tokens".to_owned()
         })?;
+        self.check_streams()?;
         self.check_outputs()?;
         for (l, layer) in self.layers.iter().enumerate() {
             layer

@@ -292,7 +292,7 @@ impl Cpu {
     /// Computes admitted rows; removes them again on an error or a panic.
     fn compute(&mut self, batch: &Batch, out: &mut Output) -> Result<(), Error> {
         if batch.rows.is_empty() {
-            out.prepare(&[], self.model.spec().n_vocab, self.model.spec().d_model);
+            out.prepare(&[], self.model.spec().n_vocab, self.d_hidden());
             return Ok(());
         }
         let admitted = AdmittedRows {
@@ -385,7 +385,10 @@ fn check_row(
         Input::Embedding(_) if layers.start > 0 => {
             return refuse("an embedding, but the first layer is elsewhere");
         }
-        Input::Hidden(i) | Input::Embedding(i) if i >= batch.hidden.len() / spec.d_model => {
+        Input::Embedding(i) if i >= batch.hidden.len() / spec.d_model => {
+            return refuse("an embedding that the batch does not hold");
+        }
+        Input::Hidden(i) if i >= batch.hidden.len() / spec.d_residual() => {
             return refuse("a hidden state that the batch does not hold");
         }
         _ => {}

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! x = norm(embed[token] * embed_scale + position[pos] + type)
+//!                                               of several residual streams: blocks/streams.rs
 //! for each layer:  x += ngrams(tokens, x)       if it has embeddings of n-grams
 //!                  x += mixer(norm(x))
 //!                  x += ffn(norm(x))
@@ -20,10 +21,11 @@ use atta_store::{WeightGroup, WeightPass};
 use crate::{
     Batch, Cpu, Error, Input, Model, Output, Phase, Role, Row, Want,
     blocks::{
-        Normalize, Pass, RowNorm, add_layer_embedding, add_ngrams, attention, delta_net, gated_mlp,
-        layer_inputs, mamba2, mlp_and_moe, moe, plain_mlp, scale_residual, short_conv,
+        Normalize, Pass, RowNorm, Scratch, add_layer_embedding, add_ngrams, attention,
+        begin_streams, delta_net, end_streams, enter_streams, gated_mlp, layer_inputs, mamba2,
+        mlp_and_moe, moe, plain_mlp, scale_residual, short_conv,
     },
-    spec::{Ffn, Mixer},
+    spec::{Ffn, Mixer, Sublayer},
 };
 
 /// Rows of the embedding that are read at once.
@@ -70,17 +72,25 @@ impl Cpu {
         if let Some(embed) = &layer_embed {
             layer_inputs(&mut pass, embed, &self.ids)?;
         }
+        if self.layers.start == 0 {
+            begin_streams(&mut pass);
+        }
         for l in self.layers.clone() {
             let layer = &self.model.spec().layers[l];
             if let Some(ngrams) = &layer.ngrams {
                 add_ngrams(&mut pass, l, ngrams, &self.ids)?;
             }
+            enter_streams(&mut pass, l, Sublayer::Mixer)?;
             mix(&mut pass, l, &layer.mixer)?;
+            enter_streams(&mut pass, l, Sublayer::Ffn)?;
             feed_forward(&mut pass, l, &layer.ffn)?;
             if let Some(embed) = &layer_embed {
                 add_layer_embedding(&mut pass, l, embed)?;
             }
             scale_residual(&mut pass, l);
+        }
+        if self.layers.end == self.model.spec().layers.len() {
+            end_streams(&mut pass)?;
         }
         self.emit(&batch.rows, out)?;
         Ok(self.model.weights().end()?)
@@ -152,36 +162,35 @@ impl Cpu {
 
     /// `x =` the residual of each row.
     fn take_hidden(&mut self, batch: &Batch) {
-        let d = self.model.spec().d_model;
-        for (x, row) in self.scratch.x.chunks_exact_mut(d).zip(&batch.rows) {
+        let d = self.model.spec().d_residual();
+        let residual = self.scratch.residual().chunks_exact_mut(d);
+        for (x, row) in residual.zip(&batch.rows) {
             if let Input::Hidden(i) = row.input {
                 x.copy_from_slice(&batch.hidden[i * d..(i + 1) * d]);
             }
         }
     }
 
+    /// Width of the hidden states that rows may want.
+    pub(crate) fn d_hidden(&self) -> usize {
+        let spec = self.model.spec();
+        match self.layers.end == spec.layers.len() {
+            true => spec.d_model,
+            false => spec.d_residual(),
+        }
+    }
+
     /// Writes the results that rows want: `logits = softcap(logit_scale * (W norm(x) + b))`, or the
     /// residual.
     fn emit(&mut self, rows: &[Row], out: &mut Output) -> Result<(), Error> {
+        let d_hidden = self.d_hidden();
         let model = &self.model;
         let kernels = self.kernels;
         let s = &mut self.scratch;
         let spec = model.spec();
+        out.prepare(rows, spec.n_vocab, d_hidden);
         let d = model.spec().d_model;
-        out.prepare(rows, spec.n_vocab, d);
-        // A residual that is not finite stays so whatever layers add: one check at the end is
-        // enough.
-        s.x.chunks_exact(d)
-            .take(rows.len())
-            .enumerate()
-            .for_each(|(t, x)| out.check_residual(t, x));
-        for (t, _) in rows
-            .iter()
-            .enumerate()
-            .filter(|(_, r)| r.want == Want::Hidden)
-        {
-            out.hidden_mut(t).copy_from_slice(&s.x[t * d..(t + 1) * d]);
-        }
+        emit_hidden(s, rows, [spec.d_residual(), d_hidden], out);
         // The ids are no longer needed; their memory now holds the rows that want logits.
         self.ids.clear();
         self.ids
@@ -235,6 +244,30 @@ impl Cpu {
                 .for_each(|z| *z = cap * tanh(*z / cap));
         }
         Ok(())
+    }
+}
+
+/// Checks the residual of each row, and writes the hidden states that rows want: the residual, or
+/// of several streams that have ended what the head reads.
+fn emit_hidden(
+    s: &mut Scratch,
+    rows: &[Row],
+    [d_residual, d_hidden]: [usize; 2],
+    out: &mut Output,
+) {
+    // A residual that is not finite stays so whatever layers add: one check at the end is enough.
+    let residual = s.residual().chunks_exact(d_residual).take(rows.len());
+    residual
+        .enumerate()
+        .for_each(|(t, x)| out.check_residual(t, x));
+    let has_ended = d_hidden < d_residual;
+    let hidden = if has_ended { &s.x[..] } else { s.residual() };
+    let hidden = hidden.chunks_exact(d_hidden).zip(rows).enumerate();
+    for (t, (x, _)) in hidden.filter(|(_, (_, row))| row.want == Want::Hidden) {
+        out.hidden_mut(t).copy_from_slice(x);
+        if has_ended {
+            out.check_residual(t, x);
+        }
     }
 }
 

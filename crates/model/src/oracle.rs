@@ -25,6 +25,7 @@ mod layer_embed;
 mod mamba;
 mod ngrams;
 mod recurrent;
+mod streams;
 
 pub use encoder::scores;
 
@@ -53,6 +54,9 @@ fn residuals(model: &Model, tokens: &[u32], first_of_second: usize) -> Result<Ro
     let mut x = embed(model, tokens, first_of_second)?;
     let embeddings = layer_embed::inputs(model, tokens, &x)?;
     let mut shared = SharedKv::new();
+    if spec.streams.is_some() {
+        return streams::residuals(model, tokens, &x);
+    }
     for (l, layer) in spec.layers.iter().enumerate() {
         let t = model.layer(l);
         if let Some(embed) = &layer.ngrams {
@@ -65,6 +69,7 @@ fn residuals(model: &Model, tokens: &[u32], first_of_second: usize) -> Result<Ro
             mixer(model, l, &pre(layer, t, Sublayer::Mixer, &x), &mut shared)?,
         );
         match layer.wiring {
+            Wiring::Streams => unreachable!("no layer reads streams that are not there"),
             Wiring::Sequential { .. } | Wiring::PostNorm { .. } => {
                 add(&mut x, &y, layer.residual_scale);
                 x = sum(layer, t, Sublayer::Mixer, x);
@@ -200,17 +205,15 @@ fn head(model: &Model, h: &Rows) -> Result<Vec<f32>, Error> {
 
 /// All rows of a matrix of a layer, which may come in chunks.
 fn matrix(model: &Model, l: usize, role: Role) -> Result<Rows, Error> {
-    let Placement::Layer(group) = role.placement() else {
-        unreachable!("{role:?} is no matrix that every token needs")
+    let (t, group) = match role.placement() {
+        Placement::Layer(group) => (model.layer(l), group),
+        Placement::LastLayer(group) => (model.globals(), group),
+        _ => unreachable!("{role:?} is no matrix that every token needs"),
     };
     let group = WeightGroup::Layer(l, group);
     let mut rows = Rows::new();
     for i in 0..model.weights().n_chunks(group) {
-        rows.extend(decode(
-            model
-                .layer(l)
-                .matrix(role, &model.weights().chunk(group, i)?),
-        ));
+        rows.extend(decode(t.matrix(role, &model.weights().chunk(group, i)?)));
     }
     Ok(rows)
 }

@@ -1,11 +1,12 @@
 //! The roles of tensors: their names in GGUF files, and where their bytes are.
 
 use atta_store::Projection::{
-    self, AttnOut, Down, EmbedGate, EmbedOut, GateUp, KeyUp, LayerInputs, Ngrams, Qkv, QueryUp,
-    Router, SsmIn, SsmOut, ValueUp,
+    self, AttnOut, Down, EmbedGate, EmbedOut, EndStreamsDown, EndStreamsUp, FfnStreamsDown,
+    FfnStreamsUp, GateUp, KeyUp, LayerInputs, MixerStreamsDown, MixerStreamsUp, Ngrams, Qkv,
+    QueryUp, Router, SsmIn, SsmOut, ValueUp,
 };
 
-use Placement::{Embed, Experts, Head, Layer, LayerEmbed, Resident};
+use Placement::{Embed, Experts, Head, LastLayer, Layer, LayerEmbed, Resident};
 
 /// Where the bytes of a tensor are: on the heap, or in a weight group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +16,8 @@ pub enum Placement {
     /// A weight group of its layer that every token reads; of the first layer, if the tensor is of
     /// the whole model.
     Layer(Projection),
+    /// A weight group of the last layer; the tensor is of the whole model.
+    LastLayer(Projection),
     /// The weight group of an expert; the tensor has a matrix for each.
     Experts,
     /// The token embedding, read by rows.
@@ -74,6 +77,9 @@ roles! {
     PerLayerProjNorm "per_layer_proj_norm.weight" Resident,
     OutputNorm "output_norm.weight" Resident,
     OutputNormBias "output_norm.bias" Resident,
+    OutputHcNorm "output_hc_norm.weight" Resident,
+    OutputHcDown "output_hc_down.weight" LastLayer(EndStreamsDown),
+    OutputHcUp "output_hc_up.weight" LastLayer(EndStreamsUp),
     Output "output.weight" Head,
     OutputBias "output.bias" Resident,
     Cls "cls.weight" Resident,
@@ -89,6 +95,10 @@ roles! {
     PleNormQuery "ple_norm_query.weight" Resident,
     PleNormConv "ple_norm_conv.weight" Resident,
     PleConv1d "ple_conv1d.weight" Resident,
+    HcAttnNorm "hc_attn_norm.weight" Resident,
+    HcAttnDown "hc_attn_down.weight" Layer(MixerStreamsDown),
+    HcAttnInject "hc_attn_inject.weight" Layer(MixerStreamsDown),
+    HcAttnUp "hc_attn_up.weight" Layer(MixerStreamsUp),
     AttnNorm "attn_norm.weight" Resident,
     AttnNormBias "attn_norm.bias" Resident,
     AttnQ "attn_q.weight" Layer(Qkv),
@@ -130,6 +140,10 @@ roles! {
     ShortconvInProj "shortconv.in_proj.weight" Layer(Qkv),
     ShortconvConv "shortconv.conv.weight" Resident,
     ShortconvOutProj "shortconv.out_proj.weight" Layer(AttnOut),
+    HcFfnNorm "hc_ffn_norm.weight" Resident,
+    HcFfnDown "hc_ffn_down.weight" Layer(FfnStreamsDown),
+    HcFfnInject "hc_ffn_inject.weight" Layer(FfnStreamsDown),
+    HcFfnUp "hc_ffn_up.weight" Layer(FfnStreamsUp),
     FfnNorm "ffn_norm.weight" Resident,
     FfnNormBias "ffn_norm.bias" Resident,
     FfnPostNorm "post_ffw_norm.weight" Resident,

@@ -38,11 +38,12 @@ impl Share {
             (Placement::Embed, ..) => self.embed || self.head,
             (Placement::LayerEmbed, ..)
             | (_, Role::PerLayerModelProj | Role::PerLayerProjNorm, _) => self.embed,
-            (Placement::Head, ..)
+            (Placement::Head | Placement::LastLayer(_), ..)
             | (
                 _,
                 Role::OutputNorm
                 | Role::OutputNormBias
+                | Role::OutputHcNorm
                 | Role::OutputBias
                 | Role::Cls
                 | Role::ClsBias

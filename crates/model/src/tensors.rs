@@ -10,7 +10,7 @@ use crate::{
     spec::{
         Attention, DeltaNet, Ffn, GateRows, KvSource, Latent, LatentUp, LayerSpec, Mamba2, Mixer,
         Mlp, ModelSpec, Moe, NgramEmbed, Norm, Outputs, Positions, Presence, QkNorm, RopeScaling,
-        ShortConv, Sublayer, TokenTypes, Wiring,
+        ShortConv, StreamKind, Streams, Sublayer, TokenTypes, Wiring,
     },
 };
 
@@ -56,6 +56,16 @@ impl LayerSpec {
             Sublayer::Ffn => [Role::LayerOutputNorm, Role::LayerOutputNormBias],
         };
         self.sum_norm(sublayer).map(|norm| (norm, roles))
+    }
+}
+
+/// Norm, down and up projection of the hyper-connections of a sublayer, and the weights of its
+/// result.
+fn hyper_connections(sublayer: Sublayer) -> ([Role; 3], Role) {
+    use Role::*;
+    match sublayer {
+        Sublayer::Mixer => ([HcAttnNorm, HcAttnDown, HcAttnUp], HcAttnInject),
+        Sublayer::Ffn => ([HcFfnNorm, HcFfnDown, HcFfnUp], HcFfnInject),
     }
 }
 
@@ -136,6 +146,7 @@ impl ModelSpec {
         let d = self.d_model;
         let mut list = List {
             layer: None,
+            streams: self.streams,
             reqs: Vec::new(),
         };
         list.require(Role::TokenEmbd, &[self.n_vocab, d]);
@@ -166,6 +177,8 @@ impl ModelSpec {
             list.add(Role::LayerOutputScale, &[1], layer.out_scale);
         }
         list.layer = None;
+        let roles = [Role::OutputHcNorm, Role::OutputHcDown, Role::OutputHcUp];
+        list.mixed_streams(roles, None, d);
         if let Some(norm) = self.head.norm {
             list.norm(norm, [Role::OutputNorm, Role::OutputNormBias], d);
             if self.embed_norm.is_none() {
@@ -225,6 +238,7 @@ impl ModelSpec {
 
 struct List {
     layer: Option<usize>,
+    streams: Option<Streams>,
     reqs: Vec<TensorReq>,
 }
 
@@ -336,6 +350,10 @@ impl List {
 
     fn layer(&mut self, layer: &LayerSpec, d_model: usize) {
         for sublayer in [Sublayer::Mixer, Sublayer::Ffn] {
+            if layer.wiring == Wiring::Streams {
+                let (roles, inject) = hyper_connections(sublayer);
+                self.mixed_streams(roles, Some(inject), d_model);
+            }
             // A norm that both sublayers read is listed once.
             let is_shared = sublayer == Sublayer::Ffn && layer.shares_pre_norm();
             if let Some((norm, roles)) = layer.pre(sublayer).filter(|_| !is_shared) {
@@ -368,6 +386,22 @@ impl List {
         self.require(Role::PleNormQuery, &[d_residual]);
         self.require(Role::PleNormConv, &[d_residual]);
         self.require(Role::PleConv1d, &[d_residual, ngrams.n_taps]);
+    }
+
+    /// Norm, down and up projection of hyper-connections, if there are any, and the weights of a
+    /// sublayer's result.
+    fn mixed_streams(&mut self, [norm, down, up]: [Role; 3], inject: Option<Role>, d_model: usize) {
+        let Some(Streams { n, kind }) = self.streams else {
+            return;
+        };
+        let StreamKind::HyperConnections { rank, .. } = kind;
+        let d = n * d_model;
+        self.require(norm, &[d]);
+        self.require(down, &[rank, d]);
+        if let Some(inject) = inject {
+            self.require(inject, &[n, d]);
+        }
+        self.require(up, &[d, rank]);
     }
 
     fn mixer(&mut self, mixer: &Mixer, d_model: usize) {

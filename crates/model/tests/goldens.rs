@@ -5,17 +5,21 @@
 mod experts;
 #[path = "goldens/latent.rs"]
 mod latent;
+#[path = "goldens/ngrams.rs"]
+mod ngrams;
 #[path = "goldens/state_spaces.rs"]
 mod state_spaces;
+#[path = "goldens/streams.rs"]
+mod streams;
 mod support;
 
 use atta_model::{
     arch::REGISTRY,
     spec::{
         Activation, Attention, DeltaNet, Ffn, GateRows, KeySharing, KvSource, LayerEmbed,
-        LayerSpec, Mask, Mixer, Mlp, ModelSpec, Norm, OutputGate, Outputs, Pairing, Positions,
-        Presence, QkNorm, RampEnds, Rope, RopeScaling, ShortConv, Temperature, TokenTypes, Wiring,
-        Xielu, Yarn,
+        LayerSpec, Mask, Mixer, Mlp, ModelSpec, NetGate, Norm, OutputGate, Outputs, Pairing,
+        Positions, Presence, QkNorm, RampEnds, Rope, RopeScaling, ShortConv, Temperature,
+        TokenTypes, Wiring, Xielu, Yarn,
     },
 };
 use support::{Golden, goldens_and_encoders, nmse};
@@ -140,6 +144,7 @@ fn changes(g: &Golden, spec: &ModelSpec) -> Vec<Change> {
     if spec.layer_embed.is_some() {
         all.extend(layer_embed_changes());
     }
+    all.extend(streams::changes(spec));
     with_layers(g, spec, all)
 }
 
@@ -217,6 +222,9 @@ fn layer_changes(layer: &LayerSpec, in_file: &impl Fn(&str) -> bool) -> Vec<Laye
         }
         Mixer::None => vec![("mixer", convolve as fn(&mut LayerSpec))],
     });
+    if layer.ngrams.is_some() {
+        all.extend(ngrams::changes());
+    }
     if let Some(mlp) = layer.mlp() {
         all.extend(mlp_changes(mlp, in_file));
     }
@@ -322,6 +330,11 @@ fn attention_changes(a: &Attention, in_file: &impl Fn(&str) -> bool) -> Vec<Laye
             };
         }),
     ];
+    if a.has_idle_indexer {
+        all.push(("has_idle_indexer", |l| {
+            l.attention_mut().has_idle_indexer = false
+        }));
+    }
     all.extend(kv_changes(a, in_file));
     all.extend(presence_changes(in_file));
     all.extend(a.rope.iter().flat_map(|rope| rope_changes(rope, in_file)));
@@ -428,6 +441,13 @@ fn delta_changes() -> Vec<LayerChange> {
             *gates = match gates {
                 GateRows::Apart => GateRows::ByKeyHead,
                 GateRows::ByKeyHead => GateRows::Apart,
+            };
+        }),
+        ("gate", |l| {
+            let gate = &mut delta(l).gate;
+            *gate = match gate {
+                NetGate::Silu => NetGate::Sigmoid,
+                NetGate::Sigmoid => NetGate::Silu,
             };
         }),
         ("l2_eps", |l| delta(l).l2_eps += 1e-2),
@@ -617,6 +637,10 @@ fn rewire(l: &mut LayerSpec) {
             pre: norms[0],
             pre_ffn: Some(norms[1]),
         },
+        Wiring::Streams => Wiring::Sequential {
+            pre: [None; 2],
+            post: [None; 2],
+        },
     };
 }
 
@@ -634,6 +658,7 @@ fn change_pre(l: &mut LayerSpec, i: usize) {
         Wiring::Parallel { pre, .. } if i == 0 => double_eps(pre),
         Wiring::Parallel { pre_ffn, .. } => change_norm(pre_ffn),
         Wiring::PostNorm { norms } => double_eps(&mut norms[i]),
+        Wiring::Streams => {}
     }
 }
 

@@ -60,6 +60,11 @@ pub enum Projection {
     LayerInputs,
     /// The projections of embeddings of n-grams, to keys and values.
     Ngrams,
+    /// Of several residual streams: the down projection of the gates of the mixer's input, and the
+    /// weights of its result.
+    MixerStreamsDown,
+    /// The up projection of the gates of the mixer's input.
+    MixerStreamsUp,
     /// Query, key and value projections.
     Qkv,
     /// The projection of queries from a latent vector.
@@ -74,6 +79,10 @@ pub enum Projection {
     SsmIn,
     /// The output projection of a recurrent state.
     SsmOut,
+    /// As `MixerStreamsDown`, of the feed-forward block.
+    FfnStreamsDown,
+    /// As `MixerStreamsUp`, of the feed-forward block.
+    FfnStreamsUp,
     /// The routers: of the experts, and the gate of the shared expert.
     Router,
     /// Gate and up projections of the feed-forward block or of the shared expert.
@@ -84,13 +93,19 @@ pub enum Projection {
     EmbedGate,
     /// The projection of a layer's gated embedding.
     EmbedOut,
+    /// The down projection of the gates of the streams that end, of the last layer.
+    EndStreamsDown,
+    /// The up projection of the gates of the streams that end, of the last layer.
+    EndStreamsUp,
 }
 
 impl Projection {
     /// All groups of a layer, in order.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 20] = [
         Self::LayerInputs,
         Self::Ngrams,
+        Self::MixerStreamsDown,
+        Self::MixerStreamsUp,
         Self::Qkv,
         Self::QueryUp,
         Self::KeyUp,
@@ -98,11 +113,15 @@ impl Projection {
         Self::AttnOut,
         Self::SsmIn,
         Self::SsmOut,
+        Self::FfnStreamsDown,
+        Self::FfnStreamsUp,
         Self::Router,
         Self::GateUp,
         Self::Down,
         Self::EmbedGate,
         Self::EmbedOut,
+        Self::EndStreamsDown,
+        Self::EndStreamsUp,
     ];
 }
 

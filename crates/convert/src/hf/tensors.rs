@@ -373,7 +373,16 @@ impl TensorBuilder<'_> {
         use Role::*;
         let is_norm = matches!(
             role,
-            AttnNorm | AttnPostNorm | AttnQNorm | AttnKNorm | FfnNorm | FfnPostNorm | OutputNorm
+            AttnNorm
+                | AttnPostNorm
+                | AttnQNorm
+                | AttnKNorm
+                | FfnNorm
+                | FfnPostNorm
+                | OutputNorm
+                | HcAttnNorm
+                | HcFfnNorm
+                | OutputHcNorm
         );
         match self.family.norm_offset {
             // The factor of a gated delta net's decays.

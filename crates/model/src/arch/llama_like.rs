@@ -152,6 +152,7 @@ fn of_sublayers(m: &Meta<'_>, norm: Norm, mixer: Mixer, ffn: Ffn) -> Result<Buil
             token_types: TokenTypes::None,
             embed_norm: None,
             layer_embed: None,
+            streams: None,
             layers: Vec::new(),
             n_nextn: m.n_nextn_layers()?,
             head: Head {
@@ -213,6 +214,7 @@ pub(super) fn plain_attention(n_heads: usize, d_head: usize, rope: Rope) -> Atte
         sub_norm: None,
         qkv_bias: Presence::Absent,
         out_bias: Presence::Absent,
+        has_idle_indexer: false,
     }
 }
 

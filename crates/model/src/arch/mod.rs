@@ -48,6 +48,7 @@ mod mistral3;
 mod modern_bert;
 mod nemotron;
 mod nemotron_h;
+mod ngrams;
 mod nomic_bert;
 mod olmo2;
 mod olmoe;
@@ -63,6 +64,7 @@ mod qwen35moe;
 mod qwen3moe;
 mod qwen3next;
 mod qwen3vl;
+mod qwen4exp;
 mod rope;
 mod seed_oss;
 mod smollm3;
@@ -151,6 +153,7 @@ pub const REGISTRY: &[Row] = &[
     row("qwen3moe", qwen3moe::lower),
     row("qwen3next", qwen3next::lower),
     row("qwen3vl", qwen3vl::lower),
+    row("qwen4exp", qwen4exp::lower),
     row("seed_oss", seed_oss::lower),
     row("smollm3", smollm3::lower),
     row("stablelm", stablelm::lower),

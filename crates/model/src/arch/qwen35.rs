@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     Error,
-    spec::{DeltaNet, GateRows, KeySharing, Mixer, ModelSpec, Norm, OutputGate, Pairing},
+    spec::{DeltaNet, GateRows, KeySharing, Mixer, ModelSpec, NetGate, Norm, OutputGate, Pairing},
 };
 
 /// No key holds it.
@@ -44,6 +44,7 @@ pub(super) fn hybrid(
         d_value: d_inner / n_heads,
         sharing,
         gates,
+        gate: NetGate::Silu,
         l2_eps: L2_EPS,
         eps,
     };

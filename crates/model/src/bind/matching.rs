@@ -13,7 +13,8 @@ use crate::{
 
 impl ModelSpec {
     /// Whether a tensor that the model may have is not computed with: it belongs to a layer behind
-    /// the last one, or to the keys and values of a layer that attends to another's.
+    /// the last one, to the keys and values of a layer that attends to another's, or to an indexer
+    /// that would choose all positions.
     fn is_idle(&self, name: &str) -> bool {
         let layer = name
             .strip_prefix("blk.")
@@ -25,7 +26,10 @@ impl ModelSpec {
         let is_beyond = (n_layers..n_layers + self.n_nextn).contains(&l);
         let attention = self.layers.get(l).and_then(LayerSpec::attention);
         let shares = attention.is_some_and(|a| a.kv_layer().is_some());
-        is_beyond || shares && KV_ROLES.iter().any(|role| role.name() == name)
+        let indexes = attention.is_some_and(|a| a.has_idle_indexer);
+        is_beyond
+            || indexes && name.starts_with("indexer.")
+            || shares && KV_ROLES.iter().any(|role| role.name() == name)
     }
 
     /// Whether a file has exactly the tensors of this model.
@@ -152,7 +156,7 @@ fn scale<'a>(
         Placement::Layer(_) if req.role == Role::FfnGateInp && !is_one(directory, matrix) => {
             return Ok(None);
         }
-        Placement::Layer(_) | Placement::Head => 1,
+        Placement::Layer(_) | Placement::LastLayer(_) | Placement::Head => 1,
     };
     let Some(name) = parameter(matrix, "scale") else {
         return Ok(None);

@@ -5,7 +5,7 @@
 //! q, k, v = silu(conv(qkv)), q and k normalized   one region; conv.rs
 //! decay = exp(a softplus(alpha + b)), gain = sigmoid(beta)
 //! S, y = scan(q, k, v, decay, gain)               one region for each run of positions
-//! x += post(Wout (norm(y) ⊙ silu(z)))             one region; residual.rs
+//! x += post(Wout (norm(y) ⊙ gate(z)))             one region; residual.rs
 //! state = the last n_taps - 1 qkv, S
 //! ```
 
@@ -18,7 +18,7 @@ use atta_store::{Projection, WeightGroup};
 use super::{Pass, conv::Conv, history::History};
 use crate::{
     Error, Phase, Role,
-    spec::{DeltaNet, GateRows, Sublayer},
+    spec::{DeltaNet, GateRows, NetGate, Sublayer},
 };
 
 /// `x += residual_scale * post(delta_net(pre(x)))` for layer `l`.
@@ -208,7 +208,7 @@ fn scan(p: &mut Pass<'_>, l: usize, net: &DeltaNet) {
     }
 }
 
-/// `x += residual_scale * post(Wout (norm(y) ⊙ silu(z)))`.
+/// `x += residual_scale * post(Wout (norm(y) ⊙ gate(z)))`.
 fn project_output(p: &mut Pass<'_>, l: usize, net: &DeltaNet) -> Result<(), Error> {
     let n = p.rows.len();
     let d = net.d_values();
@@ -222,6 +222,10 @@ fn project_output(p: &mut Pass<'_>, l: usize, net: &DeltaNet) -> Result<(), Erro
         kernels.rms_norm_inplace(y, weight, net.eps)
     });
     let heads = &s.heads;
+    let gate = match net.gate {
+        NetGate::Silu => Activation::Silu,
+        NetGate::Sigmoid => Activation::Sigmoid,
+    };
     s.act.fill(
         kernels,
         p.pool,
@@ -229,7 +233,7 @@ fn project_output(p: &mut Pass<'_>, l: usize, net: &DeltaNet) -> Result<(), Erro
         t.layouts(&[Role::SsmOut]),
         |row, out| {
             out.copy_from_slice(&z[row * d..(row + 1) * d]);
-            kernels.gate_row(Activation::Silu, out, &heads[row * d..(row + 1) * d]);
+            kernels.gate_row(gate, out, &heads[row * d..(row + 1) * d]);
         },
     );
     p.leave(l, Sublayer::Mixer, Role::SsmOut, None)

@@ -21,6 +21,7 @@ mod routing;
 mod scratch;
 mod selection;
 mod short_conv;
+mod streams;
 
 use atta_kernels::{Kernels, Pool};
 use atta_store::{ChunkGuard, WeightGroup};
@@ -43,6 +44,7 @@ pub(crate) use rope::RopeTables;
 pub(crate) use routing::Routing;
 pub(crate) use scratch::{Scratch, ScratchSize};
 pub(crate) use short_conv::short_conv;
+pub(crate) use streams::{StreamsScratch, begin_streams, end_streams, enter_streams};
 
 /// The context of one step.
 pub(crate) struct Pass<'a> {

@@ -15,7 +15,7 @@
 use atta_kernels::{Activation, Job, Store, Strided, math::sigmoid};
 use atta_store::{Projection, WeightGroup};
 
-use super::{Pass, conv::Conv, history::History};
+use super::{Pass, StreamsScratch, conv::Conv, history::History};
 use crate::{
     Error, Phase, Role,
     kv::Cache,
@@ -187,7 +187,7 @@ fn gate(p: &mut Pass<'_>, l: usize, embed: &NgramEmbed) {
     };
     let s = &mut *p.s;
     let b = Buffers::new(&mut s.mixer, p.rows.len(), embed, spec);
-    let x = &s.x;
+    let x = residual(&mut s.x, &mut s.streams);
     let keys = &*b.keys;
     let values = &*b.values;
     p.pool.for_each_row(b.gated, d, |i, u| {
@@ -217,6 +217,14 @@ fn norm_keys(p: &mut Pass<'_>, l: usize, embed: &NgramEmbed) {
     });
 }
 
+/// The residual, of all streams, beside other buffers.
+fn residual<'a>(x: &'a mut Vec<f32>, streams: &'a mut StreamsScratch) -> &'a mut [f32] {
+    match streams.x.is_empty() {
+        true => x,
+        false => &mut streams.x,
+    }
+}
+
 /// `sign(x) sqrt(max(|x|, 1e-6))`; the sign of 0 is 0.
 fn signed_root(x: f32) -> f32 {
     match x == 0.0 {
@@ -232,7 +240,8 @@ fn convolve(p: &mut Pass<'_>, l: usize, embed: &NgramEmbed) {
     let n = p.rows.len();
     let kernels = p.kernels;
     let taps = p.model.layer(l).vector(Role::PleConv1d);
-    let b = Buffers::new(&mut p.s.mixer, n, embed, spec);
+    let s = &mut *p.s;
+    let b = Buffers::new(&mut s.mixer, n, embed, spec);
     let conv = Conv {
         n_taps: embed.n_taps,
         dilation: embed.dilation,
@@ -259,7 +268,8 @@ fn convolve(p: &mut Pass<'_>, l: usize, embed: &NgramEmbed) {
     });
     conv.keep_states(p.cache);
     let y = &*b.keys;
-    p.pool.for_each_row(&mut p.s.x[..n * d], d, |row, x| {
+    let x = residual(&mut s.x, &mut s.streams);
+    p.pool.for_each_row(&mut x[..n * d], d, |row, x| {
         kernels.add_assign(x, &y[row * d..][..d]);
     });
 }

@@ -4,15 +4,17 @@
 //! sequential:  h = pre(x);  x += scale * post(block(h))
 //! parallel:    h = pre(x);  y = mixer(h);  x += scale * ffn(h);  x += scale * y
 //! post-norm:   x = norm(x + scale * block(x))
+//! streams:     streams.rs
 //! ```
 //! A sublayer knows neither the norms around it nor whether another one reads the same `x`. Its
 //! result is *deferred* (stored in `y`) if a norm follows, or if something else still has to read
 //! `x`: the other sublayer, or a second mixer beside the first one, whose results are added in `y`.
+//! So it is if it is added to several streams.
 
 use atta_kernels::{Job, Store};
 use atta_store::WeightGroup;
 
-use super::{Normalize, Pass, norm::RowNorm};
+use super::{Normalize, Pass, norm::RowNorm, streams::add_to_streams};
 use crate::{
     Error, Placement, Role,
     spec::{LayerSpec, Mixer, Norm, Sublayer, Wiring},
@@ -97,7 +99,9 @@ impl Pass<'_> {
     pub(crate) fn add_deferred_if_due(&mut self, l: usize, sublayer: Sublayer) {
         let layer = &self.model.spec().layers[l];
         let is_due = match layer.wiring {
-            Wiring::Sequential { .. } | Wiring::PostNorm { .. } => layer.is_deferred(sublayer),
+            Wiring::Sequential { .. } | Wiring::PostNorm { .. } | Wiring::Streams => {
+                layer.is_deferred(sublayer)
+            }
             Wiring::Parallel { .. } => sublayer == Sublayer::Ffn,
         };
         if is_due {
@@ -108,6 +112,9 @@ impl Pass<'_> {
     /// `x += residual_scale * post(y)`, or `x = norm(x + residual_scale * y)`.
     fn add_deferred(&mut self, l: usize, sublayer: Sublayer) {
         let layer = &self.model.spec().layers[l];
+        if layer.wiring == Wiring::Streams {
+            return add_to_streams(self, layer.residual_scale);
+        }
         self.add_normed(l, layer.post(sublayer), layer.residual_scale);
         if let Some((norm, roles)) = layer.sum(sublayer) {
             let affine = self.model.layer(l).affine(roles);

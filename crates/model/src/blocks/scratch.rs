@@ -2,12 +2,12 @@
 
 use atta_kernels::{Activations, AttnScratch};
 
-use super::MoeScratch;
+use super::{MoeScratch, StreamsScratch};
 use crate::spec::{Attention, Latent, ModelSpec};
 
 /// The buffers of a step.
 pub(crate) struct Scratch {
-    /// The residual stream, `[n_rows, d_model]`.
+    /// The residual stream, `[n_rows, d_model]`; of several, what layers and the head read of them.
     pub(crate) x: Vec<f32>,
     /// The deferred result of a sublayer, and sums that are normalized, `[n_rows, d_model]`; empty
     /// if there are none.
@@ -38,6 +38,8 @@ pub(crate) struct Scratch {
     pub(crate) bounds: Vec<usize>,
     /// Routes and results of experts.
     pub(crate) moe: MoeScratch,
+    /// Several residual streams.
+    pub(crate) streams: StreamsScratch,
 }
 
 /// The size of a step.
@@ -83,6 +85,7 @@ impl Scratch {
             ),
             bounds: Vec::with_capacity(n_bounds(spec)),
             moe: MoeScratch::new(spec, n_rows),
+            streams: StreamsScratch::new(spec, n_rows),
         }
     }
 
@@ -106,6 +109,7 @@ impl Scratch {
             spec.max_d_rope(),
             d_layer_inputs(spec),
             n_tables(spec),
+            StreamsScratch::n_floats(spec),
         ];
         let floats = |d: usize, n: usize| (4 * d as u64).saturating_mul(n as u64);
         let parts = [
@@ -163,7 +167,8 @@ fn d_act(spec: &ModelSpec) -> usize {
     let d_latent = |l: &Latent| l.d_query.unwrap_or(0).max(l.d_latent).max(l.d_key);
     let d_latent = latents.map(d_latent).max().unwrap_or(0);
     let d_ngrams = spec.ngrams().map_or(0, |(_, ngrams)| ngrams.d_embed());
-    [spec.max_d_mixed(), d_ff, d_latent, d_ngrams]
+    let d_streams = StreamsScratch::d_act(spec);
+    [spec.max_d_mixed(), d_ff, d_latent, d_ngrams, d_streams]
         .into_iter()
         .fold(spec.d_model, usize::max)
 }

@@ -3,10 +3,10 @@
 use super::{Rows, activate, matrix, normalized, project, sigmoid};
 use crate::{
     Error, Model, Role,
-    spec::{Activation, DeltaNet, GateRows, Norm},
+    spec::{Activation, DeltaNet, GateRows, NetGate, Norm},
 };
 
-/// `W_out (norm(S q) ⊙ silu(W_z h))` with the state `S = decay S; S += gain (v - S k) kᵀ`.
+/// `W_out (norm(S q) ⊙ gate(W_z h))` with the state `S = decay S; S += gain (v - S k) kᵀ`.
 pub(super) fn delta_net(model: &Model, l: usize, net: &DeltaNet, h: &Rows) -> Result<Rows, Error> {
     let t = model.layer(l);
     let product = |role| Ok::<_, Error>(project(&matrix(model, l, role)?, None, h));
@@ -29,12 +29,7 @@ pub(super) fn delta_net(model: &Model, l: usize, net: &DeltaNet, h: &Rows) -> Re
             let gates = z[pos][head * net.d_value..].iter();
             let norm = Norm::Rms { eps: net.eps };
             let normed = normalized(norm, &result, t.vector(Role::SsmNorm), None);
-            out.extend(
-                normed
-                    .iter()
-                    .zip(gates)
-                    .map(|(y, z)| y * activate(Activation::Silu, *z)),
-            );
+            out.extend(normed.iter().zip(gates).map(|(y, z)| y * gate(net, *z)));
         }
         y.push(out);
     }
@@ -82,6 +77,14 @@ fn apart(net: &DeltaNet, both: &Rows) -> (Rows, Rows) {
         both.iter().map(row).collect()
     };
     (part(0), part(n))
+}
+
+/// What a result is multiplied by.
+fn gate(net: &DeltaNet, z: f32) -> f32 {
+    match net.gate {
+        NetGate::Silu => activate(Activation::Silu, z),
+        NetGate::Sigmoid => sigmoid(z.into()) as f32,
+    }
 }
 
 /// `silu(conv(x))`; positions before the first are 0.

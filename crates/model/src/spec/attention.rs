@@ -39,6 +39,9 @@ pub struct Attention {
     pub qkv_bias: Presence,
     /// Whether the output projection must have, may have or must not have a bias.
     pub out_bias: Presence,
+    /// Whether the file has tensors that choose the positions of each query, but would choose all
+    /// of them in any context that the model was trained for: they are not computed with.
+    pub has_idle_indexer: bool,
 }
 
 /// Where the keys and values of a layer come from.

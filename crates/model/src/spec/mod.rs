@@ -14,6 +14,7 @@ mod mamba;
 mod ngram;
 mod recurrent;
 mod rope;
+mod streams;
 
 use std::ops::Range;
 
@@ -26,13 +27,14 @@ pub use latent::{Latent, LatentUp};
 pub use layer_embed::LayerEmbed;
 pub use mamba::{AttentionAndMamba2, Mamba2};
 pub use ngram::{NgramEmbed, NgramTable};
-pub use recurrent::{DeltaNet, GateRows, KeySharing, ShortConv};
+pub use recurrent::{DeltaNet, GateRows, KeySharing, NetGate, ShortConv};
 pub use rope::{Factors, Pairing, RampEnds, Rope, RopeScaling, Yarn, yarn_magnitude};
+pub use streams::{StreamKind, Streams};
 
 /// A whole model: a decoder, or an encoder that sees each text whole.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ModelSpec {
-    /// Width of the residual stream.
+    /// Width of the residual stream, or of each of several.
     pub d_model: usize,
     /// Number of tokens.
     pub n_vocab: usize,
@@ -48,6 +50,8 @@ pub struct ModelSpec {
     pub embed_norm: Option<Norm>,
     /// The embedding of a token in every layer.
     pub layer_embed: Option<LayerEmbed>,
+    /// Several residual streams; `None`: one.
+    pub streams: Option<Streams>,
     /// The layers, first to last.
     pub layers: Vec<LayerSpec>,
     /// Layers of the file behind the last one, which predict further tokens from its result
@@ -106,6 +110,8 @@ pub enum Wiring {
         /// The norms of the sums.
         norms: [Norm; 2],
     },
+    /// As hyper-connections say: [`StreamKind::HyperConnections`].
+    Streams,
 }
 
 /// The two sublayers of a layer.
@@ -333,7 +339,7 @@ impl LayerSpec {
                 Sublayer::Mixer => Some(pre),
                 Sublayer::Ffn => pre_ffn.or(Some(pre)),
             },
-            Wiring::PostNorm { .. } => None,
+            Wiring::PostNorm { .. } | Wiring::Streams => None,
         }
     }
 
@@ -341,14 +347,14 @@ impl LayerSpec {
     pub fn post_norm(&self, sublayer: Sublayer) -> Option<Norm> {
         match self.wiring {
             Wiring::Sequential { post, .. } => post[sublayer as usize],
-            Wiring::Parallel { .. } | Wiring::PostNorm { .. } => None,
+            Wiring::Parallel { .. } | Wiring::PostNorm { .. } | Wiring::Streams => None,
         }
     }
 
     /// The norm of the sum of the residual and the result of a sublayer.
     pub fn sum_norm(&self, sublayer: Sublayer) -> Option<Norm> {
         match self.wiring {
-            Wiring::Sequential { .. } | Wiring::Parallel { .. } => None,
+            Wiring::Sequential { .. } | Wiring::Parallel { .. } | Wiring::Streams => None,
             Wiring::PostNorm { norms } => Some(norms[sublayer as usize]),
         }
     }
@@ -362,8 +368,8 @@ impl LayerSpec {
     }
 
     /// Whether the result of a sublayer is stored before it is added to the residual: if a norm
-    /// follows, if it is a sum of several results, or if the other sublayer still has to read the
-    /// residual.
+    /// follows, if it is a sum of several results, if it is added to several streams, or if the
+    /// other sublayer still has to read the residual.
     pub fn is_deferred(&self, sublayer: Sublayer) -> bool {
         let waits = matches!(self.wiring, Wiring::Parallel { .. }) && sublayer == Sublayer::Mixer;
         let is_sum = match sublayer {
@@ -371,7 +377,7 @@ impl LayerSpec {
             Sublayer::Ffn => matches!(self.ffn, Ffn::MlpAndMoe(_)),
         };
         let is_normed = self.post_norm(sublayer).is_some() || self.sum_norm(sublayer).is_some();
-        waits || is_sum || is_normed
+        waits || is_sum || is_normed || self.wiring == Wiring::Streams
     }
 
     /// How this layer keeps the past: keys and values, a recurrent state, both or nothing.
@@ -401,7 +407,7 @@ impl LayerSpec {
 impl ModelSpec {
     /// Width of the residual of a position: of all streams together.
     pub fn d_residual(&self) -> usize {
-        self.d_model
+        self.streams.map_or(1, |streams| streams.n) * self.d_model
     }
 
     /// The attention of each layer that has one.

@@ -25,7 +25,7 @@ impl ShortConv {
 /// q, k, v = silu(conv(W_qkv x));  q, k = q/|q| / sqrt(d_key), k/|k|
 /// decay = exp(a softplus(W_alpha x + b));  gain = sigmoid(W_beta x)
 /// S = decay S;  S += gain (v - S k) kᵀ
-/// y = W_out (norm(S q) ⊙ silu(W_z x))
+/// y = W_out (norm(S q) ⊙ gate(W_z x))
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct DeltaNet {
@@ -43,6 +43,8 @@ pub struct DeltaNet {
     pub sharing: KeySharing,
     /// How the rows of `W_beta` and `W_alpha` lie.
     pub gates: GateRows,
+    /// What multiplies the normed results.
+    pub gate: NetGate,
     /// Keeps `|q|` and `|k|` away from zero.
     pub l2_eps: f32,
     /// Of the norm of results, as in [`Norm::Rms`](super::Norm::Rms).
@@ -56,6 +58,15 @@ pub enum KeySharing {
     Neighbours,
     /// In turn: head 0 has keys 0, head 1 has keys 1.
     InTurn,
+}
+
+/// What the results of a gated delta net are multiplied by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NetGate {
+    /// `silu(W_z x)`.
+    Silu,
+    /// `sigmoid(W_z x)`.
+    Sigmoid,
 }
 
 /// How the rows of the projections of decay and gain lie.

@@ -23,7 +23,7 @@ pub(crate) enum Blocks {
 
 impl Blocks {
     /// What is written over the sizes of a tiny model.
-    fn sizes(self, is_absorbed: bool) -> [(&'static str, u32); 15] {
+    fn sizes(self, is_absorbed: bool) -> [(&'static str, u32); 17] {
         let [d_model, d_ff, d_head, d_expert, d_inner] = match self {
             Self::Of32 => [96, 160, 32, 64, 160],
             Self::Of256 => [256, 512, 64, 256, 256],
@@ -51,6 +51,8 @@ impl Blocks {
             ("expert_feed_forward_length", d_expert),
             ("expert_shared_feed_forward_length", d_expert),
             ("ssm.inner_size", d_inner),
+            ("hyper_connection.low_rank", d_expert),
+            ("attention.indexer.top_k", 1024),
         ]
     }
 
@@ -157,7 +159,7 @@ fn set_scales(ty: TensorType, block: &mut [u8], d: f32) {
 fn factors(blocks: Blocks, req: &TensorReq) -> Vec<f32> {
     let n = match req.role.placement() {
         Placement::Experts => req.shape[0],
-        Placement::Layer(_) | Placement::Head => 1,
+        Placement::Layer(_) | Placement::LastLayer(_) | Placement::Head => 1,
         Placement::Resident | Placement::Embed | Placement::LayerEmbed => 0,
     };
     let factor = |i: usize| 0.5 + (i % 3) as f32 * 0.75;

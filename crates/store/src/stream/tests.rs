@@ -51,6 +51,8 @@ impl TestModel {
             [
                 vec![table(70, 110)],
                 Vec::new(),
+                Vec::new(),
+                Vec::new(),
                 mixer,
                 vec![table(90, 40)],
                 vec![table(4, 500)],
@@ -58,11 +60,15 @@ impl TestModel {
                 vec![table(200, 90)],
                 vec![table(90, 100)],
                 vec![table(100, 50)],
+                Vec::new(),
+                Vec::new(),
                 router,
                 vec![table(300, 100), table(300, 100)],
                 vec![table(100, 300)],
                 vec![table(8, 100)],
                 vec![table(100, 9)],
+                Vec::new(),
+                Vec::new(),
             ]
         };
         let layers = vec![layer(false), layer(true), layer(false)];
