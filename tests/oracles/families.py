@@ -67,7 +67,7 @@ QWEN_EXPERTS = dict(num_experts=6, num_experts_per_tok=3, moe_intermediate_size=
 STREAMS = dict(hc_count=3, hc_lowrank=5, output_gate_type="sigmoid", ple_layer_ids=[], indexer_n_heads=2, indexer_kv_heads=1,
                indexer_head_dim=10, indexer_budget=128, indexer_compress_ratio=4, max_position_embeddings=128)
 STREAMS_LAYERS = ["linear_attention", "full_attention", "linear_attention"]
-NGRAMS = dict(ple_layer_ids=[2], ple_embed_dim=36, ple_conv_kernel_size=3, ngram_size=3, heads_per_ngram=2, ngram_vocab_size_base=40,
+NGRAMS = dict(ple_layer_ids=[3], ple_embed_dim=36, ple_conv_kernel_size=3, ngram_size=3, heads_per_ngram=2, ngram_vocab_size_base=40,
               make_ngram_vocab_size_divisible_by=16, split_ngram_parts=3)
 INDEXER = ("index_qk_proj.weight", "indexer.q_layernorm.weight", "indexer.k_layernorm.weight")
 
