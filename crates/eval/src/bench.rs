@@ -168,7 +168,7 @@ fn state_bytes(spec: &ModelSpec, kv: KvType, depth: usize, n_gen: usize) -> f64 
     let of_kind = |l: usize, pos: usize, kind: StateKind| match kind {
         StateKind::Kv(Retention::All | Retention::Text) => of_kv(l) * (pos + 1) as f64,
         StateKind::Kv(Retention::Window(n)) => of_kv(l) * n.min(pos + 1) as f64,
-        StateKind::Recurrent => 4.0 * spec.layers[l].state_floats(spec.d_model) as f64,
+        StateKind::Recurrent => 4.0 * spec.state_floats(l) as f64,
     };
     let of_layer = |l: usize, pos: usize| {
         let kinds = spec.layers[l].state_kinds();

@@ -195,7 +195,8 @@ impl Model {
         .at(rows, 1.0)
     }
 
-    /// The embedding of a token in every layer, a row of `[n_layers * d]`: tensor `i` of
+    /// The embedding of a token in every layer, a row of `[n_layers * d]`, or a row of a table of
+    /// n-grams: tensor `i` of
     /// [`WeightGroup::LayerEmbedRows`](atta_store::WeightGroup::LayerEmbedRows).
     pub(crate) fn layer_embedding<'a>(&self, rows: &'a ChunkGuard<'_>, i: usize) -> Matrix<'a> {
         let table = self.globals.place(Role::PerLayerTokenEmbd);
@@ -562,7 +563,10 @@ impl<'a> Binder<'a> {
         let values = self.values(info)?;
         let d: usize = req.shape[1..].iter().product();
         let mut values = values[rows.start * d..rows.end * d].to_vec();
-        if matches!(req.role, Role::ShortconvConv | Role::SsmConv) {
+        if matches!(
+            req.role,
+            Role::PleConv1d | Role::ShortconvConv | Role::SsmConv
+        ) {
             values = transposed(&values, d);
         }
         let is_factor = matches!(

@@ -6,6 +6,7 @@
 
 mod alt_up;
 mod experts;
+mod ngrams;
 mod state_spaces;
 mod streams;
 
@@ -63,6 +64,7 @@ impl ModelSpec {
                 .check(self.d_model)
                 .map_err(|what| Error::Spec(format!("layer {l}: {what}")))?;
         }
+        self.check_ngrams()?;
         self.check_kv_layers()?;
         self.check_alt_up()?;
         if let Some(embed) = &self.layer_embed {
@@ -140,10 +142,17 @@ impl ModelSpec {
     pub(crate) fn check_separable(&self, layers: &Range<usize>) -> Result<(), Error> {
         let kv_layers = self.layers[layers.clone()].iter();
         let mut kv_layers = kv_layers.filter_map(|layer| layer.attention()?.kv_layer());
+        let splits_ngrams = |(l, _)| {
+            [layers.start, layers.end]
+                .iter()
+                .any(|cut| (1..=l).contains(cut))
+        };
         let what = if self.alt_up.is_some() && layers.len() < self.layers.len() {
             "several streams of the residual"
         } else if self.layer_embed.is_some() && layers.start > 0 {
             "embeddings in every layer"
+        } else if self.ngrams().is_some_and(splits_ngrams) {
+            "embeddings of n-grams, whose tokens only the first layers have"
         } else if kv_layers.any(|l| !layers.contains(&l)) {
             "keys and values that layers share"
         } else {

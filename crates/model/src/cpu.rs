@@ -393,6 +393,9 @@ fn check_row(
         }
         _ => {}
     }
+    if matches!(row.input, Input::Embedding(_)) && spec.lacks_placeholder(layers) {
+        return refuse("an embedding, but n-grams have no token for it");
+    }
     if row.want == Want::Logits && layers.end < spec.layers.len() {
         return refuse("logits, but the last layer is elsewhere");
     }

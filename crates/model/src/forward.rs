@@ -3,7 +3,8 @@
 //! ```text
 //! x = norm(embed[token] * embed_scale + position[pos] + type)
 //!                                               of several residual streams: blocks/streams.rs
-//! for each layer:  x += mixer(norm(x))
+//! for each layer:  x += ngrams(tokens, x)       if it has embeddings of n-grams
+//!                  x += mixer(norm(x))
 //!                  x = (x + laurel) / sqrt(2)    if it has a low-rank layer, of the same norm(x)
 //!                  x += ffn(norm(x))
 //!                  x += layer_embed[token]       if there are such embeddings
@@ -25,7 +26,7 @@ use atta_store::{WeightGroup, WeightPass};
 use crate::{
     Batch, Cpu, Error, Input, Model, Output, Phase, Role, Row, Want,
     blocks::{
-        Normalize, Pass, RowNorm, Scratch, add_laurel, add_to_other_streams, attention,
+        Normalize, Pass, RowNorm, Scratch, add_laurel, add_ngrams, add_to_other_streams, attention,
         begin_alt_up, begin_streams, correct_streams, delta_net, end_alt_up, end_streams,
         enter_streams, gated_mlp, laurel, layer_embedding, layer_inputs, mamba, mamba2,
         mlp_and_moe, moe, plain_mlp, predict_streams, scale_residual, short_conv, sparse_mlp,
@@ -52,6 +53,15 @@ impl Cpu {
         } else {
             self.take_hidden(batch);
         }
+        // As in transformers, an embedding that comes without a token has that of its placeholder.
+        let placeholder = self.model.spec().placeholder();
+        self.ids.clear();
+        self.ids.extend(
+            batch
+                .rows
+                .iter()
+                .map(|row| row.token().unwrap_or(placeholder)),
+        );
         let mut pass = Pass {
             model: &self.model,
             kernels: self.kernels,
@@ -66,16 +76,12 @@ impl Cpu {
         };
         let layer_embed = self.model.spec().layer_embed;
         if let Some(embed) = &layer_embed {
-            // As in transformers, an embedding that comes without a token has the first one's.
-            self.ids.clear();
-            self.ids
-                .extend(batch.rows.iter().map(|row| row.token().unwrap_or(0)));
             layer_inputs(&mut pass, embed, &self.ids)?;
         }
         if self.layers.start == 0 {
             begin_streams(&mut pass);
         }
-        through_layers(&mut pass, self.layers.clone())?;
+        through_layers(&mut pass, self.layers.clone(), &self.ids)?;
         if self.layers.end == self.model.spec().layers.len() {
             end_streams(&mut pass)?;
         }
@@ -259,7 +265,7 @@ fn emit_hidden(
 }
 
 /// The layers, and the streams of the residual around them.
-fn through_layers(p: &mut Pass<'_>, layers: Range<usize>) -> Result<(), Error> {
+fn through_layers(p: &mut Pass<'_>, layers: Range<usize>, ids: &[u32]) -> Result<(), Error> {
     let alt_up = p.model.spec().alt_up;
     if let Some(alt) = &alt_up {
         begin_alt_up(p, alt)?;
@@ -267,6 +273,9 @@ fn through_layers(p: &mut Pass<'_>, layers: Range<usize>) -> Result<(), Error> {
     for l in layers {
         if let Some(alt) = &alt_up {
             predict_streams(p, l, alt);
+        }
+        if let Some(ngrams) = &p.model.spec().layers[l].ngrams {
+            add_ngrams(p, l, ngrams, ids)?;
         }
         sublayers(p, l)?;
         if let Some(alt) = &alt_up {

@@ -24,6 +24,7 @@ mod experts;
 mod latent;
 mod layer_embed;
 mod mamba;
+mod ngrams;
 mod recurrent;
 mod streams;
 
@@ -55,12 +56,15 @@ fn residuals(model: &Model, tokens: &[u32], first_of_second: usize) -> Result<Ro
     let embeddings = layer_embed::inputs(model, tokens, &x)?;
     let mut shared = SharedKv::new();
     if spec.streams.is_some() {
-        return streams::residuals(model, &x);
+        return streams::residuals(model, tokens, &x);
     }
     if let Some(alt) = &spec.alt_up {
         return through_streams(model, alt, &x, &embeddings);
     }
-    for l in 0..spec.layers.len() {
+    for (l, of_layer) in spec.layers.iter().enumerate() {
+        if let Some(embed) = &of_layer.ngrams {
+            ngrams::add_to(model, l, embed, tokens, &mut x)?;
+        }
         x = layer(model, l, x, &mut shared)?;
         if let Some(y) = layer_embed::of_layer(model, l, &embeddings, &x)? {
             add(&mut x, &y, 1.0);

@@ -3,8 +3,8 @@
 use atta_store::Projection::{
     self, AttnOut, Down, EmbedGate, EmbedOut, EndStreamsDown, EndStreamsUp, FfnStreamsDown,
     FfnStreamsUp, GateUp, KeyUp, LaurelLeft, LaurelRight, LayerInputs, MixerStreamsDown,
-    MixerStreamsUp, Qkv, QueryUp, Router, SsmDt, SsmIn, SsmOut, SsmX, StreamsBegin, StreamsEnd,
-    ValueUp,
+    MixerStreamsUp, Ngrams, Qkv, QueryUp, Router, SsmDt, SsmIn, SsmOut, SsmX, StreamsBegin,
+    StreamsEnd, ValueUp,
 };
 
 use Placement::{Embed, Experts, Head, LastLayer, Layer, LayerEmbed, Resident};
@@ -23,7 +23,7 @@ pub enum Placement {
     Experts,
     /// The token embedding, read by rows.
     Embed,
-    /// The embedding of tokens in every layer, read by rows.
+    /// The embedding of tokens in every layer, or of n-grams, read by rows.
     LayerEmbed,
     /// The output head, read by rows.
     Head,
@@ -92,6 +92,12 @@ roles! {
     RopeFreqs "rope_freqs.weight" Resident,
     RopeFactorsShort "rope_factors_short.weight" Resident,
     RopeFactorsLong "rope_factors_long.weight" Resident,
+    PleKey "ple_key.weight" Layer(Ngrams),
+    PleValue "ple_value.weight" Layer(Ngrams),
+    PleNormKey "ple_norm_key.weight" Resident,
+    PleNormQuery "ple_norm_query.weight" Resident,
+    PleNormConv "ple_norm_conv.weight" Resident,
+    PleConv1d "ple_conv1d.weight" Resident,
     HcAttnNorm "hc_attn_norm.weight" Resident,
     HcAttnDown "hc_attn_down.weight" Layer(MixerStreamsDown),
     HcAttnInject "hc_attn_inject.weight" Layer(MixerStreamsDown),

@@ -9,9 +9,9 @@ use crate::{
     Placement, Role,
     spec::{
         AltUp, Attention, DeltaNet, Ffn, GateRows, KvSource, Latent, LatentUp, Laurel, LayerSpec,
-        Mamba, Mamba2, Mixer, Mlp, ModelSpec, Moe, Norm, OutputGate, Outputs, Positions, Presence,
-        QkNorm, RopeScaling, ShortConv, StateNorms, StreamKind, Streams, Sublayer, TokenTypes,
-        Wiring,
+        Mamba, Mamba2, Mixer, Mlp, ModelSpec, Moe, NgramEmbed, Norm, OutputGate, Outputs,
+        Positions, Presence, QkNorm, RopeScaling, ShortConv, StateNorms, StreamKind, Streams,
+        Sublayer, TokenTypes, Wiring,
     },
 };
 
@@ -89,6 +89,8 @@ pub struct TensorReq {
     /// Parts of equal size that are read whole: the rows of a matrix, or the matrices of experts or
     /// heads.
     pub n_parts: usize,
+    /// Whether the tensor of a file may have more rows, which are never read.
+    pub is_padded: bool,
     /// Never [`Presence::Absent`]: absent tensors are not listed.
     pub presence: Presence,
     /// The larger tensor that some files have instead.
@@ -161,17 +163,15 @@ impl ModelSpec {
         for (role, presence, n) in self.rope_factors() {
             list.add(role, &[n], presence);
         }
-        if let Some(embed) = &self.layer_embed {
-            let d_all = self.layers.len() * embed.d;
-            list.require(Role::PerLayerTokenEmbd, &[self.n_vocab, d_all]);
-            list.require(Role::PerLayerModelProj, &[d_all, d]);
-            list.require(Role::PerLayerProjNorm, &[embed.d]);
-        }
+        self.row_tables(&mut list);
         if let Some(alt) = &self.alt_up {
             list.require(Role::AltupProj, &[alt.n - 1, d, d]);
         }
         for (l, layer) in self.layers.iter().enumerate() {
             list.layer = Some(l);
+            if let Some(ngrams) = &layer.ngrams {
+                list.ngrams(ngrams, [d, self.d_residual()]);
+            }
             if let Some(alt) = &self.alt_up {
                 list.alt_up(alt, d);
             }
@@ -212,6 +212,20 @@ impl ModelSpec {
         list.reqs
     }
 
+    /// The embeddings that layers read by rows, and what their inputs are computed with.
+    fn row_tables(&self, list: &mut List) {
+        if let Some(embed) = &self.layer_embed {
+            let d_all = self.layers.len() * embed.d;
+            list.require(Role::PerLayerTokenEmbd, &[self.n_vocab, d_all]);
+            list.require(Role::PerLayerModelProj, &[d_all, self.d_model]);
+            list.require(Role::PerLayerProjNorm, &[embed.d]);
+        }
+        if let Some((_, ngrams)) = self.ngrams() {
+            list.require(Role::PerLayerTokenEmbd, &[ngrams.n_rows(), ngrams.d_row]);
+            list.last_is_padded();
+        }
+    }
+
     /// Presence and length of each tensor of rope factors, which all layers share; one that
     /// requires it decides.
     fn rope_factors(&self) -> impl Iterator<Item = (Role, Presence, usize)> {
@@ -246,6 +260,7 @@ impl List {
                 layer: self.layer,
                 shape: shape.to_vec(),
                 n_parts: shape[0],
+                is_padded: false,
                 presence,
                 fused_in: None,
             });
@@ -289,6 +304,13 @@ impl List {
             (Presence::Absent, _) => drop(self.reqs.pop()),
             (_, Some(req)) => req.presence = presence,
             (_, None) => {}
+        }
+    }
+
+    /// Accepts more rows of the tensor that was just added.
+    fn last_is_padded(&mut self) {
+        if let Some(req) = self.reqs.last_mut() {
+            req.is_padded = true;
         }
     }
 
@@ -368,6 +390,15 @@ impl List {
                 self.norm(norm, roles, d_model);
             }
         }
+    }
+
+    fn ngrams(&mut self, ngrams: &NgramEmbed, [d_model, d_residual]: [usize; 2]) {
+        self.require(Role::PleKey, &[d_residual, ngrams.d_embed()]);
+        self.require(Role::PleValue, &[d_model, ngrams.d_embed()]);
+        self.require(Role::PleNormKey, &[d_residual]);
+        self.require(Role::PleNormQuery, &[d_residual]);
+        self.require(Role::PleNormConv, &[d_residual]);
+        self.require(Role::PleConv1d, &[d_residual, ngrams.n_taps]);
     }
 
     /// Norm, down and up projection of hyper-connections, if there are any, and the weights of a

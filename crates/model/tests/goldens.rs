@@ -7,6 +7,8 @@ mod alt_up;
 mod experts;
 #[path = "goldens/latent.rs"]
 mod latent;
+#[path = "goldens/ngrams.rs"]
+mod ngrams;
 #[path = "goldens/state_spaces.rs"]
 mod state_spaces;
 #[path = "goldens/streams.rs"]
@@ -226,6 +228,9 @@ fn layer_changes(layer: &LayerSpec, in_file: &impl Fn(&str) -> bool) -> Vec<Laye
         Mixer::None => vec![("mixer", convolve as fn(&mut LayerSpec))],
     });
     all.extend(alt_up::of_layer(layer));
+    if layer.ngrams.is_some() {
+        all.extend(ngrams::changes());
+    }
     if let Some(mlp) = layer.mlp() {
         all.extend(mlp_changes(mlp, in_file));
     }

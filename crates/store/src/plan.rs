@@ -58,6 +58,8 @@ impl RowTable {
 pub enum Projection {
     /// The projection of the embedding to the inputs of all layers, of the first layer.
     LayerInputs,
+    /// The projections of embeddings of n-grams, to keys and values.
+    Ngrams,
     /// Of several residual streams: the down projection of the gates of the mixer's input, and the
     /// weights of its result.
     MixerStreamsDown,
@@ -111,11 +113,12 @@ pub enum Projection {
 
 impl Projection {
     /// All groups of a layer, in order.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 26] = [
         Self::LayerInputs,
-        Self::StreamsBegin,
+        Self::Ngrams,
         Self::MixerStreamsDown,
         Self::MixerStreamsUp,
+        Self::StreamsBegin,
         Self::LaurelLeft,
         Self::LaurelRight,
         Self::Qkv,
@@ -153,7 +156,8 @@ pub struct Plan {
     pub experts: Vec<Vec<RowTable>>,
     /// The token embedding.
     pub embed: Option<RowTable>,
-    /// The embedding of tokens in every layer. Only rows of it are read; it is never resident.
+    /// The embedding of tokens in every layer, or of n-grams in one. Only rows of it are read; it
+    /// is never resident.
     pub layer_embed: Option<RowTable>,
     /// The output head; equal to `embed` if the two are tied, and then it counts once.
     pub head: Option<RowTable>,
@@ -221,7 +225,7 @@ pub enum WeightGroup<'a> {
     Experts(usize, &'a [u32]),
     /// Some rows of the token embedding; tensor `i` is row `ids[i]`. Always one chunk.
     EmbedRows(&'a [u32]),
-    /// As [`EmbedRows`](Self::EmbedRows), of the embedding of tokens in every layer.
+    /// As [`EmbedRows`](Self::EmbedRows), of the embedding of tokens in every layer, or of n-grams.
     LayerEmbedRows(&'a [u32]),
     /// The output head.
     Head,

@@ -122,5 +122,19 @@ pub(super) fn usual_name(role: Role) -> &'static str {
         Role::FfnDownExpsBias => "mlp.experts.down_proj.bias",
         // These are computed from the configuration.
         Role::RopeFreqs | Role::RopeFactorsShort | Role::RopeFactorsLong => "",
+        of_ngrams => ngram_name(of_ngrams),
+    }
+}
+
+/// The name of a tensor of embeddings of n-grams.
+fn ngram_name(role: Role) -> &'static str {
+    match role {
+        Role::PleKey => "ple.key_proj.weight",
+        Role::PleValue => "ple.value_proj.weight",
+        Role::PleNormKey => "ple.norm_key.weight",
+        Role::PleNormQuery => "ple.norm_query.weight",
+        Role::PleNormConv => "ple.norm_conv.weight",
+        Role::PleConv1d => "ple.conv1d.weight",
+        other => unreachable!("{other:?} has a usual name"),
     }
 }

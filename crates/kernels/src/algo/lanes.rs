@@ -100,6 +100,8 @@ mod tests {
                 (0..width).for_each(|i| lanes[i] += lanes[i + width]);
             }
             assert_eq!(sum(Scalar, &x).to_bits(), lanes[0].to_bits());
+            let ones = vec![1.0; x.len()];
+            assert_eq!(dot(Scalar, &x, &ones).to_bits(), lanes[0].to_bits());
         }
     }
 }

@@ -137,6 +137,7 @@ fn of_sublayers(m: &Meta<'_>, norm: Norm, mixer: Mixer, ffn: Ffn) -> Result<Buil
                 pre: [Some(norm); 2],
                 post: [None; 2],
             },
+            ngrams: None,
             mixer,
             laurel: None,
             ffn,

@@ -143,12 +143,6 @@ impl<'a> Meta<'a> {
         }
     }
 
-    /// Counts in a list of any length that may be absent.
-    pub(crate) fn list_of_counts_opt(&self, key: &str) -> Result<Option<Vec<u32>>, Error> {
-        let list = self.metadata.u32s(&self.key(key))?;
-        Ok(list.map(|list| list.iter().collect()))
-    }
-
     /// A number of each layer, which need not be finite.
     pub(crate) fn layer_numbers(&self, key: &str) -> Result<Vec<f32>, Error> {
         let list = self.metadata.f32s(&self.key(key))?;
@@ -239,6 +233,34 @@ impl<'a> Meta<'a> {
         let heads = self.counts_opt("attention.head_count_kv")?;
         let all = || self.n_layers().map(|n| vec![true; n]);
         heads.map_or_else(all, |heads| Ok(heads.iter().map(|&n| n > 0).collect()))
+    }
+
+    /// Whole numbers, a list of `n`.
+    pub(crate) fn integers(&self, key: &str, n: usize) -> Result<Vec<u64>, Error> {
+        let list = self.metadata.u64s(&self.key(key))?;
+        let list = list.ok_or_else(|| self.missing(key))?;
+        match list.len() == n {
+            true => Ok(list.iter().collect()),
+            false => Err(self.unsupported(key, format!("a list of {}", list.len()))),
+        }
+    }
+
+    /// The number of a token that may be absent.
+    pub(crate) fn token_opt(&self, key: &str) -> Result<Option<u32>, Error> {
+        Ok(self.metadata.u32(&self.key(key))?)
+    }
+
+    /// The only layer of a list that may be absent or empty.
+    pub(crate) fn only_layer_opt(&self, key: &str) -> Result<Option<usize>, Error> {
+        let Some(list) = self.metadata.u32s(&self.key(key))? else {
+            return Ok(None);
+        };
+        let n_layers = self.n_layers()?;
+        match (list.len(), list.iter().next()) {
+            (_, None) => Ok(None),
+            (1, Some(l)) if (l as usize) < n_layers => Ok(Some(l as usize)),
+            (n, Some(l)) => Err(self.unsupported(key, format!("{n} layers from {l} on"))),
+        }
     }
 
     /// A truth that may be absent.

@@ -56,6 +56,7 @@ mod modern_bert;
 mod nemotron;
 mod nemotron_h;
 mod nemotron_h_moe;
+mod ngrams;
 mod nomic_bert;
 mod olmo2;
 mod olmoe;

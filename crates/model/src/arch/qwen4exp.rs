@@ -2,11 +2,13 @@
 //! hyper-connections in place of norms.
 //!
 //! The gates of its delta nets are sigmoids, which no key says. Its attention sees the best blocks
-//! of positions, within a budget: files whose budget is below the context are refused, and so are
-//! those with embeddings of n-grams. Source: the model's code in Hugging Face transformers
+//! of positions, within a budget: files whose budget is below the context are refused. One layer adds
+//! embeddings of n-grams. Source: the model's code in Hugging Face transformers
 //! (`qwen4_exp`).
 
-use super::{llama_like::Builder, meta::Meta, qwen35::hybrid, qwen35moe::with_experts};
+use super::{
+    llama_like::Builder, meta::Meta, ngrams::ngrams, qwen35::hybrid, qwen35moe::with_experts,
+};
 use crate::{
     Error,
     spec::{
@@ -16,12 +18,15 @@ use crate::{
 };
 
 pub(super) fn lower(m: &Meta<'_>) -> Result<ModelSpec, Error> {
-    refuse_ngrams(m)?;
     let layers = with_experts(m)?;
     let streams = streams(m, &layers)?;
     let ratios = m.counts_opt("attention.compress_ratios")?;
     let mut spec = hybrid(m, layers, KeySharing::InTurn, GateRows::Apart)?;
     spec.streams = Some(streams);
+    let StreamKind::HyperConnections { eps, .. } = streams.kind;
+    if let Some((l, embed)) = ngrams(m, eps)? {
+        spec.layers[l].ngrams = Some(embed);
+    }
     spec.head.norm = None;
     for (l, layer) in spec.layers.iter_mut().enumerate() {
         layer.wiring = Wiring::Streams;
@@ -45,15 +50,6 @@ fn streams(m: &Meta<'_>, layers: &Builder) -> Result<Streams, Error> {
         n: m.size("hyper_connection.count")?,
         kind: StreamKind::HyperConnections { rank, eps },
     })
-}
-
-/// Embeddings of n-grams are not there.
-fn refuse_ngrams(m: &Meta<'_>) -> Result<(), Error> {
-    let key = "ple.layers";
-    match m.list_of_counts_opt(key)? {
-        Some(layers) if !layers.is_empty() => Err(m.unsupported(key, format!("{layers:?}"))),
-        _ => Ok(()),
-    }
 }
 
 /// A query sees the best blocks of `ratio` positions, as many as the budget allows, and those of

@@ -149,12 +149,17 @@ fn find<'a>(
     let Some(info) = directory.tensor(&req.name()) else {
         return Ok(None);
     };
-    let info = checked(req.name(), req.shape.clone(), info)?;
+    let least = req.shape[req.rows_dim()];
+    let n_rows = match info.shape.dims().get(req.rows_dim()) {
+        Some(&n) if req.is_padded && n > least as u64 => n as usize,
+        _ => least,
+    };
+    let info = checked(req.name(), req.shape_of_rows(n_rows), info)?;
     Ok(Some(TensorMatch {
         req,
         info,
-        rows: 0..req.shape[req.rows_dim()],
-        n_rows: req.shape[req.rows_dim()],
+        rows: 0..least,
+        n_rows,
         scale: scale(req, info, directory)?,
     }))
 }

@@ -15,7 +15,7 @@ use atta_kernels::{
 };
 use atta_store::{Projection, WeightGroup};
 
-use super::{Pass, conv::Conv};
+use super::{Pass, conv::Conv, history::History};
 use crate::{
     Error, Phase, Role,
     spec::{DeltaNet, GateRows, NetGate, Sublayer},
@@ -107,16 +107,21 @@ fn convolve(p: &mut Pass<'_>, l: usize, net: &DeltaNet) {
         ..
     } = Buffers::new(&mut p.s.mixer, n, net);
     let conv = Conv {
-        layer: l,
         n_taps: net.n_taps,
-        d: net.d_conv(),
+        dilation: 1,
         bias: None,
-        inputs: Strided {
-            data: qkv,
-            stride: net.d_conv(),
+        past: History {
+            layer: l,
+            len: net.n_taps - 1,
+            d: net.d_conv(),
             at: 0,
+            inputs: Strided {
+                data: qkv,
+                stride: net.d_conv(),
+                at: 0,
+            },
+            steps: p.steps,
         },
-        steps: p.steps,
     };
     let cache = &*p.cache;
     let gates = Gates { net, rows: gates };

@@ -13,7 +13,7 @@
 use atta_kernels::{Activation, Decay, Job, Scan, Store, Strided};
 use atta_store::{Projection, WeightGroup};
 
-use super::{Pass, conv::Conv};
+use super::{Pass, conv::Conv, history::History};
 use crate::{
     Error, Phase, Role,
     spec::{Mamba, StateNorms, Sublayer},
@@ -82,16 +82,21 @@ fn convolve(p: &mut Pass<'_>, l: usize, mamba: &Mamba) {
     let t = p.model.layer(l);
     let Buffers { projected, x, .. } = Buffers::new(&mut p.s.mixer, p.rows.len(), mamba);
     let conv = Conv {
-        layer: l,
         n_taps: mamba.n_taps,
-        d: mamba.d_inner,
+        dilation: 1,
         bias: t.vector_opt(Role::SsmConvBias),
-        inputs: Strided {
-            data: projected,
-            stride: 2 * mamba.d_inner,
+        past: History {
+            layer: l,
+            len: mamba.n_taps - 1,
+            d: mamba.d_inner,
             at: 0,
+            inputs: Strided {
+                data: projected,
+                stride: 2 * mamba.d_inner,
+                at: 0,
+            },
+            steps: p.steps,
         },
-        steps: p.steps,
     };
     let cache = &*p.cache;
     let taps = t.vector(Role::SsmConv);

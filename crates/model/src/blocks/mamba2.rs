@@ -15,7 +15,7 @@ use atta_kernels::{
 };
 use atta_store::{Projection, WeightGroup};
 
-use super::{Pass, conv::Conv};
+use super::{Pass, conv::Conv, history::History};
 use crate::{
     Error, Phase, Role,
     spec::{Mamba2, Sublayer},
@@ -62,16 +62,21 @@ fn convolve(p: &mut Pass<'_>, l: usize, mamba: &Mamba2) {
     let t = p.model.layer(l);
     let [projected, scanned] = buffers(&mut p.s.mixer, p.rows.len(), mamba);
     let conv = Conv {
-        layer: l,
         n_taps: mamba.n_taps,
-        d: mamba.d_conv(),
+        dilation: 1,
         bias: t.vector_opt(Role::SsmConvBias),
-        inputs: Strided {
-            data: projected,
-            stride: mamba.d_in(),
-            at: mamba.d_inner(),
+        past: History {
+            layer: l,
+            len: mamba.n_taps - 1,
+            d: mamba.d_conv(),
+            at: 0,
+            inputs: Strided {
+                data: projected,
+                stride: mamba.d_in(),
+                at: mamba.d_inner(),
+            },
+            steps: p.steps,
         },
-        steps: p.steps,
     };
     let cache = &*p.cache;
     let taps = t.vector(Role::SsmConv);

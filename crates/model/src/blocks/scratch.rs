@@ -34,6 +34,8 @@ pub(crate) struct Scratch {
     pub(crate) layer_inputs: Vec<f32>,
     /// A row of the table of these embeddings, decoded, `[n_layers, d]`.
     pub(crate) layer_token: Vec<f32>,
+    /// Rows of the tables of n-grams, `[n_rows, n_tables]`; empty for a model without.
+    pub(crate) table_rows: Vec<u32>,
     /// The input of the current matmul, quantized.
     pub(crate) act: Activations,
     /// Partial results of attention.
@@ -81,6 +83,7 @@ impl Scratch {
             alternating: zeros(d_alternating(spec)),
             layer_inputs: zeros(d_layer_inputs(spec)),
             layer_token: vec![0.0; d_layer_inputs(spec)],
+            table_rows: vec![0; n_rows * n_tables(spec)],
             act: Activations::new(n_act_rows, d_act(spec)),
             attn: AttnScratch::new(
                 n_rows,
@@ -117,6 +120,7 @@ impl Scratch {
             d_laurel(spec),
             d_alternating(spec),
             d_layer_inputs(spec),
+            n_tables(spec),
             StreamsScratch::n_floats(spec),
         ];
         let floats = |d: usize, n: usize| (4 * d as u64).saturating_mul(n as u64);
@@ -167,6 +171,11 @@ fn d_layer_inputs(spec: &ModelSpec) -> usize {
         .map_or(0, |embed| embed.d * spec.layers.len())
 }
 
+/// Tables of n-grams.
+fn n_tables(spec: &ModelSpec) -> usize {
+    spec.ngrams().map_or(0, |(_, ngrams)| ngrams.tables.len())
+}
+
 /// Bounds of the heads of latent attention.
 fn n_bounds(spec: &ModelSpec) -> usize {
     let latent = spec.attentions().filter(|a| a.latent().is_some());
@@ -179,8 +188,9 @@ fn d_act(spec: &ModelSpec) -> usize {
     let latents = spec.attentions().filter_map(Attention::latent);
     let d_latent = |l: &Latent| l.d_query.unwrap_or(0).max(l.d_latent).max(l.d_key);
     let d_latent = latents.map(d_latent).max().unwrap_or(0);
+    let d_ngrams = spec.ngrams().map_or(0, |(_, ngrams)| ngrams.d_embed());
     let d_streams = StreamsScratch::d_act(spec);
-    [spec.max_d_mixed(), d_ff, d_latent, d_streams]
+    [spec.max_d_mixed(), d_ff, d_latent, d_ngrams, d_streams]
         .into_iter()
         .fold(spec.d_model, usize::max)
 }

@@ -11,7 +11,7 @@
 use atta_kernels::{Job, Store, Strided};
 use atta_store::{Projection, WeightGroup};
 
-use super::{Pass, conv::Conv};
+use super::{Pass, conv::Conv, history::History};
 use crate::{
     Error, Phase, Role,
     spec::{ShortConv, Sublayer},
@@ -65,16 +65,21 @@ fn convolve(p: &mut Pass<'_>, l: usize, short_conv: &ShortConv) {
     let taps = t.vector(Role::ShortconvConv);
     let inputs = &p.s.mixer;
     let conv = Conv {
-        layer: l,
         n_taps: short_conv.n_taps,
-        d,
+        dilation: 1,
         bias: None,
-        inputs: Strided {
-            data: inputs,
-            stride: d_in,
+        past: History {
+            layer: l,
+            len: short_conv.n_taps - 1,
+            d,
             at: 0,
+            inputs: Strided {
+                data: inputs,
+                stride: d_in,
+                at: 0,
+            },
+            steps: p.steps,
         },
-        steps: p.steps,
     };
     let cache = &*p.cache;
     p.s.act.fill(

@@ -139,7 +139,7 @@ impl StatePlan {
     /// Appends the state of layer `l` to the blocks of recurrent states.
     fn state_place(&mut self, spec: &ModelSpec, l: usize) -> Place {
         let at = self.block_floats.unwrap_or(0);
-        let n_floats = spec.layers[l].state_floats(spec.d_model);
+        let n_floats = spec.state_floats(l);
         self.block_floats = Some(at + n_floats);
         Place::Recurrent(StatePlace { at, n_floats })
     }

@@ -1,7 +1,8 @@
 //! The oracle's residuals of several streams.
 
 use super::{
-    Rows, SharedKv, add, feed_forward, map_rows, matrix, mixer, normalized, project, sigmoid,
+    Rows, SharedKv, add, feed_forward, map_rows, matrix, mixer, ngrams, normalized, project,
+    sigmoid,
 };
 use crate::{
     Error, Model, Role,
@@ -10,13 +11,16 @@ use crate::{
 };
 
 /// What the head reads, from the embeddings `x`: all layers of a model with hyper-connections.
-pub(super) fn residuals(model: &Model, x: &Rows) -> Result<Rows, Error> {
+pub(super) fn residuals(model: &Model, tokens: &[u32], x: &Rows) -> Result<Rows, Error> {
     let spec = model.spec();
     let n = spec.streams.map_or(1, |streams| streams.n);
     let mut x = map_rows(x, |x| x.repeat(n));
     let mut shared = SharedKv::new();
     for (l, layer) in spec.layers.iter().enumerate() {
         let t = model.layer(l);
+        if let Some(embed) = &layer.ngrams {
+            ngrams::add_to(model, l, embed, tokens, &mut x)?;
+        }
         let roles = [Role::HcAttnNorm, Role::HcAttnDown, Role::HcAttnUp];
         let (normed, h) = mixed(model, (l, t), roles, &x)?;
         let y = mixer(model, l, &h, &mut shared)?;

@@ -13,10 +13,13 @@ mod latent;
 mod laurel;
 mod layer_embed;
 mod mamba;
+mod ngram;
 mod recurrent;
 mod rope;
 mod sparse;
 mod streams;
+
+use std::ops::Range;
 
 use crate::KvType;
 
@@ -28,6 +31,7 @@ pub use latent::{Latent, LatentUp};
 pub use laurel::Laurel;
 pub use layer_embed::LayerEmbed;
 pub use mamba::{AttentionAndMamba2, Mamba, Mamba2, StateNorms};
+pub use ngram::{NgramEmbed, NgramTable};
 pub use recurrent::{DeltaNet, GateRows, KeySharing, NetGate, ShortConv};
 pub use rope::{Factors, Pairing, RampEnds, Rope, RopeScaling, Yarn, yarn_magnitude};
 pub use sparse::SparseMlp;
@@ -80,6 +84,8 @@ pub enum Positions {
 pub struct LayerSpec {
     /// Where the norms are.
     pub wiring: Wiring,
+    /// Embeddings of n-grams that are added before the mixer.
+    pub ngrams: Option<NgramEmbed>,
     /// The sublayer that mixes positions.
     pub mixer: Mixer,
     /// A low-rank layer beside the mixer.
@@ -267,7 +273,7 @@ pub enum Presence {
 pub enum StateKind {
     /// Keys and values of every position that is still visible.
     Kv(Retention),
-    /// [`LayerSpec::state_floats`] numbers, overwritten by every position. The last inputs of a
+    /// [`ModelSpec::state_floats`] numbers, overwritten by every position. The last inputs of a
     /// short convolution are such a state, too: a mixer with a convolution and a recurrence has to
     /// return to one position with both.
     Recurrent,
@@ -403,11 +409,11 @@ impl LayerSpec {
 
     /// Whether this layer has a recurrent state.
     pub fn is_recurrent(&self) -> bool {
-        !matches!(self.mixer, Mixer::None | Mixer::Attention(_))
+        self.ngrams.is_some() || !matches!(self.mixer, Mixer::None | Mixer::Attention(_))
     }
 
-    /// Numbers of the recurrent state of this layer; 0 without one.
-    pub fn state_floats(&self, d_model: usize) -> usize {
+    /// Numbers of the recurrent state of the mixer; 0 without one.
+    pub(crate) fn mixer_floats(&self, d_model: usize) -> usize {
         match &self.mixer {
             Mixer::None | Mixer::Attention(_) => 0,
             Mixer::ShortConv(conv) => conv.state_floats(d_model),
@@ -446,6 +452,34 @@ impl ModelSpec {
         self.layers.iter().any(LayerSpec::is_recurrent)
     }
 
+    /// The layer with embeddings of n-grams, if there is one.
+    pub fn ngrams(&self) -> Option<(usize, &NgramEmbed)> {
+        let all = self.layers.iter().enumerate();
+        all.filter_map(|(l, layer)| Some((l, layer.ngrams.as_ref()?)))
+            .next()
+    }
+
+    /// The token of a position that has an embedding in its place.
+    pub(crate) fn placeholder(&self) -> u32 {
+        self.ngrams()
+            .and_then(|(_, ngrams)| ngrams.media)
+            .unwrap_or(0)
+    }
+
+    /// Whether these layers have embeddings of n-grams and no token for an embedding in its place.
+    pub(crate) fn lacks_placeholder(&self, layers: &Range<usize>) -> bool {
+        let ngrams = self.ngrams().filter(|(l, _)| layers.contains(l));
+        ngrams.is_some_and(|(_, ngrams)| ngrams.media.is_none())
+    }
+
+    /// Numbers of the recurrent state of layer `l`, those of its mixer first; 0 without one.
+    pub fn state_floats(&self, l: usize) -> usize {
+        let layer = &self.layers[l];
+        let ngrams = layer.ngrams.as_ref();
+        layer.mixer_floats(self.d_model)
+            + ngrams.map_or(0, |ngrams| ngrams.state_floats(self.d_residual()))
+    }
+
     /// The widest attention and MLP of all layers: `(max d_q, max d_kv, max d_ff)`. The gate of a
     /// layer's embedding and a low-rank layer count as MLPs.
     pub fn max_widths(&self) -> (usize, usize, usize) {
@@ -465,8 +499,8 @@ impl ModelSpec {
         max
     }
 
-    /// Width of the widest projections of a mixer that are no queries, keys or values; 0 without
-    /// any.
+    /// Width of the widest projections of a mixer that are no queries, keys or values, and of the
+    /// buffers of n-grams; 0 without any.
     pub(crate) fn max_d_mixer(&self) -> usize {
         let width = |layer: &LayerSpec| match &layer.mixer {
             Mixer::None => 0,
@@ -477,7 +511,14 @@ impl ModelSpec {
             Mixer::Mamba2(mamba) => mamba.d_scratch(),
             Mixer::AttentionAndMamba2(both) => both.mamba.d_scratch().max(both.attention.d_gates()),
         };
-        self.layers.iter().map(width).max().unwrap_or(0)
+        let ngrams = self.layers.iter().filter_map(|layer| layer.ngrams.as_ref());
+        let ngrams = ngrams.map(|n| n.d_scratch(self.d_model, self.d_residual()));
+        self.layers
+            .iter()
+            .map(width)
+            .chain(ngrams)
+            .max()
+            .unwrap_or(0)
     }
 
     /// Width of the widest results of a mixer's heads.

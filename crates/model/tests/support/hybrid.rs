@@ -1,7 +1,7 @@
 //! Models with recurrent layers: those of the registry, and others made from the specs of tiny
 //! models, with random weights.
 
-use atta_model::spec::{LayerSpec, Mask, Mixer, ShortConv};
+use atta_model::spec::{LayerSpec, Mask, Mixer, NgramEmbed, NgramTable, ShortConv};
 
 use super::{Golden, GoldenFile, golden, random_file::random_file};
 
@@ -34,6 +34,16 @@ pub(crate) fn hybrids() -> Vec<Golden> {
                 with_conv(&layers[0], 7),
             ]
         }),
+        hybrid("qwen3", |layers| {
+            let mut layers = vec![with_conv(&layers[0], 3), layers[0].clone()];
+            layers[0].ngrams = Some(ngrams(&[3, 9, 20]));
+            layers
+        }),
+        hybrid("qwen3", |layers| {
+            let mut layers = layers.to_vec();
+            layers[0].ngrams = Some(ngrams(&[11, 7, 13]));
+            layers
+        }),
         hybrid("llama-plain", |layers| {
             vec![with_conv(&layers[0], 3), with_conv(&layers[0], 5)]
         }),
@@ -43,6 +53,29 @@ pub(crate) fn hybrids() -> Vec<Golden> {
 /// The model that has attention with and without a window, and recurrent layers.
 pub(crate) fn hybrid_with_windows() -> Golden {
     hybrids().swap_remove(0)
+}
+
+/// N-grams of up to four tokens.
+fn ngrams(sizes: &[u32; 3]) -> NgramEmbed {
+    let mut first = 0;
+    let table = |&n_rows: &u32| {
+        first += n_rows;
+        NgramTable {
+            first: first - n_rows,
+            n_rows,
+        }
+    };
+    NgramEmbed {
+        n_tokens: 4,
+        tables: sizes.iter().map(table).collect(),
+        multipliers: vec![17, 101, 1009, 10007],
+        d_row: 5,
+        eos: 40,
+        media: None,
+        n_taps: 3,
+        dilation: 4,
+        eps: 1e-2,
+    }
 }
 
 fn with_conv(layer: &LayerSpec, n_taps: usize) -> LayerSpec {

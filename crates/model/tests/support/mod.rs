@@ -71,7 +71,8 @@ impl Golden {
     pub(crate) fn is_separable(&self) -> bool {
         let model = self.model();
         let spec = model.spec();
-        spec.layer_embed.is_none() && spec.attentions().all(|a| a.kv_layer().is_none())
+        let has_ids = spec.ngrams().is_none_or(|(l, _)| l == 0) && spec.layer_embed.is_none();
+        has_ids && spec.attentions().all(|a| a.kv_layer().is_none())
     }
 
     /// A part of it.

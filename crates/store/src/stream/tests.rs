@@ -48,21 +48,26 @@ impl TestModel {
             } else {
                 vec![]
             };
-            [
-                vec![table(70, 110)],
-                mixer,
-                vec![table(90, 40)],
-                vec![table(4, 500)],
-                vec![table(4, 600)],
-                vec![table(200, 90)],
-                vec![table(90, 100)],
-                vec![table(100, 50)],
-                router,
-                vec![table(300, 100), table(300, 100)],
-                vec![table(100, 300)],
-                vec![table(8, 100)],
-                vec![table(100, 9)],
-            ]
+            let groups = [
+                (Projection::LayerInputs, vec![table(70, 110)]),
+                (Projection::Qkv, mixer),
+                (Projection::QueryUp, vec![table(90, 40)]),
+                (Projection::KeyUp, vec![table(4, 500)]),
+                (Projection::ValueUp, vec![table(4, 600)]),
+                (Projection::AttnOut, vec![table(200, 90)]),
+                (Projection::SsmIn, vec![table(90, 100)]),
+                (Projection::SsmOut, vec![table(100, 50)]),
+                (Projection::Router, router),
+                (Projection::GateUp, vec![table(300, 100), table(300, 100)]),
+                (Projection::Down, vec![table(100, 300)]),
+                (Projection::EmbedGate, vec![table(8, 100)]),
+                (Projection::EmbedOut, vec![table(100, 9)]),
+            ];
+            let mut tables = LayerTables::default();
+            for (projection, group) in groups {
+                tables[projection as usize] = group;
+            }
+            tables
         };
         let layers = vec![layer(false), layer(true), layer(false)];
         let experts = vec![

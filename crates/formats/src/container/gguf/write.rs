@@ -141,6 +141,8 @@ impl Writer {
         set_u8s, u8 => U8;
         /// Sets an array of unsigned 32-bit integers.
         set_u32s, u32 => U32;
+        /// Sets an array of unsigned 64-bit integers.
+        set_u64s, u64 => U64;
         /// Sets an array of signed 32-bit integers.
         set_i32s, i32 => I32;
         /// Sets an array of floats.

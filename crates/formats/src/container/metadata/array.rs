@@ -106,7 +106,7 @@ impl StrArray {
     }
 }
 
-/// Element types of [`NumArray`]: `u8`, `u32`, `i32`, `f32` and `bool`.
+/// Element types of [`NumArray`]: `u8`, `u32`, `u64`, `i32`, `f32` and `bool`.
 pub trait Number: Copy + sealed::Sealed {
     /// The name in error messages.
     const NAME: &'static str;
@@ -119,6 +119,7 @@ mod sealed {
     pub trait Sealed {}
     impl Sealed for u8 {}
     impl Sealed for u32 {}
+    impl Sealed for u64 {}
     impl Sealed for i32 {}
     impl Sealed for f32 {}
     impl Sealed for bool {}
@@ -138,6 +139,14 @@ impl Number for u8 {
 
 impl Number for u32 {
     const NAME: &'static str = "array of u32";
+
+    fn from_value(value: Value<'_>) -> Option<Self> {
+        value.as_int()?.try_into().ok()
+    }
+}
+
+impl Number for u64 {
+    const NAME: &'static str = "array of u64";
 
     fn from_value(value: Value<'_>) -> Option<Self> {
         value.as_int()?.try_into().ok()

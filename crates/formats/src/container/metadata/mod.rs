@@ -209,6 +209,15 @@ impl Metadata {
         self.numbers(key)
     }
 
+    /// An array of whole numbers of any type that fit u64; `Ok(None)` if the key is
+    /// absent.
+    ///
+    /// # Errors
+    /// As [`Metadata::u32s`].
+    pub fn u64s(&self, key: &str) -> Result<Option<NumArray<u64>>, Error> {
+        self.numbers(key)
+    }
+
     /// An array of whole numbers of any type that fit i32; `Ok(None)` if the key is
     /// absent.
     ///
