@@ -194,8 +194,8 @@ impl Output {
             .min()
     }
 
-    /// Records whether the residual of a row, `[d_residual]`, is finite, and small enough for a norm;
-    /// for executors, after [`prepare`](Self::prepare).
+    /// Records whether the residual of a row, `[d_residual]`, is finite, and small enough for a
+    /// norm; for executors, after [`prepare`](Self::prepare).
     pub fn check_residual(&mut self, row: usize, x: &[f32]) {
         if !all_below(x, MAX_RESIDUAL) {
             self.not_finite.push(row);

@@ -189,6 +189,13 @@ impl ModelSpec {
         if let Some(alt) = &self.alt_up {
             list.require(Role::AltupUnembdProj, &[alt.n - 1, d, d]);
         }
+        self.head_tensors(&mut list);
+        list.reqs
+    }
+
+    /// The tensors behind the last layer, but for those that end streams.
+    fn head_tensors(&self, list: &mut List) {
+        let d = self.d_model;
         if let Some(norm) = self.head.norm {
             list.norm(norm, [Role::OutputNorm, Role::OutputNormBias], d);
             if self.embed_norm.is_none() {
@@ -209,7 +216,6 @@ impl ModelSpec {
                 list.require(Role::ClsOutputBias, &[n]);
             }
         }
-        list.reqs
     }
 
     /// The embeddings that layers read by rows, and what their inputs are computed with.

@@ -39,8 +39,8 @@ fn check(mut cpu: Cpu, tokens: &[u32], [warm_up, then]: [&[usize]; 2], name: &st
     );
 }
 
-/// Not one of libtest's tests: the allocator counts for all threads, and libtest's own allocates when a
-/// test takes more than a minute, as it does where processors are emulated.
+/// Not one of libtest's tests: the allocator counts for all threads, and libtest's own allocates
+/// when a test takes more than a minute, as it does where processors are emulated.
 fn main() {
     // Past the end of a block, so that a new one is taken on the way.
     let few: Vec<usize> = (0..40).map(|i| 1 + i % 4).collect();

@@ -55,7 +55,8 @@ fn nan_in_any_matrix_reaches_the_result() {
             .directory()
             .tensors()
             .iter()
-            .filter(|t| t.shape.dims().len() > 1);
+            // An indexer that would choose all positions is not computed.
+            .filter(|t| t.shape.dims().len() > 1 && !t.name.contains(".indexer."));
         for t in matrices.filter(|t| t.ty == TensorType::F32) {
             // All rows of the table of tokens, so that the tokens of the text are among them; of
             // experts, all.

@@ -69,9 +69,10 @@ fn quantile(share: f64) -> f32 {
     }
 }
 
-/// The inverse of the error function, for what is not too near to 1, by bisection.
+/// The inverse of the error function, for numbers not too near to 1, by bisection.
 fn erf_inv(y: f64) -> f64 {
-    let (mut low, mut high) = (-4.0, 4.0);
+    let mut low = -4.0;
+    let mut high = 4.0;
     for _ in 0..80 {
         let middle = (low + high) / 2.0;
         match erf(middle) < y {

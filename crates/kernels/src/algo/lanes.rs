@@ -61,8 +61,7 @@ pub(crate) fn dot<I: Floats>(isa: I, a: &[f32], b: &[f32]) -> f32 {
     for (a, b) in a.iter().zip(b) {
         lanes = isa.sum_f(lanes, isa.product(isa.floats(a), isa.floats(b)));
     }
-    let (a, b) = (padded(a_rest), padded(b_rest));
-    let last = isa.product(isa.floats(&a), isa.floats(&b));
+    let last = isa.product(isa.floats(&padded(a_rest)), isa.floats(&padded(b_rest)));
     total(isa.to_array(isa.sum_f(lanes, last)))
 }
 

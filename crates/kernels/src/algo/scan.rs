@@ -6,8 +6,8 @@
 //! S = decay S + u kᵀ
 //! y = S q                             + skip v  if there is one
 //! ```
-//! `decay` is a number of each head; or one of each element of S, `exp(rate gain)`, and then each row
-//! has its own gain and skip.
+//! `decay` is a number of each head; or one of each element of S, `exp(rate gain)`, and then each
+//! row has its own gain and skip.
 //!
 //! The rows of S do not depend on each other, so each thread takes sixteen of one head through all
 //! positions of a run, with its part of the state in fast memory. Sums over `d_key` are in lanes

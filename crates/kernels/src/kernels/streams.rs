@@ -52,8 +52,8 @@ impl Kernels {
         self.mix(streams, coefs, n);
     }
 
-    /// `x = max(x − mean(x) − deviations · std(x), 0)`, `[d]`: what is large beside the rest. You et
-    /// al. 2025, section 3.
+    /// `x = max(x − mean(x) − deviations · std(x), 0)`, `[d]`: elements that are large beside the
+    /// rest. You et al. 2025, section 3.
     pub fn statistical_top_k(self, x: &mut [f32], deviations: f32) {
         self.keep_large(x, deviations);
     }

@@ -1,4 +1,4 @@
-//! Gemma 3n (text): four streams of the residual, of which a layer reads one, a low-rank layer
+//! Gemma 3n (text): four streams of the residual, one for layers to read, a low-rank layer
 //! beside attention, embeddings in every layer, gates that are mostly closed in the first layers,
 //! and keys and values that the last layers read from earlier ones.
 //!

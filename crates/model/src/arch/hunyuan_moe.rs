@@ -1,4 +1,4 @@
-//! Hunyuan A13B: a dense Hunyuan with experts in all layers, beside one that is shared without a gate.
+//! Hunyuan A13B: a dense Hunyuan with experts in all layers, beside a shared one without a gate.
 //!
 //! Source: the model's code in Hugging Face transformers (`hunyuan_v1_moe`).
 

@@ -1,5 +1,5 @@
-//! Nemotron 3, such as Nano: a Nemotron-H with experts in place of MLPs, without gates, with a squared
-//! ReLU, behind a sigmoid router with a bias, and a shared expert.
+//! Nemotron 3, such as Nano: a Nemotron-H with experts in place of MLPs, without gates, with a
+//! squared ReLU, behind a sigmoid router with a bias, and a shared expert.
 //!
 //! A layer with key-value heads is attention, one with a width of its experts has those. Source:
 //! the model's code in Hugging Face transformers (`nemotron_h`).

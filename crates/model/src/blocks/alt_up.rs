@@ -1,4 +1,4 @@
-//! Alternating updates: several streams of the residual, of which each layer reads one.
+//! Alternating updates: several streams of the residual; each layer reads one.
 //!
 //! ```text
 //! begin:    s[0] = x;  s[i] = like(s[0], Wi x)                 two regions and two for each i
@@ -214,7 +214,8 @@ fn add_corrections(p: &mut Pass<'_>, l: usize, at: Places) {
     let router = Router::new(kernels, t, at.d);
     let table = t.vector(Role::AltupCorrectCoef);
     let s = &mut *p.s;
-    let (x, y) = (&s.x, &s.y);
+    let x = &s.x;
+    let y = &s.y;
     let all = &mut s.alternating[..p.rows.len() * at.width()];
     p.pool.for_each_row(all, at.width(), |row, streams| {
         let mut coefs = [0.0; STREAMS_MAX];
@@ -297,7 +298,8 @@ fn read_stream(p: &mut Pass<'_>, at: Places, i: usize) {
 fn add_share(p: &mut Pass<'_>, at: Places) {
     let kernels = p.kernels;
     let s = &mut *p.s;
-    let (streams, y) = (&s.alternating, &s.y);
+    let streams = &s.alternating;
+    let y = &s.y;
     let x = &mut s.x[..p.rows.len() * at.d];
     p.pool.for_each_row(x, at.d, |row, x| {
         let y = &y[at.row(row)];

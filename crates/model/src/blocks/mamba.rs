@@ -5,7 +5,7 @@
 //! x = silu(conv(x) + bias)                        one region; conv.rs
 //! dt, b, c = norm(Wx x)                           two regions
 //! step = softplus(Wdt dt + bias)                  three regions
-//! S, y = scan(q = c, k = b, v = x, decay = exp(a step), step) + d x    one for each run of positions
+//! S, y = scan(q = c, k = b, v = x, decay = exp(a step), step) + d x    one for each run
 //! x += post(Wout (y ⊙ silu(z)))                   one region; residual.rs
 //! state = the last n_taps - 1 x, S
 //! ```
@@ -33,7 +33,7 @@ pub(crate) fn mamba(p: &mut Pass<'_>, l: usize, mamba: &Mamba) -> Result<(), Err
 }
 
 /// The buffers of a batch, parts of [`Scratch::mixer`](super::Scratch::mixer).
-struct Buffers<'a> {
+struct MambaBuffers<'a> {
     /// Inputs of the convolution and gates, `[n_rows, 2 d_inner]`.
     projected: &'a mut [f32],
     /// Results of the convolution, `[n_rows, d_inner]`.
@@ -44,7 +44,7 @@ struct Buffers<'a> {
     steps: &'a mut [f32],
 }
 
-impl<'a> Buffers<'a> {
+impl<'a> MambaBuffers<'a> {
     fn new(all: &'a mut [f32], n_rows: usize, mamba: &Mamba) -> Self {
         let n_inner = n_rows * mamba.d_inner;
         let (projected, rest) = all.split_at_mut(2 * n_inner);
@@ -69,7 +69,7 @@ fn project_inputs(p: &mut Pass<'_>, l: usize, mamba: &Mamba) -> Result<(), Error
         let mut job = [Job {
             w: t.matrix(Role::SsmIn, chunk),
             bias: None,
-            out: Buffers::new(&mut s.mixer, n, mamba).projected,
+            out: MambaBuffers::new(&mut s.mixer, n, mamba).projected,
             mode: Store::Set,
         }];
         p.kernels.matmul(p.pool, &s.act, &mut job);
@@ -80,7 +80,7 @@ fn project_inputs(p: &mut Pass<'_>, l: usize, mamba: &Mamba) -> Result<(), Error
 fn convolve(p: &mut Pass<'_>, l: usize, mamba: &Mamba) {
     let kernels = p.kernels;
     let t = p.model.layer(l);
-    let Buffers { projected, x, .. } = Buffers::new(&mut p.s.mixer, p.rows.len(), mamba);
+    let MambaBuffers { projected, x, .. } = MambaBuffers::new(&mut p.s.mixer, p.rows.len(), mamba);
     let conv = Conv {
         n_taps: mamba.n_taps,
         dilation: 1,
@@ -113,7 +113,7 @@ fn project_selection(p: &mut Pass<'_>, l: usize, mamba: &Mamba) -> Result<(), Er
     let d = mamba.d_inner;
     let t = p.model.layer(l);
     let s = &mut *p.s;
-    let x = &*Buffers::new(&mut s.mixer, n, mamba).x;
+    let x = &*MambaBuffers::new(&mut s.mixer, n, mamba).x;
     let layouts = t.layouts(&[Role::SsmX]);
     s.act.fill(p.kernels, p.pool, (n, d), layouts, |row, out| {
         out.copy_from_slice(&x[row * d..][..d]);
@@ -124,7 +124,7 @@ fn project_selection(p: &mut Pass<'_>, l: usize, mamba: &Mamba) -> Result<(), Er
         let mut job = [Job {
             w: t.matrix(Role::SsmX, chunk),
             bias: None,
-            out: Buffers::new(&mut s.mixer, n, mamba).selection,
+            out: MambaBuffers::new(&mut s.mixer, n, mamba).selection,
             mode: Store::Set,
         }];
         p.kernels.matmul(p.pool, &s.act, &mut job);
@@ -136,7 +136,7 @@ fn norm_selection(p: &mut Pass<'_>, l: usize, mamba: &Mamba) {
     let kernels = p.kernels;
     let t = p.model.layer(l);
     let weights = [Role::SsmDtNorm, Role::SsmBNorm, Role::SsmCNorm].map(|role| t.vector_opt(role));
-    let selection = Buffers::new(&mut p.s.mixer, p.rows.len(), mamba).selection;
+    let selection = MambaBuffers::new(&mut p.s.mixer, p.rows.len(), mamba).selection;
     if mamba.norms == StateNorms::None {
         return;
     }
@@ -163,8 +163,9 @@ fn project_steps(p: &mut Pass<'_>, l: usize, mamba: &Mamba) -> Result<(), Error>
     let kernels = p.kernels;
     let t = p.model.layer(l);
     let s = &mut *p.s;
-    let selection = &*Buffers::new(&mut s.mixer, n, mamba).selection;
-    let (d, d_selection) = (mamba.d_rank, mamba.d_selection());
+    let selection = &*MambaBuffers::new(&mut s.mixer, n, mamba).selection;
+    let d = mamba.d_rank;
+    let d_selection = mamba.d_selection();
     let layouts = t.layouts(&[Role::SsmDt]);
     s.act.fill(kernels, p.pool, (n, d), layouts, |row, out| {
         out.copy_from_slice(&selection[row * d_selection..][..d]);
@@ -175,12 +176,12 @@ fn project_steps(p: &mut Pass<'_>, l: usize, mamba: &Mamba) -> Result<(), Error>
         let mut job = [Job {
             w: t.matrix(Role::SsmDt, chunk),
             bias: Some(t.vector(Role::SsmDtBias)),
-            out: Buffers::new(&mut s.mixer, n, mamba).steps,
+            out: MambaBuffers::new(&mut s.mixer, n, mamba).steps,
             mode: Store::Set,
         }];
         p.kernels.matmul(p.pool, &s.act, &mut job);
     })?;
-    let steps = Buffers::new(&mut p.s.mixer, n, mamba).steps;
+    let steps = MambaBuffers::new(&mut p.s.mixer, n, mamba).steps;
     p.pool.for_each_row(steps, mamba.d_inner, |_, steps| {
         kernels.activate(Activation::Softplus, steps);
     });
@@ -192,7 +193,7 @@ fn scan(p: &mut Pass<'_>, l: usize, mamba: &Mamba) {
     let n = p.rows.len();
     let t = p.model.layer(l);
     let s = &mut *p.s;
-    let buffers = Buffers::new(&mut s.mixer, n, mamba);
+    let buffers = MambaBuffers::new(&mut s.mixer, n, mamba);
     let [x, steps] = [&*buffers.x, &*buffers.steps].map(|data| Strided {
         data,
         stride: mamba.d_inner,
@@ -235,7 +236,7 @@ fn project_output(p: &mut Pass<'_>, l: usize, mamba: &Mamba) -> Result<(), Error
     let kernels = p.kernels;
     let layouts = p.model.layer(l).layouts(&[Role::SsmOut]);
     let s = &mut *p.s;
-    let projected = &*Buffers::new(&mut s.mixer, n, mamba).projected;
+    let projected = &*MambaBuffers::new(&mut s.mixer, n, mamba).projected;
     let heads = &s.heads;
     s.act.fill(kernels, p.pool, (n, d), layouts, |row, out| {
         out.copy_from_slice(&projected[(2 * row + 1) * d..][..d]);

@@ -8,9 +8,9 @@
 //! y_i = Wdown_e (act(Wgate_e h) * (Wup_e h)), with biases         four regions per group
 //! x += post(w_1 y_1 + ... + w_k y_k + sigmoid(g) y_s)             one region; residual.rs
 //! ```
-//! Experts without gates compute `act(Wup_e h)`. A shared expert without a gate adds `y_s`. Where weights are of inputs, expert `e_i` reads
-//! `w_i h`, and its result is added as it is. A router with a norm of its own reads
-//! `norm(x) / sqrt(d_model)` instead of `h`. Beside an MLP:
+//! Experts without gates compute `act(Wup_e h)`. A shared expert without a gate adds `y_s`. Where
+//! weights are of inputs, expert `e_i` reads `w_i h`, and its result is added as it is. A router
+//! with a norm of its own reads `norm(x) / sqrt(d_model)` instead of `h`. Beside an MLP:
 //!
 //! ```text
 //! z = Wdown (act(Wgate pre(x)) * (Wup pre(x)))                    four regions
@@ -21,8 +21,10 @@
 //! token reads its own experts only. Results are stored until all experts are done and then added
 //! in the order of each row's ranks, so that no bit depends on the other rows of the batch.
 
-use atta_kernels::{Gated, GatedGroups, Groups, Job, Layouts, Store, math};
-use atta_store::{Projection, WeightGroup};
+use atta_kernels::{
+    Activations, Gated, GatedGroups, Groups, Job, Kernels, Layouts, Matrix, Pool, Store, math,
+};
+use atta_store::{ChunkGuard, Projection, WeightGroup};
 
 use super::{
     Normalize, Pass, Routing,
@@ -353,6 +355,45 @@ fn project_beside(
     })
 }
 
+/// The weights of a group of experts.
+struct GroupWeights<'a> {
+    m: &'a Moe,
+    t: &'a Tensors,
+    /// Their ids.
+    experts: &'a [u32],
+    /// The rows of expert `k` are those from `bounds[k]` to `bounds[k + 1]`.
+    bounds: &'a [usize],
+    chunk: &'a ChunkGuard<'a>,
+}
+
+impl<'a> GroupWeights<'a> {
+    /// A matrix of expert `k` of the group, and its bias.
+    fn of(&self, k: usize, role: Role, bias: Role) -> (Matrix<'a>, Option<&'a [f32]>) {
+        let e = self.experts[k] as usize;
+        let w = self.t.expert(role, e, k, self.chunk);
+        (w, self.t.expert_bias(bias, e, w.d_out()))
+    }
+
+    /// `act(Wgate h) * (Wup h)`, or `Wup h` without gates.
+    fn multiply_inputs(&self, kernels: Kernels, pool: &Pool, h: &Activations, out: &mut [f32]) {
+        let bounds = self.bounds;
+        let up = &|k| self.of(k, Role::FfnUpExps, Role::FfnUpExpsBias);
+        if !self.m.has_gates {
+            let w = up;
+            return kernels.matmul_groups(pool, h, Groups { bounds, w, out });
+        }
+        let gate = &|k| self.of(k, Role::FfnGateExps, Role::FfnGateExpsBias);
+        let job = GatedGroups {
+            bounds,
+            gate,
+            up,
+            activation: act(self.m.expert.activation),
+            out,
+        };
+        kernels.matmul_gated_groups(pool, h, job);
+    }
+}
+
 /// Computes the results of the group of experts that starts at expert `start` of this batch.
 /// Returns the start of the next group; `None` if there was no group.
 fn experts(p: &mut Pass<'_>, (l, m): (usize, &Moe), start: usize) -> Result<Option<usize>, Error> {
@@ -373,10 +414,12 @@ fn experts(p: &mut Pass<'_>, (l, m): (usize, &Moe), start: usize) -> Result<Opti
     let t = model.layer(l);
     p.observer.enter(Phase::Weights);
     let chunk = model.weights().chunk(WeightGroup::Experts(l, experts), 0)?;
-    let layout = |role| t.layouts(&[role]);
-    let expert = |k: usize, role, bias| {
-        let w = t.expert(role, experts[k] as usize, k, &chunk);
-        (w, t.expert_bias(bias, experts[k] as usize, w.d_out()))
+    let weights = GroupWeights {
+        m,
+        t,
+        experts,
+        bounds,
+        chunk: &chunk,
     };
 
     p.observer.enter(Phase::Other);
@@ -393,51 +436,28 @@ fn experts(p: &mut Pass<'_>, (l, m): (usize, &Moe), start: usize) -> Result<Opti
             }
         });
     group.observe_inputs(p.observer, l, inputs, &s.act);
-    let gate = &|k| expert(k, Role::FfnGateExps, Role::FfnGateExpsBias);
-    let up = &|k| expert(k, Role::FfnUpExps, Role::FfnUpExpsBias);
-    let activation = act(m.expert.activation);
     let out = &mut s.ff[..places.len() * d_ff];
     p.observer.enter(Phase::Matmul);
-    match m.has_gates {
-        true => {
-            let job = GatedGroups {
-                bounds,
-                gate,
-                up,
-                activation,
-                out,
-            };
-            p.kernels.matmul_gated_groups(p.pool, &s.act, job);
-        }
-        false => {
-            let w = up;
-            let job = Groups { bounds, w, out };
-            p.kernels.matmul_groups(p.pool, &s.act, job);
-        }
-    }
+    weights.multiply_inputs(p.kernels, p.pool, &s.act, out);
 
     p.observer.enter(Phase::Other);
     let ff = &s.ff;
     let kernels = p.kernels;
+    let activation = act(m.expert.activation);
     let row = |i: usize, out: &mut [f32]| {
         out.copy_from_slice(&ff[i * d_ff..(i + 1) * d_ff]);
         if !m.has_gates {
             kernels.activate(activation, out);
         }
     };
-    s.act.fill(
-        p.kernels,
-        p.pool,
-        (places.len(), d_ff),
-        layout(Role::FfnDownExps),
-        row,
-    );
+    let layouts = t.layouts(&[Role::FfnDownExps]);
+    s.act
+        .fill(kernels, p.pool, (places.len(), d_ff), layouts, row);
     group.observe_inputs(p.observer, l, &[Role::FfnDownExps], &s.act);
-    let w = &|k| expert(k, Role::FfnDownExps, Role::FfnDownExpsBias);
+    let w = &|k| weights.of(k, Role::FfnDownExps, Role::FfnDownExpsBias);
     let out = &mut y[places.start * d..places.end * d];
     p.observer.enter(Phase::Matmul);
-    p.kernels
-        .matmul_groups(p.pool, &s.act, Groups { bounds, w, out });
+    kernels.matmul_groups(p.pool, &s.act, Groups { bounds, w, out });
     Ok(Some(end))
 }
 

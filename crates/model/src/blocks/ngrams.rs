@@ -47,7 +47,7 @@ pub(crate) fn add_ngrams(
 }
 
 /// The buffers of a batch, parts of [`Scratch::mixer`](super::Scratch::mixer).
-struct Buffers<'a> {
+struct NgramBuffers<'a> {
     /// Keys, later the results of the convolution, `[n_rows, d_residual]`.
     keys: &'a mut [f32],
     /// `[n_rows, d_model]`.
@@ -60,7 +60,7 @@ struct Buffers<'a> {
     tokens: &'a mut [f32],
 }
 
-impl<'a> Buffers<'a> {
+impl<'a> NgramBuffers<'a> {
     fn new(all: &'a mut [f32], n: usize, embed: &NgramEmbed, spec: &ModelSpec) -> Self {
         let d_residual = spec.d_residual();
         // The embeddings, `[n_rows, d_embed]`, come first.
@@ -82,7 +82,7 @@ impl<'a> Buffers<'a> {
 /// The row of each table for every position; keeps the last tokens.
 fn choose_rows(p: &mut Pass<'_>, l: usize, embed: &NgramEmbed, ids: &[u32]) {
     let spec = p.model.spec();
-    let Buffers { tokens, .. } = Buffers::new(&mut p.s.mixer, ids.len(), embed, spec);
+    let NgramBuffers { tokens, .. } = NgramBuffers::new(&mut p.s.mixer, ids.len(), embed, spec);
     // Exact: check.rs bounds the vocabulary.
     let all = tokens.iter_mut().zip(ids);
     all.for_each(|(token, &id)| *token = (id + 1) as f32);
@@ -162,7 +162,7 @@ fn project(p: &mut Pass<'_>, l: usize, embed: &NgramEmbed) -> Result<(), Error> 
     p.observe_inputs(l, &roles);
     p.each_chunk(WeightGroup::Layer(l, Projection::Ngrams), |p, chunk| {
         let s = &mut *p.s;
-        let Buffers { keys, values, .. } = Buffers::new(&mut s.mixer, n, embed, spec);
+        let NgramBuffers { keys, values, .. } = NgramBuffers::new(&mut s.mixer, n, embed, spec);
         let job = |role, out| Job {
             w: t.matrix(role, chunk),
             bias: None,
@@ -186,7 +186,7 @@ fn gate(p: &mut Pass<'_>, l: usize, embed: &NgramEmbed) {
         kernels.rms_norm(&x[i * d..][..d], &t.vector(role)[stream(i)], embed.eps, out);
     };
     let s = &mut *p.s;
-    let b = Buffers::new(&mut s.mixer, p.rows.len(), embed, spec);
+    let b = NgramBuffers::new(&mut s.mixer, p.rows.len(), embed, spec);
     let x = residual(&mut s.x, &mut s.streams);
     let keys = &*b.keys;
     let values = &*b.values;
@@ -210,7 +210,7 @@ fn norm_keys(p: &mut Pass<'_>, l: usize, embed: &NgramEmbed) {
     let d = spec.d_model;
     let kernels = p.kernels;
     let weight = p.model.layer(l).vector(Role::PleNormKey);
-    let Buffers { keys, .. } = Buffers::new(&mut p.s.mixer, p.rows.len(), embed, spec);
+    let NgramBuffers { keys, .. } = NgramBuffers::new(&mut p.s.mixer, p.rows.len(), embed, spec);
     p.pool.for_each_row(keys, d_residual, |_, keys| {
         let streams = keys.chunks_exact_mut(d).zip(weight.chunks_exact(d));
         streams.for_each(|(k, weight)| kernels.rms_norm_inplace(k, weight, embed.eps));
@@ -241,7 +241,7 @@ fn convolve(p: &mut Pass<'_>, l: usize, embed: &NgramEmbed) {
     let kernels = p.kernels;
     let taps = p.model.layer(l).vector(Role::PleConv1d);
     let s = &mut *p.s;
-    let b = Buffers::new(&mut s.mixer, n, embed, spec);
+    let b = NgramBuffers::new(&mut s.mixer, n, embed, spec);
     let conv = Conv {
         n_taps: embed.n_taps,
         dilation: embed.dilation,

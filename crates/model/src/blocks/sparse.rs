@@ -50,7 +50,8 @@ fn close_gates(p: &mut Pass<'_>, l: usize, m: &SparseMlp) {
     let activation = act(m.mlp.activation);
     let layout = p.model.layer(l).layouts(&[Role::FfnDown]);
     let s = &mut *p.s;
-    let (gates, ups) = (&s.gates, &s.ff);
+    let gates = &s.gates;
+    let ups = &s.ff;
     s.act.fill(kernels, p.pool, (n, d_ff), layout, |row, out| {
         let row = row * d_ff..(row + 1) * d_ff;
         out.copy_from_slice(&gates[row.clone()]);

@@ -22,23 +22,24 @@ pub(super) fn residuals(model: &Model, tokens: &[u32], x: &Rows) -> Result<Rows,
             ngrams::add_to(model, l, embed, tokens, &mut x)?;
         }
         let roles = [Role::HcAttnNorm, Role::HcAttnDown, Role::HcAttnUp];
-        let (normed, h) = mixed(model, (l, t), roles, &x)?;
+        let (normed, h) = mixed(model, l, t, roles, &x)?;
         let y = mixer(model, l, &h, &mut shared)?;
-        inject(model, l, Role::HcAttnInject, (&normed, &y), &mut x)?;
+        inject(model, l, Role::HcAttnInject, [&normed, &y], &mut x)?;
         let roles = [Role::HcFfnNorm, Role::HcFfnDown, Role::HcFfnUp];
-        let (normed, h) = mixed(model, (l, t), roles, &x)?;
+        let (normed, h) = mixed(model, l, t, roles, &x)?;
         let y = feed_forward(model, (l, layer), &h)?;
-        inject(model, l, Role::HcFfnInject, (&normed, &y), &mut x)?;
+        inject(model, l, Role::HcFfnInject, [&normed, &y], &mut x)?;
     }
     let roles = [Role::OutputHcNorm, Role::OutputHcDown, Role::OutputHcUp];
     let last = spec.layers.len() - 1;
-    Ok(mixed(model, (last, model.globals()), roles, &x)?.1)
+    Ok(mixed(model, last, model.globals(), roles, &x)?.1)
 }
 
 /// The normalized streams, `[n, d_model]`, and the mean of the gated ones, `[d_model]`.
 fn mixed(
     model: &Model,
-    (l, t): (usize, &Tensors),
+    l: usize,
+    t: &Tensors,
     [norm, down, up]: [Role; 3],
     x: &Rows,
 ) -> Result<(Rows, Rows), Error> {
@@ -76,7 +77,7 @@ fn inject(
     model: &Model,
     l: usize,
     role: Role,
-    (normed, y): (&Rows, &Rows),
+    [normed, y]: [&Rows; 2],
     x: &mut Rows,
 ) -> Result<(), Error> {
     let weights = project(&matrix(model, l, role)?, None, normed);

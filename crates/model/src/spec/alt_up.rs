@@ -1,8 +1,8 @@
-//! Several streams of the residual, of which each layer reads one, as plain data.
+//! Several streams of the residual, one for layers to read, as plain data.
 
 /// Alternating updates (AltUp; Baykal et al. 2023, section 3): a position has `n` streams as wide
-/// as the model, of which a layer computes one; the others are predicted from it and corrected by
-/// its result.
+/// as the model; a layer computes one, the others are predicted from it and corrected by its
+/// result.
 ///
 /// ```text
 /// s[0] = e;  s[i] = like(s[0], W_i e)                          e: the embedding

@@ -2,8 +2,8 @@
 
 use super::{Attention, Presence};
 
-/// Mamba (Gu & Dao 2023): a state per channel, whose elements each forget by a factor. For channel i
-/// of a position:
+/// Mamba (Gu & Dao 2023): a state per channel, whose elements each forget by a factor. For channel
+/// i of a position:
 ///
 /// ```text
 /// x, z = W_in h;  x = silu(conv(x) + bias)

@@ -56,9 +56,9 @@ pub struct ModelSpec {
     pub embed_norm: Option<Norm>,
     /// The embedding of a token in every layer.
     pub layer_embed: Option<LayerEmbed>,
-    /// Several residual streams; `None`: one.
+    /// Several residual streams, whose gated mean sublayers read; `None`: one.
     pub streams: Option<Streams>,
-    /// Several streams of the residual, of which layers read one.
+    /// Several residual streams, one for layers to read; `None`: one.
     pub alt_up: Option<AltUp>,
     /// The layers, first to last.
     pub layers: Vec<LayerSpec>,

@@ -1,5 +1,5 @@
-//! Models whose norms are in other places than Llama's (GLM-4, EXAONE 4, Hunyuan, Apertus), and GLM-4
-//! and EXAONE before them.
+//! Models whose norms are in other places than Llama's (GLM-4, EXAONE 4, Hunyuan, Apertus), and
+//! GLM-4 and EXAONE before them.
 
 use atta_model::Role;
 
