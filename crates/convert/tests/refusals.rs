@@ -80,8 +80,8 @@ fn fields_that_change_what_is_computed_are_refused_by_name() {
     for (row, fields, why) in [
         (
             "qwen3.bf16",
-            json!({"architectures": ["MambaForCausalLM"]}),
-            "architectures is \"MambaForCausalLM\", which is not supported",
+            json!({"architectures": ["RwkvForCausalLM"]}),
+            "architectures is \"RwkvForCausalLM\", which is not supported",
         ),
         (
             "qwen3.bf16",

@@ -183,8 +183,8 @@ pub(super) fn write_single_or_experts(c: &Config, keys: &mut Keys) -> Result<(),
     if kinds(c)?.any(|kind| matches!(kind, Ok(LayerKind::Mlp))) {
         return Err(c.wrong("layers of MLPs beside layers of experts"));
     }
-    // Layers without experts have no MLPs.
-    c.any(&["intermediate_size"]);
+    // Layers without experts have no MLPs. When a shared expert is computed changes nothing.
+    c.any(&["intermediate_size", "moe_shared_expert_overlap"]);
     let d_expert = c.count(&["moe_intermediate_size"])?;
     write_widths(c, keys, LayerKind::Experts, d_expert)
 }
