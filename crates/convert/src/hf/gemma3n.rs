@@ -141,7 +141,7 @@ mod tests {
         for (share, expected) in [
             (0.95, 1.644_853_6),
             (0.6, 0.253_347_16),
-            (0.3, -0.524_400_47),
+            (0.3, -0.524_400_5),
             (0.0, f32::NEG_INFINITY),
         ] {
             assert_eq!(quantile(share), expected, "{share}");

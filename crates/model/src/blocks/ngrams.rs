@@ -218,7 +218,7 @@ fn norm_keys(p: &mut Pass<'_>, l: usize, embed: &NgramEmbed) {
 }
 
 /// The residual, of all streams, beside other buffers.
-fn residual<'a>(x: &'a mut Vec<f32>, streams: &'a mut StreamsScratch) -> &'a mut [f32] {
+fn residual<'a>(x: &'a mut [f32], streams: &'a mut StreamsScratch) -> &'a mut [f32] {
     match streams.x.is_empty() {
         true => x,
         false => &mut streams.x,
