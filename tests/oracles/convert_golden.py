@@ -32,7 +32,7 @@ KEPT = ["bert.bf16", "gemma-embedding.bf16", "modern-bert.bf16", "nomic-bert.bf1
         "smollm3.bf16",
         "apertus.bf16", "arcee.bf16", "cohere2.bf16", "command-r-norm.bf16", "exaone4.bf16", "chatglm.bf16", "glm4.bf16", "gptneox.bf16", "jais2.bf16", "minicpm.bf16", "granite_swa.bf16",
         "hunyuan-dense-ntk.bf16", "nemotron.bf16", "stablelm-parallel.bf16", "starcoder2.bf16"]
-KEPT += ["lfm3.bf16", "mamba2.bf16", "granitehybrid-moe.bf16", "falcon-h1-norm", "nemotron_h.bf16", "falcon-mamba.bf16", "jamba.bf16", "nemotron_h_moe.bf16", "dots1.bf16", "hunyuan-moe.bf16"]
+KEPT += ["lfm3.bf16", "mamba2.bf16", "granitehybrid-moe.bf16", "falcon-h1-norm", "nemotron_h.bf16", "falcon-mamba.bf16", "jamba.bf16", "nemotron_h_moe.bf16", "dots1.bf16", "hunyuan-moe.bf16", "qwen4exp-ngrams.bf16"]
 
 
 def as_version_4(config):
@@ -131,8 +131,9 @@ def write(out, label, scratch):
     config, tensors = json.loads((scratch / "config.json").read_text()), load_file(scratch / "model.safetensors")
     config = families.altered(config, family.files.get("config.json", {}) if family else {})
     if "bf16" in particular:
-        # Numbers of activations become metadata, which must be those of the golden.
-        config["dtype"], tensors = "bfloat16", {k: v if ".act_fn." in k else v.bfloat16() for k, v in tensors.items()}
+        # Numbers of activations become metadata, which must be those of the golden, and so do whole numbers.
+        config["dtype"] = "bfloat16"
+        tensors = {k: v.bfloat16() if v.is_floating_point() and ".act_fn." not in k else v for k, v in tensors.items()}
     if "v4" in particular:
         config = as_version_4(config)
     if "text" in particular:

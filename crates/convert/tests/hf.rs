@@ -117,6 +117,35 @@ fn all_that_keeps_a_directory_from_being_converted_is_listed() {
     }
 }
 
+/// A Qwen4Exp whose configuration has another text in one place.
+fn altered_qwen4exp(from: &str, to: &str) -> Checkpoint {
+    let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/convert");
+    let own = own.join("qwen4exp-ngrams.bf16");
+    let config = std::fs::read_to_string(own.join("config.json")).unwrap();
+    assert!(config.contains(from), "{from}");
+    let name = format!("atta-qwen4exp-{}-{}", to.len(), std::process::id());
+    let folder = std::env::temp_dir().join(name);
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::write(folder.join("config.json"), config.replace(from, to)).unwrap();
+    let weights = "model.safetensors";
+    std::fs::copy(own.join(weights), folder.join(weights)).unwrap();
+    let got = converted(&folder);
+    std::fs::remove_dir_all(&folder).unwrap();
+    got
+}
+
+#[test]
+fn configurations_of_qwen4exp_are_read_as_transformers_does() {
+    let usual = altered_qwen4exp("{", "{");
+    for (from, to) in [
+        ("indexed_attention", "full_attention"),
+        ("\"eos_token_id\": 90", "\"eos_token_id\": [90, 2]"),
+    ] {
+        let got = altered_qwen4exp(from, to);
+        assert_eq!(spec_of(&got), spec_of(&usual), "{to}");
+    }
+}
+
 #[test]
 fn every_architecture_is_converted() {
     let names: Vec<String> = rows()
@@ -321,8 +350,8 @@ fn same_tensors(row: &Path, golden: &Golden, got: &Checkpoint) {
         // Some norms have 1 added, and decays are exponents. In the golden that was done before
         // rounding, here after it.
         // So are the multipliers of Falcon-H1.
-        let is_changed = tensor.name.ends_with("_norm.weight") && adds_one(&golden.arch())
-            || golden.arch() == "falcon-h1";
+        let is_norm = tensor.name.ends_with("_norm.weight") || tensor.name.contains(".ple_norm_");
+        let is_changed = is_norm && adds_one(&golden.arch()) || golden.arch() == "falcon-h1";
         let is_exponent = tensor.name.ends_with("ssm_a");
         // And llama.cpp's converter computes factors of ropes in f32, atta in f64.
         let is_rope = tensor.name == "rope_freqs.weight";
@@ -360,7 +389,7 @@ fn is_of_heads(name: &str) -> bool {
 
 /// Whether norms of an architecture have 1 added.
 fn adds_one(arch: &str) -> bool {
-    let others = ["nemotron", "qwen3next"];
+    let others = ["nemotron", "qwen3next", "qwen4exp"];
     arch.starts_with("gemma") || arch.starts_with("qwen35") || others.contains(&arch)
 }
 

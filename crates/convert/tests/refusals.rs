@@ -205,6 +205,31 @@ fn fields_that_change_what_is_computed_are_refused_by_name() {
             json!({"rope_scaling": {"rope_type": "llama3", "factor": 8.0}}),
             "low_freq_factor of the rope is missing",
         ),
+        (
+            "qwen4exp-ngrams.bf16",
+            json!({"output_gate_type": null}),
+            "output_gate_type is \"silu\", which is not supported",
+        ),
+        (
+            "qwen4exp-ngrams.bf16",
+            json!({"indexer_kv_heads": 2}),
+            "indexer_kv_heads is 2, which is not supported",
+        ),
+        (
+            "qwen4exp-ngrams.bf16",
+            json!({"ple_embed_dim": 35}),
+            "ple_embed_dim is 35 for 4 tables",
+        ),
+        (
+            "qwen4exp-ngrams.bf16",
+            json!({"eos_token_id": null}),
+            "eos_token_id is missing, which ends n-grams",
+        ),
+        (
+            "qwen4exp-ngrams.bf16",
+            json!({"ple_layer_ids": [2, 3]}),
+            "ple_layer_ids is [2,3], which is not supported",
+        ),
     ] {
         match with_fields(row, why, &fields) {
             Err(error) => assert_eq!(error, format!("config.json: {why}")),

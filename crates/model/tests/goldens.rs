@@ -18,9 +18,9 @@ mod support;
 use atta_model::{
     arch::REGISTRY,
     spec::{
-        Activation, Attention, DeltaNet, Ffn, GateRows, KeySharing, KvSource, LayerEmbed,
-        LayerSpec, Mask, Mixer, Mlp, ModelSpec, NetGate, Norm, OutputGate, Outputs, Pairing,
-        Positions, Presence, QkNorm, RampEnds, Rope, RopeScaling, ShortConv, Temperature,
+        Activation, Attention, DeltaNet, Ffn, GateRows, IdleIndexer, KeySharing, KvSource,
+        LayerEmbed, LayerSpec, Mask, Mixer, Mlp, ModelSpec, NetGate, Norm, OutputGate, Outputs,
+        Pairing, Positions, Presence, QkNorm, RampEnds, Rope, RopeScaling, ShortConv, Temperature,
         TokenTypes, Wiring, Xielu, Yarn,
     },
 };
@@ -336,10 +336,8 @@ fn attention_changes(a: &Attention, in_file: &impl Fn(&str) -> bool) -> Vec<Laye
             };
         }),
     ];
-    if a.has_idle_indexer {
-        all.push(("has_idle_indexer", |l| {
-            l.attention_mut().has_idle_indexer = false
-        }));
+    if a.idle_indexer.is_some() {
+        all.extend(indexer_changes());
     }
     all.extend(kv_changes(a, in_file));
     all.extend(presence_changes(in_file));
@@ -354,6 +352,18 @@ fn attention_changes(a: &Attention, in_file: &impl Fn(&str) -> bool) -> Vec<Laye
         }));
     }
     all
+}
+
+fn indexer_changes() -> [LayerChange; 3] {
+    fn indexer(l: &mut LayerSpec) -> &mut IdleIndexer {
+        let indexer = &mut l.attention_mut().idle_indexer;
+        indexer.as_mut().expect("asked of a layer with an indexer")
+    }
+    [
+        ("idle_indexer", |l| l.attention_mut().idle_indexer = None),
+        ("idle_indexer.n_heads", |l| indexer(l).n_heads += 1),
+        ("idle_indexer.d_head", |l| indexer(l).d_head += 1),
+    ]
 }
 
 fn qk_norm_changes(a: &Attention, in_file: &impl Fn(&str) -> bool) -> Vec<LayerChange> {

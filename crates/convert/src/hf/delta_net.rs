@@ -108,7 +108,7 @@ pub(super) fn write_keys(c: &Config, keys: &mut Keys) -> Result<(), Error> {
 fn recurrent(c: &Config, listed: &[Value]) -> Result<Vec<bool>, Error> {
     let is_recurrent = |(l, kind): (usize, &Value)| match kind.as_str() {
         Some("linear_attention") => Ok(true),
-        Some("full_attention") => Ok(false),
+        Some("full_attention" | "indexed_attention") => Ok(false),
         _ => Err(c.wrong(format!("layer_types does not say what layer {l} is"))),
     };
     listed.iter().enumerate().map(is_recurrent).collect()

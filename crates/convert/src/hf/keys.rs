@@ -68,6 +68,11 @@ impl Keys {
         self.writer.set_i32s(&self.key(key), all);
     }
 
+    /// Sets an array of large whole numbers.
+    pub(super) fn integers(&mut self, key: &str, all: &[u64]) {
+        self.writer.set_u64s(&self.key(key), all);
+    }
+
     pub(super) fn flag(&mut self, key: &str, flag: bool) {
         self.writer.set_bool(&self.key(key), flag);
     }

@@ -18,14 +18,17 @@ mod family;
 mod gemma3n;
 mod gemma4;
 mod heads;
+mod indexers;
 mod keys;
 mod latent;
 mod llama4;
 mod multipliers;
 mod mxfp4;
 mod names;
+mod ngrams;
 mod numbers;
 mod quantized;
+mod qwen4exp;
 mod rope;
 mod rows;
 mod short_conv;
@@ -124,6 +127,7 @@ fn keys_of(
     let mut keys = Keys::new(family.arch, &named(family, name_of(folder, config)));
     keys::write(config, family, &mut keys)?;
     numbers::write(config, family, raw, &mut keys)?;
+    ngrams::write(config, raw, &mut keys)?;
     encoders::write_pooling(folder, &mut keys, notes)?;
     encoders::write(config, family, &mut keys)?;
     Ok(keys)
@@ -511,6 +515,12 @@ const IRRELEVANT: &[&str] = &[
     "sparse_prediction",
     "experts_per_token",
     "initial_context_length",
+    "make_ngram_vocab_size_divisible_by",
+    "moe_shared_expert_overlap",
+    "ngram_vocab_size_base",
+    "number_of_conv_states",
+    "seed",
+    "split_ngram_parts",
 ];
 
 /// Whether a field changes no result.

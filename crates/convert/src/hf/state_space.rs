@@ -164,7 +164,6 @@ pub(super) fn write_single(c: &Config, keys: &mut Keys) -> Result<(), Error> {
         "moe_intermediate_size",
         "moe_latent_size",
         "moe_shared_expert_intermediate_size",
-        "moe_shared_expert_overlap",
         "n_group",
         "n_routed_experts",
         "n_shared_experts",

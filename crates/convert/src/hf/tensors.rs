@@ -18,6 +18,7 @@ use super::{
     multipliers::Multipliers,
     mxfp4::Mxfp4,
     names::usual_name,
+    ngrams,
     quantized::Quantization,
     rope::{Rope, RopeType},
     rows::{Change, ConstantRows, GatheredRows, ReorderedColumns, RowMap, TransposedRows},
@@ -69,6 +70,7 @@ impl TensorBuilder<'_> {
                 tensors.extend(self.expert_scale(&req)?);
             }
         }
+        tensors.extend(self.indexers(spec)?);
         Ok(tensors)
     }
 
@@ -94,9 +96,10 @@ impl TensorBuilder<'_> {
     /// An error for each tensor that is missing or cannot be used.
     pub(super) fn problems(&mut self, spec: &ModelSpec) -> Vec<Error> {
         let reqs = spec.tensors();
-        reqs.iter()
-            .filter_map(|req| self.tensor(req).err())
-            .collect()
+        let errors = reqs.iter().filter_map(|req| self.tensor(req).err());
+        let mut all: Vec<Error> = errors.collect();
+        all.extend(self.indexers(spec).err());
+        all
     }
 
     fn tensor(&mut self, req: &TensorReq) -> Result<Option<Tensor>, Error> {
@@ -109,6 +112,7 @@ impl TensorBuilder<'_> {
                 let from = usual_name(req.role);
                 self.stack(req, |i| format!("{from}.{i}.weight")).map(Some)
             }
+            Role::PerLayerTokenEmbd if req.is_padded => ngrams::table(self.raw, req).map(Some),
             Role::PerLayerTokenEmbd => self.layer_table(req).map(Some),
             role if latent::is_part(role) => self.latent_part(req).map(Some),
             Role::FfnGateExps | Role::FfnUpExps | Role::FfnDownExps => self.experts(req),
@@ -356,7 +360,9 @@ impl TensorBuilder<'_> {
             // Some have it in a matrix of one row.
             Role::ExpProbsBias if source.dims().len() == 2 => vec![1, shape[0]],
             // A convolution of each channel by itself.
-            Role::SsmConv | Role::ShortconvConv => vec![shape[0], 1, shape[1]],
+            Role::SsmConv | Role::ShortconvConv | Role::PleConv1d => {
+                vec![shape[0], 1, shape[1]]
+            }
             Role::SsmA | Role::SsmD if shape.last() == Some(&1) => vec![shape[0]],
             Role::SsmNorm => vec![shape.iter().product()],
             Role::PositionEmbd => {
@@ -406,6 +412,9 @@ impl TensorBuilder<'_> {
                 | HcAttnNorm
                 | HcFfnNorm
                 | OutputHcNorm
+                | PleNormKey
+                | PleNormQuery
+                | PleNormConv
         );
         match self.family.norm_offset {
             // The factor of a gated delta net's decays.
@@ -636,7 +645,7 @@ impl TensorBuilder<'_> {
     }
 
     /// A tensor that is used twice. It is taken out the second time.
-    fn share(&mut self, name: &str, is_last: bool) -> Result<RawTensor, Error> {
+    pub(super) fn share(&mut self, name: &str, is_last: bool) -> Result<RawTensor, Error> {
         let tensor = if is_last {
             self.raw.take(name)
         } else {
@@ -647,7 +656,7 @@ impl TensorBuilder<'_> {
 }
 
 /// The type of all parts of a tensor; a type of floats, if integers in some of them need one.
-fn common_type(parts: &[SourceTensor]) -> Result<TensorType, Error> {
+pub(super) fn common_type(parts: &[SourceTensor]) -> Result<TensorType, Error> {
     let first = parts[0].tensor_type();
     if parts.iter().all(|part| part.tensor_type() == first) {
         return Ok(first);
@@ -726,7 +735,11 @@ fn whole(source: SourceTensor, shape: &[u64], ty: TensorType) -> Result<Box<dyn 
     }))
 }
 
-fn moved(source: SourceTensor, shape: &[u64], order: RowMap) -> Result<GatheredRows, Error> {
+pub(super) fn moved(
+    source: SourceTensor,
+    shape: &[u64],
+    order: RowMap,
+) -> Result<GatheredRows, Error> {
     let d_row = to_usize(shape[shape.len() - 1])?;
     let n = shape.iter().fold(1, |n: u64, &d| n.saturating_mul(d));
     // In a permuted vector, the unit is an element.

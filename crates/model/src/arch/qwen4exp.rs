@@ -11,8 +11,8 @@ use super::{
 use crate::{
     Error,
     spec::{
-        GateRows, KeySharing, LayerSpec, Mixer, ModelSpec, NetGate, Norm, StreamKind, Streams,
-        Wiring,
+        GateRows, IdleIndexer, KeySharing, LayerSpec, Mixer, ModelSpec, NetGate, Norm, StreamKind,
+        Streams, Wiring,
     },
 };
 
@@ -62,18 +62,15 @@ fn add_indexer(
     if ratio == 0 {
         return Ok(());
     }
-    // Nothing is computed with these, but a file without them is none of this architecture.
-    for key in [
-        "attention.indexer.head_count",
-        "attention.indexer.key_length",
-    ] {
-        m.size(key)?;
-    }
+    let indexer = IdleIndexer {
+        n_heads: m.size("attention.indexer.head_count")?,
+        d_head: m.size("attention.indexer.key_length")?,
+    };
     let key = "attention.indexer.top_k";
     let budget = m.size(key)?;
     if budget / ratio * ratio + ratio - 1 < n_ctx {
         return Err(m.unsupported(key, budget));
     }
-    layer.attention_mut().has_idle_indexer = true;
+    layer.attention_mut().idle_indexer = Some(indexer);
     Ok(())
 }

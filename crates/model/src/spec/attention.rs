@@ -39,9 +39,31 @@ pub struct Attention {
     pub qkv_bias: Presence,
     /// Whether the output projection must have, may have or must not have a bias.
     pub out_bias: Presence,
-    /// Whether the file has tensors that choose the positions of each query, but would choose all
-    /// of them in any context that the model was trained for: they are not computed with.
-    pub has_idle_indexer: bool,
+    /// An indexer that would choose all positions in any context that the model was trained for.
+    pub idle_indexer: Option<IdleIndexer>,
+}
+
+/// The sizes of an indexer, which chooses the positions of each query (DeepSeek-V3.2), where it
+/// would choose all of them: its tensors are not computed with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IdleIndexer {
+    /// Heads of queries; keys have one.
+    pub n_heads: usize,
+    /// Width of a head.
+    pub d_head: usize,
+}
+
+impl IdleIndexer {
+    /// The tensors of a layer, by the ends of their names, with their shapes.
+    pub fn tensors(&self, d_model: usize) -> [(&'static str, Vec<usize>); 4] {
+        let d_queries = self.n_heads.saturating_mul(self.d_head);
+        [
+            ("indexer.q_proj.weight", vec![d_queries, d_model]),
+            ("indexer.k_proj.weight", vec![self.d_head, d_model]),
+            ("indexer.q_norm.weight", vec![self.d_head]),
+            ("indexer.k_norm.weight", vec![self.d_head]),
+        ]
+    }
 }
 
 /// Where the keys and values of a layer come from.

@@ -24,7 +24,7 @@ use std::ops::Range;
 use crate::KvType;
 
 pub use alt_up::AltUp;
-pub use attention::{Attention, KvSource, Mask, OutputGate, QkNorm, Temperature};
+pub use attention::{Attention, IdleIndexer, KvSource, Mask, OutputGate, QkNorm, Temperature};
 pub use encoder::{Outputs, TokenTypes};
 pub use experts::{ExpertGroups, Gating, GroupScore, MlpAndMoe, Moe, SharedExpert, WeightedSide};
 pub use latent::{Latent, LatentUp};

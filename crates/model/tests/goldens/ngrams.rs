@@ -26,6 +26,8 @@ pub(super) fn changes() -> Vec<LayerChange> {
         }),
         ("ngrams.d_row", |l| ngrams_of(l).d_row += 1),
         ("ngrams.eos", |l| ngrams_of(l).eos = 5),
+        // Every row of a golden has a token, but that of embeddings is one of the vocabulary too.
+        ("ngrams.media", |l| ngrams_of(l).media = Some(u32::MAX)),
         ("ngrams.n_taps", |l| ngrams_of(l).n_taps += 1),
         ("ngrams.dilation", |l| ngrams_of(l).dilation += 1),
         ("ngrams.eps", |l| ngrams_of(l).eps *= 2.0),

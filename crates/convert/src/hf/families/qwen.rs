@@ -3,7 +3,10 @@
 use atta_model::Role;
 
 use super::{HALVES, QWEN_EXPERTS};
-use crate::hf::family::{Experts, Family, Recurrent, Window};
+use crate::hf::{
+    family::{Experts, Family, Recurrent, Window},
+    qwen4exp,
+};
 
 /// Qwen3.5: gated delta nets, and attention with an output gate in every fourth layer.
 const QWEN35: Family = Family {
@@ -81,6 +84,20 @@ pub(super) const ALL: &[Family] = &[
         ],
         arch: "qwen35moe",
         experts: Some(Experts { ..QWEN_EXPERTS }),
+        ..QWEN35
+    },
+    Family {
+        classes: &["Qwen4ExpForCausalLM", "Qwen4ExpForConditionalGeneration"],
+        arch: "qwen4exp",
+        defaults: r#"{"head_dim": 256, "num_key_value_heads": 2, "rms_norm_eps": 1e-6,
+            "full_attention_interval": 4, "linear_conv_kernel_dim": 4,
+            "linear_key_head_dim": 128, "linear_value_head_dim": 128, "linear_num_key_heads": 16,
+            "linear_num_value_heads": 32, "norm_topk_prob": true, "hc_count": 4,
+            "hc_lowrank": 320, "ple_conv_kernel_size": 4, "ngram_size": 3,
+            "heads_per_ngram": 8}"#,
+        fixed: &[("indexer_kv_heads", "1")],
+        experts: Some(Experts { ..QWEN_EXPERTS }),
+        own_keys: Some(qwen4exp::write_keys),
         ..QWEN35
     },
     Family {
