@@ -103,8 +103,8 @@ pub(super) fn usual_name(role: Role) -> &'static str {
     }
 }
 
-/// The name of a tensor of residual streams and their scale, or of a low-rank layer beside attention, or
-/// of embeddings of n-grams. Of AltUp's projections there is one for each stream but the first.
+/// The name of a tensor of residual streams and their scale, of a low-rank layer beside attention,
+/// or of embeddings of n-grams. Of AltUp's projections there is one for each stream but the first.
 fn stream_name(role: Role) -> &'static str {
     match role {
         Role::LayerOutputScale => "layer_scalar",

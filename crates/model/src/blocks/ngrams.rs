@@ -305,7 +305,7 @@ mod tests {
         };
         let of = |ids: [u32; 3]| {
             let [a, b, c] = ids;
-            [3 * a ^ 5 * b, 1000 + (3 * a ^ 5 * b ^ 7 * c)]
+            [(3 * a) ^ (5 * b), 1000 + ((3 * a) ^ (5 * b) ^ (7 * c))]
         };
         assert_eq!(rows(&[9, 8, 7]), of([7, 8, 9]));
         assert_eq!(rows(&[9, 2, 7]), of([7, 2, 2]));
