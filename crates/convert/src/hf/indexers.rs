@@ -13,8 +13,8 @@ use super::{
 };
 use crate::{Error, Tensor};
 
-/// The checkpoint's tensors of those that [`IdleIndexer::tensors`] lists: the projections of queries
-/// and keys are one.
+/// The checkpoint's tensors of those that [`IdleIndexer::tensors`] lists. The projections of
+/// queries and keys are one.
 const FROM: [&str; 4] = [
     "self_attn.indexer.index_qk_proj.weight",
     "self_attn.indexer.index_qk_proj.weight",

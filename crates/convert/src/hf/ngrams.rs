@@ -1,5 +1,5 @@
-//! Embeddings of n-grams: their keys, some of which are tensors in checkpoints, and their table,
-//! which checkpoints have in shards.
+//! Embeddings of n-grams: their keys, whose large numbers are tensors in checkpoints, and their
+//! table, which checkpoints have in shards.
 //!
 //! Source: llama.cpp's `conversion/qwen4exp.py`, but for the end of a text: transformers takes the
 //! first token of a list.
