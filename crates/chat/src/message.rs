@@ -143,18 +143,11 @@ impl Message {
             calls => calls.as_array()?,
         };
         let tool_calls = calls.iter().map(call_of_json).collect::<Option<Vec<_>>>()?;
-        let content = match &value["content"] {
-            Value::String(text) => text.clone(),
-            Value::Null => String::new(),
-            _ => return None,
-        };
+        let content = content_of_json(&value["content"])?;
         let text = |key: &str| value[key].as_str().map(str::to_owned);
-        let reasoning = || {
-            ["reasoning_content", "reasoning", "thinking"]
-                .into_iter()
-                .find_map(text)
-        };
-        let reasoning = reasoning();
+        let reasoning = ["reasoning_content", "reasoning", "thinking"]
+            .into_iter()
+            .find_map(text);
         let tool_call_id = text("tool_call_id");
         let name = text("name");
         Some(Self {
@@ -170,6 +163,14 @@ impl Message {
 
 fn call_json(call: &ToolCall) -> Value {
     json!({ "id": call.id, "type": "function", "function": { "name": call.name, "arguments": call.arguments } })
+}
+
+fn content_of_json(content: &Value) -> Option<String> {
+    match content {
+        Value::String(text) => Some(text.clone()),
+        Value::Null => Some(String::new()),
+        _ => None,
+    }
 }
 
 fn call_of_json(value: &Value) -> Option<ToolCall> {

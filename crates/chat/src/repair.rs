@@ -29,6 +29,16 @@ const REPAIRS: [Repair; 8] = [
     |messages| merged(with_user_first(in_words(messages, IsInWords::AllCalls))),
 ];
 
+/// The messages after each repair alone, then after the first few of them together.
+fn candidates(messages: &[Message]) -> impl Iterator<Item = Vec<Message>> {
+    let alone = REPAIRS.iter().map(|repair| repair(messages.to_vec()));
+    let cumulative = REPAIRS.iter().scan(messages.to_vec(), |repaired, repair| {
+        *repaired = repair(std::mem::take(repaired));
+        Some(repaired.clone())
+    });
+    alone.chain(cumulative)
+}
+
 /// The first rendering that succeeds, of these messages or of repaired ones.
 pub(super) fn first_accepted(
     messages: &[Message],
@@ -38,14 +48,9 @@ pub(super) fn first_accepted(
         Err(error) if error.may_be_repaired() => error,
         result => return result,
     };
-    let alone = REPAIRS.iter().map(|repair| repair(messages.to_vec()));
-    let cumulative = REPAIRS.iter().scan(messages.to_vec(), |repaired, repair| {
-        *repaired = repair(std::mem::take(repaired));
-        Some(repaired.clone())
-    });
     let mut tried = messages.to_vec();
     let mut n_left = n_candidates(messages);
-    for candidate in alone.chain(cumulative) {
+    for candidate in candidates(messages) {
         if candidate == messages || candidate == tried {
             continue;
         }

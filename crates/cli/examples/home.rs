@@ -70,6 +70,14 @@ struct Turn {
     reply: String,
 }
 
+impl Turn {
+    /// What the tool of call `i` returns, as the template writes it.
+    fn result(&self, i: usize) -> String {
+        let result = self.results.get(i).cloned();
+        python(&result.unwrap_or_else(|| json!({ "ok": true })))
+    }
+}
+
 fn done() -> String {
     "Done.".to_owned()
 }
@@ -111,6 +119,20 @@ struct Options {
     json: bool,
 }
 
+impl Default for Options {
+    fn default() -> Self {
+        let root = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
+        Self {
+            model: root.join("crates/cli/assets/home.gguf"),
+            cases: root.join("tools/builtin-model/home/test.jsonl"),
+            slice: None,
+            gate: false,
+            show: false,
+            json: false,
+        }
+    }
+}
+
 #[derive(Clone, Copy, Default)]
 struct Count {
     n: usize,
@@ -150,15 +172,7 @@ fn main() -> ExitCode {
 }
 
 fn options(mut args: impl Iterator<Item = String>) -> Result<Options> {
-    let root = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
-    let mut options = Options {
-        model: root.join("crates/cli/assets/home.gguf"),
-        cases: root.join("tools/builtin-model/home/test.jsonl"),
-        slice: None,
-        gate: false,
-        show: false,
-        json: false,
-    };
+    let mut options = Options::default();
     while let Some(arg) = args.next() {
         let mut value = || {
             args.next()
@@ -293,16 +307,8 @@ fn push(chat: &mut Chat, turn: &Turn) {
         });
         chat.push(Message::assistant_calling("", calls.collect()));
         for (i, call) in turn.calls.iter().enumerate() {
-            let result = turn
-                .results
-                .get(i)
-                .cloned()
-                .unwrap_or_else(|| json!({ "ok": true }));
-            chat.push(Message::tool(
-                format!("call{i}"),
-                &call.name,
-                python(&result),
-            ));
+            let id = format!("call{i}");
+            chat.push(Message::tool(id, &call.name, turn.result(i)));
         }
     }
     chat.push(Message::assistant(&turn.reply));

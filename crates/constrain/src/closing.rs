@@ -85,17 +85,8 @@ pub(super) fn short(
     let endless = || ConstraintError::Endless {
         n_tokens: tokens.len(),
     };
-    let alphabet = Alphabet {
-        end: if has_names {
-            grammars.tokenizer.n_vocab() as u32
-        } else {
-            0
-        },
-    };
-    let _memory = grammars.budget.reserve(
-        "grammar",
-        BYTES_PER_TOKEN * u64::from(alphabet.end) + (1 << 20),
-    )?;
+    let alphabet = Alphabet::new(grammars, has_names);
+    let _memory = grammars.budget.reserve("grammar", alphabet.n_bytes())?;
     let mut search = Search::new(grammars, grammar, alphabet, tokens).map_err(|_| endless())?;
     let near = search.by_breadth(NARROW).or_else(|| search.greedily());
     let staged = near.or_else(|| search.in_stages(&literals::of_grammar(grammar)));
@@ -111,6 +102,20 @@ struct Alphabet {
 }
 
 impl Alphabet {
+    fn new(grammars: &Grammars, has_names: bool) -> Self {
+        let end = if has_names {
+            grammars.tokenizer.n_vocab() as u32
+        } else {
+            0
+        };
+        Self { end }
+    }
+
+    /// Memory of a search over these symbols.
+    fn n_bytes(&self) -> u64 {
+        BYTES_PER_TOKEN * u64::from(self.end) + (1 << 20)
+    }
+
     fn byte(&self, byte: u8) -> u32 {
         self.end + 1 + u32::from(byte)
     }
@@ -127,6 +132,16 @@ impl Alphabet {
         names
             .chain((0..=255).map(|byte| if byte == 0xff { Vec::new() } else { vec![byte] }))
             .collect()
+    }
+
+    /// The symbols of a token: its name, or its bytes.
+    fn symbols(&self, grammars: &Grammars, id: u32) -> Vec<u32> {
+        let bytes = word(&grammars.tokenizer, id);
+        if is_name(&bytes) {
+            vec![id]
+        } else {
+            bytes.iter().map(|&b| self.byte(b)).collect()
+        }
     }
 
     fn spell(&self, path: &[u32]) -> Vec<Closing> {
@@ -168,14 +183,8 @@ impl Search {
         let factory = factory(&env).map_err(|error| error.to_string())?;
         let mut matcher = parser(&factory, grammar.clone())?;
         for &id in tokens {
-            let bytes = word(&grammars.tokenizer, id);
-            let symbols = if is_name(&bytes) {
-                vec![id]
-            } else {
-                bytes.iter().map(|&b| alphabet.byte(b)).collect()
-            };
             matcher
-                .consume_tokens(&symbols)
+                .consume_tokens(&alphabet.symbols(grammars, id))
                 .map_err(|error| error.to_string())?;
         }
         let fresh = matcher.deep_clone();

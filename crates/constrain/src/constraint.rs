@@ -79,6 +79,18 @@ impl Constraint {
         Ok(format!("reply: %json {schema}\n"))
     }
 
+    fn check_size(&self, text: &str) -> Result<(), ConstraintError> {
+        let max = if matches!(self, Self::Schema(_)) {
+            MAX_SCHEMA_BYTES
+        } else {
+            MAX_GRAMMAR_BYTES
+        };
+        if text.len() > max {
+            return Err(self.error(format!("{} bytes, expected at most {max}", text.len())));
+        }
+        Ok(())
+    }
+
     /// As a grammar of llguidance.
     pub(crate) fn grammar(&self) -> Result<TopLevelGrammar, ConstraintError> {
         let (Self::Schema(text) | Self::Regex(text) | Self::Lark(text) | Self::Gbnf(text)) = self
@@ -92,14 +104,7 @@ impl Constraint {
                 "start: SPACE? {start}\n{JSON}"
             )));
         };
-        let max = if matches!(self, Self::Schema(_)) {
-            MAX_SCHEMA_BYTES
-        } else {
-            MAX_GRAMMAR_BYTES
-        };
-        if text.len() > max {
-            return Err(self.error(format!("{} bytes, expected at most {max}", text.len())));
-        }
+        self.check_size(text)?;
         match self {
             Self::Schema(_) => Ok(TopLevelGrammar::from_json_schema(schema::parse(text)?)),
             Self::Regex(_) => Ok(TopLevelGrammar::from_regex(text)),

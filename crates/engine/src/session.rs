@@ -332,13 +332,7 @@ impl Session {
         let row_bytes = 4 * self.engine.spec().n_vocab;
         let room = self.engine.budget().left().min(MAX_LOGITS_BYTES as u64) as usize;
         let n_rows = (room / row_bytes).clamp(1, self.n_batch);
-        // The buffer never shrinks, and neither does its reservation.
-        if n_rows * row_bytes > self.logits_memory.bytes() as usize {
-            self.logits_memory = self
-                .engine
-                .budget()
-                .reserve("logits", (n_rows * row_bytes) as u64)?;
-        }
+        self.reserve_logits(n_rows * row_bytes)?;
         for chunk in ids.chunks(n_rows) {
             let pos = self.tokens.len();
             self.step(chunk, |_| Want::Logits, None)?;
@@ -503,13 +497,16 @@ impl Session {
         Ok(())
     }
 
-    /// Evaluates tokens as one batch, with a checkpoint behind token `checkpoint` of them.
-    fn step(
-        &mut self,
-        ids: &[u32],
-        want: impl Fn(usize) -> Want,
-        checkpoint: Option<usize>,
-    ) -> Result<(), Error> {
+    /// Reserves memory for logits. Their buffer never shrinks, and neither does its reservation.
+    fn reserve_logits(&mut self, n_bytes: usize) -> Result<(), Error> {
+        if n_bytes > self.logits_memory.bytes() as usize {
+            let budget = self.engine.budget();
+            self.logits_memory = budget.reserve("logits", n_bytes as u64)?;
+        }
+        Ok(())
+    }
+
+    fn fill_batch(&mut self, ids: &[u32], want: impl Fn(usize) -> Want, checkpoint: Option<usize>) {
         self.batch.clear();
         let pos = self.n_cached();
         for (i, &id) in ids.iter().enumerate() {
@@ -518,6 +515,16 @@ impl Session {
                 self.batch.mark_checkpoint();
             }
         }
+    }
+
+    /// Evaluates tokens as one batch, with a checkpoint behind token `checkpoint` of them.
+    fn step(
+        &mut self,
+        ids: &[u32],
+        want: impl Fn(usize) -> Want,
+        checkpoint: Option<usize>,
+    ) -> Result<(), Error> {
+        self.fill_batch(ids, want, checkpoint);
         self.last = None;
         executor(&self.executor).step(&self.batch, &mut self.out)?;
         let n_before = self.tokens.len();

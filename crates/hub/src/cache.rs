@@ -7,7 +7,7 @@ use std::{
     fs::{self, File},
     io,
     path::{Path, PathBuf},
-    time::SystemTime,
+    time::{Duration, SystemTime},
 };
 
 use crate::{
@@ -106,13 +106,10 @@ impl Cache {
         let asked = self.commit_of(&request.repo, &request.revision);
         let is_only = request.revision != Revision::default();
         commits.retain(|commit| !is_only || Some(commit) == asked.as_ref());
-        let age = |commit: &String| {
-            let written = fs::metadata(directory.join(commit)).and_then(|meta| meta.modified());
-            written
-                .ok()
-                .and_then(|time| SystemTime::now().duration_since(time).ok())
-        };
-        commits.sort_by_cached_key(|commit| (Some(commit) != asked.as_ref(), age(commit)));
+        commits.sort_by_cached_key(|commit| {
+            let age = age(&directory.join(commit));
+            (Some(commit) != asked.as_ref(), age)
+        });
         Ok(commits)
     }
 
@@ -260,6 +257,12 @@ fn symlink(target: &Path, link: &Path) -> io::Result<()> {
 #[cfg(not(any(unix, windows)))]
 fn symlink(_: &Path, _: &Path) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
+}
+
+/// The time since a path was written; `None` if it is not known.
+fn age(path: &Path) -> Option<Duration> {
+    let written = fs::metadata(path).and_then(|meta| meta.modified()).ok()?;
+    SystemTime::now().duration_since(written).ok()
 }
 
 /// The names in a directory; none if the directory does not exist.

@@ -37,6 +37,14 @@ pub(crate) struct Download<'a> {
     pub(crate) entry: &'a TreeEntry,
 }
 
+/// The ETag of a response, if it stands for exact bytes (a weak one does not).
+fn strong_etag(response: &HubResponse) -> Option<String> {
+    response
+        .header("etag")
+        .filter(|etag| etag.starts_with('"'))
+        .map(str::to_owned)
+}
+
 /// Callback for progress events.
 pub(crate) type OnEvent<'a> = &'a mut dyn FnMut(Event<'_>);
 
@@ -107,10 +115,7 @@ impl Download<'_> {
             }
             _ => self.check_whole(&response, partial)?,
         }
-        partial.etag = response
-            .header("etag")
-            .filter(|etag| etag.starts_with('"'))
-            .map(str::to_owned);
+        partial.etag = strong_etag(&response);
         copy(&mut response, partial, on_event)
     }
 

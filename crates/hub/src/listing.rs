@@ -59,12 +59,7 @@ impl HubApi<'_> {
         for _ in 0..MAX_PAGES {
             let Some(url) = next else { return Ok(entries) };
             let (json, following) = self.json(&url)?;
-            let page = json
-                .as_array()
-                .ok_or_else(|| invalid_response(&url, "the response is no list of files"))?;
-            for value in page.iter().filter(|value| value["type"] == "file") {
-                entries.push(entry(&url, value)?);
-            }
+            entries.extend(files_of_page(&url, &json)?);
             next = following;
             if entries.len() > MAX_FILES {
                 break;
@@ -142,11 +137,18 @@ fn invalid_response(url: &Url, why: &str) -> Error {
     }
 }
 
-fn entry(url: &Url, value: &Value) -> Result<TreeEntry, Error> {
-    let path = value["path"]
-        .as_str()
-        .ok_or_else(|| invalid_response(url, "a file without a path"))?;
-    check_path("the hub lists a file", path)?;
+/// The files in one page of a list.
+fn files_of_page(url: &Url, json: &Value) -> Result<Vec<TreeEntry>, Error> {
+    let page = json
+        .as_array()
+        .ok_or_else(|| invalid_response(url, "the response is no list of files"))?;
+    page.iter()
+        .filter(|value| value["type"] == "file")
+        .map(|value| entry(url, value))
+        .collect()
+}
+
+fn size_and_digest(value: &Value) -> Option<(u64, Digest)> {
     let lfs = value.get("lfs").filter(|lfs| lfs.is_object());
     let (bytes, digest) = match lfs {
         Some(lfs) => {
@@ -160,8 +162,15 @@ fn entry(url: &Url, value: &Value) -> Result<TreeEntry, Error> {
             value["oid"].as_str().and_then(Digest::git_blob),
         ),
     };
-    let sized = bytes.as_u64().zip(digest);
-    let (bytes, digest) = sized.ok_or_else(|| {
+    bytes.as_u64().zip(digest)
+}
+
+fn entry(url: &Url, value: &Value) -> Result<TreeEntry, Error> {
+    let path = value["path"]
+        .as_str()
+        .ok_or_else(|| invalid_response(url, "a file without a path"))?;
+    check_path("the hub lists a file", path)?;
+    let (bytes, digest) = size_and_digest(value).ok_or_else(|| {
         invalid_response(url, &format!("no size or no hash of the file {path:?}"))
     })?;
     Ok(TreeEntry {

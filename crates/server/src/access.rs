@@ -54,6 +54,20 @@ pub(crate) enum Readers {
     Origin(HeaderValue),
 }
 
+impl Readers {
+    fn of_origin(headers: &HeaderMap) -> Self {
+        headers
+            .get(header::ORIGIN)
+            .map_or(Self::SameSite, |value| Self::Origin(value.clone()))
+    }
+}
+
+/// The text of a header, empty if it is not ASCII.
+fn text(headers: &HeaderMap, name: header::HeaderName) -> Option<&str> {
+    let value = headers.get(name)?;
+    Some(value.to_str().unwrap_or_default())
+}
+
 /// Schemes of origins of apps on this machine; no web site can have one of them.
 const APP_SCHEMES: [&str; 9] = [
     "app",
@@ -88,13 +102,8 @@ impl Access<'_> {
     /// # Errors
     /// An [`ApiError`] that names the option which would admit the request.
     pub(crate) fn admit(&self, headers: &HeaderMap) -> Result<Readers, ApiError> {
-        let text = |name| {
-            headers
-                .get(name)
-                .map(|value: &HeaderValue| value.to_str().unwrap_or_default())
-        };
-        let host = text(header::HOST);
-        let origin = text(header::ORIGIN);
+        let host = text(headers, header::HOST);
+        let origin = text(headers, header::ORIGIN);
         if self.has_keys {
             return Ok(self.readers_with_key(headers));
         }
@@ -104,9 +113,9 @@ impl Access<'_> {
         match origin {
             None => Ok(Readers::SameSite),
             Some(origin) if self.is_ours(origin, host) => Ok(Readers::SameSite),
-            Some(origin) if is_app(origin) || self.is_listed(origin) => Ok(headers
-                .get(header::ORIGIN)
-                .map_or(Readers::SameSite, |value| Readers::Origin(value.clone()))),
+            Some(origin) if is_app(origin) || self.is_listed(origin) => {
+                Ok(Readers::of_origin(headers))
+            }
             Some(origin) => Err(ApiError::foreign_origin(origin)),
         }
     }

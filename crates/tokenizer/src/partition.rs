@@ -32,6 +32,25 @@ struct OfLength {
     last: ByteSet,
 }
 
+impl OfLength {
+    /// The entry for tokens of `n_bytes` in a list that has the longest first.
+    fn find_or_insert(lengths: &mut Vec<Self>, n_bytes: usize) -> &mut Self {
+        let at = match lengths.binary_search_by(|l| n_bytes.cmp(&l.n_bytes)) {
+            Ok(at) => at,
+            Err(at) => {
+                let new = Self {
+                    n_bytes,
+                    first: ByteSet::EMPTY,
+                    last: ByteSet::EMPTY,
+                };
+                lengths.insert(at, new);
+                at
+            }
+        };
+        &mut lengths[at]
+    }
+}
+
 /// Ids of tokens that also consume the white space before them (`lstrip`) or after them (`rstrip`),
 /// sorted.
 #[derive(Default)]
@@ -56,22 +75,9 @@ impl Partition {
             if !accepts(vocab.kind(id)) || text.len() > MAX_BYTES {
                 continue;
             }
-            let at = match lengths.binary_search_by(|l| text.len().cmp(&l.n_bytes)) {
-                Ok(at) => at,
-                Err(at) => {
-                    lengths.insert(
-                        at,
-                        OfLength {
-                            n_bytes: text.len(),
-                            first: ByteSet::EMPTY,
-                            last: ByteSet::EMPTY,
-                        },
-                    );
-                    at
-                }
-            };
-            lengths[at].first.insert(first);
-            lengths[at].last.insert(last);
+            let of_length = OfLength::find_or_insert(&mut lengths, text.len());
+            of_length.first.insert(first);
+            of_length.last.insert(last);
         }
         Self { accepts, lengths }
     }

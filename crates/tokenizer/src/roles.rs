@@ -244,6 +244,13 @@ impl Roles {
         }
         self.eog
             .extend([self.eos, self.eot, self.eom].into_iter().flatten());
+        self.exempt_ends_of_parts(vocab);
+        self.eog.sort_unstable();
+        self.eog.dedup();
+    }
+
+    /// Removes tokens that end a part of an answer in some families, and answers in others.
+    fn exempt_ends_of_parts(&mut self, vocab: &mut Vocab) {
         let has = |text: &str| self.ends_at(vocab, text);
         let is_gpt_oss = has("<|return|>") && has("<|call|>");
         let is_solar_open = has("<|calls|>") && has("<|flush|>");
@@ -254,8 +261,6 @@ impl Roles {
         if is_plain_s {
             self.exempt(vocab, "</s>", TokenKind::Normal);
         }
-        self.eog.sort_unstable();
-        self.eog.dedup();
     }
 
     /// Whether the token with this text ends a generation.

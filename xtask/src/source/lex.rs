@@ -65,10 +65,7 @@ fn measure(rest: &str, first: char) -> (Option<TokenKind>, usize) {
     if first.is_whitespace() {
         (None, first.len_utf8())
     } else if rest.starts_with("//") {
-        (
-            Some(TokenKind::Comment),
-            rest.find('\n').unwrap_or(rest.len()),
-        )
+        (Some(TokenKind::Comment), line_comment(rest))
     } else if rest.starts_with("/*") {
         (Some(TokenKind::Comment), block_comment(rest))
     } else if let Some(len) = string(rest) {
@@ -98,6 +95,11 @@ fn word(rest: &str) -> usize {
         Some(raw) if raw.starts_with(is_word_start) => 2 + word_tail(raw),
         _ => word_tail(rest),
     }
+}
+
+/// Length of a comment that ends with its line.
+fn line_comment(rest: &str) -> usize {
+    rest.find('\n').unwrap_or(rest.len())
 }
 
 /// Length of a block comment; they nest.

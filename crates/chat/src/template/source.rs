@@ -428,6 +428,14 @@ impl<'a> Rewriter<'_, 'a> {
         Ok(())
     }
 
+    /// Copies a literal in brackets as the argument of a call that weighs it.
+    fn weighed_brackets(&mut self) -> Result<(), TemplateError> {
+        self.call_weighed(self.out.len());
+        self.brackets()?;
+        self.out.push(')');
+        Ok(())
+    }
+
     /// Copies one token, or everything that belongs to it.
     fn step(
         &mut self,
@@ -438,12 +446,7 @@ impl<'a> Rewriter<'_, 'a> {
         let is_operand = before.is_operand();
         match token {
             Token::Sign("(" | "[" | "{") if is_operand => self.brackets(),
-            Token::Sign("(" | "[" | "{") => {
-                self.call_weighed(self.out.len());
-                self.brackets()?;
-                self.out.push(')');
-                Ok(())
-            }
+            Token::Sign("(" | "[" | "{") => self.weighed_brackets(),
             Token::Sign("%") if !binds && is_operand => self.remainder(),
             Token::Sign(sign) if COMPARISONS.contains(&sign) => self.comparison(),
             Token::Word("in") if is_operand || before == Token::Word("not") => self.comparison(),

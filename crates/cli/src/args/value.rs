@@ -142,25 +142,29 @@ pub(crate) fn budget(text: &str) -> Result<RamBudget, String> {
     }
 }
 
-/// A number of bytes with a unit of 1024, such as `256M`, `1.5G`, `64MiB`.
-pub(crate) fn size(text: &str) -> Result<u64, String> {
-    let end = text
-        .find(|c: char| !c.is_ascii_digit() && c != '.')
-        .unwrap_or(text.len());
-    let (number, unit) = text.split_at(end);
-    let unit = match unit.to_ascii_lowercase().as_str() {
+/// The power of two that a unit of bytes stands for.
+fn exponent(unit: &str) -> Option<u8> {
+    match unit.to_ascii_lowercase().as_str() {
         "b" => Some(0),
         "k" | "kb" | "kib" => Some(10),
         "m" | "mb" | "mib" => Some(20),
         "g" | "gb" | "gib" => Some(30),
         "t" | "tb" | "tib" => Some(40),
         _ => None,
-    };
+    }
+}
+
+/// A number of bytes with a unit of 1024, such as `256M`, `1.5G`, `64MiB`.
+pub(crate) fn size(text: &str) -> Result<u64, String> {
+    let end = text
+        .find(|c: char| !c.is_ascii_digit() && c != '.')
+        .unwrap_or(text.len());
+    let (number, unit) = text.split_at(end);
     let bytes = number
         .parse::<f64>()
         .ok()
-        .zip(unit)
-        .map(|(number, shift)| number * f64::from(shift).exp2());
+        .zip(exponent(unit))
+        .map(|(number, exponent)| number * f64::from(exponent).exp2());
     match bytes {
         Some(bytes) if (1.0..1e18).contains(&bytes) => Ok(bytes as u64),
         _ => Err(

@@ -69,6 +69,12 @@ struct ToolPrompt {
     cache: DiskCache,
 }
 
+fn message_text(prompt: Vec<u8>) -> Result<String, Failure> {
+    String::from_utf8(prompt).map_err(|_| {
+        Failure::Usage("with --tools the prompt is a message, which must be UTF-8".to_owned())
+    })
+}
+
 /// Loads the model and reads the message.
 fn prepare(
     args: &RunArgs,
@@ -83,9 +89,7 @@ fn prepare(
     }
     let mut chat = conversation::open(&engine, &options.session, None)?;
     let limit = TextLimit::of_prompt(&engine, chat.session());
-    let text = String::from_utf8(request.prompt.read(&limit)?).map_err(|_| {
-        Failure::Usage("with --tools the prompt is a message, which must be UTF-8".to_owned())
-    })?;
+    let text = message_text(request.prompt.read(&limit)?)?;
     chat.set_tools(request.tools);
     chat.push(Message::user(text));
     if let Some(cache) = request.cache.into_prompt_cache() {

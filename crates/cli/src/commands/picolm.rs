@@ -76,20 +76,7 @@ pub(crate) struct PicolmArgs {
 }
 
 pub(super) fn run(args: PicolmArgs) -> Result<(), Failure> {
-    let options = GenerateOptions {
-        n_predict: args.n_predict,
-        sampling: sampling(&args),
-        ..GenerateOptions::default()
-    };
-    let options = if args.json {
-        constraint::apply(&ConstraintFlags::json(), options)?
-    } else {
-        options
-    };
-    options
-        .sampling
-        .validate()
-        .map_err(|error| Failure::Usage(error.explain(flag)))?;
+    let options = generate_options(&args)?;
     let n_threads = args
         .n_threads
         .unwrap_or_else(|| DEFAULT_THREADS.min(Pool::default_threads()));
@@ -109,6 +96,24 @@ pub(super) fn run(args: PicolmArgs) -> Result<(), Failure> {
         inputs: InputFiles::default(),
     };
     run.execute(prompt)
+}
+
+fn generate_options(args: &PicolmArgs) -> Result<GenerateOptions, Failure> {
+    let options = GenerateOptions {
+        n_predict: args.n_predict,
+        sampling: sampling(args),
+        ..GenerateOptions::default()
+    };
+    let options = if args.json {
+        constraint::apply(&ConstraintFlags::json(), options)?
+    } else {
+        options
+    };
+    options
+        .sampling
+        .validate()
+        .map_err(|error| Failure::Usage(error.explain(flag)))?;
+    Ok(options)
 }
 
 /// Temperature and top-p; all other samplers are off.

@@ -154,24 +154,20 @@ impl DownloadProgress {
         }
     }
 
+    fn start_file(&mut self, file: &str, bytes: u64) {
+        self.done += self.file_bytes;
+        self.file_bytes = bytes;
+        self.file_done = 0;
+        self.name = short(file);
+    }
+
     fn show(&mut self, event: Event<'_>) {
         match event {
             Event::Selected { bytes, .. } => self.total = bytes,
-            Event::Started { file, bytes } => {
-                self.done += self.file_bytes;
-                self.file_bytes = bytes;
-                self.file_done = 0;
-                self.name = short(file);
-            }
+            Event::Started { file, bytes } => self.start_file(file, bytes),
             Event::Resuming { bytes, .. } => {
                 self.file_done = bytes;
-                self.frame(|line| {
-                    format!(
-                        "checking what is there of {}: {}",
-                        line.name,
-                        self::bytes(bytes)
-                    )
-                });
+                self.frame(Self::checking);
             }
             Event::Received { bytes, .. } => {
                 self.received += bytes - self.file_done.min(bytes);
@@ -197,6 +193,11 @@ impl DownloadProgress {
             self.progress.busy(|| text);
             self.shown = Some(Instant::now());
         }
+    }
+
+    fn checking(&self) -> String {
+        let there = bytes(self.file_done);
+        format!("checking what is there of {}: {there}", self.name)
     }
 
     fn figures(&self) -> String {

@@ -87,20 +87,22 @@ pub(super) fn for_missing(model: &Path) -> Option<String> {
 /// The most models that an error names.
 const MAX_NAMED: usize = 3;
 
+fn is_model(path: &Path) -> bool {
+    path.extension()
+        .is_some_and(|e| e.eq_ignore_ascii_case("gguf"))
+}
+
 /// The names of the models in the directory of a MODEL that does not exist.
 fn models_beside(model: &Path) -> Option<String> {
     let directory = model
         .parent()
         .filter(|path| !path.as_os_str().is_empty())
         .unwrap_or(Path::new("."));
-    let paths = std::fs::read_dir(directory)
+    let models = std::fs::read_dir(directory)
         .ok()?
         .flatten()
-        .map(|entry| entry.path());
-    let models = paths.filter(|path| {
-        path.extension()
-            .is_some_and(|e| e.eq_ignore_ascii_case("gguf"))
-    });
+        .map(|entry| entry.path())
+        .filter(|path| is_model(path));
     let mut names: Vec<String> = models.map(|path| path.display().to_string()).collect();
     names.sort();
     let more = names.len().saturating_sub(MAX_NAMED);

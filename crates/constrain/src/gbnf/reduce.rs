@@ -230,12 +230,18 @@ struct Movable {
     size: usize,
 }
 
-fn movable_rules(grammar: &Grammar) -> Vec<Option<Movable>> {
+/// How often each rule is named.
+fn count_uses(grammar: &Grammar) -> Vec<usize> {
     let mut n_uses = vec![0_usize; grammar.bodies.len()];
     grammar
         .bodies
         .iter()
         .for_each(|body| body.each_rule(&mut |named| n_uses[named] += 1));
+    n_uses
+}
+
+fn movable_rules(grammar: &Grammar) -> Vec<Option<Movable>> {
+    let n_uses = count_uses(grammar);
     let is_movable = |rule: usize, body: &Expr| {
         let mut is_closed = true;
         body.each_rule(&mut |_| is_closed = false);

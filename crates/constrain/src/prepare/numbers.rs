@@ -30,6 +30,15 @@ pub(super) struct Multiple {
     exp: u32,
 }
 
+impl Multiple {
+    /// Whether every integer is a multiple of it, as for 0.25.
+    fn divides_integers(&self) -> bool {
+        10_u128
+            .checked_pow(self.exp)
+            .is_some_and(|one| one % u128::from(self.coef) == 0)
+    }
+}
+
 /// A bound, and whether it is allowed itself.
 #[derive(Clone, Copy)]
 struct Bound<'a> {
@@ -49,12 +58,7 @@ impl Walk<'_> {
         if is_number {
             self.floats(node, &mins, &maxs)?;
         } else {
-            let (low, high) = of_format(node);
-            let highest = maxs.iter().map(|bound| -least_of_opposite(bound));
-            let range = IntegerRange {
-                min: mins.iter().map(least).chain(low).max(),
-                max: highest.chain(high).min(),
-            };
+            let range = IntegerRange::of(node, &mins, &maxs);
             self.integers(node, range)?;
         }
         if let Some(multiple) = multiple {
@@ -137,10 +141,7 @@ impl Walk<'_> {
         let Some(value) = node.keys.get("multipleOf") else {
             return Ok(None);
         };
-        let number = value
-            .as_f64()
-            .filter(|number| *number > 0.0 && number.is_finite());
-        let Some(number) = number else {
+        let Some(number) = positive(value) else {
             return Err(node.flaw(format!(
                 "\"multipleOf\" is {value}, expected a number above 0"
             )));
@@ -153,11 +154,7 @@ impl Walk<'_> {
             self.give_up(node, "multipleOf", "the number has too many digits")?;
             return Ok(None);
         };
-        // Every integer is a multiple of 0.25.
-        let is_idle = !is_number
-            && 10_u128
-                .checked_pow(multiple.exp)
-                .is_some_and(|one| one % u128::from(multiple.coef) == 0);
+        let is_idle = !is_number && multiple.divides_integers();
         Ok(Some(multiple).filter(|_| !is_idle))
     }
 
@@ -220,6 +217,18 @@ fn set_bound(
 struct IntegerRange {
     min: Option<i128>,
     max: Option<i128>,
+}
+
+impl IntegerRange {
+    /// The integers within all bounds and the format of a node.
+    fn of(node: &Node<'_>, mins: &[Bound<'_>], maxs: &[Bound<'_>]) -> Self {
+        let (low, high) = of_format(node);
+        let highest = maxs.iter().map(|bound| -least_of_opposite(bound));
+        Self {
+            min: mins.iter().map(least).chain(low).max(),
+            max: highest.chain(high).min(),
+        }
+    }
 }
 
 impl IntegerRange {
@@ -333,6 +342,16 @@ impl FloatBound {
     }
 }
 
+fn distinct(multiples: &[Multiple]) -> Vec<Multiple> {
+    let mut distinct: Vec<Multiple> = Vec::new();
+    multiples.iter().for_each(|one| {
+        if !distinct.contains(one) {
+            distinct.push(*one)
+        }
+    });
+    distinct
+}
+
 /// llguidance multiplies those that must hold together, in 32 bits.
 pub(super) fn check_products(multiples: &[Multiple]) -> Result<(), Flaw> {
     let exp = multiples
@@ -340,12 +359,7 @@ pub(super) fn check_products(multiples: &[Multiple]) -> Result<(), Flaw> {
         .map(|multiple| multiple.exp)
         .max()
         .unwrap_or(0);
-    let mut distinct: Vec<Multiple> = Vec::new();
-    multiples.iter().for_each(|one| {
-        if !distinct.contains(one) {
-            distinct.push(*one)
-        }
-    });
+    let distinct = distinct(multiples);
     let scaled = distinct
         .iter()
         .map(|one| Some(u64::from(one.coef) * 10_u64.checked_pow(exp - one.exp)?));
@@ -376,6 +390,12 @@ fn can_be_counted(coef: u64, exp: u32) -> bool {
 fn is_alone(node: &Node<'_>) -> bool {
     let others = ["enum", "const", "$ref", "allOf", "anyOf", "oneOf"];
     node.place == Extent::Whole && !others.iter().any(|key| node.keys.contains_key(*key))
+}
+
+fn positive(value: &Value) -> Option<f64> {
+    value
+        .as_f64()
+        .filter(|number| *number > 0.0 && number.is_finite())
 }
 
 /// All bounds of one side.

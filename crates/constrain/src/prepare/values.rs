@@ -1,7 +1,7 @@
 //! `const` and `enum`: whether their values can be written, and whether two schemas have some in
 //! common.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::{Flaw, Node, SchemaObject, Walk, numbers::is_exact};
 use crate::schema::subschemas;
@@ -223,9 +223,14 @@ fn has_free_names(schema: &Value) -> bool {
     if is_combined && !keys.contains_key("type") {
         return below();
     }
+    is_open(keys) || below()
+}
+
+/// Whether a schema admits properties or items that it does not list.
+fn is_open(keys: &Map<String, Value>) -> bool {
     let types = types(keys);
-    let is_open = keys.get("additionalProperties") != Some(&Value::Bool(false))
+    let has_any_name = keys.get("additionalProperties") != Some(&Value::Bool(false))
         || keys.contains_key("patternProperties");
     let has_any_item = !keys.contains_key("items") && keys.get("maxItems") != Some(&json!(0));
-    (types.contains(&"object") && is_open) || (types.contains(&"array") && has_any_item) || below()
+    (types.contains(&"object") && has_any_name) || (types.contains(&"array") && has_any_item)
 }

@@ -111,23 +111,7 @@ impl ConstraintState {
             return Ok(guide.forced(max)?);
         };
         probe.push(token, &guide.token_bytes(token));
-        let mut forced = Vec::new();
-        // Tokens of a name are never forced, so that the probe sees the model's logits for each.
-        while forced.len() < max && !probe.is_in_name() {
-            let n = if probe.is_open() {
-                1
-            } else {
-                max - forced.len()
-            };
-            let next = guide.forced(n)?;
-            if next.is_empty() {
-                break;
-            }
-            next.iter()
-                .for_each(|&id| probe.push(id, &guide.token_bytes(id)));
-            forced.extend(next);
-        }
-        Ok(forced)
+        force_probed(guide, probe, max)
     }
 
     /// Whether an end-of-generation token ends the text here: a grammar may have such a token in
@@ -194,4 +178,29 @@ impl ConstraintState {
         });
         Ok(texts.collect())
     }
+}
+
+/// Forces at most `max` tokens, and shows each to the probe. Tokens of a name are never forced, so
+/// that the probe sees the model's logits for each.
+fn force_probed(
+    guide: &mut Guide,
+    probe: &mut ToolCallProbe,
+    max: usize,
+) -> Result<Vec<u32>, Error> {
+    let mut forced = Vec::new();
+    while forced.len() < max && !probe.is_in_name() {
+        let n = if probe.is_open() {
+            1
+        } else {
+            max - forced.len()
+        };
+        let next = guide.forced(n)?;
+        if next.is_empty() {
+            break;
+        }
+        next.iter()
+            .for_each(|&id| probe.push(id, &guide.token_bytes(id)));
+        forced.extend(next);
+    }
+    Ok(forced)
 }

@@ -122,6 +122,17 @@ pub(super) struct DirectoryEntry {
     pub(super) last_use: Option<SystemTime>,
 }
 
+impl DirectoryEntry {
+    fn new(name: FileName, path: PathBuf, meta: &fs::Metadata) -> Self {
+        Self {
+            name,
+            path,
+            bytes: meta.len(),
+            last_use: meta.modified().ok(),
+        }
+    }
+}
+
 /// The cache files of a directory.
 #[derive(Debug, Default)]
 pub(super) struct Listing {
@@ -146,13 +157,8 @@ impl Listing {
             // A file without metadata was just removed by another process.
             match (FileName::parse(&text), file.metadata()) {
                 (Some(name), Ok(meta)) => {
-                    let last_use = meta.modified().ok();
-                    listing.entries.push(DirectoryEntry {
-                        name,
-                        path: file.path(),
-                        bytes: meta.len(),
-                        last_use,
-                    });
+                    let entry = DirectoryEntry::new(name, file.path(), &meta);
+                    listing.entries.push(entry);
                 }
                 (None, Ok(meta)) if unfinished.is_some() => {
                     listing.unfinished.push((file.path(), meta.len()))

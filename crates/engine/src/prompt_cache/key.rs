@@ -9,7 +9,7 @@
 //! the instruction set, because products with float weights round differently on another one. The
 //! state header has the shapes and element types of the KV cache, and the RoPE regime.
 
-use atta_model::{Executor, SeqId};
+use atta_model::{Executor, SeqId, spec::LayerSpec};
 use blake3::Hasher;
 
 use super::segment::VERSION;
@@ -20,6 +20,12 @@ pub(crate) const KEY_BYTES: usize = 32;
 /// Version of the numerics. Raise it when a change of kernels or of the forward pass changes bits
 /// of the KV cache within one version of the program.
 const NUMERICS: u32 = 1;
+
+/// The RoPE of a layer, empty without attention.
+fn rope_text(layer: &LayerSpec) -> String {
+    let rope = layer.attention().map(|a| &a.rope);
+    rope.map_or_else(String::new, |rope| format!("{rope:?}"))
+}
 
 /// A hash of everything that a state depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,11 +45,7 @@ impl Key {
         parts.add(&engine.identity()?.0);
         parts.add(executor.info().numerics.as_bytes());
         for layer in &engine.spec().layers {
-            let rope = layer.attention().map(|a| &a.rope);
-            parts.add(
-                rope.map_or_else(String::new, |rope| format!("{rope:?}"))
-                    .as_bytes(),
-            );
+            parts.add(rope_text(layer).as_bytes());
         }
         let mut header = Vec::new();
         executor.export(seq, 0..0, &mut header)?;

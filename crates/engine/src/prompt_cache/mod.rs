@@ -373,34 +373,38 @@ impl Session {
         let wanted = &ids[..ids.len().saturating_sub(1).min(self.n_ctx())];
         let mut notes = Vec::new();
         if n_min <= wanted.len() {
-            let root = self.root()?;
-            let found = cache.look_up(
-                &Lookup {
-                    root,
-                    ids: wanted,
-                    n_min,
-                },
-                &mut notes,
-            );
-            if !found.is_empty() {
-                let filled = cache.fill(
-                    self.executor().as_mut(),
-                    self.seq,
-                    found,
-                    wanted,
-                    &mut notes,
-                )?;
-                if let Some(n) = filled {
-                    self.set_tokens(&wanted[..n]);
-                    self.n_saved = n;
-                }
-            }
+            let lookup = Lookup {
+                root: self.root()?,
+                ids: wanted,
+                n_min,
+            };
+            self.fill_from(cache, &lookup, &mut notes)?;
         }
         Ok(PrefixHit {
             n_tokens: self.tokens().len(),
             time: start.elapsed(),
             notes,
         })
+    }
+
+    /// Restores the cached prefix, if there is one that is long enough.
+    fn fill_from(
+        &mut self,
+        cache: &PromptCache,
+        lookup: &Lookup<'_>,
+        notes: &mut Vec<String>,
+    ) -> Result<(), Error> {
+        let found = cache.look_up(lookup, notes);
+        if found.is_empty() {
+            return Ok(());
+        }
+        let ids = lookup.ids;
+        let filled = cache.fill(self.executor().as_mut(), self.seq, found, ids, notes)?;
+        if let Some(n) = filled {
+            self.set_tokens(&ids[..n]);
+            self.n_saved = n;
+        }
+        Ok(())
     }
 
     /// Key of the empty text.

@@ -106,16 +106,21 @@ impl Sampler {
         self.penalties.apply(logits, history);
         self.dry.apply(logits, history);
         sigma::top_n_sigma(logits, self.sampling.top_n_sigma);
+        self.gather(logits);
+        self.draw().unwrap_or_else(|| last_resort(logits))
+    }
+
+    /// Gathers the candidates, and applies the filters that go by probability.
+    fn gather(&mut self, logits: &[f32]) {
         if self.sampling.temperature == 0.0 {
             self.candidates.gather(logits, 1);
-        } else {
-            self.candidates
-                .gather(logits, limit(self.sampling.top_k, self.n_vocab));
-            filters::typical(&mut self.candidates, self.sampling.typical);
-            filters::top_p(&mut self.candidates, self.sampling.top_p);
-            filters::min_p(&mut self.candidates, self.sampling.min_p);
+            return;
         }
-        self.draw().unwrap_or_else(|| last_resort(logits))
+        self.candidates
+            .gather(logits, limit(self.sampling.top_k, self.n_vocab));
+        filters::typical(&mut self.candidates, self.sampling.typical);
+        filters::top_p(&mut self.candidates, self.sampling.top_p);
+        filters::min_p(&mut self.candidates, self.sampling.min_p);
     }
 
     /// Draws a candidate by the weights at the temperature; `None` without candidates.

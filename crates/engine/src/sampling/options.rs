@@ -104,22 +104,12 @@ impl Sampling {
     pub fn validate(&self) -> Result<(), SamplingError> {
         let unit =
             |setting, value: f32| check((0.0..=1.0).contains(&value), setting, value, "0 to 1");
-        let finite =
-            |setting, value: f32| check(value.is_finite(), setting, value, "a finite number");
         at_least_0(Setting::Temperature, self.temperature)?;
         unit(Setting::Typical, self.typical)?;
         unit(Setting::TopP, self.top_p)?;
         unit(Setting::MinP, self.min_p)?;
         finite(Setting::TopNSigma, self.top_n_sigma)?;
-        let positive = self.repeat_penalty.is_finite() && self.repeat_penalty > 0.0;
-        check(
-            positive,
-            Setting::RepeatPenalty,
-            self.repeat_penalty,
-            "a finite number above 0",
-        )?;
-        finite(Setting::PresencePenalty, self.presence_penalty)?;
-        finite(Setting::FrequencyPenalty, self.frequency_penalty)?;
+        self.validate_penalties()?;
         for &(_, bias) in &self.logit_bias {
             check(
                 bias < f32::INFINITY,
@@ -129,6 +119,18 @@ impl Sampling {
             )?;
         }
         self.dry.validate()
+    }
+
+    fn validate_penalties(&self) -> Result<(), SamplingError> {
+        let positive = self.repeat_penalty.is_finite() && self.repeat_penalty > 0.0;
+        check(
+            positive,
+            Setting::RepeatPenalty,
+            self.repeat_penalty,
+            "a finite number above 0",
+        )?;
+        finite(Setting::PresencePenalty, self.presence_penalty)?;
+        finite(Setting::FrequencyPenalty, self.frequency_penalty)
     }
 }
 
@@ -166,6 +168,10 @@ impl DryOptions {
             None => Ok(()),
         }
     }
+}
+
+fn finite(setting: Setting, value: f32) -> Result<(), SamplingError> {
+    check(value.is_finite(), setting, value, "a finite number")
 }
 
 fn at_least_0(setting: Setting, value: f32) -> Result<(), SamplingError> {

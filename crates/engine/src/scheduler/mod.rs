@@ -31,7 +31,7 @@ pub use counts::Counts;
 pub use job::{Done, Job, JobId};
 
 use crate::{
-    Engine, Error, Event, FinishReason, PromptCache, SessionOptions, session::logits_bytes,
+    Engine, Error, Event, FinishReason, PromptCache, SessionOptions, Text, session::logits_bytes,
     text::TextInput,
 };
 use disk_tier::DiskTier;
@@ -196,7 +196,15 @@ impl Batcher {
     /// [`Error::PromptTooLong`], [`Error::EmptyPrompt`], a token that the model does not have,
     /// embeddings of another width than its own.
     pub fn submit(&mut self, job: Job) -> Result<JobId, Error> {
-        let n_prompt = job.prompt.len();
+        self.check_prompt(&job.prompt)?;
+        let id = JobId(self.next_id);
+        self.next_id += 1;
+        self.enqueue(Running::new(id, job));
+        Ok(id)
+    }
+
+    fn check_prompt(&self, prompt: &Text) -> Result<(), Error> {
+        let n_prompt = prompt.len();
         let n_ctx = self.n_ctx;
         let n_vocab = self.engine.spec().n_vocab;
         if n_prompt == 0 {
@@ -205,18 +213,15 @@ impl Batcher {
         if n_prompt > n_ctx {
             return Err(Error::PromptTooLong { n_prompt, n_ctx });
         }
-        let mut ids = job.prompt.ids().iter();
+        let mut ids = prompt.ids().iter();
         if let Some(&id) = ids.find(|&&id| id as usize >= n_vocab) {
             return Err(ModelError::Token { id, n_vocab }.into());
         }
-        if let Some(row) = job.prompt.other_width(self.engine.spec().d_model) {
+        if let Some(row) = prompt.other_width(self.engine.spec().d_model) {
             let what = "an embedding of another width than the model's";
             return Err(ModelError::Row { row, what }.into());
         }
-        let id = JobId(self.next_id);
-        self.next_id += 1;
-        self.enqueue(Running::new(id, job));
-        Ok(id)
+        Ok(())
     }
 
     /// Cancels a job without further events. Its evaluated tokens stay cached.
@@ -323,6 +328,21 @@ impl Batcher {
         Ok(())
     }
 
+    /// Records the batch as submitted in `time`.
+    fn record_flight(&mut self, ticket: Ticket, time: Duration) {
+        let spare = self.spare_spans.pop().unwrap_or_default();
+        let spans = std::mem::replace(&mut self.spans, spare);
+        spans
+            .iter()
+            .for_each(|span| self.slots.at_mut(span.slot).submitted(span.rows.len()));
+        self.flights.push_back(Flight {
+            ticket,
+            spans,
+            n_rows: self.batch.rows.len(),
+            time,
+        });
+    }
+
     /// Fills and submits batches until no rows are left or the executor's depth is reached.
     fn send(&mut self) -> Result<(), Error> {
         while self.flights.len() < self.executor.depth() {
@@ -332,23 +352,7 @@ impl Batcher {
             }
             let start = Instant::now();
             match self.executor.submit(&self.batch) {
-                Ok(ticket) => {
-                    let time = start.elapsed();
-                    let n_rows = self.batch.rows.len();
-                    let spans = std::mem::replace(
-                        &mut self.spans,
-                        self.spare_spans.pop().unwrap_or_default(),
-                    );
-                    spans
-                        .iter()
-                        .for_each(|span| self.slots.at_mut(span.slot).submitted(span.rows.len()));
-                    self.flights.push_back(Flight {
-                        ticket,
-                        spans,
-                        n_rows,
-                        time,
-                    });
-                }
+                Ok(ticket) => self.record_flight(ticket, start.elapsed()),
                 // Jobs in flight cannot be preempted; collecting them may free blocks.
                 Err(ModelError::OutOfBlocks) if !self.flights.is_empty() => break,
                 Err(ModelError::OutOfBlocks) => self.free_blocks()?,

@@ -112,6 +112,18 @@ impl std::fmt::Debug for Directory {
     }
 }
 
+fn check_split_key(shard: usize, key: &'static str, expected: u64, got: u64) -> Result<(), Error> {
+    if expected == got {
+        return Ok(());
+    }
+    Err(Error::SplitMismatch {
+        shard,
+        key,
+        expected,
+        got,
+    })
+}
+
 /// Checks that the split keys of `file` say: shard `i` of `n_shards`, with `total` tensors in all.
 fn check_shard(file: &Contents, i: usize, n_shards: u16, total: u64) -> Result<(), Error> {
     let shard = i + 1;
@@ -125,18 +137,7 @@ fn check_shard(file: &Contents, i: usize, n_shards: u16, total: u64) -> Result<(
             })
         };
     };
-    let same = |key, expected, got| {
-        if expected == got {
-            Ok(())
-        } else {
-            Err(Error::SplitMismatch {
-                shard,
-                key,
-                expected,
-                got,
-            })
-        }
-    };
+    let same = |key, expected, got| check_split_key(shard, key, expected, got);
     if n_shards == 1 && split.count > 1 {
         return Err(Error::SplitAlone {
             no: u32::from(split.no) + 1,

@@ -269,6 +269,17 @@ fn field(setting: Setting) -> &'static str {
     }
 }
 
+fn prompt_too_long(n_prompt: usize, n_ctx: usize) -> ApiError {
+    // Claude Code reads the two numbers, and makes the conversation shorter.
+    let message = format!(
+        "the prompt is too long: {n_prompt} tokens > {n_ctx} maximum, the context of this server"
+    );
+    ApiError {
+        code: Some("context_length_exceeded"),
+        ..ApiError::field("messages", message)
+    }
+}
+
 /// Errors of the engine about a request, with the field that caused them.
 impl From<Error> for ApiError {
     fn from(error: Error) -> Self {
@@ -277,16 +288,7 @@ impl From<Error> for ApiError {
             return Self::bad(message);
         }
         match error {
-            Error::PromptTooLong { n_prompt, n_ctx } => {
-                // Claude Code reads the two numbers, and makes the conversation shorter.
-                let message = format!(
-                    "the prompt is too long: {n_prompt} tokens > {n_ctx} maximum, the context of this server"
-                );
-                Self {
-                    code: Some("context_length_exceeded"),
-                    ..Self::field("messages", message)
-                }
-            }
+            Error::PromptTooLong { n_prompt, n_ctx } => prompt_too_long(n_prompt, n_ctx),
             Error::EmptyPrompt => Self::bad(message),
             Error::Pooling(_) => Self::field("pooling", message),
             Error::Constraint(_) => Self::field("response_format", message),

@@ -145,6 +145,14 @@ pub(crate) fn answers(
     Ok(Prepared { jobs, parsers })
 }
 
+/// Puts `before` in front of `ids`, so that the joined prompt has one BOS token, at its start.
+fn prepend(before: &[u32], ids: &mut Vec<u32>, bos: Option<u32>) {
+    if let Some(&first) = before.first() {
+        let is_bos = ids.first() == Some(&first) && bos == Some(first);
+        ids.splice(..usize::from(is_bos), before.iter().copied());
+    }
+}
+
 /// Prepares an answer to a conversation that follows the tokens of an earlier one. Returns the
 /// whole prompt, too.
 pub(crate) fn answer_after(
@@ -155,12 +163,7 @@ pub(crate) fn answer_after(
     warnings: &Warnings,
 ) -> Result<(Prepared, Prompt), ApiError> {
     let mut chat = render(model, input, options, warnings)?;
-    if let Some(&first) = before.first() {
-        // The joined prompt has one BOS token, at its start.
-        let ids = &mut chat.prompt.ids;
-        let is_bos = ids.first() == Some(&first) && model.engine.tokenizer().bos() == Some(first);
-        ids.splice(..usize::from(is_bos), before.iter().copied());
-    }
+    prepend(before, &mut chat.prompt.ids, model.engine.tokenizer().bos());
     let options = options.clone().with_rules(chat.rules);
     let jobs = jobs(model, &chat.prompt.ids, &options, 1)
         .map_err(|error| model.engine.blame_tool(error, input.tools))?;

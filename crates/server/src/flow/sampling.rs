@@ -252,17 +252,21 @@ enum BiasedToken {
     Text(String),
 }
 
+/// The pairs of an object or a list, with biases as they are written.
+fn biased_tokens(value: Value) -> Result<Vec<(BiasedToken, Value)>, &'static str> {
+    match value {
+        Value::Object(fields) => Ok(fields
+            .into_iter()
+            .map(|(token, bias)| (BiasedToken::Text(token), bias))
+            .collect()),
+        list => serde_json::from_value(list)
+            .map_err(|_| "expected an object of tokens, or a list of [token, bias]"),
+    }
+}
+
 impl<'de> Deserialize<'de> for LogitBias {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let pairs = match Value::deserialize(from)? {
-            Value::Object(fields) => fields
-                .into_iter()
-                .map(|(token, bias)| (BiasedToken::Text(token), bias))
-                .collect(),
-            list => serde_json::from_value::<Vec<(BiasedToken, Value)>>(list).map_err(|_| {
-                D::Error::custom("expected an object of tokens, or a list of [token, bias]")
-            })?,
-        };
+        let pairs = biased_tokens(Value::deserialize(from)?).map_err(D::Error::custom)?;
         let number = |(token, bias): (BiasedToken, Value)| match bias {
             Value::Bool(false) => Ok((token, f32::NEG_INFINITY)),
             bias => match bias.as_f64() {

@@ -72,7 +72,17 @@ impl Thinking {
 
     /// Returns false if the request asks for something and the template has no variable for it.
     fn set_where(&self, has: impl Fn(&str) -> bool, variables: &mut Map<String, Value>) -> bool {
-        let mut values: Vec<(&str, Value)> = Vec::new();
+        let values = self.values(has);
+        let is_set = !values.is_empty();
+        for (name, value) in values {
+            variables.entry(name).or_insert(value);
+        }
+        is_set || (self.effort.is_none() && self.enable.is_none())
+    }
+
+    /// The variables of the template that the request sets.
+    fn values(&self, has: impl Fn(&str) -> bool) -> Vec<(&'static str, Value)> {
+        let mut values = Vec::new();
         if let Some(effort) = self.effort.as_deref().filter(|_| has(REASONING_EFFORT)) {
             values.push((REASONING_EFFORT, effort.into()));
         }
@@ -83,11 +93,7 @@ impl Thinking {
         if let (Some(is_enabled), Some((name, _))) = (is_enabled, switch) {
             values.push((name, is_enabled.into()));
         }
-        let is_set = !values.is_empty();
-        for (name, value) in values {
-            variables.entry(name).or_insert(value);
-        }
-        is_set || (self.effort.is_none() && self.enable.is_none())
+        values
     }
 }
 

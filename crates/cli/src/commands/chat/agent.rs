@@ -189,14 +189,7 @@ impl Conversation<'_> {
     /// Returns whether it was shortened.
     fn shorten_result(&mut self, n_bytes: usize) -> bool {
         let messages = self.chat.messages();
-        let first = messages
-            .iter()
-            .rposition(|message| message.role == Role::User)
-            .unwrap_or(0);
-        let is_long =
-            |message: &Message| message.role == Role::Tool && message.content.len() > n_bytes;
-        let results = (first..messages.len()).filter(|&i| is_long(&messages[i]));
-        let longest = results.max_by_key(|&i| messages[i].content.len());
+        let longest = longest_result(messages, n_bytes);
         let shorter = longest.and_then(|i| Some((i, half(&messages[i].content)?)));
         let Some((at, content)) = shorter else {
             return false;
@@ -281,6 +274,18 @@ impl Consents {
             .iter()
             .any(|no| no.name == call.name && no.arguments == call.arguments)
     }
+}
+
+/// The longest result of more than `n_bytes` since the last message of the user.
+fn longest_result(messages: &[Message], n_bytes: usize) -> Option<usize> {
+    let first = messages
+        .iter()
+        .rposition(|message| message.role == Role::User)
+        .unwrap_or(0);
+    let is_long = |message: &Message| message.role == Role::Tool && message.content.len() > n_bytes;
+    (first..messages.len())
+        .filter(|&i| is_long(&messages[i]))
+        .max_by_key(|&i| messages[i].content.len())
 }
 
 /// The first half of a result with a mark that it was cut; `None` if that is no shorter.

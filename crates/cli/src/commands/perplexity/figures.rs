@@ -47,31 +47,33 @@ fn comparison(report: &DivergenceReport) -> impl Iterator<Item = (String, Value)
         .map(|(key, value)| (key.to_owned(), json!(value)))
 }
 
+fn divergence_rows(d: &DivergenceReport) -> [String; 7] {
+    let percent = |e: Estimate| Estimate {
+        value: 100.0 * e.value,
+        stderr: 100.0 * e.stderr,
+    };
+    let [median, _, _, p99, _, max] = d.kld_quantiles;
+    [
+        row("perplexity of the baseline", d.ppl_base, 4),
+        row("ratio of the two", d.ppl_ratio, 6),
+        row("divergence, mean, nats", d.kld, 6),
+        format!(
+            "{:<28} {median:.6}, 99 %: {p99:.6}, greatest: {max:.6}",
+            "divergence, median"
+        ),
+        row("same best token, %", percent(d.same_top), 3),
+        row("change of p, mean, %", percent(d.delta_p), 3),
+        row("change of p, rms, %", percent(d.delta_p_rms), 3),
+    ]
+}
+
 /// The table.
 pub(super) fn text(report: &PerplexityReport, chunks: &Chunks) -> String {
     let n = chunks.len();
     let n_ctx = chunks.n_ctx();
     let mut lines = vec![row("perplexity", report.ppl, 4)];
     lines[0] += &format!("   {} tokens, {n} chunks of {n_ctx}", report.n_tokens);
-    if let Some(d) = &report.divergence {
-        let percent = |e: Estimate| Estimate {
-            value: 100.0 * e.value,
-            stderr: 100.0 * e.stderr,
-        };
-        let [median, _, _, p99, _, max] = d.kld_quantiles;
-        lines.extend([
-            row("perplexity of the baseline", d.ppl_base, 4),
-            row("ratio of the two", d.ppl_ratio, 6),
-            row("divergence, mean, nats", d.kld, 6),
-            format!(
-                "{:<28} {median:.6}, 99 %: {p99:.6}, greatest: {max:.6}",
-                "divergence, median"
-            ),
-            row("same best token, %", percent(d.same_top), 3),
-            row("change of p, mean, %", percent(d.delta_p), 3),
-            row("change of p, rms, %", percent(d.delta_p_rms), 3),
-        ]);
-    }
+    lines.extend(report.divergence.iter().flat_map(divergence_rows));
     lines.join("\n")
 }
 

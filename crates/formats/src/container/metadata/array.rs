@@ -31,6 +31,23 @@ enum Starts {
     Wide(Arc<[u64]>),
 }
 
+impl Starts {
+    /// Indexes `len` strings; `None` if they do not fit.
+    fn index(payload: &[u8], len: usize) -> Option<Self> {
+        let mut cursor = Cursor::over(payload, 0);
+        let positions = (0..len).map(|_| {
+            let start = cursor.position();
+            cursor.string("a string").ok().map(|_| start)
+        });
+        if u32::try_from(payload.len()).is_ok() {
+            let narrow = positions.map(|p| p.map(|p| p as u32));
+            Some(Self::Narrow(narrow.collect::<Option<_>>()?))
+        } else {
+            Some(Self::Wide(positions.collect::<Option<_>>()?))
+        }
+    }
+}
+
 impl StrArray {
     /// Indexes `len` strings in the `payload_bytes` from `base` on; `None` if they do not fit
     /// there.
@@ -44,23 +61,11 @@ impl StrArray {
         if len > payload_bytes / 8 {
             return None;
         }
-        let starts = {
+        let payload = {
             let all: &[u8] = (*bytes).as_ref();
-            let mut cursor = Cursor::over(all.get(base..base.checked_add(payload_bytes)?)?, 0);
-            let positions = (0..len).map(|_| {
-                let start = cursor.position();
-                cursor.string("a string").ok().map(|_| start)
-            });
-            if u32::try_from(payload_bytes).is_ok() {
-                Starts::Narrow(
-                    positions
-                        .map(|p| p.map(|p| p as u32))
-                        .collect::<Option<_>>()?,
-                )
-            } else {
-                Starts::Wide(positions.collect::<Option<_>>()?)
-            }
+            all.get(base..base.checked_add(payload_bytes)?)?
         };
+        let starts = Starts::index(payload, len)?;
         Some(Self {
             bytes,
             base,

@@ -47,6 +47,11 @@ pub(super) struct LlamaReply {
     prompts: Vec<String>,
 }
 
+/// A prompt as text.
+fn decoded(model: &Model, ids: &[u32]) -> String {
+    String::from_utf8_lossy(&model.engine.tokenizer().decode(ids)).into_owned()
+}
+
 /// Prepares a continuation of each prompt.
 pub(super) fn prepare(
     model: &Model,
@@ -54,9 +59,6 @@ pub(super) fn prepare(
     mut options: GenerateOptions,
     fields: ReplyFields,
 ) -> Result<(Prepared, LlamaReply), ApiError> {
-    let text = |ids: &Vec<u32>| {
-        String::from_utf8_lossy(&model.engine.tokenizer().decode(ids)).into_owned()
-    };
     let reply = LlamaReply {
         is_list: prompts.is_list,
         stream: fields.stream == Some(true),
@@ -64,7 +66,7 @@ pub(super) fn prepare(
         with_probs: options.n_logprobs.is_some(),
         fields: fields.response_fields.unwrap_or_default(),
         settings: options::to_json(&options),
-        prompts: prompts.ids.iter().map(text).collect(),
+        prompts: prompts.ids.iter().map(|ids| decoded(model, ids)).collect(),
     };
     if reply.with_tokens && !reply.with_probs {
         // Ids come with log-probabilities; that of the sampled token alone costs little.

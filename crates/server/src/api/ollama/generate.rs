@@ -125,6 +125,10 @@ impl GenerateFields {
                 return error(name, "of no use with suffix");
             }
         }
+        self.check_context(n_vocab)
+    }
+
+    fn check_context(&self, n_vocab: usize) -> Result<(), ApiError> {
         match self.context.iter().find(|&&id| id as usize >= n_vocab) {
             Some(id) => Err(ApiError::field(
                 "context",

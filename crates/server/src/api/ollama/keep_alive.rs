@@ -60,15 +60,21 @@ fn seconds(text: &str) -> Option<f64> {
     let mut rest = digits;
     let mut sum = 0.0;
     while !rest.is_empty() {
-        let n_digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
-        let number: f64 = rest[..n_digits].parse().ok()?;
-        let (unit, factor) = UNITS
-            .iter()
-            .find(|(unit, _)| rest[n_digits..].starts_with(unit))?;
-        sum += number * factor;
-        rest = &rest[n_digits + unit.len()..];
+        let (seconds, behind) = split_term(rest)?;
+        sum += seconds;
+        rest = behind;
     }
     Some(sign * sum)
+}
+
+/// The seconds of a number with its unit, and the text behind them.
+fn split_term(text: &str) -> Option<(f64, &str)> {
+    let n_digits = text.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+    let number: f64 = text[..n_digits].parse().ok()?;
+    let (unit, factor) = UNITS
+        .iter()
+        .find(|(unit, _)| text[n_digits..].starts_with(unit))?;
+    Some((number * factor, &text[n_digits + unit.len()..]))
 }
 
 #[cfg(test)]

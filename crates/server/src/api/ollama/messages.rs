@@ -67,19 +67,8 @@ impl WireMessage {
     }
 }
 
-/// The text of a content, and the number of its images.
-fn content(content: Option<Value>) -> Result<(String, usize), ApiError> {
-    let parts = match content {
-        None | Some(Value::Null) => return Ok((String::new(), 0)),
-        Some(Value::String(text)) => return Ok((text, 0)),
-        Some(Value::Array(parts)) => parts,
-        Some(_) => {
-            return Err(ApiError::field(
-                "messages",
-                "the content of a message is neither a text nor a list of parts",
-            ));
-        }
-    };
+/// The text of the parts of a content, and the number of their images.
+fn join_parts(parts: Vec<Value>) -> Result<(String, usize), ApiError> {
     let mut texts = Vec::new();
     let mut n_images = 0;
     for part in parts {
@@ -95,6 +84,19 @@ fn content(content: Option<Value>) -> Result<(String, usize), ApiError> {
         }
     }
     Ok((texts.join("\n"), n_images))
+}
+
+/// The text of a content, and the number of its images.
+fn content(content: Option<Value>) -> Result<(String, usize), ApiError> {
+    match content {
+        None | Some(Value::Null) => Ok((String::new(), 0)),
+        Some(Value::String(text)) => Ok((text, 0)),
+        Some(Value::Array(parts)) => join_parts(parts),
+        Some(_) => Err(ApiError::field(
+            "messages",
+            "the content of a message is neither a text nor a list of parts",
+        )),
+    }
 }
 
 impl Call {

@@ -84,6 +84,16 @@ fn speed(analysis: &Analysis) -> Option<String> {
     ))
 }
 
+/// What encoding adds to a text.
+fn added(vocabulary: &Vocabulary) -> &'static str {
+    match (vocabulary.adds_bos, vocabulary.adds_eos) {
+        (true, true) => "bos in front and eos behind",
+        (true, false) => "bos in front",
+        (false, true) => "eos behind",
+        (false, false) => "nothing",
+    }
+}
+
 fn tokenizer(vocabulary: &Vocabulary) -> Vec<String> {
     let Vocabulary {
         model,
@@ -91,8 +101,7 @@ fn tokenizer(vocabulary: &Vocabulary) -> Vec<String> {
         n_tokens,
         roles,
         eog,
-        adds_bos,
-        adds_eos,
+        ..
     } = vocabulary;
     let pre = pre
         .as_ref()
@@ -108,12 +117,7 @@ fn tokenizer(vocabulary: &Vocabulary) -> Vec<String> {
         .map(|(role, id, text)| format!("{role} {id} {text:?}"))
         .collect();
     lines.extend((!roles.is_empty()).then(|| format!("  {}", one_line(&roles.join(", ")))));
-    let added = match (adds_bos, adds_eos) {
-        (true, true) => "bos in front and eos behind",
-        (true, false) => "bos in front",
-        (false, true) => "eos behind",
-        (false, false) => "nothing",
-    };
+    let added = added(vocabulary);
     lines.push(format!(
         "  a text gets {added}; a generation ends at {eog:?}"
     ));

@@ -51,6 +51,14 @@ struct InputPart {
     refusal: Option<String>,
 }
 
+/// An error that names the item it is about.
+fn in_item(i: usize, error: ApiError) -> ApiError {
+    ApiError {
+        message: format!("item {i}: {}", error.message),
+        ..error
+    }
+}
+
 /// Maps `input`, which is a text or a list of items.
 pub(super) fn messages(input: Value, warnings: &Warnings) -> Result<Vec<Message>, ApiError> {
     let items = match input {
@@ -67,10 +75,7 @@ pub(super) fn messages(input: Value, warnings: &Warnings) -> Result<Vec<Message>
             warnings,
         };
         let read = read(item).and_then(|item| item.join(&mut messages, reader));
-        read.map_err(|error| ApiError {
-            message: format!("item {i}: {}", error.message),
-            ..error
-        })?;
+        read.map_err(|error| in_item(i, error))?;
     }
     if messages.is_empty() {
         return Err(input_error("there is nothing in it"));
