@@ -42,32 +42,16 @@ impl TestModel {
             RowTable { extent, row_bytes }
         };
         let mut layer = |has_experts: bool| -> LayerTables {
-            let mixer = vec![table(256, 100), table(64, 100), table(64, 130)];
-            let router = if has_experts {
-                vec![table(6, 64)]
-            } else {
-                vec![]
-            };
-            let groups = [
-                (Projection::LayerInputs, vec![table(70, 110)]),
-                (Projection::Qkv, mixer),
-                (Projection::QueryUp, vec![table(90, 40)]),
-                (Projection::KeyUp, vec![table(4, 500)]),
-                (Projection::ValueUp, vec![table(4, 600)]),
-                (Projection::AttnOut, vec![table(200, 90)]),
-                (Projection::SsmIn, vec![table(90, 100)]),
-                (Projection::SsmOut, vec![table(100, 50)]),
-                (Projection::Router, router),
-                (Projection::GateUp, vec![table(300, 100), table(300, 100)]),
-                (Projection::Down, vec![table(100, 300)]),
-                (Projection::EmbedGate, vec![table(8, 100)]),
-                (Projection::EmbedOut, vec![table(100, 9)]),
-            ];
-            let mut tables = LayerTables::default();
-            for (projection, group) in groups {
-                tables[projection as usize] = group;
-            }
-            tables
+            Projection::ALL.map(|projection| match projection {
+                Projection::Qkv => vec![table(256, 100), table(64, 100), table(64, 130)],
+                Projection::GateUp => vec![table(300, 100), table(300, 100)],
+                Projection::Down => vec![table(100, 300)],
+                Projection::AttnOut => vec![table(200, 90)],
+                Projection::Router if !has_experts => vec![],
+                Projection::Router => vec![table(6, 64)],
+                // Sizes that differ.
+                other => vec![table(4 + other as u64, 40 + 20 * other as u64)],
+            })
         };
         let layers = vec![layer(false), layer(true), layer(false)];
         let experts = vec![
