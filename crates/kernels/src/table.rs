@@ -594,6 +594,7 @@ safe! {
     attend(query: &Query<'_>, buffers: &mut AttnBuffers<'_>, out: AttnOut<'_, '_>);
     merge_chunks(partials: &[f32], sinks: Sinks<'_>, d_head: usize, out: &mut [f32]);
     sum_scaled(out: &mut [f32], x: &[f32], factor: f32);
+    add_scaled(out: &mut [f32], factor: f32, x: &[f32]);
     dot(a: &[f32], b: &[f32], sum: &mut f32);
     mix(streams: &mut [f32], coefs: &[f32], n: usize);
     keep_large(x: &mut [f32], deviations: f32);
@@ -721,16 +722,6 @@ impl Kernels {
         assert!(same, "products of rows of different lengths");
         // SAFETY: as above.
         unsafe { (self.table().add_products)(out, x, w) }
-    }
-
-    /// `out += factor · x`, both `[d]`; products are rounded before they are added.
-    ///
-    /// # Panics
-    /// If the lengths differ.
-    pub fn add_scaled(self, out: &mut [f32], factor: f32, x: &[f32]) {
-        assert_eq!(out.len(), x.len(), "sum of rows of different lengths");
-        // SAFETY: as above.
-        unsafe { (self.table().add_scaled)(out, factor, x) }
     }
 
     /// `gate = activation(gate) · up`, both `[d]`.

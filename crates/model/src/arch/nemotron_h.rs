@@ -16,10 +16,19 @@ use crate::{
 };
 
 /// No key holds it.
-pub(super) const MIN_STEP: f32 = 1e-3;
+const MIN_STEP: f32 = 1e-3;
 
 pub(super) fn lower(m: &Meta<'_>) -> Result<ModelSpec, Error> {
     no_experts(m)?;
+    single_sublayers(m, |layer, d_ff| layer.mlp_mut().d_ff = d_ff)
+}
+
+/// Layers of attention, of a state space or of a feed-forward block, which `feed_forward` makes from
+/// its width: a layer with key-value heads is attention, one with a width of its own has a block.
+pub(super) fn single_sublayers(
+    m: &Meta<'_>,
+    mut feed_forward: impl FnMut(&mut LayerSpec, usize),
+) -> Result<ModelSpec, Error> {
     let eps = eps(m)?;
     let mamba = Mamba2 {
         min_step: MIN_STEP,
@@ -34,14 +43,14 @@ pub(super) fn lower(m: &Meta<'_>) -> Result<ModelSpec, Error> {
             layer.mixer = Mixer::Mamba2(mamba.clone());
             alone(layer, 0);
         }
-        (false, d_ff) => {
-            layer.mlp_mut().d_ff = d_ff;
+        (false, width) => {
+            feed_forward(layer, width);
             alone(layer, 1);
         }
     })
 }
 
-pub(super) fn eps(m: &Meta<'_>) -> Result<f32, Error> {
+fn eps(m: &Meta<'_>) -> Result<f32, Error> {
     match m.positive_opt("attention.layer_norm_rms_epsilon")? {
         Some(eps) => Ok(eps),
         None => m.positive("attention.layer_norm_epsilon"),
@@ -49,7 +58,7 @@ pub(super) fn eps(m: &Meta<'_>) -> Result<f32, Error> {
 }
 
 /// Layers of attention and an MLP; one of the two will remain.
-pub(super) fn layers(m: &Meta<'_>, eps: f32) -> Result<Builder, Error> {
+fn layers(m: &Meta<'_>, eps: f32) -> Result<Builder, Error> {
     let mlp = Mlp {
         d_ff: 1,
         activation: Activation::Relu2,
@@ -64,7 +73,7 @@ pub(super) fn layers(m: &Meta<'_>, eps: f32) -> Result<Builder, Error> {
 }
 
 /// Leaves the mixer (0) or the feed-forward block (1), and the norm of its input.
-pub(super) fn alone(layer: &mut LayerSpec, sublayer: usize) {
+fn alone(layer: &mut LayerSpec, sublayer: usize) {
     match sublayer {
         0 => layer.ffn = Ffn::None,
         _ => layer.mixer = Mixer::None,

@@ -7,35 +7,16 @@
 use super::{
     experts::{gating, routed, shared},
     meta::Meta,
-    nemotron_h::{MIN_STEP, alone, eps, layers},
-    ssm,
+    nemotron_h::single_sublayers,
 };
 use crate::{
     Error,
-    spec::{Activation, Ffn, Gating, Mamba2, Mixer, Mlp, ModelSpec, Moe, Presence, SharedExpert},
+    spec::{Activation, Ffn, Gating, Mlp, ModelSpec, Moe, Presence, SharedExpert},
 };
 
 pub(super) fn lower(m: &Meta<'_>) -> Result<ModelSpec, Error> {
-    let eps = eps(m)?;
-    let mamba = Mamba2 {
-        min_step: MIN_STEP,
-        ..ssm::mamba2(m, eps)?
-    };
     let moe = experts(m)?;
-    let widths = m.counts_opt("feed_forward_length")?;
-    let widths = widths.ok_or_else(|| m.missing("feed_forward_length"))?;
-    let has_attention = m.attention_layers()?;
-    layers(m, eps)?.build_each(|l, layer| match (has_attention[l], widths[l]) {
-        (true, _) => alone(layer, 0),
-        (false, 0) => {
-            layer.mixer = Mixer::Mamba2(mamba.clone());
-            alone(layer, 0);
-        }
-        (false, _) => {
-            layer.ffn = Ffn::Moe(moe.clone());
-            alone(layer, 1);
-        }
-    })
+    single_sublayers(m, |layer, _| layer.ffn = Ffn::Moe(moe.clone()))
 }
 
 fn experts(m: &Meta<'_>) -> Result<Moe, Error> {

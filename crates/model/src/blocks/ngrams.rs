@@ -195,7 +195,7 @@ fn gate(p: &mut Pass<'_>, l: usize, embed: &NgramEmbed) {
         let score = kernels.dot_product(u, &keys[i * d..][..d]) / (d as f32).sqrt();
         u.fill(0.0);
         let v = &values[i / n_streams * d..][..d];
-        kernels.add_scaled(u, sigmoid(signed_root(score)), v);
+        kernels.add_multiple(u, sigmoid(signed_root(score)), v);
     });
     let gated = &*b.gated;
     p.pool.for_each_row(b.normed, d, |i, out| {

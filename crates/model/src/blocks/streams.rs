@@ -202,7 +202,7 @@ pub(crate) fn add_to_streams(p: &mut Pass<'_>, scale: f32) {
     let streams = &mut s.streams.x[..p.rows.len() * n * d];
     p.pool.for_each_row(streams, d, |i, stream| {
         let factor = scale * 2.0 * sigmoid(inject[i] / n as f32);
-        kernels.add_scaled(stream, factor, &y[i / n * d..][..d]);
+        kernels.add_multiple(stream, factor, &y[i / n * d..][..d]);
     });
 }
 
@@ -227,7 +227,7 @@ fn mix(p: &mut Pass<'_>, m: Mix<'_>) -> Result<(), Error> {
         let gated = &gated[row * m.n * d..][..m.n * d];
         gated
             .chunks_exact(d)
-            .for_each(|gated| kernels.add_scaled(x, 1.0 / m.n as f32, gated));
+            .for_each(|gated| kernels.add_multiple(x, 1.0 / m.n as f32, gated));
     });
     Ok(())
 }
@@ -284,7 +284,7 @@ fn project_up(p: &mut Pass<'_>, m: Mix<'_>) -> Result<(), Error> {
     s.act
         .fill(kernels, p.pool, (n_rows, m.rank), layouts, |row, out| {
             out.fill(0.0);
-            kernels.add_scaled(out, 1.0 / m.n as f32, &low[row * m.rank..][..m.rank]);
+            kernels.add_multiple(out, 1.0 / m.n as f32, &low[row * m.rank..][..m.rank]);
             kernels.activate(Activation::Silu, out);
         });
     m.observe(p, &[m.roles.up]);

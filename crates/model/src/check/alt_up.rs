@@ -13,6 +13,9 @@ impl ModelSpec {
         let Some(alt) = &self.alt_up else {
             return Ok(());
         };
+        require(self.streams.is_none(), || {
+            "two kinds of several streams".to_owned()
+        })?;
         let n = alt.n;
         let fits = (2..=STREAMS_MAX).contains(&n) && alt.active < n && is_width(n * self.d_model);
         require(fits, || {
