@@ -23,8 +23,8 @@ pub(super) fn lower(m: &Meta<'_>) -> Result<ModelSpec, Error> {
     single_sublayers(m, |layer, d_ff| layer.mlp_mut().d_ff = d_ff)
 }
 
-/// Layers of attention, of a state space or of a feed-forward block, which `feed_forward` makes from
-/// its width: a layer with key-value heads is attention, one with a width of its own has a block.
+/// Layers of attention, of a state space or of a feed-forward block, which `feed_forward` makes
+/// from its width: a layer with key-value heads is attention, one with a width has such a block.
 pub(super) fn single_sublayers(
     m: &Meta<'_>,
     mut feed_forward: impl FnMut(&mut LayerSpec, usize),
