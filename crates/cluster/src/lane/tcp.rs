@@ -33,7 +33,7 @@ const CONNECT: Duration = Duration::from_millis(1500);
 const HANDSHAKE: Duration = Duration::from_secs(3);
 /// How long sent bytes may stay unacknowledged before the connection is over.
 const UNACKNOWLEDGED: Duration = Duration::from_secs(5);
-/// Handshakes at once; the rest wait in the kernel's queue.
+/// Handshakes at once, half of them from one address; further connections are closed.
 const MAX_HANDSHAKES: usize = 8;
 /// Bytes of frames that wait in a sender's queue, besides one frame of any length.
 const MAX_QUEUED: usize = 4 << 20;
@@ -422,10 +422,12 @@ fn receive(socket: TcpStream, tls: Arc<ServerConfig>, acceptor: &Acceptor, door:
     };
     let limits = sink.limits();
     let error = loop {
-        match read_frame(&mut stream, &limits) {
-            Ok(frame) if sink.frame(frame) => {}
-            Ok(_) => break io::Error::other("the receiver has ended the connection"),
+        let frame = match read_frame(&mut stream, &limits) {
+            Ok(frame) => frame,
             Err(error) => break error,
+        };
+        if !sink.frame(frame) {
+            break io::Error::other("the receiver has ended the connection");
         }
     };
     sink.ended(error);
