@@ -4,6 +4,7 @@
 //! Vectors (norms, biases) are decoded to f32 on the heap here, since they are small and every
 //! token reads them. Of matrices only type, shape and place in a weight group are stored here.
 
+mod balance;
 mod cost;
 mod matching;
 
@@ -19,8 +20,9 @@ use atta_store::{
 use crate::{
     Error, Placement, Role, Share, TensorReq, arch,
     blocks::Affine,
-    spec::{Factors, ModelSpec, Outputs},
+    spec::{Factors, LayerSpec, ModelSpec, Outputs},
 };
+use balance::Balance;
 use matching::{TensorMatch, match_tensors};
 
 pub use cost::MatmulCost;
@@ -31,6 +33,8 @@ pub struct Model {
     weights: Box<dyn Weights>,
     globals: Tensors,
     layers: Vec<Tensors>,
+    /// Of each layer's keys and values.
+    balances: Vec<Balance>,
     share: Share,
     _vectors: Reservation,
 }
@@ -119,11 +123,17 @@ impl Model {
             plan,
             vectors,
         } = Bound::new(&spec, &share, &files, budget)?;
+        let balance = |(layer, t): (&LayerSpec, &Tensors)| match layer.attention() {
+            Some(a) => Balance::new(a, t),
+            None => Balance::default(),
+        };
+        let balances = spec.layers.iter().zip(&layers).map(balance).collect();
         Ok(Self {
             spec,
             weights: source(files, plan)?,
             globals,
             layers,
+            balances,
             share,
             _vectors: vectors,
         })
@@ -181,6 +191,11 @@ impl Model {
     /// Tensors of a layer.
     pub(crate) fn layer(&self, l: usize) -> &Tensors {
         &self.layers[l]
+    }
+
+    /// What keys and values of a layer are divided by before they become codes.
+    pub(crate) fn balance(&self, l: usize) -> &Balance {
+        &self.balances[l]
     }
 
     /// The token embedding, one row of it: tensor `i` of

@@ -5,7 +5,7 @@
 //! q, k, v = Wq h, Wk h, Wv h                      one region
 //! v = norm(v)                                     one region, if there is a norm
 //! q, k = temperature * rope(norm(q)), rope(norm(k))   one region each; or norm(rope(q)) …
-//! cache[pos] = k, v
+//! cache[pos] = k, v                               divided by powers of two, if it holds codes
 //! y = softmax(scale * q · K, sink) V              one region; K, V read back from the cache
 //! y = y ⊙ sigmoid(gate)                           head_gates.rs
 //! x += post(Wo sub(y))                            one region; residual.rs
@@ -188,7 +188,16 @@ fn norm_heads(kernels: Kernels, a: &Attention, weight: Option<&[f32]>, row: &mut
 
 /// Appends keys and values to the KV cache.
 fn append_kv(p: &mut Pass<'_>, l: usize, a: &Attention) {
+    let n = p.rows.len() * a.d_kv();
+    let [balances_keys, balances_values] = p.cache.has_codes(l);
+    let balance = p.model.balance(l);
     let s = &mut *p.s;
+    if balances_keys {
+        balance.divide_keys(&mut s.k[..n]);
+    }
+    if balances_values {
+        balance.divide_values(&mut s.v[..n]);
+    }
     let keys = s.k.chunks_exact(a.d_kv()).zip(s.v.chunks_exact(a.d_kv()));
     for ((row, (k, v)), q) in p.rows.iter().zip(keys).zip(s.q.chunks_exact_mut(a.d_q())) {
         p.cache.store(l, row, p.kernels, [k, v]);
@@ -205,6 +214,11 @@ pub(super) fn attend(p: &mut Pass<'_>, l: usize, a: &Attention) {
     let n = p.rows.len();
     let rows = p.rows;
     let cache = &*p.cache;
+    let [balances_keys, balances_values] = cache.has_codes(l);
+    let balance = p.model.balance(a.kv_layer().unwrap_or(l));
+    if balances_keys {
+        balance.multiply_queries(a, &mut p.s.q[..n * a.d_q()]);
+    }
     let row = |t: usize| {
         let row = &rows[t];
         AttnRow {
@@ -228,6 +242,9 @@ pub(super) fn attend(p: &mut Pass<'_>, l: usize, a: &Attention) {
             scratch: &mut p.s.attn,
         },
     );
+    if balances_values {
+        balance.multiply_results(a, &mut p.s.heads[..n * a.d_q()]);
+    }
 }
 
 /// `x += residual_scale * post(Wo sub(y) + b)`.

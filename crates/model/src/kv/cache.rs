@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use atta_kernels::{Kernels, KvLayer};
+use atta_kernels::{Kernels, KvElem, KvLayer};
 
 use super::{
     BLOCK_LEN, KvType,
@@ -111,6 +111,12 @@ impl Cache {
     pub(crate) fn layer(&self, l: usize) -> KvLayer<'_> {
         let place = self.kv_place(l);
         place.layer(&self.arenas[place.group])
+    }
+
+    /// Whether the keys and the values of layer `l` are stored as 16-bit codes.
+    pub(crate) fn has_codes(&self, l: usize) -> [bool; 2] {
+        let place = self.kv_place(l);
+        [place.k, place.v.unwrap_or(place.k)].map(|part| part.elem == KvElem::F16)
     }
 
     /// Stores key and value of a row in layer `l`, each `[n_kv_heads, d_head]`; the key alone if
