@@ -1,9 +1,8 @@
-//! What is lost where keys and values are kept in fewer bits than f32: `cargo run --release -p
-//! atta-benches --bin kv_loss MODEL TEXT [TOKENS]`. For each type of the KV cache it prints the mean
-//! over tokens of the Kullback-Leibler divergence of the next token's probabilities from those with
-//! f32, in nats, and the standard error of that mean. The text is evaluated in pieces of 2,048
-//! tokens. Logits are compared as f32, in one process; `atta perplexity --kl` rounds them to 16
-//! bits.
+//! The loss of KV caches in fewer bits than f32: `cargo run --release -p atta-benches --bin kv_loss
+//! MODEL TEXT [TOKENS]`. For each type of the KV cache it prints the mean over tokens of the
+//! Kullback-Leibler divergence of the next token's probabilities from those with f32, in nats, and
+//! the standard error of that mean. The text is evaluated in pieces of 2,048 tokens. Logits are
+//! compared as f32, in one process; `atta perplexity --kl` rounds them to 16 bits.
 
 use std::{path::Path, sync::Arc};
 

@@ -59,7 +59,10 @@ const ARROWS: [(&str, &[&str]); 16] = [
     ("atta-hub", &[]),
     ("atta-server", &["atta-engine"]),
     ("atta", EVERY),
-    ("atta-benches", &["atta-kernels", "atta-formats"]),
+    (
+        "atta-benches",
+        &["atta-engine", "atta-model", "atta-kernels", "atta-formats"],
+    ),
     ("atta-fuzz", EVERY),
     ("xtask", &[]),
 ];

@@ -102,7 +102,8 @@ fn balance_keys(a: &Attention, t: &Tensors) -> Box<[f32]> {
     let n_k = k.len() / a.d_head;
     let group = n_q.div_ceil(n_k);
     let exponents = (0..k.len()).map(|i| {
-        let (h, c) = (i / a.d_head, i % a.d_head);
+        let h = i / a.d_head;
+        let c = i % a.d_head;
         let pair = [c, partner(a.rope.as_ref(), c)];
         let largest = |sizes: &[f32], heads: Range<usize>| {
             let of_head = |h: usize| pair.map(|c| sizes[h * a.d_head + c]);
