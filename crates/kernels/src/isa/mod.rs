@@ -369,3 +369,27 @@ pub(crate) trait Codes: Row + Floats {
     /// High nibbles as floats.
     fn high_nibbles(self, bytes: &[u8; 16]) -> Self::F;
 }
+
+/// Sixteen pairs of 16-bit codes, the first of each in the lower half of a word.
+pub(crate) type PairCodes = [i32; 16];
+
+/// Products of 16-bit codes, which are added in 32 bits. Sums wrap around; no code is −32768.
+pub(crate) trait Pairs: Codes {
+    /// Sixteen pairs of codes.
+    type Pair: Copy;
+    /// Sums of products for sixteen lanes, some for each lane.
+    type Sums: Copy;
+    /// Vectors of sixteen lanes whose sums fit the registers for four heads; divides 4.
+    const TILE: usize;
+
+    fn pairs(self, x: &PairCodes) -> Self::Pair;
+    /// The same pair in each lane.
+    fn pair(self, x: i32) -> Self::Pair;
+    /// The bits of floats, which may have been loaded as such to be transposed.
+    fn bits_of(self, x: Self::F) -> PairCodes;
+    fn no_products(self) -> Self::Sums;
+    /// `sums + x₀·y₀ + x₁·y₁` in each lane.
+    fn dot_pairs(self, sums: Self::Sums, x: Self::Pair, y: Self::Pair) -> Self::Sums;
+    /// The total of each lane.
+    fn lane_totals(self, sums: Self::Sums) -> Self::N;
+}
