@@ -6,7 +6,7 @@ mod schedule;
 
 use crate::algo::attention::{CHUNK, partial_len};
 pub use rows::{KvArray, KvElem, KvRole, KvRows};
-pub(crate) use rows::{KEY_SECTION, Q4_GROUP, VALUE_MAX};
+pub(crate) use rows::{Q4_GROUP, VALUE_MAX};
 pub(crate) use schedule::attention;
 
 /// Widest head the kernels handle; they keep the values of a chunk on the stack.

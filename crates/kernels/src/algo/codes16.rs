@@ -142,7 +142,9 @@ pub(crate) fn is_sound(rows: KvRows, i: usize, block: &[u8]) -> bool {
     arrays.enumerate().all(|(j, array)| {
         let scale = block[array.rows(i..i + 1)].first_chunk();
         let scale = f32::from_le_bytes(*scale.expect("a scale has 4 bytes"));
-        let codes = codes[rows.section(j)].iter().map(|&c| i16::from_le_bytes(c));
+        let codes = codes[rows.section(j)]
+            .iter()
+            .map(|&c| i16::from_le_bytes(c));
         let are_sound = match rows.role {
             KvRole::Value => codes.clone().all(|c| c.unsigned_abs() <= VALUE_MAX as u16),
             KvRole::Key | KvRole::Both { .. } => {

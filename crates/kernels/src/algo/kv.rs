@@ -7,9 +7,9 @@
 use super::codes16;
 use super::lanes::LANES;
 use super::quantize::{ROUND, TINY};
+use crate::attention::{KvElem, KvRows, Q4_GROUP};
 use crate::format::float::widen_f16;
 use crate::isa::{Codes, Floats};
-use crate::attention::{KvElem, KvRows, Q4_GROUP};
 use atta_formats::f16::f32_to_f16;
 use std::ops::Range;
 

@@ -204,7 +204,10 @@ mod tests {
                 assert_eq!(end, d, "{rows:?}");
             }
         }
-        assert_eq!(rows(KvRole::Both { value_from: 64 }, 576).section(1), 64..576);
+        assert_eq!(
+            rows(KvRole::Both { value_from: 64 }, 576).section(1),
+            64..576
+        );
         assert_eq!(rows(KvRole::Key, 576).n_sections(), 5);
         assert_eq!(rows(KvRole::Value, 576).n_sections(), 1);
     }

@@ -33,9 +33,9 @@ impl<'a> AttnInputs<'a> {
             "heads of width {}",
             kv.d_head
         );
-        let shares_rows = kv.value_from.is_some_and(|from| {
-            from.is_multiple_of(2) && from < kv.d_head && kv.v_at == kv.k_at
-        });
+        let shares_rows = kv
+            .value_from
+            .is_some_and(|from| from.is_multiple_of(2) && from < kv.d_head && kv.v_at == kv.k_at);
         assert!(
             kv.value_from.is_none() || shares_rows,
             "values are keys from element {:?} on",

@@ -727,6 +727,11 @@ impl Pairs for Avx2 {
     const TILE: usize = 1;
 
     #[inline(always)]
+    fn lane_totals(self, sums: [__m256i; 2]) -> [__m256i; 2] {
+        sums
+    }
+
+    #[inline(always)]
     fn pairs(self, x: &PairCodes) -> [__m256i; 2] {
         load(x)
     }
@@ -745,6 +750,5 @@ impl Pairs for Avx2 {
                 _mm256_add_epi32(sums[1], _mm256_madd_epi16(x[1], y[1])),
             ]
         }
-        fn lane_totals(self, sums: [__m256i; 2]) -> [__m256i; 2] { sums }
     }
 }

@@ -5,9 +5,7 @@
 
 use super::avx2::{proven, rows_of_256_bits, wide_of_256_bits};
 use super::memory::{load, store};
-use super::{
-    Codes, Floats, KeyCodes, Lanes, PairCodes, Pairs, Row, Wide, Words, products_of_four,
-};
+use super::{Codes, Floats, KeyCodes, Lanes, PairCodes, Pairs, Row, Wide, Words, products_of_four};
 use std::arch::x86_64::*;
 
 /// Proof of AVX-512 F, BW, VL, DQ and VNNI, and of AVX2, FMA and F16C.
@@ -328,6 +326,11 @@ impl Pairs for Avx512 {
     const TILE: usize = 4;
 
     #[inline(always)]
+    fn lane_totals(self, sums: __m512i) -> __m512i {
+        sums
+    }
+
+    #[inline(always)]
     fn pairs(self, x: &PairCodes) -> __m512i {
         load(x)
     }
@@ -341,6 +344,5 @@ impl Pairs for Avx512 {
         fn pair(self, x: i32) -> __m512i { _mm512_set1_epi32(x) }
         fn no_products(self) -> __m512i { _mm512_setzero_si512() }
         fn dot_pairs(self, sums: __m512i, x: __m512i, y: __m512i) -> __m512i { _mm512_dpwssd_epi32(sums, x, y) }
-        fn lane_totals(self, sums: __m512i) -> __m512i { sums }
     }
 }

@@ -336,10 +336,6 @@ pub(crate) type KeyCodes = [[u8; 16]; 16];
 pub(crate) trait Codes: Row + Floats {
     /// 16 i32, one for each key.
     type N: Copy;
-    /// Whether values of few heads are widened again for every few of them, rather than once into
-    /// memory. That is faster where it takes few instructions; elsewhere it would only be more
-    /// code.
-    const WIDENS_OFTEN: bool = true;
 
     /// Puts the codes of the keys, rows of sixteen, into the order in which products read them.
     fn arranged(self, keys: &KeyCodes) -> KeyCodes;

@@ -410,7 +410,6 @@ impl Floats for Scalar {
 
 impl Codes for Scalar {
     type N = [i32; 16];
-    const WIDENS_OFTEN: bool = false;
 
     /// As they are: compilers know the product of two rows.
     #[inline(always)]

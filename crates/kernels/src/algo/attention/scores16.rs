@@ -12,7 +12,7 @@
 use super::super::codes16::{encode, key_scale};
 use super::super::lanes::LANES;
 use super::query::Chunk;
-use super::{AttnBuffers, CHUNK, Query};
+use super::{AttnBuffers, Query};
 use crate::attention::KvRows;
 use crate::isa::{Floats, PairCodes, Pairs};
 use std::ops::Range;

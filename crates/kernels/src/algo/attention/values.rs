@@ -81,10 +81,7 @@ impl WeightedSums<'_> {
 
     /// Adds `V` vectors of all values at a time for all heads: that part of the chunk stays in L1.
     #[inline(always)]
-    fn add_all<I: Codes, const R: usize, const V: usize>(
-        &mut self,
-        isa: I,
-    ) {
+    fn add_all<I: Codes, const R: usize, const V: usize>(&mut self, isa: I) {
         let n = self.visible.len();
         for v in (0..self.n_vectors).step_by(V) {
             for h in (0..n).step_by(R) {

@@ -395,9 +395,7 @@ impl Weights<'_> {
 #[inline(always)]
 fn shift(codes: impl Iterator<Item = i16>) -> u8 {
     let [low, high] = codes.fold([0, 0], |[low, high], c| [c.min(low), c.max(high)]);
-    let fits = |j: &u8| {
-        -VALUE_MAX <= shifted(low, *j) && shifted(high, *j) <= VALUE_MAX
-    };
+    let fits = |j: &u8| -VALUE_MAX <= shifted(low, *j) && shifted(high, *j) <= VALUE_MAX;
     (0..2).find(fits).unwrap_or(2)
 }
 
