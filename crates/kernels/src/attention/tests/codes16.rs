@@ -242,7 +242,7 @@ fn codes_are_more_precise_than_binary16() {
     ];
     for d_head in [64, 80, 96, 128, 256, 576] {
         for (i, (shape, limit)) in shapes.into_iter().enumerate() {
-            for q_factor in [1.0, 4.0] {
+            for q_factor in [0.4, 1.7] {
                 let case = AttnCase {
                     n_heads: 4,
                     n_kv_heads: 1,
