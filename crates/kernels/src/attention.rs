@@ -1,9 +1,12 @@
 //! The inputs and outputs of attention: a paged KV cache, query rows, scratch memory. The
 //! arithmetic is in `algo/attention.rs`, the distribution over threads in `schedule.rs`.
 
+mod rows;
 mod schedule;
 
 use crate::algo::attention::{CHUNK, partial_len};
+pub use rows::{KvArray, KvElem, KvRole, KvRows};
+pub(crate) use rows::{Q4_GROUP, VALUE_MAX};
 pub(crate) use schedule::attention;
 
 /// Widest head the kernels handle; they keep the values of a chunk on the stack.
@@ -13,61 +16,9 @@ pub const D_HEAD_MAX: usize = 1024;
 /// that.
 const SPLIT_ROWS: usize = 4;
 
-/// Elements of a group of Q4, which share a scale and a minimum.
-pub(crate) const Q4_GROUP: usize = 32;
-
-/// Element type of cached keys and values, little endian. A row is one head of one position, `[d]`.
-///
-/// Q8 and Q4 hold a rotated row: an orthonormal Hadamard matrix is applied to blocks of the largest
-/// power of two that divides `d` (QuaRot, Ashkboos et al. 2024), so that a few large channels do
-/// not cost the others their precision. Attention rotates the queries too, and rotates the weighted
-/// sums of values back.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum KvElem {
-    /// IEEE binary32.
-    F32,
-    /// IEEE binary16.
-    F16,
-    /// `scale·code`: an f16 scale, then `d` int8 codes from −127 to 127; 2 + d bytes.
-    Q8,
-    /// `min + scale·code` (KIVI, Liu et al. 2024) in groups of 32 elements: f16 scale, f16 minimum,
-    /// then 4-bit codes, elements 0 to 15 in the low nibbles of 16 bytes and 16 to 31 in the
-    /// high ones; 20 bytes. A last group of n < 32 elements has the first ⌈n/2⌉ in low nibbles;
-    /// 4 + ⌈n/2⌉ bytes.
-    Q4,
-}
-
-impl KvElem {
-    /// Bytes of a row of `d` elements.
-    pub fn row_bytes(self, d: usize) -> usize {
-        match self {
-            Self::F32 => 4 * d,
-            Self::F16 => 2 * d,
-            Self::Q8 => 2 + d,
-            Self::Q4 => {
-                let rest = d % Q4_GROUP;
-                20 * (d / Q4_GROUP) + if rest > 0 { 4 + rest.div_ceil(2) } else { 0 }
-            }
-        }
-    }
-
-    /// Whether rows, of keys and of values, are rotated before they are stored. Rotating values
-    /// never costs accuracy. Relative error of the attention over 512 positions of width 128,
-    /// without and with rotation:
-    ///
-    /// | values | Q8 | Q4 |
-    /// |---|---|---|
-    /// | Gaussian | 0.0063, 0.0060 | 0.074, 0.073 |
-    /// | four channels 20 times as large | 0.0302, 0.0077 | 0.165, 0.081 |
-    /// | one channel 50 times as large | 0.097, 0.013 | 0.39, 0.20 |
-    pub(crate) fn is_rotated(self) -> bool {
-        matches!(self, Self::Q8 | Self::Q4)
-    }
-}
-
 /// The paged KV cache of one layer. A KV block holds `block_len` positions of all layers of its
 /// layer group; inside each block, the keys of this layer begin at byte `k_at` and its values at
-/// `v_at`, each `[n_kv_heads, block_len, d_head]`.
+/// `v_at`, each `[n_kv_heads]` of the rows of a head, which lie as [`KvRows`] says.
 #[derive(Clone, Copy, Debug)]
 pub struct KvLayer<'a> {
     /// All blocks, `[n_blocks, block_bytes]`.
@@ -88,6 +39,37 @@ pub struct KvLayer<'a> {
     pub k_elem: KvElem,
     /// Element type of the values.
     pub v_elem: KvElem,
+    /// The value of a position is its key from this element on: latent attention. `v_at` is `k_at`
+    /// then, and `v_elem` is `k_elem`. With [`KvElem::F16`] the elements of the output before it
+    /// are 0, with other types the whole key is the value.
+    pub value_from: Option<usize>,
+}
+
+impl KvLayer<'_> {
+    /// How keys are stored.
+    pub fn keys(&self) -> KvRows {
+        let role = match self.value_from {
+            Some(value_from) => KvRole::Both { value_from },
+            None => KvRole::Key,
+        };
+        KvRows {
+            elem: self.k_elem,
+            role,
+            d: self.d_head,
+        }
+    }
+
+    /// How values are stored.
+    pub fn values(&self) -> KvRows {
+        match self.value_from {
+            Some(_) => self.keys(),
+            None => KvRows {
+                elem: self.v_elem,
+                role: KvRole::Value,
+                d: self.d_head,
+            },
+        }
+    }
 }
 
 /// The positions that one query row attends to.

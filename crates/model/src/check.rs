@@ -308,6 +308,9 @@ impl Latent {
             format!("{} heads of {}, {d_latent} latent", a.n_kv_heads, a.d_head)
         })?;
         let d_rope = a.d_head - d_latent;
+        ensure(d_rope.is_multiple_of(2), || {
+            format!("{d_rope} elements of a key before its latent vector")
+        })?;
         let rotated = a.rope.as_ref().map_or(d_rope, |rope| rope.d_rope);
         ensure(rotated == d_rope, || {
             format!("a rotation of {rotated} elements of {d_rope}")

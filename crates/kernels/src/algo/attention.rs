@@ -3,9 +3,10 @@
 //! ```text
 //! for each chunk of 128 absolute positions that is visible, in order:
 //!     s[h][p] = cap(scale · (q[h] · k[p]))            scores.rs: sixteen lanes and one tree;
-//!                                                     codes.rs: quantized keys, in integers
+//!                                                     scores16.rs and codes.rs: in integers
 //!     m = max s,  e = exp(s − m),  n = Σ e            sixteen heads at a time
-//!     o[h] = Σ e[p]·v[p]                              values.rs: in order of p
+//!     o[h] = Σ e[p]·v[p]                              values.rs: in order of p;
+//!                                                     values16.rs: in integers
 //!     merge (m, n, o) into the state of the earlier chunks
 //! merge (sink[h], 1, 0)                               if heads have sinks: a score without a value
 //! out[h] = o / n                                      rotated, if values are; the caller undoes it
@@ -19,19 +20,23 @@ mod codes;
 mod prefetch;
 mod query;
 mod scores;
+mod scores16;
 mod stored;
 mod values;
+mod values16;
 
 pub(crate) use query::Query;
 
 use super::lanes::{LANES, padded};
 use super::math::{exp_weight, tanh};
 use crate::attention::{D_HEAD_MAX, KvElem};
-use crate::isa::{Codes, Floats, KeyCodes};
+use crate::isa::{Floats, KeyCodes, PairCodes, Pairs};
 use crate::scratch;
 use crate::tiles::Strip;
 use codes::CodeBuffers;
+use scores16::PairBuffers;
 use std::ops::Range;
+use values16::{CHUNK_PAIRS, Slab, ValueBuffers};
 
 /// Positions per chunk.
 pub(crate) const CHUNK: usize = 128;
@@ -50,11 +55,12 @@ const FEW: usize = 16;
 /// Sixteen elements of sixteen keys, `[16 elements, 16 keys]`.
 type Keys = [[f32; LANES]; LANES];
 
-/// Memory of [`AttnBuffers`] on the stack of a thread: `N` heads of width up to `16·VECTORS`.
-/// `VECTORS` is a multiple of 4, because vectors are computed in fours.
+/// Memory of [`AttnBuffers`] on the stack of a thread: `N` heads of width up to `16·VECTORS`, and
+/// `ROWS` rows of floats, [`CHUNK`] if keys or values are floats. `VECTORS` is a multiple of 4,
+/// because vectors are computed in fours.
 #[repr(align(64))]
-pub(crate) struct StackBuffers<const VECTORS: usize, const N: usize> {
-    rows: [[[f32; LANES]; VECTORS]; CHUNK],
+pub(crate) struct StackBuffers<const VECTORS: usize, const N: usize, const ROWS: usize> {
+    rows: [[[f32; LANES]; VECTORS]; ROWS],
     keys: [Keys; VECTORS],
     q: [[[f32; LANES]; VECTORS]; N],
     values: [[[f32; LANES]; VECTORS]; N],
@@ -66,12 +72,21 @@ pub(crate) struct StackBuffers<const VECTORS: usize, const N: usize> {
     scores: [[f32; CHUNK]; N],
     visible: [Range<usize>; N],
     peaks: Peaks<N>,
+    /// Eight pairs for each vector of sixteen elements.
+    q_pairs: [[[i32; 8]; VECTORS]; N],
+    q_pair_scales: [f32; N],
+    key_pairs: [[[PairCodes; 8]; VECTORS]; 4],
+    weights: [[i32; CHUNK_PAIRS]; N],
+    ratios: [f32; N],
+    value_scales: [f32; CHUNK],
+    shifts: [u8; CHUNK],
+    slab: Slab,
 }
 
-impl<const VECTORS: usize, const N: usize> StackBuffers<VECTORS, N> {
+impl<const VECTORS: usize, const N: usize, const ROWS: usize> StackBuffers<VECTORS, N, ROWS> {
     /// All zeros: other values would be constants in the program, 1.7 MB for all these types.
     const EMPTY: Self = Self {
-        rows: [[[0.0; LANES]; VECTORS]; CHUNK],
+        rows: [[[0.0; LANES]; VECTORS]; ROWS],
         keys: [[[0.0; LANES]; LANES]; VECTORS],
         q: [[[0.0; LANES]; VECTORS]; N],
         values: [[[0.0; LANES]; VECTORS]; N],
@@ -86,6 +101,14 @@ impl<const VECTORS: usize, const N: usize> StackBuffers<VECTORS, N> {
             max: [0.0; N],
             sum: [0.0; N],
         },
+        q_pairs: [[[0; 8]; VECTORS]; N],
+        q_pair_scales: [0.0; N],
+        key_pairs: [[[[0; LANES]; 8]; VECTORS]; 4],
+        weights: [[0; CHUNK_PAIRS]; N],
+        ratios: [0.0; N],
+        value_scales: [0.0; CHUNK],
+        shifts: [0; CHUNK],
+        slab: [[[0; LANES]; 4]; CHUNK_PAIRS],
     };
 
     fn buffers(&mut self) -> AttnBuffers<'_> {
@@ -96,9 +119,24 @@ impl<const VECTORS: usize, const N: usize> StackBuffers<VECTORS, N> {
             scales: &mut self.q_scales,
             keys: &mut self.codes,
         };
+        let pairs = PairBuffers {
+            width: 8 * VECTORS,
+            q: self.q_pairs.as_flattened_mut().as_flattened_mut(),
+            scales: &mut self.q_pair_scales,
+            keys: self.key_pairs.as_flattened_mut().as_flattened_mut(),
+        };
+        let value_codes = ValueBuffers {
+            weights: &mut self.weights,
+            ratios: &mut self.ratios,
+            scales: &mut self.value_scales,
+            shifts: &mut self.shifts,
+            slab: &mut self.slab,
+        };
         AttnBuffers {
             width: VECTORS,
             codes,
+            pairs,
+            value_codes,
             scales: &mut self.scales,
             rows: self.rows.as_flattened_mut(),
             keys: &mut self.keys,
@@ -114,24 +152,34 @@ impl<const VECTORS: usize, const N: usize> StackBuffers<VECTORS, N> {
 
 /// Calls `f` with buffers for this query.
 pub(crate) fn with_buffers(query: &Query<'_>, f: impl FnOnce(&mut AttnBuffers<'_>)) {
+    match query.kv.k_elem == KvElem::F32 || query.kv.v_elem == KvElem::F32 {
+        true => with_rows::<CHUNK>(query, f),
+        false => with_rows::<0>(query, f),
+    }
+}
+
+/// Calls `f` with buffers that have `ROWS` rows of floats.
+fn with_rows<const ROWS: usize>(query: &Query<'_>, f: impl FnOnce(&mut AttnBuffers<'_>)) {
     let few = query.rows.len() * query.group() <= FEW;
     match (query.kv.d_head, few) {
-        (..=64, true) => with_stack::<4, FEW>(f),
-        (..=64, false) => with_stack::<4, MANY>(f),
-        (65..=128, true) => with_stack::<8, FEW>(f),
-        (65..=128, false) => with_stack::<8, MANY>(f),
-        (129..=256, true) => with_stack::<16, FEW>(f),
-        (129..=256, false) => with_stack::<16, MANY>(f),
+        (..=64, true) => with_stack::<4, FEW, ROWS>(f),
+        (..=64, false) => with_stack::<4, MANY, ROWS>(f),
+        (65..=128, true) => with_stack::<8, FEW, ROWS>(f),
+        (65..=128, false) => with_stack::<8, MANY, ROWS>(f),
+        (129..=256, true) => with_stack::<16, FEW, ROWS>(f),
+        (129..=256, false) => with_stack::<16, MANY, ROWS>(f),
         // `MANY` heads of this width do not fit the stack.
-        _ => with_stack::<{ D_HEAD_MAX / LANES }, FEW>(f),
+        _ => with_stack::<{ D_HEAD_MAX / LANES }, FEW, ROWS>(f),
     }
 }
 
 /// Not inlined, so that only one of these sizes is on the stack.
 #[inline(never)]
-fn with_stack<const VECTORS: usize, const N: usize>(f: impl FnOnce(&mut AttnBuffers<'_>)) {
-    const { assert!(size_of::<StackBuffers<VECTORS, N>>() <= scratch::THREAD) };
-    let mut stack = StackBuffers::<VECTORS, N>::EMPTY;
+fn with_stack<const VECTORS: usize, const N: usize, const ROWS: usize>(
+    f: impl FnOnce(&mut AttnBuffers<'_>),
+) {
+    const { assert!(size_of::<StackBuffers<VECTORS, N, ROWS>>() <= scratch::THREAD) };
+    let mut stack = StackBuffers::<VECTORS, N, ROWS>::EMPTY;
     f(&mut stack.buffers());
 }
 
@@ -140,11 +188,16 @@ fn with_stack<const VECTORS: usize, const N: usize>(f: impl FnOnce(&mut AttnBuff
 pub(crate) struct AttnBuffers<'a> {
     /// Vectors of a row, a multiple of four.
     width: usize,
-    /// Codes of queries and of quantized keys.
+    /// 8-bit codes of queries and of quantized keys.
     codes: CodeBuffers<'a>,
-    /// Scales of the quantized keys of a chunk, then of its values, `[width, CHUNK]`.
+    /// 16-bit codes of queries and of keys.
+    pairs: PairBuffers<'a>,
+    /// 16-bit codes of weights and of values.
+    value_codes: ValueBuffers<'a>,
+    /// Scales of the keys of a chunk that are codes, then of its values, `[width, CHUNK]`.
     scales: &'a mut [[f32; CHUNK]],
-    /// Widened rows: a few keys, then the values of a chunk, `[CHUNK, width]`.
+    /// Rows of floats: a few keys, then the values of a chunk, `[CHUNK, width]`; none if neither
+    /// are floats.
     rows: &'a mut [[f32; LANES]],
     /// Sixteen keys, `[width]`.
     keys: &'a mut [Keys],
@@ -208,7 +261,7 @@ fn merge_peaks(
 impl AttnBuffers<'_> {
     /// Computes the softmax state of the heads `heads` over the chunks `chunks`.
     #[inline(always)]
-    fn attend<I: Codes>(
+    fn attend<I: Pairs>(
         &mut self,
         isa: I,
         query: &Query<'_>,
@@ -220,21 +273,26 @@ impl AttnBuffers<'_> {
         self.values[..heads.len() * self.width]
             .as_flattened_mut()
             .fill(0.0);
-        let of_codes = matches!(query.kv.k_elem, KvElem::Q8 | KvElem::Q4);
-        match of_codes {
-            true => self.set_codes(query, heads.clone()),
-            false => self.set_queries(query, heads.clone()),
+        match query.kv.k_elem {
+            KvElem::F32 => self.set_queries(query, heads.clone()),
+            KvElem::F16 => self.set_pairs(isa, query, heads.clone()),
+            KvElem::Q8 | KvElem::Q4 => self.set_codes(query, heads.clone()),
         }
         for chunk in chunks {
             let chunk = &query.chunk(chunk);
             query.set_visible(chunk, heads.clone(), self.visible);
-            match self.treats_few() {
-                _ if of_codes => self.scores_of_codes(isa, query, heads.len(), chunk),
-                true => self.scores_of_few(isa, query, heads.len(), chunk),
-                false => self.scores_of_many(isa, query, heads.len(), chunk),
+            let n = heads.len();
+            match query.kv.k_elem {
+                KvElem::F32 if self.treats_few() => self.scores_of_few(isa, query, n, chunk),
+                KvElem::F32 => self.scores_of_many(isa, query, n, chunk),
+                KvElem::F16 => self.scores_of_pairs(isa, query, n, chunk),
+                KvElem::Q8 | KvElem::Q4 => self.scores_of_codes(isa, query, n, chunk),
             }
-            let factors = self.softmax(isa, query, heads.len());
-            self.add_values(isa, query, chunk, heads.len(), &factors);
+            let factors = self.softmax(isa, query, n);
+            match query.kv.v_elem {
+                KvElem::F32 => self.add_values(isa, query, chunk, n, &factors),
+                _ => self.add_value_codes(isa, query, chunk, n, &factors),
+            }
         }
     }
 
@@ -314,7 +372,7 @@ fn vectors(visible: &Range<usize>) -> Range<usize> {
     visible.start / LANES..visible.end.div_ceil(LANES)
 }
 
-/// Scales and caps the visible scores of a head and sets the others of their vectors to −∞; returns
+/// Scales (but 16-bit codes are scaled already) and caps the visible scores of a head and sets the others of their vectors to −∞; returns
 /// the maximum of each lane.
 #[inline(always)]
 fn finish_scores<I: Floats>(
@@ -324,9 +382,11 @@ fn finish_scores<I: Floats>(
     visible: &Range<usize>,
 ) -> I::F {
     let seen = vectors(visible);
-    let scale = isa.splat_all(query.scale);
-    for vector in &mut scores.as_chunks_mut::<LANES>().0[seen.clone()] {
-        *vector = isa.to_array(isa.product(isa.floats(vector), scale));
+    if query.kv.k_elem != KvElem::F16 {
+        let scale = isa.splat_all(query.scale);
+        for vector in &mut scores.as_chunks_mut::<LANES>().0[seen.clone()] {
+            *vector = isa.to_array(isa.product(isa.floats(vector), scale));
+        }
     }
     if let Some(cap) = query.softcap {
         scores[visible.clone()]
@@ -381,7 +441,7 @@ pub(crate) enum AttnOut<'a, 'b> {
 
 /// Computes the attention of a query.
 #[inline(always)]
-pub(crate) fn attend<I: Codes>(
+pub(crate) fn attend<I: Pairs>(
     isa: I,
     query: &Query<'_>,
     buffers: &mut AttnBuffers<'_>,

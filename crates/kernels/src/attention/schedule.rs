@@ -33,6 +33,14 @@ impl<'a> AttnInputs<'a> {
             "heads of width {}",
             kv.d_head
         );
+        let shares_rows = kv
+            .value_from
+            .is_some_and(|from| from.is_multiple_of(2) && from < kv.d_head && kv.v_at == kv.k_at);
+        assert!(
+            kv.value_from.is_none() || shares_rows,
+            "values are keys from element {:?} on",
+            kv.value_from
+        );
         let row_len = a.n_heads * kv.d_head;
         let n_rows = a.q.len() / row_len;
         assert!(
@@ -95,7 +103,7 @@ impl<'a> AttnInputs<'a> {
 
     /// Undoes the rotation of stored values in weighted sums of them, `[heads, d_head]`.
     fn rotate_back(&self, k: Kernels, out: &mut [f32]) {
-        if self.kv.v_elem.is_rotated() {
+        if self.kv.values().is_rotated() {
             out.chunks_exact_mut(self.kv.d_head)
                 .for_each(|head| k.hadamard(head));
         }

@@ -96,7 +96,8 @@ impl Cache {
             for place in kv_places(&self.places).filter(|place| place.group == group) {
                 for part in place.parts() {
                     (0..place.n_kv_heads)
-                        .for_each(|h| arena.copy(from, to, part.rows(h, first..BLOCK_LEN)));
+                        .flat_map(|h| part.arrays(h))
+                        .for_each(|array| arena.copy(from, to, array.rows(first..BLOCK_LEN)));
                 }
             }
         }
@@ -128,7 +129,7 @@ impl Cache {
         let bytes = self.arenas[place.group].block_mut(block);
         for (part, x) in place.parts().zip([k, v]) {
             for (h, x) in x.chunks_exact(place.d_head).enumerate() {
-                kernels.store_kv(x, part.elem, &mut bytes[part.rows(h, inside..inside + 1)]);
+                kernels.store_kv(x, part.rows, inside, &mut bytes[part.head(h)]);
             }
         }
     }

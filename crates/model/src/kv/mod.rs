@@ -4,7 +4,7 @@
 //! positions of every layer of its group:
 //!
 //! ```text
-//! block:  layer 0 K [n_kv_heads, BLOCK_LEN, d_head] | layer 0 V [same] | layer 1 K | …
+//! block:  layer 0 K [n_kv_heads], each BLOCK_LEN rows | layer 0 V [same] | layer 1 K | …
 //! ```
 //! A layer whose keys are the values has no V.
 //!

@@ -1,6 +1,6 @@
 //! Softmax attention as plain data: heads, the positions that they see, and scores.
 
-use atta_kernels::math::ln;
+use atta_kernels::{KvElem, KvRole, KvRows, math::ln};
 
 use super::{Latent, Norm, Presence, Retention, Rope};
 
@@ -218,6 +218,17 @@ impl Attention {
             KvSource::Latent(latent) => Some(latent),
             KvSource::Own { .. } | KvSource::Layer(_) => None,
         }
+    }
+
+    /// How keys and values of these element types are stored; no values if they are the keys.
+    pub(crate) fn kv_rows(&self, [k, v]: [KvElem; 2]) -> (KvRows, Option<KvRows>) {
+        let d = self.d_head;
+        let rows = |elem, role| KvRows { elem, role, d };
+        if self.latent().is_some() {
+            let value_from = self.d_rotatable();
+            return (rows(k, KvRole::Both { value_from }), None);
+        }
+        (rows(k, KvRole::Key), Some(rows(v, KvRole::Value)))
     }
 
     /// Width of the part of a head that may be rotated: all but the latent vector.

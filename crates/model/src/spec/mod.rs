@@ -21,6 +21,8 @@ mod streams;
 
 use std::ops::Range;
 
+use atta_kernels::KvRows;
+
 use crate::KvType;
 
 pub use alt_up::AltUp;
@@ -604,11 +606,9 @@ impl ModelSpec {
             let Some(a) = attention.filter(|a| a.kv_layer().is_none()) else {
                 return 0;
             };
-            kv.of_layer(l, self.layers.len())
-                .iter()
-                .take(if a.latent().is_some() { 1 } else { 2 })
-                .map(|elem| a.n_kv_heads * elem.row_bytes(a.d_head))
-                .sum::<usize>()
+            let (k, v) = a.kv_rows(kv.of_layer(l, self.layers.len()));
+            let row_bytes = |rows: KvRows| a.n_kv_heads * rows.row_bytes();
+            row_bytes(k) + v.map_or(0, row_bytes)
         };
         (0..self.layers.len())
             .map(|l| (n_ctx as u64).saturating_mul(row_bytes(l) as u64))
