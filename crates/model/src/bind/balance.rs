@@ -15,7 +15,7 @@
 
 use std::{f64::consts::LN_2, ops::Range};
 
-use atta_kernels::math::ln;
+use atta_kernels::math::{ln, over_powers, times_powers};
 
 use super::Tensors;
 use crate::{
@@ -26,14 +26,14 @@ use crate::{
 /// Exponents are kept within this, so that no product leaves the range of f32.
 const MAX_EXPONENT: f64 = 24.0;
 
-/// What the channels of a layer's keys and values are divided by before they become codes. Rows are
-/// of one head for all, `[d_head]`, or of each KV head, `[n_kv_heads, d_head]`; empty: all are 1.
+/// The exponents of the channels of a layer's keys and values: of one head for all, `[d_head]`, or
+/// of each KV head, `[n_kv_heads, d_head]`; empty: all are alike.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Balance {
-    /// `2^b`: keys are divided by it, queries multiplied.
-    keys: Box<[f32]>,
-    /// `2^e`: values are divided by it, results of heads multiplied.
-    values: Box<[f32]>,
+    /// `b`.
+    keys: Box<[i8]>,
+    /// `e`.
+    values: Box<[i8]>,
 }
 
 impl Balance {
@@ -70,31 +70,28 @@ impl Balance {
     }
 }
 
-/// `x /= factors`, which repeat.
-fn divide(x: &mut [f32], factors: &[f32]) {
-    if factors.is_empty() {
-        return;
-    }
-    for row in x.chunks_exact_mut(factors.len()) {
-        row.iter_mut().zip(factors).for_each(|(x, f)| *x /= f);
+/// `x = x / 2^exponent`; the exponents repeat.
+fn divide(x: &mut [f32], exponents: &[i8]) {
+    if !exponents.is_empty() {
+        x.chunks_exact_mut(exponents.len())
+            .for_each(|row| over_powers(row, exponents));
     }
 }
 
-/// Multiplies each of the query heads, `[n_heads, d_head]`, by the factors of its KV head.
-fn multiply_heads(a: &Attention, heads: &mut [f32], factors: &[f32]) {
-    if factors.is_empty() {
+/// Multiplies each of the query heads, `[n_heads, d_head]`, by the powers of its KV head.
+fn multiply_heads(a: &Attention, heads: &mut [f32], exponents: &[i8]) {
+    if exponents.is_empty() {
         return;
     }
     let group = a.n_heads / a.n_kv_heads;
-    let n = factors.len() / a.d_head;
+    let n = exponents.len() / a.d_head;
     for (h, head) in heads.chunks_exact_mut(a.d_head).enumerate() {
-        let own = &factors[(h / group % n) * a.d_head..][..a.d_head];
-        head.iter_mut().zip(own).for_each(|(x, f)| *x *= f);
+        times_powers(head, &exponents[(h / group % n) * a.d_head..]);
     }
 }
 
-/// `2^b` of keys.
-fn balance_keys(a: &Attention, t: &Tensors) -> Box<[f32]> {
+/// `b` of keys.
+fn balance_keys(a: &Attention, t: &Tensors) -> Box<[i8]> {
     let Some([k, q]) = sizes(a, t) else {
         return Box::default();
     };
@@ -113,11 +110,11 @@ fn balance_keys(a: &Attention, t: &Tensors) -> Box<[f32]> {
         let q = largest(&q, h * group..((h + 1) * group).min(n_q));
         exponent(k, 0.5) - exponent(q, 0.5)
     });
-    powers(exponents)
+    rounded(exponents)
 }
 
-/// `2^e` of values.
-fn balance_values(a: &Attention, t: &Tensors) -> Box<[f32]> {
+/// `e` of values.
+fn balance_values(a: &Attention, t: &Tensors) -> Box<[i8]> {
     let has_norm = matches!(
         a.kv,
         KvSource::Own {
@@ -129,7 +126,7 @@ fn balance_values(a: &Attention, t: &Tensors) -> Box<[f32]> {
     let Some(bias) = bias.filter(|_| !has_norm) else {
         return Box::default();
     };
-    powers(raise_to_mean(bias, a.d_head).map(|v| exponent(v, 1.0)))
+    rounded(raise_to_mean(bias, a.d_head).map(|v| exponent(v, 1.0)))
 }
 
 /// The sizes of the channels of keys and of queries, `[heads, d_head]` each, where the file tells.
@@ -174,17 +171,14 @@ fn exponent(size: f32, share: f64) -> f64 {
     }
 }
 
-/// Powers of two of rounded exponents; none if all are alike, as their scale then says it all.
-fn powers(exponents: impl Iterator<Item = f64>) -> Box<[f32]> {
-    let of = |e: f64| {
-        let e = e.clamp(-MAX_EXPONENT, MAX_EXPONENT).round_ties_even() as i32;
-        f32::from_bits(((127 + e) as u32) << 23)
-    };
-    let powers: Box<[f32]> = exponents.map(of).collect();
-    if powers.iter().all(|p| *p == powers[0]) {
+/// Rounded exponents; none if all are alike, since the scale of a row says as much.
+fn rounded(exponents: impl Iterator<Item = f64>) -> Box<[i8]> {
+    let of = |e: f64| e.clamp(-MAX_EXPONENT, MAX_EXPONENT).round_ties_even() as i8;
+    let exponents: Box<[i8]> = exponents.map(of).collect();
+    if exponents.iter().all(|e| *e == exponents[0]) {
         return Box::default();
     }
-    powers
+    exponents
 }
 
 #[cfg(test)]
@@ -236,7 +230,10 @@ mod tests {
         k[6] = -16.0;
         let q = vec![1.0; 8];
         let b = Balance::new(&a, &tensors([(Role::AttnKNorm, k), (Role::AttnQNorm, q)]));
-        assert_eq!(*b.keys, [1.0, 8.0, 1.0, 8.0, 1.0, 1.0, 4.0, 1.0]);
+        assert_eq!(*b.keys, [0, 3, 0, 3, 0, 0, 2, 0]);
+        let mut key = [8.0; 16];
+        b.divide_keys(&mut key);
+        assert_eq!(key[8..], [8.0, 1.0, 8.0, 1.0, 8.0, 8.0, 2.0, 8.0]);
         assert!(b.values.is_empty());
     }
 
@@ -256,7 +253,7 @@ mod tests {
         ]);
         let b = Balance::new(&a, &t);
         assert_eq!(b.keys[8], b.keys[9], "a pair has one factor");
-        assert!(b.keys[15] > 1.0 && b.keys[7] < 1.0 && b.keys[14] < b.keys[13]);
+        assert!(b.keys[15] > 0 && b.keys[7] < 0 && b.keys[14] < b.keys[13]);
         assert!(b.values[3] > b.values[2]);
         let (mut keys, mut queries) = (k.clone(), q.clone());
         b.divide_keys(&mut keys);
@@ -291,6 +288,6 @@ mod tests {
             ),
         ];
         let b = Balance::new(&a, &tensors(odd));
-        assert!(b.keys.iter().all(|f| f.is_normal()));
+        assert!(b.keys.iter().all(|e| *e == 0), "{b:?}");
     }
 }

@@ -117,7 +117,7 @@ impl Cache {
     /// Whether the keys and the values of layer `l` are stored as 16-bit codes.
     pub(crate) fn has_codes(&self, l: usize) -> [bool; 2] {
         let place = self.kv_place(l);
-        [place.k, place.v.unwrap_or(place.k)].map(|part| part.elem == KvElem::F16)
+        [place.k, place.v.unwrap_or(place.k)].map(|part| part.rows.elem == KvElem::F16)
     }
 
     /// Stores key and value of a row in layer `l`, each `[n_kv_heads, d_head]`; the key alone if
