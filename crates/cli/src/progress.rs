@@ -12,7 +12,7 @@ const DELAY: Duration = Duration::from_millis(300);
 const LONG_PROMPT: usize = 256;
 
 /// Characters of the bar.
-const BAR_CHARS: usize = 20;
+const BAR_CHARS: usize = 16;
 
 /// The progress line.
 pub(crate) struct Progress {
@@ -112,11 +112,11 @@ mod tests {
     fn the_line_of_a_prompt_has_its_rate_and_the_time_left_and_fits_a_terminal() {
         assert_eq!(
             prompt_line(1024, 4096, 512, Duration::from_secs(16)),
-            "prompt [#####---------------] 1024 of 4096 tokens, 32 tokens/s, 1 min 36 s left"
+            "prompt [####------------] 1024 of 4096 tokens, 32 tokens/s, 1 min 36 s left"
         );
         assert_eq!(
             prompt_line(0, 300, 0, Duration::ZERO),
-            "prompt [--------------------] 0 of 300 tokens"
+            "prompt [----------------] 0 of 300 tokens"
         );
         let slow = prompt_line(99_999, 131_072, 512, Duration::from_secs(100));
         assert!(slow.ends_with("5.1 tokens/s, 1 h 41 min left"), "{slow}");
