@@ -20,6 +20,7 @@ import numpy as np
 import torch
 import transformers
 
+import own_models
 import own_names
 
 EPS = 2e-2      # large, so that residuals of ordinary size show it
@@ -208,9 +209,31 @@ FAMILIES = [
            changes={"num_experts_per_tok": 2}),
 ]
 
+# A configuration of no class of transformers, whose fields the converter takes as they are written and as users' files have
+# them; transformers gives some of them other names and adds its defaults.
+AS_IT_IS = {"model_type": "unknown"}
 BERT = dict(vocab_size=96, hidden_size=32, intermediate_size=44, num_hidden_layers=3, num_attention_heads=4,
             max_position_embeddings=128, layer_norm_eps=EPS, pad_token_id=0, type_vocab_size=2, attn_implementation="eager",
             dtype="float32")
+JINA = dict(vocab_size=96, hidden_size=36, intermediate_size=44, num_hidden_layers=3, num_attention_heads=6, max_position_embeddings=8192,
+            layer_norm_eps=EPS, pad_token_id=0, type_vocab_size=2, hidden_act="gelu", feed_forward_type="geglu", position_embedding_type="alibi",
+            emb_pooler="mean", model_type="bert")
+NOMIC_MOE = dict(vocab_size=96, hidden_size=32, n_embd=32, n_head=4, n_layer=4, n_inner=20, n_positions=2048, max_trained_positions=2048,
+                 activation_function="gelu", causal=False, qkv_proj_bias=True, mlp_fc1_bias=True, mlp_fc2_bias=True, prenorm=False,
+                 rotary_emb_fraction=1.0, rotary_emb_interleaved=False, rotary_emb_scale_base=None, rotary_emb_base=300.0,
+                 layer_norm_epsilon=EPS, type_vocab_size=1, num_experts=6, moe_top_k=2, moe_every_n_layers=2, num_shared_experts=0,
+                 moe_normalize_expert_weights=False, expert_choice_router=False, use_rms_norm=False, model_type="nomic_bert")
+MODERN_BERT = dict(vocab_size=96, hidden_size=32, intermediate_size=44, num_hidden_layers=4,
+           num_attention_heads=4, max_position_embeddings=256, norm_eps=EPS, pad_token_id=0, bos_token_id=1, eos_token_id=2,
+           cls_token_id=1, sep_token_id=2, local_attention=18, attn_implementation="eager", dtype="float32",
+           rope_parameters={"full_attention": {"rope_type": "default", "rope_theta": 500.0},
+                            "sliding_attention": {"rope_type": "default", "rope_theta": 50.0}})
+EMBEDDING_GEMMA = sizes(head_dim=12, num_hidden_layers=7, sliding_window=18,
+           use_bidirectional_attention=True, query_pre_attn_scalar=12,
+           rope_parameters={"full_attention": {"rope_type": "default", "rope_theta": 500.0},
+                            "sliding_attention": {"rope_type": "default", "rope_theta": 50.0}})
+EMBEDDING_GEMMA_TENSORS = {"embed": (0.0, 0.05), "post_attention_layernorm": (-0.7, 0.1), "post_feedforward_layernorm": (-0.7, 0.1)}
+EMBEDDING_GEMMA_FILES = {"tokenizer.json": {"model": {"vocab": [0] * 96}, "added_tokens": []}}
 NOMIC_CONFIG = dict(n_embd=32, n_head=4, n_layer=3, n_inner=44, n_positions=8192, max_trained_positions=2048, activation_function="swiglu",
                     causal=False, qkv_proj_bias=False, mlp_fc1_bias=False, mlp_fc2_bias=False, prenorm=False, rotary_emb_fraction=1.0,
                     rotary_emb_interleaved=False, rotary_emb_scale_base=None, layer_norm_epsilon=EPS, rotary_emb_base=300.0)
@@ -222,19 +245,22 @@ FAMILIES += [
            seed=5, head="ForSequenceClassification", first_of_second=30, silent=("key.bias",)),
     Family("nomic-bert", "nomic-bert", "NomicBert", BERT | dict(max_position_embeddings=2048, head_dim=8, rope_parameters={"rope_type": "default", "rope_theta": 300.0}),
            seed=6, head="Model", files={"config.json": NOMIC_CONFIG, "tokenizer.json": {"model": {"type": "WordPiece"}}}),
-    Family("modern-bert", "modern-bert", "ModernBert", dict(vocab_size=96, hidden_size=32, intermediate_size=44, num_hidden_layers=4,
-           num_attention_heads=4, max_position_embeddings=256, norm_eps=EPS, pad_token_id=0, bos_token_id=1, eos_token_id=2,
-           cls_token_id=1, sep_token_id=2, local_attention=18, attn_implementation="eager", dtype="float32",
-           rope_parameters={"full_attention": {"rope_type": "default", "rope_theta": 500.0},
-                            "sliding_attention": {"rope_type": "default", "rope_theta": 50.0}}),
-           seed=7, head="Model", files={"config.json": {"layer_norm_eps": EPS}}, changes={"local_attention": 20, "norm_eps": 2 * EPS}),
-    Family("gemma-embedding", "gemma-embedding", "Gemma3", sizes(head_dim=12, num_hidden_layers=7, sliding_window=18,
-           use_bidirectional_attention=True, query_pre_attn_scalar=12,
-           rope_parameters={"full_attention": {"rope_type": "default", "rope_theta": 500.0},
-                            "sliding_attention": {"rope_type": "default", "rope_theta": 50.0}}),
-           seed=8, head="TextModel", files={"tokenizer.json": {"model": {"vocab": [0] * 96}, "added_tokens": []}},
-           changes={"sliding_window": 22},
-           tensors={"embed": (0.0, 0.05), "post_attention_layernorm": (-0.7, 0.1), "post_feedforward_layernorm": (-0.7, 0.1)}),
+    # llama.cpp's converter leaves BERT's pooler out, which a classifier needs.
+    Family("bert-reranker", "bert", "Bert", BERT | dict(num_labels=1, id2label={0: "LABEL_0"}), seed=70,
+           head="ForSequenceClassification", first_of_second=30, silent=("key.bias",)),
+    Family("jina-bert-v2", "jina-bert-v2", "JinaBert", JINA, seed=61, head="Model", silent=("key.bias",), changes={"layer_norm_eps": 2 * EPS},
+           files={"config.json": AS_IT_IS}),
+    Family("nomic-bert-moe", "nomic-bert-moe", "NomicBertMoe", NOMIC_MOE, seed=62, head="Model", changes={"layer_norm_epsilon": 2 * EPS, "moe_top_k": 1,
+           "rotary_emb_base": 200.0}, files={"config.json": AS_IT_IS, "tokenizer.json": {"model": {"type": "WordPiece"}}}),
+    Family("modern-bert-reranker", "modern-bert", "ModernBert", MODERN_BERT | dict(num_labels=1, id2label={0: "LABEL_0"}, classifier_pooling="mean"),
+           seed=63, head="ForSequenceClassification", files={"config.json": {"layer_norm_eps": EPS}}, changes={"local_attention": 20, "classifier_pooling": "cls"}),
+    Family("modern-bert-classifier", "modern-bert", "ModernBert", MODERN_BERT | dict(num_labels=3, id2label={0: "no", 1: "maybe", 2: "yes"}, classifier_pooling="cls"),
+           seed=64, head="ForSequenceClassification", files={"config.json": {"layer_norm_eps": EPS}}, changes={"norm_eps": 2 * EPS}),
+    Family("gemma-embedding-dense", "gemma-embedding", "EmbeddingGemma", EMBEDDING_GEMMA | dict(d_inner=52), seed=65, head="Model",
+           files=EMBEDDING_GEMMA_FILES, changes={"sliding_window": 22}, tensors=EMBEDDING_GEMMA_TENSORS),
+    Family("modern-bert", "modern-bert", "ModernBert", MODERN_BERT, seed=7, head="Model", files={"config.json": {"layer_norm_eps": EPS}}, changes={"local_attention": 20, "norm_eps": 2 * EPS}),
+    Family("gemma-embedding", "gemma-embedding", "Gemma3", EMBEDDING_GEMMA, seed=8, head="TextModel", files=EMBEDDING_GEMMA_FILES,
+           changes={"sliding_window": 22}, tensors=EMBEDDING_GEMMA_TENSORS),
 ]
 
 LATENT = PLAIN | dict(num_key_value_heads=4, q_lora_rank=20, kv_lora_rank=24, qk_nope_head_dim=6, qk_rope_head_dim=8, v_head_dim=8)
@@ -340,9 +366,6 @@ FAMILIES += [
            changes={"rms_norm_eps": 2 * EPS}, tensors=SHARP),
 ]
 
-# A configuration of no class of transformers, whose fields the converter takes as they are written and as users' files have
-# them; transformers gives some of them other names and adds its defaults.
-AS_IT_IS = {"model_type": "unknown"}
 # Without the fields of attention and MLPs, which a configuration of Mamba would take for its own.
 MAMBA2 = dict(vocab_size=96, hidden_size=32, num_hidden_layers=3, num_heads=4, head_dim=16, state_size=12, n_groups=2, chunk_size=16,
               layer_norm_epsilon=EPS, tie_word_embeddings=False, bos_token_id=1, eos_token_id=2, pad_token_id=0, use_cache=False, dtype="float32")
@@ -403,6 +426,8 @@ FAMILIES += [
 
 
 def configuration(row, **other):
+    if row.cls in own_models.CLASSES:
+        return own_models.CLASSES[row.cls][0](**(row.fields | other))
     if row.around:
         text = row.fields | other
         outer = {k: text[k] for k in ("tie_word_embeddings", "attn_implementation", "dtype")}
@@ -413,6 +438,8 @@ def configuration(row, **other):
 
 def empty(row, **other):
     torch.manual_seed(0)
+    if row.cls in own_models.CLASSES:
+        return own_models.CLASSES[row.cls][1](configuration(row, **other)).eval()
     more = {"add_pooling_layer": False} if row.cls in ("Bert", "NomicBert") and row.head == "Model" else {}
     kind = "ForConditionalGeneration" if row.around else row.head
     return getattr(transformers, row.cls + kind)(configuration(row, **other), **more).eval()
@@ -487,6 +514,21 @@ def altered(fields, more):
     return {k: v for k, v in (fields | more).items() if k not in more or v is not None}
 
 
+def with_pooler(cls):
+    """The converter's filter of tensors, which keeps the pooler of BERT under the name of RoBERTa's."""
+    def filter_tensors(_, item):
+        name, tensor = item
+        return cls.filter_tensors((name.replace("bert.pooler.dense", "classifier.dense"), tensor))
+    return classmethod(filter_tensors)
+
+
+def sum_biases(model):
+    """(name, tensor) of the bias behind the sum of each layer's experts, which the converter leaves out."""
+    for name, p in model.named_parameters():
+        if name.endswith("experts.bias"):
+            yield f"blk.{name.split('.')[2]}.ffn_down.bias", p.detach()
+
+
 def write_gguf(path, row, model, llama_cpp, add_vocabulary):
     """The checkpoint, converted by llama.cpp where it knows the class."""
     if row.cls in own_names.WRITERS:
@@ -513,9 +555,14 @@ def write_gguf(path, row, model, llama_cpp, add_vocabulary):
             if row.head != "ForCausalLM" and "type_vocab_size" in row.fields:
                 self.gguf_writer.add_token_type_count(row.fields["type_vocab_size"])
         mended = {"modify_tensors": with_norms_of_heads(cls)} if row.cls == "StableLm" else {}
+        if row.name == "bert-reranker":
+            mended["filter_tensors"] = with_pooler(cls)
+        if row.cls == "NomicBertMoe":
+            mended["generate_extra_tensors"] = lambda self: sum_biases(model)
         cls = type(cls.__name__, (cls,), {"set_vocab": set_vocab, "model_arch": cls.model_arch, "no_mtp": True} | mended)
         with torch.inference_mode():
-            converter = cls(Path(folder), gguf.LlamaFileType.ALL_F32, path, model_name=f"{row.name}-tiny-random")
+            dense = {"sentence_transformers_dense_modules": True} if row.cls == "EmbeddingGemma" else {}
+            converter = cls(Path(folder), gguf.LlamaFileType.ALL_F32, path, model_name=f"{row.name}-tiny-random", **dense)
             converter.hparams |= row.hparams
             converter.write()
 

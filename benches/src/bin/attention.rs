@@ -151,6 +151,7 @@ impl Case {
                     blocks: &blocks,
                     first: 0,
                     last: n_ctx - n_rows + t,
+                    pos: n_ctx - n_rows + t,
                 };
                 let q = &q;
                 let softcap = None;
@@ -164,6 +165,7 @@ impl Case {
                         n_heads,
                         scale,
                         softcap,
+                        slopes: None,
                         sinks,
                         out,
                         scratch,

@@ -167,6 +167,7 @@ fn what_is_converted_runs() {
         let logits = match model.spec().head.outputs {
             Outputs::Logits => oracle::logits(&model, tokens),
             Outputs::Hidden => oracle::normed(&model, tokens),
+            Outputs::Dense(_) => oracle::dense(&model, tokens),
             Outputs::Scores(_) => oracle::scores(&model, tokens, golden.first_of_second),
         };
         let logits = logits.unwrap();

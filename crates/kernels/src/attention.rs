@@ -79,8 +79,10 @@ pub struct AttnRow<'a> {
     pub blocks: &'a [u32],
     /// First visible position: 0, or the start of the window.
     pub first: usize,
-    /// Last visible position, inclusive: that of the row.
+    /// Last visible position, inclusive: that of the row, or that of the end of an encoder's text.
     pub last: usize,
+    /// Position of the row itself.
+    pub pos: usize,
 }
 
 /// Attention of query rows over cached keys and values, which include those of the rows themselves.
@@ -97,6 +99,9 @@ pub struct Attention<'a> {
     pub scale: f32,
     /// Limits scores to ±cap by `cap·tanh(score/cap)`. Gemma 2, section 2.
     pub softcap: Option<f32>,
+    /// Lowers the capped score of head `h` at distance `d` by `slopes(h)·d` (ALiBi, Press et al.
+    /// 2022). Called once per head and chunk.
+    pub slopes: Option<&'a (dyn Fn(usize) -> f32 + Sync)>,
     /// Attention sinks, `[n_heads]`: one more score per head in the softmax, without a value, so
     /// that a head can attend to nothing. Sinks are neither scaled nor capped.
     pub sinks: Option<&'a [f32]>,

@@ -103,7 +103,8 @@ impl ModelSpec {
         let fits = match self.head.outputs {
             Outputs::Logits => !is_encoder,
             Outputs::Hidden => true,
-            Outputs::Scores(n) => is_encoder && is_width(n),
+            Outputs::Dense(dense) => is_width(dense.d_inner) && is_width(dense.d_out),
+            Outputs::Scores(head) => is_encoder && is_width(head.n),
         };
         require(fits, || {
             format!(
@@ -286,6 +287,9 @@ impl Attention {
         );
         ensure(self.gate != OutputGate::Heads || projects_all, || {
             "a gate per head beside keys or values without a projection".to_owned()
+        })?;
+        ensure(self.slopes.is_none_or(is_positive), || {
+            format!("slopes down to 2^-{:?}", self.slopes)
         })?;
         let is_empty = matches!(self.mask, Mask::Window(0) | Mask::Chunk(0));
         ensure(!is_empty, || "a window of no positions".to_owned())?;

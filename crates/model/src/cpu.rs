@@ -172,6 +172,15 @@ impl Executor for Cpu {
         })
     }
 
+    fn fill(&mut self, seq: SeqId, n: usize) -> Result<(), Error> {
+        self.check_idle(seq)?;
+        match self.model.spec().is_encoder() {
+            // It sees each text whole, so no row could follow.
+            true => Err(Error::NoFill),
+            false => self.cache.fill(seq, n, self.kernels),
+        }
+    }
+
     fn drop_seq(&mut self, seq: SeqId) -> Result<(), Error> {
         self.check_idle(seq)?;
         self.cache.seqs_mut().drop_seq(seq)

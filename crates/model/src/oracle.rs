@@ -28,7 +28,7 @@ mod ngrams;
 mod recurrent;
 mod streams;
 
-pub use encoder::scores;
+pub use encoder::{dense, scores};
 
 /// The logits of every position of a sequence, `[tokens.len(), n_vocab]`, in a context that is as
 /// long as it.
@@ -521,7 +521,7 @@ fn attend(
         let visible = a.first_visible(pos)..a.last_visible(pos, k.len()) + 1;
         let scores: Vec<f64> = visible
             .clone()
-            .map(|j| score(a, q, &k[j][part.clone()]))
+            .map(|j| score(a, q, &k[j][part.clone()]) - fall(a, i) * pos.abs_diff(j) as f64)
             .collect();
         let sink = sinks.map(|sinks| f64::from(sinks[i]));
         let max = scores
@@ -541,6 +541,19 @@ fn attend(
         }
     }
     out
+}
+
+/// By how much the scores of a head fall from a position to the next one further away.
+fn fall(a: &Attention, head: usize) -> f64 {
+    let Some(max) = a.slopes else { return 0.0 };
+    let whole = a.n_heads.next_power_of_two();
+    let n = if whole > a.n_heads { whole / 2 } else { whole };
+    let nth = |i: usize, n: usize| 2.0_f64.powf(-f64::from(max) * i as f64 / n as f64);
+    if head < n {
+        nth(head + 1, n)
+    } else {
+        nth(2 * (head - n) + 1, 2 * n)
+    }
 }
 
 fn score(a: &Attention, q: &[f32], k: &[f32]) -> f64 {

@@ -209,11 +209,18 @@ impl ModelSpec {
                 list.add(Role::OutputBias, &[self.n_vocab], self.head.bias);
             }
             Outputs::Hidden => {}
-            Outputs::Scores(n) => {
+            Outputs::Dense(dense) => {
+                list.require(Role::Dense2, &[dense.d_inner, d]);
+                list.require(Role::Dense3, &[dense.d_out, dense.d_inner]);
+            }
+            Outputs::Scores(head) => {
                 list.require(Role::Cls, &[d, d]);
-                list.require(Role::ClsBias, &[d]);
-                list.require(Role::ClsOutput, &[n, d]);
-                list.require(Role::ClsOutputBias, &[n]);
+                list.add(Role::ClsBias, &[d], head.bias);
+                if let Some(norm) = head.norm {
+                    list.norm(norm, [Role::ClsNorm, Role::ClsNormBias], d);
+                }
+                list.require(Role::ClsOutput, &[head.n, d]);
+                list.require(Role::ClsOutputBias, &[head.n]);
             }
         }
     }
@@ -661,6 +668,7 @@ impl List {
             }
             self.add(bias, &[n, d_out], m.expert.bias);
         }
+        self.add(Role::FfnDownBias, &[d_model], m.sum_bias);
         if let Some(shared) = &m.shared {
             let d_ff = shared.mlp.d_ff;
             if shared.is_gated {

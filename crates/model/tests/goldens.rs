@@ -18,10 +18,11 @@ mod support;
 use atta_model::{
     arch::REGISTRY,
     spec::{
-        Activation, Attention, DeltaNet, Ffn, GateRows, IdleIndexer, KeySharing, KvSource,
-        LayerEmbed, LayerSpec, Mask, Mixer, Mlp, ModelSpec, NetGate, Norm, OutputGate, Outputs,
-        Pairing, Positions, Presence, QkNorm, RampEnds, Rope, RopeScaling, ShortConv, Temperature,
-        TokenTypes, Wiring, Xielu, Yarn,
+        Activation, Attention, DeltaNet, DenseHead, Ffn, GateRows, IdleIndexer, KeySharing,
+        KvSource, LayerEmbed, LayerSpec, Mask, Mixer, Mlp, ModelSpec, NetGate, Norm, OutputGate,
+        Outputs, Pairing, Positions, Presence, QkNorm, RampEnds, Rope, RopeScaling,
+        ScoreActivation, ScoreHead, ScoreInput, ShortConv, Temperature, TokenTypes, Wiring, Xielu,
+        Yarn,
     },
 };
 use support::{Golden, goldens_and_encoders, nmse};
@@ -128,11 +129,15 @@ fn changes(g: &Golden, spec: &ModelSpec) -> Vec<Change> {
     add("head.outputs", |s| {
         s.head.outputs = match s.head.outputs {
             Outputs::Logits => Outputs::Hidden,
-            Outputs::Hidden => Outputs::Scores(1),
-            Outputs::Scores(n) => Outputs::Scores(n + 1),
+            Outputs::Hidden => Outputs::Dense(DenseHead {
+                d_inner: 8,
+                d_out: s.d_model,
+            }),
+            Outputs::Dense(_) | Outputs::Scores(_) => Outputs::Hidden,
         }
     });
     if spec.head.outputs != Outputs::Logits {
+        all.extend(head_changes(spec));
         return with_layers(g, spec, all);
     }
     add("head.logit_scale", |s| s.head.logit_scale *= 0.5);
@@ -151,6 +156,53 @@ fn changes(g: &Golden, spec: &ModelSpec) -> Vec<Change> {
     with_layers(g, spec, all)
 }
 
+/// A change of each field of a head that computes scores or a vector.
+fn head_changes(spec: &ModelSpec) -> Vec<Change> {
+    let dense = |what: &str, change: fn(&mut DenseHead)| -> Change {
+        let of_spec = move |s: &mut ModelSpec| match &mut s.head.outputs {
+            Outputs::Dense(head) => change(head),
+            other => panic!("{other:?} is not dense"),
+        };
+        (format!("head.dense.{what}"), Box::new(of_spec))
+    };
+    let scores = |what: &str, change: fn(&mut ScoreHead)| -> Change {
+        let of_spec = move |s: &mut ModelSpec| match &mut s.head.outputs {
+            Outputs::Scores(head) => change(head),
+            other => panic!("{other:?} has no scores"),
+        };
+        (format!("head.scores.{what}"), Box::new(of_spec))
+    };
+    match spec.head.outputs {
+        Outputs::Logits | Outputs::Hidden => Vec::new(),
+        Outputs::Dense(_) => vec![
+            dense("d_inner", |head| head.d_inner += 1),
+            dense("d_out", |head| head.d_out += 1),
+        ],
+        Outputs::Scores(_) => vec![
+            scores("n", |head| head.n += 1),
+            scores("reads", |head| {
+                head.reads = match head.reads {
+                    ScoreInput::First => ScoreInput::Mean,
+                    ScoreInput::Mean => ScoreInput::First,
+                }
+            }),
+            scores("activation", |head| {
+                head.activation = match head.activation {
+                    ScoreActivation::Tanh => ScoreActivation::Gelu,
+                    ScoreActivation::Gelu => ScoreActivation::Tanh,
+                }
+            }),
+            scores("bias", |head| {
+                head.bias = match head.bias {
+                    Presence::Absent => Presence::Required,
+                    Presence::Required | Presence::Optional => Presence::Absent,
+                }
+            }),
+            scores("norm", |head| change_norm(&mut head.norm)),
+        ],
+    }
+}
+
 /// Adds the changes of every layer.
 fn with_layers(g: &Golden, spec: &ModelSpec, mut all: Vec<Change>) -> Vec<Change> {
     for l in 0..spec.layers.len() {
@@ -160,9 +212,14 @@ fn with_layers(g: &Golden, spec: &ModelSpec, mut all: Vec<Change>) -> Vec<Change
                 .tensor(&tensor.replace("{l}", &l.to_string()))
                 .is_some()
         };
-        // Scores are of the first token alone, whose temperature is 1.
-        let is_of_first =
-            matches!(spec.head.outputs, Outputs::Scores(_)) && l + 1 == spec.layers.len();
+        // Scores may be of the first token alone, whose temperature is 1.
+        let is_of_first = matches!(
+            spec.head.outputs,
+            Outputs::Scores(ScoreHead {
+                reads: ScoreInput::First,
+                ..
+            })
+        ) && l + 1 == spec.layers.len();
         for (what, change) in layer_changes(&spec.layers[l], &in_file)
             .into_iter()
             .chain(experts::changes(&spec.layers[l], in_file))
@@ -326,6 +383,14 @@ fn attention_changes(a: &Attention, in_file: &impl Fn(&str) -> bool) -> Vec<Laye
         ("softcap", |l| {
             let cap = &mut l.attention_mut().softcap;
             *cap = if cap.is_some() { None } else { Some(1.0) };
+        }),
+        ("slopes", |l| {
+            let slopes = &mut l.attention_mut().slopes;
+            *slopes = if slopes.is_some() { None } else { Some(4.0) };
+        }),
+        ("slopes.max", |l| {
+            let slopes = &mut l.attention_mut().slopes;
+            slopes.iter_mut().for_each(|max| *max *= 1.5);
         }),
         ("rope", toggle_rope),
         ("gate", |l| {

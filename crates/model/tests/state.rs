@@ -192,6 +192,57 @@ fn layers_that_share_keys_and_values_store_them_once() {
     assert_eq!(ten - none, 10 * bytes.iter().sum::<u64>());
 }
 
+#[test]
+fn filled_positions_are_the_same_however_they_are_added_and_a_text_goes_on_behind_them() {
+    for g in goldens() {
+        let model = g.model();
+        let ids = &g.tokens[..4];
+        for kv in KINDS {
+            let behind = |parts: &[usize]| {
+                let mut cpu = cpu(&model, 1, kv);
+                let seq = cpu.new_seq().unwrap();
+                parts.iter().for_each(|&n| cpu.fill(seq, n).unwrap());
+                bits(&append(&mut cpu, seq, ids, 4))
+            };
+            let whole = behind(&[40]);
+            assert!(whole == behind(&[0, 3, 30, 7]), "{} {kv:?}", g.name);
+            // Recurrent states are zero, as before the first position.
+            if model.spec().attentions().next().is_some() {
+                let empty = behind(&[]);
+                assert!(whole != empty, "{} {kv:?}: there is no content", g.name);
+            }
+            let finite = whole.iter().all(|&x| f32::from_bits(x).is_finite());
+            assert!(finite, "{} {kv:?}", g.name);
+        }
+    }
+}
+
+#[test]
+fn a_window_of_filled_positions_moves_on_and_a_full_context_is_not_filled() {
+    for g in windowed() {
+        let model = g.model();
+        let mut all = cpu_with(&model, 1, narrow(600, 600, 1));
+        let mut few = cpu_with(&model, 1, narrow(600, 1, 1));
+        let results = [&mut all, &mut few].map(|cpu| {
+            let seq = cpu.new_seq().unwrap();
+            cpu.fill(seq, 590).unwrap();
+            let full = cpu.fill(seq, 11);
+            assert!(matches!(full, Err(Error::ContextFull { n_ctx: 600 })));
+            assert_eq!(cpu.seqs().len(seq).unwrap(), 590);
+            bits(&append(cpu, seq, &g.tokens[..4], 1))
+        });
+        assert!(results[0] == results[1], "{}", g.name);
+    }
+}
+
+#[test]
+fn an_encoder_has_no_positions_without_a_text() {
+    let g = &support::encoders()[0];
+    let mut cpu = cpu(&g.model(), 1, KvType::F32);
+    let seq = cpu.new_seq().unwrap();
+    assert!(matches!(cpu.fill(seq, 1), Err(Error::NoFill)));
+}
+
 /// The tiny models that have layers with a window, and none with a recurrent state.
 fn windowed() -> impl Iterator<Item = support::Golden> {
     let window = |l: &atta_model::spec::LayerSpec| {

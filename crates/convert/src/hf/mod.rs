@@ -128,7 +128,7 @@ fn keys_of(
     keys::write(config, family, &mut keys)?;
     numbers::write(config, family, raw, &mut keys)?;
     ngrams::write(config, raw, &mut keys)?;
-    encoders::write_pooling(folder, &mut keys, notes)?;
+    encoders::write_modules(folder, family, &mut keys, raw, notes)?;
     encoders::write(config, family, &mut keys)?;
     Ok(keys)
 }

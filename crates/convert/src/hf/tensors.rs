@@ -453,6 +453,9 @@ impl TensorBuilder<'_> {
         if *self.quantization == Quantization::Mxfp4 {
             return self.blocks(req, &joined, e.gate_up).map(Some);
         }
+        if e.gate_up == GateUpLayout::PlainRows {
+            return self.plain_rows(req, &joined).map(Some);
+        }
         if self.raw.get(&joined).is_some() {
             return self.joined(req, &joined, e.gate_up).map(Some);
         }
@@ -542,7 +545,7 @@ impl TensorBuilder<'_> {
             d_out
         };
         let stored = match layout {
-            GateUpLayout::Halves => [n, n_columns, d_in],
+            GateUpLayout::Halves | GateUpLayout::PlainRows => [n, n_columns, d_in],
             GateUpLayout::Columns | GateUpLayout::ColumnHalves => [n, d_in, n_columns],
         };
         source.expect(&stored)?;
@@ -553,7 +556,7 @@ impl TensorBuilder<'_> {
                 n_columns,
                 ..columns(source, &[d_out, d_in], order)?
             }),
-            GateUpLayout::Halves => {
+            GateUpLayout::Halves | GateUpLayout::PlainRows => {
                 let d = to_usize(d_in)?;
                 let n_each = n.saturating_mul(d_out);
                 Box::new(GatheredRows {
@@ -565,6 +568,33 @@ impl TensorBuilder<'_> {
                     change: Change::None,
                     ty,
                 })
+            }
+        };
+        Ok(Tensor {
+            name: req.name(),
+            dims: shape,
+            ty,
+            rows,
+        })
+    }
+
+    /// Up or down of experts without gates whose rows are `[n_experts d_ff, d_model]`.
+    fn plain_rows(&mut self, req: &TensorReq, from: &str) -> Result<Tensor, Error> {
+        let source = SourceTensor::Plain(self.share(from, true)?);
+        let shape = shape_of(req);
+        let [n, d_out, d_in] = shape[..] else {
+            unreachable!("matrices of experts have three dimensions")
+        };
+        let ty = source.tensor_type();
+        let rows: Box<dyn RowSource> = match req.role {
+            Role::FfnDownExps => {
+                source.expect(&[n.saturating_mul(d_in), d_out])?;
+                Box::new(columns(source, &[d_out, d_in], RowMap::Same)?)
+            }
+            _ => {
+                let stored = [n.saturating_mul(d_out), d_in];
+                source.expect(&stored)?;
+                whole(source, &stored, ty)?
             }
         };
         Ok(Tensor {
@@ -697,12 +727,14 @@ fn order_in(layout: GateUpLayout, part: usize, n: u64) -> RowMap {
     let part = part as u64;
     match (layout, part) {
         (_, 2..) => RowMap::Same,
-        (GateUpLayout::Halves | GateUpLayout::ColumnHalves, _) => RowMap::Part {
-            take: n,
-            of,
-            first: part * n,
-            step: 1,
-        },
+        (GateUpLayout::Halves | GateUpLayout::ColumnHalves | GateUpLayout::PlainRows, _) => {
+            RowMap::Part {
+                take: n,
+                of,
+                first: part * n,
+                step: 1,
+            }
+        }
         (GateUpLayout::Columns, _) => RowMap::Part {
             take: n,
             of,

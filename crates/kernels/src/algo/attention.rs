@@ -4,6 +4,7 @@
 //! for each chunk of 128 absolute positions that is visible, in order:
 //!     s[h][p] = cap(scale · (q[h] · k[p]))            scores.rs: sixteen lanes and one tree;
 //!                                                     scores16.rs and codes.rs: in integers
+//!     s[h][p] = s[h][p] − slope[h]·|pos − p|          if scores fall with distance (ALiBi)
 //!     m = max s,  e = exp(s − m),  n = Σ e            sixteen heads at a time
 //!     o[h] = Σ e[p]·v[p]                              values.rs: in order of p;
 //!                                                     values16.rs: in integers
@@ -25,6 +26,7 @@ mod stored;
 mod values;
 mod values16;
 
+use query::Chunk;
 pub(crate) use query::Query;
 
 use super::lanes::{LANES, padded};
@@ -288,7 +290,7 @@ impl AttnBuffers<'_> {
                 KvElem::F16 => self.scores_of_pairs(isa, query, n, chunk),
                 KvElem::Q8 | KvElem::Q4 => self.scores_of_codes(isa, query, n, chunk),
             }
-            let factors = self.softmax(isa, query, n);
+            let factors = self.softmax(isa, query, chunk, heads.clone());
             match query.kv.v_elem {
                 KvElem::F32 => self.add_values(isa, query, chunk, n, &factors),
                 _ => self.add_value_codes(isa, query, chunk, n, &factors),
@@ -302,15 +304,26 @@ impl AttnBuffers<'_> {
         self.scores.len() == FEW
     }
 
-    /// Turns the scores of the first `n` heads into weights relative to their maximum in the chunk;
+    /// Turns the scores of the heads `heads` into weights relative to their maximum in the chunk;
     /// returns the factors of the values of earlier chunks and of this chunk.
     #[inline(always)]
-    fn softmax<I: Floats>(&mut self, isa: I, query: &Query<'_>, n: usize) -> [[f32; MANY]; 2] {
+    fn softmax<I: Floats>(
+        &mut self,
+        isa: I,
+        query: &Query<'_>,
+        chunk: &Chunk,
+        heads: Range<usize>,
+    ) -> [[f32; MANY]; 2] {
         let mut factors = [[0.0; MANY]; 2];
+        let n = heads.len();
         for first in (0..n).step_by(LANES) {
             let n = LANES.min(n - first);
             let visible = &self.visible[first..first + n];
-            let peaks = weigh(isa, query, &mut self.scores[first..first + n], visible);
+            let scores = &mut self.scores[first..first + n];
+            let lower = |h, scores: &mut _, visible: &_| {
+                query.lower_by_distance(chunk, heads.start + first + h, scores, visible);
+            };
+            let peaks = weigh(isa, query, scores, visible, lower);
             let mut sees = [false; LANES];
             sees.iter_mut()
                 .zip(visible)
@@ -333,17 +346,20 @@ fn sixteen(x: &mut [f32], first: usize) -> &mut [f32; LANES] {
 }
 
 /// Turns the scores of up to sixteen heads into weights relative to their maximum; returns their
-/// maxima and the sums of the weights.
+/// maxima and the sums of the weights. `lower` changes the scores of a head before.
 #[inline(always)]
 fn weigh<I: Floats>(
     isa: I,
     query: &Query<'_>,
     scores: &mut [[f32; CHUNK]],
     visible: &[Range<usize>],
+    lower: impl Fn(usize, &mut [f32; CHUNK], &Range<usize>),
 ) -> Peaks<LANES> {
     let mut lanes = [isa.splat_all(f32::NEG_INFINITY); LANES];
     for (h, (scores, visible)) in scores.iter_mut().zip(visible).enumerate() {
-        lanes[h] = finish_scores(isa, query, scores, visible);
+        scale_scores(isa, query, scores, visible);
+        lower(h, scores, visible);
+        lanes[h] = finish_scores(isa, scores, visible);
     }
     let lanes = isa.transposed(lanes);
     let mut max = lanes[0];
@@ -372,19 +388,18 @@ fn vectors(visible: &Range<usize>) -> Range<usize> {
     visible.start / LANES..visible.end.div_ceil(LANES)
 }
 
-/// Scales (but 16-bit codes are scaled already) and caps the visible scores of a head and sets the others of their vectors to −∞; returns
-/// the maximum of each lane.
+/// Scales (scores of 16-bit codes are scaled already) and caps the visible scores of a head.
 #[inline(always)]
-fn finish_scores<I: Floats>(
+fn scale_scores<I: Floats>(
     isa: I,
     query: &Query<'_>,
     scores: &mut [f32; CHUNK],
     visible: &Range<usize>,
-) -> I::F {
+) {
     let seen = vectors(visible);
     if query.kv.k_elem != KvElem::F16 {
         let scale = isa.splat_all(query.scale);
-        for vector in &mut scores.as_chunks_mut::<LANES>().0[seen.clone()] {
+        for vector in &mut scores.as_chunks_mut::<LANES>().0[seen] {
             *vector = isa.to_array(isa.product(isa.floats(vector), scale));
         }
     }
@@ -393,6 +408,13 @@ fn finish_scores<I: Floats>(
             .iter_mut()
             .for_each(|score| *score = cap * tanh(*score / cap));
     }
+}
+
+/// Sets the scores that are not visible, of vectors with visible ones, to −∞; returns the maximum
+/// of each lane.
+#[inline(always)]
+fn finish_scores<I: Floats>(isa: I, scores: &mut [f32; CHUNK], visible: &Range<usize>) -> I::F {
+    let seen = vectors(visible);
     scores[seen.start * LANES..visible.start].fill(f32::NEG_INFINITY);
     scores[visible.end..seen.end * LANES].fill(f32::NEG_INFINITY);
     let mut max = isa.splat_all(f32::NEG_INFINITY);

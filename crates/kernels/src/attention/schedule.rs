@@ -16,6 +16,7 @@ struct AttnInputs<'a> {
     group: usize,
     scale: f32,
     softcap: Option<f32>,
+    slopes: Option<&'a (dyn Fn(usize) -> f32 + Sync)>,
     sinks: Option<&'a [f32]>,
 }
 
@@ -69,6 +70,7 @@ impl<'a> AttnInputs<'a> {
             group: a.n_heads / kv.n_kv_heads,
             scale: a.scale,
             softcap: a.softcap,
+            slopes: a.slopes,
             sinks: a.sinks,
         }
     }
@@ -91,6 +93,7 @@ impl<'a> AttnInputs<'a> {
             rows,
             scale: self.scale,
             softcap: self.softcap,
+            slopes: self.slopes,
             sinks: self.sinks,
         }
     }
@@ -155,6 +158,7 @@ fn by_tile(k: Kernels, pool: &Pool, inputs: &AttnInputs<'_>, out: &mut [f32]) {
             blocks: &[],
             first: 0,
             last: 0,
+            pos: 0,
         }; TILE];
         let rows = &mut rows[..tile.min(inputs.n_rows - first)];
         rows.iter_mut()

@@ -24,6 +24,7 @@ struct AttnCase {
     v_elem: Option<KvElem>,
     window: usize,
     softcap: Option<f32>,
+    has_slopes: bool,
     has_sinks: bool,
     /// Last positions of the query rows.
     last: Vec<usize>,
@@ -53,6 +54,7 @@ impl Default for AttnCase {
             v_elem: None,
             window: usize::MAX,
             softcap: None,
+            has_slopes: false,
             has_sinks: false,
             last: vec![0, 5, 127, 128, 300, 511],
             is_fine: false,
@@ -64,6 +66,11 @@ impl Default for AttnCase {
             seed: 11,
         }
     }
+}
+
+/// How fast the scores of a head fall.
+fn slope(head: usize) -> f32 {
+    0.3 / (1 + head) as f32
 }
 
 impl AttnCase {
@@ -180,6 +187,7 @@ impl AttnCase {
                 blocks: &blocks,
                 first: self.row(last).0,
                 last,
+                pos: self.pos(last),
             })
             .collect();
         let mut out = vec![f32::NAN; q.len()];
@@ -203,12 +211,18 @@ impl AttnCase {
             n_heads: self.n_heads,
             scale: self.scale(),
             softcap: self.softcap,
+            slopes: self.has_slopes.then_some(&slope as _),
             sinks: sinks.as_deref(),
             out: &mut out,
             scratch,
         };
         k.attention(&pool(n_threads), a);
         out
+    }
+
+    /// The position of the row that sees up to `last`; an encoder's sees positions behind its own.
+    fn pos(&self, last: usize) -> usize {
+        if self.has_slopes { 2 * last / 3 } else { last }
     }
 
     fn run_alone(&self) -> Vec<f32> {
@@ -244,9 +258,13 @@ impl AttnCase {
                     .map(|(&q, k)| f64::from(q) * k)
                     .sum();
                 let score = dot * f64::from(self.scale());
-                self.softcap.map_or(score, |cap| {
+                let score = self.softcap.map_or(score, |cap| {
                     f64::from(cap) * (score / f64::from(cap)).tanh()
-                })
+                });
+                match self.has_slopes {
+                    true => score - f64::from(slope(h)) * self.pos(last).abs_diff(p) as f64,
+                    false => score,
+                }
             };
             let scores: Vec<f64> = (first..=last).map(score).collect();
             let sink = self.sinks().map(|sinks| f64::from(sinks[h]));
@@ -364,6 +382,7 @@ fn every_isa_gives_the_bits_of_scalar() {
                 v_elem,
                 softcap,
                 window,
+                has_slopes: (i + j) % 2 == 0,
                 has_sinks: softcap.is_none(),
                 last: rows(n_rows),
                 ..AttnCase::default()

@@ -211,6 +211,7 @@ pub(super) fn plain_attention(n_heads: usize, d_head: usize, rope: Rope) -> Atte
         scale: 1.0 / (d_head as f32).sqrt(),
         temperature: None,
         softcap: None,
+        slopes: None,
         sinks: Presence::Absent,
         gate: OutputGate::None,
         sub_norm: None,

@@ -205,6 +205,7 @@ mod tests {
             scale: 0.3,
             temperature: None,
             softcap: None,
+            slopes: None,
             sinks: Presence::Absent,
             gate: OutputGate::None,
             sub_norm: None,

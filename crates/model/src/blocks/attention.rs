@@ -225,8 +225,10 @@ pub(super) fn attend(p: &mut Pass<'_>, l: usize, a: &Attention) {
             blocks: cache.table(l, row.seq),
             first: a.first_visible(row.pos),
             last: a.last_visible(row.pos, cache.seqs().len(row.seq).unwrap_or(0)),
+            pos: row.pos,
         }
     };
+    let slope = |head| a.slope(head);
     p.observer.enter(Phase::Attention);
     p.kernels.attention(
         p.pool,
@@ -237,6 +239,7 @@ pub(super) fn attend(p: &mut Pass<'_>, l: usize, a: &Attention) {
             n_heads: a.n_heads,
             scale: a.scale,
             softcap: a.softcap,
+            slopes: a.slopes.map(|_| &slope as _),
             sinks: p.model.layer(l).vector_opt(Role::AttnSinks),
             out: &mut p.s.heads[..n * a.d_q()],
             scratch: &mut p.s.attn,

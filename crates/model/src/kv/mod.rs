@@ -20,6 +20,7 @@
 mod arena;
 mod cache;
 mod coverage;
+mod fill;
 mod plan;
 mod shift;
 mod state;

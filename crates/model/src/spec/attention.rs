@@ -1,6 +1,9 @@
 //! Softmax attention as plain data: heads, the positions that they see, and scores.
 
-use atta_kernels::{KvElem, KvRole, KvRows, math::ln};
+use atta_kernels::{
+    KvElem, KvRole, KvRows,
+    math::{ln, pow},
+};
 
 use super::{Latent, Norm, Presence, Retention, Rope};
 
@@ -27,6 +30,10 @@ pub struct Attention {
     pub temperature: Option<Temperature>,
     /// `Some(c)`: scores become `c * tanh(score / c)` (Gemma 2, section 2).
     pub softcap: Option<f32>,
+    /// `Some(max)`: ALiBi (Press et al. 2022): capped scores are lowered by the distance of the two
+    /// positions, times a slope per head from `2^(-max / n)` down to `2^-max`, which knows no
+    /// direction. There are no other positions then.
+    pub slopes: Option<f32>,
     /// Attention sinks: whether each head has one more score, from a tensor of `[n_heads]`, that
     /// takes part in its softmax and has no value (Xiao et al. 2024; gpt-oss).
     pub sinks: Presence,
@@ -251,6 +258,19 @@ impl Attention {
             OutputGate::Elements => 2 * self.d_q(),
             OutputGate::Heads => self.n_heads,
         }
+    }
+
+    /// The slope of a head: `2^(-max (h + 1) / n)` where `n`, the largest power of two in
+    /// `n_heads`, is above `h`; the heads from `n` on have those of twice as many heads that lie
+    /// between. 0 without slopes.
+    pub fn slope(&self, h: usize) -> f32 {
+        let Some(max) = self.slopes else { return 0.0 };
+        let n = 1 << self.n_heads.max(1).ilog2();
+        let share = match h < n {
+            true => (h + 1) as f64 / n as f64,
+            false => (2 * (h - n) + 1) as f64 / (2 * n) as f64,
+        };
+        pow(2.0, -f64::from(max) * share) as f32
     }
 
     /// Whether queries and keys are normalized behind the rotation.

@@ -27,7 +27,7 @@ use crate::KvType;
 
 pub use alt_up::AltUp;
 pub use attention::{Attention, IdleIndexer, KvSource, Mask, OutputGate, QkNorm, Temperature};
-pub use encoder::{Outputs, TokenTypes};
+pub use encoder::{DenseHead, Outputs, ScoreActivation, ScoreHead, ScoreInput, TokenTypes};
 pub use experts::{ExpertGroups, Gating, GroupScore, MlpAndMoe, Moe, SharedExpert, WeightedSide};
 pub use latent::{Latent, LatentUp};
 pub use laurel::Laurel;

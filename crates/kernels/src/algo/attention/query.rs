@@ -23,6 +23,8 @@ pub(crate) struct Query<'a> {
     pub(crate) rows: &'a [AttnRow<'a>],
     pub(crate) scale: f32,
     pub(crate) softcap: Option<f32>,
+    /// How fast the scores of each head fall with the distance.
+    pub(crate) slopes: Option<&'a (dyn Fn(usize) -> f32 + Sync)>,
     /// Attention sinks, `[n_heads]`.
     pub(crate) sinks: Option<&'a [f32]>,
 }
@@ -78,6 +80,25 @@ impl Query<'_> {
     pub(super) fn sink(&self, i: usize) -> Option<f32> {
         self.sinks
             .map(|sinks| sinks[self.kv_head * self.group() + i % self.group()])
+    }
+
+    /// Lowers the capped scores of head `i` in a chunk by their distances from its row.
+    #[inline(never)]
+    pub(super) fn lower_by_distance(
+        &self,
+        chunk: &Chunk,
+        i: usize,
+        scores: &mut [f32; CHUNK],
+        visible: &Range<usize>,
+    ) {
+        let Some(slopes) = self.slopes else { return };
+        let group = self.group();
+        let slope = slopes(self.kv_head * group + i % group);
+        let pos = self.rows[i / group].pos;
+        let positions = chunk.index * CHUNK + visible.start..;
+        for (score, p) in scores[visible.clone()].iter_mut().zip(positions) {
+            *score -= slope * pos.abs_diff(p) as f32;
+        }
     }
 
     /// All positions that some row sees.
