@@ -10,6 +10,7 @@ import importlib
 import io
 import json
 import math
+import re
 import sys
 import tempfile
 from dataclasses import dataclass, field, replace
@@ -19,6 +20,7 @@ import gguf
 import numpy as np
 import torch
 import transformers
+from safetensors.torch import load_file, save_file
 
 import own_names
 
@@ -46,6 +48,7 @@ class Family:
     around: dict = field(default_factory=dict)      # of a model with other modalities, whose `text_config` the fields are
     nmse: float = 1e-9
     hparams: dict = field(default_factory=dict)     # fields that the converter reads and transformers 5 calls otherwise
+    renames: dict = field(default_factory=dict)     # patterns of tensors' names that transformers saves otherwise than the Hub has them
 
 
 def sizes(**more):
@@ -402,6 +405,25 @@ FAMILIES += [
 ]
 
 
+# A layer of each kind: a delta net with a dense MLP, latent attention, and a delta net with experts. The classes have no names of
+# their own for what the checkpoints on the Hub keep in `linear_attn_config`.
+KIMI = dict(rms_norm_eps=EPS, num_hidden_layers=4, num_key_value_heads=4, kv_lora_rank=24, qk_nope_head_dim=6, qk_rope_head_dim=8,
+            v_head_dim=10, q_lora_rank=None, linear_num_heads=4, linear_head_dim=12, linear_conv_kernel_dim=3, num_local_experts=6,
+            num_experts_per_tok=3, n_shared_experts=2, moe_intermediate_size=12, routed_scaling_factor=1.7, n_group=1, topk_group=1,
+            norm_topk_prob=True, experts_implementation="eager",
+            layer_types=["linear_attention", "full_attention", "linear_attention", "full_attention"],
+            mlp_layer_types=["dense", "sparse", "sparse", "sparse"])
+KIMI_CONFIG = dict(first_k_dense_replace=1, moe_router_activation_func="sigmoid", mla_use_nope=True,
+                   linear_attn_config={"full_attn_layers": [2, 4], "kda_layers": [1, 3], "head_dim": 12, "num_heads": 4, "short_conv_kernel_size": 3})
+
+FAMILIES += [
+    Family("kimi-linear", "kimi-linear", "KimiLinear", sizes(**KIMI), seed=71, experts=(6, 3),
+           tensors=LATENT_TENSORS | {"f_a_proj": (0.0, 0.3), "f_b_proj": (0.0, 0.5), "q_conv1d": (0.0, 0.5)},
+           files={"config.json": KIMI_CONFIG}, renames={r"\.block_sparse_moe\.(gate|up|down)_proj\.": r".mlp.\1_proj."},
+           changes={"rms_norm_eps": 2 * EPS, "num_experts_per_tok": 2, "routed_scaling_factor": 1.4, "norm_topk_prob": False}),
+]
+
+
 def configuration(row, **other):
     if row.around:
         text = row.fields | other
@@ -487,6 +509,17 @@ def altered(fields, more):
     return {k: v for k, v in (fields | more).items() if k not in more or v is not None}
 
 
+def save(row, model, folder):
+    """Saves a model with the names of tensors that checkpoints on the Hub have."""
+    model.save_pretrained(folder)
+    if row and row.renames:
+        path = Path(folder) / "model.safetensors"
+        tensors = load_file(path)
+        for pattern, name in row.renames.items():
+            tensors = {re.sub(pattern, name, k): v for k, v in tensors.items()}
+        save_file(tensors, path, metadata={"format": "pt"})
+
+
 def write_gguf(path, row, model, llama_cpp, add_vocabulary):
     """The checkpoint, converted by llama.cpp where it knows the class."""
     if row.cls in own_names.WRITERS:
@@ -495,7 +528,7 @@ def write_gguf(path, row, model, llama_cpp, add_vocabulary):
     conversion = importlib.import_module("conversion")
     base = importlib.import_module("conversion.base")
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stderr(io.StringIO()):
-        model.save_pretrained(folder)
+        save(row, model, folder)
         if row.arch.startswith("gemma"):    # whose converter counts the tokens
             count = {"model": {"vocab": {str(i): i for i in range(model.config.vocab_size)}}, "added_tokens": []}
             (Path(folder) / "tokenizer.json").write_text(json.dumps(count))
