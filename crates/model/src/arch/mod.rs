@@ -39,6 +39,7 @@ mod hunyuan_dense;
 mod hunyuan_moe;
 mod jais2;
 mod jamba;
+mod kimi_linear;
 mod latent;
 mod lfm2;
 mod lfm2moe;
@@ -140,6 +141,7 @@ pub const REGISTRY: &[Row] = &[
     row("hunyuan-moe", hunyuan_moe::lower),
     row("jais2", jais2::lower),
     row("jamba", jamba::lower),
+    row("kimi-linear", kimi_linear::lower),
     row("lfm2", lfm2::lower),
     row("lfm2moe", lfm2moe::lower),
     row("lfm3", lfm3::lower),

@@ -32,7 +32,7 @@ pub use laurel::Laurel;
 pub use layer_embed::LayerEmbed;
 pub use mamba::{AttentionAndMamba2, Mamba, Mamba2, StateNorms};
 pub use ngram::{NgramEmbed, NgramTable};
-pub use recurrent::{DeltaNet, GateRows, KeySharing, NetGate, ShortConv};
+pub use recurrent::{DeltaNet, GateRows, KeySharing, NetDecay, NetGate, NetTensors, ShortConv};
 pub use rope::{Factors, Pairing, RampEnds, Rope, RopeScaling, Yarn, yarn_magnitude};
 pub use sparse::SparseMlp;
 pub use streams::{StreamKind, Streams};
@@ -534,12 +534,12 @@ impl ModelSpec {
         self.layers.iter().map(width).max().unwrap_or(0)
     }
 
-    /// Width of the widest input of a mixer's last projection.
+    /// Width of the widest input of a mixer's last projections.
     pub(crate) fn max_d_mixed(&self) -> usize {
         let width = |layer: &LayerSpec| match &layer.mixer {
             Mixer::None | Mixer::ShortConv(_) => 0,
             Mixer::Attention(a) => a.d_heads(),
-            Mixer::DeltaNet(net) => net.d_values(),
+            Mixer::DeltaNet(net) => net.ranks().into_iter().fold(net.d_values(), usize::max),
             Mixer::Mamba(mamba) => mamba.d_inner.max(mamba.d_rank),
             Mixer::Mamba2(mamba) => mamba.d_inner(),
             Mixer::AttentionAndMamba2(both) => both.mamba.d_inner().max(both.attention.d_heads()),
