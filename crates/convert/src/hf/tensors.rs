@@ -363,6 +363,10 @@ impl TensorBuilder<'_> {
             Role::SsmConv | Role::ShortconvConv | Role::PleConv1d => {
                 vec![shape[0], 1, shape[1]]
             }
+            Role::SsmConvQ | Role::SsmConvK | Role::SsmConvV if source.dims().len() == 2 => {
+                vec![shape[0], shape[2]]
+            }
+            Role::SsmA if source.dims().len() == 4 => vec![1, 1, shape[0], 1],
             Role::SsmA | Role::SsmD if shape.last() == Some(&1) => vec![shape[0]],
             Role::SsmNorm => vec![shape.iter().product()],
             Role::PositionEmbd => {
