@@ -7,7 +7,7 @@ use atta_model::spec::{
 use super::{LayerChange, convolve};
 
 pub(crate) fn changes(net: &DeltaNet) -> Vec<LayerChange> {
-    let mut all = sizes();
+    let mut all: Vec<LayerChange> = sizes().into();
     all.extend(tensors());
     all.push(("gate", |l| {
         let gate = &mut delta(l).gate;
