@@ -68,13 +68,13 @@ QWEN35_CHANGES = {"rms_norm_eps": 2 * EPS,
 QWEN_EXPERTS = dict(num_experts=6, num_experts_per_tok=3, moe_intermediate_size=12, shared_expert_intermediate_size=20,
                     experts_implementation="eager")
 
-# A budget of the indexer that no context exceeds, so that attention sees all positions.
+# A budget of the indexer below the length of the text, so that attention sees six of its blocks at most.
 STREAMS = dict(hc_count=3, hc_lowrank=5, output_gate_type="sigmoid", ple_layer_ids=[], indexer_n_heads=2, indexer_kv_heads=1,
-               indexer_head_dim=10, indexer_budget=128, indexer_compress_ratio=4, max_position_embeddings=128)
+               indexer_head_dim=10, indexer_budget=24, indexer_compress_ratio=4, max_position_embeddings=128)
 STREAMS_LAYERS = ["linear_attention", "full_attention", "linear_attention"]
 NGRAMS = dict(ple_layer_ids=[3], ple_embed_dim=36, ple_conv_kernel_size=3, ngram_size=3, heads_per_ngram=2, ngram_vocab_size_base=40,
               make_ngram_vocab_size_divisible_by=16, split_ngram_parts=3)
-INDEXER = ("index_qk_proj.weight", "indexer.q_layernorm.weight", "indexer.k_layernorm.weight")
+INDEXER_TENSORS = {"index_qk_proj": (0.0, 0.04)}     # small, so that the eps of the norms behind it shows
 
 LFM2 = dict(norm_eps=EPS, rope_parameters={"rope_type": "default", "rope_theta": 50.0},
             layer_types=["conv", "full_attention", "conv", "full_attention"])
@@ -198,14 +198,15 @@ FAMILIES = [
     # The converter takes transformers' name of layers with attention for that of others.
     Family("qwen4exp-streams", "qwen4exp", "Qwen4Exp", sizes(**QWEN35, **QWEN_EXPERTS | dict(moe_intermediate_size=8,
            shared_expert_intermediate_size=12), **STREAMS, num_hidden_layers=3, layer_types=STREAMS_LAYERS), seed=5, experts=(6, 3),
-           hparams={"layer_types": STREAMS_LAYERS}, silent=INDEXER, changes={"rms_norm_eps": 2 * EPS, "num_experts_per_tok": 2,
+           hparams={"layer_types": STREAMS_LAYERS}, tensors=INDEXER_TENSORS, changes={"rms_norm_eps": 2 * EPS, "num_experts_per_tok": 2,
+           "indexer_budget": 20,
            "output_gate_type": "silu", "rope_parameters": QWEN35_CHANGES["rope_parameters"],
            "layer_types": ["linear_attention"] * 2 + ["full_attention"]}),
     # A text that has the end of a text inside.
     Family("qwen4exp-ngrams", "qwen4exp", "Qwen4Exp", sizes(**QWEN35, **QWEN_EXPERTS | dict(moe_intermediate_size=8,
            shared_expert_intermediate_size=12), **STREAMS | NGRAMS, num_hidden_layers=3, layer_types=STREAMS_LAYERS) | {"eos_token_id": 90},
-           seed=60, experts=(6, 3), tensors={"ple.conv1d": (0.0, 0.6), "ngram_embedding": (0.0, 0.5)},
-           hparams={"layer_types": STREAMS_LAYERS}, silent=INDEXER, changes={"eos_token_id": 5, "rms_norm_eps": 2 * EPS}),
+           seed=60, experts=(6, 3), tensors=INDEXER_TENSORS | {"ple.conv1d": (0.0, 0.6), "ngram_embedding": (0.0, 0.5)},
+           hparams={"layer_types": STREAMS_LAYERS}, changes={"eos_token_id": 5, "rms_norm_eps": 2 * EPS}),
     Family("qwen3next", "qwen3next", "Qwen3Next", sizes(**QWEN35 | {"rope_parameters": {"rope_type": "default",
            "rope_theta": 500.0, "partial_rotary_factor": 0.5}}, **QWEN_EXPERTS, norm_topk_prob=True), seed=4, experts=(6, 3),
            changes={"num_experts_per_tok": 2}),

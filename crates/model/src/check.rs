@@ -6,6 +6,7 @@
 
 mod alt_up;
 mod experts;
+mod indexer;
 mod ngrams;
 mod state_spaces;
 mod streams;
@@ -295,6 +296,7 @@ impl Attention {
         ensure(!never, || {
             "a temperature that changes every 0 positions".to_owned()
         })?;
+        self.indexer.map_or(Ok(()), |indexer| indexer.check(self))?;
         self.rope.as_ref().map_or(Ok(()), |rope| rope.check(d_head))
     }
 }

@@ -21,6 +21,7 @@ use crate::{
 mod alt_up;
 mod encoder;
 mod experts;
+mod indexer;
 mod latent;
 mod layer_embed;
 mod mamba;
@@ -385,8 +386,9 @@ fn attention(
     }
     let (k, v) = &shared[&a.kv_layer().unwrap_or(l)];
     let sinks = t.vector_opt(Role::AttnSinks);
+    let seen = indexer::visible(model, l, a, h)?;
     let heads = (0..h.len())
-        .map(|pos| attend(a, sinks, &q[pos], (k, v), pos))
+        .map(|pos| attend(a, sinks, &q[pos], (k, v), &seen[pos]))
         .collect();
     let heads = sub(layer, t, Sublayer::Mixer, gated_heads(a, heads, &gates));
     Ok(project(
@@ -506,22 +508,21 @@ fn rotate(rope: &Rope, factors: Factors<'_>, head: &mut [f32], (pos, n_ctx): (us
 }
 
 /// `softmax(scale * q · K, sink) V` of one position, all heads; `kv` are keys and values of all
-/// positions.
+/// positions, of which it sees some.
 fn attend(
     a: &Attention,
     sinks: Option<&[f32]>,
     q: &[f32],
     (k, v): (&Rows, &Rows),
-    pos: usize,
+    visible: &[usize],
 ) -> Vec<f32> {
     let mut out = Vec::with_capacity(q.len());
     for (i, q) in q.chunks_exact(a.d_head).enumerate() {
         let kv_head = i / (a.n_heads / a.n_kv_heads);
         let part = kv_head * a.d_head..(kv_head + 1) * a.d_head;
-        let visible = a.first_visible(pos)..a.last_visible(pos, k.len()) + 1;
         let scores: Vec<f64> = visible
-            .clone()
-            .map(|j| score(a, q, &k[j][part.clone()]))
+            .iter()
+            .map(|&j| score(a, q, &k[j][part.clone()]))
             .collect();
         let sink = sinks.map(|sinks| f64::from(sinks[i]));
         let max = scores
@@ -533,9 +534,9 @@ fn attend(
         let sum = weights.iter().sum::<f64>() + sink.map_or(0.0, |s| (s - max).exp());
         for e in part {
             let mixed: f64 = visible
-                .clone()
+                .iter()
                 .zip(&weights)
-                .map(|(j, w)| w * f64::from(v[j][e]))
+                .map(|(&j, w)| w * f64::from(v[j][e]))
                 .sum();
             out.push((mixed / sum) as f32);
         }

@@ -628,6 +628,12 @@ impl List {
             self.require(Role::AttnGate, &[a.n_heads, d_model]);
         }
         self.qk_norm(a);
+        if let Some(indexer) = &a.indexer {
+            self.require(Role::IndexerQ, &[indexer.d_queries(), d_model]);
+            self.require(Role::IndexerK, &[indexer.d_head, d_model]);
+            self.require(Role::IndexerQNorm, &[indexer.d_head]);
+            self.require(Role::IndexerKNorm, &[indexer.d_head]);
+        }
         if a.sub_norm.is_some() {
             self.require(Role::AttnSubNorm, &[d_q]);
         }

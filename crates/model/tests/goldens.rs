@@ -20,7 +20,7 @@ mod support;
 use atta_model::{
     arch::REGISTRY,
     spec::{
-        Activation, Attention, Ffn, IdleIndexer, KvSource, LayerEmbed, LayerSpec, Mask, Mixer, Mlp,
+        Activation, Attention, Ffn, Indexer, KvSource, LayerEmbed, LayerSpec, Mask, Mixer, Mlp,
         ModelSpec, Norm, OutputGate, Outputs, Pairing, Positions, Presence, QkNorm, RampEnds, Rope,
         RopeScaling, ShortConv, Temperature, TokenTypes, Wiring, Xielu, Yarn,
     },
@@ -337,7 +337,7 @@ fn attention_changes(a: &Attention, in_file: &impl Fn(&str) -> bool) -> Vec<Laye
             };
         }),
     ];
-    if a.idle_indexer.is_some() {
+    if a.indexer.is_some() {
         all.extend(indexer_changes());
     }
     all.extend(kv_changes(a, in_file));
@@ -355,15 +355,18 @@ fn attention_changes(a: &Attention, in_file: &impl Fn(&str) -> bool) -> Vec<Laye
     all
 }
 
-fn indexer_changes() -> [LayerChange; 3] {
-    fn indexer(l: &mut LayerSpec) -> &mut IdleIndexer {
-        let indexer = &mut l.attention_mut().idle_indexer;
+fn indexer_changes() -> [LayerChange; 6] {
+    fn indexer(l: &mut LayerSpec) -> &mut Indexer {
+        let indexer = &mut l.attention_mut().indexer;
         indexer.as_mut().expect("asked of a layer with an indexer")
     }
     [
-        ("idle_indexer", |l| l.attention_mut().idle_indexer = None),
-        ("idle_indexer.n_heads", |l| indexer(l).n_heads += 1),
-        ("idle_indexer.d_head", |l| indexer(l).d_head += 1),
+        ("indexer", |l| l.attention_mut().indexer = None),
+        ("indexer.n_heads", |l| indexer(l).n_heads += 1),
+        ("indexer.d_head", |l| indexer(l).d_head += 1),
+        ("indexer.block_len", |l| indexer(l).block_len += 1),
+        ("indexer.n_blocks", |l| indexer(l).n_blocks -= 1),
+        ("indexer.eps", |l| indexer(l).eps *= 4.0),
     ]
 }
 

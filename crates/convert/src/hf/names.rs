@@ -2,6 +2,8 @@
 
 use atta_model::Role;
 
+use super::indexers;
+
 /// Llama's name of a tensor, or the usual name of a tensor that Llama does not have.
 pub(super) fn usual_name(role: Role) -> &'static str {
     match role {
@@ -55,6 +57,9 @@ pub(super) fn usual_name(role: Role) -> &'static str {
         Role::SsmBeta => "linear_attn.in_proj_b.weight",
         Role::SsmAlpha => "linear_attn.in_proj_a.weight",
         Role::SsmBetaAlpha => "linear_attn.in_proj_ba.weight",
+        Role::IndexerQ | Role::IndexerK => indexers::JOINED,
+        Role::IndexerQNorm => "self_attn.indexer.q_layernorm.weight",
+        Role::IndexerKNorm => "self_attn.indexer.k_layernorm.weight",
         Role::SsmFA => "self_attn.f_a_proj.weight",
         Role::SsmFB => "self_attn.f_b_proj.weight",
         Role::SsmGA => "self_attn.g_a_proj.weight",

@@ -25,13 +25,17 @@ pub(super) struct KvPlace {
     pub(super) k: KvPart,
     /// `None`: the keys are the values.
     pub(super) v: Option<KvPart>,
+    /// The keys of the indexer, if there is one.
+    pub(super) index: Option<KvPart>,
 }
 
-/// The keys or the values of a layer in a block, `[n_kv_heads, BLOCK_LEN, d_head]`.
+/// The keys or the values of a layer in a block, `[n_heads, BLOCK_LEN, d_head]`.
 #[derive(Clone, Copy)]
 pub(super) struct KvPart {
     /// First byte.
     pub(super) at: usize,
+    pub(super) n_heads: usize,
+    pub(super) d_head: usize,
     pub(super) elem: KvElem,
     /// Bytes of a row of d_head elements.
     pub(super) row_bytes: usize,
@@ -114,25 +118,30 @@ impl StatePlan {
             groups.push((kind, 0));
             groups.len() - 1
         });
-        let mut part = |elem: KvElem| {
+        let mut part = |elem: KvElem, n_heads: usize, d_head: usize| {
             let at = groups[group].1;
-            let row_bytes = elem.row_bytes(a.d_head);
-            groups[group].1 += a.n_kv_heads * BLOCK_LEN * row_bytes;
+            let row_bytes = elem.row_bytes(d_head);
+            groups[group].1 += n_heads * BLOCK_LEN * row_bytes;
             KvPart {
                 at,
+                n_heads,
+                d_head,
                 elem,
                 row_bytes,
             }
         };
-        let [k, v] = kv.of_layer(l, spec.layers.len());
-        let k = part(k);
-        let v = a.latent().is_none().then(|| part(v));
+        let [k, v_elem] = kv.of_layer(l, spec.layers.len());
+        let k = part(k, a.n_kv_heads, a.d_head);
+        let v = a.latent().is_none();
+        let v = v.then(|| part(v_elem, a.n_kv_heads, a.d_head));
+        let index = a.indexer.map(|i| part(kv.index(), 1, i.d_head));
         Some(Place::Kv(KvPlace {
             group,
             n_kv_heads: a.n_kv_heads,
             d_head: a.d_head,
             k,
             v,
+            index,
         }))
     }
 
@@ -154,9 +163,19 @@ impl KvPart {
 }
 
 impl KvPlace {
-    /// Keys, and values if they are others.
+    /// Keys, values if they are others, and keys of an indexer.
     pub(super) fn parts(&self) -> impl Iterator<Item = KvPart> + use<> {
+        self.keys_and_values().chain(self.index)
+    }
+
+    /// Keys, and values if they are others.
+    pub(super) fn keys_and_values(&self) -> impl Iterator<Item = KvPart> + use<> {
         std::iter::once(self.k).chain(self.v)
+    }
+
+    /// Bytes of a position.
+    pub(super) fn bytes(&self) -> usize {
+        self.parts().map(|part| part.n_heads * part.row_bytes).sum()
     }
 
     /// What attention needs to read the layer.

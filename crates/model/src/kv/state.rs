@@ -6,9 +6,12 @@
 //!                  of a recurrent state: 0, n_floats, 16, 16, 0
 //!                  of keys that are the values, too: v type is 18
 //!                  of another layer's keys and values: 0, that layer, 17, 17, 0
+//!                  with an indexer d_head is larger by 65536 times the width of its keys, k type
+//!                  by 256 times 1 more than their type
 //! with recurrent layers u32 LE: n checkpoints, and the positions behind which they are
 //! per part with keys and values: K [n_kv_heads, n positions - n missing, d_head], V [same]
-//!                      unless keys are the values; elements as in the cache
+//!                      unless keys are the values, keys of an indexer [1, same, their width]
+//!                      if there is one; elements as in the cache
 //! per checkpoint, per recurrent layer: [n_floats], f32 LE
 //! ```
 //! Most layers have one part; one with keys and values and a recurrent state has two, one without a
@@ -107,7 +110,7 @@ impl Cache {
         let arena = &self.arenas[place.group];
         let table = self.seqs.blocks(id, place.group);
         for part in place.parts() {
-            for h in 0..place.n_kv_heads {
+            for h in 0..part.n_heads {
                 for (i, inside) in in_blocks(positions.clone()) {
                     out.write_all(&arena.block(table[i])[part.rows(h, inside)])?;
                 }
@@ -147,7 +150,7 @@ impl Cache {
             let table = self.seqs.blocks(id, place.group);
             let arena = &mut self.arenas[place.group];
             for part in place.parts() {
-                for h in 0..place.n_kv_heads {
+                for h in 0..part.n_heads {
                     let (rows, rest) = data.split_at((header.n - n_missing) * part.row_bytes);
                     let mut rows =
                         &rows[(kept.start.min(kept.end) - present.start) * part.row_bytes..];
@@ -247,8 +250,7 @@ impl Cache {
     fn data_bytes(&self, header: &Header) -> u64 {
         let part_bytes = |(place, n_missing): (&Place, &usize)| match place {
             Place::Kv(p) => {
-                let row_bytes: usize = p.parts().map(|part| part.row_bytes).sum();
-                let row_bytes = (p.n_kv_heads * row_bytes) as u64;
+                let row_bytes = p.bytes() as u64;
                 row_bytes.saturating_mul((header.n - n_missing) as u64)
             }
             Place::Shared(_) | Place::Recurrent(_) => 0,
@@ -320,8 +322,8 @@ fn part_fields(place: &Place, n_missing: usize) -> [u32; PART_BYTES / 4] {
     match place {
         Place::Kv(p) => [
             p.n_kv_heads as u32,
-            p.d_head as u32,
-            code(p.k.elem),
+            p.d_head as u32 + p.index.map_or(0, |index| (index.d_head as u32) << 16),
+            code(p.k.elem) + p.index.map_or(0, |index| (code(index.elem) + 1) << 8),
             p.v.map_or(NO_VALUES_CODE, |v| code(v.elem)),
             n_missing as u32,
         ],

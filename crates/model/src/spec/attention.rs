@@ -2,7 +2,7 @@
 
 use atta_kernels::math::ln;
 
-use super::{Latent, Norm, Presence, Retention, Rope};
+use super::{Indexer, Latent, Norm, Presence, Retention, Rope};
 
 /// Softmax attention; query heads share key-value heads in groups (Ainslie et al. 2023).
 #[derive(Clone, Debug, PartialEq)]
@@ -39,31 +39,8 @@ pub struct Attention {
     pub qkv_bias: Presence,
     /// Whether the output projection must have, may have or must not have a bias.
     pub out_bias: Presence,
-    /// An indexer that would choose all positions in any context that the model was trained for.
-    pub idle_indexer: Option<IdleIndexer>,
-}
-
-/// The sizes of an indexer, which chooses the positions of each query (DeepSeek-V3.2), where it
-/// would choose all of them: its tensors are not computed with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct IdleIndexer {
-    /// Heads of queries; keys have one.
-    pub n_heads: usize,
-    /// Width of a head.
-    pub d_head: usize,
-}
-
-impl IdleIndexer {
-    /// The tensors of a layer, by the ends of their names, with their shapes.
-    pub fn tensors(&self, d_model: usize) -> [(&'static str, Vec<usize>); 4] {
-        let d_queries = self.n_heads.saturating_mul(self.d_head);
-        [
-            ("indexer.q_proj.weight", vec![d_queries, d_model]),
-            ("indexer.k_proj.weight", vec![self.d_head, d_model]),
-            ("indexer.q_norm.weight", vec![self.d_head]),
-            ("indexer.k_norm.weight", vec![self.d_head]),
-        ]
-    }
+    /// Which of these positions far queries see; `None`: all.
+    pub indexer: Option<Indexer>,
 }
 
 /// Where the keys and values of a layer come from.
@@ -240,6 +217,11 @@ impl Attention {
             OutputGate::Elements => 2 * self.d_q(),
             OutputGate::Heads => self.n_heads,
         }
+    }
+
+    /// Width of the queries and key of the indexer; 0 without one.
+    pub(crate) fn d_indexed(&self) -> usize {
+        self.indexer.map_or(0, |i| i.d_queries() + i.d_head)
     }
 
     /// Whether queries and keys are normalized behind the rotation.

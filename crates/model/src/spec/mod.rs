@@ -9,6 +9,7 @@ mod alt_up;
 mod attention;
 mod encoder;
 mod experts;
+mod indexer;
 mod latent;
 mod laurel;
 mod layer_embed;
@@ -24,9 +25,10 @@ use std::ops::Range;
 use crate::KvType;
 
 pub use alt_up::AltUp;
-pub use attention::{Attention, IdleIndexer, KvSource, Mask, OutputGate, QkNorm, Temperature};
+pub use attention::{Attention, KvSource, Mask, OutputGate, QkNorm, Temperature};
 pub use encoder::{Outputs, TokenTypes};
 pub use experts::{ExpertGroups, Gating, GroupScore, MlpAndMoe, Moe, SharedExpert, WeightedSide};
+pub use indexer::Indexer;
 pub use latent::{Latent, LatentUp};
 pub use laurel::Laurel;
 pub use layer_embed::LayerEmbed;
@@ -504,12 +506,15 @@ impl ModelSpec {
     pub(crate) fn max_d_mixer(&self) -> usize {
         let width = |layer: &LayerSpec| match &layer.mixer {
             Mixer::None => 0,
-            Mixer::Attention(a) => a.d_gates() + a.d_latents(),
+            Mixer::Attention(a) => a.d_gates() + a.d_latents() + a.d_indexed(),
             Mixer::ShortConv(_) => ShortConv::N_INPUTS * self.d_model,
             Mixer::DeltaNet(net) => net.d_scratch(),
             Mixer::Mamba(mamba) => mamba.d_scratch(),
             Mixer::Mamba2(mamba) => mamba.d_scratch(),
-            Mixer::AttentionAndMamba2(both) => both.mamba.d_scratch().max(both.attention.d_gates()),
+            Mixer::AttentionAndMamba2(both) => {
+                let a = &both.attention;
+                both.mamba.d_scratch().max(a.d_gates() + a.d_indexed())
+            }
         };
         let ngrams = self.layers.iter().filter_map(|layer| layer.ngrams.as_ref());
         let ngrams = ngrams.map(|n| n.d_scratch(self.d_model, self.d_residual()));
@@ -580,6 +585,11 @@ impl ModelSpec {
         self.attentions().map(|a| a.d_head).max().unwrap_or(0)
     }
 
+    /// The indexers of the layers that have one.
+    pub(crate) fn indexers(&self) -> impl Iterator<Item = Indexer> {
+        self.attentions().filter_map(|a| a.indexer)
+    }
+
     /// Rotated elements of a head, where they are most.
     pub fn max_d_rope(&self) -> usize {
         self.ropes().map(|r| r.d_rope).max().unwrap_or(0)
@@ -604,11 +614,13 @@ impl ModelSpec {
             let Some(a) = attention.filter(|a| a.kv_layer().is_none()) else {
                 return 0;
             };
+            let index_bytes = a.indexer.map_or(0, |i| kv.index().row_bytes(i.d_head));
             kv.of_layer(l, self.layers.len())
                 .iter()
                 .take(if a.latent().is_some() { 1 } else { 2 })
                 .map(|elem| a.n_kv_heads * elem.row_bytes(a.d_head))
                 .sum::<usize>()
+                + index_bytes
         };
         (0..self.layers.len())
             .map(|l| (n_ctx as u64).saturating_mul(row_bytes(l) as u64))
