@@ -30,7 +30,7 @@ struct AttnCase {
     /// An element of the queries that is NaN.
     nan: usize,
     /// Blocks of five positions that rows choose, if they choose; each sees the last position, too.
-    chosen: Option<Vec<u32>>,
+    chosen: Option<&'static [u32]>,
     seed: u64,
 }
 
@@ -151,7 +151,7 @@ impl AttnCase {
                 blocks: &blocks,
                 first: self.row(last).0,
                 last,
-                chosen: self.chosen.as_ref().map(|blocks| ChosenBlocks {
+                chosen: self.chosen.map(|blocks| ChosenBlocks {
                     blocks,
                     len: CHOSEN_LEN,
                     rest: last,
@@ -224,8 +224,8 @@ impl AttnCase {
                 })
             };
             let seen = |p: &usize| {
-                let of_block = |b: &Vec<u32>| b.contains(&((p / CHOSEN_LEN) as u32));
-                self.chosen.as_ref().is_none_or(of_block) || *p == last
+                let of_block = |b: &[u32]| b.contains(&((p / CHOSEN_LEN) as u32));
+                self.chosen.is_none_or(of_block) || *p == last
             };
             let visible: Vec<usize> = (first..=last).filter(seen).collect();
             let scores: Vec<f64> = visible.iter().map(|&p| score(p)).collect();
@@ -363,25 +363,26 @@ fn every_isa_gives_the_bits_of_scalar() {
 #[test]
 fn rows_that_choose_blocks_see_those_and_their_last_position() {
     // Blocks within a chunk, across two, and none for chunks on end; some rows see only themselves.
-    let chosen = [
-        vec![0, 3, 24, 25, 26, 99],
-        vec![51, 52, 102],
-        vec![0],
-        (0..103).step_by(2).collect(),
+    let every_second: Vec<u32> = (0..103).step_by(2).collect();
+    let chosen: [&'static [u32]; 4] = [
+        &[0, 3, 24, 25, 26, 99],
+        &[51, 52, 102],
+        &[0],
+        every_second.leak(),
     ];
     let last = [
         vec![3, 4, 5, 127, 128, 300, 511],
         (180..220).collect(),
         vec![700],
     ];
-    for (i, chosen) in chosen.iter().enumerate() {
+    for (i, &chosen) in chosen.iter().enumerate() {
         for (j, last) in last.iter().enumerate() {
             for elem in ELEMS {
                 let case = AttnCase {
                     elem,
                     has_sinks: (i + j) % 2 == 0,
                     softcap: (i == 1).then_some(3.0),
-                    chosen: Some(chosen.clone()),
+                    chosen: Some(chosen),
                     last: last.clone(),
                     ..AttnCase::default()
                 };
