@@ -10,6 +10,7 @@ import importlib
 import io
 import json
 import math
+import re
 import sys
 import tempfile
 from dataclasses import dataclass, field, replace
@@ -19,6 +20,7 @@ import gguf
 import numpy as np
 import torch
 import transformers
+from safetensors.torch import load_file, save_file
 
 import own_models
 import own_names
@@ -47,6 +49,7 @@ class Family:
     around: dict = field(default_factory=dict)      # of a model with other modalities, whose `text_config` the fields are
     nmse: float = 1e-9
     hparams: dict = field(default_factory=dict)     # fields that the converter reads and transformers 5 calls otherwise
+    renames: dict = field(default_factory=dict)     # patterns of tensors' names that transformers saves otherwise than the Hub has them
 
 
 def sizes(**more):
@@ -66,13 +69,13 @@ QWEN35_CHANGES = {"rms_norm_eps": 2 * EPS,
 QWEN_EXPERTS = dict(num_experts=6, num_experts_per_tok=3, moe_intermediate_size=12, shared_expert_intermediate_size=20,
                     experts_implementation="eager")
 
-# A budget of the indexer that no context exceeds, so that attention sees all positions.
+# A budget of the indexer below the length of the text, so that attention sees six of its blocks at most.
 STREAMS = dict(hc_count=3, hc_lowrank=5, output_gate_type="sigmoid", ple_layer_ids=[], indexer_n_heads=2, indexer_kv_heads=1,
-               indexer_head_dim=10, indexer_budget=128, indexer_compress_ratio=4, max_position_embeddings=128)
+               indexer_head_dim=10, indexer_budget=24, indexer_compress_ratio=4, max_position_embeddings=128)
 STREAMS_LAYERS = ["linear_attention", "full_attention", "linear_attention"]
 NGRAMS = dict(ple_layer_ids=[3], ple_embed_dim=36, ple_conv_kernel_size=3, ngram_size=3, heads_per_ngram=2, ngram_vocab_size_base=40,
               make_ngram_vocab_size_divisible_by=16, split_ngram_parts=3)
-INDEXER = ("index_qk_proj.weight", "indexer.q_layernorm.weight", "indexer.k_layernorm.weight")
+INDEXER_TENSORS = {"index_qk_proj": (0.0, 0.04)}     # small, so that the eps of the norms behind it shows
 
 LFM2 = dict(norm_eps=EPS, rope_parameters={"rope_type": "default", "rope_theta": 50.0},
             layer_types=["conv", "full_attention", "conv", "full_attention"])
@@ -196,14 +199,15 @@ FAMILIES = [
     # The converter takes transformers' name of layers with attention for that of others.
     Family("qwen4exp-streams", "qwen4exp", "Qwen4Exp", sizes(**QWEN35, **QWEN_EXPERTS | dict(moe_intermediate_size=8,
            shared_expert_intermediate_size=12), **STREAMS, num_hidden_layers=3, layer_types=STREAMS_LAYERS), seed=5, experts=(6, 3),
-           hparams={"layer_types": STREAMS_LAYERS}, silent=INDEXER, changes={"rms_norm_eps": 2 * EPS, "num_experts_per_tok": 2,
+           hparams={"layer_types": STREAMS_LAYERS}, tensors=INDEXER_TENSORS, changes={"rms_norm_eps": 2 * EPS, "num_experts_per_tok": 2,
+           "indexer_budget": 20,
            "output_gate_type": "silu", "rope_parameters": QWEN35_CHANGES["rope_parameters"],
            "layer_types": ["linear_attention"] * 2 + ["full_attention"]}),
     # A text that has the end of a text inside.
     Family("qwen4exp-ngrams", "qwen4exp", "Qwen4Exp", sizes(**QWEN35, **QWEN_EXPERTS | dict(moe_intermediate_size=8,
            shared_expert_intermediate_size=12), **STREAMS | NGRAMS, num_hidden_layers=3, layer_types=STREAMS_LAYERS) | {"eos_token_id": 90},
-           seed=60, experts=(6, 3), tensors={"ple.conv1d": (0.0, 0.6), "ngram_embedding": (0.0, 0.5)},
-           hparams={"layer_types": STREAMS_LAYERS}, silent=INDEXER, changes={"eos_token_id": 5, "rms_norm_eps": 2 * EPS}),
+           seed=60, experts=(6, 3), tensors=INDEXER_TENSORS | {"ple.conv1d": (0.0, 0.6), "ngram_embedding": (0.0, 0.5)},
+           hparams={"layer_types": STREAMS_LAYERS}, changes={"eos_token_id": 5, "rms_norm_eps": 2 * EPS}),
     Family("qwen3next", "qwen3next", "Qwen3Next", sizes(**QWEN35 | {"rope_parameters": {"rope_type": "default",
            "rope_theta": 500.0, "partial_rotary_factor": 0.5}}, **QWEN_EXPERTS, norm_topk_prob=True), seed=4, experts=(6, 3),
            changes={"num_experts_per_tok": 2}),
@@ -425,6 +429,25 @@ FAMILIES += [
 ]
 
 
+# A layer of each kind: a delta net with a dense MLP, latent attention, and a delta net with experts. The classes have no names of
+# their own for what the checkpoints on the Hub keep in `linear_attn_config`.
+KIMI = dict(rms_norm_eps=EPS, num_hidden_layers=4, num_key_value_heads=4, kv_lora_rank=24, qk_nope_head_dim=6, qk_rope_head_dim=8,
+            v_head_dim=10, q_lora_rank=None, linear_num_heads=4, linear_head_dim=12, linear_conv_kernel_dim=3, num_local_experts=6,
+            num_experts_per_tok=3, n_shared_experts=2, moe_intermediate_size=12, routed_scaling_factor=1.7, n_group=1, topk_group=1,
+            norm_topk_prob=True, experts_implementation="eager",
+            layer_types=["linear_attention", "full_attention", "linear_attention", "full_attention"],
+            mlp_layer_types=["dense", "sparse", "sparse", "sparse"])
+KIMI_CONFIG = dict(first_k_dense_replace=1, moe_router_activation_func="sigmoid", mla_use_nope=True,
+                   linear_attn_config={"full_attn_layers": [2, 4], "kda_layers": [1, 3], "head_dim": 12, "num_heads": 4, "short_conv_kernel_size": 3})
+
+FAMILIES += [
+    Family("kimi-linear", "kimi-linear", "KimiLinear", sizes(**KIMI), seed=71, experts=(6, 3),
+           tensors=LATENT_TENSORS | {"f_a_proj": (0.0, 0.3), "f_b_proj": (0.0, 0.5), "q_conv1d": (0.0, 0.5)},
+           files={"config.json": KIMI_CONFIG}, renames={r"\.block_sparse_moe\.(gate|up|down)_proj\.": r".mlp.\1_proj."},
+           changes={"rms_norm_eps": 2 * EPS, "num_experts_per_tok": 2, "routed_scaling_factor": 1.4, "norm_topk_prob": False}),
+]
+
+
 def configuration(row, **other):
     if row.cls in own_models.CLASSES:
         return own_models.CLASSES[row.cls][0](**(row.fields | other))
@@ -527,6 +550,15 @@ def sum_biases(model):
     for name, p in model.named_parameters():
         if name.endswith("experts.bias"):
             yield f"blk.{name.split('.')[2]}.ffn_down.bias", p.detach()
+def save(row, model, folder):
+    """Saves a model with the names of tensors that checkpoints on the Hub have."""
+    model.save_pretrained(folder)
+    if row and row.renames:
+        path = Path(folder) / "model.safetensors"
+        tensors = load_file(path)
+        for pattern, name in row.renames.items():
+            tensors = {re.sub(pattern, name, k): v for k, v in tensors.items()}
+        save_file(tensors, path, metadata={"format": "pt"})
 
 
 def write_gguf(path, row, model, llama_cpp, add_vocabulary):
@@ -537,7 +569,7 @@ def write_gguf(path, row, model, llama_cpp, add_vocabulary):
     conversion = importlib.import_module("conversion")
     base = importlib.import_module("conversion.base")
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stderr(io.StringIO()):
-        model.save_pretrained(folder)
+        save(row, model, folder)
         if row.arch.startswith("gemma"):    # whose converter counts the tokens
             count = {"model": {"vocab": {str(i): i for i in range(model.config.vocab_size)}}, "added_tokens": []}
             (Path(folder) / "tokenizer.json").write_text(json.dumps(count))

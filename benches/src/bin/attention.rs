@@ -148,6 +148,7 @@ impl Case {
                 let out = &mut out[..];
                 let scratch = &mut scratch;
                 let rows = &|t| AttnRow {
+                    chosen: None,
                     blocks: &blocks,
                     first: 0,
                     last: n_ctx - n_rows + t,

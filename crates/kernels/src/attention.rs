@@ -4,6 +4,8 @@
 mod rows;
 mod schedule;
 
+use std::ops::Range;
+
 use crate::algo::attention::{CHUNK, partial_len};
 pub use rows::{KvArray, KvElem, KvRole, KvRows};
 pub(crate) use rows::{Q4_GROUP, VALUE_MAX};
@@ -83,6 +85,46 @@ pub struct AttnRow<'a> {
     pub last: usize,
     /// Position of the row itself.
     pub pos: usize,
+    /// Of these, the only visible ones, at least one; `None`: all.
+    pub chosen: Option<ChosenBlocks<'a>>,
+}
+
+/// Some positions, mostly in blocks of equal length.
+#[derive(Clone, Copy, Debug)]
+pub struct ChosenBlocks<'a> {
+    /// Numbers of blocks, ascending: block `b` begins at position `b * len`.
+    pub blocks: &'a [u32],
+    /// Positions of a block, at least 1.
+    pub len: usize,
+    /// All positions from this one on belong to them.
+    pub rest: usize,
+}
+
+impl ChosenBlocks<'_> {
+    /// A bit for each position of the chunk that begins at `start`: whether it belongs to them.
+    pub(crate) fn mask(&self, start: usize) -> u128 {
+        let mut mask = ones(self.rest.saturating_sub(start)..CHUNK);
+        let before = |&block: &u32| (block as usize + 1) * self.len <= start;
+        let first = self.blocks.partition_point(before);
+        for &block in &self.blocks[first..] {
+            let at = block as usize * self.len;
+            if at >= start + CHUNK {
+                break;
+            }
+            let end = (at + self.len - start).min(CHUNK);
+            mask |= ones(at.saturating_sub(start)..end);
+        }
+        mask
+    }
+}
+
+/// A number with these bits, of those of a chunk.
+pub(crate) fn ones(bits: Range<usize>) -> u128 {
+    const { assert!(CHUNK == u128::BITS as usize) };
+    match bits.is_empty() {
+        true => 0,
+        false => (u128::MAX >> (CHUNK - bits.len())) << bits.start,
+    }
 }
 
 /// Attention of query rows over cached keys and values, which include those of the rows themselves.

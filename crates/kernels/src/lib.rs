@@ -84,7 +84,8 @@ pub use algo::rope::RopePairing;
 pub use algo::scan::{Decay, Strided};
 pub(crate) use attention::Q4_GROUP;
 pub use attention::{
-    Attention, AttnRow, AttnScratch, D_HEAD_MAX, KvArray, KvElem, KvLayer, KvRole, KvRows,
+    Attention, AttnRow, AttnScratch, ChosenBlocks, D_HEAD_MAX, KvArray, KvElem, KvLayer, KvRole,
+    KvRows,
 };
 pub use error::Error;
 pub use kernels::{D_TRANSPOSED_MAX, Gated, GatedGroups, Groups, Job, Kernels, STREAMS_MAX, Store};

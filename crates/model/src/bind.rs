@@ -580,7 +580,12 @@ impl<'a> Binder<'a> {
         let mut values = values[rows.start * d..rows.end * d].to_vec();
         if matches!(
             req.role,
-            Role::PleConv1d | Role::ShortconvConv | Role::SsmConv
+            Role::PleConv1d
+                | Role::ShortconvConv
+                | Role::SsmConv
+                | Role::SsmConvQ
+                | Role::SsmConvK
+                | Role::SsmConvV
         ) {
             values = transposed(&values, d);
         }

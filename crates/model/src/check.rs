@@ -6,6 +6,7 @@
 
 mod alt_up;
 mod experts;
+mod indexer;
 mod ngrams;
 mod state_spaces;
 mod streams;
@@ -18,8 +19,8 @@ use crate::{
     Error,
     spec::{
         Activation, Attention, DeltaNet, Ffn, KvSource, Latent, LayerSpec, Mask, Mixer, ModelSpec,
-        Norm, OutputGate, Outputs, Positions, Presence, QkNorm, Rope, RopeScaling, ShortConv,
-        Sublayer, Temperature, TokenTypes, Wiring, Yarn,
+        NetDecay, Norm, OutputGate, Outputs, Positions, Presence, QkNorm, Rope, RopeScaling,
+        ShortConv, Sublayer, Temperature, TokenTypes, Wiring, Yarn,
     },
 };
 
@@ -299,6 +300,7 @@ impl Attention {
         ensure(!never, || {
             "a temperature that changes every 0 positions".to_owned()
         })?;
+        self.indexer.map_or(Ok(()), |indexer| indexer.check(self))?;
         self.rope.as_ref().map_or(Ok(()), |rope| rope.check(d_head))
     }
 }
@@ -368,6 +370,12 @@ impl DeltaNet {
         } = *self;
         check_taps(self.n_taps)?;
         check_scan([n_heads, n_key_heads, d_key, d_value])?;
+        let ranks = self.ranks();
+        let lacks_rank = self.gate_rank == Some(0) || self.decay == NetDecay::Channels { rank: 0 };
+        let fits = ranks.into_iter().all(|rank| rank == 0 || is_width(rank));
+        ensure(!lacks_rank && fits, || {
+            format!("gates and decays from vectors of {ranks:?}")
+        })?;
         let epsilons = [self.l2_eps, self.eps];
         ensure(epsilons.into_iter().all(is_positive), || {
             format!("norms with {epsilons:?}")

@@ -481,6 +481,8 @@ fn check_shifting(spec: &ModelSpec) -> Result<(), Error> {
         "it is an encoder, which sees a text whole"
     } else if matches!(spec.positions, Positions::Learned(_)) {
         "its positions are learned"
+    } else if spec.indexers().next().is_some() {
+        "the keys of its indexers hold several positions together"
     } else if spec.attentions().any(Attention::norms_rotated) {
         "its keys are normalized behind their rotation, which cannot be undone"
     } else {

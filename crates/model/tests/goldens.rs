@@ -3,6 +3,8 @@
 
 #[path = "goldens/alt_up.rs"]
 mod alt_up;
+#[path = "goldens/delta_net.rs"]
+mod delta_net;
 #[path = "goldens/experts.rs"]
 mod experts;
 #[path = "goldens/latent.rs"]
@@ -18,11 +20,10 @@ mod support;
 use atta_model::{
     arch::REGISTRY,
     spec::{
-        Activation, Attention, DeltaNet, DenseHead, Ffn, GateRows, IdleIndexer, KeySharing,
-        KvSource, LayerEmbed, LayerSpec, Mask, Mixer, Mlp, ModelSpec, NetGate, Norm, OutputGate,
-        Outputs, Pairing, Positions, Presence, QkNorm, RampEnds, Rope, RopeScaling,
-        ScoreActivation, ScoreHead, ScoreInput, ShortConv, Temperature, TokenTypes, Wiring, Xielu,
-        Yarn,
+        Activation, Attention, DenseHead, Ffn, Indexer, KvSource, LayerEmbed, LayerSpec, Mask,
+        Mixer, Mlp, ModelSpec, Norm, OutputGate, Outputs, Pairing, Positions, Presence, QkNorm,
+        RampEnds, Rope, RopeScaling, ScoreActivation, ScoreHead, ScoreInput, ShortConv,
+        Temperature, TokenTypes, Wiring, Xielu, Yarn,
     },
 };
 use support::{Golden, goldens_and_encoders, nmse};
@@ -270,7 +271,7 @@ fn layer_changes(layer: &LayerSpec, in_file: &impl Fn(&str) -> bool) -> Vec<Laye
     ];
     all.extend(match &layer.mixer {
         Mixer::Attention(a) => attention_changes(a, in_file),
-        Mixer::DeltaNet(_) => delta_changes(),
+        Mixer::DeltaNet(net) => delta_net::changes(net),
         Mixer::ShortConv(_) => conv_changes(),
         Mixer::Mamba(m) => state_spaces::of_mamba(m, in_file),
         Mixer::Mamba2(m) => state_spaces::of_mamba2(m, in_file),
@@ -401,7 +402,7 @@ fn attention_changes(a: &Attention, in_file: &impl Fn(&str) -> bool) -> Vec<Laye
             };
         }),
     ];
-    if a.idle_indexer.is_some() {
+    if a.indexer.is_some() {
         all.extend(indexer_changes());
     }
     all.extend(kv_changes(a, in_file));
@@ -419,15 +420,18 @@ fn attention_changes(a: &Attention, in_file: &impl Fn(&str) -> bool) -> Vec<Laye
     all
 }
 
-fn indexer_changes() -> [LayerChange; 3] {
-    fn indexer(l: &mut LayerSpec) -> &mut IdleIndexer {
-        let indexer = &mut l.attention_mut().idle_indexer;
+fn indexer_changes() -> [LayerChange; 6] {
+    fn indexer(l: &mut LayerSpec) -> &mut Indexer {
+        let indexer = &mut l.attention_mut().indexer;
         indexer.as_mut().expect("asked of a layer with an indexer")
     }
     [
-        ("idle_indexer", |l| l.attention_mut().idle_indexer = None),
-        ("idle_indexer.n_heads", |l| indexer(l).n_heads += 1),
-        ("idle_indexer.d_head", |l| indexer(l).d_head += 1),
+        ("indexer", |l| l.attention_mut().indexer = None),
+        ("indexer.n_heads", |l| indexer(l).n_heads += 1),
+        ("indexer.d_head", |l| indexer(l).d_head += 1),
+        ("indexer.block_len", |l| indexer(l).block_len += 1),
+        ("indexer.n_blocks", |l| indexer(l).n_blocks -= 1),
+        ("indexer.eps", |l| indexer(l).eps *= 4.0),
     ]
 }
 
@@ -500,53 +504,9 @@ fn conv_changes() -> Vec<LayerChange> {
     vec![("n_taps", |l| short_conv(l).n_taps += 1)]
 }
 
-fn delta_changes() -> Vec<LayerChange> {
-    vec![
-        ("n_taps", |l| delta(l).n_taps += 1),
-        ("n_heads", |l| delta(l).n_heads *= 2),
-        ("n_key_heads", |l| delta(l).n_key_heads *= 2),
-        ("d_key", |l| delta(l).d_key += 1),
-        ("d_value", |l| delta(l).d_value += 1),
-        ("sharing", |l| {
-            let net = delta(l);
-            // Where each head has keys of its own, both mean the same.
-            if net.n_heads > net.n_key_heads {
-                net.sharing = match net.sharing {
-                    KeySharing::InTurn => KeySharing::Neighbours,
-                    KeySharing::Neighbours => KeySharing::InTurn,
-                };
-            }
-        }),
-        ("gates", |l| {
-            let gates = &mut delta(l).gates;
-            *gates = match gates {
-                GateRows::Apart => GateRows::ByKeyHead,
-                GateRows::ByKeyHead => GateRows::Apart,
-            };
-        }),
-        ("gate", |l| {
-            let gate = &mut delta(l).gate;
-            *gate = match gate {
-                NetGate::Silu => NetGate::Sigmoid,
-                NetGate::Sigmoid => NetGate::Silu,
-            };
-        }),
-        ("l2_eps", |l| delta(l).l2_eps += 1e-2),
-        ("eps", |l| delta(l).eps *= 2.0),
-        ("mixer", convolve),
-    ]
-}
-
 /// Another mixer that needs no attention beside it.
 fn convolve(l: &mut LayerSpec) {
     l.mixer = Mixer::ShortConv(ShortConv { n_taps: 3 });
-}
-
-fn delta(l: &mut LayerSpec) -> &mut DeltaNet {
-    match &mut l.mixer {
-        Mixer::DeltaNet(net) => net,
-        other => panic!("{other:?} is no delta net"),
-    }
 }
 
 fn short_conv(l: &mut LayerSpec) -> &mut ShortConv {

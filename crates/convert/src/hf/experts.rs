@@ -11,7 +11,11 @@ const COUNTS: [(&str, &[&str]); 6] = [
     ("expert_group_used_count", &["topk_group"]),
     (
         "expert_shared_count",
-        &["n_shared_experts", "moe_num_shared_experts"],
+        &[
+            "n_shared_experts",
+            "moe_num_shared_experts",
+            "num_shared_experts",
+        ],
     ),
     (
         "interleave_moe_layer_step",
@@ -27,7 +31,12 @@ const COUNTS: [(&str, &[&str]); 6] = [
     ),
     (
         "expert_used_count",
-        &["num_experts_per_tok", "top_k_experts", "moe_k"],
+        &[
+            "num_experts_per_tok",
+            "num_experts_per_token",
+            "top_k_experts",
+            "moe_k",
+        ],
     ),
 ];
 

@@ -70,7 +70,6 @@ impl TensorBuilder<'_> {
                 tensors.extend(self.expert_scale(&req)?);
             }
         }
-        tensors.extend(self.indexers(spec)?);
         Ok(tensors)
     }
 
@@ -97,9 +96,7 @@ impl TensorBuilder<'_> {
     pub(super) fn problems(&mut self, spec: &ModelSpec) -> Vec<Error> {
         let reqs = spec.tensors();
         let errors = reqs.iter().filter_map(|req| self.tensor(req).err());
-        let mut all: Vec<Error> = errors.collect();
-        all.extend(self.indexers(spec).err());
-        all
+        errors.collect()
     }
 
     fn tensor(&mut self, req: &TensorReq) -> Result<Option<Tensor>, Error> {
@@ -114,6 +111,7 @@ impl TensorBuilder<'_> {
             }
             Role::PerLayerTokenEmbd if req.is_padded => ngrams::table(self.raw, req).map(Some),
             Role::PerLayerTokenEmbd => self.layer_table(req).map(Some),
+            Role::IndexerQ | Role::IndexerK => self.index_part(req).map(Some),
             role if latent::is_part(role) => self.latent_part(req).map(Some),
             Role::FfnGateExps | Role::FfnUpExps | Role::FfnDownExps => self.experts(req),
             Role::FfnGateExpsBias | Role::FfnUpExpsBias => self.joined_bias(req).map(Some),
@@ -363,6 +361,10 @@ impl TensorBuilder<'_> {
             Role::SsmConv | Role::ShortconvConv | Role::PleConv1d => {
                 vec![shape[0], 1, shape[1]]
             }
+            Role::SsmConvQ | Role::SsmConvK | Role::SsmConvV if source.dims().len() == 2 => {
+                vec![shape[0], shape[2]]
+            }
+            Role::SsmA if source.dims().len() == 4 => vec![1, 1, shape[0], 1],
             Role::SsmA | Role::SsmD if shape.last() == Some(&1) => vec![shape[0]],
             Role::SsmNorm => vec![shape.iter().product()],
             Role::PositionEmbd => {
@@ -415,6 +417,8 @@ impl TensorBuilder<'_> {
                 | PleNormKey
                 | PleNormQuery
                 | PleNormConv
+                | IndexerQNorm
+                | IndexerKNorm
         );
         match self.family.norm_offset {
             // The factor of a gated delta net's decays.

@@ -73,6 +73,7 @@ pub(crate) struct StackBuffers<const VECTORS: usize, const N: usize, const ROWS:
     scales: [[f32; CHUNK]; VECTORS],
     scores: [[f32; CHUNK]; N],
     visible: [Range<usize>; N],
+    masks: [u128; N],
     peaks: Peaks<N>,
     /// Eight pairs for each vector of sixteen elements.
     q_pairs: [[[i32; 8]; VECTORS]; N],
@@ -99,6 +100,7 @@ impl<const VECTORS: usize, const N: usize, const ROWS: usize> StackBuffers<VECTO
         scales: [[0.0; CHUNK]; VECTORS],
         scores: [[0.0; CHUNK]; N],
         visible: [const { 0..0 }; N],
+        masks: [0; N],
         peaks: Peaks {
             max: [0.0; N],
             sum: [0.0; N],
@@ -146,6 +148,7 @@ impl<const VECTORS: usize, const N: usize, const ROWS: usize> StackBuffers<VECTO
             values: self.values.as_flattened_mut(),
             scores: &mut self.scores,
             visible: &mut self.visible,
+            masks: &mut self.masks,
             max: &mut self.peaks.max,
             sum: &mut self.peaks.sum,
         }
@@ -211,6 +214,9 @@ pub(crate) struct AttnBuffers<'a> {
     scores: &'a mut [[f32; CHUNK]],
     /// The positions of the chunk that each head sees.
     visible: &'a mut [Range<usize>],
+    /// Bits of the positions of the chunk that each head sees, where some of those between others
+    /// are not visible.
+    masks: &'a mut [u128],
     /// Maxima and sums of the softmax over the earlier chunks.
     max: &'a mut [f32],
     sum: &'a mut [f32],
@@ -281,9 +287,13 @@ impl AttnBuffers<'_> {
             KvElem::Q8 | KvElem::Q4 => self.set_codes(query, heads.clone()),
         }
         for chunk in chunks {
-            let chunk = &query.chunk(chunk);
-            query.set_visible(chunk, heads.clone(), self.visible);
+            let mut chunk = query.chunk(chunk);
+            query.set_visible(&chunk, heads.clone(), self.visible, self.masks);
             let n = heads.len();
+            if !query.narrow(&mut chunk, &self.visible[..n]) {
+                continue;
+            }
+            let chunk = &chunk;
             match query.kv.k_elem {
                 KvElem::F32 if self.treats_few() => self.scores_of_few(isa, query, n, chunk),
                 KvElem::F32 => self.scores_of_many(isa, query, n, chunk),
@@ -319,11 +329,12 @@ impl AttnBuffers<'_> {
         for first in (0..n).step_by(LANES) {
             let n = LANES.min(n - first);
             let visible = &self.visible[first..first + n];
+            let masks = &self.masks[first..first + n];
             let scores = &mut self.scores[first..first + n];
             let lower = |h, scores: &mut _, visible: &_| {
                 query.lower_by_distance(chunk, heads.start + first + h, scores, visible);
             };
-            let peaks = weigh(isa, query, scores, visible, lower);
+            let peaks = weigh(isa, query, scores, (visible, masks), lower);
             let mut sees = [false; LANES];
             sees.iter_mut()
                 .zip(visible)
@@ -352,14 +363,14 @@ fn weigh<I: Floats>(
     isa: I,
     query: &Query<'_>,
     scores: &mut [[f32; CHUNK]],
-    visible: &[Range<usize>],
+    (visible, masks): (&[Range<usize>], &[u128]),
     lower: impl Fn(usize, &mut [f32; CHUNK], &Range<usize>),
 ) -> Peaks<LANES> {
     let mut lanes = [isa.splat_all(f32::NEG_INFINITY); LANES];
     for (h, (scores, visible)) in scores.iter_mut().zip(visible).enumerate() {
         scale_scores(isa, query, scores, visible);
         lower(h, scores, visible);
-        lanes[h] = finish_scores(isa, scores, visible);
+        lanes[h] = finish_scores(isa, scores, (visible, masks[h]));
     }
     let lanes = isa.transposed(lanes);
     let mut max = lanes[0];
@@ -413,15 +424,32 @@ fn scale_scores<I: Floats>(
 /// Sets the scores that are not visible, of vectors with visible ones, to −∞; returns the maximum
 /// of each lane.
 #[inline(always)]
-fn finish_scores<I: Floats>(isa: I, scores: &mut [f32; CHUNK], visible: &Range<usize>) -> I::F {
+fn finish_scores<I: Floats>(
+    isa: I,
+    scores: &mut [f32; CHUNK],
+    (visible, mask): (&Range<usize>, u128),
+) -> I::F {
     let seen = vectors(visible);
     scores[seen.start * LANES..visible.start].fill(f32::NEG_INFINITY);
     scores[visible.end..seen.end * LANES].fill(f32::NEG_INFINITY);
+    if mask != u128::MAX {
+        hide(&mut scores[visible.clone()], mask >> visible.start);
+    }
     let mut max = isa.splat_all(f32::NEG_INFINITY);
     for vector in &scores.as_chunks::<LANES>().0[seen] {
         max = isa.max_f(isa.floats(vector), max);
     }
     max
+}
+
+/// Sets scores to −∞ where a bit of the mask is 0. Not inlined: few models need it.
+#[inline(never)]
+fn hide(scores: &mut [f32], mask: u128) {
+    for (i, score) in scores.iter_mut().enumerate() {
+        if mask >> i & 1 == 0 {
+            *score = f32::NEG_INFINITY;
+        }
+    }
 }
 
 /// `out = values / sum` for one head. Its sink is one more score in the sum, without a value (Xiao
@@ -530,10 +558,14 @@ pub(crate) fn merge_chunks(
             };
             later.max[..n].copy_from_slice(&partial[width + first..][..n]);
             later.sum[..n].copy_from_slice(&partial[width + group + first..][..n]);
-            let [a, b] = merge_peaks(&mut max, &mut sum, &later, &[true; LANES]);
+            // Of a chunk that a head does not see, the sum is 0.
+            let sees = later.sum.map(|sum| sum != 0.0);
+            let [a, b] = merge_peaks(&mut max, &mut sum, &later, &sees);
             let values = partial[first * d_head..].chunks_exact(d_head);
             for (h, (out, values)) in out.chunks_exact_mut(d_head).zip(values).enumerate() {
-                add_multiple(out, values, [a[h], b[h]]);
+                if sees[h] {
+                    add_multiple(out, values, [a[h], b[h]]);
+                }
             }
         }
         for (h, out) in out.chunks_exact_mut(d_head).enumerate() {

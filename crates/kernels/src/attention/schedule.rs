@@ -159,6 +159,7 @@ fn by_tile(k: Kernels, pool: &Pool, inputs: &AttnInputs<'_>, out: &mut [f32]) {
             first: 0,
             last: 0,
             pos: 0,
+            chosen: None,
         }; TILE];
         let rows = &mut rows[..tile.min(inputs.n_rows - first)];
         rows.iter_mut()

@@ -40,8 +40,13 @@ struct AttnCase {
     infinite: usize,
     /// An element of the queries that is NaN.
     nan: usize,
+    /// Blocks of five positions that rows choose, if they choose; each sees the last position, too.
+    chosen: Option<&'static [u32]>,
     seed: u64,
 }
+
+/// Positions of a chosen block.
+const CHOSEN_LEN: usize = 5;
 
 impl Default for AttnCase {
     fn default() -> Self {
@@ -63,6 +68,7 @@ impl Default for AttnCase {
             value_from: None,
             infinite: usize::MAX,
             nan: usize::MAX,
+            chosen: None,
             seed: 11,
         }
     }
@@ -188,6 +194,11 @@ impl AttnCase {
                 first: self.row(last).0,
                 last,
                 pos: self.pos(last),
+                chosen: self.chosen.map(|blocks| ChosenBlocks {
+                    blocks,
+                    len: CHOSEN_LEN,
+                    rest: last,
+                }),
             })
             .collect();
         let mut out = vec![f32::NAN; q.len()];
@@ -266,13 +277,18 @@ impl AttnCase {
                     false => score,
                 }
             };
-            let scores: Vec<f64> = (first..=last).map(score).collect();
+            let seen = |p: &usize| {
+                let of_block = |b: &[u32]| b.contains(&((p / CHOSEN_LEN) as u32));
+                self.chosen.is_none_or(of_block) || *p == last
+            };
+            let visible: Vec<usize> = (first..=last).filter(seen).collect();
+            let scores: Vec<f64> = visible.iter().map(|&p| score(p)).collect();
             let sink = self.sinks().map(|sinks| f64::from(sinks[h]));
             let all = || scores.iter().copied().chain(sink);
             let max = all().fold(f64::NEG_INFINITY, f64::max);
             let sum: f64 = all().map(|s| (s - max).exp()).sum();
             let mut row = vec![0.0; d];
-            for (p, score) in (first..=last).zip(&scores) {
+            for (&p, score) in visible.iter().zip(&scores) {
                 let weight = (score - max).exp() / sum;
                 row.iter_mut()
                     .zip(at(values, p, h))
@@ -399,6 +415,46 @@ fn every_isa_gives_the_bits_of_scalar() {
                         "{} {n_heads} {n_kv_heads} {d_head} {elem:?} {v_elem:?} {n_threads}",
                         k.isa()
                     );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn rows_that_choose_blocks_see_those_and_their_last_position() {
+    // Blocks within a chunk, across two, and none for chunks on end; some rows see only themselves.
+    let every_second: Vec<u32> = (0..103).step_by(2).collect();
+    let chosen: [&'static [u32]; 4] = [
+        &[0, 3, 24, 25, 26, 99],
+        &[51, 52, 102],
+        &[0],
+        every_second.leak(),
+    ];
+    let last = [
+        vec![3, 4, 5, 127, 128, 300, 511],
+        (180..220).collect(),
+        vec![700],
+    ];
+    for (i, &chosen) in chosen.iter().enumerate() {
+        for (j, last) in last.iter().enumerate() {
+            for elem in ELEMS {
+                let case = AttnCase {
+                    elem,
+                    has_sinks: (i + j) % 2 == 0,
+                    softcap: (i == 1).then_some(3.0),
+                    chosen: Some(chosen),
+                    last: last.clone(),
+                    ..AttnCase::default()
+                };
+                case.check();
+                let want = case.scalar();
+                for name in Kernels::available() {
+                    let k = Kernels::named(name).unwrap();
+                    for n_threads in [1, 2] {
+                        let got = case.run_on(k, n_threads, &mut case.scratch(n_threads));
+                        assert!(bits(&got) == want, "{name} {elem:?} {i} {j} {n_threads}");
+                    }
                 }
             }
         }

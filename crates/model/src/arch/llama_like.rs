@@ -217,7 +217,7 @@ pub(super) fn plain_attention(n_heads: usize, d_head: usize, rope: Rope) -> Atte
         sub_norm: None,
         qkv_bias: Presence::Absent,
         out_bias: Presence::Absent,
-        idle_indexer: None,
+        indexer: None,
     }
 }
 

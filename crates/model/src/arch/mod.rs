@@ -40,6 +40,7 @@ mod hunyuan_moe;
 mod jais2;
 mod jamba;
 mod jina_bert_v2;
+mod kimi_linear;
 mod latent;
 mod lfm2;
 mod lfm2moe;
@@ -143,6 +144,7 @@ pub const REGISTRY: &[Row] = &[
     row("jais2", jais2::lower),
     row("jamba", jamba::lower),
     row("jina-bert-v2", jina_bert_v2::lower),
+    row("kimi-linear", kimi_linear::lower),
     row("lfm2", lfm2::lower),
     row("lfm2moe", lfm2moe::lower),
     row("lfm3", lfm3::lower),

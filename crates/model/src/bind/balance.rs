@@ -211,7 +211,7 @@ mod tests {
             sub_norm: None,
             qkv_bias: Presence::Optional,
             out_bias: Presence::Absent,
-            idle_indexer: None,
+            indexer: None,
         }
     }
 

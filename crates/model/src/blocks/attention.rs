@@ -6,6 +6,7 @@
 //! v = norm(v)                                     one region, if there is a norm
 //! q, k = temperature * rope(norm(q)), rope(norm(k))   one region each; or norm(rope(q)) …
 //! cache[pos] = k, v                               divided by powers of two, if it holds codes
+//! the positions that each row sees                indexer.rs, if there is one
 //! y = softmax(scale * q · K, sink) V              one region; K, V read back from the cache
 //! y = y ⊙ sigmoid(gate)                           head_gates.rs
 //! x += post(Wo sub(y))                            one region; residual.rs
@@ -21,6 +22,7 @@ use atta_store::{ChunkGuard, Projection, WeightGroup};
 use super::{
     Pass,
     head_gates::{gate_heads, take_queries},
+    indexer::{choose_blocks, project_index},
     latent::{LatentLayer, latent_attention},
 };
 use crate::{
@@ -42,6 +44,7 @@ pub(crate) fn attention(p: &mut Pass<'_>, l: usize, a: &Attention) -> Result<(),
     if a.kv_layer().is_none() {
         append_kv(p, l, a);
     }
+    choose_blocks(p, l, a);
     attend(p, l, a);
     gate_heads(p, a);
     project_output(p, l, a)
@@ -57,9 +60,18 @@ fn project_inputs(p: &mut Pass<'_>, l: usize, a: &Attention) -> Result<(), Error
         (None, true) if a.gate == OutputGate::Heads => &roles[..],
         (None, true) => &roles[..3],
     };
-    p.enter(l, Sublayer::Mixer, roles);
+    let of_indexer: &[Role] = match a.indexer {
+        Some(_) => &[Role::IndexerQ, Role::IndexerK],
+        None => &[],
+    };
+    let mut all = [Role::AttnQ; 6];
+    let both = roles.iter().chain(of_indexer);
+    all.iter_mut().zip(both).for_each(|(to, role)| *to = *role);
+    let n_all = roles.len() + of_indexer.len();
+    p.enter(l, Sublayer::Mixer, &all[..n_all]);
     p.each_chunk(WeightGroup::Layer(l, Projection::Qkv), |p, chunk| {
         multiply_inputs(p, p.model.layer(l), chunk, a, roles.len());
+        project_index(p, l, a, chunk);
     })?;
     take_queries(p, a);
     Ok(())
@@ -219,9 +231,14 @@ pub(super) fn attend(p: &mut Pass<'_>, l: usize, a: &Attention) {
     if balances_keys {
         balance.multiply_queries(a, &mut p.s.q[..n * a.d_q()]);
     }
+    let indexer = &p.s.indexer;
     let row = |t: usize| {
         let row = &rows[t];
         AttnRow {
+            chosen: a
+                .indexer
+                .as_ref()
+                .and_then(|i| indexer.chosen(i, t, row.pos)),
             blocks: cache.table(l, row.seq),
             first: a.first_visible(row.pos),
             last: a.last_visible(row.pos, cache.seqs().len(row.seq).unwrap_or(0)),

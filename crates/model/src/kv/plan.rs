@@ -25,6 +25,8 @@ pub(super) struct KvPlace {
     pub(super) k: KvPart,
     /// `None`: the keys are the values.
     pub(super) v: Option<KvPart>,
+    /// The keys of the indexer, if there is one.
+    pub(super) index: Option<KvPart>,
 }
 
 /// The keys or the values of a layer in a block: for each head [`BLOCK_LEN`] rows, which lie as
@@ -33,6 +35,7 @@ pub(super) struct KvPlace {
 pub(super) struct KvPart {
     /// First byte.
     pub(super) at: usize,
+    pub(super) n_heads: usize,
     pub(super) rows: KvRows,
 }
 
@@ -113,20 +116,22 @@ impl StatePlan {
             groups.push((kind, 0));
             groups.len() - 1
         });
-        let mut part = |rows: KvRows| {
+        let mut part = |rows: KvRows, n_heads: usize| {
             let at = groups[group].1;
-            groups[group].1 += a.n_kv_heads * BLOCK_LEN * rows.row_bytes();
-            KvPart { at, rows }
+            groups[group].1 += n_heads * BLOCK_LEN * rows.row_bytes();
+            KvPart { at, n_heads, rows }
         };
         let (k, v) = a.kv_rows(kv.of_layer(l, spec.layers.len()));
-        let k = part(k);
-        let v = v.map(part);
+        let k = part(k, a.n_kv_heads);
+        let v = v.map(|v| part(v, a.n_kv_heads));
+        let index = a.index_rows(kv).map(|rows| part(rows, 1));
         Some(Place::Kv(KvPlace {
             group,
             n_kv_heads: a.n_kv_heads,
             d_head: a.d_head,
             k,
             v,
+            index,
         }))
     }
 
@@ -157,9 +162,21 @@ impl KvPart {
 }
 
 impl KvPlace {
-    /// Keys, and values if they are others.
+    /// Keys, values if they are others, and keys of an indexer.
     pub(super) fn parts(&self) -> impl Iterator<Item = KvPart> + use<> {
+        self.keys_and_values().chain(self.index)
+    }
+
+    /// Keys, and values if they are others.
+    pub(super) fn keys_and_values(&self) -> impl Iterator<Item = KvPart> + use<> {
         std::iter::once(self.k).chain(self.v)
+    }
+
+    /// Bytes of a position.
+    pub(super) fn bytes(&self) -> usize {
+        self.parts()
+            .map(|part| part.n_heads * part.rows.row_bytes())
+            .sum()
     }
 
     /// What attention needs to read the layer.

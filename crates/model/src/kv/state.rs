@@ -6,9 +6,12 @@
 //!                  of a recurrent state: 0, n_floats, 16, 16, 0
 //!                  of keys that are the values, too: v type is 18
 //!                  of another layer's keys and values: 0, that layer, 17, 17, 0
+//!                  with an indexer d_head is larger by 65536 times the width of its keys, k type
+//!                  by 256 times 1 more than their type
 //! with recurrent layers u32 LE: n checkpoints, and the positions behind which they are
 //! per part with keys and values: K [n_kv_heads] arrays [n positions - n missing], V [same]
-//!                      unless keys are the values; arrays and their elements as in the cache:
+//!                      unless keys are the values, keys of an indexer [1] arrays, if there is
+//!                      one; arrays and their elements as in the cache:
 //!                      rows [d_head], or f16's codes [d_head], then an array of f32 per scale
 //! per checkpoint, per recurrent layer: [n_floats], f32 LE
 //! ```
@@ -108,7 +111,7 @@ impl Cache {
         let arena = &self.arenas[place.group];
         let table = self.seqs.blocks(id, place.group);
         for part in place.parts() {
-            for h in 0..place.n_kv_heads {
+            for h in 0..part.n_heads {
                 for array in part.arrays(h) {
                     for (i, inside) in in_blocks(positions.clone()) {
                         out.write_all(&arena.block(table[i])[array.rows(inside)])?;
@@ -150,7 +153,7 @@ impl Cache {
             let table = self.seqs.blocks(id, place.group);
             let arena = &mut self.arenas[place.group];
             for part in place.parts() {
-                for h in 0..place.n_kv_heads {
+                for h in 0..part.n_heads {
                     for array in part.arrays(h) {
                         let (rows, rest) = data.split_at((header.n - n_missing) * array.row_bytes);
                         let skipped = kept.start.min(kept.end) - present.start;
@@ -274,8 +277,7 @@ impl Cache {
     fn data_bytes(&self, header: &Header) -> u64 {
         let part_bytes = |(place, n_missing): (&Place, &usize)| match place {
             Place::Kv(p) => {
-                let row_bytes: usize = p.parts().map(|part| part.rows.row_bytes()).sum();
-                let row_bytes = (p.n_kv_heads * row_bytes) as u64;
+                let row_bytes = p.bytes() as u64;
                 row_bytes.saturating_mul((header.n - n_missing) as u64)
             }
             Place::Shared(_) | Place::Recurrent(_) => 0,
@@ -347,8 +349,8 @@ fn part_fields(place: &Place, n_missing: usize) -> [u32; PART_BYTES / 4] {
     match place {
         Place::Kv(p) => [
             p.n_kv_heads as u32,
-            p.d_head as u32,
-            code(p.k.rows.elem),
+            p.d_head as u32 + p.index.map_or(0, |index| (index.rows.d as u32) << 16),
+            code(p.k.rows.elem) + p.index.map_or(0, |index| (code(index.rows.elem) + 1) << 8),
             p.v.map_or(NO_VALUES_CODE, |v| code(v.rows.elem)),
             n_missing as u32,
         ],

@@ -5,7 +5,9 @@ use atta_kernels::{
     math::{ln, pow},
 };
 
-use super::{Latent, Norm, Presence, Retention, Rope};
+use crate::KvType;
+
+use super::{Indexer, Latent, Norm, Presence, Retention, Rope};
 
 /// Softmax attention; query heads share key-value heads in groups (Ainslie et al. 2023).
 #[derive(Clone, Debug, PartialEq)]
@@ -46,31 +48,8 @@ pub struct Attention {
     pub qkv_bias: Presence,
     /// Whether the output projection must have, may have or must not have a bias.
     pub out_bias: Presence,
-    /// An indexer that would choose all positions in any context that the model was trained for.
-    pub idle_indexer: Option<IdleIndexer>,
-}
-
-/// The sizes of an indexer, which chooses the positions of each query (DeepSeek-V3.2), where it
-/// would choose all of them: its tensors are not computed with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct IdleIndexer {
-    /// Heads of queries; keys have one.
-    pub n_heads: usize,
-    /// Width of a head.
-    pub d_head: usize,
-}
-
-impl IdleIndexer {
-    /// The tensors of a layer, by the ends of their names, with their shapes.
-    pub fn tensors(&self, d_model: usize) -> [(&'static str, Vec<usize>); 4] {
-        let d_queries = self.n_heads.saturating_mul(self.d_head);
-        [
-            ("indexer.q_proj.weight", vec![d_queries, d_model]),
-            ("indexer.k_proj.weight", vec![self.d_head, d_model]),
-            ("indexer.q_norm.weight", vec![self.d_head]),
-            ("indexer.k_norm.weight", vec![self.d_head]),
-        ]
-    }
+    /// Which of these positions far queries see; `None`: all.
+    pub indexer: Option<Indexer>,
 }
 
 /// Where the keys and values of a layer come from.
@@ -238,6 +217,15 @@ impl Attention {
         (rows(k, KvRole::Key), Some(rows(v, KvRole::Value)))
     }
 
+    /// How the keys of the indexer are stored, if there is one.
+    pub(crate) fn index_rows(&self, kv: KvType) -> Option<KvRows> {
+        self.indexer.map(|indexer| KvRows {
+            elem: kv.index(),
+            role: KvRole::Key,
+            d: indexer.d_head,
+        })
+    }
+
     /// Width of the part of a head that may be rotated: all but the latent vector.
     pub fn d_rotatable(&self) -> usize {
         self.d_head - self.latent().map_or(0, |latent| latent.d_latent)
@@ -271,6 +259,11 @@ impl Attention {
             false => (2 * (h - n) + 1) as f64 / (2 * n) as f64,
         };
         pow(2.0, -f64::from(max) * share) as f32
+    }
+
+    /// Width of the queries and key of the indexer; 0 without one.
+    pub(crate) fn d_indexed(&self) -> usize {
+        self.indexer.map_or(0, |i| i.d_queries() + i.d_head)
     }
 
     /// Whether queries and keys are normalized behind the rotation.

@@ -7,7 +7,7 @@
 use super::CHUNK;
 use super::stored::Stored;
 use crate::Kernels;
-use crate::attention::{AttnRow, KvArray, KvLayer, KvRows};
+use crate::attention::{AttnRow, KvArray, KvLayer, KvRows, ones};
 use std::ops::Range;
 
 /// Query heads that share a KV head and a block table: the group of heads of each of a few rows.
@@ -128,20 +128,40 @@ impl Query<'_> {
     }
 
     /// Sets the positions of a chunk that each of `heads` sees, counted from the start of the
-    /// chunk; maybe none.
+    /// chunk, maybe none; and a mask of those of them that were chosen.
     #[inline(never)]
     pub(super) fn set_visible(
         &self,
         chunk: &Chunk,
         heads: Range<usize>,
         visible: &mut [Range<usize>],
+        masks: &mut [u128],
     ) {
         let start = chunk.index * CHUNK;
-        for (visible, i) in visible.iter_mut().zip(heads) {
+        for ((visible, mask), i) in visible.iter_mut().zip(masks).zip(heads) {
             let row = &self.rows[i / self.group()];
             let end = (row.last + 1).saturating_sub(start).min(CHUNK);
             *visible = row.first.saturating_sub(start).min(end)..end;
+            *mask = u128::MAX;
+            if let Some(chosen) = row.chosen {
+                *mask = chosen.mask(start) & ones(visible.clone());
+                let end = CHUNK - mask.leading_zeros() as usize;
+                *visible = (mask.trailing_zeros() as usize).min(end)..end;
+            }
         }
+    }
+
+    /// Leaves of a chunk's positions those that some of these heads see; whether there are any.
+    #[inline(never)]
+    pub(super) fn narrow(&self, chunk: &mut Chunk, visible: &[Range<usize>]) -> bool {
+        if self.rows.iter().all(|row| row.chosen.is_none()) {
+            return true;
+        }
+        let seen = || visible.iter().filter(|visible| !visible.is_empty());
+        let start = seen().map(|visible| visible.start).min().unwrap_or(0);
+        let end = seen().map(|visible| visible.end).max().unwrap_or(0);
+        chunk.visible = start..end;
+        start < end
     }
 
     /// The visible keys or values of a chunk, without scales that have arrays of their own.
