@@ -11,6 +11,14 @@
 pub mod core;
 pub mod wire;
 
+mod backend;
 mod history;
+mod lane;
+mod ring;
+mod stage;
 
+pub use backend::{Cut, RingBackend, RingPlan};
 pub use history::{History, RebuildStep};
+pub use lane::{Lane, ThreadLane};
+pub use ring::{Ring, RingParts};
+pub use stage::Stage;

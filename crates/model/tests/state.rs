@@ -5,7 +5,7 @@ mod support;
 use std::ops::Range;
 
 use atta_model::{
-    Batch, Cpu, Error, Executor, ExecutorSize, KvType, Output, SeqId, Want,
+    Batch, Cpu, Error, Executor, ExecutorSize, KvType, Output, SeqId, Share, Want,
     spec::{Positions, QkNorm, Retention, StateKind},
 };
 use support::{
