@@ -61,6 +61,9 @@ pub struct LoadOptions {
     pub spare_bytes: u64,
     /// Whether to keep memory free for a constraint.
     pub constrained: bool,
+    /// Creates the executors of sessions and batchers, such as a ring of machines; `None`: the CPU
+    /// with these threads and this instruction set.
+    pub backend: Option<Arc<dyn Backend>>,
 }
 
 /// Limit of metadata, far above that of any model, bytes.
@@ -154,7 +157,8 @@ impl Engine {
         };
         let pool = Arc::new(pool(&options.threads)?);
         let n_threads = pool.n_threads();
-        let backend: Arc<dyn Backend> = Arc::new(CpuBackend::new(kernels, Arc::clone(&pool)));
+        let on_cpu = || Arc::new(CpuBackend::new(kernels, Arc::clone(&pool))) as Arc<dyn Backend>;
+        let backend = options.backend.clone().unwrap_or_else(on_cpu);
         let Prepared {
             files,
             spec,

@@ -31,6 +31,7 @@ mod random_file;
 const N_CTX: usize = 512;
 
 /// Runs another model than it is given, of the same vocabulary.
+#[derive(Debug)]
 struct Instead {
     backend: CpuBackend,
     model: Arc<Model>,

@@ -215,8 +215,9 @@ impl Cpu {
         size: ExecutorSize,
     ) -> Result<Self, Error> {
         let spec = model.spec();
-        let seqs = size.seqs(1);
-        let layers = size.layers_of(spec);
+        let seqs = size.seqs();
+        let part = size.part_of(spec);
+        let layers = part.layers.clone();
         let ExecutorSize {
             n_ctx,
             n_seqs,
@@ -226,12 +227,8 @@ impl Cpu {
             n_shared,
             ..
         } = size;
-        check_share(model.share(), &layers, spec.layers.len())?;
-        check_size(
-            spec,
-            &layers,
-            [n_ctx, n_seqs, n_batch, n_shared.unwrap_or(n_ctx)],
-        )?;
+        check_part(spec, model.share(), &part)?;
+        check_size(spec, [n_ctx, n_seqs, n_batch, n_shared.unwrap_or(n_ctx)])?;
         if n_recent.is_some() {
             check_shifting(spec)?;
             if n_shared.is_some() {
@@ -264,7 +261,7 @@ impl Cpu {
             kernels,
             pool,
             info: ExecutorInfo {
-                layers: layers.clone(),
+                part,
                 n_ctx,
                 n_seqs,
                 n_batch,
@@ -293,7 +290,7 @@ impl Cpu {
             n_ctx: size.n_ctx,
         };
         ExecutorBytes {
-            state: Cache::bytes(spec, size.layers_of(spec), size.kv, &size.seqs(1)),
+            state: Cache::bytes(spec, size.part_of(spec).layers, size.kv, &size.seqs()),
             activations: Scratch::bytes(spec, scratch),
         }
     }
@@ -336,9 +333,9 @@ impl Cpu {
             });
         }
         let model = &self.model;
-        let layers = &self.layers;
+        let part = &self.info.part;
         let admitted = self.cache.seqs_mut().admit(&batch.rows, |i, row| {
-            check_row(model.spec(), layers, batch, i, row)
+            check_row(model.spec(), part, batch, i, row)
         });
         self.cache.copy_blocks();
         admitted?;
@@ -372,15 +369,15 @@ impl Drop for AdmittedRows<'_> {
 /// Fails for a row whose input the executor does not take, or whose result it does not compute.
 fn check_row(
     spec: &ModelSpec,
-    layers: &Range<usize>,
+    part: &Share,
     batch: &Batch,
     i: usize,
     row: &Row,
 ) -> Result<(), Error> {
     let refuse = |what| Err(Error::Row { row: i, what });
     match row.input {
-        Input::Token(_) if layers.start > 0 => {
-            return refuse("a token, but the first layer is elsewhere");
+        Input::Token(_) if !part.embed => {
+            return refuse("a token, but the embedding is elsewhere");
         }
         Input::Token(id) if id as usize >= spec.n_vocab => {
             return Err(Error::Token {
@@ -388,10 +385,10 @@ fn check_row(
                 n_vocab: spec.n_vocab,
             });
         }
-        Input::Hidden(_) if layers.start == 0 => {
+        Input::Hidden(_) if part.embed => {
             return refuse("a hidden state, but this executor embeds tokens");
         }
-        Input::Embedding(_) if layers.start > 0 => {
+        Input::Embedding(_) if !part.embed => {
             return refuse("an embedding, but the first layer is elsewhere");
         }
         Input::Embedding(i) if i >= batch.hidden.len() / spec.d_model => {
@@ -402,11 +399,11 @@ fn check_row(
         }
         _ => {}
     }
-    if matches!(row.input, Input::Embedding(_)) && spec.lacks_placeholder(layers) {
+    if matches!(row.input, Input::Embedding(_)) && spec.lacks_placeholder(&part.layers) {
         return refuse("an embedding, but n-grams have no token for it");
     }
-    if row.want == Want::Logits && layers.end < spec.layers.len() {
-        return refuse("logits, but the last layer is elsewhere");
+    if row.want == Want::Logits && !part.head {
+        return refuse("logits, but the head is elsewhere");
     }
     if row.want == Want::Logits && spec.head.outputs != Outputs::Logits {
         return Err(Error::NoLogits);
@@ -431,28 +428,37 @@ fn check_text(batch: &Batch, i: usize, row: &Row) -> Result<(), Error> {
     }
 }
 
-/// Fails for layers that are not loaded.
-fn check_share(share: &Share, layers: &Range<usize>, n_layers: usize) -> Result<(), Error> {
-    let has_layers = share.layers.start <= layers.start && layers.end <= share.layers.end;
-    let has_ends = (share.embed || layers.start > 0) && (share.head || layers.end < n_layers);
-    match has_layers && has_ends || layers.end > n_layers {
-        true => Ok(()),
-        false => Err(Error::Options(format!(
-            "layers {layers:?} of a model of which only {:?} are loaded",
-            share.layers
-        ))),
-    }
-}
-
-/// Refuses sizes of 0, and layers that the model does not have.
-fn check_size(spec: &ModelSpec, layers: &Range<usize>, sizes: [usize; 4]) -> Result<(), Error> {
+/// Fails for a part that is not there, not loaded, or cannot be computed alone.
+fn check_part(spec: &ModelSpec, loaded: &Share, part: &Share) -> Result<(), Error> {
+    let Share {
+        layers,
+        embed,
+        head,
+    } = part;
     let n_layers = spec.layers.len();
-    if layers.is_empty() || layers.end > n_layers {
+    let is_there = layers.start <= layers.end && layers.end <= n_layers;
+    let fits = (!embed || layers.start == 0) && (!head || layers.end == n_layers);
+    if !is_there || !fits || layers.is_empty() && !embed && !head {
         return Err(Error::Options(format!(
             "layers {layers:?} of a model of {n_layers}"
         )));
     }
-    spec.check_separable(layers)?;
+    if !loaded.includes(part) {
+        return Err(Error::Options(format!(
+            "layers {layers:?} of a model of which only {:?} are loaded",
+            loaded.layers
+        )));
+    }
+    if layers.start == 0 && !embed && (spec.layer_embed.is_some() || spec.ngrams().is_some()) {
+        return Err(Error::Options(format!(
+            "layers {layers:?} without the tokens, of a model whose layers look them up"
+        )));
+    }
+    spec.check_separable(layers)
+}
+
+/// Refuses sizes of 0.
+fn check_size(spec: &ModelSpec, sizes: [usize; 4]) -> Result<(), Error> {
     if let Positions::Learned(n) = spec.positions
         && sizes[0] > n
     {

@@ -154,6 +154,9 @@ pub enum Error {
     /// state that an operation needs.
     #[error("this state cannot be taken: {0}")]
     State(&'static str),
+    /// The state of a sequence, or the answer to a batch, is lost with another machine.
+    #[error("{0}")]
+    Lost(String),
     /// A state that could not be written.
     #[error("writing a state: {0}")]
     Export(#[source] std::io::Error),

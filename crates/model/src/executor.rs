@@ -11,7 +11,8 @@ use std::{io::Write, ops::Range, sync::Arc};
 use atta_store::Budget;
 
 use crate::{
-    Batch, Error, KvType, Model, Observer, Output, SeqId, SeqTable, seqs::SeqSize, spec::ModelSpec,
+    Batch, Error, KvType, Model, Observer, Output, SeqId, SeqTable, Share, seqs::SeqSize,
+    spec::ModelSpec,
 };
 
 /// Capacity of an executor.
@@ -25,8 +26,13 @@ pub struct ExecutorSize {
     pub n_batch: usize,
     /// Element types of keys and values.
     pub kv: KvType,
-    /// Layers to run; `None`: all.
-    pub layers: Option<Range<usize>>,
+    /// Part of the model to run; `None`: all of it. Without layers it is the embedding of tokens
+    /// (`0..0`), or the head (behind the last layer).
+    pub part: Option<Share>,
+    /// Batches whose rows a caller may remove again, the last one included: as many as a ring that
+    /// the executor is a stage of has in flight. Sliding windows and recurrent states keep what
+    /// that takes.
+    pub n_flights: usize,
     /// Positions kept behind an evicted range (context shift), at least; `None`: sequences are
     /// never shifted.
     pub n_recent: Option<usize>,
@@ -39,15 +45,15 @@ pub struct ExecutorSize {
 }
 
 impl ExecutorSize {
-    /// Resolves `layers` for a model.
-    pub fn layers_of(&self, spec: &ModelSpec) -> Range<usize> {
-        self.layers.clone().unwrap_or(0..spec.layers.len())
+    /// Resolves `part` for a model.
+    pub fn part_of(&self, spec: &ModelSpec) -> Share {
+        let whole = || Share::whole(spec);
+        self.part.clone().unwrap_or_else(whole)
     }
 
-    /// Capacity of the block tables of an executor with up to `depth` batches in flight: sliding
-    /// windows keep what the rows of all of them see, and recurrent states what they start from,
-    /// so that a failed batch can be removed again.
-    pub fn seqs(&self, depth: usize) -> SeqSize {
+    /// Capacity of the block tables: sliding windows keep what the rows of all batches in flight
+    /// see, and recurrent states what they start from, so that a failed batch can be removed again.
+    pub fn seqs(&self) -> SeqSize {
         let Self {
             n_ctx,
             n_seqs,
@@ -56,12 +62,13 @@ impl ExecutorSize {
             n_checkpoints,
             ..
         } = *self;
-        let n_batch = self.n_batch.saturating_mul(depth);
+        let n_flights = self.n_flights.max(1);
+        let n_batch = self.n_batch.saturating_mul(n_flights);
         SeqSize {
             n_ctx,
             n_seqs,
             n_batch,
-            n_flights: depth,
+            n_flights,
             n_recent,
             n_shared,
             n_checkpoints,
@@ -76,7 +83,8 @@ impl Default for ExecutorSize {
             n_seqs: 1,
             n_batch: 512,
             kv: KvType::F16,
-            layers: None,
+            part: None,
+            n_flights: 1,
             n_recent: None,
             n_shared: None,
             n_checkpoints: 4,
@@ -87,9 +95,8 @@ impl Default for ExecutorSize {
 /// Properties of an executor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExecutorInfo {
-    /// Layers that it runs. Input is tokens if the first layer is among them, else hidden states;
-    /// logits need the last one.
-    pub layers: Range<usize>,
+    /// What it runs. Input is tokens if it embeds them, else hidden states; logits need the head.
+    pub part: Share,
     /// Positions per sequence.
     pub n_ctx: usize,
     /// Sequences at once.
@@ -117,7 +124,7 @@ pub trait Footprint: Send + Sync {
 }
 
 /// Creates executors.
-pub trait Backend: Footprint {
+pub trait Backend: Footprint + std::fmt::Debug {
     /// Creates an executor and allocates all of its memory.
     ///
     /// # Errors
@@ -157,8 +164,8 @@ pub trait Executor: Send {
     ///
     /// # Errors
     /// A row that does not continue its sequence, a token out of range, a full context, an
-    /// exhausted KV pool ([`Error::OutOfBlocks`]), too many batches in flight
-    /// ([`Error::Busy`]). No sequence has changed then.
+    /// exhausted KV pool ([`Error::OutOfBlocks`]), a sequence that is lost ([`Error::Lost`]), too
+    /// many batches in flight ([`Error::Busy`]). No sequence has changed then.
     fn submit(&mut self, batch: &Batch) -> Result<Ticket, Error>;
 
     /// Waits for the oldest batch in flight and returns the results that its rows asked for.
@@ -167,8 +174,8 @@ pub trait Executor: Send {
     /// was cut into batches, nor the number of threads changes a bit of them.
     ///
     /// # Errors
-    /// Weights that cannot be read: the rows of this batch and of all later ones are removed again,
-    /// and no batch is in flight any more. [`Error::Ticket`] for any batch but the oldest.
+    /// Weights that cannot be read, a machine that does not answer ([`Error::Lost`]): the rows of
+    /// this batch and of all later ones are removed again, and no batch is in flight any more. [`Error::Ticket`] for any batch but the oldest.
     fn collect(&mut self, ticket: Ticket, out: &mut Output) -> Result<(), Error>;
 
     /// Submits a batch and collects it. No other batch may be in flight.

@@ -24,7 +24,7 @@ use atta_kernels::{Job, Kernels, Store, math::tanh};
 use atta_store::{WeightGroup, WeightPass};
 
 use crate::{
-    Batch, Cpu, Error, Input, Model, Output, Phase, Role, Row, Want,
+    Batch, Cpu, Error, Executor, Input, Model, Output, Phase, Role, Row, Share, Want,
     blocks::{
         Normalize, Pass, RowNorm, Scratch, add_laurel, add_ngrams, add_to_other_streams, attention,
         begin_alt_up, begin_streams, correct_streams, delta_net, end_alt_up, end_streams,
@@ -48,7 +48,7 @@ impl Cpu {
         })?;
         self.observer.enter(Phase::Other);
         self.ropes.prepare(batch.rows.iter().map(|r| r.pos));
-        if self.layers.start == 0 {
+        if self.info().part.embed {
             self.embed(batch)?;
         } else {
             self.take_hidden(batch);
@@ -62,6 +62,11 @@ impl Cpu {
                 .iter()
                 .map(|row| row.token().unwrap_or(placeholder)),
         );
+        let Share {
+            embed: embeds,
+            head: has_head,
+            ..
+        } = self.info().part;
         let mut pass = Pass {
             model: &self.model,
             kernels: self.kernels,
@@ -78,11 +83,11 @@ impl Cpu {
         if let Some(embed) = &layer_embed {
             layer_inputs(&mut pass, embed, &self.ids)?;
         }
-        if self.layers.start == 0 {
+        if embeds {
             begin_streams(&mut pass);
         }
         through_layers(&mut pass, self.layers.clone(), &self.ids)?;
-        if self.layers.end == self.model.spec().layers.len() {
+        if has_head {
             end_streams(&mut pass)?;
         }
         self.emit(&batch.rows, out)?;
@@ -167,7 +172,7 @@ impl Cpu {
     /// Width of the hidden states that rows may want.
     pub(crate) fn d_hidden(&self) -> usize {
         let spec = self.model.spec();
-        match self.layers.end == spec.layers.len() {
+        match self.info().part.head {
             true => spec.d_model,
             false => spec.d_residual(),
         }

@@ -1,4 +1,4 @@
-//! The loaded part of a model: all of it, or the layers that one machine of a ring runs.
+//! A part of a model: all of it, or what one machine of a ring loads and runs.
 
 use std::ops::Range;
 
@@ -7,11 +7,11 @@ use crate::{Placement, Role, spec::ModelSpec};
 /// A part of a model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Share {
-    /// Loaded layers.
+    /// Its layers.
     pub layers: Range<usize>,
-    /// Whether the token embedding is loaded.
+    /// Whether the token embedding belongs to it.
     pub embed: bool,
-    /// Whether the output norm and head are loaded.
+    /// Whether the output norm and head belong to it.
     pub head: bool,
 }
 
@@ -28,6 +28,14 @@ impl Share {
             head: layers.end == spec.layers.len(),
             layers,
         }
+    }
+
+    /// Whether the share includes all of another one.
+    pub(crate) fn includes(&self, other: &Self) -> bool {
+        let outer = &self.layers;
+        let inner = &other.layers;
+        let has_layers = inner.is_empty() || outer.start <= inner.start && inner.end <= outer.end;
+        has_layers && self.embed >= other.embed && self.head >= other.head
     }
 
     /// Whether the share includes a tensor.

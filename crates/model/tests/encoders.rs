@@ -200,11 +200,12 @@ fn parts_of_a_model_compute_what_the_whole_does() {
         let mut batch = Batch::default();
         let mut out = Output::default();
         for layers in [0..1, 1..n] {
-            let part = Arc::new(g.part(Share::of_layers(model.spec(), layers.clone())));
+            let share = Share::of_layers(model.spec(), layers.clone());
+            let part = Arc::new(g.part(share.clone()));
             let size = ExecutorSize {
                 n_ctx: 128,
                 kv: KvType::F32,
-                layers: Some(layers.clone()),
+                part: Some(share),
                 ..ExecutorSize::default()
             };
             let mut cpu = cpu_by(Kernels::detect(), &part, 1, size);

@@ -102,12 +102,13 @@ impl Ring {
         let pool = Arc::new(Pool::new(NonZeroUsize::MIN));
         let backend: Box<dyn Backend> = Box::new(CpuBackend::new(Kernels::detect(), pool));
         let piece = |layers: Range<usize>| {
-            let model = of_share(Share::of_layers(spec, layers.clone()));
+            let part = Share::of_layers(spec, layers);
+            let model = of_share(part.clone());
             let size = ExecutorSize {
                 n_ctx: 128,
                 n_seqs: 4,
                 kv: KvType::F32,
-                layers: Some(layers),
+                part: Some(part),
                 ..ExecutorSize::default()
             };
             backend.open(model, &size, &Budget::unlimited()).unwrap()

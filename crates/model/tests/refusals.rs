@@ -191,7 +191,7 @@ fn layers_that_need_others_are_not_computed_alone() {
         let part = Model::with_share(spec, share, g.files(), &Budget::unlimited(), source);
         assert_eq!(part.is_ok(), layers == (0..3), "{layers:?}");
         let size = ExecutorSize {
-            layers: Some(layers.clone()),
+            part: Some(Share::of_layers(g.model().spec(), layers.clone())),
             ..ExecutorSize::default()
         };
         let pool = Arc::new(Pool::new(NonZeroUsize::MIN));

@@ -5,7 +5,7 @@ mod support;
 use std::ops::Range;
 
 use atta_model::{
-    Batch, Cpu, Error, Executor, ExecutorSize, KvType, Output, SeqId, Want,
+    Batch, Cpu, Error, Executor, ExecutorSize, KvType, Output, SeqId, Share, Want,
     spec::{Positions, QkNorm, Retention, StateKind},
 };
 use support::{
@@ -130,7 +130,7 @@ fn a_state_of_other_layers_is_refused() {
             &model,
             1,
             ExecutorSize {
-                layers: Some(layers),
+                part: Some(Share::of_layers(model.spec(), layers)),
                 n_ctx: 64,
                 ..ExecutorSize::default()
             },
@@ -384,7 +384,7 @@ fn behind_a_gap_the_first_layer_sees_what_it_would_without_the_forgotten() {
         let ids: Vec<u32> = g.tokens.iter().cycle().take(128).copied().collect();
         for gap in [4..68, 0..32, 32..96, 5..101, 63..127] {
             let options = ExecutorSize {
-                layers: Some(0..1),
+                part: Some(Share::of_layers(model.spec(), 0..1)),
                 n_recent: Some(0),
                 ..narrow(128, 1, 2)
             };

@@ -244,6 +244,14 @@ impl SeqTable {
         Ok(self.seq(id)?.tables[group].from())
     }
 
+    /// The sequence in a slot, if there is one.
+    pub fn id_at(&self, index: u32) -> Option<SeqId> {
+        let slot = self.slots.get(index as usize)?;
+        let generation = slot.generation;
+        let id = SeqId { index, generation };
+        slot.seq.as_ref().map(|_| id)
+    }
+
     /// Creates an empty sequence.
     ///
     /// # Errors
@@ -277,6 +285,24 @@ impl SeqTable {
     pub fn fork(&mut self, id: SeqId) -> Result<SeqId, Error> {
         self.seq(id)?;
         let fork = self.new_seq()?;
+        self.fork_into(id, fork)?;
+        Ok(fork)
+    }
+
+    /// Replaces the positions of a sequence by a copy of another one that shares its blocks.
+    ///
+    /// # Errors
+    /// [`Error::NoSequence`].
+    pub fn fork_into(&mut self, id: SeqId, to: SeqId) -> Result<(), Error> {
+        self.seq(id)?;
+        self.truncate(to, 0)?;
+        let fork = self.forked(id)?;
+        *self.parts(to)?.seq = fork;
+        Ok(())
+    }
+
+    /// A copy of a sequence that shares its blocks.
+    fn forked(&mut self, id: SeqId) -> Result<Sequence, Error> {
         let SeqParts {
             seq,
             groups,
@@ -289,14 +315,12 @@ impl SeqTable {
             .map(|(group, table)| group.fork(table))
             .collect();
         let states = state_group.map_or_else(States::none, |group| group.fork(&seq.states));
-        let forked = Sequence {
+        Ok(Sequence {
             len: seq.len,
             tables,
             states,
             n_pending: 0,
-        };
-        *self.parts(fork)?.seq = forked;
-        Ok(fork)
+        })
     }
 
     /// Removes positions from `len` on and returns the new length, that of

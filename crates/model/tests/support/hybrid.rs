@@ -50,6 +50,25 @@ pub(crate) fn hybrids() -> Vec<Golden> {
     ]
 }
 
+/// Models of 17 layers: attention alone, experts, and windows with recurrent layers.
+pub(crate) fn deep() -> Vec<Golden> {
+    let cycled = |layers: &[LayerSpec]| layers.iter().cycle().take(17).cloned().collect();
+    vec![
+        hybrid("qwen3", cycled),
+        hybrid("qwen3moe", cycled),
+        hybrid("gemma3", |layers| {
+            let mut layers: Vec<LayerSpec> = cycled(layers);
+            let conv = with_conv(&layers[0], 3);
+            layers
+                .iter_mut()
+                .skip(2)
+                .step_by(5)
+                .for_each(|layer| *layer = conv.clone());
+            layers
+        }),
+    ]
+}
+
 /// The model that has attention with and without a window, and recurrent layers.
 pub(crate) fn hybrid_with_windows() -> Golden {
     hybrids().swap_remove(0)

@@ -7,7 +7,8 @@ use std::{
 };
 
 use atta_model::{
-    Batch, Error, Executor, ExecutorInfo, Input, Observer, Output, SeqId, SeqTable, Ticket, Want,
+    Batch, Error, Executor, ExecutorInfo, Input, Observer, Output, SeqId, SeqTable, Share, Ticket,
+    Want,
     seqs::SeqSize,
     spec::{Retention, StateKind},
 };
@@ -58,7 +59,11 @@ impl Scripted {
             n_checkpoints: 4,
         };
         let info = ExecutorInfo {
-            layers: 0..1,
+            part: Share {
+                layers: 0..1,
+                embed: true,
+                head: true,
+            },
             n_ctx: N_CTX,
             n_seqs,
             n_batch: N_BATCH,

@@ -1,0 +1,135 @@
+//! Operations on sequences, which travel in order with the rows.
+
+use super::{WireError, frame::Limits, u32_at};
+
+/// Bytes of an operation.
+pub const OP_BYTES: usize = 48;
+
+/// Name of a saved state.
+pub type StateKey = [u8; 32];
+
+/// A change of a sequence, as the coordinator's block tables decided it: every stage does the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Op {
+    /// Creates an empty sequence.
+    New {
+        /// Its number.
+        seq: u32,
+    },
+    /// Creates a copy, or replaces an existing sequence by one.
+    Fork {
+        /// The original.
+        from: u32,
+        /// The copy.
+        to: u32,
+    },
+    /// Removes the positions from `len` on.
+    Truncate {
+        /// The sequence.
+        seq: u32,
+        /// Positions left, if there are as many.
+        len: u32,
+    },
+    /// Evicts positions.
+    Shift {
+        /// The sequence.
+        seq: u32,
+        /// First evicted position.
+        from: u32,
+        /// Evicted positions.
+        len: u32,
+    },
+    /// Removes a sequence.
+    Drop {
+        /// The sequence.
+        seq: u32,
+    },
+    /// Saves the first `n` positions.
+    Save {
+        /// The sequence.
+        seq: u32,
+        /// Positions.
+        n: u32,
+        /// Name of the state.
+        key: StateKey,
+    },
+    /// Loads the first `n` positions into an empty sequence.
+    Load {
+        /// The sequence.
+        seq: u32,
+        /// Positions.
+        n: u32,
+        /// Name of the state.
+        key: StateKey,
+    },
+}
+
+impl Op {
+    /// Code, three numbers and key.
+    fn fields(&self) -> (u8, [u32; 3], StateKey) {
+        let no_key = [0; 32];
+        match *self {
+            Self::New { seq } => (1, [seq, 0, 0], no_key),
+            Self::Fork { from, to } => (2, [from, to, 0], no_key),
+            Self::Truncate { seq, len } => (3, [seq, len, 0], no_key),
+            Self::Shift { seq, from, len } => (4, [seq, from, len], no_key),
+            Self::Drop { seq } => (5, [seq, 0, 0], no_key),
+            Self::Save { seq, n, key } => (6, [seq, n, 0], key),
+            Self::Load { seq, n, key } => (7, [seq, n, 0], key),
+        }
+    }
+
+    /// Writes it.
+    pub(super) fn write(&self, out: &mut Vec<u8>) {
+        let (code, numbers, key) = self.fields();
+        out.extend([code, 0, 0, 0]);
+        out.extend(numbers.into_iter().flat_map(u32::to_le_bytes));
+        out.extend(key);
+    }
+
+    /// Reads [`OP_BYTES`] bytes.
+    pub(super) fn parse(bytes: &[u8], limits: &Limits) -> Result<Self, WireError> {
+        let [a, b, c] = [4, 8, 12].map(|at| u32_at(bytes, at));
+        let key: StateKey = super::field(bytes, 16);
+        let op = match bytes[0] {
+            1 => Self::New { seq: a },
+            2 => Self::Fork { from: a, to: b },
+            3 => Self::Truncate { seq: a, len: b },
+            4 => Self::Shift {
+                seq: a,
+                from: b,
+                len: c,
+            },
+            5 => Self::Drop { seq: a },
+            6 => Self::Save { seq: a, n: b, key },
+            7 => Self::Load { seq: a, n: b, key },
+            code => return Err(WireError::field("operation", code, "1 to 7")),
+        };
+        op.check(limits)?;
+        let mut canonical = Vec::with_capacity(OP_BYTES);
+        op.write(&mut canonical);
+        match canonical == bytes {
+            true => Ok(op),
+            false => Err(WireError::field(
+                "an unused field of an operation",
+                1_u8,
+                "0",
+            )),
+        }
+    }
+
+    /// Fails for sequences or positions that the plan does not have.
+    fn check(&self, limits: &Limits) -> Result<(), WireError> {
+        let (seqs, n) = match *self {
+            Self::New { seq } | Self::Drop { seq } => ([seq, seq], 0),
+            Self::Fork { from, to } => ([from, to], 0),
+            Self::Truncate { seq, len: n } => ([seq, seq], n),
+            Self::Shift { seq, from, len } => ([seq, seq], from.saturating_add(len)),
+            Self::Save { seq, n, .. } | Self::Load { seq, n, .. } => ([seq, seq], n),
+        };
+        for seq in seqs {
+            limits.check_seq(seq)?;
+        }
+        WireError::check_max("positions", n, limits.n_ctx)
+    }
+}
