@@ -346,8 +346,8 @@ fn tell(seed: u64) -> Story {
         caller.submit(&mut story);
         caller.collect(&mut story);
     }
-    // What was frozen or dead when it became calm may still cost one.
-    assert!(caller.n_failed <= n_failed + 2, "calm, and still failing");
+    // A stage may stay frozen for three seconds; three fences without its answer take 1.2.
+    assert!(caller.n_failed <= n_failed + 3, "calm, and still failing");
     story.counts = caller.ring.counts();
     story.faults = caller.world.lock().unwrap().faults;
     story.n_failed = caller.n_failed;
