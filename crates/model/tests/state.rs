@@ -9,7 +9,9 @@ use atta_model::{
     spec::{Positions, QkNorm, Retention, StateKind},
 };
 use support::{
-    Golden, append, bits, cpu, cpu_with, golden, goldens, hybrid::hybrids, some_goldens,
+    Golden, append, bits, cpu, cpu_with, golden, goldens,
+    hybrid::{hybrids, sparse},
+    some_goldens,
 };
 
 /// Fewer where tests run by emulation.
@@ -31,7 +33,8 @@ const KINDS: [KvType; 3] = [
 /// Models whose sequences return to any position; of others see `recurrent.rs`.
 fn without_recurrence() -> impl Iterator<Item = Golden> {
     let goldens = some_goldens().into_iter();
-    goldens.filter(|g| !g.model().spec().is_recurrent())
+    let goldens = goldens.filter(|g| !g.model().spec().is_recurrent());
+    goldens.chain([sparse()])
 }
 
 fn export(cpu: &Cpu, seq: SeqId, positions: Range<usize>) -> Vec<u8> {
