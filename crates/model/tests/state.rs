@@ -327,10 +327,17 @@ fn norms_rotated(g: &support::Golden) -> bool {
     attentions.any(|a| matches!(a.qk_norm, QkNorm::RotatedPerHead { .. }))
 }
 
+/// Whether queries see some positions only.
+fn chooses_positions(g: &Golden) -> bool {
+    g.model().spec().attentions().any(|a| a.indexer.is_some())
+}
+
 #[test]
 fn behind_a_gap_the_first_layer_sees_what_it_would_without_the_forgotten() {
     // What a layer reads is of its tokens and positions alone only in the first one.
-    let shifts = |g: &Golden| !learns_positions(g) && !norms_rotated(g) && !has_streams(g);
+    let shifts = |g: &Golden| {
+        !learns_positions(g) && !norms_rotated(g) && !has_streams(g) && !chooses_positions(g)
+    };
     for g in without_recurrence().filter(shifts) {
         let model = g.model();
         let ids: Vec<u32> = g.tokens.iter().cycle().take(128).copied().collect();
@@ -434,8 +441,9 @@ fn gaps_that_make_no_sense_are_refused() {
 
 #[test]
 fn models_whose_keys_cannot_be_moved_are_refused() {
-    for cannot in [learns_positions, norms_rotated] {
-        let g = goldens().into_iter().find(cannot).unwrap();
+    for cannot in [learns_positions, norms_rotated, chooses_positions] {
+        let g = goldens().into_iter().chain([sparse()]).find(cannot);
+        let g = g.unwrap();
         let pool = std::sync::Arc::new(atta_kernels::Pool::new(std::num::NonZeroUsize::MIN));
         let options = ExecutorSize {
             n_recent: Some(0),
