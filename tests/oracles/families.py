@@ -70,7 +70,7 @@ QWEN_EXPERTS = dict(num_experts=6, num_experts_per_tok=3, moe_intermediate_size=
                     experts_implementation="eager")
 
 # A budget of the indexer below the length of the text, so that attention sees six of its blocks at most.
-STREAMS = dict(hc_count=3, hc_lowrank=5, output_gate_type="sigmoid", ple_layer_ids=[], indexer_n_heads=2, indexer_kv_heads=1,
+STREAMS = dict(hc_count=3, hc_lowrank=5, output_gate_type="sigmoid", ple_layer_ids=[], indexer_n_heads=6, indexer_kv_heads=1,
                indexer_head_dim=10, indexer_budget=24, indexer_compress_ratio=4, max_position_embeddings=128)
 STREAMS_LAYERS = ["linear_attention", "full_attention", "linear_attention"]
 NGRAMS = dict(ple_layer_ids=[3], ple_embed_dim=36, ple_conv_kernel_size=3, ngram_size=3, heads_per_ngram=2, ngram_vocab_size_base=40,
@@ -530,6 +530,25 @@ def mutants(row, model, logits):
         other = empty(row, **{name: value})
         other.load_state_dict(model.state_dict(), strict=False)
         yield name, logits(other)
+
+
+def closest_choice(run):
+    """The smallest ratio of the score of the last block that an indexer chooses to that of the first one left out: far enough
+    from 1 for an implementation that rounds otherwise to choose the same. Of equal scores transformers chooses any."""
+    ratios, topk = [float("inf")], torch.Tensor.topk
+
+    def look(scores, k, *more, **named):
+        if scores.ndim == 1 and k < len(scores):
+            best = scores.sort(descending=True).values
+            ratios.append(float(best[k - 1] / best[k]) if best[k] > 0 else float("inf") if best[k - 1] > 0 else 0.0)
+        return topk(scores, k, *more, **named)
+
+    torch.Tensor.topk = look
+    try:
+        run()
+    finally:
+        torch.Tensor.topk = topk
+    return min(ratios)
 
 
 def altered(fields, more):

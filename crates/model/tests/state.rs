@@ -9,7 +9,9 @@ use atta_model::{
     spec::{Positions, QkNorm, Retention, StateKind},
 };
 use support::{
-    Golden, append, bits, cpu, cpu_with, golden, goldens, hybrid::hybrids, some_goldens,
+    Golden, append, bits, cpu, cpu_with, golden, goldens,
+    hybrid::{hybrids, sparse},
+    some_goldens,
 };
 
 /// Fewer where tests run by emulation.
@@ -31,7 +33,8 @@ const KINDS: [KvType; 3] = [
 /// Models whose sequences return to any position; of others see `recurrent.rs`.
 fn without_recurrence() -> impl Iterator<Item = Golden> {
     let goldens = some_goldens().into_iter();
-    goldens.filter(|g| !g.model().spec().is_recurrent())
+    let goldens = goldens.filter(|g| !g.model().spec().is_recurrent());
+    goldens.chain([sparse()])
 }
 
 fn export(cpu: &Cpu, seq: SeqId, positions: Range<usize>) -> Vec<u8> {
@@ -375,10 +378,17 @@ fn norms_rotated(g: &support::Golden) -> bool {
     attentions.any(|a| matches!(a.qk_norm, QkNorm::RotatedPerHead { .. }))
 }
 
+/// Whether queries see some positions only.
+fn chooses_positions(g: &Golden) -> bool {
+    g.model().spec().attentions().any(|a| a.indexer.is_some())
+}
+
 #[test]
 fn behind_a_gap_the_first_layer_sees_what_it_would_without_the_forgotten() {
     // What a layer reads is of its tokens and positions alone only in the first one.
-    let shifts = |g: &Golden| !learns_positions(g) && !norms_rotated(g) && !has_streams(g);
+    let shifts = |g: &Golden| {
+        !learns_positions(g) && !norms_rotated(g) && !has_streams(g) && !chooses_positions(g)
+    };
     for g in without_recurrence().filter(shifts) {
         let model = g.model();
         let ids: Vec<u32> = g.tokens.iter().cycle().take(128).copied().collect();
@@ -482,8 +492,9 @@ fn gaps_that_make_no_sense_are_refused() {
 
 #[test]
 fn models_whose_keys_cannot_be_moved_are_refused() {
-    for cannot in [learns_positions, norms_rotated] {
-        let g = goldens().into_iter().find(cannot).unwrap();
+    for cannot in [learns_positions, norms_rotated, chooses_positions] {
+        let g = [sparse()].into_iter().chain(goldens()).find(cannot);
+        let g = g.unwrap();
         let pool = std::sync::Arc::new(atta_kernels::Pool::new(std::num::NonZeroUsize::MIN));
         let options = ExecutorSize {
             n_recent: Some(0),
