@@ -126,6 +126,33 @@ fn a_damaged_state_is_refused_and_changes_nothing() {
 }
 
 #[test]
+fn codes_and_scales_that_attention_could_not_add_are_refused() {
+    let g = golden("qwen2");
+    let model = g.model();
+    let mut here = cpu(&model, 1, KvType::F16);
+    let seq = here.new_seq().unwrap();
+    append(&mut here, seq, &g.tokens, 64);
+    let state = export(&here, seq, 0..37);
+    let mut there = cpu(&model, 1, KvType::F16);
+    let d_head = model.spec().layers[0].attention().unwrap().d_head;
+    let codes = 28 + 20 * model.spec().layers.len();
+    let scales = codes + 37 * 2 * d_head;
+    let last = state.len() - 4;
+    for (at, bytes) in [
+        (codes, &i16::MIN.to_le_bytes()[..]),
+        (scales - 2, &i16::MIN.to_le_bytes()[..]),
+        (scales, &f32::NAN.to_le_bytes()[..]),
+        (last, &f32::INFINITY.to_le_bytes()[..]),
+    ] {
+        let mut bad = state.clone();
+        bad[at..at + bytes.len()].copy_from_slice(bytes);
+        let result = import(&mut there, &bad, 37);
+        assert!(matches!(result, Err(Error::State(_))), "byte {at}");
+    }
+    import(&mut there, &state, 37).unwrap();
+}
+
+#[test]
 fn a_state_of_other_layers_is_refused() {
     let model = golden("llama-plain").model();
     let part = |layers| {
