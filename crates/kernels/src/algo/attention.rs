@@ -372,8 +372,8 @@ fn vectors(visible: &Range<usize>) -> Range<usize> {
     visible.start / LANES..visible.end.div_ceil(LANES)
 }
 
-/// Scales (but 16-bit codes are scaled already) and caps the visible scores of a head and sets the others of their vectors to −∞; returns
-/// the maximum of each lane.
+/// Scales the visible scores of a head (those of 16-bit codes are scaled already), caps them, and
+/// sets the others of their vectors to −∞; returns the maximum of each lane.
 #[inline(always)]
 fn finish_scores<I: Floats>(
     isa: I,
