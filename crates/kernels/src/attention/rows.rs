@@ -29,8 +29,8 @@ pub enum KvElem {
     /// IEEE binary32.
     F32,
     /// 16 bits an element: int16 codes, and f32 scales in arrays of their own ([`KvRows::arrays`]),
-    /// so that attention is products of integers. More precise than IEEE binary16, of which it has
-    /// the size and the name. A key has a scale for each 128 elements, a value has one. The
+    /// so that attention is products of integers. It has the size and the name of IEEE binary16,
+    /// and is more precise. A key has a scale for each 128 elements, a value has one. The
     /// definition of codes and scales is in `algo/codes16.rs`.
     F16,
     /// `scale·code`: an f16 scale, then `d` int8 codes from −127 to 127; 2 + d bytes.

@@ -343,6 +343,8 @@ impl Pairs for Avx512 {
     proven! {
         fn pair(self, x: i32) -> __m512i { _mm512_set1_epi32(x) }
         fn no_products(self) -> __m512i { _mm512_setzero_si512() }
-        fn dot_pairs(self, sums: __m512i, x: __m512i, y: __m512i) -> __m512i { _mm512_dpwssd_epi32(sums, x, y) }
+        fn dot_pairs(self, sums: __m512i, x: __m512i, y: __m512i) -> __m512i {
+            _mm512_dpwssd_epi32(sums, x, y)
+        }
     }
 }

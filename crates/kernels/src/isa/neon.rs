@@ -545,7 +545,12 @@ impl<D: Dot> Pairs for Neon<D> {
     proven! {
         fn pair(self, x: i32) -> [int16x8_t; 4] { [vreinterpretq_s16_s32(vdupq_n_s32(x)); 4] }
         fn no_products(self) -> [[int32x4_t; 2]; 4] { [[vdupq_n_s32(0); 2]; 4] }
-        fn dot_pairs(self, sums: [[int32x4_t; 2]; 4], x: [int16x8_t; 4], y: [int16x8_t; 4]) -> [[int32x4_t; 2]; 4] {
+        fn dot_pairs(
+            self,
+            sums: [[int32x4_t; 2]; 4],
+            x: [int16x8_t; 4],
+            y: [int16x8_t; 4]
+        ) -> [[int32x4_t; 2]; 4] {
             let mut sums = sums;
             for i in 0..4 {
                 sums[i] = [

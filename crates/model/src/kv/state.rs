@@ -234,7 +234,7 @@ impl Cache {
         });
         parts.all(|(place, n)| {
             place.parts().all(|part| {
-                (0..place.n_kv_heads).all(|_| {
+                (0..part.n_heads).all(|_| {
                     // The arrays of a state are those of a block of `n` positions.
                     let (head, rest) = data.split_at(n * part.rows.row_bytes());
                     data = rest;

@@ -1,5 +1,5 @@
-//! Weighted sums of float values: rows times weights, added in order of position, and merged into the
-//! sums of earlier chunks.
+//! Weighted sums of float values: rows times weights, added in order of position, and merged into
+//! the sums of earlier chunks.
 //!
 //! A few heads share every load of a value, and their sums stay in registers over the chunk. Values
 //! that a head does not see may be infinite, so they must not even be multiplied by 0: the

@@ -3,7 +3,7 @@
 //! ```text
 //! value p ≈ scale[p]·code                     scale and codes by the type, below
 //! w[p] = e[p]·scale[p] where seen, else 0;    w < 2⁻¹⁰⁰ becomes 0
-//! x = max w,  g = max over groups of Σ w      x = 0: all weights 0, r = 0;  x NaN: weights 0, r = NaN
+//! x = max w,  g = max over groups of Σ w      x = 0 or NaN: all weights 0, r = x
 //! S = min(262112 / g, 32639 / x),  r = 1/S,  weight[p] = rne(w[p]·S)
 //! o = Σ weight·code of the first group + Σ of the second + …      f32 sums of integers, in order
 //! values = values·a + (o·r)·b
@@ -16,9 +16,11 @@
 //! | type | scale | code |
 //! |---|---|---|
 //! | F16 | as stored | as stored |
-//! | F16, keys that are the values | scale·2ʲ, j the least with codes of at most 8191 | `(code + 2ʲ⁻¹) >> j` |
+//! | F16, keys that are the values | scale·2ʲ, the least j that suffices | `(code + 2ʲ⁻¹) >> j` |
 //! | Q8 | as stored | as stored; the chunk is one group, and S = 32639 / x |
-//! | Q4 | max over groups of 32 elements of (│min│, │min + 15·scale│), / 8183 | `rne(min/s) + rne(scale/s)·nibble` |
+//! | Q4 | s = m / 8183 | `rne(min/s) + rne(scale/s)·nibble` |
+//!
+//! `m` of Q4 is the largest of │min│ and │min + 15·scale│ of its groups of 32 elements.
 
 use super::super::codes16::{CODE_MAX, rounded};
 use super::super::kv::{Q4_BYTES, Q4_HEAD};

@@ -234,44 +234,51 @@ fn nmse(got: impl Iterator<Item = f64>, want: &[f64]) -> f64 {
     error / want.iter().map(|x| x.powi(2)).sum::<f64>()
 }
 
+/// Squared errors of codes and of binary16, relative to the result, over some seeds.
+fn errors(d_head: usize, shape: Shape, q_factor: f32) -> [f64; 2] {
+    let mut errors = [0.0; 2];
+    for seed in 11..14 {
+        let case = AttnCase {
+            n_heads: 8,
+            n_kv_heads: 1,
+            d_head,
+            elem: KvElem::F16,
+            last: vec![500, 501],
+            is_fine: true,
+            shape,
+            q_factor,
+            seed,
+            ..AttnCase::default()
+        };
+        let (keys, values, q) = case.inputs();
+        let want = case.reference(&(keys.clone(), values.clone(), q.clone()));
+        let narrow = |x: Vec<f32>| {
+            let halves = x.into_iter().map(|x| f16_to_f32(f32_to_f16(x)));
+            halves.collect::<Vec<_>>()
+        };
+        let halves = case.reference(&(narrow(keys), narrow(values), q));
+        errors[0] += nmse(case.run_alone().into_iter().map(f64::from), &want);
+        errors[1] += nmse(halves.into_iter(), &want);
+    }
+    errors
+}
+
 #[test]
 fn codes_are_more_precise_than_binary16() {
     // Even elements, some large channels of keys and values, and one position in five with one
     // large element.
     let shapes: [(Shape, f64); 3] = [
-        (|_, _| 1.0, 0.5),
+        (|_, _| 1.0, 0.75),
         (|_, i| if i % 16 == 5 { 20.0 } else { 1.0 }, 1.0),
         // A width of 96 is rotated in blocks of 32, too few to spread one element.
         (|p, i| if p % 5 == 0 && i == 3 { 30.0 } else { 1.0 }, 1.5),
     ];
-    for d_head in [64, 80, 96, 128, 256, 576] {
+    for d_head in [64, 96, 128, 576] {
         for (i, (shape, limit)) in shapes.into_iter().enumerate() {
             for q_factor in [0.4, 1.7] {
-                let case = AttnCase {
-                    n_heads: 4,
-                    n_kv_heads: 1,
-                    d_head,
-                    elem: KvElem::F16,
-                    last: vec![700, 701],
-                    is_fine: true,
-                    shape,
-                    q_factor,
-                    ..AttnCase::default()
-                };
-                let (keys, values, q) = case.inputs();
-                let want = case.reference(&(keys.clone(), values.clone(), q.clone()));
-                let narrow = |x: Vec<f32>| {
-                    let halves = x.into_iter().map(|x| f16_to_f32(f32_to_f16(x)));
-                    halves.collect::<Vec<_>>()
-                };
-                let halves = case.reference(&(narrow(keys), narrow(values), q));
-                let of_halves = nmse(halves.into_iter(), &want);
-                let got = case.run_alone().into_iter().map(f64::from);
-                let of_codes = nmse(got, &want);
-                assert!(
-                    of_codes <= limit * of_halves,
-                    "{d_head}, shape {i}, queries {q_factor}: {of_codes:.1e}, binary16 {of_halves:.1e}"
-                );
+                let [codes, halves] = errors(d_head, shape, q_factor);
+                println!("{d_head}, shape {i}, queries {q_factor}: {codes:.1e}, {halves:.1e}");
+                assert!(codes <= limit * halves, "{d_head}, shape {i}, {q_factor}");
             }
         }
     }
@@ -289,7 +296,7 @@ fn rows_beyond_the_range_of_codes_become_zeros_or_nan() {
         };
         let loaded = |x: f32| {
             let mut block = vec![0xff; 3 * rows.row_bytes()];
-            // Equal magnitudes, which a rotation concentrates: the largest is 2 or 8 times as large.
+            // Equal magnitudes, which a rotation concentrates in one element of a block.
             k.store_kv(&[x; 40], rows, 1, &mut block);
             let mut out = [7.0; 40];
             k.load_kv(rows, 1, &block, &mut out);
