@@ -189,7 +189,10 @@ fn attention(a: &Attention) -> String {
         None => format!("{} of keys and values", a.n_kv_heads),
     };
     let chosen = a.indexer.map_or(String::new(), |i| {
-        format!(", at most {} blocks of {} positions", i.n_blocks, i.block_len)
+        format!(
+            ", at most {} blocks of {} positions",
+            i.n_blocks, i.block_len
+        )
     });
     format!("{} heads ({keys}) of {}{mask}{chosen}", a.n_heads, a.d_head)
 }
