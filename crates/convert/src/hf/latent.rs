@@ -193,7 +193,7 @@ fn write_yarn(c: &Config, keys: &mut Keys) -> Result<(), Error> {
 }
 
 /// Checks that a list of layers says the same as the number of dense ones.
-fn check_dense_layers(c: &Config) -> Result<(), Error> {
+pub(super) fn check_dense_layers(c: &Config) -> Result<(), Error> {
     let Some(list) = c.list_opt("mlp_layer_types")? else {
         return Ok(());
     };
