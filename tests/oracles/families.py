@@ -424,7 +424,7 @@ KIMI = dict(rms_norm_eps=EPS, num_hidden_layers=4, num_key_value_heads=4, kv_lor
             norm_topk_prob=True, experts_implementation="eager",
             layer_types=["linear_attention", "full_attention", "linear_attention", "full_attention"],
             mlp_layer_types=["dense", "sparse", "sparse", "sparse"])
-KIMI_CONFIG = dict(first_k_dense_replace=1, moe_router_activation_func="sigmoid", mla_use_nope=True,
+KIMI_CONFIG = dict(linear_num_heads=None, linear_head_dim=None, linear_conv_kernel_dim=None, first_k_dense_replace=1, moe_router_activation_func="sigmoid", mla_use_nope=True,
                    linear_attn_config={"full_attn_layers": [2, 4], "kda_layers": [1, 3], "head_dim": 12, "num_heads": 4, "short_conv_kernel_size": 3})
 
 FAMILIES += [
