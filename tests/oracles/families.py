@@ -428,6 +428,16 @@ FAMILIES += [
            changes=PLAIN_CHANGES | {"num_experts_per_tok": 2, "routed_scaling_factor": 1.2, "norm_topk_prob": False}),
 ]
 
+FAMILIES += [
+    Family("exaone-moe", "exaone-moe", "ExaoneMoe", sizes(**PLAIN, head_dim=12, num_experts=6, num_experts_per_tok=3, moe_intermediate_size=12,
+           num_shared_experts=2, first_k_dense_replace=1, norm_topk_prob=True, routed_scaling_factor=1.7, n_group=3, topk_group=2,
+           sliding_window=13, num_hidden_layers=4, layer_types=["sliding_attention"] * 3 + ["full_attention"],
+           mlp_layer_types=["dense"] + ["sparse"] * 3, experts_implementation="eager"), seed=72, experts=(6, 3),
+           files={"config.json": {"scoring_func": "sigmoid", "first_k_dense_replace": 1}},
+           tensors=SHARP | {"correction_bias": (0.0, 0.1)}, changes=PLAIN_CHANGES | {"num_experts_per_tok": 2, "routed_scaling_factor": 1.2,
+           "norm_topk_prob": False, "sliding_window": 11, "n_group": 2, "topk_group": 3}),
+]
+
 
 # A layer of each kind: a delta net with a dense MLP, latent attention, and a delta net with experts. The classes have no names of
 # their own for what the checkpoints on the Hub keep in `linear_attn_config`.
@@ -437,7 +447,7 @@ KIMI = dict(rms_norm_eps=EPS, num_hidden_layers=4, num_key_value_heads=4, kv_lor
             norm_topk_prob=True, experts_implementation="eager",
             layer_types=["linear_attention", "full_attention", "linear_attention", "full_attention"],
             mlp_layer_types=["dense", "sparse", "sparse", "sparse"])
-KIMI_CONFIG = dict(first_k_dense_replace=1, moe_router_activation_func="sigmoid", mla_use_nope=True,
+KIMI_CONFIG = dict(linear_num_heads=None, linear_head_dim=None, linear_conv_kernel_dim=None, first_k_dense_replace=1, moe_router_activation_func="sigmoid", mla_use_nope=True,
                    linear_attn_config={"full_attn_layers": [2, 4], "kda_layers": [1, 3], "head_dim": 12, "num_heads": 4, "short_conv_kernel_size": 3})
 
 FAMILIES += [

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{config::Config, family::Family, keys::Keys};
+use super::{config::Config, family::Family, keys::Keys, latent};
 use crate::Error;
 
 /// Counts: GGUF's key, and the fields by their names in different classes.
@@ -93,6 +93,16 @@ pub(super) fn write_ernie_keys(c: &Config, keys: &mut Keys) -> Result<(), Error>
         keys.count("expert_shared_feed_forward_length", d_shared);
     }
     Ok(())
+}
+
+/// Writes the width of EXAONE's shared experts together, and that no further tokens are predicted:
+/// tensors for that are left out.
+pub(super) fn write_exaone_keys(c: &Config, keys: &mut Keys) -> Result<(), Error> {
+    let d_expert = c.count(&["moe_intermediate_size"])?;
+    let d_shared = c.count(&["num_shared_experts"])?.saturating_mul(d_expert);
+    keys.count("expert_shared_feed_forward_length", d_shared);
+    keys.count("nextn_predict_layers", 0);
+    latent::check_dense_layers(c)
 }
 
 /// Writes the keys of Hunyuan's experts, whose fields may be lists of all layers.

@@ -137,11 +137,15 @@ impl KimiNets {
             one.then_some(found[0])
                 .ok_or_else(|| wrong("what each layer is"))
         });
+        let has_attention: Vec<bool> = has_attention.collect::<Result<_, _>>()?;
+        if c.get("layer_types").is_some() && listed(c)? != has_attention {
+            return Err(c.wrong("layer_types are not those of linear_attn_config"));
+        }
         Ok(Self {
             n_heads: count("num_heads")?,
             d_head: count("head_dim")?,
             n_taps: count("short_conv_kernel_size")?,
-            has_attention: has_attention.collect::<Result<_, _>>()?,
+            has_attention,
         })
     }
 }
@@ -193,7 +197,7 @@ fn write_yarn(c: &Config, keys: &mut Keys) -> Result<(), Error> {
 }
 
 /// Checks that a list of layers says the same as the number of dense ones.
-fn check_dense_layers(c: &Config) -> Result<(), Error> {
+pub(super) fn check_dense_layers(c: &Config) -> Result<(), Error> {
     let Some(list) = c.list_opt("mlp_layer_types")? else {
         return Ok(());
     };

@@ -44,8 +44,16 @@ pub(super) fn lower(m: &Meta<'_>) -> Result<ModelSpec, Error> {
 /// values in one tensor.
 fn heads(m: &Meta<'_>) -> Result<Heads, Error> {
     let n_kv_heads = m.n_kv_heads()?.unwrap_or_default();
+    let d_head = m.size("attention.key_length_mla")?;
+    let d_key = m.size("attention.key_length")?;
+    let d_absorbed = m.size("attention.kv_lora_rank")? + m.size("rope.dimension_count")?;
+    if ![d_head, d_absorbed].contains(&d_key) {
+        return Err(m.unsupported("attention.key_length", d_key));
+    }
+    // Files have the width of no value there.
+    m.size_opt("attention.value_length")?;
     Ok(Heads {
-        d_head: m.size("attention.key_length_mla")?,
+        d_head,
         d_value: m.size("attention.value_length_mla")?,
         up: match n_kv_heads.iter().all(|&n| n == 1) {
             true => LatentUp::Split,

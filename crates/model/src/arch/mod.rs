@@ -18,6 +18,7 @@ mod ernie4_5;
 mod ernie4_5_moe;
 mod exaone;
 mod exaone4;
+mod exaone_moe;
 mod experts;
 mod falcon_h1;
 mod gemma;
@@ -122,6 +123,7 @@ pub const REGISTRY: &[Row] = &[
     row("ernie4_5", ernie4_5::lower),
     row("ernie4_5-moe", ernie4_5_moe::lower),
     row("exaone", exaone::lower),
+    row("exaone-moe", exaone_moe::lower),
     row("exaone4", exaone4::lower),
     row("falcon-h1", falcon_h1::lower),
     row("gemma", gemma::lower),
