@@ -45,7 +45,7 @@ pub(crate) struct EmbedArgs {
     /// encoder, last for a decoder]
     #[arg(long, value_enum)]
     pooling: Option<PoolingName>,
-    /// jsonl: a JSON array per line; npy: a NumPy array of 32-bit floats, [n_texts, width of a vector]
+    /// jsonl: a JSON array per line; npy: a NumPy array of 32-bit floats, [n_texts, d_vector]
     #[arg(long, value_enum, default_value_t = Format::Jsonl)]
     format: Format,
     /// Output file; -: standard output

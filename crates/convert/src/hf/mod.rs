@@ -27,6 +27,7 @@ mod mxfp4;
 mod names;
 mod ngrams;
 mod numbers;
+mod plain_experts;
 mod quantized;
 mod qwen4exp;
 mod rope;
