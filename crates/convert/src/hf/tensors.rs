@@ -696,21 +696,19 @@ fn part_of(role: Role) -> usize {
 
 /// Maps rows of gate or up to those of the joined tensor; down is not joined.
 fn order_in(layout: GateUpLayout, part: usize, n: u64) -> RowMap {
-    let of = n.saturating_mul(2);
     let part = part as u64;
-    match (layout, part) {
-        (_, 2..) => RowMap::Same,
-        (GateUpLayout::Columns, _) => RowMap::Part {
-            take: n,
-            of,
-            first: part,
-            step: 2,
-        },
+    let (first, step) = match layout {
+        GateUpLayout::Columns => (part, 2),
+        _ => (part * n, 1),
+    };
+    let of = n.saturating_mul(2);
+    match part {
+        2.. => RowMap::Same,
         _ => RowMap::Part {
             take: n,
             of,
-            first: part * n,
-            step: 1,
+            first,
+            step,
         },
     }
 }
