@@ -32,7 +32,7 @@ KEPT = ["bert.bf16", "gemma-embedding.bf16", "modern-bert.bf16", "nomic-bert.bf1
         "smollm3.bf16",
         "apertus.bf16", "arcee.bf16", "cohere2.bf16", "command-r-norm.bf16", "exaone4.bf16", "chatglm.bf16", "glm4.bf16", "gptneox.bf16", "jais2.bf16", "minicpm.bf16", "granite_swa.bf16",
         "hunyuan-dense-ntk.bf16", "nemotron.bf16", "stablelm-parallel.bf16", "starcoder2.bf16"]
-KEPT += ["bert-reranker.bf16", "jina-bert-v2.bf16", "nomic-bert-moe.bf16", "modern-bert-reranker.bf16", "gemma-embedding-dense.bf16"]
+KEPT += ["bert-classifier.bf16", "jina-bert-v2.bf16", "nomic-bert-moe.bf16", "modern-bert-reranker.bf16", "gemma-embedding-dense.bf16"]
 KEPT += ["lfm3.bf16", "mamba2.bf16", "granitehybrid-moe.bf16", "falcon-h1-norm", "nemotron_h.bf16", "falcon-mamba.bf16", "jamba.bf16", "nemotron_h_moe.bf16", "dots1.bf16", "hunyuan-moe.bf16", "qwen4exp-ngrams.bf16", "kimi-linear.bf16", "exaone-moe.bf16"]
 
 

@@ -250,7 +250,7 @@ FAMILIES += [
     Family("nomic-bert", "nomic-bert", "NomicBert", BERT | dict(max_position_embeddings=2048, head_dim=8, rope_parameters={"rope_type": "default", "rope_theta": 300.0}),
            seed=6, head="Model", files={"config.json": NOMIC_CONFIG, "tokenizer.json": {"model": {"type": "WordPiece"}}}),
     # llama.cpp's converter leaves BERT's pooler out, which a classifier needs.
-    Family("bert-reranker", "bert", "Bert", BERT | dict(num_labels=1, id2label={0: "LABEL_0"}), seed=70,
+    Family("bert-classifier", "bert", "Bert", BERT | dict(num_labels=3, id2label={0: "no", 1: "maybe", 2: "yes"}), seed=72,
            head="ForSequenceClassification", first_of_second=30, silent=("key.bias",)),
     Family("jina-bert-v2", "jina-bert-v2", "JinaBert", JINA, seed=61, head="Model", silent=("key.bias",), changes={"layer_norm_eps": 2 * EPS},
            files={"config.json": AS_IT_IS}),
@@ -616,7 +616,7 @@ def write_gguf(path, row, model, llama_cpp, add_vocabulary):
             if row.head != "ForCausalLM" and "type_vocab_size" in row.fields:
                 self.gguf_writer.add_token_type_count(row.fields["type_vocab_size"])
         mended = {"modify_tensors": with_norms_of_heads(cls)} if row.cls == "StableLm" else {}
-        if row.name == "bert-reranker":
+        if row.name == "bert-classifier":
             mended["filter_tensors"] = with_pooler(cls)
         if row.cls == "NomicBertMoe":
             mended["generate_extra_tensors"] = lambda self: sum_biases(model)

@@ -77,6 +77,14 @@ impl Engine {
         text
     }
 
+    /// Width of the vectors of texts: `d_model`, or that of dense modules.
+    pub fn d_vector(&self) -> usize {
+        match self.spec().head.outputs {
+            Outputs::Dense(dense) => dense.d_out,
+            Outputs::Logits | Outputs::Hidden | Outputs::Scores(_) => self.spec().d_model,
+        }
+    }
+
     /// Whether the model scores texts.
     pub fn is_reranker(&self) -> bool {
         matches!(self.spec().head.outputs, Outputs::Scores(_))

@@ -135,7 +135,7 @@ fn golden(name: &str) -> (Text, Vec<f32>) {
 fn heads_give_the_vectors_and_scores_of_their_oracles() {
     for (name, pooling) in [
         ("gemma-embedding-dense", None),
-        ("bert-reranker", Some(Pooling::Rank)),
+        ("bert-classifier", Some(Pooling::Rank)),
         ("modern-bert-reranker", Some(Pooling::Rank)),
         ("modern-bert-classifier", Some(Pooling::Rank)),
     ] {

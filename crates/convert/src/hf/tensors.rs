@@ -582,33 +582,6 @@ impl TensorBuilder<'_> {
         })
     }
 
-    /// Up or down of experts without gates whose rows are `[n_experts d_ff, d_model]`.
-    fn plain_rows(&mut self, req: &TensorReq, from: &str) -> Result<Tensor, Error> {
-        let source = SourceTensor::Plain(self.share(from, true)?);
-        let shape = shape_of(req);
-        let [n, d_out, d_in] = shape[..] else {
-            unreachable!("matrices of experts have three dimensions")
-        };
-        let ty = source.tensor_type();
-        let rows: Box<dyn RowSource> = match req.role {
-            Role::FfnDownExps => {
-                source.expect(&[n.saturating_mul(d_in), d_out])?;
-                Box::new(columns(source, &[d_out, d_in], RowMap::Same)?)
-            }
-            _ => {
-                let stored = [n.saturating_mul(d_out), d_in];
-                source.expect(&stored)?;
-                whole(source, &stored, ty)?
-            }
-        };
-        Ok(Tensor {
-            name: req.name(),
-            dims: shape,
-            ty,
-            rows,
-        })
-    }
-
     fn joined_bias(&mut self, req: &TensorReq) -> Result<Tensor, Error> {
         let from = self.family.name(req.role, req.layer);
         let part = part_of(req.role);
@@ -727,23 +700,19 @@ fn part_of(role: Role) -> usize {
 
 /// Maps rows of gate or up to those of the joined tensor; down is not joined.
 fn order_in(layout: GateUpLayout, part: usize, n: u64) -> RowMap {
-    let of = n.saturating_mul(2);
     let part = part as u64;
-    match (layout, part) {
-        (_, 2..) => RowMap::Same,
-        (GateUpLayout::Halves | GateUpLayout::ColumnHalves | GateUpLayout::PlainRows, _) => {
-            RowMap::Part {
-                take: n,
-                of,
-                first: part * n,
-                step: 1,
-            }
-        }
-        (GateUpLayout::Columns, _) => RowMap::Part {
+    let (first, step) = match layout {
+        GateUpLayout::Columns => (part, 2),
+        _ => (part * n, 1),
+    };
+    let of = n.saturating_mul(2);
+    match part {
+        2.. => RowMap::Same,
+        _ => RowMap::Part {
             take: n,
             of,
-            first: part,
-            step: 2,
+            first,
+            step,
         },
     }
 }
@@ -756,7 +725,11 @@ fn is_kept_in_f32(role: Role, shape: &[u64]) -> bool {
 }
 
 /// The rows of a source without transformation.
-fn whole(source: SourceTensor, shape: &[u64], ty: TensorType) -> Result<Box<dyn RowSource>, Error> {
+pub(super) fn whole(
+    source: SourceTensor,
+    shape: &[u64],
+    ty: TensorType,
+) -> Result<Box<dyn RowSource>, Error> {
     if let Some(raw) = source
         .plain()
         .filter(|raw| raw.dtype().tensor_type() == Some(ty))
@@ -796,7 +769,11 @@ pub(super) fn moved(
 }
 
 /// Transposes `[d_in, d_out]` to `[d_out, d_in]`.
-fn columns(source: SourceTensor, shape: &[u64], order: RowMap) -> Result<TransposedRows, Error> {
+pub(super) fn columns(
+    source: SourceTensor,
+    shape: &[u64],
+    order: RowMap,
+) -> Result<TransposedRows, Error> {
     Ok(TransposedRows {
         source,
         d_row: to_usize(shape[1])?,

@@ -8,9 +8,10 @@
 //! y_i = Wdown_e (act(Wgate_e h) * (Wup_e h)), with biases         four regions per group
 //! x += post(w_1 y_1 + ... + w_k y_k + bs + sigmoid(g) y_s)        one region; residual.rs
 //! ```
-//! `bs` is a bias that some have. Experts without gates compute `act(Wup_e h)`. A shared expert without a gate adds `y_s`. Where
-//! weights are of inputs, expert `e_i` reads `w_i h`, and its result is added as it is. A router
-//! with a norm of its own reads `norm(x) / sqrt(d_model)` instead of `h`. Beside an MLP:
+//! `bs` is a bias that some have. Experts without gates compute `act(Wup_e h)`. A shared expert
+//! without a gate adds `y_s`. Where weights are of inputs, expert `e_i` reads `w_i h`, and its
+//! result is added as it is. A router with a norm of its own reads `norm(x) / sqrt(d_model)`
+//! instead of `h`. Beside an MLP:
 //!
 //! ```text
 //! z = Wdown (act(Wgate pre(x)) * (Wup pre(x)))                    four regions

@@ -200,6 +200,10 @@ impl Golden {
         if has("ssm.time_step_rank") && !has("ssm.group_count") {
             sizes.push(("ssm.time_step_rank", blocks.d_rank()));
         }
+        if has("dense_2_feat_in") {
+            let (_, d_model) = sizes[1];
+            sizes.push(("dense_2_feat_in", d_model));
+        }
         let sizes: Vec<_> = sizes
             .iter()
             .map(|(key, size)| (format!("{}.{key}", self.arch), *size))
