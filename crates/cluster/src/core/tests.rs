@@ -223,6 +223,7 @@ fn frames(actions: &[Action], kind: FrameKind, to: u16) -> Vec<(u32, u32, Vec<Op
 
 const NEW: Op = Op::New { seq: 0 };
 const FORK: Op = Op::Fork { from: 0, to: 1 };
+const BACK: Op = Op::Truncate { seq: 0, len: 0 };
 
 /// A coordinator that serves, with two batches on their way.
 fn serving() -> Coordinator {
@@ -230,7 +231,10 @@ fn serving() -> Coordinator {
     let fences = c.on(ms(0), Event::Submit(work(1, &[NEW], 0)));
     assert_eq!(fences.len(), 2);
     let actions = answer(&mut c, ms(1), [None, None]);
-    assert_eq!(frames(&actions, FrameKind::CatchUp, 2), [(1, 1, vec![NEW])]);
+    assert_eq!(
+        frames(&actions, FrameKind::CatchUp, 2),
+        [(1, 1, vec![NEW, BACK])]
+    );
     assert_eq!(frames(&actions, FrameKind::Work, 1), [(1, 2, vec![])]);
     let actions = c.on(ms(2), Event::Submit(work(2, &[FORK], 1)));
     assert_eq!(frames(&actions, FrameKind::Work, 1), [(1, 3, vec![FORK])]);
@@ -249,14 +253,13 @@ fn a_late_batch_is_a_fence_and_each_stage_gets_what_it_lacks() {
     ));
     // Stage 1 has computed both, stage 2 the first.
     let actions = answer(&mut c, wake, [Some((1, 3)), Some((1, 2))]);
-    let back = Op::Truncate { seq: 0, len: 0 };
     assert_eq!(
         frames(&actions, FrameKind::CatchUp, 1),
-        [(2, 1, vec![back])]
+        [(2, 1, vec![BACK])]
     );
     assert_eq!(
         frames(&actions, FrameKind::CatchUp, 2),
-        [(2, 1, vec![FORK, back])]
+        [(2, 1, vec![FORK, BACK])]
     );
     let again = [(2, 2, vec![]), (2, 3, vec![])];
     assert_eq!(frames(&actions, FrameKind::Work, 1), again);
