@@ -80,6 +80,8 @@ struct Caller {
     seqs: Vec<(SeqId, Text)>,
     flights: VecDeque<Flight>,
     n_failed: u64,
+    /// Why the last batch failed.
+    why: String,
     out: Output,
 }
 
@@ -188,6 +190,7 @@ impl Caller {
             seqs: Vec::new(),
             flights: VecDeque::new(),
             n_failed: 0,
+            why: String::new(),
             out: Output::default(),
         }
     }
@@ -317,7 +320,8 @@ impl Caller {
                     }
                 }
             }
-            Err(Error::Lost(_)) => {
+            Err(Error::Lost(why)) => {
+                self.why = why;
                 self.n_failed += 1;
                 self.flights.clear();
                 for (_, text) in &mut self.seqs {
@@ -347,7 +351,11 @@ fn tell(seed: u64) -> Story {
         caller.collect(&mut story);
     }
     // A stage may stay frozen for three seconds; three fences without its answer take 1.2.
-    assert!(caller.n_failed <= n_failed + 3, "calm, and still failing");
+    assert!(
+        caller.n_failed <= n_failed + 3,
+        "calm, and still failing: {}",
+        caller.why
+    );
     story.counts = caller.ring.counts();
     story.faults = caller.world.lock().unwrap().faults;
     story.n_failed = caller.n_failed;
