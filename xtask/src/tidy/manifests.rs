@@ -56,6 +56,10 @@ const ARROWS: [(&str, &[&str]); 16] = [
             "atta-tokenizer",
         ],
     ),
+    (
+        "atta-cluster",
+        &["atta-model", "atta-store", "atta-kernels", "atta-formats"],
+    ),
     ("atta-hub", &[]),
     ("atta-server", &["atta-engine"]),
     ("atta", EVERY),

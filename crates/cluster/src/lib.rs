@@ -1,0 +1,5 @@
+//! Layer rings: one model on several machines, bit for bit as on one.
+
+#![forbid(unsafe_code)]
+
+pub mod plan;
