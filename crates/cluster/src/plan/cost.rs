@@ -103,7 +103,7 @@ pub(super) struct Costs<'a> {
     sums: Vec<Totals>,
     head: Totals,
     embed_bytes: u64,
-    /// Buffer of a node that streams: its largest layer, bytes.
+    /// The largest layer, bytes.
     largest: u64,
     scratch: u64,
     frame_bytes: u64,
@@ -149,7 +149,7 @@ impl<'a> Costs<'a> {
             sums,
             head: head(model, rows),
             embed_bytes: model.embed_bytes,
-            largest: largest.unwrap_or(0).max(model.head_bytes),
+            largest: largest.unwrap_or(0),
             scratch: model.scratch_row_bytes.saturating_mul(rows.chunk),
             frame_bytes: row_bytes
                 .saturating_mul(rows.chunk)
@@ -168,7 +168,7 @@ impl<'a> Costs<'a> {
     /// Memory: `fixed = 12 MiB + scratch + 6 frames + KV (+ embedding)`. With `free = ram − fixed`
     /// and weights `w`:
     /// - `w ≤ free`: all resident;
-    /// - else, one round: a buffer of the largest layer, `streamed = w − (free − buffer)`;
+    /// - else, one round: a buffer of the largest layer or head, `streamed = w − (free − buffer)`;
     /// - else, r rounds: the buffer holds the next round's streamed piece, so that reading goes on
     ///   while other nodes compute: `streamed = (w − free) · r/(r − 1)`, buffer `streamed / r`.
     ///
@@ -196,9 +196,9 @@ impl<'a> Costs<'a> {
 
     fn load(&self, node: usize, totals: Totals, part: Part) -> Option<NodeLoad> {
         let measure = &self.measures.nodes[node];
-        let embed = match part {
-            Part::Lead => self.embed_bytes,
-            Part::Stage => 0,
+        let (embed, largest) = match part {
+            Part::Lead => (self.embed_bytes, self.largest.max(self.head.weights)),
+            Part::Stage => (0, self.largest),
         };
         let fixed = [
             NODE_BYTES,
@@ -213,10 +213,10 @@ impl<'a> Costs<'a> {
         let (streamed, buffer) = match missing {
             0 => (0, 0),
             _ if measure.disk_bytes_per_s <= 0.0 => return None,
-            _ if self.rows.rounds == 1 => (missing.saturating_add(self.largest), self.largest),
+            _ if self.rows.rounds == 1 => (missing.saturating_add(largest), largest),
             _ => {
-                let streamed = missing.saturating_mul(self.rows.rounds) / (self.rows.rounds - 1);
-                (streamed, streamed.div_ceil(self.rows.rounds))
+                let part = missing.div_ceil(self.rows.rounds - 1);
+                (missing.saturating_add(part), part)
             }
         };
         // No more can be streamed than there is, and the buffer must be free.
@@ -225,13 +225,13 @@ impl<'a> Costs<'a> {
         }
         let resident_bytes = totals.weights - streamed;
         let ram_bytes = fixed + resident_bytes + buffer;
-        (ram_bytes <= measure.ram_bytes).then_some(NodeLoad {
+        Some(NodeLoad {
             node,
             resident_bytes: resident_bytes + embed,
             streamed_bytes: streamed,
             kv_bytes: totals.kv,
             ram_bytes,
-            ram_left_bytes: measure.ram_bytes - ram_bytes,
+            ram_left_bytes: measure.ram_bytes.checked_sub(ram_bytes)?,
         })
     }
 

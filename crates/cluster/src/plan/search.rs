@@ -366,11 +366,11 @@ impl<'a> Table<'a> {
     fn best(&self, walks: &[Walk], goal: Goal) -> Option<(Vec<PlannedStage>, (u64, u64))> {
         let n_cuts = self.cuts.len();
         let mut reached: Vec<Option<Reached>> = vec![None; walks.len() * n_cuts];
-        for to in 0..n_cuts {
+        for (to, place) in reached.iter_mut().enumerate().take(n_cuts) {
             let alone = self
                 .time(self.lead, 0, to)
                 .filter(|time| goal.allows(time.max));
-            reached[to] = alone.map(|time| Reached {
+            *place = alone.map(|time| Reached {
                 value: goal.value(time),
                 before: None,
             });

@@ -260,7 +260,7 @@ fn drops_a_node_too_small_for_a_layer() {
     let nodes = vec![
         node("a", 3.0, 10.0, 0.2),
         node("b", 3.5, 10.0, 0.2),
-        node("tiny", 0.1, 10.0, 0.2),
+        node("tiny", 0.06, 10.0, 0.2),
     ];
     let plan = plan(&model_8b(), &all_linked(nodes, wired()), &latency()).unwrap();
     assert_eq!(plan.idle[0].reason, IdleReason::TooLittleRam);
@@ -366,7 +366,7 @@ fn streams_for_prompts_with_large_chunks() {
 #[test]
 fn rings_for_capacity() {
     let nodes = (0..4)
-        .map(|i| node(&format!("pi{i}"), 2.0, 10.5, 0.09))
+        .map(|i| node(&format!("pi{i}"), 1.5, 10.5, 0.09))
         .collect();
     let plan = plan(&model_8b(), &all_linked(nodes, wired()), &latency()).unwrap();
     assert_eq!(plan.loads.len(), 4);
@@ -502,7 +502,11 @@ fn stays_alone_where_nothing_is_connected() {
         wired(),
     );
     measures.links.clear();
-    let plan = plan(&model_8b(), &measures, &latency()).unwrap();
+    let request = PlanRequest {
+        lead: Some(0),
+        ..latency()
+    };
+    let plan = plan(&model_8b(), &measures, &request).unwrap();
     assert!(plan.is_alone() && plan.lead == 0);
     assert_eq!(plan.idle[0].reason, IdleReason::NotConnected);
 }
