@@ -3,4 +3,5 @@
 #![forbid(unsafe_code)]
 
 pub mod key;
+pub mod part;
 pub mod plan;
