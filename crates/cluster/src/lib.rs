@@ -3,12 +3,17 @@
 //! A [`Ring`] is an executor. The coordinator embeds tokens and may run the first layers; each
 //! stage runs a range of the others and passes rows on; the last one returns rows to the
 //! coordinator, which computes logits. [`wire`] is the bytes, [`core`] the protocol without input or
-//! output, [`Stage`] computes. The crate opens no connection: stages run in threads of this process
-//! ([`RingBackend`]), or in a simulator.
+//! output, [`Stage`] computes. [`plan`] decides which machine runs which layers, [`part`] holds the
+//! share of a model file that a machine needs, [`key`] makes the identities of a cluster. The crate
+//! opens no connection yet: stages run in threads of this process ([`RingBackend`]), or in a
+//! simulator.
 
 #![forbid(unsafe_code)]
 
 pub mod core;
+pub mod key;
+pub mod part;
+pub mod plan;
 pub mod wire;
 
 mod backend;

@@ -8,9 +8,9 @@ mod balance;
 mod cost;
 mod matching;
 
-use std::ops::Range;
+use std::{collections::HashSet, ops::Range};
 
-use atta_formats::{Encoding, TensorInfo, TensorType};
+use atta_formats::{Directory, Encoding, TensorInfo, TensorType};
 use atta_kernels::{Layouts, Matrix};
 use atta_store::{
     Budget, ChunkGuard, Extent, InMemory, LayerTables, ModelFiles, Plan, Projection, Reservation,
@@ -238,6 +238,30 @@ impl Model {
     fn head_place(&self) -> MatrixRef {
         self.globals.matrices[Role::Output as usize]
             .unwrap_or_else(|| self.globals.place(Role::TokenEmbd))
+    }
+}
+
+impl Share {
+    /// The tensors of a file that this part of the model reads, in the order of the directory.
+    ///
+    /// # Errors
+    /// A file that has not exactly the tensors of the model.
+    pub fn tensors<'a>(
+        &self,
+        spec: &ModelSpec,
+        directory: &'a Directory,
+    ) -> Result<Vec<&'a TensorInfo>, Error> {
+        let reqs = spec.tensors();
+        let found = match_tensors(spec, &reqs, directory)?;
+        let held = found
+            .iter()
+            .filter(|found| self.has(found.req.role, found.req.layer));
+        let names = held.flat_map(|found| std::iter::once(found.info).chain(found.scale));
+        let names: HashSet<&str> = names.map(|info| info.name.as_str()).collect();
+        let tensors = directory.tensors().iter();
+        Ok(tensors
+            .filter(|info| names.contains(info.name.as_str()))
+            .collect())
     }
 }
 

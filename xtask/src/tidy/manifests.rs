@@ -58,7 +58,7 @@ const ARROWS: [(&str, &[&str]); 17] = [
     ),
     (
         "atta-cluster",
-        &["atta-model", "atta-store", "atta-kernels"],
+        &["atta-model", "atta-store", "atta-kernels", "atta-formats"],
     ),
     ("atta-hub", &[]),
     ("atta-server", &["atta-engine"]),
