@@ -146,7 +146,11 @@ def write(out, label, scratch):
         tensors[f"model.layers.{config['num_hidden_layers']}.eh_proj.weight"] = torch.zeros(4, 8)
     save(out / label, config, tensors, 3 if "shards" in particular else 1)
     for module in [*scratch.glob("modules.json"), *scratch.glob("[0-9]_*")]:    # of sentence-transformers
-        (shutil.copytree if module.is_dir() else shutil.copy)(module, out / label / module.name)
+        to = out / label / module.name
+        shutil.copytree(module, to, dirs_exist_ok=True) if module.is_dir() else shutil.copy(module, to)
+        if "bf16" in particular and (to / "model.safetensors").exists():
+            dense = {k: v.bfloat16() for k, v in load_file(to / "model.safetensors").items()}
+            save_file(dense, to / "model.safetensors", metadata={"format": "pt"})
 
 
 # Quantized weights

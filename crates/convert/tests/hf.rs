@@ -357,8 +357,10 @@ fn same_tensors(row: &Path, golden: &Golden, got: &Checkpoint) {
             || tensor.name.ends_with("_exps.bias");
         let tables = ["position_embd.weight", "token_types.weight"];
         // The head of a classifier is multiplied once per text.
-        let is_kept =
-            is_kept || tables.contains(&tensor.name.as_str()) || tensor.name.starts_with("cls.");
+        let of_text = ["cls.", "dense_"];
+        let is_kept = is_kept
+            || tables.contains(&tensor.name.as_str())
+            || of_text.iter().any(|head| tensor.name.starts_with(head));
         let ty = if is_rounded(row) && !is_kept {
             TensorType::BF16
         } else {

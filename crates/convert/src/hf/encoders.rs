@@ -232,6 +232,7 @@ pub(super) const ENCODERS: &[Family] = &[
             (Role::LayerOutputNormBias, "mlp.layernorm.bias"),
         ],
         fused: &[("ffn_up.weight", "mlp.gated_layers.weight")],
+        own_keys: Some(write_emb_pooler),
         ..BERT
     },
     Family {
@@ -297,6 +298,17 @@ pub(super) const ENCODERS: &[Family] = &[
         ..GEMMA3
     },
 ];
+
+/// Writes the pooling that a configuration of JinaBERT names.
+fn write_emb_pooler(c: &Config, keys: &mut Keys) -> Result<(), Error> {
+    match c.text_opt("emb_pooler")? {
+        None => {}
+        Some("mean") => keys.count("pooling_type", 1),
+        Some("cls") => keys.count("pooling_type", 2),
+        Some(other) => return Err(c.unsupported("emb_pooler", &other.into())),
+    }
+    Ok(())
+}
 
 /// The class of Nomic BERTs with experts, which have that of those without.
 pub(super) const NOMIC_EXPERTS: &str = "NomicBertModel with experts";
