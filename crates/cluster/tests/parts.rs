@@ -42,13 +42,13 @@ fn bind(spec: &ModelSpec, share: Share, files: ModelFiles) -> Result<Model, Erro
     )
 }
 
-fn executor(model: Model, layers: Range<usize>) -> Box<dyn Executor> {
+fn executor(model: Model) -> Box<dyn Executor> {
     let pool = Arc::new(Pool::new(NonZeroUsize::MIN));
     let size = ExecutorSize {
         n_ctx: 64,
         n_seqs: 1,
         kv: KvType::F32,
-        layers: Some(layers),
+        part: Some(model.share().clone()),
         ..ExecutorSize::default()
     };
     let backend = CpuBackend::new(Kernels::detect(), pool);
@@ -148,11 +148,11 @@ fn three_parts_equal_the_whole(name: &str) {
             "{name} {i}"
         );
         let (spec, files) = open_model(&path).unwrap();
-        parts.push(executor(bind(&spec, share, files).unwrap(), layers.clone()));
+        parts.push(executor(bind(&spec, share, files).unwrap()));
     }
     let of_whole = |layers: &Range<usize>| {
         let share = Share::of_layers(&spec, layers.clone());
-        executor(bind(&spec, share, open()).unwrap(), layers.clone())
+        executor(bind(&spec, share, open()).unwrap())
     };
     let expected = run(ranges.iter().map(of_whole).collect());
     let found = run(parts);
