@@ -508,7 +508,7 @@ fn rotate(rope: &Rope, factors: Factors<'_>, head: &mut [f32], (pos, n_ctx): (us
 }
 
 /// `softmax(scale * q · K, sink) V` of one position, all heads; `kv` are keys and values of all
-/// positions, of which it sees some.
+/// positions, `visible` those that it sees.
 fn attend(
     a: &Attention,
     sinks: Option<&[f32]>,

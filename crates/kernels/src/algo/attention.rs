@@ -264,7 +264,7 @@ impl AttnBuffers<'_> {
             let visible = &self.visible[first..first + n];
             let masks = &self.masks[first..first + n];
             let scores = &mut self.scores[first..first + n];
-            let peaks = weigh(isa, query, scores, (visible, masks));
+            let peaks = weigh(isa, query, scores, visible, masks);
             let mut sees = [false; LANES];
             sees.iter_mut()
                 .zip(visible)
@@ -293,11 +293,12 @@ fn weigh<I: Floats>(
     isa: I,
     query: &Query<'_>,
     scores: &mut [[f32; CHUNK]],
-    (visible, masks): (&[Range<usize>], &[u128]),
+    visible: &[Range<usize>],
+    masks: &[u128],
 ) -> Peaks<LANES> {
     let mut lanes = [isa.splat_all(f32::NEG_INFINITY); LANES];
     for (h, (scores, visible)) in scores.iter_mut().zip(visible).enumerate() {
-        lanes[h] = finish_scores(isa, query, scores, (visible, masks[h]));
+        lanes[h] = finish_scores(isa, query, scores, visible, masks[h]);
     }
     let lanes = isa.transposed(lanes);
     let mut max = lanes[0];
@@ -333,7 +334,8 @@ fn finish_scores<I: Floats>(
     isa: I,
     query: &Query<'_>,
     scores: &mut [f32; CHUNK],
-    (visible, mask): (&Range<usize>, u128),
+    visible: &Range<usize>,
+    mask: u128,
 ) -> I::F {
     let seen = vectors(visible);
     let scale = isa.splat_all(query.scale);
