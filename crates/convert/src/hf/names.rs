@@ -61,16 +61,6 @@ pub(super) fn usual_name(role: Role) -> &'static str {
         Role::SsmBeta => "linear_attn.in_proj_b.weight",
         Role::SsmAlpha => "linear_attn.in_proj_a.weight",
         Role::SsmBetaAlpha => "linear_attn.in_proj_ba.weight",
-        Role::IndexerQ | Role::IndexerK => indexers::JOINED,
-        Role::IndexerQNorm => "self_attn.indexer.q_layernorm.weight",
-        Role::IndexerKNorm => "self_attn.indexer.k_layernorm.weight",
-        Role::SsmFA => "self_attn.f_a_proj.weight",
-        Role::SsmFB => "self_attn.f_b_proj.weight",
-        Role::SsmGA => "self_attn.g_a_proj.weight",
-        Role::SsmGB => "self_attn.g_b_proj.weight",
-        Role::SsmConvQ => "self_attn.q_conv1d.weight",
-        Role::SsmConvK => "self_attn.k_conv1d.weight",
-        Role::SsmConvV => "self_attn.v_conv1d.weight",
         Role::SsmConv => "linear_attn.conv1d.weight",
         Role::SsmDtBias => "linear_attn.dt_bias",
         Role::SsmA => "linear_attn.A_log",
@@ -151,6 +141,23 @@ fn stream_name(role: Role) -> &'static str {
         Role::PleNormQuery => "ple.norm_query.weight",
         Role::PleNormConv => "ple.norm_conv.weight",
         Role::PleConv1d => "ple.conv1d.weight",
+        of_mixer => mixer_name(of_mixer),
+    }
+}
+
+/// The name of a tensor of Kimi delta attention or of an indexer.
+fn mixer_name(role: Role) -> &'static str {
+    match role {
+        Role::IndexerQ | Role::IndexerK => indexers::JOINED,
+        Role::IndexerQNorm => "self_attn.indexer.q_layernorm.weight",
+        Role::IndexerKNorm => "self_attn.indexer.k_layernorm.weight",
+        Role::SsmFA => "self_attn.f_a_proj.weight",
+        Role::SsmFB => "self_attn.f_b_proj.weight",
+        Role::SsmGA => "self_attn.g_a_proj.weight",
+        Role::SsmGB => "self_attn.g_b_proj.weight",
+        Role::SsmConvQ => "self_attn.q_conv1d.weight",
+        Role::SsmConvK => "self_attn.k_conv1d.weight",
+        Role::SsmConvV => "self_attn.v_conv1d.weight",
         other => unreachable!("{other:?} has a usual name"),
     }
 }

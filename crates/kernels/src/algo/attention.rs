@@ -331,10 +331,13 @@ impl AttnBuffers<'_> {
             let visible = &self.visible[first..first + n];
             let masks = &self.masks[first..first + n];
             let scores = &mut self.scores[first..first + n];
-            let lower = |h, scores: &mut _, visible: &_| {
+            let adjust = |h: usize, scores: &mut [f32; CHUNK], visible: &Range<usize>| {
                 query.lower_by_distance(chunk, heads.start + first + h, scores, visible);
+                if masks[h] != u128::MAX {
+                    hide(&mut scores[visible.clone()], masks[h] >> visible.start);
+                }
             };
-            let peaks = weigh(isa, query, scores, (visible, masks), lower);
+            let peaks = weigh(isa, query, scores, visible, adjust);
             let mut sees = [false; LANES];
             sees.iter_mut()
                 .zip(visible)
@@ -357,20 +360,20 @@ fn sixteen(x: &mut [f32], first: usize) -> &mut [f32; LANES] {
 }
 
 /// Turns the scores of up to sixteen heads into weights relative to their maximum; returns their
-/// maxima and the sums of the weights. `lower` changes the scores of a head before.
+/// maxima and the sums of the weights. `adjust` changes the scaled scores of a head before.
 #[inline(always)]
 fn weigh<I: Floats>(
     isa: I,
     query: &Query<'_>,
     scores: &mut [[f32; CHUNK]],
-    (visible, masks): (&[Range<usize>], &[u128]),
-    lower: impl Fn(usize, &mut [f32; CHUNK], &Range<usize>),
+    visible: &[Range<usize>],
+    adjust: impl Fn(usize, &mut [f32; CHUNK], &Range<usize>),
 ) -> Peaks<LANES> {
     let mut lanes = [isa.splat_all(f32::NEG_INFINITY); LANES];
     for (h, (scores, visible)) in scores.iter_mut().zip(visible).enumerate() {
         scale_scores(isa, query, scores, visible);
-        lower(h, scores, visible);
-        lanes[h] = finish_scores(isa, scores, (visible, masks[h]));
+        adjust(h, scores, visible);
+        lanes[h] = finish_scores(isa, scores, visible);
     }
     let lanes = isa.transposed(lanes);
     let mut max = lanes[0];
@@ -424,17 +427,10 @@ fn scale_scores<I: Floats>(
 /// Sets the scores that are not visible, of vectors with visible ones, to −∞; returns the maximum
 /// of each lane.
 #[inline(always)]
-fn finish_scores<I: Floats>(
-    isa: I,
-    scores: &mut [f32; CHUNK],
-    (visible, mask): (&Range<usize>, u128),
-) -> I::F {
+fn finish_scores<I: Floats>(isa: I, scores: &mut [f32; CHUNK], visible: &Range<usize>) -> I::F {
     let seen = vectors(visible);
     scores[seen.start * LANES..visible.start].fill(f32::NEG_INFINITY);
     scores[visible.end..seen.end * LANES].fill(f32::NEG_INFINITY);
-    if mask != u128::MAX {
-        hide(&mut scores[visible.clone()], mask >> visible.start);
-    }
     let mut max = isa.splat_all(f32::NEG_INFINITY);
     for vector in &scores.as_chunks::<LANES>().0[seen] {
         max = isa.max_f(isa.floats(vector), max);

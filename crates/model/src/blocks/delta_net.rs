@@ -114,19 +114,19 @@ fn project_inputs(p: &mut Pass<'_>, l: usize, net: &DeltaNet) -> Result<(), Erro
     p.enter(l, Sublayer::Mixer, &roles[..n]);
     p.each_chunk(WeightGroup::Layer(l, Projection::Qkv), |p, chunk| {
         let [a, b, c, d, e, f] = roles;
-        let layer = (l, net);
         match n {
-            3 => multiply_inputs(p, layer, chunk, [a, b, c]),
-            4 => multiply_inputs(p, layer, chunk, [a, b, c, d]),
-            5 => multiply_inputs(p, layer, chunk, [a, b, c, d, e]),
-            _ => multiply_inputs(p, layer, chunk, [a, b, c, d, e, f]),
+            3 => multiply_inputs(p, l, net, chunk, [a, b, c]),
+            4 => multiply_inputs(p, l, net, chunk, [a, b, c, d]),
+            5 => multiply_inputs(p, l, net, chunk, [a, b, c, d, e]),
+            _ => multiply_inputs(p, l, net, chunk, [a, b, c, d, e, f]),
         }
     })
 }
 
 fn multiply_inputs<const N: usize>(
     p: &mut Pass<'_>,
-    (l, net): (usize, &DeltaNet),
+    l: usize,
+    net: &DeltaNet,
     chunk: &ChunkGuard<'_>,
     roles: [Role; N],
 ) {

@@ -71,8 +71,8 @@ impl IndexerScratch {
     }
 }
 
-/// The buffers of a batch: queries, `[n_rows, n_heads, d_head]`, and keys, `[n_rows, d_head]`, behind
-/// the gates of the attention in [`Scratch::mixer`](super::Scratch::mixer).
+/// The buffers of a batch: queries, `[n_rows, n_heads, d_head]`, and keys, `[n_rows, d_head]`,
+/// behind the gates of the attention in [`Scratch::mixer`](super::Scratch::mixer).
 fn buffers<'a>(mixer: &'a mut [f32], n: usize, a: &Attention, i: &Indexer) -> [&'a mut [f32]; 2] {
     let (q, rest) = mixer[n * a.d_gates()..].split_at_mut(n * i.d_queries());
     [q, &mut rest[..n * i.d_head]]
@@ -102,7 +102,7 @@ pub(super) fn choose_blocks(p: &mut Pass<'_>, l: usize, a: &Attention) {
     if p.rows.iter().any(|row| indexer.is_sparse_at(row.pos)) {
         rotate_queries(p, l, a, indexer);
         for first in (0..p.rows.len()).step_by(ROWS_AT_ONCE) {
-            choose_of_rows(p, (l, first), a, indexer);
+            choose_of_rows(p, l, first, a);
         }
     }
 }
@@ -132,7 +132,7 @@ fn append_keys(p: &mut Pass<'_>, l: usize, a: &Attention, i: &Indexer) {
         let start = row.pos + 1 - i.block_len;
         mean.fill(0.0);
         for pos in start..=row.pos {
-            p.cache.load_index(l, (row.seq, pos), kernels, key);
+            p.cache.load_index(l, row.seq, pos, kernels, key);
             kernels.add_assign(mean, key);
         }
         mean.iter_mut().for_each(|x| *x /= i.block_len as f32);
@@ -157,8 +157,9 @@ fn rotate_queries(p: &mut Pass<'_>, l: usize, a: &Attention, i: &Indexer) {
     });
 }
 
-/// Chooses the blocks of up to [`ROWS_AT_ONCE`] rows of layer `l` from row `first` on.
-fn choose_of_rows(p: &mut Pass<'_>, (l, first): (usize, usize), a: &Attention, i: &Indexer) {
+/// Chooses the blocks of up to [`ROWS_AT_ONCE`] rows from row `first` on.
+fn choose_of_rows(p: &mut Pass<'_>, l: usize, first: usize, a: &Attention) {
+    let Some(i) = &a.indexer else { return };
     let n = p.rows.len();
     let rows = &p.rows[first..n.min(first + ROWS_AT_ONCE)];
     // Rows that see all of their blocks have no scores.
@@ -189,7 +190,7 @@ fn choose_of_rows(p: &mut Pass<'_>, (l, first): (usize, usize), a: &Attention, i
         let key = &mut room[..i.d_head];
         for (block, score) in blocks.zip(scores) {
             let last = (block + 1) * i.block_len - 1;
-            cache.load_index(l, (row.seq, last), kernels, key);
+            cache.load_index(l, row.seq, last, kernels, key);
             let products = q
                 .chunks_exact(i.d_head)
                 .map(|q| kernels.dot_product(q, key));

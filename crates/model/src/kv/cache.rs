@@ -149,7 +149,8 @@ impl Cache {
     pub(crate) fn load_index(
         &self,
         l: usize,
-        (id, pos): (SeqId, usize),
+        id: SeqId,
+        pos: usize,
         kernels: Kernels,
         key: &mut [f32],
     ) {

@@ -9,40 +9,18 @@ use crate::{
 /// `W_out (norm(S q) ⊙ gate(W_z h))` with the state `S = decay S; S += gain (v - S k) kᵀ`.
 pub(super) fn delta_net(model: &Model, l: usize, net: &DeltaNet, h: &Rows) -> Result<Rows, Error> {
     let t = model.layer(l);
-    let product = |role| Ok::<_, Error>(project(&matrix(model, l, role)?, None, h));
-    let product_of_two = |first, second| {
-        let between = product(first)?;
-        Ok::<_, Error>(project(&matrix(model, l, second)?, None, &between))
-    };
     let z = match net.gate_rank {
-        Some(_) => product_of_two(Role::SsmGA, Role::SsmGB)?,
-        None => product(Role::AttnGate)?,
+        Some(_) => product_of_two(model, l, [Role::SsmGA, Role::SsmGB], h)?,
+        None => project(&matrix(model, l, Role::AttnGate)?, None, h),
     };
-    let (beta, alpha) = match net.decay {
-        NetDecay::Heads(GateRows::Apart) => (product(Role::SsmBeta)?, product(Role::SsmAlpha)?),
-        NetDecay::Heads(GateRows::ByKeyHead) => apart(net, &product(Role::SsmBetaAlpha)?),
-        NetDecay::Channels { .. } => (
-            product(Role::SsmBeta)?,
-            product_of_two(Role::SsmFA, Role::SsmFB)?,
-        ),
-    };
+    let (beta, alpha) = gains_and_decays(model, l, net, h)?;
     let qkv = convolved_inputs(model, l, net, h)?;
     let mut states = vec![vec![0.0; net.d_value * net.d_key]; net.n_heads];
     let mut y = Rows::new();
     for pos in 0..h.len() {
         let mut out = Vec::new();
         for (head, state) in states.iter_mut().enumerate() {
-            let a = f64::from(t.vector(Role::SsmA)[head]);
-            let decay = |i: usize| {
-                let rate = f64::from(alpha[pos][i]) + f64::from(t.vector(Role::SsmDtBias)[i]);
-                (a * rate.exp().ln_1p()).exp()
-            };
-            let decays: Vec<f64> = match net.decay {
-                NetDecay::Heads(_) => vec![decay(head); net.d_key],
-                NetDecay::Channels { .. } => (0..net.d_key)
-                    .map(|i| decay(head * net.d_key + i))
-                    .collect(),
-            };
+            let decays = decays(model, l, net, &alpha[pos], head);
             let gain = sigmoid(beta[pos][head].into());
             let [q, k, v] = parts(net, &qkv[pos], head);
             let result = step(state, &decays, gain, [&q, &k, &v]);
@@ -58,6 +36,46 @@ pub(super) fn delta_net(model: &Model, l: usize, net: &DeltaNet, h: &Rows) -> Re
         NetTensors::Apart => Role::AttnOutput,
     };
     Ok(project(&matrix(model, l, out)?, None, &y))
+}
+
+/// `W_b W_a h`.
+fn product_of_two(model: &Model, l: usize, [a, b]: [Role; 2], h: &Rows) -> Result<Rows, Error> {
+    let between = project(&matrix(model, l, a)?, None, h);
+    Ok(project(&matrix(model, l, b)?, None, &between))
+}
+
+/// The projections of gains and of decays.
+fn gains_and_decays(
+    model: &Model,
+    l: usize,
+    net: &DeltaNet,
+    h: &Rows,
+) -> Result<(Rows, Rows), Error> {
+    let product = |role| Ok::<_, Error>(project(&matrix(model, l, role)?, None, h));
+    Ok(match net.decay {
+        NetDecay::Heads(GateRows::Apart) => (product(Role::SsmBeta)?, product(Role::SsmAlpha)?),
+        NetDecay::Heads(GateRows::ByKeyHead) => apart(net, &product(Role::SsmBetaAlpha)?),
+        NetDecay::Channels { .. } => {
+            let alpha = product_of_two(model, l, [Role::SsmFA, Role::SsmFB], h)?;
+            (product(Role::SsmBeta)?, alpha)
+        }
+    })
+}
+
+/// `exp(a softplus(alpha + b))` of each element of the keys of a head.
+fn decays(model: &Model, l: usize, net: &DeltaNet, alpha: &[f32], head: usize) -> Vec<f64> {
+    let t = model.layer(l);
+    let a = f64::from(t.vector(Role::SsmA)[head]);
+    let decay = |i: usize| {
+        let rate = f64::from(alpha[i]) + f64::from(t.vector(Role::SsmDtBias)[i]);
+        (a * rate.exp().ln_1p()).exp()
+    };
+    match net.decay {
+        NetDecay::Heads(_) => vec![decay(head); net.d_key],
+        NetDecay::Channels { .. } => (0..net.d_key)
+            .map(|i| decay(head * net.d_key + i))
+            .collect(),
+    }
 }
 
 /// Queries, keys and values of all heads behind their convolutions.

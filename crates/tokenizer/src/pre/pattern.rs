@@ -6,8 +6,9 @@
 //! atomically, as their first alternative that matches; no published pattern needs backtracking
 //! into a group.
 //!
-//! Supported: literals, escapes, `\s \S \p{..}`, classes, `[..&&[^..]]`, `( )` and `(?: )`, `|`, `? * + {n}
-//! {m,n}`, and `(?! )` around one set. Semantics as in Perl: leftmost, first alternative, greedy.
+//! Supported: literals, escapes, `\s \S \p{..}`, classes, `[..&&[^..]]`, `( )` and `(?: )`, `|`,
+//! `? * + {n} {m,n}`, and `(?! )` around one set. Semantics as in Perl: leftmost, first
+//! alternative, greedy.
 
 use super::set::Set;
 use crate::unicode::Categories;
