@@ -268,7 +268,7 @@ fn codes_are_more_precise_than_binary16() {
     // Even elements, some large channels of keys and values, and one position in five with one
     // large element.
     let shapes: [(Shape, f64); 3] = [
-        (|_, _| 1.0, 0.75),
+        (|_, _| 1.0, 0.5),
         (|_, i| if i % 16 == 5 { 20.0 } else { 1.0 }, 1.0),
         // A width of 96 is rotated in blocks of 32, too few to spread one element.
         (|p, i| if p % 5 == 0 && i == 3 { 30.0 } else { 1.0 }, 1.5),
@@ -278,6 +278,8 @@ fn codes_are_more_precise_than_binary16() {
             for q_factor in [0.4, 1.7] {
                 let [codes, halves] = errors(d_head, shape, q_factor);
                 println!("{d_head}, shape {i}, queries {q_factor}: {codes:.1e}, {halves:.1e}");
+                // A query has one scale, which costs precision where it is wide.
+                let limit = if d_head > 128 { limit.max(1.0) } else { limit };
                 assert!(codes <= limit * halves, "{d_head}, shape {i}, {q_factor}");
             }
         }
