@@ -260,7 +260,7 @@ FAMILIES += [
            seed=63, head="ForSequenceClassification", files={"config.json": {"layer_norm_eps": EPS}}, changes={"local_attention": 20, "classifier_pooling": "cls"}),
     Family("modern-bert-classifier", "modern-bert", "ModernBert", MODERN_BERT | dict(num_labels=3, id2label={0: "no", 1: "maybe", 2: "yes"}, classifier_pooling="cls"),
            seed=64, head="ForSequenceClassification", files={"config.json": {"layer_norm_eps": EPS}}, changes={"norm_eps": 2 * EPS}),
-    Family("gemma-embedding-dense", "gemma-embedding", "EmbeddingGemma", EMBEDDING_GEMMA | dict(d_inner=52), seed=65, head="Model",
+    Family("gemma-embedding-dense", "gemma-embedding", "EmbeddingGemma", EMBEDDING_GEMMA | dict(d_inner=52, rms_norm_eps=EPS), seed=65, head="Model",
            files=EMBEDDING_GEMMA_FILES, changes={"sliding_window": 22}, tensors=EMBEDDING_GEMMA_TENSORS),
     Family("modern-bert", "modern-bert", "ModernBert", MODERN_BERT, seed=7, head="Model", files={"config.json": {"layer_norm_eps": EPS}}, changes={"local_attention": 20, "norm_eps": 2 * EPS}),
     Family("gemma-embedding", "gemma-embedding", "Gemma3", EMBEDDING_GEMMA, seed=8, head="TextModel", files=EMBEDDING_GEMMA_FILES,
