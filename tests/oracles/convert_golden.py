@@ -32,7 +32,8 @@ KEPT = ["bert.bf16", "gemma-embedding.bf16", "modern-bert.bf16", "nomic-bert.bf1
         "smollm3.bf16",
         "apertus.bf16", "arcee.bf16", "cohere2.bf16", "command-r-norm.bf16", "exaone4.bf16", "chatglm.bf16", "glm4.bf16", "gptneox.bf16", "jais2.bf16", "minicpm.bf16", "granite_swa.bf16",
         "hunyuan-dense-ntk.bf16", "nemotron.bf16", "stablelm-parallel.bf16", "starcoder2.bf16"]
-KEPT += ["lfm3.bf16", "mamba2.bf16", "granitehybrid-moe.bf16", "falcon-h1-norm", "nemotron_h.bf16", "falcon-mamba.bf16", "jamba.bf16", "nemotron_h_moe.bf16", "dots1.bf16", "hunyuan-moe.bf16", "qwen4exp-ngrams.bf16"]
+KEPT += ["bert-classifier.bf16", "jina-bert-v2.bf16", "nomic-bert-moe.bf16", "modern-bert-reranker.bf16", "gemma-embedding-dense.bf16"]
+KEPT += ["lfm3.bf16", "mamba2.bf16", "granitehybrid-moe.bf16", "falcon-h1-norm", "nemotron_h.bf16", "falcon-mamba.bf16", "jamba.bf16", "nemotron_h_moe.bf16", "dots1.bf16", "hunyuan-moe.bf16", "qwen4exp-ngrams.bf16", "kimi-linear.bf16", "exaone-moe.bf16"]
 
 
 def as_version_4(config):
@@ -126,8 +127,9 @@ def model_of(name):
 def write(out, label, scratch):
     """Writes one directory: a row with its variations."""
     name, *particular = label.split(".")
-    model_of(name).save_pretrained(scratch)
     family = next((row for row in families.FAMILIES if row.name == name), None)
+    shutil.rmtree(scratch, ignore_errors=True)
+    families.save(family, model_of(name), scratch)
     config, tensors = json.loads((scratch / "config.json").read_text()), load_file(scratch / "model.safetensors")
     config = families.altered(config, family.files.get("config.json", {}) if family else {})
     if "bf16" in particular:
@@ -143,6 +145,12 @@ def write(out, label, scratch):
     if "nextn" in particular:
         tensors[f"model.layers.{config['num_hidden_layers']}.eh_proj.weight"] = torch.zeros(4, 8)
     save(out / label, config, tensors, 3 if "shards" in particular else 1)
+    for module in [*scratch.glob("modules.json"), *scratch.glob("[0-9]_*")]:    # of sentence-transformers
+        to = out / label / module.name
+        shutil.copytree(module, to, dirs_exist_ok=True) if module.is_dir() else shutil.copy(module, to)
+        if "bf16" in particular and (to / "model.safetensors").exists():
+            dense = {k: v.bfloat16() for k, v in load_file(to / "model.safetensors").items()}
+            save_file(dense, to / "model.safetensors", metadata={"format": "pt"})
 
 
 # Quantized weights

@@ -10,6 +10,7 @@ import importlib
 import io
 import json
 import math
+import re
 import sys
 import tempfile
 from dataclasses import dataclass, field, replace
@@ -19,7 +20,9 @@ import gguf
 import numpy as np
 import torch
 import transformers
+from safetensors.torch import load_file, save_file
 
+import own_models
 import own_names
 
 EPS = 2e-2      # large, so that residuals of ordinary size show it
@@ -46,6 +49,7 @@ class Family:
     around: dict = field(default_factory=dict)      # of a model with other modalities, whose `text_config` the fields are
     nmse: float = 1e-9
     hparams: dict = field(default_factory=dict)     # fields that the converter reads and transformers 5 calls otherwise
+    renames: dict = field(default_factory=dict)     # patterns of tensors' names that transformers saves otherwise than the Hub has them
 
 
 def sizes(**more):
@@ -65,13 +69,13 @@ QWEN35_CHANGES = {"rms_norm_eps": 2 * EPS,
 QWEN_EXPERTS = dict(num_experts=6, num_experts_per_tok=3, moe_intermediate_size=12, shared_expert_intermediate_size=20,
                     experts_implementation="eager")
 
-# A budget of the indexer that no context exceeds, so that attention sees all positions.
-STREAMS = dict(hc_count=3, hc_lowrank=5, output_gate_type="sigmoid", ple_layer_ids=[], indexer_n_heads=2, indexer_kv_heads=1,
-               indexer_head_dim=10, indexer_budget=128, indexer_compress_ratio=4, max_position_embeddings=128)
+# A budget of the indexer below the length of the text, so that attention sees six of its blocks at most.
+STREAMS = dict(hc_count=3, hc_lowrank=5, output_gate_type="sigmoid", ple_layer_ids=[], indexer_n_heads=6, indexer_kv_heads=1,
+               indexer_head_dim=10, indexer_budget=24, indexer_compress_ratio=4, max_position_embeddings=128)
 STREAMS_LAYERS = ["linear_attention", "full_attention", "linear_attention"]
 NGRAMS = dict(ple_layer_ids=[3], ple_embed_dim=36, ple_conv_kernel_size=3, ngram_size=3, heads_per_ngram=2, ngram_vocab_size_base=40,
               make_ngram_vocab_size_divisible_by=16, split_ngram_parts=3)
-INDEXER = ("index_qk_proj.weight", "indexer.q_layernorm.weight", "indexer.k_layernorm.weight")
+INDEXER_TENSORS = {"index_qk_proj": (0.0, 0.04)}     # small, so that the eps of the norms behind it shows
 
 LFM2 = dict(norm_eps=EPS, rope_parameters={"rope_type": "default", "rope_theta": 50.0},
             layer_types=["conv", "full_attention", "conv", "full_attention"])
@@ -195,22 +199,45 @@ FAMILIES = [
     # The converter takes transformers' name of layers with attention for that of others.
     Family("qwen4exp-streams", "qwen4exp", "Qwen4Exp", sizes(**QWEN35, **QWEN_EXPERTS | dict(moe_intermediate_size=8,
            shared_expert_intermediate_size=12), **STREAMS, num_hidden_layers=3, layer_types=STREAMS_LAYERS), seed=5, experts=(6, 3),
-           hparams={"layer_types": STREAMS_LAYERS}, silent=INDEXER, changes={"rms_norm_eps": 2 * EPS, "num_experts_per_tok": 2,
+           hparams={"layer_types": STREAMS_LAYERS}, tensors=INDEXER_TENSORS, changes={"rms_norm_eps": 2 * EPS, "num_experts_per_tok": 2,
+           "indexer_budget": 20,
            "output_gate_type": "silu", "rope_parameters": QWEN35_CHANGES["rope_parameters"],
            "layer_types": ["linear_attention"] * 2 + ["full_attention"]}),
     # A text that has the end of a text inside.
     Family("qwen4exp-ngrams", "qwen4exp", "Qwen4Exp", sizes(**QWEN35, **QWEN_EXPERTS | dict(moe_intermediate_size=8,
            shared_expert_intermediate_size=12), **STREAMS | NGRAMS, num_hidden_layers=3, layer_types=STREAMS_LAYERS) | {"eos_token_id": 90},
-           seed=60, experts=(6, 3), tensors={"ple.conv1d": (0.0, 0.6), "ngram_embedding": (0.0, 0.5)},
-           hparams={"layer_types": STREAMS_LAYERS}, silent=INDEXER, changes={"eos_token_id": 5, "rms_norm_eps": 2 * EPS}),
+           seed=60, experts=(6, 3), tensors=INDEXER_TENSORS | {"ple.conv1d": (0.0, 0.6), "ngram_embedding": (0.0, 0.5)},
+           hparams={"layer_types": STREAMS_LAYERS}, changes={"eos_token_id": 5, "rms_norm_eps": 2 * EPS}),
     Family("qwen3next", "qwen3next", "Qwen3Next", sizes(**QWEN35 | {"rope_parameters": {"rope_type": "default",
            "rope_theta": 500.0, "partial_rotary_factor": 0.5}}, **QWEN_EXPERTS, norm_topk_prob=True), seed=4, experts=(6, 3),
            changes={"num_experts_per_tok": 2}),
 ]
 
+# A configuration of no class of transformers, whose fields the converter takes as they are written and as users' files have
+# them; transformers gives some of them other names and adds its defaults.
+AS_IT_IS = {"model_type": "unknown"}
 BERT = dict(vocab_size=96, hidden_size=32, intermediate_size=44, num_hidden_layers=3, num_attention_heads=4,
             max_position_embeddings=128, layer_norm_eps=EPS, pad_token_id=0, type_vocab_size=2, attn_implementation="eager",
             dtype="float32")
+JINA = dict(vocab_size=96, hidden_size=36, intermediate_size=44, num_hidden_layers=3, num_attention_heads=6, max_position_embeddings=8192,
+            layer_norm_eps=EPS, pad_token_id=0, type_vocab_size=2, hidden_act="gelu", feed_forward_type="geglu", position_embedding_type="alibi",
+            emb_pooler="mean", model_type="bert")
+NOMIC_MOE = dict(vocab_size=96, hidden_size=32, n_embd=32, n_head=4, n_layer=4, n_inner=20, n_positions=2048, max_trained_positions=2048,
+                 activation_function="gelu", causal=False, qkv_proj_bias=True, mlp_fc1_bias=True, mlp_fc2_bias=True, prenorm=False,
+                 rotary_emb_fraction=1.0, rotary_emb_interleaved=False, rotary_emb_scale_base=None, rotary_emb_base=300.0,
+                 layer_norm_epsilon=EPS, type_vocab_size=1, num_experts=6, moe_top_k=2, moe_every_n_layers=2, num_shared_experts=0,
+                 moe_normalize_expert_weights=False, expert_choice_router=False, use_rms_norm=False, model_type="nomic_bert")
+MODERN_BERT = dict(vocab_size=96, hidden_size=32, intermediate_size=44, num_hidden_layers=4,
+           num_attention_heads=4, max_position_embeddings=256, norm_eps=EPS, pad_token_id=0, bos_token_id=1, eos_token_id=2,
+           cls_token_id=1, sep_token_id=2, local_attention=18, attn_implementation="eager", dtype="float32",
+           rope_parameters={"full_attention": {"rope_type": "default", "rope_theta": 500.0},
+                            "sliding_attention": {"rope_type": "default", "rope_theta": 50.0}})
+EMBEDDING_GEMMA = sizes(head_dim=12, num_hidden_layers=7, sliding_window=18,
+           use_bidirectional_attention=True, query_pre_attn_scalar=12,
+           rope_parameters={"full_attention": {"rope_type": "default", "rope_theta": 500.0},
+                            "sliding_attention": {"rope_type": "default", "rope_theta": 50.0}})
+EMBEDDING_GEMMA_TENSORS = {"embed": (0.0, 0.05), "post_attention_layernorm": (-0.7, 0.1), "post_feedforward_layernorm": (-0.7, 0.1)}
+EMBEDDING_GEMMA_FILES = {"tokenizer.json": {"model": {"vocab": [0] * 96}, "added_tokens": []}}
 NOMIC_CONFIG = dict(n_embd=32, n_head=4, n_layer=3, n_inner=44, n_positions=8192, max_trained_positions=2048, activation_function="swiglu",
                     causal=False, qkv_proj_bias=False, mlp_fc1_bias=False, mlp_fc2_bias=False, prenorm=False, rotary_emb_fraction=1.0,
                     rotary_emb_interleaved=False, rotary_emb_scale_base=None, layer_norm_epsilon=EPS, rotary_emb_base=300.0)
@@ -222,19 +249,22 @@ FAMILIES += [
            seed=5, head="ForSequenceClassification", first_of_second=30, silent=("key.bias",)),
     Family("nomic-bert", "nomic-bert", "NomicBert", BERT | dict(max_position_embeddings=2048, head_dim=8, rope_parameters={"rope_type": "default", "rope_theta": 300.0}),
            seed=6, head="Model", files={"config.json": NOMIC_CONFIG, "tokenizer.json": {"model": {"type": "WordPiece"}}}),
-    Family("modern-bert", "modern-bert", "ModernBert", dict(vocab_size=96, hidden_size=32, intermediate_size=44, num_hidden_layers=4,
-           num_attention_heads=4, max_position_embeddings=256, norm_eps=EPS, pad_token_id=0, bos_token_id=1, eos_token_id=2,
-           cls_token_id=1, sep_token_id=2, local_attention=18, attn_implementation="eager", dtype="float32",
-           rope_parameters={"full_attention": {"rope_type": "default", "rope_theta": 500.0},
-                            "sliding_attention": {"rope_type": "default", "rope_theta": 50.0}}),
-           seed=7, head="Model", files={"config.json": {"layer_norm_eps": EPS}}, changes={"local_attention": 20, "norm_eps": 2 * EPS}),
-    Family("gemma-embedding", "gemma-embedding", "Gemma3", sizes(head_dim=12, num_hidden_layers=7, sliding_window=18,
-           use_bidirectional_attention=True, query_pre_attn_scalar=12,
-           rope_parameters={"full_attention": {"rope_type": "default", "rope_theta": 500.0},
-                            "sliding_attention": {"rope_type": "default", "rope_theta": 50.0}}),
-           seed=8, head="TextModel", files={"tokenizer.json": {"model": {"vocab": [0] * 96}, "added_tokens": []}},
-           changes={"sliding_window": 22},
-           tensors={"embed": (0.0, 0.05), "post_attention_layernorm": (-0.7, 0.1), "post_feedforward_layernorm": (-0.7, 0.1)}),
+    # llama.cpp's converter leaves BERT's pooler out, which a classifier needs.
+    Family("bert-classifier", "bert", "Bert", BERT | dict(num_labels=3, id2label={0: "no", 1: "maybe", 2: "yes"}), seed=72,
+           head="ForSequenceClassification", first_of_second=30, silent=("key.bias",)),
+    Family("jina-bert-v2", "jina-bert-v2", "JinaBert", JINA, seed=61, head="Model", silent=("key.bias",), changes={"layer_norm_eps": 2 * EPS},
+           files={"config.json": AS_IT_IS}),
+    Family("nomic-bert-moe", "nomic-bert-moe", "NomicBertMoe", NOMIC_MOE, seed=62, head="Model", changes={"layer_norm_epsilon": 2 * EPS, "moe_top_k": 1,
+           "rotary_emb_base": 200.0}, files={"config.json": AS_IT_IS, "tokenizer.json": {"model": {"type": "WordPiece"}}}),
+    Family("modern-bert-reranker", "modern-bert", "ModernBert", MODERN_BERT | dict(num_labels=1, id2label={0: "LABEL_0"}, classifier_pooling="mean"),
+           seed=63, head="ForSequenceClassification", files={"config.json": {"layer_norm_eps": EPS}}, changes={"local_attention": 20, "classifier_pooling": "cls"}),
+    Family("modern-bert-classifier", "modern-bert", "ModernBert", MODERN_BERT | dict(num_labels=3, id2label={0: "no", 1: "maybe", 2: "yes"}, classifier_pooling="cls"),
+           seed=64, head="ForSequenceClassification", files={"config.json": {"layer_norm_eps": EPS}}, changes={"norm_eps": 2 * EPS}),
+    Family("gemma-embedding-dense", "gemma-embedding", "EmbeddingGemma", EMBEDDING_GEMMA | dict(d_inner=52, rms_norm_eps=EPS), seed=65, head="Model",
+           files=EMBEDDING_GEMMA_FILES, changes={"sliding_window": 22}, tensors=EMBEDDING_GEMMA_TENSORS),
+    Family("modern-bert", "modern-bert", "ModernBert", MODERN_BERT, seed=7, head="Model", files={"config.json": {"layer_norm_eps": EPS}}, changes={"local_attention": 20, "norm_eps": 2 * EPS}),
+    Family("gemma-embedding", "gemma-embedding", "Gemma3", EMBEDDING_GEMMA, seed=8, head="TextModel", files=EMBEDDING_GEMMA_FILES,
+           changes={"sliding_window": 22}, tensors=EMBEDDING_GEMMA_TENSORS),
 ]
 
 LATENT = PLAIN | dict(num_key_value_heads=4, q_lora_rank=20, kv_lora_rank=24, qk_nope_head_dim=6, qk_rope_head_dim=8, v_head_dim=8)
@@ -340,9 +370,6 @@ FAMILIES += [
            changes={"rms_norm_eps": 2 * EPS}, tensors=SHARP),
 ]
 
-# A configuration of no class of transformers, whose fields the converter takes as they are written and as users' files have
-# them; transformers gives some of them other names and adds its defaults.
-AS_IT_IS = {"model_type": "unknown"}
 # Without the fields of attention and MLPs, which a configuration of Mamba would take for its own.
 MAMBA2 = dict(vocab_size=96, hidden_size=32, num_hidden_layers=3, num_heads=4, head_dim=16, state_size=12, n_groups=2, chunk_size=16,
               layer_norm_epsilon=EPS, tie_word_embeddings=False, bos_token_id=1, eos_token_id=2, pad_token_id=0, use_cache=False, dtype="float32")
@@ -401,8 +428,39 @@ FAMILIES += [
            changes=PLAIN_CHANGES | {"num_experts_per_tok": 2, "routed_scaling_factor": 1.2, "norm_topk_prob": False}),
 ]
 
+FAMILIES += [
+    Family("exaone-moe", "exaone-moe", "ExaoneMoe", sizes(**PLAIN, head_dim=12, num_experts=6, num_experts_per_tok=3, moe_intermediate_size=12,
+           num_shared_experts=2, first_k_dense_replace=1, norm_topk_prob=True, routed_scaling_factor=1.7, n_group=3, topk_group=2,
+           sliding_window=13, num_hidden_layers=4, layer_types=["sliding_attention"] * 3 + ["full_attention"],
+           mlp_layer_types=["dense"] + ["sparse"] * 3, experts_implementation="eager"), seed=72, experts=(6, 3),
+           files={"config.json": {"scoring_func": "sigmoid", "first_k_dense_replace": 1}},
+           tensors=SHARP | {"correction_bias": (0.0, 0.1)}, changes=PLAIN_CHANGES | {"num_experts_per_tok": 2, "routed_scaling_factor": 1.2,
+           "norm_topk_prob": False, "sliding_window": 11, "n_group": 2, "topk_group": 3}),
+]
+
+
+# A layer of each kind: a delta net with a dense MLP, latent attention, and a delta net with experts. The classes have no names of
+# their own for what the checkpoints on the Hub keep in `linear_attn_config`.
+KIMI = dict(rms_norm_eps=EPS, num_hidden_layers=4, num_key_value_heads=4, kv_lora_rank=24, qk_nope_head_dim=6, qk_rope_head_dim=8,
+            v_head_dim=10, q_lora_rank=None, linear_num_heads=4, linear_head_dim=12, linear_conv_kernel_dim=3, num_local_experts=6,
+            num_experts_per_tok=3, n_shared_experts=2, moe_intermediate_size=12, routed_scaling_factor=1.7, n_group=1, topk_group=1,
+            norm_topk_prob=True, experts_implementation="eager",
+            layer_types=["linear_attention", "full_attention", "linear_attention", "full_attention"],
+            mlp_layer_types=["dense", "sparse", "sparse", "sparse"])
+KIMI_CONFIG = dict(linear_num_heads=None, linear_head_dim=None, linear_conv_kernel_dim=None, first_k_dense_replace=1, moe_router_activation_func="sigmoid", mla_use_nope=True,
+                   linear_attn_config={"full_attn_layers": [2, 4], "kda_layers": [1, 3], "head_dim": 12, "num_heads": 4, "short_conv_kernel_size": 3})
+
+FAMILIES += [
+    Family("kimi-linear", "kimi-linear", "KimiLinear", sizes(**KIMI), seed=71, experts=(6, 3),
+           tensors=LATENT_TENSORS | {"f_a_proj": (0.0, 0.3), "f_b_proj": (0.0, 0.5), "q_conv1d": (0.0, 0.5)},
+           files={"config.json": KIMI_CONFIG}, renames={r"\.block_sparse_moe\.(gate|up|down)_proj\.": r".mlp.\1_proj."},
+           changes={"rms_norm_eps": 2 * EPS, "num_experts_per_tok": 2, "routed_scaling_factor": 1.4, "norm_topk_prob": False}),
+]
+
 
 def configuration(row, **other):
+    if row.cls in own_models.CLASSES:
+        return own_models.CLASSES[row.cls][0](**(row.fields | other))
     if row.around:
         text = row.fields | other
         outer = {k: text[k] for k in ("tie_word_embeddings", "attn_implementation", "dtype")}
@@ -413,6 +471,8 @@ def configuration(row, **other):
 
 def empty(row, **other):
     torch.manual_seed(0)
+    if row.cls in own_models.CLASSES:
+        return own_models.CLASSES[row.cls][1](configuration(row, **other)).eval()
     more = {"add_pooling_layer": False} if row.cls in ("Bert", "NomicBert") and row.head == "Model" else {}
     kind = "ForConditionalGeneration" if row.around else row.head
     return getattr(transformers, row.cls + kind)(configuration(row, **other), **more).eval()
@@ -482,9 +542,52 @@ def mutants(row, model, logits):
         yield name, logits(other)
 
 
+def closest_choice(run):
+    """The smallest ratio of the score of the last block that an indexer chooses to that of the first one left out: far enough
+    from 1 for an implementation that rounds otherwise to choose the same. Of equal scores transformers chooses any."""
+    ratios, topk = [float("inf")], torch.Tensor.topk
+
+    def look(scores, k, *more, **named):
+        if scores.ndim == 1 and k < len(scores):
+            best = scores.sort(descending=True).values
+            ratios.append(float(best[k - 1] / best[k]) if best[k] > 0 else float("inf") if best[k - 1] > 0 else 0.0)
+        return topk(scores, k, *more, **named)
+
+    torch.Tensor.topk = look
+    try:
+        run()
+    finally:
+        torch.Tensor.topk = topk
+    return min(ratios)
+
+
 def altered(fields, more):
     """Fields with others added, or removed where those are None."""
     return {k: v for k, v in (fields | more).items() if k not in more or v is not None}
+
+
+def with_pooler(cls):
+    """The converter's filter of tensors, which keeps the pooler of BERT under the name of RoBERTa's."""
+    def filter_tensors(_, item):
+        name, tensor = item
+        return cls.filter_tensors((name.replace("bert.pooler.dense", "classifier.dense"), tensor))
+    return classmethod(filter_tensors)
+
+
+def sum_biases(model):
+    """(name, tensor) of the bias behind the sum of each layer's experts, which the converter leaves out."""
+    for name, p in model.named_parameters():
+        if name.endswith("experts.bias"):
+            yield f"blk.{name.split('.')[2]}.ffn_down.bias", p.detach()
+def save(row, model, folder):
+    """Saves a model with the names of tensors that checkpoints on the Hub have."""
+    model.save_pretrained(folder)
+    if row and row.renames:
+        path = Path(folder) / "model.safetensors"
+        tensors = load_file(path)
+        for pattern, name in row.renames.items():
+            tensors = {re.sub(pattern, name, k): v for k, v in tensors.items()}
+        save_file(tensors, path, metadata={"format": "pt"})
 
 
 def write_gguf(path, row, model, llama_cpp, add_vocabulary):
@@ -495,7 +598,7 @@ def write_gguf(path, row, model, llama_cpp, add_vocabulary):
     conversion = importlib.import_module("conversion")
     base = importlib.import_module("conversion.base")
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stderr(io.StringIO()):
-        model.save_pretrained(folder)
+        save(row, model, folder)
         if row.arch.startswith("gemma"):    # whose converter counts the tokens
             count = {"model": {"vocab": {str(i): i for i in range(model.config.vocab_size)}}, "added_tokens": []}
             (Path(folder) / "tokenizer.json").write_text(json.dumps(count))
@@ -513,9 +616,14 @@ def write_gguf(path, row, model, llama_cpp, add_vocabulary):
             if row.head != "ForCausalLM" and "type_vocab_size" in row.fields:
                 self.gguf_writer.add_token_type_count(row.fields["type_vocab_size"])
         mended = {"modify_tensors": with_norms_of_heads(cls)} if row.cls == "StableLm" else {}
+        if row.name == "bert-classifier":
+            mended["filter_tensors"] = with_pooler(cls)
+        if row.cls == "NomicBertMoe":
+            mended["generate_extra_tensors"] = lambda self: sum_biases(model)
         cls = type(cls.__name__, (cls,), {"set_vocab": set_vocab, "model_arch": cls.model_arch, "no_mtp": True} | mended)
         with torch.inference_mode():
-            converter = cls(Path(folder), gguf.LlamaFileType.ALL_F32, path, model_name=f"{row.name}-tiny-random")
+            dense = {"sentence_transformers_dense_modules": True} if row.cls == "EmbeddingGemma" else {}
+            converter = cls(Path(folder), gguf.LlamaFileType.ALL_F32, path, model_name=f"{row.name}-tiny-random", **dense)
             converter.hparams |= row.hparams
             converter.write()
 

@@ -565,6 +565,8 @@ def write_family(a, row):
         if a.check:
             moved, label = min((nmse(got, want), label) for label, got in families.mutants(row, model, lambda m: results_of(row, m, tokens)))
             assert moved > MOVED, f"{row.name}: {label} {moved} does not show"
+            call = families.closest_choice(lambda: results_of(row, model, tokens))
+            assert call > CALL, f"{row.name}: a choice of blocks by a factor of {call}"
             print(f"{row.name:18} weakest mutation: {label} {moved:.1e}")
     entry = {"name": row.name, "arch": row.arch, "gguf": f"{row.name}.gguf", "logits": f"{row.name}.logits",
              "n_tokens": row.n_tokens, "nmse": row.nmse, "tokens": tokens}

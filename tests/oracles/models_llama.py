@@ -23,6 +23,7 @@ WHY = {
     "qwen35moe": "it takes values to be as wide as keys",
     "qwen3next": "it takes values to be as wide as keys",
     **dict.fromkeys(("qwen4exp-streams", "qwen4exp-ngrams"), "it takes values to be as wide as keys"),
+    "kimi-linear": "it keeps queries and keys of delta nets from zero by the eps of norms",
     "lfm3": "it does not know this architecture",
     "falcon-mamba": "it wants a bias of the convolution",
     "dots1": "it wants as many heads of keys as of queries",

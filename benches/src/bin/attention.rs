@@ -7,7 +7,9 @@
 //! keys and values per second. All for each of these types if none is given.
 
 use atta_benches::seconds;
-use atta_kernels::{Attention, AttnRow, AttnScratch, Kernels, KvElem, KvLayer, Pool};
+use atta_kernels::{
+    Attention, AttnRow, AttnScratch, Kernels, KvElem, KvLayer, KvRole, KvRows, Pool,
+};
 use std::num::NonZeroUsize;
 
 /// Positions per KV block, as in the engine.
@@ -60,7 +62,16 @@ struct Case {
 impl Case {
     /// Bytes of the keys, or values, of a block.
     fn matrix_bytes(self) -> usize {
-        BLOCK_LEN * self.shape.n_kv_heads * self.elem.row_bytes(self.shape.d_head)
+        BLOCK_LEN * self.shape.n_kv_heads * self.rows(KvRole::Key).row_bytes()
+    }
+
+    /// How keys or values are stored; both take as many bytes, as no head is wider than 128.
+    fn rows(self, role: KvRole) -> KvRows {
+        KvRows {
+            elem: self.elem,
+            role,
+            d: self.shape.d_head,
+        }
     }
 
     /// Keys and values of the last layer; the layers lie behind each other in each block, as in the
@@ -85,6 +96,7 @@ impl Case {
             d_head,
             k_elem,
             v_elem,
+            value_from: None,
         }
     }
 
@@ -93,11 +105,20 @@ impl Case {
     fn arena(self, k: Kernels, n_ctx: usize, n_layers: usize) -> Vec<u8> {
         let mut block = vec![0; 2 * self.matrix_bytes()];
         let d = self.shape.d_head;
-        for (i, row) in block.chunks_exact_mut(self.elem.row_bytes(d)).enumerate() {
-            let x: Vec<f32> = (0..d)
-                .map(|j| ((i * 31 + j * 17) % 29) as f32 * 0.1 - 1.4)
-                .collect();
-            k.store_kv(&x, self.elem, row);
+        for (i, head) in block
+            .chunks_exact_mut(BLOCK_LEN * self.rows(KvRole::Key).row_bytes())
+            .enumerate()
+        {
+            let role = match i < self.shape.n_kv_heads {
+                true => KvRole::Key,
+                false => KvRole::Value,
+            };
+            for p in 0..BLOCK_LEN {
+                let x: Vec<f32> = (0..d)
+                    .map(|j| (((i * BLOCK_LEN + p) * 31 + j * 17) % 29) as f32 * 0.1 - 1.4)
+                    .collect();
+                k.store_kv(&x, self.rows(role), p, head);
+            }
         }
         block.repeat(n_layers * n_ctx.div_ceil(BLOCK_LEN))
     }
@@ -127,9 +148,11 @@ impl Case {
                 let out = &mut out[..];
                 let scratch = &mut scratch;
                 let rows = &|t| AttnRow {
+                    chosen: None,
                     blocks: &blocks,
                     first: 0,
                     last: n_ctx - n_rows + t,
+                    pos: n_ctx - n_rows + t,
                 };
                 let q = &q;
                 let softcap = None;
@@ -143,6 +166,7 @@ impl Case {
                         n_heads,
                         scale,
                         softcap,
+                        slopes: None,
                         sinks,
                         out,
                         scratch,

@@ -5,14 +5,22 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Prefill that is faster shows no progress.
+/// Prefill that is faster shows no progress, unless its prompt is long.
 const DELAY: Duration = Duration::from_millis(300);
+
+/// Tokens of a prompt whose bar is shown from the start: the first batch may take long.
+const LONG_PROMPT: usize = 256;
+
+/// Characters of the bar.
+const BAR_CHARS: usize = 16;
 
 /// The progress line.
 pub(crate) struct Progress {
     enabled: bool,
     shown: bool,
     start: Instant,
+    /// When the prompt began to be evaluated, and its tokens that were done then.
+    prompt: Option<(Instant, usize)>,
 }
 
 impl Progress {
@@ -21,13 +29,17 @@ impl Progress {
             enabled: io::stderr().is_terminal(),
             shown: false,
             start: Instant::now(),
+            prompt: None,
         }
     }
 
-    /// Shows how many tokens of the prompt are evaluated, once that takes a while.
+    /// Shows how many tokens of the prompt are evaluated, how fast, and the time left: from the
+    /// start if the prompt is long, else once it takes a while.
     pub(crate) fn prompt(&mut self, done: usize, total: usize) {
-        if done > 0 && done < total && self.start.elapsed() >= DELAY {
-            self.busy(|| format!("reading the prompt: {done} of {total} tokens"));
+        let (start, n_before) = *self.prompt.get_or_insert((Instant::now(), done));
+        let is_slow = done > n_before && self.start.elapsed() >= DELAY;
+        if done < total && (is_slow || total - n_before >= LONG_PROMPT) {
+            self.busy(|| prompt_line(done, total, done - n_before, start.elapsed()));
         }
     }
 
@@ -52,8 +64,62 @@ impl Progress {
     }
 }
 
+/// A bar, tokens done of all, the rate of the `n` tokens that took `time`, and the time left.
+fn prompt_line(done: usize, total: usize, n: usize, time: Duration) -> String {
+    let filled = BAR_CHARS * done / total.max(1);
+    let bar = "#".repeat(filled) + &"-".repeat(BAR_CHARS - filled);
+    let line = format!("prompt [{bar}] {done} of {total} tokens");
+    if n == 0 {
+        return line;
+    }
+    let rate = n as f64 / time.as_secs_f64().max(1e-9);
+    let left = Duration::from_secs_f64(((total - done) as f64 / rate).min(1e9));
+    let rate = if rate < 10.0 {
+        format!("{rate:.1}")
+    } else {
+        format!("{rate:.0}")
+    };
+    format!("{line}, {rate} tokens/s, {} left", spoken(left))
+}
+
+/// A time in its two largest units.
+pub(crate) fn spoken(time: Duration) -> String {
+    let seconds = time.as_secs();
+    match seconds {
+        0..60 => format!("{seconds} s"),
+        60..3600 => format!("{} min {} s", seconds / 60, seconds % 60),
+        _ => format!("{} h {} min", seconds / 3600, seconds / 60 % 60),
+    }
+}
+
 impl Drop for Progress {
     fn drop(&mut self) {
         self.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_spoken_in_two_units() {
+        let spoken = [5, 65, 3700].map(|s| spoken(Duration::from_secs(s)));
+        assert_eq!(spoken, ["5 s", "1 min 5 s", "1 h 1 min"]);
+    }
+
+    #[test]
+    fn the_line_of_a_prompt_has_its_rate_and_the_time_left_and_fits_a_terminal() {
+        assert_eq!(
+            prompt_line(1024, 4096, 512, Duration::from_secs(16)),
+            "prompt [####------------] 1024 of 4096 tokens, 32 tokens/s, 1 min 36 s left"
+        );
+        assert_eq!(
+            prompt_line(0, 300, 0, Duration::ZERO),
+            "prompt [----------------] 0 of 300 tokens"
+        );
+        let slow = prompt_line(99_999, 131_072, 512, Duration::from_secs(100));
+        assert!(slow.ends_with("5.1 tokens/s, 1 h 41 min left"), "{slow}");
+        assert!(slow.len() <= 80, "{slow}");
     }
 }

@@ -3,16 +3,30 @@
 //! A [`Ring`] is an executor. The coordinator embeds tokens and may run the first layers; each
 //! stage runs a range of the others and passes rows on; the last one returns rows to the
 //! coordinator, which computes logits. [`wire`] is the bytes, [`core`] the protocol without input or
-//! output, [`Stage`] computes. The crate opens no connection: stages run in threads of this process
+//! output, [`Stage`] computes. [`plan`] decides which machine runs which layers, [`part`] holds the
+//! share of a model file that a machine needs, [`key`] makes the identities of a cluster,
+//! `control` (feature `zenoh`) knows its members, and [`lane::tcp`] carries frames between
+//! machines. No node joins the last two to a stage yet: stages run in threads of this process
 //! ([`RingBackend`]), or in a simulator.
 
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "zenoh")]
 pub mod control;
 pub mod core;
+pub mod key;
 pub mod lane;
+pub mod part;
+pub mod plan;
 pub mod wire;
 
+mod backend;
 mod history;
+mod ring;
+mod stage;
 
+pub use backend::{Cut, RingBackend, RingPlan};
 pub use history::{History, RebuildStep};
+pub use lane::{Lane, ThreadLane};
+pub use ring::{Ring, RingParts};
+pub use stage::Stage;

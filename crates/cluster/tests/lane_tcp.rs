@@ -8,14 +8,11 @@ use std::{
 };
 
 use atta_cluster::{
+    key::ClusterKey,
     lane::tcp::{Acceptor, FrameSender, FrameSink, Hello, LaneSecret, Listener, SendError},
     wire::{Dtype, Frame, FrameKind, Header, Limits, Run},
 };
-use rustls::{
-    ClientConfig, ClientConnection, RootCertStore, ServerConfig, StreamOwned,
-    pki_types::{CertificateDer, PrivateKeyDer},
-    server::WebPkiClientVerifier,
-};
+use rustls::{ClientConfig, ClientConnection, ServerConfig, StreamOwned, pki_types::ServerName};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 const HELLO: Hello = Hello {
@@ -57,40 +54,17 @@ impl FrameSink for Sink {
     }
 }
 
-/// Both ends' configurations, of one authority.
-fn configs() -> (Arc<ClientConfig>, Arc<ServerConfig>) {
-    let ca_key = rcgen::KeyPair::generate_for(&rcgen::PKCS_ED25519).unwrap();
-    let mut params = rcgen::CertificateParams::new([]).unwrap();
-    params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
-    let ca = params.self_signed(&ca_key).unwrap();
-    let issuer = rcgen::Issuer::new(params, ca_key);
-    let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_ED25519).unwrap();
-    let params = rcgen::CertificateParams::new(["127.0.0.1".to_owned()]).unwrap();
-    let leaf = params.signed_by(&key, &issuer).unwrap();
-    let chain: Vec<CertificateDer<'static>> = vec![leaf.der().clone()];
-    let key = || PrivateKeyDer::try_from(key.serialize_der()).unwrap();
-    let mut roots = RootCertStore::empty();
-    roots.add(ca.der().clone()).unwrap();
-    let roots = Arc::new(roots);
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let verifier = WebPkiClientVerifier::builder_with_provider(roots.clone(), provider.clone());
-    let mut server = ServerConfig::builder_with_provider(provider.clone())
-        .with_protocol_versions(&[&rustls::version::TLS13])
-        .unwrap()
-        .with_client_cert_verifier(verifier.build().unwrap())
-        .with_single_cert(chain.clone(), key())
-        .unwrap();
-    server.send_tls13_tickets = 0;
-    let client = ClientConfig::builder_with_provider(provider)
-        .with_protocol_versions(&[&rustls::version::TLS13])
-        .unwrap()
-        .with_root_certificates(roots)
-        .with_client_auth_cert(chain, key())
-        .unwrap();
-    (Arc::new(client), Arc::new(server))
+/// Both ends' configurations, of one cluster, and the name of the end that listens.
+fn configs(key: u8) -> (Arc<ClientConfig>, ServerConfig, ServerName<'static>) {
+    let key = ClusterKey::from_bytes([key; 32]);
+    let sender = key.identity("sender").unwrap();
+    let receiver = key.identity("receiver").unwrap();
+    let name = sender.server_name("receiver").unwrap();
+    let client = Arc::new(sender.client_config().unwrap());
+    (client, receiver.server_config().unwrap(), name)
 }
 
-fn listener(tls: Arc<ServerConfig>) -> (Listener, mpsc::Receiver<Came>) {
+fn listener(tls: ServerConfig) -> (Listener, mpsc::Receiver<Came>) {
     let (sender, came) = mpsc::channel();
     let acceptor: Acceptor = Arc::new(move |hello: Hello| {
         let sink: Box<dyn FrameSink> = Box::new(Sink(sender.clone()));
@@ -132,10 +106,10 @@ fn next(came: &mpsc::Receiver<Came>) -> Came {
 
 #[test]
 fn frames_come_whole_and_in_order_and_then_the_end() {
-    let (client, server) = configs();
+    let (client, server, name) = configs(1);
     let (listener, came) = listener(server);
     let ended = Box::new(|error| panic!("{error}"));
-    let sender = FrameSender::dial(listener.address(), client, HELLO, ended).unwrap();
+    let sender = FrameSender::dial(listener.address(), client, name, HELLO, ended).unwrap();
     for batch in 2..40 {
         sender
             .send(&mut work(batch, 1 + 97 * (batch as u16 % 3)))
@@ -157,9 +131,10 @@ fn frames_come_whole_and_in_order_and_then_the_end() {
 
 #[test]
 fn a_connection_that_is_cut_is_noticed_on_both_sides() {
-    let (client, server) = configs();
+    let (client, server, name) = configs(1);
     let (listener, came) = listener(server);
-    let sender = FrameSender::dial(listener.address(), client, HELLO, Box::new(|_| {})).unwrap();
+    let sender =
+        FrameSender::dial(listener.address(), client, name, HELLO, Box::new(|_| {})).unwrap();
     sender.send(&mut work(2, 1)).unwrap();
     assert!(matches!(next(&came), Came::Frame(_)));
     sender.cut();
@@ -169,17 +144,21 @@ fn a_connection_that_is_cut_is_noticed_on_both_sides() {
 
 #[test]
 fn a_wrong_secret_and_a_stranger_end_without_a_frame() {
-    let (client, server) = configs();
-    let (stranger, _) = configs();
+    let (client, server, name) = configs(1);
+    let (stranger, _, other) = configs(2);
     let (listener, came) = listener(server);
     let wrong = Hello {
         secret: LaneSecret([8; 32]),
         ..HELLO
     };
-    for (tls, hello) in [(client, wrong), (stranger, HELLO)] {
+    for (tls, name, hello) in [
+        (client.clone(), name.clone(), wrong),
+        (stranger, name, HELLO),
+        (client, other, HELLO),
+    ] {
         let (reason, ended) = mpsc::channel();
         let tell = Box::new(move |error| reason.send(error).unwrap());
-        let Ok(sender) = FrameSender::dial(listener.address(), tls, hello, tell) else {
+        let Ok(sender) = FrameSender::dial(listener.address(), tls, name, hello, tell) else {
             continue;
         };
         let start = std::time::Instant::now();
@@ -195,7 +174,7 @@ fn a_wrong_secret_and_a_stranger_end_without_a_frame() {
 
 #[test]
 fn bytes_that_are_no_frame_end_the_connection_before_anything_is_allocated() {
-    let (client, server) = configs();
+    let (client, server, name) = configs(1);
     let (listener, came) = listener(server);
     let huge = {
         let mut bytes = Vec::new();
@@ -210,8 +189,7 @@ fn bytes_that_are_no_frame_end_the_connection_before_anything_is_allocated() {
         bytes
     };
     for bytes in [vec![0xa5; 64], huge] {
-        let name = listener.address().ip().into();
-        let conn = ClientConnection::new(Arc::clone(&client), name).unwrap();
+        let conn = ClientConnection::new(Arc::clone(&client), name.clone()).unwrap();
         let socket = TcpStream::connect(listener.address()).unwrap();
         let mut stream = StreamOwned::new(conn, socket);
         stream.write_all(&HELLO.to_bytes()).unwrap();
@@ -227,7 +205,7 @@ fn bytes_that_are_no_frame_end_the_connection_before_anything_is_allocated() {
 
 #[test]
 fn silent_connections_do_not_keep_others_out_for_long() {
-    let (client, server) = configs();
+    let (client, server, name) = configs(1);
     let (listener, came) = listener(server);
     let silent: Vec<_> = (0..8)
         .map(|_| TcpStream::connect(listener.address()).unwrap())
@@ -237,7 +215,7 @@ fn silent_connections_do_not_keep_others_out_for_long() {
         assert!(start.elapsed() < PATIENCE, "nothing gets in");
         let ended = Box::new(|_| {});
         let tls = Arc::clone(&client);
-        if let Ok(sender) = FrameSender::dial(listener.address(), tls, HELLO, ended) {
+        if let Ok(sender) = FrameSender::dial(listener.address(), tls, name.clone(), HELLO, ended) {
             let _ = sender.send(&mut work(2, 1));
             if let Ok(Came::Frame(_)) = came.recv_timeout(Duration::from_millis(200)) {
                 break;

@@ -7,44 +7,22 @@ use std::{
     time::{Duration, Instant},
 };
 
-use atta_cluster::control::{Change, Control, ControlError, Network, NodeName, ZenohControl};
+use atta_cluster::{
+    control::{Change, Control, ControlError, Network, NodeName, ZenohControl},
+    key::ClusterKey,
+};
 
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The authority of a cluster, and what it signs.
-struct Authority {
-    certificate: rcgen::Certificate,
-    issuer: rcgen::Issuer<'static, rcgen::KeyPair>,
-}
-
-impl Authority {
-    fn new() -> Self {
-        let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_ED25519).unwrap();
-        let mut params = rcgen::CertificateParams::new([]).unwrap();
-        params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
-        let certificate = params.self_signed(&key).unwrap();
-        let issuer = rcgen::Issuer::new(params, key);
-        Self {
-            certificate,
-            issuer,
-        }
-    }
-
-    fn network(&self, name: &str, peers: &[SocketAddr]) -> Network {
-        let key = rcgen::KeyPair::generate_for(&rcgen::PKCS_ED25519).unwrap();
-        let params = rcgen::CertificateParams::new([name.to_owned()]).unwrap();
-        let certificate = params.signed_by(&key, &self.issuer).unwrap();
-        Network {
-            cluster: "c0ffee".to_owned(),
-            name: NodeName::new(name).unwrap(),
-            listen: vec![SocketAddr::from(([127, 0, 0, 1], free_port()))],
-            peers: peers.to_vec(),
-            discovers: false,
-            lease: Duration::from_secs(1),
-            authority: self.certificate.pem(),
-            certificate: certificate.pem(),
-            key: key.serialize_pem(),
-        }
+/// A node of the cluster with this key.
+fn network(key: u8, name: &str, peers: &[SocketAddr]) -> Network {
+    let key = ClusterKey::from_bytes([key; 32]);
+    Network {
+        identity: key.identity(name).unwrap(),
+        listen: vec![SocketAddr::from(([127, 0, 0, 1], free_port()))],
+        peers: peers.to_vec(),
+        discovers: false,
+        lease: Duration::from_secs(1),
     }
 }
 
@@ -68,9 +46,8 @@ fn names(control: &ZenohControl) -> Vec<String> {
 
 #[test]
 fn nodes_find_ask_and_miss_each_other() {
-    let authority = Authority::new();
-    let first = authority.network("first", &[]);
-    let second = authority.network("second", &first.listen);
+    let first = network(1, "first", &[]);
+    let second = network(1, "second", &first.listen);
     let [a, b] = [&first, &second].map(|network| ZenohControl::open(network).unwrap());
     let (changes, seen) = mpsc::channel();
     a.watch(Box::new(move |change| changes.send(change).unwrap()))
@@ -111,22 +88,21 @@ fn nodes_find_ask_and_miss_each_other() {
 
 #[test]
 fn a_name_is_given_once() {
-    let authority = Authority::new();
-    let first = authority.network("pi", &[]);
+    let first = network(1, "pi", &[]);
     let a = ZenohControl::open(&first).unwrap();
     a.announce().unwrap();
-    let b = ZenohControl::open(&authority.network("pi", &first.listen)).unwrap();
+    let b = ZenohControl::open(&network(1, "pi", &first.listen)).unwrap();
     wait_for("the second sees the first", || names(&b) == ["pi"]);
     assert!(matches!(b.announce(), Err(ControlError::Taken(_))));
 }
 
 #[test]
 fn a_stranger_is_not_let_in() {
-    let first = Authority::new().network("first", &[]);
+    let first = network(2, "first", &[]);
     let a = ZenohControl::open(&first).unwrap();
     a.answer(Box::new(<[u8]>::to_vec)).unwrap();
     a.announce().unwrap();
-    let stranger = ZenohControl::open(&Authority::new().network("other", &first.listen)).unwrap();
+    let stranger = ZenohControl::open(&network(3, "other", &first.listen)).unwrap();
     stranger.announce().unwrap();
     let to = NodeName::new("first").unwrap();
     let answer = stranger.ask(&to, b"?", Duration::from_secs(2));
@@ -136,4 +112,14 @@ fn a_stranger_is_not_let_in() {
     );
     assert_eq!(names(&a), ["first"]);
     assert_eq!(names(&stranger), ["other"]);
+}
+
+#[test]
+fn names_are_those_of_nodes() {
+    for name in ["a", "pi1", "old-pc-2"] {
+        assert_eq!(NodeName::new(name).unwrap().as_str(), name);
+    }
+    for name in ["", "-a", "Pi", "a/b", "a*", "pi 1"] {
+        assert!(NodeName::new(name).is_err(), "{name}");
+    }
 }

@@ -357,13 +357,15 @@ fn category(name: &str, n_dims: usize) -> TensorCategory {
 
 /// Names of tensors that are never quantized, as in llama.cpp: routers, positions, short
 /// convolutions, small matrices that its kernels need in floats, and parts of image encoders.
-const KEPT: [&str; 31] = [
+const KEPT: [&str; 33] = [
     "_norm.weight",
     "ffn_gate_inp",
     "ssm_conv1d",
     "shortconv.conv.weight",
     "altup",
     "laurel",
+    "indexer.q_proj.weight",
+    "indexer.k_proj.weight",
     "per_layer_model_proj",
     "token_types.weight",
     "attn_rel_b.weight",

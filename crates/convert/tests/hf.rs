@@ -119,11 +119,16 @@ fn all_that_keeps_a_directory_from_being_converted_is_listed() {
 
 /// A Qwen4Exp whose configuration has another text in one place.
 fn altered_qwen4exp(from: &str, to: &str) -> Checkpoint {
+    altered("qwen4exp-ngrams.bf16", from, to)
+}
+
+/// A checkpoint whose configuration has another text in one place.
+fn altered(row: &str, from: &str, to: &str) -> Checkpoint {
     let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/convert");
-    let own = own.join("qwen4exp-ngrams.bf16");
+    let own = own.join(row);
     let config = std::fs::read_to_string(own.join("config.json")).unwrap();
     assert!(config.contains(from), "{from}");
-    let name = format!("atta-qwen4exp-{}-{}", to.len(), std::process::id());
+    let name = format!("atta-{row}-{}-{}", to.len(), std::process::id());
     let folder = std::env::temp_dir().join(name);
     std::fs::create_dir_all(&folder).unwrap();
     std::fs::write(folder.join("config.json"), config.replace(from, to)).unwrap();
@@ -132,6 +137,18 @@ fn altered_qwen4exp(from: &str, to: &str) -> Checkpoint {
     let got = converted(&folder);
     std::fs::remove_dir_all(&folder).unwrap();
     got
+}
+
+#[test]
+fn kimi_linear_as_transformers_saves_it_is_the_same_model() {
+    let row = "kimi-linear.bf16";
+    let usual = altered(row, "{", "{");
+    // Of two fields of one name the later one is read.
+    let end = "\"short_conv_kernel_size\": 3\n }";
+    let sizes = r#""linear_num_heads": 4, "linear_head_dim": 12, "linear_conv_kernel_dim": 3"#;
+    let saved = format!("{end}, \"linear_attn_config\": null, {sizes}");
+    let saved = altered(row, end, &saved);
+    assert_eq!(spec_of(&saved), spec_of(&usual));
 }
 
 #[test]
@@ -167,6 +184,7 @@ fn what_is_converted_runs() {
         let logits = match model.spec().head.outputs {
             Outputs::Logits => oracle::logits(&model, tokens),
             Outputs::Hidden => oracle::normed(&model, tokens),
+            Outputs::Dense(_) => oracle::dense(&model, tokens),
             Outputs::Scores(_) => oracle::scores(&model, tokens, golden.first_of_second),
         };
         let logits = logits.unwrap();
@@ -339,8 +357,10 @@ fn same_tensors(row: &Path, golden: &Golden, got: &Checkpoint) {
             || tensor.name.ends_with("_exps.bias");
         let tables = ["position_embd.weight", "token_types.weight"];
         // The head of a classifier is multiplied once per text.
-        let is_kept =
-            is_kept || tables.contains(&tensor.name.as_str()) || tensor.name.starts_with("cls.");
+        let of_text = ["cls.", "dense_"];
+        let is_kept = is_kept
+            || tables.contains(&tensor.name.as_str())
+            || of_text.iter().any(|head| tensor.name.starts_with(head));
         let ty = if is_rounded(row) && !is_kept {
             TensorType::BF16
         } else {

@@ -238,7 +238,9 @@ impl Engine {
     pub(crate) fn check_writes(&self) -> Result<(), Error> {
         match self.spec().head.outputs {
             Outputs::Logits => Ok(()),
-            Outputs::Hidden | Outputs::Scores(_) => Err(atta_model::Error::NoLogits.into()),
+            Outputs::Hidden | Outputs::Dense(_) | Outputs::Scores(_) => {
+                Err(atta_model::Error::NoLogits.into())
+            }
         }
     }
 

@@ -112,6 +112,10 @@ pub enum Error {
         "the session has evicted {0} tokens to shift its context, so that its state cannot be exported"
     )]
     Shifted(usize),
+    /// An export of a session with positions that were filled in for a measurement.
+    #[cfg(feature = "cache")]
+    #[error("a part of this session was filled in and is the state of no text")]
+    Filled,
     /// A context too short for context shifts.
     #[error("a window of {n_ctx} tokens that keeps the first {n_keep}, expected at least {min}")]
     ShortWindow {

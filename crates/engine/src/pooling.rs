@@ -4,7 +4,7 @@
 //! Knows no sequence and no batch. The one idea: f64 sums in position order make the result
 //! independent of chunking. The embedding is scaled to length 1, so a sum serves as a mean.
 
-use atta_model::spec::Outputs;
+use atta_model::spec::{Outputs, ScoreInput};
 
 use crate::{Engine, Error, text::Text, tokenizer::Special};
 
@@ -17,7 +17,7 @@ pub enum Pooling {
     Cls,
     /// The last token, which of a decoder's alone depends on the whole text.
     Last,
-    /// No vector, but the scores that a reranker computes from the first token.
+    /// No vector, but the scores that a reranker computes from the first token or from the mean.
     Rank,
 }
 
@@ -77,6 +77,14 @@ impl Engine {
         text
     }
 
+    /// Width of the vectors of texts: `d_model`, or that of dense modules.
+    pub fn d_vector(&self) -> usize {
+        match self.spec().head.outputs {
+            Outputs::Dense(dense) => dense.d_out,
+            Outputs::Logits | Outputs::Hidden | Outputs::Scores(_) => self.spec().d_model,
+        }
+    }
+
     /// Whether the model scores texts.
     pub fn is_reranker(&self) -> bool {
         matches!(self.spec().head.outputs, Outputs::Scores(_))
@@ -94,27 +102,42 @@ impl Engine {
 /// The pooled hidden states of one text so far.
 pub(crate) struct Pooled {
     pooling: Pooling,
+    /// What a reranker reads.
+    score_input: ScoreInput,
     /// Sums, `[d_model]`; empty before the first hidden state.
     sums: Vec<f64>,
+    /// Hidden states in the sums.
+    n: usize,
     /// The last hidden state after the norm, `[d_model]`.
     normed: Vec<f32>,
-    /// The scores of a reranker.
-    scores: Vec<f32>,
+    /// The result, which is not a sum: the scores of a reranker, or the vector of dense modules.
+    result: Option<Vec<f32>>,
 }
 
 impl Pooled {
     pub(crate) fn new(pooling: Pooling) -> Self {
         Self {
             pooling,
+            score_input: ScoreInput::First,
             sums: Vec::new(),
+            n: 0,
             normed: Vec::new(),
-            scores: Vec::new(),
+            result: None,
+        }
+    }
+
+    /// Prepares for a model.
+    pub(crate) fn of_model(&mut self, engine: &Engine) {
+        if let Outputs::Scores(head) = engine.spec().head.outputs {
+            self.score_input = head.reads;
         }
     }
 
     /// Starts over, since the text is evaluated again.
     pub(crate) fn restart(&mut self) {
         self.sums.clear();
+        self.n = 0;
+        self.result = None;
     }
 
     /// Whether the text may start from a cached prefix: only its end is pooled.
@@ -126,6 +149,7 @@ impl Pooled {
     pub(crate) fn wants(&self, pos: usize, n: usize) -> bool {
         match self.pooling {
             Pooling::Mean => true,
+            Pooling::Rank if self.score_input == ScoreInput::Mean => true,
             Pooling::Cls | Pooling::Rank => pos == 0,
             Pooling::Last => pos + 1 == n,
         }
@@ -136,10 +160,6 @@ impl Pooled {
     /// # Errors
     /// A model without scores that are asked for.
     pub(crate) fn add(&mut self, engine: &Engine, hidden: &[f32]) -> Result<(), Error> {
-        if self.pooling == Pooling::Rank {
-            self.scores = engine.model().scores(engine.kernels(), hidden)?;
-            return Ok(());
-        }
         self.sums.resize(hidden.len(), 0.0);
         self.normed.resize(hidden.len(), 0.0);
         engine
@@ -149,18 +169,43 @@ impl Pooled {
             .iter_mut()
             .zip(&self.normed)
             .for_each(|(sum, &x)| *sum += f64::from(x));
+        self.n += 1;
         Ok(())
     }
 
-    /// The embedding, `[d_model]`, of length 1 unless it is 0; or the scores, as they are.
-    pub(crate) fn vector(&self) -> Vec<f32> {
-        if self.pooling == Pooling::Rank {
-            return self.scores.clone();
-        }
-        let length = self.sums.iter().map(|x| x * x).sum::<f64>().sqrt();
-        let scale = if length > 0.0 { 1.0 / length } else { 0.0 };
-        self.sums.iter().map(|x| (x * scale) as f32).collect()
+    /// Computes the result from the pooled hidden states, once all are added.
+    ///
+    /// # Errors
+    /// Scores of a model that computes none.
+    pub(crate) fn finish(&mut self, engine: &Engine) -> Result<(), Error> {
+        let n = self.n.max(1) as f64;
+        let mean = || -> Vec<f32> { self.sums.iter().map(|sum| (sum / n) as f32).collect() };
+        let model = engine.model();
+        self.result = match (self.pooling, engine.spec().head.outputs) {
+            (Pooling::Rank, _) => Some(model.scores(engine.kernels(), &mean())?),
+            (_, Outputs::Dense(_)) => Some(of_length_1(
+                model.dense(&mean()).iter().map(|&x| f64::from(x)),
+            )),
+            _ => None,
+        };
+        Ok(())
     }
+
+    /// The embedding, `[d_model]` or as wide as dense modules make it, of length 1 unless it is 0;
+    /// or the scores, as they are.
+    pub(crate) fn vector(&self) -> Vec<f32> {
+        match &self.result {
+            Some(result) => result.clone(),
+            None => of_length_1(self.sums.iter().copied()),
+        }
+    }
+}
+
+/// A vector scaled to length 1, unless it is 0.
+fn of_length_1(x: impl Iterator<Item = f64> + Clone) -> Vec<f32> {
+    let length = x.clone().map(|x| x * x).sum::<f64>().sqrt();
+    let scale = if length > 0.0 { 1.0 / length } else { 0.0 };
+    x.map(|x| (x * scale) as f32).collect()
 }
 
 #[cfg(test)]

@@ -153,6 +153,8 @@ pub struct Session {
     /// Positions that each context shift evicts; `None` without shifts.
     evicted_range: Option<Range<usize>>,
     tokens: Vec<u32>,
+    /// Tokens up to here may have been filled in and are of no text; 0 where all are.
+    n_filled: usize,
     /// Evicted tokens, all behind the first `evicted_range.start`.
     n_evicted: usize,
     /// Tokens whose state is in the prompt cache; 0 without one.
@@ -207,6 +209,7 @@ impl Session {
             n_batch: planned.n_batch,
             evicted_range,
             tokens: Vec::with_capacity(n_ctx),
+            n_filled: 0,
             n_evicted: 0,
             n_saved: 0,
             batch: Batch::default(),
@@ -237,6 +240,7 @@ impl Session {
             n_batch: self.n_batch,
             evicted_range: self.evicted_range.clone(),
             tokens,
+            n_filled: self.n_filled,
             n_evicted: self.n_evicted,
             n_saved: self.n_saved,
             batch: Batch::default(),
@@ -342,6 +346,30 @@ impl Session {
         Ok(())
     }
 
+    /// Appends `n` positions without computing them: for measurements of speed behind a long
+    /// context. They count as tokens of id 0, but no prompt continues them, and the session is
+    /// neither saved nor exported until they are removed.
+    ///
+    /// # Errors
+    /// [`Error::PromptTooLong`]; [`Error::Step`] with [`atta_model::Error::NoFill`] of an executor
+    /// that cannot.
+    pub fn fill(&mut self, n: usize) -> Result<(), Error> {
+        self.check_room(n)?;
+        self.executor().fill(self.seq, n)?;
+        self.tokens.resize(self.tokens.len() + n, 0);
+        if n > 0 {
+            self.n_filled = self.tokens.len();
+            self.last = None;
+        }
+        Ok(())
+    }
+
+    /// The end of the positions that [`fill`](Self::fill) appended; 0 without any.
+    #[cfg(feature = "cache")]
+    pub(crate) fn n_filled(&self) -> usize {
+        self.n_filled
+    }
+
     /// The logits after the last token, `[n_vocab]`; `None` before the first token, and after
     /// [`truncate`](Self::truncate) has removed tokens.
     pub fn logits(&self) -> Option<&[f32]> {
@@ -420,6 +448,7 @@ impl Session {
             }
             self.tokens.truncate(left + self.n_evicted);
             self.n_saved = self.n_saved.min(self.tokens.len());
+            self.n_filled = self.n_filled.min(self.tokens.len());
             self.last = None;
         }
         Ok(self.tokens.len())
@@ -438,7 +467,8 @@ impl Session {
     }
 
     /// Truncates the session to its common prefix with `ids`, and returns the length of the prefix.
-    /// The last of `ids` is never part of it, so that appending the rest computes logits.
+    /// The last of `ids` is never part of it, so that appending the rest computes logits. Positions
+    /// that were [filled in](Self::fill) are a prefix of nothing.
     ///
     /// # Errors
     /// As [`truncate`](Self::truncate).
@@ -449,6 +479,7 @@ impl Session {
             .zip(ids)
             .take_while(|(a, b)| a == b)
             .count();
+        let same = if self.n_filled > 0 { 0 } else { same };
         self.truncate(same.min(ids.len().saturating_sub(1)))
     }
 
@@ -457,6 +488,7 @@ impl Session {
     pub(crate) fn set_tokens(&mut self, ids: &[u32]) {
         self.tokens.clear();
         self.tokens.extend_from_slice(ids);
+        self.n_filled = 0;
         self.n_evicted = 0;
         self.last = None;
     }

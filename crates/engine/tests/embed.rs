@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use atta_engine::{
-    EmbedOptions, Embedder, Engine, Error, GenerateOptions, Job, LoadOptions, Pooling,
+    EmbedOptions, Embedder, Engine, Error, GenerateOptions, Job, KvType, LoadOptions, Pooling,
     SessionOptions, Text,
 };
 
@@ -105,6 +105,58 @@ fn documents_have_scores_and_a_query_is_not_a_document() {
         engine.embed(&["a"], &options),
         Err(Error::Pooling(4))
     ));
+}
+
+/// The text of a golden, and what its oracle computes.
+fn golden(name: &str) -> (Text, Vec<f32>) {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/models");
+    let index = std::fs::read(folder.join("index.json")).unwrap();
+    let index: serde_json::Value = serde_json::from_slice(&index).unwrap();
+    let models = index["models"].as_array().unwrap();
+    let entry = models.iter().find(|entry| entry["name"] == name).unwrap();
+    let tokens = entry["tokens"].as_array().unwrap().iter();
+    let tokens: Vec<u32> = tokens.map(|id| id.as_u64().unwrap() as u32).collect();
+    let (first, second) = tokens.split_at(entry["first_of_second"].as_u64().unwrap() as usize);
+    let mut text = Text::default();
+    text.push_tokens(first);
+    if !second.is_empty() {
+        text.begin_second();
+        text.push_tokens(second);
+    }
+    let bytes = std::fs::read(folder.join(format!("{name}.logits"))).unwrap();
+    let (floats, _) = bytes.as_chunks();
+    (
+        text,
+        floats.iter().map(|x| f32::from_le_bytes(*x)).collect(),
+    )
+}
+
+#[test]
+fn heads_give_the_vectors_and_scores_of_their_oracles() {
+    for (name, pooling) in [
+        ("gemma-embedding-dense", None),
+        ("bert-classifier", Some(Pooling::Rank)),
+        ("modern-bert-reranker", Some(Pooling::Rank)),
+        ("modern-bert-classifier", Some(Pooling::Rank)),
+    ] {
+        let (text, mut want) = golden(name);
+        if pooling.is_none() {
+            let length = want.iter().map(|x| x * x).sum::<f32>().sqrt();
+            want.iter_mut().for_each(|x| *x /= length);
+        }
+        let mut options = options(128, pooling);
+        options.session.kv = KvType::F32;
+        let mut embedder = Embedder::new(&engine(name), &options).unwrap();
+        let other = Text::from(vec![1, 5, 7]);
+        let got = embedder.embed([other, text]).unwrap();
+        assert_eq!(got[1].len(), want.len(), "{name}");
+        for (got, want) in got[1].iter().zip(&want) {
+            assert!(
+                (got - want).abs() < 1e-4 * want.abs().max(0.1),
+                "{name}: {got} {want}"
+            );
+        }
+    }
 }
 
 #[test]

@@ -1,7 +1,8 @@
 //! The benchmark of one model on this machine: how fast a prompt is read and text is written.
 //!
-//! Tokens are arbitrary (speed does not depend on what they say). Every figure is a median over
-//! repetitions, after one warm-up that is not counted.
+//! Tokens are arbitrary (speed does not depend on what they say), and what is in the context before
+//! them is filled in rather than computed. Every figure is a median over repetitions, after one
+//! warm-up that is not counted.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -19,15 +20,20 @@ use atta_engine::{DEFAULT_N_BATCH, Engine, Error, Session, SessionOptions, Weigh
 const MIN_PROBE_BYTES: u64 = 64 << 20;
 const MAX_PROBE_BYTES: u64 = 512 << 20;
 
-/// The lengths to measure, and how often.
+/// Tokens of the warm-up in front of each measurement, at most: enough to bring weights and code
+/// into memory.
+const MAX_WARM_UP: usize = 512;
+
+/// The lengths to measure, and how often. Each prompt and each text is measured at each depth.
 #[derive(Clone, Debug)]
 pub struct BenchOptions {
-    /// Tokens of the prompt; 0: not measured.
-    pub n_prompt: usize,
-    /// Tokens generated; 0: not measured.
-    pub n_gen: usize,
-    /// Tokens that are in the context before either starts.
-    pub depth: usize,
+    /// Tokens of each prompt; 0: not measured.
+    pub n_prompts: Vec<usize>,
+    /// Tokens of each generated text; 0: not measured.
+    pub n_gens: Vec<usize>,
+    /// Tokens that are in the context before a measurement starts. They are filled in without
+    /// being computed, where the executor can.
+    pub depths: Vec<usize>,
     /// Repetitions, at least 1.
     pub n_reps: usize,
     /// The session to measure in; its context is made long enough.
@@ -37,34 +43,84 @@ pub struct BenchOptions {
 impl Default for BenchOptions {
     fn default() -> Self {
         Self {
-            n_prompt: 512,
-            n_gen: 128,
-            depth: 0,
+            n_prompts: vec![512],
+            n_gens: vec![128],
+            depths: vec![0],
             n_reps: 3,
             session: SessionOptions::default(),
         }
     }
 }
 
+/// What is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BenchKind {
+    /// Prefill: tokens in batches.
+    Prompt,
+    /// Decode: tokens one after another.
+    Text,
+}
+
+/// One measurement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BenchCase {
+    /// What is measured.
+    pub kind: BenchKind,
+    /// Its tokens, at least 1.
+    pub n: usize,
+    /// Tokens in front of them.
+    pub depth: usize,
+}
+
+impl BenchOptions {
+    /// All measurements: of each depth the prompts, then the texts.
+    pub fn cases(&self) -> Vec<BenchCase> {
+        let of_kind = |kind, ns: &[usize], depth| {
+            let ns = ns.iter().filter(|&&n| n > 0);
+            let cases = ns.map(|&n| BenchCase { kind, n, depth });
+            cases.collect::<Vec<_>>()
+        };
+        let of_depth = |&depth| {
+            [
+                of_kind(BenchKind::Prompt, &self.n_prompts, depth),
+                of_kind(BenchKind::Text, &self.n_gens, depth),
+            ]
+            .concat()
+        };
+        self.depths.iter().flat_map(of_depth).collect()
+    }
+
+    /// Positions that the longest measurement needs, at least 1.
+    pub fn n_positions(&self) -> usize {
+        let needed = |case: BenchCase| case.depth.saturating_add(case.n);
+        self.cases().into_iter().map(needed).max().unwrap_or(1)
+    }
+}
+
 /// The measurements.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BenchReport {
-    /// Prompt tokens per second, median; 0 if not measured.
-    pub prefill_tok_s: f64,
-    /// Generated tokens per second, median; 0 if not measured.
-    pub decode_tok_s: f64,
-    /// Where the time of reading the prompt went, sum of the repetitions.
-    pub prefill_split: TimeSplit,
-    /// Where the time of generating went, sum of the repetitions.
-    pub decode_split: TimeSplit,
+    /// In the order of [`BenchOptions::cases`].
+    pub rows: Vec<BenchRow>,
     /// What one token takes of weights at least.
     pub cost: MatmulCost,
-    /// Bytes of keys and values that a token of the text reads, on the mean.
-    pub state_bytes: f64,
     /// Bytes that this machine reads from memory per second, with as many threads.
     pub read_bytes_per_s: f64,
     /// Products of bytes that it adds up per second, with the same threads and instruction set.
     pub int8_mac_per_s: f64,
+}
+
+/// The result of one measurement.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BenchRow {
+    /// What was measured.
+    pub case: BenchCase,
+    /// Tokens per second, median.
+    pub tok_s: f64,
+    /// Where the time went, sum of the repetitions.
+    pub split: TimeSplit,
+    /// Bytes of keys and values that a token reads if it is computed alone, on the mean.
+    pub state_bytes: f64,
 }
 
 /// Seconds by what they were spent on.
@@ -82,15 +138,47 @@ pub struct TimeSplit {
     pub other_s: f64,
 }
 
-/// Measures prefill and decode.
+/// Measures prefill and decode. `on_case` is called before each case, with its index.
 ///
 /// # Errors
 /// A session that cannot be made, or a step that failed.
-pub fn bench(engine: &Engine, options: &BenchOptions) -> Result<BenchReport, Error> {
-    let needed = options
-        .depth
-        .saturating_add(options.n_prompt.max(options.n_gen).max(1));
-    let n_ctx = Some(options.session.n_ctx.unwrap_or(0).max(needed));
+pub fn bench(
+    engine: &Engine,
+    options: &BenchOptions,
+    mut on_case: impl FnMut(usize, BenchCase),
+) -> Result<BenchReport, Error> {
+    let mut bench = Bench::new(open(engine, options)?);
+    let mut rows = Vec::new();
+    for (i, case) in options.cases().into_iter().enumerate() {
+        on_case(i, case);
+        bench.once(&BenchCase {
+            n: case.n.min(MAX_WARM_UP),
+            ..case
+        })?;
+        let n_reps = options.n_reps.max(1);
+        let reps: Result<Vec<_>, Error> = (0..n_reps).map(|_| bench.once(&case)).collect();
+        let (mut times, splits): (Vec<_>, Vec<_>) = reps?.into_iter().unzip();
+        rows.push(BenchRow {
+            case,
+            tok_s: median_rate(case.n, &mut times),
+            split: splits
+                .into_iter()
+                .fold(TimeSplit::default(), TimeSplit::plus),
+            state_bytes: state_bytes(engine.spec(), options.session.kv, case.depth, case.n),
+        });
+    }
+    Ok(BenchReport {
+        rows,
+        cost: engine.model().matmul_cost(),
+        read_bytes_per_s: read_bandwidth(engine)?,
+        int8_mac_per_s: engine.kernels().int8_peak(engine.pool()),
+    })
+}
+
+/// A session that is long enough for all cases.
+fn open(engine: &Engine, options: &BenchOptions) -> Result<Session, Error> {
+    let n_ctx = options.session.n_ctx.unwrap_or(0);
+    let n_ctx = Some(n_ctx.max(options.n_positions()));
     // A streamed model has left as much memory to its session as was planned, and no more.
     let default = (engine.weights_at() != WeightsAt::Streamed).then_some(DEFAULT_N_BATCH);
     let n_batch = options.session.n_batch.or(default);
@@ -101,34 +189,11 @@ pub fn bench(engine: &Engine, options: &BenchOptions) -> Result<BenchReport, Err
             ..options.session.clone()
         })
     };
-    // The default batch may need more memory than there is.
-    let session = match session(n_batch) {
-        Err(error) if error.is_about_memory() && options.session.n_batch.is_none() => {
-            session(None)?
-        }
-        made => made?,
-    };
-    let mut bench = Bench::new(session, options);
-    bench.round()?;
-    bench.forget();
-    for _ in 0..options.n_reps.max(1) {
-        bench.round()?;
+    match session(n_batch) {
+        // The default batch may need more memory than there is.
+        Err(error) if error.is_about_memory() && options.session.n_batch.is_none() => session(None),
+        made => made,
     }
-    Ok(BenchReport {
-        prefill_tok_s: median_rate(options.n_prompt, &mut bench.prefill.times),
-        decode_tok_s: median_rate(options.n_gen, &mut bench.decode.times),
-        prefill_split: bench.prefill.split,
-        decode_split: bench.decode.split,
-        cost: engine.model().matmul_cost(),
-        state_bytes: state_bytes(
-            engine.spec(),
-            options.session.kv,
-            options.depth,
-            options.n_gen,
-        ),
-        read_bytes_per_s: read_bandwidth(engine)?,
-        int8_mac_per_s: engine.kernels().int8_peak(engine.pool()),
-    })
 }
 
 /// Measured on a buffer of the size of the model, within reason.
@@ -148,15 +213,22 @@ fn read_bandwidth(engine: &Engine) -> Result<f64, Error> {
 }
 
 impl BenchReport {
-    /// Weights, keys and values read while generating, as a share of what the machine can read.
-    pub fn decode_share(&self) -> f64 {
-        self.decode_tok_s * (self.cost.bytes as f64 + self.state_bytes) / self.read_bytes_per_s
+    /// The share of what the machine can do that a row used: of a prompt the products with
+    /// weights, of a text the weights, keys and values that were read.
+    ///
+    /// The head, which only the last token of a prompt needs, counts for every token, as is usual.
+    pub fn share(&self, row: &BenchRow) -> f64 {
+        match row.case.kind {
+            BenchKind::Prompt => row.tok_s * self.cost.macs as f64 / self.int8_mac_per_s,
+            BenchKind::Text => {
+                row.tok_s * (self.cost.bytes as f64 + row.state_bytes) / self.read_bytes_per_s
+            }
+        }
     }
 
-    /// Products with weights while reading the prompt, as a share of what the machine can do. The
-    /// head, which only the last token of a prompt needs, counts for every token, as is usual.
-    pub fn prefill_share(&self) -> f64 {
-        self.prefill_tok_s * self.cost.macs as f64 / self.int8_mac_per_s
+    /// The first row of a kind.
+    pub fn first(&self, kind: BenchKind) -> Option<&BenchRow> {
+        self.rows.iter().find(|row| row.case.kind == kind)
     }
 }
 
@@ -179,49 +251,26 @@ fn state_bytes(spec: &ModelSpec, kv: KvType, depth: usize, n_gen: usize) -> f64 
 }
 
 /// A session under measurement.
-struct Bench<'a> {
+struct Bench {
     session: Session,
-    options: &'a BenchOptions,
     clock: Arc<Mutex<Clock>>,
-    prefill: Series,
-    decode: Series,
 }
 
-/// What the repetitions of one kind gave.
-#[derive(Default)]
-struct Series {
-    times: Vec<Duration>,
-    split: TimeSplit,
-}
-
-impl<'a> Bench<'a> {
-    fn new(mut session: Session, options: &'a BenchOptions) -> Self {
+impl Bench {
+    fn new(mut session: Session) -> Self {
         let clock = Arc::new(Mutex::new(Clock::default()));
         session.observe(Box::new(SharedClock(clock.clone())));
-        Self {
-            session,
-            options,
-            clock,
-            prefill: Series::default(),
-            decode: Series::default(),
-        }
+        Self { session, clock }
     }
 
-    fn round(&mut self) -> Result<(), Error> {
-        let BenchOptions {
-            n_prompt, n_gen, ..
-        } = *self.options;
-        let prompt: Vec<u32> = (0..n_prompt).map(|i| self.token(i)).collect();
-        self.fill_to_depth()?;
-        let (time, split) = self.timed(|session| session.append(&prompt))?;
-        self.prefill.add(time, split);
-
-        let gen_ids: Vec<u32> = (0..n_gen).map(|i| self.token(i)).collect();
-        self.fill_to_depth()?;
-        let (time, split) =
-            self.timed(|session| gen_ids.iter().try_for_each(|&id| session.append(&[id])))?;
-        self.decode.add(time, split);
-        Ok(())
+    /// Measures a case once.
+    fn once(&mut self, case: &BenchCase) -> Result<(Duration, TimeSplit), Error> {
+        self.fill_to(case.depth)?;
+        let ids: Vec<u32> = (0..case.n).map(|i| self.token(i)).collect();
+        self.timed(|session| match case.kind {
+            BenchKind::Prompt => session.append(&ids),
+            BenchKind::Text => ids.iter().try_for_each(|&id| session.append(&[id])),
+        })
     }
 
     /// An arbitrary token, spread over the vocabulary.
@@ -229,14 +278,17 @@ impl<'a> Bench<'a> {
         ((i + 1) * 7919 % self.session.engine().spec().n_vocab) as u32
     }
 
-    /// Brings the context to the depth that is asked for, keeping what of it is there.
-    fn fill_to_depth(&mut self) -> Result<(), Error> {
-        let depth = self.options.depth;
-        self.session.truncate(depth)?;
-        let missing: Vec<u32> = (self.session.tokens().len()..depth)
-            .map(|i| self.token(i))
-            .collect();
-        self.session.append(&missing)
+    /// Brings the context to a depth, keeping what of it is there. An executor that cannot fill
+    /// positions in computes them.
+    fn fill_to(&mut self, depth: usize) -> Result<(), Error> {
+        let left = self.session.truncate(depth)?;
+        match self.session.fill(depth - left) {
+            Err(Error::Step(atta_model::Error::NoFill)) => {
+                let missing: Vec<u32> = (left..depth).map(|i| self.token(i)).collect();
+                self.session.append(&missing)
+            }
+            filled => filled,
+        }
     }
 
     fn timed(
@@ -249,34 +301,28 @@ impl<'a> Bench<'a> {
         Ok((start.elapsed(), self.clock().split))
     }
 
-    /// Forgets the measurements of the warm-up.
-    fn forget(&mut self) {
-        (self.prefill, self.decode) = (Series::default(), Series::default());
-    }
-
     fn clock(&self) -> MutexGuard<'_, Clock> {
         self.clock.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Series {
-    fn add(&mut self, time: Duration, split: TimeSplit) {
-        self.times.push(time);
-        self.split.matmul_s += split.matmul_s;
-        self.split.attention_s += split.attention_s;
-        self.split.scan_s += split.scan_s;
-        self.split.io_wait_s += split.io_wait_s;
-        self.split.other_s += split.other_s;
+impl TimeSplit {
+    /// The sum of both.
+    fn plus(self, other: Self) -> Self {
+        Self {
+            matmul_s: self.matmul_s + other.matmul_s,
+            attention_s: self.attention_s + other.attention_s,
+            scan_s: self.scan_s + other.scan_s,
+            io_wait_s: self.io_wait_s + other.io_wait_s,
+            other_s: self.other_s + other.other_s,
+        }
     }
 }
 
 /// Tokens per second at the median time.
 fn median_rate(n: usize, times: &mut [Duration]) -> f64 {
     times.sort_unstable();
-    match times.get(times.len() / 2) {
-        Some(time) if n > 0 => n as f64 / time.as_secs_f64(),
-        _ => 0.0,
-    }
+    n as f64 / times[times.len() / 2].as_secs_f64()
 }
 
 /// Adds up the time between the moments at which a step turns to something else.
@@ -304,5 +350,39 @@ impl Observer for SharedClock {
                 Phase::Idle => {}
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use atta_engine::LoadOptions;
+
+    use super::*;
+
+    #[test]
+    fn a_depth_is_filled_in_and_not_computed() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../../tests/golden/models/llama-plain.gguf");
+        let engine = Engine::open(&path, &LoadOptions::default()).unwrap();
+        let options = BenchOptions {
+            depths: vec![900],
+            ..BenchOptions::default()
+        };
+        let mut bench = Bench::new(open(&engine, &options).unwrap());
+        for depth in [300, 900, 40] {
+            bench.fill_to(depth).unwrap();
+            assert_eq!(bench.session.tokens(), vec![0; depth]);
+            assert_eq!(bench.clock().since, None, "something was computed");
+        }
+        let case = BenchCase {
+            kind: BenchKind::Text,
+            n: 2,
+            depth: 900,
+        };
+        bench.once(&case).unwrap();
+        assert_eq!(bench.session.tokens().len(), 902);
+        assert!(bench.clock().since.is_some());
     }
 }

@@ -3,28 +3,44 @@
 use std::path::Path;
 
 use atta_engine::{Engine, LoadOptions, SessionOptions};
-use atta_eval::bench::{BenchOptions, bench};
+use atta_eval::bench::{BenchCase, BenchKind, BenchOptions, BenchRow, bench};
 
-#[test]
-fn a_benchmark_reports_rates_and_a_split_that_adds_up() {
+fn engine() -> Engine {
     let path =
         Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/models/llama-plain.gguf");
-    let engine = Engine::open(&path, &LoadOptions::default()).unwrap();
+    Engine::open(&path, &LoadOptions::default()).unwrap()
+}
+
+#[test]
+fn every_prompt_and_text_is_measured_at_every_depth() {
+    let engine = engine();
     let options = BenchOptions {
-        n_prompt: 16,
-        n_gen: 8,
-        depth: 4,
+        n_prompts: vec![16, 0, 5],
+        n_gens: vec![8],
+        depths: vec![4, 0],
         n_reps: 2,
         session: SessionOptions::default(),
     };
-    let report = bench(&engine, &options).unwrap();
-    assert!(report.prefill_tok_s > 0.0 && report.decode_tok_s > 0.0);
-    for (split, rate, n) in [
-        (report.prefill_split, report.prefill_tok_s, 16.0),
-        (report.decode_split, report.decode_tok_s, 8.0),
-    ] {
+    let mut seen = Vec::new();
+    let report = bench(&engine, &options, |i, case| seen.push((i, case))).unwrap();
+    let cases: Vec<BenchCase> = report.rows.iter().map(|row| row.case).collect();
+    assert_eq!(cases, options.cases());
+    assert_eq!(seen, cases.iter().copied().enumerate().collect::<Vec<_>>());
+    let numbers = cases.iter().map(|case| (case.n, case.depth));
+    assert_eq!(
+        numbers.collect::<Vec<_>>(),
+        [(16, 4), (5, 4), (8, 4), (16, 0), (5, 0), (8, 0)]
+    );
+    for row in &report.rows {
+        let split = row.split;
         let sum =
             split.matmul_s + split.attention_s + split.scan_s + split.io_wait_s + split.other_s;
-        assert!(sum > 0.0 && sum < 100.0 * n / rate, "{split:?}");
+        assert!(row.tok_s > 0.0 && sum > 0.0, "{row:?}");
+        assert!(sum < 100.0 * row.case.n as f64 / row.tok_s, "{row:?}");
     }
+    let text = |depth| {
+        let of = |row: &&BenchRow| row.case.kind == BenchKind::Text && row.case.depth == depth;
+        report.rows.iter().find(of).unwrap().state_bytes
+    };
+    assert!(text(4) > text(0), "a text reads what is in front of it");
 }

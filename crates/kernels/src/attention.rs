@@ -1,9 +1,14 @@
 //! The inputs and outputs of attention: a paged KV cache, query rows, scratch memory. The
 //! arithmetic is in `algo/attention.rs`, the distribution over threads in `schedule.rs`.
 
+mod rows;
 mod schedule;
 
+use std::ops::Range;
+
 use crate::algo::attention::{CHUNK, partial_len};
+pub use rows::{KvArray, KvElem, KvRole, KvRows};
+pub(crate) use rows::{Q4_GROUP, VALUE_MAX};
 pub(crate) use schedule::attention;
 
 /// Widest head the kernels handle; they keep the values of a chunk on the stack.
@@ -13,61 +18,9 @@ pub const D_HEAD_MAX: usize = 1024;
 /// that.
 const SPLIT_ROWS: usize = 4;
 
-/// Elements of a group of Q4, which share a scale and a minimum.
-pub(crate) const Q4_GROUP: usize = 32;
-
-/// Element type of cached keys and values, little endian. A row is one head of one position, `[d]`.
-///
-/// Q8 and Q4 hold a rotated row: an orthonormal Hadamard matrix is applied to blocks of the largest
-/// power of two that divides `d` (QuaRot, Ashkboos et al. 2024), so that a few large channels do
-/// not cost the others their precision. Attention rotates the queries too, and rotates the weighted
-/// sums of values back.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum KvElem {
-    /// IEEE binary32.
-    F32,
-    /// IEEE binary16.
-    F16,
-    /// `scale·code`: an f16 scale, then `d` int8 codes from −127 to 127; 2 + d bytes.
-    Q8,
-    /// `min + scale·code` (KIVI, Liu et al. 2024) in groups of 32 elements: f16 scale, f16 minimum,
-    /// then 4-bit codes, elements 0 to 15 in the low nibbles of 16 bytes and 16 to 31 in the
-    /// high ones; 20 bytes. A last group of n < 32 elements has the first ⌈n/2⌉ in low nibbles;
-    /// 4 + ⌈n/2⌉ bytes.
-    Q4,
-}
-
-impl KvElem {
-    /// Bytes of a row of `d` elements.
-    pub fn row_bytes(self, d: usize) -> usize {
-        match self {
-            Self::F32 => 4 * d,
-            Self::F16 => 2 * d,
-            Self::Q8 => 2 + d,
-            Self::Q4 => {
-                let rest = d % Q4_GROUP;
-                20 * (d / Q4_GROUP) + if rest > 0 { 4 + rest.div_ceil(2) } else { 0 }
-            }
-        }
-    }
-
-    /// Whether rows, of keys and of values, are rotated before they are stored. Rotating values
-    /// never costs accuracy. Relative error of the attention over 512 positions of width 128,
-    /// without and with rotation:
-    ///
-    /// | values | Q8 | Q4 |
-    /// |---|---|---|
-    /// | Gaussian | 0.0063, 0.0060 | 0.074, 0.073 |
-    /// | four channels 20 times as large | 0.0302, 0.0077 | 0.165, 0.081 |
-    /// | one channel 50 times as large | 0.097, 0.013 | 0.39, 0.20 |
-    pub(crate) fn is_rotated(self) -> bool {
-        matches!(self, Self::Q8 | Self::Q4)
-    }
-}
-
 /// The paged KV cache of one layer. A KV block holds `block_len` positions of all layers of its
 /// layer group; inside each block, the keys of this layer begin at byte `k_at` and its values at
-/// `v_at`, each `[n_kv_heads, block_len, d_head]`.
+/// `v_at`, each `[n_kv_heads]` of the rows of a head, which lie as [`KvRows`] says.
 #[derive(Clone, Copy, Debug)]
 pub struct KvLayer<'a> {
     /// All blocks, `[n_blocks, block_bytes]`.
@@ -88,6 +41,37 @@ pub struct KvLayer<'a> {
     pub k_elem: KvElem,
     /// Element type of the values.
     pub v_elem: KvElem,
+    /// The value of a position is its key from this element on: latent attention. `v_at` is `k_at`
+    /// then, and `v_elem` is `k_elem`. With [`KvElem::F16`] the elements of the output before it
+    /// are 0, with other types the whole key is the value.
+    pub value_from: Option<usize>,
+}
+
+impl KvLayer<'_> {
+    /// How keys are stored.
+    pub fn keys(&self) -> KvRows {
+        let role = match self.value_from {
+            Some(value_from) => KvRole::Both { value_from },
+            None => KvRole::Key,
+        };
+        KvRows {
+            elem: self.k_elem,
+            role,
+            d: self.d_head,
+        }
+    }
+
+    /// How values are stored.
+    pub fn values(&self) -> KvRows {
+        match self.value_from {
+            Some(_) => self.keys(),
+            None => KvRows {
+                elem: self.v_elem,
+                role: KvRole::Value,
+                d: self.d_head,
+            },
+        }
+    }
 }
 
 /// The positions that one query row attends to.
@@ -97,8 +81,50 @@ pub struct AttnRow<'a> {
     pub blocks: &'a [u32],
     /// First visible position: 0, or the start of the window.
     pub first: usize,
-    /// Last visible position, inclusive: that of the row.
+    /// Last visible position, inclusive: that of the row, or that of the end of an encoder's text.
     pub last: usize,
+    /// Position of the row itself.
+    pub pos: usize,
+    /// Of these, the only visible ones, at least one; `None`: all.
+    pub chosen: Option<ChosenBlocks<'a>>,
+}
+
+/// Some positions, mostly in blocks of equal length.
+#[derive(Clone, Copy, Debug)]
+pub struct ChosenBlocks<'a> {
+    /// Numbers of blocks, ascending: block `b` begins at position `b * len`.
+    pub blocks: &'a [u32],
+    /// Positions of a block, at least 1.
+    pub len: usize,
+    /// All positions from this one on belong to them.
+    pub rest: usize,
+}
+
+impl ChosenBlocks<'_> {
+    /// A bit for each position of the chunk that begins at `start`: whether it belongs to them.
+    pub(crate) fn mask(&self, start: usize) -> u128 {
+        let mut mask = ones(self.rest.saturating_sub(start)..CHUNK);
+        let before = |&block: &u32| (block as usize + 1) * self.len <= start;
+        let first = self.blocks.partition_point(before);
+        for &block in &self.blocks[first..] {
+            let at = block as usize * self.len;
+            if at >= start + CHUNK {
+                break;
+            }
+            let end = (at + self.len - start).min(CHUNK);
+            mask |= ones(at.saturating_sub(start)..end);
+        }
+        mask
+    }
+}
+
+/// A number with these bits, of those of a chunk.
+pub(crate) fn ones(bits: Range<usize>) -> u128 {
+    const { assert!(CHUNK == u128::BITS as usize) };
+    match bits.is_empty() {
+        true => 0,
+        false => (u128::MAX >> (CHUNK - bits.len())) << bits.start,
+    }
 }
 
 /// Attention of query rows over cached keys and values, which include those of the rows themselves.
@@ -115,6 +141,9 @@ pub struct Attention<'a> {
     pub scale: f32,
     /// Limits scores to ±cap by `cap·tanh(score/cap)`. Gemma 2, section 2.
     pub softcap: Option<f32>,
+    /// Lowers the capped score of head `h` at distance `d` by `slopes(h)·d` (ALiBi, Press et al.
+    /// 2022). Called once per head and chunk.
+    pub slopes: Option<&'a (dyn Fn(usize) -> f32 + Sync)>,
     /// Attention sinks, `[n_heads]`: one more score per head in the softmax, without a value, so
     /// that a head can attend to nothing. Sinks are neither scaled nor capped.
     pub sinks: Option<&'a [f32]>,

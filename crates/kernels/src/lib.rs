@@ -83,7 +83,10 @@ pub use algo::math;
 pub use algo::rope::RopePairing;
 pub use algo::scan::{Decay, Strided};
 pub(crate) use attention::Q4_GROUP;
-pub use attention::{Attention, AttnRow, AttnScratch, D_HEAD_MAX, KvElem, KvLayer};
+pub use attention::{
+    Attention, AttnRow, AttnScratch, ChosenBlocks, D_HEAD_MAX, KvArray, KvElem, KvLayer, KvRole,
+    KvRows,
+};
 pub use error::Error;
 pub use kernels::{D_TRANSPOSED_MAX, Gated, GatedGroups, Groups, Job, Kernels, STREAMS_MAX, Store};
 pub use matrix::{Layouts, Matrix};

@@ -346,7 +346,12 @@ impl Pool {
     ///
     /// # Panics
     /// If `out` is not a whole number of rows; and with a panic of `f`.
-    pub fn for_each_row(&self, out: &mut [f32], d: usize, f: impl Fn(usize, &mut [f32]) + Sync) {
+    pub fn for_each_row<T: Send>(
+        &self,
+        out: &mut [T],
+        d: usize,
+        f: impl Fn(usize, &mut [T]) + Sync,
+    ) {
         let mut rows = Rows::new(out, d);
         tiles::deal(self, &mut rows, f);
     }

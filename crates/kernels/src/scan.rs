@@ -15,7 +15,8 @@ pub const D_KEY_MAX: usize = 256;
 /// S = decay S + gain (v − decay S k) kᵀ;  y = S q        with the delta rule
 /// S = decay S + gain v kᵀ;                y = S q        without it; + skip v  if there is one
 /// ```
-/// for each head. Delta rule: Yang et al. 2025, eq. 10; decays of elements: Gu & Dao 2023, eq. 4.
+/// for each head. Delta rule: Yang et al. 2025, eq. 10; decays of channels: Kimi Team 2025, eq. 1;
+/// decays of elements: Gu & Dao 2023, eq. 4.
 pub struct Scan<'a> {
     /// Heads of values; each has a state, `[d_value, d_key]`.
     pub n_heads: usize,
@@ -38,7 +39,7 @@ pub struct Scan<'a> {
     pub k: Strided<'a>,
     /// Values, `[n_heads, d_value]` of a row.
     pub v: Strided<'a>,
-    /// What remains of the state. The delta rule needs one of heads.
+    /// What remains of the state. The delta rule needs one of heads or of channels.
     pub decay: Decay<'a>,
     /// How much is written, `[n_heads]` of a row or as [`Decay`] says.
     pub gain: Strided<'a>,
@@ -111,7 +112,7 @@ impl Kernels {
                 first_row,
                 is_delta: scan.is_delta,
                 skip: scan.skip.map(|skip| match scan.decay {
-                    Decay::OfHeads(_) => &skip[head..=head],
+                    Decay::OfHeads(_) | Decay::OfChannels(_) => &skip[head..=head],
                     Decay::OfElements(_) => &skip[first_row..first_row + strip],
                 }),
                 before: before.map(|s| &s[first_row * d_key..][..strip * d_key]),
@@ -125,7 +126,7 @@ impl Decay<'_> {
     /// With the rates of some elements only.
     fn of_rows(self, elements: Range<usize>) -> Self {
         match self {
-            Self::OfHeads(decay) => Self::OfHeads(decay),
+            Self::OfHeads(_) | Self::OfChannels(_) => self,
             Self::OfElements(rates) => Self::OfElements(&rates[elements]),
         }
     }
@@ -144,6 +145,8 @@ mod tests {
         d_key: usize,
         d_value: usize,
         is_delta: bool,
+        /// Whether decays are of channels.
+        by_channel: bool,
         n: usize,
         inputs: Vec<f32>,
         before: Vec<f32>,
@@ -153,14 +156,16 @@ mod tests {
         fn new(
             seed: u64,
             [n_heads, n_key_heads, d_key, d_value]: [usize; 4],
-            is_delta: bool,
+            [is_delta, by_channel]: [bool; 2],
         ) -> Self {
             let n = 7;
-            let stride = 2 * n_key_heads * d_key + n_heads * (d_value + 2);
+            let n_decays = if by_channel { n_heads * d_key } else { n_heads };
+            let n_gates = n_decays + n_heads;
+            let stride = 2 * n_key_heads * d_key + n_heads * d_value + n_gates;
             let mut random = Random(seed);
             let mut inputs = random.floats(n * stride);
             for row in inputs.chunks_exact_mut(stride) {
-                for x in row.iter_mut().rev().take(2 * n_heads) {
+                for x in row.iter_mut().rev().take(n_gates) {
                     *x = x.abs();
                 }
                 for k in row[..2 * n_key_heads * d_key].chunks_exact_mut(d_key) {
@@ -175,9 +180,17 @@ mod tests {
                 d_key,
                 d_value,
                 is_delta,
+                by_channel,
                 n,
                 inputs,
                 before,
+            }
+        }
+
+        fn n_decays(&self) -> usize {
+            match self.by_channel {
+                true => self.n_heads * self.d_key,
+                false => self.n_heads,
             }
         }
 
@@ -190,8 +203,8 @@ mod tests {
                 d_k,
                 v,
                 v + d_v,
-                v + d_v + self.n_heads,
-                v + d_v + 2 * self.n_heads,
+                v + d_v + self.n_decays(),
+                v + d_v + self.n_decays() + self.n_heads,
             ]
         }
 
@@ -220,7 +233,10 @@ mod tests {
                         q: part(q),
                         k: part(k),
                         v: part(v),
-                        decay: Decay::OfHeads(part(decay)),
+                        decay: match self.by_channel {
+                            true => Decay::OfChannels(part(decay)),
+                            false => Decay::OfHeads(part(decay)),
+                        },
                         gain: part(gain),
                         before: Some(&before),
                         after: &mut state,
@@ -247,7 +263,12 @@ mod tests {
                     let g = h % self.n_key_heads * self.d_key;
                     for j in h * self.d_value..(h + 1) * self.d_value {
                         let s = &mut state[j * self.d_key..(j + 1) * self.d_key];
-                        s.iter_mut().for_each(|s| *s *= x(decay + h));
+                        for (i, s) in s.iter_mut().enumerate() {
+                            *s *= match self.by_channel {
+                                true => x(decay + h * self.d_key + i),
+                                false => x(decay + h),
+                            };
+                        }
                         let told: f64 = s.iter().enumerate().map(|(i, s)| s * x(k + g + i)).sum();
                         let told = if self.is_delta { told } else { 0.0 };
                         let update = x(gain + h) * (x(v + j) - told);
@@ -267,14 +288,15 @@ mod tests {
     #[test]
     fn scans_are_what_their_equations_say_on_all_instruction_sets() {
         let rows = [2, 0, 1, 5, 4, 3, 6];
-        for (seed, is_delta) in (1..9).zip([true, false].into_iter().cycle()) {
+        let kinds = [[true, false], [false, false], [true, true], [false, true]];
+        for (seed, kind) in (1..9).zip(kinds.into_iter().cycle()) {
             for shape in [
                 [4, 2, 128, 32],
                 [3, 3, 20, 12],
                 [2, 1, 16, 7],
                 [2, 1, 256, 16],
             ] {
-                let case = Case::new(seed, shape, is_delta);
+                let case = Case::new(seed, shape, kind);
                 let want = case.expected(&rows);
                 let scalar = case.run(Kernels::named("scalar").unwrap(), 1, &[&rows]);
                 let error: f64 = want

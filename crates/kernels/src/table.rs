@@ -17,7 +17,7 @@ use crate::isa::scalar::Scalar;
 use crate::kernels::Input;
 use crate::registry::{Format, formats};
 use crate::tiles::Strip;
-use crate::{D_HEAD_MAX, Error, Kernels, KvElem, Matrix, RopePairing};
+use crate::{D_HEAD_MAX, Error, Kernels, KvRows, Matrix, RopePairing};
 
 type RowTileFn = unsafe fn(RowTile<'_>);
 
@@ -57,7 +57,7 @@ pub(crate) struct Table {
     mix: unsafe fn(&mut [f32], &[f32], usize),
     keep_large: unsafe fn(&mut [f32], f32),
     scan_part: unsafe fn(&ScanPart<'_>, &mut [f32], &mut Strip<'_>),
-    store_kv: unsafe fn(&[f32], KvElem, &mut [u8]),
+    store_kv: unsafe fn(&[f32], KvRows, usize, &mut [u8]),
     hadamard: unsafe fn(&mut [f32]),
     dots: unsafe fn(usize, &mut u64),
     read: unsafe fn(&[u8], (usize, usize)),
@@ -161,7 +161,8 @@ macro_rules! table {
     entry!($features keep_large(x: &mut [f32], k: f32) gate::keep_large($isa, x, k));
     entry!($features scan_part(part: &ScanPart<'_>, after: &mut [f32], out: &mut Strip<'_>)
                 scan($isa, part, after, out));
-    entry!($features store(x: &[f32], elem: KvElem, out: &mut [u8]) kv::store(x, elem, out));
+    entry!($features store(x: &[f32], rows: KvRows, i: usize, block: &mut [u8])
+                kv::store($isa, x, rows, i, block));
     entry!($features hadamard(x: &mut [f32]) hadamard::rotate($isa, x));
     entry!($features dot_loop(rounds: usize, macs: &mut u64) *macs = $isa.dots(rounds));
             entry!($features read_loop(bytes: &[u8], way: (usize, usize)) match way {
@@ -743,20 +744,17 @@ impl Kernels {
         unsafe { (self.table().add_assign)(out, x) }
     }
 
-    /// The head `x`, `[d]`, as `elem` into `out`, `[elem.row_bytes(d)]`.
+    /// Stores the head `x`, `[rows.d]`, at position `i` of `block`: the rows of a head in a KV
+    /// block, whose number of positions follows from its length.
     ///
     /// # Panics
-    /// If `out` has another length, or `x` is wider than [`D_HEAD_MAX`] and the type rotated.
-    pub fn store_kv(self, x: &[f32], elem: KvElem, out: &mut [u8]) {
-        assert_eq!(
-            out.len(),
-            elem.row_bytes(x.len()),
-            "bytes of {} elements",
-            x.len()
-        );
-        if !elem.is_rotated() {
+    /// If lengths do not match, or `x` is wider than [`D_HEAD_MAX`] and the row rotated.
+    pub fn store_kv(self, x: &[f32], rows: KvRows, i: usize, block: &mut [u8]) {
+        assert_eq!(x.len(), rows.d, "the width of a row");
+        assert_whole(rows, block);
+        if !rows.is_rotated() {
             // SAFETY: as above.
-            return unsafe { (self.table().store_kv)(x, elem, out) };
+            return unsafe { (self.table().store_kv)(x, rows, i, block) };
         }
         assert!(
             x.len() <= D_HEAD_MAX,
@@ -768,25 +766,31 @@ impl Kernels {
         rotated.copy_from_slice(x);
         self.hadamard(rotated);
         // SAFETY: as above.
-        unsafe { (self.table().store_kv)(rotated, elem, out) }
+        unsafe { (self.table().store_kv)(rotated, rows, i, block) }
     }
 
-    /// What [`store_kv`](Self::store_kv) stored as `bytes`, `[elem.row_bytes(d)]`, as near as
-    /// `elem` keeps it, into `out`, `[d]`.
+    /// What [`store_kv`](Self::store_kv) stored at position `i` of `block`, as near as the type
+    /// keeps it, into `out`, `[rows.d]`.
     ///
     /// # Panics
-    /// If `bytes` has another length.
-    pub fn load_kv(self, bytes: &[u8], elem: KvElem, out: &mut [f32]) {
-        assert_eq!(
-            bytes.len(),
-            elem.row_bytes(out.len()),
-            "bytes of {} elements",
-            out.len()
-        );
+    /// If lengths do not match.
+    pub fn load_kv(self, rows: KvRows, i: usize, block: &[u8], out: &mut [f32]) {
+        assert_eq!(out.len(), rows.d, "the width of a row");
+        assert_whole(rows, block);
         // It is not called so often that it should be compiled for every instruction set.
-        kv::widen(Scalar, bytes, elem, out);
-        if elem.is_rotated() {
+        kv::load(Scalar, rows, i, block, out);
+        if rows.is_rotated() {
             self.hadamard(out);
         }
     }
+}
+
+/// Asserts that a block holds whole rows.
+fn assert_whole(rows: KvRows, block: &[u8]) {
+    assert!(
+        block.len().is_multiple_of(rows.row_bytes().max(1)),
+        "{} bytes of rows of {}",
+        block.len(),
+        rows.row_bytes()
+    );
 }

@@ -4,12 +4,13 @@
 //! Vectors (norms, biases) are decoded to f32 on the heap here, since they are small and every
 //! token reads them. Of matrices only type, shape and place in a weight group are stored here.
 
+mod balance;
 mod cost;
 mod matching;
 
-use std::ops::Range;
+use std::{collections::HashSet, ops::Range};
 
-use atta_formats::{Encoding, TensorInfo, TensorType};
+use atta_formats::{Directory, Encoding, TensorInfo, TensorType};
 use atta_kernels::{Layouts, Matrix};
 use atta_store::{
     Budget, ChunkGuard, Extent, InMemory, LayerTables, ModelFiles, Plan, Projection, Reservation,
@@ -19,8 +20,9 @@ use atta_store::{
 use crate::{
     Error, Placement, Role, Share, TensorReq, arch,
     blocks::Affine,
-    spec::{Factors, ModelSpec, Outputs},
+    spec::{Factors, LayerSpec, ModelSpec, Outputs},
 };
+use balance::Balance;
 use matching::{TensorMatch, match_tensors};
 
 pub use cost::MatmulCost;
@@ -31,6 +33,8 @@ pub struct Model {
     weights: Box<dyn Weights>,
     globals: Tensors,
     layers: Vec<Tensors>,
+    /// Of each layer's keys and values.
+    balances: Vec<Balance>,
     share: Share,
     _vectors: Reservation,
 }
@@ -119,11 +123,17 @@ impl Model {
             plan,
             vectors,
         } = Bound::new(&spec, &share, &files, budget)?;
+        let balance = |(layer, t): (&LayerSpec, &Tensors)| match layer.attention() {
+            Some(a) => Balance::new(a, t),
+            None => Balance::default(),
+        };
+        let balances = spec.layers.iter().zip(&layers).map(balance).collect();
         Ok(Self {
             spec,
             weights: source(files, plan)?,
             globals,
             layers,
+            balances,
             share,
             _vectors: vectors,
         })
@@ -183,6 +193,11 @@ impl Model {
         &self.layers[l]
     }
 
+    /// What keys and values of a layer are divided by before they become codes.
+    pub(crate) fn balance(&self, l: usize) -> &Balance {
+        &self.balances[l]
+    }
+
     /// The token embedding, one row of it: tensor `i` of
     /// [`WeightGroup::EmbedRows`](atta_store::WeightGroup::EmbedRows).
     pub(crate) fn embedding<'a>(&self, rows: &'a ChunkGuard<'_>, i: usize) -> Matrix<'a> {
@@ -223,6 +238,30 @@ impl Model {
     fn head_place(&self) -> MatrixRef {
         self.globals.matrices[Role::Output as usize]
             .unwrap_or_else(|| self.globals.place(Role::TokenEmbd))
+    }
+}
+
+impl Share {
+    /// The tensors of a file that this part of the model reads, in the order of the directory.
+    ///
+    /// # Errors
+    /// A file that has not exactly the tensors of the model.
+    pub fn tensors<'a>(
+        &self,
+        spec: &ModelSpec,
+        directory: &'a Directory,
+    ) -> Result<Vec<&'a TensorInfo>, Error> {
+        let reqs = spec.tensors();
+        let found = match_tensors(spec, &reqs, directory)?;
+        let held = found
+            .iter()
+            .filter(|found| self.has(found.req.role, found.req.layer));
+        let names = held.flat_map(|found| std::iter::once(found.info).chain(found.scale));
+        let names: HashSet<&str> = names.map(|info| info.name.as_str()).collect();
+        let tensors = directory.tensors().iter();
+        Ok(tensors
+            .filter(|info| names.contains(info.name.as_str()))
+            .collect())
     }
 }
 
@@ -565,7 +604,12 @@ impl<'a> Binder<'a> {
         let mut values = values[rows.start * d..rows.end * d].to_vec();
         if matches!(
             req.role,
-            Role::PleConv1d | Role::ShortconvConv | Role::SsmConv
+            Role::PleConv1d
+                | Role::ShortconvConv
+                | Role::SsmConv
+                | Role::SsmConvQ
+                | Role::SsmConvK
+                | Role::SsmConvV
         ) {
             values = transposed(&values, d);
         }

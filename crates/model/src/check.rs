@@ -6,6 +6,7 @@
 
 mod alt_up;
 mod experts;
+mod indexer;
 mod ngrams;
 mod state_spaces;
 mod streams;
@@ -18,8 +19,8 @@ use crate::{
     Error,
     spec::{
         Activation, Attention, DeltaNet, Ffn, KvSource, Latent, LayerSpec, Mask, Mixer, ModelSpec,
-        Norm, OutputGate, Outputs, Positions, Presence, QkNorm, Rope, RopeScaling, ShortConv,
-        Sublayer, Temperature, TokenTypes, Wiring, Yarn,
+        NetDecay, Norm, OutputGate, Outputs, Positions, Presence, QkNorm, Rope, RopeScaling,
+        ShortConv, Sublayer, Temperature, TokenTypes, Wiring, Yarn,
     },
 };
 
@@ -103,7 +104,8 @@ impl ModelSpec {
         let fits = match self.head.outputs {
             Outputs::Logits => !is_encoder,
             Outputs::Hidden => true,
-            Outputs::Scores(n) => is_encoder && is_width(n),
+            Outputs::Dense(dense) => is_width(dense.d_inner) && is_width(dense.d_out),
+            Outputs::Scores(head) => is_encoder && is_width(head.n),
         };
         require(fits, || {
             format!(
@@ -287,6 +289,9 @@ impl Attention {
         ensure(self.gate != OutputGate::Heads || projects_all, || {
             "a gate per head beside keys or values without a projection".to_owned()
         })?;
+        ensure(self.slopes.is_none_or(is_positive), || {
+            format!("slopes down to 2^-{:?}", self.slopes)
+        })?;
         let is_empty = matches!(self.mask, Mask::Window(0) | Mask::Chunk(0));
         ensure(!is_empty, || "a window of no positions".to_owned())?;
         let never = self
@@ -295,6 +300,7 @@ impl Attention {
         ensure(!never, || {
             "a temperature that changes every 0 positions".to_owned()
         })?;
+        self.indexer.map_or(Ok(()), |indexer| indexer.check(self))?;
         self.rope.as_ref().map_or(Ok(()), |rope| rope.check(d_head))
     }
 }
@@ -308,6 +314,9 @@ impl Latent {
             format!("{} heads of {}, {d_latent} latent", a.n_kv_heads, a.d_head)
         })?;
         let d_rope = a.d_head - d_latent;
+        ensure(d_rope.is_multiple_of(2), || {
+            format!("{d_rope} elements of a key before its latent vector")
+        })?;
         let rotated = a.rope.as_ref().map_or(d_rope, |rope| rope.d_rope);
         ensure(rotated == d_rope, || {
             format!("a rotation of {rotated} elements of {d_rope}")
@@ -361,6 +370,12 @@ impl DeltaNet {
         } = *self;
         check_taps(self.n_taps)?;
         check_scan([n_heads, n_key_heads, d_key, d_value])?;
+        let ranks = self.ranks();
+        let lacks_rank = self.gate_rank == Some(0) || self.decay == NetDecay::Channels { rank: 0 };
+        let fits = ranks.into_iter().all(|rank| rank == 0 || is_width(rank));
+        ensure(!lacks_rank && fits, || {
+            format!("gates and decays from vectors of {ranks:?}")
+        })?;
         let epsilons = [self.l2_eps, self.eps];
         ensure(epsilons.into_iter().all(is_positive), || {
             format!("norms with {epsilons:?}")

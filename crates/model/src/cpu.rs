@@ -172,6 +172,15 @@ impl Executor for Cpu {
         })
     }
 
+    fn fill(&mut self, seq: SeqId, n: usize) -> Result<(), Error> {
+        self.check_idle(seq)?;
+        match self.model.spec().is_encoder() {
+            // It sees each text whole, so no row could follow.
+            true => Err(Error::NoFill),
+            false => self.cache.fill(seq, n, self.kernels),
+        }
+    }
+
     fn drop_seq(&mut self, seq: SeqId) -> Result<(), Error> {
         self.check_idle(seq)?;
         self.cache.seqs_mut().drop_seq(seq)
@@ -478,6 +487,8 @@ fn check_shifting(spec: &ModelSpec) -> Result<(), Error> {
         "it is an encoder, which sees a text whole"
     } else if matches!(spec.positions, Positions::Learned(_)) {
         "its positions are learned"
+    } else if spec.indexers().next().is_some() {
+        "the keys of its indexers hold several positions together"
     } else if spec.attentions().any(Attention::norms_rotated) {
         "its keys are normalized behind their rotation, which cannot be undone"
     } else {

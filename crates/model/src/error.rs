@@ -141,6 +141,9 @@ pub enum Error {
     /// A shift of the context of a model that has none.
     #[error("the context of this model cannot be shifted: {0}")]
     NoShift(&'static str),
+    /// Positions without a text, of an executor that cannot fill them in.
+    #[error("positions that are not computed cannot be appended here")]
+    NoFill,
     /// Logits of an encoder, which predicts no next token.
     #[error("this model is an encoder: it makes vectors of texts and cannot write any")]
     NoLogits,

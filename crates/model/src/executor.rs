@@ -219,6 +219,18 @@ pub trait Executor: Send {
     /// [`Error::Options`] for a model with learned positions or recurrent layers.
     fn shift(&mut self, seq: SeqId, evicted: Range<usize>) -> Result<(), Error>;
 
+    /// Appends `n` positions without computing them, for measurements of speed behind a long
+    /// context: keys and values are small numbers that depend on layer and position only, and the
+    /// recurrent state behind them is zero. They are the state of no text.
+    ///
+    /// # Errors
+    /// [`Error::NoFill`] of an executor or a model that cannot, [`Error::NoSequence`],
+    /// [`Error::ContextFull`], [`Error::OutOfBlocks`]; the sequence is as before then.
+    fn fill(&mut self, seq: SeqId, n: usize) -> Result<(), Error> {
+        let _ = (seq, n);
+        Err(Error::NoFill)
+    }
+
     /// Removes a sequence and frees its state.
     ///
     /// # Errors

@@ -21,6 +21,7 @@ use crate::{
 mod alt_up;
 mod encoder;
 mod experts;
+mod indexer;
 mod latent;
 mod layer_embed;
 mod mamba;
@@ -28,7 +29,7 @@ mod ngrams;
 mod recurrent;
 mod streams;
 
-pub use encoder::scores;
+pub use encoder::{dense, scores};
 
 /// The logits of every position of a sequence, `[tokens.len(), n_vocab]`, in a context that is as
 /// long as it.
@@ -385,8 +386,16 @@ fn attention(
     }
     let (k, v) = &shared[&a.kv_layer().unwrap_or(l)];
     let sinks = t.vector_opt(Role::AttnSinks);
+    let seen = indexer::visible(model, l, a, h)?;
     let heads = (0..h.len())
-        .map(|pos| attend(a, sinks, &q[pos], (k, v), pos))
+        .map(|pos| {
+            let query = Query {
+                q: &q[pos],
+                pos,
+                visible: &seen[pos],
+            };
+            attend(a, sinks, &query, (k, v))
+        })
         .collect();
     let heads = sub(layer, t, Sublayer::Mixer, gated_heads(a, heads, &gates));
     Ok(project(
@@ -505,23 +514,30 @@ fn rotate(rope: &Rope, factors: Factors<'_>, head: &mut [f32], (pos, n_ctx): (us
     }
 }
 
+/// The queries of a position, and the positions that they see.
+struct Query<'a> {
+    /// `[n_heads, d_head]`.
+    q: &'a [f32],
+    pos: usize,
+    visible: &'a [usize],
+}
+
 /// `softmax(scale * q · K, sink) V` of one position, all heads; `kv` are keys and values of all
 /// positions.
 fn attend(
     a: &Attention,
     sinks: Option<&[f32]>,
-    q: &[f32],
+    query: &Query<'_>,
     (k, v): (&Rows, &Rows),
-    pos: usize,
 ) -> Vec<f32> {
+    let Query { q, pos, visible } = *query;
     let mut out = Vec::with_capacity(q.len());
     for (i, q) in q.chunks_exact(a.d_head).enumerate() {
         let kv_head = i / (a.n_heads / a.n_kv_heads);
         let part = kv_head * a.d_head..(kv_head + 1) * a.d_head;
-        let visible = a.first_visible(pos)..a.last_visible(pos, k.len()) + 1;
         let scores: Vec<f64> = visible
-            .clone()
-            .map(|j| score(a, q, &k[j][part.clone()]))
+            .iter()
+            .map(|&j| score(a, q, &k[j][part.clone()]) - fall(a, i) * pos.abs_diff(j) as f64)
             .collect();
         let sink = sinks.map(|sinks| f64::from(sinks[i]));
         let max = scores
@@ -533,14 +549,27 @@ fn attend(
         let sum = weights.iter().sum::<f64>() + sink.map_or(0.0, |s| (s - max).exp());
         for e in part {
             let mixed: f64 = visible
-                .clone()
+                .iter()
                 .zip(&weights)
-                .map(|(j, w)| w * f64::from(v[j][e]))
+                .map(|(&j, w)| w * f64::from(v[j][e]))
                 .sum();
             out.push((mixed / sum) as f32);
         }
     }
     out
+}
+
+/// By how much the scores of a head fall from a position to the next one further away.
+fn fall(a: &Attention, head: usize) -> f64 {
+    let Some(max) = a.slopes else { return 0.0 };
+    let whole = a.n_heads.next_power_of_two();
+    let n = if whole > a.n_heads { whole / 2 } else { whole };
+    let nth = |i: usize, n: usize| 2.0_f64.powf(-f64::from(max) * i as f64 / n as f64);
+    if head < n {
+        nth(head + 1, n)
+    } else {
+        nth(2 * (head - n) + 1, 2 * n)
+    }
 }
 
 fn score(a: &Attention, q: &[f32], k: &[f32]) -> f64 {

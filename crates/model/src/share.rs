@@ -57,8 +57,12 @@ impl Share {
                 | Role::OutputBias
                 | Role::Cls
                 | Role::ClsBias
+                | Role::ClsNorm
+                | Role::ClsNormBias
                 | Role::ClsOutput
-                | Role::ClsOutputBias,
+                | Role::ClsOutputBias
+                | Role::Dense2
+                | Role::Dense3,
                 _,
             ) => self.head,
             (

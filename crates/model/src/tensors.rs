@@ -9,9 +9,9 @@ use crate::{
     Placement, Role,
     spec::{
         AltUp, Attention, DeltaNet, Ffn, GateRows, KvSource, Latent, LatentUp, Laurel, LayerSpec,
-        Mamba, Mamba2, Mixer, Mlp, ModelSpec, Moe, NgramEmbed, Norm, OutputGate, Outputs,
-        Positions, Presence, QkNorm, RopeScaling, ShortConv, StateNorms, StreamKind, Streams,
-        Sublayer, TokenTypes, Wiring,
+        Mamba, Mamba2, Mixer, Mlp, ModelSpec, Moe, NetDecay, NetTensors, NgramEmbed, Norm,
+        OutputGate, Outputs, Positions, Presence, QkNorm, RopeScaling, ShortConv, StateNorms,
+        StreamKind, Streams, Sublayer, TokenTypes, Wiring,
     },
 };
 
@@ -57,6 +57,38 @@ impl LayerSpec {
             Sublayer::Ffn => [Role::LayerOutputNorm, Role::LayerOutputNormBias],
         };
         self.sum_norm(sublayer).map(|norm| (norm, roles))
+    }
+}
+
+impl DeltaNet {
+    /// The taps of its convolutions.
+    pub(crate) fn conv_roles(&self) -> &'static [Role] {
+        match self.tensors {
+            NetTensors::Joint => &[Role::SsmConv],
+            NetTensors::Apart => &[Role::SsmConvQ, Role::SsmConvK, Role::SsmConvV],
+        }
+    }
+
+    /// Rows of a matrix that its input is multiplied with.
+    pub(crate) fn rows_of(&self, role: Role) -> usize {
+        match role {
+            Role::SsmQkv => self.d_conv(),
+            Role::AttnQ | Role::AttnK => self.d_keys(),
+            Role::AttnV | Role::AttnGate => self.d_values(),
+            Role::SsmGA => self.ranks()[0],
+            Role::SsmFA => self.ranks()[1],
+            Role::SsmBeta | Role::SsmAlpha => self.n_heads,
+            Role::SsmBetaAlpha => 2 * self.n_heads,
+            _ => unreachable!("{role:?} does not read the input of a delta net"),
+        }
+    }
+
+    /// Its last projection.
+    pub(crate) fn out_role(&self) -> Role {
+        match self.tensors {
+            NetTensors::Joint => Role::SsmOut,
+            NetTensors::Apart => Role::AttnOutput,
+        }
     }
 }
 
@@ -209,11 +241,18 @@ impl ModelSpec {
                 list.add(Role::OutputBias, &[self.n_vocab], self.head.bias);
             }
             Outputs::Hidden => {}
-            Outputs::Scores(n) => {
+            Outputs::Dense(dense) => {
+                list.require(Role::Dense2, &[dense.d_inner, d]);
+                list.require(Role::Dense3, &[dense.d_out, dense.d_inner]);
+            }
+            Outputs::Scores(head) => {
                 list.require(Role::Cls, &[d, d]);
-                list.require(Role::ClsBias, &[d]);
-                list.require(Role::ClsOutput, &[n, d]);
-                list.require(Role::ClsOutputBias, &[n]);
+                list.add(Role::ClsBias, &[d], head.bias);
+                if let Some(norm) = head.norm {
+                    list.norm(norm, [Role::ClsNorm, Role::ClsNormBias], d);
+                }
+                list.require(Role::ClsOutput, &[head.n, d]);
+                list.require(Role::ClsOutputBias, &[head.n]);
             }
         }
     }
@@ -480,20 +519,60 @@ impl List {
     }
 
     fn delta_net(&mut self, net: &DeltaNet, d_model: usize) {
-        self.require(Role::SsmQkv, &[net.d_conv(), d_model]);
-        self.require(Role::AttnGate, &[net.d_values(), d_model]);
-        match net.gates {
-            GateRows::Apart => {
-                self.require(Role::SsmBeta, &[net.n_heads, d_model]);
-                self.require(Role::SsmAlpha, &[net.n_heads, d_model]);
+        self.net_inputs(net, d_model);
+        match net.gate_rank {
+            Some(rank) => {
+                self.require(Role::SsmGA, &[rank, d_model]);
+                self.require(Role::SsmGB, &[net.d_values(), rank]);
             }
-            GateRows::ByKeyHead => self.require(Role::SsmBetaAlpha, &[2 * net.n_heads, d_model]),
+            None => self.require(Role::AttnGate, &[net.d_values(), d_model]),
         }
-        self.require(Role::SsmConv, &[net.d_conv(), net.n_taps]);
-        self.require(Role::SsmDtBias, &[net.n_heads]);
-        self.require(Role::SsmA, &[net.n_heads]);
+        self.net_gates(net, d_model);
         self.require(Role::SsmNorm, &[net.d_value]);
-        self.require(Role::SsmOut, &[d_model, net.d_values()]);
+        self.require(net.out_role(), &[d_model, net.d_values()]);
+    }
+
+    /// Projections of queries, keys and values of a delta net, and the taps of their convolutions.
+    fn net_inputs(&mut self, net: &DeltaNet, d_model: usize) {
+        let [d_keys, d_values] = [net.d_keys(), net.d_values()];
+        if net.tensors == NetTensors::Joint {
+            self.require(Role::SsmQkv, &[net.d_conv(), d_model]);
+            self.require(Role::SsmConv, &[net.d_conv(), net.n_taps]);
+            return;
+        }
+        let weights = [
+            (Role::AttnQ, d_keys),
+            (Role::AttnK, d_keys),
+            (Role::AttnV, d_values),
+        ];
+        self.fused("attn_qkv.weight", weights, &[d_model], Presence::Required);
+        for (role, channels) in net.conv_roles().iter().zip(net.convs()) {
+            self.require(*role, &[channels.len(), 1, net.n_taps]);
+        }
+    }
+
+    /// What the gains and decays of a delta net are computed with.
+    fn net_gates(&mut self, net: &DeltaNet, d_model: usize) {
+        let n_heads = net.n_heads;
+        match net.decay {
+            NetDecay::Heads(GateRows::Apart) => {
+                self.require(Role::SsmBeta, &[n_heads, d_model]);
+                self.require(Role::SsmAlpha, &[n_heads, d_model]);
+            }
+            NetDecay::Heads(GateRows::ByKeyHead) => {
+                self.require(Role::SsmBetaAlpha, &[2 * n_heads, d_model]);
+            }
+            NetDecay::Channels { rank } => {
+                self.require(Role::SsmBeta, &[n_heads, d_model]);
+                self.require(Role::SsmFA, &[rank, d_model]);
+                self.require(Role::SsmFB, &[net.n_decays(), rank]);
+            }
+        }
+        self.require(Role::SsmDtBias, &[net.n_decays()]);
+        match net.decay {
+            NetDecay::Heads(_) => self.require(Role::SsmA, &[n_heads]),
+            NetDecay::Channels { .. } => self.require(Role::SsmA, &[n_heads, 1]),
+        }
     }
 
     fn mamba(&mut self, mamba: &Mamba, d_model: usize) {
@@ -556,6 +635,12 @@ impl List {
             self.require(Role::AttnGate, &[a.n_heads, d_model]);
         }
         self.qk_norm(a);
+        if let Some(indexer) = &a.indexer {
+            self.require(Role::IndexerQ, &[indexer.d_queries(), d_model]);
+            self.require(Role::IndexerK, &[indexer.d_head, d_model]);
+            self.require(Role::IndexerQNorm, &[indexer.d_head]);
+            self.require(Role::IndexerKNorm, &[indexer.d_head]);
+        }
         if a.sub_norm.is_some() {
             self.require(Role::AttnSubNorm, &[d_q]);
         }
@@ -661,6 +746,7 @@ impl List {
             }
             self.add(bias, &[n, d_out], m.expert.bias);
         }
+        self.add(Role::FfnDownBias, &[d_model], m.sum_bias);
         if let Some(shared) = &m.shared {
             let d_ff = shared.mlp.d_ff;
             if shared.is_gated {

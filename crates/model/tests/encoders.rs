@@ -185,7 +185,7 @@ fn what_only_decoders_do_is_refused() {
         let hidden = vec![0.5; model.spec().d_model];
         let scores = model.scores(Kernels::detect(), &hidden);
         match model.spec().head.outputs {
-            Outputs::Scores(n) => assert_eq!(scores.unwrap().len(), n),
+            Outputs::Scores(head) => assert_eq!(scores.unwrap().len(), head.n),
             _ => assert!(matches!(scores, Err(Error::NoScores)), "{}", g.name),
         }
     }

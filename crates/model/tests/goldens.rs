@@ -3,6 +3,8 @@
 
 #[path = "goldens/alt_up.rs"]
 mod alt_up;
+#[path = "goldens/delta_net.rs"]
+mod delta_net;
 #[path = "goldens/experts.rs"]
 mod experts;
 #[path = "goldens/latent.rs"]
@@ -18,10 +20,10 @@ mod support;
 use atta_model::{
     arch::REGISTRY,
     spec::{
-        Activation, Attention, DeltaNet, Ffn, GateRows, IdleIndexer, KeySharing, KvSource,
-        LayerEmbed, LayerSpec, Mask, Mixer, Mlp, ModelSpec, NetGate, Norm, OutputGate, Outputs,
-        Pairing, Positions, Presence, QkNorm, RampEnds, Rope, RopeScaling, ShortConv, Temperature,
-        TokenTypes, Wiring, Xielu, Yarn,
+        Activation, Attention, DenseHead, Ffn, Indexer, KvSource, LayerEmbed, LayerSpec, Mask,
+        Mixer, Mlp, ModelSpec, Norm, OutputGate, Outputs, Pairing, Positions, Presence, QkNorm,
+        RampEnds, Rope, RopeScaling, ScoreActivation, ScoreHead, ScoreInput, ShortConv,
+        Temperature, TokenTypes, Wiring, Xielu, Yarn,
     },
 };
 use support::{Golden, goldens_and_encoders, nmse};
@@ -128,11 +130,15 @@ fn changes(g: &Golden, spec: &ModelSpec) -> Vec<Change> {
     add("head.outputs", |s| {
         s.head.outputs = match s.head.outputs {
             Outputs::Logits => Outputs::Hidden,
-            Outputs::Hidden => Outputs::Scores(1),
-            Outputs::Scores(n) => Outputs::Scores(n + 1),
+            Outputs::Hidden => Outputs::Dense(DenseHead {
+                d_inner: 8,
+                d_out: s.d_model,
+            }),
+            Outputs::Dense(_) | Outputs::Scores(_) => Outputs::Hidden,
         }
     });
     if spec.head.outputs != Outputs::Logits {
+        all.extend(head_changes(spec));
         return with_layers(g, spec, all);
     }
     add("head.logit_scale", |s| s.head.logit_scale *= 0.5);
@@ -151,6 +157,53 @@ fn changes(g: &Golden, spec: &ModelSpec) -> Vec<Change> {
     with_layers(g, spec, all)
 }
 
+/// A change of each field of a head that computes scores or a vector.
+fn head_changes(spec: &ModelSpec) -> Vec<Change> {
+    let dense = |what: &str, change: fn(&mut DenseHead)| -> Change {
+        let of_spec = move |s: &mut ModelSpec| match &mut s.head.outputs {
+            Outputs::Dense(head) => change(head),
+            other => panic!("{other:?} is not dense"),
+        };
+        (format!("head.dense.{what}"), Box::new(of_spec))
+    };
+    let scores = |what: &str, change: fn(&mut ScoreHead)| -> Change {
+        let of_spec = move |s: &mut ModelSpec| match &mut s.head.outputs {
+            Outputs::Scores(head) => change(head),
+            other => panic!("{other:?} has no scores"),
+        };
+        (format!("head.scores.{what}"), Box::new(of_spec))
+    };
+    match spec.head.outputs {
+        Outputs::Logits | Outputs::Hidden => Vec::new(),
+        Outputs::Dense(_) => vec![
+            dense("d_inner", |head| head.d_inner += 1),
+            dense("d_out", |head| head.d_out += 1),
+        ],
+        Outputs::Scores(_) => vec![
+            scores("n", |head| head.n += 1),
+            scores("reads", |head| {
+                head.reads = match head.reads {
+                    ScoreInput::First => ScoreInput::Mean,
+                    ScoreInput::Mean => ScoreInput::First,
+                }
+            }),
+            scores("activation", |head| {
+                head.activation = match head.activation {
+                    ScoreActivation::Tanh => ScoreActivation::Gelu,
+                    ScoreActivation::Gelu => ScoreActivation::Tanh,
+                }
+            }),
+            scores("bias", |head| {
+                head.bias = match head.bias {
+                    Presence::Absent => Presence::Required,
+                    Presence::Required | Presence::Optional => Presence::Absent,
+                }
+            }),
+            scores("norm", |head| change_norm(&mut head.norm)),
+        ],
+    }
+}
+
 /// Adds the changes of every layer.
 fn with_layers(g: &Golden, spec: &ModelSpec, mut all: Vec<Change>) -> Vec<Change> {
     for l in 0..spec.layers.len() {
@@ -160,9 +213,14 @@ fn with_layers(g: &Golden, spec: &ModelSpec, mut all: Vec<Change>) -> Vec<Change
                 .tensor(&tensor.replace("{l}", &l.to_string()))
                 .is_some()
         };
-        // Scores are of the first token alone, whose temperature is 1.
-        let is_of_first =
-            matches!(spec.head.outputs, Outputs::Scores(_)) && l + 1 == spec.layers.len();
+        // Scores may be of the first token alone, whose temperature is 1.
+        let is_of_first = matches!(
+            spec.head.outputs,
+            Outputs::Scores(ScoreHead {
+                reads: ScoreInput::First,
+                ..
+            })
+        ) && l + 1 == spec.layers.len();
         for (what, change) in layer_changes(&spec.layers[l], &in_file)
             .into_iter()
             .chain(experts::changes(&spec.layers[l], in_file))
@@ -213,7 +271,7 @@ fn layer_changes(layer: &LayerSpec, in_file: &impl Fn(&str) -> bool) -> Vec<Laye
     ];
     all.extend(match &layer.mixer {
         Mixer::Attention(a) => attention_changes(a, in_file),
-        Mixer::DeltaNet(_) => delta_changes(),
+        Mixer::DeltaNet(net) => delta_net::changes(net),
         Mixer::ShortConv(_) => conv_changes(),
         Mixer::Mamba(m) => state_spaces::of_mamba(m, in_file),
         Mixer::Mamba2(m) => state_spaces::of_mamba2(m, in_file),
@@ -327,6 +385,14 @@ fn attention_changes(a: &Attention, in_file: &impl Fn(&str) -> bool) -> Vec<Laye
             let cap = &mut l.attention_mut().softcap;
             *cap = if cap.is_some() { None } else { Some(1.0) };
         }),
+        ("slopes", |l| {
+            let slopes = &mut l.attention_mut().slopes;
+            *slopes = if slopes.is_some() { None } else { Some(4.0) };
+        }),
+        ("slopes.max", |l| {
+            let slopes = &mut l.attention_mut().slopes;
+            slopes.iter_mut().for_each(|max| *max *= 1.5);
+        }),
         ("rope", toggle_rope),
         ("gate", |l| {
             let gate = &mut l.attention_mut().gate;
@@ -336,7 +402,7 @@ fn attention_changes(a: &Attention, in_file: &impl Fn(&str) -> bool) -> Vec<Laye
             };
         }),
     ];
-    if a.idle_indexer.is_some() {
+    if a.indexer.is_some() {
         all.extend(indexer_changes());
     }
     all.extend(kv_changes(a, in_file));
@@ -354,15 +420,18 @@ fn attention_changes(a: &Attention, in_file: &impl Fn(&str) -> bool) -> Vec<Laye
     all
 }
 
-fn indexer_changes() -> [LayerChange; 3] {
-    fn indexer(l: &mut LayerSpec) -> &mut IdleIndexer {
-        let indexer = &mut l.attention_mut().idle_indexer;
+fn indexer_changes() -> [LayerChange; 6] {
+    fn indexer(l: &mut LayerSpec) -> &mut Indexer {
+        let indexer = &mut l.attention_mut().indexer;
         indexer.as_mut().expect("asked of a layer with an indexer")
     }
     [
-        ("idle_indexer", |l| l.attention_mut().idle_indexer = None),
-        ("idle_indexer.n_heads", |l| indexer(l).n_heads += 1),
-        ("idle_indexer.d_head", |l| indexer(l).d_head += 1),
+        ("indexer", |l| l.attention_mut().indexer = None),
+        ("indexer.n_heads", |l| indexer(l).n_heads += 1),
+        ("indexer.d_head", |l| indexer(l).d_head += 1),
+        ("indexer.block_len", |l| indexer(l).block_len += 1),
+        ("indexer.n_blocks", |l| indexer(l).n_blocks -= 1),
+        ("indexer.eps", |l| indexer(l).eps *= 4.0),
     ]
 }
 
@@ -435,53 +504,9 @@ fn conv_changes() -> Vec<LayerChange> {
     vec![("n_taps", |l| short_conv(l).n_taps += 1)]
 }
 
-fn delta_changes() -> Vec<LayerChange> {
-    vec![
-        ("n_taps", |l| delta(l).n_taps += 1),
-        ("n_heads", |l| delta(l).n_heads *= 2),
-        ("n_key_heads", |l| delta(l).n_key_heads *= 2),
-        ("d_key", |l| delta(l).d_key += 1),
-        ("d_value", |l| delta(l).d_value += 1),
-        ("sharing", |l| {
-            let net = delta(l);
-            // Where each head has keys of its own, both mean the same.
-            if net.n_heads > net.n_key_heads {
-                net.sharing = match net.sharing {
-                    KeySharing::InTurn => KeySharing::Neighbours,
-                    KeySharing::Neighbours => KeySharing::InTurn,
-                };
-            }
-        }),
-        ("gates", |l| {
-            let gates = &mut delta(l).gates;
-            *gates = match gates {
-                GateRows::Apart => GateRows::ByKeyHead,
-                GateRows::ByKeyHead => GateRows::Apart,
-            };
-        }),
-        ("gate", |l| {
-            let gate = &mut delta(l).gate;
-            *gate = match gate {
-                NetGate::Silu => NetGate::Sigmoid,
-                NetGate::Sigmoid => NetGate::Silu,
-            };
-        }),
-        ("l2_eps", |l| delta(l).l2_eps += 1e-2),
-        ("eps", |l| delta(l).eps *= 2.0),
-        ("mixer", convolve),
-    ]
-}
-
 /// Another mixer that needs no attention beside it.
 fn convolve(l: &mut LayerSpec) {
     l.mixer = Mixer::ShortConv(ShortConv { n_taps: 3 });
-}
-
-fn delta(l: &mut LayerSpec) -> &mut DeltaNet {
-    match &mut l.mixer {
-        Mixer::DeltaNet(net) => net,
-        other => panic!("{other:?} is no delta net"),
-    }
 }
 
 fn short_conv(l: &mut LayerSpec) -> &mut ShortConv {

@@ -424,13 +424,15 @@ fn sections_of_a_rope_tell_the_order_of_its_rows() {
 }
 
 #[test]
-fn qwen4exp_is_refused_where_attention_would_choose_positions() {
+fn a_budget_of_an_indexer_is_whole_blocks_and_at_least_one() {
     let g = golden("qwen4exp-streams");
     let budget = "attention.indexer.top_k";
-    for n in [124, 127] {
-        let error = with_key(&g, budget, |w, key| w.set_u32(key, n));
-        must_name(error, &g, budget, &n.to_string());
-    }
+    let error = with_key(&g, budget, |w, key| w.set_u32(key, 3));
+    must_name(error, &g, budget, "3");
+    let set = |w: &mut Writer| w.set_u32(&format!("qwen4exp.{budget}"), 11);
+    let spec = arch::lower(&g.metadata("", set)).unwrap();
+    let indexer = spec.layers[1].attention().unwrap().indexer.unwrap();
+    assert_eq!((indexer.n_blocks, indexer.block_len), (2, 4));
 }
 
 #[test]
@@ -539,11 +541,6 @@ fn a_missing_tensor_is_named() {
     }
 }
 
-/// Whether a tensor is not computed with: it is of an indexer that would choose all positions.
-fn is_idle(name: &str) -> bool {
-    name.contains(".indexer.")
-}
-
 /// Only a head and rope factors may be there or not; and biases where an architecture allows them,
 /// factors of matrices, and a projection of values where keys may take their place. Norms of
 /// queries and keys, or of state spaces, are there in all layers or in none.
@@ -551,7 +548,7 @@ fn is_optional(g: &Golden, name: &str) -> bool {
     let is_value = g.arch == "gemma4" && name.ends_with("attn_v.weight");
     let is_factor = name.ends_with("exps.scale");
     let is_global = ["output.weight", "rope_freqs.weight"].contains(&name);
-    is_idle(name) || is_global || name.ends_with(".bias") || is_factor || is_value
+    is_global || name.ends_with(".bias") || is_factor || is_value
 }
 
 #[test]

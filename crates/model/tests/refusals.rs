@@ -148,9 +148,7 @@ fn rows_of_the_wrong_kind_and_executors_of_nothing_are_refused() {
         ));
     }
     let budget = Budget::limited(1 << 34);
-    let make = |change: fn(&mut ExecutorSize)| {
-        let mut options = ExecutorSize::default();
-        change(&mut options);
+    let make = |options: ExecutorSize| {
         let pool = Arc::new(atta_kernels::Pool::new(std::num::NonZeroUsize::MIN));
         atta_model::Cpu::new(
             model.clone(),
@@ -161,20 +159,34 @@ fn rows_of_the_wrong_kind_and_executors_of_nothing_are_refused() {
         )
         .err()
     };
-    assert!(matches!(
-        make(|o| o.layers = Some(0..99)),
-        Some(Error::Options(_))
-    ));
-    assert!(matches!(
-        make(|o| o.layers = Some(1..1)),
-        Some(Error::Options(_))
-    ));
-    assert!(matches!(make(|o| o.n_batch = 0), Some(Error::Options(_))));
-    assert!(matches!(
-        make(|o| o.n_ctx = usize::MAX),
-        Some(Error::Options(_))
-    ));
-    assert!(matches!(make(|o| o.n_ctx = 1 << 30), Some(Error::Store(_))));
+    let part = |layers: std::ops::Range<usize>, embed: bool, head: bool| {
+        let part = Some(Share {
+            layers,
+            embed,
+            head,
+        });
+        make(ExecutorSize {
+            part,
+            ..ExecutorSize::default()
+        })
+    };
+    for refused in [
+        part(0..99, true, true),
+        part(1..1, false, false),
+        part(1..2, true, false),
+        part(0..1, true, true),
+    ] {
+        assert!(matches!(refused, Some(Error::Options(_))), "{refused:?}");
+    }
+    let default = ExecutorSize::default;
+    let n_batch = make(ExecutorSize {
+        n_batch: 0,
+        ..default()
+    });
+    assert!(matches!(n_batch, Some(Error::Options(_))));
+    let n_ctx = |n_ctx| make(ExecutorSize { n_ctx, ..default() });
+    assert!(matches!(n_ctx(usize::MAX), Some(Error::Options(_))));
+    assert!(matches!(n_ctx(1 << 30), Some(Error::Store(_))));
     assert_eq!(budget.used(), 0, "what was refused keeps nothing");
 }
 

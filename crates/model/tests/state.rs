@@ -5,11 +5,13 @@ mod support;
 use std::ops::Range;
 
 use atta_model::{
-    Batch, Cpu, Error, Executor, ExecutorSize, KvType, Output, SeqId, Want,
+    Batch, Cpu, Error, Executor, ExecutorSize, KvType, Output, SeqId, Share, Want,
     spec::{Positions, QkNorm, Retention, StateKind},
 };
 use support::{
-    Golden, append, bits, cpu, cpu_with, golden, goldens, hybrid::hybrids, some_goldens,
+    Golden, append, bits, cpu, cpu_with, golden, goldens,
+    hybrid::{hybrids, sparse},
+    some_goldens,
 };
 
 /// Fewer where tests run by emulation.
@@ -31,7 +33,8 @@ const KINDS: [KvType; 3] = [
 /// Models whose sequences return to any position; of others see `recurrent.rs`.
 fn without_recurrence() -> impl Iterator<Item = Golden> {
     let goldens = some_goldens().into_iter();
-    goldens.filter(|g| !g.model().spec().is_recurrent())
+    let goldens = goldens.filter(|g| !g.model().spec().is_recurrent());
+    goldens.chain([sparse()])
 }
 
 fn export(cpu: &Cpu, seq: SeqId, positions: Range<usize>) -> Vec<u8> {
@@ -123,6 +126,33 @@ fn a_damaged_state_is_refused_and_changes_nothing() {
 }
 
 #[test]
+fn codes_and_scales_that_attention_could_not_add_are_refused() {
+    let g = golden("qwen2");
+    let model = g.model();
+    let mut here = cpu(&model, 1, KvType::F16);
+    let seq = here.new_seq().unwrap();
+    append(&mut here, seq, &g.tokens, 64);
+    let state = export(&here, seq, 0..37);
+    let mut there = cpu(&model, 1, KvType::F16);
+    let d_head = model.spec().layers[0].attention().unwrap().d_head;
+    let codes = 28 + 20 * model.spec().layers.len();
+    let scales = codes + 37 * 2 * d_head;
+    let last = state.len() - 4;
+    for (at, bytes) in [
+        (codes, &i16::MIN.to_le_bytes()[..]),
+        (scales - 2, &i16::MIN.to_le_bytes()[..]),
+        (scales, &f32::NAN.to_le_bytes()[..]),
+        (last, &f32::INFINITY.to_le_bytes()[..]),
+    ] {
+        let mut bad = state.clone();
+        bad[at..at + bytes.len()].copy_from_slice(bytes);
+        let result = import(&mut there, &bad, 37);
+        assert!(matches!(result, Err(Error::State(_))), "byte {at}");
+    }
+    import(&mut there, &state, 37).unwrap();
+}
+
+#[test]
 fn a_state_of_other_layers_is_refused() {
     let model = golden("llama-plain").model();
     let part = |layers| {
@@ -190,6 +220,57 @@ fn layers_that_share_keys_and_values_store_them_once() {
     append(&mut cpu, seq, &g.tokens[..10], 10);
     let [none, ten] = [0, 10].map(|n| export(&cpu, seq, 0..n).len() as u64);
     assert_eq!(ten - none, 10 * bytes.iter().sum::<u64>());
+}
+
+#[test]
+fn filled_positions_are_the_same_however_they_are_added_and_a_text_goes_on_behind_them() {
+    for g in goldens() {
+        let model = g.model();
+        let ids = &g.tokens[..4];
+        for kv in KINDS {
+            let behind = |parts: &[usize]| {
+                let mut cpu = cpu(&model, 1, kv);
+                let seq = cpu.new_seq().unwrap();
+                parts.iter().for_each(|&n| cpu.fill(seq, n).unwrap());
+                bits(&append(&mut cpu, seq, ids, 4))
+            };
+            let whole = behind(&[40]);
+            assert!(whole == behind(&[0, 3, 30, 7]), "{} {kv:?}", g.name);
+            // Recurrent states are zero, as before the first position.
+            if model.spec().attentions().next().is_some() {
+                let empty = behind(&[]);
+                assert!(whole != empty, "{} {kv:?}: there is no content", g.name);
+            }
+            let finite = whole.iter().all(|&x| f32::from_bits(x).is_finite());
+            assert!(finite, "{} {kv:?}", g.name);
+        }
+    }
+}
+
+#[test]
+fn a_window_of_filled_positions_moves_on_and_a_full_context_is_not_filled() {
+    for g in windowed() {
+        let model = g.model();
+        let mut all = cpu_with(&model, 1, narrow(600, 600, 1));
+        let mut few = cpu_with(&model, 1, narrow(600, 1, 1));
+        let results = [&mut all, &mut few].map(|cpu| {
+            let seq = cpu.new_seq().unwrap();
+            cpu.fill(seq, 590).unwrap();
+            let full = cpu.fill(seq, 11);
+            assert!(matches!(full, Err(Error::ContextFull { n_ctx: 600 })));
+            assert_eq!(cpu.seqs().len(seq).unwrap(), 590);
+            bits(&append(cpu, seq, &g.tokens[..4], 1))
+        });
+        assert!(results[0] == results[1], "{}", g.name);
+    }
+}
+
+#[test]
+fn an_encoder_has_no_positions_without_a_text() {
+    let g = &support::encoders()[0];
+    let mut cpu = cpu(&g.model(), 1, KvType::F32);
+    let seq = cpu.new_seq().unwrap();
+    assert!(matches!(cpu.fill(seq, 1), Err(Error::NoFill)));
 }
 
 /// The tiny models that have layers with a window, and none with a recurrent state.
@@ -324,10 +405,17 @@ fn norms_rotated(g: &support::Golden) -> bool {
     attentions.any(|a| matches!(a.qk_norm, QkNorm::RotatedPerHead { .. }))
 }
 
+/// Whether queries see some positions only.
+fn chooses_positions(g: &Golden) -> bool {
+    g.model().spec().attentions().any(|a| a.indexer.is_some())
+}
+
 #[test]
 fn behind_a_gap_the_first_layer_sees_what_it_would_without_the_forgotten() {
     // What a layer reads is of its tokens and positions alone only in the first one.
-    let shifts = |g: &Golden| !learns_positions(g) && !norms_rotated(g) && !has_streams(g);
+    let shifts = |g: &Golden| {
+        !learns_positions(g) && !norms_rotated(g) && !has_streams(g) && !chooses_positions(g)
+    };
     for g in without_recurrence().filter(shifts) {
         let model = g.model();
         let ids: Vec<u32> = g.tokens.iter().cycle().take(128).copied().collect();
@@ -431,8 +519,9 @@ fn gaps_that_make_no_sense_are_refused() {
 
 #[test]
 fn models_whose_keys_cannot_be_moved_are_refused() {
-    for cannot in [learns_positions, norms_rotated] {
-        let g = goldens().into_iter().find(cannot).unwrap();
+    for cannot in [learns_positions, norms_rotated, chooses_positions] {
+        let g = [sparse()].into_iter().chain(goldens()).find(cannot);
+        let g = g.unwrap();
         let pool = std::sync::Arc::new(atta_kernels::Pool::new(std::num::NonZeroUsize::MIN));
         let options = ExecutorSize {
             n_recent: Some(0),

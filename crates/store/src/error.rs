@@ -48,6 +48,14 @@ pub enum Error {
         /// Length of the file, bytes.
         file_bytes: u64,
     },
+    /// A part of a model file lacks a tensor.
+    #[error("{path}: this part of the model lacks {tensor}", path = .path.display())]
+    Absent {
+        /// The file.
+        path: PathBuf,
+        /// Name of the tensor.
+        tensor: String,
+    },
     /// Weights of a source that is not addressable were to be used in place.
     #[error(
         "shard {shard}: its bytes are not addressable, so that they have to be read into memory"

@@ -22,6 +22,8 @@ const FIRST_READ_BYTES: u64 = 1 << 20;
 pub struct ModelFiles {
     directory: Directory,
     shards: Vec<Shard>,
+    /// Bytes that a part of the files lacks, in order.
+    holes: Vec<Hole>,
     _headers: Vec<Reservation>,
 }
 
@@ -31,6 +33,15 @@ impl std::fmt::Debug for ModelFiles {
             .field("n_shards", &self.shards.len())
             .finish_non_exhaustive()
     }
+}
+
+/// A tensor that a part of a model's files lacks: its bytes read as zeros.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hole {
+    /// The absent bytes.
+    pub extent: Extent,
+    /// Name of the tensor, for errors.
+    pub tensor: String,
 }
 
 /// One file of a model that is not read from the file system.
@@ -70,6 +81,19 @@ impl ModelFiles {
             .map(|path| Ok(Shard::addressable(map(path)?)))
             .collect::<Result<_, _>>()?;
         Self::parse(path, shards, Vec::new())
+    }
+
+    /// Maps a part of the model at `path`: files of the full length, in which the tensors of
+    /// `holes` are absent. To read or to plan with one of them is [`Error::Absent`].
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn open_part(path: &Path, mut holes: Vec<Hole>) -> Result<Self, Error> {
+        holes.sort_by_key(|hole| (hole.extent.shard, hole.extent.offset));
+        Ok(Self {
+            holes,
+            ..Self::open(path)?
+        })
     }
 
     /// Takes a model that is built into the program; `name` stands in for the path in errors.
@@ -159,6 +183,7 @@ impl ModelFiles {
         Ok(Self {
             directory,
             shards,
+            holes: Vec::new(),
             _headers: headers,
         })
     }
@@ -184,8 +209,12 @@ impl ModelFiles {
         };
         let shards: Vec<Shard> = sources.into_iter().enumerate().map(shard).collect();
         let path = self.shards[0].source.path().to_owned();
-        drop(self);
-        Self::parse(&path, shards, vec![headers])
+        let holes = self.holes;
+        drop((self.directory, self.shards));
+        Ok(Self {
+            holes,
+            ..Self::parse(&path, shards, vec![headers])?
+        })
     }
 
     /// The bytes before the first tensor of a shard.
@@ -237,9 +266,12 @@ impl ModelFiles {
             .try_for_each(|shard| at(&shard.source, shard.source.check_unchanged()))
     }
 
-    /// The bytes of an extent, if they are addressable; `None` if they are not, or lie outside of
-    /// the file.
+    /// The bytes of an extent, if they are addressable; `None` if they are not, are absent, or lie
+    /// outside of the file.
     pub fn bytes(&self, extent: Extent) -> Option<&[u8]> {
+        if self.hole(extent).is_some() {
+            return None;
+        }
         let shard = self.shards.get(usize::from(extent.shard))?;
         let start = usize::try_from(extent.offset).ok()?;
         let end = start.checked_add(usize::try_from(extent.bytes).ok()?)?;
@@ -249,7 +281,7 @@ impl ModelFiles {
     /// The bytes of an extent, read from the file if they are not addressable.
     ///
     /// # Errors
-    /// An extent outside of its file, and the error of the system.
+    /// An extent outside of its file or absent from it, and the error of the system.
     pub fn read(&self, extent: Extent) -> Result<Cow<'_, [u8]>, Error> {
         if let Some(bytes) = self.bytes(extent) {
             return Ok(Cow::Borrowed(bytes));
@@ -261,11 +293,34 @@ impl ModelFiles {
         Ok(Cow::Owned(bytes))
     }
 
-    /// Refuses an extent outside of its file.
+    /// The first hole that an extent touches.
+    fn hole(&self, extent: Extent) -> Option<&Hole> {
+        let end_of = |extent: &Extent| extent.offset.saturating_add(extent.bytes);
+        let place = |hole: &Hole| (hole.extent.shard, end_of(&hole.extent));
+        let before = (extent.shard, extent.offset);
+        let next = self.holes.partition_point(|hole| place(hole) <= before);
+        let next = self.holes.get(next)?;
+        let touches = next.extent.shard == extent.shard && next.extent.offset < end_of(&extent);
+        touches.then_some(next)
+    }
+
+    /// Refuses an extent outside of its file, or absent from it.
     pub(crate) fn check(&self, extent: Extent) -> Result<(), Error> {
+        if let Some(hole) = self.hole(extent) {
+            return Err(Error::Absent {
+                path: self.shards[usize::from(extent.shard)]
+                    .source
+                    .path()
+                    .to_owned(),
+                tensor: hole.tensor.clone(),
+            });
+        }
         let end = extent.offset.checked_add(extent.bytes);
         match end {
-            Some(end) if end <= self.len(extent.shard) && usize::try_from(extent.bytes).is_ok() => {
+            Some(end)
+                if end <= self.shard_bytes(extent.shard)
+                    && usize::try_from(extent.bytes).is_ok() =>
+            {
                 Ok(())
             }
             _ => Err(self.out_of_file(extent)),
@@ -277,12 +332,12 @@ impl ModelFiles {
             shard: extent.shard,
             offset: extent.offset,
             bytes: extent.bytes,
-            file_bytes: self.len(extent.shard),
+            file_bytes: self.shard_bytes(extent.shard),
         }
     }
 
     /// The length of a shard, bytes; 0 if there is no such shard.
-    fn len(&self, shard: u16) -> u64 {
+    pub fn shard_bytes(&self, shard: u16) -> u64 {
         let shard = self.shards.get(usize::from(shard));
         shard.map_or(0, |shard| shard.source.n_bytes())
     }
@@ -397,6 +452,45 @@ fn siblings(path: &Path) -> Option<Vec<PathBuf>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn absent_tensors_are_errors_with_their_names_mapped_or_not() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("../../tests/golden/models/llama-plain.gguf");
+        let whole = ModelFiles::open(&path).unwrap();
+        let extents = whole.directory().tensors().iter().map(|t| Extent {
+            shard: t.shard,
+            offset: t.offset,
+            bytes: t.n_bytes,
+        });
+        let extents: Vec<Extent> = extents.collect();
+        let hole = |i: usize| Hole {
+            extent: extents[i],
+            tensor: whole.directory().tensors()[i].name.clone(),
+        };
+        let part = ModelFiles::open_part(&path, vec![hole(3), hole(1)]).unwrap();
+        let unmapped = ModelFiles::open_part(&path, vec![hole(1), hole(3)]).unwrap();
+        for part in [part, unmapped.unmapped(&Budget::unlimited()).unwrap()] {
+            for (i, extent) in extents.iter().enumerate() {
+                let last = Extent {
+                    offset: extent.offset + extent.bytes - 1,
+                    bytes: 1,
+                    ..*extent
+                };
+                for extent in [*extent, last] {
+                    let read = part.read(extent);
+                    match i {
+                        1 | 3 => assert!(
+                            matches!(&read, Err(Error::Absent { tensor, .. })
+                                if *tensor == hole(i).tensor),
+                            "{read:?}"
+                        ),
+                        _ => assert_eq!(read.unwrap(), whole.read(extent).unwrap()),
+                    }
+                }
+            }
+        }
+    }
 
     #[test]
     fn the_name_of_any_shard_gives_all_of_them() {

@@ -24,7 +24,7 @@ mod weights;
 
 pub use budget::{Budget, BudgetItem, Reservation};
 pub use error::Error;
-pub use files::{ModelFiles, ModelSource};
+pub use files::{Hole, ModelFiles, ModelSource};
 pub use guard::{ChunkGuard, TensorRows};
 pub use mapped::MappedFile;
 pub use os::{catch_bus_errors, give_back_memory};

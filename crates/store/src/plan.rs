@@ -73,9 +73,9 @@ pub enum Projection {
     LaurelRight,
     /// Query, key and value projections.
     Qkv,
-    /// The projection of queries from a latent vector.
+    /// The projection of queries from a latent vector; of the decays of a delta net from one.
     QueryUp,
-    /// The projections of keys from a latent vector, of each head.
+    /// The projections of keys from a latent vector, of each head; of the gate of a delta net.
     KeyUp,
     /// The projections of values from a latent vector, of each head.
     ValueUp,

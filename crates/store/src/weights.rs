@@ -36,6 +36,11 @@ pub trait Weights: Send + Sync {
     /// [`Error::NotInPlan`], a row outside of its table [`Error::NoRow`].
     fn chunk<'a>(&'a self, group: WeightGroup<'a>, i: usize) -> Result<ChunkGuard<'a>, Error>;
 
+    /// Whether several steps may run at once. Streamed weights are read in the order of one.
+    fn serves_many(&self) -> bool {
+        true
+    }
+
     /// Bytes read since the weights were made, and the time that steps waited for them.
     fn io(&self) -> Io {
         Io::default()

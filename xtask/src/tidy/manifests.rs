@@ -15,7 +15,7 @@ use std::process::Command;
 const DOC: &str = "docs/dependencies.md";
 const EVERY: &[&str] = &["*"];
 /// What each package may use of the others outside its tests.
-const ARROWS: [(&str, &[&str]); 16] = [
+const ARROWS: [(&str, &[&str]); 17] = [
     ("atta-formats", &[]),
     ("atta-tokenizer", &["atta-formats"]),
     ("atta-kernels", &["atta-formats"]),
@@ -56,10 +56,17 @@ const ARROWS: [(&str, &[&str]); 16] = [
             "atta-tokenizer",
         ],
     ),
+    (
+        "atta-cluster",
+        &["atta-model", "atta-store", "atta-kernels", "atta-formats"],
+    ),
     ("atta-hub", &[]),
     ("atta-server", &["atta-engine"]),
     ("atta", EVERY),
-    ("atta-benches", &["atta-kernels", "atta-formats"]),
+    (
+        "atta-benches",
+        &["atta-engine", "atta-model", "atta-kernels", "atta-formats"],
+    ),
     ("atta-fuzz", EVERY),
     ("xtask", &[]),
 ];

@@ -1,11 +1,12 @@
 //! `atta bench`: prefill and decode speed on this machine, as a table or as one JSON object. After
-//! a sweep over numbers of threads, the details are those of the last one.
+//! a sweep over numbers of threads, the details are those of the last one. Of lists of lengths, the
+//! single figures of the object are those of the first prompt and the first text.
 
 use std::path::PathBuf;
 
 use atta::{
     Engine, KvType,
-    bench::{BenchOptions, BenchReport, TimeSplit, bench},
+    bench::{BenchCase, BenchKind, BenchOptions, BenchReport, BenchRow, TimeSplit, bench},
 };
 use clap::Args;
 use serde_json::{Value, json};
@@ -21,30 +22,47 @@ use crate::{
 
 /// Measures prefill and decode speed.
 ///
-/// One warm-up, then medians: prefill of N tokens in batches, and decoding of N tokens. The context
-/// is as long as they need, or -c if that is longer.
+/// A warm-up, then medians: prefill of N tokens in batches, and decoding of N tokens. Lists such as
+/// -p 512,2048 -d 0,4096 measure every prompt and every text at every depth. The DEPTH tokens are
+/// filled in, not computed. The context is as long as they need, or -c if that is longer.
 #[derive(Debug, Args)]
 #[command(after_help = extra_help(
     "Examples:
   atta bench model.gguf
   atta bench model.gguf -p 0 -n 32 -d 4096 -j 4 --json
+  atta bench model.gguf -p 512,2048,8192 -n 64 -d 0,4096,16384
   atta bench model.gguf --sweep 1,2,4"
 ))]
 pub(crate) struct BenchArgs {
     /// GGUF file, or ORG/REPO[:QUANT] that was pulled [default: the built-in model]
     model: Option<PathBuf>,
-    /// Prompt tokens (0 = skip)
-    #[arg(short = 'p', value_name = "N", default_value = "512")]
+    /// Prompt tokens, or a list (0 = skip)
+    #[arg(
+        short = 'p',
+        value_name = "N,…",
+        default_value = "512",
+        value_delimiter = ','
+    )]
     #[arg(value_parser = value::positions_or_0, allow_negative_numbers = true)]
-    n_prompt: usize,
-    /// Generated tokens (0 = skip)
-    #[arg(short = 'n', value_name = "N", default_value = "128")]
+    n_prompts: Vec<usize>,
+    /// Generated tokens, or a list (0 = skip)
+    #[arg(
+        short = 'n',
+        value_name = "N,…",
+        default_value = "128",
+        value_delimiter = ','
+    )]
     #[arg(value_parser = value::positions_or_0, allow_negative_numbers = true)]
-    n_gen: usize,
-    /// Depth: tokens in the context before each measurement
-    #[arg(short = 'd', value_name = "DEPTH", default_value = "0")]
+    n_gens: Vec<usize>,
+    /// Depth: tokens in the context before each measurement, or a list
+    #[arg(
+        short = 'd',
+        value_name = "DEPTH,…",
+        default_value = "0",
+        value_delimiter = ','
+    )]
     #[arg(value_parser = value::positions_or_0, allow_negative_numbers = true)]
-    depth: usize,
+    depths: Vec<usize>,
     /// Repetitions
     #[arg(short = 'r', value_name = "REPS", default_value = "3")]
     #[arg(value_parser = repetitions, allow_negative_numbers = true)]
@@ -119,55 +137,58 @@ fn measure(args: &BenchArgs, flags: &ModelFlags) -> Result<(Engine, BenchReport)
         &load::options(model, flags, options.session.clone())?,
     )?;
     let mut progress = Progress::new();
-    progress.busy(|| {
-        let n_threads = engine.pool().n_threads();
-        format!(
-            "measuring, {} rounds, {n_threads} threads",
-            options.n_reps + 1
-        )
-    });
-    let report = bench(&engine, &options)?;
+    let n_threads = engine.pool().n_threads();
+    let n_cases = options.cases().len();
+    let report = bench(&engine, &options, |i, case| {
+        progress.busy(|| {
+            let BenchCase { n, depth, .. } = case;
+            let kind = kind_name(case.kind);
+            let i = i + 1;
+            format!("measuring {i} of {n_cases}: {kind} of {n} behind {depth}, {n_threads} threads")
+        });
+    })?;
     progress.clear();
     Ok((engine, report))
 }
 
 fn options(args: &BenchArgs) -> Result<BenchOptions, Failure> {
-    let BenchArgs {
-        n_prompt,
-        n_gen,
-        depth,
-        n_reps,
-        ..
-    } = *args;
-    if n_prompt == 0 && n_gen == 0 {
+    let mut options = BenchOptions {
+        n_prompts: args.n_prompts.clone(),
+        n_gens: args.n_gens.clone(),
+        depths: args.depths.clone(),
+        n_reps: args.n_reps,
+        session: args.model_flags.session_options(KvType::default()),
+    };
+    if options.cases().is_empty() {
         return Err(Failure::Usage(
             "-p 0 and -n 0 leave nothing to measure".to_owned(),
         ));
     }
-    let needed = depth + n_prompt.max(n_gen);
+    let needed = options.n_positions();
     if let Some(n_ctx) = args.model_flags.n_ctx.filter(|&n_ctx| n_ctx < needed) {
         return Err(Failure::Usage(format!(
             "-c {n_ctx} is too short: -d, -p and -n need a context of {needed}"
         )));
     }
-    let mut session = args.model_flags.session_options(KvType::default());
-    session.n_ctx = Some(session.n_ctx.unwrap_or(needed));
-    Ok(BenchOptions {
-        n_prompt,
-        n_gen,
-        depth,
-        n_reps,
-        session,
-    })
+    options.session.n_ctx = Some(options.session.n_ctx.unwrap_or(needed));
+    Ok(options)
+}
+
+fn kind_name(kind: BenchKind) -> &'static str {
+    match kind {
+        BenchKind::Prompt => "prompt",
+        BenchKind::Text => "text",
+    }
 }
 
 fn to_json(args: &BenchArgs, engine: &Engine, report: &BenchReport) -> Value {
-    json!({
-        "prefill_tok_s": report.prefill_tok_s,
-        "decode_tok_s": report.decode_tok_s,
-        "n_prompt": args.n_prompt,
-        "n_gen": args.n_gen,
-        "depth": args.depth,
+    let prompt = report.first(BenchKind::Prompt);
+    let text = report.first(BenchKind::Text);
+    let split = |row: Option<&BenchRow>| row.map_or_else(TimeSplit::default, |row| row.split);
+    let mut object = json!({
+        "n_prompt": args.n_prompts[0],
+        "n_gen": args.n_gens[0],
+        "depth": args.depths[0],
         "reps": args.n_reps,
         "threads": engine.pool().n_threads(),
         "isa": engine.kernels().isa(),
@@ -175,38 +196,61 @@ fn to_json(args: &BenchArgs, engine: &Engine, report: &BenchReport) -> Value {
         "weights": weights_name(engine.weights_at()),
         "predicted_decode_tok_s": engine.prediction().map(|p| p.decode_tok_s),
         "file_bytes": engine.model().weights().files().file_bytes(),
-        // The best of this machine, and the share of it that was used.
-        "read_bytes_per_s": report.read_bytes_per_s,
-        "int8_mac_per_s": report.int8_mac_per_s,
-        "decode_share": report.decode_share(),
-        "prefill_share": report.prefill_share(),
-        "prefill_split": split_json(&report.prefill_split),
-        "decode_split": split_json(&report.decode_split),
+        "prefill_split": split_json(&split(prompt)),
+        "decode_split": split_json(&split(text)),
+    });
+    add_figures(&mut object, report);
+    object
+}
+
+/// Adds the speeds, what this machine can do at best, and the share of it that was used. What was
+/// not measured is 0.
+fn add_figures(object: &mut Value, report: &BenchReport) {
+    let first = |kind, figure: &dyn Fn(&BenchRow) -> f64| report.first(kind).map_or(0.0, figure);
+    for (kind, rate, share) in [
+        (BenchKind::Prompt, "prefill_tok_s", "prefill_share"),
+        (BenchKind::Text, "decode_tok_s", "decode_share"),
+    ] {
+        object[rate] = first(kind, &|row| row.tok_s).into();
+        object[share] = first(kind, &|row| report.share(row)).into();
+    }
+    object["read_bytes_per_s"] = report.read_bytes_per_s.into();
+    object["int8_mac_per_s"] = report.int8_mac_per_s.into();
+    let rows = report.rows.iter().map(|row| row_json(report, row));
+    object["rows"] = rows.collect();
+}
+
+fn row_json(report: &BenchReport, row: &BenchRow) -> Value {
+    json!({
+        "kind": kind_name(row.case.kind),
+        "n": row.case.n,
+        "depth": row.case.depth,
+        "tok_s": row.tok_s,
+        "share": report.share(row),
+        "split": split_json(&row.split),
     })
 }
 
 /// The result of one number of threads of a sweep.
 fn sweep_json(n_threads: usize, report: &BenchReport) -> Value {
-    json!({
-        "threads": n_threads,
-        "prefill_tok_s": report.prefill_tok_s,
-        "decode_tok_s": report.decode_tok_s,
-        "read_bytes_per_s": report.read_bytes_per_s,
-        "int8_mac_per_s": report.int8_mac_per_s,
-        "decode_share": report.decode_share(),
-        "prefill_share": report.prefill_share(),
-    })
+    let mut object = json!({ "threads": n_threads });
+    add_figures(&mut object, report);
+    object
 }
 
 /// Shares are relative to the best that this number of threads can do.
 fn sweep_table(runs: &[(usize, BenchReport)]) -> String {
-    let mut table = "\nthreads     prompt tokens/s  of int8   text tokens/s  of reads\n".to_owned();
-    for (n, report) in runs {
-        let prompt = report.prefill_tok_s;
-        let text = report.decode_tok_s;
-        let [of_int8, of_reads] =
-            [report.prefill_share(), report.decode_share()].map(|share| 100.0 * share);
-        table += &format!("{n:>7} {prompt:>19.2} {of_int8:>7.0}% {text:>15.2} {of_reads:>8.0}%\n");
+    let mut table = "\nthreads  measured   tokens    depth    tokens/s  of best\n".to_owned();
+    for (n_threads, report) in runs {
+        for row in &report.rows {
+            let BenchCase { kind, n, depth } = row.case;
+            let kind = kind_name(kind);
+            let share = 100.0 * report.share(row);
+            let rate = row.tok_s;
+            table += &format!(
+                "{n_threads:>7}  {kind:<8} {n:>8} {depth:>8} {rate:>11.2} {share:>7.0}%\n"
+            );
+        }
     }
     table
 }
@@ -231,45 +275,34 @@ fn to_table(args: &BenchArgs, engine: &Engine, report: &BenchReport) -> String {
     );
     let isa = engine.kernels().isa();
     let n_threads = engine.pool().n_threads();
-    table += &format!(
-        "{isa}, {n_threads} threads, depth {}, median of {}\n\n",
-        args.depth, args.n_reps
-    );
-    table += "            tokens    tokens/s   matmul  attention   scan  I/O wait  other\n";
-    let rows = [
-        (
-            "prompt",
-            args.n_prompt,
-            report.prefill_tok_s,
-            report.prefill_split,
-        ),
-        ("text", args.n_gen, report.decode_tok_s, report.decode_split),
-    ];
-    for (name, n, rate, split) in rows.into_iter().filter(|(_, n, ..)| *n > 0) {
-        let [matmul, attention, scan, io_wait, other] = percent(&split);
-        table += &format!(
-            "{name:<10} {n:>7} {rate:>11.2} {matmul:>7.1}% {attention:>9.1}% {scan:>5.1}% \
-             {io_wait:>8.1}% {other:>5.1}%\n"
-        );
+    table += &format!("{isa}, {n_threads} threads, median of {}\n\n", args.n_reps);
+    table += "          tokens    depth    tokens/s  of best   matmul  attention   scan  I/O wait  \
+              other\n";
+    for row in &report.rows {
+        table += &table_row(report, row);
     }
-    table + &machine(args, report)
+    table + &machine(report)
 }
 
-/// The best of this machine, and how much of it was used.
-fn machine(args: &BenchArgs, report: &BenchReport) -> String {
-    let share = |n: usize, share: f64| {
-        if n > 0 {
-            format!("; {:.0}% of it used", 100.0 * share)
-        } else {
-            String::new()
-        }
-    };
+fn table_row(report: &BenchReport, row: &BenchRow) -> String {
+    let BenchCase { kind, n, depth } = row.case;
+    let kind = kind_name(kind);
+    let rate = row.tok_s;
+    let share = 100.0 * report.share(row);
+    let [matmul, attention, scan, io_wait, other] = percent(&row.split);
     format!(
-        "\nint8 products  {:>7.1} GMAC/s{}\nmemory reads   {:>7.1} GB/s{}\n",
+        "{kind:<7} {n:>8} {depth:>8} {rate:>11.2} {share:>7.0}% {matmul:>7.1}% {attention:>9.1}% \
+         {scan:>5.1}% {io_wait:>8.1}% {other:>5.1}%\n"
+    )
+}
+
+/// The best of this machine: the first limits prompts, the second texts.
+fn machine(report: &BenchReport) -> String {
+    format!(
+        "\nint8 products  {:>7.1} GMAC/s, the best of prompts\n\
+         memory reads   {:>7.1} GB/s, the best of texts\n",
         report.int8_mac_per_s / 1e9,
-        share(args.n_prompt, report.prefill_share()),
         report.read_bytes_per_s / 1e9,
-        share(args.n_gen, report.decode_share()),
     )
 }
 

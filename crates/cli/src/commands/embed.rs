@@ -45,7 +45,7 @@ pub(crate) struct EmbedArgs {
     /// encoder, last for a decoder]
     #[arg(long, value_enum)]
     pooling: Option<PoolingName>,
-    /// jsonl: a JSON array per line; npy: a NumPy array of 32-bit floats, [n_texts, d_model]
+    /// jsonl: a JSON array per line; npy: a NumPy array of 32-bit floats, [n_texts, d_vector]
     #[arg(long, value_enum, default_value_t = Format::Jsonl)]
     format: Format,
     /// Output file; -: standard output
@@ -105,7 +105,7 @@ pub(super) fn run(args: EmbedArgs) -> Result<(), Failure> {
         false => NewFile::create(&args.output, &inputs)?,
     };
     if args.format == Format::Npy {
-        file.write(&npy_header(texts.len(), engine.spec().d_model))?;
+        file.write(&npy_header(texts.len(), engine.d_vector()))?;
     }
     for (i, chunk) in texts.chunks(CHUNK).enumerate() {
         if interrupt.is_asked() {

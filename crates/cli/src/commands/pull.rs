@@ -14,7 +14,7 @@ use crate::{
     interrupt::Interrupt,
     json,
     output::Stdout,
-    progress::Progress,
+    progress::{Progress, spoken},
     report::bytes,
 };
 
@@ -228,21 +228,12 @@ fn short(path: &str) -> String {
     format!("…{end}")
 }
 
-fn spoken(time: Duration) -> String {
-    let seconds = time.as_secs();
-    match seconds {
-        0..60 => format!("{seconds} s"),
-        60..3600 => format!("{} min {} s", seconds / 60, seconds % 60),
-        _ => format!("{} h {} min", seconds / 3600, seconds / 60 % 60),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn names_are_short_and_times_are_spoken() {
+    fn names_are_short() {
         assert_eq!(short("a/b.gguf"), "b.gguf");
         assert_eq!(
             short(&format!("{}-Q4_K_M.gguf", "x".repeat(99)))
@@ -250,8 +241,6 @@ mod tests {
                 .count(),
             NAME_CHARS
         );
-        let spoken = [5, 65, 3700].map(|s| spoken(Duration::from_secs(s)));
-        assert_eq!(spoken, ["5 s", "1 min 5 s", "1 h 1 min"]);
     }
 
     #[test]

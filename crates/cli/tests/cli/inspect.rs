@@ -166,23 +166,60 @@ fn a_sweep_has_an_entry_and_a_row_for_each_number_of_threads() {
         );
     }
     assert_eq!(object["threads"], 3);
+    assert_eq!(object["rows"], entries[2]["rows"]);
 
     let text = stdout(&sweep);
     let (_, table) = text
         .split_once("\nthreads ")
         .expect("the sweep has a table of its own");
-    let first_cells = table
-        .lines()
-        .skip(1)
-        .map(|row| row.split_whitespace().next().unwrap());
-    assert_eq!(first_cells.collect::<Vec<_>>(), ["2", "1", "3"], "{text}");
-    assert!(
-        table
-            .lines()
-            .skip(1)
-            .all(|row| row.split_whitespace().count() == 5),
+    let cells = |row: &str| -> Vec<String> { row.split_whitespace().map(str::to_owned).collect() };
+    let rows: Vec<Vec<String>> = table.lines().skip(1).map(cells).collect();
+    let heads: Vec<&[String]> = rows.iter().map(|row| &row[..2]).collect();
+    assert_eq!(
+        heads,
+        [
+            ["2", "prompt"],
+            ["2", "text"],
+            ["1", "prompt"],
+            ["1", "text"],
+            ["3", "prompt"],
+            ["3", "text"]
+        ],
         "{text}"
     );
+    assert!(rows.iter().all(|row| row.len() == 6), "{text}");
+}
+
+#[test]
+fn a_benchmark_of_lists_has_a_row_for_each_combination() {
+    let path = model("llama-plain.gguf");
+    let lists = [
+        "bench", &path, "-p", "8,3", "-n", "2,4", "-d", "0,70", "-r", "1",
+    ];
+    let object = json(&[&lists[..], &["--json"]].concat());
+    let rows = object["rows"].as_array().unwrap();
+    let key = |row: &serde_json::Value| {
+        let number = |key: &str| row[key].as_u64().unwrap();
+        (
+            row["kind"].as_str().unwrap().to_owned(),
+            number("n"),
+            number("depth"),
+        )
+    };
+    let expected = [0, 70].into_iter().flat_map(|depth| {
+        let kinds = [("prompt", 8), ("prompt", 3), ("text", 2), ("text", 4)];
+        kinds.map(|(kind, n)| (kind.to_owned(), n, depth))
+    });
+    assert_eq!(
+        rows.iter().map(key).collect::<Vec<_>>(),
+        expected.collect::<Vec<_>>()
+    );
+    assert!(rows.iter().all(|row| row["tok_s"].as_f64().unwrap() > 0.0));
+    assert_eq!(object["prefill_tok_s"], rows[0]["tok_s"]);
+    assert_eq!(object["decode_tok_s"], rows[2]["tok_s"]);
+    let table = stdout(&lists);
+    let starts = |name: &str| table.lines().filter(|line| line.starts_with(name)).count();
+    assert_eq!((starts("prompt"), starts("text")), (4, 4), "{table}");
 }
 
 #[cfg(feature = "analyze")]

@@ -325,6 +325,49 @@ fn a_model_without_a_prompt_on_a_terminal_leads_to_chat() {
 }
 
 #[test]
+fn a_long_prompt_has_a_bar_that_goes_away_before_the_text() {
+    let path = crate::program::model("llama-plain.gguf");
+    let prompt = "abc ".repeat(300);
+    let args = [
+        "run", &path, "-c", "4096", "-t", "0", "-n", "4", "-p", &prompt,
+    ];
+    let mut command = Command::new(env!("CARGO_BIN_EXE_atta"));
+    command.args(args);
+    let options = Options::new().timeout_ms(Some(60_000));
+    let seen = spawn_with_options(command, options)
+        .unwrap()
+        .exp_eof()
+        .unwrap();
+    let wiped = "\r\u{1b}[K";
+    let (before, after) = seen.rsplit_once(wiped).expect("the bar is wiped");
+    assert!(
+        before.contains(&format!("{wiped}prompt [-----")),
+        "{seen:?}"
+    );
+    assert!(
+        before.contains(" 0 of ") && before.contains("tokens/s, "),
+        "{seen:?}"
+    );
+    assert!(
+        before.ends_with(" left"),
+        "nothing is between the bar and its end: {seen:?}"
+    );
+
+    let piped = crate::program::atta(&args);
+    let stderr = String::from_utf8(piped.stderr).unwrap();
+    assert!(
+        !stderr.contains("prompt [") && !stderr.contains('\u{1b}'),
+        "{stderr:?}"
+    );
+    let text = String::from_utf8(piped.stdout).unwrap();
+    assert_eq!(
+        after.trim_end(),
+        text.trim_end(),
+        "the text follows the bar"
+    );
+}
+
+#[test]
 fn picolm_asks_for_a_prompt_where_nobody_pipes_one() {
     let mut command = Command::new(env!("CARGO_BIN_EXE_atta"));
     command.args(["picolm", &crate::program::model("llama-plain.gguf")]);

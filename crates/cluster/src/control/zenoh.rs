@@ -22,6 +22,8 @@ use zenoh::{
     sample::{Sample, SampleKind},
 };
 
+use crate::key::Identity;
+
 use super::{Answerer, Change, Control, ControlError, MAX_MESSAGE, NodeName, Watcher};
 
 /// How long a session waits for what it sends before it takes the peer for gone.
@@ -32,10 +34,8 @@ const MEMBERS_DEADLINE: Duration = Duration::from_secs(1);
 /// How a node reaches the others.
 #[derive(Clone, Debug)]
 pub struct Network {
-    /// The cluster's identifier: hexadecimal digits, no secret.
-    pub cluster: String,
-    /// This node's name.
-    pub name: NodeName,
+    /// What this node shows to others, and knows them by.
+    pub identity: Identity,
     /// Addresses to listen on; port 0: any.
     pub listen: Vec<SocketAddr>,
     /// Addresses of other nodes, which are dialled again until they answer.
@@ -44,12 +44,6 @@ pub struct Network {
     pub discovers: bool,
     /// After how long a silent peer is taken for gone.
     pub lease: Duration,
-    /// Certificate of the cluster's authority, PEM.
-    pub authority: String,
-    /// This node's certificate, PEM.
-    pub certificate: String,
-    /// Its private key, PEM.
-    pub key: String,
 }
 
 /// A session of Zenoh.
@@ -87,8 +81,8 @@ impl ZenohControl {
         let config = Config::from_json5(&config_json(network)).map_err(failure)?;
         Ok(Self {
             session: zenoh::open(config).wait().map_err(failure)?,
-            cluster: network.cluster.clone(),
-            name: network.name.clone(),
+            cluster: network.identity.cluster().to_owned(),
+            name: NodeName::new(network.identity.name())?,
             parts: Mutex::default(),
             answerer: Arc::default(),
         })
@@ -228,7 +222,7 @@ fn config_json(network: &Network) -> String {
         }
         list
     };
-    let text = |s: &str| format!("{s:?}");
+    let identity = &network.identity;
     format!(
         r#"{{
   mode: "peer",
@@ -281,9 +275,16 @@ fn config_json(network: &Network) -> String {
         lease = network.lease.as_millis(),
         wait = WAIT_BEFORE_CLOSE_US,
         max_message = 256 << 10,
-        authority = text(&BASE64_STANDARD.encode(&network.authority)),
-        certificate = text(&BASE64_STANDARD.encode(&network.certificate)),
-        key = text(&BASE64_STANDARD.encode(&network.key)),
-        cluster = network.cluster,
+        authority = pem("CERTIFICATE", identity.authority_der()),
+        certificate = pem("CERTIFICATE", identity.leaf_der()),
+        key = pem("PRIVATE KEY", identity.secret_key_der()),
+        cluster = identity.cluster(),
     )
+}
+
+/// A JSON string with PEM in base64, as Zenoh takes certificates and keys.
+fn pem(label: &str, der: &[u8]) -> String {
+    let body = BASE64_STANDARD.encode(der);
+    let pem = format!("-----BEGIN {label}-----\n{body}\n-----END {label}-----\n");
+    format!("{:?}", BASE64_STANDARD.encode(pem))
 }

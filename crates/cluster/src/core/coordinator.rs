@@ -68,8 +68,8 @@ pub enum Action {
     /// All stages are empty and nothing is submitted any more: every sequence must be submitted
     /// again, then what had no result.
     Rebuild,
-    /// Nothing is computed any more; what was submitted has no result. The next submission tries
-    /// again.
+    /// Nothing is computed any more; what was submitted has no result. The next submission begins
+    /// with a [`Rebuild`](Self::Rebuild).
     GiveUp(String),
 }
 
@@ -173,7 +173,7 @@ impl Coordinator {
         self.epoch
     }
 
-    /// Submissions without a result, operations of failed ones included.
+    /// Submissions without a result.
     pub fn n_pending(&self) -> usize {
         self.log.len()
     }
@@ -181,6 +181,13 @@ impl Coordinator {
     /// Frames that the first stage has not acknowledged.
     pub fn n_unacknowledged(&self) -> u32 {
         self.next_batch - 1 - self.acked
+    }
+
+    /// Forgets what was submitted, as after [`Action::GiveUp`].
+    pub fn abandon(&mut self) {
+        self.phase = Phase::Down;
+        self.log.clear();
+        self.must_rebuild = true;
     }
 
     /// The frame of [`FrameKind::Bye`] for a stage.
@@ -219,9 +226,7 @@ impl Coordinator {
                 self.trouble(now, format!("stage {stage} sent no frame"), &mut actions);
             }
             Event::Fenced { stage, answer } => self.fenced(now, stage, answer, &mut actions),
-            Event::Down { stage } => {
-                self.trouble(now, format!("stage {stage} is gone"), &mut actions);
-            }
+            Event::Down { stage } => self.down(now, stage, &mut actions),
             Event::Tick => self.tick(now, &mut actions),
         }
         actions
@@ -365,6 +370,18 @@ impl Coordinator {
         }
     }
 
+    /// A link has ended: what waits for the stage need not wait longer.
+    fn down(&mut self, now: Time, stage: u16, actions: &mut Vec<Action>) {
+        let why = format!("stage {stage} is gone");
+        match self.phase {
+            Phase::Fencing { .. } => {
+                self.reason = why;
+                self.fence(now, actions);
+            }
+            Phase::Serving | Phase::Down => self.trouble(now, why, actions),
+        }
+    }
+
     /// Begins a repair, if there is anything to repair.
     fn trouble(&mut self, now: Time, why: String, actions: &mut Vec<Action>) {
         if !matches!(self.phase, Phase::Serving) {
@@ -399,12 +416,8 @@ impl Coordinator {
     }
 
     fn give_up(&mut self, actions: &mut Vec<Action>) {
-        self.phase = Phase::Down;
-        // The operations were decided and stay; the rows end with an error.
-        for entry in &mut self.log {
-            entry.work.runs.clear();
-            entry.work.data.clear();
-        }
+        // Where a stage stands is unknown: the next submission begins with empty ones.
+        self.abandon();
         let missing = self.stages.iter().zip(1..);
         let missing = missing.filter(|(state, _)| state.answer.is_none());
         let missing: Vec<String> = missing.map(|(_, i): (_, u16)| i.to_string()).collect();

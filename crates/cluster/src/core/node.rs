@@ -211,7 +211,7 @@ impl Node {
 
     fn take_work(&mut self, now: Time, frame: Frame, actions: &mut Vec<NodeAction>) {
         let h = &frame.header;
-        if h.stage != self.stage || self.inbox.len() as u32 >= CREDITS + 1 {
+        if h.stage != self.stage || self.inbox.len() as u32 >= CREDITS {
             self.refuse(Status::Refused, h.batch, actions);
         } else if h.batch != self.last + 1 {
             // One before it is lost.

@@ -22,7 +22,10 @@ use std::{
     time::Duration,
 };
 
-use rustls::{ClientConfig, ClientConnection, ServerConfig, ServerConnection, StreamOwned};
+use rustls::{
+    ClientConfig, ClientConnection, ServerConfig, ServerConnection, StreamOwned,
+    pki_types::ServerName,
+};
 use socket2::{SockRef, TcpKeepalive};
 
 use crate::wire::{Frame, HEADER_BYTES, Header, Limits};
@@ -131,7 +134,7 @@ pub struct FrameSender {
 }
 
 impl FrameSender {
-    /// Connects, and starts the thread that writes. `ended` is called once, with the reason, when
+    /// Connects to the node of this name, and starts the thread that writes. `ended` is called once, with the reason, when
     /// the connection ends by itself.
     ///
     /// # Errors
@@ -139,13 +142,14 @@ impl FrameSender {
     pub fn dial(
         address: SocketAddr,
         tls: Arc<ClientConfig>,
+        peer: ServerName<'static>,
         hello: Hello,
         ended: Box<dyn FnOnce(io::Error) + Send>,
     ) -> io::Result<Self> {
         let socket = TcpStream::connect_timeout(&address, CONNECT)?;
         set_options(&socket)?;
         socket.set_read_timeout(Some(HANDSHAKE))?;
-        let client = ClientConnection::new(tls, address.ip().into()).map_err(io::Error::other)?;
+        let client = ClientConnection::new(tls, peer).map_err(io::Error::other)?;
         let mut stream = StreamOwned::new(client, socket.try_clone()?);
         stream.write_all(&hello.to_bytes())?;
         stream.flush()?;
@@ -318,9 +322,12 @@ impl Listener {
     /// The address cannot be listened on.
     pub fn bind(
         address: SocketAddr,
-        tls: Arc<ServerConfig>,
+        mut tls: ServerConfig,
         acceptor: Acceptor,
     ) -> io::Result<Self> {
+        // Nothing is sent to a sender, which does not read.
+        tls.send_tls13_tickets = 0;
+        let tls = Arc::new(tls);
         let socket = TcpListener::bind(address)?;
         let address = socket.local_addr()?;
         let is_over = Arc::<AtomicBool>::default();

@@ -6,7 +6,7 @@
 
 use atta_model::{
     Role,
-    spec::{DeltaNet, GateRows, KeySharing},
+    spec::{DeltaNet, GateRows, KeySharing, NetDecay},
 };
 use serde_json::Value;
 
@@ -18,7 +18,8 @@ pub(super) const JOINED: &str = "linear_attn.in_proj_qkvz.weight";
 
 /// Whether a tensor is a part of [`JOINED`] in the checkpoint.
 pub(super) fn is_in_joined(net: &DeltaNet, role: Role) -> bool {
-    net.gates == GateRows::ByKeyHead && matches!(role, Role::SsmQkv | Role::AttnGate)
+    let is_joined = net.decay == NetDecay::Heads(GateRows::ByKeyHead);
+    is_joined && matches!(role, Role::SsmQkv | Role::AttnGate)
 }
 
 /// The rows of [`JOINED`].

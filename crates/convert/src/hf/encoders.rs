@@ -12,10 +12,14 @@ use serde_json::Value;
 use super::{
     config::Config,
     families::{GEMMA3, HALVES},
-    family::{Family, Window},
+    family::{Experts, Family, GateUpLayout, Window},
     keys::Keys,
 };
-use crate::{Error, raw::RawTensors, safetensors::read_capped};
+use crate::{
+    Error,
+    raw::RawTensors,
+    safetensors::{self, read_capped},
+};
 
 /// What an encoder has that a decoder has not.
 pub(super) struct Encoder {
@@ -30,6 +34,11 @@ pub(super) struct Encoder {
     skips_padding: bool,
     /// The default of `type_vocab_size`, if tokens have types.
     n_types: Option<u64>,
+    /// Whether a classifier reads the mean of a text or its first token, by `classifier_pooling`;
+    /// else it is the first token.
+    names_classifier_pooling: bool,
+    /// Whether GGUF has two dense modules of sentence-transformers.
+    has_dense: bool,
 }
 
 const BERT_ENCODER: Encoder = Encoder {
@@ -38,6 +47,8 @@ const BERT_ENCODER: Encoder = Encoder {
     of_classifier: &["pooler.", "classifier."],
     skips_padding: false,
     n_types: Some(2),
+    names_classifier_pooling: false,
+    has_dense: false,
 };
 
 const BERT: Family = Family {
@@ -141,7 +152,95 @@ pub(super) const ENCODERS: &[Family] = &[
         ..BERT
     },
     Family {
-        classes: &["ModernBertModel", "ModernBertForMaskedLM"],
+        classes: &[NOMIC_EXPERTS],
+        arch: "nomic-bert-moe",
+        defaults: r#"{"vocab_size": 250048, "n_embd": 768, "n_layer": 12, "n_head": 12,
+            "n_inner": 3072, "max_position_embeddings": 512, "layer_norm_epsilon": 1e-5,
+            "activation_function": "gelu", "num_experts": 8, "moe_top_k": 2,
+            "type_vocab_size": 1}"#,
+        fixed: &[
+            ("causal", "false"),
+            ("prenorm", "false"),
+            ("rotary_emb_fraction", "1.0"),
+            ("rotary_emb_interleaved", "false"),
+            ("rotary_emb_scale_base", "null"),
+            ("use_rms_norm", "false"),
+            ("num_shared_experts", "0"),
+            ("expert_choice_router", "false"),
+            ("moe_normalize_expert_weights", "false"),
+        ],
+        is_rotated: true,
+        prefix: "encoder.layers.{l}.",
+        names: &[
+            (Role::TokenEmbd, "embeddings.word_embeddings.weight"),
+            (Role::TokenEmbdNorm, "emb_ln.weight"),
+            (Role::TokenEmbdNormBias, "emb_ln.bias"),
+            (Role::AttnOutput, "attn.out_proj.weight"),
+            (Role::AttnOutputBias, "attn.out_proj.bias"),
+            (Role::AttnOutputNorm, "norm1.weight"),
+            (Role::AttnOutputNormBias, "norm1.bias"),
+            (Role::FfnGateInp, "mlp.router.layer.weight"),
+            (Role::FfnUp, "mlp.fc1.weight"),
+            (Role::FfnUpBias, "mlp.fc1.bias"),
+            (Role::FfnDown, "mlp.fc2.weight"),
+            (Role::FfnDownBias, "mlp.fc2.bias"),
+            (Role::LayerOutputNorm, "norm2.weight"),
+            (Role::LayerOutputNormBias, "norm2.bias"),
+        ],
+        fused: &[
+            ("attn_qkv.weight", "attn.Wqkv.weight"),
+            ("attn_qkv.bias", "attn.Wqkv.bias"),
+        ],
+        experts: Some(Experts {
+            prefix: "mlp.experts.mlp.",
+            parts: ["", "w1", "w2"],
+            joined: ["mlp.experts.mlp.w1", "mlp.experts.mlp.w2"],
+            gate_up: GateUpLayout::PlainRows,
+            keeps_gate_up: false,
+            widths: &[],
+            gating: None,
+        }),
+        own_keys: Some(write_nomic_experts),
+        ..BERT
+    },
+    Family {
+        classes: &["JinaBertModel", "JinaBertForMaskedLM"],
+        arch: "jina-bert-v2",
+        defaults: r#"{"vocab_size": 30528, "hidden_size": 768, "num_hidden_layers": 12,
+            "num_attention_heads": 12, "intermediate_size": 3072, "max_position_embeddings": 8192,
+            "layer_norm_eps": 1e-12, "hidden_act": "gelu", "position_embedding_type": "absolute",
+            "feed_forward_type": "original"}"#,
+        fixed: &[
+            ("position_embedding_type", "\"alibi\""),
+            ("feed_forward_type", "\"geglu\""),
+            ("is_decoder", "false"),
+            ("add_cross_attention", "false"),
+        ],
+        names: &[
+            (Role::TokenEmbd, "embeddings.word_embeddings.weight"),
+            (Role::AttnQ, "attention.self.query.weight"),
+            (Role::AttnQBias, "attention.self.query.bias"),
+            (Role::AttnK, "attention.self.key.weight"),
+            (Role::AttnKBias, "attention.self.key.bias"),
+            (Role::AttnV, "attention.self.value.weight"),
+            (Role::AttnVBias, "attention.self.value.bias"),
+            (Role::AttnOutput, "attention.output.dense.weight"),
+            (Role::AttnOutputBias, "attention.output.dense.bias"),
+            (Role::FfnDown, "mlp.wo.weight"),
+            (Role::FfnDownBias, "mlp.wo.bias"),
+            (Role::LayerOutputNorm, "mlp.layernorm.weight"),
+            (Role::LayerOutputNormBias, "mlp.layernorm.bias"),
+        ],
+        fused: &[("ffn_up.weight", "mlp.gated_layers.weight")],
+        own_keys: Some(write_emb_pooler),
+        ..BERT
+    },
+    Family {
+        classes: &[
+            "ModernBertModel",
+            "ModernBertForMaskedLM",
+            "ModernBertForSequenceClassification",
+        ],
         arch: "modern-bert",
         defaults: r#"{"vocab_size": 50368, "hidden_size": 768, "num_hidden_layers": 22,
             "num_attention_heads": 12, "intermediate_size": 1152, "max_position_embeddings": 8192,
@@ -151,6 +250,8 @@ pub(super) const ENCODERS: &[Family] = &[
             ("norm_bias", "false"),
             ("mlp_bias", "false"),
             ("attention_bias", "false"),
+            ("classifier_bias", "false"),
+            ("classifier_activation", "\"gelu\""),
         ],
         window: Window::AllButFirstOf(3),
         is_rotated: true,
@@ -163,6 +264,10 @@ pub(super) const ENCODERS: &[Family] = &[
             (Role::FfnNorm, "mlp_norm.weight"),
             (Role::FfnDown, "mlp.Wo.weight"),
             (Role::OutputNorm, "final_norm.weight"),
+            (Role::Cls, "head.dense.weight"),
+            (Role::ClsNorm, "head.norm.weight"),
+            (Role::ClsOutput, "classifier.weight"),
+            (Role::ClsOutputBias, "classifier.bias"),
         ],
         fused: &[
             ("attn_qkv.weight", "attn.Wqkv.weight"),
@@ -170,10 +275,11 @@ pub(super) const ENCODERS: &[Family] = &[
         ],
         encoder: Some(Encoder {
             wrappers: &["model."],
-            unused: &["head.", "decoder."],
-            of_classifier: &[],
-            skips_padding: false,
+            unused: &["decoder."],
+            of_classifier: &["head.", "classifier."],
             n_types: None,
+            names_classifier_pooling: true,
+            ..BERT_ENCODER
         }),
         ..BERT
     },
@@ -185,12 +291,39 @@ pub(super) const ENCODERS: &[Family] = &[
             wrappers: &[],
             unused: &[],
             of_classifier: &[],
-            skips_padding: false,
             n_types: None,
+            has_dense: true,
+            ..BERT_ENCODER
         }),
         ..GEMMA3
     },
 ];
+
+/// Writes the pooling that a configuration of JinaBERT names.
+fn write_emb_pooler(c: &Config, keys: &mut Keys) -> Result<(), Error> {
+    match c.text_opt("emb_pooler")? {
+        None => {}
+        Some("mean") => keys.count("pooling_type", 1),
+        Some("cls") => keys.count("pooling_type", 2),
+        Some(other) => return Err(c.unsupported("emb_pooler", &other.into())),
+    }
+    Ok(())
+}
+
+/// The class of Nomic BERTs with experts, which have that of those without.
+pub(super) const NOMIC_EXPERTS: &str = "NomicBertModel with experts";
+
+/// Whether a Nomic BERT has experts.
+pub(super) fn has_experts(c: &Config) -> Result<bool, Error> {
+    Ok(c.count_opt(&["moe_every_n_layers"])?.unwrap_or(0) > 0)
+}
+
+/// Writes which layers have experts, and how many a token uses.
+fn write_nomic_experts(c: &Config, keys: &mut Keys) -> Result<(), Error> {
+    keys.count("moe_every_n_layers", c.count(&["moe_every_n_layers"])?);
+    keys.count("expert_used_count", c.count(&["moe_top_k"])?);
+    Ok(())
+}
 
 impl Family {
     /// Rows at the start of the table of positions that no position uses.
@@ -231,6 +364,15 @@ pub(super) fn write(c: &Config, family: &Family, keys: &mut Keys) -> Result<(), 
     let key = format!("{}.classifier.output_labels", family.arch);
     keys.writer.set_strs(&key, &labels);
     keys.count("pooling_type", RANK);
+    if encoder.names_classifier_pooling {
+        let kind = match c.text_opt("classifier_pooling")? {
+            Some("mean") => 1,
+            // The default of transformers.
+            None | Some("cls") => 2,
+            Some(other) => return Err(c.unsupported("classifier_pooling", &other.into())),
+        };
+        keys.count("classifier.pooling_type", kind);
+    }
     Ok(())
 }
 
@@ -277,7 +419,14 @@ pub(super) fn trim(
         let bare = bare.unwrap_or(name);
         bare.replace("LayerNorm.gamma", "LayerNorm.weight")
             .replace("LayerNorm.beta", "LayerNorm.bias")
+            // The bias behind the sum of experts: in those layers it is the only one.
+            .replace("mlp.experts.bias", "mlp.fc2.bias")
     })?;
+    if family.arch == "nomic-bert-moe" {
+        let kept = "the biases behind sums of experts are kept: llama.cpp leaves them out, and \
+                    does not open this file";
+        notes.push(kept.to_owned());
+    }
     let is_classifier = is_classifier(c)?;
     let of_classifier = encoder.of_classifier.iter().filter(|_| !is_classifier);
     let unused: Vec<&str> = encoder
@@ -296,23 +445,29 @@ pub(super) fn trim(
 /// Longer files of sentence-transformers are refused.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// Writes the pooling that sentence-transformers' files beside the checkpoint name.
-pub(super) fn write_pooling(
+/// Writes the pooling that sentence-transformers' files beside the checkpoint name, and adds the
+/// tensors of its dense modules.
+pub(super) fn write_modules(
     folder: &Path,
+    family: &Family,
     keys: &mut Keys,
+    raw: &mut RawTensors,
     notes: &mut Vec<String>,
 ) -> Result<(), Error> {
     let Some(Value::Array(modules)) = json(&folder.join("modules.json"))? else {
         return Ok(());
     };
+    let text = |module: &Value, key: &str| {
+        let text = module.get(key).and_then(Value::as_str);
+        text.unwrap_or_default().to_owned()
+    };
+    let dense = modules
+        .iter()
+        .filter(|module| text(module, "type").ends_with("Dense"));
+    let dense: Vec<String> = dense.map(|module| text(module, "path")).collect();
+    add_dense(folder, family, &dense, keys, raw, notes)?;
     for module in &modules {
-        let text = |key: &str| module.get(key).and_then(Value::as_str).unwrap_or_default();
-        if text("type").ends_with("Dense") {
-            notes.push(format!(
-                "the module {} of modules.json is left out: vectors are those before it",
-                text("path")
-            ));
-        }
+        let text = |key: &str| text(module, key);
         if text("type").ends_with("Pooling") {
             let path = folder.join(text("path")).join("config.json");
             let config = json(&path)?.unwrap_or(Value::Null);
@@ -324,6 +479,49 @@ pub(super) fn write_pooling(
                 )),
             }
         }
+    }
+    Ok(())
+}
+
+/// Writes the widths of two dense modules and adds their tensors as `dense_2.weight` and
+/// `dense_3.weight`; notes that modules are left out, where GGUF has no such modules.
+fn add_dense(
+    folder: &Path,
+    family: &Family,
+    paths: &[String],
+    keys: &mut Keys,
+    raw: &mut RawTensors,
+    notes: &mut Vec<String>,
+) -> Result<(), Error> {
+    let has_dense = family.encoder.as_ref().is_some_and(|e| e.has_dense);
+    if !has_dense || paths.len() != 2 {
+        notes.extend(paths.iter().map(|path| {
+            format!("the module {path} of modules.json is left out: vectors are those before it")
+        }));
+        return Ok(());
+    }
+    for (path, i) in paths.iter().zip(2..) {
+        let module = folder.join(path);
+        let file = module.join("config.json");
+        let config = json(&file)?.unwrap_or(Value::Null);
+        let activation = config.get("activation_function").and_then(Value::as_str);
+        let is_linear = activation.is_none_or(|name| name.ends_with(".Identity"));
+        if !is_linear || config.get("bias") == Some(&Value::Bool(true)) {
+            return Err(Error::File {
+                path: file,
+                why: "a dense module with a bias or a nonlinearity".to_owned(),
+            });
+        }
+        let mut tensors = safetensors::open(&module.join("model.safetensors"))?;
+        tensors.rename(|name| name.replace("linear.weight", &format!("dense_{i}.weight")))?;
+        if let Some(&[d_out, d_in]) = tensors
+            .get(&format!("dense_{i}.weight"))
+            .map(|tensor| tensor.dims())
+        {
+            keys.count(&format!("dense_{i}_feat_in"), d_in);
+            keys.count(&format!("dense_{i}_feat_out"), d_out);
+        }
+        raw.append(tensors)?;
     }
     Ok(())
 }

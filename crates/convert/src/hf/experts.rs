@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::{config::Config, family::Family, keys::Keys};
+use super::{config::Config, family::Family, keys::Keys, latent};
 use crate::Error;
 
 /// Counts: GGUF's key, and the fields by their names in different classes.
@@ -11,7 +11,11 @@ const COUNTS: [(&str, &[&str]); 6] = [
     ("expert_group_used_count", &["topk_group"]),
     (
         "expert_shared_count",
-        &["n_shared_experts", "moe_num_shared_experts"],
+        &[
+            "n_shared_experts",
+            "moe_num_shared_experts",
+            "num_shared_experts",
+        ],
     ),
     (
         "interleave_moe_layer_step",
@@ -27,7 +31,12 @@ const COUNTS: [(&str, &[&str]); 6] = [
     ),
     (
         "expert_used_count",
-        &["num_experts_per_tok", "top_k_experts", "moe_k"],
+        &[
+            "num_experts_per_tok",
+            "num_experts_per_token",
+            "top_k_experts",
+            "moe_k",
+        ],
     ),
 ];
 
@@ -84,6 +93,16 @@ pub(super) fn write_ernie_keys(c: &Config, keys: &mut Keys) -> Result<(), Error>
         keys.count("expert_shared_feed_forward_length", d_shared);
     }
     Ok(())
+}
+
+/// Writes the width of EXAONE's shared experts together, and that no further tokens are predicted:
+/// tensors for that are left out.
+pub(super) fn write_exaone_keys(c: &Config, keys: &mut Keys) -> Result<(), Error> {
+    let d_expert = c.count(&["moe_intermediate_size"])?;
+    let d_shared = c.count(&["num_shared_experts"])?.saturating_mul(d_expert);
+    keys.count("expert_shared_feed_forward_length", d_shared);
+    keys.count("nextn_predict_layers", 0);
+    latent::check_dense_layers(c)
 }
 
 /// Writes the keys of Hunyuan's experts, whose fields may be lists of all layers.

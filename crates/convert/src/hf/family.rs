@@ -5,8 +5,13 @@ use atta_model::Role;
 use serde_json::Value;
 
 use super::{
-    config::Config, encoders::Encoder, families, keys::Keys, multipliers::Multipliers,
-    names::usual_name, state_space,
+    config::Config,
+    encoders::{self, Encoder},
+    families,
+    keys::Keys,
+    multipliers::Multipliers,
+    names::usual_name,
+    state_space,
 };
 use crate::Error;
 
@@ -146,6 +151,8 @@ pub(super) enum GateUpLayout {
     Columns,
     /// `[n_experts, d_model, 2 d_ff]`: columns of gate, then those of up.
     ColumnHalves,
+    /// Without gates: `[n_experts d_ff, d_model]` of up, and of down transposed.
+    PlainRows,
 }
 
 impl Family {
@@ -162,6 +169,7 @@ impl Family {
         let class = match class {
             "GraniteMoeHybridForCausalLM" if state_space::is_hybrid(c)? => families::GRANITE_MAMBA,
             "NemotronHForCausalLM" if state_space::has_experts(c)? => families::NEMOTRON_EXPERTS,
+            "NomicBertModel" if encoders::has_experts(c)? => encoders::NOMIC_EXPERTS,
             other => other,
         };
         let family = families::all().find(|family| family.classes.contains(&class));

@@ -135,6 +135,7 @@ fn sizes(c: &Config, family: &Family, keys: &mut Keys) -> Result<(), Error> {
         "max_position_embeddings",
         "n_positions",
         "n_ctx",
+        "model_max_length",
     ])?;
     keys.count(
         "context_length",

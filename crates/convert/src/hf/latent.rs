@@ -8,8 +8,11 @@ use atta_model::{
     spec::{Attention, Latent},
 };
 
+use serde_json::Value;
+
 use super::{
     config::Config,
+    family::MAX_LAYERS,
     keys::Keys,
     rope::{Rope, RopeType},
     rows::{Change, GatheredRows, RowMap, TransposedRows},
@@ -65,6 +68,99 @@ pub(super) fn write_deepseek_keys(c: &Config, keys: &mut Keys) -> Result<(), Err
     Ok(())
 }
 
+/// Writes the keys of Kimi Linear, whose checkpoints have the sizes of delta nets in an object of
+/// their own; transformers saves them beside the others.
+pub(super) fn write_kimi_keys(c: &Config, keys: &mut Keys) -> Result<(), Error> {
+    let d_head = write_ranks(c, keys)?;
+    let d_rope = c.count(&["qk_rope_head_dim"])?;
+    let d_latent = c.count(&["kv_lora_rank"])?;
+    keys.count("attention.key_length", d_latent.saturating_add(d_rope));
+    keys.count("attention.key_length_mla", d_head);
+    keys.count("attention.value_length_mla", c.count(&["v_head_dim"])?);
+    let net = KimiNets::read(c)?;
+    let n_heads = c.count(&["num_attention_heads"])?;
+    if net.n_heads != n_heads {
+        return Err(c.wrong(format!(
+            "{} heads of delta nets, which are {n_heads} in GGUF",
+            net.n_heads
+        )));
+    }
+    keys.count("kda.head_dim", net.d_head);
+    keys.count("ssm.conv_kernel", net.n_taps);
+    let n_kv_heads: Vec<u64> = net.has_attention.iter().map(|&has| has.into()).collect();
+    keys.counts("attention.head_count_kv", &n_kv_heads);
+    check_dense_layers(c)?;
+    match c.count_opt(&["num_expert_group"])? {
+        None | Some(0 | 1) => {}
+        Some(n) => keys.count("expert_group_count", n),
+    }
+    if c.flag_opt("moe_renormalize")? == Some(false) {
+        keys.flag("expert_weights_norm", false);
+    }
+    Ok(())
+}
+
+/// The delta nets of Kimi Linear.
+struct KimiNets {
+    n_heads: u64,
+    d_head: u64,
+    n_taps: u64,
+    /// Which layers have attention in their place.
+    has_attention: Vec<bool>,
+}
+
+impl KimiNets {
+    fn read(c: &Config) -> Result<Self, Error> {
+        let Some(given) = c.object_opt("linear_attn_config")? else {
+            return Ok(Self {
+                n_heads: c.count(&["linear_num_heads"])?,
+                d_head: c.count(&["linear_head_dim"])?,
+                n_taps: c.count(&["linear_conv_kernel_dim"])?,
+                has_attention: listed(c)?,
+            });
+        };
+        let wrong = |field| c.wrong(format!("linear_attn_config does not say {field}"));
+        let count = |field| given.get(field).and_then(Value::as_u64);
+        let count = |field| count(field).ok_or_else(|| wrong(field));
+        let layers = |field| {
+            let all = given.get(field).and_then(Value::as_array);
+            let all = all.ok_or_else(|| wrong(field))?.iter();
+            let all: Option<Vec<u64>> = all.map(Value::as_u64).collect();
+            all.ok_or_else(|| wrong(field))
+        };
+        // Layers are counted from 1.
+        let [attention, nets] = [layers("full_attn_layers")?, layers("kda_layers")?];
+        let n_layers = c.count(&["num_hidden_layers"])?.min(MAX_LAYERS);
+        let has_attention = (1..=n_layers).map(|l| {
+            let found = [attention.contains(&l), nets.contains(&l)];
+            let one = matches!(found, [true, false] | [false, true]);
+            one.then_some(found[0])
+                .ok_or_else(|| wrong("what each layer is"))
+        });
+        let has_attention: Vec<bool> = has_attention.collect::<Result<_, _>>()?;
+        if c.get("layer_types").is_some() && listed(c)? != has_attention {
+            return Err(c.wrong("layer_types are not those of linear_attn_config"));
+        }
+        Ok(Self {
+            n_heads: count("num_heads")?,
+            d_head: count("head_dim")?,
+            n_taps: count("short_conv_kernel_size")?,
+            has_attention,
+        })
+    }
+}
+
+/// Which layers of a list of layer types have attention.
+fn listed(c: &Config) -> Result<Vec<bool>, Error> {
+    let all = c.list_opt("layer_types")?.unwrap_or_default();
+    let has_attention = |(l, kind): (usize, &Value)| match kind.as_str() {
+        Some("full_attention") => Ok(true),
+        Some("linear_attention") => Ok(false),
+        _ => Err(c.wrong(format!("layer_types does not say what layer {l} is"))),
+    };
+    all.iter().enumerate().map(has_attention).collect()
+}
+
 /// Refuses groups of experts that are not used: GGUF cannot say so.
 fn check_groups(c: &Config) -> Result<(), Error> {
     match (c.text_opt("topk_method")?, c.count_opt(&["n_group"])?) {
@@ -101,12 +197,12 @@ fn write_yarn(c: &Config, keys: &mut Keys) -> Result<(), Error> {
 }
 
 /// Checks that a list of layers says the same as the number of dense ones.
-fn check_dense_layers(c: &Config) -> Result<(), Error> {
+pub(super) fn check_dense_layers(c: &Config) -> Result<(), Error> {
     let Some(list) = c.list_opt("mlp_layer_types")? else {
         return Ok(());
     };
     let n_dense = c.count_opt(&["first_k_dense_replace"])?.unwrap_or(1);
-    let is_as_said = |(l, kind): (usize, &serde_json::Value)| {
+    let is_as_said = |(l, kind): (usize, &Value)| {
         kind == if (l as u64) < n_dense {
             "dense"
         } else {

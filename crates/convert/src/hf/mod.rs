@@ -27,6 +27,7 @@ mod mxfp4;
 mod names;
 mod ngrams;
 mod numbers;
+mod plain_experts;
 mod quantized;
 mod qwen4exp;
 mod rope;
@@ -128,7 +129,7 @@ fn keys_of(
     keys::write(config, family, &mut keys)?;
     numbers::write(config, family, raw, &mut keys)?;
     ngrams::write(config, raw, &mut keys)?;
-    encoders::write_pooling(folder, &mut keys, notes)?;
+    encoders::write_modules(folder, family, &mut keys, raw, notes)?;
     encoders::write(config, family, &mut keys)?;
     Ok(keys)
 }
@@ -290,7 +291,8 @@ fn text_part(config: &Config, raw: &mut RawTensors, notes: &mut Vec<String>) -> 
     let is_bare = raw.get("embed_tokens.weight").is_some()
         && !raw.names().any(|name| name.starts_with("model."));
     raw.rename(|name| {
-        if is_bare {
+        // Dense modules stand beside the model.
+        if is_bare && !name.starts_with("dense_") {
             return format!("model.{name}");
         }
         without_prefixes(name)

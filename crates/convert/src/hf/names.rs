@@ -2,6 +2,8 @@
 
 use atta_model::Role;
 
+use super::indexers;
+
 /// Llama's name of a tensor, or the usual name of a tensor that Llama does not have.
 pub(super) fn usual_name(role: Role) -> &'static str {
     match role {
@@ -16,6 +18,10 @@ pub(super) fn usual_name(role: Role) -> &'static str {
         Role::OutputBias => "lm_head.bias",
         Role::Cls => "classifier.dense.weight",
         Role::ClsBias => "classifier.dense.bias",
+        Role::ClsNorm => "classifier.norm.weight",
+        Role::ClsNormBias => "classifier.norm.bias",
+        Role::Dense2 => "dense_2.weight",
+        Role::Dense3 => "dense_3.weight",
         Role::ClsOutput => "classifier.out_proj.weight",
         Role::ClsOutputBias => "classifier.out_proj.bias",
         Role::AttnNorm => "input_layernorm.weight",
@@ -135,6 +141,23 @@ fn stream_name(role: Role) -> &'static str {
         Role::PleNormQuery => "ple.norm_query.weight",
         Role::PleNormConv => "ple.norm_conv.weight",
         Role::PleConv1d => "ple.conv1d.weight",
+        of_mixer => mixer_name(of_mixer),
+    }
+}
+
+/// The name of a tensor of Kimi delta attention or of an indexer.
+fn mixer_name(role: Role) -> &'static str {
+    match role {
+        Role::IndexerQ | Role::IndexerK => indexers::JOINED,
+        Role::IndexerQNorm => "self_attn.indexer.q_layernorm.weight",
+        Role::IndexerKNorm => "self_attn.indexer.k_layernorm.weight",
+        Role::SsmFA => "self_attn.f_a_proj.weight",
+        Role::SsmFB => "self_attn.f_b_proj.weight",
+        Role::SsmGA => "self_attn.g_a_proj.weight",
+        Role::SsmGB => "self_attn.g_b_proj.weight",
+        Role::SsmConvQ => "self_attn.q_conv1d.weight",
+        Role::SsmConvK => "self_attn.k_conv1d.weight",
+        Role::SsmConvV => "self_attn.v_conv1d.weight",
         other => unreachable!("{other:?} has a usual name"),
     }
 }

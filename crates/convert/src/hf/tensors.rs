@@ -70,7 +70,6 @@ impl TensorBuilder<'_> {
                 tensors.extend(self.expert_scale(&req)?);
             }
         }
-        tensors.extend(self.indexers(spec)?);
         Ok(tensors)
     }
 
@@ -97,9 +96,7 @@ impl TensorBuilder<'_> {
     pub(super) fn problems(&mut self, spec: &ModelSpec) -> Vec<Error> {
         let reqs = spec.tensors();
         let errors = reqs.iter().filter_map(|req| self.tensor(req).err());
-        let mut all: Vec<Error> = errors.collect();
-        all.extend(self.indexers(spec).err());
-        all
+        errors.collect()
     }
 
     fn tensor(&mut self, req: &TensorReq) -> Result<Option<Tensor>, Error> {
@@ -114,6 +111,7 @@ impl TensorBuilder<'_> {
             }
             Role::PerLayerTokenEmbd if req.is_padded => ngrams::table(self.raw, req).map(Some),
             Role::PerLayerTokenEmbd => self.layer_table(req).map(Some),
+            Role::IndexerQ | Role::IndexerK => self.index_part(req).map(Some),
             role if latent::is_part(role) => self.latent_part(req).map(Some),
             Role::FfnGateExps | Role::FfnUpExps | Role::FfnDownExps => self.experts(req),
             Role::FfnGateExpsBias | Role::FfnUpExpsBias => self.joined_bias(req).map(Some),
@@ -363,6 +361,10 @@ impl TensorBuilder<'_> {
             Role::SsmConv | Role::ShortconvConv | Role::PleConv1d => {
                 vec![shape[0], 1, shape[1]]
             }
+            Role::SsmConvQ | Role::SsmConvK | Role::SsmConvV if source.dims().len() == 2 => {
+                vec![shape[0], shape[2]]
+            }
+            Role::SsmA if source.dims().len() == 4 => vec![1, 1, shape[0], 1],
             Role::SsmA | Role::SsmD if shape.last() == Some(&1) => vec![shape[0]],
             Role::SsmNorm => vec![shape.iter().product()],
             Role::PositionEmbd => {
@@ -415,6 +417,8 @@ impl TensorBuilder<'_> {
                 | PleNormKey
                 | PleNormQuery
                 | PleNormConv
+                | IndexerQNorm
+                | IndexerKNorm
         );
         match self.family.norm_offset {
             // The factor of a gated delta net's decays.
@@ -452,6 +456,9 @@ impl TensorBuilder<'_> {
         }
         if *self.quantization == Quantization::Mxfp4 {
             return self.blocks(req, &joined, e.gate_up).map(Some);
+        }
+        if e.gate_up == GateUpLayout::PlainRows {
+            return self.plain_rows(req, &joined).map(Some);
         }
         if self.raw.get(&joined).is_some() {
             return self.joined(req, &joined, e.gate_up).map(Some);
@@ -542,7 +549,7 @@ impl TensorBuilder<'_> {
             d_out
         };
         let stored = match layout {
-            GateUpLayout::Halves => [n, n_columns, d_in],
+            GateUpLayout::Halves | GateUpLayout::PlainRows => [n, n_columns, d_in],
             GateUpLayout::Columns | GateUpLayout::ColumnHalves => [n, d_in, n_columns],
         };
         source.expect(&stored)?;
@@ -553,7 +560,7 @@ impl TensorBuilder<'_> {
                 n_columns,
                 ..columns(source, &[d_out, d_in], order)?
             }),
-            GateUpLayout::Halves => {
+            GateUpLayout::Halves | GateUpLayout::PlainRows => {
                 let d = to_usize(d_in)?;
                 let n_each = n.saturating_mul(d_out);
                 Box::new(GatheredRows {
@@ -693,21 +700,19 @@ fn part_of(role: Role) -> usize {
 
 /// Maps rows of gate or up to those of the joined tensor; down is not joined.
 fn order_in(layout: GateUpLayout, part: usize, n: u64) -> RowMap {
-    let of = n.saturating_mul(2);
     let part = part as u64;
-    match (layout, part) {
-        (_, 2..) => RowMap::Same,
-        (GateUpLayout::Halves | GateUpLayout::ColumnHalves, _) => RowMap::Part {
+    let (first, step) = match layout {
+        GateUpLayout::Columns => (part, 2),
+        _ => (part * n, 1),
+    };
+    let of = n.saturating_mul(2);
+    match part {
+        2.. => RowMap::Same,
+        _ => RowMap::Part {
             take: n,
             of,
-            first: part * n,
-            step: 1,
-        },
-        (GateUpLayout::Columns, _) => RowMap::Part {
-            take: n,
-            of,
-            first: part,
-            step: 2,
+            first,
+            step,
         },
     }
 }
@@ -720,7 +725,11 @@ fn is_kept_in_f32(role: Role, shape: &[u64]) -> bool {
 }
 
 /// The rows of a source without transformation.
-fn whole(source: SourceTensor, shape: &[u64], ty: TensorType) -> Result<Box<dyn RowSource>, Error> {
+pub(super) fn whole(
+    source: SourceTensor,
+    shape: &[u64],
+    ty: TensorType,
+) -> Result<Box<dyn RowSource>, Error> {
     if let Some(raw) = source
         .plain()
         .filter(|raw| raw.dtype().tensor_type() == Some(ty))
@@ -760,7 +769,11 @@ pub(super) fn moved(
 }
 
 /// Transposes `[d_in, d_out]` to `[d_out, d_in]`.
-fn columns(source: SourceTensor, shape: &[u64], order: RowMap) -> Result<TransposedRows, Error> {
+pub(super) fn columns(
+    source: SourceTensor,
+    shape: &[u64],
+    order: RowMap,
+) -> Result<TransposedRows, Error> {
     Ok(TransposedRows {
         source,
         d_row: to_usize(shape[1])?,

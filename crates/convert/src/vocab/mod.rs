@@ -209,7 +209,9 @@ impl VocabSource<'_> {
         if let Some(json) = self.json {
             return json.vocabulary(self, table);
         }
-        if let Some(file) = model.or_else(|| self.files.with_extension(".tiktoken")) {
+        let tiktoken = || self.files.get("tiktoken.model");
+        let tiktoken = || tiktoken().or_else(|| self.files.with_extension(".tiktoken"));
+        if let Some(file) = model.or_else(tiktoken) {
             return tiktoken::vocabulary(&file, self, table);
         }
         if let Some(file) = self.files.get("tekken.json") {

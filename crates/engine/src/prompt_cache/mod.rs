@@ -414,12 +414,13 @@ impl Session {
 
     /// Saves the unsaved part of the session's KV cache.
     ///
-    /// A session that has shifted its context is not saved: no prompt has its state.
+    /// A session that has shifted its context, or was [filled in](Session::fill), is not saved: no
+    /// prompt has its state.
     ///
     /// # Errors
     /// [`Error::Cache`] if it cannot be written, or if the path holds a foreign file.
     pub fn save(&mut self, cache: &PromptCache) -> Result<(), Error> {
-        if self.tokens().is_empty() || self.n_evicted() > 0 {
+        if self.tokens().is_empty() || self.n_evicted() > 0 || self.n_filled() > 0 {
             return Ok(());
         }
         let root = self.root()?;
@@ -465,10 +466,14 @@ impl Session {
     /// Writes the tokens of the session and their state, for [`import`](Self::import).
     ///
     /// # Errors
-    /// Errors of the writer; [`Error::Shifted`] for a session that has shifted its context.
+    /// Errors of the writer; [`Error::Shifted`] for a session that has shifted its context,
+    /// [`Error::Filled`] for one that was filled in.
     pub fn export(&self, out: &mut impl Write) -> Result<(), Error> {
         if self.n_evicted() > 0 {
             return Err(Error::Shifted(self.n_evicted()));
+        }
+        if self.n_filled() > 0 {
+            return Err(Error::Filled);
         }
         let root = self.root()?;
         let executor = self.executor();

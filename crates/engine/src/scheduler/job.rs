@@ -74,6 +74,13 @@ impl Job {
         }
     }
 
+    /// Prepares for a model.
+    pub(super) fn of_model(&mut self, engine: &Engine) {
+        if let Task::Embed(pooled) = &mut self.task {
+            pooled.of_model(engine);
+        }
+    }
+
     /// Prompt tokens.
     pub fn n_prompt(&self) -> usize {
         self.prompt.len()
@@ -220,6 +227,9 @@ impl Running {
         for (row, pos) in rows.zip(pos..) {
             if pooled.wants(pos, n) {
                 pooled.add(engine, out.hidden(row))?;
+            }
+            if pos + 1 == n {
+                pooled.finish(engine)?;
             }
         }
         Ok(())

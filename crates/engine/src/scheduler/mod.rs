@@ -195,8 +195,9 @@ impl Batcher {
     /// # Errors
     /// [`Error::PromptTooLong`], [`Error::EmptyPrompt`], a token that the model does not have,
     /// embeddings of another width than its own.
-    pub fn submit(&mut self, job: Job) -> Result<JobId, Error> {
+    pub fn submit(&mut self, mut job: Job) -> Result<JobId, Error> {
         self.check_prompt(&job.prompt)?;
+        job.of_model(&self.engine);
         let id = JobId(self.next_id);
         self.next_id += 1;
         self.enqueue(Running::new(id, job));

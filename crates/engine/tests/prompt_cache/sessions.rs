@@ -189,6 +189,14 @@ fn a_text_longer_than_its_window_is_kept_only_as_far_as_nothing_was_forgotten() 
         first.export(&mut Vec::new()),
         Err(Error::Shifted(_))
     ));
+    let mut filled = shifting();
+    filled.fill(40).unwrap();
+    filled.append(&ids[..20]).unwrap();
+    filled.save(&cache).unwrap();
+    assert!(matches!(filled.export(&mut Vec::new()), Err(Error::Filled)));
+    let zeros = [0; 50];
+    assert_eq!(shifting().restore(&cache, &zeros).unwrap().n_tokens, 0);
+    assert_eq!(filled.keep_common(&zeros).unwrap(), 0);
     let mut second = shifting();
     assert_eq!(second.restore(&cache, &ids).unwrap().n_tokens, 90);
     second.append(&ids[90..]).unwrap();

@@ -3,9 +3,11 @@
 //! ```text
 //! for each chunk of 128 absolute positions that is visible, in order:
 //!     s[h][p] = cap(scale · (q[h] · k[p]))            scores.rs: sixteen lanes and one tree;
-//!                                                     codes.rs: quantized keys, in integers
+//!                                                     scores16.rs and codes.rs: in integers
+//!     s[h][p] = s[h][p] − slope[h]·|pos − p|          if scores fall with distance (ALiBi)
 //!     m = max s,  e = exp(s − m),  n = Σ e            sixteen heads at a time
-//!     o[h] = Σ e[p]·v[p]                              values.rs: in order of p
+//!     o[h] = Σ e[p]·v[p]                              values.rs: in order of p;
+//!                                                     values16.rs: in integers
 //!     merge (m, n, o) into the state of the earlier chunks
 //! merge (sink[h], 1, 0)                               if heads have sinks: a score without a value
 //! out[h] = o / n                                      rotated, if values are; the caller undoes it
@@ -19,19 +21,24 @@ mod codes;
 mod prefetch;
 mod query;
 mod scores;
+mod scores16;
 mod stored;
 mod values;
+mod values16;
 
+use query::Chunk;
 pub(crate) use query::Query;
 
 use super::lanes::{LANES, padded};
 use super::math::{exp_weight, tanh};
 use crate::attention::{D_HEAD_MAX, KvElem};
-use crate::isa::{Codes, Floats, KeyCodes};
+use crate::isa::{Floats, KeyCodes, PairCodes, Pairs};
 use crate::scratch;
 use crate::tiles::Strip;
 use codes::CodeBuffers;
+use scores16::PairBuffers;
 use std::ops::Range;
+use values16::{CHUNK_PAIRS, Slab, ValueBuffers};
 
 /// Positions per chunk.
 pub(crate) const CHUNK: usize = 128;
@@ -50,11 +57,12 @@ const FEW: usize = 16;
 /// Sixteen elements of sixteen keys, `[16 elements, 16 keys]`.
 type Keys = [[f32; LANES]; LANES];
 
-/// Memory of [`AttnBuffers`] on the stack of a thread: `N` heads of width up to `16·VECTORS`.
-/// `VECTORS` is a multiple of 4, because vectors are computed in fours.
+/// Memory of [`AttnBuffers`] on the stack of a thread: `N` heads of width up to `16·VECTORS`, and
+/// `ROWS` rows of floats, [`CHUNK`] if keys or values are floats. `VECTORS` is a multiple of 4,
+/// because vectors are computed in fours.
 #[repr(align(64))]
-pub(crate) struct StackBuffers<const VECTORS: usize, const N: usize> {
-    rows: [[[f32; LANES]; VECTORS]; CHUNK],
+pub(crate) struct StackBuffers<const VECTORS: usize, const N: usize, const ROWS: usize> {
+    rows: [[[f32; LANES]; VECTORS]; ROWS],
     keys: [Keys; VECTORS],
     q: [[[f32; LANES]; VECTORS]; N],
     values: [[[f32; LANES]; VECTORS]; N],
@@ -65,13 +73,23 @@ pub(crate) struct StackBuffers<const VECTORS: usize, const N: usize> {
     scales: [[f32; CHUNK]; VECTORS],
     scores: [[f32; CHUNK]; N],
     visible: [Range<usize>; N],
+    masks: [u128; N],
     peaks: Peaks<N>,
+    /// Eight pairs for each vector of sixteen elements.
+    q_pairs: [[[i32; 8]; VECTORS]; N],
+    q_pair_scales: [f32; N],
+    key_pairs: [[[PairCodes; 8]; VECTORS]; 4],
+    weights: [[i32; CHUNK_PAIRS]; N],
+    ratios: [f32; N],
+    value_scales: [f32; CHUNK],
+    shifts: [u8; CHUNK],
+    slab: Slab,
 }
 
-impl<const VECTORS: usize, const N: usize> StackBuffers<VECTORS, N> {
+impl<const VECTORS: usize, const N: usize, const ROWS: usize> StackBuffers<VECTORS, N, ROWS> {
     /// All zeros: other values would be constants in the program, 1.7 MB for all these types.
     const EMPTY: Self = Self {
-        rows: [[[0.0; LANES]; VECTORS]; CHUNK],
+        rows: [[[0.0; LANES]; VECTORS]; ROWS],
         keys: [[[0.0; LANES]; LANES]; VECTORS],
         q: [[[0.0; LANES]; VECTORS]; N],
         values: [[[0.0; LANES]; VECTORS]; N],
@@ -82,10 +100,19 @@ impl<const VECTORS: usize, const N: usize> StackBuffers<VECTORS, N> {
         scales: [[0.0; CHUNK]; VECTORS],
         scores: [[0.0; CHUNK]; N],
         visible: [const { 0..0 }; N],
+        masks: [0; N],
         peaks: Peaks {
             max: [0.0; N],
             sum: [0.0; N],
         },
+        q_pairs: [[[0; 8]; VECTORS]; N],
+        q_pair_scales: [0.0; N],
+        key_pairs: [[[[0; LANES]; 8]; VECTORS]; 4],
+        weights: [[0; CHUNK_PAIRS]; N],
+        ratios: [0.0; N],
+        value_scales: [0.0; CHUNK],
+        shifts: [0; CHUNK],
+        slab: [[[0; LANES]; 4]; CHUNK_PAIRS],
     };
 
     fn buffers(&mut self) -> AttnBuffers<'_> {
@@ -96,9 +123,24 @@ impl<const VECTORS: usize, const N: usize> StackBuffers<VECTORS, N> {
             scales: &mut self.q_scales,
             keys: &mut self.codes,
         };
+        let pairs = PairBuffers {
+            width: 8 * VECTORS,
+            q: self.q_pairs.as_flattened_mut().as_flattened_mut(),
+            scales: &mut self.q_pair_scales,
+            keys: self.key_pairs.as_flattened_mut().as_flattened_mut(),
+        };
+        let value_codes = ValueBuffers {
+            weights: &mut self.weights,
+            ratios: &mut self.ratios,
+            scales: &mut self.value_scales,
+            shifts: &mut self.shifts,
+            slab: &mut self.slab,
+        };
         AttnBuffers {
             width: VECTORS,
             codes,
+            pairs,
+            value_codes,
             scales: &mut self.scales,
             rows: self.rows.as_flattened_mut(),
             keys: &mut self.keys,
@@ -106,6 +148,7 @@ impl<const VECTORS: usize, const N: usize> StackBuffers<VECTORS, N> {
             values: self.values.as_flattened_mut(),
             scores: &mut self.scores,
             visible: &mut self.visible,
+            masks: &mut self.masks,
             max: &mut self.peaks.max,
             sum: &mut self.peaks.sum,
         }
@@ -114,24 +157,34 @@ impl<const VECTORS: usize, const N: usize> StackBuffers<VECTORS, N> {
 
 /// Calls `f` with buffers for this query.
 pub(crate) fn with_buffers(query: &Query<'_>, f: impl FnOnce(&mut AttnBuffers<'_>)) {
+    match query.kv.k_elem == KvElem::F32 || query.kv.v_elem == KvElem::F32 {
+        true => with_rows::<CHUNK>(query, f),
+        false => with_rows::<0>(query, f),
+    }
+}
+
+/// Calls `f` with buffers that have `ROWS` rows of floats.
+fn with_rows<const ROWS: usize>(query: &Query<'_>, f: impl FnOnce(&mut AttnBuffers<'_>)) {
     let few = query.rows.len() * query.group() <= FEW;
     match (query.kv.d_head, few) {
-        (..=64, true) => with_stack::<4, FEW>(f),
-        (..=64, false) => with_stack::<4, MANY>(f),
-        (65..=128, true) => with_stack::<8, FEW>(f),
-        (65..=128, false) => with_stack::<8, MANY>(f),
-        (129..=256, true) => with_stack::<16, FEW>(f),
-        (129..=256, false) => with_stack::<16, MANY>(f),
+        (..=64, true) => with_stack::<4, FEW, ROWS>(f),
+        (..=64, false) => with_stack::<4, MANY, ROWS>(f),
+        (65..=128, true) => with_stack::<8, FEW, ROWS>(f),
+        (65..=128, false) => with_stack::<8, MANY, ROWS>(f),
+        (129..=256, true) => with_stack::<16, FEW, ROWS>(f),
+        (129..=256, false) => with_stack::<16, MANY, ROWS>(f),
         // `MANY` heads of this width do not fit the stack.
-        _ => with_stack::<{ D_HEAD_MAX / LANES }, FEW>(f),
+        _ => with_stack::<{ D_HEAD_MAX / LANES }, FEW, ROWS>(f),
     }
 }
 
 /// Not inlined, so that only one of these sizes is on the stack.
 #[inline(never)]
-fn with_stack<const VECTORS: usize, const N: usize>(f: impl FnOnce(&mut AttnBuffers<'_>)) {
-    const { assert!(size_of::<StackBuffers<VECTORS, N>>() <= scratch::THREAD) };
-    let mut stack = StackBuffers::<VECTORS, N>::EMPTY;
+fn with_stack<const VECTORS: usize, const N: usize, const ROWS: usize>(
+    f: impl FnOnce(&mut AttnBuffers<'_>),
+) {
+    const { assert!(size_of::<StackBuffers<VECTORS, N, ROWS>>() <= scratch::THREAD) };
+    let mut stack = StackBuffers::<VECTORS, N, ROWS>::EMPTY;
     f(&mut stack.buffers());
 }
 
@@ -140,11 +193,16 @@ fn with_stack<const VECTORS: usize, const N: usize>(f: impl FnOnce(&mut AttnBuff
 pub(crate) struct AttnBuffers<'a> {
     /// Vectors of a row, a multiple of four.
     width: usize,
-    /// Codes of queries and of quantized keys.
+    /// 8-bit codes of queries and of quantized keys.
     codes: CodeBuffers<'a>,
-    /// Scales of the quantized keys of a chunk, then of its values, `[width, CHUNK]`.
+    /// 16-bit codes of queries and of keys.
+    pairs: PairBuffers<'a>,
+    /// 16-bit codes of weights and of values.
+    value_codes: ValueBuffers<'a>,
+    /// Scales of the keys of a chunk that are codes, then of its values, `[width, CHUNK]`.
     scales: &'a mut [[f32; CHUNK]],
-    /// Widened rows: a few keys, then the values of a chunk, `[CHUNK, width]`.
+    /// Rows of floats: a few keys, then the values of a chunk, `[CHUNK, width]`; none if neither
+    /// are floats.
     rows: &'a mut [[f32; LANES]],
     /// Sixteen keys, `[width]`.
     keys: &'a mut [Keys],
@@ -156,6 +214,9 @@ pub(crate) struct AttnBuffers<'a> {
     scores: &'a mut [[f32; CHUNK]],
     /// The positions of the chunk that each head sees.
     visible: &'a mut [Range<usize>],
+    /// Bits of the positions of the chunk that each head sees, where some of those between others
+    /// are not visible.
+    masks: &'a mut [u128],
     /// Maxima and sums of the softmax over the earlier chunks.
     max: &'a mut [f32],
     sum: &'a mut [f32],
@@ -208,7 +269,7 @@ fn merge_peaks(
 impl AttnBuffers<'_> {
     /// Computes the softmax state of the heads `heads` over the chunks `chunks`.
     #[inline(always)]
-    fn attend<I: Codes>(
+    fn attend<I: Pairs>(
         &mut self,
         isa: I,
         query: &Query<'_>,
@@ -220,21 +281,30 @@ impl AttnBuffers<'_> {
         self.values[..heads.len() * self.width]
             .as_flattened_mut()
             .fill(0.0);
-        let of_codes = matches!(query.kv.k_elem, KvElem::Q8 | KvElem::Q4);
-        match of_codes {
-            true => self.set_codes(query, heads.clone()),
-            false => self.set_queries(query, heads.clone()),
+        match query.kv.k_elem {
+            KvElem::F32 => self.set_queries(query, heads.clone()),
+            KvElem::F16 => self.set_pairs(isa, query, heads.clone()),
+            KvElem::Q8 | KvElem::Q4 => self.set_codes(query, heads.clone()),
         }
         for chunk in chunks {
-            let chunk = &query.chunk(chunk);
-            query.set_visible(chunk, heads.clone(), self.visible);
-            match self.treats_few() {
-                _ if of_codes => self.scores_of_codes(isa, query, heads.len(), chunk),
-                true => self.scores_of_few(isa, query, heads.len(), chunk),
-                false => self.scores_of_many(isa, query, heads.len(), chunk),
+            let mut chunk = query.chunk(chunk);
+            query.set_visible(&chunk, heads.clone(), self.visible, self.masks);
+            let n = heads.len();
+            if !query.narrow(&mut chunk, &self.visible[..n]) {
+                continue;
             }
-            let factors = self.softmax(isa, query, heads.len());
-            self.add_values(isa, query, chunk, heads.len(), &factors);
+            let chunk = &chunk;
+            match query.kv.k_elem {
+                KvElem::F32 if self.treats_few() => self.scores_of_few(isa, query, n, chunk),
+                KvElem::F32 => self.scores_of_many(isa, query, n, chunk),
+                KvElem::F16 => self.scores_of_pairs(isa, query, n, chunk),
+                KvElem::Q8 | KvElem::Q4 => self.scores_of_codes(isa, query, n, chunk),
+            }
+            let factors = self.softmax(isa, query, chunk, heads.clone());
+            match query.kv.v_elem {
+                KvElem::F32 => self.add_values(isa, query, chunk, n, &factors),
+                _ => self.add_value_codes(isa, query, chunk, n, &factors),
+            }
         }
     }
 
@@ -244,15 +314,30 @@ impl AttnBuffers<'_> {
         self.scores.len() == FEW
     }
 
-    /// Turns the scores of the first `n` heads into weights relative to their maximum in the chunk;
+    /// Turns the scores of the heads `heads` into weights relative to their maximum in the chunk;
     /// returns the factors of the values of earlier chunks and of this chunk.
     #[inline(always)]
-    fn softmax<I: Floats>(&mut self, isa: I, query: &Query<'_>, n: usize) -> [[f32; MANY]; 2] {
+    fn softmax<I: Floats>(
+        &mut self,
+        isa: I,
+        query: &Query<'_>,
+        chunk: &Chunk,
+        heads: Range<usize>,
+    ) -> [[f32; MANY]; 2] {
         let mut factors = [[0.0; MANY]; 2];
+        let n = heads.len();
         for first in (0..n).step_by(LANES) {
             let n = LANES.min(n - first);
             let visible = &self.visible[first..first + n];
-            let peaks = weigh(isa, query, &mut self.scores[first..first + n], visible);
+            let masks = &self.masks[first..first + n];
+            let scores = &mut self.scores[first..first + n];
+            let adjust = |h: usize, scores: &mut [f32; CHUNK], visible: &Range<usize>| {
+                query.lower_by_distance(chunk, heads.start + first + h, scores, visible);
+                if masks[h] != u128::MAX {
+                    hide(&mut scores[visible.clone()], masks[h] >> visible.start);
+                }
+            };
+            let peaks = weigh(isa, query, scores, visible, adjust);
             let mut sees = [false; LANES];
             sees.iter_mut()
                 .zip(visible)
@@ -275,17 +360,20 @@ fn sixteen(x: &mut [f32], first: usize) -> &mut [f32; LANES] {
 }
 
 /// Turns the scores of up to sixteen heads into weights relative to their maximum; returns their
-/// maxima and the sums of the weights.
+/// maxima and the sums of the weights. `adjust` changes the scaled scores of a head before.
 #[inline(always)]
 fn weigh<I: Floats>(
     isa: I,
     query: &Query<'_>,
     scores: &mut [[f32; CHUNK]],
     visible: &[Range<usize>],
+    adjust: impl Fn(usize, &mut [f32; CHUNK], &Range<usize>),
 ) -> Peaks<LANES> {
     let mut lanes = [isa.splat_all(f32::NEG_INFINITY); LANES];
     for (h, (scores, visible)) in scores.iter_mut().zip(visible).enumerate() {
-        lanes[h] = finish_scores(isa, query, scores, visible);
+        scale_scores(isa, query, scores, visible);
+        adjust(h, scores, visible);
+        lanes[h] = finish_scores(isa, scores, visible);
     }
     let lanes = isa.transposed(lanes);
     let mut max = lanes[0];
@@ -314,25 +402,33 @@ fn vectors(visible: &Range<usize>) -> Range<usize> {
     visible.start / LANES..visible.end.div_ceil(LANES)
 }
 
-/// Scales and caps the visible scores of a head and sets the others of their vectors to −∞; returns
-/// the maximum of each lane.
+/// Scales (scores of 16-bit codes are scaled already) and caps the visible scores of a head.
 #[inline(always)]
-fn finish_scores<I: Floats>(
+fn scale_scores<I: Floats>(
     isa: I,
     query: &Query<'_>,
     scores: &mut [f32; CHUNK],
     visible: &Range<usize>,
-) -> I::F {
+) {
     let seen = vectors(visible);
-    let scale = isa.splat_all(query.scale);
-    for vector in &mut scores.as_chunks_mut::<LANES>().0[seen.clone()] {
-        *vector = isa.to_array(isa.product(isa.floats(vector), scale));
+    if query.kv.k_elem != KvElem::F16 {
+        let scale = isa.splat_all(query.scale);
+        for vector in &mut scores.as_chunks_mut::<LANES>().0[seen] {
+            *vector = isa.to_array(isa.product(isa.floats(vector), scale));
+        }
     }
     if let Some(cap) = query.softcap {
         scores[visible.clone()]
             .iter_mut()
             .for_each(|score| *score = cap * tanh(*score / cap));
     }
+}
+
+/// Sets the scores that are not visible, of vectors with visible ones, to −∞; returns the maximum
+/// of each lane.
+#[inline(always)]
+fn finish_scores<I: Floats>(isa: I, scores: &mut [f32; CHUNK], visible: &Range<usize>) -> I::F {
+    let seen = vectors(visible);
     scores[seen.start * LANES..visible.start].fill(f32::NEG_INFINITY);
     scores[visible.end..seen.end * LANES].fill(f32::NEG_INFINITY);
     let mut max = isa.splat_all(f32::NEG_INFINITY);
@@ -340,6 +436,16 @@ fn finish_scores<I: Floats>(
         max = isa.max_f(isa.floats(vector), max);
     }
     max
+}
+
+/// Sets scores to −∞ where a bit of the mask is 0. Not inlined: few models need it.
+#[inline(never)]
+fn hide(scores: &mut [f32], mask: u128) {
+    for (i, score) in scores.iter_mut().enumerate() {
+        if mask >> i & 1 == 0 {
+            *score = f32::NEG_INFINITY;
+        }
+    }
 }
 
 /// `out = values / sum` for one head. Its sink is one more score in the sum, without a value (Xiao
@@ -381,7 +487,7 @@ pub(crate) enum AttnOut<'a, 'b> {
 
 /// Computes the attention of a query.
 #[inline(always)]
-pub(crate) fn attend<I: Codes>(
+pub(crate) fn attend<I: Pairs>(
     isa: I,
     query: &Query<'_>,
     buffers: &mut AttnBuffers<'_>,
@@ -448,10 +554,14 @@ pub(crate) fn merge_chunks(
             };
             later.max[..n].copy_from_slice(&partial[width + first..][..n]);
             later.sum[..n].copy_from_slice(&partial[width + group + first..][..n]);
-            let [a, b] = merge_peaks(&mut max, &mut sum, &later, &[true; LANES]);
+            // Of a chunk that a head does not see, the sum is 0.
+            let sees = later.sum.map(|sum| sum != 0.0);
+            let [a, b] = merge_peaks(&mut max, &mut sum, &later, &sees);
             let values = partial[first * d_head..].chunks_exact(d_head);
             for (h, (out, values)) in out.chunks_exact_mut(d_head).zip(values).enumerate() {
-                add_multiple(out, values, [a[h], b[h]]);
+                if sees[h] {
+                    add_multiple(out, values, [a[h], b[h]]);
+                }
             }
         }
         for (h, out) in out.chunks_exact_mut(d_head).enumerate() {

@@ -4,12 +4,14 @@
 //! an element type cannot represent (infinite, NaN, a scale beyond f16) are stored as the nearest
 //! representable value or as an arbitrary one; no row panics.
 
+use super::codes16;
 use super::lanes::LANES;
 use super::quantize::{ROUND, TINY};
+use crate::attention::{KvElem, KvRows, Q4_GROUP};
 use crate::format::float::widen_f16;
 use crate::isa::{Codes, Floats};
-use crate::{KvElem, Q4_GROUP};
 use atta_formats::f16::f32_to_f16;
+use std::ops::Range;
 
 /// The largest finite f16.
 const F16_MAX: f32 = 65504.0;
@@ -18,57 +20,63 @@ pub(super) const Q4_HEAD: usize = 4;
 /// Bytes of a whole group of Q4.
 pub(super) const Q4_BYTES: usize = Q4_HEAD + Q4_GROUP / 2;
 
-/// Encodes `x`, which is rotated already if the type requires it, as `elem` into `out`.
+/// Encodes `x`, which is rotated already if the type requires it, at position `i` of the rows of a
+/// head in a block.
 #[inline(always)]
-pub(crate) fn store(x: &[f32], elem: KvElem, out: &mut [u8]) {
-    match elem {
+pub(crate) fn store<I: Floats>(isa: I, x: &[f32], rows: KvRows, i: usize, block: &mut [u8]) {
+    if rows.elem == KvElem::F16 {
+        return codes16::store(isa, x, rows, i, block);
+    }
+    let out = &mut block[row(rows, i)];
+    match rows.elem {
         KvElem::F32 => {
             for (out, x) in out.as_chunks_mut().0.iter_mut().zip(x) {
                 *out = x.to_le_bytes();
             }
         }
-        KvElem::F16 => {
-            for (out, x) in out.as_chunks_mut().0.iter_mut().zip(x) {
-                *out = f32_to_f16(*x).to_le_bytes();
-            }
-        }
+        KvElem::F16 => unreachable!("codes have arrays of their own"),
         KvElem::Q8 => store_q8(x, out),
         KvElem::Q4 => store_q4(x, out),
     }
 }
 
-/// Decodes a row; the result is still rotated, if the type is.
+/// Decodes position `i` of the rows of a head; the result is still rotated, if the type is.
 #[inline(always)]
-pub(crate) fn widen<I: Codes>(isa: I, bytes: &[u8], elem: KvElem, out: &mut [f32]) {
+pub(crate) fn load<I: Codes>(isa: I, rows: KvRows, i: usize, block: &[u8], out: &mut [f32]) {
+    match rows.elem {
+        KvElem::F16 => codes16::load(rows, i, block, out),
+        elem => widen(isa, &block[row(rows, i)], elem, out),
+    }
+}
+
+/// The bytes of row `i` of a type whose rows are one array.
+#[inline(always)]
+fn row(rows: KvRows, i: usize) -> Range<usize> {
+    let len = rows.row_bytes();
+    i * len..(i + 1) * len
+}
+
+/// Decodes a row of a type whose rows are one array; the result is still rotated, if the type is.
+#[inline(always)]
+pub(super) fn widen<I: Codes>(isa: I, bytes: &[u8], elem: KvElem, out: &mut [f32]) {
     match elem {
-        KvElem::F32 | KvElem::F16 => widen_floats(isa, bytes, elem, out),
+        KvElem::F32 => widen_floats(isa, bytes, out),
+        KvElem::F16 => unreachable!("codes have arrays of their own"),
         KvElem::Q8 => widen_q8(isa, bytes, out),
         KvElem::Q4 => widen_q4(isa, bytes, out),
     }
 }
 
-/// Decodes a row of f32 or f16.
+/// Decodes a row of f32.
 #[inline(always)]
-pub(super) fn widen_floats<I: Floats>(isa: I, bytes: &[u8], elem: KvElem, out: &mut [f32]) {
+pub(super) fn widen_floats<I: Floats>(isa: I, bytes: &[u8], out: &mut [f32]) {
     let (out, out_rest) = out.as_chunks_mut();
-    if elem == KvElem::F32 {
-        let (singles, rest) = bytes.as_chunks().0.as_chunks::<LANES>();
-        for (out, x) in out.iter_mut().zip(singles) {
-            *out = isa.to_array(isa.singles(x));
-        }
-        if !rest.is_empty() {
-            let wide = isa.to_array(isa.singles(&padded(rest, [0; 4])));
-            out_rest.copy_from_slice(&wide[..rest.len()]);
-        }
-        return;
-    }
-    let halves = bytes.as_chunks().0;
-    let (halves, rest) = halves.as_chunks::<LANES>();
-    for (out, x) in out.iter_mut().zip(halves) {
-        *out = isa.to_array(isa.halves(x));
+    let (singles, rest) = bytes.as_chunks().0.as_chunks::<LANES>();
+    for (out, x) in out.iter_mut().zip(singles) {
+        *out = isa.to_array(isa.singles(x));
     }
     if !rest.is_empty() {
-        let wide = isa.to_array(isa.halves(&padded(rest, [0; 2])));
+        let wide = isa.to_array(isa.singles(&padded(rest, [0; 4])));
         out_rest.copy_from_slice(&wide[..rest.len()]);
     }
 }
@@ -263,19 +271,28 @@ fn widen_q4<I: Codes>(isa: I, bytes: &[u8], out: &mut [f32]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Kernels;
     use crate::algo::hadamard::rotate;
     use crate::isa::scalar::Scalar;
     use crate::testing::{Random, bits};
+    use crate::{Kernels, KvRole};
 
     const WIDTHS: [usize; 14] = [1, 2, 7, 16, 20, 31, 32, 33, 48, 64, 80, 128, 129, 1024];
     const ELEMS: [KvElem; 4] = [KvElem::F32, KvElem::F16, KvElem::Q8, KvElem::Q4];
 
+    fn values(elem: KvElem, d: usize) -> KvRows {
+        KvRows {
+            elem,
+            role: KvRole::Value,
+            d,
+        }
+    }
+
     fn stored(x: &[f32], elem: KvElem) -> Vec<u8> {
-        let mut bytes = vec![0xff; elem.row_bytes(x.len())];
+        let rows = values(elem, x.len());
+        let mut bytes = vec![0xff; rows.row_bytes()];
         Kernels::named("scalar")
             .unwrap()
-            .store_kv(x, elem, &mut bytes);
+            .store_kv(x, rows, 0, &mut bytes);
         bytes
     }
 
@@ -283,7 +300,7 @@ mod tests {
         let mut out = vec![f32::NAN; d];
         Kernels::named("scalar")
             .unwrap()
-            .load_kv(bytes, elem, &mut out);
+            .load_kv(values(elem, d), 0, bytes, &mut out);
         out
     }
 
@@ -293,7 +310,7 @@ mod tests {
         let mut before = x.to_vec();
         let mut after = vec![f32::NAN; x.len()];
         rotate(Scalar, &mut before);
-        widen(Scalar, &bytes, elem, &mut after);
+        load(Scalar, values(elem, x.len()), 0, &bytes, &mut after);
         (before, after, bytes)
     }
 
@@ -353,7 +370,7 @@ mod tests {
         for (elem, d) in ELEMS.into_iter().flat_map(|elem| WIDTHS.map(|d| (elem, d))) {
             let x = Random(7).floats(d);
             let (_, mut want, bytes) = rotated(&x, elem);
-            if elem.is_rotated() {
+            if values(elem, d).is_rotated() {
                 rotate(Scalar, &mut want);
             }
             let got = loaded(&bytes, elem, d);
@@ -376,8 +393,8 @@ mod tests {
             {
                 let mut bytes = vec![0xff; want.len()];
                 let mut out = vec![f32::NAN; d];
-                k.store_kv(&x, elem, &mut bytes);
-                k.load_kv(&bytes, elem, &mut out);
+                k.store_kv(&x, values(elem, d), 0, &mut bytes);
+                k.load_kv(values(elem, d), 0, &bytes, &mut out);
                 assert_eq!(bytes, want, "{} {elem:?} {d}", k.isa());
                 assert_eq!(
                     bits(&out),

@@ -39,6 +39,21 @@ fn power_of_two(n: i32) -> f32 {
     f32::from_bits(((n + 127) << 23) as u32)
 }
 
+/// `x = x·2^exponent`, element by element; exact where the result is a normal number. Both have the
+/// same length. Queries times these and keys over them ([`over_powers`]) have the same scores.
+pub fn times_powers(x: &mut [f32], exponents: &[i8]) {
+    for (x, &n) in x.iter_mut().zip(exponents) {
+        *x *= power_of_two(i32::from(n).max(-126));
+    }
+}
+
+/// `x = x·2^−exponent`, as [`times_powers`] multiplies; exponents are from −126 to 126.
+pub fn over_powers(x: &mut [f32], exponents: &[i8]) {
+    for (x, &n) in x.iter_mut().zip(exponents) {
+        *x *= power_of_two((-i32::from(n)).clamp(-126, 127));
+    }
+}
+
 /// `e^x`. Error below 2 ulp; infinite from 88.73 up, 0 from −104 down and for −∞.
 #[inline(always)]
 pub fn exp(x: f32) -> f32 {
@@ -299,6 +314,17 @@ mod tests {
         distances
             .inspect(|ulps| assert!(!ulps.is_nan(), "between {range:?}"))
             .fold(0.0, f64::max)
+    }
+
+    #[test]
+    fn powers_of_two_are_exact_and_undone() {
+        let exponents = [0, 1, -1, 20, -20, 60];
+        let x = [1.5, -3.25, 7.0, 1e-3, 0.0, -2.0];
+        let mut y = x;
+        times_powers(&mut y, &exponents);
+        assert_eq!(y[..4], [1.5, -6.5, 3.5, 1e-3 * 1_048_576.0]);
+        over_powers(&mut y, &exponents);
+        assert_eq!(y, x);
     }
 
     #[test]

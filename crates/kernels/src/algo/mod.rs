@@ -7,6 +7,7 @@
 #![allow(clippy::needless_range_loop)]
 
 pub(crate) mod attention;
+pub(crate) mod codes16;
 pub(crate) mod float;
 #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
 pub(crate) mod float_many;

@@ -6,8 +6,8 @@
 //! S = decay S + u kᵀ
 //! y = S q                             + skip v  if there is one
 //! ```
-//! `decay` is a number of each head; or one of each element of S, `exp(rate gain)`, and then each
-//! row has its own gain and skip.
+//! `decay` is a number of each head; or one of each column of S, as if the key of `t` were `decay
+//! k`; or one of each element of S, `exp(rate gain)`, and then each row has its own gain and skip.
 //!
 //! The rows of S do not depend on each other, so each thread takes sixteen of one head through all
 //! positions of a run, with its part of the state in fast memory. Sums over `d_key` are in lanes
@@ -48,6 +48,8 @@ impl<'a> Strided<'a> {
 pub enum Decay<'a> {
     /// A number of each head, `[n_heads]` of a row; gains and skips are of heads too.
     OfHeads(Strided<'a>),
+    /// A number of each element of a key, `[n_heads, d_key]` of a row; gains and skips are of heads.
+    OfChannels(Strided<'a>),
     /// `exp(rate gain)` of each element of the state, with the rates, `[n_heads, d_value, d_key]`;
     /// gains and skips are of values, `[n_heads, d_value]`.
     OfElements(&'a [f32]),
@@ -117,6 +119,7 @@ fn run<I: Floats, const N: usize>(
     for &row in part.rows {
         let y = match part.decay {
             Decay::OfHeads(decay) => state.step(isa, part, row, decay),
+            Decay::OfChannels(decay) => state.step_channels(isa, part, row, decay),
             Decay::OfElements(rates) => state.step_elements(isa, part, row, rates),
         };
         out.row(row as usize).copy_from_slice(&y[..state.n_rows]);
@@ -151,21 +154,63 @@ impl<I: Floats, const N: usize> HeadRows<I, N> {
             let minus_decay = isa.product(decay, isa.splat_all(-1.0));
             updates = isa.sum_f(v, isa.product(minus_decay, self.products(isa, &k)));
         }
-        let updates = isa.to_array(isa.product(gain, updates));
+        let results = self.update(isa, isa.product(gain, updates), [&k, &q], |_| decay);
+        isa.to_array(with_skip(isa, part, results, v))
+    }
+
+    /// As [`step`](Self::step), with a decay of each element of a key.
+    #[inline(always)]
+    fn step_channels(
+        &mut self,
+        isa: I,
+        part: &ScanPart<'_>,
+        row: u32,
+        decay: Strided<'_>,
+    ) -> [f32; ROWS] {
+        let key = part.key_head * part.d_key;
+        let k = vectors::<I, N>(isa, part.k.part(row, key, part.d_key));
+        let q = vectors::<I, N>(isa, part.q.part(row, key, part.d_key));
+        let v = isa.floats(&padded(part.v.part(row, part.first_row, self.n_rows)));
+        let decay = decay.part(row, part.head * part.d_key, part.d_key);
+        let decay = vectors::<I, N>(isa, decay);
+        let gain = isa.splat_all(part.gain.part(row, part.head, 1)[0]);
+        let mut updates = v;
+        if part.is_delta {
+            let mut decayed = k;
+            for i in 0..self.n {
+                decayed[i] = isa.product(decay[i], k[i]);
+            }
+            let told = self.products(isa, &decayed);
+            updates = isa.sum_f(v, isa.product(told, isa.splat_all(-1.0)));
+        }
+        let results = self.update(isa, isa.product(gain, updates), [&k, &q], |i| decay[i]);
+        isa.to_array(with_skip(isa, part, results, v))
+    }
+
+    /// `S = decay S + updates kᵀ`, with the decay of each vector of a row; returns `S q`.
+    #[inline(always)]
+    fn update(
+        &mut self,
+        isa: I,
+        updates: I::F,
+        [k, q]: [&[I::F; N]; 2],
+        decay: impl Fn(usize) -> I::F,
+    ) -> I::F {
+        let updates = isa.to_array(updates);
         let mut sums = [isa.zeros(); ROWS];
         for r in 0..self.n_rows {
             let update = isa.splat_all(updates[r]);
             for i in 0..self.n {
-                let kept = isa.product(self.rows[r][i], decay);
+                let kept = isa.product(self.rows[r][i], decay(i));
                 let x = isa.sum_f(kept, isa.product(k[i], update));
                 self.rows[r][i] = x;
                 sums[r] = isa.sum_f(sums[r], isa.product(x, q[i]));
             }
         }
-        isa.to_array(with_skip(isa, part, isa.totals_of_16(sums), v))
+        isa.totals_of_16(sums)
     }
 
-    /// As [`step`](Self::step), with a decay of each element: `exp(rate gain)`.
+    /// As [`step`](Self::step), with a decay of each element of the state: `exp(rate gain)`.
     #[inline(always)]
     fn step_elements(
         &mut self,

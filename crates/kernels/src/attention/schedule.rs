@@ -16,6 +16,7 @@ struct AttnInputs<'a> {
     group: usize,
     scale: f32,
     softcap: Option<f32>,
+    slopes: Option<&'a (dyn Fn(usize) -> f32 + Sync)>,
     sinks: Option<&'a [f32]>,
 }
 
@@ -32,6 +33,14 @@ impl<'a> AttnInputs<'a> {
             (1..=D_HEAD_MAX).contains(&kv.d_head),
             "heads of width {}",
             kv.d_head
+        );
+        let shares_rows = kv
+            .value_from
+            .is_some_and(|from| from.is_multiple_of(2) && from < kv.d_head && kv.v_at == kv.k_at);
+        assert!(
+            kv.value_from.is_none() || shares_rows,
+            "values are keys from element {:?} on",
+            kv.value_from
         );
         let row_len = a.n_heads * kv.d_head;
         let n_rows = a.q.len() / row_len;
@@ -61,6 +70,7 @@ impl<'a> AttnInputs<'a> {
             group: a.n_heads / kv.n_kv_heads,
             scale: a.scale,
             softcap: a.softcap,
+            slopes: a.slopes,
             sinks: a.sinks,
         }
     }
@@ -83,6 +93,7 @@ impl<'a> AttnInputs<'a> {
             rows,
             scale: self.scale,
             softcap: self.softcap,
+            slopes: self.slopes,
             sinks: self.sinks,
         }
     }
@@ -95,7 +106,7 @@ impl<'a> AttnInputs<'a> {
 
     /// Undoes the rotation of stored values in weighted sums of them, `[heads, d_head]`.
     fn rotate_back(&self, k: Kernels, out: &mut [f32]) {
-        if self.kv.v_elem.is_rotated() {
+        if self.kv.values().is_rotated() {
             out.chunks_exact_mut(self.kv.d_head)
                 .for_each(|head| k.hadamard(head));
         }
@@ -147,6 +158,8 @@ fn by_tile(k: Kernels, pool: &Pool, inputs: &AttnInputs<'_>, out: &mut [f32]) {
             blocks: &[],
             first: 0,
             last: 0,
+            pos: 0,
+            chosen: None,
         }; TILE];
         let rows = &mut rows[..tile.min(inputs.n_rows - first)];
         rows.iter_mut()

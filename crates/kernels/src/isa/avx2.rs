@@ -5,7 +5,7 @@
 //! operations too, since 32 codes fill 256 bits.
 
 use super::memory::{load, load_at, store};
-use super::{Codes, Floats, KeyCodes, Lanes, Row, Wide, products_of_four};
+use super::{Codes, Floats, KeyCodes, Lanes, PairCodes, Pairs, Row, Wide, products_of_four};
 use std::arch::x86_64::*;
 
 /// Proof of AVX2, FMA and F16C.
@@ -717,6 +717,38 @@ impl Codes for Avx2 {
             let codes = _mm_and_si128(codes, _mm_set1_epi8(15));
             let high = _mm_unpackhi_epi64(codes, codes);
             [_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(codes)), _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(high))]
+        }
+    }
+}
+
+impl Pairs for Avx2 {
+    type Pair = [__m256i; 2];
+    type Sums = [__m256i; 2];
+    const TILE: usize = 1;
+
+    #[inline(always)]
+    fn lane_totals(self, sums: [__m256i; 2]) -> [__m256i; 2] {
+        sums
+    }
+
+    #[inline(always)]
+    fn pairs(self, x: &PairCodes) -> [__m256i; 2] {
+        load(x)
+    }
+
+    #[inline(always)]
+    fn bits_of(self, x: [__m256; 2]) -> PairCodes {
+        load(&x)
+    }
+
+    proven! {
+        fn pair(self, x: i32) -> [__m256i; 2] { [_mm256_set1_epi32(x); 2] }
+        fn no_products(self) -> [__m256i; 2] { [_mm256_setzero_si256(); 2] }
+        fn dot_pairs(self, sums: [__m256i; 2], x: [__m256i; 2], y: [__m256i; 2]) -> [__m256i; 2] {
+            [
+                _mm256_add_epi32(sums[0], _mm256_madd_epi16(x[0], y[0])),
+                _mm256_add_epi32(sums[1], _mm256_madd_epi16(x[1], y[1])),
+            ]
         }
     }
 }

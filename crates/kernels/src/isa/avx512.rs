@@ -5,7 +5,7 @@
 
 use super::avx2::{proven, rows_of_256_bits, wide_of_256_bits};
 use super::memory::{load, store};
-use super::{Codes, Floats, KeyCodes, Lanes, Row, Wide, Words, products_of_four};
+use super::{Codes, Floats, KeyCodes, Lanes, PairCodes, Pairs, Row, Wide, Words, products_of_four};
 use std::arch::x86_64::*;
 
 /// Proof of AVX-512 F, BW, VL, DQ and VNNI, and of AVX2, FMA and F16C.
@@ -316,6 +316,35 @@ impl Codes for Avx512 {
         fn high_nibbles(self, bytes: &[u8; 16]) -> __m512 {
             let codes = _mm_srli_epi16::<4>(load(bytes));
             _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_and_si128(codes, _mm_set1_epi8(15))))
+        }
+    }
+}
+
+impl Pairs for Avx512 {
+    type Pair = __m512i;
+    type Sums = __m512i;
+    const TILE: usize = 4;
+
+    #[inline(always)]
+    fn lane_totals(self, sums: __m512i) -> __m512i {
+        sums
+    }
+
+    #[inline(always)]
+    fn pairs(self, x: &PairCodes) -> __m512i {
+        load(x)
+    }
+
+    #[inline(always)]
+    fn bits_of(self, x: __m512) -> PairCodes {
+        load(&x)
+    }
+
+    proven! {
+        fn pair(self, x: i32) -> __m512i { _mm512_set1_epi32(x) }
+        fn no_products(self) -> __m512i { _mm512_setzero_si512() }
+        fn dot_pairs(self, sums: __m512i, x: __m512i, y: __m512i) -> __m512i {
+            _mm512_dpwssd_epi32(sums, x, y)
         }
     }
 }

@@ -336,10 +336,6 @@ pub(crate) type KeyCodes = [[u8; 16]; 16];
 pub(crate) trait Codes: Row + Floats {
     /// 16 i32, one for each key.
     type N: Copy;
-    /// Whether values of few heads are widened again for every few of them, rather than once into
-    /// memory. That is faster where it takes few instructions; elsewhere it would only be more
-    /// code.
-    const WIDENS_OFTEN: bool = true;
 
     /// Puts the codes of the keys, rows of sixteen, into the order in which products read them.
     fn arranged(self, keys: &KeyCodes) -> KeyCodes;
@@ -368,4 +364,28 @@ pub(crate) trait Codes: Row + Floats {
     fn low_nibbles(self, bytes: &[u8; 16]) -> Self::F;
     /// High nibbles as floats.
     fn high_nibbles(self, bytes: &[u8; 16]) -> Self::F;
+}
+
+/// Sixteen pairs of 16-bit codes, the first of each in the lower half of a word.
+pub(crate) type PairCodes = [i32; 16];
+
+/// Products of 16-bit codes, which are added in 32 bits. Sums wrap around; no code is −32768.
+pub(crate) trait Pairs: Codes {
+    /// Sixteen pairs of codes.
+    type Pair: Copy;
+    /// Sums of products for sixteen lanes, some for each lane.
+    type Sums: Copy;
+    /// Vectors of sixteen lanes whose sums fit the registers for four heads; divides 4.
+    const TILE: usize;
+
+    fn pairs(self, x: &PairCodes) -> Self::Pair;
+    /// The same pair in each lane.
+    fn pair(self, x: i32) -> Self::Pair;
+    /// The bits of floats, which may have been loaded as such to be transposed.
+    fn bits_of(self, x: Self::F) -> PairCodes;
+    fn no_products(self) -> Self::Sums;
+    /// `sums + x₀·y₀ + x₁·y₁` in each lane.
+    fn dot_pairs(self, sums: Self::Sums, x: Self::Pair, y: Self::Pair) -> Self::Sums;
+    /// The total of each lane.
+    fn lane_totals(self, sums: Self::Sums) -> Self::N;
 }

@@ -6,7 +6,9 @@
 //! the panel.
 
 use super::memory::{load, load_at, store};
-use super::{CODE_BIAS, Codes, Floats, KeyCodes, Lanes, Row, Wide, products_of_four};
+use super::{
+    CODE_BIAS, Codes, Floats, KeyCodes, Lanes, PairCodes, Pairs, Row, Wide, products_of_four,
+};
 use std::arch::aarch64::*;
 use std::arch::asm;
 
@@ -520,6 +522,51 @@ impl<D: Dot> Codes for Neon<D> {
         }
         fn high_nibbles(self, bytes: &[u8; 16]) -> [float32x4_t; 4] {
             floats_of_bytes(vreinterpretq_s8_u8(vshrq_n_u8::<4>(load(bytes))))
+        }
+    }
+}
+
+impl<D: Dot> Pairs for Neon<D> {
+    type Pair = [int16x8_t; 4];
+    // Products of pairs 0 and 1 of a register, then of pairs 2 and 3.
+    type Sums = [[int32x4_t; 2]; 4];
+    const TILE: usize = 1;
+
+    #[inline(always)]
+    fn pairs(self, x: &PairCodes) -> [int16x8_t; 4] {
+        load(x)
+    }
+
+    #[inline(always)]
+    fn bits_of(self, x: [float32x4_t; 4]) -> PairCodes {
+        load(&x)
+    }
+
+    proven! {
+        fn pair(self, x: i32) -> [int16x8_t; 4] { [vreinterpretq_s16_s32(vdupq_n_s32(x)); 4] }
+        fn no_products(self) -> [[int32x4_t; 2]; 4] { [[vdupq_n_s32(0); 2]; 4] }
+        fn dot_pairs(
+            self,
+            sums: [[int32x4_t; 2]; 4],
+            x: [int16x8_t; 4],
+            y: [int16x8_t; 4]
+        ) -> [[int32x4_t; 2]; 4] {
+            let mut sums = sums;
+            for i in 0..4 {
+                sums[i] = [
+                    vmlal_s16(sums[i][0], vget_low_s16(x[i]), vget_low_s16(y[i])),
+                    vmlal_high_s16(sums[i][1], x[i], y[i]),
+                ];
+            }
+            sums
+        }
+        fn lane_totals(self, sums: [[int32x4_t; 2]; 4]) -> [int32x4_t; 4] {
+            [
+                vpaddq_s32(sums[0][0], sums[0][1]),
+                vpaddq_s32(sums[1][0], sums[1][1]),
+                vpaddq_s32(sums[2][0], sums[2][1]),
+                vpaddq_s32(sums[3][0], sums[3][1]),
+            ]
         }
     }
 }

@@ -4,7 +4,7 @@
 //! Compilers turn the dot products into the vector instructions of the build's baseline; byte-wise
 //! array maps they leave as calls, so codes are unpacked in u64.
 
-use super::{CODE_BIAS, Codes, Flat, Floats, KeyCodes, Row};
+use super::{CODE_BIAS, Codes, Flat, Floats, KeyCodes, PairCodes, Pairs, Row};
 use crate::algo::lanes::total;
 use crate::format::float::widen_f16;
 use atta_formats::f16::bf16_to_f32;
@@ -410,7 +410,6 @@ impl Floats for Scalar {
 
 impl Codes for Scalar {
     type N = [i32; 16];
-    const WIDENS_OFTEN: bool = false;
 
     /// As they are: compilers know the product of two rows.
     #[inline(always)]
@@ -476,5 +475,51 @@ impl Codes for Scalar {
             wide[i] = f32::from(bytes[i] >> 4);
         }
         floats::load(&wide)
+    }
+}
+
+impl Pairs for Scalar {
+    type Pair = PairCodes;
+    type Sums = [i32; 16];
+    const TILE: usize = 1;
+
+    #[inline(always)]
+    fn pairs(self, x: &PairCodes) -> PairCodes {
+        *x
+    }
+
+    #[inline(always)]
+    fn pair(self, x: i32) -> PairCodes {
+        [x; 16]
+    }
+
+    #[inline(always)]
+    fn bits_of(self, x: floats::F) -> PairCodes {
+        let mut out = [0; 16];
+        for (out, x) in out.iter_mut().zip(floats::store(x)) {
+            *out = x.to_bits().cast_signed();
+        }
+        out
+    }
+
+    #[inline(always)]
+    fn no_products(self) -> [i32; 16] {
+        [0; 16]
+    }
+
+    #[inline(always)]
+    fn dot_pairs(self, mut sums: [i32; 16], x: PairCodes, y: PairCodes) -> [i32; 16] {
+        let codes = |x: i32| [i32::from(x as i16), x >> 16];
+        for i in 0..16 {
+            let [x, y] = [codes(x[i]), codes(y[i])];
+            let both = (x[0] * y[0]).wrapping_add(x[1] * y[1]);
+            sums[i] = sums[i].wrapping_add(both);
+        }
+        sums
+    }
+
+    #[inline(always)]
+    fn lane_totals(self, sums: [i32; 16]) -> [i32; 16] {
+        sums
     }
 }

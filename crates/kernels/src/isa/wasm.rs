@@ -6,7 +6,9 @@
 //! a lane, for any codes.
 
 use super::memory::{load, load_at, store};
-use super::{CODE_BIAS, Codes, Floats, KeyCodes, Lanes, Row, Wide, products_of_four};
+use super::{
+    CODE_BIAS, Codes, Floats, KeyCodes, Lanes, PairCodes, Pairs, Row, Wide, products_of_four,
+};
 use crate::format::float::widen_f16;
 use std::arch::wasm32::*;
 
@@ -609,5 +611,41 @@ impl Codes for Simd128 {
     #[inline(always)]
     fn high_nibbles(self, bytes: &[u8; 16]) -> [v128; 4] {
         floats_of_bytes(u8x16_shr(load(bytes), 4))
+    }
+}
+
+impl Pairs for Simd128 {
+    type Pair = [v128; 4];
+    type Sums = [v128; 4];
+    const TILE: usize = 1;
+
+    #[inline(always)]
+    fn pairs(self, x: &PairCodes) -> [v128; 4] {
+        load(x)
+    }
+
+    #[inline(always)]
+    fn pair(self, x: i32) -> [v128; 4] {
+        [i32x4_splat(x); 4]
+    }
+
+    #[inline(always)]
+    fn bits_of(self, x: [v128; 4]) -> PairCodes {
+        load(&x)
+    }
+
+    #[inline(always)]
+    fn no_products(self) -> [v128; 4] {
+        [i32x4_splat(0); 4]
+    }
+
+    #[inline(always)]
+    fn dot_pairs(self, sums: [v128; 4], x: [v128; 4], y: [v128; 4]) -> [v128; 4] {
+        four(|i| i32x4_add(sums[i], i32x4_dot_i16x8(x[i], y[i])))
+    }
+
+    #[inline(always)]
+    fn lane_totals(self, sums: [v128; 4]) -> [v128; 4] {
+        sums
     }
 }

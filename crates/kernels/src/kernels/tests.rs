@@ -6,7 +6,7 @@ use crate::algo::math;
 use crate::registry::TYPES;
 use crate::testing::Scales;
 use crate::testing::{Random, bits, has_mins, nmse, pool, scales, set_scales};
-use crate::{KvElem, Layouts, RopePairing};
+use crate::{KvElem, KvRole, KvRows, Layouts, RopePairing};
 use atta_formats::{TensorType, decode};
 
 mod rows;
@@ -16,6 +16,12 @@ fn kernels() -> impl Iterator<Item = Kernels> {
     Kernels::available()
         .into_iter()
         .map(|name| Kernels::named(name).unwrap())
+}
+
+/// How keys are stored.
+fn keys(elem: KvElem, d: usize) -> KvRows {
+    let role = KvRole::Key;
+    KvRows { elem, role, d }
 }
 
 fn filled(k: Kernels, n_rows: usize, d: usize, x: &[f32]) -> Activations {
@@ -669,25 +675,6 @@ fn decoded_rows_are_those_of_the_codec() {
         let mut row = vec![0.0; 256];
         Kernels::detect().decode_row(w, 1, &mut row);
         assert_eq!(bits(&row), bits(&decoded(w)[256..512]), "{ty}");
-    }
-}
-
-#[test]
-fn halves_of_every_isa_round_as_in_the_codec() {
-    let x: Vec<f32> = (0..=u16::MAX)
-        .flat_map(|h| {
-            let bits = u32::from(h) << 16;
-            [0x0fff, 0x1000, 0x1001, 0xf000].map(|low| f32::from_bits(bits | low))
-        })
-        .collect();
-    let want: Vec<u8> = x
-        .iter()
-        .flat_map(|&x| atta_formats::f16::f32_to_f16(x).to_le_bytes())
-        .collect();
-    for k in kernels() {
-        let mut got = vec![0; 2 * x.len()];
-        k.store_kv(&x, KvElem::F16, &mut got);
-        assert!(got == want, "{}", k.isa());
     }
 }
 

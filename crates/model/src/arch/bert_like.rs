@@ -2,12 +2,15 @@
 //! scores of a text.
 
 use super::{
-    llama_like::{Builder, layers},
+    llama_like::{Builder, layers, no_experts},
     meta::Meta,
 };
 use crate::{
     Error,
-    spec::{Activation, Ffn, Mask, Mlp, ModelSpec, Norm, Outputs, Presence, TokenTypes, Wiring},
+    spec::{
+        Activation, Ffn, Mask, Mlp, ModelSpec, Norm, Outputs, Presence, ScoreHead, TokenTypes,
+        Wiring,
+    },
 };
 
 /// `pooling_type` of files for reranking (llama.cpp, `enum llama_pooling_type`).
@@ -16,6 +19,16 @@ const POOLING_RANK: u64 = 4;
 /// An encoder with a norm behind each addition, LayerNorm, and the sum of a token's embeddings
 /// normalized.
 pub(super) fn bert_like(m: &Meta<'_>, ffn: fn(Mlp) -> Ffn, mlp: Mlp) -> Result<Builder, Error> {
+    no_experts(m)?;
+    bert_or_experts(m, ffn, mlp)
+}
+
+/// As [`bert_like`], of an architecture that may have experts, which the caller adds.
+pub(super) fn bert_or_experts(
+    m: &Meta<'_>,
+    ffn: fn(Mlp) -> Ffn,
+    mlp: Mlp,
+) -> Result<Builder, Error> {
     let norm = Norm::Layer {
         eps: m.positive("attention.layer_norm_epsilon")?,
     };
@@ -39,10 +52,6 @@ pub(super) fn bert_like(m: &Meta<'_>, ffn: fn(Mlp) -> Ffn, mlp: Mlp) -> Result<B
 pub(super) fn encoder(m: &Meta<'_>, norm: Norm, ffn: Ffn) -> Result<Builder, Error> {
     if m.flag_opt("attention.causal")? == Some(true) {
         return Err(m.unsupported("attention.causal", true));
-    }
-    let n_experts = m.count("expert_count")?;
-    if n_experts > 0 {
-        return Err(m.unsupported("expert_count", n_experts));
     }
     let builder = layers(m, norm, ffn)?;
     Ok(builder
@@ -84,8 +93,8 @@ pub(super) fn mlp(m: &Meta<'_>, activation: Activation, bias: Presence) -> Resul
 fn outputs(m: &Meta<'_>) -> Result<Outputs, Error> {
     let n_labels = m.list_len_opt("classifier.output_labels")?;
     Ok(match n_labels {
-        Some(n) => Outputs::Scores(n),
-        None if m.count("pooling_type")? == POOLING_RANK => Outputs::Scores(1),
+        Some(n) => Outputs::Scores(ScoreHead::of_bert(n)),
+        None if m.count("pooling_type")? == POOLING_RANK => Outputs::Scores(ScoreHead::of_bert(1)),
         None => Outputs::Hidden,
     })
 }

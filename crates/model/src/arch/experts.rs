@@ -42,6 +42,7 @@ pub(super) fn routed(m: &Meta<'_>, d_ff: usize) -> Result<Moe, Error> {
         renormalize: m.flag_opt("expert_weights_norm")?.unwrap_or(true),
         weights_scale: m.positive_opt("expert_weights_scale")?.unwrap_or(1.0),
         weighted: WeightedSide::Output,
+        sum_bias: Presence::Absent,
         shared: None,
     })
 }

@@ -63,11 +63,11 @@ fn attention(m: &Meta<'_>, heads: &Heads) -> Result<Attention, Error> {
 /// Query heads. Files count key-value heads before matrices are absorbed, or behind that.
 fn n_heads(m: &Meta<'_>) -> Result<usize, Error> {
     let n_heads = m.size("attention.head_count")?;
-    let n_kv_heads = m.size_opt("attention.head_count_kv")?.unwrap_or(1);
-    match n_kv_heads == 1 || n_kv_heads == n_heads {
-        true => Ok(n_heads),
-        false => Err(Error::Spec(format!(
-            "{n_heads} heads share {n_kv_heads} key-value heads and a latent vector"
+    let n_kv_heads = m.n_kv_heads()?.unwrap_or_default();
+    match n_kv_heads.iter().find(|&&n| n != 1 && n != n_heads) {
+        None => Ok(n_heads),
+        Some(n) => Err(Error::Spec(format!(
+            "{n_heads} heads share {n} key-value heads and a latent vector"
         ))),
     }
 }

@@ -211,12 +211,13 @@ pub(super) fn plain_attention(n_heads: usize, d_head: usize, rope: Rope) -> Atte
         scale: 1.0 / (d_head as f32).sqrt(),
         temperature: None,
         softcap: None,
+        slopes: None,
         sinks: Presence::Absent,
         gate: OutputGate::None,
         sub_norm: None,
         qkv_bias: Presence::Absent,
         out_bias: Presence::Absent,
-        idle_indexer: None,
+        indexer: None,
     }
 }
 

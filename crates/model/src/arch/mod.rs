@@ -18,6 +18,7 @@ mod ernie4_5;
 mod ernie4_5_moe;
 mod exaone;
 mod exaone4;
+mod exaone_moe;
 mod experts;
 mod falcon_h1;
 mod gemma;
@@ -39,6 +40,8 @@ mod hunyuan_dense;
 mod hunyuan_moe;
 mod jais2;
 mod jamba;
+mod jina_bert_v2;
+mod kimi_linear;
 mod latent;
 mod lfm2;
 mod lfm2moe;
@@ -58,6 +61,7 @@ mod nemotron_h;
 mod nemotron_h_moe;
 mod ngrams;
 mod nomic_bert;
+mod nomic_bert_moe;
 mod olmo2;
 mod olmoe;
 mod phi2;
@@ -119,6 +123,7 @@ pub const REGISTRY: &[Row] = &[
     row("ernie4_5", ernie4_5::lower),
     row("ernie4_5-moe", ernie4_5_moe::lower),
     row("exaone", exaone::lower),
+    row("exaone-moe", exaone_moe::lower),
     row("exaone4", exaone4::lower),
     row("falcon-h1", falcon_h1::lower),
     row("gemma", gemma::lower),
@@ -140,6 +145,8 @@ pub const REGISTRY: &[Row] = &[
     row("hunyuan-moe", hunyuan_moe::lower),
     row("jais2", jais2::lower),
     row("jamba", jamba::lower),
+    row("jina-bert-v2", jina_bert_v2::lower),
+    row("kimi-linear", kimi_linear::lower),
     row("lfm2", lfm2::lower),
     row("lfm2moe", lfm2moe::lower),
     row("lfm3", lfm3::lower),
@@ -155,6 +162,7 @@ pub const REGISTRY: &[Row] = &[
     row("nemotron_h", nemotron_h::lower),
     row("nemotron_h_moe", nemotron_h_moe::lower),
     row("nomic-bert", nomic_bert::lower),
+    row("nomic-bert-moe", nomic_bert_moe::lower),
     row("olmo2", olmo2::lower),
     row("olmoe", olmoe::lower),
     row("phi2", phi2::lower),

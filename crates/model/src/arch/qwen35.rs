@@ -11,7 +11,10 @@ use super::{
 };
 use crate::{
     Error,
-    spec::{DeltaNet, GateRows, KeySharing, Mixer, ModelSpec, NetGate, Norm, OutputGate, Pairing},
+    spec::{
+        DeltaNet, GateRows, KeySharing, Mixer, ModelSpec, NetDecay, NetGate, NetTensors, Norm,
+        OutputGate, Pairing,
+    },
 };
 
 /// No key holds it.
@@ -43,8 +46,10 @@ pub(super) fn hybrid(
         d_key: m.size("ssm.state_size")?,
         d_value: d_inner / n_heads,
         sharing,
-        gates,
+        tensors: NetTensors::Joint,
+        decay: NetDecay::Heads(gates),
         gate: NetGate::Silu,
+        gate_rank: None,
         l2_eps: L2_EPS,
         eps,
     };

@@ -2,8 +2,7 @@
 //! hyper-connections in place of norms.
 //!
 //! The gates of its delta nets are sigmoids, which no key says. Its attention sees the best blocks
-//! of positions, within a budget: files whose budget is below the context are refused. One layer
-//! adds embeddings of n-grams. Source: the model's code in Hugging Face transformers (`qwen4_exp`).
+//! of positions, within a budget. One layer adds embeddings of n-grams. Source: the model's code in Hugging Face transformers (`qwen4_exp`).
 
 use super::{
     llama_like::Builder, meta::Meta, ngrams::ngrams, qwen35::hybrid, qwen35moe::with_experts,
@@ -11,8 +10,7 @@ use super::{
 use crate::{
     Error,
     spec::{
-        GateRows, IdleIndexer, KeySharing, LayerSpec, Mixer, ModelSpec, NetGate, Norm, StreamKind,
-        Streams, Wiring,
+        GateRows, Indexer, KeySharing, Mixer, ModelSpec, NetGate, Norm, StreamKind, Streams, Wiring,
     },
 };
 
@@ -33,7 +31,7 @@ pub(super) fn lower(m: &Meta<'_>) -> Result<ModelSpec, Error> {
             Mixer::DeltaNet(net) => net.gate = NetGate::Sigmoid,
             _ => {
                 let ratio = ratios.as_ref().map_or(0, |ratios| ratios[l]);
-                add_indexer(m, ratio, spec.n_ctx_train, layer)?;
+                layer.attention_mut().indexer = indexer(m, ratio, eps)?;
             }
         }
     }
@@ -51,26 +49,21 @@ fn streams(m: &Meta<'_>, layers: &Builder) -> Result<Streams, Error> {
     })
 }
 
-/// A query sees the best blocks of `ratio` positions, as many as the budget allows, and those of
-/// its own block: all of them as long as the context is no larger.
-fn add_indexer(
-    m: &Meta<'_>,
-    ratio: usize,
-    n_ctx: usize,
-    layer: &mut LayerSpec,
-) -> Result<(), Error> {
+/// A query sees the best blocks of `ratio` positions, as many as the budget allows; 0: all.
+fn indexer(m: &Meta<'_>, ratio: usize, eps: f32) -> Result<Option<Indexer>, Error> {
     if ratio == 0 {
-        return Ok(());
+        return Ok(None);
     }
-    let indexer = IdleIndexer {
-        n_heads: m.size("attention.indexer.head_count")?,
-        d_head: m.size("attention.indexer.key_length")?,
-    };
     let key = "attention.indexer.top_k";
     let budget = m.size(key)?;
-    if budget / ratio * ratio + ratio - 1 < n_ctx {
+    if budget < ratio {
         return Err(m.unsupported(key, budget));
     }
-    layer.attention_mut().idle_indexer = Some(indexer);
-    Ok(())
+    Ok(Some(Indexer {
+        n_heads: m.size("attention.indexer.head_count")?,
+        d_head: m.size("attention.indexer.key_length")?,
+        block_len: ratio,
+        n_blocks: budget / ratio,
+        eps,
+    }))
 }

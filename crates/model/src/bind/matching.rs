@@ -13,29 +13,20 @@ use crate::{
 
 impl ModelSpec {
     /// Whether a tensor that the model may have is not computed with: it belongs to a layer behind
-    /// the last one, to the keys and values of a layer that attends to another's, or to an indexer
-    /// that would choose all positions, which must have its shape.
-    fn is_idle(&self, tensor: &TensorInfo) -> Result<bool, Error> {
+    /// the last one, or to the keys and values of a layer that attends to another's.
+    fn is_idle(&self, tensor: &TensorInfo) -> bool {
         let layer = tensor
             .name
             .strip_prefix("blk.")
             .and_then(|name| name.split_once('.'));
         let Some((l, name)) = layer.and_then(|(l, name)| Some((l.parse().ok()?, name))) else {
-            return Ok(false);
+            return false;
         };
         let n_layers = self.layers.len();
         let is_beyond = (n_layers..n_layers + self.n_nextn).contains(&l);
         let attention = self.layers.get(l).and_then(LayerSpec::attention);
         let shares = attention.is_some_and(|a| a.kv_layer().is_some());
-        if let Some(indexer) = attention.and_then(|a| a.idle_indexer)
-            && let Some((_, shape)) = indexer
-                .tensors(self.d_model)
-                .into_iter()
-                .find(|(of, _)| *of == name)
-        {
-            return checked(tensor.name.clone(), shape, tensor).map(|_| true);
-        }
-        Ok(is_beyond || shares && KV_ROLES.iter().any(|role| role.name() == name))
+        is_beyond || shares && KV_ROLES.iter().any(|role| role.name() == name)
     }
 
     /// Whether a file has exactly the tensors of this model.
@@ -108,7 +99,7 @@ pub(super) fn match_tensors<'a>(
     check_together(reqs, &all, directory)?;
     let unused = |t: &&TensorInfo| unused.contains(t.name.as_str());
     for left in directory.tensors().iter().filter(unused) {
-        if !spec.is_idle(left)? {
+        if !spec.is_idle(left) {
             return Err(Error::UnusedTensor(left.name.clone()));
         }
     }

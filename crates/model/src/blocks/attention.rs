@@ -5,7 +5,8 @@
 //! q, k, v = Wq h, Wk h, Wv h                      one region
 //! v = norm(v)                                     one region, if there is a norm
 //! q, k = temperature * rope(norm(q)), rope(norm(k))   one region each; or norm(rope(q)) …
-//! cache[pos] = k, v
+//! cache[pos] = k, v                               divided by powers of two, if it holds codes
+//! the positions that each row sees                indexer.rs, if there is one
 //! y = softmax(scale * q · K, sink) V              one region; K, V read back from the cache
 //! y = y ⊙ sigmoid(gate)                           head_gates.rs
 //! x += post(Wo sub(y))                            one region; residual.rs
@@ -21,6 +22,7 @@ use atta_store::{ChunkGuard, Projection, WeightGroup};
 use super::{
     Pass,
     head_gates::{gate_heads, take_queries},
+    indexer::{choose_blocks, project_index},
     latent::{LatentLayer, latent_attention},
 };
 use crate::{
@@ -42,6 +44,7 @@ pub(crate) fn attention(p: &mut Pass<'_>, l: usize, a: &Attention) -> Result<(),
     if a.kv_layer().is_none() {
         append_kv(p, l, a);
     }
+    choose_blocks(p, l, a);
     attend(p, l, a);
     gate_heads(p, a);
     project_output(p, l, a)
@@ -57,9 +60,18 @@ fn project_inputs(p: &mut Pass<'_>, l: usize, a: &Attention) -> Result<(), Error
         (None, true) if a.gate == OutputGate::Heads => &roles[..],
         (None, true) => &roles[..3],
     };
-    p.enter(l, Sublayer::Mixer, roles);
+    let of_indexer: &[Role] = match a.indexer {
+        Some(_) => &[Role::IndexerQ, Role::IndexerK],
+        None => &[],
+    };
+    let mut all = [Role::AttnQ; 6];
+    let both = roles.iter().chain(of_indexer);
+    all.iter_mut().zip(both).for_each(|(to, role)| *to = *role);
+    let n_all = roles.len() + of_indexer.len();
+    p.enter(l, Sublayer::Mixer, &all[..n_all]);
     p.each_chunk(WeightGroup::Layer(l, Projection::Qkv), |p, chunk| {
         multiply_inputs(p, p.model.layer(l), chunk, a, roles.len());
+        project_index(p, l, a, chunk);
     })?;
     take_queries(p, a);
     Ok(())
@@ -188,7 +200,16 @@ fn norm_heads(kernels: Kernels, a: &Attention, weight: Option<&[f32]>, row: &mut
 
 /// Appends keys and values to the KV cache.
 fn append_kv(p: &mut Pass<'_>, l: usize, a: &Attention) {
+    let n = p.rows.len() * a.d_kv();
+    let [balances_keys, balances_values] = p.cache.has_codes(l);
+    let balance = p.model.balance(l);
     let s = &mut *p.s;
+    if balances_keys {
+        balance.divide_keys(&mut s.k[..n]);
+    }
+    if balances_values {
+        balance.divide_values(&mut s.v[..n]);
+    }
     let keys = s.k.chunks_exact(a.d_kv()).zip(s.v.chunks_exact(a.d_kv()));
     for ((row, (k, v)), q) in p.rows.iter().zip(keys).zip(s.q.chunks_exact_mut(a.d_q())) {
         p.cache.store(l, row, p.kernels, [k, v]);
@@ -205,14 +226,26 @@ pub(super) fn attend(p: &mut Pass<'_>, l: usize, a: &Attention) {
     let n = p.rows.len();
     let rows = p.rows;
     let cache = &*p.cache;
+    let [balances_keys, balances_values] = cache.has_codes(l);
+    let balance = p.model.balance(a.kv_layer().unwrap_or(l));
+    if balances_keys {
+        balance.multiply_queries(a, &mut p.s.q[..n * a.d_q()]);
+    }
+    let indexer = &p.s.indexer;
     let row = |t: usize| {
         let row = &rows[t];
         AttnRow {
+            chosen: a
+                .indexer
+                .as_ref()
+                .and_then(|i| indexer.chosen(i, t, row.pos)),
             blocks: cache.table(l, row.seq),
             first: a.first_visible(row.pos),
             last: a.last_visible(row.pos, cache.seqs().len(row.seq).unwrap_or(0)),
+            pos: row.pos,
         }
     };
+    let slope = |head| a.slope(head);
     p.observer.enter(Phase::Attention);
     p.kernels.attention(
         p.pool,
@@ -223,11 +256,15 @@ pub(super) fn attend(p: &mut Pass<'_>, l: usize, a: &Attention) {
             n_heads: a.n_heads,
             scale: a.scale,
             softcap: a.softcap,
+            slopes: a.slopes.map(|_| &slope as _),
             sinks: p.model.layer(l).vector_opt(Role::AttnSinks),
             out: &mut p.s.heads[..n * a.d_q()],
             scratch: &mut p.s.attn,
         },
     );
+    if balances_values {
+        balance.multiply_results(a, &mut p.s.heads[..n * a.d_q()]);
+    }
 }
 
 /// `x += residual_scale * post(Wo sub(y) + b)`.

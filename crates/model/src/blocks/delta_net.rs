@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! qkv, z, beta, alpha = W pre(x)                  one region
+//! alpha = Wf alpha, z = Wg z                      two regions each, where they are of low rank
 //! q, k, v = silu(conv(qkv)), q and k normalized   one region; conv.rs
 //! decay = exp(a softplus(alpha + b)), gain = sigmoid(beta)
 //! S, y = scan(q, k, v, decay, gain)               one region for each run of positions
@@ -9,21 +10,24 @@
 //! state = the last n_taps - 1 qkv, S
 //! ```
 
+use std::ops::Range;
+
 use atta_kernels::{
-    Activation, Decay, Job, Scan, Store, Strided,
+    Activation, Decay, Job, Kernels, Matrix, Scan, Store, Strided,
     math::{exp, sigmoid, softplus},
 };
-use atta_store::{Projection, WeightGroup};
+use atta_store::{ChunkGuard, Projection, WeightGroup};
 
 use super::{Pass, conv::Conv, history::History};
 use crate::{
     Error, Phase, Role,
-    spec::{DeltaNet, GateRows, NetGate, Sublayer},
+    spec::{DeltaNet, GateRows, NetDecay, NetGate, NetTensors, Sublayer},
 };
 
 /// `x += residual_scale * post(delta_net(pre(x)))` for layer `l`.
 pub(crate) fn delta_net(p: &mut Pass<'_>, l: usize, net: &DeltaNet) -> Result<(), Error> {
     project_inputs(p, l, net)?;
+    project_low_ranks(p, l, net)?;
     p.observer.enter(Phase::Scan);
     convolve(p, l, net);
     scan(p, l, net);
@@ -33,103 +37,191 @@ pub(crate) fn delta_net(p: &mut Pass<'_>, l: usize, net: &DeltaNet) -> Result<()
 
 /// The buffers of a batch, parts of [`Scratch::mixer`](super::Scratch::mixer).
 struct Buffers<'a> {
-    /// Inputs of the convolution, `[n_rows, d_conv]`.
-    qkv: &'a mut [f32],
-    /// `[n_rows, d_values]`.
-    z: &'a mut [f32],
-    /// Projections of gains and decays, `[n_rows, n_heads]` each or `[n_rows, 2 n_heads]`.
-    gates: &'a mut [f32],
-    /// What a scan reads: queries, keys, values, decays, gains, `[n_rows, d_conv + 2 n_heads]`.
+    /// Products of the matrices of [`input_roles`], `[n_rows, d_out]` of each, one after another.
+    inputs: &'a mut [f32],
+    /// Second products of low rank: `z`, `[n_rows, d_values]`, and alpha, `[n_rows, n_decays]`.
+    second: [&'a mut [f32]; 2],
+    /// What a scan reads: queries, keys, values, decays, gains, `[n_rows, d_scanned]`.
     scanned: &'a mut [f32],
+}
+
+/// What the inputs of a batch are projected to.
+struct Projected<'a> {
+    /// Inputs of the convolutions, `[n_rows, channels]` of each.
+    qkv: &'a [f32],
+    /// `[n_rows, d_values]`.
+    z: &'a [f32],
+    gates: Gates<'a>,
 }
 
 impl<'a> Buffers<'a> {
     fn new(all: &'a mut [f32], n_rows: usize, net: &DeltaNet) -> Self {
-        let n_gates = 2 * net.n_heads;
-        let (qkv, rest) = all.split_at_mut(n_rows * net.d_conv());
-        let (z, rest) = rest.split_at_mut(n_rows * net.d_values());
-        let (gates, rest) = rest.split_at_mut(n_rows * n_gates);
-        let scanned = &mut rest[..n_rows * (net.d_conv() + n_gates)];
+        let (inputs, rest) = all.split_at_mut(n_rows * net.d_inputs());
+        let (z, rest) = rest.split_at_mut(n_rows * net.second_widths()[0]);
+        let (alpha, rest) = rest.split_at_mut(n_rows * net.second_widths()[1]);
         Self {
-            qkv,
-            z,
-            gates,
-            scanned,
+            inputs,
+            second: [z, alpha],
+            scanned: &mut rest[..n_rows * net.d_scanned()],
         }
+    }
+
+    /// The vectors between the matrices of `z` and of alpha, `[n_rows, rank]`.
+    fn between(&self, n_rows: usize, net: &DeltaNet) -> [&[f32]; 2] {
+        let [z, alpha] = net.ranks().map(|rank| n_rows * rank);
+        let after_qkv = &self.inputs[n_rows * net.d_conv()..];
+        let n = self.inputs.len();
+        [&after_qkv[..z], &self.inputs[n - alpha..]]
+    }
+
+    fn projected(&self, n_rows: usize, net: &'a DeltaNet) -> Projected<'_> {
+        let (qkv, rest) = self.inputs.split_at(n_rows * net.d_conv());
+        let (z, gates) = match net.gate_rank {
+            Some(rank) => (&*self.second[0], &rest[n_rows * rank..]),
+            None => rest.split_at(n_rows * net.d_values()),
+        };
+        let (beta, alpha) = match net.decay {
+            NetDecay::Heads(GateRows::ByKeyHead) => (gates, gates),
+            NetDecay::Heads(GateRows::Apart) => gates.split_at(n_rows * net.n_heads),
+            NetDecay::Channels { .. } => (&gates[..n_rows * net.n_heads], &*self.second[1]),
+        };
+        let gates = Gates { net, beta, alpha };
+        Projected { qkv, z, gates }
     }
 }
 
-/// `qkv, z, beta, alpha = W pre(x)`.
-fn project_inputs(p: &mut Pass<'_>, l: usize, net: &DeltaNet) -> Result<(), Error> {
-    let n = p.rows.len();
-    let t = p.model.layer(l);
-    let roles: &[Role] = match net.gates {
-        GateRows::Apart => &[Role::SsmQkv, Role::AttnGate, Role::SsmBeta, Role::SsmAlpha],
-        GateRows::ByKeyHead => &[Role::SsmQkv, Role::AttnGate, Role::SsmBetaAlpha],
+/// The matrices that the input of the layer is multiplied with, and their number.
+fn input_roles(net: &DeltaNet) -> ([Role; 6], usize) {
+    let qkv: &[Role] = match net.tensors {
+        NetTensors::Joint => &[Role::SsmQkv],
+        NetTensors::Apart => &[Role::AttnQ, Role::AttnK, Role::AttnV],
     };
-    p.enter(l, Sublayer::Mixer, roles);
+    let z = net.gate_rank.map_or(Role::AttnGate, |_| Role::SsmGA);
+    let gates: &[Role] = match net.decay {
+        NetDecay::Heads(GateRows::Apart) => &[Role::SsmBeta, Role::SsmAlpha],
+        NetDecay::Heads(GateRows::ByKeyHead) => &[Role::SsmBetaAlpha],
+        NetDecay::Channels { .. } => &[Role::SsmBeta, Role::SsmFA],
+    };
+    let mut roles = [z; 6];
+    let all = qkv.iter().chain([&z]).chain(gates);
+    roles.iter_mut().zip(all).for_each(|(to, role)| *to = *role);
+    (roles, qkv.len() + 1 + gates.len())
+}
+
+/// `qkv, z, beta, alpha = W pre(x)`, or the vectors from which the second and last are projected.
+fn project_inputs(p: &mut Pass<'_>, l: usize, net: &DeltaNet) -> Result<(), Error> {
+    let (roles, n) = input_roles(net);
+    p.enter(l, Sublayer::Mixer, &roles[..n]);
     p.each_chunk(WeightGroup::Layer(l, Projection::Qkv), |p, chunk| {
-        let s = &mut *p.s;
-        let job = |role, out| Job {
-            w: t.matrix(role, chunk),
-            bias: None,
-            out,
-            mode: Store::Set,
-        };
-        let Buffers { qkv, z, gates, .. } = Buffers::new(&mut s.mixer, n, net);
-        let qkv = job(Role::SsmQkv, qkv);
-        let z = job(Role::AttnGate, z);
-        match net.gates {
-            GateRows::Apart => {
-                let (beta, alpha) = gates.split_at_mut(n * net.n_heads);
-                let beta = job(Role::SsmBeta, beta);
-                let alpha = job(Role::SsmAlpha, alpha);
-                p.kernels.matmul(p.pool, &s.act, &mut [qkv, z, beta, alpha]);
-            }
-            GateRows::ByKeyHead => {
-                let both = job(Role::SsmBetaAlpha, gates);
-                p.kernels.matmul(p.pool, &s.act, &mut [qkv, z, both]);
-            }
+        let [a, b, c, d, e, f] = roles;
+        match n {
+            3 => multiply_inputs(p, l, net, chunk, [a, b, c]),
+            4 => multiply_inputs(p, l, net, chunk, [a, b, c, d]),
+            5 => multiply_inputs(p, l, net, chunk, [a, b, c, d, e]),
+            _ => multiply_inputs(p, l, net, chunk, [a, b, c, d, e, f]),
         }
     })
 }
 
-/// Queries, keys, values, decays and gains of every row; keeps the inputs of the convolution.
+fn multiply_inputs<const N: usize>(
+    p: &mut Pass<'_>,
+    l: usize,
+    net: &DeltaNet,
+    chunk: &ChunkGuard<'_>,
+    roles: [Role; N],
+) {
+    let n = p.rows.len();
+    let t = p.model.layer(l);
+    let s = &mut *p.s;
+    let mut rest = Buffers::new(&mut s.mixer, n, net).inputs;
+    let mut jobs = roles.map(|role| {
+        let w = t.matrix(role, chunk);
+        let (out, others) = std::mem::take(&mut rest).split_at_mut(n * net.rows_of(role));
+        rest = others;
+        product(w, out)
+    });
+    p.kernels.matmul(p.pool, &s.act, &mut jobs);
+}
+
+/// `out = W act`.
+fn product<'a>(w: Matrix<'a>, out: &'a mut [f32]) -> Job<'a> {
+    Job {
+        w,
+        bias: None,
+        out,
+        mode: Store::Set,
+    }
+}
+
+/// `alpha = W alpha`, `z = W z`, where they are of low rank.
+fn project_low_ranks(p: &mut Pass<'_>, l: usize, net: &DeltaNet) -> Result<(), Error> {
+    let [of_z, of_alpha] = [
+        (Role::SsmGB, Projection::KeyUp),
+        (Role::SsmFB, Projection::QueryUp),
+    ];
+    for (i, (role, group)) in [(1, of_alpha), (0, of_z)] {
+        let n = p.rows.len();
+        let d = net.ranks()[i];
+        if d == 0 {
+            continue;
+        }
+        let t = p.model.layer(l);
+        let s = &mut *p.s;
+        let buffers = Buffers::new(&mut s.mixer, n, net);
+        let from = buffers.between(n, net)[i];
+        let layouts = t.layouts(&[role]);
+        s.act.fill(p.kernels, p.pool, (n, d), layouts, |row, out| {
+            out.copy_from_slice(&from[row * d..][..d]);
+        });
+        p.observe_inputs(l, &[role]);
+        p.each_chunk(WeightGroup::Layer(l, group), |p, chunk| {
+            let s = &mut *p.s;
+            let [z, alpha] = Buffers::new(&mut s.mixer, n, net).second;
+            let out = if i == 0 { z } else { alpha };
+            let mut jobs = [product(t.matrix(role, chunk), out)];
+            p.kernels.matmul(p.pool, &s.act, &mut jobs);
+        })?;
+    }
+    Ok(())
+}
+
+/// Queries, keys, values, decays and gains of every row; keeps the inputs of the convolutions.
 fn convolve(p: &mut Pass<'_>, l: usize, net: &DeltaNet) {
     let n = p.rows.len();
     let kernels = p.kernels;
     let t = p.model.layer(l);
-    let [taps, bias, a] = [Role::SsmConv, Role::SsmDtBias, Role::SsmA].map(|role| t.vector(role));
-    let Buffers {
-        qkv,
-        gates,
-        scanned,
-        ..
-    } = Buffers::new(&mut p.s.mixer, n, net);
-    let conv = Conv {
+    let mut buffers = Buffers::new(&mut p.s.mixer, n, net);
+    let scanned = std::mem::take(&mut buffers.scanned);
+    let Projected { qkv, gates, .. } = buffers.projected(n, net);
+    let conv = |channels: Range<usize>| Conv {
         n_taps: net.n_taps,
         dilation: 1,
         bias: None,
         past: History {
             layer: l,
             len: net.n_taps - 1,
-            d: net.d_conv(),
-            at: 0,
+            d: channels.len(),
+            at: (net.n_taps - 1) * channels.start,
             inputs: Strided {
                 data: qkv,
-                stride: net.d_conv(),
-                at: 0,
+                stride: channels.len(),
+                at: n * channels.start,
             },
             steps: p.steps,
         },
     };
     let cache = &*p.cache;
-    let gates = Gates { net, rows: gates };
+    let decays = Decays {
+        a: t.vector(Role::SsmA),
+        bias: t.vector(Role::SsmDtBias),
+    };
     let query_scale = 1.0 / (net.d_key as f32).sqrt();
-    let width = net.d_conv() + 2 * net.n_heads;
-    p.pool.for_each_row(scanned, width, |row, out| {
+    p.pool.for_each_row(scanned, net.d_scanned(), |row, out| {
         let (mixed, out) = out.split_at_mut(net.d_conv());
-        conv.apply(kernels, cache, taps, row, mixed);
+        for (channels, &role) in net.convs().zip(net.conv_roles()) {
+            let mixed = &mut mixed[channels.clone()];
+            conv(channels).apply(kernels, cache, t.vector(role), row, mixed);
+        }
         kernels.activate(Activation::Silu, mixed);
         let (q, rest) = mixed.split_at_mut(net.d_keys());
         for (heads, scale) in [(q, query_scale), (&mut rest[..net.d_keys()], 1.0)] {
@@ -137,37 +229,79 @@ fn convolve(p: &mut Pass<'_>, l: usize, net: &DeltaNet) {
                 .chunks_exact_mut(net.d_key)
                 .for_each(|head| kernels.l2_norm_inplace(head, net.l2_eps, scale));
         }
-        let (decays, gains) = out.split_at_mut(net.n_heads);
-        for (h, (decay, gain)) in decays.iter_mut().zip(gains).enumerate() {
-            let (beta, alpha) = gates.of(row, n, h);
-            *decay = exp(a[h] * softplus(alpha + bias[h]));
-            *gain = sigmoid(beta);
+        let (to_decays, gains) = out.split_at_mut(net.n_decays());
+        for (h, gain) in gains.iter_mut().enumerate() {
+            *gain = sigmoid(gates.beta(row, h));
         }
+        decays.of_row(kernels, &gates, row, to_decays);
     });
-    conv.keep_states(p.cache);
+    net.convs()
+        .for_each(|channels| conv(channels).keep_states(p.cache));
+}
+
+/// What decays are computed with.
+struct Decays<'a> {
+    /// `[n_heads]`.
+    a: &'a [f32],
+    /// `[n_decays]`.
+    bias: &'a [f32],
+}
+
+impl Decays<'_> {
+    /// `exp(a softplus(alpha + b))` of a row, `[n_decays]`.
+    fn of_row(&self, kernels: Kernels, gates: &Gates<'_>, row: usize, decays: &mut [f32]) {
+        let Self { a, bias } = self;
+        let net = gates.net;
+        if let NetDecay::Heads(_) = net.decay {
+            for (h, decay) in decays.iter_mut().enumerate() {
+                *decay = exp(a[h] * softplus(gates.alpha(row, h) + bias[h]));
+            }
+            return;
+        }
+        let alpha = &gates.alpha[row * decays.len()..][..decays.len()];
+        for ((decay, alpha), bias) in decays.iter_mut().zip(alpha).zip(*bias) {
+            *decay = alpha + bias;
+        }
+        kernels.activate(Activation::Softplus, decays);
+        for (decays, a) in decays.chunks_exact_mut(net.d_key).zip(*a) {
+            decays.iter_mut().for_each(|decay| *decay = exp(a * *decay));
+        }
+    }
 }
 
 /// The projections of gains and decays.
 struct Gates<'a> {
     net: &'a DeltaNet,
-    rows: &'a [f32],
+    /// `[n_rows, n_heads]`, or both, `[n_rows, 2 n_heads]`.
+    beta: &'a [f32],
+    /// `[n_rows, n_decays]`, or both.
+    alpha: &'a [f32],
 }
 
 impl Gates<'_> {
-    /// Beta and alpha of head `h` of one of `n` rows.
-    fn of(&self, row: usize, n: usize, h: usize) -> (f32, f32) {
-        let n_heads = self.net.n_heads;
-        match self.net.gates {
-            GateRows::Apart => {
-                let i = row * n_heads + h;
-                (self.rows[i], self.rows[n * n_heads + i])
-            }
-            GateRows::ByKeyHead => {
-                let n_per_key = n_heads / self.net.n_key_heads;
-                let i = 2 * (row * n_heads + h / n_per_key * n_per_key) + h % n_per_key;
-                (self.rows[i], self.rows[i + n_per_key])
-            }
+    /// Beta of head `h` of a row.
+    fn beta(&self, row: usize, h: usize) -> f32 {
+        match self.net.decay {
+            NetDecay::Heads(GateRows::ByKeyHead) => self.beta[self.of_both(row, h)],
+            _ => self.beta[row * self.net.n_heads + h],
         }
+    }
+
+    /// Alpha of head `h` of a row, where decays are of heads.
+    fn alpha(&self, row: usize, h: usize) -> f32 {
+        match self.net.decay {
+            NetDecay::Heads(GateRows::ByKeyHead) => {
+                self.alpha[self.of_both(row, h) + self.net.n_heads / self.net.n_key_heads]
+            }
+            _ => self.alpha[row * self.net.n_heads + h],
+        }
+    }
+
+    /// The place of beta in a projection to both.
+    fn of_both(&self, row: usize, h: usize) -> usize {
+        let n_heads = self.net.n_heads;
+        let n_per_key = n_heads / self.net.n_key_heads;
+        2 * (row * n_heads + h / n_per_key * n_per_key) + h % n_per_key
     }
 }
 
@@ -178,8 +312,13 @@ fn scan(p: &mut Pass<'_>, l: usize, net: &DeltaNet) {
     let scanned = &*Buffers::new(&mut s.mixer, n, net).scanned;
     let part = |at| Strided {
         data: scanned,
-        stride: net.d_conv() + 2 * net.n_heads,
+        stride: net.d_scanned(),
         at,
+    };
+    let decay = part(net.d_conv());
+    let decay = match net.decay {
+        NetDecay::Heads(_) => Decay::OfHeads(decay),
+        NetDecay::Channels { .. } => Decay::OfChannels(decay),
     };
     for run in p.runs {
         let (before, after) = p
@@ -198,8 +337,8 @@ fn scan(p: &mut Pass<'_>, l: usize, net: &DeltaNet) {
                 q: part(0),
                 k: part(net.d_keys()),
                 v: part(2 * net.d_keys()),
-                decay: Decay::OfHeads(part(net.d_conv())),
-                gain: part(net.d_conv() + net.n_heads),
+                decay,
+                gain: part(net.d_conv() + net.n_decays()),
                 before,
                 after,
                 out: &mut s.heads[..n * net.d_values()],
@@ -216,7 +355,8 @@ fn project_output(p: &mut Pass<'_>, l: usize, net: &DeltaNet) -> Result<(), Erro
     let kernels = p.kernels;
     let weight = t.vector(Role::SsmNorm);
     let s = &mut *p.s;
-    let z = &*Buffers::new(&mut s.mixer, n, net).z;
+    let buffers = Buffers::new(&mut s.mixer, n, net);
+    let z = buffers.projected(n, net).z;
     let heads = &mut s.heads[..n * d];
     p.pool.for_each_row(heads, net.d_value, |_, y| {
         kernels.rms_norm_inplace(y, weight, net.eps)
@@ -230,11 +370,11 @@ fn project_output(p: &mut Pass<'_>, l: usize, net: &DeltaNet) -> Result<(), Erro
         kernels,
         p.pool,
         (n, d),
-        t.layouts(&[Role::SsmOut]),
+        t.layouts(&[net.out_role()]),
         |row, out| {
             out.copy_from_slice(&z[row * d..(row + 1) * d]);
             kernels.gate_row(gate, out, &heads[row * d..(row + 1) * d]);
         },
     );
-    p.leave(l, Sublayer::Mixer, Role::SsmOut, None)
+    p.leave(l, Sublayer::Mixer, net.out_role(), None)
 }

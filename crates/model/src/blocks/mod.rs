@@ -9,6 +9,7 @@ mod conv;
 mod delta_net;
 mod head_gates;
 mod history;
+mod indexer;
 mod latent;
 mod latent_heads;
 mod laurel;
@@ -42,6 +43,7 @@ pub(crate) use alt_up::{
 };
 pub(crate) use attention::attention;
 pub(crate) use delta_net::delta_net;
+pub(crate) use indexer::IndexerScratch;
 pub(crate) use laurel::{add_laurel, laurel};
 pub(crate) use layer_embed::{layer_embedding, layer_inputs, scale_residual};
 pub(crate) use mamba::mamba;

@@ -6,11 +6,12 @@
 //! (e, w)_1..k = the k experts of largest p + b, and their p       serial; selection.rs
 //! y_s = Wdown_s (act(Wgate_s h) * (Wup_s h)), g = Ws h            four regions: a shared expert
 //! y_i = Wdown_e (act(Wgate_e h) * (Wup_e h)), with biases         four regions per group
-//! x += post(w_1 y_1 + ... + w_k y_k + sigmoid(g) y_s)             one region; residual.rs
+//! x += post(w_1 y_1 + ... + w_k y_k + bs + sigmoid(g) y_s)        one region; residual.rs
 //! ```
-//! Experts without gates compute `act(Wup_e h)`. A shared expert without a gate adds `y_s`. Where
-//! weights are of inputs, expert `e_i` reads `w_i h`, and its result is added as it is. A router
-//! with a norm of its own reads `norm(x) / sqrt(d_model)` instead of `h`. Beside an MLP:
+//! `bs` is a bias that some have. Experts without gates compute `act(Wup_e h)`. A shared expert
+//! without a gate adds `y_s`. Where weights are of inputs, expert `e_i` reads `w_i h`, and its
+//! result is added as it is. A router with a norm of its own reads `norm(x) / sqrt(d_model)`
+//! instead of `h`. Beside an MLP:
 //!
 //! ```text
 //! z = Wdown (act(Wgate pre(x)) * (Wup pre(x)))                    four regions
@@ -34,7 +35,10 @@ use super::{
 use crate::{
     Error, Phase, Role,
     bind::Tensors,
-    spec::{Ffn, Gating, LayerSpec, Mlp, MlpAndMoe, ModelSpec, Moe, Norm, Sublayer, WeightedSide},
+    spec::{
+        Ffn, Gating, LayerSpec, Mlp, MlpAndMoe, ModelSpec, Moe, Norm, Presence, Sublayer,
+        WeightedSide,
+    },
 };
 
 /// Buffers of a mixture of experts during a layer; empty for a model without.
@@ -130,14 +134,13 @@ pub(crate) fn moe(p: &mut Pass<'_>, l: usize, m: &Moe) -> Result<(), Error> {
         }
     }
     all_experts(p, l, m)?;
-    combine(p, layer, m);
+    combine(p, l, m);
     p.add_deferred_if_due(l, Sublayer::Ffn);
     Ok(())
 }
 
 /// `x += residual_scale * post(norm_mlp(mlp(pre(x))) + norm_moe(moe(pre_moe(x))))` for layer `l`.
 pub(crate) fn mlp_and_moe(p: &mut Pass<'_>, l: usize, both: &MlpAndMoe) -> Result<(), Error> {
-    let layer = &p.model.spec().layers[l];
     let t = p.model.layer(l);
     let norm = Norm::Rms { eps: both.eps };
     normalize(p, Some((norm, [Role::PreFfwNorm2; 2])), t);
@@ -145,7 +148,7 @@ pub(crate) fn mlp_and_moe(p: &mut Pass<'_>, l: usize, both: &MlpAndMoe) -> Resul
     p.enter(l, Sublayer::Ffn, &DENSE[..2]);
     mlp_beside(p, l, &both.mlp, DENSE)?;
     all_experts(p, l, &both.moe)?;
-    combine(p, layer, &both.moe);
+    combine(p, l, &both.moe);
     let n = p.rows.len();
     let d = p.model.spec().d_model;
     let kernels = p.kernels;
@@ -463,7 +466,8 @@ fn experts(p: &mut Pass<'_>, (l, m): (usize, &Moe), start: usize) -> Result<Opti
 
 /// `x += residual_scale * (w_1 y_1 + ... + w_k y_k + sigmoid(gate) * shared)`, in the order of
 /// rank; or into `y`, if a norm follows. Weights of inputs are in the results already.
-fn combine(p: &mut Pass<'_>, layer: &LayerSpec, m: &Moe) {
+fn combine(p: &mut Pass<'_>, l: usize, m: &Moe) {
+    let layer = &p.model.spec().layers[l];
     let n = p.rows.len();
     let d = p.model.spec().d_model;
     let s = &mut *p.s;
@@ -475,6 +479,7 @@ fn combine(p: &mut Pass<'_>, layer: &LayerSpec, m: &Moe) {
         ..
     } = &s.moe;
     let is_deferred = layer.is_deferred(Sublayer::Ffn);
+    let bias = p.model.layer(l).vector_opt(Role::FfnDownBias);
     let (out, scale) = if is_deferred {
         (&mut s.y, 1.0)
     } else {
@@ -491,6 +496,10 @@ fn combine(p: &mut Pass<'_>, layer: &LayerSpec, m: &Moe) {
                 WeightedSide::Input => scale,
             };
             add(out, factor, &y[place * d..(place + 1) * d]);
+        }
+        // Beside an MLP the bias is that of the MLP.
+        if let Some(bias) = bias.filter(|_| m.sum_bias != Presence::Absent) {
+            add(out, scale, bias);
         }
         if let Some(expert) = &m.shared {
             let factor = match expert.is_gated {

@@ -3,7 +3,7 @@
 //! A table for the whole context would cost 67 MB at 128k positions; a row costs a microsecond,
 //! once per token.
 
-use atta_kernels::{Kernels, RopePairing, math::sin_cos};
+use atta_kernels::{D_HEAD_MAX, Kernels, RopePairing, math::sin_cos};
 
 use crate::spec::{Factors, LayerSpec, Pairing, Rope};
 
@@ -56,14 +56,11 @@ impl RopeTables {
     /// Computes the rows of a step.
     pub(crate) fn prepare(&mut self, positions: impl Iterator<Item = usize> + Clone) {
         for table in &mut self.tables {
-            let rows = table.cos_sin.chunks_exact_mut(table.rope.d_rope);
-            let magnitude = f64::from(table.rope.magnitude);
-            for (row, pos) in rows.zip(positions.clone()) {
-                for (pair, inv_freq) in row.chunks_exact_mut(2).zip(&table.inv_freq) {
-                    let (sin, cos) = sin_cos(pos as f64 * inv_freq);
-                    pair.copy_from_slice(&[cos, sin].map(|x| (x * magnitude) as f32));
-                }
-            }
+            let d = table.rope.d_rope;
+            let mut cos_sin = std::mem::take(&mut table.cos_sin);
+            let rows = cos_sin.chunks_exact_mut(d).zip(positions.clone());
+            rows.for_each(|(row, pos)| table.set(pos, row));
+            table.cos_sin = cos_sin;
         }
     }
 
@@ -94,7 +91,29 @@ impl RopeTables {
     }
 }
 
+impl RopeTables {
+    /// Rotates one head, `[d_head]`, of any position in layer `l`.
+    pub(crate) fn rotate_at(&self, kernels: Kernels, l: usize, pos: usize, head: &mut [f32]) {
+        let Some(table) = self.of_layer[l].map(|i| &self.tables[i]) else {
+            return;
+        };
+        let mut room = [0.0; D_HEAD_MAX];
+        let cos_sin = &mut room[..table.rope.d_rope];
+        table.set(pos, cos_sin);
+        table.rotate(kernels, cos_sin, head);
+    }
+}
+
 impl Table {
+    /// Computes the cosines and sines of a position, `[d_rope / 2, (cos, sin)]`.
+    fn set(&self, pos: usize, cos_sin: &mut [f32]) {
+        let magnitude = f64::from(self.rope.magnitude);
+        for (pair, inv_freq) in cos_sin.chunks_exact_mut(2).zip(&self.inv_freq) {
+            let (sin, cos) = sin_cos(pos as f64 * inv_freq);
+            pair.copy_from_slice(&[cos, sin].map(|x| (x * magnitude) as f32));
+        }
+    }
+
     /// Rotates one head by a row of cosines and sines, `[d_rope / 2, (cos, sin)]`.
     fn rotate(&self, kernels: Kernels, cos_sin: &[f32], head: &mut [f32]) {
         let pairing = match self.rope.pairing {

@@ -2,7 +2,7 @@
 
 use atta_kernels::{Activations, AttnScratch};
 
-use super::{MoeScratch, StreamsScratch};
+use super::{IndexerScratch, MoeScratch, StreamsScratch};
 use crate::spec::{Attention, Latent, ModelSpec};
 
 /// The buffers of a step.
@@ -40,6 +40,8 @@ pub(crate) struct Scratch {
     pub(crate) act: Activations,
     /// Partial results of attention.
     pub(crate) attn: AttnScratch,
+    /// Positions that queries see.
+    pub(crate) indexer: IndexerScratch,
     /// Bounds of the rows of each head in `act`, `[n_heads + 1]`; no more than that is allocated.
     pub(crate) bounds: Vec<usize>,
     /// Routes and results of experts.
@@ -92,6 +94,7 @@ impl Scratch {
                 n_ctx,
                 n_threads,
             ),
+            indexer: IndexerScratch::new(spec, n_rows, n_ctx),
             bounds: Vec::with_capacity(n_bounds(spec)),
             moe: MoeScratch::new(spec, n_rows),
             streams: StreamsScratch::new(spec, n_rows),
@@ -141,6 +144,7 @@ impl Scratch {
             ),
             size_of::<usize>() as u64 * n_bounds(spec) as u64,
             MoeScratch::bytes(spec, n_rows),
+            IndexerScratch::bytes(spec, n_rows, n_ctx),
         ];
         parts.into_iter().fold(0, u64::saturating_add)
     }

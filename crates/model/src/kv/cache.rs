@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use atta_kernels::{Kernels, KvLayer};
+use atta_kernels::{Kernels, KvElem, KvLayer};
 
 use super::{
     BLOCK_LEN, KvType,
@@ -95,8 +95,9 @@ impl Cache {
             }
             for place in kv_places(&self.places).filter(|place| place.group == group) {
                 for part in place.parts() {
-                    (0..place.n_kv_heads)
-                        .for_each(|h| arena.copy(from, to, part.rows(h, first..BLOCK_LEN)));
+                    (0..part.n_heads)
+                        .flat_map(|h| part.arrays(h))
+                        .for_each(|array| arena.copy(from, to, array.rows(first..BLOCK_LEN)));
                 }
             }
         }
@@ -113,6 +114,12 @@ impl Cache {
         place.layer(&self.arenas[place.group])
     }
 
+    /// Whether the keys and the values of layer `l` are stored as 16-bit codes.
+    pub(crate) fn has_codes(&self, l: usize) -> [bool; 2] {
+        let place = self.kv_place(l);
+        [place.k, place.v.unwrap_or(place.k)].map(|part| part.rows.elem == KvElem::F16)
+    }
+
     /// Stores key and value of a row in layer `l`, each `[n_kv_heads, d_head]`; the key alone if
     /// it is the value.
     pub(crate) fn store(&mut self, l: usize, row: &Row, kernels: Kernels, [k, v]: [&[f32]; 2]) {
@@ -120,11 +127,39 @@ impl Cache {
         let inside = row.pos % BLOCK_LEN;
         let block = self.table(l, row.seq)[row.pos / BLOCK_LEN];
         let bytes = self.arenas[place.group].block_mut(block);
-        for (part, x) in place.parts().zip([k, v]) {
+        for (part, x) in place.keys_and_values().zip([k, v]) {
             for (h, x) in x.chunks_exact(place.d_head).enumerate() {
-                kernels.store_kv(x, part.elem, &mut bytes[part.rows(h, inside..inside + 1)]);
+                kernels.store_kv(x, part.rows, inside, &mut bytes[part.head(h)]);
             }
         }
+    }
+
+    /// Stores the key of the indexer of layer `l` of a row, `[d]`, or that of the block which ends
+    /// there.
+    pub(crate) fn store_index(&mut self, l: usize, row: &Row, kernels: Kernels, key: &[f32]) {
+        let place = *self.kv_place(l);
+        let part = place.index.expect("the layer has an indexer");
+        let inside = row.pos % BLOCK_LEN;
+        let block = self.table(l, row.seq)[row.pos / BLOCK_LEN];
+        let bytes = self.arenas[place.group].block_mut(block);
+        kernels.store_kv(key, part.rows, inside, &mut bytes[part.head(0)]);
+    }
+
+    /// Reads what [`store_index`](Self::store_index) stored at a position of a sequence.
+    pub(crate) fn load_index(
+        &self,
+        l: usize,
+        id: SeqId,
+        pos: usize,
+        kernels: Kernels,
+        key: &mut [f32],
+    ) {
+        let place = self.kv_place(l);
+        let part = place.index.expect("the layer has an indexer");
+        let inside = pos % BLOCK_LEN;
+        let block = self.table(l, id)[pos / BLOCK_LEN];
+        let bytes = self.arenas[place.group].block(block);
+        kernels.load_kv(part.rows, inside, &bytes[part.head(0)], key);
     }
 
     /// The recurrent state of layer `l` in a block.

@@ -4,9 +4,11 @@
 //! positions of every layer of its group:
 //!
 //! ```text
-//! block:  layer 0 K [n_kv_heads, BLOCK_LEN, d_head] | layer 0 V [same] | layer 1 K | …
+//! block:  layer 0 K [n_kv_heads], each BLOCK_LEN rows | layer 0 V [same] | layer 1 K | …
 //! ```
-//! A layer whose keys are the values has no V.
+//! A layer whose keys are the values has no V. Behind V of a layer with an indexer are its keys,
+//! `[BLOCK_LEN, d]`: at the last position of a block of the indexer that of the block, elsewhere
+//! that of the position.
 //!
 //! One more arena holds the states of recurrent layers. A block has the state of every such layer
 //! behind one position, in f32:
@@ -20,6 +22,7 @@
 mod arena;
 mod cache;
 mod coverage;
+mod fill;
 mod plan;
 mod shift;
 mod state;
@@ -59,6 +62,14 @@ impl KvType {
             k: elem,
             v: elem,
             n_edge_layers: 2,
+        }
+    }
+
+    /// The element type of keys of indexers, whose rounding could change the choice.
+    pub fn index(&self) -> KvElem {
+        match self.k {
+            KvElem::F32 => KvElem::F32,
+            KvElem::F16 | KvElem::Q8 | KvElem::Q4 => KvElem::F16,
         }
     }
 

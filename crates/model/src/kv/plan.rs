@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use atta_kernels::{KvElem, KvLayer};
+use atta_kernels::{KvArray, KvLayer, KvRole, KvRows};
 
 use super::{BLOCK_LEN, KvType, arena::Arena};
 use crate::spec::{Attention, ModelSpec, StateKind};
@@ -25,16 +25,18 @@ pub(super) struct KvPlace {
     pub(super) k: KvPart,
     /// `None`: the keys are the values.
     pub(super) v: Option<KvPart>,
+    /// The keys of the indexer, if there is one.
+    pub(super) index: Option<KvPart>,
 }
 
-/// The keys or the values of a layer in a block, `[n_kv_heads, BLOCK_LEN, d_head]`.
+/// The keys or the values of a layer in a block: for each head [`BLOCK_LEN`] rows, which lie as
+/// [`KvRows::arrays`] says.
 #[derive(Clone, Copy)]
 pub(super) struct KvPart {
     /// First byte.
     pub(super) at: usize,
-    pub(super) elem: KvElem,
-    /// Bytes of a row of d_head elements.
-    pub(super) row_bytes: usize,
+    pub(super) n_heads: usize,
+    pub(super) rows: KvRows,
 }
 
 /// Where the recurrent state of a layer is.
@@ -114,25 +116,22 @@ impl StatePlan {
             groups.push((kind, 0));
             groups.len() - 1
         });
-        let mut part = |elem: KvElem| {
+        let mut part = |rows: KvRows, n_heads: usize| {
             let at = groups[group].1;
-            let row_bytes = elem.row_bytes(a.d_head);
-            groups[group].1 += a.n_kv_heads * BLOCK_LEN * row_bytes;
-            KvPart {
-                at,
-                elem,
-                row_bytes,
-            }
+            groups[group].1 += n_heads * BLOCK_LEN * rows.row_bytes();
+            KvPart { at, n_heads, rows }
         };
-        let [k, v] = kv.of_layer(l, spec.layers.len());
-        let k = part(k);
-        let v = a.latent().is_none().then(|| part(v));
+        let (k, v) = a.kv_rows(kv.of_layer(l, spec.layers.len()));
+        let k = part(k, a.n_kv_heads);
+        let v = v.map(|v| part(v, a.n_kv_heads));
+        let index = a.index_rows(kv).map(|rows| part(rows, 1));
         Some(Place::Kv(KvPlace {
             group,
             n_kv_heads: a.n_kv_heads,
             d_head: a.d_head,
             k,
             v,
+            index,
         }))
     }
 
@@ -146,17 +145,38 @@ impl StatePlan {
 }
 
 impl KvPart {
-    /// The bytes of the rows of head `h` at the positions `inside` of a block.
-    pub(super) fn rows(&self, h: usize, inside: Range<usize>) -> Range<usize> {
-        let row = |i: usize| self.at + (h * BLOCK_LEN + i) * self.row_bytes;
-        row(inside.start)..row(inside.end)
+    /// The bytes of all rows of head `h` in a block.
+    pub(super) fn head(&self, h: usize) -> Range<usize> {
+        let len = BLOCK_LEN * self.rows.row_bytes();
+        self.at + h * len..self.at + (h + 1) * len
+    }
+
+    /// The arrays of head `h`, their places counted from the start of a block.
+    pub(super) fn arrays(&self, h: usize) -> impl Iterator<Item = KvArray> + use<> {
+        let start = self.head(h).start;
+        self.rows.arrays(BLOCK_LEN).map(move |array| KvArray {
+            at: start + array.at,
+            ..array
+        })
     }
 }
 
 impl KvPlace {
-    /// Keys, and values if they are others.
+    /// Keys, values if they are others, and keys of an indexer.
     pub(super) fn parts(&self) -> impl Iterator<Item = KvPart> + use<> {
+        self.keys_and_values().chain(self.index)
+    }
+
+    /// Keys, and values if they are others.
+    pub(super) fn keys_and_values(&self) -> impl Iterator<Item = KvPart> + use<> {
         std::iter::once(self.k).chain(self.v)
+    }
+
+    /// Bytes of a position.
+    pub(super) fn bytes(&self) -> usize {
+        self.parts()
+            .map(|part| part.n_heads * part.rows.row_bytes())
+            .sum()
     }
 
     /// What attention needs to read the layer.
@@ -170,8 +190,12 @@ impl KvPlace {
             block_len: BLOCK_LEN,
             n_kv_heads: self.n_kv_heads,
             d_head: self.d_head,
-            k_elem: self.k.elem,
-            v_elem: v.elem,
+            k_elem: self.k.rows.elem,
+            v_elem: v.rows.elem,
+            value_from: match self.k.rows.role {
+                KvRole::Both { value_from } => Some(value_from),
+                KvRole::Key | KvRole::Value => None,
+            },
         }
     }
 }

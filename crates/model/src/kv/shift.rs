@@ -59,10 +59,10 @@ fn rotate_keys(
         let block = arena.block_mut(blocks[pos / BLOCK_LEN]);
         for h in 0..place.n_kv_heads {
             let inside = pos % BLOCK_LEN;
-            let bytes = &mut block[place.k.rows(h, inside..inside + 1)];
-            kernels.load_kv(bytes, place.k.elem, &mut key);
+            let rows = &mut block[place.k.head(h)];
+            kernels.load_kv(place.k.rows, inside, rows, &mut key);
             rotate(&mut key);
-            kernels.store_kv(&key, place.k.elem, bytes);
+            kernels.store_kv(&key, place.k.rows, inside, rows);
         }
     }
 }

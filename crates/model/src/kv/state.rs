@@ -1,14 +1,18 @@
 //! Positions of a sequence as bytes, for another executor or for a disk.
 //!
 //! ```text
-//! magic "ATTAKV02" | u32 LE: n_parts, first layer, rope regime, first position, n positions
+//! magic "ATTAKV03" | u32 LE: n_parts, first layer, rope regime, first position, n positions
 //! per part u32 LE: n_kv_heads, d_head, k type, v type, n missing
 //!                  of a recurrent state: 0, n_floats, 16, 16, 0
 //!                  of keys that are the values, too: v type is 18
 //!                  of another layer's keys and values: 0, that layer, 17, 17, 0
+//!                  with an indexer d_head is larger by 65536 times the width of its keys, k type
+//!                  by 256 times 1 more than their type
 //! with recurrent layers u32 LE: n checkpoints, and the positions behind which they are
-//! per part with keys and values: K [n_kv_heads, n positions - n missing, d_head], V [same]
-//!                      unless keys are the values; elements as in the cache
+//! per part with keys and values: K [n_kv_heads] arrays [n positions - n missing], V [same]
+//!                      unless keys are the values, keys of an indexer [1] arrays, if there is
+//!                      one; arrays and their elements as in the cache:
+//!                      rows [d_head], or f16's codes [d_head], then an array of f32 per scale
 //! per checkpoint, per recurrent layer: [n_floats], f32 LE
 //! ```
 //! Most layers have one part; one with keys and values and a recurrent state has two, one without a
@@ -27,7 +31,7 @@ use super::{
 };
 use crate::{Error, SeqId};
 
-pub(super) const MAGIC: &[u8; 8] = b"ATTAKV02";
+pub(super) const MAGIC: &[u8; 8] = b"ATTAKV03";
 
 /// Bytes before the fields of parts.
 pub(super) const FIXED_BYTES: usize = 28;
@@ -107,9 +111,11 @@ impl Cache {
         let arena = &self.arenas[place.group];
         let table = self.seqs.blocks(id, place.group);
         for part in place.parts() {
-            for h in 0..place.n_kv_heads {
-                for (i, inside) in in_blocks(positions.clone()) {
-                    out.write_all(&arena.block(table[i])[part.rows(h, inside)])?;
+            for h in 0..part.n_heads {
+                for array in part.arrays(h) {
+                    for (i, inside) in in_blocks(positions.clone()) {
+                        out.write_all(&arena.block(table[i])[array.rows(inside)])?;
+                    }
                 }
             }
         }
@@ -147,17 +153,19 @@ impl Cache {
             let table = self.seqs.blocks(id, place.group);
             let arena = &mut self.arenas[place.group];
             for part in place.parts() {
-                for h in 0..place.n_kv_heads {
-                    let (rows, rest) = data.split_at((header.n - n_missing) * part.row_bytes);
-                    let mut rows =
-                        &rows[(kept.start.min(kept.end) - present.start) * part.row_bytes..];
-                    for (i, inside) in in_blocks(kept.clone()) {
-                        let range = part.rows(h, inside);
-                        let (here, after) = rows.split_at(range.len());
-                        arena.block_mut(table[i])[range].copy_from_slice(here);
-                        rows = after;
+                for h in 0..part.n_heads {
+                    for array in part.arrays(h) {
+                        let (rows, rest) = data.split_at((header.n - n_missing) * array.row_bytes);
+                        let skipped = kept.start.min(kept.end) - present.start;
+                        let mut rows = &rows[skipped * array.row_bytes..];
+                        for (i, inside) in in_blocks(kept.clone()) {
+                            let range = array.rows(inside);
+                            let (here, after) = rows.split_at(range.len());
+                            arena.block_mut(table[i])[range].copy_from_slice(here);
+                            rows = after;
+                        }
+                        data = rest;
                     }
-                    data = rest;
                 }
             }
         }
@@ -211,7 +219,29 @@ impl Cache {
         if data.len() as u64 != self.data_bytes(&header) {
             return Err(Error::State("its length does not match its header"));
         }
+        if !self.has_sound_rows(&header, data) {
+            return Err(Error::State("its keys or values are no codes"));
+        }
         Ok((header, data))
+    }
+
+    /// Whether attention may read all keys and values of a state whose length is right.
+    fn has_sound_rows(&self, header: &Header, mut data: &[u8]) -> bool {
+        let parts = self.places.iter().zip(&header.n_missing);
+        let mut parts = parts.filter_map(|(place, n_missing)| match place {
+            Place::Kv(place) => Some((place, header.n - n_missing)),
+            Place::Shared(_) | Place::Recurrent(_) => None,
+        });
+        parts.all(|(place, n)| {
+            place.parts().all(|part| {
+                (0..part.n_heads).all(|_| {
+                    // The arrays of a state are those of a block of `n` positions.
+                    let (head, rest) = data.split_at(n * part.rows.row_bytes());
+                    data = rest;
+                    (0..n).all(|i| part.rows.is_sound(i, head))
+                })
+            })
+        })
     }
 
     /// The variable fields of a header of a cache like this one, and the header's length; `None` if
@@ -247,8 +277,7 @@ impl Cache {
     fn data_bytes(&self, header: &Header) -> u64 {
         let part_bytes = |(place, n_missing): (&Place, &usize)| match place {
             Place::Kv(p) => {
-                let row_bytes: usize = p.parts().map(|part| part.row_bytes).sum();
-                let row_bytes = (p.n_kv_heads * row_bytes) as u64;
+                let row_bytes = p.bytes() as u64;
                 row_bytes.saturating_mul((header.n - n_missing) as u64)
             }
             Place::Shared(_) | Place::Recurrent(_) => 0,
@@ -320,9 +349,9 @@ fn part_fields(place: &Place, n_missing: usize) -> [u32; PART_BYTES / 4] {
     match place {
         Place::Kv(p) => [
             p.n_kv_heads as u32,
-            p.d_head as u32,
-            code(p.k.elem),
-            p.v.map_or(NO_VALUES_CODE, |v| code(v.elem)),
+            p.d_head as u32 + p.index.map_or(0, |index| (index.rows.d as u32) << 16),
+            code(p.k.rows.elem) + p.index.map_or(0, |index| (code(index.rows.elem) + 1) << 8),
+            p.v.map_or(NO_VALUES_CODE, |v| code(v.rows.elem)),
             n_missing as u32,
         ],
         Place::Shared(l) => [0, *l as u32, SHARED_CODE, SHARED_CODE, 0],

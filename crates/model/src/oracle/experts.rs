@@ -7,7 +7,10 @@ use super::{Rows, activate, decode, dot, gated, map_rows, matrix, normalized, pr
 use crate::{
     Error, Model, Role,
     bind::Tensors,
-    spec::{Activation, ExpertGroups, Gating, GroupScore, Moe, Norm, SharedExpert, WeightedSide},
+    spec::{
+        Activation, ExpertGroups, Gating, GroupScore, Moe, Norm, Presence, SharedExpert,
+        WeightedSide,
+    },
 };
 
 /// The sum of the chosen experts' results and of the shared one's, for every row of `h`; a router
@@ -41,6 +44,12 @@ pub(super) fn moe(model: &Model, l: usize, m: &Moe, x: &Rows, h: &Rows) -> Resul
                 WeightedSide::Input => (scaled(x, weight), 1.0),
             };
             add(&mut sum, factor, &expert(m, t, (e, &experts), &x));
+        }
+        if let Some(bias) = t.vector_opt(Role::FfnDownBias) {
+            let bias = bias.iter().filter(|_| m.sum_bias != Presence::Absent);
+            sum.iter_mut()
+                .zip(bias)
+                .for_each(|(y, b)| *y += f64::from(*b));
         }
         if let Some(shared) = &shared {
             shared.add_to(&mut sum, x);

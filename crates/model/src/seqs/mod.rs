@@ -244,6 +244,14 @@ impl SeqTable {
         Ok(self.seq(id)?.tables[group].from())
     }
 
+    /// The sequence in a slot, if there is one.
+    pub fn id_at(&self, index: u32) -> Option<SeqId> {
+        let slot = self.slots.get(index as usize)?;
+        let generation = slot.generation;
+        let id = SeqId { index, generation };
+        slot.seq.as_ref().map(|_| id)
+    }
+
     /// Creates an empty sequence.
     ///
     /// # Errors

@@ -1,8 +1,13 @@
 //! Softmax attention as plain data: heads, the positions that they see, and scores.
 
-use atta_kernels::math::ln;
+use atta_kernels::{
+    KvElem, KvRole, KvRows,
+    math::{ln, pow},
+};
 
-use super::{Latent, Norm, Presence, Retention, Rope};
+use crate::KvType;
+
+use super::{Indexer, Latent, Norm, Presence, Retention, Rope};
 
 /// Softmax attention; query heads share key-value heads in groups (Ainslie et al. 2023).
 #[derive(Clone, Debug, PartialEq)]
@@ -27,6 +32,10 @@ pub struct Attention {
     pub temperature: Option<Temperature>,
     /// `Some(c)`: scores become `c * tanh(score / c)` (Gemma 2, section 2).
     pub softcap: Option<f32>,
+    /// `Some(max)`: ALiBi (Press et al. 2022): capped scores are lowered by the distance of the two
+    /// positions, times a slope per head from `2^(-max / n)` down to `2^-max`, which knows no
+    /// direction. There are no other positions then.
+    pub slopes: Option<f32>,
     /// Attention sinks: whether each head has one more score, from a tensor of `[n_heads]`, that
     /// takes part in its softmax and has no value (Xiao et al. 2024; gpt-oss).
     pub sinks: Presence,
@@ -39,31 +48,8 @@ pub struct Attention {
     pub qkv_bias: Presence,
     /// Whether the output projection must have, may have or must not have a bias.
     pub out_bias: Presence,
-    /// An indexer that would choose all positions in any context that the model was trained for.
-    pub idle_indexer: Option<IdleIndexer>,
-}
-
-/// The sizes of an indexer, which chooses the positions of each query (DeepSeek-V3.2), where it
-/// would choose all of them: its tensors are not computed with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct IdleIndexer {
-    /// Heads of queries; keys have one.
-    pub n_heads: usize,
-    /// Width of a head.
-    pub d_head: usize,
-}
-
-impl IdleIndexer {
-    /// The tensors of a layer, by the ends of their names, with their shapes.
-    pub fn tensors(&self, d_model: usize) -> [(&'static str, Vec<usize>); 4] {
-        let d_queries = self.n_heads.saturating_mul(self.d_head);
-        [
-            ("indexer.q_proj.weight", vec![d_queries, d_model]),
-            ("indexer.k_proj.weight", vec![self.d_head, d_model]),
-            ("indexer.q_norm.weight", vec![self.d_head]),
-            ("indexer.k_norm.weight", vec![self.d_head]),
-        ]
-    }
+    /// Which of these positions far queries see; `None`: all.
+    pub indexer: Option<Indexer>,
 }
 
 /// Where the keys and values of a layer come from.
@@ -220,6 +206,26 @@ impl Attention {
         }
     }
 
+    /// How keys and values of these element types are stored; no values if they are the keys.
+    pub(crate) fn kv_rows(&self, [k, v]: [KvElem; 2]) -> (KvRows, Option<KvRows>) {
+        let d = self.d_head;
+        let rows = |elem, role| KvRows { elem, role, d };
+        if self.latent().is_some() {
+            let value_from = self.d_rotatable();
+            return (rows(k, KvRole::Both { value_from }), None);
+        }
+        (rows(k, KvRole::Key), Some(rows(v, KvRole::Value)))
+    }
+
+    /// How the keys of the indexer are stored, if there is one.
+    pub(crate) fn index_rows(&self, kv: KvType) -> Option<KvRows> {
+        self.indexer.map(|indexer| KvRows {
+            elem: kv.index(),
+            role: KvRole::Key,
+            d: indexer.d_head,
+        })
+    }
+
     /// Width of the part of a head that may be rotated: all but the latent vector.
     pub fn d_rotatable(&self) -> usize {
         self.d_head - self.latent().map_or(0, |latent| latent.d_latent)
@@ -240,6 +246,24 @@ impl Attention {
             OutputGate::Elements => 2 * self.d_q(),
             OutputGate::Heads => self.n_heads,
         }
+    }
+
+    /// The slope of a head: `2^(-max (h + 1) / n)` where `n`, the largest power of two in
+    /// `n_heads`, is above `h`; the heads from `n` on have those of twice as many heads that lie
+    /// between. 0 without slopes.
+    pub fn slope(&self, h: usize) -> f32 {
+        let Some(max) = self.slopes else { return 0.0 };
+        let n = 1 << self.n_heads.max(1).ilog2();
+        let share = match h < n {
+            true => (h + 1) as f64 / n as f64,
+            false => (2 * (h - n) + 1) as f64 / (2 * n) as f64,
+        };
+        pow(2.0, -f64::from(max) * share) as f32
+    }
+
+    /// Width of the queries and key of the indexer; 0 without one.
+    pub(crate) fn d_indexed(&self) -> usize {
+        self.indexer.map_or(0, |i| i.d_queries() + i.d_head)
     }
 
     /// Whether queries and keys are normalized behind the rotation.

@@ -33,6 +33,8 @@ pub struct Moe {
     pub weights_scale: f32,
     /// Which side of an expert is multiplied by its weight.
     pub weighted: WeightedSide,
+    /// Whether there is a bias, `[d_model]`, behind the sum of the experts (Nomic Embed 2).
+    pub sum_bias: Presence,
     /// An expert that every position uses.
     pub shared: Option<SharedExpert>,
 }

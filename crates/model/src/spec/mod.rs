@@ -9,6 +9,7 @@ mod alt_up;
 mod attention;
 mod encoder;
 mod experts;
+mod indexer;
 mod latent;
 mod laurel;
 mod layer_embed;
@@ -21,18 +22,21 @@ mod streams;
 
 use std::ops::Range;
 
+use atta_kernels::KvRows;
+
 use crate::KvType;
 
 pub use alt_up::AltUp;
-pub use attention::{Attention, IdleIndexer, KvSource, Mask, OutputGate, QkNorm, Temperature};
-pub use encoder::{Outputs, TokenTypes};
+pub use attention::{Attention, KvSource, Mask, OutputGate, QkNorm, Temperature};
+pub use encoder::{DenseHead, Outputs, ScoreActivation, ScoreHead, ScoreInput, TokenTypes};
 pub use experts::{ExpertGroups, Gating, GroupScore, MlpAndMoe, Moe, SharedExpert, WeightedSide};
+pub use indexer::Indexer;
 pub use latent::{Latent, LatentUp};
 pub use laurel::Laurel;
 pub use layer_embed::LayerEmbed;
 pub use mamba::{AttentionAndMamba2, Mamba, Mamba2, StateNorms};
 pub use ngram::{NgramEmbed, NgramTable};
-pub use recurrent::{DeltaNet, GateRows, KeySharing, NetGate, ShortConv};
+pub use recurrent::{DeltaNet, GateRows, KeySharing, NetDecay, NetGate, NetTensors, ShortConv};
 pub use rope::{Factors, Pairing, RampEnds, Rope, RopeScaling, Yarn, yarn_magnitude};
 pub use sparse::SparseMlp;
 pub use streams::{StreamKind, Streams};
@@ -504,12 +508,15 @@ impl ModelSpec {
     pub(crate) fn max_d_mixer(&self) -> usize {
         let width = |layer: &LayerSpec| match &layer.mixer {
             Mixer::None => 0,
-            Mixer::Attention(a) => a.d_gates() + a.d_latents(),
+            Mixer::Attention(a) => a.d_gates() + a.d_latents() + a.d_indexed(),
             Mixer::ShortConv(_) => ShortConv::N_INPUTS * self.d_model,
             Mixer::DeltaNet(net) => net.d_scratch(),
             Mixer::Mamba(mamba) => mamba.d_scratch(),
             Mixer::Mamba2(mamba) => mamba.d_scratch(),
-            Mixer::AttentionAndMamba2(both) => both.mamba.d_scratch().max(both.attention.d_gates()),
+            Mixer::AttentionAndMamba2(both) => {
+                let a = &both.attention;
+                both.mamba.d_scratch().max(a.d_gates() + a.d_indexed())
+            }
         };
         let ngrams = self.layers.iter().filter_map(|layer| layer.ngrams.as_ref());
         let ngrams = ngrams.map(|n| n.d_scratch(self.d_model, self.d_residual()));
@@ -534,12 +541,12 @@ impl ModelSpec {
         self.layers.iter().map(width).max().unwrap_or(0)
     }
 
-    /// Width of the widest input of a mixer's last projection.
+    /// Width of the widest input of a mixer's last projections.
     pub(crate) fn max_d_mixed(&self) -> usize {
         let width = |layer: &LayerSpec| match &layer.mixer {
             Mixer::None | Mixer::ShortConv(_) => 0,
             Mixer::Attention(a) => a.d_heads(),
-            Mixer::DeltaNet(net) => net.d_values(),
+            Mixer::DeltaNet(net) => net.ranks().into_iter().fold(net.d_values(), usize::max),
             Mixer::Mamba(mamba) => mamba.d_inner.max(mamba.d_rank),
             Mixer::Mamba2(mamba) => mamba.d_inner(),
             Mixer::AttentionAndMamba2(both) => both.mamba.d_inner().max(both.attention.d_heads()),
@@ -580,6 +587,11 @@ impl ModelSpec {
         self.attentions().map(|a| a.d_head).max().unwrap_or(0)
     }
 
+    /// The indexers of the layers that have one.
+    pub(crate) fn indexers(&self) -> impl Iterator<Item = Indexer> {
+        self.attentions().filter_map(|a| a.indexer)
+    }
+
     /// Rotated elements of a head, where they are most.
     pub fn max_d_rope(&self) -> usize {
         self.ropes().map(|r| r.d_rope).max().unwrap_or(0)
@@ -604,11 +616,10 @@ impl ModelSpec {
             let Some(a) = attention.filter(|a| a.kv_layer().is_none()) else {
                 return 0;
             };
-            kv.of_layer(l, self.layers.len())
-                .iter()
-                .take(if a.latent().is_some() { 1 } else { 2 })
-                .map(|elem| a.n_kv_heads * elem.row_bytes(a.d_head))
-                .sum::<usize>()
+            let (k, v) = a.kv_rows(kv.of_layer(l, self.layers.len()));
+            let row_bytes = |rows: KvRows| a.n_kv_heads * rows.row_bytes();
+            let index = a.index_rows(kv).map_or(0, KvRows::row_bytes);
+            row_bytes(k) + v.map_or(0, row_bytes) + index
         };
         (0..self.layers.len())
             .map(|l| (n_ctx as u64).saturating_mul(row_bytes(l) as u64))

@@ -20,6 +20,10 @@ pub(crate) fn changes(layer: &LayerSpec, in_file: impl Fn(&str) -> bool) -> Vec<
             moe_of(l).selection_bias = Presence::Required
         }),
     });
+    all.push(match in_file("blk.{l}.ffn_down.bias") {
+        true => ("sum_bias", |l| moe_of(l).sum_bias = Presence::Absent),
+        false => ("sum_bias", |l| moe_of(l).sum_bias = Presence::Required),
+    });
     if moe.router_norm.is_some() {
         all.push(("router_norm.eps", |l| {
             moe_of(l).router_norm = moe_of(l).router_norm.map(|eps| 2.0 * eps);

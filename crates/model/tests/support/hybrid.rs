@@ -1,7 +1,7 @@
 //! Models with recurrent layers: those of the registry, and others made from the specs of tiny
 //! models, with random weights.
 
-use atta_model::spec::{LayerSpec, Mask, Mixer, NgramEmbed, NgramTable, ShortConv};
+use atta_model::spec::{Indexer, LayerSpec, Mask, Mixer, NgramEmbed, NgramTable, ShortConv};
 
 use super::{Golden, GoldenFile, golden, random_file::random_file};
 
@@ -23,6 +23,12 @@ pub(crate) fn hybrids() -> Vec<Golden> {
         golden("granitehybrid"),
         golden("falcon-h1"),
         golden("nemotron_h"),
+        golden("kimi-linear"),
+        golden("qwen4exp-streams"),
+        hybrid("qwen3", |layers| {
+            let attention = with_indexer(&layers[0]);
+            vec![attention.clone(), with_conv(&layers[0], 3), attention]
+        }),
         hybrid("qwen3", |layers| {
             let attention = layers[0].clone();
             vec![attention.clone(), with_conv(&layers[0], 3), attention]
@@ -48,6 +54,43 @@ pub(crate) fn hybrids() -> Vec<Golden> {
             vec![with_conv(&layers[0], 3), with_conv(&layers[0], 5)]
         }),
     ]
+}
+
+/// Models of 17 layers: attention alone, experts, and windows with recurrent layers.
+pub(crate) fn deep() -> Vec<Golden> {
+    let cycled = |layers: &[LayerSpec]| layers.iter().cycle().take(17).cloned().collect();
+    vec![
+        hybrid("qwen3", cycled),
+        hybrid("qwen3moe", cycled),
+        hybrid("gemma3", |layers| {
+            let mut layers: Vec<LayerSpec> = cycled(layers);
+            let conv = with_conv(&layers[0], 3);
+            layers
+                .iter_mut()
+                .skip(2)
+                .step_by(5)
+                .for_each(|layer| *layer = conv.clone());
+            layers
+        }),
+    ]
+}
+
+/// A model whose attention chooses positions, without recurrent layers.
+pub(crate) fn sparse() -> Golden {
+    hybrid("qwen3", |layers| layers.iter().map(with_indexer).collect())
+}
+
+/// The layer with an indexer whose blocks end within those of the cache.
+fn with_indexer(layer: &LayerSpec) -> LayerSpec {
+    let mut layer = layer.clone();
+    layer.attention_mut().indexer = Some(Indexer {
+        n_heads: 3,
+        d_head: 18,
+        block_len: 5,
+        n_blocks: 2,
+        eps: 1e-2,
+    });
+    layer
 }
 
 /// The model that has attention with and without a window, and recurrent layers.

@@ -15,7 +15,7 @@ use atta_formats::{Gguf, Metadata, TensorInfo, Writer};
 use atta_kernels::{Kernels, Pool};
 use atta_model::{
     Batch, Cpu, Error, Executor, ExecutorSize, KvType, Model, Output, SeqId, Share, Want, oracle,
-    spec::{ModelSpec, Outputs},
+    spec::{ModelSpec, Outputs, ScoreInput},
 };
 use atta_store::{Budget, InMemory, ModelFiles, Weights};
 
@@ -95,6 +95,7 @@ impl Golden {
         match (self.first_of_second, model.spec().head.outputs) {
             (_, Outputs::Logits) => oracle::logits(model, &self.tokens).unwrap(),
             (_, Outputs::Hidden) => oracle::normed(model, &self.tokens).unwrap(),
+            (_, Outputs::Dense(_)) => oracle::dense(model, &self.tokens).unwrap(),
             (first_of_second, Outputs::Scores(_)) => {
                 oracle::scores(model, &self.tokens, first_of_second.unwrap()).unwrap()
             }
@@ -136,15 +137,27 @@ impl Golden {
         out: &Output,
         first: usize,
     ) -> Vec<f32> {
-        if let Outputs::Scores(_) = model.spec().head.outputs {
-            return model.scores(kernels, out.hidden(first)).unwrap();
-        }
-        let mut normed = vec![0.0; model.spec().d_model];
+        let d = model.spec().d_model;
+        let mut normed = vec![0.0; d];
         let rows = (first..first + self.tokens.len()).flat_map(|row| {
             model.output_norm(kernels, out.hidden(row), &mut normed);
             normed.clone()
         });
-        rows.collect()
+        let rows: Vec<f32> = rows.collect();
+        let mean = || -> Vec<f32> {
+            let of = |i: usize| rows.chunks(d).map(|x| f64::from(x[i])).sum::<f64>();
+            (0..d)
+                .map(|i| (of(i) / self.tokens.len() as f64) as f32)
+                .collect()
+        };
+        match model.spec().head.outputs {
+            Outputs::Scores(head) => match head.reads {
+                ScoreInput::First => model.scores(kernels, &rows[..d]).unwrap(),
+                ScoreInput::Mean => model.scores(kernels, &mean()).unwrap(),
+            },
+            Outputs::Dense(_) => model.dense(&mean()),
+            Outputs::Logits | Outputs::Hidden => rows,
+        }
     }
 }
 

@@ -23,12 +23,14 @@ pub(crate) enum Blocks {
 
 impl Blocks {
     /// What is written over the sizes of a tiny model.
-    fn sizes(self, is_absorbed: bool) -> [(&'static str, u32); 18] {
+    fn sizes(self, is_absorbed: bool) -> [(&'static str, u32); 19] {
         let [d_model, d_ff, d_head, d_expert, d_inner] = match self {
             Self::Of32 => [96, 160, 32, 64, 160],
             Self::Of256 => [256, 512, 64, 256, 256],
             Self::Nvfp4 => [192, 320, 64, 128, 192],
         };
+        // What is chosen by codes of four bits is not what is chosen by decoded weights.
+        let n_chosen = if self == Self::Nvfp4 { 1024 } else { 24 };
         // 8 more elements are rotated, beside a latent vector in the absorbed form.
         let d_latent_head = d_head + 8;
         let [d_k, d_v] = match is_absorbed {
@@ -52,8 +54,9 @@ impl Blocks {
             ("expert_feed_forward_length", d_expert),
             ("expert_shared_feed_forward_length", d_expert),
             ("ssm.inner_size", d_inner),
+            ("kda.head_dim", d_expert),
             ("hyper_connection.low_rank", d_expert),
-            ("attention.indexer.top_k", 1024),
+            ("attention.indexer.top_k", n_chosen),
         ]
     }
 
@@ -196,6 +199,10 @@ impl Golden {
         // With groups it is a number of heads.
         if has("ssm.time_step_rank") && !has("ssm.group_count") {
             sizes.push(("ssm.time_step_rank", blocks.d_rank()));
+        }
+        if has("dense_2_feat_in") {
+            let (_, d_model) = sizes[1];
+            sizes.push(("dense_2_feat_in", d_model));
         }
         let sizes: Vec<_> = sizes
             .iter()

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use atta_engine::{Engine, LoadOptions, SessionOptions, chat::TemplateChoice};
+use atta_engine::{EmbedOptions, Engine, LoadOptions, SessionOptions, chat::TemplateChoice};
 use atta_server::{ModelSource, ServerOptions};
 use serde_json::{Value, json};
 
@@ -43,7 +43,12 @@ fn server() -> Running {
     let mut options: ServerOptions = options();
     options.batcher.session = session();
     Running::with(
-        vec![source("bert"), source("xlm-roberta-reranker")],
+        vec![
+            source("bert"),
+            source("xlm-roberta-reranker"),
+            source("modern-bert-reranker"),
+            source("gemma-embedding-dense"),
+        ],
         options,
     )
 }
@@ -113,6 +118,32 @@ fn documents_are_ranked_best_first() {
         let index = best["index"].as_u64().unwrap() as usize;
         assert_eq!(best["document"]["text"], documents[index]);
     }
+    server.stop();
+}
+
+#[test]
+fn heads_behind_the_mean_of_a_text_give_its_vector_and_its_score() {
+    let server = server();
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/models");
+    let engine = |name: &str| {
+        let path = path.join(format!("{name}.gguf"));
+        Engine::open(&path, &LoadOptions::default()).unwrap()
+    };
+    let options = EmbedOptions {
+        session: session(),
+        ..EmbedOptions::default()
+    };
+    let body = json!({ "model": "gemma-embedding-dense", "input": "the lamp" });
+    let (_, answer) = ask(&server, "/v1/embeddings", &body);
+    let want = engine("gemma-embedding-dense").embed(&["the lamp"], &options);
+    assert_eq!(answer["data"][0]["embedding"], json!(want.unwrap()[0]));
+    let body = json!({ "model": "modern-bert-reranker", "query": "on", "documents": ["a lamp"] });
+    let (_, answer) = ask(&server, "/v1/rerank", &body);
+    let want = engine("modern-bert-reranker").rerank("on", &["a lamp"], &options);
+    assert_eq!(
+        answer["results"][0]["relevance_score"],
+        json!(want.unwrap()[0])
+    );
     server.stop();
 }
 

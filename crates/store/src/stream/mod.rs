@@ -336,6 +336,10 @@ impl Weights for Streamed {
         }
     }
 
+    fn serves_many(&self) -> bool {
+        false
+    }
+
     fn files(&self) -> &ModelFiles {
         &self.files
     }

@@ -117,6 +117,12 @@ mod tests {
     fn letter_case_beyond_ascii_is_seen() {
         assert_eq!(words("tekken", "étéÉté"), ["été", "Été"]);
         assert_eq!(words("gpt-4o", "ПриветМир'S"), ["Привет", "Мир'S"]);
+        assert_eq!(
+            words("kimi-k2", "  中文abc'LL 1234カナA漢々x"),
+            [
+                " ", " ", "中文", "abc'LL", " ", "123", "4", "カナA", "漢々", "x"
+            ]
+        );
     }
 
     #[test]

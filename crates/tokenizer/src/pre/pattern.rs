@@ -6,8 +6,9 @@
 //! atomically, as their first alternative that matches; no published pattern needs backtracking
 //! into a group.
 //!
-//! Supported: literals, escapes, `\s \S \p{..}`, classes, `( )` and `(?: )`, `|`, `? * + {n}
-//! {m,n}`, and `(?! )` around one set. Semantics as in Perl: leftmost, first alternative, greedy.
+//! Supported: literals, escapes, `\s \S \p{..}`, classes, `[..&&[^..]]`, `( )` and `(?: )`, `|`,
+//! `? * + {n} {m,n}`, and `(?! )` around one set. Semantics as in Perl: leftmost, first
+//! alternative, greedy.
 
 use super::set::Set;
 use crate::unicode::Categories;
@@ -177,6 +178,9 @@ impl Parser<'_> {
         let mut categories = Categories::NONE;
         let mut ranges = Vec::new();
         while !self.take(']') {
+            if self.rest.clone().take(2).eq("&&".chars()) {
+                return Set::new(categories, ranges, negated).without(self.except());
+            }
             match self.class_element() {
                 Escape::Categories(more) => categories = categories.union(more),
                 Escape::Char(first) if self.take('-') => match self.class_element() {
@@ -187,6 +191,19 @@ impl Parser<'_> {
             }
         }
         Set::new(categories, ranges, negated)
+    }
+
+    /// The ranges of `&&[^..]]`, the end of a class.
+    fn except(&mut self) -> Vec<(char, char)> {
+        assert!("&&[^".chars().all(|c| self.take(c)), "an intersection");
+        let mut ranges = Vec::new();
+        while !self.take(']') {
+            let first = self.next();
+            let last = if self.take('-') { self.next() } else { first };
+            ranges.push((first, last));
+        }
+        assert!(self.take(']'), "an intersection ends its class");
+        ranges
     }
 
     fn class_element(&mut self) -> Escape {
@@ -323,6 +340,14 @@ mod tests {
         assert_eq!(matched("(ab|c){2}d?", "abcd"), Some("abcd"));
         assert_eq!(matched("(ab|c){3}", "abcd"), None);
         assert_eq!(matched("x(?:'[sS])?", "x'Sy"), Some("x'S"));
+    }
+
+    #[test]
+    fn a_class_may_leave_characters_out() {
+        let pattern = r"[\p{Lo}\p{Ll}&&[^一-龥々]]+";
+        assert_eq!(matched(pattern, "カa中"), Some("カa"));
+        assert_eq!(matched(pattern, "々"), None);
+        assert_eq!(matched("[a&]+", "a&b"), Some("a&"));
     }
 
     #[test]

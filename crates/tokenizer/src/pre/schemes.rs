@@ -202,6 +202,7 @@ const SCHEMES: &[(&[&str], Scheme)] = &[
         &["gpt-4o", "llama4", "kanana2", "talkie", "minimax-m2"],
         Scheme::of(GPT4O),
     ),
+    (&["kimi-k2"], Scheme::of(KIMI).whole(Whole::Words)),
     (
         &["granite-embed-multi-97m"],
         Scheme::of(GPT4O).whole(Whole::Words),
@@ -301,6 +302,19 @@ macro_rules! gpt4o {
     };
 }
 
+// The script Han of Unicode 16 (Scripts.txt), as ranges of a class.
+macro_rules! han {
+    () => {
+        concat!(
+            "\u{2E80}-\u{2E99}\u{2E9B}-\u{2EF3}\u{2F00}-\u{2FD5}\u{3005}\u{3007}\u{3021}-\u{3029}",
+            "\u{3038}-\u{303B}\u{3400}-\u{4DBF}\u{4E00}-\u{9FFF}\u{F900}-\u{FA6D}\u{FA70}-\u{FAD9}",
+            "\u{16FE2}\u{16FE3}\u{16FF0}\u{16FF1}\u{20000}-\u{2A6DF}\u{2A700}-\u{2B739}",
+            "\u{2B740}-\u{2B81D}\u{2B820}-\u{2CEA1}\u{2CEB0}-\u{2EBE0}\u{2EBF0}-\u{2EE5D}",
+            "\u{2F800}-\u{2FA1D}\u{30000}-\u{3134A}\u{31350}-\u{323AF}"
+        )
+    };
+}
+
 const DEFAULT: &[Pass] = &[
     Split(r"[\p{P}\$\+<=>\^~\|]+"),
     Split(gpt2!()),
@@ -393,6 +407,21 @@ const TEKKEN: &[Pass] = &[Split(concat!(
     spaces!()
 ))];
 const GPT4O: &[Pass] = &[Split(gpt4o!(r"\p{N}{1,3}"))];
+const KIMI: &[Pass] = &[Split(concat!(
+    "[",
+    han!(),
+    r"]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^",
+    han!(),
+    r"]]*[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^",
+    han!(),
+    r"]]+(?:'[sSſ]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])?",
+    r"|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}&&[^",
+    han!(),
+    r"]]+[\p{Ll}\p{Lm}\p{Lo}\p{M}&&[^",
+    han!(),
+    r"]]*(?:'[sSſ]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])?|\p{N}{1,3}|",
+    symbols_and_spaces!()
+))];
 const YOUTU: &[Pass] = &[
     Split("[가-힣ㄱ-ㆎ]+|[！…“”‘’—：；，、-〿︰-﹏]+|[ㄅ-ㄯ]+|[一-龥぀-ゟ゠-ヿ]+"),
     Split(gpt4o!(r"\p{N}")),

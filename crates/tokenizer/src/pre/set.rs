@@ -14,6 +14,8 @@ pub(super) struct Set {
     /// Sorted, inclusive.
     ranges: Vec<(char, char)>,
     negated: bool,
+    /// Characters that do not belong to it in any case, sorted, inclusive; none of them is ASCII.
+    except: Vec<(char, char)>,
 }
 
 impl Set {
@@ -28,6 +30,7 @@ impl Set {
             categories,
             ranges,
             negated,
+            except: Vec::new(),
         };
         set.ascii = ('\0'..='\x7F')
             .filter(|&c| set.search(c))
@@ -35,11 +38,19 @@ impl Set {
         set
     }
 
+    /// The set without these characters beyond ASCII.
+    pub(super) fn without(mut self, mut except: Vec<(char, char)>) -> Self {
+        assert!(except.iter().all(|(first, _)| !first.is_ascii()));
+        except.sort_unstable();
+        self.except = except;
+        self
+    }
+
     pub(super) fn contains(&self, c: char) -> bool {
         if c.is_ascii() {
             self.ascii >> c as u32 & 1 == 1
         } else {
-            self.search(c)
+            self.search(c) && !in_ranges(&self.except, c)
         }
     }
 
@@ -50,11 +61,14 @@ impl Set {
     /// White space beyond ASCII is never in a range, only in `\s`: llama.cpp folds it to one
     /// character before it matches, so its `[ࠀ-一]` does not match U+3000.
     fn in_ranges(&self, c: char) -> bool {
-        let after = self.ranges.partition_point(|&(first, _)| first <= c);
-        after > 0
-            && c <= self.ranges[after - 1].1
-            && (c.is_ascii() || !Categories::SPACE.contain(c))
+        in_ranges(&self.ranges, c) && (c.is_ascii() || !Categories::SPACE.contain(c))
     }
+}
+
+/// Whether a character is in one of these ranges, which are sorted.
+fn in_ranges(ranges: &[(char, char)], c: char) -> bool {
+    let after = ranges.partition_point(|&(first, _)| first <= c);
+    after > 0 && c <= ranges[after - 1].1
 }
 
 #[cfg(test)]

@@ -188,7 +188,13 @@ fn attention(a: &Attention) -> String {
         Some(l) => format!("{} of keys and values, of layer {l}", a.n_kv_heads),
         None => format!("{} of keys and values", a.n_kv_heads),
     };
-    format!("{} heads ({keys}) of {}{mask}", a.n_heads, a.d_head)
+    let chosen = a.indexer.map_or(String::new(), |i| {
+        format!(
+            ", at most {} blocks of {} positions",
+            i.n_blocks, i.block_len
+        )
+    });
+    format!("{} heads ({keys}) of {}{mask}{chosen}", a.n_heads, a.d_head)
 }
 
 fn list(tensors: &[TensorInfo]) -> Vec<String> {

@@ -1,5 +1,7 @@
 //! Models with multi-head latent attention.
 
+use atta_model::Role;
+
 use super::{HALVES, QWEN_EXPERTS, moe::SHARED};
 use crate::hf::{
     family::{Experts, Family, LongRope},
@@ -24,6 +26,30 @@ const DEEPSEEK: Family = Family {
     own_keys: Some(latent::write_deepseek_keys),
     ..HALVES
 };
+
+const KIMI_NAMES: [(Role, &str); 9] = [
+    (Role::SsmBeta, "self_attn.b_proj.weight"),
+    (Role::SsmDtBias, "self_attn.dt_bias"),
+    (Role::SsmA, "self_attn.A_log"),
+    (Role::SsmNorm, "self_attn.o_norm.weight"),
+    (Role::FfnGateInp, "block_sparse_moe.gate.weight"),
+    (
+        Role::ExpProbsBias,
+        "block_sparse_moe.gate.e_score_correction_bias",
+    ),
+    (
+        Role::FfnGateShexp,
+        "block_sparse_moe.shared_experts.gate_proj.weight",
+    ),
+    (
+        Role::FfnUpShexp,
+        "block_sparse_moe.shared_experts.up_proj.weight",
+    ),
+    (
+        Role::FfnDownShexp,
+        "block_sparse_moe.shared_experts.down_proj.weight",
+    ),
+];
 
 pub(super) const ALL: &[Family] = &[
     Family {
@@ -81,6 +107,32 @@ pub(super) const ALL: &[Family] = &[
             "tie_word_embeddings": true}"#,
         fixed: &[("rope_interleave", "true")],
         ..DEEPSEEK
+    },
+    Family {
+        classes: &["KimiLinearForCausalLM"],
+        arch: "kimi-linear",
+        defaults: r#"{"kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64,
+            "v_head_dim": 128, "rms_norm_eps": 1e-5, "num_experts": 256, "num_shared_experts": 1,
+            "num_experts_per_token": 8, "num_expert_group": 1, "topk_group": 1,
+            "moe_intermediate_size": 1024, "first_k_dense_replace": 1, "moe_renormalize": true,
+            "routed_scaling_factor": 2.446, "linear_num_heads": 32, "linear_head_dim": 128,
+            "linear_conv_kernel_dim": 4}"#,
+        fixed: &[
+            ("attention_bias", "false"),
+            ("mla_use_nope", "true"),
+            ("moe_layer_freq", "1"),
+            ("moe_router_activation_func", "\"sigmoid\""),
+            ("topk_method", "\"noaux_tc\""),
+        ],
+        is_rotated: false,
+        names: &KIMI_NAMES,
+        experts: Some(Experts {
+            prefix: "block_sparse_moe.experts.",
+            parts: ["w1.weight", "w3.weight", "w2.weight"],
+            ..SIGMOIDS
+        }),
+        own_keys: Some(latent::write_kimi_keys),
+        ..HALVES
     },
     Family {
         classes: &["MiniCPM3ForCausalLM"],

@@ -128,6 +128,29 @@ const DOTS1: Family = Family {
     ..HALVES
 };
 
+const EXAONE_MOE: Family = Family {
+    classes: &["ExaoneMoeForCausalLM"],
+    arch: "exaone-moe",
+    defaults: r#"{"num_key_value_heads": 32, "rms_norm_eps": 1e-5, "num_experts_per_tok": 8,
+        "num_experts": 64, "num_shared_experts": 1, "moe_intermediate_size": 1024, "n_group": 1,
+        "topk_group": 1, "first_k_dense_replace": 1, "routed_scaling_factor": 2.5,
+        "norm_topk_prob": true, "sliding_window": 4096}"#,
+    fixed: &[("scoring_func", "\"sigmoid\"")],
+    window: Window::Listed(4),
+    names: &[
+        SHARED[0],
+        SHARED[1],
+        SHARED[2],
+        (Role::ExpProbsBias, "mlp.e_score_correction_bias"),
+    ],
+    experts: Some(Experts {
+        gating: Some(2),
+        ..WIDE
+    }),
+    own_keys: Some(experts::write_exaone_keys),
+    ..HALVES
+};
+
 const HUNYUAN_MOE: Family = Family {
     classes: &["HunYuanMoEV1ForCausalLM"],
     arch: "hunyuan-moe",
@@ -148,4 +171,12 @@ const HUNYUAN_MOE: Family = Family {
     ..HALVES
 };
 
-pub(super) const ALL: &[Family] = &[DOTS1, ERNIE4_5_MOE, GLM4_MOE, HUNYUAN_MOE, LLAMA4, OLMOE];
+pub(super) const ALL: &[Family] = &[
+    DOTS1,
+    ERNIE4_5_MOE,
+    EXAONE_MOE,
+    GLM4_MOE,
+    HUNYUAN_MOE,
+    LLAMA4,
+    OLMOE,
+];

@@ -1,5 +1,5 @@
-//! tiktoken files: a token and its rank per line, as published with Meta's Llama 3 and the first
-//! Qwen.
+//! tiktoken files: a token and its rank per line, as published with Meta's Llama 3, the first Qwen
+//! and Kimi.
 //!
 //! Such a file has neither a pre-tokenizer nor special tokens; both follow from the number of its
 //! tokens, or from other files and options. The one idea: the merge of a token is the last of those
@@ -54,7 +54,30 @@ const KNOWN: &[KnownVocab] = &[
         special: qwen,
         roles: &[("bos", 151_643), ("eos", 151_643)],
     },
+    KnownVocab {
+        n_tokens: 163_584,
+        pre: "kimi-k2",
+        add_bos: false,
+        special: kimi,
+        roles: &[
+            ("bos", 163_584),
+            ("eos", 163_585),
+            ("eot", 163_586),
+            ("pad", 163_839),
+        ],
+    },
 ];
+
+/// The 256 special tokens of Kimi K2 and Kimi Linear, as far as no other file names them.
+fn kimi(i: usize) -> Option<String> {
+    match i {
+        0 => Some("[BOS]".to_owned()),
+        1 => Some("[EOS]".to_owned()),
+        2 => Some("<|im_end|>".to_owned()),
+        3..256 => Some(format!("<|reserved_token_{}|>", 163_584 + i)),
+        _ => None,
+    }
+}
 
 /// The 256 special tokens of Llama 3. Llama 3.1 uses some that 3.0 had reserved; the others are the
 /// same.

@@ -61,9 +61,9 @@ impl AttnBuffers<'_> {
     ) {
         let kv = query.kv;
         let visible = &chunk.visible;
-        let rows = query.stored(chunk, kv.keys());
+        let rows = query.stored(chunk, kv.stored_keys());
         read_scales(isa, &rows, visible, kv.k_elem, kv.d_head, self.scales);
-        let prefetch = query.prefetch::<I>(chunk, kv.keys());
+        let prefetch = query.prefetch::<I>(chunk, kv.stored_keys());
         for first in (visible.start / LANES * LANES..visible.end).step_by(LANES) {
             prefetch.rows(isa, first..first + LANES);
             let rows = &rows.as_chunks().0[first / LANES];

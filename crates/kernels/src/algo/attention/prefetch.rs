@@ -25,7 +25,7 @@ pub(super) struct Prefetch<'a> {
 }
 
 impl Prefetch<'_> {
-    const NONE: Self = Self {
+    pub(super) const NONE: Self = Self {
         streams: [&[]; STREAMS],
         row_bytes: 0,
     };
@@ -71,7 +71,9 @@ impl Query<'_> {
     fn next_chunk(&self, chunk: &Chunk, rows: StoredRows) -> Prefetch<'_> {
         let kv = self.kv;
         let chunks = self.chunks();
-        let row_bytes = rows.elem.row_bytes(kv.d_head);
+        let Some(array) = rows.rows.arrays(kv.block_len).next() else {
+            return Prefetch::NONE;
+        };
         let (head, index) = match chunk.index + 1 {
             next if next < chunks.end => (self.kv_head, next),
             _ => (self.kv_head + 1, chunks.start),
@@ -90,12 +92,13 @@ impl Query<'_> {
             let block = *self.rows[0].blocks.get(p / kv.block_len)? as usize;
             let start = block.checked_mul(kv.block_bytes)?
                 + rows.at
-                + (head * kv.block_len + p % kv.block_len) * row_bytes;
-            kv.arena.get(start..start + n * row_bytes)
+                + head * kv.block_len * rows.rows.row_bytes();
+            let inside = p % kv.block_len;
+            kv.arena.get(start..)?.get(array.rows(inside..inside + n))
         };
         Prefetch {
             streams: std::array::from_fn(|quarter| stream(quarter).unwrap_or_default()),
-            row_bytes,
+            row_bytes: array.row_bytes,
         }
     }
 }

@@ -72,9 +72,9 @@ impl AttnBuffers<'_> {
         let kv = query.kv;
         let visible = &chunk.visible;
         let width = self.width;
-        let stored = query.stored(chunk, kv.keys());
+        let stored = query.stored(chunk, kv.stored_keys());
         let n_vectors = kv.d_head.div_ceil(LANES);
-        let prefetch = query.prefetch::<I>(chunk, kv.keys());
+        let prefetch = query.prefetch::<I>(chunk, kv.stored_keys());
         // A few keys at a time for all heads: widened, they stay in L1.
         for p in (visible.start / KEYS * KEYS..visible.end).step_by(KEYS) {
             prefetch.rows(isa, p..p + KEYS);
@@ -103,7 +103,7 @@ impl AttnBuffers<'_> {
         let kv = query.kv;
         let visible = &chunk.visible;
         let width = self.width;
-        let stored = query.stored(chunk, kv.keys());
+        let stored = query.stored(chunk, kv.stored_keys());
         let n_vectors = kv.d_head.div_ceil(LANES);
         for first in (visible.start / LANES * LANES..visible.end).step_by(LANES) {
             self.widen_keys(isa, kv, &stored[first..first + LANES]);
@@ -125,7 +125,7 @@ impl AttnBuffers<'_> {
     fn widen_keys<I: Codes>(&mut self, isa: I, kv: &KvLayer<'_>, stored: &[&[u8]]) {
         for (row, out) in stored.iter().zip(self.rows.chunks_exact_mut(self.width)) {
             let out = &mut out.as_flattened_mut()[..kv.d_head];
-            widen_floats(isa, row, kv.k_elem, out);
+            widen_floats(isa, row, out);
         }
     }
 

@@ -13,65 +13,6 @@ use std::ops::Range;
 /// The stored rows of a chunk; those that no query row sees are empty.
 pub(super) type Stored<'a> = [&'a [u8]; CHUNK];
 
-/// The values of a chunk: vector `v` of the row of position `p`.
-pub(super) trait ValueRows<I: Codes> {
-    fn vector(&self, isa: I, p: usize, v: usize) -> I::F;
-}
-
-/// Rows widened to f32, `width` vectors each.
-pub(super) struct Widened<'a> {
-    pub(super) width: usize,
-    pub(super) rows: &'a [[f32; LANES]],
-}
-
-/// Rows of f16.
-pub(super) struct Halves<'a>(pub(super) &'a Stored<'a>);
-/// Rows of Q8, and their scales from [`read_scales`].
-pub(super) struct Q8<'a>(pub(super) &'a Stored<'a>, pub(super) &'a [[f32; CHUNK]]);
-/// Rows of Q4, and scales and minima of their groups.
-pub(super) struct Q4<'a>(pub(super) &'a Stored<'a>, pub(super) &'a [[f32; CHUNK]]);
-
-impl<I: Codes> ValueRows<I> for Widened<'_> {
-    #[inline(always)]
-    fn vector(&self, isa: I, p: usize, v: usize) -> I::F {
-        isa.floats(&self.rows[p * self.width + v])
-    }
-}
-
-impl<I: Codes> ValueRows<I> for Halves<'_> {
-    #[inline(always)]
-    fn vector(&self, isa: I, p: usize, v: usize) -> I::F {
-        isa.halves(&self.0[p].as_chunks().0.as_chunks().0[v])
-    }
-}
-
-impl<I: Codes> ValueRows<I> for Q8<'_> {
-    #[inline(always)]
-    fn vector(&self, isa: I, p: usize, v: usize) -> I::F {
-        let codes = self.0[p][2 + v * LANES..]
-            .first_chunk()
-            .expect("whole vectors");
-        isa.product(isa.splat_all(self.1[0][p]), isa.signed(codes))
-    }
-}
-
-impl<I: Codes> ValueRows<I> for Q4<'_> {
-    #[inline(always)]
-    fn vector(&self, isa: I, p: usize, v: usize) -> I::F {
-        let nibbles = self.0[p][v / 2 * Q4_BYTES + Q4_HEAD..]
-            .first_chunk()
-            .expect("whole groups");
-        let codes = if v.is_multiple_of(2) {
-            isa.low_nibbles(nibbles)
-        } else {
-            isa.high_nibbles(nibbles)
-        };
-        let scale = self.1[v / 2 * 2][p];
-        let min = self.1[v / 2 * 2 + 1][p];
-        isa.sum_f(isa.splat_all(min), isa.product(isa.splat_all(scale), codes))
-    }
-}
-
 /// Reads the scales of visible rows of width `d`: one per row for Q8, scale and minimum of each
 /// group in turn for Q4.
 #[inline(always)]

@@ -1,19 +1,17 @@
-//! Weighted sums of values: rows times weights, added in order of position, and merged into the
-//! sums of earlier chunks.
+//! Weighted sums of float values: rows times weights, added in order of position, and merged into
+//! the sums of earlier chunks.
 //!
 //! A few heads share every load of a value, and their sums stay in registers over the chunk. Values
 //! that a head does not see may be infinite, so they must not even be multiplied by 0: the
 //! positions that all of the heads see are added for all at once, if the heads begin at the same
 //! position, and further positions one head at a time.
 
-use super::super::kv::widen;
+use super::super::kv::widen_floats;
 use super::super::lanes::LANES;
 use super::prefetch::Prefetch;
 use super::query::Chunk;
-use super::stored::{Halves, Q4, Q8, ValueRows, Widened, read_scales};
 use super::{AttnBuffers, CHUNK, MANY, Query};
 use crate::isa::{Codes, Floats};
-use crate::{KvElem, Q4_GROUP};
 use std::ops::Range;
 
 /// Positions between two prefetches of the next values.
@@ -37,43 +35,22 @@ impl AttnBuffers<'_> {
         let kv = query.kv;
         let visible = &chunk.visible;
         let width = self.width;
-        let stored = &query.stored(chunk, kv.values());
-        let prefetch = query.prefetch::<I>(chunk, kv.values());
-        let directly =
-            I::WIDENS_OFTEN && self.treats_few() && kv.d_head.is_multiple_of(LANES * I::VECTORS);
-        let mut sums = WeightedSums {
+        let stored = &query.stored(chunk, kv.stored_values());
+        let rows = self.rows[visible.start * width..].chunks_exact_mut(width);
+        for (row, out) in stored[visible.clone()].iter().zip(rows) {
+            widen_floats(isa, row, &mut out.as_flattened_mut()[..kv.d_head]);
+        }
+        WeightedSums {
             width,
             n_vectors: kv.d_head.div_ceil(LANES),
+            rows: self.rows,
             scores: self.scores,
             visible: &self.visible[..n],
             values: self.values,
             factors,
-            prefetch,
-        };
-        match kv.v_elem {
-            KvElem::F16 if directly => sums.add(isa, &Halves(stored)),
-            KvElem::Q8 if directly => {
-                read_scales(isa, stored, visible, kv.v_elem, kv.d_head, self.scales);
-                sums.add(isa, &Q8(stored, self.scales));
-            }
-            KvElem::Q4 if directly && kv.d_head.is_multiple_of(Q4_GROUP) => {
-                read_scales(isa, stored, visible, kv.v_elem, kv.d_head, self.scales);
-                sums.add(isa, &Q4(stored, self.scales));
-            }
-            elem => {
-                let rows = self.rows[visible.start * width..].chunks_exact_mut(width);
-                for (row, out) in stored[visible.clone()].iter().zip(rows) {
-                    widen(isa, row, elem, &mut out.as_flattened_mut()[..kv.d_head]);
-                }
-                sums.add(
-                    isa,
-                    &Widened {
-                        width,
-                        rows: self.rows,
-                    },
-                );
-            }
+            prefetch: query.prefetch::<I>(chunk, kv.stored_values()),
         }
+        .add(isa);
     }
 }
 
@@ -81,6 +58,8 @@ impl AttnBuffers<'_> {
 struct WeightedSums<'a> {
     width: usize,
     n_vectors: usize,
+    /// Values, `[CHUNK, width]`.
+    rows: &'a [[f32; LANES]],
     /// Weights, `[heads, CHUNK]`.
     scores: &'a [[f32; CHUNK]],
     visible: &'a [Range<usize>],
@@ -92,25 +71,21 @@ struct WeightedSums<'a> {
 
 impl WeightedSums<'_> {
     #[inline(always)]
-    fn add<I: Codes>(&mut self, isa: I, rows: &impl ValueRows<I>) {
+    fn add<I: Codes>(&mut self, isa: I) {
         match (I::ROWS, I::VECTORS) {
-            (4, 4) => self.add_all::<I, 4, 4>(isa, rows),
-            (4, _) => self.add_all::<I, 4, 1>(isa, rows),
-            _ => self.add_all::<I, 2, 1>(isa, rows),
+            (4, 4) => self.add_all::<I, 4, 4>(isa),
+            (4, _) => self.add_all::<I, 4, 1>(isa),
+            _ => self.add_all::<I, 2, 1>(isa),
         }
     }
 
     /// Adds `V` vectors of all values at a time for all heads: that part of the chunk stays in L1.
     #[inline(always)]
-    fn add_all<I: Codes, const R: usize, const V: usize>(
-        &mut self,
-        isa: I,
-        rows: &impl ValueRows<I>,
-    ) {
+    fn add_all<I: Codes, const R: usize, const V: usize>(&mut self, isa: I) {
         let n = self.visible.len();
         for v in (0..self.n_vectors).step_by(V) {
             for h in (0..n).step_by(R) {
-                self.add_vectors::<I, R, V>(isa, rows, v, h..n.min(h + R));
+                self.add_vectors::<I, R, V>(isa, v, h..n.min(h + R));
             }
         }
     }
@@ -120,10 +95,14 @@ impl WeightedSums<'_> {
     fn add_vectors<I: Codes, const R: usize, const V: usize>(
         &mut self,
         isa: I,
-        rows: &impl ValueRows<I>,
         v: usize,
         heads: Range<usize>,
     ) {
+        let rows = Rows {
+            width: self.width,
+            rows: self.rows,
+            v,
+        };
         let common = common::<R>(&self.visible[heads.clone()]);
         let weights: &[_; R] = self.scores[heads.start..]
             .first_chunk()
@@ -136,7 +115,7 @@ impl WeightedSums<'_> {
                 self.prefetch.rows(isa, start..start + PREFETCH_STEP);
             }
             let positions = common.start.max(start)..common.end.min(start + n_at_once);
-            sums = weighted(isa, rows, v, weights.each_ref(), positions, sums);
+            sums = weighted(isa, rows, weights.each_ref(), positions, sums);
         }
         for (h, sums) in heads.zip(sums) {
             let visible = self.visible[h].clone();
@@ -145,13 +124,21 @@ impl WeightedSums<'_> {
             } else {
                 common.end..visible.end
             };
-            let [sums] = weighted(isa, rows, v, [&self.scores[h]], others, [sums]);
+            let [sums] = weighted(isa, rows, [&self.scores[h]], others, [sums]);
             if !visible.is_empty() {
                 let values = &mut self.values[h * self.width + v..][..V];
                 merge(isa, values, sums, [self.factors[0][h], self.factors[1][h]]);
             }
         }
     }
+}
+
+/// Some vectors of the values of a chunk, from `v` on.
+#[derive(Clone, Copy)]
+struct Rows<'a> {
+    width: usize,
+    rows: &'a [[f32; LANES]],
+    v: usize,
 }
 
 /// The positions that all of `R` heads see, if they begin at the same position; empty otherwise,
@@ -174,12 +161,11 @@ fn common<const R: usize>(visible: &[Range<usize>]) -> Range<usize> {
     }
 }
 
-/// `sums + Σ weight·row` over `positions`, in order, for `R` heads, in `V` vectors from `v` on.
+/// `sums + Σ weight·row` over `positions`, in order, for `R` heads, in `V` vectors.
 #[inline(always)]
 fn weighted<I: Codes, const R: usize, const V: usize>(
     isa: I,
-    rows: &impl ValueRows<I>,
-    v: usize,
+    rows: Rows<'_>,
     weights: [&[f32; CHUNK]; R],
     positions: Range<usize>,
     mut sums: [[I::F; V]; R],
@@ -187,7 +173,7 @@ fn weighted<I: Codes, const R: usize, const V: usize>(
     for p in positions {
         let mut row = [isa.zeros(); V];
         for i in 0..V {
-            row[i] = rows.vector(isa, p, v + i);
+            row[i] = isa.floats(&rows.rows[p * rows.width + rows.v + i]);
         }
         for r in 0..R {
             let weight = isa.splat_all(weights[r][p]);

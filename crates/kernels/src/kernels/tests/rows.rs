@@ -94,10 +94,8 @@ fn sums_and_cache_rows_are_plain() {
         let mut out = vec![1.0, 2.0, 3.0];
         k.add_assign(&mut out, &[0.5, 0.25, -3.0]);
         assert_eq!(out, [1.5, 2.25, 0.0]);
-        let (mut halves, mut floats) = ([0; 6], [0; 12]);
-        k.store_kv(&out, KvElem::F16, &mut halves);
-        k.store_kv(&out, KvElem::F32, &mut floats);
-        assert_eq!(halves, [0x00, 0x3e, 0x80, 0x40, 0, 0]);
+        let mut floats = [0; 12];
+        k.store_kv(&out, keys(KvElem::F32, 3), 0, &mut floats);
         assert_eq!(floats[4..8], 2.25f32.to_le_bytes());
     }
 }
@@ -130,8 +128,8 @@ fn row_operations_of_every_isa_give_the_bits_of_scalar() {
             k.add_assign(&mut out, &x);
             all.extend(bits(&out));
             for elem in [KvElem::F16, KvElem::F32] {
-                let mut bytes = vec![0; elem.row_bytes(d)];
-                k.store_kv(&large, elem, &mut bytes);
+                let mut bytes = vec![0; keys(elem, d).row_bytes()];
+                k.store_kv(&large, keys(elem, d), 0, &mut bytes);
                 all.extend(bytes.into_iter().map(u32::from));
             }
             all

@@ -3,7 +3,10 @@
 
 use std::sync::Arc;
 
-use atta_engine::{Pooling, spec::Outputs};
+use atta_engine::{
+    Pooling,
+    spec::{Outputs, ScoreHead},
+};
 use axum::{
     Json,
     extract::State,
@@ -115,13 +118,13 @@ pub(crate) async fn answer(
 fn prepared(model: &Model, request: RerankRequest) -> Result<(Prepared, Asked), ApiError> {
     let engine = &model.engine;
     match engine.spec().head.outputs {
-        Outputs::Scores(1) => {}
-        Outputs::Scores(n) => {
+        Outputs::Scores(ScoreHead { n: 1, .. }) => {}
+        Outputs::Scores(ScoreHead { n, .. }) => {
             return Err(ApiError::not_implemented(format!(
                 "this model gives a text {n} scores; ranking documents takes a model with one"
             )));
         }
-        Outputs::Logits | Outputs::Hidden => {
+        Outputs::Logits | Outputs::Hidden | Outputs::Dense(_) => {
             return Err(ApiError::not_implemented(
                 "this model has no head that scores documents: ranking takes a reranker model",
             ));

@@ -136,11 +136,11 @@ pub(crate) async fn one(
 }
 
 fn check_dimensions(model: &Model, wanted: Option<usize>) -> Result<(), ApiError> {
-    let d_model = model.engine.spec().d_model;
-    match wanted.filter(|&d| d != 0 && d != d_model) {
+    let d_vector = model.engine.d_vector();
+    match wanted.filter(|&d| d != 0 && d != d_vector) {
         Some(d) => Err(ApiError::field(
             "dimensions",
-            format!("dimensions is {d}, but vectors of this model have {d_model}"),
+            format!("dimensions is {d}, but vectors of this model have {d_vector}"),
         )),
         None => Ok(()),
     }

@@ -113,9 +113,9 @@ fn prepared(
         (None, Some(default)) => default,
         (None, None) => Pooling::of_model(&model.engine)?,
     };
-    let d_model = model.engine.spec().d_model;
-    if let Some(d) = request.dimensions.filter(|&d| d != d_model) {
-        let message = format!("{d}, of a model whose vectors have {d_model}");
+    let d_vector = model.engine.d_vector();
+    if let Some(d) = request.dimensions.filter(|&d| d != d_vector) {
+        let message = format!("{d}, of a model whose vectors have {d_vector}");
         return Err(ApiError::field("dimensions", message));
     }
     if request.input.has_empty() {

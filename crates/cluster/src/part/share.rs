@@ -1,0 +1,139 @@
+//! From a model and a share of it to parts, and from parts to a model.
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
+
+use atta_formats::gguf::shard_file_names;
+use atta_model::{Share, arch, spec::ModelSpec};
+use atta_store::{Extent, Hole, ModelFiles, ReadAt};
+
+use super::{HEADER, PartError, PartFile, PartIndex, PartTensor, Presence, file::at, hash};
+
+/// Hashes the header and all tensors of a model's files: one index per file, everything present.
+/// Reads all bytes.
+///
+/// # Errors
+/// A file that cannot be read; tensors that overlap.
+pub fn index_of(files: &ModelFiles) -> Result<Vec<PartIndex>, PartError> {
+    let tensors = files.directory().tensors();
+    let n_shards = tensors
+        .iter()
+        .map(|tensor| tensor.shard)
+        .max()
+        .map_or(1, |last| last + 1);
+    (0..n_shards)
+        .map(|shard| index_of_shard(files, shard))
+        .collect()
+}
+
+fn index_of_shard(files: &ModelFiles, shard: u16) -> Result<PartIndex, PartError> {
+    let source = ShardBytes { files, shard };
+    let infos = files.directory().tensors().iter();
+    let own = infos.filter(|info| info.shard == shard && info.n_bytes > 0);
+    let mut extents: Vec<(u64, u64, &str)> = own
+        .map(|info| (info.offset, info.n_bytes, info.name.as_str()))
+        .collect();
+    extents.sort_unstable();
+    let file_bytes = source.n_bytes();
+    let header_bytes = extents.first().map_or(file_bytes, |(offset, ..)| *offset);
+    extents.insert(0, (0, header_bytes, HEADER));
+    let tensor = |(offset, bytes, name): (u64, u64, &str)| {
+        Ok(PartTensor {
+            name: name.to_owned(),
+            offset,
+            bytes,
+            hash: hash(&source, &(offset..offset + bytes))?,
+            presence: Presence::Whole,
+        })
+    };
+    let tensors = extents.into_iter().map(tensor).collect::<io::Result<_>>()?;
+    PartIndex::new(file_bytes, tensors)
+}
+
+/// The bytes of one file of a model.
+struct ShardBytes<'a> {
+    files: &'a ModelFiles,
+    shard: u16,
+}
+
+impl ReadAt for ShardBytes<'_> {
+    fn n_bytes(&self) -> u64 {
+        self.files.shard_bytes(self.shard)
+    }
+
+    fn read_exact_at(&self, offset: u64, buf: &mut [u8]) -> io::Result<()> {
+        let bytes = self.files.read(Extent {
+            shard: self.shard,
+            offset,
+            bytes: buf.len() as u64,
+        });
+        buf.copy_from_slice(&bytes.map_err(io::Error::other)?);
+        Ok(())
+    }
+}
+
+/// The names of the tensors that a share of a model reads.
+///
+/// # Errors
+/// A file that has not exactly the tensors of the model.
+pub fn tensors_of(
+    share: &Share,
+    spec: &ModelSpec,
+    files: &ModelFiles,
+) -> Result<Vec<String>, PartError> {
+    let tensors = share.tensors(spec, files.directory())?;
+    Ok(tensors.into_iter().map(|info| info.name.clone()).collect())
+}
+
+/// Opens the parts at `path` (all of a split model) as a model and its spec: to touch an absent
+/// tensor is an error with its name.
+///
+/// # Errors
+/// A sidecar or file that cannot be read, a header that is not whole, and what a model's metadata
+/// is refused for.
+pub fn open_model(path: &Path) -> Result<(ModelSpec, ModelFiles), PartError> {
+    let mut holes = Vec::new();
+    for (shard, path) in (0..).zip(shard_paths(path)) {
+        let index = PartFile::read_index(&path)?;
+        check_length(&path, &index)?;
+        let absent = index
+            .tensors()
+            .iter()
+            .filter(|t| t.presence == Presence::Absent);
+        for tensor in absent {
+            if tensor.name == HEADER {
+                let tensor = "the header".to_owned();
+                return Err(PartError::Absent { tensor });
+            }
+            let extent = Extent {
+                shard,
+                offset: tensor.offset,
+                bytes: tensor.bytes,
+            };
+            let tensor = tensor.name.clone();
+            holes.push(Hole { extent, tensor });
+        }
+    }
+    let files = ModelFiles::open_part(path, holes)?;
+    let spec = arch::lower(files.directory().metadata())?;
+    Ok((spec, files))
+}
+
+fn check_length(path: &Path, index: &PartIndex) -> Result<(), PartError> {
+    let found = path.metadata().map_err(|source| at(path, source))?.len();
+    let expected = index.file_bytes();
+    match found == expected {
+        true => Ok(()),
+        false => Err(PartError::Length { found, expected }),
+    }
+}
+
+/// The file itself, or all files of a split model.
+fn shard_paths(path: &Path) -> Vec<PathBuf> {
+    let name = path.file_name().and_then(|name| name.to_str());
+    let names = name.and_then(shard_file_names);
+    let names = names.map(|names| names.map(|name| path.with_file_name(name)).collect());
+    names.unwrap_or_else(|| vec![path.to_owned()])
+}

@@ -1,0 +1,521 @@
+//! A ring as an executor.
+//!
+//! Block tables are local ([`SeqTable`]): every query and refusal is answered without the stages,
+//! and operations travel with the rows that follow them. The one idea: the tables are the truth,
+//! and stages do the same in the same order. `submit` computes the local layers and sends;
+//! `collect` waits, repairs and computes the head. What a caller sees of a repair is a late answer,
+//! or [`Error::Lost`].
+
+mod head;
+mod repair;
+
+use std::{
+    collections::{BTreeSet, VecDeque},
+    io::Write,
+    ops::Range,
+    sync::Arc,
+};
+
+use atta_model::{
+    Batch, Error, Executor, ExecutorInfo, Input, Observer, Output, Row, SeqId, SeqTable, Ticket,
+    Want,
+};
+
+use crate::{
+    History, Stage,
+    core::{Action, Coordinator, Counts, Event, Timing, Work},
+    lane::Lane,
+    stage::{RowRuns, write_row},
+    wire::{Frame, Limits, MAX_OPS, Op, Run},
+};
+use head::Head;
+
+/// What a ring is made of.
+pub struct RingParts {
+    /// Properties of the ring.
+    pub info: ExecutorInfo,
+    /// Empty block tables of all layers, for `depth` batches in flight.
+    pub seqs: SeqTable,
+    /// Embeds tokens and runs the first layers, if any; of as many sequences as the ring.
+    pub local: Box<dyn Executor>,
+    /// Computes logits of residuals; of one sequence, with as many positions as a batch has rows.
+    pub head: Box<dyn Executor>,
+    /// What frames may hold.
+    pub limits: Limits,
+    /// Times of the protocol.
+    pub timing: Timing,
+    /// Batches in flight at most.
+    pub depth: usize,
+    /// Width of an embedding.
+    pub d_model: usize,
+    /// Tokens of the vocabulary.
+    pub n_vocab: usize,
+}
+
+impl std::fmt::Debug for RingParts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RingParts")
+            .field("info", &self.info)
+            .field("limits", &self.limits)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What a position was computed from.
+#[derive(Clone, Debug, PartialEq)]
+struct Item {
+    input: ItemInput,
+    segment: u8,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+enum ItemInput {
+    Token(u32),
+    /// `[d_model]`.
+    Embedding(Arc<[f32]>),
+}
+
+/// A batch in flight.
+struct Flight {
+    ticket: u64,
+    /// Its submission to the coordinator; 0 before there is one.
+    serial: u64,
+    batch: Batch,
+    result: Option<Frame>,
+}
+
+/// Whether local layers and stages have what the block tables say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum StageStates {
+    /// They have.
+    Kept,
+    /// The stages are empty and wait for all sequences.
+    Emptied,
+    /// The stages will be emptied at the next submission.
+    Unknown,
+}
+
+/// An executor whose layers run at several places.
+pub struct Ring {
+    info: ExecutorInfo,
+    seqs: SeqTable,
+    history: History<Item>,
+    local: Stage,
+    head: Head,
+    coordinator: Coordinator,
+    lane: Box<dyn Lane>,
+    /// Operations for the next frame.
+    ops: Vec<Op>,
+    flights: VecDeque<Flight>,
+    states: StageStates,
+    /// Why the coordinator gave up, until a collection reports it.
+    failure: Option<String>,
+    /// Sequences whose state is gone and cannot be computed again.
+    lost: BTreeSet<SeqId>,
+    serial: u64,
+    n_submitted: u64,
+    depth: usize,
+    n_stages: u16,
+    d_model: usize,
+    n_vocab: usize,
+    local_batch: Batch,
+}
+
+impl std::fmt::Debug for Ring {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Ring")
+            .field("info", &self.info)
+            .field("coordinator", &self.coordinator)
+            .field("n_flights", &self.flights.len())
+            .field("states", &self.states)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Ring {
+    /// A ring of stages that are empty.
+    ///
+    /// # Errors
+    /// A head without room for a sequence.
+    pub fn new(parts: RingParts, lane: Box<dyn Lane>) -> Result<Self, Error> {
+        let d_row = usize::from(parts.limits.d_row);
+        Ok(Self {
+            history: History::default(),
+            local: Stage::new(parts.local, d_row),
+            head: Head::new(parts.head, d_row)?,
+            coordinator: Coordinator::new(parts.limits, parts.timing),
+            lane,
+            ops: Vec::new(),
+            flights: VecDeque::new(),
+            states: StageStates::Kept,
+            failure: None,
+            lost: BTreeSet::new(),
+            serial: 0,
+            n_submitted: 0,
+            depth: parts.depth.max(1),
+            n_stages: parts.limits.n_stages,
+            d_model: parts.d_model,
+            n_vocab: parts.n_vocab,
+            local_batch: Batch::default(),
+            info: parts.info,
+            seqs: parts.seqs,
+        })
+    }
+
+    /// Numbers of the protocol.
+    pub fn counts(&self) -> Counts {
+        self.coordinator.counts()
+    }
+
+    /// Whether rows of a sequence are in flight.
+    fn is_busy(&self, seq: SeqId) -> bool {
+        let mut rows = self.flights.iter().flat_map(|flight| &flight.batch.rows);
+        rows.any(|row| row.seq == seq)
+    }
+
+    fn check_idle(&self, seq: SeqId) -> Result<(), Error> {
+        match self.is_busy(seq) {
+            true => Err(Error::Busy),
+            false => Ok(()),
+        }
+    }
+
+    fn check_kept(&self, seq: SeqId) -> Result<(), Error> {
+        match self.lost.contains(&seq) {
+            true => Err(Error::Lost(format!(
+                "the state of sequence {seq} was lost with a stage, and it was shifted, so that it cannot be computed again"
+            ))),
+            false => Ok(()),
+        }
+    }
+
+    /// Does an operation locally, and lets it travel with the next rows.
+    fn operate(&mut self, op: Op) -> Result<(), Error> {
+        if self.states != StageStates::Kept {
+            // A rebuild begins with the tables as they are then.
+            return Ok(());
+        }
+        self.local.apply(&[op])?;
+        self.ops.push(op);
+        if self.ops.len() >= MAX_OPS {
+            self.send(Vec::new(), Vec::new());
+            self.pump();
+        }
+        Ok(())
+    }
+
+    /// Checks a batch before anything changes.
+    fn check(&self, batch: &Batch) -> Result<(), Error> {
+        if self.flights.len() >= self.depth {
+            return Err(Error::Busy);
+        }
+        let n_rows = batch.rows.len();
+        let max = self.info.n_batch;
+        if n_rows > max {
+            return Err(Error::BatchTooLarge { n_rows, max });
+        }
+        batch
+            .rows
+            .iter()
+            .try_for_each(|row| self.check_kept(row.seq))
+    }
+
+    /// Computes the local layers of admitted rows and submits the result.
+    fn compute_and_send(&mut self, batch: &Batch) -> Result<u64, Error> {
+        let mut rows = std::mem::take(&mut self.local_batch);
+        rows.copy_from(batch);
+        let renamed = rows.rows.iter_mut().try_for_each(|row| {
+            row.want = Want::Hidden;
+            row.seq = self.local.seq(row.seq.index)?;
+            Ok::<_, Error>(())
+        });
+        let computed = renamed.and_then(|()| {
+            let out = self.local.step_local(&rows)?;
+            let mut data = Vec::new();
+            (0..rows.rows.len()).for_each(|i| write_row(out.hidden(i), &mut data));
+            Ok(data)
+        });
+        self.local_batch = rows;
+        let data = computed?;
+        Ok(self.send(runs_of(&batch.rows), data))
+    }
+
+    /// Submits operations and rows to the coordinator; the number of the submission.
+    fn send(&mut self, runs: Vec<Run>, data: Vec<u8>) -> u64 {
+        self.serial += 1;
+        let work = Work {
+            serial: self.serial,
+            ops: std::mem::take(&mut self.ops),
+            runs,
+            data,
+        };
+        self.handle(Event::Submit(work));
+        self.serial
+    }
+
+    /// Handles the events that are there.
+    fn pump(&mut self) {
+        while let Some(event) = self.lane.recv(Some(crate::core::Time::ZERO)) {
+            self.handle(event);
+        }
+    }
+
+    /// Waits for an event and handles it.
+    fn wait(&mut self) {
+        let wake = self.coordinator.next_wake();
+        let event = self.lane.recv(wake).unwrap_or(Event::Tick);
+        self.handle(event);
+    }
+
+    fn handle(&mut self, event: Event) {
+        let now = self.lane.now();
+        for action in self.coordinator.on(now, event) {
+            match action {
+                Action::Send { stage, frame } => self.lane.send(stage, frame),
+                Action::Fence { stage, epoch } => self.lane.fence(stage, epoch),
+                Action::Result { serial, frame } => {
+                    let mut flights = self.flights.iter_mut();
+                    if let Some(flight) = flights.find(|flight| flight.serial == serial) {
+                        flight.result = Some(frame);
+                    }
+                }
+                Action::Rebuild => self.states = StageStates::Emptied,
+                Action::GiveUp(why) => {
+                    self.states = StageStates::Unknown;
+                    self.failure = Some(why);
+                }
+            }
+        }
+    }
+
+    /// Waits until the oldest batch has a result.
+    fn await_result(&mut self) -> Result<Frame, Error> {
+        loop {
+            if let Some(result) = self.flights.front_mut().and_then(|f| f.result.take()) {
+                return Ok(result);
+            }
+            if let Some(why) = self.failure.take() {
+                return Err(Error::Lost(why));
+            }
+            match self.states {
+                StageStates::Emptied => self.rebuild()?,
+                StageStates::Kept | StageStates::Unknown => self.wait(),
+            }
+        }
+    }
+
+    fn push_history(&mut self, batch: &Batch) {
+        for row in &batch.rows {
+            if let Some(item) = self.item(batch, row) {
+                self.history.push(row.seq.index, item);
+            }
+        }
+    }
+
+    fn item(&self, batch: &Batch, row: &Row) -> Option<Item> {
+        let d = self.d_model;
+        let input = match row.input {
+            Input::Token(id) => ItemInput::Token(id),
+            Input::Embedding(i) => {
+                let x = batch.hidden.get(i * d..(i + 1) * d)?;
+                ItemInput::Embedding(x.into())
+            }
+            Input::Hidden(_) => return None,
+        };
+        let segment = row.segment;
+        Some(Item { input, segment })
+    }
+
+    /// Fails for an input that no ring takes; the local layers are not asked.
+    fn check_row(&self, batch: &Batch, i: usize, row: &Row) -> Result<(), Error> {
+        let what = match row.input {
+            Input::Token(id) if id as usize >= self.n_vocab => {
+                let n_vocab = self.n_vocab;
+                return Err(Error::Token { id, n_vocab });
+            }
+            Input::Hidden(_) => "a hidden state, but a ring embeds tokens",
+            Input::Embedding(_) if self.item(batch, row).is_none() => {
+                "an embedding that the batch does not hold"
+            }
+            Input::Token(_) | Input::Embedding(_) => return Ok(()),
+        };
+        Err(Error::Row { row: i, what })
+    }
+}
+
+impl Executor for Ring {
+    fn info(&self) -> &ExecutorInfo {
+        &self.info
+    }
+
+    fn seqs(&self) -> &SeqTable {
+        &self.seqs
+    }
+
+    fn depth(&self) -> usize {
+        self.depth
+    }
+
+    fn submit(&mut self, batch: &Batch) -> Result<Ticket, Error> {
+        self.check(batch)?;
+        for (i, row) in batch.rows.iter().enumerate() {
+            self.check_row(batch, i, row)?;
+        }
+        self.pump();
+        self.seqs.admit(&batch.rows, |_, _| Ok(()))?;
+        // There are no bytes to copy here.
+        self.seqs.take_copies().for_each(drop);
+        let serial = match self.states {
+            StageStates::Kept if batch.rows.is_empty() => 0,
+            StageStates::Kept => match self.compute_and_send(batch) {
+                Ok(serial) => serial,
+                Err(error) => {
+                    self.seqs.remove(&batch.rows);
+                    return Err(error);
+                }
+            },
+            // The rows go with the rebuild, which an empty submission brings about.
+            StageStates::Unknown => {
+                self.failure = None;
+                self.ops.clear();
+                self.send(Vec::new(), Vec::new());
+                0
+            }
+            StageStates::Emptied => 0,
+        };
+        self.push_history(batch);
+        self.n_submitted += 1;
+        let is_empty = batch.rows.is_empty();
+        self.flights.push_back(Flight {
+            ticket: self.n_submitted,
+            serial,
+            batch: batch.clone(),
+            result: is_empty.then(|| self.coordinator.bye(1)),
+        });
+        Ok(Ticket(self.n_submitted))
+    }
+
+    fn collect(&mut self, Ticket(n): Ticket, out: &mut Output) -> Result<(), Error> {
+        if self.flights.front().is_none_or(|flight| flight.ticket != n) {
+            return Err(Error::Ticket(n));
+        }
+        let done = self.await_result().and_then(|result| {
+            let batch = &self.flights[0].batch;
+            out.prepare(&batch.rows, self.n_vocab, self.d_model);
+            self.head.finish(batch, &result, out)
+        });
+        match done {
+            Ok(()) => drop(self.flights.pop_front()),
+            Err(_) => self.remove_flights(),
+        }
+        done
+    }
+
+    /// A ring has phases at every stage; the coordinator alone sees none of them.
+    fn observe(&mut self, observer: Box<dyn Observer>) {
+        self.head.observe(observer);
+    }
+
+    fn new_seq(&mut self) -> Result<SeqId, Error> {
+        let seq = self.seqs.new_seq()?;
+        self.history.new_seq(seq.index);
+        self.operate(Op::New { seq: seq.index })?;
+        Ok(seq)
+    }
+
+    fn fork(&mut self, seq: SeqId) -> Result<SeqId, Error> {
+        self.seqs.len(seq)?;
+        self.check_kept(seq)?;
+        let fork = self.seqs.fork(seq)?;
+        let (from, to) = (seq.index, fork.index);
+        self.history.fork(from, to);
+        self.operate(Op::Fork { from, to })?;
+        Ok(fork)
+    }
+
+    fn truncate(&mut self, seq: SeqId, n: usize) -> Result<usize, Error> {
+        self.check_idle(seq)?;
+        let had = self.seqs.len(seq)?;
+        let left = self.seqs.truncate(seq, n)?;
+        self.history.truncate(seq.index, left);
+        if left == 0 {
+            self.lost.remove(&seq);
+        }
+        if left < had {
+            let len = position(left);
+            let seq = seq.index;
+            self.operate(Op::Truncate { seq, len })?;
+        }
+        Ok(left)
+    }
+
+    fn shift(&mut self, seq: SeqId, evicted: Range<usize>) -> Result<(), Error> {
+        self.check_idle(seq)?;
+        self.check_kept(seq)?;
+        if self.states != StageStates::Kept {
+            // Its keys are to be rotated, and are not there.
+            return Err(Error::Lost(format!(
+                "sequence {seq} cannot be shifted before the ring is repaired"
+            )));
+        }
+        let (from, len) = (position(evicted.start), position(evicted.len()));
+        let index = seq.index;
+        self.operate(Op::Shift {
+            seq: index,
+            from,
+            len,
+        })?;
+        self.seqs.evict(seq, &evicted)?;
+        self.seqs.take_copies().for_each(drop);
+        self.history.evict(index, evicted);
+        Ok(())
+    }
+
+    fn drop_seq(&mut self, seq: SeqId) -> Result<(), Error> {
+        self.check_idle(seq)?;
+        self.seqs.drop_seq(seq)?;
+        self.history.drop_seq(seq.index);
+        self.lost.remove(&seq);
+        self.operate(Op::Drop { seq: seq.index })
+    }
+
+    fn export(&self, seq: SeqId, _: Range<usize>, _: &mut dyn Write) -> Result<(), Error> {
+        self.seqs.len(seq)?;
+        Err(Error::State("its layers are at several stages"))
+    }
+
+    fn append_state(&mut self, seq: SeqId, _: &[u8], _: usize) -> Result<(), Error> {
+        self.seqs.len(seq)?;
+        Err(Error::State("its layers are at several stages"))
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        for stage in 1..=self.n_stages {
+            let bye = self.coordinator.bye(stage);
+            self.lane.send(stage, bye);
+        }
+    }
+}
+
+/// A position as a field of a frame; executors have at most `u32::MAX / 2`.
+fn position(n: usize) -> u32 {
+    u32::try_from(n).unwrap_or(u32::MAX)
+}
+
+/// The runs of rows.
+fn runs_of(rows: &[Row]) -> Vec<Run> {
+    let mut runs = RowRuns::default();
+    for row in rows {
+        runs.push(Run {
+            seq: row.seq.index,
+            branch: 0,
+            n: 1,
+            pos: position(row.pos),
+            is_wanted: row.want != Want::Nothing,
+            is_checkpoint: row.is_checkpoint,
+        });
+    }
+    runs.0
+}

@@ -1,0 +1,238 @@
+//! A stage: an executor of some layers that follows the operations and rows of frames.
+
+use std::collections::HashMap;
+
+use atta_model::{Batch, Error, Executor, Output, SeqId, Want};
+
+use crate::{
+    core::Outcome,
+    wire::{Frame, FrameKind, Header, Op, Run, Status},
+};
+
+/// An executor whose sequences have the numbers of the ring.
+pub struct Stage {
+    executor: Box<dyn Executor>,
+    seqs: HashMap<u32, SeqId>,
+    batch: Batch,
+    out: Output,
+    /// Numbers of a row.
+    d_row: usize,
+    /// Numbers of one row while it is decoded, `[d_row]`.
+    row: Vec<f32>,
+}
+
+impl std::fmt::Debug for Stage {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Stage")
+            .field("part", &self.executor.info().part)
+            .field("n_seqs", &self.seqs.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Stage {
+    /// A stage without sequences, of an executor that takes and gives rows of `d_row` numbers.
+    pub fn new(executor: Box<dyn Executor>, d_row: usize) -> Self {
+        Self {
+            executor,
+            seqs: HashMap::new(),
+            batch: Batch::default(),
+            out: Output::default(),
+            d_row,
+            row: vec![0.0; d_row],
+        }
+    }
+
+    /// Drops all sequences.
+    pub fn reset(&mut self) {
+        for (_, seq) in self.seqs.drain() {
+            // It is in the map because the executor has it.
+            let _ = self.executor.drop_seq(seq);
+        }
+    }
+
+    /// Applies the operations of a frame and computes its rows. The last stage returns the wanted
+    /// ones, and those that are not finite.
+    pub fn compute(&mut self, frame: &Frame) -> Outcome {
+        if frame.header.kind == FrameKind::CatchUp && frame.header.flags & Header::RESET != 0 {
+            self.reset();
+        }
+        let is_last = frame.header.stage == frame.header.until;
+        let done = self
+            .apply(&frame.ops)
+            .and_then(|()| self.step(frame, is_last));
+        match done {
+            Ok(outcome) => outcome,
+            Err(Error::OutOfBlocks) => Outcome::Failed(Status::OutOfBlocks),
+            Err(Error::Store(_)) => Outcome::Failed(Status::Io),
+            Err(_) => Outcome::Failed(Status::Refused),
+        }
+    }
+
+    /// Applies operations in order.
+    ///
+    /// # Errors
+    /// An operation that the sequences here do not allow: they are not those of the ring.
+    pub(crate) fn apply(&mut self, ops: &[Op]) -> Result<(), Error> {
+        ops.iter().try_for_each(|op| self.apply_one(op))
+    }
+
+    fn apply_one(&mut self, op: &Op) -> Result<(), Error> {
+        const OTHER: Error = Error::State("the sequences of a stage are not those of the ring");
+        match *op {
+            Op::New { seq } => {
+                let id = self.executor.new_seq()?;
+                match self.seqs.insert(seq, id) {
+                    Some(_) => Err(OTHER),
+                    None => Ok(()),
+                }
+            }
+            Op::Fork { from, to } => {
+                let from = self.seq(from)?;
+                if let Some(old) = self.seqs.remove(&to) {
+                    self.executor.drop_seq(old)?;
+                }
+                let fork = self.executor.fork(from)?;
+                self.seqs.insert(to, fork);
+                Ok(())
+            }
+            Op::Truncate { seq, len } => {
+                let id = self.seq(seq)?;
+                let had = self.executor.seqs().len(id)?;
+                match self.executor.truncate(id, len as usize)? == had.min(len as usize) {
+                    true => Ok(()),
+                    false => Err(OTHER),
+                }
+            }
+            Op::Shift { seq, from, len } => {
+                let id = self.seq(seq)?;
+                let (from, len) = (from as usize, len as usize);
+                self.executor.shift(id, from..from + len)
+            }
+            Op::Drop { seq } => {
+                let id = self.seq(seq)?;
+                self.seqs.remove(&seq);
+                self.executor.drop_seq(id)
+            }
+            Op::Save { .. } | Op::Load { .. } => {
+                Err(Error::State("a stage keeps no states on disk"))
+            }
+        }
+    }
+
+    /// The executor's id of a sequence of the ring.
+    pub(crate) fn seq(&self, seq: u32) -> Result<SeqId, Error> {
+        self.seqs
+            .get(&seq)
+            .copied()
+            .ok_or(Error::State("a stage lacks a sequence"))
+    }
+
+    /// Computes rows that are prepared in a batch for its sequences; the residual of each row that
+    /// wants it.
+    pub(crate) fn step_local(&mut self, batch: &Batch) -> Result<&Output, Error> {
+        self.executor.step(batch, &mut self.out)?;
+        Ok(&self.out)
+    }
+
+    fn step(&mut self, frame: &Frame, is_last: bool) -> Result<Outcome, Error> {
+        let mut batch = std::mem::take(&mut self.batch);
+        let filled = self.fill(&mut batch, frame, is_last);
+        let done = filled.and_then(|()| match batch.rows.is_empty() {
+            true => Ok(()),
+            false => self.executor.step(&batch, &mut self.out),
+        });
+        self.batch = batch;
+        done?;
+        Ok(self.outcome(frame, is_last))
+    }
+
+    /// Makes rows of hidden states from the data of a frame.
+    fn fill(&mut self, batch: &mut Batch, frame: &Frame, is_last: bool) -> Result<(), Error> {
+        batch.clear();
+        let mut rows = frame.data.chunks_exact(4 * self.d_row);
+        for run in &frame.runs {
+            let seq = self.seq(run.seq)?;
+            let want = match run.is_wanted || !is_last {
+                true => Want::Hidden,
+                false => Want::Nothing,
+            };
+            for i in 0..usize::from(run.n) {
+                let bytes = rows.next().ok_or(Error::State("a row without data"))?;
+                read_row(bytes, &mut self.row);
+                batch.push_hidden(seq, run.pos as usize + i, &self.row, want);
+            }
+            if run.is_checkpoint {
+                batch.mark_checkpoint();
+            }
+        }
+        Ok(())
+    }
+
+    /// The rows to pass on.
+    fn outcome(&self, frame: &Frame, is_last: bool) -> Outcome {
+        let mut runs = RowRuns::default();
+        let mut data = Vec::with_capacity(frame.data.len());
+        let mut status = Status::Ok;
+        let rows = frame
+            .runs
+            .iter()
+            .flat_map(|run| (0..run.n).map(move |i| (run, run.pos + u32::from(i), i + 1 == run.n)));
+        for (i, (run, pos, is_end)) in rows.enumerate() {
+            let is_finite = self.out.first_not_finite(i..i + 1).is_none();
+            if !is_finite {
+                status = Status::NonFinite;
+            }
+            if run.is_wanted || !is_last {
+                write_row(self.out.hidden(i), &mut data);
+            } else if !is_finite {
+                write_row(&vec![f32::NAN; self.d_row], &mut data);
+            } else {
+                continue;
+            }
+            runs.push(Run {
+                pos,
+                n: 1,
+                is_checkpoint: run.is_checkpoint && is_end,
+                ..*run
+            });
+        }
+        let runs = runs.0;
+        Outcome::Computed { runs, data, status }
+    }
+}
+
+/// Runs that are put together from single rows.
+#[derive(Debug, Default)]
+pub(crate) struct RowRuns(pub(crate) Vec<Run>);
+
+impl RowRuns {
+    /// Adds a row, a run of one, to the last run if it continues that.
+    pub(crate) fn push(&mut self, row: Run) {
+        let last = self.0.last_mut().filter(|last| {
+            let goes_on = last.pos + u32::from(last.n) == row.pos && last.n < u16::MAX;
+            // A checkpoint is behind the last row of a run.
+            let is_like = last.seq == row.seq && last.is_wanted == row.is_wanted;
+            goes_on && is_like && !last.is_checkpoint && last.branch == row.branch
+        });
+        match last {
+            Some(last) => {
+                last.n += 1;
+                last.is_checkpoint = row.is_checkpoint;
+            }
+            None => self.0.push(row),
+        }
+    }
+}
+
+/// Appends a row as little-endian f32.
+pub(crate) fn write_row(row: &[f32], data: &mut Vec<u8>) {
+    data.extend(row.iter().flat_map(|x| x.to_le_bytes()));
+}
+
+/// Reads a row of little-endian f32, as many as `row` has.
+pub(crate) fn read_row(bytes: &[u8], row: &mut [f32]) {
+    for (x, &bytes) in row.iter_mut().zip(bytes.as_chunks().0) {
+        *x = f32::from_le_bytes(bytes);
+    }
+}

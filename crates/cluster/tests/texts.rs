@@ -1,0 +1,145 @@
+//! Sessions and batchers on a ring write the texts of one machine.
+
+use std::{
+    collections::HashMap,
+    num::NonZeroUsize,
+    ops::ControlFlow,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use atta_cluster::{Cut, RingBackend};
+use atta_engine::{
+    Batcher, BatcherOptions, Engine, Event, GenerateOptions, Job, JobId, LoadOptions, Sampling,
+    SessionOptions, Update,
+};
+use atta_kernels::{Kernels, Pool};
+use atta_model::Backend;
+
+const N_CTX: usize = 192;
+
+fn path() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/stories.gguf")
+}
+
+fn ring(n_stages: usize) -> Arc<dyn Backend> {
+    let pool = Arc::new(Pool::new(NonZeroUsize::MIN));
+    let cut = Cut::Even(NonZeroUsize::new(n_stages).unwrap());
+    let n_threads = NonZeroUsize::MIN;
+    Arc::new(RingBackend::new(Kernels::detect(), pool, n_threads, cut))
+}
+
+fn engine(backend: Option<Arc<dyn Backend>>) -> Engine {
+    let options = LoadOptions {
+        backend,
+        ..LoadOptions::default()
+    };
+    Engine::open(&path(), &options).unwrap()
+}
+
+/// Prompts that share beginnings, and their options.
+fn wishes(engine: &Engine) -> Vec<(Vec<u32>, GenerateOptions)> {
+    let starts = [
+        "Once upon a time",
+        "Once upon a time there was a",
+        "The cat",
+        "One day, Tim",
+    ];
+    (0..8)
+        .map(|i| {
+            let sampling = Sampling {
+                seed: i as u64,
+                temperature: if i % 3 == 0 { 0.0 } else { 1.0 },
+                ..Sampling::default()
+            };
+            let options = GenerateOptions {
+                n_predict: 12 + 4 * i,
+                sampling,
+                ..GenerateOptions::default()
+            };
+            (engine.prompt_ids(starts[i % 4].as_bytes()), options)
+        })
+        .collect()
+}
+
+fn alone(engine: &Engine, prompt: &[u32], options: &GenerateOptions) -> String {
+    let session = SessionOptions {
+        n_ctx: Some(N_CTX),
+        ..SessionOptions::default()
+    };
+    let mut session = engine.session(&session).unwrap();
+    let mut text = String::new();
+    let generation = session.generate(prompt, options).unwrap();
+    generation
+        .run(|event| {
+            if let Event::Text(piece) = event {
+                text.push_str(&piece);
+            }
+            ControlFlow::Continue(())
+        })
+        .unwrap();
+    text
+}
+
+/// The texts of all wishes together, by a batcher with room for four at once.
+fn together(engine: &Engine) -> Vec<String> {
+    let options = BatcherOptions {
+        session: SessionOptions {
+            n_ctx: Some(N_CTX),
+            n_batch: Some(16),
+            n_forks: 4,
+            n_contexts: Some(2),
+            ..SessionOptions::default()
+        },
+        n_jobs: 4,
+        max_gap: Duration::from_millis(5),
+        cache: None,
+    };
+    let mut batcher = Batcher::new(engine, &options).unwrap();
+    let jobs: Vec<JobId> = wishes(engine)
+        .into_iter()
+        .map(|(prompt, options)| {
+            let job = Job::new(engine, prompt, &options).unwrap();
+            batcher.submit(job).unwrap()
+        })
+        .collect();
+    let mut texts: HashMap<JobId, String> = HashMap::new();
+    while !batcher.is_idle() {
+        batcher
+            .step(&mut |id, update| {
+                match update {
+                    Update::Event(Event::Text(piece)) => {
+                        texts.entry(id).or_default().push_str(&piece);
+                    }
+                    Update::Failed(error) => panic!("{error}"),
+                    _ => {}
+                }
+                ControlFlow::Continue(())
+            })
+            .unwrap();
+    }
+    jobs.iter().map(|id| texts.remove(id).unwrap()).collect()
+}
+
+#[test]
+fn texts_on_a_ring_are_those_of_one_machine() {
+    let cpu = engine(None);
+    let expected: Vec<String> = wishes(&cpu)
+        .iter()
+        .map(|(prompt, options)| alone(&cpu, prompt, options))
+        .collect();
+    let distinct: std::collections::HashSet<_> = expected.iter().collect();
+    assert!(distinct.len() > 5, "{expected:?}");
+    for n_stages in [1, 2, 3] {
+        let engine = engine(Some(ring(n_stages)));
+        for ((prompt, options), expected) in wishes(&engine).iter().zip(&expected).take(3) {
+            assert_eq!(&alone(&engine, prompt, options), expected, "{n_stages}");
+        }
+        assert_eq!(
+            together(&engine),
+            expected,
+            "{n_stages} stages, several users"
+        );
+    }
+}
