@@ -2,9 +2,9 @@
 //!
 //! A [`Ring`] is an executor. The coordinator embeds tokens and may run the first layers; each
 //! stage runs a range of the others and passes rows on; the last one returns rows to the
-//! coordinator, which computes logits. [`wire`] is the bytes, [`core`] the protocol without input or
-//! output, [`Stage`] computes. [`plan`] decides which machine runs which layers, [`part`] holds the
-//! share of a model file that a machine needs, [`key`] makes the identities of a cluster,
+//! coordinator, which computes logits. [`wire`] is the bytes, [`core`] the protocol without input
+//! or output, [`Stage`] computes. [`plan`] decides which machine runs which layers, [`part`] holds
+//! the share of a model file that a machine needs, [`key`] makes the identities of a cluster,
 //! `control` (feature `zenoh`) knows its members, and [`lane::tcp`] carries frames between
 //! machines. No node joins the last two to a stage yet: stages run in threads of this process
 //! ([`RingBackend`]), or in a simulator.

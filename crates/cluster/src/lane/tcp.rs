@@ -4,11 +4,11 @@
 //! sender, TLS client                      receiver, TLS server
 //! queues ── thread ──▶ Hello, frame, frame … ──▶ thread ──▶ FrameSink
 //! ```
-//! The sender dials. Its first bytes say which ring and which stages the connection is for, with the
-//! secret that the ring's plan brought to both ends; without them nothing is read further. A sender
-//! never waits for the network: frames go to a queue of bounded length, those of a header alone
-//! before those with rows, and a thread writes them. After a failed write, a torn frame or silence
-//! the connection is over; it is never resumed.
+//! The sender dials. Its first bytes name the ring and the stages of the connection, with the secret
+//! that the ring's plan brought to both ends; without them nothing is read further. A sender never
+//! waits for the network: frames go to a queue of bounded length, those of a header alone before
+//! those with rows, and a thread writes them. After a failed write, a torn frame or silence the
+//! connection is over; it is never resumed.
 
 use std::{
     collections::VecDeque,
@@ -125,7 +125,7 @@ pub enum SendError {
     Full,
 }
 
-/// Sends frames to one stage. Dropping it ends the connection, after what is queued.
+/// Sends frames to one stage. Dropping it ends the connection behind all queued frames.
 #[derive(Debug)]
 pub struct FrameSender {
     queues: Arc<Queues>,
@@ -134,8 +134,8 @@ pub struct FrameSender {
 }
 
 impl FrameSender {
-    /// Connects to the node of this name, and starts the thread that writes. `ended` is called once, with the reason, when
-    /// the connection ends by itself.
+    /// Connects to the node of this name, and starts the thread that writes. `ended` is called once,
+    /// with the reason, when the connection ends by itself.
     ///
     /// # Errors
     /// No connection, or no handshake, in time.
@@ -181,7 +181,7 @@ impl FrameSender {
         self.queues.push(bytes, frame.header.kind.is_bare())
     }
 
-    /// Ends the connection without waiting for what is queued.
+    /// Ends the connection at once; queued frames are lost.
     pub fn cut(&self) {
         self.queues.end();
         // It may have ended already.
@@ -212,7 +212,7 @@ struct QueueState {
     short: VecDeque<Vec<u8>>,
     long: VecDeque<Vec<u8>>,
     n_bytes: usize,
-    /// Nothing comes any more; what is queued is still written.
+    /// Nothing comes any more; queued frames are still written.
     is_finished: bool,
     /// Nothing is written any more.
     is_ended: bool,
@@ -292,7 +292,7 @@ impl WriteFrames for StreamOwned<ClientConnection, TcpStream> {
     }
 }
 
-/// Takes what comes on one connection. Its methods are called by one thread and must not wait.
+/// Takes the frames of one connection. Its methods are called by one thread and must not wait.
 pub trait FrameSink: Send {
     /// What the ring's plan allows in frames.
     fn limits(&self) -> Limits;
