@@ -81,11 +81,12 @@ impl Stage {
         const OTHER: Error = Error::State("the sequences of a stage are not those of the ring");
         match *op {
             Op::New { seq } => {
-                let id = self.executor.new_seq()?;
-                match self.seqs.insert(seq, id) {
-                    Some(_) => Err(OTHER),
-                    None => Ok(()),
+                if self.seqs.contains_key(&seq) {
+                    return Err(OTHER);
                 }
+                let id = self.executor.new_seq()?;
+                self.seqs.insert(seq, id);
+                Ok(())
             }
             Op::Fork { from, to } => {
                 let from = self.seq(from)?;

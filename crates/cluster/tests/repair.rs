@@ -125,7 +125,7 @@ fn repairs_do_not_change_a_bit() {
             let seq = cpu.new_seq().unwrap();
             bits(&append(&mut cpu, seq, tokens, 128))
         });
-        for trouble in [Trouble::Restart(5), Trouble::Double(4)] {
+        for trouble in [Trouble::Restart(29), Trouble::Double(4)] {
             let (mut ring, n_troubles) = troubled(&model, trouble, &size());
             let what = format!("{} {trouble:?}", g.name);
             let seq = ring.new_seq().unwrap();
@@ -159,8 +159,8 @@ fn repairs_do_not_change_a_bit() {
                 assert!(bits(out.logits(0)) == row, "{what}: {pos} of the fork");
             }
             let counts = ring.counts();
-            assert!(n_troubles.load(Ordering::Relaxed) > 2, "{what}");
-            assert!(counts.n_fences > 2, "{what}: {counts:?}");
+            assert!(n_troubles.load(Ordering::Relaxed) > 1, "{what}");
+            assert!(counts.n_fences > 1, "{what}: {counts:?}");
             assert_eq!(
                 counts.n_rebuilds > 0,
                 matches!(trouble, Trouble::Restart(_)),

@@ -100,6 +100,8 @@ pub struct Node {
     last: u32,
     /// The catch-up of this epoch, until it is computed.
     catch_up: Option<Frame>,
+    /// Whether it came.
+    has_catch_up: bool,
     inbox: VecDeque<Waiting>,
     current: Option<Current>,
     /// A computed batch for which the next stage has no credit yet.
@@ -127,6 +129,7 @@ impl Node {
             served: None,
             last: CATCH_UP,
             catch_up: None,
+            has_catch_up: false,
             inbox: VecDeque::new(),
             current: None,
             outbox: None,
@@ -189,7 +192,7 @@ impl Node {
             }
             _ if h.epoch < self.epoch || self.fence.is_some() => self.counts.n_stale += 1,
             // A stage that began anew; the coordinator finds out by the fence that follows.
-            _ if h.epoch > self.epoch => self.refuse(Status::Ok, h.batch, actions),
+            _ if h.epoch > self.epoch => self.refuse_in(h.epoch, Status::Ok, h.batch, actions),
             _ if self.is_broken => self.counts.n_stale += 1,
             FrameKind::Ack => self.take_ack(h.batch, actions),
             FrameKind::CatchUp => {
@@ -202,10 +205,12 @@ impl Node {
     }
 
     fn take_catch_up(&mut self, frame: Frame, actions: &mut Vec<NodeAction>) {
-        let is_first = self.catch_up.is_none() && !self.is_caught_up();
-        match is_first && frame.header.stage == self.stage {
-            true => self.catch_up = Some(frame),
-            false => self.refuse(Status::Refused, CATCH_UP, actions),
+        match !self.has_catch_up && frame.header.stage == self.stage {
+            true => {
+                self.has_catch_up = true;
+                self.catch_up = Some(frame);
+            }
+            false => self.refuse(Status::Ok, CATCH_UP, actions),
         }
     }
 
@@ -348,13 +353,16 @@ impl Node {
     }
 
     fn refuse(&mut self, status: Status, batch: u32, actions: &mut Vec<NodeAction>) {
+        self.refuse_in(self.epoch, status, batch, actions);
+    }
+
+    /// Sends a nack and drops what comes until the next fence.
+    fn refuse_in(&mut self, epoch: u32, status: Status, batch: u32, actions: &mut Vec<NodeAction>) {
         self.counts.n_refused += 1;
         self.is_broken = true;
         self.inbox.clear();
         self.catch_up = None;
-        let mut nack = self
-            .limits
-            .bare(FrameKind::Nack, self.epoch, batch, self.stage);
+        let mut nack = self.limits.bare(FrameKind::Nack, epoch, batch, self.stage);
         nack.header.status = status;
         actions.push(to_coordinator(nack));
     }
@@ -372,8 +380,9 @@ impl Node {
             self.outbox = None;
         }
         match self.current {
-            Some(_) => self.fence = Some(epoch),
-            None => self.answer(epoch, actions),
+            // A fence that comes twice is answered at once.
+            Some(_) if epoch > self.epoch => self.fence = Some(epoch),
+            _ => self.answer(epoch, actions),
         }
     }
 
@@ -385,6 +394,7 @@ impl Node {
             self.sent = CATCH_UP;
             self.acked = CATCH_UP;
             self.is_broken = false;
+            self.has_catch_up = false;
         }
         let served = self.served;
         actions.push(NodeAction::Fenced(FenceAnswer { epoch, served }));

@@ -129,10 +129,12 @@ fn a_gap_is_a_nack_and_the_epoch_is_over() {
         assert!(node.on(ms(2), NodeEvent::Frame(frame)).is_empty());
     }
     assert_eq!((node.counts().n_refused, node.counts().n_stale), (1, 2));
-    // A frame of an epoch that it was never fenced into.
+    // A stage that began anew has no epoch: its nack is of that of the frame, which counts.
     let mut other = Node::new(LIMITS, TIMING, 1);
-    let actions = other.on(ms(1), NodeEvent::Frame(work_frame(1, 2, 1)));
-    assert_eq!(sent(&actions), nack);
+    let actions = other.on(ms(1), NodeEvent::Frame(work_frame(7, 2, 1)));
+    let nack = frame(FrameKind::Nack, 7, 2, 1);
+    let to = COORDINATOR;
+    assert_eq!(actions, [NodeAction::Send { to, frame: nack }]);
 }
 
 #[test]

@@ -81,6 +81,8 @@ impl ThreadLane {
     /// Makes a stage lose its state, as a process that ends and is started again.
     pub fn restart(&mut self, stage: u16) {
         self.give(stage, ToStage::Restart);
+        // Its connections end with it.
+        self.down.push(stage);
     }
 
     fn give(&mut self, stage: u16, message: ToStage) {

@@ -30,6 +30,9 @@ use crate::{
 };
 use head::Head;
 
+/// Rebuilds without a result in between after which batches fail.
+const MAX_EMPTIED: u32 = 10;
+
 /// What a ring is made of.
 pub struct RingParts {
     /// Properties of the ring.
@@ -108,6 +111,8 @@ pub struct Ring {
     ops: Vec<Op>,
     flights: VecDeque<Flight>,
     states: StageStates,
+    /// Times that stages lost their state since the last result.
+    n_emptied: u32,
     /// Why the coordinator gave up, until a collection reports it.
     failure: Option<String>,
     /// Sequences whose state is gone and cannot be computed again.
@@ -148,6 +153,7 @@ impl Ring {
             ops: Vec::new(),
             flights: VecDeque::new(),
             states: StageStates::Kept,
+            n_emptied: 0,
             failure: None,
             lost: BTreeSet::new(),
             serial: 0,
@@ -277,9 +283,13 @@ impl Ring {
                     let mut flights = self.flights.iter_mut();
                     if let Some(flight) = flights.find(|flight| flight.serial == serial) {
                         flight.result = Some(frame);
+                        self.n_emptied = 0;
                     }
                 }
-                Action::Rebuild => self.states = StageStates::Emptied,
+                Action::Rebuild => {
+                    self.states = StageStates::Emptied;
+                    self.n_emptied += 1;
+                }
                 Action::GiveUp(why) => {
                     self.states = StageStates::Unknown;
                     self.failure = Some(why);
@@ -298,6 +308,13 @@ impl Ring {
                 return Err(Error::Lost(why));
             }
             match self.states {
+                StageStates::Emptied if self.n_emptied > MAX_EMPTIED => {
+                    self.n_emptied = 0;
+                    self.abandon();
+                    return Err(Error::Lost(format!(
+                        "stages lost their state {MAX_EMPTIED} times without a result in between"
+                    )));
+                }
                 StageStates::Emptied => self.rebuild()?,
                 StageStates::Kept | StageStates::Unknown => self.wait(),
             }

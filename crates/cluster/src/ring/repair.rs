@@ -22,7 +22,7 @@ impl Ring {
     }
 
     /// The stages have parts of a rebuild: the next batch begins another one.
-    fn abandon(&mut self) {
+    pub(super) fn abandon(&mut self) {
         self.coordinator.abandon();
         self.states = StageStates::Unknown;
     }
