@@ -318,10 +318,10 @@ fn is_rounded(row: &Path) -> bool {
     row.to_string_lossy().ends_with(".bf16")
 }
 
-/// Dimensions without an outermost one of 1.
+/// Dimensions without outermost ones of 1.
 fn rows_of(dims: &[u64]) -> &[u64] {
     match dims {
-        [1, rest @ ..] if !rest.is_empty() => rest,
+        [1, rest @ ..] if !rest.is_empty() => rows_of(rest),
         _ => dims,
     }
 }
