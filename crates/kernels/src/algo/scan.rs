@@ -48,7 +48,8 @@ impl<'a> Strided<'a> {
 pub enum Decay<'a> {
     /// A number of each head, `[n_heads]` of a row; gains and skips are of heads too.
     OfHeads(Strided<'a>),
-    /// A number of each element of a key, `[n_heads, d_key]` of a row; gains and skips are of heads.
+    /// A number of each element of a key, `[n_heads, d_key]` of a row; gains and skips are of
+    /// heads.
     OfChannels(Strided<'a>),
     /// `exp(rate gain)` of each element of the state, with the rates, `[n_heads, d_value, d_key]`;
     /// gains and skips are of values, `[n_heads, d_value]`.

@@ -2,7 +2,8 @@
 //! hyper-connections in place of norms.
 //!
 //! The gates of its delta nets are sigmoids, which no key says. Its attention sees the best blocks
-//! of positions, within a budget. One layer adds embeddings of n-grams. Source: the model's code in Hugging Face transformers (`qwen4_exp`).
+//! of positions, within a budget. One layer adds embeddings of n-grams. Source: the model's code in
+//! Hugging Face transformers (`qwen4_exp`).
 
 use super::{
     llama_like::Builder, meta::Meta, ngrams::ngrams, qwen35::hybrid, qwen35moe::with_experts,
