@@ -2,8 +2,8 @@
 //!
 //! A [`Ring`] is an executor. The coordinator embeds tokens and may run the first layers; each
 //! stage runs a range of the others and passes rows on; the last one returns rows to the
-//! coordinator, which computes logits. [`wire`] is the bytes, [`core`] the protocol without input or
-//! output, [`Stage`] computes. The crate opens no connection: stages run in threads of this process
+//! coordinator, which computes logits. [`wire`] is the bytes, [`core`] the protocol without I/O,
+//! [`Stage`] computes. The crate opens no connection: stages run in threads of this process
 //! ([`RingBackend`]), or in a simulator.
 
 #![forbid(unsafe_code)]
