@@ -1,5 +1,5 @@
 //! Arbitrary bytes as a frame of a ring: as they are, and with right checksums, so that fields and
-//! bodies are parsed. What is a frame is written back as the same bytes.
+//! bodies are parsed. A frame is written back as the same bytes.
 #![no_main]
 
 use atta_cluster::wire::{Dtype, Frame, HEADER_BYTES, Header, Limits};

@@ -107,8 +107,8 @@ impl Stage {
             }
             Op::Shift { seq, from, len } => {
                 let id = self.seq(seq)?;
-                let (from, len) = (from as usize, len as usize);
-                self.executor.shift(id, from..from + len)
+                let from = from as usize;
+                self.executor.shift(id, from..from + len as usize)
             }
             Op::Drop { seq } => {
                 let id = self.seq(seq)?;

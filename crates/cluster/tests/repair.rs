@@ -48,7 +48,7 @@ impl Lane for Troubled {
         let is_work = frame.header.kind == FrameKind::Work;
         self.n_sent += usize::from(is_work);
         let (Trouble::Restart(every) | Trouble::Double(every)) = self.trouble;
-        let is_due = is_work && self.n_sent % every == 0;
+        let is_due = is_work && self.n_sent.is_multiple_of(every);
         if is_due {
             self.n_troubles.fetch_add(1, Ordering::Relaxed);
             match self.trouble {

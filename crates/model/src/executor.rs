@@ -175,7 +175,8 @@ pub trait Executor: Send {
     ///
     /// # Errors
     /// Weights that cannot be read, a machine that does not answer ([`Error::Lost`]): the rows of
-    /// this batch and of all later ones are removed again, and no batch is in flight any more. [`Error::Ticket`] for any batch but the oldest.
+    /// this batch and of all later ones are removed again, and no batch is in flight any
+    /// more. [`Error::Ticket`] for any batch but the oldest.
     fn collect(&mut self, ticket: Ticket, out: &mut Output) -> Result<(), Error>;
 
     /// Submits a batch and collects it. No other batch may be in flight.

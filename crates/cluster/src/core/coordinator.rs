@@ -68,7 +68,7 @@ pub enum Action {
     /// All stages are empty and nothing is submitted any more: every sequence must be submitted
     /// again, then what had no result.
     Rebuild,
-    /// Nothing is computed any more; what was submitted has no result. The next submission begins
+    /// Nothing is computed any more; submissions so far have no result. The next submission begins
     /// with a [`Rebuild`](Self::Rebuild).
     GiveUp(String),
 }
@@ -102,7 +102,7 @@ enum Phase {
     Serving,
 }
 
-/// What is known of a stage.
+/// The coordinator's view of a stage.
 #[derive(Clone, Debug, Default)]
 struct StageState {
     /// Operations of submissions up to this one are applied.
@@ -119,7 +119,7 @@ pub struct Coordinator {
     timing: Timing,
     phase: Phase,
     epoch: u32,
-    /// Last epoch whose catch-ups were sent, and the submission up to which they brought operations.
+    /// Last epoch whose catch-ups were sent, and the last submission whose operations they brought.
     served_epoch: u32,
     catch_up_serial: u64,
     /// Stages whose state is of an epoch before this one must drop it.
@@ -183,7 +183,7 @@ impl Coordinator {
         self.next_batch - 1 - self.acked
     }
 
-    /// Forgets what was submitted, as after [`Action::GiveUp`].
+    /// Forgets all submissions, as after [`Action::GiveUp`].
     pub fn abandon(&mut self) {
         self.phase = Phase::Down;
         self.log.clear();

@@ -44,7 +44,7 @@ pub enum NodeEvent {
 pub enum NodeAction {
     /// Sends a frame.
     Send {
-        /// To whom.
+        /// The receiver.
         to: Peer,
         /// What.
         frame: Frame,
@@ -356,7 +356,7 @@ impl Node {
         self.refuse_in(self.epoch, status, batch, actions);
     }
 
-    /// Sends a nack and drops what comes until the next fence.
+    /// Sends a nack and drops all frames until the next fence.
     fn refuse_in(&mut self, epoch: u32, status: Status, batch: u32, actions: &mut Vec<NodeAction>) {
         self.counts.n_refused += 1;
         self.is_broken = true;
@@ -367,7 +367,7 @@ impl Node {
         actions.push(to_coordinator(nack));
     }
 
-    /// Begins an epoch: drops what is not computed, and answers, behind a running computation.
+    /// Begins an epoch: drops batches that wait, and answers, behind a running computation.
     fn fence(&mut self, now: Time, epoch: u32, actions: &mut Vec<NodeAction>) {
         self.heard = now;
         if epoch < self.epoch.max(self.fence.unwrap_or(0)) {

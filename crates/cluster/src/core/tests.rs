@@ -83,7 +83,7 @@ fn done() -> NodeEvent {
     })
 }
 
-/// The kinds of the frames that a stage sends, and to whom.
+/// The kinds of the frames that a stage sends, and their receivers.
 fn sent(actions: &[NodeAction]) -> Vec<(FrameKind, Peer, Status)> {
     let frames = actions.iter().filter_map(|action| match action {
         NodeAction::Send { to, frame } => Some((frame.header.kind, *to, frame.header.status)),

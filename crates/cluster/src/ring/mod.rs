@@ -444,7 +444,8 @@ impl Executor for Ring {
         self.seqs.len(seq)?;
         self.check_kept(seq)?;
         let fork = self.seqs.fork(seq)?;
-        let (from, to) = (seq.index, fork.index);
+        let from = seq.index;
+        let to = fork.index;
         self.history.fork(from, to);
         self.operate(Op::Fork { from, to })?;
         Ok(fork)
@@ -475,7 +476,8 @@ impl Executor for Ring {
                 "sequence {seq} cannot be shifted before the ring is repaired"
             )));
         }
-        let (from, len) = (position(evicted.start), position(evicted.len()));
+        let from = position(evicted.start);
+        let len = position(evicted.len());
         let index = seq.index;
         self.operate(Op::Shift {
             seq: index,

@@ -68,7 +68,8 @@ impl WireError {
         n: impl Into<u64>,
         max: impl Into<u64>,
     ) -> Result<(), Self> {
-        let (n, max) = (n.into(), max.into());
+        let n: u64 = n.into();
+        let max: u64 = max.into();
         match n <= max {
             true => Ok(()),
             false => Err(Self::TooMany { what, n, max }),

@@ -224,15 +224,18 @@ fn fields_lie_where_the_document_says() {
     assert_eq!(bytes.len(), 64 + 48 + 16 + 768 + 12 + 4);
 }
 
+/// What makes a frame wrong.
+type Change<'a> = &'a dyn Fn(&mut Frame);
+
 #[test]
 fn what_the_plan_excludes_is_named() {
-    let refused = |change: &dyn Fn(&mut Frame)| {
+    let refused = |change: Change<'_>| {
         let mut frame = work();
         change(&mut frame);
         let error = Frame::parse(&bytes_of(&mut frame), &LIMITS).unwrap_err();
         error.to_string()
     };
-    let cases: [(&dyn Fn(&mut Frame), &str); 15] = [
+    let cases: [(Change<'_>, &str); 15] = [
         (&|f| f.header.ring = 1, "ring is 1"),
         (&|f| f.header.stage = 0, "stage is 0"),
         (&|f| f.header.stage = 6, "stage is 6"),

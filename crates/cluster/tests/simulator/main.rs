@@ -3,7 +3,7 @@
 //! die, at places that a seed chooses. Layers are hash chains, so that one wrong row is seen.
 //!
 //! Held for every seed: what a batch returns is that of its text, no call waits longer than a
-//! bound, nobody computes for an old epoch, no stage holds more frames than its credit, messages do
+//! bound, no stage computes for an old epoch, no stage holds more frames than its credit, messages do
 //! not pile up, and when nothing goes wrong any more everything goes on.
 //! `ATTA_SIM_SEEDS=1000000 cargo test -p atta-cluster --test simulator` takes more seeds;
 //! `ATTA_SIM_FIRST=n` begins at one.
@@ -36,7 +36,7 @@ const N_CTX: usize = 96;
 const N_BATCH: usize = 6;
 const N_SEQS: usize = 4;
 
-/// Longest time of a call: three repairs of which each waits for its deadline, a rebuild of all
+/// Longest time of a call: three repairs that wait for their deadlines, a rebuild of all
 /// texts after each of the faults of a seed.
 const MAX_WAIT: Duration = Duration::from_secs(90);
 

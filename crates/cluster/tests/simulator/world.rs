@@ -1,4 +1,4 @@
-//! Stages and links in virtual time, and what goes wrong with them.
+//! Stages and links in virtual time, and their faults.
 
 use std::{
     collections::BTreeMap,
@@ -14,7 +14,7 @@ use atta_cluster::{
 
 use super::random::Random;
 
-/// Times of the ring, of which a lap is truly a tenth.
+/// Times of the ring; true laps take a tenth of them.
 pub(crate) const TIMING: Timing = Timing {
     lap: Duration::from_millis(40),
     row: Duration::from_millis(2),
