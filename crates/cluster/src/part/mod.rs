@@ -296,5 +296,5 @@ fn insert(parts: &mut Vec<Range<u64>>, new: Range<u64>) {
     let end = parts[first..last]
         .last()
         .map_or(new.end, |part| part.end.max(new.end));
-    parts.splice(first..last, [start..end]);
+    parts.splice(first..last, std::iter::once(start..end));
 }
