@@ -325,9 +325,10 @@ impl Latent {
         let is_plain = a.qk_norm == QkNorm::None
             && a.gate == OutputGate::None
             && a.sub_norm.is_none()
+            && a.slopes.is_none()
             && a.qkv_bias == Presence::Absent;
         ensure(is_plain, || {
-            "latent attention with norms of heads, a gate or biases".to_owned()
+            "latent attention with norms of heads, a gate, slopes or biases".to_owned()
         })
     }
 
