@@ -1,6 +1,6 @@
 //! The benchmark of one model on this machine: how fast a prompt is read and text is written.
 //!
-//! Tokens are arbitrary (speed does not depend on what they say), and what is in the context before
+//! Tokens are arbitrary (speed does not depend on what they say), and the tokens in the context before
 //! them is filled in rather than computed. Every figure is a median over repetitions, after one
 //! warm-up that is not counted.
 
@@ -52,7 +52,7 @@ impl Default for BenchOptions {
     }
 }
 
-/// What is measured.
+/// The subject of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BenchKind {
     /// Prefill: tokens in batches.
@@ -64,7 +64,7 @@ pub enum BenchKind {
 /// One measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BenchCase {
-    /// What is measured.
+    /// The lengths that are measured.
     pub kind: BenchKind,
     /// Its tokens, at least 1.
     pub n: usize,
@@ -113,7 +113,7 @@ pub struct BenchReport {
 /// The result of one measurement.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BenchRow {
-    /// What was measured.
+    /// Results.
     pub case: BenchCase,
     /// Tokens per second, median.
     pub tok_s: f64,

@@ -203,8 +203,8 @@ fn to_json(args: &BenchArgs, engine: &Engine, report: &BenchReport) -> Value {
     object
 }
 
-/// Adds the speeds, what this machine can do at best, and the share of it that was used. What was
-/// not measured is 0.
+/// Adds the speeds, what this machine can do at best, and the share of it that was used; 0 if
+/// not measured.
 fn add_figures(object: &mut Value, report: &BenchReport) {
     let first = |kind, figure: &dyn Fn(&BenchRow) -> f64| report.first(kind).map_or(0.0, figure);
     for (kind, rate, share) in [

@@ -21,13 +21,13 @@ use rustls::{
 
 use super::{ClusterKey, KeyError, Purpose, hex};
 
-/// What stands before the 32 bytes of an Ed25519 seed in PKCS#8 version 1 (RFC 8410 §7).
+/// The bytes before the 32 of an Ed25519 seed in PKCS#8 version 1 (RFC 8410 §7).
 const PKCS8_ED25519: [u8; 16] = [
     0x30, 0x2e, 0x02, 0x01, 0x00, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x04, 0x22, 0x04, 0x20,
 ];
 
 /// First and last year of a certificate.
-const YEARS: (i32, i32) = (1970, 4096);
+const YEARS: [i32; 2] = [1970, 4096];
 
 /// What a node shows to others, and by what it knows them. `Debug` prints no secret.
 #[derive(Clone)]
@@ -48,11 +48,7 @@ impl ClusterKey {
         self.identity_valid(name, YEARS)
     }
 
-    pub(super) fn identity_valid(
-        &self,
-        name: &str,
-        years: (i32, i32),
-    ) -> Result<Identity, KeyError> {
+    pub(super) fn identity_valid(&self, name: &str, years: [i32; 2]) -> Result<Identity, KeyError> {
         if !is_node_name(name) {
             return Err(KeyError::Name(name.to_owned()));
         }
@@ -212,16 +208,12 @@ fn authority_params(cluster: &str) -> CertificateParams {
         .push(DnType::CommonName, format!("atta {cluster}"));
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
-    params.not_before = date_time_ymd(YEARS.0, 1, 1);
-    params.not_after = date_time_ymd(YEARS.1, 1, 1);
+    params.not_before = date_time_ymd(YEARS[0], 1, 1);
+    params.not_after = date_time_ymd(YEARS[1], 1, 1);
     params
 }
 
-fn leaf_params(
-    name: &str,
-    cluster: &str,
-    years: (i32, i32),
-) -> Result<CertificateParams, KeyError> {
+fn leaf_params(name: &str, cluster: &str, years: [i32; 2]) -> Result<CertificateParams, KeyError> {
     let mut params = CertificateParams::new([dns_name(name, cluster)])?;
     params.distinguished_name.push(DnType::CommonName, name);
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
@@ -230,7 +222,7 @@ fn leaf_params(
         ExtendedKeyUsagePurpose::ClientAuth,
     ];
     params.use_authority_key_identifier_extension = true;
-    params.not_before = date_time_ymd(years.0, 1, 1);
-    params.not_after = date_time_ymd(years.1, 1, 1);
+    params.not_before = date_time_ymd(years[0], 1, 1);
+    params.not_after = date_time_ymd(years[1], 1, 1);
     Ok(params)
 }

@@ -37,7 +37,7 @@ impl ClusterKey {
         let temporary = temporary(path);
         let written = self.write_to(&temporary, path);
         if written.is_err() {
-            // What is left has no reader; the first error is the one to tell.
+            // The temporary file has no reader; the first error is the one to tell.
             let _ = fs::remove_file(&temporary);
         }
         written.map_err(|source| at(path, source))

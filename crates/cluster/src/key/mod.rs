@@ -90,7 +90,7 @@ pub enum KeyError {
     /// A certificate could not be made.
     #[error("cannot make the certificate of a node: {0}")]
     Certificate(#[from] rcgen::Error),
-    /// rustls refuses the certificates, a bug of ours.
+    /// rustls refuses the certificates, a bug in atta.
     #[error("cannot use the certificates of the cluster: {0}")]
     Tls(String),
 }

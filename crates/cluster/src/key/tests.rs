@@ -1,3 +1,5 @@
+//! Keys, their text and file, and TLS between the nodes of one cluster and of two.
+
 use std::{
     io::{Read, Write},
     path::PathBuf,
@@ -84,7 +86,7 @@ fn another_key_is_refused_on_both_sides() {
         key(2).identity("pi").unwrap(),
     );
     assert!(connect(&a, &b, "pi").is_err());
-    // A client that trusts everybody's server, but shows the wrong certificate.
+    // A client that trusts any server, but shows the wrong certificate.
     let mut spy = a.clone();
     spy.authority = b.authority.clone();
     spy.cluster = b.cluster.clone();
@@ -111,7 +113,7 @@ fn another_name_is_refused() {
 #[test]
 fn expired_and_future_certificates_are_refused() {
     let good = key(1).identity("lap").unwrap();
-    for years in [(1970, 1971), (4000, 4096)] {
+    for years in [[1970, 1971], [4000, 4096]] {
         let bad = key(1).identity_valid("pi", years).unwrap();
         assert!(connect(&good, &bad, "pi").is_err());
         assert!(connect(&bad, &good, "lap").is_err());

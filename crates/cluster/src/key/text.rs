@@ -1,7 +1,7 @@
 //! The text form: `atta1-` and 56 characters of base32 in groups of four, 32 bytes of the key and
 //! 3 of a checksum.
 //!
-//! The alphabet is RFC 4648's, A–Z and 2–7. What people read for one of them is taken as it: 0 as O,
+//! The alphabet is RFC 4648's, A–Z and 2–7. Digits that people misread are taken for them: 0 as O,
 //! 1 as I, 8 as B; case, spaces and hyphens do not count.
 
 use std::str::FromStr;

@@ -66,7 +66,7 @@ impl PartIndex {
     /// An index of tensors by offset, the header first.
     ///
     /// # Errors
-    /// [`PartError::Index`]: no header, tensors that overlap, lie outside of the file, or are empty.
+    /// [`PartError::Index`]: no header, tensors that overlap, are outside of the file, or empty.
     pub fn new(file_bytes: u64, tensors: Vec<PartTensor>) -> Result<Self, PartError> {
         let is_header = |first: &PartTensor| first.name == HEADER && first.offset == 0;
         if !tensors.first().is_some_and(is_header) {

@@ -213,7 +213,7 @@ impl<S: PartStorage> Part<S> {
         }
     }
 
-    /// Makes durable what has arrived, and writes the sidecar.
+    /// Makes all filled bytes durable, and writes the sidecar.
     ///
     /// # Errors
     /// The error of the system.

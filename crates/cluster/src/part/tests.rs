@@ -1,3 +1,5 @@
+//! Parts on a disk in memory that loses what was not synced, and sidecars that lie.
+
 use std::{
     cell::Cell,
     fs,
@@ -10,7 +12,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// A disk that forgets what was not committed, and dies after some writes.
+/// A disk that forgets uncommitted writes, and dies after some writes.
 #[derive(Clone, Default)]
 struct Disk(Arc<Mutex<DiskState>>);
 
@@ -169,7 +171,7 @@ fn wrong_bytes_are_refused_and_asked_for_again() {
     assert!(matches!(part.fill(100, &wrong), Err(PartError::Hash { tensor }) if tensor == "a"));
     assert_eq!(part.missing(|name| name == "a"), [0..100, 100..400]);
     assert_eq!(part.fill(100, &bytes[100..400]).unwrap(), Some(1));
-    // A second copy does not overwrite what is whole.
+    // A second copy does not overwrite a whole one.
     assert_eq!(part.fill(100, &wrong).unwrap(), None);
     assert_eq!(part.verify().unwrap(), Vec::<String>::new());
 }

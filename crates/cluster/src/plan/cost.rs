@@ -65,10 +65,10 @@ impl Sub for Totals {
 
 /// The shape of a batch whose time is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Rows {
+pub(super) struct BatchShape {
     /// Rows that pass the layers.
     pub n: u64,
-    /// Rows of which logits are wanted.
+    /// Rows with logits.
     pub n_wanted: u64,
     /// Most rows of any batch of the plan: scratch and frames are made for them.
     pub chunk: u64,
@@ -98,7 +98,7 @@ pub(super) struct NodeCost {
 /// Costs of one model, wish and batch.
 pub(super) struct Costs<'a> {
     pub measures: &'a Measures,
-    pub rows: Rows,
+    pub rows: BatchShape,
     /// Sums over the layers before l, for l in 0..=n_layers.
     sums: Vec<Totals>,
     head: Totals,
@@ -115,7 +115,7 @@ impl<'a> Costs<'a> {
         model: &ModelSizes,
         measures: &'a Measures,
         request: &PlanRequest,
-        rows: Rows,
+        rows: BatchShape,
     ) -> Self {
         let row_bytes = model.d_model.saturating_mul(4);
         let n_states = (measures.nodes.len() as u64 + 1).saturating_mul(request.n_seqs);
@@ -277,7 +277,7 @@ impl<'a> Costs<'a> {
     }
 }
 
-fn head(model: &ModelSizes, rows: Rows) -> Totals {
+fn head(model: &ModelSizes, rows: BatchShape) -> Totals {
     // A head that is the embedding has no bytes of its own, but is read.
     let bytes = match model.head_bytes {
         0 => model.embed_bytes,

@@ -28,7 +28,7 @@ pub struct LayerSizes {
 pub struct ModelSizes {
     /// All layers in order.
     pub layers: Vec<LayerSizes>,
-    /// Token embedding and other tables of which rows are read, bytes.
+    /// Token embedding and other tables that are read by rows, bytes.
     pub embed_bytes: u64,
     /// Output head, bytes; 0 where it is the embedding.
     pub head_bytes: u64,
@@ -116,7 +116,7 @@ pub enum Objective {
 /// The wish.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlanRequest {
-    /// What is to be fast.
+    /// The aim of a plan.
     pub objective: Objective,
     /// Positions of each sequence.
     pub n_ctx: u64,
@@ -179,7 +179,7 @@ pub(super) fn check(
             measures
                 .links
                 .iter()
-                .find_map(|(ends, link)| wrong_link(*ends, link, n_nodes))
+                .find_map(|(ends, link)| wrong_link([ends.0, ends.1], link, n_nodes))
         })
     };
     wrong.map_or(Ok(()), |what| Err(Refusal::Input(what)))
@@ -206,8 +206,8 @@ fn wrong_node(node: &NodeMeasure) -> Option<String> {
     is_wrong.then(|| format!("{name}: its measured speed is not positive, or not in order"))
 }
 
-fn wrong_link(ends: (usize, usize), link: &LinkMeasure, n_nodes: usize) -> Option<String> {
-    let is_wrong = ends.0 >= ends.1 || ends.1 >= n_nodes || !is_rate(link.bytes_per_s);
+fn wrong_link(ends: [usize; 2], link: &LinkMeasure, n_nodes: usize) -> Option<String> {
+    let is_wrong = ends[0] >= ends[1] || ends[1] >= n_nodes || !is_rate(link.bytes_per_s);
     is_wrong.then(|| format!("the link {ends:?} has no such nodes or no speed"))
 }
 

@@ -43,7 +43,7 @@ pub(super) fn judge(
     let costs = planner.costs_of(setting, 1, 1);
     let nodes = node_costs(&costs, setting, &stages)?;
     let loads: Vec<NodeLoad> = nodes.into_iter().map(|node| node.load).collect();
-    let decode = times(planner, setting, &stages, (1, 1))?;
+    let decode = times(planner, setting, &stages, 1, 1)?;
     let prompt = prompt(planner, setting, &stages)?;
     let (first, slowest) = match planner.request.objective {
         Objective::Latency => (decode.lap, decode.slowest),
@@ -64,7 +64,7 @@ pub(super) fn predicted(planner: &Planner<'_>, best: &Candidate) -> Option<Predi
     let Candidate {
         setting, stages, ..
     } = best;
-    let decode = times(planner, *setting, stages, (1, 1))?;
+    let decode = times(planner, *setting, stages, 1, 1)?;
     let seconds = |ns: u64| ns.max(1) as f64 * 1e-9;
     let n_prompt = planner.request.n_prompt as f64;
     Some(Predicted {
@@ -81,7 +81,7 @@ fn prompt(planner: &Planner<'_>, setting: Setting, stages: &[PlannedStage]) -> O
     let n_rows = planner.request.n_prompt;
     let chunk = setting.chunk.min(n_rows);
     let n_chunks = n_rows.div_ceil(chunk);
-    let times_of = |n_wanted| times(planner, setting, stages, (chunk, n_wanted));
+    let times_of = |n_wanted| times(planner, setting, stages, chunk, n_wanted);
     let body = times_of(0)?;
     let last = times_of(1)?;
     let period = body.period(prompt_depth(stages));
@@ -103,19 +103,20 @@ pub(super) fn prompt_depth(stages: &[PlannedStage]) -> u64 {
 /// Time of 1000 tokens of all sequences together, ns.
 fn users(planner: &Planner<'_>, setting: Setting, stages: &[PlannedStage]) -> Option<u64> {
     let n = planner.request.n_seqs.div_ceil(setting.depth);
-    let period = times(planner, setting, stages, (n, n))?.period(setting.depth);
+    let period = times(planner, setting, stages, n, n)?.period(setting.depth);
     // Each of `depth` flights brings its rows once in `depth` periods.
     let per_flight = u128::from(period) * u128::from(setting.depth) * 1000;
     let ns = per_flight / u128::from(planner.request.n_seqs);
     u64::try_from(ns).ok()
 }
 
-/// The times of a batch of n rows, of which some want logits.
+/// The times of a batch of `n` rows, `n_wanted` of them with logits.
 fn times(
     planner: &Planner<'_>,
     setting: Setting,
     stages: &[PlannedStage],
-    (n, n_wanted): (u64, u64),
+    n: u64,
+    n_wanted: u64,
 ) -> Option<Times> {
     let costs = planner.costs_of(setting, n, n_wanted);
     let nodes = node_costs(&costs, setting, stages)?;

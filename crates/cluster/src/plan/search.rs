@@ -12,7 +12,7 @@
 use std::ops::Range;
 
 use super::{
-    cost::{Costs, Part, Rows, Totals},
+    cost::{BatchShape, Costs, Part, Totals},
     measure::{Measures, ModelSizes, Objective, PlanRequest},
     predict::{self, Score},
     report::{NodeLoad, PlannedStage},
@@ -45,7 +45,7 @@ pub(super) struct Candidate {
     pub loads: Vec<NodeLoad>,
 }
 
-/// What is fixed before the layers are divided.
+/// The choices that are made before the layers are divided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Setting {
     pub lead: usize,
@@ -83,7 +83,7 @@ enum Goal {
 /// The best way to a walk and cut: the value, and the walk and cut before.
 #[derive(Clone, Copy)]
 struct Reached {
-    value: (u64, u64),
+    value: [u64; 2],
     before: Option<(usize, usize)>,
 }
 
@@ -173,7 +173,7 @@ impl Planner<'_> {
 
     /// Costs of a batch of `n` rows.
     pub(super) fn costs_of(&self, setting: Setting, n: u64, n_wanted: u64) -> Costs<'_> {
-        let rows = Rows {
+        let rows = BatchShape {
             n,
             n_wanted,
             chunk: setting.chunk.max(self.request.n_seqs),
@@ -184,9 +184,9 @@ impl Planner<'_> {
 
     fn search_with(&self, setting: Setting, walks: &[Walk]) -> Option<Candidate> {
         let costs = self.costs(setting);
-        let table = Table::new(&costs, self.cuts(), setting.lead);
+        let table = WalkCosts::new(&costs, self.cuts(), setting.lead);
         let least = table.best(walks, Goal::Max)?;
-        let least_max = least.1.0;
+        let least_max = least.1[0];
         let is_sum = self.request.objective == Objective::Latency && setting.rounds == 1;
         let bounds = if is_sum { &[0][..] } else { &BOUNDS };
         let mut best = self.candidate(setting, &least.0);
@@ -254,7 +254,8 @@ fn improve(tour: &mut [usize], length: impl Fn(usize, usize) -> u64) -> bool {
     let n = tour.len();
     for i in 1..n {
         for j in i + 1..n {
-            let (before, after) = (tour[i - 1], tour[(j + 1) % n]);
+            let before = tour[i - 1];
+            let after = tour[(j + 1) % n];
             let now = length(before, tour[i]) + length(tour[j], after);
             if length(before, tour[j]) + length(tour[i], after) < now {
                 tour[i..=j].reverse();
@@ -331,7 +332,7 @@ fn one_order(order: &[usize], must: u32) -> Vec<Walk> {
 }
 
 /// Times of every node for every range between two cuts.
-struct Table<'a> {
+struct WalkCosts<'a> {
     costs: &'a Costs<'a>,
     lead: usize,
     cuts: Vec<usize>,
@@ -339,7 +340,7 @@ struct Table<'a> {
     times: Vec<Option<StageTime>>,
 }
 
-impl<'a> Table<'a> {
+impl<'a> WalkCosts<'a> {
     fn new(costs: &'a Costs<'a>, cuts: Vec<usize>, lead: usize) -> Self {
         let mut times = Vec::new();
         for node in 0..costs.measures.nodes.len() {
@@ -363,7 +364,7 @@ impl<'a> Table<'a> {
     }
 
     /// The best shares and their value, in the order of the goal.
-    fn best(&self, walks: &[Walk], goal: Goal) -> Option<(Vec<PlannedStage>, (u64, u64))> {
+    fn best(&self, walks: &[Walk], goal: Goal) -> Option<(Vec<PlannedStage>, [u64; 2])> {
         let n_cuts = self.cuts.len();
         let mut reached: Vec<Option<Reached>> = vec![None; walks.len() * n_cuts];
         for (to, place) in reached.iter_mut().enumerate().take(n_cuts) {
@@ -377,7 +378,7 @@ impl<'a> Table<'a> {
         }
         for w in 0..walks.len() {
             for &next in &walks[w].next {
-                self.extend(walks, (w, next), goal, &mut reached);
+                self.extend(walks, [w, next], goal, &mut reached);
             }
         }
         self.close(walks, goal, &reached)
@@ -387,7 +388,7 @@ impl<'a> Table<'a> {
     fn extend(
         &self,
         walks: &[Walk],
-        (w, next): (usize, usize),
+        [w, next]: [usize; 2],
         goal: Goal,
         reached: &mut [Option<Reached>],
     ) {
@@ -421,7 +422,7 @@ impl<'a> Table<'a> {
         walks: &[Walk],
         goal: Goal,
         reached: &[Option<Reached>],
-    ) -> Option<(Vec<PlannedStage>, (u64, u64))> {
+    ) -> Option<(Vec<PlannedStage>, [u64; 2])> {
         let n_cuts = self.cuts.len();
         let ends = (0..walks.len())
             .filter(|w| walks[*w].may_end)
@@ -484,17 +485,17 @@ fn time(costs: &Costs<'_>, node: usize, layers: Totals, lead: usize) -> Option<S
 }
 
 impl Goal {
-    fn value(self, time: StageTime) -> (u64, u64) {
+    fn value(self, time: StageTime) -> [u64; 2] {
         match self {
-            Self::Max => (time.max, time.sum),
-            Self::SumBelow(_) => (time.sum, time.max),
+            Self::Max => [time.max, time.sum],
+            Self::SumBelow(_) => [time.sum, time.max],
         }
     }
 
-    fn join(self, a: (u64, u64), b: (u64, u64)) -> (u64, u64) {
+    fn join(self, a: [u64; 2], b: [u64; 2]) -> [u64; 2] {
         match self {
-            Self::Max => (a.0.max(b.0), a.1 + b.1),
-            Self::SumBelow(_) => (a.0 + b.0, a.1.max(b.1)),
+            Self::Max => [a[0].max(b[0]), a[1] + b[1]],
+            Self::SumBelow(_) => [a[0] + b[0], a[1].max(b[1])],
         }
     }
 

@@ -92,8 +92,6 @@ fn share(plan: &RingPlan, node: usize) -> usize {
     plan.layers_of(node).map(ExactSizeIterator::len).sum()
 }
 
-// ---- refuse
-
 #[test]
 fn refuses_where_ram_lacks_and_no_node_streams_and_the_suggestion_works() {
     let measures = all_linked(
@@ -188,8 +186,6 @@ fn refuses_a_coordinator_without_memory_for_the_embedding() {
     assert_eq!(change.more_ram.unwrap().0, "a");
     assert_eq!(change.n_ctx, None);
 }
-
-// ---- drop
 
 #[test]
 fn drops_a_slow_node_that_is_not_needed() {
@@ -286,8 +282,6 @@ fn drops_a_slow_node_from_the_prompt_of_two_fast_ones() {
     assert_eq!((plan.loads.len(), plan.idle[0].node), (2, 2));
 }
 
-// ---- stream
-
 #[test]
 fn streams_alone_where_there_is_one_small_node() {
     let measures = all_linked(vec![node("pi", 2.6, 10.5, 0.09)], wired());
@@ -360,8 +354,6 @@ fn streams_for_prompts_with_large_chunks() {
     assert!(plan.loads[0].streamed_bytes > 0);
     assert_eq!(plan.chunk, 256);
 }
-
-// ---- ring
 
 #[test]
 fn rings_for_capacity() {
@@ -449,8 +441,6 @@ fn rings_of_eight_nodes_follow_the_short_links() {
     assert!(long.count() <= 1, "{:?}", plan.stages);
 }
 
-// ---- stay alone
-
 #[test]
 fn stays_alone_where_the_model_fits_and_nodes_are_equal() {
     let nodes = (0..4)
@@ -511,8 +501,6 @@ fn stays_alone_where_nothing_is_connected() {
     assert_eq!(plan.idle[0].reason, IdleReason::NotConnected);
 }
 
-// ---- details of the model
-
 #[test]
 fn measured_times_are_lines_between_their_points() {
     let times = [(1, 13), (5, 17), (10, 40)].map(|(n_rows, ms)| PassTime {
@@ -563,8 +551,6 @@ fn a_wish_for_a_node_is_granted() {
     assert!(share(&plan, 1) >= 1);
     assert!(plan.tok_s() < plan.alone.unwrap().predicted.decode_tok_s);
 }
-
-// ---- properties
 
 fn covers_once(plan: &RingPlan, n_layers: usize) {
     let mut next = 0;

@@ -4,6 +4,7 @@ use atta_model::Role;
 
 use super::indexers;
 
+// long: one row per role
 /// Llama's name of a tensor, or the usual name of a tensor that Llama does not have.
 pub(super) fn usual_name(role: Role) -> &'static str {
     match role {

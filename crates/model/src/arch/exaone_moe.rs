@@ -1,5 +1,5 @@
 //! K-EXAONE: a llama with norms of queries and keys, whose layers but every fourth one have a
-//! window and rotate; a dense layer first, and experts in the others, chosen by sigmoids with a bias.
+//! window and rotate; a dense layer first, experts in the others, chosen by sigmoids with a bias.
 //!
 //! Source: the model's code in Hugging Face transformers (`exaone_moe`).
 

@@ -44,7 +44,7 @@ impl Cache {
     }
 }
 
-/// The row of a position, of which nothing but the position counts.
+/// The row of a position; its token does not count.
 fn bare_row(seq: SeqId, pos: usize) -> Row {
     Row {
         seq,

@@ -29,7 +29,7 @@ impl Blocks {
             Self::Of256 => [256, 512, 64, 256, 256],
             Self::Nvfp4 => [192, 320, 64, 128, 192],
         };
-        // What is chosen by codes of four bits is not what is chosen by decoded weights.
+        // Codes of four bits choose other experts and blocks than decoded weights do.
         let n_chosen = if self == Self::Nvfp4 { 1024 } else { 24 };
         // 8 more elements are rotated, beside a latent vector in the absorbed form.
         let d_latent_head = d_head + 8;
