@@ -1,8 +1,8 @@
 //! The benchmark of one model on this machine: how fast a prompt is read and text is written.
 //!
-//! Tokens are arbitrary (speed does not depend on what they say), and the tokens in the context before
-//! them is filled in rather than computed. Every figure is a median over repetitions, after one
-//! warm-up that is not counted.
+//! Tokens are arbitrary, since speed does not depend on them, and the context before them is filled
+//! in rather than computed. Every figure is a median over repetitions, after one warm-up that is
+//! not counted.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},

@@ -4,11 +4,11 @@
 //! sender, TLS client                      receiver, TLS server
 //! queues ── thread ──▶ Hello, frame, frame … ──▶ thread ──▶ FrameSink
 //! ```
-//! The sender dials. Its first bytes name the ring and the stages of the connection, with the secret
-//! that the ring's plan brought to both ends; without them nothing is read further. A sender never
-//! waits for the network: frames go to a queue of bounded length, those of a header alone before
-//! those with rows, and a thread writes them. After a failed write, a torn frame or silence the
-//! connection is over; it is never resumed.
+//! The sender dials. Its first bytes name the ring and the stages of the connection, with the
+//! secret that the ring's plan brought to both ends; without them nothing is read further. A sender
+//! never waits for the network: frames go to a queue of bounded length, those of a header alone
+//! before those with rows, and a thread writes them. After a failed write, a torn frame or silence
+//! the connection is over; it is never resumed.
 
 use std::{
     collections::VecDeque,
@@ -134,8 +134,8 @@ pub struct FrameSender {
 }
 
 impl FrameSender {
-    /// Connects to the node of this name, and starts the thread that writes. `ended` is called once,
-    /// with the reason, when the connection ends by itself.
+    /// Connects to the node of this name, and starts the thread that writes. `ended` is called
+    /// once, with the reason, when the connection ends by itself.
     ///
     /// # Errors
     /// No connection, or no handshake, in time.

@@ -1,4 +1,4 @@
-//! Parts on a disk in memory that loses what was not synced, and sidecars that lie.
+//! Parts on a disk in memory that loses unsynced writes, and sidecars that lie.
 
 use std::{
     cell::Cell,
@@ -328,7 +328,9 @@ fn a_part_on_disk_is_sparse_survives_a_restart_and_can_be_evicted() {
 
 proptest! {
     #[test]
-    fn parse_gives_back_what_was_written_or_an_error(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+    fn parse_gives_back_what_was_written_or_an_error(
+            bytes in proptest::collection::vec(any::<u8>(), 0..300),
+        ) {
         if let Ok(index) = PartIndex::parse(&bytes) {
             prop_assert_eq!(index.to_bytes(), bytes);
         }

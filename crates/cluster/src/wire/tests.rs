@@ -170,7 +170,9 @@ proptest! {
     }
 
     #[test]
-    fn a_changed_bit_is_found(mut frame in any_frame(), at in any::<prop::sample::Index>(), bit in 0..8_u8) {
+    fn a_changed_bit_is_found(
+        mut frame in any_frame(), at in any::<prop::sample::Index>(), bit in 0..8_u8,
+    ) {
         let mut bytes = bytes_of(&mut frame);
         let at = at.index(bytes.len());
         bytes[at] ^= 1 << bit;
@@ -198,7 +200,10 @@ proptest! {
             n_ops: small(n_ops.into(), fits[0]) as u16,
             n_runs: small(n_runs.into(), fits[1]) as u16,
             n_rows: small(n_rows, fits[2]),
-            data_bytes: if fits[3] { small(n_rows, fits[2]).saturating_mul(256) } else { data_bytes },
+            data_bytes: match fits[3] {
+                true => small(n_rows, fits[2]).saturating_mul(256),
+                false => data_bytes,
+            },
             d_row: 64,
             ..Header::new(kind)
         };

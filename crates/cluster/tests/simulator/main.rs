@@ -3,8 +3,8 @@
 //! die, at places that a seed chooses. Layers are hash chains, so that one wrong row is seen.
 //!
 //! Held for every seed: what a batch returns is that of its text, no call waits longer than a
-//! bound, no stage computes for an old epoch, no stage holds more frames than its credit, messages do
-//! not pile up, and when nothing goes wrong any more everything goes on.
+//! bound, no stage computes for an old epoch or holds more frames than its credit, messages do not
+//! pile up, and when nothing goes wrong any more everything goes on.
 //! `ATTA_SIM_SEEDS=1000000 cargo test -p atta-cluster --test simulator` takes more seeds;
 //! `ATTA_SIM_FIRST=n` begins at one.
 

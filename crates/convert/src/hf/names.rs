@@ -4,7 +4,6 @@ use atta_model::Role;
 
 use super::indexers;
 
-// long: one row per role
 /// Llama's name of a tensor, or the usual name of a tensor that Llama does not have.
 pub(super) fn usual_name(role: Role) -> &'static str {
     match role {
@@ -17,14 +16,6 @@ pub(super) fn usual_name(role: Role) -> &'static str {
         Role::OutputNormBias => "model.norm.bias",
         Role::Output => "lm_head.weight",
         Role::OutputBias => "lm_head.bias",
-        Role::Cls => "classifier.dense.weight",
-        Role::ClsBias => "classifier.dense.bias",
-        Role::ClsNorm => "classifier.norm.weight",
-        Role::ClsNormBias => "classifier.norm.bias",
-        Role::Dense2 => "dense_2.weight",
-        Role::Dense3 => "dense_3.weight",
-        Role::ClsOutput => "classifier.out_proj.weight",
-        Role::ClsOutputBias => "classifier.out_proj.bias",
         Role::AttnNorm => "input_layernorm.weight",
         Role::AttnNormBias => "input_layernorm.bias",
         Role::AttnQ => "self_attn.q_proj.weight",
@@ -106,8 +97,23 @@ pub(super) fn usual_name(role: Role) -> &'static str {
         Role::FfnDownExpsBias => "mlp.experts.down_proj.bias",
         // These are computed from the configuration.
         Role::RopeFreqs | Role::RopeFactorsShort | Role::RopeFactorsLong => "",
-        of_streams => stream_name(of_streams),
+        other => head_name(other).unwrap_or_else(|| stream_name(other)),
     }
+}
+
+/// The name of a tensor of a head for scores or embeddings.
+fn head_name(role: Role) -> Option<&'static str> {
+    Some(match role {
+        Role::Cls => "classifier.dense.weight",
+        Role::ClsBias => "classifier.dense.bias",
+        Role::ClsNorm => "classifier.norm.weight",
+        Role::ClsNormBias => "classifier.norm.bias",
+        Role::Dense2 => "dense_2.weight",
+        Role::Dense3 => "dense_3.weight",
+        Role::ClsOutput => "classifier.out_proj.weight",
+        Role::ClsOutputBias => "classifier.out_proj.bias",
+        _ => return None,
+    })
 }
 
 /// The name of a tensor of residual streams and their scale, of a low-rank layer beside attention,

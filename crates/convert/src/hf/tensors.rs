@@ -669,14 +669,12 @@ pub(super) fn common_type(parts: &[SourceTensor]) -> Result<TensorType, Error> {
         return Ok(first);
     }
     let ty = parts[0].float_type();
-    match parts.iter().find(|part| part.float_type() != ty) {
-        None => Ok(ty),
-        Some(other) => Err(Error::Mixed {
-            ty: other.tensor_type(),
-            others: ty,
-        }
-        .of(other.name())),
-    }
+    let Some(other) = parts.iter().find(|part| part.float_type() != ty) else {
+        return Ok(ty);
+    };
+    let others = ty;
+    let ty = other.tensor_type();
+    Err(Error::Mixed { ty, others }.of(other.name()))
 }
 
 /// A tensor of the requested name and shape.
@@ -793,12 +791,9 @@ pub(super) fn to_usize(d: u64) -> Result<usize, Error> {
 }
 
 fn expect_dims(name: &str, got: &[u64], expected: &[u64]) -> Result<(), Error> {
-    match got == expected {
-        true => Ok(()),
-        false => Err(Error::Dims {
-            expected: expected.to_vec(),
-            got: got.to_vec(),
-        }
-        .of(name)),
+    if got == expected {
+        return Ok(());
     }
+    let [expected, got] = [expected, got].map(<[u64]>::to_vec);
+    Err(Error::Dims { expected, got }.of(name))
 }

@@ -20,6 +20,8 @@ pub(super) fn lower(m: &Meta<'_>) -> Result<ModelSpec, Error> {
     let base = m.positive_opt("rope.freq_base_swa")?.unwrap_or(10_000.0);
     let mlp = mlp(m, Activation::GeluTanh, Presence::Absent)?;
     no_experts(m)?;
+    // The engine pools by it.
+    m.count("pooling_type")?;
     let outputs = outputs(m)?;
     let builder = encoder(m, norm, Ffn::Gated(mlp))?
         .model(|model| model.head.outputs = outputs)
