@@ -25,6 +25,7 @@ WHY = {
     **dict.fromkeys(("qwen4exp-streams", "qwen4exp-ngrams"), "it takes values to be as wide as keys"),
     "kimi-linear": "it keeps queries and keys of delta nets from zero by the eps of norms",
     "lfm3": "it does not know this architecture",
+    "nomic-bert-moe": "it has no bias behind the sum of experts",
     "falcon-mamba": "it wants a bias of the convolution",
     "dots1": "it wants as many heads of keys as of queries",
     "gptneox-sequential": "it wants biases of attention",

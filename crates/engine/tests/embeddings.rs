@@ -15,6 +15,7 @@ use atta_engine::{
     KvType, LoadOptions, ModelFiles, Pooling, Sampling, SessionOptions, Threads, Update, oracle,
 };
 use atta_formats::Writer;
+use atta_model::spec::Outputs;
 
 const ALL: [Pooling; 3] = [Pooling::Mean, Pooling::Cls, Pooling::Last];
 
@@ -138,6 +139,10 @@ fn vectors_are_those_of_the_oracle() {
             .map(|id| id.as_u64().unwrap() as u32)
             .collect();
         let engine = engine(&format!("models/{name}"), 2);
+        // `embed.rs` has those with dense modules.
+        if matches!(engine.spec().head.outputs, Outputs::Dense(_)) {
+            continue;
+        }
         let normed = oracle::normed(engine.model(), &ids).unwrap();
         let mut batcher = batcher(&engine, 64, 2);
         for pooling in ALL {

@@ -360,8 +360,8 @@ fn the_budget_knows_what_a_session_takes_and_gets_it_back() {
         .find(|i| i.name == "kv cache")
         .unwrap()
         .bytes;
-    // Two layers, two heads of 10, keys and values of 2 bytes, 64 positions.
-    assert_eq!(kv, 2 * 2 * 10 * 2 * 2 * 64);
+    // Two layers, two heads of 10, keys and values with codes of 2 bytes and a scale, 64 positions.
+    assert_eq!(kv, 2 * 2 * (10 * 2 + 4) * 2 * 64);
     drop(session);
     assert_eq!(budget.used(), before);
     let absurd = SessionOptions {

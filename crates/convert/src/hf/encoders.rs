@@ -161,6 +161,9 @@ pub(super) const ENCODERS: &[Family] = &[
         fixed: &[
             ("causal", "false"),
             ("prenorm", "false"),
+            ("qkv_proj_bias", "true"),
+            ("mlp_fc1_bias", "true"),
+            ("mlp_fc2_bias", "true"),
             ("rotary_emb_fraction", "1.0"),
             ("rotary_emb_interleaved", "false"),
             ("rotary_emb_scale_base", "null"),
