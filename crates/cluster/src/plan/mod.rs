@@ -2,13 +2,13 @@
 //!
 //! Pure: sizes and measured speeds go in, a plan or a refusal comes out, and equal inputs give
 //! equal plans. It refuses to know sockets, files and clocks. The one idea: the cost of a node that
-//! holds a range of layers ([`cost`]) is the only model of time, and the search ([`search`]) and
-//! the prediction ([`predict`]) both ask it, so that a plan is never better on paper than its
+//! holds a range of layers (`cost`) is the only model of time, and the search (`search`) and
+//! the prediction (`predict`) both ask it, so that a plan is never better on paper than its
 //! printed numbers.
 //!
 //! Times are compared as whole nanoseconds. The equations stand at the functions:
-//! time of a stage [`cost::Costs::node`], hop [`cost::Costs::hop`], lap and period
-//! [`predict`], pieces of several rounds [`search`].
+//! time of a stage `cost::Costs::node`, hop `cost::Costs::hop`, lap and period
+//! `predict`, pieces of several rounds `search`.
 
 mod cost;
 mod measure;
