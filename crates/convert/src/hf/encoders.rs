@@ -321,8 +321,8 @@ pub(super) fn has_experts(c: &Config) -> Result<bool, Error> {
     Ok(c.count_opt(&["moe_every_n_layers"])?.unwrap_or(0) > 0)
 }
 
-/// Writes which layers have experts, and how many a token uses. Nomic Embed 2 was trained on texts of
-/// 512 tokens, where its configuration says 2048 twice.
+/// Writes which layers have experts, and how many a token uses. Nomic Embed 2 was trained on texts
+/// of 512 tokens, where its configuration says 2048 twice.
 fn write_nomic_experts(c: &Config, keys: &mut Keys) -> Result<(), Error> {
     let n_positions = c.count_opt(&["n_positions"])?;
     if n_positions == Some(2048) && c.count_opt(&["max_trained_positions"])? == n_positions {
