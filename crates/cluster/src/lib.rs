@@ -21,6 +21,7 @@ pub mod plan;
 pub mod wire;
 
 mod backend;
+mod disk;
 mod history;
 mod ring;
 mod stage;

@@ -163,7 +163,7 @@ impl Control for ZenohControl {
                 return;
             };
             if let Some(answerer) = answerer.get() {
-                // An answer that cannot be sent is silence, which the one who asks expects.
+                // An answer that cannot be sent is silence, which the node that asks expects.
                 let _ = query.reply(query.key_expr(), answerer(&question)).wait();
             }
         });

@@ -7,6 +7,7 @@ use std::{
 };
 
 use super::{ClusterKey, KeyError};
+use crate::disk::sync_directory;
 
 /// Bytes that are read at most; a key has 76 with its hyphens.
 const MOST_BYTES: u64 = 1024;
@@ -65,19 +66,6 @@ fn create_private(path: &Path) -> io::Result<File> {
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     options.open(path)
-}
-
-/// Makes the new name of a file durable.
-fn sync_directory(path: &Path) -> io::Result<()> {
-    #[cfg(unix)]
-    {
-        let parent = path
-            .parent()
-            .filter(|parent| !parent.as_os_str().is_empty());
-        File::open(parent.unwrap_or(Path::new(".")))?.sync_all()?;
-    }
-    let _ = path;
-    Ok(())
 }
 
 fn check_mode(path: &Path, file: &File) -> Result<(), KeyError> {

@@ -43,6 +43,9 @@ const MAX_QUEUED: usize = 4 << 20;
 /// Bytes in the kernel's buffer, so that short frames never wait behind seconds of data.
 const SEND_BUFFER: usize = 256 << 10;
 
+/// Wait after a connection that could not be accepted.
+const RETRY: Duration = Duration::from_millis(50);
+
 const MAGIC: [u8; 4] = *b"ATL1";
 const HELLO_BYTES: usize = 48;
 
@@ -339,9 +342,10 @@ impl Listener {
                     if is_over.load(Ordering::Acquire) {
                         return;
                     }
-                    // A connection that is gone already, or no descriptors: the next one may work.
-                    if let Ok(stream) = stream {
-                        admit(stream, &tls, &acceptor, &doors);
+                    match stream {
+                        Ok(stream) => admit(stream, &tls, &acceptor, &doors),
+                        // No descriptors are left, perhaps, and the next try would fail at once.
+                        Err(_) => std::thread::sleep(RETRY),
                     }
                 }
             }

@@ -11,6 +11,7 @@ use std::{
 use atta_store::ReadAt;
 
 use super::{Part, PartError, PartIndex, PartStorage};
+use crate::disk::sync_directory;
 
 /// Most bytes of a sidecar that is read: some hundred thousand tensors.
 const MOST_INDEX_BYTES: u64 = 64 << 20;
@@ -146,19 +147,6 @@ impl PartStorage for PartFile {
         fs::rename(&temporary, &path)?;
         sync_directory(&path)
     }
-}
-
-/// Makes the new name of a file durable.
-fn sync_directory(path: &Path) -> io::Result<()> {
-    #[cfg(unix)]
-    {
-        let parent = path
-            .parent()
-            .filter(|parent| !parent.as_os_str().is_empty());
-        File::open(parent.unwrap_or(Path::new(".")))?.sync_all()?;
-    }
-    let _ = path;
-    Ok(())
 }
 
 fn with_suffix(path: &Path, suffix: &str) -> PathBuf {

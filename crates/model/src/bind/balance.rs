@@ -86,7 +86,7 @@ fn multiply_heads(a: &Attention, heads: &mut [f32], exponents: &[i8]) {
     let group = a.n_heads / a.n_kv_heads;
     let n = exponents.len() / a.d_head;
     for (h, head) in heads.chunks_exact_mut(a.d_head).enumerate() {
-        times_powers(head, &exponents[(h / group % n) * a.d_head..]);
+        times_powers(head, &exponents[(h / group % n) * a.d_head..][..a.d_head]);
     }
 }
 
