@@ -9,17 +9,17 @@ use std::{
 
 use atta_kernels::{Kernels, Pool};
 use atta_model::{
-    Backend, CpuBackend, CpuFootprint, Footprint, KvType, Model, arch,
+    Backend, CpuBackend, CpuFootprint, Footprint, KvType, Model, Share, arch,
     spec::{ModelSpec, Outputs},
 };
-use atta_store::{Budget, ModelFiles, Reservation};
+use atta_store::{Budget, Extent, ModelFiles, Reservation};
 use atta_tokenizer::{Special, Tokenizer};
 
 #[cfg(feature = "cache")]
 use crate::prompt_cache::Key;
 use crate::{
     Error, Fit, Prediction, Session, SessionOptions, WeightsAt,
-    memory::{self, Outline, SessionNeeds},
+    memory::{self, Outline, PlaceError, SessionNeeds},
     session::{self, Resolved},
 };
 use atta_constrain::{Constraint, Grammars, Guide};
@@ -172,7 +172,7 @@ impl Engine {
         let placed = memory::place(files, &budget, &needs, outline, &probe)
             .map_err(|error| error.at(&path))?;
         if options.prewarm {
-            placed.model.weights().files().prewarm()?;
+            prewarm(&placed.model).map_err(|error| error.at(&path))?;
         }
         let inner = Inner {
             path,
@@ -406,7 +406,7 @@ impl Prepared {
         };
         let spec = arch::lower(files.directory().metadata()).map_err(model_error)?;
         let needs = options.session_needs(&spec, footprint, n_threads);
-        let outline = Outline::new(options, &files, &needs);
+        let outline = Outline::new(options, &files, &needs).map_err(model_error)?;
         let budget = Budget::unlimited();
         // The metadata is a few MB. A file that claims more is an error before it is copied.
         budget.set_limit(outline.limit.max(MAX_METADATA));
@@ -438,6 +438,21 @@ impl Prepared {
             memory: [vocabulary, directory, program],
         })
     }
+}
+
+/// Reads the weights of the loaded part into the page cache.
+fn prewarm(model: &Model) -> Result<(), PlaceError> {
+    let files = model.weights().files();
+    if *model.share() == Share::whole(model.spec()) {
+        return Ok(files.prewarm().map_err(Error::from)?);
+    }
+    let tensors = model.share().tensors(model.spec(), files.directory())?;
+    files.prewarm_extents(tensors.iter().map(|tensor| Extent {
+        shard: tensor.shard,
+        offset: tensor.offset,
+        bytes: tensor.n_bytes,
+    }));
+    Ok(())
 }
 
 impl LoadOptions {

@@ -8,8 +8,10 @@ use std::path::Path;
 
 use atta_formats::{Setting, Suggestion};
 use atta_kernels::{Kernels, Pool};
-use atta_model::{Footprint, KvType, Model, spec::ModelSpec};
-use atta_store::{Budget, ModelFiles, Plan, ResidencyBytes, ResidencyPolicy, Streamed, system};
+use atta_model::{Footprint, KvType, Model, Share, spec::ModelSpec};
+use atta_store::{
+    Budget, InMemory, ModelFiles, Plan, ResidencyBytes, ResidencyPolicy, Streamed, Weights, system,
+};
 
 use crate::{Error, LoadOptions, SessionOptions, session};
 
@@ -38,37 +40,6 @@ pub enum Fit {
     Shrink,
 }
 
-/// A size of the read-ahead ring.
-struct RingSize {
-    chunk_bytes: usize,
-    n_slots: usize,
-    /// The ring may take one part in so many of the memory for weights.
-    max_share: u64,
-}
-
-/// Sizes of the read-ahead ring, largest first. More slots keep the disk busy while other programs
-/// have the CPUs; smaller chunks leave more memory to pinned weights. A ring below 16 MB does not
-/// reach the full disk rate, which costs more than pinned weights of its size gain.
-const RING_SIZES: [RingSize; 7] = [
-    RingSize::new(2 << 20, 16, 5),
-    RingSize::new(2 << 20, 8, 2),
-    RingSize::new(2 << 20, 4, 2),
-    RingSize::new(1 << 20, 4, 2),
-    RingSize::new(512 << 10, 4, 2),
-    RingSize::new(512 << 10, 3, 2),
-    RingSize::new(256 << 10, 2, 2),
-];
-
-impl RingSize {
-    const fn new(chunk_bytes: usize, n_slots: usize, max_share: u64) -> Self {
-        Self {
-            chunk_bytes,
-            n_slots,
-            max_share,
-        }
-    }
-}
-
 /// Minimum context length of [`Fit::Shrink`].
 const MIN_CTX: usize = 128;
 
@@ -94,7 +65,14 @@ pub(crate) struct Outline {
 impl Outline {
     /// Applies the options. By default a file that fits the available memory is mapped, and a larger
     /// one is streamed within [`AUTO_PERCENT`] of it.
-    pub(crate) fn new(options: &LoadOptions, files: &ModelFiles, needs: &SessionNeeds<'_>) -> Self {
+    ///
+    /// # Errors
+    /// A file that has not the tensors of the part of the model that this machine runs.
+    pub(crate) fn new(
+        options: &LoadOptions,
+        files: &ModelFiles,
+        needs: &SessionNeeds<'_>,
+    ) -> Result<Self, atta_model::Error> {
         let LoadOptions {
             weights, beside, ..
         } = *options;
@@ -104,8 +82,7 @@ impl Outline {
         let available = system::memory_available(beside).unwrap_or(u64::MAX);
         let most = system::memory_limit().saturating_sub(beside);
         let room = ram_budget.map_or(available, |budget| budget.min(most));
-        let fits = files
-            .file_bytes()
+        let fits = part_bytes(needs, files)?
             .saturating_add(needs.most())
             .saturating_add(program_bytes(needs.n_threads, beside))
             <= room;
@@ -119,8 +96,18 @@ impl Outline {
             (None, WeightsAt::Streamed) => available.min(most) / 100 * AUTO_PERCENT,
             (None, _) => most,
         };
-        Self { limit, weights }
+        Ok(Self { limit, weights })
     }
+}
+
+/// Bytes of the file that this machine reads.
+fn part_bytes(needs: &SessionNeeds<'_>, files: &ModelFiles) -> Result<u64, atta_model::Error> {
+    let part = needs.part();
+    if part == Share::whole(needs.spec) {
+        return Ok(files.file_bytes());
+    }
+    let tensors = part.tensors(needs.spec, files.directory())?;
+    Ok(tensors.iter().map(|tensor| tensor.n_bytes).sum())
 }
 
 /// The memory that a session needs beside weights.
@@ -136,6 +123,11 @@ pub(crate) struct SessionNeeds<'a> {
 }
 
 impl SessionNeeds<'_> {
+    /// The part of the model that this machine runs.
+    pub(crate) fn part(&self) -> Share {
+        self.footprint.part(self.spec)
+    }
+
     /// Bytes of the requested session.
     fn most(&self) -> u64 {
         self.of(&session::resolve(self.spec, &self.session))
@@ -276,47 +268,10 @@ pub(crate) fn divide(
         .map(|moe| moe.n_used)
         .max()
         .unwrap_or(0);
-    let policies = RING_SIZES.map(|size| ResidencyPolicy {
-        chunk_bytes: Some(size.chunk_bytes),
-        pinned_bytes: 0,
-        n_slots: size.n_slots,
-        n_experts: n_used,
-        method: None,
-    });
-    let bytes = policies
-        .each_ref()
-        .map(|policy| ResidencyBytes::of(plan, policy));
-    let min_weights = bytes.iter().map(ResidencyBytes::memory).min().unwrap_or(0);
+    let min_weights = ResidencyPolicy::least_bytes(plan, n_used);
     let (session, left) = needs.choose(budget, min_weights, weights)?;
-    let fits = |bytes: &ResidencyBytes| bytes.memory() <= left;
-    let best = bytes
-        .iter()
-        .zip(&RING_SIZES)
-        .position(|(bytes, size)| fits(bytes) && bytes.ring <= left / size.max_share)
-        .or_else(|| bytes.iter().rposition(fits))
-        .expect("the smallest fits");
-    Ok(Decision {
-        session,
-        policy: pinned(policies[best].clone(), &bytes[best], left),
-    })
-}
-
-/// Gives the rest of the memory to weights that every token needs, then to experts.
-fn pinned(policy: ResidencyPolicy, sizes: &ResidencyBytes, left: u64) -> ResidencyPolicy {
-    let free = left - sizes.memory();
-    // A model that stays in memory as a whole needs no ring.
-    let whole = sizes.all <= free + sizes.ring;
-    let (pinned_bytes, free) = if whole {
-        (u64::MAX, free + sizes.ring - sizes.all)
-    } else {
-        (free, 0)
-    };
-    let more = free.checked_div(sizes.per_expert).unwrap_or(0) as usize;
-    ResidencyPolicy {
-        pinned_bytes,
-        n_experts: policy.n_experts + more,
-        ..policy
-    }
+    let policy = ResidencyPolicy::within(plan, n_used, left).expect("the smallest fits");
+    Ok(Decision { session, policy })
 }
 
 /// The best session that fits the rest of a budget.
@@ -386,8 +341,12 @@ pub(crate) fn place(
     Outline { limit, weights }: Outline,
     probe: &dyn Fn() -> Result<f64, Error>,
 ) -> Result<Placed, PlaceError> {
+    let part = needs.part();
     if weights == WeightsAt::Mapped {
-        let model = Model::with_spec(needs.spec.clone(), files, budget)?;
+        let mapped = |files, plan| -> Result<Box<dyn Weights>, PlaceError> {
+            Ok(Box::new(InMemory::new(files, plan).map_err(Error::from)?))
+        };
+        let model = Model::with_share(needs.spec.clone(), part, files, budget, mapped)?;
         budget.set_limit(limit);
         return Ok(Placed {
             model,
@@ -396,8 +355,9 @@ pub(crate) fn place(
         });
     }
     let mut decided = None;
-    let model = Model::with_source(
+    let model = Model::with_share(
         needs.spec.clone(),
+        part,
         files,
         budget,
         |files, plan| -> Result<_, PlaceError> {
@@ -464,7 +424,7 @@ const MAX_PROBE_BYTES: u64 = 64 << 20;
 /// Share of the memory bandwidth that decoding reaches, as measured (docs/performance.md).
 const COMPUTE_SHARE: f64 = 0.75;
 
-/// Predicted decode speed of a streamed model.
+/// Predicted decode speed of a streamed model, or of the part of it that this machine runs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Prediction {
     /// Tokens per second. For a model with experts it is a lower bound: it assumes that the router

@@ -281,7 +281,8 @@ impl Bound {
         budget: &Budget,
     ) -> Result<Self, Error> {
         spec.check()?;
-        if share.layers.is_empty() || share.layers.end > spec.layers.len() {
+        let is_nothing = share.layers.is_empty() && !share.embed && !share.head;
+        if is_nothing || share.layers.end > spec.layers.len() {
             let layers = &share.layers;
             let n = spec.layers.len();
             return Err(Error::Options(format!(

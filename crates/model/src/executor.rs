@@ -121,6 +121,12 @@ pub struct ExecutorBytes {
 pub trait Footprint: Send + Sync {
     /// Memory that an executor of this size will need.
     fn executor_bytes(&self, spec: &ModelSpec, size: &ExecutorSize) -> ExecutorBytes;
+
+    /// The part of the model that this machine binds and keeps memory for: what executors read
+    /// here. A ring of machines runs the other layers elsewhere.
+    fn part(&self, spec: &ModelSpec) -> Share {
+        Share::whole(spec)
+    }
 }
 
 /// Creates executors.

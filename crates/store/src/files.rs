@@ -18,6 +18,9 @@ use crate::{Budget, Error, Extent, MappedFile, ReadAt, ReadMethod, Reservation, 
 /// Bytes read at first of a source that is not addressable, to find the metadata.
 const FIRST_READ_BYTES: u64 = 1 << 20;
 
+/// The smallest pages of memory.
+const PAGE_BYTES: usize = 4 << 10;
+
 /// The files of one model, open, with their metadata and tensor directory.
 pub struct ModelFiles {
     directory: Directory,
@@ -253,6 +256,15 @@ impl ModelFiles {
             .iter()
             .try_for_each(|shard| shard.source.prewarm())
             .map_err(Error::Prewarm)
+    }
+
+    /// Reads the pages of some extents of mapped files now; extents that are not addressable are
+    /// left alone.
+    pub fn prewarm_extents(&self, extents: impl Iterator<Item = Extent>) {
+        for bytes in extents.filter_map(|extent| self.bytes(extent)) {
+            let touched = bytes.iter().step_by(PAGE_BYTES).chain(bytes.last());
+            std::hint::black_box(touched.fold(0, |all, byte| all ^ byte));
+        }
     }
 
     /// Checks that the files are still those that were opened, and that all reads so far

@@ -102,8 +102,8 @@ impl MemoryPlan {
             let mapped = open()?;
             Ok(Box::new(InMemory::new(mapped, plan).map_err(Error::from)?))
         };
-        let model =
-            Model::with_source(spec.clone(), files, &budget, source).map_err(|e| e.at(path))?;
+        let model = Model::with_share(spec.clone(), needs.part(), files, &budget, source);
+        let model = model.map_err(|e| e.at(path))?;
         let (session, sizes, reserved) = decided.expect("weights were made");
         let is = |weights| outline.weights == weights;
         let read_bytes = sizes.read_per_pass as f64 + missed_experts(&spec, &sizes);

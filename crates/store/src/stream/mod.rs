@@ -13,6 +13,7 @@
 
 mod chunk;
 mod expert_cache;
+mod fit;
 mod held;
 mod probe;
 mod read_ahead;
