@@ -11,7 +11,6 @@
 
 #![forbid(unsafe_code)]
 
-#[cfg(feature = "zenoh")]
 pub mod control;
 pub mod core;
 pub mod key;
@@ -21,12 +20,14 @@ pub mod plan;
 pub mod wire;
 
 mod backend;
+mod cut;
 mod disk;
 mod history;
 mod ring;
 mod stage;
 
-pub use backend::{Cut, RingBackend, RingPlan};
+pub use backend::RingBackend;
+pub use cut::{Cut, RingPlan};
 pub use history::{History, RebuildStep};
 pub use lane::{Lane, ThreadLane};
 pub use ring::{Ring, RingParts};

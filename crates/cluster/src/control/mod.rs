@@ -4,19 +4,24 @@
 //! Delivery is never assumed: a question has a deadline, and the node that asks decides what
 //! silence means.
 
+#[cfg(feature = "zenoh")]
 mod zenoh;
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::key::is_node_name;
 
+#[cfg(feature = "zenoh")]
 pub use self::zenoh::{Network, ZenohControl};
 
 /// The longest card, question or answer, in bytes.
 pub const MAX_MESSAGE: usize = 64 << 10;
 
 /// The name of a node, as [`is_node_name`] has it.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct NodeName(String);
 
 impl NodeName {
@@ -34,6 +39,20 @@ impl NodeName {
     /// The name.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+}
+
+impl TryFrom<String> for NodeName {
+    type Error = ControlError;
+
+    fn try_from(name: String) -> Result<Self, ControlError> {
+        Self::new(&name)
+    }
+}
+
+impl From<NodeName> for String {
+    fn from(name: NodeName) -> Self {
+        name.0
     }
 }
 

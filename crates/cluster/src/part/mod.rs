@@ -22,7 +22,7 @@ use atta_store::ReadAt;
 pub use evict::{PartUse, evict, to_evict};
 pub use file::PartFile;
 pub use index::{HEADER, PartIndex, PartTensor, Presence, model_id};
-pub use share::{index_of, open_model, tensors_of};
+pub use share::{index_of, open_model, share_hash, tensors_of};
 
 /// Bytes that are hashed at a time.
 const HASHED_AT_ONCE: usize = 1 << 20;

@@ -1,6 +1,7 @@
 //! From a model and a share of it to parts, and from parts to a model.
 
 use std::{
+    collections::HashSet,
     io,
     path::{Path, PathBuf},
 };
@@ -85,6 +86,18 @@ pub fn tensors_of(
 ) -> Result<Vec<String>, PartError> {
     let tensors = share.tensors(spec, files.directory())?;
     Ok(tensors.into_iter().map(|info| info.name.clone()).collect())
+}
+
+/// A hash over the hashes of some tensors of a model and of its headers, in the order of the files:
+/// nodes that agree on it compute with the same weights.
+pub fn share_hash(files: &[PartIndex], names: &[String]) -> [u8; 32] {
+    let names: HashSet<&str> = names.iter().map(String::as_str).collect();
+    let mut hasher = blake3::Hasher::new_derive_key("atta 2026-11-28 share of a model v1");
+    let tensors = files.iter().flat_map(PartIndex::tensors);
+    for tensor in tensors.filter(|t| t.name == HEADER || names.contains(t.name.as_str())) {
+        hasher.update(&tensor.hash);
+    }
+    *hasher.finalize().as_bytes()
 }
 
 /// Opens the parts at `path` (all of a split model) as a model and its spec: to touch an absent

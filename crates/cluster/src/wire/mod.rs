@@ -10,6 +10,7 @@
 mod error;
 mod frame;
 mod header;
+pub mod message;
 mod op;
 mod run;
 

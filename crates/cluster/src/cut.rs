@@ -1,0 +1,204 @@
+//! How a model is cut for a ring: which layers run where, and what follows from it for executors
+//! and frames. It opens nothing.
+
+use std::{num::NonZeroUsize, ops::Range};
+
+use atta_model::{
+    Error, Executor, ExecutorInfo, ExecutorSize, SeqTable, Share,
+    spec::{ModelSpec, Outputs},
+};
+
+use crate::{
+    RingParts,
+    core::Timing,
+    wire::{Dtype, Limits},
+};
+
+/// Most stages of a ring.
+const MAX_STAGES: usize = 64;
+
+/// Which layers each stage runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RingPlan {
+    /// First layers, which the coordinator runs.
+    pub n_local: usize,
+    /// The layers of each stage: those that follow, in order.
+    pub stages: Vec<Range<usize>>,
+}
+
+/// How a model is cut.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Cut {
+    /// Into so many stages with as many layers each as the number allows; the coordinator has none.
+    Even(NonZeroUsize),
+    /// As this plan says.
+    At(RingPlan),
+}
+
+impl Cut {
+    /// The plan for a model of `n_layers`.
+    ///
+    /// # Errors
+    /// [`Error::Options`] unless every layer is in one stage, in order, and no stage is empty.
+    pub fn plan(&self, n_layers: usize) -> Result<RingPlan, Error> {
+        let plan = match self {
+            Self::At(plan) => plan.clone(),
+            Self::Even(n) => {
+                let at = |i: usize| i * n_layers / n.get();
+                RingPlan {
+                    n_local: 0,
+                    stages: (0..n.get()).map(|i| at(i)..at(i + 1)).collect(),
+                }
+            }
+        };
+        let n = plan.stages.len();
+        let ends = plan.stages.iter().map(|stage| stage.end);
+        let starts = std::iter::once(plan.n_local).chain(ends);
+        let is_in_order = plan
+            .stages
+            .iter()
+            .zip(starts)
+            .all(|(stage, start)| stage.start == start && stage.start < stage.end);
+        let is_whole = plan.stages.last().is_some_and(|last| last.end == n_layers);
+        match is_in_order && is_whole && n <= MAX_STAGES {
+            true => Ok(plan),
+            false => Err(Error::Options(format!(
+                "{n} stages of a model of {n_layers} layers: each stage has at least one, in order, at most {MAX_STAGES} stages"
+            ))),
+        }
+    }
+}
+
+impl RingPlan {
+    /// Batches in flight that keep every stage busy.
+    pub(crate) fn depth(&self) -> usize {
+        self.stages.len() + usize::from(self.n_local > 0)
+    }
+}
+
+/// Sizes of the executors of a ring.
+pub(crate) struct Sizes {
+    /// Embedding and the first layers.
+    pub(crate) local: ExecutorSize,
+    /// Norm and head, for one batch.
+    pub(crate) head: ExecutorSize,
+    /// The stages.
+    pub(crate) stages: Vec<ExecutorSize>,
+}
+
+impl Sizes {
+    pub(crate) fn new(spec: &ModelSpec, plan: &RingPlan, size: &ExecutorSize) -> Self {
+        let n = spec.layers.len();
+        let of = |layers: Range<usize>, embed: bool, head: bool| ExecutorSize {
+            part: Some(Share {
+                layers,
+                embed,
+                head,
+            }),
+            n_flights: plan.depth(),
+            ..size.clone()
+        };
+        let head = ExecutorSize {
+            n_ctx: size.n_batch,
+            n_seqs: 1,
+            n_recent: None,
+            n_shared: None,
+            ..of(n..n, false, true)
+        };
+        let stages = plan.stages.iter().cloned();
+        Self {
+            local: of(0..plan.n_local, true, false),
+            head,
+            stages: stages.map(|layers| of(layers, false, false)).collect(),
+        }
+    }
+}
+
+/// What frames of such a ring may hold.
+pub(crate) fn limits(
+    spec: &ModelSpec,
+    ring: u64,
+    n_stages: usize,
+    size: &ExecutorSize,
+) -> Result<Limits, Error> {
+    let too_large = |what: &str| Error::Options(format!("a ring with {what}"));
+    let small = |n: usize, what: &str| u16::try_from(n).map_err(|_| too_large(what));
+    let large = |n: usize, what: &str| u32::try_from(n).map_err(|_| too_large(what));
+    Ok(Limits {
+        ring,
+        n_stages: small(n_stages, "so many stages")?,
+        // Runs of a frame are counted in 16 bits.
+        n_batch: small(size.n_batch, "more than 65,535 rows per batch")?.into(),
+        n_seqs: large(size.n_seqs, "so many sequences")?,
+        n_ctx: large(size.n_ctx, "so many positions")?,
+        d_row: small(spec.d_residual(), "rows of more than 65,535 numbers")?,
+        dtype: Dtype::F32,
+    })
+}
+
+/// Refuses models that no ring runs, and executors of a part of one.
+///
+/// # Errors
+/// [`Error::Options`].
+pub(crate) fn check_ring(spec: &ModelSpec, size: &ExecutorSize) -> Result<(), Error> {
+    if spec.is_encoder() || spec.head.outputs != Outputs::Logits {
+        return Err(Error::Options(
+            "a ring of an encoder, which computes each text whole and once".to_owned(),
+        ));
+    }
+    match size.part {
+        Some(_) => Err(Error::Options("a ring of a part of a model".to_owned())),
+        None => Ok(()),
+    }
+}
+
+/// The coordinator's side of a ring that is cut like this.
+pub(crate) struct Coordination<'a> {
+    pub(crate) spec: &'a ModelSpec,
+    pub(crate) plan: &'a RingPlan,
+    pub(crate) size: &'a ExecutorSize,
+    pub(crate) sizes: &'a Sizes,
+    pub(crate) limits: Limits,
+    pub(crate) timing: Timing,
+    /// The id of the kernels' rounding.
+    pub(crate) numerics: &'a str,
+}
+
+impl Coordination<'_> {
+    /// What the ring is made of, with local executors that `open` makes.
+    ///
+    /// # Errors
+    /// What `open` returns.
+    pub(crate) fn parts(
+        &self,
+        open: impl Fn(&ExecutorSize) -> Result<Box<dyn Executor>, Error>,
+    ) -> Result<RingParts, Error> {
+        let Self {
+            spec, size, sizes, ..
+        } = *self;
+        let kinds = spec.layers.iter().flat_map(|layer| layer.state_kinds());
+        let mut distinct = Vec::new();
+        kinds.for_each(|kind| {
+            if !distinct.contains(&kind) {
+                distinct.push(kind);
+            }
+        });
+        Ok(RingParts {
+            info: ExecutorInfo {
+                part: Share::whole(spec),
+                n_ctx: size.n_ctx,
+                n_seqs: size.n_seqs,
+                n_batch: size.n_batch,
+                numerics: self.numerics.to_owned(),
+            },
+            seqs: SeqTable::new(&distinct, &sizes.local.seqs()),
+            local: open(&sizes.local)?,
+            head: open(&sizes.head)?,
+            limits: self.limits,
+            timing: self.timing,
+            depth: self.plan.depth(),
+            d_model: spec.d_model,
+            n_vocab: spec.n_vocab,
+        })
+    }
+}
