@@ -11,7 +11,7 @@ use atta_model::{
 use crate::{
     RingParts,
     core::Timing,
-    wire::{Dtype, Limits},
+    wire::{Dtype, HEADER_BYTES, Limits, MAX_OPS, OP_BYTES, RUN_BYTES},
 };
 
 /// Most stages of a ring.
@@ -134,6 +134,17 @@ pub(crate) fn limits(
         d_row: small(spec.d_residual(), "rows of more than 65,535 numbers")?,
         dtype: Dtype::F32,
     })
+}
+
+/// Frames that one machine holds at most: two that came, one under computation, one that waits for
+/// the next stage, and those that two links write and read.
+const N_FRAMES: u64 = 6;
+
+/// Memory of the frames that one machine of a ring holds, bytes.
+pub(crate) fn frame_bytes(limits: &Limits) -> u64 {
+    let row = RUN_BYTES as u64 + 4 * u64::from(limits.d_row);
+    let heads = (HEADER_BYTES + MAX_OPS * OP_BYTES) as u64;
+    N_FRAMES * (heads + u64::from(limits.n_batch) * row)
 }
 
 /// Refuses models that no ring runs, and executors of a part of one.

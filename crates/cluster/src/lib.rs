@@ -23,6 +23,9 @@ mod backend;
 mod cut;
 mod disk;
 mod history;
+mod links;
+pub mod node;
+mod remote;
 mod ring;
 mod stage;
 
@@ -30,5 +33,10 @@ pub use backend::RingBackend;
 pub use cut::{Cut, RingPlan};
 pub use history::{History, RebuildStep};
 pub use lane::{Lane, ThreadLane};
+pub use links::{Links, RingLinks, RunningStage, StageLinks};
+pub use remote::{
+    HashedModel, OnStage, RemotePlan, RemoteRing, RemoteRingOptions, StageNode, StageProgress,
+    own_address,
+};
 pub use ring::{Ring, RingParts};
 pub use stage::Stage;

@@ -82,6 +82,9 @@ pub enum Error {
     /// An executor that cannot be made.
     #[error("an executor of {0}")]
     Options(String),
+    /// A ring of machines that cannot be made.
+    #[error("no ring: {0}")]
+    Ring(String),
     /// Too many batches in flight, or a change to a sequence with rows in flight.
     #[error("batches are in flight and must be collected first")]
     Busy,

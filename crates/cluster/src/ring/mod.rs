@@ -124,6 +124,8 @@ pub struct Ring {
     d_model: usize,
     n_vocab: usize,
     local_batch: Batch,
+    /// Names of the stages, for errors; empty if they have none.
+    names: Vec<String>,
 }
 
 impl std::fmt::Debug for Ring {
@@ -163,9 +165,25 @@ impl Ring {
             d_model: parts.d_model,
             n_vocab: parts.n_vocab,
             local_batch: Batch::default(),
+            names: Vec::new(),
             info: parts.info,
             seqs: parts.seqs,
         })
+    }
+
+    /// Gives the stages names, in order, which errors then tell.
+    pub fn name_stages(&mut self, names: Vec<String>) {
+        self.names = names;
+    }
+
+    /// A reason with the names of the stages.
+    fn with_names(&self, why: String) -> String {
+        let names = self.names.iter().zip(1..);
+        let names: Vec<String> = names.map(|(name, i)| format!("{i} is {name}")).collect();
+        match names.is_empty() {
+            true => why,
+            false => format!("{why} ({})", names.join(", ")),
+        }
     }
 
     /// Numbers of the protocol.
@@ -292,7 +310,7 @@ impl Ring {
                 }
                 Action::GiveUp(why) => {
                     self.states = StageStates::Unknown;
-                    self.failure = Some(why);
+                    self.failure = Some(self.with_names(why));
                 }
             }
         }

@@ -1,0 +1,75 @@
+//! What a node and a coordinator need of the connections between machines.
+//!
+//! Names no protocol: a lane implements both traits, and tests bring stages and coordinator
+//! together in one process.
+
+use std::{io, net::SocketAddr, time::Duration};
+
+use crate::{
+    Lane, Stage,
+    core::Timing,
+    wire::{
+        Limits,
+        message::{NodeAddress, RingSecret},
+    },
+};
+
+/// A stage and its neighbours.
+#[derive(Clone, Debug)]
+pub struct StageLinks {
+    /// Number of the stage, from 1.
+    pub stage: u16,
+    /// What frames may hold.
+    pub limits: Limits,
+    /// Times of the protocol.
+    pub timing: Timing,
+    /// What every connection of the ring begins with.
+    pub secret: RingSecret,
+    /// Takes results.
+    pub coordinator: NodeAddress,
+    /// The next stage; `None` for the last one.
+    pub next: Option<NodeAddress>,
+}
+
+/// The links of a coordinator.
+#[derive(Clone, Debug)]
+pub struct RingLinks {
+    /// What frames may hold.
+    pub limits: Limits,
+    /// Times of the protocol.
+    pub timing: Timing,
+    /// What every connection of the ring begins with.
+    pub secret: RingSecret,
+    /// The nodes of the stages, in order.
+    pub stages: Vec<NodeAddress>,
+}
+
+/// A stage that computes what frames bring. Dropping it ends it, behind a running computation.
+pub trait RunningStage: Send {
+    /// Whether the coordinator has ended it.
+    fn is_over(&self) -> bool;
+
+    /// Batches that it has computed.
+    fn n_computed(&self) -> u64;
+
+    /// Time since the coordinator was heard.
+    fn silence(&self) -> Duration;
+}
+
+/// Connects stages and coordinators of other machines with those of this one.
+pub trait Links: Send + Sync {
+    /// Where other nodes reach this one.
+    fn address(&self) -> SocketAddr;
+
+    /// Starts a stage of this machine.
+    ///
+    /// # Errors
+    /// The error of the system.
+    fn start_stage(&self, links: StageLinks, stage: Stage) -> io::Result<Box<dyn RunningStage>>;
+
+    /// Opens the coordinator's side of all links of a ring, whose stages are started.
+    ///
+    /// # Errors
+    /// The error of the system.
+    fn open_ring(&self, links: RingLinks) -> io::Result<Box<dyn Lane>>;
+}
