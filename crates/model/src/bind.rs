@@ -25,7 +25,7 @@ use crate::{
 use balance::Balance;
 use matching::{TensorMatch, match_tensors};
 
-pub use cost::MatmulCost;
+pub use cost::{MatmulCost, ModelCost, PartCost};
 
 /// A model that can be executed: its spec, its small tensors, and a source of its large ones.
 pub struct Model {

@@ -165,6 +165,15 @@ impl ModelSpec {
         )))
     }
 
+    /// Whether another machine than that of the layers before `l`, or of the embedding, can compute
+    /// layer `l` and those behind it.
+    pub fn may_cut_before(&self, l: usize) -> bool {
+        let n = self.layers.len();
+        let looks_up_tokens = self.layer_embed.is_some() || self.ngrams().is_some();
+        let parts = [0..l.min(n), l.min(n)..n, n..n];
+        (l > 0 || !looks_up_tokens) && parts.iter().all(|part| self.check_separable(part).is_ok())
+    }
+
     /// All layers share a tensor of rope factors, so that those with factors rotate as many
     /// elements.
     fn check_factors(&self, has_factors: fn(&Rope) -> bool) -> Result<(), Error> {

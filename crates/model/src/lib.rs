@@ -27,7 +27,7 @@ pub mod spec;
 mod tensors;
 
 pub use batch::{AdapterSet, Batch, Input, Output, Row, SeqId, Want};
-pub use bind::{BoundTensor, MatmulCost, Model};
+pub use bind::{BoundTensor, MatmulCost, Model, ModelCost, PartCost};
 pub use cpu::{Cpu, CpuBackend, CpuFootprint};
 pub use error::Error;
 pub use executor::{
