@@ -4,12 +4,12 @@
 //! cycle, which falls by a step per hot reading and rises by a step after several cool ones.
 
 use std::{
-    fs::File,
-    io::Read,
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
+
+use atta_store::system::{ThermalReading, read_thermal, thermal_zones};
 
 use crate::ServeError;
 
@@ -38,15 +38,6 @@ const SLOWED: f64 = 0.5;
 /// The longest pause; commands to a worker wait until it ends.
 const MAX_PAUSE: Duration = Duration::from_secs(1);
 
-/// One look at the sensors.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Reading {
-    /// Temperature of the hottest zone.
-    celsius: f64,
-    /// Frequency of the fastest core as a fraction of its maximum; 1 if unknown.
-    frequency: f64,
-}
-
 /// The duty cycle that follows from the readings so far.
 #[derive(Debug)]
 struct Policy {
@@ -64,7 +55,7 @@ impl Policy {
         }
     }
 
-    fn read(&mut self, Reading { celsius, frequency }: Reading) {
+    fn read(&mut self, ThermalReading { celsius, frequency }: ThermalReading) {
         let is_cool = celsius < self.hot - MARGIN;
         self.n_cool = if is_cool { self.n_cool + 1 } else { 0 };
         if celsius > self.hot || (frequency < SLOWED && !is_cool) {
@@ -88,7 +79,7 @@ pub(crate) struct ThermalThrottle {
 
 struct State {
     policy: Policy,
-    last: Reading,
+    last: ThermalReading,
     n_pauses: u64,
 }
 
@@ -102,8 +93,8 @@ pub(crate) struct ThermalStatus {
 
 impl ThermalThrottle {
     pub(crate) fn new(options: ThermalOptions) -> Result<Self, ServeError> {
-        let last =
-            read(&options.sys).ok_or_else(|| ServeError::NoTemperature(zones(&options.sys)))?;
+        let last = read_thermal(&options.sys)
+            .ok_or_else(|| ServeError::NoTemperature(thermal_zones(&options.sys)))?;
         let policy = Policy::new(options.celsius);
         Ok(Self {
             options,
@@ -122,7 +113,7 @@ impl ThermalThrottle {
 
     /// Reads the sensors and updates the duty cycle. Without a reading nothing changes.
     pub(crate) fn update(&self) {
-        let Some(reading) = read(&self.options.sys) else {
+        let Some(reading) = read_thermal(&self.options.sys) else {
             return;
         };
         let mut state = self.state();
@@ -155,66 +146,12 @@ impl ThermalThrottle {
     }
 }
 
-/// Reads temperatures and frequencies; `None` if no zone has a temperature.
-fn read(sys: &Path) -> Option<Reading> {
-    let zones = entries(&zones(sys), "thermal_zone");
-    let celsius = zones.filter_map(|zone| Some(number(&zone.join("temp"))? / 1000.0));
-    // Broken sensors report values outside this range.
-    let celsius = celsius
-        .filter(|celsius| (-50.0..200.0).contains(celsius))
-        .max_by(f64::total_cmp)?;
-    let processors = entries(&sys.join("devices/system/cpu"), "cpu").map(|cpu| cpu.join("cpufreq"));
-    let frequency = |of: PathBuf| {
-        Some(number(&of.join("scaling_cur_freq"))? / number(&of.join("cpuinfo_max_freq"))?)
-    };
-    let frequency = processors
-        .filter_map(frequency)
-        .filter(|part| part.is_finite())
-        .max_by(f64::total_cmp);
-    Some(Reading {
-        celsius,
-        frequency: frequency.unwrap_or(1.0),
-    })
-}
-
-fn zones(sys: &Path) -> PathBuf {
-    sys.join("class/thermal")
-}
-
-/// Entries of `folder` that are called `name` and a number.
-fn entries(folder: &Path, name: &'static str) -> impl Iterator<Item = PathBuf> + use<> {
-    let is_one = move |path: &PathBuf| {
-        let number = path
-            .file_name()
-            .and_then(|file| file.to_str()?.strip_prefix(name));
-        number
-            .is_some_and(|number| !number.is_empty() && number.bytes().all(|c| c.is_ascii_digit()))
-    };
-    std::fs::read_dir(folder)
-        .into_iter()
-        .flatten()
-        .flatten()
-        .map(|entry| entry.path())
-        .filter(is_one)
-}
-
-/// Parses a file that holds one number.
-fn number(path: &Path) -> Option<f64> {
-    let mut text = String::new();
-    File::open(path)
-        .ok()?
-        .take(64)
-        .read_to_string(&mut text)
-        .ok()?;
-    Some(text.trim().parse::<i64>().ok()? as f64)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn cool(celsius: f64) -> Reading {
-        Reading {
+    fn cool(celsius: f64) -> ThermalReading {
+        ThermalReading {
             celsius,
             frequency: 1.0,
         }
@@ -243,7 +180,7 @@ mod tests {
 
     #[test]
     fn processors_that_were_slowed_down_are_hot_unless_they_are_cool() {
-        let slow = |celsius| Reading {
+        let slow = |celsius| ThermalReading {
             celsius,
             frequency: 0.3,
         };
@@ -268,49 +205,6 @@ mod tests {
         );
         assert_eq!(throttle.pause(Duration::from_secs(100)), MAX_PAUSE);
         assert_eq!(throttle.status().n_pauses, 2);
-    }
-
-    /// Zones, and what their files say.
-    const ZONES: [(&str, &str); 5] = [
-        ("0", "41000\n"),
-        ("1", "63500"),
-        ("2", "-274000\n"),
-        ("3", "no number"),
-        ("x", "99000"),
-    ];
-
-    #[test]
-    fn the_hottest_zone_and_the_fastest_processor_are_read() {
-        let sys = Sys::new("read");
-        assert_eq!(read(&sys.0), None);
-        for (zone, text) in ZONES {
-            sys.write(&format!("class/thermal/thermal_zone{zone}/temp"), text);
-        }
-        sys.write("class/thermal/thermal_zone4/temp", &"9".repeat(1000));
-        sys.write("class/thermal/thermal_zone5/type", "no temperature");
-        assert_eq!(read(&sys.0), Some(cool(63.5)));
-        for (cpu, now, max) in [
-            ("cpu0", "600000\n", "2000000\n"),
-            ("cpu1", "500000\n", "2000000\n"),
-            ("cpu2", "1", "0"),
-        ] {
-            sys.write(
-                &format!("devices/system/cpu/{cpu}/cpufreq/scaling_cur_freq"),
-                now,
-            );
-            sys.write(
-                &format!("devices/system/cpu/{cpu}/cpufreq/cpuinfo_max_freq"),
-                max,
-            );
-        }
-        sys.write("devices/system/cpu/cpufreq/scaling_cur_freq", "1");
-        assert_eq!(
-            read(&sys.0),
-            Some(Reading {
-                celsius: 63.5,
-                frequency: 0.3
-            })
-        );
     }
 
     #[test]

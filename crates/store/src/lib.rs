@@ -9,6 +9,7 @@
 #![deny(unsafe_code)]
 
 mod budget;
+mod disk_rate;
 mod error;
 mod files;
 mod fingerprint;
@@ -23,6 +24,7 @@ mod uncached;
 mod weights;
 
 pub use budget::{Budget, BudgetItem, Reservation};
+pub use disk_rate::disk_rate;
 pub use error::Error;
 pub use files::{Hole, ModelFiles, ModelSource};
 pub use guard::{ChunkGuard, TensorRows};

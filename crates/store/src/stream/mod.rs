@@ -38,6 +38,7 @@ use expert_cache::{Expert, ExpertCache};
 pub(crate) use held::StreamedChunk;
 use held::take_spare;
 use read_ahead::{ChunkReader, PassChunks, ReadAheadRing};
+pub(crate) use readers::MAX_READERS;
 use readers::{Priority, Readers};
 use residency::n_experts;
 pub use residency::{ResidencyBytes, ResidencyPolicy};

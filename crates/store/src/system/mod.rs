@@ -1,7 +1,9 @@
-//! Memory as the system reports it: the memory of this process, and its limits.
+//! The machine as the system reports it: memory of this process and its limits, temperatures.
 
 mod limit;
+mod thermal;
 mod usage;
 
 pub use limit::{memory_available, memory_limit};
+pub use thermal::{ThermalReading, read_thermal, thermal_zones};
 pub use usage::{Usage, read_bytes};
