@@ -15,6 +15,7 @@ pub mod control;
 pub mod core;
 pub mod key;
 pub mod lane;
+pub mod measure;
 pub mod part;
 pub mod plan;
 pub mod wire;
@@ -27,6 +28,7 @@ mod links;
 pub mod node;
 mod remote;
 mod ring;
+mod sizes;
 mod stage;
 
 pub use backend::RingBackend;
@@ -39,4 +41,5 @@ pub use remote::{
     own_address,
 };
 pub use ring::{Ring, RingParts};
+pub use sizes::model_sizes;
 pub use stage::Stage;

@@ -16,6 +16,13 @@ const N_FRAMES: u64 = 6;
 /// Bytes of a frame beside its rows: header, checksum, operations and runs.
 const FRAME_BYTES: u64 = 64 << 10;
 
+/// Batches in flight for which windows and recurrent states are counted. A ring has one for each
+/// stage; the number is the same for all plans, so that fewer nodes never need less memory each.
+const N_FLIGHTS: u64 = 4;
+
+/// Positions of a block of the KV cache: a window is kept in whole ones.
+const BLOCK: u64 = 32;
+
 /// Sums over some layers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Totals {
@@ -118,14 +125,12 @@ impl<'a> Costs<'a> {
         rows: BatchShape,
     ) -> Self {
         let row_bytes = model.d_model.saturating_mul(4);
-        let n_states = (measures.nodes.len() as u64 + 1).saturating_mul(request.n_seqs);
+        let n_states = N_FLIGHTS.saturating_add(model.n_states);
+        let n_states = n_states.saturating_mul(request.n_seqs);
+        let margin = rows.chunk.saturating_mul(N_FLIGHTS).saturating_add(BLOCK);
         let mut sums = vec![Totals::default()];
         for layer in &model.layers {
-            let held = |n: u64| {
-                layer
-                    .window
-                    .map_or(n, |w| n.min(w.saturating_add(rows.chunk)))
-            };
+            let held = |n: u64| layer.window.map_or(n, |w| n.min(w.saturating_add(margin)));
             let kv = layer.kv_bytes.saturating_mul(held(request.n_ctx));
             let states = layer.state_bytes.saturating_mul(n_states);
             let past = layer.window.unwrap_or(u64::MAX).min(request.n_past);
@@ -150,7 +155,10 @@ impl<'a> Costs<'a> {
             head: head(model, rows),
             embed_bytes: model.embed_bytes,
             largest: largest.unwrap_or(0),
-            scratch: model.scratch_row_bytes.saturating_mul(rows.chunk),
+            scratch: model
+                .scratch_row_bytes
+                .saturating_mul(rows.chunk)
+                .saturating_add(model.fixed_bytes),
             frame_bytes: row_bytes
                 .saturating_mul(rows.chunk)
                 .saturating_add(FRAME_BYTES),
@@ -278,12 +286,10 @@ impl<'a> Costs<'a> {
 }
 
 fn head(model: &ModelSizes, rows: BatchShape) -> Totals {
-    // A head that is the embedding has no bytes of its own, but is read.
-    let bytes = match model.head_bytes {
-        0 => model.embed_bytes,
-        bytes => bytes,
+    let read = match rows.n_wanted {
+        0 => 0,
+        _ => model.head_read_bytes,
     };
-    let read = if rows.n_wanted == 0 { 0 } else { bytes };
     Totals {
         weights: model.head_bytes,
         read,

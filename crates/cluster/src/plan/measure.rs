@@ -30,14 +30,20 @@ pub struct ModelSizes {
     pub layers: Vec<LayerSizes>,
     /// Token embedding and other tables that are read by rows, bytes.
     pub embed_bytes: u64,
-    /// Output head, bytes; 0 where it is the embedding.
+    /// Output head and its norm, bytes; without the matrix where it is the embedding.
     pub head_bytes: u64,
+    /// What a row with logits reads of head and embedding, bytes.
+    pub head_read_bytes: u64,
     /// Multiply-adds of the head for one row.
     pub head_macs: u64,
     /// Width of a row between layers.
     pub d_model: u64,
     /// Activations and scratch of one row of a batch, bytes.
     pub scratch_row_bytes: u64,
+    /// Activations of every node whatever the rows, and tensors that all nodes hold, bytes.
+    pub fixed_bytes: u64,
+    /// Recurrent states that a sequence keeps, besides one for each batch in flight.
+    pub n_states: u64,
 }
 
 /// How fast a node computes.
@@ -132,6 +138,8 @@ pub struct PlanRequest {
     pub lead: Option<usize>,
     /// Nodes that must hold layers, or be the lead.
     pub must_use: Vec<usize>,
+    /// Most visits of a lap to each node; several let nodes that stream read while others compute.
+    pub max_rounds: u64,
 }
 
 impl Measures {
@@ -164,13 +172,14 @@ pub(super) fn check(
         request.n_seqs,
         request.n_prompt,
         request.max_chunk,
+        request.max_rounds,
     ];
     let wrong = if n_nodes == 0 || n_nodes > MAX_NODES {
         Some(format!("{n_nodes} nodes, expected 1 to {MAX_NODES}"))
     } else if model.layers.is_empty() || model.layers.len() > 4096 || model.d_model == 0 {
         Some("a model has 1 to 4096 layers and a width".to_owned())
     } else if counts.contains(&0) {
-        Some("the context, sequences, prompt and batch are at least 1".to_owned())
+        Some("the context, sequences, prompt, batch and rounds are at least 1".to_owned())
     } else if !request.lead.iter().chain(&request.must_use).all(known) {
         Some(format!("a node of the request is not one of the {n_nodes}"))
     } else {

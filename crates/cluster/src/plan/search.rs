@@ -117,7 +117,8 @@ impl Planner<'_> {
         for chunk in self.chunks() {
             for depth in self.depths() {
                 for rounds in [1, 2, 4] {
-                    if rounds > 1 && !self.wants_rounds(best.as_ref()) {
+                    let is_allowed = rounds <= self.request.max_rounds;
+                    if rounds > 1 && !(is_allowed && self.wants_rounds(best.as_ref())) {
                         break;
                     }
                     let setting = Setting {
@@ -184,7 +185,8 @@ impl Planner<'_> {
 
     fn search_with(&self, setting: Setting, walks: &[Walk]) -> Option<Candidate> {
         let costs = self.costs(setting);
-        let table = WalkCosts::new(&costs, self.cuts(), setting.lead);
+        let least_lead = usize::from(!self.may_lead_alone());
+        let table = WalkCosts::new(&costs, self.cuts(), setting.lead, least_lead);
         let least = table.best(walks, Goal::Max)?;
         let least_max = least.1[0];
         let is_sum = self.request.objective == Objective::Latency && setting.rounds == 1;
@@ -204,7 +206,13 @@ impl Planner<'_> {
         best
     }
 
-    /// The layers before which the model may be cut, and its end.
+    /// Whether the coordinator may hold embedding and head without any layer.
+    fn may_lead_alone(&self) -> bool {
+        let first = self.model.layers.first();
+        first.is_some_and(|layer| layer.may_cut_before)
+    }
+
+    /// The layers before which the model may be cut, the first one and its end.
     pub(super) fn cuts(&self) -> Vec<usize> {
         let layers = self.model.layers.iter().enumerate();
         let inner = layers.filter(|(l, layer)| *l > 0 && layer.may_cut_before);
@@ -224,7 +232,8 @@ impl Planner<'_> {
         let stages = rounds_of(shares, setting.rounds);
         let cuts = self.cuts();
         let is_cut = |stage: &PlannedStage| cuts.binary_search(&stage.layers.start).is_ok();
-        if !stages.iter().all(is_cut) {
+        let is_led = !stages[0].layers.is_empty() || self.may_lead_alone();
+        if !(is_led && stages.iter().all(is_cut)) {
             return None;
         }
         predict::judge(self, setting, stages)
@@ -336,12 +345,14 @@ struct WalkCosts<'a> {
     costs: &'a Costs<'a>,
     lead: usize,
     cuts: Vec<usize>,
+    /// The first cut that may end the lead's first layers.
+    least_lead: usize,
     /// By node and the cuts that begin and end the range; `None` where it does not fit.
     times: Vec<Option<StageTime>>,
 }
 
 impl<'a> WalkCosts<'a> {
-    fn new(costs: &'a Costs<'a>, cuts: Vec<usize>, lead: usize) -> Self {
+    fn new(costs: &'a Costs<'a>, cuts: Vec<usize>, lead: usize, least_lead: usize) -> Self {
         let mut times = Vec::new();
         for node in 0..costs.measures.nodes.len() {
             for from in 0..cuts.len() {
@@ -355,6 +366,7 @@ impl<'a> WalkCosts<'a> {
             costs,
             lead,
             cuts,
+            least_lead,
             times,
         }
     }
@@ -368,9 +380,8 @@ impl<'a> WalkCosts<'a> {
         let n_cuts = self.cuts.len();
         let mut reached: Vec<Option<Reached>> = vec![None; walks.len() * n_cuts];
         for (to, place) in reached.iter_mut().enumerate().take(n_cuts) {
-            let alone = self
-                .time(self.lead, 0, to)
-                .filter(|time| goal.allows(time.max));
+            let alone = self.time(self.lead, 0, to);
+            let alone = alone.filter(|time| to >= self.least_lead && goal.allows(time.max));
             *place = alone.map(|time| Reached {
                 value: goal.value(time),
                 before: None,

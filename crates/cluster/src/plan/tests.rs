@@ -27,9 +27,12 @@ fn model(n_layers: usize, layer_bytes: u64, d_model: u64) -> ModelSizes {
         layers: vec![layer; n_layers],
         embed_bytes: layer_bytes * 2,
         head_bytes: layer_bytes * 3,
+        head_read_bytes: layer_bytes * 3,
         head_macs: layer_bytes * 16 / 3,
         d_model,
         scratch_row_bytes: d_model * 48,
+        fixed_bytes: 0,
+        n_states: 1,
     }
 }
 
@@ -77,6 +80,7 @@ fn request(objective: Objective) -> PlanRequest {
         max_chunk: 256,
         lead: None,
         must_use: Vec::new(),
+        max_rounds: 4,
     }
 }
 
@@ -628,6 +632,7 @@ fn some_request() -> impl Strategy<Value = PlanRequest> {
     ];
     (objective, 128..8192u64, 1..20u64, 1..3000u64, 1..300u64).prop_map(
         |(objective, n_ctx, n_seqs, n_prompt, max_chunk)| PlanRequest {
+            max_rounds: 4,
             objective,
             n_ctx,
             n_seqs,

@@ -1,0 +1,11 @@
+//! Measures what the planner asks for: how fast a node computes, reads and has room, and how fast
+//! a link is.
+//!
+//! Nothing here decides anything. Speeds of a node are measured once and kept in a file; memory and
+//! temperature are read when they are asked for, since they change.
+
+mod link;
+mod node;
+
+pub use link::{LinkSamples, measure_link};
+pub use node::{Freshness, NodeProbe, NodeRates, celsius, memory_for_models};
