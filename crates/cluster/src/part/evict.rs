@@ -83,14 +83,14 @@ pub fn evict(
 }
 
 /// Deletes a file, which may be gone already.
-fn remove(path: &Path) -> Result<(), PartError> {
+pub(super) fn remove(path: &Path) -> Result<(), PartError> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(at(path, error)),
         _ => Ok(()),
     }
 }
 
-fn parts_in(directory: &Path) -> Result<Vec<PartUse>, PartError> {
+pub(super) fn parts_in(directory: &Path) -> Result<Vec<PartUse>, PartError> {
     let io = |source| at(directory, source);
     let mut parts = Vec::new();
     for entry in fs::read_dir(directory).map_err(io)? {

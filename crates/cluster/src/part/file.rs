@@ -78,13 +78,21 @@ impl PartFile {
         Ok(part)
     }
 
+    /// Opens the bytes of a whole file or a part, to serve others from.
+    ///
+    /// # Errors
+    /// The error of the system.
+    pub(super) fn open_to_read(path: &Path) -> Result<Self, PartError> {
+        Self::open_with(path, OpenOptions::new().read(true))
+    }
+
     fn open_file(path: &Path) -> Result<Self, PartError> {
+        Self::open_with(path, OpenOptions::new().read(true).write(true))
+    }
+
+    fn open_with(path: &Path, options: &OpenOptions) -> Result<Self, PartError> {
         let io = |source| at(path, source);
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .open(path)
-            .map_err(io)?;
+        let file = options.open(path).map_err(io)?;
         Ok(Self {
             n_bytes: file.metadata().map_err(io)?.len(),
             file,
@@ -149,7 +157,7 @@ impl PartStorage for PartFile {
     }
 }
 
-fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+pub(super) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name: OsString = path.as_os_str().to_owned();
     name.push(suffix);
     name.into()

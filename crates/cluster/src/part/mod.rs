@@ -11,9 +11,15 @@
 mod evict;
 mod file;
 mod index;
+mod kept_hash;
+mod library;
+mod receive;
+mod send;
 mod share;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod transfer_tests;
 
 use std::{io, ops::Range, path::PathBuf};
 
@@ -22,6 +28,9 @@ use atta_store::ReadAt;
 pub use evict::{PartUse, evict, to_evict};
 pub use file::PartFile;
 pub use index::{HEADER, PartIndex, PartTensor, Presence, model_id};
+pub use library::{HeldAs, HeldModel, Library, LibraryOptions, OnHashed, PartsDirectory};
+pub use receive::{Download, PartSink};
+pub use send::{FileRange, MAX_RANGES, PART_STAGE, PartWish, part_limits, send_parts};
 pub use share::{index_of, open_model, share_hash, tensors_of};
 
 /// Bytes that are hashed at a time.
@@ -86,6 +95,25 @@ pub enum PartError {
         /// The budget.
         budget: u64,
     },
+    /// Another model than the wanted one.
+    #[error("the index that came is that of another model")]
+    OtherModel,
+    /// A piece that was not asked for.
+    #[error("bytes {offset}+{bytes} of file {file} came, which were not asked for")]
+    NotAsked {
+        /// Number of the file; the index of all files has none of theirs.
+        file: u64,
+        /// First byte.
+        offset: u64,
+        /// Number of bytes.
+        bytes: u64,
+    },
+    /// This node keeps no parts of models.
+    #[error("no directory for parts of models is given")]
+    NoParts,
+    /// The caller has ended it.
+    #[error("stopped")]
+    Stopped,
     /// The model's files cannot be opened or bound.
     #[error(transparent)]
     Store(#[from] atta_store::Error),

@@ -3,10 +3,11 @@
 use std::{
     collections::HashSet,
     io,
+    ops::ControlFlow,
     path::{Path, PathBuf},
 };
 
-use atta_formats::gguf::shard_file_names;
+use atta_formats::{TensorInfo, gguf::shard_file_names};
 use atta_model::{Share, arch, spec::ModelSpec};
 use atta_store::{Extent, Hole, ModelFiles, ReadAt};
 
@@ -18,6 +19,17 @@ use super::{HEADER, PartError, PartFile, PartIndex, PartTensor, Presence, file::
 /// # Errors
 /// A file that cannot be read; tensors that overlap.
 pub fn index_of(files: &ModelFiles) -> Result<Vec<PartIndex>, PartError> {
+    index_while(files, &mut |_| ControlFlow::Continue(()))
+}
+
+/// As [`index_of`]; `on` hears the bytes of each tensor that has been hashed, and can end it.
+///
+/// # Errors
+/// As [`index_of`], and [`PartError::Stopped`].
+pub(super) fn index_while(
+    files: &ModelFiles,
+    on: &mut dyn FnMut(u64) -> ControlFlow<()>,
+) -> Result<Vec<PartIndex>, PartError> {
     let tensors = files.directory().tensors();
     let n_shards = tensors
         .iter()
@@ -25,11 +37,15 @@ pub fn index_of(files: &ModelFiles) -> Result<Vec<PartIndex>, PartError> {
         .max()
         .map_or(1, |last| last + 1);
     (0..n_shards)
-        .map(|shard| index_of_shard(files, shard))
+        .map(|shard| index_of_shard(files, shard, on))
         .collect()
 }
 
-fn index_of_shard(files: &ModelFiles, shard: u16) -> Result<PartIndex, PartError> {
+fn index_of_shard(
+    files: &ModelFiles,
+    shard: u16,
+    on: &mut dyn FnMut(u64) -> ControlFlow<()>,
+) -> Result<PartIndex, PartError> {
     let source = ShardBytes { files, shard };
     let infos = files.directory().tensors().iter();
     let own = infos.filter(|info| info.shard == shard && info.n_bytes > 0);
@@ -40,16 +56,19 @@ fn index_of_shard(files: &ModelFiles, shard: u16) -> Result<PartIndex, PartError
     let file_bytes = source.n_bytes();
     let header_bytes = extents.first().map_or(file_bytes, |(offset, ..)| *offset);
     extents.insert(0, (0, header_bytes, HEADER));
-    let tensor = |(offset, bytes, name): (u64, u64, &str)| {
-        Ok(PartTensor {
+    let mut tensors = Vec::with_capacity(extents.len());
+    for (offset, bytes, name) in extents {
+        tensors.push(PartTensor {
             name: name.to_owned(),
             offset,
             bytes,
             hash: hash(&source, &(offset..offset + bytes))?,
             presence: Presence::Whole,
-        })
-    };
-    let tensors = extents.into_iter().map(tensor).collect::<io::Result<_>>()?;
+        });
+        if on(bytes).is_break() {
+            return Err(PartError::Stopped);
+        }
+    }
     PartIndex::new(file_bytes, tensors)
 }
 
@@ -108,6 +127,7 @@ pub fn share_hash(files: &[PartIndex], names: &[String]) -> [u8; 32] {
 /// is refused for.
 pub fn open_model(path: &Path) -> Result<(ModelSpec, ModelFiles), PartError> {
     let mut holes = Vec::new();
+    let mut indices = Vec::new();
     for (shard, path) in (0..).zip(shard_paths(path)) {
         let index = PartFile::read_index(&path)?;
         check_length(&path, &index)?;
@@ -128,10 +148,30 @@ pub fn open_model(path: &Path) -> Result<(ModelSpec, ModelFiles), PartError> {
             let tensor = tensor.name.clone();
             holes.push(Hole { extent, tensor });
         }
+        indices.push(index);
     }
     let files = ModelFiles::open_part(path, holes)?;
+    check_directory(&files, &indices)?;
     let spec = arch::lower(files.directory().metadata())?;
     Ok((spec, files))
+}
+
+/// The sidecars came from another node, as the header did: both must name the same places.
+fn check_directory(files: &ModelFiles, indices: &[PartIndex]) -> Result<(), PartError> {
+    let infos = files.directory().tensors().iter();
+    let is_listed = |info: &TensorInfo| {
+        let index = indices.get(usize::from(info.shard));
+        index.is_some_and(|index| {
+            let tensors = index.tensors();
+            let at = tensors.binary_search_by_key(&info.offset, |tensor| tensor.offset);
+            at.is_ok_and(|i| (&*tensors[i].name, tensors[i].bytes) == (&*info.name, info.n_bytes))
+        })
+    };
+    let mut with_bytes = infos.filter(|info| info.n_bytes > 0);
+    match with_bytes.all(is_listed) {
+        true => Ok(()),
+        false => Err(PartError::Index("its tensors are not those of the header")),
+    }
 }
 
 fn check_length(path: &Path, index: &PartIndex) -> Result<(), PartError> {
@@ -144,7 +184,7 @@ fn check_length(path: &Path, index: &PartIndex) -> Result<(), PartError> {
 }
 
 /// The file itself, or all files of a split model.
-fn shard_paths(path: &Path) -> Vec<PathBuf> {
+pub(super) fn shard_paths(path: &Path) -> Vec<PathBuf> {
     let name = path.file_name().and_then(|name| name.to_str());
     let names = name.and_then(shard_file_names);
     let names = names.map(|names| names.map(|name| path.with_file_name(name)).collect());
