@@ -149,11 +149,21 @@ struct Waiting {
     is_over: Arc<AtomicBool>,
 }
 
-struct Running(Arc<AtomicBool>);
+struct Running {
+    is_over: Arc<AtomicBool>,
+    table: Table,
+    key: (u64, u16),
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.table.0.lock().unwrap().remove(&self.key);
+    }
+}
 
 impl RunningStage for Running {
     fn is_over(&self) -> bool {
-        self.0.load(Ordering::Acquire)
+        self.is_over.load(Ordering::Acquire)
     }
 
     fn n_computed(&self) -> u64 {
@@ -209,7 +219,11 @@ impl Links for Table {
         };
         let key = (links.limits.ring, links.stage);
         self.0.lock().unwrap().insert(key, waiting);
-        Ok(Box::new(Running(is_over)))
+        Ok(Box::new(Running {
+            is_over,
+            table: self.clone(),
+            key,
+        }))
     }
 
     fn open_ring(&self, links: RingLinks) -> io::Result<Box<dyn Lane>> {
@@ -266,7 +280,11 @@ impl Cluster {
         self.nodes.push((service, budget));
     }
 
-    fn options(&self, n_local: usize, stages: &[(&str, std::ops::Range<usize>)]) -> RemoteRingOptions {
+    fn options(
+        &self,
+        n_local: usize,
+        stages: &[(&str, std::ops::Range<usize>)],
+    ) -> RemoteRingOptions {
         let stages = stages.iter().map(|(node, layers)| StageNode {
             node: node_address(node),
             layers: layers.clone(),
@@ -461,10 +479,13 @@ fn another_coordinator_is_told_who_has_the_node() {
 fn memory_that_is_missing_is_told_and_nothing_stays_held() {
     let n = n_layers();
     let mut cluster = Cluster::new(&["pi1"]);
-    cluster.add("tiny", directory(), Budget::limited(1 << 20), FAST);
+    cluster.add("tiny", directory(), Budget::limited(64 << 10), FAST);
     let error = cluster.refusal(&[("pi1", 0..1), ("tiny", 1..n)]);
     assert!(error.contains("no ring: tiny: "), "{error}");
-    assert!(error.contains("layers need") && error.contains("it would take"), "{error}");
+    assert!(
+        error.contains("layers need") && error.contains("it would take"),
+        "{error}"
+    );
     for node in ["pi1", "tiny"] {
         assert!(cluster.control.card(node).held.is_none(), "{node}");
     }
@@ -508,7 +529,9 @@ fn plans_of_other_versions_or_with_the_number_of_another_plan_are_refused() {
     let ask = |edit: &dyn Fn(&mut Prepare)| {
         let mut prepare = prepare.clone();
         edit(&mut prepare);
-        cluster.control.question("pi1", &Question::Prepare(Box::new(prepare)))
+        cluster
+            .control
+            .question("pi1", &Question::Prepare(Box::new(prepare)))
     };
     let why = |answer: Answer| match answer {
         Answer::Blocked(blocked) => blocked.why,
@@ -554,7 +577,10 @@ fn a_silent_coordinator_loses_its_node_and_all_memory_is_freed() {
     let Answer::Log(events) = log else {
         panic!("{log:?}")
     };
-    assert!(events.iter().any(|e| e.text.contains("silent")), "{events:?}");
+    assert!(
+        events.iter().any(|e| e.text.contains("silent")),
+        "{events:?}"
+    );
 }
 
 #[test]

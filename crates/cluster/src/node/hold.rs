@@ -280,7 +280,11 @@ impl Hold {
     pub(super) fn release(&mut self, ring: Option<u64>) -> Stopping {
         let is_it = |held: &mut Held| ring.is_none_or(|ring| held.prepare.ring == ring);
         let Some(held) = self.held.take_if(is_it) else {
-            return Stopping(if ring.is_none() { self.last.take() } else { None });
+            return Stopping(if ring.is_none() {
+                self.last.take()
+            } else {
+                None
+            });
         };
         held.job.is_cancelled.store(true, Ordering::Release);
         let previous = self.last.take();

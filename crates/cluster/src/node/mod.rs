@@ -36,9 +36,7 @@ use crate::{
 };
 use hold::{Hold, Reply};
 use load::Compute;
-pub use models::{
-    ModelDirectories, Models, OnLoading, OpenModel, Wanted, share_of, wanted_files,
-};
+pub use models::{ModelDirectories, Models, OnLoading, OpenModel, Wanted, share_of, wanted_files};
 
 /// Most events that are remembered.
 const MAX_EVENTS: usize = 64;

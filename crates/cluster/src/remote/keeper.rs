@@ -201,9 +201,11 @@ impl Keeper {
     fn ask(&self, question: &Question) -> Option<Answer> {
         let bytes = question.to_bytes().ok()?;
         let answer = self.control.ask(&self.node, &bytes, ASK).ok()?;
-        Some(Answer::parse(&answer).unwrap_or_else(|error| Answer::Refused {
-            why: error.to_string(),
-        }))
+        Some(
+            Answer::parse(&answer).unwrap_or_else(|error| Answer::Refused {
+                why: error.to_string(),
+            }),
+        )
     }
 
     /// Waits, or until the ring ends.

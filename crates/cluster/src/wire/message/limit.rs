@@ -98,11 +98,7 @@ fn check_events(events: &[CardEvent]) -> Result<(), MessageError> {
     events.iter().try_for_each(|event| line(&event.text))
 }
 
-fn up_to<T: PartialOrd + std::fmt::Display>(
-    what: &str,
-    n: T,
-    most: T,
-) -> Result<(), MessageError> {
+fn up_to<T: PartialOrd + std::fmt::Display>(what: &str, n: T, most: T) -> Result<(), MessageError> {
     match n <= most {
         true => Ok(()),
         false => Err(MessageError::Field(format!("{n} {what}, {most} at most"))),
@@ -142,6 +138,8 @@ fn printable(text: &str) -> Result<(), MessageError> {
 fn rate(what: &str, rate: f64) -> Result<(), MessageError> {
     match rate.is_finite() && rate >= 0.0 {
         true => Ok(()),
-        false => Err(MessageError::Field(format!("a speed of {what} that is none"))),
+        false => Err(MessageError::Field(format!(
+            "a speed of {what} that is none"
+        ))),
     }
 }

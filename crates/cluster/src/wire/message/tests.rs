@@ -190,5 +190,8 @@ fn lists_texts_and_numbers_have_limits() {
 #[test]
 fn the_secret_of_a_ring_is_not_shown() {
     let shown = format!("{:?}", prepare());
-    assert!(!shown.contains("0707") && !shown.contains("7, 7"), "{shown}");
+    assert!(
+        !shown.contains("0707") && !shown.contains("7, 7"),
+        "{shown}"
+    );
 }
