@@ -34,6 +34,9 @@ use atta_kernels::{Kernels, Pool};
 use atta_model::{Backend, Error};
 use atta_store::{Budget, ModelFiles};
 
+/// A node and its layers.
+type On<'a> = (&'a str, std::ops::Range<usize>);
+
 const N_CTX: usize = 128;
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -283,7 +286,7 @@ impl Cluster {
     fn options(
         &self,
         n_local: usize,
-        stages: &[(&str, std::ops::Range<usize>)],
+        stages: &[On],
     ) -> RemoteRingOptions {
         let stages = stages.iter().map(|(node, layers)| StageNode {
             node: node_address(node),
@@ -312,12 +315,12 @@ impl Cluster {
         }
     }
 
-    fn engine(&self, n_local: usize, stages: &[(&str, std::ops::Range<usize>)]) -> Engine {
+    fn engine(&self, n_local: usize, stages: &[On]) -> Engine {
         engine(Some(RemoteRing::new(self.options(n_local, stages))))
     }
 
     /// The error of a session.
-    fn refusal(&self, stages: &[(&str, std::ops::Range<usize>)]) -> String {
+    fn refusal(&self, stages: &[On]) -> String {
         let engine = self.engine(0, stages);
         engine.session(&session()).unwrap_err().to_string()
     }
@@ -421,7 +424,7 @@ fn texts_on_nodes_are_those_of_one_machine() {
     let expected: Vec<String> = (0..4).map(|i| text(&here, i)).collect();
     let n = here.spec().layers.len();
     let cluster = Cluster::new(&["pi1", "pi2", "pi3"]);
-    let cuts: [(usize, Vec<(&str, std::ops::Range<usize>)>); 3] = [
+    let cuts: [(usize, Vec<On>); 3] = [
         (0, vec![("pi1", 0..n)]),
         (1, vec![("pi2", 1..2), ("pi1", 2..n)]),
         (0, vec![("pi3", 0..1), ("pi1", 1..3), ("pi2", 3..n)]),

@@ -28,6 +28,9 @@ use std::net::SocketAddr;
 /// Version of the messages. A node of another version is told both numbers.
 pub const MESSAGE_VERSION: u32 = 1;
 
+/// Most members in an answer.
+pub const MAX_MEMBERS: usize = 64;
+
 /// Most bytes of padding of an [`Answer::Echo`], so that its JSON fits a message.
 pub const MAX_ECHO_BYTES: u32 = 60 << 10;
 
@@ -114,7 +117,9 @@ pub enum Answer {
     Members {
         /// The node that answers.
         name: NodeName,
-        /// Others, at most [`limit::MEMBERS`].
+        /// Whether it is a member, and not only asks.
+        is_announced: bool,
+        /// Others, at most [`MAX_MEMBERS`].
         others: Vec<NodeAddress>,
     },
     /// The node.

@@ -89,6 +89,7 @@ fn questions_and_answers_come_back_as_they_were() {
     let answers = [
         Answer::Members {
             name: name("pi1"),
+            is_announced: true,
             others: vec![address("lap")],
         },
         Answer::Card(Box::new(card())),
