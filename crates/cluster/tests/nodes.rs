@@ -283,11 +283,7 @@ impl Cluster {
         self.nodes.push((service, budget));
     }
 
-    fn options(
-        &self,
-        n_local: usize,
-        stages: &[On],
-    ) -> RemoteRingOptions {
+    fn options(&self, n_local: usize, stages: &[On]) -> RemoteRingOptions {
         let stages = stages.iter().map(|(node, layers)| StageNode {
             node: node_address(node),
             layers: layers.clone(),

@@ -25,7 +25,7 @@ use crate::wire::message::{Answer, MAX_MEMBERS, NodeAddress, Question};
 const MEMBERS: Duration = Duration::from_millis(1500);
 /// Rounds of questions to addresses that answers brought.
 const ROUNDS: usize = 3;
-/// Time between looks at the members, where somebody watches them.
+/// Time between looks at the members, while they are watched.
 const WATCH: Duration = Duration::from_secs(2);
 
 /// Carries questions to addresses, and questions of others to an answerer.

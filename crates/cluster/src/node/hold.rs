@@ -335,7 +335,7 @@ impl Hold {
         self.held.is_some()
     }
 
-    /// Releases what has ended or is silent; the event, if there is one.
+    /// Releases a ring that has ended or is silent; the event, if there is one.
     pub(super) fn expire(&mut self, timing: &NodeTiming) -> Option<String> {
         let is_old = |warm: &mut Warm| warm.since.elapsed() >= timing.warm;
         drop(self.warm.take_if(is_old));

@@ -77,7 +77,7 @@ pub enum Question {
         /// The node that asks, if it takes connections itself.
         from: Option<NodeAddress>,
     },
-    /// What is this node? Answered with [`Answer::Card`].
+    /// Tell about this node. Answered with [`Answer::Card`].
     Describe,
     /// Answered with [`Answer::Echo`] of so many bytes: how fast is the link?
     Echo {
@@ -103,9 +103,9 @@ pub enum Question {
         /// Number of the ring.
         ring: u64,
     },
-    /// Leave the cluster: release what is held and end. Answered with [`Answer::Released`].
+    /// Leave the cluster: release the ring and end. Answered with [`Answer::Released`].
     Leave,
-    /// What has happened? Answered with [`Answer::Log`].
+    /// Tell the recent events. Answered with [`Answer::Log`].
     Log,
 }
 

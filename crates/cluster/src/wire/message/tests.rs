@@ -1,3 +1,5 @@
+//! Messages come back as they were, and hostile ones are refused.
+
 use super::*;
 
 fn name(name: &str) -> NodeName {
