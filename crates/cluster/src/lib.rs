@@ -5,9 +5,10 @@
 //! coordinator, which computes logits. [`wire`] is the bytes, [`core`] the protocol without input
 //! or output, [`Stage`] computes. [`plan`] decides which machine runs which layers, [`part`] holds
 //! the share of a model file that a machine needs, [`key`] makes the identities of a cluster,
-//! `control` (feature `zenoh`) knows its members, and [`lane::tcp`] carries frames between
-//! machines. No node joins the last two to a stage yet: stages run in threads of this process
-//! ([`RingBackend`]), or in a simulator.
+//! [`control`] knows its members, and [`lane::tcp`] carries frames between machines. A [`node`]
+//! makes a stage of a machine when a coordinator asks, and [`RemoteRing`] is the coordinator's
+//! backend; [`Links`] is the part of a lane that both need. Stages also run in threads of this
+//! process ([`RingBackend`]), and in a simulator.
 
 #![forbid(unsafe_code)]
 

@@ -88,13 +88,15 @@ impl RemotePlan {
         }
         let stage = |stage: &crate::plan::PlannedStage| {
             let name = &plan.names[stage.node];
-            let node = address(name).ok_or_else(|| {
-                Error::Ring(format!("the address of {name} is not known"))
-            })?;
+            let node = address(name)
+                .ok_or_else(|| Error::Ring(format!("the address of {name} is not known")))?;
             let layers = stage.layers.clone();
             Ok(StageNode { node, layers })
         };
-        let stages = others.iter().map(stage).collect::<Result<Vec<_>, Error>>()?;
+        let stages = others
+            .iter()
+            .map(stage)
+            .collect::<Result<Vec<_>, Error>>()?;
         if stages.is_empty() {
             return Err(refuse("the plan has no other machine"));
         }
@@ -250,7 +252,12 @@ impl RemoteRing {
     }
 
     /// The questions for all stages.
-    fn questions(&self, model: &Model, ring: &NewRing, size: &ExecutorSize) -> Result<Vec<Prepare>, Error> {
+    fn questions(
+        &self,
+        model: &Model,
+        ring: &NewRing,
+        size: &ExecutorSize,
+    ) -> Result<Vec<Prepare>, Error> {
         let options = &self.options;
         let stages = &options.plan.stages;
         let n_stages = ring.limits.n_stages;

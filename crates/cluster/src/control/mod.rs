@@ -4,15 +4,17 @@
 //! Delivery is never assumed: a question has a deadline, and the node that asks decides what
 //! silence means.
 
+mod fixed;
 #[cfg(feature = "zenoh")]
 mod zenoh;
 
-use std::time::Duration;
+use std::{net::SocketAddr, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
 use crate::key::is_node_name;
 
+pub use self::fixed::{FixedControl, Switchboard};
 #[cfg(feature = "zenoh")]
 pub use self::zenoh::{Network, ZenohControl};
 
@@ -116,6 +118,11 @@ pub trait Control: Send + Sync {
     /// # Errors
     /// [`ControlError::Network`].
     fn watch(&self, watcher: Watcher) -> Result<(), ControlError>;
+
+    /// The address at which a node was last reached, if the network tells.
+    fn address(&self, _node: &NodeName) -> Option<SocketAddr> {
+        None
+    }
 
     /// Leaves the cluster. Questions are not answered any more.
     fn close(&self);

@@ -280,7 +280,11 @@ impl Hold {
     pub(super) fn release(&mut self, ring: Option<u64>) -> Stopping {
         let is_it = |held: &mut Held| ring.is_none_or(|ring| held.prepare.ring == ring);
         let Some(held) = self.held.take_if(is_it) else {
-            return Stopping(if ring.is_none() { self.last.take() } else { None });
+            return Stopping(if ring.is_none() {
+                self.last.take()
+            } else {
+                None
+            });
         };
         held.job.is_cancelled.store(true, Ordering::Release);
         let previous = self.last.take();
@@ -331,7 +335,7 @@ impl Hold {
         self.held.is_some()
     }
 
-    /// Releases what has ended or is silent; the event, if there is one.
+    /// Releases a ring that has ended or is silent; the event, if there is one.
     pub(super) fn expire(&mut self, timing: &NodeTiming) -> Option<String> {
         let is_old = |warm: &mut Warm| warm.since.elapsed() >= timing.warm;
         drop(self.warm.take_if(is_old));

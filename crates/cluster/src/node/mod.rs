@@ -1,7 +1,7 @@
 //! A node's service: answers the questions of coordinators, and is a stage of one ring at a time.
 //!
 //! Knows no network: questions come as bytes from a [`Control`](crate::control::Control), frames
-//! by links. The one idea: every answer is given at once from what is known, and
+//! by links. The one idea: every answer is given at once, and
 //! everything that takes time (loading, measuring, stopping) happens in threads whose results the
 //! next question finds. What a ring took is freed when it is released, when it ends, and when its
 //! coordinator is silent for too long.
@@ -36,9 +36,7 @@ use crate::{
 };
 use hold::{Hold, Reply};
 use load::Compute;
-pub use models::{
-    ModelDirectories, Models, OnLoading, OpenModel, Wanted, share_of, wanted_files,
-};
+pub use models::{ModelDirectories, Models, OnLoading, OpenModel, Wanted, share_of, wanted_files};
 
 /// Most events that are remembered.
 const MAX_EVENTS: usize = 64;
@@ -122,20 +120,20 @@ pub struct NodeService {
 struct Inner {
     options: NodeOptions,
     links: Arc<dyn Links>,
-    state: Mutex<State>,
+    state: Mutex<ServiceState>,
     is_over: AtomicBool,
     is_leaving: AtomicBool,
 }
 
 /// What changes.
 #[derive(Default)]
-struct State {
+struct ServiceState {
     hold: Hold,
     events: VecDeque<(Instant, String)>,
     links: HashMap<NodeAddress, LinkState>,
 }
 
-/// A link of which a measure was asked for.
+/// The measuring of a link that a coordinator asked for.
 enum LinkState {
     Measuring,
     Done(Result<LinkNumbers, String>),
@@ -226,7 +224,7 @@ fn watch(inner: &Weak<Inner>) {
 }
 
 impl Inner {
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, ServiceState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -321,7 +319,7 @@ impl Inner {
         state.events.iter().map(event).collect()
     }
 
-    /// Begins to measure a link, or tells what was measured, once.
+    /// Begins to measure a link, or tells the result, once.
     fn measure_link(self: &Arc<Self>, to: NodeAddress) -> Answer {
         let Some(measure) = self.options.measure_link.clone() else {
             return refused("this node does not measure links");

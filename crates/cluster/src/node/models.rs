@@ -46,7 +46,7 @@ pub struct OpenModel {
 
 /// Finds models by their content.
 pub trait Models: Send + Sync {
-    /// Opens a model of which at least the wanted layers are there, and fetches them if need be.
+    /// Opens a model that has at least the wanted layers, and fetches them if need be.
     ///
     /// # Errors
     /// [`Blocked`]: it is not there and cannot be fetched.
@@ -65,7 +65,7 @@ pub struct ModelDirectories {
     hashed: Mutex<HashMap<FileKey, Vec<PartIndex>>>,
 }
 
-/// A file as long as nobody writes to it.
+/// A file until it is written to.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct FileKey {
     path: PathBuf,

@@ -36,8 +36,8 @@ pub(super) enum Outcome {
     Failed { node: NodeName, why: String },
 }
 
-/// What a keeper reports once.
-enum Report {
+/// The one report of a keeper.
+enum FirstWord {
     Ready,
     Occupied(NodeName),
     Failed(String),
@@ -46,7 +46,7 @@ enum Report {
 /// The keepers of a ring. Dropping them releases all stages.
 pub(super) struct Keepers {
     nodes: Vec<NodeName>,
-    reports: Mutex<Receiver<(usize, Report)>>,
+    reports: Mutex<Receiver<(usize, FirstWord)>>,
     stops: Vec<Sender<()>>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -94,12 +94,12 @@ impl Keepers {
         while let Some(slow) = is_ready.iter().position(|is_ready| !is_ready) {
             let left = until.saturating_duration_since(Instant::now());
             match reports.recv_timeout(left) {
-                Ok((i, Report::Ready)) => is_ready[i] = true,
-                Ok((i, Report::Occupied(by))) => {
+                Ok((i, FirstWord::Ready)) => is_ready[i] = true,
+                Ok((i, FirstWord::Occupied(by))) => {
                     let node = self.nodes[i].clone();
                     return Outcome::Occupied { node, by };
                 }
-                Ok((i, Report::Failed(why))) => {
+                Ok((i, FirstWord::Failed(why))) => {
                     let node = self.nodes[i].clone();
                     return Outcome::Failed { node, why };
                 }
@@ -136,26 +136,26 @@ struct Keeper {
 }
 
 impl Keeper {
-    fn run(self, prepare: Prepare, i: usize, reports: &Sender<(usize, Report)>) {
+    fn run(self, prepare: Prepare, i: usize, reports: &Sender<(usize, FirstWord)>) {
         let share = prepare.model.share;
         let report = match self.prepare(prepare) {
             Some(Answer::Ready(ready)) if ready.share == share => {
                 (self.on_stage)(&self.node, &StageProgress::Ready(ready));
-                Report::Ready
+                FirstWord::Ready
             }
             Some(Answer::Ready(_)) => {
-                Report::Failed("its copy of these layers has other weights".to_owned())
+                FirstWord::Failed("its copy of these layers has other weights".to_owned())
             }
-            Some(Answer::Occupied(occupied)) => Report::Occupied(occupied.by),
-            Some(Answer::Blocked(blocked)) => Report::Failed(match blocked.would_do {
+            Some(Answer::Occupied(occupied)) => FirstWord::Occupied(occupied.by),
+            Some(Answer::Blocked(blocked)) => FirstWord::Failed(match blocked.would_do {
                 Some(would_do) => format!("{}; it would take {would_do}", blocked.why),
                 None => blocked.why,
             }),
-            Some(Answer::Refused { why }) => Report::Failed(why),
-            Some(_) => Report::Failed("it gave an answer to another question".to_owned()),
-            None => Report::Failed("it does not answer".to_owned()),
+            Some(Answer::Refused { why }) => FirstWord::Failed(why),
+            Some(_) => FirstWord::Failed("it gave an answer to another question".to_owned()),
+            None => FirstWord::Failed("it does not answer".to_owned()),
         };
-        let is_ready = matches!(report, Report::Ready);
+        let is_ready = matches!(report, FirstWord::Ready);
         // Without a receiver the ring has been given up.
         let _ = reports.send((i, report));
         let ring = self.ring;
@@ -201,9 +201,11 @@ impl Keeper {
     fn ask(&self, question: &Question) -> Option<Answer> {
         let bytes = question.to_bytes().ok()?;
         let answer = self.control.ask(&self.node, &bytes, ASK).ok()?;
-        Some(Answer::parse(&answer).unwrap_or_else(|error| Answer::Refused {
-            why: error.to_string(),
-        }))
+        Some(
+            Answer::parse(&answer).unwrap_or_else(|error| Answer::Refused {
+                why: error.to_string(),
+            }),
+        )
     }
 
     /// Waits, or until the ring ends.

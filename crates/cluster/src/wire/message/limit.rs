@@ -1,13 +1,13 @@
 //! Limits of the lists, texts and numbers in messages.
 
-use super::{Answer, Card, CardEvent, MAX_ECHO_BYTES, MessageError, Prepare, Question};
+use super::{
+    Answer, Card, CardEvent, MAX_ECHO_BYTES, MAX_MEMBERS, MessageError, Prepare, Question,
+};
 
 /// Most characters of a line for people.
 pub(super) const LINE: usize = 400;
 /// Most bytes of the name of a model or program.
 const NAME: usize = 255;
-/// Most members in a list.
-pub(super) const MEMBERS: usize = 64;
 /// Most addresses of a node.
 const ADDRESSES: usize = 16;
 /// Most sources of a model.
@@ -35,7 +35,7 @@ pub(super) fn check_question(question: &Question) -> Result<(), MessageError> {
 
 pub(super) fn check_answer(answer: &Answer) -> Result<(), MessageError> {
     match answer {
-        Answer::Members { others, .. } => up_to("members", others.len(), MEMBERS),
+        Answer::Members { others, .. } => up_to("members", others.len(), MAX_MEMBERS),
         Answer::Card(card) => check_card(card),
         Answer::Log(events) => check_events(events),
         Answer::Loading(loading) => line(&loading.what),
@@ -98,11 +98,7 @@ fn check_events(events: &[CardEvent]) -> Result<(), MessageError> {
     events.iter().try_for_each(|event| line(&event.text))
 }
 
-fn up_to<T: PartialOrd + std::fmt::Display>(
-    what: &str,
-    n: T,
-    most: T,
-) -> Result<(), MessageError> {
+fn up_to<T: PartialOrd + std::fmt::Display>(what: &str, n: T, most: T) -> Result<(), MessageError> {
     match n <= most {
         true => Ok(()),
         false => Err(MessageError::Field(format!("{n} {what}, {most} at most"))),
@@ -142,6 +138,8 @@ fn printable(text: &str) -> Result<(), MessageError> {
 fn rate(what: &str, rate: f64) -> Result<(), MessageError> {
     match rate.is_finite() && rate >= 0.0 {
         true => Ok(()),
-        false => Err(MessageError::Field(format!("a speed of {what} that is none"))),
+        false => Err(MessageError::Field(format!(
+            "a speed of {what} that is none"
+        ))),
     }
 }

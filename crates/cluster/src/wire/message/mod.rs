@@ -17,8 +17,8 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 pub use card::{Card, CardEvent, HeldRing, LinkNumbers, MemoryNumbers, NodeNumbers};
 pub use prepare::{
-    Blocked, ElemName, LayerRange, Loading, Occupied, Prepare, ReadyStage, SizeNumbers, StagePart, WantedFile,
-    WantedModel,
+    Blocked, ElemName, LayerRange, Loading, Occupied, Prepare, ReadyStage, SizeNumbers, StagePart,
+    WantedFile, WantedModel,
 };
 pub use text::{Digest, RingSecret};
 
@@ -27,6 +27,9 @@ use std::net::SocketAddr;
 
 /// Version of the messages. A node of another version is told both numbers.
 pub const MESSAGE_VERSION: u32 = 1;
+
+/// Most members in an answer.
+pub const MAX_MEMBERS: usize = 64;
 
 /// Most bytes of padding of an [`Answer::Echo`], so that its JSON fits a message.
 pub const MAX_ECHO_BYTES: u32 = 60 << 10;
@@ -74,7 +77,7 @@ pub enum Question {
         /// The node that asks, if it takes connections itself.
         from: Option<NodeAddress>,
     },
-    /// What is this node? Answered with [`Answer::Card`].
+    /// Tell about this node. Answered with [`Answer::Card`].
     Describe,
     /// Answered with [`Answer::Echo`] of so many bytes: how fast is the link?
     Echo {
@@ -100,9 +103,9 @@ pub enum Question {
         /// Number of the ring.
         ring: u64,
     },
-    /// Leave the cluster: release what is held and end. Answered with [`Answer::Released`].
+    /// Leave the cluster: release the ring and end. Answered with [`Answer::Released`].
     Leave,
-    /// What has happened? Answered with [`Answer::Log`].
+    /// Tell the recent events. Answered with [`Answer::Log`].
     Log,
 }
 
@@ -114,7 +117,9 @@ pub enum Answer {
     Members {
         /// The node that answers.
         name: NodeName,
-        /// Others, at most [`limit::MEMBERS`].
+        /// Whether it is a member, and not only asks.
+        is_announced: bool,
+        /// Others, at most [`MAX_MEMBERS`].
         others: Vec<NodeAddress>,
     },
     /// The node.

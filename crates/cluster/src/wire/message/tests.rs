@@ -1,3 +1,5 @@
+//! Messages come back as they were, and hostile ones are refused.
+
 use super::*;
 
 fn name(name: &str) -> NodeName {
@@ -89,6 +91,7 @@ fn questions_and_answers_come_back_as_they_were() {
     let answers = [
         Answer::Members {
             name: name("pi1"),
+            is_announced: true,
             others: vec![address("lap")],
         },
         Answer::Card(Box::new(card())),
@@ -190,5 +193,8 @@ fn lists_texts_and_numbers_have_limits() {
 #[test]
 fn the_secret_of_a_ring_is_not_shown() {
     let shown = format!("{:?}", prepare());
-    assert!(!shown.contains("0707") && !shown.contains("7, 7"), "{shown}");
+    assert!(
+        !shown.contains("0707") && !shown.contains("7, 7"),
+        "{shown}"
+    );
 }

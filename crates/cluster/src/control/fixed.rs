@@ -1,0 +1,447 @@
+//! [`Control`] without discovery: nodes are found at addresses that are known, and tell each other
+//! the addresses that they know.
+//!
+//! Knows no socket: a [`Switchboard`] carries questions, a lane's doors for instance. The one
+//! idea: a member is a node that has just answered. A question about members carries the address
+//! of the node that asks, if it takes connections, and the answer those of others; so it is enough
+//! to know one node of a cluster.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    io,
+    net::SocketAddr,
+    sync::{
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+use super::{Answerer, Change, Control, ControlError, MAX_MESSAGE, NodeName, Watcher};
+use crate::wire::message::{Answer, MAX_MEMBERS, NodeAddress, Question};
+
+/// Time for the answer of a member to the question who is there.
+const MEMBERS: Duration = Duration::from_millis(1500);
+/// Rounds of questions to addresses that answers brought.
+const ROUNDS: usize = 3;
+/// Time between looks at the members, while they are watched.
+const WATCH: Duration = Duration::from_secs(2);
+
+/// Carries questions to addresses, and questions of others to an answerer.
+pub trait Switchboard: Send + Sync {
+    /// Asks the node at an address; with a name, only the node of this name.
+    ///
+    /// # Errors
+    /// No connection, another node, no answer in time.
+    fn ask(
+        &self,
+        address: SocketAddr,
+        node: Option<&NodeName>,
+        question: &[u8],
+        deadline: Duration,
+    ) -> io::Result<Vec<u8>>;
+
+    /// Sets the function that answers questions of others.
+    ///
+    /// # Errors
+    /// There is one already.
+    fn answer(&self, answerer: Answerer) -> io::Result<()>;
+}
+
+/// A network of known addresses.
+pub struct FixedControl {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    switchboard: Arc<dyn Switchboard>,
+    name: NodeName,
+    /// Where this node takes connections; `None`: it only asks.
+    address: Option<SocketAddr>,
+    /// Addresses at which nodes were promised, beside those of known nodes.
+    peers: Vec<SocketAddr>,
+    book: Mutex<BTreeMap<NodeName, Entry>>,
+    answerer: OnceLock<Answerer>,
+    is_announced: AtomicBool,
+    is_over: AtomicBool,
+}
+
+/// A node that was heard of.
+#[derive(Clone, Copy)]
+struct Entry {
+    address: SocketAddr,
+    /// Whether it answered the last question who is there.
+    is_member: bool,
+}
+
+impl std::fmt::Debug for FixedControl {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FixedControl")
+            .field("name", &self.shared.name)
+            .field("peers", &self.shared.peers)
+            .finish_non_exhaustive()
+    }
+}
+
+impl FixedControl {
+    /// A node that knows these addresses. It asks and answers nothing yet.
+    ///
+    /// # Errors
+    /// The switchboard has an answerer already.
+    pub fn open(
+        switchboard: Arc<dyn Switchboard>,
+        name: NodeName,
+        address: Option<SocketAddr>,
+        peers: Vec<SocketAddr>,
+    ) -> Result<Self, ControlError> {
+        let shared = Arc::new(Shared {
+            switchboard,
+            name,
+            address,
+            peers,
+            book: Mutex::default(),
+            answerer: OnceLock::new(),
+            is_announced: AtomicBool::new(false),
+            is_over: AtomicBool::new(false),
+        });
+        let asked = Arc::downgrade(&shared);
+        let answer = move |question: &[u8]| match asked.upgrade() {
+            Some(shared) => shared.answer(question),
+            None => Vec::new(),
+        };
+        let set = shared.switchboard.answer(Box::new(answer));
+        set.map_err(|error| ControlError::Network(error.to_string()))?;
+        Ok(Self { shared })
+    }
+
+    /// All nodes that were heard of, with the address at which each was last reached.
+    pub fn known(&self) -> Vec<NodeAddress> {
+        let book = self.shared.book();
+        let known = book.iter().map(|(name, entry)| NodeAddress {
+            name: name.clone(),
+            address: entry.address,
+        });
+        known.collect()
+    }
+}
+
+impl Shared {
+    fn book(&self) -> MutexGuard<'_, BTreeMap<NodeName, Entry>> {
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn answer(&self, question: &[u8]) -> Vec<u8> {
+        if self.is_over.load(Ordering::Acquire) {
+            return Vec::new();
+        }
+        match Question::parse(question) {
+            Ok(Question::Members { from }) => {
+                if let Some(from) = from.filter(|from| from.name != self.name) {
+                    self.note(from, true);
+                }
+                self.members_answer()
+            }
+            _ => self.answerer.get().map_or(Vec::new(), |a| a(question)),
+        }
+    }
+
+    fn members_answer(&self) -> Vec<u8> {
+        let book = self.book();
+        let others = book.iter().filter(|(_, entry)| entry.is_member);
+        let others = others.map(|(name, entry)| NodeAddress {
+            name: name.clone(),
+            address: entry.address,
+        });
+        let answer = Answer::Members {
+            name: self.name.clone(),
+            is_announced: self.is_announced.load(Ordering::Acquire),
+            others: others.take(MAX_MEMBERS).collect(),
+        };
+        answer.to_bytes().unwrap_or_default()
+    }
+
+    /// Remembers a node. Where there is no room, a node that does not answer goes.
+    fn note(&self, node: NodeAddress, is_member: bool) {
+        let mut book = self.book();
+        if book.len() >= MAX_MEMBERS && !book.contains_key(&node.name) {
+            let silent = book.iter().find(|(_, entry)| !entry.is_member);
+            let Some(silent) = silent.map(|(name, _)| name.clone()) else {
+                return;
+            };
+            book.remove(&silent);
+        }
+        let address = node.address;
+        book.insert(node.name, Entry { address, is_member });
+    }
+
+    /// Asks all known addresses who is there, and those that the answers bring. Whether another
+    /// node has the name of this one.
+    fn refresh(&self) -> bool {
+        let mut asked = BTreeSet::new();
+        let mut found = BTreeSet::new();
+        let mut is_taken = false;
+        let mut next = self.peers.clone();
+        next.extend(self.book().values().map(|entry| entry.address));
+        for _ in 0..ROUNDS {
+            next.retain(|address| Some(*address) != self.address && asked.insert(*address));
+            let answers = self.ask_all(&next);
+            next.clear();
+            for (address, answer) in answers {
+                let Answer::Members {
+                    name,
+                    is_announced,
+                    others,
+                } = answer
+                else {
+                    continue;
+                };
+                next.extend(others.iter().map(|other| other.address));
+                is_taken |= is_announced && name == self.name;
+                if is_announced && name != self.name && found.insert(name.clone()) {
+                    self.note(NodeAddress { name, address }, true);
+                }
+            }
+        }
+        for (name, entry) in self.book().iter_mut() {
+            entry.is_member = found.contains(name);
+        }
+        is_taken
+    }
+
+    fn ask_all(&self, addresses: &[SocketAddr]) -> Vec<(SocketAddr, Answer)> {
+        let from = self
+            .address
+            .filter(|_| self.is_announced.load(Ordering::Acquire));
+        let from = from.map(|address| NodeAddress {
+            name: self.name.clone(),
+            address,
+        });
+        let Ok(question) = (Question::Members { from }).to_bytes() else {
+            return Vec::new();
+        };
+        let ask = |address: SocketAddr| {
+            let answer = self.switchboard.ask(address, None, &question, MEMBERS);
+            Some((address, Answer::parse(&answer.ok()?).ok()?))
+        };
+        thread::scope(|scope| {
+            let asks = addresses.iter().take(MAX_MEMBERS);
+            let asks: Vec<_> = asks.map(|&a| scope.spawn(move || ask(a))).collect();
+            let answers = asks.into_iter().filter_map(|ask| ask.join().ok().flatten());
+            answers.collect()
+        })
+    }
+
+    fn member_names(&self) -> Vec<NodeName> {
+        self.refresh();
+        let book = self.book();
+        let members = book.iter().filter(|(_, entry)| entry.is_member);
+        let own = self.is_announced.load(Ordering::Acquire);
+        let names = members.map(|(name, _)| name.clone());
+        let names: BTreeSet<NodeName> = names.chain(own.then(|| self.name.clone())).collect();
+        names.into_iter().collect()
+    }
+}
+
+impl Control for FixedControl {
+    fn announce(&self) -> Result<(), ControlError> {
+        if self.shared.refresh() {
+            return Err(ControlError::Taken(self.shared.name.clone()));
+        }
+        self.shared.is_announced.store(true, Ordering::Release);
+        // The others hear of this node.
+        self.shared.refresh();
+        Ok(())
+    }
+
+    fn members(&self) -> Result<Vec<NodeName>, ControlError> {
+        Ok(self.shared.member_names())
+    }
+
+    fn ask(
+        &self,
+        node: &NodeName,
+        question: &[u8],
+        deadline: Duration,
+    ) -> Result<Vec<u8>, ControlError> {
+        check_length(question.len())?;
+        let silent = || ControlError::Silent {
+            node: node.clone(),
+            deadline,
+        };
+        let address = match self.address(node) {
+            Some(address) => address,
+            None => {
+                self.shared.refresh();
+                self.address(node).ok_or_else(silent)?
+            }
+        };
+        let board = &self.shared.switchboard;
+        let answer = board.ask(address, Some(node), question, deadline);
+        let answer = answer.map_err(|_| silent())?;
+        check_length(answer.len())?;
+        match answer.is_empty() {
+            true => Err(silent()),
+            false => Ok(answer),
+        }
+    }
+
+    fn answer(&self, answerer: Answerer) -> Result<(), ControlError> {
+        let set = self.shared.answerer.set(answerer);
+        set.map_err(|_| ControlError::Network("questions are answered already".to_owned()))
+    }
+
+    fn watch(&self, watcher: Watcher) -> Result<(), ControlError> {
+        let shared = Arc::downgrade(&self.shared);
+        let thread = thread::Builder::new().name("members".to_owned());
+        let thread = thread.spawn(move || watch(&shared, &watcher));
+        thread.map_err(|error| ControlError::Network(error.to_string()))?;
+        Ok(())
+    }
+
+    fn address(&self, node: &NodeName) -> Option<SocketAddr> {
+        self.shared.book().get(node).map(|entry| entry.address)
+    }
+
+    fn close(&self) {
+        self.shared.is_announced.store(false, Ordering::Release);
+        self.shared.is_over.store(true, Ordering::Release);
+    }
+}
+
+/// Tells changes of the membership until the network is closed.
+fn watch(shared: &Weak<Shared>, watcher: &Watcher) {
+    let mut before = BTreeSet::new();
+    while let Some(shared) = shared.upgrade() {
+        if shared.is_over.load(Ordering::Acquire) {
+            return;
+        }
+        let now: BTreeSet<NodeName> = shared.member_names().into_iter().collect();
+        drop(shared);
+        let joined = now.difference(&before).cloned().map(Change::Joined);
+        let left = before.difference(&now).cloned().map(Change::Left);
+        joined.chain(left).for_each(watcher);
+        before = now;
+        thread::sleep(WATCH);
+    }
+}
+
+fn check_length(n: usize) -> Result<(), ControlError> {
+    match n <= MAX_MESSAGE {
+        true => Ok(()),
+        false => Err(ControlError::TooLong { n }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::HashMap, sync::mpsc};
+
+    use super::*;
+
+    /// The doors of all nodes of a test.
+    type Doors = Arc<Mutex<HashMap<SocketAddr, Arc<Answerer>>>>;
+
+    struct Board {
+        own: Option<SocketAddr>,
+        doors: Doors,
+    }
+
+    impl Switchboard for Board {
+        fn ask(
+            &self,
+            address: SocketAddr,
+            _: Option<&NodeName>,
+            question: &[u8],
+            _: Duration,
+        ) -> io::Result<Vec<u8>> {
+            let door = self.doors.lock().unwrap().get(&address).cloned();
+            let door = door.ok_or(io::ErrorKind::ConnectionRefused)?;
+            Ok(door(question))
+        }
+
+        fn answer(&self, answerer: Answerer) -> io::Result<()> {
+            if let Some(own) = self.own {
+                let door = Arc::new(answerer);
+                self.doors.lock().unwrap().insert(own, door);
+            }
+            Ok(())
+        }
+    }
+
+    fn at(port: u16) -> SocketAddr {
+        SocketAddr::from(([10, 0, 0, 1], port))
+    }
+
+    fn name(name: &str) -> NodeName {
+        NodeName::new(name).unwrap()
+    }
+
+    fn node(doors: &Doors, node: &str, port: Option<u16>, peers: &[u16]) -> FixedControl {
+        let own = port.map(at);
+        let board = Board {
+            own,
+            doors: Arc::clone(doors),
+        };
+        let peers = peers.iter().copied().map(at).collect();
+        FixedControl::open(Arc::new(board), name(node), own, peers).unwrap()
+    }
+
+    fn names(control: &FixedControl) -> Vec<String> {
+        let members = control.members().unwrap();
+        members.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn to_know_one_node_is_enough() {
+        let doors = Doors::default();
+        let first = node(&doors, "first", Some(1), &[]);
+        first.announce().unwrap();
+        let second = node(&doors, "second", Some(2), &[1]);
+        second.announce().unwrap();
+        let third = node(&doors, "third", Some(3), &[1, 9]);
+        third.announce().unwrap();
+        let asking = node(&doors, "lap", None, &[2]);
+        for control in [&first, &second, &third, &asking] {
+            assert_eq!(names(control), ["first", "second", "third"]);
+        }
+        third
+            .answer(Box::new(|q| [b"third: ", q].concat()))
+            .unwrap();
+        let answer = asking.ask(&name("third"), b"how?", MEMBERS).unwrap();
+        assert_eq!(answer, b"third: how?");
+        assert_eq!(asking.address(&name("third")), Some(at(3)));
+
+        doors.lock().unwrap().remove(&at(2));
+        assert_eq!(names(&first), ["first", "third"]);
+        let gone = first.ask(&name("second"), b"?", MEMBERS);
+        assert!(matches!(gone, Err(ControlError::Silent { .. })), "{gone:?}");
+        let unknown = asking.ask(&name("fourth"), b"?", MEMBERS);
+        assert!(matches!(unknown, Err(ControlError::Silent { .. })));
+        let too_long = asking.ask(&name("third"), &vec![0; MAX_MESSAGE + 1], MEMBERS);
+        assert!(matches!(too_long, Err(ControlError::TooLong { .. })));
+    }
+
+    #[test]
+    fn a_name_is_given_once_and_a_node_that_closes_is_gone() {
+        let doors = Doors::default();
+        let first = node(&doors, "pi", Some(1), &[]);
+        first.announce().unwrap();
+        let other = node(&doors, "pi", Some(2), &[1]);
+        assert!(matches!(other.announce(), Err(ControlError::Taken(_))));
+        let again = node(&doors, "pi", Some(1), &[1]);
+        assert!(again.announce().is_ok(), "the same node at its address");
+        let asking = node(&doors, "lap", None, &[1]);
+        let (changes, seen) = mpsc::channel();
+        asking
+            .watch(Box::new(move |change| changes.send(change).unwrap()))
+            .unwrap();
+        let patience = Duration::from_secs(10);
+        let joined = seen.recv_timeout(patience).unwrap();
+        assert_eq!(joined, Change::Joined(name("pi")));
+        again.close();
+        assert!(names(&asking).is_empty());
+        let left = seen.recv_timeout(patience).unwrap();
+        assert_eq!(left, Change::Left(name("pi")));
+    }
+}
