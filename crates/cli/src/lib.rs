@@ -19,13 +19,14 @@
 //! ```
 //!
 //! # Features
-//! All are on by default.
+//! All but `zenoh` are on by default.
 //! - `avx512`: kernels for AVX-512 and AMX.
 //! - `builtin`: the built-in model, as `builtin()`. It adds its size, a few megabytes, to the
 //!   executable and nothing to private memory, since the system maps it from there.
 //! - `cache`: the prompt cache on disk, as `PromptCache`, and `--cache`.
 //! - `chat`: conversations and tool calls, as the modules `chat` and `tools`, and the command.
 //!   Implies `constrain`.
+//! - `cluster`: one model on several machines: `node`, `cluster`, `--ring`.
 //! - `constrain`: output constrained to JSON or a grammar, as `Constraint`, and `--json` and the
 //!   like.
 //! - `convert`: conversion and quantization, as the module `convert`, and the commands `convert`
@@ -37,6 +38,7 @@
 //! - `server`: the command `serve`, by the crate `atta-server`.
 //! - `tls`: `serve` with a certificate.
 //! - `analyze`: what `atta inspect` computes beyond the contents of a file.
+//! - `zenoh`, not on by default: the nodes of a cluster find each other by Zenoh.
 //! - `cli-extras`: coloured help as wide as the terminal, with examples; tips in errors; warnings.
 //!
 //! The program without features is the one for small boards: `docs/boards.md`.

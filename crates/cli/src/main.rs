@@ -10,6 +10,8 @@
 mod args;
 #[cfg_attr(not(feature = "cache"), path = "absent/cache.rs")]
 mod cache;
+#[cfg(feature = "cluster")]
+mod cluster;
 mod commands;
 #[cfg_attr(not(feature = "constrain"), path = "absent/constraint.rs")]
 mod constraint;
@@ -28,6 +30,8 @@ mod memory;
 mod output;
 mod progress;
 mod report;
+#[cfg_attr(not(feature = "cluster"), path = "absent/ring.rs")]
+mod ring;
 mod stats;
 #[cfg(feature = "chat")]
 mod tools;

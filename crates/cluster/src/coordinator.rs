@@ -150,7 +150,11 @@ impl Coordinator {
             .iter_mut()
             .filter(|node| node.unfit.is_none())
             .map(|node| {
-                let link = measure_link_to(self.control.as_ref(), &node.address.name);
+                let name = &node.address.name;
+                let link = measure_link_to(name, |question, deadline| {
+                    let answer = self.control.ask(name, question, deadline);
+                    answer.map_err(|error| error.to_string())
+                });
                 node.link = link.ok().map(LinkMeasure::from);
                 node.address.clone()
             })

@@ -8,6 +8,7 @@ pub(crate) mod constraint;
 mod context;
 pub(crate) mod model;
 mod output;
+pub(crate) mod ring;
 mod sampling;
 mod setting;
 mod tools;
@@ -24,6 +25,7 @@ pub(crate) use constraint::ConstraintFlags;
 pub(crate) use context::ContextFlags;
 pub(crate) use model::{ModelFlags, WeightsName};
 pub(crate) use output::{CacheFlags, ReportFlags};
+pub(crate) use ring::RingFlags;
 pub(crate) use sampling::{DefaultLength, SamplingFlags};
 pub(crate) use setting::flag;
 pub(crate) use tools::ToolFlags;
@@ -52,10 +54,12 @@ struct OptionalCommand {
 }
 
 /// The optional commands. Without its feature, a command is refused by the name of the feature.
-const OPTIONAL: [OptionalCommand; 8] = [
+const OPTIONAL: [OptionalCommand; 10] = [
     optional("chat", "chat", cfg!(feature = "chat")),
     optional("serve", "server", cfg!(feature = "server")),
     optional("cache", "cache", cfg!(feature = "cache")),
+    optional("node", "cluster", cfg!(feature = "cluster")),
+    optional("cluster", "cluster", cfg!(feature = "cluster")),
     optional("embed", "embed", cfg!(feature = "embed")),
     optional("pull", "hub", cfg!(feature = "hub")),
     optional("perplexity", "perplexity", cfg!(feature = "perplexity")),
@@ -73,7 +77,7 @@ const fn optional(name: &'static str, feature: &'static str, is_built: bool) -> 
 
 /// One example per command of this build, and the exit codes.
 fn examples() -> String {
-    const EXAMPLES: [(&str, &str); 9] = [
+    const EXAMPLES: [(&str, &str); 10] = [
         (
             "run",
             "run model.gguf -p \"Once upon a time\"   any GGUF file",
@@ -89,6 +93,10 @@ fn examples() -> String {
         (
             "pull",
             "pull org/repo                          download from Hugging Face",
+        ),
+        (
+            "node",
+            "node                                   this machine for rings of machines",
         ),
         (
             "embed",

@@ -12,12 +12,13 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use crate::{
-    args::{ModelFlags, extra_help, value},
+    args::{ModelFlags, RingFlags, extra_help, ring::RingAim, value},
     failure::{Failure, one_line},
     json, load,
     output::Stdout,
     progress::Progress,
     report::{bytes, spec_line, weights_name},
+    ring,
 };
 
 /// Measures prefill and decode speed.
@@ -76,6 +77,8 @@ pub(crate) struct BenchArgs {
     json: bool,
     #[command(flatten)]
     model_flags: ModelFlags,
+    #[command(flatten)]
+    ring: RingFlags,
 }
 
 fn repetitions(text: &str) -> Result<usize, String> {
@@ -132,10 +135,9 @@ fn thread_counts(args: &BenchArgs) -> Vec<ModelFlags> {
 fn measure(args: &BenchArgs, flags: &ModelFlags) -> Result<(Engine, BenchReport), Failure> {
     let model = args.model.as_deref();
     let options = options(args)?;
-    let engine = load::engine(
-        model,
-        &load::options(model, flags, options.session.clone())?,
-    )?;
+    let load_options = load::options(model, flags, options.session.clone())?;
+    let (load_options, _) = ring::plan(model, &args.ring, RingAim::Latency, load_options)?;
+    let engine = load::engine(model, &load_options)?;
     let mut progress = Progress::new();
     let n_threads = engine.pool().n_threads();
     let n_cases = options.cases().len();

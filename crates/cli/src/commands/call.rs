@@ -11,14 +11,14 @@ use atta::{
 use serde_json::json;
 
 use crate::{
-    args::DefaultLength,
+    args::{DefaultLength, ring::RingAim},
     cache::DiskCache,
     conversation,
     failure::Failure,
     generation_printer::GenerationPrinter,
     input::{self, TextLimit, TextSource},
     interrupt::Interrupt,
-    load, report,
+    load, report, ring,
     stats::{CachedPrefix, Stats, StatsFile},
     tools,
 };
@@ -53,7 +53,7 @@ pub(super) fn run(args: RunArgs) -> Result<(), Failure> {
             tools,
             cache,
         };
-        prepare(&args, &load_options, request, &mut stats)
+        prepare(&args, load_options, request, &mut stats)
     };
     let prepared = cache.and_then(|cache| interrupt.watch(give_up, || prepare(cache)));
     let result = prepared
@@ -78,11 +78,13 @@ fn message_text(prompt: Vec<u8>) -> Result<String, Failure> {
 /// Loads the model and reads the message.
 fn prepare(
     args: &RunArgs,
-    options: &LoadOptions,
+    options: LoadOptions,
     request: ToolPrompt,
     stats: &mut Stats,
 ) -> Result<Chat, Failure> {
-    let engine = load::engine(args.model.as_deref(), options)?;
+    let model = args.model.as_deref();
+    let (options, _) = ring::plan(model, &args.ring, RingAim::Latency, options)?;
+    let engine = load::engine(model, &options)?;
     stats.loaded(&engine);
     if args.report.verbose {
         report::model(&load::name(args.model.as_deref()), &engine);

@@ -8,7 +8,8 @@ use clap::Args;
 
 use crate::{
     args::{
-        ModelFlags, extra_help,
+        ModelFlags, RingFlags, extra_help,
+        ring::RingAim,
         value::{self, TokenSource},
     },
     failure::Failure,
@@ -18,6 +19,7 @@ use crate::{
     load,
     output::NewFile,
     progress::Progress,
+    ring,
 };
 
 /// Tokens between two checks for Ctrl-C.
@@ -46,6 +48,8 @@ pub(crate) struct LogitsArgs {
     output: PathBuf,
     #[command(flatten)]
     model_flags: ModelFlags,
+    #[command(flatten)]
+    ring: RingFlags,
 }
 
 pub(super) fn run(args: LogitsArgs) -> Result<(), Failure> {
@@ -56,7 +60,9 @@ pub(super) fn run(args: LogitsArgs) -> Result<(), Failure> {
         &args.model_flags,
         args.model_flags.session_options(KvType::F32),
     )?;
-    let engine = load::engine(args.model.as_deref(), &options)?;
+    let model = args.model.as_deref();
+    let (options, _) = ring::plan(model, &args.ring, RingAim::Prompt, options)?;
+    let engine = load::engine(model, &options)?;
     let tokens = match &args.tokens {
         TokenSource::File(path) => Some(path),
         TokenSource::Ids(_) | TokenSource::Stdin => None,

@@ -7,6 +7,8 @@ mod cache;
 mod call;
 #[cfg(feature = "chat")]
 mod chat;
+#[cfg(feature = "cluster")]
+mod cluster;
 #[cfg(feature = "convert")]
 mod convert;
 #[cfg(feature = "embed")]
@@ -15,6 +17,8 @@ mod embed;
 mod imatrix;
 mod inspect;
 mod logits;
+#[cfg(feature = "cluster")]
+mod node;
 #[cfg(feature = "perplexity")]
 mod perplexity;
 mod picolm;
@@ -59,6 +63,10 @@ commands! {
     Cache(cache::CacheArgs) => cache,
     #[cfg(feature = "hub")]
     Pull(pull::PullArgs) => pull,
+    #[cfg(feature = "cluster")]
+    Node(Box<node::NodeArgs>) => node,
+    #[cfg(feature = "cluster")]
+    Cluster(cluster::ClusterArgs) => cluster,
     Picolm(picolm::PicolmArgs) => picolm,
     Bench(bench::BenchArgs) => bench,
     #[cfg(feature = "perplexity")]

@@ -12,7 +12,8 @@ use clap::Args;
 use super::run::{EmptyPrompt, PROMPT_HINT, ResolvedRun};
 use crate::{
     args::{
-        CacheFlags, ConstraintFlags, ContextFlags, ModelFlags, ReportFlags, extra_help, flag,
+        CacheFlags, ConstraintFlags, ContextFlags, ModelFlags, ReportFlags, RingFlags, extra_help,
+        flag,
         value::{self, Seed},
     },
     constraint,
@@ -92,6 +93,7 @@ pub(super) fn run(args: PicolmArgs) -> Result<(), Failure> {
             cache: args.cache,
             cache_size: None,
         },
+        ring: RingFlags::default(),
         report: ReportFlags::default(),
         inputs: InputFiles::default(),
     };

@@ -17,7 +17,7 @@ use crate::{
     EXTRAS,
     args::{
         CacheFlags, ConstraintFlags, ContextFlags, DefaultLength, ModelFlags, ReportFlags,
-        SamplingFlags, ToolFlags, extra_help,
+        RingFlags, SamplingFlags, ToolFlags, extra_help, ring::RingAim,
     },
     cache::DiskCache,
     constraint,
@@ -27,6 +27,7 @@ use crate::{
     inputs::InputFiles,
     interrupt::Interrupt,
     load, report,
+    ring::{self, RingRun},
     stats::{CachedPrefix, Stats, StatsFile},
 };
 
@@ -76,6 +77,8 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) cache: CacheFlags,
     #[command(flatten)]
+    pub(crate) ring: RingFlags,
+    #[command(flatten)]
     pub(crate) report: ReportFlags,
 }
 
@@ -88,6 +91,7 @@ pub(super) struct ResolvedRun {
     pub(super) model_flags: ModelFlags,
     pub(super) context: ContextFlags,
     pub(super) cache: CacheFlags,
+    pub(super) ring: RingFlags,
     pub(super) report: ReportFlags,
     /// The files that are read.
     pub(super) inputs: InputFiles,
@@ -129,6 +133,7 @@ pub(super) fn run(args: Box<RunArgs>) -> Result<(), Failure> {
         model_flags: args.model_flags,
         context: args.context,
         cache: args.cache,
+        ring: args.ring,
         report: args.report,
         inputs,
     };
@@ -197,7 +202,7 @@ impl ResolvedRun {
         let give_up = || file.give_up(&Stats::new());
         let prepared = DiskCache::open(&self.cache).and_then(|cache| {
             interrupt.watch(give_up, || {
-                self.prepare(&load_options, cache, prompt, &mut stats)
+                self.prepare(load_options, cache, prompt, &mut stats)
             })
         });
         let result = prepared.and_then(|prepared| {
@@ -210,16 +215,18 @@ impl ResolvedRun {
     /// Loads the model and reads the prompt.
     fn prepare(
         &self,
-        options: &LoadOptions,
+        options: LoadOptions,
         cache: DiskCache,
         prompt: TextSource,
         stats: &mut Stats,
     ) -> Result<PreparedRun, Failure> {
-        let engine = load::engine(self.model.as_deref(), options)?;
+        let model = self.model.as_deref();
+        let (options, ring) = ring::plan(model, &self.ring, RingAim::Latency, options)?;
+        let engine = load::engine(model, &options)?;
         stats.loaded(&engine);
         load::warn_of_length(&engine, self.model_flags.n_ctx);
         if self.report.verbose {
-            report::model(&load::name(self.model.as_deref()), &engine);
+            report::model(&load::name(model), &engine);
         }
         let mut session = engine.session(&options.session)?;
         let text = prompt.read(&TextLimit::of_prompt(&engine, &session))?;
@@ -238,6 +245,7 @@ impl ResolvedRun {
         stats.reused(cached);
         Ok(PreparedRun {
             session,
+            ring,
             cache,
             ids,
             cached,
@@ -271,6 +279,7 @@ impl ResolvedRun {
         stats.generated(summary.clone());
         stats.account(run.session.engine());
         self.report_end(&run.session, &summary, run.cached);
+        run.ring.compare(&summary);
         written?;
         match summary.finish_reason {
             FinishReason::Interrupted => return Err(Failure::Interrupted),
@@ -296,6 +305,7 @@ impl ResolvedRun {
 /// What a generation needs.
 struct PreparedRun {
     session: Session,
+    ring: RingRun,
     cache: DiskCache,
     ids: Vec<u32>,
     cached: CachedPrefix,

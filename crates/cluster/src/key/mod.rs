@@ -10,12 +10,14 @@ mod file;
 #[cfg(test)]
 mod tests;
 mod text;
+mod token;
 
 use std::{fmt, path::PathBuf};
 
 use ring::rand::{SecureRandom, SystemRandom};
 
 pub use certificate::{Identity, is_node_name};
+pub use token::JoinToken;
 
 /// The key of a cluster. `Debug` prints its public id only; [`text`](Self::text) shows the secret.
 #[derive(Clone, PartialEq, Eq)]
@@ -44,10 +46,10 @@ pub enum KeyError {
     #[error("the system gives no random bytes for a cluster key")]
     NoRandom,
     /// The text does not begin like a key.
-    #[error("not a cluster key: it begins with `atta1-`")]
+    #[error("not a join token or a cluster key: both begin with `atta1-`")]
     Prefix,
     /// A character that is in no key.
-    #[error("cluster key: character {at} is {found:?}, expected a letter or a digit 2 to 7")]
+    #[error("join token or key: character {at} is {found:?}, expected a letter or a digit 2 to 7")]
     Character {
         /// The character.
         found: char,
@@ -55,15 +57,15 @@ pub enum KeyError {
         at: usize,
     },
     /// Characters are missing or too many.
-    #[error("cluster key: {found} letters and digits after `atta1-`, expected {expected}")]
+    #[error("join token or key: {found} letters and digits after `atta1-`, expected {expected}")]
     Length {
         /// Characters found, without hyphens and spaces.
         found: usize,
-        /// Characters of a key.
+        /// Characters of a key, or of the join token that is nearest in length.
         expected: usize,
     },
     /// The check digits do not fit.
-    #[error("cluster key: its check digits do not fit; some character was copied wrongly")]
+    #[error("join token or key: its check digits do not fit; some character was copied wrongly")]
     Checksum,
     /// A name that no certificate can carry.
     #[error("node name {0:?}: expected 1 to 63 of a-z, 0-9 and hyphens inside")]

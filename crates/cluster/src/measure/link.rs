@@ -13,7 +13,7 @@
 use std::time::{Duration, Instant};
 
 use crate::{
-    control::{Control, NodeName},
+    control::NodeName,
     plan::LinkMeasure,
     wire::message::{Answer, LinkNumbers, MAX_ECHO_BYTES, Question},
 };
@@ -59,23 +59,25 @@ pub fn measure_link<E>(mut ask: impl FnMut(u32) -> Result<u64, E>) -> Result<Lin
     Ok(samples.measure())
 }
 
-/// Measures the link from this node to another one; `Err` is one line for people.
+/// Measures the link to a node, by questions that `ask` carries; `Err` is one line for people.
 ///
 /// # Errors
 /// The node does not answer, or not with what was asked for.
-pub fn measure_link_to(control: &dyn Control, node: &NodeName) -> Result<LinkNumbers, String> {
-    let ask = |n_bytes: u32| {
+pub fn measure_link_to(
+    node: &NodeName,
+    mut ask: impl FnMut(&[u8], Duration) -> Result<Vec<u8>, String>,
+) -> Result<LinkNumbers, String> {
+    let echo = |n_bytes: u32| {
         let question = Question::Echo { n_bytes }.to_bytes();
         let question = question.map_err(|error| error.to_string())?;
-        let answer = control.ask(node, &question, DEADLINE);
-        let answer = answer.map_err(|error| error.to_string())?;
+        let answer = ask(&question, DEADLINE)?;
         match Answer::parse(&answer) {
             Ok(Answer::Echo { .. }) => Ok(answer.len() as u64),
             Ok(_) => Err(format!("{node} does not echo")),
             Err(error) => Err(format!("{node}: {error}")),
         }
     };
-    measure_link(ask).map(LinkNumbers::from)
+    measure_link(echo).map(LinkNumbers::from)
 }
 
 impl From<LinkMeasure> for LinkNumbers {

@@ -6,8 +6,8 @@ use clap::Args;
 
 use crate::{
     args::{
-        CacheFlags, ConstraintFlags, ContextFlags, ModelFlags, ReportFlags, SamplingFlags,
-        ToolFlags,
+        CacheFlags, ConstraintFlags, ContextFlags, ModelFlags, ReportFlags, RingFlags,
+        SamplingFlags, ToolFlags,
     },
     conversation::TemplateName,
 };
@@ -65,6 +65,8 @@ pub(crate) struct ChatArgs {
     pub(super) context: ContextFlags,
     #[command(flatten)]
     pub(super) cache: CacheFlags,
+    #[command(flatten)]
+    pub(super) ring: RingFlags,
     #[command(flatten)]
     pub(super) report: ReportFlags,
 }

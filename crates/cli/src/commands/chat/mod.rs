@@ -20,7 +20,7 @@ use atta::{
 };
 
 use crate::{
-    args::{ContextFlags, DefaultLength},
+    args::{ContextFlags, DefaultLength, ring::RingAim},
     cache::DiskCache,
     constraint,
     conversation::{self, TemplateName},
@@ -31,7 +31,7 @@ use crate::{
     interrupt::Interrupt,
     load,
     output::Stdout,
-    report,
+    report, ring,
     stats::{CachedPrefix, Stats, StatsFile},
     tools,
 };
@@ -78,7 +78,11 @@ pub(super) fn run(args: Box<ChatArgs>) -> Result<(), Failure> {
     let give_up = || file.give_up(&Stats::of_chat());
     let cache = DiskCache::open(&args.cache);
     let prepared = cache.and_then(|cache| {
-        interrupt.watch(give_up, || prepare(args, &load_options, cache, &mut stats))
+        interrupt.watch(give_up, || {
+            let model = args.model.as_deref();
+            let (options, _) = ring::plan(model, &args.ring, RingAim::Latency, load_options)?;
+            prepare(args, &options, cache, &mut stats)
+        })
     });
     let result = prepared.and_then(|chat| {
         Conversation {

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::args::{ModelFlags, value};
+use crate::args::{ModelFlags, RingFlags, value};
 
 /// Measures the perplexity of the model on a text.
 ///
@@ -47,4 +47,6 @@ pub(crate) struct PerplexityArgs {
     pub(super) json: bool,
     #[command(flatten)]
     pub(super) model_flags: ModelFlags,
+    #[command(flatten)]
+    pub(super) ring: RingFlags,
 }

@@ -18,7 +18,7 @@ use atta::{
 };
 
 use crate::{
-    args::flag,
+    args::{flag, ring::RingAim},
     failure::Failure,
     input::{self, TextLimit},
     inputs::InputFiles,
@@ -26,6 +26,7 @@ use crate::{
     load,
     output::Stdout,
     progress::Progress,
+    ring,
 };
 
 pub(crate) use args::PerplexityArgs;
@@ -58,7 +59,9 @@ pub(super) fn run(args: PerplexityArgs) -> Result<(), Failure> {
         session_options.clone(),
     )?;
     options.spare_bytes = SCORE_BYTES;
-    let engine = load::engine(args.model.as_deref(), &options)?;
+    let model = args.model.as_deref();
+    let (options, _) = ring::plan(model, &args.ring, RingAim::Prompt, options)?;
+    let engine = load::engine(model, &options)?;
     let chunks = chunks(args, &engine, base.as_ref())?;
     session_options.n_ctx = Some(chunks.n_ctx());
     let mut measurement = Measurement {

@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 
 use crate::{
     args::{
-        CacheFlags, DefaultLength, ModelFlags, SamplingFlags,
+        CacheFlags, DefaultLength, ModelFlags, RingFlags, SamplingFlags,
         value::{self, Seed},
     },
     cache::DiskCache,
@@ -143,6 +143,8 @@ pub(crate) struct ServeArgs {
     cache_size: Option<u64>,
     #[command(flatten)]
     pub(super) model_flags: ModelFlags,
+    #[command(flatten)]
+    pub(super) ring: RingFlags,
     #[command(flatten)]
     sampling: SamplingFlags,
 }

@@ -11,7 +11,12 @@ use std::{
 use atta::{Explain, LoadOptions, MemoryPlan};
 use atta_server::{ModelSource, ServeError, Server};
 
-use crate::{args::flag, conversation, failure::Failure, load};
+use crate::{
+    args::{RingFlags, flag, ring::RingAim},
+    conversation,
+    failure::Failure,
+    load, ring,
+};
 
 pub(crate) use args::ServeArgs;
 
@@ -47,6 +52,11 @@ fn sources(args: &ServeArgs) -> Result<Vec<ModelSource>, Failure> {
             "--chat-template applies to a server of one model".to_owned(),
         ));
     }
+    if models.len() > 1 && args.ring != RingFlags::default() {
+        return Err(Failure::Usage(
+            "--ring applies to a server of one model".to_owned(),
+        ));
+    }
     let template = conversation::choice(args.chat_template.as_ref())?;
     let mut sources = Vec::new();
     for (model, names) in models.into_iter().zip(args.names()?) {
@@ -55,6 +65,7 @@ fn sources(args: &ServeArgs) -> Result<Vec<ModelSource>, Failure> {
             constrained: true,
             ..options
         };
+        let (options, _) = ring::plan(model.as_deref(), &args.ring, RingAim::Users, options)?;
         let path = model.as_deref().map(load::locate).transpose()?;
         if let Some(path) = path.as_deref().filter(|_| !sources.is_empty()) {
             MemoryPlan::of(path, &options)?;

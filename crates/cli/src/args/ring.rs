@@ -1,0 +1,54 @@
+//! The options for running a model on several machines.
+
+use clap::{Args, ValueEnum};
+
+#[cfg(feature = "cluster")]
+use std::path::PathBuf;
+
+/// What a ring shall be good at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum RingAim {
+    /// The time of a token of one text.
+    Latency,
+    /// The time of a prompt.
+    Prompt,
+    /// The time of a token of each of several texts.
+    Users,
+}
+
+/// How machines share a model.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
+#[command(next_help_heading = "Ring")]
+pub(crate) struct RingFlags {
+    /// Run the model on several machines of a cluster (`atta node`). auto: on those that help, or
+    /// here alone if that is as fast; force: on at least one other; or the names of nodes
+    #[arg(long, value_name = "auto|force|NODE,…", num_args = 0..=1, require_equals = true)]
+    #[arg(default_missing_value = "auto")]
+    pub(crate) ring: Option<String>,
+    /// What the ring shall be good at [default: users for `serve`, prompt for `perplexity` and
+    /// `logits`, else latency]
+    #[arg(long, value_name = "AIM", requires = "ring", value_enum)]
+    pub(crate) ring_for: Option<RingAim>,
+    /// Type of the numbers between machines; f32 changes no bit of the result
+    #[arg(long, value_name = "TYPE", requires = "ring", value_parser = ["f32"])]
+    pub(crate) wire: Option<String>,
+    /// How rows travel
+    #[arg(long, value_name = "LANE", requires = "ring", value_parser = ["auto", "tcp"])]
+    pub(crate) lane: Option<String>,
+    #[cfg(feature = "cluster")]
+    #[command(flatten)]
+    pub(crate) membership: MembershipFlags,
+}
+
+/// How this machine finds its cluster.
+#[cfg(feature = "cluster")]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
+#[command(next_help_heading = "Ring")]
+pub(crate) struct MembershipFlags {
+    /// Where a node of the cluster is; may be repeated. Nodes tell each other's addresses
+    #[arg(long = "peer", value_name = "HOST[:PORT]")]
+    pub(crate) peers: Vec<String>,
+    /// File of the cluster's key [default: key in ~/.config/atta/cluster]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) key: Option<PathBuf>,
+}

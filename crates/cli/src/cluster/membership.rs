@@ -1,0 +1,237 @@
+//! Joins a cluster: opens this process's doors, and finds the others.
+
+use std::{
+    io,
+    net::{IpAddr, SocketAddr},
+    path::PathBuf,
+    sync::Arc,
+};
+
+use atta_cluster::{
+    control::{ControlError, FixedControl, NodeName},
+    key::ClusterKey,
+    lane::tcp::{Doors, DoorsOptions, IsAllowed, Security},
+};
+
+use super::{
+    Places,
+    address::{self, Listen, N_PORTS, PORT, is_private, own_ips},
+};
+use crate::{args::ring::MembershipFlags, failure::Failure};
+
+/// This process in a cluster.
+pub(crate) struct Membership {
+    pub(crate) places: Places,
+    pub(crate) key: ClusterKey,
+    pub(crate) name: NodeName,
+    pub(crate) doors: Arc<Doors>,
+    pub(crate) control: Arc<FixedControl>,
+    /// Where others reach it, the best address first.
+    pub(crate) addresses: Vec<SocketAddr>,
+}
+
+/// What a process is in its cluster.
+#[derive(Clone, Debug)]
+pub(crate) enum Role {
+    /// It works for others, under this name.
+    Node {
+        /// Its name.
+        name: NodeName,
+        /// Where it listens.
+        listen: Listen,
+        /// Whether addresses outside of private networks may connect.
+        is_public: bool,
+        /// An address that came with the key.
+        joined: Option<SocketAddr>,
+    },
+    /// It uses nodes, or only asks them.
+    Asker,
+}
+
+impl Membership {
+    /// Opens it, with the key that is there.
+    pub(crate) fn open(flags: &MembershipFlags, role: &Role) -> Result<Self, Failure> {
+        let places = Places::new(flags.key.as_deref())?;
+        let key = places.read_key()?.ok_or_else(|| no_key(&places.key()))?;
+        let mut peers = Vec::new();
+        for text in &flags.peers {
+            peers.extend(address::peer(text)?);
+        }
+        peers.extend(places.read_peers(&key));
+        let (name, doors) = match role {
+            Role::Node {
+                name,
+                listen,
+                is_public,
+                joined,
+            } => {
+                peers.extend(joined);
+                (name.clone(), node_doors(&key, name, *listen, *is_public)?)
+            }
+            Role::Asker => {
+                // Several programs of one machine may ask at the same time.
+                let name = node_name(None)?;
+                let name = format!("{:.40}-{}", name.as_str(), std::process::id());
+                let name = NodeName::new(&name).map_err(|error| failed(&error))?;
+                let doors = asker_doors(&key, &name, peers.first())?;
+                (name, doors)
+            }
+        };
+        let doors = Arc::new(doors);
+        let at = atta_cluster::Links::address(doors.as_ref());
+        let addresses = reached_at(at);
+        let announced = match role {
+            Role::Node { .. } => addresses.first().copied(),
+            Role::Asker => None,
+        };
+        peers.sort_unstable();
+        peers.dedup();
+        peers.retain(|peer| !addresses.contains(peer));
+        let control = FixedControl::open(doors.clone(), name.clone(), announced, peers);
+        Ok(Self {
+            places,
+            key,
+            name,
+            doors,
+            control: Arc::new(control.map_err(|error| failed(&error))?),
+            addresses,
+        })
+    }
+
+    /// Keeps the addresses of the nodes that were met, for the next start.
+    pub(crate) fn remember(&self) {
+        let known = self.control.known();
+        let known: Vec<SocketAddr> = known.iter().map(|node| node.address).collect();
+        if !known.is_empty() {
+            // Without it, the next start asks by other means.
+            let _ = self.places.write_peers(&self.key, &known);
+        }
+    }
+}
+
+/// The name of this machine in a cluster: the given one, or that of the host.
+pub(crate) fn node_name(given: Option<&str>) -> Result<NodeName, Failure> {
+    if let Some(name) = given {
+        return NodeName::new(name).map_err(|error| Failure::Usage(error.to_string()));
+    }
+    let host = gethostname::gethostname().to_string_lossy().to_lowercase();
+    let label: String = host
+        .split('.')
+        .next()
+        .unwrap_or_default()
+        .chars()
+        .map(|c| if c.is_ascii_alphanumeric() { c } else { '-' })
+        .take(40)
+        .collect();
+    let label = label.trim_matches('-');
+    NodeName::new(if label.is_empty() { "node" } else { label }).map_err(|error| failed(&error))
+}
+
+fn no_key(path: &std::path::Path) -> Failure {
+    Failure::Failed(format!(
+        "no cluster is known here ({} is not there): start one by `atta node`, or join one by \
+         `atta node --join TOKEN`",
+        path.display()
+    ))
+}
+
+fn failed(error: &ControlError) -> Failure {
+    Failure::Failed(error.to_string())
+}
+
+fn options(
+    key: &ClusterKey,
+    name: &NodeName,
+    address: SocketAddr,
+    is_public: bool,
+) -> Result<DoorsOptions, Failure> {
+    let identity = key.identity(name.as_str());
+    let identity = identity.map_err(|error| Failure::Failed(error.to_string()))?;
+    let is_allowed: IsAllowed = Arc::new(move |ip: IpAddr| is_public || is_private(ip));
+    Ok(DoorsOptions {
+        address,
+        security: Security::Tls(Arc::new(identity)),
+        is_allowed,
+    })
+}
+
+/// The doors of a node, at its port or at the first free one of some.
+fn node_doors(
+    key: &ClusterKey,
+    name: &NodeName,
+    listen: Listen,
+    is_public: bool,
+) -> Result<Doors, Failure> {
+    let ports: Vec<u16> = match listen.port {
+        Some(port) => vec![port],
+        None => (PORT..PORT + N_PORTS).collect(),
+    };
+    for port in &ports {
+        let address = SocketAddr::new(listen.ip, *port);
+        match Doors::open(options(key, name, address, is_public)?) {
+            Ok(doors) => return Ok(doors),
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && ports.len() > 1 => {}
+            Err(error) => {
+                return Err(Failure::Failed(format!(
+                    "cannot listen on {address}: {error}"
+                )));
+            }
+        }
+    }
+    Err(Failure::Failed(format!(
+        "ports {PORT} to {} of {} are in use: name another by --listen",
+        PORT + N_PORTS - 1,
+        listen.ip
+    )))
+}
+
+/// The doors of a process that uses nodes: results come in by them. On a machine with a public
+/// address only the interface towards the nodes listens.
+fn asker_doors(
+    key: &ClusterKey,
+    name: &NodeName,
+    peer: Option<&SocketAddr>,
+) -> Result<Doors, Failure> {
+    let any = SocketAddr::from(([0, 0, 0, 0], 0));
+    let is_everywhere = own_ips().into_iter().all(is_private);
+    let address = match peer {
+        Some(peer) if !is_everywhere || peer.is_ipv6() => {
+            let any = SocketAddr::new(
+                match peer {
+                    SocketAddr::V4(_) => any.ip(),
+                    SocketAddr::V6(_) => std::net::Ipv6Addr::UNSPECIFIED.into(),
+                },
+                0,
+            );
+            let own = atta_cluster::own_address(any, *peer);
+            own.map_err(|error| Failure::Failed(error.to_string()))?
+        }
+        _ => any,
+    };
+    Doors::open(options(key, name, address, false)?)
+        .map_err(|error| Failure::Failed(format!("cannot listen on {address}: {error}")))
+}
+
+/// The addresses at which others reach a listener.
+fn reached_at(listener: SocketAddr) -> Vec<SocketAddr> {
+    if !listener.ip().is_unspecified() {
+        return vec![listener];
+    }
+    let ips = own_ips()
+        .into_iter()
+        .filter(|ip| ip.is_ipv4() == listener.is_ipv4());
+    let mut all: Vec<SocketAddr> = ips.map(|ip| SocketAddr::new(ip, listener.port())).collect();
+    if all.is_empty() {
+        // Without a network there are only programs of this machine.
+        all.push(SocketAddr::new([127, 0, 0, 1].into(), listener.port()));
+    }
+    all
+}
+
+/// The directories in which this machine's models are looked for.
+pub(crate) fn model_directories(given: &[PathBuf]) -> Vec<PathBuf> {
+    match given.is_empty() {
+        true => vec![PathBuf::from(".")],
+        false => given.to_vec(),
+    }
+}

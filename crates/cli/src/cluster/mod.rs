@@ -1,0 +1,9 @@
+//! This machine as a member of a cluster: its key, its name, its addresses, and those of others.
+
+mod address;
+mod membership;
+mod places;
+
+pub(crate) use address::listen;
+pub(crate) use membership::{Membership, Role, model_directories, node_name};
+pub(crate) use places::Places;

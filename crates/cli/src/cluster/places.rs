@@ -1,0 +1,130 @@
+//! Files of a cluster on this machine.
+
+use std::{
+    env,
+    ffi::OsString,
+    fs, io,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+};
+
+use atta_cluster::key::{ClusterKey, KeyError};
+
+use crate::failure::Failure;
+
+/// Most addresses that are remembered.
+const MAX_PEERS: usize = 64;
+
+/// Directories, made when something is written to them.
+#[derive(Clone, Debug)]
+pub(crate) struct Places {
+    /// Key and addresses: `$XDG_CONFIG_HOME/atta/cluster`, or `~/.config/atta/cluster`.
+    config: PathBuf,
+    /// What can be made again: `$XDG_CACHE_HOME/atta/cluster`, or `~/.cache/atta/cluster`.
+    cache: PathBuf,
+    /// The file of the key, if it is another one.
+    key: Option<PathBuf>,
+}
+
+impl Places {
+    /// The places of this user; the key may be elsewhere, and then so are the addresses.
+    pub(crate) fn new(key: Option<&Path>) -> Result<Self, Failure> {
+        let config = directory("XDG_CONFIG_HOME", ".config")?;
+        Ok(Self {
+            config,
+            cache: directory("XDG_CACHE_HOME", ".cache")?,
+            key: key.map(Path::to_owned),
+        })
+    }
+
+    /// The file of the key.
+    pub(crate) fn key(&self) -> PathBuf {
+        self.key.clone().unwrap_or_else(|| self.config.join("key"))
+    }
+
+    /// The file of the rates of this machine.
+    pub(crate) fn rates(&self) -> PathBuf {
+        self.cache.join("rates.json")
+    }
+
+    /// The directory of hashes of model files.
+    pub(crate) fn hashes(&self) -> PathBuf {
+        self.cache.join("hashes")
+    }
+
+    /// The directory of parts of models, unless another one is given.
+    pub(crate) fn parts(&self) -> PathBuf {
+        self.cache.join("parts")
+    }
+
+    /// The key, if there is one.
+    pub(crate) fn read_key(&self) -> Result<Option<ClusterKey>, Failure> {
+        match ClusterKey::read(&self.key()) {
+            Ok(key) => Ok(Some(key)),
+            Err(KeyError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+                Ok(None)
+            }
+            Err(error) => Err(Failure::Failed(error.to_string())),
+        }
+    }
+
+    /// Keeps a key; an older one is lost.
+    pub(crate) fn write_key(&self, key: &ClusterKey) -> Result<(), Failure> {
+        let path = self.key();
+        let parent = path
+            .parent()
+            .filter(|parent| !parent.as_os_str().is_empty());
+        parent
+            .map_or(Ok(()), make_private)
+            .map_err(|error| Failure::at(&path, error))?;
+        key.write(&path)
+            .map_err(|error| Failure::Failed(error.to_string()))
+    }
+
+    /// The remembered addresses of a cluster's nodes.
+    pub(crate) fn read_peers(&self, key: &ClusterKey) -> Vec<SocketAddr> {
+        // What is not there, or is none, will be found by other means.
+        let text = fs::read_to_string(self.peers(key)).unwrap_or_default();
+        let lines = text.lines().filter_map(|line| line.parse().ok());
+        lines.take(MAX_PEERS).collect()
+    }
+
+    /// Remembers addresses.
+    pub(crate) fn write_peers(&self, key: &ClusterKey, peers: &[SocketAddr]) -> io::Result<()> {
+        let path = self.peers(key);
+        let lines = peers.iter().take(MAX_PEERS).map(|peer| format!("{peer}\n"));
+        make_private(&self.config)?;
+        let new = path.with_extension("new");
+        fs::write(&new, lines.collect::<String>())?;
+        fs::rename(&new, &path)
+    }
+
+    /// The file of addresses of a cluster. Its name is the cluster's public id.
+    fn peers(&self, key: &ClusterKey) -> PathBuf {
+        let id: String = key.id().iter().map(|byte| format!("{byte:02x}")).collect();
+        self.config.join(format!("peers-{id}"))
+    }
+}
+
+/// A directory that only its owner may enter.
+fn make_private(path: &Path) -> io::Result<()> {
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(path)
+}
+
+/// The directory of clusters below one that a variable names, or below the user's home.
+fn directory(variable: &str, fallback: &str) -> Result<PathBuf, Failure> {
+    let named = |name: &str| env::var_os(name).filter(|value: &OsString| !value.is_empty());
+    let base = named(variable).map(PathBuf::from);
+    let home = named("HOME").or_else(|| named("USERPROFILE"));
+    let base = base.or_else(|| Some(PathBuf::from(home?).join(fallback)));
+    let base = base.ok_or_else(|| {
+        Failure::Failed(format!(
+            "no place for a cluster is known: set HOME or {variable}"
+        ))
+    })?;
+    Ok(base.join("atta").join("cluster"))
+}

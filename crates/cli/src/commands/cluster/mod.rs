@@ -1,0 +1,220 @@
+//! `atta cluster`: who is there, what a ring would do, and the key.
+
+mod key;
+mod list;
+
+use std::path::PathBuf;
+
+use atta::KvType;
+use atta_cluster::{
+    Who,
+    control::{Control, NodeName},
+    wire::message::{Answer, Question},
+};
+use clap::{Args, Subcommand};
+use serde_json::json;
+
+use crate::{
+    args::{
+        ModelFlags,
+        ring::{MembershipFlags, RingAim},
+    },
+    cluster::{Membership, Role},
+    failure::{Failure, one_line},
+    load,
+    output::Stdout,
+    ring::{Asker, objective},
+};
+
+/// Time for the answer to a question.
+const DEADLINE: std::time::Duration = std::time::Duration::from_secs(3);
+
+/// Looks after a cluster: its nodes, plans and key.
+#[derive(Debug, Args)]
+pub(crate) struct ClusterArgs {
+    #[command(subcommand)]
+    command: ClusterCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum ClusterCommand {
+    /// Lists the nodes: memory, speed, disk, link, temperature, what they do
+    Ls {
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+        #[command(flatten)]
+        membership: MembershipFlags,
+    },
+    /// Says who would run which layers of a model, and how fast, without loading it
+    Plan(Box<PlanArgs>),
+    /// Prints the token with which other machines join
+    Invite {
+        /// Draw it as a QR code
+        #[arg(long)]
+        qr: bool,
+        #[command(flatten)]
+        membership: MembershipFlags,
+    },
+    /// Asks a node to leave the cluster: it releases what it holds, and ends
+    Leave {
+        /// Its name
+        node: String,
+        #[command(flatten)]
+        membership: MembershipFlags,
+    },
+    /// Makes a new key on this machine; every node must join again with its token
+    Rekey(key::RekeyArgs),
+    /// Prints the recent events of all nodes, or of one
+    Log {
+        /// Its name
+        node: Option<String>,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
+        #[command(flatten)]
+        membership: MembershipFlags,
+    },
+}
+
+#[derive(Debug, Args)]
+struct PlanArgs {
+    /// GGUF file (any file of a split model), or ORG/REPO[:QUANT] that was pulled
+    model: PathBuf,
+    /// Say what each node that is not used would cost
+    #[arg(long)]
+    why: bool,
+    /// What the ring shall be good at
+    #[arg(
+        long = "for",
+        value_name = "AIM",
+        value_enum,
+        default_value = "latency"
+    )]
+    aim: RingAim,
+    /// Plan with these nodes only, all of them
+    #[arg(long, value_name = "NODE,…", value_delimiter = ',')]
+    nodes: Vec<String>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    model_flags: ModelFlags,
+    #[command(flatten)]
+    membership: MembershipFlags,
+}
+
+pub(super) fn run(args: ClusterArgs) -> Result<(), Failure> {
+    match args.command {
+        ClusterCommand::Ls { json, membership } => list::run(&asker(&membership)?, json),
+        ClusterCommand::Plan(args) => plan(&args),
+        ClusterCommand::Invite { qr, membership } => key::invite(&membership, qr),
+        ClusterCommand::Leave { node, membership } => leave(&node, &membership),
+        ClusterCommand::Rekey(args) => key::rekey(&args),
+        ClusterCommand::Log {
+            node,
+            json,
+            membership,
+        } => log(node.as_deref(), json, &membership),
+    }
+}
+
+/// This machine, with its own speed, which a list and a plan show too.
+fn asker(flags: &MembershipFlags) -> Result<Asker, Failure> {
+    let model = ModelFlags::default();
+    let options = model.load_options(model.session_options(KvType::default()));
+    Asker::new(Membership::open(flags, &Role::Asker)?, &options)
+}
+
+fn plan(args: &PlanArgs) -> Result<(), Failure> {
+    let flags = &args.model_flags;
+    let options = load::options(
+        Some(&args.model),
+        flags,
+        flags.session_options(KvType::default()),
+    )?;
+    let path = load::locate(&args.model)?;
+    let asker = Asker::new(Membership::open(&args.membership, &Role::Asker)?, &options)?;
+    let survey = asker.survey()?;
+    let sizes = asker.sizes(&path, &options)?;
+    let who = match args.nodes.is_empty() {
+        true => Who::Auto,
+        false => Who::Nodes(
+            args.nodes
+                .iter()
+                .map(|n| name(n))
+                .collect::<Result<_, _>>()?,
+        ),
+    };
+    let plan = asker.plan(&survey, &sizes, &who, objective(args.aim))?;
+    asker.membership.remember();
+    let mut out = Stdout::lock();
+    if args.json {
+        return out.line(&list::plan_json(&plan).to_string());
+    }
+    out.line(&plan.to_string())?;
+    for line in list::plan_lines(&plan, args.why) {
+        out.line(&line)?;
+    }
+    Ok(())
+}
+
+fn leave(node: &str, flags: &MembershipFlags) -> Result<(), Failure> {
+    let node = name(node)?;
+    let membership = Membership::open(flags, &Role::Asker)?;
+    match ask(&membership, &node, &Question::Leave)? {
+        Answer::Released => Stdout::lock().line(&format!("{node} leaves")),
+        other => Err(unexpected(&node, &other)),
+    }
+}
+
+fn log(node: Option<&str>, is_json: bool, flags: &MembershipFlags) -> Result<(), Failure> {
+    let membership = Membership::open(flags, &Role::Asker)?;
+    let members = membership.control.members();
+    let members = members.map_err(|error| Failure::Failed(error.to_string()))?;
+    let nodes = match node {
+        Some(node) => vec![name(node)?],
+        None => members,
+    };
+    let mut out = Stdout::lock();
+    for node in &nodes {
+        let events = match ask(&membership, node, &Question::Log)? {
+            Answer::Log(events) => events,
+            other => return Err(unexpected(node, &other)),
+        };
+        for event in events {
+            let text = one_line(&event.text);
+            match is_json {
+                true => {
+                    let event = json!({
+                        "node": node.as_str(), "ago_s": event.ago_s, "event": text,
+                    });
+                    out.line(&event.to_string())?;
+                }
+                false => out.line(&format!("{node}  {:>6} s ago  {text}", event.ago_s))?,
+            }
+        }
+    }
+    Ok(())
+}
+
+fn name(text: &str) -> Result<NodeName, Failure> {
+    NodeName::new(text).map_err(|error| Failure::Usage(error.to_string()))
+}
+
+/// Asks a node, after the members were looked up, so that its address is known.
+fn ask(membership: &Membership, node: &NodeName, question: &Question) -> Result<Answer, Failure> {
+    let failed = |error: &dyn std::fmt::Display| Failure::Failed(format!("{node}: {error}"));
+    // Whoever is not there is named by the question itself.
+    let _ = membership.control.members();
+    let question = question.to_bytes().map_err(|error| failed(&error))?;
+    let answer = membership.control.ask(node, &question, DEADLINE);
+    Answer::parse(&answer.map_err(|error| failed(&error))?).map_err(|error| failed(&error))
+}
+
+fn unexpected(node: &NodeName, answer: &Answer) -> Failure {
+    match answer {
+        Answer::Refused { why } => Failure::Failed(format!("{node}: {why}")),
+        other => Failure::Failed(format!("{node} answers {other:?}")),
+    }
+}

@@ -1,0 +1,250 @@
+//! `atta node`: this machine works for rings of other machines.
+
+use std::{
+    net::SocketAddr,
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use atta::{Budget, KvType, LoadOptions};
+use atta_cluster::{
+    control::{Control, Switchboard},
+    key::{ClusterKey, JoinToken},
+    measure::{celsius, measure_link_to, memory_for_models},
+    node::{MeasureLink, ModelDirectories, NodeOptions, NodeService, NodeTiming},
+};
+use clap::Args;
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+use crate::{
+    args::{ModelFlags, ring::MembershipFlags, value},
+    cluster::{Membership, Places, Role, listen, model_directories, node_name},
+    failure::Failure,
+    report,
+    ring::{rates, say},
+};
+
+/// Time between two looks at signals.
+const POLL: Duration = Duration::from_millis(100);
+/// Time between two looks at who is there.
+const REMEMBER: Duration = Duration::from_secs(10);
+
+/// Works for rings: other machines of the cluster may run layers of their models here.
+///
+/// The first node of a cluster makes its key and prints a token, with which others join. Whoever
+/// has the key can use all nodes and read what they compute; nobody else can connect. No model is
+/// loaded before a ring needs it.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  atta node                                    the first one prints a token
+  atta node --join atta1-…                     on another machine, once; then `atta node`
+  atta node --models ~/models --ram-budget 2G  models from there, in 2 GB
+  atta cluster ls                              who is there
+  atta run --ring model.gguf -p \"Hello\"        run a model on them")]
+pub(crate) struct NodeArgs {
+    /// Join the cluster of this token; it is remembered
+    #[arg(long, value_name = "TOKEN")]
+    join: Option<String>,
+    /// Name in the cluster [default: the name of the machine]
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// Directory with models; may be repeated [default: the current directory]
+    #[arg(long, value_name = "DIR")]
+    models: Vec<PathBuf>,
+    /// Interface or address to listen on, and the port [default: all, and the first free port from
+    /// 9990 on]
+    #[arg(long, value_name = "IF[:PORT]")]
+    listen: Option<String>,
+    /// Listen on public addresses too, and take connections from any
+    #[arg(long)]
+    public: bool,
+    /// Draw the token as a QR code
+    #[arg(long)]
+    qr: bool,
+    /// Memory for layers, such as 2G [default: four fifths of what is available]
+    #[arg(long, value_name = "SIZE", value_parser = value::size)]
+    ram_budget: Option<u64>,
+    /// Number of threads [default: the physical cores that this process may use]
+    #[arg(short = 'j', value_name = "THREADS", value_parser = value::threads)]
+    threads: Option<usize>,
+    #[command(flatten)]
+    membership: MembershipFlags,
+}
+
+pub(super) fn run(args: Box<NodeArgs>) -> Result<(), Failure> {
+    let end = signals()?;
+    let places = Places::new(args.membership.key.as_deref())?;
+    let Joined { is_first, address } = join(&args, &places)?;
+    let listen = listen(args.listen.as_deref(), args.public)?;
+    let role = Role::Node {
+        name: node_name(args.name.as_deref())?,
+        listen,
+        is_public: args.public,
+        joined: address,
+    };
+    let membership = Membership::open(&args.membership, &role)?;
+    let service = service(&args, &membership)?;
+    let control = &membership.control;
+    let announced = control
+        .answer(service.answerer())
+        .and_then(|()| control.announce());
+    announced.map_err(|error| Failure::Failed(error.to_string()))?;
+    greet(&membership, &service);
+    if is_first || args.qr {
+        show_token(&membership, args.qr);
+    }
+    wait(&membership, &service, &end);
+    control.close();
+    drop(service);
+    Ok(())
+}
+
+/// Whether a signal asks the program to end. A second one ends it at once.
+fn signals() -> Result<Arc<AtomicBool>, Failure> {
+    let end = Arc::<AtomicBool>::default();
+    for signal in [SIGINT, SIGTERM] {
+        signal_hook::flag::register_conditional_shutdown(signal, 0, Arc::clone(&end))
+            .and_then(|_| signal_hook::flag::register(signal, Arc::clone(&end)))
+            .map_err(|error| Failure::Failed(format!("signals: {error}")))?;
+    }
+    Ok(end)
+}
+
+/// How this node came to its key.
+struct Joined {
+    /// It has just been made.
+    is_first: bool,
+    /// Where another node is, if the token said so.
+    address: Option<SocketAddr>,
+}
+
+/// Keeps the key of a token, or makes one if there is none.
+fn join(args: &NodeArgs, places: &Places) -> Result<Joined, Failure> {
+    let old = places.read_key()?;
+    if let Some(token) = &args.join {
+        let token: JoinToken = token
+            .parse()
+            .map_err(|error| Failure::Usage(format!("--join: {error}")))?;
+        match old {
+            Some(old) if old != token.key => {
+                return Err(Failure::Failed(format!(
+                    "this machine is in another cluster already: remove {} to leave that",
+                    places.key().display()
+                )));
+            }
+            Some(_) => {}
+            None => places.write_key(&token.key)?,
+        }
+        return Ok(Joined {
+            is_first: false,
+            address: token.address,
+        });
+    }
+    let is_first = old.is_none();
+    if is_first {
+        let key = ClusterKey::random().map_err(|error| Failure::Failed(error.to_string()))?;
+        places.write_key(&key)?;
+    }
+    Ok(Joined {
+        is_first,
+        address: None,
+    })
+}
+
+fn service(args: &NodeArgs, membership: &Membership) -> Result<NodeService, Failure> {
+    let flags = args.threads.map_or_else(ModelFlags::default, |n| {
+        ModelFlags::default().with_threads(n)
+    });
+    let load: LoadOptions = flags.load_options(flags.session_options(KvType::default()));
+    let pool = load.open_pool()?;
+    let kernels = load.kernels()?;
+    let bytes = memory_for_models(args.ram_budget).ok_or_else(|| {
+        Failure::Failed(
+            "this system does not say how much memory is available: give --ram-budget".to_owned(),
+        )
+    })?;
+    let rates = rates(&membership.places, kernels, &pool, &args.models)?;
+    let doors = Arc::clone(&membership.doors);
+    let measure: MeasureLink = Arc::new(move |to| {
+        measure_link_to(&to.name, |question, deadline| {
+            let answer = doors.ask(to.address, Some(&to.name), question, deadline);
+            answer.map_err(|error| error.to_string())
+        })
+    });
+    let options = NodeOptions {
+        name: membership.name.clone(),
+        addresses: membership.addresses.clone(),
+        kernels,
+        pool,
+        budget: Budget::limited(bytes),
+        models: Arc::new(ModelDirectories::new(model_directories(&args.models))),
+        measure: Some(rates.numbers()),
+        celsius,
+        measure_link: Some(measure),
+        timing: NodeTiming::default(),
+    };
+    let service = NodeService::start(options, membership.doors.clone());
+    service.map_err(|error| Failure::Failed(format!("cannot start the node: {error}")))
+}
+
+/// What this node is, in two lines.
+fn greet(membership: &Membership, service: &NodeService) {
+    let card = service.card();
+    let speed = card.measure.map_or_else(String::new, |numbers| {
+        format!(", reads {:.1} GB/s", numbers.read_bytes_per_s / 1e9)
+    });
+    say(&format!(
+        "node {}: {} for layers{speed}, {} threads ({})",
+        membership.name,
+        report::bytes(card.memory.all_bytes),
+        card.n_threads,
+        card.isa
+    ));
+    let addresses: Vec<String> = membership
+        .addresses
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    say(&format!("listening on {}", addresses.join(", ")));
+}
+
+/// Prints what others join with.
+pub(super) fn show_token(membership: &Membership, is_drawn: bool) {
+    let token = JoinToken {
+        key: membership.key.clone(),
+        address: membership.addresses.first().copied(),
+    };
+    say("others join with (whoever has this can use all nodes: keep it secret):");
+    eprintln!("  atta node --join {}", token.text());
+    if is_drawn {
+        draw(&token.text());
+    }
+}
+
+/// Draws a text as a QR code on standard error.
+pub(super) fn draw(text: &str) {
+    use qrcode::{QrCode, render::unicode::Dense1x2};
+    if let Ok(code) = QrCode::new(text.as_bytes()) {
+        let image = code.render::<Dense1x2>().quiet_zone(true).build();
+        eprintln!("{image}");
+    }
+}
+
+/// Waits for a signal, or until a member asks this node to leave.
+fn wait(membership: &Membership, service: &NodeService, end: &AtomicBool) {
+    let mut remembered: Option<Instant> = None;
+    while !end.load(Ordering::Acquire) && !service.is_leaving() {
+        if remembered.is_none_or(|at| at.elapsed() > REMEMBER) {
+            // Others are met by asking; who is not there now may be later.
+            let _ = membership.control.members();
+            membership.remember();
+            remembered = Some(Instant::now());
+        }
+        thread::sleep(POLL);
+    }
+}

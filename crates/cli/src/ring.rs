@@ -1,0 +1,297 @@
+//! `--ring`: runs a model on several machines, says so before and compares afterwards.
+
+use std::{
+    cell::Cell,
+    io::{self, Write},
+    num::NonZeroUsize,
+    path::Path,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use atta::{Kernels, LoadOptions, ModelFiles, Pool, Summary};
+use atta_cluster::{
+    Coordinator, HashedModel, OnStage, PlanError, RemoteRing, StageProgress, Survey, Who,
+    control::NodeName,
+    measure::{Freshness, NodeProbe, memory_for_models},
+    model_sizes,
+    part::{Library, LibraryOptions, index_of},
+    plan::{ModelSizes, Objective, RingPlan},
+};
+
+use crate::{
+    args::{RingFlags, ring::RingAim},
+    cluster::{Membership, Places, Role, model_directories},
+    failure::{Failure, one_line},
+    load,
+};
+
+/// Time between two lines about the same node.
+const QUIET: Duration = Duration::from_secs(2);
+
+/// A ring that is in use; without one, nothing.
+#[derive(Default)]
+pub(crate) struct RingRun(Option<Used>);
+
+struct Used {
+    ring: Arc<RemoteRing>,
+    plan: RingPlan,
+}
+
+impl RingRun {
+    /// Says how the speed of a text compares with the plan.
+    pub(crate) fn compare(&self, summary: &Summary) {
+        let Some(used) = &self.0 else { return };
+        let times = used.ring.times();
+        if times.n == 0 {
+            return;
+        }
+        let n = u32::try_from(times.n).unwrap_or(u32::MAX);
+        let names = used.ring.plan().stages.iter().map(|stage| &stage.node.name);
+        let stages = names
+            .zip(&times.computed)
+            .map(|(name, time)| (name, *time / n));
+        let slowest = stages.max_by_key(|(_, time)| *time);
+        let slowest = slowest.map_or_else(String::new, |(name, time)| {
+            format!("; slowest {name}, {} a token", millis(time))
+        });
+        let bytes: u64 = times.bytes_out.iter().sum();
+        say(&format!(
+            "{:.1} tokens/s (expected {:.1}){slowest}; {} bytes between machines for each token",
+            summary.decode_tok_s(),
+            used.plan.predicted.decode_tok_s,
+            bytes / times.n
+        ));
+    }
+}
+
+/// The options with a ring as the backend, if one is wanted and helps.
+pub(crate) fn plan(
+    model: Option<&Path>,
+    flags: &RingFlags,
+    aim: RingAim,
+    options: LoadOptions,
+) -> Result<(LoadOptions, RingRun), Failure> {
+    let Some(text) = &flags.ring else {
+        return Ok((options, RingRun::default()));
+    };
+    let who = who(text)?;
+    let Some(model) = model else {
+        return Err(Failure::Usage(
+            "--ring needs a model file: the built-in model is small enough for any machine"
+                .to_owned(),
+        ));
+    };
+    let path = load::locate(model)?;
+    let membership = Membership::open(&flags.membership, &Role::Asker)?;
+    let asker = Asker::new(membership, &options)?;
+    let survey = asker.survey()?;
+    let sizes = asker.sizes(&path, &options)?;
+    let objective = objective(flags.ring_for.unwrap_or(aim));
+    let plan = asker.plan(&survey, &sizes, &who, objective)?;
+    say(&plan.to_string());
+    if plan.is_alone() {
+        asker.membership.remember();
+        return Ok((options, RingRun::default()));
+    }
+    let model = hashed(&asker.membership.places, &path)?;
+    let ring = asker
+        .coordinator
+        .ring(&survey, &plan, model, on_stage())
+        .map_err(|error| Failure::Failed(error.to_string()))?;
+    let ring = Arc::new(ring);
+    let options = LoadOptions {
+        backend: Some(ring.clone()),
+        pool: Some(asker.coordinator.pool.clone()),
+        ..options
+    };
+    asker.membership.remember();
+    Ok((options, RingRun(Some(Used { ring, plan }))))
+}
+
+/// This machine, which asks nodes.
+pub(crate) struct Asker {
+    pub(crate) membership: Membership,
+    pub(crate) coordinator: Coordinator,
+}
+
+/// Sizes of a model, and of the executors that a plan is made for.
+pub(crate) struct PlannedModel {
+    sizes: ModelSizes,
+    size: atta::ExecutorSize,
+}
+
+impl Asker {
+    pub(crate) fn new(membership: Membership, options: &LoadOptions) -> Result<Self, Failure> {
+        let pool = options.open_pool()?;
+        let kernels = options.kernels()?;
+        let numbers = rates(&membership.places, kernels, &pool, &[])?.numbers();
+        let ram_bytes = memory_for_models(options.ram_budget).ok_or_else(|| {
+            Failure::Failed(
+                "this system does not say how much memory is available: give --ram-budget"
+                    .to_owned(),
+            )
+        })?;
+        let coordinator = Coordinator {
+            control: membership.control.clone(),
+            links: membership.doors.clone(),
+            name: membership.name.clone(),
+            kernels,
+            pool,
+            numbers,
+            ram_bytes,
+        };
+        Ok(Self {
+            membership,
+            coordinator,
+        })
+    }
+
+    /// Who is there; silent nodes are named on standard error.
+    pub(crate) fn survey(&self) -> Result<Survey, Failure> {
+        let survey = self.coordinator.survey();
+        let survey = survey.map_err(|error| Failure::Failed(error.to_string()))?;
+        for (node, why) in &survey.silent {
+            say(&format!("{node} does not answer: {why}"));
+        }
+        for node in &survey.nodes {
+            if let Some(why) = &node.unfit {
+                say(&format!("{} is left out: {why}", node.address.name));
+            }
+        }
+        Ok(survey)
+    }
+
+    /// What a plan needs to know of a model.
+    pub(crate) fn sizes(
+        &self,
+        path: &Path,
+        options: &LoadOptions,
+    ) -> Result<PlannedModel, Failure> {
+        let files = ModelFiles::open(path).map_err(atta::Error::from)?;
+        let spec = atta::arch::lower(files.directory().metadata()).map_err(atta::Error::from)?;
+        let size = options.session.executor_size(&spec);
+        let sizes = model_sizes(&spec, &files, &size).map_err(atta::Error::from)?;
+        Ok(PlannedModel { sizes, size })
+    }
+
+    pub(crate) fn plan(
+        &self,
+        survey: &Survey,
+        model: &PlannedModel,
+        who: &Who,
+        objective: Objective,
+    ) -> Result<RingPlan, Failure> {
+        let plan = self
+            .coordinator
+            .plan(survey, &model.sizes, &model.size, who, objective);
+        plan.map_err(|error| match error {
+            PlanError::Nobody => Failure::Failed(format!(
+                "{error}: start `atta node` on others, or name one by --peer"
+            )),
+            error => Failure::Failed(error.to_string()),
+        })
+    }
+}
+
+/// The rates of this machine, measured if they are not known.
+pub(crate) fn rates(
+    places: &Places,
+    kernels: Kernels,
+    pool: &Pool,
+    models: &[std::path::PathBuf],
+) -> Result<atta_cluster::measure::NodeRates, Failure> {
+    let probe = NodeProbe {
+        kernels,
+        n_threads: NonZeroUsize::new(pool.n_threads()).unwrap_or(NonZeroUsize::MIN),
+        models: &model_directories(models),
+        kept_in: &places.rates(),
+    };
+    let rates = probe.rates(Freshness::Cached);
+    rates.map_err(|error| Failure::at(&places.rates(), error))
+}
+
+/// Whom `--ring` names.
+fn who(text: &str) -> Result<Who, Failure> {
+    match text {
+        "auto" => Ok(Who::Auto),
+        "force" => Ok(Who::Force),
+        names => {
+            let names = names.split(',').map(|name| NodeName::new(name.trim()));
+            let names = names.collect::<Result<_, _>>();
+            names
+                .map(Who::Nodes)
+                .map_err(|error| Failure::Usage(format!("--ring: {error}")))
+        }
+    }
+}
+
+pub(crate) fn objective(aim: RingAim) -> Objective {
+    match aim {
+        RingAim::Latency => Objective::Latency,
+        RingAim::Prompt => Objective::Prompt,
+        RingAim::Users => Objective::Users,
+    }
+}
+
+/// The model with its hashes, which are kept for the next time.
+fn hashed(places: &Places, path: &Path) -> Result<HashedModel, Failure> {
+    let library = Library::new(LibraryOptions {
+        models: Vec::new(),
+        parts: None,
+        hashes: places.hashes(),
+    });
+    let told = Cell::new(None);
+    let mut on = |done: u64, all: u64| {
+        let is_due = told.get().is_none_or(|at: Instant| at.elapsed() > QUIET);
+        if is_due && all > 0 {
+            if told.get().is_some() {
+                say(&format!("hashing the model, once: {} %", done * 100 / all));
+            }
+            told.set(Some(Instant::now()));
+        }
+        std::ops::ControlFlow::Continue(())
+    };
+    let held = library.hashed(path, &mut on);
+    // A directory that cannot be written to costs time, and no more.
+    let index = match held {
+        Ok(held) => held.index,
+        Err(_) => {
+            let files = ModelFiles::open(path).map_err(atta::Error::from)?;
+            index_of(&files).map_err(|error| Failure::at(path, error))?
+        }
+    };
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    Ok(HashedModel {
+        name: name.into_owned(),
+        index,
+    })
+}
+
+/// Tells how far nodes are, not too often.
+fn on_stage() -> OnStage {
+    let told = Mutex::new(std::collections::HashMap::<NodeName, Instant>::new());
+    let begin = Instant::now();
+    Arc::new(move |node, progress| {
+        let StageProgress::Loading(loading) = progress else {
+            return;
+        };
+        let mut told = told.lock().unwrap_or_else(PoisonError::into_inner);
+        // What takes no time is not worth a line.
+        let is_due = told.get(node).unwrap_or(&begin).elapsed() > QUIET;
+        if is_due {
+            say(&format!("{node}: {}", loading.what));
+            told.insert(node.clone(), Instant::now());
+        }
+    })
+}
+
+fn millis(time: Duration) -> String {
+    format!("{:.1} ms", time.as_secs_f64() * 1e3)
+}
+
+/// A line for people on standard error.
+pub(crate) fn say(line: &str) {
+    // If standard error is closed, nothing is left to tell it to.
+    let _ = writeln!(io::stderr(), "atta: {}", one_line(line));
+}
