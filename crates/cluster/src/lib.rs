@@ -5,6 +5,7 @@
 //! coordinator, which computes logits. [`wire`] is the bytes, [`core`] the protocol without input
 //! or output, [`Stage`] computes. [`plan`] decides which machine runs which layers, [`part`] holds
 //! the share of a model file that a machine needs, [`key`] makes the identities of a cluster,
+//! [`tensor`] divides a stage among several machines,
 //! `control` (feature `zenoh`) knows its members, and [`lane::tcp`] carries frames between
 //! machines. No node joins the last two to a stage yet: stages run in threads of this process
 //! ([`RingBackend`]), or in a simulator.
@@ -18,6 +19,7 @@ pub mod key;
 pub mod lane;
 pub mod part;
 pub mod plan;
+pub mod tensor;
 pub mod wire;
 
 mod backend;

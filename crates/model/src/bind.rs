@@ -629,7 +629,8 @@ impl<'a> Binder<'a> {
         let n_expert_tensors = req.layer.map_or(0, |l| self.plan.experts[l].len());
         let tensors = self.tensors(req.layer);
         tensors.n_expert_tensors = n_expert_tensors;
-        tensors.matrices[req.role as usize] = Some(MatrixRef::new(found, rows, index).of_member(member));
+        tensors.matrices[req.role as usize] =
+            Some(MatrixRef::new(found, rows, index).of_member(member));
         tensors.scales[req.role as usize] = scales;
         Ok(())
     }

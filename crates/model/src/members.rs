@@ -214,7 +214,7 @@ pub trait Exchange: Send {
 
     /// Tells the other members that this one does not complete a batch: whoever waits for its
     /// numbers, or will, gets an error.
-    fn fail(&mut self, batch: u64);
+    fn fail(&mut self, batch: u64, n_members: usize);
 }
 
 /// An executor's place among the members, and its buffers.
@@ -248,7 +248,8 @@ impl Members {
     pub(crate) fn end(&mut self, done: Result<(), Error>) -> Result<(), Error> {
         let done = done.and_then(|()| self.gather(Audience::All, &mut []));
         if done.is_err() {
-            self.exchange.fail(self.batch);
+            let n_members = self.member.split.n_members();
+            self.exchange.fail(self.batch, n_members);
         }
         self.batch += 1;
         self.unit = 0;
@@ -261,11 +262,7 @@ impl Members {
     }
 
     /// Completes products whose own columns are computed.
-    fn gather(
-        &mut self,
-        audience: Audience,
-        products: &mut [Product<'_>],
-    ) -> Result<(), Error> {
+    fn gather(&mut self, audience: Audience, products: &mut [Product<'_>]) -> Result<(), Error> {
         let unit = Unit {
             batch: self.batch,
             index: self.unit,
@@ -442,13 +439,23 @@ mod tests {
     use super::*;
 
     fn split(speeds: &[u32]) -> RowSplit {
-        let speeds: Vec<_> = speeds.iter().map(|&n| NonZeroU32::new(n).unwrap()).collect();
+        let speeds: Vec<_> = speeds
+            .iter()
+            .map(|&n| NonZeroU32::new(n).unwrap())
+            .collect();
         RowSplit::new(&speeds).unwrap()
     }
 
     #[test]
     fn every_row_belongs_to_one_member_in_whole_blocks() {
-        for speeds in [&[1][..], &[1, 1], &[3, 1], &[1, 2, 1], &[5, 5, 5, 1], &[1; 16]] {
+        for speeds in [
+            &[1][..],
+            &[1, 1],
+            &[3, 1],
+            &[1, 2, 1],
+            &[5, 5, 5, 1],
+            &[1; 16],
+        ] {
             let split = split(speeds);
             for n_rows in [0, 1, 3, 4, 33, 64, 100, 576, 1536, 2048, 8192, 128_256] {
                 let mut row = 0;

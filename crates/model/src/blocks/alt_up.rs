@@ -47,12 +47,7 @@ pub(crate) fn begin_alt_up(p: &mut Pass<'_>, alt: &AltUp) -> Result<(), Error> {
 }
 
 /// `y = Wi act`, with matrix `i` of a tensor that has one for each stream but the first.
-fn project(
-    p: &mut Pass<'_>,
-    role: Role,
-    i: usize,
-    chunk: &ChunkGuard<'_>,
-) -> Result<(), Error> {
+fn project(p: &mut Pass<'_>, role: Role, i: usize, chunk: &ChunkGuard<'_>) -> Result<(), Error> {
     let d = p.model.spec().d_model;
     let w = p.model.globals().head(role, i, 0..d, chunk);
     let job = Job {
