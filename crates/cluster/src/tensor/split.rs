@@ -1,0 +1,105 @@
+//! Which rows of every matrix of a model a member multiplies, and what a token costs between
+//! members.
+//!
+//! Arithmetic with shapes: no file is opened.
+
+use std::{collections::BTreeSet, ops::Range};
+
+use atta_model::{Placement, Role, RowSplit, TensorReq, spec::ModelSpec};
+
+/// A matrix, and its rows at each member.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MatrixRows {
+    /// The matrix.
+    pub role: Role,
+    /// Its layer; `None`: it is one of the whole model.
+    pub layer: Option<usize>,
+    /// Rows of the whole matrix, or of that of each expert.
+    pub n_rows: usize,
+    /// The rows of each member; `None`: every member computes the whole product.
+    pub members: Option<Vec<Range<usize>>>,
+}
+
+/// The rows of all matrices that a model may have. The output head is there even where a file has
+/// the embedding in its place.
+pub fn matrices(spec: &ModelSpec, split: &RowSplit) -> Vec<MatrixRows> {
+    let is_matrix = |req: &&TensorReq| match req.role.placement() {
+        Placement::Layer(_) | Placement::LastLayer(_) | Placement::Experts | Placement::Head => {
+            true
+        }
+        Placement::Resident | Placement::Embed | Placement::LayerEmbed => false,
+    };
+    let rows = |req: &TensorReq| {
+        let shape = &req.shape[..req.shape.len() - 1];
+        let n_rows = match req.role.placement() {
+            Placement::Experts => shape[1..].iter().product(),
+            _ => shape.iter().product(),
+        };
+        let of_member = |member| split.rows(member, n_rows);
+        let is_divided = req.role.is_divided();
+        MatrixRows {
+            role: req.role,
+            layer: req.layer,
+            n_rows,
+            members: is_divided.then(|| (0..split.n_members()).map(of_member).collect()),
+        }
+    };
+    spec.tensors().iter().filter(is_matrix).map(rows).collect()
+}
+
+/// What a token costs on the links of a member: its time is about `n_units` times the latency of a
+/// message, and the numbers by the rate of a link.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ExchangeCost {
+    /// Times that members wait for each other.
+    pub n_units: usize,
+    /// Numbers that the member gets from the others, f32.
+    pub n_received: usize,
+}
+
+/// The cost of a token at a member. Of experts it counts those that a token uses.
+pub fn exchange_cost(spec: &ModelSpec, split: &RowSplit, member: usize) -> ExchangeCost {
+    // Without messages; the end of a batch is a unit of its own.
+    let mut units = BTreeSet::new();
+    let mut n_received = 0;
+    for matrix in matrices(spec, split) {
+        let Some(rows) = &matrix.members else {
+            continue;
+        };
+        let is_head = matrix.role.placement() == Placement::Head;
+        if is_head && member > 0 {
+            continue;
+        }
+        units.insert((matrix.layer, unit_of(matrix.role)));
+        // The product of gate and up is one.
+        if matches!(
+            matrix.role,
+            Role::FfnGate | Role::FfnGateShexp | Role::FfnGateExps
+        ) {
+            continue;
+        }
+        let moe = matrix.layer.and_then(|l| spec.layers[l].moe());
+        let times = match matrix.role.placement() {
+            Placement::Experts => moe.map_or(1, |moe| moe.n_used),
+            _ => 1,
+        };
+        n_received += times * (matrix.n_rows - rows[member].len());
+    }
+    match split.n_members() {
+        1 => ExchangeCost::default(),
+        _ => ExchangeCost {
+            n_units: units.len() + 1,
+            n_received,
+        },
+    }
+}
+
+/// What is gathered in one unit with other matrices of its layer.
+fn unit_of(role: Role) -> u8 {
+    match role.placement() {
+        Placement::Experts if role == Role::FfnDownExps => 1,
+        Placement::Experts => 0,
+        Placement::Layer(projection) => 2 + projection as u8,
+        _ => u8::MAX,
+    }
+}
