@@ -38,7 +38,7 @@ pub use backend::RingBackend;
 pub use cut::{Cut, RingPlan};
 pub use history::{History, RebuildStep};
 pub use lane::{Lane, ThreadLane};
-pub use links::{Links, RingLinks, RunningStage, StageLinks};
+pub use links::{Links, PartLinks, PartServer, RingLinks, RunningStage, SendPart, StageLinks};
 pub use remote::{
     HashedModel, OnStage, RemotePlan, RemoteRing, RemoteRingOptions, StageNode, StageProgress,
     own_address,

@@ -3,14 +3,14 @@
 //! Names no protocol: a lane implements both traits, and tests bring stages and coordinator
 //! together in one process.
 
-use std::{io, net::SocketAddr, time::Duration};
+use std::{io, net::SocketAddr, ops::ControlFlow, time::Duration};
 
 use crate::{
     Lane, Stage,
     core::Timing,
     wire::{
-        Limits,
-        message::{NodeAddress, RingSecret},
+        Frame, Limits,
+        message::{NodeAddress, PartRequest, RingSecret},
     },
 };
 
@@ -27,6 +27,8 @@ pub struct StageLinks {
     pub secret: RingSecret,
     /// Takes results.
     pub coordinator: NodeAddress,
+    /// The stage before, which takes acknowledgements; `None` for the first one.
+    pub previous: Option<NodeAddress>,
     /// The next stage; `None` for the last one.
     pub next: Option<NodeAddress>,
 }
@@ -72,4 +74,31 @@ pub trait Links: Send + Sync {
     /// # Errors
     /// The error of the system.
     fn open_ring(&self, links: RingLinks) -> io::Result<Box<dyn Lane>>;
+}
+
+/// Sends the frames of an answer to a wish; may wait.
+pub type SendPart<'a> = &'a mut dyn FnMut(Frame) -> io::Result<()>;
+
+/// Answers the wishes of other nodes. It runs in a thread of its connection, and may wait.
+pub type PartServer = Box<dyn Fn(&PartRequest, SendPart<'_>) -> io::Result<()> + Send + Sync>;
+
+/// Moves the bytes of models between nodes.
+pub trait PartLinks: Send + Sync {
+    /// Asks a node for bytes of a model. `take` gets every frame, until the node has sent all that
+    /// it has of the wish; [`ControlFlow::Break`] ends the connection.
+    ///
+    /// # Errors
+    /// No connection, a node that serves no parts, bytes that are no frame, silence.
+    fn pull(
+        &self,
+        from: &NodeAddress,
+        request: &PartRequest,
+        take: &mut dyn FnMut(Frame) -> ControlFlow<()>,
+    ) -> io::Result<()>;
+
+    /// Sets what answers other nodes.
+    ///
+    /// # Errors
+    /// There is one already.
+    fn serve(&self, server: PartServer) -> io::Result<()>;
 }

@@ -262,7 +262,7 @@ impl RemoteRing {
         let stages = &options.plan.stages;
         let n_stages = ring.limits.n_stages;
         let question = |(i, stage): (usize, &StageNode)| {
-            let next = stages.get(i + 1).map(|next| next.node.clone());
+            let node = |i: usize| stages.get(i).map(|stage| stage.node.clone());
             Ok(Prepare {
                 ring: ring.limits.ring,
                 epoch: 1,
@@ -272,7 +272,8 @@ impl RemoteRing {
                     name: options.name.clone(),
                     address: own_address(options.links.address(), stage.node.address)?,
                 },
-                next,
+                previous: i.checked_sub(1).and_then(node),
+                next: node(i + 1),
                 secret: RingSecret(ring.secret),
                 model: self.wanted(model, &stage.layers)?,
                 part: StagePart {

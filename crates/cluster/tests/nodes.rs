@@ -1,18 +1,18 @@
 //! Node services and a coordinator in one process: questions travel as bytes, stages are loaded by
 //! their nodes, and frames pass between threads. What the lanes do is tested elsewhere.
 
+mod common;
+
 use std::{
     collections::HashMap,
     fs, io,
     net::SocketAddr,
-    num::NonZeroUsize,
-    ops::ControlFlow,
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, Ordering},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use atta_cluster::{
@@ -26,31 +26,16 @@ use atta_cluster::{
         message::{Answer, Card, NodeAddress, Prepare, Question},
     },
 };
-use atta_engine::{
-    Batcher, BatcherOptions, Engine, Event as TextEvent, GenerateOptions, Job, JobId, LoadOptions,
-    Sampling, SessionOptions, Update,
-};
-use atta_kernels::{Kernels, Pool};
-use atta_model::{Backend, Error};
+use atta_engine::Engine;
+use atta_kernels::Kernels;
+use atta_model::Error;
 use atta_store::{Budget, ModelFiles};
+use common::{
+    PATIENCE, directory, engine, n_layers, name, path, pool, session, text, together, wait_for,
+};
 
 /// A node and its layers.
 type On<'a> = (&'a str, std::ops::Range<usize>);
-
-const N_CTX: usize = 128;
-const PATIENCE: Duration = Duration::from_secs(20);
-
-fn path() -> PathBuf {
-    directory().join("stories.gguf")
-}
-
-fn directory() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden")
-}
-
-fn name(name: &str) -> NodeName {
-    NodeName::new(name).unwrap()
-}
 
 fn node_address(node: &str) -> NodeAddress {
     NodeAddress {
@@ -61,10 +46,6 @@ fn node_address(node: &str) -> NodeAddress {
 
 fn address() -> SocketAddr {
     "127.0.0.1:1".parse().unwrap()
-}
-
-fn pool() -> Arc<Pool> {
-    Arc::new(Pool::new(NonZeroUsize::MIN))
 }
 
 /// Asks nodes of this process. A node that is away is silent.
@@ -319,98 +300,6 @@ impl Cluster {
     fn refusal(&self, stages: &[On]) -> String {
         let engine = self.engine(0, stages);
         engine.session(&session()).unwrap_err().to_string()
-    }
-}
-
-fn engine(ring: Option<RemoteRing>) -> Engine {
-    let backend = ring.map(|ring| Arc::new(ring) as Arc<dyn Backend>);
-    let options = LoadOptions {
-        backend,
-        session: session(),
-        ..LoadOptions::default()
-    };
-    Engine::open(&path(), &options).unwrap()
-}
-
-fn session() -> SessionOptions {
-    SessionOptions {
-        n_ctx: Some(N_CTX),
-        ..SessionOptions::default()
-    }
-}
-
-fn options(i: usize) -> GenerateOptions {
-    GenerateOptions {
-        n_predict: 12 + 4 * i,
-        sampling: Sampling {
-            seed: i as u64,
-            temperature: if i.is_multiple_of(2) { 0.0 } else { 1.0 },
-            ..Sampling::default()
-        },
-        ..GenerateOptions::default()
-    }
-}
-
-fn text(engine: &Engine, i: usize) -> String {
-    let mut session = engine.session(&session()).unwrap();
-    let prompt = engine.prompt_ids(b"Once upon a time");
-    let generation = session.generate(&prompt, &options(i)).unwrap();
-    let mut text = String::new();
-    generation
-        .run(|event| {
-            if let TextEvent::Text(piece) = event {
-                text.push_str(&piece);
-            }
-            ControlFlow::Continue(())
-        })
-        .unwrap();
-    text
-}
-
-/// Four texts by a batcher with room for two at once.
-fn together(engine: &Engine) -> Vec<String> {
-    let batcher = BatcherOptions {
-        session: SessionOptions {
-            n_batch: Some(16),
-            n_forks: 2,
-            ..session()
-        },
-        n_jobs: 2,
-        max_gap: Duration::from_millis(5),
-        cache: None,
-    };
-    let mut batcher = Batcher::new(engine, &batcher).unwrap();
-    let prompt = engine.prompt_ids(b"Once upon a time");
-    let jobs: Vec<JobId> = (0..4)
-        .map(|i| batcher.submit(Job::new(engine, prompt.clone(), &options(i)).unwrap()))
-        .collect::<Result<_, _>>()
-        .unwrap();
-    let mut texts: HashMap<JobId, String> = HashMap::new();
-    while !batcher.is_idle() {
-        let mut on = |id, update: Update| {
-            match update {
-                Update::Event(TextEvent::Text(piece)) => {
-                    texts.entry(id).or_default().push_str(&piece);
-                }
-                Update::Failed(error) => panic!("{error}"),
-                _ => {}
-            }
-            ControlFlow::Continue(())
-        };
-        batcher.step(&mut on).unwrap();
-    }
-    jobs.iter().map(|id| texts.remove(id).unwrap()).collect()
-}
-
-fn n_layers() -> usize {
-    engine(None).spec().layers.len()
-}
-
-fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !is_so() {
-        assert!(start.elapsed() < PATIENCE, "{what}");
-        std::thread::sleep(Duration::from_millis(10));
     }
 }
 

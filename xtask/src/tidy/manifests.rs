@@ -61,7 +61,7 @@ const ARROWS: [(&str, &[&str]); 17] = [
         &["atta-model", "atta-store", "atta-kernels", "atta-formats"],
     ),
     ("atta-hub", &[]),
-    ("atta-server", &["atta-engine"]),
+    ("atta-server", &["atta-engine", "atta-store"]),
     ("atta", EVERY),
     (
         "atta-benches",

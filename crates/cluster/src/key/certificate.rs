@@ -136,6 +136,15 @@ impl Identity {
         ServerName::try_from(name.ok_or_else(refuse)?).map_err(|_| refuse())
     }
 
+    /// The name that every node of the cluster has besides its own: for a peer whose name is not
+    /// known.
+    ///
+    /// # Errors
+    /// [`KeyError::Tls`].
+    pub fn any_server_name(&self) -> Result<ServerName<'static>, KeyError> {
+        ServerName::try_from(cluster_name(&self.cluster)).map_err(tls)
+    }
+
     /// Whether the certificate that a peer has shown is that of the node `name`. The handshake has
     /// checked that it is of this cluster.
     pub fn is_certificate_of(&self, certificate: &CertificateDer<'_>, name: &str) -> bool {
@@ -184,6 +193,11 @@ fn dns_name(node: &str, cluster: &str) -> String {
     format!("{node}.{cluster}.atta.internal")
 }
 
+/// The name in the certificates of all nodes of a cluster.
+fn cluster_name(cluster: &str) -> String {
+    format!("{cluster}.atta.internal")
+}
+
 fn provider() -> Arc<CryptoProvider> {
     Arc::new(ring::default_provider())
 }
@@ -214,7 +228,7 @@ fn authority_params(cluster: &str) -> CertificateParams {
 }
 
 fn leaf_params(name: &str, cluster: &str, years: [i32; 2]) -> Result<CertificateParams, KeyError> {
-    let mut params = CertificateParams::new([dns_name(name, cluster)])?;
+    let mut params = CertificateParams::new([dns_name(name, cluster), cluster_name(cluster)])?;
     params.distinguished_name.push(DnType::CommonName, name);
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
     params.extended_key_usages = vec![

@@ -431,6 +431,7 @@ impl Loader {
             },
             secret: prepare.secret.clone(),
             coordinator: prepare.coordinator.clone(),
+            previous: prepare.previous.clone(),
             next: prepare.next.clone(),
         };
         let started = self.inner.links.start_stage(links, stage);

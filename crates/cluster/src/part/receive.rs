@@ -9,7 +9,7 @@
 //! the caller's business.
 
 use std::{
-    io,
+    ops::ControlFlow,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
@@ -17,15 +17,12 @@ use atta_model::Share;
 
 use super::{
     FileRange, HEADER, HeldAs, HeldModel, Library, MAX_RANGES, Part, PartError, PartFile,
-    PartIndex, PartTensor, PartWish, open_model, part_limits,
+    PartIndex, PartTensor, PartWish, open_model,
     send::{INDEX, shown},
     share::shard_paths,
     tensors_of,
 };
-use crate::{
-    lane::tcp::FrameSink,
-    wire::{Frame, FrameKind, Limits, message::WantedModel},
-};
+use crate::wire::{Frame, FrameKind, message::WantedModel};
 
 /// Most bytes of the indices of all files.
 const MAX_INDEX_BYTES: usize = 64 << 20;
@@ -168,7 +165,7 @@ impl Download {
     }
 
     /// Takes the frames of one connection, which bring this wish.
-    pub fn sink(&self, ring: u64, wish: &PartWish) -> PartSink {
+    pub fn sink(&self, wish: &PartWish) -> PartSink {
         let mut state = lock(&self.state);
         state.asked = Some(wish.clone());
         state.failure = None;
@@ -177,7 +174,6 @@ impl Download {
             library: Arc::clone(&self.library),
             wanted: Arc::clone(&self.wanted),
             state: Arc::clone(&self.state),
-            limits: part_limits(ring),
         }
     }
 
@@ -245,11 +241,36 @@ pub struct PartSink {
     library: Arc<Library>,
     wanted: Arc<WantedModel>,
     state: Arc<Mutex<State>>,
-    limits: Limits,
 }
 
 impl PartSink {
-    fn take(&self, state: &mut State, frame: &Frame) -> Result<(), PartError> {
+    /// Takes a frame. [`ControlFlow::Break`]: no more is wanted; [`Download::take_failure`] knows
+    /// why.
+    pub fn take(&mut self, frame: &Frame) -> ControlFlow<()> {
+        let mut state = lock(&self.state);
+        if state.is_stopped || state.failure.is_some() {
+            return ControlFlow::Break(());
+        }
+        match self.fill(&mut state, frame) {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => {
+                state.failure = Some(error);
+                ControlFlow::Break(())
+            }
+        }
+    }
+
+    /// The connection has ended, with all that was wished for or without.
+    pub fn end(self) {
+        let mut state = lock(&self.state);
+        state.asked = None;
+        let committed = state.part.as_mut().map(FilledPart::commit);
+        if let Some(Err(error)) = committed {
+            state.failure = Some(error);
+        }
+    }
+
+    fn fill(&self, state: &mut State, frame: &Frame) -> Result<(), PartError> {
         let piece = frame.piece.filter(|_| frame.header.kind == FrameKind::Part);
         let Some(piece) = piece else {
             return Err(PartError::Index("frames of another kind come with it"));
@@ -329,32 +350,5 @@ fn parse_indices(bytes: &[u8]) -> Result<Option<Vec<PartIndex>>, PartError> {
     match rest.is_empty() {
         true => Ok(Some(indices)),
         false => Err(PartError::Index("bytes follow the last file")),
-    }
-}
-
-impl FrameSink for PartSink {
-    fn limits(&self) -> Limits {
-        self.limits
-    }
-
-    fn frame(&mut self, frame: Frame) -> bool {
-        let mut state = lock(&self.state);
-        if state.is_stopped || state.failure.is_some() {
-            return false;
-        }
-        if let Err(error) = self.take(&mut state, &frame) {
-            state.failure = Some(error);
-            return false;
-        }
-        true
-    }
-
-    fn ended(&mut self, _why: io::Error) {
-        let mut state = lock(&self.state);
-        state.asked = None;
-        let committed = state.part.as_mut().map(FilledPart::commit);
-        if let Some(Err(error)) = committed {
-            state.failure = Some(error);
-        }
     }
 }

@@ -52,10 +52,13 @@ pub enum PartWish {
     Ranges(Vec<FileRange>),
 }
 
+/// The number in the place of a ring's, since parts belong to none.
+pub(crate) const NO_RING: u64 = 0;
+
 /// What frames of a connection that brings parts may hold.
-pub fn part_limits(ring: u64) -> Limits {
+pub fn part_limits() -> Limits {
     Limits {
-        ring,
+        ring: NO_RING,
         n_stages: PART_STAGE,
         n_batch: 1,
         n_seqs: 1,
@@ -72,13 +75,12 @@ pub fn part_limits(ring: u64) -> Limits {
 pub fn send_parts<S: PartStorage, E: From<PartError>>(
     files: &[Part<S>],
     wish: &PartWish,
-    ring: u64,
     mut send: impl FnMut(Frame) -> Result<(), E>,
 ) -> Result<u64, E> {
     let mut n_sent = 0;
     let mut pass_on = |id: u64, offset: u64, data: Vec<u8>| {
         n_sent += data.len() as u64;
-        send(frame(ring, id, offset, data))
+        send(frame(id, offset, data))
     };
     let headers = |(i, file): (u16, &Part<S>)| FileRange {
         file: i,
@@ -132,9 +134,9 @@ fn index_bytes<S: PartStorage>(files: &[Part<S>]) -> Vec<u8> {
     bytes
 }
 
-fn frame(ring: u64, id: u64, offset: u64, data: Vec<u8>) -> Frame {
+fn frame(id: u64, offset: u64, data: Vec<u8>) -> Frame {
     let mut header = Header::new(FrameKind::Part);
-    header.ring = ring;
+    header.ring = NO_RING;
     header.stage = PART_STAGE;
     let mut frame = Frame::bare(header);
     frame.piece = Some(Piece {

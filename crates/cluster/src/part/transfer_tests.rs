@@ -10,15 +10,10 @@ use std::{
 use atta_model::Share;
 
 use super::*;
-use crate::{
-    lane::tcp::FrameSink,
-    wire::{
-        Frame,
-        message::{Digest, WantedFile, WantedModel},
-    },
+use crate::wire::{
+    Frame,
+    message::{Digest, WantedFile, WantedModel},
 };
-
-const RING: u64 = 77;
 
 fn golden() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/models/llama-plain.gguf")
@@ -99,7 +94,7 @@ const WHOLE: Pipe<'_> = Pipe {
 
 impl Pipe<'_> {
     fn carry(&self, from: &HeldModel, wish: &PartWish, mut sink: PartSink) -> u64 {
-        let limits = sink.limits();
+        let limits = part_limits();
         let mut n = 0;
         let send = |mut frame: Frame| -> Result<(), PartError> {
             (self.change)(n, &mut frame);
@@ -107,13 +102,13 @@ impl Pipe<'_> {
             let mut bytes = Vec::new();
             frame.write(&mut bytes);
             let arrived = Frame::parse(&bytes, &limits).unwrap();
-            match n <= self.n_frames && sink.frame(arrived) {
+            match n <= self.n_frames && sink.take(&arrived).is_continue() {
                 true => Ok(()),
                 false => Err(PartError::Stopped),
             }
         };
-        let sent = send_parts(&from.files().unwrap(), wish, RING, send);
-        sink.ended(io::ErrorKind::UnexpectedEof.into());
+        let sent = send_parts(&from.files().unwrap(), wish, send);
+        sink.end();
         sent.unwrap_or(0)
     }
 }
@@ -124,7 +119,7 @@ fn pull(download: &mut Download, from: &HeldModel, pipe: &Pipe<'_>) -> usize {
     while let Some(wish) = download.wish().unwrap() {
         n += 1;
         assert!(n < 10_000, "no progress: {wish:?}");
-        pipe.carry(from, &wish, download.sink(RING, &wish));
+        pipe.carry(from, &wish, download.sink(&wish));
     }
     n
 }
@@ -153,14 +148,14 @@ fn a_share_comes_in_two_connections_and_again_in_none() {
     let third = place.library("third", 1 << 20);
     let mut both = Download::new(third, wanted(&from), layers(0..2)).unwrap();
     let wish = both.wish().unwrap().unwrap();
-    WHOLE.carry(&model, &wish, both.sink(RING, &wish));
+    WHOLE.carry(&model, &wish, both.sink(&wish));
     let wish = both.wish().unwrap().unwrap();
-    WHOLE.carry(&model, &wish, both.sink(RING, &wish));
+    WHOLE.carry(&model, &wish, both.sink(&wish));
     let rest = both.wish().unwrap().unwrap();
     assert_ne!(rest, wish);
     assert!(both.lacks().unwrap().starts_with("blk.1."));
     let before = both.missing_bytes().unwrap();
-    WHOLE.carry(&model, &rest, both.sink(RING, &rest));
+    WHOLE.carry(&model, &rest, both.sink(&rest));
     assert_eq!(both.missing_bytes(), Some(before), "it has no more");
     assert_eq!(pull(&mut both, &from, &WHOLE), 1);
 }
@@ -193,7 +188,7 @@ fn wrong_bytes_are_refused_named_and_fetched_again() {
     let to = place.library("pi", 1 << 20);
     let mut download = Download::new(to, wanted(&from), layers(0..1)).unwrap();
     let wish = download.wish().unwrap().unwrap();
-    WHOLE.carry(&from, &wish, download.sink(RING, &wish));
+    WHOLE.carry(&from, &wish, download.sink(&wish));
     let wish = download.wish().unwrap().unwrap();
     let flip = Pipe {
         change: &|n, frame| {
@@ -203,7 +198,7 @@ fn wrong_bytes_are_refused_named_and_fetched_again() {
         },
         ..WHOLE
     };
-    flip.carry(&from, &wish, download.sink(RING, &wish));
+    flip.carry(&from, &wish, download.sink(&wish));
     let failure = download.take_failure().unwrap();
     assert!(matches!(failure, PartError::Hash { .. }), "{failure}");
     assert_eq!(pull(&mut download, &from, &WHOLE), 1);
@@ -227,14 +222,14 @@ fn what_was_not_asked_for_ends_the_connection() {
     // Before anything is known, ranges belong to nothing.
     let beginning = download.wish().unwrap().unwrap();
     assert_eq!(beginning, PartWish::Beginning);
-    WHOLE.carry(&from, &all, download.sink(RING, &beginning));
+    WHOLE.carry(&from, &all, download.sink(&beginning));
     assert!(matches!(
         download.take_failure(),
         Some(PartError::NotAsked { .. })
     ));
-    WHOLE.carry(&from, &beginning, download.sink(RING, &beginning));
+    WHOLE.carry(&from, &beginning, download.sink(&beginning));
     let wish = download.wish().unwrap().unwrap();
-    WHOLE.carry(&from, &all, download.sink(RING, &wish));
+    WHOLE.carry(&from, &all, download.sink(&wish));
     assert!(matches!(
         download.take_failure(),
         Some(PartError::NotAsked { .. })
@@ -251,14 +246,14 @@ fn what_was_not_asked_for_ends_the_connection() {
             change: &|_, frame| frame.piece.iter_mut().for_each(change),
             ..WHOLE
         };
-        pipe.carry(&from, &wish, download.sink(RING, &wish));
+        pipe.carry(&from, &wish, download.sink(&wish));
         assert!(matches!(
             download.take_failure(),
             Some(PartError::NotAsked { .. })
         ));
     }
     download.stop();
-    assert_eq!(WHOLE.carry(&from, &wish, download.sink(RING, &wish)), 0);
+    assert_eq!(WHOLE.carry(&from, &wish, download.sink(&wish)), 0);
 }
 
 #[test]
@@ -273,7 +268,7 @@ fn an_index_of_another_model_or_a_torn_one_begins_no_part() {
     other.id = Digest([1; 32]);
     let download = Download::new(Arc::clone(&to), other, layers(0..1)).unwrap();
     let beginning = PartWish::Beginning;
-    WHOLE.carry(&from, &beginning, download.sink(RING, &beginning));
+    WHOLE.carry(&from, &beginning, download.sink(&beginning));
     assert!(matches!(
         download.take_failure(),
         Some(PartError::OtherModel)
@@ -288,7 +283,7 @@ fn an_index_of_another_model_or_a_torn_one_begins_no_part() {
             },
             ..WHOLE
         };
-        pipe.carry(&from, &beginning, download.sink(RING, &beginning));
+        pipe.carry(&from, &beginning, download.sink(&beginning));
         assert!(
             download.take_failure().is_some() || download.model().is_err(),
             "{i}"
@@ -307,7 +302,7 @@ fn a_part_that_does_not_fit_the_budget_is_refused_and_others_go_for_one_that_doe
     let to = place.library("pi", 2000);
     let mut download = Download::new(to, wanted(&from), layers(0..1)).unwrap();
     let wish = download.wish().unwrap().unwrap();
-    WHOLE.carry(&from, &wish, download.sink(RING, &wish));
+    WHOLE.carry(&from, &wish, download.sink(&wish));
     assert!(matches!(download.wish(), Err(PartError::DiskBudget { .. })));
     let none = Library::new(LibraryOptions {
         models: Vec::new(),

@@ -45,7 +45,7 @@ macro_rules! codes {
 
 codes! {
     /// The kind of a frame.
-    FrameKind: u8, "kind", "1 to 10" {
+    FrameKind: u8, "kind", "1 to 12" {
         /// Rows on their way to a stage.
         Work = 1,
         /// Rows of the last stage, to the coordinator.
@@ -66,6 +66,11 @@ codes! {
         Part = 9,
         /// Operations that bring a stage to where an epoch begins.
         CatchUp = 10,
+        /// Asks a stage to enter an epoch.
+        Fence = 11,
+        /// The answer to a fence: `acked` and `batch` are the epoch and the number of the last batch
+        /// that the stage applied, 0 where it has no state.
+        Fenced = 12,
     }
 }
 
@@ -112,10 +117,8 @@ impl Dtype {
 impl FrameKind {
     /// Whether it is a header and nothing else.
     pub fn is_bare(self) -> bool {
-        matches!(
-            self,
-            Self::Ack | Self::Ping | Self::Pong | Self::Nack | Self::Bye
-        )
+        use FrameKind::{Ack, Bye, Fence, Fenced, Nack, Ping, Pong};
+        matches!(self, Ack | Ping | Pong | Nack | Bye | Fence | Fenced)
     }
 }
 
@@ -146,7 +149,8 @@ pub struct Header {
     pub n_rows: u32,
     /// Bytes of data.
     pub data_bytes: u32,
-    /// Last batch that the coordinator has collected, or the stage has computed.
+    /// Last batch that the coordinator has collected, or the stage has computed; in the answer to a
+    /// fence an epoch.
     pub acked: u32,
     /// Frames that the sender still takes.
     pub credit: u16,

@@ -1,8 +1,10 @@
 //! Limits of the lists, texts and numbers in messages.
 
 use super::{
-    Answer, Card, CardEvent, MAX_ECHO_BYTES, MAX_MEMBERS, MessageError, Prepare, Question,
+    Answer, Card, CardEvent, MAX_ECHO_BYTES, MAX_MEMBERS, MessageError, PartRequest, Prepare,
+    Question,
 };
+use crate::part::{MAX_RANGES, PartWish};
 
 /// Most characters of a line for people.
 pub(super) const LINE: usize = 400;
@@ -53,6 +55,13 @@ pub(super) fn check_answer(answer: &Answer) -> Result<(), MessageError> {
     }
 }
 
+pub(super) fn check_part_request(request: &PartRequest) -> Result<(), MessageError> {
+    match &request.wish {
+        PartWish::Beginning => Ok(()),
+        PartWish::Ranges(ranges) => up_to("ranges", ranges.len(), MAX_RANGES),
+    }
+}
+
 fn check_prepare(prepare: &Prepare) -> Result<(), MessageError> {
     up_to("sources", prepare.sources.len(), SOURCES)?;
     up_to("files of a model", prepare.model.files.len(), FILES)?;
@@ -62,8 +71,11 @@ fn check_prepare(prepare: &Prepare) -> Result<(), MessageError> {
     let layers = part.layers;
     up_to("stages", part.n_stages, STAGES)?;
     let is_stage = (1..=part.n_stages).contains(&part.stage);
+    let is_first = part.stage == 1;
     let is_last = part.stage == part.n_stages;
-    if !is_stage || layers.start >= layers.end || is_last != prepare.next.is_none() {
+    let has_neighbours =
+        is_first == prepare.previous.is_none() && is_last == prepare.next.is_none();
+    if !is_stage || layers.start >= layers.end || !has_neighbours {
         return Err(MessageError::Field(format!(
             "stage {} of {}, layers {} to {}, which is none of a ring",
             part.stage, part.n_stages, layers.start, layers.end

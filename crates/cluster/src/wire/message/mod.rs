@@ -22,7 +22,10 @@ pub use prepare::{
 };
 pub use text::{Digest, RingSecret};
 
-use crate::control::{MAX_MESSAGE, NodeName};
+use crate::{
+    control::{MAX_MESSAGE, NodeName},
+    part::PartWish,
+};
 use std::net::SocketAddr;
 
 /// Version of the messages. A node of another version is told both numbers.
@@ -107,6 +110,38 @@ pub enum Question {
     Leave,
     /// Tell the recent events. Answered with [`Answer::Log`].
     Log,
+}
+
+/// What a node asks of another one that has a model. Answered with frames of kind
+/// [`Part`](crate::wire::FrameKind::Part).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PartRequest {
+    /// The model.
+    pub model: Digest,
+    /// Its bytes.
+    pub wish: PartWish,
+}
+
+impl PartRequest {
+    /// The bytes of the request.
+    ///
+    /// # Errors
+    /// A message that is too long, or beyond its limits.
+    pub fn to_bytes(&self) -> Result<Vec<u8>, MessageError> {
+        limit::check_part_request(self)?;
+        write(self)
+    }
+
+    /// Reads a request.
+    ///
+    /// # Errors
+    /// [`MessageError`].
+    pub fn parse(bytes: &[u8]) -> Result<Self, MessageError> {
+        let request = read(bytes)?;
+        limit::check_part_request(&request)?;
+        Ok(request)
+    }
 }
 
 /// The answer to a question.

@@ -21,6 +21,8 @@ pub struct Prepare {
     pub protocol: u8,
     /// The owner of the ring, which takes results.
     pub coordinator: NodeAddress,
+    /// The stage before, which takes acknowledgements; `None` for the first one.
+    pub previous: Option<NodeAddress>,
     /// The next stage; `None` for the last one.
     pub next: Option<NodeAddress>,
     /// What every connection of the ring begins with.

@@ -20,6 +20,7 @@ fn prepare() -> Prepare {
         program: "0.9.0".to_owned(),
         protocol: 1,
         coordinator: address("lap"),
+        previous: None,
         next: Some(address("pi2")),
         secret: RingSecret([7; 32]),
         model: WantedModel {

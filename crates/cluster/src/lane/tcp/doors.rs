@@ -1,0 +1,420 @@
+//! The one listener of a process, and what comes in by it.
+
+use std::{
+    collections::HashMap,
+    io,
+    net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream},
+    ops::ControlFlow,
+    sync::{
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    thread::JoinHandle,
+    time::Duration,
+};
+
+use super::{
+    hello::{Hello, RowsHello},
+    parts, questions,
+    questions::KeptConnections,
+    ring::NetLane,
+    stage::StageHost,
+    stream::{Protection, Security, Stream, read_frame},
+};
+use crate::{
+    Lane, Stage,
+    control::{Answerer, NodeName, Switchboard},
+    links::{Links, PartLinks, PartServer, RingLinks, RunningStage, StageLinks},
+    wire::{
+        Frame, Limits,
+        message::{NodeAddress, PartRequest, RingSecret},
+    },
+};
+
+/// Handshakes at once, half of them from one address; further connections are closed.
+const MAX_HANDSHAKES: usize = 8;
+/// Connections for questions at once.
+const MAX_QUESTIONERS: usize = 64;
+/// Nodes that are sent parts at once.
+const MAX_SERVED: usize = 4;
+/// Wait after a connection that could not be accepted.
+const RETRY: Duration = Duration::from_millis(50);
+/// Time to connect to the own listener, which wakes it.
+const WAKE: Duration = Duration::from_secs(1);
+
+/// Whether connections from an address are taken.
+pub type IsAllowed = Arc<dyn Fn(IpAddr) -> bool + Send + Sync>;
+
+/// What a process listens with.
+#[derive(Clone)]
+pub struct DoorsOptions {
+    /// Where to listen; port 0: any.
+    pub address: SocketAddr,
+    /// How connections are protected.
+    pub security: Security,
+    /// Whose connections are taken; others are closed at once.
+    pub is_allowed: IsAllowed,
+}
+
+impl std::fmt::Debug for DoorsOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("DoorsOptions")
+            .field("address", &self.address)
+            .field("security", &self.security)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The listener of a process: rows, questions and parts come in by it. Dropping it ends all of
+/// them.
+pub struct Doors {
+    inner: Arc<Inner>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl std::fmt::Debug for Doors {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Doors")
+            .field("address", &self.inner.address)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What all connections share.
+pub(super) struct Inner {
+    address: SocketAddr,
+    pub(super) protection: Protection,
+    is_allowed: IsAllowed,
+    is_over: AtomicBool,
+    /// Connections that have not said yet what they are for.
+    handshakes: Mutex<Vec<IpAddr>>,
+    /// Sides of rings that take rows: ring and stage.
+    sides: Mutex<HashMap<(u64, u16), Side>>,
+    answerer: OnceLock<Answerer>,
+    n_questioners: AtomicUsize,
+    part_server: OnceLock<PartServer>,
+    n_served: AtomicUsize,
+    kept: KeptConnections,
+}
+
+/// Takes the frames of one connection. Its methods are called by one thread and must not wait.
+pub(super) trait FrameSink: Send {
+    /// Takes a frame. `false`: no more is read, and the connection ends.
+    fn frame(&mut self, frame: Frame) -> bool;
+
+    /// The connection has ended: it was closed, or bytes came that are no frame of the ring.
+    fn ended(&mut self, why: &io::Error);
+}
+
+/// Gives the sink for the frames of a stage; `None`: that stage sends nothing to this side.
+pub(super) type SinkOf = Box<dyn Fn(u16) -> Option<Box<dyn FrameSink>> + Send + Sync>;
+
+/// One side of a ring.
+struct Side {
+    limits: Limits,
+    secret: RingSecret,
+    sink_of: SinkOf,
+    /// The newest connection of each sender.
+    open: HashMap<u16, TcpStream>,
+}
+
+impl Drop for Side {
+    fn drop(&mut self) {
+        for socket in self.open.values() {
+            // It may have ended already.
+            let _ = socket.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+/// The place of a side among those that take rows, until it is dropped.
+pub(super) struct Registration {
+    inner: Arc<Inner>,
+    key: (u64, u16),
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        let side = self.inner.sides().remove(&self.key);
+        // Its connections end without the lock, since their threads may wait for it.
+        drop(side);
+    }
+}
+
+impl Doors {
+    /// Listens.
+    ///
+    /// # Errors
+    /// The address cannot be listened on; the identity makes no TLS.
+    pub fn open(options: DoorsOptions) -> io::Result<Self> {
+        let listener = TcpListener::bind(options.address)?;
+        let inner = Arc::new(Inner {
+            address: listener.local_addr()?,
+            protection: Protection::new(options.security)?,
+            is_allowed: options.is_allowed,
+            is_over: AtomicBool::new(false),
+            handshakes: Mutex::default(),
+            sides: Mutex::default(),
+            answerer: OnceLock::new(),
+            n_questioners: AtomicUsize::new(0),
+            part_server: OnceLock::new(),
+            n_served: AtomicUsize::new(0),
+            kept: KeptConnections::default(),
+        });
+        let thread = std::thread::Builder::new().name("doors".to_owned());
+        let thread = thread.spawn({
+            let inner = Arc::clone(&inner);
+            move || accept_all(&listener, &inner)
+        })?;
+        Ok(Self {
+            inner,
+            thread: Some(thread),
+        })
+    }
+}
+
+impl Drop for Doors {
+    fn drop(&mut self) {
+        self.inner.is_over.store(true, Ordering::Release);
+        self.inner.sides().clear();
+        // Wakes the thread; where that fails, the next connection does.
+        let mut address = self.inner.address;
+        if address.ip().is_unspecified() {
+            address.set_ip(match address {
+                SocketAddr::V4(_) => [127, 0, 0, 1].into(),
+                SocketAddr::V6(_) => std::net::Ipv6Addr::LOCALHOST.into(),
+            });
+        }
+        if TcpStream::connect_timeout(&address, WAKE).is_ok()
+            && let Some(thread) = self.thread.take()
+        {
+            // A panic of the thread was printed.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Links for Doors {
+    fn address(&self) -> SocketAddr {
+        self.inner.address
+    }
+
+    fn start_stage(&self, links: StageLinks, stage: Stage) -> io::Result<Box<dyn RunningStage>> {
+        Ok(Box::new(StageHost::start(&self.inner, links, stage)?))
+    }
+
+    fn open_ring(&self, links: RingLinks) -> io::Result<Box<dyn Lane>> {
+        Ok(Box::new(NetLane::open(&self.inner, links)?))
+    }
+}
+
+impl Switchboard for Doors {
+    fn ask(
+        &self,
+        address: SocketAddr,
+        node: Option<&NodeName>,
+        question: &[u8],
+        deadline: Duration,
+    ) -> io::Result<Vec<u8>> {
+        let Inner {
+            kept, protection, ..
+        } = &*self.inner;
+        kept.ask(protection, (address, node.cloned()), question, deadline)
+    }
+
+    fn answer(&self, answerer: Answerer) -> io::Result<()> {
+        let set = self.inner.answerer.set(answerer);
+        set.map_err(|_| io::Error::other("questions are answered already"))
+    }
+}
+
+impl PartLinks for Doors {
+    fn pull(
+        &self,
+        from: &NodeAddress,
+        request: &PartRequest,
+        take: &mut dyn FnMut(Frame) -> ControlFlow<()>,
+    ) -> io::Result<()> {
+        parts::pull(&self.inner.protection, from, request, take)
+    }
+
+    fn serve(&self, server: PartServer) -> io::Result<()> {
+        let set = self.inner.part_server.set(server);
+        set.map_err(|_| io::Error::other("parts are served already"))
+    }
+}
+
+impl Inner {
+    fn sides(&self) -> MutexGuard<'_, HashMap<(u64, u16), Side>> {
+        self.sides.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes rows for a side of a ring from now on.
+    ///
+    /// # Errors
+    /// The process has this side already.
+    pub(super) fn register(
+        self: &Arc<Self>,
+        to: u16,
+        limits: Limits,
+        secret: RingSecret,
+        sink_of: SinkOf,
+    ) -> io::Result<Registration> {
+        let key = (limits.ring, to);
+        let mut sides = self.sides();
+        if sides.contains_key(&key) {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        let side = Side {
+            limits,
+            secret,
+            sink_of,
+            open: HashMap::new(),
+        };
+        sides.insert(key, side);
+        Ok(Registration {
+            inner: Arc::clone(self),
+            key,
+        })
+    }
+
+    /// What takes the rows of a connection, which replaces an earlier one of the same sender.
+    /// `None`: it is refused.
+    fn sink(&self, hello: &RowsHello, socket: &TcpStream) -> Option<(Limits, Box<dyn FrameSink>)> {
+        let socket = socket.try_clone().ok()?;
+        let mut sides = self.sides();
+        let side = sides.get_mut(&(hello.ring, hello.to))?;
+        if !side.secret.is_same(&hello.secret) {
+            return None;
+        }
+        let sink = (side.sink_of)(hello.from)?;
+        if let Some(old) = side.open.insert(hello.from, socket) {
+            // It may have ended already.
+            let _ = old.shutdown(Shutdown::Both);
+        }
+        Some((side.limits, sink))
+    }
+
+    /// A place among the connections that have not said yet what they are for, unless too many
+    /// have not, or too many from the same address.
+    fn handshake(self: &Arc<Self>, peer: IpAddr) -> Option<Handshake> {
+        let mut busy = self
+            .handshakes
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let n_same = busy.iter().filter(|ip| **ip == peer).count();
+        // Several stages may run on one machine, and on loopback all do.
+        let is_greedy = n_same >= MAX_HANDSHAKES / 2 && !peer.is_loopback();
+        if busy.len() >= MAX_HANDSHAKES || is_greedy {
+            return None;
+        }
+        busy.push(peer);
+        Some(Handshake {
+            inner: Arc::clone(self),
+            peer,
+        })
+    }
+}
+
+/// The place of a connection that has not said yet what it is for.
+struct Handshake {
+    inner: Arc<Inner>,
+    peer: IpAddr,
+}
+
+impl Drop for Handshake {
+    fn drop(&mut self) {
+        let busy = self.inner.handshakes.lock();
+        let mut busy = busy.unwrap_or_else(PoisonError::into_inner);
+        if let Some(i) = busy.iter().position(|ip| *ip == self.peer) {
+            busy.swap_remove(i);
+        }
+    }
+}
+
+/// One of a limited number of connections of a kind.
+struct Counted<'a>(&'a AtomicUsize);
+
+impl<'a> Counted<'a> {
+    fn enter(count: &'a AtomicUsize, max: usize) -> Option<Self> {
+        let counted = Self(count);
+        (count.fetch_add(1, Ordering::AcqRel) < max).then_some(counted)
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+fn accept_all(listener: &TcpListener, inner: &Arc<Inner>) {
+    for socket in listener.incoming() {
+        if inner.is_over.load(Ordering::Acquire) {
+            return;
+        }
+        match socket {
+            Ok(socket) => admit(socket, inner),
+            // No descriptors are left, perhaps, and the next try would fail at once.
+            Err(_) => std::thread::sleep(RETRY),
+        }
+    }
+}
+
+/// Hands a connection to a thread of its own.
+fn admit(socket: TcpStream, inner: &Arc<Inner>) {
+    let Ok(peer) = socket.peer_addr() else { return };
+    // An IPv4 address as IPv6 sockets write it is that address.
+    let peer = peer.ip().to_canonical();
+    if !(inner.is_allowed)(peer) {
+        return;
+    }
+    let Some(handshake) = inner.handshake(peer) else {
+        return;
+    };
+    let inner = Arc::clone(inner);
+    // Without a thread the connection is dropped, which the other side sees.
+    let _ = std::thread::Builder::new()
+        .name("from a node".to_owned())
+        .spawn(move || receive(socket, &inner, handshake));
+}
+
+/// Serves one connection to its end; its errors are the other side's.
+fn receive(socket: TcpStream, inner: &Inner, handshake: Handshake) {
+    let Ok((mut stream, hello)) = inner.protection.accept(socket) else {
+        return;
+    };
+    drop(handshake);
+    let stream = stream.as_mut();
+    match hello {
+        Hello::Rows(rows) => receive_rows(stream, inner, &rows),
+        Hello::Questions => {
+            let counted = Counted::enter(&inner.n_questioners, MAX_QUESTIONERS);
+            if let Some((answerer, _counted)) = inner.answerer.get().zip(counted) {
+                let _ = questions::answer_all(stream, answerer);
+            }
+        }
+        Hello::Parts => {
+            let counted = Counted::enter(&inner.n_served, MAX_SERVED);
+            if let Some((server, _counted)) = inner.part_server.get().zip(counted) {
+                let _ = parts::serve(stream, server);
+            }
+        }
+    }
+}
+
+fn receive_rows(mut stream: &mut dyn Stream, inner: &Inner, hello: &RowsHello) {
+    let Some((limits, mut sink)) = inner.sink(hello, stream.socket()) else {
+        return;
+    };
+    let error = loop {
+        let frame = match read_frame(&mut stream, &limits) {
+            Ok(frame) => frame,
+            Err(error) => break error,
+        };
+        if !sink.frame(frame) {
+            break io::Error::other("the receiver has ended the connection");
+        }
+    };
+    sink.ended(&error);
+}

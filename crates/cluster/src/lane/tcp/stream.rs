@@ -1,0 +1,219 @@
+//! Bytes over TCP, with TLS or without.
+
+use std::{
+    io::{self, Read, Write},
+    net::{SocketAddr, TcpStream},
+    sync::Arc,
+    time::Duration,
+};
+
+use rustls::{ClientConfig, ClientConnection, ServerConfig, ServerConnection, StreamOwned};
+use socket2::{SockRef, TcpKeepalive};
+
+use super::hello::Hello;
+use crate::{
+    control::NodeName,
+    key::Identity,
+    wire::{Frame, HEADER_BYTES, Header, Limits},
+};
+
+/// Time to connect.
+const CONNECT: Duration = Duration::from_millis(1500);
+/// Time for a handshake and the hello.
+pub(super) const HANDSHAKE: Duration = Duration::from_secs(3);
+/// How long sent bytes may stay unacknowledged before the connection is over.
+const UNACKNOWLEDGED: Duration = Duration::from_secs(5);
+/// Bytes in the kernel's buffer, so that short frames never wait behind seconds of data.
+const SEND_BUFFER: usize = 256 << 10;
+
+/// How connections are protected.
+#[derive(Clone, Debug)]
+pub enum Security {
+    /// TLS 1.3, both ends with certificates of the cluster.
+    Tls(Arc<Identity>),
+    /// Nothing: whoever reaches the port can ask and answer, and everybody on the way can read. The
+    /// secret of a ring keeps other programs' rows out, and no more.
+    Plain,
+}
+
+/// What connections are made with.
+#[derive(Clone)]
+pub(super) enum Protection {
+    Tls {
+        identity: Arc<Identity>,
+        client: Arc<ClientConfig>,
+        server: Arc<ServerConfig>,
+    },
+    Plain,
+}
+
+/// A connection whose handshake is done.
+pub(super) trait Stream: Read + Write + Send {
+    /// The socket below.
+    fn socket(&self) -> &TcpStream;
+
+    /// Says that no more comes.
+    fn close(&mut self) -> io::Result<()>;
+}
+
+impl Stream for TcpStream {
+    fn socket(&self) -> &TcpStream {
+        self
+    }
+
+    fn close(&mut self) -> io::Result<()> {
+        self.shutdown(std::net::Shutdown::Write)
+    }
+}
+
+impl Stream for StreamOwned<ClientConnection, TcpStream> {
+    fn socket(&self) -> &TcpStream {
+        &self.sock
+    }
+
+    fn close(&mut self) -> io::Result<()> {
+        self.conn.send_close_notify();
+        self.flush()
+    }
+}
+
+impl Stream for StreamOwned<ServerConnection, TcpStream> {
+    fn socket(&self) -> &TcpStream {
+        &self.sock
+    }
+
+    fn close(&mut self) -> io::Result<()> {
+        self.conn.send_close_notify();
+        self.flush()
+    }
+}
+
+impl Protection {
+    pub(super) fn new(security: Security) -> io::Result<Self> {
+        let Security::Tls(identity) = security else {
+            return Ok(Self::Plain);
+        };
+        let mut server = identity.server_config().map_err(io::Error::other)?;
+        // A sender of rows does not read; nothing is sent to it.
+        server.send_tls13_tickets = 0;
+        Ok(Self::Tls {
+            client: Arc::new(identity.client_config().map_err(io::Error::other)?),
+            server: Arc::new(server),
+            identity,
+        })
+    }
+
+    /// Connects to a node and says what for; with a name, only the node of this name is taken.
+    /// Reading takes at most [`HANDSHAKE`] until another limit is set.
+    pub(super) fn dial(
+        &self,
+        address: SocketAddr,
+        node: Option<&NodeName>,
+        hello: &Hello,
+        connect: Duration,
+    ) -> io::Result<Box<dyn Stream>> {
+        let socket = TcpStream::connect_timeout(&address, connect.min(CONNECT))?;
+        set_options(&socket)?;
+        socket.set_read_timeout(Some(HANDSHAKE))?;
+        let mut stream: Box<dyn Stream> = match self {
+            Self::Plain => Box::new(socket),
+            Self::Tls {
+                identity, client, ..
+            } => {
+                let name = match node {
+                    Some(node) => identity.server_name(node.as_str()),
+                    None => identity.any_server_name(),
+                };
+                let name = name.map_err(io::Error::other)?;
+                let client = ClientConnection::new(Arc::clone(client), name);
+                let client = client.map_err(io::Error::other)?;
+                Box::new(StreamOwned::new(client, socket))
+            }
+        };
+        stream.write_all(&hello.to_bytes())?;
+        stream.flush()?;
+        Ok(stream)
+    }
+
+    /// The other side of [`dial`](Self::dial). Reading has no limit afterwards.
+    pub(super) fn accept(&self, socket: TcpStream) -> io::Result<(Box<dyn Stream>, Hello)> {
+        set_options(&socket)?;
+        socket.set_read_timeout(Some(HANDSHAKE))?;
+        let mut stream: Box<dyn Stream> = match self {
+            Self::Plain => Box::new(socket),
+            Self::Tls { server, .. } => {
+                let server = ServerConnection::new(Arc::clone(server)).map_err(io::Error::other)?;
+                Box::new(StreamOwned::new(server, socket))
+            }
+        };
+        let hello = Hello::read(&mut stream)?;
+        stream.socket().set_read_timeout(None)?;
+        Ok((stream, hello))
+    }
+}
+
+/// Reads one frame; its length is checked before its body is allocated.
+pub(super) fn read_frame(stream: &mut dyn Read, limits: &Limits) -> io::Result<Frame> {
+    let invalid = |error| io::Error::new(io::ErrorKind::InvalidData, error);
+    let mut head = [0; HEADER_BYTES];
+    stream.read_exact(&mut head)?;
+    let header = Header::parse(&head).map_err(invalid)?;
+    let n = limits.body_bytes(&header).map_err(invalid)?;
+    let mut bytes = vec![0; HEADER_BYTES + n];
+    bytes[..HEADER_BYTES].copy_from_slice(&head);
+    stream.read_exact(&mut bytes[HEADER_BYTES..])?;
+    Frame::parse(&bytes, limits).map_err(invalid)
+}
+
+/// Writes a length and so many bytes.
+pub(super) fn write_message(stream: &mut dyn Write, bytes: &[u8]) -> io::Result<()> {
+    let n = u32::try_from(bytes.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
+    let mut message = n.to_le_bytes().to_vec();
+    message.extend_from_slice(bytes);
+    stream.write_all(&message)?;
+    stream.flush()
+}
+
+/// Reads a length, at most `max`, and so many bytes.
+pub(super) fn read_message(stream: &mut dyn Read, max: usize) -> io::Result<Vec<u8>> {
+    let mut n = [0; 4];
+    stream.read_exact(&mut n)?;
+    let n = u32::from_le_bytes(n) as usize;
+    if n > max {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            format!("a message of {n} bytes, {max} at most"),
+        ));
+    }
+    let mut bytes = vec![0; n];
+    stream.read_exact(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Whether the other side, which sends nothing, has ended the connection.
+pub(super) fn is_ended(socket: &TcpStream) -> bool {
+    let peek = || {
+        socket.set_nonblocking(true)?;
+        let peeked = socket.peek(&mut [0]);
+        socket.set_nonblocking(false)?;
+        peeked
+    };
+    !matches!(peek(), Err(error) if error.kind() == io::ErrorKind::WouldBlock)
+}
+
+/// No delay, small buffers, and an end where the other side is silent.
+fn set_options(socket: &TcpStream) -> io::Result<()> {
+    socket.set_nodelay(true)?;
+    socket.set_write_timeout(Some(UNACKNOWLEDGED))?;
+    let socket = SockRef::from(socket);
+    socket.set_send_buffer_size(SEND_BUFFER)?;
+    let keepalive = TcpKeepalive::new().with_time(Duration::from_secs(1));
+    #[cfg(not(any(target_os = "openbsd", target_os = "windows")))]
+    let keepalive = keepalive
+        .with_interval(Duration::from_secs(1))
+        .with_retries(4);
+    socket.set_tcp_keepalive(&keepalive)?;
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    socket.set_tcp_user_timeout(Some(UNACKNOWLEDGED))?;
+    Ok(())
+}
