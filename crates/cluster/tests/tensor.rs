@@ -17,10 +17,10 @@ use atta_cluster::tensor::{
 };
 use atta_kernels::{Kernels, Pool};
 use atta_model::{
-    Batch, Cpu, Error, Executor, ExecutorSize, KvType, Member, MemberPart, Model, Output, RowSplit,
-    SeqId, Share, Want,
+    Batch, BoundTensor, Cpu, Error, Executor, ExecutorSize, KvType, Member, MemberPart, Model,
+    Output, Placement, RowSplit, SeqId, Share, Want,
 };
-use atta_store::{Budget, InMemory, ModelFiles, Plan, Weights};
+use atta_store::{Budget, InMemory, ModelFiles, Plan, ResidencyPolicy, Streamed, Weights};
 use support::{Golden, bits, cpu_with, encoders, golden, goldens, hybrid::hybrids, tokens};
 
 const N_CTX: usize = 128;
@@ -43,31 +43,27 @@ fn row_split(speeds: &[u32]) -> RowSplit {
     RowSplit::new(&speeds).unwrap()
 }
 
-/// A member's rows of a part of a model, and the bytes of the tables of its plan.
+/// A member's rows of a part of a model.
 fn member_of(
     model: &Model,
     files: ModelFiles,
     share: Share,
     split: &RowSplit,
     index: usize,
-) -> Result<(Arc<Model>, u64), Error> {
+) -> Result<Arc<Model>, Error> {
     let member = Member::new(split.clone(), index)?;
-    let mut n_bytes = 0;
-    let source = |files, plan: Plan| {
-        let tables = plan.layers.iter().flatten().flatten().chain(&plan.head);
-        n_bytes = tables.map(|table| table.extent.bytes).sum();
-        Ok::<Box<dyn Weights>, Error>(Box::new(InMemory::new(files, plan)?))
-    };
+    let source =
+        |files, plan: Plan| Ok::<Box<dyn Weights>, Error>(Box::new(InMemory::new(files, plan)?));
     let part = MemberPart { share, member };
     let spec = model.spec().clone();
     let model = Model::with_member(spec, part, files, &Budget::unlimited(), source)?;
-    Ok((Arc::new(model), n_bytes))
+    Ok(Arc::new(model))
 }
 
 fn models(g: &Golden, model: &Model, split: &RowSplit) -> Result<Vec<Arc<Model>>, Error> {
     let share = Share::whole(model.spec());
     let one = |i| member_of(model, g.files(), share.clone(), split, i);
-    (0..split.n_members()).map(|i| Ok(one(i)?.0)).collect()
+    (0..split.n_members()).map(one).collect()
 }
 
 fn local() -> LocalMembers {
@@ -225,11 +221,7 @@ fn a_part_of_the_layers_is_divided_too() {
         ..size(KvType::F32, 32)
     };
     let split = row_split(&[2, 1]);
-    let one = |i| {
-        member_of(&model, g.files(), share.clone(), &split, i)
-            .unwrap()
-            .0
-    };
+    let one = |i| member_of(&model, g.files(), share.clone(), &split, i).unwrap();
     let run = |executor: &mut dyn Executor| {
         let seq = executor.new_seq().unwrap();
         let d = model.spec().d_model;
@@ -246,24 +238,118 @@ fn a_part_of_the_layers_is_divided_too() {
     assert!(run(&mut start(&[one(0), one(1)], &size)) == expected);
 }
 
+/// The matrix of a role at one machine or member: its rows (of one expert), the bytes of a row, and
+/// the bytes that are held.
+fn held_matrix(model: &Model, matrix: &split::MatrixRows) -> Option<[u64; 3]> {
+    match model.tensor(matrix.role, matrix.layer)? {
+        BoundTensor::Matrix {
+            ty,
+            d_out,
+            d_in,
+            table,
+            ..
+        } => {
+            let row_bytes = ty.row_bytes(d_in).unwrap() as u64;
+            Some([d_out as u64, row_bytes, table.n_bytes()])
+        }
+        BoundTensor::Vector(_) => None,
+    }
+}
+
 #[test]
-fn a_member_has_its_rows_only() {
-    for g in goldens() {
-        let model = g.model();
-        let share = Share::whole(model.spec());
+fn a_member_holds_its_rows_of_divided_matrices_and_nothing_else_of_them() {
+    for g in goldens().into_iter().chain(encoders()).chain(hybrids()) {
+        let whole = g.model();
         let split = row_split(&[1, 1, 2]);
-        let bytes = |split: &RowSplit, i| {
-            member_of(&model, g.files(), share.clone(), split, i)
-                .unwrap()
-                .1
+        let models = models(&g, &whole, &split).unwrap();
+        for matrix in split::matrices(whole.spec(), &split) {
+            let Some([d_out, row_bytes, _]) = held_matrix(&whole, &matrix) else {
+                continue;
+            };
+            let moe = matrix.layer.and_then(|l| whole.spec().layers[l].moe());
+            let n_experts = match matrix.role.placement() {
+                Placement::Experts => moe.unwrap().n_experts as u64,
+                _ => 1,
+            };
+            for (i, model) in models.iter().enumerate() {
+                let own = matrix.members.as_ref().map(|rows| rows[i].len() as u64);
+                let [d_own, _, n_bytes] = held_matrix(model, &matrix).unwrap();
+                assert_eq!(d_own, own.unwrap_or(d_out), "{} {matrix:?}", g.name);
+                if own.is_some() {
+                    let expected = d_own * row_bytes * n_experts;
+                    assert_eq!(n_bytes, expected, "{} {matrix:?}", g.name);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn the_budget_of_a_member_counts_its_rows() {
+    for name in ["qwen3", "qwen3moe", "gpt-oss"] {
+        let g = golden(name);
+        let whole = g.model();
+        let used = |split: &RowSplit, i| {
+            let budget = Budget::unlimited();
+            let part = MemberPart {
+                share: Share::whole(whole.spec()),
+                member: Member::new(split.clone(), i).unwrap(),
+            };
+            let policy = ResidencyPolicy::whole();
+            let source = |files, plan| {
+                let weights = Streamed::new(files, plan, &policy, &budget)?;
+                Ok::<Box<dyn Weights>, Error>(Box::new(weights))
+            };
+            let spec = whole.spec().clone();
+            let model = Model::with_member(spec, part, g.files(), &budget, source).unwrap();
+            let used = budget.used();
+            drop(model);
+            used
         };
-        let whole = bytes(&row_split(&[1]), 0);
-        let of_members: Vec<u64> = (0..3).map(|i| bytes(&split, i)).collect();
-        let rows = split::matrices(model.spec(), &split);
-        let all_divided = rows.iter().all(|m| m.members.is_some());
-        let sum: u64 = of_members.iter().sum();
-        assert!(of_members.iter().all(|&n| n < whole), "{}", g.name);
-        assert_eq!(sum == whole, all_divided || sum == whole, "{}", g.name);
+        let all = used(&row_split(&[1]), 0);
+        let split = row_split(&[1, 3]);
+        let [small, large] = [0, 1].map(|i| used(&split, i));
+        // Slots begin and end at disk blocks, and matrices that are not divided are at both.
+        assert!(
+            small < large && large < all,
+            "{name}: {small} {large} {all}"
+        );
+    }
+}
+
+/// Holds as little as possible in memory: every group is read in pieces.
+fn streamed(files: ModelFiles, plan: Plan) -> Result<Box<dyn Weights>, Error> {
+    let policy = ResidencyPolicy {
+        chunk_bytes: Some(4096),
+        pinned_bytes: 0,
+        n_slots: 2,
+        n_experts: 4,
+        method: None,
+    };
+    let weights = Streamed::new(files, plan, &policy, &Budget::unlimited())?;
+    Ok(Box::new(weights))
+}
+
+#[test]
+fn weights_that_are_read_in_pieces_give_the_bits_of_one_machine() {
+    for name in ["llama3-rope", "qwen3moe", "gpt-oss", "minicpm3", "qwen35"] {
+        let g = golden(name);
+        let model = g.model();
+        let size = size(KvType::F16, 32);
+        let expected = run(&mut cpu_with(&model, 1, size.clone()), &g.tokens, 5);
+        let split = row_split(&[1, 2]);
+        let one = |index| {
+            let files = g.files().unmapped(&Budget::unlimited()).unwrap();
+            let part = MemberPart {
+                share: Share::whole(model.spec()),
+                member: Member::new(split.clone(), index).unwrap(),
+            };
+            let spec = model.spec().clone();
+            let budget = Budget::unlimited();
+            Arc::new(Model::with_member(spec, part, files, &budget, streamed).unwrap())
+        };
+        let got = run(&mut start(&[one(0), one(1)], &size), &g.tokens, 5);
+        assert!(got == expected, "{name}");
     }
 }
 
@@ -275,7 +361,7 @@ fn rows_of_every_matrix_are_divided_in_whole_blocks() {
             let split = row_split(speeds);
             for matrix in split::matrices(model.spec(), &split) {
                 let Some(members) = &matrix.members else {
-                    assert!(!matrix.role.is_divided());
+                    assert!(!matrix.role.is_divided() || !split.divides(matrix.n_rows));
                     continue;
                 };
                 let mut row = 0;
@@ -463,11 +549,7 @@ fn two_members_beside_one_process() {
     let model = Arc::new(Model::load(files(), &Budget::unlimited()).unwrap());
     let share = Share::whole(model.spec());
     let split = row_split(&[1, 1]);
-    let one = |i| {
-        member_of(&model, files(), share.clone(), &split, i)
-            .unwrap()
-            .0
-    };
+    let one = |i| member_of(&model, files(), share.clone(), &split, i).unwrap();
     let members = [one(0), one(1)];
     let tokens = tokens(&model, 64);
     let size = size(KvType::F16, 32);

@@ -7,6 +7,7 @@
 mod balance;
 mod cost;
 mod matching;
+mod rows;
 
 use std::{collections::HashSet, ops::Range};
 
@@ -24,6 +25,7 @@ use crate::{
 };
 use balance::Balance;
 use matching::{TensorMatch, match_tensors};
+use rows::{check_member, own_rows, own_rows_of_experts};
 
 pub use cost::{MatmulCost, ModelCost, PartCost};
 
@@ -128,10 +130,11 @@ impl Model {
 
     /// Binds a member's rows of a part of the model: of every matrix that members divide
     /// ([`Role::is_divided`]) its own rows, of all others everything. The other rows are neither
-    /// read nor kept; of experts they are not touched where the file is mapped.
+    /// read nor kept.
     ///
     /// # Errors
-    /// As [`with_share`](Self::with_share), and matrices that are too small for so many members.
+    /// As [`with_share`](Self::with_share), and a part without any matrix that has rows for each
+    /// member.
     pub fn with_member<E: From<Error>>(
         spec: ModelSpec,
         part: MemberPart,
@@ -200,7 +203,7 @@ impl Model {
             d_out: w.own().len(),
             d_in: w.d_in,
             table: w.table,
-            first_row: w.first_row + if w.is_of_experts { w.own[0] } else { 0 },
+            first_row: w.first_row,
             scales: tensors.scales[role as usize].as_deref().unwrap_or(&[]),
         };
         let held = tensors.matrices[role as usize].filter(|_| self.share.has(role, layer));
@@ -338,6 +341,9 @@ impl Bound {
         }
         spec.check_separable(&share.layers)?;
         let reqs = spec.tensors();
+        if let Some(member) = member {
+            check_member(member, share, &reqs)?;
+        }
         let found = match_tensors(spec, &reqs, files.directory())?;
         let n_bytes = found
             .iter()
@@ -366,9 +372,6 @@ impl Bound {
             plan.head = plan.head.or(plan.embed.map(tied));
         }
         let plan = plan.restrict(share.layers.clone(), share.embed, share.head);
-        if let Some(member) = member {
-            check_own(&plan, member)?;
-        }
         Ok(Self {
             globals,
             layers,
@@ -442,12 +445,15 @@ impl MatrixRef {
         }
     }
 
-    /// The same of a matrix of which a member has its own rows.
+    /// The matrix with a member's rows, which are all that its table has.
     fn of_member(self, member: Option<&Member>) -> Self {
-        let all = 0..self.d_out;
-        let own = member.map_or(all, |member| member.rows(self.d_out));
+        let Some(member) = member else {
+            return self;
+        };
+        let own = member.rows(self.d_out);
         Self {
             own: [own.start, own.end],
+            first_row: 0,
             ..self
         }
     }
@@ -464,7 +470,7 @@ impl MatrixRef {
         let encoding = Encoding { ty: self.ty, scale };
         let bytes = match self.is_of_experts {
             true => {
-                let first = (self.first_row + self.own[0]) * row_bytes;
+                let first = self.first_row * row_bytes;
                 &rows.bytes[first..][..self.own().len() * row_bytes]
             }
             false => rows.bytes,
@@ -609,12 +615,14 @@ impl<'a> Binder<'a> {
 
     fn bind(&mut self, found: &TensorMatch<'_>) -> Result<(), Error> {
         let req = found.req;
-        let member = self.member.filter(|_| req.role.is_divided());
+        let member = self.member.filter(|m| m.divides(req));
         let all = by_rows(req, found.extent());
         let rows = match member {
-            // A row of the table of experts is a whole one.
-            Some(member) if req.role.placement() != Placement::Experts => own_rows(all, member),
-            _ => all,
+            Some(member) if req.role.placement() == Placement::Experts => {
+                own_rows_of_experts(all, found, member)
+            }
+            Some(member) => own_rows(all, member),
+            None => all,
         };
         let Some(index) = self.enter(req, rows) else {
             if self.share.has(req.role, req.layer) {
@@ -745,41 +753,7 @@ fn table(place: &mut Option<RowTable>, rows: RowTable) -> usize {
 
 /// The table whose rows are the parts of a tensor.
 fn by_rows(req: &TensorReq, extent: Extent) -> RowTable {
-    RowTable {
-        extent,
-        row_bytes: extent.bytes / req.n_parts as u64,
-    }
-}
-
-/// The rows of a table that a member multiplies.
-fn own_rows(table: RowTable, member: &Member) -> RowTable {
-    let row_bytes = table.row_bytes;
-    let n_rows = table.extent.bytes.checked_div(row_bytes).unwrap_or(0);
-    let own = member.rows(n_rows as usize);
-    let extent = Extent {
-        offset: table.extent.offset + own.start as u64 * row_bytes,
-        bytes: own.len() as u64 * row_bytes,
-        ..table.extent
-    };
-    RowTable { extent, row_bytes }
-}
-
-/// Refuses a plan with a group without any rows of a member: it would not know when to wait for the
-/// others.
-fn check_own(plan: &Plan, member: &Member) -> Result<(), Error> {
-    let head = plan.head.as_slice();
-    let groups = plan.layers.iter().flatten().map(|tables| &tables[..]);
-    let is_empty = |tables: &[RowTable]| {
-        !tables.is_empty() && tables.iter().all(|table| table.extent.bytes == 0)
-    };
-    match groups.chain([head]).any(is_empty) {
-        true => Err(Error::Options(format!(
-            "member {} of {} of a model with matrices of too few rows for it",
-            member.index(),
-            member.split().n_members()
-        ))),
-        false => Ok(()),
-    }
+    RowTable::contiguous(extent, extent.bytes / req.n_parts as u64)
 }
 
 /// Appends a tensor to a group and returns its index.

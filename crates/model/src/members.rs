@@ -61,11 +61,25 @@ impl RowSplit {
         self.ends.len()
     }
 
-    /// The rows of a matrix of `n_rows` that a member computes.
+    /// The rows of a matrix of `n_rows` that a member computes: its own, or all of them if the
+    /// matrix has too few to be divided.
     ///
     /// # Panics
     /// If there is no such member.
     pub fn rows(&self, member: usize, n_rows: usize) -> Range<usize> {
+        match self.divides(n_rows) {
+            true => self.own(member, n_rows),
+            false => 0..n_rows,
+        }
+    }
+
+    /// Whether a matrix of `n_rows` has rows for each member. The product with another one is
+    /// computed whole by all of them.
+    pub fn divides(&self, n_rows: usize) -> bool {
+        (0..self.n_members()).all(|member| !self.own(member, n_rows).is_empty())
+    }
+
+    fn own(&self, member: usize, n_rows: usize) -> Range<usize> {
         let start = member.checked_sub(1).map_or(0, |i| self.end(i, n_rows));
         start..self.end(member, n_rows)
     }
@@ -120,7 +134,7 @@ impl Member {
         self.index
     }
 
-    /// Its rows of a matrix that is divided.
+    /// Its rows of a matrix whose role is divided.
     pub(crate) fn rows(&self, n_rows: usize) -> Range<usize> {
         self.split.rows(self.index, n_rows)
     }
@@ -140,8 +154,9 @@ pub struct MemberPart {
 }
 
 impl Role {
-    /// Whether members divide the rows of this matrix. Small ones, whose product takes less time
-    /// than a message, and matrices of heads are computed whole by every member.
+    /// Whether members divide the rows of this matrix, if it has enough ([`RowSplit::divides`]).
+    /// Small ones, whose product takes less time than a message, and matrices of heads are computed
+    /// whole by every member.
     pub fn is_divided(self) -> bool {
         match self.placement() {
             Placement::Layer(projection) => is_divided(projection),
@@ -246,7 +261,7 @@ impl Members {
 
     /// Ends a batch: it is computed only if every member has computed it.
     pub(crate) fn end(&mut self, done: Result<(), Error>) -> Result<(), Error> {
-        let done = done.and_then(|()| self.gather(Audience::All, &mut []));
+        let done = done.and_then(|()| self.exchange(Audience::All, &mut []));
         if done.is_err() {
             let n_members = self.member.split.n_members();
             self.exchange.fail(self.batch, n_members);
@@ -261,8 +276,16 @@ impl Members {
         self.gather(Audience::Lead, &mut [Product { out, d_out }])
     }
 
-    /// Completes products whose own columns are computed.
+    /// Completes products whose own columns are computed; nothing to do if all of them are whole.
     fn gather(&mut self, audience: Audience, products: &mut [Product<'_>]) -> Result<(), Error> {
+        let split = &self.member.split;
+        match products.iter().any(|product| product.is_divided(split)) {
+            true => self.exchange(audience, products),
+            false => Ok(()),
+        }
+    }
+
+    fn exchange(&mut self, audience: Audience, products: &mut [Product<'_>]) -> Result<(), Error> {
         let unit = Unit {
             batch: self.batch,
             index: self.unit,
@@ -273,14 +296,15 @@ impl Members {
         let receives = audience == Audience::All || self.member.is_lead();
         self.own.clear();
         if audience == Audience::All || !self.member.is_lead() {
-            for product in &*products {
+            for product in products.iter().filter(|p| p.is_divided(split)) {
                 product.pack(split.rows(*index, product.d_out), &mut self.own);
             }
         }
         for (m, numbers) in self.others.iter_mut().enumerate() {
             let len = |p: &Product<'_>| p.n_rows() * split.rows(m, p.d_out).len();
+            let divided = products.iter().filter(|p| p.is_divided(split));
             let n = match receives && m != *index {
-                true => products.iter().map(len).sum(),
+                true => divided.map(len).sum(),
                 false => 0,
             };
             numbers.resize(n, 0.0);
@@ -292,7 +316,7 @@ impl Members {
         let others = self.others.iter().enumerate();
         for (m, numbers) in others.filter(|(m, _)| m != index) {
             let mut rest = &numbers[..];
-            for product in &mut *products {
+            for product in products.iter_mut().filter(|p| p.is_divided(split)) {
                 let rows = split.rows(m, product.d_out);
                 rest = product.unpack(rows, rest);
             }
@@ -308,6 +332,10 @@ struct Product<'a> {
 }
 
 impl Product<'_> {
+    fn is_divided(&self, split: &RowSplit) -> bool {
+        split.divides(self.d_out)
+    }
+
     fn n_rows(&self) -> usize {
         self.out.len() / self.d_out.max(1)
     }
@@ -461,6 +489,11 @@ mod tests {
                 let mut row = 0;
                 for member in 0..split.n_members() {
                     let rows = split.rows(member, n_rows);
+                    if !split.divides(n_rows) {
+                        assert_eq!(rows, 0..n_rows, "{speeds:?}");
+                        row = n_rows;
+                        continue;
+                    }
                     assert_eq!(rows.start, row, "{speeds:?} {n_rows}");
                     let block = split.block(n_rows);
                     assert!(rows.end == n_rows || rows.end.is_multiple_of(block));

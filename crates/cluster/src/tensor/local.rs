@@ -39,7 +39,10 @@ impl LocalMembers {
             is_next && member.map(|m| m.split()) == first.map(|m| m.split())
         };
         let n_members = first.map_or(0, |m| m.split().n_members());
-        if models.len() != n_members || !models.iter().enumerate().all(is_in_place) {
+        if n_members == 0
+            || models.len() != n_members
+            || !models.iter().enumerate().all(is_in_place)
+        {
             return Err(Error::Options(format!(
                 "{} models that are not the members of one division",
                 models.len()

@@ -30,13 +30,9 @@ pub fn matrices(spec: &ModelSpec, split: &RowSplit) -> Vec<MatrixRows> {
         Placement::Resident | Placement::Embed | Placement::LayerEmbed => false,
     };
     let rows = |req: &TensorReq| {
-        let shape = &req.shape[..req.shape.len() - 1];
-        let n_rows = match req.role.placement() {
-            Placement::Experts => shape[1..].iter().product(),
-            _ => shape.iter().product(),
-        };
+        let n_rows = req.n_rows();
         let of_member = |member| split.rows(member, n_rows);
-        let is_divided = req.role.is_divided();
+        let is_divided = req.role.is_divided() && split.divides(n_rows);
         MatrixRows {
             role: req.role,
             layer: req.layer,
