@@ -24,6 +24,7 @@ pub mod tensor;
 pub mod wire;
 
 mod backend;
+mod coordinator;
 mod cut;
 mod disk;
 mod history;
@@ -35,14 +36,15 @@ mod sizes;
 mod stage;
 
 pub use backend::RingBackend;
+pub use coordinator::{Coordinator, PlanError, Survey, SurveyedNode, Who};
 pub use cut::{Cut, RingPlan};
 pub use history::{History, RebuildStep};
 pub use lane::{Lane, ThreadLane};
 pub use links::{Links, PartLinks, PartServer, RingLinks, RunningStage, SendPart, StageLinks};
 pub use remote::{
-    HashedModel, OnStage, RemotePlan, RemoteRing, RemoteRingOptions, StageNode, StageProgress,
-    own_address,
+    HashedModel, OnStage, RemotePlan, RemoteRing, RemoteRingOptions, RingTimes, StageNode,
+    StageProgress, own_address,
 };
-pub use ring::{Ring, RingParts};
+pub use ring::{OnTimes, Ring, RingParts};
 pub use sizes::model_sizes;
 pub use stage::Stage;

@@ -14,7 +14,7 @@ use std::{
     net::{IpAddr, SocketAddr, UdpSocket},
     ops::Range,
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
     time::{Duration, Instant},
@@ -37,7 +37,7 @@ use crate::{
     node::{PROGRAM, share_of, wanted_files},
     part::{PartError, PartIndex, index_of, model_id},
     wire::{
-        self, Frame, Limits,
+        self, Frame, Limits, StageTime,
         message::{
             Digest, Loading, NodeAddress, Prepare, ReadyStage, RingSecret, SizeNumbers, StagePart,
             WantedModel,
@@ -205,6 +205,30 @@ impl std::fmt::Debug for RemoteRingOptions {
 pub struct RemoteRing {
     options: RemoteRingOptions,
     is_open: Arc<AtomicBool>,
+    times: Arc<Mutex<RingTimes>>,
+}
+
+/// What stages have done for batches of one row, the tokens of one text.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RingTimes {
+    /// Batches.
+    pub n: u64,
+    /// Computed by each stage, the sum over all batches.
+    pub computed: Vec<Duration>,
+    /// Bytes that each stage has sent on, the sum over all batches.
+    pub bytes_out: Vec<u64>,
+}
+
+impl RingTimes {
+    fn add(&mut self, times: &[StageTime]) {
+        self.n += 1;
+        self.computed.resize(times.len(), Duration::ZERO);
+        self.bytes_out.resize(times.len(), 0);
+        for (i, time) in times.iter().enumerate() {
+            self.computed[i] += Duration::from_micros(time.compute_us.into());
+            self.bytes_out[i] += u64::from(time.bytes_out);
+        }
+    }
 }
 
 impl std::fmt::Debug for RemoteRing {
@@ -222,7 +246,19 @@ impl RemoteRing {
         Self {
             options,
             is_open: Arc::default(),
+            times: Arc::default(),
         }
+    }
+
+    /// Who runs what.
+    pub fn plan(&self) -> &RemotePlan {
+        &self.options.plan
+    }
+
+    /// What the stages have done so far.
+    pub fn times(&self) -> RingTimes {
+        let times = self.times.lock().unwrap_or_else(PoisonError::into_inner);
+        times.clone()
     }
 
     /// Prepares all stages; where nodes belong to another ring, several times.
@@ -382,6 +418,13 @@ impl Backend for RemoteRing {
         let names = options.plan.stages.iter().map(|s| s.node.name.to_string());
         let mut ring = Ring::new(parts, Box::new(lane))?;
         ring.name_stages(names.collect());
+        let times = Arc::clone(&self.times);
+        ring.on_times(Box::new(move |n_rows, stages| {
+            if n_rows == 1 {
+                let mut times = times.lock().unwrap_or_else(PoisonError::into_inner);
+                times.add(stages);
+            }
+        }));
         Ok(Box::new(ring))
     }
 }

@@ -41,6 +41,8 @@ pub enum Threads {
 pub struct LoadOptions {
     /// Compute threads.
     pub threads: Threads,
+    /// Threads that are there already, in the place of `threads`.
+    pub pool: Option<Arc<Pool>>,
     /// Name of the instruction set; `None`: the best of this CPU.
     pub isa: Option<String>,
     /// Placement of the weights; `None`: mapped if the file fits the available memory, else
@@ -151,11 +153,8 @@ impl Engine {
     ) -> Result<Self, Error> {
         #[cfg(feature = "foreign")]
         crate::foreign::check(&path, files.directory())?;
-        let kernels = match &options.isa {
-            Some(name) => Kernels::named(name)?,
-            None => Kernels::detect(),
-        };
-        let pool = Arc::new(pool(&options.threads)?);
+        let kernels = options.kernels()?;
+        let pool = options.open_pool()?;
         let n_threads = pool.n_threads();
         let on_cpu = || Arc::new(CpuBackend::new(kernels, Arc::clone(&pool))) as Arc<dyn Backend>;
         let backend = options.backend.clone().unwrap_or_else(on_cpu);
@@ -456,6 +455,35 @@ fn prewarm(model: &Model) -> Result<(), PlaceError> {
 }
 
 impl LoadOptions {
+    /// The kernels of the instruction set.
+    ///
+    /// # Errors
+    /// An unknown instruction set, or one that this CPU lacks.
+    pub fn kernels(&self) -> Result<Kernels, Error> {
+        Ok(match &self.isa {
+            Some(name) => Kernels::named(name)?,
+            None => Kernels::detect(),
+        })
+    }
+
+    /// The threads that are there already, or new ones.
+    ///
+    /// # Errors
+    /// CPUs that this machine lacks.
+    pub fn open_pool(&self) -> Result<Arc<Pool>, Error> {
+        if let Some(pool) = &self.pool {
+            return Ok(Arc::clone(pool));
+        }
+        Ok(Arc::new(match &self.threads {
+            Threads::Auto => {
+                let n = NonZeroUsize::new(Pool::default_threads());
+                Pool::new(n.unwrap_or(NonZeroUsize::MIN))
+            }
+            Threads::Count(n) => Pool::new(*n),
+            Threads::Cpus(cpus) => Pool::with_cpus(cpus)?,
+        }))
+    }
+
     /// The memory that the session needs with `n_threads` threads.
     pub(crate) fn session_needs<'a>(
         &self,
@@ -494,14 +522,4 @@ impl Threads {
 /// The memory of the default backend's executors, for a plan without a backend.
 pub(crate) fn default_footprint(n_threads: usize) -> impl Footprint {
     CpuFootprint(n_threads)
-}
-
-pub(crate) fn pool(threads: &Threads) -> Result<Pool, Error> {
-    match threads {
-        Threads::Auto => Ok(Pool::new(
-            NonZeroUsize::new(Pool::default_threads()).unwrap_or(NonZeroUsize::MIN),
-        )),
-        Threads::Count(n) => Ok(Pool::new(*n)),
-        Threads::Cpus(cpus) => Ok(Pool::with_cpus(cpus)?),
-    }
 }

@@ -43,6 +43,13 @@ pub struct SessionOptions {
     pub n_contexts: Option<usize>,
 }
 
+impl SessionOptions {
+    /// The size of the executor that such a session has if memory is not short.
+    pub fn executor_size(&self, spec: &ModelSpec) -> ExecutorSize {
+        resolve(spec, self).size()
+    }
+}
+
 /// Behaviour when a token does not fit the context.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Overflow {

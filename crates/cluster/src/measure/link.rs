@@ -12,12 +12,18 @@
 
 use std::time::{Duration, Instant};
 
-use crate::{plan::LinkMeasure, wire::message::MAX_ECHO_BYTES};
+use crate::{
+    control::{Control, NodeName},
+    plan::LinkMeasure,
+    wire::message::{Answer, LinkNumbers, MAX_ECHO_BYTES, Question},
+};
 
 /// Short questions.
 const N_SHORT: usize = 32;
 /// Bytes of all long answers.
 const BURST_BYTES: u64 = 1 << 20;
+/// How long an answer may take.
+const DEADLINE: Duration = Duration::from_secs(3);
 /// The fastest link that is believed, bytes/s: long answers may take no longer than short ones.
 const MAX_RATE: f64 = 1e11;
 
@@ -51,6 +57,46 @@ pub fn measure_link<E>(mut ask: impl FnMut(u32) -> Result<u64, E>) -> Result<Lin
         samples.long.push(timed(MAX_ECHO_BYTES)?);
     }
     Ok(samples.measure())
+}
+
+/// Measures the link from this node to another one; `Err` is one line for people.
+///
+/// # Errors
+/// The node does not answer, or not with what was asked for.
+pub fn measure_link_to(control: &dyn Control, node: &NodeName) -> Result<LinkNumbers, String> {
+    let ask = |n_bytes: u32| {
+        let question = Question::Echo { n_bytes }.to_bytes();
+        let question = question.map_err(|error| error.to_string())?;
+        let answer = control.ask(node, &question, DEADLINE);
+        let answer = answer.map_err(|error| error.to_string())?;
+        match Answer::parse(&answer) {
+            Ok(Answer::Echo { .. }) => Ok(answer.len() as u64),
+            Ok(_) => Err(format!("{node} does not echo")),
+            Err(error) => Err(format!("{node}: {error}")),
+        }
+    };
+    measure_link(ask).map(LinkNumbers::from)
+}
+
+impl From<LinkMeasure> for LinkNumbers {
+    fn from(link: LinkMeasure) -> Self {
+        let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        Self {
+            rtt_p50_us: micros(link.rtt_p50),
+            rtt_p90_us: micros(link.rtt_p90),
+            bytes_per_s: link.bytes_per_s,
+        }
+    }
+}
+
+impl From<LinkNumbers> for LinkMeasure {
+    fn from(link: LinkNumbers) -> Self {
+        Self {
+            rtt_p50: Duration::from_micros(link.rtt_p50_us),
+            rtt_p90: Duration::from_micros(link.rtt_p90_us),
+            bytes_per_s: link.bytes_per_s,
+        }
+    }
 }
 
 impl LinkSamples {

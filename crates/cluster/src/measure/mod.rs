@@ -7,5 +7,5 @@
 mod link;
 mod node;
 
-pub use link::{LinkSamples, measure_link};
+pub use link::{LinkSamples, measure_link, measure_link_to};
 pub use node::{Freshness, NodeProbe, NodeRates, celsius, memory_for_models};

@@ -26,7 +26,7 @@ use crate::{
     core::{Action, Coordinator, Counts, Event, Timing, Work},
     lane::Lane,
     stage::{RowRuns, write_row},
-    wire::{Frame, Limits, MAX_OPS, Op, Run},
+    wire::{Frame, Limits, MAX_OPS, Op, Run, StageTime},
 };
 use head::Head;
 
@@ -126,7 +126,12 @@ pub struct Ring {
     local_batch: Batch,
     /// Names of the stages, for errors; empty if they have none.
     names: Vec<String>,
+    /// Hears the times of the stages.
+    on_times: Option<OnTimes>,
 }
+
+/// Hears the rows of a batch and the times of all stages, when its result has come.
+pub type OnTimes = Box<dyn FnMut(usize, &[StageTime]) + Send>;
 
 impl std::fmt::Debug for Ring {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -166,6 +171,7 @@ impl Ring {
             n_vocab: parts.n_vocab,
             local_batch: Batch::default(),
             names: Vec::new(),
+            on_times: None,
             info: parts.info,
             seqs: parts.seqs,
         })
@@ -174,6 +180,11 @@ impl Ring {
     /// Gives the stages names, in order, which errors then tell.
     pub fn name_stages(&mut self, names: Vec<String>) {
         self.names = names;
+    }
+
+    /// Calls a function with the times of every result from now on.
+    pub fn on_times(&mut self, on: OnTimes) {
+        self.on_times = Some(on);
     }
 
     /// A reason with the names of the stages.
@@ -300,6 +311,9 @@ impl Ring {
                 Action::Result { serial, frame } => {
                     let mut flights = self.flights.iter_mut();
                     if let Some(flight) = flights.find(|flight| flight.serial == serial) {
+                        if let Some(on) = &mut self.on_times {
+                            on(flight.batch.rows.len(), &frame.times);
+                        }
                         flight.result = Some(frame);
                         self.n_emptied = 0;
                     }

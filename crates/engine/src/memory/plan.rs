@@ -6,7 +6,6 @@
 
 use std::path::Path;
 
-use atta_kernels::Kernels;
 use atta_model::{KvType, Model};
 use atta_store::{BudgetItem, InMemory, ModelFiles, ResidencyBytes, Weights};
 
@@ -138,12 +137,9 @@ impl MemoryPlan {
     /// # Errors
     /// An instruction set or CPUs that this machine lacks.
     pub fn read_bandwidth(&self, options: &LoadOptions) -> Result<f64, Error> {
-        let kernels = options
-            .isa
-            .as_deref()
-            .map_or_else(|| Ok(Kernels::detect()), Kernels::named)?;
+        let kernels = options.kernels()?;
         let bytes = self.token_bytes.clamp(MIN_PROBE_BYTES, MAX_PROBE_BYTES);
-        Ok(kernels.read_bandwidth(&engine::pool(&options.threads)?, bytes as usize))
+        Ok(kernels.read_bandwidth(options.open_pool()?.as_ref(), bytes as usize))
     }
 }
 
