@@ -245,7 +245,14 @@ impl Cpu {
             ));
         };
         let mut cpu = Self::of_rows(model, kernels, pool, budget, size)?;
-        cpu.members = Some(Members::new(member, exchange));
+        let spec = cpu.model.spec();
+        cpu.members = Some(Members::new(
+            member,
+            exchange,
+            spec,
+            cpu.info.n_batch,
+            budget,
+        )?);
         Ok(cpu)
     }
 

@@ -35,7 +35,7 @@ pub use executor::{
     Backend, Executor, ExecutorBytes, ExecutorInfo, ExecutorSize, Footprint, Ticket,
 };
 pub use kv::{KvElem, KvType, StateCoverage};
-pub use members::{Audience, Exchange, Member, MemberPart, RowSplit, Unit};
+pub use members::{Audience, Exchange, Member, MemberPart, RowSplit, Unit, UnitShape, units};
 pub use observe::{Inputs, Observer, Phase};
 pub use role::{Placement, Role};
 pub use seqs::SeqTable;

@@ -14,9 +14,13 @@
 use std::{num::NonZeroU32, ops::Range};
 
 use atta_kernels::{Activations, Gated, GatedGroups, Groups, Job, Kernels, Pool};
-use atta_store::{Projection, WeightGroup};
+use atta_store::{Budget, Projection, Reservation, WeightGroup};
 
-use crate::{Error, Placement, Role, Share};
+use crate::{Error, Placement, Role, Share, blocks::MoeScratch, spec::ModelSpec};
+
+mod units;
+
+pub use units::{UnitShape, units};
 
 /// Most members of one model.
 const MAX_MEMBERS: usize = 16;
@@ -244,19 +248,46 @@ pub(crate) struct Members {
     own: Vec<f32>,
     /// The columns of each other member.
     others: Vec<Vec<f32>>,
+    /// Rows of logits that fit in every member's buffers.
+    n_logit_rows: usize,
+    _memory: Reservation,
 }
 
 impl Members {
-    pub(crate) fn new(member: Member, exchange: Box<dyn Exchange>) -> Self {
-        let others = vec![Vec::new(); member.split.n_members()];
-        Self {
-            member,
+    /// Allocates buffers for batches of `n_rows` rows.
+    pub(crate) fn new(
+        member: Member,
+        exchange: Box<dyn Exchange>,
+        spec: &ModelSpec,
+        n_rows: usize,
+        budget: &Budget,
+    ) -> Result<Self, Error> {
+        let split = &member.split;
+        let sizes = buffer_sizes(spec, split, n_rows);
+        let n_bytes = sizes.iter().map(|&n| 4 * n as u64);
+        let memory = budget.reserve("columns of members", n_bytes.sum())?;
+        let others = sizes
+            .iter()
+            .enumerate()
+            .map(|(m, &n)| match m == member.index {
+                true => Vec::new(),
+                false => Vec::with_capacity(n),
+            });
+        let rows_of_logits = |(m, n): (usize, &usize)| {
+            let n_columns = split.rows(m, spec.n_vocab).len();
+            n.checked_div(n_columns).unwrap_or(0)
+        };
+        let n_logit_rows = sizes.iter().enumerate().map(rows_of_logits).min();
+        Ok(Self {
             exchange,
             batch: 0,
             unit: 0,
-            own: Vec::new(),
-            others,
-        }
+            own: Vec::with_capacity(sizes[member.index]),
+            others: others.collect(),
+            n_logit_rows: n_logit_rows.unwrap_or(0).max(1),
+            _memory: memory,
+            member,
+        })
     }
 
     /// Ends a batch: it is computed only if every member has computed it.
@@ -271,9 +302,13 @@ impl Members {
         done
     }
 
-    /// Completes the products of a head at the lead.
-    pub(crate) fn gather_logits(&mut self, out: &mut [f32], d_out: usize) -> Result<(), Error> {
-        self.gather(Audience::Lead, &mut [Product { out, d_out }])
+    /// Completes the products of a head at the lead, `[n_rows, n_vocab]`.
+    pub(crate) fn gather_logits(&mut self, out: &mut [f32], n_vocab: usize) -> Result<(), Error> {
+        let n = (self.n_logit_rows * n_vocab).max(1);
+        out.chunks_mut(n).try_for_each(|out| {
+            let d_out = n_vocab;
+            self.gather(Audience::Lead, &mut [Product { out, d_out }])
+        })
     }
 
     /// Completes products whose own columns are computed; nothing to do if all of them are whole.
@@ -307,6 +342,7 @@ impl Members {
                 true => divided.map(len).sum(),
                 false => 0,
             };
+            debug_assert!(n <= numbers.capacity(), "{n} columns of {unit:?}");
             numbers.resize(n, 0.0);
         }
         self.exchange.gather(unit, &self.own, &mut self.others)?;
@@ -323,6 +359,23 @@ impl Members {
         }
         Ok(())
     }
+}
+
+/// Numbers of the largest unit of a batch of `n_rows` rows that each member computes.
+fn buffer_sizes(spec: &ModelSpec, split: &RowSplit, n_rows: usize) -> Vec<usize> {
+    let units = units(spec, split);
+    let of_expert_rows = MoeScratch::n_act_rows(spec, n_rows);
+    let n = |unit: &UnitShape, m| {
+        let n_rows = match (unit.audience, unit.is_of_experts) {
+            // The rest is gathered in further units.
+            (Audience::Lead, _) => 1,
+            (Audience::All, true) => of_expert_rows,
+            (Audience::All, false) => n_rows,
+        };
+        unit.columns_of(split, m).saturating_mul(n_rows)
+    };
+    let largest = |m| units.iter().map(|unit| n(unit, m)).max().unwrap_or(0);
+    (0..split.n_members()).map(largest).collect()
 }
 
 /// The result of a product, `[n_rows, d_out]`.

@@ -3,9 +3,11 @@
 //!
 //! Arithmetic with shapes: no file is opened.
 
-use std::{collections::BTreeSet, ops::Range};
+use std::ops::Range;
 
-use atta_model::{Placement, Role, RowSplit, TensorReq, spec::ModelSpec};
+use atta_model::{
+    Audience, Placement, Role, RowSplit, TensorReq, UnitShape, spec::ModelSpec, units,
+};
 
 /// A matrix, and its rows at each member.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,49 +55,27 @@ pub struct ExchangeCost {
     pub n_received: usize,
 }
 
-/// The cost of a token at a member. Of experts it counts those that a token uses.
+/// The cost of a token with logits at a member. Of experts it counts those that a token uses.
 pub fn exchange_cost(spec: &ModelSpec, split: &RowSplit, member: usize) -> ExchangeCost {
-    // Without messages; the end of a batch is a unit of its own.
-    let mut units = BTreeSet::new();
-    let mut n_received = 0;
-    for matrix in matrices(spec, split) {
-        let Some(rows) = &matrix.members else {
-            continue;
-        };
-        let is_head = matrix.role.placement() == Placement::Head;
-        if is_head && member > 0 {
-            continue;
-        }
-        units.insert((matrix.layer, unit_of(matrix.role)));
-        // The product of gate and up is one.
-        if matches!(
-            matrix.role,
-            Role::FfnGate | Role::FfnGateShexp | Role::FfnGateExps
-        ) {
-            continue;
-        }
-        let moe = matrix.layer.and_then(|l| spec.layers[l].moe());
-        let times = match matrix.role.placement() {
-            Placement::Experts => moe.map_or(1, |moe| moe.n_used),
-            _ => 1,
-        };
-        n_received += times * (matrix.n_rows - rows[member].len());
+    if split.n_members() == 1 {
+        return ExchangeCost::default();
     }
-    match split.n_members() {
-        1 => ExchangeCost::default(),
-        _ => ExchangeCost {
-            n_units: units.len() + 1,
-            n_received,
-        },
-    }
-}
-
-/// What is gathered in one unit with other matrices of its layer.
-fn unit_of(role: Role) -> u8 {
-    match role.placement() {
-        Placement::Experts if role == Role::FfnDownExps => 1,
-        Placement::Experts => 0,
-        Placement::Layer(projection) => 2 + projection as u8,
-        _ => u8::MAX,
+    let units = units(spec, split);
+    let received = units
+        .iter()
+        .filter(|unit| unit.audience == Audience::All || member == 0);
+    let n_received = |unit: &UnitShape| {
+        let moe = unit.layer.and_then(|l| spec.layers[l].moe());
+        let n_rows = match unit.is_of_experts {
+            true => moe.map_or(1, |moe| moe.n_used),
+            false => 1,
+        };
+        let all: usize = unit.d_outs.iter().sum();
+        n_rows * (all - unit.columns_of(split, member))
+    };
+    ExchangeCost {
+        // The end of a batch is a unit of its own.
+        n_units: received.clone().count() + 1,
+        n_received: received.map(n_received).sum(),
     }
 }
