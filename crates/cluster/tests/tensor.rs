@@ -13,7 +13,7 @@ use std::{
 };
 
 use atta_cluster::tensor::{
-    LinkExchange, Links, LocalMembers, Message, TensorExecutor, ThreadLinks, split,
+    LinkExchange, LocalMembers, MemberLinks, Message, TensorExecutor, ThreadLinks, split,
 };
 use atta_kernels::{Kernels, Pool};
 use atta_model::{
@@ -377,7 +377,7 @@ fn rows_of_every_matrix_are_divided_in_whole_blocks() {
     }
 }
 
-/// Links that count the numbers that a member gets, and lose the rest after some messages.
+/// MemberLinks that count the numbers that a member gets, and lose the rest after some messages.
 struct Counted {
     links: ThreadLinks,
     n_numbers: Arc<AtomicU64>,
@@ -386,7 +386,7 @@ struct Counted {
     n_left: u64,
 }
 
-impl Links for Counted {
+impl MemberLinks for Counted {
     fn send(&mut self, to: usize, message: Message) {
         self.links.send(to, message);
     }
@@ -403,7 +403,7 @@ impl Links for Counted {
     }
 }
 
-/// Two members of a model, of which number `counted` gets at most `n_left` messages.
+/// Two members of a model; number `counted` gets at most `n_left` messages.
 fn counted(g: &Golden, counted: usize, n_left: u64) -> (TensorExecutor, [Arc<AtomicU64>; 2]) {
     let model = g.model();
     let models = models(g, &model, &row_split(&[1, 1])).unwrap();
@@ -500,7 +500,7 @@ fn what_is_no_division_is_refused() {
         &even[..1],
         &[even[1].clone(), even[0].clone()],
         &[even[0].clone(), uneven[1].clone()],
-        &[model.clone()],
+        std::slice::from_ref(&model),
         &[],
     ] {
         let error = local()

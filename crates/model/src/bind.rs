@@ -315,7 +315,7 @@ struct Bound {
     vectors: Reservation,
 }
 
-/// What is loaded of a model.
+/// The part of a model that is loaded.
 struct Part {
     share: Share,
     /// `None`: all rows.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! own columns = W[own rows] act           every member, with rows of its own
-//! columns     = own columns of everybody  gathered: copied, never added
+//! columns     = own columns of all        gathered: copied, never added
 //! ```
 //! A number of a product depends on one row of the matrix only. So it is computed by exactly one
 //! member, by the operations of one machine, and the others get its bits. Everything between the
@@ -25,8 +25,8 @@ pub use units::{UnitShape, units};
 /// Most members of one model.
 const MAX_MEMBERS: usize = 16;
 
-/// Numbers of rows that the rows of a member are a multiple of: the largest of which every member
-/// has [`MIN_BLOCKS`]. Activations are quantized in blocks of 256, and kernels take rows in tiles.
+/// Sizes of blocks of rows. A member's rows are whole blocks of the largest size that gives each
+/// member [`MIN_BLOCKS`]. Activations are quantized in blocks of 256, and kernels take rows in tiles.
 const ROW_BLOCKS: [usize; 4] = [256, 64, 16, 4];
 
 /// Blocks of rows that every member has, if all are equally fast, before smaller blocks are taken.
@@ -231,7 +231,7 @@ pub trait Exchange: Send {
     /// of another batch, of another unit, or of another count are never taken for these.
     fn gather(&mut self, unit: Unit, own: &[f32], others: &mut [Vec<f32>]) -> Result<(), Error>;
 
-    /// Tells the other members that this one does not complete a batch: whoever waits for its
+    /// Tells the other members that this one does not complete a batch: each that waits for its
     /// numbers, or will, gets an error.
     fn fail(&mut self, batch: u64, n_members: usize);
 }

@@ -9,8 +9,8 @@
 //! 12  u32  n         numbers that follow; u32::MAX: the member does not complete the batch
 //! 16  f32 × n        its columns of each product, row by row
 //! ```
-//! The last unit of a batch has no numbers: who has it from everybody knows that everybody has
-//! computed the batch. A member that fails says so to all others, and so does each that learns of
+//! The last unit of a batch has no numbers: a member that has it from all others knows that all
+//! have computed the batch. A member that fails says so to all others, and so does each that learns of
 //! it; messages of such a batch that come late are skipped, since they have its number. Any other
 //! message than the expected one is an error, so that a lost, doubled or foreign one never becomes
 //! a wrong number.
@@ -46,9 +46,9 @@ impl Message {
     }
 }
 
-/// Carries messages between this member and the others. What is sent on a link arrives in order, or
-/// the link is gone for good.
-pub trait Links: Send {
+/// Carries messages between this member and the others. Messages on a link arrive in order, or the
+/// link is gone for good.
+pub trait MemberLinks: Send {
     /// Sends to a member, unless the link is gone: then [`recv`](Self::recv) tells.
     fn send(&mut self, to: usize, message: Message);
 
@@ -64,7 +64,7 @@ pub struct LinkExchange<L> {
     index: usize,
 }
 
-impl<L: Links> LinkExchange<L> {
+impl<L: MemberLinks> LinkExchange<L> {
     /// The exchange of member `index`.
     pub fn new(links: L, index: usize) -> Self {
         Self { links, index }
@@ -101,7 +101,7 @@ impl<L: Links> LinkExchange<L> {
     }
 }
 
-impl<L: Links> Exchange for LinkExchange<L> {
+impl<L: MemberLinks> Exchange for LinkExchange<L> {
     fn gather(&mut self, unit: Unit, own: &[f32], others: &mut [Vec<f32>]) -> Result<(), Error> {
         let index = self.index;
         let is_other = |m: &usize| *m != index;
@@ -134,7 +134,7 @@ impl<L: Links> Exchange for LinkExchange<L> {
     }
 }
 
-/// Links between threads of this process.
+/// MemberLinks between threads of this process.
 #[derive(Debug)]
 pub struct ThreadLinks {
     /// To each member; `None`: this one.
@@ -144,7 +144,7 @@ pub struct ThreadLinks {
 }
 
 impl ThreadLinks {
-    /// Links of `n` members, each with all others.
+    /// MemberLinks of `n` members, each with all others.
     pub fn mesh(n: usize) -> Vec<Self> {
         let none = |_| Self {
             to: (0..n).map(|_| None).collect(),
@@ -162,7 +162,7 @@ impl ThreadLinks {
     }
 }
 
-impl Links for ThreadLinks {
+impl MemberLinks for ThreadLinks {
     fn send(&mut self, to: usize, message: Message) {
         if let Some(Some(link)) = self.to.get(to) {
             // A member that is gone sends nothing either.
@@ -211,7 +211,7 @@ mod tests {
     #[test]
     fn the_expected_columns_are_taken_and_those_of_failed_batches_skipped() {
         let expected = columns(7, 3, &[1.0, 2.0]);
-        assert_eq!(taken(&[expected.clone()]).unwrap(), [1.0, 2.0]);
+        assert_eq!(taken(std::slice::from_ref(&expected)).unwrap(), [1.0, 2.0]);
         let late = [columns(6, 3, &[5.0; 2]), Message::Failed { batch: 6 }];
         let all = [&late[..], &[expected]].concat();
         assert_eq!(taken(&all).unwrap(), [1.0, 2.0]);

@@ -17,7 +17,7 @@ use atta_model::{
 
 /// What the lead asks the other members for, in this order.
 #[derive(Clone, Debug)]
-pub enum Command {
+pub enum MemberCommand {
     /// Compute a batch. Its results are at the lead.
     Compute(Arc<Batch>),
     /// Make this sequence.
@@ -76,7 +76,7 @@ pub struct TensorExecutor {
 /// Another member, in a thread of its own.
 #[derive(Debug)]
 struct Follower {
-    commands: mpsc::Sender<Command>,
+    commands: mpsc::Sender<MemberCommand>,
     thread: JoinHandle<()>,
 }
 
@@ -119,7 +119,7 @@ impl TensorExecutor {
     }
 
     /// Asks all other members. One that is gone sends no columns, so the next batch fails.
-    fn tell(&self, command: &Command) {
+    fn tell(&self, command: &MemberCommand) {
         for follower in &self.followers {
             let _ = follower.commands.send(command.clone());
         }
@@ -137,7 +137,7 @@ impl Executor for TensorExecutor {
 
     fn submit(&mut self, batch: &Batch) -> Result<Ticket, Error> {
         let ticket = self.lead_mut().submit(batch)?;
-        self.tell(&Command::Compute(Arc::new(batch.clone())));
+        self.tell(&MemberCommand::Compute(Arc::new(batch.clone())));
         Ok(ticket)
     }
 
@@ -151,37 +151,37 @@ impl Executor for TensorExecutor {
 
     fn new_seq(&mut self) -> Result<SeqId, Error> {
         let seq = self.lead_mut().new_seq()?;
-        self.tell(&Command::New(seq));
+        self.tell(&MemberCommand::New(seq));
         Ok(seq)
     }
 
     fn fork(&mut self, from: SeqId) -> Result<SeqId, Error> {
         let to = self.lead_mut().fork(from)?;
-        self.tell(&Command::Fork { from, to });
+        self.tell(&MemberCommand::Fork { from, to });
         Ok(to)
     }
 
     fn truncate(&mut self, seq: SeqId, n: usize) -> Result<usize, Error> {
         let left = self.lead_mut().truncate(seq, n)?;
-        self.tell(&Command::Truncate { seq, n, left });
+        self.tell(&MemberCommand::Truncate { seq, n, left });
         Ok(left)
     }
 
     fn shift(&mut self, seq: SeqId, evicted: Range<usize>) -> Result<(), Error> {
         self.lead_mut().shift(seq, evicted.clone())?;
-        self.tell(&Command::Shift { seq, evicted });
+        self.tell(&MemberCommand::Shift { seq, evicted });
         Ok(())
     }
 
     fn fill(&mut self, seq: SeqId, n: usize) -> Result<(), Error> {
         self.lead_mut().fill(seq, n)?;
-        self.tell(&Command::Fill { seq, n });
+        self.tell(&MemberCommand::Fill { seq, n });
         Ok(())
     }
 
     fn drop_seq(&mut self, seq: SeqId) -> Result<(), Error> {
         self.lead_mut().drop_seq(seq)?;
-        self.tell(&Command::Drop(seq));
+        self.tell(&MemberCommand::Drop(seq));
         Ok(())
     }
 
@@ -197,7 +197,7 @@ impl Executor for TensorExecutor {
 
     fn append_state(&mut self, seq: SeqId, state: &[u8], n: usize) -> Result<(), Error> {
         self.lead_mut().append_state(seq, state, n)?;
-        self.tell(&Command::Append {
+        self.tell(&MemberCommand::Append {
             seq,
             state: state.into(),
             n,
@@ -219,7 +219,7 @@ impl Drop for TensorExecutor {
 }
 
 /// Does what the lead asks for, until there is no lead or this member has come apart from it.
-fn follow(mut cpu: Cpu, commands: &mpsc::Receiver<Command>) {
+fn follow(mut cpu: Cpu, commands: &mpsc::Receiver<MemberCommand>) {
     let mut out = Output::default();
     while let Ok(command) = commands.recv() {
         if obey(&mut cpu, command, &mut out).is_none() {
@@ -229,21 +229,21 @@ fn follow(mut cpu: Cpu, commands: &mpsc::Receiver<Command>) {
 }
 
 /// Does one thing. `None`: not what the lead did.
-fn obey(cpu: &mut Cpu, command: Command, out: &mut Output) -> Option<()> {
+fn obey(cpu: &mut Cpu, command: MemberCommand, out: &mut Output) -> Option<()> {
     match command {
-        Command::Compute(batch) => {
+        MemberCommand::Compute(batch) => {
             let ticket = cpu.submit(&batch).ok()?;
             // A batch that fails here fails everywhere, and its rows are removed everywhere.
             let _ = cpu.collect(ticket, out);
             Some(())
         }
-        Command::New(seq) => is(cpu.new_seq(), seq),
-        Command::Fork { from, to } => is(cpu.fork(from), to),
-        Command::Truncate { seq, n, left } => is(cpu.truncate(seq, n), left),
-        Command::Shift { seq, evicted } => cpu.shift(seq, evicted).ok(),
-        Command::Fill { seq, n } => cpu.fill(seq, n).ok(),
-        Command::Drop(seq) => cpu.drop_seq(seq).ok(),
-        Command::Append { seq, state, n } => cpu.append_state(seq, &state, n).ok(),
+        MemberCommand::New(seq) => is(cpu.new_seq(), seq),
+        MemberCommand::Fork { from, to } => is(cpu.fork(from), to),
+        MemberCommand::Truncate { seq, n, left } => is(cpu.truncate(seq, n), left),
+        MemberCommand::Shift { seq, evicted } => cpu.shift(seq, evicted).ok(),
+        MemberCommand::Fill { seq, n } => cpu.fill(seq, n).ok(),
+        MemberCommand::Drop(seq) => cpu.drop_seq(seq).ok(),
+        MemberCommand::Append { seq, state, n } => cpu.append_state(seq, &state, n).ok(),
     }
 }
 

@@ -7,9 +7,9 @@
 //! ```
 //! A matrix is divided by output rows only, and columns are copied, never added: the bits are those
 //! of one machine. [`split`] says which rows a member has, [`LinkExchange`] carries columns between
-//! members over [`Links`], and a [`TensorExecutor`] keeps all members at the same batch. Attention
+//! members over [`MemberLinks`], and a [`TensorExecutor`] keeps all members at the same batch. Attention
 //! and its state are whole at every member, and so are small matrices. Members are threads of this
-//! process here; nothing but [`Links`] and the way of a [`Command`] depends on that.
+//! process here; nothing but [`MemberLinks`] and the way of a [`MemberCommand`] depends on that.
 
 pub mod split;
 
@@ -17,6 +17,6 @@ mod exchange;
 mod executor;
 mod local;
 
-pub use exchange::{LinkExchange, Links, Message, ThreadLinks};
-pub use executor::{Command, TensorExecutor};
+pub use exchange::{LinkExchange, MemberLinks, Message, ThreadLinks};
+pub use executor::{MemberCommand, TensorExecutor};
 pub use local::LocalMembers;
