@@ -481,6 +481,14 @@ impl<'a> Bands<'a> {
         }
     }
 
+    /// Only some of the columns, as [`Columns::only`].
+    pub(crate) fn only(self, columns: Range<usize>) -> Self {
+        Self {
+            columns: self.columns.only(columns),
+            ..self
+        }
+    }
+
     fn rows(&self, g: usize) -> Range<usize> {
         self.bounds[g] - self.bounds[0]..self.bounds[g + 1] - self.bounds[0]
     }

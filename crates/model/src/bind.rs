@@ -7,6 +7,7 @@
 mod balance;
 mod cost;
 mod matching;
+mod rows;
 
 use std::{collections::HashSet, ops::Range};
 
@@ -18,12 +19,13 @@ use atta_store::{
 };
 
 use crate::{
-    Error, Placement, Role, Share, TensorReq, arch,
+    Error, Member, MemberPart, Placement, Role, Share, TensorReq, arch,
     blocks::Affine,
     spec::{Factors, LayerSpec, ModelSpec, Outputs},
 };
 use balance::Balance;
 use matching::{TensorMatch, match_tensors};
+use rows::{check_member, own_rows, own_rows_of_experts};
 
 pub use cost::{MatmulCost, ModelCost, PartCost};
 
@@ -36,6 +38,8 @@ pub struct Model {
     /// Of each layer's keys and values.
     balances: Vec<Balance>,
     share: Share,
+    /// Whose rows of the divided matrices are bound; `None`: all.
+    member: Option<Member>,
     _vectors: Reservation,
 }
 
@@ -56,7 +60,7 @@ pub enum BoundTensor<'a> {
     Matrix {
         /// Block type.
         ty: TensorType,
-        /// Rows (of one expert).
+        /// Rows (of one expert); of a member's model its own.
         d_out: usize,
         /// Elements of a row.
         d_in: usize,
@@ -117,12 +121,49 @@ impl Model {
         budget: &Budget,
         source: impl FnOnce(ModelFiles, Plan) -> Result<Box<dyn Weights>, E>,
     ) -> Result<Self, E> {
+        let part = Part {
+            share,
+            member: None,
+        };
+        Self::bind(spec, part, files, budget, source)
+    }
+
+    /// Binds a member's rows of a part of the model: of every matrix that members divide
+    /// ([`Role::is_divided`]) its own rows, of all others everything. The other rows are neither
+    /// read nor kept.
+    ///
+    /// # Errors
+    /// As [`with_share`](Self::with_share), and a part without any matrix that has rows for each
+    /// member.
+    pub fn with_member<E: From<Error>>(
+        spec: ModelSpec,
+        part: MemberPart,
+        files: ModelFiles,
+        budget: &Budget,
+        source: impl FnOnce(ModelFiles, Plan) -> Result<Box<dyn Weights>, E>,
+    ) -> Result<Self, E> {
+        let MemberPart { share, member } = part;
+        let part = Part {
+            share,
+            member: Some(member),
+        };
+        Self::bind(spec, part, files, budget, source)
+    }
+
+    fn bind<E: From<Error>>(
+        spec: ModelSpec,
+        part: Part,
+        files: ModelFiles,
+        budget: &Budget,
+        source: impl FnOnce(ModelFiles, Plan) -> Result<Box<dyn Weights>, E>,
+    ) -> Result<Self, E> {
         let Bound {
             globals,
             layers,
             plan,
             vectors,
-        } = Bound::new(&spec, &share, &files, budget)?;
+        } = Bound::new(&spec, &part, &files, budget)?;
+        let Part { share, member } = part;
         let balance = |(layer, t): (&LayerSpec, &Tensors)| match layer.attention() {
             Some(a) => Balance::new(a, t),
             None => Balance::default(),
@@ -135,8 +176,14 @@ impl Model {
             layers,
             balances,
             share,
+            member,
             _vectors: vectors,
         })
+    }
+
+    /// Whose rows of the divided matrices are loaded; `None`: all.
+    pub fn member(&self) -> Option<&Member> {
+        self.member.as_ref()
     }
 
     /// The loaded part of the model.
@@ -151,19 +198,12 @@ impl Model {
             Some(l) => self.layers.get(l)?,
             None => &self.globals,
         };
-        let matrix = |MatrixRef {
-                          ty,
-                          d_out,
-                          d_in,
-                          table,
-                          first_row,
-                          ..
-                      }| BoundTensor::Matrix {
-            ty,
-            d_out,
-            d_in,
-            table,
-            first_row,
+        let matrix = |w: MatrixRef| BoundTensor::Matrix {
+            ty: w.ty,
+            d_out: w.own().len(),
+            d_in: w.d_in,
+            table: w.table,
+            first_row: w.first_row,
             scales: tensors.scales[role as usize].as_deref().unwrap_or(&[]),
         };
         let held = tensors.matrices[role as usize].filter(|_| self.share.has(role, layer));
@@ -236,8 +276,10 @@ impl Model {
     }
 
     fn head_place(&self) -> MatrixRef {
-        self.globals.matrices[Role::Output as usize]
-            .unwrap_or_else(|| self.globals.place(Role::TokenEmbd))
+        self.globals.matrices[Role::Output as usize].unwrap_or_else(|| {
+            let tied = self.globals.place(Role::TokenEmbd);
+            tied.of_member(self.member.as_ref())
+        })
     }
 }
 
@@ -273,14 +315,22 @@ struct Bound {
     vectors: Reservation,
 }
 
+/// The part of a model that is loaded.
+struct Part {
+    share: Share,
+    /// `None`: all rows.
+    member: Option<Member>,
+}
+
 impl Bound {
     fn new(
         spec: &ModelSpec,
-        share: &Share,
+        part: &Part,
         files: &ModelFiles,
         budget: &Budget,
     ) -> Result<Self, Error> {
         spec.check()?;
+        let Part { share, member } = part;
         let is_nothing = share.layers.is_empty() && !share.embed && !share.head;
         if is_nothing || share.layers.end > spec.layers.len() {
             let layers = &share.layers;
@@ -291,6 +341,9 @@ impl Bound {
         }
         spec.check_separable(&share.layers)?;
         let reqs = spec.tensors();
+        if let Some(member) = member {
+            check_member(member, share, &reqs)?;
+        }
         let found = match_tensors(spec, &reqs, files.directory())?;
         let n_bytes = found
             .iter()
@@ -301,7 +354,7 @@ impl Bound {
             .map(|found| 4 * found.req.shape.iter().product::<usize>() as u64)
             .sum();
         let vectors = budget.reserve("norms and biases", n_bytes)?;
-        let mut binder = Binder::new(files, share, spec.layers.len());
+        let mut binder = Binder::new(files, part, spec.layers.len());
         for found in &found {
             binder.bind(found)?;
         }
@@ -312,7 +365,11 @@ impl Bound {
             ..
         } = binder;
         if spec.head.outputs == Outputs::Logits {
-            plan.head = plan.head.or(plan.embed);
+            let tied = |rows| match member {
+                Some(member) => own_rows(rows, member),
+                None => rows,
+            };
+            plan.head = plan.head.or(plan.embed.map(tied));
         }
         let plan = plan.restrict(share.layers.clone(), share.embed, share.head);
         Ok(Self {
@@ -358,6 +415,8 @@ struct MatrixRef {
     n_part_rows: usize,
     /// Its first row in each expert of the tensor.
     first_row: usize,
+    /// First and end of the rows that are bound: all, or those of a member.
+    own: [usize; 2],
 }
 
 impl MatrixRef {
@@ -382,7 +441,26 @@ impl MatrixRef {
             table,
             n_part_rows,
             first_row: if is_of_experts { found.rows.start } else { 0 },
+            own: [0, d_out],
         }
+    }
+
+    /// The matrix with a member's rows, which are all that its table has.
+    fn of_member(self, member: Option<&Member>) -> Self {
+        let Some(member) = member else {
+            return self;
+        };
+        let own = member.rows(self.d_out);
+        Self {
+            own: [own.start, own.end],
+            first_row: 0,
+            ..self
+        }
+    }
+
+    /// The rows that are bound.
+    fn own(&self) -> Range<usize> {
+        self.own[0]..self.own[1]
     }
 
     /// The rows of the matrix that are in a chunk, to be multiplied by `scale`.
@@ -391,14 +469,17 @@ impl MatrixRef {
         let row_bytes = self.ty.row_bytes(self.d_in).unwrap_or(1).max(1);
         let encoding = Encoding { ty: self.ty, scale };
         let bytes = match self.is_of_experts {
-            true => &rows.bytes[self.first_row * row_bytes..][..self.d_out * row_bytes],
+            true => {
+                let first = self.first_row * row_bytes;
+                &rows.bytes[first..][..self.own().len() * row_bytes]
+            }
             false => rows.bytes,
         };
         let n_rows = bytes.len() / row_bytes;
         let matrix = Matrix::new(encoding, n_rows, self.d_in, bytes);
         matrix
             .expect("sizes were checked when it was bound")
-            .rows_of(self.d_out, rows.first * self.n_part_rows)
+            .rows_of(self.d_out, self.own[0] + rows.first * self.n_part_rows)
     }
 
     fn layout(self) -> Layouts {
@@ -510,16 +591,18 @@ impl Tensors {
 struct Binder<'a> {
     files: &'a ModelFiles,
     share: &'a Share,
+    member: Option<&'a Member>,
     globals: Tensors,
     layers: Vec<Tensors>,
     plan: Plan,
 }
 
 impl<'a> Binder<'a> {
-    fn new(files: &'a ModelFiles, share: &'a Share, n_layers: usize) -> Self {
+    fn new(files: &'a ModelFiles, part: &'a Part, n_layers: usize) -> Self {
         Self {
             files,
-            share,
+            share: &part.share,
+            member: part.member.as_ref(),
             globals: Tensors::default(),
             layers: (0..n_layers).map(|_| Tensors::default()).collect(),
             plan: Plan {
@@ -532,7 +615,15 @@ impl<'a> Binder<'a> {
 
     fn bind(&mut self, found: &TensorMatch<'_>) -> Result<(), Error> {
         let req = found.req;
-        let rows = by_rows(req, found.extent());
+        let member = self.member.filter(|m| m.divides(req));
+        let all = by_rows(req, found.extent());
+        let rows = match member {
+            Some(member) if req.role.placement() == Placement::Experts => {
+                own_rows_of_experts(all, found, member)
+            }
+            Some(member) => own_rows(all, member),
+            None => all,
+        };
         let Some(index) = self.enter(req, rows) else {
             if self.share.has(req.role, req.layer) {
                 let values = self.decode(found)?;
@@ -547,7 +638,8 @@ impl<'a> Binder<'a> {
         let n_expert_tensors = req.layer.map_or(0, |l| self.plan.experts[l].len());
         let tensors = self.tensors(req.layer);
         tensors.n_expert_tensors = n_expert_tensors;
-        tensors.matrices[req.role as usize] = Some(MatrixRef::new(found, rows, index));
+        tensors.matrices[req.role as usize] =
+            Some(MatrixRef::new(found, rows, index).of_member(member));
         tensors.scales[req.role as usize] = scales;
         Ok(())
     }
@@ -661,10 +753,7 @@ fn table(place: &mut Option<RowTable>, rows: RowTable) -> usize {
 
 /// The table whose rows are the parts of a tensor.
 fn by_rows(req: &TensorReq, extent: Extent) -> RowTable {
-    RowTable {
-        extent,
-        row_bytes: extent.bytes / req.n_parts as u64,
-    }
+    RowTable::contiguous(extent, extent.bytes / req.n_parts as u64)
 }
 
 /// Appends a tensor to a group and returns its index.

@@ -13,6 +13,7 @@ use crate::{
     Model, Observer, Output, Phase, Row, SeqId, SeqTable, Share, Ticket, Want,
     blocks::{RopeTables, Scratch, ScratchSize},
     kv::Cache,
+    members::{Exchange, Members},
     observe::NoObserver,
     seqs::{StateRuns, StateStep},
     spec::{Attention, ModelSpec, Outputs, Positions},
@@ -94,6 +95,8 @@ pub struct Cpu {
     /// Token ids of the rows of this step, in order.
     pub(crate) ids: Vec<u32>,
     pub(crate) observer: Box<dyn Observer>,
+    /// The members that compute the model together, if it is not this executor alone.
+    pub(crate) members: Option<Members>,
     _memory: [Reservation; 2],
 }
 
@@ -206,8 +209,54 @@ impl Cpu {
     /// Creates an executor and allocates all of its memory.
     ///
     /// # Errors
-    /// The memory budget is exceeded, or the size is invalid.
+    /// The memory budget is exceeded, the size is invalid, or the model has a member's rows only.
     pub fn new(
+        model: Arc<Model>,
+        kernels: Kernels,
+        pool: Arc<Pool>,
+        budget: &Budget,
+        size: ExecutorSize,
+    ) -> Result<Self, Error> {
+        if model.member().is_some() {
+            return Err(Error::Options(
+                "some rows of a model, without the other members".to_owned(),
+            ));
+        }
+        Self::of_rows(model, kernels, pool, budget, size)
+    }
+
+    /// Makes an executor one of several members that compute a model together, each with its own
+    /// rows: [`Model::with_member`]. All of them are asked for the same batches and the same
+    /// operations on sequences, in one order; logits are at member 0.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new), and a model with all rows.
+    pub fn new_member(
+        model: Arc<Model>,
+        kernels: Kernels,
+        pool: Arc<Pool>,
+        budget: &Budget,
+        size: ExecutorSize,
+        exchange: Box<dyn Exchange>,
+    ) -> Result<Self, Error> {
+        let Some(member) = model.member().cloned() else {
+            return Err(Error::Options(
+                "all rows of a model, as one of several members".to_owned(),
+            ));
+        };
+        let mut cpu = Self::of_rows(model, kernels, pool, budget, size)?;
+        let spec = cpu.model.spec();
+        cpu.members = Some(Members::new(
+            member,
+            exchange,
+            spec,
+            cpu.info.n_batch,
+            budget,
+        )?);
+        Ok(cpu)
+    }
+
+    fn of_rows(
         model: Arc<Model>,
         kernels: Kernels,
         pool: Arc<Pool>,
@@ -256,6 +305,7 @@ impl Cpu {
             scratch: Scratch::new(spec, scratch),
             ids: Vec::with_capacity(n_batch),
             observer: Box::new(NoObserver),
+            members: None,
             _memory: memory,
             model,
             kernels,
@@ -306,6 +356,10 @@ impl Cpu {
             rows: &batch.rows,
         };
         let done = admitted.cpu.run(batch, out);
+        let done = match &mut admitted.cpu.members {
+            Some(members) => members.end(done),
+            None => done,
+        };
         admitted.cpu.observer.enter(Phase::Idle);
         if done.is_ok() {
             admitted.keep();

@@ -31,6 +31,7 @@ use crate::{
         enter_streams, gated_mlp, laurel, layer_embedding, layer_inputs, mamba, mamba2,
         mlp_and_moe, moe, plain_mlp, predict_streams, scale_residual, short_conv, sparse_mlp,
     },
+    members::Products,
     spec::{Ffn, Mixer, Norm, Sublayer},
 };
 
@@ -71,6 +72,7 @@ impl Cpu {
             model: &self.model,
             kernels: self.kernels,
             pool: &self.pool,
+            products: Products::new(self.kernels, &self.pool, self.members.as_mut()),
             rows: &batch.rows,
             steps: &self.steps,
             runs: &self.runs,
@@ -227,6 +229,9 @@ impl Cpu {
                     mode,
                 }],
             );
+        }
+        if let Some(members) = &mut self.members {
+            members.gather_logits(out.all_logits_mut(), spec.n_vocab)?;
         }
         self.observer.enter(Phase::Other);
         // Before they are capped, which would make infinity finite.

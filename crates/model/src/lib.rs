@@ -17,6 +17,7 @@ mod error;
 mod executor;
 mod forward;
 mod kv;
+mod members;
 mod observe;
 pub mod oracle;
 mod role;
@@ -34,6 +35,7 @@ pub use executor::{
     Backend, Executor, ExecutorBytes, ExecutorInfo, ExecutorSize, Footprint, Ticket,
 };
 pub use kv::{KvElem, KvType, StateCoverage};
+pub use members::{Audience, Exchange, Member, MemberPart, RowSplit, Unit, UnitShape, units};
 pub use observe::{Inputs, Observer, Phase};
 pub use role::{Placement, Role};
 pub use seqs::SeqTable;

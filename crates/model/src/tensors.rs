@@ -149,6 +149,13 @@ impl TensorReq {
         shape
     }
 
+    /// Rows of the matrix, or of that of each expert: the product of all dimensions but `d_in`.
+    /// 1 for a vector.
+    pub fn n_rows(&self) -> usize {
+        let rows = self.shape.split_last().map_or(&[][..], |(_, rows)| rows);
+        rows.iter().skip(self.rows_dim()).product()
+    }
+
     /// The dimension of [`shape`](Self::shape) that counts rows.
     pub(crate) fn rows_dim(&self) -> usize {
         usize::from(self.role.placement() == Placement::Experts)

@@ -22,22 +22,54 @@ pub struct Extent {
 /// layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RowTable {
-    /// The whole table.
+    /// From the first byte of the first row to the last byte of the last one.
     pub extent: Extent,
     /// Bytes of one row.
     pub row_bytes: u64,
+    /// Bytes from the start of a row to that of the next one: more than `row_bytes` where only a
+    /// part of each expert is held. Rows are at least so far apart.
+    pub stride_bytes: u64,
 }
 
 impl RowTable {
-    /// Returns the bytes of rows `rows`; the extent lies past the end of a table without them.
+    /// A table whose rows follow each other without gaps.
+    pub fn contiguous(extent: Extent, row_bytes: u64) -> Self {
+        Self {
+            extent,
+            row_bytes,
+            stride_bytes: row_bytes,
+        }
+    }
+
+    /// The part of every row from byte `start` of it on, `row_bytes` long.
+    #[must_use]
+    pub fn within_rows(self, start: u64, row_bytes: u64) -> Self {
+        let cut = self.row_bytes.saturating_sub(row_bytes);
+        Self {
+            extent: Extent {
+                offset: self.extent.offset.saturating_add(start),
+                bytes: self.extent.bytes.saturating_sub(cut),
+                ..self.extent
+            },
+            row_bytes,
+            ..self
+        }
+    }
+
+    /// Returns the bytes from the first of rows `rows` to the last one; the extent lies past the
+    /// end of a table without them.
     pub(crate) fn rows(&self, rows: Range<u64>) -> Extent {
-        let offset = self
-            .extent
-            .offset
-            .saturating_add(rows.start.saturating_mul(self.row_bytes));
+        let start = rows.start.saturating_mul(self.stride_bytes);
+        let n_gaps = (rows.end - rows.start).saturating_sub(1);
+        let bytes = match rows.is_empty() {
+            true => 0,
+            false => n_gaps
+                .saturating_mul(self.stride_bytes)
+                .saturating_add(self.row_bytes),
+        };
         Extent {
-            offset,
-            bytes: (rows.end - rows.start).saturating_mul(self.row_bytes),
+            offset: self.extent.offset.saturating_add(start),
+            bytes,
             ..self.extent
         }
     }
@@ -47,9 +79,16 @@ impl RowTable {
         self.rows(i..i.saturating_add(1))
     }
 
+    /// Bytes of all rows, without those between them.
+    pub fn n_bytes(&self) -> u64 {
+        self.n_rows().saturating_mul(self.row_bytes)
+    }
+
     /// Number of rows.
-    pub(crate) fn n_rows(&self) -> u64 {
-        self.extent.bytes.checked_div(self.row_bytes).unwrap_or(0)
+    pub fn n_rows(&self) -> u64 {
+        let from_first = self.extent.bytes.checked_sub(self.row_bytes);
+        let after_first = from_first.and_then(|bytes| bytes.checked_div(self.stride_bytes));
+        after_first.map_or(0, |n| n + 1)
     }
 }
 
@@ -152,7 +191,7 @@ pub struct Plan {
     /// The matrices that every token needs, by layer.
     pub layers: Vec<LayerTables>,
     /// The matrices of the experts of each layer: `experts[l][tensor]` is a table whose rows are
-    /// whole experts. Empty for a layer without experts.
+    /// the experts, each whole or some rows of it. Empty for a layer without experts.
     pub experts: Vec<Vec<RowTable>>,
     /// The token embedding.
     pub embed: Option<RowTable>,

@@ -174,7 +174,7 @@ mod tests {
                 offset: offset + start,
                 bytes: 4 * row_bytes,
             };
-            RowTable { extent, row_bytes }
+            RowTable::contiguous(extent, row_bytes)
         };
         let experts = vec![Vec::new(), vec![table(0, 2), table(8, 3)]];
         InMemory::new(
@@ -196,6 +196,20 @@ mod tests {
             tensors,
             [vec![6, 7], vec![17, 18, 19], vec![0, 1], vec![8, 9, 10]]
         );
+    }
+
+    #[test]
+    fn a_part_of_each_expert_is_all_that_there_is_of_it() {
+        let InMemory { files, mut plan } = weights();
+        let whole = plan.experts[1][1];
+        let part = whole.within_rows(1, 2);
+        assert_eq!((part.n_rows(), part.extent.bytes), (4, 11));
+        plan.experts[1][1] = part;
+        let weights = InMemory::new(files, plan).unwrap();
+        let group = weights.chunk(WeightGroup::Experts(1, &[3, 1]), 0).unwrap();
+        assert_eq!([1, 3].map(|i| group.tensor(i).bytes), [[18, 19], [12, 13]]);
+        let none = weights.chunk(WeightGroup::Experts(1, &[4]), 0);
+        assert!(matches!(none, Err(Error::NoRow { row: 4, n_rows: 4 })));
     }
 
     #[test]

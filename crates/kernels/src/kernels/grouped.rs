@@ -18,7 +18,8 @@ pub struct Groups<'a> {
     /// Group `g` has the rows from `bounds[g] - bounds[0]` to `bounds[g + 1] - bounds[0]` of the
     /// input; ascending.
     pub bounds: &'a [usize],
-    /// Weights and bias of a group, `[d_out, d_in]` and `[d_out]`, all of one shape.
+    /// Weights and bias of a group, `[d_out, d_in]` and `[d_out]`, all of one shape. If they are
+    /// the same rows of larger matrices, only those columns of `out` are written.
     pub w: Choose<'a>,
     /// Where `y` goes, `[n_rows, d_out]`.
     pub out: &'a mut [f32],
@@ -64,7 +65,7 @@ impl Kernels {
     pub fn matmul_groups(self, pool: &Pool, x: &Activations, job: Groups<'_>) {
         let Groups { bounds, w, out } = job;
         let n_out = out.len();
-        let mut parts = self.bands(x, bounds, out);
+        let mut parts = self.bands(x, bounds, out).only(w(0).0.rows());
         tiles::deal_in_turn(pool, &mut parts, |turn, Band { group, rows, strip }| {
             let (w, bias) = w(group);
             self.product_of(
@@ -92,7 +93,7 @@ impl Kernels {
             out,
         } = job;
         let n_out = out.len();
-        let mut parts = self.bands(x, bounds, out);
+        let mut parts = self.bands(x, bounds, out).only(up(0).0.rows());
         tiles::deal_in_turn(pool, &mut parts, |turn, Band { group, rows, strip }| {
             let factor = |(w, bias)| Product::new(x, w, bias, n_out);
             let factors = Factors {

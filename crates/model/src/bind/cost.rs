@@ -52,8 +52,9 @@ impl Model {
         let all = layers.flat_map(layer).flatten();
         let all = all.chain(globals.map(|w| (w, 1)));
         all.fold(MatmulCost::default(), |cost, (w, times)| MatmulCost {
-            bytes: cost.bytes + times * w.ty.row_bytes(w.d_in).unwrap_or(0) as u64 * w.d_out as u64,
-            macs: cost.macs + times * w.d_in as u64 * w.d_out as u64,
+            bytes: cost.bytes
+                + times * w.ty.row_bytes(w.d_in).unwrap_or(0) as u64 * w.own().len() as u64,
+            macs: cost.macs + times * w.d_in as u64 * w.own().len() as u64,
         })
     }
 }

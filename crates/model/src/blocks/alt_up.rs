@@ -39,14 +39,15 @@ pub(crate) fn begin_alt_up(p: &mut Pass<'_>, alt: &AltUp) -> Result<(), Error> {
     let group = WeightGroup::Layer(0, Projection::StreamsBegin);
     p.each_chunk(group, |p, chunk| {
         for i in t.heads(Role::AltupProj, chunk) {
-            project(p, Role::AltupProj, i, chunk);
+            project(p, Role::AltupProj, i, chunk)?;
             begin_stream(p, alt, i + 1);
         }
+        Ok(())
     })
 }
 
 /// `y = Wi act`, with matrix `i` of a tensor that has one for each stream but the first.
-fn project(p: &mut Pass<'_>, role: Role, i: usize, chunk: &ChunkGuard<'_>) {
+fn project(p: &mut Pass<'_>, role: Role, i: usize, chunk: &ChunkGuard<'_>) -> Result<(), Error> {
     let d = p.model.spec().d_model;
     let w = p.model.globals().head(role, i, 0..d, chunk);
     let job = Job {
@@ -55,7 +56,7 @@ fn project(p: &mut Pass<'_>, role: Role, i: usize, chunk: &ChunkGuard<'_>) {
         out: &mut p.s.y[..p.rows.len() * d],
         mode: Store::Set,
     };
-    p.kernels.matmul(p.pool, &p.s.act, &mut [job]);
+    p.products.matmul(&p.s.act, [job])
 }
 
 /// `s[i] = like(s[0], y)`.
@@ -276,9 +277,10 @@ pub(crate) fn end_alt_up(p: &mut Pass<'_>, alt: &AltUp) -> Result<(), Error> {
     p.each_chunk(group, |p, chunk| {
         for i in t.heads(Role::AltupUnembdProj, chunk) {
             read_stream(p, at, i + 1);
-            project(p, Role::AltupUnembdProj, i, chunk);
+            project(p, Role::AltupUnembdProj, i, chunk)?;
             add_share(p, at);
         }
+        Ok(())
     })
 }
 

@@ -70,8 +70,8 @@ fn project_inputs(p: &mut Pass<'_>, l: usize, a: &Attention) -> Result<(), Error
     let n_all = roles.len() + of_indexer.len();
     p.enter(l, Sublayer::Mixer, &all[..n_all]);
     p.each_chunk(WeightGroup::Layer(l, Projection::Qkv), |p, chunk| {
-        multiply_inputs(p, p.model.layer(l), chunk, a, roles.len());
-        project_index(p, l, a, chunk);
+        multiply_inputs(p, p.model.layer(l), chunk, a, roles.len())?;
+        project_index(p, l, a, chunk)
     })?;
     take_queries(p, a);
     Ok(())
@@ -84,7 +84,7 @@ fn multiply_inputs(
     chunk: &ChunkGuard<'_>,
     a: &Attention,
     n_roles: usize,
-) {
+) -> Result<(), Error> {
     let n = p.rows.len();
     let s = &mut *p.s;
     let gates = &mut s.mixer[..n * a.d_gates()];
@@ -100,21 +100,21 @@ fn multiply_inputs(
     };
     let q = job(Role::AttnQ, Role::AttnQBias, q);
     if n_roles == 1 {
-        return p.kernels.matmul(p.pool, &s.act, &mut [q]);
+        return p.products.matmul(&s.act, [q]);
     }
     let k = job(Role::AttnK, Role::AttnKBias, &mut s.k[..n * a.d_kv()]);
     if n_roles == 2 {
-        return p.kernels.matmul(p.pool, &s.act, &mut [q, k]);
+        return p.products.matmul(&s.act, [q, k]);
     }
     let v = job(Role::AttnV, Role::AttnVBias, &mut s.v[..n * a.d_kv()]);
     if n_roles == 3 {
-        return p.kernels.matmul(p.pool, &s.act, &mut [q, k, v]);
+        return p.products.matmul(&s.act, [q, k, v]);
     }
     let gate = Job {
         bias: None,
         ..job(Role::AttnGate, Role::AttnQBias, gates)
     };
-    p.kernels.matmul(p.pool, &s.act, &mut [q, k, v, gate]);
+    p.products.matmul(&s.act, [q, k, v, gate])
 }
 
 /// The weight of a norm that has none.

@@ -129,18 +129,18 @@ fn multiply_inputs<const N: usize>(
     net: &DeltaNet,
     chunk: &ChunkGuard<'_>,
     roles: [Role; N],
-) {
+) -> Result<(), Error> {
     let n = p.rows.len();
     let t = p.model.layer(l);
     let s = &mut *p.s;
     let mut rest = Buffers::new(&mut s.mixer, n, net).inputs;
-    let mut jobs = roles.map(|role| {
+    let jobs = roles.map(|role| {
         let w = t.matrix(role, chunk);
         let (out, others) = std::mem::take(&mut rest).split_at_mut(n * net.rows_of(role));
         rest = others;
         product(w, out)
     });
-    p.kernels.matmul(p.pool, &s.act, &mut jobs);
+    p.products.matmul(&s.act, jobs)
 }
 
 /// `out = W act`.
@@ -178,8 +178,8 @@ fn project_low_ranks(p: &mut Pass<'_>, l: usize, net: &DeltaNet) -> Result<(), E
             let s = &mut *p.s;
             let [z, alpha] = Buffers::new(&mut s.mixer, n, net).second;
             let out = if i == 0 { z } else { alpha };
-            let mut jobs = [product(t.matrix(role, chunk), out)];
-            p.kernels.matmul(p.pool, &s.act, &mut jobs);
+            let job = product(t.matrix(role, chunk), out);
+            p.products.matmul(&s.act, [job])
         })?;
     }
     Ok(())

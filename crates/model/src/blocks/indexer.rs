@@ -15,7 +15,7 @@ use atta_store::ChunkGuard;
 
 use super::Pass;
 use crate::{
-    Role,
+    Error, Role,
     spec::{Attention, Indexer, ModelSpec},
 };
 
@@ -79,8 +79,15 @@ fn buffers<'a>(mixer: &'a mut [f32], n: usize, a: &Attention, i: &Indexer) -> [&
 }
 
 /// `q, k = Wq h, Wk h`.
-pub(super) fn project_index(p: &mut Pass<'_>, l: usize, a: &Attention, chunk: &ChunkGuard<'_>) {
-    let Some(indexer) = &a.indexer else { return };
+pub(super) fn project_index(
+    p: &mut Pass<'_>,
+    l: usize,
+    a: &Attention,
+    chunk: &ChunkGuard<'_>,
+) -> Result<(), Error> {
+    let Some(indexer) = &a.indexer else {
+        return Ok(());
+    };
     let n = p.rows.len();
     let t = p.model.layer(l);
     let s = &mut *p.s;
@@ -91,8 +98,8 @@ pub(super) fn project_index(p: &mut Pass<'_>, l: usize, a: &Attention, chunk: &C
         out,
         mode: Store::Set,
     };
-    let mut jobs = [job(Role::IndexerQ, q), job(Role::IndexerK, k)];
-    p.kernels.matmul(p.pool, &s.act, &mut jobs);
+    let jobs = [job(Role::IndexerQ, q), job(Role::IndexerK, k)];
+    p.products.matmul(&s.act, jobs)
 }
 
 /// Stores the keys of the rows, and chooses the blocks that each of them sees.

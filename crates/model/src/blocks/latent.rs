@@ -80,8 +80,8 @@ fn project_inputs(p: &mut Pass<'_>, layer: LatentLayer<'_>) -> Result<(), Error>
         let Buffers { q, kv, q_latent } = layer.buffers(&mut p.s.mixer, n);
         let q = if first == Role::AttnQ { q } else { q_latent };
         let job = |role, out| product(t.matrix(role, chunk), out);
-        let mut jobs = [job(first, q), job(Role::AttnKvA, kv)];
-        p.kernels.matmul(p.pool, &p.s.act, &mut jobs);
+        let jobs = [job(first, q), job(Role::AttnKvA, kv)];
+        p.products.matmul(&p.s.act, jobs)
     })
 }
 
@@ -107,8 +107,8 @@ fn project_queries(p: &mut Pass<'_>, layer: LatentLayer<'_>) -> Result<(), Error
     p.observe_inputs(l, &[Role::AttnQB]);
     p.each_chunk(WeightGroup::Layer(l, Projection::QueryUp), |p, chunk| {
         let out = layer.buffers(&mut p.s.mixer, n).q;
-        let mut jobs = [product(t.matrix(Role::AttnQB, chunk), out)];
-        p.kernels.matmul(p.pool, &p.s.act, &mut jobs);
+        let job = product(t.matrix(Role::AttnQB, chunk), out);
+        p.products.matmul(&p.s.act, [job])
     })
 }
 

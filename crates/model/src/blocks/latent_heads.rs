@@ -81,6 +81,7 @@ impl Up {
                 p.s.bounds.extend((0..=range.len()).map(|i| i * n_rows));
                 multiply(p, &Heads { role, chunk, range });
             }
+            Ok(())
         })
     }
 }

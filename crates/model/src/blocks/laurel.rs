@@ -75,7 +75,7 @@ fn narrow(p: &mut Pass<'_>, l: usize, rank: usize) -> Result<(), Error> {
             out: &mut p.s.ff[..n * rank],
             mode: Store::Set,
         };
-        p.kernels.matmul(p.pool, &p.s.act, &mut [job]);
+        p.products.matmul(&p.s.act, [job])
     })
 }
 
@@ -100,7 +100,7 @@ fn widen(p: &mut Pass<'_>, l: usize, rank: usize) -> Result<(), Error> {
             out: &mut p.s.y[..n * d],
             mode: Store::Set,
         };
-        p.kernels.matmul(p.pool, &p.s.act, &mut [job]);
+        p.products.matmul(&p.s.act, [job])
     })
 }
 

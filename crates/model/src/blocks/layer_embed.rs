@@ -63,7 +63,7 @@ fn project(p: &mut Pass<'_>, embed: &LayerEmbed) -> Result<(), Error> {
                 out: &mut p.s.layer_inputs[..n * d_all],
                 mode: Store::Set,
             };
-            p.kernels.matmul(p.pool, &p.s.act, &mut [job]);
+            p.products.matmul(&p.s.act, [job])
         },
     )?;
     // A factor of all elements is a factor of the epsilon.
@@ -98,7 +98,7 @@ pub(crate) fn layer_embedding(p: &mut Pass<'_>, l: usize, embed: &LayerEmbed) ->
             out: &mut p.s.ff[..n * embed.d],
             mode: Store::Set,
         };
-        p.kernels.matmul(p.pool, &p.s.act, &mut [job]);
+        p.products.matmul(&p.s.act, [job])
     })?;
     let activation = act(embed.activation);
     let s = &mut *p.s;
@@ -119,7 +119,7 @@ pub(crate) fn layer_embedding(p: &mut Pass<'_>, l: usize, embed: &LayerEmbed) ->
             out: &mut p.s.y[..n * d],
             mode: Store::Set,
         };
-        p.kernels.matmul(p.pool, &p.s.act, &mut [job]);
+        p.products.matmul(&p.s.act, [job])
     })
 }
 

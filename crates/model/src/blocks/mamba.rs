@@ -66,13 +66,13 @@ fn project_inputs(p: &mut Pass<'_>, l: usize, mamba: &Mamba) -> Result<(), Error
     p.enter(l, Sublayer::Mixer, &[Role::SsmIn]);
     p.each_chunk(WeightGroup::Layer(l, Projection::SsmIn), |p, chunk| {
         let s = &mut *p.s;
-        let mut job = [Job {
+        let job = Job {
             w: t.matrix(Role::SsmIn, chunk),
             bias: None,
             out: MambaBuffers::new(&mut s.mixer, n, mamba).projected,
             mode: Store::Set,
-        }];
-        p.kernels.matmul(p.pool, &s.act, &mut job);
+        };
+        p.products.matmul(&s.act, [job])
     })
 }
 
@@ -121,13 +121,13 @@ fn project_selection(p: &mut Pass<'_>, l: usize, mamba: &Mamba) -> Result<(), Er
     p.observe_inputs(l, &[Role::SsmX]);
     p.each_chunk(WeightGroup::Layer(l, Projection::SsmX), |p, chunk| {
         let s = &mut *p.s;
-        let mut job = [Job {
+        let job = Job {
             w: t.matrix(Role::SsmX, chunk),
             bias: None,
             out: MambaBuffers::new(&mut s.mixer, n, mamba).selection,
             mode: Store::Set,
-        }];
-        p.kernels.matmul(p.pool, &s.act, &mut job);
+        };
+        p.products.matmul(&s.act, [job])
     })
 }
 
@@ -173,13 +173,13 @@ fn project_steps(p: &mut Pass<'_>, l: usize, mamba: &Mamba) -> Result<(), Error>
     p.observe_inputs(l, &[Role::SsmDt]);
     p.each_chunk(WeightGroup::Layer(l, Projection::SsmDt), |p, chunk| {
         let s = &mut *p.s;
-        let mut job = [Job {
+        let job = Job {
             w: t.matrix(Role::SsmDt, chunk),
             bias: Some(t.vector(Role::SsmDtBias)),
             out: MambaBuffers::new(&mut s.mixer, n, mamba).steps,
             mode: Store::Set,
-        }];
-        p.kernels.matmul(p.pool, &s.act, &mut job);
+        };
+        p.products.matmul(&s.act, [job])
     })?;
     let steps = MambaBuffers::new(&mut p.s.mixer, n, mamba).steps;
     p.pool.for_each_row(steps, mamba.d_inner, |_, steps| {

@@ -46,13 +46,13 @@ fn project_inputs(p: &mut Pass<'_>, l: usize, mamba: &Mamba2) -> Result<(), Erro
     p.each_chunk(WeightGroup::Layer(l, Projection::SsmIn), |p, chunk| {
         let s = &mut *p.s;
         let [out, _] = buffers(&mut s.mixer, n, mamba);
-        let mut job = [Job {
+        let job = Job {
             w: t.matrix(Role::SsmIn, chunk),
             bias: None,
             out,
             mode: Store::Set,
-        }];
-        p.kernels.matmul(p.pool, &s.act, &mut job);
+        };
+        p.products.matmul(&s.act, [job])
     })
 }
 

@@ -26,18 +26,15 @@ pub(crate) fn gated_mlp(p: &mut Pass<'_>, l: usize, m: &Mlp) -> Result<(), Error
     p.each_chunk(WeightGroup::Layer(l, Projection::GateUp), |p, chunk| {
         let [gate, up] = [Role::FfnGate, Role::FfnUp].map(|role| t.matrix(role, chunk));
         let out = &mut p.s.ff[..n * m.d_ff];
-        p.kernels.matmul_gated(
-            p.pool,
-            &p.s.act,
-            Gated {
-                gate,
-                up,
-                gate_bias,
-                up_bias,
-                activation,
-                out,
-            },
-        );
+        let job = Gated {
+            gate,
+            up,
+            gate_bias,
+            up_bias,
+            activation,
+            out,
+        };
+        p.products.matmul_gated(&p.s.act, job)
     })?;
     project_output(p, l, m.d_ff, |_| ())
 }
@@ -52,16 +49,13 @@ pub(crate) fn plain_mlp(p: &mut Pass<'_>, l: usize, m: &Mlp) -> Result<(), Error
         let w = t.matrix(Role::FfnUp, chunk);
         let bias = t.vector_opt(Role::FfnUpBias);
         let out = &mut p.s.ff[..n * m.d_ff];
-        p.kernels.matmul(
-            p.pool,
-            &p.s.act,
-            &mut [Job {
-                w,
-                bias,
-                out,
-                mode: Store::Set,
-            }],
-        );
+        let job = Job {
+            w,
+            bias,
+            out,
+            mode: Store::Set,
+        };
+        p.products.matmul(&p.s.act, [job])
     })?;
     let kernels = p.kernels;
     let activation = act(m.activation);

@@ -35,6 +35,7 @@ use atta_store::{ChunkGuard, WeightGroup};
 use crate::{
     Error, Inputs, Model, Observer, Phase, Role, Row,
     kv::Cache,
+    members::Products,
     seqs::{StateRuns, StateStep},
 };
 
@@ -64,6 +65,8 @@ pub(crate) struct Pass<'a> {
     pub(crate) model: &'a Model,
     pub(crate) kernels: Kernels,
     pub(crate) pool: &'a Pool,
+    /// Products with weights.
+    pub(crate) products: Products<'a>,
     pub(crate) rows: &'a [Row],
     /// Blocks of the recurrent states, one step per row; empty without recurrent layers.
     pub(crate) steps: &'a [StateStep],
@@ -93,14 +96,16 @@ impl Pass<'_> {
     pub(crate) fn each_chunk(
         &mut self,
         group: WeightGroup<'_>,
-        mut multiply: impl FnMut(&mut Self, &ChunkGuard<'_>),
+        mut multiply: impl FnMut(&mut Self, &ChunkGuard<'_>) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let weights = self.model.weights();
-        for i in 0..weights.n_chunks(group) {
+        let n = weights.n_chunks(group);
+        for i in 0..n {
             self.observer.enter(Phase::Weights);
             let chunk = weights.chunk(group, i)?;
             self.observer.enter(Phase::Matmul);
-            multiply(self, &chunk);
+            self.products.begin(group, n - i - 1);
+            multiply(self, &chunk)?;
         }
         self.observer.enter(Phase::Other);
         Ok(())

@@ -22,9 +22,7 @@
 //! token reads its own experts only. Results are stored until all experts are done and then added
 //! in the order of each row's ranks, so that no bit depends on the other rows of the batch.
 
-use atta_kernels::{
-    Activations, Gated, GatedGroups, Groups, Job, Kernels, Layouts, Matrix, Pool, Store, math,
-};
+use atta_kernels::{Activations, Gated, GatedGroups, Groups, Job, Layouts, Matrix, Store, math};
 use atta_store::{ChunkGuard, Projection, WeightGroup};
 
 use super::{
@@ -35,6 +33,7 @@ use super::{
 use crate::{
     Error, Phase, Role,
     bind::Tensors,
+    members::Products,
     spec::{
         Ffn, Gating, LayerSpec, Mlp, MlpAndMoe, ModelSpec, Moe, Norm, Presence, Sublayer,
         WeightedSide,
@@ -214,11 +213,12 @@ fn route(p: &mut Pass<'_>, l: usize, m: &Moe) -> Result<(), Error> {
         };
         let out = &mut routing.probs[..n * m.n_experts];
         let logits = job(Role::FfnGateInp, t.vector_opt(Role::FfnGateInpBias), out);
-        p.kernels.matmul(p.pool, &p.s.act, &mut [logits]);
+        p.products.matmul(&p.s.act, [logits])?;
         if m.has_shared_gate() {
             let gate = job(Role::FfnGateInpShexp, None, &mut shared_gate[..n]);
-            p.kernels.matmul(p.pool, &p.s.act, &mut [gate]);
+            p.products.matmul(&p.s.act, [gate])?;
         }
+        Ok(())
     })?;
     weigh_experts(p, m);
     let routing = &mut p.s.moe.routing;
@@ -297,7 +297,7 @@ fn mlp_beside(
             activation,
             out,
         };
-        p.kernels.matmul_gated(p.pool, &p.s.act, job);
+        p.products.matmul_gated(&p.s.act, job)
     })?;
     project_beside(p, l, d_ff, down, |_| ())
 }
@@ -308,13 +308,13 @@ fn plain_beside(p: &mut Pass<'_>, l: usize, mlp: &Mlp) -> Result<(), Error> {
     let t = p.model.layer(l);
     let kernels = p.kernels;
     p.each_chunk(WeightGroup::Layer(l, Projection::GateUp), |p, chunk| {
-        let mut job = [Job {
+        let job = Job {
             w: t.matrix(Role::FfnUpShexp, chunk),
             bias: None,
             out: &mut p.s.ff[..n * mlp.d_ff],
             mode: Store::Set,
-        }];
-        kernels.matmul(p.pool, &p.s.act, &mut job);
+        };
+        p.products.matmul(&p.s.act, [job])
     })?;
     let activation = act(mlp.activation);
     project_beside(p, l, mlp.d_ff, Role::FfnDownShexp, |hidden| {
@@ -345,16 +345,13 @@ fn project_beside(
     p.each_chunk(WeightGroup::Layer(l, Projection::Down), |p, chunk| {
         let w = t.matrix(down, chunk);
         let out = &mut p.s.moe.shared[..n * d];
-        p.kernels.matmul(
-            p.pool,
-            &p.s.act,
-            &mut [Job {
-                w,
-                bias: None,
-                out,
-                mode: Store::Set,
-            }],
-        );
+        let job = Job {
+            w,
+            bias: None,
+            out,
+            mode: Store::Set,
+        };
+        p.products.matmul(&p.s.act, [job])
     })
 }
 
@@ -374,16 +371,21 @@ impl<'a> GroupWeights<'a> {
     fn of(&self, k: usize, role: Role, bias: Role) -> (Matrix<'a>, Option<&'a [f32]>) {
         let e = self.experts[k] as usize;
         let w = self.t.expert(role, e, k, self.chunk);
-        (w, self.t.expert_bias(bias, e, w.d_out()))
+        (w, self.t.expert_bias(bias, e, w.n_whole()))
     }
 
     /// `act(Wgate h) * (Wup h)`, or `Wup h` without gates.
-    fn multiply_inputs(&self, kernels: Kernels, pool: &Pool, h: &Activations, out: &mut [f32]) {
+    fn multiply_inputs(
+        &self,
+        products: &mut Products<'_>,
+        h: &Activations,
+        out: &mut [f32],
+    ) -> Result<(), Error> {
         let bounds = self.bounds;
         let up = &|k| self.of(k, Role::FfnUpExps, Role::FfnUpExpsBias);
         if !self.m.has_gates {
             let w = up;
-            return kernels.matmul_groups(pool, h, Groups { bounds, w, out });
+            return products.matmul_groups(h, Groups { bounds, w, out });
         }
         let gate = &|k| self.of(k, Role::FfnGateExps, Role::FfnGateExpsBias);
         let job = GatedGroups {
@@ -393,7 +395,7 @@ impl<'a> GroupWeights<'a> {
             activation: act(self.m.expert.activation),
             out,
         };
-        kernels.matmul_gated_groups(pool, h, job);
+        products.matmul_gated_groups(h, job)
     }
 }
 
@@ -416,7 +418,9 @@ fn experts(p: &mut Pass<'_>, (l, m): (usize, &Moe), start: usize) -> Result<Opti
     let places = group.places();
     let t = model.layer(l);
     p.observer.enter(Phase::Weights);
-    let chunk = model.weights().chunk(WeightGroup::Experts(l, experts), 0)?;
+    let weight_group = WeightGroup::Experts(l, experts);
+    let chunk = model.weights().chunk(weight_group, 0)?;
+    p.products.begin(weight_group, 0);
     let weights = GroupWeights {
         m,
         t,
@@ -441,7 +445,7 @@ fn experts(p: &mut Pass<'_>, (l, m): (usize, &Moe), start: usize) -> Result<Opti
     group.observe_inputs(p.observer, l, inputs, &s.act);
     let out = &mut s.ff[..places.len() * d_ff];
     p.observer.enter(Phase::Matmul);
-    weights.multiply_inputs(p.kernels, p.pool, &s.act, out);
+    weights.multiply_inputs(&mut p.products, &s.act, out)?;
 
     p.observer.enter(Phase::Other);
     let ff = &s.ff;
@@ -460,7 +464,8 @@ fn experts(p: &mut Pass<'_>, (l, m): (usize, &Moe), start: usize) -> Result<Opti
     let w = &|k| weights.of(k, Role::FfnDownExps, Role::FfnDownExpsBias);
     let out = &mut y[places.start * d..places.end * d];
     p.observer.enter(Phase::Matmul);
-    kernels.matmul_groups(p.pool, &s.act, Groups { bounds, w, out });
+    let job = Groups { bounds, w, out };
+    p.products.matmul_groups(&s.act, job)?;
     Ok(Some(end))
 }
 

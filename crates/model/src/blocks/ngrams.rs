@@ -169,8 +169,8 @@ fn project(p: &mut Pass<'_>, l: usize, embed: &NgramEmbed) -> Result<(), Error> 
             out,
             mode: Store::Set,
         };
-        let mut jobs = [job(Role::PleKey, keys), job(Role::PleValue, values)];
-        p.kernels.matmul(p.pool, &s.act, &mut jobs);
+        let jobs = [job(Role::PleKey, keys), job(Role::PleValue, values)];
+        p.products.matmul(&s.act, jobs)
     })
 }
 

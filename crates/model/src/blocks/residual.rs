@@ -86,8 +86,8 @@ impl Pass<'_> {
                 (false, _) => (&mut p.s.x[..n], Store::Add(layer.residual_scale)),
             };
             let w = t.matrix(weight, chunk);
-            p.kernels
-                .matmul(p.pool, &p.s.act, &mut [Job { w, bias, out, mode }]);
+            let job = Job { w, bias, out, mode };
+            p.products.matmul(&p.s.act, [job])
         })?;
         if portion != Portion::First {
             self.add_deferred_if_due(l, sublayer);

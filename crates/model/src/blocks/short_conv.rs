@@ -35,13 +35,13 @@ fn project_inputs(p: &mut Pass<'_>, l: usize) -> Result<(), Error> {
     p.enter(l, Sublayer::Mixer, &[Role::ShortconvInProj]);
     p.each_chunk(WeightGroup::Layer(l, Projection::Qkv), |p, chunk| {
         let s = &mut *p.s;
-        let mut job = [Job {
+        let job = Job {
             w: t.matrix(Role::ShortconvInProj, chunk),
             bias: None,
             out: &mut s.mixer[..n * d_in],
             mode: Store::Set,
-        }];
-        p.kernels.matmul(p.pool, &s.act, &mut job);
+        };
+        p.products.matmul(&s.act, [job])
     })
 }
 

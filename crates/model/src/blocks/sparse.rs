@@ -38,7 +38,7 @@ fn multiply(p: &mut Pass<'_>, l: usize, d_ff: usize) -> Result<(), Error> {
         let s = &mut *p.s;
         let gate = job(Role::FfnGate, Role::FfnGateBias, &mut s.gates[..n * d_ff]);
         let up = job(Role::FfnUp, Role::FfnUpBias, &mut s.ff[..n * d_ff]);
-        p.kernels.matmul(p.pool, &s.act, &mut [gate, up]);
+        p.products.matmul(&s.act, [gate, up])
     })
 }
 

@@ -268,8 +268,9 @@ fn project_down(p: &mut Pass<'_>, m: Mix<'_>) -> Result<(), Error> {
             mode: Store::Set,
         });
         for job in jobs {
-            p.kernels.matmul(p.pool, &p.s.act, &mut [job]);
+            p.products.matmul(&p.s.act, [job])?;
         }
+        Ok(())
     })
 }
 
@@ -295,6 +296,6 @@ fn project_up(p: &mut Pass<'_>, m: Mix<'_>) -> Result<(), Error> {
             out: &mut p.s.streams.gates[..n_rows * d],
             mode: Store::Set,
         };
-        p.kernels.matmul(p.pool, &p.s.act, &mut [job]);
+        p.products.matmul(&p.s.act, [job])
     })
 }

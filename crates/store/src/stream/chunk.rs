@@ -245,14 +245,12 @@ mod tests {
     use crate::LayerTables;
 
     fn table(offset: u64, n_rows: u64, row_bytes: u64) -> RowTable {
-        RowTable {
-            extent: Extent {
-                shard: 0,
-                offset,
-                bytes: n_rows * row_bytes,
-            },
-            row_bytes,
-        }
+        let extent = Extent {
+            shard: 0,
+            offset,
+            bytes: n_rows * row_bytes,
+        };
+        RowTable::contiguous(extent, row_bytes)
     }
 
     fn plan() -> Plan {

@@ -39,7 +39,7 @@ impl TestModel {
                 bytes: n_rows * row_bytes,
             };
             end += extent.bytes + 7;
-            RowTable { extent, row_bytes }
+            RowTable::contiguous(extent, row_bytes)
         };
         let mut layer = |has_experts: bool| -> LayerTables {
             Projection::ALL.map(|projection| match projection {
