@@ -7,6 +7,7 @@
 //! coordinator is silent for too long.
 
 mod hold;
+mod library;
 mod load;
 mod models;
 
@@ -36,6 +37,7 @@ use crate::{
 };
 use hold::{Hold, Reply};
 use load::Compute;
+pub use library::{LibraryModels, part_server};
 pub use models::{ModelDirectories, Models, OnLoading, OpenModel, Wanted, share_of, wanted_files};
 
 /// Most events that are remembered.
