@@ -4,7 +4,7 @@
 //! checks them. The one idea: a source is asked as long as it brings bytes that are missing, then
 //! the next one; what has arrived stays on the disk, so that a later start fetches the rest only.
 
-use std::{io, sync::Arc};
+use std::{fmt, io, sync::Arc};
 
 use super::models::{Models, OnLoading, OpenModel, Wanted, share_of, stage_share};
 use crate::{
@@ -21,6 +21,15 @@ const MAX_PASSES: usize = 3;
 pub struct LibraryModels {
     library: Arc<Library>,
     links: Arc<dyn PartLinks>,
+}
+
+impl fmt::Debug for LibraryModels {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("LibraryModels");
+        shown
+            .field("library", &self.library)
+            .finish_non_exhaustive()
+    }
 }
 
 impl LibraryModels {

@@ -36,8 +36,8 @@ use crate::{
     },
 };
 use hold::{Hold, Reply};
-use load::Compute;
 pub use library::{LibraryModels, part_server};
+use load::Compute;
 pub use models::{ModelDirectories, Models, OnLoading, OpenModel, Wanted, share_of, wanted_files};
 
 /// Most events that are remembered.
