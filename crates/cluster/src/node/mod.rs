@@ -7,6 +7,7 @@
 //! coordinator is silent for too long.
 
 mod hold;
+mod library;
 mod load;
 mod models;
 
@@ -35,6 +36,7 @@ use crate::{
     },
 };
 use hold::{Hold, Reply};
+pub use library::{LibraryModels, part_server};
 use load::Compute;
 pub use models::{ModelDirectories, Models, OnLoading, OpenModel, Wanted, share_of, wanted_files};
 
