@@ -21,16 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// The model, in the directory in which all programs run.
 const MODEL: &str = "stories.gguf";
 /// A text of it that is short.
-const TEXT: [&str; 8] = [
-    "-p",
-    "Once upon a time",
-    "-n",
-    "12",
-    "-c",
-    "128",
-    "-j",
-    "1",
-];
+const TEXT: [&str; 8] = ["-p", "Once upon a time", "-n", "12", "-c", "128", "-j", "1"];
 
 fn models() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden")
@@ -278,7 +269,11 @@ fn a_new_key_replaces_the_old_one_and_only_the_owner_reads_it() {
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     let old = ClusterKey::random().unwrap();
     old.write(&path).unwrap();
-    let invited: JoinToken = homes.stdout("lap", &["cluster", "invite"]).trim().parse().unwrap();
+    let invited: JoinToken = homes
+        .stdout("lap", &["cluster", "invite"])
+        .trim()
+        .parse()
+        .unwrap();
     assert_eq!(invited.key, old);
     error_of(&homes.atta("lap", &["cluster", "rekey"]), 2);
     assert_eq!(ClusterKey::read(&path).unwrap(), old);
