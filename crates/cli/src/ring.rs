@@ -125,7 +125,7 @@ impl Asker {
     pub(crate) fn new(membership: Membership, options: &LoadOptions) -> Result<Self, Failure> {
         let pool = options.open_pool()?;
         let kernels = options.kernels()?;
-        let numbers = rates(&membership.places, kernels, &pool, &[])?.numbers();
+        let numbers = rates(&membership.places.asker_rates(), kernels, &pool, &[])?.numbers();
         let ram_bytes = memory_for_models(options.ram_budget).ok_or_else(|| {
             Failure::Failed(
                 "this system does not say how much memory is available: give --ram-budget"
@@ -196,7 +196,7 @@ impl Asker {
 
 /// The rates of this machine, measured if they are not known.
 pub(crate) fn rates(
-    places: &Places,
+    kept_in: &Path,
     kernels: Kernels,
     pool: &Pool,
     models: &[std::path::PathBuf],
@@ -205,10 +205,10 @@ pub(crate) fn rates(
         kernels,
         n_threads: NonZeroUsize::new(pool.n_threads()).unwrap_or(NonZeroUsize::MIN),
         models: &model_directories(models),
-        kept_in: &places.rates(),
+        kept_in,
     };
     let rates = probe.rates(Freshness::Cached);
-    rates.map_err(|error| Failure::at(&places.rates(), error))
+    rates.map_err(|error| Failure::at(kept_in, error))
 }
 
 /// Whom `--ring` names.

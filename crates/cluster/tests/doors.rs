@@ -56,6 +56,9 @@ fn doors(security: Security) -> Arc<Doors> {
     Arc::new(Doors::open(options).unwrap())
 }
 
+/// Machines of stages, by their places, and their layers.
+type On = (usize, Range<usize>);
+
 /// A machine of a ring.
 struct Machine {
     address: NodeAddress,
@@ -129,7 +132,7 @@ impl Cluster {
         }
     }
 
-    fn engine(&self, n_local: usize, stages: &[(usize, Range<usize>)]) -> Engine {
+    fn engine(&self, n_local: usize, stages: &[On]) -> Engine {
         let stages = stages.iter().map(|(i, layers)| StageNode {
             node: self.machines[*i].address.clone(),
             layers: layers.clone(),
@@ -163,7 +166,7 @@ fn texts_over_the_network_are_those_of_one_machine() {
         let cluster = Cluster::new(3, security);
         let members = cluster.control.members().unwrap();
         assert_eq!(members, ["pi1", "pi2", "pi3"].map(name));
-        let cuts: [(usize, Vec<(usize, Range<usize>)>); 3] = [
+        let cuts: [(usize, Vec<On>); 3] = [
             (0, vec![(0, 0..n)]),
             (1, vec![(1, 1..2), (0, 2..n)]),
             (0, vec![(2, 0..1), (0, 1..3), (1, 3..n)]),

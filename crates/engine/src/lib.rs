@@ -62,7 +62,8 @@ pub use atta_formats::{
 };
 pub use atta_kernels::{Kernels, Pool};
 pub use atta_model::{
-    Backend, ExecutorSize, Inputs, KvType, MatmulCost, Model, Observer, Phase, Role, arch, oracle, spec,
+    Backend, ExecutorSize, Inputs, KvType, MatmulCost, Model, Observer, Phase, Role, arch, oracle,
+    spec,
 };
 pub use atta_store::{
     Budget, BudgetItem, Io, ModelFiles, ModelSource, ReadAt, ReadMethod, catch_bus_errors,

@@ -28,6 +28,8 @@ pub(crate) struct Membership {
     pub(crate) control: Arc<FixedControl>,
     /// Where others reach it, the best address first.
     pub(crate) addresses: Vec<SocketAddr>,
+    /// Where it works for others, if it does.
+    announced: Option<SocketAddr>,
 }
 
 /// What a process is in its cluster.
@@ -95,13 +97,16 @@ impl Membership {
             doors,
             control: Arc::new(control.map_err(|error| failed(&error))?),
             addresses,
+            announced,
         })
     }
 
     /// Keeps the addresses of the nodes that were met, for the next start.
     pub(crate) fn remember(&self) {
         let known = self.control.known();
-        let known: Vec<SocketAddr> = known.iter().map(|node| node.address).collect();
+        let others = known.iter().map(|node| node.address);
+        // Programs of this machine find its node too.
+        let known: Vec<SocketAddr> = self.announced.into_iter().chain(others).collect();
         if !known.is_empty() {
             // Without it, the next start asks by other means.
             let _ = self.places.write_peers(&self.key, &known);

@@ -42,19 +42,20 @@ impl Places {
         self.key.clone().unwrap_or_else(|| self.config.join("key"))
     }
 
-    /// The file of the rates of this machine.
-    pub(crate) fn rates(&self) -> PathBuf {
-        self.cache.join("rates.json")
+    /// The file of the rates of this machine as a node, whose models lie elsewhere than those of a
+    /// program that asks.
+    pub(crate) fn node_rates(&self) -> PathBuf {
+        self.cache.join("node-rates.json")
+    }
+
+    /// The file of the rates of this machine as one that asks nodes.
+    pub(crate) fn asker_rates(&self) -> PathBuf {
+        self.cache.join("asker-rates.json")
     }
 
     /// The directory of hashes of model files.
     pub(crate) fn hashes(&self) -> PathBuf {
         self.cache.join("hashes")
-    }
-
-    /// The directory of parts of models, unless another one is given.
-    pub(crate) fn parts(&self) -> PathBuf {
-        self.cache.join("parts")
     }
 
     /// The key, if there is one.

@@ -168,7 +168,12 @@ fn service(args: &NodeArgs, membership: &Membership) -> Result<NodeService, Fail
             "this system does not say how much memory is available: give --ram-budget".to_owned(),
         )
     })?;
-    let rates = rates(&membership.places, kernels, &pool, &args.models)?;
+    let rates = rates(
+        &membership.places.node_rates(),
+        kernels,
+        &pool,
+        &args.models,
+    )?;
     let doors = Arc::clone(&membership.doors);
     let measure: MeasureLink = Arc::new(move |to| {
         measure_link_to(&to.name, |question, deadline| {

@@ -32,6 +32,8 @@ mod picolm;
 mod program;
 #[cfg(feature = "hub")]
 mod pull;
+#[cfg(all(feature = "cluster", unix))]
+mod ring;
 mod run;
 mod streams;
 #[cfg(feature = "chat")]

@@ -1,7 +1,7 @@
 //! Parts over a connection in memory: cut, damaged, of the wrong model, from a node without them.
 
 use std::{
-    fs, io,
+    fs,
     ops::ControlFlow,
     path::{Path, PathBuf},
     sync::Arc,
