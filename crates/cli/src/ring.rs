@@ -211,7 +211,7 @@ pub(crate) fn rates(
     rates.map_err(|error| Failure::at(kept_in, error))
 }
 
-/// Whom `--ring` names.
+/// The machines that `--ring` names.
 fn who(text: &str) -> Result<Who, Failure> {
     match text {
         "auto" => Ok(Who::Auto),

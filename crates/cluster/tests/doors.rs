@@ -1,7 +1,7 @@
 //! Nodes and coordinators that talk over TCP on loopback: texts are those of one machine, and
 //! strangers get nowhere.
 
-mod common;
+mod stories;
 
 use std::{
     io::{self, Read, Write},
@@ -31,10 +31,10 @@ use atta_cluster::{
 use atta_engine::Engine;
 use atta_kernels::Kernels;
 use atta_store::{Budget, ModelFiles};
-use common::{
+use rustls::{ClientConnection, StreamOwned};
+use stories::{
     PATIENCE, directory, engine, n_layers, name, path, pool, session, text, together, wait_for,
 };
-use rustls::{ClientConnection, StreamOwned};
 
 /// A second, for what must not take long.
 const SOON: Duration = Duration::from_secs(1);
@@ -193,13 +193,13 @@ fn a_machine_that_ends_is_an_error_and_no_hang() {
     let ring = cluster.engine(0, &[(0, 0..1), (1, 1..n)]);
     let mut open = ring.session(&session()).unwrap();
     let prompt = ring.prompt_ids(b"Once upon a time");
-    open.generate(&prompt, &common::options(0))
+    open.generate(&prompt, &stories::options(0))
         .unwrap()
         .run(|_| ControlFlow::Continue(()))
         .unwrap();
     cluster.machines[1].kill();
     let start = Instant::now();
-    let more = open.generate(&prompt, &common::options(0));
+    let more = open.generate(&prompt, &stories::options(0));
     let error = match more {
         Ok(more) => more.run(|_| ControlFlow::Continue(())).unwrap_err(),
         Err(error) => error,
@@ -264,7 +264,7 @@ fn connections_that_are_cut_in_the_middle_of_a_text_change_no_letter() {
     let prompt = ring.prompt_ids(b"Once upon a time");
     let mut written = String::new();
     let mut n_tokens = 0;
-    let generation = open.generate(&prompt, &common::options(2)).unwrap();
+    let generation = open.generate(&prompt, &stories::options(2)).unwrap();
     generation
         .run(|event| {
             if let atta_engine::Event::Text(piece) = event {
@@ -304,11 +304,11 @@ fn questions_have_answers_and_strangers_have_none() {
     let stranger = Security::Tls(Arc::new(key(2).identity("lap").unwrap()));
     assert!(ask(&doors(stranger), None, b"abc").is_err(), "another key");
     assert!(ask(&doors(Security::Plain), None, b"abc").is_err());
-    // Somebody who is asked by a stranger tells nothing either.
+    // A node without the key gets no question either.
     let plain = doors(Security::Plain);
     plain.answer(Box::new(<[u8]>::to_vec)).unwrap();
     assert!(lap.ask(plain.address(), None, b"abc", SOON).is_err());
-    // Whoever says nothing.
+    // A port at which all is silent.
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let start = Instant::now();
     let address = silent.local_addr().unwrap();

@@ -1,7 +1,7 @@
 //! Node services and a coordinator in one process: questions travel as bytes, stages are loaded by
 //! their nodes, and frames pass between threads. What the lanes do is tested elsewhere.
 
-mod common;
+mod stories;
 
 use std::{
     collections::HashMap,
@@ -30,7 +30,7 @@ use atta_engine::Engine;
 use atta_kernels::Kernels;
 use atta_model::Error;
 use atta_store::{Budget, ModelFiles};
-use common::{
+use stories::{
     PATIENCE, directory, engine, n_layers, name, path, pool, session, text, together, wait_for,
 };
 

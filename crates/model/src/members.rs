@@ -26,7 +26,8 @@ pub use units::{UnitShape, units};
 const MAX_MEMBERS: usize = 16;
 
 /// Sizes of blocks of rows. A member's rows are whole blocks of the largest size that gives each
-/// member [`MIN_BLOCKS`]. Activations are quantized in blocks of 256, and kernels take rows in tiles.
+/// member [`MIN_BLOCKS`]. Activations are quantized in blocks of 256, and kernels take tiles of
+/// rows.
 const ROW_BLOCKS: [usize; 4] = [256, 64, 16, 4];
 
 /// Blocks of rows that every member has, if all are equally fast, before smaller blocks are taken.

@@ -84,7 +84,7 @@ impl Places {
 
     /// The remembered addresses of a cluster's nodes.
     pub(crate) fn read_peers(&self, key: &ClusterKey) -> Vec<SocketAddr> {
-        // What is not there, or is none, will be found by other means.
+        // Addresses that are not there will be found by other means.
         let text = fs::read_to_string(self.peers(key)).unwrap_or_default();
         let lines = text.lines().filter_map(|line| line.parse().ok());
         lines.take(MAX_PEERS).collect()

@@ -36,8 +36,8 @@ const REMEMBER: Duration = Duration::from_secs(10);
 
 /// Works for rings: other machines of the cluster may run layers of their models here.
 ///
-/// The first node of a cluster makes its key and prints a token, with which others join. Whoever
-/// has the key can use all nodes and read what they compute; nobody else can connect. No model is
+/// The first node of a cluster makes its key and prints a token, with which others join. A
+/// machine with the key can use all nodes and read what they compute; no other can connect. No model is
 /// loaded before a ring needs it.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
@@ -66,7 +66,7 @@ pub(crate) struct NodeArgs {
     /// Draw the token as a QR code
     #[arg(long)]
     qr: bool,
-    /// Memory for layers, such as 2G [default: four fifths of what is available]
+    /// Memory for layers, such as 2G [default: four fifths of the available memory]
     #[arg(long, value_name = "SIZE", value_parser = value::size)]
     ram_budget: Option<u64>,
     /// Number of threads [default: the physical cores that this process may use]
@@ -197,7 +197,7 @@ fn service(args: &NodeArgs, membership: &Membership) -> Result<NodeService, Fail
     service.map_err(|error| Failure::Failed(format!("cannot start the node: {error}")))
 }
 
-/// What this node is, in two lines.
+/// This node, in two lines.
 fn greet(membership: &Membership, service: &NodeService) {
     let card = service.card();
     let speed = card.measure.map_or_else(String::new, |numbers| {

@@ -62,7 +62,7 @@ pub fn measure_link<E>(mut ask: impl FnMut(u32) -> Result<u64, E>) -> Result<Lin
 /// Measures the link to a node, by questions that `ask` carries; `Err` is one line for people.
 ///
 /// # Errors
-/// The node does not answer, or not with what was asked for.
+/// The node does not answer, or not with an echo.
 pub fn measure_link_to(
     node: &NodeName,
     mut ask: impl FnMut(&[u8], Duration) -> Result<Vec<u8>, String>,

@@ -92,7 +92,7 @@ pub enum Freshness {
     Anew,
 }
 
-/// What is measured.
+/// A measurement to make.
 #[derive(Clone, Debug)]
 pub struct NodeProbe<'a> {
     /// Kernels that compute.
@@ -248,8 +248,8 @@ fn write_kept(path: &Path, kept: &Kept) -> io::Result<()> {
     sync_directory(path)
 }
 
-/// Memory that models may take on this machine now, bytes: the given budget, else what is
-/// available without a fifth of it. `None` where the system does not say what is available.
+/// Memory that models may take on this machine now, bytes: the given budget, else four
+/// fifths of the available memory. `None` where the system does not tell that.
 pub fn memory_for_models(budget: Option<u64>) -> Option<u64> {
     budget.or_else(|| Some(system::memory_available(0)? / 100 * MEMORY_PERCENT))
 }

@@ -2,7 +2,7 @@
 //!
 //! Knows no connections: [`PartLinks`] moves the bytes, [`Download`] says which are missing and
 //! checks them. The one idea: a source is asked as long as it brings bytes that are missing, then
-//! the next one; what has arrived stays on the disk, so that a later start fetches the rest only.
+//! the next one; all that has arrived stays on the disk, so that a later start fetches the rest only.
 
 use std::{fmt, io, sync::Arc};
 
@@ -135,7 +135,7 @@ struct Fetch<'a> {
 }
 
 impl Fetch<'_> {
-    /// What is missing; `None`: nothing.
+    /// The missing bytes; `None`: there are none.
     fn wish(&mut self) -> Result<Option<PartWish>, PartError> {
         let wish = self.download.wish()?;
         let missing = self.download.missing_bytes().unwrap_or_default();
@@ -169,7 +169,8 @@ impl Fetch<'_> {
         let what = format!("fetching {} from {}", self.wanted.name, source.name);
         let mut sink = self.download.sink(wish);
         let mut is_stopped = false;
-        let (download, most) = (&self.download, self.most_missing);
+        let download = &self.download;
+        let most = self.most_missing;
         let pulled = self.links.pull(source, &request, &mut |frame| {
             sink.take(&frame)?;
             let missing = download.missing_bytes().unwrap_or(most);
@@ -244,7 +245,7 @@ impl From<PartError> for Unfetched {
 }
 
 impl Unfetched {
-    /// The answer for the coordinator: what is missing of the model, and what would help.
+    /// The answer for the coordinator: the missing part of the model, and what would help.
     fn blocked(self, name: &str) -> Blocked {
         let (why, would_do) = match self {
             Self::Part(PartError::DiskBudget { .. }) => (

@@ -267,7 +267,7 @@ impl Library {
         let paths = names.into_iter().map(|name| parts.path.join(name));
         let paths: Vec<PathBuf> = paths.collect();
         for (path, index) in paths.iter().zip(index) {
-            // What is left of a part that was deleted half.
+            // The rest of a part that was deleted half.
             evict::remove(path)?;
             PartFile::create(path, index)?;
         }

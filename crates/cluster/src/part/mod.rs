@@ -101,7 +101,7 @@ pub enum PartError {
     /// A piece that was not asked for.
     #[error("bytes {offset}+{bytes} of file {file} came, which were not asked for")]
     NotAsked {
-        /// Number of the file; the index of all files has none of theirs.
+        /// Number of the file; the index of all files has another one.
         file: u64,
         /// First byte.
         offset: u64,

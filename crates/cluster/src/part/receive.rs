@@ -4,7 +4,7 @@
 //! nothing --beginning--> index and headers --ranges, ranges …--> all tensors of the share
 //! ```
 //! A [`Download`] says what to ask for next. A sink takes the frames of one connection, which may
-//! be cut at any moment: what has arrived stays, and the next wish names the rest. Pieces that were
+//! be cut at any moment: all that has arrived stays, and the next wish names the rest. Pieces that were
 //! not asked for, and bytes with another hash, end the connection. Which node is asked, and how, is
 //! the caller's business.
 
@@ -35,12 +35,12 @@ pub struct Download {
     share: Share,
     /// The tensors of the share, once the headers are here.
     names: Option<Vec<String>>,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<DownloadState>>,
 }
 
 /// What sinks fill.
 #[derive(Debug, Default)]
-struct State {
+struct DownloadState {
     /// The part, once its index is here.
     part: Option<FilledPart>,
     /// Bytes of the index, while it comes.
@@ -69,7 +69,7 @@ impl FilledPart {
         })
     }
 
-    /// What is missing of some tensors and of the headers. Ranges between which there is nothing
+    /// The missing ranges of some tensors and of the headers. Ranges between which there is nothing
     /// but padding are one.
     fn missing(&self, names: &[String]) -> Vec<FileRange> {
         let mut ranges: Vec<FileRange> = Vec::new();
@@ -101,7 +101,7 @@ fn joins(tensors: &[PartTensor], a: &FileRange, b: &FileRange) -> bool {
     let is_padding = tensors
         .get(first_behind)
         .is_none_or(|next| next.offset >= b.start);
-    // The rest of a tensor, of which something has arrived, is not padding.
+    // The rest of a tensor that has arrived in part is not padding.
     let is_whole = first_behind == 0 || tensors[first_behind - 1].range().end <= a.end;
     a.file == b.file && is_padding && is_whole
 }
@@ -122,9 +122,9 @@ impl Download {
             wanted: Arc::new(wanted),
             share,
             names: None,
-            state: Arc::new(Mutex::new(State {
+            state: Arc::new(Mutex::new(DownloadState {
                 part,
-                ..State::default()
+                ..DownloadState::default()
             })),
         })
     }
@@ -231,7 +231,7 @@ impl Download {
     }
 }
 
-fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+fn lock(state: &Mutex<DownloadState>) -> MutexGuard<'_, DownloadState> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -240,7 +240,7 @@ fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
 pub struct PartSink {
     library: Arc<Library>,
     wanted: Arc<WantedModel>,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<DownloadState>>,
 }
 
 impl PartSink {
@@ -270,7 +270,7 @@ impl PartSink {
         }
     }
 
-    fn fill(&self, state: &mut State, frame: &Frame) -> Result<(), PartError> {
+    fn fill(&self, state: &mut DownloadState, frame: &Frame) -> Result<(), PartError> {
         let piece = frame.piece.filter(|_| frame.header.kind == FrameKind::Part);
         let Some(piece) = piece else {
             return Err(PartError::Index("frames of another kind come with it"));
@@ -285,7 +285,7 @@ impl PartSink {
             offset,
             bytes,
         };
-        let State { part, asked, .. } = state;
+        let DownloadState { part, asked, .. } = state;
         let file = usize::try_from(piece.id).ok();
         let found = part.as_mut().zip(file).zip(asked.as_ref());
         let ((part, i), asked) = found.ok_or_else(not_asked)?;
@@ -309,7 +309,12 @@ impl PartSink {
     }
 
     /// Takes bytes of the index; with the last ones, the part begins.
-    fn take_index(&self, state: &mut State, offset: u64, bytes: &[u8]) -> Result<(), PartError> {
+    fn take_index(
+        &self,
+        state: &mut DownloadState,
+        offset: u64,
+        bytes: &[u8],
+    ) -> Result<(), PartError> {
         let n = state.index.len();
         if offset != n as u64 || n + bytes.len() > MAX_INDEX_BYTES {
             return Err(PartError::Index("its pieces are not in order, or too many"));

@@ -6,7 +6,7 @@
 //! ```
 //! A receiver first asks for the beginning, that is the index and the headers, and then for ranges.
 //! The sender sends what it has of a wish, in order, and leaves out what it lacks; the receiver
-//! knows what is missing.
+//! knows the missing ranges.
 
 use std::ops::Range;
 
@@ -48,7 +48,7 @@ impl FileRange {
 pub enum PartWish {
     /// The index and the headers of all files.
     Beginning,
-    /// What is of tensors in these ranges, at most [`MAX_RANGES`].
+    /// The bytes of tensors in these ranges, at most [`MAX_RANGES`].
     Ranges(Vec<FileRange>),
 }
 
@@ -122,7 +122,7 @@ fn intersection(a: &Range<u64>, b: &Range<u64>) -> Range<u64> {
     a.start.max(b.start)..a.end.min(b.end)
 }
 
-/// The indices of all files, with everything called absent: what is here is not the receiver's
+/// The indices of all files, with everything called absent: the sender's state is not the receiver's
 /// business.
 fn index_bytes<S: PartStorage>(files: &[Part<S>]) -> Vec<u8> {
     let mut bytes = (files.len() as u32).to_le_bytes().to_vec();

@@ -234,7 +234,7 @@ fn what_was_not_asked_for_ends_the_connection() {
         download.take_failure(),
         Some(PartError::NotAsked { .. })
     ));
-    // A piece of another file, one that ends beyond all numbers, an index that nobody wants.
+    // A piece of another file, one that ends beyond all numbers, an index that is not wanted.
     type Change = fn(&mut crate::wire::Piece);
     let changes: [Change; 3] = [
         |piece| piece.id = 1,

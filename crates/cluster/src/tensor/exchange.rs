@@ -10,8 +10,8 @@
 //! 16  f32 × n        its columns of each product, row by row
 //! ```
 //! The last unit of a batch has no numbers: a member that has it from all others knows that all
-//! have computed the batch. A member that fails says so to all others, and so does each that learns of
-//! it; messages of such a batch that come late are skipped, since they have its number. Any other
+//! have computed the batch. A member that fails says so to all others, and so does each that hears
+//! of it; messages of such a batch that come late are skipped, since they have its number. Any other
 //! message than the expected one is an error, so that a lost, doubled or foreign one never becomes
 //! a wrong number.
 

@@ -68,7 +68,7 @@ codes! {
         CatchUp = 10,
         /// Asks a stage to enter an epoch.
         Fence = 11,
-        /// The answer to a fence: `acked` and `batch` are the epoch and the number of the last batch
+        /// The answer to a fence: `acked` and `batch` are epoch and number of the last batch
         /// that the stage applied, 0 where it has no state.
         Fenced = 12,
     }

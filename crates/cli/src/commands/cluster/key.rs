@@ -26,7 +26,7 @@ pub(super) struct RekeyArgs {
     membership: MembershipFlags,
 }
 
-/// Prints the token on standard output: it is what was asked for.
+/// Prints the token on standard output: the user asked for it.
 pub(super) fn invite(flags: &MembershipFlags, is_drawn: bool) -> Result<(), Failure> {
     let membership = Membership::open(flags, &Role::Asker)?;
     // The node of this machine, or another one that answers now.

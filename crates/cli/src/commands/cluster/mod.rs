@@ -205,7 +205,7 @@ fn name(text: &str) -> Result<NodeName, Failure> {
 /// Asks a node, after the members were looked up, so that its address is known.
 fn ask(membership: &Membership, node: &NodeName, question: &Question) -> Result<Answer, Failure> {
     let failed = |error: &dyn std::fmt::Display| Failure::Failed(format!("{node}: {error}"));
-    // Whoever is not there is named by the question itself.
+    // A node that is not there is named by the question itself.
     let _ = membership.control.members();
     let question = question.to_bytes().map_err(|error| failed(&error))?;
     let answer = membership.control.ask(node, &question, DEADLINE);

@@ -1,4 +1,4 @@
-//! The one listener of a process, and what comes in by it.
+//! The one listener of a process, and all connections that come in by it.
 
 use std::{
     collections::HashMap,

@@ -7,7 +7,7 @@
 //! ```
 //! [`Doors`] is the one listener of a process. The first bytes of a connection say what it is for;
 //! those for rows name the ring and the two stages, with the secret that the ring's plan brought to
-//! both ends, and without it nothing is read further. What waits has a deadline, what comes has a
+//! both ends, and without it nothing is read further. Waiting has a deadline, a length has a
 //! limit that is checked before anything is allocated, and a connection that has failed is never
 //! resumed: the protocol begins another epoch.
 

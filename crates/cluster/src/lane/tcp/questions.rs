@@ -20,7 +20,7 @@ const IDLE: Duration = Duration::from_secs(20);
 /// Most connections that are kept for the next question.
 const MAX_KEPT: usize = 64;
 
-/// Whom a connection leads to.
+/// The node at the other end.
 type Place = (SocketAddr, Option<NodeName>);
 
 /// Connections that wait for the next question.

@@ -1,7 +1,7 @@
 //! A stage that frames from other machines drive.
 //!
 //! ```text
-//! connections ──▶ events ──▶ thread of the protocol ──▶ senders: coordinator, stage before, next stage
+//! connections ──▶ events ──▶ thread of the protocol ──▶ senders to the neighbours
 //!                    ▲               │ frames to compute
 //!                    └── outcomes ── thread that computes
 //! ```
@@ -150,7 +150,7 @@ impl Senders {
                     secret: links.secret.clone(),
                 },
             };
-            // The protocol misses what is lost.
+            // The protocol misses lost frames.
             FrameSender::start(route, || {})
         };
         let neighbour = |to: u16, node: &Option<NodeAddress>| {

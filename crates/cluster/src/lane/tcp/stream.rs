@@ -31,7 +31,7 @@ const SEND_BUFFER: usize = 256 << 10;
 pub enum Security {
     /// TLS 1.3, both ends with certificates of the cluster.
     Tls(Arc<Identity>),
-    /// Nothing: whoever reaches the port can ask and answer, and everybody on the way can read. The
+    /// Nothing: all that reach the port can ask and answer, and all on the way can read. The
     /// secret of a ring keeps other programs' rows out, and no more.
     Plain,
 }
