@@ -37,8 +37,8 @@ const REMEMBER: Duration = Duration::from_secs(10);
 /// Works for rings: other machines of the cluster may run layers of their models here.
 ///
 /// The first node of a cluster makes its key and prints a token, with which others join. A
-/// machine with the key can use all nodes and read what they compute; no other can connect. No model is
-/// loaded before a ring needs it.
+/// machine with the key can use all nodes and read what they compute; no other can connect. No
+/// model is loaded before a ring needs it.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   atta node                                    the first one prints a token

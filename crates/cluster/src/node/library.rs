@@ -2,7 +2,8 @@
 //!
 //! Knows no connections: [`PartLinks`] moves the bytes, [`Download`] says which are missing and
 //! checks them. The one idea: a source is asked as long as it brings bytes that are missing, then
-//! the next one; all that has arrived stays on the disk, so that a later start fetches the rest only.
+//! the next one; all that has arrived stays on the disk, so that a later start fetches the
+//! rest only.
 
 use std::{fmt, io, sync::Arc};
 

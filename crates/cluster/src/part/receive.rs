@@ -4,9 +4,9 @@
 //! nothing --beginning--> index and headers --ranges, ranges …--> all tensors of the share
 //! ```
 //! A [`Download`] says what to ask for next. A sink takes the frames of one connection, which may
-//! be cut at any moment: all that has arrived stays, and the next wish names the rest. Pieces that were
-//! not asked for, and bytes with another hash, end the connection. Which node is asked, and how, is
-//! the caller's business.
+//! be cut at any moment: all that has arrived stays, and the next wish names the rest. Pieces that
+//! were not asked for, and bytes with another hash, end the connection. Which node is asked, and
+//! how, is the caller's business.
 
 use std::{
     ops::ControlFlow,

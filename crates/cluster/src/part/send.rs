@@ -122,8 +122,8 @@ fn intersection(a: &Range<u64>, b: &Range<u64>) -> Range<u64> {
     a.start.max(b.start)..a.end.min(b.end)
 }
 
-/// The indices of all files, with everything called absent: the sender's state is not the receiver's
-/// business.
+/// The indices of all files, with everything called absent: the sender's state is not the
+/// receiver's business.
 fn index_bytes<S: PartStorage>(files: &[Part<S>]) -> Vec<u8> {
     let mut bytes = (files.len() as u32).to_le_bytes().to_vec();
     for file in files {

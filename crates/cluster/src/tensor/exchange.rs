@@ -11,9 +11,9 @@
 //! ```
 //! The last unit of a batch has no numbers: a member that has it from all others knows that all
 //! have computed the batch. A member that fails says so to all others, and so does each that hears
-//! of it; messages of such a batch that come late are skipped, since they have its number. Any other
-//! message than the expected one is an error, so that a lost, doubled or foreign one never becomes
-//! a wrong number.
+//! of it; messages of such a batch that come late are skipped, since they have its number. Any
+//! other message than the expected one is an error, so that a lost, doubled or foreign one never
+//! becomes a wrong number.
 
 use std::sync::{Arc, mpsc};
 

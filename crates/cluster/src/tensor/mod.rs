@@ -8,8 +8,9 @@
 //! A matrix is divided by output rows only, and columns are copied, never added: the bits are those
 //! of one machine. [`split`] says which rows a member has, [`LinkExchange`] carries columns between
 //! members over [`MemberLinks`], and a [`TensorExecutor`] keeps all members at the same batch.
-//! Attention and its state are whole at every member, and so are small matrices. Members are threads of this
-//! process here; nothing but [`MemberLinks`] and the way of a [`MemberCommand`] depends on that.
+//! Attention and its state are whole at every member, and so are small matrices. Members are
+//! threads of this process here; nothing but [`MemberLinks`] and the way of a [`MemberCommand`]
+//! depends on that.
 
 pub mod split;
 
