@@ -18,8 +18,10 @@ use super::{
 };
 use crate::wire::{Frame, message::NodeAddress};
 
-/// Bytes of frames that wait in the queues, besides one frame of any length.
-const MAX_QUEUED: usize = 4 << 20;
+/// Frames of a header alone that wait in a queue.
+const MAX_SHORT: usize = 1024;
+/// Other frames that wait; the credit of an edge allows fewer.
+const MAX_LONG: usize = 8;
 /// Wait after a connection that could not be opened.
 const RETRY: Duration = Duration::from_millis(100);
 
@@ -83,7 +85,6 @@ struct QueueState {
     /// Frames of a header alone, which go first.
     short: VecDeque<Vec<u8>>,
     long: VecDeque<Vec<u8>>,
-    n_bytes: usize,
     /// Frames came faster than they were sent.
     is_full: bool,
     /// Nothing comes any more.
@@ -105,14 +106,13 @@ impl Queues {
 
     fn push(&self, bytes: Vec<u8>, is_short: bool) {
         let mut state = self.state();
-        if state.n_bytes > 0 && state.n_bytes + bytes.len() > MAX_QUEUED {
-            state.is_full = true;
-        } else {
-            state.n_bytes += bytes.len();
-            match is_short {
-                true => state.short.push_back(bytes),
-                false => state.long.push_back(bytes),
-            }
+        let (queue, max) = match is_short {
+            true => (&mut state.short, MAX_SHORT),
+            false => (&mut state.long, MAX_LONG),
+        };
+        match queue.len() < max {
+            true => queue.push_back(bytes),
+            false => state.is_full = true,
         }
         self.changed.notify_one();
     }
@@ -126,7 +126,6 @@ impl Queues {
             }
             let short = state.short.pop_front();
             if let Some(bytes) = short.or_else(|| state.long.pop_front()) {
-                state.n_bytes -= bytes.len();
                 return Next::Frame(bytes);
             }
             if state.is_finished {
@@ -164,7 +163,6 @@ impl QueueState {
     fn clear(&mut self) {
         self.short.clear();
         self.long.clear();
-        self.n_bytes = 0;
         self.is_full = false;
     }
 }
