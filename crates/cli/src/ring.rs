@@ -11,17 +11,19 @@ use std::{
 
 use atta::{Kernels, LoadOptions, ModelFiles, Pool, Summary};
 use atta_cluster::{
-    Coordinator, HashedModel, OnStage, PlanError, RemoteRing, StageProgress, Survey, Who,
+    Coordinator, HashedModel, OnStage, PartLinks, PlanError, RemoteRing, StageProgress, Survey,
+    Who,
     control::NodeName,
     measure::{Freshness, NodeProbe, memory_for_models},
     model_sizes,
-    part::{Library, LibraryOptions, index_of},
+    node::part_server,
+    part::{Library, LibraryOptions},
     plan::{ModelSizes, Objective, RingPlan},
 };
 
 use crate::{
     args::{RingFlags, ring::RingAim},
-    cluster::{Membership, Places, Role, model_directories},
+    cluster::{Membership, Role, is_here, model_directories},
     failure::{Failure, one_line},
     load,
 };
@@ -94,7 +96,7 @@ pub(crate) fn plan(
         asker.membership.remember();
         return Ok((options, RingRun::default()));
     }
-    let model = hashed(&asker.membership.places, &path)?;
+    let model = hashed(&asker.membership, &path)?;
     let ring = asker
         .coordinator
         .ring(&survey, &plan, model, on_stage())
@@ -140,6 +142,7 @@ impl Asker {
             pool,
             numbers,
             ram_bytes,
+            is_here,
         };
         Ok(Self {
             membership,
@@ -155,6 +158,12 @@ impl Asker {
             say(&format!("{node} does not answer: {why}"));
         }
         for node in &survey.nodes {
+            if node.is_here {
+                let name = &node.address.name;
+                say(&format!(
+                    "{name} is on this machine, and is used only if it is named"
+                ));
+            }
             if let Some(why) = &node.unfit {
                 say(&format!("{} is left out: {why}", node.address.name));
             }
@@ -235,12 +244,13 @@ pub(crate) fn objective(aim: RingAim) -> Objective {
 }
 
 /// The model with its hashes, which are kept for the next time.
-fn hashed(places: &Places, path: &Path) -> Result<HashedModel, Failure> {
-    let library = Library::new(LibraryOptions {
+/// Nodes that lack layers of it may fetch them from here.
+fn hashed(membership: &Membership, path: &Path) -> Result<HashedModel, Failure> {
+    let library = Arc::new(Library::new(LibraryOptions {
         models: Vec::new(),
         parts: None,
-        hashes: places.hashes(),
-    });
+        hashes: membership.places.hashes(),
+    }));
     let told = Cell::new(None);
     let mut on = |done: u64, all: u64| {
         let is_due = told.get().is_none_or(|at: Instant| at.elapsed() > QUIET);
@@ -252,19 +262,15 @@ fn hashed(places: &Places, path: &Path) -> Result<HashedModel, Failure> {
         }
         std::ops::ControlFlow::Continue(())
     };
-    let held = library.hashed(path, &mut on);
-    // A directory that cannot be written to costs time, and no more.
-    let index = match held {
-        Ok(held) => held.index,
-        Err(_) => {
-            let files = ModelFiles::open(path).map_err(atta::Error::from)?;
-            index_of(&files).map_err(|error| Failure::at(path, error))?
-        }
-    };
+    let held = library
+        .hashed(path, &mut on)
+        .map_err(|error| Failure::at(path, error))?;
+    let served = membership.doors.serve(part_server(library));
+    served.map_err(|error| Failure::Failed(error.to_string()))?;
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     Ok(HashedModel {
         name: name.into_owned(),
-        index,
+        index: held.index,
     })
 }
 

@@ -7,7 +7,7 @@
 //! and the coordinator of every plan.
 
 use std::{
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     sync::Arc,
     thread,
     time::{Duration, Instant},
@@ -59,6 +59,8 @@ pub struct Coordinator {
     pub numbers: NodeNumbers,
     /// Memory of this machine for a model, bytes.
     pub ram_bytes: u64,
+    /// Whether an address is one of this machine, whose memory must not count twice.
+    pub is_here: fn(IpAddr) -> bool,
 }
 
 impl std::fmt::Debug for Coordinator {
@@ -79,6 +81,8 @@ pub struct SurveyedNode {
     pub card: Card,
     /// The link between this machine and it; `None` where measuring failed.
     pub link: Option<LinkMeasure>,
+    /// Whether it is on this machine; then it is used only where it is named or forced.
+    pub is_here: bool,
     /// Why no ring of this machine can use it, if so.
     pub unfit: Option<String>,
 }
@@ -193,6 +197,7 @@ impl Coordinator {
                 name: node.clone(),
                 address,
             },
+            is_here: (self.is_here)(address.ip()),
             unfit: self.unfit(&card),
             link: None,
             card,
@@ -251,7 +256,13 @@ impl Coordinator {
     ) -> Result<RingPlan, PlanError> {
         let mut request = request(size, objective);
         match who {
-            Who::Auto => Ok(plan::plan(model, &survey.measures, &request)?),
+            Who::Auto => {
+                let nodes = survey.nodes.iter();
+                let elsewhere = nodes.filter(|node| node.unfit.is_none() && !node.is_here);
+                let names: Vec<NodeName> = elsewhere.map(|n| n.address.name.clone()).collect();
+                let (measures, _) = survey.only(&names)?;
+                Ok(plan::plan(model, &measures, &request)?)
+            }
             Who::Nodes(names) => {
                 let (measures, must_use) = survey.only(names)?;
                 request.must_use = must_use;

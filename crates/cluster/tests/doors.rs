@@ -21,7 +21,7 @@ use atta_cluster::{
     core::Timing,
     key::ClusterKey,
     lane::tcp::{Doors, DoorsOptions, Security},
-    node::{ModelDirectories, NodeOptions, NodeService, NodeTiming},
+    node::{NodeOptions, NodeService, NodeTiming},
     part::{FileRange, PartWish},
     wire::{
         Frame, FrameKind, Header,
@@ -33,7 +33,8 @@ use atta_kernels::Kernels;
 use atta_store::{Budget, ModelFiles};
 use rustls::{ClientConnection, StreamOwned};
 use stories::{
-    PATIENCE, directory, engine, n_layers, name, path, pool, session, text, together, wait_for,
+    PATIENCE, directory, engine, models, n_layers, name, path, pool, session, text, together,
+    wait_for,
 };
 
 /// A second, for what must not take long.
@@ -78,7 +79,7 @@ impl Machine {
             kernels: Kernels::detect(),
             pool: pool(),
             budget: Budget::limited(1 << 30),
-            models: Arc::new(ModelDirectories::new(vec![directory()])),
+            models: models(directory(), doors.clone()),
             measure: None,
             celsius: || None,
             measure_link: None,

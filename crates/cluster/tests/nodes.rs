@@ -7,6 +7,7 @@ use std::{
     collections::HashMap,
     fs, io,
     net::SocketAddr,
+    ops::ControlFlow,
     path::PathBuf,
     sync::{
         Arc, Mutex,
@@ -16,14 +17,14 @@ use std::{
 };
 
 use atta_cluster::{
-    HashedModel, Lane, Links, RemotePlan, RemoteRing, RemoteRingOptions, RingLinks, RunningStage,
-    Stage, StageLinks, StageNode, StageProgress, ThreadLane,
+    HashedModel, Lane, Links, PartLinks, PartServer, RemotePlan, RemoteRing, RemoteRingOptions,
+    RingLinks, RunningStage, Stage, StageLinks, StageNode, StageProgress, ThreadLane,
     control::{Answerer, Control, ControlError, NodeName, Watcher},
     core::{Event, Time, Timing},
-    node::{ModelDirectories, NodeOptions, NodeService, NodeTiming},
+    node::{NodeOptions, NodeService, NodeTiming},
     wire::{
         Frame,
-        message::{Answer, Card, NodeAddress, Prepare, Question},
+        message::{Answer, Card, NodeAddress, PartRequest, Prepare, Question},
     },
 };
 use atta_engine::Engine;
@@ -31,7 +32,8 @@ use atta_kernels::Kernels;
 use atta_model::Error;
 use atta_store::{Budget, ModelFiles};
 use stories::{
-    PATIENCE, directory, engine, n_layers, name, path, pool, session, text, together, wait_for,
+    PATIENCE, directory, engine, models, n_layers, name, path, pool, session, text, together,
+    wait_for,
 };
 
 /// A node and its layers.
@@ -220,6 +222,21 @@ impl Links for Table {
     }
 }
 
+impl PartLinks for Table {
+    fn pull(
+        &self,
+        _: &NodeAddress,
+        _: &PartRequest,
+        _: &mut dyn FnMut(Frame) -> ControlFlow<()>,
+    ) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn serve(&self, _: PartServer) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}
+
 /// Some nodes, and what a coordinator needs to use them.
 struct Cluster {
     control: Arc<Directly>,
@@ -246,14 +263,14 @@ impl Cluster {
         cluster
     }
 
-    fn add(&mut self, node: &str, models: PathBuf, budget: Budget, timing: NodeTiming) {
+    fn add(&mut self, node: &str, directory: PathBuf, budget: Budget, timing: NodeTiming) {
         let options = NodeOptions {
             name: name(node),
             addresses: vec![address()],
             kernels: Kernels::detect(),
             pool: pool(),
             budget: budget.clone(),
-            models: Arc::new(ModelDirectories::new(vec![models])),
+            models: models(directory, Arc::new(self.table.clone())),
             measure: None,
             celsius: || None,
             measure_link: None,

@@ -105,6 +105,12 @@ pub(crate) fn is_private(ip: IpAddr) -> bool {
     }
 }
 
+/// Whether an address is one of this machine.
+pub(crate) fn is_here(ip: IpAddr) -> bool {
+    let ip = ip.to_canonical();
+    ip.is_loopback() || own_ips().contains(&ip)
+}
+
 /// The addresses of a peer that a user names, with a port or that of nodes.
 pub(crate) fn peer(text: &str) -> Result<Vec<SocketAddr>, Failure> {
     let refuse = |why: &dyn std::fmt::Display| Failure::Failed(format!("--peer {text}: {why}"));

@@ -9,7 +9,7 @@ use std::{
 
 use atta_cluster::{
     control::{ControlError, FixedControl, NodeName},
-    key::ClusterKey,
+    key::{ClusterKey, JoinToken},
     lane::tcp::{Doors, DoorsOptions, IsAllowed, Security},
 };
 
@@ -132,10 +132,45 @@ pub(crate) fn node_name(given: Option<&str>) -> Result<NodeName, Failure> {
     NodeName::new(if label.is_empty() { "node" } else { label }).map_err(|error| failed(&error))
 }
 
+/// Keeps the key of a token; the address that came with it, if one did.
+pub(crate) fn join(places: &Places, token: &str) -> Result<Option<SocketAddr>, Failure> {
+    let token: JoinToken = token
+        .parse()
+        .map_err(|error| Failure::Usage(format!("the token: {error}")))?;
+    match places.read_key()? {
+        Some(old) if old != token.key => {
+            return Err(Failure::Failed(format!(
+                "this machine is in another cluster already: remove {} to leave that",
+                places.key().display()
+            )));
+        }
+        Some(_) => {}
+        None => places.write_key(&token.key)?,
+    }
+    if let Some(address) = token.address {
+        let mut peers = places.read_peers(&token.key);
+        peers.retain(|peer| *peer != address);
+        peers.insert(0, address);
+        // Without it, the next start needs --peer.
+        let _ = places.write_peers(&token.key, &peers);
+    }
+    Ok(token.address)
+}
+
+/// Makes a key if there is none. Whether it did.
+pub(crate) fn begin(places: &Places) -> Result<bool, Failure> {
+    if places.read_key()?.is_some() {
+        return Ok(false);
+    }
+    let key = ClusterKey::random().map_err(|error| Failure::Failed(error.to_string()))?;
+    places.write_key(&key)?;
+    Ok(true)
+}
+
 fn no_key(path: &std::path::Path) -> Failure {
     Failure::Failed(format!(
         "no cluster is known here ({} is not there): start one by `atta node`, or join one by \
-         `atta node --join TOKEN`",
+         `atta cluster join TOKEN` or `atta node --join TOKEN`",
         path.display()
     ))
 }

@@ -4,6 +4,6 @@ mod address;
 mod membership;
 mod places;
 
-pub(crate) use address::listen;
-pub(crate) use membership::{Membership, Role, model_directories, node_name};
+pub(crate) use address::{is_here, listen};
+pub(crate) use membership::{Membership, Role, begin, join, model_directories, node_name};
 pub(crate) use places::Places;

@@ -58,6 +58,11 @@ impl Places {
         self.cache.join("hashes")
     }
 
+    /// The directory of parts of models, unless another one is given.
+    pub(crate) fn parts(&self) -> PathBuf {
+        self.cache.join("parts")
+    }
+
     /// The key, if there is one.
     pub(crate) fn read_key(&self) -> Result<Option<ClusterKey>, Failure> {
         match ClusterKey::read(&self.key()) {

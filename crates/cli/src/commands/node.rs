@@ -1,7 +1,6 @@
 //! `atta node`: this machine works for rings of other machines.
 
 use std::{
-    net::SocketAddr,
     path::PathBuf,
     sync::{
         Arc,
@@ -13,17 +12,19 @@ use std::{
 
 use atta::{Budget, KvType, LoadOptions};
 use atta_cluster::{
+    PartLinks,
     control::{Control, Switchboard},
-    key::{ClusterKey, JoinToken},
+    key::JoinToken,
     measure::{celsius, measure_link_to, memory_for_models},
-    node::{MeasureLink, ModelDirectories, NodeOptions, NodeService, NodeTiming},
+    node::{LibraryModels, MeasureLink, NodeOptions, NodeService, NodeTiming, part_server},
+    part::{Library, LibraryOptions, PartsDirectory},
 };
 use clap::Args;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::{
     args::{ModelFlags, ring::MembershipFlags, value},
-    cluster::{Membership, Places, Role, listen, model_directories, node_name},
+    cluster::{Membership, Places, Role, begin, join, listen, model_directories, node_name},
     failure::Failure,
     report,
     ring::{rates, say},
@@ -56,6 +57,13 @@ pub(crate) struct NodeArgs {
     /// Directory with models; may be repeated [default: the current directory]
     #[arg(long, value_name = "DIR")]
     models: Vec<PathBuf>,
+    /// Directory for layers that are fetched from other machines of a ring [default: parts in
+    /// ~/.cache/atta/cluster]
+    #[arg(long, value_name = "DIR")]
+    parts: Option<PathBuf>,
+    /// Disk for them; the oldest go when it is full. 0: nothing is fetched, and models must be here
+    #[arg(long, value_name = "SIZE", value_parser = value::size, default_value = "16G")]
+    disk_budget: u64,
     /// Interface or address to listen on, and the port [default: all, and the first free port from
     /// 9990 on]
     #[arg(long, value_name = "IF[:PORT]")]
@@ -79,7 +87,11 @@ pub(crate) struct NodeArgs {
 pub(super) fn run(args: Box<NodeArgs>) -> Result<(), Failure> {
     let end = signals()?;
     let places = Places::new(args.membership.key.as_deref())?;
-    let Joined { is_first, address } = join(&args, &places)?;
+    let address = match &args.join {
+        Some(token) => join(&places, token)?,
+        None => None,
+    };
+    let is_first = begin(&places)?;
     let listen = listen(args.listen.as_deref(), args.public)?;
     let role = Role::Node {
         name: node_name(args.name.as_deref())?,
@@ -115,47 +127,6 @@ fn signals() -> Result<Arc<AtomicBool>, Failure> {
     Ok(end)
 }
 
-/// How this node came to its key.
-struct Joined {
-    /// It has just been made.
-    is_first: bool,
-    /// Where another node is, if the token said so.
-    address: Option<SocketAddr>,
-}
-
-/// Keeps the key of a token, or makes one if there is none.
-fn join(args: &NodeArgs, places: &Places) -> Result<Joined, Failure> {
-    let old = places.read_key()?;
-    if let Some(token) = &args.join {
-        let token: JoinToken = token
-            .parse()
-            .map_err(|error| Failure::Usage(format!("--join: {error}")))?;
-        match old {
-            Some(old) if old != token.key => {
-                return Err(Failure::Failed(format!(
-                    "this machine is in another cluster already: remove {} to leave that",
-                    places.key().display()
-                )));
-            }
-            Some(_) => {}
-            None => places.write_key(&token.key)?,
-        }
-        return Ok(Joined {
-            is_first: false,
-            address: token.address,
-        });
-    }
-    let is_first = old.is_none();
-    if is_first {
-        let key = ClusterKey::random().map_err(|error| Failure::Failed(error.to_string()))?;
-        places.write_key(&key)?;
-    }
-    Ok(Joined {
-        is_first,
-        address: None,
-    })
-}
-
 fn service(args: &NodeArgs, membership: &Membership) -> Result<NodeService, Failure> {
     let flags = args.threads.map_or_else(ModelFlags::default, |n| {
         ModelFlags::default().with_threads(n)
@@ -181,13 +152,17 @@ fn service(args: &NodeArgs, membership: &Membership) -> Result<NodeService, Fail
             answer.map_err(|error| error.to_string())
         })
     });
+    let library = Arc::new(library(args, &membership.places));
+    let server = part_server(Arc::clone(&library));
+    let served = membership.doors.serve(server);
+    served.map_err(|error| Failure::Failed(error.to_string()))?;
     let options = NodeOptions {
         name: membership.name.clone(),
         addresses: membership.addresses.clone(),
         kernels,
         pool,
         budget: Budget::limited(bytes),
-        models: Arc::new(ModelDirectories::new(model_directories(&args.models))),
+        models: Arc::new(LibraryModels::new(library, membership.doors.clone())),
         measure: Some(rates.numbers()),
         celsius,
         measure_link: Some(measure),
@@ -195,6 +170,19 @@ fn service(args: &NodeArgs, membership: &Membership) -> Result<NodeService, Fail
     };
     let service = NodeService::start(options, membership.doors.clone());
     service.map_err(|error| Failure::Failed(format!("cannot start the node: {error}")))
+}
+
+/// Models and parts of this machine.
+fn library(args: &NodeArgs, places: &Places) -> Library {
+    let parts = PartsDirectory {
+        path: args.parts.clone().unwrap_or_else(|| places.parts()),
+        budget_bytes: args.disk_budget,
+    };
+    Library::new(LibraryOptions {
+        models: model_directories(&args.models),
+        parts: (args.disk_budget > 0).then_some(parts),
+        hashes: places.hashes(),
+    })
 }
 
 /// This node, in two lines.

@@ -224,6 +224,50 @@ fn two_nodes_write_the_text_of_one_machine_and_leave() {
 }
 
 #[test]
+fn a_node_without_the_file_fetches_its_layers_once() {
+    let homes = Homes::new("fetch");
+    let mut first = homes.node("pi1", &[]);
+    first.wait_for("atta1-");
+    let join = token(&first.said).to_owned();
+    homes.stdout("lap", &["cluster", "join", &join]);
+    let empty = homes.0.path("empty");
+    let parts = homes.0.path("kept");
+    fs::create_dir_all(&empty).unwrap();
+    let run = |ring: &str| {
+        let ring = [ring, "--peer", &first.address];
+        homes.atta("lap", &[&["run", MODEL][..], &TEXT, &ring].concat())
+    };
+    let alone = homes.atta("lap", &[&["run", MODEL][..], &TEXT].concat());
+    let bare = ["--join", &join, "--models", &empty, "--parts", &parts];
+    let node = homes.node("bare", &bare);
+    let fetched = run("--ring=bare");
+    let said = String::from_utf8_lossy(&fetched.stderr);
+    assert_eq!(fetched.stdout, alone.stdout, "{said}");
+    let held = || -> Vec<(PathBuf, std::time::SystemTime)> {
+        let files = fs::read_dir(&parts).unwrap().map(|entry| entry.unwrap());
+        let times = files.map(|file| (file.path(), file.metadata().unwrap().modified().unwrap()));
+        let mut times: Vec<_> = times.collect();
+        times.sort();
+        times
+    };
+    let first_held = held();
+    assert!(!first_held.is_empty());
+    // It is kept over the end of the node, and nothing is written again.
+    drop(node);
+    let _again = homes.node("bare", &bare[2..]);
+    assert_eq!(run("--ring=bare").stdout, alone.stdout);
+    assert_eq!(held(), first_held);
+    // Without a place for parts the node refuses, and says what would help.
+    let full = ["--models", &empty, "--disk-budget", "0"];
+    let _none = homes.node("none", &[&["--join", &join][..], &full].concat());
+    let refused = error_of(&run("--ring=none"), 1);
+    assert!(
+        refused.contains("none: ") && refused.contains("copy of"),
+        "{refused}"
+    );
+}
+
+#[test]
 fn a_node_that_was_killed_or_has_another_key_is_not_used() {
     let homes = Homes::new("lost");
     let mut node = homes.node("pi1", &[]);

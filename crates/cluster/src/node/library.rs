@@ -272,7 +272,7 @@ impl Unfetched {
         match self {
             Self::Part(error) => format!("{name}: {error}"),
             Self::Lacks { n_sources: 0, .. } => {
-                format!("{name} is not here, and no node is named that has it")
+                format!("{name} is not here, or it is another model; no node is named that has it")
             }
             Self::Lacks {
                 tensor,

@@ -38,7 +38,7 @@ use crate::{
 use hold::{Hold, Reply};
 pub use library::{LibraryModels, part_server};
 use load::Compute;
-pub use models::{ModelDirectories, Models, OnLoading, OpenModel, Wanted, share_of, wanted_files};
+pub use models::{Models, OnLoading, OpenModel, Wanted, share_of, wanted_files};
 
 /// Most events that are remembered.
 const MAX_EVENTS: usize = 64;

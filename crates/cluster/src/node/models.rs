@@ -1,19 +1,12 @@
 //! Where a node finds the models that coordinators name.
 
-use std::{
-    collections::HashMap,
-    fs,
-    ops::{ControlFlow, Range},
-    path::{Path, PathBuf},
-    sync::{Mutex, PoisonError},
-    time::SystemTime,
-};
+use std::ops::{ControlFlow, Range};
 
-use atta_model::{Share, arch, spec::ModelSpec};
+use atta_model::{Share, spec::ModelSpec};
 use atta_store::ModelFiles;
 
 use crate::{
-    part::{HEADER, PartError, PartIndex, index_of, model_id, share_hash, tensors_of},
+    part::{HEADER, PartError, PartIndex, share_hash, tensors_of},
     wire::message::{Blocked, Digest, Loading, NodeAddress, WantedFile, WantedModel},
 };
 
@@ -58,92 +51,6 @@ pub trait Models: Send + Sync {
     }
 }
 
-/// Whole models in some directories. A file is hashed when it is first asked for.
-#[derive(Debug, Default)]
-pub struct ModelDirectories {
-    directories: Vec<PathBuf>,
-    hashed: Mutex<HashMap<FileKey, Vec<PartIndex>>>,
-}
-
-/// A file until it is written to.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct FileKey {
-    path: PathBuf,
-    bytes: u64,
-    modified: Option<SystemTime>,
-}
-
-impl ModelDirectories {
-    /// The GGUF files in these directories, not below them.
-    pub fn new(directories: Vec<PathBuf>) -> Self {
-        Self {
-            directories,
-            hashed: Mutex::default(),
-        }
-    }
-
-    /// Files whose lengths are those of the model: the one of its name first.
-    fn candidates(&self, model: &WantedModel) -> Vec<PathBuf> {
-        let entries = self.directories.iter().filter_map(|d| fs::read_dir(d).ok());
-        let paths = entries.flatten().flatten().map(|entry| entry.path());
-        let is_like = |path: &PathBuf| {
-            let first = model.files.first().map(|file| file.bytes);
-            path.extension().is_some_and(|e| e == "gguf")
-                && path.metadata().ok().map(|m| m.len()) == first
-        };
-        let mut paths: Vec<PathBuf> = paths.filter(is_like).collect();
-        let is_named = |path: &PathBuf| path.file_name().is_some_and(|n| *n == *model.name);
-        paths.sort_by_key(|path| (!is_named(path), path.clone()));
-        paths
-    }
-
-    /// The hashes of a model's files, from memory where they have not changed.
-    fn index(&self, path: &Path, files: &ModelFiles) -> Result<Vec<PartIndex>, PartError> {
-        let key = FileKey {
-            path: path.to_owned(),
-            bytes: files.file_bytes(),
-            modified: path.metadata().and_then(|m| m.modified()).ok(),
-        };
-        let hashed = || self.hashed.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(index) = hashed().get(&key) {
-            return Ok(index.clone());
-        }
-        let index = index_of(files)?;
-        hashed().insert(key, index.clone());
-        Ok(index)
-    }
-
-    /// The model in a file, if it is the wanted one.
-    fn open_file(
-        &self,
-        path: &Path,
-        wanted: &Wanted<'_>,
-        on: OnLoading<'_>,
-    ) -> Result<Option<OpenModel>, PartError> {
-        let files = ModelFiles::open(path)?;
-        if !has_files(&files, wanted.model) {
-            return Ok(None);
-        }
-        let what = format!("checking {}", wanted.model.name);
-        let of_bytes = files.file_bytes();
-        let loading = Loading {
-            done_bytes: 0,
-            of_bytes,
-            what,
-        };
-        if on(loading).is_break() {
-            return Ok(None);
-        }
-        let index = self.index(path, &files)?;
-        if Digest(model_id(&index)) != wanted.model.id {
-            return Ok(None);
-        }
-        let spec = arch::lower(files.directory().metadata())?;
-        let share = share_of(&index, &spec, wanted.layers, &files)?;
-        Ok(Some(OpenModel { spec, files, share }))
-    }
-}
-
 /// The hash over the tensors that a stage with these layers reads.
 ///
 /// # Errors
@@ -177,32 +84,4 @@ pub fn wanted_files(index: &[PartIndex]) -> Vec<WantedFile> {
         })
     });
     files.collect()
-}
-
-fn has_files(files: &ModelFiles, model: &WantedModel) -> bool {
-    let shards = model.files.iter().zip(0_u16..);
-    let total: u64 = model.files.iter().map(|file| file.bytes).sum();
-    files.file_bytes() == total
-        && shards
-            .into_iter()
-            .all(|(file, shard)| files.shard_bytes(shard) == file.bytes)
-}
-
-impl Models for ModelDirectories {
-    fn open(&self, wanted: Wanted<'_>, on: OnLoading<'_>) -> Result<OpenModel, Blocked> {
-        let mut why = None;
-        for path in self.candidates(wanted.model) {
-            match self.open_file(&path, &wanted, on) {
-                Ok(Some(open)) => return Ok(open),
-                Ok(None) => {}
-                Err(error) => why = Some(error.to_string()),
-            }
-        }
-        let name = &wanted.model.name;
-        let why = why.unwrap_or_else(|| format!("{name} is not here, or it is another model"));
-        Err(Blocked {
-            why,
-            would_do: Some(format!("a copy of {name} in a directory of models")),
-        })
-    }
 }

@@ -9,7 +9,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use atta_cluster::{RemoteRing, control::NodeName};
+use atta_cluster::{
+    PartLinks, RemoteRing,
+    control::NodeName,
+    node::{LibraryModels, Models},
+    part::{Library, LibraryOptions},
+};
 use atta_engine::{
     Batcher, BatcherOptions, Engine, Event as TextEvent, GenerateOptions, Job, JobId, LoadOptions,
     Sampling, SessionOptions, Update,
@@ -30,6 +35,17 @@ pub(crate) fn path() -> PathBuf {
 /// Where it lies.
 pub(crate) fn directory() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden")
+}
+
+/// The models in a directory, for a node that keeps no parts.
+pub(crate) fn models(directory: PathBuf, links: Arc<dyn PartLinks>) -> Arc<dyn Models> {
+    let hashes = format!("atta-test-hashes-{}", std::process::id());
+    let library = Library::new(LibraryOptions {
+        models: vec![directory],
+        parts: None,
+        hashes: std::env::temp_dir().join(hashes),
+    });
+    Arc::new(LibraryModels::new(Arc::new(library), links))
 }
 
 /// The name of a node.

@@ -1,7 +1,5 @@
 //! The key of a cluster: showing it to new machines, and making another one.
 
-use std::net::SocketAddr;
-
 use atta_cluster::{
     control::Control,
     key::{ClusterKey, JoinToken},
@@ -10,7 +8,7 @@ use clap::Args;
 
 use crate::{
     args::ring::MembershipFlags,
-    cluster::{Membership, Places, Role},
+    cluster::{Membership, Places, Role, join},
     commands::node::draw,
     failure::Failure,
     output::Stdout,
@@ -33,27 +31,26 @@ pub(super) fn invite(flags: &MembershipFlags, is_drawn: bool) -> Result<(), Fail
     let _ = membership.control.members();
     membership.remember();
     let known = membership.control.known();
-    print(&JoinToken {
+    let token = JoinToken {
         key: membership.key,
         address: known.first().map(|node| node.address),
-    })?;
+    };
+    print(&token)?;
     if known.is_empty() {
         say("no node answers now, so the token has no address: the new node needs --peer");
     }
     if is_drawn {
-        draw(&membership_text(known.first().map(|n| n.address), flags)?);
+        draw(&token.text());
     }
     Ok(())
 }
 
-/// The token once more, for a drawing.
-fn membership_text(
-    address: Option<SocketAddr>,
-    flags: &MembershipFlags,
-) -> Result<String, Failure> {
+/// Keeps the key of a token, so that this machine can use the nodes.
+pub(super) fn join_by(token: &str, flags: &MembershipFlags) -> Result<(), Failure> {
     let places = Places::new(flags.key.as_deref())?;
-    let key = places.read_key()?;
-    Ok(key.map_or_else(String::new, |key| JoinToken { key, address }.text()))
+    join(&places, token)?;
+    say("joined: `atta cluster ls` lists the nodes, `atta node` makes this machine one of them");
+    Ok(())
 }
 
 /// Makes a new key.

@@ -48,6 +48,13 @@ enum ClusterCommand {
     },
     /// Says who would run which layers of a model, and how fast, without loading it
     Plan(Box<PlanArgs>),
+    /// Joins the cluster of a token, to use its nodes; `atta node --join` works for others as well
+    Join {
+        /// What `atta cluster invite` printed on another machine
+        token: String,
+        #[command(flatten)]
+        membership: MembershipFlags,
+    },
     /// Prints the token with which other machines join
     Invite {
         /// Draw it as a QR code
@@ -108,6 +115,7 @@ pub(super) fn run(args: ClusterArgs) -> Result<(), Failure> {
     match args.command {
         ClusterCommand::Ls { json, membership } => list::run(&asker(&membership)?, json),
         ClusterCommand::Plan(args) => plan(&args),
+        ClusterCommand::Join { token, membership } => key::join_by(&token, &membership),
         ClusterCommand::Invite { qr, membership } => key::invite(&membership, qr),
         ClusterCommand::Leave { node, membership } => leave(&node, &membership),
         ClusterCommand::Rekey(args) => key::rekey(&args),
