@@ -14,7 +14,7 @@ use std::{
 };
 
 use super::{
-    hello::{Hello, RowsHello},
+    hello::{FrameClass, Hello, RowsHello},
     parts, questions,
     questions::KeptConnections,
     ring::NetLane,
@@ -68,7 +68,7 @@ impl std::fmt::Debug for DoorsOptions {
 /// The listener of a process: rows, questions and parts come in by it. Dropping it ends all of
 /// them.
 pub struct Doors {
-    inner: Arc<Inner>,
+    pub(super) inner: Arc<Inner>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -95,9 +95,17 @@ pub(super) struct Inner {
     part_server: OnceLock<PartServer>,
     n_served: AtomicUsize,
     kept: KeptConnections,
+    connections: Mutex<Connections>,
 }
 
-/// Takes the frames of one connection. Its methods are called by one thread and must not wait.
+/// Connections that others have opened.
+#[derive(Default)]
+struct Connections {
+    open: HashMap<u64, TcpStream>,
+    n_opened: u64,
+}
+
+/// Takes the frames of one connection, which is read no further while it waits.
 pub(super) trait FrameSink: Send {
     /// Takes a frame. `false`: no more is read, and the connection ends.
     fn frame(&mut self, frame: Frame) -> bool;
@@ -114,8 +122,8 @@ struct Side {
     limits: Limits,
     secret: RingSecret,
     sink_of: SinkOf,
-    /// The newest connection of each sender.
-    open: HashMap<u16, TcpStream>,
+    /// The newest connection of each sender and class.
+    open: HashMap<(u16, FrameClass), TcpStream>,
 }
 
 impl Drop for Side {
@@ -160,6 +168,7 @@ impl Doors {
             part_server: OnceLock::new(),
             n_served: AtomicUsize::new(0),
             kept: KeptConnections::default(),
+            connections: Mutex::default(),
         });
         let thread = std::thread::Builder::new().name("doors".to_owned());
         let thread = thread.spawn({
@@ -177,6 +186,10 @@ impl Drop for Doors {
     fn drop(&mut self) {
         self.inner.is_over.store(true, Ordering::Release);
         self.inner.sides().clear();
+        for socket in self.inner.connections().open.values() {
+            // It may have ended already.
+            let _ = socket.shutdown(Shutdown::Both);
+        }
         // Wakes the thread; where that fails, the next connection does.
         let mut address = self.inner.address;
         if address.ip().is_unspecified() {
@@ -249,6 +262,28 @@ impl Inner {
         self.sides.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn connections(&self) -> MutexGuard<'_, Connections> {
+        self.connections
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends this connection with the doors.
+    fn enter(self: &Arc<Self>, socket: &TcpStream) -> io::Result<Connection> {
+        let socket = socket.try_clone()?;
+        let mut connections = self.connections();
+        if self.is_over.load(Ordering::Acquire) {
+            return Err(io::ErrorKind::ConnectionAborted.into());
+        }
+        connections.n_opened += 1;
+        let id = connections.n_opened;
+        connections.open.insert(id, socket);
+        Ok(Connection {
+            inner: Arc::clone(self),
+            id,
+        })
+    }
+
     /// Takes rows for a side of a ring from now on.
     ///
     /// # Errors
@@ -288,7 +323,7 @@ impl Inner {
             return None;
         }
         let sink = (side.sink_of)(hello.from)?;
-        if let Some(old) = side.open.insert(hello.from, socket) {
+        if let Some(old) = side.open.insert((hello.from, hello.class), socket) {
             // It may have ended already.
             let _ = old.shutdown(Shutdown::Both);
         }
@@ -329,6 +364,18 @@ impl Drop for Handshake {
         if let Some(i) = busy.iter().position(|ip| *ip == self.peer) {
             busy.swap_remove(i);
         }
+    }
+}
+
+/// The place of a connection among those that end with the doors.
+struct Connection {
+    inner: Arc<Inner>,
+    id: u64,
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.inner.connections().open.remove(&self.id);
     }
 }
 
@@ -380,7 +427,10 @@ fn admit(socket: TcpStream, inner: &Arc<Inner>) {
 }
 
 /// Serves one connection to its end; its errors are the other side's.
-fn receive(socket: TcpStream, inner: &Inner, handshake: Handshake) {
+fn receive(socket: TcpStream, inner: &Arc<Inner>, handshake: Handshake) {
+    let Ok(_connection) = inner.enter(&socket) else {
+        return;
+    };
     let Ok((mut stream, hello)) = inner.protection.accept(socket) else {
         return;
     };

@@ -7,7 +7,7 @@ use crate::wire::message::RingSecret;
 /// What a connection is for.
 ///
 /// ```text
-/// "ATL1", u64 ring, u16 from, u16 to, secret of 32 bytes      "ATQ1"      "ATP1"
+/// "ATL1", u64 ring, u16 from, u16 to, u8 class, secret of 32 bytes      "ATQ1"      "ATP1"
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Hello {
@@ -28,8 +28,19 @@ pub(super) struct RowsHello {
     pub(super) from: u16,
     /// Stage that receives; 0: the coordinator.
     pub(super) to: u16,
+    /// Which frames it carries.
+    pub(super) class: FrameClass,
     /// The ring's secret.
     pub(super) secret: RingSecret,
+}
+
+/// Frames that share a connection. A ping must not wait behind megabytes of rows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum FrameClass {
+    /// Those of a header alone.
+    Bare,
+    /// All others.
+    Long,
 }
 
 const ROWS: [u8; 4] = *b"ATL1";
@@ -47,6 +58,10 @@ impl Hello {
                 bytes.extend(rows.ring.to_le_bytes());
                 bytes.extend(rows.from.to_le_bytes());
                 bytes.extend(rows.to.to_le_bytes());
+                bytes.push(match rows.class {
+                    FrameClass::Bare => 0,
+                    FrameClass::Long => 1,
+                });
                 bytes.extend(rows.secret.0);
                 bytes
             }
@@ -65,6 +80,11 @@ impl Hello {
                 ring: u64::from_le_bytes(bytes(stream)?),
                 from: u16::from_le_bytes(bytes(stream)?),
                 to: u16::from_le_bytes(bytes(stream)?),
+                class: match bytes(stream)? {
+                    [0] => FrameClass::Bare,
+                    [1] => FrameClass::Long,
+                    _ => return Err(io::ErrorKind::InvalidData.into()),
+                },
                 secret: RingSecret(bytes(stream)?),
             })),
             _ => Err(io::ErrorKind::InvalidData.into()),
@@ -88,6 +108,7 @@ mod tests {
             ring: u64::MAX - 1,
             from: 3,
             to: 0,
+            class: FrameClass::Long,
             secret: RingSecret([9; 32]),
         });
         for hello in [rows, Hello::Questions, Hello::Parts] {

@@ -22,3 +22,116 @@ mod stream;
 
 pub use doors::{Doors, DoorsOptions, IsAllowed};
 pub use stream::Security;
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io,
+        sync::{Arc, mpsc},
+        thread,
+        time::Duration,
+    };
+
+    use super::{
+        Doors, DoorsOptions, Security,
+        doors::{FrameSink, SinkOf},
+        sender::{FrameSender, Route},
+    };
+    use crate::{
+        control::NodeName,
+        wire::{
+            Dtype, Frame, FrameKind, Header, Limits, Run,
+            message::{NodeAddress, RingSecret},
+        },
+    };
+
+    const LIMITS: Limits = Limits {
+        ring: 7,
+        n_stages: 1,
+        n_batch: 4096,
+        n_seqs: 1,
+        n_ctx: 8192,
+        d_row: 1024,
+        dtype: Dtype::F32,
+    };
+
+    /// Looks at rows for a long time, as a slow link would.
+    struct Slow(mpsc::Sender<FrameKind>);
+
+    impl FrameSink for Slow {
+        fn frame(&mut self, frame: Frame) -> bool {
+            if frame.header.kind == FrameKind::Work {
+                thread::sleep(Duration::from_millis(300));
+            }
+            self.0.send(frame.header.kind).is_ok()
+        }
+
+        fn ended(&mut self, _: &io::Error) {}
+    }
+
+    /// Frames of more than 10 MB in all.
+    fn work(batch: u32) -> Frame {
+        let n = 1024;
+        let header = Header {
+            ring: 7,
+            batch,
+            stage: 1,
+            until: 1,
+            d_row: 1024,
+            ..Header::new(FrameKind::Work)
+        };
+        let run = Run {
+            seq: 0,
+            branch: 0,
+            n,
+            pos: 0,
+            is_wanted: true,
+            is_checkpoint: false,
+        };
+        Frame {
+            runs: vec![run],
+            data: vec![0; usize::from(n) * 4096],
+            ..Frame::bare(header)
+        }
+    }
+
+    #[test]
+    fn a_ping_does_not_wait_behind_megabytes_of_rows() {
+        let doors = Doors::open(DoorsOptions {
+            address: "127.0.0.1:0".parse().unwrap(),
+            security: Security::Plain,
+            is_allowed: Arc::new(|_| true),
+        });
+        let doors = doors.unwrap();
+        let (kinds, came) = mpsc::channel();
+        let sink_of: SinkOf = Box::new(move |_| Some(Box::new(Slow(kinds.clone()))));
+        let secret = RingSecret([3; 32]);
+        let _side = doors.inner.register(1, LIMITS, secret.clone(), sink_of);
+        let route = Route {
+            protection: doors.inner.protection.clone(),
+            node: NodeAddress {
+                name: NodeName::new("pi1").unwrap(),
+                address: crate::Links::address(&doors),
+            },
+            ring: 7,
+            from: 0,
+            to: 1,
+            secret,
+        };
+        let sender = FrameSender::start(&route, || panic!("frames are lost")).unwrap();
+        for batch in 2..5 {
+            sender.send(work(batch));
+        }
+        let ping = Header {
+            ring: 7,
+            stage: 1,
+            ..Header::new(FrameKind::Ping)
+        };
+        sender.send(Frame::bare(ping));
+        let all: Vec<FrameKind> = (0..4)
+            .map(|_| came.recv_timeout(Duration::from_secs(10)).unwrap())
+            .collect();
+        use FrameKind::{Ping, Work};
+        assert_eq!(all, [Ping, Work, Work, Work]);
+    }
+}

@@ -3,12 +3,14 @@
 use std::{
     io::{self, Write},
     ops::ControlFlow,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use super::{
     hello::Hello,
-    stream::{HANDSHAKE, Protection, Stream, read_frame, read_message, write_message},
+    stream::{
+        HANDSHAKE, Protection, Stream, read_frame, read_message, set_patience, write_message,
+    },
 };
 use crate::{
     control::MAX_MESSAGE,
@@ -33,10 +35,10 @@ pub(super) fn pull(
     let request = request.to_bytes().map_err(io::Error::other)?;
     let NodeAddress { name, address } = from;
     let mut stream = protection.dial(*address, Some(name), &Hello::Parts, HANDSHAKE)?;
-    stream.socket().set_read_timeout(Some(SILENCE))?;
     write_message(&mut stream, &request)?;
     let limits = part_limits();
     loop {
+        stream.set_deadline(Some(Instant::now() + SILENCE));
         let frame = read_frame(&mut stream, &limits)?;
         match frame.header.kind {
             FrameKind::Part => {}
@@ -51,9 +53,12 @@ pub(super) fn pull(
 
 /// Answers one request.
 pub(super) fn serve(stream: &mut dyn Stream, server: &PartServer) -> io::Result<()> {
-    stream.socket().set_read_timeout(Some(HANDSHAKE))?;
+    stream.set_deadline(Some(Instant::now() + HANDSHAKE));
     let request = read_message(stream, MAX_MESSAGE)?;
     let request = PartRequest::parse(&request).map_err(io::Error::other)?;
+    // The other side writes to a disk, perhaps a slow one.
+    stream.set_deadline(None);
+    set_patience(stream.socket(), SILENCE)?;
     server(&request, &mut |frame| write_frame(stream, frame))?;
     let mut end = Header::new(FrameKind::Bye);
     end.stage = PART_STAGE;

@@ -77,19 +77,15 @@ impl KeptConnections {
 }
 
 fn exchange(stream: &mut dyn Stream, question: &[u8], until: Instant) -> io::Result<Vec<u8>> {
-    let left = until.saturating_duration_since(Instant::now());
-    if left.is_zero() {
-        return Err(io::ErrorKind::TimedOut.into());
-    }
-    stream.socket().set_read_timeout(Some(left))?;
+    stream.set_deadline(Some(until));
     write_message(stream, question)?;
     read_message(stream, MAX_MESSAGE)
 }
 
 /// Answers the questions of one connection until it ends or none comes.
 pub(super) fn answer_all(stream: &mut dyn Stream, answerer: &Answerer) -> io::Result<()> {
-    stream.socket().set_read_timeout(Some(IDLE))?;
     loop {
+        stream.set_deadline(Some(Instant::now() + IDLE));
         let question = read_message(stream, MAX_MESSAGE)?;
         write_message(stream, &answerer(&question))?;
     }

@@ -4,14 +4,13 @@ use std::{
     io,
     sync::{
         Arc,
-        mpsc::{self, Receiver, Sender},
+        mpsc::{self, Receiver, SyncSender},
     },
     time::{Duration, Instant},
 };
 
 use super::{
     doors::{FrameSink, Inner, Registration, SinkOf},
-    hello::RowsHello,
     sender::{FrameSender, Route},
 };
 use crate::{
@@ -21,6 +20,8 @@ use crate::{
     wire::{Frame, FrameKind, Header, Limits},
 };
 
+/// Events that wait; behind them, connections are read no further.
+const MAX_EVENTS: usize = 1024;
 /// Longest wait without a deadline.
 const FOREVER: Duration = Duration::from_secs(3600);
 
@@ -42,7 +43,7 @@ impl NetLane {
             secret,
             stages,
         } = links;
-        let (events, inbox) = mpsc::channel();
+        let (events, inbox) = mpsc::sync_channel(MAX_EVENTS);
         let n_stages = limits.n_stages;
         let sink_of: SinkOf = Box::new({
             let events = events.clone();
@@ -62,16 +63,15 @@ impl NetLane {
             let route = Route {
                 protection: inner.protection.clone(),
                 node,
-                hello: RowsHello {
-                    ring: limits.ring,
-                    from: 0,
-                    to: stage,
-                    secret: secret.clone(),
-                },
+                ring: limits.ring,
+                from: 0,
+                to: stage,
+                secret: secret.clone(),
             };
             let events = events.clone();
-            let on_down = move || drop(events.send(Event::Down { stage }));
-            senders.push(FrameSender::start(route, on_down)?);
+            // An owner that has so many events to look at needs no other.
+            let on_down = move || drop(events.try_send(Event::Down { stage }));
+            senders.push(FrameSender::start(&route, on_down)?);
         }
         Ok(Self {
             start: Instant::now(),
@@ -112,7 +112,7 @@ impl Lane for NetLane {
 /// Takes the frames of one stage.
 struct FromStage {
     stage: u16,
-    events: Sender<Event>,
+    events: SyncSender<Event>,
 }
 
 impl FrameSink for FromStage {

@@ -1,8 +1,8 @@
 //! Sends frames to one place, and dials again when a connection has ended.
 //!
-//! A sender never waits for the network: frames go to queues of bounded length, those of a header
-//! alone before those with rows, and a thread dials and writes. When a connection fails, all that
-//! waits is lost, and the owner is told; the next frame opens another connection.
+//! A sender never waits for the network: frames go to queues of bounded length, and threads dial
+//! and write. When a connection fails, all that waits for it is lost, and the owner is told; the
+//! next frame opens another connection.
 
 use std::{
     collections::VecDeque,
@@ -13,13 +13,16 @@ use std::{
 };
 
 use super::{
-    hello::{Hello, RowsHello},
+    hello::{FrameClass, Hello, RowsHello},
     stream::{HANDSHAKE, Protection, Stream, is_ended},
 };
-use crate::wire::{Frame, message::NodeAddress};
+use crate::wire::{
+    Frame,
+    message::{NodeAddress, RingSecret},
+};
 
 /// Frames of a header alone that wait in a queue.
-const MAX_SHORT: usize = 1024;
+const MAX_BARE: usize = 1024;
 /// Other frames that wait; the credit of an edge allows fewer.
 const MAX_LONG: usize = 8;
 /// Wait after a connection that could not be opened.
@@ -30,42 +33,72 @@ const RETRY: Duration = Duration::from_millis(100);
 pub(super) struct Route {
     pub(super) protection: Protection,
     pub(super) node: NodeAddress,
-    pub(super) hello: RowsHello,
+    pub(super) ring: u64,
+    pub(super) from: u16,
+    pub(super) to: u16,
+    pub(super) secret: RingSecret,
 }
 
-/// Sends frames to one node. Dropping it ends the connection behind all queued frames.
+/// Sends frames to one node, those of a header alone by a connection of their own. Dropping it ends
+/// the connections behind all queued frames.
 pub(super) struct FrameSender {
-    queues: Arc<Queues>,
-    thread: Option<JoinHandle<()>>,
+    bare: Wire,
+    long: Wire,
 }
 
 impl FrameSender {
-    /// Starts the thread; nothing is dialled before the first frame. `on_down` is called whenever
-    /// frames are lost.
-    pub(super) fn start(route: Route, on_down: impl Fn() + Send + 'static) -> io::Result<Self> {
-        let queues = Arc::<Queues>::default();
-        let thread = std::thread::Builder::new().name(format!("to {}", route.hello.to));
-        let thread = thread.spawn({
-            let queues = Arc::clone(&queues);
-            move || write_queued(&route, &queues, &on_down)
-        })?;
+    /// Starts the threads; nothing is dialled before the first frame. `on_down` is called whenever
+    /// frames are lost; it must not wait.
+    pub(super) fn start(
+        route: &Route,
+        on_down: impl Fn() + Clone + Send + 'static,
+    ) -> io::Result<Self> {
         Ok(Self {
-            queues,
-            thread: Some(thread),
+            bare: Wire::start(route, FrameClass::Bare, on_down.clone())?,
+            long: Wire::start(route, FrameClass::Long, on_down)?,
         })
     }
 
-    /// Queues a frame. It is lost if the queues are full.
+    /// Queues a frame. It is lost if the queue is full.
     pub(super) fn send(&self, mut frame: Frame) {
         let mut bytes = Vec::new();
         frame.write(&mut bytes);
-        self.queues.push(bytes, frame.header.kind.is_bare());
+        match frame.header.kind.is_bare() {
+            true => self.bare.queue.push(bytes, MAX_BARE),
+            false => self.long.queue.push(bytes, MAX_LONG),
+        }
     }
 }
 
-impl Drop for FrameSender {
+/// One connection, its queue and its thread.
+struct Wire {
+    queue: Arc<Queue>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Wire {
+    fn start(
+        route: &Route,
+        class: FrameClass,
+        on_down: impl Fn() + Send + 'static,
+    ) -> io::Result<Self> {
+        let queue = Arc::<Queue>::default();
+        let route = route.clone();
+        let thread = std::thread::Builder::new().name(format!("to {}", route.to));
+        let thread = thread.spawn({
+            let queue = Arc::clone(&queue);
+            move || write_queued(&route, class, &queue, &on_down)
+        })?;
+        Ok(Self {
+            queue,
+            thread: Some(thread),
+        })
+    }
+}
+
+impl Drop for Wire {
     fn drop(&mut self) {
-        self.queues.finish();
+        self.queue.finish();
         if let Some(thread) = self.thread.take() {
             // A panic of the thread was printed.
             let _ = thread.join();
@@ -75,16 +108,14 @@ impl Drop for FrameSender {
 
 /// Frames that wait to be written.
 #[derive(Default)]
-struct Queues {
+struct Queue {
     state: Mutex<QueueState>,
     changed: Condvar,
 }
 
 #[derive(Default)]
 struct QueueState {
-    /// Frames of a header alone, which go first.
-    short: VecDeque<Vec<u8>>,
-    long: VecDeque<Vec<u8>>,
+    frames: VecDeque<Vec<u8>>,
     /// Frames came faster than they were sent.
     is_full: bool,
     /// Nothing comes any more.
@@ -99,19 +130,15 @@ enum Next {
     Finished,
 }
 
-impl Queues {
+impl Queue {
     fn state(&self) -> MutexGuard<'_, QueueState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn push(&self, bytes: Vec<u8>, is_short: bool) {
+    fn push(&self, bytes: Vec<u8>, max: usize) {
         let mut state = self.state();
-        let (queue, max) = match is_short {
-            true => (&mut state.short, MAX_SHORT),
-            false => (&mut state.long, MAX_LONG),
-        };
-        match queue.len() < max {
-            true => queue.push_back(bytes),
+        match state.frames.len() < max {
+            true => state.frames.push_back(bytes),
             false => state.is_full = true,
         }
         self.changed.notify_one();
@@ -124,8 +151,7 @@ impl Queues {
                 state.clear();
                 return Next::Lost;
             }
-            let short = state.short.pop_front();
-            if let Some(bytes) = short.or_else(|| state.long.pop_front()) {
+            if let Some(bytes) = state.frames.pop_front() {
                 return Next::Frame(bytes);
             }
             if state.is_finished {
@@ -161,17 +187,16 @@ impl Queues {
 
 impl QueueState {
     fn clear(&mut self) {
-        self.short.clear();
-        self.long.clear();
+        self.frames.clear();
         self.is_full = false;
     }
 }
 
 /// Writes frames until none comes any more, then says so to the other side.
-fn write_queued(route: &Route, queues: &Queues, on_down: &dyn Fn()) {
+fn write_queued(route: &Route, class: FrameClass, queue: &Queue, on_down: &dyn Fn()) {
     let mut stream: Option<Box<dyn Stream>> = None;
     loop {
-        let bytes = match queues.pop() {
+        let bytes = match queue.pop() {
             Next::Frame(bytes) => bytes,
             Next::Lost => {
                 stream = None;
@@ -183,19 +208,21 @@ fn write_queued(route: &Route, queues: &Queues, on_down: &dyn Fn()) {
         // The other side may have ended the connection since the last frame.
         let open = stream.take().filter(|stream| !is_ended(stream.socket()));
         let is_new = open.is_none();
-        if is_new && queues.is_finished() {
+        if is_new && queue.is_finished() {
             return;
         }
-        let written = open.map_or_else(|| dial(route), Ok).and_then(|mut stream| {
-            stream.write_all(&bytes)?;
-            stream.flush()?;
-            Ok(stream)
-        });
+        let written = open
+            .map_or_else(|| dial(route, class), Ok)
+            .and_then(|mut stream| {
+                stream.write_all(&bytes)?;
+                stream.flush()?;
+                Ok(stream)
+            });
         match written {
             Ok(open) => stream = Some(open),
             Err(_) => {
-                queues.clear();
-                if is_new && !queues.pause() {
+                queue.clear();
+                if is_new && !queue.pause() {
                     return;
                 }
                 on_down();
@@ -208,10 +235,20 @@ fn write_queued(route: &Route, queues: &Queues, on_down: &dyn Fn()) {
     }
 }
 
-fn dial(route: &Route) -> io::Result<Box<dyn Stream>> {
+fn dial(route: &Route, class: FrameClass) -> io::Result<Box<dyn Stream>> {
     let NodeAddress { name, address } = &route.node;
-    let hello = Hello::Rows(route.hello.clone());
-    route
+    let hello = Hello::Rows(RowsHello {
+        ring: route.ring,
+        from: route.from,
+        to: route.to,
+        class,
+        secret: route.secret.clone(),
+    });
+    let dialled = route
         .protection
-        .dial(*address, Some(name), &hello, HANDSHAKE)
+        .dial(*address, Some(name), &hello, HANDSHAKE);
+    dialled.map(|mut stream| {
+        stream.set_deadline(None);
+        stream
+    })
 }

@@ -12,7 +12,7 @@ use std::{
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
-        mpsc::{self, Receiver, RecvTimeoutError, Sender},
+        mpsc::{self, Receiver, RecvTimeoutError, Sender, SyncSender},
     },
     thread::JoinHandle,
     time::{Duration, Instant},
@@ -20,7 +20,6 @@ use std::{
 
 use super::{
     doors::{FrameSink, Inner, Registration, SinkOf},
-    hello::RowsHello,
     sender::{FrameSender, Route},
 };
 use crate::{
@@ -30,13 +29,15 @@ use crate::{
     wire::{Frame, FrameKind, Header, Limits, message::NodeAddress},
 };
 
+/// Events that wait; behind them, connections are read no further.
+const MAX_EVENTS: usize = 1024;
 /// Longest wait without a deadline.
 const FOREVER: Duration = Duration::from_secs(3600);
 
 /// A running stage. Dropping it ends it, behind a running computation.
 pub(super) struct StageHost {
     told: Arc<Told>,
-    events: Sender<HostEvent>,
+    events: SyncSender<HostEvent>,
     protocol: Option<JoinHandle<()>>,
     compute: Option<JoinHandle<()>>,
     /// Connections end before the threads are waited for.
@@ -72,7 +73,7 @@ impl StageHost {
             n_computed: AtomicU64::new(0),
             heard_ms: AtomicU64::new(0),
         });
-        let (events, inbox) = mpsc::channel();
+        let (events, inbox) = mpsc::sync_channel(MAX_EVENTS);
         let (orders, waiting) = mpsc::channel();
         let sink_of = sinks(links.stage, &told, &events);
         let secret = links.secret.clone();
@@ -143,15 +144,13 @@ impl Senders {
             let route = Route {
                 protection: inner.protection.clone(),
                 node: node.clone(),
-                hello: RowsHello {
-                    ring: links.limits.ring,
-                    from: number,
-                    to,
-                    secret: links.secret.clone(),
-                },
+                ring: links.limits.ring,
+                from: number,
+                to,
+                secret: links.secret.clone(),
             };
             // The protocol misses lost frames.
-            FrameSender::start(route, || {})
+            FrameSender::start(&route, || {})
         };
         let neighbour = |to: u16, node: &Option<NodeAddress>| {
             node.as_ref().map(|node| sender(to, node)).transpose()
@@ -165,7 +164,7 @@ impl Senders {
 }
 
 /// The sinks of the connections to a stage.
-fn sinks(number: u16, told: &Arc<Told>, events: &Sender<HostEvent>) -> SinkOf {
+fn sinks(number: u16, told: &Arc<Told>, events: &SyncSender<HostEvent>) -> SinkOf {
     let told = Arc::clone(told);
     let events = events.clone();
     Box::new(move |from| {
@@ -185,7 +184,7 @@ struct FromNeighbour {
     from: u16,
     number: u16,
     told: Arc<Told>,
-    events: Sender<HostEvent>,
+    events: SyncSender<HostEvent>,
 }
 
 impl FromNeighbour {
@@ -225,7 +224,7 @@ impl FrameSink for FromNeighbour {
 }
 
 /// Computes until the protocol has ended.
-fn run_orders(mut stage: Stage, orders: &Receiver<Order>, outcomes: &Sender<HostEvent>) {
+fn run_orders(mut stage: Stage, orders: &Receiver<Order>, outcomes: &SyncSender<HostEvent>) {
     while let Ok(order) = orders.recv() {
         match order {
             Order::Reset => stage.reset(),

@@ -4,7 +4,7 @@ use std::{
     io::{self, Read, Write},
     net::{SocketAddr, TcpStream},
     sync::Arc,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use rustls::{ClientConfig, ClientConnection, ServerConfig, ServerConnection, StreamOwned};
@@ -52,23 +52,77 @@ pub(super) trait Stream: Read + Write + Send {
     /// The socket below.
     fn socket(&self) -> &TcpStream;
 
+    /// Sets when all reading and writing from now on must be done; `None`: it has time.
+    fn set_deadline(&mut self, until: Option<Instant>);
+
     /// Says that no more comes.
     fn close(&mut self) -> io::Result<()>;
 }
 
-impl Stream for TcpStream {
-    fn socket(&self) -> &TcpStream {
-        self
-    }
+/// A socket with a deadline for all that it reads and writes, however little comes at a time.
+pub(super) struct TimedSocket {
+    tcp: TcpStream,
+    until: Option<Instant>,
+}
 
-    fn close(&mut self) -> io::Result<()> {
-        self.shutdown(std::net::Shutdown::Write)
+impl TimedSocket {
+    /// Fails behind the deadline.
+    fn left(&self) -> io::Result<Option<Duration>> {
+        let left = self
+            .until
+            .map(|until| until.saturating_duration_since(Instant::now()));
+        match left {
+            Some(Duration::ZERO) => Err(io::ErrorKind::TimedOut.into()),
+            left => Ok(left),
+        }
     }
 }
 
-impl Stream for StreamOwned<ClientConnection, TcpStream> {
+impl Read for TimedSocket {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        if let Some(left) = self.left()? {
+            self.tcp.set_read_timeout(Some(left))?;
+        }
+        self.tcp.read(bytes)
+    }
+}
+
+impl Write for TimedSocket {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.left()?;
+        self.tcp.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.tcp.flush()
+    }
+}
+
+impl Stream for TimedSocket {
     fn socket(&self) -> &TcpStream {
-        &self.sock
+        &self.tcp
+    }
+
+    fn set_deadline(&mut self, until: Option<Instant>) {
+        self.until = until;
+        if until.is_none() {
+            // Where that fails, reading ends too early, which is as a connection that was cut.
+            let _ = self.tcp.set_read_timeout(None);
+        }
+    }
+
+    fn close(&mut self) -> io::Result<()> {
+        self.tcp.shutdown(std::net::Shutdown::Write)
+    }
+}
+
+impl Stream for StreamOwned<ClientConnection, TimedSocket> {
+    fn socket(&self) -> &TcpStream {
+        &self.sock.tcp
+    }
+
+    fn set_deadline(&mut self, until: Option<Instant>) {
+        self.sock.set_deadline(until);
     }
 
     fn close(&mut self) -> io::Result<()> {
@@ -77,9 +131,13 @@ impl Stream for StreamOwned<ClientConnection, TcpStream> {
     }
 }
 
-impl Stream for StreamOwned<ServerConnection, TcpStream> {
+impl Stream for StreamOwned<ServerConnection, TimedSocket> {
     fn socket(&self) -> &TcpStream {
-        &self.sock
+        &self.sock.tcp
+    }
+
+    fn set_deadline(&mut self, until: Option<Instant>) {
+        self.sock.set_deadline(until);
     }
 
     fn close(&mut self) -> io::Result<()> {
@@ -104,17 +162,18 @@ impl Protection {
     }
 
     /// Connects to a node and says what for; with a name, only the node of this name is taken.
-    /// Reading takes at most [`HANDSHAKE`] until another limit is set.
+    /// It takes `time` at most, and the deadline stays until another one is set.
     pub(super) fn dial(
         &self,
         address: SocketAddr,
         node: Option<&NodeName>,
         hello: &Hello,
-        connect: Duration,
+        time: Duration,
     ) -> io::Result<Box<dyn Stream>> {
-        let socket = TcpStream::connect_timeout(&address, connect.min(CONNECT))?;
-        set_options(&socket)?;
-        socket.set_read_timeout(Some(HANDSHAKE))?;
+        let until = Some(Instant::now() + time);
+        let tcp = TcpStream::connect_timeout(&address, time.min(CONNECT))?;
+        set_options(&tcp)?;
+        let socket = TimedSocket { tcp, until };
         let mut stream: Box<dyn Stream> = match self {
             Self::Plain => Box::new(socket),
             Self::Tls {
@@ -135,10 +194,11 @@ impl Protection {
         Ok(stream)
     }
 
-    /// The other side of [`dial`](Self::dial). Reading has no limit afterwards.
-    pub(super) fn accept(&self, socket: TcpStream) -> io::Result<(Box<dyn Stream>, Hello)> {
-        set_options(&socket)?;
-        socket.set_read_timeout(Some(HANDSHAKE))?;
+    /// The other side of [`dial`](Self::dial). There is no deadline afterwards.
+    pub(super) fn accept(&self, tcp: TcpStream) -> io::Result<(Box<dyn Stream>, Hello)> {
+        set_options(&tcp)?;
+        let until = Some(Instant::now() + HANDSHAKE);
+        let socket = TimedSocket { tcp, until };
         let mut stream: Box<dyn Stream> = match self {
             Self::Plain => Box::new(socket),
             Self::Tls { server, .. } => {
@@ -147,7 +207,7 @@ impl Protection {
             }
         };
         let hello = Hello::read(&mut stream)?;
-        stream.socket().set_read_timeout(None)?;
+        stream.set_deadline(None);
         Ok((stream, hello))
     }
 }
@@ -201,10 +261,18 @@ pub(super) fn is_ended(socket: &TcpStream) -> bool {
     !matches!(peek(), Err(error) if error.kind() == io::ErrorKind::WouldBlock)
 }
 
+/// Ends the connection when sent bytes stay unacknowledged for so long.
+pub(super) fn set_patience(socket: &TcpStream, time: Duration) -> io::Result<()> {
+    socket.set_write_timeout(Some(time))?;
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    SockRef::from(socket).set_tcp_user_timeout(Some(time))?;
+    Ok(())
+}
+
 /// No delay, small buffers, and an end where the other side is silent.
 fn set_options(socket: &TcpStream) -> io::Result<()> {
     socket.set_nodelay(true)?;
-    socket.set_write_timeout(Some(UNACKNOWLEDGED))?;
+    set_patience(socket, UNACKNOWLEDGED)?;
     let socket = SockRef::from(socket);
     socket.set_send_buffer_size(SEND_BUFFER)?;
     let keepalive = TcpKeepalive::new().with_time(Duration::from_secs(1));
@@ -212,8 +280,5 @@ fn set_options(socket: &TcpStream) -> io::Result<()> {
     let keepalive = keepalive
         .with_interval(Duration::from_secs(1))
         .with_retries(4);
-    socket.set_tcp_keepalive(&keepalive)?;
-    #[cfg(any(target_os = "linux", target_os = "android"))]
-    socket.set_tcp_user_timeout(Some(UNACKNOWLEDGED))?;
-    Ok(())
+    socket.set_tcp_keepalive(&keepalive)
 }
