@@ -170,13 +170,14 @@ impl Fetch<'_> {
         let what = format!("fetching {} from {}", self.wanted.name, source.name);
         let mut sink = self.download.sink(wish);
         let mut is_stopped = false;
-        let download = &self.download;
         let most = self.most_missing;
+        let missing = self.download.missing_bytes().unwrap_or(most);
+        let mut done = most.saturating_sub(missing);
         let pulled = self.links.pull(source, &request, &mut |frame| {
             sink.take(&frame)?;
-            let missing = download.missing_bytes().unwrap_or(most);
+            done = done.saturating_add(frame.data.len() as u64).min(most);
             let heard = on(Loading {
-                done_bytes: most.saturating_sub(missing),
+                done_bytes: done,
                 of_bytes: most,
                 what: what.clone(),
             });
