@@ -175,6 +175,14 @@ pub(crate) fn size(text: &str) -> Result<u64, String> {
     }
 }
 
+/// A number of bytes as in [`size`], or 0 for none.
+pub(crate) fn size_or_0(text: &str) -> Result<u64, String> {
+    match text {
+        "0" => Ok(0),
+        text => size(text),
+    }
+}
+
 /// A number of positions, or 0 for as many as the model says.
 pub(crate) fn positions_or_0(text: &str) -> Result<usize, String> {
     within(text, 0, MAX_POSITIONS)

@@ -62,7 +62,7 @@ pub(crate) struct NodeArgs {
     #[arg(long, value_name = "DIR")]
     parts: Option<PathBuf>,
     /// Disk for them; the oldest go when it is full. 0: nothing is fetched, and models must be here
-    #[arg(long, value_name = "SIZE", value_parser = value::size, default_value = "16G")]
+    #[arg(long, value_name = "SIZE", value_parser = value::size_or_0, default_value = "16G")]
     disk_budget: u64,
     /// Interface or address to listen on, and the port [default: all, and the first free port from
     /// 9990 on]

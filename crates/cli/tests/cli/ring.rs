@@ -271,11 +271,11 @@ fn a_node_without_the_file_fetches_its_layers_once() {
     // Without a place for parts the node refuses, and says what would help.
     let full = ["--models", &empty, "--disk-budget", "0"];
     let _none = homes.node("none", &[&["--join", &join][..], &full].concat());
-    let refused = error_of(&run("--ring=none"), 1);
-    assert!(
-        refused.contains("none: ") && refused.contains("copy of"),
-        "{refused}"
-    );
+    let refused = run("--ring=none");
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert_eq!(refused.status.code(), Some(1), "{said}");
+    assert!(said.contains("error: no ring: none: "), "{said}");
+    assert!(said.contains("a copy of "), "{said}");
 }
 
 #[test]
