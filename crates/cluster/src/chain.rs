@@ -45,8 +45,8 @@ pub enum ChainError {
         /// What it answers.
         why: String,
     },
-    /// The layers end before those of the model.
-    #[error("{node} runs layers up to {end} of {n_layers}, and {why}")]
+    /// The layers end before those of the model, and the last node names no next one.
+    #[error("{node} runs layers up to {end} of {n_layers}, and names no next node")]
     Incomplete {
         /// The last node that was found.
         node: NodeName,
@@ -54,8 +54,18 @@ pub enum ChainError {
         end: usize,
         /// Layers of the model.
         n_layers: usize,
-        /// Why none was found behind it.
-        why: String,
+    },
+    /// The node behind another one cannot be asked.
+    #[error("behind {node}, which runs layers up to {end} of {n_layers}: {source}")]
+    Next {
+        /// The last node that was found.
+        node: NodeName,
+        /// The layer behind its last one.
+        end: usize,
+        /// Layers of the model.
+        n_layers: usize,
+        /// Why.
+        source: Box<ChainError>,
     },
     /// A node begins elsewhere than the one before it ends.
     #[error("{node} begins with layer {start}, expected {expected}, where {before} ends")]
@@ -84,6 +94,17 @@ pub enum ChainError {
     /// Two nodes have one name, or one node is met twice.
     #[error("{0} is in the chain twice")]
     Twice(NodeName),
+}
+
+impl ChainError {
+    /// Whether a node does not answer, which may start later.
+    pub fn is_silence(&self) -> bool {
+        match self {
+            Self::Silent { .. } => true,
+            Self::Next { source, .. } => source.is_silence(),
+            _ => false,
+        }
+    }
 }
 
 /// Answers what the place of a node in its chain is; other questions go to `others`.
@@ -119,24 +140,20 @@ pub fn follow(
     let mut address = first;
     loop {
         let link = ask(board, address, deadline).map_err(|error| match stages.last() {
-            Some(last) => model.incomplete(last, &format!("the next one fails: {error}")),
+            Some(last) => model.behind(last, error),
             None => error,
         })?;
         let next = link.next.map(|next| seen_from(next, address));
         let stage = model.stage(&stages, link, address)?;
         let is_last = stage.layers.end == model.n_layers;
+        let incomplete = model.incomplete(&stage);
         stages.push(stage);
-        address = match (next, stages.last()) {
-            (behind, _) if is_last => {
-                let plan = RemotePlan {
-                    n_local: model.n_local,
-                    stages,
-                };
-                return Ok(Chain { plan, behind });
-            }
-            (None, Some(last)) => return Err(model.incomplete(last, "it names no next one")),
-            (next, _) => next.unwrap_or(address),
-        };
+        if is_last {
+            let n_local = model.n_local;
+            let plan = RemotePlan { n_local, stages };
+            return Ok(Chain { plan, behind: next });
+        }
+        address = next.ok_or(incomplete)?;
     }
 }
 
@@ -186,12 +203,20 @@ impl ChainModel {
         })
     }
 
-    fn incomplete(self, last: &StageNode, why: &str) -> ChainError {
+    fn incomplete(self, last: &StageNode) -> ChainError {
         ChainError::Incomplete {
             node: last.node.name.clone(),
             end: last.layers.end,
             n_layers: self.n_layers,
-            why: why.to_owned(),
+        }
+    }
+
+    fn behind(self, last: &StageNode, error: ChainError) -> ChainError {
+        ChainError::Next {
+            node: last.node.name.clone(),
+            end: last.layers.end,
+            n_layers: self.n_layers,
+            source: Box::new(error),
         }
     }
 }
@@ -333,12 +358,12 @@ mod tests {
         );
         let short = first(11, Some(20), None).refusal();
         assert!(
-            short.contains("up to 20 of 32, and it names no next one"),
+            short.contains("up to 20 of 32, and names no next node"),
             "{short}"
         );
         let lost = first(11, Some(20), Some("10.0.0.9:9")).refusal();
         assert!(
-            lost.contains("the next one fails: 10.0.0.9:9 does not"),
+            lost.contains("behind pi11, which runs layers up to 20 of 32: 10.0.0.9:9 does not"),
             "{lost}"
         );
         let again = first(11, Some(20), Some("10.0.0.2:9")).refusal();
