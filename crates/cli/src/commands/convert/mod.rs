@@ -29,8 +29,7 @@ use crate::{
 };
 
 pub(crate) use args::ConvertArgs;
-
-use args::TargetFormat;
+pub(super) use args::TargetFormat;
 
 /// The most tensors that a warning names.
 const NAMED: usize = 3;

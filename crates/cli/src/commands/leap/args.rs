@@ -54,7 +54,13 @@ pub(crate) struct LeapArgs {
     #[arg(short, long)]
     pub(super) chat: bool,
     /// System message of the chat
-    #[arg(short, long, value_name = "TEXT", requires = "chat", allow_hyphen_values = true)]
+    #[arg(
+        short,
+        long,
+        value_name = "TEXT",
+        requires = "chat",
+        allow_hyphen_values = true
+    )]
     pub(super) system: Option<String>,
     /// Maximum number of tokens to generate [default: 4096]
     #[arg(short = 'n', long, value_name = "N")]
@@ -195,7 +201,9 @@ impl LeapArgs {
             )));
         }
         if self.tokenizer.is_some() && self.model.is_none() {
-            return Err(usage("-t is the vocabulary of a model.bin: MODEL is missing"));
+            return Err(usage(
+                "-t is the vocabulary of a model.bin: MODEL is missing",
+            ));
         }
         let start = self.chain.start();
         if let Some(end) = self.chain.end_layer().filter(|end| *end <= start) {
@@ -237,7 +245,9 @@ impl ChainFlags {
         match self.transport {
             None | Some(TransportName::Tcp) => {}
             Some(TransportName::Udp) => {
-                return Err(usage("--transport udp is not built yet: give --transport tcp"));
+                return Err(usage(
+                    "--transport udp is not built yet: give --transport tcp",
+                ));
             }
             Some(TransportName::Kernel) => {
                 return Err(usage(
@@ -297,13 +307,18 @@ mod tests {
         checked("-c -p Hello! model.bin").unwrap();
         checked("-p Once --temp 0.8 --top-p 0.9 model.bin").unwrap();
         let lan = "--insecure-lan model.bin";
-        checked(&format!("--role master --split 16 --next-host 192.168.1.2 -c {lan}")).unwrap();
+        checked(&format!(
+            "--role master --split 16 --next-host 192.168.1.2 -c {lan}"
+        ))
+        .unwrap();
         let worker = format!("--role worker --split 11 --end 22 --next-host 192.168.1.3 {lan}");
         let worker = checked(&worker).unwrap().chain;
         assert_eq!(worker.start()..worker.end_layer().unwrap(), 11..22);
         assert_eq!(worker.next(), Some(("192.168.1.3", 9999)));
         assert_eq!(worker.ports(LeapRole::Worker), [9999]);
-        let tail = checked("--role worker --split 22 --end 0 --key k").unwrap().chain;
+        let tail = checked("--role worker --split 22 --end 0 --key k")
+            .unwrap()
+            .chain;
         assert_eq!((tail.end_layer(), tail.next()), (None, None));
     }
 
@@ -313,15 +328,30 @@ mod tests {
             ("-p x", "MODEL is missing"),
             ("a.bin --split 3", "for --role master and worker"),
             ("a.bin --role master --key k", "needs --next-host"),
-            ("a.bin --role master --next-host b --end 3 --key k", "--end is for"),
+            (
+                "a.bin --role master --next-host b --end 3 --key k",
+                "--end is for",
+            ),
             ("a.bin --role worker -p x --key k", "-p is for the master"),
-            ("a.bin --role worker --temp 1 --key k", "--temp is for the master"),
+            (
+                "a.bin --role worker --temp 1 --key k",
+                "--temp is for the master",
+            ),
             ("--role worker -t tokenizer.bin --key k", "MODEL is missing"),
             ("a.bin --role worker --split 4 --end 4 --key k", "no layer"),
             ("a.bin --role worker", "--insecure-lan"),
-            ("a.bin --role worker --key k --transport udp", "--transport tcp"),
-            ("a.bin --role worker --key k --transport kernel", "no kernel module"),
-            ("a.bin --role worker --key k --insecure-lan", "cannot be used with"),
+            (
+                "a.bin --role worker --key k --transport udp",
+                "--transport tcp",
+            ),
+            (
+                "a.bin --role worker --key k --transport kernel",
+                "no kernel module",
+            ),
+            (
+                "a.bin --role worker --key k --insecure-lan",
+                "cannot be used with",
+            ),
             ("a.bin --role worker --key k --next-port 1", "--next-host"),
             ("a.bin -s x", "--chat"),
         ] {

@@ -56,7 +56,9 @@ fn is_bin(path: &Path) -> Result<bool, Failure> {
     let read = file.read_exact(&mut head);
     let is_whole = match read {
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => false,
-        read => read.map(|()| true).map_err(|error| Failure::at(path, error))?,
+        read => read
+            .map(|()| true)
+            .map_err(|error| Failure::at(path, error))?,
     };
     let has_name = path
         .extension()

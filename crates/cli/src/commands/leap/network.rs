@@ -84,7 +84,10 @@ impl Network {
         let fitting = found.iter().find(|address| address.is_ipv4() == is_v4);
         match fitting.or(found.first()) {
             Some(address) => Ok(Some(*address)),
-            None => Err(Failure::Failed(format!("{}: no address has this name", at()))),
+            None => Err(Failure::Failed(format!(
+                "{}: no address has this name",
+                at()
+            ))),
         }
     }
 }

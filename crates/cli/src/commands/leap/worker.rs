@@ -75,7 +75,11 @@ pub(super) fn n_layers(path: &Path) -> Result<usize, Failure> {
     Ok(spec.layers.len())
 }
 
-fn service(args: &LeapArgs, network: &Network, gguf: Option<&Path>) -> Result<NodeService, Failure> {
+fn service(
+    args: &LeapArgs,
+    network: &Network,
+    gguf: Option<&Path>,
+) -> Result<NodeService, Failure> {
     let flags = model_flags(args);
     let load = flags.load_options(flags.session_options(KvType::default()));
     let bytes = memory_for_models(None).ok_or_else(|| {

@@ -1,8 +1,8 @@
 //! Limits of the lists, texts and numbers in messages.
 
 use super::{
-    Answer, Card, CardEvent, ChainLink, MAX_ECHO_BYTES, MAX_MEMBERS, MessageError, PartRequest, Prepare,
-    Question,
+    Answer, Card, CardEvent, ChainLink, MAX_ECHO_BYTES, MAX_MEMBERS, MessageError, PartRequest,
+    Prepare, Question,
 };
 use crate::part::{MAX_RANGES, PartWish};
 
