@@ -6,7 +6,7 @@
 use std::{
     fmt,
     net::SocketAddr,
-    path::{Path, PathBuf},
+    path::Path,
     sync::Arc,
     thread,
     time::{Duration, Instant},
