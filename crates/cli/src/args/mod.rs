@@ -54,13 +54,15 @@ struct OptionalCommand {
 }
 
 /// The optional commands. Without its feature, a command is refused by the name of the feature.
-const OPTIONAL: [OptionalCommand; 11] = [
+const OPTIONAL: [OptionalCommand; 13] = [
     optional("chat", "chat", cfg!(feature = "chat")),
     optional("serve", "server", cfg!(feature = "server")),
     optional("cache", "cache", cfg!(feature = "cache")),
     optional("node", "cluster", cfg!(feature = "cluster")),
     optional("cluster", "cluster", cfg!(feature = "cluster")),
     optional("leap", "leap", cfg!(feature = "leap")),
+    optional("leap-export", "leap", cfg!(feature = "leap")),
+    optional("leap-tokenizer", "leap", cfg!(feature = "leap")),
     optional("embed", "embed", cfg!(feature = "embed")),
     optional("pull", "hub", cfg!(feature = "hub")),
     optional("perplexity", "perplexity", cfg!(feature = "perplexity")),

@@ -15,7 +15,7 @@ use crate::{
 /// `atta convert DIR OUT --to leap-f32` or leap-int8 is the same. A tokenizer.bin is written beside
 /// OUT.
 #[derive(Debug, Args)]
-#[command(arg_required_else_help = true)]
+#[command(arg_required_else_help = true, hide = true)]
 #[command(after_help = extra_help(
     "Example:
   ln -s \"$(command -v atta)\" export; ./export llama3-8b.bin --meta-llama Meta-Llama-3-8B/ --version 2"

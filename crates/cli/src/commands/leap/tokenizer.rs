@@ -15,7 +15,7 @@ use crate::{
 
 /// Converts a vocabulary to a tokenizer.bin, with the options of LEAP's `tokenizer`.
 #[derive(Debug, Args)]
-#[command(arg_required_else_help = true)]
+#[command(arg_required_else_help = true, hide = true)]
 #[command(after_help = extra_help(
     "Example:
   ln -s \"$(command -v atta)\" tokenizer; ./tokenizer Meta-Llama-3-8B/tokenizer.model -o tokenizer.bin"
