@@ -45,15 +45,15 @@ impl Network {
                 let identity = key(&places, path, args.role)?.identity(name.as_str());
                 Security::Tls(Arc::new(identity.map_err(failed)?))
             }
-            None => {
-                warn(
-                    "--insecure-lan: every machine of a private network may use this one, and \
-                     read all that passes",
-                );
-                Security::Plain
-            }
+            None => Security::Plain,
         };
         let doors = Arc::new(doors(flags, args.role, &security)?);
+        if flags.insecure_lan {
+            warn(
+                "--insecure-lan: every machine of a private network may use this one, and read \
+                 all that passes",
+            );
+        }
         let addresses = reached_at(doors.address());
         let announced = match args.role {
             LeapRole::Worker => addresses.first().copied(),

@@ -1,6 +1,9 @@
 //! A worker of a chain: a node whose layers and neighbour stand on its command line.
 
-use std::{path::Path, sync::Arc};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use atta::{Budget, KvType, ModelFiles};
 use atta_cluster::{
@@ -85,7 +88,7 @@ fn service(
     let bytes = memory_for_models(None).ok_or_else(|| {
         Failure::Failed("this system does not say how much memory is available".to_owned())
     })?;
-    let directory = gguf.map(|path| path.parent().unwrap_or(Path::new(".")).to_owned());
+    let directory = gguf.map(directory_of).transpose()?;
     let library = Arc::new(Library::new(LibraryOptions {
         models: directory.into_iter().collect(),
         parts: Some(PartsDirectory {
@@ -110,6 +113,14 @@ fn service(
     };
     let service = NodeService::start(options, network.doors.clone());
     service.map_err(|error| Failure::Failed(format!("cannot start the worker: {error}")))
+}
+
+/// The directory of a file.
+fn directory_of(path: &Path) -> Result<PathBuf, Failure> {
+    let path = path
+        .canonicalize()
+        .map_err(|error| Failure::at(path, error))?;
+    Ok(path.parent().unwrap_or(&path).to_owned())
 }
 
 /// This worker, in two lines.
