@@ -217,6 +217,21 @@ fn a_model_bin_is_converted_once_and_again_when_it_changes() {
 }
 
 #[test]
+fn all_versions_of_a_model_bin_run() {
+    let homes = Homes::new("leap-versions");
+    let golden = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/golden/llama2c/");
+    let greedy = ["-p", "abc", "-n", "8"];
+    for name in ["small-v0.bin", "small-v1.bin", "wide-v2.bin"] {
+        let bin = format!("{golden}{name}");
+        let gguf = homes.0.path(&format!("{name}.gguf"));
+        stdout(&["convert", &bin, &gguf]);
+        let expected = stdout(&[&["run", &gguf, "-t", "0"], &greedy[..]].concat());
+        let leap = [&["leap", &bin, "--temp", "0"], &greedy[..]].concat();
+        assert_eq!(homes.stdout("alone", &leap), expected, "{name}");
+    }
+}
+
+#[test]
 fn a_model_bin_is_named_by_other_commands_and_needs_its_vocabulary() {
     let scratch = Scratch::new("leap-named");
     let bin = model_bin(&scratch);
