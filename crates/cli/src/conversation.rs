@@ -49,7 +49,7 @@ pub(crate) fn open(
 }
 
 /// The local time, as `datetime.now()` in transformers.
-fn local_now() -> DateTime {
+pub(crate) fn local_now() -> DateTime {
     let now = chrono::Local::now();
     let seconds = u64::try_from(now.timestamp()).unwrap_or(0);
     DateTime::from_unix_with_offset(seconds, now.offset().local_minus_utc())

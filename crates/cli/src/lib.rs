@@ -35,6 +35,7 @@
 //! - `perplexity`: the module `perplexity`, and the command.
 //! - `hub`: the command `pull`, and models by the names of their repositories, by the crate
 //!   `atta-hub`.
+//! - `leap`: LEAP's command line, as the command `leap`. Implies `chat`, `cluster` and `convert`.
 //! - `server`: the command `serve`, by the crate `atta-server`.
 //! - `tls`: `serve` with a certificate.
 //! - `analyze`: what `atta inspect` computes beyond the contents of a file.

@@ -4,7 +4,7 @@ use std::{
     cell::Cell,
     io::{self, Write},
     num::NonZeroUsize,
-    path::Path,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
@@ -14,6 +14,7 @@ use atta_cluster::{
     Coordinator, HashedModel, OnStage, PartLinks, PlanError, RemoteRing, StageProgress, Survey,
     Who,
     control::NodeName,
+    lane::tcp::Doors,
     measure::{Freshness, NodeProbe, memory_for_models},
     model_sizes,
     node::part_server,
@@ -37,10 +38,18 @@ pub(crate) struct RingRun(Option<Used>);
 
 struct Used {
     ring: Arc<RemoteRing>,
-    plan: RingPlan,
+    /// Tokens per second of the plan, if it has speeds.
+    expected: Option<f64>,
 }
 
 impl RingRun {
+    /// A ring without measured speeds.
+    #[cfg(feature = "leap")]
+    pub(crate) fn of_chain(ring: Arc<RemoteRing>) -> Self {
+        let expected = None;
+        Self(Some(Used { ring, expected }))
+    }
+
     /// Says how the speed of a text compares with the plan.
     pub(crate) fn compare(&self, summary: &Summary) {
         let Some(used) = &self.0 else { return };
@@ -58,10 +67,11 @@ impl RingRun {
             format!("; slowest {name}, {} a token", millis(time))
         });
         let bytes: u64 = times.bytes_out.iter().sum();
+        let expected = used.expected.map(|speed| format!(" (expected {speed:.1})"));
         say(&format!(
-            "{:.1} tokens/s (expected {:.1}){slowest}; {} bytes between machines for each token",
+            "{:.1} tokens/s{}{slowest}; {} bytes between machines for each token",
             summary.decode_tok_s(),
-            used.plan.predicted.decode_tok_s,
+            expected.unwrap_or_default(),
             bytes / times.n
         ));
     }
@@ -96,7 +106,8 @@ pub(crate) fn plan(
         asker.membership.remember();
         return Ok((options, RingRun::default()));
     }
-    let model = hashed(&asker.membership, &path)?;
+    let hashes = asker.membership.places.hashes();
+    let model = hashed(&asker.membership.doors, hashes, &path)?;
     let ring = asker
         .coordinator
         .ring(&survey, &plan, model, on_stage())
@@ -108,7 +119,8 @@ pub(crate) fn plan(
         ..options
     };
     asker.membership.remember();
-    Ok((options, RingRun(Some(Used { ring, plan }))))
+    let expected = Some(plan.predicted.decode_tok_s);
+    Ok((options, RingRun(Some(Used { ring, expected }))))
 }
 
 /// This machine, which asks nodes.
@@ -245,11 +257,11 @@ pub(crate) fn objective(aim: RingAim) -> Objective {
 
 /// The model with its hashes, which are kept for the next time.
 /// Nodes that lack layers of it may fetch them from here.
-fn hashed(membership: &Membership, path: &Path) -> Result<HashedModel, Failure> {
+pub(crate) fn hashed(doors: &Doors, hashes: PathBuf, path: &Path) -> Result<HashedModel, Failure> {
     let library = Arc::new(Library::new(LibraryOptions {
         models: Vec::new(),
         parts: None,
-        hashes: membership.places.hashes(),
+        hashes,
     }));
     let told = Cell::new(None);
     let mut on = |done: u64, all: u64| {
@@ -265,7 +277,7 @@ fn hashed(membership: &Membership, path: &Path) -> Result<HashedModel, Failure> 
     let held = library
         .hashed(path, &mut on)
         .map_err(|error| Failure::at(path, error))?;
-    let served = membership.doors.serve(part_server(library));
+    let served = doors.serve(part_server(library));
     served.map_err(|error| Failure::Failed(error.to_string()))?;
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     Ok(HashedModel {
@@ -275,7 +287,7 @@ fn hashed(membership: &Membership, path: &Path) -> Result<HashedModel, Failure> 
 }
 
 /// Tells how far nodes are, not too often.
-fn on_stage() -> OnStage {
+pub(crate) fn on_stage() -> OnStage {
     let told = Mutex::new(std::collections::HashMap::<NodeName, Instant>::new());
     let begin = Instant::now();
     Arc::new(move |node, progress| {

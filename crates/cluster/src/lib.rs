@@ -13,6 +13,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod chain;
 pub mod control;
 pub mod core;
 pub mod key;

@@ -18,6 +18,10 @@ const BEGINNINGS: &[(&[u8], &str)] = &[
         b"<",
         "it is a web page, not the file: download it again, by its address for downloads",
     ),
+    (
+        b"24ka",
+        "it is a model.bin of llama2.c or LEAP: `atta leap` runs it, `atta convert` makes a GGUF file of it",
+    ),
     (b"lmgg", OLD),
     (b"fmgg", OLD),
     (b"tjgg", OLD),
@@ -71,6 +75,7 @@ mod tests {
             ),
             (b"<!doctype html>", "web page"),
             (b"tjgg\x03\0\0\0", "before GGUF"),
+            (b"24ka\x01\0\0\0", "`atta leap`"),
             (b"PK\x03\x04", "ZIP archive"),
             (b"\x1f\x8b\x08", "gzip"),
             (b"\x80\x02}q", "PyTorch"),

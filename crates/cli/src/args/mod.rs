@@ -54,12 +54,15 @@ struct OptionalCommand {
 }
 
 /// The optional commands. Without its feature, a command is refused by the name of the feature.
-const OPTIONAL: [OptionalCommand; 10] = [
+const OPTIONAL: [OptionalCommand; 13] = [
     optional("chat", "chat", cfg!(feature = "chat")),
     optional("serve", "server", cfg!(feature = "server")),
     optional("cache", "cache", cfg!(feature = "cache")),
     optional("node", "cluster", cfg!(feature = "cluster")),
     optional("cluster", "cluster", cfg!(feature = "cluster")),
+    optional("leap", "leap", cfg!(feature = "leap")),
+    optional("leap-export", "leap", cfg!(feature = "leap")),
+    optional("leap-tokenizer", "leap", cfg!(feature = "leap")),
     optional("embed", "embed", cfg!(feature = "embed")),
     optional("pull", "hub", cfg!(feature = "hub")),
     optional("perplexity", "perplexity", cfg!(feature = "perplexity")),
@@ -164,12 +167,21 @@ pub(crate) fn lacks(command: &str, feature: &str) -> Failure {
     ))
 }
 
-/// The words of the command line; of a program called `picolm`, those of that command.
+/// Names of other programs, and the commands that take their options.
+const OTHER_NAMES: [(&str, &str); 4] = [
+    ("picolm", "picolm"),
+    ("inference", "leap"),
+    ("export", "leap-export"),
+    ("tokenizer", "leap-tokenizer"),
+];
+
+/// The words of the command line; of a program with another name, those of its command.
 fn words(given: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut words: Vec<OsString> = given.collect();
     let name = words.first().map(Path::new).and_then(Path::file_stem);
-    if name.is_some_and(|name| name.eq_ignore_ascii_case("picolm")) {
-        words.splice(..1, ["atta".into(), "picolm".into()]);
+    let is_it = |(other, _): &&(&str, &str)| name.is_some_and(|n| n.eq_ignore_ascii_case(other));
+    if let Some((_, command)) = OTHER_NAMES.iter().find(is_it) {
+        words.splice(..1, ["atta".into(), (*command).into()]);
     }
     words
 }
@@ -253,13 +265,16 @@ mod tests {
     }
 
     #[test]
-    fn a_program_called_picolm_is_that_command() {
+    fn a_program_with_the_name_of_another_one_is_its_command() {
         let words = |line: &str| words(line.split(' ').map(OsString::from)).join(" ".as_ref());
         assert_eq!(
             words("/usr/bin/picolm m.gguf -k 0.5"),
             "atta picolm m.gguf -k 0.5"
         );
         assert_eq!(words("picolm.exe m.gguf"), "atta picolm m.gguf");
+        assert_eq!(words("./inference -c m.bin"), "atta leap -c m.bin");
+        assert_eq!(words("export a.bin"), "atta leap-export a.bin");
+        assert_eq!(words("tokenizer a"), "atta leap-tokenizer a");
         assert_eq!(words("atta picolm m.gguf"), "atta picolm m.gguf");
         assert_eq!(words("./atta run"), "./atta run");
     }

@@ -253,7 +253,7 @@ fn asker_doors(
 }
 
 /// The addresses at which others reach a listener.
-fn reached_at(listener: SocketAddr) -> Vec<SocketAddr> {
+pub(crate) fn reached_at(listener: SocketAddr) -> Vec<SocketAddr> {
     if !listener.ip().is_unspecified() {
         return vec![listener];
     }

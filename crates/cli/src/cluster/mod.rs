@@ -5,5 +5,9 @@ mod membership;
 mod places;
 
 pub(crate) use address::{is_here, listen};
+#[cfg(feature = "leap")]
+pub(crate) use address::{is_private, own_ips};
+#[cfg(feature = "leap")]
+pub(crate) use membership::reached_at;
 pub(crate) use membership::{Membership, Role, begin, join, model_directories, node_name};
 pub(crate) use places::Places;

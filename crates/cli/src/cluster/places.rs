@@ -63,6 +63,12 @@ impl Places {
         self.cache.join("parts")
     }
 
+    /// The directory of models that were converted to GGUF.
+    #[cfg(feature = "leap")]
+    pub(crate) fn conversions(&self) -> PathBuf {
+        self.cache.join("leap")
+    }
+
     /// The key, if there is one.
     pub(crate) fn read_key(&self) -> Result<Option<ClusterKey>, Failure> {
         match ClusterKey::read(&self.key()) {

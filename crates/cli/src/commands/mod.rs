@@ -16,6 +16,8 @@ mod embed;
 #[cfg(feature = "convert")]
 mod imatrix;
 mod inspect;
+#[cfg(feature = "leap")]
+mod leap;
 mod logits;
 #[cfg(feature = "cluster")]
 mod node;
@@ -32,6 +34,8 @@ mod tokenize;
 use clap::Subcommand;
 
 use crate::failure::Failure;
+#[cfg(feature = "leap")]
+use leap::{export as leap_export, tokenizer as leap_tokenizer};
 
 /// Declares the commands: name, options as clap reads them, and the module that runs it.
 macro_rules! commands {
@@ -68,6 +72,12 @@ commands! {
     #[cfg(feature = "cluster")]
     Cluster(cluster::ClusterArgs) => cluster,
     Picolm(picolm::PicolmArgs) => picolm,
+    #[cfg(feature = "leap")]
+    Leap(Box<leap::LeapArgs>) => leap,
+    #[cfg(feature = "leap")]
+    LeapExport(leap_export::LeapExportArgs) => leap_export,
+    #[cfg(feature = "leap")]
+    LeapTokenizer(leap_tokenizer::LeapTokenizerArgs) => leap_tokenizer,
     Bench(bench::BenchArgs) => bench,
     #[cfg(feature = "perplexity")]
     Perplexity(perplexity::PerplexityArgs) => perplexity,

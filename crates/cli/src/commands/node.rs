@@ -117,7 +117,7 @@ pub(super) fn run(args: Box<NodeArgs>) -> Result<(), Failure> {
 }
 
 /// Whether a signal asks the program to end. A second one ends it at once.
-fn signals() -> Result<Arc<AtomicBool>, Failure> {
+pub(super) fn signals() -> Result<Arc<AtomicBool>, Failure> {
     let end = Arc::<AtomicBool>::default();
     for signal in [SIGINT, SIGTERM] {
         signal_hook::flag::register_conditional_shutdown(signal, 0, Arc::clone(&end))
@@ -231,13 +231,20 @@ pub(super) fn draw(text: &str) {
 /// Waits for a signal, or until a member asks this node to leave.
 fn wait(membership: &Membership, service: &NodeService, end: &AtomicBool) {
     let mut remembered: Option<Instant> = None;
-    while !end.load(Ordering::Acquire) && !service.is_leaving() {
+    wait_for(service, end, || {
         if remembered.is_none_or(|at| at.elapsed() > REMEMBER) {
             // Others are met by asking; who is not there now may be later.
             let _ = membership.control.members();
             membership.remember();
             remembered = Some(Instant::now());
         }
+    });
+}
+
+/// Waits as [`wait`] does, and calls a function from time to time.
+pub(super) fn wait_for(service: &NodeService, end: &AtomicBool, mut meanwhile: impl FnMut()) {
+    while !end.load(Ordering::Acquire) && !service.is_leaving() {
+        meanwhile();
         thread::sleep(POLL);
     }
 }

@@ -9,7 +9,7 @@ use std::{ffi::OsString, path::PathBuf};
 use atta::{DryOptions, Explain, GenerateOptions, Pool, Sampling};
 use clap::Args;
 
-use super::run::{EmptyPrompt, PROMPT_HINT, ResolvedRun};
+use super::run::{EmptyPrompt, Machines, PROMPT_HINT, ResolvedRun};
 use crate::{
     args::{
         CacheFlags, ConstraintFlags, ContextFlags, ModelFlags, ReportFlags, RingFlags, extra_help,
@@ -93,7 +93,7 @@ pub(super) fn run(args: PicolmArgs) -> Result<(), Failure> {
             cache: args.cache,
             cache_size: None,
         },
-        ring: RingFlags::default(),
+        machines: Machines::Flags(RingFlags::default()),
         report: ReportFlags::default(),
         inputs: InputFiles::default(),
     };
@@ -103,7 +103,7 @@ pub(super) fn run(args: PicolmArgs) -> Result<(), Failure> {
 fn generate_options(args: &PicolmArgs) -> Result<GenerateOptions, Failure> {
     let options = GenerateOptions {
         n_predict: args.n_predict,
-        sampling: sampling(args),
+        sampling: nucleus(args.temperature, args.top_p, args.seed),
         ..GenerateOptions::default()
     };
     let options = if args.json {
@@ -119,12 +119,12 @@ fn generate_options(args: &PicolmArgs) -> Result<GenerateOptions, Failure> {
 }
 
 /// Temperature and top-p; all other samplers are off.
-fn sampling(args: &PicolmArgs) -> Sampling {
+pub(super) fn nucleus(temperature: f32, top_p: f32, seed: Seed) -> Sampling {
     Sampling {
-        temperature: args.temperature,
+        temperature,
         top_k: 0,
         typical: 1.0,
-        top_p: args.top_p,
+        top_p,
         min_p: 0.0,
         top_n_sigma: 0.0,
         repeat_penalty: 1.0,
@@ -133,6 +133,6 @@ fn sampling(args: &PicolmArgs) -> Sampling {
         frequency_penalty: 0.0,
         dry: DryOptions::default(),
         logit_bias: Vec::new(),
-        seed: args.seed.now(),
+        seed: seed.now(),
     }
 }

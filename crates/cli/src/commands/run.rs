@@ -6,7 +6,7 @@
 use std::{
     ffi::OsString,
     io::{self, IsTerminal},
-    path::PathBuf,
+    path::{Path, PathBuf},
 };
 
 use atta::{Engine, FinishReason, GenerateOptions, KvType, LoadOptions, Session, Summary};
@@ -82,7 +82,7 @@ pub(crate) struct RunArgs {
     pub(crate) report: ReportFlags,
 }
 
-/// A run with all options understood, of `atta run` or `atta picolm`.
+/// A run with all options understood, of `atta run`, `atta picolm` or `atta leap`.
 pub(super) struct ResolvedRun {
     /// `None`: the built-in model.
     pub(super) model: Option<PathBuf>,
@@ -91,10 +91,34 @@ pub(super) struct ResolvedRun {
     pub(super) model_flags: ModelFlags,
     pub(super) context: ContextFlags,
     pub(super) cache: CacheFlags,
-    pub(super) ring: RingFlags,
+    pub(super) machines: Machines,
     pub(super) report: ReportFlags,
     /// The files that are read.
     pub(super) inputs: InputFiles,
+}
+
+/// The machines of a run.
+pub(super) enum Machines {
+    /// As the flags of a ring say: this one, unless there are any.
+    Flags(RingFlags),
+    /// A chain of `atta leap`.
+    #[cfg(feature = "leap")]
+    Chain(Box<super::leap::Master>),
+}
+
+impl Machines {
+    /// The options with these machines as the backend.
+    pub(super) fn open(
+        &self,
+        model: Option<&Path>,
+        options: LoadOptions,
+    ) -> Result<(LoadOptions, RingRun), Failure> {
+        match self {
+            Self::Flags(flags) => ring::plan(model, flags, RingAim::Latency, options),
+            #[cfg(feature = "leap")]
+            Self::Chain(master) => master.ring(options),
+        }
+    }
 }
 
 /// Whether a prompt may be empty.
@@ -133,7 +157,7 @@ pub(super) fn run(args: Box<RunArgs>) -> Result<(), Failure> {
         model_flags: args.model_flags,
         context: args.context,
         cache: args.cache,
-        ring: args.ring,
+        machines: Machines::Flags(args.ring),
         report: args.report,
         inputs,
     };
@@ -221,7 +245,7 @@ impl ResolvedRun {
         stats: &mut Stats,
     ) -> Result<PreparedRun, Failure> {
         let model = self.model.as_deref();
-        let (options, ring) = ring::plan(model, &self.ring, RingAim::Latency, options)?;
+        let (options, ring) = self.machines.open(model, options)?;
         let engine = load::engine(model, &options)?;
         stats.loaded(&engine);
         load::warn_of_length(&engine, self.model_flags.n_ctx);

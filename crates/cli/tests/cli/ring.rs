@@ -28,10 +28,10 @@ fn models() -> PathBuf {
 }
 
 /// Users of machines, each with a home of its own. Speeds are measured once for all of them.
-struct Homes(Scratch);
+pub(crate) struct Homes(pub(crate) Scratch);
 
 impl Homes {
-    fn new(name: &str) -> Self {
+    pub(crate) fn new(name: &str) -> Self {
         Self(Scratch::new(&format!("ring-{name}")))
     }
 
@@ -40,7 +40,7 @@ impl Homes {
         PathBuf::from(self.0.path(user)).join("atta/cluster/key")
     }
 
-    fn command(&self, user: &str, args: &[&str]) -> Command {
+    pub(crate) fn command(&self, user: &str, args: &[&str]) -> Command {
         let mut command = command(args);
         command
             .current_dir(models())
@@ -51,12 +51,12 @@ impl Homes {
         command
     }
 
-    fn atta(&self, user: &str, args: &[&str]) -> Output {
+    pub(crate) fn atta(&self, user: &str, args: &[&str]) -> Output {
         self.command(user, args).output().unwrap()
     }
 
     /// Standard output of a program that succeeds.
-    fn stdout(&self, user: &str, args: &[&str]) -> String {
+    pub(crate) fn stdout(&self, user: &str, args: &[&str]) -> String {
         let output = self.atta(user, args);
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(0), "{args:?}: {stderr}");
@@ -66,9 +66,13 @@ impl Homes {
     /// Starts a node of a user and waits until it listens.
     fn node(&self, name: &str, args: &[&str]) -> Node {
         let common = ["node", "--name", name, "--listen", "127.0.0.1:0", "-j", "1"];
-        let args = [&common, args].concat();
+        self.start(name, &[&common, args].concat())
+    }
+
+    /// Starts a program of a user and waits until it listens.
+    pub(crate) fn start(&self, user: &str, args: &[&str]) -> Node {
         let mut child = self
-            .command(name, &args)
+            .command(user, args)
             .stdout(Stdio::null())
             .spawn()
             .unwrap();
@@ -93,12 +97,12 @@ impl Homes {
 }
 
 /// A node that runs; killed at the end of its test.
-struct Node {
+pub(crate) struct Node {
     child: Child,
     lines: Receiver<String>,
     /// All lines so far.
     said: String,
-    address: String,
+    pub(crate) address: String,
 }
 
 impl Node {
@@ -118,14 +122,14 @@ impl Node {
     }
 
     /// Sends a signal.
-    fn signal(&self, name: &str) {
+    pub(crate) fn signal(&self, name: &str) {
         let id = self.child.id().to_string();
         let sent = Command::new("kill").args(["-s", name, &id]).status();
         assert!(sent.unwrap().success());
     }
 
     /// Waits for the end; the exit code, and all that the node has said.
-    fn end(mut self) -> (Option<i32>, String) {
+    pub(crate) fn end(mut self) -> (Option<i32>, String) {
         let end = Instant::now() + PATIENCE;
         let status = loop {
             if let Some(status) = self.child.try_wait().unwrap() {

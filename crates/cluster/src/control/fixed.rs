@@ -115,6 +115,11 @@ impl FixedControl {
         Ok(Self { shared })
     }
 
+    /// Remembers where a node is that was found by other means.
+    pub fn introduce(&self, node: NodeAddress) {
+        self.shared.note(node, true);
+    }
+
     /// All nodes that were heard of, with the address at which each was last reached.
     pub fn known(&self) -> Vec<NodeAddress> {
         let book = self.shared.book();

@@ -272,6 +272,7 @@ impl Inner {
             }
             Question::Log => Answer::Log(self.events()),
             Question::Members { .. } => refused("the members are known to the network"),
+            Question::Chain => refused("this node takes its layers from the plans of rings"),
         }
     }
 

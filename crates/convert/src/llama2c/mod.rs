@@ -23,7 +23,7 @@ mod rounding;
 mod vocab;
 mod write;
 
-pub use files::{convert, tokenizer_path};
+pub use files::{TokenizerFile, convert, tokenizer_file, tokenizer_path};
 pub use read::{open, parse};
 pub use rounding::RoundingError;
 pub use write::{LeapFormat, Report, write};

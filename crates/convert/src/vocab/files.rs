@@ -22,9 +22,12 @@ const MAX_TEMPLATES: usize = 64;
 
 const TEMPLATES: &str = "additional_chat_templates";
 
+/// The vocabulary of SentencePiece, or of tiktoken.
+pub(super) const MODEL: &str = "tokenizer.model";
+
 const NAMES: &[&str] = &[
     "tokenizer.json",
-    "tokenizer.model",
+    MODEL,
     "tokenizer_config.json",
     "config.json",
     "generation_config.json",
@@ -40,7 +43,7 @@ const NAMES: &[&str] = &[
 fn is_vocabulary(name: &str) -> bool {
     let names = [
         "tokenizer.json",
-        "tokenizer.model",
+        MODEL,
         "tekken.json",
         "vocab.json",
         "merges.txt",
@@ -86,6 +89,25 @@ impl VocabFiles {
             files.load(&name, &dir.join(&name))?;
         }
         Ok(files)
+    }
+
+    /// Reads one file, as the `tokenizer.model` of a directory without other files.
+    ///
+    /// # Errors
+    /// Those of [`open`](Self::open), and a file that is not there.
+    pub fn of_model(path: &Path) -> Result<Self, Error> {
+        let mut files = Self {
+            dir: path.parent().unwrap_or(Path::new("")).to_owned(),
+            contents: BTreeMap::new(),
+        };
+        files.load(MODEL, path)?;
+        match files.contents.is_empty() {
+            false => Ok(files),
+            true => Err(Error::Io {
+                path: path.to_owned(),
+                source: ErrorKind::NotFound.into(),
+            }),
+        }
     }
 
     /// Adds or replaces a file, by its path relative to the directory.

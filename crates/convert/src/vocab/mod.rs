@@ -99,6 +99,17 @@ pub fn write(
     Ok(found.warnings)
 }
 
+/// Tokens of a `tokenizer.model`: those of SentencePiece, or `n_ranked` where tiktoken made it,
+/// whose files leave out special tokens.
+pub(crate) fn n_tokens(files: &VocabFiles, n_ranked: u64) -> u64 {
+    match files.get(files::MODEL) {
+        Some(file) if file.bytes.first() == Some(&sentencepiece::FIRST_BYTE) => {
+            sentencepiece::n_pieces(file.bytes)
+        }
+        _ => n_ranked,
+    }
+}
+
 /// Writes the vocabulary of Llama 3 into the metadata, from the bytes of its tokens in order of
 /// ids.
 pub(crate) fn write_llama3(tokens: &[&[u8]], out: &mut Writer) -> Result<(), String> {
@@ -199,7 +210,7 @@ struct VocabSource<'a> {
 impl VocabSource<'_> {
     /// Reads the first format that is present, in llama.cpp's order.
     fn find(&self, table: TokenTable) -> Result<GgufVocab, Error> {
-        let model = self.files.get("tokenizer.model");
+        let model = self.files.get(files::MODEL);
         if let Some(file) = model
             .as_ref()
             .filter(|file| file.bytes.first() == Some(&sentencepiece::FIRST_BYTE))

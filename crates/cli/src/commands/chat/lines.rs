@@ -13,12 +13,12 @@ const PROMPT: &str = "> ";
 /// Lines of history.
 const MAX_HISTORY: usize = 1000;
 
-pub(super) enum Lines {
+pub(in crate::commands) enum Lines {
     Terminal(Box<Editor<(), MemHistory>>),
     Pipe,
 }
 
-pub(super) enum UserInput {
+pub(in crate::commands) enum UserInput {
     Line(String),
     /// Ctrl-C at the prompt.
     Interrupt,
@@ -26,7 +26,7 @@ pub(super) enum UserInput {
 }
 
 /// The answer to a question.
-pub(super) enum Consent {
+pub(in crate::commands) enum Consent {
     Yes,
     /// Yes, to this and all later questions of the kind.
     Always,
@@ -37,7 +37,7 @@ pub(super) enum Consent {
 
 impl Lines {
     /// A terminal if standard input and output are one, else a pipe.
-    pub(super) fn open() -> Result<Self, Failure> {
+    pub(in crate::commands) fn open() -> Result<Self, Failure> {
         if !io::stdin().is_terminal() || !io::stdout().is_terminal() {
             return Ok(Self::Pipe);
         }
@@ -52,7 +52,7 @@ impl Lines {
     }
 
     /// Asks the user at the terminal; in a pipe the answer is no.
-    pub(super) fn ask(&mut self, question: &str) -> Result<Consent, Failure> {
+    pub(in crate::commands) fn ask(&mut self, question: &str) -> Result<Consent, Failure> {
         let Self::Terminal(editor) = self else {
             return Ok(Consent::No);
         };
@@ -65,13 +65,13 @@ impl Lines {
         }
     }
 
-    pub(super) fn is_terminal(&self) -> bool {
+    pub(in crate::commands) fn is_terminal(&self) -> bool {
         matches!(self, Self::Terminal(_))
     }
 
     /// Reads the next line, without its end. In a pipe, Ctrl-C calls `give_up` and ends the
     /// program.
-    pub(super) fn next(
+    pub(in crate::commands) fn next(
         &mut self,
         interrupt: &Interrupt,
         give_up: impl FnOnce() + Send,

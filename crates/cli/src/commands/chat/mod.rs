@@ -7,7 +7,7 @@ mod agent;
 mod args;
 mod command;
 mod house;
-mod lines;
+pub(super) mod lines;
 mod program;
 mod transcript;
 mod window;

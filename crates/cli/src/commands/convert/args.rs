@@ -69,9 +69,41 @@ pub(crate) struct ConvertArgs {
     pub(super) json: bool,
 }
 
+impl ConvertArgs {
+    /// Converts `src` to `dst`, with the defaults for all else.
+    #[cfg(feature = "leap")]
+    pub(in crate::commands) fn of(src: PathBuf, dst: PathBuf, to: TargetFormat) -> Self {
+        Self {
+            src,
+            dst,
+            to,
+            mix: None,
+            imatrix: None,
+            tensor_types: Vec::new(),
+            pure: false,
+            split: None,
+            tokenizer: None,
+            pre: None,
+            threads: None,
+            dry_run: false,
+            force: false,
+            json: false,
+        }
+    }
+
+    /// This, overwriting what is there.
+    #[cfg(feature = "leap")]
+    pub(in crate::commands) fn overwriting(self) -> Self {
+        Self {
+            force: true,
+            ..self
+        }
+    }
+}
+
 /// The format of the output file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(super) enum TargetFormat {
+pub(in crate::commands) enum TargetFormat {
     Gguf,
     LeapF32,
     LeapInt8,

@@ -29,8 +29,7 @@ use crate::{
 };
 
 pub(crate) use args::ConvertArgs;
-
-use args::TargetFormat;
+pub(super) use args::TargetFormat;
 
 /// The most tensors that a warning names.
 const NAMED: usize = 3;
@@ -280,20 +279,20 @@ fn write(
 }
 
 /// Shows the progress of the work, and stops it after Ctrl-C.
-struct Monitor {
+pub(super) struct Monitor {
     interrupt: Interrupt,
     progress: Progress,
 }
 
 impl Monitor {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self {
             interrupt: Interrupt::listen(),
             progress: Progress::new(),
         }
     }
 
-    fn update(&mut self, done: u64, total: u64, tensor: &str) -> ControlFlow<()> {
+    pub(super) fn update(&mut self, done: u64, total: u64, tensor: &str) -> ControlFlow<()> {
         let percent = 100 * done / total.max(1);
         self.progress
             .busy(|| format!("{percent} % of {} {tensor}", bytes(total)));
@@ -332,7 +331,7 @@ fn with_option(error: &Error) -> String {
 }
 
 /// Turns the error of a stopped conversion into an interruption.
-fn stopped<T>(result: Result<T, Error>) -> Result<T, Failure> {
+pub(super) fn stopped<T>(result: Result<T, Error>) -> Result<T, Failure> {
     match result {
         Err(Error::Stopped) => Err(Failure::Interrupted),
         result => Ok(result?),

@@ -1,8 +1,8 @@
 //! Limits of the lists, texts and numbers in messages.
 
 use super::{
-    Answer, Card, CardEvent, MAX_ECHO_BYTES, MAX_MEMBERS, MessageError, PartRequest, Prepare,
-    Question,
+    Answer, Card, CardEvent, ChainLink, MAX_ECHO_BYTES, MAX_MEMBERS, MessageError, PartRequest,
+    Prepare, Question,
 };
 use crate::part::{MAX_RANGES, PartWish};
 
@@ -31,7 +31,8 @@ pub(super) fn check_question(question: &Question) -> Result<(), MessageError> {
         | Question::Progress { .. }
         | Question::Release { .. }
         | Question::Leave
-        | Question::Log => Ok(()),
+        | Question::Log
+        | Question::Chain => Ok(()),
     }
 }
 
@@ -47,6 +48,7 @@ pub(super) fn check_answer(answer: &Answer) -> Result<(), MessageError> {
         }
         Answer::Refused { why } => line(why),
         Answer::Link(link) => rate("a link", link.bytes_per_s),
+        Answer::Chain(link) => check_chain(link),
         Answer::Echo { .. }
         | Answer::Measuring
         | Answer::Ready(_)
@@ -85,6 +87,16 @@ fn check_prepare(prepare: &Prepare) -> Result<(), MessageError> {
         return Err(MessageError::Field("a model without files".to_owned()));
     }
     Ok(())
+}
+
+fn check_chain(link: &ChainLink) -> Result<(), MessageError> {
+    match link.end {
+        Some(end) if end <= link.start => Err(MessageError::Field(format!(
+            "layers {} to {end}, which are none",
+            link.start
+        ))),
+        _ => Ok(()),
+    }
 }
 
 fn check_card(card: &Card) -> Result<(), MessageError> {

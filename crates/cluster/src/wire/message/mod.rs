@@ -9,6 +9,7 @@
 //! or network, and does nothing with what it reads.
 
 mod card;
+mod chain;
 mod limit;
 mod prepare;
 mod text;
@@ -16,6 +17,7 @@ mod text;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 pub use card::{Card, CardEvent, HeldRing, LinkNumbers, MemoryNumbers, NodeNumbers};
+pub use chain::ChainLink;
 pub use prepare::{
     Blocked, ElemName, LayerRange, Loading, Occupied, Prepare, ReadyStage, SizeNumbers, StagePart,
     WantedFile, WantedModel,
@@ -110,6 +112,9 @@ pub enum Question {
     Leave,
     /// Tell the recent events. Answered with [`Answer::Log`].
     Log,
+    /// Which layers do you run, and who is next? Answered with [`Answer::Chain`] by nodes whose
+    /// layers were fixed when they were started.
+    Chain,
 }
 
 /// What a node asks of another one that has a model. Answered with frames of kind
@@ -180,6 +185,8 @@ pub enum Answer {
     Released,
     /// Recent events, the oldest first.
     Log(Vec<CardEvent>),
+    /// The place of the node in its chain.
+    Chain(ChainLink),
     /// The question was not understood, or has no answer here.
     Refused {
         /// One line for people.

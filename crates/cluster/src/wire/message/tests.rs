@@ -84,6 +84,7 @@ fn questions_and_answers_come_back_as_they_were() {
         Question::Release { ring: 5 },
         Question::Leave,
         Question::Log,
+        Question::Chain,
     ];
     for question in questions {
         let bytes = question.to_bytes().unwrap();
@@ -114,6 +115,12 @@ fn questions_and_answers_come_back_as_they_were() {
         }),
         Answer::Released,
         Answer::Log(Vec::new()),
+        Answer::Chain(ChainLink {
+            name: name("pi1"),
+            start: 3,
+            end: None,
+            next: Some(address("pi2").address),
+        }),
     ];
     for answer in answers {
         let bytes = answer.to_bytes().unwrap();

@@ -50,6 +50,13 @@ impl Default for ModelSettings<'_> {
     }
 }
 
+/// Pieces of a model, up to its first damaged field.
+pub(super) fn n_pieces(bytes: &[u8]) -> u64 {
+    let fields = WireFields::of(bytes).map_while(Result::ok);
+    let pieces = fields.filter(|field| matches!(field, (1, FieldValue::Bytes(_))));
+    pieces.count() as u64
+}
+
 /// Reads the vocabulary of a model, with the added tokens of other files.
 pub(super) fn vocabulary(
     file: &VocabFile<'_>,
