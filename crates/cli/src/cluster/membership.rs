@@ -5,19 +5,24 @@ use std::{
     net::{IpAddr, SocketAddr},
     path::PathBuf,
     sync::Arc,
+    time::Duration,
 };
 
 use atta_cluster::{
-    control::{ControlError, FixedControl, NodeName},
+    beacon::{self, BeaconKey, BeaconOptions, Beacons},
+    control::{Control, ControlError, FixedControl, NodeName},
     key::{ClusterKey, JoinToken},
     lane::tcp::{Doors, DoorsOptions, IsAllowed, Security},
 };
 
 use super::{
     Places,
-    address::{self, Listen, N_PORTS, PORT, is_private, own_ips},
+    address::{self, Listen, N_PORTS, PORT, beacon_interfaces, is_private, own_ips},
 };
-use crate::{args::ring::MembershipFlags, failure::Failure};
+use crate::{args::ring::MembershipFlags, failure::Failure, ring::say};
+
+/// Time for which a program that uses nodes searches the local network.
+const SEARCH: Duration = Duration::from_millis(500);
 
 /// This process in a cluster.
 pub(crate) struct Membership {
@@ -30,24 +35,29 @@ pub(crate) struct Membership {
     pub(crate) addresses: Vec<SocketAddr>,
     /// Where it works for others, if it does.
     announced: Option<SocketAddr>,
+    /// Tells others on the local network where this node is, and hears of them.
+    beacons: Option<Beacons>,
 }
 
 /// What a process is in its cluster.
 #[derive(Clone, Debug)]
 pub(crate) enum Role {
-    /// It works for others, under this name.
-    Node {
-        /// Its name.
-        name: NodeName,
-        /// Where it listens.
-        listen: Listen,
-        /// Whether addresses outside of private networks may connect.
-        is_public: bool,
-        /// An address that came with the key.
-        joined: Option<SocketAddr>,
-    },
+    /// It works for others.
+    Node(NodeRole),
     /// It uses nodes, or only asks them.
     Asker,
+}
+
+/// A node, as others see it.
+#[derive(Clone, Debug)]
+pub(crate) struct NodeRole {
+    pub(crate) name: NodeName,
+    /// Where it listens.
+    pub(crate) listen: Listen,
+    /// Whether addresses outside of private networks may connect.
+    pub(crate) is_public: bool,
+    /// An address that came with the key.
+    pub(crate) joined: Option<SocketAddr>,
 }
 
 impl Membership {
@@ -60,30 +70,27 @@ impl Membership {
             peers.extend(address::peer(text)?);
         }
         peers.extend(places.read_peers(&key));
-        let (name, doors) = match role {
-            Role::Node {
-                name,
-                listen,
-                is_public,
-                joined,
-            } => {
-                peers.extend(joined);
-                (name.clone(), node_doors(&key, name, *listen, *is_public)?)
+        let Entrance {
+            name,
+            doors,
+            beacons,
+        } = match role {
+            Role::Node(node) => {
+                peers.extend(node.joined);
+                node_entrance(flags, &key, node)?
             }
             Role::Asker => {
-                // Several programs of one machine may ask at the same time.
-                let name = node_name(None)?;
-                let name = format!("{:.40}-{}", name.as_str(), std::process::id());
-                let name = NodeName::new(&name).map_err(|error| failed(&error))?;
-                let doors = asker_doors(&key, &name, peers.first())?;
-                (name, doors)
+                if !flags.no_discovery {
+                    peers.extend(search(&key));
+                }
+                asker_entrance(&key, peers.first())?
             }
         };
         let doors = Arc::new(doors);
         let at = atta_cluster::Links::address(doors.as_ref());
         let addresses = reached_at(at);
         let announced = match role {
-            Role::Node { .. } => addresses.first().copied(),
+            Role::Node(_) => addresses.first().copied(),
             Role::Asker => None,
         };
         peers.sort_unstable();
@@ -98,7 +105,20 @@ impl Membership {
             control: Arc::new(control.map_err(|error| failed(&error))?),
             addresses,
             announced,
+            beacons,
         })
+    }
+
+    /// Asks nodes that beacons have told of, if there are any that are not known yet. Whether it
+    /// did.
+    pub(crate) fn meet(&self) -> bool {
+        let heard = self.beacons.as_ref().map_or_else(Vec::new, Beacons::take);
+        let is_new = self.control.hear_of(&heard);
+        if is_new {
+            // Nodes that do not answer may be heard of again.
+            let _ = self.control.members();
+        }
+        is_new
     }
 
     /// Keeps the addresses of the nodes that were met, for the next start.
@@ -112,6 +132,67 @@ impl Membership {
             let _ = self.places.write_peers(&self.key, &known);
         }
     }
+}
+
+/// How a process is reached by others, and how they hear of it.
+struct Entrance {
+    name: NodeName,
+    doors: Doors,
+    beacons: Option<Beacons>,
+}
+
+fn node_entrance(
+    flags: &MembershipFlags,
+    key: &ClusterKey,
+    node: &NodeRole,
+) -> Result<Entrance, Failure> {
+    let doors = node_doors(key, node)?;
+    let at = atta_cluster::Links::address(&doors);
+    let beacons = match flags.no_discovery {
+        true => None,
+        false => searching(Beacons::start(beacon_options(key, Some(at)))),
+    };
+    Ok(Entrance {
+        name: node.name.clone(),
+        doors,
+        beacons,
+    })
+}
+
+fn asker_entrance(key: &ClusterKey, peer: Option<&SocketAddr>) -> Result<Entrance, Failure> {
+    // Several programs of one machine may ask at the same time.
+    let name = node_name(None)?;
+    let name = format!("{:.40}-{}", name.as_str(), std::process::id());
+    let name = NodeName::new(&name).map_err(|error| failed(&error))?;
+    let doors = asker_doors(key, &name, peer)?;
+    Ok(Entrance {
+        name,
+        doors,
+        beacons: None,
+    })
+}
+
+/// Beacons of a listener, or of a program that only asks. They stay in private networks.
+fn beacon_options(key: &ClusterKey, listener: Option<SocketAddr>) -> BeaconOptions {
+    let ip = listener.map(|at| at.ip());
+    BeaconOptions {
+        key: BeaconKey::of_cluster(key),
+        port: listener.map_or(0, |at| at.port()),
+        interfaces: Arc::new(move || beacon_interfaces(ip)),
+        is_allowed: Arc::new(is_private),
+    }
+}
+
+/// Addresses of nodes that answer on the local network.
+fn search(key: &ClusterKey) -> Vec<SocketAddr> {
+    searching(beacon::find(beacon_options(key, None), SEARCH)).unwrap_or_default()
+}
+
+/// The result of a search; where there is none, other ways remain.
+fn searching<T>(found: io::Result<T>) -> Option<T> {
+    found
+        .inspect_err(|error| say(&format!("cannot search the local network: {error}")))
+        .ok()
 }
 
 /// The name of this machine in a cluster: the given one, or that of the host.
@@ -196,19 +277,20 @@ fn options(
 }
 
 /// The doors of a node, at its port or at the first free one of some.
-fn node_doors(
-    key: &ClusterKey,
-    name: &NodeName,
-    listen: Listen,
-    is_public: bool,
-) -> Result<Doors, Failure> {
+fn node_doors(key: &ClusterKey, node: &NodeRole) -> Result<Doors, Failure> {
+    let NodeRole {
+        name,
+        listen,
+        is_public,
+        ..
+    } = node;
     let ports: Vec<u16> = match listen.port {
         Some(port) => vec![port],
         None => (PORT..PORT + N_PORTS).collect(),
     };
     for port in &ports {
         let address = SocketAddr::new(listen.ip, *port);
-        match Doors::open(options(key, name, address, is_public)?) {
+        match Doors::open(options(key, name, address, *is_public)?) {
             Ok(doors) => return Ok(doors),
             Err(error) if error.kind() == io::ErrorKind::AddrInUse && ports.len() > 1 => {}
             Err(error) => {

@@ -5,5 +5,7 @@ mod membership;
 mod places;
 
 pub(crate) use address::{is_here, listen};
-pub(crate) use membership::{Membership, Role, begin, join, model_directories, node_name};
+pub(crate) use membership::{
+    Membership, NodeRole, Role, begin, join, model_directories, node_name,
+};
 pub(crate) use places::Places;

@@ -3,7 +3,8 @@
 use std::{
     env,
     ffi::OsString,
-    fs, io,
+    fs,
+    io::{self, Write},
     net::SocketAddr,
     path::{Path, PathBuf},
 };
@@ -101,7 +102,7 @@ impl Places {
         let lines = peers.iter().take(MAX_PEERS).map(|peer| format!("{peer}\n"));
         make_private(&self.config)?;
         let new = path.with_extension("new");
-        fs::write(&new, lines.collect::<String>())?;
+        write_private(&new, &lines.collect::<String>())?;
         fs::rename(&new, &path)
     }
 
@@ -110,6 +111,20 @@ impl Places {
         let id: String = key.id().iter().map(|byte| format!("{byte:02x}")).collect();
         self.config.join(format!("peers-{id}"))
     }
+}
+
+/// Writes a file that only its owner may read.
+fn write_private(path: &Path, text: &str) -> io::Result<()> {
+    // One that is left over may be readable by others.
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut options = fs::OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path)?.write_all(text.as_bytes())
 }
 
 /// A directory that only its owner may enter.

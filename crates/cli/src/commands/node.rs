@@ -24,7 +24,9 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::{
     args::{ModelFlags, ring::MembershipFlags, value},
-    cluster::{Membership, Places, Role, begin, join, listen, model_directories, node_name},
+    cluster::{
+        Membership, NodeRole, Places, Role, begin, join, listen, model_directories, node_name,
+    },
     failure::Failure,
     report,
     ring::{rates, say},
@@ -93,12 +95,12 @@ pub(super) fn run(args: Box<NodeArgs>) -> Result<(), Failure> {
     };
     let is_first = begin(&places)?;
     let listen = listen(args.listen.as_deref(), args.public)?;
-    let role = Role::Node {
+    let role = Role::Node(NodeRole {
         name: node_name(args.name.as_deref())?,
         listen,
         is_public: args.public,
         joined: address,
-    };
+    });
     let membership = Membership::open(&args.membership, &role)?;
     let service = service(&args, &membership)?;
     let control = &membership.control;
@@ -232,9 +234,12 @@ pub(super) fn draw(text: &str) {
 fn wait(membership: &Membership, service: &NodeService, end: &AtomicBool) {
     let mut remembered: Option<Instant> = None;
     while !end.load(Ordering::Acquire) && !service.is_leaving() {
-        if remembered.is_none_or(|at| at.elapsed() > REMEMBER) {
+        let is_due = remembered.is_none_or(|at| at.elapsed() > REMEMBER);
+        if is_due {
             // Others are met by asking; who is not there now may be later.
             let _ = membership.control.members();
+        }
+        if membership.meet() || is_due {
             membership.remember();
             remembered = Some(Instant::now());
         }

@@ -23,6 +23,8 @@ mod files;
 #[path = "../../../hub/tests/support/mod.rs"]
 mod hub;
 mod inspect;
+#[cfg(all(feature = "cluster", unix))]
+mod join;
 mod logits;
 #[cfg(target_os = "linux")]
 mod memory;

@@ -17,30 +17,30 @@ use serde_json::Value;
 use crate::program::{Scratch, command, error_of};
 
 /// The longest wait for a line or for an end.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 /// The model, in the directory in which all programs run.
-const MODEL: &str = "stories.gguf";
+pub(crate) const MODEL: &str = "stories.gguf";
 /// A text of it that is short.
-const TEXT: [&str; 8] = ["-p", "Once upon a time", "-n", "12", "-c", "128", "-j", "1"];
+pub(crate) const TEXT: [&str; 8] = ["-p", "Once upon a time", "-n", "12", "-c", "128", "-j", "1"];
 
-fn models() -> PathBuf {
+pub(crate) fn models() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden")
 }
 
 /// Users of machines, each with a home of its own. Speeds are measured once for all of them.
-struct Homes(Scratch);
+pub(crate) struct Homes(pub(crate) Scratch);
 
 impl Homes {
-    fn new(name: &str) -> Self {
+    pub(crate) fn new(name: &str) -> Self {
         Self(Scratch::new(&format!("ring-{name}")))
     }
 
     /// The file of a user's key.
-    fn key(&self, user: &str) -> PathBuf {
+    pub(crate) fn key(&self, user: &str) -> PathBuf {
         PathBuf::from(self.0.path(user)).join("atta/cluster/key")
     }
 
-    fn command(&self, user: &str, args: &[&str]) -> Command {
+    pub(crate) fn command(&self, user: &str, args: &[&str]) -> Command {
         let mut command = command(args);
         command
             .current_dir(models())
@@ -51,12 +51,12 @@ impl Homes {
         command
     }
 
-    fn atta(&self, user: &str, args: &[&str]) -> Output {
+    pub(crate) fn atta(&self, user: &str, args: &[&str]) -> Output {
         self.command(user, args).output().unwrap()
     }
 
     /// Standard output of a program that succeeds.
-    fn stdout(&self, user: &str, args: &[&str]) -> String {
+    pub(crate) fn stdout(&self, user: &str, args: &[&str]) -> String {
         let output = self.atta(user, args);
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(0), "{args:?}: {stderr}");
@@ -64,46 +64,46 @@ impl Homes {
     }
 
     /// Starts a node of a user and waits until it listens.
-    fn node(&self, name: &str, args: &[&str]) -> Node {
+    pub(crate) fn node(&self, name: &str, args: &[&str]) -> Node {
         let common = ["node", "--name", name, "--listen", "127.0.0.1:0", "-j", "1"];
         let args = [&common, args].concat();
-        let mut child = self
-            .command(name, &args)
-            .stdout(Stdio::null())
-            .spawn()
-            .unwrap();
+        Node::start(self.command(name, &args), "127.0.0.1:")
+    }
+}
+
+/// A node that runs; killed at the end of its test.
+pub(crate) struct Node {
+    child: Child,
+    lines: Receiver<String>,
+    /// All lines so far.
+    pub(crate) said: String,
+    pub(crate) address: String,
+}
+
+impl Node {
+    /// Starts a node, and waits until it listens at an address that begins so.
+    pub(crate) fn start(mut command: Command, at: &str) -> Self {
+        let mut child = command.stdout(Stdio::null()).spawn().unwrap();
         let stderr = BufReader::new(child.stderr.take().unwrap());
         let (said, lines) = mpsc::channel();
         thread::spawn(move || {
             let mut lines = stderr.lines().map_while(Result::ok);
             lines.try_for_each(|line| said.send(line))
         });
-        let mut node = Node {
+        let mut node = Self {
             child,
             lines,
             said: String::new(),
             address: String::new(),
         };
-        let listening = node.wait_for("127.0.0.1:");
-        let (_, address) = listening.split_once("127.0.0.1:").unwrap();
-        let port: String = address.chars().take_while(char::is_ascii_digit).collect();
-        node.address = format!("127.0.0.1:{port}");
+        let listening = node.wait_for(at);
+        let address = &listening[listening.find(at).unwrap()..];
+        node.address = address.split(',').next().unwrap().trim().to_owned();
         node
     }
-}
 
-/// A node that runs; killed at the end of its test.
-struct Node {
-    child: Child,
-    lines: Receiver<String>,
-    /// All lines so far.
-    said: String,
-    address: String,
-}
-
-impl Node {
     /// The next line with a text in it.
-    fn wait_for(&mut self, text: &str) -> String {
+    pub(crate) fn wait_for(&mut self, text: &str) -> String {
         let end = Instant::now() + PATIENCE;
         loop {
             let left = end.saturating_duration_since(Instant::now());
@@ -118,14 +118,14 @@ impl Node {
     }
 
     /// Sends a signal.
-    fn signal(&self, name: &str) {
+    pub(crate) fn signal(&self, name: &str) {
         let id = self.child.id().to_string();
         let sent = Command::new("kill").args(["-s", name, &id]).status();
         assert!(sent.unwrap().success());
     }
 
     /// Waits for the end; the exit code, and all that the node has said.
-    fn end(mut self) -> (Option<i32>, String) {
+    pub(crate) fn end(mut self) -> (Option<i32>, String) {
         let end = Instant::now() + PATIENCE;
         let status = loop {
             if let Some(status) = self.child.try_wait().unwrap() {
@@ -149,13 +149,13 @@ impl Drop for Node {
 }
 
 /// The token in what a first node has said.
-fn token(said: &str) -> &str {
+pub(crate) fn token(said: &str) -> &str {
     let mut words = said.split_whitespace();
     words.find(|word| word.starts_with("atta1-")).unwrap()
 }
 
 /// Checks that a text shows nothing of a key: neither its letters nor its bytes in hexadecimal.
-fn assert_no_secret(key: &ClusterKey, text: &str) {
+pub(crate) fn assert_no_secret(key: &ClusterKey, text: &str) {
     let letters = |text: &str| -> String { text.chars().filter(|c| *c != '-').collect() };
     let secret = letters(&key.text());
     let shown = letters(text);

@@ -1,0 +1,215 @@
+//! Beacons: datagrams by which the processes of a cluster find each other on a local network.
+//!
+//! A beacon carries no trust. It tells an address at which a node may be, and TLS says who answers
+//! there. [`Beacon`] and [`BeaconKey`] are bytes, `limits` bounds the work, `sockets` sends and
+//! hears; the thread here brings them together. It knows no questions and no members, and connects
+//! to nothing: [`Beacons::take`] gives addresses to connect to.
+
+mod datagram;
+mod limits;
+mod sockets;
+
+use std::{
+    io,
+    net::{IpAddr, SocketAddr},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::JoinHandle,
+    time::{Duration, Instant},
+};
+
+use ring::rand::{SecureRandom, SystemRandom};
+
+use crate::lane::tcp::IsAllowed;
+use limits::{Heard, Pace};
+use sockets::Receivers;
+
+pub use datagram::{BEACON_BYTES, Beacon, BeaconKey};
+pub use sockets::{BEACON_GROUP_V4, BEACON_GROUP_V6, BEACON_PORT, BeaconInterface};
+
+/// Longest time without a look at the end and at new interfaces.
+const POLL: Duration = Duration::from_millis(100);
+/// Most addresses that wait to be taken.
+const MAX_WAITING: usize = 16;
+
+/// The addresses at which this process can be reached or may ask; asked again before each beacon,
+/// since networks come and go.
+pub type OwnInterfaces = Arc<dyn Fn() -> Vec<BeaconInterface> + Send + Sync>;
+
+/// How beacons are sent and heard.
+#[derive(Clone)]
+pub struct BeaconOptions {
+    /// The group.
+    pub key: BeaconKey,
+    /// The port on which this process takes connections; 0: it only asks, three times.
+    pub port: u16,
+    /// Where to send and to hear.
+    pub interfaces: OwnInterfaces,
+    /// Whose beacons count.
+    pub is_allowed: IsAllowed,
+}
+
+impl std::fmt::Debug for BeaconOptions {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("BeaconOptions")
+            .field("port", &self.port)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Sends and hears beacons until it is dropped.
+#[derive(Debug)]
+pub struct Beacons {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    is_over: AtomicBool,
+    /// Addresses of nodes that nothing has taken yet.
+    waiting: Mutex<Vec<SocketAddr>>,
+}
+
+impl Shared {
+    fn waiting(&self) -> MutexGuard<'_, Vec<SocketAddr>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Beacons {
+    /// Starts.
+    ///
+    /// # Errors
+    /// The system gives no socket, no thread or no random bytes.
+    pub fn start(options: BeaconOptions) -> io::Result<Self> {
+        let mut sender = [0; 16];
+        let filled = SystemRandom::new().fill(&mut sender);
+        filled.map_err(|_| io::Error::other("the system gives no random bytes"))?;
+        let shared = Arc::<Shared>::default();
+        let speaker = Speaker {
+            pace: match options.port {
+                0 => Pace::of_asker(),
+                _ => Pace::of_node(sender[0]),
+            },
+            receivers: Receivers::open()?,
+            began: Instant::now(),
+            heard: Heard::default(),
+            count: 0,
+            sender,
+            options,
+            shared: Arc::clone(&shared),
+        };
+        let thread = std::thread::Builder::new().name("beacons".to_owned());
+        let thread = thread.spawn(move || speaker.run())?;
+        Ok(Self {
+            shared,
+            thread: Some(thread),
+        })
+    }
+
+    /// Addresses of nodes that were heard since the last call, each at most once in 10 seconds.
+    pub fn take(&self) -> Vec<SocketAddr> {
+        std::mem::take(&mut *self.shared.waiting())
+    }
+}
+
+impl Drop for Beacons {
+    fn drop(&mut self) {
+        self.shared.is_over.store(true, Ordering::Release);
+        if let Some(thread) = self.thread.take() {
+            // A panic of the thread was printed.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// The thread.
+struct Speaker {
+    options: BeaconOptions,
+    receivers: Receivers,
+    began: Instant,
+    pace: Pace,
+    heard: Heard,
+    sender: [u8; 16],
+    count: u32,
+    shared: Arc<Shared>,
+}
+
+impl Speaker {
+    fn run(mut self) {
+        while !self.shared.is_over.load(Ordering::Acquire) {
+            let now = self.began.elapsed();
+            let left = self.pace.left(now);
+            if left == Some(Duration::ZERO) {
+                self.speak(now);
+            } else {
+                self.listen(left.unwrap_or(POLL).min(POLL));
+            }
+        }
+    }
+
+    /// Sends a beacon on all interfaces.
+    fn speak(&mut self, now: Duration) {
+        let interfaces = (self.options.interfaces)();
+        self.receivers.join(&interfaces);
+        let beacon = Beacon {
+            sender: self.sender,
+            port: self.options.port,
+            is_question: self.pace.is_asking(),
+            count: self.count,
+        };
+        self.count = self.count.wrapping_add(1);
+        for interface in interfaces {
+            let bytes = self.options.key.seal(&beacon, interface.ip);
+            // An interface that is down may be up for the next one.
+            let _ = sockets::send(interface, &bytes);
+        }
+        self.pace.sent(now);
+    }
+
+    fn listen(&mut self, wait: Duration) {
+        let Self {
+            options,
+            receivers,
+            began,
+            pace,
+            heard,
+            sender,
+            shared,
+            ..
+        } = self;
+        receivers.receive(wait, &mut |bytes: &[u8], from: IpAddr| {
+            let now = began.elapsed();
+            let is_ours = options.key.has_tag(bytes) && (options.is_allowed)(from);
+            if !is_ours || !heard.may_look(now) {
+                return;
+            }
+            let beacon = options.key.open(bytes, from);
+            let Some(beacon) = beacon.filter(|beacon| beacon.sender != *sender) else {
+                return;
+            };
+            if beacon.is_question && options.port != 0 {
+                pace.asked(now);
+            }
+            let address = SocketAddr::new(from.to_canonical(), beacon.port);
+            let is_new = beacon.port != 0 && heard.note(now, beacon.sender, address);
+            let mut waiting = shared.waiting();
+            if is_new && waiting.len() < MAX_WAITING && !waiting.contains(&address) {
+                waiting.push(address);
+            }
+        });
+    }
+}
+
+/// Asks who is there, and listens for a time: addresses of nodes.
+///
+/// # Errors
+/// Those of [`Beacons::start`].
+pub fn find(options: BeaconOptions, time: Duration) -> io::Result<Vec<SocketAddr>> {
+    let beacons = Beacons::start(BeaconOptions { port: 0, ..options })?;
+    std::thread::sleep(time);
+    Ok(beacons.take())
+}
