@@ -13,6 +13,7 @@ use atta_cluster::{
     control::{Control, ControlError, FixedControl, NodeName},
     key::{ClusterKey, JoinToken},
     lane::tcp::{Doors, DoorsOptions, IsAllowed, Security},
+    node::KeepKey,
 };
 
 use super::{
@@ -121,17 +122,42 @@ impl Membership {
         is_new
     }
 
+    /// Addresses of the nodes that were met, and that of this one.
+    pub(crate) fn met(&self) -> Vec<SocketAddr> {
+        met(&self.control, self.announced)
+    }
+
+    /// Keeps new keys of the cluster for the next start, with the addresses of the nodes.
+    pub(crate) fn key_keeper(&self) -> KeepKey {
+        let places = self.places.clone();
+        let control = Arc::clone(&self.control);
+        let announced = self.announced;
+        Box::new(move |key| {
+            places.write_key(key).map_err(|failure| match failure {
+                Failure::Usage(why) | Failure::Failed(why) => why,
+                Failure::Interrupted | Failure::ClosedPipe => "the key cannot be kept".to_owned(),
+            })?;
+            // Without them, nodes are found by other means.
+            let _ = places.write_peers(key, &met(&control, announced));
+            Ok(())
+        })
+    }
+
     /// Keeps the addresses of the nodes that were met, for the next start.
     pub(crate) fn remember(&self) {
-        let known = self.control.known();
-        let others = known.iter().map(|node| node.address);
-        // Programs of this machine find its node too.
-        let known: Vec<SocketAddr> = self.announced.into_iter().chain(others).collect();
+        let known = self.met();
         if !known.is_empty() {
             // Without it, the next start asks by other means.
             let _ = self.places.write_peers(&self.key, &known);
         }
     }
+}
+
+/// Programs of this machine find its node by the addresses, too.
+fn met(control: &FixedControl, announced: Option<SocketAddr>) -> Vec<SocketAddr> {
+    let known = control.known();
+    let others = known.iter().map(|node| node.address);
+    announced.into_iter().chain(others).collect()
 }
 
 /// How a process is reached by others, and how they hear of it.

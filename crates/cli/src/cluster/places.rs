@@ -88,6 +88,40 @@ impl Places {
             .map_err(|error| Failure::Failed(error.to_string()))
     }
 
+    /// Keeps a key beside the one in use, until [`use_next_key`](Self::use_next_key).
+    pub(crate) fn write_next_key(&self, key: &ClusterKey) -> Result<(), Failure> {
+        key.write(&self.next_key())
+            .map_err(|error| Failure::Failed(error.to_string()))
+    }
+
+    /// Uses the key that was kept beside; the old one is lost, and the addresses are those of the
+    /// new one.
+    pub(crate) fn use_next_key(
+        &self,
+        old: &ClusterKey,
+        peers: &[SocketAddr],
+    ) -> Result<(), Failure> {
+        let next = self.next_key();
+        let key = ClusterKey::read(&next).map_err(|error| Failure::Failed(error.to_string()))?;
+        fs::rename(&next, self.key()).map_err(|error| Failure::at(&next, error))?;
+        // Without them, nodes are found by other means.
+        let _ = self.write_peers(&key, peers);
+        let _ = fs::remove_file(self.peers(old));
+        Ok(())
+    }
+
+    /// Forgets the key that was kept beside.
+    pub(crate) fn drop_next_key(&self) {
+        // It is in no use, and the next one replaces it.
+        let _ = fs::remove_file(self.next_key());
+    }
+
+    fn next_key(&self) -> PathBuf {
+        let mut name = self.key().into_os_string();
+        name.push(".next");
+        name.into()
+    }
+
     /// The remembered addresses of a cluster's nodes.
     pub(crate) fn read_peers(&self, key: &ClusterKey) -> Vec<SocketAddr> {
         // Addresses that are not there will be found by other means.

@@ -1,6 +1,7 @@
 //! `atta node`: this machine works for rings of other machines.
 
 use std::{
+    net::SocketAddr,
     path::PathBuf,
     sync::{
         Arc,
@@ -34,6 +35,10 @@ use crate::{
 
 /// Time between two looks at signals.
 const POLL: Duration = Duration::from_millis(100);
+/// Time to send the answer to a question that ends all connections.
+const LAST_ANSWER: Duration = Duration::from_millis(500);
+/// Time for the end of all that the port is needed for.
+const REOPEN: Duration = Duration::from_secs(10);
 /// Time between two looks at who is there.
 const REMEMBER: Duration = Duration::from_secs(10);
 
@@ -95,27 +100,65 @@ pub(super) fn run(args: Box<NodeArgs>) -> Result<(), Failure> {
     };
     let is_first = begin(&places)?;
     let listen = listen(args.listen.as_deref(), args.public)?;
-    let role = Role::Node(NodeRole {
+    let mut role = NodeRole {
         name: node_name(args.name.as_deref())?,
         listen,
         is_public: args.public,
         joined: address,
-    });
-    let membership = Membership::open(&args.membership, &role)?;
-    let service = service(&args, &membership)?;
+    };
+    let mut membership = Membership::open(&args.membership, &Role::Node(role.clone()))?;
+    // With another key it is at the same place.
+    role.listen.port = membership.addresses.first().map(SocketAddr::port);
+    let mut token = (is_first || args.qr).then_some(args.qr);
+    while work(&args, membership, token.take(), &end)? == Ended::Rekeyed {
+        say("took a new key of the cluster");
+        membership = open_again(&args, &role)?;
+    }
+    Ok(())
+}
+
+/// Why a node does not work any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ended {
+    /// By a signal, or a member has asked it to leave.
+    Left,
+    /// It has another key, by which it begins anew.
+    Rekeyed,
+}
+
+/// Works for rings as long as the key is the same. `token`: show it, drawn or not.
+fn work(
+    args: &NodeArgs,
+    membership: Membership,
+    token: Option<bool>,
+    end: &AtomicBool,
+) -> Result<Ended, Failure> {
+    let service = service(args, &membership)?;
+    service.keep_keys(membership.key_keeper());
     let control = &membership.control;
     let announced = control
         .answer(service.answerer())
         .and_then(|()| control.announce());
     announced.map_err(|error| Failure::Failed(error.to_string()))?;
     greet(&membership, &service);
-    if is_first || args.qr {
-        show_token(&membership, args.qr);
+    if let Some(is_drawn) = token {
+        show_token(&membership, is_drawn);
     }
-    wait(&membership, &service, &end);
+    let ended = wait(&membership, &service, end);
     control.close();
     drop(service);
-    Ok(())
+    Ok(ended)
+}
+
+/// The same node with the new key of its file. Threads that end may hold its port for a moment.
+fn open_again(args: &NodeArgs, role: &NodeRole) -> Result<Membership, Failure> {
+    let begin = Instant::now();
+    loop {
+        match Membership::open(&args.membership, &Role::Node(role.clone())) {
+            Err(_) if begin.elapsed() < REOPEN => thread::sleep(POLL),
+            opened => return opened,
+        }
+    }
 }
 
 /// Whether a signal asks the program to end. A second one ends it at once.
@@ -230,10 +273,14 @@ pub(super) fn draw(text: &str) {
     }
 }
 
-/// Waits for a signal, or until a member asks this node to leave.
-fn wait(membership: &Membership, service: &NodeService, end: &AtomicBool) {
+/// Waits for a signal, or until a member asks this node to leave or hands it another key.
+fn wait(membership: &Membership, service: &NodeService, end: &AtomicBool) -> Ended {
     let mut remembered: Option<Instant> = None;
     while !end.load(Ordering::Acquire) && !service.is_leaving() {
+        if service.is_rekeyed() {
+            thread::sleep(LAST_ANSWER);
+            return Ended::Rekeyed;
+        }
         let is_due = remembered.is_none_or(|at| at.elapsed() > REMEMBER);
         if is_due {
             // Others are met by asking; who is not there now may be later.
@@ -245,4 +292,5 @@ fn wait(membership: &Membership, service: &NodeService, end: &AtomicBool) {
         }
         thread::sleep(POLL);
     }
+    Ended::Left
 }

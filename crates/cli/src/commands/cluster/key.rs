@@ -1,10 +1,6 @@
-//! The key of a cluster: showing it to new machines, and making another one.
+//! The key of a cluster: showing it to new machines, and taking it.
 
-use atta_cluster::{
-    control::Control,
-    key::{ClusterKey, JoinToken},
-};
-use clap::Args;
+use atta_cluster::{control::Control, key::JoinToken};
 
 use crate::{
     args::ring::MembershipFlags,
@@ -14,15 +10,6 @@ use crate::{
     output::Stdout,
     ring::say,
 };
-
-#[derive(Debug, Args)]
-pub(super) struct RekeyArgs {
-    /// Each node joins again with the new token, typed there; nothing is handed over by the network
-    #[arg(long)]
-    by_hand: bool,
-    #[command(flatten)]
-    membership: MembershipFlags,
-}
 
 /// Prints the token on standard output: the user asked for it.
 pub(super) fn invite(flags: &MembershipFlags, is_drawn: bool) -> Result<(), Failure> {
@@ -53,34 +40,6 @@ pub(super) fn join_by(token: &str, flags: &MembershipFlags) -> Result<(), Failur
     Ok(())
 }
 
-/// Makes a new key.
-pub(super) fn rekey(args: &RekeyArgs) -> Result<(), Failure> {
-    if !args.by_hand {
-        return Err(Failure::Usage(
-            "handing a new key over by the network is not built yet: give --by-hand, then run \
-             `atta node --join` with the new token on every machine"
-                .to_owned(),
-        ));
-    }
-    let places = Places::new(args.membership.key.as_deref())?;
-    let Some(old) = places.read_key()? else {
-        return Err(Failure::Failed(format!(
-            "there is no key to replace: {} is not there",
-            places.key().display()
-        )));
-    };
-    let key = ClusterKey::random().map_err(|error| Failure::Failed(error.to_string()))?;
-    let peers = places.read_peers(&old);
-    places.write_key(&key)?;
-    say(
-        "restart the node of this machine; on every other one remove its key, then join again with:",
-    );
-    print(&JoinToken {
-        key,
-        address: peers.first().copied(),
-    })
-}
-
-fn print(token: &JoinToken) -> Result<(), Failure> {
+pub(super) fn print(token: &JoinToken) -> Result<(), Failure> {
     Stdout::lock().line(&token.text())
 }

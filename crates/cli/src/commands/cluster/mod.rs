@@ -2,6 +2,7 @@
 
 mod key;
 mod list;
+mod rekey;
 
 use std::path::PathBuf;
 
@@ -70,8 +71,8 @@ enum ClusterCommand {
         #[command(flatten)]
         membership: MembershipFlags,
     },
-    /// Makes a new key on this machine; every node must join again with its token
-    Rekey(key::RekeyArgs),
+    /// Makes a new key and hands it to the nodes that answer; others join again
+    Rekey(rekey::RekeyArgs),
     /// Prints the recent events of all nodes, or of one
     Log {
         /// Its name
@@ -118,7 +119,7 @@ pub(super) fn run(args: ClusterArgs) -> Result<(), Failure> {
         ClusterCommand::Join { token, membership } => key::join_by(&token, &membership),
         ClusterCommand::Invite { qr, membership } => key::invite(&membership, qr),
         ClusterCommand::Leave { node, membership } => leave(&node, &membership),
-        ClusterCommand::Rekey(args) => key::rekey(&args),
+        ClusterCommand::Rekey(args) => rekey::run(&args),
         ClusterCommand::Log {
             node,
             json,
@@ -212,9 +213,18 @@ fn name(text: &str) -> Result<NodeName, Failure> {
 
 /// Asks a node, after the members were looked up, so that its address is known.
 fn ask(membership: &Membership, node: &NodeName, question: &Question) -> Result<Answer, Failure> {
-    let failed = |error: &dyn std::fmt::Display| Failure::Failed(format!("{node}: {error}"));
     // A node that is not there is named by the question itself.
     let _ = membership.control.members();
+    ask_known(membership, node, question)
+}
+
+/// Asks a node whose address is known.
+fn ask_known(
+    membership: &Membership,
+    node: &NodeName,
+    question: &Question,
+) -> Result<Answer, Failure> {
+    let failed = |error: &dyn std::fmt::Display| Failure::Failed(format!("{node}: {error}"));
     let question = question.to_bytes().map_err(|error| failed(&error))?;
     let answer = membership.control.ask(node, &question, DEADLINE);
     Answer::parse(&answer.map_err(|error| failed(&error))?).map_err(|error| failed(&error))

@@ -31,7 +31,8 @@ pub(super) fn check_question(question: &Question) -> Result<(), MessageError> {
         | Question::Progress { .. }
         | Question::Release { .. }
         | Question::Leave
-        | Question::Log => Ok(()),
+        | Question::Log
+        | Question::Rekey { .. } => Ok(()),
     }
 }
 
@@ -51,7 +52,8 @@ pub(super) fn check_answer(answer: &Answer) -> Result<(), MessageError> {
         | Answer::Measuring
         | Answer::Ready(_)
         | Answer::Occupied(_)
-        | Answer::Released => Ok(()),
+        | Answer::Released
+        | Answer::Rekeyed => Ok(()),
     }
 }
 

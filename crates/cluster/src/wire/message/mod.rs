@@ -24,6 +24,7 @@ pub use text::{Digest, RingSecret};
 
 use crate::{
     control::{MAX_MESSAGE, NodeName},
+    key::ClusterKey,
     part::PartWish,
 };
 use std::net::SocketAddr;
@@ -110,6 +111,12 @@ pub enum Question {
     Leave,
     /// Tell the recent events. Answered with [`Answer::Log`].
     Log,
+    /// Keep this key of the cluster, and use it from now on. Answered with [`Answer::Rekeyed`] or
+    /// [`Answer::Refused`].
+    Rekey {
+        /// The new key.
+        key: ClusterKey,
+    },
 }
 
 /// What a node asks of another one that has a model. Answered with frames of kind
@@ -180,6 +187,8 @@ pub enum Answer {
     Released,
     /// Recent events, the oldest first.
     Log(Vec<CardEvent>),
+    /// The new key is kept. The node ends all connections soon, and takes others by the new key.
+    Rekeyed,
     /// The question was not understood, or has no answer here.
     Refused {
         /// One line for people.
