@@ -17,6 +17,7 @@
 pub mod beacon;
 pub mod control;
 pub mod core;
+pub mod invite;
 pub mod key;
 pub mod lane;
 pub mod measure;

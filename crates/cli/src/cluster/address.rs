@@ -135,19 +135,24 @@ pub(crate) fn is_here(ip: IpAddr) -> bool {
 
 /// The addresses of a peer that a user names, with a port or that of nodes.
 pub(crate) fn peer(text: &str) -> Result<Vec<SocketAddr>, Failure> {
+    peer_at(text, PORT)
+}
+
+/// The addresses of a machine that a user names, with a port or this one.
+pub(super) fn peer_at(text: &str, port: u16) -> Result<Vec<SocketAddr>, Failure> {
     let refuse = |why: &dyn std::fmt::Display| Failure::Failed(format!("--peer {text}: {why}"));
     if let Ok(address) = text.parse() {
         return Ok(vec![address]);
     }
     if let Ok(ip) = text.parse::<IpAddr>() {
-        return Ok(vec![SocketAddr::new(ip, PORT)]);
+        return Ok(vec![SocketAddr::new(ip, port)]);
     }
     let has_port = text
         .rsplit_once(':')
         .is_some_and(|(_, port)| port.parse::<u16>().is_ok());
     let found = match has_port {
         true => text.to_socket_addrs(),
-        false => (text, PORT).to_socket_addrs(),
+        false => (text, port).to_socket_addrs(),
     };
     let found: Vec<SocketAddr> = found.map_err(|error| refuse(&error))?.collect();
     match found.is_empty() {

@@ -11,7 +11,8 @@ use std::{
 use atta_cluster::{
     beacon::{self, BeaconKey, BeaconOptions, Beacons},
     control::{Control, ControlError, FixedControl, NodeName},
-    key::{ClusterKey, JoinToken},
+    invite::JoinCode,
+    key::{ClusterKey, JoinToken, KeyError},
     lane::tcp::{Doors, DoorsOptions, IsAllowed, Security},
     node::KeepKey,
 };
@@ -19,6 +20,7 @@ use atta_cluster::{
 use super::{
     Places,
     address::{self, Listen, N_PORTS, PORT, beacon_interfaces, is_private, own_ips},
+    code::by_code,
 };
 use crate::{args::ring::MembershipFlags, failure::Failure, ring::say};
 
@@ -114,6 +116,7 @@ impl Membership {
     /// did.
     pub(crate) fn meet(&self) -> bool {
         let heard = self.beacons.as_ref().map_or_else(Vec::new, Beacons::take);
+        let heard: Vec<SocketAddr> = heard.iter().map(|heard| heard.address).collect();
         let is_new = self.control.hear_of(&heard);
         if is_new {
             // Nodes that do not answer may be heard of again.
@@ -176,7 +179,10 @@ fn node_entrance(
     let at = atta_cluster::Links::address(&doors);
     let beacons = match flags.no_discovery {
         true => None,
-        false => searching(Beacons::start(beacon_options(key, Some(at)))),
+        false => {
+            let options = beacon_options(BeaconKey::of_cluster(key), Some(at));
+            searching(Beacons::start(options))
+        }
     };
     Ok(Entrance {
         name: node.name.clone(),
@@ -199,10 +205,10 @@ fn asker_entrance(key: &ClusterKey, peer: Option<&SocketAddr>) -> Result<Entranc
 }
 
 /// Beacons of a listener, or of a program that only asks. They stay in private networks.
-fn beacon_options(key: &ClusterKey, listener: Option<SocketAddr>) -> BeaconOptions {
+pub(super) fn beacon_options(key: BeaconKey, listener: Option<SocketAddr>) -> BeaconOptions {
     let ip = listener.map(|at| at.ip());
     BeaconOptions {
-        key: BeaconKey::of_cluster(key),
+        key,
         port: listener.map_or(0, |at| at.port()),
         interfaces: Arc::new(move || beacon_interfaces(ip)),
         is_allowed: Arc::new(is_private),
@@ -211,11 +217,13 @@ fn beacon_options(key: &ClusterKey, listener: Option<SocketAddr>) -> BeaconOptio
 
 /// Addresses of nodes that answer on the local network.
 fn search(key: &ClusterKey) -> Vec<SocketAddr> {
-    searching(beacon::find(beacon_options(key, None), SEARCH)).unwrap_or_default()
+    let options = beacon_options(BeaconKey::of_cluster(key), None);
+    let found = searching(beacon::find(options, SEARCH)).unwrap_or_default();
+    found.iter().map(|found| found.address).collect()
 }
 
 /// The result of a search; where there is none, other ways remain.
-fn searching<T>(found: io::Result<T>) -> Option<T> {
+pub(super) fn searching<T>(found: io::Result<T>) -> Option<T> {
     found
         .inspect_err(|error| say(&format!("cannot search the local network: {error}")))
         .ok()
@@ -239,11 +247,24 @@ pub(crate) fn node_name(given: Option<&str>) -> Result<NodeName, Failure> {
     NodeName::new(if label.is_empty() { "node" } else { label }).map_err(|error| failed(&error))
 }
 
-/// Keeps the key of a token; the address that came with it, if one did.
-pub(crate) fn join(places: &Places, token: &str) -> Result<Option<SocketAddr>, Failure> {
-    let token: JoinToken = token
-        .parse()
-        .map_err(|error| Failure::Usage(format!("the token: {error}")))?;
+/// Keeps the key of a token, or of the machine that shows a code; the address that came with it, if
+/// one did. `name`: what that machine calls this one.
+pub(crate) fn join(
+    places: &Places,
+    flags: &MembershipFlags,
+    text: &str,
+    name: &NodeName,
+) -> Result<Option<SocketAddr>, Failure> {
+    let token = match JoinCode::is_meant_by(text) {
+        true => by_code(flags, text, name)?,
+        false => text
+            .parse()
+            .map_err(|error: KeyError| Failure::Usage(format!("the token: {error}")))?,
+    };
+    keep_token(places, token)
+}
+
+fn keep_token(places: &Places, token: JoinToken) -> Result<Option<SocketAddr>, Failure> {
     match places.read_key()? {
         Some(old) if old != token.key => {
             return Err(Failure::Failed(format!(

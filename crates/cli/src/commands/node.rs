@@ -1,5 +1,7 @@
 //! `atta node`: this machine works for rings of other machines.
 
+mod unit;
+
 use std::{
     net::SocketAddr,
     path::PathBuf,
@@ -55,8 +57,8 @@ const REMEMBER: Duration = Duration::from_secs(10);
   atta cluster ls                              who is there
   atta run --ring model.gguf -p \"Hello\"        run a model on them")]
 pub(crate) struct NodeArgs {
-    /// Join the cluster of this token; it is remembered
-    #[arg(long, value_name = "TOKEN")]
+    /// Join the cluster of this token, or of the machine that shows this code; it is remembered
+    #[arg(long, value_name = "TOKEN|CODE")]
     join: Option<String>,
     /// Name in the cluster [default: the name of the machine]
     #[arg(long, value_name = "NAME")]
@@ -69,7 +71,8 @@ pub(crate) struct NodeArgs {
     #[arg(long, value_name = "DIR")]
     parts: Option<PathBuf>,
     /// Disk for them; the oldest go when it is full. 0: nothing is fetched, and models must be here
-    #[arg(long, value_name = "SIZE", value_parser = value::size, default_value = "16G")]
+    #[arg(long, value_name = "SIZE", value_parser = value::size)]
+    #[arg(default_value = "16G")]
     disk_budget: u64,
     /// Interface or address to listen on, and the port [default: all, and the first free port from
     /// 9990 on]
@@ -87,21 +90,43 @@ pub(crate) struct NodeArgs {
     /// Number of threads [default: the physical cores that this process may use]
     #[arg(short = 'j', value_name = "THREADS", value_parser = value::threads)]
     threads: Option<usize>,
+    /// Write a systemd unit that starts a node with these options, and print how to start it
+    #[arg(long, conflicts_with = "uninstall")]
+    install: bool,
+    /// Remove the systemd unit, and print how to stop the node
+    #[arg(long)]
+    uninstall: bool,
     #[command(flatten)]
     membership: MembershipFlags,
 }
 
+impl NodeArgs {
+    /// `--disk-budget` where it is not given.
+    const DISK_BUDGET: u64 = 16 << 30;
+}
+
 pub(super) fn run(args: Box<NodeArgs>) -> Result<(), Failure> {
+    if args.uninstall {
+        return unit::uninstall();
+    }
     let end = signals()?;
     let places = Places::new(args.membership.key.as_deref())?;
+    if args.install {
+        // Before a key is made or taken.
+        unit::check()?;
+    }
+    let name = node_name(args.name.as_deref())?;
     let address = match &args.join {
-        Some(token) => join(&places, token)?,
+        Some(text) => join(&places, &args.membership, text, &name)?,
         None => None,
     };
     let is_first = begin(&places)?;
+    if args.install {
+        return unit::install(&args, is_first);
+    }
     let listen = listen(args.listen.as_deref(), args.public)?;
     let mut role = NodeRole {
-        name: node_name(args.name.as_deref())?,
+        name,
         listen,
         is_public: args.public,
         joined: address,

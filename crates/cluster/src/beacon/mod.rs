@@ -31,7 +31,7 @@ pub use sockets::{BEACON_GROUP_V4, BEACON_GROUP_V6, BEACON_PORT, BeaconInterface
 
 /// Longest time without a look at the end and at new interfaces.
 const POLL: Duration = Duration::from_millis(100);
-/// Most addresses that wait to be taken.
+/// Most sightings that wait to be taken.
 const MAX_WAITING: usize = 16;
 
 /// The addresses at which this process can be reached or may ask; asked again before each beacon,
@@ -59,6 +59,15 @@ impl std::fmt::Debug for BeaconOptions {
     }
 }
 
+/// A process that was heard.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sighting {
+    /// The random number of the process.
+    pub sender: [u8; 16],
+    /// Where it takes connections, as its beacon came from there.
+    pub address: SocketAddr,
+}
+
 /// Sends and hears beacons until it is dropped.
 #[derive(Debug)]
 pub struct Beacons {
@@ -69,12 +78,12 @@ pub struct Beacons {
 #[derive(Debug, Default)]
 struct Shared {
     is_over: AtomicBool,
-    /// Addresses of nodes that nothing has taken yet.
-    waiting: Mutex<Vec<SocketAddr>>,
+    /// Those that nothing has taken yet.
+    waiting: Mutex<Vec<Sighting>>,
 }
 
 impl Shared {
-    fn waiting(&self) -> MutexGuard<'_, Vec<SocketAddr>> {
+    fn waiting(&self) -> MutexGuard<'_, Vec<Sighting>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -110,8 +119,9 @@ impl Beacons {
         })
     }
 
-    /// Addresses of nodes that were heard since the last call, each at most once in 10 seconds.
-    pub fn take(&self) -> Vec<SocketAddr> {
+    /// Processes that take connections and were heard since the last call, each at each of its
+    /// addresses at most once in 10 seconds.
+    pub fn take(&self) -> Vec<Sighting> {
         std::mem::take(&mut *self.shared.waiting())
     }
 }
@@ -197,18 +207,19 @@ impl Speaker {
             let address = SocketAddr::new(from.to_canonical(), beacon.port);
             let is_new = beacon.port != 0 && heard.note(now, beacon.sender, address);
             let mut waiting = shared.waiting();
-            if is_new && waiting.len() < MAX_WAITING && !waiting.contains(&address) {
-                waiting.push(address);
+            if is_new && waiting.len() < MAX_WAITING {
+                let sender = beacon.sender;
+                waiting.push(Sighting { sender, address });
             }
         });
     }
 }
 
-/// Asks who is there, and listens for a time: addresses of nodes.
+/// Asks who is there, and listens for a time.
 ///
 /// # Errors
 /// Those of [`Beacons::start`].
-pub fn find(options: BeaconOptions, time: Duration) -> io::Result<Vec<SocketAddr>> {
+pub fn find(options: BeaconOptions, time: Duration) -> io::Result<Vec<Sighting>> {
     let beacons = Beacons::start(BeaconOptions { port: 0, ..options })?;
     std::thread::sleep(time);
     Ok(beacons.take())

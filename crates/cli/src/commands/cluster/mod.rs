@@ -49,21 +49,16 @@ enum ClusterCommand {
     },
     /// Says who would run which layers of a model, and how fast, without loading it
     Plan(Box<PlanArgs>),
-    /// Joins the cluster of a token, to use its nodes; `atta node --join` works for others as well
+    /// Joins a cluster by a token or a code, to use its nodes; `atta node --join` works for others
+    /// as well
     Join {
         /// What `atta cluster invite` printed on another machine
         token: String,
         #[command(flatten)]
         membership: MembershipFlags,
     },
-    /// Prints the token with which other machines join
-    Invite {
-        /// Draw it as a QR code
-        #[arg(long)]
-        qr: bool,
-        #[command(flatten)]
-        membership: MembershipFlags,
-    },
+    /// Prints the token with which other machines join, or a short code
+    Invite(key::InviteArgs),
     /// Asks a node to leave the cluster: it releases what it holds, and ends
     Leave {
         /// Its name
@@ -117,7 +112,7 @@ pub(super) fn run(args: ClusterArgs) -> Result<(), Failure> {
         ClusterCommand::Ls { json, membership } => list::run(&asker(&membership)?, json),
         ClusterCommand::Plan(args) => plan(&args),
         ClusterCommand::Join { token, membership } => key::join_by(&token, &membership),
-        ClusterCommand::Invite { qr, membership } => key::invite(&membership, qr),
+        ClusterCommand::Invite(args) => key::invite(&args),
         ClusterCommand::Leave { node, membership } => leave(&node, &membership),
         ClusterCommand::Rekey(args) => rekey::run(&args),
         ClusterCommand::Log {
