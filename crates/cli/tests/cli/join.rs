@@ -2,8 +2,9 @@
 
 use std::{
     fs,
+    io::{BufRead, BufReader, Read},
     os::unix::fs::PermissionsExt,
-    process::{Command, Output, Stdio},
+    process::{Child, Command, Output, Stdio},
     thread,
     time::{Duration, Instant},
 };
@@ -13,7 +14,7 @@ use serde_json::Value;
 
 use crate::{
     program::error_of,
-    ring::{Homes, MODEL, Node, PATIENCE, TEXT},
+    ring::{Homes, MODEL, Node, PATIENCE, TEXT, assert_no_secret, token},
 };
 
 /// Two machines on one wire: network namespaces with an address each.
@@ -185,4 +186,140 @@ fn a_machine_with_another_key_finds_nothing() {
     let _node = Node::start(wire.command(&homes, 0, "pi1", &args), "listening on");
     let refused = error_of(&wire.atta(&homes, 1, "lap", &["cluster", "ls"]), 1);
     assert!(refused.contains("no node answers"), "{refused}");
+}
+
+/// A machine that shows a code, and the code.
+fn invite(command: &mut Command) -> (Child, String) {
+    let mut child = command.spawn().unwrap();
+    let mut code = String::new();
+    let stdout = child.stdout.take().unwrap();
+    BufReader::new(stdout).read_line(&mut code).unwrap();
+    (child, code.trim().to_owned())
+}
+
+/// What a program that has ended said.
+fn end(mut child: Child) -> (Option<i32>, String) {
+    let mut said = String::new();
+    let mut stderr = child.stderr.take().unwrap();
+    stderr.read_to_string(&mut said).unwrap();
+    (child.wait().unwrap().code(), said)
+}
+
+#[test]
+fn a_machine_joins_by_eight_digits() {
+    let homes = Homes::new("code");
+    let Some(wire) = Wire::new("code") else {
+        return;
+    };
+    let key = share_key(&homes, &["pi1"]);
+    let mut command = wire.command(&homes, 0, "pi1", &["cluster", "invite", "--code"]);
+    let (host, code) = invite(&mut command);
+    assert_eq!(code.len(), 9, "{code}");
+    let join = |code: &str| wire.atta(&homes, 1, "lap", &["cluster", "join", code]);
+    let wrong = if code.starts_with('0') { "1" } else { "0" };
+    let refused = error_of(&join(&[wrong, &code[1..]].concat()), 1);
+    assert!(refused.contains("refuses the code"), "{refused}");
+    assert!(!homes.key("lap").exists());
+    let joined = join(&code);
+    let said = String::from_utf8_lossy(&joined.stderr).into_owned();
+    assert_eq!(joined.status.code(), Some(0), "{said}");
+    assert_eq!(ClusterKey::read(&homes.key("lap")).unwrap(), key);
+    let (status, host_said) = end(host);
+    assert_eq!(status, Some(0), "{host_said}");
+    assert!(host_said.contains("tries left: 2") && host_said.contains("has the key"));
+    for said in [said, host_said] {
+        assert_no_secret(&key, &said);
+        assert!(!said.contains(&code), "{said}");
+    }
+    let refused = error_of(&join(&code), 1);
+    assert!(refused.contains("no machine that invites"), "{refused}");
+}
+
+#[test]
+fn a_code_of_another_length_is_wrong_usage() {
+    let homes = Homes::new("digits");
+    let refused = error_of(&homes.atta("lap", &["node", "--join", "1234-567"]), 2);
+    assert!(refused.contains("8 digits"), "{refused}");
+    let nowhere = ["cluster", "join", "1234-5678", "--no-discovery"];
+    let refused = error_of(&homes.atta("lap", &nowhere), 1);
+    assert!(refused.contains("invite --code"), "{refused}");
+}
+
+#[test]
+fn a_new_key_is_handed_to_all_but_those_that_are_left_out() {
+    let homes = Homes::new("hand");
+    let mut first = homes.node("pi1", &[]);
+    first.wait_for("atta1-");
+    let join = token(&first.said).to_owned();
+    let old = ClusterKey::read(&homes.key("pi1")).unwrap();
+    let mut second = homes.node("pi2", &["--join", &join]);
+    let third = homes.node("pi3", &["--join", &join]);
+    homes.stdout("lap", &["cluster", "join", &join]);
+    let peer = ["--peer", &first.address, "--no-discovery"];
+    let cluster =
+        |user: &str, args: &[&str]| homes.atta(user, &[&["cluster"], args, &peer].concat());
+    let absent = error_of(&cluster("lap", &["rekey", "--without", "pi9"]), 1);
+    assert!(absent.contains("pi9"), "{absent}");
+    assert_eq!(ClusterKey::read(&homes.key("lap")).unwrap(), old);
+
+    let output = cluster("lap", &["rekey", "--without", "pi3"]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    let told = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(told, "pi1  has the new key\npi2  has the new key\n");
+    let new = ClusterKey::read(&homes.key("lap")).unwrap();
+    assert_ne!(new, old);
+    for user in ["pi1", "pi2"] {
+        let path = homes.key(user);
+        assert_eq!(ClusterKey::read(&path).unwrap(), new, "{user}");
+        let mode = fs::metadata(path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+    }
+    assert_eq!(ClusterKey::read(&homes.key("pi3")).unwrap(), old);
+    assert_eq!(listed(&cluster("lap", &["ls", "--json"])), ["pi1", "pi2"]);
+
+    // The same processes, at the same addresses, that work for rings again.
+    first.wait_for("took a new key");
+    second.wait_for("took a new key");
+    let run = |ring: &[&str]| homes.atta("lap", &[&["run", MODEL][..], &TEXT, ring].concat());
+    let alone = run(&[]);
+    let ring = run(&["--ring=pi1,pi2", "--peer", &first.address]);
+    assert_eq!(
+        ring.stdout,
+        alone.stdout,
+        "{}",
+        String::from_utf8_lossy(&ring.stderr)
+    );
+
+    assert_no_secret(&new, &said);
+    for node in [first, second, third] {
+        node.signal("TERM");
+        let (code, said) = node.end();
+        assert_eq!(code, Some(0), "{said}");
+        assert_no_secret(&new, &said);
+        assert_no_secret(&old, &said.replace(&join, ""));
+    }
+}
+
+#[test]
+fn without_a_node_no_key_is_handed_over() {
+    let homes = Homes::new("alone");
+    let old = share_key(&homes, &["lap"]);
+    let refused = error_of(&homes.atta("lap", &["cluster", "rekey"]), 1);
+    assert!(refused.contains("--by-hand"), "{refused}");
+    assert_eq!(ClusterKey::read(&homes.key("lap")).unwrap(), old);
+    let both = ["cluster", "rekey", "--by-hand", "--without", "pi1"];
+    error_of(&homes.atta("lap", &both), 2);
+}
+
+#[test]
+fn a_unit_is_not_written_where_systemd_does_not_run() {
+    if std::path::Path::new("/run/systemd/system").is_dir() {
+        eprintln!("skipped: systemd runs here, and a test must not change its units");
+        return;
+    }
+    let homes = Homes::new("unit");
+    let refused = error_of(&homes.atta("pi1", &["node", "--install"]), 1);
+    assert!(refused.contains("systemd does not run here"), "{refused}");
+    assert!(!homes.key("pi1").exists());
 }

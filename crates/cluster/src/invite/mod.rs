@@ -76,7 +76,9 @@ pub fn accept_invitation(
     stream.write_all(&hello).map_err(io)?;
     let mut theirs = [0; exchange::SPAKE_BYTES];
     // A host whose code is over is not there, or closes.
-    stream.read_exact(&mut theirs).map_err(|_| InviteError::Refused)?;
+    stream
+        .read_exact(&mut theirs)
+        .map_err(|_| InviteError::Refused)?;
     let (sealed_by, proof) = guest.prove(&theirs, name)?;
     stream.write_all(&proof).map_err(io)?;
     let sealed = read_sealed(&mut stream).map_err(|_| InviteError::Refused)?;
