@@ -41,8 +41,10 @@ impl Wire {
             ip(&["address", "add", address, "dev", "wire0"]);
             ip(&["link", "set", "wire0", "up"]);
             ip(&["link", "set", "lo", "up"]);
-            // An interface that leads nowhere, and comes first.
-            ip(&["link", "add", "dead0", "type", "dummy"]);
+            // An interface that leads nowhere, and comes first: the other end is down.
+            ip(&[
+                "link", "add", "dead0", "type", "veth", "peer", "name", "dead1",
+            ]);
             ip(&["address", "add", "10.0.0.1/24", "dev", "dead0"]);
             ip(&["link", "set", "dead0", "up"]);
         }

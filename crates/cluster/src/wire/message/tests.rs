@@ -84,6 +84,9 @@ fn questions_and_answers_come_back_as_they_were() {
         Question::Release { ring: 5 },
         Question::Leave,
         Question::Log,
+        Question::Rekey {
+            key: ClusterKey::from_bytes([6; 32]),
+        },
     ];
     for question in questions {
         let bytes = question.to_bytes().unwrap();
@@ -114,6 +117,7 @@ fn questions_and_answers_come_back_as_they_were() {
         }),
         Answer::Released,
         Answer::Log(Vec::new()),
+        Answer::Rekeyed,
     ];
     for answer in answers {
         let bytes = answer.to_bytes().unwrap();
@@ -142,6 +146,7 @@ fn a_message_is_small_strict_and_of_this_version() {
         br#"{"version":1,"body":"leave","more":1}"#,
         br#"{"version":1,"body":{"release":{"ring":1,"more":1}}}"#,
         br#"{"version":1,"body":{"release":{"ring":-1}}}"#,
+        br#"{"version":1,"body":{"rekey":{"key":"atta1-AAAA"}}}"#,
         br#"{"version":1,"body":{"measure_link":{"to":{"name":"A","address":"1.2.3.4:5"}}}}"#,
         b"\xff",
     ] {
@@ -192,8 +197,10 @@ fn lists_texts_and_numbers_have_limits() {
 }
 
 #[test]
-fn the_secret_of_a_ring_is_not_shown() {
-    let shown = format!("{:?}", prepare());
+fn secrets_of_rings_and_clusters_are_not_shown() {
+    let key = ClusterKey::from_bytes([7; 32]);
+    let shown = format!("{:?} {:?}", prepare(), Question::Rekey { key: key.clone() });
+    assert!(!shown.contains(&key.text()[6..20]), "{shown}");
     assert!(
         !shown.contains("0707") && !shown.contains("7, 7"),
         "{shown}"
