@@ -36,9 +36,12 @@ impl Wire {
             eprintln!("skipped: no network namespaces here: {why}");
             return None;
         }
-        for (end, address) in wire.0.iter().zip(["10.77.0.1/24", "10.77.0.2/24"]) {
+        for (end, host) in wire.0.iter().zip([1, 2]) {
+            let v4 = format!("10.77.0.{host}/24");
+            let v6 = format!("fd77::{host}/64");
             let ip = |args: &[&str]| ip(&[&["-n", end][..], args].concat()).unwrap();
-            ip(&["address", "add", address, "dev", "wire0"]);
+            ip(&["address", "add", &v4, "dev", "wire0"]);
+            ip(&["address", "add", &v6, "dev", "wire0", "nodad"]);
             ip(&["link", "set", "wire0", "up"]);
             ip(&["link", "set", "lo", "up"]);
             // An interface that leads nowhere, and comes first: the other end is down.
@@ -174,6 +177,18 @@ fn machines_of_one_network_find_each_other_without_an_address() {
         listed(&wire.atta(&homes, 1, "lap", &["cluster", "ls", "--json"])),
         ["pi1", "pi2"]
     );
+}
+
+#[test]
+fn a_node_that_listens_by_ipv6_alone_is_found() {
+    let homes = Homes::new("v6");
+    let Some(wire) = Wire::new("v6") else { return };
+    share_key(&homes, &["pi1", "lap"]);
+    let args = ["node", "--name", "pi1", "-j", "1", "--listen", "fd77::1"];
+    let _node = Node::start(wire.command(&homes, 0, "pi1", &args), "listening on");
+    let found = wire.atta(&homes, 1, "lap", &["cluster", "ls", "--json"]);
+    let said = String::from_utf8_lossy(&found.stderr);
+    assert_eq!(listed(&found), ["pi1"], "{said}");
 }
 
 #[test]

@@ -224,3 +224,75 @@ pub fn find(options: BeaconOptions, time: Duration) -> io::Result<Vec<Sighting>>
     std::thread::sleep(time);
     Ok(beacons.take())
 }
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+    use crate::key::ClusterKey;
+
+    const PATIENCE: Duration = Duration::from_secs(20);
+
+    /// Beacons of a process on loopback, which no program uses otherwise.
+    fn options(key: u8, port: u16) -> BeaconOptions {
+        let loopback = BeaconInterface {
+            ip: [127, 0, 0, 1].into(),
+            index: 1,
+        };
+        BeaconOptions {
+            key: BeaconKey::of_cluster(&ClusterKey::from_bytes([key; 32])),
+            port,
+            interfaces: Arc::new(move || vec![loopback]),
+            is_allowed: Arc::new(|ip| ip.is_loopback()),
+        }
+    }
+
+    fn ports(found: &[Sighting]) -> Vec<u16> {
+        let mut ports: Vec<u16> = found.iter().map(|found| found.address.port()).collect();
+        ports.sort_unstable();
+        ports
+    }
+
+    /// What is heard until it is so many.
+    fn hear(beacons: &Beacons, n: usize) -> Vec<Sighting> {
+        let end = Instant::now() + PATIENCE;
+        let mut heard = Vec::new();
+        while heard.len() < n && Instant::now() < end {
+            heard.extend(beacons.take());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        heard
+    }
+
+    #[test]
+    fn processes_with_the_same_key_hear_each_other() {
+        let first = Beacons::start(options(1, 11)).unwrap();
+        let stranger = Beacons::start(options(2, 12)).unwrap();
+        let second = Beacons::start(options(1, 13)).unwrap();
+        assert_eq!(ports(&hear(&first, 1)), [13]);
+        let heard = hear(&second, 1);
+        assert_eq!(ports(&heard), [11]);
+        assert!(heard[0].address.ip().is_loopback());
+        assert!(stranger.take().is_empty());
+
+        let mut found = Vec::new();
+        let end = Instant::now() + PATIENCE;
+        while found.len() < 2 && Instant::now() < end {
+            found = find(options(1, 99), Duration::from_millis(500)).unwrap();
+        }
+        assert_eq!(ports(&found), [11, 13]);
+        // One that only asks is not where others could connect.
+        assert!(first.take().is_empty());
+    }
+
+    #[test]
+    fn addresses_that_are_not_allowed_are_not_heard() {
+        let _node = Beacons::start(options(3, 21)).unwrap();
+        let deaf = BeaconOptions {
+            is_allowed: Arc::new(|_| false),
+            ..options(3, 0)
+        };
+        assert!(find(deaf, Duration::from_millis(700)).unwrap().is_empty());
+        let hears = Beacons::start(options(3, 0)).unwrap();
+        assert_eq!(ports(&hear(&hears, 1)), [21]);
+    }
+}
