@@ -41,9 +41,15 @@ pub(crate) fn invite_by_code(token: JoinToken, flags: &MembershipFlags) -> Resul
         }
     };
     say("type `atta node --join CODE` on the new machine, within 5 minutes (one machine, 3 tries)");
-    if let Some(ip) = own_ips().first() {
-        let at = SocketAddr::new(*ip, address.port());
-        say(&format!("if it does not find this machine: --peer {at}"));
+    let own = own_ips().into_iter().filter(|ip| is_private(*ip));
+    let own: Vec<String> = own
+        .map(|ip| SocketAddr::new(ip, address.port()).to_string())
+        .collect();
+    if !own.is_empty() {
+        say(&format!(
+            "if it finds this machine not by itself: --peer {}",
+            own.join(" or ")
+        ));
     }
     let mut out = Stdout::lock();
     out.line(&invitation.code().text())?;

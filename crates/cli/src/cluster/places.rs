@@ -116,7 +116,8 @@ impl Places {
         let _ = fs::remove_file(self.next_key());
     }
 
-    fn next_key(&self) -> PathBuf {
+    /// The file of the key that is kept beside.
+    pub(crate) fn next_key(&self) -> PathBuf {
         let mut name = self.key().into_os_string();
         name.push(".next");
         name.into()

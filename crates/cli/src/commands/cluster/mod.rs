@@ -4,7 +4,7 @@ mod key;
 mod list;
 mod rekey;
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
 use atta::KvType;
 use atta_cluster::{
@@ -28,7 +28,7 @@ use crate::{
 };
 
 /// Time for the answer to a question.
-const DEADLINE: std::time::Duration = std::time::Duration::from_secs(3);
+const DEADLINE: Duration = Duration::from_secs(3);
 
 /// Looks after a cluster: its nodes, plans and key.
 #[derive(Debug, Args)]
@@ -210,7 +210,7 @@ fn name(text: &str) -> Result<NodeName, Failure> {
 fn ask(membership: &Membership, node: &NodeName, question: &Question) -> Result<Answer, Failure> {
     // A node that is not there is named by the question itself.
     let _ = membership.control.members();
-    ask_known(membership, node, question)
+    ask_known(membership, node, question, DEADLINE)
 }
 
 /// Asks a node whose address is known.
@@ -218,10 +218,11 @@ fn ask_known(
     membership: &Membership,
     node: &NodeName,
     question: &Question,
+    deadline: Duration,
 ) -> Result<Answer, Failure> {
     let failed = |error: &dyn std::fmt::Display| Failure::Failed(format!("{node}: {error}"));
     let question = question.to_bytes().map_err(|error| failed(&error))?;
-    let answer = membership.control.ask(node, &question, DEADLINE);
+    let answer = membership.control.ask(node, &question, deadline);
     Answer::parse(&answer.map_err(|error| failed(&error))?).map_err(|error| failed(&error))
 }
 

@@ -18,15 +18,17 @@ use atta_cluster::{
 };
 use clap::Args;
 
-use super::{ask_known, key::print, name};
+use super::{DEADLINE, ask_known, key::print, name};
 use crate::{
     args::ring::MembershipFlags,
     cluster::{Membership, Places, Role},
-    failure::Failure,
+    failure::{Failure, one_line},
     output::Stdout,
     ring::say,
 };
 
+/// Time to keep a key, on slow disks too.
+const KEEP: Duration = Duration::from_secs(10);
 /// Time for nodes to begin anew with the key that they took.
 const RESTART: Duration = Duration::from_secs(20);
 /// Time between two looks at them.
@@ -82,17 +84,36 @@ fn by_network(
     refuse_busy(&membership, &nodes)?;
     places.write_next_key(new)?;
     let handed = hand_over(&membership, &nodes, new);
-    if handed.iter().all(|node| node.refused.is_some()) {
-        places.drop_next_key();
-        let first = handed.first().and_then(|node| node.refused.clone());
-        return Err(Failure::Failed(format!(
-            "no node took the new key, and the old one stays: {}",
-            first.unwrap_or_default()
-        )));
+    if !handed
+        .iter()
+        .any(|node| matches!(node.answer, Handing::Took))
+    {
+        return Err(none_took(places, &handed));
     }
     places.use_next_key(old, &membership.met())?;
     drop(membership);
-    report(args, handed)
+    report(args, &handed)
+}
+
+/// The old key stays. The new one is kept where a node may have it all the same.
+fn none_took(places: &Places, handed: &[Handed]) -> Failure {
+    let reasons = handed.iter().filter_map(|node| match &node.answer {
+        Handing::Took => None,
+        Handing::Refused(why) | Handing::Unknown(why) => Some(format!("{}: {why}", node.node)),
+    });
+    let reasons = reasons.collect::<Vec<_>>().join("; ");
+    let is_certain = |node: &Handed| matches!(node.answer, Handing::Refused(_));
+    if handed.iter().all(is_certain) {
+        places.drop_next_key();
+        return Failure::Failed(format!(
+            "no node took the new key, and the old one stays: {reasons}"
+        ));
+    }
+    Failure::Failed(format!(
+        "no node says that it took the new key, and the old one stays: {reasons}; in case one has \
+         it, it is kept in {}",
+        places.next_key().display()
+    ))
 }
 
 /// The members that get the key.
@@ -122,7 +143,7 @@ fn staying(membership: &Membership, without: &[String]) -> Result<Vec<NodeName>,
 /// Nothing is handed over while a node works, since it would be cut off from its ring.
 fn refuse_busy(membership: &Membership, nodes: &[NodeName]) -> Result<(), Failure> {
     for node in nodes {
-        let Answer::Card(card) = ask_known(membership, node, &Question::Describe)? else {
+        let Answer::Card(card) = ask_known(membership, node, &Question::Describe, DEADLINE)? else {
             continue;
         };
         if let Some(held) = &card.held {
@@ -135,49 +156,55 @@ fn refuse_busy(membership: &Membership, nodes: &[NodeName]) -> Result<(), Failur
     Ok(())
 }
 
-/// A node and why it has no new key, if it has none.
+/// A node and its answer.
 struct Handed {
     node: NodeName,
-    refused: Option<String>,
+    answer: Handing,
+}
+
+/// What a node did with the key.
+enum Handing {
+    Took,
+    Refused(String),
+    /// No answer: it may have the key.
+    Unknown(String),
 }
 
 fn hand_over(membership: &Membership, nodes: &[NodeName], new: &ClusterKey) -> Vec<Handed> {
     let question = Question::Rekey { key: new.clone() };
     let hand = |node: &NodeName| Handed {
         node: node.clone(),
-        refused: match ask_known(membership, node, &question) {
-            Ok(Answer::Rekeyed) => None,
-            Ok(Answer::Refused { why }) => Some(why),
-            Ok(_) => Some("it answers something else".to_owned()),
-            Err(Failure::Failed(why) | Failure::Usage(why)) => Some(why),
-            Err(Failure::Interrupted | Failure::ClosedPipe) => Some("interrupted".to_owned()),
+        answer: match ask_known(membership, node, &question, KEEP) {
+            Ok(Answer::Rekeyed) => Handing::Took,
+            Ok(Answer::Refused { why }) => Handing::Refused(why),
+            Ok(_) => Handing::Refused("it answers something else".to_owned()),
+            Err(_) => Handing::Unknown("it does not answer".to_owned()),
         },
     };
     nodes.iter().map(hand).collect()
 }
 
 /// Tells which nodes answer by the new key.
-fn report(args: &RekeyArgs, mut handed: Vec<Handed>) -> Result<(), Failure> {
+fn report(args: &RekeyArgs, handed: &[Handed]) -> Result<(), Failure> {
     let membership = Membership::open(&args.membership, &Role::Asker)?;
-    let here = answering(&membership, &handed)?;
+    let here = answering(&membership, handed)?;
     membership.remember();
     let mut out = Stdout::lock();
-    for Handed { node, refused } in &mut handed {
-        // A node whose answer was lost may have the key all the same.
-        let is_here = here.contains(node);
-        let line = match refused {
-            _ if is_here => format!("{node}  has the new key"),
-            Some(why) => format!("{node}  has not: {why}"),
-            None => format!("{node}  took it, and does not answer yet"),
+    for Handed { node, answer } in handed {
+        let line = match answer {
+            // A node whose answer was lost may have the key all the same.
+            _ if here.contains(node) => format!("{node}  has the new key"),
+            Handing::Took => format!("{node}  took it, and does not answer yet"),
+            Handing::Refused(why) | Handing::Unknown(why) => format!("{node}  has not: {why}"),
         };
-        out.line(&crate::failure::one_line(&line))?;
+        out.line(&one_line(&line))?;
     }
     say(
         "machines that only use nodes, and nodes that were away, join again: `atta cluster invite` \
          prints the token",
     );
-    let n_missing = handed.iter().filter(|h| !here.contains(&h.node)).count();
-    match n_missing {
+    let missing = handed.iter().filter(|handed| !here.contains(&handed.node));
+    match missing.count() {
         0 => Ok(()),
         n => Err(Failure::Failed(format!(
             "{n} of {} nodes do not answer by the new key: remove the old key there, and join again",
@@ -186,7 +213,7 @@ fn report(args: &RekeyArgs, mut handed: Vec<Handed>) -> Result<(), Failure> {
     }
 }
 
-/// The nodes that answer by the new key, when all that took it do or the time is over.
+/// The nodes that answer by the new key, when all that may have it do or the time is over.
 fn answering(membership: &Membership, handed: &[Handed]) -> Result<BTreeSet<NodeName>, Failure> {
     let end = Instant::now() + RESTART;
     loop {
@@ -195,8 +222,9 @@ fn answering(membership: &Membership, handed: &[Handed]) -> Result<BTreeSet<Node
             .map_err(|error| Failure::Failed(error.to_string()))?
             .into_iter()
             .collect();
-        let mut took = handed.iter().filter(|node| node.refused.is_none());
-        if took.all(|taken| here.contains(&taken.node)) || Instant::now() >= end {
+        let may_have = |node: &&Handed| !matches!(node.answer, Handing::Refused(_));
+        let mut awaited = handed.iter().filter(may_have);
+        if awaited.all(|node| here.contains(&node.node)) || Instant::now() >= end {
             return Ok(here);
         }
         thread::sleep(LOOK);
