@@ -47,7 +47,7 @@ pub(crate) fn invite_by_code(token: JoinToken, flags: &MembershipFlags) -> Resul
         .collect();
     if !own.is_empty() {
         say(&format!(
-            "if it finds this machine not by itself: --peer {}",
+            "if it does not find this machine by itself: --peer {}",
             own.join(" or ")
         ));
     }
