@@ -5,17 +5,20 @@
 //! coordinator, which computes logits. [`wire`] is the bytes, [`core`] the protocol without input
 //! or output, [`Stage`] computes. [`plan`] decides which machine runs which layers, [`part`] holds
 //! the share of a model file that a machine needs, [`key`] makes the identities of a cluster,
-//! [`tensor`] divides a stage among several machines, [`control`] knows its members, and
-//! [`lane::tcp`] carries frames between machines. A [`node`] makes a stage of a machine when a
-//! coordinator asks, and [`RemoteRing`] is the coordinator's backend; [`Links`] is the part of a
-//! lane that both need. Stages also run in threads of this process ([`RingBackend`]), and in a
+//! [`tensor`] divides a stage among several machines, [`control`] knows its members, [`beacon`]
+//! finds them on a local network, and [`lane::tcp`] carries frames between machines. A [`node`]
+//! makes a stage of a machine when a coordinator asks, and [`RemoteRing`] is the coordinator's
+//! backend; [`Links`] is the part of a lane that both need. Stages also run in threads of this
+//! process ([`RingBackend`]), and in a
 //! simulator.
 
 #![forbid(unsafe_code)]
 
 pub mod chain;
+pub mod beacon;
 pub mod control;
 pub mod core;
+pub mod invite;
 pub mod key;
 pub mod lane;
 pub mod measure;

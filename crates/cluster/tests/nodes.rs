@@ -21,6 +21,7 @@ use atta_cluster::{
     RingLinks, RunningStage, Stage, StageLinks, StageNode, StageProgress, ThreadLane,
     control::{Answerer, Control, ControlError, NodeName, Watcher},
     core::{Event, Time, Timing},
+    key::ClusterKey,
     node::{NodeOptions, NodeService, NodeTiming},
     wire::{
         Frame,
@@ -378,6 +379,47 @@ fn another_coordinator_is_told_who_has_the_node() {
     assert!(session_of_lap.logits().is_none());
     drop(session_of_lap);
     assert!(other.session(&session()).is_ok());
+}
+
+#[test]
+fn a_new_key_waits_for_the_end_of_a_ring_and_begins_none() {
+    let n = n_layers();
+    let cluster = Cluster::new(&["pi1"]);
+    let service = &cluster.nodes[0].0;
+    let ring = cluster.engine(0, &[("pi1", 0..n)]);
+    let held = ring.session(&session()).unwrap();
+    let new = ClusterKey::from_bytes([5; 32]);
+    let rekey = || {
+        let key = new.clone();
+        cluster.control.question("pi1", &Question::Rekey { key })
+    };
+    let why = |answer: Answer| match answer {
+        Answer::Refused { why } => why,
+        other => panic!("{other:?}"),
+    };
+    assert!(why(rekey()).contains("takes no key"));
+    let kept = Arc::<Mutex<Vec<ClusterKey>>>::default();
+    let keys = Arc::clone(&kept);
+    service.keep_keys(Box::new(move |key| {
+        let mut keys = keys.lock().unwrap();
+        keys.push(key.clone());
+        match keys.len() {
+            1 => Err("the disk is full".to_owned()),
+            _ => Ok(()),
+        }
+    }));
+    assert!(why(rekey()).contains("a ring of lap"));
+    assert!(kept.lock().unwrap().is_empty());
+    drop(held);
+    // What cannot be kept is not taken, and rings begin as before.
+    assert!(why(rekey()).contains("the disk is full") && !service.is_rekeyed());
+    drop(ring.session(&session()).unwrap());
+    assert_eq!(rekey(), Answer::Rekeyed);
+    assert!(service.is_rekeyed());
+    assert_eq!(*kept.lock().unwrap(), [new.clone(), new.clone()]);
+    let refused = ring.session(&session()).unwrap_err().to_string();
+    assert!(refused.contains("takes a new key"), "{refused}");
+    assert!(why(rekey()).contains("already"));
 }
 
 #[test]

@@ -48,6 +48,9 @@ pub(crate) struct MembershipFlags {
     /// Where a node of the cluster is; may be repeated. Nodes tell each other's addresses
     #[arg(long = "peer", value_name = "HOST[:PORT]")]
     pub(crate) peers: Vec<String>,
+    /// Do not search the local network for nodes: remembered ones and those of --peer only
+    #[arg(long)]
+    pub(crate) no_discovery: bool,
     /// File of the cluster's key [default: key in ~/.config/atta/cluster]
     #[arg(long, value_name = "FILE")]
     pub(crate) key: Option<PathBuf>,

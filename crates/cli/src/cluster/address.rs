@@ -2,6 +2,8 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, ToSocketAddrs};
 
+use atta_cluster::beacon::BeaconInterface;
+
 use crate::failure::Failure;
 
 /// The port of a node, if it is free.
@@ -93,6 +95,26 @@ pub(crate) fn own_ips() -> Vec<IpAddr> {
     ips
 }
 
+/// Addresses of this machine by which beacons are sent and heard, with their interfaces: private
+/// ones at which others can reach it. `listener`: only those at which this listener is reached.
+pub(crate) fn beacon_interfaces(listener: Option<IpAddr>) -> Vec<BeaconInterface> {
+    let is_listening = |ip: IpAddr| match listener {
+        None => true,
+        Some(at) if at.is_unspecified() => at.is_ipv4() == ip.is_ipv4(),
+        Some(at) => at == ip,
+    };
+    let own = own_ips();
+    let interfaces = if_addrs::get_if_addrs().unwrap_or_default();
+    let found = interfaces.iter().map(|interface| BeaconInterface {
+        ip: interface.ip(),
+        index: interface.index.unwrap_or(0),
+    });
+    let is_usable = |i: &BeaconInterface| own.contains(&i.ip) && is_private(i.ip);
+    found
+        .filter(|i| is_usable(i) && is_listening(i.ip))
+        .collect()
+}
+
 /// Whether an address is one of a home or an office: private, link-local, shared or loopback.
 pub(crate) fn is_private(ip: IpAddr) -> bool {
     match ip.to_canonical() {
@@ -113,19 +135,24 @@ pub(crate) fn is_here(ip: IpAddr) -> bool {
 
 /// The addresses of a peer that a user names, with a port or that of nodes.
 pub(crate) fn peer(text: &str) -> Result<Vec<SocketAddr>, Failure> {
+    peer_at(text, PORT)
+}
+
+/// The addresses of a machine that a user names, with a port or this one.
+pub(super) fn peer_at(text: &str, port: u16) -> Result<Vec<SocketAddr>, Failure> {
     let refuse = |why: &dyn std::fmt::Display| Failure::Failed(format!("--peer {text}: {why}"));
     if let Ok(address) = text.parse() {
         return Ok(vec![address]);
     }
     if let Ok(ip) = text.parse::<IpAddr>() {
-        return Ok(vec![SocketAddr::new(ip, PORT)]);
+        return Ok(vec![SocketAddr::new(ip, port)]);
     }
     let has_port = text
         .rsplit_once(':')
         .is_some_and(|(_, port)| port.parse::<u16>().is_ok());
     let found = match has_port {
         true => text.to_socket_addrs(),
-        false => (text, PORT).to_socket_addrs(),
+        false => (text, port).to_socket_addrs(),
     };
     let found: Vec<SocketAddr> = found.map_err(|error| refuse(&error))?.collect();
     match found.is_empty() {
@@ -179,6 +206,19 @@ mod tests {
         assert!(at("127.0.0.1:x").is_err() && at("nowhere0").is_err());
         assert!(at("8.8.8.8").is_err());
         assert!(listen(Some("8.8.8.8"), true).is_ok());
+    }
+
+    #[test]
+    fn beacons_go_to_private_networks_and_not_to_loopback() {
+        for listener in [None, Some("0.0.0.0"), Some("::")] {
+            let listener = listener.map(|ip| ip.parse().unwrap());
+            for found in beacon_interfaces(listener) {
+                assert!(is_private(found.ip) && !found.ip.is_loopback(), "{found:?}");
+                assert!(listener.is_none_or(|at: IpAddr| at.is_ipv4() == found.ip.is_ipv4()));
+            }
+        }
+        assert!(beacon_interfaces(Some("127.0.0.1".parse().unwrap())).is_empty());
+        assert!(beacon_interfaces(Some("203.0.113.1".parse().unwrap())).is_empty());
     }
 
     #[test]

@@ -5,19 +5,27 @@ use std::{
     net::{IpAddr, SocketAddr},
     path::PathBuf,
     sync::Arc,
+    time::Duration,
 };
 
 use atta_cluster::{
-    control::{ControlError, FixedControl, NodeName},
-    key::{ClusterKey, JoinToken},
+    beacon::{self, BeaconKey, BeaconOptions, Beacons},
+    control::{Control, ControlError, FixedControl, NodeName},
+    invite::JoinCode,
+    key::{ClusterKey, JoinToken, KeyError},
     lane::tcp::{Doors, DoorsOptions, IsAllowed, Security},
+    node::KeepKey,
 };
 
 use super::{
     Places,
-    address::{self, Listen, N_PORTS, PORT, is_private, own_ips},
+    address::{self, Listen, N_PORTS, PORT, beacon_interfaces, is_private, own_ips},
+    code::by_code,
 };
-use crate::{args::ring::MembershipFlags, failure::Failure};
+use crate::{args::ring::MembershipFlags, failure::Failure, ring::say};
+
+/// Time for which a program that uses nodes searches the local network.
+const SEARCH: Duration = Duration::from_millis(500);
 
 /// This process in a cluster.
 pub(crate) struct Membership {
@@ -30,24 +38,29 @@ pub(crate) struct Membership {
     pub(crate) addresses: Vec<SocketAddr>,
     /// Where it works for others, if it does.
     announced: Option<SocketAddr>,
+    /// Tells others on the local network where this node is, and hears of them.
+    beacons: Option<Beacons>,
 }
 
 /// What a process is in its cluster.
 #[derive(Clone, Debug)]
 pub(crate) enum Role {
-    /// It works for others, under this name.
-    Node {
-        /// Its name.
-        name: NodeName,
-        /// Where it listens.
-        listen: Listen,
-        /// Whether addresses outside of private networks may connect.
-        is_public: bool,
-        /// An address that came with the key.
-        joined: Option<SocketAddr>,
-    },
+    /// It works for others.
+    Node(NodeRole),
     /// It uses nodes, or only asks them.
     Asker,
+}
+
+/// A node, as others see it.
+#[derive(Clone, Debug)]
+pub(crate) struct NodeRole {
+    pub(crate) name: NodeName,
+    /// Where it listens.
+    pub(crate) listen: Listen,
+    /// Whether addresses outside of private networks may connect.
+    pub(crate) is_public: bool,
+    /// An address that came with the key.
+    pub(crate) joined: Option<SocketAddr>,
 }
 
 impl Membership {
@@ -60,30 +73,27 @@ impl Membership {
             peers.extend(address::peer(text)?);
         }
         peers.extend(places.read_peers(&key));
-        let (name, doors) = match role {
-            Role::Node {
-                name,
-                listen,
-                is_public,
-                joined,
-            } => {
-                peers.extend(joined);
-                (name.clone(), node_doors(&key, name, *listen, *is_public)?)
+        let Entrance {
+            name,
+            doors,
+            beacons,
+        } = match role {
+            Role::Node(node) => {
+                peers.extend(node.joined);
+                node_entrance(flags, &key, node)?
             }
             Role::Asker => {
-                // Several programs of one machine may ask at the same time.
-                let name = node_name(None)?;
-                let name = format!("{:.40}-{}", name.as_str(), std::process::id());
-                let name = NodeName::new(&name).map_err(|error| failed(&error))?;
-                let doors = asker_doors(&key, &name, peers.first())?;
-                (name, doors)
+                if !flags.no_discovery {
+                    peers.extend(search(&key));
+                }
+                asker_entrance(&key, peers.first())?
             }
         };
         let doors = Arc::new(doors);
         let at = atta_cluster::Links::address(doors.as_ref());
         let addresses = reached_at(at);
         let announced = match role {
-            Role::Node { .. } => addresses.first().copied(),
+            Role::Node(_) => addresses.first().copied(),
             Role::Asker => None,
         };
         peers.sort_unstable();
@@ -98,20 +108,125 @@ impl Membership {
             control: Arc::new(control.map_err(|error| failed(&error))?),
             addresses,
             announced,
+            beacons,
+        })
+    }
+
+    /// Asks nodes that beacons have told of, if there are any that are not known yet. Whether it
+    /// did.
+    pub(crate) fn meet(&self) -> bool {
+        let heard = self.beacons.as_ref().map_or_else(Vec::new, Beacons::take);
+        let heard: Vec<SocketAddr> = heard.iter().map(|heard| heard.address).collect();
+        let is_new = self.control.hear_of(&heard);
+        if is_new {
+            // Nodes that do not answer may be heard of again.
+            let _ = self.control.members();
+        }
+        is_new
+    }
+
+    /// Addresses of the nodes that were met, and that of this one.
+    pub(crate) fn met(&self) -> Vec<SocketAddr> {
+        met(&self.control, self.announced)
+    }
+
+    /// Keeps new keys of the cluster for the next start, with the addresses of the nodes.
+    pub(crate) fn key_keeper(&self) -> KeepKey {
+        let places = self.places.clone();
+        let control = Arc::clone(&self.control);
+        let announced = self.announced;
+        Box::new(move |key| {
+            places.write_key(key).map_err(|failure| match failure {
+                Failure::Usage(why) | Failure::Failed(why) => why,
+                Failure::Interrupted | Failure::ClosedPipe => "the key cannot be kept".to_owned(),
+            })?;
+            // Without them, nodes are found by other means.
+            let _ = places.write_peers(key, &met(&control, announced));
+            Ok(())
         })
     }
 
     /// Keeps the addresses of the nodes that were met, for the next start.
     pub(crate) fn remember(&self) {
-        let known = self.control.known();
-        let others = known.iter().map(|node| node.address);
-        // Programs of this machine find its node too.
-        let known: Vec<SocketAddr> = self.announced.into_iter().chain(others).collect();
+        let known = self.met();
         if !known.is_empty() {
             // Without it, the next start asks by other means.
             let _ = self.places.write_peers(&self.key, &known);
         }
     }
+}
+
+/// Programs of this machine find its node by the addresses, too.
+fn met(control: &FixedControl, announced: Option<SocketAddr>) -> Vec<SocketAddr> {
+    let known = control.known();
+    let others = known.iter().map(|node| node.address);
+    announced.into_iter().chain(others).collect()
+}
+
+/// How a process is reached by others, and how they hear of it.
+struct Entrance {
+    name: NodeName,
+    doors: Doors,
+    beacons: Option<Beacons>,
+}
+
+fn node_entrance(
+    flags: &MembershipFlags,
+    key: &ClusterKey,
+    node: &NodeRole,
+) -> Result<Entrance, Failure> {
+    let doors = node_doors(key, node)?;
+    let at = atta_cluster::Links::address(&doors);
+    let beacons = match flags.no_discovery {
+        true => None,
+        false => {
+            let options = beacon_options(BeaconKey::of_cluster(key), Some(at));
+            searching(Beacons::start(options))
+        }
+    };
+    Ok(Entrance {
+        name: node.name.clone(),
+        doors,
+        beacons,
+    })
+}
+
+fn asker_entrance(key: &ClusterKey, peer: Option<&SocketAddr>) -> Result<Entrance, Failure> {
+    // Several programs of one machine may ask at the same time.
+    let name = node_name(None)?;
+    let name = format!("{:.40}-{}", name.as_str(), std::process::id());
+    let name = NodeName::new(&name).map_err(|error| failed(&error))?;
+    let doors = asker_doors(key, &name, peer)?;
+    Ok(Entrance {
+        name,
+        doors,
+        beacons: None,
+    })
+}
+
+/// Beacons of a listener, or of a program that only asks. They stay in private networks.
+pub(super) fn beacon_options(key: BeaconKey, listener: Option<SocketAddr>) -> BeaconOptions {
+    let ip = listener.map(|at| at.ip());
+    BeaconOptions {
+        key,
+        port: listener.map_or(0, |at| at.port()),
+        interfaces: Arc::new(move || beacon_interfaces(ip)),
+        is_allowed: Arc::new(is_private),
+    }
+}
+
+/// Addresses of nodes that answer on the local network.
+fn search(key: &ClusterKey) -> Vec<SocketAddr> {
+    let options = beacon_options(BeaconKey::of_cluster(key), None);
+    let found = searching(beacon::find(options, SEARCH)).unwrap_or_default();
+    found.iter().map(|found| found.address).collect()
+}
+
+/// The result of a search; where there is none, other ways remain.
+pub(super) fn searching<T>(found: io::Result<T>) -> Option<T> {
+    found
+        .inspect_err(|error| say(&format!("cannot search the local network: {error}")))
+        .ok()
 }
 
 /// The name of this machine in a cluster: the given one, or that of the host.
@@ -132,11 +247,24 @@ pub(crate) fn node_name(given: Option<&str>) -> Result<NodeName, Failure> {
     NodeName::new(if label.is_empty() { "node" } else { label }).map_err(|error| failed(&error))
 }
 
-/// Keeps the key of a token; the address that came with it, if one did.
-pub(crate) fn join(places: &Places, token: &str) -> Result<Option<SocketAddr>, Failure> {
-    let token: JoinToken = token
-        .parse()
-        .map_err(|error| Failure::Usage(format!("the token: {error}")))?;
+/// Keeps the key of a token, or of the machine that shows a code; the address that came with it, if
+/// one did. `name`: what that machine calls this one.
+pub(crate) fn join(
+    places: &Places,
+    flags: &MembershipFlags,
+    text: &str,
+    name: &NodeName,
+) -> Result<Option<SocketAddr>, Failure> {
+    let token = match JoinCode::is_meant_by(text) {
+        true => by_code(flags, text, name)?,
+        false => text
+            .parse()
+            .map_err(|error: KeyError| Failure::Usage(format!("the token: {error}")))?,
+    };
+    keep_token(places, token)
+}
+
+fn keep_token(places: &Places, token: JoinToken) -> Result<Option<SocketAddr>, Failure> {
     match places.read_key()? {
         Some(old) if old != token.key => {
             return Err(Failure::Failed(format!(
@@ -196,19 +324,20 @@ fn options(
 }
 
 /// The doors of a node, at its port or at the first free one of some.
-fn node_doors(
-    key: &ClusterKey,
-    name: &NodeName,
-    listen: Listen,
-    is_public: bool,
-) -> Result<Doors, Failure> {
+fn node_doors(key: &ClusterKey, node: &NodeRole) -> Result<Doors, Failure> {
+    let NodeRole {
+        name,
+        listen,
+        is_public,
+        ..
+    } = node;
     let ports: Vec<u16> = match listen.port {
         Some(port) => vec![port],
         None => (PORT..PORT + N_PORTS).collect(),
     };
     for port in &ports {
         let address = SocketAddr::new(listen.ip, *port);
-        match Doors::open(options(key, name, address, is_public)?) {
+        match Doors::open(options(key, name, address, *is_public)?) {
             Ok(doors) => return Ok(doors),
             Err(error) if error.kind() == io::ErrorKind::AddrInUse && ports.len() > 1 => {}
             Err(error) => {

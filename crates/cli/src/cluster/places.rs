@@ -3,7 +3,8 @@
 use std::{
     env,
     ffi::OsString,
-    fs, io,
+    fs,
+    io::{self, Write},
     net::SocketAddr,
     path::{Path, PathBuf},
 };
@@ -93,6 +94,41 @@ impl Places {
             .map_err(|error| Failure::Failed(error.to_string()))
     }
 
+    /// Keeps a key beside the one in use, until [`use_next_key`](Self::use_next_key).
+    pub(crate) fn write_next_key(&self, key: &ClusterKey) -> Result<(), Failure> {
+        key.write(&self.next_key())
+            .map_err(|error| Failure::Failed(error.to_string()))
+    }
+
+    /// Uses the key that was kept beside; the old one is lost, and the addresses are those of the
+    /// new one.
+    pub(crate) fn use_next_key(
+        &self,
+        old: &ClusterKey,
+        peers: &[SocketAddr],
+    ) -> Result<(), Failure> {
+        let next = self.next_key();
+        let key = ClusterKey::read(&next).map_err(|error| Failure::Failed(error.to_string()))?;
+        fs::rename(&next, self.key()).map_err(|error| Failure::at(&next, error))?;
+        // Without them, nodes are found by other means.
+        let _ = self.write_peers(&key, peers);
+        let _ = fs::remove_file(self.peers(old));
+        Ok(())
+    }
+
+    /// Forgets the key that was kept beside.
+    pub(crate) fn drop_next_key(&self) {
+        // It is in no use, and the next one replaces it.
+        let _ = fs::remove_file(self.next_key());
+    }
+
+    /// The file of the key that is kept beside.
+    pub(crate) fn next_key(&self) -> PathBuf {
+        let mut name = self.key().into_os_string();
+        name.push(".next");
+        name.into()
+    }
+
     /// The remembered addresses of a cluster's nodes.
     pub(crate) fn read_peers(&self, key: &ClusterKey) -> Vec<SocketAddr> {
         // Addresses that are not there will be found by other means.
@@ -107,7 +143,7 @@ impl Places {
         let lines = peers.iter().take(MAX_PEERS).map(|peer| format!("{peer}\n"));
         make_private(&self.config)?;
         let new = path.with_extension("new");
-        fs::write(&new, lines.collect::<String>())?;
+        write_private(&new, &lines.collect::<String>())?;
         fs::rename(&new, &path)
     }
 
@@ -116,6 +152,20 @@ impl Places {
         let id: String = key.id().iter().map(|byte| format!("{byte:02x}")).collect();
         self.config.join(format!("peers-{id}"))
     }
+}
+
+/// Writes a file that only its owner may read.
+fn write_private(path: &Path, text: &str) -> io::Result<()> {
+    // One that is left over may be readable by others.
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut options = fs::OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path)?.write_all(text.as_bytes())
 }
 
 /// A directory that only its owner may enter.

@@ -1,6 +1,10 @@
 //! `atta node`: this machine works for rings of other machines.
 
+mod unit;
+
 use std::{
+    net::SocketAddr,
+    ops::ControlFlow,
     path::PathBuf,
     sync::{
         Arc,
@@ -24,7 +28,9 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::{
     args::{ModelFlags, ring::MembershipFlags, value},
-    cluster::{Membership, Places, Role, begin, join, listen, model_directories, node_name},
+    cluster::{
+        Membership, NodeRole, Places, Role, begin, join, listen, model_directories, node_name,
+    },
     failure::Failure,
     report,
     ring::{rates, say},
@@ -32,6 +38,10 @@ use crate::{
 
 /// Time between two looks at signals.
 const POLL: Duration = Duration::from_millis(100);
+/// Time to send the answer to a question that ends all connections.
+const LAST_ANSWER: Duration = Duration::from_millis(500);
+/// Time for the end of all that the port is needed for.
+const REOPEN: Duration = Duration::from_secs(10);
 /// Time between two looks at who is there.
 const REMEMBER: Duration = Duration::from_secs(10);
 
@@ -48,8 +58,8 @@ const REMEMBER: Duration = Duration::from_secs(10);
   atta cluster ls                              who is there
   atta run --ring model.gguf -p \"Hello\"        run a model on them")]
 pub(crate) struct NodeArgs {
-    /// Join the cluster of this token; it is remembered
-    #[arg(long, value_name = "TOKEN")]
+    /// Join the cluster of this token, or of the machine that shows this code; it is remembered
+    #[arg(long, value_name = "TOKEN|CODE")]
     join: Option<String>,
     /// Name in the cluster [default: the name of the machine]
     #[arg(long, value_name = "NAME")]
@@ -80,40 +90,100 @@ pub(crate) struct NodeArgs {
     /// Number of threads [default: the physical cores that this process may use]
     #[arg(short = 'j', value_name = "THREADS", value_parser = value::threads)]
     threads: Option<usize>,
+    /// Write a systemd unit that starts a node with these options, and print how to start it
+    #[arg(long, conflicts_with = "uninstall")]
+    install: bool,
+    /// Remove the systemd unit, and print how to stop the node
+    #[arg(long)]
+    uninstall: bool,
     #[command(flatten)]
     membership: MembershipFlags,
 }
 
+impl NodeArgs {
+    /// `--disk-budget` where it is not given.
+    const DISK_BUDGET: u64 = 16 << 30;
+}
+
 pub(super) fn run(args: Box<NodeArgs>) -> Result<(), Failure> {
+    if args.uninstall {
+        return unit::uninstall();
+    }
     let end = signals()?;
     let places = Places::new(args.membership.key.as_deref())?;
+    if args.install {
+        // Before a key is made or taken.
+        unit::check()?;
+    }
+    let name = node_name(args.name.as_deref())?;
     let address = match &args.join {
-        Some(token) => join(&places, token)?,
+        Some(text) => join(&places, &args.membership, text, &name)?,
         None => None,
     };
     let is_first = begin(&places)?;
+    if args.install {
+        return unit::install(&args, is_first);
+    }
     let listen = listen(args.listen.as_deref(), args.public)?;
-    let role = Role::Node {
-        name: node_name(args.name.as_deref())?,
+    let mut role = NodeRole {
+        name,
         listen,
         is_public: args.public,
         joined: address,
     };
-    let membership = Membership::open(&args.membership, &role)?;
-    let service = service(&args, &membership)?;
+    let mut membership = Membership::open(&args.membership, &Role::Node(role.clone()))?;
+    // With another key it is at the same place.
+    role.listen.port = membership.addresses.first().map(SocketAddr::port);
+    let mut token = (is_first || args.qr).then_some(args.qr);
+    while work(&args, membership, token.take(), &end)? == Ended::Rekeyed {
+        say("took a new key of the cluster");
+        membership = open_again(&args, &role)?;
+    }
+    Ok(())
+}
+
+/// Why a node does not work any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ended {
+    /// By a signal, or a member has asked it to leave.
+    Left,
+    /// It has another key, by which it begins anew.
+    Rekeyed,
+}
+
+/// Works for rings as long as the key is the same. `token`: show it, drawn or not.
+fn work(
+    args: &NodeArgs,
+    membership: Membership,
+    token: Option<bool>,
+    end: &AtomicBool,
+) -> Result<Ended, Failure> {
+    let service = service(args, &membership)?;
+    service.keep_keys(membership.key_keeper());
     let control = &membership.control;
     let announced = control
         .answer(service.answerer())
         .and_then(|()| control.announce());
     announced.map_err(|error| Failure::Failed(error.to_string()))?;
     greet(&membership, &service);
-    if is_first || args.qr {
-        show_token(&membership, args.qr);
+    if let Some(is_drawn) = token {
+        show_token(&membership, is_drawn);
     }
-    wait(&membership, &service, &end);
+    let ended = wait(&membership, &service, end);
     control.close();
     drop(service);
-    Ok(())
+    Ok(ended)
+}
+
+/// The same node with the new key of its file. Threads that end may hold its port for a moment.
+fn open_again(args: &NodeArgs, role: &NodeRole) -> Result<Membership, Failure> {
+    let begin = Instant::now();
+    loop {
+        match Membership::open(&args.membership, &Role::Node(role.clone())) {
+            Err(_) if begin.elapsed() < REOPEN => thread::sleep(POLL),
+            opened => return opened,
+        }
+    }
 }
 
 /// Whether a signal asks the program to end. A second one ends it at once.
@@ -228,23 +298,39 @@ pub(super) fn draw(text: &str) {
     }
 }
 
-/// Waits for a signal, or until a member asks this node to leave.
-fn wait(membership: &Membership, service: &NodeService, end: &AtomicBool) {
+/// Waits for a signal, or until a member asks this node to leave or hands it another key.
+fn wait(membership: &Membership, service: &NodeService, end: &AtomicBool) -> Ended {
     let mut remembered: Option<Instant> = None;
     wait_for(service, end, || {
-        if remembered.is_none_or(|at| at.elapsed() > REMEMBER) {
+        let is_due = remembered.is_none_or(|at| at.elapsed() > REMEMBER);
+        if is_due {
             // Others are met by asking; who is not there now may be later.
             let _ = membership.control.members();
+        }
+        if membership.meet() || is_due {
             membership.remember();
             remembered = Some(Instant::now());
         }
+        match service.is_rekeyed() {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
     });
+    if !service.is_rekeyed() {
+        return Ended::Left;
+    }
+    thread::sleep(LAST_ANSWER);
+    Ended::Rekeyed
 }
 
-/// Waits as [`wait`] does, and calls a function from time to time.
-pub(super) fn wait_for(service: &NodeService, end: &AtomicBool, mut meanwhile: impl FnMut()) {
-    while !end.load(Ordering::Acquire) && !service.is_leaving() {
-        meanwhile();
+/// Waits for a signal, until a member asks the node to leave, or until a function, called from time
+/// to time, ends it.
+pub(super) fn wait_for(
+    service: &NodeService,
+    end: &AtomicBool,
+    mut meanwhile: impl FnMut() -> ControlFlow<()>,
+) {
+    while !end.load(Ordering::Acquire) && !service.is_leaving() && meanwhile().is_continue() {
         thread::sleep(POLL);
     }
 }

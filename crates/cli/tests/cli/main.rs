@@ -25,6 +25,8 @@ mod hub;
 mod inspect;
 #[cfg(all(feature = "leap", unix))]
 mod leap;
+#[cfg(all(feature = "cluster", unix))]
+mod join;
 mod logits;
 #[cfg(target_os = "linux")]
 mod memory;

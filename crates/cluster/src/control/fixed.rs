@@ -1,7 +1,8 @@
-//! [`Control`] without discovery: nodes are found at addresses that are known, and tell each other
-//! the addresses that they know.
+//! [`Control`] over known addresses: nodes are asked at addresses that are given, remembered or
+//! heard of, and tell each other the addresses that they know.
 //!
-//! Knows no socket: a [`Switchboard`] carries questions, a lane's doors for instance. The one
+//! Knows no socket: a [`Switchboard`] carries questions, a lane's doors for instance; beacons are
+//! one of the ways to hear of an address ([`FixedControl::hear_of`]). The one
 //! idea: a member is a node that has just answered. A question about members carries the address
 //! of the node that asks, if it takes connections, and the answer those of others; so it is enough
 //! to know one node of a cluster.
@@ -9,7 +10,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     io,
-    net::SocketAddr,
+    net::{IpAddr, SocketAddr},
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
         atomic::{AtomicBool, Ordering},
@@ -25,6 +26,8 @@ use crate::wire::message::{Answer, MAX_MEMBERS, NodeAddress, Question};
 const MEMBERS: Duration = Duration::from_millis(1500);
 /// Rounds of questions to addresses that answers brought.
 const ROUNDS: usize = 3;
+/// Most addresses that wait to be asked.
+const MAX_HEARD: usize = 64;
 /// Time between looks at the members, while they are watched.
 const WATCH: Duration = Duration::from_secs(2);
 
@@ -47,6 +50,11 @@ pub trait Switchboard: Send + Sync {
     /// # Errors
     /// There is one already.
     fn answer(&self, answerer: Answerer) -> io::Result<()>;
+
+    /// Where this node is reached from another address, if the way there tells it.
+    fn reached_from(&self, _address: SocketAddr) -> Option<SocketAddr> {
+        None
+    }
 }
 
 /// A network of known addresses.
@@ -61,6 +69,8 @@ struct Shared {
     address: Option<SocketAddr>,
     /// Addresses at which nodes were promised, beside those of known nodes.
     peers: Vec<SocketAddr>,
+    /// Addresses that were heard of and not asked yet.
+    heard: Mutex<Vec<SocketAddr>>,
     book: Mutex<BTreeMap<NodeName, Entry>>,
     answerer: OnceLock<Answerer>,
     is_announced: AtomicBool,
@@ -100,6 +110,7 @@ impl FixedControl {
             name,
             address,
             peers,
+            heard: Mutex::default(),
             book: Mutex::default(),
             answerer: OnceLock::new(),
             is_announced: AtomicBool::new(false),
@@ -120,6 +131,24 @@ impl FixedControl {
         self.shared.note(node, true);
     }
 
+    /// Notes addresses at which nodes may be. They are asked once, with the next look at the
+    /// members; a node that answers is known from then on. Whether there is a new one.
+    pub fn hear_of(&self, addresses: &[SocketAddr]) -> bool {
+        let members: Vec<SocketAddr> = {
+            let book = self.shared.book();
+            let members = book.values().filter(|entry| entry.is_member);
+            members.map(|entry| entry.address).collect()
+        };
+        let mut heard = self.shared.heard();
+        for address in addresses {
+            let is_new = !members.contains(address) && !heard.contains(address);
+            if is_new && heard.len() < MAX_HEARD {
+                heard.push(*address);
+            }
+        }
+        !heard.is_empty()
+    }
+
     /// All nodes that were heard of, with the address at which each was last reached.
     pub fn known(&self) -> Vec<NodeAddress> {
         let book = self.shared.book();
@@ -136,6 +165,10 @@ impl Shared {
         self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn heard(&self) -> MutexGuard<'_, Vec<SocketAddr>> {
+        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn answer(&self, question: &[u8]) -> Vec<u8> {
         if self.is_over.load(Ordering::Acquire) {
             return Vec::new();
@@ -143,7 +176,7 @@ impl Shared {
         match Question::parse(question) {
             Ok(Question::Members { from }) => {
                 if let Some(from) = from.filter(|from| from.name != self.name) {
-                    self.note(from, true);
+                    self.note_asker(from);
                 }
                 self.members_answer()
             }
@@ -153,7 +186,13 @@ impl Shared {
 
     fn members_answer(&self) -> Vec<u8> {
         let book = self.book();
-        let others = book.iter().filter(|(_, entry)| entry.is_member);
+        let is_local = self.address.is_some_and(|own| own.ip().is_loopback());
+        let is_told = |entry: &Entry| {
+            let ip = entry.address.ip();
+            let is_far = !ip.is_loopback() || is_local;
+            entry.is_member && is_far && !is_of_one_link(entry.address)
+        };
+        let others = book.iter().filter(|(_, entry)| is_told(entry));
         let others = others.map(|(name, entry)| NodeAddress {
             name: name.clone(),
             address: entry.address,
@@ -164,6 +203,18 @@ impl Shared {
             others: others.take(MAX_MEMBERS).collect(),
         };
         answer.to_bytes().unwrap_or_default()
+    }
+
+    /// Remembers a node that asks. Where it was reached counts more than where it says it is: it
+    /// may have several addresses, and not know which of them leads there from here.
+    fn note_asker(&self, from: NodeAddress) {
+        let is_reached = self
+            .book()
+            .get(&from.name)
+            .is_some_and(|entry| entry.is_member);
+        if !is_reached {
+            self.note(from, true);
+        }
     }
 
     /// Remembers a node. Where there is no room, a node that does not answer goes.
@@ -187,6 +238,7 @@ impl Shared {
         let mut found = BTreeSet::new();
         let mut is_taken = false;
         let mut next = self.peers.clone();
+        next.append(&mut self.heard());
         next.extend(self.book().values().map(|entry| entry.address));
         for _ in 0..ROUNDS {
             next.retain(|address| Some(*address) != self.address && asked.insert(*address));
@@ -215,17 +267,17 @@ impl Shared {
     }
 
     fn ask_all(&self, addresses: &[SocketAddr]) -> Vec<(SocketAddr, Answer)> {
-        let from = self
+        let own = self
             .address
             .filter(|_| self.is_announced.load(Ordering::Acquire));
-        let from = from.map(|address| NodeAddress {
-            name: self.name.clone(),
-            address,
-        });
-        let Ok(question) = (Question::Members { from }).to_bytes() else {
-            return Vec::new();
-        };
         let ask = |address: SocketAddr| {
+            let own = own.map(|own| self.seen_from(address, own));
+            let own = own.filter(|own| is_reachable(*own, address));
+            let from = own.map(|address| NodeAddress {
+                name: self.name.clone(),
+                address,
+            });
+            let question = Question::Members { from }.to_bytes().ok()?;
             let answer = self.switchboard.ask(address, None, &question, MEMBERS);
             Some((address, Answer::parse(&answer.ok()?).ok()?))
         };
@@ -235,6 +287,15 @@ impl Shared {
             let answers = asks.into_iter().filter_map(|ask| ask.join().ok().flatten());
             answers.collect()
         })
+    }
+
+    /// This node's address as another one reaches it; `own` for programs of this machine, which
+    /// may tell others.
+    fn seen_from(&self, address: SocketAddr, own: SocketAddr) -> SocketAddr {
+        match address.ip().is_loopback() {
+            true => own,
+            false => self.switchboard.reached_from(address).unwrap_or(own),
+        }
     }
 
     fn member_names(&self) -> Vec<NodeName> {
@@ -331,6 +392,17 @@ fn watch(shared: &Weak<Shared>, watcher: &Watcher) {
     }
 }
 
+/// Whether an address of this machine can lead back from a node at another address. Loopback leads
+/// only to programs of this machine.
+fn is_reachable(own: SocketAddr, from: SocketAddr) -> bool {
+    !own.ip().is_loopback() || from.ip().is_loopback()
+}
+
+/// Whether an address means something on one link only, and to one machine.
+fn is_of_one_link(address: SocketAddr) -> bool {
+    matches!(address.ip(), IpAddr::V6(ip) if ip.is_unicast_link_local())
+}
+
 fn check_length(n: usize) -> Result<(), ControlError> {
     match n <= MAX_MESSAGE {
         true => Ok(()),
@@ -425,6 +497,80 @@ mod tests {
         assert!(matches!(unknown, Err(ControlError::Silent { .. })));
         let too_long = asking.ask(&name("third"), &vec![0; MAX_MESSAGE + 1], MEMBERS);
         assert!(matches!(too_long, Err(ControlError::TooLong { .. })));
+    }
+
+    #[test]
+    fn an_address_that_was_heard_of_is_asked_once() {
+        let doors = Doors::default();
+        let first = node(&doors, "first", Some(1), &[]);
+        first.announce().unwrap();
+        let asking = node(&doors, "lap", None, &[]);
+        assert!(names(&asking).is_empty());
+        assert!(asking.hear_of(&[at(1), at(7), at(1)]));
+        assert_eq!(asking.shared.heard().len(), 2);
+        assert_eq!(names(&asking), ["first"]);
+        assert!(asking.shared.heard().is_empty());
+        // It is known now.
+        assert_eq!(names(&asking), ["first"]);
+        assert!(!asking.hear_of(&[at(1)]));
+        let many: Vec<SocketAddr> = (0..1000).map(at).collect();
+        asking.hear_of(&many);
+        assert_eq!(asking.shared.heard().len(), MAX_HEARD);
+    }
+
+    #[test]
+    fn loopback_is_told_to_programs_of_the_same_machine_only() {
+        let doors = Doors::default();
+        let other = node(&doors, "other", Some(1), &[]);
+        other.announce().unwrap();
+        let own: SocketAddr = "127.0.0.1:9990".parse().unwrap();
+        let board = Board {
+            own: Some(own),
+            doors: Arc::clone(&doors),
+        };
+        let here = FixedControl::open(Arc::new(board), name("here"), Some(own), vec![at(1)]);
+        here.unwrap().announce().unwrap();
+        assert_eq!(other.address(&name("here")), None);
+        assert!(is_reachable(own, own) && is_reachable(at(1), own));
+    }
+
+    #[test]
+    fn a_node_on_loopback_is_not_told_to_other_machines() {
+        let doors = Doors::default();
+        let first = node(&doors, "first", Some(1), &[]);
+        first.announce().unwrap();
+        let here = |port: u16| SocketAddr::from(([127, 0, 0, 1], port));
+        for (other, address) in [("near", here(1)), ("far", at(2))] {
+            let name = name(other);
+            first.shared.note(NodeAddress { name, address }, true);
+        }
+        let answer = Answer::parse(&first.shared.members_answer()).unwrap();
+        let Answer::Members { others, .. } = answer else {
+            panic!("{answer:?}");
+        };
+        let others: Vec<&str> = others.iter().map(|other| other.name.as_str()).collect();
+        assert_eq!(others, ["far"]);
+    }
+
+    #[test]
+    fn where_a_node_was_reached_counts_more_than_where_it_says_it_is() {
+        let doors = Doors::default();
+        let first = node(&doors, "first", Some(1), &[2]);
+        first.announce().unwrap();
+        let second = node(&doors, "second", Some(2), &[1]);
+        second.announce().unwrap();
+        assert_eq!(names(&first), ["first", "second"]);
+        let from = |port| NodeAddress {
+            name: name("second"),
+            address: at(port),
+        };
+        first.shared.note_asker(from(99));
+        assert_eq!(first.address(&name("second")), Some(at(2)));
+        // Elsewhere, after it has gone.
+        doors.lock().unwrap().remove(&at(2));
+        assert_eq!(names(&first), ["first"]);
+        first.shared.note_asker(from(99));
+        assert_eq!(first.address(&name("second")), Some(at(99)));
     }
 
     #[test]

@@ -15,12 +15,15 @@ mod token;
 use std::{fmt, path::PathBuf};
 
 use ring::rand::{SecureRandom, SystemRandom};
+use serde::{Deserialize, Serialize};
 
 pub use certificate::{Identity, is_node_name};
 pub use token::JoinToken;
 
-/// The key of a cluster. `Debug` prints its public id only; [`text`](Self::text) shows the secret.
-#[derive(Clone, PartialEq, Eq)]
+/// The key of a cluster. `Debug` prints its public id only; [`text`](Self::text) shows the secret,
+/// and so does a message that hands it over.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct ClusterKey([u8; ClusterKey::N_BYTES]);
 
 /// What a secret is derived for. Secrets of different purposes tell nothing about each other.

@@ -33,6 +33,20 @@ impl FromStr for ClusterKey {
     }
 }
 
+impl From<ClusterKey> for String {
+    fn from(key: ClusterKey) -> Self {
+        key.text()
+    }
+}
+
+impl TryFrom<String> for ClusterKey {
+    type Error = KeyError;
+
+    fn try_from(text: String) -> Result<Self, KeyError> {
+        text.parse()
+    }
+}
+
 /// Bytes and their checksum as text.
 pub(super) fn encode(bytes: &[u8]) -> String {
     let mut checked = bytes.to_vec();

@@ -24,6 +24,7 @@ use super::{
     load::{Loaded, LoadedStage, blocked, load},
 };
 use crate::{
+    control::NodeName,
     core::Timing,
     links::{RunningStage, StageLinks},
     wire::{
@@ -127,6 +128,9 @@ pub(super) fn prepare(inner: &Arc<Inner>, prepare: Prepare) -> Reply {
     let mut state = inner.state();
     if inner.is_leaving.load(Ordering::Acquire) || inner.is_over.load(Ordering::Acquire) {
         return Answer::Blocked(blocked("this node leaves the cluster")).into();
+    }
+    if inner.is_rekeying.load(Ordering::Acquire) {
+        return Answer::Blocked(blocked("this node takes a new key of the cluster")).into();
     }
     if let Some(held) = &mut state.hold.held
         && let Some(answer) = held.answer_to(&prepare, hash)
@@ -333,6 +337,12 @@ impl Hold {
     /// Whether a ring is held.
     pub(super) fn is_held(&self) -> bool {
         self.held.is_some()
+    }
+
+    /// The owner of the ring that is held, if something is to be expected of it yet.
+    pub(super) fn owner(&self) -> Option<&NodeName> {
+        let held = self.held.as_ref().filter(|held| !held.is_over());
+        held.map(|held| &held.prepare.coordinator.name)
     }
 
     /// Releases a ring that has ended or is silent; the event, if there is one.

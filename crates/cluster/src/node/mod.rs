@@ -15,7 +15,7 @@ use std::{
     collections::{HashMap, VecDeque},
     net::SocketAddr,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
         atomic::{AtomicBool, Ordering},
     },
     thread::JoinHandle,
@@ -27,6 +27,7 @@ use atta_store::Budget;
 
 use crate::{
     control::{Answerer, NodeName},
+    key::ClusterKey,
     links::Links,
     wire::{
         self,
@@ -77,6 +78,10 @@ impl Default for NodeTiming {
 /// Measures the link to a node, in a thread of its own; `Err` is one line for people.
 pub type MeasureLink = Arc<dyn Fn(&NodeAddress) -> Result<LinkNumbers, String> + Send + Sync>;
 
+/// Keeps a new key of the cluster where the next start of the node finds it; `Err` is one line for
+/// people.
+pub type KeepKey = Box<dyn Fn(&ClusterKey) -> Result<(), String> + Send + Sync>;
+
 /// What a node is.
 pub struct NodeOptions {
     /// Its name.
@@ -125,6 +130,10 @@ struct Inner {
     state: Mutex<ServiceState>,
     is_over: AtomicBool,
     is_leaving: AtomicBool,
+    keep_key: OnceLock<KeepKey>,
+    /// A new key is being kept, and no ring begins.
+    is_rekeying: AtomicBool,
+    is_rekeyed: AtomicBool,
 }
 
 /// What changes.
@@ -161,6 +170,9 @@ impl NodeService {
             state: Mutex::default(),
             is_over: AtomicBool::new(false),
             is_leaving: AtomicBool::new(false),
+            keep_key: OnceLock::new(),
+            is_rekeying: AtomicBool::new(false),
+            is_rekeyed: AtomicBool::new(false),
         });
         let watched = Arc::downgrade(&inner);
         let watcher = std::thread::Builder::new().name("node".to_owned());
@@ -189,6 +201,17 @@ impl NodeService {
     /// Whether a member has asked the node to leave the cluster.
     pub fn is_leaving(&self) -> bool {
         self.inner.is_leaving.load(Ordering::Acquire)
+    }
+
+    /// Sets what keeps a new key of the cluster; without it the question is refused.
+    pub fn keep_keys(&self, keep: KeepKey) {
+        // The first one stays.
+        let _ = self.inner.keep_key.set(keep);
+    }
+
+    /// Whether the node has kept a new key, by which it must be started again.
+    pub fn is_rekeyed(&self) -> bool {
+        self.inner.is_rekeyed.load(Ordering::Acquire)
     }
 
     /// Releases what the node holds, and waits until its memory is free.
@@ -271,8 +294,35 @@ impl Inner {
                 Answer::Released
             }
             Question::Log => Answer::Log(self.events()),
+            Question::Rekey { key } => self.rekey(&key),
             Question::Members { .. } => refused("the members are known to the network"),
             Question::Chain => refused("this node takes its layers from the plans of rings"),
+        }
+    }
+
+    /// Keeps a new key, unless a ring would be cut off by it.
+    fn rekey(&self, key: &ClusterKey) -> Answer {
+        let Some(keep) = self.keep_key.get() else {
+            return refused("this node takes no key by the network");
+        };
+        let state = self.state();
+        if let Some(owner) = state.hold.owner() {
+            return refused(&format!("it works for a ring of {owner}"));
+        }
+        if self.is_rekeying.swap(true, Ordering::AcqRel) {
+            return refused("it is taking a key already");
+        }
+        drop(state);
+        match keep(key) {
+            Ok(()) => {
+                self.note("took a new key of the cluster".to_owned());
+                self.is_rekeyed.store(true, Ordering::Release);
+                Answer::Rekeyed
+            }
+            Err(why) => {
+                self.is_rekeying.store(false, Ordering::Release);
+                refused(&why)
+            }
         }
     }
 

@@ -2,8 +2,9 @@
 
 mod key;
 mod list;
+mod rekey;
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
 use atta::KvType;
 use atta_cluster::{
@@ -27,7 +28,7 @@ use crate::{
 };
 
 /// Time for the answer to a question.
-const DEADLINE: std::time::Duration = std::time::Duration::from_secs(3);
+const DEADLINE: Duration = Duration::from_secs(3);
 
 /// Looks after a cluster: its nodes, plans and key.
 #[derive(Debug, Args)]
@@ -48,21 +49,16 @@ enum ClusterCommand {
     },
     /// Says who would run which layers of a model, and how fast, without loading it
     Plan(Box<PlanArgs>),
-    /// Joins the cluster of a token, to use its nodes; `atta node --join` works for others as well
+    /// Joins a cluster by a token or a code, to use its nodes; `atta node --join` works for others
+    /// as well
     Join {
         /// What `atta cluster invite` printed on another machine
         token: String,
         #[command(flatten)]
         membership: MembershipFlags,
     },
-    /// Prints the token with which other machines join
-    Invite {
-        /// Draw it as a QR code
-        #[arg(long)]
-        qr: bool,
-        #[command(flatten)]
-        membership: MembershipFlags,
-    },
+    /// Prints the token with which other machines join, or a short code
+    Invite(key::InviteArgs),
     /// Asks a node to leave the cluster: it releases what it holds, and ends
     Leave {
         /// Its name
@@ -70,8 +66,8 @@ enum ClusterCommand {
         #[command(flatten)]
         membership: MembershipFlags,
     },
-    /// Makes a new key on this machine; every node must join again with its token
-    Rekey(key::RekeyArgs),
+    /// Makes a new key and hands it to the nodes that answer; others join again
+    Rekey(rekey::RekeyArgs),
     /// Prints the recent events of all nodes, or of one
     Log {
         /// Its name
@@ -116,9 +112,9 @@ pub(super) fn run(args: ClusterArgs) -> Result<(), Failure> {
         ClusterCommand::Ls { json, membership } => list::run(&asker(&membership)?, json),
         ClusterCommand::Plan(args) => plan(&args),
         ClusterCommand::Join { token, membership } => key::join_by(&token, &membership),
-        ClusterCommand::Invite { qr, membership } => key::invite(&membership, qr),
+        ClusterCommand::Invite(args) => key::invite(&args),
         ClusterCommand::Leave { node, membership } => leave(&node, &membership),
-        ClusterCommand::Rekey(args) => key::rekey(&args),
+        ClusterCommand::Rekey(args) => rekey::run(&args),
         ClusterCommand::Log {
             node,
             json,
@@ -212,11 +208,21 @@ fn name(text: &str) -> Result<NodeName, Failure> {
 
 /// Asks a node, after the members were looked up, so that its address is known.
 fn ask(membership: &Membership, node: &NodeName, question: &Question) -> Result<Answer, Failure> {
-    let failed = |error: &dyn std::fmt::Display| Failure::Failed(format!("{node}: {error}"));
     // A node that is not there is named by the question itself.
     let _ = membership.control.members();
+    ask_known(membership, node, question, DEADLINE)
+}
+
+/// Asks a node whose address is known.
+fn ask_known(
+    membership: &Membership,
+    node: &NodeName,
+    question: &Question,
+    deadline: Duration,
+) -> Result<Answer, Failure> {
+    let failed = |error: &dyn std::fmt::Display| Failure::Failed(format!("{node}: {error}"));
     let question = question.to_bytes().map_err(|error| failed(&error))?;
-    let answer = membership.control.ask(node, &question, DEADLINE);
+    let answer = membership.control.ask(node, &question, deadline);
     Answer::parse(&answer.map_err(|error| failed(&error))?).map_err(|error| failed(&error))
 }
 

@@ -1,6 +1,7 @@
 //! A worker of a chain: a node whose layers and neighbour stand on its command line.
 
 use std::{
+    ops::ControlFlow,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -51,7 +52,7 @@ pub(super) fn run(args: &LeapArgs) -> Result<(), Failure> {
         .and_then(|()| control.announce());
     announced.map_err(|error| Failure::Failed(error.to_string()))?;
     greet(args, &network, &service);
-    wait_for(&service, &end, || {});
+    wait_for(&service, &end, || ControlFlow::Continue(()));
     control.close();
     drop(service);
     Ok(())

@@ -239,6 +239,10 @@ impl Switchboard for Doors {
         let set = self.inner.answerer.set(answerer);
         set.map_err(|_| io::Error::other("questions are answered already"))
     }
+
+    fn reached_from(&self, address: SocketAddr) -> Option<SocketAddr> {
+        crate::own_address(self.inner.address, address).ok()
+    }
 }
 
 impl PartLinks for Doors {

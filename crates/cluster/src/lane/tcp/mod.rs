@@ -22,6 +22,7 @@ mod stream;
 
 pub use doors::{Doors, DoorsOptions, IsAllowed};
 pub use stream::Security;
+pub(crate) use stream::TimedSocket;
 
 #[cfg(test)]
 mod tests {

@@ -60,12 +60,20 @@ pub(super) trait Stream: Read + Write + Send {
 }
 
 /// A socket with a deadline for all that it reads and writes, however little comes at a time.
-pub(super) struct TimedSocket {
+pub(crate) struct TimedSocket {
     tcp: TcpStream,
     until: Option<Instant>,
 }
 
 impl TimedSocket {
+    /// All reading and writing must be done until then.
+    pub(crate) fn new(tcp: TcpStream, until: Instant) -> Self {
+        Self {
+            tcp,
+            until: Some(until),
+        }
+    }
+
     /// Fails behind the deadline.
     fn left(&self) -> io::Result<Option<Duration>> {
         let left = self

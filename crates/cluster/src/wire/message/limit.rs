@@ -32,7 +32,8 @@ pub(super) fn check_question(question: &Question) -> Result<(), MessageError> {
         | Question::Release { .. }
         | Question::Leave
         | Question::Log
-        | Question::Chain => Ok(()),
+        | Question::Chain
+        | Question::Rekey { .. } => Ok(()),
     }
 }
 
@@ -53,7 +54,8 @@ pub(super) fn check_answer(answer: &Answer) -> Result<(), MessageError> {
         | Answer::Measuring
         | Answer::Ready(_)
         | Answer::Occupied(_)
-        | Answer::Released => Ok(()),
+        | Answer::Released
+        | Answer::Rekeyed => Ok(()),
     }
 }
 

@@ -26,6 +26,7 @@ pub use text::{Digest, RingSecret};
 
 use crate::{
     control::{MAX_MESSAGE, NodeName},
+    key::ClusterKey,
     part::PartWish,
 };
 use std::net::SocketAddr;
@@ -115,6 +116,12 @@ pub enum Question {
     /// Which layers do you run, and who is next? Answered with [`Answer::Chain`] by nodes whose
     /// layers were fixed when they were started.
     Chain,
+    /// Keep this key of the cluster, and use it from now on. Answered with [`Answer::Rekeyed`] or
+    /// [`Answer::Refused`].
+    Rekey {
+        /// The new key.
+        key: ClusterKey,
+    },
 }
 
 /// What a node asks of another one that has a model. Answered with frames of kind
@@ -187,6 +194,8 @@ pub enum Answer {
     Log(Vec<CardEvent>),
     /// The place of the node in its chain.
     Chain(ChainLink),
+    /// The new key is kept. The node ends all connections soon, and takes others by the new key.
+    Rekeyed,
     /// The question was not understood, or has no answer here.
     Refused {
         /// One line for people.

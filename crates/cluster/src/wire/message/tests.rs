@@ -85,6 +85,9 @@ fn questions_and_answers_come_back_as_they_were() {
         Question::Leave,
         Question::Log,
         Question::Chain,
+        Question::Rekey {
+            key: ClusterKey::from_bytes([6; 32]),
+        },
     ];
     for question in questions {
         let bytes = question.to_bytes().unwrap();
@@ -121,6 +124,7 @@ fn questions_and_answers_come_back_as_they_were() {
             end: None,
             next: Some(address("pi2").address),
         }),
+        Answer::Rekeyed,
     ];
     for answer in answers {
         let bytes = answer.to_bytes().unwrap();
@@ -149,6 +153,7 @@ fn a_message_is_small_strict_and_of_this_version() {
         br#"{"version":1,"body":"leave","more":1}"#,
         br#"{"version":1,"body":{"release":{"ring":1,"more":1}}}"#,
         br#"{"version":1,"body":{"release":{"ring":-1}}}"#,
+        br#"{"version":1,"body":{"rekey":{"key":"atta1-AAAA"}}}"#,
         br#"{"version":1,"body":{"measure_link":{"to":{"name":"A","address":"1.2.3.4:5"}}}}"#,
         b"\xff",
     ] {
@@ -199,8 +204,10 @@ fn lists_texts_and_numbers_have_limits() {
 }
 
 #[test]
-fn the_secret_of_a_ring_is_not_shown() {
-    let shown = format!("{:?}", prepare());
+fn secrets_of_rings_and_clusters_are_not_shown() {
+    let key = ClusterKey::from_bytes([7; 32]);
+    let shown = format!("{:?} {:?}", prepare(), Question::Rekey { key: key.clone() });
+    assert!(!shown.contains(&key.text()[6..20]), "{shown}");
     assert!(
         !shown.contains("0707") && !shown.contains("7, 7"),
         "{shown}"
