@@ -161,6 +161,20 @@ class Program:
         """What the kernel says of it now, in bytes."""
         return watched.fields(f"/proc/{self.pid}/status")
 
+    def mapped(self, suffix: str) -> int:
+        """Resident bytes of mapped files whose names end so."""
+        try:
+            lines = pathlib.Path(f"/proc/{self.pid}/smaps").read_text().splitlines()
+        except OSError:
+            return 0
+        total, is_it = 0, False
+        for line in lines:
+            if line[:1].islower() or line[:1].isdigit():
+                is_it = line.endswith(suffix)
+            elif is_it and line.startswith("Rss:"):
+                total += int(line.split()[1]) * 1024
+        return total
+
     def sample(self) -> None:
         now = self.status()
         self.peak_private = max(self.peak_private, now.get("RssAnon", 0) + now.get("RssShmem", 0))

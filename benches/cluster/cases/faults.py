@@ -61,8 +61,9 @@ def happen(bench: Bench, world: World, ring: str, act: Callable[[], None], at: i
     """Writes a text on a ring, acts at a token, and waits for the end."""
     program = world.begin(bench.text(N), [f"--ring={ring}"])
     program.wait_for_chunks(at)
+    began = time.monotonic()
     act()
-    return outcome(program, time.monotonic())
+    return outcome(program, began)
 
 
 def outcome(program: Program, began: float) -> Outcome:
