@@ -4,7 +4,6 @@ The seed is printed and decides everything but the times. Texts must be whole, o
 live must end without growth, without processes that they left, and with files closed.
 """
 
-import itertools
 import os
 import random
 import signal
@@ -16,8 +15,10 @@ from lan import wait_for
 from programs import Failure, Program
 from report import Row
 
-# How much more private memory a node may have at the end than after its first texts.
-GROWTH = 8 << 20
+# Texts after which memory is weighed, and again; how much more it may be then, and how many files.
+TEXTS, GROWTH, FILES = (6, 30), 6 << 20, 4
+# `freeze` and `pull` are undone within a second and a half.
+KINDS = ["kill", "freeze", "freeze for good", "pull", "two"]
 
 
 class Rounds:
@@ -30,21 +31,24 @@ class Rounds:
         self.whole = whole_text(bench, world)
         self.counts: dict[str, int] = {}
         self.wrong: list[str] = []
-        # Private memory and open files of each process, early and now.
-        self.first: dict[int, tuple[int, int]] = {}
 
     def round(self, i: int) -> None:
-        what = self.rng.choice(["kill", "freeze", "freeze for good", "pull", "two"])
-        at, name = self.rng.randint(1, N - 20), self.rng.choice(NODES)
-        done = happen(self.bench, self.world, ",".join(self.rng.sample(NODES, 3)), lambda: self.act(what, name), at)
-        is_short = what in ("freeze", "pull")
-        wrong = done.wrong(self.whole, "recover" if is_short else self.bench.options.expect)
-        if wrong:
-            self.wrong.append(f"{i}: {what} {name} at {at}: {wrong}")
+        """One fault, its repair, and the wait until all nodes are free."""
+        what, name = self.rng.choice(KINDS), self.rng.choice(NODES)
+        done = self.round_of(what, name)
         kind = f"{what}: {'whole' if done.code == 0 else 'error'}"
         self.counts[kind] = self.counts.get(kind, 0) + 1
         self.mend(what, name)
         self.check_free(i, done)
+
+    def round_of(self, what: str, name: str) -> Outcome:
+        """One text during which something happens to a node."""
+        at, ring = self.rng.randint(1, N - 20), ",".join(self.rng.sample(NODES, 3))
+        done = happen(self.bench, self.world, ring, lambda: self.act(what, name), at)
+        wrong = done.wrong(self.whole, "recover" if what in ("freeze", "pull") else self.bench.options.expect)
+        if wrong:
+            self.wrong.append(f"{what} {name} at {at} of {ring}: {wrong}")
+        return done
 
     def act(self, what: str, name: str) -> None:
         node = self.nodes[name]
@@ -80,20 +84,20 @@ class Rounds:
         if not wait_for(are_free, 90, 0.2):
             raise Failure(f"round {i}: nodes are not free after 90 s ({done}): {self.world.listed()}")
 
-    def look(self) -> None:
-        """Notes the memory and the files of nodes that were not seen before."""
-        for node in self.nodes.values():
-            self.first.setdefault(node.pid, weighed(node))
-
-    def grown(self) -> list[str]:
-        """Nodes with more memory or files than at first."""
-        lines = []
-        for name, node in self.nodes.items():
-            bytes_before, files_before = self.first.get(node.pid, weighed(node))
-            bytes_now, files_now = weighed(node)
-            if bytes_now - bytes_before > GROWTH or files_now - files_before > 8:
-                lines.append(f"{name} has grown by {(bytes_now - bytes_before) / 1e6:.1f} MB and {files_now - files_before} files")
-        return lines
+    def grow(self) -> str:
+        """Writes texts during which a node freezes, and weighs all nodes after some and after many."""
+        weights = []
+        for n in TEXTS:
+            for _ in range(n):
+                self.round_of("freeze", self.rng.choice(NODES))
+            wait_for(lambda: not any(node["ring"] for node in self.world.listed().values()), 30, 0.2)
+            time.sleep(1)
+            weights.append({name: weighed(node) for name, node in self.nodes.items()})
+        for name, (bytes_before, files_before) in weights[0].items():
+            more, files = weights[1][name][0] - bytes_before, weights[1][name][1] - files_before
+            if more > GROWTH or files > FILES:
+                self.wrong.append(f"{name} has grown by {more / 1e6:.1f} MB and {files} files in {TEXTS[1]} texts")
+        return ", ".join(f"{name} {before[0] / 1e6:.1f} → {weights[1][name][0] / 1e6:.1f} MB" for name, before in weights[0].items())
 
 
 def weighed(node: Program) -> tuple[int, int]:
@@ -102,18 +106,17 @@ def weighed(node: Program) -> tuple[int, int]:
 
 
 def random_faults(bench: Bench) -> None:
-    """As many as `--n` says."""
+    """As many as `--n` says, and then texts on the same nodes to see whether these grow."""
     n, seed = bench.options.n, bench.options.seed
     with bench.world() as world:
         rounds = Rounds(bench, world)
         began = time.monotonic()
-        for i in itertools.count():
-            if i == n:
-                break
+        for i in range(n):
             rounds.round(i)
-            if i % 5 == 4:
-                rounds.look()
-        wrong = rounds.wrong + rounds.grown() + ([f"left processes {world.zombies()}"] if world.zombies() else [])
-        kinds = ", ".join(f"{kind} {count}" for kind, count in sorted(rounds.counts.items()))
-        number = f"{kinds}; {time.monotonic() - began:.0f} s" + (f"; WRONG: {'; '.join(wrong)}" if wrong else "")
-        bench.report.add(Row("random", f"{n} faults on three nodes, seed {seed}", number, "texts equal or an error, no growth", "", not wrong, numbers={"counts": rounds.counts, "wrong": wrong}))
+        seconds = time.monotonic() - began
+        left = [f"left processes {world.zombies()}"] if world.zombies() else []
+        weights = rounds.grow()
+    wrong = rounds.wrong + left
+    kinds = ", ".join(f"{kind} {count}" for kind, count in sorted(rounds.counts.items()))
+    number = f"{kinds}; {seconds:.0f} s; {weights}" + (f"; WRONG: {'; '.join(wrong)}" if wrong else "")
+    bench.report.add(Row("random", f"{n} faults on three nodes, seed {seed}", number, "texts equal or an error, no growth", "", not wrong, numbers={"counts": rounds.counts, "wrong": wrong}))
