@@ -26,6 +26,7 @@ from programs import Failure, cgroup  # noqa: E402
 from world import Setting  # noqa: E402
 
 ROOT = HERE.parents[1]
+HOMES = "atta-cluster-"
 # These need files that are not in the repository.
 ON_REQUEST = ("big", "mixed")
 
@@ -77,15 +78,24 @@ def chosen(args: argparse.Namespace) -> list[str]:
     return args.only or [name for name in CASES if name not in ON_REQUEST or given[name]]
 
 
+def sweep() -> None:
+    """Removes what runs that were killed have left."""
+    lan.sweep()
+    for path in pathlib.Path(tempfile.gettempdir()).glob(f"{HOMES}*"):
+        if not lan.is_alive(path.name.removeprefix(HOMES).split("-")[0]):
+            shutil.rmtree(path, ignore_errors=True)
+
+
 def stop(*_) -> None:
     raise KeyboardInterrupt
 
 
 def main() -> None:
     args = arguments()
-    signal.signal(signal.SIGTERM, stop)
-    lan.sweep()
-    scratch = pathlib.Path(args.keep or tempfile.mkdtemp(prefix="atta-cluster-"))
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, stop)
+    sweep()
+    scratch = pathlib.Path(args.keep or tempfile.mkdtemp(prefix=f"{HOMES}{os.getpid()}-"))
     scratch.mkdir(parents=True, exist_ok=True)
     about = report.about(args.atta, vars(args))
     table = report.Report(args.json == "-")

@@ -117,7 +117,7 @@ def big(bench: Bench) -> None:
 
 def run_big(bench: Bench, world: World, names: list[str], limit: int, n: int) -> tuple:
     model = bench.options.big_model
-    budget = ["--ram-budget", str(int(limit * 0.9))]
+    budget = ["--ram-budget", f"{int(limit * 0.9)}B"]
     world.machine(LEAD, memory=limit)
     nodes: dict[str, Program] = {}
     for name in names:

@@ -43,7 +43,8 @@ class Rounds:
 
     def round_of(self, what: str, name: str) -> Outcome:
         """One text during which something happens to a node."""
-        at, ring = self.rng.randint(1, N - 20), ",".join(self.rng.sample(NODES, 3))
+        # Not every token has text of its own.
+        at, ring = self.rng.randint(1, N * 5 // 8), ",".join(self.rng.sample(NODES, 3))
         done = happen(self.bench, self.world, ring, lambda: self.act(what, name), at)
         wrong = done.wrong(self.whole, "recover" if what in ("freeze", "pull") else self.bench.options.expect)
         if wrong:

@@ -292,6 +292,29 @@ fn a_node_that_was_killed_or_has_another_key_is_not_used() {
 }
 
 #[test]
+fn a_node_that_another_ring_has_is_named_with_its_coordinator() {
+    let homes = Homes::new("taken");
+    let node = homes.node("pi1", &[]);
+    let ring = ["--ring=force", "--peer", &node.address];
+    let serve = ["serve", MODEL, "--port", "0", "-c", "128", "-j", "1"];
+    let mut server = homes.command("pi1", &[&serve[..], &ring].concat());
+    let mut server = server.stdout(Stdio::piped()).spawn().unwrap();
+    // Its address is printed when the ring is there.
+    let mut address = String::new();
+    let stdout = server.stdout.take().unwrap();
+    BufReader::new(stdout).read_line(&mut address).unwrap();
+    let run = [&["run", MODEL][..], &TEXT, &ring].concat();
+    let output = homes.atta("pi1", &run);
+    server.kill().unwrap();
+    server.wait().unwrap();
+    let refused = error_of(&output, 1);
+    assert!(
+        refused.contains("pi1 cannot be in a ring: it belongs to a ring of"),
+        "{refused}"
+    );
+}
+
+#[test]
 fn a_machine_without_a_key_is_told_how_to_join() {
     let homes = Homes::new("none");
     for args in [&["cluster", "ls"][..], &["run", MODEL, "-p", "x", "--ring"]] {
