@@ -10,6 +10,7 @@ everything down again, after an error and after Ctrl-C too. README.md says what 
 import argparse
 import os
 import pathlib
+import shlex
 import shutil
 import signal
 import sys
@@ -46,6 +47,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--tokens", type=int, help="tokens of a text, other than the case's own number")
     parser.add_argument("--c4-c8", type=float, help="c(8)/c(4) of the bench `few`, other than what `writers` measures")
     parser.add_argument("--expect", choices=["either", "recover", "error"], default="either", help="what a machine that is gone for good must lead to")
+    parser.add_argument("--ring-args", default="", metavar="OPTIONS", help="further options of every ring, as in --ring-args='--lane tcp'")
     parser.add_argument("--keep", metavar="DIR", help="a directory for homes that is not removed afterwards")
     parser.add_argument("--json", metavar="FILE", help="write all rows and figures there; -: objects on standard output in place of the table")
     args = parser.parse_args()
@@ -104,7 +106,7 @@ def main() -> None:
         big_model=args.big_model and str(pathlib.Path(args.big_model).resolve()), aarch64=args.aarch64, c4_c8=args.c4_c8,
         goldens=str(pathlib.Path(args.goldens).resolve()), tokens=args.tokens,
     )  # fmt: skip
-    bench = Bench(Setting(str(pathlib.Path(args.atta).resolve()), scratch), table, options)
+    bench = Bench(Setting(str(pathlib.Path(args.atta).resolve()), scratch, shlex.split(args.ring_args)), table, options)
     is_cut = False
     try:
         for name in chosen(args):

@@ -26,6 +26,8 @@ class Setting:
 
     atta: str
     scratch: pathlib.Path
+    # Further options of every ring.
+    ring_args: list[str] = dataclasses.field(default_factory=list)
     # All that programs have printed, as (who, command, text), for the search for keys.
     printed: list[tuple[str, str, str]] = dataclasses.field(default_factory=list)
 
@@ -161,7 +163,7 @@ class World:
     def begin(self, args: list[str], ring: list[str] | None = None, stats: pathlib.Path | None = None) -> Program:
         """Starts a command of the coordinator, on a ring if one is given, such as `["--ring=pi1"]`."""
         kept = ["--stats-json", str(stats)] if stats else []
-        on_ring = [*ring, *self.peers()] if ring else []
+        on_ring = [*ring, *self.setting.ring_args, *self.peers()] if ring else []
         return self.start(self.machines[LEAD], [*args, *kept, *on_ring])
 
     def run(self, args: list[str], ring: list[str] | None = None, seconds: float = 600) -> Run:

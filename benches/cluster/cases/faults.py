@@ -35,6 +35,12 @@ class Outcome:
     said: str
     error: str
 
+    @property
+    def changes(self) -> str:
+        """What the coordinator said of the ring behind the plan: who is gone, who has which layers now, how long it took."""
+        lines = [line.removeprefix("atta: ") for line in self.said.splitlines() if line.startswith("atta: ring: ")]
+        return "".join(f" ({line})" for line in lines[1:])
+
     def wrong(self, whole: bytes, expect: str) -> str:
         """Why it is not right; empty if it is."""
         if self.code is None:
@@ -53,7 +59,7 @@ class Outcome:
 
     def __str__(self) -> str:
         if self.code == 0:
-            return f"the text went on after {self.longest:.2f} s"
+            return f"the text went on after {self.longest:.2f} s{self.changes}"
         return f"error after {self.pause:.2f} s: {self.error.removeprefix('atta: ')[:160]}"
 
 

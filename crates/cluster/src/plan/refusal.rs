@@ -44,7 +44,7 @@ pub enum Refusal {
     /// The model has fewer parts than machines are wanted.
     #[error("no ring: {}", match .most {
         0 => "the layers of this model cannot be divided among machines".to_owned(),
-        most => format!("the layers of this model can be divided among {most} other machines at most, and {n_wanted} are wanted"),
+        most => format!("this model can be divided among {most} other machines at most, and {n_wanted} are wanted"),
     })]
     NotDivisible {
         /// Machines beside the coordinator that shall have layers.
