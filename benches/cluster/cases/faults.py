@@ -8,7 +8,7 @@ import dataclasses
 import itertools
 import signal
 import time
-from typing import Callable
+from collections.abc import Callable
 
 from bench import LEAD, Bench, World
 from lan import wait_for
@@ -104,7 +104,18 @@ def add_rows(bench: Bench, what: str, done: Outcome, wrong: str, limit: float | 
     numbers = {"code": done.code, "pause_s": done.longest, "error": done.error, "said": done.said[-2000:]}
     bench.report.add(Row(bench.case, f"{what}: text", wrong or f"{done}{note}", "equal, or its beginning and an error", "", not wrong, numbers=numbers))
     if not wrong and limit:
-        bench.report.add(Row(bench.case, f"{what}: until the next token or the error", f"{done.longest:.2f} s", f"≤ {limit:g} s to the fence, then the rebuild", "Mesh-LLM ~41 s, text lost", done.longest <= limit, bench.load, numbers={"pause_s": done.longest}))
+        bench.report.add(
+            Row(
+                bench.case,
+                f"{what}: until the next token or the error",
+                f"{done.longest:.2f} s",
+                f"≤ {limit:g} s to the fence, then the rebuild",
+                "Mesh-LLM ~41 s, text lost",
+                done.longest <= limit,
+                bench.load,
+                numbers={"pause_s": done.longest},
+            )
+        )
 
 
 def after_it(bench: Bench, world: World, left: list[str], whole: bytes) -> str:
@@ -194,4 +205,14 @@ def coordinator(bench: Bench) -> None:
         seconds = time.monotonic() - began
         number = f"another one wrote the text {seconds:.0f} s later" + (f"; before: {last}" if last else "")
         is_right = run.text == whole and not world.zombies()
-        bench.report.add(Row("coordinator", "killed; nodes free for another one", number, "within a minute", "", is_right and seconds <= 70, numbers={"seconds": seconds, "last": last}))
+        bench.report.add(
+            Row(
+                "coordinator",
+                "killed; nodes free for another one",
+                number,
+                "within a minute",
+                "",
+                is_right and seconds <= 70,
+                numbers={"seconds": seconds, "last": last},
+            )
+        )

@@ -9,8 +9,8 @@ import pathlib
 import shutil
 import sys
 
-from bench import LEAD, Bench, World
-from programs import Failure, Program
+from bench import LEAD, Bench, Run, World
+from programs import Failure
 from report import Row
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "memory"))
@@ -76,7 +76,7 @@ def cgroups(bench: Bench) -> None:
         world.machine(LEAD)
         nodes = {}
         for name in names:
-            machine = world.machine(name, memory=limits[name])
+            world.machine(name, memory=limits[name])
             # The program's own pages are charged too, to the first who touches them.
             nodes[name] = world.node(name, models=own_copy(bench, name, bench.options.model))
             nodes[name].watch_memory()
@@ -85,9 +85,13 @@ def cgroups(bench: Bench) -> None:
         charged = {name: world.machines[name].group.peak_bytes() for name in names}
         shutil.rmtree(bench.setting.scratch / "copies")
     is_right = run.code == 0 and run.text == alone.text and not killed
-    parts = [f"{name}: {nodes[name].peak_private / 1e6:.0f} MB private, {(charged[name] or 0) / 1e6:.0f} of {limits[name] / 1e6:.0f} MB charged" for name in names]
+    parts = [
+        f"{name}: {nodes[name].peak_private / 1e6:.0f} MB private, {(charged[name] or 0) / 1e6:.0f} of {limits[name] / 1e6:.0f} MB charged" for name in names
+    ]
     number = "; ".join(parts) + ("" if run.code == 0 else f"; exit {run.code}: {run.error()}") + (f"; {killed} killed" if killed else "")
-    bench.report.add(Row("cgroup", "two nodes in cgroups of their plans + 5 %", number, "survived, text equal", "", is_right, numbers={"limits": limits, "charged": charged}))
+    bench.report.add(
+        Row("cgroup", "two nodes in cgroups of their plans + 5 %", number, "survived, text equal", "", is_right, numbers={"limits": limits, "charged": charged})
+    )
 
 
 def big(bench: Bench) -> None:
@@ -105,25 +109,34 @@ def big(bench: Bench) -> None:
         alone = world.run(bench.text(n, model=model, n_ctx=512))
     try:
         with bench.world() as world:
-            run, nodes, charged = run_big(bench, world, names, limit, n)
+            run, charged = run_big(bench, world, names, limit, n)
     finally:
         shutil.rmtree(bench.setting.scratch / "copies", ignore_errors=True)
     peaks = ", ".join(f"{name} {(peak or 0) / 1e9:.2f}" for name, peak in charged.items())
     rate = run.stats.get("decode_tok_s") or 0.0
     number = f"{rate:.2f} tokens/s; {split(run.layers)}; GB charged: {peaks}" if run.code == 0 else f"exit {run.code}: {run.error()}"
     is_right = run.code == 0 and run.text == alone.text
-    bench.report.add(Row("big", "8B over three nodes of 2 GB, coordinator of 2 GB", number, "survived, text equal", "one of 2 GB streams", is_right, numbers={"tok_s": rate, "charged": charged}))
+    bench.report.add(
+        Row(
+            "big",
+            "8B over three nodes of 2 GB, coordinator of 2 GB",
+            number,
+            "survived, text equal",
+            "one of 2 GB streams",
+            is_right,
+            numbers={"tok_s": rate, "charged": charged},
+        )
+    )
 
 
-def run_big(bench: Bench, world: World, names: list[str], limit: int, n: int) -> tuple:
+def run_big(bench: Bench, world: World, names: list[str], limit: int, n: int) -> tuple[Run, dict]:
     model = bench.options.big_model
     budget = ["--ram-budget", f"{int(limit * 0.9)}B"]
     world.machine(LEAD, memory=limit)
-    nodes: dict[str, Program] = {}
     for name in names:
         world.machine(name, memory=limit)
-        nodes[name] = world.node(name, *budget, models=own_copy(bench, name, model))
+        world.node(name, *budget, models=own_copy(bench, name, model))
     disk.drop(model)
     run = world.attempt(bench.text(n, *budget, model=model, n_ctx=512), [f"--ring={','.join(names)}"], 3000)
     charged = {name: machine.group.peak_bytes() for name, machine in world.machines.items()}
-    return run, nodes, charged
+    return run, charged

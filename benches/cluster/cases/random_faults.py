@@ -120,4 +120,14 @@ def random_faults(bench: Bench) -> None:
     wrong = rounds.wrong + left
     kinds = ", ".join(f"{kind} {count}" for kind, count in sorted(rounds.counts.items()))
     number = f"{kinds}; {seconds:.0f} s; {weights}" + (f"; WRONG: {'; '.join(wrong)}" if wrong else "")
-    bench.report.add(Row("random", f"{n} faults on three nodes, seed {seed}", number, "texts equal or an error, no growth", "", not wrong, numbers={"counts": rounds.counts, "wrong": wrong}))
+    bench.report.add(
+        Row(
+            "random",
+            f"{n} faults on three nodes, seed {seed}",
+            number,
+            "texts equal or an error, no growth",
+            "",
+            not wrong,
+            numbers={"counts": rounds.counts, "wrong": wrong},
+        )
+    )

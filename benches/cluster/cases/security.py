@@ -52,7 +52,10 @@ def capture(bench: Bench, world: World) -> None:
         world.machine(name)
     path = bench.setting.scratch / "frames"
     listener = subprocess.Popen([sys.executable, str(HERE / "capture.py"), world.lan.switch, "br0", str(path)], stdout=subprocess.PIPE, text=True)
-    ports = [subprocess.Popen([sys.executable, str(HERE / "capture.py"), world.lan.switch, port, f"{path}-{name}"], stdout=subprocess.PIPE, text=True) for name, port in world.lan.ports.items()]
+    ports = [
+        subprocess.Popen([sys.executable, str(HERE / "capture.py"), world.lan.switch, port, f"{path}-{name}"], stdout=subprocess.PIPE, text=True)
+        for name, port in world.lan.ports.items()
+    ]
     try:
         for process in [listener, *ports]:
             if process.stdout.readline() != "ready\n":
@@ -67,11 +70,26 @@ def capture(bench: Bench, world: World) -> None:
             process.wait()
     frames = b"".join(file.read_bytes() for file in bench.setting.scratch.glob("frames*"))
     secret = Secret(bench.setting.token)
-    words = {"prompt": PROMPT[4:24].encode(), "text": run.text[-24:], "model": pathlib.Path(bench.options.model).name.encode(), "question": b'"version":1', "work frame": b"ATR1"}
+    words = {
+        "prompt": PROMPT[4:24].encode(),
+        "text": run.text[-24:],
+        "model": pathlib.Path(bench.options.model).name.encode(),
+        "question": b'"version":1',
+        "work frame": b"ATR1",
+    }
     found = [what for what, word in words.items() if word and word in frames] + (["key"] if secret.in_bytes(frames) else [])
     found += ["key in `cluster log`"] if secret.in_text(log.text.decode()) else []
     number = f"{len(frames) / 1e6:.1f} MB of frames: " + (f"FOUND {', '.join(found)}" if found else "none of them")
-    bench.report.add(Row("security", "key, prompt, text, names, questions, frames on the wire", number, "none", "llama.cpp RPC: all in clear", not found and len(frames) > 10000))
+    bench.report.add(
+        Row(
+            "security",
+            "key, prompt, text, names, questions, frames on the wire",
+            number,
+            "none",
+            "llama.cpp RPC: all in clear",
+            not found and len(frames) > 10000,
+        )
+    )
 
 
 def strangers(bench: Bench, world: World) -> None:
@@ -85,7 +103,14 @@ def strangers(bench: Bench, world: World) -> None:
     whole = whole_text(bench, world)
     world.run(bench.text(8), ["--ring=pi1,pi2"])
     before = {name: node.status().get("RssAnon", 0) for name, node in nodes.items()}
-    rude = [subprocess.Popen(lan.inside(outside.namespace, [sys.executable, str(HERE / "hostile.py"), world.machines[name].address, "9990", str(i)]), stdout=subprocess.PIPE, text=True) for i, name in enumerate(NODES)]
+    rude = [
+        subprocess.Popen(
+            lan.inside(outside.namespace, [sys.executable, str(HERE / "hostile.py"), world.machines[name].address, "9990", str(i)]),
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for i, name in enumerate(NODES)
+    ]
     wrong = []
     try:
         for process in rude:
@@ -108,7 +133,17 @@ def strangers(bench: Bench, world: World) -> None:
         node.signal(signal.SIGTERM)
         if node.end(20) != 0:
             wrong.append(f"{name}: exit {node.process.returncode} after SIGTERM")
-    bench.report.add(Row("security", "noise, 2 GiB lengths, silent connections, another key", "; ".join(wrong) or "refused; the text is equal", "refused, text equal", "", not wrong, numbers={"grown": grown}))
+    bench.report.add(
+        Row(
+            "security",
+            "noise, 2 GiB lengths, silent connections, another key",
+            "; ".join(wrong) or "refused; the text is equal",
+            "refused, text equal",
+            "",
+            not wrong,
+            numbers={"grown": grown},
+        )
+    )
 
 
 def other_key(bench: Bench, world: World) -> list[str]:

@@ -51,7 +51,18 @@ def overhead(bench: Bench) -> None:
     numbers = {"ring_tok_s": ring_rate, "alone_tok_s": alone_rate, "layers": layers}
     if not is_equal:
         raise Failure("the text on the ring is another one")
-    bench.report.add(Row("overhead", "one writer, 2 stages × 1 thread, in times one process", number, "≥ 0.97", "llama.cpp RPC: not run here", ratio >= 0.97, bench.load, numbers=numbers))
+    bench.report.add(
+        Row(
+            "overhead",
+            "one writer, 2 stages × 1 thread, in times one process",
+            number,
+            "≥ 0.97",
+            "llama.cpp RPC: not run here",
+            ratio >= 0.97,
+            bench.load,
+            numbers=numbers,
+        )
+    )
 
 
 def split(layers: dict[str, int]) -> str:
@@ -83,7 +94,18 @@ def prompt(bench: Bench) -> None:
     n_chunks = P // CHUNK
     ideal = n_chunks * 2 / (n_chunks + 1)
     target = 0.9 * ideal * s / 2
-    bench.report.add(Row("prompt", f"{P} tokens, c = {CHUNK}, 2 stages, in times one process", f"{ratio:.2f} (s = {s:.2f})", f"≥ {target:.2f} = 0.9 × {ideal:.2f} × s / 2", "RPC async 1.26–1.47 (GPUs)", ratio >= target, bench.load, numbers=values))
+    bench.report.add(
+        Row(
+            "prompt",
+            f"{P} tokens, c = {CHUNK}, 2 stages, in times one process",
+            f"{ratio:.2f} (s = {s:.2f})",
+            f"≥ {target:.2f} = 0.9 × {ideal:.2f} × s / 2",
+            "RPC async 1.26–1.47 (GPUs)",
+            ratio >= target,
+            bench.load,
+            numbers=values,
+        )
+    )
 
 
 def side_by_side(world: World, command: list[str]) -> list:
@@ -121,7 +143,18 @@ def writers(bench: Bench) -> None:
     target = 0.9 * c * s / 2
     numbers = {**tok_s, "c8_c4": c, "s": s}
     number = f"{ratio:.2f} ({statistics.median(tok_s['ring']):.0f} and {statistics.median(tok_s['alone']):.0f} tokens/s)"
-    bench.report.add(Row("writers", "8 clients of `atta serve`, 2 stages, in times one process", number, f"≥ {target:.2f} = 0.9 × c(8)/c(4) × s / 2, c(8)/c(4) = {c:.2f}, s = {s:.2f}", "", ratio >= target, bench.load, numbers=numbers))
+    bench.report.add(
+        Row(
+            "writers",
+            "8 clients of `atta serve`, 2 stages, in times one process",
+            number,
+            f"≥ {target:.2f} = 0.9 × c(8)/c(4) × s / 2, c(8)/c(4) = {c:.2f}, s = {s:.2f}",
+            "",
+            ratio >= target,
+            bench.load,
+            numbers=numbers,
+        )
+    )
 
 
 def world_s(bench: Bench) -> float:
@@ -158,7 +191,18 @@ def planner(bench: Bench) -> None:
     # `--for prompt` expects the speed of a prompt; the plan has both.
     expected = plan["decode_tok_s"]
     number = f"{measured:.1f} tokens/s, planned {expected:.1f} ({expected / measured - 1:+.0%})"
-    bench.report.add(Row("planner", "speed of a text", number, "within 10 %", "prima: no check", abs(expected / measured - 1) <= 0.1, bench.load, numbers={"plan": plan, "tok_s": measured}))
+    bench.report.add(
+        Row(
+            "planner",
+            "speed of a text",
+            number,
+            "within 10 %",
+            "prima: no check",
+            abs(expected / measured - 1) <= 0.1,
+            bench.load,
+            numbers={"plan": plan, "tok_s": measured},
+        )
+    )
     planned = next(machine["ram_bytes"] for machine in plan["machines"] if machine["node"] == "pi1")
     number = f"{resident / 1e6:.0f} MB of weights and private memory, planned {planned / 1e6:.0f} MB ({planned / resident - 1:+.0%})"
     # A plan has 12 MiB for any node, which is much beside a small model.

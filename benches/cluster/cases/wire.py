@@ -40,7 +40,9 @@ def per_token(bench: Bench) -> None:
     d_row = rows / len(NODES)
     all_rows, most = 3 * d_row, 3 * d_row + 1024
     is_right = 0 < all_rows <= most
-    bench.report.add(Row("bytes", "application bytes per token, 3 hops", f"{all_rows:.0f}", f"≤ 3 × {d_row:.0f} + 1,024", "RPC 147 kB", is_right, numbers={"row": d_row}))
+    bench.report.add(
+        Row("bytes", "application bytes per token, 3 hops", f"{all_rows:.0f}", f"≤ 3 × {d_row:.0f} + 1,024", "RPC 147 kB", is_right, numbers={"row": d_row})
+    )
     bench.report.add(Row("bytes", "wire bytes per token", f"{wire:.0f}", "", "RPC 147 kB, 67 packets", numbers={"wire": wire}))
 
 
