@@ -209,6 +209,12 @@ fn two_nodes_write_the_text_of_one_machine_and_leave() {
     let said = String::from_utf8(auto.stderr).unwrap();
     assert!(said.contains("no ring: "), "{said}");
     assert_eq!(auto.stdout, alone.stdout);
+    // Too little memory for a part of a ring, enough for a mapped file.
+    let short = run(&["--ring", "--ram-budget", "8M", "--peer", &first.address]);
+    let said = String::from_utf8(short.stderr).unwrap();
+    assert_eq!(short.status.code(), Some(0), "{said}");
+    assert!(said.contains("running here alone"), "{said}");
+    assert_eq!(short.stdout, alone.stdout);
 
     let log = cluster(&[&["log"][..], &peer].concat());
     assert!(log.contains("started"), "{log}");
