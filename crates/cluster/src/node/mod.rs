@@ -28,6 +28,7 @@ use atta_store::Budget;
 use crate::{
     control::{Answerer, NodeName},
     links::Links,
+    measure::is_throttled,
     wire::{
         self,
         message::{
@@ -307,6 +308,7 @@ impl Inner {
             disk_free_bytes: options.models.disk_free_bytes(),
             measure: options.measure,
             celsius: (options.celsius)(),
+            is_throttled: is_throttled(),
             held: state.hold.card(options.budget.used()),
             events,
         }
