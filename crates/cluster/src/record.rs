@@ -59,8 +59,10 @@ pub struct StageTotals {
 pub struct MeanLap {
     /// From its submission to its logits.
     pub lap: Duration,
-    /// Computed by the coordinator: its layers and the head.
-    pub coordinator: Duration,
+    /// Computed by the coordinator: its layers.
+    pub local: Duration,
+    /// Computed by the coordinator: the head.
+    pub head: Duration,
     /// Computed by each stage.
     pub stages: Vec<Duration>,
     /// Bytes that each stage sent on.
@@ -257,7 +259,8 @@ fn mean(laps: &VecDeque<MeanLap>) -> Option<MeanLap> {
     let bytes = |i: usize| laps.iter().map(|lap| lap.bytes_out[i]).sum::<u64>() / u64::from(n);
     Some(MeanLap {
         lap: sum(&|lap| lap.lap),
-        coordinator: sum(&|lap| lap.coordinator),
+        local: sum(&|lap| lap.local),
+        head: sum(&|lap| lap.head),
         stages: (0..n_stages).map(|i| sum(&|lap| lap.stages[i])).collect(),
         bytes_out: (0..n_stages).map(bytes).collect(),
     })
@@ -294,7 +297,8 @@ mod tests {
         let record = RingRecord::default();
         let lap = |ms: u32| MeanLap {
             lap: MS * ms,
-            coordinator: MS,
+            local: MS,
+            head: MS * 2,
             stages: vec![MS * ms / 2],
             bytes_out: vec![u64::from(ms)],
         };

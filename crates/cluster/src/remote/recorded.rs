@@ -92,7 +92,8 @@ impl Recorded {
             let micros = times.iter().map(|time| time.compute_us.into());
             self.record.lap(MeanLap {
                 lap: end - flight.submitted,
-                coordinator: flight.local + (end - at.max(begin)),
+                local: flight.local,
+                head: end - at.max(begin),
                 stages: micros.map(Duration::from_micros).collect(),
                 bytes_out: times.iter().map(|time| time.bytes_out.into()).collect(),
             });
