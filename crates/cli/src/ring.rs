@@ -21,6 +21,8 @@ use atta_cluster::{
     plan::{ModelSizes, Objective, RingPlan},
 };
 
+#[cfg(feature = "server")]
+use crate::cluster::{RingMonitor, WatchedRing};
 use crate::{
     args::{RingFlags, ring::RingAim},
     cluster::{Membership, Role, is_here, model_directories},
@@ -38,9 +40,27 @@ pub(crate) struct RingRun(Option<Used>);
 struct Used {
     ring: Arc<RemoteRing>,
     plan: RingPlan,
+    #[cfg(feature = "server")]
+    survey: Survey,
+    #[cfg(feature = "server")]
+    coordinator: Coordinator,
 }
 
 impl RingRun {
+    /// Begins to watch the ring, for a server that shows it.
+    #[cfg(feature = "server")]
+    pub(crate) fn monitor(self) -> Result<Option<Arc<dyn atta_server::ClusterMonitor>>, Failure> {
+        let Some(used) = self.0 else { return Ok(None) };
+        let monitor = RingMonitor::start(WatchedRing {
+            ring: used.ring,
+            plan: used.plan,
+            survey: used.survey,
+            coordinator: used.coordinator,
+        });
+        let monitor = monitor.map_err(|error| Failure::Failed(format!("a thread: {error}")))?;
+        Ok(Some(Arc::new(monitor)))
+    }
+
     /// Says how the speed of a text compares with the plan.
     pub(crate) fn compare(&self, summary: &Summary) {
         let Some(used) = &self.0 else { return };
@@ -108,7 +128,15 @@ pub(crate) fn plan(
         ..options
     };
     asker.membership.remember();
-    Ok((options, RingRun(Some(Used { ring, plan }))))
+    let used = Used {
+        ring,
+        plan,
+        #[cfg(feature = "server")]
+        survey,
+        #[cfg(feature = "server")]
+        coordinator: asker.coordinator,
+    };
+    Ok((options, RingRun(Some(used))))
 }
 
 /// This machine, which asks nodes.

@@ -74,6 +74,8 @@ pub struct MeanLap {
 pub struct RingFigures {
     /// What the ring does.
     pub health: RingHealth,
+    /// When it was opened last.
+    pub opened: Option<Instant>,
     /// Epoch of the protocol.
     pub epoch: u32,
     /// Numbers of the protocol since the ring was opened.
@@ -149,6 +151,7 @@ impl RingRecord {
         let mut state = self.state();
         state.note(&format!("the ring opens: {}", names.join(", ")));
         state.figures.health = RingHealth::Open;
+        state.figures.opened = Some(Instant::now());
         state.figures.epoch = 0;
         state.figures.counts = Counts::default();
         state.names = names;

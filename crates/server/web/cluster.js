@@ -8,6 +8,7 @@ const SVG = 'http://www.w3.org/2000/svg';
 const RADIUS = 110;
 const GAP = 0.05; // between two machines, in radians
 const LEAST = 0.05; // the part of the ring that a machine without layers gets
+const MAX_NAME = 18; // letters of a name beside the ring
 const MOST_DETAILS = 8; // machines whose labels have more than their names
 
 const $ = (id) => document.getElementById(id);
@@ -92,7 +93,7 @@ function numbers(ring) {
     ['A token', known(ring.lap_us, (us) => `${millis(us)} ms round the ring`)],
     ['Links and queues', known(ring.hops_us, (us) => `${millis(us)} ms of it`)],
     ['Batches', `${number(ring.n_batches)} with ${number(ring.n_rows)} rows`],
-    ['Repairs', `${number(Math.max(0, ring.n_fences - 1))}, ${number(ring.n_rebuilds)} with all texts`],
+    ['Repairs', `${number(Math.max(0, ring.n_fences - 1))} (${number(ring.n_rebuilds)} with all texts)`],
   ];
   return pairs.map(([name, value]) => el('div', {}, el('dt', {}, name), el('dd', {}, value)));
 }
@@ -188,11 +189,17 @@ function label(node, angle, n) {
     [known(node.compute_us, (us) => `${millis(us)} ms`), known(node.celsius, (celsius) => `${number(celsius)} °C`)].filter((text) => text !== '–').join(' · '),
   ].filter(Boolean);
   const lines = n > MOST_DETAILS ? [] : details;
-  // Above the ring the last line is next to it, below the first one.
-  const top = y - 8 * lines.length + (Math.sin(angle) < -0.8 ? -8 * lines.length : 0) + 4;
+  // Above the ring its last line is next to it, beside it the middle, below it the first one.
+  const top = y + 4 + 6 * Math.sin(angle) - 8 * lines.length * (1 - Math.sin(angle));
   return svg('text', { 'text-anchor': anchor, x, y: top.toFixed(1) },
-    svg('tspan', { class: 'name', x }, node.node),
+    svg('tspan', { class: 'name', x }, shortened(node.node)),
     ...lines.map((line) => svg('tspan', { x, dy: 16 }, line)));
+}
+
+/** A name that has room beside the ring; the table has all of it. */
+function shortened(name) {
+  const letters = [...name];
+  return letters.length > MAX_NAME ? `${letters.slice(0, MAX_NAME - 1).join('')}…` : name;
 }
 
 function centre(measured, expected) {

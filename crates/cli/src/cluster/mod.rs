@@ -2,8 +2,12 @@
 
 mod address;
 mod membership;
+#[cfg(feature = "server")]
+mod monitor;
 mod places;
 
 pub(crate) use address::{is_here, listen};
 pub(crate) use membership::{Membership, Role, begin, join, model_directories, node_name};
+#[cfg(feature = "server")]
+pub(crate) use monitor::{RingMonitor, WatchedRing};
 pub(crate) use places::Places;
