@@ -146,10 +146,13 @@ impl RingRecord {
         self.state().note(text);
     }
 
-    /// Begins a ring of these stages: means begin anew.
+    /// Begins a ring of these stages, or goes on with others: means begin anew.
     pub fn open(&self, names: Vec<String>) {
         let mut state = self.state();
-        state.note(&format!("the ring opens: {}", names.join(", ")));
+        match names.is_empty() {
+            true => state.note("this machine runs all layers"),
+            false => state.note(&format!("the ring opens: {}", names.join(", "))),
+        }
         state.figures.health = RingHealth::Open;
         state.figures.opened = Some(Instant::now());
         state.figures.epoch = 0;
@@ -319,7 +322,10 @@ mod tests {
         record.tokens(TokenSample { n: 7, at: MS });
         assert_eq!(record.figures().users_tok_s, None);
         record.tokens(TokenSample { n: 3, at: MS * 501 });
-        record.tokens(TokenSample { n: 2, at: MS * 1001 });
+        record.tokens(TokenSample {
+            n: 2,
+            at: MS * 1001,
+        });
         assert_eq!(record.figures().users_tok_s, Some(5.0));
     }
 

@@ -417,7 +417,8 @@ impl Backend for RemoteRing {
         let frames = budget.reserve("frames", frame_bytes(&ring.limits))?;
         let keepers = self.prepare(&self.questions(&model, &ring, &sizes.stages[0])?);
         let keepers = keepers.inspect_err(|error| {
-            self.record.note(&format!("the ring does not open: {error}"));
+            self.record
+                .note(&format!("the ring does not open: {error}"));
         })?;
         let stages = options.plan.stages.iter().map(|stage| stage.node.clone());
         let lane = options.links.open_ring(RingLinks {

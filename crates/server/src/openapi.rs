@@ -34,7 +34,6 @@ mod tests {
 
     use super::DOCUMENT;
     use crate::{
-        cluster,
         api::{
             anthropic::{count::CountRequest, create::MessagesRequest},
             llama::{options::LlamaOptions, rerank::RerankRequest, template::TemplateRequest},
@@ -55,6 +54,7 @@ mod tests {
                 sampling::OpenAiSampling,
             },
         },
+        cluster,
         flow::{
             body::BodyFields,
             format::FormatFields,

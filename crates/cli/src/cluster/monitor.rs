@@ -172,7 +172,8 @@ impl Watch {
         let view = View {
             watched: &self.watched,
             heard: &self.heard(),
-            plan: ring.plan(),
+            // As it is now: a ring may be planned again.
+            plan: ring.plan().clone(),
             figures: &figures,
         };
         RingStatus {
@@ -205,7 +206,7 @@ impl Watch {
 struct View<'a> {
     watched: &'a WatchedRing,
     heard: &'a Heard,
-    plan: &'a RemotePlan,
+    plan: RemotePlan,
     figures: &'a RingFigures,
 }
 
@@ -224,7 +225,11 @@ impl View<'_> {
     fn coordinator(&self) -> NodeStatus {
         let watched = self.watched;
         let n_local = self.plan.n_local;
-        let load = watched.plan.loads.iter().find(|l| l.node == watched.plan.lead);
+        let load = watched
+            .plan
+            .loads
+            .iter()
+            .find(|l| l.node == watched.plan.lead);
         let lap = self.figures.lap.as_ref();
         let name = &watched.coordinator.name;
         NodeStatus {

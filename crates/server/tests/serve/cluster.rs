@@ -120,7 +120,10 @@ fn a_ring_is_told_in_the_order_of_its_machines_and_what_is_not_known_is_null() {
     assert_eq!(ring["nodes"][0]["memory_bytes"], Value::Null);
     let pi1 = &ring["nodes"][1];
     assert_eq!(pi1["address"], "10.0.0.2:9990");
-    assert_eq!((&pi1["first_layer"], &pi1["end_layer"]), (&json!(0), &json!(5)));
+    assert_eq!(
+        (&pi1["first_layer"], &pi1["end_layer"]),
+        (&json!(0), &json!(5))
+    );
     assert_eq!(pi1["link"]["rtt_p50_us"], 210.0);
     assert_eq!(ring["events"][0]["event"], "the ring opens: pi1");
     server.stop();
@@ -166,7 +169,9 @@ fn metrics_of_machines_have_their_names_and_those_that_are_not_known_are_left_ou
     ] {
         assert!(!text.contains(name), "{name}: {text}");
     }
-    let types = text.lines().filter(|line| line.starts_with("# TYPE atta_ring_node_up"));
+    let types = text
+        .lines()
+        .filter(|line| line.starts_with("# TYPE atta_ring_node_up"));
     assert_eq!(types.count(), 1, "{text}");
     server.stop();
 }
@@ -182,7 +187,10 @@ fn the_ring_needs_the_key_and_its_page_none() {
     for path in ["/cluster", "/cluster/", "/cluster.js", "/cluster.css"] {
         let answer = server.ask(path, "");
         let page = body(&answer);
-        assert!(answer.contains("content-security-policy: default-src 'self'"), "{answer}");
+        assert!(
+            answer.contains("content-security-policy: default-src 'self'"),
+            "{answer}"
+        );
         assert!(!page.contains("pi1"), "{path}");
     }
     server.stop();
