@@ -384,7 +384,7 @@ fn state(health: RingHealth) -> RingState {
 }
 
 fn micros(time: Duration) -> f64 {
-    time.as_secs_f64() * 1e6
+    time.as_nanos() as f64 / 1e3
 }
 
 fn per_layer(time: Duration, n: usize) -> Option<f64> {
