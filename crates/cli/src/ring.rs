@@ -25,7 +25,7 @@ use atta_cluster::{
 use crate::cluster::{RingMonitor, WatchedRing};
 use crate::{
     args::{RingFlags, ring::RingAim},
-    cluster::{Membership, Role, is_here, model_directories},
+    cluster::{Membership, Role, events, is_here, model_directories},
     failure::{Failure, one_line},
     load,
 };
@@ -122,6 +122,7 @@ pub(crate) fn plan(
         .ring(&survey, &plan, model, on_stage())
         .map_err(|error| Failure::Failed(error.to_string()))?;
     let ring = Arc::new(ring);
+    keep_events(&asker.membership, &ring);
     let options = LoadOptions {
         backend: Some(ring.clone()),
         pool: Some(asker.coordinator.pool.clone()),
@@ -137,6 +138,16 @@ pub(crate) fn plan(
         coordinator: asker.coordinator,
     };
     Ok((options, RingRun(Some(used))))
+}
+
+/// Keeps the events of a ring for `atta cluster log`.
+fn keep_events(membership: &Membership, ring: &RemoteRing) {
+    let path = membership.places.events();
+    let name = membership.name.clone();
+    ring.record().on_event(Box::new(move |text| {
+        // Without the file the log is shorter.
+        let _ = events::append(&path, name.as_str(), text);
+    }));
 }
 
 /// This machine, which asks nodes.

@@ -41,6 +41,9 @@ pub struct RingEvent {
     pub text: String,
 }
 
+/// Hears each event; called by the thread that computes.
+pub type OnEvent = Box<dyn Fn(&str) + Send>;
+
 /// Work of a stage, all batches together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StageTotals {
@@ -93,10 +96,10 @@ pub struct RingFigures {
 }
 
 /// The record of the rings that a backend opens, one at a time.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct RingRecord(Mutex<State>);
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct State {
     figures: RingFigures,
     /// Names of the stages in order.
@@ -107,6 +110,7 @@ struct State {
     /// Tokens of the last batches, and when each was collected.
     tokens: VecDeque<TokenSample>,
     events: VecDeque<RingEvent>,
+    on_event: Option<OnEvent>,
 }
 
 /// A result that has come.
@@ -125,6 +129,12 @@ pub(crate) struct TokenSample {
     pub(crate) at: Duration,
 }
 
+impl std::fmt::Debug for RingRecord {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("RingRecord").field(&self.figures()).finish()
+    }
+}
+
 impl RingRecord {
     /// A copy of the numbers.
     pub fn figures(&self) -> RingFigures {
@@ -139,6 +149,11 @@ impl RingRecord {
     /// The last events, the oldest first.
     pub fn events(&self) -> Vec<RingEvent> {
         self.state().events.iter().cloned().collect()
+    }
+
+    /// Calls a function with every event from now on.
+    pub fn on_event(&self, on: OnEvent) {
+        self.state().on_event = Some(on);
     }
 
     /// Adds an event.
@@ -244,10 +259,12 @@ impl State {
             self.events.pop_front();
         }
         let text = text.chars().filter(|c| !c.is_control()).take(MAX_LINE);
-        self.events.push_back(RingEvent {
-            at: Instant::now(),
-            text: text.collect(),
-        });
+        let text: String = text.collect();
+        if let Some(on) = &self.on_event {
+            on(&text);
+        }
+        let at = Instant::now();
+        self.events.push_back(RingEvent { at, text });
     }
 }
 
@@ -384,7 +401,10 @@ mod tests {
     #[test]
     fn events_are_bounded_in_number_and_length_and_have_one_line() {
         let record = RingRecord::default();
+        let (heard, hears) = std::sync::mpsc::channel();
+        record.on_event(Box::new(move |text| heard.send(text.to_owned()).unwrap()));
         record.note("the first");
+        assert_eq!(hears.recv().unwrap(), "the first");
         (0..MAX_EVENTS).for_each(|_| record.note(&"a\nb".repeat(MAX_LINE)));
         let texts = texts(&record);
         assert_eq!(texts.len(), MAX_EVENTS);

@@ -1,6 +1,7 @@
 //! This machine as a member of a cluster: its key, its name, its addresses, and those of others.
 
 mod address;
+pub(crate) mod events;
 mod membership;
 #[cfg(feature = "server")]
 mod monitor;

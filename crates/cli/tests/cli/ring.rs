@@ -213,6 +213,7 @@ fn two_nodes_write_the_text_of_one_machine_and_leave() {
 
     let log = cluster(&[&["log"][..], &peer].concat());
     assert!(log.contains("started"), "{log}");
+    assert!(log.contains("the ring opens: pi2"), "{log}");
     assert_no_secret(&key, &log);
     cluster(&[&["leave", "pi2"][..], &peer].concat());
     let (code, said) = second.end();
@@ -330,12 +331,12 @@ fn a_server_shows_its_ring_and_that_a_node_is_silent() {
         let mut nodes = ring["nodes"].as_array().unwrap().iter();
         nodes.all(|node| node["node"] != "pi1" || node["state"] == "silent")
     });
-    for text in [
-        ring.to_string(),
-        lost.to_string(),
-        metrics,
-        server.ask("/cluster", ""),
-    ] {
+    // What has happened is kept for those who ask later.
+    let page = server.ask("/cluster", "");
+    drop(server);
+    let events = fs::read_to_string(homes.0.path("cache/atta/cluster/events")).unwrap();
+    assert!(events.contains("the ring opens: pi1"), "{events}");
+    for text in [ring.to_string(), lost.to_string(), events, metrics, page] {
         assert_no_secret(&key, &text);
     }
 }

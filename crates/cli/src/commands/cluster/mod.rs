@@ -3,7 +3,7 @@
 mod key;
 mod list;
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
 use atta::KvType;
 use atta_cluster::{
@@ -19,7 +19,10 @@ use crate::{
         ModelFlags,
         ring::{MembershipFlags, RingAim},
     },
-    cluster::{Membership, Role},
+    cluster::{
+        Membership, Role,
+        events::{self, KeptEvent},
+    },
     failure::{Failure, one_line},
     load,
     output::Stdout,
@@ -27,7 +30,7 @@ use crate::{
 };
 
 /// Time for the answer to a question.
-const DEADLINE: std::time::Duration = std::time::Duration::from_secs(3);
+const DEADLINE: Duration = Duration::from_secs(3);
 
 /// Looks after a cluster: its nodes, plans and key.
 #[derive(Debug, Args)]
@@ -72,7 +75,7 @@ enum ClusterCommand {
     },
     /// Makes a new key on this machine; every node must join again with its token
     Rekey(key::RekeyArgs),
-    /// Prints the recent events of all nodes, or of one
+    /// Prints the recent events of all nodes and of this machine's rings, or those of one node
     Log {
         /// Its name
         node: Option<String>,
@@ -184,26 +187,34 @@ fn log(node: Option<&str>, is_json: bool, flags: &MembershipFlags) -> Result<(),
         Some(node) => vec![name(node)?],
         None => members,
     };
-    let mut out = Stdout::lock();
+    let mut all = match node {
+        Some(_) => Vec::new(),
+        None => events::read(&membership.places.events()),
+    };
     for node in &nodes {
         let events = match ask(&membership, node, &Question::Log)? {
             Answer::Log(events) => events,
             other => return Err(unexpected(node, &other)),
         };
-        for event in events {
-            let text = one_line(&event.text);
-            match is_json {
-                true => {
-                    let event = json!({
-                        "node": node.as_str(), "ago_s": event.ago_s, "event": text,
-                    });
-                    out.line(&event.to_string())?;
-                }
-                false => out.line(&format!("{node}  {:>6} s ago  {text}", event.ago_s))?,
-            }
-        }
+        all.extend(events.into_iter().map(|event| KeptEvent {
+            node: node.to_string(),
+            ago: Duration::from_secs(event.ago_s),
+            text: event.text,
+        }));
     }
-    Ok(())
+    let mut out = Stdout::lock();
+    all.iter()
+        .try_for_each(|event| out.line(&log_line(event, is_json)))
+}
+
+fn log_line(event: &KeptEvent, is_json: bool) -> String {
+    let node = one_line(&event.node);
+    let text = one_line(&event.text);
+    let ago_s = event.ago.as_secs();
+    match is_json {
+        true => json!({ "node": node, "ago_s": ago_s, "event": text }).to_string(),
+        false => format!("{node}  {ago_s:>6} s ago  {text}"),
+    }
 }
 
 fn name(text: &str) -> Result<NodeName, Failure> {
