@@ -26,7 +26,7 @@ use crate::{
     failure::{Failure, one_line},
     load,
     output::Stdout,
-    ring::{Asker, objective},
+    ring::{Asker, objective, say},
 };
 
 /// Time for the answer to a question.
@@ -191,20 +191,30 @@ fn log(node: Option<&str>, is_json: bool, flags: &MembershipFlags) -> Result<(),
         Some(_) => Vec::new(),
         None => events::read(&membership.places.events()),
     };
-    for node in &nodes {
-        let events = match ask(&membership, node, &Question::Log)? {
-            Answer::Log(events) => events,
-            other => return Err(unexpected(node, &other)),
-        };
-        all.extend(events.into_iter().map(|event| KeptEvent {
-            node: node.to_string(),
-            ago: Duration::from_secs(event.ago_s),
-            text: event.text,
-        }));
+    for name in &nodes {
+        match node_log(&membership, name) {
+            Ok(events) => all.extend(events),
+            // The events of the others are worth having.
+            Err(Failure::Failed(why)) if node.is_none() => say(&why),
+            Err(failure) => return Err(failure),
+        }
     }
     let mut out = Stdout::lock();
     all.iter()
         .try_for_each(|event| out.line(&log_line(event, is_json)))
+}
+
+fn node_log(membership: &Membership, node: &NodeName) -> Result<Vec<KeptEvent>, Failure> {
+    let events = match ask(membership, node, &Question::Log)? {
+        Answer::Log(events) => events,
+        other => return Err(unexpected(node, &other)),
+    };
+    let events = events.into_iter().map(|event| KeptEvent {
+        node: node.to_string(),
+        ago: Duration::from_secs(event.ago_s),
+        text: event.text,
+    });
+    Ok(events.collect())
 }
 
 fn log_line(event: &KeptEvent, is_json: bool) -> String {
