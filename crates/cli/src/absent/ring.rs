@@ -20,11 +20,6 @@ impl RingRun {
     pub(crate) fn compare(&self, _: &Summary) {}
 
     #[cfg(feature = "server")]
-    #[expect(
-        clippy::unnecessary_wraps,
-        clippy::unused_self,
-        reason = "a build with rings has something to watch"
-    )]
     pub(crate) fn monitor(
         self,
     ) -> Result<Option<std::sync::Arc<dyn atta_server::ClusterMonitor>>, Failure> {
