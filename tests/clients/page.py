@@ -315,8 +315,122 @@ def check_dark(site: Browser) -> None:
     assert light != page.evaluate("getComputedStyle(document.body).backgroundColor"), "the switch does nothing"
 
 
+def node(name: str, first: int, end: int, **more) -> dict:
+    """A machine of a ring of 24 layers, as `/api/cluster` has it."""
+    known = {
+        "node": name, "address": "10.0.0.2:9990", "state": "ready", "why": None, "first_layer": first, "end_layer": end,
+        "share": (end - first) / 24, "memory_bytes": 4e9, "memory_held_bytes": 1.3e9, "memory_free_bytes": 2.1e9,
+        "compute_us": 34_000.5, "layer_us": 4250.1, "bytes_out": 8228, "celsius": 61.2, "is_throttled": False, "heard_s": 1,
+        "totals": {"n_batches": 7, "n_rows": 90, "compute_s": 0.5, "bytes_out": 740_000},
+        "link": {"to": "next", "rtt_p50_us": 214.3, "rtt_p90_us": 390.0, "bytes_per_s": 1.1e8},
+    }
+    return known | more
+
+
+def ring(**more) -> dict:
+    nodes = [
+        node("lap", 0, 6, state="coordinator", address=None, totals=None, bytes_out=None, celsius=None),
+        node("pi1", 6, 16, is_throttled=True, celsius=81.0),
+        node("pi2", 16, 24, state="silent", why="it does not answer", heard_s=75),
+    ]
+    events = [{"node": "lap", "ago_s": 4, "event": "epoch 2: stage 2 is silent"}, {"node": "lap", "ago_s": 400, "event": "the ring opens"}]
+    known = {
+        "state": "open", "coordinator": "lap", "model": "model.gguf", "n_layers": 24, "epoch": 2, "n_fences": 2, "n_rebuilds": 0,
+        "n_batches": 7, "n_rows": 90, "expected": {"decode_tok_s": 9.1, "users_tok_s": 20.5},
+        "measured": {"decode_tok_s": 8.75, "users_tok_s": None}, "lap_us": 114_285.7, "hops_us": 900.0, "nodes": nodes, "events": events,
+    }
+    return known | more
+
+
+def open_ring(site: Browser, *answers: dict | None, **options) -> Page:
+    """The page of a ring that is told by these answers, the last one again and again."""
+    page = site.open(**options)
+    left = list(answers)
+    page.route("**/api/cluster", lambda route: route.fulfill(json={"ring": left.pop(0) if len(left) > 1 else left[0]}))
+    page.goto(f"{site.url}cluster")
+    return page
+
+
+def check_ring(site: Browser) -> None:
+    page = open_ring(site, ring(), ring(state="repairing", epoch=3))
+    rows = page.locator("#machines tr")
+    expect(rows).to_have_count(3)
+    expect(rows.nth(1)).to_contain_text("6 to 15")
+    expect(rows.nth(1)).to_contain_text("81 throttled")
+    expect(rows.nth(2)).to_contain_text("it does not answer")
+    expect(page.locator("#ring path")).to_have_count(3)
+    expect(page.get_by_role("img", name="A ring of 3 machines: lap, coordinator, layers 0 to 5")).to_be_visible()
+    expect(page.locator("#ring .speed")).to_have_text("8.8")
+    expect(page.locator("#numbers")).to_contain_text("8.8 tokens/s (expected 9.1)")
+    expect(page.locator("#events li").last).to_contain_text("the ring opens")
+    site.shoot(page, "ring")
+    # The next answer comes by itself.
+    expect(page.locator("#state")).to_have_text("repairs itself, epoch 3")
+    page.unroute("**/api/cluster")
+    page.route("**/api/cluster", lambda route: route.abort())
+    expect(page.locator("#notice")).to_contain_text("cannot be reached")
+    expect(rows).to_have_count(3)
+
+
+def check_ring_escapes(site: Browser) -> None:
+    hostile = '<img src=x onerror="window.pwned=1"><b>x</b>'
+    event = {"node": hostile, "ago_s": 1, "event": hostile}
+    page = open_ring(site, ring(model=hostile, coordinator=hostile, nodes=[node(hostile, 0, 24, why=hostile, state=hostile)], events=[event]))
+    expect(page.locator("#machines")).to_contain_text(hostile)
+    expect(page.locator("#events")).to_contain_text(hostile)
+    expect(page.locator("#ring .name")).to_contain_text(hostile[:17])
+    assert page.locator("main").locator("img, b, script, [onerror]").count() == 0, "markup came through"
+    assert page.evaluate("window.pwned") is None, "a script ran"
+
+
+def check_ring_on_a_phone_in_the_dark(site: Browser) -> None:
+    nodes = [node(f"a-node-with-a-long-name-{i}", 4 * i, 4 * i + 4) for i in range(6)]
+    page = open_ring(site, ring(nodes=nodes), width=360, height=740, scheme="dark", device_scale_factor=2)
+    expect(page.locator("#machines tr")).to_have_count(6)
+    width = page.evaluate("document.documentElement.scrollWidth")
+    assert width <= 360, f"the page is {width} px wide"
+    dark = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    site.shoot(page, "ring-phone")
+    page.evaluate("localStorage['atta.theme'] = 'light'")
+    page.reload()
+    assert dark != page.evaluate("getComputedStyle(document.body).backgroundColor"), "it does not look as the other page"
+
+
+def check_no_ring(site: Browser) -> None:
+    page = site.open()
+    expect(page.locator("#cluster")).to_be_hidden()
+    page.goto(f"{site.url}cluster")
+    expect(page.locator("#notice")).to_contain_text("No ring")
+    expect(page.locator("#main")).to_be_hidden()
+
+
+def check_link_to_the_ring(site: Browser) -> None:
+    page = site.open()
+    page.route("**/metrics", lambda route: route.fulfill(content_type="text/plain", body="atta_ring_nodes 3\n"))
+    page.route("**/api/cluster", lambda route: route.fulfill(json={"ring": ring()}))
+    page.reload()
+    page.get_by_role("link", name="Ring of 3 machines").click()
+    expect(page.locator("#machines tr")).to_have_count(3)
+    page.get_by_role("link", name="atta").click()
+    expect(page.locator("#model option").first).to_be_attached()
+
+
+def check_key_of_the_ring(site: Browser) -> None:
+    page = site.open()
+    wrong = {"status": 401, "json": {"error": "this server wants an API key"}}
+    is_right = lambda route: route.request.headers.get("authorization") == "Bearer sesame"
+    page.route("**/api/cluster", lambda route: route.fulfill(**({"json": {"ring": ring()}} if is_right(route) else wrong)))
+    page.goto(f"{site.url}cluster")
+    expect(page.locator("#notice")).to_contain_text("API key")
+    page.fill("#key", "sesame")
+    page.press("#key", "Enter")
+    expect(page.locator("#machines tr")).to_have_count(3)
+    expect(page.locator("#connection")).to_be_hidden()
+
+
 CHECKS = [check_policy, check_send, check_stop, check_regenerate, check_json, check_markdown, check_tools, check_errors,
-          check_keyboard, check_conversations, check_phone, check_dark]
+          check_keyboard, check_conversations, check_phone, check_dark, check_ring, check_ring_escapes,
+          check_ring_on_a_phone_in_the_dark, check_no_ring, check_link_to_the_ring, check_key_of_the_ring]
 
 
 def run(check, site: Browser) -> bool:

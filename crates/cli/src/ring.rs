@@ -22,9 +22,11 @@ use atta_cluster::{
     plan::{ModelSizes, Objective, RingPlan},
 };
 
+#[cfg(feature = "server")]
+use crate::cluster::{RingMonitor, WatchedRing};
 use crate::{
     args::{RingFlags, ring::RingAim},
-    cluster::{Membership, Role, is_here, model_directories},
+    cluster::{Membership, Role, events, is_here, model_directories},
     failure::{Failure, one_line},
     load,
 };
@@ -36,45 +38,84 @@ const QUIET: Duration = Duration::from_secs(2);
 #[derive(Default)]
 pub(crate) struct RingRun(Option<Used>);
 
-struct Used {
+enum Used {
+    /// A ring whose layers stand on command lines: no speed was measured.
+    #[cfg(feature = "leap")]
+    Chain(Arc<RemoteRing>),
+    /// A ring that was planned.
+    Layers(Box<LayerRing>),
+}
+
+struct LayerRing {
     ring: Arc<RemoteRing>,
-    /// Tokens per second of the plan, if it has speeds.
-    expected: Option<f64>,
+    plan: RingPlan,
+    #[cfg(feature = "server")]
+    survey: Survey,
+    #[cfg(feature = "server")]
+    coordinator: Coordinator,
 }
 
 impl RingRun {
     /// A ring without measured speeds.
     #[cfg(feature = "leap")]
     pub(crate) fn of_chain(ring: Arc<RemoteRing>) -> Self {
-        let expected = None;
-        Self(Some(Used { ring, expected }))
+        Self(Some(Used::Chain(ring)))
+    }
+
+    /// Begins to watch the ring, for a server that shows it.
+    #[cfg(feature = "server")]
+    pub(crate) fn monitor(self) -> Result<Option<Arc<dyn atta_server::ClusterMonitor>>, Failure> {
+        let Some(Used::Layers(layers)) = self.0 else {
+            return Ok(None);
+        };
+        let monitor = RingMonitor::start(WatchedRing {
+            ring: layers.ring,
+            plan: layers.plan,
+            survey: layers.survey,
+            coordinator: layers.coordinator,
+        });
+        let monitor = monitor.map_err(|error| Failure::Failed(format!("a thread: {error}")))?;
+        Ok(Some(Arc::new(monitor)))
     }
 
     /// Says how the speed of a text compares with the plan.
     pub(crate) fn compare(&self, summary: &Summary) {
-        let Some(used) = &self.0 else { return };
-        let times = used.ring.times();
-        if times.n == 0 {
-            return;
+        let measured = summary.decode_tok_s();
+        match &self.0 {
+            #[cfg(feature = "leap")]
+            Some(Used::Chain(ring)) => compare_layers(measured, None, ring),
+            Some(Used::Layers(layers)) => {
+                let expected = layers.plan.predicted.decode_tok_s;
+                compare_layers(measured, Some(expected), &layers.ring);
+            }
+            None => {}
         }
-        let n = u32::try_from(times.n).unwrap_or(u32::MAX);
-        let names = used.ring.plan().stages.iter().map(|stage| &stage.node.name);
-        let stages = names
-            .zip(&times.computed)
-            .map(|(name, time)| (name, *time / n));
-        let slowest = stages.max_by_key(|(_, time)| *time);
-        let slowest = slowest.map_or_else(String::new, |(name, time)| {
-            format!("; slowest {name}, {} a token", millis(time))
-        });
-        let bytes: u64 = times.bytes_out.iter().sum();
-        let expected = used.expected.map(|speed| format!(" (expected {speed:.1})"));
-        say(&format!(
-            "{:.1} tokens/s{}{slowest}; {} bytes between machines for each token",
-            summary.decode_tok_s(),
-            expected.unwrap_or_default(),
-            bytes / times.n
-        ));
     }
+}
+
+/// Compares tokens per second.
+fn compare_layers(measured: f64, expected: Option<f64>, ring: &RemoteRing) {
+    let times = ring.times();
+    if times.n == 0 {
+        return;
+    }
+    let n = u32::try_from(times.n).unwrap_or(u32::MAX);
+    let plan = ring.plan();
+    let names = plan.stages.iter().map(|stage| &stage.node.name);
+    let stages = names
+        .zip(&times.computed)
+        .map(|(name, time)| (name, *time / n));
+    let slowest = stages.max_by_key(|(_, time)| *time);
+    let slowest = slowest.map_or_else(String::new, |(name, time)| {
+        format!("; slowest {name}, {} a token", millis(time))
+    });
+    let bytes: u64 = times.bytes_out.iter().sum();
+    let expected = expected.map(|speed| format!(" (expected {speed:.1})"));
+    say(&format!(
+        "{measured:.1} tokens/s{}{slowest}; {} bytes between machines for each token",
+        expected.unwrap_or_default(),
+        bytes / times.n
+    ));
 }
 
 /// The options with a ring as the backend, if one is wanted and helps.
@@ -121,14 +162,32 @@ pub(crate) fn plan(
         .ring(&survey, &plan, model, on_stage())
         .map_err(|error| Failure::Failed(error.to_string()))?;
     let ring = Arc::new(ring);
+    keep_events(&asker.membership, &ring);
     let options = LoadOptions {
         backend: Some(ring.clone()),
         pool: Some(asker.coordinator.pool.clone()),
         ..options
     };
     asker.membership.remember();
-    let expected = Some(plan.predicted.decode_tok_s);
-    Ok((options, RingRun(Some(Used { ring, expected }))))
+    let layers = LayerRing {
+        ring,
+        plan,
+        #[cfg(feature = "server")]
+        survey,
+        #[cfg(feature = "server")]
+        coordinator: asker.coordinator,
+    };
+    Ok((options, RingRun(Some(Used::Layers(Box::new(layers))))))
+}
+
+/// Keeps the events of a ring for `atta cluster log`.
+fn keep_events(membership: &Membership, ring: &RemoteRing) {
+    let path = membership.places.events();
+    let name = membership.name.clone();
+    ring.record().on_event(Box::new(move |text| {
+        // Without the file the log is shorter.
+        let _ = events::append(&path, name.as_str(), text);
+    }));
 }
 
 /// This machine, which asks nodes.

@@ -142,7 +142,7 @@ impl Coordinator {
         let mut survey = Survey::default();
         let this = self.numbers.measure(self.name.as_str(), self.ram_bytes);
         survey.measures.nodes.push(this);
-        let cards = each(&others, |node| self.card(node));
+        let cards = self.cards(&others);
         for (node, card) in others.into_iter().zip(cards) {
             match card {
                 Ok(found) => survey.nodes.push(found),
@@ -181,6 +181,11 @@ impl Coordinator {
             }
         }
         Ok(survey)
+    }
+
+    /// The cards of some nodes, asked at the same time; `Err` is one line for people.
+    pub fn cards(&self, nodes: &[NodeName]) -> Vec<Result<SurveyedNode, String>> {
+        each(nodes, |node| self.card(node))
     }
 
     /// The card of a node; `Err` is one line for people.

@@ -34,6 +34,7 @@ mod disk;
 mod history;
 mod links;
 pub mod node;
+mod record;
 mod remote;
 mod ring;
 mod sizes;
@@ -45,6 +46,7 @@ pub use cut::{Cut, RingPlan};
 pub use history::{History, RebuildStep};
 pub use lane::{Lane, ThreadLane};
 pub use links::{Links, PartLinks, PartServer, RingLinks, RunningStage, SendPart, StageLinks};
+pub use record::{MeanLap, OnEvent, RingEvent, RingFigures, RingHealth, RingRecord, StageTotals};
 pub use remote::{
     HashedModel, OnStage, RemotePlan, RemoteRing, RemoteRingOptions, RingTimes, StageNode,
     StageProgress, own_address,

@@ -9,6 +9,7 @@
 //! travel by the links.
 
 mod keeper;
+mod recorded;
 
 use std::{
     net::{IpAddr, SocketAddr, UdpSocket},
@@ -29,7 +30,7 @@ use atta_store::{Budget, ModelFiles, Reservation};
 use ring::rand::{SecureRandom, SystemRandom};
 
 use crate::{
-    Cut, Lane, Ring, RingPlan,
+    Cut, Lane, Ring, RingPlan, RingRecord,
     control::{Control, NodeName},
     core::{Event, Time, Timing},
     cut::{Coordination, Sizes, check_ring, frame_bytes, limits},
@@ -45,6 +46,7 @@ use crate::{
     },
 };
 use keeper::{Keepers, Outcome};
+use recorded::Recorded;
 
 /// Tries where a node belongs to another ring.
 const MAX_TRIES: u32 = 3;
@@ -206,6 +208,7 @@ pub struct RemoteRing {
     options: RemoteRingOptions,
     is_open: Arc<AtomicBool>,
     times: Arc<Mutex<RingTimes>>,
+    record: Arc<RingRecord>,
 }
 
 /// What stages have done for batches of one row, the tokens of one text.
@@ -247,6 +250,7 @@ impl RemoteRing {
             options,
             is_open: Arc::default(),
             times: Arc::default(),
+            record: Arc::default(),
         }
     }
 
@@ -259,6 +263,16 @@ impl RemoteRing {
     pub fn times(&self) -> RingTimes {
         let times = self.times.lock().unwrap_or_else(PoisonError::into_inner);
         times.clone()
+    }
+
+    /// What its rings have done so far, and do now.
+    pub fn record(&self) -> Arc<RingRecord> {
+        Arc::clone(&self.record)
+    }
+
+    /// The model.
+    pub fn model_name(&self) -> &str {
+        &self.options.model.name
     }
 
     /// Prepares all stages; where nodes belong to another ring, several times.
@@ -401,7 +415,11 @@ impl Backend for RemoteRing {
         // What does not fit here is found before other machines are asked.
         let parts = coordination.parts(open)?;
         let frames = budget.reserve("frames", frame_bytes(&ring.limits))?;
-        let keepers = self.prepare(&self.questions(&model, &ring, &sizes.stages[0])?)?;
+        let keepers = self.prepare(&self.questions(&model, &ring, &sizes.stages[0])?);
+        let keepers = keepers.inspect_err(|error| {
+            self.record
+                .note(&format!("the ring does not open: {error}"));
+        })?;
         let stages = options.plan.stages.iter().map(|stage| stage.node.clone());
         let lane = options.links.open_ring(RingLinks {
             limits: ring.limits,
@@ -416,16 +434,20 @@ impl Backend for RemoteRing {
             _lease: lease,
         };
         let names = options.plan.stages.iter().map(|s| s.node.name.to_string());
+        let names: Vec<String> = names.collect();
         let mut ring = Ring::new(parts, Box::new(lane))?;
-        ring.name_stages(names.collect());
+        ring.name_stages(names.clone());
         let times = Arc::clone(&self.times);
+        let record = self.record();
         ring.on_times(Box::new(move |n_rows, stages| {
+            record.result(n_rows, stages);
             if n_rows == 1 {
                 let mut times = times.lock().unwrap_or_else(PoisonError::into_inner);
                 times.add(stages);
             }
         }));
-        Ok(Box::new(ring))
+        self.record.open(names);
+        Ok(Box::new(Recorded::new(ring, self.record())))
     }
 }
 

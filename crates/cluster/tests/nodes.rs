@@ -18,7 +18,8 @@ use std::{
 
 use atta_cluster::{
     HashedModel, Lane, Links, PartLinks, PartServer, RemotePlan, RemoteRing, RemoteRingOptions,
-    RingLinks, RunningStage, Stage, StageLinks, StageNode, StageProgress, ThreadLane,
+    RingFigures, RingHealth, RingLinks, RunningStage, Stage, StageLinks, StageNode, StageProgress,
+    ThreadLane,
     control::{Answerer, Control, ControlError, NodeName, Watcher},
     core::{Event, Time, Timing},
     key::ClusterKey,
@@ -364,6 +365,43 @@ fn one_ring_at_a_time_and_nodes_tell_what_they_hold() {
     drop(first);
     assert!(cluster.control.card("pi1").held.is_none());
     assert!(ring.session(&session()).is_ok());
+}
+
+#[test]
+fn a_record_has_the_laps_of_a_text_and_what_each_stage_has_done() {
+    let n = n_layers();
+    let cluster = Cluster::new(&["pi1", "pi2"]);
+    let ring = RemoteRing::new(cluster.options(1, &[("pi1", 1..2), ("pi2", 2..n)]));
+    let record = ring.record();
+    assert_eq!(record.figures(), RingFigures::default());
+    let engine = engine(Some(ring));
+    let open = engine.session(&session()).unwrap();
+    assert_eq!(record.figures().health, RingHealth::Open);
+    drop(open);
+    assert_eq!(record.figures().health, RingHealth::Closed);
+    text(&engine, 0);
+    let figures = record.figures();
+    let lap = figures.lap.unwrap();
+    assert_eq!((lap.stages.len(), lap.bytes_out.len()), (2, 2));
+    let computed = lap.local + lap.head + lap.stages.iter().sum::<Duration>();
+    assert!(lap.lap >= computed && lap.local > Duration::ZERO && lap.head > Duration::ZERO);
+    assert!(lap.bytes_out.iter().all(|bytes| *bytes > 0));
+    assert!(figures.users_tok_s > Some(0.0));
+    // The prompt in a batch, and then token by token; the last one is not evaluated.
+    let [pi1, pi2] = ["pi1", "pi2"].map(|node| figures.stages[node]);
+    assert_eq!(
+        (pi1.n_batches, pi1.n_rows),
+        (figures.n_batches, figures.n_rows)
+    );
+    assert_eq!(
+        (pi2.n_batches, pi2.n_rows),
+        (figures.n_batches, figures.n_rows)
+    );
+    assert!(figures.n_batches > 10 && figures.n_rows > figures.n_batches);
+    let events = record.events();
+    let texts: Vec<&str> = events.iter().map(|event| event.text.as_str()).collect();
+    let pair = ["the ring opens: pi1, pi2", "the ring closes"];
+    assert_eq!(texts, [pair, pair].concat());
 }
 
 #[test]

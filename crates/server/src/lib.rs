@@ -13,6 +13,7 @@
 mod access;
 mod api;
 mod app;
+mod cluster;
 mod direct;
 mod flow;
 mod listen;
@@ -29,10 +30,14 @@ mod thermal;
 mod tls;
 mod worker;
 
-use std::{net::SocketAddr, path::PathBuf, time::Duration};
+use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use atta_engine::{BatcherOptions, Explain, Names, Pooling, Setting};
 
+pub use cluster::{
+    ClusterEvent, ClusterMonitor, LinkStatus, NodeState, NodeStatus, NodeTotals, RingSpeed,
+    RingState, RingStatus,
+};
 // For tests and the fuzz target, which send requests without a connection.
 #[doc(hidden)]
 pub use direct::Answer;
@@ -80,6 +85,8 @@ pub struct ServerOptions {
     pub grace: Duration,
     /// Thermal throttling.
     pub thermal: Option<ThermalOptions>,
+    /// Watches the ring of machines that runs the model, if one does.
+    pub cluster: Option<Arc<dyn ClusterMonitor>>,
     /// The request log on standard error.
     pub log: Log,
 }

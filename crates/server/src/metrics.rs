@@ -8,7 +8,12 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-use crate::{app::App, thermal::ThermalStatus, worker::WorkerStatus};
+use crate::{
+    app::App,
+    cluster::{NodeState, NodeStatus, NodeTotals, RingState, RingStatus},
+    thermal::ThermalStatus,
+    worker::WorkerStatus,
+};
 
 /// Counts of requests and connections.
 #[derive(Default)]
@@ -130,6 +135,59 @@ const OF_THROTTLE: [Metric<ThermalStatus>; 3] = [
     counter("atta_pauses_total", "Steps with a pause after them", |s| s.n_pauses as f64),
 ];
 
+#[rustfmt::skip] // One metric, one row.
+const OF_RING: [Metric<RingStatus>; 13] = [
+    gauge("atta_ring_up", "Whether the ring of machines is open", |r| flag(r.state == RingState::Open)),
+    gauge("atta_ring_nodes", "Machines of the ring", |r| r.nodes.len() as f64),
+    gauge("atta_ring_epoch", "Epoch of the ring's protocol", |r| f64::from(r.epoch)),
+    counter("atta_ring_fences_total", "Times that the stages were brought to one state", |r| r.n_fences as f64),
+    counter("atta_ring_rebuilds_total", "Times that all texts were computed again", |r| r.n_rebuilds as f64),
+    counter("atta_ring_batches_total", "Batches that went round the ring", |r| r.n_batches as f64),
+    counter("atta_ring_rows_total", "Rows of these batches", |r| r.n_rows as f64),
+    gauge("atta_ring_lap_seconds", "Time of a token round the ring", |r| seconds(r.lap_us)),
+    gauge("atta_ring_hops_seconds", "Part of it that no machine computed", |r| seconds(r.hops_us)),
+    gauge("atta_ring_decode_tokens_per_second", "Tokens of one text", |r| known(r.measured.decode_tok_s)),
+    gauge("atta_ring_decode_tokens_per_second_expected", "Tokens of one text, as planned", |r| known(r.expected.decode_tok_s)),
+    gauge("atta_ring_users_tokens_per_second", "Tokens of all texts while the ring has work", |r| known(r.measured.users_tok_s)),
+    gauge("atta_ring_users_tokens_per_second_expected", "Tokens of all texts, as planned", |r| known(r.expected.users_tok_s)),
+];
+
+#[rustfmt::skip] // One metric, one row.
+const OF_RING_NODES: [Metric<NodeStatus>; 15] = [
+    gauge("atta_ring_node_up", "Whether the machine does its part of the ring", |n| flag(matches!(n.state, NodeState::Coordinator | NodeState::Ready))),
+    gauge("atta_ring_node_layers", "Layers of the machine", |n| n.end_layer.saturating_sub(n.first_layer) as f64),
+    gauge("atta_ring_node_memory_bytes", "Memory for layers", |n| known(n.memory_bytes.map(|b| b as f64))),
+    gauge("atta_ring_node_memory_held_bytes", "Memory that the ring holds", |n| known(n.memory_held_bytes.map(|b| b as f64))),
+    gauge("atta_ring_node_memory_free_bytes", "Memory that is left", |n| known(n.memory_free_bytes.map(|b| b as f64))),
+    gauge("atta_ring_node_token_seconds", "Computing of a token", |n| seconds(n.compute_us)),
+    gauge("atta_ring_node_layer_seconds", "Computing of a token in one layer", |n| seconds(n.layer_us)),
+    counter("atta_ring_node_batches_total", "Batches computed by the machine", |n| total(n, |t| t.n_batches as f64)),
+    counter("atta_ring_node_rows_total", "Rows computed by the machine", |n| total(n, |t| t.n_rows as f64)),
+    counter("atta_ring_node_compute_seconds_total", "Time of computing them", |n| total(n, |t| t.compute_s)),
+    counter("atta_ring_node_sent_bytes_total", "Bytes that the machine sent on", |n| total(n, |t| t.bytes_out as f64)),
+    gauge("atta_ring_node_temperature_celsius", "Temperature of the machine", |n| known(n.celsius)),
+    gauge("atta_ring_node_throttled", "Whether heat slows the machine down", |n| known(n.is_throttled.map(flag))),
+    gauge("atta_ring_link_rtt_seconds", "Median round trip to the next machine", |n| seconds(n.link.as_ref().map(|l| l.rtt_p50_us))),
+    gauge("atta_ring_link_bytes_per_second", "Throughput to the next machine", |n| known(n.link.as_ref().map(|l| l.bytes_per_s))),
+];
+
+/// A number, or the value of a metric that is left out.
+fn known(value: Option<f64>) -> f64 {
+    value.unwrap_or(f64::NAN)
+}
+
+fn seconds(micros: Option<f64>) -> f64 {
+    known(micros) / 1e6
+}
+
+fn flag(is_so: bool) -> f64 {
+    f64::from(u8::from(is_so))
+}
+
+fn total(node: &NodeStatus, read: fn(&NodeTotals) -> f64) -> f64 {
+    known(node.totals.as_ref().map(read))
+}
+
 fn load(n: &AtomicU64) -> f64 {
     n.load(Ordering::Relaxed) as f64
 }
@@ -148,24 +206,61 @@ pub(crate) fn text(app: &App) -> String {
     if let Some(throttle) = &app.throttle {
         write_all(&mut out, &OF_THROTTLE, &throttle.status());
     }
+    if let Some(monitor) = &app.options.cluster {
+        write_ring(&mut out, &monitor.status());
+    }
     out
 }
 
+fn write_ring(out: &mut String, ring: &RingStatus) {
+    write_all(out, &OF_RING, ring);
+    let samples = ring.nodes.iter().map(|node| Sample {
+        labels: format!("{{node=\"{}\"}}", escaped(&node.node)),
+        source: node,
+    });
+    let samples: Vec<Sample<'_, NodeStatus>> = samples.collect();
+    for metric in &OF_RING_NODES {
+        write_metric(out, metric, &samples);
+    }
+}
+
+/// The value of a label.
+fn escaped(label: &str) -> String {
+    let escape = |c| match c {
+        '\\' => "\\\\".to_owned(),
+        '"' => "\\\"".to_owned(),
+        '\n' => "\\n".to_owned(),
+        c => String::from(c),
+    };
+    label.chars().map(escape).collect()
+}
+
 fn write_all<S>(out: &mut String, metrics: &[Metric<S>], source: &S) {
-    for Metric {
-        name,
-        ty,
-        help,
-        read,
-    } in metrics
-    {
-        let ty = ty.name();
-        let value = read(source);
-        // Writing to a String does not fail.
-        let _ = writeln!(
-            out,
-            "# HELP {name} {help}\n# TYPE {name} {ty}\n{name} {value}"
-        );
+    for metric in metrics {
+        let labels = String::new();
+        write_metric(out, metric, &[Sample { labels, source }]);
+    }
+}
+
+/// One of the sources of a metric.
+struct Sample<'a, S> {
+    /// Labels in braces, if there are any.
+    labels: String,
+    source: &'a S,
+}
+
+/// Writes a metric of some sources. A value that is NaN is not known, and left out.
+fn write_metric<S>(out: &mut String, metric: &Metric<S>, samples: &[Sample<'_, S>]) {
+    let Metric { name, help, .. } = metric;
+    let ty = metric.ty.name();
+    let mut head = format!("# HELP {name} {help}\n# TYPE {name} {ty}\n");
+    for Sample { labels, source } in samples {
+        let value = (metric.read)(source);
+        if !value.is_nan() {
+            out.push_str(&std::mem::take(&mut head));
+            // Writing to a String does not fail.
+            let _ = writeln!(out, "{name}{labels} {value}");
+        }
     }
 }
 
@@ -195,5 +290,21 @@ mod tests {
         ] {
             assert!(out.lines().any(|found| found == line), "{line}: {out}");
         }
+    }
+
+    #[test]
+    fn labels_are_escaped_and_unknown_values_left_out() {
+        let mut out = String::new();
+        let metric = gauge("hot", "Degrees", |celsius: &Option<f64>| known(*celsius));
+        let samples = [Some(51.5), None].map(|source| (source, escaped("a\"\\\n")));
+        let samples = samples.each_ref().map(|(source, name)| Sample {
+            labels: format!("{{node=\"{name}\"}}"),
+            source,
+        });
+        write_metric(&mut out, &metric, &samples[1..]);
+        assert_eq!(out, "");
+        write_metric(&mut out, &metric, &samples);
+        let expected = "# HELP hot Degrees\n# TYPE hot gauge\nhot{node=\"a\\\"\\\\\\n\"} 51.5\n";
+        assert_eq!(out, expected);
     }
 }

@@ -54,6 +54,7 @@ mod tests {
                 sampling::OpenAiSampling,
             },
         },
+        cluster,
         flow::{
             body::BodyFields,
             format::FormatFields,
@@ -200,6 +201,33 @@ mod tests {
         // The model has two names; a request needs either.
         has_the_fields_of::<ShowRequest>(&schemas["ShowRequest"]);
         has_the_fields_of::<PullRequest>(&schemas["PullRequest"]);
+    }
+
+    #[test]
+    fn a_ring_has_the_fields_that_are_described() {
+        let document = document();
+        let schemas = &document["components"]["schemas"];
+        let ring = serde_json::to_value(cluster::tests::ring()).unwrap();
+        let node = &ring["nodes"][0];
+        for (name, sent) in [
+            ("Ring", &ring),
+            ("RingSpeed", &ring["expected"]),
+            ("RingNode", node),
+            ("RingTotals", &node["totals"]),
+            ("RingLink", &node["link"]),
+            ("RingEvent", &ring["events"][0]),
+        ] {
+            let schema = &schemas[name];
+            assert_eq!(names(&schema["properties"]), names(sent), "{name}");
+            assert_eq!(names(&schema["required"]), names(sent), "{name}");
+        }
+        for (field, schema) in [
+            (&ring["state"], &schemas["Ring"]),
+            (&node["state"], &schemas["RingNode"]),
+        ] {
+            let words = schema["properties"]["state"]["enum"].as_array().unwrap();
+            assert!(words.contains(field), "{field}");
+        }
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! The web page: a few files in the binary, which load nothing from other servers.
+//! The web pages: a few files in the binary, which load nothing from other servers.
 
 use axum::{
     http::{HeaderValue, header},
@@ -12,7 +12,7 @@ const POLICY: HeaderValue = HeaderValue::from_static(
 );
 
 /// Path, content type and content.
-const FILES: [(&str, &str, &str); 4] = [
+const FILES: [(&str, &str, &str); 7] = [
     (
         "/",
         "text/html; charset=utf-8",
@@ -32,6 +32,21 @@ const FILES: [(&str, &str, &str); 4] = [
         "/markdown.js",
         "text/javascript; charset=utf-8",
         include_str!("../web/markdown.js"),
+    ),
+    (
+        "/cluster",
+        "text/html; charset=utf-8",
+        include_str!("../web/cluster.html"),
+    ),
+    (
+        "/cluster.css",
+        "text/css; charset=utf-8",
+        include_str!("../web/cluster.css"),
+    ),
+    (
+        "/cluster.js",
+        "text/javascript; charset=utf-8",
+        include_str!("../web/cluster.js"),
     ),
 ];
 

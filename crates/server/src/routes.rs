@@ -128,6 +128,7 @@ pub(crate) fn gets() -> Vec<Route> {
         ("/api/tags", get(ollama::models::tags)),
         ("/api/ps", get(ollama::models::running)),
         ("/api/version", get(ollama::models::version)),
+        ("/api/cluster", get(native::cluster)),
         ("/health", get(native::health)),
         ("/props", get(llama::info::props)),
         ("/slots", get(llama::info::slots)),

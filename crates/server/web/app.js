@@ -621,7 +621,7 @@ async function readProps() {
 async function readMetrics() {
   try {
     const text = await (await ask('metrics')).text();
-    server.metrics = { bytes: metric(text, 'memory_bytes'), kv: metric(text, 'kv_tokens'), kvMax: metric(text, 'kv_tokens_max') };
+    server.metrics = { bytes: metric(text, 'memory_bytes'), kv: metric(text, 'kv_tokens'), kvMax: metric(text, 'kv_tokens_max'), machines: metric(text, 'ring_nodes') };
   } catch { /* nor does it need these */ }
   showMeters();
 }
@@ -632,9 +632,11 @@ function metric(text, name) {
 }
 
 function showMeters() {
-  const { bytes, kv, kvMax } = server.metrics;
+  const { bytes, kv, kvMax, machines } = server.metrics;
   const stats = chat.messages.findLast((message) => message.stats?.exact)?.stats;
   showContext(stats ? stats.prompt + stats.tokens : 0, server.n_ctx || kvMax || 0);
+  $('cluster').hidden = !machines;
+  $('cluster').textContent = `Ring of ${number(machines ?? 0)} machines`;
   $('memory').hidden = !bytes;
   $('memory').textContent = bytes ? `${size(bytes)} memory` : '';
   $('memory').title = kvMax ? `${number(kv)} of ${number(kvMax)} tokens are kept` : '';

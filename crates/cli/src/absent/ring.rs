@@ -18,6 +18,13 @@ impl RingRun {
         reason = "a build with rings has something to compare"
     )]
     pub(crate) fn compare(&self, _: &Summary) {}
+
+    #[cfg(feature = "server")]
+    pub(crate) fn monitor(
+        self,
+    ) -> Result<Option<std::sync::Arc<dyn atta_server::ClusterMonitor>>, Failure> {
+        Ok(None)
+    }
 }
 
 pub(crate) fn plan(

@@ -59,6 +59,11 @@ impl Places {
         self.cache.join("hashes")
     }
 
+    /// The file of events of rings that this machine has opened.
+    pub(crate) fn events(&self) -> PathBuf {
+        self.cache.join("events")
+    }
+
     /// The directory of parts of models, unless another one is given.
     pub(crate) fn parts(&self) -> PathBuf {
         self.cache.join("parts")

@@ -2,7 +2,8 @@
 
 use std::{
     fs,
-    io::{BufRead, BufReader},
+    io::{BufRead, BufReader, Read, Write},
+    net::TcpStream,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
@@ -222,6 +223,7 @@ fn two_nodes_write_the_text_of_one_machine_and_leave() {
 
     let log = cluster(&[&["log"][..], &peer].concat());
     assert!(log.contains("started"), "{log}");
+    assert!(log.contains("the ring opens: pi2"), "{log}");
     assert_no_secret(&key, &log);
     cluster(&[&["leave", "pi2"][..], &peer].concat());
     let (code, said) = second.end();
@@ -231,6 +233,122 @@ fn two_nodes_write_the_text_of_one_machine_and_leave() {
     let (code, said) = first.end();
     assert_eq!(code, Some(0), "{said}");
     assert_no_secret(&key, &said.replace(&join, ""));
+}
+
+/// A server of a ring; killed at the end of its test.
+struct RingServer {
+    child: Child,
+    address: String,
+}
+
+impl RingServer {
+    fn start(mut command: Command) -> Self {
+        let mut child = command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut url = String::new();
+        let mut stdout = BufReader::new(child.stdout.take().unwrap());
+        stdout.read_line(&mut url).unwrap();
+        let address = url.trim().trim_start_matches("http://").to_owned();
+        Self { child, address }
+    }
+
+    /// The answer to a request, which is GET without a body.
+    fn ask(&self, path: &str, body: &str) -> String {
+        let method = if body.is_empty() { "GET" } else { "POST" };
+        let length = body.len();
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        let head = format!("{method} {path} HTTP/1.1\r\nhost: localhost\r\nconnection: close");
+        write!(stream, "{head}\r\ncontent-length: {length}\r\n\r\n{body}").unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
+    /// What it tells of its ring, once that is so.
+    fn ring_when(&self, what: &str, is_so: impl Fn(&Value) -> bool) -> Value {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let answer = self.ask("/api/cluster", "");
+            let (_, body) = answer.split_once("\r\n\r\n").unwrap();
+            let told: Value = serde_json::from_str(body).unwrap();
+            if is_so(&told["ring"]) {
+                return told["ring"].clone();
+            }
+            assert!(Instant::now() < end, "{what}: {told}");
+            thread::sleep(Duration::from_millis(50));
+        }
+    }
+}
+
+impl Drop for RingServer {
+    fn drop(&mut self) {
+        // It has ended already, perhaps.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn a_server_shows_its_ring_and_that_a_node_is_silent() {
+    let homes = Homes::new("page");
+    let mut node = homes.node("pi1", &[]);
+    node.wait_for("atta1-");
+    let key = ClusterKey::read(&homes.key("pi1")).unwrap();
+    let serve = ["serve", MODEL, "--port", "0", "-c", "128", "-j", "1"];
+    let ring = ["--ring=pi1", "--peer", &node.address];
+    let server = RingServer::start(homes.command("pi1", &[&serve[..], &ring].concat()));
+    let body = r#"{"prompt": "Once upon a time", "max_tokens": 12, "temperature": 0}"#;
+    let answer = server.ask("/v1/completions", body);
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+
+    let ring = server.ring_when("pi1 is ready and holds memory", |ring| {
+        let node = &ring["nodes"][1];
+        node["state"] == "ready" && node["memory_held_bytes"].as_u64() > Some(0)
+    });
+    assert_eq!(ring["state"], "open", "{ring}");
+    assert_eq!(ring["model"], MODEL, "{ring}");
+    let nodes = ring["nodes"].as_array().unwrap();
+    assert_eq!(nodes.len(), 2, "{ring}");
+    let [here, pi1] = [&nodes[0], &nodes[1]];
+    assert_eq!(here["state"], "coordinator", "{ring}");
+    assert_eq!(
+        (&pi1["node"], &pi1["address"]),
+        (&"pi1".into(), &node.address.clone().into())
+    );
+    assert_eq!(pi1["first_layer"], here["end_layer"], "{ring}");
+    assert_eq!(pi1["end_layer"], ring["n_layers"], "{ring}");
+    assert_eq!(pi1["link"]["to"], here["node"], "{ring}");
+    assert!(
+        ring["measured"]["decode_tok_s"].as_f64() > Some(0.0),
+        "{ring}"
+    );
+    assert!(pi1["compute_us"].as_f64() > Some(0.0), "{ring}");
+    // Eleven tokens that were alone on the ring: those behind the first.
+    assert!(pi1["totals"]["n_rows"].as_u64() >= Some(11), "{ring}");
+    assert!(ring.to_string().contains("the ring opens: pi1"), "{ring}");
+    let metrics = server.ask("/metrics", "");
+    assert!(
+        metrics.contains("\natta_ring_node_up{node=\"pi1\"} 1\n"),
+        "{metrics}"
+    );
+
+    node.signal("KILL");
+    let lost = server.ring_when("pi1 is silent", |ring| {
+        let mut nodes = ring["nodes"].as_array().unwrap().iter();
+        nodes.all(|node| node["node"] != "pi1" || node["state"] == "silent")
+    });
+    // What has happened is kept for those who ask later.
+    let page = server.ask("/cluster", "");
+    drop(server);
+    let events = fs::read_to_string(homes.0.path("cache/atta/cluster/events")).unwrap();
+    assert!(events.contains("the ring opens: pi1"), "{events}");
+    for text in [ring.to_string(), lost.to_string(), events, metrics, page] {
+        assert_no_secret(&key, &text);
+    }
 }
 
 #[test]

@@ -173,6 +173,11 @@ impl Coordinator {
         self.epoch
     }
 
+    /// Why the ring was fenced last.
+    pub fn last_fault(&self) -> &str {
+        &self.reason
+    }
+
     /// Submissions without a result.
     pub fn n_pending(&self) -> usize {
         self.log.len()

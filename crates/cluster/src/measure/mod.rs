@@ -8,4 +8,4 @@ mod link;
 mod node;
 
 pub use link::{LinkSamples, measure_link, measure_link_to};
-pub use node::{Freshness, NodeProbe, NodeRates, celsius, memory_for_models};
+pub use node::{Freshness, NodeProbe, NodeRates, celsius, is_throttled, memory_for_models};

@@ -37,6 +37,11 @@ const GAIN: f64 = 1.03;
 /// The part of available memory that a model may take, percent; the rest is the system's.
 const MEMORY_PERCENT: u64 = 80;
 
+/// Temperature from which a slow processor is taken for a throttled one, °C.
+const HOT_CELSIUS: f64 = 75.0;
+/// Part of its maximum below which the frequency of a processor that is hot is not its own choice.
+const FULL_FREQUENCY: f64 = 0.8;
+
 /// Parts of the measured limits that products of matrices reach: the medians of
 /// `docs/performance.md`.
 const MEMORY_SHARE: f64 = 0.85;
@@ -269,6 +274,13 @@ pub fn memory_for_models(budget: Option<u64>) -> Option<u64> {
 pub fn celsius() -> Option<f32> {
     let reading = system::read_thermal(Path::new("/sys"))?;
     Some(reading.celsius as f32)
+}
+
+/// Whether this machine is hot and its fastest core runs below its full frequency; false where the
+/// system does not tell that.
+pub fn is_throttled() -> bool {
+    let reading = system::read_thermal(Path::new("/sys"));
+    reading.is_some_and(|at| at.celsius >= HOT_CELSIUS && at.frequency < FULL_FREQUENCY)
 }
 
 #[cfg(test)]

@@ -29,6 +29,7 @@ use crate::{
     control::{Answerer, NodeName},
     key::ClusterKey,
     links::Links,
+    measure::is_throttled,
     wire::{
         self,
         message::{
@@ -362,6 +363,7 @@ impl Inner {
             disk_free_bytes: options.models.disk_free_bytes(),
             measure: options.measure,
             celsius: (options.celsius)(),
+            is_throttled: is_throttled(),
             held: state.hold.card(options.budget.used(), &options.timing),
             events,
         }

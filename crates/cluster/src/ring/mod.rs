@@ -22,7 +22,7 @@ use atta_model::{
 };
 
 use crate::{
-    History, Stage,
+    History, RingRecord, Stage,
     core::{Action, Coordinator, Counts, Event, Timing, Work},
     lane::Lane,
     stage::{RowRuns, write_row},
@@ -128,6 +128,8 @@ pub struct Ring {
     names: Vec<String>,
     /// Hears the times of the stages.
     on_times: Option<OnTimes>,
+    /// Takes the numbers of the protocol.
+    record: Option<Arc<RingRecord>>,
 }
 
 /// Hears the rows of a batch and the times of all stages, when its result has come.
@@ -172,6 +174,7 @@ impl Ring {
             local_batch: Batch::default(),
             names: Vec::new(),
             on_times: None,
+            record: None,
             info: parts.info,
             seqs: parts.seqs,
         })
@@ -185,6 +188,11 @@ impl Ring {
     /// Calls a function with the times of every result from now on.
     pub fn on_times(&mut self, on: OnTimes) {
         self.on_times = Some(on);
+    }
+
+    /// Tells a record the numbers of the protocol from now on.
+    pub fn record_in(&mut self, record: Arc<RingRecord>) {
+        self.record = Some(record);
     }
 
     /// A reason with the names of the stages.
@@ -327,6 +335,11 @@ impl Ring {
                     self.failure = Some(self.with_names(why));
                 }
             }
+        }
+        if let Some(record) = &self.record {
+            let coordinator = &self.coordinator;
+            let fault = || self.with_names(coordinator.last_fault().to_owned());
+            record.protocol(coordinator.epoch(), coordinator.counts(), fault);
         }
     }
 

@@ -1,5 +1,5 @@
 //! Paths outside of the interfaces: `/tokenize` and `/detokenize` in llama.cpp's form, `/health`,
-//! `/metrics`.
+//! `/metrics`, `/api/cluster`.
 
 use std::sync::Arc;
 
@@ -148,6 +148,12 @@ pub(crate) async fn health(State(app): State<Arc<App>>) -> Result<Json<Value>, A
         return Err(ApiError::stopping());
     }
     Ok(Json(json!({ "status": "ok" })))
+}
+
+/// The ring of machines that runs the model; null where this machine is alone.
+pub(crate) async fn cluster(State(app): State<Arc<App>>) -> Json<Value> {
+    let ring = app.options.cluster.as_ref().map(|monitor| monitor.status());
+    Json(json!({ "ring": ring }))
 }
 
 /// Metrics in the format of Prometheus.

@@ -2,6 +2,7 @@
 
 mod anthropic;
 mod bodies;
+mod cluster;
 mod embeddings;
 mod encoders;
 mod form;

@@ -107,6 +107,7 @@ pub(crate) fn options() -> ServerOptions {
         idle_unload: None,
         grace: Duration::ZERO,
         thermal: None,
+        cluster: None,
         log: Log::Off,
     }
 }

@@ -87,6 +87,7 @@ fn survey_json(survey: &Survey) -> Value {
             "disk_bytes_per_s": card.measure.map(|n| n.disk_bytes_per_s),
             "disk_free_bytes": card.disk_free_bytes,
             "celsius": card.celsius,
+            "is_throttled": card.is_throttled,
             "link": node.link.map(link_json),
             "ring": card.held.as_ref().map(|held| json!({
                 "coordinator": held.coordinator.as_str(),

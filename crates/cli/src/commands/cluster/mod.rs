@@ -20,11 +20,14 @@ use crate::{
         ModelFlags,
         ring::{MembershipFlags, RingAim},
     },
-    cluster::{Membership, Role},
+    cluster::{
+        Membership, Role,
+        events::{self, KeptEvent},
+    },
     failure::{Failure, one_line},
     load,
     output::Stdout,
-    ring::{Asker, objective},
+    ring::{Asker, objective, say},
 };
 
 /// Time for the answer to a question.
@@ -68,7 +71,7 @@ enum ClusterCommand {
     },
     /// Makes a new key and hands it to the nodes that answer; others join again
     Rekey(rekey::RekeyArgs),
-    /// Prints the recent events of all nodes, or of one
+    /// Prints the recent events of all nodes and of this machine's rings, or those of one node
     Log {
         /// Its name
         node: Option<String>,
@@ -180,26 +183,44 @@ fn log(node: Option<&str>, is_json: bool, flags: &MembershipFlags) -> Result<(),
         Some(node) => vec![name(node)?],
         None => members,
     };
-    let mut out = Stdout::lock();
-    for node in &nodes {
-        let events = match ask(&membership, node, &Question::Log)? {
-            Answer::Log(events) => events,
-            other => return Err(unexpected(node, &other)),
-        };
-        for event in events {
-            let text = one_line(&event.text);
-            match is_json {
-                true => {
-                    let event = json!({
-                        "node": node.as_str(), "ago_s": event.ago_s, "event": text,
-                    });
-                    out.line(&event.to_string())?;
-                }
-                false => out.line(&format!("{node}  {:>6} s ago  {text}", event.ago_s))?,
-            }
+    let mut all = match node {
+        Some(_) => Vec::new(),
+        None => events::read(&membership.places.events()),
+    };
+    for name in &nodes {
+        match node_log(&membership, name) {
+            Ok(events) => all.extend(events),
+            // The events of the others are worth having.
+            Err(Failure::Failed(why)) if node.is_none() => say(&why),
+            Err(failure) => return Err(failure),
         }
     }
-    Ok(())
+    let mut out = Stdout::lock();
+    all.iter()
+        .try_for_each(|event| out.line(&log_line(event, is_json)))
+}
+
+fn node_log(membership: &Membership, node: &NodeName) -> Result<Vec<KeptEvent>, Failure> {
+    let events = match ask(membership, node, &Question::Log)? {
+        Answer::Log(events) => events,
+        other => return Err(unexpected(node, &other)),
+    };
+    let events = events.into_iter().map(|event| KeptEvent {
+        node: node.to_string(),
+        ago: Duration::from_secs(event.ago_s),
+        text: event.text,
+    });
+    Ok(events.collect())
+}
+
+fn log_line(event: &KeptEvent, is_json: bool) -> String {
+    let node = one_line(&event.node);
+    let text = one_line(&event.text);
+    let ago_s = event.ago.as_secs();
+    match is_json {
+        true => json!({ "node": node, "ago_s": ago_s, "event": text }).to_string(),
+        false => format!("{node}  {ago_s:>6} s ago  {text}"),
+    }
 }
 
 fn name(text: &str) -> Result<NodeName, Failure> {

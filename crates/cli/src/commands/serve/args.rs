@@ -44,7 +44,7 @@ use crate::{
 Paths: OpenAI's /v1/chat/completions, /v1/completions, /v1/responses, /v1/embeddings, /v1/models;
 Anthropic's /v1/messages; Ollama's /api/chat, /api/generate, /api/embed, /api/tags; llama.cpp's
 /completion, /infill, /apply-template, /tokenize, /props, /slots; /health, /metrics, /openapi.json,
-and a page at /")]
+and a page at /; with --ring, /api/cluster and a page at /cluster")]
 pub(crate) struct ServeArgs {
     /// GGUF files (any file of a split model), or ORG/REPO[:QUANT] that was pulled. The first is
     /// loaded now, the others on demand [default: the built-in model]
@@ -216,6 +216,7 @@ impl ServeArgs {
                 sys: PathBuf::from("/sys"),
                 interval: THERMAL_INTERVAL,
             }),
+            cluster: None,
             log: match self.log {
                 None => Log::Off,
                 Some(LogName::Text) => Log::Text,

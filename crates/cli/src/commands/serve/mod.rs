@@ -6,10 +6,11 @@ mod args;
 use std::{
     io::{self, Write},
     path::PathBuf,
+    sync::Arc,
 };
 
 use atta::{Explain, LoadOptions, MemoryPlan};
-use atta_server::{ModelSource, ServeError, Server};
+use atta_server::{ClusterMonitor, ModelSource, ServeError, Server, ServerOptions};
 
 use crate::{
     args::{RingFlags, flag, ring::RingAim},
@@ -23,11 +24,15 @@ pub(crate) use args::ServeArgs;
 pub(super) fn run(args: Box<ServeArgs>) -> Result<(), Failure> {
     args.model_flags.refuse_fit("serve")?;
     // Until the first model is loaded, Ctrl-C ends the program at once; then the server handles it.
-    let server =
-        Server::bind(sources(&args)?, args.server_options()?).map_err(|error| match error {
-            ServeError::Open(_) | ServeError::SameName(_) => Failure::Usage(error.explain(flag)),
-            error => Failure::Failed(error.explain(flag)),
-        })?;
+    let Served { sources, cluster } = served(&args)?;
+    let options = ServerOptions {
+        cluster,
+        ..args.server_options()?
+    };
+    let server = Server::bind(sources, options).map_err(|error| match error {
+        ServeError::Open(_) | ServeError::SameName(_) => Failure::Usage(error.explain(flag)),
+        error => Failure::Failed(error.explain(flag)),
+    })?;
     let mut out = io::stdout();
     // A closed standard output does not stop the server.
     let _ = writeln!(out, "{}", server.url()).and_then(|()| out.flush());
@@ -40,9 +45,16 @@ pub(super) fn run(args: Box<ServeArgs>) -> Result<(), Failure> {
 /// about 15 messages (docs/server.md).
 const TALK_WINDOW: usize = 320;
 
+/// What the server serves.
+struct Served {
+    sources: Vec<ModelSource>,
+    /// Watches the ring, if one runs the model.
+    cluster: Option<Arc<dyn ClusterMonitor>>,
+}
+
 /// The models. Files that are loaded later are checked now, so that a bad file is an error at
 /// start.
-fn sources(args: &ServeArgs) -> Result<Vec<ModelSource>, Failure> {
+fn served(args: &ServeArgs) -> Result<Served, Failure> {
     let models: Vec<Option<PathBuf>> = match args.models.is_empty() {
         true => vec![None],
         false => args.models.iter().cloned().map(Some).collect(),
@@ -59,13 +71,15 @@ fn sources(args: &ServeArgs) -> Result<Vec<ModelSource>, Failure> {
     }
     let template = conversation::choice(args.chat_template.as_ref())?;
     let mut sources = Vec::new();
+    let mut cluster = None;
     for (model, names) in models.into_iter().zip(args.names()?) {
         let options = load::options(model.as_deref(), &args.model_flags, args.session())?;
         let options = LoadOptions {
             constrained: true,
             ..options
         };
-        let (options, _) = ring::plan(model.as_deref(), &args.ring, RingAim::Users, options)?;
+        let (options, ring) = ring::plan(model.as_deref(), &args.ring, RingAim::Users, options)?;
+        cluster = cluster.or(ring.monitor()?);
         let path = model.as_deref().map(load::locate).transpose()?;
         if let Some(path) = path.as_deref().filter(|_| !sources.is_empty()) {
             MemoryPlan::of(path, &options)?;
@@ -87,5 +101,5 @@ fn sources(args: &ServeArgs) -> Result<Vec<ModelSource>, Failure> {
             open: Box::new(open),
         });
     }
-    Ok(sources)
+    Ok(Served { sources, cluster })
 }

@@ -30,6 +30,8 @@ pub struct Card {
     pub measure: Option<NodeNumbers>,
     /// Temperature of the processor, °C, if it is known.
     pub celsius: Option<f32>,
+    /// Whether it is hot and its processor runs below its full frequency.
+    pub is_throttled: bool,
     /// The ring that it belongs to.
     pub held: Option<HeldRing>,
     /// Recent events, the oldest first.

@@ -61,6 +61,7 @@ fn card() -> Card {
             disk_bytes_per_s: 0.0,
         }),
         celsius: Some(51.5),
+        is_throttled: true,
         held: None,
         events: vec![CardEvent {
             ago_s: 4,
