@@ -3,7 +3,10 @@
 //! Knows no connections. The one idea: a conversation is its messages, so `/resize` opens another
 //! ring and goes on with them; their state is computed again with the next message.
 
-use std::path::Path;
+use std::{
+    io::{self, Write},
+    path::Path,
+};
 
 use atta::{
     Engine, Error, FinishReason, GenerateOptions, KvType, LoadOptions,
@@ -286,7 +289,10 @@ fn numbers(text: &str) -> Result<Vec<usize>, Failure> {
 
 /// Prints a notice to standard error.
 fn notice(text: &str) {
-    text.lines().for_each(|line| eprintln!("{line}"));
+    for line in text.lines() {
+        // A closed standard error is no failure.
+        let _ = writeln!(io::stderr(), "{line}");
+    }
 }
 
 #[cfg(test)]
