@@ -1,4 +1,4 @@
-//! A chain: nodes whose layers are fixed when they are started, each of which names the next one.
+//! A chain: nodes whose layers are fixed when they are started, and that name each other in turn.
 //!
 //! ```text
 //! coordinator ── who are you? ──▶ pi1     layers 11 to 22; next: pi2

@@ -91,7 +91,7 @@ impl ConvertArgs {
         }
     }
 
-    /// This, overwriting what is there.
+    /// The same, overwriting files.
     #[cfg(feature = "leap")]
     pub(in crate::commands) fn overwriting(self) -> Self {
         Self {

@@ -3,7 +3,10 @@
 //! Knows no connections. The one idea: a conversation is its messages, so `/resize` opens another
 //! ring and goes on with them; their state is computed again with the next message.
 
-use std::path::Path;
+use std::{
+    io::{self, Write},
+    path::Path,
+};
 
 use atta::{
     Engine, Error, FinishReason, GenerateOptions, KvType, LoadOptions,
@@ -158,12 +161,6 @@ fn choice(engine: &Engine) -> TemplateChoice {
     }
 }
 
-/// What follows a line.
-enum Next {
-    GoOn,
-    Leave,
-}
-
 struct Conversation<'a> {
     opener: Opener<'a>,
     /// `None` after a ring that could not be opened again.
@@ -187,9 +184,12 @@ impl Conversation<'_> {
                 UserInput::End => return Ok(()),
                 UserInput::Interrupt => return Err(Failure::Interrupted),
             };
-            match self.obey(&Line::parse(&line)) {
-                Ok(Next::Leave) => return Ok(()),
-                Ok(Next::GoOn) => {}
+            let line = Line::parse(&line);
+            if line == Line::Exit {
+                return Ok(());
+            }
+            match self.obey(&line) {
+                Ok(()) => {}
                 Err(Failure::Failed(why) | Failure::Usage(why))
                     if lines.is_terminal() && self.opened.is_some() =>
                 {
@@ -200,17 +200,16 @@ impl Conversation<'_> {
         }
     }
 
-    fn obey(&mut self, line: &Line<'_>) -> Result<Next, Failure> {
+    fn obey(&mut self, line: &Line<'_>) -> Result<(), Failure> {
         match line {
-            Line::Nothing => {}
-            Line::Exit => return Ok(Next::Leave),
+            Line::Nothing | Line::Exit => {}
             Line::Help => notice(HELP),
             Line::Layers => notice(&self.opener.layers()),
             Line::Resize(borders) => self.resize(borders)?,
             Line::Wrong(why) => return Err(Failure::Failed(why.clone())),
             Line::Say(text) => self.say(text)?,
         }
-        Ok(Next::GoOn)
+        Ok(())
     }
 
     fn say(&mut self, text: &str) -> Result<(), Failure> {
@@ -290,7 +289,10 @@ fn numbers(text: &str) -> Result<Vec<usize>, Failure> {
 
 /// Prints a notice to standard error.
 fn notice(text: &str) {
-    text.lines().for_each(|line| eprintln!("{line}"));
+    for line in text.lines() {
+        // A closed standard error is no failure.
+        let _ = writeln!(io::stderr(), "{line}");
+    }
 }
 
 #[cfg(test)]

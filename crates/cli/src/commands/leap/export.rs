@@ -18,7 +18,8 @@ use crate::{
 #[command(arg_required_else_help = true, hide = true)]
 #[command(after_help = extra_help(
     "Example:
-  ln -s \"$(command -v atta)\" export; ./export llama3-8b.bin --meta-llama Meta-Llama-3-8B/ --version 2"
+  ln -s \"$(command -v atta)\" export
+  ./export llama3-8b.bin --meta-llama Meta-Llama-3-8B/ --version 2"
 ))]
 pub(crate) struct LeapExportArgs {
     /// Output file

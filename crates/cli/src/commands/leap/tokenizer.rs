@@ -18,7 +18,8 @@ use crate::{
 #[command(arg_required_else_help = true, hide = true)]
 #[command(after_help = extra_help(
     "Example:
-  ln -s \"$(command -v atta)\" tokenizer; ./tokenizer Meta-Llama-3-8B/tokenizer.model -o tokenizer.bin"
+  ln -s \"$(command -v atta)\" tokenizer
+  ./tokenizer Meta-Llama-3-8B/tokenizer.model -o tokenizer.bin"
 ))]
 pub(crate) struct LeapTokenizerArgs {
     /// tokenizer.model of Llama 3 or of SentencePiece, GGUF file, or directory of a model
