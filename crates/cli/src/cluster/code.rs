@@ -28,7 +28,7 @@ const PORT: u16 = 9988;
 const SEARCH: Duration = Duration::from_millis(1500);
 
 /// Shows a code on standard output, and waits for the machine where it is typed.
-pub(crate) fn invite_by_code(token: JoinToken, flags: &MembershipFlags) -> Result<(), Failure> {
+pub(crate) fn invite_by_code(token: &JoinToken, flags: &MembershipFlags) -> Result<(), Failure> {
     let invitation = open(token)?;
     let address = invitation
         .address()
@@ -76,7 +76,7 @@ fn on_wrong(event: InvitationEvent) {
 }
 
 /// A listener in private networks.
-fn open(token: JoinToken) -> Result<Invitation, Failure> {
+fn open(token: &JoinToken) -> Result<Invitation, Failure> {
     let ip = place(&own_ips()).ok_or_else(|| {
         Failure::Failed(
             "this machine is in no private network, from which it could be joined".into(),

@@ -37,6 +37,8 @@ pub(super) struct Receivers {
 }
 
 impl Receivers {
+    /// Listens to no group yet.
+    ///
     /// # Errors
     /// Neither IPv4 nor IPv6 can be listened on.
     pub(super) fn open() -> io::Result<Self> {

@@ -37,7 +37,7 @@ pub(super) fn invite(args: &InviteArgs) -> Result<(), Failure> {
     };
     drop(membership);
     if args.code {
-        return invite_by_code(token, &args.membership);
+        return invite_by_code(&token, &args.membership);
     }
     print(&token)?;
     if known.is_empty() {

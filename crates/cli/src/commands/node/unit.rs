@@ -27,17 +27,11 @@ enum Manager {
 }
 
 impl Manager {
-    /// That of the system for root, who owns this process then.
     fn of_this_user() -> Self {
-        #[cfg(target_os = "linux")]
-        {
-            use std::os::unix::fs::MetadataExt;
-            let process = fs::metadata("/proc/self");
-            if process.is_ok_and(|process| process.uid() == 0) {
-                return Self::System;
-            }
+        match is_root() {
+            true => Self::System,
+            false => Self::User,
         }
-        Self::User
     }
 
     /// Where its units are.
@@ -68,6 +62,19 @@ impl Manager {
             Self::User => "systemctl --user",
         }
     }
+}
+
+/// Whether this process is root's.
+fn is_root() -> bool {
+    #[cfg(target_os = "linux")]
+    {
+        use std::os::unix::fs::MetadataExt;
+        let process = fs::metadata("/proc/self");
+        process.is_ok_and(|process| process.uid() == 0)
+    }
+    // systemd is on Linux only.
+    #[cfg(not(target_os = "linux"))]
+    false
 }
 
 /// Whether systemd is there.
