@@ -3,7 +3,7 @@
 
 mod support;
 
-use std::{collections::HashSet, num::NonZeroUsize, ops::Range, sync::Arc};
+use std::{collections::HashSet, num::NonZeroUsize, sync::Arc};
 
 use atta_kernels::{Kernels, Pool};
 use atta_model::{
