@@ -28,8 +28,8 @@ from world import Setting  # noqa: E402
 
 ROOT = HERE.parents[1]
 HOMES = "atta-cluster-"
-# These need files that are not in the repository.
-ON_REQUEST = ("big", "mixed")
+# This needs a file that is not in the repository.
+ON_REQUEST = ("big",)
 
 
 def arguments() -> argparse.Namespace:
@@ -39,7 +39,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--atta", default=str(ROOT / "target/release/atta"))
     parser.add_argument("--model", default=str(ROOT / "tests/golden/stories.gguf"), help="GGUF file of the cases")
     parser.add_argument("--big-model", help="GGUF file of `big`, about 5 GB")
-    parser.add_argument("--aarch64", help="the program for aarch64, of `mixed`")
+    parser.add_argument("--aarch64", help="the program for aarch64, for a node of `mixed`")
     parser.add_argument("--goldens", default=str(ROOT / "tests/golden/models"), help="directory of `goldens`")
     parser.add_argument("-r", "--rounds", type=int, default=5, help="rounds of what is timed")
     parser.add_argument("--n", type=int, default=200, help="faults of `random`")
@@ -76,8 +76,7 @@ def run(name: str, bench: Bench) -> None:
 
 
 def chosen(args: argparse.Namespace) -> list[str]:
-    given = {"big": args.big_model, "mixed": args.aarch64}
-    return args.only or [name for name in CASES if name not in ON_REQUEST or given[name]]
+    return args.only or [name for name in CASES if name not in ON_REQUEST or args.big_model]
 
 
 def sweep() -> None:

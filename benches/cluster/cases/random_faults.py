@@ -16,7 +16,7 @@ from programs import Failure, Program
 from report import Row
 
 # Texts after which memory is weighed, and again; how much more it may be then, and how many files.
-TEXTS, GROWTH, FILES = (6, 30), 6 << 20, 4
+TEXTS, GROWTH, FILES = (6, 30), 10 << 20, 4
 # `freeze` and `pull` are undone within a second and a half.
 KINDS = ["kill", "freeze", "freeze for good", "pull", "two"]
 

@@ -3,7 +3,7 @@
 
 mod support;
 
-use std::{collections::HashSet, num::NonZeroUsize, ops::Range, sync::Arc};
+use std::{collections::HashSet, num::NonZeroUsize, sync::Arc};
 
 use atta_kernels::{Kernels, Pool};
 use atta_model::{
@@ -99,7 +99,10 @@ impl Ring {
             .windows(2)
             .filter(|cut| cut[0] < cut[1])
             .map(|cut| cut[0]..cut[1]);
-        Self::of_shares(ranges.map(|layers| Share::of_layers(spec, layers)), of_share)
+        Self::of_shares(
+            ranges.map(|layers| Share::of_layers(spec, layers)),
+            of_share,
+        )
     }
 
     fn of_shares(
@@ -254,7 +257,11 @@ fn a_head_without_layers_computes_the_logits_of_the_whole() {
         let mut ring = Ring::of_shares([layers, head].into_iter(), part);
         let seq = ring.all(|piece| piece.new_seq().unwrap());
         let got = ring.append(&[(seq, &g.tokens)]);
-        assert!(bits(&got) == bits(&forward(&model, &g.tokens)), "{}", g.name);
+        assert!(
+            bits(&got) == bits(&forward(&model, &g.tokens)),
+            "{}",
+            g.name
+        );
     }
 }
 
