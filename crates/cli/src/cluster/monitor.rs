@@ -232,6 +232,7 @@ impl View<'_> {
             .find(|l| l.node == watched.plan.lead);
         let lap = self.figures.lap.as_ref();
         let name = &watched.coordinator.name;
+        let is_closed = self.figures.health == RingHealth::Closed;
         NodeStatus {
             node: name.to_string(),
             address: None,
@@ -241,8 +242,14 @@ impl View<'_> {
             end_layer: n_local,
             share: self.share(n_local),
             memory_bytes: Some(watched.coordinator.ram_bytes),
-            memory_held_bytes: load.map(|load| load.ram_bytes),
-            memory_free_bytes: load.map(|load| load.ram_left_bytes),
+            memory_held_bytes: match is_closed {
+                true => Some(0),
+                false => load.map(|load| load.ram_bytes),
+            },
+            memory_free_bytes: match is_closed {
+                true => Some(watched.coordinator.ram_bytes),
+                false => load.map(|load| load.ram_left_bytes),
+            },
             compute_us: lap.map(|lap| micros(lap.local + lap.head)),
             layer_us: lap.and_then(|lap| per_layer(lap.local, n_local)),
             bytes_out: None,
@@ -259,6 +266,7 @@ impl View<'_> {
         let StageNode { node, layers } = stage;
         let heard = self.heard.nodes.get(&node.name);
         let card = heard.and_then(|heard| heard.card.as_ref());
+        let current = card.filter(|heard| !self.is_outdated(heard));
         let lap = self.figures.lap.as_ref();
         let computed = lap.and_then(|lap| lap.stages.get(i)).copied();
         let bytes_out = lap.and_then(|lap| lap.bytes_out.get(i)).copied();
@@ -272,8 +280,8 @@ impl View<'_> {
             end_layer: layers.end,
             share: self.share(layers.len()),
             memory_bytes: card.map(|heard| heard.card.memory.all_bytes),
-            memory_held_bytes: card.map(|heard| self.held_bytes(&heard.card)),
-            memory_free_bytes: card.map(|heard| heard.card.memory.free_bytes),
+            memory_held_bytes: current.map(|heard| self.held_bytes(&heard.card)),
+            memory_free_bytes: current.map(|heard| heard.card.memory.free_bytes),
             compute_us: computed.map(micros),
             layer_us: computed.and_then(|time| per_layer(time, layers.len())),
             bytes_out: bytes_out.map(|bytes| bytes as f64),
@@ -303,21 +311,27 @@ impl View<'_> {
         if let Some(why) = silence {
             return (NodeState::Silent, Some(why.clone()));
         }
-        let Some(HeardCard { card, at }) = card else {
+        let Some(heard) = card else {
             return (NodeState::Idle, None);
         };
-        let is_older = |opened: Instant| *at < opened;
-        match &card.held {
+        match &heard.card.held {
             Some(held) if !self.is_ours(&held.coordinator) => {
                 let why = format!("it belongs to a ring of {}", held.coordinator);
                 (NodeState::Idle, Some(why))
             }
             Some(held) if held.is_ready => (NodeState::Ready, None),
             Some(_) => (NodeState::Loading, None),
-            // A ring opens when all its stages are ready, and the card is from before.
-            None if self.figures.opened.is_some_and(is_older) => (NodeState::Ready, None),
+            // A ring opens when all its stages are ready.
+            None if self.is_outdated(heard) => (NodeState::Ready, None),
             None => (NodeState::Idle, None),
         }
+    }
+
+    /// Whether a card is from before the ring was opened.
+    fn is_outdated(&self, heard: &HeardCard) -> bool {
+        let opened = self.figures.opened;
+        let is_open = self.figures.health != RingHealth::Closed;
+        is_open && opened.is_some_and(|opened| heard.at < opened)
     }
 
     fn is_ours(&self, coordinator: &NodeName) -> bool {

@@ -125,7 +125,11 @@ impl Executor for Recorded {
 
     fn submit(&mut self, batch: &Batch) -> Result<Ticket, Error> {
         let begin = Instant::now();
-        let ticket = self.ring.submit(batch)?;
+        let ticket = self.ring.submit(batch).inspect_err(|error| {
+            if let Error::Lost(why) = error {
+                self.record.fail(why);
+            }
+        })?;
         self.submitted(batch, begin);
         Ok(ticket)
     }
