@@ -1,5 +1,7 @@
 //! `--ring`: runs a model on several machines, says so before and compares afterwards.
 
+mod change;
+
 use std::{
     cell::Cell,
     io::{self, Write},
@@ -11,8 +13,8 @@ use std::{
 
 use atta::{Kernels, LoadOptions, ModelFiles, Pool, Summary};
 use atta_cluster::{
-    Coordinator, HashedModel, OnStage, PartLinks, PlanError, RemoteRing, StageProgress, Survey,
-    Who,
+    Coordinator, HashedModel, OnStage, PartLinks, PlanError, PlanInputs, RemoteRing, Replanner,
+    RingChanges, StageProgress, Survey, Who,
     control::NodeName,
     measure::{Freshness, NodeProbe, memory_for_models},
     model_sizes,
@@ -38,6 +40,8 @@ pub(crate) struct RingRun(Option<Used>);
 struct Used {
     ring: Arc<RemoteRing>,
     plan: RingPlan,
+    replanner: Arc<Replanner>,
+    name: NodeName,
 }
 
 impl RingRun {
@@ -49,7 +53,8 @@ impl RingRun {
             return;
         }
         let n = u32::try_from(times.n).unwrap_or(u32::MAX);
-        let names = used.ring.plan().stages.iter().map(|stage| &stage.node.name);
+        let plan = used.ring.plan();
+        let names = plan.stages.iter().map(|stage| &stage.node.name);
         let stages = names
             .zip(&times.computed)
             .map(|(name, time)| (name, *time / n));
@@ -97,18 +102,40 @@ pub(crate) fn plan(
         return Ok((options, RingRun::default()));
     }
     let model = hashed(&asker.membership, &path)?;
-    let ring = asker
-        .coordinator
+    let coordinator = &asker.coordinator;
+    let ring = coordinator
         .ring(&survey, &plan, model, on_stage())
         .map_err(|error| Failure::Failed(error.to_string()))?;
-    let ring = Arc::new(ring);
+    let PlannedModel { sizes, size } = sizes;
+    let replanner = Arc::new(Replanner::new(
+        coordinator.clone(),
+        PlanInputs {
+            survey,
+            who,
+            objective,
+            model: sizes,
+            size,
+        },
+    ));
+    let changes = RingChanges {
+        replan: replanner.clone(),
+        files: Arc::new(move || ModelFiles::open(&path)),
+        on_change: Arc::new(|change| say(&format!("ring: {change}"))),
+    };
+    let ring = Arc::new(RemoteRing::with_changes(ring, changes));
     let options = LoadOptions {
         backend: Some(ring.clone()),
-        pool: Some(asker.coordinator.pool.clone()),
+        pool: Some(coordinator.pool.clone()),
         ..options
     };
     asker.membership.remember();
-    Ok((options, RingRun(Some(Used { ring, plan }))))
+    let used = Used {
+        ring,
+        plan,
+        replanner,
+        name: coordinator.name.clone(),
+    };
+    Ok((options, RingRun(Some(used))))
 }
 
 /// This machine, which asks nodes.

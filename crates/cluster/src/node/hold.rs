@@ -21,11 +21,12 @@ use atta_store::Reservation;
 
 use super::{
     Inner, NodeTiming, PROGRAM,
-    load::{Loaded, LoadedStage, blocked, load},
+    load::{Loaded, LoadedStage, load},
 };
 use crate::{
     core::Timing,
     links::{RunningStage, StageLinks},
+    place::blocked,
     wire::{
         self,
         message::{Answer, Blocked, HeldRing, Loading, Occupied, Prepare, ReadyStage},
@@ -205,8 +206,7 @@ impl Held {
         }
         // A process has one ring at a time; it may have lost the answer to its release.
         let is_same_owner = self.prepare.coordinator == other.coordinator;
-        let is_free = is_same_owner || self.is_over() || self.silence() >= SILENCE;
-        (!is_free).then(|| {
+        (!is_same_owner && !self.is_free()).then(|| {
             Answer::Occupied(Occupied {
                 by: self.prepare.coordinator.name.clone(),
                 since_s: self.since.elapsed().as_secs(),
@@ -237,6 +237,11 @@ impl Held {
             Phase::Ready(serving) => serving.stage.is_over(),
             Phase::Blocked(_) => true,
         }
+    }
+
+    /// Whether another coordinator may have the node.
+    fn is_free(&self) -> bool {
+        self.is_over() || self.silence() >= SILENCE
     }
 
     /// Time since the coordinator was heard, by a question or by a frame.
@@ -330,9 +335,9 @@ impl Hold {
         self.warm = None;
     }
 
-    /// Whether a ring is held.
-    pub(super) fn is_held(&self) -> bool {
-        self.held.is_some()
+    /// Whether a ring is held that keeps others away.
+    pub(super) fn is_taken(&self) -> bool {
+        self.held.as_ref().is_some_and(|held| !held.is_free())
     }
 
     /// Releases a ring that has ended or is silent; the event, if there is one.
@@ -347,9 +352,9 @@ impl Hold {
         Some(event)
     }
 
-    /// The ring, for the card.
+    /// The ring, for the card; `None` where the node is free for others.
     pub(super) fn card(&self, bytes: u64) -> Option<HeldRing> {
-        let held = self.held.as_ref()?;
+        let held = self.held.as_ref().filter(|held| !held.is_free())?;
         let prepare = &held.prepare;
         let serving = match &held.phase {
             Phase::Ready(serving) => Some(serving),

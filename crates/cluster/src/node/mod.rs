@@ -288,8 +288,8 @@ impl Inner {
         let options = &self.options;
         let events = self.events();
         let state = self.state();
-        // Warm weights go when they are in the way.
-        let free = match state.hold.is_held() {
+        // Warm weights go when they are in the way, and so does a ring whose owner is silent.
+        let free = match state.hold.is_taken() {
             true => options.budget.left(),
             false => options.budget.limit(),
         };
