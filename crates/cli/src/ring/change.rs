@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use atta::{Error, ModelError, Session};
+use atta::Session;
 use atta_cluster::{AskedPlan, PlanError, RemotePlan, control::NodeName};
 
 use super::{RingRun, Used, millis, say};
@@ -52,10 +52,7 @@ impl Used {
             say(&report.to_string());
         }
         self.ring.change(asked.planned.clone());
-        session.refresh().map_err(|error| match error {
-            Error::Step(ModelError::Lost(_)) => Failure::Failed(error.to_string()),
-            error => Failure::Failed(format!("{error}; the ring is as it was")),
-        })?;
+        session.refresh()?;
         self.replanner.keep(asked);
         Ok(())
     }

@@ -164,7 +164,7 @@ impl Replan for Replanner {
         let left = inputs.survey.without(gone);
         inputs.survey = left.map_err(|error| error.to_string())?;
         let named = match &mut inputs.who {
-            Who::Nodes(names) => {
+            Who::Nodes(names) | Who::Among(names) => {
                 names.retain(|name| !gone.contains(name));
                 Some(names.clone())
             }

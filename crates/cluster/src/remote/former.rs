@@ -17,7 +17,7 @@ use atta_store::{Budget, Reservation};
 use ring::rand::{SecureRandom, SystemRandom};
 
 use super::{
-    HashedModel, PlannedRing, RingChange, Shared, StageNode,
+    HashedModel, PlannedRing, RingChange, RingTimes, Shared, StageNode,
     keeper::{Keepers, Outcome, ask},
     own_address,
 };
@@ -59,17 +59,18 @@ pub(super) struct FormerRoom {
 
 /// Forms a ring of machines. Dropping it releases the stages.
 pub(super) struct RemoteFormer {
-    lease: Lease,
-    room: FormerRoom,
+    keepers: Option<Keepers>,
     /// Number of the ring whose stages are held.
     ring: u64,
-    keepers: Option<Keepers>,
+    room: FormerRoom,
     /// Layers behind those of the bound model that this machine has taken over.
     more: Option<MoreLayers>,
     /// Nodes that did not answer when they were last asked.
     gone: Vec<NodeName>,
     /// A change that is not told yet.
     change: Option<RingChange>,
+    /// Ends behind the release of the stages.
+    lease: Lease,
 }
 
 /// A model of some layers, and the memory that it takes.
@@ -155,12 +156,9 @@ impl RemoteFormer {
         let first = self.part(0..n.min(n_bound), true);
         let first = self.executor(&self.room.model, first)?;
         let behind = n_bound..n;
-        let is_same = |more: &mut MoreLayers| more.model.share().layers == behind;
-        let more = self.more.take().filter(|_| !behind.is_empty());
-        let mut more = more;
-        let kept = more.take_if(is_same);
-        // The memory of others is needed for these.
-        drop(more);
+        // The memory of others may be needed for these.
+        let kept = self.more.take();
+        let kept = kept.filter(|more| more.model.share().layers == behind);
         if behind.is_empty() {
             return Ok(vec![first]);
         }
@@ -340,14 +338,16 @@ impl RemoteFormer {
                 self.note(Vec::new(), wanted);
                 return Ok(formed);
             }
-            Err(error) => Error::from(error),
+            Err(FormError::Node { line, .. }) => line,
+            Err(FormError::Other(error)) => error.to_string(),
         };
         let before = shared.state().planned.clone();
-        let formed = match self.try_plan(&before) {
-            Ok(formed) => formed,
+        let (formed, refusal) = match self.try_plan(&before) {
+            Ok(formed) => (formed, Error::RingKept(refusal)),
             Err(error) => {
                 self.is_intact();
-                self.replace(&Error::from(error).to_string())?
+                let formed = self.replace(&Error::from(error).to_string())?;
+                (formed, Error::Ring(refusal))
             }
         };
         Ok(FormedStages {
@@ -368,6 +368,7 @@ impl RemoteFormer {
             let planned = planned.map_err(|none| Error::Lost(format!("{why}; {none}")))?;
             match self.try_plan(&planned) {
                 Ok(formed) => {
+                    self.gone.clone_from(&gone);
                     self.note(gone, planned);
                     return Ok(formed);
                 }
@@ -386,29 +387,25 @@ impl RemoteFormer {
         let mut state = shared.state();
         let after = planned.plan.clone();
         let before = std::mem::replace(&mut state.planned, planned).plan;
-        state.times = Default::default();
-        // Of several changes one is told.
-        let told = self.change.take();
+        state.times = RingTimes::default();
+        // Of several changes without a result in between one is told.
+        let before = self.change.take().map_or(before, |told| told.before);
         let mut gone = gone;
-        gone.extend(told.iter().flat_map(|told| told.gone.clone()));
-        gone.sort();
-        gone.dedup();
+        gone.retain(|node| before.layers_of(node).is_some());
         self.change = Some(RingChange {
             gone,
-            before: told.map_or(before, |told| told.before),
+            before,
             after,
             time: Duration::ZERO,
         });
     }
 
-    /// Asks all nodes of the ring whether they have its stages.
-    fn ask_all(&self) -> Vec<Option<Answer>> {
-        let shared = self.shared();
-        let plan = shared.state().planned.plan.clone();
+    /// Asks nodes whether they have stages of the ring; `None`: no answer.
+    fn ask_all(&self, nodes: &[NodeName]) -> Vec<Option<Answer>> {
         let question = Question::Progress { ring: self.ring };
-        let control = &*shared.options.control;
+        let control = &*self.shared().options.control;
         thread::scope(|scope| {
-            let nodes = plan.stages.iter().map(|stage| &stage.node.name);
+            let nodes = nodes.iter();
             let asking: Vec<_> = nodes
                 .map(|node| scope.spawn(|| ask(control, node, &question, ALIVE)))
                 .collect();
@@ -422,13 +419,20 @@ impl RemoteFormer {
 
 impl Former for RemoteFormer {
     fn is_intact(&mut self) -> bool {
-        let answers = self.ask_all();
         let plan = self.shared().state().planned.plan.clone();
-        let nodes = plan.stages.iter().map(|stage| &stage.node.name);
-        let silent = nodes.zip(&answers).filter(|(_, answer)| answer.is_none());
-        self.gone = silent.map(|(node, _)| node.clone()).collect();
+        let mut nodes: Vec<NodeName> = plan.stages.into_iter().map(|s| s.node.name).collect();
+        let n = nodes.len();
+        // Those that were lost before may be back.
+        let others = self.gone.iter().filter(|node| !nodes.contains(node));
+        let others: Vec<NodeName> = others.cloned().collect();
+        nodes.extend(others);
+        let answers = self.ask_all(&nodes);
         let is_ready = |answer: &Option<Answer>| matches!(answer, Some(Answer::Ready(_)));
-        answers.iter().all(is_ready)
+        let is_intact = answers[..n].iter().all(is_ready);
+        let silent = nodes.into_iter().zip(answers);
+        let silent = silent.filter(|(_, answer)| answer.is_none());
+        self.gone = silent.map(|(node, _)| node).collect();
+        is_intact
     }
 
     fn is_asked(&self) -> bool {

@@ -160,9 +160,6 @@ impl Ring {
     /// inside says why the stages are not those that were asked for.
     fn form(&mut self, cause: &FormCause) -> Result<Option<Error>, Error> {
         let forming = &mut self.forming;
-        let Some(former) = &mut forming.former else {
-            return Ok(None);
-        };
         forming.note_trouble();
         forming.n_formed += 1;
         if forming.n_formed > MAX_FORMED {
@@ -171,6 +168,9 @@ impl Ring {
                 "the ring was formed {MAX_FORMED} times without a result"
             )));
         }
+        let Some(former) = &mut forming.former else {
+            return Ok(None);
+        };
         forming.is_missing = true;
         let old = std::mem::replace(&mut self.lane, Box::new(NoStages::default()));
         self.n_stages = 0;
