@@ -1,5 +1,7 @@
 //! `--ring`: runs a model on several machines, says so before and compares afterwards.
 
+mod change;
+
 use std::{
     cell::Cell,
     io::{self, Write},
@@ -11,8 +13,8 @@ use std::{
 
 use atta::{Kernels, LoadOptions, ModelFiles, Pool, Summary};
 use atta_cluster::{
-    Coordinator, HashedModel, OnStage, PartLinks, PlanError, RemoteRing, StageProgress, Survey,
-    Who,
+    Coordinator, HashedModel, OnStage, PartLinks, PlanError, PlanInputs, RemoteRing, Replanner,
+    RingChanges, StageProgress, Survey, Who,
     control::NodeName,
     lane::tcp::Doors,
     measure::{Freshness, NodeProbe, memory_for_models},
@@ -49,6 +51,8 @@ enum Used {
 struct LayerRing {
     ring: Arc<RemoteRing>,
     plan: RingPlan,
+    replanner: Arc<Replanner>,
+    name: NodeName,
     #[cfg(feature = "server")]
     survey: Survey,
     #[cfg(feature = "server")]
@@ -157,21 +161,39 @@ pub(crate) fn plan(
     }
     let hashes = asker.membership.places.hashes();
     let model = hashed(&asker.membership.doors, hashes, &path)?;
-    let ring = asker
-        .coordinator
+    let coordinator = &asker.coordinator;
+    let ring = coordinator
         .ring(&survey, &plan, model, on_stage())
         .map_err(|error| Failure::Failed(error.to_string()))?;
-    let ring = Arc::new(ring);
+    let PlannedModel { sizes, size } = sizes;
+    let replanner = Arc::new(Replanner::new(
+        coordinator.clone(),
+        PlanInputs {
+            survey: survey.clone(),
+            who,
+            objective,
+            model: sizes,
+            size,
+        },
+    ));
+    let changes = RingChanges {
+        replan: replanner.clone(),
+        files: Arc::new(move || ModelFiles::open(&path)),
+        on_change: Arc::new(|change| say(&format!("ring: {change}"))),
+    };
+    let ring = Arc::new(RemoteRing::with_changes(ring, changes));
     keep_events(&asker.membership, &ring);
     let options = LoadOptions {
         backend: Some(ring.clone()),
-        pool: Some(asker.coordinator.pool.clone()),
+        pool: Some(coordinator.pool.clone()),
         ..options
     };
     asker.membership.remember();
     let layers = LayerRing {
         ring,
         plan,
+        replanner,
+        name: coordinator.name.clone(),
         #[cfg(feature = "server")]
         survey,
         #[cfg(feature = "server")]

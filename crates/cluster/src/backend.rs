@@ -96,7 +96,9 @@ impl RingBackend {
             timing: self.timing,
             numerics: self.kernels.isa(),
         };
-        let parts = coordination.parts(|size| open(size, Arc::clone(&self.pool)))?;
+        let local = open(&sizes.local, Arc::clone(&self.pool))?;
+        let head = open(&sizes.head, Arc::clone(&self.pool))?;
+        let parts = coordination.parts(vec![local], head);
         Ok((lane, parts))
     }
 

@@ -6,6 +6,8 @@
 //! Opens no connection itself and reads no command line. This machine is node 0 of every survey,
 //! and the coordinator of every plan.
 
+mod replan;
+
 use std::{
     net::{IpAddr, SocketAddr},
     sync::Arc,
@@ -17,7 +19,7 @@ use atta_kernels::{Kernels, Pool};
 use atta_model::{Error, ExecutorSize};
 
 use crate::{
-    HashedModel, Links, OnStage, RemotePlan, RemoteRing, RemoteRingOptions,
+    HashedModel, Links, OnStage, PlannedRing, RemotePlan, RemoteRingOptions,
     control::{Control, ControlError, NodeName},
     core::Timing,
     measure::measure_link_to,
@@ -29,6 +31,8 @@ use crate::{
         message::{Answer, Card, LinkNumbers, NodeAddress, NodeNumbers, Question},
     },
 };
+
+pub use replan::{AskedPlan, PlanInputs, Replanner};
 
 /// Time for the answer to a question about a node.
 const DEADLINE: Duration = Duration::from_secs(3);
@@ -108,6 +112,8 @@ pub enum Who {
     Force,
     /// All of these.
     Nodes(Vec<NodeName>),
+    /// Those of these that help.
+    Among(Vec<NodeName>),
 }
 
 /// A plan cannot be made.
@@ -122,6 +128,9 @@ pub enum PlanError {
         /// Why.
         why: String,
     },
+    /// Layers that cannot be divided so.
+    #[error("{0}")]
+    Cut(String),
     /// No other node is there.
     #[error("no ring: no other machine of the cluster answers")]
     Nobody,
@@ -165,7 +174,11 @@ impl Coordinator {
             .collect();
         for node in survey.nodes.iter().filter(|node| node.unfit.is_none()) {
             let i = survey.measures.nodes.len();
-            let memory = node.card.memory.free_bytes;
+            let memory = match &node.card.held {
+                // It gives back what it holds for this machine.
+                Some(held) if held.coordinator == self.name => node.card.memory.all_bytes,
+                _ => node.card.memory.free_bytes,
+            };
             let numbers = node.card.measure.unwrap_or(self.numbers);
             let name = node.address.name.as_str();
             survey.measures.nodes.push(numbers.measure(name, memory));
@@ -273,6 +286,10 @@ impl Coordinator {
                 request.must_use = must_use;
                 Ok(plan::plan(model, &measures, &request)?)
             }
+            Who::Among(names) => {
+                let (measures, _) = survey.only(names)?;
+                Ok(plan::plan(model, &measures, &request)?)
+            }
             Who::Force => {
                 let plans = (1..survey.measures.nodes.len()).map(|node| {
                     request.must_use = vec![node];
@@ -290,20 +307,20 @@ impl Coordinator {
     /// The ring of a plan for a model, whose file this machine has.
     ///
     /// # Errors
-    /// A plan for this machine alone; no way to the nodes.
+    /// A plan that no ring can have; no way to the nodes.
     pub fn ring(
         &self,
         survey: &Survey,
         plan: &RingPlan,
         model: HashedModel,
         on_stage: OnStage,
-    ) -> Result<RemoteRing, Error> {
-        let address = |name: &str| {
-            let mut nodes = survey.nodes.iter().map(|node| &node.address);
-            nodes.find(|node| node.name.as_str() == name).cloned()
-        };
-        let remote = RemotePlan::of(plan, address)?;
-        let first = remote.stages.first().map(|stage| stage.node.address);
+    ) -> Result<RemoteRingOptions, Error> {
+        let PlannedRing {
+            plan,
+            timing,
+            deadline,
+        } = self.planned(survey, plan)?;
+        let first = plan.stages.first().map(|stage| stage.node.address);
         let mut sources = Vec::new();
         if let Some(first) = first {
             sources.push(NodeAddress {
@@ -311,28 +328,43 @@ impl Coordinator {
                 address: self.address_for(first)?,
             });
         }
-        let lap = plan.predicted.lap;
-        let defaults = Timing::default();
-        let bytes: u64 = plan.loads.iter().map(|load| load.resident_bytes).sum();
-        let load =
-            LOAD_PER_GB.saturating_mul(u32::try_from(bytes / 1_000_000_000).unwrap_or(u32::MAX));
-        Ok(RemoteRing::new(RemoteRingOptions {
+        Ok(RemoteRingOptions {
             control: Arc::clone(&self.control),
             links: Arc::clone(&self.links),
             name: self.name.clone(),
-            plan: remote,
+            plan,
             model,
             sources,
             kernels: self.kernels,
             pool: Arc::clone(&self.pool),
+            timing,
+            deadline,
+            on_stage,
+        })
+    }
+
+    /// Who runs what by a plan, and the times that it needs.
+    ///
+    /// # Errors
+    /// A plan that no ring can have.
+    pub fn planned(&self, survey: &Survey, plan: &RingPlan) -> Result<PlannedRing, Error> {
+        let address = |name: &str| {
+            let mut nodes = survey.nodes.iter().map(|node| &node.address);
+            nodes.find(|node| node.name.as_str() == name).cloned()
+        };
+        let lap = plan.predicted.lap;
+        let defaults = Timing::default();
+        let bytes: u64 = plan.loads.iter().map(|load| load.resident_bytes).sum();
+        let n_gb = u32::try_from(bytes / 1_000_000_000).unwrap_or(u32::MAX);
+        Ok(PlannedRing {
+            plan: RemotePlan::of(plan, address)?,
             timing: Timing {
                 lap: defaults.lap.max(lap),
                 row: defaults.row.max(lap / 4),
                 ..defaults
             },
-            deadline: LOAD + load,
-            on_stage,
-        }))
+            deadline: LOAD + LOAD_PER_GB.saturating_mul(n_gb),
+        })
     }
 
     fn address_for(&self, node: SocketAddr) -> Result<SocketAddr, Error> {
@@ -341,6 +373,23 @@ impl Coordinator {
 }
 
 impl Survey {
+    /// The survey as if these nodes had not answered.
+    fn without(&self, gone: &[NodeName]) -> Result<Self, PlanError> {
+        let is_left = |name: &NodeName| !gone.contains(name);
+        let fit = self.nodes.iter().filter(|node| node.unfit.is_none());
+        let names = fit.map(|node| node.address.name.clone());
+        let names: Vec<NodeName> = names.filter(is_left).collect();
+        let nodes = self.nodes.iter();
+        Ok(Self {
+            nodes: nodes
+                .filter(|node| is_left(&node.address.name))
+                .cloned()
+                .collect(),
+            silent: self.silent.clone(),
+            measures: self.only(&names)?.0,
+        })
+    }
+
     /// The measures of this machine and of these nodes only, and the indices of the nodes.
     fn only(&self, names: &[NodeName]) -> Result<(Measures, Vec<usize>), PlanError> {
         let mut kept = vec![0];

@@ -176,14 +176,12 @@ pub(crate) struct Coordination<'a> {
 }
 
 impl Coordination<'_> {
-    /// What the ring is made of, with local executors that `open` makes.
-    ///
-    /// # Errors
-    /// What `open` returns.
+    /// What the ring is made of, with the executors of these sizes for local layers and head.
     pub(crate) fn parts(
         &self,
-        open: impl Fn(&ExecutorSize) -> Result<Box<dyn Executor>, Error>,
-    ) -> Result<RingParts, Error> {
+        local: Vec<Box<dyn Executor>>,
+        head: Box<dyn Executor>,
+    ) -> RingParts {
         let Self {
             spec, size, sizes, ..
         } = *self;
@@ -194,7 +192,7 @@ impl Coordination<'_> {
                 distinct.push(kind);
             }
         });
-        Ok(RingParts {
+        RingParts {
             info: ExecutorInfo {
                 part: Share::whole(spec),
                 n_ctx: size.n_ctx,
@@ -203,13 +201,13 @@ impl Coordination<'_> {
                 numerics: self.numerics.to_owned(),
             },
             seqs: SeqTable::new(&distinct, &sizes.local.seqs()),
-            local: open(&sizes.local)?,
-            head: open(&sizes.head)?,
+            local,
+            head,
             limits: self.limits,
             timing: self.timing,
             depth: self.plan.depth(),
             d_model: spec.d_model,
             n_vocab: spec.n_vocab,
-        })
+        }
     }
 }

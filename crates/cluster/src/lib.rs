@@ -34,6 +34,7 @@ mod disk;
 mod history;
 mod links;
 pub mod node;
+mod place;
 mod record;
 mod remote;
 mod ring;
@@ -41,16 +42,19 @@ mod sizes;
 mod stage;
 
 pub use backend::RingBackend;
-pub use coordinator::{Coordinator, PlanError, Survey, SurveyedNode, Who};
+pub use coordinator::{
+    AskedPlan, Coordinator, PlanError, PlanInputs, Replanner, Survey, SurveyedNode, Who,
+};
 pub use cut::{Cut, RingPlan};
 pub use history::{History, RebuildStep};
 pub use lane::{Lane, ThreadLane};
 pub use links::{Links, PartLinks, PartServer, RingLinks, RunningStage, SendPart, StageLinks};
 pub use record::{MeanLap, OnEvent, RingEvent, RingFigures, RingHealth, RingRecord, StageTotals};
 pub use remote::{
-    HashedModel, OnStage, RemotePlan, RemoteRing, RemoteRingOptions, RingTimes, StageNode,
-    StageProgress, own_address,
+    HashedModel, OnChange, OnStage, OpenFiles, PlannedRing, RemotePlan, RemoteRing,
+    RemoteRingOptions, Replan, RingChange, RingChanges, RingTimes, StageNode, StageProgress,
+    own_address,
 };
-pub use ring::{OnTimes, Ring, RingParts};
+pub use ring::{FormCause, FormedStages, Former, OnTimes, Ring, RingParts};
 pub use sizes::model_sizes;
 pub use stage::Stage;

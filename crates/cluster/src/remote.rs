@@ -8,17 +8,15 @@
 //! A ring is open when all keepers have said ready. Which layers run where is decided before; rows
 //! travel by the links.
 
+mod former;
 mod keeper;
+mod plan;
 mod recorded;
 
 use std::{
     net::{IpAddr, SocketAddr, UdpSocket},
-    ops::Range,
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
-    time::{Duration, Instant},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, atomic::AtomicBool},
+    time::Duration,
 };
 
 use atta_kernels::{Kernels, Pool};
@@ -26,111 +24,25 @@ use atta_model::{
     Backend, Cpu, Error, Executor, ExecutorBytes, ExecutorSize, Footprint, Model, Share,
     spec::ModelSpec,
 };
-use atta_store::{Budget, ModelFiles, Reservation};
-use ring::rand::{SecureRandom, SystemRandom};
+use atta_store::{Budget, ModelFiles};
 
 use crate::{
-    Cut, Lane, Ring, RingPlan, RingRecord,
+    Ring, RingRecord,
     control::{Control, NodeName},
-    core::{Event, Time, Timing},
+    core::Timing,
     cut::{Coordination, Sizes, check_ring, frame_bytes, limits},
-    links::{Links, RingLinks},
-    node::{PROGRAM, share_of, wanted_files},
-    part::{PartError, PartIndex, index_of, model_id},
+    links::Links,
+    part::{PartError, PartIndex, index_of},
     wire::{
-        self, Frame, Limits, StageTime,
-        message::{
-            Digest, Loading, NodeAddress, Prepare, ReadyStage, RingSecret, SizeNumbers, StagePart,
-            WantedModel,
-        },
+        StageTime,
+        message::{Loading, NodeAddress, ReadyStage},
     },
 };
-use keeper::{Keepers, Outcome};
+use former::{FormerRoom, Lease, NewRing, RemoteFormer};
+pub use plan::{
+    OnChange, OpenFiles, PlannedRing, RemotePlan, Replan, RingChange, RingChanges, StageNode,
+};
 use recorded::Recorded;
-
-/// Tries where a node belongs to another ring.
-const MAX_TRIES: u32 = 3;
-/// Shortest and longest wait before another try, ms.
-const WAIT_MS: Range<u64> = 500..2000;
-
-/// A stage and the node that runs it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StageNode {
-    /// The node.
-    pub node: NodeAddress,
-    /// Its layers.
-    pub layers: Range<usize>,
-}
-
-/// Which nodes run which layers.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RemotePlan {
-    /// First layers, which the coordinator runs.
-    pub n_local: usize,
-    /// The stages in order, each on a node of its own.
-    pub stages: Vec<StageNode>,
-}
-
-impl RemotePlan {
-    /// The ring that a planner's plan describes. `address` knows the nodes by their names.
-    ///
-    /// # Errors
-    /// [`Error::Ring`]: a plan of one machine or of several rounds, a node without an address.
-    pub fn of(
-        plan: &crate::plan::RingPlan,
-        address: impl Fn(&str) -> Option<NodeAddress>,
-    ) -> Result<Self, Error> {
-        let refuse = |why: &str| Error::Ring(why.to_owned());
-        let (first, others) = plan.stages.split_first().ok_or_else(|| refuse("no plan"))?;
-        if plan.rounds > 1 {
-            return Err(refuse("laps of several rounds are not built yet"));
-        }
-        if first.node != plan.lead || first.layers.start != 0 && !first.layers.is_empty() {
-            return Err(refuse("the plan does not begin with its coordinator"));
-        }
-        let stage = |stage: &crate::plan::PlannedStage| {
-            let name = &plan.names[stage.node];
-            let node = address(name)
-                .ok_or_else(|| Error::Ring(format!("the address of {name} is not known")))?;
-            let layers = stage.layers.clone();
-            Ok(StageNode { node, layers })
-        };
-        let stages = others
-            .iter()
-            .map(stage)
-            .collect::<Result<Vec<_>, Error>>()?;
-        if stages.is_empty() {
-            return Err(refuse("the plan has no other machine"));
-        }
-        let n_local = first.layers.len();
-        Ok(Self { n_local, stages })
-    }
-
-    fn cut(&self, n_layers: usize) -> Result<RingPlan, Error> {
-        let stages = self.stages.iter().map(|stage| stage.layers.clone());
-        let plan = RingPlan {
-            n_local: self.n_local,
-            stages: stages.collect(),
-        };
-        let plan = Cut::At(plan).plan(n_layers)?;
-        let mut names: Vec<&NodeName> = self.stages.iter().map(|s| &s.node.name).collect();
-        names.sort_unstable();
-        match names.windows(2).find(|pair| pair[0] == pair[1]) {
-            Some(pair) => Err(Error::Ring(format!("{} has two stages", pair[0]))),
-            None if plan.stages.is_empty() => Err(Error::Ring("no stages".to_owned())),
-            None => Ok(plan),
-        }
-    }
-
-    /// What the coordinator binds: embedding, head and its own layers.
-    fn share(&self) -> Share {
-        Share {
-            layers: 0..self.n_local,
-            embed: true,
-            head: true,
-        }
-    }
-}
 
 /// A model by the hashes of its files.
 #[derive(Clone, Debug)]
@@ -204,11 +116,29 @@ impl std::fmt::Debug for RemoteRingOptions {
 }
 
 /// A backend whose executors are rings of machines, one at a time.
-pub struct RemoteRing {
+pub struct RemoteRing(Arc<Shared>);
+
+/// What the backend and its ring share.
+struct Shared {
     options: RemoteRingOptions,
-    is_open: Arc<AtomicBool>,
-    times: Arc<Mutex<RingTimes>>,
+    changes: Option<RingChanges>,
+    is_open: AtomicBool,
     record: Arc<RingRecord>,
+    state: Mutex<SharedState>,
+}
+
+struct SharedState {
+    /// What a ring is opened with: the last plan that was possible.
+    planned: PlannedRing,
+    /// What is wanted instead.
+    wanted: Option<PlannedRing>,
+    times: RingTimes,
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, SharedState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// What stages have done for batches of one row, the tokens of one text.
@@ -237,131 +167,82 @@ impl RingTimes {
 impl std::fmt::Debug for RemoteRing {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("RemoteRing")
-            .field("name", &self.options.name)
-            .field("plan", &self.options.plan)
+            .field("name", &self.0.options.name)
+            .field("plan", &self.plan())
             .finish_non_exhaustive()
     }
 }
 
 impl RemoteRing {
-    /// Rings of these machines. Nothing is asked before one is opened.
+    /// Rings of these machines. Nothing is asked before one is opened. A machine that is lost for
+    /// good ends a text with [`Error::Lost`].
     pub fn new(options: RemoteRingOptions) -> Self {
-        Self {
+        Self::start(options, None)
+    }
+
+    /// Rings of these machines, in whose place others come when they are lost or
+    /// [`change`](Self::change) wants others.
+    pub fn with_changes(options: RemoteRingOptions, changes: RingChanges) -> Self {
+        Self::start(options, Some(changes))
+    }
+
+    fn start(options: RemoteRingOptions, changes: Option<RingChanges>) -> Self {
+        let planned = PlannedRing {
+            plan: options.plan.clone(),
+            timing: options.timing,
+            deadline: options.deadline,
+        };
+        Self(Arc::new(Shared {
             options,
-            is_open: Arc::default(),
-            times: Arc::default(),
+            changes,
+            is_open: AtomicBool::new(false),
             record: Arc::default(),
-        }
+            state: Mutex::new(SharedState {
+                planned,
+                wanted: None,
+                times: RingTimes::default(),
+            }),
+        }))
     }
 
     /// Who runs what.
-    pub fn plan(&self) -> &RemotePlan {
-        &self.options.plan
+    pub fn plan(&self) -> RemotePlan {
+        self.0.state().planned.plan.clone()
     }
 
-    /// What the stages have done so far.
+    /// Who runs what, with its times.
+    pub fn planned(&self) -> PlannedRing {
+        self.0.state().planned.clone()
+    }
+
+    /// What the stages have done since the machines were last changed.
     pub fn times(&self) -> RingTimes {
-        let times = self.times.lock().unwrap_or_else(PoisonError::into_inner);
-        times.clone()
+        self.0.state().times.clone()
     }
 
     /// What its rings have done so far, and do now.
     pub fn record(&self) -> Arc<RingRecord> {
-        Arc::clone(&self.record)
+        Arc::clone(&self.0.record)
     }
 
     /// The model.
     pub fn model_name(&self) -> &str {
-        &self.options.model.name
+        &self.0.options.model.name
     }
 
-    /// Prepares all stages; where nodes belong to another ring, several times.
-    fn prepare(&self, prepares: &[Prepare]) -> Result<Keepers, Error> {
-        for attempt in 1.. {
-            let options = &self.options;
-            let nodes = options.plan.stages.iter().map(|stage| &stage.node.name);
-            let questions = nodes.cloned().zip(prepares.iter().cloned());
-            let control = Arc::clone(&options.control);
-            let keepers = Keepers::start(control, Arc::clone(&options.on_stage), questions)
-                .map_err(|error| Error::Ring(format!("a thread for each stage: {error}")))?;
-            match keepers.wait(Instant::now() + options.deadline) {
-                Outcome::Ready => return Ok(keepers),
-                Outcome::Occupied { .. } if attempt < MAX_TRIES => {
-                    drop(keepers);
-                    std::thread::sleep(Duration::from_millis(random_wait()?));
-                }
-                Outcome::Occupied { node, by } => {
-                    return Err(Error::Ring(format!("{node} belongs to a ring of {by}")));
-                }
-                Outcome::Failed { node, why } => {
-                    return Err(Error::Ring(format!("{node}: {why}")));
-                }
-            }
-        }
-        unreachable!("the last try returns")
+    /// Wants other machines. The ring that is open takes them at its next
+    /// [`refresh`](Executor::refresh).
+    pub fn change(&self, wanted: PlannedRing) {
+        self.0.state().wanted = Some(wanted);
     }
-
-    /// The questions for all stages.
-    fn questions(
-        &self,
-        model: &Model,
-        ring: &NewRing,
-        size: &ExecutorSize,
-    ) -> Result<Vec<Prepare>, Error> {
-        let options = &self.options;
-        let stages = &options.plan.stages;
-        let n_stages = ring.limits.n_stages;
-        let question = |(i, stage): (usize, &StageNode)| {
-            let node = |i: usize| stages.get(i).map(|stage| stage.node.clone());
-            Ok(Prepare {
-                ring: ring.limits.ring,
-                epoch: 1,
-                program: PROGRAM.to_owned(),
-                protocol: wire::VERSION,
-                coordinator: NodeAddress {
-                    name: options.name.clone(),
-                    address: own_address(options.links.address(), stage.node.address)?,
-                },
-                previous: i.checked_sub(1).and_then(node),
-                next: node(i + 1),
-                secret: RingSecret(ring.secret),
-                model: self.wanted(model, &stage.layers)?,
-                part: StagePart {
-                    stage: i as u16 + 1,
-                    n_stages,
-                    layers: (&stage.layers).into(),
-                },
-                size: SizeNumbers::of(size),
-                sources: options.sources.clone(),
-            })
-        };
-        stages.iter().enumerate().map(question).collect()
-    }
-
-    fn wanted(&self, model: &Model, layers: &Range<usize>) -> Result<WantedModel, Error> {
-        let HashedModel { name, index } = &self.options.model;
-        let files = model.weights().files();
-        let share = share_of(index, model.spec(), layers, files);
-        Ok(WantedModel {
-            id: Digest(model_id(index)),
-            name: name.clone(),
-            files: wanted_files(index),
-            share: share.map_err(|error| Error::Ring(error.to_string()))?,
-        })
-    }
-}
-
-/// A ring that gets a number and a secret.
-struct NewRing {
-    limits: Limits,
-    secret: [u8; 32],
 }
 
 impl Footprint for RemoteRing {
     fn executor_bytes(&self, spec: &ModelSpec, size: &ExecutorSize) -> ExecutorBytes {
-        let n_threads = self.options.pool.n_threads();
+        let options = &self.0.options;
+        let n_threads = options.pool.n_threads();
         // A plan that is refused is an error when the ring is opened.
-        let Ok(plan) = self.options.plan.cut(spec.layers.len()) else {
+        let Ok(plan) = options.plan.cut(spec.layers.len()) else {
             return Cpu::executor_bytes(spec, n_threads, size);
         };
         let sizes = Sizes::new(spec, &plan, size);
@@ -377,7 +258,7 @@ impl Footprint for RemoteRing {
     }
 
     fn part(&self, _: &ModelSpec) -> Share {
-        self.options.plan.share()
+        self.0.options.plan.share()
     }
 }
 
@@ -388,127 +269,54 @@ impl Backend for RemoteRing {
         size: &ExecutorSize,
         budget: &Budget,
     ) -> Result<Box<dyn Executor>, Error> {
-        let lease = Lease::take(&self.is_open)?;
-        let options = &self.options;
+        let lease = Lease::take(&self.0)?;
+        let options = &self.0.options;
         let spec = model.spec();
         check_ring(spec, size)?;
-        let plan = options.plan.cut(spec.layers.len())?;
+        let planned = self.planned();
+        let plan = planned.plan.cut(spec.layers.len())?;
         let sizes = Sizes::new(spec, &plan, size);
-        let ring = NewRing {
-            limits: limits(spec, u64::from_le_bytes(random()?), plan.stages.len(), size)?,
-            secret: random()?,
-        };
-        let open = |size: &ExecutorSize| {
-            let pool = Arc::clone(&options.pool);
-            let cpu = Cpu::new(model.clone(), options.kernels, pool, budget, size.clone())?;
-            Ok::<Box<dyn Executor>, Error>(Box::new(cpu))
-        };
+        let ring = NewRing::draw(spec, plan.stages.len(), size)?;
         let coordination = Coordination {
             spec,
             plan: &plan,
             size,
             sizes: &sizes,
             limits: ring.limits,
-            timing: options.timing,
+            timing: planned.timing,
             numerics: options.kernels.isa(),
         };
-        // What does not fit here is found before other machines are asked.
-        let parts = coordination.parts(open)?;
-        let frames = budget.reserve("frames", frame_bytes(&ring.limits))?;
-        let keepers = self.prepare(&self.questions(&model, &ring, &sizes.stages[0])?);
-        let keepers = keepers.inspect_err(|error| {
-            self.record
-                .note(&format!("the ring does not open: {error}"));
-        })?;
-        let stages = options.plan.stages.iter().map(|stage| stage.node.clone());
-        let lane = options.links.open_ring(RingLinks {
-            limits: ring.limits,
-            timing: options.timing,
-            secret: RingSecret(ring.secret),
-            stages: stages.collect(),
-        });
-        let lane = HeldLane {
-            lane: lane.map_err(|error| Error::Ring(error.to_string()))?,
-            _keepers: keepers,
-            _frames: frames,
-            _lease: lease,
+        let room = FormerRoom {
+            model: Arc::clone(&model),
+            budget: budget.clone(),
+            size: ExecutorSize {
+                n_flights: plan.depth(),
+                ..size.clone()
+            },
+            _frames: budget.reserve("frames", frame_bytes(&ring.limits))?,
         };
-        let names = options.plan.stages.iter().map(|s| s.node.name.to_string());
-        let names: Vec<String> = names.collect();
-        let mut ring = Ring::new(parts, Box::new(lane))?;
-        ring.name_stages(names.clone());
-        let times = Arc::clone(&self.times);
-        let record = self.record();
+        let mut former = RemoteFormer::new(lease, room);
+        // What does not fit here is found before other machines are asked.
+        let local = former.local(planned.plan.n_local)?;
+        let parts = coordination.parts(local, former.executor(&model, sizes.head.clone())?);
+        let lane = former.connect(&planned, &ring).map_err(Error::from);
+        let lane = lane.inspect_err(|error| {
+            let why = format!("the ring does not open: {error}");
+            self.0.record.note(&why);
+        })?;
+        let mut ring = Ring::new(parts, lane)?;
+        ring.name_stages(planned.plan.names());
+        ring.form_by(Box::new(former));
+        let shared = Arc::clone(&self.0);
         ring.on_times(Box::new(move |n_rows, stages| {
-            record.result(n_rows, stages);
+            shared.record.result(n_rows, stages);
             if n_rows == 1 {
-                let mut times = times.lock().unwrap_or_else(PoisonError::into_inner);
-                times.add(stages);
+                shared.state().times.add(stages);
             }
         }));
-        self.record.open(names);
+        self.0.record.open(planned.plan.names());
         Ok(Box::new(Recorded::new(ring, self.record())))
     }
-}
-
-/// A lane whose stages are released behind it.
-struct HeldLane {
-    lane: Box<dyn Lane>,
-    _keepers: Keepers,
-    _frames: Reservation,
-    _lease: Lease,
-}
-
-impl Lane for HeldLane {
-    fn now(&self) -> Time {
-        self.lane.now()
-    }
-
-    fn send(&mut self, stage: u16, frame: Frame) {
-        self.lane.send(stage, frame);
-    }
-
-    fn fence(&mut self, stage: u16, epoch: u32) {
-        self.lane.fence(stage, epoch);
-    }
-
-    fn recv(&mut self, until: Option<Time>) -> Option<Event> {
-        self.lane.recv(until)
-    }
-}
-
-/// The right to have a ring open.
-struct Lease(Arc<AtomicBool>);
-
-impl Lease {
-    fn take(is_open: &Arc<AtomicBool>) -> Result<Self, Error> {
-        match is_open.swap(true, Ordering::AcqRel) {
-            false => Ok(Self(Arc::clone(is_open))),
-            true => Err(Error::Ring(
-                "the machines are in use by another session of this program".to_owned(),
-            )),
-        }
-    }
-}
-
-impl Drop for Lease {
-    fn drop(&mut self) {
-        self.0.store(false, Ordering::Release);
-    }
-}
-
-/// Random bytes of the system.
-fn random<const N: usize>() -> Result<[u8; N], Error> {
-    let mut bytes = [0; N];
-    let filled = SystemRandom::new().fill(&mut bytes);
-    filled.map_err(|_| Error::Ring("the system gives no random bytes".to_owned()))?;
-    Ok(bytes)
-}
-
-/// A wait of random length, so that two coordinators do not try again at the same time, ms.
-fn random_wait() -> Result<u64, Error> {
-    let n = u64::from_le_bytes(random()?);
-    Ok(WAIT_MS.start + n % (WAIT_MS.end - WAIT_MS.start))
 }
 
 /// The address at which a node reaches doors that listen at `doors`: of all addresses, the one that

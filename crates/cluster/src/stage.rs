@@ -136,6 +136,14 @@ impl Stage {
         Ok(&self.out)
     }
 
+    /// Computes the rows of a frame; the residual of each, `[n_rows, d_row]`.
+    pub(crate) fn pass(&mut self, frame: &Frame) -> Result<Vec<u8>, Error> {
+        match self.step(frame, false)? {
+            Outcome::Computed { data, .. } => Ok(data),
+            Outcome::Failed(_) => Err(Error::State("a stage gave no rows")),
+        }
+    }
+
     fn step(&mut self, frame: &Frame, is_last: bool) -> Result<Outcome, Error> {
         let mut batch = std::mem::take(&mut self.batch);
         let filled = self.fill(&mut batch, frame, is_last);

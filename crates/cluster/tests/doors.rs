@@ -1,12 +1,15 @@
 //! Nodes and coordinators that talk over TCP on loopback: texts are those of one machine, and
 //! strangers get nowhere.
 
+#[allow(dead_code, reason = "shared with other tests")]
+mod machines;
+#[allow(dead_code, reason = "shared with other tests")]
 mod stories;
 
 use std::{
     io::{self, Read, Write},
     net::{SocketAddr, TcpListener, TcpStream},
-    ops::{ControlFlow, Range},
+    ops::ControlFlow,
     sync::{
         Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
@@ -16,147 +19,21 @@ use std::{
 };
 
 use atta_cluster::{
-    HashedModel, Links, PartLinks, RemotePlan, RemoteRing, RemoteRingOptions, StageNode,
-    control::{Control, FixedControl, MAX_MESSAGE, Switchboard},
-    core::Timing,
-    key::ClusterKey,
-    lane::tcp::{Doors, DoorsOptions, Security},
-    node::{NodeOptions, NodeService, NodeTiming},
+    Links, PartLinks,
+    control::{Control, MAX_MESSAGE, Switchboard},
+    lane::tcp::{Doors, Security},
     part::{FileRange, PartWish},
     wire::{
         Frame, FrameKind, Header,
         message::{Digest, NodeAddress, PartRequest},
     },
 };
-use atta_engine::Engine;
-use atta_kernels::Kernels;
-use atta_store::{Budget, ModelFiles};
+use machines::{Cluster, On, doors, key, tls};
 use rustls::{ClientConnection, StreamOwned};
-use stories::{
-    PATIENCE, directory, engine, models, n_layers, name, path, pool, session, text, together,
-    wait_for,
-};
+use stories::{PATIENCE, engine, n_layers, name, session, text, together, wait_for};
 
 /// A second, for what must not take long.
 const SOON: Duration = Duration::from_secs(1);
-
-fn key(i: u8) -> ClusterKey {
-    ClusterKey::from_bytes([i; 32])
-}
-
-fn tls(node: &str) -> Security {
-    Security::Tls(Arc::new(key(1).identity(node).unwrap()))
-}
-
-fn doors(security: Security) -> Arc<Doors> {
-    let options = DoorsOptions {
-        address: "127.0.0.1:0".parse().unwrap(),
-        security,
-        is_allowed: Arc::new(|_| true),
-    };
-    Arc::new(Doors::open(options).unwrap())
-}
-
-/// Machines of stages, by their places, and their layers.
-type On = (usize, Range<usize>);
-
-/// A machine of a ring.
-struct Machine {
-    address: NodeAddress,
-    service: Option<NodeService>,
-    doors: Option<Arc<Doors>>,
-    control: FixedControl,
-}
-
-impl Machine {
-    /// A node that knows these peers.
-    fn start(node: &str, security: Security, peers: Vec<SocketAddr>) -> Self {
-        let doors = doors(security);
-        let address = doors.address();
-        let options = NodeOptions {
-            name: name(node),
-            addresses: vec![address],
-            kernels: Kernels::detect(),
-            pool: pool(),
-            budget: Budget::limited(1 << 30),
-            models: models(directory(), doors.clone()),
-            measure: None,
-            celsius: || None,
-            measure_link: None,
-            timing: NodeTiming::default(),
-        };
-        let service = NodeService::start(options, doors.clone()).unwrap();
-        let control = FixedControl::open(doors.clone(), name(node), Some(address), peers).unwrap();
-        control.answer(service.answerer()).unwrap();
-        control.announce().unwrap();
-        Self {
-            address: NodeAddress {
-                name: name(node),
-                address,
-            },
-            service: Some(service),
-            doors: Some(doors),
-            control,
-        }
-    }
-
-    /// Ends it as a process that is killed: its connections end, and its port is closed.
-    fn kill(&mut self) {
-        self.control.close();
-        drop(self.service.take());
-        drop(self.doors.take());
-    }
-}
-
-/// Machines with stages, and what a coordinator needs to use them.
-struct Cluster {
-    machines: Vec<Machine>,
-    control: Arc<FixedControl>,
-    doors: Arc<Doors>,
-}
-
-impl Cluster {
-    fn new(n: usize, security: fn(&str) -> Security) -> Self {
-        let mut machines: Vec<Machine> = Vec::new();
-        for i in 1..=n {
-            let node = format!("pi{i}");
-            let peers = machines.iter().map(|m| m.address.address).collect();
-            machines.push(Machine::start(&node, security(&node), peers));
-        }
-        let doors = doors(security("lap"));
-        let first = vec![machines[0].address.address];
-        let control = FixedControl::open(doors.clone(), name("lap"), None, first).unwrap();
-        Self {
-            machines,
-            control: Arc::new(control),
-            doors,
-        }
-    }
-
-    fn engine(&self, n_local: usize, stages: &[On]) -> Engine {
-        let stages = stages.iter().map(|(i, layers)| StageNode {
-            node: self.machines[*i].address.clone(),
-            layers: layers.clone(),
-        });
-        let files = ModelFiles::open(&path()).unwrap();
-        engine(Some(RemoteRing::new(RemoteRingOptions {
-            control: self.control.clone(),
-            links: self.doors.clone(),
-            name: name("lap"),
-            plan: RemotePlan {
-                n_local,
-                stages: stages.collect(),
-            },
-            model: HashedModel::of("stories.gguf", &files).unwrap(),
-            sources: Vec::new(),
-            kernels: Kernels::detect(),
-            pool: pool(),
-            timing: Timing::default(),
-            deadline: PATIENCE,
-            on_stage: Arc::new(|_, _| {}),
-        })))
-    }
-}
 
 #[test]
 fn texts_over_the_network_are_those_of_one_machine() {

@@ -1,6 +1,7 @@
 //! Node services and a coordinator in one process: questions travel as bytes, stages are loaded by
 //! their nodes, and frames pass between threads. What the lanes do is tested elsewhere.
 
+#[allow(dead_code, reason = "shared with other tests")]
 mod stories;
 
 use std::{

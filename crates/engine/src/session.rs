@@ -505,6 +505,14 @@ impl Session {
         self.executor().observe(observer);
     }
 
+    /// Lets the executor do what its backend was asked for, such as taking other machines.
+    ///
+    /// # Errors
+    /// [`Error::Step`]: what was asked for is not possible.
+    pub fn refresh(&self) -> Result<(), Error> {
+        Ok(self.executor().refresh()?)
+    }
+
     pub(crate) fn executor(&self) -> MutexGuard<'_, Box<dyn Executor>> {
         executor(&self.executor)
     }

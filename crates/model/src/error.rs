@@ -85,6 +85,9 @@ pub enum Error {
     /// A ring of machines that cannot be made.
     #[error("no ring: {0}")]
     Ring(String),
+    /// Other machines that a ring cannot take.
+    #[error("{0}; the ring is as it was")]
+    RingKept(String),
     /// Too many batches in flight, or a change to a sequence with rows in flight.
     #[error("batches are in flight and must be collected first")]
     Busy,

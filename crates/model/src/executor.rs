@@ -194,6 +194,16 @@ pub trait Executor: Send {
         self.collect(ticket, out)
     }
 
+    /// Does what the backend was asked for since the last batch, such as taking other machines. No
+    /// batch may be in flight. Most executors have nothing to do.
+    ///
+    /// # Errors
+    /// The executor is as before; [`Error::Lost`]: it has no machines any more, and the next batch
+    /// looks for some.
+    fn refresh(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
+
     /// Sets an observer of the phases of each step.
     fn observe(&mut self, observer: Box<dyn Observer>);
 

@@ -2,10 +2,13 @@
 
 use std::path::Path;
 
-use atta::{LoadOptions, Summary};
+use atta::{LoadOptions, Session, Summary};
 
 use crate::{
-    args::{RingFlags, ring::RingAim},
+    args::{
+        RingFlags,
+        ring::{RingAim, RingRequest},
+    },
     failure::Failure,
 };
 
@@ -25,7 +28,19 @@ impl RingRun {
     ) -> Result<Option<std::sync::Arc<dyn atta_server::ClusterMonitor>>, Failure> {
         Ok(None)
     }
+
+    #[expect(
+        clippy::unused_self,
+        reason = "a build with rings has a ring to change"
+    )]
+    pub(crate) fn obey(&self, _: &RingRequest<'_>, _: &Session) -> Result<String, Failure> {
+        Err(Failure::Failed(NO_RINGS.to_owned()))
+    }
 }
+
+/// What this build lacks.
+const NO_RINGS: &str = "this build runs no model on several machines: it was made without the \
+                        feature `cluster`";
 
 pub(crate) fn plan(
     _: Option<&Path>,
@@ -35,9 +50,6 @@ pub(crate) fn plan(
 ) -> Result<(LoadOptions, RingRun), Failure> {
     match *flags == RingFlags::default() {
         true => Ok((options, RingRun)),
-        false => Err(Failure::Usage(
-            "this build runs no model on several machines: it was made without the feature `cluster`"
-                .to_owned(),
-        )),
+        false => Err(Failure::Usage(NO_RINGS.to_owned())),
     }
 }

@@ -16,6 +16,19 @@ pub(crate) enum RingAim {
     Users,
 }
 
+/// What a user of a chat wants of its ring.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum RingRequest<'a> {
+    /// See who runs what.
+    Show,
+    /// Let layers end at these.
+    Resize(Vec<usize>),
+    /// Take a node in.
+    Add(&'a str),
+    /// Go on without a node.
+    Drop(&'a str),
+}
+
 /// How machines share a model.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
 #[command(next_help_heading = "Ring")]

@@ -489,3 +489,101 @@ fn a_new_key_replaces_the_old_one_and_only_the_owner_reads_it() {
     let mode = fs::metadata(&path).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
 }
+
+/// Two nodes and a machine that uses them, with models in a directory.
+struct Pair {
+    homes: Homes,
+    first: Node,
+    second: Node,
+}
+
+impl Pair {
+    fn new(name: &str, models: &str) -> Self {
+        let homes = Homes::new(name);
+        let mut first = homes.node("pi1", &["--models", models]);
+        first.wait_for("atta1-");
+        let join = token(&first.said).to_owned();
+        homes.stdout("lap", &["cluster", "join", &join]);
+        let second = homes.node("pi2", &["--join", &join, "--models", models]);
+        Self {
+            homes,
+            first,
+            second,
+        }
+    }
+
+    /// A program that runs a model, on both nodes or on this machine.
+    fn command(&self, args: &[&str], ring: Option<&str>) -> Command {
+        let ring = ring.map(|ring| [ring, "--peer", &self.first.address]);
+        let ring = ring.as_ref().map_or(&[][..], |ring| &ring[..]);
+        self.homes.command("lap", &[args, ring].concat())
+    }
+}
+
+#[test]
+fn a_node_that_is_killed_in_the_middle_of_a_long_text_changes_no_letter() {
+    let pair = Pair::new("killed", ".");
+    let args = ["run", MODEL, "-p", "Once upon a time", "-n", "1200", "-c", "2048"];
+    let args = [&args[..], &["-j", "1", "-t", "0", "--logit-bias", "2-inf"]].concat();
+    let alone = pair.command(&args, None).output().unwrap();
+    assert_eq!(alone.status.code(), Some(0));
+    let mut child = pair
+        .command(&args, Some("--ring=pi1,pi2"))
+        .spawn()
+        .unwrap();
+    let mut stdout = child.stdout.take().unwrap();
+    let mut text = vec![0; 200];
+    stdout.read_exact(&mut text).unwrap();
+    pair.second.signal("KILL");
+    stdout.read_to_end(&mut text).unwrap();
+    let output = child.wait_with_output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert!(said.contains("ring: pi2 is gone; "), "{said}");
+    assert_eq!(
+        String::from_utf8(text).unwrap(),
+        String::from_utf8(alone.stdout).unwrap(),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_chat_goes_on_while_its_ring_changes() {
+    let pair = Pair::new("changed", ".");
+    let args = ["chat", MODEL, "--chat-template", "plain", "-t", "0", "-n", "8"];
+    let args = [&args[..], &["-c", "512", "-j", "1"]].concat();
+    let answers = |ring: Option<&str>, lines: &[&str]| {
+        let mut command = pair.command(&args, ring);
+        let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
+        let mut stdin = child.stdin.take().unwrap();
+        // A program that fails before it reads its input closes the pipe.
+        let _ = stdin.write_all(lines.join("\n").as_bytes());
+        drop(stdin);
+        child.wait_with_output().unwrap()
+    };
+    let alone = answers(None, &["the king", "and then", "a queen", "at last", "the end"]);
+    let lines = [
+        "the king", "/ring", "/resize 1 2", "and then", "/drop pi2", "a queen", "/drop pi1",
+        "at last", "/add pi2", "the end", "/ring", "/add pi9",
+    ];
+    let output = answers(Some("--ring=pi1,pi2"), &lines);
+    let said = String::from_utf8_lossy(&output.stderr);
+    // In a pipe a command that is refused ends the chat.
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert_eq!(
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&alone.stdout),
+        "{said}"
+    );
+    for part in [
+        "pi2: 2 layers (2 to 3)",
+        "pi9 cannot be in a ring",
+        "this machine now has ",
+        ", this machine: 1 layer (0), embedding, head",
+    ] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    let none = answers(None, &["/ring", "/drop pi1"]);
+    let said = String::from_utf8_lossy(&none.stderr);
+    assert!(said.contains("no ring: this machine") && said.contains("--ring"), "{said}");
+}

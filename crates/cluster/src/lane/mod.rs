@@ -8,6 +8,8 @@ pub mod tcp;
 
 pub use sim::ThreadLane;
 
+use std::time::Instant;
+
 use crate::{
     core::{Event, Time},
     wire::Frame,
@@ -27,4 +29,31 @@ pub trait Lane: Send {
     /// The next event; `None` if none comes before `until`. Without `until` it waits for one, with
     /// a time that is past it does not wait.
     fn recv(&mut self, until: Option<Time>) -> Option<Event>;
+}
+
+/// The lane of a ring without stages: nothing comes.
+pub(crate) struct NoStages {
+    start: Instant,
+}
+
+impl Default for NoStages {
+    fn default() -> Self {
+        Self {
+            start: Instant::now(),
+        }
+    }
+}
+
+impl Lane for NoStages {
+    fn now(&self) -> Time {
+        self.start.elapsed()
+    }
+
+    fn send(&mut self, _: u16, _: Frame) {}
+
+    fn fence(&mut self, _: u16, _: u32) {}
+
+    fn recv(&mut self, _: Option<Time>) -> Option<Event> {
+        None
+    }
 }

@@ -21,12 +21,13 @@ use atta_store::{Reservation, give_back_memory};
 
 use super::{
     Inner, NodeTiming, PROGRAM,
-    load::{Loaded, LoadedStage, blocked, load},
+    load::{Loaded, LoadedStage, load},
 };
 use crate::{
     control::NodeName,
     core::Timing,
     links::{RunningStage, StageLinks},
+    place::blocked,
     wire::{
         self,
         message::{Answer, Blocked, HeldRing, Loading, Occupied, Prepare, ReadyStage},

@@ -6,16 +6,14 @@ use std::{
 };
 
 use atta_kernels::{Kernels, Pool};
-use atta_model::{Cpu, Error, ExecutorSize, Model, spec::ModelSpec};
-use atta_store::{
-    Budget, InMemory, ModelFiles, Plan, Reservation, ResidencyBytes, ResidencyPolicy, Streamed,
-    Weights,
-};
+use atta_model::{Cpu, ExecutorSize, Model, spec::ModelSpec};
+use atta_store::{Budget, ModelFiles, Plan, Reservation, ResidencyBytes, ResidencyPolicy};
 
 use super::models::{Models, OnLoading, OpenModel, Wanted, stage_share};
 use crate::{
     Stage,
     cut::{check_ring, frame_bytes, limits},
+    place::{Placed, Refused, Room, blocked, n_used_experts},
     wire::{
         Limits,
         message::{Blocked, Digest, Loading, Prepare},
@@ -183,105 +181,4 @@ fn place(
         streamed_bytes: placed.streamed_bytes,
         _mapped: Arc::new(placed.mapped),
     })
-}
-
-/// The most experts of a layer that a token uses.
-fn n_used_experts(spec: &ModelSpec) -> usize {
-    let experts = spec.layers.iter().filter_map(|layer| layer.moe());
-    experts.map(|moe| moe.n_used).max().unwrap_or(0)
-}
-
-/// What became of the weights.
-#[derive(Default)]
-struct Placed {
-    streamed_bytes: u64,
-    mapped: Option<Reservation>,
-}
-
-/// The memory that a stage may take.
-struct Room<'a> {
-    budget: &'a Budget,
-    /// Bytes beside weights.
-    beside: u64,
-    n_layers: usize,
-    n_used: usize,
-}
-
-impl Room<'_> {
-    /// Weights in the page cache if there is room for them, else in private memory, as much as
-    /// there is room for.
-    fn weights(
-        &self,
-        files: ModelFiles,
-        plan: Plan,
-        placed: &mut Placed,
-    ) -> Result<Box<dyn Weights>, Refused> {
-        let whole = ResidencyBytes::of(&plan, &ResidencyPolicy::whole()).memory();
-        let left = self.budget.left().saturating_sub(self.beside);
-        if whole <= left && files.is_addressable() {
-            placed.mapped = Some(self.budget.reserve("mapped weights", whole)?);
-            return Ok(Box::new(InMemory::new(files, plan)?));
-        }
-        let files = files.unmapped(self.budget)?;
-        let left = self.budget.left().saturating_sub(self.beside);
-        let policy = match whole <= left {
-            true => Some(ResidencyPolicy::whole()),
-            false => ResidencyPolicy::within(&plan, self.n_used, left),
-        };
-        let Some(policy) = policy else {
-            return Err(self.refusal(&plan, whole).into());
-        };
-        placed.streamed_bytes = ResidencyBytes::of(&plan, &policy).read_per_pass;
-        Ok(Box::new(Streamed::new(files, plan, &policy, self.budget)?))
-    }
-
-    fn refusal(&self, plan: &Plan, whole: u64) -> Blocked {
-        let gb = |bytes: u64| format!("{:.2} GB", bytes as f64 / 1e9);
-        let least = ResidencyPolicy::least_bytes(plan, self.n_used).saturating_add(self.beside);
-        let needed = whole.saturating_add(self.beside);
-        let n = self.n_layers;
-        Blocked {
-            why: format!(
-                "{n} layers need {} of memory, or {} with weights read from disk; {} are free",
-                gb(needed),
-                gb(least),
-                gb(self.budget.left())
-            ),
-            would_do: Some(format!(
-                "{} for models on this node, or fewer layers, or a shorter context",
-                gb(least)
-            )),
-        }
-    }
-}
-
-/// A refusal, from errors of several crates.
-struct Refused(Blocked);
-
-impl From<Blocked> for Refused {
-    fn from(blocked: Blocked) -> Self {
-        Self(blocked)
-    }
-}
-
-impl From<Error> for Refused {
-    fn from(error: Error) -> Self {
-        Self(blocked(error))
-    }
-}
-
-impl From<atta_store::Error> for Refused {
-    fn from(error: atta_store::Error) -> Self {
-        Self(blocked(error))
-    }
-}
-
-/// A refusal in one line.
-pub(super) fn blocked(why: impl std::fmt::Display) -> Blocked {
-    let why = why.to_string();
-    let printable = why.chars().map(|c| if c.is_control() { ' ' } else { c });
-    Blocked {
-        why: printable.take(400).collect(),
-        would_do: None,
-    }
 }

@@ -344,7 +344,7 @@ impl Inner {
         let options = &self.options;
         let events = self.events();
         let state = self.state();
-        // Warm weights go when they are in the way.
+        // Warm weights go when they are in the way, and so does a ring whose owner is silent.
         let free = match state.hold.is_held(&options.timing) {
             true => options.budget.left(),
             false => options.budget.limit(),

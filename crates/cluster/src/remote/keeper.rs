@@ -115,6 +115,13 @@ impl Keepers {
     }
 }
 
+impl Keepers {
+    /// Lets the keepers release the stages without waiting for silent nodes.
+    pub(super) fn detach(mut self) {
+        self.threads.clear();
+    }
+}
+
 impl Drop for Keepers {
     fn drop(&mut self) {
         self.stops.clear();
@@ -199,17 +206,27 @@ impl Keeper {
     }
 
     fn ask(&self, question: &Question) -> Option<Answer> {
-        let bytes = question.to_bytes().ok()?;
-        let answer = self.control.ask(&self.node, &bytes, ASK).ok()?;
-        Some(
-            Answer::parse(&answer).unwrap_or_else(|error| Answer::Refused {
-                why: error.to_string(),
-            }),
-        )
+        ask(&*self.control, &self.node, question, ASK)
     }
 
     /// Waits, or until the ring ends.
     fn is_stopped(&self, wait: Duration) -> bool {
         self.stopped.recv_timeout(wait) != Err(RecvTimeoutError::Timeout)
     }
+}
+
+/// The answer of a node; `None`: it is silent.
+pub(super) fn ask(
+    control: &dyn Control,
+    node: &NodeName,
+    question: &Question,
+    deadline: Duration,
+) -> Option<Answer> {
+    let bytes = question.to_bytes().ok()?;
+    let answer = control.ask(node, &bytes, deadline).ok()?;
+    Some(
+        Answer::parse(&answer).unwrap_or_else(|error| Answer::Refused {
+            why: error.to_string(),
+        }),
+    )
 }

@@ -145,6 +145,10 @@ impl Executor for Recorded {
         collected
     }
 
+    fn refresh(&mut self) -> Result<(), Error> {
+        self.ring.refresh()
+    }
+
     fn observe(&mut self, observer: Box<dyn Observer>) {
         self.ring.observe(observer);
     }

@@ -6,7 +6,9 @@
 //! `collect` waits, repairs and computes the head. What a caller sees of a repair is a late answer,
 //! or [`Error::Lost`].
 
+mod form;
 mod head;
+mod local;
 mod repair;
 
 use std::{
@@ -22,13 +24,16 @@ use atta_model::{
 };
 
 use crate::{
-    History, RingRecord, Stage,
+    History, RingRecord,
     core::{Action, Coordinator, Counts, Event, Timing, Work},
     lane::Lane,
-    stage::{RowRuns, write_row},
+    stage::RowRuns,
     wire::{Frame, Limits, MAX_OPS, Op, Run, StageTime},
 };
+use form::Forming;
+pub use form::{FormCause, FormedStages, Former};
 use head::Head;
+use local::LocalLayers;
 
 /// Rebuilds without a result in between after which batches fail.
 const MAX_EMPTIED: u32 = 10;
@@ -39,8 +44,9 @@ pub struct RingParts {
     pub info: ExecutorInfo,
     /// Empty block tables of all layers, for `depth` batches in flight.
     pub seqs: SeqTable,
-    /// Embeds tokens and runs the first layers, if any; of as many sequences as the ring.
-    pub local: Box<dyn Executor>,
+    /// The first embeds tokens; they run the first layers in turn, if any. Of as many sequences as
+    /// the ring.
+    pub local: Vec<Box<dyn Executor>>,
     /// Computes logits of residuals; of one sequence, with as many positions as a batch has rows.
     pub head: Box<dyn Executor>,
     /// What frames may hold.
@@ -103,7 +109,7 @@ pub struct Ring {
     info: ExecutorInfo,
     seqs: SeqTable,
     history: History<Item>,
-    local: Stage,
+    local: LocalLayers,
     head: Head,
     coordinator: Coordinator,
     lane: Box<dyn Lane>,
@@ -123,7 +129,7 @@ pub struct Ring {
     n_stages: u16,
     d_model: usize,
     n_vocab: usize,
-    local_batch: Batch,
+    forming: Forming,
     /// Names of the stages, for errors; empty if they have none.
     names: Vec<String>,
     /// Hears the times of the stages.
@@ -155,7 +161,7 @@ impl Ring {
         let d_row = usize::from(parts.limits.d_row);
         Ok(Self {
             history: History::default(),
-            local: Stage::new(parts.local, d_row),
+            local: LocalLayers::new(parts.local, d_row),
             head: Head::new(parts.head, d_row)?,
             coordinator: Coordinator::new(parts.limits, parts.timing),
             lane,
@@ -171,7 +177,7 @@ impl Ring {
             n_stages: parts.limits.n_stages,
             d_model: parts.d_model,
             n_vocab: parts.n_vocab,
-            local_batch: Batch::default(),
+            forming: Forming::default(),
             names: Vec::new(),
             on_times: None,
             record: None,
@@ -264,36 +270,38 @@ impl Ring {
     }
 
     /// Computes the local layers of admitted rows and submits the result.
-    fn compute_and_send(&mut self, batch: &Batch) -> Result<u64, Error> {
-        let mut rows = std::mem::take(&mut self.local_batch);
-        rows.copy_from(batch);
-        let renamed = rows.rows.iter_mut().try_for_each(|row| {
-            row.want = Want::Hidden;
-            row.seq = self.local.seq(row.seq.index)?;
-            Ok::<_, Error>(())
-        });
-        let computed = renamed.and_then(|()| {
-            let out = self.local.step_local(&rows)?;
-            let mut data = Vec::new();
-            (0..rows.rows.len()).for_each(|i| write_row(out.hidden(i), &mut data));
-            Ok(data)
-        });
-        self.local_batch = rows;
-        let data = computed?;
-        Ok(self.send(runs_of(&batch.rows), data))
+    fn compute_and_send(&mut self, batch: &Batch) -> Result<(), Error> {
+        let runs = runs_of(&batch.rows);
+        let data = self.local.compute(batch, &runs)?;
+        self.send(runs, data);
+        Ok(())
     }
 
-    /// Submits operations and rows to the coordinator; the number of the submission.
-    fn send(&mut self, runs: Vec<Run>, data: Vec<u8>) -> u64 {
+    /// Submits operations and rows to the coordinator. Without stages the rows are the result.
+    fn send(&mut self, runs: Vec<Run>, data: Vec<u8>) {
         self.serial += 1;
-        let work = Work {
-            serial: self.serial,
-            ops: std::mem::take(&mut self.ops),
+        let serial = self.serial;
+        let ops = std::mem::take(&mut self.ops);
+        if self.n_stages == 0 {
+            let frame = Frame {
+                runs,
+                data,
+                ..self.empty_result()
+            };
+            self.take_result(serial, frame);
+            return;
+        }
+        self.handle(Event::Submit(Work {
+            serial,
+            ops,
             runs,
             data,
-        };
-        self.handle(Event::Submit(work));
-        self.serial
+        }));
+    }
+
+    /// A result without rows.
+    fn empty_result(&self) -> Frame {
+        self.coordinator.bye(1)
     }
 
     /// Handles the events that are there.
@@ -315,17 +323,11 @@ impl Ring {
         for action in self.coordinator.on(now, event) {
             match action {
                 Action::Send { stage, frame } => self.lane.send(stage, frame),
-                Action::Fence { stage, epoch } => self.lane.fence(stage, epoch),
-                Action::Result { serial, frame } => {
-                    let mut flights = self.flights.iter_mut();
-                    if let Some(flight) = flights.find(|flight| flight.serial == serial) {
-                        if let Some(on) = &mut self.on_times {
-                            on(flight.batch.rows.len(), &frame.times);
-                        }
-                        flight.result = Some(frame);
-                        self.n_emptied = 0;
-                    }
+                Action::Fence { stage, epoch } => {
+                    self.forming.note_trouble();
+                    self.lane.fence(stage, epoch);
                 }
+                Action::Result { serial, frame } => self.take_result(serial, frame),
                 Action::Rebuild => {
                     self.states = StageStates::Emptied;
                     self.n_emptied += 1;
@@ -343,25 +345,46 @@ impl Ring {
         }
     }
 
+    /// Hands a result to the batch of this submission. Other submissions are parts of a rebuild.
+    fn take_result(&mut self, serial: u64, frame: Frame) {
+        let mut flights = self.flights.iter_mut();
+        if let Some(flight) = flights.find(|flight| flight.serial == serial) {
+            if let Some(on) = &mut self.on_times {
+                on(flight.batch.rows.len(), &frame.times);
+            }
+            flight.result = Some(frame);
+            self.n_emptied = 0;
+            self.forming.note_result();
+        }
+    }
+
     /// Waits until the oldest batch has a result.
     fn await_result(&mut self) -> Result<Frame, Error> {
         loop {
             if let Some(result) = self.flights.front_mut().and_then(|f| f.result.take()) {
                 return Ok(result);
             }
-            if let Some(why) = self.failure.take() {
-                return Err(Error::Lost(why));
+            self.advance()?;
+        }
+    }
+
+    /// Does what is next until there is a result: handles an event, or repairs.
+    fn advance(&mut self) -> Result<(), Error> {
+        if let Some(why) = self.failure.take() {
+            return self.recover(why);
+        }
+        match self.states {
+            StageStates::Emptied if self.n_emptied > MAX_EMPTIED => {
+                self.n_emptied = 0;
+                self.abandon();
+                Err(Error::Lost(format!(
+                    "stages lost their state {MAX_EMPTIED} times without a result in between"
+                )))
             }
-            match self.states {
-                StageStates::Emptied if self.n_emptied > MAX_EMPTIED => {
-                    self.n_emptied = 0;
-                    self.abandon();
-                    return Err(Error::Lost(format!(
-                        "stages lost their state {MAX_EMPTIED} times without a result in between"
-                    )));
-                }
-                StageStates::Emptied => self.rebuild()?,
-                StageStates::Kept | StageStates::Unknown => self.wait(),
+            StageStates::Emptied => self.rebuild(),
+            StageStates::Kept | StageStates::Unknown => {
+                self.wait();
+                Ok(())
             }
         }
     }
@@ -424,36 +447,39 @@ impl Executor for Ring {
             self.check_row(batch, i, row)?;
         }
         self.pump();
+        self.form_missing()?;
         self.seqs.admit(&batch.rows, |_, _| Ok(()))?;
         // There are no bytes to copy here.
         self.seqs.take_copies().for_each(drop);
-        let serial = match self.states {
-            StageStates::Kept if batch.rows.is_empty() => 0,
-            StageStates::Kept => match self.compute_and_send(batch) {
-                Ok(serial) => serial,
-                Err(error) => {
+        self.n_submitted += 1;
+        let is_empty = batch.rows.is_empty();
+        let is_sent = !is_empty && self.states == StageStates::Kept;
+        self.flights.push_back(Flight {
+            ticket: self.n_submitted,
+            // A submission may be answered before it returns.
+            serial: if is_sent { self.serial + 1 } else { 0 },
+            batch: batch.clone(),
+            result: is_empty.then(|| self.empty_result()),
+        });
+        match self.states {
+            StageStates::Kept if is_empty => {}
+            StageStates::Kept => {
+                if let Err(error) = self.compute_and_send(batch) {
+                    self.flights.pop_back();
                     self.seqs.remove(&batch.rows);
                     return Err(error);
                 }
-            },
+            }
             // The rows go with the rebuild, which an empty submission brings about.
-            StageStates::Unknown => {
+            StageStates::Unknown if self.n_stages > 0 => {
                 self.failure = None;
                 self.ops.clear();
                 self.send(Vec::new(), Vec::new());
-                0
             }
-            StageStates::Emptied => 0,
-        };
+            StageStates::Unknown => self.begin_rebuild(),
+            StageStates::Emptied => {}
+        }
         self.push_history(batch);
-        self.n_submitted += 1;
-        let is_empty = batch.rows.is_empty();
-        self.flights.push_back(Flight {
-            ticket: self.n_submitted,
-            serial,
-            batch: batch.clone(),
-            result: is_empty.then(|| self.coordinator.bye(1)),
-        });
         Ok(Ticket(self.n_submitted))
     }
 
@@ -471,6 +497,10 @@ impl Executor for Ring {
             Err(_) => self.remove_flights(),
         }
         done
+    }
+
+    fn refresh(&mut self) -> Result<(), Error> {
+        self.change_if_asked()
     }
 
     /// A ring has phases at every stage; the coordinator alone sees none of them.

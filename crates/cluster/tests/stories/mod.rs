@@ -109,6 +109,12 @@ pub(crate) fn text(engine: &Engine, i: usize) -> String {
 
 /// Four texts by a batcher with room for two at once.
 pub(crate) fn together(engine: &Engine) -> Vec<String> {
+    together_with(engine, |_| {})
+}
+
+/// The same, and a call with the number of every piece of text.
+pub(crate) fn together_with(engine: &Engine, mut on: impl FnMut(usize)) -> Vec<String> {
+    let mut n_pieces = 0;
     let batcher = BatcherOptions {
         session: SessionOptions {
             n_batch: Some(16),
@@ -131,6 +137,8 @@ pub(crate) fn together(engine: &Engine) -> Vec<String> {
             match update {
                 Update::Event(TextEvent::Text(piece)) => {
                     texts.entry(id).or_default().push_str(&piece);
+                    n_pieces += 1;
+                    on(n_pieces);
                 }
                 Update::Failed(error) => panic!("{error}"),
                 _ => {}

@@ -2,12 +2,18 @@
 
 use std::path::Path;
 
+use crate::args::ring::RingRequest;
+
 /// The output of `/help`.
 pub(super) const HELP: &str = "\
 /clear        clear the conversation, but not the system message
 /system TEXT  set the system message; without TEXT, remove it
 /save FILE    save the conversation to FILE, as JSON
 /load FILE    load a conversation from FILE
+/ring         show the machines of the ring, with their layers
+/resize N …   let the layers of this machine and of each node but the last end before layers N …
+/add NODE     take a node into the ring
+/drop NODE    go on without a node of the ring
 /help         list these commands
 /exit         leave
 //TEXT        say /TEXT
@@ -23,6 +29,7 @@ pub(super) enum Command<'a> {
     System(Option<&'a str>),
     Save(&'a Path),
     Load(&'a Path),
+    Ring(RingRequest<'a>),
     Help,
     Exit,
     /// An invalid command, with the reason.
@@ -53,16 +60,34 @@ impl<'a> Command<'a> {
             ("system", text) => Self::System(text),
             ("save", Some(path)) => Self::Save(Path::new(path)),
             ("load", Some(path)) => Self::Load(Path::new(path)),
+            ("ring", None) => Self::Ring(RingRequest::Show),
+            ("resize", Some(ends)) => resize(ends),
+            ("add", Some(node)) => Self::Ring(RingRequest::Add(node)),
+            ("drop", Some(node)) => Self::Ring(RingRequest::Drop(node)),
+            ("resize", None) => Self::Wrong(RESIZE.to_owned()),
+            ("add" | "drop", None) => Self::Wrong(format!("/{name} needs a node, as in /{name} pi2")),
             ("save" | "load", None) => {
                 Self::Wrong(format!("/{name} needs a file, as in /{name} chat.json"))
             }
-            ("clear" | "help" | "exit" | "quit", Some(_)) => {
+            ("clear" | "help" | "exit" | "quit" | "ring", Some(_)) => {
                 Self::Wrong(format!("/{name} takes nothing after it"))
             }
             _ => Self::Wrong(format!(
                 "there is no command /{name}: /help lists them, and // begins a message with /"
             )),
         }
+    }
+}
+
+/// What is wrong with a `/resize`.
+const RESIZE: &str = "/resize needs layers, as in /resize 12 24: here the first 12 run on this \
+                      machine, the next 12 on the first node, and the rest on the second";
+
+fn resize(ends: &str) -> Command<'_> {
+    let ends = ends.split_whitespace().map(str::parse).collect();
+    match ends {
+        Ok(ends) => Command::Ring(RingRequest::Resize(ends)),
+        Err(_) => Command::Wrong(RESIZE.to_owned()),
     }
 }
 
@@ -91,6 +116,14 @@ mod tests {
             Command::parse("/save my chat.json"),
             Command::Save(Path::new("my chat.json"))
         );
+        let ring = |request| Command::Ring(request);
+        assert_eq!(Command::parse("/ring"), ring(RingRequest::Show));
+        assert_eq!(
+            Command::parse("/resize 0  12 "),
+            ring(RingRequest::Resize(vec![0, 12]))
+        );
+        assert_eq!(Command::parse("/add pi2"), ring(RingRequest::Add("pi2")));
+        assert_eq!(Command::parse("/drop pi2"), ring(RingRequest::Drop("pi2")));
     }
 
     #[test]
@@ -100,6 +133,9 @@ mod tests {
             ("/exit now", "nothing after"),
             ("/", "/help"),
             ("/cls", "no command /cls"),
+            ("/resize -1", "/resize 12 24"),
+            ("/add", "/add pi2"),
+            ("/ring pi2", "nothing after"),
         ] {
             let Command::Wrong(why) = Command::parse(line) else {
                 panic!("{line}")

@@ -31,7 +31,8 @@ use crate::{
     interrupt::Interrupt,
     load,
     output::Stdout,
-    report, ring,
+    report,
+    ring::{self, RingRun},
     stats::{CachedPrefix, Stats, StatsFile},
     tools,
 };
@@ -80,14 +81,15 @@ pub(super) fn run(args: Box<ChatArgs>) -> Result<(), Failure> {
     let prepared = cache.and_then(|cache| {
         interrupt.watch(give_up, || {
             let model = args.model.as_deref();
-            let (options, _) = ring::plan(model, &args.ring, RingAim::Latency, load_options)?;
-            prepare(args, &options, cache, &mut stats)
+            let (options, ring) = ring::plan(model, &args.ring, RingAim::Latency, load_options)?;
+            Ok((prepare(args, &options, cache, &mut stats)?, ring))
         })
     });
-    let result = prepared.and_then(|chat| {
+    let result = prepared.and_then(|(chat, ring)| {
         Conversation {
             args,
             chat,
+            ring,
             lines,
             options,
             interrupt,
@@ -188,6 +190,7 @@ fn prepare(
 struct Conversation<'a> {
     args: &'a ChatArgs,
     chat: Chat,
+    ring: RingRun,
     lines: Lines,
     options: GenerateOptions,
     interrupt: Interrupt,
@@ -247,6 +250,7 @@ impl Conversation<'_> {
             Command::System(text) => self.chat.set_system(text.map(str::to_owned)),
             Command::Save(path) => transcript::save(&self.chat, path, self.inputs)?,
             Command::Load(path) => transcript::load(&mut self.chat, path)?,
+            Command::Ring(request) => notice(&self.ring.obey(&request, self.chat.session())?),
             Command::Wrong(why) => return Err(Failure::Failed(why)),
             Command::Say(text) => {
                 return if self.runner.is_some() {

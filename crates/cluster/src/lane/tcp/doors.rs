@@ -14,7 +14,7 @@ use std::{
 };
 
 use super::{
-    hello::{FrameClass, Hello, RowsHello},
+    hello::{FrameClass, Hello, ROWS_ACCEPTED, RowsHello},
     parts, questions,
     questions::KeptConnections,
     ring::NetLane,
@@ -123,14 +123,21 @@ struct Side {
     secret: RingSecret,
     sink_of: SinkOf,
     /// The newest connection of each sender and class.
-    open: HashMap<(u16, FrameClass), TcpStream>,
+    open: HashMap<(u16, FrameClass), OpenRows>,
+}
+
+/// A connection that carries rows.
+struct OpenRows {
+    /// Its number among all connections of the doors.
+    id: u64,
+    socket: TcpStream,
 }
 
 impl Drop for Side {
     fn drop(&mut self) {
-        for socket in self.open.values() {
+        for open in self.open.values() {
             // It may have ended already.
-            let _ = socket.shutdown(Shutdown::Both);
+            let _ = open.socket.shutdown(Shutdown::Both);
         }
     }
 }
@@ -272,6 +279,12 @@ impl Inner {
             .unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Connections that are open.
+    #[cfg(test)]
+    pub(super) fn n_connections(&self) -> usize {
+        self.connections().open.len()
+    }
+
     /// Ends this connection with the doors.
     fn enter(self: &Arc<Self>, socket: &TcpStream) -> io::Result<Connection> {
         let socket = socket.try_clone()?;
@@ -319,7 +332,12 @@ impl Inner {
 
     /// What takes the rows of a connection, which replaces an earlier one of the same sender.
     /// `None`: it is refused.
-    fn sink(&self, hello: &RowsHello, socket: &TcpStream) -> Option<(Limits, Box<dyn FrameSink>)> {
+    fn sink(
+        &self,
+        hello: &RowsHello,
+        id: u64,
+        socket: &TcpStream,
+    ) -> Option<(Limits, Box<dyn FrameSink>)> {
         let socket = socket.try_clone().ok()?;
         let mut sides = self.sides();
         let side = sides.get_mut(&(hello.ring, hello.to))?;
@@ -327,11 +345,20 @@ impl Inner {
             return None;
         }
         let sink = (side.sink_of)(hello.from)?;
-        if let Some(old) = side.open.insert((hello.from, hello.class), socket) {
+        let open = OpenRows { id, socket };
+        if let Some(old) = side.open.insert((hello.from, hello.class), open) {
             // It may have ended already.
-            let _ = old.shutdown(Shutdown::Both);
+            let _ = old.socket.shutdown(Shutdown::Both);
         }
         Some((side.limits, sink))
+    }
+
+    /// Whether a connection has not been replaced by a later one of the same sender.
+    fn is_newest(&self, hello: &RowsHello, id: u64) -> bool {
+        let sides = self.sides();
+        let side = sides.get(&(hello.ring, hello.to));
+        let newest = side.and_then(|side| side.open.get(&(hello.from, hello.class)));
+        newest.is_some_and(|newest| newest.id == id)
     }
 
     /// A place among the connections that have not said yet what they are for, unless too many
@@ -432,7 +459,7 @@ fn admit(socket: TcpStream, inner: &Arc<Inner>) {
 
 /// Serves one connection to its end; its errors are the other side's.
 fn receive(socket: TcpStream, inner: &Arc<Inner>, handshake: Handshake) {
-    let Ok(_connection) = inner.enter(&socket) else {
+    let Ok(connection) = inner.enter(&socket) else {
         return;
     };
     let Ok((mut stream, hello)) = inner.protection.accept(socket) else {
@@ -441,7 +468,7 @@ fn receive(socket: TcpStream, inner: &Arc<Inner>, handshake: Handshake) {
     drop(handshake);
     let stream = stream.as_mut();
     match hello {
-        Hello::Rows(rows) => receive_rows(stream, inner, &rows),
+        Hello::Rows(rows) => receive_rows(stream, &connection, &rows),
         Hello::Questions => {
             let counted = Counted::enter(&inner.n_questioners, MAX_QUESTIONERS);
             if let Some((answerer, _counted)) = inner.answerer.get().zip(counted) {
@@ -457,18 +484,26 @@ fn receive(socket: TcpStream, inner: &Arc<Inner>, handshake: Handshake) {
     }
 }
 
-fn receive_rows(mut stream: &mut dyn Stream, inner: &Inner, hello: &RowsHello) {
-    let Some((limits, mut sink)) = inner.sink(hello, stream.socket()) else {
+fn receive_rows(mut stream: &mut dyn Stream, connection: &Connection, hello: &RowsHello) {
+    let Connection { inner, id } = connection;
+    let Some((limits, mut sink)) = inner.sink(hello, *id, stream.socket()) else {
         return;
     };
-    let error = loop {
-        let frame = match read_frame(&mut stream, &limits) {
-            Ok(frame) => frame,
-            Err(error) => break error,
-        };
-        if !sink.frame(frame) {
-            break io::Error::other("the receiver has ended the connection");
-        }
+    let accepted = stream.write_all(&[ROWS_ACCEPTED]);
+    let error = match accepted.and_then(|()| stream.flush()) {
+        Ok(()) => loop {
+            let frame = match read_frame(&mut stream, &limits) {
+                Ok(frame) => frame,
+                Err(error) => break error,
+            };
+            if !sink.frame(frame) {
+                break io::Error::other("the receiver has ended the connection");
+            }
+        },
+        Err(error) => error,
     };
-    sink.ended(&error);
+    // The end of a connection that the sender has replaced tells nothing.
+    if inner.is_newest(hello, *id) {
+        sink.ended(&error);
+    }
 }

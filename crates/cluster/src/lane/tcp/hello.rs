@@ -43,6 +43,9 @@ pub(super) enum FrameClass {
     Long,
 }
 
+/// The one byte by which a receiver of rows takes a connection. It ends one that it refuses.
+pub(super) const ROWS_ACCEPTED: u8 = 1;
+
 const ROWS: [u8; 4] = *b"ATL1";
 const QUESTIONS: [u8; 4] = *b"ATQ1";
 const PARTS: [u8; 4] = *b"ATP1";

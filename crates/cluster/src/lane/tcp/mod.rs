@@ -30,7 +30,7 @@ mod tests {
         io,
         sync::{Arc, mpsc},
         thread,
-        time::Duration,
+        time::{Duration, Instant},
     };
 
     use super::{
@@ -96,41 +96,114 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_ping_does_not_wait_behind_megabytes_of_rows() {
+    const PATIENCE: Duration = Duration::from_secs(10);
+
+    fn doors() -> Doors {
         let doors = Doors::open(DoorsOptions {
             address: "127.0.0.1:0".parse().unwrap(),
             security: Security::Plain,
             is_allowed: Arc::new(|_| true),
         });
-        let doors = doors.unwrap();
-        let (kinds, came) = mpsc::channel();
-        let sink_of: SinkOf = Box::new(move |_| Some(Box::new(Slow(kinds.clone()))));
-        let secret = RingSecret([3; 32]);
-        let _side = doors.inner.register(1, LIMITS, secret.clone(), sink_of);
-        let route = Route {
+        doors.unwrap()
+    }
+
+    /// The way of the coordinator to stage 1, which is behind these doors.
+    fn route(doors: &Doors) -> Route {
+        Route {
             protection: doors.inner.protection.clone(),
             node: NodeAddress {
                 name: NodeName::new("pi1").unwrap(),
-                address: crate::Links::address(&doors),
+                address: crate::Links::address(doors),
             },
             ring: 7,
             from: 0,
             to: 1,
-            secret,
-        };
+            secret: RingSecret([3; 32]),
+        }
+    }
+
+    fn ping() -> Frame {
+        Frame::bare(Header {
+            ring: 7,
+            stage: 1,
+            ..Header::new(FrameKind::Ping)
+        })
+    }
+
+    /// Tells that frames come, and that a connection has ended.
+    struct Ends {
+        came: mpsc::Sender<()>,
+        ended: mpsc::Sender<()>,
+    }
+
+    impl FrameSink for Ends {
+        fn frame(&mut self, _: Frame) -> bool {
+            self.came.send(()).is_ok()
+        }
+
+        fn ended(&mut self, _: &io::Error) {
+            let _ = self.ended.send(());
+        }
+    }
+
+    #[test]
+    fn frames_for_a_stage_that_is_not_here_are_lost_with_a_word() {
+        let doors = doors();
+        let (lost, told) = mpsc::channel();
+        let sender = FrameSender::start(&route(&doors), move || drop(lost.send(()))).unwrap();
+        sender.send(ping());
+        told.recv_timeout(PATIENCE).unwrap();
+    }
+
+    #[test]
+    fn the_end_of_a_connection_that_was_replaced_is_not_told() {
+        let doors = doors();
+        let (came, comes) = mpsc::channel();
+        let (ended, ends) = mpsc::channel();
+        let sink_of: SinkOf = Box::new(move |_| {
+            Some(Box::new(Ends {
+                came: came.clone(),
+                ended: ended.clone(),
+            }))
+        });
+        let route = route(&doors);
+        let _side = doors
+            .inner
+            .register(1, LIMITS, route.secret.clone(), sink_of);
+        let mut senders = Vec::new();
+        for _ in 0..2 {
+            let sender = FrameSender::start(&route, || {}).unwrap();
+            sender.send(ping());
+            comes.recv_timeout(PATIENCE).unwrap();
+            senders.push(sender);
+        }
+        // The first connection has ended by itself.
+        let until = Instant::now() + PATIENCE;
+        while doors.inner.n_connections() > 1 {
+            assert!(Instant::now() < until);
+            thread::yield_now();
+        }
+        assert!(ends.try_recv().is_err());
+        drop(senders);
+        ends.recv_timeout(PATIENCE).unwrap();
+    }
+
+    #[test]
+    fn a_ping_does_not_wait_behind_megabytes_of_rows() {
+        let doors = doors();
+        let (kinds, came) = mpsc::channel();
+        let sink_of: SinkOf = Box::new(move |_| Some(Box::new(Slow(kinds.clone()))));
+        let route = route(&doors);
+        let _side = doors
+            .inner
+            .register(1, LIMITS, route.secret.clone(), sink_of);
         let sender = FrameSender::start(&route, || panic!("frames are lost")).unwrap();
         for batch in 2..5 {
             sender.send(work(batch));
         }
-        let ping = Header {
-            ring: 7,
-            stage: 1,
-            ..Header::new(FrameKind::Ping)
-        };
-        sender.send(Frame::bare(ping));
+        sender.send(ping());
         let all: Vec<FrameKind> = (0..4)
-            .map(|_| came.recv_timeout(Duration::from_secs(10)).unwrap())
+            .map(|_| came.recv_timeout(PATIENCE).unwrap())
             .collect();
         use FrameKind::{Ping, Work};
         assert_eq!(all, [Ping, Work, Work, Work]);

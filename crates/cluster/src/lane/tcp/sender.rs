@@ -13,7 +13,7 @@ use std::{
 };
 
 use super::{
-    hello::{FrameClass, Hello, RowsHello},
+    hello::{FrameClass, Hello, ROWS_ACCEPTED, RowsHello},
     stream::{HANDSHAKE, Protection, Stream, is_ended},
 };
 use crate::wire::{
@@ -247,8 +247,13 @@ fn dial(route: &Route, class: FrameClass) -> io::Result<Box<dyn Stream>> {
     let dialled = route
         .protection
         .dial(*address, Some(name), &hello, HANDSHAKE);
-    dialled.map(|mut stream| {
-        stream.set_deadline(None);
-        stream
-    })
+    let mut stream = dialled?;
+    // A connection that is refused ends here: frames would be lost without a word.
+    let mut answer = [0];
+    stream.read_exact(&mut answer)?;
+    if answer != [ROWS_ACCEPTED] {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    stream.set_deadline(None);
+    Ok(stream)
 }

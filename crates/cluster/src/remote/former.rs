@@ -1,0 +1,500 @@
+//! Forms a ring of machines: prepares its stages, opens its links, and finds others when they are
+//! gone.
+//!
+//! Knows no sequence, and leaves the plan to a [`Replan`](super::Replan). The one idea: every plan
+//! is a ring with a number and a secret of its own, so that nothing late of an old one can matter.
+//! Nodes keep loaded weights when one ring of a coordinator replaces another.
+
+use std::{
+    ops::Range,
+    sync::{Arc, atomic::Ordering},
+    thread,
+    time::{Duration, Instant},
+};
+
+use atta_model::{Cpu, Error, Executor, ExecutorSize, Model, Share, spec::ModelSpec};
+use atta_store::{Budget, Reservation};
+use ring::rand::{SecureRandom, SystemRandom};
+
+use super::{
+    HashedModel, PlannedRing, RingChange, RingTimes, Shared, StageNode,
+    keeper::{Keepers, Outcome, ask},
+    own_address,
+};
+use crate::{
+    FormCause, FormedStages, Former, Lane,
+    control::NodeName,
+    cut::limits,
+    lane::NoStages,
+    links::RingLinks,
+    node::{PROGRAM, share_of, wanted_files},
+    part::model_id,
+    place::{Placed, Refused, Room, n_used_experts},
+    wire::{
+        self, Limits,
+        message::{
+            Answer, Digest, NodeAddress, Prepare, Question, RingSecret, SizeNumbers, StagePart,
+            WantedModel,
+        },
+    },
+};
+
+/// Tries where a node belongs to another ring.
+const MAX_TRIES: u32 = 3;
+/// Shortest and longest wait before another try, ms.
+const WAIT_MS: Range<u64> = 500..2000;
+/// Time for a node to say that it is there.
+const ALIVE: Duration = Duration::from_secs(1);
+
+/// What is the same for all stages of a ring over its time.
+pub(super) struct FormerRoom {
+    /// Bound here: embedding, head, and the first layers of the first plan.
+    pub(super) model: Arc<Model>,
+    pub(super) budget: Budget,
+    /// Size of executors, for the batches in flight of the first plan: block tables depend on it.
+    pub(super) size: ExecutorSize,
+    /// Memory of frames.
+    pub(super) _frames: Reservation,
+}
+
+/// Forms a ring of machines. Dropping it releases the stages.
+pub(super) struct RemoteFormer {
+    keepers: Option<Keepers>,
+    /// Number of the ring whose stages are held.
+    ring: u64,
+    room: FormerRoom,
+    /// Layers behind those of the bound model that this machine has taken over.
+    more: Option<MoreLayers>,
+    /// Nodes that did not answer when they were last asked.
+    gone: Vec<NodeName>,
+    /// A change that is not told yet.
+    change: Option<RingChange>,
+    /// Ends behind the release of the stages.
+    lease: Lease,
+}
+
+/// A model of some layers, and the memory that it takes.
+struct MoreLayers {
+    model: Arc<Model>,
+    _mapped: Option<Reservation>,
+}
+
+/// A ring that gets a number and a secret.
+pub(super) struct NewRing {
+    pub(super) limits: Limits,
+    secret: [u8; 32],
+}
+
+impl NewRing {
+    pub(super) fn draw(
+        spec: &ModelSpec,
+        n_stages: usize,
+        size: &ExecutorSize,
+    ) -> Result<Self, Error> {
+        Ok(Self {
+            limits: limits(spec, u64::from_le_bytes(random()?), n_stages, size)?,
+            secret: random()?,
+        })
+    }
+}
+
+/// Why stages are not formed.
+pub(super) enum FormError {
+    /// By a node: without it another plan may be possible.
+    Node { node: NodeName, line: String },
+    Other(Error),
+}
+
+impl From<Error> for FormError {
+    fn from(error: Error) -> Self {
+        Self::Other(error)
+    }
+}
+
+impl From<FormError> for Error {
+    fn from(error: FormError) -> Self {
+        match error {
+            FormError::Node { line, .. } => Self::Ring(line),
+            FormError::Other(error) => error,
+        }
+    }
+}
+
+impl RemoteFormer {
+    pub(super) fn new(lease: Lease, room: FormerRoom) -> Self {
+        Self {
+            lease,
+            room,
+            ring: 0,
+            keepers: None,
+            more: None,
+            gone: Vec::new(),
+            change: None,
+        }
+    }
+
+    fn shared(&self) -> &Arc<Shared> {
+        &self.lease.0
+    }
+
+    /// An executor of this machine.
+    pub(super) fn executor(
+        &self,
+        model: &Arc<Model>,
+        size: ExecutorSize,
+    ) -> Result<Box<dyn Executor>, Error> {
+        let options = &self.shared().options;
+        let pool = Arc::clone(&options.pool);
+        let budget = &self.room.budget;
+        let cpu = Cpu::new(Arc::clone(model), options.kernels, pool, budget, size)?;
+        Ok(Box::new(cpu))
+    }
+
+    /// Executors of the first `n` layers, the embedding before them.
+    pub(super) fn local(&mut self, n: usize) -> Result<Vec<Box<dyn Executor>>, Error> {
+        let n_bound = self.room.model.share().layers.end;
+        let first = self.part(0..n.min(n_bound), true);
+        let first = self.executor(&self.room.model, first)?;
+        let behind = n_bound..n;
+        // The memory of others may be needed for these.
+        let kept = self.more.take();
+        let kept = kept.filter(|more| more.model.share().layers == behind);
+        if behind.is_empty() {
+            return Ok(vec![first]);
+        }
+        let more = match kept {
+            Some(more) => more,
+            None => self.bind(&behind)?,
+        };
+        let second = self.executor(&more.model, self.part(behind, false));
+        self.more = Some(more);
+        Ok(vec![first, second?])
+    }
+
+    /// The size of an executor of these layers.
+    fn part(&self, layers: Range<usize>, embed: bool) -> ExecutorSize {
+        ExecutorSize {
+            part: Some(Share {
+                layers,
+                embed,
+                head: false,
+            }),
+            ..self.room.size.clone()
+        }
+    }
+
+    /// Binds layers that this machine takes over.
+    fn bind(&self, layers: &Range<usize>) -> Result<MoreLayers, Error> {
+        let shared = self.shared();
+        let changes = shared.changes.as_ref();
+        let changes = changes.ok_or_else(|| Error::Ring("the plan has changed".to_owned()))?;
+        let FormerRoom { model, budget, .. } = &self.room;
+        let spec = model.spec();
+        let size = self.part(layers.clone(), false);
+        let n_threads = shared.options.pool.n_threads();
+        let executor = Cpu::executor_bytes(spec, n_threads, &size);
+        let room = Room {
+            budget,
+            beside: executor.state + executor.activations,
+            n_layers: layers.len(),
+            n_used: n_used_experts(spec),
+        };
+        let mut placed = Placed::default();
+        let share = Share {
+            layers: layers.clone(),
+            embed: false,
+            head: false,
+        };
+        let files = (changes.files)()?;
+        let bound = Model::with_share(spec.clone(), share, files, budget, |files, plan| {
+            room.weights(files, plan, &mut placed)
+        });
+        let bound = bound.map_err(|Refused(blocked)| Error::Ring(blocked.why))?;
+        Ok(MoreLayers {
+            model: Arc::new(bound),
+            _mapped: placed.mapped,
+        })
+    }
+
+    /// Prepares the stages of a plan, and opens the links to them.
+    pub(super) fn connect(
+        &mut self,
+        planned: &PlannedRing,
+        ring: &NewRing,
+    ) -> Result<Box<dyn Lane>, FormError> {
+        let stages = &planned.plan.stages;
+        if stages.is_empty() {
+            return Ok(Box::new(NoStages::default()));
+        }
+        let questions = self.questions(stages, ring)?;
+        let keepers = self.prepare(planned, &questions)?;
+        let options = &self.shared().options;
+        let lane = options.links.open_ring(RingLinks {
+            limits: ring.limits,
+            timing: planned.timing,
+            secret: RingSecret(ring.secret),
+            stages: stages.iter().map(|stage| stage.node.clone()).collect(),
+        });
+        let lane = lane.map_err(|error| Error::Ring(error.to_string()))?;
+        self.ring = ring.limits.ring;
+        self.keepers = Some(keepers);
+        Ok(lane)
+    }
+
+    /// Prepares all stages; where nodes belong to another ring, several times.
+    fn prepare(&self, planned: &PlannedRing, prepares: &[Prepare]) -> Result<Keepers, FormError> {
+        let options = &self.shared().options;
+        for attempt in 1.. {
+            let nodes = planned.plan.stages.iter().map(|stage| &stage.node.name);
+            let questions = nodes.cloned().zip(prepares.iter().cloned());
+            let control = Arc::clone(&options.control);
+            let keepers = Keepers::start(control, Arc::clone(&options.on_stage), questions)
+                .map_err(|error| Error::Ring(format!("a thread for each stage: {error}")))?;
+            match keepers.wait(Instant::now() + planned.deadline) {
+                Outcome::Ready => return Ok(keepers),
+                Outcome::Occupied { .. } if attempt < MAX_TRIES => {
+                    drop(keepers);
+                    thread::sleep(Duration::from_millis(random_wait()?));
+                }
+                Outcome::Occupied { node, by } => {
+                    let line = format!("{node} belongs to a ring of {by}");
+                    return Err(FormError::Node { node, line });
+                }
+                Outcome::Failed { node, why } => {
+                    let line = format!("{node}: {why}");
+                    return Err(FormError::Node { node, line });
+                }
+            }
+        }
+        unreachable!("the last try returns")
+    }
+
+    /// The questions for all stages.
+    fn questions(&self, stages: &[StageNode], ring: &NewRing) -> Result<Vec<Prepare>, Error> {
+        let options = &self.shared().options;
+        let question = |(i, stage): (usize, &StageNode)| {
+            let node = |i: usize| stages.get(i).map(|stage| stage.node.clone());
+            Ok(Prepare {
+                ring: ring.limits.ring,
+                epoch: 1,
+                program: PROGRAM.to_owned(),
+                protocol: wire::VERSION,
+                coordinator: NodeAddress {
+                    name: options.name.clone(),
+                    address: own_address(options.links.address(), stage.node.address)?,
+                },
+                previous: i.checked_sub(1).and_then(node),
+                next: node(i + 1),
+                secret: RingSecret(ring.secret),
+                model: self.wanted(&stage.layers)?,
+                part: StagePart {
+                    stage: i as u16 + 1,
+                    n_stages: ring.limits.n_stages,
+                    layers: (&stage.layers).into(),
+                },
+                size: SizeNumbers::of(&self.room.size),
+                sources: options.sources.clone(),
+            })
+        };
+        stages.iter().enumerate().map(question).collect()
+    }
+
+    fn wanted(&self, layers: &Range<usize>) -> Result<WantedModel, Error> {
+        let HashedModel { name, index } = &self.shared().options.model;
+        let model = &self.room.model;
+        let files = model.weights().files();
+        let share = share_of(index, model.spec(), layers, files);
+        Ok(WantedModel {
+            id: Digest(model_id(index)),
+            name: name.clone(),
+            files: wanted_files(index),
+            share: share.map_err(|error| Error::Ring(error.to_string()))?,
+        })
+    }
+
+    /// Forms the stages of a plan.
+    fn try_plan(&mut self, planned: &PlannedRing) -> Result<FormedStages, FormError> {
+        let spec = self.room.model.spec();
+        let n_stages = planned.plan.cut(spec.layers.len())?.stages.len();
+        let ring = NewRing::draw(spec, n_stages, &self.room.size)?;
+        let local = self.local(planned.plan.n_local)?;
+        Ok(FormedStages {
+            lane: self.connect(planned, &ring)?,
+            limits: ring.limits,
+            timing: planned.timing,
+            local,
+            names: planned.plan.names(),
+            refusal: None,
+        })
+    }
+
+    /// Forms what is wanted, or again what there was.
+    fn change(&mut self) -> Result<FormedStages, Error> {
+        let shared = Arc::clone(self.shared());
+        let wanted = shared.state().wanted.take();
+        let wanted = wanted.ok_or(Error::State("no other stages are wanted"))?;
+        let refusal = match self.try_plan(&wanted) {
+            Ok(formed) => {
+                self.note(Vec::new(), wanted);
+                return Ok(formed);
+            }
+            Err(FormError::Node { line, .. }) => line,
+            Err(FormError::Other(error)) => error.to_string(),
+        };
+        let before = shared.state().planned.clone();
+        let (formed, refusal) = match self.try_plan(&before) {
+            Ok(formed) => (formed, Error::RingKept(refusal)),
+            Err(error) => {
+                self.is_intact();
+                let formed = self.replace(&Error::from(error).to_string())?;
+                (formed, Error::Ring(refusal))
+            }
+        };
+        Ok(FormedStages {
+            refusal: Some(refusal),
+            ..formed
+        })
+    }
+
+    /// Forms a ring of the machines that are left.
+    fn replace(&mut self, why: &str) -> Result<FormedStages, Error> {
+        let shared = Arc::clone(self.shared());
+        let Some(changes) = &shared.changes else {
+            return Err(Error::Lost(why.to_owned()));
+        };
+        let mut gone = self.gone.clone();
+        loop {
+            let planned = changes.replan.without(&gone);
+            let planned = planned.map_err(|none| Error::Lost(format!("{why}; {none}")))?;
+            match self.try_plan(&planned) {
+                Ok(formed) => {
+                    self.gone.clone_from(&gone);
+                    self.note(gone, planned);
+                    return Ok(formed);
+                }
+                Err(FormError::Node { node, .. }) if !gone.contains(&node) => gone.push(node),
+                Err(error) => {
+                    let error = Error::from(error);
+                    return Err(Error::Lost(format!("{why}; {error}")));
+                }
+            }
+        }
+    }
+
+    /// Keeps a plan that is formed, and what to tell of it.
+    fn note(&mut self, gone: Vec<NodeName>, planned: PlannedRing) {
+        let shared = Arc::clone(self.shared());
+        let mut state = shared.state();
+        let after = planned.plan.clone();
+        let before = std::mem::replace(&mut state.planned, planned).plan;
+        state.times = RingTimes::default();
+        shared.record.open(after.names());
+        // Of several changes without a result in between one is told.
+        let before = self.change.take().map_or(before, |told| told.before);
+        let mut gone = gone;
+        gone.retain(|node| before.layers_of(node).is_some());
+        self.change = Some(RingChange {
+            gone,
+            before,
+            after,
+            time: Duration::ZERO,
+        });
+    }
+
+    /// Asks nodes whether they have stages of the ring; `None`: no answer.
+    fn ask_all(&self, nodes: &[NodeName]) -> Vec<Option<Answer>> {
+        let question = Question::Progress { ring: self.ring };
+        let control = &*self.shared().options.control;
+        thread::scope(|scope| {
+            let nodes = nodes.iter();
+            let asking: Vec<_> = nodes
+                .map(|node| scope.spawn(|| ask(control, node, &question, ALIVE)))
+                .collect();
+            let answers = asking.into_iter().map(|asking| asking.join());
+            answers
+                .map(|answer| answer.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+                .collect()
+        })
+    }
+}
+
+impl Former for RemoteFormer {
+    fn is_intact(&mut self) -> bool {
+        let plan = self.shared().state().planned.plan.clone();
+        let mut nodes: Vec<NodeName> = plan.stages.into_iter().map(|s| s.node.name).collect();
+        let n = nodes.len();
+        // Those that were lost before may be back.
+        let others = self.gone.iter().filter(|node| !nodes.contains(node));
+        let others: Vec<NodeName> = others.cloned().collect();
+        nodes.extend(others);
+        let answers = self.ask_all(&nodes);
+        let is_ready = |answer: &Option<Answer>| matches!(answer, Some(Answer::Ready(_)));
+        let is_intact = answers[..n].iter().all(is_ready);
+        let silent = nodes.into_iter().zip(answers);
+        let silent = silent.filter(|(_, answer)| answer.is_none());
+        self.gone = silent.map(|(node, _)| node).collect();
+        is_intact
+    }
+
+    fn is_asked(&self) -> bool {
+        self.shared().state().wanted.is_some()
+    }
+
+    fn form(&mut self, cause: &FormCause, old: Box<dyn Lane>) -> Result<FormedStages, Error> {
+        if let Some(keepers) = self.keepers.take() {
+            keepers.detach();
+        }
+        // Its threads may wait for a node that is silent.
+        let ended = thread::Builder::new().name("old links".to_owned());
+        // Without a thread it has ended here.
+        let _ = ended.spawn(move || drop(old));
+        match cause {
+            FormCause::Asked => self.change(),
+            FormCause::Loss(why) => self.replace(why),
+        }
+    }
+
+    fn resumed(&mut self, time: Duration) {
+        if let Some(change) = self.change.take()
+            && let Some(changes) = &self.shared().changes
+        {
+            let change = RingChange { time, ..change };
+            self.shared().record.note(&change.to_string());
+            (changes.on_change)(&change);
+        }
+    }
+}
+
+/// The right to have a ring open.
+pub(super) struct Lease(Arc<Shared>);
+
+impl Lease {
+    pub(super) fn take(shared: &Arc<Shared>) -> Result<Self, Error> {
+        match shared.is_open.swap(true, Ordering::AcqRel) {
+            false => Ok(Self(Arc::clone(shared))),
+            true => Err(Error::Ring(
+                "the machines are in use by another session of this program".to_owned(),
+            )),
+        }
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.0.is_open.store(false, Ordering::Release);
+    }
+}
+
+/// Random bytes of the system.
+fn random<const N: usize>() -> Result<[u8; N], Error> {
+    let mut bytes = [0; N];
+    let filled = SystemRandom::new().fill(&mut bytes);
+    filled.map_err(|_| Error::Ring("the system gives no random bytes".to_owned()))?;
+    Ok(bytes)
+}
+
+/// A wait of random length, so that two coordinators do not try again at the same time, ms.
+fn random_wait() -> Result<u64, Error> {
+    let n = u64::from_le_bytes(random()?);
+    Ok(WAIT_MS.start + n % (WAIT_MS.end - WAIT_MS.start))
+}

@@ -1,0 +1,229 @@
+//! Who runs which layers of a ring of machines, and who decides it when machines go.
+
+use std::{fmt, ops::Range, sync::Arc, time::Duration};
+
+use atta_model::{Error, Share};
+use atta_store::ModelFiles;
+
+use crate::{Cut, RingPlan, control::NodeName, core::Timing, wire::message::NodeAddress};
+
+/// A stage and the node that runs it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StageNode {
+    /// The node.
+    pub node: NodeAddress,
+    /// Its layers.
+    pub layers: Range<usize>,
+}
+
+/// Which nodes run which layers; without stages the coordinator runs all.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RemotePlan {
+    /// First layers, which the coordinator runs.
+    pub n_local: usize,
+    /// The stages in order, each on a node of its own.
+    pub stages: Vec<StageNode>,
+}
+
+impl RemotePlan {
+    /// The ring that a planner's plan describes. `address` knows the nodes by their names.
+    ///
+    /// # Errors
+    /// [`Error::Ring`]: a plan of one machine or of several rounds, a node without an address.
+    pub fn of(
+        plan: &crate::plan::RingPlan,
+        address: impl Fn(&str) -> Option<NodeAddress>,
+    ) -> Result<Self, Error> {
+        let refuse = |why: &str| Error::Ring(why.to_owned());
+        let (first, others) = plan.stages.split_first().ok_or_else(|| refuse("no plan"))?;
+        if plan.rounds > 1 {
+            return Err(refuse("laps of several rounds are not built yet"));
+        }
+        if first.node != plan.lead || first.layers.start != 0 && !first.layers.is_empty() {
+            return Err(refuse("the plan does not begin with its coordinator"));
+        }
+        let stage = |stage: &crate::plan::PlannedStage| {
+            let name = &plan.names[stage.node];
+            let node = address(name)
+                .ok_or_else(|| Error::Ring(format!("the address of {name} is not known")))?;
+            let layers = stage.layers.clone();
+            Ok(StageNode { node, layers })
+        };
+        let stages = others
+            .iter()
+            .map(stage)
+            .collect::<Result<Vec<_>, Error>>()?;
+        let n_local = first.layers.len();
+        Ok(Self { n_local, stages })
+    }
+
+    /// The layers of a node.
+    pub fn layers_of(&self, node: &NodeName) -> Option<Range<usize>> {
+        let mut stages = self.stages.iter();
+        let stage = stages.find(|stage| stage.node.name == *node)?;
+        Some(stage.layers.clone())
+    }
+
+    /// The same machines with other layers: those of the coordinator end before layer `ends[0]`,
+    /// those of the first stage before `ends[1]`; the last stage has the rest.
+    ///
+    /// # Errors
+    /// Another number of ends, a stage without layers; one line for people.
+    pub(crate) fn cut_at(&self, ends: &[usize], n_layers: usize) -> Result<Self, String> {
+        let n = self.stages.len();
+        if ends.len() != n {
+            let names = self.names().join(", ");
+            return Err(format!(
+                "expected {n} layers at which machines end, got {}: this machine has the first \
+                 ones, then come {names}, and the last one has the rest of {n_layers}",
+                ends.len()
+            ));
+        }
+        let all: Vec<usize> = ends.iter().copied().chain([n_layers]).collect();
+        if let Some(pair) = all.windows(2).find(|pair| pair[0] >= pair[1]) {
+            return Err(format!(
+                "layers {} to {} are none: expected increasing numbers below {n_layers}",
+                pair[0], pair[1]
+            ));
+        }
+        let stages = self.stages.iter().zip(all.windows(2));
+        Ok(Self {
+            n_local: all[0],
+            stages: stages
+                .map(|(stage, pair)| StageNode {
+                    node: stage.node.clone(),
+                    layers: pair[0]..pair[1],
+                })
+                .collect(),
+        })
+    }
+
+    /// Names of the stages, in order.
+    pub(super) fn names(&self) -> Vec<String> {
+        let names = self.stages.iter().map(|s| s.node.name.to_string());
+        names.collect()
+    }
+
+    /// How the model is cut.
+    ///
+    /// # Errors
+    /// Layers that are in no stage or in two, a node with two stages.
+    pub(super) fn cut(&self, n_layers: usize) -> Result<RingPlan, Error> {
+        let stages = self.stages.iter().map(|stage| stage.layers.clone());
+        let plan = RingPlan {
+            n_local: self.n_local,
+            stages: stages.collect(),
+        };
+        if plan.stages.is_empty() && plan.n_local == n_layers {
+            return Ok(plan);
+        }
+        let plan = Cut::At(plan).plan(n_layers)?;
+        let mut names: Vec<&NodeName> = self.stages.iter().map(|s| &s.node.name).collect();
+        names.sort_unstable();
+        match names.windows(2).find(|pair| pair[0] == pair[1]) {
+            Some(pair) => Err(Error::Ring(format!("{} has two stages", pair[0]))),
+            None => Ok(plan),
+        }
+    }
+
+    /// What the coordinator binds: embedding, head and its own layers.
+    pub(super) fn share(&self) -> Share {
+        Share {
+            layers: 0..self.n_local,
+            embed: true,
+            head: true,
+        }
+    }
+}
+
+/// A plan, and the times that it needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlannedRing {
+    /// Who runs what.
+    pub plan: RemotePlan,
+    /// Times of the protocol.
+    pub timing: Timing,
+    /// How long nodes may take until they are ready.
+    pub deadline: Duration,
+}
+
+/// Decides who runs what when machines of a ring are gone.
+pub trait Replan: Send + Sync {
+    /// A plan without these nodes.
+    ///
+    /// # Errors
+    /// No plan fits: why, in one line for people.
+    fn without(&self, gone: &[NodeName]) -> Result<PlannedRing, String>;
+}
+
+/// A change of the machines of a ring that is done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RingChange {
+    /// Nodes that were lost; empty for a change that was asked for.
+    pub gone: Vec<NodeName>,
+    /// Who ran what.
+    pub before: RemotePlan,
+    /// Who runs what.
+    pub after: RemotePlan,
+    /// From the beginning of the trouble to the first result.
+    pub time: Duration,
+}
+
+impl fmt::Display for RingChange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let gone: Vec<&str> = self.gone.iter().map(NodeName::as_str).collect();
+        let mut parts = Vec::new();
+        match gone[..] {
+            [] => {}
+            [node] => parts.push(format!("{node} is gone")),
+            _ => parts.push(format!("{} are gone", gone.join(", "))),
+        }
+        let Self { before, after, .. } = self;
+        if before.n_local != after.n_local {
+            parts.push(format!("this machine now has {}", layers(after.n_local)));
+        }
+        for stage in &after.stages {
+            let had = before.layers_of(&stage.node.name);
+            let n = stage.layers.len();
+            if had.is_none_or(|had| had.len() != n) {
+                parts.push(format!("{} now has {}", stage.node.name, layers(n)));
+            }
+        }
+        if parts.is_empty() {
+            parts.push("the stages were made anew".to_owned());
+        }
+        write!(f, "{}; {:.1} s", parts.join("; "), self.time.as_secs_f64())
+    }
+}
+
+/// So many layers, in words.
+fn layers(n: usize) -> String {
+    match n {
+        0 => "no layer".to_owned(),
+        1 => "1 layer".to_owned(),
+        n => format!("{n} layers"),
+    }
+}
+
+/// Opens the files of the model.
+pub type OpenFiles = Arc<dyn Fn() -> Result<ModelFiles, atta_store::Error> + Send + Sync>;
+
+/// Hears of changes, when the ring computes again.
+pub type OnChange = Arc<dyn Fn(&RingChange) + Send + Sync>;
+
+/// What a ring needs to go on with other machines.
+#[derive(Clone)]
+pub struct RingChanges {
+    /// Decides who runs what.
+    pub replan: Arc<dyn Replan>,
+    /// Opens the files for layers that the coordinator takes over.
+    pub files: OpenFiles,
+    /// Hears of changes.
+    pub on_change: OnChange,
+}
+
+impl fmt::Debug for RingChanges {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RingChanges").finish_non_exhaustive()
+    }
+}

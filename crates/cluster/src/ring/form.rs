@@ -1,0 +1,232 @@
+//! What a ring does when its machines change: by a loss, or because a caller asks.
+//!
+//! Knows no plan and no node. The one idea: new stages are empty like stages that have lost their
+//! state, so the rebuild that repairs a ring also fills another one.
+
+use std::time::{Duration, Instant};
+
+use atta_model::{Error, Executor};
+
+use super::{LocalLayers, Ring, StageStates};
+use crate::{
+    core::{Coordinator, Timing},
+    lane::{Lane, NoStages},
+    wire::Limits,
+};
+
+/// Times that a ring is formed without a result in between.
+const MAX_FORMED: u32 = 8;
+
+/// Why a ring is formed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FormCause {
+    /// Stages are gone; what is known of it.
+    Loss(String),
+    /// A caller wants it.
+    Asked,
+}
+
+/// The new stages of a ring, all empty.
+pub struct FormedStages {
+    /// Links to them.
+    pub lane: Box<dyn Lane>,
+    /// What frames may hold: rows as before, perhaps another number of stages.
+    pub limits: Limits,
+    /// Times of the protocol.
+    pub timing: Timing,
+    /// The layers of the coordinator; the first executor embeds tokens.
+    pub local: Vec<Box<dyn Executor>>,
+    /// Names of the stages.
+    pub names: Vec<String>,
+    /// Why these are not the stages that were asked for, if they are not.
+    pub refusal: Option<Error>,
+}
+
+impl std::fmt::Debug for FormedStages {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FormedStages")
+            .field("limits", &self.limits)
+            .field("names", &self.names)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Finds machines for a ring. It decides which; of sequences it knows nothing.
+pub trait Former: Send {
+    /// Whether all stages are where they were, so that only frames can be lost.
+    fn is_intact(&mut self) -> bool;
+
+    /// Whether other stages are wanted.
+    fn is_asked(&self) -> bool;
+
+    /// Forms other stages, and ends the old ones with their lane.
+    ///
+    /// # Errors
+    /// No ring is possible.
+    fn form(&mut self, cause: &FormCause, old: Box<dyn Lane>) -> Result<FormedStages, Error>;
+
+    /// The ring computes again, so long after its trouble began.
+    fn resumed(&mut self, time: Duration);
+}
+
+/// The former of a ring, and how it went so far.
+#[derive(Default)]
+pub(super) struct Forming {
+    former: Option<Box<dyn Former>>,
+    /// Whether the stages could not be formed.
+    is_missing: bool,
+    /// Whether these stages have given a result.
+    has_result: bool,
+    /// Whether a ring that is intact was tried again since the last result.
+    is_retried: bool,
+    /// Times that it was formed since the last result.
+    n_formed: u32,
+    /// When the trouble began that is not over.
+    troubled: Option<Instant>,
+    /// Whether the end of the trouble is to be told.
+    is_told: bool,
+}
+
+impl Forming {
+    /// Notes trouble.
+    pub(super) fn note_trouble(&mut self) {
+        self.troubled.get_or_insert_with(Instant::now);
+    }
+
+    /// Notes that the ring computes.
+    pub(super) fn note_result(&mut self) {
+        self.has_result = true;
+        self.is_retried = false;
+        self.n_formed = 0;
+        let troubled = self.troubled.take();
+        if std::mem::take(&mut self.is_told)
+            && let Some(former) = &mut self.former
+        {
+            former.resumed(troubled.map_or(Duration::ZERO, |since| since.elapsed()));
+        }
+    }
+
+    /// Whether the ring has no stages.
+    pub(super) fn is_missing(&self) -> bool {
+        self.is_missing
+    }
+}
+
+impl Ring {
+    /// Lets a former find other machines when stages are gone for good, and when
+    /// [`refresh`](Executor::refresh) finds that others are wanted.
+    pub fn form_by(&mut self, former: Box<dyn Former>) {
+        self.forming.former = Some(former);
+    }
+
+    /// Goes on after the protocol gave up: on the same stages if they are there, else on others.
+    ///
+    /// # Errors
+    /// [`Error::Lost`]: no way to go on.
+    pub(super) fn recover(&mut self, why: String) -> Result<(), Error> {
+        let forming = &mut self.forming;
+        let Some(former) = &mut forming.former else {
+            return Err(Error::Lost(why));
+        };
+        if !former.is_intact() {
+            return self.form(&FormCause::Loss(why)).map(drop);
+        }
+        // Stages that are ready and never answer are out of reach, and others would be, too.
+        if forming.is_retried || !forming.has_result {
+            return Err(Error::Lost(why));
+        }
+        forming.is_retried = true;
+        self.begin_rebuild();
+        Ok(())
+    }
+
+    /// Forms the stages that are missing, if they are.
+    ///
+    /// # Errors
+    /// As [`recover`](Self::recover).
+    pub(super) fn form_missing(&mut self) -> Result<(), Error> {
+        if !self.forming.is_missing {
+            return Ok(());
+        }
+        if let Some(former) = &mut self.forming.former {
+            // Nodes may be back.
+            former.is_intact();
+        }
+        let cause = FormCause::Loss("the ring has no stages".to_owned());
+        self.form(&cause).map(drop)
+    }
+
+    /// Replaces all stages, and the local layers. All sequences wait for a rebuild then. The error
+    /// inside says why the stages are not those that were asked for.
+    fn form(&mut self, cause: &FormCause) -> Result<Option<Error>, Error> {
+        let forming = &mut self.forming;
+        forming.note_trouble();
+        forming.n_formed += 1;
+        if forming.n_formed > MAX_FORMED {
+            forming.n_formed = 0;
+            return Err(Error::Lost(format!(
+                "the ring was formed {MAX_FORMED} times without a result"
+            )));
+        }
+        let Some(former) = &mut forming.former else {
+            return Ok(None);
+        };
+        forming.is_missing = true;
+        let old = std::mem::replace(&mut self.lane, Box::new(NoStages::default()));
+        self.n_stages = 0;
+        self.states = StageStates::Unknown;
+        // Their memory may be needed for the new ones.
+        self.local.clear();
+        let formed = former.form(cause, old).map_err(|error| match error {
+            Error::Lost(_) => error,
+            other => Error::Lost(other.to_string()),
+        })?;
+        Ok(self.take_stages(formed))
+    }
+
+    fn take_stages(&mut self, formed: FormedStages) -> Option<Error> {
+        let limits = formed.limits;
+        self.lane = formed.lane;
+        self.local = LocalLayers::new(formed.local, limits.d_row.into());
+        self.coordinator = Coordinator::new(limits, formed.timing);
+        self.n_stages = limits.n_stages;
+        self.names = formed.names;
+        self.n_emptied = 0;
+        self.forming.is_missing = false;
+        self.forming.has_result = false;
+        self.forming.is_retried = false;
+        self.forming.is_told = true;
+        self.begin_rebuild();
+        formed.refusal
+    }
+
+    /// Empties all stages; then every sequence is computed again.
+    pub(super) fn begin_rebuild(&mut self) {
+        self.failure = None;
+        self.ops.clear();
+        if self.n_stages == 0 {
+            self.states = StageStates::Emptied;
+            return;
+        }
+        self.coordinator.abandon();
+        self.states = StageStates::Unknown;
+        self.send(Vec::new(), Vec::new());
+    }
+
+    /// Takes the stages that are wanted, and computes all sequences on them.
+    pub(super) fn change_if_asked(&mut self) -> Result<(), Error> {
+        let former = self.forming.former.as_ref();
+        if !former.is_some_and(|former| former.is_asked()) {
+            return Ok(());
+        }
+        if !self.flights.is_empty() {
+            return Err(Error::Busy);
+        }
+        let refusal = self.form(&FormCause::Asked)?;
+        while self.states != StageStates::Kept || Coordinator::n_pending(&self.coordinator) > 0 {
+            self.advance()?;
+        }
+        self.forming.note_result();
+        refusal.map_or(Ok(()), Err)
+    }
+}

@@ -1,0 +1,167 @@
+//! Machines of a cluster on loopback, with their doors, and a coordinator that uses them.
+
+use std::{net::SocketAddr, ops::Range, sync::Arc};
+
+use atta_cluster::{
+    HashedModel, Links, RemotePlan, RemoteRing, RemoteRingOptions, StageNode,
+    control::{Control, FixedControl},
+    core::Timing,
+    key::ClusterKey,
+    lane::tcp::{Doors, DoorsOptions, Security},
+    node::{NodeOptions, NodeService, NodeTiming},
+    wire::message::NodeAddress,
+};
+use atta_engine::Engine;
+use atta_kernels::Kernels;
+use atta_store::{Budget, ModelFiles};
+
+use crate::stories::{PATIENCE, directory, engine, models, name, path, pool};
+
+pub(crate) fn key(i: u8) -> ClusterKey {
+    ClusterKey::from_bytes([i; 32])
+}
+
+pub(crate) fn tls(node: &str) -> Security {
+    Security::Tls(Arc::new(key(1).identity(node).unwrap()))
+}
+
+pub(crate) fn doors(security: Security) -> Arc<Doors> {
+    doors_at("127.0.0.1:0".parse().unwrap(), security)
+}
+
+fn doors_at(address: SocketAddr, security: Security) -> Arc<Doors> {
+    let options = DoorsOptions {
+        address,
+        security,
+        is_allowed: Arc::new(|_| true),
+    };
+    Arc::new(Doors::open(options).unwrap())
+}
+
+/// Machines of stages, by their places, and their layers.
+pub(crate) type On = (usize, Range<usize>);
+
+/// A machine of a ring.
+pub(crate) struct Machine {
+    pub(crate) address: NodeAddress,
+    pub(crate) service: Option<NodeService>,
+    pub(crate) doors: Option<Arc<Doors>>,
+    control: FixedControl,
+}
+
+impl Machine {
+    /// A node that knows these peers.
+    fn start(node: &str, security: Security, peers: Vec<SocketAddr>) -> Self {
+        let any = "127.0.0.1:0".parse().unwrap();
+        Self::start_at(any, node, security, peers)
+    }
+
+    fn start_at(
+        address: SocketAddr,
+        node: &str,
+        security: Security,
+        peers: Vec<SocketAddr>,
+    ) -> Self {
+        let doors = doors_at(address, security);
+        let address = doors.address();
+        let options = NodeOptions {
+            name: name(node),
+            addresses: vec![address],
+            kernels: Kernels::detect(),
+            pool: pool(),
+            budget: Budget::limited(1 << 30),
+            models: models(directory(), doors.clone()),
+            measure: None,
+            celsius: || None,
+            measure_link: None,
+            timing: NodeTiming::default(),
+        };
+        let service = NodeService::start(options, doors.clone()).unwrap();
+        let control = FixedControl::open(doors.clone(), name(node), Some(address), peers).unwrap();
+        control.answer(service.answerer()).unwrap();
+        control.announce().unwrap();
+        Self {
+            address: NodeAddress {
+                name: name(node),
+                address,
+            },
+            service: Some(service),
+            doors: Some(doors),
+            control,
+        }
+    }
+
+    /// Ends it as a process that is killed: its connections end, and its port is closed.
+    pub(crate) fn kill(&mut self) {
+        self.control.close();
+        drop(self.service.take());
+        drop(self.doors.take());
+    }
+
+    /// Begins anew at the same address, without what it held.
+    pub(crate) fn restart(&mut self) {
+        self.kill();
+        let NodeAddress { name, address } = self.address.clone();
+        *self = Self::start_at(address, name.as_str(), tls(name.as_str()), Vec::new());
+    }
+}
+
+/// Machines with stages, and what a coordinator needs to use them.
+pub(crate) struct Cluster {
+    pub(crate) machines: Vec<Machine>,
+    pub(crate) control: Arc<FixedControl>,
+    doors: Arc<Doors>,
+}
+
+impl Cluster {
+    pub(crate) fn new(n: usize, security: fn(&str) -> Security) -> Self {
+        let mut machines: Vec<Machine> = Vec::new();
+        for i in 1..=n {
+            let node = format!("pi{i}");
+            let peers = machines.iter().map(|m| m.address.address).collect();
+            machines.push(Machine::start(&node, security(&node), peers));
+        }
+        let doors = doors(security("lap"));
+        let first = vec![machines[0].address.address];
+        let control = FixedControl::open(doors.clone(), name("lap"), None, first).unwrap();
+        Self {
+            machines,
+            control: Arc::new(control),
+            doors,
+        }
+    }
+
+    pub(crate) fn engine(&self, n_local: usize, stages: &[On]) -> Engine {
+        engine(Some(RemoteRing::new(self.options(n_local, stages))))
+    }
+
+    /// A ring of these stages.
+    pub(crate) fn options(&self, n_local: usize, stages: &[On]) -> RemoteRingOptions {
+        let files = ModelFiles::open(&path()).unwrap();
+        RemoteRingOptions {
+            control: self.control.clone(),
+            links: self.doors.clone(),
+            name: name("lap"),
+            plan: self.plan(n_local, stages),
+            model: HashedModel::of("stories.gguf", &files).unwrap(),
+            sources: Vec::new(),
+            kernels: Kernels::detect(),
+            pool: pool(),
+            timing: Timing::default(),
+            deadline: PATIENCE,
+            on_stage: Arc::new(|_, _| {}),
+        }
+    }
+
+    /// Who runs what.
+    pub(crate) fn plan(&self, n_local: usize, stages: &[On]) -> RemotePlan {
+        let stages = stages.iter().map(|(i, layers)| StageNode {
+            node: self.machines[*i].address.clone(),
+            layers: layers.clone(),
+        });
+        RemotePlan {
+            n_local,
+            stages: stages.collect(),
+        }
+    }
+}
