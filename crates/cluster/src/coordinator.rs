@@ -306,11 +306,7 @@ impl Coordinator {
                 address: self.address_for(first)?,
             });
         }
-        let lap = plan.predicted.lap;
-        let defaults = Timing::default();
         let bytes: u64 = plan.loads.iter().map(|load| load.resident_bytes).sum();
-        let load =
-            LOAD_PER_GB.saturating_mul(u32::try_from(bytes / 1_000_000_000).unwrap_or(u32::MAX));
         Ok(RemoteRing::new(RemoteRingOptions {
             control: Arc::clone(&self.control),
             links: Arc::clone(&self.links),
@@ -320,12 +316,8 @@ impl Coordinator {
             sources,
             kernels: self.kernels,
             pool: Arc::clone(&self.pool),
-            timing: Timing {
-                lap: defaults.lap.max(lap),
-                row: defaults.row.max(lap / 4),
-                ..defaults
-            },
-            deadline: LOAD + load,
+            timing: timing(plan.predicted.lap),
+            deadline: load_deadline(bytes),
             on_stage,
         }))
     }
@@ -365,7 +357,7 @@ impl Survey {
     }
 
     /// Why a node is not in the measures.
-    fn why_not(&self, name: &NodeName) -> String {
+    pub(crate) fn why_not(&self, name: &NodeName) -> String {
         let mut nodes = self.nodes.iter().filter(|node| node.address.name == *name);
         let unfit = nodes.find_map(|node| node.unfit.clone());
         let mut silent = self.silent.iter().filter(|(node, _)| node == name);
@@ -373,6 +365,22 @@ impl Survey {
             .or_else(|| silent.next().map(|(_, why)| why.clone()))
             .unwrap_or_else(|| "it does not answer".to_owned())
     }
+}
+
+/// Times of the protocol, where a token should take so long.
+pub(crate) fn timing(lap: Duration) -> Timing {
+    let defaults = Timing::default();
+    Timing {
+        lap: defaults.lap.max(lap),
+        row: defaults.row.max(lap / 4),
+        ..defaults
+    }
+}
+
+/// Time that nodes may take until they are ready, with so many bytes of weights.
+pub(crate) fn load_deadline(bytes: u64) -> Duration {
+    let n_gb = u32::try_from(bytes / 1_000_000_000).unwrap_or(u32::MAX);
+    LOAD.saturating_add(LOAD_PER_GB.saturating_mul(n_gb))
 }
 
 /// The planner's wish for executors of this size.

@@ -32,6 +32,7 @@ mod links;
 pub mod node;
 mod remote;
 mod ring;
+mod rows;
 mod sizes;
 mod stage;
 
@@ -40,11 +41,15 @@ pub use coordinator::{Coordinator, PlanError, Survey, SurveyedNode, Who};
 pub use cut::{Cut, RingPlan};
 pub use history::{History, RebuildStep};
 pub use lane::{Lane, ThreadLane};
-pub use links::{Links, PartLinks, PartServer, RingLinks, RunningStage, SendPart, StageLinks};
+pub use links::{
+    GroupLinks, GroupWiring, Links, PartLinks, PartServer, RingLinks, RunningStage, SendPart,
+    StageLinks,
+};
 pub use remote::{
     HashedModel, OnStage, RemotePlan, RemoteRing, RemoteRingOptions, RingTimes, StageNode,
     StageProgress, own_address,
 };
 pub use ring::{OnTimes, Ring, RingParts};
+pub use rows::{GroupPlan, SizedModel};
 pub use sizes::model_sizes;
 pub use stage::Stage;

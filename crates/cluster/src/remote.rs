@@ -34,7 +34,7 @@ use crate::{
     core::{Event, Time, Timing},
     cut::{Coordination, Sizes, check_ring, frame_bytes, limits},
     links::{Links, RingLinks},
-    node::{PROGRAM, share_of, wanted_files},
+    node::{PROGRAM, share_of, stage_share, wanted_files},
     part::{PartError, PartIndex, index_of, model_id},
     wire::{
         self, Frame, Limits, StageTime,
@@ -44,12 +44,7 @@ use crate::{
         },
     },
 };
-use keeper::{Keepers, Outcome};
-
-/// Tries where a node belongs to another ring.
-const MAX_TRIES: u32 = 3;
-/// Shortest and longest wait before another try, ms.
-const WAIT_MS: Range<u64> = 500..2000;
+pub(crate) use keeper::Keepers;
 
 /// A stage and the node that runs it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -263,28 +258,11 @@ impl RemoteRing {
 
     /// Prepares all stages; where nodes belong to another ring, several times.
     fn prepare(&self, prepares: &[Prepare]) -> Result<Keepers, Error> {
-        for attempt in 1.. {
-            let options = &self.options;
-            let nodes = options.plan.stages.iter().map(|stage| &stage.node.name);
-            let questions = nodes.cloned().zip(prepares.iter().cloned());
-            let control = Arc::clone(&options.control);
-            let keepers = Keepers::start(control, Arc::clone(&options.on_stage), questions)
-                .map_err(|error| Error::Ring(format!("a thread for each stage: {error}")))?;
-            match keepers.wait(Instant::now() + options.deadline) {
-                Outcome::Ready => return Ok(keepers),
-                Outcome::Occupied { .. } if attempt < MAX_TRIES => {
-                    drop(keepers);
-                    std::thread::sleep(Duration::from_millis(random_wait()?));
-                }
-                Outcome::Occupied { node, by } => {
-                    return Err(Error::Ring(format!("{node} belongs to a ring of {by}")));
-                }
-                Outcome::Failed { node, why } => {
-                    return Err(Error::Ring(format!("{node}: {why}")));
-                }
-            }
-        }
-        unreachable!("the last try returns")
+        let options = &self.options;
+        let nodes = options.plan.stages.iter().map(|stage| &stage.node.name);
+        let questions: Vec<_> = nodes.cloned().zip(prepares.iter().cloned()).collect();
+        let until = Instant::now() + options.deadline;
+        Keepers::ready(&options.control, &options.on_stage, &questions, until)
     }
 
     /// The questions for all stages.
@@ -317,6 +295,7 @@ impl RemoteRing {
                     n_stages,
                     layers: (&stage.layers).into(),
                 },
+                group: None,
                 size: SizeNumbers::of(size),
                 sources: options.sources.clone(),
             })
@@ -327,7 +306,7 @@ impl RemoteRing {
     fn wanted(&self, model: &Model, layers: &Range<usize>) -> Result<WantedModel, Error> {
         let HashedModel { name, index } = &self.options.model;
         let files = model.weights().files();
-        let share = share_of(index, model.spec(), layers, files);
+        let share = share_of(index, model.spec(), &stage_share(layers), files);
         Ok(WantedModel {
             id: Digest(model_id(index)),
             name: name.clone(),
@@ -456,10 +435,10 @@ impl Lane for HeldLane {
 }
 
 /// The right to have a ring open.
-struct Lease(Arc<AtomicBool>);
+pub(crate) struct Lease(Arc<AtomicBool>);
 
 impl Lease {
-    fn take(is_open: &Arc<AtomicBool>) -> Result<Self, Error> {
+    pub(crate) fn take(is_open: &Arc<AtomicBool>) -> Result<Self, Error> {
         match is_open.swap(true, Ordering::AcqRel) {
             false => Ok(Self(Arc::clone(is_open))),
             true => Err(Error::Ring(
@@ -476,17 +455,11 @@ impl Drop for Lease {
 }
 
 /// Random bytes of the system.
-fn random<const N: usize>() -> Result<[u8; N], Error> {
+pub(crate) fn random<const N: usize>() -> Result<[u8; N], Error> {
     let mut bytes = [0; N];
     let filled = SystemRandom::new().fill(&mut bytes);
     filled.map_err(|_| Error::Ring("the system gives no random bytes".to_owned()))?;
     Ok(bytes)
-}
-
-/// A wait of random length, so that two coordinators do not try again at the same time, ms.
-fn random_wait() -> Result<u64, Error> {
-    let n = u64::from_le_bytes(random()?);
-    Ok(WAIT_MS.start + n % (WAIT_MS.end - WAIT_MS.start))
 }
 
 /// The address at which a node reaches doors that listen at `doors`: of all addresses, the one that
