@@ -9,20 +9,23 @@ use std::{
     time::{Duration, Instant},
 };
 
-use atta::{Kernels, LoadOptions, ModelFiles, Pool, Summary};
+use atta::{Backend, Kernels, LoadOptions, ModelFiles, Pool, Summary};
 use atta_cluster::{
-    Coordinator, HashedModel, OnStage, PartLinks, PlanError, RemoteRing, StageProgress, Survey,
-    Who,
+    Coordinator, GroupPlan, HashedModel, OnStage, PartLinks, PlanError, RemoteRing, SizedModel,
+    StageProgress, Survey, Who,
     control::NodeName,
     measure::{Freshness, NodeProbe, memory_for_models},
     model_sizes,
     node::part_server,
     part::{Library, LibraryOptions},
-    plan::{ModelSizes, Objective, RingPlan},
+    plan::{Objective, RingPlan},
 };
 
 use crate::{
-    args::{RingFlags, ring::RingAim},
+    args::{
+        RingFlags,
+        ring::{RingAim, RingSplit},
+    },
     cluster::{Membership, Role, is_here, model_directories},
     failure::{Failure, one_line},
     load,
@@ -35,36 +38,49 @@ const QUIET: Duration = Duration::from_secs(2);
 #[derive(Default)]
 pub(crate) struct RingRun(Option<Used>);
 
-struct Used {
-    ring: Arc<RemoteRing>,
-    plan: RingPlan,
+enum Used {
+    Layers {
+        ring: Arc<RemoteRing>,
+        plan: Box<RingPlan>,
+    },
+    Rows(GroupPlan),
 }
 
 impl RingRun {
     /// Says how the speed of a text compares with the plan.
     pub(crate) fn compare(&self, summary: &Summary) {
-        let Some(used) = &self.0 else { return };
-        let times = used.ring.times();
-        if times.n == 0 {
-            return;
+        let measured = summary.decode_tok_s();
+        match &self.0 {
+            Some(Used::Layers { ring, plan }) => compare_layers(measured, ring, plan),
+            Some(Used::Rows(plan)) => say(&format!(
+                "{measured:.1} tokens/s (expected {:.1}); {} waits and {} bytes from others for each token",
+                plan.decode_tok_s, plan.n_units, plan.received_bytes
+            )),
+            None => {}
         }
-        let n = u32::try_from(times.n).unwrap_or(u32::MAX);
-        let names = used.ring.plan().stages.iter().map(|stage| &stage.node.name);
-        let stages = names
-            .zip(&times.computed)
-            .map(|(name, time)| (name, *time / n));
-        let slowest = stages.max_by_key(|(_, time)| *time);
-        let slowest = slowest.map_or_else(String::new, |(name, time)| {
-            format!("; slowest {name}, {} a token", millis(time))
-        });
-        let bytes: u64 = times.bytes_out.iter().sum();
-        say(&format!(
-            "{:.1} tokens/s (expected {:.1}){slowest}; {} bytes between machines for each token",
-            summary.decode_tok_s(),
-            used.plan.predicted.decode_tok_s,
-            bytes / times.n
-        ));
     }
+}
+
+fn compare_layers(measured: f64, ring: &RemoteRing, plan: &RingPlan) {
+    let times = ring.times();
+    if times.n == 0 {
+        return;
+    }
+    let n = u32::try_from(times.n).unwrap_or(u32::MAX);
+    let names = ring.plan().stages.iter().map(|stage| &stage.node.name);
+    let stages = names
+        .zip(&times.computed)
+        .map(|(name, time)| (name, *time / n));
+    let slowest = stages.max_by_key(|(_, time)| *time);
+    let slowest = slowest.map_or_else(String::new, |(name, time)| {
+        format!("; slowest {name}, {} a token", millis(time))
+    });
+    let bytes: u64 = times.bytes_out.iter().sum();
+    say(&format!(
+        "{measured:.1} tokens/s (expected {:.1}){slowest}; {} bytes between machines for each token",
+        plan.predicted.decode_tok_s,
+        bytes / times.n
+    ));
 }
 
 /// The options with a ring as the backend, if one is wanted and helps.
@@ -90,25 +106,51 @@ pub(crate) fn plan(
     let survey = asker.survey()?;
     let sizes = asker.sizes(&path, &options)?;
     let objective = objective(flags.ring_for.unwrap_or(aim));
-    let plan = asker.plan(&survey, &sizes, &who, objective)?;
-    say(&plan.to_string());
-    if plan.is_alone() {
-        asker.membership.remember();
+    let wish = Wish { who, objective };
+    let planned = asker.divide(&survey, &sizes, &wish, flags.split.unwrap_or_default())?;
+    say(&planned.to_string());
+    asker.membership.remember();
+    if planned.is_alone() {
         return Ok((options, RingRun::default()));
     }
     let model = hashed(&asker.membership, &path)?;
-    let ring = asker
-        .coordinator
-        .ring(&survey, &plan, model, on_stage())
-        .map_err(|error| Failure::Failed(error.to_string()))?;
-    let ring = Arc::new(ring);
+    let (backend, used) = asker.backend(&survey, &sizes, planned, model)?;
     let options = LoadOptions {
-        backend: Some(ring.clone()),
+        backend: Some(backend),
         pool: Some(asker.coordinator.pool.clone()),
         ..options
     };
-    asker.membership.remember();
-    Ok((options, RingRun(Some(Used { ring, plan }))))
+    Ok((options, RingRun(Some(used))))
+}
+
+/// Which machines shall be used, and for what.
+struct Wish {
+    who: Who,
+    objective: Objective,
+}
+
+/// How a model is divided.
+enum Planned {
+    Layers(Box<RingPlan>),
+    Rows(GroupPlan),
+}
+
+impl Planned {
+    fn is_alone(&self) -> bool {
+        match self {
+            Self::Layers(plan) => plan.is_alone(),
+            Self::Rows(plan) => plan.is_alone(),
+        }
+    }
+}
+
+impl std::fmt::Display for Planned {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Layers(plan) => plan.fmt(f),
+            Self::Rows(plan) => plan.fmt(f),
+        }
+    }
 }
 
 /// This machine, which asks nodes.
@@ -119,7 +161,7 @@ pub(crate) struct Asker {
 
 /// Sizes of a model, and of the executors that a plan is made for.
 pub(crate) struct PlannedModel {
-    sizes: ModelSizes,
+    model: SizedModel,
     size: atta::ExecutorSize,
 }
 
@@ -181,7 +223,8 @@ impl Asker {
         let spec = atta::arch::lower(files.directory().metadata()).map_err(atta::Error::from)?;
         let size = options.session.executor_size(&spec);
         let sizes = model_sizes(&spec, &files, &size).map_err(atta::Error::from)?;
-        Ok(PlannedModel { sizes, size })
+        let model = SizedModel { spec, sizes };
+        Ok(PlannedModel { model, size })
     }
 
     pub(crate) fn plan(
@@ -193,13 +236,82 @@ impl Asker {
     ) -> Result<RingPlan, Failure> {
         let plan = self
             .coordinator
-            .plan(survey, &model.sizes, &model.size, who, objective);
-        plan.map_err(|error| match error {
-            PlanError::Nobody => Failure::Failed(format!(
-                "{error}: start `atta node` on others, or name one by --peer"
-            )),
-            error => Failure::Failed(error.to_string()),
-        })
+            .plan(survey, &model.model.sizes, &model.size, who, objective);
+        plan.map_err(no_plan)
+    }
+
+    fn plan_rows(
+        &self,
+        survey: &Survey,
+        model: &PlannedModel,
+        wish: &Wish,
+    ) -> Result<GroupPlan, Failure> {
+        let Wish { who, objective } = wish;
+        let coordinator = &self.coordinator;
+        let plan = coordinator.plan_rows(survey, &model.model, who, *objective);
+        plan.map_err(no_plan)
+    }
+
+    /// What computes by a plan.
+    fn backend(
+        &self,
+        survey: &Survey,
+        sizes: &PlannedModel,
+        planned: Planned,
+        model: HashedModel,
+    ) -> Result<(Arc<dyn Backend>, Used), Failure> {
+        let coordinator = &self.coordinator;
+        match planned {
+            Planned::Layers(plan) => {
+                let ring = coordinator.ring(survey, &plan, model, on_stage());
+                let ring = Arc::new(ring.map_err(failed)?);
+                Ok((ring.clone(), Used::Layers { ring, plan }))
+            }
+            Planned::Rows(plan) => {
+                let group = coordinator.group(&plan, &sizes.model.sizes, model, on_stage());
+                Ok((Arc::new(group.map_err(failed)?), Used::Rows(plan)))
+            }
+        }
+    }
+
+    /// A plan that divides the model as it is wanted.
+    fn divide(
+        &self,
+        survey: &Survey,
+        model: &PlannedModel,
+        wish: &Wish,
+        split: RingSplit,
+    ) -> Result<Planned, Failure> {
+        let layers = || self.plan(survey, model, &wish.who, wish.objective);
+        match split {
+            RingSplit::Layers => Ok(Planned::Layers(Box::new(layers()?))),
+            RingSplit::Rows => Ok(Planned::Rows(self.plan_rows(survey, model, wish)?)),
+            RingSplit::Auto => {
+                let rows = self.plan_rows(survey, model, wish)?;
+                let layers = layers();
+                let is_slower = |plan: &RingPlan| rows.decode_tok_s <= plan.predicted.decode_tok_s;
+                match layers {
+                    // Rows make the tokens of one text faster, and nothing else.
+                    Ok(plan) if wish.objective != Objective::Latency || is_slower(&plan) => {
+                        Ok(Planned::Layers(Box::new(plan)))
+                    }
+                    _ => Ok(Planned::Rows(rows)),
+                }
+            }
+        }
+    }
+}
+
+fn failed(error: impl std::fmt::Display) -> Failure {
+    Failure::Failed(error.to_string())
+}
+
+fn no_plan(error: PlanError) -> Failure {
+    match error {
+        PlanError::Nobody => Failure::Failed(format!(
+            "{error}: start `atta node` on others, or name one by --peer"
+        )),
+        error => Failure::Failed(error.to_string()),
     }
 }
 

@@ -224,6 +224,58 @@ fn two_nodes_write_the_text_of_one_machine_and_leave() {
 }
 
 #[test]
+fn rows_on_other_machines_give_the_text_and_logits_of_one() {
+    let homes = Homes::new("rows");
+    let mut first = homes.node("pi1", &[]);
+    first.wait_for("atta1-");
+    let join = token(&first.said).to_owned();
+    let empty = homes.0.path("empty");
+    let parts = homes.0.path("kept");
+    fs::create_dir_all(&empty).unwrap();
+    // It fetches the whole file.
+    let bare = ["--join", &join, "--models", &empty, "--parts", &parts];
+    let _second = homes.node("pi2", &bare);
+    let peer = ["--peer", &first.address];
+    let run = |more: &[&str]| homes.atta("pi1", &[&["run", MODEL][..], &TEXT, more].concat());
+    let alone = run(&[]);
+    for ring in ["--ring=pi1", "--ring=pi1,pi2"] {
+        let output = run(&[&[ring, "--split", "rows"][..], &peer].concat());
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(0), "{ring}: {said}");
+        assert_eq!(output.stdout, alone.stdout, "{ring}: {said}");
+        let is_told = said.contains("rows: ") && said.contains("tokens/s (expected ");
+        assert!(is_told, "{ring}: {said}");
+    }
+    // It is small: one machine is faster, and says so.
+    let auto = run(&[&["--ring", "--split", "rows"][..], &peer].concat());
+    let said = String::from_utf8(auto.stderr).unwrap();
+    assert!(said.contains("no node would help"), "{said}");
+    assert_eq!(auto.stdout, alone.stdout);
+
+    let logits = |name: &str, more: &[&str]| {
+        let file = homes.0.path(name);
+        let args = [
+            "logits",
+            MODEL,
+            "--tokens",
+            "1,2,3,4,5",
+            "-o",
+            &file,
+            "-j",
+            "1",
+        ];
+        homes.stdout("pi1", &[&args[..], more].concat());
+        fs::read(file).unwrap()
+    };
+    let ring = [&["--ring=pi2", "--split", "rows"][..], &peer].concat();
+    assert_eq!(logits("ring.f32", &ring), logits("alone.f32", &[]));
+    let unknown = run(&["--ring=pi9", "--split", "rows", "--peer", &first.address]);
+    let refused = String::from_utf8(unknown.stderr).unwrap();
+    assert_eq!(unknown.status.code(), Some(1), "{refused}");
+    assert!(refused.contains("pi9 cannot be in a ring"), "{refused}");
+}
+
+#[test]
 fn a_node_without_the_file_fetches_its_layers_once() {
     let homes = Homes::new("fetch");
     let mut first = homes.node("pi1", &[]);
