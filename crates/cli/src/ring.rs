@@ -11,23 +11,26 @@ use std::{
     time::{Duration, Instant},
 };
 
-use atta::{Kernels, LoadOptions, ModelFiles, Pool, Summary};
+use atta::{Backend, Kernels, LoadOptions, ModelFiles, Pool, Summary};
 use atta_cluster::{
-    Coordinator, HashedModel, OnStage, PartLinks, PlanError, PlanInputs, RemoteRing, Replanner,
-    RingChanges, StageProgress, Survey, Who,
+    Coordinator, GroupPlan, HashedModel, OnStage, PartLinks, PlanError, PlanInputs, RemoteRing,
+    Replanner, RingChanges, SizedModel, StageProgress, Survey, Who,
     control::NodeName,
     lane::tcp::Doors,
     measure::{Freshness, NodeProbe, memory_for_models},
     model_sizes,
     node::part_server,
     part::{Library, LibraryOptions},
-    plan::{ModelSizes, Objective, RingPlan},
+    plan::{Objective, RingPlan},
 };
 
 #[cfg(feature = "server")]
 use crate::cluster::{RingMonitor, WatchedRing};
 use crate::{
-    args::{RingFlags, ring::RingAim},
+    args::{
+        RingFlags,
+        ring::{RingAim, RingSplit},
+    },
     cluster::{Membership, Role, events, is_here, model_directories},
     failure::{Failure, one_line},
     load,
@@ -46,6 +49,8 @@ enum Used {
     Chain(Arc<RemoteRing>),
     /// A ring that was planned.
     Layers(Box<LayerRing>),
+    /// Machines with some rows of every large matrix.
+    Rows(GroupPlan),
 }
 
 struct LayerRing {
@@ -92,6 +97,10 @@ impl RingRun {
                 let expected = layers.plan.predicted.decode_tok_s;
                 compare_layers(measured, Some(expected), &layers.ring);
             }
+            Some(Used::Rows(plan)) => say(&format!(
+                "{measured:.1} tokens/s (expected {:.1}); {} waits and {} bytes from others for each token",
+                plan.decode_tok_s, plan.n_units, plan.received_bytes
+            )),
             None => {}
         }
     }
@@ -145,61 +154,38 @@ pub(crate) fn plan(
     let survey = asker.survey()?;
     let sizes = asker.sizes(&path, &options)?;
     let objective = objective(flags.ring_for.unwrap_or(aim));
-    let plan = match asker.plan(&survey, &sizes, &who, objective) {
+    let wish = Wish { who, objective };
+    let planned = asker.divide(&survey, &sizes, &wish, flags.split.unwrap_or_default());
+    asker.membership.remember();
+    let planned = match planned {
         // One machine alone streams weights for which it lacks memory.
-        Err(Failure::Failed(why)) if who == Who::Auto => {
+        Err(Failure::Failed(why)) if wish.who == Who::Auto => {
             say(&format!("{why}; running here alone"));
-            asker.membership.remember();
             return Ok((options, RingRun::default()));
         }
-        plan => plan?,
+        planned => planned?,
     };
-    say(&plan.to_string());
-    if plan.is_alone() {
-        asker.membership.remember();
+    say(&planned.to_string());
+    if planned.is_alone() {
         return Ok((options, RingRun::default()));
     }
     let hashes = asker.membership.places.hashes();
     let model = hashed(&asker.membership.doors, hashes, &path)?;
-    let coordinator = &asker.coordinator;
-    let ring = coordinator
-        .ring(&survey, &plan, model, on_stage())
-        .map_err(|error| Failure::Failed(error.to_string()))?;
-    let PlannedModel { sizes, size } = sizes;
-    let replanner = Arc::new(Replanner::new(
-        coordinator.clone(),
-        PlanInputs {
-            survey: survey.clone(),
-            who,
-            objective,
-            model: sizes,
-            size,
-        },
-    ));
-    let changes = RingChanges {
-        replan: replanner.clone(),
-        files: Arc::new(move || ModelFiles::open(&path)),
-        on_change: Arc::new(|change| say(&format!("ring: {change}"))),
+    let pool = asker.coordinator.pool.clone();
+    let inputs = BackendInputs {
+        survey,
+        sizes,
+        wish,
+        model,
+        path,
     };
-    let ring = Arc::new(RemoteRing::with_changes(ring, changes));
-    keep_events(&asker.membership, &ring);
+    let (backend, used) = asker.backend(inputs, planned)?;
     let options = LoadOptions {
-        backend: Some(ring.clone()),
-        pool: Some(coordinator.pool.clone()),
+        backend: Some(backend),
+        pool: Some(pool),
         ..options
     };
-    asker.membership.remember();
-    let layers = LayerRing {
-        ring,
-        plan,
-        replanner,
-        name: coordinator.name.clone(),
-        #[cfg(feature = "server")]
-        survey,
-        #[cfg(feature = "server")]
-        coordinator: asker.coordinator,
-    };
-    Ok((options, RingRun(Some(Used::Layers(Box::new(layers))))))
+    Ok((options, RingRun(Some(used))))
 }
 
 /// Keeps the events of a ring for `atta cluster log`.
@@ -212,6 +198,46 @@ fn keep_events(membership: &Membership, ring: &RemoteRing) {
     }));
 }
 
+/// What a backend of several machines is made from, beside its plan.
+struct BackendInputs {
+    survey: Survey,
+    sizes: PlannedModel,
+    wish: Wish,
+    model: HashedModel,
+    /// The file of the model.
+    path: PathBuf,
+}
+
+/// Which machines shall be used, and for what.
+struct Wish {
+    who: Who,
+    objective: Objective,
+}
+
+/// How a model is divided.
+enum Planned {
+    Layers(Box<RingPlan>),
+    Rows(GroupPlan),
+}
+
+impl Planned {
+    fn is_alone(&self) -> bool {
+        match self {
+            Self::Layers(plan) => plan.is_alone(),
+            Self::Rows(plan) => plan.is_alone(),
+        }
+    }
+}
+
+impl std::fmt::Display for Planned {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Layers(plan) => plan.fmt(f),
+            Self::Rows(plan) => plan.fmt(f),
+        }
+    }
+}
+
 /// This machine, which asks nodes.
 pub(crate) struct Asker {
     pub(crate) membership: Membership,
@@ -220,7 +246,7 @@ pub(crate) struct Asker {
 
 /// Sizes of a model, and of the executors that a plan is made for.
 pub(crate) struct PlannedModel {
-    sizes: ModelSizes,
+    model: SizedModel,
     size: atta::ExecutorSize,
 }
 
@@ -282,7 +308,8 @@ impl Asker {
         let spec = atta::arch::lower(files.directory().metadata()).map_err(atta::Error::from)?;
         let size = options.session.executor_size(&spec);
         let sizes = model_sizes(&spec, &files, &size).map_err(atta::Error::from)?;
-        Ok(PlannedModel { sizes, size })
+        let model = SizedModel { spec, sizes };
+        Ok(PlannedModel { model, size })
     }
 
     pub(crate) fn plan(
@@ -294,13 +321,121 @@ impl Asker {
     ) -> Result<RingPlan, Failure> {
         let plan = self
             .coordinator
-            .plan(survey, &model.sizes, &model.size, who, objective);
-        plan.map_err(|error| match error {
-            PlanError::Nobody => Failure::Failed(format!(
-                "{error}: start `atta node` on others, or name one by --peer"
-            )),
-            error => Failure::Failed(error.to_string()),
+            .plan(survey, &model.model.sizes, &model.size, who, objective);
+        plan.map_err(no_plan)
+    }
+
+    fn plan_rows(
+        &self,
+        survey: &Survey,
+        model: &PlannedModel,
+        wish: &Wish,
+    ) -> Result<GroupPlan, Failure> {
+        let Wish { who, objective } = wish;
+        let coordinator = &self.coordinator;
+        let plan = coordinator.plan_rows(survey, &model.model, who, *objective);
+        plan.map_err(no_plan)
+    }
+
+    /// What computes by a plan.
+    fn backend(
+        self,
+        inputs: BackendInputs,
+        planned: Planned,
+    ) -> Result<(Arc<dyn Backend>, Used), Failure> {
+        match planned {
+            Planned::Layers(plan) => {
+                let layers = self.layer_ring(inputs, *plan)?;
+                Ok((layers.ring.clone(), Used::Layers(Box::new(layers))))
+            }
+            Planned::Rows(plan) => {
+                let BackendInputs { sizes, model, .. } = inputs;
+                let coordinator = &self.coordinator;
+                let group = coordinator.group(&plan, &sizes.model.sizes, model, on_stage());
+                Ok((Arc::new(group.map_err(failed)?), Used::Rows(plan)))
+            }
+        }
+    }
+
+    /// A ring of layers, which makes new plans when machines are lost or others are wanted.
+    fn layer_ring(self, inputs: BackendInputs, plan: RingPlan) -> Result<LayerRing, Failure> {
+        let coordinator = self.coordinator;
+        let BackendInputs {
+            survey,
+            sizes,
+            wish,
+            model,
+            path,
+        } = inputs;
+        let ring = coordinator.ring(&survey, &plan, model, on_stage());
+        let ring = ring.map_err(failed)?;
+        let replanner = Arc::new(Replanner::new(
+            coordinator.clone(),
+            PlanInputs {
+                survey: survey.clone(),
+                who: wish.who,
+                objective: wish.objective,
+                model: sizes.model.sizes,
+                size: sizes.size,
+            },
+        ));
+        let changes = RingChanges {
+            replan: replanner.clone(),
+            files: Arc::new(move || ModelFiles::open(&path)),
+            on_change: Arc::new(|change| say(&format!("ring: {change}"))),
+        };
+        let ring = Arc::new(RemoteRing::with_changes(ring, changes));
+        keep_events(&self.membership, &ring);
+        Ok(LayerRing {
+            ring,
+            plan,
+            replanner,
+            name: coordinator.name.clone(),
+            #[cfg(feature = "server")]
+            survey,
+            #[cfg(feature = "server")]
+            coordinator,
         })
+    }
+
+    /// A plan that divides the model as it is wanted.
+    fn divide(
+        &self,
+        survey: &Survey,
+        model: &PlannedModel,
+        wish: &Wish,
+        split: RingSplit,
+    ) -> Result<Planned, Failure> {
+        let layers = || self.plan(survey, model, &wish.who, wish.objective);
+        match split {
+            RingSplit::Layers => Ok(Planned::Layers(Box::new(layers()?))),
+            RingSplit::Rows => Ok(Planned::Rows(self.plan_rows(survey, model, wish)?)),
+            RingSplit::Auto => {
+                let rows = self.plan_rows(survey, model, wish)?;
+                let layers = layers();
+                let is_slower = |plan: &RingPlan| rows.decode_tok_s <= plan.predicted.decode_tok_s;
+                match layers {
+                    // Rows make the tokens of one text faster, and nothing else.
+                    Ok(plan) if wish.objective != Objective::Latency || is_slower(&plan) => {
+                        Ok(Planned::Layers(Box::new(plan)))
+                    }
+                    _ => Ok(Planned::Rows(rows)),
+                }
+            }
+        }
+    }
+}
+
+fn failed(error: impl std::fmt::Display) -> Failure {
+    Failure::Failed(error.to_string())
+}
+
+fn no_plan(error: PlanError) -> Failure {
+    match error {
+        PlanError::Nobody => Failure::Failed(format!(
+            "{error}: start `atta node` on others, or name one by --peer"
+        )),
+        error => Failure::Failed(error.to_string()),
     }
 }
 

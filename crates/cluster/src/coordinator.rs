@@ -352,18 +352,11 @@ impl Coordinator {
             let mut nodes = survey.nodes.iter().map(|node| &node.address);
             nodes.find(|node| node.name.as_str() == name).cloned()
         };
-        let lap = plan.predicted.lap;
-        let defaults = Timing::default();
         let bytes: u64 = plan.loads.iter().map(|load| load.resident_bytes).sum();
-        let n_gb = u32::try_from(bytes / 1_000_000_000).unwrap_or(u32::MAX);
         Ok(PlannedRing {
             plan: RemotePlan::of(plan, address)?,
-            timing: Timing {
-                lap: defaults.lap.max(lap),
-                row: defaults.row.max(lap / 4),
-                ..defaults
-            },
-            deadline: LOAD + LOAD_PER_GB.saturating_mul(n_gb),
+            timing: timing(plan.predicted.lap),
+            deadline: load_deadline(bytes),
         })
     }
 
@@ -430,7 +423,7 @@ impl Survey {
     }
 
     /// Why a node is not in the measures.
-    fn why_not(&self, name: &NodeName) -> String {
+    pub(crate) fn why_not(&self, name: &NodeName) -> String {
         let mut nodes = self.nodes.iter().filter(|node| node.address.name == *name);
         let unfit = nodes.find_map(|node| node.unfit.clone());
         let mut silent = self.silent.iter().filter(|(node, _)| node == name);
@@ -438,6 +431,22 @@ impl Survey {
             .or_else(|| silent.next().map(|(_, why)| why.clone()))
             .unwrap_or_else(|| "it does not answer".to_owned())
     }
+}
+
+/// Times of the protocol, where a token should take so long.
+pub(crate) fn timing(lap: Duration) -> Timing {
+    let defaults = Timing::default();
+    Timing {
+        lap: defaults.lap.max(lap),
+        row: defaults.row.max(lap / 4),
+        ..defaults
+    }
+}
+
+/// Time that nodes may take until they are ready, with so many bytes of weights.
+pub(crate) fn load_deadline(bytes: u64) -> Duration {
+    let n_gb = u32::try_from(bytes / 1_000_000_000).unwrap_or(u32::MAX);
+    LOAD.saturating_add(LOAD_PER_GB.saturating_mul(n_gb))
 }
 
 /// The planner's wish for executors of this size.

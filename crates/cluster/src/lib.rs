@@ -14,8 +14,8 @@
 
 #![forbid(unsafe_code)]
 
-pub mod chain;
 pub mod beacon;
+pub mod chain;
 pub mod control;
 pub mod core;
 pub mod invite;
@@ -38,6 +38,7 @@ mod place;
 mod record;
 mod remote;
 mod ring;
+mod rows;
 mod sizes;
 mod stage;
 
@@ -48,7 +49,10 @@ pub use coordinator::{
 pub use cut::{Cut, RingPlan};
 pub use history::{History, RebuildStep};
 pub use lane::{Lane, ThreadLane};
-pub use links::{Links, PartLinks, PartServer, RingLinks, RunningStage, SendPart, StageLinks};
+pub use links::{
+    GroupLinks, GroupWiring, Links, PartLinks, PartServer, RingLinks, RunningStage, SendPart,
+    StageLinks,
+};
 pub use record::{MeanLap, OnEvent, RingEvent, RingFigures, RingHealth, RingRecord, StageTotals};
 pub use remote::{
     HashedModel, OnChange, OnStage, OpenFiles, PlannedRing, RemotePlan, RemoteRing,
@@ -56,5 +60,6 @@ pub use remote::{
     own_address,
 };
 pub use ring::{FormCause, FormedStages, Former, OnTimes, Ring, RingParts};
+pub use rows::{GroupPlan, SizedModel};
 pub use sizes::model_sizes;
 pub use stage::Stage;

@@ -3,13 +3,20 @@
 //! Names no protocol: a lane implements both traits, and tests bring stages and coordinator
 //! together in one process.
 
-use std::{io, net::SocketAddr, ops::ControlFlow, time::Duration};
+use std::{
+    io,
+    net::SocketAddr,
+    ops::ControlFlow,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use crate::{
     Lane, Stage,
     core::Timing,
+    tensor::Message,
     wire::{
-        Frame, Limits,
+        Frame, Limits, MemberLimits,
         message::{NodeAddress, PartRequest, RingSecret},
     },
 };
@@ -58,6 +65,35 @@ pub trait RunningStage: Send {
     fn silence(&self) -> Duration;
 }
 
+/// A member of a group and all others, which compute a model together.
+#[derive(Clone, Debug)]
+pub struct GroupWiring {
+    /// Number of the ring.
+    pub ring: u64,
+    /// What every connection of the ring begins with.
+    pub secret: RingSecret,
+    /// Number of this member; 0 is the lead.
+    pub index: usize,
+    /// All members, in the order of their numbers.
+    pub members: Vec<NodeAddress>,
+    /// What messages may hold.
+    pub limits: MemberLimits,
+}
+
+/// Carries messages between a member and all others. Messages to a member arrive in order, or the
+/// link to it is gone for good.
+pub trait GroupLinks: Send + Sync {
+    /// Sends to a member, unless the link is gone, which [`recv`](Self::recv) tells the other side.
+    fn send(&self, to: usize, message: &Message);
+
+    /// Waits for the next message of a member. `None`: the link is gone, which it is also when
+    /// nothing has come until then.
+    fn recv(&self, from: usize, until: Option<Instant>) -> Option<Message>;
+
+    /// Ends all links; those who wait for a message get none.
+    fn close(&self);
+}
+
 /// Connects stages and coordinators of other machines with those of this one.
 pub trait Links: Send + Sync {
     /// Where other nodes reach this one.
@@ -74,6 +110,15 @@ pub trait Links: Send + Sync {
     /// # Errors
     /// The error of the system.
     fn open_ring(&self, links: RingLinks) -> io::Result<Box<dyn Lane>>;
+
+    /// Opens this member's side of the links of a group.
+    ///
+    /// # Errors
+    /// The error of the system; links that carry no messages of members.
+    fn open_group(&self, plan: GroupWiring) -> io::Result<Arc<dyn GroupLinks>> {
+        let _ = plan;
+        Err(io::ErrorKind::Unsupported.into())
+    }
 }
 
 /// Sends the frames of an answer to a wish; may wait.

@@ -10,6 +10,7 @@
 
 mod former;
 mod keeper;
+mod lease;
 mod plan;
 mod recorded;
 
@@ -38,7 +39,9 @@ use crate::{
         message::{Loading, NodeAddress, ReadyStage},
     },
 };
-use former::{FormerRoom, Lease, NewRing, RemoteFormer};
+use former::{FormerRoom, NewRing, RemoteFormer};
+pub(crate) use keeper::Keepers;
+pub(crate) use lease::{Lease, random};
 pub use plan::{
     OnChange, OpenFiles, PlannedRing, RemotePlan, Replan, RingChange, RingChanges, StageNode,
 };
@@ -122,7 +125,7 @@ pub struct RemoteRing(Arc<Shared>);
 struct Shared {
     options: RemoteRingOptions,
     changes: Option<RingChanges>,
-    is_open: AtomicBool,
+    is_open: Arc<AtomicBool>,
     record: Arc<RingRecord>,
     state: Mutex<SharedState>,
 }
@@ -195,7 +198,7 @@ impl RemoteRing {
         Self(Arc::new(Shared {
             options,
             changes,
-            is_open: AtomicBool::new(false),
+            is_open: Arc::default(),
             record: Arc::default(),
             state: Mutex::new(SharedState {
                 planned,
@@ -269,7 +272,7 @@ impl Backend for RemoteRing {
         size: &ExecutorSize,
         budget: &Budget,
     ) -> Result<Box<dyn Executor>, Error> {
-        let lease = Lease::take(&self.0)?;
+        let lease = Lease::take(&self.0.is_open)?;
         let options = &self.0.options;
         let spec = model.spec();
         check_ring(spec, size)?;
@@ -295,7 +298,7 @@ impl Backend for RemoteRing {
             },
             _frames: budget.reserve("frames", frame_bytes(&ring.limits))?,
         };
-        let mut former = RemoteFormer::new(lease, room);
+        let mut former = RemoteFormer::new(Arc::clone(&self.0), lease, room);
         // What does not fit here is found before other machines are asked.
         let local = former.local(planned.plan.n_local)?;
         let parts = coordination.parts(local, former.executor(&model, sizes.head.clone())?);

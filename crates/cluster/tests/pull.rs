@@ -20,6 +20,7 @@ use atta_cluster::{
         message::{Digest, NodeAddress, PartRequest, WantedModel},
     },
 };
+use atta_model::Share;
 
 /// One node's server, without a network; counts the bytes of tensors and indices.
 struct Direct(PartServer, AtomicU64);
@@ -74,7 +75,11 @@ fn a_second_start_moves_no_byte() {
         let models = LibraryModels::new(library("lacks"), links.clone());
         let wanted = Wanted {
             model: &wanted,
-            layers: &(0..1),
+            share: &Share {
+                layers: 0..1,
+                embed: false,
+                head: false,
+            },
             ring: 1,
             sources,
         };

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use atta_formats::{Setting, Suggestion};
 use atta_kernels::{Kernels, Pool};
-use atta_model::{Footprint, KvType, Model, Share, spec::ModelSpec};
+use atta_model::{Footprint, KvType, MemberPart, Model, Share, spec::ModelSpec};
 use atta_store::{
     Budget, InMemory, ModelFiles, Plan, ResidencyBytes, ResidencyPolicy, Streamed, Weights, system,
 };
@@ -103,6 +103,13 @@ impl Outline {
 /// Bytes of the file that this machine reads.
 fn part_bytes(needs: &SessionNeeds<'_>, files: &ModelFiles) -> Result<u64, atta_model::Error> {
     let part = needs.part();
+    if let Some(member) = needs.footprint.member() {
+        let part = MemberPart {
+            share: part,
+            member,
+        };
+        return part.n_bytes(needs.spec, files.directory());
+    }
     if part == Share::whole(needs.spec) {
         return Ok(files.file_bytes());
     }
@@ -126,6 +133,24 @@ impl SessionNeeds<'_> {
     /// The part of the model that this machine runs.
     pub(crate) fn part(&self) -> Share {
         self.footprint.part(self.spec)
+    }
+
+    /// Binds that part, with all rows or those of a member.
+    pub(crate) fn bind(
+        &self,
+        files: ModelFiles,
+        budget: &Budget,
+        source: impl FnOnce(ModelFiles, Plan) -> Result<Box<dyn Weights>, PlaceError>,
+    ) -> Result<Model, PlaceError> {
+        let spec = self.spec.clone();
+        let share = self.part();
+        match self.footprint.member() {
+            Some(member) => {
+                let part = MemberPart { share, member };
+                Model::with_member(spec, part, files, budget, source)
+            }
+            None => Model::with_share(spec, share, files, budget, source),
+        }
     }
 
     /// Bytes of the requested session.
@@ -341,12 +366,11 @@ pub(crate) fn place(
     Outline { limit, weights }: Outline,
     probe: &dyn Fn() -> Result<f64, Error>,
 ) -> Result<Placed, PlaceError> {
-    let part = needs.part();
     if weights == WeightsAt::Mapped {
         let mapped = |files, plan| -> Result<Box<dyn Weights>, PlaceError> {
             Ok(Box::new(InMemory::new(files, plan).map_err(Error::from)?))
         };
-        let model = Model::with_share(needs.spec.clone(), part, files, budget, mapped)?;
+        let model = needs.bind(files, budget, mapped)?;
         budget.set_limit(limit);
         return Ok(Placed {
             model,
@@ -355,26 +379,21 @@ pub(crate) fn place(
         });
     }
     let mut decided = None;
-    let model = Model::with_share(
-        needs.spec.clone(),
-        part,
-        files,
-        budget,
-        |files, plan| -> Result<_, PlaceError> {
-            budget.set_limit(limit);
-            let Decision { session, policy } = divide(budget, &plan, needs, weights)?;
-            // Measured while the memory for the weights is still free.
-            let rate = if weights == WeightsAt::Streamed {
-                probe()?
-            } else {
-                0.0
-            };
-            decided = Some((session, ResidencyBytes::of(&plan, &policy), rate));
-            Ok(Box::new(
-                Streamed::new(files, plan, &policy, budget).map_err(Error::from)?,
-            ))
-        },
-    )?;
+    let source = |files, plan| -> Result<Box<dyn Weights>, PlaceError> {
+        budget.set_limit(limit);
+        let Decision { session, policy } = divide(budget, &plan, needs, weights)?;
+        // Measured while the memory for the weights is still free.
+        let rate = if weights == WeightsAt::Streamed {
+            probe()?
+        } else {
+            0.0
+        };
+        decided = Some((session, ResidencyBytes::of(&plan, &policy), rate));
+        Ok(Box::new(
+            Streamed::new(files, plan, &policy, budget).map_err(Error::from)?,
+        ))
+    };
+    let model = needs.bind(files, budget, source)?;
     let (session, sizes, memory_bytes_per_s) = decided.expect("weights were made");
     let io = model.weights().io();
     let prediction = (weights == WeightsAt::Streamed).then(|| {

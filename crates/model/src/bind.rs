@@ -307,6 +307,31 @@ impl Share {
     }
 }
 
+impl MemberPart {
+    /// Bytes of a file that this member reads.
+    ///
+    /// # Errors
+    /// A file that has not exactly the tensors of the model.
+    pub fn n_bytes(&self, spec: &ModelSpec, directory: &Directory) -> Result<u64, Error> {
+        let reqs = spec.tensors();
+        let found = match_tensors(spec, &reqs, directory)?;
+        let held = found
+            .iter()
+            .filter(|found| self.share.has(found.req.role, found.req.layer));
+        let own_bytes = |found: &TensorMatch<'_>| {
+            let n_scales = found.scale.map_or(0, |scale| scale.n_bytes);
+            let n_rows = found.rows.len();
+            let n_own = match found.req.role.is_divided() {
+                true => self.member.rows(n_rows).len(),
+                false => n_rows,
+            };
+            // A tensor of the file may hold several matrices.
+            (found.info.n_bytes + n_scales) / found.n_rows.max(1) as u64 * n_own as u64
+        };
+        Ok(held.map(own_bytes).sum())
+    }
+}
+
 /// The tensors of a file, arranged as in the spec.
 struct Bound {
     globals: Tensors,

@@ -11,7 +11,7 @@ use std::{io::Write, ops::Range, sync::Arc};
 use atta_store::Budget;
 
 use crate::{
-    Batch, Error, KvType, Model, Observer, Output, SeqId, SeqTable, Share, seqs::SeqSize,
+    Batch, Error, KvType, Member, Model, Observer, Output, SeqId, SeqTable, Share, seqs::SeqSize,
     spec::ModelSpec,
 };
 
@@ -126,6 +126,11 @@ pub trait Footprint: Send + Sync {
     /// here. A ring of machines runs the other layers elsewhere.
     fn part(&self, spec: &ModelSpec) -> Share {
         Share::whole(spec)
+    }
+
+    /// The member whose rows of that part this machine binds; `None`: it binds all rows.
+    fn member(&self) -> Option<Member> {
+        None
     }
 }
 

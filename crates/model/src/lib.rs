@@ -35,7 +35,10 @@ pub use executor::{
     Backend, Executor, ExecutorBytes, ExecutorInfo, ExecutorSize, Footprint, Ticket,
 };
 pub use kv::{KvElem, KvType, StateCoverage};
-pub use members::{Audience, Exchange, Member, MemberPart, RowSplit, Unit, UnitShape, units};
+pub use members::{
+    Audience, Exchange, Member, MemberPart, RowSplit, Unit, UnitShape, columns_bytes, most_numbers,
+    units,
+};
 pub use observe::{Inputs, Observer, Phase};
 pub use role::{Placement, Role};
 pub use seqs::SeqTable;

@@ -265,8 +265,8 @@ impl Members {
     ) -> Result<Self, Error> {
         let split = &member.split;
         let sizes = buffer_sizes(spec, split, n_rows);
-        let n_bytes = sizes.iter().map(|&n| 4 * n as u64);
-        let memory = budget.reserve("columns of members", n_bytes.sum())?;
+        let n_bytes = columns_bytes(spec, split, n_rows);
+        let memory = budget.reserve("columns of members", n_bytes)?;
         let others = sizes
             .iter()
             .enumerate()
@@ -360,6 +360,19 @@ impl Members {
         }
         Ok(())
     }
+}
+
+/// The most numbers that one member computes of a unit in batches of `n_rows` rows: no message
+/// between members has more.
+pub fn most_numbers(spec: &ModelSpec, split: &RowSplit, n_rows: usize) -> usize {
+    let sizes = buffer_sizes(spec, split, n_rows);
+    sizes.into_iter().max().unwrap_or(0)
+}
+
+/// Memory of the columns that a member holds in batches of `n_rows` rows, bytes.
+pub fn columns_bytes(spec: &ModelSpec, split: &RowSplit, n_rows: usize) -> u64 {
+    let sizes = buffer_sizes(spec, split, n_rows);
+    sizes.into_iter().map(|n| 4 * n as u64).sum()
 }
 
 /// Numbers of the largest unit of a batch of `n_rows` rows that each member computes.

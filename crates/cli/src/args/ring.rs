@@ -29,6 +29,20 @@ pub(crate) enum RingRequest<'a> {
     Drop(&'a str),
 }
 
+/// How a ring divides a model.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum RingSplit {
+    /// Each machine has some layers: for models that fit into no single one, for prompts, for many
+    /// users.
+    #[default]
+    Layers,
+    /// Each machine has some rows of every large matrix: for a faster single text, on wired
+    /// machines.
+    Rows,
+    /// The faster one.
+    Auto,
+}
+
 /// How machines share a model.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
 #[command(next_help_heading = "Ring")]
@@ -42,6 +56,9 @@ pub(crate) struct RingFlags {
     /// `logits`, else latency]
     #[arg(long, value_name = "AIM", requires = "ring", value_enum)]
     pub(crate) ring_for: Option<RingAim>,
+    /// How the model is divided [default: layers]
+    #[arg(long, value_name = "HOW", requires = "ring", value_enum)]
+    pub(crate) split: Option<RingSplit>,
     /// Type of the numbers between machines; f32 changes no bit of the result
     #[arg(long, value_name = "TYPE", requires = "ring", value_parser = ["f32"])]
     pub(crate) wire: Option<String>,

@@ -18,6 +18,9 @@ impl RingRun {
     ) -> Result<String, Failure> {
         let Some(Used::Layers(ring)) = &self.0 else {
             return match request {
+                _ if matches!(self.0, Some(Used::Rows(_))) => Err(Failure::Failed(
+                    "machines that divide the rows of a model are not changed".to_owned(),
+                )),
                 RingRequest::Show => Ok("no ring: this machine runs all layers".to_owned()),
                 _ => Err(Failure::Failed(
                     "there is no ring to change: start with --ring".to_owned(),
@@ -63,7 +66,10 @@ impl LayerRing {
         let times = self.ring.times();
         let n = u32::try_from(times.n).unwrap_or(u32::MAX).max(1);
         let local = layers(&(0..n_local));
-        let mut lines = vec![format!("{}, this machine: {local}, embedding, head", self.name)];
+        let mut lines = vec![format!(
+            "{}, this machine: {local}, embedding, head",
+            self.name
+        )];
         for (i, stage) in stages.iter().enumerate() {
             let time = times.computed.get(i).filter(|_| times.n > 0);
             let time = time.map(|time| format!(", {} a token", millis(*time / n)));

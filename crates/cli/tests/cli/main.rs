@@ -23,10 +23,10 @@ mod files;
 #[path = "../../../hub/tests/support/mod.rs"]
 mod hub;
 mod inspect;
-#[cfg(all(feature = "leap", unix))]
-mod leap;
 #[cfg(all(feature = "cluster", unix))]
 mod join;
+#[cfg(all(feature = "leap", unix))]
+mod leap;
 mod logits;
 #[cfg(target_os = "linux")]
 mod memory;

@@ -352,6 +352,58 @@ fn a_server_shows_its_ring_and_that_a_node_is_silent() {
 }
 
 #[test]
+fn rows_on_other_machines_give_the_text_and_logits_of_one() {
+    let homes = Homes::new("rows");
+    let mut first = homes.node("pi1", &[]);
+    first.wait_for("atta1-");
+    let join = token(&first.said).to_owned();
+    let empty = homes.0.path("empty");
+    let parts = homes.0.path("kept");
+    fs::create_dir_all(&empty).unwrap();
+    // It fetches the whole file.
+    let bare = ["--join", &join, "--models", &empty, "--parts", &parts];
+    let _second = homes.node("pi2", &bare);
+    let peer = ["--peer", &first.address];
+    let run = |more: &[&str]| homes.atta("pi1", &[&["run", MODEL][..], &TEXT, more].concat());
+    let alone = run(&[]);
+    for ring in ["--ring=pi1", "--ring=pi1,pi2"] {
+        let output = run(&[&[ring, "--split", "rows"][..], &peer].concat());
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(0), "{ring}: {said}");
+        assert_eq!(output.stdout, alone.stdout, "{ring}: {said}");
+        let is_told = said.contains("rows: ") && said.contains("tokens/s (expected ");
+        assert!(is_told, "{ring}: {said}");
+    }
+    // It is small: one machine is faster, and says so.
+    let auto = run(&[&["--ring", "--split", "rows"][..], &peer].concat());
+    let said = String::from_utf8(auto.stderr).unwrap();
+    assert!(said.contains("no node would help"), "{said}");
+    assert_eq!(auto.stdout, alone.stdout);
+
+    let logits = |name: &str, more: &[&str]| {
+        let file = homes.0.path(name);
+        let args = [
+            "logits",
+            MODEL,
+            "--tokens",
+            "1,2,3,4,5",
+            "-o",
+            &file,
+            "-j",
+            "1",
+        ];
+        homes.stdout("pi1", &[&args[..], more].concat());
+        fs::read(file).unwrap()
+    };
+    let ring = [&["--ring=pi2", "--split", "rows"][..], &peer].concat();
+    assert_eq!(logits("ring.f32", &ring), logits("alone.f32", &[]));
+    let unknown = run(&["--ring=pi9", "--split", "rows", "--peer", &first.address]);
+    let refused = String::from_utf8(unknown.stderr).unwrap();
+    assert_eq!(unknown.status.code(), Some(1), "{refused}");
+    assert!(refused.contains("pi9 cannot be in a ring"), "{refused}");
+}
+
+#[test]
 fn a_node_without_the_file_fetches_its_layers_once() {
     let homes = Homes::new("fetch");
     let mut first = homes.node("pi1", &[]);
@@ -525,14 +577,20 @@ impl Pair {
 #[test]
 fn a_node_that_is_killed_in_the_middle_of_a_long_text_changes_no_letter() {
     let pair = Pair::new("killed", ".");
-    let args = ["run", MODEL, "-p", "Once upon a time", "-n", "1200", "-c", "2048"];
+    let args = [
+        "run",
+        MODEL,
+        "-p",
+        "Once upon a time",
+        "-n",
+        "1200",
+        "-c",
+        "2048",
+    ];
     let args = [&args[..], &["-j", "1", "-t", "0", "--logit-bias", "2-inf"]].concat();
     let alone = pair.command(&args, None).output().unwrap();
     assert_eq!(alone.status.code(), Some(0));
-    let mut child = pair
-        .command(&args, Some("--ring=pi1,pi2"))
-        .spawn()
-        .unwrap();
+    let mut child = pair.command(&args, Some("--ring=pi1,pi2")).spawn().unwrap();
     let mut stdout = child.stdout.take().unwrap();
     let mut text = vec![0; 200];
     stdout.read_exact(&mut text).unwrap();
@@ -552,7 +610,16 @@ fn a_node_that_is_killed_in_the_middle_of_a_long_text_changes_no_letter() {
 #[test]
 fn a_chat_goes_on_while_its_ring_changes() {
     let pair = Pair::new("changed", ".");
-    let args = ["chat", MODEL, "--chat-template", "plain", "-t", "0", "-n", "8"];
+    let args = [
+        "chat",
+        MODEL,
+        "--chat-template",
+        "plain",
+        "-t",
+        "0",
+        "-n",
+        "8",
+    ];
     let args = [&args[..], &["-c", "512", "-j", "1"]].concat();
     let answers = |ring: Option<&str>, lines: &[&str]| {
         let mut command = pair.command(&args, ring);
@@ -563,10 +630,23 @@ fn a_chat_goes_on_while_its_ring_changes() {
         drop(stdin);
         child.wait_with_output().unwrap()
     };
-    let alone = answers(None, &["the king", "and then", "a queen", "at last", "the end"]);
+    let alone = answers(
+        None,
+        &["the king", "and then", "a queen", "at last", "the end"],
+    );
     let lines = [
-        "the king", "/ring", "/resize 1 2", "and then", "/drop pi2", "a queen", "/drop pi1",
-        "at last", "/add pi2", "the end", "/ring", "/add pi9",
+        "the king",
+        "/ring",
+        "/resize 1 2",
+        "and then",
+        "/drop pi2",
+        "a queen",
+        "/drop pi1",
+        "at last",
+        "/add pi2",
+        "the end",
+        "/ring",
+        "/add pi9",
     ];
     let output = answers(Some("--ring=pi1,pi2"), &lines);
     let said = String::from_utf8_lossy(&output.stderr);
@@ -587,5 +667,8 @@ fn a_chat_goes_on_while_its_ring_changes() {
     }
     let none = answers(None, &["/ring", "/drop pi1"]);
     let said = String::from_utf8_lossy(&none.stderr);
-    assert!(said.contains("no ring: this machine") && said.contains("--ring"), "{said}");
+    assert!(
+        said.contains("no ring: this machine") && said.contains("--ring"),
+        "{said}"
+    );
 }

@@ -93,7 +93,7 @@ impl Timing {
     pub const MAX_FENCES: u32 = 3;
 
     /// The deadline of a batch behind others, `n_rows` in `n` batches with its own.
-    fn deadline(&self, n: usize, n_rows: usize) -> Duration {
+    pub(crate) fn deadline(&self, n: usize, n_rows: usize) -> Duration {
         let times = |x: Duration, n: usize| x.saturating_mul(u32::try_from(n).unwrap_or(u32::MAX));
         let laps = times(self.lap, n).saturating_add(times(self.row, n_rows));
         laps.saturating_mul(3).saturating_add(self.slack)

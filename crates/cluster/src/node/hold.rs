@@ -8,6 +8,7 @@
 //! for.
 
 use std::{
+    io,
     ops::ControlFlow,
     sync::{
         Arc, Mutex, PoisonError,
@@ -21,13 +22,14 @@ use atta_store::{Reservation, give_back_memory};
 
 use super::{
     Inner, NodeTiming, PROGRAM,
-    load::{Loaded, LoadedStage, load},
+    load::{Loaded, LoadedWork, Work, load},
 };
 use crate::{
     control::NodeName,
     core::Timing,
     links::{RunningStage, StageLinks},
     place::blocked,
+    tensor::MemberHost,
     wire::{
         self,
         message::{Answer, Blocked, HeldRing, Loading, Occupied, Prepare, ReadyStage},
@@ -154,10 +156,9 @@ pub(super) fn prepare(inner: &Arc<Inner>, prepare: Prepare) -> Reply {
     }
     let now = Instant::now();
     let event = format!(
-        "{}: layers {} to {} of {}",
+        "{}: {} of {}",
         prepare.coordinator.name,
-        prepare.part.layers.start,
-        prepare.part.layers.end,
+        task(&prepare),
         prepare.model.name
     );
     state.hold.held = Some(Held {
@@ -171,6 +172,15 @@ pub(super) fn prepare(inner: &Arc<Inner>, prepare: Prepare) -> Reply {
     Reply {
         answer: Answer::Loading(Loading::default()),
         event: Some(event),
+    }
+}
+
+/// What a node is asked for, for people.
+fn task(prepare: &Prepare) -> String {
+    let part = &prepare.part;
+    match &prepare.group {
+        Some(group) => format!("rows of member {} of {}", part.stage, group.speeds.len()),
+        None => format!("layers {} to {}", part.layers.start, part.layers.end),
     }
 }
 
@@ -432,13 +442,33 @@ impl Loader {
         let compute = self.inner.compute();
         let models = self.inner.options.models.as_ref();
         let loaded = load(&compute, models, &self.prepare, self.warm.take(), &mut on)?;
-        let LoadedStage {
+        let LoadedWork {
             loaded,
-            stage,
-            limits,
+            work,
             frames,
         } = loaded;
+        let started = self.start(work);
+        let ready = ReadyStage {
+            bytes: compute.budget.used(),
+            streamed_bytes: loaded.streamed_bytes(),
+            load_ms: u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),
+            share: loaded.share(),
+        };
+        Ok(Box::new(Serving {
+            stage: started.map_err(blocked)?,
+            ready,
+            loaded,
+            _frames: frames,
+        }))
+    }
+
+    /// Starts what computes.
+    fn start(&self, work: Work) -> io::Result<Box<dyn RunningStage>> {
         let prepare = &self.prepare;
+        let (stage, limits) = match work {
+            Work::Member(cpu, links) => return Ok(Box::new(MemberHost::start(*cpu, links)?)),
+            Work::Stage(stage, limits) => (stage, limits),
+        };
         let links = StageLinks {
             stage: prepare.part.stage,
             limits,
@@ -452,18 +482,6 @@ impl Loader {
             previous: prepare.previous.clone(),
             next: prepare.next.clone(),
         };
-        let started = self.inner.links.start_stage(links, stage);
-        let ready = ReadyStage {
-            bytes: compute.budget.used(),
-            streamed_bytes: loaded.streamed_bytes(),
-            load_ms: u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),
-            share: loaded.share(),
-        };
-        Ok(Box::new(Serving {
-            stage: started.map_err(blocked)?,
-            ready,
-            loaded,
-            _frames: frames,
-        }))
+        self.inner.links.start_stage(links, *stage)
     }
 }

@@ -7,7 +7,7 @@
 
 use std::{fmt, io, sync::Arc};
 
-use super::models::{Models, OnLoading, OpenModel, Wanted, share_of, stage_share};
+use super::models::{Models, OnLoading, OpenModel, Wanted, share_of};
 use crate::{
     links::{PartLinks, PartServer},
     part::{Download, HeldModel, Library, PartError, PartWish, send_parts},
@@ -62,7 +62,7 @@ impl LibraryModels {
 
     /// The part of the wanted layers, with everything that was missing.
     fn part(&self, wanted: &Wanted<'_>, on: OnLoading<'_>) -> Result<HeldModel, Unfetched> {
-        let share = stage_share(wanted.layers);
+        let share = wanted.share.clone();
         let library = Arc::clone(&self.library);
         let download = Download::new(library, wanted.model.clone(), share)?;
         let mut fetch = Fetch {
@@ -105,7 +105,7 @@ impl Models for LibraryModels {
 
 fn open(model: &HeldModel, wanted: &Wanted<'_>) -> Result<OpenModel, PartError> {
     let (spec, files) = model.open()?;
-    let share = share_of(&model.index, &spec, wanted.layers, &files)?;
+    let share = share_of(&model.index, &spec, wanted.share, &files)?;
     Ok(OpenModel { spec, files, share })
 }
 

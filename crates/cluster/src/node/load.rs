@@ -1,22 +1,23 @@
 //! Loading a stage: its share of the weights, its executor, and the memory of both.
 
-use std::{
-    ops::{ControlFlow, Range},
-    sync::Arc,
-};
+use std::{ops::ControlFlow, sync::Arc};
 
 use atta_kernels::{Kernels, Pool};
-use atta_model::{Cpu, ExecutorSize, Model, spec::ModelSpec};
+use atta_model::{
+    Cpu, ExecutorSize, Member, MemberPart, Model, RowSplit, Share, columns_bytes, spec::ModelSpec,
+};
 use atta_store::{Budget, ModelFiles, Plan, Reservation, ResidencyBytes, ResidencyPolicy};
 
-use super::models::{Models, OnLoading, OpenModel, Wanted, stage_share};
+use super::models::{Models, OnLoading, OpenModel, Wanted, wanted_share};
 use crate::{
     Stage,
     cut::{check_ring, frame_bytes, limits},
+    links::{GroupLinks, GroupWiring, Links},
     place::{Placed, Refused, Room, blocked, n_used_experts},
+    tensor::{ExchangeLinks, LinkExchange, Patience, member_limits, message_bytes},
     wire::{
         Limits,
-        message::{Blocked, Digest, Loading, Prepare},
+        message::{Blocked, Digest, LayerRange, Loading, NodeAddress, Prepare},
     },
 };
 
@@ -27,13 +28,17 @@ pub(super) struct Compute {
     pub(super) pool: Arc<Pool>,
     /// Memory for models.
     pub(super) budget: Budget,
+    /// Connects members of groups.
+    pub(super) links: Arc<dyn Links>,
 }
 
-/// The weights of a stage, which outlive it for a while.
+/// The weights of a stage or member, which outlive it for a while.
 #[derive(Clone)]
 pub(super) struct Loaded {
     id: Digest,
-    layers: Range<usize>,
+    part: Share,
+    /// Whose rows they are; `None`: all rows.
+    member: Option<Member>,
     share: Digest,
     model: Arc<Model>,
     /// Weights that every token reads from disk, bytes.
@@ -45,7 +50,9 @@ pub(super) struct Loaded {
 impl Loaded {
     /// Whether they are those of this question.
     pub(super) fn fits(&self, prepare: &Prepare) -> bool {
-        self.id == prepare.model.id && self.layers == prepare.part.layers.range()
+        self.id == prepare.model.id
+            && self.part == wanted_share(prepare)
+            && wanted_member(prepare).is_ok_and(|member| member == self.member)
     }
 
     pub(super) fn share(&self) -> Digest {
@@ -57,11 +64,19 @@ impl Loaded {
     }
 }
 
-/// A stage that can compute.
-pub(super) struct LoadedStage {
+/// What a node computes with.
+pub(super) enum Work {
+    /// A stage, and what its frames may hold.
+    Stage(Box<Stage>, Limits),
+    /// A member, and its links to the others.
+    Member(Box<Cpu>, Arc<dyn GroupLinks>),
+}
+
+/// A stage or member that can compute.
+pub(super) struct LoadedWork {
     pub(super) loaded: Loaded,
-    pub(super) stage: Stage,
-    pub(super) limits: Limits,
+    pub(super) work: Work,
+    /// Memory of frames or messages.
     pub(super) frames: Reservation,
 }
 
@@ -75,110 +90,206 @@ pub(super) fn load(
     prepare: &Prepare,
     warm: Option<Loaded>,
     on: OnLoading<'_>,
-) -> Result<LoadedStage, Blocked> {
-    let layers = prepare.part.layers.range();
-    let size = ExecutorSize {
-        part: Some(stage_share(&layers)),
-        ..prepare.size.to_size()
-    };
+) -> Result<LoadedWork, Blocked> {
+    let part = wanted_share(prepare);
+    let member = wanted_member(prepare)?;
     let loaded = match warm {
         Some(loaded) => loaded,
         None => {
             let wanted = Wanted {
                 model: &prepare.model,
-                layers: &layers,
+                share: &part,
                 ring: prepare.ring,
                 sources: &prepare.sources,
             };
             let open = models.open(wanted, on)?;
-            place(compute, prepare, open, &size, on)?
+            let placing = Placing {
+                compute,
+                prepare,
+                part,
+                member,
+            };
+            placing.place(open, on)?
         }
     };
     if loaded.share != prepare.model.share {
         return Err(blocked("its copy of these layers has other weights"));
     }
     let spec = loaded.model.spec();
-    let limits = stage_limits(prepare, spec, &size)?;
-    let frames = compute.budget.reserve("frames", frame_bytes(&limits));
-    let Compute {
-        kernels,
-        pool,
-        budget,
-    } = compute;
-    let cpu = Cpu::new(
-        Arc::clone(&loaded.model),
-        *kernels,
-        Arc::clone(pool),
-        budget,
-        size,
-    );
-    Ok(LoadedStage {
-        stage: Stage::new(Box::new(cpu.map_err(blocked)?), spec.d_residual()),
-        limits,
-        frames: frames.map_err(blocked)?,
+    let n_bytes = beside_bytes(prepare, spec, loaded.member.as_ref())?;
+    let frames = compute.budget.reserve("frames", n_bytes);
+    let frames = frames.map_err(blocked)?;
+    let work = match &loaded.member {
+        Some(member) => member_work(compute, prepare, &loaded, member)?,
+        None => stage_work(compute, prepare, &loaded)?,
+    };
+    Ok(LoadedWork {
+        work,
+        frames,
         loaded,
     })
 }
 
-/// What frames of the ring may hold.
-fn stage_limits(
-    prepare: &Prepare,
-    spec: &ModelSpec,
-    size: &ExecutorSize,
-) -> Result<Limits, Blocked> {
-    let whole = ExecutorSize {
-        part: None,
-        ..size.clone()
+/// The member that a node shall be, if it shall be one.
+fn wanted_member(prepare: &Prepare) -> Result<Option<Member>, Blocked> {
+    let Some(group) = &prepare.group else {
+        return Ok(None);
     };
-    check_ring(spec, &whole).map_err(blocked)?;
-    let n_layers = spec.layers.len();
-    let part = &prepare.part;
-    if part.layers.end as usize > n_layers {
-        let end = part.layers.end;
-        return Err(blocked(format!("{end} layers of a model of {n_layers}")));
-    }
-    limits(spec, prepare.ring, part.n_stages.into(), size).map_err(blocked)
+    let split = RowSplit::new(&group.speeds).map_err(blocked)?;
+    let member = Member::new(split, prepare.part.stage.into());
+    Ok(Some(member.map_err(blocked)?))
 }
 
-/// Binds a share of a model: mapped where it fits the budget, else streamed within it.
-fn place(
+/// Capacity of the executor.
+fn wanted_size(prepare: &Prepare) -> ExecutorSize {
+    let part = match prepare.group {
+        Some(_) => None,
+        None => Some(wanted_share(prepare)),
+    };
+    ExecutorSize {
+        part,
+        ..prepare.size.to_size()
+    }
+}
+
+fn stage_work(compute: &Compute, prepare: &Prepare, loaded: &Loaded) -> Result<Work, Blocked> {
+    let spec = loaded.model.spec();
+    let limits = stage_limits(prepare, spec)?;
+    let cpu = Cpu::new(
+        Arc::clone(&loaded.model),
+        compute.kernels,
+        Arc::clone(&compute.pool),
+        &compute.budget,
+        wanted_size(prepare),
+    );
+    let stage = Stage::new(Box::new(cpu.map_err(blocked)?), spec.d_residual());
+    Ok(Work::Stage(Box::new(stage), limits))
+}
+
+fn member_work(
     compute: &Compute,
     prepare: &Prepare,
-    open: OpenModel,
-    size: &ExecutorSize,
-    on: OnLoading<'_>,
-) -> Result<Loaded, Blocked> {
-    let OpenModel { spec, files, share } = open;
+    loaded: &Loaded,
+    member: &Member,
+) -> Result<Work, Blocked> {
+    let size = wanted_size(prepare);
+    let others = prepare.group.iter().flat_map(|group| group.others.clone());
+    let members: Vec<NodeAddress> = std::iter::once(prepare.coordinator.clone())
+        .chain(others)
+        .collect();
+    let names = members.iter().map(|node| node.name.to_string()).collect();
+    let index = member.index();
+    let links = compute.links.open_group(GroupWiring {
+        ring: prepare.ring,
+        secret: prepare.secret.clone(),
+        index,
+        members,
+        limits: member_limits(loaded.model.spec(), member.split(), &size),
+    });
+    let links = links.map_err(blocked)?;
+    let wires = ExchangeLinks::new(Arc::clone(&links), Arc::new(Patience::endless()));
+    let cpu = Cpu::new_member(
+        Arc::clone(&loaded.model),
+        compute.kernels,
+        Arc::clone(&compute.pool),
+        &compute.budget,
+        size,
+        Box::new(LinkExchange::with_names(wires, index, names)),
+    );
+    Ok(Work::Member(Box::new(cpu.map_err(blocked)?), links))
+}
+
+/// What frames of the ring may hold.
+fn stage_limits(prepare: &Prepare, spec: &ModelSpec) -> Result<Limits, Blocked> {
+    let whole = prepare.size.to_size();
+    check_ring(spec, &whole).map_err(blocked)?;
+    let n_stages = prepare.part.n_stages.into();
+    limits(spec, prepare.ring, n_stages, &whole).map_err(blocked)
+}
+
+/// Memory of frames or messages.
+fn beside_bytes(
+    prepare: &Prepare,
+    spec: &ModelSpec,
+    member: Option<&Member>,
+) -> Result<u64, Blocked> {
+    let n_layers = spec.layers.len();
     let layers = prepare.part.layers.range();
-    let limits = stage_limits(prepare, &spec, size)?;
-    let executor = Cpu::executor_bytes(&spec, compute.pool.n_threads(), size);
-    let room = Room {
-        budget: &compute.budget,
-        beside: executor.state + executor.activations + frame_bytes(&limits),
-        n_layers: layers.len(),
-        n_used: n_used_experts(&spec),
-    };
-    let mut placed = Placed::default();
-    let source = |files: ModelFiles, plan: Plan| {
-        let of_bytes = ResidencyBytes::of(&plan, &ResidencyPolicy::whole()).memory();
-        let loading = Loading {
-            done_bytes: 0,
-            of_bytes,
-            what: "loading".to_owned(),
-        };
-        if on(loading) == ControlFlow::Break(()) {
-            return Err(Refused::from(blocked("the ring has been given up")));
+    let is_whole = layers == (0..n_layers);
+    if layers.end > n_layers || member.is_some() && !is_whole {
+        let LayerRange { start, end } = prepare.part.layers;
+        return Err(blocked(format!(
+            "layers {start} to {end} of a model of {n_layers}"
+        )));
+    }
+    match member {
+        Some(member) => {
+            let size = wanted_size(prepare);
+            Ok(message_bytes(&member_limits(spec, member.split(), &size)))
         }
-        room.weights(files, plan, &mut placed)
-    };
-    let share_of = stage_share(&layers);
-    let model = Model::with_share(spec, share_of, files, &compute.budget, source);
-    Ok(Loaded {
-        id: prepare.model.id,
-        layers,
-        share,
-        model: Arc::new(model.map_err(|Refused(blocked)| blocked)?),
-        streamed_bytes: placed.streamed_bytes,
-        _mapped: Arc::new(placed.mapped),
-    })
+        None => Ok(frame_bytes(&stage_limits(prepare, spec)?)),
+    }
+}
+
+/// Weights that shall be bound.
+struct Placing<'a> {
+    compute: &'a Compute,
+    prepare: &'a Prepare,
+    part: Share,
+    member: Option<Member>,
+}
+
+impl Placing<'_> {
+    /// Binds a share of a model: mapped where it fits the budget, else streamed within it.
+    fn place(self, open: OpenModel, on: OnLoading<'_>) -> Result<Loaded, Blocked> {
+        let OpenModel { spec, files, share } = open;
+        let Compute { budget, .. } = self.compute;
+        let room = Room {
+            budget,
+            beside: self.beside_weights(&spec)?,
+            n_layers: self.part.layers.len(),
+            n_used: n_used_experts(&spec),
+        };
+        let mut placed = Placed::default();
+        let source = |files: ModelFiles, plan: Plan| {
+            let of_bytes = ResidencyBytes::of(&plan, &ResidencyPolicy::whole()).memory();
+            let loading = Loading {
+                done_bytes: 0,
+                of_bytes,
+                what: "loading".to_owned(),
+            };
+            if on(loading) == ControlFlow::Break(()) {
+                return Err(Refused::from(blocked("the ring has been given up")));
+            }
+            room.weights(files, plan, &mut placed)
+        };
+        let model = match self.member.clone() {
+            Some(member) => {
+                let share = self.part.clone();
+                let part = MemberPart { share, member };
+                Model::with_member(spec, part, files, budget, source)
+            }
+            None => Model::with_share(spec, self.part.clone(), files, budget, source),
+        };
+        Ok(Loaded {
+            id: self.prepare.model.id,
+            part: self.part,
+            member: self.member,
+            share,
+            model: Arc::new(model.map_err(|Refused(blocked)| blocked)?),
+            streamed_bytes: placed.streamed_bytes,
+            _mapped: Arc::new(placed.mapped),
+        })
+    }
+
+    /// Memory of the executor and of frames or messages.
+    fn beside_weights(&self, spec: &ModelSpec) -> Result<u64, Blocked> {
+        let size = wanted_size(self.prepare);
+        let frames = beside_bytes(self.prepare, spec, self.member.as_ref())?;
+        let executor = Cpu::executor_bytes(spec, self.compute.pool.n_threads(), &size);
+        let columns = self.member.as_ref().map_or(0, |member| {
+            columns_bytes(spec, member.split(), size.n_batch)
+        });
+        Ok(executor.state + executor.activations + frames + columns)
+    }
 }

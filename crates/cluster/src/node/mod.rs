@@ -40,6 +40,7 @@ use crate::{
 use hold::{Hold, Reply};
 pub use library::{LibraryModels, part_server};
 use load::Compute;
+pub(crate) use models::stage_share;
 pub use models::{Models, OnLoading, OpenModel, Wanted, share_of, wanted_files};
 
 /// Most events that are remembered.
@@ -337,6 +338,7 @@ impl Inner {
             kernels: options.kernels,
             pool: Arc::clone(&options.pool),
             budget: options.budget.clone(),
+            links: Arc::clone(&self.links),
         }
     }
 

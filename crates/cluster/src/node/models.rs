@@ -7,7 +7,7 @@ use atta_store::ModelFiles;
 
 use crate::{
     part::{HEADER, PartError, PartIndex, share_hash, tensors_of},
-    wire::message::{Blocked, Digest, Loading, NodeAddress, WantedFile, WantedModel},
+    wire::message::{Blocked, Digest, Loading, NodeAddress, Prepare, WantedFile, WantedModel},
 };
 
 /// A stage's wish for a model.
@@ -15,8 +15,8 @@ use crate::{
 pub struct Wanted<'a> {
     /// The model.
     pub model: &'a WantedModel,
-    /// Its layers.
-    pub layers: &'a Range<usize>,
+    /// The part of it.
+    pub share: &'a Share,
     /// Number of the ring, for connections that bring bytes.
     pub ring: u64,
     /// Nodes that have the model, in the order in which to ask them.
@@ -51,18 +51,32 @@ pub trait Models: Send + Sync {
     }
 }
 
-/// The hash over the tensors that a stage with these layers reads.
+/// The hash over the tensors of a share.
 ///
 /// # Errors
 /// A file that has not exactly the tensors of the model.
 pub fn share_of(
     index: &[PartIndex],
     spec: &ModelSpec,
-    layers: &Range<usize>,
+    share: &Share,
     files: &ModelFiles,
 ) -> Result<Digest, PartError> {
-    let names = tensors_of(&stage_share(layers), spec, files)?;
+    let names = tensors_of(share, spec, files)?;
     Ok(Digest(share_hash(index, &names)))
+}
+
+/// What a node loads of a model.
+pub(super) fn wanted_share(prepare: &Prepare) -> Share {
+    let layers = prepare.part.layers.range();
+    match prepare.group {
+        // Every member embeds, and has rows of the head.
+        Some(_) => Share {
+            layers,
+            embed: true,
+            head: true,
+        },
+        None => stage_share(&layers),
+    }
 }
 
 /// A stage has layers only: embedding and head are the coordinator's.

@@ -7,19 +7,18 @@
 
 use std::{
     ops::Range,
-    sync::{Arc, atomic::Ordering},
+    sync::Arc,
     thread,
     time::{Duration, Instant},
 };
 
 use atta_model::{Cpu, Error, Executor, ExecutorSize, Model, Share, spec::ModelSpec};
 use atta_store::{Budget, Reservation};
-use ring::rand::{SecureRandom, SystemRandom};
 
 use super::{
-    HashedModel, PlannedRing, RingChange, RingTimes, Shared, StageNode,
-    keeper::{Keepers, Outcome, ask},
-    own_address,
+    HashedModel, Lease, PlannedRing, RingChange, RingTimes, Shared, StageNode,
+    keeper::{FormError, Keepers, ask},
+    own_address, random,
 };
 use crate::{
     FormCause, FormedStages, Former, Lane,
@@ -27,7 +26,7 @@ use crate::{
     cut::limits,
     lane::NoStages,
     links::RingLinks,
-    node::{PROGRAM, share_of, wanted_files},
+    node::{PROGRAM, share_of, stage_share, wanted_files},
     part::model_id,
     place::{Placed, Refused, Room, n_used_experts},
     wire::{
@@ -39,10 +38,6 @@ use crate::{
     },
 };
 
-/// Tries where a node belongs to another ring.
-const MAX_TRIES: u32 = 3;
-/// Shortest and longest wait before another try, ms.
-const WAIT_MS: Range<u64> = 500..2000;
 /// Time for a node to say that it is there.
 const ALIVE: Duration = Duration::from_secs(1);
 
@@ -69,8 +64,9 @@ pub(super) struct RemoteFormer {
     gone: Vec<NodeName>,
     /// A change that is not told yet.
     change: Option<RingChange>,
+    shared: Arc<Shared>,
     /// Ends behind the release of the stages.
-    lease: Lease,
+    _lease: Lease,
 }
 
 /// A model of some layers, and the memory that it takes.
@@ -98,32 +94,11 @@ impl NewRing {
     }
 }
 
-/// Why stages are not formed.
-pub(super) enum FormError {
-    /// By a node: without it another plan may be possible.
-    Node { node: NodeName, line: String },
-    Other(Error),
-}
-
-impl From<Error> for FormError {
-    fn from(error: Error) -> Self {
-        Self::Other(error)
-    }
-}
-
-impl From<FormError> for Error {
-    fn from(error: FormError) -> Self {
-        match error {
-            FormError::Node { line, .. } => Self::Ring(line),
-            FormError::Other(error) => error,
-        }
-    }
-}
-
 impl RemoteFormer {
-    pub(super) fn new(lease: Lease, room: FormerRoom) -> Self {
+    pub(super) fn new(shared: Arc<Shared>, lease: Lease, room: FormerRoom) -> Self {
         Self {
-            lease,
+            shared,
+            _lease: lease,
             room,
             ring: 0,
             keepers: None,
@@ -134,7 +109,7 @@ impl RemoteFormer {
     }
 
     fn shared(&self) -> &Arc<Shared> {
-        &self.lease.0
+        &self.shared
     }
 
     /// An executor of this machine.
@@ -241,32 +216,13 @@ impl RemoteFormer {
         Ok(lane)
     }
 
-    /// Prepares all stages; where nodes belong to another ring, several times.
+    /// Prepares all stages.
     fn prepare(&self, planned: &PlannedRing, prepares: &[Prepare]) -> Result<Keepers, FormError> {
         let options = &self.shared().options;
-        for attempt in 1.. {
-            let nodes = planned.plan.stages.iter().map(|stage| &stage.node.name);
-            let questions = nodes.cloned().zip(prepares.iter().cloned());
-            let control = Arc::clone(&options.control);
-            let keepers = Keepers::start(control, Arc::clone(&options.on_stage), questions)
-                .map_err(|error| Error::Ring(format!("a thread for each stage: {error}")))?;
-            match keepers.wait(Instant::now() + planned.deadline) {
-                Outcome::Ready => return Ok(keepers),
-                Outcome::Occupied { .. } if attempt < MAX_TRIES => {
-                    drop(keepers);
-                    thread::sleep(Duration::from_millis(random_wait()?));
-                }
-                Outcome::Occupied { node, by } => {
-                    let line = format!("{node} belongs to a ring of {by}");
-                    return Err(FormError::Node { node, line });
-                }
-                Outcome::Failed { node, why } => {
-                    let line = format!("{node}: {why}");
-                    return Err(FormError::Node { node, line });
-                }
-            }
-        }
-        unreachable!("the last try returns")
+        let nodes = planned.plan.stages.iter().map(|stage| &stage.node.name);
+        let questions: Vec<_> = nodes.cloned().zip(prepares.iter().cloned()).collect();
+        let until = Instant::now() + planned.deadline;
+        Keepers::ready(&options.control, &options.on_stage, &questions, until)
     }
 
     /// The questions for all stages.
@@ -292,6 +248,7 @@ impl RemoteFormer {
                     n_stages: ring.limits.n_stages,
                     layers: (&stage.layers).into(),
                 },
+                group: None,
                 size: SizeNumbers::of(&self.room.size),
                 sources: options.sources.clone(),
             })
@@ -303,7 +260,7 @@ impl RemoteFormer {
         let HashedModel { name, index } = &self.shared().options.model;
         let model = &self.room.model;
         let files = model.weights().files();
-        let share = share_of(index, model.spec(), layers, files);
+        let share = share_of(index, model.spec(), &stage_share(layers), files);
         Ok(WantedModel {
             id: Digest(model_id(index)),
             name: name.clone(),
@@ -463,38 +420,4 @@ impl Former for RemoteFormer {
             (changes.on_change)(&change);
         }
     }
-}
-
-/// The right to have a ring open.
-pub(super) struct Lease(Arc<Shared>);
-
-impl Lease {
-    pub(super) fn take(shared: &Arc<Shared>) -> Result<Self, Error> {
-        match shared.is_open.swap(true, Ordering::AcqRel) {
-            false => Ok(Self(Arc::clone(shared))),
-            true => Err(Error::Ring(
-                "the machines are in use by another session of this program".to_owned(),
-            )),
-        }
-    }
-}
-
-impl Drop for Lease {
-    fn drop(&mut self) {
-        self.0.is_open.store(false, Ordering::Release);
-    }
-}
-
-/// Random bytes of the system.
-fn random<const N: usize>() -> Result<[u8; N], Error> {
-    let mut bytes = [0; N];
-    let filled = SystemRandom::new().fill(&mut bytes);
-    filled.map_err(|_| Error::Ring("the system gives no random bytes".to_owned()))?;
-    Ok(bytes)
-}
-
-/// A wait of random length, so that two coordinators do not try again at the same time, ms.
-fn random_wait() -> Result<u64, Error> {
-    let n = u64::from_le_bytes(random()?);
-    Ok(WAIT_MS.start + n % (WAIT_MS.end - WAIT_MS.start))
 }

@@ -3,15 +3,18 @@
 
 use std::{
     io,
+    ops::Range,
     sync::{
         Arc, Mutex, PoisonError,
         mpsc::{self, Receiver, RecvTimeoutError, Sender},
     },
-    thread::JoinHandle,
+    thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
 
-use super::{OnStage, StageProgress};
+use atta_model::Error;
+
+use super::{OnStage, StageProgress, random};
 use crate::{
     control::{Control, NodeName},
     wire::message::{Answer, Loading, Prepare, Question},
@@ -26,14 +29,44 @@ const KEEP: Duration = Duration::from_secs(5);
 /// Silence of a node after which its stage cannot be prepared.
 const PATIENCE: Duration = Duration::from_secs(6);
 
+/// Tries where a node belongs to another ring.
+const MAX_TRIES: u32 = 3;
+/// Shortest and longest wait before another try, ms.
+const WAIT_MS: Range<u64> = 500..2000;
+
 /// What became of the preparation of all stages.
-pub(super) enum Outcome {
+enum Outcome {
     /// All are ready.
     Ready,
     /// A node belongs to the ring of another coordinator.
     Occupied { node: NodeName, by: NodeName },
     /// A stage cannot be prepared.
     Failed { node: NodeName, why: String },
+}
+
+/// Why stages are not formed.
+pub(crate) enum FormError {
+    /// By a node: without it another plan may be possible.
+    Node {
+        node: NodeName,
+        line: String,
+    },
+    Other(Error),
+}
+
+impl From<Error> for FormError {
+    fn from(error: Error) -> Self {
+        Self::Other(error)
+    }
+}
+
+impl From<FormError> for Error {
+    fn from(error: FormError) -> Self {
+        match error {
+            FormError::Node { line, .. } => Self::Ring(line),
+            FormError::Other(error) => error,
+        }
+    }
 }
 
 /// The one report of a keeper.
@@ -44,7 +77,7 @@ enum FirstWord {
 }
 
 /// The keepers of a ring. Dropping them releases all stages.
-pub(super) struct Keepers {
+pub(crate) struct Keepers {
     nodes: Vec<NodeName>,
     reports: Mutex<Receiver<(usize, FirstWord)>>,
     stops: Vec<Sender<()>>,
@@ -52,14 +85,46 @@ pub(super) struct Keepers {
 }
 
 impl Keepers {
+    /// Prepares all stages; where nodes belong to another ring, several times.
+    ///
+    /// # Errors
+    /// A node that cannot, is occupied, or is not ready in time.
+    pub(crate) fn ready(
+        control: &Arc<dyn Control>,
+        on_stage: &OnStage,
+        questions: &[(NodeName, Prepare)],
+        until: Instant,
+    ) -> Result<Self, FormError> {
+        for attempt in 1.. {
+            let keepers = Self::start(control, on_stage, questions)
+                .map_err(|error| Error::Ring(format!("a thread for each stage: {error}")))?;
+            match keepers.wait(until) {
+                Outcome::Ready => return Ok(keepers),
+                Outcome::Occupied { .. } if attempt < MAX_TRIES => {
+                    drop(keepers);
+                    thread::sleep(Duration::from_millis(random_wait()?));
+                }
+                Outcome::Occupied { node, by } => {
+                    let line = format!("{node} belongs to a ring of {by}");
+                    return Err(FormError::Node { node, line });
+                }
+                Outcome::Failed { node, why } => {
+                    let line = format!("{node}: {why}");
+                    return Err(FormError::Node { node, line });
+                }
+            }
+        }
+        unreachable!("the last try returns")
+    }
+
     /// Starts a keeper for each stage.
     ///
     /// # Errors
     /// The system starts no thread.
-    pub(super) fn start(
-        control: Arc<dyn Control>,
-        on_stage: OnStage,
-        questions: impl Iterator<Item = (NodeName, Prepare)>,
+    fn start(
+        control: &Arc<dyn Control>,
+        on_stage: &OnStage,
+        questions: &[(NodeName, Prepare)],
     ) -> io::Result<Self> {
         let (to_reports, reports) = mpsc::channel();
         let mut keepers = Self {
@@ -68,19 +133,20 @@ impl Keepers {
             stops: Vec::new(),
             threads: Vec::new(),
         };
-        for (i, (node, prepare)) in questions.enumerate() {
+        for (i, (node, prepare)) in questions.iter().enumerate() {
             let (stop, stopped) = mpsc::channel();
             let keeper = Keeper {
-                control: Arc::clone(&control),
+                control: Arc::clone(control),
                 node: node.clone(),
                 ring: prepare.ring,
-                on_stage: Arc::clone(&on_stage),
+                on_stage: Arc::clone(on_stage),
                 stopped,
             };
             let reports = to_reports.clone();
+            let prepare = prepare.clone();
             let thread = std::thread::Builder::new().name(format!("keeper of {node}"));
             let thread = thread.spawn(move || keeper.run(prepare, i, &reports))?;
-            keepers.nodes.push(node);
+            keepers.nodes.push(node.clone());
             keepers.stops.push(stop);
             keepers.threads.push(thread);
         }
@@ -88,7 +154,7 @@ impl Keepers {
     }
 
     /// Waits until all stages are ready, or one cannot be.
-    pub(super) fn wait(&self, until: Instant) -> Outcome {
+    fn wait(&self, until: Instant) -> Outcome {
         let reports = self.reports.lock().unwrap_or_else(PoisonError::into_inner);
         let mut is_ready = vec![false; self.nodes.len()];
         while let Some(slow) = is_ready.iter().position(|is_ready| !is_ready) {
@@ -130,6 +196,12 @@ impl Drop for Keepers {
             let _ = thread.join();
         }
     }
+}
+
+/// A wait of random length, so that two coordinators do not try again at the same time, ms.
+fn random_wait() -> Result<u64, Error> {
+    let n = u64::from_le_bytes(random()?);
+    Ok(WAIT_MS.start + n % (WAIT_MS.end - WAIT_MS.start))
 }
 
 /// The keeper of one stage.

@@ -1,16 +1,9 @@
 //! The exchange of columns between members, over links that keep the order of messages.
 //!
 //! For every unit a member sends one [`Message::Columns`] to each member of its audience, and takes
-//! one from each other member. As bytes, little-endian, a message is
-//!
-//! ```text
-//!  0  u64  batch     batches that were computed before, as every member counts them
-//!  8  u32  unit      units of the batch before this one
-//! 12  u32  n         numbers that follow; u32::MAX: the member does not complete the batch
-//! 16  f32 × n        its columns of each product, row by row
-//! ```
-//! The last unit of a batch has no numbers: a member that has it from all others knows that all
-//! have computed the batch. A member that fails says so to all others, and so does each that hears
+//! one from each other member; their bytes are in [`wire`](crate::wire). The last unit of a batch
+//! has no numbers: a member that has it from all others knows that all have computed the batch. A
+//! member that fails says so to all others, and so does each that hears
 //! of it; messages of such a batch that come late are skipped, since they have its number. Any
 //! other message than the expected one is an error, so that a lost, doubled or foreign one never
 //! becomes a wrong number.
@@ -19,8 +12,10 @@ use std::sync::{Arc, mpsc};
 
 use atta_model::{Audience, Error, Exchange, Unit};
 
+use super::MemberCommand;
+
 /// What a member sends to another one.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub enum Message {
     /// Its columns of a unit.
     Columns {
@@ -35,13 +30,19 @@ pub enum Message {
     Failed {
         /// The batch.
         batch: u64,
+        /// The member that is to blame, as far as it knows.
+        member: usize,
     },
+    /// The lead's next command.
+    Command(Arc<MemberCommand>),
 }
 
 impl Message {
-    fn batch(&self) -> u64 {
+    /// Whether it belongs to an earlier batch.
+    fn is_before(&self, now: u64) -> bool {
         match self {
-            Self::Columns { batch, .. } | Self::Failed { batch } => *batch,
+            Self::Columns { batch, .. } | Self::Failed { batch, .. } => *batch < now,
+            Self::Command(_) => false,
         }
     }
 }
@@ -62,21 +63,40 @@ pub struct LinkExchange<L> {
     links: L,
     /// The number of this member.
     index: usize,
+    /// Names of all members, if they have any.
+    names: Vec<String>,
+    /// The member that is to blame for the failure of the batch.
+    blamed: Option<usize>,
 }
 
 impl<L: MemberLinks> LinkExchange<L> {
     /// The exchange of member `index`.
     pub fn new(links: L, index: usize) -> Self {
-        Self { links, index }
+        Self::with_names(links, index, Vec::new())
+    }
+
+    /// The exchange of member `index` of those with these names, for errors.
+    pub fn with_names(links: L, index: usize, names: Vec<String>) -> Self {
+        Self {
+            links,
+            index,
+            names,
+            blamed: None,
+        }
+    }
+
+    fn name(&self, member: usize) -> String {
+        let name = self.names.get(member).cloned();
+        name.unwrap_or_else(|| format!("member {member} of a stage"))
     }
 
     /// Takes the columns of one other member.
     fn take(&mut self, from: usize, unit: Unit, numbers: &mut [f32]) -> Result<(), Error> {
         let message = loop {
             match self.links.recv(from) {
-                Some(message) if message.batch() < unit.batch => {}
+                Some(message) if message.is_before(unit.batch) => {}
                 Some(message) => break message,
-                None => return Err(Error::Lost(format!("member {from} of a stage is gone"))),
+                None => return Err(self.lost(from, "is gone")),
             }
         };
         match message {
@@ -88,16 +108,27 @@ impl<L: MemberLinks> LinkExchange<L> {
                 numbers.copy_from_slice(&got);
                 Ok(())
             }
-            Message::Failed { batch } if batch == unit.batch => Err(Error::Lost(format!(
-                "member {from} of a stage has failed to compute a batch"
-            ))),
-            _ => Err(Error::Lost(format!(
-                "member {from} of a stage is at another place than the others: expected {} numbers of unit {} of batch {}",
-                numbers.len(),
-                unit.index,
-                unit.batch
-            ))),
+            Message::Failed { batch, member } if batch == unit.batch => {
+                let why = match member == from {
+                    true => "has failed to compute a batch".to_owned(),
+                    false => format!("is lost to {}", self.name(from)),
+                };
+                Err(self.lost(member, &why))
+            }
+            _ => {
+                let n = numbers.len();
+                let Unit { batch, index, .. } = unit;
+                let expected = format!("{n} numbers of unit {index} of batch {batch}");
+                let why = format!("is at another place than the others: expected {expected}");
+                Err(self.lost(from, &why))
+            }
         }
+    }
+
+    /// The loss of a member.
+    fn lost(&mut self, member: usize, why: &str) -> Error {
+        self.blamed = Some(member);
+        Error::Lost(format!("{} {why}", self.name(member)))
     }
 }
 
@@ -128,8 +159,9 @@ impl<L: MemberLinks> Exchange for LinkExchange<L> {
     }
 
     fn fail(&mut self, batch: u64, n_members: usize) {
+        let member = self.blamed.take().unwrap_or(self.index);
         for to in (0..n_members).filter(|&m| m != self.index) {
-            self.links.send(to, Message::Failed { batch });
+            self.links.send(to, Message::Failed { batch, member });
         }
     }
 }
@@ -195,6 +227,10 @@ mod tests {
         }
     }
 
+    fn failed(batch: u64) -> Message {
+        Message::Failed { batch, member: 1 }
+    }
+
     /// What member 0 takes of two numbers of unit 3 of batch 7, after member 1 has sent these.
     fn taken(messages: &[Message]) -> Result<Vec<f32>, String> {
         let mut mesh = ThreadLinks::mesh(2).into_iter();
@@ -212,7 +248,7 @@ mod tests {
     fn the_expected_columns_are_taken_and_those_of_failed_batches_skipped() {
         let expected = columns(7, 3, &[1.0, 2.0]);
         assert_eq!(taken(std::slice::from_ref(&expected)).unwrap(), [1.0, 2.0]);
-        let late = [columns(6, 3, &[5.0; 2]), Message::Failed { batch: 6 }];
+        let late = [columns(6, 3, &[5.0; 2]), failed(6)];
         let all = [&late[..], &[expected]].concat();
         assert_eq!(taken(&all).unwrap(), [1.0, 2.0]);
     }
@@ -224,7 +260,7 @@ mod tests {
             (columns(7, 4, &[1.0, 2.0]), "another place"),
             (columns(8, 3, &[1.0, 2.0]), "another place"),
             (columns(7, 3, &[1.0]), "another place"),
-            (Message::Failed { batch: 7 }, "has failed"),
+            (failed(7), "has failed"),
         ] {
             let error = taken(&[wrong]).unwrap_err();
             assert!(error.contains(what), "{error}");

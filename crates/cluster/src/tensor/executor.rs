@@ -66,18 +66,72 @@ pub enum MemberCommand {
 }
 
 /// Executors of one model that compute together, each with some rows of its matrices.
-#[derive(Debug)]
 pub struct TensorExecutor {
-    /// `None` only while it is dropped.
-    lead: Option<Cpu>,
-    followers: Vec<Follower>,
+    /// Dropped first: its links end, and then the other members do.
+    lead: Cpu,
+    followers: Box<dyn Followers>,
 }
 
-/// Another member, in a thread of its own.
-#[derive(Debug)]
+/// The other members, as the lead sees them. Dropping it ends them.
+pub(crate) trait Followers: Send {
+    /// Asks all of them. One that is gone sends no columns, so the next batch fails.
+    fn tell(&mut self, command: &MemberCommand);
+
+    /// A batch begins with so many rows.
+    ///
+    /// # Errors
+    /// [`Error::Lost`]: a member was lost before, and none is asked any more.
+    fn begin(&mut self, n_rows: usize) -> Result<(), Error>;
+
+    /// A member is lost.
+    fn lose(&mut self, error: &Error);
+
+    /// Whether written states can be sent to them.
+    fn takes_states(&self) -> bool;
+}
+
+/// Members in threads of their own.
+struct Threads(Vec<Follower>);
+
 struct Follower {
     commands: mpsc::Sender<MemberCommand>,
     thread: JoinHandle<()>,
+}
+
+impl Followers for Threads {
+    fn tell(&mut self, command: &MemberCommand) {
+        for follower in &self.0 {
+            let _ = follower.commands.send(command.clone());
+        }
+    }
+
+    fn begin(&mut self, _: usize) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn lose(&mut self, _: &Error) {}
+
+    fn takes_states(&self) -> bool {
+        true
+    }
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        for Follower { commands, thread } in self.0.drain(..) {
+            drop(commands);
+            // A member that panicked was an error of a batch.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl std::fmt::Debug for TensorExecutor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TensorExecutor")
+            .field("lead", &self.lead)
+            .finish_non_exhaustive()
+    }
 }
 
 impl TensorExecutor {
@@ -100,88 +154,88 @@ impl TensorExecutor {
             Ok(Follower { commands, thread })
         };
         let followers = members.enumerate().map(start);
-        Ok(Self {
-            followers: followers.collect::<Result<_, Error>>()?,
-            lead: Some(lead),
-        })
+        let followers = Threads(followers.collect::<Result<_, Error>>()?);
+        Ok(Self::new(lead, Box::new(followers)))
     }
 
-    fn lead(&self) -> &Cpu {
-        self.lead
-            .as_ref()
-            .expect("the lead is there until the drop")
-    }
-
-    fn lead_mut(&mut self) -> &mut Cpu {
-        self.lead
-            .as_mut()
-            .expect("the lead is there until the drop")
-    }
-
-    /// Asks all other members. One that is gone sends no columns, so the next batch fails.
-    fn tell(&self, command: &MemberCommand) {
-        for follower in &self.followers {
-            let _ = follower.commands.send(command.clone());
+    /// Fails if a written state could not be sent to all members.
+    fn check_states(&self, seq: SeqId) -> Result<(), Error> {
+        self.seqs().len(seq)?;
+        match self.followers.takes_states() {
+            true => Ok(()),
+            false => Err(Error::State("it is at several machines")),
         }
+    }
+
+    /// A lead, and members that are started.
+    pub(crate) fn new(lead: Cpu, followers: Box<dyn Followers>) -> Self {
+        Self { lead, followers }
     }
 }
 
 impl Executor for TensorExecutor {
     fn info(&self) -> &ExecutorInfo {
-        self.lead().info()
+        self.lead.info()
     }
 
     fn seqs(&self) -> &SeqTable {
-        self.lead().seqs()
+        self.lead.seqs()
     }
 
     fn submit(&mut self, batch: &Batch) -> Result<Ticket, Error> {
-        let ticket = self.lead_mut().submit(batch)?;
-        self.tell(&MemberCommand::Compute(Arc::new(batch.clone())));
+        self.followers.begin(batch.rows.len())?;
+        let ticket = self.lead.submit(batch)?;
+        self.followers
+            .tell(&MemberCommand::Compute(Arc::new(batch.clone())));
         Ok(ticket)
     }
 
     fn collect(&mut self, ticket: Ticket, out: &mut Output) -> Result<(), Error> {
-        self.lead_mut().collect(ticket, out)
+        let done = self.lead.collect(ticket, out);
+        if let Err(error @ Error::Lost(_)) = &done {
+            self.followers.lose(error);
+        }
+        done
     }
 
     fn observe(&mut self, observer: Box<dyn Observer>) {
-        self.lead_mut().observe(observer);
+        self.lead.observe(observer);
     }
 
     fn new_seq(&mut self) -> Result<SeqId, Error> {
-        let seq = self.lead_mut().new_seq()?;
-        self.tell(&MemberCommand::New(seq));
+        let seq = self.lead.new_seq()?;
+        self.followers.tell(&MemberCommand::New(seq));
         Ok(seq)
     }
 
     fn fork(&mut self, from: SeqId) -> Result<SeqId, Error> {
-        let to = self.lead_mut().fork(from)?;
-        self.tell(&MemberCommand::Fork { from, to });
+        let to = self.lead.fork(from)?;
+        self.followers.tell(&MemberCommand::Fork { from, to });
         Ok(to)
     }
 
     fn truncate(&mut self, seq: SeqId, n: usize) -> Result<usize, Error> {
-        let left = self.lead_mut().truncate(seq, n)?;
-        self.tell(&MemberCommand::Truncate { seq, n, left });
+        let left = self.lead.truncate(seq, n)?;
+        self.followers
+            .tell(&MemberCommand::Truncate { seq, n, left });
         Ok(left)
     }
 
     fn shift(&mut self, seq: SeqId, evicted: Range<usize>) -> Result<(), Error> {
-        self.lead_mut().shift(seq, evicted.clone())?;
-        self.tell(&MemberCommand::Shift { seq, evicted });
+        self.lead.shift(seq, evicted.clone())?;
+        self.followers.tell(&MemberCommand::Shift { seq, evicted });
         Ok(())
     }
 
     fn fill(&mut self, seq: SeqId, n: usize) -> Result<(), Error> {
-        self.lead_mut().fill(seq, n)?;
-        self.tell(&MemberCommand::Fill { seq, n });
+        self.lead.fill(seq, n)?;
+        self.followers.tell(&MemberCommand::Fill { seq, n });
         Ok(())
     }
 
     fn drop_seq(&mut self, seq: SeqId) -> Result<(), Error> {
-        self.lead_mut().drop_seq(seq)?;
-        self.tell(&MemberCommand::Drop(seq));
+        self.lead.drop_seq(seq)?;
+        self.followers.tell(&MemberCommand::Drop(seq));
         Ok(())
     }
 
@@ -192,12 +246,14 @@ impl Executor for TensorExecutor {
         positions: Range<usize>,
         out: &mut dyn Write,
     ) -> Result<(), Error> {
-        self.lead().export(seq, positions, out)
+        self.check_states(seq)?;
+        self.lead.export(seq, positions, out)
     }
 
     fn append_state(&mut self, seq: SeqId, state: &[u8], n: usize) -> Result<(), Error> {
-        self.lead_mut().append_state(seq, state, n)?;
-        self.tell(&MemberCommand::Append {
+        self.check_states(seq)?;
+        self.lead.append_state(seq, state, n)?;
+        self.followers.tell(&MemberCommand::Append {
             seq,
             state: state.into(),
             n,
@@ -206,33 +262,21 @@ impl Executor for TensorExecutor {
     }
 }
 
-impl Drop for TensorExecutor {
-    /// Ends the other members: first the lead's links, then their commands are gone.
-    fn drop(&mut self) {
-        self.lead = None;
-        for Follower { commands, thread } in self.followers.drain(..) {
-            drop(commands);
-            // A member that panicked was an error of a batch.
-            let _ = thread.join();
-        }
-    }
-}
-
 /// Does what the lead asks for, until there is no lead or this member has come apart from it.
 fn follow(mut cpu: Cpu, commands: &mpsc::Receiver<MemberCommand>) {
     let mut out = Output::default();
     while let Ok(command) = commands.recv() {
-        if obey(&mut cpu, command, &mut out).is_none() {
+        if obey(&mut cpu, &command, &mut out).is_none() {
             return;
         }
     }
 }
 
 /// Does one thing. `None`: not what the lead did.
-fn obey(cpu: &mut Cpu, command: MemberCommand, out: &mut Output) -> Option<()> {
-    match command {
-        MemberCommand::Compute(batch) => {
-            let ticket = cpu.submit(&batch).ok()?;
+pub(super) fn obey(cpu: &mut Cpu, command: &MemberCommand, out: &mut Output) -> Option<()> {
+    match *command {
+        MemberCommand::Compute(ref batch) => {
+            let ticket = cpu.submit(batch).ok()?;
             // A batch that fails here fails everywhere, and its rows are removed everywhere.
             let _ = cpu.collect(ticket, out);
             Some(())
@@ -240,10 +284,10 @@ fn obey(cpu: &mut Cpu, command: MemberCommand, out: &mut Output) -> Option<()> {
         MemberCommand::New(seq) => is(cpu.new_seq(), seq),
         MemberCommand::Fork { from, to } => is(cpu.fork(from), to),
         MemberCommand::Truncate { seq, n, left } => is(cpu.truncate(seq, n), left),
-        MemberCommand::Shift { seq, evicted } => cpu.shift(seq, evicted).ok(),
+        MemberCommand::Shift { seq, ref evicted } => cpu.shift(seq, evicted.clone()).ok(),
         MemberCommand::Fill { seq, n } => cpu.fill(seq, n).ok(),
         MemberCommand::Drop(seq) => cpu.drop_seq(seq).ok(),
-        MemberCommand::Append { seq, state, n } => cpu.append_state(seq, &state, n).ok(),
+        MemberCommand::Append { seq, ref state, n } => cpu.append_state(seq, state, n).ok(),
     }
 }
 

@@ -9,15 +9,20 @@
 //! of one machine. [`split`] says which rows a member has, [`LinkExchange`] carries columns between
 //! members over [`MemberLinks`], and a [`TensorExecutor`] keeps all members at the same batch.
 //! Attention and its state are whole at every member, and so are small matrices. Members are
-//! threads of this process here; nothing but [`MemberLinks`] and the way of a [`MemberCommand`]
-//! depends on that.
+//! threads of this process ([`LocalMembers`]) or other machines ([`RemoteGroup`]); nothing but
+//! [`MemberLinks`] and the way of a [`MemberCommand`] depends on that.
 
 pub mod split;
 
 mod exchange;
 mod executor;
+mod group;
 mod local;
+mod member;
 
 pub use exchange::{LinkExchange, MemberLinks, Message, ThreadLinks};
 pub use executor::{MemberCommand, TensorExecutor};
+pub use group::{GroupMembers, RemoteGroup, RemoteGroupOptions};
+pub(crate) use group::{member_limits, message_bytes};
 pub use local::LocalMembers;
+pub(crate) use member::{ExchangeLinks, MemberHost, Patience};

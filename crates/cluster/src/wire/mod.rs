@@ -10,6 +10,7 @@
 mod error;
 mod frame;
 mod header;
+mod member;
 pub mod message;
 mod op;
 mod run;
@@ -17,6 +18,7 @@ mod run;
 pub use error::WireError;
 pub use frame::{Frame, Limits, Piece, StageTime};
 pub use header::{Dtype, FrameKind, HEADER_BYTES, Header, Status, VERSION};
+pub use member::{MESSAGE_HEAD_BYTES, MemberLimits, MessageHead, write_message};
 pub use op::{OP_BYTES, Op, StateKey};
 pub use run::{RUN_BYTES, Run};
 

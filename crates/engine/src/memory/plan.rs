@@ -6,7 +6,7 @@
 
 use std::path::Path;
 
-use atta_model::{KvType, Model};
+use atta_model::KvType;
 use atta_store::{BudgetItem, InMemory, ModelFiles, ResidencyBytes, Weights};
 
 use super::{
@@ -101,7 +101,7 @@ impl MemoryPlan {
             let mapped = open()?;
             Ok(Box::new(InMemory::new(mapped, plan).map_err(Error::from)?))
         };
-        let model = Model::with_share(spec.clone(), needs.part(), files, &budget, source);
+        let model = needs.bind(files, &budget, source);
         let model = model.map_err(|e| e.at(path))?;
         let (session, sizes, reserved) = decided.expect("weights were made");
         let is = |weights| outline.weights == weights;

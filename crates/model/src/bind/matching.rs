@@ -63,7 +63,7 @@ pub(super) struct TensorMatch<'a> {
     pub(super) rows: Range<usize>,
     /// Rows of the tensor of the file; a matrix of one row may be stored as a vector, so its
     /// dimensions do not tell.
-    n_rows: usize,
+    pub(super) n_rows: usize,
     /// The tensor with its scale, or those of all experts.
     pub(super) scale: Option<&'a TensorInfo>,
 }

@@ -14,7 +14,8 @@ use std::{
 };
 
 use super::{
-    hello::{FrameClass, Hello, ROWS_ACCEPTED, RowsHello},
+    hello::{FrameClass, Hello, MemberHello, ROWS_ACCEPTED, RowsHello},
+    members::{Inbox, MemberLanes},
     parts, questions,
     questions::KeptConnections,
     ring::NetLane,
@@ -24,7 +25,9 @@ use super::{
 use crate::{
     Lane, Stage,
     control::{Answerer, NodeName, Switchboard},
-    links::{Links, PartLinks, PartServer, RingLinks, RunningStage, StageLinks},
+    links::{
+        GroupLinks, GroupWiring, Links, PartLinks, PartServer, RingLinks, RunningStage, StageLinks,
+    },
     wire::{
         Frame, Limits,
         message::{NodeAddress, PartRequest, RingSecret},
@@ -90,6 +93,8 @@ pub(super) struct Inner {
     handshakes: Mutex<Vec<IpAddr>>,
     /// Sides of rings that take rows: ring and stage.
     sides: Mutex<HashMap<(u64, u16), Side>>,
+    /// Members of groups that take messages: ring and member.
+    groups: Mutex<HashMap<(u64, u16), Arc<Inbox>>>,
     answerer: OnceLock<Answerer>,
     n_questioners: AtomicUsize,
     part_server: OnceLock<PartServer>,
@@ -156,6 +161,18 @@ impl Drop for Registration {
     }
 }
 
+/// The place of a member among those that take messages, until it is dropped.
+pub(super) struct GroupRegistration {
+    inner: Arc<Inner>,
+    key: (u64, u16),
+}
+
+impl Drop for GroupRegistration {
+    fn drop(&mut self) {
+        self.inner.groups().remove(&self.key);
+    }
+}
+
 impl Doors {
     /// Listens.
     ///
@@ -170,6 +187,7 @@ impl Doors {
             is_over: AtomicBool::new(false),
             handshakes: Mutex::default(),
             sides: Mutex::default(),
+            groups: Mutex::default(),
             answerer: OnceLock::new(),
             n_questioners: AtomicUsize::new(0),
             part_server: OnceLock::new(),
@@ -226,6 +244,10 @@ impl Links for Doors {
     fn open_ring(&self, links: RingLinks) -> io::Result<Box<dyn Lane>> {
         Ok(Box::new(NetLane::open(&self.inner, links)?))
     }
+
+    fn open_group(&self, plan: GroupWiring) -> io::Result<Arc<dyn GroupLinks>> {
+        Ok(Arc::new(MemberLanes::open(&self.inner, plan)?))
+    }
 }
 
 impl Switchboard for Doors {
@@ -271,6 +293,42 @@ impl PartLinks for Doors {
 impl Inner {
     fn sides(&self) -> MutexGuard<'_, HashMap<(u64, u16), Side>> {
         self.sides.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn groups(&self) -> MutexGuard<'_, HashMap<(u64, u16), Arc<Inbox>>> {
+        self.groups.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes messages for a member of a group from now on.
+    ///
+    /// # Errors
+    /// The process has this member already.
+    pub(super) fn register_member(
+        self: &Arc<Self>,
+        ring: u64,
+        member: u16,
+        inbox: &Arc<Inbox>,
+    ) -> io::Result<GroupRegistration> {
+        let key = (ring, member);
+        let mut groups = self.groups();
+        if groups.contains_key(&key) {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        groups.insert(key, Arc::clone(inbox));
+        Ok(GroupRegistration {
+            inner: Arc::clone(self),
+            key,
+        })
+    }
+
+    /// The inbox that a member's connection is for; `None`: it is refused.
+    fn inbox(&self, hello: &MemberHello) -> Option<Arc<Inbox>> {
+        let groups = self.groups();
+        let inbox = groups.get(&(hello.ring, hello.to))?;
+        inbox
+            .secret()
+            .is_same(&hello.secret)
+            .then(|| Arc::clone(inbox))
     }
 
     fn connections(&self) -> MutexGuard<'_, Connections> {
@@ -399,7 +457,7 @@ impl Drop for Handshake {
 }
 
 /// The place of a connection among those that end with the doors.
-struct Connection {
+pub(super) struct Connection {
     inner: Arc<Inner>,
     id: u64,
 }
@@ -466,9 +524,17 @@ fn receive(socket: TcpStream, inner: &Arc<Inner>, handshake: Handshake) {
         return;
     };
     drop(handshake);
+    if let Hello::Member(member) = &hello {
+        if let Some(inbox) = inner.inbox(member) {
+            inbox.put(member.from, stream, connection);
+        }
+        return;
+    }
     let stream = stream.as_mut();
     match hello {
         Hello::Rows(rows) => receive_rows(stream, &connection, &rows),
+        // It was taken above.
+        Hello::Member(_) => {}
         Hello::Questions => {
             let counted = Counted::enter(&inner.n_questioners, MAX_QUESTIONERS);
             if let Some((answerer, _counted)) = inner.answerer.get().zip(counted) {

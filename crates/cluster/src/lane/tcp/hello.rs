@@ -7,12 +7,15 @@ use crate::wire::message::RingSecret;
 /// What a connection is for.
 ///
 /// ```text
-/// "ATL1", u64 ring, u16 from, u16 to, u8 class, secret of 32 bytes      "ATQ1"      "ATP1"
+/// "ATL1", u64 ring, u16 from, u16 to, u8 class, secret of 32 bytes
+/// "ATM1", u64 ring, u16 from, u16 to, secret of 32 bytes                 "ATQ1"      "ATP1"
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Hello {
     /// Frames from one side of a ring to another.
     Rows(RowsHello),
+    /// Messages from one member of a group to another.
+    Member(MemberHello),
     /// Questions and answers.
     Questions,
     /// One request for bytes of a model, and the answer.
@@ -34,6 +37,19 @@ pub(super) struct RowsHello {
     pub(super) secret: RingSecret,
 }
 
+/// A connection of a group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct MemberHello {
+    /// Number of the ring.
+    pub(super) ring: u64,
+    /// Member that sends.
+    pub(super) from: u16,
+    /// Member that receives.
+    pub(super) to: u16,
+    /// The ring's secret.
+    pub(super) secret: RingSecret,
+}
+
 /// Frames that share a connection. A ping must not wait behind megabytes of rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum FrameClass {
@@ -47,6 +63,7 @@ pub(super) enum FrameClass {
 pub(super) const ROWS_ACCEPTED: u8 = 1;
 
 const ROWS: [u8; 4] = *b"ATL1";
+const MEMBER: [u8; 4] = *b"ATM1";
 const QUESTIONS: [u8; 4] = *b"ATQ1";
 const PARTS: [u8; 4] = *b"ATP1";
 
@@ -56,6 +73,14 @@ impl Hello {
         match self {
             Self::Questions => QUESTIONS.to_vec(),
             Self::Parts => PARTS.to_vec(),
+            Self::Member(member) => {
+                let mut bytes = MEMBER.to_vec();
+                bytes.extend(member.ring.to_le_bytes());
+                bytes.extend(member.from.to_le_bytes());
+                bytes.extend(member.to.to_le_bytes());
+                bytes.extend(member.secret.0);
+                bytes
+            }
             Self::Rows(rows) => {
                 let mut bytes = ROWS.to_vec();
                 bytes.extend(rows.ring.to_le_bytes());
@@ -90,6 +115,12 @@ impl Hello {
                 },
                 secret: RingSecret(bytes(stream)?),
             })),
+            MEMBER => Ok(Self::Member(MemberHello {
+                ring: u64::from_le_bytes(bytes(stream)?),
+                from: u16::from_le_bytes(bytes(stream)?),
+                to: u16::from_le_bytes(bytes(stream)?),
+                secret: RingSecret(bytes(stream)?),
+            })),
             _ => Err(io::ErrorKind::InvalidData.into()),
         }
     }
@@ -114,7 +145,13 @@ mod tests {
             class: FrameClass::Long,
             secret: RingSecret([9; 32]),
         });
-        for hello in [rows, Hello::Questions, Hello::Parts] {
+        let member = Hello::Member(MemberHello {
+            ring: 5,
+            from: 1,
+            to: 2,
+            secret: RingSecret([8; 32]),
+        });
+        for hello in [rows, member, Hello::Questions, Hello::Parts] {
             let bytes = hello.to_bytes();
             assert_eq!(Hello::read(&mut &bytes[..]).unwrap(), hello);
             for n in 0..bytes.len() {

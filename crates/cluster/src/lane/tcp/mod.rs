@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! rows       sender ── Hello, frame, frame … ──▶ receiver          one connection per direction
+//! columns    member ── Hello, message, message … ──▶ member        one connection per direction
 //! questions  ── Hello ──▶   length, question ⇄ length, answer      several in turn
 //! parts      ── Hello, length, request ──▶   ◀── frames, end
 //! ```
@@ -13,6 +14,7 @@
 
 mod doors;
 mod hello;
+mod members;
 mod parts;
 mod questions;
 mod ring;

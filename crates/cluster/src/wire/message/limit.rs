@@ -1,8 +1,8 @@
 //! Limits of the lists, texts and numbers in messages.
 
 use super::{
-    Answer, Card, CardEvent, ChainLink, MAX_ECHO_BYTES, MAX_MEMBERS, MessageError, PartRequest,
-    Prepare, Question,
+    Answer, Card, CardEvent, ChainLink, MAX_ECHO_BYTES, MAX_MEMBERS, MemberGroup, MessageError,
+    PartRequest, Prepare, Question,
 };
 use crate::part::{MAX_RANGES, PartWish};
 
@@ -18,6 +18,8 @@ const SOURCES: usize = 16;
 const FILES: usize = 256;
 /// Most events of a card or log.
 const EVENTS: usize = 64;
+/// Most members of a group.
+const MEMBERS: usize = 16;
 /// Most stages of a ring.
 const STAGES: u16 = 64;
 
@@ -77,8 +79,13 @@ fn check_prepare(prepare: &Prepare) -> Result<(), MessageError> {
     let is_stage = (1..=part.n_stages).contains(&part.stage);
     let is_first = part.stage == 1;
     let is_last = part.stage == part.n_stages;
-    let has_neighbours =
-        is_first == prepare.previous.is_none() && is_last == prepare.next.is_none();
+    let has_neighbours = match &prepare.group {
+        Some(group) => {
+            check_group(group, part.n_stages)?;
+            prepare.previous.is_none() && prepare.next.is_none()
+        }
+        None => is_first == prepare.previous.is_none() && is_last == prepare.next.is_none(),
+    };
     if !is_stage || layers.start >= layers.end || !has_neighbours {
         return Err(MessageError::Field(format!(
             "stage {} of {}, layers {} to {}, which is none of a ring",
@@ -98,6 +105,20 @@ fn check_chain(link: &ChainLink) -> Result<(), MessageError> {
             link.start
         ))),
         _ => Ok(()),
+    }
+}
+
+fn check_group(group: &MemberGroup, n_others: u16) -> Result<(), MessageError> {
+    up_to("members", group.speeds.len(), MEMBERS)?;
+    let n_others = usize::from(n_others);
+    match group.others.len() == n_others && group.speeds.len() == n_others + 1 {
+        true => Ok(()),
+        false => Err(MessageError::Field(format!(
+            "{} members and {} speeds, expected {n_others} and {}",
+            group.others.len(),
+            group.speeds.len(),
+            n_others + 1
+        ))),
     }
 }
 

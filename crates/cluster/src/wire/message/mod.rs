@@ -19,8 +19,8 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 pub use card::{Card, CardEvent, HeldRing, LinkNumbers, MemoryNumbers, NodeNumbers};
 pub use chain::ChainLink;
 pub use prepare::{
-    Blocked, ElemName, LayerRange, Loading, Occupied, Prepare, ReadyStage, SizeNumbers, StagePart,
-    WantedFile, WantedModel,
+    Blocked, ElemName, LayerRange, Loading, MemberGroup, Occupied, Prepare, ReadyStage,
+    SizeNumbers, StagePart, WantedFile, WantedModel,
 };
 pub use text::{Digest, RingSecret};
 

@@ -1,6 +1,6 @@
 //! The question that makes a node a stage of a ring, and its answers.
 
-use std::{ops::Range, time::Duration};
+use std::{num::NonZeroU32, ops::Range, time::Duration};
 
 use atta_model::{ExecutorSize, KvElem, KvType};
 use serde::{Deserialize, Serialize};
@@ -31,6 +31,9 @@ pub struct Prepare {
     pub model: WantedModel,
     /// The stage.
     pub part: StagePart,
+    /// The members that compute all layers together; the node shall be number
+    /// [`StagePart::stage`] of them. `None`: it shall be a stage of its own.
+    pub group: Option<MemberGroup>,
     /// Capacity of the executor.
     pub size: SizeNumbers,
     /// Nodes that have the model's files, to be asked for what this one lacks, in this order.
@@ -71,6 +74,16 @@ pub struct StagePart {
     pub n_stages: u16,
     /// Its layers.
     pub layers: LayerRange,
+}
+
+/// Machines that compute a model together, each with some rows of every large matrix.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MemberGroup {
+    /// Members 1, 2, 3 …; member 0 is the coordinator.
+    pub others: Vec<NodeAddress>,
+    /// Speeds of all members, to which their rows are in proportion.
+    pub speeds: Vec<NonZeroU32>,
 }
 
 /// A range of layers.

@@ -37,6 +37,7 @@ fn prepare() -> Prepare {
             n_stages: 2,
             layers: LayerRange { start: 2, end: 9 },
         },
+        group: None,
         size: SizeNumbers::of(&atta_model::ExecutorSize::default()),
         sources: vec![address("lap")],
     }
@@ -190,6 +191,21 @@ fn lists_texts_and_numbers_have_limits() {
         assert!(edit(&|p| path.clone_into(&mut p.model.name)).contains("none"));
     }
     assert!(edit(&|p| p.program = "v\n".to_owned()).contains("control"));
+    let with_group = |p: &mut Prepare, n_speeds: usize| {
+        p.next = None;
+        p.group = Some(MemberGroup {
+            others: vec![address("pi1"), address("pi2")],
+            speeds: vec![std::num::NonZeroU32::MIN; n_speeds],
+        });
+    };
+    let error = edit(&|p| with_group(p, 2));
+    assert!(error.contains("2 members and 2 speeds"), "{error}");
+    assert!(edit(&|p| with_group(p, 17)).contains("17 members, 16 at most"));
+    let neighbour = edit(&|p| {
+        with_group(p, 3);
+        p.next = Some(address("pi2"));
+    });
+    assert!(neighbour.contains("none of a ring"), "{neighbour}");
     assert!(Question::Echo { n_bytes: 70_000 }.to_bytes().is_err());
 
     let edit = |edit: &dyn Fn(&mut Card)| {
@@ -202,6 +218,19 @@ fn lists_texts_and_numbers_have_limits() {
     edit(&|c| c.celsius = Some(f32::NAN));
     edit(&|c| c.measure.as_mut().unwrap().macs_per_s = f64::INFINITY);
     edit(&|c| c.measure.as_mut().unwrap().disk_bytes_per_s = -1.0);
+}
+
+#[test]
+fn a_member_of_a_group_is_asked_as_it_was_meant() {
+    let mut member = prepare();
+    member.next = None;
+    member.group = Some(MemberGroup {
+        others: vec![address("pi1"), address("pi2")],
+        speeds: vec![std::num::NonZeroU32::MIN; 3],
+    });
+    let question = Question::Prepare(Box::new(member));
+    let bytes = question.to_bytes().unwrap();
+    assert_eq!(Question::parse(&bytes), Ok(question));
 }
 
 #[test]
