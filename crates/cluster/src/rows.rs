@@ -107,7 +107,7 @@ impl Coordinator {
         let here = speed(self.numbers).max(1.0);
         let candidate = |node| self.candidate(node, speed);
         let mut candidates = match who {
-            Who::Nodes(names) => {
+            Who::Nodes(names) | Who::Among(names) => {
                 let wanted = names.iter().map(|name| {
                     let found = survey.nodes.iter().find(|n| n.address.name == *name);
                     let why = || PlanError::Node {
@@ -132,7 +132,7 @@ impl Coordinator {
         let numbers = match who {
             Who::Nodes(_) => candidates.len()..=candidates.len(),
             Who::Force => 1..=candidates.len(),
-            Who::Auto => 0..=candidates.len(),
+            Who::Auto | Who::Among(_) => 0..=candidates.len(),
         };
         let plans = numbers.filter_map(|n| self.group_of(model, here, &candidates[..n]));
         let best = plans.max_by(|a, b| a.decode_tok_s.total_cmp(&b.decode_tok_s));
