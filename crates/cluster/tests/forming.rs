@@ -149,7 +149,9 @@ impl Former for Fewer {
             deaths: Arc::clone(&self.deaths),
             n_formed: Arc::default(),
         };
-        let parts = backend.backend().parts(&self.model, &size(), &Budget::unlimited());
+        let parts = backend
+            .backend()
+            .parts(&self.model, &size(), &Budget::unlimited());
         let (lane, parts) = parts?;
         let mut limits = parts.limits;
         limits.n_stages = self.n_stages as u16;
@@ -239,10 +241,21 @@ fn a_stage_may_die_at_every_step_and_another_while_it_is_replaced() {
     let n_vocab = model.spec().n_vocab;
     let tokens = &g.tokens[..8.min(g.tokens.len())];
     let half = tokens.len() / 2;
-    let other: Vec<u32> = tokens[..half].iter().chain(tokens.iter().rev()).copied().collect();
+    let other: Vec<u32> = tokens[..half]
+        .iter()
+        .chain(tokens.iter().rev())
+        .copied()
+        .collect();
     let other = &other[..tokens.len()];
     let one_machine = |tokens: &[u32]| {
-        let mut cpu = cpu_with(&model, 1, ExecutorSize { n_batch: 128, ..size() });
+        let mut cpu = cpu_with(
+            &model,
+            1,
+            ExecutorSize {
+                n_batch: 128,
+                ..size()
+            },
+        );
         let seq = cpu.new_seq().unwrap();
         let all = bits(&append(&mut cpu, seq, tokens, 128));
         all.chunks(n_vocab).map(<[u32]>::to_vec).collect::<Vec<_>>()

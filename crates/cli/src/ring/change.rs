@@ -63,7 +63,10 @@ impl Used {
         let times = self.ring.times();
         let n = u32::try_from(times.n).unwrap_or(u32::MAX).max(1);
         let local = layers(&(0..n_local));
-        let mut lines = vec![format!("{}, this machine: {local}, embedding, head", self.name)];
+        let mut lines = vec![format!(
+            "{}, this machine: {local}, embedding, head",
+            self.name
+        )];
         for (i, stage) in stages.iter().enumerate() {
             let time = times.computed.get(i).filter(|_| times.n > 0);
             let time = time.map(|time| format!(", {} a token", millis(*time / n)));

@@ -363,14 +363,20 @@ impl Pair {
 #[test]
 fn a_node_that_is_killed_in_the_middle_of_a_long_text_changes_no_letter() {
     let pair = Pair::new("killed", ".");
-    let args = ["run", MODEL, "-p", "Once upon a time", "-n", "1200", "-c", "2048"];
+    let args = [
+        "run",
+        MODEL,
+        "-p",
+        "Once upon a time",
+        "-n",
+        "1200",
+        "-c",
+        "2048",
+    ];
     let args = [&args[..], &["-j", "1", "-t", "0", "--logit-bias", "2-inf"]].concat();
     let alone = pair.command(&args, None).output().unwrap();
     assert_eq!(alone.status.code(), Some(0));
-    let mut child = pair
-        .command(&args, Some("--ring=pi1,pi2"))
-        .spawn()
-        .unwrap();
+    let mut child = pair.command(&args, Some("--ring=pi1,pi2")).spawn().unwrap();
     let mut stdout = child.stdout.take().unwrap();
     let mut text = vec![0; 200];
     stdout.read_exact(&mut text).unwrap();
@@ -390,7 +396,16 @@ fn a_node_that_is_killed_in_the_middle_of_a_long_text_changes_no_letter() {
 #[test]
 fn a_chat_goes_on_while_its_ring_changes() {
     let pair = Pair::new("changed", ".");
-    let args = ["chat", MODEL, "--chat-template", "plain", "-t", "0", "-n", "8"];
+    let args = [
+        "chat",
+        MODEL,
+        "--chat-template",
+        "plain",
+        "-t",
+        "0",
+        "-n",
+        "8",
+    ];
     let args = [&args[..], &["-c", "512", "-j", "1"]].concat();
     let answers = |ring: Option<&str>, lines: &[&str]| {
         let mut command = pair.command(&args, ring);
@@ -401,10 +416,23 @@ fn a_chat_goes_on_while_its_ring_changes() {
         drop(stdin);
         child.wait_with_output().unwrap()
     };
-    let alone = answers(None, &["the king", "and then", "a queen", "at last", "the end"]);
+    let alone = answers(
+        None,
+        &["the king", "and then", "a queen", "at last", "the end"],
+    );
     let lines = [
-        "the king", "/ring", "/resize 1 2", "and then", "/drop pi2", "a queen", "/drop pi1",
-        "at last", "/add pi2", "the end", "/ring", "/add pi9",
+        "the king",
+        "/ring",
+        "/resize 1 2",
+        "and then",
+        "/drop pi2",
+        "a queen",
+        "/drop pi1",
+        "at last",
+        "/add pi2",
+        "the end",
+        "/ring",
+        "/add pi9",
     ];
     let output = answers(Some("--ring=pi1,pi2"), &lines);
     let said = String::from_utf8_lossy(&output.stderr);
@@ -427,5 +455,8 @@ fn a_chat_goes_on_while_its_ring_changes() {
     }
     let none = answers(None, &["/ring", "/drop pi1"]);
     let said = String::from_utf8_lossy(&none.stderr);
-    assert!(said.contains("no ring: this machine") && said.contains("--ring"), "{said}");
+    assert!(
+        said.contains("no ring: this machine") && said.contains("--ring"),
+        "{said}"
+    );
 }

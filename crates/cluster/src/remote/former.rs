@@ -101,7 +101,10 @@ impl NewRing {
 /// Why stages are not formed.
 pub(super) enum FormError {
     /// By a node: without it another plan may be possible.
-    Node { node: NodeName, line: String },
+    Node {
+        node: NodeName,
+        line: String,
+    },
     Other(Error),
 }
 

@@ -65,7 +65,9 @@ impl<'a> Command<'a> {
             ("add", Some(node)) => Self::Ring(RingRequest::Add(node)),
             ("drop", Some(node)) => Self::Ring(RingRequest::Drop(node)),
             ("resize", None) => Self::Wrong(RESIZE.to_owned()),
-            ("add" | "drop", None) => Self::Wrong(format!("/{name} needs a node, as in /{name} pi2")),
+            ("add" | "drop", None) => {
+                Self::Wrong(format!("/{name} needs a node, as in /{name} pi2"))
+            }
             ("save" | "load", None) => {
                 Self::Wrong(format!("/{name} needs a file, as in /{name} chat.json"))
             }
