@@ -5,7 +5,7 @@
 mod support;
 
 use std::{
-    collections::VecDeque,
+    collections::{BTreeSet, VecDeque},
     num::NonZeroUsize,
     sync::{
         Arc,
@@ -28,7 +28,10 @@ struct Mortal {
     lane: ThreadLane,
     limits: Limits,
     deaths: Arc<Deaths>,
-    down: Option<u16>,
+    /// Stages that are dead.
+    dead: BTreeSet<u16>,
+    /// Stages whose death is to be told.
+    down: VecDeque<u16>,
 }
 
 /// Frames after which a stage dies, over all rings.
@@ -60,17 +63,24 @@ impl Lane for Mortal {
                 ..Header::new(FrameKind::Bye)
             };
             self.lane.send(victim, Frame::bare(bye));
-            self.down = Some(victim);
+            self.dead.insert(victim);
+            self.down.push_back(victim);
         }
-        self.lane.send(stage, frame);
+        match self.dead.contains(&stage) {
+            true => self.down.push_back(stage),
+            false => self.lane.send(stage, frame),
+        }
     }
 
     fn fence(&mut self, stage: u16, epoch: u32) {
-        self.lane.fence(stage, epoch);
+        match self.dead.contains(&stage) {
+            true => self.down.push_back(stage),
+            false => self.lane.fence(stage, epoch),
+        }
     }
 
     fn recv(&mut self, until: Option<Time>) -> Option<Event> {
-        match self.down.take() {
+        match self.down.pop_front() {
             Some(stage) => Some(Event::Down { stage }),
             None => self.lane.recv(until),
         }
@@ -97,7 +107,8 @@ impl Fewer {
             lane,
             limits,
             deaths: Arc::clone(&self.deaths),
-            down: None,
+            dead: BTreeSet::new(),
+            down: VecDeque::new(),
         })
     }
 

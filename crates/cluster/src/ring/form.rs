@@ -105,11 +105,6 @@ impl Forming {
             former.resumed(troubled.map_or(Duration::ZERO, |since| since.elapsed()));
         }
     }
-
-    /// Whether the ring has no stages.
-    pub(super) fn is_missing(&self) -> bool {
-        self.is_missing
-    }
 }
 
 impl Ring {

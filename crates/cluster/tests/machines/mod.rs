@@ -46,7 +46,7 @@ pub(crate) struct Machine {
     pub(crate) address: NodeAddress,
     pub(crate) service: Option<NodeService>,
     pub(crate) doors: Option<Arc<Doors>>,
-    control: FixedControl,
+    control: Option<FixedControl>,
 }
 
 impl Machine {
@@ -87,13 +87,13 @@ impl Machine {
             },
             service: Some(service),
             doors: Some(doors),
-            control,
+            control: Some(control),
         }
     }
 
     /// Ends it as a process that is killed: its connections end, and its port is closed.
     pub(crate) fn kill(&mut self) {
-        self.control.close();
+        drop(self.control.take());
         drop(self.service.take());
         drop(self.doors.take());
     }
