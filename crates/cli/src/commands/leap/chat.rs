@@ -37,10 +37,10 @@ Ctrl-C stops an answer.";
 ///
 /// Source: `ChatFormat` of meta-llama/llama3.
 const LLAMA3: &str = "{{ bos_token }}{% for message in messages %}\
-    {{ '<|start_header_id|>' + message.role + '<|end_header_id|>\n\n' }}\
+    {{ '<|start_header_id|>' + message.role + '<|end_header_id|>\\n\\n' }}\
     {{ message.content | trim }}{{ '<|eot_id|>' }}{% endfor %}\
     {% if add_generation_prompt %}\
-    {{ '<|start_header_id|>assistant<|end_header_id|>\n\n' }}{% endif %}";
+    {{ '<|start_header_id|>assistant<|end_header_id|>\\n\\n' }}{% endif %}";
 
 /// The tokens that this template needs.
 const LLAMA3_MARKS: [&str; 3] = ["<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"];
@@ -297,6 +297,8 @@ fn notice(text: &str) {
 
 #[cfg(test)]
 mod tests {
+    use atta::chat::{Conversation as ChatMessages, SpecialTexts, Template};
+
     use super::*;
 
     #[test]
@@ -308,6 +310,28 @@ mod tests {
         assert_eq!(Line::parse("/resize  8 16"), Line::Resize("8 16"));
         assert_eq!(Line::parse(""), Line::Nothing);
         assert!(matches!(Line::parse("/lay"), Line::Wrong(why) if why.contains("/help")));
+    }
+
+    #[test]
+    fn llama_3_has_its_headers_around_each_message() {
+        let texts = SpecialTexts {
+            bos: Some("<|begin_of_text|>".to_owned()),
+            ..SpecialTexts::default()
+        };
+        let template = Template::new(LLAMA3, texts).unwrap();
+        let messages = [Message::system("Be kind."), Message::user(" Hi ")];
+        let rendered = template.render(&ChatMessages {
+            messages: &messages,
+            add_generation_prompt: true,
+            ..ChatMessages::default()
+        });
+        let expected = [
+            "<|begin_of_text|>",
+            "<|start_header_id|>system<|end_header_id|>\n\nBe kind.<|eot_id|>",
+            "<|start_header_id|>user<|end_header_id|>\n\nHi<|eot_id|>",
+            "<|start_header_id|>assistant<|end_header_id|>\n\n",
+        ];
+        assert_eq!(rendered.unwrap(), expected.concat());
     }
 
     #[test]
