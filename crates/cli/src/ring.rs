@@ -310,6 +310,9 @@ fn on_stage() -> OnStage {
             return;
         };
         let mut told = told.lock().unwrap_or_else(PoisonError::into_inner);
+        if loading.what.is_empty() {
+            return;
+        }
         // What takes no time is not worth a line.
         let is_due = told.get(node).unwrap_or(&begin).elapsed() > QUIET;
         if is_due {

@@ -194,7 +194,7 @@ pub trait Executor: Send {
         self.collect(ticket, out)
     }
 
-    /// Does what the backend was asked for since the last batch, such as taking other machines. No
+    /// Takes changes that the backend was asked for since the last batch, such as other machines. No
     /// batch may be in flight. Most executors have nothing to do.
     ///
     /// # Errors

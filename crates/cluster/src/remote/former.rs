@@ -46,7 +46,7 @@ const WAIT_MS: Range<u64> = 500..2000;
 /// Time for a node to say that it is there.
 const ALIVE: Duration = Duration::from_secs(1);
 
-/// What is the same for all stages of a ring over its time.
+/// The model, the budget and the sizes of a ring, which no change of machines changes.
 pub(super) struct FormerRoom {
     /// Bound here: embedding, head, and the first layers of the first plan.
     pub(super) model: Arc<Model>,
@@ -331,7 +331,7 @@ impl RemoteFormer {
         })
     }
 
-    /// Forms what is wanted, or again what there was.
+    /// Forms the stages that a caller wants; if they are refused, those of before.
     fn change(&mut self) -> Result<FormedStages, Error> {
         let shared = Arc::clone(self.shared());
         let wanted = shared.state().wanted.take();
