@@ -385,7 +385,7 @@ impl RemoteFormer {
     }
 
     /// Keeps a plan that is formed, and what to tell of it.
-    fn note(&mut self, gone: Vec<NodeName>, planned: PlannedRing) {
+    fn note(&mut self, mut gone: Vec<NodeName>, planned: PlannedRing) {
         let shared = Arc::clone(self.shared());
         let mut state = shared.state();
         let after = planned.plan.clone();
@@ -393,7 +393,6 @@ impl RemoteFormer {
         state.times = RingTimes::default();
         // Of several changes without a result in between one is told.
         let before = self.change.take().map_or(before, |told| told.before);
-        let mut gone = gone;
         gone.retain(|node| before.layers_of(node).is_some());
         self.change = Some(RingChange {
             gone,
