@@ -1,5 +1,6 @@
 //! `--ring`: runs a model on several machines, says so before and compares afterwards.
 
+#[cfg(feature = "chat")]
 mod change;
 
 use std::{
@@ -40,7 +41,9 @@ pub(crate) struct RingRun(Option<Used>);
 struct Used {
     ring: Arc<RemoteRing>,
     plan: RingPlan,
+    #[cfg(feature = "chat")]
     replanner: Arc<Replanner>,
+    #[cfg(feature = "chat")]
     name: NodeName,
 }
 
@@ -132,7 +135,9 @@ pub(crate) fn plan(
     let used = Used {
         ring,
         plan,
+        #[cfg(feature = "chat")]
         replanner,
+        #[cfg(feature = "chat")]
         name: coordinator.name.clone(),
     };
     Ok((options, RingRun(Some(used))))
