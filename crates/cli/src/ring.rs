@@ -1,5 +1,6 @@
 //! `--ring`: runs a model on several machines, says so before and compares afterwards.
 
+#[cfg(feature = "chat")]
 mod change;
 
 use std::{
@@ -56,7 +57,9 @@ enum Used {
 struct LayerRing {
     ring: Arc<RemoteRing>,
     plan: RingPlan,
+    #[cfg(feature = "chat")]
     replanner: Arc<Replanner>,
+    #[cfg(feature = "chat")]
     name: NodeName,
     #[cfg(feature = "server")]
     survey: Survey,
@@ -389,7 +392,9 @@ impl Asker {
         Ok(LayerRing {
             ring,
             plan,
+            #[cfg(feature = "chat")]
             replanner,
+            #[cfg(feature = "chat")]
             name: coordinator.name.clone(),
             #[cfg(feature = "server")]
             survey,
@@ -519,6 +524,9 @@ pub(crate) fn on_stage() -> OnStage {
             return;
         };
         let mut told = told.lock().unwrap_or_else(PoisonError::into_inner);
+        if loading.what.is_empty() {
+            return;
+        }
         // What takes no time is not worth a line.
         let is_due = told.get(node).unwrap_or(&begin).elapsed() > QUIET;
         if is_due {

@@ -133,7 +133,7 @@ struct Shared {
 struct SharedState {
     /// What a ring is opened with: the last plan that was possible.
     planned: PlannedRing,
-    /// What is wanted instead.
+    /// The plan that a caller wants instead.
     wanted: Option<PlannedRing>,
     times: RingTimes,
 }

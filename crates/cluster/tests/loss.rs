@@ -1,5 +1,5 @@
 //! Machines that go for good, come back empty, or change because a caller wants it: the text stays
-//! that of one machine, on what is left.
+//! that of one machine, on those that are left.
 
 #[allow(dead_code, reason = "shared with other tests")]
 mod machines;

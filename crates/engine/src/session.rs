@@ -505,10 +505,10 @@ impl Session {
         self.executor().observe(observer);
     }
 
-    /// Lets the executor do what its backend was asked for, such as taking other machines.
+    /// Lets the executor take changes that its backend has been asked for, such as other machines.
     ///
     /// # Errors
-    /// [`Error::Step`]: what was asked for is not possible.
+    /// [`Error::Step`]: they are not possible.
     pub fn refresh(&self) -> Result<(), Error> {
         Ok(self.executor().refresh()?)
     }

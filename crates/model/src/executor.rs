@@ -199,8 +199,8 @@ pub trait Executor: Send {
         self.collect(ticket, out)
     }
 
-    /// Does what the backend was asked for since the last batch, such as taking other machines. No
-    /// batch may be in flight. Most executors have nothing to do.
+    /// Takes changes that the backend was asked for since the last batch, such as other machines.
+    /// No batch may be in flight. Most executors have nothing to do.
     ///
     /// # Errors
     /// The executor is as before; [`Error::Lost`]: it has no machines any more, and the next batch

@@ -2,13 +2,12 @@
 
 use std::path::Path;
 
-use atta::{LoadOptions, Session, Summary};
+#[cfg(feature = "chat")]
+use atta::Session;
+use atta::{LoadOptions, Summary};
 
 use crate::{
-    args::{
-        RingFlags,
-        ring::{RingAim, RingRequest},
-    },
+    args::{RingFlags, ring::RingAim},
     failure::Failure,
 };
 
@@ -29,11 +28,16 @@ impl RingRun {
         Ok(None)
     }
 
+    #[cfg(feature = "chat")]
     #[expect(
         clippy::unused_self,
         reason = "a build with rings has a ring to change"
     )]
-    pub(crate) fn obey(&self, _: &RingRequest<'_>, _: &Session) -> Result<String, Failure> {
+    pub(crate) fn obey(
+        &self,
+        _: &crate::args::ring::RingRequest<'_>,
+        _: &Session,
+    ) -> Result<String, Failure> {
         Err(Failure::Failed(NO_RINGS.to_owned()))
     }
 }

@@ -16,7 +16,8 @@ pub(crate) enum RingAim {
     Users,
 }
 
-/// What a user of a chat wants of its ring.
+/// A wish of a chat's user about its ring.
+#[cfg(feature = "chat")]
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum RingRequest<'a> {
     /// See who runs what.

@@ -41,7 +41,7 @@ use crate::{
 /// Time for a node to say that it is there.
 const ALIVE: Duration = Duration::from_secs(1);
 
-/// What is the same for all stages of a ring over its time.
+/// The model, the budget and the sizes of a ring, which no change of machines changes.
 pub(super) struct FormerRoom {
     /// Bound here: embedding, head, and the first layers of the first plan.
     pub(super) model: Arc<Model>,
@@ -285,7 +285,7 @@ impl RemoteFormer {
         })
     }
 
-    /// Forms what is wanted, or again what there was.
+    /// Forms the stages that a caller wants; if they are refused, those of before.
     fn change(&mut self) -> Result<FormedStages, Error> {
         let shared = Arc::clone(self.shared());
         let wanted = shared.state().wanted.take();
@@ -339,7 +339,7 @@ impl RemoteFormer {
     }
 
     /// Keeps a plan that is formed, and what to tell of it.
-    fn note(&mut self, gone: Vec<NodeName>, planned: PlannedRing) {
+    fn note(&mut self, mut gone: Vec<NodeName>, planned: PlannedRing) {
         let shared = Arc::clone(self.shared());
         let mut state = shared.state();
         let after = planned.plan.clone();
@@ -348,7 +348,6 @@ impl RemoteFormer {
         shared.record.open(after.names());
         // Of several changes without a result in between one is told.
         let before = self.change.take().map_or(before, |told| told.before);
-        let mut gone = gone;
         gone.retain(|node| before.layers_of(node).is_some());
         self.change = Some(RingChange {
             gone,

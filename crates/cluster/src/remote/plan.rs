@@ -227,3 +227,62 @@ impl fmt::Debug for RingChanges {
         f.debug_struct("RingChanges").finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(n_local: usize, stages: &[(&str, Range<usize>)]) -> RemotePlan {
+        let stages = stages.iter().map(|(name, layers)| StageNode {
+            node: NodeAddress {
+                name: NodeName::new(name).unwrap(),
+                address: "10.0.0.1:9990".parse().unwrap(),
+            },
+            layers: layers.clone(),
+        });
+        RemotePlan {
+            n_local,
+            stages: stages.collect(),
+        }
+    }
+
+    #[test]
+    fn layers_end_where_a_user_wants_unless_a_stage_has_none() {
+        let now = plan(8, &[("pi1", 8..20), ("pi2", 20..32)]);
+        let cut = now.cut_at(&[0, 12], 32).unwrap();
+        assert_eq!(cut, plan(0, &[("pi1", 0..12), ("pi2", 12..32)]));
+        for (ends, part) in [
+            (&[12][..], "expected 2 layers"),
+            (&[1, 2, 3], "then come pi1, pi2"),
+            (&[12, 12], "layers 12 to 12 are none"),
+            (&[4, 32], "below 32"),
+        ] {
+            let why = now.cut_at(ends, 32).unwrap_err();
+            assert!(why.contains(part), "{why}");
+        }
+    }
+
+    #[test]
+    fn a_change_says_who_is_gone_and_who_has_other_layers() {
+        let before = plan(8, &[("pi1", 8..20), ("pi2", 20..32)]);
+        let change = |gone: &[&str], after: RemotePlan| RingChange {
+            gone: gone
+                .iter()
+                .map(|name| NodeName::new(name).unwrap())
+                .collect(),
+            before: before.clone(),
+            after,
+            time: Duration::from_millis(2_100),
+        };
+        let lost = change(&["pi2"], plan(8, &[("pi1", 8..32)]));
+        assert_eq!(
+            lost.to_string(),
+            "pi2 is gone; pi1 now has 24 layers; 2.1 s"
+        );
+        let alone = change(&["pi1", "pi2"], plan(32, &[]));
+        let said = "pi1, pi2 are gone; this machine now has 32 layers; 2.1 s";
+        assert_eq!(alone.to_string(), said);
+        let same = change(&[], before.clone());
+        assert_eq!(same.to_string(), "the stages were made anew; 2.1 s");
+    }
+}

@@ -20,7 +20,7 @@ const MAX_FORMED: u32 = 8;
 /// Why a ring is formed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FormCause {
-    /// Stages are gone; what is known of it.
+    /// Stages are gone, for this reason.
     Loss(String),
     /// A caller wants it.
     Asked,

@@ -368,7 +368,7 @@ impl Ring {
         }
     }
 
-    /// Does what is next until there is a result: handles an event, or repairs.
+    /// Takes one step towards a result: handles an event, or repairs.
     fn advance(&mut self) -> Result<(), Error> {
         if let Some(why) = self.failure.take() {
             return self.recover(why);

@@ -81,7 +81,7 @@ impl<'a> Command<'a> {
     }
 }
 
-/// What is wrong with a `/resize`.
+/// The reason that refuses a `/resize`.
 const RESIZE: &str = "/resize needs layers, as in /resize 12 24: here the first 12 run on this \
                       machine, the next 12 on the first node, and the rest on the second";
 
