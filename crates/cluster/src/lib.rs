@@ -42,7 +42,9 @@ pub use cut::{Cut, RingPlan};
 pub use history::{History, RebuildStep};
 pub use lane::{Lane, ThreadLane};
 pub use links::{Links, PartLinks, PartServer, RingLinks, RunningStage, SendPart, StageLinks};
-pub use record::{MeanLap, OnEvent, RingEvent, RingFigures, RingHealth, RingRecord, StageTotals};
+pub use record::{
+    MeanLap, OnRingEvent, RingEvent, RingFigures, RingHealth, RingRecord, StageTotals,
+};
 pub use remote::{
     HashedModel, OnStage, RemotePlan, RemoteRing, RemoteRingOptions, RingTimes, StageNode,
     StageProgress, own_address,

@@ -30,7 +30,7 @@ use atta_store::{Budget, ModelFiles, Reservation};
 use ring::rand::{SecureRandom, SystemRandom};
 
 use crate::{
-    Cut, Lane, Ring, RingPlan, RingRecord,
+    Cut, Lane, OnTimes, Ring, RingPlan, RingRecord,
     control::{Control, NodeName},
     core::{Event, Time, Timing},
     cut::{Coordination, Sizes, check_ring, frame_bytes, limits},
@@ -275,6 +275,19 @@ impl RemoteRing {
         &self.options.model.name
     }
 
+    /// Takes the times of results into the sums and the record.
+    fn hears_times(&self) -> OnTimes {
+        let times = Arc::clone(&self.times);
+        let record = self.record();
+        Box::new(move |n_rows, stages| {
+            record.result(n_rows, stages);
+            if n_rows == 1 {
+                let mut times = times.lock().unwrap_or_else(PoisonError::into_inner);
+                times.add(stages);
+            }
+        })
+    }
+
     /// Prepares all stages; where nodes belong to another ring, several times.
     fn prepare(&self, prepares: &[Prepare]) -> Result<Keepers, Error> {
         for attempt in 1.. {
@@ -437,15 +450,7 @@ impl Backend for RemoteRing {
         let names: Vec<String> = names.collect();
         let mut ring = Ring::new(parts, Box::new(lane))?;
         ring.name_stages(names.clone());
-        let times = Arc::clone(&self.times);
-        let record = self.record();
-        ring.on_times(Box::new(move |n_rows, stages| {
-            record.result(n_rows, stages);
-            if n_rows == 1 {
-                let mut times = times.lock().unwrap_or_else(PoisonError::into_inner);
-                times.add(stages);
-            }
-        }));
+        ring.on_times(self.hears_times());
         self.record.open(names);
         Ok(Box::new(Recorded::new(ring, self.record())))
     }
