@@ -53,7 +53,9 @@ pub use links::{
     GroupLinks, GroupWiring, Links, PartLinks, PartServer, RingLinks, RunningStage, SendPart,
     StageLinks,
 };
-pub use record::{MeanLap, OnEvent, RingEvent, RingFigures, RingHealth, RingRecord, StageTotals};
+pub use record::{
+    MeanLap, OnRingEvent, RingEvent, RingFigures, RingHealth, RingRecord, StageTotals,
+};
 pub use remote::{
     HashedModel, OnChange, OnStage, OpenFiles, PlannedRing, RemotePlan, RemoteRing,
     RemoteRingOptions, Replan, RingChange, RingChanges, RingTimes, StageNode, StageProgress,

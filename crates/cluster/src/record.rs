@@ -42,7 +42,7 @@ pub struct RingEvent {
 }
 
 /// Hears each event; called by the thread that computes.
-pub type OnEvent = Box<dyn Fn(&str) + Send>;
+pub type OnRingEvent = Box<dyn Fn(&str) + Send>;
 
 /// Work of a stage, all batches together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -97,10 +97,10 @@ pub struct RingFigures {
 
 /// The record of the rings that a backend opens, one at a time.
 #[derive(Default)]
-pub struct RingRecord(Mutex<State>);
+pub struct RingRecord(Mutex<RecordState>);
 
 #[derive(Default)]
-struct State {
+struct RecordState {
     figures: RingFigures,
     /// Names of the stages in order.
     names: Vec<String>,
@@ -110,7 +110,7 @@ struct State {
     /// Tokens of the last batches, and when each was collected.
     tokens: VecDeque<TokenSample>,
     events: VecDeque<RingEvent>,
-    on_event: Option<OnEvent>,
+    on_event: Option<OnRingEvent>,
 }
 
 /// A result that has come.
@@ -152,7 +152,7 @@ impl RingRecord {
     }
 
     /// Calls a function with every event from now on.
-    pub fn on_event(&self, on: OnEvent) {
+    pub fn on_event(&self, on: OnRingEvent) {
         self.state().on_event = Some(on);
     }
 
@@ -191,7 +191,7 @@ impl RingRecord {
         let mut state = self.state();
         state.figures.n_batches += 1;
         state.figures.n_rows += n_rows as u64;
-        let State { figures, names, .. } = &mut *state;
+        let RecordState { figures, names, .. } = &mut *state;
         for (name, time) in names.iter().zip(times) {
             let stage = figures.stages.entry(name.clone()).or_default();
             stage.n_batches += 1;
@@ -248,12 +248,12 @@ impl RingRecord {
         state.arrivals.clear();
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, RecordState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
+impl RecordState {
     fn note(&mut self, text: &str) {
         if self.events.len() == MAX_EVENTS {
             self.events.pop_front();

@@ -28,7 +28,7 @@ use atta_model::{
 use atta_store::{Budget, ModelFiles};
 
 use crate::{
-    Ring, RingRecord,
+    OnTimes, Ring, RingRecord,
     control::{Control, NodeName},
     core::Timing,
     cut::{Coordination, Sizes, check_ring, frame_bytes, limits},
@@ -233,6 +233,17 @@ impl RemoteRing {
         &self.0.options.model.name
     }
 
+    /// Takes the times of results into the sums and the record.
+    fn hears_times(&self) -> OnTimes {
+        let shared = Arc::clone(&self.0);
+        Box::new(move |n_rows, stages| {
+            shared.record.result(n_rows, stages);
+            if n_rows == 1 {
+                shared.state().times.add(stages);
+            }
+        })
+    }
+
     /// Wants other machines. The ring that is open takes them at its next
     /// [`refresh`](Executor::refresh).
     pub fn change(&self, wanted: PlannedRing) {
@@ -310,13 +321,7 @@ impl Backend for RemoteRing {
         let mut ring = Ring::new(parts, lane)?;
         ring.name_stages(planned.plan.names());
         ring.form_by(Box::new(former));
-        let shared = Arc::clone(&self.0);
-        ring.on_times(Box::new(move |n_rows, stages| {
-            shared.record.result(n_rows, stages);
-            if n_rows == 1 {
-                shared.state().times.add(stages);
-            }
-        }));
+        ring.on_times(self.hears_times());
         self.0.record.open(planned.plan.names());
         Ok(Box::new(Recorded::new(ring, self.record())))
     }

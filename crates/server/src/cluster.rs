@@ -11,7 +11,7 @@ use serde::Serialize;
 
 /// Watches a ring.
 pub trait ClusterMonitor: Debug + Send + Sync {
-    /// What is known now. It must not wait: it is called on the thread of all connections.
+    /// The status as it is known now. It must not wait: it is called on the thread of all connections.
     fn status(&self) -> RingStatus;
 }
 

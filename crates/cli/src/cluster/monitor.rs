@@ -35,7 +35,7 @@ const EVERY: Duration = Duration::from_secs(3);
 /// Most events of a status.
 const MAX_EVENTS: usize = 50;
 
-/// What is watched.
+/// A ring, and all that a status of it is made of.
 pub(crate) struct WatchedRing {
     /// The ring.
     pub(crate) ring: Arc<RemoteRing>,
@@ -66,7 +66,7 @@ struct Watch {
     heard: Mutex<Heard>,
 }
 
-/// What was heard last.
+/// The last words of all nodes.
 #[derive(Default)]
 struct Heard {
     nodes: BTreeMap<NodeName, HeardNode>,
@@ -75,7 +75,7 @@ struct Heard {
     is_throttled: bool,
 }
 
-/// What was heard of a node.
+/// The last words of a node.
 #[derive(Default)]
 struct HeardNode {
     /// Its last card.

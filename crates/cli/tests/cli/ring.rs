@@ -341,7 +341,7 @@ fn a_server_shows_its_ring_and_that_a_node_is_silent() {
         let mut nodes = ring["nodes"].as_array().unwrap().iter();
         nodes.all(|node| node["node"] != "pi1" || node["state"] == "silent")
     });
-    // What has happened is kept for those who ask later.
+    // Events are kept for those who ask later.
     let page = server.ask("/cluster", "");
     drop(server);
     let events = fs::read_to_string(homes.0.path("cache/atta/cluster/events")).unwrap();

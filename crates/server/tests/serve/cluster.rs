@@ -20,7 +20,7 @@ impl ClusterMonitor for Always {
     }
 }
 
-/// The coordinator, of which little is known, and a node, of which everything is.
+/// A coordinator without numbers, and a node with all of them.
 fn ring() -> RingStatus {
     let lap = NodeStatus {
         node: "lap".to_owned(),
