@@ -3,7 +3,7 @@
 
 mod support;
 
-use std::{collections::HashSet, num::NonZeroUsize, ops::Range, sync::Arc};
+use std::{collections::HashSet, num::NonZeroUsize, sync::Arc};
 
 use atta_kernels::{Kernels, Pool};
 use atta_model::{
@@ -99,10 +99,19 @@ impl Ring {
             .windows(2)
             .filter(|cut| cut[0] < cut[1])
             .map(|cut| cut[0]..cut[1]);
+        Self::of_shares(
+            ranges.map(|layers| Share::of_layers(spec, layers)),
+            of_share,
+        )
+    }
+
+    fn of_shares(
+        shares: impl Iterator<Item = Share>,
+        of_share: impl Fn(Share) -> Arc<Model>,
+    ) -> Self {
         let pool = Arc::new(Pool::new(NonZeroUsize::MIN));
         let backend: Box<dyn Backend> = Box::new(CpuBackend::new(Kernels::detect(), pool));
-        let piece = |layers: Range<usize>| {
-            let part = Share::of_layers(spec, layers);
+        let piece = |part: Share| {
             let model = of_share(part.clone());
             let size = ExecutorSize {
                 n_ctx: 128,
@@ -113,7 +122,7 @@ impl Ring {
             };
             backend.open(model, &size, &Budget::unlimited()).unwrap()
         };
-        Self(ranges.map(piece).collect())
+        Self(shares.map(piece).collect())
     }
 
     /// Does the same with all pieces, which have the same sequences.
@@ -225,6 +234,34 @@ fn layer_ranges_on_several_executors_equal_the_whole() {
                 g.name
             );
         }
+    }
+}
+
+#[test]
+fn a_head_without_layers_computes_the_logits_of_the_whole() {
+    let all = goldens().into_iter().chain(hybrids());
+    for g in all.filter(Golden::is_separable) {
+        let model = g.model();
+        let n = model.spec().layers.len();
+        let layers = Share {
+            layers: 0..n,
+            embed: true,
+            head: false,
+        };
+        let head = Share {
+            layers: n..n,
+            embed: false,
+            head: true,
+        };
+        let part = |share: Share| Arc::new(g.part(share));
+        let mut ring = Ring::of_shares([layers, head].into_iter(), part);
+        let seq = ring.all(|piece| piece.new_seq().unwrap());
+        let got = ring.append(&[(seq, &g.tokens)]);
+        assert!(
+            bits(&got) == bits(&forward(&model, &g.tokens)),
+            "{}",
+            g.name
+        );
     }
 }
 

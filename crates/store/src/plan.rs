@@ -208,9 +208,12 @@ impl Plan {
     #[must_use]
     pub fn restrict(self, layers: Range<usize>, embed: bool, head: bool) -> Self {
         let is_in = |l: &usize| layers.contains(l);
+        let n_layers = self.layers.len();
         let kept = |(l, tables)| {
             if is_in(&l) {
                 tables
+            } else if head && l + 1 == n_layers {
+                of_head(tables)
             } else {
                 LayerTables::default()
             }
@@ -252,6 +255,19 @@ impl Plan {
         }
         .filter(|tables| !tables.is_empty())
     }
+}
+
+/// Of the groups of the last layer, those that end the residual streams: the head needs them.
+fn of_head(mut tables: LayerTables) -> LayerTables {
+    let mut kept = LayerTables::default();
+    for group in [
+        Projection::EndStreamsDown,
+        Projection::EndStreamsUp,
+        Projection::StreamsEnd,
+    ] {
+        kept[group as usize] = std::mem::take(&mut tables[group as usize]);
+    }
+    kept
 }
 
 /// Matrices that the forward pass asks for together.
