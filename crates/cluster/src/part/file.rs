@@ -43,14 +43,18 @@ impl PartFile {
         PartIndex::parse(&bytes)
     }
 
-    /// Opens a part, and marks it as used now.
+    /// Opens a part, and marks it as used now. If the file was written after its sidecar, all
+    /// tensors that the sidecar calls whole are hashed again; changed ones are absent then.
     ///
     /// # Errors
     /// The error of the system; a sidecar that is torn, lies, or is that of a file of another
     /// length.
     pub fn open(path: &Path) -> Result<Part<Self>, PartError> {
         let index = Self::read_index(path)?;
-        let part = Part::new(Self::open_file(path)?, index)?;
+        let mut part = Part::new(Self::open_file(path)?, index)?;
+        if is_newer(path, &Self::index_path(path)) {
+            part.verify()?;
+        }
         // Which part was used last is a hint for eviction; a read-only sidecar is none.
         let _ = OpenOptions::new()
             .write(true)
@@ -154,6 +158,15 @@ impl PartStorage for PartFile {
         drop(file);
         fs::rename(&temporary, &path)?;
         sync_directory(&path)
+    }
+}
+
+/// Whether a file was written after another one, as far as the system tells.
+fn is_newer(path: &Path, other: &Path) -> bool {
+    let time = |path: &Path| fs::metadata(path).and_then(|metadata| metadata.modified());
+    match (time(path), time(other)) {
+        (Ok(time), Ok(other)) => time > other,
+        _ => true,
     }
 }
 

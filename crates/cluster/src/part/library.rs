@@ -205,10 +205,11 @@ impl Library {
         self.part(id)
     }
 
-    /// The part of a model that is here.
+    /// The part of a model that is here. One with a torn sidecar, or with files of other lengths
+    /// than it says, is none: it will be made anew.
     ///
     /// # Errors
-    /// A sidecar that cannot be read.
+    /// A sidecar that the system cannot read.
     pub fn part(&self, id: Digest) -> Result<Option<HeldModel>, PartError> {
         let Some(path) = self.first_part(id)? else {
             return Ok(None);
@@ -218,12 +219,21 @@ impl Library {
             return Ok(None);
         }
         let index = paths.iter().map(|path| PartFile::read_index(path));
+        let index: Vec<PartIndex> = match index.collect() {
+            Ok(index) => index,
+            Err(PartError::Index(_)) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let mut files = paths.iter().zip(&index);
+        let has_lengths = files.all(|(path, index)| {
+            fs::metadata(path).is_ok_and(|file| file.len() == index.file_bytes())
+        });
         let model = HeldModel {
             held: HeldAs::Part,
-            index: index.collect::<Result<_, _>>()?,
+            index,
             path,
         };
-        Ok((model.id() == id).then_some(model))
+        Ok((has_lengths && model.id() == id).then_some(model))
     }
 
     /// The first file of the part of a model.

@@ -326,6 +326,32 @@ fn a_part_on_disk_is_sparse_survives_a_restart_and_can_be_evicted() {
     fs::remove_dir_all(&directory).unwrap();
 }
 
+#[test]
+fn a_part_that_was_written_after_its_sidecar_is_hashed_again() {
+    let directory = std::env::temp_dir().join(format!("atta-written-{}", std::process::id()));
+    fs::create_dir_all(&directory).unwrap();
+    let path = directory.join("m.gguf");
+    let (bytes, index) = whole();
+    let mut part = PartFile::create(&path, &index).unwrap();
+    part.fill(100, &bytes[100..400]).unwrap();
+    part.fill(416, &bytes[416..500]).unwrap();
+    part.commit().unwrap();
+    drop(part);
+    let missing = || PartFile::open(&path).unwrap().missing(|_| true);
+    assert_eq!(missing(), [0..100, 512..1000]);
+    let mut damaged = fs::read(&path).unwrap();
+    damaged[450] ^= 1;
+    fs::write(&path, damaged).unwrap();
+    let file = fs::File::options().write(true).open(&path).unwrap();
+    let later = SystemTime::now() + Duration::from_secs(5);
+    file.set_modified(later).unwrap();
+    assert_eq!(missing(), [0..100, 416..500, 512..1000]);
+    // The sidecar on disk says so, too.
+    let index = PartFile::read_index(&path).unwrap();
+    assert_eq!(index.held_bytes(), 300);
+    fs::remove_dir_all(&directory).unwrap();
+}
+
 proptest! {
     #[test]
     fn parse_gives_back_what_was_written_or_an_error(

@@ -293,6 +293,32 @@ fn an_index_of_another_model_or_a_torn_one_begins_no_part() {
 }
 
 #[test]
+fn a_part_that_is_cut_short_or_has_a_torn_sidecar_is_fetched_anew() {
+    let place = Place::new("torn");
+    let library = place.library("lap", 0);
+    let from = library
+        .hashed(&place.copy("lap", "a.gguf"), &mut go_on)
+        .unwrap();
+    let to = place.library("pi", 1 << 20);
+    let fetch = || {
+        let mut download = Download::new(Arc::clone(&to), wanted(&from), layers(0..1)).unwrap();
+        let n_connections = pull(&mut download, &from, &WHOLE);
+        (n_connections, download.model().unwrap())
+    };
+    let (_, first) = fetch();
+    let held = fs::read(&first.path).unwrap();
+    assert_eq!(fetch().0, 0);
+    let sidecar = PartFile::index_path(&first.path);
+    for (path, n_bytes) in [(&first.path, held.len() - 1), (&sidecar, 100)] {
+        let bytes = fs::read(path).unwrap();
+        fs::write(path, &bytes[..n_bytes]).unwrap();
+        let (n_connections, again) = fetch();
+        assert!(n_connections > 0, "{}", path.display());
+        assert_eq!(fs::read(&again.path).unwrap(), held);
+    }
+}
+
+#[test]
 fn a_part_that_does_not_fit_the_budget_is_refused_and_others_go_for_one_that_does() {
     let place = Place::new("budget");
     let library = place.library("lap", 0);
