@@ -246,6 +246,7 @@ struct Cluster {
 
 const FAST: NodeTiming = NodeTiming {
     prepared: Duration::from_secs(30),
+    silence: Duration::from_secs(15),
     orphan: Duration::from_secs(60),
     warm: Duration::from_secs(60),
 };
@@ -455,6 +456,7 @@ fn plans_of_other_versions_or_with_the_number_of_another_plan_are_refused() {
 fn a_silent_coordinator_loses_its_node_and_all_memory_is_freed() {
     let timing = NodeTiming {
         prepared: Duration::from_millis(300),
+        silence: Duration::from_millis(300),
         orphan: Duration::from_millis(300),
         warm: Duration::from_millis(300),
     };
@@ -486,6 +488,40 @@ fn a_silent_coordinator_loses_its_node_and_all_memory_is_freed() {
         events.iter().any(|e| e.text.contains("silent")),
         "{events:?}"
     );
+}
+
+#[test]
+fn a_node_says_that_it_is_free_when_another_coordinator_may_have_it() {
+    let n = n_layers();
+    let cluster = Cluster::new(&["spare"]);
+    let ring = cluster.engine(0, &[("spare", 0..n)]);
+    drop(ring.session(&session()).unwrap());
+    let prepare = cluster.control.prepare_of("spare");
+
+    let mut impatient = Cluster::new(&[]);
+    let timing = NodeTiming {
+        prepared: Duration::from_secs(600),
+        silence: Duration::from_millis(300),
+        ..FAST
+    };
+    impatient.add("pi1", directory(), Budget::limited(1 << 30), timing);
+    let ask = |prepare: Prepare| {
+        let question = Question::Prepare(Box::new(prepare));
+        impatient.control.question("pi1", &question)
+    };
+    let mut other = prepare.clone();
+    other.coordinator.name = name("desk");
+    other.ring += 1;
+    assert!(matches!(ask(prepare), Answer::Loading(_)));
+    let card = || impatient.control.card("pi1");
+    // Long before the ring is released.
+    wait_for("it is loaded", || impatient.nodes[0].1.used() > 0);
+    wait_for("it is free", || card().held.is_none());
+    let memory = card().memory;
+    assert_eq!(memory.free_bytes, memory.all_bytes);
+    assert!(impatient.nodes[0].1.used() > 0, "it is not released yet");
+    assert!(matches!(ask(other), Answer::Loading(_)));
+    assert_eq!(card().held.unwrap().coordinator, name("desk"));
 }
 
 #[test]

@@ -17,7 +17,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use atta_store::Reservation;
+use atta_store::{Reservation, give_back_memory};
 
 use super::{
     Inner, NodeTiming, PROGRAM,
@@ -31,10 +31,6 @@ use crate::{
         message::{Answer, Blocked, HeldRing, Loading, Occupied, Prepare, ReadyStage},
     },
 };
-
-/// Silence after which a ring's node is free for another coordinator: several of the questions by
-/// which a coordinator shows that it is there.
-const SILENCE: Duration = Duration::from_secs(15);
 
 /// An answer, and an event for the log.
 pub(super) struct Reply {
@@ -129,7 +125,7 @@ pub(super) fn prepare(inner: &Arc<Inner>, prepare: Prepare) -> Reply {
         return Answer::Blocked(blocked("this node leaves the cluster")).into();
     }
     if let Some(held) = &mut state.hold.held
-        && let Some(answer) = held.answer_to(&prepare, hash)
+        && let Some(answer) = held.answer_to(&prepare, hash, &inner.options.timing)
     {
         return answer.into();
     }
@@ -191,7 +187,12 @@ fn other_version(prepare: &Prepare) -> Option<Blocked> {
 impl Held {
     /// The answer to a question about the ring that is held; `None` if the other one may replace
     /// it.
-    fn answer_to(&mut self, other: &Prepare, hash: blake3::Hash) -> Option<Answer> {
+    fn answer_to(
+        &mut self,
+        other: &Prepare,
+        hash: blake3::Hash,
+        timing: &NodeTiming,
+    ) -> Option<Answer> {
         let is_same_ring = self.prepare.ring == other.ring;
         if is_same_ring && self.prepare.epoch == other.epoch {
             return Some(match self.hash == hash {
@@ -205,8 +206,7 @@ impl Held {
         }
         // A process has one ring at a time; it may have lost the answer to its release.
         let is_same_owner = self.prepare.coordinator == other.coordinator;
-        let is_free = is_same_owner || self.is_over() || self.silence() >= SILENCE;
-        (!is_free).then(|| {
+        (!is_same_owner && !self.is_free(timing)).then(|| {
             Answer::Occupied(Occupied {
                 by: self.prepare.coordinator.name.clone(),
                 since_s: self.since.elapsed().as_secs(),
@@ -228,6 +228,11 @@ impl Held {
             Phase::Ready(serving) => Answer::Ready(serving.ready),
             Phase::Blocked(blocked) => Answer::Blocked(blocked.clone()),
         }
+    }
+
+    /// Whether any coordinator may have the node.
+    fn is_free(&self, timing: &NodeTiming) -> bool {
+        self.is_over() || self.silence() >= timing.silence
     }
 
     /// Whether nothing is to be expected of it any more.
@@ -303,6 +308,8 @@ impl Hold {
         let thread = thread.spawn(move || {
             drop(serving);
             join(previous);
+            // The threads of a ring leave much freed memory to the allocator's arenas.
+            give_back_memory();
         });
         // Without a thread it has stopped here.
         self.keep(ring, thread.ok())
@@ -330,9 +337,9 @@ impl Hold {
         self.warm = None;
     }
 
-    /// Whether a ring is held.
-    pub(super) fn is_held(&self) -> bool {
-        self.held.is_some()
+    /// Whether the node belongs to a ring whose coordinator is there.
+    pub(super) fn is_held(&self, timing: &NodeTiming) -> bool {
+        self.held.as_ref().is_some_and(|held| !held.is_free(timing))
     }
 
     /// Releases a ring that has ended or is silent; the event, if there is one.
@@ -347,9 +354,9 @@ impl Hold {
         Some(event)
     }
 
-    /// The ring, for the card.
-    pub(super) fn card(&self, bytes: u64) -> Option<HeldRing> {
-        let held = self.held.as_ref()?;
+    /// The ring, for the card; none if any coordinator may have the node.
+    pub(super) fn card(&self, bytes: u64, timing: &NodeTiming) -> Option<HeldRing> {
+        let held = self.held.as_ref().filter(|held| !held.is_free(timing))?;
         let prepare = &held.prepare;
         let serving = match &held.phase {
             Phase::Ready(serving) => Some(serving),

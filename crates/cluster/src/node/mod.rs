@@ -58,6 +58,9 @@ pub const PROGRAM: &str = env!("CARGO_PKG_VERSION");
 pub struct NodeTiming {
     /// How long a stage that is ready waits for its first frame.
     pub prepared: Duration,
+    /// Silence of the coordinator after which another one may have the node: several of the
+    /// questions by which a coordinator shows that it is there.
+    pub silence: Duration,
     /// Silence of the coordinator after which a ring is released.
     pub orphan: Duration,
     /// How long weights stay loaded behind a ring, for another one with the same layers.
@@ -68,6 +71,7 @@ impl Default for NodeTiming {
     fn default() -> Self {
         Self {
             prepared: Duration::from_secs(30),
+            silence: Duration::from_secs(15),
             orphan: Duration::from_secs(60),
             warm: Duration::from_secs(60),
         }
@@ -289,7 +293,7 @@ impl Inner {
         let events = self.events();
         let state = self.state();
         // Warm weights go when they are in the way.
-        let free = match state.hold.is_held() {
+        let free = match state.hold.is_held(&options.timing) {
             true => options.budget.left(),
             false => options.budget.limit(),
         };
@@ -307,7 +311,7 @@ impl Inner {
             disk_free_bytes: options.models.disk_free_bytes(),
             measure: options.measure,
             celsius: (options.celsius)(),
-            held: state.hold.card(options.budget.used()),
+            held: state.hold.card(options.budget.used(), &options.timing),
             events,
         }
     }
