@@ -41,6 +41,17 @@ pub enum Refusal {
         "no ring: no way over the measured links passes through {0}; a link between them would do"
     )]
     NotConnected(String),
+    /// The model has fewer parts than machines are wanted.
+    #[error("no ring: {}", match .most {
+        0 => "the layers of this model cannot be divided among machines".to_owned(),
+        most => format!("this model can be divided among {most} other machines at most, and {n_wanted} are wanted"),
+    })]
+    NotDivisible {
+        /// Machines beside the coordinator that shall have layers.
+        n_wanted: usize,
+        /// How many could.
+        most: usize,
+    },
 }
 
 /// The least that would make a plan possible; none of both if no single change does.
@@ -76,6 +87,11 @@ fn size(bytes: u64) -> String {
 pub(super) fn explain(planner: &Planner<'_>) -> Refusal {
     let rich = with_ram(planner.measures, |_, _| MOST_RAM);
     if !works(planner, &rich, planner.request) {
+        let n_wanted = planner.n_others(mask_of(&planner.request.must_use));
+        let most = planner.most_others();
+        if n_wanted > most {
+            return Refusal::NotDivisible { n_wanted, most };
+        }
         let must = planner.request.must_use.iter().chain(&planner.request.lead);
         let names = must.map(|node| planner.measures.nodes[*node].name.as_str());
         return Refusal::NotConnected(names.collect::<Vec<_>>().join(", "));
@@ -185,6 +201,19 @@ fn least_setting(planner: &Planner<'_>, lead: usize) -> Setting {
 }
 
 impl Planner<'_> {
+    /// Machines beside the coordinator that could have layers, if they were there.
+    pub(super) fn most_others(&self) -> usize {
+        let n_parts = self.cuts().len() - 1;
+        n_parts - usize::from(!self.may_lead_alone())
+    }
+
+    /// Machines of a set beside the coordinator.
+    pub(super) fn n_others(&self, must: u32) -> usize {
+        let lead = self.request.lead.map_or(0, |lead| 1 << lead);
+        let all = (must | lead).count_ones() as usize;
+        all.saturating_sub(1)
+    }
+
     /// Whether a node could hold the smallest part of the layers.
     pub(super) fn fits_a_layer(&self, node: usize) -> bool {
         let costs = self.costs_of(least_setting(self, node), 1, 1);

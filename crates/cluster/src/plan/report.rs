@@ -82,6 +82,8 @@ pub enum IdleReason {
     TooLittleRam,
     /// No ring passes over its links.
     NotConnected,
+    /// The layers cannot be divided among so many machines.
+    NotDivisible,
 }
 
 /// A plan: who computes what, and how fast that will be.
@@ -186,6 +188,7 @@ impl fmt::Display for IdleReason {
             }
             Self::TooLittleRam => f.write_str("has too little memory for one layer"),
             Self::NotConnected => f.write_str("has no usable link"),
+            Self::NotDivisible => f.write_str("cannot help: the layers cannot be divided so"),
         }
     }
 }
@@ -247,6 +250,7 @@ fn idle_node(planner: &Planner<'_>, node: usize) -> IdleNode {
         Some(forced) => IdleReason::Slower {
             with_it_tok_s: promise(planner, &forced).tok_s(planner.request.objective),
         },
+        None if planner.n_others(must) > planner.most_others() => IdleReason::NotDivisible,
         None if planner.fits_a_layer(node) => IdleReason::NotConnected,
         None => IdleReason::TooLittleRam,
     };

@@ -207,7 +207,7 @@ impl Planner<'_> {
     }
 
     /// Whether the coordinator may hold embedding and head without any layer.
-    fn may_lead_alone(&self) -> bool {
+    pub(super) fn may_lead_alone(&self) -> bool {
         let first = self.model.layers.first();
         first.is_some_and(|layer| layer.may_cut_before)
     }

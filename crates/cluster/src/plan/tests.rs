@@ -544,6 +544,38 @@ fn layers_that_share_keys_are_not_cut_apart() {
 }
 
 #[test]
+fn a_model_with_fewer_parts_than_machines_is_refused_for_that() {
+    let mut model = model_8b();
+    for layer in &mut model.layers {
+        layer.may_cut_before = false;
+    }
+    let nodes = ["a", "b", "c"].map(|name| node(name, 8.0, 10.0, 0.4));
+    let measures = all_linked(nodes.to_vec(), wired());
+    let request = |must_use: &[usize]| PlanRequest {
+        lead: Some(0),
+        must_use: must_use.to_vec(),
+        ..latency()
+    };
+    let refused = |model: &ModelSizes, must_use: &[usize]| {
+        plan(model, &measures, &request(must_use)).unwrap_err()
+    };
+    let whole = refused(&model, &[1]).to_string();
+    assert!(whole.contains("cannot be divided"), "{whole}");
+    let alone = plan(&model, &measures, &request(&[])).unwrap();
+    assert!(alone.is_alone() && alone.idle.len() == 2, "{alone}");
+    let reasons = alone.idle.iter().map(|idle| idle.reason);
+    assert!(reasons.eq([IdleReason::NotDivisible; 2]), "{alone}");
+    // One cut, and the coordinator needs the part before it.
+    model.layers[4].may_cut_before = true;
+    assert!(plan(&model, &measures, &request(&[1])).is_ok());
+    let expected = Refusal::NotDivisible {
+        n_wanted: 2,
+        most: 1,
+    };
+    assert_eq!(refused(&model, &[1, 2]), expected);
+}
+
+#[test]
 fn a_wish_for_a_node_is_granted() {
     let nodes = vec![node("a", 8.0, 10.0, 0.4), node("b", 8.0, 5.0, 0.4)];
     let request = PlanRequest {
