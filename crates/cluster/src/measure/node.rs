@@ -131,7 +131,14 @@ impl NodeProbe<'_> {
             let is_recent = age.is_some_and(|age| age <= MAX_AGE.as_secs());
             freshness == Freshness::Cached && is_recent && kept.machine == machine
         });
-        if let Some(kept) = kept {
+        if let Some(mut kept) = kept {
+            // The first model may have come since.
+            if kept.rates.disk_bytes_per_s == 0.0
+                && let Some(rate) = self.disk()
+            {
+                kept.rates.disk_bytes_per_s = rate;
+                write_kept(self.kept_in, &kept)?;
+            }
             return Ok(kept.rates);
         }
         let kept = Kept {
@@ -158,15 +165,19 @@ impl NodeProbe<'_> {
                 best = rate;
             }
         }
-        let model = largest_model(self.models);
-        let disk = model.and_then(|path| disk_rate(&path, DISK_TIME).ok());
         NodeRates {
             n_threads: n_best,
             // Whole numbers come back from JSON as they were.
             read_bytes_per_s: best.round(),
             macs_per_s: macs_per_s.round(),
-            disk_bytes_per_s: disk.unwrap_or(0.0).round(),
+            disk_bytes_per_s: self.disk().unwrap_or(0.0),
         }
+    }
+
+    /// The rate of the disk that holds the largest model, if there is one and it can be read.
+    fn disk(&self) -> Option<f64> {
+        let model = largest_model(self.models)?;
+        Some(disk_rate(&model, DISK_TIME).ok()?.round())
     }
 
     /// What other rates would belong to.
@@ -315,6 +326,26 @@ mod tests {
         assert!(!edit(nonsense, probe.machine(), 60), "no rate");
         fs::write(&kept_in, b"{").unwrap();
         assert!(probe.rates(Freshness::Cached).is_ok());
+        fs::remove_dir_all(directory).unwrap();
+    }
+
+    #[test]
+    fn the_disk_is_measured_when_the_first_model_has_come() {
+        let directory = directory("disk");
+        let kept_in = directory.join("rates.json");
+        let models = [directory.clone()];
+        let probe = probe(&models, &kept_in);
+        let without = probe.rates(Freshness::Cached).unwrap();
+        assert_eq!(without.disk_bytes_per_s, 0.0);
+        fs::write(directory.join("m.gguf"), vec![1; 1 << 20]).unwrap();
+        let rates = probe.rates(Freshness::Cached).unwrap();
+        assert!(rates.disk_bytes_per_s > 0.0);
+        let others = NodeRates {
+            disk_bytes_per_s: 0.0,
+            ..rates
+        };
+        assert_eq!(others, without);
+        assert_eq!(probe.rates(Freshness::Cached).unwrap(), rates);
         fs::remove_dir_all(directory).unwrap();
     }
 
