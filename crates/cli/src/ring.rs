@@ -90,7 +90,15 @@ pub(crate) fn plan(
     let survey = asker.survey()?;
     let sizes = asker.sizes(&path, &options)?;
     let objective = objective(flags.ring_for.unwrap_or(aim));
-    let plan = asker.plan(&survey, &sizes, &who, objective)?;
+    let plan = match asker.plan(&survey, &sizes, &who, objective) {
+        // One machine alone streams weights for which it lacks memory.
+        Err(Failure::Failed(why)) if who == Who::Auto => {
+            say(&format!("{why}; running here alone"));
+            asker.membership.remember();
+            return Ok((options, RingRun::default()));
+        }
+        plan => plan?,
+    };
     say(&plan.to_string());
     if plan.is_alone() {
         asker.membership.remember();

@@ -273,7 +273,7 @@ impl Coordinator {
                     request.must_use = vec![node];
                     plan::plan(model, &survey.measures, &request)
                 });
-                let mut best = Err(PlanError::Nobody);
+                let mut best = Err(survey.no_other());
                 for plan in plans {
                     best = better(best, plan);
                 }
@@ -362,6 +362,17 @@ impl Survey {
             links: links.collect(),
         };
         Ok((measures, (1..kept.len()).collect()))
+    }
+
+    /// Why there is no other node: the first that answers and cannot be used, if one does.
+    fn no_other(&self) -> PlanError {
+        let unfit = self.nodes.iter().find_map(|node| {
+            Some(PlanError::Node {
+                node: node.address.name.clone(),
+                why: node.unfit.clone()?,
+            })
+        });
+        unfit.unwrap_or(PlanError::Nobody)
     }
 
     /// Why a node is not in the measures.

@@ -209,6 +209,12 @@ fn two_nodes_write_the_text_of_one_machine_and_leave() {
     let said = String::from_utf8(auto.stderr).unwrap();
     assert!(said.contains("no ring: "), "{said}");
     assert_eq!(auto.stdout, alone.stdout);
+    // Too little memory for a part of a ring, enough for a mapped file.
+    let short = run(&["--ring", "--ram-budget", "8M", "--peer", &first.address]);
+    let said = String::from_utf8(short.stderr).unwrap();
+    assert_eq!(short.status.code(), Some(0), "{said}");
+    assert!(said.contains("running here alone"), "{said}");
+    assert_eq!(short.stdout, alone.stdout);
 
     let log = cluster(&[&["log"][..], &peer].concat());
     assert!(log.contains("started"), "{log}");
@@ -289,6 +295,31 @@ fn a_node_that_was_killed_or_has_another_key_is_not_used() {
     let output = homes.atta("pi1", &[&["run", MODEL][..], &TEXT, &ring].concat());
     let refused = error_of(&output, 1);
     assert!(refused.contains("no other machine"), "{refused}");
+}
+
+#[test]
+fn a_node_that_another_ring_has_is_named_with_its_coordinator() {
+    let homes = Homes::new("taken");
+    let node = homes.node("pi1", &[]);
+    let ring = ["--ring=force", "--peer", &node.address];
+    let serve = ["serve", MODEL, "--port", "0", "-c", "128", "-j", "1"];
+    let mut server = homes.command("pi1", &[&serve[..], &ring].concat());
+    let mut server = server.stdout(Stdio::piped()).spawn().unwrap();
+    // Its address is printed when the ring is there.
+    let mut address = String::new();
+    let stdout = server.stdout.take().unwrap();
+    BufReader::new(stdout).read_line(&mut address).unwrap();
+    let run = [&["run", MODEL][..], &TEXT, &ring].concat();
+    let output = homes.atta("pi1", &run);
+    server.kill().unwrap();
+    server.wait().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8(output.stderr).unwrap();
+    let error = said.lines().last().unwrap_or_default();
+    assert!(
+        error.starts_with("atta: error: pi1 cannot be in a ring: it belongs to a ring of"),
+        "{said}"
+    );
 }
 
 #[test]
