@@ -111,11 +111,11 @@ def hand_on(parent: pathlib.Path) -> None:
         control.write_text("+memory")
 
 
-def attempt(parent: pathlib.Path, version: int) -> Cgroup:
+def attempt(parent: pathlib.Path, version: int, name: str) -> Cgroup:
     """Makes a child and moves a process into it, which is what a run needs."""
     if version == 2:
         hand_on(parent)
-    group = Cgroup(parent / f"atta-memory-{os.getpid()}", version)
+    group = Cgroup(parent / f"atta-memory-{name}", version)
     group.path.mkdir()
     try:
         if os.system(f"echo $$ 2>/dev/null > '{group.path}/cgroup.procs'"):
@@ -126,13 +126,14 @@ def attempt(parent: pathlib.Path, version: int) -> Cgroup:
     return group
 
 
-def make() -> Cgroup:
-    """A new cgroup without a limit, wherever this user may make one."""
+def make(name: str = "") -> Cgroup:
+    """A new cgroup without a limit, wherever this user may make one; several of one process have names."""
+    name = name or str(os.getpid())
     version, root, place = memory_mount()
     why = []
     for parent in candidates(version, root, place):
         try:
-            return attempt(parent, version)
+            return attempt(parent, version, name)
         except OSError as error:
             why.append(f"{parent}: {error.strerror}")
     remedy = "run as root" if os.geteuid() else "give the container its cgroup mount writable (docker run --privileged --cgroupns=host)"
