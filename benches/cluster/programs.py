@@ -127,11 +127,10 @@ class Program:
             raise Failure(f"{self.machine.name}: no {text!r} in what it says: {self.said[-600:]!r}")
         return found()
 
-    def wait_for_chunks(self, n: int, seconds: float = 120) -> float:
-        """Waits until text has come n times; the time of the last one."""
-        if not self.wait(lambda: len(self.chunks) >= n, seconds):
-            raise Failure(f"{self.machine.name}: {len(self.chunks)} pieces of text, not {n}: {self.said[-600:]!r}")
-        return self.chunks[n - 1][0]
+    def wait_for_text(self, n_bytes: int, seconds: float = 120) -> None:
+        """Waits until so much text has come."""
+        if not self.wait(lambda: len(self.text) >= n_bytes, seconds):
+            raise Failure(f"{self.machine.name}: {len(self.text)} bytes of text, not {n_bytes}: {self.said[-600:]!r}")
 
     def end(self, seconds: float) -> int | None:
         """Waits for the end; the exit code, or None if it still runs."""

@@ -16,8 +16,8 @@ from programs import Failure, Program
 from report import Row
 
 NODES = ["pi1", "pi2", "pi3"]
-# The token at which it happens, and the tokens of the whole text.
-AT, N = 40, 240
+# Tokens of the text. Not each has letters of its own, so events are placed by bytes: at a fifth of it.
+N, AT = 240, 0.2
 # A text that says nothing for so long has hung.
 HANG_S = 90
 
@@ -63,12 +63,20 @@ class Outcome:
         return f"error after {self.pause:.2f} s: {self.error.removeprefix('atta: ')[:160]}"
 
 
-def happen(bench: Bench, world: World, ring: str, act: Callable[[], None], at: int = AT) -> Outcome:
-    """Writes a text on a ring, acts at a token, and waits for the end."""
+@dataclasses.dataclass
+class Event:
+    """What happens, and behind so many bytes of the text."""
+
+    act: Callable[[], None]
+    at: int
+
+
+def happen(bench: Bench, world: World, ring: str, event: Event) -> Outcome:
+    """Writes a text on a ring, acts while it is written, and waits for the end."""
     program = world.begin(bench.text(N), [f"--ring={ring}"])
-    program.wait_for_chunks(at)
+    program.wait_for_text(event.at)
     began = time.monotonic()
-    act()
+    event.act()
     return outcome(program, began)
 
 
@@ -141,7 +149,8 @@ def for_good(bench: Bench, act: Callable[[World, dict[str, Program]], None], lim
     with bench.world() as world:
         nodes = start_nodes(bench, world)
         whole = whole_text(bench, world)
-        done = happen(bench, world, ",".join(NODES), lambda: act(world, nodes))
+        event = Event(lambda: act(world, nodes), int(len(whole) * AT))
+        done = happen(bench, world, ",".join(NODES), event)
         wrong = done.wrong(whole, bench.options.expect)
         began = time.monotonic()
         wrong = wrong or after_it(bench, world, ["pi1", "pi3"], whole)
@@ -160,7 +169,7 @@ def for_a_second(bench: Bench, act: Callable[[World, dict[str, Program]], None],
             time.sleep(1)
             undo(world, nodes)
 
-        done = happen(bench, world, ",".join(NODES), both)
+        done = happen(bench, world, ",".join(NODES), Event(both, int(len(whole) * AT)))
         wrong = done.wrong(whole, "recover") or after_it(bench, world, NODES, whole)
         add_rows(bench, "for a second", done, wrong, None)
 
@@ -190,7 +199,7 @@ def coordinator(bench: Bench) -> None:
         start_nodes(bench, world, NODES[:2])
         whole = whole_text(bench, world)
         program = world.begin(bench.text(N), ["--ring=pi1,pi2"])
-        program.wait_for_chunks(AT)
+        program.wait_for_text(int(len(whole) * AT))
         program.kill()
         began = time.monotonic()
         last = ""

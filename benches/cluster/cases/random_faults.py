@@ -10,7 +10,7 @@ import signal
 import time
 
 from bench import Bench, World
-from cases.faults import N, NODES, Outcome, happen, start_nodes, whole_text
+from cases.faults import NODES, Event, Outcome, happen, start_nodes, whole_text
 from lan import wait_for
 from programs import Failure, Program
 from report import Row
@@ -43,12 +43,11 @@ class Rounds:
 
     def round_of(self, what: str, name: str) -> Outcome:
         """One text during which something happens to a node."""
-        # Not every token has text of its own.
-        at, ring = self.rng.randint(1, N * 5 // 8), ",".join(self.rng.sample(NODES, 3))
-        done = happen(self.bench, self.world, ring, lambda: self.act(what, name), at)
+        at, ring = 1 + int(len(self.whole) * self.rng.uniform(0.0, 0.8)), ",".join(self.rng.sample(NODES, 3))
+        done = happen(self.bench, self.world, ring, Event(lambda: self.act(what, name), at))
         wrong = done.wrong(self.whole, "recover" if what in ("freeze", "pull") else self.bench.options.expect)
         if wrong:
-            self.wrong.append(f"{what} {name} at {at} of {ring}: {wrong}")
+            self.wrong.append(f"{what} {name} at byte {at} of {ring}: {wrong}")
         return done
 
     def act(self, what: str, name: str) -> None:

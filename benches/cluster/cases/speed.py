@@ -240,6 +240,8 @@ def prepared(bench: Bench) -> None:
         world.machine("pi2")
         world.node("pi1", models=bench.models)
         budgets = budgets_of(world, bench)
+        # With much faster a coordinator, no node helps.
+        world.believe(LEAD, 50)
         alone = world.planned(bench.options.model, "-j", "1")
         found["drop"] = alone["is_alone"] and any("would not help" in idle["why"] for idle in alone["idle"])
         short = ["-j", "1", "--ram-budget", f"{budgets['half']}B"]

@@ -43,8 +43,8 @@ impl PartFile {
         PartIndex::parse(&bytes)
     }
 
-    /// Opens a part, and marks it as used now. If the file was written after its sidecar, all that
-    /// the sidecar calls whole is hashed again, and what has changed is absent.
+    /// Opens a part, and marks it as used now. If the file was written after its sidecar, all
+    /// tensors that the sidecar calls whole are hashed again; changed ones are absent then.
     ///
     /// # Errors
     /// The error of the system; a sidecar that is torn, lies, or is that of a file of another
