@@ -40,7 +40,10 @@ pub(in crate::commands) fn run(args: LeapTokenizerArgs) -> Result<(), Failure> {
     } = args;
     let inputs = InputFiles::of([Some(&model)]);
     inputs.protect_own_from(&output)?;
-    let TokenizerFile { bytes, dropped } = llama2c::tokenizer_file(&model)?;
+    // Its kinds of vocabularies need no other option, so the error names none.
+    let read = llama2c::tokenizer_file(&model);
+    let TokenizerFile { bytes, dropped } =
+        read.map_err(|error| Failure::Failed(error.to_string()))?;
     dropped.iter().for_each(|what| warn(what));
     let is_there = output.exists();
     let is_same = is_there && fs::read(&output).is_ok_and(|there| there == bytes);
