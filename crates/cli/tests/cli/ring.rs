@@ -446,7 +446,9 @@ fn a_node_without_the_file_fetches_its_layers_once() {
     // It is kept over the end of the node, and nothing is written again.
     drop(node);
     let _again = homes.node("bare", &bare[2..]);
-    assert_eq!(run("--ring=bare").stdout, alone.stdout);
+    let kept = run("--ring=bare");
+    let said = String::from_utf8_lossy(&kept.stderr);
+    assert_eq!(kept.stdout, alone.stdout, "{said}");
     assert!(held() == first_held, "the part was written to again");
     // Without a place for parts the node refuses, and says what would help.
     let full = ["--models", &empty, "--disk-budget", "0"];
