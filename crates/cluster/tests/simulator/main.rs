@@ -162,7 +162,7 @@ fn ring(seed: u64, random: &mut Random) -> (Ring, Arc<Mutex<World>>, usize) {
             numerics: "hash".to_owned(),
         },
         seqs: SeqTable::new(&distinct, &size),
-        local: chain(Does::Layer(0), &[]),
+        local: vec![chain(Does::Layer(0), &[])],
         head: Box::new(Chain::new(Does::Head, &[], &head_size, N_BATCH)),
         limits,
         timing: TIMING,
