@@ -152,7 +152,7 @@ mod tests {
     fn frames_for_a_stage_that_is_not_here_are_lost_with_a_word() {
         let doors = doors();
         let (lost, told) = mpsc::channel();
-        let sender = FrameSender::start(&route(&doors), move || drop(lost.send(()))).unwrap();
+        let sender = FrameSender::start(&route(&doors), move || lost.send(()).unwrap()).unwrap();
         sender.send(ping());
         told.recv_timeout(PATIENCE).unwrap();
     }
