@@ -80,9 +80,18 @@ struct Shared {
 /// A node that was heard of.
 #[derive(Clone, Copy)]
 struct Entry {
+    /// Where it was reached, or says that it is.
     address: SocketAddr,
+    /// Where it says that it is, if it was reached elsewhere: it may have been started again.
+    also: Option<SocketAddr>,
     /// Whether it answered the last question who is there.
     is_member: bool,
+}
+
+impl Entry {
+    fn addresses(&self) -> impl Iterator<Item = SocketAddr> + use<> {
+        std::iter::once(self.address).chain(self.also)
+    }
 }
 
 impl std::fmt::Debug for FixedControl {
@@ -187,15 +196,17 @@ impl Shared {
     fn members_answer(&self) -> Vec<u8> {
         let book = self.book();
         let is_local = self.address.is_some_and(|own| own.ip().is_loopback());
-        let is_told = |entry: &Entry| {
-            let ip = entry.address.ip();
-            let is_far = !ip.is_loopback() || is_local;
-            entry.is_member && is_far && !is_of_one_link(entry.address)
+        let is_told = |address: &SocketAddr| {
+            let is_far = !address.ip().is_loopback() || is_local;
+            is_far && !is_of_one_link(*address)
         };
-        let others = book.iter().filter(|(_, entry)| is_told(entry));
-        let others = others.map(|(name, entry)| NodeAddress {
-            name: name.clone(),
-            address: entry.address,
+        let others = book.iter().filter(|(_, entry)| entry.is_member);
+        let others = others.flat_map(|(name, entry)| {
+            let addresses = entry.addresses().filter(is_told);
+            addresses.map(|address| NodeAddress {
+                name: name.clone(),
+                address,
+            })
         });
         let answer = Answer::Members {
             name: self.name.clone(),
@@ -208,13 +219,13 @@ impl Shared {
     /// Remembers a node that asks. Where it was reached counts more than where it says it is: it
     /// may have several addresses, and not know which of them leads there from here.
     fn note_asker(&self, from: NodeAddress) {
-        let is_reached = self
-            .book()
-            .get(&from.name)
-            .is_some_and(|entry| entry.is_member);
-        if !is_reached {
-            self.note(from, true);
+        if let Some(entry) = self.book().get_mut(&from.name)
+            && entry.is_member
+        {
+            entry.also = Some(from.address).filter(|address| *address != entry.address);
+            return;
         }
+        self.note(from, true);
     }
 
     /// Remembers a node. Where there is no room, a node that does not answer goes.
@@ -227,8 +238,12 @@ impl Shared {
             };
             book.remove(&silent);
         }
-        let address = node.address;
-        book.insert(node.name, Entry { address, is_member });
+        let entry = Entry {
+            address: node.address,
+            also: None,
+            is_member,
+        };
+        book.insert(node.name, entry);
     }
 
     /// Asks all known addresses who is there, and those that the answers bring. Whether another
@@ -239,7 +254,7 @@ impl Shared {
         let mut is_taken = false;
         let mut next = self.peers.clone();
         next.append(&mut self.heard());
-        next.extend(self.book().values().map(|entry| entry.address));
+        next.extend(self.book().values().flat_map(Entry::addresses));
         for _ in 0..ROUNDS {
             next.retain(|address| Some(*address) != self.address && asked.insert(*address));
             let answers = self.ask_all(&next);
