@@ -12,9 +12,9 @@ use atta_cluster::{
 };
 use libfuzzer_sys::fuzz_target;
 
-type Input<'a> = ([u8; 32], [u8; PROOF_BYTES], &'a [u8]);
+type Guesses<'a> = ([u8; 32], [u8; PROOF_BYTES], &'a [u8]);
 
-fuzz_target!(|input: Input<'_>| {
+fuzz_target!(|input: Guesses<'_>| {
     let (point, proof, rest) = input;
     let text = String::from_utf8_lossy(rest);
     if let Ok(code) = text.parse::<JoinCode>() {

@@ -119,18 +119,18 @@ impl std::fmt::Debug for RemoteRingOptions {
 }
 
 /// A backend whose executors are rings of machines, one at a time.
-pub struct RemoteRing(Arc<Shared>);
+pub struct RemoteRing(Arc<RingHub>);
 
 /// What the backend and its ring share.
-struct Shared {
+struct RingHub {
     options: RemoteRingOptions,
     changes: Option<RingChanges>,
     is_open: Arc<AtomicBool>,
     record: Arc<RingRecord>,
-    state: Mutex<SharedState>,
+    state: Mutex<RingHubState>,
 }
 
-struct SharedState {
+struct RingHubState {
     /// What a ring is opened with: the last plan that was possible.
     planned: PlannedRing,
     /// The plan that a caller wants instead.
@@ -138,8 +138,8 @@ struct SharedState {
     times: RingTimes,
 }
 
-impl Shared {
-    fn state(&self) -> MutexGuard<'_, SharedState> {
+impl RingHub {
+    fn state(&self) -> MutexGuard<'_, RingHubState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -195,12 +195,12 @@ impl RemoteRing {
             timing: options.timing,
             deadline: options.deadline,
         };
-        Self(Arc::new(Shared {
+        Self(Arc::new(RingHub {
             options,
             changes,
             is_open: Arc::default(),
             record: Arc::default(),
-            state: Mutex::new(SharedState {
+            state: Mutex::new(RingHubState {
                 planned,
                 wanted: None,
                 times: RingTimes::default(),

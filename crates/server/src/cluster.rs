@@ -11,7 +11,7 @@ use serde::Serialize;
 
 /// Watches a ring.
 pub trait ClusterMonitor: Debug + Send + Sync {
-    /// The status as it is known now. It must not wait: it is called on the thread of all connections.
+    /// The status as it is known now. It must not wait: the thread of all connections calls it.
     fn status(&self) -> RingStatus;
 }
 

@@ -171,7 +171,8 @@ mod tests {
     proptest! {
         #[test]
         fn beacons_come_back(
-            sender: [u8; 16], port: u16, is_question: bool, count: u32, ip: IpAddr, secret: [u8; 32],
+            sender: [u8; 16], port: u16, is_question: bool, count: u32, ip: IpAddr,
+            secret: [u8; 32],
         ) {
             let beacon = Beacon { sender, port, is_question, count };
             let key = BeaconKey::of_cluster(&ClusterKey::from_bytes(secret));

@@ -16,7 +16,7 @@ const SHORTEST: Duration = Duration::from_millis(250);
 /// Time between two beacons that were not asked for.
 const PERIOD: Duration = Duration::from_secs(5);
 
-/// What was heard.
+/// Processes that were heard.
 #[derive(Debug, Default)]
 pub(super) struct Heard {
     /// The running second, and how many beacons were looked at in it.

@@ -71,18 +71,18 @@ pub struct Sighting {
 /// Sends and hears beacons until it is dropped.
 #[derive(Debug)]
 pub struct Beacons {
-    shared: Arc<Shared>,
+    shared: Arc<HeardBeacons>,
     thread: Option<JoinHandle<()>>,
 }
 
 #[derive(Debug, Default)]
-struct Shared {
+struct HeardBeacons {
     is_over: AtomicBool,
     /// Those that nothing has taken yet.
     waiting: Mutex<Vec<Sighting>>,
 }
 
-impl Shared {
+impl HeardBeacons {
     fn waiting(&self) -> MutexGuard<'_, Vec<Sighting>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -97,7 +97,7 @@ impl Beacons {
         let mut sender = [0; 16];
         let filled = SystemRandom::new().fill(&mut sender);
         filled.map_err(|_| io::Error::other("the system gives no random bytes"))?;
-        let shared = Arc::<Shared>::default();
+        let shared = Arc::<HeardBeacons>::default();
         let speaker = Speaker {
             pace: match options.port {
                 0 => Pace::of_asker(),
@@ -145,7 +145,7 @@ struct Speaker {
     heard: Heard,
     sender: [u8; 16],
     count: u32,
-    shared: Arc<Shared>,
+    shared: Arc<HeardBeacons>,
 }
 
 impl Speaker {
@@ -252,7 +252,7 @@ mod tests {
         ports
     }
 
-    /// What is heard until it is so many.
+    /// Hears so many.
     fn hear(beacons: &Beacons, n: usize) -> Vec<Sighting> {
         let end = Instant::now() + PATIENCE;
         let mut heard = Vec::new();

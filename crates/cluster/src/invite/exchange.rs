@@ -19,7 +19,7 @@ pub const PROOF_BYTES: usize = 32;
 pub const MAX_SEALED: usize = 512;
 
 const MAGIC: [u8; 4] = *b"ATJ1";
-/// What is sealed under a key of its own needs no number.
+/// One message is sealed under each key, which needs no number.
 const NONCE: [u8; 12] = [0; 12];
 
 /// The side that has typed the code.

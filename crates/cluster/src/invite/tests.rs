@@ -1,3 +1,5 @@
+//! Invitations over loopback, and guests and hosts that lie.
+
 use std::{net::TcpListener, sync::Arc, thread};
 
 use proptest::prelude::*;

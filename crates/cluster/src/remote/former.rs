@@ -16,7 +16,7 @@ use atta_model::{Cpu, Error, Executor, ExecutorSize, Model, Share, spec::ModelSp
 use atta_store::{Budget, Reservation};
 
 use super::{
-    HashedModel, Lease, PlannedRing, RingChange, RingTimes, Shared, StageNode,
+    HashedModel, Lease, PlannedRing, RingChange, RingHub, RingTimes, StageNode,
     keeper::{FormError, Keepers, ask},
     own_address, random,
 };
@@ -64,7 +64,7 @@ pub(super) struct RemoteFormer {
     gone: Vec<NodeName>,
     /// A change that is not told yet.
     change: Option<RingChange>,
-    shared: Arc<Shared>,
+    shared: Arc<RingHub>,
     /// Ends behind the release of the stages.
     _lease: Lease,
 }
@@ -95,7 +95,7 @@ impl NewRing {
 }
 
 impl RemoteFormer {
-    pub(super) fn new(shared: Arc<Shared>, lease: Lease, room: FormerRoom) -> Self {
+    pub(super) fn new(shared: Arc<RingHub>, lease: Lease, room: FormerRoom) -> Self {
         Self {
             shared,
             _lease: lease,
@@ -108,7 +108,7 @@ impl RemoteFormer {
         }
     }
 
-    fn shared(&self) -> &Arc<Shared> {
+    fn shared(&self) -> &Arc<RingHub> {
         &self.shared
     }
 
