@@ -68,7 +68,9 @@ pub(super) fn read(directory: &Path, path: &Path) -> Option<PartIndex> {
 /// The error of the system.
 pub(super) fn write(directory: &Path, path: &Path, index: &PartIndex) -> Result<(), PartError> {
     let kept = kept_in(directory, path);
-    let new = with_suffix(&kept, ".new");
+    // Others may hash the same file at the same time.
+    let writer = (std::process::id(), std::thread::current().id());
+    let new = with_suffix(&kept, &format!(".{writer:?}.new"));
     let done = || {
         fs::create_dir_all(directory)?;
         let mut file = File::create(&new)?;

@@ -169,13 +169,13 @@ fn options(args: &NodeArgs) -> Result<Vec<String>, Failure> {
         add("--parts", path(parts)?);
     }
     if args.disk_budget != NodeArgs::DISK_BUDGET {
-        add("--disk-budget", args.disk_budget.to_string());
+        add("--disk-budget", bytes(args.disk_budget));
     }
     if let Some(listen) = &args.listen {
         add("--listen", listen.clone());
     }
-    if let Some(bytes) = args.ram_budget {
-        add("--ram-budget", bytes.to_string());
+    if let Some(n) = args.ram_budget {
+        add("--ram-budget", bytes(n));
     }
     if let Some(n) = args.threads {
         add("-j", n.to_string());
@@ -253,6 +253,14 @@ fn checked(text: &str) -> Result<&str, Failure> {
             "a unit cannot hold the control characters of {text:?}"
         ))),
         false => Ok(text),
+    }
+}
+
+/// A size as the options take it.
+fn bytes(n: u64) -> String {
+    match n {
+        0 => "0".to_owned(),
+        n => format!("{n}B"),
     }
 }
 
@@ -342,7 +350,7 @@ WantedBy=multi-user.target
             "{text}"
         );
         assert!(text.ends_with("WantedBy=default.target\n"), "{text}");
-        let start = "ExecStart=/usr/local/bin/atta node --disk-budget 1073741824\n";
+        let start = "ExecStart=/usr/local/bin/atta node --disk-budget 1073741824B\n";
         assert!(text.contains(start), "{text}");
     }
 
@@ -358,12 +366,12 @@ WantedBy=multi-user.target
             "--parts",
             "p",
             "--disk-budget",
-            "1",
+            "1B",
             "--listen",
             "l",
             "--public",
             "--ram-budget",
-            "2",
+            "2B",
             "-j",
             "3",
             "--peer",
