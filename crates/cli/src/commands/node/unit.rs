@@ -323,7 +323,7 @@ After=network-online.target
 Environment=HOME=/root
 WorkingDirectory=/srv/my models
 ExecStart=/usr/local/bin/atta node --name pi1 --models \"a b\" --models /m --listen eth0:9990 \
---ram-budget 2147483648 -j 4 --peer pi2 --no-discovery
+--ram-budget 2147483648B -j 4 --peer pi2 --no-discovery
 Restart=on-failure
 RestartSec=5
 NoNewPrivileges=yes
