@@ -384,8 +384,11 @@ fn a_record_has_the_laps_of_a_text_and_what_each_stage_has_done() {
     let figures = record.figures();
     let lap = figures.lap.unwrap();
     assert_eq!((lap.stages.len(), lap.bytes_out.len()), (2, 2));
-    let computed = lap.local + lap.head + lap.stages.iter().sum::<Duration>();
-    assert!(lap.lap >= computed && lap.local > Duration::ZERO && lap.head > Duration::ZERO);
+    // A stage may begin before this machine has gone on, so the sum of all can be more than a lap.
+    for part in [lap.local, lap.head, lap.stages[0], lap.stages[1]] {
+        assert!(part < lap.lap, "{lap:?}");
+    }
+    assert!(lap.local > Duration::ZERO && lap.head > Duration::ZERO);
     assert!(lap.bytes_out.iter().all(|bytes| *bytes > 0));
     assert!(figures.users_tok_s > Some(0.0));
     // The prompt in a batch, and then token by token; the last one is not evaluated.
