@@ -41,12 +41,12 @@ fn largest(x: &[f32]) -> f32 {
     f32::from_bits(max.cast_unsigned())
 }
 
-/// The scale of a section whose largest magnitude is `m`, by `scale` if it has one.
+/// The scale of a section whose largest magnitude is `m`: `scale` if it has one.
 #[inline(always)]
-fn scale_of(m: f32, scale: impl FnOnce() -> f32) -> f32 {
+fn scale_of(m: f32, scale: f32) -> f32 {
     match m {
         _ if m < TINY => 0.0,
-        _ if m < HUGE => scale(),
+        _ if m < HUGE => scale,
         _ => f32::NAN,
     }
 }
@@ -55,18 +55,16 @@ fn scale_of(m: f32, scale: impl FnOnce() -> f32) -> f32 {
 #[inline(always)]
 pub(super) fn key_scale<I: Floats>(isa: I, x: &[f32]) -> f32 {
     let m = largest(x);
-    scale_of(m, || {
-        let of_norm = sum_of_squares(isa, x, 0.0).sqrt() / NORM;
-        let of_max = m / CODE_MAX;
-        if of_norm > of_max { of_norm } else { of_max }
-    })
+    let of_norm = sum_of_squares(isa, x, 0.0).sqrt() / NORM;
+    let of_max = m / CODE_MAX;
+    scale_of(m, if of_norm > of_max { of_norm } else { of_max })
 }
 
 /// The scale of a value.
 #[inline(always)]
 fn value_scale(x: &[f32]) -> f32 {
     let m = largest(x);
-    scale_of(m, || m / f32::from(VALUE_MAX))
+    scale_of(m, m / f32::from(VALUE_MAX))
 }
 
 /// `1/s`; 0 if there are no codes.

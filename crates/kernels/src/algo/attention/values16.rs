@@ -310,7 +310,9 @@ fn merge<I: Floats, const B: usize>(
     ratio: f32,
     [a, b]: [f32; 2],
 ) {
-    let [ratio, a, b] = [ratio, a, b].map(|x| isa.splat_all(x));
+    let ratio = isa.splat_all(ratio);
+    let a = isa.splat_all(a);
+    let b = isa.splat_all(b);
     for (values, sums) in values.iter_mut().zip(sums) {
         let sums = isa.product(isa.product(sums, ratio), b);
         *values = isa.to_array(isa.sum_f(isa.product(isa.floats(values), a), sums));
