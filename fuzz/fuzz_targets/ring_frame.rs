@@ -11,7 +11,7 @@ const LIMITS: Limits = Limits {
     n_batch: 64,
     n_seqs: 8,
     n_ctx: 4096,
-    d_row: 8,
+    d_row: 32,
     dtype: Dtype::F32,
 };
 
@@ -19,6 +19,11 @@ const LIMITS: Limits = Limits {
 const CHECKSUM_AT: usize = 60;
 
 fn check(bytes: &[u8]) {
+    for dtype in [Dtype::F16, Dtype::Int8] {
+        if let Ok(mut frame) = Frame::parse(bytes, &Limits { dtype, ..LIMITS }) {
+            frame.write(&mut Vec::new());
+        }
+    }
     if let Ok(mut frame) = Frame::parse(bytes, &LIMITS) {
         let mut again = Vec::new();
         frame.write(&mut again);

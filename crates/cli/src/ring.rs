@@ -23,6 +23,7 @@ use atta_cluster::{
     node::part_server,
     part::{Library, LibraryOptions},
     plan::{Objective, RingPlan},
+    wire::Dtype,
 };
 
 #[cfg(feature = "server")]
@@ -30,7 +31,7 @@ use crate::cluster::{RingMonitor, WatchedRing};
 use crate::{
     args::{
         RingFlags,
-        ring::{RingAim, RingSplit},
+        ring::{RingAim, RingSplit, RingWire},
     },
     cluster::{Membership, Role, events, is_here, model_directories},
     failure::{Failure, one_line},
@@ -153,7 +154,8 @@ pub(crate) fn plan(
     };
     let path = load::locate(model)?;
     let membership = Membership::open(&flags.membership, &Role::Asker)?;
-    let asker = Asker::new(membership, &options)?;
+    let mut asker = Asker::new(membership, &options)?;
+    asker.coordinator.wire = wire(flags)?;
     let survey = asker.survey()?;
     let sizes = asker.sizes(&path, &options)?;
     let objective = objective(flags.ring_for.unwrap_or(aim));
@@ -189,6 +191,25 @@ pub(crate) fn plan(
         ..options
     };
     Ok((options, RingRun(Some(used))))
+}
+
+/// The type of the numbers between machines.
+fn wire(flags: &RingFlags) -> Result<Dtype, Failure> {
+    let wire = flags.wire.unwrap_or_default();
+    let (dtype, name) = match wire {
+        RingWire::F32 => return Ok(Dtype::F32),
+        RingWire::F16 => (Dtype::F16, "f16"),
+        RingWire::Int8 => (Dtype::Int8, "int8"),
+    };
+    if flags.split.unwrap_or_default() != RingSplit::Layers {
+        return Err(Failure::Usage(format!(
+            "--wire {name} is for --split layers: machines that divide rows exchange f32"
+        )));
+    }
+    say(&format!(
+        "wire {name}: results are not those of one machine to the last bit"
+    ));
+    Ok(dtype)
 }
 
 /// Keeps the events of a ring for `atta cluster log`.
@@ -272,6 +293,7 @@ impl Asker {
             pool,
             numbers,
             ram_bytes,
+            wire: Dtype::F32,
             is_here,
         };
         Ok(Self {

@@ -27,7 +27,7 @@ use crate::{
     own_address,
     plan::{self, LinkMeasure, Measures, ModelSizes, Objective, PlanRequest, Refusal, RingPlan},
     wire::{
-        self,
+        self, Dtype,
         message::{Answer, Card, LinkNumbers, NodeAddress, NodeNumbers, Question},
     },
 };
@@ -63,6 +63,8 @@ pub struct Coordinator {
     pub numbers: NodeNumbers,
     /// Memory of this machine for a model, bytes.
     pub ram_bytes: u64,
+    /// Type of the numbers of rows between machines, for rings of layers.
+    pub wire: Dtype,
     /// Whether an address is one of this machine, whose memory must not count twice.
     pub is_here: fn(IpAddr) -> bool,
 }
@@ -272,7 +274,10 @@ impl Coordinator {
         who: &Who,
         objective: Objective,
     ) -> Result<RingPlan, PlanError> {
-        let mut request = request(size, objective);
+        let mut request = PlanRequest {
+            wire: self.wire,
+            ..request(size, objective)
+        };
         match who {
             Who::Auto => {
                 let nodes = survey.nodes.iter();
@@ -338,6 +343,7 @@ impl Coordinator {
             kernels: self.kernels,
             pool: Arc::clone(&self.pool),
             timing,
+            wire: self.wire,
             deadline,
             on_stage,
         })
@@ -459,6 +465,7 @@ fn request(size: &ExecutorSize, objective: Objective) -> PlanRequest {
         n_past: N_TYPICAL.min(n_ctx / 2),
         n_prompt: N_TYPICAL.min(n_ctx).max(1),
         max_chunk: size.n_batch as u64,
+        wire: Dtype::F32,
         lead: Some(0),
         must_use: Vec::new(),
         max_rounds: 1,

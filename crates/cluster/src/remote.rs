@@ -35,7 +35,7 @@ use crate::{
     links::Links,
     part::{PartError, PartIndex, index_of},
     wire::{
-        StageTime,
+        Dtype, StageTime,
         message::{Loading, NodeAddress, ReadyStage},
     },
 };
@@ -102,6 +102,9 @@ pub struct RemoteRingOptions {
     pub pool: Arc<Pool>,
     /// Times of the protocol.
     pub timing: Timing,
+    /// Type of the numbers of rows between machines; results are those of one machine with f32
+    /// only.
+    pub wire: Dtype,
     /// How long nodes may take until they are ready.
     pub deadline: Duration,
     /// Hears how far they are.
@@ -251,6 +254,15 @@ impl RemoteRing {
     }
 }
 
+/// The id of the rounding of kernels, and of rows between machines.
+fn numerics(options: &RemoteRingOptions) -> String {
+    let isa = options.kernels.isa();
+    match options.wire {
+        Dtype::F32 => isa.to_owned(),
+        wire => format!("{isa} rows {wire:?}"),
+    }
+}
+
 impl Footprint for RemoteRing {
     fn executor_bytes(&self, spec: &ModelSpec, size: &ExecutorSize) -> ExecutorBytes {
         let options = &self.0.options;
@@ -290,7 +302,7 @@ impl Backend for RemoteRing {
         let planned = self.planned();
         let plan = planned.plan.cut(spec.layers.len())?;
         let sizes = Sizes::new(spec, &plan, size);
-        let ring = NewRing::draw(spec, plan.stages.len(), size)?;
+        let ring = NewRing::draw(spec, plan.stages.len(), size, options.wire)?;
         let coordination = Coordination {
             spec,
             plan: &plan,
@@ -298,7 +310,7 @@ impl Backend for RemoteRing {
             sizes: &sizes,
             limits: ring.limits,
             timing: planned.timing,
-            numerics: options.kernels.isa(),
+            numerics: &numerics(options),
         };
         let room = FormerRoom {
             model: Arc::clone(&model),

@@ -19,15 +19,16 @@ use std::{
 };
 
 use atta_cluster::{
-    Links, PartLinks,
+    Links, PartLinks, RemoteRing, RemoteRingOptions,
     control::{Control, MAX_MESSAGE, Switchboard},
     lane::tcp::{Doors, Security},
     part::{FileRange, PartWish},
     wire::{
-        Frame, FrameKind, Header,
+        Dtype, Frame, FrameKind, Header,
         message::{Digest, NodeAddress, PartRequest},
     },
 };
+use atta_engine::Engine;
 use machines::{Cluster, On, doors, key, tls};
 use rustls::{ClientConnection, StreamOwned};
 use stories::{PATIENCE, engine, n_layers, name, session, text, together, wait_for};
@@ -61,6 +62,56 @@ fn texts_over_the_network_are_those_of_one_machine() {
             let held = || machine.service.as_ref().unwrap().card().held;
             wait_for("stages are released", || held().is_none());
         }
+    }
+}
+
+/// Logits behind a prompt, which comes in pieces of these sizes.
+fn logits(engine: &Engine, pieces: &[usize]) -> Vec<f32> {
+    let mut session = engine.session(&session()).unwrap();
+    let prompt =
+        engine.prompt_ids(b"Once upon a time there was a little boat that lived by the sea.");
+    let mut rest = prompt.as_slice();
+    for n in pieces {
+        let (piece, behind) = rest.split_at(*n.min(&rest.len()));
+        session.append(piece).unwrap();
+        rest = behind;
+    }
+    session.append(rest).unwrap();
+    session.logits().unwrap().to_vec()
+}
+
+/// The difference relative to the size of the logits: root of the mean squares.
+fn relative_error(logits: &[f32], expected: &[f32]) -> f32 {
+    let square = |x: f32| x * x;
+    let error: f32 = logits
+        .iter()
+        .zip(expected)
+        .map(|(a, b)| square(a - b))
+        .sum();
+    let all: f32 = expected.iter().copied().map(square).sum();
+    (error / all).sqrt()
+}
+
+#[test]
+fn rows_of_fewer_bits_are_near_and_the_same_in_any_pieces() {
+    let expected = logits(&engine(None), &[]);
+    let n = n_layers();
+    let cluster = Cluster::new(2, tls);
+    let stages = [(0, 1..2), (1, 2..n)];
+    for (wire, smallest, largest) in [
+        (Dtype::F32, 0.0, 0.0),
+        (Dtype::F16, 1e-6, 1e-2),
+        (Dtype::Int8, 1e-5, 5e-2),
+    ] {
+        let options = RemoteRingOptions {
+            wire,
+            ..cluster.options(1, &stages)
+        };
+        let ring = engine(Some(RemoteRing::new(options)));
+        let whole = logits(&ring, &[]);
+        assert_eq!(logits(&ring, &[3, 1, 5]), whole, "{wire:?}");
+        let error = relative_error(&whole, &expected);
+        assert!((smallest..=largest).contains(&error), "{wire:?}: {error}");
     }
 }
 

@@ -26,7 +26,7 @@ use atta_cluster::{
     key::ClusterKey,
     node::{NodeOptions, NodeService, NodeTiming},
     wire::{
-        Frame,
+        Dtype, Frame,
         message::{Answer, Card, NodeAddress, PartRequest, Prepare, Question},
     },
 };
@@ -308,6 +308,7 @@ impl Cluster {
                 ping: None,
                 ..Timing::default()
             },
+            wire: Dtype::F32,
             deadline: PATIENCE,
             on_stage: Arc::new(|_, _| {}),
         }

@@ -44,6 +44,18 @@ pub(crate) enum RingSplit {
     Auto,
 }
 
+/// The type of the numbers between machines.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum RingWire {
+    /// 4 bytes: results are those of one machine to the last bit.
+    #[default]
+    F32,
+    /// 2 bytes.
+    F16,
+    /// 1 byte, and 2 for each 32.
+    Int8,
+}
+
 /// How machines share a model.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
 #[command(next_help_heading = "Ring")]
@@ -60,9 +72,10 @@ pub(crate) struct RingFlags {
     /// How the model is divided [default: layers]
     #[arg(long, value_name = "HOW", requires = "ring", value_enum)]
     pub(crate) split: Option<RingSplit>,
-    /// Type of the numbers between machines; f32 changes no bit of the result
-    #[arg(long, value_name = "TYPE", requires = "ring", value_parser = ["f32"])]
-    pub(crate) wire: Option<String>,
+    /// Type of the numbers between machines: f32, which changes no bit of the result, or f16 or
+    /// int8, for slow networks [default: f32]
+    #[arg(long, value_name = "TYPE", requires = "ring", value_enum)]
+    pub(crate) wire: Option<RingWire>,
     /// How rows travel
     #[arg(long, value_name = "LANE", requires = "ring", value_parser = ["auto", "tcp"])]
     pub(crate) lane: Option<String>,

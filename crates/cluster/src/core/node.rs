@@ -10,7 +10,7 @@
 use std::collections::VecDeque;
 
 use super::{CATCH_UP, CREDITS, FenceAnswer, Outcome, Time, Timing};
-use crate::wire::{Frame, FrameKind, Limits, StageTime, Status};
+use crate::wire::{Dtype, Frame, FrameKind, Limits, StageTime, Status};
 
 /// The other side of a link of a stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -291,7 +291,7 @@ impl Node {
             let time = StageTime {
                 compute_us: micros(now.saturating_sub(current.began)),
                 queued_us: micros(current.waited),
-                bytes_out: u32::try_from(data.len()).unwrap_or(u32::MAX),
+                bytes_out: self.row_bytes(&data),
             };
             let rows = Frame {
                 runs,
@@ -301,6 +301,14 @@ impl Node {
             self.outbox = Some(self.next_frame(rows, time, status));
             self.pass_on(actions);
         }
+    }
+
+    /// Bytes of rows between machines.
+    fn row_bytes(&self, data: &[u8]) -> u32 {
+        let Limits { dtype, d_row, .. } = self.limits;
+        let [on_wire, here] = [dtype, Dtype::F32].map(|dtype| dtype.row_bytes(d_row).unwrap_or(0));
+        let n = data.len() / here.max(1) * on_wire;
+        u32::try_from(n).unwrap_or(u32::MAX)
     }
 
     /// The frame for the next stage, or the result.

@@ -204,7 +204,8 @@ fn stage_limits(prepare: &Prepare, spec: &ModelSpec) -> Result<Limits, Blocked> 
     let whole = prepare.size.to_size();
     check_ring(spec, &whole).map_err(blocked)?;
     let n_stages = prepare.part.n_stages.into();
-    limits(spec, prepare.ring, n_stages, &whole).map_err(blocked)
+    let limits = limits(spec, prepare.ring, n_stages, &whole).map_err(blocked)?;
+    limits.with_dtype(prepare.wire.into()).map_err(blocked)
 }
 
 /// Memory of frames or messages.

@@ -114,6 +114,7 @@ pub(super) struct Costs<'a> {
     largest: u64,
     scratch: u64,
     frame_bytes: u64,
+    /// Of a row between machines.
     row_bytes: u64,
 }
 
@@ -124,7 +125,9 @@ impl<'a> Costs<'a> {
         request: &PlanRequest,
         rows: BatchShape,
     ) -> Self {
-        let row_bytes = model.d_model.saturating_mul(4);
+        let frame_row_bytes = model.d_model.saturating_mul(4);
+        let d_row = u16::try_from(model.d_model).unwrap_or(u16::MAX);
+        let row_bytes = request.wire.row_bytes(d_row).unwrap_or(0) as u64;
         let n_states = N_FLIGHTS.saturating_add(model.n_states);
         let n_states = n_states.saturating_mul(request.n_seqs);
         let margin = rows.chunk.saturating_mul(N_FLIGHTS).saturating_add(BLOCK);
@@ -159,7 +162,7 @@ impl<'a> Costs<'a> {
                 .scratch_row_bytes
                 .saturating_mul(rows.chunk)
                 .saturating_add(model.fixed_bytes),
-            frame_bytes: row_bytes
+            frame_bytes: frame_row_bytes
                 .saturating_mul(rows.chunk)
                 .saturating_add(FRAME_BYTES),
             row_bytes,

@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use super::{MAX_NODES, Refusal};
+use crate::wire::Dtype;
 
 /// Sizes of one layer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -134,6 +135,8 @@ pub struct PlanRequest {
     pub n_prompt: u64,
     /// Most rows of a batch.
     pub max_chunk: u64,
+    /// Type of the numbers of rows between machines.
+    pub wire: Dtype,
     /// The coordinator, which holds embedding and head; `None` tries every node.
     pub lead: Option<usize>,
     /// Nodes that must hold layers, or be the lead.

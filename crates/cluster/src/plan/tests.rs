@@ -5,6 +5,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
+use crate::wire::Dtype;
 
 const GB: u64 = 1_000_000_000;
 
@@ -72,6 +73,7 @@ fn all_linked(nodes: Vec<NodeMeasure>, link: LinkMeasure) -> Measures {
 
 fn request(objective: Objective) -> PlanRequest {
     PlanRequest {
+        wire: Dtype::F32,
         objective,
         n_ctx: 4096,
         n_seqs: 1,
@@ -665,6 +667,7 @@ fn some_request() -> impl Strategy<Value = PlanRequest> {
     (objective, 128..8192u64, 1..20u64, 1..3000u64, 1..300u64).prop_map(
         |(objective, n_ctx, n_seqs, n_prompt, max_chunk)| PlanRequest {
             max_rounds: 4,
+            wire: Dtype::F32,
             objective,
             n_ctx,
             n_seqs,

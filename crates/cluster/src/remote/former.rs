@@ -30,7 +30,7 @@ use crate::{
     part::model_id,
     place::{Placed, Refused, Room, n_used_experts},
     wire::{
-        self, Limits,
+        self, Dtype, Limits,
         message::{
             Answer, Digest, NodeAddress, Prepare, Question, RingSecret, SizeNumbers, StagePart,
             WantedModel,
@@ -86,9 +86,15 @@ impl NewRing {
         spec: &ModelSpec,
         n_stages: usize,
         size: &ExecutorSize,
+        wire: Dtype,
     ) -> Result<Self, Error> {
+        let limits = limits(spec, u64::from_le_bytes(random()?), n_stages, size)?;
+        let limits = limits.with_dtype(wire).map_err(|_| {
+            let d = limits.d_row;
+            Error::Options(format!("rows of {d} numbers are no blocks of 32 for int8"))
+        })?;
         Ok(Self {
-            limits: limits(spec, u64::from_le_bytes(random()?), n_stages, size)?,
+            limits,
             secret: random()?,
         })
     }
@@ -250,6 +256,7 @@ impl RemoteFormer {
                 },
                 group: None,
                 size: SizeNumbers::of(&self.room.size),
+                wire: options.wire.into(),
                 sources: options.sources.clone(),
             })
         };
@@ -273,7 +280,7 @@ impl RemoteFormer {
     fn try_plan(&mut self, planned: &PlannedRing) -> Result<FormedStages, FormError> {
         let spec = self.room.model.spec();
         let n_stages = planned.plan.cut(spec.layers.len())?.stages.len();
-        let ring = NewRing::draw(spec, n_stages, &self.room.size)?;
+        let ring = NewRing::draw(spec, n_stages, &self.room.size, self.shared().options.wire)?;
         let local = self.local(planned.plan.n_local)?;
         Ok(FormedStages {
             lane: self.connect(planned, &ring)?,

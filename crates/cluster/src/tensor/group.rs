@@ -35,7 +35,7 @@ use crate::{
         self, MemberLimits,
         message::{
             Digest, MemberGroup, NodeAddress, Prepare, RingSecret, SizeNumbers, StagePart,
-            WantedModel,
+            WantedModel, WireType,
         },
     },
 };
@@ -171,6 +171,7 @@ impl RemoteGroup {
                     speeds: speeds.clone(),
                 }),
                 size: SizeNumbers::of(size),
+                wire: WireType::F32,
                 sources: options.sources.clone(),
             };
             Ok((node.name.clone(), prepare))

@@ -2,7 +2,7 @@
 
 use super::{
     Dtype, FrameKind, HEADER_BYTES, Header, MAX_CATCH_UP_OPS, MAX_JOURNAL_BYTES, MAX_OPS,
-    MAX_PART_BYTES, OP_BYTES, Op, RUN_BYTES, Run, WireError, u32_at, u64_at,
+    MAX_PART_BYTES, OP_BYTES, Op, RUN_BYTES, Run, WireError, rows, u32_at, u64_at,
 };
 
 /// Bytes of the times of a stage.
@@ -28,7 +28,7 @@ pub struct Limits {
     pub n_ctx: u32,
     /// Numbers of a row.
     pub d_row: u16,
-    /// Type of the numbers.
+    /// Type of the numbers between machines. A frame with numbers that it lacks has f32.
     pub dtype: Dtype,
 }
 
@@ -72,13 +72,25 @@ pub struct Frame {
     pub runs: Vec<Run>,
     /// Head of the payload, of journal and part frames only.
     pub piece: Option<Piece>,
-    /// `[n_rows, d_row]` of the type that the header names, or the payload of a piece.
+    /// `[n_rows, d_row]` of little-endian f32, of work and results, or the payload of a piece. It
+    /// is written with the type that the header names.
     pub data: Vec<u8>,
     /// Of the stages behind the batch: in a result all, in work those before the receiver.
     pub times: Vec<StageTime>,
 }
 
 impl Limits {
+    /// The same with rows of another type between machines.
+    ///
+    /// # Errors
+    /// Rows that the type does not divide into blocks.
+    pub fn with_dtype(self, dtype: Dtype) -> Result<Self, WireError> {
+        match dtype.row_bytes(self.d_row) {
+            Some(_) => Ok(Self { dtype, ..self }),
+            None => Err(WireError::field("d_row", self.d_row, "blocks of 32")),
+        }
+    }
+
     /// Fails for a sequence that the plan does not have.
     pub(super) fn check_seq(&self, seq: u32) -> Result<(), WireError> {
         match seq < self.n_seqs {
@@ -144,7 +156,7 @@ impl Limits {
             _ => 0,
         };
         WireError::check_max("operations", h.n_ops, max_ops as u64)?;
-        let has_rows = matches!(h.kind, FrameKind::Work | FrameKind::Result);
+        let has_rows = h.kind.has_rows();
         let max_rows = if has_rows { self.n_batch } else { 0 };
         WireError::check_max("rows", h.n_rows, max_rows)?;
         WireError::check_max("runs", h.n_runs, h.n_rows)?;
@@ -157,8 +169,12 @@ impl Limits {
     }
 
     fn check_rows(&self, h: &Header) -> Result<(), WireError> {
-        if h.dtype != self.dtype {
-            return Err(WireError::field("dtype", h.dtype as u8, "that of the plan"));
+        if ![self.dtype, Dtype::F32].contains(&h.dtype) {
+            return Err(WireError::field(
+                "dtype",
+                h.dtype as u8,
+                "that of the plan, or 0",
+            ));
         }
         if h.d_row != self.d_row {
             return Err(WireError::field("d_row", h.d_row, "that of the plan"));
@@ -203,7 +219,7 @@ impl Frame {
         self.runs.iter().map(|run| usize::from(run.n)).sum()
     }
 
-    /// Bytes of the frame when written.
+    /// Bytes of the frame when written; with rows of fewer bits it has fewer.
     pub fn n_bytes(&self) -> usize {
         if self.header.kind.is_bare() {
             return HEADER_BYTES;
@@ -218,7 +234,21 @@ impl Frame {
             + CHECKSUM_BYTES
     }
 
-    /// Appends its bytes. The counts of its header are set from the other fields.
+    /// Its rows in the type that its header names, if that is not theirs. The header names f32 if
+    /// the type lacks numbers for some.
+    fn narrowed(&mut self) -> Option<Vec<u8>> {
+        if !self.header.kind.has_rows() || self.header.dtype == Dtype::F32 {
+            return None;
+        }
+        let data = rows::narrowed(&self.data, self.header.dtype);
+        if data.is_none() {
+            self.header.dtype = Dtype::F32;
+        }
+        data
+    }
+
+    /// Appends its bytes. The counts of its header are set from the other fields, and its type is
+    /// f32 if its own lacks numbers.
     ///
     /// # Panics
     /// If it has more operations, rows or data than the header can count.
@@ -228,7 +258,9 @@ impl Frame {
         self.header.n_ops = self.ops.len().try_into().expect(FITS);
         self.header.n_runs = self.runs.len().try_into().expect(FITS);
         self.header.n_rows = self.n_rows().try_into().expect(FITS);
-        self.header.data_bytes = (piece + self.data.len()).try_into().expect(FITS);
+        let narrowed = self.narrowed();
+        let data = narrowed.as_deref().unwrap_or(&self.data);
+        self.header.data_bytes = (piece + data.len()).try_into().expect(FITS);
         out.reserve(self.n_bytes());
         self.header.write(out);
         if self.header.kind.is_bare() {
@@ -240,7 +272,7 @@ impl Frame {
         if let Some(piece) = &self.piece {
             piece.write(out);
         }
-        out.extend_from_slice(&self.data);
+        out.extend_from_slice(data);
         for time in &self.times {
             let fields = [time.compute_us, time.queued_us, time.bytes_out];
             out.extend(fields.into_iter().flat_map(u32::to_le_bytes));
@@ -314,7 +346,10 @@ impl Frame {
         } else {
             data
         };
-        self.data = data.to_vec();
+        self.data = match self.header.kind.has_rows() {
+            true => rows::widened(data, self.header.dtype),
+            false => data.to_vec(),
+        };
         Ok(self)
     }
 }

@@ -115,6 +115,11 @@ impl Dtype {
 }
 
 impl FrameKind {
+    /// Whether it carries rows of the residual.
+    pub fn has_rows(self) -> bool {
+        matches!(self, Self::Work | Self::Result)
+    }
+
     /// Whether it is a header and nothing else.
     pub fn is_bare(self) -> bool {
         use FrameKind::{Ack, Bye, Fence, Fenced, Nack, Ping, Pong};

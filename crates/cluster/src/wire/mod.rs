@@ -13,6 +13,7 @@ mod header;
 mod member;
 pub mod message;
 mod op;
+mod rows;
 mod run;
 
 pub use error::WireError;

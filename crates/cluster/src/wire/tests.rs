@@ -303,6 +303,32 @@ fn headers_of_others_are_told_apart() {
 }
 
 #[test]
+fn rows_travel_in_the_type_of_the_plan_or_in_f32() {
+    for dtype in [Dtype::F16, Dtype::Int8] {
+        let limits = LIMITS.with_dtype(dtype).unwrap();
+        for (x, written) in [(0.5_f32, dtype), (1e9, Dtype::F32), (f32::NAN, Dtype::F32)] {
+            let mut frame = work();
+            frame.header.dtype = dtype;
+            frame.data[..4].copy_from_slice(&x.to_le_bytes());
+            let bytes = bytes_of(&mut frame);
+            let row_bytes = written.row_bytes(LIMITS.d_row).unwrap();
+            assert_eq!(frame.header.data_bytes as usize, frame.n_rows() * row_bytes);
+            let read = Frame::parse(&bytes, &limits).unwrap();
+            assert_eq!(read.header.dtype, written, "{x}");
+            assert_eq!(read.data.len(), frame.data.len());
+            if written == Dtype::F32 {
+                assert_eq!(read.data, frame.data);
+            }
+        }
+    }
+    let odd = Limits {
+        d_row: 33,
+        ..LIMITS
+    };
+    assert!(odd.with_dtype(Dtype::Int8).is_err());
+}
+
+#[test]
 fn rows_of_int8_are_whole_blocks() {
     assert_eq!(Dtype::Int8.row_bytes(64), Some(68));
     assert_eq!(Dtype::Int8.row_bytes(65), None);

@@ -9,7 +9,7 @@ use atta_cluster::{
     key::ClusterKey,
     lane::tcp::{Doors, DoorsOptions, Security},
     node::{NodeOptions, NodeService, NodeTiming},
-    wire::message::NodeAddress,
+    wire::{Dtype, message::NodeAddress},
 };
 use atta_engine::Engine;
 use atta_kernels::Kernels;
@@ -148,6 +148,7 @@ impl Cluster {
             kernels: Kernels::detect(),
             pool: pool(),
             timing: Timing::default(),
+            wire: Dtype::F32,
             deadline: PATIENCE,
             on_stage: Arc::new(|_, _| {}),
         }

@@ -18,7 +18,7 @@ use atta_cluster::{
     chain::{ChainError, ChainModel, follow},
     core::Timing,
     own_address,
-    wire::message::NodeAddress,
+    wire::{Dtype, message::NodeAddress},
 };
 
 use super::{
@@ -166,6 +166,7 @@ impl Master {
                 row: Duration::from_secs(1),
                 ..Timing::default()
             },
+            wire: Dtype::F32,
             deadline: LOAD.saturating_mul(gb.saturating_add(1)),
             on_stage: on_stage(),
         })

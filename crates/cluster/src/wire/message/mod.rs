@@ -20,7 +20,7 @@ pub use card::{Card, CardEvent, HeldRing, LinkNumbers, MemoryNumbers, NodeNumber
 pub use chain::ChainLink;
 pub use prepare::{
     Blocked, ElemName, LayerRange, Loading, MemberGroup, Occupied, Prepare, ReadyStage,
-    SizeNumbers, StagePart, WantedFile, WantedModel,
+    SizeNumbers, StagePart, WantedFile, WantedModel, WireType,
 };
 pub use text::{Digest, RingSecret};
 

@@ -6,6 +6,7 @@ use atta_model::{ExecutorSize, KvElem, KvType};
 use serde::{Deserialize, Serialize};
 
 use super::{Digest, NodeAddress, NodeName, RingSecret};
+use crate::wire::Dtype;
 
 /// A stage that a node shall prepare. Two of them with the same bytes are the same.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -36,8 +37,42 @@ pub struct Prepare {
     pub group: Option<MemberGroup>,
     /// Capacity of the executor.
     pub size: SizeNumbers,
+    /// Type of the numbers of rows between machines; a group has f32.
+    pub wire: WireType,
     /// Nodes that have the model's files, to be asked for what this one lacks, in this order.
     pub sources: Vec<NodeAddress>,
+}
+
+/// Type of the numbers of rows between machines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum WireType {
+    /// f32: results are those of one machine to the last bit.
+    F32,
+    /// f16.
+    F16,
+    /// 8 bits, and an f16 scale for each 32.
+    Int8,
+}
+
+impl From<Dtype> for WireType {
+    fn from(dtype: Dtype) -> Self {
+        match dtype {
+            Dtype::F32 => Self::F32,
+            Dtype::F16 => Self::F16,
+            Dtype::Int8 => Self::Int8,
+        }
+    }
+}
+
+impl From<WireType> for Dtype {
+    fn from(wire: WireType) -> Self {
+        match wire {
+            WireType::F32 => Self::F32,
+            WireType::F16 => Self::F16,
+            WireType::Int8 => Self::Int8,
+        }
+    }
 }
 
 /// A model by its content.

@@ -39,6 +39,7 @@ fn prepare() -> Prepare {
         },
         group: None,
         size: SizeNumbers::of(&atta_model::ExecutorSize::default()),
+        wire: WireType::F32,
         sources: vec![address("lap")],
     }
 }
