@@ -54,7 +54,7 @@ pub(super) fn widened(bytes: &[u8], dtype: Dtype) -> Vec<u8> {
         }
         Dtype::Int8 => {
             let blocks = bytes.as_chunks::<BLOCK_BYTES>().0.iter();
-            blocks.flat_map(|block| read_block(block)).collect()
+            blocks.flat_map(read_block).collect()
         }
     }
 }
