@@ -61,7 +61,10 @@ pub use remote::{
     RemoteRingOptions, Replan, RingChange, RingChanges, RingTimes, StageNode, StageProgress,
     own_address,
 };
-pub use ring::{FormCause, FormedStages, Former, OnTimes, Ring, RingParts};
+pub use ring::{
+    AuditCounts, AuditLayers, AuditOptions, FormCause, FormedStages, Former, OnTimes, Ring,
+    RingParts,
+};
 pub use rows::{GroupPlan, SizedModel};
 pub use sizes::model_sizes;
 pub use stage::Stage;

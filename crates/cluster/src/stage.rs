@@ -43,6 +43,15 @@ impl Stage {
         }
     }
 
+    /// Puts an executor around that of the stage, which watches or disturbs its computations.
+    #[must_use]
+    pub fn map_executor(self, around: impl FnOnce(Box<dyn Executor>) -> Box<dyn Executor>) -> Self {
+        Self {
+            executor: around(self.executor),
+            ..self
+        }
+    }
+
     /// Drops all sequences.
     pub fn reset(&mut self) {
         for (_, seq) in self.seqs.drain() {
@@ -221,7 +230,9 @@ impl RowRuns {
         let last = self.0.last_mut().filter(|last| {
             let goes_on = last.pos + u32::from(last.n) == row.pos && last.n < u16::MAX;
             // A checkpoint is behind the last row of a run.
-            let is_like = last.seq == row.seq && last.is_wanted == row.is_wanted;
+            let is_like = last.seq == row.seq
+                && last.is_wanted == row.is_wanted
+                && last.is_audited == row.is_audited;
             goes_on && is_like && !last.is_checkpoint && last.branch == row.branch
         });
         match last {

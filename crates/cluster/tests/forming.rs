@@ -163,6 +163,7 @@ impl Former for Fewer {
                 true => vec![Box::new(self.alone())],
                 false => parts.local,
             },
+            audit: None,
             names: Vec::new(),
             refusal: None,
         })

@@ -52,7 +52,22 @@ impl LocalLayers {
     /// # Errors
     /// What an executor returns; no sequence has changed then.
     pub(super) fn compute(&mut self, batch: &Batch, runs: &[Run]) -> Result<Vec<u8>, Error> {
+        self.compute_each(batch, runs, &mut |_, _| {})
+    }
+
+    /// The same, and a call behind each executor with the number of those that are done and their
+    /// rows.
+    ///
+    /// # Errors
+    /// As [`compute`](Self::compute).
+    pub(super) fn compute_each(
+        &mut self,
+        batch: &Batch,
+        runs: &[Run],
+        on: &mut dyn FnMut(usize, &[u8]),
+    ) -> Result<Vec<u8>, Error> {
         let data = self.embed(batch)?;
+        on(1, &data);
         if self.stages.len() == 1 {
             return Ok(data);
         }
@@ -63,7 +78,10 @@ impl LocalLayers {
         };
         for i in 1..self.stages.len() {
             match self.stages[i].pass(&frame) {
-                Ok(data) => frame.data = data,
+                Ok(data) => {
+                    on(i + 1, &data);
+                    frame.data = data;
+                }
                 Err(error) => {
                     self.remove(i, runs)?;
                     return Err(error);

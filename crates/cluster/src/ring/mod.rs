@@ -6,6 +6,7 @@
 //! `collect` waits, repairs and computes the head. What a caller sees of a repair is a late answer,
 //! or [`Error::Lost`].
 
+mod audit;
 mod form;
 mod head;
 mod local;
@@ -28,12 +29,15 @@ use crate::{
     core::{Action, Coordinator, Counts, Event, Timing, Work},
     lane::Lane,
     stage::RowRuns,
-    wire::{Frame, Limits, MAX_OPS, Op, Run, StageTime},
+    wire::{Frame, Limits, MAX_OPS, Op, Run, StageTime, digest_of, rows_of},
 };
+use audit::Audit;
+pub use audit::{AuditCounts, AuditLayers, AuditOptions};
 use form::Forming;
 pub use form::{FormCause, FormedStages, Former};
 use head::Head;
 use local::LocalLayers;
+use repair::chunks;
 
 /// Rebuilds without a result in between after which batches fail.
 const MAX_EMPTIED: u32 = 10;
@@ -90,6 +94,8 @@ struct Flight {
     /// Its submission to the coordinator; 0 before there is one.
     serial: u64,
     batch: Batch,
+    /// Of the audited rows that were sent.
+    sent_digest: u64,
     result: Option<Frame>,
 }
 
@@ -127,9 +133,12 @@ pub struct Ring {
     n_submitted: u64,
     depth: usize,
     n_stages: u16,
+    d_row: usize,
     d_model: usize,
     n_vocab: usize,
     forming: Forming,
+    /// Computes some texts a second time.
+    audit: Option<Audit>,
     /// Names of the stages, for errors; empty if they have none.
     names: Vec<String>,
     /// Hears the times of the stages.
@@ -175,9 +184,11 @@ impl Ring {
             n_submitted: 0,
             depth: parts.depth.max(1),
             n_stages: parts.limits.n_stages,
+            d_row,
             d_model: parts.d_model,
             n_vocab: parts.n_vocab,
             forming: Forming::default(),
+            audit: None,
             names: Vec::new(),
             on_times: None,
             record: None,
@@ -271,8 +282,22 @@ impl Ring {
 
     /// Computes the local layers of admitted rows and submits the result.
     fn compute_and_send(&mut self, batch: &Batch) -> Result<(), Error> {
-        let runs = runs_of(&batch.rows);
+        let runs = runs_of(&batch.rows, |_| false);
         let data = self.local.compute(batch, &runs)?;
+        self.send(runs, data);
+        Ok(())
+    }
+
+    /// The same for a batch in flight, which may be audited.
+    fn compute_flight(&mut self, i: usize) -> Result<(), Error> {
+        let batch = self.flights[i].batch.clone();
+        let runs = runs_of(&batch.rows, |seq| self.is_audited(seq));
+        let data = self.local.compute(&batch, &runs)?;
+        let is_audited = runs.iter().any(|run| run.is_audited);
+        self.flights[i].sent_digest = match is_audited {
+            true => digest_of(rows_of(&runs, &data, |run| run.is_audited)),
+            false => 0,
+        };
         self.send(runs, data);
         Ok(())
     }
@@ -451,6 +476,7 @@ impl Executor for Ring {
         self.seqs.admit(&batch.rows, |_, _| Ok(()))?;
         // There are no bytes to copy here.
         self.seqs.take_copies().for_each(drop);
+        self.draw_audits(&batch.rows);
         self.n_submitted += 1;
         let is_empty = batch.rows.is_empty();
         let is_sent = !is_empty && self.states == StageStates::Kept;
@@ -459,12 +485,13 @@ impl Executor for Ring {
             // A submission may be answered before it returns.
             serial: if is_sent { self.serial + 1 } else { 0 },
             batch: batch.clone(),
+            sent_digest: 0,
             result: is_empty.then(|| self.empty_result()),
         });
         match self.states {
             StageStates::Kept if is_empty => {}
             StageStates::Kept => {
-                if let Err(error) = self.compute_and_send(batch) {
+                if let Err(error) = self.compute_flight(self.flights.len() - 1) {
                     self.flights.pop_back();
                     self.seqs.remove(&batch.rows);
                     return Err(error);
@@ -487,7 +514,7 @@ impl Executor for Ring {
         if self.flights.front().is_none_or(|flight| flight.ticket != n) {
             return Err(Error::Ticket(n));
         }
-        let done = self.await_result().and_then(|result| {
+        let done = self.await_audited().and_then(|result| {
             let batch = &self.flights[0].batch;
             out.prepare(&batch.rows, self.n_vocab, self.d_model);
             self.head.finish(batch, &result, out)
@@ -533,6 +560,7 @@ impl Executor for Ring {
         self.history.truncate(seq.index, left);
         if left == 0 {
             self.lost.remove(&seq);
+            self.end_audit(seq);
         }
         if left < had {
             let len = position(left);
@@ -562,6 +590,9 @@ impl Executor for Ring {
         self.seqs.evict(seq, &evicted)?;
         self.seqs.take_copies().for_each(drop);
         self.history.evict(index, evicted);
+        if let Some(audit) = &mut self.audit {
+            audit.release(seq);
+        }
         Ok(())
     }
 
@@ -570,6 +601,7 @@ impl Executor for Ring {
         self.seqs.drop_seq(seq)?;
         self.history.drop_seq(seq.index);
         self.lost.remove(&seq);
+        self.end_audit(seq);
         self.operate(Op::Drop { seq: seq.index })
     }
 
@@ -598,17 +630,19 @@ fn position(n: usize) -> u32 {
     u32::try_from(n).unwrap_or(u32::MAX)
 }
 
-/// The runs of rows.
-fn runs_of(rows: &[Row]) -> Vec<Run> {
+/// The runs of rows. All rows of audited sequences are wanted.
+fn runs_of(rows: &[Row], is_audited: impl Fn(SeqId) -> bool) -> Vec<Run> {
     let mut runs = RowRuns::default();
     for row in rows {
+        let is_audited = is_audited(row.seq);
         runs.push(Run {
             seq: row.seq.index,
             branch: 0,
             n: 1,
             pos: position(row.pos),
-            is_wanted: row.want != Want::Nothing,
+            is_wanted: row.want != Want::Nothing || is_audited,
             is_checkpoint: row.is_checkpoint,
+            is_audited,
         });
     }
     runs.0

@@ -6,7 +6,7 @@ use super::{WireError, u16_at, u32_at, u64_at};
 pub const HEADER_BYTES: usize = 64;
 
 /// Version of the protocol.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
 
 const MAGIC: [u8; 4] = *b"ATR1";
 
