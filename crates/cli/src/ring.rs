@@ -1,5 +1,6 @@
 //! `--ring`: runs a model on several machines, says so before and compares afterwards.
 
+mod audit;
 #[cfg(feature = "chat")]
 mod change;
 
@@ -14,10 +15,11 @@ use std::{
 
 use atta::{Backend, Kernels, LoadOptions, ModelFiles, Pool, Summary};
 use atta_cluster::{
-    Coordinator, GroupPlan, HashedModel, OnStage, PartLinks, PlanError, PlanInputs, RemoteRing,
+    AuditOptions, Coordinator, GroupPlan, HashedModel, OnStage, PartLinks, PlanError, PlanInputs, RemoteRing,
     Replanner, RingChanges, SizedModel, StageProgress, Survey, Who,
     control::NodeName,
     lane::tcp::Doors,
+    is_exact_everywhere,
     measure::{Freshness, NodeProbe, memory_for_models},
     model_sizes,
     node::part_server,
@@ -99,6 +101,7 @@ impl RingRun {
             Some(Used::Layers(layers)) => {
                 let expected = layers.plan.predicted.decode_tok_s;
                 compare_layers(measured, Some(expected), &layers.ring);
+                audit::report(&layers.ring);
             }
             Some(Used::Rows(plan)) => say(&format!(
                 "{measured:.1} tokens/s (expected {:.1}); {} waits and {} bytes from others for each token",
@@ -153,9 +156,10 @@ pub(crate) fn plan(
     };
     let path = load::locate(model)?;
     let membership = Membership::open(&flags.membership, &Role::Asker)?;
-    let asker = Asker::new(membership, &options)?;
-    let survey = asker.survey()?;
+    let mut asker = Asker::new(membership, &options)?;
+    let mut survey = asker.survey()?;
     let sizes = asker.sizes(&path, &options)?;
+    let audit = asker.audit(flags, &mut survey, &sizes)?;
     let objective = objective(flags.ring_for.unwrap_or(aim));
     let wish = Wish { who, objective };
     let planned = asker.divide(&survey, &sizes, &wish, flags.split.unwrap_or_default());
@@ -170,6 +174,9 @@ pub(crate) fn plan(
     };
     say(&planned.to_string());
     if planned.is_alone() {
+        if audit.is_some() {
+            say("audit: one machine alone has nothing to compare");
+        }
         return Ok((options, RingRun::default()));
     }
     let hashes = asker.membership.places.hashes();
@@ -181,6 +188,7 @@ pub(crate) fn plan(
         wish,
         model,
         path,
+        audit,
     };
     let (backend, used) = asker.backend(inputs, planned)?;
     let options = LoadOptions {
@@ -209,6 +217,7 @@ struct BackendInputs {
     model: HashedModel,
     /// The file of the model.
     path: PathBuf,
+    audit: Option<AuditOptions>,
 }
 
 /// Which machines shall be used, and for what.
@@ -311,7 +320,12 @@ impl Asker {
         let spec = atta::arch::lower(files.directory().metadata()).map_err(atta::Error::from)?;
         let size = options.session.executor_size(&spec);
         let sizes = model_sizes(&spec, &files, &size).map_err(atta::Error::from)?;
-        let model = SizedModel { spec, sizes };
+        let is_exact = is_exact_everywhere(&files);
+        let model = SizedModel {
+            spec,
+            sizes,
+            is_exact,
+        };
         Ok(PlannedModel { model, size })
     }
 
@@ -369,6 +383,7 @@ impl Asker {
             wish,
             model,
             path,
+            audit,
         } = inputs;
         let ring = coordinator.ring(&survey, &plan, model, on_stage());
         let ring = ring.map_err(failed)?;
@@ -386,6 +401,7 @@ impl Asker {
             replan: replanner.clone(),
             files: Arc::new(move || ModelFiles::open(&path)),
             on_change: Arc::new(|change| say(&format!("ring: {change}"))),
+            audit,
         };
         let ring = Arc::new(RemoteRing::with_changes(ring, changes));
         keep_events(&self.membership, &ring);

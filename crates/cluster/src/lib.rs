@@ -45,6 +45,7 @@ mod stage;
 pub use backend::RingBackend;
 pub use coordinator::{
     AskedPlan, Coordinator, PlanError, PlanInputs, Replanner, Survey, SurveyedNode, Who,
+    is_exact_everywhere,
 };
 pub use cut::{Cut, RingPlan};
 pub use history::{History, RebuildStep};

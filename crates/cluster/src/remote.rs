@@ -41,6 +41,7 @@ use crate::{
     },
 };
 use audit::audit_bytes;
+pub(crate) use audit::audit_ram_bytes;
 use former::{FormerRoom, NewRing, RemoteFormer};
 pub(crate) use keeper::Keepers;
 pub(crate) use lease::{Lease, random};

@@ -79,6 +79,8 @@ pub struct SizedModel {
     pub spec: ModelSpec,
     /// Its sizes.
     pub sizes: ModelSizes,
+    /// Whether all instruction sets compute the same bits of it.
+    pub is_exact: bool,
 }
 
 /// A node that could be a member.

@@ -18,16 +18,21 @@ struct AuditCut {
 impl AuditCut {
     /// The layers of a plan, cut before layer `n_bound` too.
     fn new(plan: &RemotePlan, n_bound: usize) -> Self {
-        let n_first = plan.n_local.min(n_bound);
+        let stages = plan.stages.iter().map(|stage| stage.layers.clone());
+        Self::of(plan.n_local, stages, n_bound)
+    }
+
+    fn of(n_local: usize, stages: impl Iterator<Item = Range<usize>>, n_bound: usize) -> Self {
+        let n_first = n_local.min(n_bound);
         let mut cut = Self {
             pieces: Vec::new(),
             starts: Vec::new(),
         };
         cut.pieces.push(0..n_first);
-        cut.push(n_first..plan.n_local, n_bound);
-        for stage in &plan.stages {
+        cut.push(n_first..n_local, n_bound);
+        for layers in stages {
             cut.starts.push(cut.pieces.len());
-            cut.push(stage.layers.clone(), n_bound);
+            cut.push(layers, n_bound);
         }
         cut
     }
@@ -40,14 +45,14 @@ impl AuditCut {
     }
 }
 
-/// The size of an executor of a piece.
+/// The size of an executor of a piece that embeds no tokens.
 fn piece_size(size: &ExecutorSize, options: &AuditOptions, layers: Range<usize>) -> ExecutorSize {
     let n_seqs = options.n_seqs(size.n_seqs);
     let all = size.n_ctx.saturating_mul(n_seqs);
     ExecutorSize {
         part: Some(Share {
-            embed: layers.start == 0,
             layers,
+            embed: false,
             head: false,
         }),
         n_seqs,
@@ -58,8 +63,8 @@ fn piece_size(size: &ExecutorSize, options: &AuditOptions, layers: Range<usize>)
     }
 }
 
-/// Memory of the executors, without weights. Layers of the coordinator are bound in any case.
-pub(super) fn audit_bytes(
+/// Memory of the executors and what is kept for weights.
+pub(crate) fn audit_bytes(
     spec: &ModelSpec,
     plan: &RemotePlan,
     size: &ExecutorSize,
@@ -67,12 +72,47 @@ pub(super) fn audit_bytes(
     n_threads: usize,
 ) -> ExecutorBytes {
     let cut = AuditCut::new(plan, plan.n_local);
+    bytes_of(cut, spec, size, options, n_threads)
+}
+
+/// Memory that an audit takes on the coordinator of so many stages, wherever they begin, bytes.
+pub(crate) fn audit_ram_bytes(
+    spec: &ModelSpec,
+    n_stages: usize,
+    size: &ExecutorSize,
+    options: &AuditOptions,
+    n_threads: usize,
+) -> u64 {
+    let n_layers = spec.layers.len();
+    let n = n_stages.clamp(1, n_layers.max(1));
+    let stages = (0..n).map(|i| i * n_layers / n..(i + 1) * n_layers / n);
+    let bytes = bytes_of(
+        AuditCut::of(0, stages, 0),
+        spec,
+        size,
+        options,
+        n_threads,
+    );
+    bytes.state.saturating_add(bytes.activations)
+}
+
+fn bytes_of(
+    cut: AuditCut,
+    spec: &ModelSpec,
+    size: &ExecutorSize,
+    options: &AuditOptions,
+    n_threads: usize,
+) -> ExecutorBytes {
     let pieces = cut.pieces.into_iter();
     let bytes = pieces.map(|layers| {
         let size = piece_size(size, options, layers);
         Cpu::executor_bytes(spec, n_threads, &size)
     });
-    bytes.fold(ExecutorBytes::default(), |sum, bytes| ExecutorBytes {
+    let weights = ExecutorBytes {
+        state: options.weights_bytes,
+        activations: 0,
+    };
+    bytes.fold(weights, |sum, bytes| ExecutorBytes {
         state: sum.state.saturating_add(bytes.state),
         activations: sum.activations.saturating_add(bytes.activations),
     })
@@ -101,7 +141,13 @@ impl RemoteFormer {
         };
         let mut executors: Vec<Box<dyn Executor>> = Vec::new();
         let size = |layers: &Range<usize>| piece_size(&self.room.size, &options, layers.clone());
-        executors.push(self.executor(&self.room.model, size(first))?);
+        let mut first_size = size(first);
+        first_size.part = Some(Share {
+            layers: first.clone(),
+            embed: true,
+            head: false,
+        });
+        executors.push(self.executor(&self.room.model, first_size)?);
         for layers in &cut.pieces[1..] {
             let model = match layers.start < n_bound {
                 true => &self.room.model,

@@ -23,6 +23,8 @@ pub struct AuditOptions {
     pub probability: f64,
     /// The same seed draws the same texts of the same requests.
     pub seed: u64,
+    /// Memory that is kept for weights of the layers of others, bytes; more is used if it is there.
+    pub weights_bytes: u64,
 }
 
 impl AuditOptions {
@@ -209,7 +211,10 @@ impl SecondRun {
             let rows = run.pos as usize..run.pos as usize + usize::from(run.n);
             let items = items.get(..rows.end);
             let items = items.ok_or(Error::State("rows that the history lacks"))?;
-            self.follow(*seq, &items[..rows.start])?;
+            // Later runs of the same batch continue it.
+            if !batch.rows.iter().any(|row| row.seq == *seq) {
+                self.follow(*seq, &items[..rows.start])?;
+            }
             push_items(&mut batch, *seq, rows.start, &items[rows]);
         }
         let runs_of_batch: Vec<Run> = runs.iter().map(|(_, run)| *run).collect();
@@ -451,7 +456,11 @@ mod tests {
     use super::*;
 
     fn drawn(probability: f64, seed: u64) -> Vec<u64> {
-        let options = AuditOptions { probability, seed };
+        let options = AuditOptions {
+            probability,
+            seed,
+            weights_bytes: 0,
+        };
         (0..1000).filter(|n| options.draws(*n)).collect()
     }
 
@@ -471,6 +480,7 @@ mod tests {
             let options = AuditOptions {
                 probability,
                 seed: 0,
+                weights_bytes: 0,
             };
             options.n_seqs(n_seqs)
         };

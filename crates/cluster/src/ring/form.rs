@@ -177,9 +177,9 @@ impl Ring {
                 "the ring was formed {MAX_FORMED} times without a result"
             )));
         }
-        let Some(former) = &mut forming.former else {
+        if forming.former.is_none() {
             return Ok(None);
-        };
+        }
         forming.is_missing = true;
         let old = std::mem::replace(&mut self.lane, Box::new(NoStages::default()));
         self.n_stages = 0;
@@ -187,6 +187,9 @@ impl Ring {
         // Their memory may be needed for the new ones.
         self.local.clear();
         self.take_audit_layers(None);
+        let Some(former) = &mut self.forming.former else {
+            return Ok(None);
+        };
         let formed = former.form(cause, old).map_err(|error| match error {
             Error::Lost(_) => error,
             other => Error::Lost(other.to_string()),

@@ -41,6 +41,13 @@ fn doors_at(address: SocketAddr, security: Security) -> Arc<Doors> {
 /// Machines of stages, by their places, and their layers.
 pub(crate) type On = (usize, Range<usize>);
 
+/// Puts something in front of the links of a machine.
+pub(crate) type Wrap = dyn Fn(Arc<Doors>) -> Arc<dyn Links>;
+
+fn as_it_is(doors: Arc<Doors>) -> Arc<dyn Links> {
+    doors
+}
+
 /// A machine of a ring.
 pub(crate) struct Machine {
     pub(crate) address: NodeAddress,
@@ -51,9 +58,9 @@ pub(crate) struct Machine {
 
 impl Machine {
     /// A node that knows these peers.
-    fn start(node: &str, security: Security, peers: Vec<SocketAddr>) -> Self {
+    fn start(node: &str, security: Security, peers: Vec<SocketAddr>, wrap: &Wrap) -> Self {
         let any = "127.0.0.1:0".parse().unwrap();
-        Self::start_at(any, node, security, peers)
+        Self::start_at(any, node, security, peers, wrap)
     }
 
     fn start_at(
@@ -61,6 +68,7 @@ impl Machine {
         node: &str,
         security: Security,
         peers: Vec<SocketAddr>,
+        wrap: &Wrap,
     ) -> Self {
         let doors = doors_at(address, security);
         let address = doors.address();
@@ -76,7 +84,7 @@ impl Machine {
             measure_link: None,
             timing: NodeTiming::default(),
         };
-        let service = NodeService::start(options, doors.clone()).unwrap();
+        let service = NodeService::start(options, wrap(doors.clone())).unwrap();
         let control = FixedControl::open(doors.clone(), name(node), Some(address), peers).unwrap();
         control.answer(service.answerer()).unwrap();
         control.announce().unwrap();
@@ -102,7 +110,8 @@ impl Machine {
     pub(crate) fn restart(&mut self) {
         self.kill();
         let NodeAddress { name, address } = self.address.clone();
-        *self = Self::start_at(address, name.as_str(), tls(name.as_str()), Vec::new());
+        let peers = Vec::new();
+        *self = Self::start_at(address, name.as_str(), tls(name.as_str()), peers, &as_it_is);
     }
 }
 
@@ -115,11 +124,20 @@ pub(crate) struct Cluster {
 
 impl Cluster {
     pub(crate) fn new(n: usize, security: fn(&str) -> Security) -> Self {
+        Self::with_links(n, security, |_| Box::new(as_it_is))
+    }
+
+    /// Machines with something in front of the links of each.
+    pub(crate) fn with_links(
+        n: usize,
+        security: fn(&str) -> Security,
+        wrap: impl Fn(usize) -> Box<Wrap>,
+    ) -> Self {
         let mut machines: Vec<Machine> = Vec::new();
         for i in 1..=n {
             let node = format!("pi{i}");
             let peers = machines.iter().map(|m| m.address.address).collect();
-            machines.push(Machine::start(&node, security(&node), peers));
+            machines.push(Machine::start(&node, security(&node), peers, &wrap(i - 1)));
         }
         let doors = doors(security("lap"));
         let first = vec![machines[0].address.address];
