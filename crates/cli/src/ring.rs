@@ -15,11 +15,11 @@ use std::{
 
 use atta::{Backend, Kernels, LoadOptions, ModelFiles, Pool, Summary};
 use atta_cluster::{
-    AuditOptions, Coordinator, GroupPlan, HashedModel, OnStage, PartLinks, PlanError, PlanInputs, RemoteRing,
-    Replanner, RingChanges, SizedModel, StageProgress, Survey, Who,
+    AuditOptions, Coordinator, GroupPlan, HashedModel, OnStage, PartLinks, PlanError, PlanInputs,
+    RemoteRing, Replanner, RingChanges, SizedModel, StageProgress, Survey, Who,
     control::NodeName,
-    lane::tcp::Doors,
     is_exact_everywhere,
+    lane::tcp::Doors,
     measure::{Freshness, NodeProbe, memory_for_models},
     model_sizes,
     node::part_server,

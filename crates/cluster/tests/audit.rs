@@ -11,6 +11,7 @@ mod stories;
 use std::{
     io,
     net::SocketAddr,
+    ops::ControlFlow,
     sync::{Arc, Mutex},
 };
 
@@ -19,7 +20,7 @@ use atta_cluster::{
     RemoteRing, Replan, RingChange, RingChanges, RingLinks, RunningStage, Stage, StageLinks,
     StageNode, control::NodeName, core::Timing, lane::tcp::Doors, wire::message::NodeAddress,
 };
-use atta_engine::{Engine, LoadOptions};
+use atta_engine::{Engine, Event, LoadOptions};
 use atta_store::ModelFiles;
 use disturbed::{Flip, FlipAt};
 use machines::{Cluster, On, tls};
@@ -167,11 +168,33 @@ fn a_machine_that_was_left_out_does_not_come_back_with_the_next_loss() {
     let flip = FlipAt::always_from(0);
     let mut cluster = cluster(1, &flip);
     let ring = Audited::new(&cluster, 0, &thirds(), 1.0);
-    assert_eq!(text(&ring.engine, 3), expected);
-    cluster.machines[0].kill();
-    assert_eq!(text(&ring.engine, 3), expected);
-    let names: Vec<_> = ring.ring.plan().stages;
-    assert!(names.iter().all(|stage| stage.node.name == name("pi3")));
+    let mut open = ring.engine.session(&session()).unwrap();
+    let prompt = ring.engine.prompt_ids(b"Once upon a time");
+    let mut written = String::new();
+    let mut n = 0;
+    let generation = open.generate(&prompt, &stories::options(3)).unwrap();
+    let done = generation.run(|event| {
+        if let Event::Text(piece) = event {
+            written.push_str(&piece);
+            n += 1;
+            if n == 6 {
+                cluster.machines[0].kill();
+            }
+        }
+        ControlFlow::Continue(())
+    });
+    done.unwrap();
+    assert_eq!(written, expected);
+    let told = ring.told();
+    assert_eq!(told.len(), 2, "{told:?}");
+    assert_eq!(told[0].left_out, [name("pi2")]);
+    assert_eq!(
+        (&told[1].gone[..], &told[1].left_out[..]),
+        (&[name("pi1")][..], &[][..])
+    );
+    let stages = ring.ring.plan().stages;
+    assert_eq!(stages.len(), 1);
+    assert_eq!(stages[0].node.name, name("pi3"));
 }
 
 #[test]
@@ -202,9 +225,7 @@ fn texts_are_drawn_whole() {
         open.truncate(0).unwrap();
         let prompt = ring.engine.prompt_ids(b"Once upon a time");
         let generation = open.generate(&prompt, &stories::options(0)).unwrap();
-        generation
-            .run(|_| std::ops::ControlFlow::Continue(()))
-            .unwrap();
+        generation.run(|_| ControlFlow::Continue(())).unwrap();
         let counts = ring.counts();
         rows.push(counts.n_rows - before);
         before = counts.n_rows;

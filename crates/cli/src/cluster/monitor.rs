@@ -16,16 +16,16 @@ use std::{
 };
 
 use atta_cluster::{
-    AuditCounts, Coordinator, MeanLap, RemotePlan, RemoteRing, RingFigures, RingHealth, StageNode, StageTotals,
-    Survey,
+    AuditCounts, Coordinator, MeanLap, RemotePlan, RemoteRing, RingFigures, RingHealth, StageNode,
+    StageTotals, Survey,
     control::NodeName,
     measure::{celsius, is_throttled},
     plan::{LinkMeasure, RingPlan},
     wire::message::Card,
 };
 use atta_server::{
-    AuditStatus, ClusterEvent, ClusterMonitor, LinkStatus, NodeState, NodeStatus, NodeTotals, RingSpeed,
-    RingState, RingStatus,
+    AuditStatus, ClusterEvent, ClusterMonitor, LinkStatus, NodeState, NodeStatus, NodeTotals,
+    RingSpeed, RingState, RingStatus,
 };
 
 use crate::failure::one_line;

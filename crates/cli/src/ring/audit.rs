@@ -4,11 +4,7 @@ use atta_cluster::{AuditCounts, AuditOptions, RemoteRing, Survey};
 
 use super::{Asker, PlannedModel, no_plan, say};
 use crate::{
-    args::{
-        RingFlags,
-        ring::RingSplit,
-        value::Seed,
-    },
+    args::{RingFlags, ring::RingSplit, value::Seed},
     failure::Failure,
 };
 

@@ -86,13 +86,7 @@ pub(crate) fn audit_ram_bytes(
     let n_layers = spec.layers.len();
     let n = n_stages.clamp(1, n_layers.max(1));
     let stages = (0..n).map(|i| i * n_layers / n..(i + 1) * n_layers / n);
-    let bytes = bytes_of(
-        AuditCut::of(0, stages, 0),
-        spec,
-        size,
-        options,
-        n_threads,
-    );
+    let bytes = bytes_of(AuditCut::of(0, stages, 0), spec, size, options, n_threads);
     bytes.state.saturating_add(bytes.activations)
 }
 
