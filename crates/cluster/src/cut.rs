@@ -5,7 +5,7 @@ use std::{num::NonZeroUsize, ops::Range};
 
 use atta_model::{
     Error, Executor, ExecutorInfo, ExecutorSize, SeqTable, Share,
-    spec::{ModelSpec, Outputs},
+    spec::{ModelSpec, Outputs, StateKind},
 };
 
 use crate::{
@@ -70,6 +70,12 @@ impl Cut {
 }
 
 impl RingPlan {
+    /// What saved states of executors of this size depend on, beside the model and its tokens.
+    pub(crate) fn state_id(&self, size: &ExecutorSize) -> [u8; 32] {
+        let text = format!("{:?} {} {self:?}", size.kv, size.n_ctx);
+        blake3::hash(text.as_bytes()).into()
+    }
+
     /// Batches in flight that keep every stage busy.
     pub(crate) fn depth(&self) -> usize {
         self.stages.len() + usize::from(self.n_local > 0)
@@ -208,6 +214,11 @@ impl Coordination<'_> {
             depth: self.plan.depth(),
             d_model: spec.d_model,
             n_vocab: spec.n_vocab,
+            n_kv_groups: distinct
+                .iter()
+                .filter(|kind| matches!(kind, StateKind::Kv(_)))
+                .count(),
+            state_id: self.plan.state_id(size),
         }
     }
 }

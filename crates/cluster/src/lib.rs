@@ -41,6 +41,7 @@ mod ring;
 mod rows;
 mod sizes;
 mod stage;
+mod states;
 
 pub use backend::RingBackend;
 pub use coordinator::{
@@ -69,3 +70,4 @@ pub use ring::{
 pub use rows::{GroupPlan, SizedModel};
 pub use sizes::model_sizes;
 pub use stage::Stage;
+pub use states::StatesFolder;

@@ -165,6 +165,7 @@ impl Former for Fewer {
             },
             audit: None,
             names: Vec::new(),
+            state_id: parts.state_id,
             refusal: None,
         })
     }

@@ -118,6 +118,7 @@ impl Machine {
             pool: pool(),
             budget: Budget::limited(1 << 30),
             models: Arc::new(shelf.clone()),
+            states: None,
             measure: None,
             celsius: || None,
             measure_link: None,

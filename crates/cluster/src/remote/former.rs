@@ -280,8 +280,8 @@ impl RemoteFormer {
     /// Forms the stages of a plan.
     fn try_plan(&mut self, planned: &PlannedRing) -> Result<FormedStages, FormError> {
         let spec = self.room.model.spec();
-        let n_stages = planned.plan.cut(spec.layers.len())?.stages.len();
-        let ring = NewRing::draw(spec, n_stages, &self.room.size)?;
+        let cut = planned.plan.cut(spec.layers.len())?;
+        let ring = NewRing::draw(spec, cut.stages.len(), &self.room.size)?;
         let local = self.local(planned.plan.n_local)?;
         let audit = self.audit_layers(&planned.plan)?;
         Ok(FormedStages {
@@ -291,6 +291,7 @@ impl RemoteFormer {
             local,
             audit,
             names: planned.plan.names(),
+            state_id: cut.state_id(&self.room.size),
             refusal: None,
         })
     }

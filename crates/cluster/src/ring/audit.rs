@@ -161,7 +161,7 @@ impl Audit {
             self.counts.n_texts += 1;
             self.counts.n_drawn += u64::from(is_drawn);
             // Other tokens than those that it has led to the state of a sequence that was shifted.
-            let is_drawn = is_drawn && !history.lost().contains(&row.seq.index);
+            let is_drawn = is_drawn && history.is_replayable(row.seq.index);
             self.drawn.insert(row.seq, is_drawn);
         }
     }

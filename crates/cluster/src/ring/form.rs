@@ -47,6 +47,8 @@ pub struct FormedStages {
     pub audit: Option<AuditLayers>,
     /// Names of the stages.
     pub names: Vec<String>,
+    /// As [`RingParts::state_id`](crate::RingParts::state_id).
+    pub state_id: [u8; 32],
     /// Why these are not the stages that were asked for, if they are not.
     pub refusal: Option<Error>,
 }
@@ -205,6 +207,8 @@ impl Ring {
         self.n_stages = limits.n_stages;
         self.names = formed.names;
         self.take_audit_layers(formed.audit);
+        self.keeper.forget();
+        self.state_id = formed.state_id;
         self.n_emptied = 0;
         self.forming.is_missing = false;
         self.forming.has_result = false;

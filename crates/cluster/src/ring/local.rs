@@ -3,6 +3,8 @@
 //! The one idea: a chain of executors over ranges that follow each other, since a coordinator that
 //! takes over layers keeps those that it has.
 
+use std::{io::Write, ops::Range};
+
 use atta_model::{Batch, Error, Executor, Want};
 
 use crate::{
@@ -35,6 +37,31 @@ impl LocalLayers {
     /// Drops all sequences.
     pub(super) fn reset(&mut self) {
         self.stages.iter_mut().for_each(Stage::reset);
+    }
+
+    /// Executors.
+    pub(super) fn n_executors(&self) -> usize {
+        self.stages.len()
+    }
+
+    /// Writes the state of positions of a sequence in one executor.
+    ///
+    /// # Errors
+    /// As [`Executor::export`].
+    pub(super) fn export(
+        &self,
+        i: usize,
+        seq: u32,
+        positions: Range<usize>,
+        out: &mut dyn Write,
+    ) -> Result<(), Error> {
+        self.stages[i].export(seq, positions, out)
+    }
+
+    /// Appends a state of each executor; whether all have it now.
+    pub(super) fn append(&mut self, seq: u32, states: &[&[u8]], n: usize) -> bool {
+        let mut pairs = self.stages.iter_mut().zip(states);
+        pairs.len() == states.len() && pairs.all(|(stage, state)| stage.append_to(seq, state, n))
     }
 
     /// Applies operations in order.

@@ -11,6 +11,7 @@ mod form;
 mod head;
 mod local;
 mod repair;
+mod states;
 
 use std::{
     collections::{BTreeSet, VecDeque},
@@ -38,6 +39,7 @@ pub use form::{FormCause, FormedStages, Former};
 use head::Head;
 use local::LocalLayers;
 use repair::chunks;
+use states::StateKeeper;
 
 /// Rebuilds without a result in between after which batches fail.
 const MAX_EMPTIED: u32 = 10;
@@ -63,6 +65,11 @@ pub struct RingParts {
     pub d_model: usize,
     /// Tokens of the vocabulary.
     pub n_vocab: usize,
+    /// Groups of keys and values of the block tables.
+    pub n_kv_groups: usize,
+    /// What saved states depend on beside model and tokens: element types, context, who has which
+    /// layers.
+    pub state_id: [u8; 32],
 }
 
 impl std::fmt::Debug for RingParts {
@@ -137,6 +144,10 @@ pub struct Ring {
     d_model: usize,
     n_vocab: usize,
     forming: Forming,
+    /// States that stages save and load.
+    keeper: StateKeeper,
+    n_kv_groups: usize,
+    state_id: [u8; 32],
     /// Computes some texts a second time.
     audit: Option<Audit>,
     /// Names of the stages, for errors; empty if they have none.
@@ -188,6 +199,9 @@ impl Ring {
             d_model: parts.d_model,
             n_vocab: parts.n_vocab,
             forming: Forming::default(),
+            keeper: StateKeeper::default(),
+            n_kv_groups: parts.n_kv_groups,
+            state_id: parts.state_id,
             audit: None,
             names: Vec::new(),
             on_times: None,
@@ -255,13 +269,19 @@ impl Ring {
             // A rebuild begins with the tables as they are then.
             return Ok(());
         }
+        self.flush_saves();
         self.local.apply(&[op])?;
+        self.push_op(op);
+        Ok(())
+    }
+
+    /// Lets an operation travel with the next rows.
+    fn push_op(&mut self, op: Op) {
         self.ops.push(op);
         if self.ops.len() >= MAX_OPS {
             self.send(Vec::new(), Vec::new());
             self.pump();
         }
-        Ok(())
     }
 
     /// Checks a batch before anything changes.
@@ -304,6 +324,7 @@ impl Ring {
 
     /// Submits operations and rows to the coordinator. Without stages the rows are the result.
     fn send(&mut self, runs: Vec<Run>, data: Vec<u8>) {
+        self.flush_saves();
         self.serial += 1;
         let serial = self.serial;
         let ops = std::mem::take(&mut self.ops);
@@ -372,6 +393,7 @@ impl Ring {
 
     /// Hands a result to the batch of this submission. Other submissions are parts of a rebuild.
     fn take_result(&mut self, serial: u64, frame: Frame) {
+        self.keeper.take_result(serial, frame.header.status);
         let mut flights = self.flights.iter_mut();
         if let Some(flight) = flights.find(|flight| flight.serial == serial) {
             if let Some(on) = &mut self.on_times {
@@ -605,19 +627,19 @@ impl Executor for Ring {
         self.operate(Op::Drop { seq: seq.index })
     }
 
-    fn export(&self, seq: SeqId, _: Range<usize>, _: &mut dyn Write) -> Result<(), Error> {
-        self.seqs.len(seq)?;
-        Err(Error::State("its layers are at several stages"))
+    /// Writes a receipt: the stages keep the state itself.
+    fn export(&self, seq: SeqId, at: Range<usize>, out: &mut dyn Write) -> Result<(), Error> {
+        self.export_receipt(seq, at, out)
     }
 
-    fn append_state(&mut self, seq: SeqId, _: &[u8], _: usize) -> Result<(), Error> {
-        self.seqs.len(seq)?;
-        Err(Error::State("its layers are at several stages"))
+    fn append_state(&mut self, seq: SeqId, state: &[u8], n: usize) -> Result<(), Error> {
+        self.append_receipt(seq, state, n)
     }
 }
 
 impl Drop for Ring {
     fn drop(&mut self) {
+        self.finish_saves();
         for stage in 1..=self.n_stages {
             let bye = self.coordinator.bye(stage);
             self.lane.send(stage, bye);

@@ -88,7 +88,7 @@ codes! {
 
 codes! {
     /// The outcome of a batch.
-    Status: u16, "status", "0 to 4" {
+    Status: u16, "status", "0 to 5" {
         /// Computed.
         Ok = 0,
         /// Weights could not be read.
@@ -99,6 +99,8 @@ codes! {
         OutOfBlocks = 3,
         /// A frame that the stage cannot follow.
         Refused = 4,
+        /// A saved state that the stage does not have.
+        NoState = 5,
     }
 }
 

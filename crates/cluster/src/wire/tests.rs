@@ -27,8 +27,18 @@ fn any_op() -> impl Strategy<Value = Op> {
             len: n - n / 2,
         },
         4 => Op::Drop { seq },
-        5 => Op::Save { seq, n, key },
-        _ => Op::Load { seq, n, key },
+        5 => Op::Save {
+            seq,
+            first: n / 3,
+            n: n - n / 3,
+            key,
+        },
+        _ => Op::Load {
+            seq,
+            first: n / 3,
+            n: n - n / 3,
+            key,
+        },
     })
 }
 

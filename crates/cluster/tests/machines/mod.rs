@@ -1,9 +1,9 @@
 //! Machines of a cluster on loopback, with their doors, and a coordinator that uses them.
 
-use std::{net::SocketAddr, ops::Range, sync::Arc};
+use std::{net::SocketAddr, ops::Range, path::PathBuf, sync::Arc};
 
 use atta_cluster::{
-    HashedModel, Links, RemotePlan, RemoteRing, RemoteRingOptions, StageNode,
+    HashedModel, Links, RemotePlan, RemoteRing, RemoteRingOptions, StageNode, StatesFolder,
     control::{Control, FixedControl},
     core::Timing,
     key::ClusterKey,
@@ -79,6 +79,10 @@ impl Machine {
             pool: pool(),
             budget: Budget::limited(1 << 30),
             models: models(directory(), doors.clone()),
+            states: Some(StatesFolder {
+                directory: states_of(address),
+                budget_bytes: 1 << 30,
+            }),
             measure: None,
             celsius: || None,
             measure_link: None,
@@ -112,6 +116,20 @@ impl Machine {
         let NodeAddress { name, address } = self.address.clone();
         let peers = Vec::new();
         *self = Self::start_at(address, name.as_str(), tls(name.as_str()), peers, &as_it_is);
+    }
+}
+
+/// Where the machine at an address keeps states.
+pub(crate) fn states_of(address: SocketAddr) -> PathBuf {
+    let name = format!("atta-test-states-{}-{}", std::process::id(), address.port());
+    std::env::temp_dir().join(name)
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        self.kill();
+        // It keeps states in tests of saved states only.
+        let _ = std::fs::remove_dir_all(states_of(self.address.address));
     }
 }
 
