@@ -191,13 +191,7 @@ impl Coordination<'_> {
         let Self {
             spec, size, sizes, ..
         } = *self;
-        let kinds = spec.layers.iter().flat_map(|layer| layer.state_kinds());
-        let mut distinct = Vec::new();
-        kinds.for_each(|kind| {
-            if !distinct.contains(&kind) {
-                distinct.push(kind);
-            }
-        });
+        let distinct = distinct_kinds(spec);
         RingParts {
             info: ExecutorInfo {
                 part: Share::whole(spec),
@@ -221,4 +215,16 @@ impl Coordination<'_> {
             state_id: self.plan.state_id(size),
         }
     }
+}
+
+/// The kinds of states of a model's layers, each once.
+pub(crate) fn distinct_kinds(spec: &ModelSpec) -> Vec<StateKind> {
+    let kinds = spec.layers.iter().flat_map(|layer| layer.state_kinds());
+    let mut distinct = Vec::new();
+    kinds.for_each(|kind| {
+        if !distinct.contains(&kind) {
+            distinct.push(kind);
+        }
+    });
+    distinct
 }

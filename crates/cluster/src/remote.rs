@@ -43,7 +43,7 @@ use crate::{
 use audit::audit_bytes;
 pub(crate) use audit::audit_ram_bytes;
 use former::{FormerRoom, NewRing, RemoteFormer};
-pub(crate) use keeper::Keepers;
+pub(crate) use keeper::{FormError, Keepers, ask};
 pub(crate) use lease::{Lease, random};
 pub use plan::{
     OnChange, OpenFiles, PlannedRing, RemotePlan, Replan, RingChange, RingChanges, StageNode,

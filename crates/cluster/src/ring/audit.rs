@@ -464,7 +464,7 @@ fn culprit(expected: &Expected, sent: u64, result: &Frame) -> Culprit {
 }
 
 /// Adds rows of a history that want nothing.
-pub(super) fn push_items(batch: &mut Batch, seq: SeqId, first: usize, items: &[Item]) {
+pub(crate) fn push_items(batch: &mut Batch, seq: SeqId, first: usize, items: &[Item]) {
     for (pos, item) in (first..).zip(items) {
         match &item.input {
             ItemInput::Token(token) => batch.push_token(seq, pos, *token, Want::Nothing),

@@ -33,12 +33,13 @@ use crate::{
     wire::{Frame, Limits, MAX_OPS, Op, Run, StageTime, digest_of, rows_of},
 };
 use audit::Audit;
+pub(crate) use audit::push_items;
 pub use audit::{AuditCounts, AuditLayers, AuditOptions};
 use form::Forming;
 pub use form::{FormCause, FormedStages, Former};
 use head::Head;
 use local::LocalLayers;
-use repair::chunks;
+pub(crate) use repair::chunks;
 use states::StateKeeper;
 
 /// Rebuilds without a result in between after which batches fail.
@@ -83,13 +84,13 @@ impl std::fmt::Debug for RingParts {
 
 /// What a position was computed from.
 #[derive(Clone, Debug, PartialEq)]
-struct Item {
+pub(crate) struct Item {
     input: ItemInput,
     segment: u8,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-enum ItemInput {
+pub(crate) enum ItemInput {
     Token(u32),
     /// `[d_model]`.
     Embedding(Arc<[f32]>),
@@ -445,17 +446,7 @@ impl Ring {
     }
 
     fn item(&self, batch: &Batch, row: &Row) -> Option<Item> {
-        let d = self.d_model;
-        let input = match row.input {
-            Input::Token(id) => ItemInput::Token(id),
-            Input::Embedding(i) => {
-                let x = batch.hidden.get(i * d..(i + 1) * d)?;
-                ItemInput::Embedding(x.into())
-            }
-            Input::Hidden(_) => return None,
-        };
-        let segment = row.segment;
-        Some(Item { input, segment })
+        item_of(batch, row, self.d_model)
     }
 
     /// Fails for an input that no ring takes; the local layers are not asked.
@@ -645,6 +636,21 @@ impl Drop for Ring {
             self.lane.send(stage, bye);
         }
     }
+}
+
+/// What a position is computed from; `None` for a hidden state, or an embedding that the batch does
+/// not hold.
+pub(crate) fn item_of(batch: &Batch, row: &Row, d_model: usize) -> Option<Item> {
+    let input = match row.input {
+        Input::Token(id) => ItemInput::Token(id),
+        Input::Embedding(i) => {
+            let x = batch.hidden.get(i * d_model..(i + 1) * d_model)?;
+            ItemInput::Embedding(x.into())
+        }
+        Input::Hidden(_) => return None,
+    };
+    let segment = row.segment;
+    Some(Item { input, segment })
 }
 
 /// A position as a field of a frame; executors have at most `u32::MAX / 2`.

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, ops::Range};
 
 use atta_model::{Batch, Error, SeqId};
 
-use super::{Ring, StageStates, audit::push_items, position};
+use super::{Ring, StageStates, position, push_items};
 use crate::{RebuildStep, core::Coordinator, wire::Op};
 
 impl Ring {
@@ -198,7 +198,7 @@ impl Ring {
 }
 
 /// Ranges of at most `n` of these positions.
-pub(super) fn chunks(positions: Range<usize>, n: usize) -> impl Iterator<Item = Range<usize>> {
+pub(crate) fn chunks(positions: Range<usize>, n: usize) -> impl Iterator<Item = Range<usize>> {
     let end = positions.end;
     positions
         .step_by(n.max(1))
