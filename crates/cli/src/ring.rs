@@ -16,7 +16,7 @@ use std::{
 use atta::{Backend, Kernels, LoadOptions, ModelFiles, Pool, Summary};
 use atta_cluster::{
     AuditOptions, Coordinator, GroupPlan, HashedModel, OnStage, PartLinks, PlanError, PlanInputs,
-    RemoteRing, Replanner, RingChanges, SizedModel, StageProgress, Survey, Who,
+    RemoteRing, Replanner, RingChanges, RowReplanner, SizedModel, StageProgress, Survey, Who,
     control::NodeName,
     is_exact_everywhere,
     lane::tcp::Doors,
@@ -25,6 +25,7 @@ use atta_cluster::{
     node::part_server,
     part::{Library, LibraryOptions},
     plan::{Objective, RingPlan},
+    tensor::{GroupChanges, RemoteGroup},
 };
 
 #[cfg(feature = "server")]
@@ -366,12 +367,42 @@ impl Asker {
                 Ok((layers.ring.clone(), Used::Layers(Box::new(layers))))
             }
             Planned::Rows(plan) => {
-                let BackendInputs { sizes, model, .. } = inputs;
-                let coordinator = &self.coordinator;
-                let group = coordinator.group(&plan, &sizes.model.sizes, model, on_stage());
-                Ok((Arc::new(group.map_err(failed)?), Used::Rows(plan)))
+                let group = self.row_group(inputs, &plan)?;
+                Ok((Arc::new(group), Used::Rows(plan)))
             }
         }
+    }
+
+    /// A group that divides rows, which makes new plans when machines are lost.
+    fn row_group(self, inputs: BackendInputs, plan: &GroupPlan) -> Result<RemoteGroup, Failure> {
+        let coordinator = self.coordinator;
+        let BackendInputs {
+            survey,
+            sizes,
+            wish,
+            model,
+            path,
+            ..
+        } = inputs;
+        let events = self.membership.places.events();
+        let name = coordinator.name.clone();
+        let changes = GroupChanges {
+            replan: Arc::new(RowReplanner {
+                coordinator: coordinator.clone(),
+                survey,
+                model: sizes.model.clone(),
+                who: wish.who,
+                objective: wish.objective,
+            }),
+            files: Arc::new(move || ModelFiles::open(&path)),
+            on_change: Arc::new(move |change| {
+                say(&format!("ring: {change}"));
+                // Without the file the log is shorter.
+                let _ = events::append(&events, name.as_str(), &change.to_string());
+            }),
+        };
+        let group = coordinator.group(plan, &sizes.model.sizes, model, on_stage(), changes);
+        group.map_err(failed)
     }
 
     /// A ring of layers, which makes new plans when machines are lost or others are wanted.

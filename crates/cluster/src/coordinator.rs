@@ -8,6 +8,7 @@
 
 mod audit;
 mod replan;
+mod replan_rows;
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -35,6 +36,7 @@ use crate::{
 
 pub use audit::is_exact_everywhere;
 pub use replan::{AskedPlan, PlanInputs, Replanner};
+pub use replan_rows::RowReplanner;
 
 /// Time for the answer to a question about a node.
 const DEADLINE: Duration = Duration::from_secs(3);

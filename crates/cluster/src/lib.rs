@@ -45,8 +45,8 @@ mod states;
 
 pub use backend::RingBackend;
 pub use coordinator::{
-    AskedPlan, Coordinator, PlanError, PlanInputs, Replanner, Survey, SurveyedNode, Who,
-    is_exact_everywhere,
+    AskedPlan, Coordinator, PlanError, PlanInputs, Replanner, RowReplanner, Survey, SurveyedNode,
+    Who, is_exact_everywhere,
 };
 pub use cut::{Cut, RingPlan};
 pub use history::{History, RebuildStep};
