@@ -339,8 +339,8 @@ mod tests {
         let old = SystemTime::now() - Duration::from_secs(60);
         for key in [1, 2] {
             keep(&states, key, &[key; 100]).unwrap();
-            let file = File::options().append(true);
-            let file = file.open(states.path(&[key; 32])).unwrap();
+            let path = states.path(&[key; 32]);
+            let file = File::options().append(true).open(path).unwrap();
             file.set_modified(old + Duration::from_secs(key.into()))
                 .unwrap();
         }

@@ -59,7 +59,7 @@ fn engine(ring: Option<RemoteRing>) -> Engine {
 /// Tokens of a prompt of some hundred.
 fn prompt(engine: &Engine) -> Vec<u32> {
     let story = "Once upon a time there was a cat. The cat had a red ball and a big dog. ";
-    engine.prompt_ids(story.repeat(12).as_bytes())
+    engine.prompt_ids(story.repeat(14).as_bytes())
 }
 
 /// What a text found in a cache, and the text.

@@ -404,37 +404,6 @@ fn rows_on_other_machines_give_the_text_and_logits_of_one() {
 }
 
 #[test]
-fn an_audit_says_how_it_draws_and_what_it_compared() {
-    let homes = Homes::new("audit");
-    let mut node = homes.node("pi1", &[]);
-    node.wait_for("atta1-");
-    let ring = ["--ring=pi1", "--peer", &node.address];
-    let run = |more: &[&str]| homes.atta("pi1", &[&["run", MODEL][..], &TEXT, more].concat());
-    let alone = run(&[]);
-    let audited = run(&[&ring[..], &["--audit", "1", "--audit-seed", "7"]].concat());
-    let said = String::from_utf8_lossy(&audited.stderr);
-    assert_eq!(audited.status.code(), Some(0), "{said}");
-    assert_eq!(audited.stdout, alone.stdout);
-    for line in [
-        "audit: 100 % of the texts are computed here, too, with 0.",
-        "--audit-seed 7 draws the same ones",
-        "audit: 1 of 1 texts, ",
-        " rows: all are equal",
-    ] {
-        assert!(said.contains(line), "{line}: {said}");
-    }
-    let short = [&ring[..], &["--audit", "1", "--ram-budget", "1M"]].concat();
-    let refused = error_of(&run(&short), 1);
-    let why = "an audit computes all layers here, too, and needs";
-    assert!(refused.contains(why), "{refused}");
-    let rows = [&ring[..], &["--audit", "1", "--split", "rows"]].concat();
-    let refused = error_of(&run(&rows), 2);
-    assert!(refused.contains("--split layers only"), "{refused}");
-    let refused = error_of(&run(&["--audit", "1"]), 2);
-    assert!(refused.contains("--ring"), "{refused}");
-}
-
-#[test]
 fn a_node_without_the_file_fetches_its_layers_once() {
     let homes = Homes::new("fetch");
     let mut first = homes.node("pi1", &[]);
@@ -578,14 +547,14 @@ fn a_new_key_replaces_the_old_one_and_only_the_owner_reads_it() {
 }
 
 /// Two nodes and a machine that uses them, with models in a directory.
-struct Pair {
-    homes: Homes,
-    first: Node,
-    second: Node,
+pub(crate) struct Pair {
+    pub(crate) homes: Homes,
+    pub(crate) first: Node,
+    pub(crate) second: Node,
 }
 
 impl Pair {
-    fn new(name: &str, models: &str) -> Self {
+    pub(crate) fn new(name: &str, models: &str) -> Self {
         let homes = Homes::new(name);
         let mut first = homes.node("pi1", &["--models", models]);
         first.wait_for("atta1-");
@@ -600,7 +569,7 @@ impl Pair {
     }
 
     /// A program that runs a model, on both nodes or on this machine.
-    fn command(&self, args: &[&str], ring: Option<&str>) -> Command {
+    pub(crate) fn command(&self, args: &[&str], ring: Option<&str>) -> Command {
         let ring = ring.map(|ring| [ring, "--peer", &self.first.address]);
         let ring = ring.as_ref().map_or(&[][..], |ring| &ring[..]);
         self.homes.command("lap", &[args, ring].concat())

@@ -178,6 +178,11 @@ impl Coordinator {
         &self.reason
     }
 
+    /// Whether stages take work, with nothing to repair first.
+    pub fn is_serving(&self) -> bool {
+        matches!(self.phase, Phase::Serving)
+    }
+
     /// Submissions without a result.
     pub fn n_pending(&self) -> usize {
         self.log.len()

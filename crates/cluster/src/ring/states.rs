@@ -284,27 +284,36 @@ impl Ring {
         if self.n_stages == 0 {
             return Ok(true);
         }
-        self.push_op(Op::Load {
-            seq: seq.index,
-            first: position(receipt.first),
-            n: position(n),
-            key: receipt.key,
-        });
-        self.keeper.load = Some(LoadAnswer {
-            serial: self.serial + 1,
-            status: None,
-        });
-        self.send(Vec::new(), Vec::new());
-        let is_loaded = self.await_load();
+        if !self.coordinator.is_serving() {
+            // A catch-up tells nothing of what became of its operations.
+            self.send_and_wait();
+        }
+        if self.states == StageStates::Kept {
+            self.push_op(Op::Load {
+                seq: seq.index,
+                first: position(receipt.first),
+                n: position(n),
+                key: receipt.key,
+            });
+        }
+        let is_loaded = self.send_and_wait();
         if is_loaded && n == receipt.tokens.len() {
             self.keeper.saves().saved.insert(receipt.key);
         }
         Ok(is_loaded)
     }
 
-    /// Waits until all stages have loaded a state, or one has not. If the ring is repaired
-    /// meanwhile, the positions are computed with all others.
-    fn await_load(&mut self) -> bool {
+    /// Sends the operations so far and waits until all stages have done them, or one lacks a state.
+    /// If the ring is repaired meanwhile, all positions are computed again.
+    fn send_and_wait(&mut self) -> bool {
+        if self.states != StageStates::Kept {
+            return true;
+        }
+        self.keeper.load = Some(LoadAnswer {
+            serial: self.serial + 1,
+            status: None,
+        });
+        self.send(Vec::new(), Vec::new());
         while self.states == StageStates::Kept && self.failure.is_none() {
             if let Some(status) = self.keeper.load.and_then(|load| load.status) {
                 self.keeper.load = None;
@@ -345,13 +354,7 @@ impl Ring {
         if self.n_stages == 0 || self.states != StageStates::Kept || !self.ops.iter().any(is_save) {
             return;
         }
-        let serial = self.serial + 1;
-        self.keeper.load = Some(LoadAnswer {
-            serial,
-            status: None,
-        });
-        self.send(Vec::new(), Vec::new());
-        self.await_load();
+        self.send_and_wait();
     }
 }
 

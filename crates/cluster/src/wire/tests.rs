@@ -293,10 +293,10 @@ fn headers_of_others_are_told_apart() {
     };
     assert!(matches!(with(0, b'G'), WireError::Magic(_)));
     assert_eq!(
-        with(4, 2),
+        with(4, 1),
         WireError::Version {
-            got: 2,
-            expected: 1
+            got: 1,
+            expected: 2
         }
     );
     for (at, field) in [(5, "kind"), (6, "dtype"), (46, "status")] {
