@@ -1,5 +1,6 @@
 //! `--ring`: runs a model on several machines, says so before and compares afterwards.
 
+mod audit;
 #[cfg(feature = "chat")]
 mod change;
 
@@ -14,15 +15,17 @@ use std::{
 
 use atta::{Backend, Kernels, LoadOptions, ModelFiles, Pool, Summary};
 use atta_cluster::{
-    Coordinator, GroupPlan, HashedModel, OnStage, PartLinks, PlanError, PlanInputs, RemoteRing,
-    Replanner, RingChanges, SizedModel, StageProgress, Survey, Who,
+    AuditOptions, Coordinator, GroupPlan, HashedModel, OnStage, PartLinks, PlanError, PlanInputs,
+    RemoteRing, Replanner, RingChanges, RowReplanner, SizedModel, StageProgress, Survey, Who,
     control::NodeName,
+    is_exact_everywhere,
     lane::tcp::Doors,
     measure::{Freshness, NodeProbe, memory_for_models},
     model_sizes,
     node::part_server,
     part::{Library, LibraryOptions},
     plan::{Objective, RingPlan},
+    tensor::{GroupChanges, RemoteGroup},
     wire::Dtype,
 };
 
@@ -100,6 +103,7 @@ impl RingRun {
             Some(Used::Layers(layers)) => {
                 let expected = layers.plan.predicted.decode_tok_s;
                 compare_layers(measured, Some(expected), &layers.ring);
+                audit::report(&layers.ring);
             }
             Some(Used::Rows(plan)) => say(&format!(
                 "{measured:.1} tokens/s (expected {:.1}); {} waits and {} bytes from others for each token",
@@ -156,8 +160,9 @@ pub(crate) fn plan(
     let membership = Membership::open(&flags.membership, &Role::Asker)?;
     let mut asker = Asker::new(membership, &options)?;
     asker.coordinator.wire = wire(flags)?;
-    let survey = asker.survey()?;
+    let mut survey = asker.survey()?;
     let sizes = asker.sizes(&path, &options)?;
+    let audit = asker.audit(flags, &mut survey, &sizes)?;
     let objective = objective(flags.ring_for.unwrap_or(aim));
     let wish = Wish { who, objective };
     let planned = asker.divide(&survey, &sizes, &wish, flags.split.unwrap_or_default());
@@ -172,6 +177,9 @@ pub(crate) fn plan(
     };
     say(&planned.to_string());
     if planned.is_alone() {
+        if audit.is_some() {
+            say("audit: one machine alone has nothing to compare");
+        }
         return Ok((options, RingRun::default()));
     }
     let hashes = asker.membership.places.hashes();
@@ -183,6 +191,7 @@ pub(crate) fn plan(
         wish,
         model,
         path,
+        audit,
     };
     let (backend, used) = asker.backend(inputs, planned)?;
     let options = LoadOptions {
@@ -230,6 +239,7 @@ struct BackendInputs {
     model: HashedModel,
     /// The file of the model.
     path: PathBuf,
+    audit: Option<AuditOptions>,
 }
 
 /// Which machines shall be used, and for what.
@@ -333,7 +343,12 @@ impl Asker {
         let spec = atta::arch::lower(files.directory().metadata()).map_err(atta::Error::from)?;
         let size = options.session.executor_size(&spec);
         let sizes = model_sizes(&spec, &files, &size).map_err(atta::Error::from)?;
-        let model = SizedModel { spec, sizes };
+        let is_exact = is_exact_everywhere(&files);
+        let model = SizedModel {
+            spec,
+            sizes,
+            is_exact,
+        };
         Ok(PlannedModel { model, size })
     }
 
@@ -374,12 +389,42 @@ impl Asker {
                 Ok((layers.ring.clone(), Used::Layers(Box::new(layers))))
             }
             Planned::Rows(plan) => {
-                let BackendInputs { sizes, model, .. } = inputs;
-                let coordinator = &self.coordinator;
-                let group = coordinator.group(&plan, &sizes.model.sizes, model, on_stage());
-                Ok((Arc::new(group.map_err(failed)?), Used::Rows(plan)))
+                let group = self.row_group(inputs, &plan)?;
+                Ok((Arc::new(group), Used::Rows(plan)))
             }
         }
+    }
+
+    /// A group that divides rows, which makes new plans when machines are lost.
+    fn row_group(self, inputs: BackendInputs, plan: &GroupPlan) -> Result<RemoteGroup, Failure> {
+        let coordinator = self.coordinator;
+        let BackendInputs {
+            survey,
+            sizes,
+            wish,
+            model,
+            path,
+            ..
+        } = inputs;
+        let events = self.membership.places.events();
+        let name = coordinator.name.clone();
+        let changes = GroupChanges {
+            replan: Arc::new(RowReplanner {
+                coordinator: coordinator.clone(),
+                survey,
+                model: sizes.model.clone(),
+                who: wish.who,
+                objective: wish.objective,
+            }),
+            files: Arc::new(move || ModelFiles::open(&path)),
+            on_change: Arc::new(move |change| {
+                say(&format!("ring: {change}"));
+                // Without the file the log is shorter.
+                let _ = events::append(&events, name.as_str(), &change.to_string());
+            }),
+        };
+        let group = coordinator.group(plan, &sizes.model.sizes, model, on_stage(), changes);
+        group.map_err(failed)
     }
 
     /// A ring of layers, which makes new plans when machines are lost or others are wanted.
@@ -391,6 +436,7 @@ impl Asker {
             wish,
             model,
             path,
+            audit,
         } = inputs;
         let ring = coordinator.ring(&survey, &plan, model, on_stage());
         let ring = ring.map_err(failed)?;
@@ -408,6 +454,7 @@ impl Asker {
             replan: replanner.clone(),
             files: Arc::new(move || ModelFiles::open(&path)),
             on_change: Arc::new(|change| say(&format!("ring: {change}"))),
+            audit,
         };
         let ring = Arc::new(RemoteRing::with_changes(ring, changes));
         keep_events(&self.membership, &ring);

@@ -3,7 +3,7 @@
 //! Every layer is computed as it would be on another machine, and frames travel as bytes. It is the
 //! way to try a cut, and what tests of exactness run on; it is not faster than one executor.
 
-use std::{num::NonZeroUsize, sync::Arc, time::Duration};
+use std::{num::NonZeroUsize, ops::Range, sync::Arc, time::Duration};
 
 use atta_kernels::{Kernels, Pool};
 use atta_model::{
@@ -12,9 +12,11 @@ use atta_model::{
 use atta_store::Budget;
 
 use crate::{
-    Cut, Ring, RingParts, RingPlan, Stage, ThreadLane,
+    Cut, Ring, RingParts, RingPlan, Stage, StatesFolder, ThreadLane,
     core::Timing,
     cut::{Coordination, Sizes, check_ring, limits},
+    node::PROGRAM,
+    states::{KeptStates, StageIdentity},
 };
 
 /// Number of the ring of a process: its frames go nowhere else.
@@ -28,6 +30,8 @@ pub struct RingBackend {
     n_threads: NonZeroUsize,
     cut: Cut,
     timing: Timing,
+    /// Where stages keep states of a model that has this id, if they do.
+    states: Option<(StatesFolder, [u8; 32])>,
 }
 
 impl std::fmt::Debug for RingBackend {
@@ -59,7 +63,15 @@ impl RingBackend {
             n_threads,
             cut,
             timing: TIMING,
+            states: None,
         }
+    }
+
+    /// Lets the stages keep states of texts in a folder. `model` tells its model from others.
+    #[must_use]
+    pub fn keep_states(self, folder: StatesFolder, model: [u8; 32]) -> Self {
+        let states = Some((folder, model));
+        Self { states, ..self }
     }
 
     /// Opens the ring and its lane, which a caller may put something in front of.
@@ -80,9 +92,10 @@ impl RingBackend {
             let cpu = Cpu::new(model.clone(), self.kernels, pool, budget, size.clone())?;
             Ok::<Box<dyn Executor>, Error>(Box::new(cpu))
         };
-        let stages = sizes.stages.iter().map(|size| {
+        let stages = sizes.stages.iter().zip(&plan.stages).map(|(size, layers)| {
             let pool = Arc::new(Pool::new(self.n_threads));
-            Ok(Stage::new(open(size, pool)?, spec.d_residual()))
+            let stage = Stage::new(open(size, pool)?, spec.d_residual());
+            Ok(stage.keep_states(self.states_of(layers, size)))
         });
         let stages = stages.collect::<Result<Vec<_>, Error>>()?;
         let lane = ThreadLane::start(limits, self.timing, stages)
@@ -100,6 +113,19 @@ impl RingBackend {
         let head = open(&sizes.head, Arc::clone(&self.pool))?;
         let parts = coordination.parts(vec![local], head);
         Ok((lane, parts))
+    }
+
+    /// Where a stage keeps states.
+    fn states_of(&self, layers: &Range<usize>, size: &ExecutorSize) -> Option<KeptStates> {
+        let (folder, model) = self.states.clone()?;
+        let identity = StageIdentity {
+            program: PROGRAM,
+            numerics: self.kernels.isa(),
+            model,
+            layers: [layers.start, layers.end].map(|l| l as u32),
+            kv: format!("{:?}", size.kv),
+        };
+        Some(KeptStates::new(folder, &identity))
     }
 
     /// The plan, if the model can be cut.

@@ -6,7 +6,9 @@
 //! Opens no connection itself and reads no command line. This machine is node 0 of every survey,
 //! and the coordinator of every plan.
 
+mod audit;
 mod replan;
+mod replan_rows;
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -32,7 +34,9 @@ use crate::{
     },
 };
 
+pub use audit::is_exact_everywhere;
 pub use replan::{AskedPlan, PlanInputs, Replanner};
+pub use replan_rows::RowReplanner;
 
 /// Time for the answer to a question about a node.
 const DEADLINE: Duration = Duration::from_secs(3);
@@ -133,6 +137,17 @@ pub enum PlanError {
     /// Layers that cannot be divided so.
     #[error("{0}")]
     Cut(String),
+    /// An audit does not fit into the memory of this machine.
+    #[error(
+        "an audit computes all layers here, too, and needs {:.2} GB of memory; {:.2} GB are free",
+        *needed_bytes as f64 / 1e9, *free_bytes as f64 / 1e9
+    )]
+    Audit {
+        /// Memory that it needs, bytes.
+        needed_bytes: u64,
+        /// Memory of this machine for a model, bytes.
+        free_bytes: u64,
+    },
     /// No other node is there.
     #[error("no ring: no other machine of the cluster answers")]
     Nobody,

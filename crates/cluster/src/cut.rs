@@ -5,7 +5,7 @@ use std::{num::NonZeroUsize, ops::Range};
 
 use atta_model::{
     Error, Executor, ExecutorInfo, ExecutorSize, SeqTable, Share,
-    spec::{ModelSpec, Outputs},
+    spec::{ModelSpec, Outputs, StateKind},
 };
 
 use crate::{
@@ -70,9 +70,23 @@ impl Cut {
 }
 
 impl RingPlan {
+    /// What saved states of executors of this size depend on, beside the model and its tokens.
+    pub(crate) fn state_id(&self, size: &ExecutorSize, wire: Dtype) -> [u8; 32] {
+        let text = format!("{:?} {} {wire:?} {self:?}", size.kv, size.n_ctx);
+        blake3::hash(text.as_bytes()).into()
+    }
+
     /// Batches in flight that keep every stage busy.
     pub(crate) fn depth(&self) -> usize {
         self.stages.len() + usize::from(self.n_local > 0)
+    }
+}
+
+/// The id of the rounding of kernels, and of rows between machines.
+pub(crate) fn numerics_id(isa: &str, wire: Dtype) -> String {
+    match wire {
+        Dtype::F32 => isa.to_owned(),
+        wire => format!("{isa} rows {wire:?}"),
     }
 }
 
@@ -185,13 +199,7 @@ impl Coordination<'_> {
         let Self {
             spec, size, sizes, ..
         } = *self;
-        let kinds = spec.layers.iter().flat_map(|layer| layer.state_kinds());
-        let mut distinct = Vec::new();
-        kinds.for_each(|kind| {
-            if !distinct.contains(&kind) {
-                distinct.push(kind);
-            }
-        });
+        let distinct = distinct_kinds(spec);
         RingParts {
             info: ExecutorInfo {
                 part: Share::whole(spec),
@@ -208,6 +216,23 @@ impl Coordination<'_> {
             depth: self.plan.depth(),
             d_model: spec.d_model,
             n_vocab: spec.n_vocab,
+            n_kv_groups: distinct
+                .iter()
+                .filter(|kind| matches!(kind, StateKind::Kv(_)))
+                .count(),
+            state_id: self.plan.state_id(size, self.limits.dtype),
         }
     }
+}
+
+/// The kinds of states of a model's layers, each once.
+pub(crate) fn distinct_kinds(spec: &ModelSpec) -> Vec<StateKind> {
+    let kinds = spec.layers.iter().flat_map(|layer| layer.state_kinds());
+    let mut distinct = Vec::new();
+    kinds.for_each(|kind| {
+        if !distinct.contains(&kind) {
+            distinct.push(kind);
+        }
+    });
+    distinct
 }

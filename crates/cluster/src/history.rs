@@ -102,6 +102,11 @@ impl<I: Clone + PartialEq> History<I> {
         self.texts.keys().copied()
     }
 
+    /// Whether its items alone determine the state of a sequence.
+    pub fn is_replayable(&self, seq: u32) -> bool {
+        self.texts.get(&seq).is_some_and(|text| text.is_replayable)
+    }
+
     /// The sequences that cannot be rebuilt.
     pub fn lost(&self) -> Vec<u32> {
         let lost = self.texts.iter().filter(|(_, text)| !text.is_replayable);

@@ -41,10 +41,12 @@ mod ring;
 mod rows;
 mod sizes;
 mod stage;
+mod states;
 
 pub use backend::RingBackend;
 pub use coordinator::{
-    AskedPlan, Coordinator, PlanError, PlanInputs, Replanner, Survey, SurveyedNode, Who,
+    AskedPlan, Coordinator, PlanError, PlanInputs, Replanner, RowReplanner, Survey, SurveyedNode,
+    Who, is_exact_everywhere,
 };
 pub use cut::{Cut, RingPlan};
 pub use history::{History, RebuildStep};
@@ -61,7 +63,11 @@ pub use remote::{
     RemoteRingOptions, Replan, RingChange, RingChanges, RingTimes, StageNode, StageProgress,
     own_address,
 };
-pub use ring::{FormCause, FormedStages, Former, OnTimes, Ring, RingParts};
+pub use ring::{
+    AuditCounts, AuditLayers, AuditOptions, FormCause, FormedStages, Former, OnTimes, Ring,
+    RingParts,
+};
 pub use rows::{GroupPlan, SizedModel};
 pub use sizes::model_sizes;
 pub use stage::Stage;
+pub use states::StatesFolder;

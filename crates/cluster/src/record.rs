@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::{core::Counts, wire::StageTime};
+use crate::{AuditCounts, core::Counts, wire::StageTime};
 
 /// Events that are kept.
 const MAX_EVENTS: usize = 64;
@@ -91,6 +91,8 @@ pub struct RingFigures {
     pub lap: Option<MeanLap>,
     /// Tokens of all texts, 1/s, while the ring had work.
     pub users_tok_s: Option<f64>,
+    /// What audits have done.
+    pub audit: AuditCounts,
     /// What each stage has done, by the name of its node.
     pub stages: BTreeMap<String, StageTotals>,
 }
@@ -240,6 +242,11 @@ impl RingRecord {
         }
     }
 
+    /// Takes the numbers of audits.
+    pub(crate) fn audited(&self, counts: AuditCounts) {
+        self.state().figures.audit = counts;
+    }
+
     /// Takes the failure of a batch.
     pub(crate) fn fail(&self, why: &str) {
         let mut state = self.state();
@@ -353,6 +360,7 @@ mod tests {
             compute_us,
             queued_us: 9,
             bytes_out,
+            digest: 0,
         };
         record.open(vec!["pi1".to_owned(), "pi2".to_owned()]);
         record.result(3, &[time(10, 100), time(20, 200)]);

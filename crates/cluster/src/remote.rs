@@ -8,6 +8,7 @@
 //! A ring is open when all keepers have said ready. Which layers run where is decided before; rows
 //! travel by the links.
 
+mod audit;
 mod former;
 mod keeper;
 mod lease;
@@ -31,7 +32,7 @@ use crate::{
     OnTimes, Ring, RingRecord,
     control::{Control, NodeName},
     core::Timing,
-    cut::{Coordination, Sizes, check_ring, frame_bytes, limits},
+    cut::{Coordination, Sizes, check_ring, frame_bytes, limits, numerics_id},
     links::Links,
     part::{PartError, PartIndex, index_of},
     wire::{
@@ -39,8 +40,10 @@ use crate::{
         message::{Loading, NodeAddress, ReadyStage},
     },
 };
+use audit::audit_bytes;
+pub(crate) use audit::audit_ram_bytes;
 use former::{FormerRoom, NewRing, RemoteFormer};
-pub(crate) use keeper::Keepers;
+pub(crate) use keeper::{FormError, Keepers, ask};
 pub(crate) use lease::{Lease, random};
 pub use plan::{
     OnChange, OpenFiles, PlannedRing, RemotePlan, Replan, RingChange, RingChanges, StageNode,
@@ -138,6 +141,8 @@ struct RingHubState {
     planned: PlannedRing,
     /// The plan that a caller wants instead.
     wanted: Option<PlannedRing>,
+    /// Nodes that computed other rows than they should.
+    barred: Vec<NodeName>,
     times: RingTimes,
 }
 
@@ -206,6 +211,7 @@ impl RemoteRing {
             state: Mutex::new(RingHubState {
                 planned,
                 wanted: None,
+                barred: Vec::new(),
                 times: RingTimes::default(),
             }),
         }))
@@ -254,15 +260,6 @@ impl RemoteRing {
     }
 }
 
-/// The id of the rounding of kernels, and of rows between machines.
-fn numerics(options: &RemoteRingOptions) -> String {
-    let isa = options.kernels.isa();
-    match options.wire {
-        Dtype::F32 => isa.to_owned(),
-        wire => format!("{isa} rows {wire:?}"),
-    }
-}
-
 impl Footprint for RemoteRing {
     fn executor_bytes(&self, spec: &ModelSpec, size: &ExecutorSize) -> ExecutorBytes {
         let options = &self.0.options;
@@ -276,9 +273,15 @@ impl Footprint for RemoteRing {
             [&sizes.local, &sizes.head].map(|size| Cpu::executor_bytes(spec, n_threads, size));
         let frames = limits(spec, 0, plan.stages.len(), size);
         let frames = frames.map_or(0, |limits| frame_bytes(&limits));
+        let audit = self.0.changes.as_ref().and_then(|changes| changes.audit);
+        let audit = audit.map_or_else(ExecutorBytes::default, |audit| {
+            audit_bytes(spec, &options.plan, size, &audit, n_threads)
+        });
         let activations = local.activations.saturating_add(head.activations);
+        let activations = activations.saturating_add(audit.activations);
+        let state = local.state.saturating_add(head.state);
         ExecutorBytes {
-            state: local.state.saturating_add(head.state),
+            state: state.saturating_add(audit.state),
             activations: activations.saturating_add(frames),
         }
     }
@@ -310,7 +313,7 @@ impl Backend for RemoteRing {
             sizes: &sizes,
             limits: ring.limits,
             timing: planned.timing,
-            numerics: &numerics(options),
+            numerics: &numerics_id(options.kernels.isa(), options.wire),
         };
         let room = FormerRoom {
             model: Arc::clone(&model),
@@ -324,6 +327,7 @@ impl Backend for RemoteRing {
         let mut former = RemoteFormer::new(Arc::clone(&self.0), lease, room);
         // What does not fit here is found before other machines are asked.
         let local = former.local(planned.plan.n_local)?;
+        let audit = former.audit_layers(&planned.plan)?;
         let parts = coordination.parts(local, former.executor(&model, sizes.head.clone())?);
         let lane = former.connect(&planned, &ring).map_err(Error::from);
         let lane = lane.inspect_err(|error| {
@@ -332,6 +336,9 @@ impl Backend for RemoteRing {
         })?;
         let mut ring = Ring::new(parts, lane)?;
         ring.name_stages(planned.plan.names());
+        if let Some(options) = former.audit_options() {
+            ring.audit(options, audit);
+        }
         ring.form_by(Box::new(former));
         ring.on_times(self.hears_times());
         self.0.record.open(planned.plan.names());

@@ -13,7 +13,10 @@ use crate::{
     coordinator::{load_deadline, timing},
     own_address,
     plan::{LinkMeasure, ModelSizes, Objective},
-    tensor::{GroupMembers, RemoteGroup, RemoteGroupOptions, split::exchange_cost},
+    tensor::{
+        GroupChanges, GroupMembers, PlannedGroup, RemoteGroup, RemoteGroupOptions,
+        split::exchange_cost,
+    },
     wire::message::{NodeAddress, NodeNumbers},
 };
 
@@ -79,6 +82,8 @@ pub struct SizedModel {
     pub spec: ModelSpec,
     /// Its sizes.
     pub sizes: ModelSizes,
+    /// Whether all instruction sets compute the same bits of it.
+    pub is_exact: bool,
 }
 
 /// A node that could be a member.
@@ -196,7 +201,17 @@ impl Coordinator {
         })
     }
 
-    /// The group of a plan for a model, whose file this machine has.
+    /// The members of a plan, and the times that they need.
+    pub(crate) fn planned_group(&self, plan: &GroupPlan, sizes: &ModelSizes) -> PlannedGroup {
+        PlannedGroup {
+            members: plan.members.clone(),
+            timing: timing(Duration::from_secs_f64(1.0 / plan.decode_tok_s.max(1e-3))),
+            deadline: load_deadline(read_bytes(sizes) as u64),
+        }
+    }
+
+    /// The group of a plan for a model, whose file this machine has. It goes on without members
+    /// that are lost.
     ///
     /// # Errors
     /// A plan for this machine alone; no way to the nodes.
@@ -206,7 +221,13 @@ impl Coordinator {
         sizes: &ModelSizes,
         model: HashedModel,
         on_stage: OnStage,
+        changes: GroupChanges,
     ) -> Result<RemoteGroup, Error> {
+        let PlannedGroup {
+            members,
+            timing,
+            deadline,
+        } = self.planned_group(plan, sizes);
         let mut sources = Vec::new();
         if let Some((first, _)) = plan.members.others.first() {
             sources.push(NodeAddress {
@@ -214,19 +235,20 @@ impl Coordinator {
                 address: own_address(self.links.address(), first.address)?,
             });
         }
-        RemoteGroup::new(RemoteGroupOptions {
+        let options = RemoteGroupOptions {
             control: self.control.clone(),
             links: self.links.clone(),
             name: self.name.clone(),
-            members: plan.members.clone(),
+            members,
             model,
             sources,
             kernels: self.kernels,
             pool: self.pool.clone(),
-            timing: timing(Duration::from_secs_f64(1.0 / plan.decode_tok_s.max(1e-3))),
-            deadline: load_deadline(read_bytes(sizes) as u64),
+            timing,
+            deadline,
             on_stage,
-        })
+        };
+        RemoteGroup::with_changes(options, changes)
     }
 }
 

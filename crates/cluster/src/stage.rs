@@ -1,11 +1,16 @@
 //! A stage: an executor of some layers that follows the operations and rows of frames.
 
-use std::collections::HashMap;
+use std::{
+    collections::HashMap,
+    io::{self, Write},
+    ops::Range,
+};
 
 use atta_model::{Batch, Error, Executor, Output, SeqId, Want};
 
 use crate::{
     core::Outcome,
+    states::KeptStates,
     wire::{Frame, FrameKind, Header, Op, Run, Status},
 };
 
@@ -19,6 +24,10 @@ pub struct Stage {
     d_row: usize,
     /// Numbers of one row while it is decoded, `[d_row]`.
     row: Vec<f32>,
+    /// States on disk, if it keeps any.
+    states: Option<KeptStates>,
+    /// Whether a state was not there that it should have loaded.
+    lacks_state: bool,
 }
 
 impl std::fmt::Debug for Stage {
@@ -40,7 +49,24 @@ impl Stage {
             out: Output::default(),
             d_row,
             row: vec![0.0; d_row],
+            states: None,
+            lacks_state: false,
         }
+    }
+
+    /// Puts an executor around that of the stage, which watches or disturbs its computations.
+    #[must_use]
+    pub fn map_executor(self, around: impl FnOnce(Box<dyn Executor>) -> Box<dyn Executor>) -> Self {
+        Self {
+            executor: around(self.executor),
+            ..self
+        }
+    }
+
+    /// Keeps states on disk when the ring wants it.
+    #[must_use]
+    pub(crate) fn keep_states(self, states: Option<KeptStates>) -> Self {
+        Self { states, ..self }
     }
 
     /// Drops all sequences.
@@ -58,10 +84,16 @@ impl Stage {
             self.reset();
         }
         let is_last = frame.header.stage == frame.header.until;
+        self.lacks_state = false;
         let done = self
             .apply(&frame.ops)
             .and_then(|()| self.step(frame, is_last));
         match done {
+            // No result tells what became of a catch-up.
+            Ok(_) if self.lacks_state && frame.header.kind == FrameKind::CatchUp => {
+                Outcome::Failed(Status::Refused)
+            }
+            Ok(outcome) if self.lacks_state => with_status(outcome, Status::NoState),
             Ok(outcome) => outcome,
             Err(Error::OutOfBlocks) => Outcome::Failed(Status::OutOfBlocks),
             Err(Error::Store(_)) => Outcome::Failed(Status::Io),
@@ -115,10 +147,55 @@ impl Stage {
                 self.seqs.remove(&seq);
                 self.executor.drop_seq(id)
             }
-            Op::Save { .. } | Op::Load { .. } => {
-                Err(Error::State("a stage keeps no states on disk"))
+            Op::Save { seq, first, n, key } => {
+                let id = self.seq(seq)?;
+                let positions = first as usize..(first + n) as usize;
+                if let Some(states) = &self.states {
+                    let export = |out: &mut dyn Write| {
+                        let written = self.executor.export(id, positions, out);
+                        written.map_err(|error| io::Error::other(error.to_string()))
+                    };
+                    // What is not kept is computed again.
+                    let _ = states.save(&key, export);
+                }
+                Ok(())
+            }
+            Op::Load { seq, first, n, key } => {
+                let id = self.seq(seq)?;
+                if self.executor.seqs().len(id)? != first as usize {
+                    return Err(OTHER);
+                }
+                let state = self.states.as_ref().and_then(|states| states.load(&key));
+                let is_loaded =
+                    state.is_some_and(|state| self.append(id, state.bytes(), n as usize));
+                self.lacks_state |= !is_loaded;
+                Ok(())
             }
         }
+    }
+
+    /// Appends a state to a sequence; whether it is there now. Else the sequence is as before.
+    fn append(&mut self, id: SeqId, state: &[u8], n: usize) -> bool {
+        self.executor.append_state(id, state, n).is_ok()
+    }
+
+    /// The same, by the number of the sequence in the ring.
+    pub(crate) fn append_to(&mut self, seq: u32, state: &[u8], n: usize) -> bool {
+        let id = self.seq(seq);
+        id.is_ok_and(|id| self.append(id, state, n))
+    }
+
+    /// Writes the state of positions of a sequence.
+    ///
+    /// # Errors
+    /// As [`Executor::export`].
+    pub(crate) fn export(
+        &self,
+        seq: u32,
+        positions: Range<usize>,
+        out: &mut dyn Write,
+    ) -> Result<(), Error> {
+        self.executor.export(self.seq(seq)?, positions, out)
     }
 
     /// The executor's id of a sequence of the ring.
@@ -211,6 +288,14 @@ impl Stage {
     }
 }
 
+/// An outcome that was right, with another status.
+fn with_status(outcome: Outcome, status: Status) -> Outcome {
+    match outcome {
+        Outcome::Computed { runs, data, .. } => Outcome::Computed { runs, data, status },
+        failed @ Outcome::Failed(_) => failed,
+    }
+}
+
 /// Runs that are put together from single rows.
 #[derive(Debug, Default)]
 pub(crate) struct RowRuns(pub(crate) Vec<Run>);
@@ -221,7 +306,9 @@ impl RowRuns {
         let last = self.0.last_mut().filter(|last| {
             let goes_on = last.pos + u32::from(last.n) == row.pos && last.n < u16::MAX;
             // A checkpoint is behind the last row of a run.
-            let is_like = last.seq == row.seq && last.is_wanted == row.is_wanted;
+            let is_like = last.seq == row.seq
+                && last.is_wanted == row.is_wanted
+                && last.is_audited == row.is_audited;
             goes_on && is_like && !last.is_checkpoint && last.branch == row.branch
         });
         match last {

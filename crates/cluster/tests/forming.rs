@@ -163,7 +163,9 @@ impl Former for Fewer {
                 true => vec![Box::new(self.alone())],
                 false => parts.local,
             },
+            audit: None,
             names: Vec::new(),
+            state_id: parts.state_id,
             refusal: None,
         })
     }

@@ -24,7 +24,10 @@ use atta_cluster::{
     key::ClusterKey,
     lane::tcp::{Doors, DoorsOptions, Security},
     node::{Models, NodeOptions, NodeService, NodeTiming, OnLoading, OpenModel, Wanted, share_of},
-    tensor::{GroupMembers, RemoteGroup, RemoteGroupOptions},
+    tensor::{
+        GroupChange, GroupChanges, GroupMembers, PlannedGroup, RemoteGroup, RemoteGroupOptions,
+        ReplanRows,
+    },
     wire::message::{Blocked, NodeAddress},
 };
 use atta_kernels::{Kernels, Pool};
@@ -118,6 +121,7 @@ impl Machine {
             pool: pool(),
             budget: Budget::limited(1 << 30),
             models: Arc::new(shelf.clone()),
+            states: None,
             measure: None,
             celsius: || None,
             measure_link: None,
@@ -188,6 +192,18 @@ impl Cluster {
         size: &ExecutorSize,
         timing: Timing,
     ) -> Result<Box<dyn Executor>, Error> {
+        self.open_with(g, speeds, size, timing, None)
+    }
+
+    /// The same, with changes that come in its place.
+    fn open_with(
+        &self,
+        g: &Golden,
+        speeds: &[u32],
+        size: &ExecutorSize,
+        timing: Timing,
+        changes: Option<GroupChanges>,
+    ) -> Result<Box<dyn Executor>, Error> {
         let mut speeds = speeds.iter().map(|&n| NonZeroU32::new(n).unwrap());
         let lead_speed = speeds.next().unwrap();
         let nodes = self.machines.iter().map(|machine| machine.address.clone());
@@ -199,7 +215,7 @@ impl Cluster {
         let split = members.split()?;
         let share = Share::whole(model.spec());
         let lead = member_of(&model, g.files(), share, &split, 0)?;
-        let group = RemoteGroup::new(RemoteGroupOptions {
+        let options = RemoteGroupOptions {
             control: self.control.clone(),
             links: self.doors.clone(),
             name: name("lap"),
@@ -211,7 +227,11 @@ impl Cluster {
             timing,
             deadline: PATIENCE,
             on_stage: Arc::new(|_, _| {}),
-        })?;
+        };
+        let group = match changes {
+            Some(changes) => RemoteGroup::with_changes(options, changes)?,
+            None => RemoteGroup::new(options)?,
+        };
         group.open(lead, size, &Budget::unlimited())
     }
 }
@@ -453,4 +473,136 @@ fn divisions_that_cannot_be_are_refused() {
             .to_string()
             .contains("pi1 is two")
     );
+}
+
+/// Divides rows evenly among this machine and the nodes that are left.
+struct EvenRows(Vec<NodeAddress>);
+
+impl ReplanRows for EvenRows {
+    fn without(&self, gone: &[NodeName]) -> Result<PlannedGroup, String> {
+        let nodes = self.0.iter().filter(|node| !gone.contains(&node.name));
+        Ok(PlannedGroup {
+            members: GroupMembers {
+                lead_speed: NonZeroU32::MIN,
+                others: nodes.map(|n| (n.clone(), NonZeroU32::MIN)).collect(),
+            },
+            timing: Timing::default(),
+            deadline: PATIENCE,
+        })
+    }
+}
+
+type ToldGroups = Arc<Mutex<Vec<GroupChange>>>;
+
+fn changes(cluster: &Cluster, g: &Golden) -> (GroupChanges, ToldGroups) {
+    let told = ToldGroups::default();
+    let nodes = cluster.machines.iter().map(|m| m.address.clone());
+    let bytes: &'static [u8] = g.bytes().leak();
+    let changes = GroupChanges {
+        replan: Arc::new(EvenRows(nodes.collect())),
+        files: Arc::new(move || ModelFiles::from_static("model.gguf", bytes)),
+        on_change: Arc::new({
+            let told = Arc::clone(&told);
+            move |change| told.lock().unwrap().push(change.clone())
+        }),
+    };
+    (changes, told)
+}
+
+/// Logits of a text, a fork of its half, and a text beside it, with a call before each token.
+fn texts(executor: &mut dyn Executor, tokens: &[u32], on: &mut dyn FnMut(usize)) -> Vec<u32> {
+    let mut n = 0;
+    let mut all = Vec::new();
+    let mut append = |executor: &mut dyn Executor, seq: SeqId, tokens: &[u32]| {
+        for id in tokens {
+            n += 1;
+            on(n);
+            let mut batch = Batch::default();
+            let mut out = Output::default();
+            let pos = executor.seqs().len(seq).unwrap();
+            batch.push_token(seq, pos, *id, Want::Logits);
+            executor.step(&batch, &mut out).unwrap();
+            all.extend(bits(out.logits(0)));
+        }
+    };
+    let seq = executor.new_seq().unwrap();
+    let dropped = executor.new_seq().unwrap();
+    append(executor, seq, &tokens[..6]);
+    let fork = executor.fork(seq).unwrap();
+    executor.drop_seq(dropped).unwrap();
+    assert_eq!(executor.truncate(fork, 3).unwrap(), 3);
+    let beside = executor.new_seq().unwrap();
+    append(executor, fork, &tokens[..4]);
+    append(executor, beside, &tokens[2..6]);
+    append(executor, seq, &tokens[6..10]);
+    append(executor, fork, &tokens[4..6]);
+    all
+}
+
+#[test]
+fn a_group_goes_on_without_members_and_at_last_alone_with_the_bits_of_one() {
+    let g = golden("qwen3");
+    let size = size(KvType::F16, 32);
+    let tokens: Vec<u32> = g.tokens.iter().cycle().take(12).copied().collect();
+    let mut cpu = cpu_with(&g.model(), 1, size.clone());
+    let expected = texts(&mut cpu, &tokens, &mut |_| {});
+    for (first, second) in [(1, 8), (5, 15), (9, 10), (12, 20)] {
+        let mut cluster = Cluster::new(2);
+        cluster.shelf.put(golden("qwen3"));
+        let (changes, told) = changes(&cluster, &g);
+        let timing = Timing::default();
+        let group = cluster.open_with(&g, &[1, 2, 1], &size, timing, Some(changes));
+        let mut group = group.unwrap();
+        let got = texts(group.as_mut(), &tokens, &mut |n| {
+            if n == first {
+                cluster.machines[1].kill();
+            }
+            if n == second {
+                cluster.machines[0].kill();
+            }
+        });
+        assert!(got == expected, "deaths at {first} and {second}");
+        let told = told.lock().unwrap();
+        let [one, two] = &told[..] else {
+            panic!("{told:?}")
+        };
+        assert_eq!(
+            (&one.gone[..], one.members.others.len()),
+            (&[name("pi2")][..], 1)
+        );
+        assert!(two.gone.contains(&name("pi1")) && two.members.others.is_empty());
+        assert!(two.to_string().contains("this machine computes all rows"));
+    }
+}
+
+#[test]
+fn a_shifted_text_ends_with_the_member_and_others_go_on() {
+    let g = golden("llama3-rope");
+    let size = ExecutorSize {
+        n_recent: Some(32),
+        n_ctx: 96,
+        ..size(KvType::F16, 32)
+    };
+    let tokens: Vec<u32> = g.tokens.iter().cycle().take(90).copied().collect();
+    let mut cluster = Cluster::new(1);
+    cluster.shelf.put(golden("llama3-rope"));
+    let (changes, _) = changes(&cluster, &g);
+    let group = cluster.open_with(&g, &[1, 1], &size, Timing::default(), Some(changes));
+    let mut group = group.unwrap();
+    let shifted = group.new_seq().unwrap();
+    append_ragged(group.as_mut(), shifted, &tokens, 5);
+    group.shift(shifted, 4..36).unwrap();
+    let other = group.new_seq().unwrap();
+    append_ragged(group.as_mut(), other, &tokens[..8], 5);
+    cluster.machines[0].kill();
+    let error = one_token(group.as_mut(), shifted).unwrap_err();
+    assert!(matches!(error, Error::Lost(_)), "{error}");
+    let mut cpu = cpu_with(&g.model(), 1, size);
+    let seq = cpu.new_seq().unwrap();
+    append_ragged(&mut cpu, seq, &tokens[..8], 5);
+    let expected = append_ragged(&mut cpu, seq, &tokens[8..12], 2);
+    let got = append_ragged(group.as_mut(), other, &tokens[8..12], 2);
+    assert!(bits(&got) == bits(&expected));
+    assert_eq!(group.truncate(shifted, 0).unwrap(), 0);
+    one_token(group.as_mut(), shifted).unwrap();
 }

@@ -93,6 +93,7 @@ impl Changing {
                 let told = Arc::clone(&told);
                 move |change| told.lock().unwrap().push(change.clone())
             }),
+            audit: None,
         };
         let ring = Arc::new(RemoteRing::with_changes(options, changes));
         let options = LoadOptions {

@@ -275,6 +275,7 @@ impl Cluster {
             pool: pool(),
             budget: budget.clone(),
             models: models(directory, Arc::new(self.table.clone())),
+            states: None,
             measure: None,
             celsius: || None,
             measure_link: None,

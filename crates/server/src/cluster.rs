@@ -37,6 +37,8 @@ pub struct RingStatus {
     pub n_batches: u64,
     /// Rows of them: tokens that were read or written.
     pub n_rows: u64,
+    /// Texts and rows that the coordinator has computed, too; `None` without audits.
+    pub audit: Option<AuditStatus>,
     /// The plan's speeds.
     pub expected: RingSpeed,
     /// Measured speeds.
@@ -49,6 +51,19 @@ pub struct RingStatus {
     pub nodes: Vec<NodeStatus>,
     /// The last events, the newest first.
     pub events: Vec<ClusterEvent>,
+}
+
+/// What audits of a ring have done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct AuditStatus {
+    /// Texts that have begun.
+    pub n_texts: u64,
+    /// Texts that were drawn.
+    pub n_drawn: u64,
+    /// Rows that were compared.
+    pub n_rows: u64,
+    /// Machines that were left out for rows that differ.
+    pub n_faults: u64,
 }
 
 /// What a ring does.
@@ -213,6 +228,12 @@ pub(crate) mod tests {
             n_rebuilds: 1,
             n_batches: 9,
             n_rows: 90,
+            audit: Some(AuditStatus {
+                n_texts: 8,
+                n_drawn: 2,
+                n_rows: 30,
+                n_faults: 1,
+            }),
             expected: speed,
             measured: speed,
             lap_us: Some(50_000.0),

@@ -35,8 +35,8 @@ use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 use atta_engine::{BatcherOptions, Explain, Names, Pooling, Setting};
 
 pub use cluster::{
-    ClusterEvent, ClusterMonitor, LinkStatus, NodeState, NodeStatus, NodeTotals, RingSpeed,
-    RingState, RingStatus,
+    AuditStatus, ClusterEvent, ClusterMonitor, LinkStatus, NodeState, NodeStatus, NodeTotals,
+    RingSpeed, RingState, RingStatus,
 };
 // For tests and the fuzz target, which send requests without a connection.
 #[doc(hidden)]

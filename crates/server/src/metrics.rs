@@ -136,7 +136,7 @@ const OF_THROTTLE: [Metric<ThermalStatus>; 3] = [
 ];
 
 #[rustfmt::skip] // One metric, one row.
-const OF_RING: [Metric<RingStatus>; 13] = [
+const OF_RING: [Metric<RingStatus>; 15] = [
     gauge("atta_ring_up", "Whether the ring of machines is open", |r| flag(r.state == RingState::Open)),
     gauge("atta_ring_nodes", "Machines of the ring", |r| r.nodes.len() as f64),
     gauge("atta_ring_epoch", "Epoch of the ring's protocol", |r| f64::from(r.epoch)),
@@ -144,6 +144,8 @@ const OF_RING: [Metric<RingStatus>; 13] = [
     counter("atta_ring_rebuilds_total", "Times that all texts were computed again", |r| r.n_rebuilds as f64),
     counter("atta_ring_batches_total", "Batches that went round the ring", |r| r.n_batches as f64),
     counter("atta_ring_rows_total", "Rows of these batches", |r| r.n_rows as f64),
+    counter("atta_ring_audit_rows_total", "Rows that the coordinator has computed, too", |r| r.audit.map_or(0.0, |audit| audit.n_rows as f64)),
+    counter("atta_ring_audit_faults_total", "Machines left out for rows that differ", |r| r.audit.map_or(0.0, |audit| audit.n_faults as f64)),
     gauge("atta_ring_lap_seconds", "Time of a token round the ring", |r| seconds(r.lap_us)),
     gauge("atta_ring_hops_seconds", "Part of it that no machine computed", |r| seconds(r.hops_us)),
     gauge("atta_ring_decode_tokens_per_second", "Tokens of one text", |r| known(r.measured.decode_tok_s)),

@@ -2,6 +2,8 @@
 
 use clap::{Args, ValueEnum};
 
+use super::value;
+
 #[cfg(feature = "cluster")]
 use std::path::PathBuf;
 
@@ -57,7 +59,7 @@ pub(crate) enum RingWire {
 }
 
 /// How machines share a model.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
+#[derive(Clone, Debug, Default, PartialEq, Args)]
 #[command(next_help_heading = "Ring")]
 pub(crate) struct RingFlags {
     /// Run the model on several machines of a cluster (`atta node`). auto: on those that help, or
@@ -79,6 +81,14 @@ pub(crate) struct RingFlags {
     /// How rows travel
     #[arg(long, value_name = "LANE", requires = "ring", value_parser = ["auto", "tcp"])]
     pub(crate) lane: Option<String>,
+    /// Compute each text here a second time with probability P, and leave out a machine whose rows
+    /// are not equal to the last bit; 1: all texts. This machine needs memory for it
+    #[arg(long, value_name = "P", requires = "ring", value_parser = value::probability)]
+    pub(crate) audit: Option<f32>,
+    /// Seed by which texts are drawn for --audit; -1: random [default: -1]
+    #[arg(long, value_name = "N", requires = "audit", allow_hyphen_values = true)]
+    #[arg(value_parser = value::seed)]
+    pub(crate) audit_seed: Option<value::Seed>,
     #[cfg(feature = "cluster")]
     #[command(flatten)]
     pub(crate) membership: MembershipFlags,

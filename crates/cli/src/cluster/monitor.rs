@@ -16,16 +16,16 @@ use std::{
 };
 
 use atta_cluster::{
-    Coordinator, MeanLap, RemotePlan, RemoteRing, RingFigures, RingHealth, StageNode, StageTotals,
-    Survey,
+    AuditCounts, Coordinator, MeanLap, RemotePlan, RemoteRing, RingFigures, RingHealth, StageNode,
+    StageTotals, Survey,
     control::NodeName,
     measure::{celsius, is_throttled},
     plan::{LinkMeasure, RingPlan},
     wire::message::Card,
 };
 use atta_server::{
-    ClusterEvent, ClusterMonitor, LinkStatus, NodeState, NodeStatus, NodeTotals, RingSpeed,
-    RingState, RingStatus,
+    AuditStatus, ClusterEvent, ClusterMonitor, LinkStatus, NodeState, NodeStatus, NodeTotals,
+    RingSpeed, RingState, RingStatus,
 };
 
 use crate::failure::one_line;
@@ -184,6 +184,7 @@ impl Watch {
             epoch: figures.epoch,
             n_fences: figures.counts.n_fences,
             n_rebuilds: figures.counts.n_rebuilds,
+            audit: audit(figures.audit),
             n_batches: figures.n_batches,
             n_rows: figures.n_rows,
             expected: RingSpeed {
@@ -395,6 +396,16 @@ fn state(health: RingHealth) -> RingState {
         RingHealth::Repairing => RingState::Repairing,
         RingHealth::Failed => RingState::Failed,
     }
+}
+
+/// What audits have done, if there are any.
+fn audit(counts: AuditCounts) -> Option<AuditStatus> {
+    (counts != AuditCounts::default()).then_some(AuditStatus {
+        n_texts: counts.n_texts,
+        n_drawn: counts.n_drawn,
+        n_rows: counts.n_rows,
+        n_faults: counts.n_faults,
+    })
 }
 
 fn micros(time: Duration) -> f64 {

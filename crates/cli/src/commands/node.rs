@@ -16,7 +16,7 @@ use std::{
 
 use atta::{Budget, KvType, LoadOptions};
 use atta_cluster::{
-    PartLinks,
+    PartLinks, StatesFolder,
     control::{Control, Switchboard},
     key::JoinToken,
     measure::{celsius, measure_link_to, memory_for_models},
@@ -36,6 +36,8 @@ use crate::{
     ring::{rates, say},
 };
 
+/// The part of the disk budget that states of texts may take.
+const STATES_PART: u64 = 8;
 /// Time between two looks at signals.
 const POLL: Duration = Duration::from_millis(100);
 /// Time to send the answer to a question that ends all connections.
@@ -233,6 +235,7 @@ fn service(args: &NodeArgs, membership: &Membership) -> Result<NodeService, Fail
         pool,
         budget: Budget::limited(bytes),
         models: Arc::new(LibraryModels::new(library, membership.doors.clone())),
+        states: states(args, &membership.places),
         measure: Some(rates.numbers()),
         celsius,
         measure_link: Some(measure),
@@ -242,11 +245,20 @@ fn service(args: &NodeArgs, membership: &Membership) -> Result<NodeService, Fail
     service.map_err(|error| Failure::Failed(format!("cannot start the node: {error}")))
 }
 
+/// Where states of texts are kept: beside parts, within the same budget.
+fn states(args: &NodeArgs, places: &Places) -> Option<StatesFolder> {
+    let parts = args.parts.clone().unwrap_or_else(|| places.parts());
+    (args.disk_budget > 0).then(|| StatesFolder {
+        directory: parts.join("states"),
+        budget_bytes: args.disk_budget / STATES_PART,
+    })
+}
+
 /// Models and parts of this machine.
 fn library(args: &NodeArgs, places: &Places) -> Library {
     let parts = PartsDirectory {
         path: args.parts.clone().unwrap_or_else(|| places.parts()),
-        budget_bytes: args.disk_budget,
+        budget_bytes: args.disk_budget - args.disk_budget / STATES_PART,
     };
     Library::new(LibraryOptions {
         models: model_directories(&args.models),

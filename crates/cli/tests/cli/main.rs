@@ -38,6 +38,8 @@ mod program;
 mod pull;
 #[cfg(all(feature = "cluster", unix))]
 mod ring;
+#[cfg(all(feature = "cluster", unix))]
+mod ring_faults;
 mod run;
 mod streams;
 #[cfg(feature = "chat")]

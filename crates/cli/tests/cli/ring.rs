@@ -547,14 +547,14 @@ fn a_new_key_replaces_the_old_one_and_only_the_owner_reads_it() {
 }
 
 /// Two nodes and a machine that uses them, with models in a directory.
-struct Pair {
-    homes: Homes,
-    first: Node,
-    second: Node,
+pub(crate) struct Pair {
+    pub(crate) homes: Homes,
+    pub(crate) first: Node,
+    pub(crate) second: Node,
 }
 
 impl Pair {
-    fn new(name: &str, models: &str) -> Self {
+    pub(crate) fn new(name: &str, models: &str) -> Self {
         let homes = Homes::new(name);
         let mut first = homes.node("pi1", &["--models", models]);
         first.wait_for("atta1-");
@@ -569,7 +569,7 @@ impl Pair {
     }
 
     /// A program that runs a model, on both nodes or on this machine.
-    fn command(&self, args: &[&str], ring: Option<&str>) -> Command {
+    pub(crate) fn command(&self, args: &[&str], ring: Option<&str>) -> Command {
         let ring = ring.map(|ring| [ring, "--peer", &self.first.address]);
         let ring = ring.as_ref().map_or(&[][..], |ring| &ring[..]);
         self.homes.command("lap", &[args, ring].concat())

@@ -178,6 +178,11 @@ impl Coordinator {
         &self.reason
     }
 
+    /// Whether stages take work, with nothing to repair first.
+    pub fn is_serving(&self) -> bool {
+        matches!(self.phase, Phase::Serving)
+    }
+
     /// Submissions without a result.
     pub fn n_pending(&self) -> usize {
         self.log.len()
@@ -264,7 +269,15 @@ impl Coordinator {
             };
             let ahead = self.log.iter().take(i + 1);
             let n_rows = ahead.map(|entry| n_rows(&entry.work.runs)).sum();
-            let deadline = now + self.timing.deadline(i + 1, n_rows);
+            let ops = self
+                .log
+                .iter()
+                .take(i + 1)
+                .flat_map(|entry| &entry.work.ops);
+            let on_disk = |op: &&Op| matches!(op, Op::Save { .. } | Op::Load { .. });
+            let n_states = u32::try_from(ops.filter(on_disk).count()).unwrap_or(u32::MAX);
+            let disks = Timing::STATE.saturating_mul(n_states);
+            let deadline = now + self.timing.deadline(i + 1, n_rows) + disks;
             let batch = self.next_batch;
             self.next_batch += 1;
             let frame = self.work_frame(&self.log[i].work, batch, deadline - now);
@@ -316,7 +329,7 @@ impl Coordinator {
                 let why = match h.status {
                     Status::Io => "cannot read its weights",
                     Status::OutOfBlocks => "is out of KV blocks",
-                    Status::Refused | Status::NonFinite => "refuses a batch",
+                    Status::Refused | Status::NonFinite | Status::NoState => "refuses a batch",
                     Status::Ok => "misses a frame",
                 };
                 let why = format!("stage {} {why}", h.stage);

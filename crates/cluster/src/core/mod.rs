@@ -92,6 +92,9 @@ impl Timing {
     /// Fences without a result in between after which requests end.
     pub const MAX_FENCES: u32 = 3;
 
+    /// Added to the deadline of a batch for each state that stages save or load with it.
+    pub const STATE: Duration = Duration::from_secs(5);
+
     /// The deadline of a batch behind others, `n_rows` in `n` batches with its own.
     pub(crate) fn deadline(&self, n: usize, n_rows: usize) -> Duration {
         let times = |x: Duration, n: usize| x.saturating_mul(u32::try_from(n).unwrap_or(u32::MAX));

@@ -292,6 +292,7 @@ impl Node {
                 compute_us: micros(now.saturating_sub(current.began)),
                 queued_us: micros(current.waited),
                 bytes_out: self.row_bytes(&data),
+                digest: current.frame.audit_digest(),
             };
             let rows = Frame {
                 runs,

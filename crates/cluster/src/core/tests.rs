@@ -34,6 +34,7 @@ fn run(seq: u32, pos: u32, n: u16) -> Run {
         pos,
         is_wanted: true,
         is_checkpoint: false,
+        is_audited: false,
     }
 }
 

@@ -10,10 +10,12 @@ use atta_store::{Budget, ModelFiles, Plan, Reservation, ResidencyBytes, Residenc
 
 use super::models::{Models, OnLoading, OpenModel, Wanted, wanted_share};
 use crate::{
-    Stage,
-    cut::{check_ring, frame_bytes, limits},
+    Stage, StatesFolder,
+    cut::{check_ring, frame_bytes, limits, numerics_id},
     links::{GroupLinks, GroupWiring, Links},
+    node::PROGRAM,
     place::{Placed, Refused, Room, blocked, n_used_experts},
+    states::{KeptStates, StageIdentity},
     tensor::{ExchangeLinks, LinkExchange, Patience, member_limits, message_bytes},
     wire::{
         Limits,
@@ -28,6 +30,8 @@ pub(super) struct Compute {
     pub(super) pool: Arc<Pool>,
     /// Memory for models.
     pub(super) budget: Budget,
+    /// Where states are kept.
+    pub(super) states: Option<StatesFolder>,
     /// Connects members of groups.
     pub(super) links: Arc<dyn Links>,
 }
@@ -162,7 +166,19 @@ fn stage_work(compute: &Compute, prepare: &Prepare, loaded: &Loaded) -> Result<W
         &compute.budget,
         wanted_size(prepare),
     );
+    let size = wanted_size(prepare);
+    let LayerRange { start, end } = prepare.part.layers;
+    let identity = StageIdentity {
+        program: PROGRAM,
+        numerics: &numerics_id(compute.kernels.isa(), prepare.wire.into()),
+        model: loaded.id.0,
+        layers: [start, end],
+        kv: format!("{:?}", size.kv),
+    };
+    let states = compute.states.clone();
+    let states = states.map(|folder| KeptStates::new(folder, &identity));
     let stage = Stage::new(Box::new(cpu.map_err(blocked)?), spec.d_residual());
+    let stage = stage.keep_states(states);
     Ok(Work::Stage(Box::new(stage), limits))
 }
 

@@ -26,6 +26,7 @@ use atta_kernels::{Kernels, Pool};
 use atta_store::Budget;
 
 use crate::{
+    StatesFolder,
     control::{Answerer, NodeName},
     key::ClusterKey,
     links::Links,
@@ -102,6 +103,8 @@ pub struct NodeOptions {
     pub budget: Budget,
     /// Where models come from.
     pub models: Arc<dyn Models>,
+    /// Where stages keep states of texts, if they keep any.
+    pub states: Option<StatesFolder>,
     /// Measured speeds, if there are any.
     pub measure: Option<NodeNumbers>,
     /// Reads the temperature of the processor, °C.
@@ -338,6 +341,7 @@ impl Inner {
             kernels: options.kernels,
             pool: Arc::clone(&options.pool),
             budget: options.budget.clone(),
+            states: options.states.clone(),
             links: Arc::clone(&self.links),
         }
     }

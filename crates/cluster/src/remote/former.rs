@@ -21,7 +21,7 @@ use super::{
     own_address, random,
 };
 use crate::{
-    FormCause, FormedStages, Former, Lane,
+    AuditOptions, FormCause, FormedStages, Former, Lane,
     control::NodeName,
     cut::limits,
     lane::NoStages,
@@ -57,9 +57,11 @@ pub(super) struct RemoteFormer {
     keepers: Option<Keepers>,
     /// Number of the ring whose stages are held.
     ring: u64,
-    room: FormerRoom,
+    pub(super) room: FormerRoom,
     /// Layers behind those of the bound model that this machine has taken over.
     more: Option<MoreLayers>,
+    /// All layers behind those of the bound model, for audits.
+    pub(super) rest: Option<MoreLayers>,
     /// Nodes that did not answer when they were last asked.
     gone: Vec<NodeName>,
     /// A change that is not told yet.
@@ -70,8 +72,8 @@ pub(super) struct RemoteFormer {
 }
 
 /// A model of some layers, and the memory that it takes.
-struct MoreLayers {
-    model: Arc<Model>,
+pub(super) struct MoreLayers {
+    pub(super) model: Arc<Model>,
     _mapped: Option<Reservation>,
 }
 
@@ -109,9 +111,15 @@ impl RemoteFormer {
             ring: 0,
             keepers: None,
             more: None,
+            rest: None,
             gone: Vec::new(),
             change: None,
         }
+    }
+
+    /// What is to be computed twice.
+    pub(super) fn audit_options(&self) -> Option<AuditOptions> {
+        self.shared.changes.as_ref()?.audit
     }
 
     fn shared(&self) -> &Arc<RingHub> {
@@ -165,7 +173,7 @@ impl RemoteFormer {
     }
 
     /// Binds layers that this machine takes over.
-    fn bind(&self, layers: &Range<usize>) -> Result<MoreLayers, Error> {
+    pub(super) fn bind(&self, layers: &Range<usize>) -> Result<MoreLayers, Error> {
         let shared = self.shared();
         let changes = shared.changes.as_ref();
         let changes = changes.ok_or_else(|| Error::Ring("the plan has changed".to_owned()))?;
@@ -279,15 +287,23 @@ impl RemoteFormer {
     /// Forms the stages of a plan.
     fn try_plan(&mut self, planned: &PlannedRing) -> Result<FormedStages, FormError> {
         let spec = self.room.model.spec();
-        let n_stages = planned.plan.cut(spec.layers.len())?.stages.len();
-        let ring = NewRing::draw(spec, n_stages, &self.room.size, self.shared().options.wire)?;
+        let cut = planned.plan.cut(spec.layers.len())?;
+        let ring = NewRing::draw(
+            spec,
+            cut.stages.len(),
+            &self.room.size,
+            self.shared().options.wire,
+        )?;
         let local = self.local(planned.plan.n_local)?;
+        let audit = self.audit_layers(&planned.plan)?;
         Ok(FormedStages {
             lane: self.connect(planned, &ring)?,
             limits: ring.limits,
             timing: planned.timing,
             local,
+            audit,
             names: planned.plan.names(),
+            state_id: cut.state_id(&self.room.size, ring.limits.dtype),
             refusal: None,
         })
     }
@@ -299,6 +315,13 @@ impl RemoteFormer {
         let wanted = wanted.ok_or(Error::State("no other stages are wanted"))?;
         let refusal = match self.try_plan(&wanted) {
             Ok(formed) => {
+                // A user who wants a machine back gets it.
+                let names = wanted.plan.names();
+                let mut state = shared.state();
+                state
+                    .barred
+                    .retain(|node| !names.iter().any(|name| name == node.as_str()));
+                drop(state);
                 self.note(Vec::new(), wanted);
                 return Ok(formed);
             }
@@ -327,6 +350,7 @@ impl RemoteFormer {
             return Err(Error::Lost(why.to_owned()));
         };
         let mut gone = self.gone.clone();
+        gone.extend(shared.state().barred.iter().cloned());
         loop {
             let planned = changes.replan.without(&gone);
             let planned = planned.map_err(|none| Error::Lost(format!("{why}; {none}")))?;
@@ -345,6 +369,15 @@ impl RemoteFormer {
         }
     }
 
+    /// Takes no stage on this machine from now on.
+    fn bar(&self, stage: u16) {
+        let mut state = self.shared().state();
+        let stages = &state.planned.plan.stages;
+        let node = stages.get(usize::from(stage).wrapping_sub(1));
+        let node = node.map(|stage| stage.node.name.clone());
+        state.barred.extend(node);
+    }
+
     /// Keeps a plan that is formed, and what to tell of it.
     fn note(&mut self, mut gone: Vec<NodeName>, planned: PlannedRing) {
         let shared = Arc::clone(self.shared());
@@ -356,8 +389,11 @@ impl RemoteFormer {
         // Of several changes without a result in between one is told.
         let before = self.change.take().map_or(before, |told| told.before);
         gone.retain(|node| before.layers_of(node).is_some());
+        let barred = state.barred.clone();
+        let (left_out, gone) = gone.into_iter().partition(|node| barred.contains(node));
         self.change = Some(RingChange {
             gone,
+            left_out,
             before,
             after,
             time: Duration::ZERO,
@@ -414,6 +450,10 @@ impl Former for RemoteFormer {
         match cause {
             FormCause::Asked => self.change(),
             FormCause::Loss(why) => self.replace(why),
+            FormCause::Fault { stage, why } => {
+                self.bar(*stage);
+                self.replace(why)
+            }
         }
     }
 

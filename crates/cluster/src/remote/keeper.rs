@@ -288,7 +288,7 @@ impl Keeper {
 }
 
 /// The answer of a node; `None`: it is silent.
-pub(super) fn ask(
+pub(crate) fn ask(
     control: &dyn Control,
     node: &NodeName,
     question: &Question,

@@ -5,7 +5,9 @@ use std::{fmt, ops::Range, sync::Arc, time::Duration};
 use atta_model::{Error, Share};
 use atta_store::ModelFiles;
 
-use crate::{Cut, RingPlan, control::NodeName, core::Timing, wire::message::NodeAddress};
+use crate::{
+    AuditOptions, Cut, RingPlan, control::NodeName, core::Timing, wire::message::NodeAddress,
+};
 
 /// A stage and the node that runs it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -161,6 +163,8 @@ pub trait Replan: Send + Sync {
 pub struct RingChange {
     /// Nodes that were lost; empty for a change that was asked for.
     pub gone: Vec<NodeName>,
+    /// Nodes that computed other rows than they should.
+    pub left_out: Vec<NodeName>,
     /// Who ran what.
     pub before: RemotePlan,
     /// Who runs what.
@@ -171,12 +175,22 @@ pub struct RingChange {
 
 impl fmt::Display for RingChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let gone: Vec<&str> = self.gone.iter().map(NodeName::as_str).collect();
         let mut parts = Vec::new();
-        match gone[..] {
+        let names = |nodes: &[NodeName]| {
+            let names: Vec<&str> = nodes.iter().map(NodeName::as_str).collect();
+            names.join(", ")
+        };
+        match &self.left_out[..] {
+            [] => {}
+            nodes => parts.push(format!(
+                "{} computed wrong rows and is left out",
+                names(nodes)
+            )),
+        }
+        match &self.gone[..] {
             [] => {}
             [node] => parts.push(format!("{node} is gone")),
-            _ => parts.push(format!("{} are gone", gone.join(", "))),
+            nodes => parts.push(format!("{} are gone", names(nodes))),
         }
         let Self { before, after, .. } = self;
         if before.n_local != after.n_local {
@@ -220,6 +234,8 @@ pub struct RingChanges {
     pub files: OpenFiles,
     /// Hears of changes.
     pub on_change: OnChange,
+    /// Texts that the coordinator computes, too; `None`: none.
+    pub audit: Option<AuditOptions>,
 }
 
 impl fmt::Debug for RingChanges {
@@ -270,6 +286,7 @@ mod tests {
                 .iter()
                 .map(|name| NodeName::new(name).unwrap())
                 .collect(),
+            left_out: Vec::new(),
             before: before.clone(),
             after,
             time: Duration::from_millis(2_100),

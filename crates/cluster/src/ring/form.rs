@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use atta_model::{Error, Executor};
 
-use super::{LocalLayers, Ring, StageStates};
+use super::{AuditLayers, LocalLayers, Ring, StageStates};
 use crate::{
     core::{Coordinator, Timing},
     lane::{Lane, NoStages},
@@ -22,6 +22,13 @@ const MAX_FORMED: u32 = 8;
 pub enum FormCause {
     /// Stages are gone, for this reason.
     Loss(String),
+    /// A stage computes other rows than it should, and must be left out.
+    Fault {
+        /// The stage.
+        stage: u16,
+        /// Why, with its name.
+        why: String,
+    },
     /// A caller wants it.
     Asked,
 }
@@ -36,8 +43,12 @@ pub struct FormedStages {
     pub timing: Timing,
     /// The layers of the coordinator; the first executor embeds tokens.
     pub local: Vec<Box<dyn Executor>>,
+    /// All layers once more, for audits.
+    pub audit: Option<AuditLayers>,
     /// Names of the stages.
     pub names: Vec<String>,
+    /// As [`RingParts::state_id`](crate::RingParts::state_id).
+    pub state_id: [u8; 32],
     /// Why these are not the stages that were asked for, if they are not.
     pub refusal: Option<Error>,
 }
@@ -88,6 +99,11 @@ pub(super) struct Forming {
 }
 
 impl Forming {
+    /// Whether other machines can be found.
+    pub(super) fn has_former(&self) -> bool {
+        self.former.is_some()
+    }
+
     /// Notes trouble.
     pub(super) fn note_trouble(&mut self) {
         self.troubled.get_or_insert_with(Instant::now);
@@ -153,7 +169,7 @@ impl Ring {
 
     /// Replaces all stages, and the local layers. All sequences wait for a rebuild then. The error
     /// inside says why the stages are not those that were asked for.
-    fn form(&mut self, cause: &FormCause) -> Result<Option<Error>, Error> {
+    pub(super) fn form(&mut self, cause: &FormCause) -> Result<Option<Error>, Error> {
         let forming = &mut self.forming;
         forming.note_trouble();
         forming.n_formed += 1;
@@ -163,15 +179,19 @@ impl Ring {
                 "the ring was formed {MAX_FORMED} times without a result"
             )));
         }
-        let Some(former) = &mut forming.former else {
+        if forming.former.is_none() {
             return Ok(None);
-        };
+        }
         forming.is_missing = true;
         let old = std::mem::replace(&mut self.lane, Box::new(NoStages::default()));
         self.n_stages = 0;
         self.states = StageStates::Unknown;
         // Their memory may be needed for the new ones.
         self.local.clear();
+        self.take_audit_layers(None);
+        let Some(former) = &mut self.forming.former else {
+            return Ok(None);
+        };
         let formed = former.form(cause, old).map_err(|error| match error {
             Error::Lost(_) => error,
             other => Error::Lost(other.to_string()),
@@ -186,6 +206,9 @@ impl Ring {
         self.coordinator = Coordinator::new(limits, formed.timing);
         self.n_stages = limits.n_stages;
         self.names = formed.names;
+        self.take_audit_layers(formed.audit);
+        self.keeper.forget();
+        self.state_id = formed.state_id;
         self.n_emptied = 0;
         self.forming.is_missing = false;
         self.forming.has_result = false;

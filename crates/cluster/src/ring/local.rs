@@ -3,6 +3,8 @@
 //! The one idea: a chain of executors over ranges that follow each other, since a coordinator that
 //! takes over layers keeps those that it has.
 
+use std::{io::Write, ops::Range};
+
 use atta_model::{Batch, Error, Executor, Want};
 
 use crate::{
@@ -37,6 +39,31 @@ impl LocalLayers {
         self.stages.iter_mut().for_each(Stage::reset);
     }
 
+    /// Executors.
+    pub(super) fn n_executors(&self) -> usize {
+        self.stages.len()
+    }
+
+    /// Writes the state of positions of a sequence in one executor.
+    ///
+    /// # Errors
+    /// As [`Executor::export`].
+    pub(super) fn export(
+        &self,
+        i: usize,
+        seq: u32,
+        positions: Range<usize>,
+        out: &mut dyn Write,
+    ) -> Result<(), Error> {
+        self.stages[i].export(seq, positions, out)
+    }
+
+    /// Appends a state of each executor; whether all have it now.
+    pub(super) fn append(&mut self, seq: u32, states: &[&[u8]], n: usize) -> bool {
+        let mut pairs = self.stages.iter_mut().zip(states);
+        pairs.len() == states.len() && pairs.all(|(stage, state)| stage.append_to(seq, state, n))
+    }
+
     /// Applies operations in order.
     ///
     /// # Errors
@@ -52,7 +79,22 @@ impl LocalLayers {
     /// # Errors
     /// What an executor returns; no sequence has changed then.
     pub(super) fn compute(&mut self, batch: &Batch, runs: &[Run]) -> Result<Vec<u8>, Error> {
+        self.compute_each(batch, runs, &mut |_, _| {})
+    }
+
+    /// The same, and a call behind each executor with the number of those that are done and their
+    /// rows.
+    ///
+    /// # Errors
+    /// As [`compute`](Self::compute).
+    pub(super) fn compute_each(
+        &mut self,
+        batch: &Batch,
+        runs: &[Run],
+        on: &mut dyn FnMut(usize, &[u8]),
+    ) -> Result<Vec<u8>, Error> {
         let data = self.embed(batch)?;
+        on(1, &data);
         if self.stages.len() == 1 {
             return Ok(data);
         }
@@ -63,7 +105,10 @@ impl LocalLayers {
         };
         for i in 1..self.stages.len() {
             match self.stages[i].pass(&frame) {
-                Ok(data) => frame.data = data,
+                Ok(data) => {
+                    on(i + 1, &data);
+                    frame.data = data;
+                }
                 Err(error) => {
                     self.remove(i, runs)?;
                     return Err(error);

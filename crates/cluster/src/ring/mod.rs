@@ -6,10 +6,12 @@
 //! `collect` waits, repairs and computes the head. What a caller sees of a repair is a late answer,
 //! or [`Error::Lost`].
 
+mod audit;
 mod form;
 mod head;
 mod local;
 mod repair;
+mod states;
 
 use std::{
     collections::{BTreeSet, VecDeque},
@@ -28,12 +30,17 @@ use crate::{
     core::{Action, Coordinator, Counts, Event, Timing, Work},
     lane::Lane,
     stage::RowRuns,
-    wire::{Frame, Limits, MAX_OPS, Op, Run, StageTime},
+    wire::{Frame, Limits, MAX_OPS, Op, Run, StageTime, digest_of, rows_of},
 };
+use audit::Audit;
+pub(crate) use audit::push_items;
+pub use audit::{AuditCounts, AuditLayers, AuditOptions};
 use form::Forming;
 pub use form::{FormCause, FormedStages, Former};
 use head::Head;
 use local::LocalLayers;
+pub(crate) use repair::chunks;
+use states::StateKeeper;
 
 /// Rebuilds without a result in between after which batches fail.
 const MAX_EMPTIED: u32 = 10;
@@ -59,6 +66,11 @@ pub struct RingParts {
     pub d_model: usize,
     /// Tokens of the vocabulary.
     pub n_vocab: usize,
+    /// Groups of keys and values of the block tables.
+    pub n_kv_groups: usize,
+    /// What saved states depend on beside model and tokens: element types, context, who has which
+    /// layers.
+    pub state_id: [u8; 32],
 }
 
 impl std::fmt::Debug for RingParts {
@@ -72,13 +84,13 @@ impl std::fmt::Debug for RingParts {
 
 /// What a position was computed from.
 #[derive(Clone, Debug, PartialEq)]
-struct Item {
+pub(crate) struct Item {
     input: ItemInput,
     segment: u8,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-enum ItemInput {
+pub(crate) enum ItemInput {
     Token(u32),
     /// `[d_model]`.
     Embedding(Arc<[f32]>),
@@ -90,6 +102,8 @@ struct Flight {
     /// Its submission to the coordinator; 0 before there is one.
     serial: u64,
     batch: Batch,
+    /// Of the audited rows that were sent.
+    sent_digest: u64,
     result: Option<Frame>,
 }
 
@@ -127,9 +141,16 @@ pub struct Ring {
     n_submitted: u64,
     depth: usize,
     n_stages: u16,
+    d_row: usize,
     d_model: usize,
     n_vocab: usize,
     forming: Forming,
+    /// States that stages save and load.
+    keeper: StateKeeper,
+    n_kv_groups: usize,
+    state_id: [u8; 32],
+    /// Computes some texts a second time.
+    audit: Option<Audit>,
     /// Names of the stages, for errors; empty if they have none.
     names: Vec<String>,
     /// Hears the times of the stages.
@@ -175,9 +196,14 @@ impl Ring {
             n_submitted: 0,
             depth: parts.depth.max(1),
             n_stages: parts.limits.n_stages,
+            d_row,
             d_model: parts.d_model,
             n_vocab: parts.n_vocab,
             forming: Forming::default(),
+            keeper: StateKeeper::default(),
+            n_kv_groups: parts.n_kv_groups,
+            state_id: parts.state_id,
+            audit: None,
             names: Vec::new(),
             on_times: None,
             record: None,
@@ -244,13 +270,19 @@ impl Ring {
             // A rebuild begins with the tables as they are then.
             return Ok(());
         }
+        self.flush_saves();
         self.local.apply(&[op])?;
+        self.push_op(op);
+        Ok(())
+    }
+
+    /// Lets an operation travel with the next rows.
+    fn push_op(&mut self, op: Op) {
         self.ops.push(op);
         if self.ops.len() >= MAX_OPS {
             self.send(Vec::new(), Vec::new());
             self.pump();
         }
-        Ok(())
     }
 
     /// Checks a batch before anything changes.
@@ -271,14 +303,29 @@ impl Ring {
 
     /// Computes the local layers of admitted rows and submits the result.
     fn compute_and_send(&mut self, batch: &Batch) -> Result<(), Error> {
-        let runs = runs_of(&batch.rows);
+        let runs = runs_of(&batch.rows, |_| false);
         let data = self.local.compute(batch, &runs)?;
+        self.send(runs, data);
+        Ok(())
+    }
+
+    /// The same for a batch in flight, which may be audited.
+    fn compute_flight(&mut self, i: usize) -> Result<(), Error> {
+        let batch = self.flights[i].batch.clone();
+        let runs = runs_of(&batch.rows, |seq| self.is_audited(seq));
+        let data = self.local.compute(&batch, &runs)?;
+        let is_audited = runs.iter().any(|run| run.is_audited);
+        self.flights[i].sent_digest = match is_audited {
+            true => digest_of(rows_of(&runs, &data, |run| run.is_audited)),
+            false => 0,
+        };
         self.send(runs, data);
         Ok(())
     }
 
     /// Submits operations and rows to the coordinator. Without stages the rows are the result.
     fn send(&mut self, runs: Vec<Run>, data: Vec<u8>) {
+        self.flush_saves();
         self.serial += 1;
         let serial = self.serial;
         let ops = std::mem::take(&mut self.ops);
@@ -347,6 +394,7 @@ impl Ring {
 
     /// Hands a result to the batch of this submission. Other submissions are parts of a rebuild.
     fn take_result(&mut self, serial: u64, frame: Frame) {
+        self.keeper.take_result(serial, frame.header.status);
         let mut flights = self.flights.iter_mut();
         if let Some(flight) = flights.find(|flight| flight.serial == serial) {
             if let Some(on) = &mut self.on_times {
@@ -398,17 +446,7 @@ impl Ring {
     }
 
     fn item(&self, batch: &Batch, row: &Row) -> Option<Item> {
-        let d = self.d_model;
-        let input = match row.input {
-            Input::Token(id) => ItemInput::Token(id),
-            Input::Embedding(i) => {
-                let x = batch.hidden.get(i * d..(i + 1) * d)?;
-                ItemInput::Embedding(x.into())
-            }
-            Input::Hidden(_) => return None,
-        };
-        let segment = row.segment;
-        Some(Item { input, segment })
+        item_of(batch, row, self.d_model)
     }
 
     /// Fails for an input that no ring takes; the local layers are not asked.
@@ -451,6 +489,7 @@ impl Executor for Ring {
         self.seqs.admit(&batch.rows, |_, _| Ok(()))?;
         // There are no bytes to copy here.
         self.seqs.take_copies().for_each(drop);
+        self.draw_audits(&batch.rows);
         self.n_submitted += 1;
         let is_empty = batch.rows.is_empty();
         let is_sent = !is_empty && self.states == StageStates::Kept;
@@ -459,12 +498,13 @@ impl Executor for Ring {
             // A submission may be answered before it returns.
             serial: if is_sent { self.serial + 1 } else { 0 },
             batch: batch.clone(),
+            sent_digest: 0,
             result: is_empty.then(|| self.empty_result()),
         });
         match self.states {
             StageStates::Kept if is_empty => {}
             StageStates::Kept => {
-                if let Err(error) = self.compute_and_send(batch) {
+                if let Err(error) = self.compute_flight(self.flights.len() - 1) {
                     self.flights.pop_back();
                     self.seqs.remove(&batch.rows);
                     return Err(error);
@@ -487,7 +527,7 @@ impl Executor for Ring {
         if self.flights.front().is_none_or(|flight| flight.ticket != n) {
             return Err(Error::Ticket(n));
         }
-        let done = self.await_result().and_then(|result| {
+        let done = self.await_audited().and_then(|result| {
             let batch = &self.flights[0].batch;
             out.prepare(&batch.rows, self.n_vocab, self.d_model);
             self.head.finish(batch, &result, out)
@@ -533,6 +573,7 @@ impl Executor for Ring {
         self.history.truncate(seq.index, left);
         if left == 0 {
             self.lost.remove(&seq);
+            self.end_audit(seq);
         }
         if left < had {
             let len = position(left);
@@ -562,6 +603,9 @@ impl Executor for Ring {
         self.seqs.evict(seq, &evicted)?;
         self.seqs.take_copies().for_each(drop);
         self.history.evict(index, evicted);
+        if let Some(audit) = &mut self.audit {
+            audit.release(seq);
+        }
         Ok(())
     }
 
@@ -570,22 +614,23 @@ impl Executor for Ring {
         self.seqs.drop_seq(seq)?;
         self.history.drop_seq(seq.index);
         self.lost.remove(&seq);
+        self.end_audit(seq);
         self.operate(Op::Drop { seq: seq.index })
     }
 
-    fn export(&self, seq: SeqId, _: Range<usize>, _: &mut dyn Write) -> Result<(), Error> {
-        self.seqs.len(seq)?;
-        Err(Error::State("its layers are at several stages"))
+    /// Writes a receipt: the stages keep the state itself.
+    fn export(&self, seq: SeqId, at: Range<usize>, out: &mut dyn Write) -> Result<(), Error> {
+        self.export_receipt(seq, at, out)
     }
 
-    fn append_state(&mut self, seq: SeqId, _: &[u8], _: usize) -> Result<(), Error> {
-        self.seqs.len(seq)?;
-        Err(Error::State("its layers are at several stages"))
+    fn append_state(&mut self, seq: SeqId, state: &[u8], n: usize) -> Result<(), Error> {
+        self.append_receipt(seq, state, n)
     }
 }
 
 impl Drop for Ring {
     fn drop(&mut self) {
+        self.finish_saves();
         for stage in 1..=self.n_stages {
             let bye = self.coordinator.bye(stage);
             self.lane.send(stage, bye);
@@ -593,22 +638,39 @@ impl Drop for Ring {
     }
 }
 
+/// What a position is computed from; `None` for a hidden state, or an embedding that the batch does
+/// not hold.
+pub(crate) fn item_of(batch: &Batch, row: &Row, d_model: usize) -> Option<Item> {
+    let input = match row.input {
+        Input::Token(id) => ItemInput::Token(id),
+        Input::Embedding(i) => {
+            let x = batch.hidden.get(i * d_model..(i + 1) * d_model)?;
+            ItemInput::Embedding(x.into())
+        }
+        Input::Hidden(_) => return None,
+    };
+    let segment = row.segment;
+    Some(Item { input, segment })
+}
+
 /// A position as a field of a frame; executors have at most `u32::MAX / 2`.
 fn position(n: usize) -> u32 {
     u32::try_from(n).unwrap_or(u32::MAX)
 }
 
-/// The runs of rows.
-fn runs_of(rows: &[Row]) -> Vec<Run> {
+/// The runs of rows. All rows of audited sequences are wanted.
+fn runs_of(rows: &[Row], is_audited: impl Fn(SeqId) -> bool) -> Vec<Run> {
     let mut runs = RowRuns::default();
     for row in rows {
+        let is_audited = is_audited(row.seq);
         runs.push(Run {
             seq: row.seq.index,
             branch: 0,
             n: 1,
             pos: position(row.pos),
-            is_wanted: row.want != Want::Nothing,
+            is_wanted: row.want != Want::Nothing || is_audited,
             is_checkpoint: row.is_checkpoint,
+            is_audited,
         });
     }
     runs.0

@@ -2,9 +2,9 @@
 
 use std::{collections::BTreeMap, ops::Range};
 
-use atta_model::{Batch, Error, SeqId, Want};
+use atta_model::{Batch, Error, SeqId};
 
-use super::{ItemInput, Ring, StageStates, position};
+use super::{Ring, StageStates, position, push_items};
 use crate::{RebuildStep, core::Coordinator, wire::Op};
 
 impl Ring {
@@ -154,13 +154,7 @@ impl Ring {
     fn replay_batch(&self, id: SeqId, seq: u32, positions: Range<usize>) -> Batch {
         let mut batch = Batch::default();
         let items = &self.history.items(seq)[positions.clone()];
-        for (pos, item) in positions.zip(items) {
-            match &item.input {
-                ItemInput::Token(token) => batch.push_token(id, pos, *token, Want::Nothing),
-                ItemInput::Embedding(x) => batch.push_embedding(id, pos, x, Want::Nothing),
-            }
-            batch.set_segment(item.segment);
-        }
+        push_items(&mut batch, id, positions.start, items);
         batch
     }
 
@@ -171,14 +165,11 @@ impl Ring {
             if self.flights[i].result.is_some() || self.states != StageStates::Kept {
                 continue;
             }
-            let batch = self.flights[i].batch.clone();
-            batch
-                .rows
-                .iter()
-                .try_for_each(|row| self.check_kept(row.seq))?;
+            let mut rows = self.flights[i].batch.rows.iter();
+            rows.try_for_each(|row| self.check_kept(row.seq))?;
             // A submission may be answered only after it has its number.
             self.flights[i].serial = self.serial + 1;
-            self.compute_and_send(&batch)?;
+            self.compute_flight(i)?;
         }
         Ok(())
     }
@@ -207,7 +198,7 @@ impl Ring {
 }
 
 /// Ranges of at most `n` of these positions.
-fn chunks(positions: Range<usize>, n: usize) -> impl Iterator<Item = Range<usize>> {
+pub(crate) fn chunks(positions: Range<usize>, n: usize) -> impl Iterator<Item = Range<usize>> {
     let end = positions.end;
     positions
         .step_by(n.max(1))

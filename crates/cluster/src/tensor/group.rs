@@ -3,7 +3,7 @@
 //!
 //! Knows neither how messages travel ([`Links`]) nor who should be a member. The coordinator is
 //! member 0, the lead: it prepares the others, asks them to do as it does, and releases them. A
-//! member that is lost ends the group; the next one is opened anew.
+//! member that is lost ends the group; [`regroup`](super::regroup) opens another.
 
 use std::{
     num::NonZeroU32,
@@ -22,6 +22,7 @@ use super::{
     LinkExchange, MemberCommand, Message, TensorExecutor,
     executor::Followers,
     member::{ExchangeLinks, LEAD, Patience},
+    regroup::{GroupChanges, GroupRoom, Regrouping},
 };
 use crate::{
     HashedModel, OnStage,
@@ -30,7 +31,7 @@ use crate::{
     links::{GroupLinks, GroupWiring, Links},
     node::{PROGRAM, share_of, wanted_files},
     part::model_id,
-    remote::{Keepers, Lease, own_address, random},
+    remote::{FormError, Keepers, Lease, own_address, random},
     wire::{
         self, MemberLimits,
         message::{
@@ -115,6 +116,7 @@ impl std::fmt::Debug for RemoteGroupOptions {
 pub struct RemoteGroup {
     options: RemoteGroupOptions,
     split: RowSplit,
+    changes: Option<GroupChanges>,
     is_open: Arc<AtomicBool>,
 }
 
@@ -128,15 +130,96 @@ impl std::fmt::Debug for RemoteGroup {
 }
 
 impl RemoteGroup {
-    /// A group of these machines. Nothing is asked before one is opened.
+    /// A group of these machines. Nothing is asked before one is opened. A member that is lost
+    /// ends a text with [`Error::Lost`].
     ///
     /// # Errors
     /// As [`GroupMembers::split`].
     pub fn new(options: RemoteGroupOptions) -> Result<Self, Error> {
+        Self::start(options, None)
+    }
+
+    /// A group of these machines, in whose place others come when one is lost.
+    ///
+    /// # Errors
+    /// As [`GroupMembers::split`].
+    pub fn with_changes(options: RemoteGroupOptions, changes: GroupChanges) -> Result<Self, Error> {
+        Self::start(options, Some(changes))
+    }
+
+    fn start(options: RemoteGroupOptions, changes: Option<GroupChanges>) -> Result<Self, Error> {
         Ok(Self {
             split: options.members.split()?,
             options,
+            changes,
             is_open: Arc::default(),
+        })
+    }
+}
+
+/// Opens a group of some machines.
+pub(super) struct GroupOpener<'a> {
+    pub(super) options: &'a RemoteGroupOptions,
+    pub(super) split: &'a RowSplit,
+}
+
+/// A group whose members are ready.
+pub(super) struct OpenedGroup {
+    pub(super) executor: Box<dyn Executor>,
+    /// Its number.
+    pub(super) ring: u64,
+}
+
+impl GroupOpener<'_> {
+    /// Prepares all members. The model has the rows of the lead.
+    ///
+    /// # Errors
+    /// Too little memory, a member that cannot.
+    pub(super) fn open(
+        &self,
+        model: &Arc<Model>,
+        size: &ExecutorSize,
+        budget: &Budget,
+        lease: Option<Lease>,
+    ) -> Result<OpenedGroup, FormError> {
+        let options = self.options;
+        let limits = member_limits(model.spec(), self.split, size);
+        let messages = budget.reserve("messages of members", message_bytes(&limits));
+        let messages = messages.map_err(Error::from)?;
+        let ring = NewGroup {
+            number: u64::from_le_bytes(random()?),
+            secret: RingSecret(random()?),
+        };
+        let links = self.open_links(&ring, limits)?;
+        let patience = Arc::new(Patience::endless());
+        let wires = ExchangeLinks::new(Arc::clone(&links), Arc::clone(&patience));
+        let exchange = LinkExchange::with_names(wires, LEAD, self.names());
+        // What does not fit here is found before other machines are asked.
+        let lead = Cpu::new_member(
+            Arc::clone(model),
+            options.kernels,
+            Arc::clone(&options.pool),
+            budget,
+            size.clone(),
+            Box::new(exchange),
+        )?;
+        let questions = self.questions(model, &ring, size)?;
+        let control = Arc::clone(&options.control);
+        let until = Instant::now() + options.deadline;
+        let keepers = Keepers::ready(&control, &options.on_stage, &questions, until)?;
+        let followers = RemoteFollowers {
+            links,
+            n_members: self.split.n_members(),
+            timing: options.timing,
+            patience,
+            keepers: Some(keepers),
+            lost: None,
+            _messages: messages,
+            _lease: lease,
+        };
+        Ok(OpenedGroup {
+            executor: Box::new(TensorExecutor::new(lead, Box::new(followers))),
+            ring: ring.number,
         })
     }
 
@@ -294,42 +377,24 @@ impl Backend for RemoteGroup {
         budget: &Budget,
     ) -> Result<Box<dyn Executor>, Error> {
         let lease = Lease::take(&self.is_open)?;
-        let options = &self.options;
         check_group(size)?;
-        let limits = member_limits(model.spec(), &self.split, size);
-        let messages = budget.reserve("messages of members", message_bytes(&limits))?;
-        let ring = NewGroup {
-            number: u64::from_le_bytes(random()?),
-            secret: RingSecret(random()?),
+        let opener = GroupOpener {
+            options: &self.options,
+            split: &self.split,
         };
-        let links = self.open_links(&ring, limits)?;
-        let patience = Arc::new(Patience::endless());
-        let wires = ExchangeLinks::new(Arc::clone(&links), Arc::clone(&patience));
-        let exchange = LinkExchange::with_names(wires, LEAD, self.names());
-        // What does not fit here is found before other machines are asked.
-        let lead = Cpu::new_member(
-            Arc::clone(&model),
-            options.kernels,
-            Arc::clone(&options.pool),
-            budget,
-            size.clone(),
-            Box::new(exchange),
-        )?;
-        let questions = self.questions(&model, &ring, size)?;
-        let control = Arc::clone(&options.control);
-        let until = Instant::now() + options.deadline;
-        let keepers = Keepers::ready(&control, &options.on_stage, &questions, until)?;
-        let followers = RemoteFollowers {
-            links,
-            n_members: self.split.n_members(),
-            timing: options.timing,
-            patience,
-            keepers: Some(keepers),
-            lost: None,
-            _messages: messages,
+        let Some(changes) = self.changes.clone() else {
+            return Ok(opener.open(&model, size, budget, Some(lease))?.executor);
+        };
+        let first = opener.open(&model, size, budget, None)?;
+        let room = GroupRoom {
+            options: self.options.clone(),
+            changes,
+            model,
+            size: size.clone(),
+            budget: budget.clone(),
             _lease: lease,
         };
-        Ok(Box::new(TensorExecutor::new(lead, Box::new(followers))))
+        Ok(Box::new(Regrouping::new(room, first)))
     }
 }
 
@@ -343,7 +408,7 @@ struct RemoteFollowers {
     keepers: Option<Keepers>,
     lost: Option<String>,
     _messages: Reservation,
-    _lease: Lease,
+    _lease: Option<Lease>,
 }
 
 impl Followers for RemoteFollowers {

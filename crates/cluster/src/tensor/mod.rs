@@ -19,6 +19,7 @@ mod executor;
 mod group;
 mod local;
 mod member;
+mod regroup;
 
 pub use exchange::{LinkExchange, MemberLinks, Message, ThreadLinks};
 pub use executor::{MemberCommand, TensorExecutor};
@@ -26,3 +27,4 @@ pub use group::{GroupMembers, RemoteGroup, RemoteGroupOptions};
 pub(crate) use group::{member_limits, message_bytes};
 pub use local::LocalMembers;
 pub(crate) use member::{ExchangeLinks, MemberHost, Patience};
+pub use regroup::{GroupChange, GroupChanges, OnGroupChange, PlannedGroup, ReplanRows};

@@ -6,7 +6,7 @@ use super::{
 };
 
 /// Bytes of the times of a stage.
-const TIME_BYTES: usize = 12;
+const TIME_BYTES: usize = 20;
 
 /// Bytes in front of the payload of a journal or part frame.
 const PIECE_BYTES: usize = 32;
@@ -41,6 +41,8 @@ pub struct StageTime {
     pub queued_us: u32,
     /// Bytes of the frame that it sent on.
     pub bytes_out: u32,
+    /// [`Frame::audit_digest`] of the rows that came.
+    pub digest: u64,
 }
 
 /// The head of the payload of a journal or part frame.
@@ -219,6 +221,16 @@ impl Frame {
         self.runs.iter().map(|run| usize::from(run.n)).sum()
     }
 
+    /// The rows of some runs, each `[d_row]`, in order.
+    pub fn rows_of(&self, is_meant: impl Fn(&Run) -> bool) -> impl Iterator<Item = &[u8]> {
+        rows_of(&self.runs, &self.data, is_meant)
+    }
+
+    /// A digest of the rows of audited runs; 0 if there are none.
+    pub fn audit_digest(&self) -> u64 {
+        digest_of(self.rows_of(|run| run.is_audited))
+    }
+
     /// Bytes of the frame when written; with rows of fewer bits it has fewer.
     pub fn n_bytes(&self) -> usize {
         if self.header.kind.is_bare() {
@@ -276,6 +288,7 @@ impl Frame {
         for time in &self.times {
             let fields = [time.compute_us, time.queued_us, time.bytes_out];
             out.extend(fields.into_iter().flat_map(u32::to_le_bytes));
+            out.extend(time.digest.to_le_bytes());
         }
         let checksum = crc32c::crc32c(&out[start..]);
         out.extend(checksum.to_le_bytes());
@@ -336,6 +349,7 @@ impl Frame {
             compute_us: u32_at(bytes, 0),
             queued_us: u32_at(bytes, 4),
             bytes_out: u32_at(bytes, 8),
+            digest: u64_at(bytes, 12),
         };
         self.times = times.chunks_exact(TIME_BYTES).map(time).collect();
         let is_piece = matches!(self.header.kind, FrameKind::Journal | FrameKind::Part);
@@ -352,6 +366,34 @@ impl Frame {
         };
         Ok(self)
     }
+}
+
+/// The rows of some of these runs, in order; `data` has all.
+pub(crate) fn rows_of<'a>(
+    runs: &'a [Run],
+    data: &'a [u8],
+    is_meant: impl Fn(&Run) -> bool,
+) -> impl Iterator<Item = &'a [u8]> {
+    let n_rows: usize = runs.iter().map(|run| usize::from(run.n)).sum();
+    let rows = data.chunks_exact((data.len() / n_rows.max(1)).max(1));
+    let is_meant = runs
+        .iter()
+        .flat_map(move |run| std::iter::repeat_n(is_meant(run), run.n.into()));
+    rows.zip(is_meant)
+        .filter_map(|(row, is_meant)| is_meant.then_some(row))
+}
+
+/// The first 8 bytes of BLAKE3 over some rows; 0 if there are none.
+pub fn digest_of<'a>(rows: impl Iterator<Item = &'a [u8]>) -> u64 {
+    let mut rows = rows.peekable();
+    if rows.peek().is_none() {
+        return 0;
+    }
+    let mut hasher = blake3::Hasher::new();
+    rows.for_each(|row| {
+        hasher.update(row);
+    });
+    u64_at(hasher.finalize().as_bytes(), 0)
 }
 
 impl Piece {

@@ -6,7 +6,7 @@ use super::{WireError, u16_at, u32_at, u64_at};
 pub const HEADER_BYTES: usize = 64;
 
 /// Version of the protocol.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
 
 const MAGIC: [u8; 4] = *b"ATR1";
 
@@ -88,7 +88,7 @@ codes! {
 
 codes! {
     /// The outcome of a batch.
-    Status: u16, "status", "0 to 4" {
+    Status: u16, "status", "0 to 5" {
         /// Computed.
         Ok = 0,
         /// Weights could not be read.
@@ -99,6 +99,8 @@ codes! {
         OutOfBlocks = 3,
         /// A frame that the stage cannot follow.
         Refused = 4,
+        /// A saved state that the stage does not have.
+        NoState = 5,
     }
 }
 

@@ -17,7 +17,8 @@ mod rows;
 mod run;
 
 pub use error::WireError;
-pub use frame::{Frame, Limits, Piece, StageTime};
+pub(crate) use frame::rows_of;
+pub use frame::{Frame, Limits, Piece, StageTime, digest_of};
 pub use header::{Dtype, FrameKind, HEADER_BYTES, Header, Status, VERSION};
 pub use member::{MESSAGE_HEAD_BYTES, MemberLimits, MessageHead, write_message};
 pub use op::{OP_BYTES, Op, StateKey};

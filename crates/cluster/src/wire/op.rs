@@ -44,19 +44,23 @@ pub enum Op {
         /// The sequence.
         seq: u32,
     },
-    /// Saves the first `n` positions.
+    /// Saves positions.
     Save {
         /// The sequence.
         seq: u32,
+        /// First position.
+        first: u32,
         /// Positions.
         n: u32,
         /// Name of the state.
         key: StateKey,
     },
-    /// Loads the first `n` positions into an empty sequence.
+    /// Loads the first `n` positions of a saved state into a sequence that ends where it begins.
     Load {
         /// The sequence.
         seq: u32,
+        /// First position.
+        first: u32,
         /// Positions.
         n: u32,
         /// Name of the state.
@@ -74,8 +78,8 @@ impl Op {
             Self::Truncate { seq, len } => (3, [seq, len, 0], no_key),
             Self::Shift { seq, from, len } => (4, [seq, from, len], no_key),
             Self::Drop { seq } => (5, [seq, 0, 0], no_key),
-            Self::Save { seq, n, key } => (6, [seq, n, 0], key),
-            Self::Load { seq, n, key } => (7, [seq, n, 0], key),
+            Self::Save { seq, first, n, key } => (6, [seq, first, n], key),
+            Self::Load { seq, first, n, key } => (7, [seq, first, n], key),
         }
     }
 
@@ -101,8 +105,18 @@ impl Op {
                 len: c,
             },
             5 => Self::Drop { seq: a },
-            6 => Self::Save { seq: a, n: b, key },
-            7 => Self::Load { seq: a, n: b, key },
+            6 => Self::Save {
+                seq: a,
+                first: b,
+                n: c,
+                key,
+            },
+            7 => Self::Load {
+                seq: a,
+                first: b,
+                n: c,
+                key,
+            },
             code => return Err(WireError::field("operation", code, "1 to 7")),
         };
         op.check(limits)?;
@@ -125,7 +139,9 @@ impl Op {
             Self::Fork { from, to } => ([from, to], 0),
             Self::Truncate { seq, len: n } => ([seq, seq], n),
             Self::Shift { seq, from, len } => ([seq, seq], from.saturating_add(len)),
-            Self::Save { seq, n, .. } | Self::Load { seq, n, .. } => ([seq, seq], n),
+            Self::Save { seq, first, n, .. } | Self::Load { seq, first, n, .. } => {
+                ([seq, seq], first.saturating_add(n))
+            }
         };
         for seq in seqs {
             limits.check_seq(seq)?;

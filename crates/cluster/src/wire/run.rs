@@ -7,6 +7,7 @@ pub const RUN_BYTES: usize = 16;
 
 const IS_WANTED: u8 = 1;
 const IS_CHECKPOINT: u8 = 2;
+const IS_AUDITED: u8 = 4;
 
 /// Consecutive positions of a sequence that want the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +24,8 @@ pub struct Run {
     pub is_wanted: bool,
     /// Whether the recurrent state behind the last row is kept.
     pub is_checkpoint: bool,
+    /// Whether each stage tells the digest of the rows as they came.
+    pub is_audited: bool,
 }
 
 impl Run {
@@ -30,10 +33,11 @@ impl Run {
     pub(super) fn write(&self, out: &mut Vec<u8>) {
         let wanted = if self.is_wanted { IS_WANTED } else { 0 };
         let checkpoint = if self.is_checkpoint { IS_CHECKPOINT } else { 0 };
+        let audited = if self.is_audited { IS_AUDITED } else { 0 };
         out.extend(self.seq.to_le_bytes());
         out.extend([self.branch, self.n].into_iter().flat_map(u16::to_le_bytes));
         out.extend(self.pos.to_le_bytes());
-        out.extend([wanted | checkpoint, 0, 0, 0]);
+        out.extend([wanted | checkpoint | audited, 0, 0, 0]);
     }
 
     /// Reads [`RUN_BYTES`] bytes.
@@ -45,8 +49,9 @@ impl Run {
             pos: u32_at(bytes, 8),
             is_wanted: bytes[12] & IS_WANTED != 0,
             is_checkpoint: bytes[12] & IS_CHECKPOINT != 0,
+            is_audited: bytes[12] & IS_AUDITED != 0,
         };
-        let want = bytes[12] & !(IS_WANTED | IS_CHECKPOINT);
+        let want = bytes[12] & !(IS_WANTED | IS_CHECKPOINT | IS_AUDITED);
         WireError::check_zero("an unknown wish of a run", want)?;
         let spare = bytes[13..RUN_BYTES].iter().copied().max().unwrap_or(0);
         WireError::check_zero("an unused field of a run", spare)?;

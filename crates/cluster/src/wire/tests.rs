@@ -27,21 +27,32 @@ fn any_op() -> impl Strategy<Value = Op> {
             len: n - n / 2,
         },
         4 => Op::Drop { seq },
-        5 => Op::Save { seq, n, key },
-        _ => Op::Load { seq, n, key },
+        5 => Op::Save {
+            seq,
+            first: n / 3,
+            n: n - n / 3,
+            key,
+        },
+        _ => Op::Load {
+            seq,
+            first: n / 3,
+            n: n - n / 3,
+            key,
+        },
     })
 }
 
 fn any_run() -> impl Strategy<Value = Run> {
     let fields = (0..LIMITS.n_seqs, any::<u16>(), 1..5_u16, 0..100_u32);
-    (fields, any::<bool>(), any::<bool>()).prop_map(
-        |((seq, branch, n, pos), is_wanted, is_checkpoint)| Run {
+    (fields, any::<[bool; 3]>()).prop_map(
+        |((seq, branch, n, pos), [is_wanted, is_checkpoint, is_audited])| Run {
             seq,
             branch,
             n,
             pos,
             is_wanted,
             is_checkpoint,
+            is_audited,
         },
     )
 }
@@ -146,6 +157,7 @@ fn work() -> Frame {
         pos: 17,
         is_wanted: true,
         is_checkpoint: false,
+        is_audited: false,
     };
     Frame {
         ops: vec![Op::New { seq: 1 }],
@@ -216,7 +228,7 @@ proptest! {
 #[test]
 fn fields_lie_where_the_document_says() {
     let bytes = bytes_of(&mut work());
-    assert_eq!(&bytes[..8], b"ATR1\x01\x01\x00\x00");
+    assert_eq!(&bytes[..8], b"ATR1\x02\x01\x00\x00");
     assert_eq!(bytes[8..16], LIMITS.ring.to_le_bytes());
     assert_eq!(bytes[16..28], [3, 0, 0, 0, 9, 0, 0, 0, 2, 0, 5, 0]);
     assert_eq!(bytes[28..40], [1, 0, 1, 0, 3, 0, 0, 0, 0, 3, 0, 0]);
@@ -226,7 +238,7 @@ fn fields_lie_where_the_document_says() {
         bytes[112..128],
         [1, 0, 0, 0, 0, 0, 3, 0, 17, 0, 0, 0, 1, 0, 0, 0]
     );
-    assert_eq!(bytes.len(), 64 + 48 + 16 + 768 + 12 + 4);
+    assert_eq!(bytes.len(), 64 + 48 + 16 + 768 + 20 + 4);
 }
 
 /// What makes a frame wrong.
@@ -281,10 +293,10 @@ fn headers_of_others_are_told_apart() {
     };
     assert!(matches!(with(0, b'G'), WireError::Magic(_)));
     assert_eq!(
-        with(4, 2),
+        with(4, 1),
         WireError::Version {
-            got: 2,
-            expected: 1
+            got: 1,
+            expected: 2
         }
     );
     for (at, field) in [(5, "kind"), (6, "dtype"), (46, "status")] {

@@ -1,9 +1,9 @@
 //! Machines of a cluster on loopback, with their doors, and a coordinator that uses them.
 
-use std::{net::SocketAddr, ops::Range, sync::Arc};
+use std::{net::SocketAddr, ops::Range, path::PathBuf, sync::Arc};
 
 use atta_cluster::{
-    HashedModel, Links, RemotePlan, RemoteRing, RemoteRingOptions, StageNode,
+    HashedModel, Links, RemotePlan, RemoteRing, RemoteRingOptions, StageNode, StatesFolder,
     control::{Control, FixedControl},
     core::Timing,
     key::ClusterKey,
@@ -41,6 +41,13 @@ fn doors_at(address: SocketAddr, security: Security) -> Arc<Doors> {
 /// Machines of stages, by their places, and their layers.
 pub(crate) type On = (usize, Range<usize>);
 
+/// Puts something in front of the links of a machine.
+pub(crate) type Wrap = dyn Fn(Arc<Doors>) -> Arc<dyn Links>;
+
+fn as_it_is(doors: Arc<Doors>) -> Arc<dyn Links> {
+    doors
+}
+
 /// A machine of a ring.
 pub(crate) struct Machine {
     pub(crate) address: NodeAddress,
@@ -51,9 +58,9 @@ pub(crate) struct Machine {
 
 impl Machine {
     /// A node that knows these peers.
-    fn start(node: &str, security: Security, peers: Vec<SocketAddr>) -> Self {
+    fn start(node: &str, security: Security, peers: Vec<SocketAddr>, wrap: &Wrap) -> Self {
         let any = "127.0.0.1:0".parse().unwrap();
-        Self::start_at(any, node, security, peers)
+        Self::start_at(any, node, security, peers, wrap)
     }
 
     fn start_at(
@@ -61,6 +68,7 @@ impl Machine {
         node: &str,
         security: Security,
         peers: Vec<SocketAddr>,
+        wrap: &Wrap,
     ) -> Self {
         let doors = doors_at(address, security);
         let address = doors.address();
@@ -71,12 +79,16 @@ impl Machine {
             pool: pool(),
             budget: Budget::limited(1 << 30),
             models: models(directory(), doors.clone()),
+            states: Some(StatesFolder {
+                directory: states_of(address),
+                budget_bytes: 1 << 30,
+            }),
             measure: None,
             celsius: || None,
             measure_link: None,
             timing: NodeTiming::default(),
         };
-        let service = NodeService::start(options, doors.clone()).unwrap();
+        let service = NodeService::start(options, wrap(doors.clone())).unwrap();
         let control = FixedControl::open(doors.clone(), name(node), Some(address), peers).unwrap();
         control.answer(service.answerer()).unwrap();
         control.announce().unwrap();
@@ -102,7 +114,22 @@ impl Machine {
     pub(crate) fn restart(&mut self) {
         self.kill();
         let NodeAddress { name, address } = self.address.clone();
-        *self = Self::start_at(address, name.as_str(), tls(name.as_str()), Vec::new());
+        let peers = Vec::new();
+        *self = Self::start_at(address, name.as_str(), tls(name.as_str()), peers, &as_it_is);
+    }
+}
+
+/// Where the machine at an address keeps states.
+pub(crate) fn states_of(address: SocketAddr) -> PathBuf {
+    let name = format!("atta-test-states-{}-{}", std::process::id(), address.port());
+    std::env::temp_dir().join(name)
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        self.kill();
+        // It keeps states in tests of saved states only.
+        let _ = std::fs::remove_dir_all(states_of(self.address.address));
     }
 }
 
@@ -115,11 +142,20 @@ pub(crate) struct Cluster {
 
 impl Cluster {
     pub(crate) fn new(n: usize, security: fn(&str) -> Security) -> Self {
+        Self::with_links(n, security, |_| Box::new(as_it_is))
+    }
+
+    /// Machines with something in front of the links of each.
+    pub(crate) fn with_links(
+        n: usize,
+        security: fn(&str) -> Security,
+        wrap: impl Fn(usize) -> Box<Wrap>,
+    ) -> Self {
         let mut machines: Vec<Machine> = Vec::new();
         for i in 1..=n {
             let node = format!("pi{i}");
             let peers = machines.iter().map(|m| m.address.address).collect();
-            machines.push(Machine::start(&node, security(&node), peers));
+            machines.push(Machine::start(&node, security(&node), peers, &wrap(i - 1)));
         }
         let doors = doors(security("lap"));
         let first = vec![machines[0].address.address];

@@ -107,6 +107,7 @@ fn service(
         pool: load.open_pool()?,
         budget: Budget::limited(bytes),
         models: Arc::new(LibraryModels::new(library, network.doors.clone())),
+        states: None,
         measure: None,
         celsius,
         measure_link: None,

@@ -90,6 +90,7 @@ mod tests {
             pos: 0,
             is_wanted: true,
             is_checkpoint: false,
+            is_audited: false,
         };
         Frame {
             runs: vec![run],

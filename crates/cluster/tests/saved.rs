@@ -1,0 +1,181 @@
+//! A coordinator that comes back finds its prompts on the disks of the stages, and computes again
+//! only what it does not find. The text stays that of one machine.
+
+#[allow(dead_code, reason = "shared with other tests")]
+mod machines;
+#[allow(dead_code, reason = "shared with other tests")]
+mod stories;
+
+use std::{
+    fs,
+    ops::ControlFlow,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use atta_cluster::RemoteRing;
+use atta_engine::{Engine, Event, GenerateOptions, LoadOptions, PromptCache, SessionOptions};
+use machines::{Cluster, On, states_of, tls};
+use stories::{n_layers, path};
+
+/// A directory that is removed at the end.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Self {
+        let name = format!("atta-test-saved-{}-{name}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn cache(&self) -> PromptCache {
+        PromptCache::open(&self.0, 1 << 30).unwrap()
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn session() -> SessionOptions {
+    SessionOptions {
+        n_ctx: Some(512),
+        ..SessionOptions::default()
+    }
+}
+
+fn engine(ring: Option<RemoteRing>) -> Engine {
+    let options = LoadOptions {
+        backend: ring.map(|ring| Arc::new(ring) as _),
+        session: session(),
+        ..LoadOptions::default()
+    };
+    Engine::open(&path(), &options).unwrap()
+}
+
+/// Tokens of a prompt of some hundred.
+fn prompt(engine: &Engine) -> Vec<u32> {
+    let story = "Once upon a time there was a cat. The cat had a red ball and a big dog. ";
+    engine.prompt_ids(story.repeat(14).as_bytes())
+}
+
+/// What a text found in a cache, and the text.
+#[derive(Debug, PartialEq)]
+struct Written {
+    n_found: usize,
+    notes: Vec<String>,
+    text: String,
+}
+
+/// A text that uses a cache. `n_pieces`: the caller goes away behind so many pieces.
+fn write(engine: &Engine, cache: &PromptCache, n_pieces: usize) -> Written {
+    let mut open = engine.session(&session()).unwrap();
+    let prompt = prompt(engine);
+    let hit = open.restore(cache, &prompt).unwrap();
+    let options = GenerateOptions {
+        n_predict: 24,
+        ..stories::options(3)
+    };
+    let rest = &prompt[hit.n_tokens..];
+    let mut text = String::new();
+    let mut n = 0;
+    let generation = open.generate_saving(cache, rest, &options).unwrap();
+    let done = generation.run(|event| {
+        if let Event::Text(piece) = event {
+            text.push_str(&piece);
+            n += 1;
+        }
+        match n < n_pieces {
+            true => ControlFlow::Continue(()),
+            false => ControlFlow::Break(()),
+        }
+    });
+    done.unwrap();
+    Written {
+        n_found: hit.n_tokens,
+        notes: hit.notes,
+        text,
+    }
+}
+
+/// Files of states on a machine.
+fn states(cluster: &Cluster, i: usize) -> Vec<PathBuf> {
+    let directory = states_of(cluster.machines[i].address.address);
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+    paths.sort();
+    paths
+}
+
+/// Breaks a file in its middle.
+fn tear(path: &Path) {
+    let mut bytes = fs::read(path).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(path, bytes).unwrap();
+}
+
+fn halves() -> Vec<On> {
+    let n = n_layers();
+    vec![(0, 1..2), (1, 2..n)]
+}
+
+#[test]
+fn a_coordinator_that_comes_back_computes_its_prompt_only_once() {
+    let here = engine(None);
+    let empty = Scratch::new("empty");
+    let expected = write(&here, &empty.cache(), usize::MAX).text;
+    let n_prompt = prompt(&here).len();
+    assert!(n_prompt > 250, "{n_prompt} tokens");
+    for n_local in [1, 0] {
+        let cluster = Cluster::new(2, tls);
+        let mut stages = halves();
+        stages[0].1.start = n_local;
+        let scratch = Scratch::new(&format!("once-{n_local}"));
+        let ring = |stages: &[On]| {
+            let options = cluster.options(n_local, stages);
+            engine(Some(RemoteRing::new(options)))
+        };
+        // The first one goes away in the middle of its text.
+        let first = write(&ring(&stages), &scratch.cache(), 3);
+        assert_eq!((first.n_found, first.notes), (0, vec![]));
+        assert!(!states(&cluster, 0).is_empty() && !states(&cluster, 1).is_empty());
+        let second = write(&ring(&stages), &scratch.cache(), usize::MAX);
+        assert_eq!((second.n_found, &second.notes[..]), (n_prompt - 1, &[][..]));
+        assert_eq!(second.text, expected);
+        // Other layers are another ring: nothing is found, and nothing is wrong.
+        let n = n_layers();
+        let other = write(&ring(&[(0, n_local..n)]), &scratch.cache(), usize::MAX);
+        assert_eq!((other.n_found, other.text), (0, expected.clone()));
+    }
+}
+
+#[test]
+fn what_a_stage_has_lost_or_torn_is_computed_again() {
+    let here = engine(None);
+    let empty = Scratch::new("none");
+    let expected = write(&here, &empty.cache(), usize::MAX).text;
+    let n_prompt = prompt(&here).len();
+    let cluster = Cluster::new(2, tls);
+    let scratch = Scratch::new("torn");
+    let ring = || engine(Some(RemoteRing::new(cluster.options(1, &halves()))));
+    write(&ring(), &scratch.cache(), usize::MAX);
+    for damage in [&tear as &dyn Fn(&Path), &|path| {
+        fs::remove_file(path).unwrap()
+    }] {
+        states(&cluster, 1).iter().for_each(|path| damage(path));
+        let written = write(&ring(), &scratch.cache(), usize::MAX);
+        assert!(written.n_found < 128, "{written:?}");
+        assert!(written.notes.len() == 1, "{:?}", written.notes);
+        assert_eq!(written.text, expected);
+        // It is there again.
+        let written = write(&ring(), &scratch.cache(), usize::MAX);
+        assert_eq!(
+            (written.n_found, written.text),
+            (n_prompt - 1, expected.clone())
+        );
+    }
+}
