@@ -19,12 +19,13 @@ use atta_cluster::{
     node::part_server,
     part::{Library, LibraryOptions},
     plan::{Objective, RingPlan},
+    wire::message::LaneName,
 };
 
 use crate::{
     args::{
         RingFlags,
-        ring::{RingAim, RingSplit},
+        ring::{RingAim, RingLane, RingSplit},
     },
     cluster::{Membership, Role, is_here, model_directories},
     failure::{Failure, one_line},
@@ -102,7 +103,11 @@ pub(crate) fn plan(
     };
     let path = load::locate(model)?;
     let membership = Membership::open(&flags.membership, &Role::Asker)?;
-    let asker = Asker::new(membership, &options)?;
+    let mut asker = Asker::new(membership, &options)?;
+    asker.coordinator.lane = match flags.lane.unwrap_or_default() {
+        RingLane::Auto | RingLane::Tcp => LaneName::Tcp,
+        RingLane::Udp => LaneName::Udp,
+    };
     let survey = asker.survey()?;
     let sizes = asker.sizes(&path, &options)?;
     let objective = objective(flags.ring_for.unwrap_or(aim));
@@ -179,6 +184,7 @@ impl Asker {
         let coordinator = Coordinator {
             control: membership.control.clone(),
             links: membership.doors.clone(),
+            lane: LaneName::Tcp,
             name: membership.name.clone(),
             kernels,
             pool,

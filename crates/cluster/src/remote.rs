@@ -39,8 +39,8 @@ use crate::{
     wire::{
         self, Frame, Limits, StageTime,
         message::{
-            Digest, Loading, NodeAddress, Prepare, ReadyStage, RingSecret, SizeNumbers, StagePart,
-            WantedModel,
+            Digest, LaneName, Loading, NodeAddress, Prepare, ReadyStage, RingSecret, SizeNumbers,
+            StagePart, WantedModel,
         },
     },
 };
@@ -166,6 +166,8 @@ pub struct RemoteRingOptions {
     pub control: Arc<dyn Control>,
     /// Connects this machine with the stages.
     pub links: Arc<dyn Links>,
+    /// How rows travel.
+    pub lane: LaneName,
     /// Name of this machine.
     pub name: NodeName,
     /// Who runs what.
@@ -288,6 +290,7 @@ impl RemoteRing {
                 },
                 previous: i.checked_sub(1).and_then(node),
                 next: node(i + 1),
+                lane: options.lane,
                 secret: RingSecret(ring.secret),
                 model: self.wanted(model, &stage.layers)?,
                 part: StagePart {
@@ -385,6 +388,7 @@ impl Backend for RemoteRing {
         let lane = options.links.open_ring(RingLinks {
             limits: ring.limits,
             timing: options.timing,
+            lane: options.lane,
             secret: RingSecret(ring.secret),
             stages: stages.collect(),
         });

@@ -4,8 +4,9 @@
 mod stories;
 
 use std::{
+    collections::HashMap,
     io::{self, Read, Write},
-    net::{SocketAddr, TcpListener, TcpStream},
+    net::{SocketAddr, TcpListener, TcpStream, UdpSocket},
     ops::{ControlFlow, Range},
     sync::{
         Arc, Mutex,
@@ -16,16 +17,16 @@ use std::{
 };
 
 use atta_cluster::{
-    HashedModel, Links, PartLinks, RemotePlan, RemoteRing, RemoteRingOptions, StageNode,
+    HashedModel, Links, PartLinks, RemotePlan, RemoteRing, RemoteRingOptions, RingLinks, StageNode,
     control::{Control, FixedControl, MAX_MESSAGE, Switchboard},
-    core::Timing,
+    core::{Event, Timing},
     key::ClusterKey,
     lane::tcp::{Doors, DoorsOptions, Security},
     node::{NodeOptions, NodeService, NodeTiming},
     part::{FileRange, PartWish},
     wire::{
-        Frame, FrameKind, Header,
-        message::{Digest, NodeAddress, PartRequest},
+        Dtype, Frame, FrameKind, Header, Limits,
+        message::{Digest, LaneName, NodeAddress, PartRequest, RingSecret},
     },
 };
 use atta_engine::Engine;
@@ -113,6 +114,7 @@ struct Cluster {
     machines: Vec<Machine>,
     control: Arc<FixedControl>,
     doors: Arc<Doors>,
+    lane: LaneName,
 }
 
 impl Cluster {
@@ -130,7 +132,13 @@ impl Cluster {
             machines,
             control: Arc::new(control),
             doors,
+            lane: LaneName::Tcp,
         }
+    }
+
+    /// Its rows go over another lane.
+    fn over(self, lane: LaneName) -> Self {
+        Self { lane, ..self }
     }
 
     fn engine(&self, n_local: usize, stages: &[On]) -> Engine {
@@ -142,6 +150,7 @@ impl Cluster {
         engine(Some(RemoteRing::new(RemoteRingOptions {
             control: self.control.clone(),
             links: self.doors.clone(),
+            lane: self.lane,
             name: name("lap"),
             plan: RemotePlan {
                 n_local,
@@ -163,8 +172,13 @@ fn texts_over_the_network_are_those_of_one_machine() {
     let here = engine(None);
     let expected: Vec<String> = (0..4).map(|i| text(&here, i)).collect();
     let n = here.spec().layers.len();
-    for security in [tls, |_: &str| Security::Plain] {
-        let cluster = Cluster::new(3, security);
+    let ways: [(fn(&str) -> Security, LaneName); 3] = [
+        (tls, LaneName::Tcp),
+        (|_: &str| Security::Plain, LaneName::Tcp),
+        (tls, LaneName::Udp),
+    ];
+    for (security, lane) in ways {
+        let cluster = Cluster::new(3, security).over(lane);
         let members = cluster.control.members().unwrap();
         assert_eq!(members, ["pi1", "pi2", "pi3"].map(name));
         let cuts: [(usize, Vec<On>); 3] = [
@@ -190,23 +204,142 @@ fn texts_over_the_network_are_those_of_one_machine() {
 #[test]
 fn a_machine_that_ends_is_an_error_and_no_hang() {
     let n = n_layers();
-    let mut cluster = Cluster::new(2, tls);
-    let ring = cluster.engine(0, &[(0, 0..1), (1, 1..n)]);
-    let mut open = ring.session(&session()).unwrap();
-    let prompt = ring.prompt_ids(b"Once upon a time");
-    open.generate(&prompt, &stories::options(0))
-        .unwrap()
-        .run(|_| ControlFlow::Continue(()))
-        .unwrap();
-    cluster.machines[1].kill();
-    let start = Instant::now();
-    let more = open.generate(&prompt, &stories::options(0));
-    let error = match more {
-        Ok(more) => more.run(|_| ControlFlow::Continue(())).unwrap_err(),
-        Err(error) => error,
+    for lane in [LaneName::Tcp, LaneName::Udp] {
+        let mut cluster = Cluster::new(2, tls).over(lane);
+        let ring = cluster.engine(0, &[(0, 0..1), (1, 1..n)]);
+        let mut open = ring.session(&session()).unwrap();
+        let prompt = ring.prompt_ids(b"Once upon a time");
+        open.generate(&prompt, &stories::options(0))
+            .unwrap()
+            .run(|_| ControlFlow::Continue(()))
+            .unwrap();
+        cluster.machines[1].kill();
+        let start = Instant::now();
+        let more = open.generate(&prompt, &stories::options(0));
+        let error = match more {
+            Ok(more) => more.run(|_| ControlFlow::Continue(())).unwrap_err(),
+            Err(error) => error,
+        };
+        assert!(error.to_string().contains("pi2"), "{error}");
+        assert!(start.elapsed() < PATIENCE / 2);
+    }
+}
+
+/// A way for datagrams that loses every `n`th one in each direction.
+fn lossy_wire(target: SocketAddr, n: usize) -> (SocketAddr, Arc<AtomicUsize>) {
+    let front = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let address = front.local_addr().unwrap();
+    let n_lost = Arc::<AtomicUsize>::default();
+    let carried = Arc::<AtomicUsize>::default();
+    let is_lost = {
+        let n_lost = n_lost.clone();
+        move || {
+            let is_lost = carried.fetch_add(1, Ordering::AcqRel) % n == n - 1;
+            n_lost.fetch_add(usize::from(is_lost), Ordering::AcqRel);
+            is_lost
+        }
     };
-    assert!(error.to_string().contains("pi2"), "{error}");
-    assert!(start.elapsed() < PATIENCE / 2);
+    thread::spawn(move || {
+        let mut backs: HashMap<SocketAddr, UdpSocket> = HashMap::new();
+        let mut bytes = vec![0; 1 << 16];
+        while let Ok((n, from)) = front.recv_from(&mut bytes) {
+            let back = backs.entry(from).or_insert_with(|| {
+                let back = UdpSocket::bind("127.0.0.1:0").unwrap();
+                let (there, here) = (back.try_clone().unwrap(), front.try_clone().unwrap());
+                let is_lost = is_lost.clone();
+                thread::spawn(move || {
+                    let mut bytes = vec![0; 1 << 16];
+                    while let Ok((n, _)) = there.recv_from(&mut bytes) {
+                        if !is_lost() {
+                            let _ = here.send_to(&bytes[..n], from);
+                        }
+                    }
+                });
+                back
+            });
+            if !is_lost() {
+                let _ = back.send_to(&bytes[..n], target);
+            }
+        }
+    });
+    (address, n_lost)
+}
+
+#[test]
+fn datagrams_that_are_lost_change_no_letter() {
+    let n = n_layers();
+    let expected = text(&engine(None), 2);
+    let mut cluster = Cluster::new(2, tls).over(LaneName::Udp);
+    let (address, n_lost) = lossy_wire(cluster.machines[1].address.address, 10);
+    cluster.machines[1].address.address = address;
+    let ring = cluster.engine(0, &[(0, 0..1), (1, 1..n)]);
+    assert_eq!(text(&ring, 2), expected);
+    assert!(n_lost.load(Ordering::Acquire) > 4);
+}
+
+#[test]
+fn strangers_send_no_frames_over_udp() {
+    let n = n_layers();
+    let expected = text(&engine(None), 1);
+    let cluster = Cluster::new(1, tls).over(LaneName::Udp);
+    let ring = cluster.engine(0, &[(0, 0..n)]);
+    let held = ring.session(&session()).unwrap();
+    let node = cluster.machines[0].address.clone();
+    let card = cluster.machines[0].service.as_ref().unwrap().card();
+    let stranger = Security::Tls(Arc::new(key(2).identity("lap").unwrap()));
+    for security in [stranger, tls("mallory")] {
+        let doors = doors(security);
+        let limits = Limits {
+            ring: card.held.as_ref().unwrap().ring,
+            n_stages: 1,
+            n_batch: 64,
+            n_seqs: 1,
+            n_ctx: 128,
+            d_row: 64,
+            dtype: Dtype::F32,
+        };
+        let links = RingLinks {
+            limits,
+            timing: Timing::default(),
+            lane: LaneName::Udp,
+            secret: RingSecret([9; 32]),
+            stages: vec![node.clone()],
+        };
+        let mut lane = doors.open_ring(links).unwrap();
+        lane.fence(1, 7);
+        let heard = lane.recv(Some(lane.now() + SOON));
+        assert!(!matches!(heard, Some(Event::Fenced { .. })), "{heard:?}");
+    }
+    // Bytes that are no datagrams of the protocol.
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    for n in [1, 20, 1200] {
+        socket.send_to(&vec![0xff; n], node.address).unwrap();
+    }
+    drop(held);
+    assert_eq!(text(&ring, 1), expected);
+}
+
+#[test]
+fn rows_over_udp_want_certificates() {
+    let doors = doors(Security::Plain);
+    let cluster = Cluster::new(1, tls);
+    let links = RingLinks {
+        limits: Limits {
+            ring: 1,
+            n_stages: 1,
+            n_batch: 64,
+            n_seqs: 1,
+            n_ctx: 128,
+            d_row: 64,
+            dtype: Dtype::F32,
+        },
+        timing: Timing::default(),
+        lane: LaneName::Udp,
+        secret: RingSecret([9; 32]),
+        stages: vec![cluster.machines[0].address.clone()],
+    };
+    let error = doors.open_ring(links).err().unwrap();
+    assert!(error.to_string().contains("certificates"), "{error}");
 }
 
 /// A way to a machine that can be cut.

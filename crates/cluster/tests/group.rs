@@ -25,7 +25,7 @@ use atta_cluster::{
     lane::tcp::{Doors, DoorsOptions, Security},
     node::{Models, NodeOptions, NodeService, NodeTiming, OnLoading, OpenModel, Wanted, share_of},
     tensor::{GroupMembers, RemoteGroup, RemoteGroupOptions},
-    wire::message::{Blocked, NodeAddress},
+    wire::message::{Blocked, LaneName, NodeAddress},
 };
 use atta_kernels::{Kernels, Pool};
 use atta_model::{
@@ -158,6 +158,7 @@ struct Cluster {
     machines: Vec<Machine>,
     control: Arc<FixedControl>,
     doors: Arc<Doors>,
+    lane: LaneName,
 }
 
 impl Cluster {
@@ -177,6 +178,7 @@ impl Cluster {
             machines,
             control: Arc::new(control),
             doors,
+            lane: LaneName::Tcp,
         }
     }
 
@@ -203,6 +205,7 @@ impl Cluster {
         let group = RemoteGroup::new(RemoteGroupOptions {
             control: self.control.clone(),
             links: self.doors.clone(),
+            lane: self.lane,
             name: name("lap"),
             members,
             model: HashedModel::of("model.gguf", &g.files()).unwrap(),
@@ -245,6 +248,29 @@ fn every_model_on_two_to_four_machines_has_the_bits_of_one() {
     wait_for("members are released", || {
         machines.iter().all(|m| !m.is_held())
     });
+}
+
+#[test]
+fn columns_over_udp_have_the_same_bits_and_a_member_that_ends_is_named() {
+    let mut cluster = Cluster::new(2);
+    cluster.lane = LaneName::Udp;
+    let size = size(KvType::F32, 32);
+    for name in ["qwen3", "gpt-oss", "qwen35"] {
+        let g = Arc::new(golden(name));
+        let expected = run(&mut cpu_with(&g.model(), 1, size.clone()), &g.tokens, 5);
+        cluster.shelf.put(&g);
+        let mut group = cluster.open(&g, &[1; 3], &size, Timing::default()).unwrap();
+        assert!(run(group.as_mut(), &g.tokens, 5) == expected, "{name}");
+    }
+    let g = Arc::new(golden("qwen3"));
+    cluster.shelf.put(&g);
+    let mut group = cluster.open(&g, &[1; 3], &size, Timing::default()).unwrap();
+    let seq = group.new_seq().unwrap();
+    one_token(group.as_mut(), seq).unwrap();
+    cluster.machines[1].kill();
+    let error = one_token(group.as_mut(), seq).unwrap_err();
+    assert!(matches!(error, Error::Lost(_)), "{error}");
+    assert!(error.to_string().contains("pi2"), "{error}");
 }
 
 #[test]

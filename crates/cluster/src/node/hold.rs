@@ -459,6 +459,7 @@ impl Loader {
                 orphan: Duration::from_secs(u32::MAX.into()),
                 ..Timing::default()
             },
+            lane: prepare.lane,
             secret: prepare.secret.clone(),
             coordinator: prepare.coordinator.clone(),
             previous: prepare.previous.clone(),

@@ -3,14 +3,14 @@
 use std::{
     collections::HashMap,
     io,
-    net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream},
+    net::{IpAddr, SocketAddr, TcpListener, TcpStream},
     ops::ControlFlow,
     sync::{
-        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     thread::JoinHandle,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use super::{
@@ -20,7 +20,8 @@ use super::{
     questions::KeptConnections,
     ring::NetLane,
     stage::StageHost,
-    stream::{Protection, Security, Stream, read_frame},
+    stream::{HANDSHAKE, Protection, Security, Stream, StreamEnd, read_frame},
+    udp::{Accept, QuicPort, QuicStream},
 };
 use crate::{
     Lane, Stage,
@@ -30,7 +31,7 @@ use crate::{
     },
     wire::{
         Frame, Limits,
-        message::{NodeAddress, PartRequest, RingSecret},
+        message::{LaneName, NodeAddress, PartRequest, RingSecret},
     },
 };
 
@@ -101,12 +102,13 @@ pub(super) struct Inner {
     n_served: AtomicUsize,
     kept: KeptConnections,
     connections: Mutex<Connections>,
+    udp_opening: Mutex<()>,
 }
 
 /// Connections that others have opened.
 #[derive(Default)]
 struct Connections {
-    open: HashMap<u64, TcpStream>,
+    open: HashMap<u64, StreamEnd>,
     n_opened: u64,
 }
 
@@ -128,15 +130,12 @@ struct Side {
     secret: RingSecret,
     sink_of: SinkOf,
     /// The newest connection of each sender and class.
-    open: HashMap<(u16, FrameClass), TcpStream>,
+    open: HashMap<(u16, FrameClass), StreamEnd>,
 }
 
 impl Drop for Side {
     fn drop(&mut self) {
-        for socket in self.open.values() {
-            // It may have ended already.
-            let _ = socket.shutdown(Shutdown::Both);
-        }
+        self.open.values().for_each(StreamEnd::shut);
     }
 }
 
@@ -187,6 +186,7 @@ impl Doors {
             n_served: AtomicUsize::new(0),
             kept: KeptConnections::default(),
             connections: Mutex::default(),
+            udp_opening: Mutex::default(),
         });
         let thread = std::thread::Builder::new().name("doors".to_owned());
         let thread = thread.spawn({
@@ -204,10 +204,9 @@ impl Drop for Doors {
     fn drop(&mut self) {
         self.inner.is_over.store(true, Ordering::Release);
         self.inner.sides().clear();
-        for socket in self.inner.connections().open.values() {
-            // It may have ended already.
-            let _ = socket.shutdown(Shutdown::Both);
-        }
+        let connections = std::mem::take(&mut self.inner.connections().open);
+        connections.values().for_each(StreamEnd::shut);
+        self.inner.protection.end_udp();
         // Wakes the thread; where that fails, the next connection does.
         let mut address = self.inner.address;
         if address.ip().is_unspecified() {
@@ -231,14 +230,17 @@ impl Links for Doors {
     }
 
     fn start_stage(&self, links: StageLinks, stage: Stage) -> io::Result<Box<dyn RunningStage>> {
+        self.inner.listen(links.lane)?;
         Ok(Box::new(StageHost::start(&self.inner, links, stage)?))
     }
 
     fn open_ring(&self, links: RingLinks) -> io::Result<Box<dyn Lane>> {
+        self.inner.listen(links.lane)?;
         Ok(Box::new(NetLane::open(&self.inner, links)?))
     }
 
     fn open_group(&self, plan: GroupWiring) -> io::Result<Arc<dyn GroupLinks>> {
+        self.inner.listen(plan.lane)?;
         Ok(Arc::new(MemberLanes::open(&self.inner, plan)?))
     }
 }
@@ -288,6 +290,30 @@ impl Inner {
         self.groups.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Opens the UDP port for the first ring that wants it, with the number of the TCP port.
+    pub(super) fn listen(self: &Arc<Self>, lane: LaneName) -> io::Result<()> {
+        match (lane, &self.protection) {
+            (LaneName::Tcp, _) => Ok(()),
+            (LaneName::Udp, Protection::Plain) => Err(io::Error::other(
+                "lane udp needs the certificates of a cluster",
+            )),
+            (LaneName::Udp, Protection::Tls { identity, udp, .. }) => {
+                let opening = self.udp_opening.lock();
+                let _opening = opening.unwrap_or_else(PoisonError::into_inner);
+                if udp.get().is_none() {
+                    let knocks = Knocks(Arc::downgrade(self));
+                    let port = QuicPort::open(self.address, identity, knocks);
+                    let port = port.map_err(|error| {
+                        io::Error::new(error.kind(), format!("UDP port {}: {error}", self.address))
+                    })?;
+                    // It was empty, and opening is one at a time.
+                    let _ = udp.set(port);
+                }
+                Ok(())
+            }
+        }
+    }
+
     /// Takes messages for a member of a group from now on.
     ///
     /// # Errors
@@ -327,15 +353,14 @@ impl Inner {
     }
 
     /// Ends this connection with the doors.
-    fn enter(self: &Arc<Self>, socket: &TcpStream) -> io::Result<Connection> {
-        let socket = socket.try_clone()?;
+    fn enter(self: &Arc<Self>, end: StreamEnd) -> io::Result<Connection> {
         let mut connections = self.connections();
         if self.is_over.load(Ordering::Acquire) {
             return Err(io::ErrorKind::ConnectionAborted.into());
         }
         connections.n_opened += 1;
         let id = connections.n_opened;
-        connections.open.insert(id, socket);
+        connections.open.insert(id, end);
         Ok(Connection {
             inner: Arc::clone(self),
             id,
@@ -373,17 +398,15 @@ impl Inner {
 
     /// What takes the rows of a connection, which replaces an earlier one of the same sender.
     /// `None`: it is refused.
-    fn sink(&self, hello: &RowsHello, socket: &TcpStream) -> Option<(Limits, Box<dyn FrameSink>)> {
-        let socket = socket.try_clone().ok()?;
+    fn sink(&self, hello: &RowsHello, end: StreamEnd) -> Option<(Limits, Box<dyn FrameSink>)> {
         let mut sides = self.sides();
         let side = sides.get_mut(&(hello.ring, hello.to))?;
         if !side.secret.is_same(&hello.secret) {
             return None;
         }
         let sink = (side.sink_of)(hello.from)?;
-        if let Some(old) = side.open.insert((hello.from, hello.class), socket) {
-            // It may have ended already.
-            let _ = old.shutdown(Shutdown::Both);
+        if let Some(old) = side.open.insert((hello.from, hello.class), end) {
+            old.shut();
         }
         Some((side.limits, sink))
     }
@@ -486,14 +509,58 @@ fn admit(socket: TcpStream, inner: &Arc<Inner>) {
 
 /// Serves one connection to its end; its errors are the other side's.
 fn receive(socket: TcpStream, inner: &Arc<Inner>, handshake: Handshake) {
-    let Ok(connection) = inner.enter(&socket) else {
+    let end = socket.try_clone().map(StreamEnd::Tcp);
+    let Ok(connection) = end.and_then(|end| inner.enter(end)) else {
         return;
     };
-    let Ok((mut stream, hello)) = inner.protection.accept(socket) else {
+    let Ok((stream, hello)) = inner.protection.accept(socket) else {
         return;
     };
     drop(handshake);
-    if let Hello::Member(member) = &hello {
+    serve(stream, inner, &hello, connection);
+}
+
+/// Reads the hello of a connection over UDP and serves it to its end. Questions and parts go over
+/// TCP only.
+fn receive_udp(mut stream: QuicStream, inner: &Arc<Inner>, handshake: Handshake) {
+    let Ok(connection) = inner.enter(StreamEnd::Quic(stream.end())) else {
+        return;
+    };
+    stream.set_deadline(Some(Instant::now() + HANDSHAKE));
+    let Ok(hello) = Hello::read(&mut stream) else {
+        return;
+    };
+    stream.set_deadline(None);
+    drop(handshake);
+    if let Hello::Rows(_) | Hello::Member(_) = hello {
+        serve(Box::new(stream), inner, &hello, connection);
+    }
+}
+
+/// Takes connections over UDP.
+struct Knocks(Weak<Inner>);
+
+impl Accept for Knocks {
+    type Place = (Arc<Inner>, Handshake);
+
+    fn place(&self, from: IpAddr) -> Option<Self::Place> {
+        let inner = self.0.upgrade().filter(|inner| (inner.is_allowed)(from))?;
+        let handshake = inner.handshake(from)?;
+        Some((inner, handshake))
+    }
+
+    fn take(&self, stream: QuicStream, place: Self::Place) {
+        let (inner, handshake) = place;
+        // Without a thread the connection is dropped, which the other side sees.
+        let _ = std::thread::Builder::new()
+            .name("from a node".to_owned())
+            .spawn(move || receive_udp(stream, &inner, handshake));
+    }
+}
+
+/// Serves one connection to its end; its errors are the other side's.
+fn serve(mut stream: Box<dyn Stream>, inner: &Arc<Inner>, hello: &Hello, connection: Connection) {
+    if let Hello::Member(member) = hello {
         if let Some(inbox) = inner.inbox(member) {
             inbox.put(member.from, stream, connection);
         }
@@ -501,7 +568,7 @@ fn receive(socket: TcpStream, inner: &Arc<Inner>, handshake: Handshake) {
     }
     let stream = stream.as_mut();
     match hello {
-        Hello::Rows(rows) => receive_rows(stream, inner, &rows),
+        Hello::Rows(rows) => receive_rows(stream, inner, rows),
         // It was taken above.
         Hello::Member(_) => {}
         Hello::Questions => {
@@ -520,7 +587,8 @@ fn receive(socket: TcpStream, inner: &Arc<Inner>, handshake: Handshake) {
 }
 
 fn receive_rows(mut stream: &mut dyn Stream, inner: &Inner, hello: &RowsHello) {
-    let Some((limits, mut sink)) = inner.sink(hello, stream.socket()) else {
+    let end = stream.end().ok();
+    let Some((limits, mut sink)) = end.and_then(|end| inner.sink(hello, end)) else {
         return;
     };
     let error = loop {
