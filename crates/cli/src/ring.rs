@@ -23,6 +23,7 @@ use atta_cluster::{
     node::part_server,
     part::{Library, LibraryOptions},
     plan::{Objective, RingPlan},
+    wire::message::LaneName,
 };
 
 #[cfg(feature = "server")]
@@ -30,7 +31,7 @@ use crate::cluster::{RingMonitor, WatchedRing};
 use crate::{
     args::{
         RingFlags,
-        ring::{RingAim, RingSplit},
+        ring::{RingAim, RingLane, RingSplit},
     },
     cluster::{Membership, Role, events, is_here, model_directories},
     failure::{Failure, one_line},
@@ -153,7 +154,11 @@ pub(crate) fn plan(
     };
     let path = load::locate(model)?;
     let membership = Membership::open(&flags.membership, &Role::Asker)?;
-    let asker = Asker::new(membership, &options)?;
+    let mut asker = Asker::new(membership, &options)?;
+    asker.coordinator.lane = match flags.lane.unwrap_or_default() {
+        RingLane::Auto | RingLane::Tcp => LaneName::Tcp,
+        RingLane::Udp => LaneName::Udp,
+    };
     let survey = asker.survey()?;
     let sizes = asker.sizes(&path, &options)?;
     let objective = objective(flags.ring_for.unwrap_or(aim));
@@ -267,6 +272,7 @@ impl Asker {
         let coordinator = Coordinator {
             control: membership.control.clone(),
             links: membership.doors.clone(),
+            lane: LaneName::Tcp,
             name: membership.name.clone(),
             kernels,
             pool,

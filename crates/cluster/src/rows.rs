@@ -217,6 +217,7 @@ impl Coordinator {
         RemoteGroup::new(RemoteGroupOptions {
             control: self.control.clone(),
             links: self.links.clone(),
+            lane: self.lane,
             name: self.name.clone(),
             members: plan.members.clone(),
             model,

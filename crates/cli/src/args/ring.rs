@@ -44,6 +44,18 @@ pub(crate) enum RingSplit {
     Auto,
 }
 
+/// How rows and columns travel between machines.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum RingLane {
+    /// The faster one, which is TCP wherever it was measured.
+    #[default]
+    Auto,
+    /// TLS over TCP.
+    Tcp,
+    /// QUIC over UDP, on ports with the numbers of the TCP ports.
+    Udp,
+}
+
 /// How machines share a model.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
 #[command(next_help_heading = "Ring")]
@@ -63,9 +75,9 @@ pub(crate) struct RingFlags {
     /// Type of the numbers between machines; f32 changes no bit of the result
     #[arg(long, value_name = "TYPE", requires = "ring", value_parser = ["f32"])]
     pub(crate) wire: Option<String>,
-    /// How rows travel
-    #[arg(long, value_name = "LANE", requires = "ring", value_parser = ["auto", "tcp"])]
-    pub(crate) lane: Option<String>,
+    /// How rows and columns travel [default: auto, which is tcp]
+    #[arg(long, value_name = "LANE", requires = "ring", value_enum)]
+    pub(crate) lane: Option<RingLane>,
     #[cfg(feature = "cluster")]
     #[command(flatten)]
     pub(crate) membership: MembershipFlags,

@@ -34,8 +34,8 @@ use crate::{
     wire::{
         self, MemberLimits,
         message::{
-            Digest, MemberGroup, NodeAddress, Prepare, RingSecret, SizeNumbers, StagePart,
-            WantedModel,
+            Digest, LaneName, MemberGroup, NodeAddress, Prepare, RingSecret, SizeNumbers,
+            StagePart, WantedModel,
         },
     },
 };
@@ -81,6 +81,8 @@ pub struct RemoteGroupOptions {
     pub control: Arc<dyn Control>,
     /// Connects this machine with the others.
     pub links: Arc<dyn Links>,
+    /// How columns travel.
+    pub lane: LaneName,
     /// Name of this machine.
     pub name: NodeName,
     /// The members.
@@ -159,6 +161,7 @@ impl RemoteGroup {
                 coordinator: self.own(node)?,
                 previous: None,
                 next: None,
+                lane: options.lane,
                 secret: ring.secret.clone(),
                 model: wanted.clone(),
                 part: StagePart {
@@ -208,6 +211,7 @@ impl RemoteGroup {
         let members = std::iter::once(lead).chain(others.map(|(node, _)| node.clone()));
         let plan = GroupWiring {
             ring: ring.number,
+            lane: options.lane,
             secret: ring.secret.clone(),
             index: LEAD,
             members: members.collect(),

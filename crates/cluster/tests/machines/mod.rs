@@ -9,7 +9,7 @@ use atta_cluster::{
     key::ClusterKey,
     lane::tcp::{Doors, DoorsOptions, Security},
     node::{NodeOptions, NodeService, NodeTiming},
-    wire::message::NodeAddress,
+    wire::message::{LaneName, NodeAddress},
 };
 use atta_engine::Engine;
 use atta_kernels::Kernels;
@@ -111,6 +111,7 @@ pub(crate) struct Cluster {
     pub(crate) machines: Vec<Machine>,
     pub(crate) control: Arc<FixedControl>,
     doors: Arc<Doors>,
+    lane: LaneName,
 }
 
 impl Cluster {
@@ -128,7 +129,13 @@ impl Cluster {
             machines,
             control: Arc::new(control),
             doors,
+            lane: LaneName::Tcp,
         }
+    }
+
+    /// Its rows travel over another lane.
+    pub(crate) fn over(self, lane: LaneName) -> Self {
+        Self { lane, ..self }
     }
 
     pub(crate) fn engine(&self, n_local: usize, stages: &[On]) -> Engine {
@@ -141,6 +148,7 @@ impl Cluster {
         RemoteRingOptions {
             control: self.control.clone(),
             links: self.doors.clone(),
+            lane: self.lane,
             name: name("lap"),
             plan: self.plan(n_local, stages),
             model: HashedModel::of("stories.gguf", &files).unwrap(),

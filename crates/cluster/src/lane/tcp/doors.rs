@@ -3,14 +3,14 @@
 use std::{
     collections::HashMap,
     io,
-    net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream},
+    net::{IpAddr, SocketAddr, TcpListener, TcpStream},
     ops::ControlFlow,
     sync::{
-        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     thread::JoinHandle,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use super::{
@@ -20,17 +20,18 @@ use super::{
     questions::KeptConnections,
     ring::NetLane,
     stage::StageHost,
-    stream::{Protection, Security, Stream, read_frame},
+    stream::{HANDSHAKE, Protection, Security, Stream, StreamEnd, read_frame},
 };
 use crate::{
     Lane, Stage,
     control::{Answerer, NodeName, Switchboard},
+    lane::udp::{Place, QuicPort, QuicStream},
     links::{
         GroupLinks, GroupWiring, Links, PartLinks, PartServer, RingLinks, RunningStage, StageLinks,
     },
     wire::{
         Frame, Limits,
-        message::{NodeAddress, PartRequest, RingSecret},
+        message::{LaneName, NodeAddress, PartRequest, RingSecret},
     },
 };
 
@@ -90,7 +91,7 @@ pub(super) struct Inner {
     is_allowed: IsAllowed,
     is_over: AtomicBool,
     /// Connections that have not said yet what they are for.
-    handshakes: Mutex<Vec<IpAddr>>,
+    handshakes: Handshakes,
     /// Sides of rings that take rows: ring and stage.
     sides: Mutex<HashMap<(u64, u16), Side>>,
     /// Members of groups that take messages: ring and member.
@@ -101,12 +102,13 @@ pub(super) struct Inner {
     n_served: AtomicUsize,
     kept: KeptConnections,
     connections: Mutex<Connections>,
+    udp_opening: Mutex<()>,
 }
 
 /// Connections that others have opened.
 #[derive(Default)]
 struct Connections {
-    open: HashMap<u64, TcpStream>,
+    open: HashMap<u64, StreamEnd>,
     n_opened: u64,
 }
 
@@ -135,15 +137,12 @@ struct Side {
 struct OpenRows {
     /// Its number among all connections of the doors.
     id: u64,
-    socket: TcpStream,
+    end: StreamEnd,
 }
 
 impl Drop for Side {
     fn drop(&mut self) {
-        for open in self.open.values() {
-            // It may have ended already.
-            let _ = open.socket.shutdown(Shutdown::Both);
-        }
+        self.open.values().for_each(|open| open.end.shut());
     }
 }
 
@@ -185,7 +184,7 @@ impl Doors {
             protection: Protection::new(options.security)?,
             is_allowed: options.is_allowed,
             is_over: AtomicBool::new(false),
-            handshakes: Mutex::default(),
+            handshakes: Handshakes::default(),
             sides: Mutex::default(),
             groups: Mutex::default(),
             answerer: OnceLock::new(),
@@ -194,6 +193,7 @@ impl Doors {
             n_served: AtomicUsize::new(0),
             kept: KeptConnections::default(),
             connections: Mutex::default(),
+            udp_opening: Mutex::default(),
         });
         let thread = std::thread::Builder::new().name("doors".to_owned());
         let thread = thread.spawn({
@@ -211,10 +211,9 @@ impl Drop for Doors {
     fn drop(&mut self) {
         self.inner.is_over.store(true, Ordering::Release);
         self.inner.sides().clear();
-        for socket in self.inner.connections().open.values() {
-            // It may have ended already.
-            let _ = socket.shutdown(Shutdown::Both);
-        }
+        let connections = std::mem::take(&mut self.inner.connections().open);
+        connections.values().for_each(StreamEnd::shut);
+        self.inner.protection.end_udp();
         // Wakes the thread; where that fails, the next connection does.
         let mut address = self.inner.address;
         if address.ip().is_unspecified() {
@@ -238,14 +237,17 @@ impl Links for Doors {
     }
 
     fn start_stage(&self, links: StageLinks, stage: Stage) -> io::Result<Box<dyn RunningStage>> {
+        self.inner.listen(links.lane)?;
         Ok(Box::new(StageHost::start(&self.inner, links, stage)?))
     }
 
     fn open_ring(&self, links: RingLinks) -> io::Result<Box<dyn Lane>> {
+        self.inner.listen(links.lane)?;
         Ok(Box::new(NetLane::open(&self.inner, links)?))
     }
 
     fn open_group(&self, plan: GroupWiring) -> io::Result<Arc<dyn GroupLinks>> {
+        self.inner.listen(plan.lane)?;
         Ok(Arc::new(MemberLanes::open(&self.inner, plan)?))
     }
 }
@@ -299,6 +301,41 @@ impl Inner {
         self.groups.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Opens the UDP port for the first ring that wants it, with the number of the TCP port.
+    pub(super) fn listen(self: &Arc<Self>, lane: LaneName) -> io::Result<()> {
+        let (identity, udp) = match (lane, &self.protection) {
+            (LaneName::Tcp, _) => return Ok(()),
+            (LaneName::Udp, Protection::Tls { identity, udp, .. }) => (identity, udp),
+            (LaneName::Udp, Protection::Plain) => {
+                let why = "QUIC needs the certificates of a cluster";
+                return Err(io::Error::new(io::ErrorKind::Unsupported, why));
+            }
+        };
+        let opening = self.udp_opening.lock();
+        let _opening = opening.unwrap_or_else(PoisonError::into_inner);
+        if udp.get().is_some() {
+            return Ok(());
+        }
+        // The threads of the port must not own the doors, which own the port.
+        let inner = Arc::downgrade(self);
+        let handshakes = self.handshakes.clone();
+        let is_allowed = Arc::clone(&self.is_allowed);
+        let admission = move |peer| {
+            let handshake = is_allowed(peer).then(|| handshakes.enter(peer));
+            handshake
+                .flatten()
+                .map(|place| place_udp(inner.clone(), place))
+        };
+        let port = QuicPort::open(self.address, identity, Box::new(admission));
+        let port = port.map_err(|error| {
+            let why = format!("UDP port {}: {error}", self.address.port());
+            io::Error::new(error.kind(), why)
+        })?;
+        // It was empty, and one at a time opens it.
+        let _ = udp.set(port);
+        Ok(())
+    }
+
     /// Takes messages for a member of a group from now on.
     ///
     /// # Errors
@@ -344,15 +381,14 @@ impl Inner {
     }
 
     /// Ends this connection with the doors.
-    fn enter(self: &Arc<Self>, socket: &TcpStream) -> io::Result<Connection> {
-        let socket = socket.try_clone()?;
+    fn enter(self: &Arc<Self>, end: StreamEnd) -> io::Result<Connection> {
         let mut connections = self.connections();
         if self.is_over.load(Ordering::Acquire) {
             return Err(io::ErrorKind::ConnectionAborted.into());
         }
         connections.n_opened += 1;
         let id = connections.n_opened;
-        connections.open.insert(id, socket);
+        connections.open.insert(id, end);
         Ok(Connection {
             inner: Arc::clone(self),
             id,
@@ -394,19 +430,17 @@ impl Inner {
         &self,
         hello: &RowsHello,
         id: u64,
-        socket: &TcpStream,
+        end: StreamEnd,
     ) -> Option<(Limits, Box<dyn FrameSink>)> {
-        let socket = socket.try_clone().ok()?;
         let mut sides = self.sides();
         let side = sides.get_mut(&(hello.ring, hello.to))?;
         if !side.secret.is_same(&hello.secret) {
             return None;
         }
         let sink = (side.sink_of)(hello.from)?;
-        let open = OpenRows { id, socket };
+        let open = OpenRows { id, end };
         if let Some(old) = side.open.insert((hello.from, hello.class), open) {
-            // It may have ended already.
-            let _ = old.socket.shutdown(Shutdown::Both);
+            old.end.shut();
         }
         Some((side.limits, sink))
     }
@@ -418,14 +452,20 @@ impl Inner {
         let newest = side.and_then(|side| side.open.get(&(hello.from, hello.class)));
         newest.is_some_and(|newest| newest.id == id)
     }
+}
 
-    /// A place among the connections that have not said yet what they are for, unless too many
-    /// have not, or too many from the same address.
-    fn handshake(self: &Arc<Self>, peer: IpAddr) -> Option<Handshake> {
-        let mut busy = self
-            .handshakes
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+/// Connections that have not said yet what they are for, by their addresses.
+#[derive(Clone, Default)]
+struct Handshakes(Arc<Mutex<Vec<IpAddr>>>);
+
+impl Handshakes {
+    fn busy(&self) -> MutexGuard<'_, Vec<IpAddr>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A place for one more, unless there are too many, or too many from the same address.
+    fn enter(&self, peer: IpAddr) -> Option<Handshake> {
+        let mut busy = self.busy();
         let n_same = busy.iter().filter(|ip| **ip == peer).count();
         // Several stages may run on one machine, and on loopback all do.
         let is_greedy = n_same >= MAX_HANDSHAKES / 2 && !peer.is_loopback();
@@ -433,23 +473,21 @@ impl Inner {
             return None;
         }
         busy.push(peer);
-        Some(Handshake {
-            inner: Arc::clone(self),
-            peer,
-        })
+        drop(busy);
+        let all = self.clone();
+        Some(Handshake { all, peer })
     }
 }
 
 /// The place of a connection that has not said yet what it is for.
 struct Handshake {
-    inner: Arc<Inner>,
+    all: Handshakes,
     peer: IpAddr,
 }
 
 impl Drop for Handshake {
     fn drop(&mut self) {
-        let busy = self.inner.handshakes.lock();
-        let mut busy = busy.unwrap_or_else(PoisonError::into_inner);
+        let mut busy = self.all.busy();
         if let Some(i) = busy.iter().position(|ip| *ip == self.peer) {
             busy.swap_remove(i);
         }
@@ -505,7 +543,7 @@ fn admit(socket: TcpStream, inner: &Arc<Inner>) {
     if !(inner.is_allowed)(peer) {
         return;
     }
-    let Some(handshake) = inner.handshake(peer) else {
+    let Some(handshake) = inner.handshakes.enter(peer) else {
         return;
     };
     let inner = Arc::clone(inner);
@@ -517,14 +555,51 @@ fn admit(socket: TcpStream, inner: &Arc<Inner>) {
 
 /// Serves one connection to its end; its errors are the other side's.
 fn receive(socket: TcpStream, inner: &Arc<Inner>, handshake: Handshake) {
-    let Ok(connection) = inner.enter(&socket) else {
+    let end = socket.try_clone().map(StreamEnd::Tcp);
+    let Ok(connection) = end.and_then(|end| inner.enter(end)) else {
         return;
     };
-    let Ok((mut stream, hello)) = inner.protection.accept(socket) else {
+    let Ok((stream, hello)) = inner.protection.accept(socket) else {
         return;
     };
     drop(handshake);
-    if let Hello::Member(member) = &hello {
+    serve(stream, inner, &hello, connection);
+}
+
+/// Reads the hello of a connection over UDP and serves it to its end. Questions and parts go over
+/// TCP only.
+fn receive_udp(mut stream: QuicStream, inner: &Arc<Inner>, handshake: Handshake) {
+    let Ok(connection) = inner.enter(StreamEnd::Quic(stream.end())) else {
+        return;
+    };
+    stream.set_deadline(Some(Instant::now() + HANDSHAKE));
+    let Ok(hello) = Hello::read(&mut stream) else {
+        return;
+    };
+    stream.set_deadline(None);
+    drop(handshake);
+    if let Hello::Rows(_) | Hello::Member(_) = hello {
+        serve(Box::new(stream), inner, &hello, connection);
+    }
+}
+
+/// The place of a connection over UDP from this address, whose stream gets a thread of its own.
+fn place_udp(inner: Weak<Inner>, handshake: Handshake) -> Place {
+    Box::new(move |stream| {
+        // Without a thread the connection is dropped, which the other side sees.
+        let _ = std::thread::Builder::new()
+            .name("from a node".to_owned())
+            .spawn(move || {
+                if let Some(inner) = inner.upgrade() {
+                    receive_udp(stream, &inner, handshake);
+                }
+            });
+    })
+}
+
+/// Serves one connection to its end; its errors are the other side's.
+fn serve(mut stream: Box<dyn Stream>, inner: &Arc<Inner>, hello: &Hello, connection: Connection) {
+    if let Hello::Member(member) = hello {
         if let Some(inbox) = inner.inbox(member) {
             inbox.put(member.from, stream, connection);
         }
@@ -532,7 +607,7 @@ fn receive(socket: TcpStream, inner: &Arc<Inner>, handshake: Handshake) {
     }
     let stream = stream.as_mut();
     match hello {
-        Hello::Rows(rows) => receive_rows(stream, &connection, &rows),
+        Hello::Rows(rows) => receive_rows(stream, &connection, rows),
         // It was taken above.
         Hello::Member(_) => {}
         Hello::Questions => {
@@ -552,7 +627,8 @@ fn receive(socket: TcpStream, inner: &Arc<Inner>, handshake: Handshake) {
 
 fn receive_rows(mut stream: &mut dyn Stream, connection: &Connection, hello: &RowsHello) {
     let Connection { inner, id } = connection;
-    let Some((limits, mut sink)) = inner.sink(hello, *id, stream.socket()) else {
+    let end = stream.end().ok();
+    let Some((limits, mut sink)) = end.and_then(|end| inner.sink(hello, *id, end)) else {
         return;
     };
     let accepted = stream.write_all(&[ROWS_ACCEPTED]);

@@ -6,6 +6,7 @@
 //! questions  ── Hello ──▶   length, question ⇄ length, answer      several in turn
 //! parts      ── Hello, length, request ──▶   ◀── frames, end
 //! ```
+//! Rows and columns may go over UDP instead, by QUIC (`lane::udp`), with the same bytes in a stream.
 //! [`Doors`] is the one listener of a process. The first bytes of a connection say what it is for;
 //! those for rows name the ring and the two stages, with the secret that the ring's plan brought to
 //! both ends, and without it nothing is read further. Waiting has a deadline, a length has a
@@ -42,9 +43,10 @@ mod tests {
     };
     use crate::{
         control::NodeName,
+        key::ClusterKey,
         wire::{
             Dtype, Frame, FrameKind, Header, Limits, Run,
-            message::{NodeAddress, RingSecret},
+            message::{LaneName, NodeAddress, RingSecret},
         },
     };
 
@@ -72,9 +74,8 @@ mod tests {
         fn ended(&mut self, _: &io::Error) {}
     }
 
-    /// Frames of more than 10 MB in all.
-    fn work(batch: u32) -> Frame {
-        let n = 1024;
+    /// A frame of rows of 4 KiB.
+    fn work(batch: u32, n: u16) -> Frame {
         let header = Header {
             ring: 7,
             batch,
@@ -113,6 +114,7 @@ mod tests {
     fn route(doors: &Doors) -> Route {
         Route {
             protection: doors.inner.protection.clone(),
+            lane: LaneName::Tcp,
             node: NodeAddress {
                 name: NodeName::new("pi1").unwrap(),
                 address: crate::Links::address(doors),
@@ -201,7 +203,8 @@ mod tests {
             .register(1, LIMITS, route.secret.clone(), sink_of);
         let sender = FrameSender::start(&route, || panic!("frames are lost")).unwrap();
         for batch in 2..5 {
-            sender.send(work(batch));
+            // More than 10 MB in all.
+            sender.send(work(batch, 1024));
         }
         sender.send(ping());
         let all: Vec<FrameKind> = (0..4)
@@ -209,5 +212,100 @@ mod tests {
             .collect();
         use FrameKind::{Ping, Work};
         assert_eq!(all, [Ping, Work, Work, Work]);
+    }
+
+    /// Sends every frame back.
+    struct Echo(Arc<FrameSender>);
+
+    impl FrameSink for Echo {
+        fn frame(&mut self, frame: Frame) -> bool {
+            self.0.send(frame);
+            true
+        }
+
+        fn ended(&mut self, _: &io::Error) {}
+    }
+
+    /// Tells that a frame has come.
+    struct Count(mpsc::Sender<()>);
+
+    impl FrameSink for Count {
+        fn frame(&mut self, _: Frame) -> bool {
+            self.0.send(()).is_ok()
+        }
+
+        fn ended(&mut self, _: &io::Error) {}
+    }
+
+    fn node(name: &str) -> (Doors, NodeAddress) {
+        let identity = ClusterKey::from_bytes([7; 32]).identity(name).unwrap();
+        let doors = Doors::open(DoorsOptions {
+            address: "127.0.0.1:0".parse().unwrap(),
+            security: Security::Tls(Arc::new(identity)),
+            is_allowed: Arc::new(|_| true),
+        });
+        let doors = doors.unwrap();
+        let address = NodeAddress {
+            name: NodeName::new(name).unwrap(),
+            address: crate::Links::address(&doors),
+        };
+        (doors, address)
+    }
+
+    /// Median round trip of a frame of 16 KiB, and bytes/s of frames of 1 MiB that come back.
+    fn round_trips(lane: LaneName) -> (Duration, f64) {
+        let (lap, lap_at) = node("lap");
+        let (pi, pi_at) = node("pi1");
+        let secret = RingSecret([3; 32]);
+        let sender = |doors: &Doors, node: NodeAddress, to: u16| {
+            doors.inner.listen(lane).unwrap();
+            let route = Route {
+                protection: doors.inner.protection.clone(),
+                lane,
+                node,
+                ring: 7,
+                from: 1 - to,
+                to,
+                secret: secret.clone(),
+            };
+            FrameSender::start(&route, || panic!("frames are lost")).unwrap()
+        };
+        let there = sender(&lap, pi_at, 1);
+        let back = Arc::new(sender(&pi, lap_at, 0));
+        let echo: SinkOf = Box::new(move |_| Some(Box::new(Echo(back.clone()))));
+        let _pi = pi.inner.register(1, LIMITS, secret.clone(), echo);
+        let (told, came) = mpsc::channel();
+        let count: SinkOf = Box::new(move |_| Some(Box::new(Count(told.clone()))));
+        let _lap = lap.inner.register(0, LIMITS, secret.clone(), count);
+        let wait = || came.recv_timeout(Duration::from_secs(20)).unwrap();
+        let mut times = Vec::new();
+        for batch in 0..600 {
+            let start = Instant::now();
+            there.send(work(batch + 2, 4));
+            wait();
+            times.push(start.elapsed());
+        }
+        times.sort_unstable();
+        let start = Instant::now();
+        let n = 64;
+        for batch in 0..n {
+            there.send(work(batch + 2, 256));
+            // Two are on the way.
+            (batch > 1).then(wait);
+        }
+        (0..2).for_each(|_| wait());
+        let rate = f64::from(n) * 1048576.0 / start.elapsed().as_secs_f64();
+        (times[times.len() / 2], rate)
+    }
+
+    #[test]
+    #[ignore = "a measurement, which needs an idle machine"]
+    fn round_trips_of_both_lanes() {
+        for _ in 0..5 {
+            for lane in [LaneName::Tcp, LaneName::Udp] {
+                let (rtt, rate) = round_trips(lane);
+                println!("{lane:?}: {rtt:?}, {:.0} MB/s", rate / 1e6);
+            }
+        }
     }
 }

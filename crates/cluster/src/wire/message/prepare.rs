@@ -25,6 +25,8 @@ pub struct Prepare {
     pub previous: Option<NodeAddress>,
     /// The next stage; `None` for the last one.
     pub next: Option<NodeAddress>,
+    /// How rows or columns travel.
+    pub lane: LaneName,
     /// What every connection of the ring begins with.
     pub secret: RingSecret,
     /// The model.
@@ -211,6 +213,17 @@ impl SizeNumbers {
             n_checkpoints: self.n_checkpoints as usize,
         }
     }
+}
+
+/// How rows or columns travel between machines.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LaneName {
+    /// TLS over TCP.
+    #[default]
+    Tcp,
+    /// QUIC over UDP.
+    Udp,
 }
 
 /// A stage that is being prepared.

@@ -22,6 +22,7 @@ fn prepare() -> Prepare {
         coordinator: address("lap"),
         previous: None,
         next: Some(address("pi2")),
+        lane: LaneName::Udp,
         secret: RingSecret([7; 32]),
         model: WantedModel {
             id: Digest([1; 32]),
