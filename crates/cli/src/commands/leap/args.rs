@@ -6,6 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use atta_cluster::wire::message::LaneName;
 use clap::{Args, ValueEnum};
 
 use crate::{
@@ -226,6 +227,15 @@ impl ChainFlags {
         self.end.filter(|end| *end > 0)
     }
 
+    /// How rows travel, if that was said.
+    pub(super) fn lane(&self) -> Option<LaneName> {
+        self.transport.map(|transport| match transport {
+            TransportName::Tcp => LaneName::Tcp,
+            TransportName::Udp => LaneName::Udp,
+            TransportName::Kernel => LaneName::Udp,
+        })
+    }
+
     /// Where the next machine listens, as host and port.
     pub(super) fn next(&self) -> Option<(&str, u16)> {
         let host = self.next_host.as_deref()?;
@@ -244,11 +254,13 @@ impl ChainFlags {
     fn check(&self) -> Result<(), Failure> {
         match self.transport {
             None | Some(TransportName::Tcp) => {}
-            Some(TransportName::Udp) => {
+            Some(TransportName::Udp) if self.insecure_lan => {
                 return Err(usage(
-                    "--transport udp is not built yet: give --transport tcp",
+                    "--transport udp encrypts in any case: give --key instead of --insecure-lan, \
+                     or --transport tcp",
                 ));
             }
+            Some(TransportName::Udp) => {}
             Some(TransportName::Kernel) => {
                 return Err(usage(
                     "--transport kernel: atta uses no kernel module, and its way around the \
@@ -341,8 +353,8 @@ mod tests {
             ("a.bin --role worker --split 4 --end 4 --key k", "no layer"),
             ("a.bin --role worker", "--insecure-lan"),
             (
-                "a.bin --role worker --key k --transport udp",
-                "--transport tcp",
+                "a.bin --role worker --insecure-lan --transport udp",
+                "give --key",
             ),
             (
                 "a.bin --role worker --key k --transport kernel",

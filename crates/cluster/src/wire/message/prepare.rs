@@ -1,6 +1,6 @@
 //! The question that makes a node a stage of a ring, and its answers.
 
-use std::{num::NonZeroU32, ops::Range, time::Duration};
+use std::{fmt, num::NonZeroU32, ops::Range, time::Duration};
 
 use atta_model::{ExecutorSize, KvElem, KvType};
 use serde::{Deserialize, Serialize};
@@ -224,6 +224,15 @@ pub enum LaneName {
     Tcp,
     /// QUIC over UDP.
     Udp,
+}
+
+impl fmt::Display for LaneName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Tcp => "tcp",
+            Self::Udp => "udp",
+        })
+    }
 }
 
 /// A stage that is being prepared.

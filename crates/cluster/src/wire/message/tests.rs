@@ -126,6 +126,7 @@ fn questions_and_answers_come_back_as_they_were() {
             start: 3,
             end: None,
             next: Some(address("pi2").address),
+            lane: Some(LaneName::Udp),
         }),
         Answer::Rekeyed,
     ];
