@@ -138,6 +138,11 @@ impl Bypass {
         })
     }
 
+    /// The address and port.
+    pub fn address(&self) -> SocketAddrV4 {
+        self.own
+    }
+
     /// Queues by which datagrams arrive.
     pub fn n_queues(&self) -> usize {
         self.queues.len()

@@ -13,7 +13,7 @@ use std::{
 };
 
 use xdp::{
-    Packet, RingConfigBuilder, Umem, WakableRings,
+    RingConfigBuilder, Umem, WakableRings,
     nic::NicIndex,
     slab::{HeapSlab, Slab},
     socket::{PollTimeout, XdpSocket, XdpSocketBuilder},
@@ -29,6 +29,8 @@ const N_FRAMES: u32 = 1024;
 const N_FILL: usize = N_FRAMES as usize / 2;
 /// Entries of the rings.
 const N_RING: u32 = 512;
+/// Most frames that are taken at once.
+const N_RECEIVED: usize = 64;
 /// Most frames that the system sends by one call.
 const N_SENT: usize = 32;
 
@@ -135,8 +137,6 @@ pub(crate) struct Queue {
 
 struct QueueState {
     rings: WakableRings,
-    arrived: HeapSlab,
-    leaving: HeapSlab,
     umem: Umem,
 }
 
@@ -159,12 +159,7 @@ impl Queue {
         let built = socket.build_wakable_rings(&umem, rings);
         let (rings, mut flags) = built.map_err(of_socket)?;
         flags.force_copy();
-        let mut state = QueueState {
-            rings,
-            arrived: HeapSlab::with_capacity(64),
-            leaving: HeapSlab::with_capacity(N_SENT),
-            umem,
-        };
+        let mut state = QueueState { rings, umem };
         state.fill(N_FILL);
         Ok(Self {
             socket: socket.bind(interface, queue, flags).map_err(of_socket)?,
@@ -184,17 +179,13 @@ impl Queue {
     /// Gives each frame that has arrived to `take`.
     pub(crate) fn receive(&self, take: &mut dyn FnMut(&[u8])) {
         let mut state = self.state();
-        let QueueState {
-            rings,
-            arrived,
-            umem,
-            ..
-        } = &mut *state;
+        let QueueState { rings, umem } = &mut *state;
         let Some(ring) = &mut rings.rx_ring else {
             return;
         };
+        let mut arrived = HeapSlab::with_capacity(N_RECEIVED);
         // SAFETY: the frames are given back below, while their memory is held.
-        let n = unsafe { ring.recv(umem, arrived) };
+        let n = unsafe { ring.recv(umem, &mut arrived) };
         while let Some(frame) = arrived.pop_back() {
             take(&frame);
             umem.free_packet(frame);
@@ -208,7 +199,8 @@ impl Queue {
         let mut frames = frames.peekable();
         let mut has_room = true;
         while has_room && frames.peek().is_some() {
-            has_room = state.gather(&mut frames.by_ref().take(N_SENT)) && state.send();
+            let leaving = state.gather(&mut frames.by_ref().take(N_SENT));
+            has_room = leaving.is_some_and(|leaving| state.send(leaving));
         }
         has_room
     }
@@ -223,39 +215,44 @@ impl QueueState {
         debug_assert!(filled.is_ok_and(|filled| filled == n));
     }
 
-    /// Copies frames to memory that is shared. `false`: there is none left for one of them.
-    fn gather(&mut self, frames: &mut dyn Iterator<Item = [&[u8]; 2]>) -> bool {
-        self.rings
-            .completion_ring
-            .dequeue(&mut self.umem, N_RING as usize);
+    /// Copies frames to memory that is shared. `None`: there is no room for all.
+    fn gather(&mut self, frames: &mut dyn Iterator<Item = [&[u8]; 2]>) -> Option<HeapSlab> {
+        let Self { rings, umem } = self;
+        rings.completion_ring.dequeue(umem, N_RING as usize);
+        let mut leaving = HeapSlab::with_capacity(N_SENT);
+        let mut has_room = true;
         for [head, body] in frames {
             // SAFETY: the frame is sent or given back while the memory is held.
-            let Some(mut frame) = (unsafe { self.umem.alloc() }) else {
-                return false;
+            let Some(mut frame) = (unsafe { umem.alloc() }) else {
+                has_room = false;
+                break;
             };
-            if frame.append(head).is_err() || frame.append(body).is_err() {
-                self.umem.free_packet(frame);
-                return false;
-            }
-            self.leaving.push_front(frame);
+            has_room &= frame.append(head).is_ok() && frame.append(body).is_ok();
+            leaving.push_front(frame);
         }
-        true
+        if !has_room {
+            self.give_back(leaving);
+            return None;
+        }
+        Some(leaving)
     }
 
-    /// Sends what was gathered. `false`: not all.
-    fn send(&mut self) -> bool {
+    /// Sends frames. `false`: not all.
+    fn send(&mut self, mut frames: HeapSlab) -> bool {
         if let Some(ring) = &mut self.rings.tx_ring {
             // SAFETY: the memory of the frames is dropped behind the socket. What the system does
             // not send at once it sends with the next frames.
-            let _ = unsafe { ring.send(&mut self.leaving, true) };
+            let _ = unsafe { ring.send(&mut frames, true) };
         }
-        let mut is_sent = true;
-        while let Some(frame) = self.leaving.pop_back() {
-            let frame: Packet = frame;
-            self.umem.free_packet(frame);
-            is_sent = false;
-        }
+        let is_sent = frames.is_empty();
+        self.give_back(frames);
         is_sent
+    }
+
+    fn give_back(&mut self, mut frames: HeapSlab) {
+        while let Some(frame) = frames.pop_back() {
+            self.umem.free_packet(frame);
+        }
     }
 }
 

@@ -158,6 +158,7 @@ pub(crate) fn plan(
     asker.coordinator.lane = match flags.lane.unwrap_or_default() {
         RingLane::Auto | RingLane::Tcp => LaneName::Tcp,
         RingLane::Udp => LaneName::Udp,
+        RingLane::Afxdp => LaneName::AfXdp,
     };
     let survey = asker.survey()?;
     let sizes = asker.sizes(&path, &options)?;

@@ -54,6 +54,8 @@ pub(crate) enum RingLane {
     Tcp,
     /// QUIC over UDP, on ports with the numbers of the TCP ports.
     Udp,
+    /// The same past the network stack of Linux, on machines that can and may.
+    Afxdp,
 }
 
 /// How machines share a model.

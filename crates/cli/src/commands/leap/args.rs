@@ -232,7 +232,7 @@ impl ChainFlags {
         self.transport.map(|transport| match transport {
             TransportName::Tcp => LaneName::Tcp,
             TransportName::Udp => LaneName::Udp,
-            TransportName::Kernel => LaneName::Udp,
+            TransportName::Kernel => LaneName::AfXdp,
         })
     }
 
@@ -252,21 +252,11 @@ impl ChainFlags {
     }
 
     fn check(&self) -> Result<(), Failure> {
-        match self.transport {
-            None | Some(TransportName::Tcp) => {}
-            Some(TransportName::Udp) if self.insecure_lan => {
-                return Err(usage(
-                    "--transport udp encrypts in any case: give --key instead of --insecure-lan, \
-                     or --transport tcp",
-                ));
-            }
-            Some(TransportName::Udp) => {}
-            Some(TransportName::Kernel) => {
-                return Err(usage(
-                    "--transport kernel: atta uses no kernel module, and its way around the \
-                     network stack (AF_XDP) is not built yet: give --transport tcp",
-                ));
-            }
+        if self.insecure_lan && self.lane().is_some_and(LaneName::is_quic) {
+            return Err(usage(
+                "--transport udp and kernel encrypt in any case: give --key instead of \
+                 --insecure-lan, or --transport tcp",
+            ));
         }
         match self.key.is_some() || self.insecure_lan {
             true => Ok(()),
@@ -357,8 +347,8 @@ mod tests {
                 "give --key",
             ),
             (
-                "a.bin --role worker --key k --transport kernel",
-                "no kernel module",
+                "a.bin --role worker --insecure-lan --transport kernel",
+                "give --key",
             ),
             (
                 "a.bin --role worker --key k --insecure-lan",

@@ -6,11 +6,11 @@ use std::{
     net::{IpAddr, SocketAddr, TcpListener, TcpStream},
     ops::ControlFlow,
     sync::{
-        Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     thread::JoinHandle,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use super::{
@@ -20,18 +20,17 @@ use super::{
     questions::KeptConnections,
     ring::NetLane,
     stage::StageHost,
-    stream::{HANDSHAKE, Protection, Security, Stream, StreamEnd, read_frame},
+    stream::{Protection, Security, Stream, StreamEnd, read_frame},
 };
 use crate::{
     Lane, Stage,
     control::{Answerer, NodeName, Switchboard},
-    lane::udp::{Place, QuicPort, QuicStream},
     links::{
         GroupLinks, GroupWiring, Links, PartLinks, PartServer, RingLinks, RunningStage, StageLinks,
     },
     wire::{
         Frame, Limits,
-        message::{LaneName, NodeAddress, PartRequest, RingSecret},
+        message::{NodeAddress, PartRequest, RingSecret},
     },
 };
 
@@ -48,6 +47,9 @@ const WAKE: Duration = Duration::from_secs(1);
 
 /// Whether connections from an address are taken.
 pub type IsAllowed = Arc<dyn Fn(IpAddr) -> bool + Send + Sync>;
+
+/// Tells of something that a user may want to know.
+pub type OnNote = Box<dyn Fn(&str) + Send + Sync>;
 
 /// What a process listens with.
 #[derive(Clone)]
@@ -86,12 +88,12 @@ impl std::fmt::Debug for Doors {
 
 /// What all connections share.
 pub(super) struct Inner {
-    address: SocketAddr,
+    pub(super) address: SocketAddr,
     pub(super) protection: Protection,
-    is_allowed: IsAllowed,
+    pub(super) is_allowed: IsAllowed,
     is_over: AtomicBool,
     /// Connections that have not said yet what they are for.
-    handshakes: Handshakes,
+    pub(super) handshakes: Handshakes,
     /// Sides of rings that take rows: ring and stage.
     sides: Mutex<HashMap<(u64, u16), Side>>,
     /// Members of groups that take messages: ring and member.
@@ -102,7 +104,8 @@ pub(super) struct Inner {
     n_served: AtomicUsize,
     kept: KeptConnections,
     connections: Mutex<Connections>,
-    udp_opening: Mutex<()>,
+    pub(super) udp_opening: Mutex<()>,
+    on_note: OnceLock<OnNote>,
 }
 
 /// Connections that others have opened.
@@ -194,6 +197,7 @@ impl Doors {
             kept: KeptConnections::default(),
             connections: Mutex::default(),
             udp_opening: Mutex::default(),
+            on_note: OnceLock::new(),
         });
         let thread = std::thread::Builder::new().name("doors".to_owned());
         let thread = thread.spawn({
@@ -204,6 +208,15 @@ impl Doors {
             inner,
             thread: Some(thread),
         })
+    }
+
+    /// Calls this with every note from now on, such as why a lane is not the one that was wanted.
+    ///
+    /// # Errors
+    /// Notes are heard already.
+    pub fn on_note(&self, on_note: OnNote) -> io::Result<()> {
+        let set = self.inner.on_note.set(on_note);
+        set.map_err(|_| io::Error::other("notes are heard already"))
     }
 }
 
@@ -237,17 +250,25 @@ impl Links for Doors {
     }
 
     fn start_stage(&self, links: StageLinks, stage: Stage) -> io::Result<Box<dyn RunningStage>> {
-        self.inner.listen(links.lane)?;
+        let neighbours = [&links.previous, &links.next].into_iter().flatten();
+        let others = neighbours.chain([&links.coordinator]);
+        self.inner
+            .listen(links.lane, others.map(|node| node.address))?;
         Ok(Box::new(StageHost::start(&self.inner, links, stage)?))
     }
 
     fn open_ring(&self, links: RingLinks) -> io::Result<Box<dyn Lane>> {
-        self.inner.listen(links.lane)?;
+        let stages = links.stages.iter();
+        self.inner
+            .listen(links.lane, stages.map(|node| node.address))?;
         Ok(Box::new(NetLane::open(&self.inner, links)?))
     }
 
     fn open_group(&self, plan: GroupWiring) -> io::Result<Arc<dyn GroupLinks>> {
-        self.inner.listen(plan.lane)?;
+        let members = (0..).zip(&plan.members);
+        let others = members.filter(|(i, _)| *i != plan.index);
+        let others = others.map(|(_, node)| node.address);
+        self.inner.listen(plan.lane, others)?;
         Ok(Arc::new(MemberLanes::open(&self.inner, plan)?))
     }
 }
@@ -293,47 +314,19 @@ impl PartLinks for Doors {
 }
 
 impl Inner {
+    /// Tells a note, if they are heard.
+    pub(super) fn note(&self, note: &str) {
+        if let Some(on_note) = self.on_note.get() {
+            on_note(note);
+        }
+    }
+
     fn sides(&self) -> MutexGuard<'_, HashMap<(u64, u16), Side>> {
         self.sides.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn groups(&self) -> MutexGuard<'_, HashMap<(u64, u16), Arc<Inbox>>> {
         self.groups.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Opens the UDP port for the first ring that wants it, with the number of the TCP port.
-    pub(super) fn listen(self: &Arc<Self>, lane: LaneName) -> io::Result<()> {
-        let (identity, udp) = match (lane, &self.protection) {
-            (LaneName::Tcp, _) => return Ok(()),
-            (LaneName::Udp, Protection::Tls { identity, udp, .. }) => (identity, udp),
-            (LaneName::Udp, Protection::Plain) => {
-                let why = "QUIC needs the certificates of a cluster";
-                return Err(io::Error::new(io::ErrorKind::Unsupported, why));
-            }
-        };
-        let opening = self.udp_opening.lock();
-        let _opening = opening.unwrap_or_else(PoisonError::into_inner);
-        if udp.get().is_some() {
-            return Ok(());
-        }
-        // The threads of the port must not own the doors, which own the port.
-        let inner = Arc::downgrade(self);
-        let handshakes = self.handshakes.clone();
-        let is_allowed = Arc::clone(&self.is_allowed);
-        let admission = move |peer| {
-            let handshake = is_allowed(peer).then(|| handshakes.enter(peer));
-            handshake
-                .flatten()
-                .map(|place| place_udp(inner.clone(), place))
-        };
-        let port = QuicPort::open(self.address, identity, Box::new(admission));
-        let port = port.map_err(|error| {
-            let why = format!("UDP port {}: {error}", self.address.port());
-            io::Error::new(error.kind(), why)
-        })?;
-        // It was empty, and one at a time opens it.
-        let _ = udp.set(port);
-        Ok(())
     }
 
     /// Takes messages for a member of a group from now on.
@@ -381,7 +374,7 @@ impl Inner {
     }
 
     /// Ends this connection with the doors.
-    fn enter(self: &Arc<Self>, end: StreamEnd) -> io::Result<Connection> {
+    pub(super) fn enter(self: &Arc<Self>, end: StreamEnd) -> io::Result<Connection> {
         let mut connections = self.connections();
         if self.is_over.load(Ordering::Acquire) {
             return Err(io::ErrorKind::ConnectionAborted.into());
@@ -456,7 +449,7 @@ impl Inner {
 
 /// Connections that have not said yet what they are for, by their addresses.
 #[derive(Clone, Default)]
-struct Handshakes(Arc<Mutex<Vec<IpAddr>>>);
+pub(super) struct Handshakes(Arc<Mutex<Vec<IpAddr>>>);
 
 impl Handshakes {
     fn busy(&self) -> MutexGuard<'_, Vec<IpAddr>> {
@@ -464,7 +457,7 @@ impl Handshakes {
     }
 
     /// A place for one more, unless there are too many, or too many from the same address.
-    fn enter(&self, peer: IpAddr) -> Option<Handshake> {
+    pub(super) fn enter(&self, peer: IpAddr) -> Option<Handshake> {
         let mut busy = self.busy();
         let n_same = busy.iter().filter(|ip| **ip == peer).count();
         // Several stages may run on one machine, and on loopback all do.
@@ -480,7 +473,7 @@ impl Handshakes {
 }
 
 /// The place of a connection that has not said yet what it is for.
-struct Handshake {
+pub(super) struct Handshake {
     all: Handshakes,
     peer: IpAddr,
 }
@@ -566,39 +559,13 @@ fn receive(socket: TcpStream, inner: &Arc<Inner>, handshake: Handshake) {
     serve(stream, inner, &hello, connection);
 }
 
-/// Reads the hello of a connection over UDP and serves it to its end. Questions and parts go over
-/// TCP only.
-fn receive_udp(mut stream: QuicStream, inner: &Arc<Inner>, handshake: Handshake) {
-    let Ok(connection) = inner.enter(StreamEnd::Quic(stream.end())) else {
-        return;
-    };
-    stream.set_deadline(Some(Instant::now() + HANDSHAKE));
-    let Ok(hello) = Hello::read(&mut stream) else {
-        return;
-    };
-    stream.set_deadline(None);
-    drop(handshake);
-    if let Hello::Rows(_) | Hello::Member(_) = hello {
-        serve(Box::new(stream), inner, &hello, connection);
-    }
-}
-
-/// The place of a connection over UDP from this address, whose stream gets a thread of its own.
-fn place_udp(inner: Weak<Inner>, handshake: Handshake) -> Place {
-    Box::new(move |stream| {
-        // Without a thread the connection is dropped, which the other side sees.
-        let _ = std::thread::Builder::new()
-            .name("from a node".to_owned())
-            .spawn(move || {
-                if let Some(inner) = inner.upgrade() {
-                    receive_udp(stream, &inner, handshake);
-                }
-            });
-    })
-}
-
 /// Serves one connection to its end; its errors are the other side's.
-fn serve(mut stream: Box<dyn Stream>, inner: &Arc<Inner>, hello: &Hello, connection: Connection) {
+pub(super) fn serve(
+    mut stream: Box<dyn Stream>,
+    inner: &Arc<Inner>,
+    hello: &Hello,
+    connection: Connection,
+) {
     if let Hello::Member(member) = hello {
         if let Some(inbox) = inner.inbox(member) {
             inbox.put(member.from, stream, connection);

@@ -18,12 +18,13 @@ mod hello;
 mod members;
 mod parts;
 mod questions;
+mod quic;
 mod ring;
 mod sender;
 mod stage;
 mod stream;
 
-pub use doors::{Doors, DoorsOptions, IsAllowed};
+pub use doors::{Doors, DoorsOptions, IsAllowed, OnNote};
 pub use stream::Security;
 pub(crate) use stream::TimedSocket;
 
@@ -258,7 +259,7 @@ mod tests {
         let (pi, pi_at) = node("pi1");
         let secret = RingSecret([3; 32]);
         let sender = |doors: &Doors, node: NodeAddress, to: u16| {
-            doors.inner.listen(lane).unwrap();
+            doors.inner.listen(lane, [].into_iter()).unwrap();
             let route = Route {
                 protection: doors.inner.protection.clone(),
                 lane,

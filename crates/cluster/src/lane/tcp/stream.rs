@@ -306,8 +306,8 @@ impl Protection {
         let NodeAddress { name, address } = node;
         let (identity, udp) = match (lane, self) {
             (LaneName::Tcp, _) => return self.dial(*address, Some(name), hello, time),
-            (LaneName::Udp, Self::Tls { identity, udp, .. }) => (identity, udp),
-            (LaneName::Udp, Self::Plain) => return Err(io::ErrorKind::Unsupported.into()),
+            (_, Self::Tls { identity, udp, .. }) => (identity, udp),
+            (_, Self::Plain) => return Err(io::ErrorKind::Unsupported.into()),
         };
         let port = udp.get().ok_or(io::ErrorKind::NotConnected)?;
         let server = identity.server_name(name.as_str());

@@ -14,7 +14,7 @@ use quinn_proto::{ConnectionHandle, DatagramEvent, Incoming};
 
 use super::{
     QuicStream,
-    port::{Admission, Core, Line, LineId, Place, Shared},
+    port::{Core, Line, LineId, Place, Shared},
     socket::{Arrival, RECEIVE_BYTES},
 };
 
@@ -23,17 +23,14 @@ const OPENING: Duration = Duration::from_secs(3);
 /// Wait after an error of the socket, whose next one would come at once.
 const RETRY: Duration = Duration::from_millis(50);
 
-/// Starts them.
-pub(super) fn start(shared: &Arc<Shared>, admission: Admission) -> io::Result<Vec<JoinHandle<()>>> {
+/// Starts those that every port has.
+pub(super) fn start(shared: &Arc<Shared>) -> io::Result<Vec<JoinHandle<()>>> {
     let timers = std::thread::Builder::new().name("udp timers".to_owned());
     let timers = timers.spawn({
         let shared = Arc::clone(shared);
         move || keep_time(&shared)
     })?;
-    let receiver = Receiver {
-        shared: Arc::clone(shared),
-        admission,
-    };
+    let receiver = Receiver::new(shared);
     let receiving = std::thread::Builder::new().name("udp".to_owned());
     let receiving = receiving.spawn(move || receiver.run());
     let receiving = receiving.inspect_err(|_| {
@@ -41,6 +38,21 @@ pub(super) fn start(shared: &Arc<Shared>, admission: Admission) -> io::Result<Ve
         shared.timers.notify_all();
     })?;
     Ok(vec![timers, receiving])
+}
+
+/// Starts a thread for each queue of a way past the network stack.
+#[cfg(target_os = "linux")]
+pub(super) fn start_bypass(
+    shared: &Arc<Shared>,
+    bypass: &Arc<atta_afxdp::Bypass>,
+) -> io::Result<Vec<JoinHandle<()>>> {
+    let start = |queue| {
+        let receiver = Receiver::new(shared);
+        let bypass = Arc::clone(bypass);
+        let thread = std::thread::Builder::new().name("afxdp".to_owned());
+        thread.spawn(move || receiver.run_bypass(&bypass, queue))
+    };
+    (0..bypass.n_queues()).map(start).collect()
 }
 
 /// Serves timers until the port ends.
@@ -84,18 +96,38 @@ fn sleep<'a>(core: MutexGuard<'a, Core>, shared: &'a Shared) -> MutexGuard<'a, C
     woken.unwrap_or_else(PoisonError::into_inner).0
 }
 
-/// The thread that receives.
+/// A thread that receives.
 struct Receiver {
     shared: Arc<Shared>,
-    admission: Admission,
 }
 
 impl Receiver {
-    fn run(self) {
+    fn new(shared: &Arc<Shared>) -> Self {
+        let shared = Arc::clone(shared);
+        Self { shared }
+    }
+
+    /// Receives what comes past the network stack.
+    #[cfg(target_os = "linux")]
+    fn run_bypass(&self, bypass: &atta_afxdp::Bypass, queue: usize) {
+        let mut batch = super::way::Batch::default();
+        while !self.shared.is_over.load(Ordering::Acquire) {
+            let received = bypass.receive(queue, RETRY, &mut |arrived| batch.push(&arrived));
+            if received.is_err() {
+                std::thread::sleep(RETRY);
+            }
+            if !batch.is_empty() {
+                self.take(&batch.arrivals(bypass.address()));
+                batch.clear();
+            }
+        }
+    }
+
+    fn run(&self) {
         let mut buffer = vec![0; RECEIVE_BYTES];
         while !self.shared.is_over.load(Ordering::Acquire) {
             match self.shared.socket.receive(&mut buffer) {
-                Ok(Some(arrival)) => self.take(&arrival, &buffer),
+                Ok(Some(arrival)) => self.take(&[arrival]),
                 Ok(None) => {}
                 Err(_) => std::thread::sleep(RETRY),
             }
@@ -103,16 +135,17 @@ impl Receiver {
     }
 
     /// Gives datagrams to their connections.
-    fn take(&self, arrival: &Arrival, buffer: &[u8]) {
+    fn take(&self, arrivals: &[Arrival<'_>]) {
         let shared = &*self.shared;
-        let meta = &arrival.meta;
         let mut core = shared.core();
         let mut touched: Vec<ConnectionHandle> = Vec::new();
-        for datagram in buffer[..meta.len].chunks(meta.stride.max(1)) {
-            if let Some(handle) = self.handle(&mut core, arrival, datagram)
-                && !touched.contains(&handle)
-            {
-                touched.push(handle);
+        for arrival in arrivals {
+            for datagram in arrival.bytes.chunks(arrival.stride) {
+                if let Some(handle) = self.handle(&mut core, arrival, datagram)
+                    && !touched.contains(&handle)
+                {
+                    touched.push(handle);
+                }
             }
         }
         let mut opened = Vec::new();
@@ -130,18 +163,15 @@ impl Receiver {
     fn handle(
         &self,
         core: &mut Core,
-        arrival: &Arrival,
+        arrival: &Arrival<'_>,
         datagram: &[u8],
     ) -> Option<ConnectionHandle> {
+        let Arrival { from, to, ecn, .. } = *arrival;
+        let now = Instant::now();
         let mut answer = Vec::new();
-        let event = core.endpoint.handle(
-            Instant::now(),
-            arrival.meta.addr,
-            arrival.meta.dst_ip,
-            arrival.ecn(),
-            datagram.into(),
-            &mut answer,
-        );
+        let event = core
+            .endpoint
+            .handle(now, from, to, ecn, datagram.into(), &mut answer);
         match event? {
             DatagramEvent::ConnectionEvent(handle, event) => {
                 core.lines.get_mut(&handle)?.connection.handle_event(event);
@@ -149,7 +179,7 @@ impl Receiver {
             }
             DatagramEvent::NewConnection(incoming) => self.admit(core, incoming),
             DatagramEvent::Response(transmit) => {
-                self.shared.socket.send(&transmit, &answer);
+                self.shared.send(&transmit, &answer);
                 None
             }
         }
@@ -158,18 +188,17 @@ impl Receiver {
     /// Begins a connection, if the other side gets datagrams at the address from which it sends:
     /// places are few, and others could fill them under false addresses.
     fn admit(&self, core: &mut Core, incoming: Incoming) -> Option<ConnectionHandle> {
-        let socket = &self.shared.socket;
         let mut answer = Vec::new();
         if incoming.may_retry() {
             let retry = core.endpoint.retry(incoming, &mut answer);
             if let Ok(transmit) = retry {
-                socket.send(&transmit, &answer);
+                self.shared.send(&transmit, &answer);
             }
             return None;
         }
         // An IPv4 address as IPv6 sockets write it is that address.
         let from = incoming.remote_address().ip().to_canonical();
-        let Some(place) = (self.admission)(from) else {
+        let Some(place) = (self.shared.admission)(from) else {
             core.endpoint.ignore(incoming);
             return None;
         };
@@ -181,7 +210,7 @@ impl Receiver {
             }
             Err(error) => {
                 let response = error.response.iter();
-                response.for_each(|transmit| socket.send(transmit, &answer));
+                response.for_each(|transmit| self.shared.send(transmit, &answer));
                 None
             }
         }

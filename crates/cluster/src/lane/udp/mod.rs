@@ -4,12 +4,14 @@
 //! Retransmission, encryption and congestion control are those of `quinn-proto`, which does no
 //! input or output; `quinn-udp` sends and receives many datagrams at once. This module moves bytes
 //! between the two and the threads that read and write: a writer sends its datagrams itself; for
-//! each port one thread receives, and one looks after timers. Knows neither frames nor messages.
+//! each port one thread receives, and one looks after timers. Datagrams may also go past the network
+//! stack (`way`). Knows neither frames nor messages.
 
 mod driver;
 mod port;
 mod socket;
 mod stream;
+mod way;
 
 use std::{io, sync::Arc, time::Duration};
 

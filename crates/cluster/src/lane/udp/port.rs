@@ -3,7 +3,7 @@
 use std::{
     collections::HashMap,
     io,
-    net::{IpAddr, SocketAddr},
+    net::{IpAddr, Ipv4Addr, SocketAddr},
     sync::{
         Arc, Condvar, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
@@ -13,10 +13,11 @@ use std::{
 };
 
 use quinn_proto::{
-    ClientConfig, Connection, ConnectionHandle, Dir, Endpoint, Event, StreamEvent, StreamId, VarInt,
+    ClientConfig, Connection, ConnectionHandle, Dir, Endpoint, Event, StreamEvent, StreamId,
+    Transmit, VarInt,
 };
 
-use super::{Configs, QuicStream, driver, socket::Socket};
+use super::{Configs, QuicStream, driver, socket::Socket, way::Ways};
 use crate::key::Identity;
 
 /// Holds the place of a connection that has not said what it is for, and takes its stream in the
@@ -29,7 +30,7 @@ pub(super) type Admission = Box<dyn Fn(IpAddr) -> Option<Place> + Send + Sync>;
 pub(in crate::lane) struct QuicPort {
     shared: Arc<Shared>,
     client: ClientConfig,
-    threads: Vec<JoinHandle<()>>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
 /// What the port and its streams share.
@@ -39,6 +40,8 @@ pub(super) struct Shared {
     core: Mutex<Core>,
     /// Told of timers that are due before [`Core::sleeps_until`], and of the end.
     pub(super) timers: Condvar,
+    pub(super) admission: Admission,
+    ways: Ways,
 }
 
 /// The protocol.
@@ -161,9 +164,11 @@ impl QuicPort {
                 out: Vec::new(),
             }),
             timers: Condvar::new(),
+            admission,
+            ways: Ways::default(),
         });
         Ok(Self {
-            threads: driver::start(&shared, admission)?,
+            threads: Mutex::new(driver::start(&shared)?),
             shared,
             client,
         })
@@ -206,6 +211,19 @@ impl QuicPort {
         }
     }
 
+    /// Takes and sends the datagrams of one of our addresses past the network stack, from now on.
+    ///
+    /// # Errors
+    /// Why not; they go by the socket.
+    pub(in crate::lane) fn bypass(&self, own: Ipv4Addr) -> Result<(), String> {
+        let started = self.shared.ways.open(own, &self.shared)?;
+        let threads = self.threads.lock();
+        threads
+            .unwrap_or_else(PoisonError::into_inner)
+            .extend(started);
+        Ok(())
+    }
+
     /// Ends all connections, and takes no others.
     pub(in crate::lane) fn end(&self) {
         let mut core = self.shared.core();
@@ -223,7 +241,11 @@ impl QuicPort {
 impl Drop for QuicPort {
     fn drop(&mut self) {
         self.end();
-        for thread in self.threads.drain(..) {
+        let threads = self
+            .threads
+            .get_mut()
+            .unwrap_or_else(PoisonError::into_inner);
+        for thread in threads.drain(..) {
             // A panic of the thread was printed.
             let _ = thread.join();
         }
@@ -233,6 +255,13 @@ impl Drop for QuicPort {
 impl Shared {
     pub(super) fn core(&self) -> MutexGuard<'_, Core> {
         self.core.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sends datagrams past the network stack where that goes, else by the socket.
+    pub(super) fn send(&self, transmit: &Transmit, contents: &[u8]) {
+        if !self.ways.send(transmit, contents) {
+            self.socket.send(transmit, contents);
+        }
     }
 }
 
@@ -278,7 +307,7 @@ impl Core {
         let connection = &mut line.connection;
         self.out.clear();
         while let Some(transmit) = connection.poll_transmit(now, max, &mut self.out) {
-            shared.socket.send(&transmit, &self.out);
+            shared.send(&transmit, &self.out);
             self.out.clear();
         }
         while let Some(event) = connection.poll_endpoint_events() {

@@ -2,7 +2,7 @@
 
 use std::{
     io::{self, IoSliceMut},
-    net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket},
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket},
     time::Duration,
 };
 
@@ -25,16 +25,15 @@ pub(super) struct Socket {
 }
 
 /// Datagrams that have arrived together, from one sender.
-pub(super) struct Arrival {
-    pub(super) meta: RecvMeta,
-}
-
-impl Arrival {
+pub(super) struct Arrival<'a> {
+    pub(super) from: SocketAddr,
+    /// Our address to which they were sent, if the system says so.
+    pub(super) to: Option<IpAddr>,
     /// Congestion on the way, as the network has marked it.
-    pub(super) fn ecn(&self) -> Option<EcnCodepoint> {
-        let ecn = self.meta.ecn;
-        ecn.and_then(|ecn| EcnCodepoint::from_bits(ecn as u8))
-    }
+    pub(super) ecn: Option<EcnCodepoint>,
+    /// Datagrams of equal length, the last one of the rest.
+    pub(super) bytes: &'a [u8],
+    pub(super) stride: usize,
 }
 
 impl Socket {
@@ -53,6 +52,11 @@ impl Socket {
         socket.set_read_timeout(Some(LONGEST_WAIT))?;
         let own = reached_at(socket.local_addr()?);
         Ok(Self { socket, udp, own })
+    }
+
+    /// Its port.
+    pub(super) fn port(&self) -> u16 {
+        self.own.port()
     }
 
     /// Whether the system may cut datagrams into fragments, which forbids tries of larger ones.
@@ -82,16 +86,23 @@ impl Socket {
     ///
     /// # Errors
     /// That of the system.
-    pub(super) fn receive(&self, buffer: &mut [u8]) -> io::Result<Option<Arrival>> {
+    pub(super) fn receive<'a>(&self, buffer: &'a mut [u8]) -> io::Result<Option<Arrival<'a>>> {
         let mut meta = [RecvMeta::default()];
         let socket = UdpSockRef::from(&self.socket);
         // With one buffer the system returns after the first datagrams.
-        let buffers = &mut [IoSliceMut::new(buffer)];
+        let buffers = &mut [IoSliceMut::new(&mut *buffer)];
         match self.udp.recv(socket, buffers, &mut meta) {
             Ok(0) => Ok(None),
             Ok(_) => {
                 let [meta] = meta;
-                Ok(Some(Arrival { meta }))
+                let ecn = meta.ecn;
+                Ok(Some(Arrival {
+                    from: meta.addr,
+                    to: meta.dst_ip,
+                    ecn: ecn.and_then(|ecn| EcnCodepoint::from_bits(ecn as u8)),
+                    bytes: &buffer[..meta.len],
+                    stride: meta.stride.max(1),
+                }))
             }
             Err(error) if is_nothing(error.kind()) => Ok(None),
             Err(error) => Err(error),

@@ -224,6 +224,18 @@ pub enum LaneName {
     Tcp,
     /// QUIC over UDP.
     Udp,
+    /// QUIC over UDP, past the network stack on machines that can.
+    AfXdp,
+}
+
+impl LaneName {
+    /// Whether rows travel by QUIC.
+    pub fn is_quic(self) -> bool {
+        match self {
+            Self::Tcp => false,
+            Self::Udp | Self::AfXdp => true,
+        }
+    }
 }
 
 impl fmt::Display for LaneName {
@@ -231,6 +243,7 @@ impl fmt::Display for LaneName {
         f.write_str(match self {
             Self::Tcp => "tcp",
             Self::Udp => "udp",
+            Self::AfXdp => "afxdp",
         })
     }
 }
