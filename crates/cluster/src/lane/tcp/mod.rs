@@ -40,10 +40,12 @@ mod tests {
     use super::{
         Doors, DoorsOptions, Security,
         doors::{FrameSink, SinkOf},
+        hello::{self, FrameClass, Hello, RowsHello},
         sender::{FrameSender, Route},
+        stream::Stream,
     };
     use crate::{
-        control::NodeName,
+        control::{NodeName, Switchboard},
         key::ClusterKey,
         wire::{
             Dtype, Frame, FrameKind, Header, Limits, Run,
@@ -215,29 +217,6 @@ mod tests {
         assert_eq!(all, [Ping, Work, Work, Work]);
     }
 
-    /// Sends every frame back.
-    struct Echo(Arc<FrameSender>);
-
-    impl FrameSink for Echo {
-        fn frame(&mut self, frame: Frame) -> bool {
-            self.0.send(frame);
-            true
-        }
-
-        fn ended(&mut self, _: &io::Error) {}
-    }
-
-    /// Tells that a frame has come.
-    struct Count(mpsc::Sender<()>);
-
-    impl FrameSink for Count {
-        fn frame(&mut self, _: Frame) -> bool {
-            self.0.send(()).is_ok()
-        }
-
-        fn ended(&mut self, _: &io::Error) {}
-    }
-
     fn node(name: &str) -> (Doors, NodeAddress) {
         let identity = ClusterKey::from_bytes([7; 32]).identity(name).unwrap();
         let doors = Doors::open(DoorsOptions {
@@ -253,60 +232,84 @@ mod tests {
         (doors, address)
     }
 
-    /// Median round trip of a frame of 16 KiB, and bytes/s of frames of 1 MiB that come back.
-    fn round_trips(lane: LaneName) -> (Duration, f64) {
-        let (lap, lap_at) = node("lap");
-        let (pi, pi_at) = node("pi1");
-        let secret = RingSecret([3; 32]);
-        let sender = |doors: &Doors, node: NodeAddress, to: u16| {
-            doors.inner.listen(lane, [].into_iter()).unwrap();
-            let route = Route {
-                protection: doors.inner.protection.clone(),
-                lane,
-                node,
-                ring: 7,
-                from: 1 - to,
-                to,
-                secret: secret.clone(),
-            };
-            FrameSender::start(&route, || panic!("frames are lost")).unwrap()
-        };
-        let there = sender(&lap, pi_at, 1);
-        let back = Arc::new(sender(&pi, lap_at, 0));
-        let echo: SinkOf = Box::new(move |_| Some(Box::new(Echo(back.clone()))));
-        let _pi = pi.inner.register(1, LIMITS, secret.clone(), echo);
-        let (told, came) = mpsc::channel();
-        let count: SinkOf = Box::new(move |_| Some(Box::new(Count(told.clone()))));
-        let _lap = lap.inner.register(0, LIMITS, secret.clone(), count);
-        let wait = || came.recv_timeout(Duration::from_secs(20)).unwrap();
-        let mut times = Vec::new();
-        for batch in 0..600 {
-            let start = Instant::now();
-            there.send(work(batch + 2, 4));
-            wait();
-            times.push(start.elapsed());
-        }
-        times.sort_unstable();
-        let start = Instant::now();
-        let n = 64;
-        for batch in 0..n {
-            there.send(work(batch + 2, 256));
-            // Two are on the way.
-            (batch > 1).then(wait);
-        }
-        (0..2).for_each(|_| wait());
-        let rate = f64::from(n) * 1048576.0 / start.elapsed().as_secs_f64();
-        (times[times.len() / 2], rate)
+    /// A connection over UDP to these doors, after its hello.
+    fn dial_udp(doors: &Doors, from: &Doors, node: &NodeAddress, hello: &Hello) -> Box<dyn Stream> {
+        doors.inner.listen(LaneName::Udp, [].into_iter()).unwrap();
+        from.inner.listen(LaneName::Udp, [].into_iter()).unwrap();
+        let protection = &from.inner.protection;
+        let dialled = protection.dial_lane(LaneName::Udp, node, hello, PATIENCE);
+        dialled.unwrap()
+    }
+
+    fn rows_hello(secret: u8) -> Hello {
+        Hello::Rows(RowsHello {
+            ring: 7,
+            from: 0,
+            to: 1,
+            class: FrameClass::Long,
+            secret: RingSecret([secret; 32]),
+        })
     }
 
     #[test]
-    #[ignore = "a measurement, which needs an idle machine"]
-    fn round_trips_of_both_lanes() {
-        for _ in 0..5 {
-            for lane in [LaneName::Tcp, LaneName::Udp] {
-                let (rtt, rate) = round_trips(lane);
-                println!("{lane:?}: {rtt:?}, {:.0} MB/s", rate / 1e6);
-            }
+    fn lengths_that_lie_and_other_hellos_end_a_connection_over_udp() {
+        let (pi, pi_at) = node("pi1");
+        let (lap, _) = node("lap");
+        let (kinds, _came) = mpsc::channel();
+        let sink_of: SinkOf = Box::new(move |_| Some(Box::new(Slow(kinds.clone()))));
+        let secret = RingSecret([3; 32]);
+        let _side = pi.inner.register(1, LIMITS, secret, sink_of);
+        pi.answer(Box::new(<[u8]>::to_vec)).unwrap();
+        let mut answer = [0];
+        for hello in [rows_hello(4), Hello::Questions, Hello::Parts] {
+            let mut stream = dial_udp(&pi, &lap, &pi_at, &hello);
+            // It may have ended already.
+            let _ = stream.write_all(&[3, 0, 0, 0, 1, 2, 3]);
+            assert!(stream.read_exact(&mut answer).is_err(), "{hello:?}");
         }
+        let mut stream = dial_udp(&pi, &lap, &pi_at, &rows_hello(3));
+        stream.read_exact(&mut answer).unwrap();
+        assert_eq!(answer, [hello::ROWS_ACCEPTED]);
+        // Rows of 4 GB, with checksums that are right.
+        let mut frame = work(2, 1);
+        frame.header.n_rows = u32::MAX;
+        let mut bytes = Vec::new();
+        frame.header.write(&mut bytes);
+        stream.write_all(&bytes).unwrap();
+        assert!(stream.read_exact(&mut answer).is_err());
+    }
+
+    #[test]
+    fn the_last_frame_over_udp_arrives_before_the_end_of_the_connection() {
+        let (pi, pi_at) = node("pi1");
+        let (lap, _) = node("lap");
+        let (came, comes) = mpsc::channel();
+        let (ended, ends) = mpsc::channel();
+        let sink_of: SinkOf = Box::new(move |_| {
+            Some(Box::new(Ends {
+                came: came.clone(),
+                ended: ended.clone(),
+            }))
+        });
+        let secret = RingSecret([3; 32]);
+        let _side = pi.inner.register(1, LIMITS, secret.clone(), sink_of);
+        for doors in [&pi, &lap] {
+            doors.inner.listen(LaneName::Udp, [].into_iter()).unwrap();
+        }
+        let route = Route {
+            protection: lap.inner.protection.clone(),
+            lane: LaneName::Udp,
+            node: pi_at,
+            ring: 7,
+            from: 0,
+            to: 1,
+            secret,
+        };
+        let sender = FrameSender::start(&route, || panic!("frames are lost")).unwrap();
+        sender.send(work(2, 1024));
+        drop(sender);
+        drop(lap);
+        comes.recv_timeout(PATIENCE).unwrap();
+        ends.recv_timeout(PATIENCE).unwrap();
     }
 }

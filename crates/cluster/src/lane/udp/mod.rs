@@ -18,6 +18,7 @@ use std::{io, sync::Arc, time::Duration};
 use quinn_proto::{
     AckFrequencyConfig, ClientConfig, EndpointConfig, IdleTimeout, MtuDiscoveryConfig,
     ServerConfig, TransportConfig, VarInt,
+    congestion::CubicConfig,
     crypto::rustls::{QuicClientConfig, QuicServerConfig},
 };
 
@@ -32,6 +33,11 @@ const IDLE: Duration = Duration::from_secs(5);
 const KEEP_ALIVE: Duration = Duration::from_secs(1);
 /// Longest wait of the other side before it acknowledges a packet, by which losses are found.
 const ACK_DELAY: Duration = Duration::from_millis(2);
+/// Round trip that is assumed before one is measured: a first packet that is lost is sent again
+/// after three of them.
+const FIRST_ROUND_TRIP: Duration = Duration::from_millis(30);
+/// Bytes that may be on their way before the network is known: some rows.
+const FIRST_WINDOW: u64 = 64 << 10;
 /// Bytes that may be on their way in a connection, not yet read or not yet acknowledged.
 const WINDOW: u32 = 4 << 20;
 /// Largest datagram that is tried, for networks with jumbo frames and loopback.
@@ -75,6 +81,8 @@ fn transport() -> io::Result<TransportConfig> {
     mtu.upper_bound(MAX_DATAGRAM);
     let mut acks = AckFrequencyConfig::default();
     acks.max_ack_delay(Some(ACK_DELAY));
+    let mut congestion = CubicConfig::default();
+    congestion.initial_window(FIRST_WINDOW);
     let mut transport = TransportConfig::default();
     transport
         .max_concurrent_uni_streams(VarInt::from_u32(0))
@@ -82,6 +90,8 @@ fn transport() -> io::Result<TransportConfig> {
         .datagram_receive_buffer_size(None)
         .max_idle_timeout(Some(idle))
         .keep_alive_interval(Some(KEEP_ALIVE))
+        .initial_rtt(FIRST_ROUND_TRIP)
+        .congestion_controller_factory(Arc::new(congestion))
         .stream_receive_window(VarInt::from_u32(WINDOW))
         .receive_window(VarInt::from_u32(WINDOW))
         .send_window(WINDOW.into())
