@@ -306,7 +306,10 @@ mod tests {
             secret,
         };
         let sender = FrameSender::start(&route, || panic!("frames are lost")).unwrap();
-        sender.send(work(2, 1024));
+        // A sender that ends opens no connection.
+        sender.send(work(2, 1));
+        comes.recv_timeout(PATIENCE).unwrap();
+        sender.send(work(3, 1024));
         drop(sender);
         drop(lap);
         comes.recv_timeout(PATIENCE).unwrap();
