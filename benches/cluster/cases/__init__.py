@@ -1,11 +1,12 @@
 """The cases, each a function of a bench that adds rows to its report. `CASES` has them in the order of RING.md's table."""
 
-from cases import exact, faults, memory, mixed, random_faults, security, speed, wire
+from cases import exact, faults, lanes, memory, mixed, random_faults, security, speed, wire
 
 CASES = {
     "bits": exact.bits,
     "goldens": exact.goldens,
     "network": exact.network,
+    "lanes": lanes.lanes,
     "overhead": speed.overhead,
     "prompt": speed.prompt,
     "writers": speed.writers,

@@ -26,7 +26,7 @@ use atta_cluster::{
     part::{Library, LibraryOptions},
     plan::{Objective, RingPlan},
     tensor::{GroupChanges, RemoteGroup},
-    wire::Dtype,
+    wire::{Dtype, message::LaneName},
 };
 
 #[cfg(feature = "server")]
@@ -34,7 +34,7 @@ use crate::cluster::{RingMonitor, WatchedRing};
 use crate::{
     args::{
         RingFlags,
-        ring::{RingAim, RingSplit, RingWire},
+        ring::{RingAim, RingLane, RingSplit, RingWire},
     },
     cluster::{Membership, Role, events, is_here, model_directories},
     failure::{Failure, one_line},
@@ -160,6 +160,11 @@ pub(crate) fn plan(
     let membership = Membership::open(&flags.membership, &Role::Asker)?;
     let mut asker = Asker::new(membership, &options)?;
     asker.coordinator.wire = wire(flags)?;
+    asker.coordinator.lane = match flags.lane.unwrap_or_default() {
+        RingLane::Auto | RingLane::Tcp => LaneName::Tcp,
+        RingLane::Udp => LaneName::Udp,
+        RingLane::Afxdp => LaneName::AfXdp,
+    };
     let mut survey = asker.survey()?;
     let sizes = asker.sizes(&path, &options)?;
     let audit = asker.audit(flags, &mut survey, &sizes)?;
@@ -298,6 +303,7 @@ impl Asker {
         let coordinator = Coordinator {
             control: membership.control.clone(),
             links: membership.doors.clone(),
+            lane: LaneName::Tcp,
             name: membership.name.clone(),
             kernels,
             pool,

@@ -13,7 +13,7 @@ use std::{io, net::SocketAddr, time::Duration};
 use crate::{
     RemotePlan, StageNode,
     control::{Answerer, NodeName, Switchboard},
-    wire::message::{Answer, ChainLink, NodeAddress, Question},
+    wire::message::{Answer, ChainLink, LaneName, NodeAddress, Question},
 };
 
 /// A chain that has been followed to its end.
@@ -91,6 +91,16 @@ pub enum ChainError {
         /// Layers of the model.
         n_layers: usize,
     },
+    /// A node takes another lane than that of the coordinator.
+    #[error("{node} takes rows over {its} only, and the coordinator sends them over {ours}")]
+    Lane {
+        /// The node.
+        node: NodeName,
+        /// Its lane.
+        its: LaneName,
+        /// That of the coordinator.
+        ours: LaneName,
+    },
     /// Two nodes have one name, or one node is met twice.
     #[error("{0} is in the chain twice")]
     Twice(NodeName),
@@ -123,6 +133,8 @@ pub struct ChainModel {
     pub n_local: usize,
     /// All layers.
     pub n_layers: usize,
+    /// How rows travel.
+    pub lane: LaneName,
 }
 
 /// Follows a chain from its first node to the one that runs the last layer of the model. Each node
@@ -169,8 +181,13 @@ impl ChainModel {
             name: node,
             start,
             end,
+            lane,
             ..
         } = link;
+        if let Some(its) = lane.filter(|lane| *lane != self.lane) {
+            let ours = self.lane;
+            return Err(ChainError::Lane { node, its, ours });
+        }
         let start = start as usize;
         let end = end.map_or(self.n_layers, |end| end as usize);
         if before.iter().any(|stage| stage.node.name == node) {
@@ -289,6 +306,7 @@ mod tests {
                 start,
                 end,
                 next: next.map(at),
+                lane: Some(LaneName::Udp),
             };
             let node = answerer(link, Box::new(|_| Vec::new()));
             self.0.insert(at(address), node);
@@ -297,9 +315,14 @@ mod tests {
 
         /// The chain of a model of 32 layers.
         fn follow(&self, first: &str) -> Result<Chain, ChainError> {
+            self.follow_over(LaneName::Udp, first)
+        }
+
+        fn follow_over(&self, lane: LaneName, first: &str) -> Result<Chain, ChainError> {
             let model = ChainModel {
                 n_local: 11,
                 n_layers: 32,
+                lane,
             };
             follow(self, at(first), model, Duration::from_secs(1))
         }
@@ -368,6 +391,9 @@ mod tests {
         );
         let again = first(11, Some(20), Some("10.0.0.2:9")).refusal();
         assert!(again.contains("pi11 is in the chain twice"), "{again}");
+        let other = first(11, None, None).follow_over(LaneName::Tcp, "10.0.0.2:9");
+        let other = other.unwrap_err().to_string();
+        assert!(other.contains("pi11 takes rows over udp only"), "{other}");
         let mut other = first(11, None, None);
         other.0.insert(at("10.0.0.2:9"), Box::new(|_| Vec::new()));
         assert!(other.refusal().contains("is no node of a chain"));

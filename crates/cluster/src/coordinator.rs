@@ -30,7 +30,7 @@ use crate::{
     plan::{self, LinkMeasure, Measures, ModelSizes, Objective, PlanRequest, Refusal, RingPlan},
     wire::{
         self, Dtype,
-        message::{Answer, Card, LinkNumbers, NodeAddress, NodeNumbers, Question},
+        message::{Answer, Card, LaneName, LinkNumbers, NodeAddress, NodeNumbers, Question},
     },
 };
 
@@ -57,6 +57,8 @@ pub struct Coordinator {
     pub control: Arc<dyn Control>,
     /// Connects this machine with stages.
     pub links: Arc<dyn Links>,
+    /// How rows and columns travel.
+    pub lane: LaneName,
     /// Name of this machine.
     pub name: NodeName,
     /// Kernels of this machine.
@@ -351,6 +353,7 @@ impl Coordinator {
         Ok(RemoteRingOptions {
             control: Arc::clone(&self.control),
             links: Arc::clone(&self.links),
+            lane: self.lane,
             name: self.name.clone(),
             plan,
             model,

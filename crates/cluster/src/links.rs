@@ -17,7 +17,7 @@ use crate::{
     tensor::Message,
     wire::{
         Frame, Limits, MemberLimits,
-        message::{NodeAddress, PartRequest, RingSecret},
+        message::{LaneName, NodeAddress, PartRequest, RingSecret},
     },
 };
 
@@ -30,6 +30,8 @@ pub struct StageLinks {
     pub limits: Limits,
     /// Times of the protocol.
     pub timing: Timing,
+    /// How frames or messages travel.
+    pub lane: LaneName,
     /// What every connection of the ring begins with.
     pub secret: RingSecret,
     /// Takes results.
@@ -47,6 +49,8 @@ pub struct RingLinks {
     pub limits: Limits,
     /// Times of the protocol.
     pub timing: Timing,
+    /// How frames or messages travel.
+    pub lane: LaneName,
     /// What every connection of the ring begins with.
     pub secret: RingSecret,
     /// The nodes of the stages, in order.
@@ -70,6 +74,8 @@ pub trait RunningStage: Send {
 pub struct GroupWiring {
     /// Number of the ring.
     pub ring: u64,
+    /// How frames or messages travel.
+    pub lane: LaneName,
     /// What every connection of the ring begins with.
     pub secret: RingSecret,
     /// Number of this member; 0 is the lead.

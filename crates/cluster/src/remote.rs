@@ -37,7 +37,7 @@ use crate::{
     part::{PartError, PartIndex, index_of},
     wire::{
         Dtype, StageTime,
-        message::{Loading, NodeAddress, ReadyStage},
+        message::{LaneName, Loading, NodeAddress, ReadyStage},
     },
 };
 use audit::audit_bytes;
@@ -91,6 +91,8 @@ pub struct RemoteRingOptions {
     pub control: Arc<dyn Control>,
     /// Connects this machine with the stages.
     pub links: Arc<dyn Links>,
+    /// How rows travel.
+    pub lane: LaneName,
     /// Name of this machine.
     pub name: NodeName,
     /// Who runs what.

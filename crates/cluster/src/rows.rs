@@ -238,6 +238,7 @@ impl Coordinator {
         let options = RemoteGroupOptions {
             control: self.control.clone(),
             links: self.links.clone(),
+            lane: self.lane,
             name: self.name.clone(),
             members,
             model,

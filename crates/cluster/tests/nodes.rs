@@ -27,7 +27,7 @@ use atta_cluster::{
     node::{NodeOptions, NodeService, NodeTiming},
     wire::{
         Dtype, Frame,
-        message::{Answer, Card, NodeAddress, PartRequest, Prepare, Question},
+        message::{Answer, Card, LaneName, NodeAddress, PartRequest, Prepare, Question},
     },
 };
 use atta_engine::Engine;
@@ -299,6 +299,7 @@ impl Cluster {
         RemoteRingOptions {
             control: Arc::clone(&self.control) as Arc<dyn Control>,
             links: Arc::new(self.table.clone()),
+            lane: LaneName::Tcp,
             name: name("lap"),
             plan,
             model: HashedModel::of("stories.gguf", &files).unwrap(),

@@ -8,7 +8,8 @@ use super::Finding;
 use crate::source::{RustFile, TokenKind};
 
 /// Paths, or directories by their trailing `/`, in which `unsafe` may be written.
-const ALLOWED: [&str; 7] = [
+const ALLOWED: [&str; 8] = [
+    "crates/afxdp/src/os.rs",
     "crates/kernels/src/fused/",
     "crates/kernels/src/isa/",
     "crates/kernels/src/pool/",
@@ -18,7 +19,7 @@ const ALLOWED: [&str; 7] = [
     "crates/store/src/os/",
 ];
 /// Crates that cannot forbid it.
-const EXEMPT: [&str; 2] = ["crates/kernels/", "crates/store/"];
+const EXEMPT: [&str; 3] = ["crates/afxdp/", "crates/kernels/", "crates/store/"];
 /// The macro of kernels that puts whole methods into `unsafe` blocks, for the features of the CPU.
 const PROVEN: [&str; 3] = ["proven", "!", "{"];
 /// Methods that make, or follow, a pointer.

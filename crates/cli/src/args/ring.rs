@@ -58,6 +58,20 @@ pub(crate) enum RingWire {
     Int8,
 }
 
+/// How rows and columns travel between machines.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum RingLane {
+    /// The faster one, which is TCP wherever it was measured.
+    #[default]
+    Auto,
+    /// TLS over TCP.
+    Tcp,
+    /// QUIC over UDP, on ports with the numbers of the TCP ports.
+    Udp,
+    /// The same past the network stack of Linux, on machines that can and may.
+    Afxdp,
+}
+
 /// How machines share a model.
 #[derive(Clone, Debug, Default, PartialEq, Args)]
 #[command(next_help_heading = "Ring")]
@@ -78,9 +92,9 @@ pub(crate) struct RingFlags {
     /// int8, for slow networks [default: f32]
     #[arg(long, value_name = "TYPE", requires = "ring", value_enum)]
     pub(crate) wire: Option<RingWire>,
-    /// How rows travel
-    #[arg(long, value_name = "LANE", requires = "ring", value_parser = ["auto", "tcp"])]
-    pub(crate) lane: Option<String>,
+    /// How rows and columns travel [default: auto, which is tcp]
+    #[arg(long, value_name = "LANE", requires = "ring", value_enum)]
+    pub(crate) lane: Option<RingLane>,
     /// Compute each text here a second time with probability P, and leave out a machine whose rows
     /// are not equal to the last bit; 1: all texts. This machine needs memory for it
     #[arg(long, value_name = "P", requires = "ring", value_parser = value::probability)]

@@ -296,6 +296,24 @@ fn a_chain_with_a_key_writes_the_text_of_one_machine() {
     let is_told = said.contains("layers 1 to 3") && said.contains("layers 3 to 4");
     assert!(is_told && !said.contains("warning"), "{said}");
 
+    // Workers take any transport, unless they were told one.
+    for transport in ["udp", "kernel"] {
+        let over = ["--transport", transport, "--port", &back];
+        let said = homes.writes_the_same("1", &first, &[&over[..], &by_key].concat());
+        assert_eq!(
+            said.contains("going by udp"),
+            transport == "kernel",
+            "{said}"
+        );
+    }
+    let told = [&[MODEL, "--transport", "tcp"][..], &by_key].concat();
+    let strict = homes.worker("pi3", "1", &told);
+    let over = [&["-p", "x", "--transport", "udp"][..], &by_key].concat();
+    let output = homes.master("1", &strict, &over).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("takes rows over tcp only"), "{said}");
+
     let stranger = homes.0.path("other.key");
     let more = ["-p", "x", "--key", &stranger];
     let output = homes.master("1", &first, &more).output().unwrap();
@@ -399,8 +417,8 @@ fn the_prompt_of_a_chat_is_its_first_message() {
 }
 
 #[test]
-fn transports_that_are_not_built_are_named() {
-    for (transport, part) in [("udp", "--transport tcp"), ("kernel", "no kernel module")] {
+fn transports_that_encrypt_want_a_key() {
+    for transport in ["udp", "kernel"] {
         let args = [
             "leap",
             STORIES,
@@ -410,7 +428,7 @@ fn transports_that_are_not_built_are_named() {
             transport,
         ];
         let refused = error_of(&atta(&[&args[..], &LAN].concat()), 2);
-        assert!(refused.contains(part), "{refused}");
+        assert!(refused.contains("encrypt in any case"), "{refused}");
     }
     let refused = error_of(&atta(&["leap", STORIES, "--role", "worker"]), 2);
     assert!(

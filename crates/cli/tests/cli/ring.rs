@@ -200,13 +200,19 @@ fn two_nodes_write_the_text_of_one_machine_and_leave() {
 
     let run = |more: &[&str]| homes.atta("pi1", &[&["run", MODEL][..], &TEXT, more].concat());
     let alone = run(&[]);
-    for ring in ["--ring=force", "--ring=pi2", "--ring=pi1,pi2"] {
-        let output = run(&[ring, "--peer", &first.address]);
+    for (ring, lane) in [
+        ("--ring=force", "tcp"),
+        ("--ring=pi2", "afxdp"),
+        ("--ring=pi1,pi2", "udp"),
+    ] {
+        let output = run(&[ring, "--lane", lane, "--peer", &first.address]);
         let said = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(0), "{ring}: {said}");
         assert_eq!(output.stdout, alone.stdout, "{ring}: {said}");
         let is_told = said.contains("ring: ") && said.contains("tokens/s (expected ");
         assert!(is_told, "{ring}: {said}");
+        // There is no other machine to reach past the network stack.
+        assert_eq!(said.contains("going by udp"), lane == "afxdp", "{said}");
         assert_no_secret(&key, &said);
     }
     // It is small: one machine is faster, and says so.
@@ -366,8 +372,8 @@ fn rows_on_other_machines_give_the_text_and_logits_of_one() {
     let peer = ["--peer", &first.address];
     let run = |more: &[&str]| homes.atta("pi1", &[&["run", MODEL][..], &TEXT, more].concat());
     let alone = run(&[]);
-    for ring in ["--ring=pi1", "--ring=pi1,pi2"] {
-        let output = run(&[&[ring, "--split", "rows"][..], &peer].concat());
+    for (ring, lane) in [("--ring=pi1", "auto"), ("--ring=pi1,pi2", "udp")] {
+        let output = run(&[&[ring, "--split", "rows", "--lane", lane][..], &peer].concat());
         let said = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(0), "{ring}: {said}");
         assert_eq!(output.stdout, alone.stdout, "{ring}: {said}");

@@ -5,6 +5,7 @@
 
 mod sim;
 pub mod tcp;
+mod udp;
 
 pub use sim::ThreadLane;
 

@@ -477,6 +477,7 @@ impl Loader {
                 orphan: Duration::from_secs(u32::MAX.into()),
                 ..Timing::default()
             },
+            lane: prepare.lane,
             secret: prepare.secret.clone(),
             coordinator: prepare.coordinator.clone(),
             previous: prepare.previous.clone(),

@@ -197,6 +197,7 @@ fn member_work(
     let index = member.index();
     let links = compute.links.open_group(GroupWiring {
         ring: prepare.ring,
+        lane: prepare.lane,
         secret: prepare.secret.clone(),
         index,
         members,

@@ -221,6 +221,7 @@ impl RemoteFormer {
         let lane = options.links.open_ring(RingLinks {
             limits: ring.limits,
             timing: planned.timing,
+            lane: options.lane,
             secret: RingSecret(ring.secret),
             stages: stages.iter().map(|stage| stage.node.clone()).collect(),
         });
@@ -255,6 +256,7 @@ impl RemoteFormer {
                 },
                 previous: i.checked_sub(1).and_then(node),
                 next: node(i + 1),
+                lane: options.lane,
                 secret: RingSecret(ring.secret),
                 model: self.wanted(&stage.layers)?,
                 part: StagePart {

@@ -35,8 +35,8 @@ use crate::{
     wire::{
         self, MemberLimits,
         message::{
-            Digest, MemberGroup, NodeAddress, Prepare, RingSecret, SizeNumbers, StagePart,
-            WantedModel, WireType,
+            Digest, LaneName, MemberGroup, NodeAddress, Prepare, RingSecret, SizeNumbers,
+            StagePart, WantedModel, WireType,
         },
     },
 };
@@ -82,6 +82,8 @@ pub struct RemoteGroupOptions {
     pub control: Arc<dyn Control>,
     /// Connects this machine with the others.
     pub links: Arc<dyn Links>,
+    /// How columns travel.
+    pub lane: LaneName,
     /// Name of this machine.
     pub name: NodeName,
     /// The members.
@@ -242,6 +244,7 @@ impl GroupOpener<'_> {
                 coordinator: self.own(node)?,
                 previous: None,
                 next: None,
+                lane: options.lane,
                 secret: ring.secret.clone(),
                 model: wanted.clone(),
                 part: StagePart {
@@ -292,6 +295,7 @@ impl GroupOpener<'_> {
         let members = std::iter::once(lead).chain(others.map(|(node, _)| node.clone()));
         let plan = GroupWiring {
             ring: ring.number,
+            lane: options.lane,
             secret: ring.secret.clone(),
             index: LEAD,
             members: members.collect(),

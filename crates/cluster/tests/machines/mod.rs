@@ -9,7 +9,10 @@ use atta_cluster::{
     key::ClusterKey,
     lane::tcp::{Doors, DoorsOptions, Security},
     node::{NodeOptions, NodeService, NodeTiming},
-    wire::{Dtype, message::NodeAddress},
+    wire::{
+        Dtype,
+        message::{LaneName, NodeAddress},
+    },
 };
 use atta_engine::Engine;
 use atta_kernels::Kernels;
@@ -138,6 +141,7 @@ pub(crate) struct Cluster {
     pub(crate) machines: Vec<Machine>,
     pub(crate) control: Arc<FixedControl>,
     doors: Arc<Doors>,
+    lane: LaneName,
 }
 
 impl Cluster {
@@ -164,7 +168,13 @@ impl Cluster {
             machines,
             control: Arc::new(control),
             doors,
+            lane: LaneName::Tcp,
         }
+    }
+
+    /// Its rows travel over another lane.
+    pub(crate) fn over(self, lane: LaneName) -> Self {
+        Self { lane, ..self }
     }
 
     pub(crate) fn engine(&self, n_local: usize, stages: &[On]) -> Engine {
@@ -177,6 +187,7 @@ impl Cluster {
         RemoteRingOptions {
             control: self.control.clone(),
             links: self.doors.clone(),
+            lane: self.lane,
             name: name("lap"),
             plan: self.plan(n_local, stages),
             model: HashedModel::of("stories.gguf", &files).unwrap(),

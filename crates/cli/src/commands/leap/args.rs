@@ -6,6 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use atta_cluster::wire::message::LaneName;
 use clap::{Args, ValueEnum};
 
 use crate::{
@@ -226,6 +227,15 @@ impl ChainFlags {
         self.end.filter(|end| *end > 0)
     }
 
+    /// How rows travel, if that was said.
+    pub(super) fn lane(&self) -> Option<LaneName> {
+        self.transport.map(|transport| match transport {
+            TransportName::Tcp => LaneName::Tcp,
+            TransportName::Udp => LaneName::Udp,
+            TransportName::Kernel => LaneName::AfXdp,
+        })
+    }
+
     /// Where the next machine listens, as host and port.
     pub(super) fn next(&self) -> Option<(&str, u16)> {
         let host = self.next_host.as_deref()?;
@@ -242,19 +252,11 @@ impl ChainFlags {
     }
 
     fn check(&self) -> Result<(), Failure> {
-        match self.transport {
-            None | Some(TransportName::Tcp) => {}
-            Some(TransportName::Udp) => {
-                return Err(usage(
-                    "--transport udp is not built yet: give --transport tcp",
-                ));
-            }
-            Some(TransportName::Kernel) => {
-                return Err(usage(
-                    "--transport kernel: atta uses no kernel module, and its way around the \
-                     network stack (AF_XDP) is not built yet: give --transport tcp",
-                ));
-            }
+        if self.insecure_lan && self.lane().is_some_and(LaneName::is_quic) {
+            return Err(usage(
+                "--transport udp and kernel encrypt in any case: give --key instead of \
+                 --insecure-lan, or --transport tcp",
+            ));
         }
         match self.key.is_some() || self.insecure_lan {
             true => Ok(()),
@@ -341,12 +343,12 @@ mod tests {
             ("a.bin --role worker --split 4 --end 4 --key k", "no layer"),
             ("a.bin --role worker", "--insecure-lan"),
             (
-                "a.bin --role worker --key k --transport udp",
-                "--transport tcp",
+                "a.bin --role worker --insecure-lan --transport udp",
+                "give --key",
             ),
             (
-                "a.bin --role worker --key k --transport kernel",
-                "no kernel module",
+                "a.bin --role worker --insecure-lan --transport kernel",
+                "give --key",
             ),
             (
                 "a.bin --role worker --key k --insecure-lan",

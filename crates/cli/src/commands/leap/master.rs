@@ -18,7 +18,10 @@ use atta_cluster::{
     chain::{ChainError, ChainModel, follow},
     core::Timing,
     own_address,
-    wire::{Dtype, message::NodeAddress},
+    wire::{
+        Dtype,
+        message::{LaneName, NodeAddress},
+    },
 };
 
 use super::{
@@ -46,6 +49,7 @@ const LOAD: Duration = Duration::from_secs(120);
 pub(in crate::commands) struct Master {
     network: Network,
     plan: RemotePlan,
+    lane: LaneName,
     n_layers: usize,
     model: HashedModel,
     model_bytes: u64,
@@ -67,6 +71,7 @@ impl Master {
         let model = ChainModel {
             n_local: args.chain.start(),
             n_layers,
+            lane: args.chain.lane().unwrap_or_default(),
         };
         if model.n_local >= n_layers {
             return Err(Failure::Failed(format!(
@@ -74,6 +79,7 @@ impl Master {
                 model.n_local
             )));
         }
+        let lane = model.lane;
         let network = Network::open(args)?;
         let plan = chain(&network, &args.chain, model)?;
         let nodes = plan.stages.iter().map(|stage| stage.node.clone());
@@ -84,6 +90,7 @@ impl Master {
             model: hashed(&network.doors, hashes, path)?,
             network,
             plan,
+            lane: lane,
             n_layers,
             model_bytes,
         };
@@ -154,6 +161,7 @@ impl Master {
         Ok(RemoteRingOptions {
             control: network.control.clone(),
             links: network.doors.clone(),
+            lane: self.lane,
             name: network.name.clone(),
             plan: self.plan.clone(),
             model: self.model.clone(),

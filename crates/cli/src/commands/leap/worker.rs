@@ -44,6 +44,7 @@ pub(super) fn run(args: &LeapArgs) -> Result<(), Failure> {
         start: number(args.chain.start()),
         end: args.chain.end_layer().map(number),
         next,
+        lane: args.chain.lane(),
     };
     let service = service(args, &network, gguf.as_deref())?;
     let control = &network.control;

@@ -3,7 +3,7 @@
 use std::{
     collections::HashMap,
     io,
-    net::{IpAddr, Shutdown, SocketAddr, TcpListener, TcpStream},
+    net::{IpAddr, SocketAddr, TcpListener, TcpStream},
     ops::ControlFlow,
     sync::{
         Arc, Mutex, MutexGuard, OnceLock, PoisonError,
@@ -20,7 +20,7 @@ use super::{
     questions::KeptConnections,
     ring::NetLane,
     stage::StageHost,
-    stream::{Protection, Security, Stream, read_frame},
+    stream::{Protection, Security, Stream, StreamEnd, read_frame},
 };
 use crate::{
     Lane, Stage,
@@ -47,6 +47,9 @@ const WAKE: Duration = Duration::from_secs(1);
 
 /// Whether connections from an address are taken.
 pub type IsAllowed = Arc<dyn Fn(IpAddr) -> bool + Send + Sync>;
+
+/// Tells of something that a user may want to know.
+pub type OnNote = Box<dyn Fn(&str) + Send + Sync>;
 
 /// What a process listens with.
 #[derive(Clone)]
@@ -85,12 +88,12 @@ impl std::fmt::Debug for Doors {
 
 /// What all connections share.
 pub(super) struct Inner {
-    address: SocketAddr,
+    pub(super) address: SocketAddr,
     pub(super) protection: Protection,
-    is_allowed: IsAllowed,
+    pub(super) is_allowed: IsAllowed,
     is_over: AtomicBool,
     /// Connections that have not said yet what they are for.
-    handshakes: Mutex<Vec<IpAddr>>,
+    pub(super) handshakes: Handshakes,
     /// Sides of rings that take rows: ring and stage.
     sides: Mutex<HashMap<(u64, u16), Side>>,
     /// Members of groups that take messages: ring and member.
@@ -101,12 +104,14 @@ pub(super) struct Inner {
     n_served: AtomicUsize,
     kept: KeptConnections,
     connections: Mutex<Connections>,
+    pub(super) udp_opening: Mutex<()>,
+    on_note: OnceLock<OnNote>,
 }
 
 /// Connections that others have opened.
 #[derive(Default)]
 struct Connections {
-    open: HashMap<u64, TcpStream>,
+    open: HashMap<u64, StreamEnd>,
     n_opened: u64,
 }
 
@@ -135,15 +140,12 @@ struct Side {
 struct OpenRows {
     /// Its number among all connections of the doors.
     id: u64,
-    socket: TcpStream,
+    end: StreamEnd,
 }
 
 impl Drop for Side {
     fn drop(&mut self) {
-        for open in self.open.values() {
-            // It may have ended already.
-            let _ = open.socket.shutdown(Shutdown::Both);
-        }
+        self.open.values().for_each(|open| open.end.shut());
     }
 }
 
@@ -185,7 +187,7 @@ impl Doors {
             protection: Protection::new(options.security)?,
             is_allowed: options.is_allowed,
             is_over: AtomicBool::new(false),
-            handshakes: Mutex::default(),
+            handshakes: Handshakes::default(),
             sides: Mutex::default(),
             groups: Mutex::default(),
             answerer: OnceLock::new(),
@@ -194,6 +196,8 @@ impl Doors {
             n_served: AtomicUsize::new(0),
             kept: KeptConnections::default(),
             connections: Mutex::default(),
+            udp_opening: Mutex::default(),
+            on_note: OnceLock::new(),
         });
         let thread = std::thread::Builder::new().name("doors".to_owned());
         let thread = thread.spawn({
@@ -205,16 +209,24 @@ impl Doors {
             thread: Some(thread),
         })
     }
+
+    /// Calls this with every note from now on, such as why a lane is not the one that was wanted.
+    ///
+    /// # Errors
+    /// Notes are heard already.
+    pub fn on_note(&self, on_note: OnNote) -> io::Result<()> {
+        let set = self.inner.on_note.set(on_note);
+        set.map_err(|_| io::Error::other("notes are heard already"))
+    }
 }
 
 impl Drop for Doors {
     fn drop(&mut self) {
         self.inner.is_over.store(true, Ordering::Release);
         self.inner.sides().clear();
-        for socket in self.inner.connections().open.values() {
-            // It may have ended already.
-            let _ = socket.shutdown(Shutdown::Both);
-        }
+        let connections = std::mem::take(&mut self.inner.connections().open);
+        connections.values().for_each(StreamEnd::shut);
+        self.inner.protection.end_udp();
         // Wakes the thread; where that fails, the next connection does.
         let mut address = self.inner.address;
         if address.ip().is_unspecified() {
@@ -238,14 +250,25 @@ impl Links for Doors {
     }
 
     fn start_stage(&self, links: StageLinks, stage: Stage) -> io::Result<Box<dyn RunningStage>> {
+        let neighbours = [&links.previous, &links.next].into_iter().flatten();
+        let others = neighbours.chain([&links.coordinator]);
+        self.inner
+            .listen(links.lane, others.map(|node| node.address))?;
         Ok(Box::new(StageHost::start(&self.inner, links, stage)?))
     }
 
     fn open_ring(&self, links: RingLinks) -> io::Result<Box<dyn Lane>> {
+        let stages = links.stages.iter();
+        self.inner
+            .listen(links.lane, stages.map(|node| node.address))?;
         Ok(Box::new(NetLane::open(&self.inner, links)?))
     }
 
     fn open_group(&self, plan: GroupWiring) -> io::Result<Arc<dyn GroupLinks>> {
+        let members = (0..).zip(&plan.members);
+        let others = members.filter(|(i, _)| *i != plan.index);
+        let others = others.map(|(_, node)| node.address);
+        self.inner.listen(plan.lane, others)?;
         Ok(Arc::new(MemberLanes::open(&self.inner, plan)?))
     }
 }
@@ -291,6 +314,13 @@ impl PartLinks for Doors {
 }
 
 impl Inner {
+    /// Tells a note, if they are heard.
+    pub(super) fn note(&self, note: &str) {
+        if let Some(on_note) = self.on_note.get() {
+            on_note(note);
+        }
+    }
+
     fn sides(&self) -> MutexGuard<'_, HashMap<(u64, u16), Side>> {
         self.sides.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -344,15 +374,14 @@ impl Inner {
     }
 
     /// Ends this connection with the doors.
-    fn enter(self: &Arc<Self>, socket: &TcpStream) -> io::Result<Connection> {
-        let socket = socket.try_clone()?;
+    pub(super) fn enter(self: &Arc<Self>, end: StreamEnd) -> io::Result<Connection> {
         let mut connections = self.connections();
         if self.is_over.load(Ordering::Acquire) {
             return Err(io::ErrorKind::ConnectionAborted.into());
         }
         connections.n_opened += 1;
         let id = connections.n_opened;
-        connections.open.insert(id, socket);
+        connections.open.insert(id, end);
         Ok(Connection {
             inner: Arc::clone(self),
             id,
@@ -394,19 +423,17 @@ impl Inner {
         &self,
         hello: &RowsHello,
         id: u64,
-        socket: &TcpStream,
+        end: StreamEnd,
     ) -> Option<(Limits, Box<dyn FrameSink>)> {
-        let socket = socket.try_clone().ok()?;
         let mut sides = self.sides();
         let side = sides.get_mut(&(hello.ring, hello.to))?;
         if !side.secret.is_same(&hello.secret) {
             return None;
         }
         let sink = (side.sink_of)(hello.from)?;
-        let open = OpenRows { id, socket };
+        let open = OpenRows { id, end };
         if let Some(old) = side.open.insert((hello.from, hello.class), open) {
-            // It may have ended already.
-            let _ = old.socket.shutdown(Shutdown::Both);
+            old.end.shut();
         }
         Some((side.limits, sink))
     }
@@ -418,14 +445,20 @@ impl Inner {
         let newest = side.and_then(|side| side.open.get(&(hello.from, hello.class)));
         newest.is_some_and(|newest| newest.id == id)
     }
+}
 
-    /// A place among the connections that have not said yet what they are for, unless too many
-    /// have not, or too many from the same address.
-    fn handshake(self: &Arc<Self>, peer: IpAddr) -> Option<Handshake> {
-        let mut busy = self
-            .handshakes
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+/// Connections that have not said yet what they are for, by their addresses.
+#[derive(Clone, Default)]
+pub(super) struct Handshakes(Arc<Mutex<Vec<IpAddr>>>);
+
+impl Handshakes {
+    fn busy(&self) -> MutexGuard<'_, Vec<IpAddr>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A place for one more, unless there are too many, or too many from the same address.
+    pub(super) fn enter(&self, peer: IpAddr) -> Option<Handshake> {
+        let mut busy = self.busy();
         let n_same = busy.iter().filter(|ip| **ip == peer).count();
         // Several stages may run on one machine, and on loopback all do.
         let is_greedy = n_same >= MAX_HANDSHAKES / 2 && !peer.is_loopback();
@@ -433,23 +466,21 @@ impl Inner {
             return None;
         }
         busy.push(peer);
-        Some(Handshake {
-            inner: Arc::clone(self),
-            peer,
-        })
+        drop(busy);
+        let all = self.clone();
+        Some(Handshake { all, peer })
     }
 }
 
 /// The place of a connection that has not said yet what it is for.
-struct Handshake {
-    inner: Arc<Inner>,
+pub(super) struct Handshake {
+    all: Handshakes,
     peer: IpAddr,
 }
 
 impl Drop for Handshake {
     fn drop(&mut self) {
-        let busy = self.inner.handshakes.lock();
-        let mut busy = busy.unwrap_or_else(PoisonError::into_inner);
+        let mut busy = self.all.busy();
         if let Some(i) = busy.iter().position(|ip| *ip == self.peer) {
             busy.swap_remove(i);
         }
@@ -505,7 +536,7 @@ fn admit(socket: TcpStream, inner: &Arc<Inner>) {
     if !(inner.is_allowed)(peer) {
         return;
     }
-    let Some(handshake) = inner.handshake(peer) else {
+    let Some(handshake) = inner.handshakes.enter(peer) else {
         return;
     };
     let inner = Arc::clone(inner);
@@ -517,14 +548,25 @@ fn admit(socket: TcpStream, inner: &Arc<Inner>) {
 
 /// Serves one connection to its end; its errors are the other side's.
 fn receive(socket: TcpStream, inner: &Arc<Inner>, handshake: Handshake) {
-    let Ok(connection) = inner.enter(&socket) else {
+    let end = socket.try_clone().map(StreamEnd::Tcp);
+    let Ok(connection) = end.and_then(|end| inner.enter(end)) else {
         return;
     };
-    let Ok((mut stream, hello)) = inner.protection.accept(socket) else {
+    let Ok((stream, hello)) = inner.protection.accept(socket) else {
         return;
     };
     drop(handshake);
-    if let Hello::Member(member) = &hello {
+    serve(stream, inner, &hello, connection);
+}
+
+/// Serves one connection to its end; its errors are the other side's.
+pub(super) fn serve(
+    mut stream: Box<dyn Stream>,
+    inner: &Arc<Inner>,
+    hello: &Hello,
+    connection: Connection,
+) {
+    if let Hello::Member(member) = hello {
         if let Some(inbox) = inner.inbox(member) {
             inbox.put(member.from, stream, connection);
         }
@@ -532,7 +574,7 @@ fn receive(socket: TcpStream, inner: &Arc<Inner>, handshake: Handshake) {
     }
     let stream = stream.as_mut();
     match hello {
-        Hello::Rows(rows) => receive_rows(stream, &connection, &rows),
+        Hello::Rows(rows) => receive_rows(stream, &connection, rows),
         // It was taken above.
         Hello::Member(_) => {}
         Hello::Questions => {
@@ -552,7 +594,8 @@ fn receive(socket: TcpStream, inner: &Arc<Inner>, handshake: Handshake) {
 
 fn receive_rows(mut stream: &mut dyn Stream, connection: &Connection, hello: &RowsHello) {
     let Connection { inner, id } = connection;
-    let Some((limits, mut sink)) = inner.sink(hello, *id, stream.socket()) else {
+    let end = stream.end().ok();
+    let Some((limits, mut sink)) = end.and_then(|end| inner.sink(hello, *id, end)) else {
         return;
     };
     let accepted = stream.write_all(&[ROWS_ACCEPTED]);

@@ -7,7 +7,6 @@
 
 use std::{
     io,
-    net::{Shutdown, TcpStream},
     sync::{
         Arc, Condvar, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicUsize, Ordering},
@@ -20,14 +19,14 @@ use std::{
 use super::{
     doors::{Connection, GroupRegistration, Inner},
     hello::{Hello, MemberHello},
-    stream::{HANDSHAKE, Protection, Stream},
+    stream::{HANDSHAKE, Protection, Stream, StreamEnd},
 };
 use crate::{
     links::{GroupLinks, GroupWiring},
     tensor::Message,
     wire::{
         MESSAGE_HEAD_BYTES, MemberLimits, MessageHead,
-        message::{NodeAddress, RingSecret},
+        message::{LaneName, NodeAddress, RingSecret},
         write_message,
     },
 };
@@ -68,6 +67,7 @@ impl MemberLanes {
             });
             let wire = Wire {
                 protection: inner.protection.clone(),
+                lane: plan.lane,
                 node: node.clone(),
                 hello,
                 state: WireState::Closed,
@@ -163,7 +163,7 @@ pub(super) struct Inbox {
 struct InboxState {
     /// Of each member; a second one is refused.
     slots: Vec<Arrival>,
-    sockets: Vec<TcpStream>,
+    ends: Vec<StreamEnd>,
     is_closed: bool,
 }
 
@@ -179,7 +179,7 @@ impl Inbox {
             secret,
             state: Mutex::new(InboxState {
                 slots: (0..n_members).map(|_| Arrival::Empty).collect(),
-                sockets: Vec::new(),
+                ends: Vec::new(),
                 is_closed: false,
             }),
             changed: Condvar::new(),
@@ -234,10 +234,8 @@ impl Inbox {
     fn close(&self) {
         let mut state = self.state();
         state.is_closed = true;
-        for socket in state.sockets.drain(..) {
-            // It may have ended already.
-            let _ = socket.shutdown(Shutdown::Both);
-        }
+        let ends = std::mem::take(&mut state.ends);
+        ends.iter().for_each(StreamEnd::shut);
         self.changed.notify_all();
     }
 }
@@ -248,9 +246,9 @@ const FOREVER: Duration = Duration::from_secs(3600);
 impl InboxState {
     /// Ends a connection with the group. `false`: the group has ended.
     fn enter(&mut self, stream: &dyn Stream) -> bool {
-        match (self.is_closed, stream.socket().try_clone()) {
-            (false, Ok(socket)) => {
-                self.sockets.push(socket);
+        match (self.is_closed, stream.end()) {
+            (false, Ok(end)) => {
+                self.ends.push(end);
                 true
             }
             _ => false,
@@ -261,6 +259,7 @@ impl InboxState {
 /// The connection to a member.
 struct Wire {
     protection: Protection,
+    lane: LaneName,
     node: NodeAddress,
     hello: Hello,
     state: WireState,
@@ -293,11 +292,12 @@ impl Wire {
 
     /// Opens the connection. A member that many others dial at once refuses some of them.
     fn dial(&self) -> io::Result<Box<dyn Stream>> {
-        let NodeAddress { name, address } = &self.node;
         let mut tries = 0..MAX_DIALS;
         let mut stream = loop {
             let hello = &self.hello;
-            let dialled = self.protection.dial(*address, Some(name), hello, HANDSHAKE);
+            let dialled = self
+                .protection
+                .dial_lane(self.lane, &self.node, hello, HANDSHAKE);
             match dialled {
                 Ok(stream) => break stream,
                 Err(error) if tries.next().is_none() => return Err(error),
@@ -315,7 +315,7 @@ impl Wire {
     fn end(&mut self) {
         if let WireState::Open(stream) = std::mem::replace(&mut self.state, WireState::Gone) {
             // It may have ended already.
-            let _ = stream.socket().shutdown(Shutdown::Both);
+            let _ = stream.end().map(|end| end.shut());
         }
     }
 }

@@ -6,6 +6,7 @@
 //! questions  ── Hello ──▶   length, question ⇄ length, answer      several in turn
 //! parts      ── Hello, length, request ──▶   ◀── frames, end
 //! ```
+//! Rows and columns may go over UDP instead, by QUIC (`lane::udp`), with the same bytes in a stream.
 //! [`Doors`] is the one listener of a process. The first bytes of a connection say what it is for;
 //! those for rows name the ring and the two stages, with the secret that the ring's plan brought to
 //! both ends, and without it nothing is read further. Waiting has a deadline, a length has a
@@ -17,12 +18,13 @@ mod hello;
 mod members;
 mod parts;
 mod questions;
+mod quic;
 mod ring;
 mod sender;
 mod stage;
 mod stream;
 
-pub use doors::{Doors, DoorsOptions, IsAllowed};
+pub use doors::{Doors, DoorsOptions, IsAllowed, OnNote};
 pub use stream::Security;
 pub(crate) use stream::TimedSocket;
 
@@ -38,13 +40,16 @@ mod tests {
     use super::{
         Doors, DoorsOptions, Security,
         doors::{FrameSink, SinkOf},
+        hello::{self, FrameClass, Hello, RowsHello},
         sender::{FrameSender, Route},
+        stream::Stream,
     };
     use crate::{
-        control::NodeName,
+        control::{NodeName, Switchboard},
+        key::ClusterKey,
         wire::{
             Dtype, Frame, FrameKind, Header, Limits, Run,
-            message::{NodeAddress, RingSecret},
+            message::{LaneName, NodeAddress, RingSecret},
         },
     };
 
@@ -72,9 +77,8 @@ mod tests {
         fn ended(&mut self, _: &io::Error) {}
     }
 
-    /// Frames of more than 10 MB in all.
-    fn work(batch: u32) -> Frame {
-        let n = 1024;
+    /// A frame of rows of 4 KiB.
+    fn work(batch: u32, n: u16) -> Frame {
         let header = Header {
             ring: 7,
             batch,
@@ -114,6 +118,7 @@ mod tests {
     fn route(doors: &Doors) -> Route {
         Route {
             protection: doors.inner.protection.clone(),
+            lane: LaneName::Tcp,
             node: NodeAddress {
                 name: NodeName::new("pi1").unwrap(),
                 address: crate::Links::address(doors),
@@ -202,7 +207,8 @@ mod tests {
             .register(1, LIMITS, route.secret.clone(), sink_of);
         let sender = FrameSender::start(&route, || panic!("frames are lost")).unwrap();
         for batch in 2..5 {
-            sender.send(work(batch));
+            // More than 10 MB in all.
+            sender.send(work(batch, 1024));
         }
         sender.send(ping());
         let all: Vec<FrameKind> = (0..4)
@@ -210,5 +216,104 @@ mod tests {
             .collect();
         use FrameKind::{Ping, Work};
         assert_eq!(all, [Ping, Work, Work, Work]);
+    }
+
+    fn node(name: &str) -> (Doors, NodeAddress) {
+        let identity = ClusterKey::from_bytes([7; 32]).identity(name).unwrap();
+        let doors = Doors::open(DoorsOptions {
+            address: "127.0.0.1:0".parse().unwrap(),
+            security: Security::Tls(Arc::new(identity)),
+            is_allowed: Arc::new(|_| true),
+        });
+        let doors = doors.unwrap();
+        let address = NodeAddress {
+            name: NodeName::new(name).unwrap(),
+            address: crate::Links::address(&doors),
+        };
+        (doors, address)
+    }
+
+    /// A connection over UDP to these doors, after its hello.
+    fn dial_udp(doors: &Doors, from: &Doors, node: &NodeAddress, hello: &Hello) -> Box<dyn Stream> {
+        doors.inner.listen(LaneName::Udp, [].into_iter()).unwrap();
+        from.inner.listen(LaneName::Udp, [].into_iter()).unwrap();
+        let protection = &from.inner.protection;
+        let dialled = protection.dial_lane(LaneName::Udp, node, hello, PATIENCE);
+        dialled.unwrap()
+    }
+
+    fn rows_hello(secret: u8) -> Hello {
+        Hello::Rows(RowsHello {
+            ring: 7,
+            from: 0,
+            to: 1,
+            class: FrameClass::Long,
+            secret: RingSecret([secret; 32]),
+        })
+    }
+
+    #[test]
+    fn lengths_that_lie_and_other_hellos_end_a_connection_over_udp() {
+        let (pi, pi_at) = node("pi1");
+        let (lap, _) = node("lap");
+        let (kinds, _came) = mpsc::channel();
+        let sink_of: SinkOf = Box::new(move |_| Some(Box::new(Slow(kinds.clone()))));
+        let secret = RingSecret([3; 32]);
+        let _side = pi.inner.register(1, LIMITS, secret, sink_of);
+        pi.answer(Box::new(<[u8]>::to_vec)).unwrap();
+        let mut answer = [0];
+        for hello in [rows_hello(4), Hello::Questions, Hello::Parts] {
+            let mut stream = dial_udp(&pi, &lap, &pi_at, &hello);
+            // It may have ended already.
+            let _ = stream.write_all(&[3, 0, 0, 0, 1, 2, 3]);
+            assert!(stream.read_exact(&mut answer).is_err(), "{hello:?}");
+        }
+        let mut stream = dial_udp(&pi, &lap, &pi_at, &rows_hello(3));
+        stream.read_exact(&mut answer).unwrap();
+        assert_eq!(answer, [hello::ROWS_ACCEPTED]);
+        // Rows of 4 GB, with checksums that are right.
+        let mut frame = work(2, 1);
+        frame.header.n_rows = u32::MAX;
+        let mut bytes = Vec::new();
+        frame.header.write(&mut bytes);
+        stream.write_all(&bytes).unwrap();
+        assert!(stream.read_exact(&mut answer).is_err());
+    }
+
+    #[test]
+    fn the_last_frame_over_udp_arrives_before_the_end_of_the_connection() {
+        let (pi, pi_at) = node("pi1");
+        let (lap, _) = node("lap");
+        let (came, comes) = mpsc::channel();
+        let (ended, ends) = mpsc::channel();
+        let sink_of: SinkOf = Box::new(move |_| {
+            Some(Box::new(Ends {
+                came: came.clone(),
+                ended: ended.clone(),
+            }))
+        });
+        let secret = RingSecret([3; 32]);
+        let _side = pi.inner.register(1, LIMITS, secret.clone(), sink_of);
+        for doors in [&pi, &lap] {
+            doors.inner.listen(LaneName::Udp, [].into_iter()).unwrap();
+        }
+        let route = Route {
+            protection: lap.inner.protection.clone(),
+            lane: LaneName::Udp,
+            node: pi_at,
+            ring: 7,
+            from: 0,
+            to: 1,
+            secret,
+        };
+        let sender = FrameSender::start(&route, || panic!("frames are lost")).unwrap();
+        // A sender that ends opens no connection.
+        sender.send(work(2, 1));
+        comes.recv_timeout(PATIENCE).unwrap();
+        sender.send(work(3, 1024));
+        drop(sender);
+        drop(lap);
+        comes.recv_timeout(PATIENCE).unwrap();
+        ends.recv_timeout(PATIENCE).unwrap();
     }
 }

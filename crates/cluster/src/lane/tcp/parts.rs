@@ -8,9 +8,7 @@ use std::{
 
 use super::{
     hello::Hello,
-    stream::{
-        HANDSHAKE, Protection, Stream, read_frame, read_message, set_patience, write_message,
-    },
+    stream::{HANDSHAKE, Protection, Stream, read_frame, read_message, write_message},
 };
 use crate::{
     control::MAX_MESSAGE,
@@ -58,7 +56,7 @@ pub(super) fn serve(stream: &mut dyn Stream, server: &PartServer) -> io::Result<
     let request = PartRequest::parse(&request).map_err(io::Error::other)?;
     // The other side writes to a disk, perhaps a slow one.
     stream.set_deadline(None);
-    set_patience(stream.socket(), SILENCE)?;
+    stream.set_patience(SILENCE)?;
     server(&request, &mut |frame| write_frame(stream, frame))?;
     let mut end = Header::new(FrameKind::Bye);
     end.stage = PART_STAGE;

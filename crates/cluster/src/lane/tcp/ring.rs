@@ -40,6 +40,7 @@ impl NetLane {
         let RingLinks {
             limits,
             timing: _,
+            lane,
             secret,
             stages,
         } = links;
@@ -62,6 +63,7 @@ impl NetLane {
         for (node, stage) in stages.into_iter().zip(1..) {
             let route = Route {
                 protection: inner.protection.clone(),
+                lane,
                 node,
                 ring: limits.ring,
                 from: 0,

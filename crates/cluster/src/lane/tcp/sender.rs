@@ -14,11 +14,11 @@ use std::{
 
 use super::{
     hello::{FrameClass, Hello, ROWS_ACCEPTED, RowsHello},
-    stream::{HANDSHAKE, Protection, Stream, is_ended},
+    stream::{HANDSHAKE, Protection, Stream},
 };
 use crate::wire::{
     Frame,
-    message::{NodeAddress, RingSecret},
+    message::{LaneName, NodeAddress, RingSecret},
 };
 
 /// Frames of a header alone that wait in a queue.
@@ -32,6 +32,7 @@ const RETRY: Duration = Duration::from_millis(100);
 #[derive(Clone)]
 pub(super) struct Route {
     pub(super) protection: Protection,
+    pub(super) lane: LaneName,
     pub(super) node: NodeAddress,
     pub(super) ring: u64,
     pub(super) from: u16,
@@ -206,7 +207,7 @@ fn write_queued(route: &Route, class: FrameClass, queue: &Queue, on_down: &dyn F
             Next::Finished => break,
         };
         // The other side may have ended the connection since the last frame.
-        let open = stream.take().filter(|stream| !is_ended(stream.socket()));
+        let open = stream.take().filter(|stream| !stream.is_ended());
         let is_new = open.is_none();
         if is_new && queue.is_finished() {
             return;
@@ -236,7 +237,6 @@ fn write_queued(route: &Route, class: FrameClass, queue: &Queue, on_down: &dyn F
 }
 
 fn dial(route: &Route, class: FrameClass) -> io::Result<Box<dyn Stream>> {
-    let NodeAddress { name, address } = &route.node;
     let hello = Hello::Rows(RowsHello {
         ring: route.ring,
         from: route.from,
@@ -246,7 +246,7 @@ fn dial(route: &Route, class: FrameClass) -> io::Result<Box<dyn Stream>> {
     });
     let dialled = route
         .protection
-        .dial(*address, Some(name), &hello, HANDSHAKE);
+        .dial_lane(route.lane, &route.node, &hello, HANDSHAKE);
     let mut stream = dialled?;
     // A connection that is refused ends here: frames would be lost without a word.
     let mut answer = [0];

@@ -143,6 +143,7 @@ impl Senders {
         let sender = |to: u16, node: &NodeAddress| {
             let route = Route {
                 protection: inner.protection.clone(),
+                lane: links.lane,
                 node: node.clone(),
                 ring: links.limits.ring,
                 from: number,

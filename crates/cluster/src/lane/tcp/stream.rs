@@ -2,8 +2,8 @@
 
 use std::{
     io::{self, Read, Write},
-    net::{SocketAddr, TcpStream},
-    sync::Arc,
+    net::{Shutdown, SocketAddr, TcpStream},
+    sync::{Arc, OnceLock},
     time::{Duration, Instant},
 };
 
@@ -14,7 +14,11 @@ use super::hello::Hello;
 use crate::{
     control::NodeName,
     key::Identity,
-    wire::{Frame, HEADER_BYTES, Header, Limits},
+    lane::udp::{QuicEnd, QuicPort, QuicStream},
+    wire::{
+        Frame, HEADER_BYTES, Header, Limits,
+        message::{LaneName, NodeAddress},
+    },
 };
 
 /// Time to connect.
@@ -43,20 +47,46 @@ pub(super) enum Protection {
         identity: Arc<Identity>,
         client: Arc<ClientConfig>,
         server: Arc<ServerConfig>,
+        /// The UDP port, once it is open.
+        udp: Arc<OnceLock<QuicPort>>,
     },
     Plain,
 }
 
 /// A connection whose handshake is done.
 pub(super) trait Stream: Read + Write + Send {
-    /// The socket below.
-    fn socket(&self) -> &TcpStream;
+    /// What ends the connection from elsewhere.
+    fn end(&self) -> io::Result<StreamEnd>;
+
+    /// Whether the other side, which sends nothing, has ended the connection.
+    fn is_ended(&self) -> bool;
+
+    /// Ends the connection when sent bytes stay unacknowledged for so long.
+    fn set_patience(&self, time: Duration) -> io::Result<()>;
 
     /// Sets when all reading and writing from now on must be done; `None`: it has time.
     fn set_deadline(&mut self, until: Option<Instant>);
 
     /// Says that no more comes.
     fn close(&mut self) -> io::Result<()>;
+}
+
+/// Ends a connection.
+pub(super) enum StreamEnd {
+    Tcp(TcpStream),
+    Quic(QuicEnd),
+}
+
+impl StreamEnd {
+    /// Ends it at once, in both directions; it may have ended already.
+    pub(super) fn shut(&self) {
+        match self {
+            Self::Tcp(socket) => {
+                let _ = socket.shutdown(Shutdown::Both);
+            }
+            Self::Quic(end) => end.close(),
+        }
+    }
 }
 
 /// A socket with a deadline for all that it reads and writes, however little comes at a time.
@@ -107,8 +137,22 @@ impl Write for TimedSocket {
 }
 
 impl Stream for TimedSocket {
-    fn socket(&self) -> &TcpStream {
-        &self.tcp
+    fn end(&self) -> io::Result<StreamEnd> {
+        self.tcp.try_clone().map(StreamEnd::Tcp)
+    }
+
+    fn is_ended(&self) -> bool {
+        let peek = || {
+            self.tcp.set_nonblocking(true)?;
+            let peeked = self.tcp.peek(&mut [0]);
+            self.tcp.set_nonblocking(false)?;
+            peeked
+        };
+        !matches!(peek(), Err(error) if error.kind() == io::ErrorKind::WouldBlock)
+    }
+
+    fn set_patience(&self, time: Duration) -> io::Result<()> {
+        set_patience(&self.tcp, time)
     }
 
     fn set_deadline(&mut self, until: Option<Instant>) {
@@ -125,8 +169,16 @@ impl Stream for TimedSocket {
 }
 
 impl Stream for StreamOwned<ClientConnection, TimedSocket> {
-    fn socket(&self) -> &TcpStream {
-        &self.sock.tcp
+    fn end(&self) -> io::Result<StreamEnd> {
+        self.sock.end()
+    }
+
+    fn is_ended(&self) -> bool {
+        self.sock.is_ended()
+    }
+
+    fn set_patience(&self, time: Duration) -> io::Result<()> {
+        self.sock.set_patience(time)
     }
 
     fn set_deadline(&mut self, until: Option<Instant>) {
@@ -140,8 +192,16 @@ impl Stream for StreamOwned<ClientConnection, TimedSocket> {
 }
 
 impl Stream for StreamOwned<ServerConnection, TimedSocket> {
-    fn socket(&self) -> &TcpStream {
-        &self.sock.tcp
+    fn end(&self) -> io::Result<StreamEnd> {
+        self.sock.end()
+    }
+
+    fn is_ended(&self) -> bool {
+        self.sock.is_ended()
+    }
+
+    fn set_patience(&self, time: Duration) -> io::Result<()> {
+        self.sock.set_patience(time)
     }
 
     fn set_deadline(&mut self, until: Option<Instant>) {
@@ -151,6 +211,29 @@ impl Stream for StreamOwned<ServerConnection, TimedSocket> {
     fn close(&mut self) -> io::Result<()> {
         self.conn.send_close_notify();
         self.flush()
+    }
+}
+
+impl Stream for QuicStream {
+    fn end(&self) -> io::Result<StreamEnd> {
+        Ok(StreamEnd::Quic(Self::end(self)))
+    }
+
+    fn is_ended(&self) -> bool {
+        Self::is_ended(self)
+    }
+
+    /// Its connection has a patience of its own.
+    fn set_patience(&self, _: Duration) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn set_deadline(&mut self, until: Option<Instant>) {
+        Self::set_deadline(self, until);
+    }
+
+    fn close(&mut self) -> io::Result<()> {
+        self.finish()
     }
 }
 
@@ -166,6 +249,7 @@ impl Protection {
             client: Arc::new(identity.client_config().map_err(io::Error::other)?),
             server: Arc::new(server),
             identity,
+            udp: Arc::default(),
         })
     }
 
@@ -200,6 +284,39 @@ impl Protection {
         stream.write_all(&hello.to_bytes())?;
         stream.flush()?;
         Ok(stream)
+    }
+
+    /// Ends all connections over UDP, and takes no others.
+    pub(super) fn end_udp(&self) {
+        if let Self::Tls { udp, .. } = self
+            && let Some(port) = udp.get()
+        {
+            port.end();
+        }
+    }
+
+    /// Connects to a node as [`dial`](Self::dial) does, over a lane.
+    pub(super) fn dial_lane(
+        &self,
+        lane: LaneName,
+        node: &NodeAddress,
+        hello: &Hello,
+        time: Duration,
+    ) -> io::Result<Box<dyn Stream>> {
+        let NodeAddress { name, address } = node;
+        let (identity, udp) = match (lane, self) {
+            (LaneName::Tcp, _) => return self.dial(*address, Some(name), hello, time),
+            (_, Self::Tls { identity, udp, .. }) => (identity, udp),
+            (_, Self::Plain) => return Err(io::ErrorKind::Unsupported.into()),
+        };
+        let port = udp.get().ok_or(io::ErrorKind::NotConnected)?;
+        let server = identity.server_name(name.as_str());
+        let server = server.map_err(io::Error::other)?;
+        let until = Instant::now() + time;
+        let mut stream = port.connect(*address, &server.to_str(), until)?;
+        stream.set_deadline(Some(until));
+        stream.write_all(&hello.to_bytes())?;
+        Ok(Box::new(stream))
     }
 
     /// The other side of [`dial`](Self::dial). There is no deadline afterwards.
@@ -258,19 +375,8 @@ pub(super) fn read_message(stream: &mut dyn Read, max: usize) -> io::Result<Vec<
     Ok(bytes)
 }
 
-/// Whether the other side, which sends nothing, has ended the connection.
-pub(super) fn is_ended(socket: &TcpStream) -> bool {
-    let peek = || {
-        socket.set_nonblocking(true)?;
-        let peeked = socket.peek(&mut [0]);
-        socket.set_nonblocking(false)?;
-        peeked
-    };
-    !matches!(peek(), Err(error) if error.kind() == io::ErrorKind::WouldBlock)
-}
-
 /// Ends the connection when sent bytes stay unacknowledged for so long.
-pub(super) fn set_patience(socket: &TcpStream, time: Duration) -> io::Result<()> {
+fn set_patience(socket: &TcpStream, time: Duration) -> io::Result<()> {
     socket.set_write_timeout(Some(time))?;
     #[cfg(any(target_os = "linux", target_os = "android"))]
     SockRef::from(socket).set_tcp_user_timeout(Some(time))?;

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
-use super::NodeName;
+use super::{LaneName, NodeName};
 
 /// A node of a chain.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,4 +18,6 @@ pub struct ChainLink {
     pub end: Option<u32>,
     /// Where the next node listens, as this one was told.
     pub next: Option<SocketAddr>,
+    /// The only lane that it takes; `None`: any.
+    pub lane: Option<LaneName>,
 }

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 pub use card::{Card, CardEvent, HeldRing, LinkNumbers, MemoryNumbers, NodeNumbers};
 pub use chain::ChainLink;
 pub use prepare::{
-    Blocked, ElemName, LayerRange, Loading, MemberGroup, Occupied, Prepare, ReadyStage,
+    Blocked, ElemName, LaneName, LayerRange, Loading, MemberGroup, Occupied, Prepare, ReadyStage,
     SizeNumbers, StagePart, WantedFile, WantedModel, WireType,
 };
 pub use text::{Digest, RingSecret};

@@ -1,6 +1,6 @@
 //! The question that makes a node a stage of a ring, and its answers.
 
-use std::{num::NonZeroU32, ops::Range, time::Duration};
+use std::{fmt, num::NonZeroU32, ops::Range, time::Duration};
 
 use atta_model::{ExecutorSize, KvElem, KvType};
 use serde::{Deserialize, Serialize};
@@ -26,6 +26,8 @@ pub struct Prepare {
     pub previous: Option<NodeAddress>,
     /// The next stage; `None` for the last one.
     pub next: Option<NodeAddress>,
+    /// How rows or columns travel.
+    pub lane: LaneName,
     /// What every connection of the ring begins with.
     pub secret: RingSecret,
     /// The model.
@@ -245,6 +247,39 @@ impl SizeNumbers {
             n_shared: self.n_shared.map(|n| n as usize),
             n_checkpoints: self.n_checkpoints as usize,
         }
+    }
+}
+
+/// How rows or columns travel between machines.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LaneName {
+    /// TLS over TCP.
+    #[default]
+    Tcp,
+    /// QUIC over UDP.
+    Udp,
+    /// QUIC over UDP, past the network stack on machines that can.
+    AfXdp,
+}
+
+impl LaneName {
+    /// Whether rows travel by QUIC.
+    pub fn is_quic(self) -> bool {
+        match self {
+            Self::Tcp => false,
+            Self::Udp | Self::AfXdp => true,
+        }
+    }
+}
+
+impl fmt::Display for LaneName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Tcp => "tcp",
+            Self::Udp => "udp",
+            Self::AfXdp => "afxdp",
+        })
     }
 }
 

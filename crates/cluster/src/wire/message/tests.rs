@@ -22,6 +22,7 @@ fn prepare() -> Prepare {
         coordinator: address("lap"),
         previous: None,
         next: Some(address("pi2")),
+        lane: LaneName::Udp,
         secret: RingSecret([7; 32]),
         model: WantedModel {
             id: Digest([1; 32]),
@@ -126,6 +127,7 @@ fn questions_and_answers_come_back_as_they_were() {
             start: 3,
             end: None,
             next: Some(address("pi2").address),
+            lane: Some(LaneName::Udp),
         }),
         Answer::Rekeyed,
     ];
