@@ -87,7 +87,7 @@ impl Master {
             model: hashed(&network.doors, hashes, path)?,
             network,
             plan,
-            lane: lane,
+            lane,
             n_layers,
             model_bytes,
         };
