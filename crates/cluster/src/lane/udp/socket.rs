@@ -1,4 +1,4 @@
-//! The datagrams of a port: sent and received many at once. Knows nothing of what is in them.
+//! The datagrams of a port: sent and received many at once. Knows nothing of their bytes.
 
 use std::{
     io::{self, IoSliceMut},
