@@ -55,6 +55,7 @@ impl Socket {
     }
 
     /// Its port.
+    #[cfg(target_os = "linux")]
     pub(super) fn port(&self) -> u16 {
         self.own.port()
     }
