@@ -46,7 +46,7 @@ const PLACE_OF_XDP: u32 = 37;
 /// The program runs behind the driver, which every network card can do, and no link goes down.
 const GENERIC: u32 = 2;
 
-/// The arguments of the system call, of which each command has its own.
+/// The arguments of the system call, a block of bytes with fields that differ by command.
 #[repr(C, align(8))]
 struct Arguments([u8; 128]);
 

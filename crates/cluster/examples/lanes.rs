@@ -88,7 +88,7 @@ fn columns(i: u32, n: usize) -> Message {
     }
 }
 
-/// Sends back what comes until the links end; for a long message a short one.
+/// Sends messages back until the links end; for a long one a short one.
 fn answer(links: &dyn GroupLinks) {
     while let Some(message) = links.recv(0, Some(Instant::now() + PATIENCE)) {
         let is_long = matches!(&message, Message::Columns { numbers, .. } if numbers.len() > 4096);

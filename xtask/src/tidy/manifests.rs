@@ -15,7 +15,7 @@ use std::process::Command;
 const DOC: &str = "docs/dependencies.md";
 const EVERY: &[&str] = &["*"];
 /// What each package may use of the others outside its tests.
-const ARROWS: [(&str, &[&str]); 17] = [
+const ARROWS: [(&str, &[&str]); 18] = [
     ("atta-formats", &[]),
     ("atta-tokenizer", &["atta-formats"]),
     ("atta-kernels", &["atta-formats"]),
@@ -56,9 +56,16 @@ const ARROWS: [(&str, &[&str]); 17] = [
             "atta-tokenizer",
         ],
     ),
+    ("atta-afxdp", &[]),
     (
         "atta-cluster",
-        &["atta-model", "atta-store", "atta-kernels", "atta-formats"],
+        &[
+            "atta-afxdp",
+            "atta-model",
+            "atta-store",
+            "atta-kernels",
+            "atta-formats",
+        ],
     ),
     ("atta-hub", &[]),
     ("atta-server", &["atta-engine", "atta-store"]),

@@ -90,7 +90,7 @@ impl Master {
             model: hashed(&network.doors, hashes, path)?,
             network,
             plan,
-            lane: lane,
+            lane,
             n_layers,
             model_bytes,
         };

@@ -6,7 +6,7 @@
 //! questions  ── Hello ──▶   length, question ⇄ length, answer      several in turn
 //! parts      ── Hello, length, request ──▶   ◀── frames, end
 //! ```
-//! Rows and columns may go over UDP instead, by QUIC (`lane::udp`), with the same bytes in a stream.
+//! Rows and columns may go over UDP instead, by QUIC (`lane::udp`): the same bytes in a stream.
 //! [`Doors`] is the one listener of a process. The first bytes of a connection say what it is for;
 //! those for rows name the ring and the two stages, with the secret that the ring's plan brought to
 //! both ends, and without it nothing is read further. Waiting has a deadline, a length has a

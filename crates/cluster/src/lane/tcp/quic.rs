@@ -15,7 +15,7 @@ use super::{
     stream::{HANDSHAKE, Protection, StreamEnd},
 };
 use crate::{
-    lane::udp::{Place, QuicPort, QuicStream},
+    lane::udp::{QuicPort, QuicStream, Reserved},
     own_address,
     wire::message::LaneName,
 };
@@ -59,7 +59,7 @@ impl Inner {
 
     /// Gives places to connections. The threads of the port have it, so it must not own the doors,
     /// which own the port.
-    fn admission(self: &Arc<Self>) -> Box<dyn Fn(IpAddr) -> Option<Place> + Send + Sync> {
+    fn admission(self: &Arc<Self>) -> Box<dyn Fn(IpAddr) -> Option<Reserved> + Send + Sync> {
         let inner = Arc::downgrade(self);
         let handshakes = self.handshakes.clone();
         let is_allowed = Arc::clone(&self.is_allowed);
@@ -93,7 +93,7 @@ impl Inner {
 }
 
 /// The place of a connection from another machine, whose stream gets a thread of its own.
-fn place_of(inner: Weak<Inner>, handshake: Handshake) -> Place {
+fn place_of(inner: Weak<Inner>, handshake: Handshake) -> Reserved {
     Box::new(move |stream| {
         // Without a thread the connection is dropped, which the other side sees.
         let _ = std::thread::Builder::new()

@@ -14,7 +14,7 @@ use quinn_proto::{ConnectionHandle, DatagramEvent, Incoming};
 
 use super::{
     QuicStream,
-    port::{Core, Line, LineId, Place, Shared},
+    port::{Core, Line, LineId, Reserved, Shared},
     socket::{Arrival, RECEIVE_BYTES},
 };
 
@@ -107,7 +107,7 @@ impl Receiver {
         Self { shared }
     }
 
-    /// Receives what comes past the network stack.
+    /// Receives datagrams past the network stack.
     #[cfg(target_os = "linux")]
     fn run_bypass(&self, bypass: &atta_afxdp::Bypass, queue: usize) {
         let mut batch = super::way::Batch::default();
@@ -217,7 +217,7 @@ impl Receiver {
     }
 
     /// A connection that has opened its stream.
-    fn opened(&self, core: &mut Core, handle: ConnectionHandle) -> Option<(QuicStream, Place)> {
+    fn opened(&self, core: &mut Core, handle: ConnectionHandle) -> Option<(QuicStream, Reserved)> {
         let line = core.lines.get_mut(&handle)?;
         let (opened, place) = line.take_opened()?;
         let changed = Arc::clone(&line.changed);

@@ -4,8 +4,8 @@
 //! Retransmission, encryption and congestion control are those of `quinn-proto`, which does no
 //! input or output; `quinn-udp` sends and receives many datagrams at once. This module moves bytes
 //! between the two and the threads that read and write: a writer sends its datagrams itself; for
-//! each port one thread receives, and one looks after timers. Datagrams may also go past the network
-//! stack (`way`). Knows neither frames nor messages.
+//! each port one thread receives, and one looks after timers. Datagrams may also go past the
+//! network stack (`way`). Knows neither frames nor messages.
 
 mod driver;
 mod port;
@@ -22,7 +22,7 @@ use quinn_proto::{
     crypto::rustls::{QuicClientConfig, QuicServerConfig},
 };
 
-pub(in crate::lane) use port::{Place, QuicPort};
+pub(in crate::lane) use port::{QuicPort, Reserved};
 pub(in crate::lane) use stream::{QuicEnd, QuicStream};
 
 use crate::key::Identity;

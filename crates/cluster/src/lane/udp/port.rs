@@ -22,9 +22,9 @@ use crate::key::Identity;
 
 /// Holds the place of a connection that has not said what it is for, and takes its stream in the
 /// end. It is called and dropped by the threads of the port, so it must not own the port.
-pub(in crate::lane) type Place = Box<dyn FnOnce(QuicStream) + Send>;
+pub(in crate::lane) type Reserved = Box<dyn FnOnce(QuicStream) + Send>;
 /// Gives a place for a connection from an address, or refuses it.
-pub(super) type Admission = Box<dyn Fn(IpAddr) -> Option<Place> + Send + Sync>;
+pub(super) type Admission = Box<dyn Fn(IpAddr) -> Option<Reserved> + Send + Sync>;
 
 /// A UDP port. Dropping it ends all connections.
 pub(in crate::lane) struct QuicPort {
@@ -55,7 +55,7 @@ pub(super) struct Core {
     out: Vec<u8>,
 }
 
-/// A connection. Numbers of its endpoint are used again, so a number of ours is beside it.
+/// A connection. The endpoint uses its numbers again, so a second number is beside it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LineId {
     handle: ConnectionHandle,
@@ -75,11 +75,11 @@ pub(super) struct Line {
     /// A stream that the other side has opened, until it is taken.
     opened: Option<StreamId>,
     /// What takes the stream of the other side, and until when.
-    place: Option<(Place, Instant)>,
+    place: Option<(Reserved, Instant)>,
 }
 
 impl Line {
-    fn new(connection: Connection, serial: u64, place: Option<(Place, Instant)>) -> Self {
+    fn new(connection: Connection, serial: u64, place: Option<(Reserved, Instant)>) -> Self {
         Self {
             serial,
             connection,
@@ -110,7 +110,7 @@ impl Line {
     }
 
     /// The stream that the other side has opened, once, with what takes it.
-    pub(super) fn take_opened(&mut self) -> Option<(StreamId, Place)> {
+    pub(super) fn take_opened(&mut self) -> Option<(StreamId, Reserved)> {
         let stream = self.opened.take()?;
         let (place, _) = self.place.take()?;
         Some((stream, place))
@@ -270,7 +270,7 @@ impl Core {
         &mut self,
         handle: ConnectionHandle,
         connection: Connection,
-        place: Option<(Place, Instant)>,
+        place: Option<(Reserved, Instant)>,
     ) -> LineId {
         self.n_lines += 1;
         let line = Line::new(connection, self.n_lines, place);

@@ -1,4 +1,4 @@
-//! The datagrams of a port: sent and received many at once. Knows nothing of what is in them.
+//! The datagrams of a port: sent and received many at once. Knows nothing of their bytes.
 
 use std::{
     io::{self, IoSliceMut},
@@ -55,6 +55,7 @@ impl Socket {
     }
 
     /// Its port.
+    #[cfg(target_os = "linux")]
     pub(super) fn port(&self) -> u16 {
         self.own.port()
     }

@@ -105,8 +105,8 @@ impl QuicStream {
         Ok(waited.unwrap_or_else(PoisonError::into_inner).0)
     }
 
-    /// Waits for the next bytes; none: no more comes. What has arrived is read also when the
-    /// connection is over.
+    /// Waits for the next bytes; none: no more comes. Bytes that have arrived are read also when
+    /// the connection is over.
     fn next(&self) -> io::Result<Bytes> {
         let QuicEnd { shared, line: id } = &self.end;
         let mut core = shared.core();

@@ -1,6 +1,6 @@
 //! Ways past the network stack, by AF_XDP: one for each of our addresses that was asked for.
 //!
-//! The socket of the port stays open beside them, and carries what they cannot. Only Linux has them.
+//! The socket of the port stays open beside them, and carries what they cannot. Only on Linux.
 
 #[cfg(target_os = "linux")]
 pub(super) use linux::{Batch, Ways};
