@@ -93,7 +93,8 @@ fn second(model: &Arc<Model>, n_seqs: usize) -> AuditLayers {
     }
 }
 
-fn audited((lane, parts): (ThreadLane, RingParts), second: AuditLayers) -> Ring {
+fn audited(model: &Arc<Model>, second: AuditLayers) -> Ring {
+    let (lane, parts) = parts(model);
     let mut ring = Ring::new(parts, Box::new(lane)).unwrap();
     let options = AuditOptions {
         probability: 1.0,
@@ -147,7 +148,7 @@ fn audits_of_every_kind_of_layer_find_nothing_and_change_no_bit() {
         let expected = texts(&mut cpu, tokens).unwrap();
         // With room for one sequence it is computed from its beginning again and again.
         for n_seqs in [4, 1] {
-            let mut ring = audited(parts(&model), second(&model, n_seqs));
+            let mut ring = audited(&model, second(&model, n_seqs));
             let got = texts(&mut ring, tokens).unwrap();
             let counts = ring.audit_counts();
             assert!(got == expected, "{}", g.name);
@@ -170,7 +171,7 @@ fn without_other_machines_a_fault_is_an_error_that_names_the_stage_or_this_machi
         let inner = layers.executors.remove(at);
         let flip = FlipAt::once(1);
         layers.executors.insert(at, Box::new(Flip { inner, flip }));
-        let mut ring = audited(parts(&model), layers);
+        let mut ring = audited(&model, layers);
         let error = texts(&mut ring, &g.tokens).unwrap_err();
         let is_named = matches!(&error, Error::Lost(why) if why.contains(said));
         assert!(is_named, "{error}");
