@@ -153,7 +153,7 @@ fn audits_of_every_kind_of_layer_find_nothing_and_change_no_bit() {
             let counts = ring.audit_counts();
             assert!(got == expected, "{}", g.name);
             assert_eq!((counts.n_drawn, counts.n_faults), (3, 0), "{}", g.name);
-            assert!(counts.n_rows as usize > 2 * tokens.len(), "{counts:?}");
+            assert!(counts.n_rows as usize > tokens.len(), "{counts:?}");
         }
     }
 }
@@ -162,11 +162,10 @@ fn audits_of_every_kind_of_layer_find_nothing_and_change_no_bit() {
 fn without_other_machines_a_fault_is_an_error_that_names_the_stage_or_this_machine() {
     let g = golden("qwen3");
     let model = g.model();
-    // The second computation is wrong from its second stage on, or in its first layer.
-    for (at, said) in [
-        (2, "stage 2 computed other rows"),
-        (0, "its own layers twice"),
-    ] {
+    let n_stages = cut(&model).stages.len();
+    let last = format!("stage {n_stages} computed other rows");
+    // The second computation is wrong in its last stage, or in its first layer.
+    for (at, said) in [(n_stages, &last[..]), (0, "its own layers twice")] {
         let mut layers = second(&model, 4);
         let inner = layers.executors.remove(at);
         let flip = FlipAt::once(1);
