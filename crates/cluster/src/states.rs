@@ -215,7 +215,7 @@ impl KeptState {
     }
 }
 
-/// Hashes and counts what is written.
+/// Hashes and counts the bytes of a state on their way to its file.
 struct StateWriter<'a> {
     file: &'a mut BufWriter<File>,
     hasher: blake3::Hasher,

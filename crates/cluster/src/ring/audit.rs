@@ -4,7 +4,7 @@
 //! Knows no node, file or budget. The one idea: a second computation follows the history of its
 //! sequences and nothing else, so that operations, repairs and other plans do not concern it. Each
 //! stage tells a digest of the rows as they came. The first stage whose successor got other rows
-//! than it should is to blame; what a machine tells of itself clears nobody.
+//! than it should is to blame; the word of a machine about itself counts for nothing.
 
 use std::collections::BTreeMap;
 

@@ -325,7 +325,7 @@ impl Ring {
         true
     }
 
-    /// Removes positions everywhere, of which stages may have none.
+    /// Removes positions everywhere; stages may have none of them.
     fn remove_positions(&mut self, seq: SeqId, first: usize) -> Result<(), Error> {
         let left = self.seqs.truncate(seq, first)?;
         self.history.truncate(seq.index, left);
@@ -347,7 +347,7 @@ impl Ring {
         }
     }
 
-    /// Has the stages save what was asked for before they end.
+    /// Has the stages save all that callers asked for before they end.
     pub(super) fn finish_saves(&mut self) {
         self.flush_saves();
         let is_save = |op: &Op| matches!(op, Op::Save { .. });

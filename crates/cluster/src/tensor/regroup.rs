@@ -153,12 +153,12 @@ pub(super) struct Regrouping {
     /// Sequences whose state is gone and cannot be computed again.
     lost: BTreeSet<SeqId>,
     /// The batch in flight, and its ticket of the present group.
-    flight: Option<Flight>,
+    flight: Option<GroupFlight>,
     n_submitted: u64,
     trouble: Option<Trouble>,
 }
 
-struct Flight {
+struct GroupFlight {
     number: u64,
     batch: Batch,
     /// `None`: the group was lost before it took the batch.
@@ -425,7 +425,7 @@ impl Regrouping {
     /// Adds the rows in flight to the history.
     fn push_history(&mut self) {
         let d_model = self.room.model.spec().d_model;
-        let Some(Flight { batch, .. }) = &self.flight else {
+        let Some(GroupFlight { batch, .. }) = &self.flight else {
             return;
         };
         for row in &batch.rows {
@@ -449,7 +449,7 @@ impl Regrouping {
 
     /// Removes the rows in flight: there will be no result of them.
     fn remove_flight(&mut self) {
-        let Some(Flight { batch, .. }) = self.flight.take() else {
+        let Some(GroupFlight { batch, .. }) = self.flight.take() else {
             return;
         };
         for row in batch.rows.iter().rev() {
@@ -558,7 +558,7 @@ impl Executor for Regrouping {
         self.seqs.admit(&batch.rows, |_, _| Ok(()))?;
         self.seqs.take_copies().for_each(drop);
         self.n_submitted += 1;
-        self.flight = Some(Flight {
+        self.flight = Some(GroupFlight {
             number: self.n_submitted,
             batch: batch.clone(),
             ticket: None,

@@ -53,6 +53,7 @@ fn ring() -> RingStatus {
         totals: Some(NodeTotals {
             n_batches: 6,
             n_rows: 44,
+            audit: None,
             compute_s: 0.25,
             bytes_out: 900,
         }),
@@ -115,6 +116,7 @@ fn a_ring_is_told_in_the_order_of_its_machines_and_what_is_not_known_is_null() {
     assert_eq!(ring["state"], "open");
     assert_eq!(ring["model"], "<b>stories</b>.gguf");
     assert_eq!(ring["lap_us"], Value::Null);
+    assert_eq!(ring["audit"], Value::Null);
     assert_eq!(ring["expected"]["decode_tok_s"], 20.5);
     assert_eq!(ring["nodes"][0]["state"], "coordinator");
     assert_eq!(ring["nodes"][0]["memory_bytes"], Value::Null);
