@@ -1,6 +1,6 @@
-//! What is computed a second time or loaded from disks, in real models with windows, experts and
-//! recurrent states: the bits are those of one machine, and an audit of honest stages finds
-//! nothing.
+//! Texts that are computed a second time, and states that come from disks, of models with windows,
+//! experts and recurrent states: the bits are those of one machine, and an audit of honest stages
+//! finds nothing.
 
 #[allow(dead_code, reason = "shared with other tests")]
 mod disturbed;
@@ -220,7 +220,7 @@ fn states_of_every_kind_of_layer_are_saved_and_loaded() {
         let mut receipt = Vec::new();
         first.export(seq, 20..50, &mut receipt).unwrap();
         receipts.push((receipt, 30));
-        // What was asked for is saved before the ring ends.
+        // All that callers asked for is saved before the ring ends.
         drop(first);
 
         let mut second = ring();

@@ -108,7 +108,9 @@ impl<'a> Receipt<'a> {
         let (words, mut rest) = rest.split_at_checked(words.checked_mul(4)?)?;
         let mut words = numbers(words);
         let mut take = |n: usize| words.by_ref().take(n).collect::<Vec<u32>>();
-        let (tokens, missing, checkpoints) = (take(n), take(n_groups), take(n_checkpoints));
+        let tokens = take(n);
+        let missing = take(n_groups);
+        let checkpoints = take(n_checkpoints);
         let mut local = Vec::new();
         for _ in 0..n_local {
             let (len, after) = rest.split_first_chunk()?;

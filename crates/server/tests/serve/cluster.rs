@@ -53,7 +53,6 @@ fn ring() -> RingStatus {
         totals: Some(NodeTotals {
             n_batches: 6,
             n_rows: 44,
-            audit: None,
             compute_s: 0.25,
             bytes_out: 900,
         }),
@@ -77,6 +76,7 @@ fn ring() -> RingStatus {
         n_rebuilds: 1,
         n_batches: 6,
         n_rows: 44,
+        audit: None,
         expected: RingSpeed {
             decode_tok_s: Some(20.5),
             users_tok_s: None,
