@@ -141,8 +141,8 @@ pub enum PlanError {
     Cut(String),
     /// An audit does not fit into the memory of this machine.
     #[error(
-        "an audit computes all layers here, too, and needs {:.2} GB of memory; {:.2} GB are free",
-        *needed_bytes as f64 / 1e9, *free_bytes as f64 / 1e9
+        "an audit computes all layers here, too, and needs {} MB of memory; {} MB are free",
+        needed_bytes.div_ceil(1_000_000), free_bytes / 1_000_000
     )]
     Audit {
         /// Memory that it needs, bytes.

@@ -67,6 +67,12 @@ pub trait RunningStage: Send {
 
     /// Time since the coordinator was heard.
     fn silence(&self) -> Duration;
+
+    /// Time since the last connection of the coordinator ended; `None` while there is one, and
+    /// before the first.
+    fn left(&self) -> Option<Duration> {
+        None
+    }
 }
 
 /// A member of a group and all others, which compute a model together.

@@ -155,7 +155,7 @@ impl Stage {
                         let written = self.executor.export(id, positions, out);
                         written.map_err(|error| io::Error::other(error.to_string()))
                     };
-                    // What is not kept is computed again.
+                    // A state that is not kept is computed again.
                     let _ = states.save(&key, export);
                 }
                 Ok(())

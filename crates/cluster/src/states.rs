@@ -149,37 +149,53 @@ impl KeptStates {
 
     /// Removes files until all are within the budget; `newest` last.
     fn evict(&self, newest: &Path) -> io::Result<()> {
+        let mut files = self.files()?;
+        let mut sum = files.iter().map(|file| file.n_bytes).sum::<u64>();
+        files.sort_unstable_by_key(|file| (file.path == newest, file.used));
+        for file in files {
+            if sum <= self.folder.budget_bytes {
+                break;
+            }
+            fs::remove_file(&file.path)?;
+            sum -= file.n_bytes;
+        }
+        Ok(())
+    }
+
+    /// The files of states. Unfinished ones that were given up are removed.
+    fn files(&self) -> io::Result<Vec<StateFile>> {
         let mut files = Vec::new();
-        let mut sum = 0_u64;
         for entry in fs::read_dir(&self.folder.directory)? {
             let entry = entry?;
-            let path = entry.path();
             // Another process may have removed it.
             let Ok(metadata) = entry.metadata() else {
                 continue;
             };
-            let at = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
-            let ending = path.extension().and_then(|ending| ending.to_str());
-            match ending {
-                Some("new") if at.elapsed().is_ok_and(|age| age > ABANDONED) => {
-                    let _ = fs::remove_file(&path);
-                }
-                Some("state") => {
-                    sum = sum.saturating_add(metadata.len());
-                    files.push((path == newest, at, path, metadata.len()));
-                }
+            let file = StateFile {
+                path: entry.path(),
+                used: metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH),
+                n_bytes: metadata.len(),
+            };
+            match file.path.extension().and_then(|ending| ending.to_str()) {
+                Some("state") => files.push(file),
+                Some("new") if file.is_abandoned() => drop(fs::remove_file(&file.path)),
                 _ => {}
             }
         }
-        files.sort_unstable();
-        for (_, _, path, n_bytes) in files {
-            if sum <= self.folder.budget_bytes {
-                break;
-            }
-            fs::remove_file(&path)?;
-            sum -= n_bytes;
-        }
-        Ok(())
+        Ok(files)
+    }
+}
+
+/// A file of a state.
+struct StateFile {
+    path: PathBuf,
+    used: SystemTime,
+    n_bytes: u64,
+}
+
+impl StateFile {
+    fn is_abandoned(&self) -> bool {
+        self.used.elapsed().is_ok_and(|age| age > ABANDONED)
     }
 }
 
@@ -215,7 +231,7 @@ impl KeptState {
     }
 }
 
-/// Hashes and counts what is written.
+/// Hashes and counts the bytes of a state on their way to its file.
 struct StateWriter<'a> {
     file: &'a mut BufWriter<File>,
     hasher: blake3::Hasher,

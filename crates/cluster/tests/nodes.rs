@@ -250,6 +250,7 @@ struct Cluster {
 const FAST: NodeTiming = NodeTiming {
     prepared: Duration::from_secs(30),
     silence: Duration::from_secs(15),
+    left: Duration::from_secs(1),
     orphan: Duration::from_secs(60),
     warm: Duration::from_secs(60),
 };
@@ -544,6 +545,7 @@ fn a_silent_coordinator_loses_its_node_and_all_memory_is_freed() {
     let timing = NodeTiming {
         prepared: Duration::from_millis(300),
         silence: Duration::from_millis(300),
+        left: Duration::from_secs(1),
         orphan: Duration::from_millis(300),
         warm: Duration::from_millis(300),
     };

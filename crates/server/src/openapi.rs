@@ -211,6 +211,7 @@ mod tests {
         let node = &ring["nodes"][0];
         for (name, sent) in [
             ("Ring", &ring),
+            ("RingAudit", &ring["audit"]),
             ("RingSpeed", &ring["expected"]),
             ("RingNode", node),
             ("RingTotals", &node["totals"]),

@@ -94,6 +94,7 @@ function numbers(ring) {
     ['Links and queues', known(ring.hops_us, (us) => `${millis(us)} ms of it`)],
     ['Batches', `${number(ring.n_batches)} with ${number(ring.n_rows)} rows`],
     ['Repairs', `${number(Math.max(0, ring.n_fences - 1))} (${number(ring.n_rebuilds)} with all texts)`],
+    ['Audits', known(ring.audit, (audit) => `${number(audit.n_rows)} rows of ${number(audit.n_drawn)} texts, ${number(audit.n_faults)} wrong`)],
   ];
   return pairs.map(([name, value]) => el('div', {}, el('dt', {}, name), el('dd', {}, value)));
 }

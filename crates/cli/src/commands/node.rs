@@ -73,7 +73,8 @@ pub(crate) struct NodeArgs {
     /// ~/.cache/atta/cluster]
     #[arg(long, value_name = "DIR")]
     parts: Option<PathBuf>,
-    /// Disk for them; the oldest go when it is full. 0: nothing is fetched, and models must be here
+    /// Disk for them, and an eighth of it for states of texts; the oldest go when it is full. 0:
+    /// nothing is fetched or kept, and models must be here
     #[arg(long, value_name = "SIZE", value_parser = value::size_or_0, default_value = "16G")]
     disk_budget: u64,
     /// Interface or address to listen on, and the port [default: all, and the first free port from

@@ -43,10 +43,10 @@ impl Asker {
         let bytes = coordinator.reserve_audit(survey, &model.model, &model.size, &mut options);
         let bytes = bytes.map_err(no_plan)?;
         say(&format!(
-            "audit: {} % of the texts are computed here, too, with {:.2} GB of memory; \
+            "audit: {} % of the texts are computed here, too, with {} MB of memory; \
              --audit-seed {} draws the same ones",
             100.0 * probability,
-            bytes as f64 / 1e9,
+            bytes.div_ceil(1_000_000),
             options.seed
         ));
         Ok(Some(options))

@@ -247,7 +247,17 @@ impl Held {
 
     /// Whether any coordinator may have the node.
     fn is_free(&self, timing: &NodeTiming) -> bool {
-        self.is_over() || self.silence() >= timing.silence
+        self.is_over() || self.silence() >= timing.silence || self.is_left(timing)
+    }
+
+    /// Whether the coordinator has ended as a process does that is killed: its connections are
+    /// gone, and it has asked nothing since.
+    fn is_left(&self, timing: &NodeTiming) -> bool {
+        let Phase::Ready(serving) = &self.phase else {
+            return false;
+        };
+        let left = serving.stage.left().filter(|left| *left >= timing.left);
+        left.is_some_and(|left| self.asked.elapsed() > left)
     }
 
     /// Whether nothing is to be expected of it any more.

@@ -65,6 +65,9 @@ pub struct NodeTiming {
     /// Silence of the coordinator after which another one may have the node: several of the
     /// questions by which a coordinator shows that it is there.
     pub silence: Duration,
+    /// Time behind the end of the coordinator's connections after which another one may have the
+    /// node.
+    pub left: Duration,
     /// Silence of the coordinator after which a ring is released.
     pub orphan: Duration,
     /// How long weights stay loaded behind a ring, for another one with the same layers.
@@ -76,6 +79,7 @@ impl Default for NodeTiming {
         Self {
             prepared: Duration::from_secs(30),
             silence: Duration::from_secs(15),
+            left: Duration::from_secs(1),
             orphan: Duration::from_secs(60),
             warm: Duration::from_secs(60),
         }

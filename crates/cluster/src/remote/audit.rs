@@ -63,7 +63,7 @@ fn piece_size(size: &ExecutorSize, options: &AuditOptions, layers: Range<usize>)
     }
 }
 
-/// Memory of the executors and what is kept for weights.
+/// Memory of the executors, and the bytes that are kept for weights.
 pub(crate) fn audit_bytes(
     spec: &ModelSpec,
     plan: &RemotePlan,

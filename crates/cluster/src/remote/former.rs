@@ -117,7 +117,7 @@ impl RemoteFormer {
         }
     }
 
-    /// What is to be computed twice.
+    /// Texts that are to be computed twice, if any.
     pub(super) fn audit_options(&self) -> Option<AuditOptions> {
         self.shared.changes.as_ref()?.audit
     }

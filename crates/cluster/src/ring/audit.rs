@@ -4,7 +4,7 @@
 //! Knows no node, file or budget. The one idea: a second computation follows the history of its
 //! sequences and nothing else, so that operations, repairs and other plans do not concern it. Each
 //! stage tells a digest of the rows as they came. The first stage whose successor got other rows
-//! than it should is to blame; what a machine tells of itself clears nobody.
+//! than it should is to blame; the word of a machine about itself counts for nothing.
 
 use std::collections::BTreeMap;
 
@@ -337,15 +337,8 @@ impl Ring {
 
     /// Computes the audited rows of the oldest batch again; who is to blame for a difference.
     fn compare(&mut self, result: &Frame) -> Result<Option<Culprit>, Error> {
-        let flight = &self.flights[0];
-        let runs = runs_of(&flight.batch.rows, |seq| self.is_audited(seq));
-        let ids = |run: &Run| {
-            let mut rows = flight.batch.rows.iter();
-            rows.find(|row| row.seq.index == run.seq).map(|row| row.seq)
-        };
-        let runs = runs.into_iter().filter(|run| run.is_audited);
-        let runs: Vec<_> = runs.filter_map(|run| Some((ids(&run)?, run))).collect();
-        let sent = flight.sent_digest;
+        let runs = self.audited_runs();
+        let sent = self.flights[0].sent_digest;
         let Some(audit) = self.audit.as_mut().filter(|_| !runs.is_empty()) else {
             return Ok(None);
         };
@@ -357,20 +350,22 @@ impl Ring {
                 "this machine cannot compute an audited text: {error}"
             ))
         })?;
-        let seqs: Vec<u32> = runs.iter().map(|(_, run)| run.seq).collect();
-        let came = result.rows_of(|run| seqs.contains(&run.seq));
-        let row_bytes = 4 * self.d_row;
-        audit.counts.n_rows += (expected.rows.len() / row_bytes) as u64;
-        let is_equal = match compare_rows(expected.rows.chunks_exact(row_bytes), came) {
-            Comparison::Equal => expected.inputs_are(result),
-            Comparison::NotFinite => true,
-            Comparison::Unequal => false,
-        };
+        let is_equal = expected.is_in(result, &runs, 4 * self.d_row);
+        audit.counts.n_rows += (expected.rows.len() / (4 * self.d_row)) as u64;
         audit.counts.n_faults += u64::from(!is_equal);
         if let Some(record) = &self.record {
             record.audited(audit.counts);
         }
         Ok((!is_equal).then(|| culprit(&expected, sent, result)))
+    }
+
+    /// The audited runs of the oldest batch.
+    fn audited_runs(&self) -> Vec<(SeqId, Run)> {
+        let rows = &self.flights[0].batch.rows;
+        let runs = runs_of(rows, |seq| self.is_audited(seq));
+        let id = |run: &Run| rows.iter().find(|row| row.seq.index == run.seq);
+        let runs = runs.into_iter().filter(|run| run.is_audited);
+        runs.filter_map(|run| Some((id(&run)?.seq, run))).collect()
     }
 
     /// Goes on without the machine that computed other rows; batches in flight are computed again.
@@ -437,6 +432,17 @@ fn compare_rows<'a>(
 }
 
 impl Expected {
+    /// Whether a result has these rows, for rows of so many bytes.
+    fn is_in(&self, result: &Frame, runs: &[(SeqId, Run)], row_bytes: usize) -> bool {
+        let is_audited = |run: &Run| runs.iter().any(|(_, other)| other.seq == run.seq);
+        let came = result.rows_of(is_audited);
+        match compare_rows(self.rows.chunks_exact(row_bytes), came) {
+            Comparison::Equal => self.inputs_are(result),
+            Comparison::NotFinite => true,
+            Comparison::Unequal => false,
+        }
+    }
+
     /// Whether all stages got the rows that they should have; a wrong bit may leave no trace in
     /// rows behind it.
     fn inputs_are(&self, result: &Frame) -> bool {

@@ -108,7 +108,9 @@ impl<'a> Receipt<'a> {
         let (words, mut rest) = rest.split_at_checked(words.checked_mul(4)?)?;
         let mut words = numbers(words);
         let mut take = |n: usize| words.by_ref().take(n).collect::<Vec<u32>>();
-        let (tokens, missing, checkpoints) = (take(n), take(n_groups), take(n_checkpoints));
+        let tokens = take(n);
+        let missing = take(n_groups);
+        let checkpoints = take(n_checkpoints);
         let mut local = Vec::new();
         for _ in 0..n_local {
             let (len, after) = rest.split_first_chunk()?;
@@ -325,7 +327,7 @@ impl Ring {
         true
     }
 
-    /// Removes positions everywhere, of which stages may have none.
+    /// Removes positions everywhere; stages may have none of them.
     fn remove_positions(&mut self, seq: SeqId, first: usize) -> Result<(), Error> {
         let left = self.seqs.truncate(seq, first)?;
         self.history.truncate(seq.index, left);
@@ -347,7 +349,7 @@ impl Ring {
         }
     }
 
-    /// Has the stages save what was asked for before they end.
+    /// Has the stages save all that callers asked for before they end.
     pub(super) fn finish_saves(&mut self) {
         self.flush_saves();
         let is_save = |op: &Op| matches!(op, Op::Save { .. });

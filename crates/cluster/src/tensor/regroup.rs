@@ -2,8 +2,8 @@
 //! after another.
 //!
 //! ```text
-//! group of n members --a member is lost--> who answers? --> plan --> another group, or this machine
-//!                                                                    every text again from its tokens
+//! group --a member is lost--> who answers? --> plan --> another group, or this machine alone
+//!                                                       every text again from its tokens
 //! ```
 //! Knows neither how rows are divided nor who decides it ([`ReplanRows`]). The one idea: callers
 //! know the ids of block tables that stay, and the executors behind them may come and go.
@@ -20,7 +20,7 @@ use std::{
 
 use atta_model::{
     Batch, Cpu, Error, Executor, ExecutorInfo, ExecutorSize, Member, MemberPart, Model, Observer,
-    Output, SeqId, SeqTable, Share, Ticket, spec::ModelSpec,
+    Output, SeqId, SeqTable, Share, Ticket,
 };
 use atta_store::{Budget, Reservation};
 
@@ -153,12 +153,12 @@ pub(super) struct Regrouping {
     /// Sequences whose state is gone and cannot be computed again.
     lost: BTreeSet<SeqId>,
     /// The batch in flight, and its ticket of the present group.
-    flight: Option<Flight>,
+    flight: Option<GroupFlight>,
     n_submitted: u64,
     trouble: Option<Trouble>,
 }
 
-struct Flight {
+struct GroupFlight {
     number: u64,
     batch: Batch,
     /// `None`: the group was lost before it took the batch.
@@ -278,8 +278,20 @@ impl Regrouping {
             .try_for_each(|seq| self.check_kept(seq))
     }
 
+    /// Opens a group without members that do not answer.
     fn open_another(&mut self, why: &str) -> Result<Present, Error> {
-        let lost = |more: &str| Error::Lost(format!("{why}; {more}"));
+        let gone = self.note_loss(why)?;
+        // Its links end, and its memory may be needed.
+        self.present = None;
+        let (present, gone) = self.room.open_without(gone, why)?;
+        if let Some(trouble) = &mut self.trouble {
+            trouble.gone = gone;
+        }
+        Ok(present)
+    }
+
+    /// The members that are gone, since the trouble began.
+    fn note_loss(&mut self, why: &str) -> Result<Vec<NodeName>, Error> {
         let silent = self.silent();
         let trouble = self.trouble.get_or_insert_with(|| Trouble {
             since: Instant::now(),
@@ -289,35 +301,15 @@ impl Regrouping {
         });
         trouble.n_groups += 1;
         // Members that answer and send nothing are out of reach, and others would be, too.
-        if silent.is_empty() && std::mem::replace(&mut trouble.is_retried, true) {
+        let is_retried = silent.is_empty() && std::mem::replace(&mut trouble.is_retried, true);
+        if is_retried || trouble.n_groups > MAX_GROUPS {
             self.present = None;
             return Err(Error::Lost(why.to_owned()));
         }
-        if trouble.n_groups > MAX_GROUPS {
-            return Err(lost("and every other group was lost, too"));
-        }
-        let mut gone = trouble.gone.clone();
-        gone.extend(
-            silent
-                .into_iter()
-                .filter(|node| !trouble.gone.contains(node)),
-        );
-        // Its links end, and its memory may be needed.
-        self.present = None;
-        loop {
-            let planned = self.room.changes.replan.without(&gone);
-            let planned = planned.map_err(|none| lost(&none))?;
-            match self.room.open(planned) {
-                Ok(present) => {
-                    if let Some(trouble) = &mut self.trouble {
-                        trouble.gone = gone;
-                    }
-                    return Ok(present);
-                }
-                Err(FormError::Node { node, .. }) if !gone.contains(&node) => gone.push(node),
-                Err(error) => return Err(lost(&Error::from(error).to_string())),
-            }
-        }
+        let new = silent
+            .into_iter()
+            .filter(|node| !trouble.gone.contains(node));
+        Ok(trouble.gone.iter().cloned().chain(new).collect())
     }
 
     /// Members of the present group that do not answer.
@@ -425,7 +417,7 @@ impl Regrouping {
     /// Adds the rows in flight to the history.
     fn push_history(&mut self) {
         let d_model = self.room.model.spec().d_model;
-        let Some(Flight { batch, .. }) = &self.flight else {
+        let Some(GroupFlight { batch, .. }) = &self.flight else {
             return;
         };
         for row in &batch.rows {
@@ -449,7 +441,7 @@ impl Regrouping {
 
     /// Removes the rows in flight: there will be no result of them.
     fn remove_flight(&mut self) {
-        let Some(Flight { batch, .. }) = self.flight.take() else {
+        let Some(GroupFlight { batch, .. }) = self.flight.take() else {
             return;
         };
         for row in batch.rows.iter().rev() {
@@ -461,6 +453,24 @@ impl Regrouping {
 }
 
 impl GroupRoom {
+    /// Opens the best group without these nodes and those that cannot be members; all of them.
+    fn open_without(
+        &self,
+        mut gone: Vec<NodeName>,
+        why: &str,
+    ) -> Result<(Present, Vec<NodeName>), Error> {
+        let lost = |more: &str| Error::Lost(format!("{why}; {more}"));
+        loop {
+            let planned = self.changes.replan.without(&gone);
+            let planned = planned.map_err(|none| lost(&none))?;
+            match self.open(planned) {
+                Ok(present) => return Ok((present, gone)),
+                Err(FormError::Node { node, .. }) if !gone.contains(&node) => gone.push(node),
+                Err(error) => return Err(lost(&Error::from(error).to_string())),
+            }
+        }
+    }
+
     /// Opens the group of a plan.
     fn open(&self, planned: PlannedGroup) -> Result<Present, FormError> {
         let PlannedGroup {
@@ -468,25 +478,8 @@ impl GroupRoom {
             timing,
             deadline,
         } = planned;
-        let spec = self.model.spec();
         if members.others.is_empty() {
-            let (model, bound) = self.bind(spec, None)?;
-            let options = &self.options;
-            let pool = Arc::clone(&options.pool);
-            let cpu = Cpu::new(
-                model,
-                options.kernels,
-                pool,
-                &self.budget,
-                self.size.clone(),
-            )?;
-            return Ok(Present {
-                executor: Box::new(cpu),
-                ids: BTreeMap::new(),
-                ring: None,
-                members,
-                _bound: Some(bound),
-            });
+            return Ok(self.open_alone(members)?);
         }
         let options = RemoteGroupOptions {
             members: members.clone(),
@@ -496,7 +489,7 @@ impl GroupRoom {
         };
         let split = members.split()?;
         let lead = Member::new(split.clone(), super::member::LEAD)?;
-        let (model, bound) = self.bind(spec, Some(lead))?;
+        let (model, bound) = self.bind(Some(lead))?;
         let opener = GroupOpener {
             options: &options,
             split: &split,
@@ -511,12 +504,25 @@ impl GroupRoom {
         })
     }
 
+    /// This machine without others.
+    fn open_alone(&self, members: GroupMembers) -> Result<Present, Error> {
+        let (model, bound) = self.bind(None)?;
+        let options = &self.options;
+        let pool = Arc::clone(&options.pool);
+        let size = self.size.clone();
+        let cpu = Cpu::new(model, options.kernels, pool, &self.budget, size)?;
+        Ok(Present {
+            executor: Box::new(cpu),
+            ids: BTreeMap::new(),
+            ring: None,
+            members,
+            _bound: Some(bound),
+        })
+    }
+
     /// Binds the rows of a member, or all.
-    fn bind(
-        &self,
-        spec: &ModelSpec,
-        member: Option<Member>,
-    ) -> Result<(Arc<Model>, BoundRows), Error> {
+    fn bind(&self, member: Option<Member>) -> Result<(Arc<Model>, BoundRows), Error> {
+        let spec = self.model.spec();
         let threads = self.options.pool.n_threads();
         let executor = Cpu::executor_bytes(spec, threads, &self.size);
         let room = Room {
@@ -558,7 +564,7 @@ impl Executor for Regrouping {
         self.seqs.admit(&batch.rows, |_, _| Ok(()))?;
         self.seqs.take_copies().for_each(drop);
         self.n_submitted += 1;
-        self.flight = Some(Flight {
+        self.flight = Some(GroupFlight {
             number: self.n_submitted,
             batch: batch.clone(),
             ticket: None,

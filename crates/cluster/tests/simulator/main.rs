@@ -149,6 +149,7 @@ fn ring(seed: u64, random: &mut Random) -> (Ring, Arc<Mutex<World>>, usize) {
         n_shared: None,
         ..size
     };
+    let is_kv = |kind: &&StateKind| matches!(kind, StateKind::Kv(_));
     let parts = RingParts {
         info: ExecutorInfo {
             part: Share {
@@ -169,6 +170,8 @@ fn ring(seed: u64, random: &mut Random) -> (Ring, Arc<Mutex<World>>, usize) {
         depth,
         d_model: D_ROW,
         n_vocab: N_VOCAB,
+        n_kv_groups: distinct.iter().filter(is_kv).count(),
+        state_id: [0; 32],
     };
     let lane = VirtualLane(Arc::clone(&world));
     (

@@ -77,6 +77,7 @@ fn ring() -> RingStatus {
         n_rebuilds: 1,
         n_batches: 6,
         n_rows: 44,
+        audit: None,
         expected: RingSpeed {
             decode_tok_s: Some(20.5),
             users_tok_s: None,
@@ -116,6 +117,7 @@ fn a_ring_is_told_in_the_order_of_its_machines_and_what_is_not_known_is_null() {
     assert_eq!(ring["state"], "open");
     assert_eq!(ring["model"], "<b>stories</b>.gguf");
     assert_eq!(ring["lap_us"], Value::Null);
+    assert_eq!(ring["audit"], Value::Null);
     assert_eq!(ring["expected"]["decode_tok_s"], 20.5);
     assert_eq!(ring["nodes"][0]["state"], "coordinator");
     assert_eq!(ring["nodes"][0]["memory_bytes"], Value::Null);

@@ -51,6 +51,15 @@ struct Told {
     n_computed: AtomicU64,
     /// When the coordinator was last heard, in ms since the start.
     heard_ms: AtomicU64,
+    /// Its connections, and when the last of them ended, in ms since the start.
+    n_connections: AtomicU64,
+    left_ms: AtomicU64,
+}
+
+impl Told {
+    fn now_ms(&self) -> u64 {
+        u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
 }
 
 /// What happens to the stage.
@@ -72,6 +81,8 @@ impl StageHost {
             is_over: AtomicBool::new(false),
             n_computed: AtomicU64::new(0),
             heard_ms: AtomicU64::new(0),
+            n_connections: AtomicU64::new(0),
+            left_ms: AtomicU64::new(u64::MAX),
         });
         let (events, inbox) = mpsc::sync_channel(MAX_EVENTS);
         let (orders, waiting) = mpsc::channel();
@@ -115,6 +126,13 @@ impl RunningStage for StageHost {
     fn silence(&self) -> Duration {
         let heard = Duration::from_millis(self.told.heard_ms.load(Ordering::Acquire));
         self.told.start.elapsed().saturating_sub(heard)
+    }
+
+    fn left(&self) -> Option<Duration> {
+        let left = self.told.left_ms.load(Ordering::Acquire);
+        let is_gone = self.told.n_connections.load(Ordering::Acquire) == 0;
+        let since = (is_gone && left < u64::MAX).then(|| Duration::from_millis(left))?;
+        Some(self.told.start.elapsed().saturating_sub(since))
     }
 }
 
@@ -169,6 +187,9 @@ fn sinks(number: u16, told: &Arc<Told>, events: &SyncSender<HostEvent>) -> SinkO
     let told = Arc::clone(told);
     let events = events.clone();
     Box::new(move |from| {
+        if from == 0 {
+            told.n_connections.fetch_add(1, Ordering::AcqRel);
+        }
         let sink = FromNeighbour {
             from,
             number,
@@ -205,11 +226,21 @@ impl FromNeighbour {
     }
 }
 
+impl Drop for FromNeighbour {
+    fn drop(&mut self) {
+        if self.from == 0 {
+            self.told
+                .left_ms
+                .store(self.told.now_ms(), Ordering::Release);
+            self.told.n_connections.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+}
+
 impl FrameSink for FromNeighbour {
     fn frame(&mut self, frame: Frame) -> bool {
         if self.from == 0 {
-            let ms = self.told.start.elapsed().as_millis();
-            let ms = u64::try_from(ms).unwrap_or(u64::MAX);
+            let ms = self.told.now_ms();
             self.told.heard_ms.store(ms, Ordering::Release);
         }
         let event = HostEvent::Node(self.event(frame));
