@@ -67,7 +67,6 @@ fn ring() -> RingStatus {
         ..lap.clone()
     };
     RingStatus {
-        audit: None,
         state: RingState::Open,
         coordinator: "lap".to_owned(),
         model: "<b>stories</b>.gguf".to_owned(),
