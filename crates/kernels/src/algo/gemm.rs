@@ -95,6 +95,8 @@ impl Decoded {
 /// Multiplies a row tile of a K-quant.
 #[inline(always)]
 pub(crate) fn k_quant<I: Flat, F: KQuant>(isa: I, row_tile: RowTile<'_>) {
+    #[cfg(test)]
+    crate::testing::ran("gemm");
     let RowTile {
         w,
         x,
