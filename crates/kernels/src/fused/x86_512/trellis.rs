@@ -46,7 +46,9 @@ fn rows<F: Leveled<B>, const B: usize, O: Order, const VBMI: bool>(
 ) {
     #[cfg(test)]
     crate::testing::ran("x86_512::trellis");
-    let (w, order, inputs) = (row_tile.w, O::new(&row_tile), Inputs::new(isa, &row_tile));
+    let (w, order) = (row_tile.w, O::new(&row_tile));
+    let mut ordered = [isa.no_input(); 16];
+    let inputs = Inputs::new(isa, &row_tile, &mut ordered);
     let n_last = w.d_in() % 256 / 32;
     for i in 0..w.d_out().div_ceil(4) {
         let (places, mut out) = (order.rows(i), isa.no_quad());
@@ -107,17 +109,17 @@ struct Inputs<'a> {
     /// The row.
     t: usize,
     /// The first blocks, which all rows of weights share; the others are put in order again.
-    ordered: [Ordered; 16],
+    ordered: &'a [Ordered; 16],
 }
 
 impl<'a> Inputs<'a> {
+    /// Puts blocks of the activation row in order into `ordered`.
     #[inline(always)]
-    fn new(isa: Avx512, row_tile: &RowTile<'a>) -> Self {
+    fn new(isa: Avx512, row_tile: &RowTile<'a>, ordered: &'a mut [Ordered; 16]) -> Self {
         let (x, t) = (row_tile.x.q8_256(), row_tile.rows.start);
-        let mut ordered = [isa.no_input(); 16];
         let n_blocks = row_tile.w.d_in().div_ceil(256);
-        for (b, ordered) in ordered.iter_mut().enumerate().take(n_blocks) {
-            *ordered = isa.symbol_order(&x.codes[x.at(b, t)].0);
+        for b in 0..n_blocks.min(16) {
+            ordered[b] = isa.symbol_order(&x.codes[x.at(b, t)].0);
         }
         Self { isa, x, t, ordered }
     }
