@@ -4,7 +4,27 @@ use crate::Pool;
 use atta_formats::TensorType;
 use atta_formats::f16::{f16_to_f32, f32_to_f16};
 use atta_formats::layout;
+use std::cell::RefCell;
 use std::num::NonZeroUsize;
+
+thread_local! {
+    /// Kernels of K-quants that ran on this thread, in order; a name only once in a row.
+    static RAN: RefCell<Vec<&'static str>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Notes that a kernel multiplied a row tile.
+pub(crate) fn ran(kernel: &'static str) {
+    RAN.with_borrow_mut(|ran| {
+        if ran.last() != Some(&kernel) {
+            ran.push(kernel);
+        }
+    });
+}
+
+/// The kernels that ran on this thread since the last call.
+pub(crate) fn kernels_that_ran() -> Vec<&'static str> {
+    RAN.take()
+}
 
 /// A seeded stream of numbers (xorshift64*, Vigna 2014).
 pub(crate) struct Random(pub(crate) u64);
@@ -43,11 +63,13 @@ impl Random {
             TensorType::F16 => self.halves(d_out * d_in, |x| f32_to_f16(x * scale)),
             TensorType::BF16 => self.halves(d_out * d_in, |x| ((x * scale).to_bits() >> 16) as u16),
             _ => {
-                let mut bytes: Vec<u8> = (0..d_out * ty.row_bytes(d_in).unwrap())
-                    .map(|_| self.next() as u8)
-                    .collect();
-                for block in bytes.chunks_exact_mut(ty.block_bytes()) {
-                    set_scales(ty, block, [(); 2].map(|()| self.scale(scale)));
+                let row_bytes = ty.row_bytes(d_in).unwrap();
+                let mut bytes: Vec<u8> =
+                    (0..d_out * row_bytes).map(|_| self.next() as u8).collect();
+                for row in bytes.chunks_mut(row_bytes) {
+                    for block in row.chunks_mut(ty.block_bytes()) {
+                        set_scales(ty, block, [(); 2].map(|()| self.scale(scale)));
+                    }
                 }
                 bytes
             }
@@ -97,6 +119,7 @@ fn k(ty: TensorType) -> f32 {
     match ty {
         IQ1_S | IQ1_M | IQ2_XXS | IQ2_XS | IQ2_S => 0.125,
         IQ3_XXS => 0.25,
+        T2 | T3 | T4 => 1.0 / 32.0,
         _ => 1.0,
     }
 }
