@@ -104,8 +104,8 @@ struct Trial {
 /// What a search works in.
 pub(crate) struct Scratch {
     trials: [Trial; SCALES_MAX],
-    /// Costs before each step of the second lap.
-    costs: [Sixteen; SYMBOLS],
+    /// Costs before each step of the second lap: of the one that runs, and of the best one.
+    laps: [[Sixteen; SYMBOLS]; 2],
 }
 
 impl Default for Scratch {
@@ -119,7 +119,7 @@ impl Default for Scratch {
                     scale: 0.0,
                 }
             }; SCALES_MAX],
-            costs: [[0.0; 16]; SYMBOLS],
+            laps: [[[0.0; 16]; SYMBOLS]; 2],
         }
     }
 }
@@ -127,14 +127,14 @@ impl Default for Scratch {
 /// Finds the best path at the best of the scales.
 #[inline(always)]
 pub(crate) fn search(isa: impl States, of: &SubBlockScales<'_>, scratch: &mut Scratch) -> Found {
-    let Scratch { trials, costs } = scratch;
+    let Scratch { trials, laps } = scratch;
     let trials = &mut trials[..of.n];
     for (i, trial) in trials.iter_mut().enumerate() {
         trial.scale = of.step * f32::from(of.first + i as u8 + 1);
         match of.levels.n_tables {
-            1 => trial.measure::<1>(of),
-            2 => trial.measure::<2>(of),
-            _ => trial.measure::<4>(of),
+            1 => trial.measure::<1, _>(isa, of),
+            2 => trial.measure::<2, _>(isa, of),
+            _ => trial.measure::<4, _>(isa, of),
         }
     }
     let (groups, rest) = trials.as_chunks_mut::<TOGETHER>();
@@ -142,35 +142,23 @@ pub(crate) fn search(isa: impl States, of: &SubBlockScales<'_>, scratch: &mut Sc
     for trial in rest {
         free_laps(isa, std::array::from_mut(trial));
     }
-    second_laps(isa, of, trials, costs)
+    second_laps(isa, of, trials, laps)
 }
 
 impl Trial {
     /// Computes the metrics of all symbols.
     #[inline(always)]
-    fn measure<const N: usize>(&mut self, of: &SubBlockScales<'_>) {
-        let mut levels = [[0.0; 16]; N];
+    fn measure<const N: usize, I: States>(&mut self, isa: I, of: &SubBlockScales<'_>) {
+        let mut levels = [isa.costs(&[0.0; 16]); N];
         for a in 0..N {
-            for lane in 0..16 {
-                levels[a][lane] = self.scale * of.levels.tables[a][lane];
-            }
+            levels[a] = isa.times(isa.costs(&of.levels.tables[a]), self.scale);
         }
         for t in 0..SYMBOLS {
-            let (x, importance) = (of.x[t], of.importance[t]);
-            let mut best = squares(x, &levels[0]);
-            for table in &levels[1..] {
-                let next = squares(x, table);
-                for lane in 0..16 {
-                    best[lane] = if next[lane] < best[lane] {
-                        next[lane]
-                    } else {
-                        best[lane]
-                    };
-                }
+            let mut best = isa.squares(of.x[t], levels[0]);
+            for a in 1..N {
+                best = isa.least(best, isa.squares(of.x[t], levels[a]));
             }
-            for lane in 0..16 {
-                self.metrics[t][lane] = importance * best[lane];
-            }
+            isa.store_costs(isa.times(best, of.importance[t]), &mut self.metrics[t]);
         }
     }
 
@@ -194,16 +182,6 @@ impl Trial {
         }
         s
     }
-}
-
-#[inline(always)]
-fn squares(x: f32, levels: &Sixteen) -> Sixteen {
-    let mut out = *levels;
-    for y in &mut out {
-        let e = x - *y;
-        *y = e * e;
-    }
-    out
 }
 
 /// The state from which the best path reaches state `s`, by the costs before the step.
@@ -247,32 +225,48 @@ fn second_laps(
     isa: impl States,
     of: &SubBlockScales<'_>,
     trials: &[Trial],
-    costs: &mut [Sixteen; SYMBOLS],
+    laps: &mut [[Sixteen; SYMBOLS]; 2],
 ) -> Found {
     let mut bounds = [f32::NAN; SCALES_MAX];
     for (bound, trial) in bounds.iter_mut().zip(trials) {
         *bound = trial.bound().0;
     }
-    let mut best: Option<Found> = None;
+    let [mut running, mut kept] = laps.each_mut();
+    let mut best: Option<Closed> = None;
     while let Some(i) = lowest(&bounds) {
         if best.is_some_and(|best| bounds[i] * ROUNDING > best.error) {
             break;
         }
         bounds[i] = f32::NAN;
-        let (trial, code) = (&trials[i], of.first + i as u8);
-        let start = trial.start();
-        let error = second_lap(isa, trial, start, costs);
-        let is_better = |best: Found| error < best.error || error == best.error && code < best.code;
-        if best.is_none_or(is_better) {
-            let levels = levels_of_path(of, trial, start, costs);
-            best = Some(Found {
-                code,
-                error,
-                levels,
-            });
+        let start = trials[i].start();
+        let error = second_lap(isa, &trials[i], start, running);
+        let closed = Closed { i, start, error };
+        if best.is_none_or(|best| closed.is_better_than(best)) {
+            best = Some(closed);
+            std::mem::swap(&mut running, &mut kept);
         }
     }
-    best.expect("there is at least one scale")
+    let Closed { i, start, error } = best.expect("there is at least one scale");
+    Found {
+        code: of.first + i as u8,
+        error,
+        levels: levels_of_path(of, &trials[i], start, kept),
+    }
+}
+
+/// The best closed path of a trial.
+#[derive(Clone, Copy)]
+struct Closed {
+    /// Index of the trial.
+    i: usize,
+    start: usize,
+    error: f32,
+}
+
+impl Closed {
+    fn is_better_than(self, other: Self) -> bool {
+        self.error < other.error || self.error == other.error && self.i < other.i
+    }
 }
 
 /// The index of the lowest number; `None` if there is none.

@@ -22,6 +22,11 @@ pub(crate) trait States: Copy {
 
     fn costs(self, x: &Sixteen) -> Self::C;
     fn store_costs(self, costs: Self::C, out: &mut Sixteen);
+    fn times(self, x: Self::C, factor: f32) -> Self::C;
+    /// `(x − y)²`.
+    fn squares(self, x: f32, y: Self::C) -> Self::C;
+    /// The lesser of both; no number is NaN.
+    fn least(self, x: Self::C, y: Self::C) -> Self::C;
     /// `out[4j + t] = min over q of costs[4q + j] + metrics[8(q & 1) + 4((j ^ q / 2) & 1) + t]`.
     fn step(self, costs: Self::C, metrics: &Sixteen) -> Self::C;
 }
@@ -37,6 +42,30 @@ impl States for Scalar {
     #[inline(always)]
     fn store_costs(self, costs: Sixteen, out: &mut Sixteen) {
         *out = costs;
+    }
+
+    #[inline(always)]
+    fn times(self, x: Sixteen, factor: f32) -> Sixteen {
+        let mut out = x;
+        for x in &mut out {
+            *x *= factor;
+        }
+        out
+    }
+
+    #[inline(always)]
+    fn squares(self, x: f32, y: Sixteen) -> Sixteen {
+        let mut out = y;
+        for y in &mut out {
+            let e = x - *y;
+            *y = e * e;
+        }
+        out
+    }
+
+    #[inline(always)]
+    fn least(self, x: Sixteen, y: Sixteen) -> Sixteen {
+        least(x, y)
     }
 
     #[inline(always)]
@@ -68,7 +97,7 @@ fn sums(cost: f32, metrics: &[f32; 4]) -> [f32; 4] {
 }
 
 #[inline(always)]
-fn least(a: [f32; 4], b: [f32; 4]) -> [f32; 4] {
+fn least<const N: usize>(a: [f32; N], b: [f32; N]) -> [f32; N] {
     let mut out = a;
     for (out, b) in out.iter_mut().zip(b) {
         *out = if b < *out { b } else { *out };
@@ -94,7 +123,7 @@ entry!([] plain, Scalar);
 #[cfg(target_arch = "x86_64")]
 mod x86 {
     use super::*;
-    use crate::isa::avx2::Avx2;
+    use crate::isa::avx2::{Avx2, proven};
     use crate::isa::memory::{load, store};
     use std::arch::x86_64::*;
 
@@ -115,6 +144,21 @@ mod x86 {
         #[inline(always)]
         fn store_costs(self, costs: [__m256; 2], out: &mut Sixteen) {
             store(costs, out);
+        }
+
+        proven! {
+            fn times(self, x: [__m256; 2], factor: f32) -> [__m256; 2] {
+                let factor = _mm256_set1_ps(factor);
+                [_mm256_mul_ps(x[0], factor), _mm256_mul_ps(x[1], factor)]
+            }
+            fn squares(self, x: f32, y: [__m256; 2]) -> [__m256; 2] {
+                let x = _mm256_set1_ps(x);
+                let e = [_mm256_sub_ps(x, y[0]), _mm256_sub_ps(x, y[1])];
+                [_mm256_mul_ps(e[0], e[0]), _mm256_mul_ps(e[1], e[1])]
+            }
+            fn least(self, x: [__m256; 2], y: [__m256; 2]) -> [__m256; 2] {
+                [_mm256_min_ps(x[0], y[0]), _mm256_min_ps(x[1], y[1])]
+            }
         }
 
         #[inline(always)]
@@ -162,6 +206,7 @@ mod x86 {
 #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
 mod wide {
     use super::*;
+    use crate::isa::avx2::proven;
     use crate::isa::avx512::Avx512;
     use crate::isa::memory::{load, store};
     use std::arch::x86_64::*;
@@ -188,6 +233,15 @@ mod wide {
         #[inline(always)]
         fn store_costs(self, costs: __m512, out: &mut Sixteen) {
             store(costs, out);
+        }
+
+        proven! {
+            fn times(self, x: __m512, factor: f32) -> __m512 { _mm512_mul_ps(x, _mm512_set1_ps(factor)) }
+            fn squares(self, x: f32, y: __m512) -> __m512 {
+                let e = _mm512_sub_ps(_mm512_set1_ps(x), y);
+                _mm512_mul_ps(e, e)
+            }
+            fn least(self, x: __m512, y: __m512) -> __m512 { _mm512_min_ps(x, y) }
         }
 
         #[inline(always)]
