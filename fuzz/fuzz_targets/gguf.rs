@@ -2,7 +2,7 @@
 //! for how to run.
 #![no_main]
 
-use atta_formats::{Directory, Gguf, Metadata, SharedBytes, TensorInfo, Writer, decode};
+use atta_formats::{Directory, Gguf, Metadata, SharedBytes, TensorInfo, Writer, decode_rows};
 use libfuzzer_sys::fuzz_target;
 use std::sync::Arc;
 
@@ -75,10 +75,12 @@ fn rewrite(g: &Gguf) {
 }
 
 fn decode_some(file: &[u8], t: &TensorInfo) {
-    let n_blocks =
-        (t.shape.n_elements() as usize / t.ty.block_len()).min(MAX_WEIGHTS / t.ty.block_len());
+    let d = t.shape.dims().last().copied().unwrap_or(1) as usize;
+    let n_rows = (t.shape.n_elements() as usize / d).min((MAX_WEIGHTS / d).max(1));
     let start = t.offset as usize;
-    let bytes = &file[start..][..n_blocks * t.ty.block_bytes()];
-    let mut out = vec![0.0; n_blocks * t.ty.block_len()];
-    assert_eq!(decode(t.ty, bytes, &mut out).is_ok(), t.ty.has_codec());
+    let row_bytes = t.ty.row_bytes(d).expect("it was read");
+    let bytes = &file[start..][..n_rows * row_bytes];
+    let mut out = vec![0.0; n_rows * d];
+    let decoded = decode_rows(t.ty, d, bytes, &mut out);
+    assert_eq!(decoded.is_ok(), t.ty.has_codec());
 }

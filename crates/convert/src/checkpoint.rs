@@ -6,7 +6,7 @@
 
 use std::{ops::Range, path::PathBuf, sync::Arc};
 
-use atta_formats::{Contents, SharedBytes, TensorType, Writer, decode};
+use atta_formats::{Contents, SharedBytes, TensorType, Writer, decode_rows};
 use atta_store::MappedFile;
 
 use crate::{Error, metadata};
@@ -186,8 +186,9 @@ impl RowSource for MappedRows {
             .ok()
             .and_then(|first| first.checked_mul(self.row_bytes));
         let bytes = from.and_then(|from| self.bytes().get(from..)?.get(..rows * self.row_bytes));
-        decode(
+        decode_rows(
             self.ty,
+            self.d_row,
             bytes.ok_or(Error::NoRow {
                 row: first + rows as u64,
             })?,

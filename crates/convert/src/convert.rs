@@ -9,7 +9,7 @@ use std::{
     thread,
 };
 
-use atta_formats::{Split, TensorType, Writer, decode, f16, gguf::shard_file_name};
+use atta_formats::{Split, TensorType, Writer, decode_rows, f16, gguf::shard_file_name};
 
 use crate::{
     Checkpoint, Error, ImportanceMatrix, Plan, Step, Tensor, TypeSelection,
@@ -412,7 +412,7 @@ impl TensorQuantizer<'_> {
             let (to, after) = out.split_at_mut(left * self.row_bytes);
             let weights = self.importance.map(|all| &all[expert as usize * d..][..d]);
             self.quantizer.rows(now, d, weights, to)?;
-            check_fits(self.ty, now, to)?;
+            check_fits(self.ty, d, now, to)?;
             (x, out, row) = (rest, after, row + left as u64);
         }
         Ok(())
@@ -420,14 +420,14 @@ impl TensorQuantizer<'_> {
 }
 
 /// Fails if a weight is too large for a type: most types have f16 scales, which would overflow to
-/// infinity.
-fn check_fits(ty: TensorType, x: &[f32], out: &[u8]) -> Result<(), Error> {
+/// infinity. `x` is `[n_rows, d_row]`.
+fn check_fits(ty: TensorType, d_row: usize, x: &[f32], out: &[u8]) -> Result<(), Error> {
     const MAX_F16: f32 = 65504.0;
     if !x.iter().fold(false, |any, x| any | (x.abs() > MAX_F16)) {
         return Ok(());
     }
     let mut decoded = vec![0.0; x.len()];
-    decode(ty, out, &mut decoded)?;
+    decode_rows(ty, d_row, out, &mut decoded)?;
     match decoded.iter().position(|y| !y.is_finite()) {
         Some(at) => Err(Error::TooLarge { value: x[at], ty }),
         None => Ok(()),

@@ -1,16 +1,17 @@
 //! Decoding whole blocks of any type, by the scalar decoders of [`crate::layout`].
 
-use crate::layout::{self, float, k_quants, legacy, nonlinear, nvfp4, q1_0, q2_0, signed};
+use crate::layout::{self, Trellis, float, k_quants, legacy, nonlinear, nvfp4, q1_0, q2_0, signed};
 use crate::tensor_type::tensor_types;
 use crate::{Error, TensorType};
 
 macro_rules! decode {
     ($($ty:ident = $len:literal, $bytes:literal $(, $decoder:expr)?;)*) => {
-        /// Decodes whole blocks of `ty` in `bytes` into `out`, `[n_weights]`.
+        /// Decodes whole blocks of `ty` in `bytes` into `out`, `[n_weights]`; of types whose rows may
+        /// end in a shorter block, one row.
         ///
         /// # Errors
         /// [`Error::NoCodec`] if the type cannot be decoded yet, [`Error::DecodeLength`] unless
-        /// `bytes` and `out` hold the same whole number of blocks.
+        /// `bytes` and `out` hold the same whole number of blocks, or the same row.
         pub fn decode(ty: TensorType, bytes: &[u8], out: &mut [f32]) -> Result<(), Error> {
             if ty.row_bytes(out.len()) != Some(bytes.len()) {
                 return Err(Error::DecodeLength {
@@ -18,6 +19,10 @@ macro_rules! decode {
                     bytes: bytes.len(),
                     weights: out.len(),
                 });
+            }
+            if let Some(trellis) = Trellis::of(ty) {
+                trellis.decode(bytes, out);
+                return Ok(());
             }
             match ty {
                 $($(TensorType::$ty => blocks::<$bytes, $len>(bytes, out, $decoder),)?)*
@@ -28,6 +33,32 @@ macro_rules! decode {
     };
 }
 tensor_types!(decode);
+
+/// Decodes rows of `d_row` weights of `ty` in `bytes` into `out`, `[n_rows, d_row]`.
+///
+/// # Errors
+/// Those of [`decode`]; [`Error::DecodeLength`] unless `bytes` and `out` hold the same rows.
+pub fn decode_rows(
+    ty: TensorType,
+    d_row: usize,
+    bytes: &[u8],
+    out: &mut [f32],
+) -> Result<(), Error> {
+    if d_row.is_multiple_of(ty.block_len()) {
+        return decode(ty, bytes, out);
+    }
+    let row_bytes = ty.row_bytes(d_row).unwrap_or(usize::MAX);
+    let n_rows = bytes.len() / row_bytes;
+    if n_rows * row_bytes != bytes.len() || n_rows.checked_mul(d_row) != Some(out.len()) {
+        return Err(Error::DecodeLength {
+            ty,
+            bytes: bytes.len(),
+            weights: out.len(),
+        });
+    }
+    let rows = bytes.chunks(row_bytes).zip(out.chunks_mut(d_row));
+    rows.map(|(bytes, out)| decode(ty, bytes, out)).collect()
+}
 
 impl TensorType {
     /// Whether [`decode`] can read this type.
@@ -70,6 +101,22 @@ mod tests {
             assert_eq!(got, Err(Error::DecodeLength { ty, bytes, weights }));
         }
         assert_eq!(decode(ty, &[], &mut []), Ok(()));
+    }
+
+    #[test]
+    fn rows_with_shorter_blocks_are_decoded_one_by_one() {
+        let ty = TensorType::T3;
+        let bytes: Vec<u8> = (0..3 * 117).map(|i| (i % 117 * 7) as u8 & 0x7b).collect();
+        let mut rows = [0.0; 3 * 288];
+        decode_rows(ty, 288, &bytes, &mut rows).unwrap();
+        let mut row = [0.0; 288];
+        decode(ty, &bytes[..117], &mut row).unwrap();
+        assert!(rows.chunks(288).all(|each| each == row) && row[287] != 0.0);
+        for (d_row, n_bytes, weights) in [(288, 350, 864), (288, 351, 576), (48, 351, 864)] {
+            let got = decode_rows(ty, d_row, &bytes[..n_bytes], &mut rows[..weights]);
+            let bytes = n_bytes;
+            assert_eq!(got, Err(Error::DecodeLength { ty, bytes, weights }));
+        }
     }
 
     #[test]

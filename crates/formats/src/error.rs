@@ -85,7 +85,7 @@ pub enum Error {
     ShapeOverflow { tensor: String, dims: Vec<u64> },
     #[error("{tensor}: unknown or removed tensor type {id}")]
     UnknownType { tensor: String, id: u32 },
-    #[error("{tensor}: rows of {d} weights are not whole blocks of {}, which have {}", ty.name(), ty.block_len())]
+    #[error("{tensor}: rows of {d} weights are not whole blocks of {}, which have {}", ty.name(), ty.row_unit())]
     RowNotBlocks {
         tensor: String,
         d: u64,

@@ -39,7 +39,7 @@ mod setting;
 mod shape;
 mod tensor_type;
 
-pub use codec::decode;
+pub use codec::{decode, decode_rows};
 pub use container::{Container, Contents, Directory, TensorInfo, gguf, is_model, metadata};
 pub use encoding::Encoding;
 pub use error::Error;

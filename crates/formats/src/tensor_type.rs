@@ -4,9 +4,11 @@
 //! One table describes them all. Types that atta cannot decode yet are listed too, so that a file
 //! which holds them can be inspected and refused by name.
 
+use crate::layout::Trellis;
+
 /// Calls `$callback!` with the type of every tensor, one row for each: its name, weights per block,
 /// bytes per block and, if it can be decoded, the decoder of a block. Source: `ggml.h` and
-/// `ggml-common.h` of the ggml project.
+/// `ggml-common.h` of the ggml project; T2, T3 and T4 are atta's, and are decoded by rows.
 macro_rules! tensor_types {
     ($callback:ident) => {
         $callback! {
@@ -45,6 +47,9 @@ macro_rules! tensor_types {
             NVFP4 = 64, 36, nvfp4::nvfp4;
             Q1_0 = 128, 18, q1_0::q1_0;
             Q2_0 = 64, 18, q2_0::q2_0;
+            T2 = 256, 70;
+            T3 = 256, 102;
+            T4 = 256, 134;
         }
     };
 }
@@ -81,9 +86,26 @@ macro_rules! tensor_type {
 tensor_types!(tensor_type);
 
 impl TensorType {
-    /// Bytes of a row of `d` weights; `None` if `d` is not a whole number of blocks, or on
-    /// overflow.
+    /// Weights that rows are multiples of: those of a block, or of the smallest one where rows may
+    /// end in a shorter block.
+    pub fn row_unit(self) -> usize {
+        match Trellis::of(self) {
+            Some(_) => Trellis::SUB_BLOCK,
+            None => self.block_len(),
+        }
+    }
+
+    /// Whether atta defines the type, so that other programs refuse files with it.
+    pub fn is_own(self) -> bool {
+        Trellis::of(self).is_some()
+    }
+
+    /// Bytes of a row of `d` weights; `None` if `d` is not a multiple of
+    /// [`row_unit`](Self::row_unit), or on overflow.
     pub fn row_bytes(self, d: usize) -> Option<usize> {
+        if let Some(trellis) = Trellis::of(self) {
+            return trellis.row_bytes(d);
+        }
         if !d.is_multiple_of(self.block_len()) {
             return None;
         }
@@ -107,5 +129,18 @@ mod tests {
         assert_eq!(TensorType::Q4_K.row_bytes(0), Some(0));
         assert_eq!(TensorType::Q4_K.row_bytes(255), None);
         assert_eq!(TensorType::F32.row_bytes(usize::MAX), None);
+    }
+
+    #[test]
+    fn rows_of_own_types_end_in_a_shorter_block() {
+        let bytes =
+            |d: usize| [TensorType::T2, TensorType::T3, TensorType::T4].map(|ty| ty.row_bytes(d));
+        assert_eq!(bytes(0), [Some(0); 3]);
+        assert_eq!(bytes(512), [Some(140), Some(204), Some(268)]);
+        assert_eq!(bytes(576), [Some(159), Some(231), Some(303)]);
+        assert_eq!(bytes(896), [Some(246), Some(358), Some(470)]);
+        assert_eq!(bytes(2880), [Some(789), Some(1149), Some(1509)]);
+        assert_eq!(bytes(48), [None; 3]);
+        assert!(bytes(usize::MAX - 31).iter().all(Option::is_some));
     }
 }

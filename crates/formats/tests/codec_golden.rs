@@ -114,7 +114,9 @@ fn every_type_of_gguf_py_is_known_with_its_block() {
 
 #[test]
 fn every_decoder_equals_gguf_py_on_a_thousand_random_blocks() {
-    let with_codec: Vec<_> = TensorType::ALL.iter().filter(|ty| ty.has_codec()).collect();
+    let with_codec = TensorType::ALL.iter().filter(|ty| ty.has_codec());
+    // gguf-py knows no types of atta.
+    let with_codec: Vec<_> = with_codec.filter(|ty| !ty.is_own()).collect();
     let goldens = std::fs::read_dir(GOLDENS).unwrap().count();
     assert_eq!(with_codec.len() + ["types.txt"].len(), goldens);
     for ty in with_codec {

@@ -107,11 +107,11 @@ fn any_value() -> impl Strategy<Value = Owned> {
     ]
 }
 
-/// Outer dimensions, blocks per row, and type of a tensor.
+/// Outer dimensions, units per row, and type of a tensor.
 fn any_tensor() -> impl Strategy<Value = (Vec<u64>, u64, TensorType)> {
     (
         vec(1u64..4, 0..=3),
-        1u64..3,
+        1u64..12,
         prop::sample::select(TensorType::ALL),
     )
 }
@@ -148,8 +148,8 @@ impl Model {
         self.values
             .iter()
             .for_each(|(key, value)| value.set(&mut w, key));
-        for (name, (outer, n_blocks, ty)) in &self.tensors {
-            let dims = [outer.as_slice(), &[n_blocks * ty.block_len() as u64]].concat();
+        for (name, (outer, n_units, ty)) in &self.tensors {
+            let dims = [outer.as_slice(), &[n_units * ty.row_unit() as u64]].concat();
             w.add_tensor(name, &dims, *ty).unwrap();
         }
         let layout = w.finish().unwrap();

@@ -46,6 +46,9 @@ macro_rules! formats {
             IQ4_XS   []           [iq4_xs linear];
             TQ1_0    []           [tq1_0 strided];
             TQ2_0    []           [];
+            T2       []           [];
+            T3       []           [];
+            T4       []           [];
         }
     } };
 }

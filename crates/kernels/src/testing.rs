@@ -43,11 +43,13 @@ impl Random {
             TensorType::F16 => self.halves(d_out * d_in, |x| f32_to_f16(x * scale)),
             TensorType::BF16 => self.halves(d_out * d_in, |x| ((x * scale).to_bits() >> 16) as u16),
             _ => {
-                let mut bytes: Vec<u8> = (0..d_out * ty.row_bytes(d_in).unwrap())
-                    .map(|_| self.next() as u8)
-                    .collect();
-                for block in bytes.chunks_exact_mut(ty.block_bytes()) {
-                    set_scales(ty, block, [(); 2].map(|()| self.scale(scale)));
+                let row_bytes = ty.row_bytes(d_in).unwrap();
+                let mut bytes: Vec<u8> =
+                    (0..d_out * row_bytes).map(|_| self.next() as u8).collect();
+                for row in bytes.chunks_mut(row_bytes) {
+                    for block in row.chunks_mut(ty.block_bytes()) {
+                        set_scales(ty, block, [(); 2].map(|()| self.scale(scale)));
+                    }
                 }
                 bytes
             }
@@ -97,6 +99,7 @@ fn k(ty: TensorType) -> f32 {
     match ty {
         IQ1_S | IQ1_M | IQ2_XXS | IQ2_XS | IQ2_S => 0.125,
         IQ3_XXS => 0.25,
+        T2 | T3 | T4 => 1.0 / 32.0,
         _ => 1.0,
     }
 }

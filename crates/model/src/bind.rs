@@ -707,7 +707,8 @@ impl<'a> Binder<'a> {
             offset: info.offset,
             bytes: info.n_bytes,
         })?;
-        atta_formats::decode(info.ty, &bytes, &mut values)?;
+        let d_row = info.shape.dims().last().map_or(1, |&d| d as usize);
+        atta_formats::decode_rows(info.ty, d_row, &bytes, &mut values)?;
         Ok(values)
     }
 

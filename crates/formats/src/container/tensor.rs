@@ -25,9 +25,10 @@ pub struct TensorInfo {
 impl TensorInfo {
     /// A tensor whose offset is not known yet, or is relative.
     pub(super) fn new(name: String, shape: Shape, ty: TensorType) -> Result<Self, Error> {
-        check_rows(&name, &shape, ty)?;
-        let n_bytes = (shape.n_elements() / ty.block_len() as u64)
-            .checked_mul(ty.block_bytes() as u64)
+        let d = check_rows(&name, &shape, ty)?;
+        let row_bytes = usize::try_from(d).ok().and_then(|d| ty.row_bytes(d));
+        let n_bytes = row_bytes
+            .and_then(|n| (n as u64).checked_mul(shape.n_elements() / d))
             .filter(|&n| i64::try_from(n).is_ok());
         let Some(n_bytes) = n_bytes else {
             return Err(Error::BytesOverflow {
@@ -47,7 +48,8 @@ impl TensorInfo {
     }
 }
 
-fn check_rows(name: &str, shape: &Shape, ty: TensorType) -> Result<(), Error> {
+/// The weights of a row, which are not 0.
+fn check_rows(name: &str, shape: &Shape, ty: TensorType) -> Result<u64, Error> {
     if let Some(axis) = shape.dims().iter().position(|&d| d == 0) {
         return Err(Error::ZeroDim {
             tensor: name.to_owned(),
@@ -55,14 +57,14 @@ fn check_rows(name: &str, shape: &Shape, ty: TensorType) -> Result<(), Error> {
         });
     }
     let d = shape.dims().last().copied().unwrap_or(1);
-    if !d.is_multiple_of(ty.block_len() as u64) {
+    if !d.is_multiple_of(ty.row_unit() as u64) {
         return Err(Error::RowNotBlocks {
             tensor: name.to_owned(),
             d,
             ty,
         });
     }
-    Ok(())
+    Ok(d)
 }
 
 /// Checks that the data of all tensors lies in the file, that no two of them overlap, and that all

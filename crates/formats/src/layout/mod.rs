@@ -48,6 +48,7 @@ pub(crate) mod q1_0;
 pub(crate) mod q2_0;
 mod signed;
 mod ternary;
+pub(crate) mod trellis;
 
 pub use grid::{IQ1_M, IQ1_S, IQ2_S, IQ2_XS, IQ2_XXS, IQ3_S, IQ3_XXS, even_signs, spread_sevens};
 pub use k_quants::{Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, four_bit_group, scale_min, two_bit_group};
@@ -59,6 +60,9 @@ pub use q2_0::Q2_0;
 pub use signed::Signed;
 pub(crate) use signed::signed;
 pub use ternary::{TQ1_0, TQ2_0};
+pub use trellis::{
+    T2, T2_LEVELS, T3, T3_LEVELS, T4, T4_LEVELS, Trellis, TrellisBlock, trellis_parities,
+};
 
 /// The u16 at byte `at`.
 #[inline(always)]

@@ -12,7 +12,7 @@
 //! memory half of the time.
 
 use super::matmul::RowTile;
-use super::unpack::NextTile;
+use super::unpack::{NextTile, as_rows, tails};
 use crate::activations::{Quants, Sums};
 use crate::format::{KQuant, Quant32, ScaleKind, Second};
 use crate::isa::Wide;
@@ -44,13 +44,20 @@ fn k_quant_rows<I: Wide, F: KQuant>(
         std::array::from_fn(|i| F::blocks(w.row((r + i).min(w.d_out() - 1))));
     let n = rows[0].len();
     let rows = rows.map(|row| &row[..n]);
+    let tails = tails::<F, 8>(w, r);
+    let ends = tails.as_ref().map_or(rows, as_rows);
     let mut out = isa.splat8(0.0);
-    for b in 0..n {
+    for b in 0..n + usize::from(tails.is_some()) {
+        let (rows, i_block) = if F::HAS_TAIL && b == n {
+            (&ends, 0)
+        } else {
+            (&rows, b)
+        };
         let at = x.at(b, row_tile.rows.start);
         let (mut sums, mut d) = ([isa.start(0); 8], [0; 8]);
         for i in 0..n_rows {
             next.block(isa, n_rows * b + i, size_of::<F::Block>());
-            let block = &rows[i][b];
+            let block = &rows[i][i_block];
             let head = F::head(block);
             sums[i] = block_sum::<I, F>(isa, block, head.scale, x, at);
             d[i] = head.d;

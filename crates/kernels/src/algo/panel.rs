@@ -20,14 +20,14 @@
 //! fills, lives on the stack.
 
 use super::matmul::RowTile;
-use super::unpack::{Panel, TilePrefetch, Unpack, WIDE, is_any};
+use super::unpack::{Panel, TilePrefetch, Unpack, WIDE, as_rows, is_any, tails};
 use crate::activations::{Codes, Sums};
 use crate::format::{KQuant, Quant32, Second};
 use crate::isa::Lanes;
 use std::ops::Range;
 
 /// Rows of a row tile at most.
-const ROWS: usize = 64;
+pub(super) const ROWS: usize = 64;
 
 /// Of `n` activation rows: how many go in tiles of T, and where the tiles of two behind those end,
 /// of which vectors that are not [`WIDE`] have none; a tile of one waits for its own sums.
@@ -75,13 +75,21 @@ pub(crate) fn k_quant<I: Lanes, U: Unpack<I>, F: KQuant, const R: usize, const T
         TilePrefetch::new(&row_tile, R * I::LANES),
     );
     let n_times = n_tiles::<T>(row_tile.rows.len(), parts) * F::GROUPS;
-    for b in 0..rows[0].len() {
+    let n_whole = rows[0].len();
+    let tails = tails::<F, ROWS>(row_tile.w, 0);
+    let ends = tails.as_ref().map_or(rows, as_rows);
+    for b in 0..n_whole + usize::from(tails.is_some()) {
+        let (rows, i) = if F::HAS_TAIL && b == n_whole {
+            (&ends, 0)
+        } else {
+            (&rows, b)
+        };
         // A quarter while blocks are unpacked, which takes about as much of the time; the rest
         // between products.
         ahead.piece(R * I::LANES * size_of::<F::Block>(), 4 * R);
         for r in 0..R {
             ahead.prefetch(isa);
-            unpack.k_quant::<F, R>(isa, &rows[r * I::LANES..], b, &mut panel, r);
+            unpack.k_quant::<F, R>(isa, &rows[r * I::LANES..], i, &mut panel, r);
         }
         ahead.rest(n_times);
         let of_block = x.at(b, row_tile.rows.start)..x.at(b, row_tile.rows.end);

@@ -14,8 +14,8 @@
 //! order are those of `panel.rs`, so the bits are too.
 
 use super::matmul::RowTile;
-use super::panel::{Inputs, blocks};
-use super::unpack::{Panel, TilePrefetch, TransposedBlocks, Unpack};
+use super::panel::{Inputs, ROWS, blocks};
+use super::unpack::{Panel, TilePrefetch, TransposedBlocks, Unpack, as_rows, tails};
 use crate::activations::{Codes, Sums};
 use crate::format::{KQuant, Quant32, Second};
 use crate::isa::Lanes;
@@ -46,11 +46,19 @@ pub(crate) fn k_quant<F: KQuant>(isa: Amx, row_tile: RowTile<'_>) {
     let mut ahead = TilePrefetch::new(&row_tile, 16 * R);
     let mut planes = [[[isa.vectors().splat(0); R]; 64]; 2];
     let mut tiles = isa.configure([amx::ROWS; 2], 64);
-    for b in 0..rows[0].len() {
+    let n_whole = rows[0].len();
+    let tails = tails::<F, ROWS>(row_tile.w, 0);
+    let ends = tails.as_ref().map_or(rows, as_rows);
+    for b in 0..n_whole + usize::from(tails.is_some()) {
+        let (rows, i) = if F::HAS_TAIL && b == n_whole {
+            (&ends, 0)
+        } else {
+            (&rows, b)
+        };
         ahead.piece(16 * R * size_of::<F::Block>(), R);
         for r in 0..R {
             ahead.prefetch(isa.vectors());
-            unpack.k_quant::<F, R>(isa.vectors(), &rows[r * 16..], b, &mut panel, r);
+            unpack.k_quant::<F, R>(isa.vectors(), &rows[r * 16..], i, &mut panel, r);
         }
         split::<F>(isa, &panel, &mut planes);
         let of_block = x.at(b, row_tile.rows.start)..x.at(b, row_tile.rows.end);

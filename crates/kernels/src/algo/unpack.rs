@@ -16,6 +16,7 @@
 //! 6.0, two 7.7, four 8.1, eight 8.0).
 
 use super::matmul::RowTile;
+use crate::Matrix;
 use crate::format::{BlockHeader, KQuant, PanelColumns, Quant32, ScaleKind, Second};
 #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
 use crate::isa::Words;
@@ -32,6 +33,35 @@ pub(super) const WIDE: usize = if cfg!(feature = "avx512") { 8 } else { 16 };
 #[inline(always)]
 pub(super) const fn is_any<I: Lanes>(offset: i16) -> bool {
     offset > if I::PAIRS { 32 } else { 64 }
+}
+
+/// The shorter blocks that end rows `first` to `first + N − 1` of `w`, widened, the last row
+/// repeated where there are none left; `None` if rows end in whole blocks.
+#[inline(always)]
+pub(super) fn tails<F: KQuant, const N: usize>(
+    w: Matrix<'_>,
+    first: usize,
+) -> Option<[F::Block; N]> {
+    if !F::HAS_TAIL {
+        return None;
+    }
+    let mut tails = [F::tail(w.row(first))?; N];
+    for r in 1..N.min(w.d_out() - first) {
+        tails[r] = F::tail(w.row(first + r))?;
+    }
+    let last = tails[N.min(w.d_out() - first) - 1];
+    tails[N.min(w.d_out() - first)..].fill(last);
+    Some(tails)
+}
+
+/// Each of the blocks as a row.
+#[inline(always)]
+pub(super) fn as_rows<B, const N: usize>(blocks: &[B; N]) -> [&[B]; N] {
+    let mut rows = [std::slice::from_ref(&blocks[0]); N];
+    for (row, block) in rows.iter_mut().zip(blocks) {
+        *row = std::slice::from_ref(block);
+    }
+    rows
 }
 
 /// 256 weights of R vectors of rows, lane = row.

@@ -24,6 +24,7 @@ mod q6_k;
 mod q8_0;
 pub(crate) mod tq1_0;
 mod tq2_0;
+pub(crate) mod trellis;
 
 pub(crate) use float::{BF16, F16, F32};
 pub(crate) use grid::{IQ1_M, IQ1_S, IQ2_S, IQ2_XS, IQ2_XXS, IQ3_S, IQ3_XXS};
@@ -45,6 +46,7 @@ pub(crate) use q6_k::Q6_K;
 pub(crate) use q8_0::Q8_0;
 pub(crate) use tq1_0::TQ1_0;
 pub(crate) use tq2_0::TQ2_0;
+pub(crate) use trellis::{T2, T3, T4};
 
 #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
 use crate::isa::Words;
@@ -131,7 +133,7 @@ fn column<'a, const N: usize>(blocks: &[&'a [u8; N]; 16], at: usize) -> [&'a [u8
 /// dmin·min`.
 pub(crate) trait KQuant: 'static {
     /// Bytes of a block.
-    type Block: AsRef<[u8]> + 'static;
+    type Block: AsRef<[u8]> + Copy + 'static;
     /// The index of the format.
     const FORMAT: Format;
     /// The offset subtracted from the unsigned codes, a power of two or 0. Codes are at most
@@ -151,8 +153,17 @@ pub(crate) trait KQuant: 'static {
     /// the others take one activation row at a time, as in decoding.
     const HAS_PANEL: bool = !IS_SMALL_X86;
 
-    /// The blocks of a row of weights.
+    /// Whether a row may end in a shorter block.
+    const HAS_TAIL: bool = false;
+
+    /// The blocks of a row of weights, without a shorter one at its end.
     fn blocks(row: &[u8]) -> &[Self::Block];
+    /// The shorter block that ends a row, if one does, as a whole one: the weights behind it may be
+    /// anything, because activations are zeros there.
+    #[inline(always)]
+    fn tail(_: &[u8]) -> Option<Self::Block> {
+        None
+    }
     fn head(block: &Self::Block) -> BlockHeader;
     /// Codes 32·g to 32·g + 31, unsigned; of a format with [`Self::signs`] their magnitudes, at
     /// most 62.

@@ -208,6 +208,24 @@ macro_rules! rows_of_256_bits {
                     let table = load(table);
                     _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(table), v)
                 }
+                // The index has its top bit set, and the shuffle gives 0, in all tables but one.
+                fn look_up_of<const N: usize>(self, tables: &[[u8; 16]; N], v: __m256i) -> __m256i {
+                    if N == 1 {
+                        return self.look_up(&tables[0], v);
+                    }
+                    let mut out = _mm256_setzero_si256();
+                    for (i, table) in tables.iter().enumerate() {
+                        let index = _mm256_xor_si256(v, _mm256_set1_epi8(16 * i as i8));
+                        let index = _mm256_adds_epu8(index, _mm256_set1_epi8(0x70));
+                        out = _mm256_or_si256(out, self.look_up(table, index));
+                    }
+                    out
+                }
+                fn spread(self, word: u64, step: usize) -> __m256i {
+                    let step = step as i64;
+                    let shifts = _mm256_setr_epi64x(0, step, 2 * step, 3 * step);
+                    _mm256_srlv_epi64(_mm256_set1_epi64x(word as i64), shifts)
+                }
                 // Each byte of a word as its upper half: what the multiplication modulo 256 drops
                 // is what words drop.
                 fn digits(self, v: __m256i, factors: &[u8; 32]) -> __m256i {

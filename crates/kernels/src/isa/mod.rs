@@ -79,6 +79,14 @@ pub(crate) trait Row: Copy + Send + Sync + 'static {
     fn shl(self, v: Self::V, n: usize) -> Self::V;
     /// `table[i]` for each byte i of `v`, at most 15.
     fn look_up(self, table: &[u8; 16], v: Self::V) -> Self::V;
+    /// `tables[i / 16][i % 16]` for each byte i of `v`, less than 16·N.
+    fn look_up_of<const N: usize>(self, tables: &[[u8; 16]; N], v: Self::V) -> Self::V;
+    /// `word` shifted right by 0, `step`, 2·`step` and 3·`step` bits, one behind the other. `step`
+    /// is a constant once inlined.
+    #[inline(always)]
+    fn spread(self, word: u64, step: usize) -> Self::V {
+        self.words_of_64([word, word >> step, word >> (2 * step), word >> (3 * step)])
+    }
     /// The carry of three times each byte, after it was multiplied by its factor modulo 256.
     fn digits(self, v: Self::V, factors: &[u8; 32]) -> Self::V;
     /// [`CODE_BIAS`] + code, or [`CODE_BIAS`] − code where a bit of `signs` is set. Codes are at

@@ -144,6 +144,26 @@ impl<D: Dot> Row for Neon<D> {
             let table = load(table);
             [vqtbl1q_u8(table, v[0]), vqtbl1q_u8(table, v[1])]
         }
+        fn look_up_of<const N: usize>(self, tables: &[[u8; 16]; N], v: [uint8x16_t; 2]) -> [uint8x16_t; 2] {
+            let table = |i: usize| load(&tables[i % N]);
+            match N {
+                1 => [vqtbl1q_u8(table(0), v[0]), vqtbl1q_u8(table(0), v[1])],
+                2 => {
+                    let two = uint8x16x2_t(table(0), table(1));
+                    [vqtbl2q_u8(two, v[0]), vqtbl2q_u8(two, v[1])]
+                }
+                _ => {
+                    const { assert!(N == 1 || N == 2 || N == 4) };
+                    let four = uint8x16x4_t(table(0), table(1), table(2), table(3));
+                    [vqtbl4q_u8(four, v[0]), vqtbl4q_u8(four, v[1])]
+                }
+            }
+        }
+        fn spread(self, word: u64, step: usize) -> [uint8x16_t; 2] {
+            let (word, left) = (vdupq_n_u64(word), |n: usize| vcreate_s64(-((n * step) as i64) as u64));
+            let half = |n: usize| vreinterpretq_u8_u64(vshlq_u64(word, vcombine_s64(left(n), left(n + 1))));
+            [half(0), half(2)]
+        }
         fn digits(self, v: [uint8x16_t; 2], factors: &[u8; 32]) -> [uint8x16_t; 2] {
             let factors = self.load(factors);
             // Three times 86 is more than 256, three times 171 more than twice that; a comparison

@@ -169,6 +169,16 @@ impl Row for Scalar {
     }
 
     #[inline(always)]
+    fn look_up_of<const N: usize>(self, tables: &[[u8; 16]; N], v: [u64; 4]) -> [u64; 4] {
+        let (table, mut bytes) = (tables.as_flattened(), [0; 32]);
+        self.store(v, &mut bytes);
+        for byte in &mut bytes {
+            *byte = table[usize::from(*byte) % (16 * N)];
+        }
+        self.load(&bytes)
+    }
+
+    #[inline(always)]
     fn digits(self, v: [u64; 4], factors: &[u8; 32]) -> [u64; 4] {
         let mut bytes = [0; 32];
         self.store(v, &mut bytes);

@@ -173,6 +173,19 @@ impl Row for Simd128 {
         v.map(|v| u8x16_swizzle(load(table), v))
     }
 
+    // Indices from 16 on give 0.
+    #[inline(always)]
+    fn look_up_of<const N: usize>(self, tables: &[[u8; 16]; N], v: [v128; 2]) -> [v128; 2] {
+        v.map(|v| {
+            let mut out = u8x16_splat(0);
+            for (i, table) in tables.iter().enumerate() {
+                let index = u8x16_sub(v, u8x16_splat(16 * i as u8));
+                out = v128_or(out, u8x16_swizzle(load(table), index));
+            }
+            out
+        })
+    }
+
     #[inline(always)]
     fn digits(self, v: [v128; 2], factors: &[u8; 32]) -> [v128; 2] {
         // Three times 86 is more than 256, three times 171 more than twice that; a comparison gives

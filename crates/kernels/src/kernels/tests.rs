@@ -7,7 +7,7 @@ use crate::registry::TYPES;
 use crate::testing::Scales;
 use crate::testing::{Random, bits, has_mins, nmse, pool, scales, set_scales};
 use crate::{KvElem, KvRole, KvRows, Layouts, RopePairing};
-use atta_formats::{TensorType, decode};
+use atta_formats::{TensorType, decode, decode_rows};
 
 mod rows;
 mod scale;
@@ -58,7 +58,7 @@ fn matmul(k: Kernels, n_threads: usize, w: Matrix<'_>, x: &[f32]) -> Vec<f32> {
 
 fn decoded(w: Matrix<'_>) -> Vec<f32> {
     let mut out = vec![0.0; w.d_out() * w.d_in()];
-    decode(w.tensor_type(), w.bytes(), &mut out).unwrap();
+    decode_rows(w.tensor_type(), w.d_in(), w.bytes(), &mut out).unwrap();
     out
 }
 
@@ -82,6 +82,10 @@ fn widths(ty: TensorType) -> Vec<usize> {
         Layouts::Q8_32 => [1, 2, 3, 4, 5, 6, 7, 8, 9, 17]
             .map(|n| n * ty.block_len())
             .to_vec(),
+        // Rows that end in a shorter block, of every number of sub-blocks.
+        _ if ty.is_own() => [1, 2, 3, 4, 5, 6, 7, 8, 9, 15, 16, 18, 32, 37, 62]
+            .map(|n| n * ty.row_unit())
+            .to_vec(),
         _ => vec![256, 512, 768, 1024, 1280, 1792],
     }
 }
@@ -95,17 +99,19 @@ fn all_widths(ty: TensorType) -> Vec<usize> {
 /// The codec with `d·K` and `dmin` set to 1 or 0 yields the integers: `(scale·code, min)` of each
 /// weight of a block.
 fn integers(ty: TensorType, block: &[u8]) -> [Vec<i64>; 2] {
+    let lengths = (1..=ty.block_len()).filter(|n| ty.row_bytes(*n) == Some(block.len()));
+    let n = lengths.min().expect("a block");
     let with = |scales: [f32; 2]| {
         let mut block = block.to_vec();
         set_scales(ty, &mut block, scales);
-        let mut out = vec![0f32; ty.block_len()];
+        let mut out = vec![0f32; n];
         decode(ty, &block, &mut out).unwrap();
         out.into_iter().map(|x| x as i64).collect::<Vec<_>>()
     };
     let mins = if has_mins(ty) {
         with([0.0, 1.0])
     } else {
-        vec![0; ty.block_len()]
+        vec![0; n]
     };
     [with([1.0, 0.0]), mins.into_iter().map(|min| -min).collect()]
 }

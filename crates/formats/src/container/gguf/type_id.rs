@@ -1,5 +1,9 @@
 //! The ids of tensor types in GGUF files, which are ggml's. Ids 4, 5, 31 to 33 and 36 to 38 were
 //! removed from the format.
+//!
+//! The types of atta have ids far from ggml's, which count up from 0, and from those of its forks:
+//! the four bytes of an id in the file read `atT2`, `atT3` and `atT4`. llama.cpp and gguf-py refuse
+//! such a file by the number; no program takes them for another type.
 
 use crate::TensorType;
 
@@ -54,6 +58,9 @@ ids! {
     NVFP4 = 40,
     Q1_0 = 41,
     Q2_0 = 42,
+    T2 = 0x3254_7461,
+    T3 = 0x3354_7461,
+    T4 = 0x3454_7461,
 }
 
 #[cfg(test)]
@@ -64,6 +71,15 @@ mod tests {
     fn ids_lead_back_to_their_types() {
         for &ty in TensorType::ALL {
             assert_eq!(type_of_id(type_id(ty)), Some(ty));
+        }
+    }
+
+    #[test]
+    fn ids_of_own_types_read_as_text_and_fit_an_i32() {
+        let own = TensorType::ALL.iter().filter(|ty| ty.is_own());
+        for (ty, text) in own.zip([b"atT2", b"atT3", b"atT4"]) {
+            assert_eq!(&type_id(*ty).to_le_bytes(), text);
+            assert!(i32::try_from(type_id(*ty)).is_ok());
         }
     }
 
