@@ -176,36 +176,3 @@ mod tests {
         }
     }
 }
-
-#[cfg(test)]
-mod speed {
-    use super::*;
-    #[test]
-    fn zz_speed() {
-        let levels: Vec<i8> = (0..64).map(|i| (2 * i - 63) as i8).collect();
-        let mut random = crate::testing::Random(5);
-        let data: Vec<[f32; 32]> = (0..256)
-            .map(|_| std::array::from_fn(|_| random.float() + random.float() + random.float() + random.float()))
-            .collect();
-        for n_levels in [16, 32, 64] {
-            for name in crate::table::names() {
-                let mut s = TrellisSearch::new(Kernels::named(name).unwrap(), &levels[..n_levels]);
-                let ones = [1.0; 32];
-                let mut best = f64::MAX;
-                let mut sum = 0.0;
-                for _ in 0..5 {
-                    let t = std::time::Instant::now();
-                    for x in &data {
-                        let step = if n_levels == 16 { 0.0034 } else if n_levels == 32 { 0.0034 } else {0.0034};
-                        let a = s.best(x, &ones, step, 2..11);
-                        let b = s.best(x, &ones, step * 1.01, a.code.max(1) - 1..a.code.max(1) + 2);
-                        let c = s.best(x, &ones, step * 0.99, b.code..b.code + 1);
-                        sum += c.error;
-                    }
-                    best = best.min(t.elapsed().as_secs_f64() / (256.0 * 32.0) * 1e9);
-                }
-                println!("{n_levels} {name} {best:.0} ns per weight {sum}");
-            }
-        }
-    }
-}

@@ -352,6 +352,10 @@ fn warnings(checkpoint: &Checkpoint, plan: &Plan) {
                     "have rows that are no whole blocks of their type, and get another one"
                 }
                 Note::NoImportance => "are not in the importance matrix, and are quantized without",
+                Note::TooFewTokens => {
+                    "or some of their experts were reached by fewer than 32 tokens of the \
+                     importance matrix, so that all their columns count the same"
+                }
             };
             by_note
                 .entry(warning)
