@@ -46,9 +46,9 @@ macro_rules! formats {
             IQ4_XS   []           [iq4_xs linear];
             TQ1_0    []           [tq1_0 strided];
             TQ2_0    []           [];
-            T2       []           [];
-            T3       []           [];
-            T4       []           [];
+            T2       [trellis]    [trellis linear];
+            T3       [trellis]    [trellis linear];
+            T4       [trellis]    [trellis linear];
         }
     } };
 }

@@ -25,9 +25,27 @@ const fn raised<const N: usize>(levels: &[i8]) -> [[u8; 16]; N] {
     tables
 }
 
-pub(crate) const T2_CODES: [[u8; 16]; 1] = raised(&T2_LEVELS);
-pub(crate) const T3_CODES: [[u8; 16]; 2] = raised(&T3_LEVELS);
-pub(crate) const T4_CODES: [[u8; 16]; 4] = raised(&T4_LEVELS);
+const T2_CODES: [[u8; 16]; 1] = raised(&T2_LEVELS);
+const T3_CODES: [[u8; 16]; 2] = raised(&T3_LEVELS);
+const T4_CODES: [[u8; 16]; 4] = raised(&T4_LEVELS);
+
+/// A table of 16·N codes, repeated.
+const fn repeated<const N: usize>(tables: &[[u8; 16]; N]) -> [u8; 64] {
+    let (mut codes, mut i) = ([0; 64], 0);
+    while i < 64 {
+        codes[i] = tables[i / 16 % N][i % 16];
+        i += 1;
+    }
+    codes
+}
+
+/// What fused kernels read of a format with blocks of `B` bytes.
+pub(crate) trait Leveled<const B: usize>: KQuant<Block = [u8; B]> {
+    /// Bits of a label above its nibble.
+    const N_UPPER: usize;
+    /// Codes by label, repeated over what stands above it.
+    const CODES: [u8; 64];
+}
 
 /// The scales of 8 sub-blocks, each in a byte: one more than the nibbles.
 #[inline(always)]
@@ -58,6 +76,11 @@ macro_rules! trellis {
         $(
             $(#[$doc])*
             pub(crate) struct $format;
+
+            impl Leveled<{ layout::$format::BYTES }> for $format {
+                const N_UPPER: usize = $codes.len().ilog2() as usize;
+                const CODES: [u8; 64] = repeated($codes);
+            }
 
             impl KQuant for $format {
                 type Block = [u8; layout::$format::BYTES];

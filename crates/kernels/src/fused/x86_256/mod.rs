@@ -12,13 +12,14 @@
 
 pub(crate) mod codebooks;
 pub(crate) mod k_quants;
+pub(crate) mod trellis;
 
 use super::x86_512::{four_rows, store};
 use crate::algo::gemv;
 use crate::algo::matmul::RowTile;
 use crate::algo::unpack::NextTile;
 use crate::format::{
-    IQ1_M, IQ1_S, IQ2_S, IQ2_XS, IQ2_XXS, IQ3_S, IQ3_XXS, KQuant, Q4_K, Q5_K, Q6_K,
+    IQ1_M, IQ1_S, IQ2_S, IQ2_XS, IQ2_XXS, IQ3_S, IQ3_XXS, KQuant, Q4_K, Q5_K, Q6_K, T2, T3, T4,
 };
 use crate::isa::Wide;
 use crate::isa::avx2::Avx2;
@@ -46,7 +47,28 @@ macro_rules! kernel {
     };
 }
 
+/// The kernel of a format, but for those that have a loop of their own.
+macro_rules! impl_four_rows {
+    ($k_quant:ident trellis) => {};
+    ($k_quant:ident $kernel:ident) => {
+        impl FourRows for $k_quant {
+            #[inline(always)]
+            fn four(
+                isa: Avx2,
+                blocks: [&Self::Block; 4],
+                x: Input<'_>,
+                prefetch: impl Fn(usize),
+            ) -> __m128 {
+                kernel!($k_quant $kernel isa blocks x prefetch)
+            }
+        }
+    };
+}
+
 macro_rules! call {
+    (trellis $ty:ident $isa:ident $row_tile:ident) => {
+        trellis::fours::<$ty, _>($isa.avx2(), $row_tile)
+    };
     ($kernel:ident $ty:ident $isa:ident $row_tile:ident) => {
         fours::<$ty>($isa.avx2(), $row_tile)
     };
@@ -58,17 +80,7 @@ macro_rules! fused {
         quant_32 { $($quant:ident $q512:tt;)* }
         k_quant { $($k_quant:ident [$($kernel:ident)?] $k512:tt;)* }
     ) => {
-        $($(impl FourRows for $k_quant {
-            #[inline(always)]
-            fn four(
-                isa: Avx2,
-                blocks: [&Self::Block; 4],
-                x: Input<'_>,
-                prefetch: impl Fn(usize),
-            ) -> __m128 {
-                kernel!($k_quant $kernel isa blocks x prefetch)
-            }
-        })?)*
+        $($(impl_four_rows!($k_quant $kernel);)?)*
 
         /// Multiplies a row tile of a K-quant.
         #[inline(always)]

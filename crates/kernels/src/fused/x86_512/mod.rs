@@ -20,6 +20,7 @@
 
 pub(crate) mod blocks;
 pub(crate) mod codebooks;
+pub(crate) mod trellis;
 
 use super::x86_256;
 use crate::Matrix;
@@ -28,7 +29,7 @@ use crate::algo::matmul::RowTile;
 use crate::algo::{float, gemv};
 use crate::format::{FloatFormat, KQuant, Quant32};
 use crate::format::{IQ2_XS, IQ2_XXS, IQ3_S, IQ3_XXS, IQ4_NL, IQ4_XS, MXFP4, Q2_K, Q4_0, Q4_K};
-use crate::format::{Q5_0, Q5_K, Q6_K, Q8_0, TQ1_0};
+use crate::format::{Q5_0, Q5_K, Q6_K, Q8_0, T2, T3, T4, TQ1_0};
 use crate::isa::Floats;
 use crate::isa::avx512::Avx512;
 use crate::isa::memory::load;
@@ -78,7 +79,28 @@ macro_rules! kernel_256 {
     };
 }
 
+/// The kernel of a format, but for those that have a loop of their own.
+macro_rules! impl_256 {
+    ($k_quant:ident trellis) => {};
+    ($k_quant:ident $k_kernel:ident) => {
+        impl Block4x4Of256 for $k_quant {
+            #[inline(always)]
+            fn quad<const N: usize>(
+                isa: Avx512,
+                rows: [&[Self::Block; N]; 4],
+                x: Inputs256<'_, N>,
+                prefetch: impl Prefetch,
+            ) -> __m512 {
+                kernel_256!($k_quant $k_kernel isa rows x prefetch)
+            }
+        }
+    };
+}
+
 macro_rules! call {
+    (trellis $quads:ident $ty:ident $order:ident $isa:ident $row_tile:ident) => {
+        trellis::k_quant::<$ty, _, $order>($isa, $row_tile)
+    };
     ($kernel:ident $quads:ident $ty:ident $order:ident $isa:ident $row_tile:ident) => {
         $quads::<$ty, _, $order>($isa, $row_tile)
     };
@@ -102,17 +124,7 @@ macro_rules! fused {
             }
         })?)*
 
-        $($(impl Block4x4Of256 for $k_quant {
-            #[inline(always)]
-            fn quad<const N: usize>(
-                isa: Avx512,
-                rows: [&[Self::Block; N]; 4],
-                x: Inputs256<'_, N>,
-                prefetch: impl Prefetch,
-            ) -> __m512 {
-                kernel_256!($k_quant $k_kernel isa rows x prefetch)
-            }
-        })?)*
+        $($(impl_256!($k_quant $k_kernel);)?)*
 
         /// As [`quant_32`], in the order `O`.
         #[inline(always)]

@@ -1,0 +1,242 @@
+//! As `k_quants.rs`, for T2, T3 and T4: four weight rows, half a block at a time.
+//!
+//! The steps are those of `fused/x86_512/trellis.rs`, with shifts in place of rotations, a byte
+//! shuffle for each 16 levels, and pairs of products that a scale of their sub-block multiplies.
+//! A shorter block at the end of a row is read by masked loads, which do not reach behind it.
+
+use super::k_quants::{Input, unknown};
+use crate::algo::matmul::RowTile;
+use crate::algo::unpack::NextTile;
+use crate::format::trellis::Leveled;
+use crate::fused::x86_512::store;
+use crate::isa::avx2::{Avx2, proven};
+use crate::isa::memory::{load, load_at};
+use std::arch::x86_64::*;
+
+/// Multiplies a row tile.
+#[inline(always)]
+pub(crate) fn fours<F: Leveled<B>, const B: usize>(isa: Avx2, row_tile: RowTile<'_>) {
+    let (x, w) = (row_tile.x.q8_256(), row_tile.w);
+    let (last, n_last) = (w.d_out() - 1, w.d_in() % 256 / 32);
+    let next = NextTile::new(&row_tile, w.d_out());
+    for r in (0..w.d_out()).step_by(4) {
+        let places = [r, r + 1, r + 2, r + 3];
+        let [first, second, third, fourth] = [
+            w.row(r),
+            w.row(last.min(r + 1)),
+            w.row(last.min(r + 2)),
+            w.row(last.min(r + 3)),
+        ];
+        let next = next.behind(r * first.len());
+        let mut out = isa.no_four();
+        for b in 0..w.d_in().div_ceil(256) {
+            let at = x.at(b, row_tile.rows.start);
+            let input = Input {
+                codes: &x.codes[at].0,
+                sums: &x.sums[at],
+            };
+            let rows = [
+                &first[b * B..],
+                &second[b * B..],
+                &third[b * B..],
+                &fourth[b * B..],
+            ];
+            let v = isa.trellis::<F, B>(rows, n_last, input, |i| next.block(isa, 4 * b + i, B));
+            out = isa.add_four(out, x.scales[at], v);
+        }
+        store(load(&out), places, &mut row_tile.acc[..w.d_out()]);
+    }
+}
+
+/// A block in registers: qword b of both belongs to sub-block b.
+struct Words {
+    /// Symbols.
+    x: [__m256i; 2],
+    /// Byte l: what lane l has above its nibbles.
+    upper: [__m256i; 2],
+    /// Nibbles of all sub-blocks.
+    scales: i32,
+}
+
+/// Indices for `vpshufb` that spread words of scales over the four words of each of four
+/// sub-blocks, from `first` on.
+const fn four_of_each(first: u8) -> [u8; 32] {
+    let (mut index, mut k) = ([0; 32], 0);
+    while k < 32 {
+        index[k] = 2 * (first + k as u8 / 8) + k as u8 % 2;
+        k += 1;
+    }
+    index
+}
+
+static SCALES_OF_HALVES: [[u8; 32]; 2] = [four_of_each(0), four_of_each(4)];
+const QWORDS: [i64; 4] = [0, 1, 2, 3];
+const DWORDS: [i32; 8] = [0, 1, 2, 3, 4, 5, 6, 7];
+
+impl Avx2 {
+    proven! {
+        /// 128 activations in the order of symbols: those of 4j + f in vector f.
+        fn symbol_order(self, codes: &[i8; 128]) -> [__m256i; 4] {
+            let [a, b, c, d] = load(codes);
+            let even = [_mm256_unpacklo_epi64(a, b), _mm256_unpacklo_epi64(c, d)];
+            let odd = [_mm256_unpackhi_epi64(a, b), _mm256_unpackhi_epi64(c, d)];
+            [
+                _mm256_permute2x128_si256::<0x20>(even[0], even[1]),
+                _mm256_permute2x128_si256::<0x20>(odd[0], odd[1]),
+                _mm256_permute2x128_si256::<0x31>(even[0], even[1]),
+                _mm256_permute2x128_si256::<0x31>(odd[0], odd[1]),
+            ]
+        }
+
+        fn whole_words<const B: usize>(self, block: &[u8; B], n_upper: usize) -> Words {
+            let none = _mm256_setzero_si256();
+            let upper = match n_upper {
+                0 => [none; 2],
+                1 => {
+                    let h = load_at(block, 70);
+                    [h, _mm256_srli_epi64::<4>(h)]
+                }
+                _ => [load_at(block, 70), load_at(block, 102)],
+            };
+            Words { x: [load_at(block, 6), load_at(block, 38)], upper, scales: load_at(block, 2) }
+        }
+        /// A block of `n` sub-blocks.
+        fn short_words(self, block: &[u8], n: usize, n_upper: usize) -> Words {
+            let at = 2 + n.div_ceil(2);
+            assert!(n < 8 && block.len() == at + (8 + 4 * n_upper) * n);
+            let x = block[at..].as_ptr();
+            let above = x.wrapping_add(8 * n);
+            let upper = match n_upper {
+                0 => [_mm256_setzero_si256(); 2],
+                1 => {
+                    let mask = _mm256_cmpgt_epi32(_mm256_set1_epi32(n as i32), load(&DWORDS));
+                    let h = _mm256_maskload_epi32(above.cast(), mask);
+                    [self.halves_of(h, n, 0), self.halves_of(h, n, 8)]
+                }
+                _ => self.qwords(above.cast(), n),
+            };
+            // Bytes of the symbols take the place of missing scales, which are those of zeros.
+            let scales = i32::from_le_bytes([block[2], block[3], block[4], block[5]]);
+            Words { x: self.qwords(x.cast(), n), upper, scales }
+        }
+        /// `n` qwords, then zeros; the caller has seen that they can be read.
+        fn qwords(self, at: *const i64, n: usize) -> [__m256i; 2] {
+            let (qwords, n) = (load(&QWORDS), _mm256_set1_epi64x(n as i64));
+            let low = _mm256_cmpgt_epi64(n, qwords);
+            let high = _mm256_cmpgt_epi64(n, _mm256_add_epi64(qwords, _mm256_set1_epi64x(4)));
+            [_mm256_maskload_epi64(at, low), _mm256_maskload_epi64(at.wrapping_add(4), high)]
+        }
+        /// Of the low nibbles of `n` dwords and then their high ones, eight from `first` on.
+        fn halves_of(self, h: __m256i, n: usize, first: i32) -> __m256i {
+            let n = _mm256_set1_epi32(n as i32);
+            let dwords = _mm256_add_epi32(load(&DWORDS), _mm256_set1_epi32(first));
+            let low = _mm256_cmpgt_epi32(n, dwords);
+            let from = _mm256_sub_epi32(dwords, _mm256_andnot_si256(low, n));
+            let shift = _mm256_andnot_si256(low, _mm256_set1_epi32(4));
+            _mm256_srlv_epi32(_mm256_permutevar8x32_epi32(h, from), shift)
+        }
+
+        /// The low four bits of the labels of symbols 4j + f in vector f.
+        fn nibbles_of_symbols(self, x: __m256i) -> [__m256i; 4] {
+            let (low, high) = (_mm256_set1_epi8(0x33), _mm256_set1_epi8(-0x34));
+            let nibble = _mm256_set1_epi8(0x0f);
+            let once = _mm256_xor_si256(_mm256_srli_epi64::<1>(x), _mm256_slli_epi64::<63>(x));
+            let four = _mm256_xor_si256(_mm256_srli_epi64::<4>(x), _mm256_slli_epi64::<60>(x));
+            let z = _mm256_xor_si256(x, _mm256_xor_si256(once, four));
+            let p = _mm256_or_si256(
+                _mm256_and_si256(x, low),
+                _mm256_and_si256(_mm256_slli_epi64::<2>(z), high),
+            );
+            let q = _mm256_or_si256(
+                _mm256_and_si256(_mm256_srli_epi64::<2>(x), low),
+                _mm256_and_si256(z, high),
+            );
+            [
+                _mm256_and_si256(p, nibble),
+                _mm256_and_si256(q, nibble),
+                _mm256_and_si256(_mm256_srli_epi64::<4>(p), nibble),
+                _mm256_and_si256(_mm256_srli_epi64::<4>(q), nibble),
+            ]
+        }
+        /// Bit `i` of each byte at its top.
+        fn to_top(self, upper: __m256i, i: usize) -> __m256i {
+            match i {
+                0 => _mm256_slli_epi64::<7>(upper),
+                1 => _mm256_slli_epi64::<6>(upper),
+                2 => _mm256_slli_epi64::<5>(upper),
+                3 => _mm256_slli_epi64::<4>(upper),
+                4 => _mm256_slli_epi64::<3>(upper),
+                5 => _mm256_slli_epi64::<2>(upper),
+                6 => _mm256_slli_epi64::<1>(upper),
+                _ => upper,
+            }
+        }
+        /// Codes by their labels.
+        fn code_of(self, codes: &[u8; 64], low: __m256i, upper: __m256i, n_upper: usize, f: usize) -> __m256i {
+            let table = |i: usize| _mm256_broadcastsi128_si256(load(&codes.as_chunks::<16>().0[i]));
+            let first = _mm256_shuffle_epi8(table(0), low);
+            if n_upper == 0 {
+                return first;
+            }
+            let odd = self.to_top(upper, n_upper * f);
+            let first = _mm256_blendv_epi8(first, _mm256_shuffle_epi8(table(1), low), odd);
+            if n_upper == 1 {
+                return first;
+            }
+            let (third, fourth) = (_mm256_shuffle_epi8(table(2), low), _mm256_shuffle_epi8(table(3), low));
+            _mm256_blendv_epi8(first, _mm256_blendv_epi8(third, fourth, odd), self.to_top(upper, 2 * f + 1))
+        }
+        /// `isum` of a block in some parts.
+        fn dot_labels(
+            self, codes: &[u8; 64], words: Words, n_upper: usize, x: &[[__m256i; 4]; 2], sums: &[i16; 16]
+        ) -> __m256i {
+            let nibbles = _mm_cvtsi32_si128(words.scales);
+            let nibbles = _mm_unpacklo_epi8(nibbles, _mm_srli_epi16::<4>(nibbles));
+            let scales = _mm_add_epi8(_mm_and_si128(nibbles, _mm_set1_epi8(15)), _mm_set1_epi8(1));
+            let scales = _mm_cvtepu8_epi16(scales);
+            // 64 is subtracted from the codes.
+            let offset = _mm_slli_epi32::<6>(_mm_madd_epi16(scales, load_at(sums, 0)));
+            let mut sum = _mm256_zextsi128_si256(_mm_sub_epi32(_mm_setzero_si128(), offset));
+            let scales = _mm256_broadcastsi128_si256(scales);
+            for half in 0..2 {
+                let low = self.nibbles_of_symbols(words.x[half]);
+                let scales = _mm256_shuffle_epi8(scales, load(&SCALES_OF_HALVES[half]));
+                for f in 0..4 {
+                    let code = self.code_of(codes, low[f], words.upper[half], n_upper, f);
+                    sum = self.add_pairs(sum, code, x[half][f], scales);
+                }
+            }
+            sum
+        }
+        fn no_sum(self) -> __m256i { _mm256_setzero_si256() }
+        fn scaled_four(self, k: f32, d: &[u16; 4], totals: __m128) -> __m128 {
+            let d = _mm_mul_ps(_mm_cvtph_ps(_mm_cvtsi64_si128(load(d))), _mm_set1_ps(k));
+            _mm_mul_ps(d, totals)
+        }
+    }
+
+    /// The blocks that four rows begin with, without the scale of the activations.
+    #[inline(always)]
+    fn trellis<F: Leveled<B>, const B: usize>(
+        self,
+        rows: [&[u8]; 4],
+        n_last: usize,
+        x: Input<'_>,
+        prefetch: impl Fn(usize),
+    ) -> __m128 {
+        let halves = x.codes.as_chunks::<128>().0;
+        let xs = [self.symbol_order(&halves[0]), self.symbol_order(&halves[1])];
+        let (mut d, mut dots) = ([0; 4], [self.no_sum(); 4]);
+        for r in 0..4 {
+            prefetch(r);
+            d[r] = u16::from_le_bytes([rows[r][0], rows[r][1]]);
+            let words = match rows[r].first_chunk::<B>() {
+                Some(block) => self.whole_words(block, F::N_UPPER),
+                None => self.short_words(rows[r], n_last, F::N_UPPER),
+            };
+            let codes = const { &F::CODES };
+            dots[r] = self.dot_labels(codes, words, F::N_UPPER, unknown(&xs), &x.sums.of_32.whole);
+        }
+        self.scaled_four(F::K, &d, self.four_totals(dots))
+    }
+}
