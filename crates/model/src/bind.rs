@@ -276,7 +276,7 @@ impl Model {
     }
 
     fn head_place(&self) -> MatrixRef {
-        self.globals.matrix_opt(Role::Output).unwrap_or_else(|| {
+        self.globals.matrices[Role::Output as usize].unwrap_or_else(|| {
             let tied = self.globals.place(Role::TokenEmbd);
             tied.of_member(self.member.as_ref())
         })
@@ -605,11 +605,6 @@ impl Tensors {
         ]
         .map(|role| self.vector_opt(role));
         Factors { all, short, long }
-    }
-
-    /// A matrix that the model may have.
-    pub(crate) fn matrix_opt(&self, role: Role) -> Option<MatrixRef> {
-        self.matrices[role as usize]
     }
 
     /// A vector that the model may have.

@@ -401,7 +401,7 @@ impl Model {
     /// is the head.
     pub(crate) fn head_mean(&self) -> Option<&[f32]> {
         let t = self.globals();
-        match t.matrix_opt(Role::Output).is_some() {
+        match t.has_matrix(Role::Output) {
             true => t.vector_opt(Role::OutputMean),
             false => t.vector_opt(Role::TokenEmbdMean),
         }
