@@ -16,6 +16,8 @@ pub struct ImatrixCollector {
     importance: Arc<Mutex<ImportanceMatrix>>,
     /// Name and number of experts of each tensor in the file, by layer and role.
     tensors: HashMap<(usize, Role), (String, usize)>,
+    /// Name of the output head in the file, if the model has one; the embedding may be it.
+    head: Option<&'static str>,
 }
 
 impl std::fmt::Debug for ImatrixCollector {
@@ -35,9 +37,11 @@ impl ImatrixCollector {
             .filter(|req| req.layer.is_some() && req.shape.len() > 1);
         let columns =
             |shape: &[usize]| shape[shape.len() - 1] * if shape.len() > 2 { shape[0] } else { 1 };
-        matrices
+        let head = if has_head(spec) { spec.d_model } else { 0 };
+        let in_layers: u64 = matrices
             .map(|req| size_of::<f64>() as u64 * columns(&req.shape) as u64)
-            .sum()
+            .sum();
+        in_layers + (size_of::<f64>() * head) as u64
     }
 
     /// A collector for a model with these tensors, which adds to `importance`.
@@ -58,7 +62,13 @@ impl ImatrixCollector {
             Some(((req.layer?, req.role), (name, n_experts)))
         };
         let tensors: HashMap<_, (String, usize)> = spec.tensors().iter().filter_map(name).collect();
-        for (name, _) in tensors.values() {
+        let in_file = |role: &Role| directory.tensor(role.name()).is_some();
+        let heads = [Role::Output, Role::TokenEmbd].into_iter();
+        let head = heads
+            .filter(|_| has_head(spec))
+            .find(in_file)
+            .map(Role::name);
+        for name in tensors.values().map(|(name, _)| name.as_str()).chain(head) {
             let held = importance.lock().unwrap_or_else(PoisonError::into_inner);
             let dims = directory
                 .tensor(name)
@@ -75,12 +85,33 @@ impl ImatrixCollector {
         Ok(Self {
             importance,
             tensors,
+            head,
         })
     }
 }
 
+/// Whether a model has an output head.
+fn has_head(spec: &ModelSpec) -> bool {
+    spec.tensors().iter().any(|req| req.role == Role::Output)
+}
+
 impl Observer for ImatrixCollector {
     fn enter(&mut self, _: Phase) {}
+
+    fn wants_head_inputs(&self) -> bool {
+        self.head.is_some()
+    }
+
+    fn head_input(&mut self, row: &[f32]) {
+        let Some(name) = self.head else {
+            return;
+        };
+        let mut importance = self
+            .importance
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        importance.entry_mut(name).add(row, row.len());
+    }
 
     fn inputs(&mut self, inputs: Inputs<'_>) {
         let mut importance = self

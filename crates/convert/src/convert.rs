@@ -108,7 +108,7 @@ pub fn convert(
             count: n,
             n_tensors: Some(plan.steps.len() as u64),
         });
-        let writer = header(checkpoint, options, split);
+        let writer = header(checkpoint, options, &plan, split);
         files.push((conversion.file(&path, writer, steps)?, path));
     }
     checkpoint.check_files()?;
@@ -158,10 +158,16 @@ fn n_bytes(tensor: &Tensor, ty: TensorType) -> u64 {
 }
 
 /// The metadata of a file: everything in the first shard, only the shard number in the others.
-fn header(checkpoint: &Checkpoint, options: &ConvertOptions, split: Option<Split>) -> Writer {
+fn header(
+    checkpoint: &Checkpoint,
+    options: &ConvertOptions,
+    plan: &Plan,
+    split: Option<Split>,
+) -> Writer {
+    let has_own_types = plan.steps.iter().any(|step| step.ty.is_own());
     let mut writer = match split {
         Some(Split { no: 1.., .. }) => Writer::new(),
-        _ => whole_header(checkpoint, options),
+        _ => whole_header(checkpoint, options, has_own_types),
     };
     if let Some(split) = split {
         writer.set_split(split);
@@ -169,15 +175,20 @@ fn header(checkpoint: &Checkpoint, options: &ConvertOptions, split: Option<Split
     writer
 }
 
-fn whole_header(checkpoint: &Checkpoint, options: &ConvertOptions) -> Writer {
+fn whole_header(checkpoint: &Checkpoint, options: &ConvertOptions, has_own_types: bool) -> Writer {
     let mut writer = checkpoint.metadata.clone();
+    if has_own_types {
+        writer.remove("general.file_type");
+    }
     if let Some(mix) = options.types.mix {
         // At the end, as in llama.cpp's files.
         for key in ["general.quantization_version", "general.file_type"] {
             writer.remove(key);
         }
         writer.set_u32("general.quantization_version", 2);
-        writer.set_u32("general.file_type", mix.file_type);
+        if let Some(file_type) = mix.file_type.filter(|_| !has_own_types) {
+            writer.set_u32("general.file_type", file_type);
+        }
     }
     if let Some(importance) = &options.importance {
         writer.set_str("quantize.imatrix.file", &options.importance_name);
@@ -277,7 +288,10 @@ impl Conversion<'_> {
             .and_then(|all| all.entry(&tensor.name));
         let importance = entry
             .filter(|_| ty.block_len() > 1)
-            .map(|entry| entry.weights());
+            .map(|entry| match ty.is_own() {
+                true => entry.reached_weights(),
+                false => entry.weights(),
+            });
         let per_expert = tensor.dims.iter().rev().nth(1).copied().unwrap_or(1);
         let n_threads = self.options.n_threads.max(1);
         let chunk_rows = (CHUNK_WEIGHTS / d).max(1);

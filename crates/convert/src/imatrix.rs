@@ -16,6 +16,8 @@ const CHUNK_COUNT: &str = "imatrix.chunk_count";
 const CHUNK_SIZE: &str = "imatrix.chunk_size";
 const SUMS: &str = ".in_sum2";
 const COUNTS: &str = ".counts";
+/// Tokens that an expert needs for its sums to say anything.
+const MIN_TOKENS: u64 = 32;
 /// The largest valid count: 2^53.
 const MAX_COUNT: f32 = 9_007_199_254_740_992.0;
 
@@ -78,6 +80,31 @@ impl ImatrixEntry {
             n => *sum as f32 / n as f32,
         };
         self.sums.iter().enumerate().map(mean).collect()
+    }
+
+    /// As [`weights`](Self::weights), but 1 as well for experts whose sums say nothing: those of
+    /// fewer than 32 tokens, or of zeros.
+    pub(crate) fn reached_weights(&self) -> Vec<f32> {
+        let d = self.sums.len() / self.counts.len().max(1);
+        let mut weights = self.weights();
+        for (i, weights) in weights.chunks_mut(d.max(1)).enumerate() {
+            if !self.is_reached(i) {
+                weights.fill(1.0);
+            }
+        }
+        weights
+    }
+
+    /// The number of experts whose sums say nothing, for [`reached_weights`](Self::reached_weights).
+    pub(crate) fn n_unreached(&self) -> usize {
+        (0..self.counts.len())
+            .filter(|&i| !self.is_reached(i))
+            .count()
+    }
+
+    fn is_reached(&self, i: usize) -> bool {
+        let d = self.sums.len() / self.counts.len().max(1);
+        self.counts[i] >= MIN_TOKENS && self.sums[i * d..][..d].iter().any(|&sum| sum > 0.0)
     }
 
     /// The number of counts and of sums.
@@ -281,6 +308,16 @@ mod tests {
         entry.add_expert(1, 2, &[1.0, 2.0, 3.0, 4.0], 2);
         assert_eq!(entry.weights(), [1.0, 1.0, 5.0, 10.0]);
         assert_eq!(entry.n_unseen(), 1);
+    }
+
+    #[test]
+    fn sums_of_few_tokens_or_of_zeros_say_nothing() {
+        let mut entry = ImatrixEntry::default();
+        entry.add_expert(0, 3, &[2.0; 64], 2);
+        entry.add_expert(1, 3, &[2.0; 62], 2);
+        entry.add_expert(2, 3, &[0.0; 64], 2);
+        assert_eq!(entry.reached_weights(), [4.0, 4.0, 1.0, 1.0, 1.0, 1.0]);
+        assert_eq!(entry.n_unreached(), 2);
     }
 
     #[test]

@@ -2,22 +2,24 @@
 //!
 //! A mix is data: a base type, and rules for the tensors that lose more by it than others. The
 //! first rule that applies wins; tensors without a rule get the base type. Source of the rules and
-//! names: `llama-quant.cpp` of llama.cpp.
+//! names: `llama-quant.cpp` of llama.cpp. Mixes of T2, T3 and T4 are atta's own: the head and a tied
+//! embedding have at least four bits, and in `_M` mixes the values, the last projections of
+//! feed-forward blocks and the outer layers get the next type.
 
 use atta_formats::TensorType;
 
 use Condition::{
     Always, FirstEighthImatrix, FirstEighthNoImatrix, FirstFraction, FirstLayers, Gqa4,
-    Gqa4OrExperts4, Middle, MoreBits, MoreBitsForEight, NoImatrix,
+    Gqa4OrExperts4, Middle, MoreBits, MoreBitsForEight, NoImatrix, Outer,
 };
 
 /// A quantization mix.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Mix {
-    /// llama.cpp's name, in capitals.
+    /// llama.cpp's name or, of mixes of T2, T3 and T4, atta's; in capitals.
     pub name: &'static str,
-    /// `general.file_type` of files with this mix.
-    pub file_type: u32,
+    /// `general.file_type` of files with this mix; `None`: llama.cpp has no number for it.
+    pub file_type: Option<u32>,
     /// The type of most tensors.
     pub base: TensorType,
     rules: &'static [Rule],
@@ -38,6 +40,8 @@ enum TensorCategory {
     FfnDown,
     /// Any matrix of experts.
     Experts,
+    /// Any matrix of a layer, in rules only.
+    Layer,
     Other,
 }
 
@@ -55,6 +59,8 @@ enum Condition {
     MoreBitsForEight,
     /// All layers except the first and the last eighth.
     Middle,
+    /// The first and the last `n` layers, by the names of tensors.
+    Outer(usize),
     /// Models with at least four query heads per key-value head.
     Gqa4,
     /// Models with at least four query heads per key-value head, or at least four experts.
@@ -71,7 +77,7 @@ type Rule = (TensorCategory, Condition, TensorType);
 
 macro_rules! mixes {
     ($(
-        $name:literal, $file_type:literal, $base:ident:
+        $name:literal, $file_type:expr, $base:ident:
             [$(($category:ident, $condition:expr, $ty:ident)),* $(,)?];
     )*) => {
         /// All mixes, by bits per weight.
@@ -85,72 +91,84 @@ macro_rules! mixes {
 }
 
 mixes! {
-    "TQ1_0", 36, TQ1_0: [(Embedding, Always, Q4_K)];
-    "TQ2_0", 37, TQ2_0: [(Embedding, Always, Q4_K)];
-    "IQ2_XXS", 19, IQ2_XXS: [
+    "TQ1_0", Some(36), TQ1_0: [(Embedding, Always, Q4_K)];
+    "TQ2_0", Some(37), TQ2_0: [(Embedding, Always, Q4_K)];
+    "T2", None, T2: [];
+    "T2_M", None, T2: [
+        (Embedding, Always, T4), (AttnV, Always, T3), (FfnDown, Always, T3), (Layer, Outer(2), T3),
+    ];
+    "IQ2_XXS", Some(19), IQ2_XXS: [
         (Embedding, Always, Q2_K), (AttnV, Gqa4OrExperts4, Q4_K), (AttnV, Always, Q2_K),
         (FfnDown, FirstFraction(8), Q2_K),
     ];
-    "IQ2_XS", 20, IQ2_XS: [
+    "IQ2_XS", Some(20), IQ2_XS: [
         (Embedding, Always, Q2_K), (AttnV, Gqa4OrExperts4, Q4_K), (AttnV, Always, Q2_K),
         (FfnDown, FirstFraction(8), Q2_K),
     ];
-    "IQ2_S", 28, IQ2_XS: [
+    "IQ2_S", Some(28), IQ2_XS: [
         (Embedding, Always, IQ3_S), (AttnV, Gqa4OrExperts4, Q4_K), (AttnV, Always, IQ3_S),
         (FfnDown, FirstFraction(8), IQ3_S), (AttnOutput, Always, IQ3_S),
     ];
-    "IQ2_M", 29, IQ2_S: [
+    "IQ2_M", Some(29), IQ2_S: [
         (Embedding, Always, IQ3_S), (AttnV, Gqa4OrExperts4, Q4_K), (AttnV, Always, IQ3_S),
         (FfnDown, FirstFraction(8), IQ3_S), (AttnOutput, Always, IQ3_S),
     ];
-    "Q2_K_S", 21, Q2_K: [(AttnV, Gqa4, Q4_K), (FfnDown, FirstFraction(8), Q4_K)];
-    "Q2_K", 10, Q2_K: [
+    "Q2_K_S", Some(21), Q2_K: [(AttnV, Gqa4, Q4_K), (FfnDown, FirstFraction(8), Q4_K)];
+    "Q2_K", Some(10), Q2_K: [
         (AttnV, Gqa4, Q4_K), (AttnV, Always, Q3_K), (FfnDown, Always, Q3_K),
         (AttnOutput, Always, Q3_K),
     ];
-    "IQ3_XXS", 23, IQ3_XXS: [
+    "T3", None, T3: [];
+    "T3_M", None, T3: [
+        (Embedding, Always, T4), (AttnV, Always, T4), (FfnDown, Always, T4), (Layer, Outer(2), T4),
+    ];
+    "IQ3_XXS", Some(23), IQ3_XXS: [
         (Embedding, Always, IQ3_S), (AttnV, Gqa4, Q4_K), (AttnV, NoImatrix, IQ3_S),
         (AttnK, Always, IQ2_S), (AttnQ, Always, IQ2_S), (FfnDown, FirstEighthNoImatrix, Q4_K),
         (FfnDown, NoImatrix, Q3_K), (AttnOutput, Always, IQ3_S),
     ];
-    "IQ3_XS", 22, IQ3_S: [
+    "IQ3_XS", Some(22), IQ3_S: [
         (AttnV, Gqa4, Q4_K), (AttnK, Always, IQ3_XXS), (AttnQ, Always, IQ3_XXS),
         (FfnGate, Middle, IQ3_XXS), (FfnUp, Middle, IQ3_XXS),
     ];
-    "IQ3_S", 26, IQ3_S: [(AttnV, Gqa4, Q4_K)];
-    "IQ3_M", 27, IQ3_S: [
+    "IQ3_S", Some(26), IQ3_S: [(AttnV, Gqa4, Q4_K)];
+    "IQ3_M", Some(27), IQ3_S: [
         (AttnV, Always, Q4_K), (FfnDown, FirstFraction(8), Q4_K),
         (FfnDown, MoreBitsForEight, Q4_K), (AttnOutput, Always, Q4_K),
     ];
-    "Q3_K_S", 11, Q3_K: [];
-    "Q3_K_M", 12, Q3_K: [
+    "Q3_K_S", Some(11), Q3_K: [];
+    "Q3_K_M", Some(12), Q3_K: [
         (AttnV, FirstLayers(2), Q5_K), (AttnV, Always, Q4_K), (FfnDown, FirstFraction(16), Q5_K),
         (FfnDown, Always, Q4_K), (AttnOutput, Always, Q4_K),
     ];
-    "Q3_K_L", 13, Q3_K: [
+    "Q3_K_L", Some(13), Q3_K: [
         (AttnV, Always, Q5_K), (FfnDown, Always, Q5_K), (AttnOutput, Always, Q5_K),
     ];
-    "IQ4_XS", 30, IQ4_XS: [(AttnV, Gqa4, Q5_K), (FfnDown, FirstEighthNoImatrix, Q5_K)];
-    "MXFP4_MOE", 38, MXFP4: [
+    "T4", None, T4: [];
+    "T4_M", None, T4: [
+        (AttnV, Always, Q5_K), (FfnDown, Always, Q5_K), (Layer, Outer(2), Q5_K),
+    ];
+    "IQ4_XS", Some(30), IQ4_XS: [(AttnV, Gqa4, Q5_K), (FfnDown, FirstEighthNoImatrix, Q5_K)];
+    "MXFP4_MOE", Some(38), MXFP4: [
         (Embedding, Always, Q8_0), (Experts, Always, MXFP4), (FfnDown, Always, Q8_0),
         (AttnV, Always, Q8_0), (AttnK, Always, Q8_0), (AttnQ, Always, Q8_0),
         (AttnOutput, Always, Q8_0), (FfnGate, Always, Q8_0), (FfnUp, Always, Q8_0),
         (Other, Always, Q8_0),
     ];
-    "IQ4_NL", 25, IQ4_NL: [(AttnV, Gqa4, Q5_K), (FfnDown, FirstEighthNoImatrix, Q5_K)];
-    "Q4_0", 2, Q4_0: [(FfnDown, FirstEighthImatrix, Q4_1)];
-    "Q4_1", 3, Q4_1: [];
-    "Q4_K_S", 14, Q4_K: [(AttnV, FirstLayers(4), Q5_K), (FfnDown, FirstFraction(8), Q5_K)];
-    "Q4_K_M", 15, Q4_K: [(AttnV, MoreBits, Q6_K), (FfnDown, MoreBits, Q6_K)];
-    "Q5_0", 8, Q5_0: [(FfnDown, FirstEighthImatrix, Q5_1)];
-    "Q5_1", 9, Q5_1: [];
-    "Q5_K_S", 16, Q5_K: [];
-    "Q5_K_M", 17, Q5_K: [(AttnV, MoreBits, Q6_K), (FfnDown, MoreBits, Q6_K)];
-    "Q6_K", 18, Q6_K: [];
-    "Q8_0", 7, Q8_0: [];
-    "F16", 1, F16: [];
-    "BF16", 32, BF16: [];
-    "F32", 0, F32: [];
+    "IQ4_NL", Some(25), IQ4_NL: [(AttnV, Gqa4, Q5_K), (FfnDown, FirstEighthNoImatrix, Q5_K)];
+    "Q4_0", Some(2), Q4_0: [(FfnDown, FirstEighthImatrix, Q4_1)];
+    "Q4_1", Some(3), Q4_1: [];
+    "Q4_K_S", Some(14), Q4_K: [(AttnV, FirstLayers(4), Q5_K), (FfnDown, FirstFraction(8), Q5_K)];
+    "Q4_K_M", Some(15), Q4_K: [(AttnV, MoreBits, Q6_K), (FfnDown, MoreBits, Q6_K)];
+    "Q5_0", Some(8), Q5_0: [(FfnDown, FirstEighthImatrix, Q5_1)];
+    "Q5_1", Some(9), Q5_1: [];
+    "Q5_K_S", Some(16), Q5_K: [];
+    "Q5_K_M", Some(17), Q5_K: [(AttnV, MoreBits, Q6_K), (FfnDown, MoreBits, Q6_K)];
+    "Q6_K", Some(18), Q6_K: [];
+    "Q8_0", Some(7), Q8_0: [];
+    "F16", Some(1), F16: [];
+    "BF16", Some(32), BF16: [];
+    "F32", Some(0), F32: [];
 }
 
 /// Other names of mixes.
@@ -264,6 +282,7 @@ impl TypeSelector {
     fn output_type(&self, tensor: TensorShape<'_>) -> TensorType {
         let d = tensor.dims.last().copied().unwrap_or(1);
         match self.mix.base {
+            base if base.is_own() => TensorType::T4,
             TensorType::Q8_0 | TensorType::MXFP4 => TensorType::Q8_0,
             base if !d.is_multiple_of(base.block_len() as u64) => TensorType::Q8_0,
             TensorType::IQ3_XXS => TensorType::Q5_K,
@@ -287,9 +306,13 @@ impl TypeSelector {
             }
             _ => (seen, self.facts.n_layers),
         };
-        let found = self.mix.rules.iter().find(|(of, condition, _)| {
-            let is_it = *of == part || *of == TensorCategory::Experts && is_experts;
-            is_it && self.applies(*condition, i, n)
+        let layer = layer_of(name);
+        let found = self.mix.rules.iter().find(|(of, condition, _)| match of {
+            TensorCategory::Layer => {
+                layer.is_some_and(|l| self.applies(*condition, l, self.facts.n_layers))
+            }
+            TensorCategory::Experts if is_experts => self.applies(*condition, i, n),
+            _ => *of == part && self.applies(*condition, i, n),
         });
         found.map_or(self.mix.base, |(_, _, ty)| *ty)
     }
@@ -302,6 +325,7 @@ impl TypeSelector {
             MoreBits => i < n / 8 || i >= 7 * n / 8 || (i - n / 8) % 3 == 2,
             MoreBitsForEight => self.facts.n_experts == 8 && self.applies(MoreBits, i, n),
             Middle => (n / 8..7 * n / 8).contains(&i),
+            Outer(outer) => i < outer || i + outer >= n,
             Gqa4 => self.facts.n_group >= 4,
             Gqa4OrExperts4 => self.facts.n_group >= 4 || self.facts.n_experts >= 4,
             NoImatrix => !self.facts.has_importance,
@@ -316,7 +340,7 @@ impl TypeSelector {
         let has_eight = self.facts.n_experts == 8;
         let is_70b = self.facts.is_70b;
         match (part, ty) {
-            _ if self.mix.base == TensorType::MXFP4 => ty,
+            _ if self.mix.base == TensorType::MXFP4 || self.mix.base.is_own() => ty,
             (TensorCategory::AttnK, _) if has_eight && self.mix.is_iq2() => TensorType::Q4_K,
             (TensorCategory::AttnV, _) if self.mix.is_iq2() => ty,
             (TensorCategory::AttnV | TensorCategory::AttnK, _) if has_eight => TensorType::Q8_0,
@@ -405,7 +429,7 @@ pub(crate) fn is_quantized(tensor: TensorShape<'_>) -> bool {
 /// is.
 pub(crate) fn fitting(ty: TensorType, d: u64) -> TensorType {
     use TensorType::*;
-    let fits = |ty: TensorType| d.is_multiple_of(ty.block_len() as u64);
+    let fits = |ty: TensorType| d.is_multiple_of(ty.row_unit() as u64);
     let smaller = match ty {
         _ if fits(ty) => return ty,
         IQ4_XS | IQ2_XXS | IQ2_XS | IQ2_S | IQ3_XXS | IQ3_S => IQ4_NL,
@@ -569,12 +593,35 @@ mod tests {
     }
 
     #[test]
+    fn own_mixes_raise_values_last_projections_and_outer_layers_by_one_type() {
+        use TensorType::{Q5_K, T2, T3, T4};
+        let outer: Vec<TensorType> = types("t2_m", LLAMA, "attn_q");
+        assert_eq!((outer[1], outer[2], outer[13], outer[14]), (T3, T2, T2, T3));
+        assert_eq!(types("t2_m", LLAMA, "attn_v"), [T3; 16]);
+        assert_eq!(types("t3_m", LLAMA, "ffn_down"), [T4; 16]);
+        assert_eq!(types("t4_m", LLAMA, "ffn_down"), [Q5_K; 16]);
+        assert_eq!(types("t2", LLAMA, "ffn_down"), [T2; 16]);
+        for mix in ["t2", "t2_m", "t3", "t4_m"] {
+            assert_eq!(one(mix, LLAMA, "output.weight", &[32000, 96]), T4);
+        }
+        assert_eq!(one("t2", LLAMA, "token_embd.weight", &[32000, 96]), T2);
+        assert_eq!(one("t2_m", LLAMA, "token_embd.weight", &[32000, 96]), T4);
+        let eight = ModelFacts {
+            n_experts: 8,
+            ..LLAMA
+        };
+        assert_eq!(types("t3_m", eight, "attn_k")[8], T3);
+    }
+
+    #[test]
     fn rows_that_are_no_whole_blocks_get_a_fallback_type() {
         assert_eq!(fitting(TensorType::Q4_K, 512), TensorType::Q4_K);
         assert_eq!(fitting(TensorType::Q4_K, 96), TensorType::Q5_0);
         assert_eq!(fitting(TensorType::IQ4_XS, 96), TensorType::IQ4_NL);
         assert_eq!(fitting(TensorType::Q6_K, 40), TensorType::F16);
         assert_eq!(fitting(TensorType::Q8_0, 40), TensorType::F16);
+        assert_eq!(fitting(TensorType::T3, 96), TensorType::T3);
+        assert_eq!(fitting(TensorType::T3, 48), TensorType::F16);
         assert_eq!(fitting(TensorType::F16, 7), TensorType::F16);
     }
 

@@ -42,6 +42,9 @@ pub enum Note {
     DoesNotFit(TensorType),
     /// The importance matrix has no entry for this tensor.
     NoImportance,
+    /// The importance matrix has seen too few tokens of this tensor, or of some of its experts, to
+    /// weigh their columns.
+    TooFewTokens,
 }
 
 /// The plan of a conversion.
@@ -275,6 +278,7 @@ fn check_importance(
                 dims: tensor.dims.clone(),
             });
         }
+        Some(entry) if ty.is_own() && entry.n_unreached() > 0 => notes.push(Note::TooFewTokens),
         _ => {}
     }
     Ok(())

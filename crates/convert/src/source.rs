@@ -105,7 +105,7 @@ fn directory(
 }
 
 /// `general.file_type` by the type of most weights. Each type that checkpoints come in is the base
-/// of exactly one mix.
+/// of exactly one mix, but for T2, T3 and T4, which have no number.
 fn file_type(checkpoint: &Checkpoint) -> Option<u32> {
     let n_weights = |mix: &&Mix| {
         let tensors = checkpoint
@@ -116,7 +116,7 @@ fn file_type(checkpoint: &Checkpoint) -> Option<u32> {
             .map(|tensor| tensor.n_rows().saturating_mul(tensor.d_row()))
             .fold(0, u64::saturating_add)
     };
-    MIXES.iter().max_by_key(n_weights).map(|mix| mix.file_type)
+    MIXES.iter().max_by_key(n_weights)?.file_type
 }
 
 /// Fails if an option is given that does not apply to the source.

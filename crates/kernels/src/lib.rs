@@ -76,6 +76,7 @@ mod table;
 mod testing;
 mod tiles;
 mod topology;
+mod trellis;
 
 pub use activations::Activations;
 pub use algo::gate::Activation;
@@ -92,3 +93,4 @@ pub use kernels::{D_TRANSPOSED_MAX, Gated, GatedGroups, Groups, Job, Kernels, ST
 pub use matrix::{Layouts, Matrix};
 pub use pool::Pool;
 pub use scan::{D_KEY_MAX, Scan};
+pub use trellis::{TrellisPath, TrellisSearch};

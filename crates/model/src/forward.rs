@@ -91,6 +91,7 @@ impl Cpu {
         through_layers(&mut pass, self.layers.clone(), &self.ids)?;
         if has_head {
             end_streams(&mut pass)?;
+            self.observe_head(batch.rows.len());
         }
         self.emit(&batch.rows, out)?;
         Ok(self.model.weights().end()?)
@@ -123,6 +124,19 @@ impl Cpu {
         Ok(())
     }
 
+    /// Shows the inputs of the head to an observer that wants them.
+    fn observe_head(&mut self, n_rows: usize) {
+        if !self.observer.wants_head_inputs() {
+            return;
+        }
+        let d = self.model.spec().d_model;
+        let mut normed = vec![0.0; d];
+        for x in self.scratch.x.chunks_exact(d).take(n_rows) {
+            self.model.output_norm(self.kernels, x, &mut normed);
+            self.observer.head_input(&normed);
+        }
+    }
+
     /// `x = norm(x)`, if the model normalizes its embeddings.
     fn norm_embeddings(&mut self, n_rows: usize) {
         let Some(norm) = self.model.spec().embed_norm else {
@@ -144,6 +158,7 @@ impl Cpu {
         let d = model.spec().d_model;
         self.ids.clear();
         self.ids.extend(batch.rows.iter().filter_map(Row::token));
+        let mean = model.globals().vector_opt(Role::TokenEmbdMean);
         let mut rows = batch.rows.iter().zip(self.scratch.x.chunks_exact_mut(d));
         for ids in self.ids.chunks(EMBED_ROWS) {
             self.observer.enter(Phase::Weights);
@@ -152,6 +167,9 @@ impl Cpu {
             let tokens = rows.by_ref().filter(|(row, _)| row.token().is_some());
             for (i, (_, x)) in tokens.take(ids.len()).enumerate() {
                 self.kernels.decode_row(model.embedding(&table, i), 0, x);
+                if let Some(mean) = mean {
+                    self.kernels.add_assign(x, mean);
+                }
                 if scale != 1.0 {
                     x.iter_mut().for_each(|x| *x *= scale);
                 }
@@ -234,6 +252,7 @@ impl Cpu {
             members.gather_logits(out.all_logits_mut(), spec.n_vocab)?;
         }
         self.observer.enter(Phase::Other);
+        add_mean(model, kernels, &s.x, wanted, out);
         // Before they are capped, which would make infinity finite.
         out.check_logits();
         if spec.head.logit_scale != 1.0 {
@@ -247,6 +266,22 @@ impl Cpu {
                 .for_each(|z| *z = cap * tanh(*z / cap));
         }
         Ok(())
+    }
+}
+
+/// Adds `m·h` to the logits of each wanted row, where the file has the mean row m of the head apart:
+/// its matrix is `W − 1·mᵀ`. `x` are residuals, `[n_rows, d_model]`.
+fn add_mean(model: &Model, kernels: Kernels, x: &[f32], wanted: &[u32], out: &mut Output) {
+    let Some(mean) = model.head_mean() else {
+        return;
+    };
+    let d = model.spec().d_model;
+    let mut normed = vec![0.0; d];
+    let logits = out.all_logits_mut().chunks_exact_mut(model.spec().n_vocab);
+    for (logits, &t) in logits.zip(wanted) {
+        model.output_norm(kernels, &x[t as usize * d..][..d], &mut normed);
+        let sum = kernels.dot_product(mean, &normed);
+        logits.iter_mut().for_each(|z| *z += sum);
     }
 }
 
@@ -362,6 +397,16 @@ fn feed_forward(p: &mut Pass<'_>, l: usize, ffn: &Ffn) -> Result<(), Error> {
 }
 
 impl Model {
+    /// The mean row of the head, if the file has it apart, `[d_model]`; of the embedding, where that
+    /// is the head.
+    pub(crate) fn head_mean(&self) -> Option<&[f32]> {
+        let t = self.globals();
+        match t.has_matrix(Role::Output) {
+            true => t.vector_opt(Role::OutputMean),
+            false => t.vector_opt(Role::TokenEmbdMean),
+        }
+    }
+
     /// `norm(x)`, the input of the head, of a residual `x` after the last layer; both `[d_model]`.
     pub fn output_norm(&self, kernels: Kernels, x: &[f32], normed: &mut [f32]) {
         let t = self.globals();

@@ -29,6 +29,15 @@ pub trait Observer: Send {
 
     /// Rows are about to be multiplied with matrices of a layer.
     fn inputs(&mut self, _: Inputs<'_>) {}
+
+    /// Whether the inputs of the output head are wanted, of every row: they cost a norm each.
+    fn wants_head_inputs(&self) -> bool {
+        false
+    }
+
+    /// A row that the output head would be multiplied with, `[d_model]`, whether or not its logits
+    /// are wanted.
+    fn head_input(&mut self, _: &[f32]) {}
 }
 
 /// The inputs of matrices.

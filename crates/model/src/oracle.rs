@@ -200,12 +200,12 @@ fn embed(model: &Model, tokens: &[u32], first_of_second: usize) -> Result<Rows, 
         return Err(Error::ContextFull { n_ctx: n });
     }
     let group = model.weights().chunk(WeightGroup::EmbedRows(tokens), 0)?;
+    let mean = model.globals().vector_opt(Role::TokenEmbdMean);
     let row = |i| {
-        decode(model.embedding(&group, i))
-            .into_iter()
-            .flatten()
-            .map(|e| e * spec.embed_scale)
-            .collect()
+        let row = decode(model.embedding(&group, i)).concat();
+        let mean = |j: usize| mean.map_or(0.0, |mean| mean[j]);
+        let whole = row.iter().enumerate().map(|(j, e)| e + mean(j));
+        whole.map(|e| e * spec.embed_scale).collect()
     };
     let mut x: Rows = (0..tokens.len()).map(row).collect();
     if let Some(table) = model.globals().vector_opt(Role::PositionEmbd) {
@@ -232,6 +232,10 @@ fn head(model: &Model, h: &Rows) -> Result<Vec<f32>, Error> {
         w.extend(decode(
             model.head(&model.weights().chunk(WeightGroup::Head, i)?),
         ));
+    }
+    if let Some(mean) = model.head_mean() {
+        let whole = w.iter_mut().flat_map(|row| row.iter_mut().zip(mean));
+        whole.for_each(|(w, m)| *w += m);
     }
     let mut logits = project(&w, t.vector_opt(Role::OutputBias), h).concat();
     for z in &mut logits {

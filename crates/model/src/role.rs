@@ -69,6 +69,7 @@ macro_rules! roles {
 // they may stand beside it.
 roles! {
     TokenEmbd "token_embd.weight" Embed,
+    TokenEmbdMean "token_embd.mean" Resident,
     PositionEmbd "position_embd.weight" Resident,
     TokenTypes "token_types.weight" Resident,
     TokenEmbdNorm "token_embd_norm.weight" Resident,
@@ -84,6 +85,7 @@ roles! {
     OutputHcDown "output_hc_down.weight" LastLayer(EndStreamsDown),
     OutputHcUp "output_hc_up.weight" LastLayer(EndStreamsUp),
     Output "output.weight" Head,
+    OutputMean "output.mean" Resident,
     OutputBias "output.bias" Resident,
     Cls "cls.weight" Resident,
     ClsBias "cls.bias" Resident,

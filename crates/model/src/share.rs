@@ -43,7 +43,7 @@ impl Share {
         match (role.placement(), role, layer) {
             (_, _, Some(l)) => self.layers.contains(&l),
             // The plan decides whether the head is the embedding.
-            (Placement::Embed, ..) => self.embed || self.head,
+            (Placement::Embed, ..) | (_, Role::TokenEmbdMean, _) => self.embed || self.head,
             (Placement::LayerEmbed, ..)
             | (_, Role::PerLayerModelProj | Role::PerLayerProjNorm | Role::AltupProj, _) => {
                 self.embed
@@ -54,6 +54,7 @@ impl Share {
                 Role::OutputNorm
                 | Role::OutputNormBias
                 | Role::OutputHcNorm
+                | Role::OutputMean
                 | Role::OutputBias
                 | Role::Cls
                 | Role::ClsBias

@@ -190,6 +190,9 @@ impl ModelSpec {
             reqs: Vec::new(),
         };
         list.require(Role::TokenEmbd, &[self.n_vocab, d]);
+        if let Outputs::Logits = self.head.outputs {
+            list.add(Role::TokenEmbdMean, &[d], Presence::Optional);
+        }
         if let Positions::Learned(n) = self.positions {
             list.require(Role::PositionEmbd, &[n, d]);
         }
@@ -245,6 +248,7 @@ impl ModelSpec {
             Outputs::Logits => {
                 // Without a head of its own a model uses its embedding ("tied").
                 list.add(Role::Output, &[self.n_vocab, d], Presence::Optional);
+                list.add(Role::OutputMean, &[d], Presence::Optional);
                 list.add(Role::OutputBias, &[self.n_vocab], self.head.bias);
             }
             Outputs::Hidden => {}

@@ -1,6 +1,6 @@
 //! Quantizers: f32 rows to blocks of every type that files are written with.
 //!
-//! The blocks are those of ggml's `ggml_quantize_chunk`, bit for bit, so that files have the
+//! The blocks of ggml's types are those of ggml's `ggml_quantize_chunk`, bit for bit, so that files have the
 //! quality that is known from llama.cpp. Source: `ggml-quants.c` of the ggml project.
 //!
 //! A call uses one thread and allocates nothing per row. Rows are independent, so a caller may
@@ -19,12 +19,15 @@ pub(crate) mod pack;
 mod plain;
 mod search;
 mod ternary;
+mod trellis;
 mod weighted;
 
-use atta_formats::TensorType;
+use atta_formats::{TensorType, layout::Trellis};
+use atta_kernels::Kernels;
 
 use crate::Error;
 use search::Codebook;
+use trellis::TrellisQuantizer;
 
 /// Whether [`quantize`] supports a type.
 pub fn supports(ty: TensorType) -> bool {
@@ -33,7 +36,7 @@ pub fn supports(ty: TensorType) -> bool {
         F32 | F16 | BF16 | Q8_0 | Q4_0 | Q4_1 | Q5_0 | Q5_1 | Q2_K | Q3_K | Q4_K | Q5_K | Q6_K => {
             true
         }
-        IQ4_NL | IQ4_XS | TQ1_0 | TQ2_0 | MXFP4 | IQ2_S | IQ3_XXS | IQ3_S => true,
+        IQ4_NL | IQ4_XS | TQ1_0 | TQ2_0 | MXFP4 | IQ2_S | IQ3_XXS | IQ3_S | T2 | T3 | T4 => true,
         _ => needs_importance(ty),
     }
 }
@@ -65,6 +68,7 @@ pub fn quantize(
 /// A quantizer of one type, with its codebook. Threads may share it.
 pub struct Quantizer {
     ty: TensorType,
+    kernels: Kernels,
     book: OptionalCodebook,
 }
 
@@ -103,7 +107,17 @@ impl Quantizer {
             TensorType::IQ3_S => OptionalCodebook::Four(codebook::iq3_s_book()),
             _ => OptionalCodebook::None,
         };
-        Ok(Self { ty, book })
+        Ok(Self {
+            ty,
+            kernels: Kernels::detect(),
+            book,
+        })
+    }
+
+    /// The same on another instruction set, which T2, T3 and T4 are searched with. The bytes are
+    /// the same on all of them.
+    pub fn with_kernels(self, kernels: Kernels) -> Self {
+        Self { kernels, ..self }
     }
 
     /// Quantizes whole rows of `x`, `[n_rows, d_row]`; see [`quantize`].
@@ -138,8 +152,14 @@ impl Quantizer {
         if !fits || importance.is_some_and(|importance| importance.len() != d_row) {
             return Err(shape());
         }
+        let layout = Trellis::of(ty);
+        let mut trellis = layout.map(|of| TrellisQuantizer::new(of, self.kernels, importance));
         for (x, out) in x.chunks_exact(d_row).zip(out.chunks_exact_mut(row_bytes)) {
             check_finite(x)?;
+            if let Some(trellis) = &mut trellis {
+                trellis.row(x, out);
+                continue;
+            }
             let row = WeightedRow { x, importance };
             match &self.book {
                 OptionalCodebook::None => row.encode(ty, out),

@@ -4,6 +4,7 @@ mod errors;
 mod goldens;
 mod quality;
 mod seeded;
+mod trellis;
 
 use atta_convert::quantize::{Quantizer, supports};
 use atta_formats::TensorType;

@@ -40,6 +40,10 @@ fn bound(ty: TensorType) -> f32 {
         IQ4_NL | IQ4_XS => 0.2,
         MXFP4 => 0.26,
         Q3_K => 0.35,
+        // Neighbours share an error, so one weight may end farther off than by rounding alone.
+        T4 => 0.45,
+        T3 => 0.7,
+        T2 => 1.3,
         IQ3_S => 0.45,
         Q2_K => 0.6,
         IQ2_S => 0.75,

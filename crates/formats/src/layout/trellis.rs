@@ -31,7 +31,7 @@ use crate::f16::f16_to_f32;
 
 /// Levels of T2, by label. Those of all three types lie in −63 to 63.
 pub const T2_LEVELS: [i8; 16] = [
-    -62, -40, -29, -25, -13, -10, -5, -3, 4, 5, 11, 13, 24, 30, 40, 63,
+    -62, -41, -31, -27, -15, -12, -6, -4, 5, 6, 13, 15, 27, 32, 41, 63,
 ];
 
 /// Levels of T3, by label.

@@ -28,4 +28,5 @@ pub(crate) mod scan;
 pub(crate) mod streams;
 #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
 pub(crate) mod tile;
+pub(crate) mod trellis;
 pub(crate) mod unpack;

@@ -44,7 +44,6 @@ macro_rules! proven {
         })*
     };
 }
-#[cfg(feature = "avx512")]
 pub(crate) use proven;
 
 /// Word `i` of the first or the second 8 bytes of a 128-bit lane, eight times: indices for

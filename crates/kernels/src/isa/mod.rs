@@ -39,6 +39,7 @@ pub(crate) mod memory;
 #[cfg(target_arch = "aarch64")]
 pub(crate) mod neon;
 pub(crate) mod scalar;
+pub(crate) mod states;
 #[cfg(all(target_family = "wasm", target_feature = "simd128"))]
 pub(crate) mod wasm;
 

@@ -6,6 +6,7 @@
 )]
 
 pub(crate) mod hybrid;
+pub(crate) mod means;
 pub(crate) mod quantized;
 pub(crate) mod random_file;
 
@@ -64,6 +65,11 @@ impl Golden {
             }
             GoldenFile::Made(spec, _) => self.with_spec((**spec).clone()).unwrap(),
         }
+    }
+
+    /// Whether a test made its spec.
+    pub(crate) fn is_made(&self) -> bool {
+        matches!(self.file, GoldenFile::Made(..))
     }
 
     /// Whether its layers can be computed apart: none reads keys and values of another one, or

@@ -12,7 +12,7 @@ use atta::convert::{
     Checkpoint, ConvertOptions, Error, Existing, ImportanceMatrix, Note, Plan, SourceOptions,
     TypeSelection, convert, hf,
     llama2c::{self, LeapFormat, Report, RoundingError},
-    open,
+    open, separate_means,
 };
 use serde_json::{Value, json};
 
@@ -46,13 +46,13 @@ pub(super) fn run(args: ConvertArgs) -> Result<(), Failure> {
     };
     let mut notes = Vec::new();
     let path = hub::locate_source(&args.src)?;
-    let checkpoint = match open(&path, &source, &mut notes) {
+    let mut checkpoint = match open(&path, &source, &mut notes) {
         Err(error) if args.dry_run => return Err(all_problems(&path, &error)),
         opened => opened?,
     };
     notes.iter().for_each(|note| warn(note));
     match args.to {
-        TargetFormat::Gguf => to_gguf(args, &checkpoint),
+        TargetFormat::Gguf => to_gguf(args, &mut checkpoint),
         TargetFormat::LeapF32 => to_leap(args, &checkpoint, LeapFormat::F32),
         TargetFormat::LeapInt8 => to_leap(
             args,
@@ -146,9 +146,16 @@ fn is_same(a: &Path, b: &Path) -> bool {
         .is_some_and(|a| b.canonicalize().ok() == Some(a))
 }
 
-fn to_gguf(args: &ConvertArgs, checkpoint: &Checkpoint) -> Result<(), Failure> {
+fn to_gguf(args: &ConvertArgs, checkpoint: &mut Checkpoint) -> Result<(), Failure> {
     let options = options(args)?;
-    let plan = Plan::new(checkpoint, &options.types, options.importance.as_ref())?;
+    let planned = |checkpoint: &Checkpoint| {
+        Plan::new(checkpoint, &options.types, options.importance.as_ref())
+    };
+    let mut plan = planned(checkpoint)?;
+    if separate_means(checkpoint, &plan)? {
+        plan = planned(checkpoint)?;
+    }
+    let checkpoint = &*checkpoint;
     warnings(checkpoint, &plan);
     for &i in &plan.unused_overrides {
         let (name, ty) = &args.tensor_types[i];
@@ -352,6 +359,10 @@ fn warnings(checkpoint: &Checkpoint, plan: &Plan) {
                     "have rows that are no whole blocks of their type, and get another one"
                 }
                 Note::NoImportance => "are not in the importance matrix, and are quantized without",
+                Note::TooFewTokens => {
+                    "or some of their experts were reached by fewer than 32 tokens of the \
+                     importance matrix, so that all their columns count the same"
+                }
             };
             by_note
                 .entry(warning)
