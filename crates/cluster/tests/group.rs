@@ -561,14 +561,14 @@ fn texts(executor: &mut dyn Executor, tokens: &[u32], on: &mut dyn FnMut(usize))
 
 #[test]
 fn a_group_goes_on_without_members_and_at_last_alone_with_the_bits_of_one() {
-    let g = golden("qwen3");
+    let g = Arc::new(golden("qwen3"));
     let size = size(KvType::F16, 32);
     let tokens: Vec<u32> = g.tokens.iter().cycle().take(12).copied().collect();
     let mut cpu = cpu_with(&g.model(), 1, size.clone());
     let expected = texts(&mut cpu, &tokens, &mut |_| {});
     for (first, second) in [(1, 8), (5, 15), (9, 10), (12, 20)] {
         let mut cluster = Cluster::new(2);
-        cluster.shelf.put(golden("qwen3"));
+        cluster.shelf.put(&g);
         let (changes, told) = changes(&cluster, &g);
         let timing = Timing::default();
         let group = cluster.open_with(&g, &[1, 2, 1], &size, timing, Some(changes));
@@ -597,7 +597,7 @@ fn a_group_goes_on_without_members_and_at_last_alone_with_the_bits_of_one() {
 
 #[test]
 fn a_shifted_text_ends_with_the_member_and_others_go_on() {
-    let g = golden("llama3-rope");
+    let g = Arc::new(golden("llama3-rope"));
     let size = ExecutorSize {
         n_recent: Some(32),
         n_ctx: 96,
@@ -605,7 +605,7 @@ fn a_shifted_text_ends_with_the_member_and_others_go_on() {
     };
     let tokens: Vec<u32> = g.tokens.iter().cycle().take(90).copied().collect();
     let mut cluster = Cluster::new(1);
-    cluster.shelf.put(golden("llama3-rope"));
+    cluster.shelf.put(&g);
     let (changes, _) = changes(&cluster, &g);
     let group = cluster.open_with(&g, &[1, 1], &size, Timing::default(), Some(changes));
     let mut group = group.unwrap();
