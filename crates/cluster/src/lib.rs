@@ -32,6 +32,7 @@ mod coordinator;
 mod cut;
 mod disk;
 mod history;
+mod journal;
 mod links;
 pub mod node;
 mod place;
@@ -48,6 +49,7 @@ pub use coordinator::{
 };
 pub use cut::{Cut, RingPlan};
 pub use history::{History, RebuildStep};
+pub use journal::JournalOptions;
 pub use lane::{Lane, ThreadLane};
 pub use links::{
     GroupLinks, GroupWiring, Links, PartLinks, PartServer, RingLinks, RunningStage, SendPart,
@@ -61,7 +63,7 @@ pub use remote::{
     RemoteRingOptions, Replan, RingChange, RingChanges, RingTimes, StageNode, StageProgress,
     own_address,
 };
-pub use ring::{FormCause, FormedStages, Former, OnTimes, Ring, RingParts};
+pub use ring::{FormCause, FormedStages, Former, OnTimes, Resumed, Ring, RingParts};
 pub use rows::{GroupPlan, SizedModel};
 pub use sizes::model_sizes;
 pub use stage::Stage;

@@ -6,7 +6,8 @@ use atta_model::{Batch, Error, Executor, Output, SeqId, Want};
 
 use crate::{
     core::Outcome,
-    wire::{Frame, FrameKind, Header, Op, Run, Status},
+    journal::{self, SavedState},
+    wire::{Frame, FrameKind, Header, Limits, Op, Run, Status},
 };
 
 /// An executor whose sequences have the numbers of the ring.
@@ -17,6 +18,10 @@ pub struct Stage {
     out: Output,
     /// Numbers of a row.
     d_row: usize,
+    /// States to load, by their names.
+    kept: HashMap<u64, Vec<u8>>,
+    /// States that were saved since they were last taken.
+    saved: Vec<SavedState>,
     /// Numbers of one row while it is decoded, `[d_row]`.
     row: Vec<f32>,
 }
@@ -39,8 +44,34 @@ impl Stage {
             batch: Batch::default(),
             out: Output::default(),
             d_row,
+            kept: HashMap::new(),
+            saved: Vec::new(),
             row: vec![0.0; d_row],
         }
+    }
+
+    /// Its layers.
+    pub(crate) fn layers(&self) -> std::ops::Range<usize> {
+        self.executor.info().part.layers.clone()
+    }
+
+    /// Keeps a state for the operation that loads it.
+    pub fn keep(&mut self, id: u64, bytes: Vec<u8>) {
+        self.kept.insert(id, bytes);
+    }
+
+    /// The states that were saved since the last call.
+    pub(crate) fn take_saved(&mut self) -> Vec<SavedState> {
+        std::mem::take(&mut self.saved)
+    }
+
+    /// The frames of the states that the operations of a frame have saved.
+    pub fn saved_frames(&mut self, limits: &Limits, frame: &Header) -> Vec<Frame> {
+        let saved = self.take_saved();
+        let frames = saved
+            .iter()
+            .map(|state| journal::split(state, limits, frame.epoch, frame.stage));
+        frames.flatten().collect()
     }
 
     /// Drops all sequences.
@@ -61,6 +92,7 @@ impl Stage {
         let done = self
             .apply(&frame.ops)
             .and_then(|()| self.step(frame, is_last));
+        self.kept.clear();
         match done {
             Ok(outcome) => outcome,
             Err(Error::OutOfBlocks) => Outcome::Failed(Status::OutOfBlocks),
@@ -115,10 +147,51 @@ impl Stage {
                 self.seqs.remove(&seq);
                 self.executor.drop_seq(id)
             }
-            Op::Save { .. } | Op::Load { .. } => {
-                Err(Error::State("a stage keeps no states on disk"))
+            Op::Save { seq, first, n, id } => {
+                // What is not saved is computed again: never a reason to stop.
+                if let Ok(bytes) = self.save(seq, first as usize..(first + n) as usize) {
+                    self.saved.push(SavedState {
+                        id,
+                        seq,
+                        first,
+                        n,
+                        bytes,
+                    });
+                }
+                Ok(())
             }
+            Op::Load { seq, n, id, .. } => self.load(seq, n as usize, id),
         }
+    }
+
+    /// The state of some positions, layer by layer.
+    fn save(&self, seq: u32, positions: std::ops::Range<usize>) -> Result<Vec<u8>, Error> {
+        let seq = self.seq(seq)?;
+        let state = |l: usize| {
+            let mut bytes = Vec::new();
+            self.executor
+                .export_layers(seq, l..l + 1, positions.clone(), &mut bytes)?;
+            Ok((l, bytes))
+        };
+        let states = self
+            .layers()
+            .map(state)
+            .collect::<Result<Vec<_>, Error>>()?;
+        let states = states.iter().map(|(l, bytes)| (*l, &bytes[..]));
+        Ok(journal::join(states))
+    }
+
+    /// Appends a state that was kept.
+    fn load(&mut self, seq: u32, n: usize, id: u64) -> Result<(), Error> {
+        const OTHER: Error = Error::State("a state that is loaded is not that of the ring");
+        let seq = self.seq(seq)?;
+        let bytes = self.kept.remove(&id).ok_or(OTHER)?;
+        let states = journal::layers(&bytes).ok_or(OTHER)?;
+        if !states.iter().map(|(l, _)| *l).eq(self.layers()) {
+            return Err(OTHER);
+        }
+        let states: Vec<&[u8]> = states.into_iter().map(|(_, state)| state).collect();
+        self.executor.append_layers(seq, &states, n)
     }
 
     /// The executor's id of a sequence of the ring.

@@ -164,11 +164,15 @@ impl Former for Fewer {
                 false => parts.local,
             },
             names: Vec::new(),
+            layers: match is_alone {
+                true => Vec::new(),
+                false => layers,
+            },
             refusal: None,
         })
     }
 
-    fn resumed(&mut self, _: Time) {}
+    fn resumed(&mut self, _: Resumed) {}
 }
 
 fn pool() -> Arc<Pool> {

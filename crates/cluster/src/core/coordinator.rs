@@ -65,6 +65,8 @@ pub enum Action {
         /// Its rows, those that were wanted at least.
         frame: Frame,
     },
+    /// A piece of a state that a stage has saved, of any epoch.
+    Journal(Frame),
     /// All stages are empty and nothing is submitted any more: every sequence must be submitted
     /// again, then what had no result.
     Rebuild,
@@ -168,6 +170,11 @@ impl Coordinator {
         self.counts
     }
 
+    /// What frames may hold.
+    pub(crate) fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
     /// The current epoch.
     pub fn epoch(&self) -> u32 {
         self.epoch
@@ -263,7 +270,7 @@ impl Coordinator {
                 return;
             };
             let ahead = self.log.iter().take(i + 1);
-            let n_rows = ahead.map(|entry| n_rows(&entry.work.runs)).sum();
+            let n_rows = ahead.map(|entry| n_positions(&entry.work)).sum();
             let deadline = now + self.timing.deadline(i + 1, n_rows);
             let batch = self.next_batch;
             self.next_batch += 1;
@@ -297,8 +304,13 @@ impl Coordinator {
     fn take(&mut self, now: Time, frame: Frame, actions: &mut Vec<Action>) {
         let h = &frame.header;
         self.stages[usize::from(h.stage) - 1].link.heard();
-        if h.kind == FrameKind::Pong {
-            return;
+        match h.kind {
+            FrameKind::Pong => return,
+            FrameKind::Journal => {
+                actions.push(Action::Journal(frame));
+                return;
+            }
+            _ => {}
         }
         if h.epoch != self.epoch || !matches!(self.phase, Phase::Serving) {
             self.counts.n_stale += 1;
@@ -456,6 +468,9 @@ impl Coordinator {
         (0..self.stages.len()).for_each(|i| self.note_answer(i));
         let is_too_much =
             |i: usize| self.ops_lacked(i).count() + self.n_truncates() > MAX_CATCH_UP_OPS;
+        // What they load has come in pieces of an older epoch, which are dropped.
+        let loads = |entry: &Entry| entry.work.ops.iter().any(Op::is_load);
+        self.must_rebuild |= self.log.iter().any(loads);
         let rebuilds = self.must_rebuild || (0..self.stages.len()).any(is_too_much);
         if rebuilds {
             self.must_rebuild = false;
@@ -549,8 +564,14 @@ impl Coordinator {
     }
 }
 
-fn n_rows(runs: &[Run]) -> usize {
-    runs.iter().map(|run| usize::from(run.n)).sum()
+/// Positions that a lap computes or loads.
+fn n_positions(work: &Work) -> usize {
+    let rows = work.runs.iter().map(|run| usize::from(run.n));
+    let loaded = work.ops.iter().map(|op| match op {
+        Op::Load { n, .. } => *n as usize,
+        _ => 0,
+    });
+    rows.chain(loaded).sum()
 }
 
 /// Whether a result has rows of the work only, and all that were wanted.

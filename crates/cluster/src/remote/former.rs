@@ -21,7 +21,7 @@ use super::{
     own_address, random,
 };
 use crate::{
-    FormCause, FormedStages, Former, Lane,
+    FormCause, FormedStages, Former, Lane, Resumed,
     control::NodeName,
     cut::limits,
     lane::NoStages,
@@ -281,6 +281,7 @@ impl RemoteFormer {
             timing: planned.timing,
             local,
             names: planned.plan.names(),
+            layers: planned.plan.layers(),
             refusal: None,
         })
     }
@@ -353,7 +354,7 @@ impl RemoteFormer {
             gone,
             before,
             after,
-            time: Duration::ZERO,
+            how: Resumed::default(),
         });
     }
 
@@ -410,11 +411,11 @@ impl Former for RemoteFormer {
         }
     }
 
-    fn resumed(&mut self, time: Duration) {
+    fn resumed(&mut self, how: Resumed) {
         if let Some(change) = self.change.take()
             && let Some(changes) = &self.shared().changes
         {
-            let change = RingChange { time, ..change };
+            let change = RingChange { how, ..change };
             self.shared().record.note(&change.to_string());
             (changes.on_change)(&change);
         }

@@ -19,7 +19,7 @@ pub use error::WireError;
 pub use frame::{Frame, Limits, Piece, StageTime};
 pub use header::{Dtype, FrameKind, HEADER_BYTES, Header, Status, VERSION};
 pub use member::{MESSAGE_HEAD_BYTES, MemberLimits, MessageHead, write_message};
-pub use op::{OP_BYTES, Op, StateKey};
+pub use op::{OP_BYTES, Op};
 pub use run::{RUN_BYTES, Run};
 
 /// Most operations of a work frame.

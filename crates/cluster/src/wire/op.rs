@@ -1,12 +1,9 @@
 //! Operations on sequences, which travel in order with the rows.
 
-use super::{WireError, frame::Limits, u32_at};
+use super::{WireError, frame::Limits, u32_at, u64_at};
 
 /// Bytes of an operation.
 pub const OP_BYTES: usize = 48;
-
-/// Name of a saved state.
-pub type StateKey = [u8; 32];
 
 /// A change of a sequence, as the coordinator's block tables decided it: every stage does the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,53 +41,63 @@ pub enum Op {
         /// The sequence.
         seq: u32,
     },
-    /// Saves the first `n` positions.
+    /// Sends the state of some positions to the coordinator, as journal frames.
     Save {
         /// The sequence.
         seq: u32,
+        /// First position.
+        first: u32,
         /// Positions.
         n: u32,
         /// Name of the state.
-        key: StateKey,
+        id: u64,
     },
-    /// Loads the first `n` positions into an empty sequence.
+    /// Appends the state of some positions that has come in journal frames.
     Load {
         /// The sequence.
         seq: u32,
+        /// First position, behind those that it has.
+        first: u32,
         /// Positions.
         n: u32,
         /// Name of the state.
-        key: StateKey,
+        id: u64,
     },
 }
 
 impl Op {
-    /// Code, three numbers and key.
-    fn fields(&self) -> (u8, [u32; 3], StateKey) {
-        let no_key = [0; 32];
+    /// Whether it loads a state.
+    pub fn is_load(&self) -> bool {
+        matches!(self, Self::Load { .. })
+    }
+
+    /// Code, three numbers and a name.
+    fn fields(&self) -> (u8, [u32; 3], u64) {
+        let no_key = 0;
         match *self {
             Self::New { seq } => (1, [seq, 0, 0], no_key),
             Self::Fork { from, to } => (2, [from, to, 0], no_key),
             Self::Truncate { seq, len } => (3, [seq, len, 0], no_key),
             Self::Shift { seq, from, len } => (4, [seq, from, len], no_key),
             Self::Drop { seq } => (5, [seq, 0, 0], no_key),
-            Self::Save { seq, n, key } => (6, [seq, n, 0], key),
-            Self::Load { seq, n, key } => (7, [seq, n, 0], key),
+            Self::Save { seq, first, n, id } => (6, [seq, first, n], id),
+            Self::Load { seq, first, n, id } => (7, [seq, first, n], id),
         }
     }
 
     /// Writes it.
     pub(super) fn write(&self, out: &mut Vec<u8>) {
-        let (code, numbers, key) = self.fields();
+        let (code, numbers, id) = self.fields();
         out.extend([code, 0, 0, 0]);
         out.extend(numbers.into_iter().flat_map(u32::to_le_bytes));
-        out.extend(key);
+        out.extend(id.to_le_bytes());
+        out.extend([0; 24]);
     }
 
     /// Reads [`OP_BYTES`] bytes.
     pub(super) fn parse(bytes: &[u8], limits: &Limits) -> Result<Self, WireError> {
         let [a, b, c] = [4, 8, 12].map(|at| u32_at(bytes, at));
-        let key: StateKey = super::field(bytes, 16);
+        let id = u64_at(bytes, 16);
         let op = match bytes[0] {
             1 => Self::New { seq: a },
             2 => Self::Fork { from: a, to: b },
@@ -101,8 +108,18 @@ impl Op {
                 len: c,
             },
             5 => Self::Drop { seq: a },
-            6 => Self::Save { seq: a, n: b, key },
-            7 => Self::Load { seq: a, n: b, key },
+            6 => Self::Save {
+                seq: a,
+                first: b,
+                n: c,
+                id,
+            },
+            7 => Self::Load {
+                seq: a,
+                first: b,
+                n: c,
+                id,
+            },
             code => return Err(WireError::field("operation", code, "1 to 7")),
         };
         op.check(limits)?;
@@ -125,7 +142,9 @@ impl Op {
             Self::Fork { from, to } => ([from, to], 0),
             Self::Truncate { seq, len: n } => ([seq, seq], n),
             Self::Shift { seq, from, len } => ([seq, seq], from.saturating_add(len)),
-            Self::Save { seq, n, .. } | Self::Load { seq, n, .. } => ([seq, seq], n),
+            Self::Save { seq, first, n, .. } | Self::Load { seq, first, n, .. } => {
+                ([seq, seq], first.saturating_add(n))
+            }
         };
         for seq in seqs {
             limits.check_seq(seq)?;

@@ -16,8 +16,7 @@ const LIMITS: Limits = Limits {
 fn any_op() -> impl Strategy<Value = Op> {
     let seq = || 0..LIMITS.n_seqs;
     let n = || 0..LIMITS.n_ctx;
-    let key = any::<StateKey>();
-    (0..7, seq(), seq(), n(), key).prop_map(|(kind, seq, to, n, key)| match kind {
+    (0..7, seq(), seq(), n(), any::<u64>()).prop_map(|(kind, seq, to, n, id)| match kind {
         0 => Op::New { seq },
         1 => Op::Fork { from: seq, to },
         2 => Op::Truncate { seq, len: n },
@@ -27,8 +26,18 @@ fn any_op() -> impl Strategy<Value = Op> {
             len: n - n / 2,
         },
         4 => Op::Drop { seq },
-        5 => Op::Save { seq, n, key },
-        _ => Op::Load { seq, n, key },
+        5 => Op::Save {
+            seq,
+            first: n / 2,
+            n: n - n / 2,
+            id,
+        },
+        _ => Op::Load {
+            seq,
+            first: n / 2,
+            n: n - n / 2,
+            id,
+        },
     })
 }
 

@@ -284,12 +284,19 @@ impl World {
                     self.processes[i].epoch = answer.epoch;
                     self.transmit(from, 0, Message::Answer(answer));
                 }
+                NodeAction::Keep { id, bytes } => self.processes[i].stage.keep(id, bytes),
                 NodeAction::Compute(frame) => {
                     let process = &mut self.processes[i];
                     let epoch = frame.header.epoch;
                     assert_eq!(epoch, process.epoch, "a stage computes for another epoch");
                     let outcome = process.stage.compute(&frame);
                     let generation = process.generation;
+                    let saved = process.stage.saved_frames(&self.limits, &frame.header);
+                    for mut frame in saved {
+                        let mut bytes = Vec::new();
+                        frame.write(&mut bytes);
+                        self.transmit(from, 0, Message::Bytes(bytes));
+                    }
                     let time = Duration::from_micros(200 + self.random.below(2000) as u64);
                     let done = NodeEvent::Computed(outcome);
                     self.at(self.now + time, Delivery::Computed(i, generation, done));

@@ -256,7 +256,8 @@ impl Cache {
             .iter()
             .map(first_layer)
             .collect::<Result<Vec<_>, _>>()?;
-        if firsts.first() != Some(&self.first_layer) {
+        let is_empty = states.is_empty() && self.layers.is_empty();
+        if !is_empty && firsts.first() != Some(&self.first_layer) {
             return Err(OTHER);
         }
         firsts.push(self.first_layer + self.layers.len());
