@@ -14,8 +14,8 @@ use std::{
 
 use atta::{Backend, Kernels, LoadOptions, ModelFiles, Pool, Summary};
 use atta_cluster::{
-    Coordinator, GroupPlan, HashedModel, OnStage, PartLinks, PlanError, PlanInputs, RemoteRing,
-    Replanner, RingChanges, SizedModel, StageProgress, Survey, Who,
+    Coordinator, GroupPlan, HashedModel, JournalOptions, OnStage, PartLinks, PlanError, PlanInputs,
+    RemoteRing, Replanner, RingChanges, SizedModel, StageProgress, Survey, Who,
     control::NodeName,
     lane::tcp::Doors,
     measure::{Freshness, NodeProbe, memory_for_models},
@@ -30,12 +30,15 @@ use crate::cluster::{RingMonitor, WatchedRing};
 use crate::{
     args::{
         RingFlags,
-        ring::{RingAim, RingSplit},
+        ring::{RingAim, RingJournal, RingSplit},
     },
     cluster::{Membership, Role, events, is_here, model_directories},
     failure::{Failure, one_line},
     load,
 };
+
+/// Disk for KV rows where no other size is given.
+const JOURNAL_BYTES: u64 = 4 << 30;
 
 /// Time between two lines about the same node.
 const QUIET: Duration = Duration::from_secs(2);
@@ -158,6 +161,12 @@ pub(crate) fn plan(
     let sizes = asker.sizes(&path, &options)?;
     let objective = objective(flags.ring_for.unwrap_or(aim));
     let wish = Wish { who, objective };
+    let journal = JournalOptions {
+        dir: asker.membership.places.journal(),
+        budget_bytes: flags.journal_bytes.unwrap_or(JOURNAL_BYTES),
+        segment_len: JournalOptions::SEGMENT_LEN,
+        is_continuous: flags.journal == Some(RingJournal::On),
+    };
     let planned = asker.divide(&survey, &sizes, &wish, flags.split.unwrap_or_default());
     asker.membership.remember();
     let planned = match planned {
@@ -181,6 +190,7 @@ pub(crate) fn plan(
         wish,
         model,
         path,
+        journal,
     };
     let (backend, used) = asker.backend(inputs, planned)?;
     let options = LoadOptions {
@@ -209,6 +219,8 @@ struct BackendInputs {
     model: HashedModel,
     /// The file of the model.
     path: PathBuf,
+    /// Where KV rows are kept.
+    journal: JournalOptions,
 }
 
 /// Which machines shall be used, and for what.
@@ -352,7 +364,17 @@ impl Asker {
                 Ok((layers.ring.clone(), Used::Layers(Box::new(layers))))
             }
             Planned::Rows(plan) => {
-                let BackendInputs { sizes, model, .. } = inputs;
+                let BackendInputs {
+                    sizes,
+                    model,
+                    journal,
+                    ..
+                } = inputs;
+                if journal.is_continuous {
+                    return Err(Failure::Usage(
+                        "--journal on keeps rows of layers: not with --split rows".to_owned(),
+                    ));
+                }
                 let coordinator = &self.coordinator;
                 let group = coordinator.group(&plan, &sizes.model.sizes, model, on_stage());
                 Ok((Arc::new(group.map_err(failed)?), Used::Rows(plan)))
@@ -369,9 +391,11 @@ impl Asker {
             wish,
             model,
             path,
+            journal,
         } = inputs;
         let ring = coordinator.ring(&survey, &plan, model, on_stage());
         let ring = ring.map_err(failed)?;
+        let is_recurrent = sizes.model.spec.is_recurrent();
         let replanner = Arc::new(Replanner::new(
             coordinator.clone(),
             PlanInputs {
@@ -388,6 +412,13 @@ impl Asker {
             on_change: Arc::new(|change| say(&format!("ring: {change}"))),
         };
         let ring = Arc::new(RemoteRing::with_changes(ring, changes));
+        if journal.is_continuous && is_recurrent {
+            say(
+                "no journal: recurrent layers keep no states of single positions; \
+                 after a loss texts are computed again",
+            );
+        }
+        ring.journal_in(journal);
         keep_events(&self.membership, &ring);
         Ok(LayerRing {
             ring,

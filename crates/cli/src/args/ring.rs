@@ -2,6 +2,8 @@
 
 use clap::{Args, ValueEnum};
 
+use super::value;
+
 #[cfg(feature = "cluster")]
 use std::path::PathBuf;
 
@@ -44,6 +46,14 @@ pub(crate) enum RingSplit {
     Auto,
 }
 
+/// Whether a ring keeps KV rows on disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum RingJournal {
+    On,
+    /// Only while layers move because a user wants it.
+    Off,
+}
+
 /// How machines share a model.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
 #[command(next_help_heading = "Ring")]
@@ -66,6 +76,14 @@ pub(crate) struct RingFlags {
     /// How rows travel
     #[arg(long, value_name = "LANE", requires = "ring", value_parser = ["auto", "tcp"])]
     pub(crate) lane: Option<String>,
+    /// Keep KV rows of texts on this machine's disk, so that few are computed again when a machine
+    /// is lost [default: off]
+    #[arg(long, value_name = "on|off", requires = "ring", value_enum)]
+    pub(crate) journal: Option<RingJournal>,
+    /// Disk for KV rows, with --journal on and while layers move [default: 4G]
+    #[arg(long = "disk-budget", value_name = "SIZE", requires = "ring")]
+    #[arg(value_parser = value::size_or_0)]
+    pub(crate) journal_bytes: Option<u64>,
     #[cfg(feature = "cluster")]
     #[command(flatten)]
     pub(crate) membership: MembershipFlags,

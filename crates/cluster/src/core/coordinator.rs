@@ -466,11 +466,11 @@ impl Coordinator {
     /// Brings all stages to the same state and goes on.
     fn serve(&mut self, now: Time, actions: &mut Vec<Action>) {
         (0..self.stages.len()).for_each(|i| self.note_answer(i));
-        let is_too_much =
-            |i: usize| self.ops_lacked(i).count() + self.n_truncates() > MAX_CATCH_UP_OPS;
         // What they load has come in pieces of an older epoch, which are dropped.
         let loads = |entry: &Entry| entry.work.ops.iter().any(Op::is_load);
         self.must_rebuild |= self.log.iter().any(loads);
+        let is_too_much =
+            |i: usize| self.ops_lacked(i).count() + self.n_truncates() > MAX_CATCH_UP_OPS;
         let rebuilds = self.must_rebuild || (0..self.stages.len()).any(is_too_much);
         if rebuilds {
             self.must_rebuild = false;

@@ -15,9 +15,6 @@ pub(crate) use pieces::{Joining, SavedState, join, layers, split};
 
 use crate::wire::{Op, Piece};
 
-/// Positions of a segment at most: a KV block.
-const SEGMENT_LEN: usize = 32;
-
 /// Segments that may be on their way at once.
 const MAX_PENDING: usize = 16;
 
@@ -28,9 +25,17 @@ pub struct JournalOptions {
     pub dir: PathBuf,
     /// Bytes at most; what does not fit is not written.
     pub budget_bytes: u64,
+    /// Positions that are saved together: as many behind the journal are computed again at most,
+    /// besides those on their way.
+    pub segment_len: usize,
     /// Whether it is written while texts are computed. Otherwise it is written only before the
     /// machines of a ring change because a caller wants it, and emptied behind that.
     pub is_continuous: bool,
+}
+
+impl JournalOptions {
+    /// A KV block.
+    pub const SEGMENT_LEN: usize = 32;
 }
 
 /// The state of some positions in all layers.
@@ -62,6 +67,7 @@ struct Pending {
 pub(crate) struct Journal {
     file: JournalFile,
     is_continuous: bool,
+    segment_len: usize,
     n_layers: usize,
     texts: BTreeMap<u32, Vec<Kept>>,
     pending: BTreeMap<u64, Pending>,
@@ -77,6 +83,7 @@ impl Journal {
         Self {
             file: JournalFile::new(options.dir.clone(), options.budget_bytes),
             is_continuous: options.is_continuous,
+            segment_len: options.segment_len.max(1),
             n_layers,
             texts: BTreeMap::new(),
             pending: BTreeMap::new(),
@@ -116,7 +123,7 @@ impl Journal {
     /// The operation that saves the next positions of a sequence, up to `len`.
     pub(crate) fn save(&mut self, seq: u32, len: usize) -> Op {
         let first = self.end(seq);
-        let n = len.saturating_sub(first).min(SEGMENT_LEN);
+        let n = len.saturating_sub(first).min(self.segment_len);
         let id = self.next_id();
         let pending = Pending {
             seq,
@@ -134,8 +141,8 @@ impl Journal {
     }
 
     /// Positions that a continuous journal saves at once.
-    pub(crate) const fn segment_len() -> usize {
-        SEGMENT_LEN
+    pub(crate) fn segment_len(&self) -> usize {
+        self.segment_len
     }
 
     /// A name for a segment that is saved or loaded.

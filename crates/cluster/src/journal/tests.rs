@@ -8,6 +8,7 @@ fn journal() -> Journal {
     let options = JournalOptions {
         dir: std::env::temp_dir(),
         budget_bytes: 1 << 20,
+        segment_len: 32,
         is_continuous: true,
     };
     Journal::new(&options, N_LAYERS)

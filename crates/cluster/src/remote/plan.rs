@@ -5,7 +5,7 @@ use std::{fmt, ops::Range, sync::Arc, time::Duration};
 use atta_model::{Error, Share};
 use atta_store::ModelFiles;
 
-use crate::{Cut, RingPlan, control::NodeName, core::Timing, wire::message::NodeAddress};
+use crate::{Cut, Resumed, RingPlan, control::NodeName, core::Timing, wire::message::NodeAddress};
 
 /// A stage and the node that runs it.
 #[derive(Clone, Debug, PartialEq, Eq)]

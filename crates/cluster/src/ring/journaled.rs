@@ -35,10 +35,10 @@ impl Ring {
 
     /// Saves whole segments that texts have behind their journals.
     pub(super) fn save_due(&mut self) -> Result<(), Error> {
-        let is_continuous = self.journal.as_ref().is_some_and(Journal::is_continuous);
-        match is_continuous && self.n_stages > 0 {
-            true => self.save(Journal::segment_len()),
-            false => Ok(()),
+        let journal = self.journal.as_ref().filter(|j| j.is_continuous());
+        match journal {
+            Some(journal) if self.n_stages > 0 => self.save(journal.segment_len()),
+            _ => Ok(()),
         }
     }
 
