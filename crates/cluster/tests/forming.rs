@@ -331,8 +331,9 @@ fn of_a_text_in_the_journal_only_the_rest_is_computed_when_a_stage_dies() {
             let got = logits(&mut ring, &tokens, &other);
             assert!(got == expected, "{name}: deaths at {at:?}");
             let resumed = told.resumed.lock().unwrap();
-            assert_eq!(resumed.len(), n_deaths, "{resumed:?}");
-            let is_short = |how: &Resumed| how.n_loaded > 36 && how.n_computed < 16;
+            // The second one may die while states are loaded.
+            assert!((1..=n_deaths).contains(&resumed.len()), "{resumed:?}");
+            let is_short = |how: &Resumed| how.n_loaded > 36 && how.n_computed < 16 * n_deaths;
             assert!(resumed.iter().all(is_short), "{name} {at:?}: {resumed:?}");
         }
     }

@@ -45,7 +45,7 @@ impl JournalFile {
         }
     }
 
-    /// Whether nothing is written until something is freed.
+    /// Whether something did not fit since there was last [room](Self::has_room).
     pub(super) fn is_full(&self) -> bool {
         self.is_full
     }
@@ -92,11 +92,22 @@ impl JournalFile {
         is_whole.then_some(bytes)
     }
 
+    /// Notes that a segment that was kept is freed: another one may fit.
+    pub(super) fn has_room(&mut self) {
+        self.is_full = false;
+    }
+
+    /// Forgets all extents.
+    pub(super) fn clear(&mut self) {
+        self.end = 0;
+        self.free.clear();
+        self.is_full = false;
+    }
+
     /// Lets other extents take the place of these.
     pub(super) fn free(&mut self, extents: impl IntoIterator<Item = Extent>) {
         for extent in extents {
             self.free.entry(extent.len).or_default().push(extent.at);
-            self.is_full = false;
         }
     }
 }
@@ -137,6 +148,8 @@ mod tests {
         assert_eq!(file.write(&[3; 40]).unwrap(), None, "beyond the budget");
         assert!(file.is_full());
         file.free([a]);
+        assert!(file.is_full(), "what did not fit would not fit again");
+        file.has_room();
         assert!(!file.is_full());
         let c = file.write(&[3; 40]).unwrap().unwrap();
         assert_eq!(file.read(&c), Some(vec![3; 40]));

@@ -262,11 +262,13 @@ impl Journal {
         self.cancel_all();
         let seqs: Vec<u32> = self.texts.keys().copied().collect();
         seqs.into_iter().for_each(|seq| self.truncate(seq, 0));
+        self.file.clear();
     }
 
     fn free(&mut self, kept: Kept) {
         if let Ok(segment) = Arc::try_unwrap(kept.segment) {
             self.file.free(segment.layers);
+            self.file.has_room();
         }
     }
 

@@ -103,6 +103,25 @@ fn segments_on_their_way_end_with_a_change_behind_which_they_are() {
 }
 
 #[test]
+fn a_segment_that_does_not_fit_is_not_tried_again_until_one_is_freed() {
+    let options = JournalOptions {
+        dir: std::env::temp_dir(),
+        budget_bytes: 10,
+        segment_len: 32,
+        is_continuous: true,
+    };
+    let mut journal = Journal::new(&options, N_LAYERS);
+    save(&mut journal, 0, 32, 1);
+    save(&mut journal, 1, 32, 2);
+    assert!(!journal.has_room());
+    assert_eq!((journal.end(0), journal.end(1)), (32, 0));
+    journal.truncate(0, 0);
+    assert!(journal.has_room());
+    save(&mut journal, 1, 32, 3);
+    assert_eq!(layers(&mut journal, 1, 0), Some((32, state(3))));
+}
+
+#[test]
 fn pieces_join_to_what_was_split() {
     let limits = crate::wire::Limits {
         ring: 1,

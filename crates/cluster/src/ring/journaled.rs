@@ -63,6 +63,10 @@ impl Ring {
                 let op = journal.save(seq, len);
                 self.operate(op)?;
                 self.take_saved();
+                if self.saved_or_saving(seq) <= end {
+                    // It did not fit, or stages are lost.
+                    return Ok(());
+                }
             }
         }
         Ok(())
@@ -113,6 +117,11 @@ impl Ring {
             let event = self.lane.recv(Some(wake)).unwrap_or(Event::Tick);
             self.handle(event);
         }
+    }
+
+    /// Positions of a sequence that are saved or on their way.
+    fn saved_or_saving(&self, seq: u32) -> usize {
+        self.journal.as_ref().map_or(0, |journal| journal.end(seq))
     }
 
     /// Segments on their way.
