@@ -16,7 +16,7 @@ use crate::{
 };
 
 /// Bytes of states that wait for the operations that load them, at most.
-const MAX_KEPT: usize = 512 << 20;
+const MAX_KEPT: usize = 64 << 20;
 
 /// The other side of a link of a stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -26,7 +26,7 @@ const MAX_BARE: usize = 1024;
 /// Other frames that wait; the credit of an edge allows fewer.
 const MAX_LONG: usize = 8;
 /// Pieces of states that wait; they go when no other frame waits.
-const MAX_PIECES: usize = 1024;
+const MAX_PIECES: usize = 256;
 /// Wait after a connection that could not be opened.
 const RETRY: Duration = Duration::from_millis(100);
 
