@@ -148,7 +148,7 @@ impl Stage {
                 self.executor.drop_seq(id)
             }
             Op::Save { seq, first, n, id } => {
-                // What is not saved is computed again: never a reason to stop.
+                // Positions that are not saved are computed again: never a reason to stop.
                 if let Ok(bytes) = self.save(seq, first as usize..(first + n) as usize) {
                     self.saved.push(SavedState {
                         id,

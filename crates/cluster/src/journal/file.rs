@@ -81,7 +81,7 @@ impl JournalFile {
         file.write_all(bytes)
     }
 
-    /// Reads what was written; `None`: it cannot be read, or has changed.
+    /// Reads an extent; `None`: it cannot be read, or has changed.
     pub(super) fn read(&mut self, extent: &Extent) -> Option<Vec<u8>> {
         let file = self.file.as_mut()?;
         let mut bytes = vec![0; extent.len as usize];

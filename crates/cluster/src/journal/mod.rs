@@ -235,7 +235,7 @@ impl Journal {
         }
     }
 
-    /// Drops what is behind the first `len` positions of a sequence.
+    /// Drops all positions of a sequence but the first `len`.
     pub(crate) fn truncate(&mut self, seq: u32, len: usize) {
         let is_behind = |p: &Pending| p.seq == seq && p.first + p.n > len;
         let pending = self.pending.iter().filter(|(_, p)| is_behind(p));

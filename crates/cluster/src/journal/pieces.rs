@@ -120,7 +120,7 @@ impl Joining {
         Ok(Some(whole))
     }
 
-    /// Drops what has come of a state.
+    /// Drops the pieces of a state so far.
     pub(crate) fn forget(&mut self, stage: u16, id: u64) {
         let part = self.parts.remove(&(stage, id));
         self.n_bytes -= part.map_or(0, |part| part.len());

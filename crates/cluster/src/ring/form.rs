@@ -102,7 +102,7 @@ pub(super) struct Forming {
     troubled: Option<Instant>,
     /// Whether the end of the trouble is to be told.
     is_told: bool,
-    /// What was loaded and computed since the last result.
+    /// Positions that were loaded and computed since the last result.
     pub(super) moved: Resumed,
 }
 

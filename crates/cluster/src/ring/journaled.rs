@@ -88,7 +88,8 @@ impl Ring {
         }
     }
 
-    /// Saves all texts while their stages are there. What is not saved in time is computed again.
+    /// Saves all texts while their stages are there. Positions that come too late are computed
+    /// again.
     pub(super) fn save_all(&mut self) {
         let until = self.lane.now() + SAVING;
         let mut n_unsaved = 0;

@@ -109,7 +109,7 @@ impl World {
         self.now
     }
 
-    /// Other stages in place of these, of another ring; what is on its way is lost.
+    /// Other stages in place of these, of another ring; messages on their way are lost.
     pub(crate) fn replace(&mut self, limits: Limits, stages: Vec<Stage>) {
         let old = self.processes.iter().map(|process| process.generation);
         let generation = old.max().unwrap_or(0) + 1;

@@ -18,8 +18,8 @@
 //! Most layers have one part; one with keys and values and a recurrent state has two, one without a
 //! mixer none. Of a layer with a window the first positions may be missing; of recurrent layers
 //! there are the checkpoints that the sequence has. A state may be of some layers of a cache only;
-//! those of layers that follow each other are appended together. The bytes may come from anywhere: every header
-//! field is compared with the cache, and the length with the header.
+//! those of layers that follow each other are appended together. The bytes may come from anywhere:
+//! every header field is compared with the cache, and the length with the header.
 
 use std::{io::Write, ops::Range};
 
