@@ -15,8 +15,9 @@ use std::{
 
 use atta::{Backend, Kernels, LoadOptions, ModelFiles, Pool, Summary};
 use atta_cluster::{
-    AuditOptions, Coordinator, GroupPlan, HashedModel, OnStage, PartLinks, PlanError, PlanInputs,
-    RemoteRing, Replanner, RingChanges, RowReplanner, SizedModel, StageProgress, Survey, Who,
+    AuditOptions, Coordinator, GroupPlan, HashedModel, JournalOptions, OnStage, PartLinks,
+    PlanError, PlanInputs, RemoteRing, Replanner, RingChanges, RowReplanner, SizedModel,
+    StageProgress, Survey, Who,
     control::NodeName,
     is_exact_everywhere,
     lane::tcp::Doors,
@@ -34,12 +35,15 @@ use crate::cluster::{RingMonitor, WatchedRing};
 use crate::{
     args::{
         RingFlags,
-        ring::{RingAim, RingLane, RingSplit, RingWire},
+        ring::{RingAim, RingJournal, RingLane, RingSplit, RingWire},
     },
     cluster::{Membership, Role, events, is_here, model_directories},
     failure::{Failure, one_line},
     load,
 };
+
+/// Disk for KV rows where no other size is given.
+const JOURNAL_BYTES: u64 = 4 << 30;
 
 /// Time between two lines about the same node.
 const QUIET: Duration = Duration::from_secs(2);
@@ -170,6 +174,12 @@ pub(crate) fn plan(
     let audit = asker.audit(flags, &mut survey, &sizes)?;
     let objective = objective(flags.ring_for.unwrap_or(aim));
     let wish = Wish { who, objective };
+    let journal = JournalOptions {
+        dir: asker.membership.places.journal(),
+        budget_bytes: flags.journal_bytes.unwrap_or(JOURNAL_BYTES),
+        segment_len: JournalOptions::SEGMENT_LEN,
+        is_continuous: flags.journal == Some(RingJournal::On),
+    };
     let planned = asker.divide(&survey, &sizes, &wish, flags.split.unwrap_or_default());
     asker.membership.remember();
     let planned = match planned {
@@ -197,6 +207,7 @@ pub(crate) fn plan(
         model,
         path,
         audit,
+        journal,
     };
     let (backend, used) = asker.backend(inputs, planned)?;
     let options = LoadOptions {
@@ -245,6 +256,8 @@ struct BackendInputs {
     /// The file of the model.
     path: PathBuf,
     audit: Option<AuditOptions>,
+    /// Where KV rows are kept.
+    journal: JournalOptions,
 }
 
 /// Which machines shall be used, and for what.
@@ -395,6 +408,11 @@ impl Asker {
                 Ok((layers.ring.clone(), Used::Layers(Box::new(layers))))
             }
             Planned::Rows(plan) => {
+                if inputs.journal.is_continuous {
+                    return Err(Failure::Usage(
+                        "--journal on keeps rows of layers: not with --split rows".to_owned(),
+                    ));
+                }
                 let group = self.row_group(inputs, &plan)?;
                 Ok((Arc::new(group), Used::Rows(plan)))
             }
@@ -443,9 +461,11 @@ impl Asker {
             model,
             path,
             audit,
+            journal,
         } = inputs;
         let ring = coordinator.ring(&survey, &plan, model, on_stage());
         let ring = ring.map_err(failed)?;
+        let is_recurrent = sizes.model.spec.is_recurrent();
         let replanner = Arc::new(Replanner::new(
             coordinator.clone(),
             PlanInputs {
@@ -463,6 +483,13 @@ impl Asker {
             audit,
         };
         let ring = Arc::new(RemoteRing::with_changes(ring, changes));
+        if journal.is_continuous && is_recurrent {
+            say(
+                "no journal: recurrent layers keep no states of single positions; \
+                 after a loss texts are computed again",
+            );
+        }
+        ring.journal_in(journal);
         keep_events(&self.membership, &ring);
         Ok(LayerRing {
             ring,

@@ -32,6 +32,7 @@ mod coordinator;
 mod cut;
 mod disk;
 mod history;
+mod journal;
 mod links;
 pub mod node;
 mod place;
@@ -50,6 +51,7 @@ pub use coordinator::{
 };
 pub use cut::{Cut, RingPlan};
 pub use history::{History, RebuildStep};
+pub use journal::JournalOptions;
 pub use lane::{Lane, ThreadLane};
 pub use links::{
     GroupLinks, GroupWiring, Links, PartLinks, PartServer, RingLinks, RunningStage, SendPart,
@@ -64,8 +66,8 @@ pub use remote::{
     own_address,
 };
 pub use ring::{
-    AuditCounts, AuditLayers, AuditOptions, FormCause, FormedStages, Former, OnTimes, Ring,
-    RingParts,
+    AuditCounts, AuditLayers, AuditOptions, FormCause, FormedStages, Former, OnTimes, Resumed,
+    Ring, RingParts,
 };
 pub use rows::{GroupPlan, SizedModel};
 pub use sizes::model_sizes;

@@ -29,7 +29,7 @@ use atta_model::{
 use atta_store::{Budget, ModelFiles};
 
 use crate::{
-    OnTimes, Ring, RingRecord,
+    JournalOptions, OnTimes, Ring, RingRecord,
     control::{Control, NodeName},
     core::Timing,
     cut::{Coordination, Sizes, check_ring, frame_bytes, limits, numerics_id},
@@ -145,6 +145,7 @@ struct RingHubState {
     wanted: Option<PlannedRing>,
     /// Nodes that computed other rows than they should.
     barred: Vec<NodeName>,
+    journal: Option<JournalOptions>,
     times: RingTimes,
 }
 
@@ -214,9 +215,16 @@ impl RemoteRing {
                 planned,
                 wanted: None,
                 barred: Vec::new(),
+                journal: None,
                 times: RingTimes::default(),
             }),
         }))
+    }
+
+    /// Keeps the states of rings that are opened from now on in a journal, for layers that move to
+    /// other machines.
+    pub fn journal_in(&self, options: JournalOptions) {
+        self.0.state().journal = Some(options);
     }
 
     /// Who runs what.
@@ -342,6 +350,14 @@ impl Backend for RemoteRing {
             ring.audit(options, audit);
         }
         ring.form_by(Box::new(former));
+        let journal = self.0.state().journal.clone();
+        if let Some(options) = journal
+            && !ring.journal_in(&options, planned.plan.layers())
+            && options.is_continuous
+        {
+            let why = "no journal: recurrent layers have no states of single positions";
+            self.0.record.note(why);
+        }
         ring.on_times(self.hears_times());
         self.0.record.open(planned.plan.names());
         Ok(Box::new(Recorded::new(ring, self.record())))

@@ -10,8 +10,9 @@ use atta_model::{Batch, Error, Executor, Output, SeqId, Want};
 
 use crate::{
     core::Outcome,
+    journal::{self, SavedState},
     states::KeptStates,
-    wire::{Frame, FrameKind, Header, Op, Run, Status},
+    wire::{Frame, FrameKind, Header, Limits, Op, Run, Status},
 };
 
 /// An executor whose sequences have the numbers of the ring.
@@ -22,6 +23,10 @@ pub struct Stage {
     out: Output,
     /// Numbers of a row.
     d_row: usize,
+    /// States to load, by their names.
+    kept: HashMap<u64, Vec<u8>>,
+    /// States that were saved since they were last taken.
+    saved: Vec<SavedState>,
     /// Numbers of one row while it is decoded, `[d_row]`.
     row: Vec<f32>,
     /// States on disk, if it keeps any.
@@ -48,6 +53,8 @@ impl Stage {
             batch: Batch::default(),
             out: Output::default(),
             d_row,
+            kept: HashMap::new(),
+            saved: Vec::new(),
             row: vec![0.0; d_row],
             states: None,
             lacks_state: false,
@@ -69,6 +76,30 @@ impl Stage {
         Self { states, ..self }
     }
 
+    /// Its layers.
+    pub(crate) fn layers(&self) -> std::ops::Range<usize> {
+        self.executor.info().part.layers.clone()
+    }
+
+    /// Keeps a state for the operation that loads it.
+    pub fn keep(&mut self, id: u64, bytes: Vec<u8>) {
+        self.kept.insert(id, bytes);
+    }
+
+    /// The states that were saved since the last call.
+    pub(crate) fn take_saved(&mut self) -> Vec<SavedState> {
+        std::mem::take(&mut self.saved)
+    }
+
+    /// The frames of the states that the operations of a frame have saved.
+    pub fn saved_frames(&mut self, limits: &Limits, frame: &Header) -> Vec<Frame> {
+        let saved = self.take_saved();
+        let frames = saved
+            .iter()
+            .map(|state| journal::split(state, limits, frame.epoch, frame.stage));
+        frames.flatten().collect()
+    }
+
     /// Drops all sequences.
     pub fn reset(&mut self) {
         for (_, seq) in self.seqs.drain() {
@@ -88,6 +119,7 @@ impl Stage {
         let done = self
             .apply(&frame.ops)
             .and_then(|()| self.step(frame, is_last));
+        self.kept.clear();
         match done {
             // No result tells what became of a catch-up.
             Ok(_) if self.lacks_state && frame.header.kind == FrameKind::CatchUp => {
@@ -171,6 +203,20 @@ impl Stage {
                 self.lacks_state |= !is_loaded;
                 Ok(())
             }
+            Op::Export { seq, first, n, id } => {
+                // Positions that are not saved are computed again: never a reason to stop.
+                if let Ok(bytes) = self.export_layers(seq, first as usize..(first + n) as usize) {
+                    self.saved.push(SavedState {
+                        id,
+                        seq,
+                        first,
+                        n,
+                        bytes,
+                    });
+                }
+                Ok(())
+            }
+            Op::Append { seq, n, id, .. } => self.append_kept(seq, n as usize, id),
         }
     }
 
@@ -196,6 +242,36 @@ impl Stage {
         out: &mut dyn Write,
     ) -> Result<(), Error> {
         self.executor.export(self.seq(seq)?, positions, out)
+    }
+
+    /// The state of some positions, layer by layer.
+    fn export_layers(&self, seq: u32, positions: Range<usize>) -> Result<Vec<u8>, Error> {
+        let seq = self.seq(seq)?;
+        let state = |l: usize| {
+            let mut bytes = Vec::new();
+            self.executor
+                .export_layers(seq, l..l + 1, positions.clone(), &mut bytes)?;
+            Ok((l, bytes))
+        };
+        let states = self
+            .layers()
+            .map(state)
+            .collect::<Result<Vec<_>, Error>>()?;
+        let states = states.iter().map(|(l, bytes)| (*l, &bytes[..]));
+        Ok(journal::join(states))
+    }
+
+    /// Appends a state that was kept.
+    fn append_kept(&mut self, seq: u32, n: usize, id: u64) -> Result<(), Error> {
+        const OTHER: Error = Error::State("a state that is loaded is not that of the ring");
+        let seq = self.seq(seq)?;
+        let bytes = self.kept.remove(&id).ok_or(OTHER)?;
+        let states = journal::layers(&bytes).ok_or(OTHER)?;
+        if !states.iter().map(|(l, _)| *l).eq(self.layers()) {
+            return Err(OTHER);
+        }
+        let states: Vec<&[u8]> = states.into_iter().map(|(_, state)| state).collect();
+        self.executor.append_layers(seq, &states, n)
     }
 
     /// The executor's id of a sequence of the ring.

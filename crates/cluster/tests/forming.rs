@@ -7,14 +7,16 @@ mod support;
 use std::{
     collections::{BTreeSet, VecDeque},
     num::NonZeroUsize,
+    ops::Range,
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
     },
 };
 
 use atta_cluster::{
-    Cut, FormCause, FormedStages, Former, Lane, Ring, RingBackend, ThreadLane,
+    Cut, FormCause, FormedStages, Former, JournalOptions, Lane, Resumed, Ring, RingBackend,
+    ThreadLane,
     core::{Event, Time},
     wire::{Frame, FrameKind, Header, Limits},
 };
@@ -93,6 +95,8 @@ struct Fewer {
     n_stages: usize,
     deaths: Arc<Deaths>,
     n_formed: Arc<AtomicUsize>,
+    /// How the ring went on.
+    resumed: Arc<Mutex<Vec<Resumed>>>,
 }
 
 impl Fewer {
@@ -148,6 +152,7 @@ impl Former for Fewer {
             model: self.model.clone(),
             deaths: Arc::clone(&self.deaths),
             n_formed: Arc::default(),
+            resumed: Arc::default(),
         };
         let parts = backend
             .backend()
@@ -166,11 +171,21 @@ impl Former for Fewer {
             audit: None,
             names: Vec::new(),
             state_id: parts.state_id,
+            layers: even_layers(&self.model, self.n_stages),
             refusal: None,
         })
     }
 
-    fn resumed(&mut self, _: Time) {}
+    fn resumed(&mut self, how: Resumed) {
+        self.resumed.lock().unwrap().push(how);
+    }
+}
+
+/// The layers of so many stages.
+fn even_layers(model: &Model, n_stages: usize) -> Vec<Range<usize>> {
+    let n = model.spec().layers.len();
+    let end = |i: usize| i * n / n_stages.max(1);
+    (0..n_stages).map(|i| end(i)..end(i + 1)).collect()
 }
 
 fn pool() -> Arc<Pool> {
@@ -187,9 +202,16 @@ fn size() -> ExecutorSize {
     }
 }
 
-/// A ring of two stages that die, and how often it was formed.
-fn mortal(model: &Arc<Model>, at: Vec<usize>) -> (Ring, Arc<AtomicUsize>) {
+/// What a ring that was formed anew tells.
+struct Told {
+    n_formed: Arc<AtomicUsize>,
+    resumed: Arc<Mutex<Vec<Resumed>>>,
+}
+
+/// A ring of two stages that die.
+fn mortal(model: &Arc<Model>, at: Vec<usize>) -> (Ring, Told) {
     let n_formed = Arc::<AtomicUsize>::default();
+    let resumed = Arc::<Mutex<Vec<Resumed>>>::default();
     let former = Fewer {
         model: model.clone(),
         n_stages: model.spec().layers.len().min(2),
@@ -198,13 +220,14 @@ fn mortal(model: &Arc<Model>, at: Vec<usize>) -> (Ring, Arc<AtomicUsize>) {
             at,
         }),
         n_formed: Arc::clone(&n_formed),
+        resumed: Arc::clone(&resumed),
     };
     let parts = former.backend().parts(model, &size(), &Budget::unlimited());
     let (lane, parts) = parts.unwrap();
     let lane = former.mortal(lane, parts.limits);
     let mut ring = Ring::new(parts, lane).unwrap();
     ring.form_by(Box::new(former));
-    (ring, n_formed)
+    (ring, Told { n_formed, resumed })
 }
 
 /// What all positions of a text and of a fork of it give, with batches in flight.
@@ -268,11 +291,52 @@ fn a_stage_may_die_at_every_step_and_another_while_it_is_replaced() {
     for first in 0..24 {
         for second in [None, Some(1), Some(3), Some(6)] {
             let at = second.map_or(vec![first], |second| vec![first, first + second]);
-            let (mut ring, n_formed) = mortal(&model, at);
+            let (mut ring, told) = mortal(&model, at);
             let got = logits(&mut ring, tokens, other);
             assert!(got == expected, "deaths at {first} and {second:?} later");
-            most = most.max(n_formed.load(Ordering::Relaxed));
+            most = most.max(told.n_formed.load(Ordering::Relaxed));
         }
     }
     assert_eq!(most, 2, "the coordinator was alone at least once");
+}
+
+#[test]
+fn of_a_text_in_the_journal_only_the_rest_is_computed_when_a_stage_dies() {
+    for name in ["qwen3", "gemma3"] {
+        let g = golden(name);
+        let model = g.model();
+        let n_vocab = model.spec().n_vocab;
+        let tokens: Vec<u32> = g.tokens.iter().cycle().take(60).copied().collect();
+        let one_machine = |tokens: &[u32]| {
+            let size = ExecutorSize {
+                n_batch: 128,
+                ..size()
+            };
+            let mut cpu = cpu_with(&model, 1, size);
+            let seq = cpu.new_seq().unwrap();
+            let all = bits(&append(&mut cpu, seq, tokens, 128));
+            all.chunks(n_vocab).map(<[u32]>::to_vec).collect::<Vec<_>>()
+        };
+        let other: Vec<u32> = tokens[..30].iter().chain(&tokens[7..37]).copied().collect();
+        let mut expected = one_machine(&tokens);
+        expected.extend_from_slice(&one_machine(&other)[30..]);
+        for at in [vec![55], vec![55, 70], vec![80]] {
+            let n_deaths = at.len();
+            let (mut ring, told) = mortal(&model, at.clone());
+            let options = JournalOptions {
+                dir: std::env::temp_dir(),
+                budget_bytes: 1 << 30,
+                segment_len: 4,
+                is_continuous: true,
+            };
+            assert!(ring.journal_in(&options, even_layers(&model, 2)));
+            let got = logits(&mut ring, &tokens, &other);
+            assert!(got == expected, "{name}: deaths at {at:?}");
+            let resumed = told.resumed.lock().unwrap();
+            // The second one may die while states are loaded.
+            assert!((1..=n_deaths).contains(&resumed.len()), "{resumed:?}");
+            let is_short = |how: &Resumed| how.n_loaded > 36 && how.n_computed < 16 * n_deaths;
+            assert!(resumed.iter().all(is_short), "{name} {at:?}: {resumed:?}");
+        }
+    }
 }

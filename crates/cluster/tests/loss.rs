@@ -15,8 +15,8 @@ use std::{
 };
 
 use atta_cluster::{
-    PlannedRing, RemotePlan, RemoteRing, Replan, RingChange, RingChanges, StageNode,
-    control::NodeName, core::Timing, wire::message::NodeAddress,
+    JournalOptions, PlannedRing, RemotePlan, RemoteRing, Replan, RingChange, RingChanges,
+    StageNode, control::NodeName, core::Timing, wire::message::NodeAddress,
 };
 use atta_engine::{Engine, Event, GenerateOptions, LoadOptions, Session};
 use atta_store::ModelFiles;
@@ -96,6 +96,12 @@ impl Changing {
             audit: None,
         };
         let ring = Arc::new(RemoteRing::with_changes(options, changes));
+        ring.journal_in(JournalOptions {
+            dir: std::env::temp_dir(),
+            budget_bytes: 1 << 30,
+            segment_len: 2,
+            is_continuous: true,
+        });
         let options = LoadOptions {
             backend: Some(ring.clone()),
             session: session(),
@@ -170,6 +176,7 @@ fn a_machine_that_is_lost_in_the_middle_of_a_text_changes_no_letter() {
         assert_eq!(change.gone, [name(&gone)]);
         assert_eq!(change.after.stages.len(), 2);
         assert!(change.to_string().starts_with(&format!("{gone} is gone; ")));
+        assert!(change.how.n_loaded > 0, "{change:?}");
         assert_eq!(ring.ring.plan(), change.after);
     }
 }
@@ -318,8 +325,13 @@ fn layers_move_when_a_caller_wants_it_and_the_text_goes_on() {
         assert_eq!(ring.ring.plan(), plan);
         assert_eq!(more(&mut open), more(&mut local), "{plan:?}");
     }
-    assert!(ring.told().iter().all(|change| change.gone.is_empty()));
-    assert_eq!(ring.told().len(), 4);
+    let told = ring.told();
+    assert_eq!(told.len(), 4);
+    for change in told {
+        assert!(change.gone.is_empty());
+        assert!(change.how.n_loaded > 0, "{change:?}");
+        assert_eq!(change.how.n_computed, 0, "its layers were copied");
+    }
 }
 
 #[test]

@@ -195,13 +195,28 @@ impl Executor for Cpu {
         positions: Range<usize>,
         out: &mut dyn Write,
     ) -> Result<(), Error> {
+        let layers = self.info.part.layers.clone();
+        self.export_layers(seq, layers, positions, out)
+    }
+
+    fn export_layers(
+        &self,
+        seq: SeqId,
+        layers: Range<usize>,
+        positions: Range<usize>,
+        out: &mut dyn Write,
+    ) -> Result<(), Error> {
         self.check_idle(seq)?;
-        self.cache.export(seq, positions, out)
+        self.cache.export(seq, layers, positions, out)
     }
 
     fn append_state(&mut self, seq: SeqId, state: &[u8], n: usize) -> Result<(), Error> {
+        self.append_layers(seq, &[state], n)
+    }
+
+    fn append_layers(&mut self, seq: SeqId, states: &[&[u8]], n: usize) -> Result<(), Error> {
         self.check_idle(seq)?;
-        self.cache.append_state(seq, state, n)
+        self.cache.append_states(seq, states, n)
     }
 }
 

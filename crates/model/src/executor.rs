@@ -270,6 +270,24 @@ pub trait Executor: Send {
     fn export(&self, seq: SeqId, positions: Range<usize>, out: &mut dyn Write)
     -> Result<(), Error>;
 
+    /// Writes the state of some of its layers, counted in the model, as [`export`](Self::export)
+    /// writes that of all: another executor may have them together with others.
+    ///
+    /// # Errors
+    /// As [`export`](Self::export), and [`Error::State`] for layers that it does not have.
+    fn export_layers(
+        &self,
+        seq: SeqId,
+        layers: Range<usize>,
+        positions: Range<usize>,
+        out: &mut dyn Write,
+    ) -> Result<(), Error> {
+        match self.info().part.layers == layers {
+            true => self.export(seq, positions, out),
+            false => Err(Error::State("its layers are not exported apart")),
+        }
+    }
+
     /// Appends the first `n` positions of a written state to a sequence that ends where it begins.
     /// The bytes may come from anywhere: everything is checked but the numbers themselves. A
     /// sequence that lacks a part of a window or its recurrent state afterwards takes no rows;
@@ -279,4 +297,17 @@ pub trait Executor: Send {
     /// [`Error::NoSequence`], [`Error::State`], [`Error::ContextFull`] or [`Error::OutOfBlocks`];
     /// the sequence is as before then.
     fn append_state(&mut self, seq: SeqId, state: &[u8], n: usize) -> Result<(), Error>;
+
+    /// Appends the first `n` positions of written states of the same positions, as
+    /// [`append_state`](Self::append_state): of layers that follow each other, together all layers
+    /// of this executor.
+    ///
+    /// # Errors
+    /// As [`append_state`](Self::append_state).
+    fn append_layers(&mut self, seq: SeqId, states: &[&[u8]], n: usize) -> Result<(), Error> {
+        match states {
+            [state] => self.append_state(seq, state, n),
+            _ => Err(Error::State("its layers are not appended apart")),
+        }
+    }
 }

@@ -81,6 +81,72 @@ fn an_exported_state_goes_on_elsewhere_in_whole_and_in_part() {
     }
 }
 
+/// An executor of some layers, the embedding before the first.
+fn part(g: &Golden, layers: Range<usize>) -> Cpu {
+    let share = Share {
+        embed: layers.start == 0,
+        layers,
+        head: false,
+    };
+    let size = ExecutorSize {
+        n_ctx: 128,
+        n_batch: 64,
+        part: Some(share),
+        ..ExecutorSize::default()
+    };
+    cpu_with(&g.model(), 1, size)
+}
+
+#[test]
+fn layers_that_are_cut_elsewhere_have_the_same_states() {
+    for g in some_goldens().into_iter().chain([sparse()]) {
+        let spec = g.model().spec().clone();
+        let n = spec.layers.len();
+        let cuts: Vec<usize> = (0..n)
+            .filter(|&l| l == 0 || spec.may_cut_before(l))
+            .collect();
+        // All layers in one executor; apart, each with those that it cannot be cut from.
+        let mut here = part(&g, 0..n);
+        let seq = here.new_seq().unwrap();
+        let mut batch = Batch::default();
+        for (pos, &token) in g.tokens.iter().cycle().take(50).enumerate() {
+            batch.push_token(seq, pos, token, Want::Nothing);
+        }
+        here.step(&batch, &mut Output::default()).unwrap();
+        let ends = cuts[1..].iter().copied().chain([n]);
+        let pieces: Vec<Range<usize>> = cuts.iter().copied().zip(ends).map(|(a, b)| a..b).collect();
+        let mut states = Vec::new();
+        for piece in &pieces {
+            let mut bytes = Vec::new();
+            here.export_layers(seq, piece.clone(), 0..50, &mut bytes)
+                .unwrap();
+            let mut apart = part(&g, piece.clone());
+            let moved = apart.new_seq().unwrap();
+            apart.append_layers(moved, &[&bytes], 50).unwrap();
+            let mut again = Vec::new();
+            apart.export(moved, 0..50, &mut again).unwrap();
+            assert!(again == bytes, "{}: {piece:?}", g.name);
+            states.push(bytes);
+        }
+        let mut there = part(&g, 0..n);
+        let moved = there.new_seq().unwrap();
+        let states: Vec<&[u8]> = states.iter().map(Vec::as_slice).collect();
+        if states.len() > 1 {
+            assert!(there.append_layers(moved, &states[1..], 50).is_err());
+            assert!(there.append_layers(moved, &states[..1], 50).is_err());
+            let swapped: Vec<&[u8]> = states.iter().rev().copied().collect();
+            assert!(there.append_layers(moved, &swapped, 50).is_err());
+            assert_eq!(there.seqs().len(moved).unwrap(), 0);
+        }
+        there.append_layers(moved, &states, 50).unwrap();
+        assert!(
+            export(&there, moved, 0..50) == export(&here, seq, 0..50),
+            "{}",
+            g.name
+        );
+    }
+}
+
 #[test]
 fn a_damaged_state_is_refused_and_changes_nothing() {
     let g = golden("qwen2");

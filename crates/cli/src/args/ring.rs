@@ -72,6 +72,14 @@ pub(crate) enum RingLane {
     Afxdp,
 }
 
+/// Whether a ring keeps KV rows on disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum RingJournal {
+    On,
+    /// Only while layers move because a user wants it.
+    Off,
+}
+
 /// How machines share a model.
 #[derive(Clone, Debug, Default, PartialEq, Args)]
 #[command(next_help_heading = "Ring")]
@@ -103,6 +111,14 @@ pub(crate) struct RingFlags {
     #[arg(long, value_name = "N", requires = "audit", allow_hyphen_values = true)]
     #[arg(value_parser = value::seed)]
     pub(crate) audit_seed: Option<value::Seed>,
+    /// Keep KV rows of texts on this machine's disk, so that few are computed again when a machine
+    /// is lost [default: off]
+    #[arg(long, value_name = "on|off", requires = "ring", value_enum)]
+    pub(crate) journal: Option<RingJournal>,
+    /// Disk for KV rows, with --journal on and while layers move [default: 4G]
+    #[arg(long = "disk-budget", value_name = "SIZE", requires = "ring")]
+    #[arg(value_parser = value::size_or_0)]
+    pub(crate) journal_bytes: Option<u64>,
     #[cfg(feature = "cluster")]
     #[command(flatten)]
     pub(crate) membership: MembershipFlags,

@@ -64,6 +64,11 @@ impl Places {
         self.cache.join("events")
     }
 
+    /// The directory of the files of KV journals, which have no names while they are used.
+    pub(crate) fn journal(&self) -> PathBuf {
+        self.cache.join("journal")
+    }
+
     /// The directory of parts of models, unless another one is given.
     pub(crate) fn parts(&self) -> PathBuf {
         self.cache.join("parts")

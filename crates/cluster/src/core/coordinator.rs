@@ -65,6 +65,8 @@ pub enum Action {
         /// Its rows, those that were wanted at least.
         frame: Frame,
     },
+    /// A piece of a state that a stage has saved, of any epoch.
+    Journal(Frame),
     /// All stages are empty and nothing is submitted any more: every sequence must be submitted
     /// again, then what had no result.
     Rebuild,
@@ -168,6 +170,11 @@ impl Coordinator {
         self.counts
     }
 
+    /// What frames may hold.
+    pub(crate) fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
     /// The current epoch.
     pub fn epoch(&self) -> u32 {
         self.epoch
@@ -268,7 +275,7 @@ impl Coordinator {
                 return;
             };
             let ahead = self.log.iter().take(i + 1);
-            let n_rows = ahead.map(|entry| n_rows(&entry.work.runs)).sum();
+            let n_rows = ahead.map(|entry| n_positions(&entry.work)).sum();
             let ops = self
                 .log
                 .iter()
@@ -310,8 +317,13 @@ impl Coordinator {
     fn take(&mut self, now: Time, frame: Frame, actions: &mut Vec<Action>) {
         let h = &frame.header;
         self.stages[usize::from(h.stage) - 1].link.heard();
-        if h.kind == FrameKind::Pong {
-            return;
+        match h.kind {
+            FrameKind::Pong => return,
+            FrameKind::Journal => {
+                actions.push(Action::Journal(frame));
+                return;
+            }
+            _ => {}
         }
         if h.epoch != self.epoch || !matches!(self.phase, Phase::Serving) {
             self.counts.n_stale += 1;
@@ -467,6 +479,9 @@ impl Coordinator {
     /// Brings all stages to the same state and goes on.
     fn serve(&mut self, now: Time, actions: &mut Vec<Action>) {
         (0..self.stages.len()).for_each(|i| self.note_answer(i));
+        // What they append has come in pieces of an older epoch, which are dropped.
+        let appends = |entry: &Entry| entry.work.ops.iter().any(Op::is_append);
+        self.must_rebuild |= self.log.iter().any(appends);
         let is_too_much =
             |i: usize| self.ops_lacked(i).count() + self.n_truncates() > MAX_CATCH_UP_OPS;
         let rebuilds = self.must_rebuild || (0..self.stages.len()).any(is_too_much);
@@ -562,8 +577,14 @@ impl Coordinator {
     }
 }
 
-fn n_rows(runs: &[Run]) -> usize {
-    runs.iter().map(|run| usize::from(run.n)).sum()
+/// Positions that a lap computes or appends.
+fn n_positions(work: &Work) -> usize {
+    let rows = work.runs.iter().map(|run| usize::from(run.n));
+    let appended = work.ops.iter().map(|op| match op {
+        Op::Append { n, .. } => *n as usize,
+        _ => 0,
+    });
+    rows.chain(appended).sum()
 }
 
 /// Whether a result has rows of the work only, and all that were wanted.

@@ -7,10 +7,16 @@
 //! fence during a computation is answered when that ends. Without word of the coordinator for
 //! [`Timing::orphan`] the state is dropped.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 use super::{CATCH_UP, CREDITS, FenceAnswer, Outcome, Time, Timing};
-use crate::wire::{Dtype, Frame, FrameKind, Limits, StageTime, Status};
+use crate::{
+    journal::Joining,
+    wire::{Dtype, Frame, FrameKind, Limits, Op, StageTime, Status},
+};
+
+/// Bytes of states that wait for the operations that load them, at most.
+const MAX_KEPT: usize = 64 << 20;
 
 /// The other side of a link of a stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +54,13 @@ pub enum NodeAction {
         to: Peer,
         /// What.
         frame: Frame,
+    },
+    /// Keeps a state that an operation of the next frame to compute loads.
+    Keep {
+        /// Its name.
+        id: u64,
+        /// States of layers.
+        bytes: Vec<u8>,
     },
     /// Applies the operations of a frame and computes its rows; a catch-up with the reset flag
     /// drops all sequences first.
@@ -103,6 +116,9 @@ pub struct Node {
     /// Whether it came.
     has_catch_up: bool,
     inbox: VecDeque<Waiting>,
+    /// States of this epoch that come in pieces, and whole ones that wait.
+    joining: Joining,
+    kept: BTreeMap<u64, Vec<u8>>,
     current: Option<Current>,
     /// A computed batch for which the next stage has no credit yet.
     outbox: Option<Frame>,
@@ -131,6 +147,8 @@ impl Node {
             catch_up: None,
             has_catch_up: false,
             inbox: VecDeque::new(),
+            joining: Joining::default(),
+            kept: BTreeMap::new(),
             current: None,
             outbox: None,
             sent: CATCH_UP,
@@ -200,6 +218,7 @@ impl Node {
                 self.take_catch_up(frame, actions);
             }
             FrameKind::Work => self.take_work(now, frame, actions),
+            FrameKind::Journal => self.take_piece(&frame, actions),
             _ => self.refuse(Status::Refused, h.batch, actions),
         }
     }
@@ -227,6 +246,26 @@ impl Node {
         }
     }
 
+    /// Takes a piece of a state, which may come before or behind the work that loads it.
+    fn take_piece(&mut self, frame: &Frame, actions: &mut Vec<NodeAction>) {
+        let Some(piece) = &frame.piece else { return };
+        let n_kept: usize = self.kept.values().map(Vec::len).sum();
+        let joined = self.joining.take(0, piece, &frame.data);
+        match joined {
+            Ok(Some(bytes)) if n_kept + bytes.len() <= MAX_KEPT => {
+                self.kept.insert(piece.id, bytes);
+            }
+            Ok(None) => {}
+            Ok(Some(_)) | Err(_) => self.refuse(Status::Ok, frame.header.batch, actions),
+        }
+    }
+
+    /// Drops all states that are not loaded yet.
+    fn drop_pieces(&mut self) {
+        self.joining = Joining::default();
+        self.kept.clear();
+    }
+
     fn take_ack(&mut self, batch: u32, actions: &mut Vec<NodeAction>) {
         if batch > self.sent {
             self.refuse(Status::Refused, batch, actions);
@@ -248,10 +287,19 @@ impl Node {
         }
         let next = match self.catch_up.take() {
             Some(frame) => Some(Waiting { frame, since: now }),
-            None if self.is_caught_up() => self.inbox.pop_front(),
+            None if self.is_caught_up() => {
+                let kept = &self.kept;
+                let lacks = |id| !kept.contains_key(&id);
+                let is_ready = |next: &mut Waiting| !loaded(&next.frame).any(lacks);
+                self.inbox.pop_front_if(is_ready)
+            }
             None => None,
         };
         if let Some(Waiting { frame, since }) = next {
+            for id in loaded(&frame) {
+                let bytes = self.kept.remove(&id);
+                actions.extend(bytes.map(|bytes| NodeAction::Keep { id, bytes }));
+            }
             actions.push(NodeAction::Compute(frame.clone()));
             self.current = Some(Current {
                 frame,
@@ -386,6 +434,7 @@ impl Node {
         if epoch > self.epoch {
             self.catch_up = None;
             self.inbox.clear();
+            self.drop_pieces();
             self.outbox = None;
         }
         match self.current {
@@ -421,9 +470,18 @@ impl Node {
         self.served = None;
         self.is_broken = true;
         self.inbox.clear();
+        self.drop_pieces();
         self.catch_up = None;
         self.outbox = None;
     }
+}
+
+/// Names of the states that a frame loads.
+fn loaded(frame: &Frame) -> impl Iterator<Item = u64> + '_ {
+    frame.ops.iter().filter_map(|op| match op {
+        Op::Append { id, .. } => Some(*id),
+        _ => None,
+    })
 }
 
 fn to_coordinator(frame: Frame) -> NodeAction {

@@ -203,8 +203,16 @@ impl Worker {
                     .send((self.number, message))
                     .map_err(|_| Ended)?;
             }
+            NodeAction::Keep { id, bytes } => self.stage.keep(id, bytes),
             NodeAction::Compute(frame) => {
                 let outcome = self.stage.compute(&frame);
+                for mut frame in self.stage.saved_frames(&self.limits, &frame.header) {
+                    let mut bytes = Vec::new();
+                    frame.write(&mut bytes);
+                    let message = ToCoordinator::Bytes(bytes);
+                    // A coordinator that has ended needs no state.
+                    let _ = self.coordinator.send((self.number, message));
+                }
                 return Ok(Some(NodeEvent::Computed(outcome)));
             }
             NodeAction::DropState => self.stage.reset(),

@@ -21,7 +21,7 @@ use super::{
     own_address, random,
 };
 use crate::{
-    AuditOptions, FormCause, FormedStages, Former, Lane,
+    AuditOptions, FormCause, FormedStages, Former, Lane, Resumed,
     control::NodeName,
     cut::limits,
     lane::NoStages,
@@ -306,6 +306,7 @@ impl RemoteFormer {
             audit,
             names: planned.plan.names(),
             state_id: cut.state_id(&self.room.size, ring.limits.dtype),
+            layers: planned.plan.layers(),
             refusal: None,
         })
     }
@@ -398,7 +399,7 @@ impl RemoteFormer {
             left_out,
             before,
             after,
-            time: Duration::ZERO,
+            how: Resumed::default(),
         });
     }
 
@@ -459,11 +460,11 @@ impl Former for RemoteFormer {
         }
     }
 
-    fn resumed(&mut self, time: Duration) {
+    fn resumed(&mut self, how: Resumed) {
         if let Some(change) = self.change.take()
             && let Some(changes) = &self.shared().changes
         {
-            let change = RingChange { time, ..change };
+            let change = RingChange { how, ..change };
             self.shared().record.note(&change.to_string());
             (changes.on_change)(&change);
         }

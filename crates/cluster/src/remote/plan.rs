@@ -6,7 +6,8 @@ use atta_model::{Error, Share};
 use atta_store::ModelFiles;
 
 use crate::{
-    AuditOptions, Cut, RingPlan, control::NodeName, core::Timing, wire::message::NodeAddress,
+    AuditOptions, Cut, Resumed, RingPlan, control::NodeName, core::Timing,
+    wire::message::NodeAddress,
 };
 
 /// A stage and the node that runs it.
@@ -100,6 +101,11 @@ impl RemotePlan {
         })
     }
 
+    /// Layers of the stages, in order.
+    pub(super) fn layers(&self) -> Vec<Range<usize>> {
+        self.stages.iter().map(|s| s.layers.clone()).collect()
+    }
+
     /// Names of the stages, in order.
     pub(super) fn names(&self) -> Vec<String> {
         let names = self.stages.iter().map(|s| s.node.name.to_string());
@@ -169,8 +175,8 @@ pub struct RingChange {
     pub before: RemotePlan,
     /// Who runs what.
     pub after: RemotePlan,
-    /// From the beginning of the trouble to the first result.
-    pub time: Duration,
+    /// How the ring has gone on.
+    pub how: Resumed,
 }
 
 impl fmt::Display for RingChange {
@@ -206,7 +212,16 @@ impl fmt::Display for RingChange {
         if parts.is_empty() {
             parts.push("the stages were made anew".to_owned());
         }
-        write!(f, "{}; {:.1} s", parts.join("; "), self.time.as_secs_f64())
+        let Resumed {
+            time,
+            n_loaded,
+            n_computed,
+        } = self.how;
+        write!(f, "{}; {:.1} s", parts.join("; "), time.as_secs_f64())?;
+        match n_loaded {
+            0 => Ok(()),
+            _ => write!(f, ", {n_loaded} positions loaded, {n_computed} computed"),
+        }
     }
 }
 
@@ -289,7 +304,10 @@ mod tests {
             left_out: Vec::new(),
             before: before.clone(),
             after,
-            time: Duration::from_millis(2_100),
+            how: Resumed {
+                time: Duration::from_millis(2_100),
+                ..Resumed::default()
+            },
         };
         let lost = change(&["pi2"], plan(8, &[("pi1", 8..32)]));
         assert_eq!(
@@ -301,5 +319,14 @@ mod tests {
         assert_eq!(alone.to_string(), said);
         let same = change(&[], before.clone());
         assert_eq!(same.to_string(), "the stages were made anew; 2.1 s");
+        let how = Resumed {
+            n_loaded: 1_020,
+            n_computed: 4,
+            ..same.how
+        };
+        assert_eq!(
+            RingChange { how, ..same }.to_string(),
+            "the stages were made anew; 2.1 s, 1020 positions loaded, 4 computed"
+        );
     }
 }

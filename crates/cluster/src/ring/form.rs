@@ -3,13 +3,17 @@
 //! Knows no plan and no node. The one idea: new stages are empty like stages that have lost their
 //! state, so the rebuild that repairs a ring also fills another one.
 
-use std::time::{Duration, Instant};
+use std::{
+    ops::Range,
+    time::{Duration, Instant},
+};
 
 use atta_model::{Error, Executor};
 
 use super::{AuditLayers, LocalLayers, Ring, StageStates};
 use crate::{
     core::{Coordinator, Timing},
+    journal::Journal,
     lane::{Lane, NoStages},
     wire::Limits,
 };
@@ -49,6 +53,8 @@ pub struct FormedStages {
     pub names: Vec<String>,
     /// As [`RingParts::state_id`](crate::RingParts::state_id).
     pub state_id: [u8; 32],
+    /// Layers of the stages.
+    pub layers: Vec<Range<usize>>,
     /// Why these are not the stages that were asked for, if they are not.
     pub refusal: Option<Error>,
 }
@@ -60,6 +66,17 @@ impl std::fmt::Debug for FormedStages {
             .field("names", &self.names)
             .finish_non_exhaustive()
     }
+}
+
+/// How a ring has gone on after trouble, or on other stages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Resumed {
+    /// Time from the beginning of the trouble to the first result.
+    pub time: Duration,
+    /// Positions of all sequences that were loaded from a journal.
+    pub n_loaded: usize,
+    /// Positions that were computed again.
+    pub n_computed: usize,
 }
 
 /// Finds machines for a ring. It decides which; of sequences it knows nothing.
@@ -76,8 +93,8 @@ pub trait Former: Send {
     /// No ring is possible.
     fn form(&mut self, cause: &FormCause, old: Box<dyn Lane>) -> Result<FormedStages, Error>;
 
-    /// The ring computes again, so long after its trouble began.
-    fn resumed(&mut self, time: Duration);
+    /// The ring computes again.
+    fn resumed(&mut self, how: Resumed);
 }
 
 /// The former of a ring, and how it went so far.
@@ -96,6 +113,8 @@ pub(super) struct Forming {
     troubled: Option<Instant>,
     /// Whether the end of the trouble is to be told.
     is_told: bool,
+    /// Positions that were loaded and computed since the last result.
+    pub(super) moved: Resumed,
 }
 
 impl Forming {
@@ -114,11 +133,13 @@ impl Forming {
         self.has_result = true;
         self.is_retried = false;
         self.n_formed = 0;
+        let moved = std::mem::take(&mut self.moved);
         let troubled = self.troubled.take();
         if std::mem::take(&mut self.is_told)
             && let Some(former) = &mut self.former
         {
-            former.resumed(troubled.map_or(Duration::ZERO, |since| since.elapsed()));
+            let time = troubled.map_or(Duration::ZERO, |since| since.elapsed());
+            former.resumed(Resumed { time, ..moved });
         }
     }
 }
@@ -186,6 +207,7 @@ impl Ring {
         let old = std::mem::replace(&mut self.lane, Box::new(NoStages::default()));
         self.n_stages = 0;
         self.states = StageStates::Unknown;
+        self.journal.iter_mut().for_each(Journal::cancel_all);
         // Their memory may be needed for the new ones.
         self.local.clear();
         self.take_audit_layers(None);
@@ -209,6 +231,7 @@ impl Ring {
         self.take_audit_layers(formed.audit);
         self.keeper.forget();
         self.state_id = formed.state_id;
+        self.stage_layers = formed.layers;
         self.n_emptied = 0;
         self.forming.is_missing = false;
         self.forming.has_result = false;
@@ -240,11 +263,14 @@ impl Ring {
         if !self.flights.is_empty() {
             return Err(Error::Busy);
         }
+        self.forming.note_trouble();
+        self.save_all();
         let refusal = self.form(&FormCause::Asked)?;
         while self.states != StageStates::Kept || Coordinator::n_pending(&self.coordinator) > 0 {
             self.advance()?;
         }
         self.forming.note_result();
+        self.forget_saved();
         refusal.map_or(Ok(()), Err)
     }
 }

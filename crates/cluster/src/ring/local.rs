@@ -9,6 +9,7 @@ use atta_model::{Batch, Error, Executor, Want};
 
 use crate::{
     Stage,
+    journal::{LayerStates, SavedState},
     stage::write_row,
     wire::{Frame, FrameKind, Header, Op, Run},
 };
@@ -71,6 +72,20 @@ impl LocalLayers {
     pub(super) fn apply(&mut self, ops: &[Op]) -> Result<(), Error> {
         let mut stages = self.stages.iter_mut();
         stages.try_for_each(|stage| stage.apply(ops))
+    }
+
+    /// The states that were saved since the last call.
+    pub(super) fn take_saved(&mut self) -> Vec<SavedState> {
+        let stages = self.stages.iter_mut();
+        stages.flat_map(Stage::take_saved).collect()
+    }
+
+    /// Keeps a state for the operation that loads it; `None`: it lacks layers.
+    pub(super) fn keep(&mut self, id: u64, states: &LayerStates) -> Option<()> {
+        for stage in &mut self.stages {
+            stage.keep(id, states.of(stage.layers())?);
+        }
+        Some(())
     }
 
     /// The residual of each row behind these layers, `[n_rows, d_row]`. `runs` are the rows of the

@@ -9,6 +9,7 @@
 mod audit;
 mod form;
 mod head;
+mod journaled;
 mod local;
 mod repair;
 mod states;
@@ -28,6 +29,7 @@ use atta_model::{
 use crate::{
     History, RingRecord,
     core::{Action, Coordinator, Counts, Event, Timing, Work},
+    journal::Journal,
     lane::Lane,
     stage::RowRuns,
     wire::{Frame, Limits, MAX_OPS, Op, Run, StageTime, digest_of, rows_of},
@@ -36,7 +38,7 @@ use audit::Audit;
 pub(crate) use audit::push_items;
 pub use audit::{AuditCounts, AuditLayers, AuditOptions};
 use form::Forming;
-pub use form::{FormCause, FormedStages, Former};
+pub use form::{FormCause, FormedStages, Former, Resumed};
 use head::Head;
 use local::LocalLayers;
 pub(crate) use repair::chunks;
@@ -157,6 +159,9 @@ pub struct Ring {
     on_times: Option<OnTimes>,
     /// Takes the numbers of the protocol.
     record: Option<Arc<RingRecord>>,
+    /// States on disk, and the layers of each stage.
+    journal: Option<Journal>,
+    stage_layers: Vec<Range<usize>>,
 }
 
 /// Hears the rows of a batch and the times of all stages, when its result has come.
@@ -207,6 +212,8 @@ impl Ring {
             names: Vec::new(),
             on_times: None,
             record: None,
+            journal: None,
+            stage_layers: Vec::new(),
             info: parts.info,
             seqs: parts.seqs,
         })
@@ -372,9 +379,12 @@ impl Ring {
                 Action::Send { stage, frame } => self.lane.send(stage, frame),
                 Action::Fence { stage, epoch } => {
                     self.forming.note_trouble();
+                    // Their pieces may be lost.
+                    self.journal.iter_mut().for_each(Journal::cancel_all);
                     self.lane.fence(stage, epoch);
                 }
                 Action::Result { serial, frame } => self.take_result(serial, frame),
+                Action::Journal(frame) => self.take_piece(&frame),
                 Action::Rebuild => {
                     self.states = StageStates::Emptied;
                     self.n_emptied += 1;
@@ -434,6 +444,14 @@ impl Ring {
                 self.wait();
                 Ok(())
             }
+        }
+    }
+
+    /// Forgets positions of a sequence from `len` on: they will be others.
+    fn cut_history(&mut self, seq: u32, len: usize) {
+        self.history.truncate(seq, len);
+        if let Some(journal) = &mut self.journal {
+            journal.truncate(seq, len);
         }
     }
 
@@ -533,10 +551,15 @@ impl Executor for Ring {
             self.head.finish(batch, &result, out)
         });
         match done {
-            Ok(()) => drop(self.flights.pop_front()),
-            Err(_) => self.remove_flights(),
+            Ok(()) => {
+                self.flights.pop_front();
+                self.save_due()
+            }
+            Err(error) => {
+                self.remove_flights();
+                Err(error)
+            }
         }
-        done
     }
 
     fn refresh(&mut self) -> Result<(), Error> {
@@ -562,6 +585,9 @@ impl Executor for Ring {
         let from = seq.index;
         let to = fork.index;
         self.history.fork(from, to);
+        if let Some(journal) = &mut self.journal {
+            journal.fork(from, to);
+        }
         self.operate(Op::Fork { from, to })?;
         Ok(fork)
     }
@@ -570,7 +596,7 @@ impl Executor for Ring {
         self.check_idle(seq)?;
         let had = self.seqs.len(seq)?;
         let left = self.seqs.truncate(seq, n)?;
-        self.history.truncate(seq.index, left);
+        self.cut_history(seq.index, left);
         if left == 0 {
             self.lost.remove(&seq);
             self.end_audit(seq);
@@ -606,12 +632,16 @@ impl Executor for Ring {
         if let Some(audit) = &mut self.audit {
             audit.release(seq);
         }
+        if let Some(journal) = &mut self.journal {
+            journal.truncate(index, 0);
+        }
         Ok(())
     }
 
     fn drop_seq(&mut self, seq: SeqId) -> Result<(), Error> {
         self.check_idle(seq)?;
         self.seqs.drop_seq(seq)?;
+        self.cut_history(seq.index, 0);
         self.history.drop_seq(seq.index);
         self.lost.remove(&seq);
         self.end_audit(seq);

@@ -38,7 +38,7 @@ impl Ring {
             if len != n_kept && len != n_kept + n_away {
                 // An id of the table has a sequence.
                 let _ = self.seqs.truncate(id, 0);
-                self.history.truncate(index, 0);
+                self.cut_history(index, 0);
                 self.lost.insert(id);
             }
         }
@@ -60,7 +60,7 @@ impl Ring {
             match step {
                 RebuildStep::Fork { from, to } => self.operate(Op::Fork { from, to })?,
                 RebuildStep::Append { seq, positions } => {
-                    self.replay(&ids, seq, positions)?;
+                    self.restore(&ids, seq, positions)?;
                 }
             }
             if self.states != StageStates::Kept {
@@ -89,7 +89,7 @@ impl Ring {
     }
 
     /// The ids of all sequences.
-    fn live_seqs(&self) -> BTreeMap<u32, SeqId> {
+    pub(super) fn live_seqs(&self) -> BTreeMap<u32, SeqId> {
         let seqs = self.history.seqs();
         seqs.filter_map(|index| Some((index, self.seqs.id_at(index)?)))
             .collect()
@@ -126,12 +126,13 @@ impl Ring {
     }
 
     /// Computes positions of a sequence again.
-    fn replay(
+    pub(super) fn replay(
         &mut self,
         ids: &BTreeMap<u32, SeqId>,
         seq: u32,
         positions: Range<usize>,
     ) -> Result<(), Error> {
+        self.forming.moved.n_computed += positions.len();
         for chunk in chunks(positions, self.info.n_batch) {
             let batch = self.replay_batch(ids[&seq], seq, chunk);
             self.compute_and_send(&batch)?;
@@ -146,7 +147,7 @@ impl Ring {
     }
 
     /// Whether as many submissions wait as batches may be in flight.
-    fn is_full(&self) -> bool {
+    pub(super) fn is_full(&self) -> bool {
         Coordinator::n_pending(&self.coordinator) >= self.depth
     }
 
@@ -180,7 +181,7 @@ impl Ring {
         let mut seqs = Vec::new();
         for row in flights.iter().flat_map(|flight| &flight.batch.rows).rev() {
             if !self.lost.contains(&row.seq) && self.seqs.truncate(row.seq, row.pos).is_ok() {
-                self.history.truncate(row.seq.index, row.pos);
+                self.cut_history(row.seq.index, row.pos);
                 seqs.push(row.seq);
             }
         }

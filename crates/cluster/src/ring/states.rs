@@ -330,7 +330,7 @@ impl Ring {
     /// Removes positions everywhere; stages may have none of them.
     fn remove_positions(&mut self, seq: SeqId, first: usize) -> Result<(), Error> {
         let left = self.seqs.truncate(seq, first)?;
-        self.history.truncate(seq.index, left);
+        self.cut_history(seq.index, left);
         let len = position(left);
         let seq = seq.index;
         if self.operate(Op::Truncate { seq, len }).is_err() {

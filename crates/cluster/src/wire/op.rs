@@ -1,6 +1,6 @@
 //! Operations on sequences, which travel in order with the rows.
 
-use super::{WireError, frame::Limits, u32_at};
+use super::{WireError, frame::Limits, u32_at, u64_at};
 
 /// Bytes of an operation.
 pub const OP_BYTES: usize = 48;
@@ -66,9 +66,43 @@ pub enum Op {
         /// Name of the state.
         key: StateKey,
     },
+    /// Sends the state of some positions to the coordinator, as journal frames.
+    Export {
+        /// The sequence.
+        seq: u32,
+        /// First position.
+        first: u32,
+        /// Positions.
+        n: u32,
+        /// Name of the state.
+        id: u64,
+    },
+    /// Appends the state of some positions that has come in journal frames.
+    Append {
+        /// The sequence.
+        seq: u32,
+        /// First position, behind those that it has.
+        first: u32,
+        /// Positions.
+        n: u32,
+        /// Name of the state.
+        id: u64,
+    },
+}
+
+/// The key of a name that is a number.
+fn key_of(id: u64) -> StateKey {
+    let mut key = [0; 32];
+    key[..8].copy_from_slice(&id.to_le_bytes());
+    key
 }
 
 impl Op {
+    /// Whether it appends a state that comes in journal frames.
+    pub fn is_append(&self) -> bool {
+        matches!(self, Self::Append { .. })
+    }
+
     /// Code, three numbers and key.
     fn fields(&self) -> (u8, [u32; 3], StateKey) {
         let no_key = [0; 32];
@@ -80,6 +114,8 @@ impl Op {
             Self::Drop { seq } => (5, [seq, 0, 0], no_key),
             Self::Save { seq, first, n, key } => (6, [seq, first, n], key),
             Self::Load { seq, first, n, key } => (7, [seq, first, n], key),
+            Self::Export { seq, first, n, id } => (8, [seq, first, n], key_of(id)),
+            Self::Append { seq, first, n, id } => (9, [seq, first, n], key_of(id)),
         }
     }
 
@@ -117,7 +153,19 @@ impl Op {
                 n: c,
                 key,
             },
-            code => return Err(WireError::field("operation", code, "1 to 7")),
+            8 => Self::Export {
+                seq: a,
+                first: b,
+                n: c,
+                id: u64_at(bytes, 16),
+            },
+            9 => Self::Append {
+                seq: a,
+                first: b,
+                n: c,
+                id: u64_at(bytes, 16),
+            },
+            code => return Err(WireError::field("operation", code, "1 to 9")),
         };
         op.check(limits)?;
         let mut canonical = Vec::with_capacity(OP_BYTES);
@@ -139,9 +187,10 @@ impl Op {
             Self::Fork { from, to } => ([from, to], 0),
             Self::Truncate { seq, len: n } => ([seq, seq], n),
             Self::Shift { seq, from, len } => ([seq, seq], from.saturating_add(len)),
-            Self::Save { seq, first, n, .. } | Self::Load { seq, first, n, .. } => {
-                ([seq, seq], first.saturating_add(n))
-            }
+            Self::Save { seq, first, n, .. }
+            | Self::Load { seq, first, n, .. }
+            | Self::Export { seq, first, n, .. }
+            | Self::Append { seq, first, n, .. } => ([seq, seq], first.saturating_add(n)),
         };
         for seq in seqs {
             limits.check_seq(seq)?;

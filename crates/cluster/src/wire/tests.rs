@@ -17,28 +17,42 @@ fn any_op() -> impl Strategy<Value = Op> {
     let seq = || 0..LIMITS.n_seqs;
     let n = || 0..LIMITS.n_ctx;
     let key = any::<StateKey>();
-    (0..7, seq(), seq(), n(), key).prop_map(|(kind, seq, to, n, key)| match kind {
-        0 => Op::New { seq },
-        1 => Op::Fork { from: seq, to },
-        2 => Op::Truncate { seq, len: n },
-        3 => Op::Shift {
-            seq,
-            from: n / 2,
-            len: n - n / 2,
-        },
-        4 => Op::Drop { seq },
-        5 => Op::Save {
-            seq,
-            first: n / 3,
-            n: n - n / 3,
-            key,
-        },
-        _ => Op::Load {
-            seq,
-            first: n / 3,
-            n: n - n / 3,
-            key,
-        },
+    (0..9, seq(), seq(), n(), (key, any::<u64>())).prop_map(|(kind, seq, to, n, (key, id))| {
+        match kind {
+            0 => Op::New { seq },
+            1 => Op::Fork { from: seq, to },
+            2 => Op::Truncate { seq, len: n },
+            3 => Op::Shift {
+                seq,
+                from: n / 2,
+                len: n - n / 2,
+            },
+            4 => Op::Drop { seq },
+            5 => Op::Save {
+                seq,
+                first: n / 3,
+                n: n - n / 3,
+                key,
+            },
+            6 => Op::Load {
+                seq,
+                first: n / 3,
+                n: n - n / 3,
+                key,
+            },
+            7 => Op::Export {
+                seq,
+                first: n / 2,
+                n: n - n / 2,
+                id,
+            },
+            _ => Op::Append {
+                seq,
+                first: n / 2,
+                n: n - n / 2,
+                id,
+            },
+        }
     })
 }
 

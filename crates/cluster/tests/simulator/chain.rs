@@ -157,11 +157,23 @@ impl Executor for Chain {
         self.seqs.drop_seq(seq)
     }
 
-    fn export(&self, _: SeqId, _: Range<usize>, _: &mut dyn Write) -> Result<(), Error> {
-        unreachable!("no state is exported")
+    fn export(&self, seq: SeqId, at: Range<usize>, out: &mut dyn Write) -> Result<(), Error> {
+        let chain = &self.chains[&seq];
+        let links = chain.get(at).ok_or(Error::State("no such positions"))?;
+        let bytes: Vec<u8> = links.iter().flat_map(|link| link.to_le_bytes()).collect();
+        out.write_all(&bytes).map_err(Error::Export)
     }
 
-    fn append_state(&mut self, _: SeqId, _: &[u8], _: usize) -> Result<(), Error> {
-        unreachable!("no state is exported")
+    fn append_state(&mut self, seq: SeqId, state: &[u8], n: usize) -> Result<(), Error> {
+        let links = state
+            .as_chunks()
+            .0
+            .iter()
+            .map(|link| u64::from_le_bytes(*link));
+        self.seqs.add_positions(seq, n)?;
+        self.seqs.take_copies().for_each(drop);
+        let chain = self.chains.get_mut(&seq);
+        chain.expect("it is in the table").extend(links.take(n));
+        Ok(())
     }
 }

@@ -1,6 +1,7 @@
 //! The whole ring in virtual time: the same `Ring`, `Coordinator`, `Node`, `Stage` and frames as in
 //! a cluster, over links that lose, damage, double, delay and reorder, and stages that freeze and
-//! die, at places that a seed chooses. Layers are hash chains, so that one wrong row is seen.
+//! die, at places that a seed chooses; layers move between the coordinator and stages, with a
+//! journal of states and without one. Layers are hash chains, so that one wrong row is seen.
 //!
 //! Held for every seed: what a batch returns is that of its text, no call waits longer than a
 //! bound, no stage computes for an old epoch or holds more frames than its credit, messages do not
@@ -14,12 +15,13 @@ mod world;
 
 use std::{
     collections::VecDeque,
+    ops::Range,
     sync::{Arc, Mutex},
     time::Duration,
 };
 
 use atta_cluster::{
-    Ring, RingParts, Stage,
+    FormCause, FormedStages, Former, JournalOptions, Lane, Resumed, Ring, RingParts, Stage,
     core::Counts,
     wire::{Dtype, Limits},
 };
@@ -75,6 +77,7 @@ struct Flight {
 struct Caller {
     ring: Ring,
     world: Arc<Mutex<World>>,
+    wanted: Arc<Mutex<Wanted>>,
     random: Random,
     n_layers: usize,
     seqs: Vec<(SeqId, Text)>,
@@ -92,6 +95,9 @@ struct Story {
     faults: Faults,
     n_failed: u64,
     n_checked: u64,
+    n_moves: u64,
+    n_loaded: u64,
+    n_computed: u64,
 }
 
 /// The kinds of state of each stage.
@@ -110,7 +116,101 @@ fn kinds(random: &mut Random, n_stages: usize) -> Vec<Vec<StateKind>> {
         .collect()
 }
 
-fn ring(seed: u64, random: &mut Random) -> (Ring, Arc<Mutex<World>>, usize) {
+/// What the stages of a seed are made of.
+#[derive(Clone)]
+struct Plan {
+    limits: Limits,
+    size: SeqSize,
+    /// Of each layer behind the first.
+    kinds: Vec<Vec<StateKind>>,
+}
+
+impl Plan {
+    fn chain(&self, does: Does, kinds: &[StateKind]) -> Box<Chain> {
+        Box::new(Chain::new(does, kinds, &self.size, N_BATCH))
+    }
+
+    /// Layer `l`, which may be at any place.
+    fn layer(&self, l: usize) -> Box<Chain> {
+        let kinds = l.checked_sub(1).map(|i| &self.kinds[i][..]);
+        self.chain(Does::Layer(l), kinds.unwrap_or(&[]))
+    }
+
+    /// Stages of the layers from `n_local` on, one layer each.
+    fn stages(&self, n_local: usize) -> Vec<Stage> {
+        let layers = n_local..self.kinds.len() + 1;
+        layers.map(|l| Stage::new(self.layer(l), D_ROW)).collect()
+    }
+
+    /// The layers of these stages.
+    fn layers(&self, n_local: usize) -> Vec<Range<usize>> {
+        let layers = n_local..self.kinds.len() + 1;
+        layers.map(|l| l..l + 1).collect()
+    }
+}
+
+/// Where layers shall be, and what moves have done.
+#[derive(Default)]
+struct Wanted {
+    /// Layers of the coordinator, if others are wanted.
+    n_local: Option<usize>,
+    n_moves: u64,
+    n_loaded: u64,
+    n_computed: u64,
+}
+
+/// Moves layers between the coordinator and stages.
+struct Mover {
+    plan: Plan,
+    n_local: usize,
+    world: Arc<Mutex<World>>,
+    wanted: Arc<Mutex<Wanted>>,
+}
+
+impl Former for Mover {
+    fn is_intact(&mut self) -> bool {
+        true
+    }
+
+    fn is_asked(&self) -> bool {
+        self.wanted.lock().unwrap().n_local.is_some()
+    }
+
+    fn form(&mut self, _: &FormCause, _: Box<dyn Lane>) -> Result<FormedStages, Error> {
+        let mut wanted = self.wanted.lock().unwrap();
+        self.n_local = wanted.n_local.take().unwrap_or(self.n_local);
+        wanted.n_moves += 1;
+        let n_local = self.n_local;
+        self.plan.limits.ring += 1 << 32;
+        let stages = self.plan.stages(n_local);
+        let limits = Limits {
+            n_stages: stages.len() as u16,
+            ..self.plan.limits
+        };
+        self.world.lock().unwrap().replace(limits, stages);
+        Ok(FormedStages {
+            lane: Box::new(VirtualLane(Arc::clone(&self.world))),
+            limits,
+            timing: TIMING,
+            local: (0..n_local)
+                .map(|l| self.plan.layer(l) as Box<dyn Executor>)
+                .collect(),
+            audit: None,
+            names: Vec::new(),
+            state_id: [0; 32],
+            layers: self.plan.layers(n_local),
+            refusal: None,
+        })
+    }
+
+    fn resumed(&mut self, how: Resumed) {
+        let mut wanted = self.wanted.lock().unwrap();
+        wanted.n_loaded += how.n_loaded as u64;
+        wanted.n_computed += how.n_computed as u64;
+    }
+}
+
+fn ring(seed: u64, random: &mut Random) -> (Ring, Arc<Mutex<World>>, Arc<Mutex<Wanted>>, usize) {
     let n_stages = 1 + random.below(4);
     let kinds = kinds(random, n_stages);
     let depth = 1 + random.below(n_stages + 1);
@@ -132,14 +232,16 @@ fn ring(seed: u64, random: &mut Random) -> (Ring, Arc<Mutex<World>>, usize) {
         d_row: D_ROW as u16,
         dtype: Dtype::F32,
     };
-    let chain = |does, kinds: &[StateKind]| Box::new(Chain::new(does, kinds, &size, N_BATCH));
-    let stages = kinds.iter().zip(1..);
-    let stages = stages.map(|(kinds, l)| Stage::new(chain(Does::Layer(l), kinds), D_ROW));
+    let plan = Plan {
+        limits,
+        size,
+        kinds,
+    };
     let n_faults = random.below(9);
-    let world = World::new(limits, stages.collect(), seed, n_faults);
+    let world = World::new(limits, plan.stages(1), seed, n_faults);
     let world = Arc::new(Mutex::new(world));
     let mut distinct: Vec<StateKind> = Vec::new();
-    for kind in kinds.iter().flatten() {
+    for kind in plan.kinds.iter().flatten() {
         if !distinct.contains(kind) {
             distinct.push(*kind);
         }
@@ -163,7 +265,7 @@ fn ring(seed: u64, random: &mut Random) -> (Ring, Arc<Mutex<World>>, usize) {
             numerics: "hash".to_owned(),
         },
         seqs: SeqTable::new(&distinct, &size),
-        local: vec![chain(Does::Layer(0), &[])],
+        local: vec![plan.layer(0)],
         head: Box::new(Chain::new(Does::Head, &[], &head_size, N_BATCH)),
         limits,
         timing: TIMING,
@@ -174,20 +276,33 @@ fn ring(seed: u64, random: &mut Random) -> (Ring, Arc<Mutex<World>>, usize) {
         state_id: [0; 32],
     };
     let lane = VirtualLane(Arc::clone(&world));
-    (
-        Ring::new(parts, Box::new(lane)).unwrap(),
-        world,
-        n_stages + 1,
-    )
+    let mut ring = Ring::new(parts, Box::new(lane)).unwrap();
+    let options = JournalOptions {
+        dir: std::env::temp_dir(),
+        // Some are too small for all texts.
+        budget_bytes: if random.once_in(4) { 2_000 } else { 1 << 20 },
+        segment_len: 1 + random.below(8),
+        is_continuous: random.once_in(2),
+    };
+    ring.journal_in(&options, plan.layers(1));
+    let wanted = Arc::<Mutex<Wanted>>::default();
+    ring.form_by(Box::new(Mover {
+        plan,
+        n_local: 1,
+        world: Arc::clone(&world),
+        wanted: Arc::clone(&wanted),
+    }));
+    (ring, world, wanted, n_stages + 1)
 }
 
 impl Caller {
     fn new(seed: u64) -> Self {
         let mut random = Random::new(seed);
-        let (ring, world, n_layers) = ring(seed, &mut random);
+        let (ring, world, wanted, n_layers) = ring(seed, &mut random);
         Self {
             ring,
             world,
+            wanted,
             random,
             n_layers,
             seqs: Vec::new(),
@@ -207,7 +322,7 @@ impl Caller {
     }
 
     fn act(&mut self, story: &mut Story) {
-        match self.random.below(12) {
+        match self.random.below(13) {
             0 if self.seqs.len() < N_SEQS => {
                 let seq = self.ring.new_seq().unwrap();
                 self.seqs.push((seq, Text::default()));
@@ -216,11 +331,29 @@ impl Caller {
             2 => self.truncate(),
             3 if self.random.once_in(2) => self.drop_one(),
             4..=6 => self.collect(story),
+            7 if self.flights.is_empty() => self.move_layers(),
             _ => self.submit(story),
         }
         for (seq, text) in &self.seqs {
             assert_eq!(self.ring.seqs().len(*seq).unwrap(), text.links.len());
         }
+    }
+
+    /// Lets the coordinator have more or fewer layers.
+    fn move_layers(&mut self) {
+        let n_local = 1 + self.random.below(self.n_layers);
+        self.wanted.lock().unwrap().n_local = Some(n_local);
+        let start = self.world.lock().unwrap().now();
+        match self.ring.refresh() {
+            Ok(()) => {}
+            Err(Error::Lost(why)) => {
+                self.why = why;
+                self.n_failed += 1;
+            }
+            Err(error) => panic!("{error}"),
+        }
+        let waited = self.world.lock().unwrap().now() - start;
+        assert!(waited < MAX_WAIT, "a move took {waited:?}");
     }
 
     fn fork(&mut self) {
@@ -362,6 +495,11 @@ fn tell(seed: u64) -> Story {
     story.counts = caller.ring.counts();
     story.faults = caller.world.lock().unwrap().faults;
     story.n_failed = caller.n_failed;
+    let wanted = caller.wanted.lock().unwrap();
+    story.n_moves = wanted.n_moves;
+    story.n_loaded = wanted.n_loaded;
+    story.n_computed = wanted.n_computed;
+    drop(wanted);
     story
 }
 
@@ -382,6 +520,9 @@ fn whatever_goes_wrong_texts_are_the_same_and_nothing_hangs() {
         });
         all.n_checked += story.n_checked;
         all.n_failed += story.n_failed;
+        all.n_moves += story.n_moves;
+        all.n_loaded += story.n_loaded;
+        all.n_computed += story.n_computed;
         all.counts.n_fences += story.counts.n_fences;
         all.counts.n_rebuilds += story.counts.n_rebuilds;
         all.counts.n_stale += story.counts.n_stale;
@@ -393,13 +534,21 @@ fn whatever_goes_wrong_texts_are_the_same_and_nothing_hangs() {
         all.faults.n_doubled += story.faults.n_doubled;
     }
     println!(
-        "{n_seeds} seeds: {:?}, {:?}, {} results compared, {} batches failed",
-        all.faults, all.counts, all.n_checked, all.n_failed
+        "{n_seeds} seeds: {:?}, {:?}, {} results compared, {} batches failed, {} moves with {} \
+         positions loaded and {} computed",
+        all.faults,
+        all.counts,
+        all.n_checked,
+        all.n_failed,
+        all.n_moves,
+        all.n_loaded,
+        all.n_computed
     );
     // A simulator in which nothing happens shows nothing.
     if n_seeds >= 1000 {
         let counts = all.counts;
         let faults = all.faults;
+        assert!(all.n_moves > n_seeds / 2 && all.n_loaded > all.n_computed);
         assert!(all.n_checked > n_seeds && counts.n_rebuilds > n_seeds / 10);
         assert!(counts.n_fences > counts.n_rebuilds && counts.n_stale > n_seeds / 10);
         assert!(faults.n_killed > n_seeds / 10 && faults.n_frozen > n_seeds / 20);

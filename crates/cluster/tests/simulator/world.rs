@@ -109,6 +109,24 @@ impl World {
         self.now
     }
 
+    /// Other stages in place of these, of another ring; messages on their way are lost.
+    pub(crate) fn replace(&mut self, limits: Limits, stages: Vec<Stage>) {
+        let old = self.processes.iter().map(|process| process.generation);
+        let generation = old.max().unwrap_or(0) + 1;
+        self.limits = limits;
+        self.queue.clear();
+        self.links.clear();
+        let processes = stages.into_iter().zip(1..).map(|(stage, i)| Process {
+            node: Node::new(limits, TIMING, i),
+            stage,
+            generation,
+            is_alive: true,
+            frozen_until: Time::ZERO,
+            epoch: 0,
+        });
+        self.processes = processes.collect();
+    }
+
     /// Nothing goes wrong any more.
     pub(crate) fn calm_down(&mut self) {
         self.n_faults = 0;
@@ -141,7 +159,8 @@ impl World {
                     self.faults.n_doubled += 1;
                     n_copies = 2;
                 }
-                5 | 6 => self.kill(),
+                5 | 6 if !self.processes.is_empty() => self.kill(),
+                _ if self.processes.is_empty() => {}
                 _ => {
                     self.faults.n_frozen += 1;
                     let i = self.random.below(self.processes.len());
@@ -284,12 +303,19 @@ impl World {
                     self.processes[i].epoch = answer.epoch;
                     self.transmit(from, 0, Message::Answer(answer));
                 }
+                NodeAction::Keep { id, bytes } => self.processes[i].stage.keep(id, bytes),
                 NodeAction::Compute(frame) => {
                     let process = &mut self.processes[i];
                     let epoch = frame.header.epoch;
                     assert_eq!(epoch, process.epoch, "a stage computes for another epoch");
                     let outcome = process.stage.compute(&frame);
                     let generation = process.generation;
+                    let saved = process.stage.saved_frames(&self.limits, &frame.header);
+                    for mut frame in saved {
+                        let mut bytes = Vec::new();
+                        frame.write(&mut bytes);
+                        self.transmit(from, 0, Message::Bytes(bytes));
+                    }
                     let time = Duration::from_micros(200 + self.random.below(2000) as u64);
                     let done = NodeEvent::Computed(outcome);
                     self.at(self.now + time, Delivery::Computed(i, generation, done));

@@ -12,7 +12,7 @@ use super::{
 use crate::{
     Error, Row, SeqId,
     seqs::{BlockCopy, SeqSize, SeqTable, StateRun},
-    spec::{ModelSpec, StateKind},
+    spec::{LayerSpec, ModelSpec, StateKind},
 };
 
 /// Keys and values, and recurrent states, of a range of layers.
@@ -28,19 +28,18 @@ pub(crate) struct Cache {
     /// Of each layer of the range.
     pub(super) layers: Vec<LayerPlaces>,
     pub(super) first_layer: usize,
-    /// How keys are turned where that depends on `n_ctx`:
+    /// Of each layer of the range, how keys are turned where that depends on `n_ctx`:
     /// [`Rope::regime`](crate::spec::Rope::regime).
-    pub(super) rope_regime: usize,
+    pub(super) rope_regimes: Vec<usize>,
 }
 
 impl Cache {
     /// Room for sequences of this size.
     pub(crate) fn new(spec: &ModelSpec, layers: Range<usize>, kv: KvType, size: &SeqSize) -> Self {
         let first_layer = layers.start;
-        let ropes = spec.layers[layers.clone()]
-            .iter()
-            .filter_map(|l| l.attention()?.rope.as_ref());
-        let rope_regime = ropes.map(|r| r.regime(size.n_ctx)).max().unwrap_or(0);
+        let rope = |l: &LayerSpec| Some(l.attention()?.rope.as_ref()?.regime(size.n_ctx));
+        let layer_specs = spec.layers[layers.clone()].iter();
+        let rope_regimes = layer_specs.map(|l| rope(l).unwrap_or(0)).collect();
         let plan = StatePlan::new(spec, layers, kv);
         let seqs = SeqTable::new(&plan.kinds(), size);
         let arena = |&(kind, bytes): &(StateKind, usize)| Arena::new(size.n_blocks(kind), bytes);
@@ -54,7 +53,7 @@ impl Cache {
             places: plan.places,
             layers: plan.layers,
             first_layer,
-            rope_regime,
+            rope_regimes,
         }
     }
 

@@ -54,6 +54,13 @@ pub(super) struct LayerPlaces {
     pub(super) recurrent: Option<usize>,
 }
 
+impl LayerPlaces {
+    /// Places of the layer.
+    pub(super) fn n_places(&self) -> usize {
+        usize::from(self.kv.is_some()) + usize::from(self.recurrent.is_some())
+    }
+}
+
 /// The layers of an executor, and the blocks of their groups.
 pub(super) struct StatePlan {
     /// Of all layers in order; of a layer with both first keys and values, then the recurrent

@@ -17,8 +17,9 @@
 //! ```
 //! Most layers have one part; one with keys and values and a recurrent state has two, one without a
 //! mixer none. Of a layer with a window the first positions may be missing; of recurrent layers
-//! there are the checkpoints that the sequence has. The bytes may come from anywhere: every header
-//! field is compared with the cache, and the length with the header.
+//! there are the checkpoints that the sequence has. A state may be of some layers of a cache only;
+//! those of layers that follow each other are appended together. The bytes may come from anywhere:
+//! every header field is compared with the cache, and the length with the header.
 
 use std::{io::Write, ops::Range};
 
@@ -27,7 +28,7 @@ use atta_kernels::KvElem;
 use super::{
     BLOCK_LEN,
     cache::{Cache, kv_places},
-    plan::{KvPlace, Place},
+    plan::{KvPlace, LayerPlaces, Place},
 };
 use crate::{Error, SeqId};
 
@@ -58,42 +59,66 @@ struct Header {
     checkpoints: Vec<usize>,
 }
 
+/// The places of some layers that follow each other: what a state holds.
+struct Slice<'a> {
+    places: &'a [Place],
+    /// First layer of the slice, and of the cache.
+    first_layer: usize,
+    cache_layer: usize,
+    rope_regime: usize,
+}
+
+/// A state that was compared with the cache.
+struct Checked<'a> {
+    places: Vec<Place>,
+    header: Header,
+    data: &'a [u8],
+}
+
 impl Cache {
-    /// Writes the state of these positions of a sequence.
+    /// Writes the state of these positions of a sequence, in these layers, counted in the model.
     pub(crate) fn export(
         &self,
         id: SeqId,
+        layers: Range<usize>,
         positions: Range<usize>,
         out: &mut dyn Write,
     ) -> Result<(), Error> {
         if positions.start > positions.end || positions.end > self.seqs.len(id)? {
             return Err(Error::State("it does not have these positions"));
         }
+        let slice = self
+            .slice(layers)
+            .ok_or(Error::State("it does not have these layers"))?;
         let from = |place: &KvPlace| self.first_held(id, place, &positions);
         let n_missing = |place: &Place| match place {
             Place::Kv(place) => Ok(from(place)? - positions.start),
             Place::Shared(_) | Place::Recurrent(_) => Ok(0),
         };
-        let (checkpoints, blocks): (Vec<usize>, Vec<u32>) =
-            self.seqs.checkpoints(id, &positions)?.unzip();
+        let checkpoints = self.seqs.checkpoints(id, &positions)?;
+        let (checkpoints, blocks): (Vec<usize>, Vec<u32>) = match slice.is_recurrent() {
+            true => checkpoints.unzip(),
+            false => Default::default(),
+        };
         let header = Header {
             start: positions.start,
             n: positions.len(),
-            n_missing: self
+            n_missing: slice
                 .places
                 .iter()
                 .map(n_missing)
                 .collect::<Result<_, Error>>()?,
             checkpoints,
         };
-        out.write_all(&self.header(&header))
+        out.write_all(&slice.header(&header))
             .map_err(Error::Export)?;
-        for place in kv_places(&self.places) {
+        for place in kv_places(slice.places) {
             self.export_layer(id, place, from(place)?..positions.end, out)
                 .map_err(Error::Export)?;
         }
         for block in blocks {
-            let mut floats = self.states.block(block).iter();
+            let block = self.states.block(block);
+            let mut floats = slice.floats().flat_map(|floats| &block[floats]);
             floats
                 .try_for_each(|x| out.write_all(&x.to_le_bytes()))
                 .map_err(Error::Export)?;
@@ -123,26 +148,35 @@ impl Cache {
     }
 
     /// Appends the first `n` positions of a state to a sequence that ends where the state begins.
-    pub(crate) fn append_state(&mut self, id: SeqId, state: &[u8], n: usize) -> Result<(), Error> {
-        let (header, data) = self.check(state, n)?;
-        if header.start != self.seqs.len(id)? || n > header.n {
+    /// The state may be in several: of layers that follow each other, together all layers here.
+    pub(crate) fn append_states(
+        &mut self,
+        id: SeqId,
+        states: &[&[u8]],
+        n: usize,
+    ) -> Result<(), Error> {
+        let len = self.seqs.len(id)?;
+        let mut checked = self.check_all(states, n)?;
+        let is_other = |header: &Header| header.start != len || n > header.n;
+        if checked.iter().any(|state| is_other(&state.header)) {
             return Err(Error::State("it is of other positions"));
         }
         self.seqs.add_positions(id, n)?;
         self.copy_blocks();
-        let states = self.fill_kv(id, &header, n, data)?;
-        self.fill_states(id, &header, n, states)
+        for state in &mut checked {
+            self.fill_kv(id, state, n)?;
+        }
+        self.fill_states(id, &checked, n)
     }
 
-    /// Copies keys and values of the positions that were just added; returns the rest of the data.
-    fn fill_kv<'a>(
-        &mut self,
-        id: SeqId,
-        header: &Header,
-        n: usize,
-        mut data: &'a [u8],
-    ) -> Result<&'a [u8], Error> {
-        for (place, &n_missing) in self.places.iter().zip(&header.n_missing) {
+    /// Copies keys and values of the positions that were just added; leaves the rest of the data.
+    fn fill_kv(&mut self, id: SeqId, state: &mut Checked<'_>, n: usize) -> Result<(), Error> {
+        let Checked {
+            places,
+            header,
+            data,
+        } = state;
+        for (place, &n_missing) in places.iter().zip(&header.n_missing) {
             let Place::Kv(place) = place else { continue };
             let present = header.start + n_missing.min(n)..header.start + n;
             if n_missing > 0 {
@@ -164,42 +198,87 @@ impl Cache {
                             arena.block_mut(table[i])[range].copy_from_slice(here);
                             rows = after;
                         }
-                        data = rest;
+                        *data = rest;
                     }
                 }
             }
         }
-        Ok(data)
+        Ok(())
     }
 
-    /// Adds the checkpoints within the positions that were just added.
-    fn fill_states(
-        &mut self,
-        id: SeqId,
-        header: &Header,
-        n: usize,
-        data: &[u8],
-    ) -> Result<(), Error> {
-        let states = data.chunks_exact(self.state_bytes().max(1));
-        for (&pos, state) in header.checkpoints.iter().zip(states) {
+    /// Adds the checkpoints within the positions that were just added. Each state has its part of
+    /// them, in the order of the layers.
+    fn fill_states(&mut self, id: SeqId, states: &[Checked<'_>], n: usize) -> Result<(), Error> {
+        let with_states = || states.iter().filter(|state| is_recurrent(&state.places));
+        let Some(Checked { header, .. }) = with_states().next() else {
+            return Ok(());
+        };
+        for (i, &pos) in header.checkpoints.iter().enumerate() {
             if pos > header.start + n {
                 break;
             }
             let Some(block) = self.seqs.add_checkpoint(id, pos)? else {
                 break;
             };
-            let floats = self.states.block_mut(block).iter_mut();
-            for (x, bytes) in floats.zip(state.as_chunks().0) {
-                *x = f32::from_le_bytes(*bytes);
+            let block = self.states.block_mut(block);
+            for Checked { places, data, .. } in with_states() {
+                let n_bytes = 4 * floats_of(places).map(|floats| floats.len()).sum::<usize>();
+                let bytes = data[i * n_bytes..][..n_bytes].as_chunks().0.iter();
+                let floats = floats_of(places).flatten();
+                floats
+                    .zip(bytes)
+                    .for_each(|(i, bytes)| block[i] = f32::from_le_bytes(*bytes));
             }
         }
         Ok(())
     }
 
-    /// Compares a header with this cache, of which it may take `n` positions, and the length with
-    /// the header. Returns the header's variable part, and the data.
-    fn check<'a>(&self, state: &'a [u8], n: usize) -> Result<(Header, &'a [u8]), Error> {
-        let (header, head_bytes) = self
+    /// The places of these layers, counted in the model; `None` if the cache lacks some.
+    fn slice(&self, layers: Range<usize>) -> Option<Slice<'_>> {
+        let first = layers.start.checked_sub(self.first_layer)?;
+        let end = layers.end.checked_sub(self.first_layer)?;
+        let regimes = self.rope_regimes.get(first..end)?;
+        let n_places = |l: usize| self.layers[..l].iter().map(LayerPlaces::n_places).sum();
+        Some(Slice {
+            places: &self.places[n_places(first)..n_places(end)],
+            first_layer: layers.start,
+            cache_layer: self.first_layer,
+            rope_regime: regimes.iter().copied().max().unwrap_or(0),
+        })
+    }
+
+    /// Compares states of layers that follow each other with this cache.
+    fn check_all<'a>(&self, states: &[&'a [u8]], n: usize) -> Result<Vec<Checked<'a>>, Error> {
+        const CUT: Error = Error::State("it is cut short, or of another model");
+        const OTHER: Error = Error::State("it is of other layers");
+        let first_layer = |state: &&[u8]| u32_at(state, 12).ok_or(CUT);
+        let mut firsts = states
+            .iter()
+            .map(first_layer)
+            .collect::<Result<Vec<_>, _>>()?;
+        let is_empty = states.is_empty() && self.layers.is_empty();
+        if !is_empty && firsts.first() != Some(&self.first_layer) {
+            return Err(OTHER);
+        }
+        firsts.push(self.first_layer + self.layers.len());
+        let mut all = Vec::with_capacity(states.len());
+        for (state, range) in states.iter().zip(firsts.windows(2)) {
+            let slice = self.slice(range[0]..range[1].max(range[0])).ok_or(OTHER)?;
+            all.push(self.check(slice, state, n)?);
+        }
+        let with_states = all.iter().filter(|state| is_recurrent(&state.places));
+        let mut checkpoints = with_states.map(|state| &state.header.checkpoints);
+        let first = checkpoints.next();
+        match checkpoints.all(|other| Some(other) == first) {
+            true => Ok(all),
+            false => Err(Error::State("its layers have different checkpoints")),
+        }
+    }
+
+    /// Compares a header with a slice, of which the cache may take `n` positions, and the length
+    /// with the header.
+    fn check<'a>(&self, slice: Slice<'_>, state: &'a [u8], n: usize) -> Result<Checked<'a>, Error> {
+        let (header, head_bytes) = slice
             .parse(state)
             .ok_or(Error::State("it is cut short, or of another model"))?;
         if header.start.saturating_add(n) > self.seqs.n_ctx() {
@@ -208,7 +287,7 @@ impl Cache {
             });
         }
         let (head, data) = state.split_at(head_bytes);
-        if self.header(&header) != head || header.n_missing.iter().any(|&n| n > header.n) {
+        if slice.header(&header) != head || header.n_missing.iter().any(|&n| n > header.n) {
             return Err(Error::State(
                 "it is of another model, other layers, other element types or another kind of context",
             ));
@@ -216,15 +295,21 @@ impl Cache {
         if !header.has_sound_checkpoints() {
             return Err(Error::State("its checkpoints are not among its positions"));
         }
-        if data.len() as u64 != self.data_bytes(&header) {
+        if data.len() as u64 != slice.data_bytes(&header) {
             return Err(Error::State("its length does not match its header"));
         }
-        if !self.has_sound_rows(&header, data) {
+        if !slice.has_sound_rows(&header, data) {
             return Err(Error::State("its keys or values are no codes"));
         }
-        Ok((header, data))
+        Ok(Checked {
+            places: slice.places.to_vec(),
+            header,
+            data,
+        })
     }
+}
 
+impl Slice<'_> {
     /// Whether attention may read all keys and values of a state whose length is right.
     fn has_sound_rows(&self, header: &Header, mut data: &[u8]) -> bool {
         let parts = self.places.iter().zip(&header.n_missing);
@@ -244,20 +329,16 @@ impl Cache {
         })
     }
 
-    /// The variable fields of a header of a cache like this one, and the header's length; `None` if
+    /// The variable fields of a header of a slice like this one, and the header's length; `None` if
     /// there are not enough bytes.
     fn parse(&self, state: &[u8]) -> Option<(Header, usize)> {
-        let field = |at: usize| {
-            let bytes = state.get(at..)?.first_chunk()?;
-            Some(u32::from_le_bytes(*bytes) as usize)
-        };
         let n_parts = self.places.len();
-        let n_missing = (0..n_parts).map(|i| field(FIXED_BYTES + PART_BYTES * i + 16));
+        let n_missing = (0..n_parts).map(|i| u32_at(state, FIXED_BYTES + PART_BYTES * i + 16));
         let n_missing = n_missing.collect::<Option<_>>()?;
         let mut end = FIXED_BYTES + PART_BYTES * n_parts;
         let mut checkpoints = Vec::new();
         if self.is_recurrent() {
-            let n = field(end)?;
+            let n = u32_at(state, end)?;
             end += 4;
             let positions = state.get(end..end.checked_add(n.checked_mul(4)?)?)?;
             let positions = positions.as_chunks().0.iter();
@@ -265,12 +346,12 @@ impl Cache {
             end += 4 * n;
         }
         let header = Header {
-            start: field(20)?,
-            n: field(24)?,
+            start: u32_at(state, 20)?,
+            n: u32_at(state, 24)?,
             n_missing,
             checkpoints,
         };
-        Some((header, end))
+        (end <= state.len()).then_some((header, end))
     }
 
     /// Bytes behind a header.
@@ -283,21 +364,18 @@ impl Cache {
             Place::Shared(_) | Place::Recurrent(_) => 0,
         };
         let parts = self.places.iter().zip(&header.n_missing).map(part_bytes);
-        let states = (header.checkpoints.len() as u64).saturating_mul(self.state_bytes() as u64);
+        let state_bytes = 4 * self.floats().map(|floats| floats.len()).sum::<usize>();
+        let states = (header.checkpoints.len() as u64).saturating_mul(state_bytes as u64);
         parts.fold(states, u64::saturating_add)
     }
 
-    /// Bytes of the recurrent states behind one position.
-    fn state_bytes(&self) -> usize {
-        let floats = self.places.iter().map(|place| match place {
-            Place::Kv(_) | Place::Shared(_) => 0,
-            Place::Recurrent(place) => place.n_floats,
-        });
-        4 * floats.sum::<usize>()
+    /// The floats of each recurrent layer in a block of states.
+    fn floats(&self) -> impl Iterator<Item = Range<usize>> + '_ {
+        floats_of(self.places)
     }
 
     fn is_recurrent(&self) -> bool {
-        self.places.iter().any(|p| matches!(p, Place::Recurrent(_)))
+        is_recurrent(self.places)
     }
 
     fn header(&self, header: &Header) -> Vec<u8> {
@@ -310,7 +388,8 @@ impl Cache {
             header.n as u32,
         ];
         let parts = self.places.iter().zip(&header.n_missing);
-        let parts = parts.flat_map(|(place, &n_missing)| part_fields(place, n_missing));
+        let parts =
+            parts.flat_map(|(place, &n_missing)| part_fields(place, self.cache_layer, n_missing));
         let n_checkpoints = self
             .is_recurrent()
             .then_some(header.checkpoints.len() as u32);
@@ -338,8 +417,26 @@ impl Header {
     }
 }
 
-/// The fields of a part in a header.
-fn part_fields(place: &Place, n_missing: usize) -> [u32; PART_BYTES / 4] {
+/// The floats of each of the recurrent layers in a block of states.
+fn floats_of(places: &[Place]) -> impl Iterator<Item = Range<usize>> + '_ {
+    places.iter().filter_map(|place| match place {
+        Place::Recurrent(place) => Some(place.at..place.at + place.n_floats),
+        Place::Kv(_) | Place::Shared(_) => None,
+    })
+}
+
+fn is_recurrent(places: &[Place]) -> bool {
+    floats_of(places).next().is_some()
+}
+
+/// A field of a header; `None` if there are not enough bytes.
+fn u32_at(state: &[u8], at: usize) -> Option<usize> {
+    let bytes = state.get(at..)?.first_chunk()?;
+    Some(u32::from_le_bytes(*bytes) as usize)
+}
+
+/// The fields of a part in a header; `first_layer` is that of the cache.
+fn part_fields(place: &Place, first_layer: usize, n_missing: usize) -> [u32; PART_BYTES / 4] {
     let code = |elem| match elem {
         KvElem::F32 => 0,
         KvElem::F16 => 1,
@@ -354,7 +451,7 @@ fn part_fields(place: &Place, n_missing: usize) -> [u32; PART_BYTES / 4] {
             p.v.map_or(NO_VALUES_CODE, |v| code(v.rows.elem)),
             n_missing as u32,
         ],
-        Place::Shared(l) => [0, *l as u32, SHARED_CODE, SHARED_CODE, 0],
+        Place::Shared(l) => [0, (first_layer + l) as u32, SHARED_CODE, SHARED_CODE, 0],
         Place::Recurrent(p) => [0, p.n_floats as u32, STATE_CODE, STATE_CODE, 0],
     }
 }

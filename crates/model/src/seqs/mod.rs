@@ -244,6 +244,20 @@ impl SeqTable {
         Ok(self.seq(id)?.tables[group].from())
     }
 
+    /// Whether sequences have recurrent states, which not every position keeps.
+    pub fn has_states(&self) -> bool {
+        self.state_group.is_some()
+    }
+
+    /// Whether all groups hold the positions of a sequence from `first` on.
+    ///
+    /// # Errors
+    /// [`Error::NoSequence`].
+    pub fn holds_from(&self, id: SeqId, first: usize) -> Result<bool, Error> {
+        let mut tables = self.seq(id)?.tables.iter();
+        Ok(tables.all(|table| table.from() <= first))
+    }
+
     /// The sequence in a slot, if there is one.
     pub fn id_at(&self, index: u32) -> Option<SeqId> {
         let slot = self.slots.get(index as usize)?;

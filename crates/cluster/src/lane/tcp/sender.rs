@@ -17,7 +17,7 @@ use super::{
     stream::{HANDSHAKE, Protection, Stream},
 };
 use crate::wire::{
-    Frame,
+    Frame, FrameKind,
     message::{LaneName, NodeAddress, RingSecret},
 };
 
@@ -25,6 +25,8 @@ use crate::wire::{
 const MAX_BARE: usize = 1024;
 /// Other frames that wait; the credit of an edge allows fewer.
 const MAX_LONG: usize = 8;
+/// Pieces of states that wait; they go when no other frame waits.
+const MAX_PIECES: usize = 256;
 /// Wait after a connection that could not be opened.
 const RETRY: Duration = Duration::from_millis(100);
 
@@ -60,13 +62,15 @@ impl FrameSender {
         })
     }
 
-    /// Queues a frame. It is lost if the queue is full.
+    /// Queues a frame. It is lost if the queue is full: a piece of a state alone, of others all
+    /// that wait.
     pub(super) fn send(&self, mut frame: Frame) {
         let mut bytes = Vec::new();
         frame.write(&mut bytes);
-        match frame.header.kind.is_bare() {
-            true => self.bare.queue.push(bytes, MAX_BARE),
-            false => self.long.queue.push(bytes, MAX_LONG),
+        match frame.header.kind {
+            FrameKind::Journal => self.long.queue.push_piece(bytes),
+            kind if kind.is_bare() => self.bare.queue.push(bytes, MAX_BARE),
+            _ => self.long.queue.push(bytes, MAX_LONG),
         }
     }
 }
@@ -117,6 +121,8 @@ struct Queue {
 #[derive(Default)]
 struct QueueState {
     frames: VecDeque<Vec<u8>>,
+    /// Pieces of states, behind all other frames.
+    pieces: VecDeque<Vec<u8>>,
     /// Frames came faster than they were sent.
     is_full: bool,
     /// Nothing comes any more.
@@ -145,6 +151,14 @@ impl Queue {
         self.changed.notify_one();
     }
 
+    fn push_piece(&self, bytes: Vec<u8>) {
+        let mut state = self.state();
+        if state.pieces.len() < MAX_PIECES {
+            state.pieces.push_back(bytes);
+        }
+        self.changed.notify_one();
+    }
+
     fn pop(&self) -> Next {
         let mut state = self.state();
         loop {
@@ -152,7 +166,8 @@ impl Queue {
                 state.clear();
                 return Next::Lost;
             }
-            if let Some(bytes) = state.frames.pop_front() {
+            let next = state.frames.pop_front();
+            if let Some(bytes) = next.or_else(|| state.pieces.pop_front()) {
                 return Next::Frame(bytes);
             }
             if state.is_finished {
@@ -189,6 +204,7 @@ impl Queue {
 impl QueueState {
     fn clear(&mut self) {
         self.frames.clear();
+        self.pieces.clear();
         self.is_full = false;
     }
 }

@@ -65,12 +65,15 @@ impl Told {
 /// What happens to the stage.
 enum HostEvent {
     Node(NodeEvent),
+    /// Pieces of states that were saved.
+    Saved(Vec<Frame>),
     Stop,
 }
 
 /// What the computing thread does.
 enum Order {
     Compute(Frame),
+    Keep { id: u64, bytes: Vec<u8> },
     Reset,
 }
 
@@ -93,7 +96,10 @@ impl StageHost {
         let number = links.stage;
         let outcomes = events.clone();
         let compute = std::thread::Builder::new().name(format!("stage {number}"));
-        let compute = compute.spawn(move || run_orders(stage, &waiting, &outcomes))?;
+        let compute = compute.spawn({
+            let limits = links.limits;
+            move || run_orders(stage, &limits, &waiting, &outcomes)
+        })?;
         let protocol = Protocol {
             node: Node::new(links.limits, links.timing, number),
             number,
@@ -212,13 +218,13 @@ struct FromNeighbour {
 impl FromNeighbour {
     /// What a frame means, by who sent it.
     fn event(&self, frame: Frame) -> NodeEvent {
-        use FrameKind::{Ack, Bye, CatchUp, Fence, Ping, Work};
+        use FrameKind::{Ack, Bye, CatchUp, Fence, Journal, Ping, Work};
         let is_coordinator = self.from == 0;
         match frame.header.kind {
             Fence if is_coordinator => NodeEvent::Fence {
                 epoch: frame.header.epoch,
             },
-            Ping | Bye | CatchUp if is_coordinator => NodeEvent::Frame(frame),
+            Ping | Bye | CatchUp | Journal if is_coordinator => NodeEvent::Frame(frame),
             Work if self.from + 1 == self.number => NodeEvent::Frame(frame),
             Ack if self.from == self.number + 1 => NodeEvent::Frame(frame),
             _ => NodeEvent::Garbage,
@@ -256,14 +262,24 @@ impl FrameSink for FromNeighbour {
 }
 
 /// Computes until the protocol has ended.
-fn run_orders(mut stage: Stage, orders: &Receiver<Order>, outcomes: &SyncSender<HostEvent>) {
+fn run_orders(
+    mut stage: Stage,
+    limits: &Limits,
+    orders: &Receiver<Order>,
+    outcomes: &SyncSender<HostEvent>,
+) {
     while let Ok(order) = orders.recv() {
         match order {
             Order::Reset => stage.reset(),
+            Order::Keep { id, bytes } => stage.keep(id, bytes),
             Order::Compute(frame) => {
                 let outcome = stage.compute(&frame);
                 // A stage that is being dropped does not listen any more.
                 let _ = outcomes.send(HostEvent::Node(NodeEvent::Computed(outcome)));
+                let saved = stage.saved_frames(limits, &frame.header);
+                if !saved.is_empty() {
+                    let _ = outcomes.send(HostEvent::Saved(saved));
+                }
             }
         }
     }
@@ -292,6 +308,11 @@ impl Protocol {
         let wait = wake.map_or(FOREVER, |wake| wake.saturating_sub(now));
         let event = match inbox.recv_timeout(wait) {
             Ok(HostEvent::Node(event)) => event,
+            Ok(HostEvent::Saved(frames)) => {
+                let coordinator = &self.senders.coordinator;
+                frames.into_iter().for_each(|frame| coordinator.send(frame));
+                return Some(());
+            }
             Err(RecvTimeoutError::Timeout) => NodeEvent::Tick,
             Ok(HostEvent::Stop) | Err(RecvTimeoutError::Disconnected) => return None,
         };
@@ -310,6 +331,7 @@ impl Protocol {
             }
             // Without its thread a stage can only end.
             NodeAction::Compute(frame) => self.orders.send(Order::Compute(frame)).ok()?,
+            NodeAction::Keep { id, bytes } => self.orders.send(Order::Keep { id, bytes }).ok()?,
             NodeAction::DropState => self.orders.send(Order::Reset).ok()?,
             NodeAction::Halt => return None,
         }
