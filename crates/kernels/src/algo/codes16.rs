@@ -132,8 +132,8 @@ pub(crate) fn load(rows: KvRows, i: usize, block: &[u8], out: &mut [f32]) {
     }
 }
 
-/// Whether attention may compute with the row at position `i` of a block: scales are not negative
-/// and finite, codes do not overflow its sums.
+/// Whether attention may compute with the row at position `i` of a block: scales are such as
+/// [`store`] writes, NaN left out, and codes do not overflow its sums.
 pub(crate) fn is_sound(rows: KvRows, i: usize, block: &[u8]) -> bool {
     let mut arrays = rows.arrays(block.len() / rows.row_bytes());
     let codes = block[row(arrays.next(), i)].as_chunks().0;
@@ -151,6 +151,6 @@ pub(crate) fn is_sound(rows: KvRows, i: usize, block: &[u8]) -> bool {
                     && codes.map(square).sum::<u64>() <= NORM_MAX
             }
         };
-        are_sound && (0.0..f32::INFINITY).contains(&scale)
+        are_sound && (0.0..HUGE).contains(&scale)
     })
 }
