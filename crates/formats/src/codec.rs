@@ -56,8 +56,8 @@ pub fn decode_rows(
             weights: out.len(),
         });
     }
-    let rows = bytes.chunks(row_bytes).zip(out.chunks_mut(d_row));
-    rows.map(|(bytes, out)| decode(ty, bytes, out)).collect()
+    let mut rows = bytes.chunks(row_bytes).zip(out.chunks_mut(d_row));
+    rows.try_for_each(|(bytes, out)| decode(ty, bytes, out))
 }
 
 impl TensorType {

@@ -12,6 +12,9 @@
 //! one for each 16 levels. A shorter block at the end of a row is read by masked loads, which do not
 //! reach behind it; its missing sub-blocks meet activations that are zeros.
 
+// Indices name rows and blocks that several arrays share.
+#![allow(clippy::needless_range_loop)]
+
 use super::blocks::Prefetch;
 use super::{Order, Strided, four_rows, store};
 use crate::activations::{Quants, Sums};
