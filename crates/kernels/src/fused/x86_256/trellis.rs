@@ -251,6 +251,26 @@ impl Avx2 {
         self.add_pairs(sum, code, x[3], scales)
     }
 
+    /// A block of activations in the order of symbols.
+    #[inline(always)]
+    fn ordered(self, codes: &[i8; 256]) -> [[__m256i; 4]; 2] {
+        let halves = codes.as_chunks::<128>().0;
+        [self.symbol_order(&halves[0]), self.symbol_order(&halves[1])]
+    }
+
+    /// `isum` of a block in some parts.
+    #[inline(always)]
+    fn dot_words<F: Leveled<B>, const B: usize>(
+        self,
+        words: HalfWords,
+        xs: &[[__m256i; 4]; 2],
+        x: &Input<'_>,
+    ) -> __m256i {
+        let codes = const { &F::CODES };
+        let sums = &x.sums.of_32.whole;
+        self.dot_labels(codes, words, F::N_UPPER, unknown(xs), sums)
+    }
+
     /// A block of each of four rows, without the scale of the activations.
     #[inline(always)]
     fn trellis<F: Leveled<B>, const B: usize>(
@@ -259,16 +279,14 @@ impl Avx2 {
         x: Input<'_>,
         prefetch: impl Fn(usize),
     ) -> __m128 {
-        let halves = x.codes.as_chunks::<128>().0;
-        let xs = [self.symbol_order(&halves[0]), self.symbol_order(&halves[1])];
+        let xs = self.ordered(x.codes);
         let (mut d, mut dots) = ([0; 4], [self.no_sum(); 4]);
         for r in 0..4 {
             prefetch(r);
             let block = unknown(blocks[r]);
             d[r] = u16::from_le_bytes([block[0], block[1]]);
             let words = self.whole_words(block, F::N_UPPER);
-            let sums = &x.sums.of_32.whole;
-            dots[r] = self.dot_labels(const { &F::CODES }, words, F::N_UPPER, unknown(&xs), sums);
+            dots[r] = self.dot_words::<F, B>(words, &xs, &x);
         }
         self.scaled_four(F::K, &d, self.four_totals(dots))
     }
@@ -281,14 +299,12 @@ impl Avx2 {
         n: usize,
         x: Input<'_>,
     ) -> __m128 {
-        let halves = x.codes.as_chunks::<128>().0;
-        let xs = [self.symbol_order(&halves[0]), self.symbol_order(&halves[1])];
+        let xs = self.ordered(x.codes);
         let (mut d, mut dots) = ([0; 4], [self.no_sum(); 4]);
         for r in 0..4 {
             d[r] = u16::from_le_bytes([rows[r][0], rows[r][1]]);
             let words = self.short_words(rows[r], n, F::N_UPPER);
-            let sums = &x.sums.of_32.whole;
-            dots[r] = self.dot_labels(const { &F::CODES }, words, F::N_UPPER, unknown(&xs), sums);
+            dots[r] = self.dot_words::<F, B>(words, &xs, &x);
         }
         self.scaled_four(F::K, &d, self.four_totals(dots))
     }

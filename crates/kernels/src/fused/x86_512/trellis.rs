@@ -287,17 +287,9 @@ impl Avx512 {
             };
             _mm512_dpbusd_epi32(acc, code, x)
         }
-        /// `isum` of a block in 16 parts. Written out: loops over labels would not be unrolled for
-        /// all formats.
-        fn dot_labels<const VBMI: bool>(
-            self, codes: &[u8; 64], words: BlockWords, n_upper: usize, x: Ordered
-        ) -> __m512i {
-            let labels = self.labels(words, n_upper);
-            let sum = self.add_labels::<VBMI>(x.start, codes, labels[0], n_upper, x.x[0]);
-            let sum = self.add_labels::<VBMI>(sum, codes, labels[1], n_upper, x.x[1]);
-            let sum = self.add_labels::<VBMI>(sum, codes, labels[2], n_upper, x.x[2]);
-            let sum = self.add_labels::<VBMI>(sum, codes, labels[3], n_upper, x.x[3]);
-            let scales = _mm512_srlv_epi32(_mm512_set1_epi32(words.scales), load(&NIBBLES));
+        /// Two sums of each sub-block times its scale, one more than its nibble.
+        fn times_scales(self, sum: __m512i, nibbles: i32) -> __m512i {
+            let scales = _mm512_srlv_epi32(_mm512_set1_epi32(nibbles), load(&NIBBLES));
             let scales = _mm512_and_si512(scales, _mm512_set1_epi32(15));
             _mm512_add_epi32(sum, _mm512_mullo_epi32(sum, scales))
         }
@@ -306,6 +298,24 @@ impl Avx512 {
             let d = _mm512_mul_ps(self.halves_16(d), _mm512_set1_ps(k));
             _mm512_mul_ps(self.of_blocks(x_scales), _mm512_mul_ps(d, isum))
         }
+    }
+
+    /// `isum` of a block in 16 parts. Written out: loops over labels would not be unrolled for
+    /// all formats.
+    #[inline(always)]
+    fn dot_labels<const VBMI: bool>(
+        self,
+        codes: &[u8; 64],
+        words: BlockWords,
+        n_upper: usize,
+        x: Ordered,
+    ) -> __m512i {
+        let labels = self.labels(words, n_upper);
+        let sum = self.add_labels::<VBMI>(x.start, codes, labels[0], n_upper, x.x[0]);
+        let sum = self.add_labels::<VBMI>(sum, codes, labels[1], n_upper, x.x[1]);
+        let sum = self.add_labels::<VBMI>(sum, codes, labels[2], n_upper, x.x[2]);
+        let sum = self.add_labels::<VBMI>(sum, codes, labels[3], n_upper, x.x[3]);
+        self.times_scales(sum, words.scales)
     }
 
     /// What each of N blocks, from block `first` on, adds to the output of each row, lane
