@@ -12,7 +12,7 @@
 //! memory half of the time.
 
 use super::matmul::RowTile;
-use super::unpack::{NextTile, as_rows, tails};
+use super::unpack::{NextTile, as_rows, rows_at, tails};
 use crate::activations::{Quants, Sums};
 use crate::format::{KQuant, Quant32, ScaleKind, Second};
 use crate::isa::Wide;
@@ -50,11 +50,7 @@ fn k_quant_rows<I: Wide, F: KQuant>(
     let ends = tails.as_ref().map_or(rows, as_rows);
     let mut out = isa.splat8(0.0);
     for b in 0..n + usize::from(tails.is_some()) {
-        let (rows, i_block) = if F::HAS_TAIL && b == n {
-            (&ends, 0)
-        } else {
-            (&rows, b)
-        };
+        let (rows, i_block) = rows_at::<F, _>(&rows, &ends, b);
         let at = x.at(b, row_tile.rows.start);
         let (mut sums, mut d) = ([isa.start(0); 8], [0; 8]);
         for i in 0..n_rows {

@@ -20,8 +20,8 @@
 //! fills, lives on the stack.
 
 use super::matmul::RowTile;
-use super::unpack::{Panel, TilePrefetch, Unpack, WIDE, as_rows, is_any, tails};
-use crate::activations::{Codes, Sums};
+use super::unpack::{Panel, TilePrefetch, Unpack, WIDE, as_rows, is_any, rows_at, tails};
+use crate::activations::{Codes, Quants, Sums};
 use crate::format::{KQuant, Quant32, Second};
 use crate::isa::Lanes;
 use std::ops::Range;
@@ -68,38 +68,29 @@ pub(crate) fn k_quant<I: Lanes, U: Unpack<I>, F: KQuant, const R: usize, const T
     isa: I,
     row_tile: RowTile<'_>,
 ) {
+    let width = R * I::LANES;
     #[cfg(test)]
     crate::testing::ran("panel");
     let (rows, x) = (blocks(&row_tile, F::blocks), row_tile.x.q8_256());
     let (mut panel, mut unpack) = (Panel::<I, R>::new(isa), U::new());
     let (parts, mut ahead) = (
         parts::<I, T>(row_tile.rows.len()),
-        TilePrefetch::new(&row_tile, R * I::LANES),
+        TilePrefetch::new(&row_tile, width),
     );
     let n_times = n_tiles::<T>(row_tile.rows.len(), parts) * F::GROUPS;
-    let n_whole = rows[0].len();
     let tails = tails::<F, ROWS>(row_tile.w, 0);
     let ends = tails.as_ref().map_or(rows, as_rows);
-    for b in 0..n_whole + usize::from(tails.is_some()) {
-        let (rows, i) = if F::HAS_TAIL && b == n_whole {
-            (&ends, 0)
-        } else {
-            (&rows, b)
-        };
+    for b in 0..rows[0].len() + usize::from(tails.is_some()) {
+        let (rows, i) = rows_at::<F, _>(&rows, &ends, b);
         // A quarter while blocks are unpacked, which takes about as much of the time; the rest
         // between products.
-        ahead.piece(R * I::LANES * size_of::<F::Block>(), 4 * R);
+        ahead.piece(width * size_of::<F::Block>(), 4 * R);
         for r in 0..R {
             ahead.prefetch(isa);
             unpack.k_quant::<F, R>(isa, &rows[r * I::LANES..], i, &mut panel, r);
         }
         ahead.rest(n_times);
-        let of_block = x.at(b, row_tile.rows.start)..x.at(b, row_tile.rows.end);
-        let x = Inputs {
-            codes: &x.codes[of_block.clone()],
-            scales: &x.scales[of_block.clone()],
-            sums: &x.sums[of_block],
-        };
+        let x = Inputs::of_block(x, b, &row_tile.rows);
         let (whole, pairs) = parts;
         for t in (0..whole).step_by(T) {
             k_quant_tile::<I, F, R, T>(
@@ -107,7 +98,7 @@ pub(crate) fn k_quant<I: Lanes, U: Unpack<I>, F: KQuant, const R: usize, const T
                 &panel,
                 &x.at(t),
                 &mut ahead,
-                &mut row_tile.acc[t * R * I::LANES..],
+                &mut row_tile.acc[t * width..],
             );
         }
         if WIDE <= I::LANES {
@@ -117,7 +108,7 @@ pub(crate) fn k_quant<I: Lanes, U: Unpack<I>, F: KQuant, const R: usize, const T
                     &panel,
                     &x.at(t),
                     &mut ahead,
-                    &mut row_tile.acc[t * R * I::LANES..],
+                    &mut row_tile.acc[t * width..],
                 );
             }
         }
@@ -127,7 +118,7 @@ pub(crate) fn k_quant<I: Lanes, U: Unpack<I>, F: KQuant, const R: usize, const T
                 &panel,
                 &x.at(t),
                 &mut ahead,
-                &mut row_tile.acc[t * R * I::LANES..],
+                &mut row_tile.acc[t * width..],
             );
         }
     }
@@ -140,7 +131,18 @@ pub(super) struct Inputs<'a, S, M> {
     pub(super) sums: &'a [M],
 }
 
-impl<S, M> Inputs<'_, S, M> {
+impl<'a, S: Copy + Send, M: Copy + Send> Inputs<'a, S, M> {
+    /// Block `b` of some rows.
+    #[inline(always)]
+    fn of_block(x: &'a Quants<S, M>, b: usize, rows: &Range<usize>) -> Self {
+        let of_block = x.at(b, rows.start)..x.at(b, rows.end);
+        Self {
+            codes: &x.codes[of_block.clone()],
+            scales: &x.scales[of_block.clone()],
+            sums: &x.sums[of_block],
+        }
+    }
+
     /// From row `t` on.
     #[inline(always)]
     fn at(&self, t: usize) -> Self {
@@ -344,12 +346,7 @@ pub(crate) fn quant_32<I: Lanes, U: Unpack<I>, F: Quant32, const R: usize, const
             );
         }
         ahead.rest(n_tiles * n_groups);
-        let of_block = x.at(b, row_tile.rows.start)..x.at(b, row_tile.rows.end);
-        let x = Inputs {
-            codes: &x.codes[of_block.clone()],
-            scales: &x.scales[of_block.clone()],
-            sums: &x.sums[of_block],
-        };
+        let x = Inputs::of_block(x, b, &row_tile.rows);
         let (whole, pairs) = parts;
         for t in (0..whole).step_by(T) {
             quant_32_tile::<I, F, R, T>(

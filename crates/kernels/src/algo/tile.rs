@@ -15,7 +15,7 @@
 
 use super::matmul::RowTile;
 use super::panel::{Inputs, ROWS, blocks};
-use super::unpack::{Panel, TilePrefetch, TransposedBlocks, Unpack, as_rows, tails};
+use super::unpack::{Panel, TilePrefetch, TransposedBlocks, Unpack, as_rows, rows_at, tails};
 use crate::activations::{Codes, Sums};
 use crate::format::{KQuant, Quant32, Second};
 use crate::isa::Lanes;
@@ -48,15 +48,10 @@ pub(crate) fn k_quant<F: KQuant>(isa: Amx, row_tile: RowTile<'_>) {
     let mut ahead = TilePrefetch::new(&row_tile, 16 * R);
     let mut planes = [[[isa.vectors().splat(0); R]; 64]; 2];
     let mut tiles = isa.configure([amx::ROWS; 2], 64);
-    let n_whole = rows[0].len();
     let tails = tails::<F, ROWS>(row_tile.w, 0);
     let ends = tails.as_ref().map_or(rows, as_rows);
-    for b in 0..n_whole + usize::from(tails.is_some()) {
-        let (rows, i) = if F::HAS_TAIL && b == n_whole {
-            (&ends, 0)
-        } else {
-            (&rows, b)
-        };
+    for b in 0..rows[0].len() + usize::from(tails.is_some()) {
+        let (rows, i) = rows_at::<F, _>(&rows, &ends, b);
         ahead.piece(16 * R * size_of::<F::Block>(), R);
         for r in 0..R {
             ahead.prefetch(isa.vectors());

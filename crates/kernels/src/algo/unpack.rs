@@ -64,6 +64,21 @@ pub(super) fn as_rows<B, const N: usize>(blocks: &[B; N]) -> [&[B]; N] {
     rows
 }
 
+/// The rows that have block `b`, and its number in them: `ends` is [`as_rows`] of the shorter
+/// blocks behind the whole ones of `rows`.
+#[inline(always)]
+pub(super) fn rows_at<'r, 'a, F: KQuant, const N: usize>(
+    rows: &'r [&'a [F::Block]; N],
+    ends: &'r [&'a [F::Block]; N],
+    b: usize,
+) -> (&'r [&'a [F::Block]; N], usize) {
+    if F::HAS_TAIL && b == rows[0].len() {
+        (ends, 0)
+    } else {
+        (rows, b)
+    }
+}
+
 /// 256 weights of R vectors of rows, lane = row.
 pub(crate) struct Panel<I: Lanes, const R: usize> {
     pub(super) codes: [[I::W; R]; 64],

@@ -30,6 +30,7 @@ const T3_CODES: [[u8; 16]; 2] = raised(&T3_LEVELS);
 const T4_CODES: [[u8; 16]; 4] = raised(&T4_LEVELS);
 
 /// A table of 16·N codes, repeated.
+#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
 const fn repeated<const N: usize>(tables: &[[u8; 16]; N]) -> [u8; 64] {
     let (mut codes, mut i) = ([0; 64], 0);
     while i < 64 {
@@ -40,10 +41,11 @@ const fn repeated<const N: usize>(tables: &[[u8; 16]; N]) -> [u8; 64] {
 }
 
 /// What fused kernels read of a format with blocks of `B` bytes.
+#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
 pub(crate) trait Leveled<const B: usize>: KQuant<Block = [u8; B]> {
     /// Bits of a label above its nibble.
     const N_UPPER: usize;
-    /// Codes by label, repeated over what stands above it.
+    /// Codes by label, repeated over the bits above it.
     const CODES: [u8; 64];
 }
 
@@ -72,11 +74,16 @@ fn low_bits<I: Row>(isa: I, x: u64) -> I::V {
 }
 
 macro_rules! trellis {
-    ($($(#[$doc:meta])* $format:ident, $codes:expr, |$isa:ident, $block:ident, $g:ident, $low:ident| $labels:expr;)*) => {
+    ($(
+        $(#[$doc:meta])*
+        $format:ident, $codes:expr,
+        |$isa:ident, $block:ident, $g:ident, $low:ident| $labels:expr;
+    )*) => {
         $(
             $(#[$doc])*
             pub(crate) struct $format;
 
+            #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
             impl Leveled<{ layout::$format::BYTES }> for $format {
                 const N_UPPER: usize = $codes.len().ilog2() as usize;
                 const CODES: [u8; 64] = repeated($codes);

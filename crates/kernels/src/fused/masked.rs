@@ -33,7 +33,8 @@ pub(super) fn dwords_512(x: &[u8], n: usize) -> __m512i {
 #[target_feature(enable = "avx2")]
 pub(super) fn qwords_256(x: &[u8], n: usize) -> [__m256i; 2] {
     assert!(n <= 8 && 8 * n <= x.len());
-    let (words, at) = (load(&QWORDS), x.as_ptr().cast::<i64>());
+    let words = load(&QWORDS);
+    let at = x.as_ptr().cast::<i64>();
     let n = _mm256_set1_epi64x(n as i64);
     let low = _mm256_cmpgt_epi64(n, words);
     let high = _mm256_cmpgt_epi64(n, _mm256_add_epi64(words, _mm256_set1_epi64x(4)));

@@ -12,5 +12,5 @@ pub(crate) mod x86_256;
 #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
 pub(crate) mod x86_512;
 
-#[cfg(all(test, target_os = "linux"))]
+#[cfg(all(test, target_os = "linux", target_pointer_width = "64"))]
 mod page_tests;

@@ -18,8 +18,8 @@ fn before_the_end(bytes: &[u8]) -> &'static [u8] {
     const READ_WRITE: i32 = 3;
     const PRIVATE_ANONYMOUS: i32 = 0x22;
     assert!(bytes.len() <= PAGE);
-    // SAFETY: new pages, two times as long as what is written; the second half is not touched after
-    // it has become unreadable.
+    // SAFETY: new pages, with room for the bytes in the first half; the second half is not touched
+    // after it has become unreadable.
     unsafe {
         let null = std::ptr::null_mut();
         let start = mmap(null, 2 * PAGE, READ_WRITE, PRIVATE_ANONYMOUS, -1, 0);

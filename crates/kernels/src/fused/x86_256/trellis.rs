@@ -19,13 +19,15 @@ use std::arch::x86_64::*;
 pub(crate) fn fours<F: Leveled<B>, const B: usize>(isa: Avx2, row_tile: RowTile<'_>) {
     #[cfg(test)]
     crate::testing::ran("x86_256::trellis");
-    let (w, n_last) = (row_tile.w, row_tile.w.d_in() % 256 / 32);
+    let w = row_tile.w;
+    let n_last = row_tile.w.d_in() % 256 / 32;
     let next = NextTile::new(&row_tile, w.d_out());
     for r in (0..w.d_out()).step_by(4) {
         let places = [r, r + 1, r + 2, r + 3];
         let [first, second, third, fourth] = four_rows(w, F::blocks, places);
         let next = next.behind(r * w.row(0).len());
-        let (n_whole, mut out) = (first.len(), isa.no_four());
+        let n_whole = first.len();
+        let mut out = isa.no_four();
         for (b, (((first, second), third), fourth)) in
             first.iter().zip(second).zip(third).zip(fourth).enumerate()
         {
@@ -57,7 +59,7 @@ fn input<'a>(row_tile: &RowTile<'a>, b: usize) -> (Input<'a>, f32) {
 }
 
 /// A block in registers: qword b of both belongs to sub-block b.
-struct Words {
+struct HalfWords {
     /// Symbols.
     x: [__m256i; 2],
     /// Byte l: what lane l has above its nibbles.
@@ -95,7 +97,7 @@ impl Avx2 {
             ]
         }
 
-        fn whole_words<const B: usize>(self, block: &[u8; B], n_upper: usize) -> Words {
+        fn whole_words<const B: usize>(self, block: &[u8; B], n_upper: usize) -> HalfWords {
             let none = _mm256_setzero_si256();
             let upper = match n_upper {
                 0 => [none; 2],
@@ -105,10 +107,11 @@ impl Avx2 {
                 }
                 _ => [load_at(block, 70), load_at(block, 102)],
             };
-            Words { x: [load_at(block, 6), load_at(block, 38)], upper, scales: load_at(block, 2) }
+            let x = [load_at(block, 6), load_at(block, 38)];
+            HalfWords { x, upper, scales: load_at(block, 2) }
         }
         /// A block of `n` sub-blocks.
-        fn short_words(self, block: &[u8], n: usize, n_upper: usize) -> Words {
+        fn short_words(self, block: &[u8], n: usize, n_upper: usize) -> HalfWords {
             let x = &block[2 + n.div_ceil(2)..];
             let above = &x[8 * n..];
             let upper = match n_upper {
@@ -121,7 +124,7 @@ impl Avx2 {
             };
             // Symbols take the place of missing scales, which multiply zeros.
             let scales = i32::from_le_bytes([block[2], block[3], block[4], block[5]]);
-            Words { x: qwords_256(x, n), upper, scales }
+            HalfWords { x: qwords_256(x, n), upper, scales }
         }
         /// Of the low nibbles of `n` dwords and then their high ones, eight from `first` on.
         fn halves_of(self, h: __m256i, n: usize, first: i32) -> __m256i {
@@ -135,7 +138,8 @@ impl Avx2 {
 
         /// The low four bits of the labels of symbols 4j + f in vector f.
         fn nibbles_of_symbols(self, x: __m256i) -> [__m256i; 4] {
-            let (low, high) = (_mm256_set1_epi8(0x33), _mm256_set1_epi8(-0x34));
+            let low = _mm256_set1_epi8(0x33);
+            let high = _mm256_set1_epi8(-0x34);
             let nibble = _mm256_set1_epi8(0x0f);
             let once = _mm256_xor_si256(_mm256_srli_epi64::<1>(x), _mm256_slli_epi64::<63>(x));
             let four = _mm256_xor_si256(_mm256_srli_epi64::<4>(x), _mm256_slli_epi64::<60>(x));
@@ -176,7 +180,10 @@ impl Avx2 {
             let first = self.of_table(&codes[0], low);
             match n_upper {
                 0 => first,
-                1 => _mm256_blendv_epi8(first, self.of_table(&codes[1], low), self.to_top::<ONE>(upper)),
+                1 => {
+                    let second = self.of_table(&codes[1], low);
+                    _mm256_blendv_epi8(first, second, self.to_top::<ONE>(upper))
+                }
                 _ => {
                     let odd = self.to_top::<LOW>(upper);
                     let first = _mm256_blendv_epi8(first, self.of_table(&codes[1], low), odd);
@@ -191,7 +198,12 @@ impl Avx2 {
         }
         /// `isum` of a block in some parts.
         fn dot_labels(
-            self, codes: &[u8; 64], words: Words, n_upper: usize, x: &[[__m256i; 4]; 2], sums: &[i16; 16]
+            self,
+            codes: &[u8; 64],
+            words: HalfWords,
+            n_upper: usize,
+            x: &[[__m256i; 4]; 2],
+            sums: &[i16; 16]
         ) -> __m256i {
             let nibbles = _mm_cvtsi32_si128(words.scales);
             let nibbles = _mm_unpacklo_epi8(nibbles, _mm_srli_epi16::<4>(nibbles));
@@ -203,7 +215,8 @@ impl Avx2 {
             let scales = _mm256_broadcastsi128_si256(scales);
             let [low, high] = &SCALES_OF_HALVES;
             let of_low = _mm256_shuffle_epi8(scales, load(low));
-            let sum = self.add_half(start, codes, [words.x[0], words.upper[0]], n_upper, &x[0], of_low);
+            let half = [words.x[0], words.upper[0]];
+            let sum = self.add_half(start, codes, half, n_upper, &x[0], of_low);
             let of_high = _mm256_shuffle_epi8(scales, load(high));
             self.add_half(sum, codes, [words.x[1], words.upper[1]], n_upper, &x[1], of_high)
         }
@@ -226,7 +239,8 @@ impl Avx2 {
         x: &[__m256i; 4],
         scales: __m256i,
     ) -> __m256i {
-        let (low, upper) = (self.nibbles_of_symbols(half[0]), half[1]);
+        let low = self.nibbles_of_symbols(half[0]);
+        let upper = half[1];
         let code = self.code_of::<0, 0, 1>(codes, low[0], upper, n_upper);
         let sum = self.add_pairs(sum, code, x[0], scales);
         let code = self.code_of::<1, 2, 3>(codes, low[1], upper, n_upper);
@@ -237,6 +251,26 @@ impl Avx2 {
         self.add_pairs(sum, code, x[3], scales)
     }
 
+    /// A block of activations in the order of symbols.
+    #[inline(always)]
+    fn ordered(self, codes: &[i8; 256]) -> [[__m256i; 4]; 2] {
+        let halves = codes.as_chunks::<128>().0;
+        [self.symbol_order(&halves[0]), self.symbol_order(&halves[1])]
+    }
+
+    /// `isum` of a block in some parts.
+    #[inline(always)]
+    fn dot_words<F: Leveled<B>, const B: usize>(
+        self,
+        words: HalfWords,
+        xs: &[[__m256i; 4]; 2],
+        x: &Input<'_>,
+    ) -> __m256i {
+        let codes = const { &F::CODES };
+        let sums = &x.sums.of_32.whole;
+        self.dot_labels(codes, words, F::N_UPPER, unknown(xs), sums)
+    }
+
     /// A block of each of four rows, without the scale of the activations.
     #[inline(always)]
     fn trellis<F: Leveled<B>, const B: usize>(
@@ -245,16 +279,14 @@ impl Avx2 {
         x: Input<'_>,
         prefetch: impl Fn(usize),
     ) -> __m128 {
-        let halves = x.codes.as_chunks::<128>().0;
-        let xs = [self.symbol_order(&halves[0]), self.symbol_order(&halves[1])];
+        let xs = self.ordered(x.codes);
         let (mut d, mut dots) = ([0; 4], [self.no_sum(); 4]);
         for r in 0..4 {
             prefetch(r);
             let block = unknown(blocks[r]);
             d[r] = u16::from_le_bytes([block[0], block[1]]);
             let words = self.whole_words(block, F::N_UPPER);
-            let sums = &x.sums.of_32.whole;
-            dots[r] = self.dot_labels(const { &F::CODES }, words, F::N_UPPER, unknown(&xs), sums);
+            dots[r] = self.dot_words::<F, B>(words, &xs, &x);
         }
         self.scaled_four(F::K, &d, self.four_totals(dots))
     }
@@ -267,14 +299,12 @@ impl Avx2 {
         n: usize,
         x: Input<'_>,
     ) -> __m128 {
-        let halves = x.codes.as_chunks::<128>().0;
-        let xs = [self.symbol_order(&halves[0]), self.symbol_order(&halves[1])];
+        let xs = self.ordered(x.codes);
         let (mut d, mut dots) = ([0; 4], [self.no_sum(); 4]);
         for r in 0..4 {
             d[r] = u16::from_le_bytes([rows[r][0], rows[r][1]]);
             let words = self.short_words(rows[r], n, F::N_UPPER);
-            let sums = &x.sums.of_32.whole;
-            dots[r] = self.dot_labels(const { &F::CODES }, words, F::N_UPPER, unknown(&xs), sums);
+            dots[r] = self.dot_words::<F, B>(words, &xs, &x);
         }
         self.scaled_four(F::K, &d, self.four_totals(dots))
     }

@@ -7,10 +7,13 @@
 //! for f in 0..4: sum += code(nibble f, upper bits)·x_f   16 dwords, two of each sub-block
 //! isum = Σ sum·scale
 //! ```
-//! Activations are put into the order of symbols first, once for all rows of a row tile. With VBMI one byte
-//! shuffle looks codes up, in a table that is repeated over what stands above the label; without it
-//! one for each 16 levels. A shorter block at the end of a row is read by masked loads, which do not
-//! reach behind it; its missing sub-blocks meet activations that are zeros.
+//! Activations are put into the order of symbols first, once for all rows of a row tile. With VBMI
+//! one byte shuffle looks codes up, in a table that is repeated over the bits above the label;
+//! without it one for each 16 levels. A shorter block at the end of a row is read by masked loads,
+//! which do not reach behind it; its missing sub-blocks meet activations that are zeros.
+
+// Indices name rows and blocks that several arrays share.
+#![allow(clippy::needless_range_loop)]
 
 use super::blocks::Prefetch;
 use super::{Order, Strided, four_rows, store};
@@ -23,7 +26,8 @@ use crate::isa::avx512::Avx512;
 use crate::isa::memory::{load, load_at};
 use std::arch::x86_64::*;
 
-/// Multiplies a row tile, in the order `O` if there is VBMI: processors without it prefer the other.
+/// Multiplies a row tile, in the order `O` if there is VBMI: processors without it prefer
+/// [`Strided`].
 #[inline(always)]
 pub(crate) fn k_quant<F: Leveled<B>, const B: usize, O: Order>(isa: Avx512, row_tile: RowTile<'_>) {
     if is_x86_feature_detected!("avx512vbmi") {
@@ -46,12 +50,14 @@ fn rows<F: Leveled<B>, const B: usize, O: Order, const VBMI: bool>(
 ) {
     #[cfg(test)]
     crate::testing::ran("x86_512::trellis");
-    let (w, order) = (row_tile.w, O::new(&row_tile));
+    let w = row_tile.w;
+    let order = O::new(&row_tile);
     let mut ordered = [isa.no_input(); 16];
-    let inputs = Inputs::new(isa, &row_tile, &mut ordered);
+    let inputs = OrderedInputs::new(isa, &row_tile, &mut ordered);
     let n_last = w.d_in() % 256 / 32;
     for i in 0..w.d_out().div_ceil(4) {
-        let (places, mut out) = (order.rows(i), isa.no_quad());
+        let places = order.rows(i);
+        let mut out = isa.no_quad();
         let rows = four_rows(w, F::blocks, places);
         let n_fours = rows[0].len() / 4;
         let fours = rows.map(|row| &row.as_chunks::<4>().0[..n_fours]);
@@ -61,7 +67,8 @@ fn rows<F: Leveled<B>, const B: usize, O: Order, const VBMI: bool>(
             let quad = isa.trellis::<F, B, 4, VBMI>(four, &inputs, 4 * q, prefetch);
             out = isa.add_quad(out, quad, 4);
         }
-        let (rests, first) = (rows.map(|row| row.as_chunks::<4>().1), 4 * n_fours);
+        let rests = rows.map(|row| row.as_chunks::<4>().1);
+        let first = 4 * n_fours;
         let prefetch = order.prefetch(&row_tile, i, first * B);
         out = match rests[0].len() {
             0 => out,
@@ -84,7 +91,7 @@ fn rest<F: Leveled<B>, const B: usize, const N: usize, const VBMI: bool>(
     isa: Avx512,
     out: __m128,
     rests: [&[[u8; B]]; 4],
-    inputs: &Inputs<'_>,
+    inputs: &OrderedInputs<'_>,
     first: usize,
     prefetch: impl Prefetch,
 ) -> __m128 {
@@ -103,7 +110,7 @@ struct Ordered {
 }
 
 /// The activation row of a row tile.
-struct Inputs<'a> {
+struct OrderedInputs<'a> {
     isa: Avx512,
     x: &'a Quants<f32, Sums>,
     /// The row.
@@ -112,11 +119,12 @@ struct Inputs<'a> {
     ordered: &'a [Ordered; 16],
 }
 
-impl<'a> Inputs<'a> {
+impl<'a> OrderedInputs<'a> {
     /// Puts blocks of the activation row in order into `ordered`.
     #[inline(always)]
     fn new(isa: Avx512, row_tile: &RowTile<'a>, ordered: &'a mut [Ordered; 16]) -> Self {
-        let (x, t) = (row_tile.x.q8_256(), row_tile.rows.start);
+        let x = row_tile.x.q8_256();
+        let t = row_tile.rows.start;
         let n_blocks = row_tile.w.d_in().div_ceil(256);
         for b in 0..n_blocks.min(16) {
             ordered[b] = isa.symbol_order(&x.codes[x.at(b, t)].0);
@@ -141,7 +149,7 @@ impl<'a> Inputs<'a> {
 
 /// A block in registers: qword b belongs to sub-block b.
 #[derive(Clone, Copy)]
-struct Words {
+struct BlockWords {
     /// Symbols.
     x: __m512i,
     /// Byte l: what lane l has above its nibbles.
@@ -164,16 +172,19 @@ impl Avx512 {
     proven! {
         fn symbol_order(self, codes: &[i8; 256]) -> Ordered {
             let [a, b, c, d] = load(codes);
-            let (first, last) = (load(&FIRST_SYMBOLS), load(&LAST_SYMBOLS));
-            let low = [_mm512_permutex2var_epi64(a, first, b), _mm512_permutex2var_epi64(a, last, b)];
-            let high = [_mm512_permutex2var_epi64(c, first, d), _mm512_permutex2var_epi64(c, last, d)];
+            let first = load(&FIRST_SYMBOLS);
+            let last = load(&LAST_SYMBOLS);
+            let pair = |index, x, y| _mm512_permutex2var_epi64(x, index, y);
+            let low = [pair(first, a, b), pair(last, a, b)];
+            let high = [pair(first, c, d), pair(last, c, d)];
             let x = [
                 _mm512_shuffle_i64x2::<0x44>(low[0], high[0]),
                 _mm512_shuffle_i64x2::<0xee>(low[0], high[0]),
                 _mm512_shuffle_i64x2::<0x44>(low[1], high[1]),
                 _mm512_shuffle_i64x2::<0xee>(low[1], high[1]),
             ];
-            let (bias, none) = (_mm512_set1_epi8(BIAS as i8), _mm512_setzero_si512());
+            let bias = _mm512_set1_epi8(BIAS as i8);
+            let none = _mm512_setzero_si512();
             let sum = _mm512_dpbusd_epi32(_mm512_dpbusd_epi32(none, bias, x[0]), bias, x[1]);
             let sum = _mm512_dpbusd_epi32(_mm512_dpbusd_epi32(sum, bias, x[2]), bias, x[3]);
             Ordered { x, start: _mm512_sub_epi32(none, sum) }
@@ -183,16 +194,16 @@ impl Avx512 {
             Ordered { x: [none; 4], start: none }
         }
 
-        fn whole_words<const B: usize>(self, block: &[u8; B], n_upper: usize) -> Words {
+        fn whole_words<const B: usize>(self, block: &[u8; B], n_upper: usize) -> BlockWords {
             let upper = match n_upper {
                 0 => _mm512_setzero_si512(),
                 1 => _mm512_srlv_epi64(_mm512_broadcast_i64x4(load_at(block, 70)), load(&HALVES)),
                 _ => load_at(block, 70),
             };
-            Words { x: load_at(block, 6), upper, scales: load_at(block, 2) }
+            BlockWords { x: load_at(block, 6), upper, scales: load_at(block, 2) }
         }
         /// A block of `n` sub-blocks.
-        fn short_words(self, block: &[u8], n: usize, n_upper: usize) -> Words {
+        fn short_words(self, block: &[u8], n: usize, n_upper: usize) -> BlockWords {
             let x = &block[2 + n.div_ceil(2)..];
             let above = &x[8 * n..];
             let upper = match n_upper {
@@ -202,21 +213,25 @@ impl Avx512 {
             };
             // Symbols take the place of missing scales, which multiply zeros.
             let scales = i32::from_le_bytes([block[2], block[3], block[4], block[5]]);
-            Words { x: qwords_512(x, n), upper, scales }
+            BlockWords { x: qwords_512(x, n), upper, scales }
         }
         /// Low nibbles of `n` dwords, then their high ones, above others.
         fn halves_of(self, h: __m512i, n: usize) -> __m512i {
-            let (dwords, n) = (load(&DWORDS), _mm512_set1_epi32(n as i32));
+            let dwords = load(&DWORDS);
+            let n = _mm512_set1_epi32(n as i32);
             let high = _mm512_cmpge_epi32_mask(dwords, n);
             let from = _mm512_mask_sub_epi32(dwords, high, dwords, n);
             let shift = _mm512_maskz_set1_epi32(high, 4);
             _mm512_srlv_epi32(_mm512_permutexvar_epi32(from, h), shift)
         }
 
-        /// The labels of symbols 4j + f in vector f; what stands above them means nothing.
-        fn labels(self, words: Words, n_upper: usize) -> [__m512i; 4] {
-            let (x, pairs, nibble) = (words.x, _mm512_set1_epi8(0x33), _mm512_set1_epi8(0x0f));
-            let z = _mm512_ternarylogic_epi64::<0x96>(x, _mm512_ror_epi64::<1>(x), _mm512_ror_epi64::<4>(x));
+        /// The labels of symbols 4j + f in vector f; bits above them mean nothing.
+        fn labels(self, words: BlockWords, n_upper: usize) -> [__m512i; 4] {
+            let x = words.x;
+            let pairs = _mm512_set1_epi8(0x33);
+            let nibble = _mm512_set1_epi8(0x0f);
+            let once = _mm512_ror_epi64::<1>(x);
+            let z = _mm512_ternarylogic_epi64::<0x96>(x, once, _mm512_ror_epi64::<4>(x));
             let p = _mm512_ternarylogic_epi64::<0xe4>(x, _mm512_slli_epi64::<2>(z), pairs);
             let q = _mm512_ternarylogic_epi64::<0xe4>(_mm512_srli_epi64::<2>(x), z, pairs);
             let low = [p, q, _mm512_srli_epi64::<4>(p), _mm512_srli_epi64::<4>(q)];
@@ -229,7 +244,12 @@ impl Avx512 {
                     _mm512_slli_epi64::<2>(u),
                     _mm512_slli_epi64::<1>(u),
                 ],
-                _ => [_mm512_slli_epi64::<4>(u), _mm512_slli_epi64::<2>(u), u, _mm512_srli_epi64::<2>(u)],
+                _ => [
+                    _mm512_slli_epi64::<4>(u),
+                    _mm512_slli_epi64::<2>(u),
+                    u,
+                    _mm512_srli_epi64::<2>(u),
+                ],
             };
             [
                 _mm512_ternarylogic_epi64::<0xe4>(low[0], above[0], nibble),
@@ -252,7 +272,8 @@ impl Avx512 {
                 return first;
             }
             let upper = _mm512_test_epi8_mask(label, _mm512_set1_epi8(0x20));
-            let second = _mm512_mask_shuffle_epi8(_mm512_shuffle_epi8(table(2), low), odd, table(3), low);
+            let second = _mm512_shuffle_epi8(table(2), low);
+            let second = _mm512_mask_shuffle_epi8(second, odd, table(3), low);
             _mm512_mask_mov_epi8(first, upper, second)
         }
         /// `acc` and the products of the symbols with these labels.
@@ -266,17 +287,9 @@ impl Avx512 {
             };
             _mm512_dpbusd_epi32(acc, code, x)
         }
-        /// `isum` of a block in 16 parts. Written out: loops over labels would not be unrolled for
-        /// all formats.
-        fn dot_labels<const VBMI: bool>(
-            self, codes: &[u8; 64], words: Words, n_upper: usize, x: Ordered
-        ) -> __m512i {
-            let labels = self.labels(words, n_upper);
-            let sum = self.add_labels::<VBMI>(x.start, codes, labels[0], n_upper, x.x[0]);
-            let sum = self.add_labels::<VBMI>(sum, codes, labels[1], n_upper, x.x[1]);
-            let sum = self.add_labels::<VBMI>(sum, codes, labels[2], n_upper, x.x[2]);
-            let sum = self.add_labels::<VBMI>(sum, codes, labels[3], n_upper, x.x[3]);
-            let scales = _mm512_srlv_epi32(_mm512_set1_epi32(words.scales), load(&NIBBLES));
+        /// Two sums of each sub-block times its scale, one more than its nibble.
+        fn times_scales(self, sum: __m512i, nibbles: i32) -> __m512i {
+            let scales = _mm512_srlv_epi32(_mm512_set1_epi32(nibbles), load(&NIBBLES));
             let scales = _mm512_and_si512(scales, _mm512_set1_epi32(15));
             _mm512_add_epi32(sum, _mm512_mullo_epi32(sum, scales))
         }
@@ -287,13 +300,31 @@ impl Avx512 {
         }
     }
 
+    /// `isum` of a block in 16 parts. Written out: loops over labels would not be unrolled for
+    /// all formats.
+    #[inline(always)]
+    fn dot_labels<const VBMI: bool>(
+        self,
+        codes: &[u8; 64],
+        words: BlockWords,
+        n_upper: usize,
+        x: Ordered,
+    ) -> __m512i {
+        let labels = self.labels(words, n_upper);
+        let sum = self.add_labels::<VBMI>(x.start, codes, labels[0], n_upper, x.x[0]);
+        let sum = self.add_labels::<VBMI>(sum, codes, labels[1], n_upper, x.x[1]);
+        let sum = self.add_labels::<VBMI>(sum, codes, labels[2], n_upper, x.x[2]);
+        let sum = self.add_labels::<VBMI>(sum, codes, labels[3], n_upper, x.x[3]);
+        self.times_scales(sum, words.scales)
+    }
+
     /// What each of N blocks, from block `first` on, adds to the output of each row, lane
     /// 4·block + row.
     #[inline(always)]
     fn trellis<F: Leveled<B>, const B: usize, const N: usize, const VBMI: bool>(
         self,
         rows: [&[[u8; B]; N]; 4],
-        inputs: &Inputs<'_>,
+        inputs: &OrderedInputs<'_>,
         first: usize,
         prefetch: impl Prefetch,
     ) -> __m512 {
@@ -321,7 +352,7 @@ impl Avx512 {
         self,
         rows: [&[u8]; 4],
         n: usize,
-        inputs: &Inputs<'_>,
+        inputs: &OrderedInputs<'_>,
         b: usize,
     ) -> __m512 {
         let (mut d, x) = ([0; 16], inputs.ordered(b));
