@@ -129,7 +129,8 @@ mod x86 {
 
     /// Elements `4·half + j` and `4·half + j + 1`, four times each.
     const fn spread(half: i32, j: i32) -> [i32; 8] {
-        let (a, b) = (4 * half + j, 4 * half + j + 1);
+        let a = 4 * half + j;
+        let b = a + 1;
         [a, a, a, a, b, b, b, b]
     }
 
@@ -236,7 +237,9 @@ mod wide {
         }
 
         proven! {
-            fn times(self, x: __m512, factor: f32) -> __m512 { _mm512_mul_ps(x, _mm512_set1_ps(factor)) }
+            fn times(self, x: __m512, factor: f32) -> __m512 {
+                _mm512_mul_ps(x, _mm512_set1_ps(factor))
+            }
             fn squares(self, x: f32, y: __m512) -> __m512 {
                 let e = _mm512_sub_ps(_mm512_set1_ps(x), y);
                 _mm512_mul_ps(e, e)
