@@ -6,8 +6,8 @@ use crate::{Error, TensorType};
 
 macro_rules! decode {
     ($($ty:ident = $len:literal, $bytes:literal $(, $decoder:expr)?;)*) => {
-        /// Decodes whole blocks of `ty` in `bytes` into `out`, `[n_weights]`; of types whose rows may
-        /// end in a shorter block, one row.
+        /// Decodes whole blocks of `ty` in `bytes` into `out`, `[n_weights]`; of types whose rows
+        /// may end in a shorter block, one row.
         ///
         /// # Errors
         /// [`Error::NoCodec`] if the type cannot be decoded yet, [`Error::DecodeLength`] unless
@@ -56,8 +56,8 @@ pub fn decode_rows(
             weights: out.len(),
         });
     }
-    let rows = bytes.chunks(row_bytes).zip(out.chunks_mut(d_row));
-    rows.map(|(bytes, out)| decode(ty, bytes, out)).collect()
+    let mut rows = bytes.chunks(row_bytes).zip(out.chunks_mut(d_row));
+    rows.try_for_each(|(bytes, out)| decode(ty, bytes, out))
 }
 
 impl TensorType {

@@ -19,7 +19,7 @@
 //!   offset)·scale·x` and `bias = Σ min·Σx` in integers, then in f32 `v = d·isum`, `v = v −
 //!   dmin·bias` (formats with minima only), `out = out + dx·v`. So do the other formats with blocks
 //!   of 256, with `d·K` for `d`, which is exact: K is the power of two that makes weights of their
-//!   integers.
+//!   integers. A shorter block at the end of a row sums as one whose missing weights are zeros.
 //! - **Blocks of 32** (activations [`Layouts::Q8_32`]), per block in order: `isum = Σ (code −
 //!   offset)·x` in integers, then in f32 `out = out + (d·dx)·isum` and, in formats with a minimum
 //!   per block, `out = out + (m·dx)·Σx`.

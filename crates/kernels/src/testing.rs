@@ -4,7 +4,27 @@ use crate::Pool;
 use atta_formats::TensorType;
 use atta_formats::f16::{f16_to_f32, f32_to_f16};
 use atta_formats::layout;
+use std::cell::RefCell;
 use std::num::NonZeroUsize;
+
+thread_local! {
+    /// Kernels of K-quants that ran on this thread, in order; a name only once in a row.
+    static RAN: RefCell<Vec<&'static str>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Notes that a kernel multiplied a row tile.
+pub(crate) fn ran(kernel: &'static str) {
+    RAN.with_borrow_mut(|ran| {
+        if ran.last() != Some(&kernel) {
+            ran.push(kernel);
+        }
+    });
+}
+
+/// The kernels that ran on this thread since the last call.
+pub(crate) fn kernels_that_ran() -> Vec<&'static str> {
+    RAN.take()
+}
 
 /// A seeded stream of numbers (xorshift64*, Vigna 2014).
 pub(crate) struct Random(pub(crate) u64);

@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! d       f16
-//! scales  ceil(n/2) bytes   nibble b, the low one first: s_b, of a scale s_b + 1; unused ones are 0
+//! scales  ceil(n/2) bytes   nibble b, the low one first: s_b, of a scale s_b + 1; unused ones 0
 //! x       n u64             x_b: 32 symbols of 2 bits
 //! h       4·n bytes (T3)    bit f of the low nibble of h[l], lanes l < 4·n; of the high nibble of
 //!                           h[l − 4·n], the other lanes
@@ -16,7 +16,7 @@
 //! l = 8b + j of h or a:
 //!
 //! ```text
-//! z_b = x_b ^ rotr(x_b, 1) ^ rotr(x_b, 4)               64-bit rotations: the trellis bites its tail
+//! z_b = x_b ^ rotr(x_b, 1) ^ rotr(x_b, 4)             64-bit rotations: the trellis bites its tail
 //! i   = (x_b >> p & 3) | (z_b >> p & 3) << 2 | (bit of h) << 4  or  (bits of a) << 4
 //! w   = d · 2^-5 · (s_b + 1) · LEVELS[i]
 //! ```
@@ -195,7 +195,8 @@ impl<'a> TrellisBlock<'a> {
 
     /// The upper bits of the label of symbol 4j + f in lane `l` = 8b + j: 0, one bit or two.
     fn upper_bits(self, l: usize, f: usize) -> usize {
-        let (upper, half) = (self.upper(), 4 * self.n);
+        let upper = self.upper();
+        let half = 4 * self.n;
         usize::from(match self.trellis.bits {
             2 => 0,
             3 if l < half => upper[l] >> f & 1,
@@ -206,16 +207,16 @@ impl<'a> TrellisBlock<'a> {
 
     /// Decodes the block into `y`, `[32·n]`.
     fn decode(self, y: &mut [f32]) {
-        let (d, levels) = (
-            f16_to_f32(self.d_bits()) * Trellis::K,
-            self.trellis.levels(),
-        );
+        let d = f16_to_f32(self.d_bits()) * Trellis::K;
+        let levels = self.trellis.levels();
         let words = self.x().as_chunks::<8>().0;
         for (b, y) in y.as_chunks_mut::<32>().0.iter_mut().enumerate() {
-            let (x, scale) = (u64::from_le_bytes(words[b]), f32::from(self.scale(b)));
+            let x = u64::from_le_bytes(words[b]);
+            let scale = f32::from(self.scale(b));
             let z = trellis_parities(x);
             for (i, y) in y.iter_mut().enumerate() {
-                let (f, j) = (i / 8, i % 8);
+                let f = i / 8;
+                let j = i % 8;
                 let p = 8 * j + 2 * f;
                 let label = (x >> p & 3 | (z >> p & 3) << 2) as usize;
                 let level = levels[label | self.upper_bits(8 * b + j, f) << 4];

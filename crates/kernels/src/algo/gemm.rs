@@ -95,6 +95,8 @@ impl Decoded {
 /// Multiplies a row tile of a K-quant.
 #[inline(always)]
 pub(crate) fn k_quant<I: Flat, F: KQuant>(isa: I, row_tile: RowTile<'_>) {
+    #[cfg(test)]
+    crate::testing::ran("gemm");
     let RowTile {
         w,
         x,
@@ -108,7 +110,8 @@ pub(crate) fn k_quant<I: Flat, F: KQuant>(isa: I, row_tile: RowTile<'_>) {
     let mut decoded = Decoded::EMPTY;
     for_each_tile(w.d_out(), rows, |r, tile| {
         let mut sums = [0f32; TILE];
-        let (row, tail) = (F::blocks(w.row(r)), F::tail(w.row(r)));
+        let row = F::blocks(w.row(r));
+        let tail = F::tail(w.row(r));
         for (b, block) in row.iter().chain(tail.as_ref()).enumerate() {
             decoded.decode::<I, F>(isa, block);
             decoded.add(isa, x, b, tile.clone(), &mut sums);

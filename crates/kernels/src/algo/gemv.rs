@@ -20,6 +20,8 @@ use crate::isa::Wide;
 /// Multiplies a row tile of a K-quant.
 #[inline(always)]
 pub(crate) fn k_quant<F: KQuant>(isa: impl Wide, row_tile: RowTile<'_>) {
+    #[cfg(test)]
+    crate::testing::ran("gemv");
     let (step, d_out) = (if F::MINS { 4 } else { 8 }, row_tile.w.d_out());
     let next = NextTile::new(&row_tile, d_out);
     for r in (0..d_out).step_by(step) {

@@ -68,6 +68,8 @@ pub(crate) fn k_quant<I: Lanes, U: Unpack<I>, F: KQuant, const R: usize, const T
     isa: I,
     row_tile: RowTile<'_>,
 ) {
+    #[cfg(test)]
+    crate::testing::ran("panel");
     let (rows, x) = (blocks(&row_tile, F::blocks), row_tile.x.q8_256());
     let (mut panel, mut unpack) = (Panel::<I, R>::new(isa), U::new());
     let (parts, mut ahead) = (

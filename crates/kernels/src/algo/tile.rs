@@ -38,6 +38,8 @@ const AT_ONCE: usize = 2;
 /// Multiplies a row tile of a K-quant, 64 rows wide.
 #[inline(always)]
 pub(crate) fn k_quant<F: KQuant>(isa: Amx, row_tile: RowTile<'_>) {
+    #[cfg(test)]
+    crate::testing::ran("tile");
     let (rows, x) = (blocks(&row_tile, F::blocks), row_tile.x.q8_256());
     let (mut panel, mut unpack) = (
         Panel::<Avx512, R>::new(isa.vectors()),

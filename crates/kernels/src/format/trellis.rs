@@ -43,7 +43,7 @@ const fn repeated<const N: usize>(tables: &[[u8; 16]; N]) -> [u8; 64] {
 pub(crate) trait Leveled<const B: usize>: KQuant<Block = [u8; B]> {
     /// Bits of a label above its nibble.
     const N_UPPER: usize;
-    /// Codes by label, repeated over what stands above it.
+    /// Codes by label, repeated over the bits above it.
     const CODES: [u8; 64];
 }
 
@@ -72,7 +72,11 @@ fn low_bits<I: Row>(isa: I, x: u64) -> I::V {
 }
 
 macro_rules! trellis {
-    ($($(#[$doc:meta])* $format:ident, $codes:expr, |$isa:ident, $block:ident, $g:ident, $low:ident| $labels:expr;)*) => {
+    ($(
+        $(#[$doc:meta])*
+        $format:ident, $codes:expr,
+        |$isa:ident, $block:ident, $g:ident, $low:ident| $labels:expr;
+    )*) => {
         $(
             $(#[$doc])*
             pub(crate) struct $format;

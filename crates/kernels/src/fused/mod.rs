@@ -6,6 +6,11 @@
 //! rows.
 
 #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
+mod masked;
+#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
 pub(crate) mod x86_256;
 #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
 pub(crate) mod x86_512;
+
+#[cfg(all(test, target_os = "linux"))]
+mod page_tests;

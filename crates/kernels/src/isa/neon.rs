@@ -144,7 +144,11 @@ impl<D: Dot> Row for Neon<D> {
             let table = load(table);
             [vqtbl1q_u8(table, v[0]), vqtbl1q_u8(table, v[1])]
         }
-        fn look_up_of<const N: usize>(self, tables: &[[u8; 16]; N], v: [uint8x16_t; 2]) -> [uint8x16_t; 2] {
+        fn look_up_of<const N: usize>(
+            self,
+            tables: &[[u8; 16]; N],
+            v: [uint8x16_t; 2]
+        ) -> [uint8x16_t; 2] {
             let table = |i: usize| load(&tables[i % N]);
             match N {
                 1 => [vqtbl1q_u8(table(0), v[0]), vqtbl1q_u8(table(0), v[1])],
@@ -160,8 +164,10 @@ impl<D: Dot> Row for Neon<D> {
             }
         }
         fn spread(self, word: u64, step: usize) -> [uint8x16_t; 2] {
-            let (word, left) = (vdupq_n_u64(word), |n: usize| vcreate_s64(-((n * step) as i64) as u64));
-            let half = |n: usize| vreinterpretq_u8_u64(vshlq_u64(word, vcombine_s64(left(n), left(n + 1))));
+            let word = vdupq_n_u64(word);
+            let left = |n: usize| vcreate_s64(-((n * step) as i64) as u64);
+            let lefts = |n: usize| vcombine_s64(left(n), left(n + 1));
+            let half = |n: usize| vreinterpretq_u8_u64(vshlq_u64(word, lefts(n)));
             [half(0), half(2)]
         }
         fn digits(self, v: [uint8x16_t; 2], factors: &[u8; 32]) -> [uint8x16_t; 2] {

@@ -11,6 +11,7 @@ use atta_formats::{TensorType, decode, decode_rows};
 
 mod rows;
 mod scale;
+mod trellis;
 
 fn kernels() -> impl Iterator<Item = Kernels> {
     Kernels::available()

@@ -455,7 +455,7 @@ fn padded<const B: usize>(blocks: &[[u8; B]]) -> [[u8; B]; 4] {
 /// Four rows, the last row of the row tile in place of those behind it. By name, as `from_fn` would
 /// be a call.
 #[inline(always)]
-pub(super) fn four_rows<'a, B>(
+pub(crate) fn four_rows<'a, B>(
     w: Matrix<'a>,
     blocks: fn(&'a [u8]) -> &'a [B],
     [a, b, c, d]: [usize; 4],
@@ -471,7 +471,7 @@ pub(super) fn four_rows<'a, B>(
 
 /// Of the rows that there are.
 #[inline(always)]
-pub(super) fn store(four: [f32; 4], places: [usize; 4], out: &mut [f32]) {
+pub(crate) fn store(four: [f32; 4], places: [usize; 4], out: &mut [f32]) {
     for i in 0..4 {
         if let Some(out) = out.get_mut(places[i]) {
             *out = four[i];

@@ -7,29 +7,34 @@
 //! for f in 0..4: sum += code(nibble f, upper bits)·x_f   16 dwords, two of each sub-block
 //! isum = Σ sum·scale
 //! ```
-//! Activations are put into the order of symbols first, which four rows share. With VBMI one byte
-//! shuffle looks codes up, in a table that is repeated over what stands above the label; without it
-//! one for each 16 levels. A shorter block at the end of a row is read by masked loads, which do not
-//! reach behind it; its missing sub-blocks meet activations that are zeros.
+//! Activations are put into the order of symbols first, once for all rows of a row tile. With VBMI
+//! one byte shuffle looks codes up, in a table that is repeated over the bits above the label;
+//! without it one for each 16 levels. A shorter block at the end of a row is read by masked loads,
+//! which do not reach behind it; its missing sub-blocks meet activations that are zeros.
+
+// Indices name rows and blocks that several arrays share.
+#![allow(clippy::needless_range_loop)]
 
 use super::blocks::Prefetch;
-use super::{Order, store};
+use super::{Order, Strided, four_rows, store};
 use crate::activations::{Quants, Sums};
 use crate::algo::matmul::RowTile;
 use crate::format::trellis::{BIAS, Leveled};
+use crate::fused::masked::{dwords_512, qwords_512};
 use crate::isa::avx2::proven;
 use crate::isa::avx512::Avx512;
 use crate::isa::memory::{load, load_at};
 use std::arch::x86_64::*;
 
-/// Multiplies a row tile, in the order `O`.
+/// Multiplies a row tile, in the order `O` if there is VBMI: processors without it prefer
+/// [`Strided`].
 #[inline(always)]
 pub(crate) fn k_quant<F: Leveled<B>, const B: usize, O: Order>(isa: Avx512, row_tile: RowTile<'_>) {
     if is_x86_feature_detected!("avx512vbmi") {
         // SAFETY: the feature was detected, the others are proven by the token.
         unsafe { with_vbmi::<F, B, O>(isa, row_tile) }
     } else {
-        rows::<F, B, O, false>(isa, row_tile);
+        rows::<F, B, Strided, false>(isa, row_tile);
     }
 }
 
@@ -43,49 +48,108 @@ fn rows<F: Leveled<B>, const B: usize, O: Order, const VBMI: bool>(
     isa: Avx512,
     row_tile: RowTile<'_>,
 ) {
-    let (w, order) = (row_tile.w, O::new(&row_tile));
-    let last = w.d_out() - 1;
-    let n_blocks = w.d_in().div_ceil(256);
+    #[cfg(test)]
+    crate::testing::ran("x86_512::trellis");
+    let w = row_tile.w;
+    let order = O::new(&row_tile);
+    let mut ordered = [isa.no_input(); 16];
+    let inputs = OrderedInputs::new(isa, &row_tile, &mut ordered);
+    let n_last = w.d_in() % 256 / 32;
     for i in 0..w.d_out().div_ceil(4) {
-        let (places, mut out) = (order.rows(i), isa.no_quad());
-        let [p, q, r, s] = places;
-        let rows = [
-            w.row(p.min(last)),
-            w.row(q.min(last)),
-            w.row(r.min(last)),
-            w.row(s.min(last)),
-        ];
-        for first in (0..n_blocks).step_by(4) {
-            let four = Four {
-                rows,
-                blocks: [first, n_blocks.min(first + 4)],
-                n_last: w.d_in() % 256 / 32,
-                x: row_tile.x.q8_256(),
-                t: row_tile.rows.start,
-            };
-            let prefetch = order.prefetch(&row_tile, i, first * B);
-            let quad = isa.trellis::<F, B, VBMI>(&four, prefetch);
-            out = isa.add_quad(out, quad, four.blocks[1] - first);
+        let places = order.rows(i);
+        let mut out = isa.no_quad();
+        let rows = four_rows(w, F::blocks, places);
+        let n_fours = rows[0].len() / 4;
+        let fours = rows.map(|row| &row.as_chunks::<4>().0[..n_fours]);
+        for q in 0..n_fours {
+            let prefetch = order.prefetch(&row_tile, i, 4 * q * B);
+            let four = [&fours[0][q], &fours[1][q], &fours[2][q], &fours[3][q]];
+            let quad = isa.trellis::<F, B, 4, VBMI>(four, &inputs, 4 * q, prefetch);
+            out = isa.add_quad(out, quad, 4);
+        }
+        let rests = rows.map(|row| row.as_chunks::<4>().1);
+        let first = 4 * n_fours;
+        let prefetch = order.prefetch(&row_tile, i, first * B);
+        out = match rests[0].len() {
+            0 => out,
+            1 => rest::<F, B, 1, VBMI>(isa, out, rests, &inputs, first, prefetch),
+            2 => rest::<F, B, 2, VBMI>(isa, out, rests, &inputs, first, prefetch),
+            _ => rest::<F, B, 3, VBMI>(isa, out, rests, &inputs, first, prefetch),
+        };
+        if n_last > 0 {
+            let tails = four_rows(w, |row| row.as_chunks::<B>().1, places);
+            let quad = isa.short_trellis::<F, B, VBMI>(tails, n_last, &inputs, rows[0].len());
+            out = isa.add_quad(out, quad, 1);
         }
         store(load(&out), places, &mut row_tile.acc[..w.d_out()]);
     }
 }
 
-/// Some blocks of four rows.
-struct Four<'a> {
-    rows: [&'a [u8]; 4],
-    /// The first block and the one behind the last, at most four further on.
-    blocks: [usize; 2],
-    /// Sub-blocks of a shorter block at the end of a row.
-    n_last: usize,
+/// `out` plus the last N whole blocks, from block `first` on.
+#[inline(always)]
+fn rest<F: Leveled<B>, const B: usize, const N: usize, const VBMI: bool>(
+    isa: Avx512,
+    out: __m128,
+    rests: [&[[u8; B]]; 4],
+    inputs: &OrderedInputs<'_>,
+    first: usize,
+    prefetch: impl Prefetch,
+) -> __m128 {
+    let rows = rests.map(|row| row.first_chunk::<N>().expect("N blocks are left"));
+    let quad = isa.trellis::<F, B, N, VBMI>(rows, inputs, first, prefetch);
+    isa.add_quad(out, quad, N)
+}
+
+/// A block of activations in the order of symbols.
+#[derive(Clone, Copy)]
+struct Ordered {
+    /// Those of symbols 4j + f in vector f.
+    x: [__m512i; 4],
+    /// What lowers raised codes.
+    start: __m512i,
+}
+
+/// The activation row of a row tile.
+struct OrderedInputs<'a> {
+    isa: Avx512,
     x: &'a Quants<f32, Sums>,
-    /// The activation row.
+    /// The row.
     t: usize,
+    /// The first blocks, which all rows of weights share; the others are put in order again.
+    ordered: &'a [Ordered; 16],
+}
+
+impl<'a> OrderedInputs<'a> {
+    /// Puts blocks of the activation row in order into `ordered`.
+    #[inline(always)]
+    fn new(isa: Avx512, row_tile: &RowTile<'a>, ordered: &'a mut [Ordered; 16]) -> Self {
+        let x = row_tile.x.q8_256();
+        let t = row_tile.rows.start;
+        let n_blocks = row_tile.w.d_in().div_ceil(256);
+        for b in 0..n_blocks.min(16) {
+            ordered[b] = isa.symbol_order(&x.codes[x.at(b, t)].0);
+        }
+        Self { isa, x, t, ordered }
+    }
+
+    /// Block `b`.
+    #[inline(always)]
+    fn ordered(&self, b: usize) -> Ordered {
+        match self.ordered.get(b) {
+            Some(ordered) => *ordered,
+            None => self.isa.symbol_order(&self.x.codes[self.x.at(b, self.t)].0),
+        }
+    }
+
+    #[inline(always)]
+    fn scale(&self, b: usize) -> f32 {
+        self.x.scales[self.x.at(b, self.t)]
+    }
 }
 
 /// A block in registers: qword b belongs to sub-block b.
 #[derive(Clone, Copy)]
-struct Words {
+struct BlockWords {
     /// Symbols.
     x: __m512i,
     /// Byte l: what lane l has above its nibbles.
@@ -106,64 +170,68 @@ const DWORDS: [i32; 16] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15]
 
 impl Avx512 {
     proven! {
-        /// 256 activations in the order of symbols: those of 4j + f in vector f.
-        fn symbol_order(self, codes: &[i8; 256]) -> [__m512i; 4] {
+        fn symbol_order(self, codes: &[i8; 256]) -> Ordered {
             let [a, b, c, d] = load(codes);
-            let (first, last) = (load(&FIRST_SYMBOLS), load(&LAST_SYMBOLS));
-            let low = [_mm512_permutex2var_epi64(a, first, b), _mm512_permutex2var_epi64(a, last, b)];
-            let high = [_mm512_permutex2var_epi64(c, first, d), _mm512_permutex2var_epi64(c, last, d)];
-            [
+            let first = load(&FIRST_SYMBOLS);
+            let last = load(&LAST_SYMBOLS);
+            let pair = |index, x, y| _mm512_permutex2var_epi64(x, index, y);
+            let low = [pair(first, a, b), pair(last, a, b)];
+            let high = [pair(first, c, d), pair(last, c, d)];
+            let x = [
                 _mm512_shuffle_i64x2::<0x44>(low[0], high[0]),
                 _mm512_shuffle_i64x2::<0xee>(low[0], high[0]),
                 _mm512_shuffle_i64x2::<0x44>(low[1], high[1]),
                 _mm512_shuffle_i64x2::<0xee>(low[1], high[1]),
-            ]
+            ];
+            let bias = _mm512_set1_epi8(BIAS as i8);
+            let none = _mm512_setzero_si512();
+            let sum = _mm512_dpbusd_epi32(_mm512_dpbusd_epi32(none, bias, x[0]), bias, x[1]);
+            let sum = _mm512_dpbusd_epi32(_mm512_dpbusd_epi32(sum, bias, x[2]), bias, x[3]);
+            Ordered { x, start: _mm512_sub_epi32(none, sum) }
         }
-        /// What lowers raised codes: −64 times the sums of activations.
-        fn start_of(self, xs: [__m512i; 4]) -> __m512i {
-            let (bias, mut sum) = (_mm512_set1_epi8(BIAS as i8), _mm512_setzero_si512());
-            for x in xs {
-                sum = _mm512_dpbusd_epi32(sum, bias, x);
-            }
-            _mm512_sub_epi32(_mm512_setzero_si512(), sum)
+        fn no_input(self) -> Ordered {
+            let none = _mm512_setzero_si512();
+            Ordered { x: [none; 4], start: none }
         }
 
-        fn whole_words<const B: usize>(self, block: &[u8; B], n_upper: usize) -> Words {
+        fn whole_words<const B: usize>(self, block: &[u8; B], n_upper: usize) -> BlockWords {
             let upper = match n_upper {
                 0 => _mm512_setzero_si512(),
                 1 => _mm512_srlv_epi64(_mm512_broadcast_i64x4(load_at(block, 70)), load(&HALVES)),
                 _ => load_at(block, 70),
             };
-            Words { x: load_at(block, 6), upper, scales: load_at(block, 2) }
+            BlockWords { x: load_at(block, 6), upper, scales: load_at(block, 2) }
         }
         /// A block of `n` sub-blocks.
-        fn short_words(self, block: &[u8], n: usize, n_upper: usize) -> Words {
-            let at = 2 + n.div_ceil(2);
-            assert!(n < 8 && block.len() == at + (8 + 4 * n_upper) * n);
-            let (mask, x) = ((1_u32 << n) - 1, block[at..].as_ptr());
-            let above = x.wrapping_add(8 * n);
+        fn short_words(self, block: &[u8], n: usize, n_upper: usize) -> BlockWords {
+            let x = &block[2 + n.div_ceil(2)..];
+            let above = &x[8 * n..];
             let upper = match n_upper {
                 0 => _mm512_setzero_si512(),
-                1 => self.halves_of(_mm512_maskz_loadu_epi32(mask as u16, above.cast()), n),
-                _ => _mm512_maskz_loadu_epi64(mask as u8, above.cast()),
+                1 => self.halves_of(dwords_512(above, n), n),
+                _ => qwords_512(above, n),
             };
-            // Bytes of the symbols take the place of missing scales, which are those of zeros.
+            // Symbols take the place of missing scales, which multiply zeros.
             let scales = i32::from_le_bytes([block[2], block[3], block[4], block[5]]);
-            Words { x: _mm512_maskz_loadu_epi64(mask as u8, x.cast()), upper, scales }
+            BlockWords { x: qwords_512(x, n), upper, scales }
         }
         /// Low nibbles of `n` dwords, then their high ones, above others.
         fn halves_of(self, h: __m512i, n: usize) -> __m512i {
-            let (dwords, n) = (load(&DWORDS), _mm512_set1_epi32(n as i32));
+            let dwords = load(&DWORDS);
+            let n = _mm512_set1_epi32(n as i32);
             let high = _mm512_cmpge_epi32_mask(dwords, n);
             let from = _mm512_mask_sub_epi32(dwords, high, dwords, n);
             let shift = _mm512_maskz_set1_epi32(high, 4);
             _mm512_srlv_epi32(_mm512_permutexvar_epi32(from, h), shift)
         }
 
-        /// The labels of symbols 4j + f in vector f; what stands above them means nothing.
-        fn labels(self, words: Words, n_upper: usize) -> [__m512i; 4] {
-            let (x, pairs, nibble) = (words.x, _mm512_set1_epi8(0x33), _mm512_set1_epi8(0x0f));
-            let z = _mm512_ternarylogic_epi64::<0x96>(x, _mm512_ror_epi64::<1>(x), _mm512_ror_epi64::<4>(x));
+        /// The labels of symbols 4j + f in vector f; bits above them mean nothing.
+        fn labels(self, words: BlockWords, n_upper: usize) -> [__m512i; 4] {
+            let x = words.x;
+            let pairs = _mm512_set1_epi8(0x33);
+            let nibble = _mm512_set1_epi8(0x0f);
+            let once = _mm512_ror_epi64::<1>(x);
+            let z = _mm512_ternarylogic_epi64::<0x96>(x, once, _mm512_ror_epi64::<4>(x));
             let p = _mm512_ternarylogic_epi64::<0xe4>(x, _mm512_slli_epi64::<2>(z), pairs);
             let q = _mm512_ternarylogic_epi64::<0xe4>(_mm512_srli_epi64::<2>(x), z, pairs);
             let low = [p, q, _mm512_srli_epi64::<4>(p), _mm512_srli_epi64::<4>(q)];
@@ -176,7 +244,12 @@ impl Avx512 {
                     _mm512_slli_epi64::<2>(u),
                     _mm512_slli_epi64::<1>(u),
                 ],
-                _ => [_mm512_slli_epi64::<4>(u), _mm512_slli_epi64::<2>(u), u, _mm512_srli_epi64::<2>(u)],
+                _ => [
+                    _mm512_slli_epi64::<4>(u),
+                    _mm512_slli_epi64::<2>(u),
+                    u,
+                    _mm512_srli_epi64::<2>(u),
+                ],
             };
             [
                 _mm512_ternarylogic_epi64::<0xe4>(low[0], above[0], nibble),
@@ -199,22 +272,31 @@ impl Avx512 {
                 return first;
             }
             let upper = _mm512_test_epi8_mask(label, _mm512_set1_epi8(0x20));
-            let second = _mm512_mask_shuffle_epi8(_mm512_shuffle_epi8(table(2), low), odd, table(3), low);
+            let second = _mm512_shuffle_epi8(table(2), low);
+            let second = _mm512_mask_shuffle_epi8(second, odd, table(3), low);
             _mm512_mask_mov_epi8(first, upper, second)
         }
-        /// `isum` of a block in 16 parts.
-        fn dot_labels<const VBMI: bool>(
-            self, codes: &[u8; 64], words: Words, n_upper: usize, start: __m512i, xs: [__m512i; 4]
+        /// `acc` and the products of the symbols with these labels.
+        fn add_labels<const VBMI: bool>(
+            self, acc: __m512i, codes: &[u8; 64], label: __m512i, n_upper: usize, x: __m512i
         ) -> __m512i {
-            let (labels, mut sum) = (self.labels(words, n_upper), start);
-            for f in 0..4 {
-                let code = if VBMI {
-                    _mm512_permutexvar_epi8(labels[f], load(codes))
-                } else {
-                    self.code_of(codes, labels[f], n_upper)
-                };
-                sum = _mm512_dpbusd_epi32(sum, code, xs[f]);
-            }
+            let code = if VBMI {
+                _mm512_permutexvar_epi8(label, load(codes))
+            } else {
+                self.code_of(codes, label, n_upper)
+            };
+            _mm512_dpbusd_epi32(acc, code, x)
+        }
+        /// `isum` of a block in 16 parts. Written out: loops over labels would not be unrolled for
+        /// all formats.
+        fn dot_labels<const VBMI: bool>(
+            self, codes: &[u8; 64], words: BlockWords, n_upper: usize, x: Ordered
+        ) -> __m512i {
+            let labels = self.labels(words, n_upper);
+            let sum = self.add_labels::<VBMI>(x.start, codes, labels[0], n_upper, x.x[0]);
+            let sum = self.add_labels::<VBMI>(sum, codes, labels[1], n_upper, x.x[1]);
+            let sum = self.add_labels::<VBMI>(sum, codes, labels[2], n_upper, x.x[2]);
+            let sum = self.add_labels::<VBMI>(sum, codes, labels[3], n_upper, x.x[3]);
             let scales = _mm512_srlv_epi32(_mm512_set1_epi32(words.scales), load(&NIBBLES));
             let scales = _mm512_and_si512(scales, _mm512_set1_epi32(15));
             _mm512_add_epi32(sum, _mm512_mullo_epi32(sum, scales))
@@ -226,36 +308,112 @@ impl Avx512 {
         }
     }
 
-    /// What each block adds to the output of each row, lane 4·block + row.
+    /// What each of N blocks, from block `first` on, adds to the output of each row, lane
+    /// 4·block + row.
     #[inline(always)]
-    fn trellis<F: Leveled<B>, const B: usize, const VBMI: bool>(
+    fn trellis<F: Leveled<B>, const B: usize, const N: usize, const VBMI: bool>(
         self,
-        four: &Four<'_>,
+        rows: [&[[u8; B]; N]; 4],
+        inputs: &OrderedInputs<'_>,
+        first: usize,
         prefetch: impl Prefetch,
     ) -> __m512 {
         let (mut d, mut scales) = ([0; 16], [0.0; 4]);
         let mut blocks = [self.no_block(); 4];
-        let [first, end] = four.blocks;
-        for c in 0..end - first {
-            let at = four.x.at(first + c, four.t);
-            let xs = self.symbol_order(&four.x.codes[at].0);
-            let start = self.start_of(xs);
-            scales[c] = four.x.scales[at];
+        for c in 0..N {
+            let x = inputs.ordered(first + c);
+            scales[c] = inputs.scale(first + c);
             let mut dots = [self.no_block(); 4];
             for r in 0..4 {
-                let block = &four.rows[r][(first + c) * B..];
+                let block = &rows[r][c];
+                prefetch.prefetch(self, block, c, r);
                 d[4 * c + r] = u16::from_le_bytes([block[0], block[1]]);
-                let words = match block.first_chunk::<B>() {
-                    Some(block) => {
-                        prefetch.prefetch(self, block, c, r);
-                        self.whole_words(block, F::N_UPPER)
-                    }
-                    None => self.short_words(block, four.n_last, F::N_UPPER),
-                };
-                dots[r] = self.dot_labels::<VBMI>(&F::CODES, words, F::N_UPPER, start, xs);
+                let words = self.whole_words(block, F::N_UPPER);
+                dots[r] = self.dot_labels::<VBMI>(&F::CODES, words, F::N_UPPER, x);
             }
             blocks[c] = self.fold_rows(dots);
         }
         self.scaled_quad(F::K, &d, self.fold_blocks(blocks), scales)
+    }
+
+    /// The same of the shorter block `b`, of `n` sub-blocks, that ends each row.
+    #[inline(always)]
+    fn short_trellis<F: Leveled<B>, const B: usize, const VBMI: bool>(
+        self,
+        rows: [&[u8]; 4],
+        n: usize,
+        inputs: &OrderedInputs<'_>,
+        b: usize,
+    ) -> __m512 {
+        let (mut d, x) = ([0; 16], inputs.ordered(b));
+        let mut dots = [self.no_block(); 4];
+        for r in 0..4 {
+            d[r] = u16::from_le_bytes([rows[r][0], rows[r][1]]);
+            let words = self.short_words(rows[r], n, F::N_UPPER);
+            dots[r] = self.dot_labels::<VBMI>(&F::CODES, words, F::N_UPPER, x);
+        }
+        let none = self.no_block();
+        let isum = self.fold_blocks([self.fold_rows(dots), none, none, none]);
+        self.scaled_quad(F::K, &d, isum, [inputs.scale(b); 4])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::{T2, T3, T4};
+    use crate::testing::{Random, bits, pool};
+    use crate::{Activations, Kernels, Layouts, Matrix};
+    use atta_formats::TensorType;
+
+    #[target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni")]
+    fn without_vbmi<F: Leveled<B>, const B: usize>(isa: Avx512, row_tile: RowTile<'_>) {
+        rows::<F, B, Strided, false>(isa, row_tile);
+    }
+
+    fn check<F: Leveled<B>, const B: usize>(ty: TensorType) {
+        let (Ok(k), scalar) = (Kernels::named("avx512"), Kernels::named("scalar").unwrap()) else {
+            return;
+        };
+        let mut random = Random(47);
+        for d_in in [32, 160, 256, 576, 1984, 4928] {
+            let bytes = random.weights(ty, 30, d_in, 0.01);
+            let w = Matrix::new(ty, 30, d_in, &bytes).unwrap();
+            let mut x = Activations::new(1, d_in);
+            let values = random.floats(d_in);
+            x.fill(k, &pool(1), (1, d_in), Layouts::Q8_256, |_, row| {
+                row.copy_from_slice(&values)
+            });
+            let row_tile = |acc| RowTile {
+                w,
+                x: &x,
+                rows: 0..1,
+                prefetch_distance: 0,
+                acc,
+                width: 64,
+            };
+            let (mut got, mut want) = ([0.0; 64], [0.0; 64]);
+            // SAFETY: there are kernels for AVX-512, so the processor has its features.
+            unsafe { without_vbmi::<F, B>(Avx512::assume(), row_tile(&mut got)) };
+            for (i, want) in want[..30].chunks_mut(15).enumerate() {
+                let w = w.row_range(15 * i..15 * i + 15);
+                let mut acc = [0.0; 16];
+                let input = crate::kernels::Input {
+                    x: &x,
+                    rows: 0..1,
+                    prefetch_distance: 0,
+                };
+                scalar.row_tile(w, input, &mut acc);
+                want.copy_from_slice(&acc[..15]);
+            }
+            assert_eq!(bits(&got[..30]), bits(&want[..30]), "{ty} {d_in}");
+        }
+    }
+
+    #[test]
+    fn processors_without_vbmi_get_the_same_bits() {
+        check::<T2, _>(TensorType::T2);
+        check::<T3, _>(TensorType::T3);
+        check::<T4, _>(TensorType::T4);
     }
 }
