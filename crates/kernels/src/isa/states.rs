@@ -174,7 +174,7 @@ mod x86 {
                     _mm256_permute2f128_ps::<1>(odd, odd),
                 ];
                 let mut out = costs;
-                for pair in 0..2 {
+                for (pair, out) in out.iter_mut().enumerate() {
                     let mut sums = [even; 4];
                     for q in 0..4 {
                         let index = load(
@@ -184,7 +184,7 @@ mod x86 {
                         let before = _mm256_permutevar8x32_ps(costs[q >> 1], index);
                         sums[q] = _mm256_add_ps(before, metrics[q]);
                     }
-                    out[pair] = _mm256_min_ps(
+                    *out = _mm256_min_ps(
                         _mm256_min_ps(sums[0], sums[1]),
                         _mm256_min_ps(sums[2], sums[3]),
                     );
