@@ -27,7 +27,7 @@ pub(crate) trait States: Copy {
     fn squares(self, x: f32, y: Self::C) -> Self::C;
     /// The lesser of both; no number is NaN.
     fn least(self, x: Self::C, y: Self::C) -> Self::C;
-    /// `out[4j + t] = min over q of costs[4q + j] + metrics[8(q & 1) + 4((j ^ q / 2) & 1) + t]`.
+    /// `out[4j + t] = min over q of costs[4q + j] + metrics[8(q & 1) + 4((j ^ (q / 2)) & 1) + t]`.
     fn step(self, costs: Self::C, metrics: &Sixteen) -> Self::C;
 }
 
@@ -77,7 +77,7 @@ impl States for Scalar {
             for q in 1..4 {
                 let next = sums(
                     costs[4 * q + j],
-                    &quarters[2 * (q & 1) + ((j ^ q >> 1) & 1)],
+                    &quarters[2 * (q & 1) + ((j ^ (q >> 1)) & 1)],
                 );
                 best = least(best, next);
             }
@@ -311,7 +311,7 @@ mod tests {
         std::array::from_fn(|s| {
             let (j, t) = (s / 4, s % 4);
             let sum =
-                |q: usize| costs[4 * q + j] + metrics[8 * (q & 1) + 4 * ((j ^ q / 2) & 1) + t];
+                |q: usize| costs[4 * q + j] + metrics[8 * (q & 1) + 4 * ((j ^ (q / 2)) & 1) + t];
             (0..4).map(sum).fold(f32::INFINITY, f32::min)
         })
     }
