@@ -62,7 +62,8 @@ fn measure(ty: TensorType, x: &[f32], sums: &mut [Sums]) -> Result<f64, Box<dyn 
     Quantizer::new(ty)?.rows(x, D_ROW, None, &mut bytes)?;
     let mut y = vec![0.0; x.len()];
     decode_rows(ty, D_ROW, &bytes, &mut y)?;
-    let (mut signal, mut noise) = (0.0, 0.0);
+    let mut signal = 0.0;
+    let mut noise = 0.0;
     let rows = x
         .chunks(D_ROW)
         .zip(y.chunks(D_ROW))
@@ -99,10 +100,13 @@ fn add_block(ty: TensorType, bytes: &[u8], x: &[f32], sums: &mut [Sums]) {
     let n_levels = sums.len();
     for (b, symbols) in block.x().as_chunks().0.iter().enumerate() {
         let symbols = u64::from_le_bytes(*symbols);
-        let (parities, scale) = (trellis_parities(symbols), step * f64::from(block.scale(b)));
+        let parities = trellis_parities(symbols);
+        let scale = step * f64::from(block.scale(b));
         for (i, &w) in x[32 * b..][..32].iter().enumerate() {
-            let (f, j) = (i / 8, i % 8);
-            let [p, lane] = [8 * j + 2 * f, 8 * b + j];
+            let f = i / 8;
+            let j = i % 8;
+            let p = 8 * j + 2 * f;
+            let lane = 8 * b + j;
             let label = (symbols >> p & 3 | (parities >> p & 3) << 2) as usize;
             let table = match n_levels {
                 16 => 0,

@@ -95,7 +95,8 @@ impl ImatrixEntry {
         weights
     }
 
-    /// The number of experts whose sums say nothing, for [`reached_weights`](Self::reached_weights).
+    /// The number of experts whose sums say nothing; see
+    /// [`reached_weights`](Self::reached_weights).
     pub(crate) fn n_unreached(&self) -> usize {
         (0..self.counts.len())
             .filter(|&i| !self.is_reached(i))

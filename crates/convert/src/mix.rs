@@ -2,8 +2,8 @@
 //!
 //! A mix is data: a base type, and rules for the tensors that lose more by it than others. The
 //! first rule that applies wins; tensors without a rule get the base type. Source of the rules and
-//! names: `llama-quant.cpp` of llama.cpp. Mixes of T2, T3 and T4 are atta's own: the head and a tied
-//! embedding have at least four bits, and in `_M` mixes the values, the last projections of
+//! names: `llama-quant.cpp` of llama.cpp. Mixes of T2, T3 and T4 are atta's own: the head and a
+//! tied embedding have at least four bits, and in `_M` mixes the values, the last projections of
 //! feed-forward blocks and the outer layers get the next type.
 
 use atta_formats::TensorType;

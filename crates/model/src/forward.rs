@@ -269,8 +269,8 @@ impl Cpu {
     }
 }
 
-/// Adds `m·h` to the logits of each wanted row, where the file has the mean row m of the head apart:
-/// its matrix is `W − 1·mᵀ`. `x` are residuals, `[n_rows, d_model]`.
+/// Adds `m·h` to the logits of each wanted row, where the file has the mean row m of the head
+/// apart: its matrix is `W − 1·mᵀ`. `x` are residuals, `[n_rows, d_model]`.
 fn add_mean(model: &Model, kernels: Kernels, x: &[f32], wanted: &[u32], out: &mut Output) {
     let Some(mean) = model.head_mean() else {
         return;
@@ -397,8 +397,8 @@ fn feed_forward(p: &mut Pass<'_>, l: usize, ffn: &Ffn) -> Result<(), Error> {
 }
 
 impl Model {
-    /// The mean row of the head, if the file has it apart, `[d_model]`; of the embedding, where that
-    /// is the head.
+    /// The mean row of the head, if the file has it apart, `[d_model]`; of the embedding, where
+    /// that is the head.
     pub(crate) fn head_mean(&self) -> Option<&[f32]> {
         let t = self.globals();
         match t.has_matrix(Role::Output) {

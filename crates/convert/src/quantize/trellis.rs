@@ -7,7 +7,8 @@
 //! ```text
 //! s_b = √(Σ q·w² / Σ q) of each sub-block; d = 32·UNIT·1.06·max(s_b) / 16
 //! round 0: each sub-block takes the best of the scale codes c − 4 to c + 4, c the nearest to s_b
-//! d = Σ q·w·y / Σ q·y², y the level times the scale; round 1 with c − 1 to c + 1; d; round 2 with c
+//! d = Σ q·w·y / Σ q·y², y the level times the scale; round 1 with c − 1 to c + 1; d again;
+//! round 2 with c
 //! the round with the least Σ q·(w − d·y)² is written
 //! ```
 //! d is always rounded to f16 before it is used. Searches are in f32, in order of time; sums of a
@@ -110,8 +111,8 @@ impl TrellisQuantizer {
     }
 }
 
-/// Importance of which no part is lost: at least a thousandth of its mean everywhere, 1 where it is
-/// 0; divided by a power of two near its mean, which changes no comparison.
+/// Importance without columns that are lost: at least a thousandth of its mean everywhere, 1 where
+/// it is 0; divided by a power of two near its mean, which changes no comparison.
 fn safe(importance: &[f32]) -> Vec<f32> {
     let sum: f64 = importance.iter().map(|&q| f64::from(q)).sum();
     let mean = sum / importance.len() as f64;
@@ -132,8 +133,7 @@ fn half(d: f64) -> u16 {
 /// The weight of a sub-block that is searched at time `t`: symbols run from the last to the first.
 fn weight_at(t: usize) -> usize {
     let symbol = SUB_BLOCK - 1 - t;
-    let (j, f) = (symbol / 4, symbol % 4);
-    8 * f + j
+    8 * (symbol % 4) + symbol / 4
 }
 
 /// The weights of a block.
@@ -185,7 +185,8 @@ impl<'a> Block<'a> {
     /// The root of the mean square of each sub-block.
     fn spreads(&self) -> [f64; N_SUB_BLOCKS] {
         std::array::from_fn(|b| {
-            let (mut squares, mut sum) = (0.0, 0.0);
+            let mut squares = 0.0;
+            let mut sum = 0.0;
             for (w, q, _) in self.weights(b) {
                 squares += q * w * w;
                 sum += q;
@@ -197,7 +198,9 @@ impl<'a> Block<'a> {
     /// Compares a coded block, and finds the best factor for it.
     fn fit(&self, coded: &Coded, levels: &[i8]) -> Fit {
         let d = f64::from(f16_to_f32(coded.d));
-        let (mut error, mut products, mut squares) = (0.0, 0.0, 0.0);
+        let mut error = 0.0;
+        let mut products = 0.0;
+        let mut squares = 0.0;
         for (b, path) in coded.paths.iter().enumerate() {
             let scale = f64::from(Trellis::K) * f64::from(path.code + 1);
             for (w, q, t) in self.weights(b) {

@@ -45,7 +45,7 @@ const fn label_of_lane(lane: usize) -> usize {
 /// The element of the metrics for state `s` after branch `q`.
 #[inline(always)]
 fn lane_of(s: usize, q: usize) -> usize {
-    8 * (q & 1) + 4 * ((s >> 2 ^ q >> 1) & 1) + (s & 3)
+    8 * (q & 1) + 4 * (((s >> 2) ^ (q >> 1)) & 1) + (s & 3)
 }
 
 impl Levels {

@@ -27,7 +27,7 @@ pub(crate) trait States: Copy {
     fn squares(self, x: f32, y: Self::C) -> Self::C;
     /// The lesser of both; no number is NaN.
     fn least(self, x: Self::C, y: Self::C) -> Self::C;
-    /// `out[4j + t] = min over q of costs[4q + j] + metrics[8(q & 1) + 4((j ^ q / 2) & 1) + t]`.
+    /// `out[4j + t] = min over q of costs[4q + j] + metrics[8(q & 1) + 4((j ^ (q / 2)) & 1) + t]`.
     fn step(self, costs: Self::C, metrics: &Sixteen) -> Self::C;
 }
 
@@ -77,7 +77,7 @@ impl States for Scalar {
             for q in 1..4 {
                 let next = sums(
                     costs[4 * q + j],
-                    &quarters[2 * (q & 1) + ((j ^ q >> 1) & 1)],
+                    &quarters[2 * (q & 1) + ((j ^ (q >> 1)) & 1)],
                 );
                 best = least(best, next);
             }
@@ -129,7 +129,8 @@ mod x86 {
 
     /// Elements `4·half + j` and `4·half + j + 1`, four times each.
     const fn spread(half: i32, j: i32) -> [i32; 8] {
-        let (a, b) = (4 * half + j, 4 * half + j + 1);
+        let a = 4 * half + j;
+        let b = a + 1;
         [a, a, a, a, b, b, b, b]
     }
 
@@ -173,7 +174,7 @@ mod x86 {
                     _mm256_permute2f128_ps::<1>(odd, odd),
                 ];
                 let mut out = costs;
-                for pair in 0..2 {
+                for (pair, out) in out.iter_mut().enumerate() {
                     let mut sums = [even; 4];
                     for q in 0..4 {
                         let index = load(
@@ -183,7 +184,7 @@ mod x86 {
                         let before = _mm256_permutevar8x32_ps(costs[q >> 1], index);
                         sums[q] = _mm256_add_ps(before, metrics[q]);
                     }
-                    out[pair] = _mm256_min_ps(
+                    *out = _mm256_min_ps(
                         _mm256_min_ps(sums[0], sums[1]),
                         _mm256_min_ps(sums[2], sums[3]),
                     );
@@ -236,7 +237,9 @@ mod wide {
         }
 
         proven! {
-            fn times(self, x: __m512, factor: f32) -> __m512 { _mm512_mul_ps(x, _mm512_set1_ps(factor)) }
+            fn times(self, x: __m512, factor: f32) -> __m512 {
+                _mm512_mul_ps(x, _mm512_set1_ps(factor))
+            }
             fn squares(self, x: f32, y: __m512) -> __m512 {
                 let e = _mm512_sub_ps(_mm512_set1_ps(x), y);
                 _mm512_mul_ps(e, e)
@@ -308,7 +311,7 @@ mod tests {
         std::array::from_fn(|s| {
             let (j, t) = (s / 4, s % 4);
             let sum =
-                |q: usize| costs[4 * q + j] + metrics[8 * (q & 1) + 4 * ((j ^ q / 2) & 1) + t];
+                |q: usize| costs[4 * q + j] + metrics[8 * (q & 1) + 4 * ((j ^ (q / 2)) & 1) + t];
             (0..4).map(sum).fold(f32::INFINITY, f32::min)
         })
     }

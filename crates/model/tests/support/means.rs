@@ -41,13 +41,7 @@ impl Golden {
             let d = *dims.last().unwrap() as usize;
             let mut table = vec![0.0; bytes.len() / 4];
             decode(t.ty, &bytes, &mut table).unwrap();
-            let n = (table.len() / d) as f32;
-            let row: Vec<f32> = (0..d)
-                .map(|j| table.iter().skip(j).step_by(d).sum::<f32>() / n)
-                .collect();
-            for rows in table.chunks_mut(d) {
-                rows.iter_mut().zip(&row).for_each(|(x, m)| *x -= m);
-            }
+            let row = take_mean(&mut table, d);
             tensors.push((t.name.to_string(), dims, bytes_of(&table), t.ty));
             tensors.push(((*mean).to_owned(), vec![d as u64], bytes_of(&row), t.ty));
         }
@@ -64,6 +58,17 @@ impl Golden {
         let files = ModelFiles::from_static(&self.name, file.leak()).unwrap();
         Some(Arc::new(Model::load(files, &Budget::unlimited()).unwrap()))
     }
+}
+
+/// Subtracts the mean row of a table, and returns it.
+fn take_mean(table: &mut [f32], d: usize) -> Vec<f32> {
+    let n = (table.len() / d) as f32;
+    let mean = |j| table.iter().skip(j).step_by(d).sum::<f32>() / n;
+    let mean: Vec<f32> = (0..d).map(mean).collect();
+    for row in table.chunks_mut(d) {
+        row.iter_mut().zip(&mean).for_each(|(x, m)| *x -= m);
+    }
+    mean
 }
 
 fn bytes_of(x: &[f32]) -> Vec<u8> {
