@@ -102,6 +102,7 @@ impl TensorBuilder<'_> {
     fn tensor(&mut self, req: &TensorReq) -> Result<Option<Tensor>, Error> {
         match req.role {
             Role::Output if self.is_tied => Ok(None),
+            Role::TokenEmbdMean | Role::OutputMean => Ok(None),
             Role::RopeFreqs => self.rope_freqs(req),
             Role::RopeFactorsShort => self.long_factors(req, "short_factor"),
             Role::RopeFactorsLong => self.long_factors(req, "long_factor"),

@@ -1,7 +1,8 @@
 //! Quantizers: f32 rows to blocks of every type that files are written with.
 //!
 //! The blocks of ggml's types are those of ggml's `ggml_quantize_chunk`, bit for bit, so that
-//! files have the quality that is known from llama.cpp. Source: `ggml-quants.c` of the ggml project.
+//! files have the quality that is known from llama.cpp. Source: `ggml-quants.c` of the ggml
+//! project. T2, T3 and T4 are atta's own.
 //!
 //! A call uses one thread and allocates nothing per row. Rows are independent, so a caller may
 //! split a tensor at any row.
