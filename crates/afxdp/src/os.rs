@@ -156,8 +156,9 @@ impl Queue {
         };
         let rings = rings.build().map_err(io::Error::other)?;
         let mut socket = XdpSocketBuilder::new().map_err(of_socket)?;
-        let built = socket.build_wakable_rings(&umem, rings);
-        let (rings, mut flags) = built.map_err(of_socket)?;
+        let (rings, mut flags) = socket
+            .build_wakable_rings(&umem, rings)
+            .map_err(of_socket)?;
         flags.force_copy();
         let mut state = QueueState { rings, umem };
         state.fill(N_FILL);

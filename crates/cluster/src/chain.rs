@@ -161,8 +161,10 @@ pub fn follow(
         let incomplete = model.incomplete(&stage);
         stages.push(stage);
         if is_last {
-            let n_local = model.n_local;
-            let plan = RemotePlan { n_local, stages };
+            let plan = RemotePlan {
+                n_local: model.n_local,
+                stages,
+            };
             return Ok(Chain { plan, behind: next });
         }
         address = next.ok_or(incomplete)?;

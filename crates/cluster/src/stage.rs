@@ -12,8 +12,23 @@ use crate::{
     core::Outcome,
     journal::{self, SavedState},
     states::KeptStates,
-    wire::{Frame, FrameKind, Header, Limits, Op, Run, Status},
+    wire::{Frame, FrameKind, Header, Limits, Op, Run, StateKey, Status},
 };
+
+const OTHER: Error = Error::State("the sequences of a stage are not those of the ring");
+
+/// Positions of a sequence whose state is saved or loaded.
+struct SavedPositions {
+    seq: u32,
+    first: u32,
+    n: u32,
+}
+
+impl SavedPositions {
+    fn range(&self) -> Range<usize> {
+        self.first as usize..(self.first + self.n) as usize
+    }
+}
 
 /// An executor whose sequences have the numbers of the ring.
 pub struct Stage {
@@ -120,6 +135,11 @@ impl Stage {
             .apply(&frame.ops)
             .and_then(|()| self.step(frame, is_last));
         self.kept.clear();
+        self.outcome_of(done, frame)
+    }
+
+    /// What the coordinator is told.
+    fn outcome_of(&self, done: Result<Outcome, Error>, frame: &Frame) -> Outcome {
         match done {
             // No result tells what became of a catch-up.
             Ok(_) if self.lacks_state && frame.header.kind == FrameKind::CatchUp => {
@@ -142,7 +162,6 @@ impl Stage {
     }
 
     fn apply_one(&mut self, op: &Op) -> Result<(), Error> {
-        const OTHER: Error = Error::State("the sequences of a stage are not those of the ring");
         match *op {
             Op::New { seq } => {
                 if self.seqs.contains_key(&seq) {
@@ -180,43 +199,59 @@ impl Stage {
                 self.executor.drop_seq(id)
             }
             Op::Save { seq, first, n, key } => {
-                let id = self.seq(seq)?;
-                let positions = first as usize..(first + n) as usize;
-                if let Some(states) = &self.states {
-                    let export = |out: &mut dyn Write| {
-                        let written = self.executor.export(id, positions, out);
-                        written.map_err(|error| io::Error::other(error.to_string()))
-                    };
-                    // A state that is not kept is computed again.
-                    let _ = states.save(&key, export);
-                }
-                Ok(())
+                let state = SavedPositions { seq, first, n };
+                self.save(&state, &key)
             }
             Op::Load { seq, first, n, key } => {
-                let id = self.seq(seq)?;
-                if self.executor.seqs().len(id)? != first as usize {
-                    return Err(OTHER);
-                }
-                let state = self.states.as_ref().and_then(|states| states.load(&key));
-                let is_loaded =
-                    state.is_some_and(|state| self.append(id, state.bytes(), n as usize));
-                self.lacks_state |= !is_loaded;
-                Ok(())
+                let state = SavedPositions { seq, first, n };
+                self.load(&state, &key)
             }
             Op::Export { seq, first, n, id } => {
-                // Positions that are not saved are computed again: never a reason to stop.
-                if let Ok(bytes) = self.export_layers(seq, first as usize..(first + n) as usize) {
-                    self.saved.push(SavedState {
-                        id,
-                        seq,
-                        first,
-                        n,
-                        bytes,
-                    });
-                }
+                let state = SavedPositions { seq, first, n };
+                self.export_for(&state, id);
                 Ok(())
             }
             Op::Append { seq, n, id, .. } => self.append_kept(seq, n as usize, id),
+        }
+    }
+
+    /// Writes a state to disk, if states are kept there. One that is not is computed again.
+    fn save(&self, at: &SavedPositions, key: &StateKey) -> Result<(), Error> {
+        let id = self.seq(at.seq)?;
+        if let Some(states) = &self.states {
+            let export = |out: &mut dyn Write| {
+                let written = self.executor.export(id, at.range(), out);
+                written.map_err(|error| io::Error::other(error.to_string()))
+            };
+            let _ = states.save(key, export);
+        }
+        Ok(())
+    }
+
+    /// Appends a state from disk, or remembers that it is not there.
+    fn load(&mut self, at: &SavedPositions, key: &StateKey) -> Result<(), Error> {
+        let id = self.seq(at.seq)?;
+        if self.executor.seqs().len(id)? != at.first as usize {
+            return Err(OTHER);
+        }
+        let state = self.states.as_ref().and_then(|states| states.load(key));
+        let is_loaded = state.is_some_and(|state| self.append(id, state.bytes(), at.n as usize));
+        self.lacks_state |= !is_loaded;
+        Ok(())
+    }
+
+    /// Keeps a state for the coordinator. Positions without one are computed again: never a reason
+    /// to stop.
+    fn export_for(&mut self, at: &SavedPositions, id: u64) {
+        if let Ok(bytes) = self.export_layers(at.seq, at.range()) {
+            let SavedPositions { seq, first, n } = *at;
+            self.saved.push(SavedState {
+                id,
+                seq,
+                first,
+                n,
+                bytes,
+            });
         }
     }
 

@@ -200,13 +200,13 @@ impl Shared {
             let is_far = !address.ip().is_loopback() || is_local;
             is_far && !is_of_one_link(*address)
         };
-        let others = book.iter().filter(|(_, entry)| entry.is_member);
-        let others = others.flat_map(|(name, entry)| {
-            let addresses = entry.addresses().filter(is_told);
-            addresses.map(|address| NodeAddress {
+        let members = book.iter().filter(|(_, entry)| entry.is_member);
+        let others = members.flat_map(|(name, entry)| {
+            let of_node = |address| NodeAddress {
                 name: name.clone(),
                 address,
-            })
+            };
+            entry.addresses().filter(is_told).map(of_node)
         });
         let answer = Answer::Members {
             name: self.name.clone(),

@@ -61,8 +61,8 @@ impl FromStr for JoinToken {
         let mut of_key = [0; ClusterKey::N_BYTES];
         of_key.copy_from_slice(key);
         let address = address.split_last_chunk::<2>().and_then(|(ip, port)| {
-            let v4 = <[u8; 4]>::try_from(ip).map(|ip| IpAddr::V4(Ipv4Addr::from(ip)));
-            let v6 = <[u8; 16]>::try_from(ip).map(|ip| IpAddr::V6(Ipv6Addr::from(ip)));
+            let v4 = <[u8; 4]>::try_from(ip).map(IpAddr::from);
+            let v6 = <[u8; 16]>::try_from(ip).map(IpAddr::from);
             let ip = v4.or(v6).ok()?;
             Some(SocketAddr::new(ip, u16::from_le_bytes(*port)))
         });

@@ -30,9 +30,10 @@ pub(super) fn run(asker: &Asker, is_json: bool) -> Result<(), Failure> {
 
 fn row(node: &SurveyedNode) -> String {
     let card = &node.card;
+    let none = || "-".to_owned();
     let rate = |bytes_per_s: f64| match bytes_per_s > 0.0 {
         true => format!("{:.1} GB/s", bytes_per_s / 1e9),
-        false => "-".to_owned(),
+        false => none(),
     };
     let numbers = card.measure;
     let memory = format!(
@@ -40,13 +41,10 @@ fn row(node: &SurveyedNode) -> String {
         report::bytes(card.memory.free_bytes),
         report::bytes(card.memory.all_bytes)
     );
-    let link = node.link.map_or_else(
-        || "-".to_owned(),
-        |link| format!("{:.2} ms", link.rtt_p50.as_secs_f64() * 1e3),
-    );
-    let celsius = card
-        .celsius
-        .map_or_else(|| "-".to_owned(), |c| format!("{c:.0}"));
+    let link = node.link.map_or_else(none, |link| {
+        format!("{:.2} ms", link.rtt_p50.as_secs_f64() * 1e3)
+    });
+    let celsius = card.celsius.map_or_else(none, |c| format!("{c:.0}"));
     format!(
         "{:<16} {memory:<18} {:<11} {:<9} {link:<10} {celsius:<3} {}",
         card.name.as_str(),

@@ -129,8 +129,10 @@ fn staying(membership: &Membership, without: &[String]) -> Result<Vec<NodeName>,
             "--without {absent}: it does not answer, and gets no key in any case; leave it out"
         )));
     }
-    let staying = members.into_iter().filter(|node| !without.contains(node));
-    let staying: Vec<NodeName> = staying.collect();
+    let staying: Vec<NodeName> = members
+        .into_iter()
+        .filter(|node| !without.contains(node))
+        .collect();
     match staying.is_empty() {
         true => Err(Failure::Failed(
             "no node answers that could take a key: `atta cluster rekey --by-hand` makes one here"

@@ -183,8 +183,9 @@ impl Master {
 
 /// Follows the chain; workers may start a moment later.
 fn chain(network: &Network, flags: &ChainFlags, model: ChainModel) -> Result<RemotePlan, Failure> {
-    let first = network.next(flags)?;
-    let first = first.ok_or_else(|| Failure::Usage("--next-host is missing".to_owned()))?;
+    let first = network
+        .next(flags)?
+        .ok_or_else(|| Failure::Usage("--next-host is missing".to_owned()))?;
     let until = Instant::now() + PATIENCE;
     let mut is_told = false;
     let chain = loop {

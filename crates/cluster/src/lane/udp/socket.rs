@@ -75,7 +75,9 @@ impl Socket {
         let ecn = transmit.ecn;
         let transmit = quinn_udp::Transmit {
             destination: transmit.destination,
-            ecn: ecn.and_then(|ecn| quinn_udp::EcnCodepoint::from_bits(ecn as u8)),
+            ecn: meta
+                .ecn
+                .and_then(|ecn| quinn_udp::EcnCodepoint::from_bits(ecn as u8)),
             contents: &contents[..transmit.size],
             segment_size: transmit.segment_size,
             src_ip: transmit.src_ip,
@@ -96,7 +98,6 @@ impl Socket {
             Ok(0) => Ok(None),
             Ok(_) => {
                 let [meta] = meta;
-                let ecn = meta.ecn;
                 Ok(Some(Arrival {
                     from: meta.addr,
                     to: meta.dst_ip,
