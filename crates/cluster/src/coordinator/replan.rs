@@ -114,12 +114,10 @@ impl Replanner {
     pub fn cut_at(&self, now: &PlannedRing, ends: &[usize]) -> Result<AskedPlan, PlanError> {
         let inputs = self.inputs().clone();
         let layers = &inputs.model.layers;
-        let plan = now
-            .plan
-            .cut_at(ends, layers.len())
-            .map_err(PlanError::Cut)?;
-        let inside = ends.iter().filter(|end| **end > 0);
-        if let Some(end) = inside.copied().find(|end| !layers[*end].may_cut_before) {
+        let plan = now.plan.cut_at(ends, layers.len());
+        let plan = plan.map_err(PlanError::Cut)?;
+        let mut ends = ends.iter();
+        if let Some(end) = ends.find(|end| **end > 0 && !layers[**end].may_cut_before) {
             return Err(PlanError::Cut(format!(
                 "the model cannot be cut before layer {end}"
             )));

@@ -98,8 +98,9 @@ pub(super) fn install(args: &NodeArgs, is_first: bool) -> Result<(), Failure> {
     say(&format!("wrote {}; these start the node:", path.display()));
     let mut out = Stdout::lock();
     let systemctl = manager.systemctl();
-    out.line(&format!("{systemctl} daemon-reload"))?;
-    out.line(&format!("{systemctl} enable --now {UNIT}"))?;
+    out.line(&format!(
+        "{systemctl} daemon-reload\n{systemctl} enable --now {UNIT}"
+    ))?;
     if manager == Manager::User {
         say("so that it runs while you are not logged in, too: loginctl enable-linger");
     }
