@@ -161,9 +161,10 @@ pub(crate) fn plan(
         ));
     };
     let path = load::locate(model)?;
+    let wire = wire(flags)?;
     let membership = Membership::open(&flags.membership, &Role::Asker)?;
     let mut asker = Asker::new(membership, &options)?;
-    asker.coordinator.wire = wire(flags)?;
+    asker.coordinator.wire = wire;
     asker.coordinator.lane = match flags.lane.unwrap_or_default() {
         RingLane::Auto | RingLane::Tcp => LaneName::Tcp,
         RingLane::Udp => LaneName::Udp,

@@ -385,9 +385,15 @@ fn embedded(engine: &Engine, ids: &[u32]) -> Arc<[f32]> {
     let info = files.directory().tensor("token_embd.weight").unwrap();
     let d = engine.spec().d_model;
     let scale = engine.spec().embed_scale;
-    let row = |&id: &u32| file[info.offset as usize + 4 * d * id as usize..][..4 * d].as_chunks();
-    let floats = ids.iter().flat_map(|id| row(id).0);
-    floats.map(|&x| scale * f32::from_le_bytes(x)).collect()
+    let row = |at: u64, i: u32| {
+        let numbers = file[at as usize + 4 * d * i as usize..][..4 * d].as_chunks();
+        numbers.0.iter().map(|&x| f32::from_le_bytes(x))
+    };
+    // The mean row of the table is a tensor of its own, if there is one.
+    let mean = files.directory().tensor("token_embd.mean");
+    let mean = mean.map_or_else(|| vec![0.0; d], |mean| row(mean.offset, 0).collect());
+    let rows = ids.iter().flat_map(|&id| row(info.offset, id).zip(&mean));
+    rows.map(|(x, mean)| scale * (x + mean)).collect()
 }
 
 #[test]

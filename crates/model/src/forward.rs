@@ -252,7 +252,7 @@ impl Cpu {
             members.gather_logits(out.all_logits_mut(), spec.n_vocab)?;
         }
         self.observer.enter(Phase::Other);
-        add_mean(model, kernels, &s.x, wanted, out);
+        add_mean(model, kernels, s, wanted, out);
         // Before they are capped, which would make infinity finite.
         out.check_logits();
         if spec.head.logit_scale != 1.0 {
@@ -270,17 +270,17 @@ impl Cpu {
 }
 
 /// Adds `m·h` to the logits of each wanted row, where the file has the mean row m of the head
-/// apart: its matrix is `W − 1·mᵀ`. `x` are residuals, `[n_rows, d_model]`.
-fn add_mean(model: &Model, kernels: Kernels, x: &[f32], wanted: &[u32], out: &mut Output) {
+/// apart: its matrix is `W − 1·mᵀ`.
+fn add_mean(model: &Model, kernels: Kernels, s: &mut Scratch, wanted: &[u32], out: &mut Output) {
     let Some(mean) = model.head_mean() else {
         return;
     };
     let d = model.spec().d_model;
-    let mut normed = vec![0.0; d];
+    s.normed.resize(d, 0.0);
     let logits = out.all_logits_mut().chunks_exact_mut(model.spec().n_vocab);
     for (logits, &t) in logits.zip(wanted) {
-        model.output_norm(kernels, &x[t as usize * d..][..d], &mut normed);
-        let sum = kernels.dot_product(mean, &normed);
+        model.output_norm(kernels, &s.x[t as usize * d..][..d], &mut s.normed);
+        let sum = kernels.dot_product(mean, &s.normed);
         logits.iter_mut().for_each(|z| *z += sum);
     }
 }

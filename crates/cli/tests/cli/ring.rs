@@ -524,7 +524,9 @@ fn a_machine_without_a_key_is_told_how_to_join() {
     }
     let refused = error_of(&homes.atta("lap", &["node", "--join", "atta1-AAAA"]), 2);
     assert!(refused.contains("letters and digits"), "{refused}");
-    let wire = ["run", MODEL, "-p", "x", "--ring", "--wire", "f16"];
+    let wire = [
+        "run", MODEL, "-p", "x", "--ring", "--split", "rows", "--wire", "f16",
+    ];
     let refused = error_of(&homes.atta("lap", &wire), 2);
     assert!(refused.contains("--wire"), "{refused}");
     assert!(!homes.key("lap").exists());

@@ -48,6 +48,8 @@ pub(crate) struct Scratch {
     pub(crate) moe: MoeScratch,
     /// Several residual streams.
     pub(crate) streams: StreamsScratch,
+    /// A row as the head reads it, `[d_model]`; empty until a mean row is multiplied by it.
+    pub(crate) normed: Vec<f32>,
 }
 
 /// The size of a step.
@@ -98,6 +100,7 @@ impl Scratch {
             bounds: Vec::with_capacity(n_bounds(spec)),
             moe: MoeScratch::new(spec, n_rows),
             streams: StreamsScratch::new(spec, n_rows),
+            normed: Vec::new(),
         }
     }
 

@@ -75,9 +75,7 @@ impl Socket {
         let ecn = transmit.ecn;
         let transmit = quinn_udp::Transmit {
             destination: transmit.destination,
-            ecn: meta
-                .ecn
-                .and_then(|ecn| quinn_udp::EcnCodepoint::from_bits(ecn as u8)),
+            ecn: ecn.and_then(|ecn| quinn_udp::EcnCodepoint::from_bits(ecn as u8)),
             contents: &contents[..transmit.size],
             segment_size: transmit.segment_size,
             src_ip: transmit.src_ip,
@@ -101,7 +99,7 @@ impl Socket {
                 Ok(Some(Arrival {
                     from: meta.addr,
                     to: meta.dst_ip,
-                    ecn: ecn.and_then(|ecn| EcnCodepoint::from_bits(ecn as u8)),
+                    ecn: meta.ecn.and_then(|ecn| EcnCodepoint::from_bits(ecn as u8)),
                     bytes: &buffer[..meta.len],
                     stride: meta.stride.max(1),
                 }))
