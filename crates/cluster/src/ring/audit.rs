@@ -286,7 +286,7 @@ impl SecondRun {
 
 impl Ring {
     /// Computes some texts a second time and compares. The layers for that are those of
-    /// [`take_audit_layers`](Self::take_audit_layers).
+    /// `take_audit_layers`.
     pub fn audit(&mut self, options: AuditOptions, layers: Option<AuditLayers>) {
         self.audit = Some(Audit::new(options));
         self.take_audit_layers(layers);
