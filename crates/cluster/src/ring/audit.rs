@@ -285,8 +285,8 @@ impl SecondRun {
 }
 
 impl Ring {
-    /// Computes some texts a second time and compares. The layers for that are those of
-    /// `take_audit_layers`.
+    /// Computes some texts a second time, on these layers, and compares; without layers there is
+    /// nothing to compare.
     pub fn audit(&mut self, options: AuditOptions, layers: Option<AuditLayers>) {
         self.audit = Some(Audit::new(options));
         self.take_audit_layers(layers);
