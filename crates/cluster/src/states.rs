@@ -9,7 +9,7 @@
 //! large or cannot be written is as if it had never been, and the state is computed again.
 
 use std::{
-    fs::{self, File, OpenOptions},
+    fs::{self, File},
     io::{self, BufWriter, Write},
     path::{Path, PathBuf},
     time::{Duration, SystemTime},
@@ -17,7 +17,7 @@ use std::{
 
 use atta_store::MappedFile;
 
-use crate::wire::StateKey;
+use crate::{key::create_private, wire::StateKey};
 
 const MAGIC: &[u8; 8] = b"ATTASTA1";
 /// Bytes behind the state.
@@ -262,14 +262,6 @@ fn make_private(directory: &Path) -> io::Result<()> {
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
     builder.create(directory)
-}
-
-fn create_private(path: &Path) -> io::Result<File> {
-    let mut options = OpenOptions::new();
-    options.write(true).create_new(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(path)
 }
 
 #[cfg(test)]

@@ -60,7 +60,8 @@ fn temporary(path: &Path) -> PathBuf {
     path.with_file_name(name)
 }
 
-fn create_private(path: &Path) -> io::Result<File> {
+/// Creates a file that only its owner may read.
+pub(crate) fn create_private(path: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);
     #[cfg(unix)]

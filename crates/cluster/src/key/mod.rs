@@ -18,6 +18,7 @@ use ring::rand::{SecureRandom, SystemRandom};
 use serde::{Deserialize, Serialize};
 
 pub use certificate::{Identity, is_node_name};
+pub(crate) use file::create_private;
 pub use token::JoinToken;
 
 /// The key of a cluster. `Debug` prints its public id only; [`text`](Self::text) shows the secret,
