@@ -12,7 +12,7 @@ use std::{
 use atta_cluster::{Cut, RingBackend};
 use atta_engine::{
     Batcher, BatcherOptions, Engine, Event, GenerateOptions, Job, JobId, LoadOptions, Sampling,
-    SessionOptions, Update,
+    Session, SessionOptions, Update,
 };
 use atta_kernels::{Kernels, Pool};
 use atta_model::Backend;
@@ -142,4 +142,62 @@ fn texts_on_a_ring_are_those_of_one_machine() {
             "{n_stages} stages, several users"
         );
     }
+}
+
+/// A session with chunks of 8 tokens, and a prompt of many of them.
+fn in_chunks(engine: &Engine) -> (Session, Vec<u32>) {
+    let options = SessionOptions {
+        n_ctx: Some(N_CTX),
+        n_batch: Some(8),
+        ..SessionOptions::default()
+    };
+    let prompt = engine.prompt_ids(
+        "The cat saw a dog and a big red ball. "
+            .repeat(9)
+            .as_bytes(),
+    );
+    assert!((80..N_CTX - 8).contains(&prompt.len()), "{}", prompt.len());
+    (engine.session(&options).unwrap(), prompt)
+}
+
+#[test]
+fn chunks_of_a_prompt_are_at_several_stages_at_the_same_time() {
+    let logits = |engine: &Engine| {
+        let (mut session, prompt) = in_chunks(engine);
+        let mut progress = Vec::new();
+        let go_on = |done| {
+            progress.push(done);
+            true
+        };
+        assert_eq!(session.append_with(&prompt, go_on).unwrap(), prompt.len());
+        (session.logits().unwrap().to_vec(), progress)
+    };
+    let (expected, alone) = logits(&engine(None));
+    let (found, ring) = logits(&engine(Some(ring(3))));
+    assert!(expected == found, "other logits");
+    assert_eq!(alone[..4], [0, 8, 16, 24]);
+    // Two chunks are behind the first stage when the third is submitted.
+    assert_eq!(ring[..4], [0, 0, 0, 8]);
+}
+
+#[test]
+fn an_interrupted_prompt_keeps_the_chunks_in_flight() {
+    let cpu = engine(None);
+    let engine = engine(Some(ring(3)));
+    let (mut session, prompt) = in_chunks(&engine);
+    let mut generation = session
+        .generate(&prompt, &GenerateOptions::default())
+        .unwrap();
+    assert!(matches!(
+        generation.next(),
+        Some(Ok(Event::Prompt { done: 0, .. }))
+    ));
+    generation.into_summary().unwrap();
+    assert_eq!(session.tokens(), &prompt[..8]);
+    let end = &prompt[8..];
+    assert_eq!(session.append_with(end, |done| done < 16).unwrap(), 32);
+    session.append(&end[32..]).unwrap();
+    let (mut alone, _) = in_chunks(&cpu);
+    alone.append(&prompt).unwrap();
+    assert_eq!(session.logits(), alone.logits());
 }

@@ -4,12 +4,13 @@
 //! runs one step of one of them at a time.
 
 use std::{
+    collections::VecDeque,
     ops::Range,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use atta_model::{
-    Batch, Executor, ExecutorSize, KvType, Observer, Output, SeqId, Want, spec::ModelSpec,
+    Batch, Executor, ExecutorSize, KvType, Observer, Output, SeqId, Ticket, Want, spec::ModelSpec,
 };
 use atta_store::Reservation;
 
@@ -159,7 +160,10 @@ pub struct Session {
     n_batch: usize,
     /// Positions that each context shift evicts; `None` without shifts.
     evicted_range: Option<Range<usize>>,
+    /// Includes the tokens of batches in flight.
     tokens: Vec<u32>,
+    /// Batches of a prompt that the executor computes, oldest first.
+    in_flight: VecDeque<InFlight>,
     /// Tokens up to here may have been filled in and are of no text; 0 where all are.
     n_filled: usize,
     /// Evicted tokens, all behind the first `evicted_range.start`.
@@ -171,6 +175,13 @@ pub struct Session {
     /// The row of `out` with the logits after the last token.
     last: Option<usize>,
     logits_memory: Reservation,
+}
+
+/// A batch in flight.
+struct InFlight {
+    ticket: Ticket,
+    /// Its tokens, as indices into those of the session.
+    tokens: Range<usize>,
 }
 
 impl std::fmt::Debug for Session {
@@ -216,6 +227,7 @@ impl Session {
             n_batch: planned.n_batch,
             evicted_range,
             tokens: Vec::with_capacity(n_ctx),
+            in_flight: VecDeque::new(),
             n_filled: 0,
             n_evicted: 0,
             n_saved: 0,
@@ -247,6 +259,7 @@ impl Session {
             n_batch: self.n_batch,
             evicted_range: self.evicted_range.clone(),
             tokens,
+            in_flight: VecDeque::new(),
             n_filled: self.n_filled,
             n_evicted: self.n_evicted,
             n_saved: self.n_saved,
@@ -266,7 +279,8 @@ impl Session {
     }
 
     /// Appends tokens in chunks. Before each chunk `go_on` gets the number of tokens done, and may
-    /// stop with `false`. Returns the number of appended tokens.
+    /// stop with `false`. Returns the number of appended tokens. An executor with a depth computes
+    /// several chunks at the same time, unless forks share it or the context shifts.
     ///
     /// # Errors
     /// As [`append`](Self::append).
@@ -280,17 +294,19 @@ impl Session {
         }
         let mut done = 0;
         while done < ids.len() {
-            if !go_on(done) {
-                return Ok(done);
+            if !go_on(done - self.n_in_flight()) {
+                break;
             }
             done += self.append_chunk(&ids[done..])?;
         }
-        Ok(ids.len())
+        self.settle()?;
+        Ok(done)
     }
 
     /// Appends as many tokens of a prompt as fit one batch, and returns how many. Computes logits
-    /// if the last of `ids` is among them. Marks a checkpoint before the last one, where another
-    /// answer to the same prompt starts.
+    /// if the last of `ids` is among them; else batches may be left in flight, and what follows is
+    /// another chunk or [`settle`](Self::settle). Marks a checkpoint before the last one, where
+    /// another answer to the same prompt starts.
     pub(crate) fn append_chunk(&mut self, ids: &[u32]) -> Result<usize, Error> {
         self.append_part(ids, ids.len().checked_sub(2))
     }
@@ -324,7 +340,8 @@ impl Session {
                 Want::Nothing
             }
         };
-        self.step(&ids[..n], want, checkpoint)?;
+        self.submit(&ids[..n], want, checkpoint)?;
+        self.settle_to(if is_last { 0 } else { self.max_in_flight() })?;
         self.last = is_last.then_some(n - 1);
         Ok(n)
     }
@@ -442,6 +459,7 @@ impl Session {
     /// # Errors
     /// An executor that fails; the one on CPUs does not.
     pub fn truncate(&mut self, n: usize) -> Result<usize, Error> {
+        self.settle()?;
         if n < self.tokens.len() {
             let n_kept = self.evicted_range.as_ref().map_or(0, |range| range.start);
             let behind = n
@@ -571,18 +589,80 @@ impl Session {
         want: impl Fn(usize) -> Want,
         checkpoint: Option<usize>,
     ) -> Result<(), Error> {
+        self.submit(ids, want, checkpoint)?;
+        self.settle()
+    }
+
+    /// Submits tokens as one batch, with a checkpoint behind token `checkpoint` of them.
+    fn submit(
+        &mut self,
+        ids: &[u32],
+        want: impl Fn(usize) -> Want,
+        checkpoint: Option<usize>,
+    ) -> Result<(), Error> {
         self.fill_batch(ids, want, checkpoint);
         self.last = None;
-        executor(&self.executor).step(&self.batch, &mut self.out)?;
-        let n_before = self.tokens.len();
+        let submitted = executor(&self.executor).submit(&self.batch);
+        let ticket = submitted.inspect_err(|_| self.drain())?;
+        let start = self.tokens.len();
         self.tokens.extend_from_slice(ids);
-        match self.out.first_not_finite(0..ids.len()) {
-            Some(row) => {
-                self.truncate(n_before)?;
-                Err(self.engine.not_finite(n_before + row))
-            }
-            None => Ok(()),
+        let tokens = start..self.tokens.len();
+        self.in_flight.push_back(InFlight { ticket, tokens });
+        Ok(())
+    }
+
+    /// Number of batches of a prompt that stay in flight while the next one is prepared. Another
+    /// session on the executor must find none, and a shift neither.
+    fn max_in_flight(&self) -> usize {
+        if self.shifts() || Arc::strong_count(&self.executor) > 1 {
+            return 0;
         }
+        self.executor().depth().saturating_sub(1)
+    }
+
+    /// Number of tokens in flight.
+    pub(crate) fn n_in_flight(&self) -> usize {
+        self.in_flight.iter().map(|batch| batch.tokens.len()).sum()
+    }
+
+    /// Waits for all batches in flight. After an error the tokens of the batch that failed, and all
+    /// behind them, are no longer in the session.
+    pub(crate) fn settle(&mut self) -> Result<(), Error> {
+        self.settle_to(0)
+    }
+
+    /// Waits until at most `n` batches are in flight.
+    fn settle_to(&mut self, n: usize) -> Result<(), Error> {
+        while self.in_flight.len() > n {
+            let Some(batch) = self.in_flight.pop_front() else {
+                break;
+            };
+            self.collect(&batch)?;
+            if let Some(row) = self.out.first_not_finite(0..batch.tokens.len()) {
+                // Those behind it go on where numbers are not finite.
+                self.drain();
+                self.truncate(batch.tokens.start)?;
+                return Err(self.engine.not_finite(batch.tokens.start + row));
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits for all batches in flight where an error is known already, which counts.
+    fn drain(&mut self) {
+        while let Some(batch) = self.in_flight.pop_front() {
+            let _ = self.collect(&batch);
+        }
+    }
+
+    /// Waits for the oldest batch, which is no longer listed.
+    fn collect(&mut self, batch: &InFlight) -> Result<(), Error> {
+        let collected = executor(&self.executor).collect(batch.ticket, &mut self.out);
+        if collected.is_err() {
+            self.in_flight.clear();
+            self.tokens.truncate(batch.tokens.start);
+        }
+        Ok(collected?)
     }
 }
 

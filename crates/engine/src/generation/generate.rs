@@ -229,7 +229,7 @@ impl Generate<'_> {
             .session
             .append_chunk(&self.prompt[self.n_prefilled..])?;
         self.times.prefill = self.start.elapsed();
-        let done = self.n_prefilled;
+        let done = self.n_prefilled - self.session.n_in_flight();
         self.queue.push_back(Event::Prompt { done, total });
         Ok(())
     }
@@ -266,6 +266,7 @@ impl Generate<'_> {
     /// Leaves the session with the tokens of the text, and saves it.
     fn end(&mut self) -> Result<(), Error> {
         self.stage = Stage::Over;
+        self.session.settle()?;
         let StepInput { rollback, tokens } = self.generation.take_input();
         self.session.roll_back(rollback, tokens.is_empty())?;
         self.queue.extend(self.saver.save(self.session));
