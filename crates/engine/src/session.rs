@@ -634,15 +634,12 @@ impl Session {
     /// Waits until at most `n` batches are in flight.
     fn settle_to(&mut self, n: usize) -> Result<(), Error> {
         while self.in_flight.len() > n {
-            let Some(batch) = self.in_flight.pop_front() else {
-                break;
-            };
-            self.collect(&batch)?;
-            if let Some(row) = self.out.first_not_finite(0..batch.tokens.len()) {
+            let tokens = self.collect()?;
+            if let Some(row) = self.out.first_not_finite(0..tokens.len()) {
                 // Those behind it go on where numbers are not finite.
                 self.drain();
-                self.truncate(batch.tokens.start)?;
-                return Err(self.engine.not_finite(batch.tokens.start + row));
+                self.truncate(tokens.start)?;
+                return Err(self.engine.not_finite(tokens.start + row));
             }
         }
         Ok(())
@@ -650,19 +647,22 @@ impl Session {
 
     /// Waits for all batches in flight where an error is known already, which counts.
     fn drain(&mut self) {
-        while let Some(batch) = self.in_flight.pop_front() {
-            let _ = self.collect(&batch);
+        while !self.in_flight.is_empty() {
+            let _ = self.collect();
         }
     }
 
-    /// Waits for the oldest batch, which is no longer listed.
-    fn collect(&mut self, batch: &InFlight) -> Result<(), Error> {
-        let collected = executor(&self.executor).collect(batch.ticket, &mut self.out);
+    /// Waits for the oldest batch in flight, if there is one, and returns its tokens.
+    fn collect(&mut self) -> Result<Range<usize>, Error> {
+        let Some(InFlight { ticket, tokens }) = self.in_flight.pop_front() else {
+            return Ok(0..0);
+        };
+        let collected = executor(&self.executor).collect(ticket, &mut self.out);
         if collected.is_err() {
             self.in_flight.clear();
-            self.tokens.truncate(batch.tokens.start);
+            self.tokens.truncate(tokens.start);
         }
-        Ok(collected?)
+        Ok(collected.map(|()| tokens)?)
     }
 }
 
