@@ -395,9 +395,18 @@ impl Coordinator {
                     self.trouble(now, "a batch is too late".to_owned(), actions);
                 }
             }
+            Phase::Fencing { .. } if self.is_silent() => self.give_up(actions),
             Phase::Fencing { until } if now >= until => self.fence(now, actions),
             Phase::Fencing { .. } | Phase::Down => {}
         }
+    }
+
+    /// Whether a stage that was there and has not answered the fence has been silent for so long
+    /// that no other fence would reach it.
+    fn is_silent(&self) -> bool {
+        let mut stages = self.stages.iter();
+        self.served_epoch > 0
+            && stages.any(|stage| stage.answer.is_none() && stage.link.is_silent())
     }
 
     /// A link has ended: what waits for the stage need not wait longer.
@@ -456,8 +465,12 @@ impl Coordinator {
             false => format!("; no answer of stages {}", missing.join(", ")),
         };
         let reason = &self.reason;
-        let n = Timing::MAX_FENCES;
-        let why = format!("the ring was repaired {n} times without a result: {reason}{silent}");
+        let why = match self.n_fences {
+            n @ Timing::MAX_FENCES => {
+                format!("the ring was repaired {n} times without a result: {reason}{silent}")
+            }
+            _ => format!("{reason}{silent}"),
+        };
         actions.push(Action::GiveUp(why));
     }
 

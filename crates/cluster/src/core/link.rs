@@ -23,6 +23,11 @@ impl Link {
         self.n_unanswered > Timing::MAX_MISSED
     }
 
+    /// Whether so many went unanswered that repairs wait for it no longer.
+    pub fn is_silent(&self) -> bool {
+        self.n_unanswered > Timing::MAX_SILENT
+    }
+
     /// The number of the ping to send now, if one is due.
     pub fn due(&mut self, now: Time, timing: &Timing) -> Option<u32> {
         let every = timing.ping.filter(|_| now >= self.next)?;

@@ -89,6 +89,9 @@ impl Timing {
     /// Pings without an answer after which a link is suspect.
     pub const MAX_MISSED: u32 = 4;
 
+    /// Pings without an answer after which a repair is given up.
+    pub const MAX_SILENT: u32 = 12;
+
     /// Fences without a result in between after which requests end.
     pub const MAX_FENCES: u32 = 3;
 

@@ -356,3 +356,26 @@ fn a_silent_link_is_a_fence() {
     }
     assert_eq!(fenced_at, Some(5), "four pings of stage 2 had no answer");
 }
+
+#[test]
+fn a_stage_that_stays_silent_ends_the_repair_unless_it_was_never_there() {
+    let timing = Timing {
+        ping: Some(ms(10)),
+        lap: ms(10_000),
+        ..TIMING
+    };
+    let given_up_at = |was_there: bool| {
+        let mut c = Coordinator::new(LIMITS, timing);
+        c.on(ms(0), Event::Submit(work(1, &[NEW], 0)));
+        if was_there {
+            answer(&mut c, ms(1), [None, None]);
+        }
+        (1..40).find(|i| {
+            let actions = c.on(ms(10 * i), Event::Tick);
+            c.on(ms(10 * i), Event::Frame(frame(FrameKind::Pong, 1, 1, 1)));
+            actions.iter().any(|a| matches!(a, Action::GiveUp(_)))
+        })
+    };
+    assert_eq!(given_up_at(true), Some(13), "twelve pings had no answer");
+    assert_eq!(given_up_at(false), Some(30), "three fences had none");
+}
