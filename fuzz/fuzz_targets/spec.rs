@@ -23,7 +23,7 @@ fuzz_target!(|file: &[u8]| {
     for req in spec.tensors() {
         assert!(req.shape.iter().all(|&d| d > 0), "{req:?}");
         assert!(req.fused_in.is_none_or(
-            |fused| fused.rows.end <= fused.n_rows && fused.rows.len() == req.shape[0]
+            |fused| fused.rows.end <= fused.n_rows && fused.rows.len() == req.n_rows()
         ));
     }
     let kv = KvType {
