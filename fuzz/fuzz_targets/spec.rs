@@ -22,9 +22,11 @@ fuzz_target!(|file: &[u8]| {
     spec.check().expect("what was lowered was checked");
     for req in spec.tensors() {
         assert!(req.shape.iter().all(|&d| d > 0), "{req:?}");
-        assert!(req.fused_in.as_ref().is_none_or(
-            |fused| fused.rows.end <= fused.n_rows && fused.rows.len() == req.n_rows()
-        ));
+        assert!(
+            req.fused_in.as_ref().is_none_or(
+                |fused| fused.rows.end <= fused.n_rows && fused.rows.len() == req.n_rows()
+            )
+        );
     }
     let kv = KvType {
         k: KvElem::F16,
