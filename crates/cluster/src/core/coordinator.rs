@@ -259,6 +259,8 @@ impl Coordinator {
         match self.phase {
             Phase::Down => {
                 self.n_fences = 0;
+                // Each is waited for anew.
+                self.stages.iter_mut().for_each(|stage| stage.link.heard());
                 self.fence(now, actions);
             }
             Phase::Fencing { .. } => {}
