@@ -32,7 +32,7 @@ install() {
 install_packages() {
     local missing=() pair
     local -A libc=([aarch64-linux-gnu]=arm64 [arm-linux-gnueabihf]=armhf [riscv64-linux-gnu]=riscv64)
-    command -v qemu-aarch64-static >/dev/null || missing+=(qemu-user-static)
+    [[ $# -eq 0 ]] || command -v qemu-aarch64-static >/dev/null || missing+=(qemu-user-static)
     for pair in "$@"; do
         [[ -n ${pair#*:} ]] || continue
         command -v "${pair#*:}-gcc" >/dev/null || missing+=("gcc-${pair#*:}" "libc6-dev-${libc[${pair#*:}]}-cross")
