@@ -188,7 +188,7 @@ fn row(name: &str, n_bytes: u64) {
     say(&format!("  {name:<28} {:>14}", grouped(n_bytes.into())));
 }
 
-fn say(line: &str) {
+pub(crate) fn say(line: &str) {
     // A closed standard error is no failure.
     let _ = writeln!(io::stderr(), "{line}");
 }
