@@ -11,7 +11,7 @@ use std::{
 
 use atta_formats::{
     Contents, Layout, Split, TensorType, Writer, decode_rows, f16,
-    gguf::{Checksums, shard_file_name},
+    gguf::{Checksums, PIECE_BYTES, shard_file_name},
 };
 use atta_store::ReadAt;
 
@@ -299,7 +299,7 @@ impl Conversion<'_> {
             writer.add_tensor(&tensor.name, &tensor.dims, step.ty)?;
         }
         let layout = match self.options.layout.is_streamable(self.plan) {
-            true => writer.finish_with_checksums()?,
+            true => writer.finish_with_checksums(PIECE_BYTES)?,
             false => writer.finish()?,
         };
         let checksums = checksums_of(&layout)?;

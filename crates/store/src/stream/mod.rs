@@ -391,4 +391,6 @@ fn expert_caches(plan: &Plan, n_entries: usize) -> Result<Vec<Option<ExpertCache
 }
 
 #[cfg(test)]
+mod check_tests;
+#[cfg(test)]
 mod tests;

@@ -30,7 +30,7 @@ use crate::{
 pub const LAYOUT_VERSION: u32 = 1;
 /// The alignment of tensors in files with checksums, bytes.
 pub const STREAM_ALIGNMENT: u32 = 4096;
-/// Bytes of a piece in files that are written.
+/// Bytes of a piece in the files that `atta-convert` writes.
 pub const PIECE_BYTES: u32 = 2 << 20;
 
 const VERSION: &str = "atta.layout.version";
@@ -261,16 +261,16 @@ impl Pieces {
 }
 
 impl Writer {
-    /// Builds a header as [`finish`](Self::finish) does, with room for checksums, and places the
-    /// tensors in order, each at a disk block. [`Checksums::of`] the header says where checksums
+    /// Builds a header as [`finish`](Self::finish) does, with room for checksums of pieces of
+    /// `piece_bytes`, and places the tensors in order, each at a disk block. [`Checksums::of`] the header says where checksums
     /// go.
     ///
     /// # Errors
     /// As [`finish`](Self::finish); [`Error::Count`] for more pieces than a header can hold.
-    pub fn finish_with_checksums(mut self) -> Result<Layout, Error> {
+    pub fn finish_with_checksums(mut self, piece_bytes: u32) -> Result<Layout, Error> {
         /// Far above the pieces of any model: those of two petabytes.
         const MAX_PIECES: u64 = 1 << 30;
-        let pieces = Pieces::new(self.tensors(), PIECE_BYTES);
+        let pieces = Pieces::new(self.tensors(), piece_bytes);
         let n = pieces.map_or(u64::MAX, |pieces| pieces.len());
         if n > MAX_PIECES {
             return Err(Error::Count {
@@ -281,7 +281,7 @@ impl Writer {
         }
         self.set_alignment(STREAM_ALIGNMENT)?;
         self.set_u32(VERSION, LAYOUT_VERSION);
-        self.set_u32(PIECE, PIECE_BYTES);
+        self.set_u32(PIECE, piece_bytes);
         self.set_u32s(SUMS, &vec![0; n as usize]);
         self.set_u32(HEADER_SUM, 0);
         self.set_str(ROOT, &"0".repeat(ROOT_DIGITS));
@@ -303,7 +303,7 @@ mod tests {
         add("vector", &[100]);
         add("matrix", &[1000, 1024]);
         add("experts", &[3, 300, 1024]);
-        writer.finish_with_checksums().unwrap()
+        writer.finish_with_checksums(PIECE_BYTES).unwrap()
     }
 
     fn checksums(layout: &Layout) -> Result<Option<Checksums>, Error> {
