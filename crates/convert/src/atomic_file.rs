@@ -100,9 +100,7 @@ pub(crate) fn target(path: &Path) -> Result<PathBuf, Error> {
         source,
     };
     match fs::metadata(path) {
-        Ok(there) if !there.is_file() => {
-            Err(io(io::Error::other("exists and is no regular file")))
-        }
+        Ok(there) if !there.is_file() => Err(io(io::Error::other("exists and is no regular file"))),
         Ok(_) => fs::canonicalize(path).map_err(io),
         Err(_) => Ok(path.to_owned()),
     }

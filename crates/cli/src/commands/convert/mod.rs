@@ -298,7 +298,9 @@ fn write(
 fn progress_of(args: &ConvertArgs, converted: &Converted) {
     if converted.resumed_bytes > 0 {
         let size = bytes(converted.resumed_bytes);
-        say(&format!("atta: went on behind the {size} of an interrupted conversion"));
+        say(&format!(
+            "atta: went on behind the {size} of an interrupted conversion"
+        ));
     }
     let SmallScales { n, of } = converted.small_scales;
     if args.verbose && of > 0 {

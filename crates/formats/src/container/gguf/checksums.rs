@@ -115,7 +115,9 @@ impl Checksums {
     /// Puts the hash of the file into the header: 64 digits.
     pub fn set_root(&self, header: &mut [u8], root: &str) {
         let out = &mut header[self.spans.root.clone()];
-        out.iter_mut().zip(root.bytes()).for_each(|(out, digit)| *out = digit);
+        out.iter_mut()
+            .zip(root.bytes())
+            .for_each(|(out, digit)| *out = digit);
     }
 
     /// The header with the digits of the hash as '0', as the hash covers it.
@@ -345,7 +347,10 @@ mod tests {
         assert_eq!(empty.without_sum(&layout.header), covered);
         empty.set_sums(&mut layout.header, &[1, 2, 3, 4, 5, 6]);
         let found = checksums(&layout).unwrap().unwrap();
-        assert_eq!((&found.sums[..], found.header_sum), (&[1, 2, 3, 4, 5, 6][..], 77));
+        assert_eq!(
+            (&found.sums[..], found.header_sum),
+            (&[1, 2, 3, 4, 5, 6][..], 77)
+        );
         assert_eq!(found.root, "ab".repeat(32));
         assert_ne!(found.without_sum(&layout.header), covered);
     }
@@ -364,7 +369,13 @@ mod tests {
         writer.set_u32(HEADER_SUM, 1);
         writer.set_str(ROOT, &"0".repeat(64));
         let error = get(&writer).unwrap_err();
-        assert_eq!(error, Error::Checksums { expected: 1, got: 2 });
+        assert_eq!(
+            error,
+            Error::Checksums {
+                expected: 1,
+                got: 2
+            }
+        );
         writer.set_u32(PIECE, 0);
         assert!(matches!(get(&writer), Err(Error::Checksums { .. })));
     }
