@@ -330,7 +330,9 @@ impl Conversion<'_> {
             hasher.update(&file.version().unwrap_or(0).to_le_bytes());
         }
         if let Some(importance) = &self.options.importance {
-            importance.each_number(|bytes| drop(hasher.update(bytes)));
+            importance.each_number(|bytes| {
+                hasher.update(bytes);
+            });
         }
         *hasher.finalize().as_bytes()
     }

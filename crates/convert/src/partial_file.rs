@@ -35,7 +35,7 @@ const HASHED_AT_ONCE: usize = 1 << 20;
 pub(crate) struct PartialFile {
     file: File,
     journal: File,
-    names: Names,
+    names: FileNames,
     layout: Layout,
     pieces: Vec<Piece>,
     /// The checksum of each whole piece.
@@ -47,14 +47,14 @@ pub(crate) struct PartialFile {
 }
 
 /// The names of a file and its journal.
-struct Names {
+struct FileNames {
     /// The final name.
     path: PathBuf,
     part: PathBuf,
     journal: PathBuf,
 }
 
-impl Names {
+impl FileNames {
     fn of(path: &Path) -> Result<Self, Error> {
         let path = target(path)?;
         let with = |end: &str| {
@@ -77,7 +77,7 @@ impl PartialFile {
     /// I/O errors, a `path` that exists but is not a regular file, [`Error::Busy`] if another
     /// program is writing it.
     pub(crate) fn open(path: &Path, layout: Layout, hash: [u8; 32]) -> Result<Self, Error> {
-        let names = Names::of(path)?;
+        let names = FileNames::of(path)?;
         let journal = open(&names.journal)?;
         match journal.try_lock() {
             Err(TryLockError::WouldBlock) => return Err(Error::Busy { path: names.path }),
@@ -102,7 +102,7 @@ impl PartialFile {
 
     /// Removes the partial file of a conversion that failed for good.
     pub(crate) fn remove(path: &Path) {
-        if let Ok(names) = Names::of(path) {
+        if let Ok(names) = FileNames::of(path) {
             let _ = fs::remove_file(names.part);
             let _ = fs::remove_file(names.journal);
         }
@@ -143,7 +143,7 @@ impl PartialFile {
         let sums = bytes
             .strip_prefix(&MAGIC[..])
             .and_then(|rest| rest.strip_prefix(&hash[..]));
-        let sums = sums.unwrap_or_default().as_chunks().0;
+        let sums = sums.unwrap_or_default().as_chunks::<4>().0;
         Ok(sums.iter().map(|sum| u32::from_le_bytes(*sum)).collect())
     }
 

@@ -57,7 +57,7 @@ impl ModelFiles {
         let source = self.source(shard);
         let checks = self.checks_of(shard)?;
         let header = self.header(usize::from(shard));
-        let mut walk = Walk {
+        let mut walk = FileWalk {
             source,
             checks,
             each,
@@ -87,7 +87,7 @@ impl ModelFiles {
 }
 
 /// A file that is read from its start to its end.
-struct Walk<'a, F> {
+struct FileWalk<'a, F> {
     source: &'a Source,
     checks: &'a ShardChecks,
     each: F,
@@ -95,7 +95,7 @@ struct Walk<'a, F> {
     damages: Vec<Damage>,
 }
 
-impl<F: FnMut(&[u8])> Walk<'_, F> {
+impl<F: FnMut(&[u8])> FileWalk<'_, F> {
     fn header(&mut self, header: &[u8]) {
         (self.each)(&self.checks.checksums.without_root(header));
         if let Err(Error::Damaged(damage)) = self.checks.check_header(header) {
@@ -141,7 +141,7 @@ impl<F: FnMut(&[u8])> Walk<'_, F> {
                 self.buffer.resize(n, 0);
                 let filled = self.source.read_exact_at(bytes.start, &mut self.buffer);
                 at(self.source, filled)?;
-                &self.buffer
+                &self.buffer[..]
             }
         };
         (self.each)(read);
