@@ -325,6 +325,11 @@ impl ModelFiles {
         Ok(Cow::Owned(bytes))
     }
 
+    /// Whether all files hold checksums, with which streamed bytes are compared.
+    pub fn has_checksums(&self) -> bool {
+        self.checks.shards.iter().all(Option::is_some)
+    }
+
     /// The checksums of all files, for bytes that are read.
     pub(crate) fn checks(&self) -> Arc<Checks> {
         self.checks.clone()
