@@ -344,10 +344,7 @@ fn bytes_of_own_types_do_not_depend_on_the_number_of_threads() {
         let options = ConvertOptions {
             n_threads,
             types: TypeSelection {
-                overrides: vec![(
-                    "ffn_(gate|down)".parse().unwrap(),
-                    atta_formats::TensorType::T3,
-                )],
+                overrides: vec![("token_embd".parse().unwrap(), atta_formats::TensorType::T2)],
                 ..TypeSelection::default()
             },
             existing: Existing::Replace,
