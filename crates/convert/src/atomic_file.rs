@@ -62,14 +62,6 @@ impl AtomicFile {
             source,
         })
     }
-
-    /// The error of a failed write.
-    pub(crate) fn io_error(&self, source: io::Error) -> Error {
-        Error::Io {
-            path: self.path.clone(),
-            source,
-        }
-    }
 }
 
 impl Write for AtomicFile {

@@ -2,8 +2,6 @@
 
 use std::{fmt, path::PathBuf};
 
-use crate::Error;
-
 /// Bytes that differ from their checksum, or from 0 where nothing is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
@@ -56,9 +54,3 @@ impl fmt::Display for Damage {
 }
 
 impl std::error::Error for Damage {}
-
-impl From<Damage> for Error {
-    fn from(damage: Damage) -> Self {
-        Self::Damaged(Box::new(damage))
-    }
-}

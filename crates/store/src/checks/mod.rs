@@ -95,7 +95,7 @@ impl ShardChecks {
             let read = &bytes[(from - offset) as usize..(to - offset) as usize];
             match self.fits(&piece, from, read) {
                 true => Ok(()),
-                false => Err(self.damage(&piece).into()),
+                false => Err(Error::Damaged(Box::new(self.damage(&piece)))),
             }
         })
     }

@@ -37,7 +37,7 @@ impl ModelFiles {
         for shard in 0..self.directory().n_shards() {
             let report = self.verify_file(shard, |_| ())?;
             if let Some(damage) = report.damages.into_iter().next() {
-                return Err(damage.into());
+                return Err(Error::Damaged(Box::new(damage)));
             }
         }
         Ok(())

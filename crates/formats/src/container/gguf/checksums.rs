@@ -27,9 +27,9 @@ use crate::{
 };
 
 /// The version of the layout that is written and understood.
-pub const LAYOUT_VERSION: u32 = 1;
+const LAYOUT_VERSION: u32 = 1;
 /// The alignment of tensors in files with checksums, bytes.
-pub const STREAM_ALIGNMENT: u32 = 4096;
+const STREAM_ALIGNMENT: u32 = 4096;
 /// Bytes of a piece in the files that `atta-convert` writes.
 pub const PIECE_BYTES: u32 = 2 << 20;
 
