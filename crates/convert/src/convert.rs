@@ -120,22 +120,7 @@ pub fn convert(
         execution_order::sort(checkpoint, &mut plan.steps)?;
     }
     let shards = shards(checkpoint, &plan, options.max_shard_bytes);
-    let n = u16::try_from(shards.len()).map_err(|_| Error::TooManyShards { n: shards.len() })?;
-    let paths: Vec<_> = (0..n)
-        .map(|no| {
-            if n == 1 {
-                dst.to_owned()
-            } else {
-                shard_path(dst, no, n)
-            }
-        })
-        .collect();
-    if let Some(path) = paths
-        .iter()
-        .find(|path| options.existing == Existing::Keep && path.exists())
-    {
-        return Err(Error::Exists { path: path.clone() });
-    }
+    let paths = paths(dst, shards.len(), options.existing)?;
     let conversion = Conversion {
         checkpoint,
         options,
@@ -158,6 +143,21 @@ pub fn convert(
         files: paths,
         ..done
     })
+}
+
+/// The paths of `n` files; an error if one is there and is to be kept.
+fn paths(dst: &Path, n: usize, existing: Existing) -> Result<Vec<PathBuf>, Error> {
+    let n_shards = u16::try_from(n).map_err(|_| Error::TooManyShards { n })?;
+    let path = |no| match n_shards {
+        1 => dst.to_owned(),
+        _ => shard_path(dst, no, n_shards),
+    };
+    let paths: Vec<_> = (0..n_shards).map(path).collect();
+    let mut taken = paths.iter().filter(|path| path.exists());
+    match taken.next().filter(|_| existing == Existing::Keep) {
+        Some(path) => Err(Error::Exists { path: path.clone() }),
+        None => Ok(paths),
+    }
 }
 
 /// The path of shard `no` of `n`. Only the extension `.gguf` is removed from the name; a name such
@@ -279,29 +279,22 @@ impl Conversion<'_> {
         }
         self.checkpoint.check_files()?;
         files.into_iter().try_for_each(PartialFile::commit)?;
+        Ok(self.converted())
+    }
+
+    /// What was done, without the names of files.
+    fn converted(&self) -> Converted {
         let scales = self.quantizers.iter().map(|(_, of)| of.small_scales());
-        Ok(Converted {
+        Converted {
             files: Vec::new(),
             resumed_bytes: self.resumed_bytes,
             small_scales: scales.sum(),
-        })
+        }
     }
 
     /// Writes one file under its temporary name.
-    fn file(
-        &mut self,
-        path: &Path,
-        mut writer: Writer,
-        steps: &[Step],
-    ) -> Result<PartialFile, Error> {
-        for step in steps {
-            let tensor = &self.checkpoint.tensors[step.tensor];
-            writer.add_tensor(&tensor.name, &tensor.dims, step.ty)?;
-        }
-        let layout = match self.options.layout.is_streamable(self.plan) {
-            true => writer.finish_with_checksums(PIECE_BYTES)?,
-            false => writer.finish()?,
-        };
+    fn file(&mut self, path: &Path, writer: Writer, steps: &[Step]) -> Result<PartialFile, Error> {
+        let layout = self.layout(writer, steps)?;
         let checksums = checksums_of(&layout)?;
         let hash = self.hash(&layout);
         let mut file = PartialFile::open(path, layout, hash)?;
@@ -317,6 +310,18 @@ impl Conversion<'_> {
         }
         file.finish(checksums.as_ref())?;
         Ok(file)
+    }
+
+    /// The header, and the places of tensors.
+    fn layout(&self, mut writer: Writer, steps: &[Step]) -> Result<Layout, Error> {
+        for step in steps {
+            let tensor = &self.checkpoint.tensors[step.tensor];
+            writer.add_tensor(&tensor.name, &tensor.dims, step.ty)?;
+        }
+        Ok(match self.options.layout.is_streamable(self.plan) {
+            true => writer.finish_with_checksums(PIECE_BYTES)?,
+            false => writer.finish()?,
+        })
     }
 
     /// The hash of all that the bytes of a file depend on.

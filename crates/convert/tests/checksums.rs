@@ -243,16 +243,32 @@ fn every_file_of_a_split_model_has_its_own_checksums() {
     let verified = verify(&files, &mut |_| ()).unwrap();
     assert_eq!(verified.len(), done.files.len());
     assert!(verified.iter().all(|file| file.is_whole()));
-    let last = done.files.last().unwrap();
-    let mut bytes = fs::read(last).unwrap();
-    let middle = bytes.len() - 4096;
-    bytes[middle] ^= 1;
-    fs::write(last, bytes).unwrap();
+    change_a_byte(&done.files[1]);
     let files = ModelFiles::open(&done.files[0]).unwrap();
     let verified = verify(&files, &mut |_| ()).unwrap();
-    let damaged: Vec<_> = verified.iter().filter(|file| !file.is_whole()).collect();
-    assert_eq!(damaged.len(), 1);
-    assert_eq!(&damaged[0].checksums.path, last);
+    let is_whole = |i: usize| verified[i].is_whole();
+    assert!(!is_whole(1) && is_whole(0));
+}
+
+/// Changes a byte of the last tensor.
+fn change_a_byte(path: &Path) {
+    let mut bytes = fs::read(path).unwrap();
+    let at = bytes.len() - 4096;
+    bytes[at] ^= 1;
+    fs::write(path, bytes).unwrap();
+}
+
+/// Converts two tensors at a time, until nothing is left; the number of stops, and the result.
+fn in_steps(from: &Path, to: &Path, options: &ConvertOptions) -> (usize, Converted) {
+    let mut n_stops = 0;
+    loop {
+        match converted(from, to, options, 2) {
+            Ok(done) => return (n_stops, done),
+            Err(Error::Stopped) => n_stops += 1,
+            Err(error) => panic!("{error}"),
+        }
+        assert!(!to.exists());
+    }
 }
 
 #[test]
@@ -264,16 +280,7 @@ fn a_conversion_that_is_stopped_anywhere_goes_on_to_the_same_bytes() {
         let path = scratch.0.join(format!("{mix}.gguf"));
         let expected = whole(&from, &path, &options);
         fs::remove_file(&path).unwrap();
-        let mut n_stops = 0;
-        let done = loop {
-            // One more tensor at each time.
-            match converted(&from, &path, &options, 2) {
-                Ok(done) => break done,
-                Err(Error::Stopped) => n_stops += 1,
-                Err(error) => panic!("{error}"),
-            }
-            assert!(!path.exists());
-        };
+        let (n_stops, done) = in_steps(&from, &path, &options);
         assert!(n_stops > 5 && done.resumed_bytes > 0, "{n_stops}");
         assert!(fs::read(&path).unwrap() == expected, "{mix}");
         fs::remove_file(path).unwrap();
@@ -281,41 +288,71 @@ fn a_conversion_that_is_stopped_anywhere_goes_on_to_the_same_bytes() {
     }
 }
 
-#[test]
-fn what_was_written_is_used_only_by_the_same_conversion_and_only_if_it_is_whole() {
-    let scratch = TempDir::new("others");
-    let from = golden("models/llama-plain.gguf");
-    let path = scratch.0.join("a.gguf");
-    let part = scratch.0.join("a.gguf.converting");
-    let t3 = options("t3", FileLayout::ByTypes);
-    let expected = whole(&from, &path, &t3);
-    fs::remove_file(&path).unwrap();
-    let stop = |options: &ConvertOptions| {
-        let stopped = converted(&from, &path, options, 12);
-        assert!(matches!(stopped, Err(Error::Stopped)));
-    };
-    let resumed = || {
-        let done = converted(&from, &path, &t3, usize::MAX).unwrap();
-        assert!(fs::read(&path).unwrap() == expected);
+/// A conversion to T3 that is stopped, and goes on.
+struct Stopped {
+    scratch: TempDir,
+    from: PathBuf,
+    path: PathBuf,
+    t3: ConvertOptions,
+    expected: Vec<u8>,
+}
+
+impl Stopped {
+    fn new(name: &str) -> Self {
+        let scratch = TempDir::new(name);
+        let from = golden("models/llama-plain.gguf");
+        let path = scratch.0.join("a.gguf");
+        let t3 = options("t3", FileLayout::ByTypes);
+        let expected = whole(&from, &path, &t3);
         fs::remove_file(&path).unwrap();
+        Self {
+            scratch,
+            from,
+            path,
+            t3,
+            expected,
+        }
+    }
+
+    /// Stops a conversion in the middle; the partial file.
+    fn stop(&self, options: &ConvertOptions) -> PathBuf {
+        let stopped = converted(&self.from, &self.path, options, 12);
+        assert!(matches!(stopped, Err(Error::Stopped)));
+        self.scratch.0.join("a.gguf.converting")
+    }
+
+    /// Converts to T3; the bytes that were there.
+    fn resumed(&self) -> u64 {
+        let done = converted(&self.from, &self.path, &self.t3, usize::MAX).unwrap();
+        assert!(fs::read(&self.path).unwrap() == self.expected);
+        fs::remove_file(&self.path).unwrap();
         done.resumed_bytes
-    };
-    stop(&options("t4", FileLayout::ByTypes));
-    assert_eq!(resumed(), 0);
-    stop(&t3);
-    let all = resumed();
-    assert!(all > 0);
-    // A byte in the middle is lost: everything from its piece on is made again.
-    stop(&t3);
+    }
+}
+
+#[test]
+fn what_another_conversion_has_written_is_not_used() {
+    let stopped = Stopped::new("others");
+    stopped.stop(&options("t4", FileLayout::ByTypes));
+    assert_eq!(stopped.resumed(), 0);
+    stopped.stop(&stopped.t3);
+    assert!(stopped.resumed() > 0);
+}
+
+#[test]
+fn of_a_partial_file_that_is_damaged_only_the_pieces_before_are_used() {
+    let stopped = Stopped::new("damaged");
+    stopped.stop(&stopped.t3);
+    let all = stopped.resumed();
+    let part = stopped.stop(&stopped.t3);
     let mut bytes = fs::read(&part).unwrap();
     let middle = bytes.len() / 2;
     bytes[middle..].fill(7);
     fs::write(&part, bytes).unwrap();
-    let some = resumed();
+    let some = stopped.resumed();
     assert!(0 < some && some < all, "{some} of {all}");
-    stop(&t3);
-    fs::remove_file(&part).unwrap();
-    assert_eq!(resumed(), 0);
+    fs::remove_file(stopped.stop(&stopped.t3)).unwrap();
+    assert_eq!(stopped.resumed(), 0);
 }
 
 #[test]

@@ -187,13 +187,8 @@ impl ModelFiles {
             Contents::parse(shard.start.clone(), shard.source.n_bytes()).map_err(format)
         });
         let parsed = parsed.collect::<Result<Vec<_>, _>>()?;
-        let checks = shards.iter().zip(&parsed).map(|(shard, contents)| {
-            // Checksums of other tensors are an error only of those who ask for them.
-            let checksums = Checksums::of(contents).ok().flatten()?;
-            let names = contents.tensors.iter().map(|t| t.name.clone()).collect();
-            let path = shard.source.path().to_owned();
-            Some(ShardChecks::new(path, checksums, names))
-        });
+        let checks = shards.iter().zip(&parsed);
+        let checks = checks.map(|(shard, contents)| shard.checks(contents));
         let checks = Checks {
             shards: checks.collect(),
         };
@@ -447,6 +442,17 @@ impl Shard {
             start: Arc::new(AllBytes(source.clone())),
             source,
         }
+    }
+
+    /// Its checksums. Those of other tensors are an error only where the caller needs them.
+    fn checks(&self, contents: &Contents) -> Option<ShardChecks> {
+        let checksums = Checksums::of(contents).ok().flatten()?;
+        let names = contents.tensors.iter().map(|t| t.name.clone()).collect();
+        Some(ShardChecks::new(
+            self.source.path().to_owned(),
+            checksums,
+            names,
+        ))
     }
 
     fn start(&self) -> &[u8] {

@@ -44,10 +44,14 @@ pub(super) fn run(args: VerifyArgs) -> Result<(), Failure> {
         line.busy(|| format!("{} % of {}", 100 * done / total.max(1), bytes(total)));
     });
     line.clear();
-    let verified = verified.map_err(failure)?;
+    print(&args, &verified.map_err(failure)?)
+}
+
+/// Prints the result, which is a failure if a file is not whole.
+fn print(args: &VerifyArgs, verified: &[VerifiedFile]) -> Result<(), Failure> {
     let mut out = Stdout::lock();
     match args.json {
-        true => out.line(&crate::json::pretty(&object(&verified)))?,
+        true => out.line(&crate::json::pretty(&object(verified)))?,
         false => out.write(&verified.iter().map(text).collect::<String>())?,
     }
     out.flush()?;

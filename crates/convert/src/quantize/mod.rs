@@ -146,6 +146,11 @@ impl Quantizer {
         *self.counted()
     }
 
+    fn count(&self, more: SmallScales) {
+        let mut counted = self.counted();
+        *counted = [*counted, more].into_iter().sum();
+    }
+
     fn counted(&self) -> MutexGuard<'_, SmallScales> {
         self.small_scales
             .lock()
@@ -206,8 +211,7 @@ impl Quantizer {
             }
         }
         if let Some(trellis) = trellis {
-            let mut counted = self.counted();
-            *counted = [*counted, trellis.small_scales()].into_iter().sum();
+            self.count(trellis.small_scales());
         }
         Ok(())
     }

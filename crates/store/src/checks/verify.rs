@@ -4,7 +4,7 @@
 
 use std::{ops::Range, path::PathBuf};
 
-use atta_formats::gguf::Checksums;
+use atta_formats::TensorInfo;
 use crc32c::crc32c;
 
 use super::{Damage, DamagedPart, ShardChecks};
@@ -56,32 +56,23 @@ impl ModelFiles {
     ) -> Result<FileVerification, Error> {
         let source = self.source(shard);
         let checks = self.checks_of(shard)?;
-        let header = self.header(usize::from(shard));
-        let mut walk = FileWalk {
+        let walk = FileWalk {
             source,
             checks,
             each,
             buffer: Vec::new(),
             damages: Vec::new(),
         };
-        walk.header(header);
         let tensors = self.directory().tensors().iter();
-        let mut end = header.len() as u64;
-        for tensor in tensors.filter(|tensor| tensor.shard == shard) {
-            walk.padding(end..tensor.offset)?;
-            end = tensor.offset + tensor.n_bytes;
-            walk.tensor(tensor.offset..end)?;
-        }
-        walk.padding(end..source.n_bytes())?;
-        let damages = walk.damages;
+        let tensors = tensors.filter(|tensor| tensor.shard == shard);
+        let damages = walk.all(self.header(usize::from(shard)), tensors)?;
         self.check_unchanged()?;
-        let Checksums { pieces, root, .. } = &checks.checksums;
         Ok(FileVerification {
             path: source.path().to_owned(),
             n_bytes: source.n_bytes(),
-            n_pieces: pieces.len(),
+            n_pieces: checks.checksums.pieces.len(),
             damages,
-            root: root.clone(),
+            root: checks.checksums.root.clone(),
         })
     }
 }
@@ -96,6 +87,23 @@ struct FileWalk<'a, F> {
 }
 
 impl<F: FnMut(&[u8])> FileWalk<'_, F> {
+    /// Compares the whole file; the result is all that differs.
+    fn all<'t>(
+        mut self,
+        header: &[u8],
+        tensors: impl Iterator<Item = &'t TensorInfo>,
+    ) -> Result<Vec<Damage>, Error> {
+        self.header(header);
+        let mut end = header.len() as u64;
+        for tensor in tensors {
+            self.padding(end..tensor.offset)?;
+            end = tensor.offset + tensor.n_bytes;
+            self.tensor(tensor.offset..end)?;
+        }
+        self.padding(end..self.source.n_bytes())?;
+        Ok(self.damages)
+    }
+
     fn header(&mut self, header: &[u8]) {
         (self.each)(&self.checks.checksums.without_root(header));
         if let Err(Error::Damaged(damage)) = self.checks.check_header(header) {

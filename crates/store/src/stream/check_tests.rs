@@ -37,29 +37,40 @@ fn layout() -> Layout {
     writer.finish_with_checksums(PIECE_BYTES).unwrap()
 }
 
+/// The file, its checksums 0.
+fn unsigned(layout: &Layout) -> Vec<u8> {
+    let mut bytes = layout.header.clone();
+    bytes.resize(layout.file_bytes as usize, 0);
+    for t in &layout.tensors {
+        for at in t.offset..t.offset + t.n_bytes {
+            bytes[at as usize] = ((at * 2_654_435_761) >> 13) as u8;
+        }
+    }
+    bytes
+}
+
+/// Puts the checksums into the file.
+fn sign(layout: &Layout, bytes: &mut [u8]) {
+    let header = Arc::new(layout.header.clone());
+    let contents = Contents::parse(header, layout.file_bytes).unwrap();
+    let checksums = Checksums::of(&contents).unwrap().unwrap();
+    let pieces = checksums.pieces.of(0..layout.file_bytes);
+    let sum = |range: Range<u64>| crc32c(&bytes[range.start as usize..range.end as usize]);
+    let sums: Vec<u32> = pieces.map(|piece| sum(piece.bytes)).collect();
+    let header = &mut bytes[..layout.header.len()];
+    checksums.set_sums(header, &sums);
+    let header_sum = crc32c(&checksums.without_sum(header));
+    checksums.set_header_sum(header, header_sum);
+}
+
 impl CheckedModel {
     fn new() -> Self {
         static NAMES: AtomicUsize = AtomicUsize::new(0);
         let n = NAMES.fetch_add(1, Ordering::Relaxed);
         let name = format!("atta-checked-{}-{n}.gguf", std::process::id());
         let layout = layout();
-        let mut bytes = layout.header.clone();
-        bytes.resize(layout.file_bytes as usize, 0);
-        for t in &layout.tensors {
-            for at in t.offset..t.offset + t.n_bytes {
-                bytes[at as usize] = ((at * 2_654_435_761) >> 13) as u8;
-            }
-        }
-        let header = Arc::new(layout.header.clone());
-        let checksums = Checksums::of(&Contents::parse(header, layout.file_bytes).unwrap());
-        let checksums = checksums.unwrap().unwrap();
-        let pieces = checksums.pieces.of(0..layout.file_bytes);
-        let sum = |range: Range<u64>| crc32c(&bytes[range.start as usize..range.end as usize]);
-        let sums: Vec<u32> = pieces.map(|piece| sum(piece.bytes)).collect();
-        let header = &mut bytes[..layout.header.len()];
-        checksums.set_sums(header, &sums);
-        let header_sum = crc32c(&checksums.without_sum(header));
-        checksums.set_header_sum(header, header_sum);
+        let mut bytes = unsigned(&layout);
+        sign(&layout, &mut bytes);
         let path = std::env::temp_dir().join(name);
         fs::write(&path, &bytes).unwrap();
         Self {

@@ -80,22 +80,13 @@ impl Checksums {
         if !is_known || metadata.get(SUMS).is_none() {
             return Ok(None);
         }
-        let spans = Spans::of(metadata)?;
-        let pieces = Pieces::new(&file.tensors, required(metadata.u32(PIECE)?, PIECE)?);
         let sums = required(metadata.u32s(SUMS)?, SUMS)?;
-        let expected = pieces.as_ref().map_or(0, Pieces::len);
-        let Some(pieces) = pieces.filter(|pieces| pieces.len() == sums.len() as u64) else {
-            return Err(Error::Checksums {
-                expected,
-                got: sums.len() as u64,
-            });
-        };
         Ok(Some(Self {
-            pieces,
+            spans: Spans::of(metadata)?,
+            pieces: pieces_of(file, sums.len() as u64)?,
             sums: sums.iter().collect(),
             header_sum: required(metadata.u32(HEADER_SUM)?, HEADER_SUM)?,
             root: required(metadata.str(ROOT)?, ROOT)?.to_owned(),
-            spans,
         }))
     }
 
@@ -152,6 +143,18 @@ impl Spans {
             root,
         })
     }
+}
+
+/// The pieces of a file with so many checksums.
+fn pieces_of(file: &Contents, n_sums: u64) -> Result<Pieces, Error> {
+    let piece_bytes = required(file.metadata.u32(PIECE)?, PIECE)?;
+    let pieces = Pieces::new(&file.tensors, piece_bytes);
+    let expected = pieces.as_ref().map_or(0, Pieces::len);
+    let fitting = pieces.filter(|pieces| pieces.len() == n_sums);
+    fitting.ok_or(Error::Checksums {
+        expected,
+        got: n_sums,
+    })
 }
 
 fn required<T>(value: Option<T>, key: &str) -> Result<T, Error> {
@@ -313,15 +316,19 @@ mod tests {
         Checksums::of(&Contents::parse(header, layout.file_bytes).unwrap())
     }
 
-    #[test]
-    fn pieces_are_of_one_matrix_and_cover_every_byte_once() {
-        let layout = layout();
-        let pieces = checksums(&layout).unwrap().unwrap().pieces;
+    fn all_pieces(layout: &Layout) -> Vec<Piece> {
+        let pieces = checksums(layout).unwrap().unwrap().pieces;
         let all: Vec<Piece> = pieces.of(0..layout.file_bytes).collect();
-        assert_eq!((all.len() as u64, pieces.len()), (1 + 2 + 3, 6));
+        assert_eq!(pieces.len(), all.len() as u64);
+        all
+    }
+
+    #[test]
+    fn pieces_cover_every_byte_of_tensors_once() {
+        let layout = layout();
+        let all = all_pieces(&layout);
         assert!(all.iter().zip(0..).all(|(piece, i)| piece.index == i));
         for (i, t) in layout.tensors.iter().enumerate() {
-            assert!(t.offset.is_multiple_of(4096));
             let mut at = t.offset;
             for piece in all.iter().filter(|piece| piece.tensor == i) {
                 assert_eq!(piece.bytes.start, at);
@@ -329,8 +336,17 @@ mod tests {
             }
             assert_eq!(at, t.offset + t.n_bytes);
         }
+    }
+
+    #[test]
+    fn pieces_are_of_one_matrix_and_begin_at_a_disk_block() {
+        let layout = layout();
+        assert!(layout.tensors.iter().all(|t| t.offset.is_multiple_of(4096)));
+        let all = all_pieces(&layout);
+        assert_eq!(all.len(), 1 + 2 + 3);
         let expert = &all[4].bytes;
         assert_eq!(expert.end - expert.start, 300 * 1024 * 4);
+        let pieces = checksums(&layout).unwrap().unwrap().pieces;
         let two = pieces.of(expert.end - 1..expert.end + 1);
         assert_eq!(two.map(|piece| piece.index).collect::<Vec<_>>(), [4, 5]);
         let padding = layout.tensors[0].offset + 400;
@@ -338,13 +354,11 @@ mod tests {
     }
 
     #[test]
-    fn checksums_come_back_and_the_covered_header_does_not_depend_on_its_own() {
+    fn checksums_come_back_as_they_were_set() {
         let mut layout = layout();
         let empty = checksums(&layout).unwrap().unwrap();
-        let covered = empty.without_sum(&layout.header);
         empty.set_header_sum(&mut layout.header, 77);
         empty.set_root(&mut layout.header, &"ab".repeat(32));
-        assert_eq!(empty.without_sum(&layout.header), covered);
         empty.set_sums(&mut layout.header, &[1, 2, 3, 4, 5, 6]);
         let found = checksums(&layout).unwrap().unwrap();
         assert_eq!(
@@ -352,19 +366,41 @@ mod tests {
             (&[1, 2, 3, 4, 5, 6][..], 77)
         );
         assert_eq!(found.root, "ab".repeat(32));
-        assert_ne!(found.without_sum(&layout.header), covered);
     }
 
     #[test]
-    fn checksums_of_other_tensors_are_told_from_none() {
+    fn the_covered_header_depends_on_all_but_its_own_checksum_and_the_hash() {
+        let mut layout = layout();
+        let checksums = checksums(&layout).unwrap().unwrap();
+        let covered = checksums.without_sum(&layout.header);
+        checksums.set_header_sum(&mut layout.header, 77);
+        checksums.set_root(&mut layout.header, &"ab".repeat(32));
+        assert_eq!(checksums.without_sum(&layout.header), covered);
+        checksums.set_sums(&mut layout.header, &[1, 2, 3, 4, 5, 6]);
+        assert_ne!(checksums.without_sum(&layout.header), covered);
+    }
+
+    fn small() -> Writer {
         let mut writer = Writer::new();
         writer.add_tensor("a", &[8], TensorType::F32).unwrap();
-        let plain = writer.clone().finish().unwrap();
-        assert!(checksums(&plain).unwrap().is_none());
+        writer
+    }
+
+    fn get(writer: &Writer) -> Result<Option<Checksums>, Error> {
+        checksums(&writer.clone().finish().unwrap())
+    }
+
+    #[test]
+    fn a_plain_file_has_no_checksums() {
+        assert!(get(&small()).unwrap().is_none());
+    }
+
+    #[test]
+    fn checksums_of_other_tensors_are_an_error() {
+        let mut writer = small();
         writer.set_u32(VERSION, LAYOUT_VERSION);
         writer.set_u32(PIECE, PIECE_BYTES);
         writer.set_u32s(SUMS, &[1, 2]);
-        let get = |writer: &Writer| checksums(&writer.clone().finish().unwrap());
         assert!(matches!(get(&writer), Err(Error::MetadataMissing { .. })));
         writer.set_u32(HEADER_SUM, 1);
         writer.set_str(ROOT, &"0".repeat(64));
