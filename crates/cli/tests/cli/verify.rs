@@ -48,6 +48,12 @@ fn a_whole_file_is_verified_as_text_and_json() {
     let file = &object["files"][0];
     assert_eq!(file["blake3"], file["expected_blake3"]);
     assert_eq!(file["bytes"], fs::metadata(&path).unwrap().len());
+}
+
+#[test]
+fn a_file_with_checksums_runs_like_the_plain_one() {
+    let scratch = Scratch::new("verify-run");
+    let (path, _) = checked(&scratch);
     let plain = stdout(&[
         "run",
         &model("llama-plain.gguf"),
@@ -85,6 +91,13 @@ fn damage_is_one_error_line_with_the_tensor_and_its_offset() {
         assert_eq!(output.status.code(), Some(1), "{args:?}");
         assert_eq!(String::from_utf8_lossy(&output.stdout), "", "{args:?}");
     }
+}
+
+#[test]
+fn damage_is_listed_as_json() {
+    let scratch = Scratch::new("verify-json");
+    let (path, at) = checked(&scratch);
+    flip(&path, at + 99);
     let output = atta(&["verify", &path, "--json"]);
     assert_eq!(output.status.code(), Some(1));
     let object = json(&String::from_utf8_lossy(&output.stdout));

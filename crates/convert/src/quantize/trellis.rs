@@ -88,6 +88,17 @@ impl TrellisQuantizer {
     /// Counts wanted scales, in units of the least one, that are less than half of it.
     fn count(&mut self, scales: &[f64]) {
         let too_small = scales.iter().filter(|scale| **scale < 0.5);
+        self.small_scales.n += too_small.count() as u64;
+        self.small_scales.of += scales.len() as u64;
+    }
+
+    /// The best factor, scales and levels of a block.
+    fn search(&mut self, block: &Block) -> Coded {
+        let spreads = block.spreads();
+        let largest = spreads.iter().copied().fold(0.0, f64::max);
+        let mut d = half(32.0 * self.unit * HEADROOM * largest / f64::from(LARGEST_CODE + 1));
+        let scales = spreads.map(|spread| spread * self.unit * 32.0 / f64::from(f16_to_f32(d)));
+        self.count(&scales[..block.n]);
         let nearest = |scale: f64| scale.round_ties_even() - 1.0;
         let mut codes = scales.map(|scale| nearest(scale).clamp(0.0, LARGEST_CODE.into()) as u8);
         let mut best: Option<(f64, Coded)> = None;
