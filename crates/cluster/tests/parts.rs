@@ -176,7 +176,7 @@ fn qwen2_with_biases_in_three_parts_equals_the_whole() {
 
 #[test]
 fn t3_with_checksums_and_mean_rows_in_three_parts_equals_the_whole() {
-    let file = OwnTypes::new("llama-plain", &["token_embd.mean", "output.mean"]);
+    let file = OwnTypes::new("llama-yarn", &["token_embd.mean", "output.mean"]);
     three_parts_equal_the_whole("t3", file.path());
 }
 

@@ -484,7 +484,7 @@ fn two_members_beside_one_process() {
 #[test]
 fn models_in_t3_with_mean_rows_apart_are_divided_by_rows_too() {
     let both = ["token_embd.mean", "output.mean"];
-    for (name, means) in [("llama-plain", &both[..]), ("qwen3", &both[..1])] {
+    for (name, means) in [("llama-yarn", &both[..]), ("smollm3", &both[..1])] {
         let file = OwnTypes::new(name, means);
         let open = || ModelFiles::open(file.path()).unwrap();
         let model = Arc::new(Model::load(open(), &Budget::unlimited()).unwrap());

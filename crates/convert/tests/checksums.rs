@@ -127,7 +127,7 @@ fn flip_bits(n: u64) {
     let scratch = TempDir::new(&format!("flips-{n}"));
     let options = options("t3", FileLayout::ByTypes);
     let path = scratch.0.join("a.gguf");
-    let bytes = whole(&golden("models/llama-plain.gguf"), &path, &options);
+    let bytes = whole(&golden("models/llama-yarn.gguf"), &path, &options);
     assert!(is_whole(bytes.clone()));
     let mut state = 1u64;
     for _ in 0..n {
@@ -157,7 +157,7 @@ fn truncations_and_more_bytes_are_found() {
     let scratch = TempDir::new("lengths");
     let options = options("q8_0", FileLayout::Streamable);
     let path = scratch.0.join("a.gguf");
-    let bytes = whole(&golden("models/llama-plain.gguf"), &path, &options);
+    let bytes = whole(&golden("models/llama-yarn.gguf"), &path, &options);
     assert!(is_whole(bytes.clone()));
     for n in [1, 4096, bytes.len() / 2] {
         assert!(!is_whole(bytes[..bytes.len() - n].to_vec()), "{n} less");
@@ -169,7 +169,7 @@ fn truncations_and_more_bytes_are_found() {
 fn tensors_lie_at_disk_blocks_in_the_order_of_execution() {
     let scratch = TempDir::new("order");
     let path = scratch.0.join("a.gguf");
-    let from = golden("models/llama-plain.gguf");
+    let from = golden("models/llama-yarn.gguf");
     whole(&from, &path, &options("t3", FileLayout::ByTypes));
     let files = ModelFiles::open(&path).unwrap();
     let tensors = files.directory().tensors();
@@ -197,7 +197,7 @@ fn tensors_lie_at_disk_blocks_in_the_order_of_execution() {
 #[test]
 fn types_of_ggml_have_llama_cpps_layout_unless_asked_for_another() {
     let scratch = TempDir::new("layouts");
-    let from = golden("models/llama-plain.gguf");
+    let from = golden("models/llama-yarn.gguf");
     let keys = |layout| {
         let path = scratch.0.join("a.gguf");
         let options = ConvertOptions {
@@ -218,7 +218,7 @@ fn types_of_ggml_have_llama_cpps_layout_unless_asked_for_another() {
 #[test]
 fn a_streamable_file_becomes_the_plain_one_again() {
     let scratch = TempDir::new("back");
-    let from = golden("models/llama-plain.gguf");
+    let from = golden("models/llama-yarn.gguf");
     let path = |name: &str| scratch.0.join(name);
     let plain = options("q8_0", FileLayout::Plain);
     let expected = whole(&from, &path("plain.gguf"), &plain);
@@ -232,10 +232,10 @@ fn a_streamable_file_becomes_the_plain_one_again() {
 fn every_file_of_a_split_model_has_its_own_checksums() {
     let scratch = TempDir::new("split");
     let options = ConvertOptions {
-        max_shard_bytes: Some(30_000),
+        max_shard_bytes: Some(5_000),
         ..options("t4", FileLayout::ByTypes)
     };
-    let from = checkpoint(&golden("models/llama-plain.gguf"), &options);
+    let from = checkpoint(&golden("models/llama-yarn.gguf"), &options);
     let dst = scratch.0.join("a.gguf");
     let done = convert(&from, &dst, &options, &mut go_on).unwrap();
     assert!(done.files.len() > 1);
@@ -274,7 +274,7 @@ fn in_steps(from: &Path, to: &Path, options: &ConvertOptions) -> (usize, Convert
 #[test]
 fn a_conversion_that_is_stopped_anywhere_goes_on_to_the_same_bytes() {
     let scratch = TempDir::new("stops");
-    let from = golden("models/llama-plain.gguf");
+    let from = golden("models/llama-yarn.gguf");
     for (mix, layout) in [("t2", FileLayout::ByTypes), ("q4_0", FileLayout::Plain)] {
         let options = options(mix, layout);
         let path = scratch.0.join(format!("{mix}.gguf"));
@@ -300,7 +300,7 @@ struct Stopped {
 impl Stopped {
     fn new(name: &str) -> Self {
         let scratch = TempDir::new(name);
-        let from = golden("models/llama-plain.gguf");
+        let from = golden("models/llama-yarn.gguf");
         let path = scratch.0.join("a.gguf");
         let t3 = options("t3", FileLayout::ByTypes);
         let expected = whole(&from, &path, &t3);
@@ -358,7 +358,7 @@ fn of_a_partial_file_that_is_damaged_only_the_pieces_before_are_used() {
 #[test]
 fn a_conversion_beside_another_one_of_the_same_output_is_refused() {
     let scratch = TempDir::new("busy");
-    let from = golden("models/llama-plain.gguf");
+    let from = golden("models/llama-yarn.gguf");
     let path = scratch.0.join("a.gguf");
     let options = options("t3", FileLayout::ByTypes);
     let other = checkpoint(&from, &options);

@@ -178,7 +178,7 @@ fn scales_that_were_too_small_are_counted_with_verbose() {
     let path = scratch.path("a.gguf");
     let said = atta(&[
         "convert",
-        &model("llama-plain.gguf"),
+        &model("llama-yarn.gguf"),
         &path,
         "--type",
         "t2",
