@@ -2,7 +2,10 @@
 //! for how to run.
 #![no_main]
 
-use atta_formats::{Directory, Gguf, Metadata, SharedBytes, TensorInfo, Writer, decode_rows};
+use atta_formats::{
+    Directory, Gguf, Metadata, SharedBytes, TensorInfo, Writer, decode_rows,
+    gguf::{Checksums, Piece},
+};
 use libfuzzer_sys::fuzz_target;
 use std::sync::Arc;
 
@@ -22,6 +25,7 @@ fuzz_target!(|file: &[u8]| {
     read_all(&g.metadata);
     rewrite(&g);
     g.tensors.iter().for_each(|t| decode_some(file, t));
+    checksums(&g);
     let _ = Directory::from_shards(vec![g.clone(), g.clone()]);
     let directory = Directory::single(g);
     for t in directory.tensors() {
@@ -72,6 +76,16 @@ fn rewrite(g: &Gguf) {
     let again = Gguf::parse(header, layout.file_bytes).expect("it was written by us");
     assert_eq!(again.tensors, layout.tensors);
     assert_eq!(again.tensors.len(), g.tensors.len());
+}
+
+/// Checksums that are accepted are those of all bytes of tensors.
+fn checksums(g: &Gguf) {
+    let Ok(Some(checksums)) = Checksums::of(&g.clone().into()) else {
+        return;
+    };
+    let covered = |piece: Piece| piece.bytes.end - piece.bytes.start;
+    let n_bytes: u64 = checksums.pieces.of(0..u64::MAX).map(covered).sum();
+    assert_eq!(n_bytes, g.tensors.iter().map(|t| t.n_bytes).sum::<u64>());
 }
 
 fn decode_some(file: &[u8], t: &TensorInfo) {

@@ -83,9 +83,13 @@ pub(crate) fn streaming(engine: &Engine) {
         rate if rate > 0.0 => format!(" at {:.2} GB/s", rate / 1e9),
         _ => String::new(),
     };
+    let compared = match engine.model().weights().files().has_checksums() {
+        true => ", compared with checksums",
+        false => "",
+    };
     say(&format!(
-        "atta: streaming: {held} of weights held, {read} read for each token{disk}; expecting \
-         {decode_tok_s:.2} tokens/s{or_more}"
+        "atta: streaming: {held} of weights held, {read} read for each token{disk}{compared}; \
+         expecting {decode_tok_s:.2} tokens/s{or_more}"
     ));
 }
 
@@ -188,7 +192,7 @@ fn row(name: &str, n_bytes: u64) {
     say(&format!("  {name:<28} {:>14}", grouped(n_bytes.into())));
 }
 
-fn say(line: &str) {
+pub(crate) fn say(line: &str) {
     // A closed standard error is no failure.
     let _ = writeln!(io::stderr(), "{line}");
 }

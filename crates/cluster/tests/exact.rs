@@ -1,5 +1,6 @@
 //! A ring computes the bits of one machine: of every tiny model that can be cut, whatever the cut.
 
+mod own_types;
 #[path = "../../model/tests/support/mod.rs"]
 mod support;
 
@@ -10,7 +11,8 @@ use atta_kernels::{Kernels, Pool};
 use atta_model::{
     Backend, Batch, Error, Executor, ExecutorSize, KvType, Model, Output, SeqId, Want,
 };
-use atta_store::Budget;
+use atta_store::{Budget, ModelFiles};
+use own_types::OwnTypes;
 use support::{
     Golden, append, bits, cpu_with, encoders, golden, goldens,
     hybrid::{deep, hybrids},
@@ -265,4 +267,19 @@ fn refusals_change_nothing() {
     ));
     ring.collect(ticket, &mut out).unwrap();
     assert!(ring.export(seq, 0..1, &mut Vec::new()).is_err());
+}
+
+#[test]
+fn models_in_t3_with_mean_rows_apart_have_the_bits_of_one_machine() {
+    let both = ["token_embd.mean", "output.mean"];
+    for (name, means) in [("llama-yarn", &both[..]), ("smollm3", &both[..1])] {
+        let file = OwnTypes::new(name, means);
+        let files = ModelFiles::open(file.path()).unwrap();
+        let model = Arc::new(Model::load(files, &Budget::unlimited()).unwrap());
+        let n = model.spec().layers.len();
+        let g = golden(name);
+        for cut in [even(1), even(n), behind(1, n - 1, n)] {
+            check(&g, &model, KvType::F16, &cut);
+        }
+    }
 }

@@ -1,6 +1,8 @@
 //! A model cut in three, each part with the tensors of its layers only, computes what the whole
 //! file computes, bit for bit.
 
+mod own_types;
+
 use std::{
     fs,
     num::NonZeroUsize,
@@ -16,6 +18,7 @@ use atta_model::{
     arch, spec::ModelSpec,
 };
 use atta_store::{Budget, Extent, InMemory, ModelFiles, Weights};
+use own_types::OwnTypes;
 
 const TOKENS: [u32; 7] = [1, 5, 2, 9, 4, 4, 7];
 
@@ -117,14 +120,13 @@ fn served(directory: &Path, path: &Path, index: &PartIndex) -> Part<PartFile> {
     PartFile::open(&copy).unwrap()
 }
 
-fn three_parts_equal_the_whole(name: &str) {
-    let path = golden(name);
-    let open = || ModelFiles::open(&path).unwrap();
+fn three_parts_equal_the_whole(name: &str, path: &Path) {
+    let open = || ModelFiles::open(path).unwrap();
     let files = open();
     let spec = arch::lower(files.directory().metadata()).unwrap();
     let index = index_of(&files).unwrap();
     let directory = directory(name);
-    let whole = served(&directory, &path, &index[0]);
+    let whole = served(&directory, path, &index[0]);
     let n = spec.layers.len();
     let cuts = [0, 1.min(n - 1), (n / 2 + 1).min(n - 1), n];
     let ranges = cuts
@@ -164,12 +166,18 @@ fn three_parts_equal_the_whole(name: &str) {
 
 #[test]
 fn llama_in_three_parts_equals_the_whole() {
-    three_parts_equal_the_whole("llama-plain.gguf");
+    three_parts_equal_the_whole("llama", &golden("llama-plain.gguf"));
 }
 
 #[test]
 fn qwen2_with_biases_in_three_parts_equals_the_whole() {
-    three_parts_equal_the_whole("qwen2.gguf");
+    three_parts_equal_the_whole("qwen2", &golden("qwen2.gguf"));
+}
+
+#[test]
+fn t3_with_checksums_and_mean_rows_in_three_parts_equals_the_whole() {
+    let file = OwnTypes::new("llama-yarn", &["token_embd.mean", "output.mean"]);
+    three_parts_equal_the_whole("t3", file.path());
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Members compute the bits of one machine: of every tiny model, whatever the division.
 
 mod members;
+mod own_types;
 #[path = "../../model/tests/support/mod.rs"]
 mod support;
 
@@ -23,6 +24,7 @@ use atta_model::{
 };
 use atta_store::{Budget, ModelFiles, Plan, ResidencyPolicy, Streamed, Weights};
 use members::{N_CTX, append_ragged, member_of, row_split, run, size};
+use own_types::OwnTypes;
 use support::{Golden, bits, cpu_with, encoders, golden, goldens, hybrid::hybrids, tokens};
 
 fn models(g: &Golden, model: &Model, split: &RowSplit) -> Result<Vec<Arc<Model>>, Error> {
@@ -476,5 +478,23 @@ fn two_members_beside_one_process() {
             threads / alone,
             both / alone
         );
+    }
+}
+
+#[test]
+fn models_in_t3_with_mean_rows_apart_are_divided_by_rows_too() {
+    let both = ["token_embd.mean", "output.mean"];
+    for (name, means) in [("llama-yarn", &both[..]), ("smollm3", &both[..1])] {
+        let file = OwnTypes::new(name, means);
+        let open = || ModelFiles::open(file.path()).unwrap();
+        let model = Arc::new(Model::load(open(), &Budget::unlimited()).unwrap());
+        let size = size(KvType::F16, 32);
+        let tokens = golden(name).tokens;
+        let expected = run(&mut cpu_with(&model, 1, size.clone()), &tokens, 5);
+        let split = row_split(&[1, 2]);
+        let share = || Share::whole(model.spec());
+        let member = |i| member_of(&model, open(), share(), &split, i).unwrap();
+        let got = run(&mut start(&[member(0), member(1)], &size), &tokens, 5);
+        assert!(got == expected, "{name}");
     }
 }

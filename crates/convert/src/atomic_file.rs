@@ -25,17 +25,7 @@ impl AtomicFile {
     /// # Errors
     /// I/O errors, and a `path` that exists but is not a regular file.
     pub(crate) fn new(path: &Path) -> Result<Self, Error> {
-        let io = |source| Error::Io {
-            path: path.to_owned(),
-            source,
-        };
-        let path = match fs::metadata(path) {
-            Ok(there) if !there.is_file() => {
-                return Err(io(io::Error::other("exists and is no regular file")));
-            }
-            Ok(_) => fs::canonicalize(path).map_err(io)?,
-            Err(_) => path.to_owned(),
-        };
+        let path = target(path)?;
         let mut i = 0;
         loop {
             let mut name = path.file_name().unwrap_or_default().to_owned();
@@ -72,14 +62,6 @@ impl AtomicFile {
             source,
         })
     }
-
-    /// The error of a failed write.
-    pub(crate) fn io_error(&self, source: io::Error) -> Error {
-        Error::Io {
-            path: self.path.clone(),
-            source,
-        }
-    }
 }
 
 impl Write for AtomicFile {
@@ -97,6 +79,22 @@ impl Drop for AtomicFile {
         if self.file.take().is_some() {
             let _ = fs::remove_file(&self.at);
         }
+    }
+}
+
+/// The path of the file to write: that of the target of a link at `path`.
+///
+/// # Errors
+/// I/O errors, and a `path` that exists but is not a regular file.
+pub(crate) fn target(path: &Path) -> Result<PathBuf, Error> {
+    let io = |source| Error::Io {
+        path: path.to_owned(),
+        source,
+    };
+    match fs::metadata(path) {
+        Ok(there) if !there.is_file() => Err(io(io::Error::other("exists and is no regular file"))),
+        Ok(_) => fs::canonicalize(path).map_err(io),
+        Err(_) => Ok(path.to_owned()),
     }
 }
 

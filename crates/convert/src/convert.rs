@@ -1,19 +1,24 @@
 //! Writes a checkpoint to GGUF files, tensor by tensor. Threads quantize rows in parallel; each
-//! file appears under its name only when it is complete.
+//! file appears under its name only when it is complete, and an interrupted conversion goes on
+//! where it was.
 
 use std::{
-    io::Write,
     ops::ControlFlow,
     path::{Path, PathBuf},
-    sync::Mutex,
+    sync::{Arc, Mutex},
     thread,
 };
 
-use atta_formats::{Split, TensorType, Writer, decode_rows, f16, gguf::shard_file_name};
+use atta_formats::{
+    Contents, Layout, Split, TensorType, Writer, decode_rows, f16,
+    gguf::{Checksums, PIECE_BYTES, shard_file_name},
+};
+use atta_store::ReadAt;
 
 use crate::{
-    Checkpoint, Error, ImportanceMatrix, Plan, Step, Tensor, TypeSelection,
-    atomic_file::AtomicFile, quantize::Quantizer,
+    Checkpoint, Error, ImportanceMatrix, Plan, Step, Tensor, TypeSelection, execution_order,
+    partial_file::PartialFile,
+    quantize::{Quantizer, SmallScales},
 };
 
 /// Weights that a thread quantizes at once: half a megabyte of f32.
@@ -38,6 +43,42 @@ pub struct ConvertOptions {
     pub max_shard_bytes: Option<u64>,
     /// Whether existing files may be overwritten.
     pub existing: Existing,
+    /// Where tensors are in the files.
+    pub layout: FileLayout,
+}
+
+/// Where tensors are in a file, and whether it holds checksums.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FileLayout {
+    /// `Streamable` for files with types of atta's own, else `Plain`: files in ggml's types are
+    /// equal to llama.cpp's.
+    #[default]
+    ByTypes,
+    /// As llama.cpp: tensors at multiples of 32 bytes, ordered by name.
+    Plain,
+    /// Tensors at disk blocks, in the order in which the forward pass reads them, with checksums.
+    Streamable,
+}
+
+impl FileLayout {
+    fn is_streamable(self, plan: &Plan) -> bool {
+        match self {
+            Self::ByTypes => has_own_types(plan),
+            Self::Plain => false,
+            Self::Streamable => true,
+        }
+    }
+}
+
+/// The result of a conversion.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Converted {
+    /// The files, in order.
+    pub files: Vec<PathBuf>,
+    /// Bytes of tensors that an interrupted conversion had written before.
+    pub resumed_bytes: u64,
+    /// Scales of T2, T3 and T4 that were too small, in the bytes that were written now.
+    pub small_scales: SmallScales,
 }
 
 /// Whether existing files may be overwritten.
@@ -61,8 +102,10 @@ pub struct Progress<'a> {
     pub total: u64,
 }
 
-/// Writes a checkpoint to `dst`, or to numbered shards beside `dst` if it is to be split, and
-/// returns the paths. `progress` is called many times a second; if it breaks, no file is left.
+/// Writes a checkpoint to `dst`, or to numbered shards beside `dst` if it is to be split.
+/// `progress` is called many times a second. If it breaks, or the program ends, what was written
+/// stays beside `dst` under temporary names, and the same conversion of the same files goes on with
+/// it.
 ///
 /// # Errors
 /// Those of [`Plan::new`], existing files, weights that are not finite, and I/O errors.
@@ -71,51 +114,50 @@ pub fn convert(
     dst: &Path,
     options: &ConvertOptions,
     progress: &mut dyn FnMut(Progress<'_>) -> ControlFlow<()>,
-) -> Result<Vec<PathBuf>, Error> {
-    let plan = Plan::new(checkpoint, &options.types, options.importance.as_ref())?;
-    let shards = shards(checkpoint, &plan, options.max_shard_bytes);
-    let n = u16::try_from(shards.len()).map_err(|_| Error::TooManyShards { n: shards.len() })?;
-    let paths: Vec<_> = (0..n)
-        .map(|no| {
-            if n == 1 {
-                dst.to_owned()
-            } else {
-                shard_path(dst, no, n)
-            }
-        })
-        .collect();
-    if let Some(path) = paths
-        .iter()
-        .find(|path| options.existing == Existing::Keep && path.exists())
-    {
-        return Err(Error::Exists { path: path.clone() });
+) -> Result<Converted, Error> {
+    let mut plan = Plan::new(checkpoint, &options.types, options.importance.as_ref())?;
+    if options.layout.is_streamable(&plan) {
+        execution_order::sort(checkpoint, &mut plan.steps)?;
     }
-    let reporter = ProgressReporter {
-        progress,
-        done: 0,
-        total: plan.n_bytes,
-    };
-    let mut conversion = Conversion {
+    let shards = shards(checkpoint, &plan, options.max_shard_bytes);
+    let paths = paths(dst, shards.len(), options.existing)?;
+    let conversion = Conversion {
         checkpoint,
         options,
+        plan: &plan,
         quantizers: Vec::new(),
-        reporter,
+        reporter: ProgressReporter {
+            checkpoint,
+            progress,
+            done: 0,
+            total: plan.n_bytes,
+        },
+        resumed_bytes: 0,
     };
-    let mut files = Vec::new();
-    for ((steps, path), no) in shards.iter().zip(paths).zip(0..) {
-        let split = (n > 1).then_some(Split {
-            no,
-            count: n,
-            n_tensors: Some(plan.steps.len() as u64),
-        });
-        let writer = header(checkpoint, options, &plan, split);
-        files.push((conversion.file(&path, writer, steps)?, path));
+    let result = conversion.files(&shards, &paths);
+    // Weights that cannot be converted never will be.
+    if let Err(Error::Tensor { .. }) = &result {
+        paths.iter().for_each(|path| PartialFile::remove(path));
     }
-    checkpoint.check_files()?;
-    files
-        .into_iter()
-        .map(|(file, path)| file.commit().map(|()| path))
-        .collect()
+    result.map(|done| Converted {
+        files: paths,
+        ..done
+    })
+}
+
+/// The paths of `n` files; an error if one is there and is to be kept.
+fn paths(dst: &Path, n: usize, existing: Existing) -> Result<Vec<PathBuf>, Error> {
+    let n_shards = u16::try_from(n).map_err(|_| Error::TooManyShards { n })?;
+    let path = |no| match n_shards {
+        1 => dst.to_owned(),
+        _ => shard_path(dst, no, n_shards),
+    };
+    let paths: Vec<_> = (0..n_shards).map(path).collect();
+    let mut taken = paths.iter().filter(|path| path.exists());
+    match taken.next().filter(|_| existing == Existing::Keep) {
+        Some(path) => Err(Error::Exists { path: path.clone() }),
+        None => Ok(paths),
+    }
 }
 
 /// The path of shard `no` of `n`. Only the extension `.gguf` is removed from the name; a name such
@@ -164,15 +206,18 @@ fn header(
     plan: &Plan,
     split: Option<Split>,
 ) -> Writer {
-    let has_own_types = plan.steps.iter().any(|step| step.ty.is_own());
     let mut writer = match split {
         Some(Split { no: 1.., .. }) => Writer::new(),
-        _ => whole_header(checkpoint, options, has_own_types),
+        _ => whole_header(checkpoint, options, has_own_types(plan)),
     };
     if let Some(split) = split {
         writer.set_split(split);
     }
     writer
+}
+
+fn has_own_types(plan: &Plan) -> bool {
+    plan.steps.iter().any(|step| step.ty.is_own())
 }
 
 fn whole_header(checkpoint: &Checkpoint, options: &ConvertOptions, has_own_types: bool) -> Writer {
@@ -210,71 +255,130 @@ fn whole_header(checkpoint: &Checkpoint, options: &ConvertOptions, has_own_types
 struct Conversion<'a> {
     checkpoint: &'a Checkpoint,
     options: &'a ConvertOptions,
+    plan: &'a Plan,
     /// The quantizers made so far, because some take long to construct.
     quantizers: Vec<(TensorType, Quantizer)>,
     reporter: ProgressReporter<'a>,
+    /// Bytes of tensors that were there before.
+    resumed_bytes: u64,
 }
 
 impl Conversion<'_> {
+    /// Writes all files, and gives them their names when all are whole.
+    fn files(mut self, shards: &[&[Step]], paths: &[PathBuf]) -> Result<Converted, Error> {
+        let n = paths.len() as u16;
+        let mut files = Vec::new();
+        for ((steps, path), no) in shards.iter().zip(paths).zip(0..) {
+            let split = (n > 1).then_some(Split {
+                no,
+                count: n,
+                n_tensors: Some(self.plan.steps.len() as u64),
+            });
+            let writer = header(self.checkpoint, self.options, self.plan, split);
+            files.push(self.file(path, writer, steps)?);
+        }
+        self.checkpoint.check_files()?;
+        files.into_iter().try_for_each(PartialFile::commit)?;
+        Ok(self.converted())
+    }
+
+    /// What was done, without the names of files.
+    fn converted(&self) -> Converted {
+        let scales = self.quantizers.iter().map(|(_, of)| of.small_scales());
+        Converted {
+            files: Vec::new(),
+            resumed_bytes: self.resumed_bytes,
+            small_scales: scales.sum(),
+        }
+    }
+
     /// Writes one file under its temporary name.
-    fn file(
-        &mut self,
-        path: &Path,
-        mut writer: Writer,
-        steps: &[Step],
-    ) -> Result<AtomicFile, Error> {
+    fn file(&mut self, path: &Path, writer: Writer, steps: &[Step]) -> Result<PartialFile, Error> {
+        let layout = self.layout(writer, steps)?;
+        let checksums = checksums_of(&layout)?;
+        let hash = self.hash(&layout);
+        let mut file = PartialFile::open(path, layout, hash)?;
+        self.resumed_bytes += file.present_bytes();
+        self.reporter.done += file.present_bytes();
+        for (i, step) in steps.iter().enumerate() {
+            let tensor = &self.checkpoint.tensors[step.tensor];
+            let present = file.present_of(i);
+            if present < n_bytes(tensor, step.ty) {
+                self.tensor(&mut file, tensor, step.ty, present)
+                    .map_err(|error| error.of(&tensor.name))?;
+            }
+        }
+        file.finish(checksums.as_ref())?;
+        Ok(file)
+    }
+
+    /// The header, and the places of tensors.
+    fn layout(&self, mut writer: Writer, steps: &[Step]) -> Result<Layout, Error> {
         for step in steps {
             let tensor = &self.checkpoint.tensors[step.tensor];
             writer.add_tensor(&tensor.name, &tensor.dims, step.ty)?;
         }
-        let layout = writer.finish()?;
-        let mut file = AtomicFile::new(path)?;
-        file.write_all(&layout.header)
-            .map_err(|error| file.io_error(error))?;
-        let mut at = layout.header.len() as u64;
-        for (i, step) in steps.iter().enumerate() {
-            let tensor = &self.checkpoint.tensors[step.tensor];
-            self.tensor(&mut file, tensor, step.ty)
-                .map_err(|error| error.of(&tensor.name))?;
-            at += n_bytes(tensor, step.ty);
-            let next = layout
-                .tensors
-                .get(i + 1)
-                .map_or(layout.file_bytes, |t| t.offset);
-            file.write_all(&vec![0; (next - at) as usize])
-                .map_err(|error| file.io_error(error))?;
-            at = next;
-        }
-        Ok(file)
+        Ok(match self.options.layout.is_streamable(self.plan) {
+            true => writer.finish_with_checksums(PIECE_BYTES)?,
+            false => writer.finish()?,
+        })
     }
 
+    /// The hash of all that the bytes of a file depend on.
+    fn hash(&self, layout: &Layout) -> [u8; 32] {
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(env!("CARGO_PKG_VERSION").as_bytes());
+        hasher.update(&layout.header);
+        for (path, file) in &self.checkpoint.files {
+            hasher.update(path.as_os_str().as_encoded_bytes());
+            hasher.update(&file.n_bytes().to_le_bytes());
+            hasher.update(&file.version().unwrap_or(0).to_le_bytes());
+        }
+        if let Some(importance) = &self.options.importance {
+            importance.each_number(|bytes| {
+                hasher.update(bytes);
+            });
+        }
+        *hasher.finalize().as_bytes()
+    }
+
+    /// Writes a tensor in a type, from byte `present` on.
     fn tensor(
         &mut self,
-        file: &mut AtomicFile,
+        file: &mut PartialFile,
         tensor: &Tensor,
         ty: TensorType,
+        present: u64,
     ) -> Result<(), Error> {
         match tensor.rows.stored() {
-            Some(bytes) if ty == tensor.ty => self.copy(file, tensor, bytes),
-            _ => self.quantize(file, tensor, ty),
+            Some(bytes) if ty == tensor.ty => self.copy(file, tensor, bytes, present as usize),
+            _ => self.quantize(file, tensor, ty, present),
         }
     }
 
-    /// Copies bytes unchanged.
-    fn copy(&mut self, file: &mut AtomicFile, tensor: &Tensor, bytes: &[u8]) -> Result<(), Error> {
-        for (i, bytes) in bytes.chunks(COPY_BYTES).enumerate() {
-            check_finite(tensor.ty, bytes, i * COPY_BYTES)?;
+    /// Copies bytes unchanged, from byte `at` on.
+    fn copy(
+        &mut self,
+        file: &mut PartialFile,
+        tensor: &Tensor,
+        bytes: &[u8],
+        mut at: usize,
+    ) -> Result<(), Error> {
+        for bytes in bytes[at..].chunks(COPY_BYTES) {
+            check_finite(tensor.ty, bytes, at)?;
             self.reporter.write(file, tensor, bytes)?;
+            at += bytes.len();
         }
         Ok(())
     }
 
-    /// Quantizes rows and writes them, a few chunks per thread at a time.
+    /// Quantizes rows and writes them from byte `present` on, a few chunks per thread at a time.
     fn quantize(
         &mut self,
-        file: &mut AtomicFile,
+        file: &mut PartialFile,
         tensor: &Tensor,
         ty: TensorType,
+        present: u64,
     ) -> Result<(), Error> {
         let d = tensor.d_row() as usize;
         let row_bytes = ty.row_bytes(d).ok_or_else(|| Error::Shape {
@@ -312,20 +416,31 @@ impl Conversion<'_> {
         let n_rows = tensor.n_rows();
         let mut buffer =
             vec![0; (chunk_rows * CHUNKS_PER_THREAD * n_threads).min(n_rows as usize) * row_bytes];
-        let mut first = 0;
+        // A row that is there in part is quantized once more.
+        let mut first = present / row_bytes as u64;
+        let mut skipped = (present % row_bytes as u64) as usize;
         while first < n_rows {
             let n = (n_rows - first).min((buffer.len() / row_bytes) as u64) as usize;
             let out = &mut buffer[..n * row_bytes];
             rows.run(first, out, n_threads)?;
-            self.reporter.write(file, tensor, out)?;
+            self.reporter.write(file, tensor, &out[skipped..])?;
+            skipped = 0;
             first += n as u64;
         }
         Ok(())
     }
 }
 
+/// Where a header has room for checksums; `None` if it has none.
+fn checksums_of(layout: &Layout) -> Result<Option<Checksums>, Error> {
+    let header = Arc::new(layout.header.clone());
+    let contents = Contents::parse(header, layout.file_bytes)?;
+    Ok(Checksums::of(&contents)?)
+}
+
 /// Writes bytes of tensors and reports progress.
 struct ProgressReporter<'a> {
+    checkpoint: &'a Checkpoint,
     progress: &'a mut dyn FnMut(Progress<'_>) -> ControlFlow<()>,
     /// Bytes of tensors written so far.
     done: u64,
@@ -333,9 +448,15 @@ struct ProgressReporter<'a> {
 }
 
 impl ProgressReporter<'_> {
-    fn write(&mut self, file: &mut AtomicFile, tensor: &Tensor, bytes: &[u8]) -> Result<(), Error> {
-        file.write_all(bytes)
-            .map_err(|error| file.io_error(error))?;
+    fn write(
+        &mut self,
+        file: &mut PartialFile,
+        tensor: &Tensor,
+        bytes: &[u8],
+    ) -> Result<(), Error> {
+        // What was made of bytes that could not be read must not look whole later.
+        self.checkpoint.check_files()?;
+        file.write(bytes)?;
         self.done += bytes.len() as u64;
         match (self.progress)(Progress {
             tensor: &tensor.name,

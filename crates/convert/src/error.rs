@@ -110,8 +110,14 @@ pub enum Error {
         /// The number of shards.
         n: usize,
     },
+    /// Another program is writing the output.
+    #[error("{path}: another conversion is writing it", path = .path.display())]
+    Busy {
+        /// The file.
+        path: PathBuf,
+    },
     /// The progress callback asked to stop.
-    #[error("stopped before the end; nothing was written")]
+    #[error("stopped before the end")]
     Stopped,
     /// A weight is NaN or infinite.
     #[error("holds a weight of {value}")]
@@ -223,7 +229,7 @@ impl Error {
     pub(crate) fn of(self, tensor: &str) -> Self {
         match self {
             // Errors of a whole file, not of a tensor.
-            Self::Io { .. } | Self::File { .. } | Self::Stopped => self,
+            Self::Io { .. } | Self::File { .. } | Self::Busy { .. } | Self::Stopped => self,
             _ => Self::Tensor {
                 tensor: tensor.to_owned(),
                 source: Box::new(self),

@@ -2,7 +2,10 @@
 
 use std::{path::Path, sync::Arc};
 
-use atta_formats::{Contents, Directory, SharedBytes, TensorInfo, Writer, gguf::shard_file_names};
+use atta_formats::{
+    Contents, Directory, SharedBytes, TensorInfo, Writer,
+    gguf::{CHECKSUM_KEYS, shard_file_names},
+};
 use atta_store::MappedFile;
 
 use crate::{Checkpoint, Error, MappedRows, Tensor};
@@ -74,7 +77,7 @@ fn metadata(directory: &Directory) -> Writer {
     for (key, value) in directory
         .metadata()
         .iter()
-        .filter(|(key, _)| !FILE_KEYS.contains(key))
+        .filter(|(key, _)| !FILE_KEYS.contains(key) && !CHECKSUM_KEYS.contains(key))
     {
         out.set_value(key, value);
     }

@@ -136,6 +136,15 @@ impl ImatrixEntry {
 }
 
 impl ImportanceMatrix {
+    /// Gives all names and numbers that quantization depends on, in order, to `each`.
+    pub(crate) fn each_number(&self, mut each: impl FnMut(&[u8])) {
+        for (name, entry) in &self.entries {
+            each(name.as_bytes());
+            entry.sums.iter().for_each(|sum| each(&sum.to_le_bytes()));
+            entry.counts.iter().for_each(|n| each(&n.to_le_bytes()));
+        }
+    }
+
     /// The entry of a tensor.
     pub fn entry(&self, tensor: &str) -> Option<&ImatrixEntry> {
         self.entries.get(tensor)

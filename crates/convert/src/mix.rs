@@ -448,7 +448,7 @@ pub(crate) fn order(name: &str) -> (Option<usize>, &str) {
     (layer_of(name), name)
 }
 
-fn layer_of(name: &str) -> Option<usize> {
+pub(crate) fn layer_of(name: &str) -> Option<usize> {
     name.strip_prefix("blk.")?.split_once('.')?.0.parse().ok()
 }
 

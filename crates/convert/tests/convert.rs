@@ -1,5 +1,5 @@
 //! Converted files have the bytes that the quantizers make, for single matrices and for experts;
-//! failed and stopped conversions leave no file.
+//! failed conversions leave no file, and stopped ones none of the final name.
 
 use std::{fs, ops::ControlFlow, path::PathBuf, sync::Arc};
 
@@ -130,16 +130,14 @@ fn a_weight_that_overflows_the_scales_of_a_type_is_refused() {
 }
 
 #[test]
-fn a_stopped_conversion_leaves_no_file() {
+fn a_stopped_conversion_leaves_no_file_of_the_final_name() {
     let scratch = TempDir::new("stop");
     let checkpoint = checkpoint("blk.0.ffn_up.weight", &[2, 256], &weights(512));
     let stop = &mut |_: atta_convert::Progress<'_>| ControlFlow::Break(());
-    let stopped = convert(
-        &checkpoint,
-        &scratch.0.join("a.gguf"),
-        &options(TensorType::Q8_0),
-        stop,
-    );
+    let path = scratch.0.join("a.gguf");
+    let stopped = convert(&checkpoint, &path, &options(TensorType::Q8_0), stop);
     assert!(matches!(stopped, Err(Error::Stopped)));
-    assert_eq!(scratch.n_files(), 0);
+    assert!(!path.exists());
+    convert(&checkpoint, &path, &options(TensorType::Q8_0), &mut on).unwrap();
+    assert_eq!(scratch.n_files(), 1);
 }

@@ -50,6 +50,9 @@ pub struct LoadOptions {
     pub weights: Option<WeightsAt>,
     /// Whether to read all of a mapped file into the page cache now.
     pub prewarm: bool,
+    /// Whether to compare all files with the checksums that they hold, which then must be there.
+    /// Without it, streamed weights are compared while they are read, and mapped ones never.
+    pub verify: bool,
     /// Budget for private memory of the program, bytes; `None`: all memory of the system or, with
     /// streamed weights, 85 % of the available memory.
     pub ram_budget: Option<u64>,
@@ -166,6 +169,9 @@ impl Engine {
             outline,
             memory,
         } = Prepared::new(&path, files, options, backend.as_ref(), n_threads)?;
+        if options.verify {
+            files.verify()?;
+        }
         let needs = options.session_needs(&spec, backend.as_ref(), n_threads);
         let probe = || memory::bandwidth(kernels, &pool, &budget);
         let placed = memory::place(files, &budget, &needs, outline, &probe)

@@ -66,8 +66,8 @@ pub use atta_model::{
     spec,
 };
 pub use atta_store::{
-    Budget, BudgetItem, Io, ModelFiles, ModelSource, ReadAt, ReadMethod, catch_bus_errors,
-    give_back_memory, system,
+    Budget, BudgetItem, Damage, DamagedPart, Error as StoreError, Io, ModelFiles, ModelSource,
+    ReadAt, ReadMethod, catch_bus_errors, give_back_memory, system,
 };
 pub use atta_tokenizer as tokenizer;
 pub use atta_tokenizer::Control;

@@ -72,6 +72,11 @@ pub enum Error {
     #[error("general.alignment: expected a power of two up to {max}, got {got}")]
     Alignment { got: u64, max: u64 },
 
+    #[error(
+        "{got} checksums for {expected} pieces of tensors: another program has written this file and kept them"
+    )]
+    Checksums { expected: u64, got: u64 },
+
     // The tensor directory.
     #[error("byte {at}: tensor name of {len} bytes, expected 1 to {max}")]
     NameLength { at: u64, len: u64, max: u64 },

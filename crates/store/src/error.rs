@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use atta_formats::{Explain, Names, Setting};
 
+use crate::Damage;
+
 /// An error of this crate.
 #[non_exhaustive]
 #[derive(Debug, thiserror::Error)]
@@ -55,6 +57,15 @@ pub enum Error {
         path: PathBuf,
         /// Name of the tensor.
         tensor: String,
+    },
+    /// Bytes of a file differ from their checksum.
+    #[error(transparent)]
+    Damaged(Box<Damage>),
+    /// A file holds no checksums to compare it with.
+    #[error("{path}: holds no checksums that its bytes could be compared with", path = .path.display())]
+    NoChecksums {
+        /// The file.
+        path: PathBuf,
     },
     /// Weights of a source that is not addressable were to be used in place.
     #[error(

@@ -11,9 +11,16 @@ use std::{
     sync::Arc,
 };
 
-use atta_formats::{Contents, Directory, SharedBytes, gguf::shard_file_names};
+use atta_formats::{
+    Contents, Directory, SharedBytes,
+    gguf::{Checksums, shard_file_names},
+};
 
-use crate::{Budget, Error, Extent, MappedFile, ReadAt, ReadMethod, Reservation, source::Source};
+use crate::{
+    Budget, Error, Extent, MappedFile, ReadAt, ReadMethod, Reservation,
+    checks::{Checks, ShardChecks},
+    source::Source,
+};
 
 /// Bytes read at first of a source that is not addressable, to find the metadata.
 const FIRST_READ_BYTES: u64 = 1 << 20;
@@ -27,6 +34,7 @@ pub struct ModelFiles {
     shards: Vec<Shard>,
     /// Bytes that a part of the files lacks, in order.
     holes: Vec<Hole>,
+    checks: Arc<Checks>,
     _headers: Vec<Reservation>,
 }
 
@@ -179,6 +187,11 @@ impl ModelFiles {
             Contents::parse(shard.start.clone(), shard.source.n_bytes()).map_err(format)
         });
         let parsed = parsed.collect::<Result<Vec<_>, _>>()?;
+        let checks = shards.iter().zip(&parsed);
+        let checks = checks.map(|(shard, contents)| shard.checks(contents));
+        let checks = Checks {
+            shards: checks.collect(),
+        };
         let directory = Directory::from_shards(parsed).map_err(|source| Error::Format {
             path: path.to_owned(),
             source,
@@ -187,6 +200,7 @@ impl ModelFiles {
             directory,
             shards,
             holes: Vec::new(),
+            checks: Arc::new(checks),
             _headers: headers,
         })
     }
@@ -221,7 +235,7 @@ impl ModelFiles {
     }
 
     /// The bytes before the first tensor of a shard.
-    fn header(&self, shard: usize) -> &[u8] {
+    pub(crate) fn header(&self, shard: usize) -> &[u8] {
         let start = self.shards[shard].start();
         let tensors = self.directory.tensors().iter();
         let end = tensors
@@ -302,7 +316,54 @@ impl ModelFiles {
         let source = &self.shards[usize::from(extent.shard)].source;
         let mut bytes = vec![0; extent.bytes as usize];
         at(source, source.read_exact_at(extent.offset, &mut bytes))?;
+        self.checks.check(extent, &bytes)?;
         Ok(Cow::Owned(bytes))
+    }
+
+    /// Whether all files hold checksums, with which streamed bytes are compared.
+    pub fn has_checksums(&self) -> bool {
+        self.checks.shards.iter().all(Option::is_some)
+    }
+
+    /// The checksums of all files, for bytes that are read.
+    pub(crate) fn checks(&self) -> Arc<Checks> {
+        self.checks.clone()
+    }
+
+    /// The checksums of a file.
+    ///
+    /// # Errors
+    /// [`Error::NoChecksums`]; [`Error::Format`] if it has those of other tensors.
+    pub(crate) fn checks_of(&self, shard: u16) -> Result<&ShardChecks, Error> {
+        let found = self.checks.shards.get(usize::from(shard));
+        if let Some(Some(checks)) = found {
+            return Ok(checks);
+        }
+        let source = self.source(shard);
+        let contents = Contents::parse(
+            self.shards[usize::from(shard)].start.clone(),
+            source.n_bytes(),
+        );
+        let path = source.path().to_owned();
+        match contents.and_then(|contents| Checksums::of(&contents)) {
+            Err(source) => Err(Error::Format { path, source }),
+            Ok(_) => Err(Error::NoChecksums { path }),
+        }
+    }
+
+    /// Compares the bytes before the tensors with their checksums, where files have them.
+    ///
+    /// # Errors
+    /// [`Error::Damaged`].
+    pub(crate) fn check_headers(&self) -> Result<(), Error> {
+        let checks = self.checks.shards.iter().zip(self.headers());
+        let mut checks = checks.filter_map(|(checks, header)| Some((checks.as_ref()?, header)));
+        checks.try_for_each(|(checks, header)| checks.check_header(header))
+    }
+
+    /// The bytes of a shard.
+    pub(crate) fn source(&self, shard: u16) -> &Source {
+        &self.shards[usize::from(shard)].source
     }
 
     /// The first hole that an extent touches.
@@ -381,6 +442,17 @@ impl Shard {
             start: Arc::new(AllBytes(source.clone())),
             source,
         }
+    }
+
+    /// Its checksums. Those of other tensors are an error only where the caller needs them.
+    fn checks(&self, contents: &Contents) -> Option<ShardChecks> {
+        let checksums = Checksums::of(contents).ok().flatten()?;
+        let names = contents.tensors.iter().map(|t| t.name.clone()).collect();
+        Some(ShardChecks::new(
+            self.source.path().to_owned(),
+            checksums,
+            names,
+        ))
     }
 
     fn start(&self) -> &[u8] {

@@ -9,6 +9,7 @@
 #![deny(unsafe_code)]
 
 mod budget;
+mod checks;
 mod disk_rate;
 mod error;
 mod files;
@@ -24,6 +25,7 @@ mod uncached;
 mod weights;
 
 pub use budget::{Budget, BudgetItem, Reservation};
+pub use checks::{Damage, DamagedPart, FileVerification};
 pub use disk_rate::disk_rate;
 pub use error::Error;
 pub use files::{Hole, ModelFiles, ModelSource};

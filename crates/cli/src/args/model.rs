@@ -75,6 +75,10 @@ pub(crate) struct ModelFlags {
     /// Read the whole mapped file into the page cache before the first token
     #[arg(long)]
     pub(crate) prewarm: bool,
+    /// Compare the whole file with the checksums that it holds before the first token; streamed
+    /// weights are always compared while they are read
+    #[arg(long)]
+    pub(crate) verify: bool,
 }
 
 /// A KV cache type.
@@ -152,6 +156,7 @@ impl ModelFlags {
             isa: self.isa.clone(),
             weights: self.weights.map(WeightsAt::from),
             prewarm: self.prewarm,
+            verify: self.verify,
             ram_budget: self.ram_budget.and_then(RamBudget::bytes),
             session,
             fit: if self.fit { Fit::Shrink } else { Fit::Strict },

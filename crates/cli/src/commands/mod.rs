@@ -30,6 +30,8 @@ mod run;
 #[cfg(feature = "server")]
 mod serve;
 mod tokenize;
+#[cfg(feature = "convert")]
+mod verify;
 
 use clap::Subcommand;
 
@@ -90,4 +92,6 @@ commands! {
     Convert(convert::ConvertArgs) => convert,
     #[cfg(feature = "convert")]
     Imatrix(imatrix::ImatrixArgs) => imatrix,
+    #[cfg(feature = "convert")]
+    Verify(verify::VerifyArgs) => verify,
 }

@@ -40,6 +40,9 @@ pub(crate) fn options(
         (None, _) if flags.prewarm => {
             refuse("--prewarm reads a file ahead, but the built-in model has none")
         }
+        (None, _) if flags.verify => {
+            refuse("--verify compares a file with its checksums, but the built-in model has none")
+        }
         (_, Some(WeightsName::Resident)) if flags.prewarm => {
             refuse("--prewarm does not apply to --weights resident, which reads all weights anyway")
         }

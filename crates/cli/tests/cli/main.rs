@@ -47,3 +47,5 @@ mod terminal;
 mod tokenize;
 #[cfg(all(feature = "chat", feature = "builtin"))]
 mod tools;
+#[cfg(feature = "convert")]
+mod verify;

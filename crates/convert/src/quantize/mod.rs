@@ -23,6 +23,11 @@ mod ternary;
 mod trellis;
 mod weighted;
 
+use std::{
+    iter::Sum,
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
 use atta_formats::{TensorType, layout::Trellis};
 use atta_kernels::Kernels;
 
@@ -71,6 +76,26 @@ pub struct Quantizer {
     ty: TensorType,
     kernels: Kernels,
     book: OptionalCodebook,
+    small_scales: Mutex<SmallScales>,
+}
+
+/// Sub-blocks of T2, T3 and T4 whose wanted scale is less than half of the least one of their
+/// block: its weights are far smaller than the largest ones beside them, and become mostly noise.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SmallScales {
+    /// Their number.
+    pub n: u64,
+    /// Sub-blocks in all, without those of blocks of zeros.
+    pub of: u64,
+}
+
+impl Sum for SmallScales {
+    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
+        all.fold(Self::default(), |sum, one| Self {
+            n: sum.n + one.n,
+            of: sum.of + one.of,
+        })
+    }
 }
 
 impl std::fmt::Debug for Quantizer {
@@ -112,7 +137,24 @@ impl Quantizer {
             ty,
             kernels: Kernels::detect(),
             book,
+            small_scales: Mutex::default(),
         })
+    }
+
+    /// The scales so far that were too small.
+    pub fn small_scales(&self) -> SmallScales {
+        *self.counted()
+    }
+
+    fn count(&self, more: SmallScales) {
+        let mut counted = self.counted();
+        *counted = [*counted, more].into_iter().sum();
+    }
+
+    fn counted(&self) -> MutexGuard<'_, SmallScales> {
+        self.small_scales
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The same on another instruction set, which T2, T3 and T4 are searched with. The bytes are
@@ -167,6 +209,9 @@ impl Quantizer {
                 OptionalCodebook::Eight(book) => row.encode_by_eight(ty, book, out),
                 OptionalCodebook::Four(book) => row.encode_by_four(ty, book, out),
             }
+        }
+        if let Some(trellis) = trellis {
+            self.count(trellis.small_scales());
         }
         Ok(())
     }

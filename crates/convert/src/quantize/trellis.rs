@@ -20,6 +20,8 @@ use atta_formats::{
 };
 use atta_kernels::{Kernels, TrellisPath, TrellisSearch};
 
+use super::SmallScales;
+
 /// Weights of a sub-block.
 const SUB_BLOCK: usize = Trellis::SUB_BLOCK;
 /// Sub-blocks of a whole block.
@@ -42,6 +44,7 @@ pub(super) struct TrellisQuantizer {
     search: TrellisSearch,
     /// What an error of each column counts, `[d_row]`; empty: 1 each.
     importance: Vec<f32>,
+    small_scales: SmallScales,
 }
 
 impl TrellisQuantizer {
@@ -57,7 +60,13 @@ impl TrellisQuantizer {
             },
             search: TrellisSearch::new(kernels, levels),
             importance: importance.map(safe).unwrap_or_default(),
+            small_scales: SmallScales::default(),
         }
+    }
+
+    /// The scales so far that were too small.
+    pub(super) fn small_scales(&self) -> SmallScales {
+        self.small_scales
     }
 
     /// Quantizes a row of finite weights into `out`, the bytes of a row.
@@ -76,15 +85,22 @@ impl TrellisQuantizer {
         }
     }
 
+    /// Counts wanted scales, in units of the least one, that are less than half of it.
+    fn count(&mut self, scales: &[f64]) {
+        let too_small = scales.iter().filter(|scale| **scale < 0.5);
+        self.small_scales.n += too_small.count() as u64;
+        self.small_scales.of += scales.len() as u64;
+    }
+
     /// The best factor, scales and levels of a block.
     fn search(&mut self, block: &Block) -> Coded {
         let spreads = block.spreads();
         let largest = spreads.iter().copied().fold(0.0, f64::max);
         let mut d = half(32.0 * self.unit * HEADROOM * largest / f64::from(LARGEST_CODE + 1));
-        let mut codes = spreads.map(|spread| {
-            let scale = spread * self.unit * 32.0 / f64::from(f16_to_f32(d));
-            (scale.round_ties_even() - 1.0).clamp(0.0, LARGEST_CODE.into()) as u8
-        });
+        let scales = spreads.map(|spread| spread * self.unit * 32.0 / f64::from(f16_to_f32(d)));
+        self.count(&scales[..block.n]);
+        let nearest = |scale: f64| scale.round_ties_even() - 1.0;
+        let mut codes = scales.map(|scale| nearest(scale).clamp(0.0, LARGEST_CODE.into()) as u8);
         let mut best: Option<(f64, Coded)> = None;
         for reach in ROUNDS {
             let mut coded = Coded {

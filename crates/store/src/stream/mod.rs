@@ -98,7 +98,7 @@ impl Streamed {
     ///
     /// # Errors
     /// A budget too small for the policy, a plan that points outside of its files, a file that
-    /// cannot be read.
+    /// cannot be read, bytes that differ from their checksums.
     pub fn new(
         files: ModelFiles,
         plan: Plan,
@@ -107,13 +107,14 @@ impl Streamed {
     ) -> Result<Self, Error> {
         plan.tables()
             .try_for_each(|table| files.check(table.extent))?;
+        files.check_headers()?;
         let bytes = ResidencyBytes::of(&plan, policy);
         let memory = [
             budget.reserve("pinned weights", bytes.pinned)?,
             budget.reserve("read-ahead", bytes.ring)?,
             budget.reserve("experts", bytes.experts)?,
         ];
-        let readers = Readers::new(files.unmapped_sources(policy.method)?)?;
+        let readers = Readers::new(files.unmapped_sources(policy.method)?, files.checks())?;
         let chunks = Chunks::new(&plan, policy.chunk_bytes);
         let is_pinned = chunks.pin(policy.pinned_bytes);
         let n_slots = if bytes.read_per_pass > 0 {
@@ -389,5 +390,7 @@ fn expert_caches(plan: &Plan, n_entries: usize) -> Result<Vec<Option<ExpertCache
     plan.experts.iter().map(cache).collect()
 }
 
+#[cfg(test)]
+mod check_tests;
 #[cfg(test)]
 mod tests;

@@ -14,7 +14,7 @@ use std::{
 };
 
 use super::chunk::ChunkSlice;
-use crate::{Error, files::at, os::Slot, source::Source};
+use crate::{Error, checks::Checks, files::at, os::Slot, source::Source};
 
 /// The most readers that serve requests at once. Disks are not faster with more.
 pub(crate) const MAX_READERS: usize = 4;
@@ -40,6 +40,7 @@ pub(crate) struct Readers {
 
 struct ReaderState {
     sources: Vec<Source>,
+    checks: Arc<Checks>,
     queue: Mutex<Queue>,
     requested: Condvar,
     completed: Condvar,
@@ -69,13 +70,14 @@ struct Completion {
 }
 
 impl Readers {
-    /// Starts the readers.
+    /// Starts the readers, which compare all that they read with `checks`.
     ///
     /// # Errors
     /// [`Error::Readers`] if the system refuses to start a thread.
-    pub(crate) fn new(sources: Vec<Source>) -> Result<Self, Error> {
+    pub(crate) fn new(sources: Vec<Source>, checks: Arc<Checks>) -> Result<Self, Error> {
         let shared = Arc::new(ReaderState {
             sources,
+            checks,
             queue: Mutex::default(),
             requested: Condvar::new(),
             completed: Condvar::new(),
@@ -223,7 +225,7 @@ impl ReaderState {
         )?;
         self.n_bytes
             .fetch_add(slice.needed() as u64, Ordering::Relaxed);
-        Ok(())
+        self.checks.check(slice.extent, slice.bytes(slot))
     }
 }
 
@@ -244,7 +246,7 @@ mod tests {
 
     fn readers(bytes: &'static [u8]) -> Readers {
         let source = Source::other("built in", Arc::new(bytes));
-        Readers::new(vec![source]).unwrap()
+        Readers::new(vec![source], Arc::default()).unwrap()
     }
 
     /// Rows of `bytes` bytes from `offset` on, at the start of a slot.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use atta::{
     TensorType,
-    convert::{MIXES, Mix, NamePattern},
+    convert::{FileLayout, MIXES, Mix, NamePattern},
 };
 use clap::{Args, ValueEnum};
 
@@ -18,8 +18,9 @@ use crate::args::value;
 ///
 /// Without --type every tensor keeps its type. With a type or a mix of types, matrices are
 /// quantized by the rules of llama.cpp to the same bytes; norms and other vectors stay as they are.
-/// Tensors are converted in parts, so memory does not grow with the model. DST is written whole or
-/// not at all.
+/// Tensors are converted in parts, so memory does not grow with the model. DST appears when it is
+/// whole. What an interrupted conversion has written stays in DST.converting, and the same command
+/// goes on with it.
 #[derive(Debug, Args)]
 #[command(after_help = types_help())]
 pub(crate) struct ConvertArgs {
@@ -48,6 +49,11 @@ pub(crate) struct ConvertArgs {
     /// SIZE counts tensors; metadata comes on top. A tensor larger than SIZE has a file of its own.
     #[arg(long, value_name = "SIZE", value_parser = value::size)]
     pub(super) split: Option<u64>,
+    /// Where tensors are in the file: streamable, in the order of execution at disk blocks and with
+    /// checksums; plain, as llama.cpp puts them [default: streamable with T2, T3 or T4, which only
+    /// atta reads, else plain]
+    #[arg(long, value_name = "LAYOUT", value_enum)]
+    pub(super) layout: Option<LayoutName>,
     /// Vocabulary of a .bin file [default: tokenizer.bin beside it]
     #[arg(long, value_name = "FILE")]
     pub(super) tokenizer: Option<PathBuf>,
@@ -64,6 +70,9 @@ pub(crate) struct ConvertArgs {
     /// Overwrite DST, all files of a split DST, and with --to leap-… the tokenizer.bin beside it
     #[arg(long)]
     pub(super) force: bool,
+    /// Print more on standard error: scales of T2, T3 and T4 that were too small
+    #[arg(short = 'v', long)]
+    pub(super) verbose: bool,
     /// Print one JSON object
     #[arg(long)]
     pub(super) json: bool,
@@ -82,11 +91,13 @@ impl ConvertArgs {
             tensor_types: Vec::new(),
             pure: false,
             split: None,
+            layout: None,
             tokenizer: None,
             pre: None,
             threads: None,
             dry_run: false,
             force: false,
+            verbose: false,
             json: false,
         }
     }
@@ -107,6 +118,22 @@ pub(in crate::commands) enum TargetFormat {
     Gguf,
     LeapF32,
     LeapInt8,
+}
+
+/// Where tensors are in the output file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(in crate::commands) enum LayoutName {
+    Plain,
+    Streamable,
+}
+
+impl From<LayoutName> for FileLayout {
+    fn from(name: LayoutName) -> Self {
+        match name {
+            LayoutName::Plain => Self::Plain,
+            LayoutName::Streamable => Self::Streamable,
+        }
+    }
 }
 
 fn types_help() -> String {

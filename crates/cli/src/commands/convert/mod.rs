@@ -9,8 +9,8 @@ use std::{
 };
 
 use atta::convert::{
-    Checkpoint, ConvertOptions, Error, Existing, ImportanceMatrix, Note, Plan, SourceOptions,
-    TypeSelection, convert, hf,
+    Checkpoint, ConvertOptions, Converted, Error, Existing, FileLayout, ImportanceMatrix, Note,
+    Plan, SmallScales, SourceOptions, TypeSelection, convert, hf,
     llama2c::{self, LeapFormat, Report, RoundingError},
     open, separate_means,
 };
@@ -25,7 +25,7 @@ use crate::{
     load::warn,
     output::Stdout,
     progress::Progress,
-    report::{bytes, grouped},
+    report::{bytes, grouped, say},
 };
 
 pub(crate) use args::ConvertArgs;
@@ -88,6 +88,8 @@ fn check_target(args: &ConvertArgs) -> Result<(), Failure> {
         (args.imatrix.is_some(), "--imatrix"),
         (!args.tensor_types.is_empty(), "--tensor-type"),
         (args.split.is_some(), "--split"),
+        (args.layout.is_some(), "--layout"),
+        (args.verbose, "--verbose"),
         (args.dry_run, "--dry-run"),
         (args.threads.is_some(), "-j"),
     ];
@@ -164,15 +166,14 @@ fn to_gguf(args: &ConvertArgs, checkpoint: &mut Checkpoint) -> Result<(), Failur
              first"
         ));
     }
-    let files = if args.dry_run {
-        Vec::new()
-    } else {
-        write(args, checkpoint, &options)?
+    let converted = match args.dry_run {
+        true => Converted::default(),
+        false => write(args, checkpoint, &options)?,
     };
     let summary = ConversionSummary {
         checkpoint,
         plan: &plan,
-        files,
+        converted,
     };
     print(args, || summary.json(), || summary.text())
 }
@@ -271,6 +272,7 @@ fn options(args: &ConvertArgs) -> Result<ConvertOptions, Failure> {
         } else {
             Existing::Keep
         },
+        layout: args.layout.map_or(FileLayout::ByTypes, FileLayout::from),
     })
 }
 
@@ -278,11 +280,36 @@ fn write(
     args: &ConvertArgs,
     checkpoint: &Checkpoint,
     options: &ConvertOptions,
-) -> Result<Vec<PathBuf>, Failure> {
+) -> Result<Converted, Failure> {
     let mut monitor = Monitor::new();
-    stopped(convert(checkpoint, &args.dst, options, &mut |at| {
+    let result = convert(checkpoint, &args.dst, options, &mut |at| {
         monitor.update(at.done, at.total, at.tensor)
-    }))
+    });
+    drop(monitor);
+    match result {
+        Err(Error::Stopped) => say("atta: stopped; the same command goes on where this one was"),
+        Ok(ref converted) => progress_of(args, converted),
+        Err(_) => {}
+    }
+    stopped(result)
+}
+
+/// Says what an earlier run had done already and, if asked, which scales were too small.
+fn progress_of(args: &ConvertArgs, converted: &Converted) {
+    if converted.resumed_bytes > 0 {
+        let size = bytes(converted.resumed_bytes);
+        say(&format!(
+            "atta: went on behind the {size} of an interrupted conversion"
+        ));
+    }
+    let SmallScales { n, of } = converted.small_scales;
+    if args.verbose && of > 0 {
+        say(&format!(
+            "atta: {} of {} sub-blocks of 32 weights wanted less than half of the least scale",
+            grouped(n.into()),
+            grouped(of.into())
+        ));
+    }
 }
 
 /// Shows the progress of the work, and stops it after Ctrl-C.
@@ -384,7 +411,7 @@ fn warnings(checkpoint: &Checkpoint, plan: &Plan) {
 struct ConversionSummary<'a> {
     checkpoint: &'a Checkpoint,
     plan: &'a Plan,
-    files: Vec<PathBuf>,
+    converted: Converted,
 }
 
 impl ConversionSummary<'_> {
@@ -424,6 +451,7 @@ impl ConversionSummary<'_> {
         };
         let all: String = self.changes().iter().map(line).collect();
         let names: String = self
+            .converted
             .files
             .iter()
             .map(|path| format!("{}\n", path.display()))
@@ -446,7 +474,8 @@ impl ConversionSummary<'_> {
             })
         };
         json!({
-            "files": self.files.iter().map(|path| path.to_string_lossy()).collect::<Vec<_>>(),
+            "resumed_bytes": self.converted.resumed_bytes,
+            "files": self.converted.files.iter().map(|path| path.to_string_lossy()).collect::<Vec<_>>(),
             "bytes": self.plan.n_bytes,
             "weights": self.plan.n_weights,
             "bits_per_weight": self.bits_per_weight(),

@@ -7,11 +7,13 @@
 //! arrays are not copied, and at most [`MAX_KEYS`] keys and [`MAX_TENSORS`] tensors are accepted,
 //! which take 2 MB and 20 MB.
 
+mod checksums;
 mod split;
 mod tensors;
 mod type_id;
 mod write;
 
+pub use checksums::{CHECKSUM_KEYS, Checksums, PIECE_BYTES, Piece, Pieces};
 pub use split::{Split, shard_file_name, shard_file_names, shard_of_file_name};
 pub use type_id::{type_id, type_of_id};
 pub use write::{Layout, Writer};

@@ -242,6 +242,11 @@ impl Writer {
         })
     }
 
+    /// The tensors so far, without offsets.
+    pub(super) fn tensors(&self) -> &[TensorInfo] {
+        &self.tensors
+    }
+
     fn put(&mut self, key: &str, payload: Payload) {
         match self.entries.iter_mut().find(|(k, _)| k == key) {
             Some((_, old)) => *old = payload,

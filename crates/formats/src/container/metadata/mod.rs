@@ -18,7 +18,7 @@ pub use array::{NumArray, Number, StrArray};
 pub(super) use cursor::Cursor;
 pub use value::{ArrayValue, Value, ValueType};
 
-use std::{borrow::Cow, sync::Arc};
+use std::{borrow::Cow, ops::Range, sync::Arc};
 
 use crate::{Error, SharedBytes};
 use value::ARRAY_HEAD_BYTES;
@@ -241,6 +241,33 @@ impl Metadata {
     /// As [`Metadata::u32s`].
     pub fn bools(&self, key: &str) -> Result<Option<NumArray<bool>>, Error> {
         self.numbers(key)
+    }
+
+    /// Where the bytes of a value of type `ty` are in the file: those of a u32, of a string without
+    /// its length, of the elements of an array of u32.
+    ///
+    /// # Errors
+    /// [`Error::MetadataType`] if it has another type.
+    pub(in crate::container) fn span(
+        &self,
+        key: &str,
+        ty: ValueType,
+    ) -> Result<Option<Range<usize>>, Error> {
+        let Some(entry) = self.find(key) else {
+            return Ok(None);
+        };
+        let span = |head: usize, len: usize| entry.at + head..entry.at + head + len;
+        match self.value(entry) {
+            Some(Value::U32(_)) if ty == ValueType::U32 => Ok(Some(span(0, 4))),
+            Some(Value::Str(text)) if ty == ValueType::Str => Ok(Some(span(8, text.len()))),
+            Some(Value::Array(array))
+                if ty == ValueType::Array && array.elem() == ValueType::U32 =>
+            {
+                Ok(Some(span(ARRAY_HEAD_BYTES, array.payload().len())))
+            }
+            Some(other) => Err(wrong_type(key, ty.name(), other)),
+            None => Ok(None),
+        }
     }
 
     /// Bytes of heap that the index takes; the file's bytes are not counted.

@@ -63,6 +63,12 @@ impl Analysis {
                 "--prewarm does not apply to `atta inspect`, which loads nothing".to_owned(),
             ));
         }
+        if flags.verify {
+            return Err(Failure::Usage(
+                "--verify does not apply to `atta inspect`, which loads nothing: see `atta verify`"
+                    .to_owned(),
+            ));
+        }
         if flags.isa.is_some() && !args.speed {
             return Err(Failure::Usage("--isa needs --speed".to_owned()));
         }
