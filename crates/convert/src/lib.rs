@@ -23,6 +23,7 @@ mod mix;
 mod name_pattern;
 pub mod pickle;
 mod plan;
+pub mod qsf;
 pub mod quantize;
 pub mod raw;
 pub mod safetensors;

@@ -29,6 +29,11 @@ macro_rules! formats {
             NVFP4    [];
             Q1_0     [];
             Q2_0     [];
+            QSF2S    [];
+            QSF2     [];
+            QSF3     [];
+            QSF4     [];
+            QSFT     [];
         }
         k_quant {
             Q2_K     []           [q2_k linear];

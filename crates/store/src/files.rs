@@ -11,7 +11,7 @@ use std::{
     sync::Arc,
 };
 
-use atta_formats::{Contents, Directory, SharedBytes, gguf::shard_file_names};
+use atta_formats::{Contents, Directory, SharedBytes, gguf::shard_file_names, is_scattered, qsf::Header};
 
 use crate::{Budget, Error, Extent, MappedFile, ReadAt, ReadMethod, Reservation, source::Source};
 
@@ -171,13 +171,7 @@ impl ModelFiles {
     }
 
     fn parse(path: &Path, shards: Vec<Shard>, headers: Vec<Reservation>) -> Result<Self, Error> {
-        let parsed = shards.iter().map(|shard| {
-            let format = |source| Error::Format {
-                path: shard.source.path().to_owned(),
-                source,
-            };
-            Contents::parse(shard.start.clone(), shard.source.n_bytes()).map_err(format)
-        });
+        let parsed = shards.iter().map(Shard::contents);
         let parsed = parsed.collect::<Result<Vec<_>, _>>()?;
         let directory = Directory::from_shards(parsed).map_err(|source| Error::Format {
             path: path.to_owned(),
@@ -198,11 +192,14 @@ impl ModelFiles {
     /// A budget too small for the copies; a file that cannot be opened again or changed.
     pub fn unmapped(self, budget: &Budget) -> Result<Self, Error> {
         let sources = self.unmapped_sources(None)?;
-        let copied = |(i, source): (usize, &Source)| match source.bytes() {
-            Some(_) => 0,
-            None => self.header(i).len() as u64,
-        };
-        let headers = budget.reserve("metadata", sources.iter().enumerate().map(copied).sum())?;
+        let mut copied = 0;
+        for (i, source) in sources.iter().enumerate() {
+            if source.bytes().is_none() {
+                let header = self.header(i);
+                copied += header.len() as u64 + n_scattered(source, header)?;
+            }
+        }
+        let headers = budget.reserve("metadata", copied)?;
         let shard = |(i, source): (usize, Source)| match source.bytes() {
             Some(_) => Shard::addressable(source),
             None => Shard {
@@ -386,6 +383,54 @@ impl Shard {
     fn start(&self) -> &[u8] {
         self.start.as_ref().as_ref()
     }
+
+    /// Metadata and tensors of the file.
+    fn contents(&self) -> Result<Contents, Error> {
+        let is_addressable = self.source.bytes().is_some();
+        let parsed = match is_scattered(self.start()) && !is_addressable {
+            true => scattered(&self.source, &mut 0)?,
+            false => Contents::parse(self.start.clone(), self.source.n_bytes()),
+        };
+        parsed.map_err(|source| Error::Format {
+            path: self.source.path().to_owned(),
+            source,
+        })
+    }
+}
+
+/// Metadata and tensors of a source that is not addressable and has its metadata all over it; adds
+/// the bytes that were read to `n_read`.
+fn scattered(
+    source: &Source,
+    n_read: &mut u64,
+) -> Result<Result<Contents, atta_formats::Error>, Error> {
+    let mut failed = None;
+    let mut read = |offset, n| -> Option<SharedBytes> {
+        let mut bytes = vec![0; n];
+        *n_read += n as u64;
+        match source.read_exact_at(offset, &mut bytes) {
+            Ok(()) => Some(Arc::new(bytes)),
+            Err(error) => {
+                failed = Some(error);
+                None
+            }
+        }
+    };
+    let contents = Contents::scattered(source.n_bytes(), &mut read);
+    match failed {
+        Some(error) => at(source, Err(error)),
+        None => Ok(contents),
+    }
+}
+
+/// Bytes of metadata all over a source that begins with `head`; 0 if it is all at the start.
+fn n_scattered(source: &Source, head: &[u8]) -> Result<u64, Error> {
+    let mut n_read = 0;
+    if is_scattered(head) {
+        // The caller reads it again, and adds the name to the error.
+        let _ = scattered(source, &mut n_read)?;
+    }
+    Ok(n_read)
 }
 
 /// All bytes of an addressable source, for the metadata that points into them.
@@ -422,6 +467,12 @@ fn read_start(source: &Source, budget: &Budget) -> Result<(SharedBytes, Reservat
         let len = usize::try_from(n).map_err(|_| io::ErrorKind::OutOfMemory.into());
         let mut bytes = vec![0; at(source, len)?];
         at(source, source.read_exact_at(0, &mut bytes))?;
+        if is_scattered(&bytes) {
+            let n_bytes = n_scattered(source, &bytes)?;
+            bytes.truncate(Header::BYTES);
+            let copied = budget.reserve("metadata", n_bytes)?;
+            return Ok((Arc::new(bytes), copied));
+        }
         let bytes = Arc::new(bytes);
         match Contents::parse(bytes.clone(), source.n_bytes()) {
             Ok(contents) => {

@@ -1,0 +1,435 @@
+//! The sections of a plain file: layers, the embedding, and the final norm with the head.
+
+use super::{
+    header::{Header, fields},
+    reader::{ReadBytes, Reader},
+    wrong,
+};
+use crate::{
+    Error, Shape, TensorType,
+    container::{TensorInfo, tensor::check_tensors},
+    gguf::{type_id, type_of_id},
+};
+
+fields! {
+    /// A layer in the index.
+    LayerEntry, 32: {
+        /// Where its section is.
+        offset set_offset: u64 = 0;
+        /// Bytes of the section in the file.
+        stored_bytes set_stored_bytes: u32 = 8;
+        /// Bytes of the section once decompressed.
+        raw_bytes set_raw_bytes: u32 = 12;
+        /// The code of the type of its tensors, or 5 for several.
+        quant set_quant: u8 = 16;
+        /// How the section is compressed, see [`Compression`].
+        compression set_compression: u8 = 17;
+        /// Tensors in the section.
+        n_tensors set_n_tensors: u16 = 18;
+        /// CRC-32 of the section as it is stored.
+        checksum set_checksum: u32 = 20;
+        /// What leaving the layer out costs, in the measure of the writer; 0 if it was not measured.
+        importance set_importance: f32 = 24;
+    }
+}
+
+fields! {
+    /// The bytes before a tensor of a layer.
+    TensorHeader, 16: {
+        /// The tensor's role, see [`role_name`].
+        role set_role: u32 = 0;
+        /// Outputs.
+        n_rows set_n_rows: u32 = 4;
+        /// Inputs.
+        n_cols set_n_cols: u32 = 8;
+        /// The code of its type, or [`LAYER_DEFAULT`].
+        quant set_quant: u8 = 12;
+    }
+}
+
+fields! {
+    /// The bytes before the embedding.
+    EmbeddingHeader, 16: {
+        /// The code of its type.
+        quant set_quant: u32 = 0;
+        /// Bytes of its data.
+        stored_bytes set_stored_bytes: u32 = 4;
+        /// Tokens.
+        n_rows set_n_rows: u32 = 8;
+        /// Width of the model.
+        d set_d: u32 = 12;
+    }
+}
+
+/// The type code of a tensor that has its layer's type; of vectors that is F16.
+pub const LAYER_DEFAULT: u8 = 0xff;
+/// The role of a tensor that has a name only in the extension.
+pub const UNNAMED_ROLE: u32 = u32::MAX;
+/// Roles of vectors: norms and biases.
+pub const VECTOR_ROLES: std::ops::RangeInclusive<u32> = 7..=12;
+/// The role that a plain file cannot say two things by: biases of gate, up or down.
+const FFN_BIASES: u32 = 13;
+/// Behind the final norm: the head is the embedding.
+const TIED: u8 = 0xff;
+
+/// How a section is compressed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Compression {
+    /// Not at all.
+    None,
+    /// A block of LZ4, by either of its compressors.
+    Lz4,
+    /// A frame of Zstandard.
+    Zstd,
+}
+
+impl Compression {
+    /// The compression with this code.
+    pub fn of(code: u8) -> Option<Self> {
+        match code {
+            0 => Some(Self::None),
+            1 | 2 => Some(Self::Lz4),
+            3 => Some(Self::Zstd),
+            _ => None,
+        }
+    }
+}
+
+/// The type that a code of QSF stands for: its own types below 5, T2 to T4 from 16 on, and those of
+/// ggml from 32 on.
+pub fn type_of_code(code: u8) -> Option<TensorType> {
+    use TensorType::{QSF2, QSF2S, QSF3, QSF4, QSFT, T2, T3, T4};
+    match code {
+        0..=4 => Some([QSF2S, QSF2, QSF3, QSF4, QSFT][usize::from(code)]),
+        16..=18 => Some([T2, T3, T4][usize::from(code - 16)]),
+        32..LAYER_DEFAULT => type_of_id(u32::from(code) - 32),
+        _ => None,
+    }
+}
+
+/// The code of a type.
+pub fn code_of_type(ty: TensorType) -> Option<u8> {
+    let id = type_id(ty);
+    let own = (0..=18).find(|&code| type_of_code(code) == Some(ty));
+    let ggml = u8::try_from(id).ok().and_then(|id| id.checked_add(32));
+    own.or(ggml).filter(|&code| type_of_code(code) == Some(ty))
+}
+
+/// GGUF's name of a role of a layer's tensor, without `blk.N.`.
+pub fn role_name(role: u32) -> Option<&'static str> {
+    const NAMES: [&str; 13] = [
+        "attn_q.weight",
+        "attn_k.weight",
+        "attn_v.weight",
+        "attn_output.weight",
+        "ffn_gate.weight",
+        "ffn_up.weight",
+        "ffn_down.weight",
+        "attn_norm.weight",
+        "ffn_norm.weight",
+        "attn_q.bias",
+        "attn_k.bias",
+        "attn_v.bias",
+        "attn_output.bias",
+    ];
+    NAMES.get(role as usize).copied()
+}
+
+/// A tensor of a layer's section.
+#[derive(Clone, Debug)]
+pub struct SectionTensor {
+    /// The bytes before it.
+    pub header: TensorHeader,
+    /// Index in [`Sections::tensors`].
+    pub tensor: usize,
+}
+
+/// A region of the file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Section {
+    /// First byte.
+    pub at: u64,
+    /// Length, bytes.
+    pub n_bytes: u64,
+}
+
+impl Section {
+    /// The byte behind it.
+    pub fn end(self) -> u64 {
+        self.at.saturating_add(self.n_bytes)
+    }
+}
+
+/// All sections of a plain file.
+#[derive(Clone, Debug)]
+pub struct Sections {
+    /// The header of the file.
+    pub header: Header,
+    /// The tensors under GGUF's names, in the order of the sections: embedding, layers, final norm,
+    /// head.
+    pub tensors: Vec<TensorInfo>,
+    /// The tensors of each layer.
+    pub layers: Vec<Vec<SectionTensor>>,
+    /// The bytes before the embedding.
+    pub embedding: EmbeddingHeader,
+    /// Whether the head is the embedding.
+    pub is_tied: bool,
+}
+
+impl Sections {
+    /// Reads the headers of all sections of a file that `read` returns. `stored` is its index of
+    /// layers; by `expanded` tensors are found. They differ where the caller has decompressed
+    /// layers, which `read` then returns behind the end of the file; `file_bytes` counts them.
+    ///
+    /// # Errors
+    /// As [`Container::contents`](crate::Container::contents).
+    pub fn read(
+        file_bytes: u64,
+        read: &mut ReadBytes<'_>,
+        header: Header,
+        [stored, expanded]: [&[LayerEntry]; 2],
+    ) -> Result<Self, Error> {
+        Self::new(&mut Reader::new(file_bytes, read), header, stored, expanded)
+    }
+
+    pub(super) fn new(
+        file: &mut Reader<'_, '_>,
+        header: Header,
+        stored: &[LayerEntry],
+        expanded: &[LayerEntry],
+    ) -> Result<Self, Error> {
+        let end = stored_end(file, expanded, stored);
+        let mut regions = regions(&header, stored);
+        let mut sections = Self {
+            header,
+            tensors: Vec::new(),
+            layers: Vec::new(),
+            embedding: EmbeddingHeader(file.array(header.embedding_at(), "the embedding")?),
+            is_tied: false,
+        };
+        regions.push(sections.push_embedding()?);
+        for (layer, entry) in expanded.iter().enumerate() {
+            sections.push_layer(file, layer, entry)?;
+        }
+        let next = regions.iter().map(|region| region.at);
+        let next = next.filter(|&at| at > header.final_at()).min();
+        let section = Section {
+            at: header.final_at(),
+            n_bytes: next.unwrap_or(end).saturating_sub(header.final_at()),
+        };
+        sections.push_final(file, section)?;
+        regions.push(section);
+        check_regions(regions, end)?;
+        check_tensors(&sections.tensors, file.file_bytes())?;
+        Ok(sections)
+    }
+
+    fn push(&mut self, name: String, dims: &[u64], ty: TensorType, at: u64) -> Result<u64, Error> {
+        let Some(shape) = Shape::new(dims) else {
+            let dims = dims.to_vec();
+            return Err(Error::ShapeOverflow { tensor: name, dims });
+        };
+        let tensor = TensorInfo {
+            offset: at,
+            ..TensorInfo::new(name, shape, ty)?
+        };
+        let n_bytes = tensor.n_bytes;
+        self.tensors.push(tensor);
+        Ok(n_bytes)
+    }
+
+    fn push_embedding(&mut self) -> Result<Section, Error> {
+        let embedding = self.embedding;
+        let at = self.header.embedding_at();
+        let code = u8::try_from(embedding.quant()).ok();
+        let Some(ty) = code.and_then(type_of_code) else {
+            return wrong(at, format!("the embedding has type {}", embedding.quant()));
+        };
+        let sizes = [embedding.n_rows(), embedding.d()];
+        let expected = [self.header.n_vocab(), self.header.d_model()];
+        if sizes != expected {
+            return wrong(
+                at + 8,
+                format!("the embedding: expected {expected:?}, got {sizes:?}"),
+            );
+        }
+        let data = at + EmbeddingHeader::BYTES as u64;
+        let name = "token_embd.weight".to_owned();
+        let n_bytes = self.push(name, &sizes.map(u64::from), ty, data)?;
+        if n_bytes != u64::from(embedding.stored_bytes()) {
+            let got = embedding.stored_bytes();
+            return wrong(
+                at + 4,
+                format!("the embedding: expected {n_bytes} bytes, got {got}"),
+            );
+        }
+        let n_bytes = n_bytes + EmbeddingHeader::BYTES as u64;
+        Ok(Section { at, n_bytes })
+    }
+
+    fn push_layer(
+        &mut self,
+        file: &mut Reader<'_, '_>,
+        layer: usize,
+        entry: &LayerEntry,
+    ) -> Result<(), Error> {
+        let end = entry.offset().saturating_add(entry.raw_bytes().into());
+        let mut at = entry.offset();
+        let mut tensors = Vec::new();
+        for _ in 0..entry.n_tensors() {
+            if end.saturating_sub(at) < TensorHeader::BYTES as u64 {
+                return wrong(at, format!("layer {layer} ends before its tensors do"));
+            }
+            let header = TensorHeader(file.array(at, "a tensor's header")?);
+            tensors.push(SectionTensor {
+                header,
+                tensor: self.tensors.len(),
+            });
+            let data = at + TensorHeader::BYTES as u64;
+            let n_bytes = self.push_tensor(layer, entry, header, data)?;
+            at = data.saturating_add(n_bytes);
+        }
+        self.layers.push(tensors);
+        match at == end {
+            true => Ok(()),
+            false => wrong(
+                at,
+                format!("layer {layer}: its tensors end here, its section at {end}"),
+            ),
+        }
+    }
+
+    fn push_tensor(
+        &mut self,
+        layer: usize,
+        entry: &LayerEntry,
+        header: TensorHeader,
+        data: u64,
+    ) -> Result<u64, Error> {
+        let at = data - TensorHeader::BYTES as u64;
+        let Some(role) = role_name(header.role()) else {
+            let why = match header.role() {
+                FFN_BIASES => "biases of feed-forward blocks are not told apart".to_owned(),
+                role => format!("unknown tensor {role}"),
+            };
+            return wrong(at, format!("layer {layer}: {why}"));
+        };
+        let Some(ty) = tensor_type(entry, header) else {
+            let code = header.quant();
+            return wrong(
+                at + 12,
+                format!("layer {layer}: {role}: unknown type {code}"),
+            );
+        };
+        let dims = [header.n_rows(), header.n_cols()].map(u64::from);
+        let name = format!("blk.{layer}.{role}");
+        match (VECTOR_ROLES.contains(&header.role()), dims) {
+            (true, [1, d] | [d, 1]) => self.push(name, &[d], ty, data),
+            (true, _) => wrong(at + 4, format!("{name}: expected a vector, got {dims:?}")),
+            (false, _) => self.push(name, &dims, ty, data),
+        }
+    }
+
+    fn push_final(&mut self, file: &mut Reader<'_, '_>, section: Section) -> Result<(), Error> {
+        let d = u64::from(self.header.d_model());
+        let at = section.at;
+        let norm = self.push("output_norm.weight".to_owned(), &[d], TensorType::F16, at)?;
+        let behind = section.n_bytes.checked_sub(norm);
+        let at = at.saturating_add(norm);
+        if behind == Some(1) && file.array(at, "the head")? == [TIED] {
+            self.is_tied = true;
+            return Ok(());
+        }
+        let code = match self.header.quant() {
+            Header::MIXED => self.embedding.quant() as u8,
+            code => code,
+        };
+        let Some(ty) = type_of_code(code) else {
+            return wrong(48, format!("unknown type {code}"));
+        };
+        let dims = [self.header.n_vocab().into(), d];
+        let head = self.push("output.weight".to_owned(), &dims, ty, at)?;
+        match behind == Some(head) {
+            true => Ok(()),
+            false => wrong(
+                at,
+                format!("expected {TIED:#x} or a head of {head} bytes behind the final norm"),
+            ),
+        }
+    }
+}
+
+/// The type of a tensor of a layer.
+fn tensor_type(entry: &LayerEntry, header: TensorHeader) -> Option<TensorType> {
+    match header.quant() {
+        LAYER_DEFAULT if VECTOR_ROLES.contains(&header.role()) => Some(TensorType::F16),
+        LAYER_DEFAULT => type_of_code(entry.quant()),
+        code => type_of_code(code),
+    }
+}
+
+/// Where the file ends, without what the caller has put behind it.
+fn stored_end(file: &Reader<'_, '_>, expanded: &[LayerEntry], stored: &[LayerEntry]) -> u64 {
+    let pairs = expanded.iter().zip(stored);
+    let moved = pairs.filter(|(expanded, stored)| expanded.offset() != stored.offset());
+    let first = moved.map(|(expanded, _)| expanded.offset()).min();
+    first.unwrap_or(file.file_bytes())
+}
+
+/// Header, index and the sections of layers, as they are in the file.
+fn regions(header: &Header, stored: &[LayerEntry]) -> Vec<Section> {
+    let index = Section {
+        at: header.index_at(),
+        n_bytes: (stored.len() * LayerEntry::BYTES) as u64,
+    };
+    let first = Section {
+        at: 0,
+        n_bytes: Header::BYTES as u64,
+    };
+    let layers = stored.iter().map(|entry| Section {
+        at: entry.offset(),
+        n_bytes: entry.stored_bytes().into(),
+    });
+    [first, index].into_iter().chain(layers).collect()
+}
+
+/// Checks that regions lie in the file and that no two of them share a byte.
+fn check_regions(mut regions: Vec<Section>, end: u64) -> Result<(), Error> {
+    regions.retain(|region| region.n_bytes > 0);
+    regions.sort_by_key(|region| region.at);
+    for pair in regions.windows(2) {
+        if pair[0].end() > pair[1].at {
+            return wrong(pair[1].at, "two sections overlap");
+        }
+    }
+    match regions.last().filter(|last| last.end() > end) {
+        Some(last) => wrong(
+            last.at,
+            format!("a section ends at {}, the file at {end}", last.end()),
+        ),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn codes_lead_back_to_their_types() {
+        for &ty in TensorType::ALL {
+            let code = code_of_type(ty).unwrap();
+            assert_eq!(type_of_code(code), Some(ty), "{ty}");
+        }
+        for code in [5, 15, 19, 31, 36, LAYER_DEFAULT] {
+            assert_eq!(type_of_code(code), None, "{code}");
+        }
+    }
+
+    #[test]
+    fn sizes_are_those_of_the_plan() {
+        let sizes = [Header::BYTES, LayerEntry::BYTES, TensorHeader::BYTES];
+        assert_eq!(sizes, [128, 32, 16]);
+        assert_eq!(EmbeddingHeader::BYTES, 16);
+    }
+}
