@@ -11,7 +11,9 @@ use std::{
     sync::Arc,
 };
 
-use atta_formats::{Contents, Directory, SharedBytes, gguf::shard_file_names, is_scattered, qsf::Header};
+use atta_formats::{
+    Contents, Directory, SharedBytes, gguf::shard_file_names, is_scattered, qsf::Header,
+};
 
 use crate::{Budget, Error, Extent, MappedFile, ReadAt, ReadMethod, Reservation, source::Source};
 

@@ -34,9 +34,8 @@ pub fn cosines(
     importance: Option<&ImportanceMatrix>,
     n_threads: usize,
 ) -> Result<Vec<TensorCosine>, Error> {
-    let is_wanted = |step: &&Step| {
-        step.ty.is_qsf() && checkpoint.tensors[step.tensor].ty != step.ty
-    };
+    let is_wanted =
+        |step: &&Step| step.ty.is_qsf() && checkpoint.tensors[step.tensor].ty != step.ty;
     let steps: Vec<&Step> = plan.steps.iter().filter(is_wanted).collect();
     let queue = Mutex::new(steps.iter().enumerate());
     let found = Mutex::new(vec![None; steps.len()]);
@@ -58,7 +57,9 @@ pub fn cosines(
             done.and(other.join().expect("a quantizer does not panic"))
         })
     })?;
-    let found = found.into_inner().unwrap_or_else(|error| error.into_inner());
+    let found = found
+        .into_inner()
+        .unwrap_or_else(|error| error.into_inner());
     Ok(found.into_iter().flatten().collect())
 }
 
@@ -135,7 +136,9 @@ fn cosine(
         let n = at_once.min(per_expert * (expert + 1) - first) as usize;
         let mut x = vec![0.0; n * d];
         tensor.rows.read(first, &mut x)?;
-        let weights = importance.as_deref().map(|all| &all[expert as usize * d..][..d]);
+        let weights = importance
+            .as_deref()
+            .map(|all| &all[expert as usize * d..][..d]);
         let mut blocks = vec![0; n * row_bytes];
         quantizer.rows(&x, d, weights, &mut blocks)?;
         let mut y = vec![0.0; n * d];

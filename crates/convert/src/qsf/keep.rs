@@ -56,7 +56,10 @@ pub(super) fn set(
         true => Vec::new(),
         false => rest(file, sections)?,
     };
-    for (key, bytes) in KEPT_KEYS.iter().zip([&header.0[..], &index, &headers, &rest]) {
+    for (key, bytes) in KEPT_KEYS
+        .iter()
+        .zip([&header.0[..], &index, &headers, &rest])
+    {
         metadata.set_u8s(key, bytes);
     }
     Ok(())
@@ -83,7 +86,10 @@ fn uncompressed(
         at += u64::from(entry.raw_bytes());
     }
     header.set_final_at(at);
-    let last = sections.tensors.iter().filter(|t| t.name.starts_with("output"));
+    let last = sections
+        .tensors
+        .iter()
+        .filter(|t| t.name.starts_with("output"));
     at += last.map(|tensor| tensor.n_bytes).sum::<u64>() + u64::from(sections.is_tied);
     header.seal(at);
     Ok((header, entries))
@@ -113,7 +119,10 @@ fn parts(sections: &Sections, entries: &[LayerEntry]) -> Vec<(u64, Part)> {
     let mut parts = vec![
         (0, Part::Bytes(header.0.to_vec())),
         (header.index_at(), Part::Bytes(index)),
-        (header.embedding_at(), Part::Bytes(sections.embedding.0.to_vec())),
+        (
+            header.embedding_at(),
+            Part::Bytes(sections.embedding.0.to_vec()),
+        ),
     ];
     let headers = sections.layers.iter().flatten().map(|tensor| {
         let at = sections.tensors[tensor.tensor].offset - TensorHeader::BYTES as u64;
@@ -141,7 +150,9 @@ pub(super) fn parts_of(metadata: &Metadata, is_tied: bool) -> Result<Option<Vec<
     let Some(header) = header? else {
         return Ok(None);
     };
-    let header = header.try_into().map_err(|_| wrong("a header of another length"))?;
+    let header = header
+        .try_into()
+        .map_err(|_| wrong("a header of another length"))?;
     let index = index?.unwrap_or_default();
     let entries: Vec<LayerEntry> = index.as_chunks().0.iter().map(|&e| LayerEntry(e)).collect();
     let headers = headers?.unwrap_or_default();
@@ -149,9 +160,13 @@ pub(super) fn parts_of(metadata: &Metadata, is_tied: bool) -> Result<Option<Vec<
         header: Header(header),
         headers: &headers,
     };
-    let sections = sections.sections(&entries, is_tied).map_err(|why| wrong(&why))?;
+    let sections = sections
+        .sections(&entries, is_tied)
+        .map_err(|why| wrong(&why))?;
     let rest = rest?.unwrap_or_default();
-    filled(parts(&sections, &entries), &rest).map(Some).map_err(|why| wrong(&why))
+    filled(parts(&sections, &entries), &rest)
+        .map(Some)
+        .map_err(|why| wrong(&why))
 }
 
 /// Fills the gaps between parts, and the end, with the rest.
@@ -186,7 +201,10 @@ impl Replay<'_> {
     fn sections(&self, entries: &[LayerEntry], is_tied: bool) -> Result<Sections, String> {
         let n_bytes = self.n_bytes(entries);
         let mut headers = self.headers.chunks_exact(TensorHeader::BYTES);
-        let tied_at = self.header.final_at().saturating_add(2 * u64::from(self.header.d_model()));
+        let tied_at = self
+            .header
+            .final_at()
+            .saturating_add(2 * u64::from(self.header.d_model()));
         let mut read = |at: u64, n: usize| -> Option<atta_formats::SharedBytes> {
             let bytes = match n {
                 1 if is_tied && at == tied_at => vec![TIED],
@@ -201,7 +219,9 @@ impl Replay<'_> {
 
     /// The length of the file, whose low half is in the header: the least that holds all sections.
     fn n_bytes(&self, entries: &[LayerEntry]) -> u64 {
-        let ends = entries.iter().map(|e| e.offset().saturating_add(e.stored_bytes().into()));
+        let ends = entries
+            .iter()
+            .map(|e| e.offset().saturating_add(e.stored_bytes().into()));
         let ends = ends.chain([self.header.final_at(), self.header.embedding_at()]);
         let least = ends.max().unwrap_or(0);
         let low = u64::from(self.header.file_bytes_low());

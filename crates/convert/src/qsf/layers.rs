@@ -88,7 +88,8 @@ impl ExpandedFile {
             entry.offset() <= at && at + n as u64 <= end
         };
         let pairs = self.expanded.iter().enumerate();
-        let mut moved = pairs.filter(|(layer, entry)| entry.offset() != self.stored[*layer].offset());
+        let mut moved =
+            pairs.filter(|(layer, entry)| entry.offset() != self.stored[*layer].offset());
         let found = moved.find(|(_, entry)| behind(entry));
         let (layer, entry) = found.ok_or_else(|| format!("there are no bytes {at}+{n}"))?;
         let bytes = self.layer(layer)?;
@@ -155,7 +156,8 @@ fn decompressed(file: &SharedBytes, entry: &LayerEntry) -> Result<Vec<u8>, Strin
 
 fn lz4(stored: &[u8], n: usize) -> Result<Vec<u8>, String> {
     let mut bytes = vec![0; n];
-    let n = lz4_flex::block::decompress_into(stored, &mut bytes).map_err(|error| error.to_string())?;
+    let n =
+        lz4_flex::block::decompress_into(stored, &mut bytes).map_err(|error| error.to_string())?;
     bytes.truncate(n);
     Ok(bytes)
 }

@@ -61,7 +61,9 @@ fn forget(metadata: &mut Writer) {
 fn only(name: &str) -> NamePattern {
     let escaped = name.replace('.', r"\.");
     let pattern = format!("^{escaped}$");
-    pattern.parse().expect("names of matrices are words and dots")
+    pattern
+        .parse()
+        .expect("names of matrices are words and dots")
 }
 
 /// Takes the rows out of a tensor, which gets others.
@@ -89,7 +91,9 @@ fn copy_rows(
     let Some(stored) = rows.stored() else {
         return rows.packed(first, out);
     };
-    let at = usize::try_from(first).ok().and_then(|first| first.checked_mul(row_bytes));
+    let at = usize::try_from(first)
+        .ok()
+        .and_then(|first| first.checked_mul(row_bytes));
     let bytes = at.and_then(|at| stored.get(at..)?.get(..out.len()));
     out.copy_from_slice(bytes.ok_or(Error::NoRow { row: first })?);
     Ok(true)

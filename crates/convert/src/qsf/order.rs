@@ -9,7 +9,12 @@ use super::{copy_rows, forget, take_rows};
 use crate::{Checkpoint, Error, MappedRows, RowSource, Tensor, metadata::parsed};
 
 /// The tensors whose rows are in this order, behind `blk.N.`.
-const ROTATED: [&str; 4] = ["attn_q.weight", "attn_k.weight", "attn_q.bias", "attn_k.bias"];
+const ROTATED: [&str; 4] = [
+    "attn_q.weight",
+    "attn_k.weight",
+    "attn_q.bias",
+    "attn_k.bias",
+];
 
 /// An order of the rows of heads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -198,7 +203,9 @@ mod tests {
     #[test]
     fn one_order_undoes_the_other() {
         let order = |to| Rearrangement { to, d_head: 6 };
-        let halves: Vec<u64> = (0..12).map(|i| order(HeadOrder::Halves).source(i)).collect();
+        let halves: Vec<u64> = (0..12)
+            .map(|i| order(HeadOrder::Halves).source(i))
+            .collect();
         assert_eq!(halves, [0, 2, 4, 1, 3, 5, 6, 8, 10, 7, 9, 11]);
         let back = (0..12).map(|i| halves[order(HeadOrder::Adjacent).source(i) as usize]);
         assert!(back.eq(0..12));

@@ -51,7 +51,9 @@ pub fn open(
     let texts = assumed.iter().flat_map(|all| all.iter());
     let texts = texts.map(|text| String::from_utf8_lossy(text));
     // The last one is about the vocabulary.
-    let n = assumed.as_ref().map_or(0, |all| all.len() - usize::from(tokenizer.is_some()));
+    let n = assumed
+        .as_ref()
+        .map_or(0, |all| all.len() - usize::from(tokenizer.is_some()));
     notes.extend(texts.take(n).map(|text| format!("assumed: {text}")));
     Ok(checkpoint)
 }
@@ -85,7 +87,10 @@ fn extended(file: &SharedBytes) -> Result<Checkpoint, Error> {
     }
     let tensors = contents.tensors.iter().map(|info| {
         let rows = MappedRows::new(file.clone(), info.offset, info.shape.dims(), info.ty);
-        Ok(tensor(info, Box::new(rows.map_err(|error| error.of(&info.name))?)))
+        Ok(tensor(
+            info,
+            Box::new(rows.map_err(|error| error.of(&info.name))?),
+        ))
     });
     let mut checkpoint = Checkpoint {
         metadata: writer(&contents.metadata),
@@ -118,7 +123,9 @@ fn plain(file: Arc<ExpandedFile>, header: Header) -> Result<Checkpoint, Error> {
     let tensors = sections.tensors.iter();
     Ok(Checkpoint {
         metadata,
-        tensors: tensors.map(|info| expanded_tensor(&file, info)).collect::<Result<_, _>>()?,
+        tensors: tensors
+            .map(|info| expanded_tensor(&file, info))
+            .collect::<Result<_, _>>()?,
         files: Vec::<(PathBuf, _)>::new(),
     })
 }
@@ -153,14 +160,19 @@ fn tensor(info: &TensorInfo, rows: Box<dyn RowSource>) -> Tensor {
 
 fn writer(metadata: &Metadata) -> Writer {
     let mut out = Writer::new();
-    let keys = metadata.iter().filter(|(key, _)| *key != "general.alignment");
+    let keys = metadata
+        .iter()
+        .filter(|(key, _)| *key != "general.alignment");
     keys.for_each(|(key, value)| out.set_value(key, value));
     out
 }
 
 /// Replaces the placeholders of a plain file by a vocabulary.
 fn add_vocabulary(path: &Path, checkpoint: &mut Checkpoint) -> Result<(), Error> {
-    let embedding = checkpoint.tensors.iter().find(|t| t.name == "token_embd.weight");
+    let embedding = checkpoint
+        .tensors
+        .iter()
+        .find(|t| t.name == "token_embd.weight");
     let n_vocab = embedding.map_or(0, Tensor::n_rows);
     let out = &mut checkpoint.metadata;
     for key in ["model", "tokens", "scores"] {
@@ -182,7 +194,9 @@ fn add_vocabulary(path: &Path, checkpoint: &mut Checkpoint) -> Result<(), Error>
 fn copy_vocabulary(path: &Path, n_vocab: u64, out: &mut Writer) -> Result<(), Error> {
     let from = crate::gguf::open(path)?;
     let from = crate::metadata::parsed(&from.metadata)?;
-    let n_tokens = from.strs("tokenizer.ggml.tokens")?.map_or(0, |all| all.len());
+    let n_tokens = from
+        .strs("tokenizer.ggml.tokens")?
+        .map_or(0, |all| all.len());
     if n_tokens as u64 != n_vocab {
         let why = format!("has {n_tokens} tokens, the model {n_vocab}");
         let path = path.to_owned();

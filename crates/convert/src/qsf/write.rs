@@ -6,11 +6,11 @@ use std::{io::Write as _, ops::ControlFlow, path::Path};
 use atta_formats::{
     Metadata, Writer,
     f16::f32_to_f16,
-    qsf::{
-        Checksum, EmbeddingHeader, Header, LayerEntry, META, NAMES_KEY, SENS, SensitivityTable, TENS,
-        TableEntry, TensorEntry, TensorHeader, UNNAMED_ROLE, code_of_type, crc32c, role_name,
-    },
     gguf::type_id,
+    qsf::{
+        Checksum, EmbeddingHeader, Header, LayerEntry, META, NAMES_KEY, SENS, SensitivityTable,
+        TENS, TableEntry, TensorEntry, TensorHeader, UNNAMED_ROLE, code_of_type, crc32c, role_name,
+    },
 };
 
 use super::{
@@ -46,7 +46,11 @@ pub fn write(
 ) -> Result<(), Error> {
     let metadata = parsed(&checkpoint.metadata)?;
     let is_tied = find(checkpoint, HEAD).is_none();
-    let total = checkpoint.tensors.iter().map(n_bytes).sum::<Result<u64, _>>()?;
+    let total = checkpoint
+        .tensors
+        .iter()
+        .map(n_bytes)
+        .sum::<Result<u64, _>>()?;
     let mut out = Output {
         file: AtomicFile::new(dst)?,
         at: 0,
@@ -149,7 +153,9 @@ impl Output<'_> {
 fn replay(checkpoint: &Checkpoint, parts: &[Part], out: &mut Output<'_>) -> Result<(), Error> {
     let tensors = parts.iter().filter(|part| matches!(part, Part::Tensor(..)));
     if tensors.count() != checkpoint.tensors.len() {
-        return Err(Error::Qsf("qsf.v1 keys: other tensors than in the file".to_owned()));
+        return Err(Error::Qsf(
+            "qsf.v1 keys: other tensors than in the file".to_owned(),
+        ));
     }
     for part in parts {
         match part {
@@ -206,7 +212,9 @@ impl Extended<'_> {
         out: &mut Output<'_>,
     ) -> Result<(), Error> {
         let at = out.at;
-        let sum = out.tensor(tensor, section).map_err(|error| error.of(&tensor.name))?;
+        let sum = out
+            .tensor(tensor, section)
+            .map_err(|error| error.of(&tensor.name))?;
         self.note(tensor, at, sum)
     }
 
@@ -217,7 +225,9 @@ impl Extended<'_> {
         if tensor.dims.len() > dims.len() {
             return Err(Error::Qsf("more than 4 dimensions".to_owned()).of(&tensor.name));
         }
-        dims.iter_mut().zip(tensor.dims.iter().rev()).for_each(|(to, &d)| *to = d);
+        dims.iter_mut()
+            .zip(tensor.dims.iter().rev())
+            .for_each(|(to, &d)| *to = d);
         let layer = layer_and_role(&tensor.name).map(|(layer, _)| layer as u32);
         let entry = &mut self.tensors[i];
         entry.set_layer(layer.unwrap_or(TensorEntry::NO_LAYER));
@@ -303,7 +313,12 @@ impl Extended<'_> {
     /// The parts of the extension, and its table.
     fn tables(&mut self, metadata: &Metadata, out: &mut Output<'_>) -> Result<(), Error> {
         let mut meta = self.checkpoint.metadata.clone();
-        let names: Vec<&str> = self.checkpoint.tensors.iter().map(|t| t.name.as_str()).collect();
+        let names: Vec<&str> = self
+            .checkpoint
+            .tensors
+            .iter()
+            .map(|t| t.name.as_str())
+            .collect();
         meta.set_strs(NAMES_KEY, &names);
         let list: Vec<u8> = self.tensors.iter().flat_map(|entry| entry.0).collect();
         let mut parts = vec![(META, header_bytes(meta)?), (TENS, list)];
@@ -351,7 +366,11 @@ fn header(metadata: &Metadata, is_llama: bool) -> Result<Header, Error> {
         value.and_then(|value| value.try_into().ok()).unwrap_or(0)
     };
     let mut header = Header::new();
-    header.set_arch(if is_llama { Header::LLAMA } else { Header::CUSTOM });
+    header.set_arch(if is_llama {
+        Header::LLAMA
+    } else {
+        Header::CUSTOM
+    });
     header.set_n_layers(count("block_count"));
     header.set_d_model(count("embedding_length"));
     header.set_n_heads(count("attention.head_count"));
@@ -395,7 +414,12 @@ fn tensors_of(checkpoint: &Checkpoint, layer: usize) -> Vec<(u32, &Tensor)> {
         (of == layer).then_some((role.unwrap_or(UNNAMED_ROLE), tensor))
     });
     let mut tensors: Vec<_> = of_layer.collect();
-    let place = |role: u32| EXECUTION.iter().position(|&r| r == role).unwrap_or(usize::MAX);
+    let place = |role: u32| {
+        EXECUTION
+            .iter()
+            .position(|&r| r == role)
+            .unwrap_or(usize::MAX)
+    };
     tensors.sort_by_key(|(role, _)| place(*role));
     tensors
 }
@@ -425,7 +449,11 @@ fn shared_code<'a>(tensors: impl Iterator<Item = &'a Tensor>) -> u8 {
 
 /// A number that the format has 32 bits for.
 fn small(n: u64, what: &str) -> Result<u32, Error> {
-    let why = || Error::Qsf(format!("{what}: {n} does not fit the 32 bits that QSF has for it"));
+    let why = || {
+        Error::Qsf(format!(
+            "{what}: {n} does not fit the 32 bits that QSF has for it"
+        ))
+    };
     u32::try_from(n).map_err(|_| why())
 }
 

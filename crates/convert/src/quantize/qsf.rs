@@ -36,7 +36,9 @@ impl Steps {
             return 0;
         }
         // The conversion saturates.
-        ((x - self.min) / self.scale).round().min(f32::from(largest)) as u8
+        ((x - self.min) / self.scale)
+            .round()
+            .min(f32::from(largest)) as u8
     }
 
     fn weight(self, code: u8) -> f32 {
@@ -73,7 +75,11 @@ impl Weighted<'_> {
     /// The line through the codes of `steps` with the least squared error.
     fn line(self, steps: Steps, largest: u8) -> Option<Steps> {
         let code = |x: f32| f64::from(steps.code(x, largest));
-        let [w, q, qq] = [self.sum(|_| 1.0), self.sum(code), self.sum(|x| code(x).powi(2))];
+        let [w, q, qq] = [
+            self.sum(|_| 1.0),
+            self.sum(code),
+            self.sum(|x| code(x).powi(2)),
+        ];
         let [x, qx] = [self.sum(f64::from), self.sum(|x| code(x) * f64::from(x))];
         let determinant = w * qq - q * q;
         let scale = (w * qx - q * x) / determinant;
@@ -101,7 +107,10 @@ fn best<T: Copy>(candidates: impl Iterator<Item = T>, error: impl Fn(T) -> f64) 
 /// Scale and minimum for codes from 0 to `largest`.
 fn affine(block: Weighted<'_>, largest: u8) -> Steps {
     let low = block.x.iter().fold(f32::INFINITY, |low, &x| low.min(x));
-    let high = block.x.iter().fold(f32::NEG_INFINITY, |high, &x| high.max(x));
+    let high = block
+        .x
+        .iter()
+        .fold(f32::NEG_INFINITY, |high, &x| high.max(x));
     let rule = Steps::new((high - low) / f32::from(largest), low);
     let ranges = (0..N_RANGES).flat_map(|i| {
         // From a third of the range, around its middle, to all of it.
@@ -189,7 +198,11 @@ impl Ternary {
 
     /// −1, 0 or 1.
     fn sign(self, x: f32) -> f32 {
-        if x.abs() < self.least { 0.0 } else { 1f32.copysign(x) }
+        if x.abs() < self.least {
+            0.0
+        } else {
+            1f32.copysign(x)
+        }
     }
 }
 
@@ -214,4 +227,80 @@ pub(super) fn qsft(x: &[f32], weights: &[f32], block: &mut [u8; 18]) {
     pack(&signs, 1, &mut block[2..10]);
     let zeros = codes(x, |x| u8::from(found.sign(x) == 0.0));
     pack(&zeros, 1, &mut block[10..]);
+}
+
+#[cfg(test)]
+mod tests {
+    use atta_formats::{TensorType, decode};
+
+    use super::*;
+
+    /// Errors of a block of `ty`, and of scale and minimum by the rule.
+    fn squares(x: &[f32; 64], y: impl Fn(usize) -> f32) -> f64 {
+        let differences = x.iter().enumerate().map(|(i, x)| f64::from(x - y(i)));
+        differences.map(|d| d * d).sum()
+    }
+
+    fn random(seed: u32) -> [f32; 64] {
+        let mut state = seed;
+        std::array::from_fn(|_| {
+            let mut sum = 0.0;
+            for _ in 0..4 {
+                state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                sum += (state >> 8) as f32 / (1 << 24) as f32 - 0.5;
+            }
+            sum
+        })
+    }
+
+    fn decoded<const N: usize>(ty: TensorType, block: &[u8; N]) -> [f32; 64] {
+        let mut y = [0.0; 64];
+        decode(ty, block, &mut y).unwrap();
+        y
+    }
+
+    #[test]
+    fn the_search_is_never_worse_than_the_rule() {
+        for seed in 0..50 {
+            let x = random(seed);
+            let weights = [1.0; 64];
+            let mut block = [0; 36];
+            qsf4(&x, &weights, &mut block);
+            let low = x.iter().fold(f32::INFINITY, |low, x| x.min(low));
+            let high = x.iter().fold(f32::NEG_INFINITY, |high, x| x.max(high));
+            let rule = Steps::new((high - low) / 15.0, low);
+            let y = decoded(TensorType::QSF4, &block);
+            let by_rule = squares(&x, |i| rule.weight(rule.code(x[i], 15)));
+            assert!(squares(&x, |i| y[i]) <= by_rule, "{seed}");
+        }
+    }
+
+    #[test]
+    fn weights_on_a_grid_are_kept() {
+        let x: [f32; 64] = std::array::from_fn(|i| (i * 7 % 4) as f32 * 0.25 - 0.5);
+        let mut block = [0; 20];
+        qsf2(&x, &[1.0; 64], &mut block);
+        assert_eq!(decoded(TensorType::QSF2, &block), x);
+        let x = x.map(|x| x + 0.125);
+        qsf2s(&x, &[1.0; 64], &mut block);
+        assert_eq!(decoded(TensorType::QSF2S, &block), x);
+        let x: [f32; 64] = std::array::from_fn(|i| (i * 7 % 3) as f32 * 0.5 - 0.5);
+        let mut block = [0; 18];
+        qsft(&x, &[1.0; 64], &mut block);
+        assert_eq!(decoded(TensorType::QSFT, &block), x);
+    }
+
+    #[test]
+    fn blocks_of_equal_weights_and_of_zeros_are_finite() {
+        for value in [0.0, 0.3, -7.0, 1e-9] {
+            let mut block = [0; 28];
+            qsf3(&[value; 64], &[1.0; 64], &mut block);
+            let y = decoded(TensorType::QSF3, &block);
+            assert!(
+                y.iter()
+                    .all(|y| (y - value).abs() <= value.abs() * 1e-3 + 1e-7),
+                "{value}"
+            );
+        }
+    }
 }

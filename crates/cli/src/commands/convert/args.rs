@@ -98,8 +98,15 @@ impl ConvertArgs {
 
     /// The output format: the one that was named, or that the name of the output says.
     pub(super) fn target(&self) -> TargetFormat {
-        let is_qsf = self.dst.extension().is_some_and(|end| end.eq_ignore_ascii_case("qsf"));
-        let by_name = if is_qsf { TargetFormat::Qsf } else { TargetFormat::Gguf };
+        let is_qsf = self
+            .dst
+            .extension()
+            .is_some_and(|end| end.eq_ignore_ascii_case("qsf"));
+        let by_name = if is_qsf {
+            TargetFormat::Qsf
+        } else {
+            TargetFormat::Gguf
+        };
         self.to.unwrap_or(by_name)
     }
 

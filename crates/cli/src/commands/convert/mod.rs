@@ -86,7 +86,10 @@ fn all_problems(path: &Path, first: &Error) -> Failure {
 
 /// Refuses options without an effect, and an output that would overwrite an existing file.
 fn check_target(args: &ConvertArgs) -> Result<(), Failure> {
-    let is_leap = matches!(args.target(), TargetFormat::LeapF32 | TargetFormat::LeapInt8);
+    let is_leap = matches!(
+        args.target(),
+        TargetFormat::LeapF32 | TargetFormat::LeapInt8
+    );
     if args.target() == TargetFormat::Qsf && args.split.is_some() {
         let why = "--split does not apply to QSF, whose models are one file each";
         return Err(Failure::Usage(why.to_owned()));
@@ -103,10 +106,7 @@ fn check_target(args: &ConvertArgs) -> Result<(), Failure> {
         (args.dry_run, "--dry-run"),
         (args.threads.is_some(), "-j"),
     ];
-    if let Some((_, name)) = of_gguf
-        .iter()
-        .find(|(is_given, _)| *is_given && is_leap)
-    {
+    if let Some((_, name)) = of_gguf.iter().find(|(is_given, _)| *is_given && is_leap) {
         return Err(Failure::Usage(format!(
             "{name} does not apply to --to leap-f32 and leap-int8"
         )));
@@ -172,9 +172,8 @@ fn to_qsf(args: &ConvertArgs, mut checkpoint: Checkpoint) -> Result<(), Failure>
     if !args.dry_run {
         let is_stored = |i: usize| checkpoint.tensors[i].rows.stored().is_some();
         let mut steps = planned.plan.steps.iter();
-        let is_same = steps.all(|step| {
-            checkpoint.tensors[step.tensor].ty == step.ty && is_stored(step.tensor)
-        });
+        let is_same = steps
+            .all(|step| checkpoint.tensors[step.tensor].ty == step.ty && is_stored(step.tensor));
         match is_same {
             true => write_qsf(args, &mut checkpoint)?,
             false => write_by_gguf(args, &checkpoint, &planned.options)?,
@@ -478,11 +477,20 @@ fn measured(
     options: &ConvertOptions,
 ) -> Result<Vec<TensorCosine>, Failure> {
     let importance = options.importance.as_ref();
-    Ok(qsf::cosines(checkpoint, plan, importance, options.n_threads)?)
+    Ok(qsf::cosines(
+        checkpoint,
+        plan,
+        importance,
+        options.n_threads,
+    )?)
 }
 
 fn warn_of_unused(args: &ConvertArgs, plan: &Plan) {
-    for (name, ty) in plan.unused_overrides.iter().filter_map(|&i| args.tensor_types.get(i)) {
+    for (name, ty) in plan
+        .unused_overrides
+        .iter()
+        .filter_map(|&i| args.tensor_types.get(i))
+    {
         warn(&format!(
             "--tensor-type {name}={ty} decides nothing: no matrix of that name, or others come \
              first"
@@ -534,7 +542,10 @@ impl ConversionSummary<'_> {
             )
         };
         let cosine = |found: &TensorCosine| {
-            format!("{:<32} {:<6} cosine {:.4}\n", found.name, found.ty, found.cosine)
+            format!(
+                "{:<32} {:<6} cosine {:.4}\n",
+                found.name, found.ty, found.cosine
+            )
         };
         let cosines: String = self.cosines.iter().map(cosine).collect();
         let all: String = self.changes().iter().map(line).collect();

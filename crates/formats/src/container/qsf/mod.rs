@@ -20,7 +20,9 @@ mod reader;
 mod sections;
 
 pub use checksum::{Checksum, crc32, crc32c};
-pub use extension::{META, NAMES_KEY, SENS, SensitivityTable, TENS, TableEntry, TensorEntry, Tables};
+pub use extension::{
+    META, NAMES_KEY, SENS, SensitivityTable, TENS, TableEntry, Tables, TensorEntry,
+};
 pub use header::Header;
 pub use plain::{ASSUMED_KEY, PAIRING_KEY};
 pub use reader::{ReadBytes, Window};

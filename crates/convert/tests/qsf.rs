@@ -1,0 +1,264 @@
+//! QSF files through GGUF files and back, models of other kinds as QSF files, and the weights of
+//! QSF's blocks as those of ggml.
+
+use std::{
+    fs,
+    ops::ControlFlow,
+    path::{Path, PathBuf},
+};
+
+use atta_convert::{
+    Checkpoint, ConvertOptions, MIXES, Plan, SourceOptions, TypeSelection, convert, gguf, open,
+    qsf::{self, TensorCosine},
+};
+use atta_formats::{TensorType, qsf::Header};
+
+struct TempDir(PathBuf);
+
+impl TempDir {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("atta-qsf-{name}-{}", std::process::id()));
+        fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+impl Drop for TempDir {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn golden(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../tests/golden")
+        .join(name)
+}
+
+fn source(path: &Path) -> Checkpoint {
+    open(path, &SourceOptions::default(), &mut Vec::new()).unwrap()
+}
+
+fn to_gguf(checkpoint: &Checkpoint, dst: &Path, types: TypeSelection) {
+    let options = ConvertOptions {
+        types,
+        ..ConvertOptions::default()
+    };
+    convert(
+        checkpoint,
+        dst,
+        &options,
+        &mut |_| ControlFlow::Continue(()),
+    )
+    .unwrap();
+}
+
+fn to_qsf(mut checkpoint: Checkpoint, dst: &Path) -> Vec<u8> {
+    qsf::write(&mut checkpoint, dst, &mut |_| ControlFlow::Continue(())).unwrap();
+    fs::read(dst).unwrap()
+}
+
+fn mix(name: &str) -> TypeSelection {
+    TypeSelection {
+        mix: MIXES.iter().find(|mix| mix.name == name),
+        ..TypeSelection::default()
+    }
+}
+
+/// All weights by name.
+fn weights(checkpoint: &Checkpoint) -> Vec<(String, Vec<u32>)> {
+    let mut all: Vec<_> = checkpoint
+        .tensors
+        .iter()
+        .map(|tensor| {
+            let mut weights = vec![0.0; tensor.dims.iter().product::<u64>() as usize];
+            tensor.rows.read(0, &mut weights).unwrap();
+            (
+                tensor.name.clone(),
+                weights.iter().map(|w: &f32| w.to_bits()).collect(),
+            )
+        })
+        .collect();
+    all.sort();
+    all
+}
+
+#[test]
+fn a_plain_file_comes_back_byte_for_byte_from_gguf() {
+    let scratch = TempDir::new("back");
+    let (there, back) = (scratch.file("there.gguf"), scratch.file("back.qsf"));
+    to_gguf(
+        &source(&golden("qsf/plain.qsf")),
+        &there,
+        TypeSelection::default(),
+    );
+    assert!(to_qsf(source(&there), &back) == fs::read(golden("qsf/plain.qsf")).unwrap());
+}
+
+#[test]
+fn a_compressed_file_comes_back_with_the_same_weights() {
+    let scratch = TempDir::new("compressed");
+    let (there, back) = (scratch.file("there.gguf"), scratch.file("back.qsf"));
+    let compressed = source(&golden("qsf/compressed.qsf"));
+    assert_eq!(
+        weights(&compressed),
+        weights(&source(&golden("qsf/plain.qsf")))
+    );
+    to_gguf(&compressed, &there, TypeSelection::default());
+    to_qsf(source(&there), &back);
+    let back = source(&back);
+    assert_eq!(weights(&back), weights(&compressed));
+    assert_eq!(back.tensors.len(), compressed.tensors.len());
+}
+
+#[test]
+fn damaged_layers_are_noticed_in_every_byte() {
+    let scratch = TempDir::new("damage");
+    let path = scratch.file("damaged.qsf");
+    for name in ["qsf/plain.qsf", "qsf/compressed.qsf"] {
+        let file = fs::read(golden(name)).unwrap();
+        // Somewhere in both layers.
+        for at in (1500..25_000).step_by(997) {
+            let mut file = file.clone();
+            file[at] ^= 4;
+            fs::write(&path, file).unwrap();
+            let damaged = open(&path, &SourceOptions::default(), &mut Vec::new());
+            let error = damaged
+                .err()
+                .map(|error| error.to_string())
+                .unwrap_or_default();
+            assert!(error.contains("checksum"), "{name}, {at}: {error}");
+        }
+    }
+}
+
+#[test]
+fn models_of_any_kind_come_back_from_the_extension() {
+    let scratch = TempDir::new("kinds");
+    for name in [
+        "llama-plain",
+        "llama-bias",
+        "qwen2",
+        "mixtral",
+        "gemma3",
+        "gpt2",
+    ] {
+        let original = golden(&format!("models/{name}.gguf"));
+        let (there, back) = (scratch.file("there.qsf"), scratch.file("back.gguf"));
+        let file = to_qsf(source(&original), &there);
+        let header = Header(*file.first_chunk().unwrap());
+        assert_eq!(
+            header.arch() == Header::LLAMA,
+            name.starts_with("llama"),
+            "{name}"
+        );
+        to_gguf(&source(&there), &back, TypeSelection::default());
+        let [original, back] = [original, back].map(|path| gguf::open(&path).unwrap());
+        assert_eq!(weights(&back), weights(&original), "{name}");
+        let metadata = |checkpoint: &Checkpoint| {
+            let metadata = checkpoint.describe().unwrap().metadata;
+            metadata
+                .iter()
+                .map(|(key, value)| format!("{key} {value}"))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(metadata(&back), metadata(&original), "{name}");
+    }
+}
+
+#[test]
+fn a_damaged_tensor_of_the_extension_is_named() {
+    let scratch = TempDir::new("tensor");
+    let path = scratch.file("model.qsf");
+    let mut file = to_qsf(source(&golden("models/llama-plain.gguf")), &path);
+    let header = Header(*file.first_chunk().unwrap());
+    file[header.embedding_at() as usize + 99] ^= 1;
+    fs::write(&path, file).unwrap();
+    let error = open(&path, &SourceOptions::default(), &mut Vec::new()).unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .contains("token_embd.weight: the checksum"),
+        "{error}"
+    );
+}
+
+#[test]
+fn blocks_of_qsf_become_blocks_of_ggml_with_the_same_weights() {
+    let scratch = TempDir::new("exact");
+    let mut checkpoint = source(&golden("qsf/plain.qsf"));
+    let mut types = mix("Q4_1");
+    qsf::for_types(&mut checkpoint, &mut types).unwrap();
+    let path = scratch.file("exact.gguf");
+    to_gguf(&checkpoint, &path, types);
+    let exact = gguf::open(&path).unwrap();
+    // Without rows in another order.
+    let plain = source(&golden("qsf/plain.qsf"));
+    let is_same = |name: &str| !name.contains("attn_q") && !name.contains("attn_k");
+    let chosen = |checkpoint: &Checkpoint| -> Vec<_> {
+        let all = weights(checkpoint).into_iter();
+        all.filter(|(name, _)| is_same(name)).collect()
+    };
+    assert_eq!(chosen(&exact), chosen(&plain));
+    for tensor in exact.tensors.iter().filter(|tensor| tensor.dims.len() > 1) {
+        assert!(
+            [TensorType::Q4_0, TensorType::Q4_1].contains(&tensor.ty),
+            "{tensor:?}"
+        );
+    }
+    assert!(
+        !exact
+            .describe()
+            .unwrap()
+            .metadata
+            .iter()
+            .any(|(key, _)| key.contains("pairing"))
+    );
+}
+
+fn cosines(name: &str, types: &TypeSelection) -> Vec<TensorCosine> {
+    let checkpoint = source(&golden(name));
+    let plan = Plan::new(&checkpoint, types, None).unwrap();
+    qsf::cosines(&checkpoint, &plan, None, 2).unwrap()
+}
+
+#[test]
+fn more_bits_are_nearer_and_tensors_below_the_least_cosine_get_one_more() {
+    let model = "models/llama-plain.gguf";
+    let least = |name: &str| {
+        let all = cosines(model, &mix(name));
+        assert!(!all.is_empty());
+        all.iter().map(|found| found.cosine).fold(1.0, f64::min)
+    };
+    let [ternary, two, three, four] = ["QSFT", "QSF2", "QSF3", "QSF4"].map(least);
+    assert!(0.85 < ternary && ternary < two && two < three && three < four && four < 1.0);
+    assert!(
+        two > 0.92 && three > 0.985 && four > 0.996,
+        "{two} {three} {four}"
+    );
+    let mut types = mix("QSF2");
+    let low = cosines(model, &types);
+    assert_eq!(qsf::raise(&low, 0.99, &mut types), low.len());
+    let raised = cosines(model, &types);
+    assert!(raised.iter().all(|found| found.ty == TensorType::QSF3));
+}
+
+#[test]
+fn the_plans_recipe_gives_two_bits_to_most_of_a_layer() {
+    let all = cosines("models/llama-plain.gguf", &mix("QSF_MIXED"));
+    for TensorCosine { name, ty, .. } in all {
+        let is_two = ["attn_q", "attn_k", "attn_v", "ffn_gate", "ffn_up"]
+            .iter()
+            .any(|part| name.contains(part));
+        let expected = if is_two {
+            TensorType::QSF2
+        } else {
+            TensorType::QSF4
+        };
+        assert_eq!(ty, expected, "{name}");
+    }
+}
