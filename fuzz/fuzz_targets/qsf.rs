@@ -1,5 +1,5 @@
-//! Arbitrary bytes as a QSF file: the container, and what the converter reads beside it. See README.md
-//! for how to run.
+//! Arbitrary bytes as a QSF file: the container, and what the converter reads beside it. See
+//! README.md for how to run.
 #![no_main]
 
 use atta_formats::{

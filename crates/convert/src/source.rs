@@ -1,5 +1,5 @@
-//! Detects the kind of a source: a GGUF or QSF file, a Hugging Face or Meta directory, or a llama2.c
-//! or LEAP file.
+//! Detects the kind of a source: a GGUF or QSF file, a Hugging Face or Meta directory, or a
+//! llama2.c or LEAP file.
 
 use std::{
     fs::File,

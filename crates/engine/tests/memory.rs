@@ -247,7 +247,10 @@ fn short_budgets_take_the_batch_then_the_kv_type_then_the_context() {
     assert!(stages.is_sorted_by(|one, next| one >= next), "{stages:?}");
     let (first, last) = (stages[0], stages[stages.len() - 1]);
     assert_eq!((first.0, first.1), (512, 2));
-    assert!(stages.iter().any(|s| s.1 == 2 && s.2 < first.2), "{stages:?}");
+    assert!(
+        stages.iter().any(|s| s.1 == 2 && s.2 < first.2),
+        "{stages:?}"
+    );
     assert!(stages.iter().any(|s| s.0 == 512 && s.1 == 0), "{stages:?}");
     assert!(last.0 < 512 && last.1 == 0, "{stages:?}");
 }

@@ -8,7 +8,7 @@ use crate::layout::Trellis;
 
 /// Calls `$callback!` with the type of every tensor, one row for each: its name, weights per block,
 /// bytes per block and, if it can be decoded, the decoder of a block. Source: `ggml.h` and
-/// `ggml-common.h` of the ggml project; T2, T3 and T4 are atta's, and are decoded by rows; the types
+/// `ggml-common.h` of the ggml project; T2, T3 and T4 are atta's, and are decoded by rows; types
 /// whose names begin with QSF are those of QSF files.
 macro_rules! tensor_types {
     ($callback:ident) => {

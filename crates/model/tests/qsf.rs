@@ -1,5 +1,5 @@
-//! QSF files run as they are: against logits that a script computed from the plan's layout, and from
-//! memory and from the disk alike. See `tests/oracles/qsf_golden.py`.
+//! QSF files run as they are: against logits that a script computed from the plan's layout, and
+//! from memory and from the disk alike. See `tests/oracles/qsf_golden.py`.
 
 mod support;
 

@@ -194,13 +194,7 @@ impl ModelFiles {
     /// A budget too small for the copies; a file that cannot be opened again or changed.
     pub fn unmapped(self, budget: &Budget) -> Result<Self, Error> {
         let sources = self.unmapped_sources(None)?;
-        let mut copied = 0;
-        for (i, source) in sources.iter().enumerate() {
-            if source.bytes().is_none() {
-                let header = self.header(i);
-                copied += header.len() as u64 + n_scattered(source, header)?;
-            }
-        }
+        let copied = self.copied_bytes(&sources)?;
         let headers = budget.reserve("metadata", copied)?;
         let shard = |(i, source): (usize, Source)| match source.bytes() {
             Some(_) => Shard::addressable(source),
@@ -217,6 +211,18 @@ impl ModelFiles {
             holes,
             ..Self::parse(&path, shards, vec![headers])?
         })
+    }
+
+    /// Bytes of metadata that are copied where sources are not addressable.
+    fn copied_bytes(&self, sources: &[Source]) -> Result<u64, Error> {
+        let mut copied = 0;
+        for (i, source) in sources.iter().enumerate() {
+            if source.bytes().is_none() {
+                let header = self.header(i);
+                copied += header.len() as u64 + n_scattered(source, header)?;
+            }
+        }
+        Ok(copied)
     }
 
     /// The bytes before the first tensor of a shard.
@@ -425,6 +431,18 @@ fn scattered(
     }
 }
 
+/// The header of a file with its metadata all over it, whose metadata is reserved.
+fn scattered_start(
+    source: &Source,
+    mut bytes: Vec<u8>,
+    budget: &Budget,
+) -> Result<(SharedBytes, Reservation), Error> {
+    let n_bytes = n_scattered(source, &bytes)?;
+    bytes.truncate(Header::BYTES);
+    let copied = budget.reserve("metadata", n_bytes)?;
+    Ok((Arc::new(bytes), copied))
+}
+
 /// Bytes of metadata all over a source that begins with `head`; 0 if it is all at the start.
 fn n_scattered(source: &Source, head: &[u8]) -> Result<u64, Error> {
     let mut n_read = 0;
@@ -470,10 +488,7 @@ fn read_start(source: &Source, budget: &Budget) -> Result<(SharedBytes, Reservat
         let mut bytes = vec![0; at(source, len)?];
         at(source, source.read_exact_at(0, &mut bytes))?;
         if is_scattered(&bytes) {
-            let n_bytes = n_scattered(source, &bytes)?;
-            bytes.truncate(Header::BYTES);
-            let copied = budget.reserve("metadata", n_bytes)?;
-            return Ok((Arc::new(bytes), copied));
+            return scattered_start(source, bytes, budget);
         }
         let bytes = Arc::new(bytes);
         match Contents::parse(bytes.clone(), source.n_bytes()) {

@@ -1,7 +1,10 @@
 //! How near quantized matrices come to what they were made of: the cosine of both as vectors, the
 //! measure of QSF's plan.
 
-use std::{sync::Mutex, thread};
+use std::{
+    sync::atomic::{AtomicUsize, Ordering},
+    thread,
+};
 
 use atta_formats::{TensorType, decode_rows};
 
@@ -37,34 +40,32 @@ pub fn cosines(
     let is_wanted =
         |step: &&Step| step.ty.is_qsf() && checkpoint.tensors[step.tensor].ty != step.ty;
     let steps: Vec<&Step> = plan.steps.iter().filter(is_wanted).collect();
-    let queue = Mutex::new(steps.iter().enumerate());
-    let found = Mutex::new(vec![None; steps.len()]);
-    let work = || {
-        loop {
-            let next = lock(&queue).next();
-            let Some((i, step)) = next else {
-                return Ok(());
-            };
+    let next = AtomicUsize::new(0);
+    let work = || -> Result<Vec<_>, Error> {
+        let mut found = Vec::new();
+        while let Some((i, step)) = take(&next, &steps) {
             let tensor = &checkpoint.tensors[step.tensor];
             let cosine = cosine(tensor, step.ty, importance);
-            lock(&found)[i] = Some(cosine.map_err(|error| error.of(&tensor.name))?);
+            found.push((i, cosine.map_err(|error| error.of(&tensor.name))?));
         }
+        Ok(found)
     };
-    thread::scope(|scope| {
+    let mut found = thread::scope(|scope| {
         let others: Vec<_> = (1..n_threads.max(1)).map(|_| scope.spawn(work)).collect();
-        let mine = work();
-        others.into_iter().fold(mine, |done, other| {
-            done.and(other.join().expect("a quantizer does not panic"))
-        })
+        let mut found = work()?;
+        for other in others {
+            found.extend(other.join().expect("a quantizer does not panic")?);
+        }
+        Ok::<_, Error>(found)
     })?;
-    let found = found
-        .into_inner()
-        .unwrap_or_else(|error| error.into_inner());
-    Ok(found.into_iter().flatten().collect())
+    found.sort_by_key(|(i, _)| *i);
+    Ok(found.into_iter().map(|(_, cosine)| cosine).collect())
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(|error| error.into_inner())
+/// The next step and its number.
+fn take<'a>(next: &AtomicUsize, steps: &[&'a Step]) -> Option<(usize, &'a Step)> {
+    let i = next.fetch_add(1, Ordering::Relaxed);
+    Some((i, *steps.get(i)?))
 }
 
 /// Gives one bit more to the tensors whose cosine is below `min`, and returns their number.
@@ -122,33 +123,44 @@ fn cosine(
     importance: Option<&ImportanceMatrix>,
 ) -> Result<TensorCosine, Error> {
     let d = tensor.d_row() as usize;
-    let row_bytes = ty.row_bytes(d).unwrap_or(0);
-    let quantizer = Quantizer::new(ty)?;
     let importance = importance.and_then(|all| all.entry(&tensor.name));
     let importance = importance.map(|entry| entry.reached_weights());
+    let quantizer = Quantizer::new(ty)?;
+    let mut sums = CosineSums::default();
     // Rows of one expert share their importance.
     let per_expert = tensor.dims.iter().rev().nth(1).copied().unwrap_or(1);
     let at_once = (CHUNK_WEIGHTS / d.max(1)).max(1) as u64;
-    let mut sums = CosineSums::default();
     let mut first = 0;
     while first < tensor.n_rows() {
         let expert = first / per_expert;
-        let n = at_once.min(per_expert * (expert + 1) - first) as usize;
-        let mut x = vec![0.0; n * d];
+        let n = at_once.min(per_expert * (expert + 1) - first);
+        let mut x = vec![0.0; n as usize * d];
         tensor.rows.read(first, &mut x)?;
         let weights = importance
             .as_deref()
             .map(|all| &all[expert as usize * d..][..d]);
-        let mut blocks = vec![0; n * row_bytes];
-        quantizer.rows(&x, d, weights, &mut blocks)?;
-        let mut y = vec![0.0; n * d];
-        decode_rows(ty, d, &blocks, &mut y)?;
-        sums.add(&x, &y);
-        first += n as u64;
+        sums.add(&x, &rounded(&quantizer, ty, &x, weights, d)?);
+        first += n;
     }
     Ok(TensorCosine {
         name: tensor.name.clone(),
         ty,
         cosine: sums.cosine(),
     })
+}
+
+/// Rows of `d` weights as their blocks of `ty` have them.
+fn rounded(
+    quantizer: &Quantizer,
+    ty: TensorType,
+    x: &[f32],
+    weights: Option<&[f32]>,
+    d: usize,
+) -> Result<Vec<f32>, Error> {
+    let row_bytes = ty.row_bytes(d).unwrap_or(0);
+    let mut blocks = vec![0; x.len() / d.max(1) * row_bytes];
+    quantizer.rows(x, d, weights, &mut blocks)?;
+    let mut y = vec![0.0; x.len()];
+    decode_rows(ty, d, &blocks, &mut y)?;
+    Ok(y)
 }

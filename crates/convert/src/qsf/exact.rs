@@ -11,8 +11,8 @@ use atta_formats::{
 
 use crate::{Checkpoint, Error, RowSource, Tensor, TypeSelection, quantize::pack::nibbles};
 
-/// Makes every tensor of a type of QSF one of ggml's, with the same weights, and keeps the plan from
-/// giving it another type.
+/// Makes every tensor of a type of QSF one of ggml's, with the same weights, and keeps the plan
+/// from giving it another type.
 ///
 /// # Errors
 /// Rows that are no whole blocks of the new type.

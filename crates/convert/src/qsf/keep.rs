@@ -17,14 +17,14 @@ const TIED: u8 = 0xff;
 
 /// A part of a file.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Part {
+pub(super) enum FilePart {
     /// These bytes.
     Bytes(Vec<u8>),
     /// The tensor with this name and its length in bytes.
     Tensor(String, u64),
 }
 
-impl Part {
+impl FilePart {
     fn n_bytes(&self) -> u64 {
         match self {
             Self::Bytes(bytes) => bytes.len() as u64,
@@ -47,21 +47,18 @@ pub(super) fn set(
         true => uncompressed(file, sections, expanded)?,
         false => (sections.header, stored.to_vec()),
     };
-    let mut headers = sections.embedding.0.to_vec();
-    let all = sections.layers.iter().flatten();
-    headers.extend(all.flat_map(|tensor| tensor.header.0));
-    let mut index = Vec::new();
-    entries.iter().for_each(|entry| index.extend(entry.0));
     let rest = match file.is_compressed() {
         true => Vec::new(),
         false => rest(file, sections)?,
     };
-    for (key, bytes) in KEPT_KEYS
-        .iter()
-        .zip([&header.0[..], &index, &headers, &rest])
-    {
-        metadata.set_u8s(key, bytes);
-    }
+    let mut headers = sections.embedding.0.to_vec();
+    let all = sections.layers.iter().flatten();
+    headers.extend(all.flat_map(|tensor| tensor.header.0));
+    let index: Vec<u8> = entries.iter().flat_map(|entry| entry.0).collect();
+    metadata.set_u8s(KEPT_KEYS[0], &header.0);
+    metadata.set_u8s(KEPT_KEYS[1], &index);
+    metadata.set_u8s(KEPT_KEYS[2], &headers);
+    metadata.set_u8s(KEPT_KEYS[3], &rest);
     Ok(())
 }
 
@@ -101,7 +98,7 @@ fn rest(file: &ExpandedFile, sections: &Sections) -> Result<Vec<u8>, String> {
     let mut rest = Vec::new();
     let mut end = 0;
     let parts = parts(sections, entries);
-    let last = (file.n_bytes(), Part::Bytes(Vec::new()));
+    let last = (file.n_bytes(), FilePart::Bytes(Vec::new()));
     for (at, part) in parts.into_iter().chain([last]) {
         if at > end {
             let gap = file.bytes(end, (at - end) as usize)?;
@@ -113,30 +110,32 @@ fn rest(file: &ExpandedFile, sections: &Sections) -> Result<Vec<u8>, String> {
 }
 
 /// All parts of a file with their offsets, in order.
-fn parts(sections: &Sections, entries: &[LayerEntry]) -> Vec<(u64, Part)> {
+fn parts(sections: &Sections, entries: &[LayerEntry]) -> Vec<(u64, FilePart)> {
     let header = &sections.header;
     let index = entries.iter().flat_map(|entry| entry.0).collect();
+    let embedding = sections.embedding.0.to_vec();
     let mut parts = vec![
-        (0, Part::Bytes(header.0.to_vec())),
-        (header.index_at(), Part::Bytes(index)),
-        (
-            header.embedding_at(),
-            Part::Bytes(sections.embedding.0.to_vec()),
-        ),
+        (0, FilePart::Bytes(header.0.to_vec())),
+        (header.index_at(), FilePart::Bytes(index)),
+        (header.embedding_at(), FilePart::Bytes(embedding)),
     ];
-    let headers = sections.layers.iter().flatten().map(|tensor| {
-        let at = sections.tensors[tensor.tensor].offset - TensorHeader::BYTES as u64;
-        (at, Part::Bytes(tensor.header.0.to_vec()))
-    });
-    parts.extend(headers);
-    let tensors = sections.tensors.iter();
-    parts.extend(tensors.map(|t| (t.offset, Part::Tensor(t.name.clone(), t.n_bytes))));
+    parts.extend(tensor_parts(sections));
     if sections.is_tied {
         let norm = 2 * u64::from(header.d_model());
-        parts.push((header.final_at() + norm, Part::Bytes(vec![TIED])));
+        parts.push((header.final_at() + norm, FilePart::Bytes(vec![TIED])));
     }
     parts.sort_by_key(|(at, _)| *at);
     parts
+}
+
+/// Tensors, and the headers of those of layers.
+fn tensor_parts(sections: &Sections) -> impl Iterator<Item = (u64, FilePart)> {
+    let headers = sections.layers.iter().flatten().map(|tensor| {
+        let at = sections.tensors[tensor.tensor].offset - TensorHeader::BYTES as u64;
+        (at, FilePart::Bytes(tensor.header.0.to_vec()))
+    });
+    let tensors = sections.tensors.iter();
+    headers.chain(tensors.map(|t| (t.offset, FilePart::Tensor(t.name.clone(), t.n_bytes))))
 }
 
 /// The parts of the plain file that the metadata of a GGUF file is from, in order; `None` if it is
@@ -144,33 +143,28 @@ fn parts(sections: &Sections, entries: &[LayerEntry]) -> Vec<(u64, Part)> {
 ///
 /// # Errors
 /// [`Error::Qsf`] with a description, if the keys contradict each other.
-pub(super) fn parts_of(metadata: &Metadata, is_tied: bool) -> Result<Option<Vec<Part>>, Error> {
+pub(super) fn parts_of(metadata: &Metadata, is_tied: bool) -> Result<Option<Vec<FilePart>>, Error> {
     let wrong = |why: &str| Error::Qsf(format!("qsf.v1 keys: {why}"));
     let [header, index, headers, rest] = KEPT_KEYS.map(|key| bytes_at(metadata, key));
     let Some(header) = header? else {
         return Ok(None);
     };
-    let header = header
-        .try_into()
-        .map_err(|_| wrong("a header of another length"))?;
+    let header = header.try_into();
+    let header = header.map_err(|_| wrong("a header of another length"))?;
     let index = index?.unwrap_or_default();
     let entries: Vec<LayerEntry> = index.as_chunks().0.iter().map(|&e| LayerEntry(e)).collect();
-    let headers = headers?.unwrap_or_default();
-    let sections = Replay {
+    let replay = Replay {
         header: Header(header),
-        headers: &headers,
+        headers: &headers?.unwrap_or_default(),
     };
-    let sections = sections
-        .sections(&entries, is_tied)
-        .map_err(|why| wrong(&why))?;
-    let rest = rest?.unwrap_or_default();
-    filled(parts(&sections, &entries), &rest)
-        .map(Some)
-        .map_err(|why| wrong(&why))
+    let sections = replay.sections(&entries, is_tied);
+    let sections = sections.map_err(|why| wrong(&why))?;
+    let parts = filled(parts(&sections, &entries), &rest?.unwrap_or_default());
+    parts.map(Some).map_err(|why| wrong(&why))
 }
 
 /// Fills the gaps between parts, and the end, with the rest.
-fn filled(parts: Vec<(u64, Part)>, mut rest: &[u8]) -> Result<Vec<Part>, String> {
+fn filled(parts: Vec<(u64, FilePart)>, mut rest: &[u8]) -> Result<Vec<FilePart>, String> {
     let mut out = Vec::new();
     let mut end = 0;
     for (at, part) in parts {
@@ -180,11 +174,11 @@ fn filled(parts: Vec<(u64, Part)>, mut rest: &[u8]) -> Result<Vec<Part>, String>
             .and_then(|gap| rest.split_at_checked(gap))
             .ok_or("bytes between sections are missing")?;
         rest = later;
-        out.push(Part::Bytes(now.to_vec()));
+        out.push(FilePart::Bytes(now.to_vec()));
         end = at.saturating_add(part.n_bytes());
         out.push(part);
     }
-    out.push(Part::Bytes(rest.to_vec()));
+    out.push(FilePart::Bytes(rest.to_vec()));
     out.retain(|part| part.n_bytes() > 0);
     Ok(out)
 }

@@ -70,8 +70,8 @@ impl RowSource for RearrangedRows {
     }
 }
 
-/// Puts the rows of queries and keys into GGUF's order, and forgets what a plain QSF file had beside
-/// its tensors, if a checkpoint has them in the order of QSF files.
+/// Puts the rows of queries and keys into GGUF's order, if a checkpoint has them in that of QSF
+/// files, and forgets what a plain QSF file had beside its tensors.
 ///
 /// # Errors
 /// Metadata or tensors that do not go together.
@@ -180,8 +180,10 @@ fn rearrange_vector(tensor: &mut Tensor, order: Rearrangement) -> Result<(), Err
     let mut old = vec![0.0; d as usize];
     tensor.rows.read(0, &mut old)?;
     if !d.is_multiple_of(order.d_head) {
-        let (dims, ty) = (tensor.dims.clone(), tensor.ty);
-        return Err(Error::Shape { dims, ty });
+        return Err(Error::Shape {
+            dims: tensor.dims.clone(),
+            ty: tensor.ty,
+        });
     }
     let new = (0..d).map(|i| old[order.source(i) as usize]);
     let bytes: Vec<u8> = match tensor.ty {

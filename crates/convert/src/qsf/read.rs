@@ -37,25 +37,29 @@ pub fn open(
         path: path.to_owned(),
         why,
     };
-    let file: SharedBytes = map.clone();
-    let mut checkpoint = parse(file).map_err(|error| wrong(error.to_string()))?;
+    let mut checkpoint = parse(map.clone()).map_err(|error| wrong(error.to_string()))?;
     checkpoint.files.push((path.to_owned(), map));
-    let metadata = crate::metadata::parsed(&checkpoint.metadata)?;
-    let assumed = metadata.strs(ASSUMED_KEY)?;
+    let mut assumed = assumed(&checkpoint)?;
     if let Some(tokenizer) = tokenizer {
-        if assumed.is_none() {
+        // The last one is about the vocabulary.
+        if assumed.pop().is_none() {
             return Err(wrong("has a vocabulary already".to_owned()));
         }
         add_vocabulary(tokenizer, &mut checkpoint)?;
+        checkpoint.metadata.set_strs(ASSUMED_KEY, &assumed);
     }
-    let texts = assumed.iter().flat_map(|all| all.iter());
-    let texts = texts.map(|text| String::from_utf8_lossy(text));
-    // The last one is about the vocabulary.
-    let n = assumed
-        .as_ref()
-        .map_or(0, |all| all.len() - usize::from(tokenizer.is_some()));
-    notes.extend(texts.take(n).map(|text| format!("assumed: {text}")));
+    notes.extend(assumed.iter().map(|text| format!("assumed: {text}")));
     Ok(checkpoint)
+}
+
+/// The sentences about a plain file.
+fn assumed(checkpoint: &Checkpoint) -> Result<Vec<String>, Error> {
+    let metadata = crate::metadata::parsed(&checkpoint.metadata)?;
+    let assumed = metadata.strs(ASSUMED_KEY)?;
+    let texts = assumed.iter().flat_map(|all| all.iter());
+    Ok(texts
+        .map(|text| String::from_utf8_lossy(text).into_owned())
+        .collect())
 }
 
 /// As [`open`], for bytes at hand.
@@ -77,24 +81,11 @@ fn parse(file: SharedBytes) -> Result<Checkpoint, Error> {
 fn extended(file: &SharedBytes) -> Result<Checkpoint, Error> {
     let contents = Contents::parse(file.clone(), (**file).as_ref().len() as u64)?;
     let tables = Tables::read(file)?;
-    for (tensor, entry) in contents.tensors.iter().zip(&tables.tensors) {
-        let data = Window::of(file, tensor.offset, tensor.n_bytes as usize);
-        let sum = data.map(|data| crc32c((*data).as_ref()));
-        if sum != Some(entry.checksum()) {
-            let why = "the checksum does not fit the weights".to_owned();
-            return Err(Error::Qsf(why).of(&tensor.name));
-        }
-    }
-    let tensors = contents.tensors.iter().map(|info| {
-        let rows = MappedRows::new(file.clone(), info.offset, info.shape.dims(), info.ty);
-        Ok(tensor(
-            info,
-            Box::new(rows.map_err(|error| error.of(&info.name))?),
-        ))
-    });
+    let pairs = contents.tensors.iter().zip(&tables.tensors);
+    let tensors = pairs.map(|(info, entry)| checked(file, info, entry.checksum()));
     let mut checkpoint = Checkpoint {
         metadata: writer(&contents.metadata),
-        tensors: tensors.collect::<Result<_, Error>>()?,
+        tensors: tensors.collect::<Result<_, _>>()?,
         files: Vec::new(),
     };
     checkpoint.metadata.remove(NAMES_KEY);
@@ -103,6 +94,26 @@ fn extended(file: &SharedBytes) -> Result<Checkpoint, Error> {
         to_adjacent(&mut checkpoint)?;
     }
     Ok(checkpoint)
+}
+
+/// A tensor whose bytes have this CRC-32C.
+fn checked(file: &SharedBytes, info: &TensorInfo, checksum: u32) -> Result<Tensor, Error> {
+    let data = Window::of(file, info.offset, info.n_bytes as usize);
+    match data.map(|data| crc32c((*data).as_ref())) == Some(checksum) {
+        true => mapped(file, info),
+        false => {
+            let why = "the checksum does not fit the weights".to_owned();
+            Err(Error::Qsf(why).of(&info.name))
+        }
+    }
+}
+
+fn mapped(file: &SharedBytes, info: &TensorInfo) -> Result<Tensor, Error> {
+    let rows = MappedRows::new(file.clone(), info.offset, info.shape.dims(), info.ty);
+    Ok(tensor(
+        info,
+        Box::new(rows.map_err(|error| error.of(&info.name))?),
+    ))
 }
 
 /// A file of the plan.
@@ -131,22 +142,18 @@ fn plain(file: Arc<ExpandedFile>, header: Header) -> Result<Checkpoint, Error> {
 }
 
 fn expanded_tensor(file: &Arc<ExpandedFile>, info: &TensorInfo) -> Result<Tensor, Error> {
+    if let Some(file) = file.in_file(info.offset) {
+        return mapped(&file, info);
+    }
     let d_row = info.shape.dims().last().map_or(1, |&d| d as usize);
-    let row_bytes = info.ty.row_bytes(d_row).unwrap_or(0);
-    let rows: Box<dyn RowSource> = match file.in_file(info.offset) {
-        Some(file) => {
-            let rows = MappedRows::new(file, info.offset, info.shape.dims(), info.ty);
-            Box::new(rows.map_err(|error| error.of(&info.name))?)
-        }
-        None => Box::new(CompressedRows {
-            file: file.clone(),
-            at: info.offset,
-            ty: info.ty,
-            d_row,
-            row_bytes,
-        }),
+    let rows = CompressedRows {
+        file: file.clone(),
+        at: info.offset,
+        ty: info.ty,
+        d_row,
+        row_bytes: info.ty.row_bytes(d_row).unwrap_or(0),
     };
-    Ok(tensor(info, rows))
+    Ok(tensor(info, Box::new(rows)))
 }
 
 fn tensor(info: &TensorInfo, rows: Box<dyn RowSource>) -> Tensor {
@@ -178,7 +185,6 @@ fn add_vocabulary(path: &Path, checkpoint: &mut Checkpoint) -> Result<(), Error>
     for key in ["model", "tokens", "scores"] {
         out.remove(&format!("tokenizer.ggml.{key}"));
     }
-    out.remove(ASSUMED_KEY);
     let ends = |end: &str| path.extension().is_some_and(|found| found == end);
     if ends("gguf") {
         return copy_vocabulary(path, n_vocab, out);

@@ -4,18 +4,19 @@
 use std::{io::Write as _, ops::ControlFlow, path::Path};
 
 use atta_formats::{
-    Metadata, Writer,
+    Metadata,
     f16::f32_to_f16,
     gguf::type_id,
     qsf::{
         Checksum, EmbeddingHeader, Header, LayerEntry, META, NAMES_KEY, SENS, SensitivityTable,
-        TENS, TableEntry, TensorEntry, TensorHeader, UNNAMED_ROLE, code_of_type, crc32c, role_name,
+        TENS, TableEntry, TensorEntry, TensorHeader, UNNAMED_ROLE, VECTOR_ROLES, code_of_type,
+        crc32c, role_name,
     },
 };
 
 use super::{
     copy_rows,
-    keep::{self, Part},
+    keep::{self, FilePart},
     order::{layer_and_role, to_halves},
 };
 use crate::{Checkpoint, Error, Progress, Tensor, atomic_file::AtomicFile, metadata::parsed};
@@ -96,14 +97,6 @@ struct Output<'a> {
     progress: &'a mut dyn FnMut(Progress<'_>) -> ControlFlow<()>,
 }
 
-/// The checksums of a tensor's bytes.
-struct Sums<'a> {
-    /// CRC-32 of the section it is in.
-    section: &'a mut Checksum,
-    /// CRC-32C of its own.
-    tensor: Checksum,
-}
-
 impl Output<'_> {
     fn bytes(&mut self, bytes: &[u8]) -> Result<(), Error> {
         let written = self.file.write_all(bytes);
@@ -116,10 +109,7 @@ impl Output<'_> {
         let row_bytes = row_bytes(tensor)?;
         let at_once = (COPY_BYTES / row_bytes.max(1) as u64).clamp(1, tensor.n_rows().max(1));
         let mut buffer = vec![0; at_once as usize * row_bytes];
-        let mut sums = Sums {
-            section,
-            tensor: Checksum::castagnoli(),
-        };
+        let mut sum = Checksum::castagnoli();
         let mut first = 0;
         while first < tensor.n_rows() {
             let n = at_once.min(tensor.n_rows() - first);
@@ -127,13 +117,13 @@ impl Output<'_> {
             if !copy_rows(&*tensor.rows, first, row_bytes, rows)? {
                 return Err(Error::Qsf("its rows have to be quantized first".to_owned()));
             }
-            sums.section.add(rows);
-            sums.tensor.add(rows);
+            section.add(rows);
+            sum.add(rows);
             self.bytes(rows)?;
             self.report(tensor, rows.len())?;
             first += n;
         }
-        Ok(sums.tensor.value())
+        Ok(sum.value())
     }
 
     fn report(&mut self, tensor: &Tensor, n: usize) -> Result<(), Error> {
@@ -150,8 +140,10 @@ impl Output<'_> {
 }
 
 /// Writes the plain file that a checkpoint comes from.
-fn replay(checkpoint: &Checkpoint, parts: &[Part], out: &mut Output<'_>) -> Result<(), Error> {
-    let tensors = parts.iter().filter(|part| matches!(part, Part::Tensor(..)));
+fn replay(checkpoint: &Checkpoint, parts: &[FilePart], out: &mut Output<'_>) -> Result<(), Error> {
+    let tensors = parts
+        .iter()
+        .filter(|part| matches!(part, FilePart::Tensor(..)));
     if tensors.count() != checkpoint.tensors.len() {
         return Err(Error::Qsf(
             "qsf.v1 keys: other tensors than in the file".to_owned(),
@@ -159,8 +151,8 @@ fn replay(checkpoint: &Checkpoint, parts: &[Part], out: &mut Output<'_>) -> Resu
     }
     for part in parts {
         match part {
-            Part::Bytes(bytes) => out.bytes(bytes)?,
-            Part::Tensor(name, expected) => {
+            FilePart::Bytes(bytes) => out.bytes(bytes)?,
+            FilePart::Tensor(name, expected) => {
                 let tensor = expect(checkpoint, name)?;
                 if n_bytes(tensor)? != *expected {
                     return Err(Error::Qsf("qsf.v1 keys: another type".to_owned()).of(name));
@@ -219,21 +211,14 @@ impl Extended<'_> {
     }
 
     fn note(&mut self, tensor: &Tensor, at: u64, sum: u32) -> Result<(), Error> {
-        let all = self.checkpoint.tensors.iter();
-        let i = all.clone().position(|t| t.name == tensor.name).unwrap_or(0);
-        let mut dims = [0; 4];
-        if tensor.dims.len() > dims.len() {
-            return Err(Error::Qsf("more than 4 dimensions".to_owned()).of(&tensor.name));
-        }
-        dims.iter_mut()
-            .zip(tensor.dims.iter().rev())
-            .for_each(|(to, &d)| *to = d);
+        let mut all = self.checkpoint.tensors.iter();
+        let i = all.position(|t| t.name == tensor.name).unwrap_or(0);
         let layer = layer_and_role(&tensor.name).map(|(layer, _)| layer as u32);
         let entry = &mut self.tensors[i];
         entry.set_layer(layer.unwrap_or(TensorEntry::NO_LAYER));
         entry.set_name(i as u32);
         entry.set_type_id(type_id(tensor.ty));
-        entry.set_dims(dims);
+        entry.set_dims(innermost_first(tensor)?);
         entry.set_offset(at);
         entry.set_n_bytes(n_bytes(tensor)?);
         entry.set_checksum(sum);
@@ -258,7 +243,8 @@ impl Extended<'_> {
         metadata: &Metadata,
         out: &mut Output<'_>,
     ) -> Result<(), Error> {
-        let start = out.at;
+        let mut entry = LayerEntry::default();
+        entry.set_offset(out.at);
         let mut section = Checksum::ieee();
         let tensors = tensors_of(self.checkpoint, layer);
         for (role, tensor) in &tensors {
@@ -267,17 +253,13 @@ impl Extended<'_> {
             out.bytes(&header.0)?;
             self.tensor(tensor, &mut section, out)?;
         }
-        let mut entry = LayerEntry::default();
-        entry.set_offset(start);
-        let n_bytes = small(out.at - start, &format!("layer {layer}"))?;
+        let n_bytes = small(out.at - entry.offset(), &format!("layer {layer}"))?;
         entry.set_stored_bytes(n_bytes);
         entry.set_raw_bytes(n_bytes);
         entry.set_quant(shared_code(tensors.iter().map(|(_, tensor)| *tensor)));
         entry.set_n_tensors(tensors.len() as u16);
         entry.set_checksum(section.value());
-        let importance = metadata.f32s(SENSITIVITIES[1]).ok().flatten();
-        let importance = importance.and_then(|all| all.get(layer));
-        entry.set_importance(importance.unwrap_or(0.0));
+        entry.set_importance(importance(metadata, layer));
         self.entries.push(entry);
         Ok(())
     }
@@ -312,21 +294,8 @@ impl Extended<'_> {
 
     /// The parts of the extension, and its table.
     fn tables(&mut self, metadata: &Metadata, out: &mut Output<'_>) -> Result<(), Error> {
-        let mut meta = self.checkpoint.metadata.clone();
-        let names: Vec<&str> = self
-            .checkpoint
-            .tensors
-            .iter()
-            .map(|t| t.name.as_str())
-            .collect();
-        meta.set_strs(NAMES_KEY, &names);
-        let list: Vec<u8> = self.tensors.iter().flat_map(|entry| entry.0).collect();
-        let mut parts = vec![(META, header_bytes(meta)?), (TENS, list)];
-        if let Some(table) = sensitivities(metadata, self.tensors.len(), self.entries.len())? {
-            parts.push((SENS, table.encode()));
-        }
         let mut table = Vec::new();
-        for (tag, bytes) in parts {
+        for (tag, bytes) in self.parts(metadata)? {
             let mut entry = TableEntry::default();
             entry.0[..4].copy_from_slice(&tag);
             entry.set_offset(out.at);
@@ -339,6 +308,17 @@ impl Extended<'_> {
         self.header.set_table_bytes(table.len() as u32);
         self.header.set_table_checksum(crc32c(&table));
         out.bytes(&table)
+    }
+
+    fn parts(&self, metadata: &Metadata) -> Result<Vec<([u8; 4], Vec<u8>)>, Error> {
+        let mut meta = self.checkpoint.metadata.clone();
+        let names = self.checkpoint.tensors.iter().map(|t| t.name.as_str());
+        meta.set_strs(NAMES_KEY, &names.collect::<Vec<_>>());
+        let list = self.tensors.iter().flat_map(|entry| entry.0).collect();
+        let mut parts = vec![(META, meta.finish()?.header), (TENS, list)];
+        let table = sensitivities(metadata, self.tensors.len(), self.entries.len());
+        parts.extend(table.map(|table| (SENS, table.encode())));
+        Ok(parts)
     }
 
     /// Header and index, which are known last.
@@ -354,40 +334,63 @@ impl Extended<'_> {
     }
 }
 
-fn header_bytes(meta: Writer) -> Result<Vec<u8>, Error> {
-    Ok(meta.finish()?.header)
+/// Dimensions, innermost first, zeros behind the last.
+fn innermost_first(tensor: &Tensor) -> Result<[u64; 4], Error> {
+    let mut dims = [0; 4];
+    if tensor.dims.len() > dims.len() {
+        return Err(Error::Qsf("more than 4 dimensions".to_owned()).of(&tensor.name));
+    }
+    let found = tensor.dims.iter().rev();
+    dims.iter_mut().zip(found).for_each(|(to, &d)| *to = d);
+    Ok(dims)
+}
+
+/// What leaving a layer out was measured to cost; 0 if it was not.
+fn importance(metadata: &Metadata, layer: usize) -> f32 {
+    let all = metadata.f32s(SENSITIVITIES[1]).ok().flatten();
+    all.and_then(|all| all.get(layer)).unwrap_or(0.0)
 }
 
 /// The header that the metadata of a model says, without the places of sections.
 fn header(metadata: &Metadata, is_llama: bool) -> Result<Header, Error> {
     let arch = metadata.str("general.architecture")?.unwrap_or_default();
+    let mut header = Header::new();
+    set_sizes(&mut header, metadata, arch);
+    header.set_n_vocab(n_vocab(metadata, header.n_vocab())?);
+    let base = metadata.f32(&format!("{arch}.rope.freq_base"))?;
+    header.set_rope_base(base.unwrap_or(10_000.0));
+    let [activation, norm, positions] = match is_llama {
+        true => [Header::SILU, Header::RMS, Header::ROPE],
+        false => [SEE_META; 3],
+    };
+    header.set_activation(activation);
+    header.set_norm(norm);
+    header.set_positions(positions);
+    header.set_arch(match is_llama {
+        true => Header::LLAMA,
+        false => Header::CUSTOM,
+    });
+    set_tokens(&mut header, metadata);
+    Ok(header)
+}
+
+/// Sizes; 0 for those that differ by layer.
+fn set_sizes(header: &mut Header, metadata: &Metadata, arch: &str) {
     let count = |key: &str| -> u32 {
         let value = metadata.u64(&format!("{arch}.{key}")).ok().flatten();
         value.and_then(|value| value.try_into().ok()).unwrap_or(0)
     };
-    let mut header = Header::new();
-    header.set_arch(if is_llama {
-        Header::LLAMA
-    } else {
-        Header::CUSTOM
-    });
     header.set_n_layers(count("block_count"));
     header.set_d_model(count("embedding_length"));
     header.set_n_heads(count("attention.head_count"));
     header.set_n_kv_heads(count("attention.head_count_kv"));
-    header.set_n_vocab(n_vocab(metadata, count("vocab_size"))?);
+    header.set_n_vocab(count("vocab_size"));
     header.set_n_ctx(count("context_length"));
     header.set_d_ff(count("feed_forward_length"));
     header.set_d_head(count("attention.key_length"));
-    let codes = match is_llama {
-        true => [Header::SILU, Header::RMS, Header::ROPE],
-        false => [SEE_META; 3],
-    };
-    header.set_activation(codes[0]);
-    header.set_norm(codes[1]);
-    header.set_positions(codes[2]);
-    let base = metadata.f32(&format!("{arch}.rope.freq_base"))?;
-    header.set_rope_base(base.unwrap_or(10_000.0));
+}
+
+fn set_tokens(header: &mut Header, metadata: &Metadata) {
     let token = |name: &str| {
         let id = metadata.u32(&format!("tokenizer.ggml.{name}_token_id"));
         id.ok().flatten().unwrap_or(u32::MAX)
@@ -395,7 +398,6 @@ fn header(metadata: &Metadata, is_llama: bool) -> Result<Header, Error> {
     header.set_bos(token("bos"));
     header.set_eos(token("eos"));
     header.set_pad(token("padding"));
-    Ok(header)
 }
 
 fn n_vocab(metadata: &Metadata, said: u32) -> Result<u32, Error> {
@@ -407,21 +409,19 @@ fn n_vocab(metadata: &Metadata, said: u32) -> Result<u32, Error> {
 fn tensors_of(checkpoint: &Checkpoint, layer: usize) -> Vec<(u32, &Tensor)> {
     let of_layer = checkpoint.tensors.iter().filter_map(|tensor| {
         let (of, name) = layer_and_role(&tensor.name)?;
-        let n_dims = |role: u32| if (7..13).contains(&role) { 1 } else { 2 };
-        let roles = 0..EXECUTION.len() as u32;
-        let mut fitting = roles.filter(|&role| n_dims(role) == tensor.dims.len());
-        let role = fitting.find(|&role| role_name(role) == Some(name));
-        (of == layer).then_some((role.unwrap_or(UNNAMED_ROLE), tensor))
+        (of == layer).then(|| (role_of(name, tensor.dims.len()), tensor))
     });
     let mut tensors: Vec<_> = of_layer.collect();
-    let place = |role: u32| {
-        EXECUTION
-            .iter()
-            .position(|&r| r == role)
-            .unwrap_or(usize::MAX)
-    };
-    tensors.sort_by_key(|(role, _)| place(*role));
+    let place = |role: u32| EXECUTION.iter().position(|&r| r == role);
+    tensors.sort_by_key(|(role, _)| place(*role).unwrap_or(usize::MAX));
     tensors
+}
+
+fn role_of(name: &str, n_dims: usize) -> u32 {
+    let expected = |role: u32| if VECTOR_ROLES.contains(&role) { 1 } else { 2 };
+    let mut roles = 0..EXECUTION.len() as u32;
+    let found = roles.find(|&role| role_name(role) == Some(name) && expected(role) == n_dims);
+    found.unwrap_or(UNNAMED_ROLE)
 }
 
 fn tensor_header(tensor: &Tensor, role: u32) -> Result<TensorHeader, Error> {
@@ -462,15 +462,12 @@ fn sensitivities(
     metadata: &Metadata,
     n_tensors: usize,
     n_layers: usize,
-) -> Result<Option<SensitivityTable>, Error> {
+) -> Option<SensitivityTable> {
     let [tensors, layers] = SENSITIVITIES.map(|key| metadata.f32s(key).ok().flatten());
-    let (Some(tensors), Some(layers)) = (tensors, layers) else {
-        return Ok(None);
-    };
     let table = SensitivityTable {
-        tensors: tensors.iter().collect(),
-        layers: layers.iter().collect(),
+        tensors: tensors?.iter().collect(),
+        layers: layers?.iter().collect(),
     };
     let is_whole = [table.tensors.len(), table.layers.len()] == [n_tensors, n_layers];
-    Ok(is_whole.then_some(table))
+    is_whole.then_some(table)
 }

@@ -271,7 +271,7 @@ impl WeightedRow<'_> {
         });
     }
 
-    /// Encodes blocks of 64, the last of which may have 32 weights, with the weight of each error.
+    /// Encodes blocks of 64 with the weight of each error; the last one may have 32 weights.
     fn blocks_of_64<const BYTES: usize>(
         self,
         out: &mut [u8],

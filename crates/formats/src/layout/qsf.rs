@@ -9,8 +9,8 @@
 use super::q2_0::two_bit_codes;
 
 block! {
-    /// 64 codes of two bits, `y = d·(q − 1.5)`: bits `2·(j % 4)` and up of `qs[j / 4]` are the code of weight j. `m`
-    /// is written as 0 and not read.
+    /// 64 codes of two bits, `y = d·(q − 1.5)`: bits `2·(j % 4)` and up of `qs[j / 4]` are the code
+    /// of weight j. `m` is written as 0 and not read.
     QSF2S, 20: { d: f16 at 0, m: f16 at 2, qs: 16 at 4, }
 }
 block! {
@@ -18,11 +18,13 @@ block! {
     QSF2, 20: { d: f16 at 0, m: f16 at 2, qs: 16 at 4, }
 }
 block! {
-    /// The codes of [`QSF2S`], with bit `j % 8` of `qh[j / 8]` as the third bit of weight j; `y = d·q + m`.
+    /// The codes of [`QSF2S`], with bit `j % 8` of `qh[j / 8]` as the third bit of weight j;
+    /// `y = d·q + m`.
     QSF3, 28: { d: f16 at 0, m: f16 at 2, qs: 16 at 4, qh: 8 at 20, }
 }
 block! {
-    /// 64 codes of four bits, weight 2·i in the low and 2·i + 1 in the high nibble of `qs[i]`; `y = d·q + m`.
+    /// 64 codes of four bits, weight 2·i in the low and 2·i + 1 in the high nibble of `qs[i]`;
+    /// `y = d·q + m`.
     QSF4, 36: { d: f16 at 0, m: f16 at 2, qs: 32 at 4, }
 }
 block! {
@@ -31,7 +33,8 @@ block! {
 }
 
 impl QSF2S<'_> {
-    /// The codes of weights 32·g to 32·g + 31, `g` < 2, a byte for each; 8 in a word, little endian.
+    /// The codes of weights 32·g to 32·g + 31, `g` < 2, a byte for each; 8 in a word, little
+    /// endian.
     #[inline(always)]
     pub fn codes(self, g: usize) -> [u64; 4] {
         two_bit_codes(self.qs(), g)

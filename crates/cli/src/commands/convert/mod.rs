@@ -90,14 +90,7 @@ fn check_target(args: &ConvertArgs) -> Result<(), Failure> {
         args.target(),
         TargetFormat::LeapF32 | TargetFormat::LeapInt8
     );
-    if args.target() == TargetFormat::Qsf && args.split.is_some() {
-        let why = "--split does not apply to QSF, whose models are one file each";
-        return Err(Failure::Usage(why.to_owned()));
-    }
-    if args.min_cosine.is_some() && !args.mix.is_some_and(|mix| mix.base.is_qsf()) {
-        let why = "--min-cosine is for the types of QSF: give --type qsf4 or the like";
-        return Err(Failure::Usage(why.to_owned()));
-    }
+    check_qsf(args)?;
     let of_gguf = [
         (args.mix.is_some(), "--type"),
         (args.imatrix.is_some(), "--imatrix"),
@@ -129,6 +122,19 @@ fn check_target(args: &ConvertArgs) -> Result<(), Failure> {
         )),
         None => Ok(()),
     }
+}
+
+/// Refuses options that do not go together with QSF files and types, or without them.
+fn check_qsf(args: &ConvertArgs) -> Result<(), Failure> {
+    if args.target() == TargetFormat::Qsf && args.split.is_some() {
+        let why = "--split does not apply to QSF, whose models are one file each";
+        return Err(Failure::Usage(why.to_owned()));
+    }
+    if args.min_cosine.is_some() && !args.mix.is_some_and(|mix| mix.base.is_qsf()) {
+        let why = "--min-cosine is for the types of QSF: give --type qsf4 or the like";
+        return Err(Failure::Usage(why.to_owned()));
+    }
+    Ok(())
 }
 
 /// Refuses an output that is read, even with --force.

@@ -1,8 +1,14 @@
 //! The extension table: metadata, tensors and sensitivities that the plan has no place for.
 
-use super::{Header, crc32c, header::fields, reader::Reader, wrong};
+use super::{
+    Header, crc32c,
+    header::fields,
+    reader::{SectionReader, Window},
+    sections::placed,
+    wrong,
+};
 use crate::{
-    Error, Gguf, Shape, SharedBytes, StrArray,
+    Error, Gguf, Metadata, SharedBytes, StrArray,
     container::{Contents, TensorInfo, tensor::check_tensors},
     gguf::{MAX_NAME_BYTES, MAX_TENSORS, type_of_id},
 };
@@ -22,8 +28,8 @@ fields! {
 }
 
 fields! {
-    /// A tensor in `TENS`; bytes 12 to 43 are four u64, its dimensions innermost first, zeros behind
-    /// the last.
+    /// A tensor in `TENS`; bytes 12 to 43 are four u64, its dimensions innermost first, zeros
+    /// behind the last.
     TensorEntry, 64: {
         /// Its layer, or [`TensorEntry::NO_LAYER`].
         layer set_layer: u32 = 0;
@@ -117,66 +123,49 @@ impl Tables {
     pub fn read(file: &SharedBytes) -> Result<Self, Error> {
         let file_bytes = (**file).as_ref().len() as u64;
         let mut read = |at: u64, n: usize| Window::of(file, at, n);
-        let mut file = Reader::new(file_bytes, &mut read);
+        let mut file = SectionReader::new(file_bytes, &mut read);
         let header = Header::read(&mut file)?;
         if !header.has_table() {
             return Ok(Self::default());
         }
-        let table = Table::read(&mut file, &header)?;
-        let (_, list) = table.expect(&mut file, TENS)?;
-        let entries = (*list).as_ref().as_chunks().0;
+        let table = ExtensionTable::read(&mut file, &header)?;
+        let (_, tensors) = table.tensors(&mut file)?;
         let n_layers = header.n_layers() as usize;
-        let sensitivities = match table.part(&mut file, SENS)? {
-            Some((entry, bytes)) => {
-                let bytes = (*bytes).as_ref();
-                Some(SensitivityTable::decode(bytes, n_layers, entry.offset())?)
-            }
-            None => None,
-        };
+        let sensitivities = table.sensitivities(&mut file, n_layers)?;
         Ok(Self {
-            tensors: entries.iter().map(|&entry| TensorEntry(entry)).collect(),
+            tensors,
             sensitivities,
         })
     }
 }
 
 /// Metadata and tensors by the extension table.
-pub(super) fn contents(file: &mut Reader<'_, '_>, header: &Header) -> Result<Contents, Error> {
-    let table = Table::read(file, header)?;
-    let (at, meta) = table.expect(file, META)?;
-    let n_bytes = (*meta).as_ref().len() as u64;
-    let meta = Gguf::parse(meta, n_bytes)?;
-    if !meta.tensors.is_empty() {
-        return wrong(at, "META has tensors");
-    }
-    let metadata = meta.metadata;
+pub(super) fn contents(
+    file: &mut SectionReader<'_, '_>,
+    header: &Header,
+) -> Result<Contents, Error> {
+    let table = ExtensionTable::read(file, header)?;
+    let metadata = table.metadata(file)?;
     let names = metadata.strs(NAMES_KEY)?;
     let names = names.ok_or_else(|| Error::MetadataMissing {
         key: NAMES_KEY.to_owned(),
     })?;
-    let (at, list) = table.expect(file, TENS)?;
-    let (list, rest) = (*list).as_ref().as_chunks();
-    if !rest.is_empty() || list.len() as u64 > MAX_TENSORS {
-        return wrong(at, "TENS has another length than a list of tensors");
-    }
-    let tensor =
-        |(i, entry): (usize, &[u8; 64])| tensor(&TensorEntry(*entry), &names, at + 64 * i as u64);
-    let tensors: Vec<_> = list
-        .iter()
-        .enumerate()
-        .map(tensor)
-        .collect::<Result<_, _>>()?;
+    let (at, list) = table.tensors(file)?;
+    let places = (at..).step_by(TensorEntry::BYTES);
+    let tensors = list.iter().zip(places);
+    let tensors = tensors.map(|(entry, at)| tensor(entry, &names, at));
+    let tensors = tensors.collect::<Result<Vec<_>, _>>()?;
     check_tensors(&tensors, file.file_bytes())?;
     Ok(Contents { metadata, tensors })
 }
 
 /// The extension table.
-struct Table {
+struct ExtensionTable {
     entries: Vec<TableEntry>,
 }
 
-impl Table {
-    fn read(file: &mut Reader<'_, '_>, header: &Header) -> Result<Self, Error> {
+impl ExtensionTable {
+    fn read(file: &mut SectionReader<'_, '_>, header: &Header) -> Result<Self, Error> {
         let at = header.table_at();
         let bytes = file.bytes(at, header.table_bytes().into(), "the extension table")?;
         let bytes = (*bytes).as_ref();
@@ -191,7 +180,7 @@ impl Table {
     /// The bytes of a tag, checked, with their entry.
     fn part(
         &self,
-        file: &mut Reader<'_, '_>,
+        file: &mut SectionReader<'_, '_>,
         tag: [u8; 4],
     ) -> Result<Option<(TableEntry, SharedBytes)>, Error> {
         let Some(entry) = self.entries.iter().find(|entry| entry.0[..4] == tag) else {
@@ -207,8 +196,47 @@ impl Table {
         }
     }
 
+    /// `META`, parsed.
+    fn metadata(&self, file: &mut SectionReader<'_, '_>) -> Result<Metadata, Error> {
+        let (at, meta) = self.expect(file, META)?;
+        let n_bytes = (*meta).as_ref().len() as u64;
+        let meta = Gguf::parse(meta, n_bytes)?;
+        match meta.tensors.is_empty() {
+            true => Ok(meta.metadata),
+            false => wrong(at, "META has tensors"),
+        }
+    }
+
+    /// Where `TENS` is, and its entries.
+    fn tensors(&self, file: &mut SectionReader<'_, '_>) -> Result<(u64, Vec<TensorEntry>), Error> {
+        let (at, list) = self.expect(file, TENS)?;
+        let (list, rest) = (*list).as_ref().as_chunks();
+        if !rest.is_empty() || list.len() as u64 > MAX_TENSORS {
+            return wrong(at, "TENS has another length than a list of tensors");
+        }
+        let entries = list.iter().map(|&entry| TensorEntry(entry));
+        Ok((at, entries.collect()))
+    }
+
+    /// `SENS`, if it is there.
+    fn sensitivities(
+        &self,
+        file: &mut SectionReader<'_, '_>,
+        n_layers: usize,
+    ) -> Result<Option<SensitivityTable>, Error> {
+        let Some((entry, bytes)) = self.part(file, SENS)? else {
+            return Ok(None);
+        };
+        let bytes = (*bytes).as_ref();
+        SensitivityTable::decode(bytes, n_layers, entry.offset()).map(Some)
+    }
+
     /// As [`part`](Self::part), of a tag that has to be there; where, and the bytes.
-    fn expect(&self, file: &mut Reader<'_, '_>, tag: [u8; 4]) -> Result<(u64, SharedBytes), Error> {
+    fn expect(
+        &self,
+        file: &mut SectionReader<'_, '_>,
+        tag: [u8; 4],
+    ) -> Result<(u64, SharedBytes), Error> {
         match self.part(file, tag)? {
             Some((entry, bytes)) => Ok((entry.offset(), bytes)),
             None => wrong(100, format!("the extension lacks {}", tag.escape_ascii())),
@@ -218,44 +246,31 @@ impl Table {
 
 /// The tensor of an entry, which is at byte `at`.
 fn tensor(entry: &TensorEntry, names: &StrArray, at: u64) -> Result<TensorInfo, Error> {
-    let name = names.get(entry.name() as usize);
-    let name = name.and_then(|name| std::str::from_utf8(name).ok());
-    let is_name = |name: &&str| {
-        (1..=MAX_NAME_BYTES).contains(&(name.len() as u64)) && !name.contains(char::is_control)
-    };
-    let Some(name) = name.filter(is_name) else {
-        return wrong(
-            at + 4,
-            format!("a tensor has name {}, which is none", entry.name()),
-        );
+    let Some(name) = name(entry, names) else {
+        let why = format!("a tensor has name {}, which is none", entry.name());
+        return wrong(at + 4, why);
     };
     let id = entry.type_id();
-    let Some(ty) = type_of_id(id) else {
-        let tensor = name.to_owned();
-        return Err(Error::UnknownType { tensor, id });
-    };
-    let mut dims = entry.dims().to_vec();
-    while dims.last() == Some(&0) {
-        dims.pop();
-    }
+    let ty = type_of_id(id).ok_or_else(|| Error::UnknownType {
+        tensor: name.clone(),
+        id,
+    })?;
+    let n_dims = entry.dims().iter().rposition(|&d| d != 0);
+    let mut dims = entry.dims()[..n_dims.map_or(0, |last| last + 1)].to_vec();
     dims.reverse();
-    let Some(shape) = Shape::new(&dims) else {
-        let tensor = name.to_owned();
-        return Err(Error::ShapeOverflow { tensor, dims });
-    };
-    let info = TensorInfo {
-        offset: entry.offset(),
-        ..TensorInfo::new(name.to_owned(), shape, ty)?
-    };
-    match info.n_bytes == entry.n_bytes() {
-        true => Ok(info),
-        false => wrong(
-            at + 52,
-            format!(
-                "{name}: expected {} bytes, got {}",
-                info.n_bytes,
-                entry.n_bytes()
-            ),
-        ),
+    let info = placed(name, &dims, ty, entry.offset())?;
+    let [expected, got] = [info.n_bytes, entry.n_bytes()];
+    if expected == got {
+        return Ok(info);
     }
+    let why = format!("{}: expected {expected} bytes, got {got}", info.name);
+    wrong(at + 52, why)
+}
+
+/// The name of a tensor, if it is one.
+fn name(entry: &TensorEntry, names: &StrArray) -> Option<String> {
+    let name = std::str::from_utf8(names.get(entry.name() as usize)?).ok()?;
+    let is_short = (1..=MAX_NAME_BYTES).contains(&(name.len() as u64));
+    let is_name = is_short && !name.contains(char::is_control);
+    is_name.then(|| name.to_owned())
 }

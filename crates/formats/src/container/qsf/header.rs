@@ -1,6 +1,6 @@
 //! The header of a QSF file: the sizes of the model, and where its sections are.
 
-use super::{Qsf, crc32, reader::Reader, sections::LayerEntry, wrong};
+use super::{Qsf, crc32, expect, reader::SectionReader, sections::LayerEntry, wrong};
 use crate::{Error, container::Container};
 
 /// A struct of little-endian fields at fixed offsets, each with a getter and a setter.
@@ -135,7 +135,7 @@ impl Header {
         self.set_checksum(crc32(&self.0[..96]));
     }
 
-    pub(super) fn read(file: &mut Reader<'_, '_>) -> Result<Self, Error> {
+    pub(super) fn read(file: &mut SectionReader<'_, '_>) -> Result<Self, Error> {
         let header = Self(file.array(0, "the header")?);
         header.check(file.file_bytes())?;
         Ok(header)
@@ -146,27 +146,13 @@ impl Header {
     /// # Errors
     /// [`Error::Qsf`] with the first thing that is wrong.
     pub fn check(&self, file_bytes: u64) -> Result<(), Error> {
-        let expect = |at: u64, what: &str, expected: u64, got: u64| match expected == got {
-            true => Ok(()),
-            false => wrong(at, format!("{what}: expected {expected}, got {got}")),
-        };
-        expect(4, "the version", 1, self.version().into())?;
-        expect(
-            8,
-            "the length of the header",
-            128,
-            self.header_bytes().into(),
-        )?;
+        expect(4, "the version", 1, self.version())?;
+        expect(8, "the length of the header", 128, self.header_bytes())?;
         if self.0[..4] != Qsf::MAGIC || self.checksum() != crc32(&self.0[..96]) {
             return wrong(96, "the checksum of the header does not fit it");
         }
-        let low = u64::from(file_bytes as u32);
-        expect(
-            92,
-            "the length of the file",
-            self.file_bytes_low().into(),
-            low,
-        )?;
+        let low = self.file_bytes_low();
+        expect(92, "the length of the file", low, file_bytes as u32)?;
         match self.0[116..] == [0; 12] {
             true => Ok(()),
             false => wrong(116, "the reserved bytes of the header are not zeros"),
@@ -182,7 +168,10 @@ impl Header {
     }
 
     /// The entries of the index of layers.
-    pub(super) fn entries(&self, file: &mut Reader<'_, '_>) -> Result<Vec<LayerEntry>, Error> {
+    pub(super) fn entries(
+        &self,
+        file: &mut SectionReader<'_, '_>,
+    ) -> Result<Vec<LayerEntry>, Error> {
         let n_bytes = u64::from(self.n_layers()) * LayerEntry::BYTES as u64;
         let index = file.bytes(self.index_at(), n_bytes, "the index of layers")?;
         let entries = (*index).as_ref().as_chunks().0;

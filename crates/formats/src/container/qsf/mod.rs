@@ -1,16 +1,16 @@
 //! QSF files, version 1: a header of 128 bytes, an index of layers, and sections with the weights.
 //!
 //! All numbers are little endian. The sections of layers, of the embedding and of the final norm
-//! and head lie anywhere behind the header, so a reader goes from one to the next instead of through
-//! a prefix of the file ([`Contents::scattered`]); a tensor's header stands right before its data,
-//! without padding. What 128 bytes cannot say is in an extension table, which readers of the plan do
-//! not see: `META`, a GGUF header without tensors; `TENS`, the tensors by their GGUF names; and
-//! `SENS`, measured sensitivities. A file with the table is read by it, and a plain one by what the
-//! plan leaves open: see [`Sections::metadata`].
+//! and head lie anywhere behind the header, so a reader goes from one to the next instead of
+//! through a prefix of the file ([`Contents::scattered`]); a tensor's header stands right before
+//! its data, without padding. An extension table, which readers of the plan do not see, says the
+//! rest: `META`, a GGUF header without tensors; `TENS`, the tensors by their GGUF names; and
+//! `SENS`, measured sensitivities. A file with the table is read by it; [`Sections::metadata`]
+//! assumes the rest of a plain one.
 //!
-//! It decompresses nothing and reads no weights: checksums of sections are the converter's business,
-//! those of the header and of the tables are checked here. Source: the plan of QSF, completed where
-//! it is silent.
+//! It decompresses nothing and reads no weights: checksums of sections are the converter's
+//! business, those of the header and of the tables are checked here. Source: the plan of QSF,
+//! completed where it is silent.
 
 mod checksum;
 mod extension;
@@ -33,7 +33,7 @@ pub use sections::{
 
 use super::{Container, Contents, TensorInfo};
 use crate::{Error, SharedBytes};
-use reader::Reader;
+use reader::SectionReader;
 
 /// The container.
 #[derive(Clone, Copy, Debug)]
@@ -50,7 +50,7 @@ impl Container for Qsf {
 
 /// Metadata and tensors of a file whose bytes `read` returns.
 pub(super) fn scattered(file_bytes: u64, read: &mut ReadBytes<'_>) -> Result<Contents, Error> {
-    let mut file = Reader::new(file_bytes, read);
+    let mut file = SectionReader::new(file_bytes, read);
     let header = Header::read(&mut file)?;
     match header.has_table() {
         true => extension::contents(&mut file, &header),
@@ -66,13 +66,13 @@ pub fn index(
     file_bytes: u64,
     read: &mut ReadBytes<'_>,
 ) -> Result<(Header, Vec<LayerEntry>), Error> {
-    let mut file = Reader::new(file_bytes, read);
+    let mut file = SectionReader::new(file_bytes, read);
     let header = Header::read(&mut file)?;
     let entries = header.entries(&mut file)?;
     Ok((header, entries))
 }
 
-fn plain_contents(file: &mut Reader<'_, '_>, header: Header) -> Result<Contents, Error> {
+fn plain_contents(file: &mut SectionReader<'_, '_>, header: Header) -> Result<Contents, Error> {
     let entries = header.entries(file)?;
     if let Some(layer) = entries.iter().position(|entry| entry.compression() != 0) {
         return Err(Error::QsfCompressed { layer });
@@ -88,4 +88,17 @@ fn plain_contents(file: &mut Reader<'_, '_>, header: Header) -> Result<Contents,
 fn wrong<T>(at: u64, why: impl Into<String>) -> Result<T, Error> {
     let why = why.into();
     Err(Error::Qsf { at, why })
+}
+
+/// Checks a number at a byte of the file.
+fn expect<T: PartialEq + std::fmt::Debug>(
+    at: u64,
+    what: &str,
+    expected: T,
+    got: T,
+) -> Result<(), Error> {
+    match expected == got {
+        true => Ok(()),
+        false => wrong(at, format!("{what}: expected {expected:?}, got {got:?}")),
+    }
 }

@@ -1,4 +1,4 @@
-//! The metadata of a plain file: what its header says, and what the plan leaves open.
+//! The metadata of a plain file: the header's, and assumptions about what the plan leaves open.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ pub const ASSUMED_KEY: &str = "qsf.assumed";
 /// Key, behind the name of the architecture, of the order of the rows of q and k.
 pub const PAIRING_KEY: &str = "rope.pairing";
 
-/// What is assumed of every plain file.
+/// The sentences about every plain file.
 const ASSUMED: [&str; 4] = [
     "RMS epsilon 1e-5",
     "rows of q and k in Hugging Face's order",

@@ -45,12 +45,12 @@ impl AsRef<[u8]> for Window {
 }
 
 /// A file that is read in parts.
-pub(super) struct Reader<'a, 'b> {
+pub(super) struct SectionReader<'a, 'b> {
     file_bytes: u64,
     read: &'a mut ReadBytes<'b>,
 }
 
-impl<'a, 'b> Reader<'a, 'b> {
+impl<'a, 'b> SectionReader<'a, 'b> {
     pub(super) fn new(file_bytes: u64, read: &'a mut ReadBytes<'b>) -> Self {
         Self { file_bytes, read }
     }

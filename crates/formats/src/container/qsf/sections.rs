@@ -1,8 +1,9 @@
 //! The sections of a plain file: layers, the embedding, and the final norm with the head.
 
 use super::{
+    expect,
     header::{Header, fields},
-    reader::{ReadBytes, Reader},
+    reader::{ReadBytes, SectionReader},
     wrong,
 };
 use crate::{
@@ -28,7 +29,7 @@ fields! {
         n_tensors set_n_tensors: u16 = 18;
         /// CRC-32 of the section as it is stored.
         checksum set_checksum: u32 = 20;
-        /// What leaving the layer out costs, in the measure of the writer; 0 if it was not measured.
+        /// What leaving the layer out costs, in the writer's measure; 0 if it was not measured.
         importance set_importance: f32 = 24;
     }
 }
@@ -189,17 +190,21 @@ impl Sections {
         header: Header,
         [stored, expanded]: [&[LayerEntry]; 2],
     ) -> Result<Self, Error> {
-        Self::new(&mut Reader::new(file_bytes, read), header, stored, expanded)
+        Self::new(
+            &mut SectionReader::new(file_bytes, read),
+            header,
+            stored,
+            expanded,
+        )
     }
 
     pub(super) fn new(
-        file: &mut Reader<'_, '_>,
+        file: &mut SectionReader<'_, '_>,
         header: Header,
         stored: &[LayerEntry],
         expanded: &[LayerEntry],
     ) -> Result<Self, Error> {
         let end = stored_end(file, expanded, stored);
-        let mut regions = regions(&header, stored);
         let mut sections = Self {
             header,
             tensors: Vec::new(),
@@ -207,32 +212,22 @@ impl Sections {
             embedding: EmbeddingHeader(file.array(header.embedding_at(), "the embedding")?),
             is_tied: false,
         };
+        let mut regions = regions(&header, stored);
         regions.push(sections.push_embedding()?);
         for (layer, entry) in expanded.iter().enumerate() {
             sections.push_layer(file, layer, entry)?;
         }
-        let next = regions.iter().map(|region| region.at);
-        let next = next.filter(|&at| at > header.final_at()).min();
-        let section = Section {
-            at: header.final_at(),
-            n_bytes: next.unwrap_or(end).saturating_sub(header.final_at()),
-        };
-        sections.push_final(file, section)?;
-        regions.push(section);
+        let last = section_at(header.final_at(), &regions, end);
+        sections.push_final(file, last)?;
+        regions.push(last);
         check_regions(regions, end)?;
         check_tensors(&sections.tensors, file.file_bytes())?;
         Ok(sections)
     }
 
+    /// Adds a tensor, and returns its length in bytes.
     fn push(&mut self, name: String, dims: &[u64], ty: TensorType, at: u64) -> Result<u64, Error> {
-        let Some(shape) = Shape::new(dims) else {
-            let dims = dims.to_vec();
-            return Err(Error::ShapeOverflow { tensor: name, dims });
-        };
-        let tensor = TensorInfo {
-            offset: at,
-            ..TensorInfo::new(name, shape, ty)?
-        };
+        let tensor = placed(name, dims, ty, at)?;
         let n_bytes = tensor.n_bytes;
         self.tensors.push(tensor);
         Ok(n_bytes)
@@ -247,99 +242,94 @@ impl Sections {
         };
         let sizes = [embedding.n_rows(), embedding.d()];
         let expected = [self.header.n_vocab(), self.header.d_model()];
-        if sizes != expected {
-            return wrong(
-                at + 8,
-                format!("the embedding: expected {expected:?}, got {sizes:?}"),
-            );
-        }
-        let data = at + EmbeddingHeader::BYTES as u64;
+        expect(at + 8, "the embedding", expected, sizes)?;
+        let start = EmbeddingHeader::BYTES as u64;
         let name = "token_embd.weight".to_owned();
-        let n_bytes = self.push(name, &sizes.map(u64::from), ty, data)?;
-        if n_bytes != u64::from(embedding.stored_bytes()) {
-            let got = embedding.stored_bytes();
-            return wrong(
-                at + 4,
-                format!("the embedding: expected {n_bytes} bytes, got {got}"),
-            );
-        }
-        let n_bytes = n_bytes + EmbeddingHeader::BYTES as u64;
+        let n_bytes = self.push(name, &sizes.map(u64::from), ty, at + start)?;
+        let got = embedding.stored_bytes().into();
+        expect(at + 4, "bytes of the embedding", n_bytes, got)?;
+        let n_bytes = start + n_bytes;
         Ok(Section { at, n_bytes })
     }
 
     fn push_layer(
         &mut self,
-        file: &mut Reader<'_, '_>,
+        file: &mut SectionReader<'_, '_>,
         layer: usize,
         entry: &LayerEntry,
     ) -> Result<(), Error> {
-        let end = entry.offset().saturating_add(entry.raw_bytes().into());
         let mut at = entry.offset();
+        let [stored, raw] = [entry.stored_bytes(), entry.raw_bytes()];
+        expect(at, &format!("bytes of layer {layer}"), raw, stored)?;
+        let end = at.saturating_add(raw.into());
         let mut tensors = Vec::new();
         for _ in 0..entry.n_tensors() {
             if end.saturating_sub(at) < TensorHeader::BYTES as u64 {
                 return wrong(at, format!("layer {layer} ends before its tensors do"));
             }
             let header = TensorHeader(file.array(at, "a tensor's header")?);
-            tensors.push(SectionTensor {
-                header,
-                tensor: self.tensors.len(),
-            });
-            let data = at + TensorHeader::BYTES as u64;
-            let n_bytes = self.push_tensor(layer, entry, header, data)?;
-            at = data.saturating_add(n_bytes);
+            let tensor = self.tensors.len();
+            tensors.push(SectionTensor { header, tensor });
+            at += TensorHeader::BYTES as u64;
+            let n_bytes = self.push_tensor(layer, entry, header, at)?;
+            at = at.saturating_add(n_bytes);
         }
         self.layers.push(tensors);
-        match at == end {
-            true => Ok(()),
-            false => wrong(
-                at,
-                format!("layer {layer}: its tensors end here, its section at {end}"),
-            ),
-        }
+        expect(at, &format!("the end of layer {layer}"), end, at)
     }
 
+    /// Adds the tensor behind `header`, whose data is at byte `at`.
     fn push_tensor(
         &mut self,
         layer: usize,
         entry: &LayerEntry,
         header: TensorHeader,
-        data: u64,
+        at: u64,
     ) -> Result<u64, Error> {
-        let at = data - TensorHeader::BYTES as u64;
+        let start = at - TensorHeader::BYTES as u64;
         let Some(role) = role_name(header.role()) else {
-            let why = match header.role() {
-                FFN_BIASES => "biases of feed-forward blocks are not told apart".to_owned(),
-                role => format!("unknown tensor {role}"),
-            };
-            return wrong(at, format!("layer {layer}: {why}"));
+            return wrong(start, format!("layer {layer}: {}", unknown(header.role())));
         };
+        let name = format!("blk.{layer}.{role}");
         let Some(ty) = tensor_type(entry, header) else {
-            let code = header.quant();
             return wrong(
-                at + 12,
-                format!("layer {layer}: {role}: unknown type {code}"),
+                start + 12,
+                format!("{name}: unknown type {}", header.quant()),
             );
         };
         let dims = [header.n_rows(), header.n_cols()].map(u64::from);
-        let name = format!("blk.{layer}.{role}");
         match (VECTOR_ROLES.contains(&header.role()), dims) {
-            (true, [1, d] | [d, 1]) => self.push(name, &[d], ty, data),
-            (true, _) => wrong(at + 4, format!("{name}: expected a vector, got {dims:?}")),
-            (false, _) => self.push(name, &dims, ty, data),
+            (true, [1, d] | [d, 1]) => self.push(name, &[d], ty, at),
+            (true, _) => wrong(
+                start + 4,
+                format!("{name}: expected a vector, got {dims:?}"),
+            ),
+            (false, _) => self.push(name, &dims, ty, at),
         }
     }
 
-    fn push_final(&mut self, file: &mut Reader<'_, '_>, section: Section) -> Result<(), Error> {
+    fn push_final(
+        &mut self,
+        file: &mut SectionReader<'_, '_>,
+        section: Section,
+    ) -> Result<(), Error> {
+        let norm = "output_norm.weight".to_owned();
         let d = u64::from(self.header.d_model());
-        let at = section.at;
-        let norm = self.push("output_norm.weight".to_owned(), &[d], TensorType::F16, at)?;
+        let norm = self.push(norm, &[d], TensorType::F16, section.at)?;
+        let at = section.at.saturating_add(norm);
         let behind = section.n_bytes.checked_sub(norm);
-        let at = at.saturating_add(norm);
         if behind == Some(1) && file.array(at, "the head")? == [TIED] {
             self.is_tied = true;
             return Ok(());
         }
+        let head = self.push_head(at)?;
+        match behind == Some(head) {
+            true => Ok(()),
+            false => wrong(at, format!("expected {TIED:#x} or a head of {head} bytes")),
+        }
+    }
+
+    fn push_head(&mut self, at: u64) -> Result<u64, Error> {
         let code = match self.header.quant() {
             Header::MIXED => self.embedding.quant() as u8,
             code => code,
@@ -347,15 +337,46 @@ impl Sections {
         let Some(ty) = type_of_code(code) else {
             return wrong(48, format!("unknown type {code}"));
         };
-        let dims = [self.header.n_vocab().into(), d];
-        let head = self.push("output.weight".to_owned(), &dims, ty, at)?;
-        match behind == Some(head) {
-            true => Ok(()),
-            false => wrong(
-                at,
-                format!("expected {TIED:#x} or a head of {head} bytes behind the final norm"),
-            ),
-        }
+        let dims = [self.header.n_vocab(), self.header.d_model()].map(u64::from);
+        self.push("output.weight".to_owned(), &dims, ty, at)
+    }
+}
+
+/// A tensor at byte `at`.
+pub(super) fn placed(
+    name: String,
+    dims: &[u64],
+    ty: TensorType,
+    at: u64,
+) -> Result<TensorInfo, Error> {
+    let Some(shape) = Shape::new(dims) else {
+        let dims = dims.to_vec();
+        return Err(Error::ShapeOverflow { tensor: name, dims });
+    };
+    Ok(TensorInfo {
+        offset: at,
+        ..TensorInfo::new(name, shape, ty)?
+    })
+}
+
+/// Why a role has no name.
+fn unknown(role: u32) -> String {
+    match role {
+        FFN_BIASES => "biases of feed-forward blocks are not told apart".to_owned(),
+        role => format!("unknown tensor {role}"),
+    }
+}
+
+/// The section at byte `at`, up to the next one or the end of the file.
+fn section_at(at: u64, others: &[Section], end: u64) -> Section {
+    let next = others
+        .iter()
+        .map(|other| other.at)
+        .filter(|&next| next > at);
+    let end = next.min().unwrap_or(end);
+    Section {
+        at,
+        n_bytes: end.saturating_sub(at),
     }
 }
 
@@ -369,7 +390,7 @@ fn tensor_type(entry: &LayerEntry, header: TensorHeader) -> Option<TensorType> {
 }
 
 /// Where the file ends, without what the caller has put behind it.
-fn stored_end(file: &Reader<'_, '_>, expanded: &[LayerEntry], stored: &[LayerEntry]) -> u64 {
+fn stored_end(file: &SectionReader<'_, '_>, expanded: &[LayerEntry], stored: &[LayerEntry]) -> u64 {
     let pairs = expanded.iter().zip(stored);
     let moved = pairs.filter(|(expanded, stored)| expanded.offset() != stored.offset());
     let first = moved.map(|(expanded, _)| expanded.offset()).min();
