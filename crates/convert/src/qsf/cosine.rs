@@ -39,20 +39,17 @@ pub fn cosines(
 ) -> Result<Vec<TensorCosine>, Error> {
     let is_wanted =
         |step: &&Step| step.ty.is_qsf() && checkpoint.tensors[step.tensor].ty != step.ty;
-    let steps: Vec<&Step> = plan.steps.iter().filter(is_wanted).collect();
-    let next = AtomicUsize::new(0);
-    let work = || -> Result<Vec<_>, Error> {
-        let mut found = Vec::new();
-        while let Some((i, step)) = take(&next, &steps) {
-            let tensor = &checkpoint.tensors[step.tensor];
-            let cosine = cosine(tensor, step.ty, importance);
-            found.push((i, cosine.map_err(|error| error.of(&tensor.name))?));
-        }
-        Ok(found)
+    let queue = CosineQueue {
+        checkpoint,
+        steps: plan.steps.iter().filter(is_wanted).collect(),
+        importance,
+        next: AtomicUsize::new(0),
     };
     let mut found = thread::scope(|scope| {
-        let others: Vec<_> = (1..n_threads.max(1)).map(|_| scope.spawn(work)).collect();
-        let mut found = work()?;
+        let others: Vec<_> = (1..n_threads.max(1))
+            .map(|_| scope.spawn(|| queue.work()))
+            .collect();
+        let mut found = queue.work()?;
         for other in others {
             found.extend(other.join().expect("a quantizer does not panic")?);
         }
@@ -62,10 +59,28 @@ pub fn cosines(
     Ok(found.into_iter().map(|(_, cosine)| cosine).collect())
 }
 
-/// The next step and its number.
-fn take<'a>(next: &AtomicUsize, steps: &[&'a Step]) -> Option<(usize, &'a Step)> {
-    let i = next.fetch_add(1, Ordering::Relaxed);
-    Some((i, *steps.get(i)?))
+/// Tensors that threads take one by one.
+struct CosineQueue<'a> {
+    checkpoint: &'a Checkpoint,
+    steps: Vec<&'a Step>,
+    importance: Option<&'a ImportanceMatrix>,
+    next: AtomicUsize,
+}
+
+impl CosineQueue<'_> {
+    /// Measures tensors until none is left, and returns their numbers and cosines.
+    fn work(&self) -> Result<Vec<(usize, TensorCosine)>, Error> {
+        let mut found = Vec::new();
+        loop {
+            let i = self.next.fetch_add(1, Ordering::Relaxed);
+            let Some(step) = self.steps.get(i) else {
+                return Ok(found);
+            };
+            let tensor = &self.checkpoint.tensors[step.tensor];
+            let cosine = cosine(tensor, step.ty, self.importance);
+            found.push((i, cosine.map_err(|error| error.of(&tensor.name))?));
+        }
+    }
 }
 
 /// Gives one bit more to the tensors whose cosine is below `min`, and returns their number.

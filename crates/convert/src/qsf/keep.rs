@@ -83,13 +83,15 @@ fn uncompressed(
         at += u64::from(entry.raw_bytes());
     }
     header.set_final_at(at);
-    let last = sections
-        .tensors
-        .iter()
-        .filter(|t| t.name.starts_with("output"));
-    at += last.map(|tensor| tensor.n_bytes).sum::<u64>() + u64::from(sections.is_tied);
-    header.seal(at);
+    header.seal(at + final_bytes(sections));
     Ok((header, entries))
+}
+
+/// Bytes of the final norm and the head.
+fn final_bytes(sections: &Sections) -> u64 {
+    let tensors = sections.tensors.iter();
+    let last = tensors.filter(|tensor| tensor.name.starts_with("output"));
+    last.map(|tensor| tensor.n_bytes).sum::<u64>() + u64::from(sections.is_tied)
 }
 
 /// The bytes of no section.

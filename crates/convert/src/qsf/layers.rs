@@ -80,21 +80,24 @@ impl ExpandedFile {
     /// # Errors
     /// A description of a layer that cannot be decompressed, or of bytes that are nowhere.
     pub(super) fn bytes(&self, at: u64, n: usize) -> Result<SharedBytes, String> {
+        let nowhere = || format!("there are no bytes {at}+{n}");
         if let Some(bytes) = Window::of(&self.file, at, n) {
             return Ok(bytes);
         }
-        let behind = |entry: &&LayerEntry| {
-            let end = entry.offset() + u64::from(entry.raw_bytes());
-            entry.offset() <= at && at + n as u64 <= end
-        };
-        let pairs = self.expanded.iter().enumerate();
-        let mut moved =
-            pairs.filter(|(layer, entry)| entry.offset() != self.stored[*layer].offset());
-        let found = moved.find(|(_, entry)| behind(entry));
-        let (layer, entry) = found.ok_or_else(|| format!("there are no bytes {at}+{n}"))?;
+        let layer = self.layer_at(at).ok_or_else(nowhere)?;
         let bytes = self.layer(layer)?;
-        let window = Window::of(&bytes, at - entry.offset(), n);
-        window.ok_or_else(|| format!("there are no bytes {at}+{n}"))
+        let start = at - self.expanded[layer].offset();
+        Window::of(&bytes, start, n).ok_or_else(nowhere)
+    }
+
+    /// The layer behind the end of the file that byte `at` is in.
+    fn layer_at(&self, at: u64) -> Option<usize> {
+        let n_file_bytes = (*self.file).as_ref().len() as u64;
+        let is_there = |entry: &LayerEntry| {
+            let end = entry.offset() + u64::from(entry.raw_bytes());
+            entry.offset() >= n_file_bytes && (entry.offset()..end).contains(&at)
+        };
+        self.expanded.iter().position(is_there)
     }
 
     /// A layer that is compressed, decompressed.

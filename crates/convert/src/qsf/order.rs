@@ -153,17 +153,14 @@ pub(super) fn layer_and_role(name: &str) -> Option<(usize, &str)> {
 }
 
 fn rearrange_tensor(tensor: &mut Tensor, order: Rearrangement) -> Result<(), Error> {
-    let shape = || Error::Shape {
-        dims: tensor.dims.clone(),
-        ty: tensor.ty,
-    };
     if tensor.dims.len() == 1 {
         return rearrange_vector(tensor, order);
     }
     let d_row = tensor.d_row() as usize;
-    let row_bytes = tensor.ty.row_bytes(d_row).ok_or_else(shape)?;
+    let row_bytes = tensor.ty.row_bytes(d_row);
+    let row_bytes = row_bytes.ok_or_else(|| shape_of(tensor))?;
     if !tensor.n_rows().is_multiple_of(order.d_head) {
-        return Err(shape());
+        return Err(shape_of(tensor));
     }
     tensor.rows = Box::new(RearrangedRows {
         rows: take_rows(tensor),
@@ -176,16 +173,12 @@ fn rearrange_tensor(tensor: &mut Tensor, order: Rearrangement) -> Result<(), Err
 
 /// Rearranges the elements of a bias, which is small.
 fn rearrange_vector(tensor: &mut Tensor, order: Rearrangement) -> Result<(), Error> {
-    let d = tensor.d_row();
-    let mut old = vec![0.0; d as usize];
+    let mut old = vec![0.0; tensor.d_row() as usize];
     tensor.rows.read(0, &mut old)?;
-    if !d.is_multiple_of(order.d_head) {
-        return Err(Error::Shape {
-            dims: tensor.dims.clone(),
-            ty: tensor.ty,
-        });
+    if !tensor.d_row().is_multiple_of(order.d_head) {
+        return Err(shape_of(tensor));
     }
-    let new = (0..d).map(|i| old[order.source(i) as usize]);
+    let new = (0..tensor.d_row()).map(|i| old[order.source(i) as usize]);
     let bytes: Vec<u8> = match tensor.ty {
         TensorType::F16 => new.flat_map(|x| f32_to_f16(x).to_le_bytes()).collect(),
         _ => new.flat_map(f32::to_le_bytes).collect(),
@@ -196,6 +189,14 @@ fn rearrange_vector(tensor: &mut Tensor, order: Rearrangement) -> Result<(), Err
     let rows = MappedRows::new(Arc::new(bytes), 0, &tensor.dims, tensor.ty)?;
     tensor.rows = Box::new(rows);
     Ok(())
+}
+
+/// The error of a shape that has no whole heads or blocks.
+fn shape_of(tensor: &Tensor) -> Error {
+    Error::Shape {
+        dims: tensor.dims.clone(),
+        ty: tensor.ty,
+    }
 }
 
 #[cfg(test)]
