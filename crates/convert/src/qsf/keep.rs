@@ -141,7 +141,7 @@ fn tensor_parts(sections: &Sections) -> impl Iterator<Item = (u64, FilePart)> {
 }
 
 /// The parts of the plain file that the metadata of a GGUF file is from, in order; `None` if it is
-/// from none. `n_bytes` tells the bytes of a tensor.
+/// from none.
 ///
 /// # Errors
 /// [`Error::Qsf`] with a description, if the keys contradict each other.

@@ -59,11 +59,8 @@ fn forget(metadata: &mut Writer) {
 
 /// The pattern of one name.
 fn only(name: &str) -> NamePattern {
-    let escaped = name.replace('.', r"\.");
-    let pattern = format!("^{escaped}$");
-    pattern
-        .parse()
-        .expect("names of matrices are words and dots")
+    let pattern = format!("^{}$", regex_lite::escape(name));
+    pattern.parse().expect("an escaped name is a pattern")
 }
 
 /// Takes the rows out of a tensor, which gets others.

@@ -87,17 +87,17 @@ pub(super) fn to_adjacent(checkpoint: &mut Checkpoint) -> Result<(), Error> {
     Ok(())
 }
 
-/// Puts rows into the order of QSF files, if they are in GGUF's; whether that is possible.
+/// Puts the rows of a llama into the order of QSF files, if they are in GGUF's. Returns false if that
+/// is not possible.
 ///
 /// # Errors
 /// As [`to_adjacent`].
 pub(super) fn to_halves(checkpoint: &mut Checkpoint) -> Result<bool, Error> {
     let key = pairing_key(checkpoint)?;
-    let metadata = parsed(&checkpoint.metadata)?;
-    if metadata.str(&key)?.is_some() {
+    if parsed(&checkpoint.metadata)?.str(&key)?.is_some() {
         return Ok(true);
     }
-    if metadata.str("general.architecture")? != Some("llama") || !is_rotated_whole(checkpoint)? {
+    if !is_rotated_whole(checkpoint)? {
         return Ok(false);
     }
     rearrange(checkpoint, HeadOrder::Halves)?;

@@ -174,7 +174,7 @@ struct Extended<'a> {
 }
 
 fn extended(checkpoint: &mut Checkpoint, out: &mut Output<'_>) -> Result<(), Error> {
-    let is_llama = to_halves(checkpoint)?;
+    let is_llama = is_in_the_plan(checkpoint)? && to_halves(checkpoint)?;
     let metadata = parsed(&checkpoint.metadata)?;
     let mut file = Extended {
         checkpoint,
@@ -193,6 +193,20 @@ fn extended(checkpoint: &mut Checkpoint, out: &mut Output<'_>) -> Result<(), Err
     file.others(out)?;
     file.tables(&metadata, out)?;
     file.start(out)
+}
+
+/// Whether the header and the roles of the plan describe a model: a llama without experts, biases
+/// of feed-forward blocks, and a rope that is stretched.
+fn is_in_the_plan(checkpoint: &Checkpoint) -> Result<bool, Error> {
+    let metadata = parsed(&checkpoint.metadata)?;
+    let is_llama = metadata.str("general.architecture")? == Some("llama");
+    let mut keys = metadata.iter().map(|(key, _)| key);
+    let is_more = keys.any(|key| key.contains(".expert") || key.contains(".rope.scal"));
+    let is_known = |tensor: &Tensor| match layer_and_role(&tensor.name) {
+        Some((_, name)) => role_of(name, tensor.dims.len()) != UNNAMED_ROLE,
+        None => [EMBEDDING, NORM, HEAD].contains(&tensor.name.as_str()),
+    };
+    Ok(is_llama && !is_more && checkpoint.tensors.iter().all(is_known))
 }
 
 impl Extended<'_> {
