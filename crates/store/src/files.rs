@@ -252,6 +252,13 @@ impl ModelFiles {
         sources.all(|source| source.bytes().is_some())
     }
 
+    /// Whether the metadata of a file is all over it, so that the bytes before its tensors do not
+    /// say what they are.
+    pub fn is_scattered(&self) -> bool {
+        let mut starts = self.shards.iter().map(Shard::start);
+        starts.any(is_scattered)
+    }
+
     /// Reads every page of mapped files now, so that the first token does not wait for the disk.
     ///
     /// # Errors

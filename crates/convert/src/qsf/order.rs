@@ -87,8 +87,8 @@ pub(super) fn to_adjacent(checkpoint: &mut Checkpoint) -> Result<(), Error> {
     Ok(())
 }
 
-/// Puts the rows of a llama into the order of QSF files, if they are in GGUF's. Returns false if that
-/// is not possible.
+/// Puts the rows of a llama into the order of QSF files, if they are in GGUF's. Returns false if
+/// that is not possible.
 ///
 /// # Errors
 /// As [`to_adjacent`].
