@@ -237,7 +237,9 @@ fn stages(session: &SessionOptions) -> Vec<(usize, usize, usize)> {
         stage(&MemoryPlan::of(&path, &options).unwrap())
     };
     let budgets = (least + LEEWAY..most + (32 << 20)).step_by(100 << 10);
-    budgets.rev().map(plan).collect()
+    let mut stages: Vec<_> = budgets.map(plan).collect();
+    stages.reverse();
+    stages
 }
 
 #[test]

@@ -160,7 +160,7 @@ mod tests {
     #[test]
     fn rows_of_qsf_may_fill_half_of_their_last_block() {
         let types = TensorType::ALL.iter().filter(|ty| ty.is_qsf());
-        let bytes = |d| types.clone().map(|ty| ty.row_bytes(d).unwrap_or(0));
+        let bytes = |d| types.clone().map(move |ty| ty.row_bytes(d).unwrap_or(0));
         assert!(bytes(64).eq([20, 20, 28, 36, 18]));
         assert!(bytes(96).eq(bytes(128)) && bytes(48).all(|n| n == 0));
     }

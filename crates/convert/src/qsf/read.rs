@@ -6,7 +6,7 @@ use std::{
 };
 
 use atta_formats::{
-    Contents, Metadata, SharedBytes, TensorInfo, TensorType, Writer,
+    Contents, Metadata, SharedBytes, TensorInfo, Writer,
     qsf::{self, ASSUMED_KEY, Header, NAMES_KEY, ReadBytes, Sections, Tables, Window, crc32c},
 };
 use atta_store::MappedFile;

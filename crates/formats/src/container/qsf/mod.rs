@@ -31,7 +31,7 @@ pub use sections::{
     TensorHeader, UNNAMED_ROLE, VECTOR_ROLES, code_of_type, role_name, type_of_code,
 };
 
-use super::{Container, Contents, TensorInfo};
+use super::{Container, Contents};
 use crate::{Error, SharedBytes};
 use reader::SectionReader;
 

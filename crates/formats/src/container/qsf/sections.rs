@@ -103,7 +103,7 @@ pub fn type_of_code(code: u8) -> Option<TensorType> {
     match code {
         0..=4 => Some([QSF2S, QSF2, QSF3, QSF4, QSFT][usize::from(code)]),
         16..=18 => Some([T2, T3, T4][usize::from(code - 16)]),
-        32..LAYER_DEFAULT => type_of_id(u32::from(code) - 32),
+        32..=254 => type_of_id(u32::from(code) - 32),
         _ => None,
     }
 }
