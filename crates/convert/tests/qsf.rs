@@ -157,8 +157,9 @@ fn models_of_any_kind_come_back_from_the_extension() {
             "{name}"
         );
         to_gguf(&source(&there), &back, TypeSelection::default());
-        let [original, back] = [original, back].map(|path| gguf::open(&path).unwrap());
-        assert_eq!(weights(&back), weights(&original), "{name}");
+        let [original, again] = [&original, &back].map(|path| gguf::open(path).unwrap());
+        fs::remove_file(&back).unwrap();
+        assert_eq!(weights(&again), weights(&original), "{name}");
         let metadata = |checkpoint: &Checkpoint| {
             let metadata = checkpoint.describe().unwrap().metadata;
             metadata
@@ -166,7 +167,7 @@ fn models_of_any_kind_come_back_from_the_extension() {
                 .map(|(key, value)| format!("{key} {value}"))
                 .collect::<Vec<_>>()
         };
-        assert_eq!(metadata(&back), metadata(&original), "{name}");
+        assert_eq!(metadata(&again), metadata(&original), "{name}");
     }
 }
 
@@ -228,7 +229,7 @@ fn cosines(name: &str, types: &TypeSelection) -> Vec<TensorCosine> {
 
 #[test]
 fn more_bits_are_nearer_and_tensors_below_the_least_cosine_get_one_more() {
-    let model = "models/llama-plain.gguf";
+    let model = "stories.gguf";
     let least = |name: &str| {
         let all = cosines(model, &mix(name));
         assert!(!all.is_empty());
@@ -237,7 +238,7 @@ fn more_bits_are_nearer_and_tensors_below_the_least_cosine_get_one_more() {
     let [ternary, two, three, four] = ["QSFT", "QSF2", "QSF3", "QSF4"].map(least);
     assert!(0.85 < ternary && ternary < two && two < three && three < four && four < 1.0);
     assert!(
-        two > 0.92 && three > 0.985 && four > 0.996,
+        two > 0.93 && three > 0.98 && four > 0.995,
         "{two} {three} {four}"
     );
     let mut types = mix("QSF2");
@@ -249,7 +250,8 @@ fn more_bits_are_nearer_and_tensors_below_the_least_cosine_get_one_more() {
 
 #[test]
 fn the_plans_recipe_gives_two_bits_to_most_of_a_layer() {
-    let all = cosines("models/llama-plain.gguf", &mix("QSF_MIXED"));
+    let all = cosines("stories.gguf", &mix("QSF_MIXED"));
+    assert!(all.len() > 9);
     for TensorCosine { name, ty, .. } in all {
         let is_two = ["attn_q", "attn_k", "attn_v", "ffn_gate", "ffn_up"]
             .iter()

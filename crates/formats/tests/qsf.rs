@@ -116,7 +116,7 @@ fn what_a_plain_file_cannot_say_is_refused_by_name() {
             34u32.to_le_bytes(),
             "the embedding: expected [34, 64], got [33, 64]",
         ),
-        (56, 127u32.to_le_bytes(), "two sections overlap"),
+        (72, 300u32.to_le_bytes(), "two sections overlap"),
         (116, [1, 0, 0, 0], "reserved bytes"),
         (100, [1, 0, 0, 0], "extension table"),
         // The index entry of layer 0: its type, its compression, its length.

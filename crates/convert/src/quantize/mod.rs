@@ -275,16 +275,25 @@ impl WeightedRow<'_> {
     fn blocks_of_64<const BYTES: usize>(
         self,
         out: &mut [u8],
-        encode: impl Fn(&[f32], &[f32], &mut [u8; BYTES]),
+        encode: impl Fn(qsf::Weighted<'_>, &mut [u8; BYTES]),
     ) {
         let mean_square = weighted::sum_of_squares(self.x) / self.x.len() as f32;
-        let mut weights = [1.0; 64];
-        for (b, (x, block)) in self.x.chunks(64).zip(out.as_chunks_mut().0).enumerate() {
-            let importance = self.importance.map(|all| &all[64 * b..][..x.len()]);
+        for (b, (part, block)) in self.x.chunks(64).zip(out.as_chunks_mut().0).enumerate() {
+            let n = part.len();
+            let mut x = [0.0; 64];
+            x[..n].copy_from_slice(part);
+            let mut weights = [0.0; 64];
+            weights[..n].fill(1.0);
+            let importance = self.importance.map(|all| &all[64 * b..][..n]);
             for (i, importance) in importance.into_iter().flatten().enumerate() {
                 weights[i] = importance * (mean_square + x[i] * x[i]).sqrt();
             }
-            encode(x, &weights[..x.len()], block);
+            let weighted = qsf::Weighted {
+                x: &x,
+                weights: &weights,
+                n,
+            };
+            encode(weighted, block);
         }
     }
 

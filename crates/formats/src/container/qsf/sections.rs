@@ -205,22 +205,23 @@ impl Sections {
         expanded: &[LayerEntry],
     ) -> Result<Self, Error> {
         let end = stored_end(file, expanded, stored);
+        let embedding = EmbeddingHeader(file.array(header.embedding_at(), "the embedding")?);
+        let mut regions = regions(&header, &embedding, stored);
+        let last = section_at(header.final_at(), &regions, end);
+        regions.push(last);
+        check_regions(regions, end)?;
         let mut sections = Self {
             header,
             tensors: Vec::new(),
             layers: Vec::new(),
-            embedding: EmbeddingHeader(file.array(header.embedding_at(), "the embedding")?),
+            embedding,
             is_tied: false,
         };
-        let mut regions = regions(&header, stored);
-        regions.push(sections.push_embedding()?);
+        sections.push_embedding()?;
         for (layer, entry) in expanded.iter().enumerate() {
             sections.push_layer(file, layer, entry)?;
         }
-        let last = section_at(header.final_at(), &regions, end);
         sections.push_final(file, last)?;
-        regions.push(last);
-        check_regions(regions, end)?;
         check_tensors(&sections.tensors, file.file_bytes())?;
         Ok(sections)
     }
@@ -233,7 +234,7 @@ impl Sections {
         Ok(n_bytes)
     }
 
-    fn push_embedding(&mut self) -> Result<Section, Error> {
+    fn push_embedding(&mut self) -> Result<(), Error> {
         let embedding = self.embedding;
         let at = self.header.embedding_at();
         let code = u8::try_from(embedding.quant()).ok();
@@ -247,9 +248,7 @@ impl Sections {
         let name = "token_embd.weight".to_owned();
         let n_bytes = self.push(name, &sizes.map(u64::from), ty, at + start)?;
         let got = embedding.stored_bytes().into();
-        expect(at + 4, "bytes of the embedding", n_bytes, got)?;
-        let n_bytes = start + n_bytes;
-        Ok(Section { at, n_bytes })
+        expect(at + 4, "bytes of the embedding", n_bytes, got)
     }
 
     fn push_layer(
@@ -397,8 +396,8 @@ fn stored_end(file: &SectionReader<'_, '_>, expanded: &[LayerEntry], stored: &[L
     first.unwrap_or(file.file_bytes())
 }
 
-/// Header, index and the sections of layers, as they are in the file.
-fn regions(header: &Header, stored: &[LayerEntry]) -> Vec<Section> {
+/// Header, index, embedding and the sections of layers, as they are in the file.
+fn regions(header: &Header, embedding: &EmbeddingHeader, stored: &[LayerEntry]) -> Vec<Section> {
     let index = Section {
         at: header.index_at(),
         n_bytes: (stored.len() * LayerEntry::BYTES) as u64,
@@ -411,7 +410,14 @@ fn regions(header: &Header, stored: &[LayerEntry]) -> Vec<Section> {
         at: entry.offset(),
         n_bytes: entry.stored_bytes().into(),
     });
-    [first, index].into_iter().chain(layers).collect()
+    let embedding = Section {
+        at: header.embedding_at(),
+        n_bytes: EmbeddingHeader::BYTES as u64 + u64::from(embedding.stored_bytes()),
+    };
+    [first, index, embedding]
+        .into_iter()
+        .chain(layers)
+        .collect()
 }
 
 /// Checks that regions lie in the file and that no two of them share a byte.
