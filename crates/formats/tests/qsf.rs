@@ -118,7 +118,7 @@ fn what_a_plain_file_cannot_say_is_refused_by_name() {
         ),
         (72, 300u32.to_le_bytes(), "two sections overlap"),
         (116, [1, 0, 0, 0], "reserved bytes"),
-        (100, [1, 0, 0, 0], "extension table"),
+        (100, [1, 0, 0, 0], "the extension lacks META"),
         // The index entry of layer 0: its type, its compression, its length.
         (128 + 12, 100u32.to_le_bytes(), "layer 0"),
         (128 + 16, [9, 0, 9, 0], "unknown type 9"),

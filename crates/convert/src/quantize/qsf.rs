@@ -2,8 +2,8 @@
 //!
 //! The rule takes scale and minimum from the extreme weights, and of ternary blocks from the mean
 //! magnitude. Every candidate is judged with its numbers rounded to f16 and by the codes that are
-//! written, so that the result is never worse than the rule. Sums have one order, in eight lanes, so
-//! bytes are the same on every processor.
+//! written, so that the result is never worse than the rule. Sums have one order, in eight lanes,
+//! so bytes are the same on every processor.
 
 use atta_formats::f16::{f16_to_f32, f32_to_f16};
 
