@@ -17,13 +17,13 @@ const TERNARY_TENTHS: std::ops::Range<usize> = 2..17;
 const TO_INTEGER: f32 = 12_582_912.0;
 
 /// A block of 64 numbers.
-type Block = [f32; 64];
+type Block64 = [f32; 64];
 
 /// Weights of a block and the weights of their errors, zeros behind the last.
 #[derive(Clone, Copy)]
 pub(super) struct Weighted<'a> {
-    pub(super) x: &'a Block,
-    pub(super) weights: &'a Block,
+    pub(super) x: &'a Block64,
+    pub(super) weights: &'a Block64,
     /// How many there are.
     pub(super) n: usize,
 }
@@ -59,7 +59,7 @@ impl Weighted<'_> {
 
     /// The scale of codes with the least squared error.
     #[inline(always)]
-    fn scale(self, codes: &Block) -> f32 {
+    fn scale(self, codes: &Block64) -> f32 {
         let squares = self.sum(|i| codes[i] * codes[i]);
         match squares > 0.0 {
             true => self.sum(|i| codes[i] * self.x[i]) / squares,
@@ -69,7 +69,7 @@ impl Weighted<'_> {
 
     /// Scale and minimum of codes with the least squared error, if their scale is positive.
     #[inline(always)]
-    fn line(self, codes: &Block) -> Option<Steps> {
+    fn line(self, codes: &Block64) -> Option<Steps> {
         let w = f64::from(self.sum(|_| 1.0));
         let q = f64::from(self.sum(|i| codes[i]));
         let qq = f64::from(self.sum(|i| codes[i] * codes[i]));
@@ -104,7 +104,7 @@ impl Steps {
 
     /// The codes of weights, at most `largest`.
     #[inline(always)]
-    fn codes(self, x: &Block, largest: f32) -> Block {
+    fn codes(self, x: &Block64, largest: f32) -> Block64 {
         let per_weight = match self.scale > 0.0 {
             true => 1.0 / self.scale,
             false => 0.0,
@@ -137,7 +137,7 @@ impl<T> Best<T> {
 }
 
 /// Scale, minimum and codes from 0 to `largest`.
-fn affine(block: Weighted<'_>, largest: f32) -> (Steps, Block) {
+fn affine(block: Weighted<'_>, largest: f32) -> (Steps, Block64) {
     let [low, high] = block.range();
     let rule = Steps::new((high - low) / largest, low);
     let codes = rule.codes(block.x, largest);
@@ -231,7 +231,7 @@ pub(super) fn qsf4(block: Weighted<'_>, out: &mut [u8; 36]) {
 }
 
 /// −1, 0 or 1 for each weight: 0 below the magnitude `least`.
-fn signs(x: &Block, least: f32) -> Block {
+fn signs(x: &Block64, least: f32) -> Block64 {
     x.map(|x| match x.abs() < least {
         true => 0.0,
         false => 1f32.copysign(x),
@@ -264,12 +264,12 @@ mod tests {
 
     use super::*;
 
-    fn all<'a>(x: &'a Block, weights: &'a Block) -> Weighted<'a> {
+    fn all<'a>(x: &'a Block64, weights: &'a Block64) -> Weighted<'a> {
         let n = 64;
         Weighted { x, weights, n }
     }
 
-    fn random(seed: u32) -> Block {
+    fn random(seed: u32) -> Block64 {
         let mut state = seed;
         std::array::from_fn(|_| {
             let mut sum = 0.0;
@@ -281,7 +281,7 @@ mod tests {
         })
     }
 
-    fn decoded<const N: usize>(ty: TensorType, block: &[u8; N]) -> Block {
+    fn decoded<const N: usize>(ty: TensorType, block: &[u8; N]) -> Block64 {
         let mut y = [0.0; 64];
         decode(ty, block, &mut y).unwrap();
         y
@@ -313,7 +313,7 @@ mod tests {
     fn important_weights_are_nearer() {
         let x = random(7);
         let weights = std::array::from_fn(|i| if i < 8 { 100.0 } else { 1.0 });
-        let error = |weights: &Block| {
+        let error = |weights: &Block64| {
             let mut out = [0; 20];
             qsf2(all(&x, weights), &mut out);
             let y = decoded(TensorType::QSF2, &out);
@@ -324,14 +324,14 @@ mod tests {
 
     #[test]
     fn weights_on_a_grid_are_kept() {
-        let x: Block = std::array::from_fn(|i| (i * 7 % 4) as f32 * 0.25 - 0.5);
+        let x: Block64 = std::array::from_fn(|i| (i * 7 % 4) as f32 * 0.25 - 0.5);
         let mut out = [0; 20];
         qsf2(all(&x, &[1.0; 64]), &mut out);
         assert_eq!(decoded(TensorType::QSF2, &out), x);
         let x = x.map(|x| x + 0.125);
         qsf2s(all(&x, &[1.0; 64]), &mut out);
         assert_eq!(decoded(TensorType::QSF2S, &out), x);
-        let x: Block = std::array::from_fn(|i| (i * 7 % 3) as f32 * 0.5 - 0.5);
+        let x: Block64 = std::array::from_fn(|i| (i * 7 % 3) as f32 * 0.5 - 0.5);
         let mut out = [0; 18];
         qsft(all(&x, &[1.0; 64]), &mut out);
         assert_eq!(decoded(TensorType::QSFT, &out), x);
