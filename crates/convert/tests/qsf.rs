@@ -5,13 +5,18 @@ use std::{
     fs,
     ops::ControlFlow,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use atta_convert::{
-    Checkpoint, ConvertOptions, MIXES, Plan, SourceOptions, TypeSelection, convert, gguf, open,
+    Checkpoint, ConvertOptions, MIXES, MappedRows, Plan, SourceOptions, Tensor, TypeSelection,
+    convert, gguf, open,
     qsf::{self, TensorCosine},
 };
-use atta_formats::{TensorType, qsf::Header};
+use atta_formats::{
+    SharedBytes, TensorType, Writer,
+    qsf::{Header, LayerEntry, Tables},
+};
 
 struct TempDir(PathBuf);
 
@@ -278,4 +283,76 @@ fn the_plans_recipe_gives_two_bits_to_most_of_a_layer() {
     assert!(two.len() > 9 && two.iter().all(|ty| *ty == TensorType::QSF2));
     let four = of(|name| !TWO.iter().any(|part| name.contains(part)));
     assert!(four.len() > 4 && four.iter().all(|ty| *ty == TensorType::QSF4));
+}
+
+/// A model of four tensors with measured sensitivities, as a file.
+fn small() -> Vec<u8> {
+    let mut metadata = Writer::new();
+    metadata.set_str("general.architecture", "qwen2");
+    metadata.set_u32("qwen2.block_count", 1);
+    metadata.set_f32s("atta.sensitivity.tensor", &[0.5, 1.5, 2.5, 3.5]);
+    metadata.set_f32s("atta.sensitivity.skip", &[0.25]);
+    let tensor = |(name, dims): (&str, &[u64])| {
+        let n = 4 * dims.iter().product::<u64>();
+        let bytes: Vec<u8> = (0..n).map(|i| i as u8 & 0x3f).collect();
+        let rows = MappedRows::new(Arc::new(bytes), 0, dims, TensorType::F32).unwrap();
+        Tensor {
+            name: name.to_owned(),
+            dims: dims.to_vec(),
+            ty: TensorType::F32,
+            rows: Box::new(rows),
+        }
+    };
+    let tensors = [
+        ("token_embd.weight", &[3, 4][..]),
+        ("blk.0.attn_q.weight", &[2, 4]),
+        ("blk.0.attn_k_norm.weight", &[4]),
+        ("output_norm.weight", &[4]),
+    ];
+    let checkpoint = Checkpoint {
+        metadata,
+        tensors: tensors.map(tensor).into_iter().collect(),
+        files: Vec::new(),
+    };
+    let scratch = TempDir::new("small");
+    to_qsf(checkpoint, &scratch.file("small.qsf"))
+}
+
+#[test]
+fn sensitivities_that_were_measured_are_in_the_file() {
+    let file = small();
+    let entry = LayerEntry(*file[Header::BYTES..].first_chunk().unwrap());
+    assert_eq!((entry.importance(), entry.n_tensors()), (0.25, 2));
+    let bytes: SharedBytes = Arc::new(file);
+    let found = Tables::read(&bytes).unwrap().sensitivities.unwrap();
+    assert_eq!(found.tensors, [0.5, 1.5, 2.5, 3.5]);
+    assert_eq!(found.layers, [0.25]);
+}
+
+/// `UPDATE_GOLDEN=1` rewrites it.
+#[test]
+fn the_seed_of_the_fuzz_target_is_a_file_that_is_written() {
+    let path = golden("../../fuzz/seeds/qsf/extension.qsf");
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, small()).unwrap();
+    }
+    assert!(fs::read(path).unwrap() == small());
+}
+
+#[test]
+fn every_flipped_bit_of_a_small_file_is_noticed_or_harmless() {
+    let scratch = TempDir::new("flips");
+    let path = scratch.file("model.qsf");
+    let file = small();
+    fs::write(&path, &file).unwrap();
+    let want = weights(&source(&path));
+    for at in 0..file.len() {
+        let mut file = file.clone();
+        file[at] ^= 1 << (at % 8);
+        fs::write(&path, file).unwrap();
+        if let Ok(found) = open(&path, &SourceOptions::default(), &mut Vec::new()) {
+            assert_eq!(weights(&found), want, "byte {at}");
+        }
+    }
 }
