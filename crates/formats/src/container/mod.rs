@@ -16,7 +16,7 @@ pub use tensor::TensorInfo;
 use crate::{Error, SharedBytes};
 use gguf::{Gguf, Split};
 use metadata::Metadata;
-use qsf::{Qsf, ReadBytes};
+use qsf::ReadBytes;
 
 /// A file format that holds a model.
 pub trait Container {
@@ -38,8 +38,11 @@ pub trait Container {
 type ReadContents = fn(SharedBytes, u64) -> Result<Contents, Error>;
 
 /// All containers: the first bytes of their files, and the function that reads them.
-const CONTAINERS: &[([u8; 4], ReadContents)] =
-    &[(Gguf::MAGIC, Gguf::contents), (Qsf::MAGIC, Qsf::contents)];
+const CONTAINERS: &[([u8; 4], ReadContents)] = &[
+    (Gguf::MAGIC, Gguf::contents),
+    #[cfg(feature = "qsf")]
+    (qsf::Qsf::MAGIC, qsf::Qsf::contents),
+];
 
 /// Whether a file that begins with `head` is a container, by its first bytes.
 pub fn is_model(head: &[u8]) -> bool {
@@ -48,8 +51,9 @@ pub fn is_model(head: &[u8]) -> bool {
 
 /// Whether metadata is spread over a file that begins with `head`, so that
 /// [`Contents::scattered`] reads less of it than [`Contents::parse`].
+#[inline]
 pub fn is_scattered(head: &[u8]) -> bool {
-    head.starts_with(&Qsf::MAGIC)
+    cfg!(feature = "qsf") && head.starts_with(&qsf::Qsf::MAGIC)
 }
 
 /// The metadata and tensors of one file, whatever its container.

@@ -22,6 +22,7 @@ mod q5_1;
 mod q5_k;
 mod q6_k;
 mod q8_0;
+#[cfg(feature = "qsf")]
 mod qsf;
 pub(crate) mod tq1_0;
 mod tq2_0;
@@ -45,6 +46,7 @@ pub(crate) use q5_1::Q5_1;
 pub(crate) use q5_k::Q5_K;
 pub(crate) use q6_k::Q6_K;
 pub(crate) use q8_0::Q8_0;
+#[cfg(feature = "qsf")]
 pub(crate) use qsf::{QSF2, QSF2S, QSF3, QSF4, QSFT};
 pub(crate) use tq1_0::TQ1_0;
 pub(crate) use tq2_0::TQ2_0;
