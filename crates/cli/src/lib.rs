@@ -36,6 +36,7 @@
 //! - `hub`: the command `pull`, and models by the names of their repositories, by the crate
 //!   `atta-hub`.
 //! - `leap`: LEAP's command line, as the command `leap`. Implies `chat`, `cluster` and `convert`.
+//! - `qsf`: QSF files as models, without conversion.
 //! - `server`: the command `serve`, by the crate `atta-server`.
 //! - `tls`: `serve` with a certificate.
 //! - `analyze`: what `atta inspect` computes beyond the contents of a file.

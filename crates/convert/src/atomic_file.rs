@@ -2,7 +2,7 @@
 
 use std::{
     fs::{self, File},
-    io::{self, Write},
+    io::{self, Seek, Write},
     path::{Path, PathBuf},
 };
 
@@ -48,6 +48,19 @@ impl AtomicFile {
         }
     }
 
+    /// Writes `bytes` over the first ones; the next write continues at the end.
+    ///
+    /// # Errors
+    /// The error of the system.
+    pub(crate) fn overwrite_start(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let Some(file) = self.file.as_mut() else {
+            return Ok(());
+        };
+        file.rewind()?;
+        file.write_all(bytes)?;
+        file.seek(io::SeekFrom::End(0)).map(|_| ())
+    }
+
     /// Syncs the file to disk and renames it to its final name.
     pub(crate) fn commit(mut self) -> Result<(), Error> {
         let file = self.file.take();
@@ -61,6 +74,14 @@ impl AtomicFile {
             path: self.path.clone(),
             source,
         })
+    }
+
+    /// The error of a failed write.
+    pub(crate) fn io_error(&self, source: io::Error) -> Error {
+        Error::Io {
+            path: self.path.clone(),
+            source,
+        }
     }
 }
 

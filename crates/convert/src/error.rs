@@ -43,6 +43,9 @@ pub enum Error {
     /// A model that llama2.c and LEAP cannot run, or would compute differently.
     #[error("this model cannot run in llama2.c or LEAP: {0}")]
     NotLlama2c(String),
+    /// A QSF file that is damaged, or a model that cannot be one.
+    #[error("{0}")]
+    Qsf(String),
     /// Writing the output failed.
     #[error("cannot write: {0}")]
     Output(std::io::Error),

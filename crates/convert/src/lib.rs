@@ -25,6 +25,7 @@ mod name_pattern;
 mod partial_file;
 pub mod pickle;
 mod plan;
+pub mod qsf;
 pub mod quantize;
 pub mod raw;
 pub mod safetensors;

@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use atta_formats::TensorType;
+use atta_formats::{TensorType, layout::Trellis};
 
 use crate::{Checkpoint, Error, MappedRows, Plan, RowSource, Tensor};
 
@@ -50,7 +50,7 @@ pub fn separate_means(checkpoint: &mut Checkpoint, plan: &Plan) -> Result<bool, 
             continue;
         };
         let step = plan.steps.iter().find(|step| step.tensor == at);
-        let is_own = step.is_some_and(|step| step.ty.is_own());
+        let is_own = step.is_some_and(|step| Trellis::of(step.ty).is_some());
         let is_kept = step.is_some_and(|step| step.ty == checkpoint.tensors[at].ty);
         let of = checkpoint.tensors[at].name.clone();
         let done = match position(checkpoint, mean) {

@@ -4,7 +4,8 @@
 //! first rule that applies wins; tensors without a rule get the base type. Source of the rules and
 //! names: `llama-quant.cpp` of llama.cpp. Mixes of T2, T3 and T4 are atta's own: the head and a
 //! tied embedding have at least four bits, and in `_M` mixes the values, the last projections of
-//! feed-forward blocks and the outer layers get the next type.
+//! feed-forward blocks and the outer layers get the next type. `QSF_MIXED` is the recipe of QSF's
+//! plan, and the other types of QSF are the type of every matrix.
 
 use atta_formats::TensorType;
 
@@ -16,7 +17,7 @@ use Condition::{
 /// A quantization mix.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Mix {
-    /// llama.cpp's name or, of mixes of T2, T3 and T4, atta's; in capitals.
+    /// llama.cpp's name or, of mixes of types that it lacks, atta's; in capitals.
     pub name: &'static str,
     /// `general.file_type` of files with this mix; `None`: llama.cpp has no number for it.
     pub file_type: Option<u32>,
@@ -93,6 +94,7 @@ macro_rules! mixes {
 mixes! {
     "TQ1_0", Some(36), TQ1_0: [(Embedding, Always, Q4_K)];
     "TQ2_0", Some(37), TQ2_0: [(Embedding, Always, Q4_K)];
+    "QSFT", None, QSFT: [];
     "T2", None, T2: [];
     "T2_M", None, T2: [
         (Embedding, Always, T4), (AttnV, Always, T3), (FfnDown, Always, T3), (Layer, Outer(2), T3),
@@ -113,10 +115,16 @@ mixes! {
         (Embedding, Always, IQ3_S), (AttnV, Gqa4OrExperts4, Q4_K), (AttnV, Always, IQ3_S),
         (FfnDown, FirstFraction(8), IQ3_S), (AttnOutput, Always, IQ3_S),
     ];
+    "QSF2S", None, QSF2S: [];
+    "QSF2", None, QSF2: [];
     "Q2_K_S", Some(21), Q2_K: [(AttnV, Gqa4, Q4_K), (FfnDown, FirstFraction(8), Q4_K)];
     "Q2_K", Some(10), Q2_K: [
         (AttnV, Gqa4, Q4_K), (AttnV, Always, Q3_K), (FfnDown, Always, Q3_K),
         (AttnOutput, Always, Q3_K),
+    ];
+    "QSF_MIXED", None, QSF2: [
+        (Embedding, Always, QSF4), (AttnOutput, Always, QSF4), (FfnDown, Always, QSF4),
+        (Other, Always, QSF4),
     ];
     "T3", None, T3: [];
     "T3_M", None, T3: [
@@ -137,6 +145,7 @@ mixes! {
         (FfnDown, MoreBitsForEight, Q4_K), (AttnOutput, Always, Q4_K),
     ];
     "Q3_K_S", Some(11), Q3_K: [];
+    "QSF3", None, QSF3: [];
     "Q3_K_M", Some(12), Q3_K: [
         (AttnV, FirstLayers(2), Q5_K), (AttnV, Always, Q4_K), (FfnDown, FirstFraction(16), Q5_K),
         (FfnDown, Always, Q4_K), (AttnOutput, Always, Q4_K),
@@ -158,6 +167,7 @@ mixes! {
     "IQ4_NL", Some(25), IQ4_NL: [(AttnV, Gqa4, Q5_K), (FfnDown, FirstEighthNoImatrix, Q5_K)];
     "Q4_0", Some(2), Q4_0: [(FfnDown, FirstEighthImatrix, Q4_1)];
     "Q4_1", Some(3), Q4_1: [];
+    "QSF4", None, QSF4: [];
     "Q4_K_S", Some(14), Q4_K: [(AttnV, FirstLayers(4), Q5_K), (FfnDown, FirstFraction(8), Q5_K)];
     "Q4_K_M", Some(15), Q4_K: [(AttnV, MoreBits, Q6_K), (FfnDown, MoreBits, Q6_K)];
     "Q5_0", Some(8), Q5_0: [(FfnDown, FirstEighthImatrix, Q5_1)];
@@ -282,6 +292,7 @@ impl TypeSelector {
     fn output_type(&self, tensor: TensorShape<'_>) -> TensorType {
         let d = tensor.dims.last().copied().unwrap_or(1);
         match self.mix.base {
+            base if base.is_qsf() => self.by_rules(TensorCategory::Embedding, tensor.name),
             base if base.is_own() => TensorType::T4,
             TensorType::Q8_0 | TensorType::MXFP4 => TensorType::Q8_0,
             base if !d.is_multiple_of(base.block_len() as u64) => TensorType::Q8_0,

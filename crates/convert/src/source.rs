@@ -1,5 +1,5 @@
-//! Detects the kind of a source: a GGUF file, a Hugging Face or Meta directory, or a llama2.c or
-//! LEAP file.
+//! Detects the kind of a source: a GGUF or QSF file, a Hugging Face or Meta directory, or a
+//! llama2.c or LEAP file.
 
 use std::{
     fs::File,
@@ -9,12 +9,13 @@ use std::{
 
 use atta_formats::Setting;
 
-use crate::{Checkpoint, Error, MIXES, Mix, gguf, hf, llama2c, meta, vocab};
+use crate::{Checkpoint, Error, MIXES, Mix, gguf, hf, llama2c, meta, qsf, vocab};
 
 /// Options of [`open`].
 #[derive(Clone, Debug, Default)]
 pub struct SourceOptions {
-    /// The `tokenizer.bin` of a llama2.c or LEAP file; `None`: the one beside it.
+    /// The `tokenizer.bin` of a llama2.c or LEAP file; `None`: the one beside it. The vocabulary of
+    /// a QSF file that has none.
     pub tokenizer: Option<PathBuf>,
     /// The pre-tokenizer (`tokenizer.ggml.pre`), for a vocabulary whose pre-tokenizer is not
     /// recognized.
@@ -54,13 +55,14 @@ pub fn open(
             refuse(options.tokenizer.is_some(), path, Setting::TokenizerFile)?;
             gguf::open(path)
         }
+        b"QSF1" => qsf::open(path, options.tokenizer.as_deref(), notes),
         b"PK\x03\x04" => Err(wrong("is one file of a directory: name the directory")),
         _ if ends("safetensors") || ends("json") => {
             Err(wrong("is one file of a directory: name the directory"))
         }
         _ if ends("bin") => llama2c::open(path, options.tokenizer.as_deref()),
         _ => Err(wrong(
-            "is no GGUF file, no directory of a model, and no .bin of llama2.c or LEAP",
+            "is no GGUF or QSF file, no directory of a model, and no .bin of llama2.c or LEAP",
         )),
     }
 }

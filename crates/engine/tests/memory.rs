@@ -6,8 +6,8 @@ use std::{
 };
 
 use atta_engine::{
-    Budget, Engine, Error, Fit, KvType, LoadOptions, ModelFiles, ModelSource, ReadAt, Session,
-    SessionOptions, WeightsAt, system,
+    Budget, Engine, Error, Fit, KvType, LoadOptions, MemoryPlan, ModelFiles, ModelSource, ReadAt,
+    Session, SessionOptions, WeightsAt, system,
 };
 
 /// A budget is for the whole program, so tests that have one take turns.
@@ -211,6 +211,53 @@ fn what_does_not_fit_shrinks_only_if_it_may() {
     let engine = Engine::open(&path, &options(Fit::Shrink)).unwrap();
     let session = engine.session(&session).unwrap();
     assert!((128..=512).contains(&session.n_ctx()));
+}
+
+/// Context length, KV type and batch size, so that a stage of giving way is less than the one
+/// before.
+fn stage(plan: &MemoryPlan) -> (usize, usize, usize) {
+    let types = [KvType::Q8, KvType::F16, KvType::F32];
+    let kv = types.iter().position(|&kv| kv == plan.kv);
+    (plan.n_ctx, kv.unwrap(), plan.n_batch)
+}
+
+/// Stages at budgets from 32 MB more than the session needs down to the least.
+fn stages(session: &SessionOptions) -> Vec<(usize, usize, usize)> {
+    let path = stories();
+    let [most, least] = [Fit::Strict, Fit::Shrink]
+        .map(|fit| smallest(&path, WeightsAt::Streamed, session.clone(), fit));
+    let plan = |budget| {
+        let options = LoadOptions {
+            ram_budget: Some(budget),
+            weights: Some(WeightsAt::Streamed),
+            session: session.clone(),
+            fit: Fit::Shrink,
+            ..LoadOptions::default()
+        };
+        stage(&MemoryPlan::of(&path, &options).unwrap())
+    };
+    let budgets = (least + LEEWAY..most + (32 << 20)).step_by(100 << 10);
+    let mut stages: Vec<_> = budgets.map(plan).collect();
+    stages.reverse();
+    stages
+}
+
+#[test]
+fn short_budgets_take_the_batch_then_the_kv_type_then_the_context() {
+    let _alone = alone();
+    let stages = stages(&SessionOptions {
+        n_ctx: Some(512),
+        kv: KvType::F32,
+        ..SessionOptions::default()
+    });
+    assert!(stages.is_sorted_by(|one, next| one >= next), "{stages:?}");
+    let first = stages[0];
+    let last = stages[stages.len() - 1];
+    assert_eq!((first.0, first.1), (512, 2));
+    let has = |is: fn(&(usize, usize, usize)) -> bool| stages.iter().any(is);
+    assert!(has(|s| s.1 == 2 && s.2 < 512), "{stages:?}");
+    assert!(has(|s| s.0 == 512 && s.1 == 0), "{stages:?}");
+    assert!(last.0 < 512 && last.1 == 0, "{stages:?}");
 }
 
 /// The bytes of a model on another device.

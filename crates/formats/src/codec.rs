@@ -1,6 +1,8 @@
 //! Decoding whole blocks of any type, by the scalar decoders of [`crate::layout`].
 
-use crate::layout::{self, Trellis, float, k_quants, legacy, nonlinear, nvfp4, q1_0, q2_0, signed};
+use crate::layout::{
+    self, Trellis, float, k_quants, legacy, nonlinear, nvfp4, q1_0, q2_0, qsf, signed,
+};
 use crate::tensor_type::tensor_types;
 use crate::{Error, TensorType};
 
@@ -67,14 +69,22 @@ impl TensorType {
     }
 }
 
-/// Applies a decoder of blocks of `BYTES` bytes and `LEN` weights to each block in turn.
+/// Applies a decoder of blocks of `BYTES` bytes and `LEN` weights to each block in turn; a row may
+/// fill only a part of the last one.
 fn blocks<const BYTES: usize, const LEN: usize>(
     bytes: &[u8],
     out: &mut [f32],
     decode: impl Fn(&[u8; BYTES], &mut [f32; LEN]),
 ) {
-    for (block, y) in bytes.as_chunks().0.iter().zip(out.as_chunks_mut().0) {
+    let blocks: &[[u8; BYTES]] = bytes.as_chunks().0;
+    let (whole, rest) = out.as_chunks_mut();
+    for (block, y) in blocks.iter().zip(&mut *whole) {
         decode(block, y);
+    }
+    if let Some(last) = blocks.get(whole.len()) {
+        let mut y = [0.0; LEN];
+        decode(last, &mut y);
+        rest.copy_from_slice(&y[..rest.len()]);
     }
 }
 
@@ -117,6 +127,16 @@ mod tests {
             let bytes = n_bytes;
             assert_eq!(got, Err(Error::DecodeLength { ty, bytes, weights }));
         }
+    }
+
+    #[test]
+    fn a_row_may_fill_half_of_its_last_block() {
+        let bytes: Vec<u8> = (0..40).map(|i| (i * 37) as u8 & 0x5b).collect();
+        let mut whole = [0.0; 128];
+        decode(TensorType::QSF2, &bytes, &mut whole).unwrap();
+        let mut row = [0.0; 96];
+        decode(TensorType::QSF2, &bytes, &mut row).unwrap();
+        assert!(row == whole[..96] && row[95] != 0.0);
     }
 
     #[test]

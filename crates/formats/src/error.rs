@@ -37,6 +37,12 @@ pub enum Error {
         max: u64,
     },
 
+    // QSF files.
+    #[error("byte {at}: {why}")]
+    Qsf { at: u64, why: String },
+    #[error("layer {layer} is compressed, so the file has to be converted before it runs")]
+    QsfCompressed { layer: usize },
+
     // Metadata.
     #[error("byte {at}: metadata key of {len} bytes, expected 1 to {max}")]
     KeyLength { at: u64, len: u64, max: u64 },

@@ -40,7 +40,9 @@ mod shape;
 mod tensor_type;
 
 pub use codec::{decode, decode_rows};
-pub use container::{Container, Contents, Directory, TensorInfo, gguf, is_model, metadata};
+pub use container::{
+    Container, Contents, Directory, TensorInfo, gguf, is_model, is_scattered, metadata, qsf,
+};
 pub use encoding::Encoding;
 pub use error::Error;
 #[cfg(feature = "foreign")]

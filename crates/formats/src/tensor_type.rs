@@ -8,7 +8,8 @@ use crate::layout::Trellis;
 
 /// Calls `$callback!` with the type of every tensor, one row for each: its name, weights per block,
 /// bytes per block and, if it can be decoded, the decoder of a block. Source: `ggml.h` and
-/// `ggml-common.h` of the ggml project; T2, T3 and T4 are atta's, and are decoded by rows.
+/// `ggml-common.h` of the ggml project; T2, T3 and T4 are atta's, and are decoded by rows; types
+/// whose names begin with QSF are those of QSF files.
 macro_rules! tensor_types {
     ($callback:ident) => {
         $callback! {
@@ -50,6 +51,11 @@ macro_rules! tensor_types {
             T2 = 256, 70;
             T3 = 256, 102;
             T4 = 256, 134;
+            QSF2S = 64, 20, qsf::qsf2s;
+            QSF2 = 64, 20, qsf::qsf2;
+            QSF3 = 64, 28, qsf::qsf3;
+            QSF4 = 64, 36, qsf::qsf4;
+            QSFT = 64, 18, qsf::qsft;
         }
     };
 }
@@ -91,13 +97,20 @@ impl TensorType {
     pub fn row_unit(self) -> usize {
         match Trellis::of(self) {
             Some(_) => Trellis::SUB_BLOCK,
+            None if self.is_qsf() => 32,
             None => self.block_len(),
         }
     }
 
-    /// Whether atta defines the type, so that other programs refuse files with it.
+    /// Whether the type is not one of ggml's, so that other programs refuse files with it.
     pub fn is_own(self) -> bool {
-        Trellis::of(self).is_some()
+        Trellis::of(self).is_some() || self.is_qsf()
+    }
+
+    /// Whether its blocks are those of QSF files, see [`layout::QSF2`](crate::layout::QSF2).
+    pub fn is_qsf(self) -> bool {
+        use TensorType::{QSF2, QSF2S, QSF3, QSF4, QSFT};
+        matches!(self, QSF2S | QSF2 | QSF3 | QSF4 | QSFT)
     }
 
     /// Bytes of a row of `d` weights; `None` if `d` is not a multiple of
@@ -106,10 +119,10 @@ impl TensorType {
         if let Some(trellis) = Trellis::of(self) {
             return trellis.row_bytes(d);
         }
-        if !d.is_multiple_of(self.block_len()) {
+        if !d.is_multiple_of(self.row_unit()) {
             return None;
         }
-        (d / self.block_len()).checked_mul(self.block_bytes())
+        d.div_ceil(self.block_len()).checked_mul(self.block_bytes())
     }
 }
 
@@ -142,5 +155,13 @@ mod tests {
         assert_eq!(bytes(2880), [Some(789), Some(1149), Some(1509)]);
         assert_eq!(bytes(48), [None; 3]);
         assert!(bytes(usize::MAX - 31).iter().all(Option::is_some));
+    }
+
+    #[test]
+    fn rows_of_qsf_may_fill_half_of_their_last_block() {
+        let types = TensorType::ALL.iter().filter(|ty| ty.is_qsf());
+        let bytes = |d| types.clone().map(move |ty| ty.row_bytes(d).unwrap_or(0));
+        assert!(bytes(64).eq([20, 20, 28, 36, 18]));
+        assert!(bytes(96).eq(bytes(128)) && bytes(48).all(|n| n == 0));
     }
 }

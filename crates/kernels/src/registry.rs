@@ -7,12 +7,13 @@
 use crate::Layouts;
 use atta_formats::TensorType;
 
-/// Calls `$callback!` with the arguments in braces, if there are any, and the rows of all families.
+/// Calls `$callback!` with the arguments in braces, if there are any, and the rows of all families;
+/// those of `$qsf`, the blocks of QSF files, are among them.
 /// A row is the name of a type and in brackets its fused kernels for one activation row: of
 /// K-quants first the one for 256-bit registers; then the one for 512-bit registers, with the order
 /// in which `avx512seq` reads the weights: `linear` if memory bounds the kernel, else `strided`.
-macro_rules! formats {
-    ($callback:ident $($args:tt)?) => { $callback! { $($args)?
+macro_rules! rows {
+    ($callback:ident ($($args:tt)?) $($qsf:ident)*) => { $callback! { $($args)?
         float {
             F32;
             F16;
@@ -29,6 +30,7 @@ macro_rules! formats {
             NVFP4    [];
             Q1_0     [];
             Q2_0     [];
+            $($qsf   [];)*
         }
         k_quant {
             Q2_K     []           [q2_k linear];
@@ -51,6 +53,23 @@ macro_rules! formats {
             T4       [trellis]    [trellis linear];
         }
     } };
+}
+pub(crate) use rows;
+
+/// Calls `$callback!` with the rows of all formats, see [`rows`].
+#[cfg(feature = "qsf")]
+macro_rules! formats {
+    ($callback:ident $($args:tt)?) => {
+        $crate::registry::rows! { $callback ($($args)?) QSF2S QSF2 QSF3 QSF4 QSFT }
+    };
+}
+
+/// Calls `$callback!` with the rows of all formats but those of QSF files, see [`rows`].
+#[cfg(not(feature = "qsf"))]
+macro_rules! formats {
+    ($callback:ident $($args:tt)?) => {
+        $crate::registry::rows! { $callback ($($args)?) }
+    };
 }
 pub(crate) use formats;
 

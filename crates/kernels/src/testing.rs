@@ -100,6 +100,7 @@ fn halves_at(ty: TensorType) -> &'static [usize] {
         TensorType::Q2_K => &[80, 82],
         TensorType::Q3_K => &[108],
         TensorType::Q4_1 | TensorType::Q5_1 | TensorType::Q4_K | TensorType::Q5_K => &[0, 2],
+        TensorType::QSF2 | TensorType::QSF3 | TensorType::QSF4 => &[0, 2],
         TensorType::Q6_K => &[208],
         TensorType::TQ1_0 => &[52],
         TensorType::TQ2_0 => &[64],
@@ -119,6 +120,7 @@ fn k(ty: TensorType) -> f32 {
     match ty {
         IQ1_S | IQ1_M | IQ2_XXS | IQ2_XS | IQ2_S => 0.125,
         IQ3_XXS => 0.25,
+        QSF2S => 0.5,
         T2 | T3 | T4 => 1.0 / 32.0,
         _ => 1.0,
     }

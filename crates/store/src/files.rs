@@ -14,6 +14,8 @@ use std::{
 use atta_formats::{
     Contents, Directory, SharedBytes,
     gguf::{Checksums, shard_file_names},
+    is_scattered,
+    qsf::Header,
 };
 
 use crate::{
@@ -179,13 +181,7 @@ impl ModelFiles {
     }
 
     fn parse(path: &Path, shards: Vec<Shard>, headers: Vec<Reservation>) -> Result<Self, Error> {
-        let parsed = shards.iter().map(|shard| {
-            let format = |source| Error::Format {
-                path: shard.source.path().to_owned(),
-                source,
-            };
-            Contents::parse(shard.start.clone(), shard.source.n_bytes()).map_err(format)
-        });
+        let parsed = shards.iter().map(Shard::contents);
         let parsed = parsed.collect::<Result<Vec<_>, _>>()?;
         let checks = shards.iter().zip(&parsed);
         let checks = checks.map(|(shard, contents)| shard.checks(contents));
@@ -212,11 +208,8 @@ impl ModelFiles {
     /// A budget too small for the copies; a file that cannot be opened again or changed.
     pub fn unmapped(self, budget: &Budget) -> Result<Self, Error> {
         let sources = self.unmapped_sources(None)?;
-        let copied = |(i, source): (usize, &Source)| match source.bytes() {
-            Some(_) => 0,
-            None => self.header(i).len() as u64,
-        };
-        let headers = budget.reserve("metadata", sources.iter().enumerate().map(copied).sum())?;
+        let copied = self.copied_bytes(&sources)?;
+        let headers = budget.reserve("metadata", copied)?;
         let shard = |(i, source): (usize, Source)| match source.bytes() {
             Some(_) => Shard::addressable(source),
             None => Shard {
@@ -232,6 +225,18 @@ impl ModelFiles {
             holes,
             ..Self::parse(&path, shards, vec![headers])?
         })
+    }
+
+    /// Bytes of metadata that are copied where sources are not addressable.
+    fn copied_bytes(&self, sources: &[Source]) -> Result<u64, Error> {
+        let mut copied = 0;
+        for (i, source) in sources.iter().enumerate() {
+            if source.bytes().is_none() {
+                let header = self.header(i);
+                copied += header.len() as u64 + n_scattered(source, header)?;
+            }
+        }
+        Ok(copied)
     }
 
     /// The bytes before the first tensor of a shard.
@@ -259,6 +264,13 @@ impl ModelFiles {
     pub fn is_addressable(&self) -> bool {
         let mut sources = self.shards.iter().map(|shard| &shard.source);
         sources.all(|source| source.bytes().is_some())
+    }
+
+    /// Whether the metadata of a file is all over it, so that the bytes before its tensors do not
+    /// say what they are.
+    pub fn is_scattered(&self) -> bool {
+        let mut starts = self.shards.iter().map(Shard::start);
+        starts.any(is_scattered)
     }
 
     /// Reads every page of mapped files now, so that the first token does not wait for the disk.
@@ -458,6 +470,66 @@ impl Shard {
     fn start(&self) -> &[u8] {
         self.start.as_ref().as_ref()
     }
+
+    /// Metadata and tensors of the file.
+    fn contents(&self) -> Result<Contents, Error> {
+        let is_addressable = self.source.bytes().is_some();
+        let parsed = match is_scattered(self.start()) && !is_addressable {
+            true => scattered(&self.source, &mut 0)?,
+            false => Contents::parse(self.start.clone(), self.source.n_bytes()),
+        };
+        parsed.map_err(|source| Error::Format {
+            path: self.source.path().to_owned(),
+            source,
+        })
+    }
+}
+
+/// Metadata and tensors of a source that is not addressable and has its metadata all over it; adds
+/// the bytes that were read to `n_read`.
+fn scattered(
+    source: &Source,
+    n_read: &mut u64,
+) -> Result<Result<Contents, atta_formats::Error>, Error> {
+    let mut failed = None;
+    let mut read = |offset, n| -> Option<SharedBytes> {
+        let mut bytes = vec![0; n];
+        *n_read += n as u64;
+        match source.read_exact_at(offset, &mut bytes) {
+            Ok(()) => Some(Arc::new(bytes)),
+            Err(error) => {
+                failed = Some(error);
+                None
+            }
+        }
+    };
+    let contents = Contents::scattered(source.n_bytes(), &mut read);
+    match failed {
+        Some(error) => at(source, Err(error)),
+        None => Ok(contents),
+    }
+}
+
+/// The header of a file with its metadata all over it, whose metadata is reserved.
+fn scattered_start(
+    source: &Source,
+    mut bytes: Vec<u8>,
+    budget: &Budget,
+) -> Result<(SharedBytes, Reservation), Error> {
+    let n_bytes = n_scattered(source, &bytes)?;
+    bytes.truncate(Header::BYTES);
+    let copied = budget.reserve("metadata", n_bytes)?;
+    Ok((Arc::new(bytes), copied))
+}
+
+/// Bytes of metadata all over a source that begins with `head`; 0 if it is all at the start.
+fn n_scattered(source: &Source, head: &[u8]) -> Result<u64, Error> {
+    let mut n_read = 0;
+    if is_scattered(head) {
+        // The caller reads it again, and adds the name to the error.
+        let _ = scattered(source, &mut n_read)?;
+    }
+    Ok(n_read)
 }
 
 /// All bytes of an addressable source, for the metadata that points into them.
@@ -494,6 +566,9 @@ fn read_start(source: &Source, budget: &Budget) -> Result<(SharedBytes, Reservat
         let len = usize::try_from(n).map_err(|_| io::ErrorKind::OutOfMemory.into());
         let mut bytes = vec![0; at(source, len)?];
         at(source, source.read_exact_at(0, &mut bytes))?;
+        if is_scattered(&bytes) {
+            return scattered_start(source, bytes, budget);
+        }
         let bytes = Arc::new(bytes);
         match Contents::parse(bytes.clone(), source.n_bytes()) {
             Ok(contents) => {

@@ -120,12 +120,22 @@ pub(crate) fn engine_at(path: Option<&Path>, options: &LoadOptions) -> Result<En
         .warnings()
         .iter()
         .for_each(|warning| warn(warning));
+    warn_of_assumptions(&engine);
     if options.prewarm && engine.weights_at() != WeightsAt::Mapped {
         warn("--prewarm has no effect: the model does not fit into memory and is streamed");
     }
     report::shrunk(&engine);
     report::streaming(&engine);
     Ok(engine)
+}
+
+/// Says what a plain QSF file leaves open and is assumed.
+fn warn_of_assumptions(engine: &Engine) {
+    let files = engine.model().weights().files();
+    let assumed = files.directory().metadata().strs("qsf.assumed");
+    for text in assumed.ok().flatten().iter().flat_map(|all| all.iter()) {
+        warn(&format!("assumed: {}", String::from_utf8_lossy(text)));
+    }
 }
 
 /// The name of the model in messages.

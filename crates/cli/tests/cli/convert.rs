@@ -424,3 +424,85 @@ fn a_weight_that_is_no_number_is_found_and_nothing_is_left() {
     }
     assert_eq!(scratch.names().len(), 2, "no part of a file is left");
 }
+
+#[test]
+fn a_qsf_file_has_the_logits_of_its_gguf_file_bit_for_bit() {
+    let scratch = Scratch::new("qsf");
+    let [qsf, gguf, again] = ["m.qsf", "m.gguf", "again.qsf"].map(|name| scratch.path(name));
+    let said = json(&["convert", STORIES, &qsf, "--type", "qsf_mixed", "--json"]);
+    let cosine = said["cosines"][0]["cosine"].as_f64().unwrap();
+    assert!((0.9..1.0).contains(&cosine), "{said}");
+    done(&["convert", &qsf, &gguf]);
+    done(&["convert", &gguf, &again]);
+    assert!(fs::read(&qsf).unwrap() == fs::read(&again).unwrap());
+    let logits = |model: &str, more: &[&str]| {
+        let out = scratch.path("logits.f32");
+        let args = ["logits", model, "--tokens", "1,40,5,77", "-o", &out];
+        done(&[&args, more].concat());
+        fs::read(out).unwrap()
+    };
+    let want = logits(&gguf, &[]);
+    assert!(logits(&qsf, &[]) == want);
+    assert!(logits(&qsf, &["--weights", "streamed"]) == want);
+    let text = |model: &str| stdout(&["run", model, "-p", "A", "-n", "4", "-t", "0"]);
+    assert_eq!(text(&qsf), text(&gguf));
+}
+
+#[test]
+fn a_plain_qsf_file_runs_and_says_what_is_assumed() {
+    const PLAIN: &str = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../tests/golden/qsf/plain.qsf"
+    );
+    let scratch = Scratch::new("plain-qsf");
+    let out = scratch.path("logits.f32");
+    let output = atta(&["logits", PLAIN, "--tokens", "1,5,32,7", "-o", &out]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(
+        output.status.success() && said.contains("assumed: RMS epsilon 1e-5"),
+        "{said}"
+    );
+    assert_eq!(fs::read(&out).unwrap().len(), 4 * 4 * 33);
+    let said = fails(
+        &["run", &PLAIN.replace("plain", "compressed"), "-p", "A"],
+        1,
+    );
+    assert!(said.contains("layer 0 is compressed"), "{said}");
+}
+
+#[test]
+fn options_that_do_not_go_with_qsf_are_refused() {
+    let scratch = Scratch::new("no-qsf");
+    let qsf = scratch.path("m.qsf");
+    let said = fails(&["convert", STORIES, &qsf, "--split", "1M"], 2);
+    assert!(said.contains("--split does not apply to QSF"), "{said}");
+    let said = fails(
+        &[
+            "convert",
+            STORIES,
+            &qsf,
+            "--type",
+            "t3",
+            "--min-cosine",
+            "0.9",
+        ],
+        2,
+    );
+    assert!(
+        said.contains("--min-cosine is for the types of QSF"),
+        "{said}"
+    );
+    let said = fails(
+        &[
+            "convert",
+            STORIES,
+            &qsf,
+            "--type",
+            "qsf4",
+            "--min-cosine",
+            "2",
+        ],
+        2,
+    );
+    assert!(said.contains("a number from 0 to 1"), "{said}");
+}

@@ -43,6 +43,9 @@ const COMMIT_BYTES: u64 = 64 << 20;
 #[non_exhaustive]
 #[derive(Debug, thiserror::Error)]
 pub enum PartError {
+    /// A file whose header is not at its start.
+    #[error("a QSF file is not divided among machines: convert it to GGUF first")]
+    Scattered,
     /// The system refused to read or write.
     #[error("{path}: {source}", path = .path.display())]
     Io {

@@ -30,6 +30,9 @@ pub(super) fn index_while(
     files: &ModelFiles,
     on: &mut dyn FnMut(u64) -> ControlFlow<()>,
 ) -> Result<Vec<PartIndex>, PartError> {
+    if files.is_scattered() {
+        return Err(PartError::Scattered);
+    }
     let tensors = files.directory().tensors();
     let n_shards = tensors
         .iter()

@@ -378,3 +378,14 @@ proptest! {
         prop_assert_eq!(absent, expected);
     }
 }
+
+#[test]
+fn a_file_with_its_metadata_all_over_it_is_not_divided() {
+    let path = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../tests/golden/qsf/plain.qsf"
+    );
+    let files = atta_store::ModelFiles::open(path.as_ref()).unwrap();
+    let error = index_of(&files).unwrap_err();
+    assert!(matches!(error, PartError::Scattered), "{error}");
+}

@@ -24,6 +24,7 @@ mod vocab;
 mod write;
 
 pub use files::{TokenizerFile, convert, tokenizer_file, tokenizer_path};
+pub(crate) use read::add_vocabulary;
 pub use read::{open, parse};
 pub use rounding::RoundingError;
 pub use write::{LeapFormat, Report, write};

@@ -41,6 +41,18 @@ pub fn open(model: &Path, tokenizer: Option<&Path>) -> Result<Checkpoint, Error>
     Ok(checkpoint)
 }
 
+/// Adds the vocabulary in a `tokenizer.bin` to the metadata of a model with `n_vocab` tokens.
+///
+/// # Errors
+/// A file that cannot be read, or is no vocabulary of so many tokens.
+pub(crate) fn add_vocabulary(path: &Path, n_vocab: u64, out: &mut Writer) -> Result<(), Error> {
+    let tokens = map(path)?;
+    vocab::read(tokens.bytes(), n_vocab, out).map_err(|why| Error::File {
+        path: path.to_owned(),
+        why,
+    })
+}
+
 fn map(path: &Path) -> Result<Arc<MappedFile>, Error> {
     let file = MappedFile::open(path).map_err(|source| Error::Io {
         path: path.to_owned(),

@@ -2,7 +2,7 @@
 //!
 //! The blocks of ggml's types are those of ggml's `ggml_quantize_chunk`, bit for bit, so that
 //! files have the quality that is known from llama.cpp. Source: `ggml-quants.c` of the ggml
-//! project. T2, T3 and T4 are atta's own.
+//! project. T2, T3 and T4 are atta's own; QSF's types are searched from its plan's rule on.
 //!
 //! A call uses one thread and allocates nothing per row. Rows are independent, so a caller may
 //! split a tensor at any row.
@@ -18,6 +18,7 @@ mod k_signed;
 mod nonlinear;
 pub(crate) mod pack;
 mod plain;
+mod qsf;
 mod search;
 mod ternary;
 mod trellis;
@@ -43,6 +44,7 @@ pub fn supports(ty: TensorType) -> bool {
             true
         }
         IQ4_NL | IQ4_XS | TQ1_0 | TQ2_0 | MXFP4 | IQ2_S | IQ3_XXS | IQ3_S | T2 | T3 | T4 => true,
+        QSF2S | QSF2 | QSF3 | QSF4 | QSFT => true,
         _ => needs_importance(ty),
     }
 }
@@ -265,6 +267,11 @@ impl WeightedRow<'_> {
             (TensorType::Q5_K, _) => self.weighed(out, k_minimum::q5_k),
             (TensorType::Q6_K, _) => self.weighed(out, k_signed::q6_k),
             (TensorType::IQ4_NL, _) => nonlinear::iq4_nl(x, importance, out),
+            (TensorType::QSF2S, _) => self.blocks_of_64(out, qsf::qsf2s),
+            (TensorType::QSF2, _) => self.blocks_of_64(out, qsf::qsf2),
+            (TensorType::QSF3, _) => self.blocks_of_64(out, qsf::qsf3),
+            (TensorType::QSF4, _) => self.blocks_of_64(out, qsf::qsf4),
+            (TensorType::QSFT, _) => self.blocks_of_64(out, qsf::qsft),
             (TensorType::IQ4_XS, _) => self.weighed(out, nonlinear::iq4_xs),
             _ => unreachable!("the type is supported"),
         }
@@ -307,6 +314,32 @@ impl WeightedRow<'_> {
         self.weighed(out, |x, importance, block| {
             encode(x, importance.expect("Quantizer::rows checked it"), block)
         });
+    }
+
+    /// Encodes blocks of 64 with the weight of each error; the last one may have 32 weights.
+    fn blocks_of_64<const BYTES: usize>(
+        self,
+        out: &mut [u8],
+        encode: impl Fn(qsf::Weighted<'_>, &mut [u8; BYTES]),
+    ) {
+        let mean_square = weighted::sum_of_squares(self.x) / self.x.len() as f32;
+        for (b, (part, block)) in self.x.chunks(64).zip(out.as_chunks_mut().0).enumerate() {
+            let n = part.len();
+            let mut x = [0.0; 64];
+            x[..n].copy_from_slice(part);
+            let mut weights = [0.0; 64];
+            weights[..n].fill(1.0);
+            let importance = self.importance.map(|all| &all[64 * b..][..n]);
+            for (i, importance) in importance.into_iter().flatten().enumerate() {
+                weights[i] = importance * (mean_square + x[i] * x[i]).sqrt();
+            }
+            let weighted = qsf::Weighted {
+                x: &x,
+                weights: &weights,
+                n,
+            };
+            encode(weighted, block);
+        }
     }
 
     /// Encodes each block from its `LEN` weights.

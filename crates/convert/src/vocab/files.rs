@@ -96,11 +96,25 @@ impl VocabFiles {
     /// # Errors
     /// Those of [`open`](Self::open), and a file that is not there.
     pub fn of_model(path: &Path) -> Result<Self, Error> {
+        Self::alone(MODEL, path)
+    }
+
+    /// Reads one file of a directory without other files: by its name if that says its format, else
+    /// as a `tokenizer.model`.
+    ///
+    /// # Errors
+    /// As [`of_model`](Self::of_model).
+    pub fn of_file(path: &Path) -> Result<Self, Error> {
+        let named = |name: &&&str| path.file_name().is_some_and(|found| found == **name);
+        Self::alone(NAMES.iter().find(named).unwrap_or(&MODEL), path)
+    }
+
+    fn alone(name: &str, path: &Path) -> Result<Self, Error> {
         let mut files = Self {
             dir: path.parent().unwrap_or(Path::new("")).to_owned(),
             contents: BTreeMap::new(),
         };
-        files.load(MODEL, path)?;
+        files.load(name, path)?;
         match files.contents.is_empty() {
             false => Ok(files),
             true => Err(Error::Io {

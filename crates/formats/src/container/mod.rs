@@ -1,12 +1,13 @@
 //! Containers: file formats that hold a whole model, its metadata and its tensors.
 //!
 //! A container implements [`Container`] and has one line in the list of them; everything else sees
-//! [`Contents`] and, for all files of a model together, a [`Directory`]. GGUF is the one container
-//! so far.
+//! [`Contents`] and, for all files of a model together, a [`Directory`]. GGUF is the container of
+//! almost all files; QSF is another one.
 
 mod directory;
 pub mod gguf;
 pub mod metadata;
+pub mod qsf;
 mod tensor;
 
 pub use directory::Directory;
@@ -15,6 +16,7 @@ pub use tensor::TensorInfo;
 use crate::{Error, SharedBytes};
 use gguf::{Gguf, Split};
 use metadata::Metadata;
+use qsf::ReadBytes;
 
 /// A file format that holds a model.
 pub trait Container {
@@ -36,11 +38,22 @@ pub trait Container {
 type ReadContents = fn(SharedBytes, u64) -> Result<Contents, Error>;
 
 /// All containers: the first bytes of their files, and the function that reads them.
-const CONTAINERS: &[([u8; 4], ReadContents)] = &[(Gguf::MAGIC, Gguf::contents)];
+const CONTAINERS: &[([u8; 4], ReadContents)] = &[
+    (Gguf::MAGIC, Gguf::contents),
+    #[cfg(feature = "qsf")]
+    (qsf::Qsf::MAGIC, qsf::Qsf::contents),
+];
 
 /// Whether a file that begins with `head` is a container, by its first bytes.
 pub fn is_model(head: &[u8]) -> bool {
     CONTAINERS.iter().any(|(magic, _)| head.starts_with(magic))
+}
+
+/// Whether metadata is spread over a file that begins with `head`, so that
+/// [`Contents::scattered`] reads less of it than [`Contents::parse`].
+#[inline]
+pub fn is_scattered(head: &[u8]) -> bool {
+    cfg!(feature = "qsf") && head.starts_with(&qsf::Qsf::MAGIC)
 }
 
 /// The metadata and tensors of one file, whatever its container.
@@ -63,6 +76,14 @@ impl Contents {
         // The reader of GGUF names what a file of no container is.
         let read = container.map_or(Gguf::contents as ReadContents, |(_, read)| *read);
         read(bytes, file_bytes)
+    }
+
+    /// Reads a file for which [`is_scattered`] holds, a few bytes here and there.
+    ///
+    /// # Errors
+    /// As [`Container::contents`]; [`Error::Truncated`] for bytes that `read` does not return.
+    pub fn scattered(file_bytes: u64, read: &mut ReadBytes<'_>) -> Result<Self, Error> {
+        qsf::scattered(file_bytes, read)
     }
 
     /// Which part of a split model this file is; `None` for a model in one file.

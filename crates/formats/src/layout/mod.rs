@@ -46,6 +46,7 @@ pub(crate) mod nonlinear;
 pub(crate) mod nvfp4;
 pub(crate) mod q1_0;
 pub(crate) mod q2_0;
+pub(crate) mod qsf;
 mod signed;
 mod ternary;
 pub(crate) mod trellis;
@@ -57,6 +58,7 @@ pub use nonlinear::{IQ4_NL, IQ4_VALUES, IQ4_XS, MXFP4, MXFP4_VALUES, half_power}
 pub use nvfp4::NVFP4;
 pub use q1_0::Q1_0;
 pub use q2_0::Q2_0;
+pub use qsf::{QSF2, QSF2S, QSF3, QSF4, QSFT};
 pub use signed::Signed;
 pub(crate) use signed::signed;
 pub use ternary::{TQ1_0, TQ2_0};

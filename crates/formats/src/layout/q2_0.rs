@@ -9,9 +9,15 @@ impl Q2_0<'_> {
     /// The codes of weights 32·g to 32·g + 31, `g` < 2, a byte for each; 8 in a word, little endian.
     #[inline(always)]
     pub fn codes(self, g: usize) -> [u64; 4] {
-        let qs = &self.qs().as_chunks::<2>().0[4 * g..];
-        [qs[0], qs[1], qs[2], qs[3]].map(spread)
+        two_bit_codes(self.qs(), g)
     }
+}
+
+/// Codes 32·g to 32·g + 31 of 64 codes of two bits in order, as [`Q2_0::codes`].
+#[inline(always)]
+pub(super) fn two_bit_codes(qs: &[u8; 16], g: usize) -> [u64; 4] {
+    let qs = &qs.as_chunks::<2>().0[4 * g..];
+    [qs[0], qs[1], qs[2], qs[3]].map(spread)
 }
 
 /// Eight codes of two bits, each in a byte of its own.

@@ -174,7 +174,7 @@ impl Group {
     fn decode<I: Flat, F: Quant32>(&mut self, isa: I, row: &[F::Block], g: usize) {
         let (block, g) = F::group(row, g);
         isa.scaled(F::codes(isa, block, g), F::OFFSET, [1, 1], &mut self.w);
-        self.d = F::D.widen(F::d(block, g));
+        self.d = F::D.widen(F::d(block, g)) * F::K;
         self.second = widen_f16(F::second(block, g));
         self.kind = F::SECOND;
     }

@@ -189,6 +189,11 @@ impl<F: Quant32> GroupOfRows<'_, F> {
             ScaleKind::F16 => isa.widen8(&d),
             ScaleKind::E8M0 => isa.powers8(&d),
         };
+        let d = if F::K == 1.0 {
+            d
+        } else {
+            isa.mul8(d, isa.splat8(F::K))
+        };
         let out = isa.add8(out, isa.mul8(isa.mul8(d, dx), isum));
         if F::SECOND == Second::Nothing {
             return out;

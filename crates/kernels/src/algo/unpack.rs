@@ -224,9 +224,14 @@ impl GroupFactors {
         r: usize,
     ) {
         for g in 0..8 {
-            panel.d[g][r] = match F::D {
+            let d = match F::D {
                 ScaleKind::F16 => isa.widen_lanes(&self.d[g]),
                 ScaleKind::E8M0 => isa.power_lanes(&self.d[g]),
+            };
+            panel.d[g][r] = if F::K == 1.0 {
+                d
+            } else {
+                isa.mul_lanes(d, isa.splat_float(F::K))
             };
             if F::SECOND != Second::Nothing {
                 panel.second[g][r] = isa.widen_lanes(&self.second[g]);

@@ -22,6 +22,8 @@ mod q5_1;
 mod q5_k;
 mod q6_k;
 mod q8_0;
+#[cfg(feature = "qsf")]
+mod qsf;
 pub(crate) mod tq1_0;
 mod tq2_0;
 pub(crate) mod trellis;
@@ -44,6 +46,8 @@ pub(crate) use q5_1::Q5_1;
 pub(crate) use q5_k::Q5_K;
 pub(crate) use q6_k::Q6_K;
 pub(crate) use q8_0::Q8_0;
+#[cfg(feature = "qsf")]
+pub(crate) use qsf::{QSF2, QSF2S, QSF3, QSF4, QSFT};
 pub(crate) use tq1_0::TQ1_0;
 pub(crate) use tq2_0::TQ2_0;
 pub(crate) use trellis::{T2, T3, T4};
@@ -248,6 +252,8 @@ pub(crate) trait Quant32: 'static {
     const LARGEST: i16;
     /// The type of the scale.
     const D: ScaleKind = ScaleKind::F16;
+    /// A power of two that multiplies the scale.
+    const K: f32 = 1.0;
     /// The second factor of a group.
     const SECOND: Second = Second::Nothing;
     /// As [`KQuant::HAS_PANEL`].

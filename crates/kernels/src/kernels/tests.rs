@@ -81,7 +81,7 @@ fn widths(ty: TensorType) -> Vec<usize> {
     match Matrix::layout_of(ty).unwrap() {
         Layouts::F32 => vec![1, 3, 15, 16, 17, 31, 33, 100, 257],
         Layouts::Q8_32 => [1, 2, 3, 4, 5, 6, 7, 8, 9, 17]
-            .map(|n| n * ty.block_len())
+            .map(|n| n * ty.row_unit())
             .to_vec(),
         // Rows that end in a shorter block, of every number of sub-blocks.
         _ if ty.is_own() => [1, 2, 3, 4, 5, 6, 7, 8, 9, 15, 16, 18, 32, 37, 62]
@@ -101,7 +101,7 @@ fn all_widths(ty: TensorType) -> Vec<usize> {
 /// weight of a block.
 fn integers(ty: TensorType, block: &[u8]) -> [Vec<i64>; 2] {
     let lengths = (1..=ty.block_len()).filter(|n| ty.row_bytes(*n) == Some(block.len()));
-    let n = lengths.min().expect("a block");
+    let n = lengths.max().expect("a block");
     let with = |scales: [f32; 2]| {
         let mut block = block.to_vec();
         set_scales(ty, &mut block, scales);

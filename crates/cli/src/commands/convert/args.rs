@@ -13,8 +13,8 @@ use crate::args::value;
 /// Converts a model to GGUF, and quantizes it.
 ///
 /// SRC is a directory with config.json (Hugging Face: safetensors, or pytorch_model.bin) or
-/// params.json (Meta), a GGUF file, or a .bin file of llama2.c or LEAP with tokenizer.bin beside
-/// it.
+/// params.json (Meta), a GGUF or QSF file, or a .bin file of llama2.c or LEAP with tokenizer.bin
+/// beside it.
 ///
 /// Without --type every tensor keeps its type. With a type or a mix of types, matrices are
 /// quantized by the rules of llama.cpp to the same bytes; norms and other vectors stay as they are.
@@ -24,14 +24,15 @@ use crate::args::value;
 #[derive(Debug, Args)]
 #[command(after_help = types_help())]
 pub(crate) struct ConvertArgs {
-    /// Directory of a model, GGUF file (any file of a split model), .bin of llama2.c or LEAP, or
-    /// ORG/REPO that was pulled
+    /// Directory of a model, GGUF file (any file of a split model), QSF file, .bin of llama2.c or
+    /// LEAP, or ORG/REPO that was pulled
     pub(super) src: PathBuf,
     /// Output file
     pub(super) dst: PathBuf,
     /// Output format; with LEAP's (for llama2.c and LEAP), a tokenizer.bin is written beside DST
-    #[arg(long, value_name = "KIND", value_enum, default_value_t = TargetFormat::Gguf)]
-    pub(super) to: TargetFormat,
+    /// [default: qsf if DST ends so, else gguf]
+    #[arg(long, value_name = "KIND", value_enum, hide_default_value = true)]
+    pub(super) to: Option<TargetFormat>,
     /// Quantization type or mix, in any case [default: unchanged]
     #[arg(long = "type", value_name = "TYPE", value_parser = mix)]
     pub(super) mix: Option<&'static Mix>,
@@ -44,6 +45,9 @@ pub(crate) struct ConvertArgs {
     /// Disable mixes: quantize all matrices to the type that --type is named after
     #[arg(long, requires = "mix")]
     pub(super) pure: bool,
+    /// With --type qsf…: give one bit more to matrices whose cosine with the original is below X
+    #[arg(long, value_name = "X", value_parser = cosine)]
+    pub(super) min_cosine: Option<f64>,
     /// Split into files of at most SIZE: DST-00001-of-00003.gguf and so on
     ///
     /// SIZE counts tensors; metadata comes on top. A tensor larger than SIZE has a file of its own.
@@ -54,7 +58,7 @@ pub(crate) struct ConvertArgs {
     /// atta reads, else plain]
     #[arg(long, value_name = "LAYOUT", value_enum)]
     pub(super) layout: Option<LayoutName>,
-    /// Vocabulary of a .bin file [default: tokenizer.bin beside it]
+    /// Vocabulary of a .bin file [default: tokenizer.bin beside it], or of a QSF file without one
     #[arg(long, value_name = "FILE")]
     pub(super) tokenizer: Option<PathBuf>,
     /// Pre-tokenizer, for a vocabulary that does not name a known one
@@ -85,11 +89,12 @@ impl ConvertArgs {
         Self {
             src,
             dst,
-            to,
+            to: Some(to),
             mix: None,
             imatrix: None,
             tensor_types: Vec::new(),
             pure: false,
+            min_cosine: None,
             split: None,
             layout: None,
             tokenizer: None,
@@ -100,6 +105,20 @@ impl ConvertArgs {
             verbose: false,
             json: false,
         }
+    }
+
+    /// The output format: the one that was named, or that the name of the output says.
+    pub(super) fn target(&self) -> TargetFormat {
+        let is_qsf = self
+            .dst
+            .extension()
+            .is_some_and(|end| end.eq_ignore_ascii_case("qsf"));
+        let by_name = if is_qsf {
+            TargetFormat::Qsf
+        } else {
+            TargetFormat::Gguf
+        };
+        self.to.unwrap_or(by_name)
     }
 
     /// The same, overwriting files.
@@ -116,6 +135,7 @@ impl ConvertArgs {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(in crate::commands) enum TargetFormat {
     Gguf,
+    Qsf,
     LeapF32,
     LeapInt8,
 }
@@ -145,7 +165,8 @@ fn types_help() -> String {
   atta convert model-f16.gguf small.gguf --type iq4_xs --imatrix model.imatrix
   atta convert model-00001-of-00004.gguf whole.gguf
   atta convert model.gguf parts.gguf --split 2G
-  atta convert llama.gguf llama.bin --to leap-int8",
+  atta convert llama.gguf llama.bin --to leap-int8
+  atta convert model-f16.gguf model.qsf --type qsf_mixed",
         names.join(" ")
     )
 }
@@ -154,6 +175,11 @@ fn mix(name: &str) -> Result<&'static Mix, String> {
     Mix::named(name).ok_or_else(|| {
         "expected a type such as q8_0 or q4_k_m (all of them: atta convert --help)".to_owned()
     })
+}
+
+fn cosine(text: &str) -> Result<f64, String> {
+    let x = text.parse().ok().filter(|x| (0.0..=1.0).contains(x));
+    x.ok_or_else(|| "expected a number from 0 to 1".to_owned())
 }
 
 fn tensor_type(text: &str) -> Result<(NamePattern, TensorType), String> {

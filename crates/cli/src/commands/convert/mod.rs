@@ -12,7 +12,9 @@ use atta::convert::{
     Checkpoint, ConvertOptions, Converted, Error, Existing, FileLayout, ImportanceMatrix, Note,
     Plan, SmallScales, SourceOptions, TypeSelection, convert, hf,
     llama2c::{self, LeapFormat, Report, RoundingError},
-    open, separate_means,
+    open,
+    qsf::{self, TensorCosine},
+    separate_means,
 };
 use serde_json::{Value, json};
 
@@ -51,8 +53,9 @@ pub(super) fn run(args: ConvertArgs) -> Result<(), Failure> {
         opened => opened?,
     };
     notes.iter().for_each(|note| warn(note));
-    match args.to {
+    match args.target() {
         TargetFormat::Gguf => to_gguf(args, &mut checkpoint),
+        TargetFormat::Qsf => to_qsf(args, checkpoint),
         TargetFormat::LeapF32 => to_leap(args, &checkpoint, LeapFormat::F32),
         TargetFormat::LeapInt8 => to_leap(
             args,
@@ -83,6 +86,11 @@ fn all_problems(path: &Path, first: &Error) -> Failure {
 
 /// Refuses options without an effect, and an output that would overwrite an existing file.
 fn check_target(args: &ConvertArgs) -> Result<(), Failure> {
+    let is_leap = matches!(
+        args.target(),
+        TargetFormat::LeapF32 | TargetFormat::LeapInt8
+    );
+    check_qsf(args)?;
     let of_gguf = [
         (args.mix.is_some(), "--type"),
         (args.imatrix.is_some(), "--imatrix"),
@@ -93,10 +101,7 @@ fn check_target(args: &ConvertArgs) -> Result<(), Failure> {
         (args.dry_run, "--dry-run"),
         (args.threads.is_some(), "-j"),
     ];
-    if let Some((_, name)) = of_gguf
-        .iter()
-        .find(|(is_given, _)| *is_given && args.to != TargetFormat::Gguf)
-    {
+    if let Some((_, name)) = of_gguf.iter().find(|(is_given, _)| *is_given && is_leap) {
         return Err(Failure::Usage(format!(
             "{name} does not apply to --to leap-f32 and leap-int8"
         )));
@@ -106,7 +111,7 @@ fn check_target(args: &ConvertArgs) -> Result<(), Failure> {
             "--imatrix is for quantizing: give --type too".to_owned(),
         ));
     }
-    let beside = (args.to != TargetFormat::Gguf).then(|| llama2c::tokenizer_path(&args.dst));
+    let beside = is_leap.then(|| llama2c::tokenizer_path(&args.dst));
     protect(args)?;
     let taken = [Some(args.dst.clone()), beside]
         .into_iter()
@@ -119,6 +124,19 @@ fn check_target(args: &ConvertArgs) -> Result<(), Failure> {
         )),
         None => Ok(()),
     }
+}
+
+/// Refuses options that do not go together with QSF files and types, or without them.
+fn check_qsf(args: &ConvertArgs) -> Result<(), Failure> {
+    if args.target() == TargetFormat::Qsf && args.split.is_some() {
+        let why = "--split does not apply to QSF, whose models are one file each";
+        return Err(Failure::Usage(why.to_owned()));
+    }
+    if args.min_cosine.is_some() && !args.mix.is_some_and(|mix| mix.base.is_qsf()) {
+        let why = "--min-cosine is for the types of QSF: give --type qsf4 or the like";
+        return Err(Failure::Usage(why.to_owned()));
+    }
+    Ok(())
 }
 
 /// Refuses an output that is read, even with --force.
@@ -149,33 +167,28 @@ fn is_same(a: &Path, b: &Path) -> bool {
 }
 
 fn to_gguf(args: &ConvertArgs, checkpoint: &mut Checkpoint) -> Result<(), Failure> {
-    let options = options(args)?;
-    let planned = |checkpoint: &Checkpoint| {
-        Plan::new(checkpoint, &options.types, options.importance.as_ref())
-    };
-    let mut plan = planned(checkpoint)?;
-    if separate_means(checkpoint, &plan)? {
-        plan = planned(checkpoint)?;
+    let mut planned = Planned::new(args, checkpoint)?;
+    if !args.dry_run {
+        planned.converted = write(args, checkpoint, &args.dst, &planned.options)?;
     }
-    let checkpoint = &*checkpoint;
-    warnings(checkpoint, &plan);
-    for &i in &plan.unused_overrides {
-        let (name, ty) = &args.tensor_types[i];
-        warn(&format!(
-            "--tensor-type {name}={ty} decides nothing: no matrix of that name, or others come \
-             first"
-        ));
+    planned.print(args, checkpoint)
+}
+
+/// Writes a QSF file. Weights that are quantized first are in a GGUF file beside it for a while.
+fn to_qsf(args: &ConvertArgs, mut checkpoint: Checkpoint) -> Result<(), Failure> {
+    let mut planned = Planned::new(args, &mut checkpoint)?;
+    if !args.dry_run {
+        let is_stored = |i: usize| checkpoint.tensors[i].rows.stored().is_some();
+        let mut steps = planned.plan.steps.iter();
+        let is_same = steps
+            .all(|step| checkpoint.tensors[step.tensor].ty == step.ty && is_stored(step.tensor));
+        match is_same {
+            true => write_qsf(args, &mut checkpoint)?,
+            false => write_by_gguf(args, &checkpoint, &planned.options)?,
+        }
+        planned.converted.files = vec![args.dst.clone()];
     }
-    let converted = match args.dry_run {
-        true => Converted::default(),
-        false => write(args, checkpoint, &options)?,
-    };
-    let summary = ConversionSummary {
-        checkpoint,
-        plan: &plan,
-        converted,
-    };
-    print(args, || summary.json(), || summary.text())
+    planned.print(args, &checkpoint)
 }
 
 fn to_leap(args: &ConvertArgs, checkpoint: &Checkpoint, to: LeapFormat) -> Result<(), Failure> {
@@ -279,10 +292,11 @@ fn options(args: &ConvertArgs) -> Result<ConvertOptions, Failure> {
 fn write(
     args: &ConvertArgs,
     checkpoint: &Checkpoint,
+    dst: &Path,
     options: &ConvertOptions,
 ) -> Result<Converted, Failure> {
     let mut monitor = Monitor::new();
-    let result = convert(checkpoint, &args.dst, options, &mut |at| {
+    let result = convert(checkpoint, dst, options, &mut |at| {
         monitor.update(at.done, at.total, at.tensor)
     });
     drop(monitor);
@@ -309,6 +323,35 @@ fn progress_of(args: &ConvertArgs, converted: &Converted) {
             grouped(n.into()),
             grouped(of.into())
         ));
+    }
+}
+
+fn write_qsf(args: &ConvertArgs, checkpoint: &mut Checkpoint) -> Result<(), Failure> {
+    let mut monitor = Monitor::new();
+    stopped(qsf::write(checkpoint, &args.dst, &mut |at| {
+        monitor.update(at.done, at.total, at.tensor)
+    }))
+}
+
+fn write_by_gguf(
+    args: &ConvertArgs,
+    checkpoint: &Checkpoint,
+    options: &ConvertOptions,
+) -> Result<(), Failure> {
+    let mut name = args.dst.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".{}.gguf", std::process::id()));
+    let between = Removed(args.dst.with_file_name(name));
+    write(args, checkpoint, &between.0, options)?;
+    let mut quantized = open(&between.0, &SourceOptions::default(), &mut Vec::new())?;
+    write_qsf(args, &mut quantized)
+}
+
+/// A file that is removed in the end.
+struct Removed(PathBuf);
+
+impl Drop for Removed {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
     }
 }
 
@@ -407,11 +450,95 @@ fn warnings(checkpoint: &Checkpoint, plan: &Plan) {
     }
 }
 
+/// The types of all tensors, with the cosines of those that become types of QSF.
+struct Planned {
+    options: ConvertOptions,
+    plan: Plan,
+    cosines: Vec<TensorCosine>,
+    converted: Converted,
+}
+
+impl Planned {
+    fn new(args: &ConvertArgs, checkpoint: &mut Checkpoint) -> Result<Self, Failure> {
+        let mut options = options(args)?;
+        qsf::for_types(checkpoint, &mut options.types)?;
+        let mut plan = planned(checkpoint, &options)?;
+        if separate_means(checkpoint, &plan)? {
+            plan = planned(checkpoint, &options)?;
+        }
+        warn_of_unused(args, &plan);
+        let cosines = measured(checkpoint, &plan, &options)?;
+        let mut this = Self {
+            options,
+            plan,
+            cosines,
+            converted: Converted::default(),
+        };
+        if let Some(min) = args.min_cosine {
+            this.raise(checkpoint, min)?;
+        }
+        warnings(checkpoint, &this.plan);
+        Ok(this)
+    }
+
+    /// Gives one bit more to tensors whose cosine is below `min`.
+    fn raise(&mut self, checkpoint: &Checkpoint, min: f64) -> Result<(), Failure> {
+        if qsf::raise(&self.cosines, min, &mut self.options.types) > 0 {
+            self.plan = planned(checkpoint, &self.options)?;
+            self.cosines = measured(checkpoint, &self.plan, &self.options)?;
+        }
+        Ok(())
+    }
+
+    fn print(&self, args: &ConvertArgs, checkpoint: &Checkpoint) -> Result<(), Failure> {
+        let summary = ConversionSummary {
+            checkpoint,
+            plan: &self.plan,
+            cosines: &self.cosines,
+            converted: &self.converted,
+        };
+        print(args, || summary.json(), || summary.text())
+    }
+}
+
+fn planned(checkpoint: &Checkpoint, options: &ConvertOptions) -> Result<Plan, Failure> {
+    let importance = options.importance.as_ref();
+    Ok(Plan::new(checkpoint, &options.types, importance)?)
+}
+
+fn measured(
+    checkpoint: &Checkpoint,
+    plan: &Plan,
+    options: &ConvertOptions,
+) -> Result<Vec<TensorCosine>, Failure> {
+    let importance = options.importance.as_ref();
+    Ok(qsf::cosines(
+        checkpoint,
+        plan,
+        importance,
+        options.n_threads,
+    )?)
+}
+
+fn warn_of_unused(args: &ConvertArgs, plan: &Plan) {
+    for (name, ty) in plan
+        .unused_overrides
+        .iter()
+        .filter_map(|&i| args.tensor_types.get(i))
+    {
+        warn(&format!(
+            "--tensor-type {name}={ty} decides nothing: no matrix of that name, or others come \
+             first"
+        ));
+    }
+}
+
 /// The summary of a conversion that was done or planned.
 struct ConversionSummary<'a> {
     checkpoint: &'a Checkpoint,
     plan: &'a Plan,
-    converted: Converted,
+    cosines: &'a [TensorCosine],
+    converted: &'a Converted,
 }
 
 impl ConversionSummary<'_> {
@@ -449,6 +576,13 @@ impl ConversionSummary<'_> {
                 bytes(*size)
             )
         };
+        let cosine = |found: &TensorCosine| {
+            format!(
+                "{:<32} {:<6} cosine {:.4}\n",
+                found.name, found.ty, found.cosine
+            )
+        };
+        let cosines: String = self.cosines.iter().map(cosine).collect();
         let all: String = self.changes().iter().map(line).collect();
         let names: String = self
             .converted
@@ -459,7 +593,7 @@ impl ConversionSummary<'_> {
         let size = bytes(self.plan.n_bytes);
         let n = grouped(self.plan.n_weights.into());
         format!(
-            "{all}{size} for {n} weights, {:.2} bits each\n{names}",
+            "{cosines}{all}{size} for {n} weights, {:.2} bits each\n{names}",
             self.bits_per_weight()
         )
     }
@@ -473,13 +607,24 @@ impl ConversionSummary<'_> {
                 "bytes": bytes,
             })
         };
-        json!({
+        let cosine = |found: &TensorCosine| {
+            json!({
+                "tensor": found.name,
+                "type": found.ty.name(),
+                "cosine": found.cosine,
+            })
+        };
+        let mut all = json!({
             "resumed_bytes": self.converted.resumed_bytes,
             "files": self.converted.files.iter().map(|path| path.to_string_lossy()).collect::<Vec<_>>(),
             "bytes": self.plan.n_bytes,
             "weights": self.plan.n_weights,
             "bits_per_weight": self.bits_per_weight(),
             "types": self.changes().iter().map(change).collect::<Vec<_>>(),
-        })
+        });
+        if !self.cosines.is_empty() {
+            all["cosines"] = self.cosines.iter().map(cosine).collect();
+        }
+        all
     }
 }

@@ -3,7 +3,8 @@
 //!
 //! The types of atta have ids far from ggml's, which count up from 0, and from those of its forks:
 //! the four bytes of an id in the file read `atT2`, `atT3` and `atT4`. llama.cpp and gguf-py refuse
-//! such a file by the number; no program takes them for another type.
+//! such a file by the number; no program takes them for another type. The blocks of QSF files have
+//! ids of the same kind: `SQ`, above the code that QSF has for the type.
 
 use crate::TensorType;
 
@@ -61,6 +62,11 @@ ids! {
     T2 = 0x3254_7461,
     T3 = 0x3354_7461,
     T4 = 0x3454_7461,
+    QSF2S = 0x5153_0000,
+    QSF2 = 0x5153_0001,
+    QSF3 = 0x5153_0002,
+    QSF4 = 0x5153_0003,
+    QSFT = 0x5153_0004,
 }
 
 #[cfg(test)]
