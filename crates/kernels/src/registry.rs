@@ -60,7 +60,7 @@ pub(crate) use rows;
 #[cfg(feature = "qsf")]
 macro_rules! formats {
     ($callback:ident $($args:tt)?) => {
-        rows! { $callback ($($args)?) QSF2S QSF2 QSF3 QSF4 QSFT }
+        $crate::registry::rows! { $callback ($($args)?) QSF2S QSF2 QSF3 QSF4 QSFT }
     };
 }
 
@@ -68,7 +68,7 @@ macro_rules! formats {
 #[cfg(not(feature = "qsf"))]
 macro_rules! formats {
     ($callback:ident $($args:tt)?) => {
-        rows! { $callback ($($args)?) }
+        $crate::registry::rows! { $callback ($($args)?) }
     };
 }
 pub(crate) use formats;
