@@ -12,7 +12,7 @@ use atta::convert::{
     Checkpoint, ConvertOptions, Converted, Error, Existing, FileLayout, ImportanceMatrix, Note,
     Plan, SmallScales, SourceOptions, TypeSelection, convert, hf,
     llama2c::{self, LeapFormat, Report, RoundingError},
-    open, separate_means,
+    open, partial_path, separate_means,
 };
 use serde_json::{Value, json};
 
@@ -139,6 +139,7 @@ fn protect(args: &ConvertArgs) -> Result<(), Failure> {
             "it is a part of SRC, which is read: give another name",
         ));
     }
+    inputs.protect_own_from(&partial_path(&args.dst))?;
     inputs.protect_own_from(&args.dst)
 }
 
