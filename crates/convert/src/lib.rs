@@ -41,6 +41,7 @@ pub use imatrix::{ImatrixEntry, ImportanceMatrix};
 pub use means::separate_means;
 pub use mix::{MIXES, Mix};
 pub use name_pattern::{InvalidPattern, NamePattern};
+pub use partial_file::partial_path;
 pub use plan::{Note, Plan, Step, TypeSelection};
 pub use quantize::SmallScales;
 pub use source::{SourceOptions, open};

@@ -57,17 +57,24 @@ struct FileNames {
 impl FileNames {
     fn of(path: &Path) -> Result<Self, Error> {
         let path = target(path)?;
-        let with = |end: &str| {
-            let mut name = path.file_name().unwrap_or_default().to_owned();
-            name.push(end);
-            path.with_file_name(name)
-        };
+        let part = partial_path(&path);
         Ok(Self {
-            part: with(".converting"),
-            journal: with(".converting.journal"),
+            journal: with_ending(&part, ".journal"),
+            part,
             path,
         })
     }
+}
+
+/// The file that holds what a conversion to `dst` has written so far.
+pub fn partial_path(dst: &Path) -> PathBuf {
+    with_ending(dst, ".converting")
+}
+
+fn with_ending(path: &Path, ending: &str) -> PathBuf {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(ending);
+    path.with_file_name(name)
 }
 
 impl PartialFile {

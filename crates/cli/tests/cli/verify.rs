@@ -190,3 +190,12 @@ fn scales_that_were_too_small_are_counted_with_verbose() {
         "{said}"
     );
 }
+
+#[test]
+fn what_a_conversion_has_written_is_no_source_of_it() {
+    let scratch = Scratch::new("convert-itself");
+    let part = scratch.path("a.gguf.converting");
+    fs::copy(model("llama-plain.gguf"), &part).unwrap();
+    let said = error_of(&atta(&["convert", &part, &scratch.path("a.gguf")]), 1);
+    assert!(said.contains("this command reads it"), "{said}");
+}

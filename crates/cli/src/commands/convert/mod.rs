@@ -12,7 +12,7 @@ use atta::convert::{
     Checkpoint, ConvertOptions, Converted, Error, Existing, FileLayout, ImportanceMatrix, Note,
     Plan, SmallScales, SourceOptions, TypeSelection, convert, hf,
     llama2c::{self, LeapFormat, Report, RoundingError},
-    open,
+    open, partial_path,
     qsf::{self, TensorCosine},
     separate_means,
 };
@@ -157,6 +157,7 @@ fn protect(args: &ConvertArgs) -> Result<(), Failure> {
             "it is a part of SRC, which is read: give another name",
         ));
     }
+    inputs.protect_own_from(&partial_path(&args.dst))?;
     inputs.protect_own_from(&args.dst)
 }
 
