@@ -118,6 +118,20 @@ pub fn convert(
         .collect()
 }
 
+/// The length of the file that [`convert`] writes, if it is not to be split, bytes.
+///
+/// # Errors
+/// Those of [`Plan::new`], and of names and shapes that GGUF does not allow.
+pub fn file_bytes(checkpoint: &Checkpoint, options: &ConvertOptions) -> Result<u64, Error> {
+    let plan = Plan::new(checkpoint, &options.types, options.importance.as_ref())?;
+    let mut writer = header(checkpoint, options, &plan, None);
+    for step in &plan.steps {
+        let tensor = &checkpoint.tensors[step.tensor];
+        writer.add_tensor(&tensor.name, &tensor.dims, step.ty)?;
+    }
+    Ok(writer.finish()?.file_bytes)
+}
+
 /// The path of shard `no` of `n`. Only the extension `.gguf` is removed from the name; a name such
 /// as `qwen2.5` stays whole.
 fn shard_path(dst: &Path, no: u16, n: u16) -> PathBuf {
@@ -180,13 +194,14 @@ fn whole_header(checkpoint: &Checkpoint, options: &ConvertOptions, has_own_types
     if has_own_types {
         writer.remove("general.file_type");
     }
-    if let Some(mix) = options.types.mix {
+    if options.types.is_whole() {
         // At the end, as in llama.cpp's files.
         for key in ["general.quantization_version", "general.file_type"] {
             writer.remove(key);
         }
         writer.set_u32("general.quantization_version", 2);
-        if let Some(file_type) = mix.file_type.filter(|_| !has_own_types) {
+        let file_type = options.types.mix.and_then(|mix| mix.file_type);
+        if let Some(file_type) = file_type.filter(|_| !has_own_types) {
             writer.set_u32("general.file_type", file_type);
         }
     }

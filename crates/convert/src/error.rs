@@ -110,6 +110,14 @@ pub enum Error {
         /// The number of shards.
         n: usize,
     },
+    /// A file size that no choice of types reaches.
+    #[error("{target} bytes are too few: the smallest file of these types has {least}")]
+    TargetTooSmall {
+        /// The size asked for, bytes.
+        target: u64,
+        /// The smallest possible file, bytes.
+        least: u64,
+    },
     /// The progress callback asked to stop.
     #[error("stopped before the end; nothing was written")]
     Stopped,

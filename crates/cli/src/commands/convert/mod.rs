@@ -1,6 +1,7 @@
 //! `atta convert`: converts and quantizes a model.
 
 mod args;
+mod sized;
 
 use std::{
     collections::BTreeMap,
@@ -52,6 +53,13 @@ pub(super) fn run(args: ConvertArgs) -> Result<(), Failure> {
     };
     notes.iter().for_each(|note| warn(note));
     match args.to {
+        TargetFormat::Gguf if args.size.is_given() => {
+            let source = Source {
+                path,
+                options: source,
+            };
+            sized::run(args, &source, checkpoint)
+        }
         TargetFormat::Gguf => to_gguf(args, &mut checkpoint),
         TargetFormat::LeapF32 => to_leap(args, &checkpoint, LeapFormat::F32),
         TargetFormat::LeapInt8 => to_leap(
@@ -61,6 +69,19 @@ pub(super) fn run(args: ConvertArgs) -> Result<(), Failure> {
                 group_size: LEAP_GROUP,
             },
         ),
+    }
+}
+
+/// A source that can be opened once more.
+struct Source {
+    path: PathBuf,
+    options: SourceOptions,
+}
+
+impl Source {
+    /// Opens it; notes about it were printed the first time.
+    fn open(&self) -> Result<Checkpoint, Error> {
+        open(&self.path, &self.options, &mut Vec::new())
     }
 }
 
@@ -85,6 +106,7 @@ fn all_problems(path: &Path, first: &Error) -> Failure {
 fn check_target(args: &ConvertArgs) -> Result<(), Failure> {
     let of_gguf = [
         (args.mix.is_some(), "--type"),
+        (args.size.is_given(), "--target-size and --target-bpw"),
         (args.imatrix.is_some(), "--imatrix"),
         (!args.tensor_types.is_empty(), "--tensor-type"),
         (args.split.is_some(), "--split"),
@@ -99,7 +121,8 @@ fn check_target(args: &ConvertArgs) -> Result<(), Failure> {
             "{name} does not apply to --to leap-f32 and leap-int8"
         )));
     }
-    if args.imatrix.is_some() && args.mix.is_none() && args.tensor_types.is_empty() {
+    let is_quantizing = args.mix.is_some() || args.size.is_given();
+    if args.imatrix.is_some() && !is_quantizing && args.tensor_types.is_empty() {
         return Err(Failure::Usage(
             "--imatrix is for quantizing: give --type too".to_owned(),
         ));
@@ -125,6 +148,7 @@ fn protect(args: &ConvertArgs) -> Result<(), Failure> {
         Some(&args.src),
         args.imatrix.as_ref(),
         args.tokenizer.as_ref(),
+        args.size.calibrate.as_ref(),
     ]);
     let is_inside = args.src.is_dir()
         && args
@@ -148,22 +172,9 @@ fn is_same(a: &Path, b: &Path) -> bool {
 
 fn to_gguf(args: &ConvertArgs, checkpoint: &mut Checkpoint) -> Result<(), Failure> {
     let options = options(args)?;
-    let planned = |checkpoint: &Checkpoint| {
-        Plan::new(checkpoint, &options.types, options.importance.as_ref())
-    };
-    let mut plan = planned(checkpoint)?;
-    if separate_means(checkpoint, &plan)? {
-        plan = planned(checkpoint)?;
-    }
+    let plan = settled(checkpoint, &options)?;
     let checkpoint = &*checkpoint;
-    warnings(checkpoint, &plan);
-    for &i in &plan.unused_overrides {
-        let (name, ty) = &args.tensor_types[i];
-        warn(&format!(
-            "--tensor-type {name}={ty} decides nothing: no matrix of that name, or others come \
-             first"
-        ));
-    }
+    warnings(args, checkpoint, &plan);
     let files = if args.dry_run {
         Vec::new()
     } else {
@@ -175,6 +186,18 @@ fn to_gguf(args: &ConvertArgs, checkpoint: &mut Checkpoint) -> Result<(), Failur
         files,
     };
     print(args, || summary.json(), || summary.text())
+}
+
+/// Plans a conversion, and stores the mean rows of tables as the plan has them.
+fn settled(checkpoint: &mut Checkpoint, options: &ConvertOptions) -> Result<Plan, Error> {
+    let planned = |checkpoint: &Checkpoint| {
+        Plan::new(checkpoint, &options.types, options.importance.as_ref())
+    };
+    let plan = planned(checkpoint)?;
+    match separate_means(checkpoint, &plan)? {
+        true => planned(checkpoint),
+        false => Ok(plan),
+    }
 }
 
 fn to_leap(args: &ConvertArgs, checkpoint: &Checkpoint, to: LeapFormat) -> Result<(), Failure> {
@@ -257,6 +280,7 @@ fn options(args: &ConvertArgs) -> Result<ConvertOptions, Failure> {
             mix: args.mix,
             pure: args.pure,
             overrides: args.tensor_types.clone(),
+            ..TypeSelection::default()
         },
         importance,
         importance_name: args
@@ -325,6 +349,9 @@ fn with_option(error: &Error) -> String {
             needs_importance: true,
             ..
         } => format!("{error} (--imatrix FILE, made by atta imatrix)"),
+        Error::TargetTooSmall { least, .. } => {
+            format!("{error}: --target-size {least}B is the least")
+        }
         Error::TooLarge { .. } => format!("{error}, as by --tensor-type"),
         Error::Exists { .. } => format!("{error}: give another name, or --force"),
         Error::PreTokenizer { .. } => format!("{error} (--pre NAME)"),
@@ -346,7 +373,14 @@ pub(super) fn stopped<T>(result: Result<T, Error>) -> Result<T, Failure> {
 }
 
 /// Warns of what the plan does unasked.
-fn warnings(checkpoint: &Checkpoint, plan: &Plan) {
+fn warnings(args: &ConvertArgs, checkpoint: &Checkpoint, plan: &Plan) {
+    for &i in &plan.unused_overrides {
+        let (name, ty) = &args.tensor_types[i];
+        warn(&format!(
+            "--tensor-type {name}={ty} decides nothing: no matrix of that name, or others come \
+             first"
+        ));
+    }
     let mut by_note: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for step in &plan.steps {
         for note in &step.notes {
