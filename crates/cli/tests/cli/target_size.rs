@@ -46,10 +46,16 @@ fn a_file_is_as_large_as_asked_and_equal_for_any_number_of_threads() {
     assert!(is_near(bytes.len() as u64, 1300 << 10), "{said}");
     assert_eq!(said["file_bytes"], bytes.len());
     assert!(said["kld"].is_null() && said["kld_predicted"].is_null());
-    assert!(bytes == fs::read(&three).unwrap(), "threads change the file");
+    assert!(
+        bytes == fs::read(&three).unwrap(),
+        "threads change the file"
+    );
     let object = json(&["inspect", &one, "--json"]);
     let recipe = object["metadata"]["atta.quant.recipe"].as_str().unwrap();
-    assert!(recipe.contains("t2,t3,t4") && recipe.contains("by the roles"), "{recipe}");
+    assert!(
+        recipe.contains("t2,t3,t4") && recipe.contains("by the roles"),
+        "{recipe}"
+    );
     assert!(!stdout(&["run", &one, "-p", "Once", "-n", "4"]).is_empty());
 }
 
@@ -85,19 +91,41 @@ fn a_calibrated_file_says_how_far_it_is_from_its_source() {
     let scratch = Scratch::new("calibrated");
     let path = scratch.path("a.gguf");
     let text = scratch.file("text", TEXT.as_bytes());
-    let asked = ["--target-size", "1300K", "--calibrate", &text, "--json", "--verbose"];
+    let asked = [
+        "--target-size",
+        "1300K",
+        "--calibrate",
+        &text,
+        "--json",
+        "--verbose",
+    ];
     let said = json(&[&["convert", STORIES, &path][..], &asked].concat());
-    assert!(is_near(fs::metadata(&path).unwrap().len(), 1300 << 10), "{said}");
+    assert!(
+        is_near(fs::metadata(&path).unwrap().len(), 1300 << 10),
+        "{said}"
+    );
     let [kld, predicted] = ["kld", "kld_predicted"].map(|key| said[key].as_f64().unwrap());
-    assert!(kld > 0.0 && predicted > kld / 4.0 && predicted < 4.0 * kld, "{said}");
+    assert!(
+        kld > 0.0 && predicted > kld / 4.0 && predicted < 4.0 * kld,
+        "{said}"
+    );
     let object = json(&["inspect", &path, "--json"]);
     let metadata = &object["metadata"];
     assert!((metadata["atta.quant.kld"].as_f64().unwrap() - kld).abs() < 1e-6);
     assert_eq!(metadata["atta.quant.kld_tokens"], said["kld_tokens"]);
-    assert!(metadata["atta.quant.recipe"].as_str().unwrap().contains("calibrated on"));
+    assert!(
+        metadata["atta.quant.recipe"]
+            .as_str()
+            .unwrap()
+            .contains("calibrated on")
+    );
     assert!(!metadata["atta.sensitivity.tensor"].is_null());
     let matrices = said["tensors"].as_array().unwrap();
-    assert!(matrices.iter().all(|tensor| tensor["cost"].as_f64().unwrap() >= 0.0));
+    assert!(
+        matrices
+            .iter()
+            .all(|tensor| tensor["cost"].as_f64().unwrap() >= 0.0)
+    );
     assert_eq!(scratch.names(), ["a.gguf", "text"], "no other file is left");
 }
 
@@ -119,7 +147,8 @@ fn a_size_that_is_too_small_is_answered_by_the_least() {
 fn options_of_a_size_that_mean_nothing_are_refused() {
     let scratch = Scratch::new("size-idle");
     let path = scratch.path("a.gguf");
-    let fails = |more: &[&str]| error_of(&atta(&[&["convert", STORIES, &path][..], more].concat()), 2);
+    let fails =
+        |more: &[&str]| error_of(&atta(&[&["convert", STORIES, &path][..], more].concat()), 2);
     fails(&["--types", "q4_k"]);
     fails(&["--calibrate", STORIES]);
     fails(&["--verbose"]);

@@ -12,7 +12,7 @@ use crate::{Checkpoint, Error, means::table_of};
 pub struct Blend {
     header: Vec<u8>,
     /// In the order of the file.
-    parts: Vec<Part>,
+    parts: Vec<BlendPart>,
     n_bytes: u64,
 }
 
@@ -26,7 +26,7 @@ impl std::fmt::Debug for Blend {
 }
 
 /// A tensor of the file.
-struct Part {
+struct BlendPart {
     /// Bytes in the file.
     range: Range<u64>,
     checkpoint: Arc<Checkpoint>,
@@ -34,7 +34,7 @@ struct Part {
     tensor: usize,
 }
 
-impl Part {
+impl BlendPart {
     fn bytes(&self) -> &[u8] {
         let stored = self.checkpoint.tensors[self.tensor].rows.stored();
         stored.expect("Blend::new has seen its bytes")
@@ -72,13 +72,17 @@ impl Blend {
     }
 }
 
-fn part(writer: &mut Writer, checkpoint: &Arc<Checkpoint>, tensor: usize) -> Result<Part, Error> {
+fn part(
+    writer: &mut Writer,
+    checkpoint: &Arc<Checkpoint>,
+    tensor: usize,
+) -> Result<BlendPart, Error> {
     let found = &checkpoint.tensors[tensor];
     if found.rows.stored().is_none() {
         return Err(Error::NotSupported.of(&found.name));
     }
     writer.add_tensor(&found.name, &found.dims, found.ty)?;
-    Ok(Part {
+    Ok(BlendPart {
         range: 0..0,
         checkpoint: Arc::clone(checkpoint),
         tensor,
@@ -133,9 +137,7 @@ mod tests {
             name: (*name).to_owned(),
             dims: vec![1, 4],
             ty: TensorType::F32,
-            rows: Box::new(
-                MappedRows::new(bytes.clone(), 0, &[1, 4], TensorType::F32).unwrap(),
-            ),
+            rows: Box::new(MappedRows::new(bytes.clone(), 0, &[1, 4], TensorType::F32).unwrap()),
         };
         let mut metadata = Writer::new();
         metadata.set_str("general.architecture", "llama");

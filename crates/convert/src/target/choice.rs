@@ -6,21 +6,21 @@
 //! the rest is spent greedily. Ties go to the earlier tensor and the smaller candidate, so that the
 //! result is a function of the numbers alone.
 
-use super::Candidate;
+use super::TypeCost;
 
 /// Steps of the bisection: the price is exact to the last bits of an f64.
 const N_STEPS: usize = 120;
 
 /// The candidates of one tensor, by bytes, smallest first, with falling errors.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Item<'a> {
+pub(super) struct PricedTensor<'a> {
     /// At least one.
-    pub(super) candidates: &'a [Candidate],
+    pub(super) candidates: &'a [TypeCost],
     /// Cost per unit of error.
     pub(super) sensitivity: f64,
 }
 
-impl Item<'_> {
+impl PricedTensor<'_> {
     fn cost(&self, i: usize) -> f64 {
         self.sensitivity * self.candidates[i].error
     }
@@ -34,7 +34,7 @@ impl Item<'_> {
 
 /// Chooses a candidate for each item; all of them together have at most `budget` bytes if that is
 /// possible, else each is the smallest.
-pub(super) fn choose(items: &[Item<'_>], budget: u64) -> Vec<usize> {
+pub(super) fn choose(items: &[PricedTensor<'_>], budget: u64) -> Vec<usize> {
     let at = |price: f64| -> Vec<usize> { items.iter().map(|item| item.at_price(price)).collect() };
     let best = at(0.0);
     if bytes(items, &best) <= budget {
@@ -56,7 +56,7 @@ pub(super) fn choose(items: &[Item<'_>], budget: u64) -> Vec<usize> {
 }
 
 /// Makes the upgrade that lowers the cost most per byte, until none fits.
-fn spend(items: &[Item<'_>], choice: &mut [usize], budget: u64) {
+fn spend(items: &[PricedTensor<'_>], choice: &mut [usize], budget: u64) {
     let mut left = budget.saturating_sub(bytes(items, choice));
     while let Some(upgrade) = best_upgrade(items, choice, left) {
         choice[upgrade.item] = upgrade.to;
@@ -74,7 +74,7 @@ struct Upgrade {
     gain: f64,
 }
 
-fn best_upgrade(items: &[Item<'_>], choice: &[usize], left: u64) -> Option<Upgrade> {
+fn best_upgrade(items: &[PricedTensor<'_>], choice: &[usize], left: u64) -> Option<Upgrade> {
     let mut best: Option<Upgrade> = None;
     for (i, (item, &now)) in items.iter().zip(choice).enumerate() {
         let larger = (now + 1..item.candidates.len()).map(|to| upgrade(item, i, [now, to]));
@@ -87,7 +87,7 @@ fn best_upgrade(items: &[Item<'_>], choice: &[usize], left: u64) -> Option<Upgra
     best
 }
 
-fn upgrade(item: &Item<'_>, i: usize, [now, to]: [usize; 2]) -> Upgrade {
+fn upgrade(item: &PricedTensor<'_>, i: usize, [now, to]: [usize; 2]) -> Upgrade {
     let bytes = item.candidates[to].bytes - item.candidates[now].bytes;
     Upgrade {
         item: i,
@@ -98,7 +98,7 @@ fn upgrade(item: &Item<'_>, i: usize, [now, to]: [usize; 2]) -> Upgrade {
 }
 
 /// Bytes of a choice.
-pub(super) fn bytes(items: &[Item<'_>], choice: &[usize]) -> u64 {
+pub(super) fn bytes(items: &[PricedTensor<'_>], choice: &[usize]) -> u64 {
     let chosen = items.iter().zip(choice);
     chosen.map(|(item, &i)| item.candidates[i].bytes).sum()
 }
@@ -109,10 +109,10 @@ mod tests {
     use atta_formats::TensorType;
     use proptest::prelude::*;
 
-    fn candidates(sizes: &[(u64, f64)]) -> Vec<Candidate> {
+    fn candidates(sizes: &[(u64, f64)]) -> Vec<TypeCost> {
         sizes
             .iter()
-            .map(|&(bytes, error)| Candidate {
+            .map(|&(bytes, error)| TypeCost {
                 ty: TensorType::Q8_0,
                 bytes,
                 error,
@@ -120,7 +120,7 @@ mod tests {
             .collect()
     }
 
-    fn cost(items: &[Item<'_>], choice: &[usize]) -> f64 {
+    fn cost(items: &[PricedTensor<'_>], choice: &[usize]) -> f64 {
         items
             .iter()
             .zip(choice)
@@ -131,7 +131,7 @@ mod tests {
     #[test]
     fn sensitive_tensors_get_the_bytes() {
         let sizes = candidates(&[(20, 0.1), (30, 0.02), (40, 0.005)]);
-        let item = |sensitivity| Item {
+        let item = |sensitivity| PricedTensor {
             candidates: &sizes,
             sensitivity,
         };
@@ -146,7 +146,7 @@ mod tests {
     #[test]
     fn a_budget_that_nothing_fits_gets_the_smallest() {
         let sizes = candidates(&[(20, 0.1), (30, 0.02)]);
-        let items = [Item {
+        let items = [PricedTensor {
             candidates: &sizes,
             sensitivity: 1.0,
         }; 2];
@@ -158,7 +158,7 @@ mod tests {
         // At any one price the small ones are upgraded after the large one, which does not fit.
         let large = candidates(&[(1000, 1.0), (2000, 0.0)]);
         let small = candidates(&[(10, 0.006), (20, 0.002)]);
-        let items = [&large, &small, &small].map(|candidates| Item {
+        let items = [&large, &small, &small].map(|candidates| PricedTensor {
             candidates,
             sensitivity: 1.0,
         });
@@ -182,7 +182,7 @@ mod tests {
                 });
                 candidates(&grown.collect::<Vec<_>>())
             }).collect();
-            let items: Vec<_> = all.iter().zip(&tensors).map(|(candidates, (_, sensitivity))| Item {
+            let items: Vec<_> = all.iter().zip(&tensors).map(|(candidates, (_, sensitivity))| PricedTensor {
                 candidates,
                 sensitivity: *sensitivity,
             }).collect();

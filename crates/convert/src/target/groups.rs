@@ -58,8 +58,8 @@ fn role(name: &str) -> &str {
 /// The sensitivity that a tensor usually has, up to a common factor. The figures are rough: those of
 /// SmolLM2-135M, rounded, differ by twice as much between neighbouring layers.
 pub(super) fn guess(tensor: TensorShape<'_>, facts: &ModelFacts) -> f64 {
-    let is_outer = layer_of(tensor.name)
-        .is_some_and(|l| l < N_OUTER || l + N_OUTER >= facts.n_layers);
+    let is_outer =
+        layer_of(tensor.name).is_some_and(|l| l < N_OUTER || l + N_OUTER >= facts.n_layers);
     match category(tensor.name, tensor.dims.len()) {
         TensorCategory::Output | TensorCategory::AttnV => 4.0,
         TensorCategory::Embedding if facts.is_tied => 4.0,
@@ -87,7 +87,10 @@ mod tests {
         assert_eq!(named("output").unwrap().tensors, [1]);
         let second = &named("attn_q of layers 2 to 3").unwrap().tensors;
         assert_eq!(*second, [6, 8]);
-        let mut all: Vec<usize> = groups.iter().flat_map(|group| group.tensors.clone()).collect();
+        let mut all: Vec<usize> = groups
+            .iter()
+            .flat_map(|group| group.tensors.clone())
+            .collect();
         all.sort_unstable();
         assert_eq!(all, (0..names.len()).collect::<Vec<_>>());
     }
@@ -107,7 +110,15 @@ mod tests {
             n_layers: 8,
             ..ModelFacts::default()
         };
-        let guess = |name: &str| guess(TensorShape { name, dims: &[64, 64] }, &facts);
+        let guess = |name: &str| {
+            guess(
+                TensorShape {
+                    name,
+                    dims: &[64, 64],
+                },
+                &facts,
+            )
+        };
         assert_eq!(guess("blk.4.attn_v.weight"), 4.0);
         assert_eq!(guess("blk.4.ffn_down.weight"), 2.0);
         assert_eq!(guess("blk.4.attn_q.weight"), 1.0);

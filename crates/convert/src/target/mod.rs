@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 use atta_formats::TensorType;
 
 use crate::Error;
-use choice::{Item, choose};
+use choice::{PricedTensor, choose};
 
 pub use blend::Blend;
 pub use groups::TensorGroup;
@@ -43,7 +43,7 @@ const MAX_CORRECTIONS: usize = 16;
 
 /// A type that a tensor may get.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Candidate {
+pub struct TypeCost {
     /// The type.
     pub ty: TensorType,
     /// Bytes of the tensor in it, with its mean row where that is stored apart.
@@ -60,7 +60,7 @@ pub struct TensorCosts {
     /// Index of its group in [`CostTable::groups`].
     pub group: usize,
     /// Its types by bytes, smallest first, with falling errors; at least one.
-    pub candidates: Vec<Candidate>,
+    pub candidates: Vec<TypeCost>,
     /// The error of the type that groups are probed with.
     pub probe_error: f64,
     /// The sensitivity, up to a common factor, that tensors of its role usually have.
@@ -121,8 +121,8 @@ impl CostTable {
         Ok(least)
     }
 
-    fn items<'a>(&'a self, sensitivities: &[f64]) -> Vec<Item<'a>> {
-        let of = |(tensor, &sensitivity): (&'a TensorCosts, &f64)| Item {
+    fn items<'a>(&'a self, sensitivities: &[f64]) -> Vec<PricedTensor<'a>> {
+        let of = |(tensor, &sensitivity): (&'a TensorCosts, &f64)| PricedTensor {
             candidates: &tensor.candidates,
             sensitivity,
         };
@@ -137,11 +137,7 @@ impl CostTable {
     /// The sensitivity of each tensor, if `divergences` were measured with one group after the other
     /// off by `error(tensor)`. A group that does not diverge has a little sensitivity, so that more
     /// bytes still count for something.
-    pub fn sensitivities(
-        &self,
-        divergences: &[f64],
-        error: impl Fn(usize) -> f64,
-    ) -> Vec<f64> {
+    pub fn sensitivities(&self, divergences: &[f64], error: impl Fn(usize) -> f64) -> Vec<f64> {
         const LEAST: f64 = 1e-7;
         let mut all = vec![LEAST; self.tensors.len()];
         for (group, &divergence) in self.groups.iter().zip(divergences) {
@@ -161,16 +157,15 @@ impl CostTable {
     }
 
     /// The candidate of tensor `i` in a choice.
-    pub fn chosen(&self, i: usize, choice: &TypeChoice) -> &Candidate {
+    pub fn chosen(&self, i: usize, choice: &TypeChoice) -> &TypeCost {
         &self.tensors[i].candidates[choice[i]]
     }
 
     /// The type of each tensor by its name, for
     /// [`TypeSelection::chosen`](crate::TypeSelection::chosen).
     pub fn types(&self, choice: &TypeChoice) -> BTreeMap<String, TensorType> {
-        let of = |(i, tensor): (usize, &TensorCosts)| {
-            (tensor.name.clone(), self.chosen(i, choice).ty)
-        };
+        let of =
+            |(i, tensor): (usize, &TensorCosts)| (tensor.name.clone(), self.chosen(i, choice).ty);
         self.tensors.iter().enumerate().map(of).collect()
     }
 }
@@ -180,7 +175,7 @@ mod tests {
     use super::*;
 
     fn tensor(group: usize, sizes: [u64; 2]) -> TensorCosts {
-        let candidate = |bytes: u64, error: f64| Candidate {
+        let candidate = |bytes: u64, error: f64| TypeCost {
             ty: TensorType::Q8_0,
             bytes,
             error,
@@ -200,7 +195,11 @@ mod tests {
             tensors: tensors.to_vec(),
         };
         CostTable {
-            tensors: vec![tensor(0, [100, 200]), tensor(1, [100, 200]), tensor(0, [100, 200])],
+            tensors: vec![
+                tensor(0, [100, 200]),
+                tensor(1, [100, 200]),
+                tensor(0, [100, 200]),
+            ],
             groups: vec![group(&[0, 2]), group(&[1])],
         }
     }

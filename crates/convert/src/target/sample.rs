@@ -98,7 +98,11 @@ impl RowImportance {
 impl Sample {
     /// The error of a type. Not finite if a weight is too large for it.
     pub(super) fn error(&self, quantizer: &Quantizer, ty: TensorType) -> Result<f64, Error> {
-        let x = if ty.is_own() { &self.centred } else { &self.plain };
+        let x = if ty.is_own() {
+            &self.centred
+        } else {
+            &self.plain
+        };
         let row_bytes = ty.row_bytes(self.d).ok_or_else(|| Error::Shape {
             dims: vec![self.d as u64],
             ty,

@@ -6,7 +6,7 @@ use std::{sync::Mutex, thread};
 use atta_formats::TensorType;
 
 use super::{
-    Candidate, CostTable, TensorCosts, groups,
+    CostTable, TensorCosts, TypeCost, groups,
     sample::{Sample, Sampler},
 };
 use crate::{
@@ -53,10 +53,7 @@ pub struct CostOptions {
 }
 
 /// Computes the table.
-pub(super) fn compute(
-    sources: CostSources<'_>,
-    options: &CostOptions,
-) -> Result<CostTable, Error> {
+pub(super) fn compute(sources: CostSources<'_>, options: &CostOptions) -> Result<CostTable, Error> {
     let facts = plan::facts(sources.plain, sources.importance.is_some())?;
     let sampler = Sampler {
         plain: sources.plain,
@@ -69,7 +66,7 @@ pub(super) fn compute(
         .iter()
         .filter(|tensor| is_quantized(shape(tensor)))
         .collect();
-    let job = Costs {
+    let job = CostJob {
         sampler,
         options,
         quantizers: quantizers(&tensors, options)?,
@@ -140,14 +137,14 @@ fn probe(tensor: &Tensor, options: &CostOptions) -> Option<TensorType> {
 }
 
 /// The computation of all costs.
-struct Costs<'a> {
+struct CostJob<'a> {
     sampler: Sampler<'a>,
     options: &'a CostOptions,
     quantizers: Vec<(TensorType, Quantizer)>,
     facts: ModelFacts,
 }
 
-impl Costs<'_> {
+impl CostJob<'_> {
     /// The costs of all tensors, in order.
     fn all(&self, tensors: &[&Tensor]) -> Result<Vec<TensorCosts>, Error> {
         let queue = Mutex::new(tensors.iter().enumerate());
@@ -208,19 +205,17 @@ impl Costs<'_> {
         tensor: &Tensor,
         sample: &Sample,
         ty: TensorType,
-    ) -> Result<Option<Candidate>, Error> {
+    ) -> Result<Option<TypeCost>, Error> {
         if ty != tensor.ty && quantize::needs_importance(ty) && !sample.has_importance() {
             return Ok(None);
         }
         let error = self.error(tensor, sample, ty)?;
         let row_bytes = ty.row_bytes(tensor.d_row() as usize);
-        Ok(row_bytes
-            .filter(|_| error.is_finite())
-            .map(|row| Candidate {
-                ty,
-                bytes: tensor.n_rows() * row as u64 + mean_bytes(tensor, ty),
-                error,
-            }))
+        Ok(row_bytes.filter(|_| error.is_finite()).map(|row| TypeCost {
+            ty,
+            bytes: tensor.n_rows() * row as u64 + mean_bytes(tensor, ty),
+            error,
+        }))
     }
 
     fn error(&self, tensor: &Tensor, sample: &Sample, ty: TensorType) -> Result<f64, Error> {
@@ -246,7 +241,7 @@ fn mean_bytes(tensor: &Tensor, ty: TensorType) -> u64 {
 
 /// Of a tensor that is small or used by every token, the candidates of at least 8 bits; the largest
 /// if there is none.
-fn precise(tensor: &Tensor, mut candidates: Vec<Candidate>) -> Vec<Candidate> {
+fn precise(tensor: &Tensor, mut candidates: Vec<TypeCost>) -> Vec<TypeCost> {
     let n_weights = tensor.n_rows() * tensor.d_row();
     let is_precise = PRECISE.iter().any(|part| tensor.name.contains(part));
     if n_weights >= SMALL_WEIGHTS && !is_precise {
@@ -259,7 +254,7 @@ fn precise(tensor: &Tensor, mut candidates: Vec<Candidate>) -> Vec<Candidate> {
 }
 
 /// The candidates by bytes, without those that are no better than a smaller one.
-fn useful(mut candidates: Vec<Candidate>) -> Vec<Candidate> {
+fn useful(mut candidates: Vec<TypeCost>) -> Vec<TypeCost> {
     candidates.sort_by(|a, b| a.bytes.cmp(&b.bytes).then(a.error.total_cmp(&b.error)));
     let mut least = f64::INFINITY;
     candidates.retain(|candidate| {
@@ -274,8 +269,8 @@ fn useful(mut candidates: Vec<Candidate>) -> Vec<Candidate> {
 mod tests {
     use super::*;
 
-    fn candidate(ty: TensorType, bytes: u64, error: f64) -> Candidate {
-        Candidate { ty, bytes, error }
+    fn candidate(ty: TensorType, bytes: u64, error: f64) -> TypeCost {
+        TypeCost { ty, bytes, error }
     }
 
     #[test]
@@ -287,6 +282,9 @@ mod tests {
             candidate(TensorType::Q6_K, 6, 0.015),
         ];
         let left = useful(types.to_vec()).into_iter().map(|c| c.ty);
-        assert_eq!(left.collect::<Vec<_>>(), [TensorType::Q5_K, TensorType::Q8_0]);
+        assert_eq!(
+            left.collect::<Vec<_>>(),
+            [TensorType::Q5_K, TensorType::Q8_0]
+        );
     }
 }

@@ -54,7 +54,7 @@ pub(super) fn run(args: ConvertArgs) -> Result<(), Failure> {
     notes.iter().for_each(|note| warn(note));
     match args.to {
         TargetFormat::Gguf if args.size.is_given() => {
-            let source = Source {
+            let source = SourcePath {
                 path,
                 options: source,
             };
@@ -73,12 +73,12 @@ pub(super) fn run(args: ConvertArgs) -> Result<(), Failure> {
 }
 
 /// A source that can be opened once more.
-struct Source {
+struct SourcePath {
     path: PathBuf,
     options: SourceOptions,
 }
 
-impl Source {
+impl SourcePath {
     /// Opens it; notes about it were printed the first time.
     fn open(&self) -> Result<Checkpoint, Error> {
         open(&self.path, &self.options, &mut Vec::new())

@@ -131,7 +131,10 @@ impl BaselineFile {
     }
 
     /// The rows from chunk `n_done` on.
-    pub(in crate::commands) fn rows(mut self, n_done: usize) -> Result<Baseline<BufReader<File>>, Failure> {
+    pub(in crate::commands) fn rows(
+        mut self,
+        n_done: usize,
+    ) -> Result<Baseline<BufReader<File>>, Failure> {
         let place = SeekFrom::Start(self.header.file_bytes(n_done));
         self.file
             .seek(place)

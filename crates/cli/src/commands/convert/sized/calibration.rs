@@ -59,7 +59,7 @@ pub(super) struct Divergence {
 
 /// A part of the text.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Part {
+pub(super) enum TextPart {
     /// For groups of tensors.
     Probe,
     /// For the result.
@@ -89,7 +89,7 @@ impl Calibration {
 
     /// Tokens that the groups are probed with, not all of them scored.
     pub(super) fn n_probe_tokens(&self) -> usize {
-        self.range(Part::Probe).len() * self.chunks.n_ctx()
+        self.range(TextPart::Probe).len() * self.chunks.n_ctx()
     }
 
     fn save(&mut self, engine: &Engine) -> Result<(), Failure> {
@@ -98,15 +98,14 @@ impl Calibration {
             n_vocab: engine.spec().n_vocab,
         };
         let mut saved = LogitsWriter::new(&self.logits, &InputFiles::default(), &header)?;
-        self.progress
-            .busy(|| "evaluating the reference".to_owned());
+        self.progress.busy(|| "evaluating the reference".to_owned());
         let range = 0..self.chunks.len();
         self.evaluate(engine, range, &mut |logits, _| saved.row(logits))?;
         saved.finish()
     }
 
     /// The divergence of a file from the reference.
-    pub(super) fn of_file(&mut self, path: &Path, part: Part) -> Result<Divergence, Failure> {
+    pub(super) fn of_file(&mut self, path: &Path, part: TextPart) -> Result<Divergence, Failure> {
         self.progress
             .busy(|| format!("measuring {}", path.display()));
         let engine = Engine::open(path, &self.load)?;
@@ -132,7 +131,7 @@ impl Calibration {
                 .collect();
             let blend = Blend::new(files, |name| names.contains(&name))?;
             let engine = self.blended(blend)?;
-            all.push(self.divergence(&engine, Part::Probe)?.kld.value);
+            all.push(self.divergence(&engine, TextPart::Probe)?.kld.value);
         }
         Ok(all)
     }
@@ -148,7 +147,7 @@ impl Calibration {
         Ok(Engine::from_files(name, files, &self.load)?)
     }
 
-    fn divergence(&mut self, engine: &Engine, part: Part) -> Result<Divergence, Failure> {
+    fn divergence(&mut self, engine: &Engine, part: TextPart) -> Result<Divergence, Failure> {
         let range = self.range(part);
         let mut scores = Scores::compared(engine, &self.chunks)?;
         let mut rows = BaselineFile::open(&self.logits)?.rows(range.start)?;
@@ -164,13 +163,13 @@ impl Calibration {
         })
     }
 
-    fn range(&self, part: Part) -> Range<usize> {
+    fn range(&self, part: TextPart) -> Range<usize> {
         let n = self.chunks.len();
         let n_probe = N_PROBE.min(n.div_ceil(3));
         match part {
-            Part::Probe => 0..n_probe,
+            TextPart::Probe => 0..n_probe,
             // A text of one chunk serves for both.
-            Part::Test => n_probe.min(n - 1)..n,
+            TextPart::Test => n_probe.min(n - 1)..n,
         }
     }
 

@@ -23,20 +23,24 @@ use atta::{
     },
 };
 
-use super::{ConvertArgs, Monitor, Source, options, print, settled, stopped, warnings};
+use super::{ConvertArgs, Monitor, SourcePath, options, print, settled, stopped, warnings};
 use crate::failure::Failure;
 
 pub(super) use args::SizeArgs;
 
-use calibration::{Calibration, Divergence, Part};
-use report::Report;
+use calibration::{Calibration, Divergence, TextPart};
+use report::SizeReport;
 use scratch::ScratchFiles;
 
 /// How far a prediction may be off before groups are measured once more.
 const TOLERANCE: f64 = 0.25;
 
 /// Chooses types, and writes the file.
-pub(super) fn run(args: &ConvertArgs, source: &Source, plain: Checkpoint) -> Result<(), Failure> {
+pub(super) fn run(
+    args: &ConvertArgs,
+    source: &SourcePath,
+    plain: Checkpoint,
+) -> Result<(), Failure> {
     let options = options(args)?;
     let n_weights: u64 = plain.tensors.iter().map(|t| t.n_rows() * t.d_row()).sum();
     let target = args.size.bytes(n_weights);
@@ -54,7 +58,7 @@ pub(super) fn run(args: &ConvertArgs, source: &Source, plain: Checkpoint) -> Res
         Some(text) => job.calibrated(text)?,
         None => job.guessed()?,
     };
-    let report = Report::new(&job, &outcome);
+    let report = SizeReport::new(&job, &outcome);
     print(args, || report.json(), || report.text())
 }
 
@@ -80,7 +84,7 @@ fn uniform(ty: TensorType) -> TypeSelection {
 /// Computes the costs of all types in all tensors.
 fn costs(
     args: &ConvertArgs,
-    source: &Source,
+    source: &SourcePath,
     plain: &Checkpoint,
     options: &ConvertOptions,
     probe: TensorType,
@@ -110,7 +114,7 @@ fn costs(
 /// A conversion to a wished size.
 struct SizedConversion<'a> {
     args: &'a ConvertArgs,
-    source: &'a Source,
+    source: &'a SourcePath,
     options: ConvertOptions,
     table: CostTable,
     /// Bytes asked for.
@@ -130,7 +134,7 @@ struct Decision {
 }
 
 /// The end of a conversion.
-struct Outcome {
+struct SizedOutput {
     decision: Decision,
     measured: Option<Divergence>,
     checkpoint: Checkpoint,
@@ -140,7 +144,7 @@ struct Outcome {
 }
 
 /// A checkpoint that is ready to be written with chosen types.
-struct Prepared {
+struct ReadyCheckpoint {
     checkpoint: Checkpoint,
     plan: Plan,
     options: ConvertOptions,
@@ -148,7 +152,7 @@ struct Prepared {
 
 impl SizedConversion<'_> {
     /// Chooses by what is usual for the roles of tensors.
-    fn guessed(&self) -> Result<Outcome, Failure> {
+    fn guessed(&self) -> Result<SizedOutput, Failure> {
         let decision = self.decide(self.table.guesses(), None)?;
         let prepared = self.prepare(&decision.choice, None)?;
         let files = match self.args.dry_run {
@@ -159,7 +163,7 @@ impl SizedConversion<'_> {
     }
 
     /// Chooses by what was measured on a text, and measures the result.
-    fn calibrated(&self, text: &Path) -> Result<Outcome, Failure> {
+    fn calibrated(&self, text: &Path) -> Result<SizedOutput, Failure> {
         let mut scratch = ScratchFiles::beside(&self.args.dst);
         let mut bench = Workbench::new(self, text, &mut scratch)?;
         let first = bench.first_decision()?;
@@ -179,11 +183,11 @@ impl SizedConversion<'_> {
     }
 
     /// Writes the output: the best draft with the divergence that was measured.
-    fn finish(&self, best: Draft) -> Result<Outcome, Failure> {
+    fn finish(&self, best: Draft) -> Result<SizedOutput, Failure> {
         let mut checkpoint = gguf::open(&best.path)?;
         let measured = best.measured;
         report::set_divergence(&mut checkpoint, measured);
-        let kept = Prepared {
+        let kept = ReadyCheckpoint {
             plan: Plan::new(&checkpoint, &TypeSelection::default(), None)?,
             checkpoint,
             options: ConvertOptions {
@@ -195,7 +199,7 @@ impl SizedConversion<'_> {
         let sensitivities = Some(&best.decision.sensitivities[..]);
         let prepared = self.prepare(&best.decision.choice, sensitivities)?;
         let outcome = self.outcome(prepared, best.decision, files)?;
-        Ok(Outcome {
+        Ok(SizedOutput {
             measured: Some(measured),
             ..outcome
         })
@@ -203,12 +207,12 @@ impl SizedConversion<'_> {
 
     fn outcome(
         &self,
-        prepared: Prepared,
+        prepared: ReadyCheckpoint,
         decision: Decision,
         files: Vec<PathBuf>,
-    ) -> Result<Outcome, Failure> {
+    ) -> Result<SizedOutput, Failure> {
         warnings(self.args, &prepared.checkpoint, &prepared.plan);
-        Ok(Outcome {
+        Ok(SizedOutput {
             decision,
             measured: None,
             file_bytes: file_bytes(&prepared.checkpoint, &prepared.options)?,
@@ -243,7 +247,7 @@ impl SizedConversion<'_> {
         &self,
         choice: &TypeChoice,
         measured: Option<&[f64]>,
-    ) -> Result<Prepared, convert::Error> {
+    ) -> Result<ReadyCheckpoint, convert::Error> {
         let mut checkpoint = self.source.open()?;
         let mut options = self.options.clone();
         options.types.chosen = self.table.types(choice);
@@ -254,7 +258,7 @@ impl SizedConversion<'_> {
             report::set_sensitivities(&mut checkpoint, &plan, &self.table, sensitivities);
             report::set_divergence(&mut checkpoint, Divergence::default());
         }
-        Ok(Prepared {
+        Ok(ReadyCheckpoint {
             checkpoint,
             plan,
             options,
@@ -263,7 +267,7 @@ impl SizedConversion<'_> {
 }
 
 fn write(
-    prepared: &Prepared,
+    prepared: &ReadyCheckpoint,
     path: &Path,
     existing: Existing,
 ) -> Result<Vec<PathBuf>, Failure> {
@@ -331,7 +335,7 @@ impl<'a> Workbench<'a> {
     /// Chooses types after all groups were coarse in turn.
     fn first_decision(&mut self) -> Result<Decision, Failure> {
         let table = &self.job.table;
-        let base = self.calibration.of_file(&self.base_path, Part::Probe)?;
+        let base = self.calibration.of_file(&self.base_path, TextPart::Probe)?;
         let coarse = self
             .calibration
             .of_groups([&self.base, &self.probe], table)?;
@@ -345,13 +349,20 @@ impl<'a> Workbench<'a> {
         let table = &self.job.table;
         let before = &draft.decision.choice;
         let file = Arc::new(gguf::open(&draft.path)?);
-        let now = self.calibration.of_file(&draft.path, Part::Probe)?.kld.value;
+        let now = self
+            .calibration
+            .of_file(&draft.path, TextPart::Probe)?
+            .kld
+            .value;
         let precise = self.calibration.of_groups([&file, &self.base], table)?;
         let less: Vec<f64> = precise.iter().map(|kld| now - kld).collect();
         let sensitivities = table.sensitivities(&less, |i| table.chosen(i, before).error);
-        let mut decision = self.job.decide(sensitivities.clone(), Some(&sensitivities))?;
+        let mut decision = self
+            .job
+            .decide(sensitivities.clone(), Some(&sensitivities))?;
         // Around the draft the divergence is its own, and changes with the costs.
-        let change = table.cost(&sensitivities, &decision.choice) - table.cost(&sensitivities, before);
+        let change =
+            table.cost(&sensitivities, &decision.choice) - table.cost(&sensitivities, before);
         decision.predicted = Some((draft.measured.kld.value + change).max(0.0));
         Ok(decision)
     }
@@ -362,7 +373,7 @@ impl<'a> Workbench<'a> {
             .job
             .prepare(&decision.choice, Some(&decision.sensitivities))?;
         write(&prepared, &path, Existing::Replace)?;
-        let measured = self.calibration.of_file(&path, Part::Test)?;
+        let measured = self.calibration.of_file(&path, TextPart::Test)?;
         Ok(Draft {
             path,
             decision,
@@ -372,13 +383,13 @@ impl<'a> Workbench<'a> {
 }
 
 /// The file of the source, which must be GGUF to be run.
-fn reference(source: &Source, scratch: &mut ScratchFiles) -> Result<PathBuf, Failure> {
+fn reference(source: &SourcePath, scratch: &mut ScratchFiles) -> Result<PathBuf, Failure> {
     if source.path.is_file() && source.path.extension().is_some_and(|end| end == "gguf") {
         return Ok(source.path.clone());
     }
     let path = scratch.path("source");
     let checkpoint = source.open()?;
-    let unchanged = Prepared {
+    let unchanged = ReadyCheckpoint {
         plan: Plan::new(&checkpoint, &TypeSelection::default(), None)?,
         checkpoint,
         options: ConvertOptions::default(),
@@ -399,7 +410,7 @@ fn whole(
         ..job.options.clone()
     };
     let plan = settled(&mut checkpoint, &options)?;
-    let prepared = Prepared {
+    let prepared = ReadyCheckpoint {
         checkpoint,
         plan,
         options,

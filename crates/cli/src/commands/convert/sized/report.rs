@@ -6,18 +6,18 @@ use atta::convert::{
 };
 use serde_json::{Value, json};
 
-use super::{super::ConversionSummary, Divergence, Outcome, SizedConversion};
+use super::{super::ConversionSummary, Divergence, SizedConversion, SizedOutput};
 use crate::report::grouped;
 
 /// The result of a conversion to a wished size.
-pub(super) struct Report<'a> {
+pub(super) struct SizeReport<'a> {
     job: &'a SizedConversion<'a>,
-    outcome: &'a Outcome,
+    outcome: &'a SizedOutput,
     summary: ConversionSummary<'a>,
 }
 
-impl<'a> Report<'a> {
-    pub(super) fn new(job: &'a SizedConversion<'a>, outcome: &'a Outcome) -> Self {
+impl<'a> SizeReport<'a> {
+    pub(super) fn new(job: &'a SizedConversion<'a>, outcome: &'a SizedOutput) -> Self {
         Self {
             job,
             outcome,
@@ -98,7 +98,12 @@ impl<'a> Report<'a> {
     pub(super) fn json(&self) -> Value {
         let mut all = self.summary.json();
         let measured = self.outcome.measured;
-        all["files"] = self.outcome.files.iter().map(|path| path.to_string_lossy()).collect();
+        all["files"] = self
+            .outcome
+            .files
+            .iter()
+            .map(|path| path.to_string_lossy())
+            .collect();
         all["target_bytes"] = json!(self.job.target);
         all["file_bytes"] = json!(self.outcome.file_bytes);
         all["file_bits_per_weight"] = json!(self.bits());
@@ -167,7 +172,9 @@ pub(super) fn set_sensitivities(
     let all: Vec<f32> = steps
         .map(|step| of(&checkpoint.tensors[step.tensor].name))
         .collect();
-    checkpoint.metadata.set_f32s("atta.sensitivity.tensor", &all);
+    checkpoint
+        .metadata
+        .set_f32s("atta.sensitivity.tensor", &all);
 }
 
 /// Sets the keys of the measured divergence.
