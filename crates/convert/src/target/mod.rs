@@ -99,7 +99,7 @@ impl CostTable {
         &self,
         sensitivities: &[f64],
         target: u64,
-        file_bytes: &mut dyn FnMut(&TypeChoice) -> Result<u64, Error>,
+        file_bytes: &mut dyn FnMut(&[usize]) -> Result<u64, Error>,
     ) -> Result<TypeChoice, Error> {
         let items = self.items(sensitivities);
         let least = vec![0; items.len()];
@@ -151,19 +151,19 @@ impl CostTable {
     }
 
     /// The divergence that a choice should cause: the sum of the costs of all tensors.
-    pub fn cost(&self, sensitivities: &[f64], choice: &TypeChoice) -> f64 {
+    pub fn cost(&self, sensitivities: &[f64], choice: &[usize]) -> f64 {
         let of = |i: usize| sensitivities[i] * self.chosen(i, choice).error;
         (0..self.tensors.len()).map(of).sum()
     }
 
     /// The candidate of tensor `i` in a choice.
-    pub fn chosen(&self, i: usize, choice: &TypeChoice) -> &TypeCost {
+    pub fn chosen(&self, i: usize, choice: &[usize]) -> &TypeCost {
         &self.tensors[i].candidates[choice[i]]
     }
 
     /// The type of each tensor by its name, for
     /// [`TypeSelection::chosen`](crate::TypeSelection::chosen).
-    pub fn types(&self, choice: &TypeChoice) -> BTreeMap<String, TensorType> {
+    pub fn types(&self, choice: &[usize]) -> BTreeMap<String, TensorType> {
         let of =
             |(i, tensor): (usize, &TensorCosts)| (tensor.name.clone(), self.chosen(i, choice).ty);
         self.tensors.iter().enumerate().map(of).collect()
@@ -218,7 +218,7 @@ mod tests {
     fn a_file_is_never_larger_than_asked() {
         let table = table();
         // A file with 50 bytes around the tensors, and 7 more for each that is large.
-        let mut file_bytes = |choice: &TypeChoice| {
+        let mut file_bytes = |choice: &[usize]| {
             let large = choice.iter().filter(|&&i| i == 1).count() as u64;
             Ok(350 + 107 * large)
         };

@@ -147,29 +147,35 @@ struct CostJob<'a> {
 impl CostJob<'_> {
     /// The costs of all tensors, in order.
     fn all(&self, tensors: &[&Tensor]) -> Result<Vec<TensorCosts>, Error> {
-        let queue = Mutex::new(tensors.iter().enumerate());
-        let next = || {
-            let mut queue = queue.lock().unwrap_or_else(|error| error.into_inner());
-            queue.next()
-        };
-        let worker = || {
-            let mut done = Vec::new();
-            while let Some((i, tensor)) = next() {
-                let costs = self.of(tensor).map_err(|error| error.of(&tensor.name))?;
-                done.push((i, costs));
-            }
-            Ok(done)
-        };
+        let queue = Mutex::new(tensors.iter().copied().enumerate());
+        let worker = || self.some(&queue);
         let mut done = thread::scope(|scope| {
             let n_others = self.options.n_threads.max(1) - 1;
             let others: Vec<_> = (0..n_others).map(|_| scope.spawn(worker)).collect();
             others.into_iter().fold(worker(), |done, other| {
                 let more = other.join().expect("a quantizer does not panic");
-                done.and_then(|done: Vec<_>| Ok([done, more?].concat()))
+                Ok([done?, more?].concat())
             })
         })?;
         done.sort_by_key(|(i, _)| *i);
         Ok(done.into_iter().map(|(_, costs)| costs).collect())
+    }
+
+    /// The costs of tensors of the queue, with their places, until it is empty.
+    fn some<'t>(
+        &self,
+        queue: &Mutex<impl Iterator<Item = (usize, &'t Tensor)>>,
+    ) -> Result<Vec<(usize, TensorCosts)>, Error> {
+        let next = || {
+            let mut queue = queue.lock().unwrap_or_else(|error| error.into_inner());
+            queue.next()
+        };
+        let mut done = Vec::new();
+        while let Some((i, tensor)) = next() {
+            let costs = self.of(tensor).map_err(|error| error.of(&tensor.name))?;
+            done.push((i, costs));
+        }
+        Ok(done)
     }
 
     fn of(&self, tensor: &Tensor) -> Result<TensorCosts, Error> {

@@ -87,11 +87,6 @@ impl Calibration {
         Ok(calibration)
     }
 
-    /// Tokens that the groups are probed with, not all of them scored.
-    pub(super) fn n_probe_tokens(&self) -> usize {
-        self.range(TextPart::Probe).len() * self.chunks.n_ctx()
-    }
-
     fn save(&mut self, engine: &Engine) -> Result<(), Failure> {
         let header = BaselineHeader {
             chunks: self.chunks.clone(),

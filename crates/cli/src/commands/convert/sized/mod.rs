@@ -245,7 +245,7 @@ impl SizedConversion<'_> {
     /// the output, so that its length is.
     fn prepare(
         &self,
-        choice: &TypeChoice,
+        choice: &[usize],
         measured: Option<&[f64]>,
     ) -> Result<ReadyCheckpoint, convert::Error> {
         let mut checkpoint = self.source.open()?;
