@@ -53,12 +53,11 @@ impl Blend {
     ) -> Result<Self, Error> {
         let mut writer = base.metadata.clone();
         let mut parts = Vec::new();
-        for (checkpoint, wanted) in [(base, false), (other, true)] {
-            for (i, tensor) in checkpoint.tensors.iter().enumerate() {
-                if is_other(table_of(&tensor.name)) == wanted {
-                    parts.push(part(&mut writer, checkpoint, i)?);
-                }
-            }
+        for tensor in wanted(base, |table| !is_other(table)) {
+            parts.push(part(&mut writer, base, tensor)?);
+        }
+        for tensor in wanted(other, &is_other) {
+            parts.push(part(&mut writer, other, tensor)?);
         }
         let layout = writer.finish()?;
         for (part, info) in parts.iter_mut().zip(&layout.tensors) {
@@ -70,6 +69,14 @@ impl Blend {
             n_bytes: layout.file_bytes,
         })
     }
+}
+
+/// The tensors whose tables are wanted.
+fn wanted(checkpoint: &Checkpoint, is_wanted: impl Fn(&str) -> bool) -> Vec<usize> {
+    let tensors = &checkpoint.tensors;
+    (0..tensors.len())
+        .filter(|&i| is_wanted(table_of(&tensors[i].name)))
+        .collect()
 }
 
 fn part(
@@ -112,7 +119,7 @@ impl ReadAt for Blend {
     }
 }
 
-/// Copies those of `bytes`, which begin at `start`, that lie within `buf`, which begins at `offset`.
+/// Copies the part of `bytes`, from `start` on, that lies within `buf`, from `offset` on.
 fn copy_overlap(bytes: &[u8], start: u64, offset: u64, buf: &mut [u8]) {
     let from = start.max(offset);
     let end = (start + bytes.len() as u64).min(offset + buf.len() as u64);

@@ -1,7 +1,7 @@
 //! The choice among sizes: for each tensor one candidate, so that all together fit a budget and
 //! cost least.
 //!
-//! Knows numbers only. The one idea: at the best choice, all tensors have the same price for a byte.
+//! Knows numbers only. The one idea: at the best choice, a byte has the same price in all tensors.
 //! That price is found by bisection; a large tensor can leave much of the budget unused at it, so
 //! the rest is spent greedily. Ties go to the earlier tensor and the smaller candidate, so that the
 //! result is a function of the numbers alone.
@@ -35,24 +35,32 @@ impl PricedTensor<'_> {
 /// Chooses a candidate for each item; all of them together have at most `budget` bytes if that is
 /// possible, else each is the smallest.
 pub(super) fn choose(items: &[PricedTensor<'_>], budget: u64) -> Vec<usize> {
-    let at = |price: f64| -> Vec<usize> { items.iter().map(|item| item.at_price(price)).collect() };
-    let best = at(0.0);
+    let best = at_price(items, 0.0);
     if bytes(items, &best) <= budget {
         return best;
     }
+    let mut choice = at_price(items, price(items, budget));
+    spend(items, &mut choice, budget);
+    choice
+}
+
+fn at_price(items: &[PricedTensor<'_>], price: f64) -> Vec<usize> {
+    items.iter().map(|item| item.at_price(price)).collect()
+}
+
+/// The least price of a byte at which the tensors fit the budget.
+fn price(items: &[PricedTensor<'_>], budget: u64) -> f64 {
     // Above the greatest cost, no byte is worth its price.
     let mut high = items.iter().map(|item| item.cost(0)).fold(0.0, f64::max) + 1.0;
     let mut low = 0.0;
     for _ in 0..N_STEPS {
         let middle = f64::midpoint(low, high);
-        match bytes(items, &at(middle)) <= budget {
+        match bytes(items, &at_price(items, middle)) <= budget {
             true => high = middle,
             false => low = middle,
         }
     }
-    let mut choice = at(high);
-    spend(items, &mut choice, budget);
-    choice
+    high
 }
 
 /// Makes the upgrade that lowers the cost most per byte, until none fits.

@@ -1,5 +1,5 @@
 //! Groups of tensors whose sensitivity is measured together: those of one role in neighbouring
-//! layers. And what is usual for a role, where nothing was measured.
+//! layers. And the usual figure of a role, where nothing was measured.
 
 use std::collections::BTreeMap;
 
@@ -26,18 +26,20 @@ pub(super) fn group(names: &[&str], n_layers: usize) -> Vec<TensorGroup> {
         let band = layer_of(name).map(|l| band(l, n_layers));
         all.entry((band, role(name))).or_default().push(i);
     }
-    let named = |((_, role), tensors): ((Option<usize>, &str), Vec<usize>)| {
-        let layers = tensors.iter().filter_map(|&i| layer_of(names[i]));
-        TensorGroup {
-            name: match layers.clone().min().zip(layers.max()) {
-                None => role.to_owned(),
-                Some((first, last)) if first == last => format!("{role} of layer {first}"),
-                Some((first, last)) => format!("{role} of layers {first} to {last}"),
-            },
+    all.into_iter()
+        .map(|((_, role), tensors)| TensorGroup {
+            name: group_name(role, tensors.iter().filter_map(|&i| layer_of(names[i]))),
             tensors,
-        }
-    };
-    all.into_iter().map(named).collect()
+        })
+        .collect()
+}
+
+fn group_name(role: &str, layers: impl Iterator<Item = usize> + Clone) -> String {
+    match layers.clone().min().zip(layers.max()) {
+        None => role.to_owned(),
+        Some((first, last)) if first == last => format!("{role} of layer {first}"),
+        Some((first, last)) => format!("{role} of layers {first} to {last}"),
+    }
 }
 
 /// The band of a layer, of at most [`N_BANDS`].
@@ -55,8 +57,7 @@ fn role(name: &str) -> &str {
     inner.strip_suffix(".weight").unwrap_or(inner)
 }
 
-/// The sensitivity that a tensor usually has, up to a common factor. The figures are rough: those of
-/// SmolLM2-135M, rounded, differ by twice as much between neighbouring layers.
+/// The sensitivity that a tensor usually has, up to a common factor: rough figures.
 pub(super) fn guess(tensor: TensorShape<'_>, facts: &ModelFacts) -> f64 {
     let is_outer =
         layer_of(tensor.name).is_some_and(|l| l < N_OUTER || l + N_OUTER >= facts.n_layers);

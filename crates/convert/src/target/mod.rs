@@ -134,9 +134,9 @@ impl CostTable {
         self.tensors.iter().map(|tensor| tensor.guess).collect()
     }
 
-    /// The sensitivity of each tensor, if `divergences` were measured with one group after the other
-    /// off by `error(tensor)`. A group that does not diverge has a little sensitivity, so that more
-    /// bytes still count for something.
+    /// The sensitivity of each tensor, if `divergences` were measured with one group after the
+    /// other off by `error(tensor)`. A group that does not diverge has a little sensitivity, so
+    /// that more bytes still count for something.
     pub fn sensitivities(&self, divergences: &[f64], error: impl Fn(usize) -> f64) -> Vec<f64> {
         const LEAST: f64 = 1e-7;
         let mut all = vec![LEAST; self.tensors.len()];
@@ -154,6 +154,12 @@ impl CostTable {
     pub fn cost(&self, sensitivities: &[f64], choice: &[usize]) -> f64 {
         let of = |i: usize| sensitivities[i] * self.chosen(i, choice).error;
         (0..self.tensors.len()).map(of).sum()
+    }
+
+    /// The names of the tensors of a group.
+    pub fn names(&self, group: &TensorGroup) -> Vec<&str> {
+        let tensors = group.tensors.iter();
+        tensors.map(|&i| self.tensors[i].name.as_str()).collect()
     }
 
     /// The candidate of tensor `i` in a choice.

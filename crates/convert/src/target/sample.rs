@@ -1,8 +1,8 @@
 //! The error of a type in a tensor, by a sample of its rows.
 //!
 //! An error is relative: Σ q (w − w')² / Σ q w², q the importance of a column, over 64 rows spread
-//! evenly over the tensor. Where a table has its mean row apart, w of the denominator is without the
-//! mean for all types, so that errors of types with and without a mean can be compared.
+//! evenly over the tensor. Where a table has its mean row apart, w of the denominator is without
+//! the mean for all types, so that errors of types with and without a mean can be compared.
 
 use atta_formats::{TensorType, decode_rows};
 
@@ -98,11 +98,6 @@ impl RowImportance {
 impl Sample {
     /// The error of a type. Not finite if a weight is too large for it.
     pub(super) fn error(&self, quantizer: &Quantizer, ty: TensorType) -> Result<f64, Error> {
-        let x = if ty.is_own() {
-            &self.centred
-        } else {
-            &self.plain
-        };
         let row_bytes = ty.row_bytes(self.d).ok_or_else(|| Error::Shape {
             dims: vec![self.d as u64],
             ty,
@@ -110,15 +105,21 @@ impl Sample {
         let mut bytes = vec![0; row_bytes];
         let mut y = vec![0.0; self.d];
         let mut lost = 0.0;
-        for (i, x) in x.chunks_exact(self.d).enumerate() {
+        for (i, x) in self.rows(ty).chunks_exact(self.d).enumerate() {
             quantizer.rows(x, self.d, self.weights(i, ty), &mut bytes)?;
             decode_rows(ty, self.d, &bytes, &mut y)?;
             lost += self.energy(i, x.iter().zip(&y).map(|(x, y)| x - y));
         }
-        Ok(match self.total() {
-            total if total > 0.0 => lost / total,
-            _ => 0.0,
-        })
+        let total = self.total();
+        Ok(if total > 0.0 { lost / total } else { 0.0 })
+    }
+
+    /// The rows as a type stores them, `[n_rows, d]`.
+    fn rows(&self, ty: TensorType) -> &[f32] {
+        match ty.is_own() {
+            true => &self.centred,
+            false => &self.plain,
+        }
     }
 
     /// Whether there is an importance matrix for these rows.

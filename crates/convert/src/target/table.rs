@@ -54,12 +54,6 @@ pub struct CostOptions {
 
 /// Computes the table.
 pub(super) fn compute(sources: CostSources<'_>, options: &CostOptions) -> Result<CostTable, Error> {
-    let facts = plan::facts(sources.plain, sources.importance.is_some())?;
-    let sampler = Sampler {
-        plain: sources.plain,
-        centred: sources.centred,
-        importance: sources.importance,
-    };
     let tensors: Vec<&Tensor> = sources
         .plain
         .tensors
@@ -67,21 +61,27 @@ pub(super) fn compute(sources: CostSources<'_>, options: &CostOptions) -> Result
         .filter(|tensor| is_quantized(shape(tensor)))
         .collect();
     let job = CostJob {
-        sampler,
+        sampler: Sampler {
+            plain: sources.plain,
+            centred: sources.centred,
+            importance: sources.importance,
+        },
         options,
         quantizers: quantizers(&tensors, options)?,
-        facts,
+        facts: plan::facts(sources.plain, sources.importance.is_some())?,
     };
-    let mut costs = job.all(&tensors)?;
+    let costs = job.all(&tensors)?;
+    Ok(grouped(costs, job.facts.n_layers))
+}
+
+/// The table of tensors that do not know their groups yet.
+fn grouped(mut tensors: Vec<TensorCosts>, n_layers: usize) -> CostTable {
     let names: Vec<&str> = tensors.iter().map(|tensor| tensor.name.as_str()).collect();
-    let groups = groups::group(&names, facts.n_layers);
+    let groups = groups::group(&names, n_layers);
     for (i, group) in groups.iter().enumerate() {
-        group.tensors.iter().for_each(|&t| costs[t].group = i);
+        group.tensors.iter().for_each(|&t| tensors[t].group = i);
     }
-    Ok(CostTable {
-        tensors: costs,
-        groups,
-    })
+    CostTable { tensors, groups }
 }
 
 fn shape(tensor: &Tensor) -> TensorShape<'_> {
@@ -180,28 +180,30 @@ impl CostJob<'_> {
 
     fn of(&self, tensor: &Tensor) -> Result<TensorCosts, Error> {
         let sample = self.sampler.sample(&tensor.name)?;
-        let candidates = types(tensor, self.options)
-            .into_iter()
-            .filter_map(|ty| self.candidate(tensor, &sample, ty).transpose())
-            .collect::<Result<Vec<_>, _>>()?;
-        let probe_error = match probe(tensor, self.options) {
-            Some(ty) => self.error(tensor, &sample, ty)?,
-            None => 0.0,
-        };
-        let candidates = useful(precise(tensor, candidates));
-        if candidates.is_empty() {
-            return Err(Error::NoQuantizer {
-                ty: types(tensor, self.options)[0],
-                needs_importance: true,
-            });
-        }
+        let probe = probe(tensor, self.options);
         Ok(TensorCosts {
             name: tensor.name.clone(),
             group: 0,
-            candidates,
-            probe_error,
+            candidates: self.candidates(tensor, &sample)?,
+            probe_error: probe.map_or(Ok(0.0), |ty| self.error(tensor, &sample, ty))?,
             guess: groups::guess(shape(tensor), &self.facts),
         })
+    }
+
+    /// The types that are worth their bytes; at least one.
+    fn candidates(&self, tensor: &Tensor, sample: &Sample) -> Result<Vec<TypeCost>, Error> {
+        let types = types(tensor, self.options);
+        let all = types
+            .iter()
+            .filter_map(|&ty| self.candidate(tensor, sample, ty).transpose())
+            .collect::<Result<Vec<_>, _>>()?;
+        match useful(precise(tensor, all)) {
+            none if none.is_empty() => Err(Error::NoQuantizer {
+                ty: types[0],
+                needs_importance: true,
+            }),
+            some => Ok(some),
+        }
     }
 
     /// A type with its bytes and error; `None` if it requires an importance matrix, or cannot hold

@@ -120,7 +120,7 @@ fn types_help() -> String {
   atta convert Qwen3-0.6B/ qwen3.gguf --type q8_0
   atta convert model-f16.gguf model-q4_k_m.gguf --type q4_k_m
   atta convert model-f16.gguf small.gguf --type iq4_xs --imatrix model.imatrix
-  atta convert model-bf16.gguf fits.gguf --target-size 2.5G --imatrix model.imatrix --calibrate text.txt
+  atta convert model-bf16.gguf fits.gguf --target-size 2.5G --calibrate text.txt
   atta convert model-00001-of-00004.gguf whole.gguf
   atta convert model.gguf parts.gguf --split 2G
   atta convert llama.gguf llama.bin --to leap-int8",

@@ -22,8 +22,8 @@ pub(in crate::commands) struct SizeArgs {
     #[arg(long, value_name = "BITS", value_parser = bits, group = "target")]
     #[arg(conflicts_with_all = ["mix", "split"])]
     pub(in crate::commands::convert) target_bpw: Option<f64>,
-    /// Types to choose among, such as q3_k,q4_k,q6_k for llama.cpp [default: t2, t3, t4, q5_0, q5_k,
-    /// q6_k, q8_0, and the type that a tensor has]
+    /// Types to choose among, such as q3_k,q4_k,q6_k for llama.cpp [default: t2, t3, t4, q5_0,
+    /// q5_k, q6_k, q8_0, and the type that a tensor has]
     #[arg(long, value_name = "TYPE,…", value_delimiter = ',', value_parser = tensor_type)]
     #[arg(requires = "target")]
     pub(in crate::commands::convert) types: Vec<TensorType>,

@@ -119,23 +119,18 @@ impl Calibration {
         for (i, group) in table.groups.iter().enumerate() {
             self.progress
                 .busy(|| format!("group {} of {n}: {}", i + 1, group.name));
-            let names: Vec<&str> = group
-                .tensors
-                .iter()
-                .map(|&t| table.tensors[t].name.as_str())
-                .collect();
-            let blend = Blend::new(files, |name| names.contains(&name))?;
-            let engine = self.blended(blend)?;
+            let engine = self.blended(files, &table.names(group))?;
             all.push(self.divergence(&engine, TextPart::Probe)?.kld.value);
         }
         Ok(all)
     }
 
-    fn blended(&self, blend: Blend) -> Result<Engine, Failure> {
+    /// The first model with these tensors of the second one.
+    fn blended(&self, files: [&Arc<Checkpoint>; 2], names: &[&str]) -> Result<Engine, Failure> {
         let name = "a model for measuring";
         let source = ModelSource {
             name: name.to_owned(),
-            bytes: Arc::new(blend),
+            bytes: Arc::new(Blend::new(files, |name| names.contains(&name))?),
         };
         let files = ModelFiles::from_sources(vec![source], &Budget::unlimited())
             .map_err(atta::Error::from)?;

@@ -41,24 +41,13 @@ pub(super) fn run(
     source: &SourcePath,
     plain: Checkpoint,
 ) -> Result<(), Failure> {
-    let options = options(args)?;
-    let n_weights: u64 = plain.tensors.iter().map(|t| t.n_rows() * t.d_row()).sum();
-    let target = args.size.bytes(n_weights);
-    let probe = probe_type(8.0 * target as f64 / n_weights.max(1) as f64);
-    let job = SizedConversion {
-        args,
-        source,
-        table: costs(args, source, &plain, &options, probe)?,
-        options,
-        target,
-        probe,
-    };
+    let job = SizedConversion::new(args, source, &plain)?;
     drop(plain);
-    let outcome = match &args.size.calibrate {
+    let output = match &args.size.calibrate {
         Some(text) => job.calibrated(text)?,
         None => job.guessed()?,
     };
-    let report = SizeReport::new(&job, &outcome);
+    let report = SizeReport::new(&job, &output);
     print(args, || report.json(), || report.text())
 }
 
@@ -150,8 +139,28 @@ struct ReadyCheckpoint {
     options: ConvertOptions,
 }
 
-impl SizedConversion<'_> {
-    /// Chooses by what is usual for the roles of tensors.
+impl<'a> SizedConversion<'a> {
+    fn new(
+        args: &'a ConvertArgs,
+        source: &'a SourcePath,
+        plain: &Checkpoint,
+    ) -> Result<Self, Failure> {
+        let tensors = plain.tensors.iter();
+        let n_weights: u64 = tensors.map(|t| t.n_rows() * t.d_row()).sum();
+        let target = args.size.bytes(n_weights);
+        let probe = probe_type(8.0 * target as f64 / n_weights.max(1) as f64);
+        let options = options(args)?;
+        Ok(Self {
+            args,
+            source,
+            table: costs(args, source, plain, &options, probe)?,
+            options,
+            target,
+            probe,
+        })
+    }
+
+    /// Chooses by the usual figures of the roles of tensors.
     fn guessed(&self) -> Result<SizedOutput, Failure> {
         let decision = self.decide(self.table.guesses(), None)?;
         let prepared = self.prepare(&decision.choice, None)?;
@@ -162,7 +171,7 @@ impl SizedConversion<'_> {
         self.outcome(prepared, decision, files)
     }
 
-    /// Chooses by what was measured on a text, and measures the result.
+    /// Chooses by measurements on a text, and measures the result.
     fn calibrated(&self, text: &Path) -> Result<SizedOutput, Failure> {
         let mut scratch = ScratchFiles::beside(&self.args.dst);
         let mut bench = Workbench::new(self, text, &mut scratch)?;
@@ -348,23 +357,25 @@ impl<'a> Workbench<'a> {
     fn second_decision(&mut self, draft: &Draft) -> Result<Decision, Failure> {
         let table = &self.job.table;
         let before = &draft.decision.choice;
-        let file = Arc::new(gguf::open(&draft.path)?);
-        let now = self
-            .calibration
-            .of_file(&draft.path, TextPart::Probe)?
-            .kld
-            .value;
-        let precise = self.calibration.of_groups([&file, &self.base], table)?;
-        let less: Vec<f64> = precise.iter().map(|kld| now - kld).collect();
+        let less = self.precise_groups(&draft.path)?;
         let sensitivities = table.sensitivities(&less, |i| table.chosen(i, before).error);
         let mut decision = self
             .job
             .decide(sensitivities.clone(), Some(&sensitivities))?;
         // Around the draft the divergence is its own, and changes with the costs.
-        let change =
-            table.cost(&sensitivities, &decision.choice) - table.cost(&sensitivities, before);
+        let change = decision.predicted.unwrap_or(0.0) - table.cost(&sensitivities, before);
         decision.predicted = Some((draft.measured.kld.value + change).max(0.0));
         Ok(decision)
+    }
+
+    /// How much less a draft diverges with each group in turn in Q8_0.
+    fn precise_groups(&mut self, draft: &Path) -> Result<Vec<f64>, Failure> {
+        let file = Arc::new(gguf::open(draft)?);
+        let now = self.calibration.of_file(draft, TextPart::Probe)?;
+        let precise = self
+            .calibration
+            .of_groups([&file, &self.base], &self.job.table)?;
+        Ok(precise.iter().map(|kld| now.kld.value - kld).collect())
     }
 
     /// Writes a file with a choice of types, and measures it.

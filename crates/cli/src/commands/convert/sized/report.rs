@@ -12,18 +12,18 @@ use crate::report::grouped;
 /// The result of a conversion to a wished size.
 pub(super) struct SizeReport<'a> {
     job: &'a SizedConversion<'a>,
-    outcome: &'a SizedOutput,
+    output: &'a SizedOutput,
     summary: ConversionSummary<'a>,
 }
 
 impl<'a> SizeReport<'a> {
-    pub(super) fn new(job: &'a SizedConversion<'a>, outcome: &'a SizedOutput) -> Self {
+    pub(super) fn new(job: &'a SizedConversion<'a>, output: &'a SizedOutput) -> Self {
         Self {
             job,
-            outcome,
+            output,
             summary: ConversionSummary {
-                checkpoint: &outcome.checkpoint,
-                plan: &outcome.plan,
+                checkpoint: &output.checkpoint,
+                plan: &output.plan,
                 files: Vec::new(),
             },
         }
@@ -31,18 +31,19 @@ impl<'a> SizeReport<'a> {
 
     /// Bits of the whole file per weight.
     fn bits(&self) -> f64 {
-        8.0 * self.outcome.file_bytes as f64 / self.outcome.plan.n_weights.max(1) as f64
+        8.0 * self.output.file_bytes as f64 / self.output.plan.n_weights.max(1) as f64
     }
 
     /// The table.
     pub(super) fn text(&self) -> String {
-        let got = self.outcome.file_bytes;
+        let got = self.output.file_bytes;
         let target = self.job.target;
         let below = 100.0 * (target - got) as f64 / target as f64;
-        let files = self.outcome.files.iter();
+        let files = self.output.files.iter();
         let names: String = files.map(|path| format!("{}\n", path.display())).collect();
         format!(
-            "{}{}file: {} bytes, {:.3} bits per weight, {below:.2} % below the size asked for\n{}{names}",
+            "{}{}file: {} bytes, {:.3} bits per weight, {below:.2} % below the size asked for\n\
+             {}{names}",
             self.tensors_text(),
             self.summary.text(),
             grouped(i128::from(got)),
@@ -52,8 +53,8 @@ impl<'a> SizeReport<'a> {
     }
 
     fn divergence_text(&self) -> String {
-        let decision = &self.outcome.decision;
-        match (decision.predicted, self.outcome.measured) {
+        let decision = &self.output.decision;
+        match (decision.predicted, self.output.measured) {
             (None, _) => "divergence: not measured (--calibrate TEXT)\n".to_owned(),
             (Some(predicted), None) => format!("divergence: {predicted:.4} nats predicted\n"),
             (Some(predicted), Some(Divergence { kld, n_tokens })) => format!(
@@ -79,13 +80,13 @@ impl<'a> SizeReport<'a> {
     fn tensors(&self) -> Vec<ChosenTensor<'a>> {
         let table = &self.job.table;
         let of = |(i, costs): (usize, &'a TensorCosts)| {
-            let chosen = table.chosen(i, &self.outcome.decision.choice);
+            let chosen = table.chosen(i, &self.output.decision.choice);
             ChosenTensor {
                 costs,
                 ty: chosen.ty.name(),
                 bytes: chosen.bytes,
                 error: chosen.error,
-                cost: self.outcome.decision.sensitivities[i] * chosen.error,
+                cost: self.output.decision.sensitivities[i] * chosen.error,
             }
         };
         match self.job.args.size.verbose {
@@ -97,24 +98,24 @@ impl<'a> SizeReport<'a> {
     /// One object: that of a conversion, and more.
     pub(super) fn json(&self) -> Value {
         let mut all = self.summary.json();
-        let measured = self.outcome.measured;
-        all["files"] = self
-            .outcome
-            .files
-            .iter()
-            .map(|path| path.to_string_lossy())
-            .collect();
+        let files = self.output.files.iter();
+        all["files"] = files.map(|path| path.to_string_lossy()).collect();
         all["target_bytes"] = json!(self.job.target);
-        all["file_bytes"] = json!(self.outcome.file_bytes);
+        all["file_bytes"] = json!(self.output.file_bytes);
         all["file_bits_per_weight"] = json!(self.bits());
-        all["kld_predicted"] = json!(self.outcome.decision.predicted);
-        all["kld"] = json!(measured.map(|divergence| divergence.kld.value));
-        all["kld_stderr"] = json!(measured.map(|divergence| divergence.kld.stderr));
-        all["kld_tokens"] = json!(measured.map(|divergence| divergence.n_tokens));
+        self.add_divergence(&mut all);
         if self.job.args.size.verbose {
             all["tensors"] = self.tensors().iter().map(ChosenTensor::json).collect();
         }
         all
+    }
+
+    fn add_divergence(&self, all: &mut Value) {
+        let measured = self.output.measured;
+        all["kld_predicted"] = json!(self.output.decision.predicted);
+        all["kld"] = json!(measured.map(|divergence| divergence.kld.value));
+        all["kld_stderr"] = json!(measured.map(|divergence| divergence.kld.stderr));
+        all["kld_tokens"] = json!(measured.map(|divergence| divergence.n_tokens));
     }
 }
 
