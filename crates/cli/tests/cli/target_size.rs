@@ -12,8 +12,8 @@ const STORIES: &str = concat!(
     "/../../tests/golden/stories.gguf"
 );
 /// A text for calibration that is over soon.
-const TEXT: &str = "Once upon a time there was a little ant. She carried a leaf that was larger than \
-    herself. One day it rained, and the leaf kept her dry. The other ants came under the leaf, \
+const TEXT: &str = "Once upon a time there was a little ant. She carried a leaf that was larger \
+    than herself. One day it rained, and the leaf kept her dry. The other ants came under the leaf, \
     too, and they sang until the sun came out. Then they all went home. Mama said: what a big \
     leaf! The ant was happy and slept well.";
 

@@ -128,6 +128,21 @@ mod tests {
             .collect()
     }
 
+    /// Candidates of growing bytes and falling errors, from 0 bytes and an error of 1 on.
+    fn grown(steps: &[(u64, f64)]) -> Vec<TypeCost> {
+        let mut bytes = 0;
+        let mut error = 1.0;
+        let sizes: Vec<_> = steps
+            .iter()
+            .map(|(more, factor)| {
+                bytes += more;
+                error *= factor;
+                (bytes, error)
+            })
+            .collect();
+        candidates(&sizes)
+    }
+
     fn cost(items: &[PricedTensor<'_>], choice: &[usize]) -> f64 {
         items
             .iter()
@@ -182,18 +197,16 @@ mod tests {
             ),
             budget in 1u64..400,
         ) {
-            let all: Vec<_> = tensors.iter().map(|(steps, _)| {
-                let mut at = (0, 1.0);
-                let grown = steps.iter().map(|(more, factor)| {
-                    at = (at.0 + more, at.1 * factor);
-                    at
-                });
-                candidates(&grown.collect::<Vec<_>>())
-            }).collect();
-            let items: Vec<_> = all.iter().zip(&tensors).map(|(candidates, (_, sensitivity))| PricedTensor {
-                candidates,
-                sensitivity: *sensitivity,
-            }).collect();
+            let all: Vec<_> = tensors.iter().map(|(steps, _)| grown(steps)).collect();
+            let sensitivities = tensors.iter().map(|(_, sensitivity)| *sensitivity);
+            let items: Vec<_> = all
+                .iter()
+                .zip(sensitivities)
+                .map(|(candidates, sensitivity)| PricedTensor {
+                    candidates,
+                    sensitivity,
+                })
+                .collect();
             let choice = choose(&items, budget);
             let used = bytes(&items, &choice);
             let least = vec![0; items.len()];
