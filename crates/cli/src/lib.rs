@@ -30,7 +30,7 @@
 //! - `constrain`: output constrained to JSON or a grammar, as `Constraint`, and `--json` and the
 //!   like.
 //! - `convert`: conversion and quantization, as the module `convert`, and the commands `convert`
-//!   and `imatrix`.
+//!   and `imatrix`. Implies `perplexity`.
 //! - `embed`: vectors of texts, as `Embedder`, many texts at once, as `Batcher`, and the command.
 //! - `perplexity`: the module `perplexity`, and the command.
 //! - `hub`: the command `pull`, and models by the names of their repositories, by the crate

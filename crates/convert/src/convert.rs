@@ -115,10 +115,7 @@ pub fn convert(
     options: &ConvertOptions,
     progress: &mut dyn FnMut(Progress<'_>) -> ControlFlow<()>,
 ) -> Result<Converted, Error> {
-    let mut plan = Plan::new(checkpoint, &options.types, options.importance.as_ref())?;
-    if options.layout.is_streamable(&plan) {
-        execution_order::sort(checkpoint, &mut plan.steps)?;
-    }
+    let plan = planned(checkpoint, options)?;
     let shards = shards(checkpoint, &plan, options.max_shard_bytes);
     let paths = paths(dst, shards.len(), options.existing)?;
     let conversion = Conversion {
@@ -158,6 +155,26 @@ fn paths(dst: &Path, n: usize, existing: Existing) -> Result<Vec<PathBuf>, Error
         Some(path) => Err(Error::Exists { path: path.clone() }),
         None => Ok(paths),
     }
+}
+
+/// The length of the file that [`convert`] writes, if it is not to be split, bytes.
+///
+/// # Errors
+/// Those of [`Plan::new`], and of names and shapes that GGUF does not allow.
+pub fn file_bytes(checkpoint: &Checkpoint, options: &ConvertOptions) -> Result<u64, Error> {
+    let plan = planned(checkpoint, options)?;
+    let writer = header(checkpoint, options, &plan, None);
+    let is_streamable = options.layout.is_streamable(&plan);
+    Ok(file_layout(checkpoint, &plan.steps, writer, is_streamable)?.file_bytes)
+}
+
+/// The types of all tensors, in the order of the file.
+fn planned(checkpoint: &Checkpoint, options: &ConvertOptions) -> Result<Plan, Error> {
+    let mut plan = Plan::new(checkpoint, &options.types, options.importance.as_ref())?;
+    if options.layout.is_streamable(&plan) {
+        execution_order::sort(checkpoint, &mut plan.steps)?;
+    }
+    Ok(plan)
 }
 
 /// The path of shard `no` of `n`. Only the extension `.gguf` is removed from the name; a name such
@@ -225,13 +242,14 @@ fn whole_header(checkpoint: &Checkpoint, options: &ConvertOptions, has_own_types
     if has_own_types {
         writer.remove("general.file_type");
     }
-    if let Some(mix) = options.types.mix {
+    if options.types.is_whole() {
         // At the end, as in llama.cpp's files.
         for key in ["general.quantization_version", "general.file_type"] {
             writer.remove(key);
         }
         writer.set_u32("general.quantization_version", 2);
-        if let Some(file_type) = mix.file_type.filter(|_| !has_own_types) {
+        let file_type = options.types.mix.and_then(|mix| mix.file_type);
+        if let Some(file_type) = file_type.filter(|_| !has_own_types) {
             writer.set_u32("general.file_type", file_type);
         }
     }
@@ -261,6 +279,23 @@ struct Conversion<'a> {
     reporter: ProgressReporter<'a>,
     /// Bytes of tensors that were there before.
     resumed_bytes: u64,
+}
+
+/// The header, and the places of tensors.
+fn file_layout(
+    checkpoint: &Checkpoint,
+    steps: &[Step],
+    mut writer: Writer,
+    is_streamable: bool,
+) -> Result<Layout, Error> {
+    for step in steps {
+        let tensor = &checkpoint.tensors[step.tensor];
+        writer.add_tensor(&tensor.name, &tensor.dims, step.ty)?;
+    }
+    Ok(match is_streamable {
+        true => writer.finish_with_checksums(PIECE_BYTES)?,
+        false => writer.finish()?,
+    })
 }
 
 impl Conversion<'_> {
@@ -294,7 +329,8 @@ impl Conversion<'_> {
 
     /// Writes one file under its temporary name.
     fn file(&mut self, path: &Path, writer: Writer, steps: &[Step]) -> Result<PartialFile, Error> {
-        let layout = self.layout(writer, steps)?;
+        let is_streamable = self.options.layout.is_streamable(self.plan);
+        let layout = file_layout(self.checkpoint, steps, writer, is_streamable)?;
         let checksums = checksums_of(&layout)?;
         let hash = self.hash(&layout);
         let mut file = PartialFile::open(path, layout, hash)?;
@@ -310,18 +346,6 @@ impl Conversion<'_> {
         }
         file.finish(checksums.as_ref())?;
         Ok(file)
-    }
-
-    /// The header, and the places of tensors.
-    fn layout(&self, mut writer: Writer, steps: &[Step]) -> Result<Layout, Error> {
-        for step in steps {
-            let tensor = &self.checkpoint.tensors[step.tensor];
-            writer.add_tensor(&tensor.name, &tensor.dims, step.ty)?;
-        }
-        Ok(match self.options.layout.is_streamable(self.plan) {
-            true => writer.finish_with_checksums(PIECE_BYTES)?,
-            false => writer.finish()?,
-        })
     }
 
     /// The hash of all that the bytes of a file depend on.

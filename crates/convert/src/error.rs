@@ -119,6 +119,14 @@ pub enum Error {
         /// The file.
         path: PathBuf,
     },
+    /// A file size that no choice of types reaches.
+    #[error("{target} bytes are too few: the smallest file of these types has {least}")]
+    TargetTooSmall {
+        /// The size asked for, bytes.
+        target: u64,
+        /// The smallest possible file, bytes.
+        least: u64,
+    },
     /// The progress callback asked to stop.
     #[error("stopped before the end")]
     Stopped,

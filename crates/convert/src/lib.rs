@@ -30,12 +30,13 @@ pub mod quantize;
 pub mod raw;
 pub mod safetensors;
 mod source;
+pub mod target;
 mod verify;
 pub mod vocab;
 
 pub use checkpoint::{Checkpoint, MappedRows, RowSource, Tensor};
 pub use collect::ImatrixCollector;
-pub use convert::{ConvertOptions, Converted, Existing, FileLayout, Progress, convert};
+pub use convert::{ConvertOptions, Converted, Existing, FileLayout, Progress, convert, file_bytes};
 pub use error::Error;
 pub use imatrix::{ImatrixEntry, ImportanceMatrix};
 pub use means::separate_means;

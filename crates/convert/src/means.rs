@@ -20,6 +20,18 @@ const MEANS: [(&str, &str); 2] = [
 /// Weights that are read at once.
 const CHUNK_WEIGHTS: usize = 1 << 20;
 
+/// The name of the mean row of a table, if its mean may be apart.
+pub(crate) fn mean_of(table: &str) -> Option<&'static str> {
+    let found = MEANS.iter().find(|(of, _)| *of == table);
+    found.map(|(_, mean)| *mean)
+}
+
+/// The table that a tensor belongs to: that of a mean row, else itself.
+pub(crate) fn table_of(name: &str) -> &str {
+    let found = MEANS.iter().find(|(_, mean)| *mean == name);
+    found.map_or(name, |(table, _)| table)
+}
+
 /// A table plus or less a row.
 struct ShiftedRows {
     rows: Box<dyn RowSource>,

@@ -28,7 +28,7 @@ pub struct Mix {
 
 /// The category of a tensor, as far as rules distinguish them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum TensorCategory {
+pub(crate) enum TensorCategory {
     Embedding,
     Output,
     /// Values, alone or fused with queries and keys.
@@ -373,7 +373,7 @@ impl TypeSelector {
 const VALUES: [&str; 3] = ["attn_qkv.weight", "attn_v.weight", "attn_kv_b.weight"];
 
 /// The category of a tensor, by its name and number of dimensions.
-fn category(name: &str, n_dims: usize) -> TensorCategory {
+pub(crate) fn category(name: &str, n_dims: usize) -> TensorCategory {
     let has = |part: &str| name.contains(part);
     match name {
         "output.weight" => TensorCategory::Output,

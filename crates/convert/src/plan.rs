@@ -1,5 +1,7 @@
 //! Plans a conversion before anything is written: the type of each tensor, with notes for the user.
 
+use std::collections::BTreeMap;
+
 use atta_formats::TensorType;
 
 use crate::{
@@ -20,6 +22,15 @@ pub struct TypeSelection {
     pub pure: bool,
     /// Types for tensors whose names match, instead of the mix; the first match wins.
     pub overrides: Vec<(NamePattern, TensorType)>,
+    /// Types by the names of tensors, instead of a mix: those of [`crate::target`].
+    pub chosen: BTreeMap<String, TensorType>,
+}
+
+impl TypeSelection {
+    /// Whether all matrices are given types, by a mix or one by one.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.mix.is_some() || !self.chosen.is_empty()
+    }
 }
 
 /// The conversion of one tensor.
@@ -73,7 +84,7 @@ impl Plan {
     ) -> Result<Self, Error> {
         let tensors = &checkpoint.tensors;
         let mut order_of: Vec<usize> = (0..tensors.len()).collect();
-        if types.mix.is_some() {
+        if types.is_whole() {
             order_of.sort_by(|&a, &b| order(&tensors[a].name).cmp(&order(&tensors[b].name)));
         }
         let facts = facts(checkpoint, importance.is_some())?;
@@ -128,7 +139,7 @@ fn unused_overrides(checkpoint: &Checkpoint, types: &TypeSelection) -> Vec<usize
 }
 
 /// The properties of the model that mixes depend on.
-fn facts(checkpoint: &Checkpoint, has_importance: bool) -> Result<ModelFacts, Error> {
+pub(crate) fn facts(checkpoint: &Checkpoint, has_importance: bool) -> Result<ModelFacts, Error> {
     let about = checkpoint.describe()?.metadata;
     let arch = about.str("general.architecture")?.unwrap_or_default();
     let count = |key: &str| {
@@ -237,6 +248,9 @@ fn wanted(
         .iter()
         .find(|(name, _)| name.matches(&tensor.name))
     {
+        return *ty;
+    }
+    if let Some(ty) = types.chosen.get(&tensor.name) {
         return *ty;
     }
     match (types.mix, selector) {

@@ -42,6 +42,8 @@ mod ring;
 mod ring_faults;
 mod run;
 mod streams;
+#[cfg(feature = "convert")]
+mod target_size;
 #[cfg(feature = "chat")]
 mod terminal;
 mod tokenize;

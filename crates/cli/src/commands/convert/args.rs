@@ -8,6 +8,7 @@ use atta::{
 };
 use clap::{Args, ValueEnum};
 
+use super::sized::SizeArgs;
 use crate::args::value;
 
 /// Converts a model to GGUF, and quantizes it.
@@ -36,6 +37,8 @@ pub(crate) struct ConvertArgs {
     /// Quantization type or mix, in any case [default: unchanged]
     #[arg(long = "type", value_name = "TYPE", value_parser = mix)]
     pub(super) mix: Option<&'static Mix>,
+    #[command(flatten)]
+    pub(super) size: SizeArgs,
     /// Use FILE, made by `atta imatrix`, as importance matrix
     #[arg(long, value_name = "FILE")]
     pub(super) imatrix: Option<PathBuf>,
@@ -74,7 +77,8 @@ pub(crate) struct ConvertArgs {
     /// Overwrite DST, all files of a split DST, and with --to leap-… the tokenizer.bin beside it
     #[arg(long)]
     pub(super) force: bool,
-    /// Print more on standard error: scales of T2, T3 and T4 that were too small
+    /// Print more: scales of T2, T3 and T4 that were too small on standard error; with
+    /// --target-size and --target-bpw type, size and error of every tensor
     #[arg(short = 'v', long)]
     pub(super) verbose: bool,
     /// Print one JSON object
@@ -91,6 +95,7 @@ impl ConvertArgs {
             dst,
             to: Some(to),
             mix: None,
+            size: SizeArgs::default(),
             imatrix: None,
             tensor_types: Vec::new(),
             pure: false,
@@ -163,6 +168,7 @@ fn types_help() -> String {
   atta convert Qwen3-0.6B/ qwen3.gguf --type q8_0
   atta convert model-f16.gguf model-q4_k_m.gguf --type q4_k_m
   atta convert model-f16.gguf small.gguf --type iq4_xs --imatrix model.imatrix
+  atta convert model-bf16.gguf fits.gguf --target-size 2.5G --calibrate text.txt
   atta convert model-00001-of-00004.gguf whole.gguf
   atta convert model.gguf parts.gguf --split 2G
   atta convert llama.gguf llama.bin --to leap-int8
@@ -185,12 +191,15 @@ fn cosine(text: &str) -> Result<f64, String> {
 fn tensor_type(text: &str) -> Result<(NamePattern, TensorType), String> {
     let expected = || "expected a pattern and a type, such as ffn_down=q6_k".to_owned();
     let (pattern, name) = text.rsplit_once('=').ok_or_else(expected)?;
-    let ty = TensorType::ALL
-        .iter()
-        .find(|ty| ty.name().eq_ignore_ascii_case(name))
-        .ok_or_else(expected)?;
+    let ty = type_named(name).ok_or_else(expected)?;
     let pattern: NamePattern = pattern
         .parse()
         .map_err(|error| format!("`{pattern}` is no pattern: {error}"))?;
-    Ok((pattern, *ty))
+    Ok((pattern, ty))
+}
+
+/// The type of this name, in any case.
+pub(super) fn type_named(name: &str) -> Option<TensorType> {
+    let mut all = TensorType::ALL.iter();
+    all.find(|ty| ty.name().eq_ignore_ascii_case(name)).copied()
 }

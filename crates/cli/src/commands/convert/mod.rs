@@ -1,6 +1,7 @@
 //! `atta convert`: converts and quantizes a model.
 
 mod args;
+mod sized;
 
 use std::{
     collections::BTreeMap,
@@ -54,6 +55,13 @@ pub(super) fn run(args: ConvertArgs) -> Result<(), Failure> {
     };
     notes.iter().for_each(|note| warn(note));
     match args.target() {
+        TargetFormat::Gguf if args.size.is_given() => {
+            let source = SourcePath {
+                path,
+                options: source,
+            };
+            sized::run(args, &source, checkpoint)
+        }
         TargetFormat::Gguf => to_gguf(args, &mut checkpoint),
         TargetFormat::Qsf => to_qsf(args, checkpoint),
         TargetFormat::LeapF32 => to_leap(args, &checkpoint, LeapFormat::F32),
@@ -64,6 +72,19 @@ pub(super) fn run(args: ConvertArgs) -> Result<(), Failure> {
                 group_size: LEAP_GROUP,
             },
         ),
+    }
+}
+
+/// A source that can be opened once more.
+struct SourcePath {
+    path: PathBuf,
+    options: SourceOptions,
+}
+
+impl SourcePath {
+    /// Opens it; notes about it were printed the first time.
+    fn open(&self) -> Result<Checkpoint, Error> {
+        open(&self.path, &self.options, &mut Vec::new())
     }
 }
 
@@ -93,6 +114,7 @@ fn check_target(args: &ConvertArgs) -> Result<(), Failure> {
     check_qsf(args)?;
     let of_gguf = [
         (args.mix.is_some(), "--type"),
+        (args.size.is_given(), "--target-size and --target-bpw"),
         (args.imatrix.is_some(), "--imatrix"),
         (!args.tensor_types.is_empty(), "--tensor-type"),
         (args.split.is_some(), "--split"),
@@ -106,7 +128,8 @@ fn check_target(args: &ConvertArgs) -> Result<(), Failure> {
             "{name} does not apply to --to leap-f32 and leap-int8"
         )));
     }
-    if args.imatrix.is_some() && args.mix.is_none() && args.tensor_types.is_empty() {
+    let is_quantizing = args.mix.is_some() || args.size.is_given();
+    if args.imatrix.is_some() && !is_quantizing && args.tensor_types.is_empty() {
         return Err(Failure::Usage(
             "--imatrix is for quantizing: give --type too".to_owned(),
         ));
@@ -128,9 +151,15 @@ fn check_target(args: &ConvertArgs) -> Result<(), Failure> {
 
 /// Refuses options that do not go together with QSF files and types, or without them.
 fn check_qsf(args: &ConvertArgs) -> Result<(), Failure> {
-    if args.target() == TargetFormat::Qsf && args.split.is_some() {
-        let why = "--split does not apply to QSF, whose models are one file each";
-        return Err(Failure::Usage(why.to_owned()));
+    let of_gguf = [
+        (args.split.is_some(), "--split"),
+        (args.layout.is_some(), "--layout"),
+        (args.size.is_given(), "--target-size and --target-bpw"),
+    ];
+    let mut given = of_gguf.iter().filter(|(is_given, _)| *is_given);
+    if let (TargetFormat::Qsf, Some((_, name))) = (args.target(), given.next()) {
+        let why = format!("{name} does not apply to QSF files");
+        return Err(Failure::Usage(why));
     }
     if args.min_cosine.is_some() && !args.mix.is_some_and(|mix| mix.base.is_qsf()) {
         let why = "--min-cosine is for the types of QSF: give --type qsf4 or the like";
@@ -145,6 +174,7 @@ fn protect(args: &ConvertArgs) -> Result<(), Failure> {
         Some(&args.src),
         args.imatrix.as_ref(),
         args.tokenizer.as_ref(),
+        args.size.calibrate.as_ref(),
     ]);
     let is_inside = args.src.is_dir()
         && args
@@ -190,6 +220,15 @@ fn to_qsf(args: &ConvertArgs, mut checkpoint: Checkpoint) -> Result<(), Failure>
         planned.converted.files = vec![args.dst.clone()];
     }
     planned.print(args, &checkpoint)
+}
+
+/// Plans a conversion, and stores the mean rows of tables as the plan has them.
+fn settled(checkpoint: &mut Checkpoint, options: &ConvertOptions) -> Result<Plan, Error> {
+    let plan = planned(checkpoint, options)?;
+    match separate_means(checkpoint, &plan)? {
+        true => planned(checkpoint, options),
+        false => Ok(plan),
+    }
 }
 
 fn to_leap(args: &ConvertArgs, checkpoint: &Checkpoint, to: LeapFormat) -> Result<(), Failure> {
@@ -272,6 +311,7 @@ fn options(args: &ConvertArgs) -> Result<ConvertOptions, Failure> {
             mix: args.mix,
             pure: args.pure,
             overrides: args.tensor_types.clone(),
+            ..TypeSelection::default()
         },
         importance,
         importance_name: args
@@ -396,6 +436,9 @@ fn with_option(error: &Error) -> String {
             needs_importance: true,
             ..
         } => format!("{error} (--imatrix FILE, made by atta imatrix)"),
+        Error::TargetTooSmall { least, .. } => {
+            format!("{error}: --target-size {least}B is the least")
+        }
         Error::TooLarge { .. } => format!("{error}, as by --tensor-type"),
         Error::Exists { .. } => format!("{error}: give another name, or --force"),
         Error::PreTokenizer { .. } => format!("{error} (--pre NAME)"),
@@ -463,10 +506,7 @@ impl Planned {
     fn new(args: &ConvertArgs, checkpoint: &mut Checkpoint) -> Result<Self, Failure> {
         let mut options = options(args)?;
         qsf::for_types(checkpoint, &mut options.types)?;
-        let mut plan = planned(checkpoint, &options)?;
-        if separate_means(checkpoint, &plan)? {
-            plan = planned(checkpoint, &options)?;
-        }
+        let plan = settled(checkpoint, &options)?;
         warn_of_unused(args, &plan);
         let cosines = measured(checkpoint, &plan, &options)?;
         let mut this = Self {
@@ -502,9 +542,8 @@ impl Planned {
     }
 }
 
-fn planned(checkpoint: &Checkpoint, options: &ConvertOptions) -> Result<Plan, Failure> {
-    let importance = options.importance.as_ref();
-    Ok(Plan::new(checkpoint, &options.types, importance)?)
+fn planned(checkpoint: &Checkpoint, options: &ConvertOptions) -> Result<Plan, Error> {
+    Plan::new(checkpoint, &options.types, options.importance.as_ref())
 }
 
 fn measured(

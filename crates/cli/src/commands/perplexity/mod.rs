@@ -7,7 +7,7 @@
 mod args;
 mod figures;
 mod journal;
-mod saved;
+pub(super) mod saved;
 
 use std::{fs::File, io::BufReader, ops::ControlFlow, path::Path, time::Instant};
 

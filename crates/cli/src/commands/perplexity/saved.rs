@@ -12,7 +12,7 @@ use atta::perplexity::{Baseline, BaselineHeader, write_row};
 use crate::{failure::Failure, inputs::InputFiles, output::NewFile};
 
 /// The output of `--save-logits`.
-pub(super) enum LogitsWriter {
+pub(in crate::commands) enum LogitsWriter {
     /// A file that appears when it is whole, and a buffer for a row.
     Whole(NewFile, Vec<u8>),
     /// A file that grows in place, so that it can be resumed.
@@ -21,7 +21,7 @@ pub(super) enum LogitsWriter {
 
 impl LogitsWriter {
     /// Creates a file that is written whole or not at all.
-    pub(super) fn new(
+    pub(in crate::commands) fn new(
         path: &Path,
         inputs: &InputFiles,
         header: &BaselineHeader,
@@ -32,7 +32,7 @@ impl LogitsWriter {
     }
 
     /// Resumes after `n_done` chunks, or begins a file.
-    pub(super) fn resume(
+    pub(in crate::commands) fn resume(
         path: &Path,
         header: &BaselineHeader,
         n_done: usize,
@@ -67,7 +67,7 @@ impl LogitsWriter {
     }
 
     /// Adds a row of logits, `[n_vocab]`.
-    pub(super) fn row(&mut self, logits: &[f32]) -> Result<(), Failure> {
+    pub(in crate::commands) fn row(&mut self, logits: &[f32]) -> Result<(), Failure> {
         match self {
             Self::Whole(file, row) => {
                 row.clear();
@@ -81,7 +81,7 @@ impl LogitsWriter {
     }
 
     /// Syncs a chunk to disk before the journal records it.
-    pub(super) fn flush(&mut self) -> Result<(), Failure> {
+    pub(in crate::commands) fn flush(&mut self) -> Result<(), Failure> {
         match self {
             Self::Whole(..) => Ok(()),
             Self::Growing(file, path) => {
@@ -91,7 +91,7 @@ impl LogitsWriter {
         }
     }
 
-    pub(super) fn finish(mut self) -> Result<(), Failure> {
+    pub(in crate::commands) fn finish(mut self) -> Result<(), Failure> {
         self.flush()?;
         match self {
             Self::Whole(file, _) => file.finish(),
@@ -105,15 +105,15 @@ fn cannot_write(path: &Path, error: io::Error) -> Failure {
 }
 
 /// The baseline of `--kld`.
-pub(super) struct BaselineFile {
-    pub(super) path: PathBuf,
-    pub(super) header: BaselineHeader,
+pub(in crate::commands) struct BaselineFile {
+    pub(in crate::commands) path: PathBuf,
+    pub(in crate::commands) header: BaselineHeader,
     file: BufReader<File>,
 }
 
 impl BaselineFile {
     /// Opens the file; one that is incomplete is refused.
-    pub(super) fn open(path: &Path) -> Result<Self, Failure> {
+    pub(in crate::commands) fn open(path: &Path) -> Result<Self, Failure> {
         let blame = |error: io::Error| Failure::at(path, error);
         let mut file = BufReader::new(File::open(path).map_err(blame)?);
         let header = BaselineHeader::read(&mut file).map_err(|error| Failure::at(path, error))?;
@@ -131,7 +131,10 @@ impl BaselineFile {
     }
 
     /// The rows from chunk `n_done` on.
-    pub(super) fn rows(mut self, n_done: usize) -> Result<Baseline<BufReader<File>>, Failure> {
+    pub(in crate::commands) fn rows(
+        mut self,
+        n_done: usize,
+    ) -> Result<Baseline<BufReader<File>>, Failure> {
         let place = SeekFrom::Start(self.header.file_bytes(n_done));
         self.file
             .seek(place)
