@@ -103,8 +103,8 @@ pub struct Progress<'a> {
 }
 
 /// Writes a checkpoint to `dst`, or to numbered shards beside `dst` if it is to be split.
-/// `progress` is called many times a second. If it breaks, or the program ends, what was written
-/// stays beside `dst` under temporary names, and the same conversion of the same files goes on with
+/// `progress` is called many times a second. If it breaks, or the program ends, the bytes so far
+/// stay beside `dst` under temporary names, and the same conversion of the same files goes on with
 /// it.
 ///
 /// # Errors
@@ -317,7 +317,7 @@ impl Conversion<'_> {
         Ok(self.converted())
     }
 
-    /// What was done, without the names of files.
+    /// The result, without the names of files.
     fn converted(&self) -> Converted {
         let scales = self.quantizers.iter().map(|(_, of)| of.small_scales());
         Converted {
@@ -478,7 +478,7 @@ impl ProgressReporter<'_> {
         tensor: &Tensor,
         bytes: &[u8],
     ) -> Result<(), Error> {
-        // What was made of bytes that could not be read must not look whole later.
+        // Weights from bytes that could not be read must not look whole later.
         self.checkpoint.check_files()?;
         file.write(bytes)?;
         self.done += bytes.len() as u64;

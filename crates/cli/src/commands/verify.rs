@@ -89,7 +89,7 @@ fn problem(file: &VerifiedFile) -> Option<String> {
     }
 }
 
-/// A line for a file that is whole; the error says what is wrong with another one.
+/// A line for a file that is whole; the error names the fault of another one.
 fn text(file: &VerifiedFile) -> String {
     let checksums = &file.checksums;
     match file.is_whole() {

@@ -11,7 +11,7 @@
 //! compared          kept ───► both parts       ──► both parts
 //! ```
 //! Not compared: single rows of an embedding, which are far smaller than a piece, and parts of a
-//! piece of which the rest is never read.
+//! piece whose other parts are never read.
 
 mod damage;
 mod verify;

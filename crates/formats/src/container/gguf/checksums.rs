@@ -267,8 +267,8 @@ impl Pieces {
 
 impl Writer {
     /// Builds a header as [`finish`](Self::finish) does, with room for checksums of pieces of
-    /// `piece_bytes`, and places the tensors in order, each at a disk block. [`Checksums::of`] the header says where checksums
-    /// go.
+    /// `piece_bytes`, and places the tensors in order, each at a disk block. [`Checksums::of`] the
+    /// header says where checksums go.
     ///
     /// # Errors
     /// As [`finish`](Self::finish); [`Error::Count`] for more pieces than a header can hold.
