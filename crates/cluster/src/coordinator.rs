@@ -21,7 +21,7 @@ use atta_kernels::{Kernels, Pool};
 use atta_model::{Error, ExecutorSize};
 
 use crate::{
-    HashedModel, Links, OnStage, PlannedRing, RemotePlan, RemoteRingOptions,
+    ExpectedSpeed, HashedModel, Links, OnStage, PlannedRing, RemotePlan, RemoteRingOptions,
     control::{Control, ControlError, NodeName},
     core::Timing,
     measure::measure_link_to,
@@ -341,6 +341,7 @@ impl Coordinator {
             plan,
             timing,
             deadline,
+            expected,
         } = self.planned(survey, plan)?;
         let first = plan.stages.first().map(|stage| stage.node.address);
         let mut sources = Vec::new();
@@ -363,6 +364,7 @@ impl Coordinator {
             timing,
             wire: self.wire,
             deadline,
+            expected,
             on_stage,
         })
     }
@@ -381,6 +383,10 @@ impl Coordinator {
             plan: RemotePlan::of(plan, address)?,
             timing: timing(plan.predicted.lap),
             deadline: load_deadline(bytes),
+            expected: Some(ExpectedSpeed {
+                decode_tok_s: plan.predicted.decode_tok_s,
+                users_tok_s: plan.predicted.users_tok_s,
+            }),
         })
     }
 

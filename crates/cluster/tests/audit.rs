@@ -85,6 +85,7 @@ impl Replan for Even {
             plan: RemotePlan { n_local, stages },
             timing: Timing::default(),
             deadline: PATIENCE,
+            expected: None,
         })
     }
 }

@@ -16,7 +16,7 @@ use std::{
 
 use atta_cluster::{
     JournalOptions, PlannedRing, RemotePlan, RemoteRing, Replan, RingChange, RingChanges,
-    StageNode, control::NodeName, core::Timing, wire::message::NodeAddress,
+    RingEvent, StageNode, control::NodeName, core::Timing, wire::message::NodeAddress,
 };
 use atta_engine::{Engine, Event, GenerateOptions, LoadOptions, Session};
 use atta_store::ModelFiles;
@@ -60,6 +60,7 @@ fn planned(plan: RemotePlan) -> PlannedRing {
         plan,
         timing: Timing::default(),
         deadline: PATIENCE,
+            expected: None,
     }
 }
 
@@ -352,6 +353,10 @@ fn a_change_that_is_refused_leaves_the_ring_as_it_was() {
     }
     assert!(is_refused);
     assert_eq!(ring.ring.plan(), before);
+    // Its stages have never been others.
+    let events = ring.ring.record().events();
+    let is_opening = |event: &&RingEvent| event.text.starts_with("the ring opens");
+    assert_eq!(events.iter().filter(is_opening).count(), 1, "{events:?}");
     open.truncate(0).unwrap();
     assert_eq!(write(&mut open, &mut |_| {}), Ok(expected));
 }

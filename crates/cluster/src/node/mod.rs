@@ -6,6 +6,7 @@
 //! next question finds. What a ring took is freed when it is released, when it ends, and when its
 //! coordinator is silent for too long.
 
+mod fetch;
 mod hold;
 mod library;
 mod load;
@@ -29,6 +30,7 @@ use crate::{
     StatesFolder,
     control::{Answerer, NodeName},
     key::ClusterKey,
+    lane::tcp::OnNote,
     links::Links,
     measure::is_throttled,
     wire::{
@@ -38,6 +40,7 @@ use crate::{
         },
     },
 };
+use fetch::Fetching;
 use hold::{Hold, Reply};
 pub use library::{LibraryModels, part_server};
 use load::Compute;
@@ -153,6 +156,7 @@ struct Inner {
 #[derive(Default)]
 struct ServiceState {
     hold: Hold,
+    fetching: Option<Fetching>,
     events: VecDeque<(Instant, String)>,
     links: HashMap<NodeAddress, LinkState>,
 }
@@ -206,6 +210,16 @@ impl NodeService {
         })
     }
 
+    /// Adds notes to the events of the node, as long as it is there.
+    pub fn noter(&self) -> OnNote {
+        let inner = Arc::downgrade(&self.inner);
+        Box::new(move |note| {
+            if let Some(inner) = inner.upgrade() {
+                inner.note(note.to_owned());
+            }
+        })
+    }
+
     /// What the node says about itself.
     pub fn card(&self) -> Card {
         self.inner.card()
@@ -231,6 +245,8 @@ impl NodeService {
     pub fn release_all(&self) {
         let stopping = self.inner.state().hold.release(None);
         stopping.wait();
+        let fetching = self.inner.state().fetching.take();
+        fetching.into_iter().for_each(Fetching::end);
         self.inner.state().hold.drop_warm();
     }
 }
@@ -295,6 +311,7 @@ impl Inner {
                 event.into_iter().for_each(|event| self.note(event));
                 answer
             }
+            Question::Fetch(prepare) => fetch::fetch(self, *prepare),
             Question::Progress { ring } => self.state().hold.progress(ring),
             Question::Release { ring } => {
                 self.state().hold.release(Some(ring));
