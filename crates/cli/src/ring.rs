@@ -21,7 +21,7 @@ use atta_cluster::{
     control::NodeName,
     is_exact_everywhere,
     lane::tcp::Doors,
-    measure::{Freshness, NodeProbe, memory_for_models},
+    measure::{Freshness, KeptLinks, NodeProbe, memory_for_models},
     model_sizes,
     node::part_server,
     part::{Library, LibraryOptions},
@@ -338,6 +338,7 @@ impl Asker {
             pool,
             numbers,
             ram_bytes,
+            kept_links: Some(KeptLinks::at(membership.places.links())),
             wire: Dtype::F32,
             is_here,
         };

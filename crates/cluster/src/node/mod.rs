@@ -51,6 +51,8 @@ pub use models::{Models, OnLoading, OpenModel, Wanted, share_of, wanted_files};
 const MAX_EVENTS: usize = 64;
 /// Most links whose measures are remembered.
 const MAX_LINKS: usize = 64;
+/// Age from which a link is measured anew.
+const MAX_LINK_AGE: Duration = Duration::from_secs(600);
 /// Time between looks at rings that have ended or are silent.
 const WATCH: Duration = Duration::from_millis(250);
 /// Longest line of an event, characters.
@@ -164,7 +166,8 @@ struct ServiceState {
 /// The measuring of a link that a coordinator asked for.
 enum LinkState {
     Measuring,
-    Done(Result<LinkNumbers, String>),
+    /// When it was measured.
+    Done(Result<LinkNumbers, String>, Instant),
 }
 
 impl std::fmt::Debug for Inner {
@@ -405,7 +408,7 @@ impl Inner {
         state.events.iter().map(event).collect()
     }
 
-    /// Begins to measure a link, or tells the result, once.
+    /// Begins to measure a link, or tells the result: a failure once, a link for some minutes.
     fn measure_link(self: &Arc<Self>, to: NodeAddress) -> Answer {
         let Some(measure) = self.options.measure_link.clone() else {
             return refused("this node does not measure links");
@@ -413,12 +416,15 @@ impl Inner {
         let mut state = self.state();
         match state.links.get(&to) {
             Some(LinkState::Measuring) => return Answer::Measuring,
-            Some(LinkState::Done(_)) => {
-                if let Some(LinkState::Done(done)) = state.links.remove(&to) {
-                    return done.map_or_else(|why| refused(&why), Answer::Link);
-                }
+            Some(LinkState::Done(Ok(link), at)) if at.elapsed() < MAX_LINK_AGE => {
+                return Answer::Link(*link);
             }
-            None => {}
+            Some(LinkState::Done(Err(why), at)) if at.elapsed() < MAX_LINK_AGE => {
+                let answer = refused(why);
+                state.links.remove(&to);
+                return answer;
+            }
+            Some(LinkState::Done(..)) | None => {}
         }
         if state.links.len() >= MAX_LINKS {
             state.links.clear();
@@ -428,7 +434,7 @@ impl Inner {
         let thread = std::thread::Builder::new().name("measure".to_owned());
         let thread = thread.spawn(move || {
             let done = measure(&place);
-            inner.state().links.insert(place, LinkState::Done(done));
+            inner.state().links.insert(place, LinkState::Done(done, Instant::now()));
         });
         if let Err(error) = thread {
             return refused(&error.to_string());
