@@ -213,6 +213,7 @@ fn two_nodes_write_the_text_of_one_machine_and_leave() {
         assert!(is_told, "{ring}: {said}");
         // There is no other machine to reach past the network stack.
         assert_eq!(said.contains("going by udp"), lane == "afxdp", "{said}");
+        assert!(!said.contains("going by tcp"), "{said}");
         assert_no_secret(&key, &said);
     }
     // It is small: one machine is faster, and says so.

@@ -247,6 +247,21 @@ impl Keeper {
         self.settle(prepare, &Question::Progress { ring })
     }
 
+    /// Asks the node for weights in a thread of its own, which tells its last answer.
+    fn fetch(
+        self,
+        prepare: Prepare,
+        results: Sender<(NodeName, Option<Answer>)>,
+    ) -> io::Result<JoinHandle<()>> {
+        let thread = std::thread::Builder::new().name(format!("fetching by {}", self.node));
+        thread.spawn(move || {
+            let question = Question::Fetch(Box::new(prepare));
+            let answer = self.settle(question.clone(), &question);
+            // Without a receiver the fetch has been given up.
+            let _ = results.send((self.node, answer));
+        })
+    }
+
     /// Asks a question, then another one as long as the node is not done.
     fn settle(&self, mut question: Question, then: &Question) -> Option<Answer> {
         let mut heard = Instant::now();
@@ -310,9 +325,9 @@ pub(super) fn fetch_all(
     until: Instant,
 ) -> Result<(), FormError> {
     let (to_results, results) = mpsc::channel();
-    // Without it, the threads end soon.
-    let mut stops = Vec::new();
     let n = questions.len();
+    // Without them, the threads end soon.
+    let mut stops = Vec::new();
     for (node, prepare) in questions {
         let (stop, stopped) = mpsc::channel();
         stops.push(stop);
@@ -323,25 +338,22 @@ pub(super) fn fetch_all(
             on_stage: Arc::clone(on_stage),
             stopped,
         };
-        let results = to_results.clone();
-        let thread = std::thread::Builder::new().name(format!("fetching by {}", keeper.node));
-        let thread = thread.spawn(move || {
-            let question = Question::Fetch(Box::new(prepare));
-            let answer = keeper.settle(question.clone(), &question);
-            // Without a receiver the fetch has been given up.
-            let _ = results.send((keeper.node, answer));
-        });
-        thread.map_err(|error| Error::Ring(format!("a thread for each node: {error}")))?;
+        let started = keeper.fetch(prepare, to_results.clone());
+        started.map_err(|error| Error::Ring(format!("a thread for each node: {error}")))?;
     }
+    drop(to_results);
     for _ in 0..n {
         let left = until.saturating_duration_since(Instant::now());
-        let Ok((node, answer)) = results.recv_timeout(left) else {
-            let why = "nodes do not have their weights in time";
-            return Err(Error::Ring(why.to_owned()).into());
-        };
-        if answer != Some(Answer::Fetched) {
-            let line = format!("{node}: {}", why_not(answer));
-            return Err(FormError::Node { node, line });
+        match results.recv_timeout(left) {
+            Ok((_, Some(Answer::Fetched))) => {}
+            Ok((node, answer)) => {
+                let line = format!("{node}: {}", why_not(answer));
+                return Err(FormError::Node { node, line });
+            }
+            Err(_) => {
+                let why = "nodes do not have their weights in time";
+                return Err(Error::Ring(why.to_owned()).into());
+            }
         }
     }
     Ok(())

@@ -229,7 +229,8 @@ impl Ring {
         Ok(n)
     }
 
-    fn drop_journal(&mut self) {
+    /// Forgets all that is saved, which is computed again.
+    pub(super) fn drop_journal(&mut self) {
         if let Some(journal) = &mut self.journal {
             journal.clear();
         }

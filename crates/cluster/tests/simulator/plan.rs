@@ -219,14 +219,18 @@ impl Plan {
             d_model: D_ROW,
             n_vocab: N_VOCAB,
             n_kv_groups: distinct.iter().filter(is_kv).count(),
-            state_id: [1; 32],
+            state_id: [0; 32],
         }
     }
 
     /// A ring of stages that are in this world.
     pub(crate) fn open(&self, world: &Arc<Mutex<World>>, wanted: &Arc<Mutex<Wanted>>) -> Ring {
         let lane = VirtualLane(Arc::clone(world));
-        let mut ring = Ring::new(self.parts(), Box::new(lane)).unwrap();
+        let parts = RingParts {
+            state_id: state_id(1, wanted.lock().unwrap().n_faults),
+            ..self.parts()
+        };
+        let mut ring = Ring::new(parts, Box::new(lane)).unwrap();
         ring.journal_in(&self.journal, self.layers(1));
         if let Some(options) = self.audit {
             ring.audit(options, self.second(1));
@@ -239,6 +243,13 @@ impl Plan {
         }));
         ring
     }
+}
+
+/// States depend on who has which layers: a machine that computes wrongly is in no later cut.
+fn state_id(n_local: usize, n_faults: u64) -> [u8; 32] {
+    let mut id = [n_local as u8; 32];
+    id[0] = n_faults as u8;
+    id
 }
 
 /// Where layers shall be, and what moves have done.
@@ -290,7 +301,7 @@ impl Former for Mover {
             local: self.plan.local(n_local),
             audit: self.plan.second(n_local),
             names: Vec::new(),
-            state_id: [n_local as u8; 32],
+            state_id: state_id(n_local, wanted.n_faults),
             layers: self.plan.layers(n_local),
             refusal: None,
         })
