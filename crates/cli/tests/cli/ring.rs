@@ -3,7 +3,7 @@
 use std::{
     fs,
     io::{BufRead, BufReader, Read, Write},
-    net::TcpStream,
+    net::{TcpStream, UdpSocket},
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
@@ -238,6 +238,15 @@ fn two_nodes_write_the_text_of_one_machine_and_leave() {
 
     let run = |more: &[&str]| homes.atta("pi1", &[&["run", MODEL][..], &TEXT, more].concat());
     let alone = run(&[]);
+    // Another program has the UDP port of a node.
+    let taken = UdpSocket::bind(&second.address).unwrap();
+    let by_udp = ["--ring=pi2", "--lane", "udp"];
+    let output = run(&[&by_udp[..], &peer].concat());
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.stdout, alone.stdout, "{said}");
+    let by_tcp = "lane udp: pi2 does not answer by UDP; going by tcp";
+    assert_eq!(said.matches(by_tcp).count(), 1, "{said}");
+    drop(taken);
     for (ring, lane) in [
         ("--ring=force", "tcp"),
         ("--ring=pi2", "afxdp"),
@@ -269,6 +278,8 @@ fn two_nodes_write_the_text_of_one_machine_and_leave() {
     let log = cluster(&[&["log"][..], &peer].concat());
     assert!(log.contains("started"), "{log}");
     assert!(log.contains("the ring opens: pi2"), "{log}");
+    assert!(log.contains(by_tcp), "{log}");
+    assert!(log.contains("lane udp: UDP port "), "{log}");
     assert_no_secret(&key, &log);
     cluster(&[&["leave", "pi2"][..], &peer].concat());
     let (code, said) = second.end();
