@@ -246,7 +246,9 @@ impl Bypass {
 /// Queues of an interface that are used.
 fn n_queues(interface: NicIndex) -> u32 {
     let queues = interface.queue_counts();
-    queues.map_or(1, |queues| queues.rx_count()).clamp(1, MAX_QUEUES)
+    queues
+        .map_or(1, |queues| queues.rx_count())
+        .clamp(1, MAX_QUEUES)
 }
 
 fn open_queue(interface: NicIndex, i: u32) -> io::Result<Queue> {

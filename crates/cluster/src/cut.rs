@@ -165,7 +165,12 @@ pub(crate) fn frame_bytes(limits: &Limits) -> u64 {
 /// Memory for states of some layers that are copied to or from a machine, bytes.
 pub(crate) fn copy_bytes(spec: &ModelSpec, size: &ExecutorSize, layers: &Range<usize>) -> u64 {
     let of_layers = spec.state_bytes(size.kv, size.n_ctx.min(N_COPIED));
-    let sum: u64 = of_layers.get(layers.clone()).iter().copied().flatten().sum();
+    let sum: u64 = of_layers
+        .get(layers.clone())
+        .iter()
+        .copied()
+        .flatten()
+        .sum();
     sum.min(MAX_JOINING as u64)
 }
 

@@ -46,7 +46,8 @@ use former::{FormerRoom, NewRing, RemoteFormer};
 pub(crate) use keeper::{FormError, Keepers, ask};
 pub(crate) use lease::{Lease, random};
 pub use plan::{
-    ExpectedSpeed, OnChange, OpenFiles, PlannedRing, RemotePlan, Replan, RingChange, RingChanges, StageNode,
+    ExpectedSpeed, OnChange, OpenFiles, PlannedRing, RemotePlan, Replan, RingChange, RingChanges,
+    StageNode,
 };
 use recorded::Recorded;
 

@@ -27,9 +27,7 @@ use atta_cluster::{
     node::{NodeOptions, NodeService, NodeTiming},
     wire::{
         Dtype, Frame,
-        message::{
-            Answer, Card, Digest, LaneName, NodeAddress, PartRequest, Prepare, Question,
-        },
+        message::{Answer, Card, Digest, LaneName, NodeAddress, PartRequest, Prepare, Question},
     },
 };
 use atta_engine::Engine;

@@ -252,7 +252,14 @@ fn two_nodes_write_the_text_of_one_machine_and_leave() {
         ("--ring=pi2", "afxdp"),
         ("--ring=pi1,pi2", "udp"),
     ] {
-        let output = run(&[ring, "--lane", lane, "--no-discovery", "--peer", &first.address]);
+        let output = run(&[
+            ring,
+            "--lane",
+            lane,
+            "--no-discovery",
+            "--peer",
+            &first.address,
+        ]);
         let said = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(0), "{ring}: {said}");
         assert_eq!(output.stdout, alone.stdout, "{ring}: {said}");
@@ -269,7 +276,14 @@ fn two_nodes_write_the_text_of_one_machine_and_leave() {
     assert!(said.contains("no ring: "), "{said}");
     assert_eq!(auto.stdout, alone.stdout);
     // Too little memory for a part of a ring, enough for a mapped file.
-    let short = run(&["--ring", "--ram-budget", "8M", "--no-discovery", "--peer", &first.address]);
+    let short = run(&[
+        "--ring",
+        "--ram-budget",
+        "8M",
+        "--no-discovery",
+        "--peer",
+        &first.address,
+    ]);
     let said = String::from_utf8(short.stderr).unwrap();
     assert_eq!(short.status.code(), Some(0), "{said}");
     assert!(said.contains("running here alone"), "{said}");
@@ -453,7 +467,14 @@ fn rows_on_other_machines_give_the_text_and_logits_of_one() {
     };
     let ring = [&["--ring=pi2", "--split", "rows"][..], &peer].concat();
     assert_eq!(logits("ring.f32", &ring), logits("alone.f32", &[]));
-    let unknown = run(&["--ring=pi9", "--split", "rows", "--no-discovery", "--peer", &first.address]);
+    let unknown = run(&[
+        "--ring=pi9",
+        "--split",
+        "rows",
+        "--no-discovery",
+        "--peer",
+        &first.address,
+    ]);
     let refused = String::from_utf8(unknown.stderr).unwrap();
     assert_eq!(unknown.status.code(), Some(1), "{refused}");
     assert!(refused.contains("pi9 cannot be in a ring"), "{refused}");

@@ -10,8 +10,8 @@ mod pieces;
 
 use std::{collections::BTreeMap, ops::Range, path::PathBuf, sync::Arc};
 
-use file::{Extent, JournalFile};
 pub(crate) use file::MAX_QUEUED;
+use file::{Extent, JournalFile};
 pub(crate) use pieces::{Joining, MAX_JOINING, SavedState, join, layers, split};
 
 use crate::wire::{Op, Piece};

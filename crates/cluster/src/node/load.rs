@@ -241,9 +241,7 @@ fn beside_bytes(
             "layers {start} to {end} of a model of {n_layers}"
         )));
     }
-    let links = compute
-        .links
-        .lane_bytes(prepare.lane, &neighbours(prepare));
+    let links = compute.links.lane_bytes(prepare.lane, &neighbours(prepare));
     let size = wanted_size(prepare);
     Ok(match member {
         Some(member) => {

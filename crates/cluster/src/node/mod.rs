@@ -434,7 +434,10 @@ impl Inner {
         let thread = std::thread::Builder::new().name("measure".to_owned());
         let thread = thread.spawn(move || {
             let done = measure(&place);
-            inner.state().links.insert(place, LinkState::Done(done, Instant::now()));
+            inner
+                .state()
+                .links
+                .insert(place, LinkState::Done(done, Instant::now()));
         });
         if let Err(error) = thread {
             return refused(&error.to_string());

@@ -328,7 +328,12 @@ impl RemoteFormer {
         let missing = missing.filter(|(stage, _)| is_new(stage));
         let missing = missing.map(|(stage, prepare)| (stage.node.name.clone(), prepare));
         let until = Instant::now() + wanted.deadline;
-        fetch_all(&options.control, &options.on_stage, missing.collect(), until)
+        fetch_all(
+            &options.control,
+            &options.on_stage,
+            missing.collect(),
+            until,
+        )
     }
 
     /// Forms the stages that a caller wants; if they are refused, those of before.

@@ -230,7 +230,11 @@ impl fmt::Display for RingChange {
         } = self.how;
         let is_loss = !(self.gone.is_empty() && self.left_out.is_empty());
         // Before a change that was asked for, the ring has computed as before.
-        let paused = if is_loss || before == after { "" } else { "paused " };
+        let paused = if is_loss || before == after {
+            ""
+        } else {
+            "paused "
+        };
         let seconds = time.as_secs_f64();
         write!(f, "{}; {paused}{seconds:.1} s", parts.join("; "))?;
         match n_loaded {

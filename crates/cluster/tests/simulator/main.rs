@@ -384,7 +384,11 @@ fn tell(seed: u64) -> Story {
     story.n_loaded = wanted.n_loaded;
     story.n_computed = wanted.n_computed;
     // One row was wrong at most.
-    assert!(wanted.n_faults <= 1, "{} stages are blamed", wanted.n_faults);
+    assert!(
+        wanted.n_faults <= 1,
+        "{} stages are blamed",
+        wanted.n_faults
+    );
     drop(wanted);
     if let Some(directory) = &caller.plan.states {
         // Nothing was saved, perhaps.

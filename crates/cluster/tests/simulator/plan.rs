@@ -8,8 +8,8 @@ use std::{
 };
 
 use atta_cluster::{
-    AuditLayers, AuditOptions, FormCause, FormedStages, Former, JournalOptions, Lane, Resumed, Ring,
-    RingParts, Stage, StatesFolder,
+    AuditLayers, AuditOptions, FormCause, FormedStages, Former, JournalOptions, Lane, Resumed,
+    Ring, RingParts, Stage, StatesFolder,
     wire::{Dtype, Limits},
 };
 use atta_model::{

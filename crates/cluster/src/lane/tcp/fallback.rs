@@ -57,11 +57,7 @@ pub(super) struct Call<'a> {
 impl Protection {
     /// Connects to a node as [`dial`](Self::dial) does, over a lane, within some seconds. There is
     /// no deadline afterwards.
-    pub(super) fn dial_lane(
-        &self,
-        lane: LaneName,
-        call: &Call<'_>,
-    ) -> io::Result<Box<dyn Stream>> {
+    pub(super) fn dial_lane(&self, lane: LaneName, call: &Call<'_>) -> io::Result<Box<dyn Stream>> {
         let tls = match (lane, self) {
             (LaneName::Tcp, _) => return self.by_tcp(call),
             (_, Self::Tls(tls)) => tls,

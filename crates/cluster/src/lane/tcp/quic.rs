@@ -38,7 +38,9 @@ impl Inner {
             Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::Unsupported => return Err(error),
             // Others find that nothing answers, and go by TCP, too.
-            Err(error) => self.notes.tell(&format!("lane {lane}: {error}; going by tcp")),
+            Err(error) => self
+                .notes
+                .tell(&format!("lane {lane}: {error}; going by tcp")),
         }
         Ok(())
     }
@@ -82,7 +84,8 @@ impl Inner {
     fn pass_by(&self, port: &QuicPort, others: impl Iterator<Item = SocketAddr>) {
         let own = self.own_ips(others);
         if own.is_empty() {
-            self.notes.tell("lane afxdp: no other machine has an address of IPv4; going by udp");
+            self.notes
+                .tell("lane afxdp: no other machine has an address of IPv4; going by udp");
         }
         for ip in own {
             if let Err(why) = port.bypass(ip) {

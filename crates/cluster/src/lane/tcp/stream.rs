@@ -307,7 +307,8 @@ impl Protection {
         let mut stream: Box<dyn Stream> = match self {
             Self::Plain => Box::new(socket),
             Self::Tls(tls) => {
-                let server = ServerConnection::new(Arc::clone(&tls.server)).map_err(io::Error::other)?;
+                let server =
+                    ServerConnection::new(Arc::clone(&tls.server)).map_err(io::Error::other)?;
                 Box::new(StreamOwned::new(server, socket))
             }
         };

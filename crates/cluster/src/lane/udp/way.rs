@@ -3,9 +3,9 @@
 //! The socket of the port stays open beside them, and carries what they cannot. Only on Linux.
 
 #[cfg(target_os = "linux")]
-pub(super) use linux::{Batch, Ways};
-#[cfg(target_os = "linux")]
 pub(in crate::lane) use linux::bypass_bytes;
+#[cfg(target_os = "linux")]
+pub(super) use linux::{Batch, Ways};
 #[cfg(not(target_os = "linux"))]
 pub(super) use none::Ways;
 #[cfg(not(target_os = "linux"))]
