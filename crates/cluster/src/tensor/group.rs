@@ -6,6 +6,7 @@
 //! member that is lost ends the group; [`regroup`](super::regroup) opens another.
 
 use std::{
+    net::SocketAddr,
     num::NonZeroU32,
     sync::{Arc, atomic::AtomicBool},
     time::{Duration, Instant},
@@ -197,8 +198,8 @@ impl GroupOpener<'_> {
         let limits = member_limits(model.spec(), self.split, size);
         let messages = budget.reserve("messages of members", message_bytes(&limits));
         let messages = messages.map_err(Error::from)?;
-        let links = budget.reserve("links", options.lane_bytes());
-        let links = links.map_err(Error::from)?;
+        let lanes = budget.reserve("links", options.lane_bytes());
+        let lanes = lanes.map_err(Error::from)?;
         let ring = NewGroup {
             number: u64::from_le_bytes(random()?),
             secret: RingSecret(random()?),
@@ -227,7 +228,7 @@ impl GroupOpener<'_> {
             patience,
             keepers: Some(keepers),
             lost: None,
-            _beside: [messages, links],
+            _beside: [messages, lanes],
             _lease: lease,
         };
         Ok(OpenedGroup {

@@ -17,9 +17,9 @@ use crate::{
 
 /// Divides the layers evenly among the nodes that are left.
 pub(crate) struct Even {
-    nodes: Vec<NodeAddress>,
+    pub(crate) nodes: Vec<NodeAddress>,
     /// First layers of the coordinator for each node that is gone.
-    n_local: usize,
+    pub(crate) n_local: usize,
     /// Nodes without which no plan is possible.
     pub(crate) n_least: usize,
 }
