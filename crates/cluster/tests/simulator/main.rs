@@ -163,9 +163,9 @@ impl Caller {
     /// Saves a text, begins one with a saved state, or ends the coordinator, whose successor knows
     /// the saved states only.
     fn save_or_load(&mut self, story: &mut Story) {
-        match self.random.below(5) {
+        match self.random.below(8) {
             0 if self.flights.is_empty() => self.restart(story),
-            1 | 2 => self.save(),
+            1..=3 => self.save(),
             _ => self.load(story),
         }
     }
@@ -189,7 +189,8 @@ impl Caller {
         if self.saved.is_empty() || self.seqs.len() == N_SEQS {
             return;
         }
-        let i = self.random.below(self.saved.len());
+        // Older ones are of other cuts, most of them.
+        let i = self.saved.len() - 1 - self.random.below(self.saved.len().min(3));
         let Saved { receipt, text } = &self.saved[i];
         let seq = self.ring.new_seq().unwrap();
         let start = self.world.lock().unwrap().now();

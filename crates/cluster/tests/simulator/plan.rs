@@ -93,7 +93,7 @@ impl Plan {
             is_continuous: random.once_in(2),
         };
         let name = format!("atta-simulator-{}-{seed}", std::process::id());
-        let states = (is_plain && random.once_in(24)).then(|| std::env::temp_dir().join(name));
+        let states = (is_plain && random.once_in(16)).then(|| std::env::temp_dir().join(name));
         let audit = random.once_in(6).then(|| AuditOptions {
             probability: if random.once_in(2) { 1.0 } else { 0.5 },
             seed,
