@@ -20,8 +20,8 @@ const FRAME_BYTES: u64 = 64 << 10;
 /// stage; the number is the same for all plans, so that fewer nodes never need less memory each.
 const N_FLIGHTS: u64 = 4;
 
-/// Positions whose keys and values are copied at once, as [`crate::journal::N_COPIED`].
-const N_COPIED: u64 = 512;
+/// Positions whose keys and values are copied at once.
+const N_COPIED: u64 = crate::journal::N_COPIED as u64;
 
 /// Positions of a block of the KV cache: a window is kept in whole ones.
 const BLOCK: u64 = 32;
