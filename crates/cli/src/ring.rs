@@ -64,6 +64,7 @@ enum Used {
 
 struct LayerRing {
     ring: Arc<RemoteRing>,
+    #[cfg(feature = "server")]
     plan: RingPlan,
     #[cfg(feature = "chat")]
     replanner: Arc<Replanner>,
@@ -254,7 +255,7 @@ fn keep_events(membership: &Membership, ring: &RemoteRing) {
 }
 
 /// Keeps the events of machines that divide rows, and what is told of their lanes.
-fn group_events(membership: &Membership) -> impl Fn(&str) + Clone + Send + Sync + 'static {
+fn group_events(membership: &Membership) -> impl Fn(&str) + Clone + Send + Sync + use<> {
     let path = membership.places.events();
     let name = membership.name.clone();
     // Without the file the log is shorter.
@@ -508,6 +509,7 @@ impl Asker {
         keep_events(&self.membership, &ring);
         Ok(LayerRing {
             ring,
+            #[cfg(feature = "server")]
             plan,
             #[cfg(feature = "chat")]
             replanner,
