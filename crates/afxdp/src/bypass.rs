@@ -14,7 +14,7 @@ use xdp::nic::NicIndex;
 use crate::{
     filter,
     frame::{Head, MAX_DATAGRAM, Mac},
-    os::{Attached, Queue, SocketMap},
+    os::{Attached, QUEUE_BYTES, Queue, SocketMap},
 };
 
 /// Most queues of an interface; datagrams of others go by the system.
@@ -118,10 +118,7 @@ impl Bypass {
                 source: error,
             },
         };
-        let n_queues = interface
-            .queue_counts()
-            .map_or(1, |queues| queues.rx_count());
-        let n_queues = n_queues.clamp(1, MAX_QUEUES);
+        let n_queues = n_queues(interface);
         let map = SocketMap::new(n_queues).map_err(explain)?;
         let queues = (0..n_queues).map(|i| open_queue(interface, i));
         let queues = queues.collect::<io::Result<Vec<_>>>().map_err(explain)?;
@@ -136,6 +133,13 @@ impl Bypass {
             _attached: Attached::new(&program, interface.0).map_err(explain)?,
             _map: map,
         })
+    }
+
+    /// Memory of the frames that [`open`](Self::open) would take for an address, bytes; 0 if no
+    /// interface has it.
+    pub fn bytes_at(own: Ipv4Addr) -> u64 {
+        let interface = interface_of(own);
+        interface.map_or(0, |(nic, _)| u64::from(n_queues(nic)) * QUEUE_BYTES)
     }
 
     /// The address and port.
@@ -237,6 +241,14 @@ impl Bypass {
             neighbours.insert(*head.from.ip(), neighbour);
         }
     }
+}
+
+/// Queues of an interface that are used.
+fn n_queues(interface: NicIndex) -> u32 {
+    let queues = interface.queue_counts();
+    queues
+        .map_or(1, |queues| queues.rx_count())
+        .clamp(1, MAX_QUEUES)
 }
 
 fn open_queue(interface: NicIndex, i: u32) -> io::Result<Queue> {

@@ -25,6 +25,8 @@ use crate::filter::Instruction;
 /// Frames of a queue, half of them for what arrives. With 4 KiB each they fit in the memory that
 /// a process may lock by default.
 const N_FRAMES: u32 = 1024;
+/// Bytes of its frames.
+pub(crate) const QUEUE_BYTES: u64 = N_FRAMES as u64 * 4096;
 /// Frames that the system may fill.
 const N_FILL: usize = N_FRAMES as usize / 2;
 /// Entries of the rings.

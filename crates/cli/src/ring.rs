@@ -21,7 +21,7 @@ use atta_cluster::{
     control::NodeName,
     is_exact_everywhere,
     lane::tcp::Doors,
-    measure::{Freshness, NodeProbe, memory_for_models},
+    measure::{Freshness, KeptLinks, NodeProbe, memory_for_models},
     model_sizes,
     node::part_server,
     part::{Library, LibraryOptions},
@@ -64,6 +64,7 @@ enum Used {
 
 struct LayerRing {
     ring: Arc<RemoteRing>,
+    #[cfg(feature = "server")]
     plan: RingPlan,
     #[cfg(feature = "chat")]
     replanner: Arc<Replanner>,
@@ -103,10 +104,9 @@ impl RingRun {
         let measured = summary.decode_tok_s();
         match &self.0 {
             #[cfg(feature = "leap")]
-            Some(Used::Chain(ring)) => compare_layers(measured, None, ring),
+            Some(Used::Chain(ring)) => compare_layers(measured, ring),
             Some(Used::Layers(layers)) => {
-                let expected = layers.plan.predicted.decode_tok_s;
-                compare_layers(measured, Some(expected), &layers.ring);
+                compare_layers(measured, &layers.ring);
                 audit::report(&layers.ring);
             }
             Some(Used::Rows(plan)) => say(&format!(
@@ -119,7 +119,8 @@ impl RingRun {
 }
 
 /// Compares tokens per second.
-fn compare_layers(measured: f64, expected: Option<f64>, ring: &RemoteRing) {
+fn compare_layers(measured: f64, ring: &RemoteRing) {
+    let expected = ring.planned().expected;
     let times = ring.times();
     if times.n == 0 {
         return;
@@ -135,7 +136,7 @@ fn compare_layers(measured: f64, expected: Option<f64>, ring: &RemoteRing) {
         format!("; slowest {name}, {} a token", millis(time))
     });
     let bytes: u64 = times.bytes_out.iter().sum();
-    let expected = expected.map(|speed| format!(" (expected {speed:.1})"));
+    let expected = expected.map(|speed| format!(" (expected {:.1})", speed.decode_tok_s));
     say(&format!(
         "{measured:.1} tokens/s{}{slowest}; {} bytes between machines for each token",
         expected.unwrap_or_default(),
@@ -246,6 +247,21 @@ fn keep_events(membership: &Membership, ring: &RemoteRing) {
         // Without the file the log is shorter.
         let _ = events::append(&path, name.as_str(), text);
     }));
+    let warn = |text: &str| say(&format!("ring: {text}"));
+    ring.record().on_warning(Box::new(warn));
+    let record = ring.record();
+    let on_note = move |note: &str| record.note(note);
+    membership.doors.on_note(Box::new(on_note));
+}
+
+/// Keeps the events of machines that divide rows, and what is told of their lanes.
+fn group_events(membership: &Membership) -> impl Fn(&str) + Clone + Send + Sync + use<> {
+    let path = membership.places.events();
+    let name = membership.name.clone();
+    // Without the file the log is shorter.
+    let keep = move |text: &str| drop(events::append(&path, name.as_str(), text));
+    membership.doors.on_note(Box::new(keep.clone()));
+    keep
 }
 
 /// What a backend of several machines is made from, beside its plan.
@@ -323,6 +339,7 @@ impl Asker {
             pool,
             numbers,
             ram_bytes,
+            kept_links: Some(KeptLinks::at(membership.places.links())),
             wire: Dtype::F32,
             is_here,
         };
@@ -431,8 +448,7 @@ impl Asker {
             path,
             ..
         } = inputs;
-        let events = self.membership.places.events();
-        let name = coordinator.name.clone();
+        let keep = group_events(&self.membership);
         let changes = GroupChanges {
             replan: Arc::new(RowReplanner {
                 coordinator: coordinator.clone(),
@@ -444,8 +460,7 @@ impl Asker {
             files: Arc::new(move || ModelFiles::open(&path)),
             on_change: Arc::new(move |change| {
                 say(&format!("ring: {change}"));
-                // Without the file the log is shorter.
-                let _ = events::append(&events, name.as_str(), &change.to_string());
+                keep(&change.to_string());
             }),
         };
         let group = coordinator.group(plan, &sizes.model.sizes, model, on_stage(), changes);
@@ -494,6 +509,7 @@ impl Asker {
         keep_events(&self.membership, &ring);
         Ok(LayerRing {
             ring,
+            #[cfg(feature = "server")]
             plan,
             #[cfg(feature = "chat")]
             replanner,

@@ -21,10 +21,10 @@ use atta_kernels::{Kernels, Pool};
 use atta_model::{Error, ExecutorSize};
 
 use crate::{
-    HashedModel, Links, OnStage, PlannedRing, RemotePlan, RemoteRingOptions,
+    ExpectedSpeed, HashedModel, Links, OnStage, PlannedRing, RemotePlan, RemoteRingOptions,
     control::{Control, ControlError, NodeName},
     core::Timing,
-    measure::measure_link_to,
+    measure::{KeptLinks, measure_link_to},
     node::PROGRAM,
     own_address,
     plan::{self, LinkMeasure, Measures, ModelSizes, Objective, PlanRequest, Refusal, RingPlan},
@@ -69,6 +69,8 @@ pub struct Coordinator {
     pub numbers: NodeNumbers,
     /// Memory of this machine for a model, bytes.
     pub ram_bytes: u64,
+    /// Where links that were measured lately are kept, if they are.
+    pub kept_links: Option<KeptLinks>,
     /// Type of the numbers of rows between machines, for rings of layers.
     pub wire: Dtype,
     /// Whether an address is one of this machine, whose memory must not count twice.
@@ -160,7 +162,8 @@ pub enum PlanError {
 
 impl Coordinator {
     /// Asks all members for their cards, and measures the links between all nodes that could be in
-    /// a ring. It takes some milliseconds per link, and at most a few seconds for silent nodes.
+    /// a ring. It takes some milliseconds per link that was not measured lately, and at most a few
+    /// seconds for silent nodes.
     ///
     /// # Errors
     /// The members are not known.
@@ -182,12 +185,7 @@ impl Coordinator {
             .iter_mut()
             .filter(|node| node.unfit.is_none())
             .map(|node| {
-                let name = &node.address.name;
-                let link = measure_link_to(name, |question, deadline| {
-                    let answer = self.control.ask(name, question, deadline);
-                    answer.map_err(|error| error.to_string())
-                });
-                node.link = link.ok().map(LinkMeasure::from);
+                node.link = self.link_to(&node.address).ok().map(LinkMeasure::from);
                 node.address.clone()
             })
             .collect();
@@ -257,6 +255,21 @@ impl Coordinator {
                 held.coordinator
             )
         })
+    }
+
+    /// The link to a node, as it is kept or measured.
+    fn link_to(&self, node: &NodeAddress) -> Result<LinkNumbers, String> {
+        let name = &node.name;
+        let measure = || {
+            measure_link_to(name, |question, deadline| {
+                let answer = self.control.ask(name, question, deadline);
+                answer.map_err(|error| error.to_string())
+            })
+        };
+        match &self.kept_links {
+            Some(kept) => kept.link(node, measure),
+            None => measure(),
+        }
     }
 
     /// The link between two other nodes, measured by the first one.
@@ -341,6 +354,7 @@ impl Coordinator {
             plan,
             timing,
             deadline,
+            expected,
         } = self.planned(survey, plan)?;
         let first = plan.stages.first().map(|stage| stage.node.address);
         let mut sources = Vec::new();
@@ -363,6 +377,7 @@ impl Coordinator {
             timing,
             wire: self.wire,
             deadline,
+            expected,
             on_stage,
         })
     }
@@ -381,6 +396,10 @@ impl Coordinator {
             plan: RemotePlan::of(plan, address)?,
             timing: timing(plan.predicted.lap),
             deadline: load_deadline(bytes),
+            expected: Some(ExpectedSpeed {
+                decode_tok_s: plan.predicted.decode_tok_s,
+                users_tok_s: plan.predicted.users_tok_s,
+            }),
         })
     }
 

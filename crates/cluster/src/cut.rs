@@ -11,6 +11,7 @@ use atta_model::{
 use crate::{
     RingParts,
     core::Timing,
+    journal::{MAX_JOINING, MAX_QUEUED, N_COPIED},
     wire::{Dtype, HEADER_BYTES, Limits, MAX_OPS, OP_BYTES, RUN_BYTES},
 };
 
@@ -159,6 +160,29 @@ pub(crate) fn frame_bytes(limits: &Limits) -> u64 {
     let row = RUN_BYTES as u64 + 4 * u64::from(limits.d_row);
     let heads = (HEADER_BYTES + MAX_OPS * OP_BYTES) as u64;
     N_FRAMES * (heads + u64::from(limits.n_batch) * row)
+}
+
+/// Memory for states of some layers that are copied to or from a machine, bytes.
+pub(crate) fn copy_bytes(spec: &ModelSpec, size: &ExecutorSize, layers: &Range<usize>) -> u64 {
+    let of_layers = spec.state_bytes(size.kv, size.n_ctx.min(N_COPIED));
+    let sum: u64 = of_layers
+        .get(layers.clone())
+        .iter()
+        .copied()
+        .flatten()
+        .sum();
+    sum.min(MAX_JOINING as u64)
+}
+
+/// Memory of a journal of all layers, bytes: states that come, and those that wait for the disk.
+pub(crate) fn journal_bytes(spec: &ModelSpec, size: &ExecutorSize) -> u64 {
+    match spec.is_recurrent() {
+        true => 0,
+        false => {
+            let copied = copy_bytes(spec, size, &(0..spec.layers.len()));
+            copied + copied.min(MAX_QUEUED as u64)
+        }
+    }
 }
 
 /// Refuses models that no ring runs, and executors of a part of one.

@@ -61,7 +61,7 @@ pub use record::{
     MeanLap, OnRingEvent, RingEvent, RingFigures, RingHealth, RingRecord, StageTotals,
 };
 pub use remote::{
-    HashedModel, OnChange, OnStage, OpenFiles, PlannedRing, RemotePlan, RemoteRing,
+    ExpectedSpeed, HashedModel, OnChange, OnStage, OpenFiles, PlannedRing, RemotePlan, RemoteRing,
     RemoteRingOptions, Replan, RingChange, RingChanges, RingTimes, StageNode, StageProgress,
     own_address,
 };

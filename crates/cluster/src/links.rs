@@ -111,6 +111,12 @@ pub trait Links: Send + Sync {
     /// Where other nodes reach this one.
     fn address(&self) -> SocketAddr;
 
+    /// Memory that a lane to these machines takes beside frames and messages, bytes.
+    fn lane_bytes(&self, lane: LaneName, others: &[SocketAddr]) -> u64 {
+        let _ = (lane, others);
+        0
+    }
+
     /// Starts a stage of this machine.
     ///
     /// # Errors

@@ -113,6 +113,7 @@ struct RecordState {
     tokens: VecDeque<TokenSample>,
     events: VecDeque<RingEvent>,
     on_event: Option<OnRingEvent>,
+    on_warning: Option<OnRingEvent>,
 }
 
 /// A result that has come.
@@ -156,6 +157,20 @@ impl RingRecord {
     /// Calls a function with every event from now on.
     pub fn on_event(&self, on: OnRingEvent) {
         self.state().on_event = Some(on);
+    }
+
+    /// Calls a function with every event from now on that a user should know of at once.
+    pub fn on_warning(&self, on: OnRingEvent) {
+        self.state().on_warning = Some(on);
+    }
+
+    /// Adds an event that a user should know of at once.
+    pub(crate) fn warn(&self, text: &str) {
+        let mut state = self.state();
+        state.note(text);
+        if let Some(on_warning) = &state.on_warning {
+            on_warning(text);
+        }
     }
 
     /// Adds an event.

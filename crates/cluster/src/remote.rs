@@ -26,17 +26,17 @@ use atta_model::{
     Backend, Cpu, Error, Executor, ExecutorBytes, ExecutorSize, Footprint, Model, Share,
     spec::ModelSpec,
 };
-use atta_store::{Budget, ModelFiles};
+use atta_store::{Budget, ModelFiles, Reservation};
 
 use crate::{
     JournalOptions, OnTimes, Ring, RingRecord,
     control::{Control, NodeName},
     core::Timing,
-    cut::{Coordination, Sizes, check_ring, frame_bytes, limits, numerics_id},
+    cut::{Coordination, Sizes, check_ring, frame_bytes, journal_bytes, limits, numerics_id},
     links::Links,
     part::{PartError, PartIndex, index_of},
     wire::{
-        Dtype, StageTime,
+        Dtype, Limits, StageTime,
         message::{LaneName, Loading, NodeAddress, ReadyStage},
     },
 };
@@ -46,7 +46,8 @@ use former::{FormerRoom, NewRing, RemoteFormer};
 pub(crate) use keeper::{FormError, Keepers, ask};
 pub(crate) use lease::{Lease, random};
 pub use plan::{
-    OnChange, OpenFiles, PlannedRing, RemotePlan, Replan, RingChange, RingChanges, StageNode,
+    ExpectedSpeed, OnChange, OpenFiles, PlannedRing, RemotePlan, Replan, RingChange, RingChanges,
+    StageNode,
 };
 use recorded::Recorded;
 
@@ -112,6 +113,8 @@ pub struct RemoteRingOptions {
     pub wire: Dtype,
     /// How long nodes may take until they are ready.
     pub deadline: Duration,
+    /// How fast the plan should be, if that is known.
+    pub expected: Option<ExpectedSpeed>,
     /// Hears how far they are.
     pub on_stage: OnStage,
 }
@@ -150,6 +153,33 @@ struct RingHubState {
 }
 
 impl RingHub {
+    /// Memory of the links of the first plan, and of a journal if there is one, by their names.
+    fn beside_bytes(&self, spec: &ModelSpec, size: &ExecutorSize) -> Vec<(&'static str, u64)> {
+        let options = &self.options;
+        let stages = options.plan.stages.iter();
+        let stages: Vec<SocketAddr> = stages.map(|stage| stage.node.address).collect();
+        let links = options.links.lane_bytes(options.lane, &stages);
+        let journal = match &self.state().journal {
+            Some(_) => journal_bytes(spec, size),
+            None => 0,
+        };
+        vec![("links", links), ("journal", journal)]
+    }
+
+    /// Reserves the memory of frames, links and a journal.
+    fn reserve_beside(
+        &self,
+        spec: &ModelSpec,
+        size: &ExecutorSize,
+        limits: &Limits,
+        budget: &Budget,
+    ) -> Result<Vec<Reservation>, Error> {
+        let frames = [("frames", frame_bytes(limits))];
+        let all = frames.into_iter().chain(self.beside_bytes(spec, size));
+        let reserved = all.map(|(what, n)| Ok(budget.reserve(what, n)?));
+        reserved.collect()
+    }
+
     fn state(&self) -> MutexGuard<'_, RingHubState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -205,6 +235,7 @@ impl RemoteRing {
             plan: options.plan.clone(),
             timing: options.timing,
             deadline: options.deadline,
+            expected: options.expected,
         };
         Self(Arc::new(RingHub {
             options,
@@ -283,6 +314,8 @@ impl Footprint for RemoteRing {
             [&sizes.local, &sizes.head].map(|size| Cpu::executor_bytes(spec, n_threads, size));
         let frames = limits(spec, 0, plan.stages.len(), size);
         let frames = frames.map_or(0, |limits| frame_bytes(&limits));
+        let beside = self.0.beside_bytes(spec, size).into_iter();
+        let beside = beside.map(|(_, n)| n).fold(frames, u64::saturating_add);
         let audit = self.0.changes.as_ref().and_then(|changes| changes.audit);
         let audit = audit.map_or_else(ExecutorBytes::default, |audit| {
             audit_bytes(spec, &options.plan, size, &audit, n_threads)
@@ -292,7 +325,7 @@ impl Footprint for RemoteRing {
         let state = local.state.saturating_add(head.state);
         ExecutorBytes {
             state: state.saturating_add(audit.state),
-            activations: activations.saturating_add(frames),
+            activations: activations.saturating_add(beside),
         }
     }
 
@@ -332,7 +365,7 @@ impl Backend for RemoteRing {
                 n_flights: plan.depth(),
                 ..size.clone()
             },
-            _frames: budget.reserve("frames", frame_bytes(&ring.limits))?,
+            _beside: self.0.reserve_beside(spec, size, &ring.limits, budget)?,
         };
         let mut former = RemoteFormer::new(Arc::clone(&self.0), lease, room);
         // What does not fit here is found before other machines are asked.

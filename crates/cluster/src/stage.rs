@@ -9,9 +9,11 @@ use std::{
 use atta_model::{Batch, Error, Executor, Output, SeqId, Want};
 
 use crate::{
+    StatesFolder,
     core::Outcome,
     journal::{self, SavedState},
-    states::KeptStates,
+    node::PROGRAM,
+    states::{KeptStates, StageIdentity},
     wire::{Frame, FrameKind, Header, Limits, Op, Run, StateKey, Status},
 };
 
@@ -89,6 +91,22 @@ impl Stage {
     #[must_use]
     pub(crate) fn keep_states(self, states: Option<KeptStates>) -> Self {
         Self { states, ..self }
+    }
+
+    /// Keeps states of a model that has this id in a folder when the ring wants it.
+    #[must_use]
+    pub fn keep_states_in(self, folder: StatesFolder, model: [u8; 32]) -> Self {
+        let info = self.executor.info();
+        let layers = &info.part.layers;
+        let identity = StageIdentity {
+            program: PROGRAM,
+            numerics: &info.numerics,
+            model,
+            layers: [layers.start, layers.end].map(|l| l as u32),
+            kv: String::new(),
+        };
+        let states = KeptStates::new(folder, &identity);
+        self.keep_states(Some(states))
     }
 
     /// Its layers.

@@ -8,10 +8,10 @@ mod stories;
 
 use std::{
     io::{self, Read, Write},
-    net::{SocketAddr, TcpListener, TcpStream},
+    net::{TcpListener, TcpStream},
     ops::ControlFlow,
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicUsize, Ordering},
     },
     thread,
@@ -29,39 +29,20 @@ use atta_cluster::{
     },
 };
 use atta_engine::Engine;
-use machines::{Cluster, On, doors, key, tls};
+use machines::{Cluster, doors, key, tls, wire::Wire};
 use rustls::{ClientConnection, StreamOwned};
-use stories::{PATIENCE, engine, n_layers, name, session, text, together, wait_for};
+use stories::{PATIENCE, engine, n_layers, name, session, text, wait_for};
 
 /// A second, for what must not take long.
 const SOON: Duration = Duration::from_secs(1);
 
 #[test]
 fn texts_over_the_network_are_those_of_one_machine() {
-    let here = engine(None);
-    let expected: Vec<String> = (0..4).map(|i| text(&here, i)).collect();
-    let n = here.spec().layers.len();
     for security in [tls, |_: &str| Security::Plain] {
         let cluster = Cluster::new(3, security);
         let members = cluster.control.members().unwrap();
         assert_eq!(members, ["pi1", "pi2", "pi3"].map(name));
-        let cuts: [(usize, Vec<On>); 3] = [
-            (0, vec![(0, 0..n)]),
-            (1, vec![(1, 1..2), (0, 2..n)]),
-            (0, vec![(2, 0..1), (0, 1..3), (1, 3..n)]),
-        ];
-        for (n_local, stages) in cuts {
-            let ring = cluster.engine(n_local, &stages);
-            // Rings one after another on the same machines.
-            for (i, expected) in expected.iter().enumerate().take(2) {
-                assert_eq!(&text(&ring, i), expected, "{stages:?}");
-            }
-            assert_eq!(together(&ring), expected, "{stages:?}");
-        }
-        for machine in &cluster.machines {
-            let held = || machine.service.as_ref().unwrap().card().held;
-            wait_for("stages are released", || held().is_none());
-        }
+        cluster.writes_the_texts_of_one_machine();
     }
 }
 
@@ -117,67 +98,7 @@ fn rows_of_fewer_bits_are_near_and_the_same_in_any_pieces() {
 
 #[test]
 fn a_machine_that_ends_is_an_error_and_no_hang() {
-    let n = n_layers();
-    let mut cluster = Cluster::new(2, tls);
-    let ring = cluster.engine(0, &[(0, 0..1), (1, 1..n)]);
-    let mut open = ring.session(&session()).unwrap();
-    let prompt = ring.prompt_ids(b"Once upon a time");
-    open.generate(&prompt, &stories::options(0))
-        .unwrap()
-        .run(|_| ControlFlow::Continue(()))
-        .unwrap();
-    cluster.machines[1].kill();
-    let start = Instant::now();
-    let more = open.generate(&prompt, &stories::options(0));
-    let error = match more {
-        Ok(more) => more.run(|_| ControlFlow::Continue(())).unwrap_err(),
-        Err(error) => error,
-    };
-    assert!(error.to_string().contains("pi2"), "{error}");
-    assert!(start.elapsed() < PATIENCE / 2);
-}
-
-/// A way to a machine that can be cut.
-struct Wire {
-    address: SocketAddr,
-    open: Arc<Mutex<Vec<TcpStream>>>,
-    n_opened: Arc<AtomicUsize>,
-}
-
-impl Wire {
-    fn to(target: SocketAddr) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let wire = Self {
-            address: listener.local_addr().unwrap(),
-            open: Arc::default(),
-            n_opened: Arc::default(),
-        };
-        let (open, n_opened) = (wire.open.clone(), wire.n_opened.clone());
-        thread::spawn(move || {
-            for here in listener.incoming().flatten() {
-                let Ok(there) = TcpStream::connect(target) else {
-                    continue;
-                };
-                n_opened.fetch_add(1, Ordering::AcqRel);
-                for (from, to) in [(&here, &there), (&there, &here)] {
-                    let mut from = from.try_clone().unwrap();
-                    let mut to = to.try_clone().unwrap();
-                    open.lock().unwrap().push(from.try_clone().unwrap());
-                    thread::spawn(move || {
-                        let _ = io::copy(&mut from, &mut to);
-                        let _ = to.shutdown(std::net::Shutdown::Both);
-                    });
-                }
-            }
-        });
-        wire
-    }
-
-    fn cut(&self) {
-        for socket in self.open.lock().unwrap().drain(..) {
-            let _ = socket.shutdown(std::net::Shutdown::Both);
-        }
-    }
+    Cluster::new(2, tls).ends_with_a_machine();
 }
 
 #[test]

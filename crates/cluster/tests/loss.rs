@@ -2,6 +2,8 @@
 //! that of one machine, on those that are left.
 
 #[allow(dead_code, reason = "shared with other tests")]
+mod changing;
+#[allow(dead_code, reason = "shared with other tests")]
 mod machines;
 #[allow(dead_code, reason = "shared with other tests")]
 mod stories;
@@ -14,126 +16,11 @@ use std::{
     },
 };
 
-use atta_cluster::{
-    JournalOptions, PlannedRing, RemotePlan, RemoteRing, Replan, RingChange, RingChanges,
-    StageNode, control::NodeName, core::Timing, wire::message::NodeAddress,
-};
-use atta_engine::{Engine, Event, GenerateOptions, LoadOptions, Session};
-use atta_store::ModelFiles;
-use machines::{Cluster, On, tls};
-use stories::{PATIENCE, n_layers, name, path, session, text, together, together_with};
-
-/// Divides the layers evenly among the nodes that are left.
-struct Even {
-    nodes: Vec<NodeAddress>,
-    n_layers: usize,
-    /// First layers of the coordinator for each node that is gone.
-    n_local: usize,
-    /// Nodes without which no plan is possible.
-    n_least: usize,
-}
-
-impl Replan for Even {
-    fn without(&self, gone: &[NodeName]) -> Result<PlannedRing, String> {
-        let nodes = self.nodes.iter().filter(|node| !gone.contains(&node.name));
-        let nodes: Vec<_> = nodes.cloned().collect();
-        if nodes.len() < self.n_least {
-            return Err(format!("{} nodes are too few", nodes.len()));
-        }
-        let n = nodes.len();
-        let n_local = match n {
-            0 => self.n_layers,
-            _ => self.n_local * gone.len(),
-        };
-        let end = |i: usize| n_local + (self.n_layers - n_local) * i / n;
-        let stages = nodes.into_iter().enumerate().map(|(i, node)| StageNode {
-            node,
-            layers: end(i)..end(i + 1),
-        });
-        let stages = stages.collect();
-        Ok(planned(RemotePlan { n_local, stages }))
-    }
-}
-
-fn planned(plan: RemotePlan) -> PlannedRing {
-    PlannedRing {
-        plan,
-        timing: Timing::default(),
-        deadline: PATIENCE,
-    }
-}
-
-/// A ring whose machines may change, and what it has told.
-struct Changing {
-    engine: Engine,
-    ring: Arc<RemoteRing>,
-    told: Arc<Mutex<Vec<RingChange>>>,
-}
-
-impl Changing {
-    fn new(cluster: &Cluster, n_local: usize, stages: &[On], replan: Even) -> Self {
-        Self::with_stages(cluster, n_local, stages, replan, Arc::new(|| {}))
-    }
-
-    /// A ring that calls a function whenever a node has told how far it is.
-    fn with_stages(
-        cluster: &Cluster,
-        n_local: usize,
-        stages: &[On],
-        replan: Even,
-        on_stage: Arc<dyn Fn() + Send + Sync>,
-    ) -> Self {
-        let mut options = cluster.options(n_local, stages);
-        options.on_stage = Arc::new(move |_, _| on_stage());
-        let told = Arc::<Mutex<Vec<RingChange>>>::default();
-        let changes = RingChanges {
-            replan: Arc::new(replan),
-            files: Arc::new(|| ModelFiles::open(&path())),
-            on_change: Arc::new({
-                let told = Arc::clone(&told);
-                move |change| told.lock().unwrap().push(change.clone())
-            }),
-            audit: None,
-        };
-        let ring = Arc::new(RemoteRing::with_changes(options, changes));
-        ring.journal_in(JournalOptions {
-            dir: std::env::temp_dir(),
-            budget_bytes: 1 << 30,
-            segment_len: 2,
-            is_continuous: true,
-        });
-        let options = LoadOptions {
-            backend: Some(ring.clone()),
-            session: session(),
-            ..LoadOptions::default()
-        };
-        Self {
-            engine: Engine::open(&path(), &options).unwrap(),
-            ring,
-            told,
-        }
-    }
-
-    fn told(&self) -> Vec<RingChange> {
-        self.told.lock().unwrap().clone()
-    }
-}
-
-fn even(cluster: &Cluster, n_local: usize) -> Even {
-    let nodes = cluster.machines.iter().map(|m| m.address.clone());
-    Even {
-        nodes: nodes.collect(),
-        n_layers: n_layers(),
-        n_local,
-        n_least: 0,
-    }
-}
-
-/// Three stages of the model.
-fn thirds() -> Vec<On> {
-    let n = n_layers();
-    vec![(0, 0..1), (1, 1..2), (2, 2..n)]
-}
+use atta_cluster::{RingEvent, control::NodeName};
+use atta_engine::{Engine, Event, GenerateOptions, Session};
+use changing::{Changing, Even, Extras, even, planned, thirds};
+use machines::{Cluster, tls};
+use stories::{n_layers, name, session, text, together, together_with};
 
 /// Text 3 of an engine, with a call before each piece.
 fn text_with(engine: &Engine, mut on: impl FnMut(usize)) -> Result<String, String> {
@@ -221,7 +108,11 @@ fn a_machine_that_is_lost_while_stages_are_prepared_is_left_out_too() {
     };
     let ring = {
         let cluster = cluster.lock().unwrap();
-        Changing::with_stages(&cluster, 0, &thirds(), replan, Arc::new(kill))
+        let extras = Extras {
+            on_stage: Arc::new(kill),
+            ..Extras::default()
+        };
+        Changing::with(&cluster, 0, &thirds(), replan, extras)
     };
     let written = text_with(&ring.engine, |n| {
         if n == 6 {
@@ -352,6 +243,10 @@ fn a_change_that_is_refused_leaves_the_ring_as_it_was() {
     }
     assert!(is_refused);
     assert_eq!(ring.ring.plan(), before);
+    // Its stages have never been others.
+    let events = ring.ring.record().events();
+    let is_opening = |event: &&RingEvent| event.text.starts_with("the ring opens");
+    assert_eq!(events.iter().filter(is_opening).count(), 1, "{events:?}");
     open.truncate(0).unwrap();
     assert_eq!(write(&mut open, &mut |_| {}), Ok(expected));
 }

@@ -27,7 +27,7 @@ use atta_cluster::{
     node::{NodeOptions, NodeService, NodeTiming},
     wire::{
         Dtype, Frame,
-        message::{Answer, Card, LaneName, NodeAddress, PartRequest, Prepare, Question},
+        message::{Answer, Card, Digest, LaneName, NodeAddress, PartRequest, Prepare, Question},
     },
 };
 use atta_engine::Engine;
@@ -313,6 +313,7 @@ impl Cluster {
             },
             wire: Dtype::F32,
             deadline: PATIENCE,
+            expected: None,
             on_stage: Arc::new(|_, _| {}),
         }
     }
@@ -537,6 +538,37 @@ fn plans_of_other_versions_or_with_the_number_of_another_plan_are_refused() {
     let other = why(ask(&|p| p.program = "0.0.1".to_owned()));
     assert!(other.contains("version 0.0.1") && other.contains(env!("CARGO_PKG_VERSION")));
     assert!(matches!(ask(&|p| p.epoch = 2), Answer::Loading(_)));
+    drop(held);
+}
+
+#[test]
+fn weights_are_fetched_beside_the_ring_that_a_node_belongs_to() {
+    let n = n_layers();
+    let cluster = Cluster::new(&["pi1"]);
+    let ring = cluster.engine(0, &[("pi1", 0..n)]);
+    let held = ring.session(&session()).unwrap();
+    let prepare = cluster.control.prepare_of("pi1");
+    let fetch = |edit: &dyn Fn(&mut Prepare)| {
+        let mut prepare = prepare.clone();
+        prepare.ring ^= 1;
+        edit(&mut prepare);
+        let question = Question::Fetch(Box::new(prepare));
+        let ask = || cluster.control.question("pi1", &question);
+        wait_for("it is done", || !matches!(ask(), Answer::Loading(_)));
+        ask()
+    };
+    let why = |answer: Answer| match answer {
+        Answer::Blocked(blocked) => blocked.why,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(fetch(&|_| {}), Answer::Fetched);
+    assert!(why(fetch(&|p| p.model.share = Digest([0; 32]))).contains("other weights"));
+    assert!(why(fetch(&|p| p.model.id = Digest([0; 32]))).contains("is not here"));
+    let card = cluster.control.card("pi1");
+    assert_eq!(card.held.unwrap().ring, prepare.ring);
+    let mut events = card.events.iter().map(|event| &event.text[..]);
+    let layers = format!("layers 0 to {n} of stories.gguf are on this disk");
+    assert!(events.any(|text| text == layers), "{:?}", card.events);
     drop(held);
 }
 

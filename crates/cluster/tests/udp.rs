@@ -9,7 +9,6 @@ mod stories;
 use std::{
     collections::HashMap,
     net::{SocketAddr, UdpSocket},
-    ops::ControlFlow,
     sync::{
         Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
@@ -27,8 +26,8 @@ use atta_cluster::{
         message::{LaneName, NodeAddress, RingSecret},
     },
 };
-use machines::{Cluster, On, doors, key, tls};
-use stories::{PATIENCE, engine, n_layers, session, text, together, wait_for};
+use machines::{Cluster, doors, key, tls, wire::Wire};
+use stories::{engine, n_layers, session, text};
 
 fn cluster(n: usize) -> Cluster {
     Cluster::new(n, tls).over(LaneName::Udp)
@@ -36,46 +35,35 @@ fn cluster(n: usize) -> Cluster {
 
 #[test]
 fn texts_over_udp_are_those_of_one_machine() {
-    let here = engine(None);
-    let expected: Vec<String> = (0..4).map(|i| text(&here, i)).collect();
-    let n = n_layers();
     let cluster = cluster(3);
-    let cuts: [(usize, Vec<On>); 3] = [
-        (0, vec![(0, 0..n)]),
-        (1, vec![(1, 1..2), (0, 2..n)]),
-        (0, vec![(2, 0..1), (0, 1..3), (1, 3..n)]),
-    ];
-    for (n_local, stages) in cuts {
-        let ring = cluster.engine(n_local, &stages);
-        // Rings one after another on the same machines.
-        for (i, expected) in expected.iter().enumerate().take(2) {
-            assert_eq!(&text(&ring, i), expected, "{stages:?}");
-        }
-        assert_eq!(together(&ring), expected, "{stages:?}");
-    }
-    for machine in &cluster.machines {
-        let held = || machine.service.as_ref().unwrap().card().held;
-        wait_for("stages are released", || held().is_none());
-    }
+    cluster.writes_the_texts_of_one_machine();
+    assert_eq!(cluster.notes(), [""; 0], "nothing went by tcp");
 }
 
 #[test]
 fn a_machine_that_ends_is_an_error_and_no_hang() {
+    cluster(2).ends_with_a_machine();
+}
+
+#[test]
+fn machines_that_udp_does_not_reach_are_met_by_tcp() {
     let n = n_layers();
-    let mut cluster = cluster(2);
-    let ring = cluster.engine(0, &[(0, 0..1), (1, 1..n)]);
-    let mut open = ring.session(&session()).unwrap();
-    let prompt = ring.prompt_ids(b"Once upon a time");
-    let first = open.generate(&prompt, &stories::options(0)).unwrap();
-    first.run(|_| ControlFlow::Continue(())).unwrap();
-    cluster.machines[1].kill();
-    let start = Instant::now();
-    let error = match open.generate(&prompt, &stories::options(0)) {
-        Ok(more) => more.run(|_| ControlFlow::Continue(())).unwrap_err(),
-        Err(error) => error,
-    };
-    assert!(error.to_string().contains("pi2"), "{error}");
-    assert!(start.elapsed() < PATIENCE / 2);
+    let mut cluster = cluster(3);
+    // TCP passes by this way, and UDP finds nothing.
+    let wire = Wire::to(cluster.machines[1].address.address);
+    cluster.machines[1].address.address = wire.address;
+    // A machine whose UDP port another program has.
+    let _taken = UdpSocket::bind(cluster.machines[2].address.address).unwrap();
+    let ring = cluster.engine(0, &[(0, 0..1), (1, 1..2), (2, 2..n)]);
+    assert_eq!(text(&ring, 2), stories::text(&engine(None), 2));
+    let notes = cluster.notes();
+    let count = |line: &str| notes.iter().filter(|note| note.contains(line)).count();
+    // The coordinator and the machine before dial each of the two.
+    for name in ["pi2", "pi3"] {
+        let line = format!("lane udp: {name} does not answer by UDP; going by tcp");
+        assert_eq!(count(&line), 2, "{notes:?}");
+    }
+    assert_eq!(count("lane udp: UDP port"), 1, "{notes:?}");
 }
 
 /// What a relay does to the datagrams of both directions together.

@@ -90,8 +90,7 @@ impl Membership {
             }
         };
         let doors = Arc::new(doors);
-        let told = doors.on_note(Box::new(say));
-        told.map_err(|error| Failure::Failed(error.to_string()))?;
+        doors.on_note(Box::new(say));
         let at = atta_cluster::Links::address(doors.as_ref());
         let addresses = reached_at(at);
         let announced = match role {

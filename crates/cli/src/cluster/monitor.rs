@@ -165,7 +165,8 @@ impl Watch {
     }
 
     fn status(&self) -> RingStatus {
-        let WatchedRing { ring, plan, .. } = &self.watched;
+        let ring = &self.watched.ring;
+        let expected = ring.planned().expected;
         let record = ring.record();
         let figures = record.figures();
         let lap = figures.lap.as_ref();
@@ -188,8 +189,8 @@ impl Watch {
             n_batches: figures.n_batches,
             n_rows: figures.n_rows,
             expected: RingSpeed {
-                decode_tok_s: Some(plan.predicted.decode_tok_s),
-                users_tok_s: Some(plan.predicted.users_tok_s),
+                decode_tok_s: expected.map(|speed| speed.decode_tok_s),
+                users_tok_s: expected.map(|speed| speed.users_tok_s),
             },
             measured: RingSpeed {
                 decode_tok_s: lap.map(|lap| 1.0 / lap.lap.as_secs_f64()),

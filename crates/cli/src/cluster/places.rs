@@ -64,6 +64,11 @@ impl Places {
         self.cache.join("events")
     }
 
+    /// The file of links to nodes that were measured lately.
+    pub(crate) fn links(&self) -> PathBuf {
+        self.cache.join("links.json")
+    }
+
     /// The directory of the files of KV journals, which have no names while they are used.
     pub(crate) fn journal(&self) -> PathBuf {
         self.cache.join("journal")

@@ -163,6 +163,7 @@ fn work(
 ) -> Result<Ended, Failure> {
     let service = service(args, &membership)?;
     service.keep_keys(membership.key_keeper());
+    membership.doors.on_note(service.noter());
     let control = &membership.control;
     let announced = control
         .answer(service.answerer())

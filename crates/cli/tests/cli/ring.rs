@@ -3,7 +3,7 @@
 use std::{
     fs,
     io::{BufRead, BufReader, Read, Write},
-    net::TcpStream,
+    net::{TcpStream, UdpSocket},
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     process::{Child, Command, Output, Stdio},
@@ -33,7 +33,17 @@ pub(crate) struct Homes(pub(crate) Scratch);
 
 impl Homes {
     pub(crate) fn new(name: &str) -> Self {
-        Self(Scratch::new(&format!("ring-{name}")))
+        let homes = Self(Scratch::new(&format!("ring-{name}")));
+        fs::create_dir_all(homes.kept()).unwrap();
+        for name in ["node-rates.json", "asker-rates.json"] {
+            copy_rates(name, &shared_rates(), &homes.kept());
+        }
+        homes
+    }
+
+    /// What programs keep of this machine.
+    fn kept(&self) -> PathBuf {
+        PathBuf::from(self.0.path("cache")).join("atta/cluster")
     }
 
     /// The file of a user's key.
@@ -67,12 +77,40 @@ impl Homes {
     /// Starts a node of a user and waits until it listens.
     pub(crate) fn node(&self, name: &str, args: &[&str]) -> Node {
         let common = ["node", "--name", name, "--listen", "127.0.0.1:0", "-j", "1"];
-        self.start(name, &[&common, args].concat())
+        let node = self.start(name, &[&common, args].concat());
+        // Those of a disk with other models are no use to others.
+        if !args.contains(&"--models") {
+            copy_rates("node-rates.json", &self.kept(), &shared_rates());
+        }
+        node
     }
 
     /// Starts a program of a user and waits until it listens.
     pub(crate) fn start(&self, user: &str, args: &[&str]) -> Node {
         Node::start(self.command(user, args), "127.0.0.1:")
+    }
+}
+
+impl Drop for Homes {
+    fn drop(&mut self) {
+        copy_rates("asker-rates.json", &self.kept(), &shared_rates());
+    }
+}
+
+/// Speeds of this machine for all tests: measuring takes seconds, and all processors.
+fn shared_rates() -> PathBuf {
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("rates");
+    fs::create_dir_all(&directory).unwrap();
+    directory
+}
+
+/// Copies speeds that are there to where none are.
+fn copy_rates(name: &str, from: &Path, to: &Path) {
+    let new = to.join(format!("{name}.{:?}", thread::current().id()));
+    let kept = to.join(name);
+    if !kept.exists() && fs::copy(from.join(name), &new).is_ok() {
+        // In one step: others may read it.
+        fs::rename(new, kept).unwrap();
     }
 }
 
@@ -185,7 +223,7 @@ fn two_nodes_write_the_text_of_one_machine_and_leave() {
 
     // The second one has told the first where it is.
     let cluster = |args: &[&str]| homes.stdout("pi1", &[&["cluster"], args].concat());
-    let peer = ["--peer", &first.address];
+    let peer = ["--no-discovery", "--peer", &first.address];
     let listed = cluster(&[&["ls", "--json"][..], &peer].concat());
     let listed: Value = serde_json::from_str(&listed).unwrap();
     let names = listed["nodes"].as_array().unwrap().iter();
@@ -200,12 +238,28 @@ fn two_nodes_write_the_text_of_one_machine_and_leave() {
 
     let run = |more: &[&str]| homes.atta("pi1", &[&["run", MODEL][..], &TEXT, more].concat());
     let alone = run(&[]);
+    // Another program has the UDP port of a node.
+    let taken = UdpSocket::bind(&second.address).unwrap();
+    let by_udp = ["--ring=pi2", "--lane", "udp"];
+    let output = run(&[&by_udp[..], &peer].concat());
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.stdout, alone.stdout, "{said}");
+    let by_tcp = "lane udp: pi2 does not answer by UDP; going by tcp";
+    assert_eq!(said.matches(by_tcp).count(), 1, "{said}");
+    drop(taken);
     for (ring, lane) in [
         ("--ring=force", "tcp"),
         ("--ring=pi2", "afxdp"),
         ("--ring=pi1,pi2", "udp"),
     ] {
-        let output = run(&[ring, "--lane", lane, "--peer", &first.address]);
+        let output = run(&[
+            ring,
+            "--lane",
+            lane,
+            "--no-discovery",
+            "--peer",
+            &first.address,
+        ]);
         let said = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(0), "{ring}: {said}");
         assert_eq!(output.stdout, alone.stdout, "{ring}: {said}");
@@ -213,15 +267,23 @@ fn two_nodes_write_the_text_of_one_machine_and_leave() {
         assert!(is_told, "{ring}: {said}");
         // There is no other machine to reach past the network stack.
         assert_eq!(said.contains("going by udp"), lane == "afxdp", "{said}");
+        assert!(!said.contains("going by tcp"), "{said}");
         assert_no_secret(&key, &said);
     }
     // It is small: one machine is faster, and says so.
-    let auto = run(&["--ring", "--peer", &first.address]);
+    let auto = run(&["--ring", "--no-discovery", "--peer", &first.address]);
     let said = String::from_utf8(auto.stderr).unwrap();
     assert!(said.contains("no ring: "), "{said}");
     assert_eq!(auto.stdout, alone.stdout);
     // Too little memory for a part of a ring, enough for a mapped file.
-    let short = run(&["--ring", "--ram-budget", "8M", "--peer", &first.address]);
+    let short = run(&[
+        "--ring",
+        "--ram-budget",
+        "8M",
+        "--no-discovery",
+        "--peer",
+        &first.address,
+    ]);
     let said = String::from_utf8(short.stderr).unwrap();
     assert_eq!(short.status.code(), Some(0), "{said}");
     assert!(said.contains("running here alone"), "{said}");
@@ -230,6 +292,8 @@ fn two_nodes_write_the_text_of_one_machine_and_leave() {
     let log = cluster(&[&["log"][..], &peer].concat());
     assert!(log.contains("started"), "{log}");
     assert!(log.contains("the ring opens: pi2"), "{log}");
+    assert!(log.contains(by_tcp), "{log}");
+    assert!(log.contains("lane udp: UDP port "), "{log}");
     assert_no_secret(&key, &log);
     cluster(&[&["leave", "pi2"][..], &peer].concat());
     let (code, said) = second.end();
@@ -305,7 +369,7 @@ fn a_server_shows_its_ring_and_that_a_node_is_silent() {
     node.wait_for("atta1-");
     let key = ClusterKey::read(&homes.key("pi1")).unwrap();
     let serve = ["serve", MODEL, "--port", "0", "-c", "128", "-j", "1"];
-    let ring = ["--ring=pi1", "--peer", &node.address];
+    let ring = ["--ring=pi1", "--no-discovery", "--peer", &node.address];
     let server = RingServer::start(homes.command("pi1", &[&serve[..], &ring].concat()));
     let body = r#"{"prompt": "Once upon a time", "max_tokens": 12, "temperature": 0}"#;
     let answer = server.ask("/v1/completions", body);
@@ -369,7 +433,7 @@ fn rows_on_other_machines_give_the_text_and_logits_of_one() {
     // It fetches the whole file.
     let bare = ["--join", &join, "--models", &empty, "--parts", &parts];
     let _second = homes.node("pi2", &bare);
-    let peer = ["--peer", &first.address];
+    let peer = ["--no-discovery", "--peer", &first.address];
     let run = |more: &[&str]| homes.atta("pi1", &[&["run", MODEL][..], &TEXT, more].concat());
     let alone = run(&[]);
     for (ring, lane) in [("--ring=pi1", "auto"), ("--ring=pi1,pi2", "udp")] {
@@ -403,7 +467,14 @@ fn rows_on_other_machines_give_the_text_and_logits_of_one() {
     };
     let ring = [&["--ring=pi2", "--split", "rows"][..], &peer].concat();
     assert_eq!(logits("ring.f32", &ring), logits("alone.f32", &[]));
-    let unknown = run(&["--ring=pi9", "--split", "rows", "--peer", &first.address]);
+    let unknown = run(&[
+        "--ring=pi9",
+        "--split",
+        "rows",
+        "--no-discovery",
+        "--peer",
+        &first.address,
+    ]);
     let refused = String::from_utf8(unknown.stderr).unwrap();
     assert_eq!(unknown.status.code(), Some(1), "{refused}");
     assert!(refused.contains("pi9 cannot be in a ring"), "{refused}");
@@ -420,7 +491,7 @@ fn a_node_without_the_file_fetches_its_layers_once() {
     let parts = homes.0.path("kept");
     fs::create_dir_all(&empty).unwrap();
     let run = |ring: &str| {
-        let ring = [ring, "--peer", &first.address];
+        let ring = [ring, "--no-discovery", "--peer", &first.address];
         homes.atta("lap", &[&["run", MODEL][..], &TEXT, &ring].concat())
     };
     let alone = homes.atta("lap", &[&["run", MODEL][..], &TEXT].concat());
@@ -472,7 +543,7 @@ fn a_node_that_was_killed_or_has_another_key_is_not_used() {
     let mut node = homes.node("pi1", &[]);
     node.wait_for("atta1-");
     let run = |user: &str| {
-        let ring = ["--ring=force", "--peer", &node.address];
+        let ring = ["--ring=force", "--no-discovery", "--peer", &node.address];
         homes.atta(user, &[&["run", MODEL][..], &TEXT, &ring].concat())
     };
     let stranger = homes.key("stranger");
@@ -484,7 +555,7 @@ fn a_node_that_was_killed_or_has_another_key_is_not_used() {
     node.signal("KILL");
     let address = node.address.clone();
     drop(node);
-    let ring = ["--ring=force", "--peer", &address];
+    let ring = ["--ring=force", "--no-discovery", "--peer", &address];
     let output = homes.atta("pi1", &[&["run", MODEL][..], &TEXT, &ring].concat());
     let refused = error_of(&output, 1);
     assert!(refused.contains("no other machine"), "{refused}");
@@ -494,7 +565,7 @@ fn a_node_that_was_killed_or_has_another_key_is_not_used() {
 fn a_node_that_another_ring_has_is_named_with_its_coordinator() {
     let homes = Homes::new("taken");
     let node = homes.node("pi1", &[]);
-    let ring = ["--ring=force", "--peer", &node.address];
+    let ring = ["--ring=force", "--no-discovery", "--peer", &node.address];
     let serve = ["serve", MODEL, "--port", "0", "-c", "128", "-j", "1"];
     let mut server = homes.command("pi1", &[&serve[..], &ring].concat());
     let mut server = server.stdout(Stdio::piped()).spawn().unwrap();
@@ -578,7 +649,7 @@ impl Pair {
 
     /// A program that runs a model, on both nodes or on this machine.
     pub(crate) fn command(&self, args: &[&str], ring: Option<&str>) -> Command {
-        let ring = ring.map(|ring| [ring, "--peer", &self.first.address]);
+        let ring = ring.map(|ring| [ring, "--no-discovery", "--peer", &self.first.address]);
         let ring = ring.as_ref().map_or(&[][..], |ring| &ring[..]);
         self.homes.command("lap", &[args, ring].concat())
     }

@@ -23,7 +23,7 @@ fn an_audit_says_how_it_draws_and_what_it_compared() {
     let homes = Homes::new("audit");
     let mut node = homes.node("pi1", &[]);
     node.wait_for("atta1-");
-    let ring = ["--ring=pi1", "--peer", &node.address];
+    let ring = ["--ring=pi1", "--no-discovery", "--peer", &node.address];
     let run = |more: &[&str]| homes.atta("pi1", &[&["run", MODEL][..], &TEXT, more].concat());
     let alone = run(&[]);
     let audited = run(&[&ring[..], &["--audit", "1", "--audit-seed", "7"]].concat());

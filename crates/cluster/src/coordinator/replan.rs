@@ -124,6 +124,7 @@ impl Replanner {
         }
         let mut planned = PlannedRing {
             plan,
+            expected: None,
             ..now.clone()
         };
         // The planner has not predicted it: one machine may have nearly all layers.

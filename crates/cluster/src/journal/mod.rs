@@ -10,13 +10,16 @@ mod pieces;
 
 use std::{collections::BTreeMap, ops::Range, path::PathBuf, sync::Arc};
 
+pub(crate) use file::MAX_QUEUED;
 use file::{Extent, JournalFile};
-pub(crate) use pieces::{Joining, SavedState, join, layers, split};
+pub(crate) use pieces::{Joining, MAX_JOINING, SavedState, join, layers, split};
 
 use crate::wire::{Op, Piece};
 
 /// Segments that may be on their way at once.
 const MAX_PENDING: usize = 16;
+/// Positions whose states are on their way at once: of segments that are not smaller than a block.
+pub(crate) const N_COPIED: usize = MAX_PENDING * JournalOptions::SEGMENT_LEN;
 
 /// Where a journal is, and how large it may become.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -97,6 +100,11 @@ impl Journal {
         self.is_continuous
     }
 
+    /// Why the disk has failed, once.
+    pub(crate) fn take_failure(&self) -> Option<String> {
+        self.file.take_failure()
+    }
+
     /// Segments on their way.
     pub(crate) fn n_pending(&self) -> usize {
         self.pending.len()
@@ -175,8 +183,8 @@ impl Journal {
             return;
         };
         for (l, state) in layers {
-            // A write that fails ends the journal, never the text.
-            let extent = self.file.write(state).ok().flatten();
+            // A disk that fails or is slow ends the journal, never the text.
+            let extent = self.file.write(state);
             let Some(pending) = self.pending.get_mut(&id) else {
                 return;
             };

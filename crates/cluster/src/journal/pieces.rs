@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use crate::wire::{Frame, FrameKind, Header, Limits, MAX_JOURNAL_BYTES, Piece};
 
 /// Bytes of unfinished states at most.
-const MAX_JOINING: usize = 64 << 20;
+pub(crate) const MAX_JOINING: usize = 64 << 20;
 
 /// A state that a stage has saved.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -22,6 +22,7 @@ use atta_store::{Reservation, give_back_memory};
 
 use super::{
     Inner, NodeTiming, PROGRAM,
+    fetch::Fetching,
     load::{Loaded, LoadedWork, Work, load},
 };
 use crate::{
@@ -95,7 +96,7 @@ struct Serving {
     stage: Box<dyn RunningStage>,
     ready: ReadyStage,
     loaded: Loaded,
-    _frames: Reservation,
+    _beside: Vec<Reservation>,
 }
 
 /// Threads that end by themselves.
@@ -137,6 +138,7 @@ pub(super) fn prepare(inner: &Arc<Inner>, prepare: Prepare) -> Reply {
         return answer.into();
     }
     let previous = state.hold.release(None);
+    let fetching = state.fetching.take();
     let prepare = Arc::new(prepare);
     let job = Arc::<Job>::default();
     let loader = Loader {
@@ -148,6 +150,7 @@ pub(super) fn prepare(inner: &Arc<Inner>, prepare: Prepare) -> Reply {
     let thread = std::thread::Builder::new().name("loading".to_owned());
     let thread = thread.spawn(move || {
         previous.wait();
+        fetching.into_iter().for_each(Fetching::end);
         loader.run();
     });
     match thread {
@@ -185,7 +188,7 @@ fn task(prepare: &Prepare) -> String {
 }
 
 /// A refusal of programs whose kernels or frames may differ.
-fn other_version(prepare: &Prepare) -> Option<Blocked> {
+pub(super) fn other_version(prepare: &Prepare) -> Option<Blocked> {
     let is_same = prepare.program == PROGRAM && prepare.protocol == wire::VERSION;
     let coordinator = &prepare.coordinator.name;
     (!is_same).then(|| Blocked {
@@ -357,6 +360,12 @@ impl Hold {
         warm.loaded.fits(prepare).then_some(warm.loaded)
     }
 
+    /// Whether a stage is being loaded.
+    pub(super) fn is_loading(&self) -> bool {
+        let is_loading = |held: &Held| matches!(held.phase, Phase::Loading);
+        self.held.as_ref().is_some_and(is_loading)
+    }
+
     /// Drops weights that nothing uses.
     pub(super) fn drop_warm(&mut self) {
         self.warm = None;
@@ -455,7 +464,7 @@ impl Loader {
         let LoadedWork {
             loaded,
             work,
-            frames,
+            beside,
         } = loaded;
         let started = self.start(work);
         let ready = ReadyStage {
@@ -468,7 +477,7 @@ impl Loader {
             stage: started.map_err(blocked)?,
             ready,
             loaded,
-            _frames: frames,
+            _beside: beside,
         }))
     }
 

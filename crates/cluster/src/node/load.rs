@@ -1,6 +1,6 @@
 //! Loading a stage: its share of the weights, its executor, and the memory of both.
 
-use std::{ops::ControlFlow, sync::Arc};
+use std::{net::SocketAddr, ops::ControlFlow, sync::Arc};
 
 use atta_kernels::{Kernels, Pool};
 use atta_model::{
@@ -11,7 +11,7 @@ use atta_store::{Budget, ModelFiles, Plan, Reservation, ResidencyBytes, Residenc
 use super::models::{Models, OnLoading, OpenModel, Wanted, wanted_share};
 use crate::{
     Stage, StatesFolder,
-    cut::{check_ring, frame_bytes, limits, numerics_id},
+    cut::{check_ring, copy_bytes, frame_bytes, limits, numerics_id},
     links::{GroupLinks, GroupWiring, Links},
     node::PROGRAM,
     place::{Placed, Refused, Room, blocked, n_used_experts},
@@ -80,8 +80,8 @@ pub(super) enum Work {
 pub(super) struct LoadedWork {
     pub(super) loaded: Loaded,
     pub(super) work: Work,
-    /// Memory of frames or messages.
-    pub(super) frames: Reservation,
+    /// Memory of frames or messages, of links and of states that are copied.
+    pub(super) beside: Vec<Reservation>,
 }
 
 /// Loads what a coordinator asks for, or uses weights that are loaded.
@@ -120,16 +120,16 @@ pub(super) fn load(
         return Err(blocked("its copy of these layers has other weights"));
     }
     let spec = loaded.model.spec();
-    let n_bytes = beside_bytes(prepare, spec, loaded.member.as_ref())?;
-    let frames = compute.budget.reserve("frames", n_bytes);
-    let frames = frames.map_err(blocked)?;
+    let beside = beside_bytes(compute, prepare, spec, loaded.member.as_ref())?.into_iter();
+    let beside = beside.map(|(what, n)| compute.budget.reserve(what, n));
+    let beside = beside.collect::<Result<_, _>>().map_err(blocked)?;
     let work = match &loaded.member {
         Some(member) => member_work(compute, prepare, &loaded, member)?,
         None => stage_work(compute, prepare, &loaded)?,
     };
     Ok(LoadedWork {
         work,
-        frames,
+        beside,
         loaded,
     })
 }
@@ -225,12 +225,13 @@ fn stage_limits(prepare: &Prepare, spec: &ModelSpec) -> Result<Limits, Blocked> 
     limits.with_dtype(prepare.wire.into()).map_err(blocked)
 }
 
-/// Memory of frames or messages.
+/// Memory of what a stage or member has beside weights and executor, by its names.
 fn beside_bytes(
+    compute: &Compute,
     prepare: &Prepare,
     spec: &ModelSpec,
     member: Option<&Member>,
-) -> Result<u64, Blocked> {
+) -> Result<Vec<(&'static str, u64)>, Blocked> {
     let n_layers = spec.layers.len();
     let layers = prepare.part.layers.range();
     let is_whole = layers == (0..n_layers);
@@ -240,13 +241,27 @@ fn beside_bytes(
             "layers {start} to {end} of a model of {n_layers}"
         )));
     }
-    match member {
+    let links = compute.links.lane_bytes(prepare.lane, &neighbours(prepare));
+    let size = wanted_size(prepare);
+    Ok(match member {
         Some(member) => {
-            let size = wanted_size(prepare);
-            Ok(message_bytes(&member_limits(spec, member.split(), &size)))
+            let messages = message_bytes(&member_limits(spec, member.split(), &size));
+            vec![("messages of members", messages), ("links", links)]
         }
-        None => Ok(frame_bytes(&stage_limits(prepare, spec)?)),
-    }
+        None => {
+            let frames = frame_bytes(&stage_limits(prepare, spec)?);
+            let copied = copy_bytes(spec, &size, &layers);
+            vec![("frames", frames), ("links", links), ("copies", copied)]
+        }
+    })
+}
+
+/// Where the machines are that a stage or member talks to.
+fn neighbours(prepare: &Prepare) -> Vec<SocketAddr> {
+    let others = prepare.group.iter().flat_map(|group| &group.others);
+    let beside = [&prepare.previous, &prepare.next].into_iter().flatten();
+    let all = others.chain(beside).chain([&prepare.coordinator]);
+    all.map(|node| node.address).collect()
 }
 
 /// Weights that shall be bound.
@@ -300,14 +315,15 @@ impl Placing<'_> {
         })
     }
 
-    /// Memory of the executor and of frames or messages.
+    /// Memory of the executor, and of all that is beside it.
     fn beside_weights(&self, spec: &ModelSpec) -> Result<u64, Blocked> {
         let size = wanted_size(self.prepare);
-        let frames = beside_bytes(self.prepare, spec, self.member.as_ref())?;
+        let beside = beside_bytes(self.compute, self.prepare, spec, self.member.as_ref())?;
+        let beside: u64 = beside.iter().map(|(_, n)| n).sum();
         let executor = Cpu::executor_bytes(spec, self.compute.pool.n_threads(), &size);
         let columns = self.member.as_ref().map_or(0, |member| {
             columns_bytes(spec, member.split(), size.n_batch)
         });
-        Ok(executor.state + executor.activations + frames + columns)
+        Ok(executor.state + executor.activations + beside + columns)
     }
 }

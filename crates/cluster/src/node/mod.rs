@@ -6,6 +6,7 @@
 //! next question finds. What a ring took is freed when it is released, when it ends, and when its
 //! coordinator is silent for too long.
 
+mod fetch;
 mod hold;
 mod library;
 mod load;
@@ -29,6 +30,7 @@ use crate::{
     StatesFolder,
     control::{Answerer, NodeName},
     key::ClusterKey,
+    lane::tcp::OnNote,
     links::Links,
     measure::is_throttled,
     wire::{
@@ -38,6 +40,7 @@ use crate::{
         },
     },
 };
+use fetch::Fetching;
 use hold::{Hold, Reply};
 pub use library::{LibraryModels, part_server};
 use load::Compute;
@@ -48,6 +51,8 @@ pub use models::{Models, OnLoading, OpenModel, Wanted, share_of, wanted_files};
 const MAX_EVENTS: usize = 64;
 /// Most links whose measures are remembered.
 const MAX_LINKS: usize = 64;
+/// Age from which a link is measured anew.
+const MAX_LINK_AGE: Duration = Duration::from_secs(600);
 /// Time between looks at rings that have ended or are silent.
 const WATCH: Duration = Duration::from_millis(250);
 /// Longest line of an event, characters.
@@ -153,6 +158,7 @@ struct Inner {
 #[derive(Default)]
 struct ServiceState {
     hold: Hold,
+    fetching: Option<Fetching>,
     events: VecDeque<(Instant, String)>,
     links: HashMap<NodeAddress, LinkState>,
 }
@@ -160,7 +166,8 @@ struct ServiceState {
 /// The measuring of a link that a coordinator asked for.
 enum LinkState {
     Measuring,
-    Done(Result<LinkNumbers, String>),
+    /// When it was measured.
+    Done(Result<LinkNumbers, String>, Instant),
 }
 
 impl std::fmt::Debug for Inner {
@@ -206,6 +213,16 @@ impl NodeService {
         })
     }
 
+    /// Adds notes to the events of the node, as long as it is there.
+    pub fn noter(&self) -> OnNote {
+        let inner = Arc::downgrade(&self.inner);
+        Box::new(move |note| {
+            if let Some(inner) = inner.upgrade() {
+                inner.note(note.to_owned());
+            }
+        })
+    }
+
     /// What the node says about itself.
     pub fn card(&self) -> Card {
         self.inner.card()
@@ -231,6 +248,8 @@ impl NodeService {
     pub fn release_all(&self) {
         let stopping = self.inner.state().hold.release(None);
         stopping.wait();
+        let fetching = self.inner.state().fetching.take();
+        fetching.into_iter().for_each(Fetching::end);
         self.inner.state().hold.drop_warm();
     }
 }
@@ -295,6 +314,7 @@ impl Inner {
                 event.into_iter().for_each(|event| self.note(event));
                 answer
             }
+            Question::Fetch(prepare) => fetch::fetch(self, *prepare),
             Question::Progress { ring } => self.state().hold.progress(ring),
             Question::Release { ring } => {
                 self.state().hold.release(Some(ring));
@@ -388,7 +408,7 @@ impl Inner {
         state.events.iter().map(event).collect()
     }
 
-    /// Begins to measure a link, or tells the result, once.
+    /// Begins to measure a link, or tells the result: a failure once, a link for some minutes.
     fn measure_link(self: &Arc<Self>, to: NodeAddress) -> Answer {
         let Some(measure) = self.options.measure_link.clone() else {
             return refused("this node does not measure links");
@@ -396,12 +416,15 @@ impl Inner {
         let mut state = self.state();
         match state.links.get(&to) {
             Some(LinkState::Measuring) => return Answer::Measuring,
-            Some(LinkState::Done(_)) => {
-                if let Some(LinkState::Done(done)) = state.links.remove(&to) {
-                    return done.map_or_else(|why| refused(&why), Answer::Link);
-                }
+            Some(LinkState::Done(Ok(link), at)) if at.elapsed() < MAX_LINK_AGE => {
+                return Answer::Link(*link);
             }
-            None => {}
+            Some(LinkState::Done(Err(why), at)) if at.elapsed() < MAX_LINK_AGE => {
+                let answer = refused(why);
+                state.links.remove(&to);
+                return answer;
+            }
+            Some(LinkState::Done(..)) | None => {}
         }
         if state.links.len() >= MAX_LINKS {
             state.links.clear();
@@ -411,7 +434,10 @@ impl Inner {
         let thread = std::thread::Builder::new().name("measure".to_owned());
         let thread = thread.spawn(move || {
             let done = measure(&place);
-            inner.state().links.insert(place, LinkState::Done(done));
+            inner
+                .state()
+                .links
+                .insert(place, LinkState::Done(done, Instant::now()));
         });
         if let Err(error) = thread {
             return refused(&error.to_string());

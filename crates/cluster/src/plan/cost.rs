@@ -20,6 +20,9 @@ const FRAME_BYTES: u64 = 64 << 10;
 /// stage; the number is the same for all plans, so that fewer nodes never need less memory each.
 const N_FLIGHTS: u64 = 4;
 
+/// Positions whose keys and values are copied at once.
+const N_COPIED: u64 = crate::journal::N_COPIED as u64;
+
 /// Positions of a block of the KV cache: a window is kept in whole ones.
 const BLOCK: u64 = 32;
 
@@ -34,7 +37,7 @@ pub(super) struct Totals {
     pub timed: u64,
     /// Multiply-adds of a batch.
     pub macs: u64,
-    /// KV cache and states of all sequences, bytes.
+    /// KV cache and states of all sequences, and what is copied of them, bytes.
     pub kv: u64,
     /// KV cache that a batch reads, bytes.
     pub kv_read: u64,
@@ -136,6 +139,7 @@ impl<'a> Costs<'a> {
             let held = |n: u64| layer.window.map_or(n, |w| n.min(w.saturating_add(margin)));
             let kv = layer.kv_bytes.saturating_mul(held(request.n_ctx));
             let states = layer.state_bytes.saturating_mul(n_states);
+            let copied = layer.kv_bytes.saturating_mul(request.n_ctx.min(N_COPIED));
             let past = layer.window.unwrap_or(u64::MAX).min(request.n_past);
             let next = Totals {
                 weights: layer.weight_bytes,
@@ -145,7 +149,10 @@ impl<'a> Costs<'a> {
                     .min(layer.weight_bytes),
                 timed: layer.weight_bytes,
                 macs: layer.macs.saturating_mul(rows.n),
-                kv: kv.saturating_mul(request.n_seqs).saturating_add(states),
+                kv: kv
+                    .saturating_mul(request.n_seqs)
+                    .saturating_add(states)
+                    .saturating_add(copied),
                 kv_read: layer.kv_bytes.saturating_mul(past).saturating_mul(rows.n),
             };
             sums.push(sums[sums.len() - 1] + next);
@@ -176,7 +183,7 @@ impl<'a> Costs<'a> {
 
     /// Time and memory of a node with these layers; `None` if they do not fit, not even streamed.
     ///
-    /// Memory: `fixed = 12 MiB + scratch + 6 frames + KV (+ embedding)`. With `free = ram − fixed`
+    /// Memory: `fixed = 12 MiB + scratch + 6 frames + KV + copies (+ embedding)`. With `free = ram − fixed`
     /// and weights `w`:
     /// - `w ≤ free`: all resident;
     /// - else, one round: a buffer of the largest layer or head, `streamed = w − (free − buffer)`;

@@ -17,7 +17,7 @@ use atta_store::{Budget, Reservation};
 
 use super::{
     HashedModel, Lease, PlannedRing, RingChange, RingHub, RingTimes, StageNode,
-    keeper::{FormError, Keepers, ask},
+    keeper::{FormError, Keepers, ask, fetch_all},
     own_address, random,
 };
 use crate::{
@@ -48,8 +48,8 @@ pub(super) struct FormerRoom {
     pub(super) budget: Budget,
     /// Size of executors, for the batches in flight of the first plan: block tables depend on it.
     pub(super) size: ExecutorSize,
-    /// Memory of frames.
-    pub(super) _frames: Reservation,
+    /// Memory of frames, links and a journal.
+    pub(super) _beside: Vec<Reservation>,
 }
 
 /// Forms a ring of machines. Dropping it releases the stages.
@@ -311,6 +311,31 @@ impl RemoteFormer {
         })
     }
 
+    /// Has nodes fetch the weights of wanted stages that they do not run now.
+    fn fetch(&self, wanted: &PlannedRing) -> Result<(), FormError> {
+        let options = &self.shared().options;
+        let now = self.shared().state().planned.plan.clone();
+        let stages = &wanted.plan.stages;
+        // The number and the secret are of no ring.
+        let spec = self.room.model.spec();
+        let ring = NewRing::draw(spec, stages.len(), &self.room.size, options.wire)?;
+        let questions = self.questions(stages, &ring)?.into_iter();
+        let is_new = |stage: &StageNode| {
+            let has = now.layers_of(&stage.node.name).unwrap_or(0..0);
+            stage.layers.start < has.start || stage.layers.end > has.end
+        };
+        let missing = stages.iter().zip(questions);
+        let missing = missing.filter(|(stage, _)| is_new(stage));
+        let missing = missing.map(|(stage, prepare)| (stage.node.name.clone(), prepare));
+        let until = Instant::now() + wanted.deadline;
+        fetch_all(
+            &options.control,
+            &options.on_stage,
+            missing.collect(),
+            until,
+        )
+    }
+
     /// Forms the stages that a caller wants; if they are refused, those of before.
     fn change(&mut self) -> Result<FormedStages, Error> {
         let shared = Arc::clone(self.shared());
@@ -440,6 +465,19 @@ impl Former for RemoteFormer {
 
     fn is_asked(&self) -> bool {
         self.shared().state().wanted.is_some()
+    }
+
+    fn make_ready(&mut self) -> Result<(), Error> {
+        let wanted = self.shared().state().wanted.clone();
+        let Some(wanted) = wanted else { return Ok(()) };
+        let fetched = self.fetch(&wanted);
+        fetched.map_err(|error| {
+            self.shared().state().wanted = None;
+            match error {
+                FormError::Node { line, .. } => Error::RingKept(line),
+                FormError::Other(error) => Error::RingKept(error.to_string()),
+            }
+        })
     }
 
     fn form(&mut self, cause: &FormCause, old: Box<dyn Lane>) -> Result<FormedStages, Error> {

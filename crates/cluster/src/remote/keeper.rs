@@ -226,13 +226,7 @@ impl Keeper {
                 FirstWord::Failed("its copy of these layers has other weights".to_owned())
             }
             Some(Answer::Occupied(occupied)) => FirstWord::Occupied(occupied.by),
-            Some(Answer::Blocked(blocked)) => FirstWord::Failed(match blocked.would_do {
-                Some(would_do) => format!("{}; it would take {would_do}", blocked.why),
-                None => blocked.why,
-            }),
-            Some(Answer::Refused { why }) => FirstWord::Failed(why),
-            Some(_) => FirstWord::Failed("it gave an answer to another question".to_owned()),
-            None => FirstWord::Failed("it does not answer".to_owned()),
+            answer => FirstWord::Failed(why_not(answer)),
         };
         let is_ready = matches!(report, FirstWord::Ready);
         // Without a receiver the ring has been given up.
@@ -248,15 +242,35 @@ impl Keeper {
     /// Asks until the stage is ready or cannot be; `None`: the node does not answer, or the ring
     /// has been given up.
     fn prepare(&self, prepare: Prepare) -> Option<Answer> {
-        let mut question = Question::Prepare(Box::new(prepare));
+        let ring = self.ring;
+        let prepare = Question::Prepare(Box::new(prepare));
+        self.settle(prepare, &Question::Progress { ring })
+    }
+
+    /// Asks the node for weights in a thread of its own, which tells its last answer.
+    fn fetch(
+        self,
+        prepare: Prepare,
+        results: Sender<(NodeName, Option<Answer>)>,
+    ) -> io::Result<JoinHandle<()>> {
+        let thread = std::thread::Builder::new().name(format!("fetching by {}", self.node));
+        thread.spawn(move || {
+            let question = Question::Fetch(Box::new(prepare));
+            let answer = self.settle(question.clone(), &question);
+            // Without a receiver the fetch has been given up.
+            let _ = results.send((self.node, answer));
+        })
+    }
+
+    /// Asks a question, then another one as long as the node is not done.
+    fn settle(&self, mut question: Question, then: &Question) -> Option<Answer> {
         let mut heard = Instant::now();
         let mut last = None;
         loop {
             match self.ask(&question) {
                 Some(Answer::Loading(loading)) => {
                     heard = Instant::now();
-                    let ring = self.ring;
-                    question = Question::Progress { ring };
+                    question.clone_from(then);
                     self.tell(&loading, &mut last);
                 }
                 Some(answer) => return Some(answer),
@@ -285,6 +299,64 @@ impl Keeper {
     fn is_stopped(&self, wait: Duration) -> bool {
         self.stopped.recv_timeout(wait) != Err(RecvTimeoutError::Timeout)
     }
+}
+
+/// Why a node has not done what it was asked for.
+fn why_not(answer: Option<Answer>) -> String {
+    match answer {
+        Some(Answer::Blocked(blocked)) => match blocked.would_do {
+            Some(would_do) => format!("{}; it would take {would_do}", blocked.why),
+            None => blocked.why,
+        },
+        Some(Answer::Refused { why }) => why,
+        Some(_) => "it gave an answer to another question".to_owned(),
+        None => "it does not answer".to_owned(),
+    }
+}
+
+/// Has nodes fetch the weights of stages that are prepared later, and waits until all have them.
+///
+/// # Errors
+/// A node that cannot, is silent, or is not done in time.
+pub(super) fn fetch_all(
+    control: &Arc<dyn Control>,
+    on_stage: &OnStage,
+    questions: Vec<(NodeName, Prepare)>,
+    until: Instant,
+) -> Result<(), FormError> {
+    let (to_results, results) = mpsc::channel();
+    let n = questions.len();
+    // Without them, the threads end soon.
+    let mut stops = Vec::new();
+    for (node, prepare) in questions {
+        let (stop, stopped) = mpsc::channel();
+        stops.push(stop);
+        let keeper = Keeper {
+            control: Arc::clone(control),
+            node,
+            ring: prepare.ring,
+            on_stage: Arc::clone(on_stage),
+            stopped,
+        };
+        let started = keeper.fetch(prepare, to_results.clone());
+        started.map_err(|error| Error::Ring(format!("a thread for each node: {error}")))?;
+    }
+    drop(to_results);
+    for _ in 0..n {
+        let left = until.saturating_duration_since(Instant::now());
+        match results.recv_timeout(left) {
+            Ok((_, Some(Answer::Fetched))) => {}
+            Ok((node, answer)) => {
+                let line = format!("{node}: {}", why_not(answer));
+                return Err(FormError::Node { node, line });
+            }
+            Err(_) => {
+                let why = "nodes do not have their weights in time";
+                return Err(Error::Ring(why.to_owned()).into());
+            }
+        }
+    }
+    Ok(())
 }
 
 /// The answer of a node; `None`: it is silent.

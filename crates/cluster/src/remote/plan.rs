@@ -144,8 +144,17 @@ impl RemotePlan {
     }
 }
 
+/// Tokens per second that a planner expects.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ExpectedSpeed {
+    /// Of one text.
+    pub decode_tok_s: f64,
+    /// Of all texts of many users together.
+    pub users_tok_s: f64,
+}
+
 /// A plan, and the times that it needs.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct PlannedRing {
     /// Who runs what.
     pub plan: RemotePlan,
@@ -153,6 +162,8 @@ pub struct PlannedRing {
     pub timing: Timing,
     /// How long nodes may take until they are ready.
     pub deadline: Duration,
+    /// How fast it should be; `None`: a user has cut it, or speeds are not known.
+    pub expected: Option<ExpectedSpeed>,
 }
 
 /// Decides who runs what when machines of a ring are gone.
@@ -217,7 +228,15 @@ impl fmt::Display for RingChange {
             n_loaded,
             n_computed,
         } = self.how;
-        write!(f, "{}; {:.1} s", parts.join("; "), time.as_secs_f64())?;
+        let is_loss = !(self.gone.is_empty() && self.left_out.is_empty());
+        // Before a change that was asked for, the ring has computed as before.
+        let paused = if is_loss || before == after {
+            ""
+        } else {
+            "paused "
+        };
+        let seconds = time.as_secs_f64();
+        write!(f, "{}; {paused}{seconds:.1} s", parts.join("; "))?;
         match n_loaded {
             0 => Ok(()),
             _ => write!(f, ", {n_loaded} positions loaded, {n_computed} computed"),
@@ -314,6 +333,8 @@ mod tests {
             lost.to_string(),
             "pi2 is gone; pi1 now has 24 layers; 2.1 s"
         );
+        let asked = change(&[], plan(8, &[("pi1", 8..32)]));
+        assert_eq!(asked.to_string(), "pi1 now has 24 layers; paused 2.1 s");
         let alone = change(&["pi1", "pi2"], plan(32, &[]));
         let said = "pi1, pi2 are gone; this machine now has 32 layers; 2.1 s";
         assert_eq!(alone.to_string(), said);

@@ -387,6 +387,8 @@ impl Ring {
         let with_rows = self.flights.iter_mut();
         let with_rows = with_rows.filter(|flight| !flight.batch.rows.is_empty());
         with_rows.for_each(|flight| flight.result = None);
+        // It has states of that machine, and of those that got its rows.
+        self.drop_journal();
         self.form(&FormCause::Fault { stage, why }).map(drop)
     }
 

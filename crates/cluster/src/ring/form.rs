@@ -87,6 +87,15 @@ pub trait Former: Send {
     /// Whether other stages are wanted.
     fn is_asked(&self) -> bool;
 
+    /// Waits until the stages that are wanted could begin at once, as far as that is possible
+    /// beside those that compute.
+    ///
+    /// # Errors
+    /// They are not possible: nothing is wanted any more.
+    fn make_ready(&mut self) -> Result<(), Error> {
+        Ok(())
+    }
+
     /// Forms other stages, and ends the old ones with their lane.
     ///
     /// # Errors
@@ -256,13 +265,15 @@ impl Ring {
 
     /// Takes the stages that are wanted, and computes all sequences on them.
     pub(super) fn change_if_asked(&mut self) -> Result<(), Error> {
-        let former = self.forming.former.as_ref();
-        if !former.is_some_and(|former| former.is_asked()) {
+        let former = self.forming.former.as_mut();
+        let Some(former) = former.filter(|former| former.is_asked()) else {
             return Ok(());
-        }
+        };
         if !self.flights.is_empty() {
             return Err(Error::Busy);
         }
+        // Until then the ring is as it was.
+        former.make_ready()?;
         self.forming.note_trouble();
         self.save_all();
         let refusal = self.form(&FormCause::Asked)?;

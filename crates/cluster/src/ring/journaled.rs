@@ -35,6 +35,10 @@ impl Ring {
 
     /// Saves whole segments that texts have behind their journals.
     pub(super) fn save_due(&mut self) -> Result<(), Error> {
+        let failure = self.journal.as_ref().and_then(Journal::take_failure);
+        if let Some((why, record)) = failure.zip(self.record.as_ref()) {
+            record.warn(&format!("no more KV rows are kept: {why}"));
+        }
         let journal = self.journal.as_ref().filter(|j| j.is_continuous());
         match journal {
             Some(journal) if self.n_stages > 0 => self.save(journal.segment_len()),
@@ -225,7 +229,8 @@ impl Ring {
         Ok(n)
     }
 
-    fn drop_journal(&mut self) {
+    /// Forgets all that is saved, which is computed again.
+    pub(super) fn drop_journal(&mut self) {
         if let Some(journal) = &mut self.journal {
             journal.clear();
         }

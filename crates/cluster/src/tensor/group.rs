@@ -6,6 +6,7 @@
 //! member that is lost ends the group; [`regroup`](super::regroup) opens another.
 
 use std::{
+    net::SocketAddr,
     num::NonZeroU32,
     sync::{Arc, atomic::AtomicBool},
     time::{Duration, Instant},
@@ -114,6 +115,15 @@ impl std::fmt::Debug for RemoteGroupOptions {
     }
 }
 
+impl RemoteGroupOptions {
+    /// Memory of the links to all others, bytes.
+    fn lane_bytes(&self) -> u64 {
+        let others = self.members.others.iter();
+        let others: Vec<SocketAddr> = others.map(|(node, _)| node.address).collect();
+        self.links.lane_bytes(self.lane, &others)
+    }
+}
+
 /// A backend whose executors are groups of machines, one at a time.
 pub struct RemoteGroup {
     options: RemoteGroupOptions,
@@ -188,6 +198,8 @@ impl GroupOpener<'_> {
         let limits = member_limits(model.spec(), self.split, size);
         let messages = budget.reserve("messages of members", message_bytes(&limits));
         let messages = messages.map_err(Error::from)?;
+        let lanes = budget.reserve("links", options.lane_bytes());
+        let lanes = lanes.map_err(Error::from)?;
         let ring = NewGroup {
             number: u64::from_le_bytes(random()?),
             secret: RingSecret(random()?),
@@ -216,7 +228,7 @@ impl GroupOpener<'_> {
             patience,
             keepers: Some(keepers),
             lost: None,
-            _messages: messages,
+            _beside: [messages, lanes],
             _lease: lease,
         };
         Ok(OpenedGroup {
@@ -363,7 +375,8 @@ impl Footprint for RemoteGroup {
             activations: bytes
                 .activations
                 .saturating_add(columns)
-                .saturating_add(messages),
+                .saturating_add(messages)
+                .saturating_add(self.options.lane_bytes()),
             ..bytes
         }
     }
@@ -411,7 +424,7 @@ struct RemoteFollowers {
     /// `None` once a member is lost.
     keepers: Option<Keepers>,
     lost: Option<String>,
-    _messages: Reservation,
+    _beside: [Reservation; 2],
     _lease: Option<Lease>,
 }
 

@@ -1,6 +1,14 @@
 //! Machines of a cluster on loopback, with their doors, and a coordinator that uses them.
 
-use std::{net::SocketAddr, ops::Range, path::PathBuf, sync::Arc};
+pub(crate) mod wire;
+
+use std::{
+    net::SocketAddr,
+    ops::{ControlFlow, Range},
+    path::PathBuf,
+    sync::{Arc, Mutex},
+    time::Instant,
+};
 
 use atta_cluster::{
     HashedModel, Links, RemotePlan, RemoteRing, RemoteRingOptions, StageNode, StatesFolder,
@@ -18,7 +26,10 @@ use atta_engine::Engine;
 use atta_kernels::Kernels;
 use atta_store::{Budget, ModelFiles};
 
-use crate::stories::{PATIENCE, directory, engine, models, name, path, pool};
+use crate::stories::{
+    self, PATIENCE, directory, engine, models, n_layers, name, path, pool, session, text, together,
+    wait_for,
+};
 
 pub(crate) fn key(i: u8) -> ClusterKey {
     ClusterKey::from_bytes([i; 32])
@@ -142,6 +153,8 @@ pub(crate) struct Cluster {
     pub(crate) control: Arc<FixedControl>,
     doors: Arc<Doors>,
     lane: LaneName,
+    /// What the doors of all machines have told.
+    notes: Arc<Mutex<Vec<String>>>,
 }
 
 impl Cluster {
@@ -164,12 +177,69 @@ impl Cluster {
         let doors = doors(security("lap"));
         let first = vec![machines[0].address.address];
         let control = FixedControl::open(doors.clone(), name("lap"), None, first).unwrap();
+        let notes = Arc::<Mutex<Vec<String>>>::default();
+        let all = machines.iter().filter_map(|machine| machine.doors.as_ref());
+        for doors in all.chain([&doors]) {
+            let notes = Arc::clone(&notes);
+            doors.on_note(Box::new(move |note| {
+                notes.lock().unwrap().push(note.to_owned());
+            }));
+        }
         Self {
             machines,
             control: Arc::new(control),
             doors,
             lane: LaneName::Tcp,
+            notes,
         }
+    }
+
+    /// What was told of lanes.
+    pub(crate) fn notes(&self) -> Vec<String> {
+        self.notes.lock().unwrap().clone()
+    }
+
+    /// Writes texts by three machines in several cuts, which must be those of one machine, and
+    /// waits until the stages are released.
+    pub(crate) fn writes_the_texts_of_one_machine(&self) {
+        let here = engine(None);
+        let expected: Vec<String> = (0..4).map(|i| text(&here, i)).collect();
+        let n = n_layers();
+        let cuts: [(usize, Vec<On>); 3] = [
+            (0, vec![(0, 0..n)]),
+            (1, vec![(1, 1..2), (0, 2..n)]),
+            (0, vec![(2, 0..1), (0, 1..3), (1, 3..n)]),
+        ];
+        for (n_local, stages) in cuts {
+            let ring = self.engine(n_local, &stages);
+            // Rings one after another on the same machines.
+            for (i, expected) in expected.iter().enumerate().take(2) {
+                assert_eq!(&text(&ring, i), expected, "{stages:?}");
+            }
+            assert_eq!(together(&ring), expected, "{stages:?}");
+        }
+        for machine in &self.machines {
+            let held = || machine.service.as_ref().unwrap().card().held;
+            wait_for("stages are released", || held().is_none());
+        }
+    }
+
+    /// Writes a text by two machines and ends the second one: the next text must be an error with
+    /// its name, before long.
+    pub(crate) fn ends_with_a_machine(mut self) {
+        let ring = self.engine(0, &[(0, 0..1), (1, 1..n_layers())]);
+        let mut open = ring.session(&session()).unwrap();
+        let prompt = ring.prompt_ids(b"Once upon a time");
+        let first = open.generate(&prompt, &stories::options(0)).unwrap();
+        first.run(|_| ControlFlow::Continue(())).unwrap();
+        self.machines[1].kill();
+        let start = Instant::now();
+        let error = match open.generate(&prompt, &stories::options(0)) {
+            Ok(more) => more.run(|_| ControlFlow::Continue(())).unwrap_err(),
+            Err(error) => error,
+        };
+        assert!(error.to_string().contains("pi2"), "{error}");
+        assert!(start.elapsed() < PATIENCE / 2);
     }
 
     /// Its rows travel over another lane.
@@ -197,6 +267,7 @@ impl Cluster {
             timing: Timing::default(),
             wire: Dtype::F32,
             deadline: PATIENCE,
+            expected: None,
             on_stage: Arc::new(|_, _| {}),
         }
     }

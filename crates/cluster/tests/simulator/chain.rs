@@ -1,7 +1,15 @@
 //! Executors whose rows are a hash chain per sequence: a row that is missing, doubled or swapped
 //! changes all later ones.
 
-use std::{collections::HashMap, io::Write, ops::Range};
+use std::{
+    collections::HashMap,
+    io::Write,
+    ops::Range,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
 
 use atta_model::{
     Batch, Error, Executor, ExecutorInfo, Input, Observer, Output, SeqId, SeqTable, Share, Ticket,
@@ -39,12 +47,17 @@ pub(crate) enum Does {
     Head,
 }
 
+/// Rows that are computed until one of them is wrong; behind it none is.
+pub(crate) type Countdown = Arc<AtomicUsize>;
+
 pub(crate) struct Chain {
     info: ExecutorInfo,
     seqs: SeqTable,
     chains: HashMap<SeqId, Vec<u64>>,
     does: Does,
     n: u64,
+    /// Where a row that is handed on has a wrong bit.
+    wrong: Option<Countdown>,
 }
 
 impl Chain {
@@ -69,7 +82,21 @@ impl Chain {
             chains: HashMap::new(),
             does,
             n: 0,
+            wrong: None,
         }
+    }
+
+    /// Hands a wrong row on at the end of a countdown.
+    pub(crate) fn go_wrong(self, wrong: Option<Countdown>) -> Self {
+        Self { wrong, ..self }
+    }
+
+    /// Whether the next row is wrong.
+    fn is_wrong(&self) -> bool {
+        let count = |n: usize| n.checked_sub(1);
+        let wrong = self.wrong.as_ref();
+        let n = wrong.map(|wrong| wrong.fetch_update(Ordering::AcqRel, Ordering::Acquire, count));
+        n == Some(Ok(1))
     }
 
     fn compute(&mut self, batch: &Batch, out: &mut Output) {
@@ -89,7 +116,10 @@ impl Chain {
             };
             chain.push(link);
             match r.want {
-                Want::Hidden => out.hidden_mut(i).copy_from_slice(&row(link)),
+                Want::Hidden => {
+                    let link = link ^ u64::from(self.is_wrong());
+                    out.hidden_mut(i).copy_from_slice(&row(link));
+                }
                 Want::Logits => {
                     let logits = &mut out.all_logits_mut()[n_logits * N_VOCAB..][..N_VOCAB];
                     logits.fill(0.0);

@@ -1,7 +1,9 @@
 //! The whole ring in virtual time: the same `Ring`, `Coordinator`, `Node`, `Stage` and frames as in
 //! a cluster, over links that lose, damage, double, delay and reorder, and stages that freeze and
 //! die, at places that a seed chooses; layers move between the coordinator and stages, with a
-//! journal of states and without one. Layers are hash chains, so that one wrong row is seen.
+//! journal of states and without one; states are saved and loaded, also by a coordinator that begins
+//! anew; texts are audited, and a stage then hands a wrong row on. Layers are hash chains, so that
+//! one wrong row is seen.
 //!
 //! Held for every seed: what a batch returns is that of its text, no call waits longer than a
 //! bound, no stage computes for an old epoch or holds more frames than its credit, messages do not
@@ -10,29 +12,22 @@
 //! `ATTA_SIM_FIRST=n` begins at one.
 
 mod chain;
+mod plan;
 mod random;
 mod world;
 
 use std::{
     collections::VecDeque,
-    ops::Range,
     sync::{Arc, Mutex},
     time::Duration,
 };
 
-use atta_cluster::{
-    FormCause, FormedStages, Former, JournalOptions, Lane, Resumed, Ring, RingParts, Stage,
-    core::Counts,
-    wire::{Dtype, Limits},
-};
-use atta_model::{
-    Batch, Error, Executor, ExecutorInfo, Output, SeqId, SeqTable, Share, Ticket, Want,
-    seqs::SeqSize,
-    spec::{Retention, StateKind},
-};
-use chain::{Chain, D_ROW, Does, N_VOCAB, link, row};
+use atta_cluster::{AuditCounts, Ring, core::Counts};
+use atta_model::{Batch, Error, Executor, Output, SeqId, Ticket, Want};
+use chain::{D_ROW, N_VOCAB, link, row};
+use plan::{Plan, Wanted};
 use random::Random;
-use world::{Faults, TIMING, VirtualLane, World};
+use world::{Faults, World};
 
 const N_CTX: usize = 96;
 const N_BATCH: usize = 6;
@@ -73,9 +68,17 @@ struct Flight {
     rows: Vec<(usize, usize, bool)>,
 }
 
+/// A state that stages have saved, and its text.
+struct Saved {
+    receipt: Vec<u8>,
+    text: Text,
+}
+
 /// A caller of a ring, who knows what every answer should be.
 struct Caller {
     ring: Ring,
+    plan: Plan,
+    saved: Vec<Saved>,
     world: Arc<Mutex<World>>,
     wanted: Arc<Mutex<Wanted>>,
     random: Random,
@@ -98,213 +101,29 @@ struct Story {
     n_moves: u64,
     n_loaded: u64,
     n_computed: u64,
-}
-
-/// The kinds of state of each stage.
-fn kinds(random: &mut Random, n_stages: usize) -> Vec<Vec<StateKind>> {
-    let all = StateKind::Kv(Retention::All);
-    let window = StateKind::Kv(Retention::Window(9));
-    let choices = [
-        vec![all],
-        vec![window],
-        vec![all, window],
-        vec![StateKind::Recurrent],
-    ];
-    let n_choices = if random.once_in(3) { 4 } else { 3 };
-    (0..n_stages)
-        .map(|_| choices[random.below(n_choices)].clone())
-        .collect()
-}
-
-/// What the stages of a seed are made of.
-#[derive(Clone)]
-struct Plan {
-    limits: Limits,
-    size: SeqSize,
-    /// Of each layer behind the first.
-    kinds: Vec<Vec<StateKind>>,
-}
-
-impl Plan {
-    fn chain(&self, does: Does, kinds: &[StateKind]) -> Box<Chain> {
-        Box::new(Chain::new(does, kinds, &self.size, N_BATCH))
-    }
-
-    /// Layer `l`, which may be at any place.
-    fn layer(&self, l: usize) -> Box<Chain> {
-        let kinds = l.checked_sub(1).map(|i| &self.kinds[i][..]);
-        self.chain(Does::Layer(l), kinds.unwrap_or(&[]))
-    }
-
-    /// Stages of the layers from `n_local` on, one layer each.
-    fn stages(&self, n_local: usize) -> Vec<Stage> {
-        let layers = n_local..self.kinds.len() + 1;
-        layers.map(|l| Stage::new(self.layer(l), D_ROW)).collect()
-    }
-
-    /// The layers of these stages.
-    fn layers(&self, n_local: usize) -> Vec<Range<usize>> {
-        let layers = n_local..self.kinds.len() + 1;
-        layers.map(|l| l..l + 1).collect()
-    }
-}
-
-/// Where layers shall be, and what moves have done.
-#[derive(Default)]
-struct Wanted {
-    /// Layers of the coordinator, if others are wanted.
-    n_local: Option<usize>,
-    n_moves: u64,
-    n_loaded: u64,
-    n_computed: u64,
-}
-
-/// Moves layers between the coordinator and stages.
-struct Mover {
-    plan: Plan,
-    n_local: usize,
-    world: Arc<Mutex<World>>,
-    wanted: Arc<Mutex<Wanted>>,
-}
-
-impl Former for Mover {
-    fn is_intact(&mut self) -> bool {
-        true
-    }
-
-    fn is_asked(&self) -> bool {
-        self.wanted.lock().unwrap().n_local.is_some()
-    }
-
-    fn form(&mut self, _: &FormCause, _: Box<dyn Lane>) -> Result<FormedStages, Error> {
-        let mut wanted = self.wanted.lock().unwrap();
-        self.n_local = wanted.n_local.take().unwrap_or(self.n_local);
-        wanted.n_moves += 1;
-        let n_local = self.n_local;
-        self.plan.limits.ring += 1 << 32;
-        let stages = self.plan.stages(n_local);
-        let limits = Limits {
-            n_stages: stages.len() as u16,
-            ..self.plan.limits
-        };
-        self.world.lock().unwrap().replace(limits, stages);
-        Ok(FormedStages {
-            lane: Box::new(VirtualLane(Arc::clone(&self.world))),
-            limits,
-            timing: TIMING,
-            local: (0..n_local)
-                .map(|l| self.plan.layer(l) as Box<dyn Executor>)
-                .collect(),
-            audit: None,
-            names: Vec::new(),
-            state_id: [0; 32],
-            layers: self.plan.layers(n_local),
-            refusal: None,
-        })
-    }
-
-    fn resumed(&mut self, how: Resumed) {
-        let mut wanted = self.wanted.lock().unwrap();
-        wanted.n_loaded += how.n_loaded as u64;
-        wanted.n_computed += how.n_computed as u64;
-    }
-}
-
-fn ring(seed: u64, random: &mut Random) -> (Ring, Arc<Mutex<World>>, Arc<Mutex<Wanted>>, usize) {
-    let n_stages = 1 + random.below(4);
-    let kinds = kinds(random, n_stages);
-    let depth = 1 + random.below(n_stages + 1);
-    let size = SeqSize {
-        n_ctx: N_CTX,
-        n_seqs: N_SEQS,
-        n_batch: N_BATCH * depth,
-        n_flights: depth,
-        n_recent: None,
-        n_shared: random.once_in(3).then_some(2 * N_CTX),
-        n_checkpoints: 2,
-    };
-    let limits = Limits {
-        ring: seed,
-        n_stages: n_stages as u16,
-        n_batch: N_BATCH as u32,
-        n_seqs: N_SEQS as u32,
-        n_ctx: N_CTX as u32,
-        d_row: D_ROW as u16,
-        dtype: Dtype::F32,
-    };
-    let plan = Plan {
-        limits,
-        size,
-        kinds,
-    };
-    let n_faults = random.below(9);
-    let world = World::new(limits, plan.stages(1), seed, n_faults);
-    let world = Arc::new(Mutex::new(world));
-    let mut distinct: Vec<StateKind> = Vec::new();
-    for kind in plan.kinds.iter().flatten() {
-        if !distinct.contains(kind) {
-            distinct.push(*kind);
-        }
-    }
-    let head_size = SeqSize {
-        n_seqs: 1,
-        n_shared: None,
-        ..size
-    };
-    let is_kv = |kind: &&StateKind| matches!(kind, StateKind::Kv(_));
-    let parts = RingParts {
-        info: ExecutorInfo {
-            part: Share {
-                layers: 0..n_stages + 1,
-                embed: true,
-                head: true,
-            },
-            n_ctx: N_CTX,
-            n_seqs: N_SEQS,
-            n_batch: N_BATCH,
-            numerics: "hash".to_owned(),
-        },
-        seqs: SeqTable::new(&distinct, &size),
-        local: vec![plan.layer(0)],
-        head: Box::new(Chain::new(Does::Head, &[], &head_size, N_BATCH)),
-        limits,
-        timing: TIMING,
-        depth,
-        d_model: D_ROW,
-        n_vocab: N_VOCAB,
-        n_kv_groups: distinct.iter().filter(is_kv).count(),
-        state_id: [0; 32],
-    };
-    let lane = VirtualLane(Arc::clone(&world));
-    let mut ring = Ring::new(parts, Box::new(lane)).unwrap();
-    let options = JournalOptions {
-        dir: std::env::temp_dir(),
-        // Some are too small for all texts.
-        budget_bytes: if random.once_in(4) { 2_000 } else { 1 << 20 },
-        segment_len: 1 + random.below(8),
-        is_continuous: random.once_in(2),
-    };
-    ring.journal_in(&options, plan.layers(1));
-    let wanted = Arc::<Mutex<Wanted>>::default();
-    ring.form_by(Box::new(Mover {
-        plan,
-        n_local: 1,
-        world: Arc::clone(&world),
-        wanted: Arc::clone(&wanted),
-    }));
-    (ring, world, wanted, n_stages + 1)
+    n_restarts: u64,
+    /// Saved states that were loaded, and those that were not there.
+    n_found: u64,
+    n_missed: u64,
+    audit: AuditCounts,
 }
 
 impl Caller {
     fn new(seed: u64) -> Self {
         let mut random = Random::new(seed);
-        let (ring, world, wanted, n_layers) = ring(seed, &mut random);
+        let plan = Plan::draw(seed, &mut random);
+        let n_faults = random.below(9);
+        let world = World::new(plan.limits, plan.stages(1), seed, n_faults);
+        let world = Arc::new(Mutex::new(world));
+        let wanted = Arc::<Mutex<Wanted>>::default();
         Self {
-            ring,
+            ring: plan.open(&world, &wanted),
+            n_layers: plan.n_layers(),
+            plan,
+            saved: Vec::new(),
             world,
             wanted,
             random,
-            n_layers,
             seqs: Vec::new(),
             flights: VecDeque::new(),
             n_failed: 0,
@@ -322,7 +141,8 @@ impl Caller {
     }
 
     fn act(&mut self, story: &mut Story) {
-        match self.random.below(13) {
+        let n_kinds = if self.plan.states.is_some() { 17 } else { 13 };
+        match self.random.below(n_kinds) {
             0 if self.seqs.len() < N_SEQS => {
                 let seq = self.ring.new_seq().unwrap();
                 self.seqs.push((seq, Text::default()));
@@ -332,11 +152,75 @@ impl Caller {
             3 if self.random.once_in(2) => self.drop_one(),
             4..=6 => self.collect(story),
             7 if self.flights.is_empty() => self.move_layers(),
+            13.. => self.save_or_load(story),
             _ => self.submit(story),
         }
         for (seq, text) in &self.seqs {
             assert_eq!(self.ring.seqs().len(*seq).unwrap(), text.links.len());
         }
+    }
+
+    /// Saves a text, begins one with a saved state, or ends the coordinator, whose successor knows
+    /// the saved states only.
+    fn save_or_load(&mut self, story: &mut Story) {
+        match self.random.below(8) {
+            0 if self.flights.is_empty() => self.restart(story),
+            1..=3 => self.save(),
+            _ => self.load(story),
+        }
+    }
+
+    fn save(&mut self) {
+        let Some(i) = self.idle() else { return };
+        let (seq, text) = &self.seqs[i];
+        let mut receipt = Vec::new();
+        let n = text.links.len();
+        match self.ring.export(*seq, 0..n, &mut receipt) {
+            Ok(()) => self.saved.push(Saved {
+                receipt,
+                text: text.clone(),
+            }),
+            Err(Error::State(_)) => {}
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    fn load(&mut self, story: &mut Story) {
+        if self.saved.is_empty() || self.seqs.len() == N_SEQS {
+            return;
+        }
+        // Older ones are of other cuts, most of them.
+        let i = self.saved.len() - 1 - self.random.below(self.saved.len().min(3));
+        let Saved { receipt, text } = &self.saved[i];
+        let seq = self.ring.new_seq().unwrap();
+        let start = self.world.lock().unwrap().now();
+        let loaded = self.ring.append_state(seq, receipt, text.links.len());
+        let waited = self.world.lock().unwrap().now() - start;
+        assert!(waited < MAX_WAIT, "a load took {waited:?}");
+        let text = match loaded {
+            Ok(()) => text.clone(),
+            Err(Error::State(_) | Error::OutOfBlocks) => Text::default(),
+            Err(error) => panic!("{error}"),
+        };
+        let is_found = !text.links.is_empty();
+        story.n_found += u64::from(is_found);
+        story.n_missed += u64::from(!is_found);
+        self.seqs.push((seq, text));
+    }
+
+    /// Another coordinator in the place of this one.
+    fn restart(&mut self, story: &mut Story) {
+        story.n_restarts += 1;
+        self.seqs.clear();
+        let stages = self.plan.stages(1);
+        // The old one has its stages save all before it ends, while they are there.
+        let other = World::new(self.plan.limits, self.plan.stages(1), 0, 0);
+        let other = Arc::new(Mutex::new(other));
+        self.ring = self.plan.open(&other, &Arc::default());
+        let mut world = self.world.lock().unwrap();
+        self.plan.limits = world.replace(self.plan.limits, stages);
+        drop(world);
+        self.ring = self.plan.open(&self.world, &self.wanted);
     }
 
     /// Lets the coordinator have more or fewer layers.
@@ -493,13 +377,24 @@ fn tell(seed: u64) -> Story {
         caller.why
     );
     story.counts = caller.ring.counts();
+    story.audit = caller.ring.audit_counts();
     story.faults = caller.world.lock().unwrap().faults;
     story.n_failed = caller.n_failed;
     let wanted = caller.wanted.lock().unwrap();
     story.n_moves = wanted.n_moves;
     story.n_loaded = wanted.n_loaded;
     story.n_computed = wanted.n_computed;
+    // One row was wrong at most.
+    assert!(
+        wanted.n_faults <= 1,
+        "{} stages are blamed",
+        wanted.n_faults
+    );
     drop(wanted);
+    if let Some(directory) = &caller.plan.states {
+        // Nothing was saved, perhaps.
+        let _ = std::fs::remove_dir_all(directory);
+    }
     story
 }
 
@@ -532,17 +427,28 @@ fn whatever_goes_wrong_texts_are_the_same_and_nothing_hangs() {
         all.faults.n_frozen += story.faults.n_frozen;
         all.faults.n_damaged += story.faults.n_damaged;
         all.faults.n_doubled += story.faults.n_doubled;
+        all.n_restarts += story.n_restarts;
+        all.n_found += story.n_found;
+        all.n_missed += story.n_missed;
+        all.audit.n_rows += story.audit.n_rows;
+        all.audit.n_faults += story.audit.n_faults;
     }
     println!(
         "{n_seeds} seeds: {:?}, {:?}, {} results compared, {} batches failed, {} moves with {} \
-         positions loaded and {} computed",
+         positions loaded and {} computed, {} coordinators anew with {} states found and {} not, \
+         {} rows audited and {} wrong ones found",
         all.faults,
         all.counts,
         all.n_checked,
         all.n_failed,
         all.n_moves,
         all.n_loaded,
-        all.n_computed
+        all.n_computed,
+        all.n_restarts,
+        all.n_found,
+        all.n_missed,
+        all.audit.n_rows,
+        all.audit.n_faults
     );
     // A simulator in which nothing happens shows nothing.
     if n_seeds >= 1000 {
@@ -551,6 +457,8 @@ fn whatever_goes_wrong_texts_are_the_same_and_nothing_hangs() {
         assert!(all.n_moves > n_seeds / 2 && all.n_loaded > all.n_computed);
         assert!(all.n_checked > n_seeds && counts.n_rebuilds > n_seeds / 10);
         assert!(counts.n_fences > counts.n_rebuilds && counts.n_stale > n_seeds / 10);
+        assert!(all.n_restarts > n_seeds / 100 && all.n_found > n_seeds / 100);
+        assert!(all.audit.n_rows > n_seeds && all.audit.n_faults > n_seeds / 50);
         assert!(faults.n_killed > n_seeds / 10 && faults.n_frozen > n_seeds / 20);
     }
 }

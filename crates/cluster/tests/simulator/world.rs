@@ -109,8 +109,10 @@ impl World {
         self.now
     }
 
-    /// Other stages in place of these, of another ring; messages on their way are lost.
-    pub(crate) fn replace(&mut self, limits: Limits, stages: Vec<Stage>) {
+    /// Other stages in place of these, of another ring, whose number goes into the limits; messages
+    /// on their way are lost.
+    pub(crate) fn replace(&mut self, mut limits: Limits, stages: Vec<Stage>) -> Limits {
+        limits.ring = self.limits.ring + (1 << 32);
         let old = self.processes.iter().map(|process| process.generation);
         let generation = old.max().unwrap_or(0) + 1;
         self.limits = limits;
@@ -125,6 +127,7 @@ impl World {
             epoch: 0,
         });
         self.processes = processes.collect();
+        limits
     }
 
     /// Nothing goes wrong any more.

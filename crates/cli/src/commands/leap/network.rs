@@ -48,7 +48,7 @@ impl Network {
             None => Security::Plain,
         };
         let doors = Arc::new(doors(flags, args.role, &security)?);
-        doors.on_note(Box::new(say)).map_err(failed)?;
+        doors.on_note(Box::new(say));
         if flags.insecure_lan {
             warn(
                 "--insecure-lan: every machine of a private network may use this one, and read \

@@ -47,6 +47,7 @@ pub(super) fn run(args: &LeapArgs) -> Result<(), Failure> {
         lane: args.chain.lane(),
     };
     let service = service(args, &network, gguf.as_deref())?;
+    network.doors.on_note(service.noter());
     let control = &network.control;
     let announced = control
         .answer(answerer(link, service.answerer()))

@@ -30,7 +30,7 @@ use crate::{
     },
     wire::{
         Frame, Limits,
-        message::{NodeAddress, PartRequest, RingSecret},
+        message::{LaneName, NodeAddress, PartRequest, RingSecret},
     },
 };
 
@@ -105,7 +105,19 @@ pub(super) struct Inner {
     kept: KeptConnections,
     connections: Mutex<Connections>,
     pub(super) udp_opening: Mutex<()>,
-    on_note: OnceLock<OnNote>,
+    pub(super) notes: Arc<Notes>,
+}
+
+/// Those who hear notes.
+#[derive(Default)]
+pub(super) struct Notes(Mutex<Vec<OnNote>>);
+
+impl Notes {
+    /// Tells a note to all who hear them.
+    pub(super) fn tell(&self, note: &str) {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.iter().for_each(|on_note| on_note(note));
+    }
 }
 
 /// Connections that others have opened.
@@ -182,9 +194,10 @@ impl Doors {
     /// The address cannot be listened on; the identity makes no TLS.
     pub fn open(options: DoorsOptions) -> io::Result<Self> {
         let listener = TcpListener::bind(options.address)?;
+        let notes = Arc::<Notes>::default();
         let inner = Arc::new(Inner {
             address: listener.local_addr()?,
-            protection: Protection::new(options.security)?,
+            protection: Protection::new(options.security, &notes)?,
             is_allowed: options.is_allowed,
             is_over: AtomicBool::new(false),
             handshakes: Handshakes::default(),
@@ -197,7 +210,7 @@ impl Doors {
             kept: KeptConnections::default(),
             connections: Mutex::default(),
             udp_opening: Mutex::default(),
-            on_note: OnceLock::new(),
+            notes,
         });
         let thread = std::thread::Builder::new().name("doors".to_owned());
         let thread = thread.spawn({
@@ -210,13 +223,11 @@ impl Doors {
         })
     }
 
-    /// Calls this with every note from now on, such as why a lane is not the one that was wanted.
-    ///
-    /// # Errors
-    /// Notes are heard already.
-    pub fn on_note(&self, on_note: OnNote) -> io::Result<()> {
-        let set = self.inner.on_note.set(on_note);
-        set.map_err(|_| io::Error::other("notes are heard already"))
+    /// Calls this, too, with every note from now on, such as why a lane is not the one that was
+    /// wanted. It must not call the doors.
+    pub fn on_note(&self, on_note: OnNote) {
+        let all = self.inner.notes.0.lock();
+        all.unwrap_or_else(PoisonError::into_inner).push(on_note);
     }
 }
 
@@ -247,6 +258,10 @@ impl Drop for Doors {
 impl Links for Doors {
     fn address(&self) -> SocketAddr {
         self.inner.address
+    }
+
+    fn lane_bytes(&self, lane: LaneName, others: &[SocketAddr]) -> u64 {
+        self.inner.lane_bytes(lane, others)
     }
 
     fn start_stage(&self, links: StageLinks, stage: Stage) -> io::Result<Box<dyn RunningStage>> {
@@ -314,13 +329,6 @@ impl PartLinks for Doors {
 }
 
 impl Inner {
-    /// Tells a note, if they are heard.
-    pub(super) fn note(&self, note: &str) {
-        if let Some(on_note) = self.on_note.get() {
-            on_note(note);
-        }
-    }
-
     fn sides(&self) -> MutexGuard<'_, HashMap<(u64, u16), Side>> {
         self.sides.lock().unwrap_or_else(PoisonError::into_inner)
     }

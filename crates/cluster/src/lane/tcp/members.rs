@@ -18,8 +18,9 @@ use std::{
 
 use super::{
     doors::{Connection, GroupRegistration, Inner},
+    fallback::Call,
     hello::{Hello, MemberHello},
-    stream::{HANDSHAKE, Protection, Stream, StreamEnd},
+    stream::{Protection, Stream, StreamEnd},
 };
 use crate::{
     links::{GroupLinks, GroupWiring},
@@ -293,18 +294,18 @@ impl Wire {
     /// Opens the connection. A member that many others dial at once refuses some of them.
     fn dial(&self) -> io::Result<Box<dyn Stream>> {
         let mut tries = 0..MAX_DIALS;
-        let mut stream = loop {
-            let hello = &self.hello;
-            let dialled = self
-                .protection
-                .dial_lane(self.lane, &self.node, hello, HANDSHAKE);
-            match dialled {
+        let call = Call {
+            node: &self.node,
+            hello: &self.hello,
+            is_taken: |_| Ok(()),
+        };
+        let stream = loop {
+            match self.protection.dial_lane(self.lane, &call) {
                 Ok(stream) => break stream,
                 Err(error) if tries.next().is_none() => return Err(error),
                 Err(_) => std::thread::sleep(RETRY),
             }
         };
-        stream.set_deadline(None);
         match self.inbox.state().enter(stream.as_ref()) {
             true => Ok(stream),
             false => Err(io::ErrorKind::ConnectionAborted.into()),

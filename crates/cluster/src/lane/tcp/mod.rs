@@ -6,7 +6,8 @@
 //! questions  ── Hello ──▶   length, question ⇄ length, answer      several in turn
 //! parts      ── Hello, length, request ──▶   ◀── frames, end
 //! ```
-//! Rows and columns may go over UDP instead, by QUIC (`lane::udp`): the same bytes in a stream.
+//! Rows and columns may go over UDP instead, by QUIC (`lane::udp`): the same bytes in a stream. They
+//! go by TCP all the same where UDP does not get through (`fallback`).
 //! [`Doors`] is the one listener of a process. The first bytes of a connection say what it is for;
 //! those for rows name the ring and the two stages, with the secret that the ring's plan brought to
 //! both ends, and without it nothing is read further. Waiting has a deadline, a length has a
@@ -14,6 +15,7 @@
 //! resumed: the protocol begins another epoch.
 
 mod doors;
+mod fallback;
 mod hello;
 mod members;
 mod parts;
@@ -40,6 +42,7 @@ mod tests {
     use super::{
         Doors, DoorsOptions, Security,
         doors::{FrameSink, SinkOf},
+        fallback::Call,
         hello::{self, FrameClass, Hello, RowsHello},
         sender::{FrameSender, Route},
         stream::Stream,
@@ -237,9 +240,13 @@ mod tests {
     fn dial_udp(doors: &Doors, from: &Doors, node: &NodeAddress, hello: &Hello) -> Box<dyn Stream> {
         doors.inner.listen(LaneName::Udp, [].into_iter()).unwrap();
         from.inner.listen(LaneName::Udp, [].into_iter()).unwrap();
+        let call = Call {
+            node,
+            hello,
+            is_taken: |_| Ok(()),
+        };
         let protection = &from.inner.protection;
-        let dialled = protection.dial_lane(LaneName::Udp, node, hello, PATIENCE);
-        dialled.unwrap()
+        protection.dial_lane(LaneName::Udp, &call).unwrap()
     }
 
     fn rows_hello(secret: u8) -> Hello {

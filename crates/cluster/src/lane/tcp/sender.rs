@@ -13,8 +13,9 @@ use std::{
 };
 
 use super::{
+    fallback::Call,
     hello::{FrameClass, Hello, ROWS_ACCEPTED, RowsHello},
-    stream::{HANDSHAKE, Protection, Stream},
+    stream::{Protection, Stream},
 };
 use crate::wire::{
     Frame, FrameKind,
@@ -60,6 +61,13 @@ impl FrameSender {
             bare: Wire::start(route, FrameClass::Bare, on_down.clone())?,
             long: Wire::start(route, FrameClass::Long, on_down)?,
         })
+    }
+
+    /// Opens the connections before there are frames.
+    pub(super) fn open(&self) {
+        // Nothing is written of nothing.
+        self.bare.queue.push(Vec::new(), MAX_BARE);
+        self.long.queue.push(Vec::new(), MAX_LONG);
     }
 
     /// Queues a frame. It is lost if the queue is full: a piece of a state alone, of others all
@@ -260,16 +268,20 @@ fn dial(route: &Route, class: FrameClass) -> io::Result<Box<dyn Stream>> {
         class,
         secret: route.secret.clone(),
     });
-    let dialled = route
-        .protection
-        .dial_lane(route.lane, &route.node, &hello, HANDSHAKE);
-    let mut stream = dialled?;
-    // A connection that is refused ends here: frames would be lost without a word.
+    let call = Call {
+        node: &route.node,
+        hello: &hello,
+        is_taken,
+    };
+    route.protection.dial_lane(route.lane, &call)
+}
+
+/// A connection that is refused ends here: frames would be lost without a word.
+fn is_taken(stream: &mut dyn Stream) -> io::Result<()> {
     let mut answer = [0];
     stream.read_exact(&mut answer)?;
-    if answer != [ROWS_ACCEPTED] {
-        return Err(io::ErrorKind::InvalidData.into());
+    match answer == [ROWS_ACCEPTED] {
+        true => Ok(()),
+        false => Err(io::ErrorKind::InvalidData.into()),
     }
-    stream.set_deadline(None);
-    Ok(stream)
 }

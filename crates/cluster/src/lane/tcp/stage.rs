@@ -26,7 +26,10 @@ use crate::{
     Stage,
     core::{FenceAnswer, Node, NodeAction, NodeEvent, Peer},
     links::{RunningStage, StageLinks},
-    wire::{Frame, FrameKind, Header, Limits, message::NodeAddress},
+    wire::{
+        Frame, FrameKind, Header, Limits,
+        message::{LaneName, NodeAddress},
+    },
 };
 
 /// Events that wait; behind them, connections are read no further.
@@ -107,6 +110,7 @@ impl StageHost {
             told: Arc::clone(&told),
             orders,
             senders,
+            is_met: links.lane == LaneName::Tcp,
         };
         let thread = std::thread::Builder::new().name(format!("links of stage {number}"));
         let thread = thread.spawn(move || protocol.run(&inbox))?;
@@ -293,6 +297,8 @@ struct Protocol {
     told: Arc<Told>,
     orders: Sender<Order>,
     senders: Senders,
+    /// Whether connections were opened, or are opened with their first frames.
+    is_met: bool,
 }
 
 impl Protocol {
@@ -307,7 +313,10 @@ impl Protocol {
         let wake = self.node.next_wake();
         let wait = wake.map_or(FOREVER, |wake| wake.saturating_sub(now));
         let event = match inbox.recv_timeout(wait) {
-            Ok(HostEvent::Node(event)) => event,
+            Ok(HostEvent::Node(event)) => {
+                self.meet();
+                event
+            }
             Ok(HostEvent::Saved(frames)) => {
                 let coordinator = &self.senders.coordinator;
                 frames.into_iter().for_each(|frame| coordinator.send(frame));
@@ -320,6 +329,20 @@ impl Protocol {
         let n_computed = self.node.counts().n_computed;
         self.told.n_computed.store(n_computed, Ordering::Release);
         actions.into_iter().try_for_each(|action| self.act(action))
+    }
+
+    /// Opens all connections when the ring begins. Ways by UDP may have to be found to be closed,
+    /// which takes a while, and all at once no longer than one.
+    fn meet(&mut self) {
+        if !std::mem::replace(&mut self.is_met, true) {
+            let Senders {
+                coordinator,
+                previous,
+                next,
+            } = &self.senders;
+            let neighbours = [previous, next].into_iter().flatten();
+            neighbours.chain([coordinator]).for_each(FrameSender::open);
+        }
     }
 
     fn act(&mut self, action: NodeAction) -> Option<()> {

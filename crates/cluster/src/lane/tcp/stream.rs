@@ -10,15 +10,12 @@ use std::{
 use rustls::{ClientConfig, ClientConnection, ServerConfig, ServerConnection, StreamOwned};
 use socket2::{SockRef, TcpKeepalive};
 
-use super::hello::Hello;
+use super::{doors::Notes, fallback::Unreached, hello::Hello};
 use crate::{
     control::NodeName,
     key::Identity,
     lane::udp::{QuicEnd, QuicPort, QuicStream},
-    wire::{
-        Frame, HEADER_BYTES, Header, Limits,
-        message::{LaneName, NodeAddress},
-    },
+    wire::{Frame, HEADER_BYTES, Header, Limits},
 };
 
 /// Time to connect.
@@ -43,14 +40,20 @@ pub enum Security {
 /// What connections are made with.
 #[derive(Clone)]
 pub(super) enum Protection {
-    Tls {
-        identity: Arc<Identity>,
-        client: Arc<ClientConfig>,
-        server: Arc<ServerConfig>,
-        /// The UDP port, once it is open.
-        udp: Arc<OnceLock<QuicPort>>,
-    },
+    Tls(Box<TlsMeans>),
     Plain,
+}
+
+/// Certificates, and the ways that have them.
+#[derive(Clone)]
+pub(super) struct TlsMeans {
+    pub(super) identity: Arc<Identity>,
+    client: Arc<ClientConfig>,
+    server: Arc<ServerConfig>,
+    /// The UDP port, once it is open.
+    pub(super) udp: Arc<OnceLock<QuicPort>>,
+    pub(super) unreached: Arc<Unreached>,
+    pub(super) notes: Arc<Notes>,
 }
 
 /// A connection whose handshake is done.
@@ -238,19 +241,22 @@ impl Stream for QuicStream {
 }
 
 impl Protection {
-    pub(super) fn new(security: Security) -> io::Result<Self> {
+    /// `notes` hears of nodes that UDP does not reach.
+    pub(super) fn new(security: Security, notes: &Arc<Notes>) -> io::Result<Self> {
         let Security::Tls(identity) = security else {
             return Ok(Self::Plain);
         };
         let mut server = identity.server_config().map_err(io::Error::other)?;
         // A sender of rows does not read; nothing is sent to it.
         server.send_tls13_tickets = 0;
-        Ok(Self::Tls {
+        Ok(Self::Tls(Box::new(TlsMeans {
             client: Arc::new(identity.client_config().map_err(io::Error::other)?),
             server: Arc::new(server),
             identity,
             udp: Arc::default(),
-        })
+            unreached: Arc::default(),
+            notes: Arc::clone(notes),
+        })))
     }
 
     /// Connects to a node and says what for; with a name, only the node of this name is taken.
@@ -268,15 +274,13 @@ impl Protection {
         let socket = TimedSocket { tcp, until };
         let mut stream: Box<dyn Stream> = match self {
             Self::Plain => Box::new(socket),
-            Self::Tls {
-                identity, client, ..
-            } => {
+            Self::Tls(tls) => {
                 let name = match node {
-                    Some(node) => identity.server_name(node.as_str()),
-                    None => identity.any_server_name(),
+                    Some(node) => tls.identity.server_name(node.as_str()),
+                    None => tls.identity.any_server_name(),
                 };
                 let name = name.map_err(io::Error::other)?;
-                let client = ClientConnection::new(Arc::clone(client), name);
+                let client = ClientConnection::new(Arc::clone(&tls.client), name);
                 let client = client.map_err(io::Error::other)?;
                 Box::new(StreamOwned::new(client, socket))
             }
@@ -288,35 +292,11 @@ impl Protection {
 
     /// Ends all connections over UDP, and takes no others.
     pub(super) fn end_udp(&self) {
-        if let Self::Tls { udp, .. } = self
-            && let Some(port) = udp.get()
+        if let Self::Tls(tls) = self
+            && let Some(port) = tls.udp.get()
         {
             port.end();
         }
-    }
-
-    /// Connects to a node as [`dial`](Self::dial) does, over a lane.
-    pub(super) fn dial_lane(
-        &self,
-        lane: LaneName,
-        node: &NodeAddress,
-        hello: &Hello,
-        time: Duration,
-    ) -> io::Result<Box<dyn Stream>> {
-        let NodeAddress { name, address } = node;
-        let (identity, udp) = match (lane, self) {
-            (LaneName::Tcp, _) => return self.dial(*address, Some(name), hello, time),
-            (_, Self::Tls { identity, udp, .. }) => (identity, udp),
-            (_, Self::Plain) => return Err(io::ErrorKind::Unsupported.into()),
-        };
-        let port = udp.get().ok_or(io::ErrorKind::NotConnected)?;
-        let server = identity.server_name(name.as_str());
-        let server = server.map_err(io::Error::other)?;
-        let until = Instant::now() + time;
-        let mut stream = port.connect(*address, &server.to_str(), until)?;
-        stream.set_deadline(Some(until));
-        stream.write_all(&hello.to_bytes())?;
-        Ok(Box::new(stream))
     }
 
     /// The other side of [`dial`](Self::dial). There is no deadline afterwards.
@@ -326,8 +306,9 @@ impl Protection {
         let socket = TimedSocket { tcp, until };
         let mut stream: Box<dyn Stream> = match self {
             Self::Plain => Box::new(socket),
-            Self::Tls { server, .. } => {
-                let server = ServerConnection::new(Arc::clone(server)).map_err(io::Error::other)?;
+            Self::Tls(tls) => {
+                let server =
+                    ServerConnection::new(Arc::clone(&tls.server)).map_err(io::Error::other)?;
                 Box::new(StreamOwned::new(server, socket))
             }
         };

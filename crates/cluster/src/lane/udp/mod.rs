@@ -24,6 +24,7 @@ use quinn_proto::{
 
 pub(in crate::lane) use port::{QuicPort, Reserved};
 pub(in crate::lane) use stream::{QuicEnd, QuicStream};
+pub(in crate::lane) use way::bypass_bytes;
 
 use crate::key::Identity;
 
@@ -40,6 +41,8 @@ const FIRST_ROUND_TRIP: Duration = Duration::from_millis(30);
 const FIRST_WINDOW: u64 = 64 << 10;
 /// Bytes that may be on their way in a connection, not yet read or not yet acknowledged.
 const WINDOW: u32 = 4 << 20;
+/// Bytes that the connections with a neighbour hold at most: one in each direction carries rows.
+pub(in crate::lane) const NEIGHBOUR_BYTES: u64 = 2 * WINDOW as u64;
 /// Largest datagram that is tried, for networks with jumbo frames and loopback.
 const MAX_DATAGRAM: u16 = 8952;
 /// The protocol inside of TLS.

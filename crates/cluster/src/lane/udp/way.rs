@@ -3,9 +3,13 @@
 //! The socket of the port stays open beside them, and carries what they cannot. Only on Linux.
 
 #[cfg(target_os = "linux")]
+pub(in crate::lane) use linux::bypass_bytes;
+#[cfg(target_os = "linux")]
 pub(super) use linux::{Batch, Ways};
 #[cfg(not(target_os = "linux"))]
 pub(super) use none::Ways;
+#[cfg(not(target_os = "linux"))]
+pub(in crate::lane) use none::bypass_bytes;
 
 #[cfg(target_os = "linux")]
 mod linux {
@@ -20,6 +24,11 @@ mod linux {
     use quinn_proto::{EcnCodepoint, Transmit};
 
     use crate::lane::udp::{driver, port::Shared, socket::Arrival};
+
+    /// Memory of the way of an address, bytes.
+    pub(in crate::lane) fn bypass_bytes(own: Ipv4Addr) -> u64 {
+        Bypass::bytes_at(own)
+    }
 
     /// The ways that are open.
     #[derive(Default)]
@@ -115,6 +124,11 @@ mod none {
     use quinn_proto::Transmit;
 
     use crate::lane::udp::port::Shared;
+
+    /// Memory of the way of an address, bytes.
+    pub(in crate::lane) fn bypass_bytes(_: Ipv4Addr) -> u64 {
+        0
+    }
 
     /// No ways.
     #[derive(Default)]

@@ -26,7 +26,7 @@ const STAGES: u16 = 64;
 pub(super) fn check_question(question: &Question) -> Result<(), MessageError> {
     match question {
         Question::Echo { n_bytes } => up_to("bytes of padding", *n_bytes, MAX_ECHO_BYTES),
-        Question::Prepare(prepare) => check_prepare(prepare),
+        Question::Prepare(prepare) | Question::Fetch(prepare) => check_prepare(prepare),
         Question::Members { .. }
         | Question::Describe
         | Question::MeasureLink { .. }
@@ -56,6 +56,7 @@ pub(super) fn check_answer(answer: &Answer) -> Result<(), MessageError> {
         | Answer::Measuring
         | Answer::Ready(_)
         | Answer::Occupied(_)
+        | Answer::Fetched
         | Answer::Released
         | Answer::Rekeyed => Ok(()),
     }

@@ -99,6 +99,10 @@ pub enum Question {
     /// Load these layers. Answered with [`Answer::Loading`], [`Answer::Ready`],
     /// [`Answer::Blocked`] or [`Answer::Occupied`].
     Prepare(Box<Prepare>),
+    /// Have the weights of these layers on the disk, for a stage that is prepared later; whatever
+    /// the node holds stays. Answered with [`Answer::Loading`] until then, with
+    /// [`Answer::Fetched`], or with [`Answer::Blocked`].
+    Fetch(Box<Prepare>),
     /// How far is the stage of this ring? Answered as [`Question::Prepare`] is.
     Progress {
         /// Number of the ring.
@@ -188,6 +192,8 @@ pub enum Answer {
     Blocked(Blocked),
     /// The node belongs to another ring.
     Occupied(Occupied),
+    /// The weights are on the disk.
+    Fetched,
     /// It holds nothing of that ring.
     Released,
     /// Recent events, the oldest first.

@@ -84,6 +84,7 @@ fn questions_and_answers_come_back_as_they_were() {
         Question::Echo { n_bytes: 9 },
         Question::MeasureLink { to: address("pi2") },
         Question::Prepare(Box::new(prepare())),
+        Question::Fetch(Box::new(prepare())),
         Question::Progress { ring: u64::MAX },
         Question::Release { ring: 5 },
         Question::Leave,
@@ -120,6 +121,7 @@ fn questions_and_answers_come_back_as_they_were() {
             by: name("lap"),
             since_s: 9,
         }),
+        Answer::Fetched,
         Answer::Released,
         Answer::Log(Vec::new()),
         Answer::Chain(ChainLink {
