@@ -13,7 +13,7 @@ use atta_model::{
 };
 use atta_store::Reservation;
 
-use crate::{Engine, Error};
+use crate::{Engine, Error, speculation::StepCosts};
 
 /// Maximum default context length.
 pub const DEFAULT_N_CTX: usize = 4096;
@@ -41,6 +41,9 @@ pub struct SessionOptions {
     /// Size of the KV pool that the session and its forks share, in contexts; `None`: one for each.
     /// With fewer, a step fails when the pool is full.
     pub n_contexts: Option<usize>,
+    /// Tokens of drafts per step that memory is kept free for, unless that leaves too little for
+    /// the rest.
+    pub n_draft: usize,
 }
 
 impl SessionOptions {
@@ -89,6 +92,8 @@ pub(crate) struct Resolved {
     /// Size of the KV pool in contexts, if not one for each sequence.
     pub(crate) n_contexts: Option<usize>,
     pub(crate) overflow: Overflow,
+    /// Tokens of drafts per step.
+    pub(crate) n_draft: usize,
 }
 
 impl Resolved {
@@ -101,6 +106,7 @@ impl Resolved {
             n_seqs,
             n_contexts,
             overflow,
+            n_draft: _,
         } = *self;
         let n_shared = n_contexts.map(|n| n.max(1).saturating_mul(n_ctx));
         let n_recent = overflow
@@ -136,6 +142,7 @@ pub(crate) fn resolve(spec: &ModelSpec, options: &SessionOptions) -> Resolved {
         n_seqs: options.n_forks.saturating_add(1),
         n_contexts: options.n_contexts,
         overflow: options.overflow,
+        n_draft: options.n_draft,
     }
 }
 
@@ -170,7 +177,30 @@ pub struct Session {
     out: Output,
     /// The row of `out` with the logits after the last token.
     last: Option<usize>,
+    /// The rows of `out` with logits.
+    rows: LogitRows,
     logits_memory: Reservation,
+    /// Times of steps, for speculation.
+    pub(crate) costs: StepCosts,
+}
+
+/// Rows with logits of the last batch.
+#[derive(Clone, Copy, Debug, Default)]
+struct LogitRows {
+    /// Tokens in front of the batch.
+    n_before: usize,
+    /// First row with logits.
+    first: usize,
+    /// The end of the rows.
+    end: usize,
+}
+
+impl LogitRows {
+    /// The row with the logits after `n` tokens.
+    fn after(self, n: usize) -> Option<usize> {
+        let row = n.checked_sub(self.n_before + 1)?;
+        (self.first..self.end).contains(&row).then_some(row)
+    }
 }
 
 impl std::fmt::Debug for Session {
@@ -222,7 +252,9 @@ impl Session {
             batch: Batch::default(),
             out: Output::default(),
             last: None,
+            rows: LogitRows::default(),
             logits_memory,
+            costs: StepCosts::new(),
         })
     }
 
@@ -253,7 +285,9 @@ impl Session {
             batch: Batch::default(),
             out: Output::default(),
             last: None,
+            rows: LogitRows::default(),
             logits_memory,
+            costs: StepCosts::new(),
         })
     }
 
@@ -326,7 +360,64 @@ impl Session {
         };
         self.step(&ids[..n], want, checkpoint)?;
         self.last = is_last.then_some(n - 1);
+        self.rows.first = n - usize::from(is_last);
         Ok(n)
+    }
+
+    /// Maximum tokens of a draft behind `n_pending` tokens: it shares their batch, does not shift
+    /// the context, and at most `n_max` rows of logits have memory.
+    pub(crate) fn draft_room(&mut self, n_pending: usize, n_max: usize) -> usize {
+        let n_free = self.n_ctx - self.n_cached();
+        let n = n_max.min(n_free.min(self.n_batch).saturating_sub(n_pending));
+        self.reserve_drafts(n)
+    }
+
+    /// Reserves memory for the logits of drafts of up to `n` tokens, and returns for how many there
+    /// is some.
+    pub(crate) fn reserve_drafts(&mut self, n: usize) -> usize {
+        let row_bytes = logits_bytes(self.engine.spec()) as usize;
+        let left = self.engine.budget().left() as usize;
+        let n_reserved = self.logits_memory.bytes() as usize / row_bytes;
+        let n = n.min(n_reserved.max(left / row_bytes).saturating_sub(1));
+        match self.reserve_logits((n + 1) * row_bytes) {
+            Ok(()) => n,
+            Err(_) => 0,
+        }
+    }
+
+    /// Appends tokens of an answer and `n_draft` tokens of a draft at their end as one batch, which
+    /// [`draft_room`](Self::draft_room) has room for. Computes logits after the last token in front
+    /// of the draft and after each token of it. Returns how many tokens of the draft are left:
+    /// those behind which the model computes no numbers are dropped.
+    pub(crate) fn append_draft(&mut self, ids: &[u32], n_draft: usize) -> Result<usize, Error> {
+        let n_pending = ids.len() - n_draft;
+        if n_draft == 0 || n_pending == 0 {
+            self.append_generated(&ids[..n_pending])?;
+            return Ok(0);
+        }
+        let want = |i| match i + 1 < n_pending {
+            true => Want::Nothing,
+            false => Want::Logits,
+        };
+        let n_before = self.tokens.len();
+        self.evaluate(ids, want, None)?;
+        let bad = self.out.first_not_finite(0..ids.len());
+        if let Some(row) = bad.filter(|&row| row < n_pending) {
+            self.truncate(n_before)?;
+            return Err(self.engine.not_finite(n_before + row));
+        }
+        let end = bad.unwrap_or(ids.len());
+        self.rows.first = n_pending - 1;
+        self.rows.end = end;
+        self.truncate(n_before + end)?;
+        self.last = Some(end - 1);
+        Ok(end - n_pending)
+    }
+
+    /// The logits after each of the last `n` tokens and the one before them, of one batch.
+    pub(crate) fn last_logits(&self, n: usize) -> Vec<&[f32]> {
+        let last = self.last.expect("the last token's were wanted");
+        (last - n..=last).map(|row| self.out.logits(row)).collect()
     }
 
     /// Appends tokens and calls `each` with the position of each token and the logits after it,
@@ -347,6 +438,7 @@ impl Session {
         for chunk in ids.chunks(n_rows) {
             let pos = self.tokens.len();
             self.step(chunk, |_| Want::Logits, None)?;
+            self.rows.first = 0;
             (0..chunk.len()).for_each(|i| each(pos + i, self.out.logits(i)));
             self.last = Some(chunk.len() - 1);
         }
@@ -364,6 +456,7 @@ impl Session {
         self.check_room(n)?;
         self.executor().fill(self.seq, n)?;
         self.tokens.resize(self.tokens.len() + n, 0);
+        self.rows = LogitRows::default();
         if n > 0 {
             self.n_filled = self.tokens.len();
             self.last = None;
@@ -462,14 +555,20 @@ impl Session {
     }
 
     /// Removes the last `n` tokens. Evaluates the last remaining token again if its logits are
-    /// wanted, and all tokens whose state is gone: freed by a sliding window, or behind the nearest
+    /// wanted and were not among those of the last batch, and all tokens whose state is gone: freed by a sliding window, or behind the nearest
     /// checkpoint of recurrent layers.
     pub(crate) fn roll_back(&mut self, n: usize, with_logits: bool) -> Result<(), Error> {
         if n == 0 {
             return Ok(());
         }
         let rest = self.tokens[..self.tokens.len() - n].to_vec();
-        let left = self.truncate(rest.len() - usize::from(with_logits).min(rest.len()))?;
+        let row = self.rows.after(rest.len());
+        let is_missing = with_logits && row.is_none();
+        let left = self.truncate(rest.len() - usize::from(is_missing).min(rest.len()))?;
+        if left == rest.len() {
+            self.last = row;
+            return Ok(());
+        }
         self.append_generated(&rest[left..])
     }
 
@@ -498,6 +597,7 @@ impl Session {
         self.n_filled = 0;
         self.n_evicted = 0;
         self.last = None;
+        self.rows = LogitRows::default();
     }
 
     /// Sets an observer of the phases and matrix inputs of each step.
@@ -571,11 +671,8 @@ impl Session {
         want: impl Fn(usize) -> Want,
         checkpoint: Option<usize>,
     ) -> Result<(), Error> {
-        self.fill_batch(ids, want, checkpoint);
-        self.last = None;
-        executor(&self.executor).step(&self.batch, &mut self.out)?;
         let n_before = self.tokens.len();
-        self.tokens.extend_from_slice(ids);
+        self.evaluate(ids, want, checkpoint)?;
         match self.out.first_not_finite(0..ids.len()) {
             Some(row) => {
                 self.truncate(n_before)?;
@@ -583,6 +680,26 @@ impl Session {
             }
             None => Ok(()),
         }
+    }
+
+    /// As [`step`](Self::step), but numbers that are not finite are no error.
+    fn evaluate(
+        &mut self,
+        ids: &[u32],
+        want: impl Fn(usize) -> Want,
+        checkpoint: Option<usize>,
+    ) -> Result<(), Error> {
+        self.fill_batch(ids, want, checkpoint);
+        self.last = None;
+        self.rows = LogitRows::default();
+        executor(&self.executor).step(&self.batch, &mut self.out)?;
+        self.rows = LogitRows {
+            n_before: self.tokens.len(),
+            first: ids.len(),
+            end: ids.len(),
+        };
+        self.tokens.extend_from_slice(ids);
+        Ok(())
     }
 }
 

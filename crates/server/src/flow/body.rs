@@ -32,6 +32,8 @@ const MAX_DRAINED: usize = 64 << 20;
 pub(crate) struct Incoming {
     pub(crate) body: Unread,
     pub(crate) warnings: Warnings,
+    /// The key that it came with.
+    pub(crate) key: Option<ClientKey>,
 }
 
 /// A body that has not been read.
@@ -59,6 +61,7 @@ impl<S: Sync> FromRequest<S> for Incoming {
         Ok(Self {
             body,
             warnings: head.extensions.get().cloned().unwrap_or_default(),
+            key: head.extensions.get().copied(),
         })
     }
 }
