@@ -2,7 +2,10 @@
 
 use std::io::{self, Write};
 
-use atta::{Engine, KvType, Prediction, SpeculationStats, Summary, WeightsAt, spec::ModelSpec, system::Usage};
+use atta::{
+    Engine, KvType, Prediction, SpeculationStats, Summary, WeightsAt, spec::ModelSpec,
+    system::Usage,
+};
 
 use crate::{failure::one_line, stats::CachedPrefix};
 

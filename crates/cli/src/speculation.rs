@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use atta::{
-    DraftModel, Engine, LoadOptions, Ngram, SessionOptions, Speculation, WeightsAt,
-};
+use atta::{DraftModel, Engine, LoadOptions, Ngram, SessionOptions, Speculation, WeightsAt};
 
 use crate::{
     args::{
@@ -60,7 +58,9 @@ impl OpenDrafts {
 
     /// Checks that the model has the vocabulary of the draft model.
     pub(crate) fn check(&self, engine: &Engine) -> Result<(), atta::Error> {
-        self.model.as_ref().map_or(Ok(()), |draft| draft.check(engine))
+        self.model
+            .as_ref()
+            .map_or(Ok(()), |draft| draft.check(engine))
     }
 }
 

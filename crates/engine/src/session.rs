@@ -146,6 +146,11 @@ pub(crate) fn resolve(spec: &ModelSpec, options: &SessionOptions) -> Resolved {
     }
 }
 
+/// Tokens of drafts that a plan has memory for, if these options ask for some.
+pub(crate) fn planned_drafts(options: &SessionOptions, planned: &Resolved) -> Option<usize> {
+    (options.n_draft > 0).then_some(planned.n_draft)
+}
+
 /// Bytes of one row of logits.
 pub(crate) fn logits_bytes(spec: &ModelSpec) -> u64 {
     4 * spec.n_vocab as u64
@@ -180,6 +185,8 @@ pub struct Session {
     /// The rows of `out` with logits.
     rows: LogitRows,
     logits_memory: Reservation,
+    /// Maximum tokens of drafts, if the memory plan says; else what memory there is.
+    n_draft: Option<usize>,
     /// Times of steps, for speculation.
     pub(crate) costs: StepCosts,
 }
@@ -254,6 +261,7 @@ impl Session {
             last: None,
             rows: LogitRows::default(),
             logits_memory,
+            n_draft: planned_drafts(options, &planned),
             costs: StepCosts::new(),
         })
     }
@@ -287,6 +295,7 @@ impl Session {
             last: None,
             rows: LogitRows::default(),
             logits_memory,
+            n_draft: self.n_draft,
             costs: StepCosts::new(),
         })
     }
@@ -378,6 +387,7 @@ impl Session {
         let row_bytes = logits_bytes(self.engine.spec()) as usize;
         let left = self.engine.budget().left() as usize;
         let n_reserved = self.logits_memory.bytes() as usize / row_bytes;
+        let n = n.min(self.n_draft.unwrap_or(n));
         let n = n.min(n_reserved.max(left / row_bytes).saturating_sub(1));
         match self.reserve_logits((n + 1) * row_bytes) {
             Ok(()) => n,

@@ -407,7 +407,10 @@ mod batched {
 
     /// What each job emitted, and how it ended.
     fn run(batcher: &mut Batcher, jobs: Vec<Job>) -> Vec<(Vec<Event>, Done)> {
-        let ids: Vec<JobId> = jobs.into_iter().map(|job| batcher.submit(job).unwrap()).collect();
+        let ids: Vec<JobId> = jobs
+            .into_iter()
+            .map(|job| batcher.submit(job).unwrap())
+            .collect();
         let mut events: HashMap<JobId, Vec<Event>> = HashMap::new();
         let mut ends: HashMap<JobId, Done> = HashMap::new();
         while !batcher.is_idle() {

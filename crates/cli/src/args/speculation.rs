@@ -127,8 +127,20 @@ mod tests {
     #[test]
     fn a_source_that_is_not_there_is_refused_by_its_name() {
         assert!(drafts("mtp").unwrap_err().contains("not built yet"));
-        assert!(drafts("eagle=x.gguf").unwrap_err().contains("not built yet"));
-        for wrong in ["", "draft", "draft=", "ngram,k=0", "ngram,k=33", "ngram,x", "on"] {
+        assert!(
+            drafts("eagle=x.gguf")
+                .unwrap_err()
+                .contains("not built yet")
+        );
+        for wrong in [
+            "",
+            "draft",
+            "draft=",
+            "ngram,k=0",
+            "ngram,k=33",
+            "ngram,x",
+            "on",
+        ] {
             assert!(drafts(wrong).is_err(), "{wrong}");
         }
     }

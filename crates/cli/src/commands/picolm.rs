@@ -12,8 +12,8 @@ use clap::Args;
 use super::run::{EmptyPrompt, Machines, PROMPT_HINT, ResolvedRun};
 use crate::{
     args::{
-        CacheFlags, ConstraintFlags, ContextFlags, ModelFlags, ReportFlags, RingFlags, SpeculationFlags, extra_help,
-        flag,
+        CacheFlags, ConstraintFlags, ContextFlags, ModelFlags, ReportFlags, RingFlags,
+        SpeculationFlags, extra_help, flag,
         value::{self, Seed},
     },
     constraint,

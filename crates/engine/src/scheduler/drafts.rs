@@ -19,6 +19,8 @@ const MAX_TEXTS: usize = 4;
 /// The drafts of a batcher.
 pub(super) struct DraftRows {
     costs: StepCosts,
+    /// Maximum rows of drafts, if the memory plan says; else what memory there is.
+    n_planned: Option<usize>,
     /// Draft rows with memory for their logits.
     n_reserved: usize,
     memory: Option<Reservation>,
@@ -40,8 +42,10 @@ struct Sums {
 }
 
 impl DraftRows {
-    pub(super) fn new() -> Self {
+    /// Drafts of up to `n_planned` rows, or of those that memory is left for.
+    pub(super) fn new(n_planned: Option<usize>) -> Self {
         Self {
+            n_planned,
             costs: StepCosts::new(),
             n_reserved: 0,
             memory: None,
@@ -115,7 +119,7 @@ impl DraftRows {
     fn reserved(&mut self, engine: &Engine, n_wanted: usize) -> usize {
         let row_bytes = logits_bytes(engine.spec());
         let n_free = self.n_reserved + (engine.budget().left() / row_bytes) as usize;
-        let n = n_wanted.min(n_free);
+        let n = n_wanted.min(n_free).min(self.n_planned.unwrap_or(n_wanted));
         if n > self.n_reserved {
             self.memory = None;
             self.memory = engine.budget().reserve("logits", n as u64 * row_bytes).ok();

@@ -10,7 +10,8 @@ use atta_model::{Output, Want};
 
 use super::Update;
 use crate::{
-    EarlierAnswers, Engine, Error, Event, FinishReason, GenerateOptions, Pooling, SpeculationOff, SpeculationStats,
+    EarlierAnswers, Engine, Error, Event, FinishReason, GenerateOptions, Pooling, SpeculationOff,
+    SpeculationStats,
     generation::{Generation, StepInput, StepOutput, Verdict},
     pooling::Pooled,
     speculation::{DraftRoom, Speculator, StepCosts},

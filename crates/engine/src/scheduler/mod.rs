@@ -34,7 +34,8 @@ pub use job::{Done, Job, JobId};
 
 use crate::{
     Engine, Error, Event, FinishReason, PromptCache, SessionOptions, SpeculationOff, Text,
-    session::logits_bytes, speculation::BatchRows,
+    session::{logits_bytes, planned_drafts},
+    speculation::BatchRows,
 };
 use disk_tier::DiskTier;
 use drafts::DraftRows;
@@ -179,7 +180,7 @@ impl Batcher {
             queue: VecDeque::new(),
             next_id: 0,
             prefill_budget: PrefillBudget::new(options.max_gap),
-            drafts: DraftRows::new(),
+            drafts: DraftRows::new(planned_drafts(&options.session, &planned)),
             counts: Counts::default(),
             batch: Batch::default(),
             out: Output::default(),

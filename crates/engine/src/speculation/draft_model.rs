@@ -15,11 +15,11 @@ const MIN_PROBABILITY: f64 = 0.4;
 /// A model that drafts, with the memory of one session.
 #[derive(Clone, Debug)]
 pub struct DraftModel {
-    shared: Arc<Shared>,
+    shared: Arc<SharedDraftModel>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct SharedDraftModel {
     engine: Engine,
     /// The session, unless a text has it.
     session: Mutex<Option<Session>>,
@@ -36,7 +36,7 @@ impl DraftModel {
     pub fn new(engine: Engine, options: &SessionOptions) -> Result<Self, Error> {
         let session = engine.session(options)?;
         Ok(Self {
-            shared: Arc::new(Shared {
+            shared: Arc::new(SharedDraftModel {
                 engine,
                 session: Mutex::new(Some(session)),
                 compared: Mutex::default(),
@@ -91,7 +91,7 @@ impl DraftSource for DraftModel {
 
 /// Drafts for one text; has the session from its first draft to its end.
 struct ModelDrafter {
-    shared: Arc<Shared>,
+    shared: Arc<SharedDraftModel>,
     session: Option<Session>,
 }
 

@@ -261,7 +261,9 @@ mod tests {
     fn earlier() -> EarlierAnswers {
         EarlierAnswers {
             answers: Mutex::default(),
-            _memory: atta_store::Budget::unlimited().reserve("earlier answers", 0).unwrap(),
+            _memory: atta_store::Budget::unlimited()
+                .reserve("earlier answers", 0)
+                .unwrap(),
         }
     }
 

@@ -20,7 +20,10 @@ use super::{
     run::{EmptyPrompt, Machines, ResolvedRun},
 };
 use crate::{
-    args::{CacheFlags, ContextFlags, ModelFlags, ReportFlags, RingFlags, SpeculationFlags, flag, value::Seed},
+    args::{
+        CacheFlags, ContextFlags, ModelFlags, ReportFlags, RingFlags, SpeculationFlags, flag,
+        value::Seed,
+    },
     failure::Failure,
     input::TextSource,
     inputs::InputFiles,

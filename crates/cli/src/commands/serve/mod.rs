@@ -124,7 +124,11 @@ fn drafts(args: &ServeArgs) -> Result<OpenDrafts, Failure> {
 }
 
 /// Loads a model with these options, beside others.
-fn opener(path: Option<PathBuf>, options: LoadOptions, drafts: &OpenDrafts) -> Box<atta_server::Open> {
+fn opener(
+    path: Option<PathBuf>,
+    options: LoadOptions,
+    drafts: &OpenDrafts,
+) -> Box<atta_server::Open> {
     let drafts = drafts.clone();
     Box::new(move |others| {
         let options = LoadOptions {

@@ -13,8 +13,7 @@ use crate::{
         request::SharedFields,
         sampling::{
             Defaults, DryFields, LogitBias, OneOrMore, SamplingFields, SpeculationName,
-            n_tokens_or_all,
-            top_k_or_all,
+            n_tokens_or_all, top_k_or_all,
         },
         warnings::Warnings,
     },
