@@ -64,7 +64,8 @@ impl SessionDrafts {
     }
 
     /// Evaluates the pending tokens, and a draft behind them if it pays. Returns how many tokens of
-    /// a draft are at the end of the session then.
+    /// a draft are at the end of the session then. A step that fails with a draft is made without:
+    /// its rows may take KV blocks, or experts, that the text does not need.
     pub(super) fn append(
         &mut self,
         session: &mut Session,
@@ -74,7 +75,11 @@ impl SessionDrafts {
         let start = Instant::now();
         let n_left = match n_draft {
             0 => session.append_generated(pending).map(|()| 0)?,
-            _ => session.append_draft(&self.text[session.tokens().len()..], n_draft)?,
+            _ => {
+                let ids = &self.text[session.tokens().len()..];
+                let appended = session.append_draft(ids, n_draft);
+                appended.or_else(|_| session.append_generated(pending).map(|()| 0))?
+            }
         };
         self.seconds = start.elapsed().as_secs_f64();
         self.rows = BatchRows {

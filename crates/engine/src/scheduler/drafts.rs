@@ -16,6 +16,9 @@ use crate::{
 /// Beside more decoding jobs there are no drafts.
 const MAX_TEXTS: usize = 4;
 
+/// Batches without drafts after one with drafts has failed.
+const PAUSE: usize = 64;
+
 /// The drafts of a batcher.
 pub(super) struct DraftRows {
     costs: StepCosts,
@@ -30,6 +33,8 @@ pub(super) struct DraftRows {
     n_texts: usize,
     /// Rows that are left in it for drafts.
     n_left: usize,
+    /// Batches that have no drafts because one has failed.
+    n_paused: usize,
     /// Sums over the jobs of the batch that was collected.
     sums: Sums,
 }
@@ -52,6 +57,7 @@ impl DraftRows {
             rows: None,
             n_texts: 0,
             n_left: 0,
+            n_paused: 0,
             sums: Sums::default(),
         }
     }
@@ -64,6 +70,15 @@ impl DraftRows {
         });
         self.n_texts = n_texts;
         self.n_left = n_batch.saturating_sub(n_plain);
+        if self.n_paused > 0 {
+            self.n_paused -= 1;
+            self.n_left = 0;
+        }
+    }
+
+    /// A batch with drafts has failed: the next ones have none.
+    pub(super) fn pause(&mut self) {
+        self.n_paused = PAUSE;
     }
 
     /// The batch gets no (more) drafts, because it prefills or because the KV pool is full.

@@ -326,6 +326,12 @@ impl Batcher {
             // The executor has dropped all later batches, too.
             self.flights.clear();
             self.slots.drop_all_in_flight();
+            let has_drafts = flight.decoding.is_some_and(|rows| rows.n_draft > 0);
+            if has_drafts {
+                // Its rows may need weights that no text does: the next step has no drafts.
+                self.drafts.pause();
+                return Ok(());
+            }
             return Err(error.into());
         }
         let time = flight.time + start.elapsed();
