@@ -24,6 +24,13 @@ pub struct Counts {
 }
 
 impl Counts {
+    /// Counts a step that has written tokens with a draft.
+    pub(super) fn add_step(&mut self, n_written: usize, n_drafted: usize, n_accepted: usize) {
+        self.n_written += n_written as u64;
+        self.n_drafted += n_drafted as u64;
+        self.n_accepted += n_accepted as u64;
+    }
+
     /// Adds the statistics of another batcher.
     #[must_use]
     pub fn and(self, other: Self) -> Self {

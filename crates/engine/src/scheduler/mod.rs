@@ -624,25 +624,22 @@ impl Batcher {
             on_update(id, update)
         });
         let ended = ended.transpose();
-        let n_rolled_back = job.n_rolled_back;
-        let n_accepted = job.verdict.n_accepted;
         // Tokens that were rolled back count as generated, those of a draft do not. An interrupted
         // text may have become shorter.
-        let n_written =
-            (job.n_generated() + n_rolled_back + n_accepted).saturating_sub(n_before + n_draft);
-        self.counts.n_written += n_written as u64;
-        self.counts.n_drafted += span.draft.len() as u64;
-        self.counts.n_accepted += n_accepted as u64;
+        let n_accepted = job.verdict.n_accepted;
+        let n_after = job.n_generated() + job.n_rolled_back + n_accepted;
+        let n_written = n_after.saturating_sub(n_before + n_draft);
+        self.counts
+            .add_step(n_written, span.draft.len(), n_accepted);
         let draft_seconds = job.judged(span.draft.len());
         self.drafts.judged(job.verdict, draft_seconds);
         if let Some(ended) = ended {
             job.end_drafts();
             report_end(job, ended, on_update);
             self.keep_verified(span.slot, n_draft);
-            self.slots.retire(span.slot);
-        } else {
-            self.keep_verified(span.slot, n_draft);
+            return self.slots.retire(span.slot);
         }
+        self.keep_verified(span.slot, n_draft);
     }
 
     /// Removes what is evaluated and not part of the text of a job, after a draft of `n_draft`

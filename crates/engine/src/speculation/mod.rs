@@ -20,7 +20,7 @@ pub use draft_model::DraftModel;
 pub use ngram::{EarlierAnswers, Ngram};
 
 pub(crate) use costs::{BatchRows, StepCosts, StepTime};
-pub(crate) use speculator::Speculator;
+pub(crate) use speculator::{DraftRoom, Speculator};
 
 use crate::{Engine, Error};
 
