@@ -1,4 +1,4 @@
-//! Drafts of a text in a session: what is evaluated beside the pending tokens.
+//! Drafts of a text in a session: tokens that are evaluated behind the pending ones.
 //!
 //! Knows sessions and the speculator; no sampler and no events. Without speculation there are no
 //! drafts, and the pending tokens are evaluated alone.
@@ -63,15 +63,16 @@ impl SessionDrafts {
         self.speculator.as_ref().map(Speculator::stats)
     }
 
-    /// Evaluates the pending tokens, and a draft behind them if it pays. Returns how many tokens of
+    /// Evaluates the pending tokens, and a draft of up to `n_max` behind them if it pays. Returns how many tokens of
     /// a draft are at the end of the session then. A step that fails with a draft is made without:
     /// its rows may take KV blocks, or experts, that the text does not need.
     pub(super) fn append(
         &mut self,
         session: &mut Session,
         pending: &[u32],
+        n_max: usize,
     ) -> Result<usize, Error> {
-        let n_draft = self.propose(session, pending);
+        let n_draft = self.propose(session, pending, n_max);
         let start = Instant::now();
         let n_left = match n_draft {
             0 => session.append_generated(pending).map(|()| 0)?,
@@ -90,7 +91,7 @@ impl SessionDrafts {
     }
 
     /// Appends the pending tokens and a draft to the text, and returns the length of the draft.
-    fn propose(&mut self, session: &mut Session, pending: &[u32]) -> usize {
+    fn propose(&mut self, session: &mut Session, pending: &[u32], n_max: usize) -> usize {
         let Some(speculator) = &mut self.speculator else {
             return 0;
         };
@@ -98,7 +99,7 @@ impl SessionDrafts {
         if pending.is_empty() || speculator.stats().off.is_some() {
             return 0;
         }
-        let n_max = session.draft_room(pending.len(), speculator.n_max());
+        let n_max = session.draft_room(pending.len(), n_max.min(speculator.n_max()));
         self.text.clear();
         self.text.extend_from_slice(session.tokens());
         self.text.extend_from_slice(pending);

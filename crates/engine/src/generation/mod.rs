@@ -129,6 +129,12 @@ impl Generation {
         self.n_generated
     }
 
+    /// Maximum tokens of a draft that can become part of the text: a step adds another one.
+    pub(crate) fn max_draft(&self) -> usize {
+        let n_left = self.n_predict.saturating_sub(self.n_generated);
+        n_left.saturating_sub(1)
+    }
+
     /// Bytes behind the last token that complete a constrained text.
     pub(crate) fn n_closing_bytes(&self) -> usize {
         self.n_closing_bytes

@@ -268,11 +268,17 @@ impl Running {
         }
     }
 
-    /// Maximum tokens of a draft; `None` without speculation.
+    /// Whether it is speculated.
+    pub(super) fn has_drafts(&self) -> bool {
+        self.n_max_draft().is_some()
+    }
+
+    /// Maximum tokens of the next draft; `None` without speculation.
     pub(super) fn n_max_draft(&self) -> Option<usize> {
         let speculator = self.speculator.as_ref()?;
         let is_on = speculator.stats().off.is_none();
-        is_on.then(|| speculator.n_max())
+        let n_left = self.generation().map_or(0, Generation::max_draft);
+        is_on.then(|| speculator.n_max().min(n_left))
     }
 
     /// A draft of what follows the text.

@@ -206,7 +206,7 @@ impl Batcher {
         let mut job = Running::new(id, job);
         if self.executor.seqs().has_states() {
             job.turn_drafts_off(SpeculationOff::Recurrent);
-        } else if job.n_max_draft().is_some() && !self.drafts.has_room(&self.engine) {
+        } else if job.has_drafts() && !self.drafts.has_room(&self.engine) {
             job.turn_drafts_off(SpeculationOff::NoRoom);
         }
         self.enqueue(job);

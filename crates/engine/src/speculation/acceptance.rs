@@ -23,7 +23,7 @@ struct Count {
 }
 
 impl Acceptance {
-    /// Records a draft of `n` tokens of which the first `n_right` were right. Tokens behind the
+    /// Records a draft of `n` tokens, whose first `n_right` were right. Tokens behind the
     /// first wrong one were not compared.
     pub(super) fn record(&mut self, class: usize, n_right: usize, n: usize) {
         let count = &mut self.classes[class.min(N_CLASSES - 1)];

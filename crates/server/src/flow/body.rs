@@ -24,6 +24,7 @@ use serde_ignored::Path;
 use serde_json::{Map, Number, Value};
 
 use super::{error::ApiError, warnings::Warnings};
+use crate::access::ClientKey;
 
 /// Bytes beyond the limit that are read and dropped, so that the client reads the error.
 const MAX_DRAINED: usize = 64 << 20;
