@@ -334,16 +334,18 @@ fn a_recurrent_model_is_not_speculated_and_says_so() {
 #[test]
 fn a_text_that_repeats_itself_is_drafted_from_its_context() {
     let engine = stories();
-    let mut prompt = engine.prompt_ids(b"Tom had a big red ball. Tom had a big red ball.");
-    prompt.extend(engine.prompt_ids(b" Tom had a big").split_off(1));
     let run = |speculation: Option<Speculation>| {
         let options = GenerateOptions {
-            n_predict: 30,
+            n_predict: 110,
+            sampling: Sampling {
+                temperature: 0.0,
+                ..Sampling::default()
+            },
             speculation,
-            ..options(0.0)
+            ..GenerateOptions::default()
         };
         let mut session = session(&engine);
-        let mut generate = session.generate(&prompt, &options).unwrap();
+        let mut generate = session.generate(&PROMPT, &options).unwrap();
         let events: Vec<Event> = generate.by_ref().map(|event| event.unwrap()).collect();
         (events, generate.into_summary().unwrap().speculation)
     };
@@ -456,7 +458,7 @@ mod batched {
             };
             Job::new(&engine, PROMPT.to_vec(), &options).unwrap()
         };
-        for n_jobs in [1, 3, 6] {
+        for n_jobs in [1, 2, 4] {
             let session = SessionOptions {
                 n_ctx: Some(128),
                 n_batch: Some(16),

@@ -16,6 +16,12 @@ const MORE_ROWS: f64 = 0.25;
 const FORGET: u64 = 512;
 /// Share of all seconds that speculation may lose.
 const MAX_LOSS: f64 = 0.01;
+/// In a short text it may lose this share, but not more than [`FIRST_LOSS`] plain steps: else one
+/// wrong draft would be the last.
+const SHORT_LOSS: f64 = 0.03;
+const FIRST_LOSS: f64 = 2.0;
+/// Share of all seconds that gains may be credited with, against later losses.
+const MAX_CREDIT: f64 = 0.05;
 /// Times of plain steps before the first draft is evaluated: the first step warms caches up.
 const MIN_PLAIN: u64 = 3;
 
@@ -54,7 +60,7 @@ pub(crate) struct StepCosts {
     times: Vec<Average>,
     n_steps: u64,
     n_plain: u64,
-    /// Seconds lost, never below 0.
+    /// Seconds lost; below 0 they are a credit.
     lost: f64,
     /// Seconds of all steps.
     total: f64,
@@ -86,9 +92,10 @@ impl StepCosts {
             self.lost += step.draft_seconds;
         } else if let Some(plain) = self.seconds(step.rows.n_plain) {
             let gained = plain * step.n_plain_steps;
-            self.lost = (self.lost + step.seconds + step.draft_seconds - gained).max(0.0);
+            self.lost += step.seconds + step.draft_seconds - gained;
         }
         self.total += step.seconds;
+        self.lost = self.lost.max(-MAX_CREDIT * self.total);
         if let Some(average) = self.times.get_mut(step.rows.n()) {
             average.add(step.seconds, self.n_steps);
         }
@@ -96,7 +103,16 @@ impl StepCosts {
 
     /// Whether the account allows drafts.
     pub(crate) fn allows(&self) -> bool {
-        self.n_plain >= MIN_PLAIN && self.lost <= MAX_LOSS * self.total
+        let first = FIRST_LOSS * self.seconds(1).unwrap_or_default();
+        let short = first.min(SHORT_LOSS * self.total);
+        self.n_plain >= MIN_PLAIN && self.lost <= short.max(MAX_LOSS * self.total)
+    }
+
+    /// Rows of the largest batch that is tried, if `n` rows are the smallest: twice as many as were
+    /// measured, so that the first trials are cheap.
+    pub(super) fn max_trial(&self, n: usize) -> usize {
+        let measured = (n..=MAX_ROWS).rev().find(|&n| self.known(n).is_some());
+        2 * measured.unwrap_or(n)
     }
 
     /// Seconds of a step of `n` rows: measured, or between the measured neighbours, or guessed from
@@ -173,15 +189,17 @@ mod tests {
         assert!(!costs.allows(), "no plain step was measured");
         (0..3).for_each(|_| costs.record(&step(0, 1.0, 1.0)));
         assert!(costs.allows());
-        costs.record(&step(4, 1.0, 1.5));
-        assert!(!costs.allows(), "half a second of 4.5 was lost");
-        (0..45).for_each(|_| costs.record(&step(0, 1.0, 1.0)));
+        costs.record(&step(4, 1.0, 4.0));
+        assert!(!costs.allows(), "three seconds of 7 were lost");
+        (0..292).for_each(|_| costs.record(&step(0, 1.0, 1.0)));
         assert!(!costs.allows());
-        costs.record(&step(0, 1.0, 1.0));
+        (0..2).for_each(|_| costs.record(&step(0, 1.0, 1.0)));
         assert!(costs.allows());
-        // What is gained pays back, and is no credit for later.
-        costs.record(&step(4, 5.0, 1.5));
-        costs.record(&step(4, 1.0, 1.9));
+        // Gains pay back, and are a limited credit for later losses.
+        (0..99).for_each(|_| costs.record(&step(4, 5.0, 1.5)));
+        costs.record(&step(4, 1.0, 20.0));
+        assert!(costs.allows());
+        costs.record(&step(4, 1.0, 20.0));
         assert!(!costs.allows());
     }
 
@@ -193,6 +211,8 @@ mod tests {
             ..step(0, 1.0, 1.0)
         };
         (0..9).for_each(|_| costs.record(&drafting));
+        assert!(costs.allows(), "the text is short");
+        (0..300).for_each(|_| costs.record(&drafting));
         assert!(!costs.allows());
     }
 }

@@ -189,6 +189,7 @@ impl Speculator {
             let seconds = seconds + k as f64 * self.token_seconds;
             n_tokens / n_texts * before / seconds
         };
+        let n_max = n_max.min(costs.max_trial(n_rows).saturating_sub(n_rows));
         (1..=n_max)
             .filter(|&k| gain(k) >= MIN_GAIN)
             .max_by(|&a, &b| gain(a).total_cmp(&gain(b)))
