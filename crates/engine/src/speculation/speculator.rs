@@ -315,7 +315,7 @@ mod tests {
         for is_right in [
             |i: usize| i < 44,
             |i: usize| i.is_multiple_of(2),
-            |i: usize| i / 40 % 2 == 0,
+            |i: usize| (i / 40).is_multiple_of(2),
             |i: usize| !i.is_multiple_of(3),
         ] {
             for per_row in [0.05, 0.2, 0.45, 1.0] {
