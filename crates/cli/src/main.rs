@@ -32,6 +32,7 @@ mod progress;
 mod report;
 #[cfg_attr(not(feature = "cluster"), path = "absent/ring.rs")]
 mod ring;
+mod speculation;
 mod stats;
 #[cfg(feature = "chat")]
 mod tools;

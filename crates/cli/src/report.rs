@@ -2,7 +2,10 @@
 
 use std::io::{self, Write};
 
-use atta::{Engine, KvType, Prediction, Summary, WeightsAt, spec::ModelSpec, system::Usage};
+use atta::{
+    Engine, KvType, Prediction, SpeculationStats, Summary, WeightsAt, spec::ModelSpec,
+    system::Usage,
+};
 
 use crate::{failure::one_line, stats::CachedPrefix};
 
@@ -167,6 +170,26 @@ pub(crate) fn speed(summary: &Summary) {
         decode_time.as_secs_f64(),
         summary.decode_tok_s(),
     );
+    if let Some(stats) = &summary.speculation {
+        drafts(stats);
+    }
+}
+
+/// Prints how drafts went, unless none was evaluated.
+fn drafts(stats: &SpeculationStats) {
+    let SpeculationStats {
+        n_drafted,
+        n_accepted,
+        off,
+        ..
+    } = stats;
+    match off {
+        Some(why) => say(&format!("speculation: off ({why})")),
+        None if *n_drafted > 0 => say(&format!(
+            "speculation: {n_accepted} of {n_drafted} guessed tokens were right"
+        )),
+        None => {}
+    }
 }
 
 /// Prints reserved private memory by purpose, and the figures of the operating system.

@@ -102,6 +102,18 @@ pub enum Error {
     #[cfg(feature = "batch")]
     #[error("{0}")]
     Embedding(String),
+    /// A draft model whose vocabulary is not that of the model.
+    #[error(
+        "the draft model has another vocabulary: its token {id} is {draft:?}, expected {target:?}"
+    )]
+    DraftVocabulary {
+        /// The first token that differs.
+        id: u32,
+        /// Its bytes in the draft model, as text.
+        draft: String,
+        /// Its bytes in the model, as text.
+        target: String,
+    },
     /// A context length of 0.
     #[error("a context of {0} positions, expected at least 1")]
     Context(usize),

@@ -45,6 +45,7 @@ mod sampling;
 #[cfg(feature = "batch")]
 mod scheduler;
 mod session;
+mod speculation;
 #[cfg(feature = "batch")]
 mod text;
 
@@ -90,5 +91,9 @@ pub use sampling::{
 #[cfg(feature = "batch")]
 pub use scheduler::{Batcher, BatcherOptions, Counts, Done, Job, JobId, OnUpdate, Update};
 pub use session::{DEFAULT_N_BATCH, DEFAULT_N_CTX, Overflow, Session, SessionOptions};
+pub use speculation::{
+    DEFAULT_DRAFT, Draft, DraftModel, DraftSource, Drafter, EarlierAnswers, MAX_DRAFT, N_CLASSES,
+    Ngram, Speculation, SpeculationOff, SpeculationPolicy, SpeculationStats,
+};
 #[cfg(feature = "batch")]
 pub use text::{Media, Text};

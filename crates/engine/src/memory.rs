@@ -162,13 +162,14 @@ impl SessionNeeds<'_> {
         let needs = self.footprint.executor_bytes(self.spec, &options.size());
         let outputs =
             session::output_bytes(self.spec, options.n_ctx).saturating_mul(options.n_seqs as u64);
-        [needs.activations, outputs, self.spare]
+        let drafts = session::logits_bytes(self.spec).saturating_mul(options.n_draft as u64);
+        [needs.activations, outputs, drafts, self.spare]
             .into_iter()
             .fold(needs.state, u64::saturating_add)
     }
 
     /// Acceptable sessions, best first: with smaller batches, then with smaller KV types, then with
-    /// a shorter context.
+    /// a shorter context; each without memory for drafts, too.
     pub(crate) fn candidates(&self) -> Vec<session::Resolved> {
         let first = session::resolve(self.spec, &self.session);
         let mut contexts = vec![first];
@@ -190,6 +191,7 @@ impl SessionNeeds<'_> {
             smaller
                 .take(if fixed { 1 } else { usize::MAX })
                 .map(move |n_batch| session::Resolved { n_batch, ..of })
+                .flat_map(with_and_without_drafts)
         };
         contexts.into_iter().flat_map(batches).collect()
     }
@@ -261,6 +263,12 @@ impl SessionNeeds<'_> {
         }
         ways
     }
+}
+
+/// A session as it is, and without drafts if it has any.
+fn with_and_without_drafts(of: session::Resolved) -> impl Iterator<Item = session::Resolved> {
+    let plain = session::Resolved { n_draft: 0, ..of };
+    std::iter::once(of).chain((of.n_draft > 0).then_some(plain))
 }
 
 /// The sizes of a session, and the weights that stay in memory.

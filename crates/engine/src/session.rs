@@ -3,6 +3,8 @@
 //! A session and its forks share an executor and the KV blocks of their common prefix. The executor
 //! runs one step of one of them at a time.
 
+mod in_flight;
+
 use std::{
     collections::VecDeque,
     ops::Range,
@@ -10,11 +12,13 @@ use std::{
 };
 
 use atta_model::{
-    Batch, Executor, ExecutorSize, KvType, Observer, Output, SeqId, Ticket, Want, spec::ModelSpec,
+    Batch, Executor, ExecutorSize, KvType, Observer, Output, SeqId, Want, spec::ModelSpec,
 };
 use atta_store::Reservation;
 
-use crate::{Engine, Error};
+use in_flight::InFlight;
+
+use crate::{Engine, Error, speculation::StepCosts};
 
 /// Maximum default context length.
 pub const DEFAULT_N_CTX: usize = 4096;
@@ -42,6 +46,9 @@ pub struct SessionOptions {
     /// Size of the KV pool that the session and its forks share, in contexts; `None`: one for each.
     /// With fewer, a step fails when the pool is full.
     pub n_contexts: Option<usize>,
+    /// Tokens of drafts per step that memory is kept free for, unless that leaves too little for
+    /// the rest.
+    pub n_draft: usize,
 }
 
 impl SessionOptions {
@@ -90,6 +97,8 @@ pub(crate) struct Resolved {
     /// Size of the KV pool in contexts, if not one for each sequence.
     pub(crate) n_contexts: Option<usize>,
     pub(crate) overflow: Overflow,
+    /// Tokens of drafts per step.
+    pub(crate) n_draft: usize,
 }
 
 impl Resolved {
@@ -102,6 +111,7 @@ impl Resolved {
             n_seqs,
             n_contexts,
             overflow,
+            n_draft: _,
         } = *self;
         let n_shared = n_contexts.map(|n| n.max(1).saturating_mul(n_ctx));
         let n_recent = overflow
@@ -137,7 +147,13 @@ pub(crate) fn resolve(spec: &ModelSpec, options: &SessionOptions) -> Resolved {
         n_seqs: options.n_forks.saturating_add(1),
         n_contexts: options.n_contexts,
         overflow: options.overflow,
+        n_draft: options.n_draft,
     }
+}
+
+/// Tokens of drafts that a plan has memory for, if these options ask for some.
+pub(crate) fn planned_drafts(options: &SessionOptions, planned: &Resolved) -> Option<usize> {
+    (options.n_draft > 0).then_some(planned.n_draft)
 }
 
 /// Bytes of one row of logits.
@@ -174,14 +190,32 @@ pub struct Session {
     out: Output,
     /// The row of `out` with the logits after the last token.
     last: Option<usize>,
+    /// The rows of `out` with logits.
+    rows: LogitRows,
     logits_memory: Reservation,
+    /// Maximum tokens of drafts, if the memory plan says; else what memory there is.
+    n_draft: Option<usize>,
+    /// Times of steps, for speculation.
+    pub(crate) costs: StepCosts,
 }
 
-/// A batch in flight.
-struct InFlight {
-    ticket: Ticket,
-    /// Its tokens, as indices into those of the session.
-    tokens: Range<usize>,
+/// Rows with logits of the last batch.
+#[derive(Clone, Copy, Debug, Default)]
+struct LogitRows {
+    /// Tokens in front of the batch.
+    n_before: usize,
+    /// First row with logits.
+    first: usize,
+    /// The end of the rows.
+    end: usize,
+}
+
+impl LogitRows {
+    /// The row with the logits after `n` tokens.
+    fn after(self, n: usize) -> Option<usize> {
+        let row = n.checked_sub(self.n_before + 1)?;
+        (self.first..self.end).contains(&row).then_some(row)
+    }
 }
 
 impl std::fmt::Debug for Session {
@@ -234,7 +268,10 @@ impl Session {
             batch: Batch::default(),
             out: Output::default(),
             last: None,
+            rows: LogitRows::default(),
             logits_memory,
+            n_draft: planned_drafts(options, &planned),
+            costs: StepCosts::new(),
         })
     }
 
@@ -266,7 +303,10 @@ impl Session {
             batch: Batch::default(),
             out: Output::default(),
             last: None,
+            rows: LogitRows::default(),
             logits_memory,
+            n_draft: self.n_draft,
+            costs: StepCosts::new(),
         })
     }
 
@@ -343,7 +383,65 @@ impl Session {
         self.submit(&ids[..n], want, checkpoint)?;
         self.settle_to(if is_last { 0 } else { self.max_in_flight() })?;
         self.last = is_last.then_some(n - 1);
+        self.rows.first = n - usize::from(is_last);
         Ok(n)
+    }
+
+    /// Maximum tokens of a draft behind `n_pending` tokens: it shares their batch, does not shift
+    /// the context, and at most `n_max` rows of logits have memory.
+    pub(crate) fn draft_room(&mut self, n_pending: usize, n_max: usize) -> usize {
+        let n_free = self.n_ctx - self.n_cached();
+        let n = n_max.min(n_free.min(self.n_batch).saturating_sub(n_pending));
+        self.reserve_drafts(n)
+    }
+
+    /// Reserves memory for the logits of drafts of up to `n` tokens, and returns for how many there
+    /// is some.
+    pub(crate) fn reserve_drafts(&mut self, n: usize) -> usize {
+        let row_bytes = logits_bytes(self.engine.spec()) as usize;
+        let left = self.engine.budget().left() as usize;
+        let n_reserved = self.logits_memory.bytes() as usize / row_bytes;
+        let n = n.min(self.n_draft.unwrap_or(n));
+        let n = n.min(n_reserved.max(left / row_bytes).saturating_sub(1));
+        match self.reserve_logits((n + 1) * row_bytes) {
+            Ok(()) => n,
+            Err(_) => 0,
+        }
+    }
+
+    /// Appends tokens of an answer and `n_draft` tokens of a draft at their end as one batch, which
+    /// [`draft_room`](Self::draft_room) has room for. Computes logits after the last token in front
+    /// of the draft and after each token of it. Returns how many tokens of the draft are left:
+    /// those behind which the model computes no numbers are dropped.
+    pub(crate) fn append_draft(&mut self, ids: &[u32], n_draft: usize) -> Result<usize, Error> {
+        let n_pending = ids.len() - n_draft;
+        if n_draft == 0 || n_pending == 0 {
+            self.append_generated(&ids[..n_pending])?;
+            return Ok(0);
+        }
+        let want = |i| match i + 1 < n_pending {
+            true => Want::Nothing,
+            false => Want::Logits,
+        };
+        let n_before = self.tokens.len();
+        self.evaluate(ids, want, None)?;
+        let bad = self.out.first_not_finite(0..ids.len());
+        if let Some(row) = bad.filter(|&row| row < n_pending) {
+            self.truncate(n_before)?;
+            return Err(self.engine.not_finite(n_before + row));
+        }
+        let end = bad.unwrap_or(ids.len());
+        self.rows.first = n_pending - 1;
+        self.rows.end = end;
+        self.truncate(n_before + end)?;
+        self.last = Some(end - 1);
+        Ok(end - n_pending)
+    }
+
+    /// The logits after each of the last `n` tokens and the one before them, of one batch.
+    pub(crate) fn last_logits(&self, n: usize) -> Vec<&[f32]> {
+        let last = self.last.expect("the last token's were wanted");
+        (last - n..=last).map(|row| self.out.logits(row)).collect()
     }
 
     /// Appends tokens and calls `each` with the position of each token and the logits after it,
@@ -364,6 +462,7 @@ impl Session {
         for chunk in ids.chunks(n_rows) {
             let pos = self.tokens.len();
             self.step(chunk, |_| Want::Logits, None)?;
+            self.rows.first = 0;
             (0..chunk.len()).for_each(|i| each(pos + i, self.out.logits(i)));
             self.last = Some(chunk.len() - 1);
         }
@@ -381,6 +480,7 @@ impl Session {
         self.check_room(n)?;
         self.executor().fill(self.seq, n)?;
         self.tokens.resize(self.tokens.len() + n, 0);
+        self.rows = LogitRows::default();
         if n > 0 {
             self.n_filled = self.tokens.len();
             self.last = None;
@@ -480,14 +580,20 @@ impl Session {
     }
 
     /// Removes the last `n` tokens. Evaluates the last remaining token again if its logits are
-    /// wanted, and all tokens whose state is gone: freed by a sliding window, or behind the nearest
+    /// wanted and were not among those of the last batch, and all tokens whose state is gone: freed by a sliding window, or behind the nearest
     /// checkpoint of recurrent layers.
     pub(crate) fn roll_back(&mut self, n: usize, with_logits: bool) -> Result<(), Error> {
         if n == 0 {
             return Ok(());
         }
         let rest = self.tokens[..self.tokens.len() - n].to_vec();
-        let left = self.truncate(rest.len() - usize::from(with_logits).min(rest.len()))?;
+        let row = self.rows.after(rest.len());
+        let is_missing = with_logits && row.is_none();
+        let left = self.truncate(rest.len() - usize::from(is_missing).min(rest.len()))?;
+        if left == rest.len() {
+            self.last = row;
+            return Ok(());
+        }
         self.append_generated(&rest[left..])
     }
 
@@ -516,6 +622,7 @@ impl Session {
         self.n_filled = 0;
         self.n_evicted = 0;
         self.last = None;
+        self.rows = LogitRows::default();
     }
 
     /// Sets an observer of the phases and matrix inputs of each step.
@@ -593,76 +700,16 @@ impl Session {
         self.settle()
     }
 
-    /// Submits tokens as one batch, with a checkpoint behind token `checkpoint` of them.
-    fn submit(
+    /// As [`step`](Self::step), but numbers that are not finite are no error.
+    fn evaluate(
         &mut self,
         ids: &[u32],
         want: impl Fn(usize) -> Want,
         checkpoint: Option<usize>,
     ) -> Result<(), Error> {
-        self.fill_batch(ids, want, checkpoint);
-        self.last = None;
-        let submitted = executor(&self.executor).submit(&self.batch);
-        let ticket = submitted.inspect_err(|_| self.drain())?;
-        let start = self.tokens.len();
-        self.tokens.extend_from_slice(ids);
-        let tokens = start..self.tokens.len();
-        self.in_flight.push_back(InFlight { ticket, tokens });
-        Ok(())
-    }
-
-    /// Number of batches of a prompt that stay in flight while the next one is prepared. Another
-    /// session on the executor must find none, and a shift neither.
-    fn max_in_flight(&self) -> usize {
-        if self.shifts() || Arc::strong_count(&self.executor) > 1 {
-            return 0;
-        }
-        self.executor().depth().saturating_sub(1)
-    }
-
-    /// Number of tokens in flight.
-    pub(crate) fn n_in_flight(&self) -> usize {
-        self.in_flight.iter().map(|batch| batch.tokens.len()).sum()
-    }
-
-    /// Waits for all batches in flight. After an error the tokens of the batch that failed, and all
-    /// behind them, are no longer in the session.
-    pub(crate) fn settle(&mut self) -> Result<(), Error> {
-        self.settle_to(0)
-    }
-
-    /// Waits until at most `n` batches are in flight.
-    fn settle_to(&mut self, n: usize) -> Result<(), Error> {
-        while self.in_flight.len() > n {
-            let tokens = self.collect()?;
-            if let Some(row) = self.out.first_not_finite(0..tokens.len()) {
-                // Those behind it go on where numbers are not finite.
-                self.drain();
-                self.truncate(tokens.start)?;
-                return Err(self.engine.not_finite(tokens.start + row));
-            }
-        }
-        Ok(())
-    }
-
-    /// Waits for all batches in flight where an error is known already, which counts.
-    fn drain(&mut self) {
-        while !self.in_flight.is_empty() {
-            let _ = self.collect();
-        }
-    }
-
-    /// Waits for the oldest batch in flight, if there is one, and returns its tokens.
-    fn collect(&mut self) -> Result<Range<usize>, Error> {
-        let Some(InFlight { ticket, tokens }) = self.in_flight.pop_front() else {
-            return Ok(0..0);
-        };
-        let collected = executor(&self.executor).collect(ticket, &mut self.out);
-        if collected.is_err() {
-            self.in_flight.clear();
-            self.tokens.truncate(tokens.start);
-        }
-        Ok(collected.map(|()| tokens)?)
+        self.settle()?;
+        self.submit(ids, want, checkpoint)?;
+        self.collect().map(drop)
     }
 }
 

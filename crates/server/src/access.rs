@@ -9,9 +9,17 @@ use axum::{
 
 use crate::flow::error::ApiError;
 
-/// Whether a request has one of the keys, as `Authorization: Bearer KEY` or `x-api-key: KEY`. A
-/// server without keys accepts all requests.
+/// The key of a request, by its place in the list of keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct ClientKey(usize);
+
+/// Whether a request has one of the keys. A server without keys accepts all requests.
 pub(crate) fn is_allowed(keys: &[String], headers: &HeaderMap) -> bool {
+    keys.is_empty() || client_key(keys, headers).is_some()
+}
+
+/// The key of a request, as `Authorization: Bearer KEY` or `x-api-key: KEY`.
+pub(crate) fn client_key(keys: &[String], headers: &HeaderMap) -> Option<ClientKey> {
     let bearer = headers
         .get(header::AUTHORIZATION)
         .map(|value| value.as_bytes());
@@ -19,13 +27,13 @@ pub(crate) fn is_allowed(keys: &[String], headers: &HeaderMap) -> bool {
     let bearer = bearer
         .filter(|(scheme, _)| scheme.eq_ignore_ascii_case(b"bearer "))
         .map(|(_, key)| key);
-    let given = bearer.or_else(|| Some(headers.get("x-api-key")?.as_bytes()));
+    let given = bearer.or_else(|| Some(headers.get("x-api-key")?.as_bytes()))?;
     // All keys are compared, so that the time does not reveal which one nearly matched.
-    keys.is_empty()
-        || given.is_some_and(|given| {
-            keys.iter()
-                .fold(false, |is, key| same(key.as_bytes(), given) | is)
-        })
+    let keys = keys.iter().enumerate();
+    keys.fold(None, |found, (i, key)| match same(key.as_bytes(), given) {
+        true => Some(ClientKey(i)),
+        false => found,
+    })
 }
 
 /// The access rules beside the keys.

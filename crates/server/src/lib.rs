@@ -15,6 +15,7 @@ mod api;
 mod app;
 mod cluster;
 mod direct;
+mod earlier;
 mod flow;
 mod listen;
 mod metrics;

@@ -101,7 +101,7 @@ const OF_REQUESTS: [Metric<Metrics>; 4] = [
 ];
 
 #[rustfmt::skip] // One metric, one row.
-const OF_WORKERS: [Metric<WorkerStatus>; 12] = [
+const OF_WORKERS: [Metric<WorkerStatus>; 14] = [
     gauge("atta_jobs_running", "Jobs in prefill or decoding", |s| s.n_running as f64),
     gauge("atta_jobs_waiting", "Jobs in the queue", |s| s.n_waiting as f64),
     counter("atta_steps_total", "Batches computed", |s| s.counts.n_steps as f64),
@@ -109,6 +109,8 @@ const OF_WORKERS: [Metric<WorkerStatus>; 12] = [
     counter("atta_prompt_tokens_reused_total", "Prompt tokens found in the prefix cache", |s| s.counts.n_reused as f64),
     counter("atta_prompt_tokens_restored_total", "Prompt tokens restored from disk", |s| s.counts.n_restored as f64),
     counter("atta_generated_tokens_total", "Tokens generated", |s| s.counts.n_written as f64),
+    counter("atta_draft_tokens_total", "Tokens of drafts computed", |s| s.counts.n_drafted as f64),
+    counter("atta_draft_tokens_accepted_total", "Tokens of drafts that became part of an answer", |s| s.counts.n_accepted as f64),
     counter("atta_preemptions_total", "Jobs put back into the queue to free KV cache", |s| s.counts.n_preempted as f64),
     counter("atta_evictions_total", "Cached prefixes evicted", |s| s.counts.n_evicted as f64),
     gauge("atta_step_gap_seconds_max", "Longest time between two steps", |s| s.max_gap.as_secs_f64()),

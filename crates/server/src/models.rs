@@ -19,6 +19,7 @@ use atta_engine::{
 
 use crate::{
     ServeError, ServerOptions,
+    earlier::EarlierByKey,
     flow::{error::ApiError, sampling::Defaults},
     step_lock::StepLock,
     worker::{Worker, WorkerStatus},
@@ -73,6 +74,8 @@ pub(crate) struct Model {
     pub(crate) defaults: Arc<Defaults>,
     /// As in [`ModelSource`].
     pub(crate) talk_window: Option<usize>,
+    /// Answers from which later ones are drafted.
+    pub(crate) earlier: EarlierByKey,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -344,6 +347,7 @@ impl Models {
             n_jobs: self.batcher.n_jobs,
             defaults: Arc::clone(&self.defaults),
             talk_window: source.talk_window,
+            earlier: EarlierByKey::default(),
             thread: Mutex::new(Some(thread)),
         })
     }

@@ -172,6 +172,9 @@ async fn around(State(app): State<Arc<App>>, mut request: Request, next: Next) -
     let is_public = PUBLIC.contains(&path.as_str()) || page::paths().any(|file| file == path);
     let warnings = Warnings::default();
     request.extensions_mut().insert(warnings.clone());
+    if let Some(key) = access::client_key(&app.options.api_keys, request.headers()) {
+        request.extensions_mut().insert(key);
+    }
     let headers = request.headers();
     let flavor = ApiFlavor::of(&path, headers);
     let admitted = app.options.access().admit(headers);

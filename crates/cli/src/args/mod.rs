@@ -11,6 +11,7 @@ mod output;
 pub(crate) mod ring;
 mod sampling;
 mod setting;
+pub(crate) mod speculation;
 mod tools;
 pub(crate) mod value;
 
@@ -28,6 +29,7 @@ pub(crate) use output::{CacheFlags, ReportFlags};
 pub(crate) use ring::RingFlags;
 pub(crate) use sampling::{DefaultLength, SamplingFlags};
 pub(crate) use setting::flag;
+pub(crate) use speculation::SpeculationFlags;
 pub(crate) use tools::ToolFlags;
 
 use crate::{commands::Command, failure::Failure};

@@ -4,7 +4,7 @@
 use std::ops::ControlFlow;
 
 use atta::{
-    FinishReason, KvType, LoadOptions,
+    FinishReason, GenerateOptions, KvType, LoadOptions,
     chat::{Chat, ChatEvent, Message, ToolUse},
     tools::Piece,
 };
@@ -19,6 +19,7 @@ use crate::{
     input::{self, TextLimit, TextSource},
     interrupt::Interrupt,
     load, report, ring,
+    speculation::OpenDrafts,
     stats::{CachedPrefix, Stats, StatsFile},
     tools,
 };
@@ -36,6 +37,7 @@ pub(super) fn run(args: RunArgs) -> Result<(), Failure> {
     let session = args
         .context
         .apply(args.model_flags.session_options(KvType::default()))?;
+    let session = args.speculation.reserve(session);
     let load_options = load::options(args.model.as_deref(), &args.model_flags, session)?;
     let load_options = LoadOptions {
         constrained: true,
@@ -57,7 +59,7 @@ pub(super) fn run(args: RunArgs) -> Result<(), Failure> {
     };
     let prepared = cache.and_then(|cache| interrupt.watch(give_up, || prepare(cache)));
     let result = prepared
-        .and_then(|chat| answer(&args, chat, GenerationPrinter::new(interrupt), &mut stats));
+        .and_then(|asked| answer(&args, asked, GenerationPrinter::new(interrupt), &mut stats));
     let written = file.write(&stats, result.as_ref().err());
     result.and(written)
 }
@@ -67,6 +69,12 @@ struct ToolPrompt {
     prompt: TextSource,
     tools: Option<ToolUse>,
     cache: DiskCache,
+}
+
+/// A chat whose last message waits for its answer.
+struct AskedChat {
+    chat: Chat,
+    drafts: OpenDrafts,
 }
 
 fn message_text(prompt: Vec<u8>) -> Result<String, Failure> {
@@ -81,10 +89,13 @@ fn prepare(
     options: LoadOptions,
     request: ToolPrompt,
     stats: &mut Stats,
-) -> Result<Chat, Failure> {
+) -> Result<AskedChat, Failure> {
     let model = args.model.as_deref();
+    let drafts = OpenDrafts::open(&args.speculation, &args.model_flags)?;
+    let options = drafts.beside(options);
     let (options, _) = ring::plan(model, &args.ring, RingAim::Latency, options)?;
     let engine = load::engine(model, &options)?;
+    drafts.check(&engine)?;
     stats.loaded(&engine);
     if args.report.verbose {
         report::model(&load::name(args.model.as_deref()), &engine);
@@ -98,16 +109,19 @@ fn prepare(
         chat.set_cache(cache);
     }
     stats.account(&engine);
-    Ok(chat)
+    Ok(AskedChat { chat, drafts })
 }
 
 fn answer(
     args: &RunArgs,
-    mut chat: Chat,
+    AskedChat { mut chat, drafts }: AskedChat,
     mut printer: GenerationPrinter,
     stats: &mut Stats,
 ) -> Result<(), Failure> {
-    let options = args.sampling.generate_options(DefaultLength::Limited)?;
+    let options = GenerateOptions {
+        speculation: drafts.speculation,
+        ..args.sampling.generate_options(DefaultLength::Limited)?
+    };
     let ended = chat.answer_calling(&options, |heard| match heard {
         ChatEvent::Event(event) => printer.on_event(event),
         ChatEvent::Piece(Piece::Call(call)) => printer.print(&(tools::line(call) + "\n")),

@@ -12,8 +12,8 @@ use clap::Args;
 use super::run::{EmptyPrompt, Machines, PROMPT_HINT, ResolvedRun};
 use crate::{
     args::{
-        CacheFlags, ConstraintFlags, ContextFlags, ModelFlags, ReportFlags, RingFlags, extra_help,
-        flag,
+        CacheFlags, ConstraintFlags, ContextFlags, ModelFlags, ReportFlags, RingFlags,
+        SpeculationFlags, extra_help, flag,
         value::{self, Seed},
     },
     constraint,
@@ -86,6 +86,7 @@ pub(super) fn run(args: PicolmArgs) -> Result<(), Failure> {
         model: Some(args.model),
         empty_prompt: EmptyPrompt::Refused,
         options,
+        speculation: SpeculationFlags::off(),
         // PicoLM's default is 0.
         model_flags: ModelFlags::of(args.n_ctx.filter(|&n| n > 0), n_threads),
         context: ContextFlags::default(),

@@ -17,7 +17,7 @@ use crate::{
     EXTRAS,
     args::{
         CacheFlags, ConstraintFlags, ContextFlags, DefaultLength, ModelFlags, ReportFlags,
-        RingFlags, SamplingFlags, ToolFlags, extra_help, ring::RingAim,
+        RingFlags, SamplingFlags, SpeculationFlags, ToolFlags, extra_help, ring::RingAim,
     },
     cache::DiskCache,
     constraint,
@@ -28,6 +28,7 @@ use crate::{
     interrupt::Interrupt,
     load, report,
     ring::{self, RingRun},
+    speculation::OpenDrafts,
     stats::{CachedPrefix, Stats, StatsFile},
 };
 
@@ -69,6 +70,8 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) constraint: ConstraintFlags,
     #[command(flatten)]
+    pub(crate) speculation: SpeculationFlags,
+    #[command(flatten)]
     pub(crate) tools: ToolFlags,
     #[command(flatten)]
     pub(crate) model_flags: ModelFlags,
@@ -88,6 +91,7 @@ pub(super) struct ResolvedRun {
     pub(super) model: Option<PathBuf>,
     pub(super) empty_prompt: EmptyPrompt,
     pub(super) options: GenerateOptions,
+    pub(super) speculation: SpeculationFlags,
     pub(super) model_flags: ModelFlags,
     pub(super) context: ContextFlags,
     pub(super) cache: CacheFlags,
@@ -154,6 +158,7 @@ pub(super) fn run(args: Box<RunArgs>) -> Result<(), Failure> {
         model: args.model,
         empty_prompt: EmptyPrompt::Allowed,
         options,
+        speculation: args.speculation,
         model_flags: args.model_flags,
         context: args.context,
         cache: args.cache,
@@ -195,6 +200,7 @@ pub(super) fn inputs(args: &RunArgs) -> InputFiles {
         args.constraint.grammar.as_ref(),
         args.tools.tools.as_ref(),
         args.cache.cache.as_ref(),
+        args.speculation.file(),
         args.file.as_ref(),
     ])
 }
@@ -216,6 +222,7 @@ impl ResolvedRun {
         let session = self
             .context
             .apply(self.model_flags.session_options(KvType::default()))?;
+        let session = self.speculation.reserve(session);
         let load_options = load::options(self.model.as_deref(), &self.model_flags, session)?;
         let load_options = constraint::reserve(load_options, &self.options);
         if prompt.ignores_stdin() {
@@ -245,8 +252,10 @@ impl ResolvedRun {
         stats: &mut Stats,
     ) -> Result<PreparedRun, Failure> {
         let model = self.model.as_deref();
-        let (options, ring) = self.machines.open(model, options)?;
+        let drafts = OpenDrafts::open(&self.speculation, &self.model_flags)?;
+        let (options, ring) = self.machines.open(model, drafts.beside(options))?;
         let engine = load::engine(model, &options)?;
+        drafts.check(&engine)?;
         stats.loaded(&engine);
         load::warn_of_length(&engine, self.model_flags.n_ctx);
         if self.report.verbose {
@@ -273,6 +282,10 @@ impl ResolvedRun {
             cache,
             ids,
             cached,
+            options: GenerateOptions {
+                speculation: drafts.speculation,
+                ..self.options.clone()
+            },
         })
     }
 
@@ -295,7 +308,7 @@ impl ResolvedRun {
         let new_ids = &run.ids[run.cached.n_tokens..];
         let ended = run
             .cache
-            .generate(&mut run.session, new_ids, &self.options, &mut |event| {
+            .generate(&mut run.session, new_ids, &run.options, &mut |event| {
                 printer.on_event(event)
             });
         let written = printer.end(stats, |out, _| out.end_line_on_terminal());
@@ -333,6 +346,7 @@ struct PreparedRun {
     cache: DiskCache,
     ids: Vec<u32>,
     cached: CachedPrefix,
+    options: GenerateOptions,
 }
 
 /// Tells a reader at a terminal why the text was cut off.

@@ -11,6 +11,9 @@
 //! The object of a chat describes the last answer. `turns` lists `prompt_tokens`, `cached_tokens`,
 //! `generated_tokens` and `finish_reason` of every answer.
 //!
+//! `speculation` has the steps that selected tokens, the tokens of drafts that were evaluated and
+//! that were right, and in `off` why there are no drafts; it is null without speculation.
+//!
 //! A value that is not known is null: memory off Linux, `io_wait_s` of a mapped model, where a page
 //! fault looks like computing, and `predicted_decode_tok_s` of weights in memory.
 
@@ -130,6 +133,7 @@ impl Stats {
             "read_bytes": system::read_bytes(),
             "predicted_decode_tok_s": self.predicted_tok_s,
             "io_wait_s": io_wait_s,
+            "speculation": self.summary.as_ref().and_then(speculation),
         });
         if let Some(turns) = &self.turns {
             object["turns"] = json!(turns);
@@ -152,6 +156,18 @@ impl Stats {
             },
         }
     }
+}
+
+/// How the drafts of a text went; `None` without speculation.
+fn speculation(summary: &Summary) -> Option<Value> {
+    let stats = summary.speculation?;
+    Some(json!({
+        "steps": stats.n_steps,
+        "drafted_tokens": stats.n_drafted,
+        "accepted_tokens": stats.n_accepted,
+        "tokens_per_step": summary.n_generated as f64 / stats.n_steps.max(1) as f64,
+        "off": stats.off.map(|why| why.to_string()),
+    }))
 }
 
 /// The file of `--stats-json`, if asked for. The thread that ends the run writes it.

@@ -41,6 +41,7 @@ mod ring;
 #[cfg(all(feature = "cluster", unix))]
 mod ring_faults;
 mod run;
+mod speculation;
 mod streams;
 #[cfg(feature = "convert")]
 mod target_size;

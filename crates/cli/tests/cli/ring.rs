@@ -247,19 +247,13 @@ fn two_nodes_write_the_text_of_one_machine_and_leave() {
     let by_tcp = "lane udp: pi2 does not answer by UDP; going by tcp";
     assert_eq!(said.matches(by_tcp).count(), 1, "{said}");
     drop(taken);
-    for (ring, lane) in [
-        ("--ring=force", "tcp"),
-        ("--ring=pi2", "afxdp"),
-        ("--ring=pi1,pi2", "udp"),
+    for (ring, lane, drafts) in [
+        ("--ring=force", "tcp", "ngram,always"),
+        ("--ring=pi2", "afxdp", "off"),
+        ("--ring=pi1,pi2", "udp", "ngram,k=16,always"),
     ] {
-        let output = run(&[
-            ring,
-            "--lane",
-            lane,
-            "--no-discovery",
-            "--peer",
-            &first.address,
-        ]);
+        let ring_flags = [ring, "--lane", lane, "--speculate", drafts];
+        let output = run(&[&ring_flags[..], &peer].concat());
         let said = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(0), "{ring}: {said}");
         assert_eq!(output.stdout, alone.stdout, "{ring}: {said}");

@@ -190,7 +190,8 @@ fn statistics_have_every_key_of_the_contract() {
             "pinned_bytes",
             "read_bytes",
             "predicted_decode_tok_s",
-            "io_wait_s"
+            "io_wait_s",
+            "speculation"
         ]
     );
     assert!(stats["predicted_decode_tok_s"].is_null() && stats["io_wait_s"].is_number());

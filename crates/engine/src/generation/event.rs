@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::LogProbs;
+use crate::{LogProbs, SpeculationStats};
 
 /// An event of a generation. The caller may end the generation after any of them.
 #[derive(Clone, Debug, PartialEq)]
@@ -67,6 +67,8 @@ pub struct Summary {
     pub pending: Vec<u32>,
     /// Bytes appended behind the last token to complete a constrained text.
     pub n_closing_bytes: usize,
+    /// How drafts went, if the text was speculated.
+    pub speculation: Option<SpeculationStats>,
 }
 
 impl Summary {

@@ -6,7 +6,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{Event, FinishReason, GenerateOptions, Generation, StepInput, StepOutput, Summary};
+use super::{
+    Event, FinishReason, GenerateOptions, Generation, StepInput, StepOutput, Summary, Verdict,
+    drafts::SessionDrafts,
+};
 use crate::{Error, Session};
 
 impl Session {
@@ -39,9 +42,12 @@ impl Session {
             self.check_room(prompt.len())?;
         }
         let total = prompt.len();
+        let drafts = SessionDrafts::new(self, prompt, options)?;
         Ok(Generate {
             session: self,
             generation,
+            drafts,
+            n_unverified: 0,
             saver,
             prompt,
             n_prefilled: 0,
@@ -64,6 +70,9 @@ impl Session {
 pub struct Generate<'a> {
     session: &'a mut Session,
     generation: Generation,
+    drafts: SessionDrafts,
+    /// Tokens at the end of the session that were not judged yet: a draft.
+    n_unverified: usize,
     saver: Saver<'a>,
     prompt: &'a [u32],
     /// Tokens of the prompt that are in the session.
@@ -183,6 +192,7 @@ impl Generate<'_> {
             n_first: self.times.n_first,
             pending: self.generation.pending().to_vec(),
             n_closing_bytes: self.generation.n_closing_bytes(),
+            speculation: self.drafts.stats(),
         }
     }
 
@@ -196,6 +206,7 @@ impl Generate<'_> {
     /// model with recurrent layers returns to its nearest checkpoint.
     fn undo(&mut self) {
         let n_rolled_back = self.generation.take_input().rollback;
+        let n_rolled_back = n_rolled_back.max(self.n_unverified);
         let n_left = self.session.tokens().len() - n_rolled_back;
         // After an error the first one counts, and `drop` reports none.
         let _ = self.session.truncate(n_left);
@@ -241,26 +252,36 @@ impl Generate<'_> {
             self.stage = Stage::Finish;
             return self.generation.finish();
         }
+        let n_max = self.generation.max_draft();
         let StepInput { rollback, tokens } = self.generation.take_input();
-        if rollback > 0 {
-            self.times.n_first = self.times.n_first.min(1);
-        }
         self.session.roll_back(rollback, tokens.is_empty())?;
         let note = self.saver.save_before_shift(self.session, tokens.len());
         self.queue.extend(note);
-        self.session.append_generated(tokens)?;
-        let logits = self.session.logits().expect("the last token's were wanted");
-        let advanced = self.generation.advance(StepOutput {
-            logits: &[logits],
-            tokens: self.session.tokens(),
-            room: self.session.room(),
-        });
+        let n_draft = self.drafts.append(self.session, tokens, n_max)?;
+        let verdict = self.judge(n_draft)?;
         self.times.decode = self.start.elapsed();
         if self.times.n_first == 0 {
             self.times.first_token = self.times.decode;
             self.times.n_first = self.generation.n_generated();
         }
-        advanced
+        if verdict.was_rolled_back {
+            self.times.n_first = self.times.n_first.min(1);
+        }
+        Ok(())
+    }
+
+    /// Selects the next tokens; the last `n_draft` of the session are a draft.
+    fn judge(&mut self, n_draft: usize) -> Result<Verdict, Error> {
+        self.n_unverified = n_draft;
+        let advanced = self.generation.advance(StepOutput {
+            logits: &self.session.last_logits(n_draft),
+            tokens: self.session.tokens(),
+            room: self.session.room(),
+        });
+        self.n_unverified = 0;
+        let verdict = advanced?;
+        self.drafts.judged(self.session, verdict);
+        Ok(verdict)
     }
 
     /// Leaves the session with the tokens of the text, and saves it.
@@ -269,6 +290,7 @@ impl Generate<'_> {
         self.session.settle()?;
         let StepInput { rollback, tokens } = self.generation.take_input();
         self.session.roll_back(rollback, tokens.is_empty())?;
+        self.drafts.end(self.session, tokens);
         self.queue.extend(self.saver.save(self.session));
         Ok(())
     }

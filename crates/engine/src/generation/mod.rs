@@ -6,6 +6,7 @@
 //! [events](Generation::next_event); so a session and the scheduler write texts by the same code.
 
 mod constraint_state;
+mod drafts;
 mod emitter;
 mod event;
 mod generate;
@@ -51,6 +52,17 @@ pub(crate) struct StepInput<'a> {
     pub(crate) rollback: usize,
     /// Tokens to append then.
     pub(crate) tokens: &'a [u32],
+}
+
+/// How a step went.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Verdict {
+    /// Tokens of the draft that are in the text.
+    pub(crate) n_accepted: usize,
+    /// Steps that plain decoding would have made for the same tokens.
+    pub(crate) n_plain_steps: usize,
+    /// Whether a call was rolled back whose tokens are evaluated.
+    pub(crate) was_rolled_back: bool,
 }
 
 /// A text while it is written.
@@ -117,6 +129,12 @@ impl Generation {
         self.n_generated
     }
 
+    /// Maximum tokens of a draft that can become part of the text: a step adds another one.
+    pub(crate) fn max_draft(&self) -> usize {
+        let n_left = self.n_predict.saturating_sub(self.n_generated);
+        n_left.saturating_sub(1)
+    }
+
     /// Bytes behind the last token that complete a constrained text.
     pub(crate) fn n_closing_bytes(&self) -> usize {
         self.n_closing_bytes
@@ -150,10 +168,12 @@ impl Generation {
     /// draft as long as it agrees with the selected tokens; the rest of the draft is rolled back.
     ///
     /// The sampler, the constraint and the events see exactly what they see without a draft.
-    pub(crate) fn advance(&mut self, output: StepOutput<'_>) -> Result<(), Error> {
+    pub(crate) fn advance(&mut self, output: StepOutput<'_>) -> Result<Verdict, Error> {
         let n_before = output.tokens.len() + 1 - output.logits.len();
         let mut n_verified = n_before;
+        let mut verdict = Verdict::default();
         loop {
+            verdict.n_plain_steps += 1;
             let (verified, draft) = output.tokens.split_at(n_verified);
             self.rollback = draft.len();
             self.advance_by(
@@ -161,17 +181,18 @@ impl Generation {
                 verified,
                 output.room.saturating_add(draft.len()),
             )?;
-            let was_rolled_back = self.rollback > draft.len();
+            verdict.was_rolled_back = self.rollback > draft.len();
             let is_last = self.finish_reason.is_some() || self.n_generated == self.n_predict;
-            if was_rolled_back || is_last {
-                return Ok(());
+            if verdict.was_rolled_back || is_last {
+                return Ok(verdict);
             }
             let agreed = self.pending.iter().zip(draft).take_while(|(a, b)| a == b);
             let n_agreed = agreed.count();
             self.rollback -= n_agreed;
+            verdict.n_accepted += n_agreed;
             if n_agreed < self.pending.len() {
                 self.pending.drain(..n_agreed);
-                return Ok(());
+                return Ok(verdict);
             }
             n_verified += n_agreed;
         }

@@ -27,6 +27,8 @@ pub struct GenerateOptions {
     /// How the first tool call of a constrained text begins, which may be rolled back. Each token
     /// of its name takes a step of its own then, even where the constraint forces it.
     pub call_start: Option<crate::CallStart>,
+    /// Drafts that may make the text faster; they never change it.
+    pub speculation: Option<crate::Speculation>,
 }
 
 impl Default for GenerateOptions {
@@ -40,6 +42,7 @@ impl Default for GenerateOptions {
             constraint: None,
             on_length: crate::OnLength::default(),
             call_start: None,
+            speculation: None,
         }
     }
 }

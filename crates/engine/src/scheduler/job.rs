@@ -2,6 +2,7 @@
 
 use std::{
     ops::{ControlFlow, Range},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -9,9 +10,11 @@ use atta_model::{Output, Want};
 
 use super::Update;
 use crate::{
-    Engine, Error, Event, FinishReason, GenerateOptions, Pooling,
-    generation::{Generation, StepInput, StepOutput},
+    EarlierAnswers, Engine, Error, Event, FinishReason, GenerateOptions, Pooling, SpeculationOff,
+    SpeculationStats,
+    generation::{Generation, StepInput, StepOutput, Verdict},
     pooling::Pooled,
+    speculation::{DraftRoom, Speculator, StepCosts},
     text::Text,
 };
 
@@ -28,6 +31,7 @@ pub struct Job {
     pub(super) prompt: Text,
     priority: u8,
     task: Task,
+    speculator: Option<Box<Speculator>>,
 }
 
 impl std::fmt::Debug for Job {
@@ -51,16 +55,20 @@ impl Job {
     /// Creates a job that generates text after `prompt`.
     ///
     /// # Errors
-    /// A sampling parameter out of range, an unsupported constraint, an exceeded memory budget.
+    /// A sampling parameter out of range, an unsupported constraint, an exceeded memory budget, a
+    /// source of drafts that does not fit the model.
     pub fn new(
         engine: &Engine,
         prompt: impl Into<Text>,
         options: &GenerateOptions,
     ) -> Result<Self, Error> {
+        let speculation = options.speculation.as_ref();
+        let speculator = speculation.map(|speculation| Speculator::new(engine, speculation));
         Ok(Self {
             prompt: prompt.into(),
             priority: 0,
             task: Task::Generate(Box::new(Generation::new(engine, options)?)),
+            speculator: speculator.transpose()?.map(Box::new),
         })
     }
 
@@ -71,6 +79,7 @@ impl Job {
             prompt: prompt.into(),
             priority: 0,
             task: Task::Embed(Pooled::new(pooling)),
+            speculator: None,
         }
     }
 
@@ -84,6 +93,16 @@ impl Job {
     /// Prompt tokens.
     pub fn n_prompt(&self) -> usize {
         self.prompt.len()
+    }
+
+    /// Drafts from earlier answers, too, and adds this one to them, if the text is speculated from
+    /// its own tokens.
+    #[must_use]
+    pub fn with_earlier_answers(mut self, earlier: &Arc<EarlierAnswers>) -> Self {
+        if let Some(speculator) = &mut self.speculator {
+            speculator.remember(Arc::clone(earlier));
+        }
+        self
     }
 
     /// Sets the priority in the queue (default 0; higher goes first).
@@ -114,6 +133,8 @@ pub struct Done {
     pub prefill_time: Duration,
     /// Time from the first token to the last.
     pub decode_time: Duration,
+    /// How drafts went, if the text was speculated.
+    pub speculation: Option<SpeculationStats>,
 }
 
 /// A queued or running job.
@@ -121,6 +142,9 @@ pub(super) struct Running {
     pub(super) id: JobId,
     priority: u8,
     task: Task,
+    speculator: Option<Box<Speculator>>,
+    /// How the last step went.
+    pub(super) verdict: Verdict,
     /// Prompt and generated tokens; all must be evaluated before the next token is sampled.
     pub(super) text: Text,
     pub(super) n_prompt: usize,
@@ -138,6 +162,8 @@ impl Running {
             id,
             priority: job.priority,
             task: job.task,
+            speculator: job.speculator,
+            verdict: Verdict::default(),
             n_prompt: job.prompt.len(),
             text: job.prompt,
             n_rolled_back: 0,
@@ -235,15 +261,61 @@ impl Running {
         Ok(())
     }
 
-    /// Samples the next token from row `row` of `out`, or reports the embedding. Returns the finish
-    /// reason, if any.
+    /// Turns speculation off.
+    pub(super) fn turn_drafts_off(&mut self, why: SpeculationOff) {
+        if let Some(speculator) = &mut self.speculator {
+            speculator.turn_off(why);
+        }
+    }
+
+    /// Whether it is speculated.
+    pub(super) fn has_drafts(&self) -> bool {
+        self.n_max_draft().is_some()
+    }
+
+    /// Maximum tokens of the next draft; `None` without speculation.
+    pub(super) fn n_max_draft(&self) -> Option<usize> {
+        let speculator = self.speculator.as_ref()?;
+        let is_on = speculator.stats().off.is_none();
+        let n_left = self.generation().map_or(0, Generation::max_draft);
+        is_on.then(|| speculator.n_max().min(n_left))
+    }
+
+    /// A draft of what follows the text.
+    pub(super) fn propose(&mut self, room: DraftRoom, costs: &StepCosts) -> Vec<u32> {
+        let Some(speculator) = &mut self.speculator else {
+            return Vec::new();
+        };
+        speculator.propose(self.text.ids(), room, costs).to_vec()
+    }
+
+    /// Records how a step with a draft of `n_draft` tokens went. Returns the seconds that drafting
+    /// took.
+    pub(super) fn judged(&mut self, n_draft: usize) -> f64 {
+        let Some(speculator) = &mut self.speculator else {
+            return 0.0;
+        };
+        speculator.judged(self.verdict.n_accepted, n_draft);
+        speculator.draft_seconds()
+    }
+
+    /// Shows the whole text to the source of drafts.
+    pub(super) fn end_drafts(&mut self) {
+        if let Some(speculator) = &mut self.speculator {
+            speculator.end(self.text.ids(), self.n_prompt);
+        }
+    }
+
+    /// Samples the next tokens from rows of `out`: the first is that of the last token, the others
+    /// are of a draft behind it. Or reports the embedding. Returns the finish reason, if any.
     pub(super) fn advance(
         &mut self,
         out: &Output,
-        row: usize,
+        LogitSpan { rows, draft }: LogitSpan<'_>,
         n_ctx: usize,
         on_update: &mut dyn FnMut(Update<'_>) -> ControlFlow<()>,
     ) -> Result<Option<FinishReason>, Error> {
+        self.verdict = Verdict::default();
         let is_first = !self.is_decoding();
         self.first.get_or_insert_with(Instant::now);
         let generation = match &mut self.task {
@@ -258,17 +330,19 @@ impl Running {
             }
         };
         let on_event = &mut |event: Event| on_update(Update::Event(event));
+        self.text.push_tokens(draft);
         let room = n_ctx - self.text.len();
         if is_first {
             begin(generation, self.n_prompt, room, on_event);
         }
+        let logits: Vec<&[f32]> = rows.map(|row| out.logits(row)).collect();
         let advanced = match generation.finish_reason() {
             None => generation.advance(StepOutput {
-                logits: &[out.logits(row)],
+                logits: &logits,
                 tokens: self.text.ids(),
                 room,
             }),
-            Some(_) => Ok(()),
+            Some(_) => Ok(Verdict::default()),
         };
         deliver(generation, on_event);
         // Pending tokens need positions, too.
@@ -277,7 +351,7 @@ impl Running {
         let StepInput { rollback, tokens } = generation.take_input();
         self.n_rolled_back = rollback;
         self.text.truncate(self.text.len() - rollback);
-        advanced?;
+        self.verdict = advanced?;
         if !has_ended {
             self.text.push_tokens(tokens);
             return Ok(None);
@@ -314,8 +388,18 @@ impl Running {
             queue_time: between(Some(self.submitted), self.began),
             prefill_time: between(self.began, self.first),
             decode_time: between(self.first, Some(Instant::now())),
+            speculation: self
+                .speculator
+                .as_ref()
+                .map(|speculator| speculator.stats()),
         }
     }
+}
+
+/// Rows with the logits after the last token of a text and after each token of a draft.
+pub(super) struct LogitSpan<'a> {
+    pub(super) rows: Range<usize>,
+    pub(super) draft: &'a [u32],
 }
 
 /// Reports the end of prefill. Ends a text of no tokens.

@@ -11,6 +11,8 @@
 
 mod counts;
 mod disk_tier;
+mod drafts;
+mod filling;
 mod job;
 mod prefill_budget;
 mod slots;
@@ -19,23 +21,26 @@ mod tests;
 
 use std::{
     collections::VecDeque,
-    ops::{ControlFlow, Range},
+    ops::ControlFlow,
     sync::Arc,
     time::{Duration, Instant},
 };
 
-use atta_model::{Batch, Error as ModelError, Executor, Output, Ticket, Want, spec::ModelSpec};
+use atta_model::{Batch, Error as ModelError, Executor, Output, Ticket, spec::ModelSpec};
 use atta_store::Reservation;
 
 pub use counts::Counts;
 pub use job::{Done, Job, JobId};
 
 use crate::{
-    Engine, Error, Event, FinishReason, PromptCache, SessionOptions, Text, session::logits_bytes,
-    text::TextInput,
+    Engine, Error, Event, FinishReason, PromptCache, SessionOptions, SpeculationOff, Text,
+    session::{logits_bytes, planned_drafts},
+    speculation::BatchRows,
 };
 use disk_tier::DiskTier;
-use job::Running;
+use drafts::DraftRows;
+use filling::{MayDraft, RowSpan};
+use job::{LogitSpan, Running};
 use prefill_budget::PrefillBudget;
 use slots::{PrefixMatch, SlotPrefix, SlotTable};
 
@@ -87,6 +92,7 @@ pub struct Batcher {
     queue: VecDeque<Running>,
     next_id: u64,
     prefill_budget: PrefillBudget,
+    drafts: DraftRows,
     counts: Counts,
     batch: Batch,
     out: Output,
@@ -115,17 +121,13 @@ impl std::fmt::Debug for Batcher {
     }
 }
 
-/// The rows of a job in a batch.
-struct RowSpan {
-    slot: usize,
-    rows: Range<usize>,
-}
-
 /// A batch in flight.
 struct Flight {
     ticket: Ticket,
     spans: Vec<RowSpan>,
     n_rows: usize,
+    /// Its rows, if it prefills nothing.
+    decoding: Option<BatchRows>,
     /// Time that submitting took.
     time: Duration,
 }
@@ -178,6 +180,7 @@ impl Batcher {
             queue: VecDeque::new(),
             next_id: 0,
             prefill_budget: PrefillBudget::new(options.max_gap),
+            drafts: DraftRows::new(planned_drafts(&options.session, &planned)),
             counts: Counts::default(),
             batch: Batch::default(),
             out: Output::default(),
@@ -200,7 +203,13 @@ impl Batcher {
         job.of_model(&self.engine);
         let id = JobId(self.next_id);
         self.next_id += 1;
-        self.enqueue(Running::new(id, job));
+        let mut job = Running::new(id, job);
+        if self.executor.seqs().has_states() {
+            job.turn_drafts_off(SpeculationOff::Recurrent);
+        } else if job.has_drafts() && !self.drafts.has_room(&self.engine) {
+            job.turn_drafts_off(SpeculationOff::NoRoom);
+        }
+        self.enqueue(job);
         Ok(id)
     }
 
@@ -317,14 +326,21 @@ impl Batcher {
             // The executor has dropped all later batches, too.
             self.flights.clear();
             self.slots.drop_all_in_flight();
+            let has_drafts = flight.decoding.is_some_and(|rows| rows.n_draft > 0);
+            if has_drafts {
+                // Its rows may need weights that no text does: the next step has no drafts.
+                self.drafts.pause();
+                return Ok(());
+            }
             return Err(error.into());
         }
-        self.prefill_budget
-            .note(flight.time + start.elapsed(), flight.n_rows);
+        let time = flight.time + start.elapsed();
+        self.prefill_budget.note(time, flight.n_rows);
         self.counts.n_steps += 1;
         for span in flight.spans.drain(..) {
-            self.advance(span, on_update);
+            self.advance(&span, on_update);
         }
+        self.drafts.collected(flight.decoding, time.as_secs_f64());
         self.spare_spans.push(flight.spans);
         Ok(())
     }
@@ -340,20 +356,24 @@ impl Batcher {
             ticket,
             spans,
             n_rows: self.batch.rows.len(),
+            decoding: self.drafts.rows(),
             time,
         });
     }
 
     /// Fills and submits batches until no rows are left or the executor's depth is reached.
     fn send(&mut self) -> Result<(), Error> {
+        let mut drafts = MayDraft::Yes;
         while self.flights.len() < self.executor.depth() {
-            self.fill();
+            self.fill(drafts);
             if self.batch.rows.is_empty() {
                 break;
             }
             let start = Instant::now();
             match self.executor.submit(&self.batch) {
                 Ok(ticket) => self.record_flight(ticket, start.elapsed()),
+                // No job is preempted for a guess.
+                Err(ModelError::OutOfBlocks) if self.has_drafts() => drafts = MayDraft::No,
                 // Jobs in flight cannot be preempted; collecting them may free blocks.
                 Err(ModelError::OutOfBlocks) if !self.flights.is_empty() => break,
                 Err(ModelError::OutOfBlocks) => self.free_blocks()?,
@@ -512,92 +532,6 @@ impl Batcher {
             .expect("a slot has a sequence")
     }
 
-    /// Fills the batch: decoding jobs first (longest-waiting first), then prefill rows within the
-    /// latency budget. Decoding leaves a quarter of the batch to prefill. Decoding jobs are spread
-    /// over the batches in flight.
-    fn fill(&mut self) {
-        self.batch.clear();
-        self.spans.clear();
-        let (decoding, prefilling) = self.slots.by_phase();
-        if self.is_encoder {
-            self.fill_whole(&prefilling);
-            return;
-        }
-        let n_batch = self.n_batch;
-        let mut left = if prefilling.is_empty() {
-            n_batch
-        } else {
-            n_batch - n_batch.div_ceil(4)
-        };
-        let n_decoding = decoding.len().div_ceil(self.executor.depth());
-        let ready = decoding
-            .into_iter()
-            .filter(|&slot| self.slots.at(slot).n_rest() > 0);
-        for slot in ready.take(n_decoding).collect::<Vec<_>>() {
-            left -= self.add_rows(slot, left);
-        }
-        left = n_batch - self.batch.rows.len();
-        if !self.spans.is_empty() {
-            left = left.min(self.prefill_budget.rows_beside(self.batch.rows.len()));
-        }
-        let rests: Vec<usize> = prefilling
-            .iter()
-            .map(|&slot| self.slots.at(slot).n_rest())
-            .collect();
-        for (slot, n_rows) in prefilling
-            .into_iter()
-            .zip(prefill_budget::allot_rows(&rests, left))
-        {
-            self.add_rows(slot, n_rows);
-        }
-    }
-
-    /// Fills the batch with whole texts, in queue order, up to the first that does not fit.
-    fn fill_whole(&mut self, slots: &[usize]) {
-        for &slot in slots {
-            let n_rows = self.slots.at(slot).n_rest();
-            if n_rows > self.n_batch - self.batch.rows.len() {
-                break;
-            }
-            self.add_rows(slot, n_rows);
-        }
-    }
-
-    /// Adds up to `max` rows of a job to the batch; returns how many.
-    fn add_rows(&mut self, slot: usize, max: usize) -> usize {
-        let place = self.slots.at(slot);
-        let Some(job) = &place.job else { return 0 };
-        let start = self.batch.rows.len();
-        let mut n_hidden = self
-            .batch
-            .rows
-            .iter()
-            .filter(|row| row.want == Want::Hidden)
-            .count();
-        for pos in (place.n_submitted()..).take(place.n_rest().min(max)) {
-            let want = job.want(pos);
-            n_hidden += usize::from(want == Want::Hidden);
-            if n_hidden > self.n_hidden {
-                break;
-            }
-            match job.text.input(pos) {
-                TextInput::Token(id) => self.batch.push_token(place.seq, pos, id, want),
-                TextInput::Embedding(x) => self.batch.push_embedding(place.seq, pos, x, want),
-            }
-            self.batch.set_adapters(job.text.adapters());
-            self.batch.set_segment(job.text.segment(pos));
-            if job.wants_checkpoint(pos) {
-                self.batch.mark_checkpoint();
-            }
-        }
-        let rows = start..self.batch.rows.len();
-        let n_rows = rows.len();
-        if n_rows > 0 {
-            self.spans.push(RowSpan { slot, rows });
-        }
-        n_rows
-    }
-
     /// Frees KV blocks: evicts a cached prefix, else preempts the running job that comes last in
     /// the queue order.
     fn free_blocks(&mut self) -> Result<(), Error> {
@@ -624,8 +558,9 @@ impl Batcher {
     }
 
     /// Records evaluated rows of a job; samples its next token if its whole text is evaluated.
-    fn advance(&mut self, RowSpan { slot, rows }: RowSpan, on_update: &mut OnUpdate<'_>) {
-        let n_ctx = self.n_ctx;
+    fn advance(&mut self, span: &RowSpan, on_update: &mut OnUpdate<'_>) {
+        let slot = span.slot;
+        let rows = span.text_rows();
         self.slots.touch(slot);
         let place = self.slots.at_mut(slot);
         place.collected();
@@ -667,29 +602,60 @@ impl Batcher {
             }
             return;
         }
+        self.select(span, on_update);
+    }
+
+    /// Samples the next tokens of a job whose whole text is evaluated, and removes evaluated tokens
+    /// that are not part of it: a call that was rolled back, and the rest of a draft.
+    fn select(&mut self, span: &RowSpan, on_update: &mut OnUpdate<'_>) {
+        let rows = span.text_rows();
+        // Behind the first row without numbers a draft is no use.
+        let end = self.out.first_not_finite(span.rows.clone());
+        let n_draft = end.unwrap_or(span.rows.end) - rows.end;
+        let place = self.slots.at_mut(span.slot);
+        let Some(job) = &mut place.job else { return };
+        let id = job.id;
         let n_before = job.n_generated();
-        let ended = job.advance(&self.out, rows.end - 1, n_ctx, &mut |update| {
+        let logits = LogitSpan {
+            rows: rows.end - 1..rows.end + n_draft,
+            draft: &span.draft[..n_draft],
+        };
+        let ended = job.advance(&self.out, logits, self.n_ctx, &mut |update| {
             on_update(id, update)
         });
         let ended = ended.transpose();
-        let n_rolled_back = job.n_rolled_back;
-        // Tokens that were rolled back count as generated. An interrupted text may have become
-        // shorter.
-        self.counts.n_written +=
-            (job.n_generated() + n_rolled_back).saturating_sub(n_before) as u64;
-        let has_ended = ended.is_some();
+        // Tokens that were rolled back count as generated, those of a draft do not. An interrupted
+        // text may have become shorter.
+        let n_accepted = job.verdict.n_accepted;
+        let n_after = job.n_generated() + job.n_rolled_back + n_accepted;
+        let n_written = n_after.saturating_sub(n_before + n_draft);
+        self.counts
+            .add_step(n_written, span.draft.len(), n_accepted);
+        let draft_seconds = job.judged(span.draft.len());
+        self.drafts.judged(job.verdict, draft_seconds);
         if let Some(ended) = ended {
+            job.end_drafts();
             report_end(job, ended, on_update);
+            self.keep_verified(span.slot, n_draft);
+            return self.slots.retire(span.slot);
         }
-        if n_rolled_back > 0 {
+        self.keep_verified(span.slot, n_draft);
+    }
+
+    /// Removes what is evaluated and not part of the text of a job, after a draft of `n_draft`
+    /// tokens was judged.
+    fn keep_verified(&mut self, slot: usize, n_draft: usize) {
+        let place = self.slots.at_mut(slot);
+        let n_rolled_back = place.job.as_ref().map_or(0, |job| job.n_rolled_back);
+        let n_verified = place.n_done + n_draft - n_rolled_back;
+        if n_verified != place.n_submitted() {
             let left = self
                 .executor
-                .truncate(place.seq, n_done - n_rolled_back)
+                .truncate(place.seq, n_verified)
                 .expect("a slot has a sequence");
             place.truncated(left);
-        }
-        if has_ended {
-            self.slots.retire(slot);
+        } else {
+            place.n_done = n_verified;
         }
     }
 }

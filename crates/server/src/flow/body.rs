@@ -24,6 +24,7 @@ use serde_ignored::Path;
 use serde_json::{Map, Number, Value};
 
 use super::{error::ApiError, warnings::Warnings};
+use crate::access::ClientKey;
 
 /// Bytes beyond the limit that are read and dropped, so that the client reads the error.
 const MAX_DRAINED: usize = 64 << 20;
@@ -32,6 +33,8 @@ const MAX_DRAINED: usize = 64 << 20;
 pub(crate) struct Incoming {
     pub(crate) body: Unread,
     pub(crate) warnings: Warnings,
+    /// The key that it came with.
+    pub(crate) key: Option<ClientKey>,
 }
 
 /// A body that has not been read.
@@ -59,6 +62,7 @@ impl<S: Sync> FromRequest<S> for Incoming {
         Ok(Self {
             body,
             warnings: head.extensions.get().cloned().unwrap_or_default(),
+            key: head.extensions.get().copied(),
         })
     }
 }

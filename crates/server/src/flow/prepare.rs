@@ -2,8 +2,10 @@
 //!
 //! This takes milliseconds, and more for a new grammar; it runs on a blocking thread.
 
+use std::sync::Arc;
+
 use atta_engine::{
-    Error, GenerateOptions, Job, Pooling, Text,
+    EarlierAnswers, Error, GenerateOptions, Job, Pooling, Text,
     chat::{ChatInput, ChatPrompt, Prompt, PromptEnd, Role},
     tools::Parser,
 };
@@ -24,6 +26,16 @@ pub(crate) struct Prepared {
 }
 
 impl Prepared {
+    /// Drafts from earlier answers to the same client, if there are any.
+    pub(crate) fn with_earlier_answers(self, earlier: Option<&Arc<EarlierAnswers>>) -> Self {
+        let Some(earlier) = earlier else {
+            return self;
+        };
+        let jobs = self.jobs.into_iter();
+        let jobs = jobs.map(|job| job.with_earlier_answers(earlier)).collect();
+        Self { jobs, ..self }
+    }
+
     pub(crate) fn with_priority(self, priority: u8) -> Self {
         let jobs = self
             .jobs

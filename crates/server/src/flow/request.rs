@@ -16,6 +16,7 @@ use super::{
     warnings::Warnings,
 };
 use crate::{
+    access::ClientKey,
     app::App,
     models::{KeepAlive, Model},
 };
@@ -95,6 +96,8 @@ impl<F: PathFields> ApiRequest for PathRequest<F> {
 pub(crate) struct ReceivedRequest<R> {
     pub(crate) request: R,
     warnings: Warnings,
+    /// The key that it came with.
+    key: Option<ClientKey>,
     permit: OwnedSemaphorePermit,
     /// When the answer must end.
     deadline: Option<Instant>,
@@ -111,7 +114,11 @@ pub(crate) struct LoadedRequest<R> {
 
 impl<R: ApiRequest> ReceivedRequest<R> {
     pub(crate) async fn read(app: &App, incoming: Incoming) -> Result<Self, ApiError> {
-        let Incoming { body, warnings } = incoming;
+        let Incoming {
+            body,
+            warnings,
+            key,
+        } = incoming;
         let deadline = app.options.max_time.map(|time| Instant::now() + time);
         if app.is_stopping() {
             return Err(ApiError::stopping());
@@ -124,6 +131,7 @@ impl<R: ApiRequest> ReceivedRequest<R> {
             Ok(Self {
                 request,
                 warnings,
+                key,
                 permit,
                 deadline,
             })
@@ -153,11 +161,14 @@ impl<R: ApiRequest> ReceivedRequest<R> {
         F: FnOnce(&Model, R, &Warnings) -> Result<(Prepared, T), ApiError> + Send + 'static,
     {
         let deadline = self.deadline;
+        let key = self.key;
         let loaded = self.load(app).await?;
         let load_time = loaded.load_time;
         let work = move || {
-            let prepared = prepare(&loaded.model, loaded.request, &loaded.warnings)?;
-            Ok((prepared, loaded.model, loaded.permit))
+            let (prepared, reply) = prepare(&loaded.model, loaded.request, &loaded.warnings)?;
+            let earlier = key.and_then(|key| loaded.model.earlier.of(key, &loaded.model.engine));
+            let prepared = prepared.with_earlier_answers(earlier.as_ref());
+            Ok(((prepared, reply), loaded.model, loaded.permit))
         };
         let ((prepared, reply), model, permit) = on_blocking_thread(work).await?;
         let (sender, events) = mpsc::unbounded_channel();

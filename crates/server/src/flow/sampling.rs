@@ -3,7 +3,7 @@
 //! Each interface reads its own field names into [`SamplingFields`]; the deserializers here read
 //! values that several interfaces write alike.
 
-use atta_engine::{DryOptions, Error, GenerateOptions, Sampling, StopError};
+use atta_engine::{DryOptions, Error, GenerateOptions, Sampling, Speculation, StopError};
 use serde::{Deserialize, Deserializer, de::Error as _};
 use serde_json::{Map, Value};
 
@@ -30,6 +30,8 @@ pub struct Defaults {
     pub stop: Vec<String>,
     /// Chat template variables.
     pub variables: Map<String, Value>,
+    /// Drafts; they change the time of an answer and nothing else.
+    pub speculation: Option<Speculation>,
 }
 
 impl Default for Defaults {
@@ -40,6 +42,7 @@ impl Default for Defaults {
             n_predict: None,
             stop: Vec::new(),
             variables: Map::new(),
+            speculation: None,
         }
     }
 }
@@ -92,6 +95,7 @@ pub(crate) struct SamplingFields {
     pub(crate) stop: Option<Vec<String>>,
     pub(crate) max_tokens: Option<usize>,
     pub(crate) n_logprobs: Option<usize>,
+    pub(crate) speculation: Option<SpeculationName>,
 }
 
 /// Parameters of the DRY sampler.
@@ -103,6 +107,28 @@ pub(crate) struct DryFields {
     pub(crate) allowed_length: Option<usize>,
     pub(crate) penalty_last_n: Option<usize>,
     pub(crate) sequence_breakers: Option<Vec<String>>,
+}
+
+/// The speculation that a request asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum SpeculationName {
+    /// None.
+    Off,
+    /// The server's, or from the context if the server has none.
+    Auto,
+    /// From the context and earlier answers.
+    Ngram,
+}
+
+impl SpeculationName {
+    fn speculation(self, defaults: &Defaults) -> Option<Speculation> {
+        match self {
+            Self::Off => None,
+            Self::Auto => Some(defaults.speculation.clone().unwrap_or_default()),
+            Self::Ngram => Some(Speculation::default()),
+        }
+    }
 }
 
 impl SamplingFields {
@@ -147,6 +173,10 @@ impl SamplingFields {
             sampling,
             stop,
             n_logprobs: self.n_logprobs,
+            speculation: match self.speculation {
+                None => defaults.speculation.clone(),
+                Some(name) => name.speculation(defaults),
+            },
             ..GenerateOptions::default()
         })
     }

@@ -12,6 +12,10 @@ pub(crate) struct Usage {
     /// Tokens of the prompt whose keys and values were in the prefix cache.
     pub(crate) n_cached: usize,
     pub(crate) n_generated: usize,
+    /// Tokens of drafts that were evaluated.
+    pub(crate) n_drafted: usize,
+    /// Those that became part of an answer.
+    pub(crate) n_accepted: usize,
 }
 
 impl Usage {
@@ -25,6 +29,9 @@ impl Usage {
             self.n_cached.min(done.n_cached)
         };
         self.n_generated += done.n_generated;
+        let speculation = done.speculation.unwrap_or_default();
+        self.n_drafted += speculation.n_drafted;
+        self.n_accepted += speculation.n_accepted;
     }
 
     /// The sum for two prompts.
@@ -33,6 +40,8 @@ impl Usage {
             n_prompt: self.n_prompt + other.n_prompt,
             n_cached: self.n_cached + other.n_cached,
             n_generated: self.n_generated + other.n_generated,
+            n_drafted: self.n_drafted + other.n_drafted,
+            n_accepted: self.n_accepted + other.n_accepted,
         }
     }
 }
@@ -40,6 +49,7 @@ impl Usage {
 /// The `timings` of llama.cpp's server.
 pub(crate) fn timings(done: &Done) -> Value {
     let n_prefilled = done.n_prompt.saturating_sub(done.n_cached);
+    let speculation = done.speculation.unwrap_or_default();
     json!({
         "cache_n": done.n_cached,
         "prompt_n": n_prefilled,
@@ -50,6 +60,8 @@ pub(crate) fn timings(done: &Done) -> Value {
         "predicted_ms": milliseconds(done.decode_time),
         "predicted_per_token_ms": milliseconds_per_token(done.n_generated, done.decode_time),
         "predicted_per_second": tokens_per_second(done.n_generated, done.decode_time),
+        "draft_n": speculation.n_drafted,
+        "draft_n_accepted": speculation.n_accepted,
     })
 }
 

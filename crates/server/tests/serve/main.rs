@@ -10,6 +10,7 @@ mod models;
 mod native;
 mod requests;
 mod running;
+mod speculation;
 mod thermal;
 mod tiny;
 #[cfg(feature = "tls")]

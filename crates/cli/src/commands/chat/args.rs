@@ -7,7 +7,7 @@ use clap::Args;
 use crate::{
     args::{
         CacheFlags, ConstraintFlags, ContextFlags, ModelFlags, ReportFlags, RingFlags,
-        SamplingFlags, ToolFlags,
+        SamplingFlags, SpeculationFlags, ToolFlags,
     },
     conversation::TemplateName,
 };
@@ -55,6 +55,8 @@ pub(crate) struct ChatArgs {
     pub(super) sampling: SamplingFlags,
     #[command(flatten)]
     pub(super) constraint: ConstraintFlags,
+    #[command(flatten)]
+    pub(super) speculation: SpeculationFlags,
     #[command(flatten)]
     pub(super) tools: ToolFlags,
     #[command(flatten)]

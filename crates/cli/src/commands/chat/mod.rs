@@ -33,6 +33,7 @@ use crate::{
     output::Stdout,
     report,
     ring::{self, RingRun},
+    speculation::OpenDrafts,
     stats::{CachedPrefix, Stats, StatsFile},
     tools,
 };
@@ -68,6 +69,7 @@ pub(super) fn run(args: Box<ChatArgs>) -> Result<(), Failure> {
     } else {
         session
     };
+    let session = args.speculation.reserve(session);
     let load_options = load::options(args.model.as_deref(), &args.model_flags, session)?;
     let constrained = options.constraint.is_some() || has_tools(args);
     let load_options = LoadOptions {
@@ -81,11 +83,20 @@ pub(super) fn run(args: Box<ChatArgs>) -> Result<(), Failure> {
     let prepared = cache.and_then(|cache| {
         interrupt.watch(give_up, || {
             let model = args.model.as_deref();
-            let (options, ring) = ring::plan(model, &args.ring, RingAim::Latency, load_options)?;
-            Ok((prepare(args, &options, cache, &mut stats)?, ring))
+            let drafts = OpenDrafts::open(&args.speculation, &args.model_flags)?;
+            let load_options = drafts.beside(load_options);
+            let (load_options, ring) =
+                ring::plan(model, &args.ring, RingAim::Latency, load_options)?;
+            let chat = prepare(args, &load_options, cache, &mut stats)?;
+            drafts.check(chat.session().engine())?;
+            Ok((chat, ring, drafts.speculation))
         })
     });
-    let result = prepared.and_then(|(chat, ring)| {
+    let result = prepared.and_then(|(chat, ring, speculation)| {
+        let options = GenerateOptions {
+            speculation,
+            ..options
+        };
         Conversation {
             args,
             chat,
@@ -116,6 +127,7 @@ fn inputs(args: &ChatArgs) -> InputFiles {
         args.constraint.schema.as_ref(),
         args.constraint.grammar.as_ref(),
         args.cache.cache.as_ref(),
+        args.speculation.file(),
         args.tools.tools.as_ref(),
         args.runner.tool_cmd.as_ref(),
         template,

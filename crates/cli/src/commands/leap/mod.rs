@@ -20,7 +20,10 @@ use super::{
     run::{EmptyPrompt, Machines, ResolvedRun},
 };
 use crate::{
-    args::{CacheFlags, ContextFlags, ModelFlags, ReportFlags, RingFlags, flag, value::Seed},
+    args::{
+        CacheFlags, ContextFlags, ModelFlags, ReportFlags, RingFlags, SpeculationFlags, flag,
+        value::Seed,
+    },
     failure::Failure,
     input::TextSource,
     inputs::InputFiles,
@@ -52,6 +55,7 @@ pub(super) fn run(args: Box<LeapArgs>) -> Result<(), Failure> {
         model: Some(model),
         empty_prompt: EmptyPrompt::Allowed,
         options,
+        speculation: SpeculationFlags::off(),
         model_flags: model_flags(&args),
         context: ContextFlags::default(),
         cache: CacheFlags::default(),

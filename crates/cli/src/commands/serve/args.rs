@@ -14,7 +14,7 @@ use serde_json::{Map, Value};
 
 use crate::{
     args::{
-        CacheFlags, DefaultLength, ModelFlags, RingFlags, SamplingFlags,
+        CacheFlags, DefaultLength, ModelFlags, RingFlags, SamplingFlags, SpeculationFlags,
         value::{self, Seed},
     },
     cache::DiskCache,
@@ -144,6 +144,8 @@ pub(crate) struct ServeArgs {
     #[command(flatten)]
     pub(super) model_flags: ModelFlags,
     #[command(flatten)]
+    pub(super) speculation: SpeculationFlags,
+    #[command(flatten)]
     pub(super) ring: RingFlags,
     #[command(flatten)]
     sampling: SamplingFlags,
@@ -172,7 +174,7 @@ impl ServeArgs {
         SessionOptions {
             n_forks: n_seqs - 1,
             n_contexts: Some(self.contexts),
-            ..session
+            ..self.speculation.reserve(session)
         }
     }
 
@@ -254,6 +256,7 @@ impl ServeArgs {
             n_predict,
             stop,
             variables,
+            speculation: None,
         })
     }
 

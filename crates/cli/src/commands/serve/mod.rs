@@ -9,14 +9,15 @@ use std::{
     sync::Arc,
 };
 
-use atta::{Explain, LoadOptions, MemoryPlan};
+use atta::{Explain, LoadOptions, MemoryPlan, Speculation};
 use atta_server::{ClusterMonitor, ModelSource, ServeError, Server, ServerOptions};
 
 use crate::{
-    args::{RingFlags, flag, ring::RingAim},
+    args::{RingFlags, flag, ring::RingAim, speculation::DraftsFrom},
     conversation,
     failure::Failure,
     load, ring,
+    speculation::OpenDrafts,
 };
 
 pub(crate) use args::ServeArgs;
@@ -24,11 +25,16 @@ pub(crate) use args::ServeArgs;
 pub(super) fn run(args: Box<ServeArgs>) -> Result<(), Failure> {
     args.model_flags.refuse_fit("serve")?;
     // Until the first model is loaded, Ctrl-C ends the program at once; then the server handles it.
-    let Served { sources, cluster } = served(&args)?;
-    let options = ServerOptions {
+    let Served {
+        sources,
+        cluster,
+        speculation,
+    } = served(&args)?;
+    let mut options = ServerOptions {
         cluster,
         ..args.server_options()?
     };
+    options.defaults.speculation = speculation;
     let server = Server::bind(sources, options).map_err(|error| match error {
         ServeError::Open(_) | ServeError::SameName(_) => Failure::Usage(error.explain(flag)),
         error => Failure::Failed(error.explain(flag)),
@@ -50,6 +56,8 @@ struct Served {
     sources: Vec<ModelSource>,
     /// Watches the ring, if one runs the model.
     cluster: Option<Arc<dyn ClusterMonitor>>,
+    /// Where drafts come from by default.
+    speculation: Option<Speculation>,
 }
 
 /// The models. Files that are loaded later are checked now, so that a bad file is an error at
@@ -69,15 +77,16 @@ fn served(args: &ServeArgs) -> Result<Served, Failure> {
             "--ring applies to a server of one model".to_owned(),
         ));
     }
+    let drafts = drafts(args)?;
     let template = conversation::choice(args.chat_template.as_ref())?;
     let mut sources = Vec::new();
     let mut cluster = None;
     for (model, names) in models.into_iter().zip(args.names()?) {
         let options = load::options(model.as_deref(), &args.model_flags, args.session())?;
-        let options = LoadOptions {
+        let options = drafts.beside(LoadOptions {
             constrained: true,
             ..options
-        };
+        });
         let (options, ring) = ring::plan(model.as_deref(), &args.ring, RingAim::Users, options)?;
         cluster = cluster.or(ring.monitor()?);
         let path = model.as_deref().map(load::locate).transpose()?;
@@ -85,21 +94,49 @@ fn served(args: &ServeArgs) -> Result<Served, Failure> {
             MemoryPlan::of(path, &options)?;
         }
         let talk_window = model.is_none().then_some(TALK_WINDOW);
-        let open = move |beside| {
-            load::engine_at(
-                path.as_deref(),
-                &LoadOptions {
-                    beside,
-                    ..options.clone()
-                },
-            )
-        };
+        let open = opener(path, options, &drafts);
         sources.push(ModelSource {
             names,
             template: template.clone(),
             talk_window,
-            open: Box::new(open),
+            open,
         });
     }
-    Ok(Served { sources, cluster })
+    Ok(Served {
+        sources,
+        cluster,
+        speculation: drafts.speculation,
+    })
+}
+
+/// Opens the source of drafts.
+///
+/// # Errors
+/// A draft model of several models.
+fn drafts(args: &ServeArgs) -> Result<OpenDrafts, Failure> {
+    let is_model = matches!(args.speculation.drafts().from, DraftsFrom::Model(_));
+    if is_model && args.models.len() > 1 {
+        return Err(Failure::Usage(
+            "--speculate draft applies to a server of one model".to_owned(),
+        ));
+    }
+    OpenDrafts::open(&args.speculation, &args.model_flags)
+}
+
+/// Loads a model with these options, beside others.
+fn opener(
+    path: Option<PathBuf>,
+    options: LoadOptions,
+    drafts: &OpenDrafts,
+) -> Box<atta_server::Open> {
+    let drafts = drafts.clone();
+    Box::new(move |others| {
+        let options = LoadOptions {
+            beside: options.beside.saturating_add(others),
+            ..options.clone()
+        };
+        let engine = load::engine_at(path.as_deref(), &options)?;
+        drafts.check(&engine)?;
+        Ok(engine)
+    })
 }

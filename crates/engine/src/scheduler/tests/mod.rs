@@ -8,7 +8,10 @@ use atta_model::spec::Retention;
 use scripted::{N_BATCH, N_CTX, Scripted};
 
 use super::*;
-use crate::{GenerateOptions, LoadOptions, Pooling, Sampling};
+use crate::{
+    Draft, DraftSource, Drafter, GenerateOptions, LoadOptions, Pooling, Sampling, Speculation,
+    SpeculationPolicy,
+};
 
 /// A text of 60 tokens as a vector, in how many steps, with at most `n_hidden` hidden states in
 /// each.
@@ -129,7 +132,36 @@ fn on(executor: Scripted, engine: &Engine, n_jobs: usize) -> Batcher {
     Batcher::on(Box::new(executor), engine, &options).unwrap()
 }
 
+/// Drafts what the fake executor writes; every fourth token of a text is wrong.
+#[derive(Clone, Copy, Debug)]
+struct ScriptedDrafts {
+    n_vocab: usize,
+}
+
+impl DraftSource for ScriptedDrafts {
+    fn drafter(&self, _: &Engine) -> Result<Box<dyn Drafter>, Error> {
+        Ok(Box::new(*self))
+    }
+}
+
+impl Drafter for ScriptedDrafts {
+    fn draft(&mut self, tokens: &[u32], n_max: usize, draft: &mut Draft) -> Result<(), Error> {
+        let mut text = tokens.to_vec();
+        for _ in 0..n_max {
+            let next = scripted::next(&text, self.n_vocab);
+            text.push(next);
+            let is_right = !text.len().is_multiple_of(4);
+            draft.tokens.push(if is_right { next } else { 5 });
+        }
+        Ok(())
+    }
+}
+
 fn submit(batcher: &mut Batcher, wish: &Wish) -> JobId {
+    submit_with(batcher, wish, None)
+}
+
+fn submit_with(batcher: &mut Batcher, wish: &Wish, speculation: Option<Speculation>) -> JobId {
     let sampling = Sampling {
         temperature: 0.0,
         ..Sampling::default()
@@ -137,6 +169,7 @@ fn submit(batcher: &mut Batcher, wish: &Wish) -> JobId {
     let options = GenerateOptions {
         n_predict: wish.n_predict,
         sampling,
+        speculation,
         ..GenerateOptions::default()
     };
     let job = Job::new(batcher.engine(), wish.prompt(), &options).unwrap();
@@ -145,6 +178,16 @@ fn submit(batcher: &mut Batcher, wish: &Wish) -> JobId {
 
 /// Runs jobs that arrive over time, cancels some, and returns the tokens of each.
 fn run(batcher: &mut Batcher, wishes: &[Wish], cancelled: &[usize]) -> Vec<Vec<u32>> {
+    run_with(batcher, wishes, cancelled, None)
+}
+
+/// As [`run`], with drafts.
+fn run_with(
+    batcher: &mut Batcher,
+    wishes: &[Wish],
+    cancelled: &[usize],
+    speculation: Option<&Speculation>,
+) -> Vec<Vec<u32>> {
     let mut ids = HashMap::new();
     let mut texts = vec![Vec::new(); wishes.len()];
     let mut coming = wishes.iter().enumerate();
@@ -153,7 +196,7 @@ fn run(batcher: &mut Batcher, wishes: &[Wish], cancelled: &[usize]) -> Vec<Vec<u
         if n_steps % 3 == 0
             && let Some((i, wish)) = coming.next()
         {
-            ids.insert(submit(batcher, wish), i);
+            ids.insert(submit_with(batcher, wish, speculation.cloned()), i);
         }
         if batcher.is_idle() && ids.len() == wishes.len() {
             return texts;
@@ -217,6 +260,72 @@ fn texts_do_not_depend_on_the_number_of_batches_in_flight() {
         }
     }
     assert!(n_evicted > 0);
+}
+
+#[test]
+fn drafts_change_no_text_whatever_fails_and_is_cancelled_or_preempted() {
+    let engine = stories();
+    let n_vocab = engine.spec().n_vocab;
+    let wish = |i: u32| Wish {
+        n_common: 30 * (i % 2),
+        own: i,
+        n_own: 1 + i * 7 % 19,
+        n_predict: [5, 30, 120][i as usize % 3],
+    };
+    let wishes: Vec<Wish> = (0..9).map(wish).collect();
+    let expected: Vec<Vec<u32>> = wishes.iter().map(|wish| wish.expected(n_vocab)).collect();
+    let speculation = Speculation {
+        policy: SpeculationPolicy::Always,
+        ..Speculation::new(ScriptedDrafts { n_vocab })
+    };
+    let drafts = Some(&speculation);
+    for depth in 1..4 {
+        for n_jobs in [1, 3] {
+            let mut failing = scripted(&engine, n_jobs, depth, Some(20));
+            assert_eq!(run_with(&mut failing, &wishes, &[], drafts), expected);
+            assert!(failing.counts().n_accepted > 0);
+            let mut small = pooled(&engine, n_jobs, depth, None, Some(N_CTX));
+            assert_eq!(run_with(&mut small, &wishes, &[], drafts), expected);
+            let mut batcher = scripted(&engine, n_jobs, depth, None);
+            let texts = run_with(&mut batcher, &wishes, &[1, 3], drafts);
+            for (i, (text, expected)) in texts.iter().zip(&expected).enumerate() {
+                match [1, 3].contains(&i) {
+                    true => assert!(expected.starts_with(text), "{i}"),
+                    false => assert_eq!(text, expected, "{i}"),
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_draft_saves_steps_and_no_draft_preempts_a_job() {
+    let engine = stories();
+    let n_vocab = engine.spec().n_vocab;
+    let long = Wish {
+        n_common: 0,
+        own: 0,
+        n_own: 4,
+        n_predict: 100,
+    };
+    let speculation = Speculation {
+        policy: SpeculationPolicy::Always,
+        ..Speculation::new(ScriptedDrafts { n_vocab })
+    };
+    let mut batcher = scripted(&engine, 1, 1, None);
+    let texts = run_with(&mut batcher, &[long], &[], Some(&speculation));
+    assert_eq!(texts, [long.expected(n_vocab)]);
+    assert!(batcher.counts().n_steps < 40, "{:?}", batcher.counts());
+    // A pool that holds two texts, but not always a draft beside them.
+    let wishes = [0, 1].map(|own| Wish {
+        own,
+        n_predict: 60,
+        ..long
+    });
+    let mut batcher = pooled(&engine, 2, 1, None, Some(N_CTX));
+    let texts = run_with(&mut batcher, &wishes, &[], Some(&speculation));
+    assert_eq!(texts, wishes.map(|wish| wish.expected(n_vocab)));
+    assert_eq!(batcher.counts().n_preempted, 0);
 }
 
 #[test]

@@ -12,8 +12,8 @@ use crate::{
         format,
         request::SharedFields,
         sampling::{
-            Defaults, DryFields, LogitBias, OneOrMore, SamplingFields, n_tokens_or_all,
-            top_k_or_all,
+            Defaults, DryFields, LogitBias, OneOrMore, SamplingFields, SpeculationName,
+            n_tokens_or_all, top_k_or_all,
         },
         warnings::Warnings,
     },
@@ -109,6 +109,7 @@ pub(crate) struct LlamaOptions {
     image_data: Option<Vec<Value>>,
     lora: Option<Vec<Value>>,
     grammar_lazy: Option<bool>,
+    speculation: Option<SpeculationName>,
 }
 
 /// The fields that `/completion` and `/infill` share.
@@ -179,6 +180,7 @@ impl LlamaOptions {
             stop: self.stop.map(without_empty),
             max_tokens: self.n_predict.or(self.max_tokens).map(n_tokens_or_all),
             n_logprobs: n_logprobs(self.n_probs)?,
+            speculation: self.speculation,
         })
     }
 

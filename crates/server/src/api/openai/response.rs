@@ -24,6 +24,10 @@ pub(super) fn usage_json(usage: Usage) -> Value {
         "completion_tokens": usage.n_generated,
         "total_tokens": usage.n_prompt + usage.n_generated,
         "prompt_tokens_details": { "cached_tokens": usage.n_cached },
+        "completion_tokens_details": {
+            "accepted_prediction_tokens": usage.n_accepted,
+            "rejected_prediction_tokens": usage.n_drafted - usage.n_accepted,
+        },
     })
 }
 

@@ -8,7 +8,7 @@ use crate::flow::{
     body::BodyFields,
     error::ApiError,
     request::SharedFields,
-    sampling::{self, Defaults, LogitBias, OneOrMore, SamplingFields},
+    sampling::{self, Defaults, LogitBias, OneOrMore, SamplingFields, SpeculationName},
 };
 
 /// The limits of an answer, for which each path has names of its own.
@@ -34,6 +34,7 @@ pub(crate) struct OpenAiSampling {
     logit_bias: Option<LogitBias>,
     seed: Option<i64>,
     stop: Option<OneOrMore>,
+    speculation: Option<SpeculationName>,
 }
 
 impl SharedFields for OpenAiSampling {
@@ -63,6 +64,7 @@ impl OpenAiSampling {
             stop: self.stop.map(OneOrMore::into_vec),
             max_tokens: limits.max_tokens,
             n_logprobs: limits.n_logprobs,
+            speculation: self.speculation,
             ..SamplingFields::default()
         };
         fields.into_options(defaults)

@@ -1,0 +1,159 @@
+//! The option for speculation.
+
+use std::path::PathBuf;
+
+use atta::{DEFAULT_DRAFT, MAX_DRAFT, SessionOptions, SpeculationPolicy};
+use clap::Args;
+
+use super::value;
+
+/// Several tokens per step.
+#[derive(Clone, Debug, Default, Args)]
+#[command(next_help_heading = "Speculation")]
+pub(crate) struct SpeculationFlags {
+    /// Speculative decoding: guess the next tokens and check the guesses in one step; the text is
+    /// the same, bit for bit. ngram: guess what followed the last tokens earlier in the context;
+    /// draft=FILE: ask a smaller model with the same vocabulary; off. With ,k=N a guess has at most
+    /// N tokens [default: auto, which is ngram wherever that is measured to be faster]
+    #[arg(long, value_name = "HOW", value_parser = drafts)]
+    speculate: Option<Drafts>,
+}
+
+/// Where drafts come from, and how long they are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Drafts {
+    pub(crate) from: DraftsFrom,
+    pub(crate) n_max: usize,
+    pub(crate) policy: SpeculationPolicy,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum DraftsFrom {
+    Nowhere,
+    Context,
+    Model(PathBuf),
+}
+
+impl SpeculationFlags {
+    /// No speculation.
+    pub(crate) fn off() -> Self {
+        Self {
+            speculate: Some(Drafts::of(DraftsFrom::Nowhere)),
+        }
+    }
+
+    /// The drafts that the option asks for.
+    pub(crate) fn drafts(&self) -> Drafts {
+        let default = || Drafts::of(DraftsFrom::Context);
+        self.speculate.clone().unwrap_or_else(default)
+    }
+
+    /// The file of the draft model.
+    pub(crate) fn file(&self) -> Option<&PathBuf> {
+        match &self.speculate.as_ref()?.from {
+            DraftsFrom::Model(file) => Some(file),
+            DraftsFrom::Nowhere | DraftsFrom::Context => None,
+        }
+    }
+
+    /// These options with memory for drafts.
+    pub(crate) fn reserve(&self, options: SessionOptions) -> SessionOptions {
+        let drafts = self.drafts();
+        let n_draft = match drafts.from {
+            DraftsFrom::Nowhere => 0,
+            DraftsFrom::Context | DraftsFrom::Model(_) => drafts.n_max,
+        };
+        SessionOptions { n_draft, ..options }
+    }
+}
+
+impl Drafts {
+    fn of(from: DraftsFrom) -> Self {
+        Self {
+            from,
+            n_max: DEFAULT_DRAFT,
+            policy: SpeculationPolicy::WherePays,
+        }
+    }
+}
+
+/// Reads the source and what may follow it: `k=N`, and `always`, which checks every guess.
+fn drafts(text: &str) -> Result<Drafts, String> {
+    let mut source = text;
+    let mut drafts = Drafts::of(DraftsFrom::Context);
+    while let Some((start, setting)) = source.rsplit_once(',') {
+        match setting.split_once('=') {
+            None if setting == "always" => drafts.policy = SpeculationPolicy::Always,
+            Some(("k", n)) => drafts.n_max = value::within(n, 1, MAX_DRAFT)?,
+            _ => break,
+        }
+        source = start;
+    }
+    drafts.from = match source.split_once('=') {
+        None if source == "off" => DraftsFrom::Nowhere,
+        None if matches!(source, "auto" | "ngram") => DraftsFrom::Context,
+        Some(("draft", file)) if !file.is_empty() => DraftsFrom::Model(file.into()),
+        None if source == "mtp" => return Err(not_built("mtp")),
+        Some(("eagle", _)) => return Err(not_built("eagle")),
+        _ => return Err("expected auto, off, ngram or draft=FILE, and perhaps ,k=N".to_owned()),
+    };
+    Ok(drafts)
+}
+
+fn not_built(source: &str) -> String {
+    format!("{source} is not built yet: expected auto, off, ngram or draft=FILE")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_source_may_have_a_length_and_a_file_may_have_commas() {
+        let read = |text| drafts(text).unwrap();
+        assert_eq!(read("auto"), SpeculationFlags::default().drafts());
+        assert_eq!(read("ngram").from, DraftsFrom::Context);
+        assert_eq!(read("off").from, DraftsFrom::Nowhere);
+        let always = read("ngram,k=4,always");
+        assert_eq!(
+            (always.n_max, always.policy),
+            (4, SpeculationPolicy::Always)
+        );
+        let model = read("draft=a,b=c.gguf,k=16");
+        assert_eq!(model.from, DraftsFrom::Model("a,b=c.gguf".into()));
+        assert_eq!(model.n_max, 16);
+    }
+
+    #[test]
+    fn a_source_that_is_not_there_is_refused_by_its_name() {
+        assert!(drafts("mtp").unwrap_err().contains("not built yet"));
+        assert!(
+            drafts("eagle=x.gguf")
+                .unwrap_err()
+                .contains("not built yet")
+        );
+        for wrong in [
+            "",
+            "draft",
+            "draft=",
+            "ngram,k=0",
+            "ngram,k=33",
+            "ngram,x",
+            "on",
+        ] {
+            assert!(drafts(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn memory_is_kept_for_drafts_unless_they_are_off() {
+        let n_draft = |text| {
+            let flags = SpeculationFlags {
+                speculate: Some(drafts(text).unwrap()),
+            };
+            flags.reserve(SessionOptions::default()).n_draft
+        };
+        assert_eq!((n_draft("auto"), n_draft("ngram,k=3")), (DEFAULT_DRAFT, 3));
+        assert_eq!(n_draft("off"), 0);
+    }
+}

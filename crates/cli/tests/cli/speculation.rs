@@ -1,0 +1,68 @@
+//! `--speculate`: the text is the same from any source of guesses, and the statistics have them.
+
+use serde_json::Value;
+
+use crate::program::{Scratch, atta, error_of, model, stdout};
+
+const PROMPT: &str = "the king of the land and the king of the land and the king of";
+
+fn run(more: &[&str]) -> String {
+    let model = model("qwen2-untied.gguf");
+    let args = ["run", &model, "-p", PROMPT, "-n", "40", "-j", "1"];
+    stdout(&[&args, more].concat())
+}
+
+fn stats(scratch: &Scratch, more: &[&str]) -> Value {
+    let file = scratch.path("stats.json");
+    run(&[more, &["--stats-json", &file]].concat());
+    let text = std::fs::read_to_string(&file).unwrap();
+    serde_json::from_str::<Value>(&text).unwrap()["speculation"].take()
+}
+
+#[test]
+fn the_text_is_the_same_from_any_source_of_guesses() {
+    let draft = format!("draft={},k=4,always", model("qwen2-untied.gguf"));
+    for sampling in [["-t", "0"], ["--seed", "5"]] {
+        let plain = run(&[&sampling[..], &["--speculate", "off"]].concat());
+        for how in ["auto", "ngram,k=16,always", &draft] {
+            let drafted = run(&[&sampling[..], &["--speculate", how]].concat());
+            assert_eq!(drafted, plain, "{how}");
+        }
+    }
+}
+
+#[test]
+fn the_statistics_count_guesses_and_are_null_without_any() {
+    let scratch = Scratch::new("speculation");
+    let always = stats(&scratch, &["-t", "0", "--speculate", "ngram,always"]);
+    assert!(always["drafted_tokens"].as_u64().unwrap() > 0, "{always}");
+    assert_eq!(always["off"], Value::Null);
+    assert_eq!(stats(&scratch, &["--speculate", "off"]), Value::Null);
+    let recurrent = model("mamba.gguf");
+    let file = scratch.path("recurrent.json");
+    stdout(&[
+        "run",
+        &recurrent,
+        "-p",
+        "the",
+        "-n",
+        "2",
+        "--stats-json",
+        &file,
+    ]);
+    let json: Value = serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
+    assert_eq!(json["speculation"]["off"], "recurrent layers");
+}
+
+#[test]
+fn a_source_that_cannot_be_used_is_an_error() {
+    let target = model("qwen2-untied.gguf");
+    let run = |how: &str| atta(&["run", &target, "-p", "x", "-n", "1", "--speculate", how]);
+    let error = error_of(&run("mtp"), 2);
+    assert!(error.contains("mtp is not built yet"), "{error}");
+    let error = error_of(&run("draft=nowhere.gguf"), 1);
+    assert!(error.contains("nowhere.gguf"), "{error}");
+    let other = format!("draft={}", model("../stories.gguf"));
+    let error = error_of(&run(&other), 1);
+    assert!(error.contains("another vocabulary: its token"), "{error}");
+}
