@@ -153,6 +153,9 @@ pub(crate) fn plan(
     let Some(text) = &flags.ring else {
         return Ok((options, RingRun::default()));
     };
+    if !options.reduction.is_whole() {
+        return Err(Failure::Usage(atta::Error::ReducedElsewhere.explain(flag)));
+    }
     let who = who(text)?;
     let Some(model) = model else {
         return Err(Failure::Usage(

@@ -10,6 +10,7 @@ use std::{
 };
 
 use atta_formats::{Split, TensorType, Writer, decode_rows, f16, gguf::shard_file_name};
+use atta_model::Sensitivity;
 
 use crate::{
     Checkpoint, Error, ImportanceMatrix, Plan, Step, Tensor, TypeSelection,
@@ -169,6 +170,11 @@ fn header(
         Some(Split { no: 1.., .. }) => Writer::new(),
         _ => whole_header(checkpoint, options, has_own_types),
     };
+    // What parts of the model cost was measured with other weights.
+    let is_changed = |step: &Step| step.ty != checkpoint.tensors[step.tensor].ty;
+    if plan.steps.iter().any(is_changed) {
+        Sensitivity::remove(&mut writer);
+    }
     if let Some(split) = split {
         writer.set_split(split);
     }

@@ -27,6 +27,8 @@ mod picolm;
 #[cfg(feature = "hub")]
 mod pull;
 mod run;
+#[cfg(all(feature = "convert", feature = "perplexity"))]
+mod sensitivity;
 #[cfg(feature = "server")]
 mod serve;
 mod tokenize;
@@ -90,4 +92,6 @@ commands! {
     Convert(convert::ConvertArgs) => convert,
     #[cfg(feature = "convert")]
     Imatrix(imatrix::ImatrixArgs) => imatrix,
+    #[cfg(all(feature = "convert", feature = "perplexity"))]
+    Sensitivity(Box<sensitivity::SensitivityArgs>) => sensitivity,
 }

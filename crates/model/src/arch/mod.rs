@@ -207,5 +207,8 @@ pub fn lower(metadata: &Metadata) -> Result<ModelSpec, Error> {
             })?;
     let spec = (row.lower)(&Meta::new(metadata, name))?;
     spec.check()?;
-    Ok(spec)
+    match spec.left_out().next() {
+        Some(l) => Err(Error::Spec(format!("layer {l}: no sublayer"))),
+        None => Ok(spec),
+    }
 }
