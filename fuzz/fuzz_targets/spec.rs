@@ -22,9 +22,11 @@ fuzz_target!(|file: &[u8]| {
     spec.check().expect("what was lowered was checked");
     for req in spec.tensors() {
         assert!(req.shape.iter().all(|&d| d > 0), "{req:?}");
-        assert!(req.fused_in.is_none_or(
-            |fused| fused.rows.end <= fused.n_rows && fused.rows.len() == req.shape[0]
-        ));
+        assert!(
+            req.fused_in.is_none_or(
+                |fused| fused.rows.end <= fused.n_rows && fused.rows.len() == req.shape[0]
+            )
+        );
     }
     let kv = KvType {
         k: KvElem::F16,
@@ -35,7 +37,8 @@ fuzz_target!(|file: &[u8]| {
     if let Ok(Some(measured)) = Sensitivity::read(&header.metadata, &spec) {
         let layers: Vec<usize> = measured.layers.iter().map(|step| step.to).collect();
         let mut less = spec.clone();
-        less.leave_out(&layers).expect("measured layers can be left out");
+        less.leave_out(&layers)
+            .expect("measured layers can be left out");
         less.check().expect("a model in part is a model");
     }
     for a in spec.attentions().take(MAX_ROPES) {

@@ -2,7 +2,10 @@
 
 use std::io::{self, Write};
 
-use atta::{Engine, KvType, Prediction, Reduced, ReductionCost, Summary, WeightsAt, spec::ModelSpec, system::Usage};
+use atta::{
+    Engine, KvType, Prediction, Reduced, ReductionCost, Summary, WeightsAt, spec::ModelSpec,
+    system::Usage,
+};
 
 use crate::{failure::one_line, stats::CachedPrefix};
 
@@ -64,7 +67,10 @@ pub(crate) fn shrunk(engine: &Engine) {
 pub(crate) fn reduced(engine: &Engine) {
     if let Some(reduced) = engine.reduced() {
         let percent = 100.0 * (reduced.bytes_ratio - 1.0);
-        say(&format!("atta: {}, {percent:+.1} % bytes per token", omissions(reduced)));
+        say(&format!(
+            "atta: {}, {percent:+.1} % bytes per token",
+            omissions(reduced)
+        ));
     }
 }
 

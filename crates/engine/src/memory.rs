@@ -101,7 +101,10 @@ impl Outline {
 }
 
 /// Bytes of the file that this machine reads.
-pub(crate) fn part_bytes(needs: &SessionNeeds<'_>, files: &ModelFiles) -> Result<u64, atta_model::Error> {
+pub(crate) fn part_bytes(
+    needs: &SessionNeeds<'_>,
+    files: &ModelFiles,
+) -> Result<u64, atta_model::Error> {
     let part = needs.part();
     if let Some(member) = needs.footprint.member() {
         let part = MemberPart {

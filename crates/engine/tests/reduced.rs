@@ -45,7 +45,15 @@ fn step(to: usize, kld: f32) -> MeasuredStep {
 fn measured() -> Sensitivity {
     Sensitivity {
         n_tokens: 100,
-        skip: vec![f32::INFINITY, f32::INFINITY, 0.5, 0.1, 0.3, f32::INFINITY, f32::INFINITY],
+        skip: vec![
+            f32::INFINITY,
+            f32::INFINITY,
+            0.5,
+            0.1,
+            0.3,
+            f32::INFINITY,
+            f32::INFINITY,
+        ],
         layers: vec![step(3, 0.1), step(4, 0.25), step(2, 0.2)],
         experts: Vec::new(),
     }
@@ -56,7 +64,10 @@ fn home_with(set: impl Fn(&mut Writer)) -> ModelFiles {
     let files = ModelFiles::open(&home()).unwrap();
     let directory = files.directory();
     let mut w = Writer::new();
-    directory.metadata().iter().for_each(|(key, value)| w.set_value(key, value));
+    directory
+        .metadata()
+        .iter()
+        .for_each(|(key, value)| w.set_value(key, value));
     set(&mut w);
     for t in directory.tensors() {
         w.add_tensor(&t.name, t.shape.dims(), t.ty).unwrap();
@@ -73,15 +84,26 @@ fn home_with(set: impl Fn(&mut Writer)) -> ModelFiles {
 }
 
 fn open_measured(layers: Omission) -> Result<Engine, Error> {
-    Engine::from_files("measured", home_with(|w| measured().write(w)), &options(layers, None))
+    Engine::from_files(
+        "measured",
+        home_with(|w| measured().write(w)),
+        &options(layers, None),
+    )
 }
 
 fn logits(engine: &Engine) -> Vec<u32> {
-    let mut session = engine.session(&options(Omission::Nothing, None).session).unwrap();
+    let mut session = engine
+        .session(&options(Omission::Nothing, None).session)
+        .unwrap();
     let n_vocab = engine.spec().n_vocab as u32;
     let ids: Vec<u32> = (0..40).map(|i| (3 + i * 7) % n_vocab).collect();
     session.append(&ids).unwrap();
-    session.logits().unwrap().iter().map(|z| z.to_bits()).collect()
+    session
+        .logits()
+        .unwrap()
+        .iter()
+        .map(|z| z.to_bits())
+        .collect()
 }
 
 #[test]
@@ -137,16 +159,28 @@ fn measurements_that_do_not_fit_the_model_are_refused() {
     refused(|m| m.layers[1].to = 3, "atta.sensitivity.layers is 3");
     refused(|m| m.layers[1].to = 1, "atta.sensitivity.layers is 1");
     refused(|m| m.layers[1].to = 700, "atta.sensitivity.layers is 700");
-    refused(|m| m.layers[2].cost.kld = f32::NAN, "atta.sensitivity.layers.kld is NaN");
-    refused(|m| m.layers[2].cost.ppl_ratio = -1.0, "layers.ppl_ratio is -1");
-    refused(|m| m.experts = vec![step(1, 0.1)], "atta.sensitivity.experts");
+    refused(
+        |m| m.layers[2].cost.kld = f32::NAN,
+        "atta.sensitivity.layers.kld is NaN",
+    );
+    refused(
+        |m| m.layers[2].cost.ppl_ratio = -1.0,
+        "layers.ppl_ratio is -1",
+    );
+    refused(
+        |m| m.experts = vec![step(1, 0.1)],
+        "atta.sensitivity.experts",
+    );
     let files = home_with(|w| {
         measured().write(w);
         w.remove("atta.sensitivity.layers.kld");
     });
     let error = Engine::from_files("m", files, &options(Omission::Quality(0.9), None));
     let error = error.unwrap_err().to_string();
-    assert!(error.contains("atta.sensitivity.layers.kld is missing"), "{error}");
+    assert!(
+        error.contains("atta.sensitivity.layers.kld is missing"),
+        "{error}"
+    );
 }
 
 #[test]
@@ -210,12 +244,16 @@ fn a_state_is_not_restored_where_other_layers_are_left_out() {
         Engine::open(&home(), &options(Omission::Layers(layers.to_vec()), None)).unwrap()
     };
     let saved = open(&[2]);
-    let mut session = saved.session(&options(Omission::Nothing, None).session).unwrap();
+    let mut session = saved
+        .session(&options(Omission::Nothing, None).session)
+        .unwrap();
     session.append(&ids).unwrap();
     session.save(&cache).unwrap();
     for (layers, n) in [(&[2][..], 49), (&[3], 0), (&[], 0), (&[2, 3], 0)] {
         let engine = open(layers);
-        let mut session = engine.session(&options(Omission::Nothing, None).session).unwrap();
+        let mut session = engine
+            .session(&options(Omission::Nothing, None).session)
+            .unwrap();
         let hit = session.restore(&cache, &ids).unwrap();
         assert_eq!(hit.n_tokens, n, "{layers:?}");
     }
@@ -233,7 +271,11 @@ fn fewer_experts_have_their_measured_cost_or_none() {
     assert!(logits(&engine) != logits(&whole));
     for (path, n, what) in [
         (path, 3, "the number of experts is 3, expected 1 to 2"),
-        (home(), 1, "the number of experts is 1, but the model has no experts"),
+        (
+            home(),
+            1,
+            "the number of experts is 1, but the model has no experts",
+        ),
     ] {
         let error = Engine::open(&path, &options(Omission::Nothing, Some(n))).unwrap_err();
         assert!(error.to_string().ends_with(what), "{error}");

@@ -137,11 +137,18 @@ fn steps(metadata: &Metadata, key: &str, most: usize) -> Result<Vec<MeasuredStep
     let Some(to) = metadata.u32s(key)? else {
         return Ok(Vec::new());
     };
-    check(key, to.len() <= most, to.len(), "no more than the model has")?;
-    let [kld, ppl_ratio, same_top] = ["kld", "ppl_ratio", "same_top"]
-        .map(|name| numbers(metadata, &part(key, name), to.len()));
-    let costs = kld?.iter().zip(ppl_ratio?.iter()).zip(same_top?.iter());
-    let step = |(to, ((kld, ppl_ratio), same_top))| MeasuredStep {
+    check(
+        key,
+        to.len() <= most,
+        to.len(),
+        "no more than the model has",
+    )?;
+    let numbers = |name| numbers(metadata, &part(key, name), to.len());
+    let klds = numbers("kld")?;
+    let ppl_ratios = numbers("ppl_ratio")?;
+    let same_tops = numbers("same_top")?;
+    let costs = klds.iter().zip(ppl_ratios.iter()).zip(same_tops.iter());
+    let step = |(to, ((kld, ppl_ratio), same_top)): (u32, _)| MeasuredStep {
         to: to as usize,
         cost: ReductionCost {
             kld,
@@ -154,12 +161,14 @@ fn steps(metadata: &Metadata, key: &str, most: usize) -> Result<Vec<MeasuredStep
 
 /// `n` costs, none of them negative.
 fn numbers(metadata: &Metadata, key: &str, n: usize) -> Result<NumArray<f32>, Error> {
-    let values = metadata.f32s(key)?.ok_or(Error::MissingKey(key.to_owned()))?;
+    let values = metadata
+        .f32s(key)?
+        .ok_or(Error::MissingKey(key.to_owned()))?;
     check(key, values.len() == n, values.len(), "one per step")?;
-    match values.iter().find(|x| !(x.is_finite() && *x >= 0.0)) {
-        Some(x) => check(key, false, x, "numbers of at least 0").map(|()| values),
-        None => Ok(values),
-    }
+    let wrong = values.iter().find(|x| !(x.is_finite() && *x >= 0.0));
+    wrong.map_or(Ok(values), |x| {
+        Err(out_of_range(key, x, "numbers of at least 0"))
+    })
 }
 
 fn check(
@@ -170,11 +179,15 @@ fn check(
 ) -> Result<(), Error> {
     match holds {
         true => Ok(()),
-        false => Err(Error::OutOfRange {
-            key: key.to_owned(),
-            value: value.to_string(),
-            expected,
-        }),
+        false => Err(out_of_range(key, value, expected)),
+    }
+}
+
+fn out_of_range(key: &str, value: impl ToString, expected: &'static str) -> Error {
+    Error::OutOfRange {
+        key: key.to_owned(),
+        value: value.to_string(),
+        expected,
     }
 }
 
@@ -188,7 +201,9 @@ fn write_steps(to: &mut Writer, key: &str, steps: &[MeasuredStep]) {
         ("same_top", numbers(|cost| cost.same_top)),
     ];
     to.remove(key);
-    values.iter().for_each(|(name, _)| to.remove(&part(key, name)));
+    values
+        .iter()
+        .for_each(|(name, _)| to.remove(&part(key, name)));
     if steps.is_empty() {
         return;
     }

@@ -2,9 +2,7 @@
 
 use std::num::NonZeroUsize;
 
-use atta::{
-    Fit, KvType, LoadOptions, Omission, Reduction, SessionOptions, Threads, WeightsAt,
-};
+use atta::{Fit, KvType, LoadOptions, Omission, Reduction, SessionOptions, Threads, WeightsAt};
 use clap::{Args, ValueEnum};
 
 use super::value::{self, CpuList, RamBudget};

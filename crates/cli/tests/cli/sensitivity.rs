@@ -36,7 +36,18 @@ fn measurements_go_into_a_copy_whose_quality_can_be_chosen() {
     let kld = first["kld"].as_f64().unwrap();
     assert!(kld > 0.0 && first["bytes_ratio"].as_f64().unwrap() < 1.0);
     let quality = (1.0 - kld - 1e-6).to_string();
-    let run = ["run", &copy, "--quality", &quality, "-p", "Once", "-n", "4", "--temp", "0"];
+    let run = [
+        "run",
+        &copy,
+        "--quality",
+        &quality,
+        "-p",
+        "Once",
+        "-n",
+        "4",
+        "--temp",
+        "0",
+    ];
     let output = atta(&run);
     assert_eq!(output.status.code(), Some(0));
     let start = format!("atta: skipping layers {layer}: KLD {kld:.2}, ppl ");
@@ -46,7 +57,13 @@ fn measurements_go_into_a_copy_whose_quality_can_be_chosen() {
     // The divergence is that which `atta perplexity` finds.
     let base = scratch.path("base");
     let perplexity = ["perplexity", &copy, "-c", "32", "--json", "-j", "1"];
-    stdout(&[&perplexity[..], &["-f", &text, "--chunks", "2", "--save-logits", &base]].concat());
+    stdout(
+        &[
+            &perplexity[..],
+            &["-f", &text, "--chunks", "2", "--save-logits", &base],
+        ]
+        .concat(),
+    );
     let output = atta(&[&perplexity[..], &["--kld", &base, "--quality", &quality]].concat());
     let found: Value = serde_json::from_slice(&output.stdout).unwrap();
     let found = found["kld_mean"].as_f64().unwrap();
@@ -59,7 +76,9 @@ fn a_copy_with_other_weights_has_no_measurements() {
     let [measured, same, other] =
         ["measured.gguf", "same.gguf", "other.gguf"].map(|name| scratch.path(name));
     let text = text(&scratch);
-    let args = ["-c", "16", "--chunks", "1", "--layers", "1", "-o", &measured];
+    let args = [
+        "-c", "16", "--chunks", "1", "--layers", "1", "-o", &measured,
+    ];
     stdout(&[&["sensitivity", &home(), "-f", &text], &args[..]].concat());
     stdout(&["convert", &measured, &same]);
     stdout(&["convert", &measured, &other, "--type", "q4_0"]);
@@ -68,7 +87,10 @@ fn a_copy_with_other_weights_has_no_measurements() {
     let error = error_of(&run(&other), 1);
     let advice = "the file has no measurements of it: `atta sensitivity MODEL -f TEXT -o NEW.gguf` \
                   writes a file with them\n";
-    assert!(error.contains("--quality below 1") && error.ends_with(advice), "{error}");
+    assert!(
+        error.contains("--quality below 1") && error.ends_with(advice),
+        "{error}"
+    );
 }
 
 #[test]
@@ -83,7 +105,11 @@ fn fewer_experts_are_used_and_their_cost_is_said_if_it_is_known() {
     assert_ne!(fewer.stdout, logits("2").stdout);
     for (file, n, why) in [
         (&mixtral, "3", "--experts is 3, expected 1 to 2\n"),
-        (&home(), "1", "--experts is 1, but the model has no experts\n"),
+        (
+            &home(),
+            "1",
+            "--experts is 1, but the model has no experts\n",
+        ),
     ] {
         let line = ["run", file, "--experts", n, "-p", "a", "-n", "1"];
         let error = error_of(&atta(&line), 1);
@@ -95,10 +121,26 @@ fn fewer_experts_are_used_and_their_cost_is_said_if_it_is_known() {
 fn parts_of_a_model_are_refused_where_all_of_it_is_meant() {
     let home = home();
     for (line, code, why) in [
-        (&["imatrix", &home, "-f", "x", "-o", "y", "--quality", "0.9"][..], 2, "`atta imatrix`"),
-        (&["sensitivity", &home, "-f", "x", "--experts", "1"], 2, "`atta sensitivity`"),
-        (&["run", &home, "--quality", "0", "-p", "a"], 2, "above 0 and at most 1"),
-        (&["run", &home, "--ring", "--quality", "0.9", "-p", "a"], 2, "for one machine"),
+        (
+            &["imatrix", &home, "-f", "x", "-o", "y", "--quality", "0.9"][..],
+            2,
+            "`atta imatrix`",
+        ),
+        (
+            &["sensitivity", &home, "-f", "x", "--experts", "1"],
+            2,
+            "`atta sensitivity`",
+        ),
+        (
+            &["run", &home, "--quality", "0", "-p", "a"],
+            2,
+            "above 0 and at most 1",
+        ),
+        (
+            &["run", &home, "--ring", "--quality", "0.9", "-p", "a"],
+            2,
+            "for one machine",
+        ),
     ] {
         let output = atta(line);
         let stderr = String::from_utf8_lossy(&output.stderr);

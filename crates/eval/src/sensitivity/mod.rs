@@ -166,7 +166,7 @@ impl Measurement<'_> {
         let mut whole = Whole {
             chunks: self.chunks,
             session: &self.session,
-            open: self.open,
+            open: &mut *self.open,
             reductions,
         };
         rounds.costs(&mut whole, names, self.progress)

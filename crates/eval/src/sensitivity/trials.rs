@@ -91,12 +91,12 @@ impl<'a> Rounds<'a> {
             let n_vocab = self.whole.engine().spec().n_vocab;
             let mut comparison = Comparison {
                 rows: &self.rows,
-                baseline: Baseline::new(&self.rows, n_vocab),
+                baseline: Baseline::new(&self.rows[..], n_vocab),
                 n_vocab,
                 scores: &mut scores,
                 trial: 0,
                 at,
-                progress,
+                progress: &mut *progress,
             };
             trials.run(i, &mut comparison)?;
             at = comparison.at;
@@ -111,8 +111,10 @@ impl<'a> Rounds<'a> {
     fn compute_rows(&mut self, i: usize) -> Result<(), Error> {
         let rows = &mut self.rows;
         rows.clear();
-        let each = |logits: &[f32], _| write_row(logits, rows).expect("a vector takes everything");
-        self.chunks.evaluate(i, &mut self.whole, || true, each)?;
+        let each = |logits: &[f32], _: u32| {
+            write_row(logits, rows).expect("a vector takes everything");
+        };
+        let _ = self.chunks.evaluate(i, &mut self.whole, || true, each)?;
         Ok(())
     }
 }

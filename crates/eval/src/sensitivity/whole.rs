@@ -21,7 +21,7 @@ impl Trials for Whole<'_> {
             to.begin(trial)?;
             let mut session = (self.open)(reduction)?.session(self.session)?;
             let each = |logits: &[f32], token| to.push(logits, token);
-            self.chunks.evaluate(i, &mut session, || true, each)?;
+            let _ = self.chunks.evaluate(i, &mut session, || true, each)?;
         }
         Ok(())
     }

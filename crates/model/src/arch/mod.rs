@@ -207,7 +207,8 @@ pub fn lower(metadata: &Metadata) -> Result<ModelSpec, Error> {
             })?;
     let spec = (row.lower)(&Meta::new(metadata, name))?;
     spec.check()?;
-    match spec.left_out().next() {
+    let empty = spec.left_out().next();
+    match empty {
         Some(l) => Err(Error::Spec(format!("layer {l}: no sublayer"))),
         None => Ok(spec),
     }

@@ -101,7 +101,10 @@ fn experts(measured: &Sensitivity, engine: &Engine) -> Result<Vec<Row>, Failure>
 /// One JSON object; layers that were not tried have null.
 pub(super) fn json(measured: &Sensitivity, engine: &Engine) -> Result<String, Failure> {
     let rows = |rows: Vec<Row>| -> Vec<Value> { rows.iter().map(Row::json).collect() };
-    let alone = measured.skip.iter().map(|kld| Some(*kld).filter(|kld| kld.is_finite()));
+    let alone = measured
+        .skip
+        .iter()
+        .map(|kld| Some(*kld).filter(|kld| kld.is_finite()));
     Ok(json::pretty(&json!({
         "n_tokens": measured.n_tokens,
         "alone_kld": alone.collect::<Vec<_>>(),
@@ -121,7 +124,11 @@ pub(super) fn text(measured: &Sensitivity, engine: &Engine) -> Result<String, Fa
     let width = names.iter().map(String::len).max().unwrap_or(0).max(8);
     lines.push(format!("{:<width$} quality {COLUMNS}", "left out"));
     for (name, row) in names.iter().zip(&rows) {
-        lines.push(format!("{name:<width$} {:7.2} {}", row.quality(), row.text()));
+        lines.push(format!(
+            "{name:<width$} {:7.2} {}",
+            row.quality(),
+            row.text()
+        ));
     }
     if rows.is_empty() {
         lines.push("none: each layer costs more than 1 nat, or cannot be left out".to_owned());
@@ -130,9 +137,11 @@ pub(super) fn text(measured: &Sensitivity, engine: &Engine) -> Result<String, Fa
     if !experts.is_empty() {
         lines.push(format!("experts {COLUMNS}"));
     }
-    lines.extend(experts.iter().map(|row| {
-        format!("{:<7} {}", row.n_experts.unwrap_or(0), row.text())
-    }));
+    lines.extend(
+        experts
+            .iter()
+            .map(|row| format!("{:<7} {}", row.n_experts.unwrap_or(0), row.text())),
+    );
     lines.extend(alone(&measured.skip));
     Ok(lines.join("\n"))
 }

@@ -134,7 +134,9 @@ fn chunks(args: &SensitivityArgs, engine: &Engine) -> Result<Chunks, Failure> {
     let text = input::read_bytes(&args.text, &TextLimit::of_memory())?;
     let tokenizer = engine.tokenizer();
     let bos = tokenizer.bos().filter(|_| tokenizer.add_bos());
-    let ids = bos.into_iter().chain(tokenizer.encode(text, Special::Plain));
+    let ids = bos
+        .into_iter()
+        .chain(tokenizer.encode(text, Special::Plain));
     let n_ctx = args.model_flags.n_ctx.unwrap_or(DEFAULT_N_CTX);
     Ok(Chunks::new(ids.collect(), n_ctx, Some(args.n_chunks))?)
 }
