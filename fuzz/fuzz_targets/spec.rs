@@ -1,9 +1,9 @@
-//! Arbitrary bytes as the metadata of a model: an accepted spec can be planned, and its ropes give
-//! finite angles.
+//! Arbitrary bytes as the metadata of a model: an accepted spec can be planned, its ropes give
+//! finite angles, and the layers that its measurements name can be left out.
 #![no_main]
 
 use atta_formats::{Gguf, SharedBytes};
-use atta_model::{KvElem, KvType, arch, spec::Factors};
+use atta_model::{KvElem, KvType, Sensitivity, arch, spec::Factors};
 use libfuzzer_sys::fuzz_target;
 use std::sync::Arc;
 
@@ -36,6 +36,13 @@ fuzz_target!(|file: &[u8]| {
         ..KvType::default()
     };
     assert_eq!(spec.state_bytes(kv, 1 << 20).len(), spec.layers.len());
+    if let Ok(Some(measured)) = Sensitivity::read(&header.metadata, &spec) {
+        let layers: Vec<usize> = measured.layers.iter().map(|step| step.to).collect();
+        let mut less = spec.clone();
+        less.leave_out(&layers)
+            .expect("measured layers can be left out");
+        less.check().expect("a model in part is a model");
+    }
     for a in spec.attentions().take(MAX_ROPES) {
         assert!(a.first_visible(1 << 20) <= 1 << 20);
         assert!(a.temperature.is_none_or(|t| !t.at(1 << 20).is_nan()));

@@ -17,6 +17,9 @@ use crate::args::flag;
 /// The exit code after Ctrl-C: 128 plus the number of the signal, as in shells.
 pub(crate) const INTERRUPTED: u8 = 130;
 
+/// What makes the measurements that a file lacks.
+const HOW_TO_MEASURE: &str = "`atta sensitivity MODEL -f TEXT -o NEW.gguf` writes a file with them";
+
 /// Why a command did not complete.
 #[derive(Debug)]
 pub(crate) enum Failure {
@@ -60,7 +63,11 @@ impl Failure {
 
 impl From<atta::Error> for Failure {
     fn from(error: atta::Error) -> Self {
-        Self::Failed(error.explain(flag))
+        let why = error.explain(flag);
+        Self::Failed(match error {
+            atta::Error::Unmeasured { .. } => format!("{why}: {HOW_TO_MEASURE}"),
+            _ => why,
+        })
     }
 }
 

@@ -30,9 +30,9 @@
 //! - `constrain`: output constrained to JSON or a grammar, as `Constraint`, and `--json` and the
 //!   like.
 //! - `convert`: conversion and quantization, as the module `convert`, and the commands `convert`
-//!   and `imatrix`. Implies `perplexity`.
+//!   and `imatrix`, and `sensitivity`. Implies `perplexity`.
 //! - `embed`: vectors of texts, as `Embedder`, many texts at once, as `Batcher`, and the command.
-//! - `perplexity`: the module `perplexity`, and the command.
+//! - `perplexity`: the modules `perplexity` and `sensitivity`, and the command `perplexity`.
 //! - `hub`: the command `pull`, and models by the names of their repositories, by the crate
 //!   `atta-hub`.
 //! - `leap`: LEAP's command line, as the command `leap`. Implies `chat`, `cluster` and `convert`.
@@ -52,7 +52,7 @@ pub use atta_convert as convert;
 pub use atta_engine::*;
 pub use atta_eval::bench;
 #[cfg(feature = "perplexity")]
-pub use atta_eval::{Error as EvalError, perplexity};
+pub use atta_eval::{Error as EvalError, perplexity, sensitivity};
 
 mod builtin;
 

@@ -3,8 +3,8 @@
 use std::io::{self, Write};
 
 use atta::{
-    Engine, KvType, Prediction, SpeculationStats, Summary, WeightsAt, spec::ModelSpec,
-    system::Usage,
+    Engine, KvType, Prediction, Reduced, ReductionCost, SpeculationStats, Summary, WeightsAt,
+    spec::ModelSpec, system::Usage,
 };
 
 use crate::{failure::one_line, stats::CachedPrefix};
@@ -61,6 +61,52 @@ pub(crate) fn shrunk(engine: &Engine) {
             "atta: to fit into memory: a context of {n_ctx}{kv}"
         ));
     }
+}
+
+/// Prints what the model does without, and what that was measured to cost.
+pub(crate) fn reduced(engine: &Engine) {
+    if let Some(reduced) = engine.reduced() {
+        let percent = 100.0 * (reduced.bytes_ratio - 1.0);
+        say(&format!(
+            "atta: {}, {percent:+.1} % bytes per token",
+            omissions(reduced)
+        ));
+    }
+}
+
+fn omissions(reduced: &Reduced) -> String {
+    let Reduced {
+        layers, n_experts, ..
+    } = reduced;
+    let layers = (!layers.is_empty()).then(|| {
+        let cost = cost(reduced.layers_cost);
+        format!("skipping layers {}: {cost}", list(layers))
+    });
+    let experts = n_experts.map(|n| {
+        let cost = cost(reduced.experts_cost);
+        format!("at most {n} experts for each token: {cost}")
+    });
+    let parts: Vec<String> = layers.into_iter().chain(experts).collect();
+    match &parts[..] {
+        [] => "skipping no layers: one alone costs more".to_owned(),
+        parts => parts.join("; "),
+    }
+}
+
+/// Numbers in a row.
+pub(crate) fn list(numbers: &[usize]) -> String {
+    let texts: Vec<String> = numbers.iter().map(usize::to_string).collect();
+    texts.join(", ")
+}
+
+fn cost(cost: Option<ReductionCost>) -> String {
+    let percent = |ratio: f32| 100.0 * (ratio - 1.0);
+    cost.map_or_else(
+        || "the cost was not measured".to_owned(),
+        |ReductionCost { kld, ppl_ratio, .. }| {
+            format!("KLD {kld:.2}, ppl {:+.0} %", percent(ppl_ratio))
+        },
+    )
 }
 
 /// Prints how much of a streamed model is kept in memory, and the expected speed: otherwise nothing

@@ -13,7 +13,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use atta::{Backend, Kernels, LoadOptions, ModelFiles, Pool, Summary};
+use atta::{Backend, Explain, Kernels, LoadOptions, ModelFiles, Pool, Summary};
 use atta_cluster::{
     AuditOptions, Coordinator, GroupPlan, HashedModel, JournalOptions, OnStage, PartLinks,
     PlanError, PlanInputs, RemoteRing, Replanner, RingChanges, RowReplanner, SizedModel,
@@ -34,7 +34,7 @@ use atta_cluster::{
 use crate::cluster::{RingMonitor, WatchedRing};
 use crate::{
     args::{
-        RingFlags,
+        RingFlags, flag,
         ring::{RingAim, RingJournal, RingLane, RingSplit, RingWire},
     },
     cluster::{Membership, Role, events, is_here, model_directories},
@@ -154,6 +154,10 @@ pub(crate) fn plan(
     let Some(text) = &flags.ring else {
         return Ok((options, RingRun::default()));
     };
+    if !options.reduction.is_whole() {
+        let why = atta::Error::ReducedElsewhere;
+        return Err(Failure::Usage(why.explain(flag)));
+    }
     let who = who(text)?;
     let Some(model) = model else {
         return Err(Failure::Usage(

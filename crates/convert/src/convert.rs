@@ -13,6 +13,7 @@ use atta_formats::{
     Contents, Layout, Split, TensorType, Writer, decode_rows, f16,
     gguf::{Checksums, PIECE_BYTES, shard_file_name},
 };
+use atta_model::Sensitivity;
 use atta_store::ReadAt;
 
 use crate::{
@@ -227,6 +228,11 @@ fn header(
         Some(Split { no: 1.., .. }) => Writer::new(),
         _ => whole_header(checkpoint, options, has_own_types(plan)),
     };
+    // What parts of the model cost was measured with other weights.
+    let is_changed = |step: &Step| step.ty != checkpoint.tensors[step.tensor].ty;
+    if plan.steps.iter().any(is_changed) {
+        Sensitivity::remove(&mut writer);
+    }
     if let Some(split) = split {
         writer.set_split(split);
     }

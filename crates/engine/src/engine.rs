@@ -18,7 +18,7 @@ use atta_tokenizer::{Special, Tokenizer};
 #[cfg(feature = "cache")]
 use crate::prompt_cache::Key;
 use crate::{
-    Error, Fit, Prediction, Session, SessionOptions, WeightsAt,
+    Error, Fit, Prediction, Reduced, Reduction, Session, SessionOptions, WeightsAt,
     memory::{self, Outline, PlaceError, SessionNeeds},
     session::{self, Resolved},
 };
@@ -66,6 +66,8 @@ pub struct LoadOptions {
     pub spare_bytes: u64,
     /// Whether to keep memory free for a constraint.
     pub constrained: bool,
+    /// How much of the model to run; by default all of it.
+    pub reduction: Reduction,
     /// Creates the executors of sessions and batchers, such as a ring of machines; `None`: the CPU
     /// with these threads and this instruction set.
     pub backend: Option<Arc<dyn Backend>>,
@@ -101,6 +103,7 @@ struct Inner {
     load_time: Duration,
     weights: WeightsAt,
     prediction: Option<Prediction>,
+    reduced: Option<Reduced>,
     /// The session for which memory was kept free, as requested.
     planned_options: SessionOptions,
     /// The sizes of that session that fit.
@@ -161,9 +164,13 @@ impl Engine {
         let n_threads = pool.n_threads();
         let on_cpu = || Arc::new(CpuBackend::new(kernels, Arc::clone(&pool))) as Arc<dyn Backend>;
         let backend = options.backend.clone().unwrap_or_else(on_cpu);
+        if options.backend.is_some() && !options.reduction.is_whole() {
+            return Err(Error::ReducedElsewhere);
+        }
         let Prepared {
             files,
             spec,
+            reduced,
             tokenizer,
             budget,
             outline,
@@ -190,6 +197,7 @@ impl Engine {
             load_time: start.elapsed(),
             weights: outline.weights,
             prediction: placed.prediction,
+            reduced,
             planned_options: options.session.clone(),
             planned: placed.session,
             #[cfg(feature = "cache")]
@@ -380,6 +388,22 @@ impl Engine {
         self.inner.prediction
     }
 
+    /// What the model does without, if it does not run whole.
+    pub fn reduced(&self) -> Option<&Reduced> {
+        self.inner.reduced.as_ref()
+    }
+
+    /// Bytes of weights that a token would read of the model in part, over those of this one.
+    ///
+    /// # Errors
+    /// A reduction that is refused, as by [`open`](Self::open).
+    pub fn bytes_ratio(&self, reduction: &Reduction) -> Result<f64, Error> {
+        let directory = self.inner.model.weights().files().directory();
+        let reduced = reduction.apply(&mut self.spec().clone(), directory);
+        let reduced = reduced.map_err(|error| error.at(&self.inner.path))?;
+        Ok(reduced.map_or(1.0, |reduced| reduced.bytes_ratio))
+    }
+
     /// Time of loading.
     pub fn load_time(&self) -> Duration {
         self.inner.load_time
@@ -390,6 +414,7 @@ impl Engine {
 pub(crate) struct Prepared {
     pub(crate) files: ModelFiles,
     pub(crate) spec: ModelSpec,
+    pub(crate) reduced: Option<Reduced>,
     pub(crate) tokenizer: Tokenizer,
     pub(crate) budget: Budget,
     pub(crate) outline: Outline,
@@ -409,7 +434,10 @@ impl Prepared {
             path: path.to_owned(),
             source,
         };
-        let spec = arch::lower(files.directory().metadata()).map_err(model_error)?;
+        let directory = files.directory();
+        let mut spec = arch::lower(directory.metadata()).map_err(model_error)?;
+        let reduced = options.reduction.apply(&mut spec, directory);
+        let reduced = reduced.map_err(|error| error.at(path))?;
         let needs = options.session_needs(&spec, footprint, n_threads);
         let outline = Outline::new(options, &files, &needs).map_err(model_error)?;
         let budget = Budget::unlimited();
@@ -437,6 +465,7 @@ impl Prepared {
         Ok(Self {
             files,
             spec,
+            reduced,
             tokenizer,
             budget,
             outline,
@@ -448,7 +477,8 @@ impl Prepared {
 /// Reads the weights of the loaded part into the page cache.
 fn prewarm(model: &Model) -> Result<(), PlaceError> {
     let files = model.weights().files();
-    if *model.share() == Share::whole(model.spec()) {
+    let is_reduced = model.spec().left_out().next().is_some();
+    if *model.share() == Share::whole(model.spec()) && !is_reduced {
         return Ok(files.prewarm().map_err(Error::from)?);
     }
     let tensors = model.share().tensors(model.spec(), files.directory())?;
@@ -516,7 +546,7 @@ impl LoadOptions {
 
 impl Threads {
     /// Number of threads.
-    pub(crate) fn count(&self) -> usize {
+    pub fn count(&self) -> usize {
         match self {
             Self::Auto => Pool::default_threads().max(1),
             Self::Count(n) => n.get(),

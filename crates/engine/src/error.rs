@@ -1,6 +1,6 @@
 //! The error of the crate.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use atta_formats::{Explain, Names, Setting, Suggestion};
 
@@ -52,6 +52,18 @@ pub enum Error {
         /// The kind of the file.
         what: &'static str,
     },
+    /// A quality that is no part of 1.
+    #[error("{}", quality(*.0, Setting::words))]
+    Quality(f32),
+    /// A choice by quality in a file without measurements of what that costs.
+    #[error("{}", unmeasured(path, Setting::words))]
+    Unmeasured {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A model to run in part, and on other machines.
+    #[error("{}", reduced_elsewhere(Setting::words))]
+    ReducedElsewhere,
     /// NaN or infinity in a result: damaged weights, or a model that overflows.
     #[error(
         "{path}: the model computes values that are not numbers (NaN or infinity, at token {n} of the text): the file is \
@@ -187,6 +199,9 @@ impl Explain for Error {
                 smallest,
                 suggestions,
             } => too_little_memory(*budget, *smallest, suggestions, names),
+            Self::Quality(q) => quality(*q, names),
+            Self::Unmeasured { path } => unmeasured(path, names),
+            Self::ReducedElsewhere => reduced_elsewhere(names),
             Self::PromptTooLong { n_prompt, n_ctx } => prompt_too_long(*n_prompt, *n_ctx, names),
             Self::Model { path, source } => {
                 format!("{}: {}", path.display(), source.explain(names))
@@ -217,6 +232,28 @@ fn too_little_memory(
     };
     format!(
         "not enough memory: this needs at least {smallest} MiB and may have {budget} MiB; {advice}"
+    )
+}
+
+fn quality(quality: f32, names: Names) -> String {
+    let setting = names(Setting::Quality);
+    format!("{setting} is {quality}, expected above 0 and at most 1")
+}
+
+fn unmeasured(path: &Path, names: Names) -> String {
+    format!(
+        "{}: {} below 1 leaves layers out by what that costs, and the file has no measurements of \
+         it",
+        path.display(),
+        names(Setting::Quality)
+    )
+}
+
+fn reduced_elsewhere(names: Names) -> String {
+    format!(
+        "{} and {} are for one machine: other machines run their layers whole",
+        names(Setting::Quality),
+        names(Setting::Experts)
     )
 }
 

@@ -41,6 +41,7 @@ mod memory;
 mod pooling;
 #[cfg(feature = "cache")]
 mod prompt_cache;
+mod reduction;
 mod sampling;
 #[cfg(feature = "batch")]
 mod scheduler;
@@ -63,8 +64,8 @@ pub use atta_formats::{
 };
 pub use atta_kernels::{Kernels, Pool};
 pub use atta_model::{
-    Backend, ExecutorSize, Inputs, KvType, MatmulCost, Model, Observer, Phase, Role, arch, oracle,
-    spec,
+    Backend, ExecutorSize, Inputs, KvType, MatmulCost, MeasuredStep, Model, Observer, Phase,
+    ReductionCost, Role, Sensitivity, arch, oracle, spec,
 };
 pub use atta_store::{
     Budget, BudgetItem, Damage, DamagedPart, Error as StoreError, Io, ModelFiles, ModelSource,
@@ -85,6 +86,7 @@ pub use memory::{Fit, MemoryPlan, Prediction, WeightsAt};
 pub use pooling::Pooling;
 #[cfg(feature = "cache")]
 pub use prompt_cache::{CacheFileError, PrefixHit, PromptCache, SavedPrompt};
+pub use reduction::{Omission, Reduced, Reduction};
 pub use sampling::{
     Breakers, DryOptions, LogProb, LogProbs, Sampler, Sampling, SamplingError, log_sum_exp,
 };

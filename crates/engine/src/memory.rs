@@ -101,7 +101,10 @@ impl Outline {
 }
 
 /// Bytes of the file that this machine reads.
-fn part_bytes(needs: &SessionNeeds<'_>, files: &ModelFiles) -> Result<u64, atta_model::Error> {
+pub(crate) fn part_bytes(
+    needs: &SessionNeeds<'_>,
+    files: &ModelFiles,
+) -> Result<u64, atta_model::Error> {
     let part = needs.part();
     if let Some(member) = needs.footprint.member() {
         let part = MemberPart {
@@ -110,7 +113,8 @@ fn part_bytes(needs: &SessionNeeds<'_>, files: &ModelFiles) -> Result<u64, atta_
         };
         return part.n_bytes(needs.spec, files.directory());
     }
-    if part == Share::whole(needs.spec) {
+    let is_reduced = needs.spec.left_out().next().is_some();
+    if part == Share::whole(needs.spec) && !is_reduced {
         return Ok(files.file_bytes());
     }
     let tensors = part.tensors(needs.spec, files.directory())?;

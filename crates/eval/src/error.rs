@@ -25,6 +25,9 @@ pub enum Error {
         /// Tokens of a chunk.
         n_ctx: usize,
     },
+    /// A measurement that its caller ended.
+    #[error("the measurement was cancelled")]
+    Cancelled,
     /// Saved log-probabilities that cannot be used.
     #[error("no usable file of saved logits: {0}")]
     Baseline(String),
@@ -36,13 +39,19 @@ impl From<atta_store::Error> for Error {
     }
 }
 
+impl From<atta_model::Error> for Error {
+    fn from(error: atta_model::Error) -> Self {
+        Self::Engine(error.into())
+    }
+}
+
 impl Explain for Error {
     fn explain(&self, names: Names) -> String {
         match self {
             Self::Engine(error) => error.explain(names),
             Self::ChunkTooShort { n_ctx, min } => chunk_too_short(*n_ctx, *min, names),
             Self::TextTooShort { n_ids, n_ctx } => text_too_short(*n_ids, *n_ctx, names),
-            Self::Baseline(_) => self.to_string(),
+            Self::Cancelled | Self::Baseline(_) => self.to_string(),
         }
     }
 }

@@ -53,6 +53,10 @@ pub enum Setting {
     Weights,
     /// Reducing a session until it fits into memory.
     Fit,
+    /// The part of a model's quality that is to be kept.
+    Quality,
+    /// Experts for each position.
+    Experts,
     /// The vocabulary file of a model without one.
     TokenizerFile,
     /// The pre-tokenizer of a vocabulary.
@@ -90,6 +94,8 @@ impl Setting {
             Self::KvType => "the KV cache type",
             Self::Weights => "the weights mode",
             Self::Fit => "automatic fitting",
+            Self::Quality => "the quality",
+            Self::Experts => "the number of experts",
             Self::TokenizerFile => "a tokenizer file",
             Self::PreTokenizer => "a pre-tokenizer",
             Self::ApiKey => "an API key",

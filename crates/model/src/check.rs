@@ -60,7 +60,8 @@ impl ModelSpec {
         })?;
         self.check_streams()?;
         self.check_outputs()?;
-        for (l, layer) in self.layers.iter().enumerate() {
+        let layers = self.layers.iter().enumerate();
+        for (l, layer) in layers.filter(|(_, layer)| !layer.is_left_out()) {
             layer
                 .check(self.d_model)
                 .map_err(|what| Error::Spec(format!("layer {l}: {what}")))?;
@@ -227,7 +228,6 @@ impl LayerSpec {
     fn check_sublayers(&self) -> Result<(), String> {
         let lacks_mixer = self.mixer == Mixer::None;
         let lacks_ffn = self.ffn == Ffn::None;
-        ensure(!lacks_mixer || !lacks_ffn, || "no sublayer".to_owned())?;
         let missing = match (lacks_mixer, lacks_ffn) {
             (true, _) => Sublayer::Mixer,
             (_, true) => Sublayer::Ffn,

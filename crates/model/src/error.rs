@@ -71,6 +71,22 @@ pub enum Error {
     /// A spec that describes no model, or one that the kernels cannot run.
     #[error("unsupported model: {0}")]
     Spec(String),
+    /// A layer that cannot be left out.
+    #[error("layer {layer} cannot be left out: {why}")]
+    Needed {
+        /// The layer.
+        layer: usize,
+        /// The reason.
+        why: String,
+    },
+    /// Another number of experts than a position can go to.
+    #[error("{}", n_experts(*n, *most, Setting::words))]
+    Experts {
+        /// The number.
+        n: usize,
+        /// The experts that the model sends a position to; 0 without any.
+        most: usize,
+    },
     /// A norm, a bias or a rope factor that is no usable number.
     #[error("tensor {name}: a value is {value}")]
     Value {
@@ -173,6 +189,7 @@ impl Explain for Error {
         match self {
             Self::ContextFull { n_ctx } => context_full(*n_ctx, names),
             Self::Store(error) => error.explain(names),
+            Self::Experts { n, most } => n_experts(*n, *most, names),
             _ => self.to_string(),
         }
     }
@@ -181,4 +198,12 @@ impl Explain for Error {
 fn context_full(n_ctx: usize, names: Names) -> String {
     let setting = names(Setting::NCtx);
     format!("the context is full: {n_ctx} positions; raise {setting} or shorten the prompt")
+}
+
+fn n_experts(n: usize, most: usize, names: Names) -> String {
+    let setting = names(Setting::Experts);
+    match most {
+        0 => format!("{setting} is {n}, but the model has no experts"),
+        _ => format!("{setting} is {n}, expected 1 to {most}"),
+    }
 }

@@ -315,11 +315,12 @@ fn through_layers(p: &mut Pass<'_>, layers: Range<usize>, ids: &[u32]) -> Result
     if let Some(alt) = &alt_up {
         begin_alt_up(p, alt)?;
     }
-    for l in layers {
+    let spec = p.model.spec();
+    for l in layers.filter(|&l| !spec.layers[l].is_left_out()) {
         if let Some(alt) = &alt_up {
             predict_streams(p, l, alt);
         }
-        if let Some(ngrams) = &p.model.spec().layers[l].ngrams {
+        if let Some(ngrams) = &spec.layers[l].ngrams {
             add_ngrams(p, l, ngrams, ids)?;
         }
         sublayers(p, l)?;

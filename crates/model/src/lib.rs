@@ -22,6 +22,7 @@ mod observe;
 pub mod oracle;
 mod role;
 mod scores;
+mod sensitivity;
 pub mod seqs;
 mod share;
 pub mod spec;
@@ -41,6 +42,7 @@ pub use members::{
 };
 pub use observe::{Inputs, Observer, Phase};
 pub use role::{Placement, Role};
+pub use sensitivity::{MeasuredStep, ReductionCost, Sensitivity};
 pub use seqs::SeqTable;
 pub use share::Share;
 pub use tensors::TensorReq;

@@ -13,8 +13,8 @@ use crate::{
     Error, Model, Placement, Role,
     bind::Tensors,
     spec::{
-        Activation, AltUp, Attention, Factors, Ffn, KvSource, Laurel, LayerSpec, Mixer, Norm,
-        OutputGate, Pairing, Positions, QkNorm, Rope, ShortConv, Sublayer, Wiring,
+        Activation, AltUp, Attention, Factors, Ffn, KvSource, Laurel, LayerSpec, Mixer, ModelSpec,
+        Norm, OutputGate, Pairing, Positions, QkNorm, Rope, ShortConv, Sublayer, Wiring,
     },
 };
 
@@ -62,7 +62,7 @@ fn residuals(model: &Model, tokens: &[u32], first_of_second: usize) -> Result<Ro
     if let Some(alt) = &spec.alt_up {
         return through_streams(model, alt, &x, &embeddings);
     }
-    for (l, of_layer) in spec.layers.iter().enumerate() {
+    for (l, of_layer) in computed(spec) {
         if let Some(embed) = &of_layer.ngrams {
             ngrams::add_to(model, l, embed, tokens, &mut x)?;
         }
@@ -77,11 +77,17 @@ fn residuals(model: &Model, tokens: &[u32], first_of_second: usize) -> Result<Ro
     Ok(x)
 }
 
+/// The layers that are not left out.
+fn computed(spec: &ModelSpec) -> impl Iterator<Item = (usize, &LayerSpec)> {
+    let layers = spec.layers.iter().enumerate();
+    layers.filter(|(_, layer)| !layer.is_left_out())
+}
+
 /// The residuals after the last layer of a model with several streams, from the embeddings `x`.
 fn through_streams(model: &Model, alt: &AltUp, x: &Rows, embeddings: &Rows) -> Result<Rows, Error> {
     let mut shared = SharedKv::new();
     let mut streams = alt_up::begin(model, alt, x)?;
-    for l in 0..model.spec().layers.len() {
+    for (l, _) in computed(model.spec()) {
         streams = alt_up::predict(model, l, alt, &streams);
         let x = layer(model, l, streams[alt.active].clone(), &mut shared)?;
         alt_up::correct(model, l, alt, &x, &mut streams);

@@ -209,7 +209,8 @@ impl ModelSpec {
         if let Some(alt) = &self.alt_up {
             list.require(Role::AltupProj, &[alt.n - 1, d, d]);
         }
-        for (l, layer) in self.layers.iter().enumerate() {
+        let layers = self.layers.iter().enumerate();
+        for (l, layer) in layers.filter(|(_, layer)| !layer.is_left_out()) {
             list.layer = Some(l);
             if let Some(ngrams) = &layer.ngrams {
                 list.ngrams(ngrams, [d, self.d_residual()]);

@@ -2,7 +2,7 @@
 
 use std::num::NonZeroUsize;
 
-use atta::{Fit, KvType, LoadOptions, SessionOptions, Threads, WeightsAt};
+use atta::{Fit, KvType, LoadOptions, Omission, Reduction, SessionOptions, Threads, WeightsAt};
 use clap::{Args, ValueEnum};
 
 use super::value::{self, CpuList, RamBudget};
@@ -79,6 +79,13 @@ pub(crate) struct ModelFlags {
     /// weights are always compared while they are read
     #[arg(long)]
     pub(crate) verify: bool,
+    /// Leave layers out, as many as cost a measured KL divergence of 1 - Q at most; for a file of
+    /// `atta sensitivity` [default: 1, the whole model]
+    #[arg(long, value_name = "Q", value_parser = value::quality)]
+    quality: Option<f32>,
+    /// Let each token use N experts at most [default: as many as the model says]
+    #[arg(long, value_name = "N", value_parser = value::positions, allow_negative_numbers = true)]
+    experts: Option<usize>,
 }
 
 /// A KV cache type.
@@ -160,7 +167,27 @@ impl ModelFlags {
             ram_budget: self.ram_budget.and_then(RamBudget::bytes),
             session,
             fit: if self.fit { Fit::Shrink } else { Fit::Strict },
+            reduction: self.reduction(),
             ..LoadOptions::default()
+        }
+    }
+
+    /// How much of the model to run.
+    fn reduction(&self) -> Reduction {
+        Reduction {
+            layers: self.quality.map_or(Omission::Nothing, Omission::Quality),
+            n_experts: self.experts,
+        }
+    }
+
+    /// Refuses `--quality` and `--experts` for a command that is about the whole model.
+    pub(crate) fn refuse_reduction(&self, command: &str) -> Result<(), Failure> {
+        match self.reduction().is_whole() {
+            true => Ok(()),
+            false => Err(Failure::Usage(format!(
+                "--quality and --experts do not apply to `atta {command}`, which is about the \
+                 whole model"
+            ))),
         }
     }
 

@@ -26,6 +26,8 @@ pub(crate) fn flag(setting: Setting) -> &'static str {
         Setting::KvType => "--kv",
         Setting::Weights => "--weights",
         Setting::Fit => "--fit",
+        Setting::Quality => "--quality",
+        Setting::Experts => "--experts",
         Setting::TokenizerFile => "--tokenizer",
         Setting::PreTokenizer => "--pre",
         Setting::ApiKey => "--api-key",

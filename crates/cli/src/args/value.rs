@@ -113,6 +113,12 @@ pub(crate) fn probability(text: &str) -> Result<f32, String> {
     number.ok_or_else(|| "expected a number from 0 to 1".to_owned())
 }
 
+/// A part of a model's quality.
+pub(crate) fn quality(text: &str) -> Result<f32, String> {
+    let number = text.parse().ok().filter(|q| *q > 0.0 && *q <= 1.0);
+    number.ok_or_else(|| "expected a number above 0 and at most 1".to_owned())
+}
+
 /// The argument of `--ram-budget`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RamBudget {

@@ -27,6 +27,8 @@ mod picolm;
 #[cfg(feature = "hub")]
 mod pull;
 mod run;
+#[cfg(all(feature = "convert", feature = "perplexity"))]
+mod sensitivity;
 #[cfg(feature = "server")]
 mod serve;
 mod tokenize;
@@ -94,4 +96,6 @@ commands! {
     Imatrix(imatrix::ImatrixArgs) => imatrix,
     #[cfg(feature = "convert")]
     Verify(verify::VerifyArgs) => verify,
+    #[cfg(all(feature = "convert", feature = "perplexity"))]
+    Sensitivity(Box<sensitivity::SensitivityArgs>) => sensitivity,
 }

@@ -125,6 +125,7 @@ pub(crate) fn engine_at(path: Option<&Path>, options: &LoadOptions) -> Result<En
         warn("--prewarm has no effect: the model does not fit into memory and is streamed");
     }
     report::shrunk(&engine);
+    report::reduced(&engine);
     report::streaming(&engine);
     Ok(engine)
 }

@@ -41,6 +41,8 @@ mod ring;
 #[cfg(all(feature = "cluster", unix))]
 mod ring_faults;
 mod run;
+#[cfg(all(feature = "cluster", feature = "convert", feature = "perplexity"))]
+mod sensitivity;
 mod speculation;
 mod streams;
 #[cfg(feature = "convert")]

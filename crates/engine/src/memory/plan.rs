@@ -11,7 +11,7 @@ use atta_store::{BudgetItem, InMemory, ModelFiles, ResidencyBytes, Weights};
 
 use super::{
     Decision, MAX_PROBE_BYTES, MIN_PROBE_BYTES, PlaceError, SessionNeeds, WeightsAt, beside,
-    divide, missed_experts,
+    divide, missed_experts, part_bytes,
 };
 use crate::{
     Error, LoadOptions,
@@ -85,7 +85,12 @@ impl MemoryPlan {
             ..
         } = prepared;
         let needs = options.session_needs(&spec, &footprint, n_threads);
-        let file_bytes = files.file_bytes();
+        let mapped_bytes = match outline.weights {
+            WeightsAt::Mapped => {
+                part_bytes(&needs, &files).map_err(|e| PlaceError::from(e).at(path))?
+            }
+            WeightsAt::Resident | WeightsAt::Streamed => 0,
+        };
         let mut decided = None;
         let source = |_: ModelFiles, plan| -> Result<Box<dyn Weights>, PlaceError> {
             budget.set_limit(outline.limit);
@@ -116,7 +121,7 @@ impl MemoryPlan {
                 .into_iter()
                 .chain(items(&needs, &session, &sizes))
                 .collect(),
-            mapped_bytes: if is(WeightsAt::Mapped) { file_bytes } else { 0 },
+            mapped_bytes,
             read_bytes: if is(WeightsAt::Streamed) {
                 read_bytes
             } else {

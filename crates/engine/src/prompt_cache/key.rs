@@ -1,13 +1,14 @@
 //! Keys: the key of a state is a hash of everything that it depends on.
 //!
 //! ```text
-//! root  = BLAKE3(versions, model, numerics, RoPEs, state header of no positions)
+//! root  = BLAKE3(versions, model, numerics, RoPEs, state header of no positions, omissions)
 //! child = BLAKE3(parent, tokens)
 //! ```
 //! The versions are those of the segment format, of the numerics and of the program. The model is a
 //! hash of its metadata and of samples of its tensors. The executor names its numerics: on the CPU
 //! the instruction set, because products with float weights round differently on another one. The
-//! state header has the shapes and element types of the KV cache, and the RoPE regime.
+//! state header has the shapes and element types of the KV cache, and the RoPE regime. Omissions are
+//! the layers that are left out and the limit of experts, of a model that does not run whole.
 
 use atta_model::{Executor, SeqId, spec::LayerSpec};
 use blake3::Hasher;
@@ -50,6 +51,10 @@ impl Key {
         let mut header = Vec::new();
         executor.export(seq, 0..0, &mut header)?;
         parts.add(&header);
+        // Whole models keep the keys that they had.
+        if let Some(reduced) = engine.reduced() {
+            parts.add(format!("{:?}", (&reduced.layers, reduced.n_experts)).as_bytes());
+        }
         Ok(parts.end())
     }
 

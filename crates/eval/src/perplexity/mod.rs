@@ -20,7 +20,7 @@ pub use score::{BaseScores, Scores};
 pub use statistics::{DivergenceReport, Estimate, PerplexityReport};
 
 use crate::Error;
-use atta_engine::Session;
+use atta_engine::{Engine, Session};
 
 /// The shortest chunk that leaves a token to score.
 const MIN_CHUNK: usize = 4;
@@ -80,6 +80,24 @@ impl Chunks {
         n_scored(self.n_ctx)
     }
 
+    fn chunk(&self, i: usize) -> &[u32] {
+        &self.ids[i * self.n_ctx..][..self.n_ctx]
+    }
+
+    /// The tokens of chunk `i` that are scored.
+    pub(crate) fn scored(&self, i: usize) -> &[u32] {
+        &self.chunk(i)[self.n_ctx / 2 + 1..]
+    }
+
+    /// The tokens that the model reads of chunk `i`; the last ones are in front of the scored ones.
+    pub(crate) fn inputs(&self, i: usize, engine: &Engine) -> Vec<u32> {
+        let tokenizer = engine.tokenizer();
+        let bos = tokenizer.bos().filter(|_| tokenizer.add_bos());
+        let mut inputs = self.chunk(i)[..self.n_ctx - 1].to_vec();
+        inputs[0] = bos.unwrap_or(inputs[0]);
+        inputs
+    }
+
     /// Evaluates chunk `i` from the beginning of the session. `each` hears the logits before every
     /// token that is scored, `[n_vocab]`, and the token; `go_on` is asked before every batch.
     /// Breaks where it said so, with the chunk half done.
@@ -96,11 +114,8 @@ impl Chunks {
         mut go_on: impl FnMut() -> bool,
         mut each: impl FnMut(&[f32], u32),
     ) -> Result<ControlFlow<()>, Error> {
-        let chunk = &self.ids[i * self.n_ctx..][..self.n_ctx];
-        let tokenizer = session.engine().tokenizer();
-        let bos = tokenizer.bos().filter(|_| tokenizer.add_bos());
-        let mut inputs = chunk[..self.n_ctx - 1].to_vec();
-        inputs[0] = bos.unwrap_or(inputs[0]);
+        let chunk = self.chunk(i);
+        let inputs = self.inputs(i, session.engine());
         let (unscored, scored) = inputs.split_at(self.n_ctx / 2);
         session.truncate(0)?;
         if session.append_with(unscored, |_| go_on())? < unscored.len() {

@@ -207,5 +207,9 @@ pub fn lower(metadata: &Metadata) -> Result<ModelSpec, Error> {
             })?;
     let spec = (row.lower)(&Meta::new(metadata, name))?;
     spec.check()?;
-    Ok(spec)
+    let empty = spec.left_out().next();
+    match empty {
+        Some(l) => Err(Error::Spec(format!("layer {l}: no sublayer"))),
+        None => Ok(spec),
+    }
 }

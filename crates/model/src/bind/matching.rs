@@ -13,7 +13,8 @@ use crate::{
 
 impl ModelSpec {
     /// Whether a tensor that the model may have is not computed with: it belongs to a layer behind
-    /// the last one, or to the keys and values of a layer that attends to another's.
+    /// the last one, or to one that is left out, or to the keys and values of a layer that attends
+    /// to another's.
     fn is_idle(&self, tensor: &TensorInfo) -> bool {
         let layer = tensor
             .name
@@ -24,9 +25,11 @@ impl ModelSpec {
         };
         let n_layers = self.layers.len();
         let is_beyond = (n_layers..n_layers + self.n_nextn).contains(&l);
-        let attention = self.layers.get(l).and_then(LayerSpec::attention);
+        let layer = self.layers.get(l);
+        let is_left_out = layer.is_some_and(LayerSpec::is_left_out);
+        let attention = layer.and_then(LayerSpec::attention);
         let shares = attention.is_some_and(|a| a.kv_layer().is_some());
-        is_beyond || shares && KV_ROLES.iter().any(|role| role.name() == name)
+        is_beyond || is_left_out || shares && KV_ROLES.iter().any(|role| role.name() == name)
     }
 
     /// Whether a file has exactly the tensors of this model.

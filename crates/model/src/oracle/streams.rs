@@ -1,8 +1,8 @@
 //! The oracle's residuals of several streams.
 
 use super::{
-    Rows, SharedKv, add, feed_forward, map_rows, matrix, mixer, ngrams, normalized, project,
-    sigmoid,
+    Rows, SharedKv, add, computed, feed_forward, map_rows, matrix, mixer, ngrams, normalized,
+    project, sigmoid,
 };
 use crate::{
     Error, Model, Role,
@@ -16,7 +16,7 @@ pub(super) fn residuals(model: &Model, tokens: &[u32], x: &Rows) -> Result<Rows,
     let n = spec.streams.map_or(1, |streams| streams.n);
     let mut x = map_rows(x, |x| x.repeat(n));
     let mut shared = SharedKv::new();
-    for (l, layer) in spec.layers.iter().enumerate() {
+    for (l, layer) in computed(spec) {
         let t = model.layer(l);
         if let Some(embed) = &layer.ngrams {
             ngrams::add_to(model, l, embed, tokens, &mut x)?;

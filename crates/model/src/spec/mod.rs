@@ -16,6 +16,7 @@ mod layer_embed;
 mod mamba;
 mod ngram;
 mod recurrent;
+mod reduced;
 mod rope;
 mod sparse;
 mod streams;

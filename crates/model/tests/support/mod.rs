@@ -278,11 +278,16 @@ pub(crate) fn golden(name: &str) -> Golden {
     all.find(|g| g.name == name).unwrap()
 }
 
+/// A model of files.
+pub(crate) fn load(files: ModelFiles) -> Arc<Model> {
+    Arc::new(Model::load(files, &Budget::unlimited()).unwrap())
+}
+
 /// The little model of stories, in Q8_0: the one file here whose matrices are as those that people
 /// have.
 pub(crate) fn stories() -> Arc<Model> {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/stories.gguf");
-    Arc::new(Model::load(ModelFiles::open(&path).unwrap(), &Budget::unlimited()).unwrap())
+    load(ModelFiles::open(&path).unwrap())
 }
 
 /// Tokens of a model in no order.

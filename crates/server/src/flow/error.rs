@@ -261,6 +261,8 @@ fn field(setting: Setting) -> &'static str {
         | Setting::KvType
         | Setting::Weights
         | Setting::Fit
+        | Setting::Quality
+        | Setting::Experts
         | Setting::TokenizerFile
         | Setting::PreTokenizer
         | Setting::ApiKey

@@ -135,6 +135,7 @@ fn asker(flags: &MembershipFlags) -> Result<Asker, Failure> {
 
 fn plan(args: &PlanArgs) -> Result<(), Failure> {
     let flags = &args.model_flags;
+    flags.refuse_reduction("cluster plan")?;
     let options = load::options(
         Some(&args.model),
         flags,

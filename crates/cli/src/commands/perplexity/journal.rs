@@ -173,7 +173,7 @@ fn head(args: &PerplexityArgs, of: &Measurement) -> Result<Value, Failure> {
         .and_then(|path| fs::metadata(path).ok()?.modified().ok())
         .and_then(|time| time.duration_since(UNIX_EPOCH).ok())
         .map(|time| format!("{}.{:09}", time.as_secs(), time.subsec_nanos()));
-    Ok(json!({
+    let mut head = json!({
         "atta_perplexity": 1,
         "model": load::path_name(args.model.as_deref()),
         "model_bytes": files.file_bytes(),
@@ -186,7 +186,13 @@ fn head(args: &PerplexityArgs, of: &Measurement) -> Result<Value, Failure> {
         "kld": args.kld.as_ref().map(|path| path.to_string_lossy()),
         "kld_modified": kld_modified,
         "save_logits": args.save_logits.as_ref().map(|path| path.to_string_lossy()),
-    }))
+    });
+    // Journals of whole models stay as they were.
+    if let Some(reduced) = engine.reduced() {
+        head["without_layers"] = json!(reduced.layers);
+        head["n_experts"] = json!(reduced.n_experts);
+    }
+    Ok(head)
 }
 
 /// The KV cache types as they were asked for, f16 by default.
