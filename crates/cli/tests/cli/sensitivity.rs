@@ -25,7 +25,8 @@ fn measurements_go_into_a_copy_whose_quality_can_be_chosen() {
     let text = text(&scratch);
     let copy = scratch.path("measured.gguf");
     let args = ["-f", &text, "-c", "32", "--chunks", "2", "-j", "1"];
-    let line = [&["sensitivity", &home(), "-o", &copy, "--json"], &args[..]].concat();
+    let home = home();
+    let line = [&["sensitivity", &home, "-o", &copy, "--json"], &args[..]].concat();
     let figures: Value = serde_json::from_str(&stdout(&line)).unwrap();
     assert_eq!(figures["n_tokens"], 2 * 15);
     let alone = figures["alone_kld"].as_array().unwrap();
