@@ -23,9 +23,9 @@ fn text(scratch: &Scratch) -> String {
 fn measurements_go_into_a_copy_whose_quality_can_be_chosen() {
     let scratch = Scratch::new("sensitivity");
     let text = text(&scratch);
+    let home = home();
     let copy = scratch.path("measured.gguf");
     let args = ["-f", &text, "-c", "32", "--chunks", "2", "-j", "1"];
-    let home = home();
     let line = [&["sensitivity", &home, "-o", &copy, "--json"], &args[..]].concat();
     let figures: Value = serde_json::from_str(&stdout(&line)).unwrap();
     assert_eq!(figures["n_tokens"], 2 * 15);
@@ -53,7 +53,7 @@ fn measurements_go_into_a_copy_whose_quality_can_be_chosen() {
     assert_eq!(output.status.code(), Some(0));
     let start = format!("atta: skipping layers {layer}: KLD {kld:.2}, ppl ");
     assert!(said(&output).starts_with(&start), "{}", said(&output));
-    let table = stdout(&[&["sensitivity", &home()], &args[..]].concat());
+    let table = stdout(&[&["sensitivity", &home], &args[..]].concat());
     assert!(table.starts_with("30 tokens scored\nleft out "), "{table}");
     // The divergence is that which `atta perplexity` finds.
     let base = scratch.path("base");

@@ -13,15 +13,16 @@ use crate::{
 
 impl ModelSpec {
     /// Whether a tensor that the model may have is not computed with: it belongs to a layer behind
-    /// the last one, or to one that is left out, or to the keys and values of a layer that attends
-    /// to another's.
+    /// the last one, to one that is left out or to all such layers, or to the keys and values of a
+    /// layer that attends to another's.
     fn is_idle(&self, tensor: &TensorInfo) -> bool {
         let layer = tensor
             .name
             .strip_prefix("blk.")
             .and_then(|name| name.split_once('.'));
         let Some((l, name)) = layer.and_then(|(l, name)| Some((l.parse().ok()?, name))) else {
-            return false;
+            let has_name = |role: &Role| role.name() == tensor.name;
+            return ROPE_ROLES.iter().any(has_name) && self.left_out().next().is_some();
         };
         let n_layers = self.layers.len();
         let is_beyond = (n_layers..n_layers + self.n_nextn).contains(&l);
@@ -41,6 +42,13 @@ impl ModelSpec {
         match_tensors(self, &self.tensors(), directory).map(|_| ())
     }
 }
+
+/// The tensors that all layers with rope factors share.
+const ROPE_ROLES: [Role; 3] = [
+    Role::RopeFreqs,
+    Role::RopeFactorsShort,
+    Role::RopeFactorsLong,
+];
 
 /// The tensors of keys and values, which some files have in layers that do not compute any.
 const KV_ROLES: [Role; 5] = [
