@@ -40,7 +40,16 @@ fn the_statistics_count_guesses_and_are_null_without_any() {
     assert_eq!(stats(&scratch, &["--speculate", "off"]), Value::Null);
     let recurrent = model("mamba.gguf");
     let file = scratch.path("recurrent.json");
-    stdout(&["run", &recurrent, "-p", "the", "-n", "2", "--stats-json", &file]);
+    stdout(&[
+        "run",
+        &recurrent,
+        "-p",
+        "the",
+        "-n",
+        "2",
+        "--stats-json",
+        &file,
+    ]);
     let json: Value = serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
     assert_eq!(json["speculation"]["off"], "recurrent layers");
 }
