@@ -95,7 +95,7 @@ impl Calibration {
         let mut saved = LogitsWriter::new(&self.logits, &InputFiles::default(), &header)?;
         self.progress.busy(|| "evaluating the reference".to_owned());
         let range = 0..self.chunks.len();
-        self.evaluate(engine, range, &mut |logits, _| saved.row(logits))?;
+        self.evaluate(engine, range, |logits, _| saved.row(logits))?;
         saved.finish()
     }
 
@@ -141,7 +141,7 @@ impl Calibration {
         let range = self.range(part);
         let mut scores = Scores::compared(engine, &self.chunks)?;
         let mut rows = BaselineFile::open(&self.logits)?.rows(range.start)?;
-        self.evaluate(engine, range, &mut |logits, token| {
+        self.evaluate(engine, range, |logits, token| {
             scores.push_compared(logits, token, rows.next_row()?);
             Ok(())
         })?;
@@ -169,7 +169,7 @@ impl Calibration {
         &self,
         engine: &Engine,
         range: Range<usize>,
-        each: &mut dyn FnMut(&[f32], u32) -> Result<(), Failure>,
+        mut each: impl FnMut(&[f32], u32) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         let mut session = engine.session(&self.load.session)?;
         for i in range {
