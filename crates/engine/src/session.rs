@@ -580,8 +580,8 @@ impl Session {
     }
 
     /// Removes the last `n` tokens. Evaluates the last remaining token again if its logits are
-    /// wanted and were not among those of the last batch, and all tokens whose state is gone: freed by a sliding window, or behind the nearest
-    /// checkpoint of recurrent layers.
+    /// wanted and were not among those of the last batch, and all tokens whose state is gone: freed
+    /// by a sliding window, or behind the nearest checkpoint of recurrent layers.
     pub(crate) fn roll_back(&mut self, n: usize, with_logits: bool) -> Result<(), Error> {
         if n == 0 {
             return Ok(());

@@ -1,7 +1,7 @@
 //! Earlier answers of a model, from which later ones are drafted.
 //!
-//! Each key has answers of its own: the time of an answer tells whether its text was written before,
-//! and that is nothing for others to know. Requests without a key have none.
+//! Each key has answers of its own: the time of an answer tells whether its text was written
+//! before, and that is nothing for others to know. Requests without a key have none.
 
 use std::{
     collections::HashMap,

@@ -63,9 +63,9 @@ impl SessionDrafts {
         self.speculator.as_ref().map(Speculator::stats)
     }
 
-    /// Evaluates the pending tokens, and a draft of up to `n_max` behind them if it pays. Returns how many tokens of
-    /// a draft are at the end of the session then. A step that fails with a draft is made without:
-    /// its rows may take KV blocks, or experts, that the text does not need.
+    /// Evaluates the pending tokens, and a draft of up to `n_max` behind them if it pays. Returns
+    /// how many tokens of a draft are at the end of the session then. A step that fails with a
+    /// draft is made without: its rows may take KV blocks, or experts, that the text does not need.
     pub(super) fn append(
         &mut self,
         session: &mut Session,

@@ -35,12 +35,12 @@ pub(super) struct DraftRows {
     n_left: usize,
     /// Batches that have no drafts because one has failed.
     n_paused: usize,
-    /// Sums over the jobs of the batch that was collected.
-    sums: Sums,
+    /// StepSums over the jobs of the batch that was collected.
+    sums: StepSums,
 }
 
 #[derive(Clone, Copy, Default)]
-struct Sums {
+struct StepSums {
     n_texts: usize,
     n_plain_steps: usize,
     draft_seconds: f64,
@@ -58,7 +58,7 @@ impl DraftRows {
             n_texts: 0,
             n_left: 0,
             n_paused: 0,
-            sums: Sums::default(),
+            sums: StepSums::default(),
         }
     }
 
@@ -152,7 +152,7 @@ impl DraftRows {
 
     /// Learns how long a batch took whose jobs were [judged](Self::judged).
     pub(super) fn collected(&mut self, rows: Option<BatchRows>, seconds: f64) {
-        let Sums {
+        let StepSums {
             n_texts,
             n_plain_steps,
             draft_seconds,

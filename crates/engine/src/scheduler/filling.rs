@@ -1,4 +1,4 @@
-//! Filling a batch: which rows of which jobs it has.
+//! Filling a batch: the jobs that have rows in it, and how many.
 //!
 //! Decoding jobs come first, each with its pending tokens and perhaps a draft behind them, then the
 //! rows of prompts that the latency budget allows.

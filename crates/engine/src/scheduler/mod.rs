@@ -642,7 +642,7 @@ impl Batcher {
         self.keep_verified(span.slot, n_draft);
     }
 
-    /// Removes what is evaluated and not part of the text of a job, after a draft of `n_draft`
+    /// Removes evaluated tokens that are not part of the text of a job, after a draft of `n_draft`
     /// tokens was judged.
     fn keep_verified(&mut self, slot: usize, n_draft: usize) {
         let place = self.slots.at_mut(slot);

@@ -3,11 +3,13 @@
 //! A draft that is not evaluated is kept as a *shadow* and compared with the tokens that the text
 //! gets anyway, so that acceptance is known before a row is spent on it.
 
-use std::{sync::Arc, time::Instant};
+#[cfg(feature = "batch")]
+use std::sync::Arc;
+use std::time::Instant;
 
 use super::{
-    BatchRows, Draft, Drafter, EarlierAnswers, MAX_DRAFT, Speculation, SpeculationOff,
-    SpeculationPolicy, SpeculationStats, StepCosts,
+    BatchRows, Draft, Drafter, MAX_DRAFT, Speculation, SpeculationOff, SpeculationPolicy,
+    SpeculationStats, StepCosts,
     acceptance::{Acceptance, tokens_per_step},
 };
 use crate::{Engine, Error};
@@ -90,7 +92,7 @@ impl Speculator {
 
     /// Drafts from earlier answers, too.
     #[cfg(feature = "batch")]
-    pub(crate) fn remember(&mut self, earlier: Arc<EarlierAnswers>) {
+    pub(crate) fn remember(&mut self, earlier: Arc<super::EarlierAnswers>) {
         self.drafter.remember(earlier);
     }
 
