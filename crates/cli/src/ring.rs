@@ -154,10 +154,7 @@ pub(crate) fn plan(
     let Some(text) = &flags.ring else {
         return Ok((options, RingRun::default()));
     };
-    if !options.reduction.is_whole() {
-        let why = atta::Error::ReducedElsewhere;
-        return Err(Failure::Usage(why.explain(flag)));
-    }
+    refuse_part(&options)?;
     let who = who(text)?;
     let Some(model) = model else {
         return Err(Failure::Usage(
@@ -222,6 +219,15 @@ pub(crate) fn plan(
         ..options
     };
     Ok((options, RingRun(Some(used))))
+}
+
+/// Refuses a model that is to run in part.
+fn refuse_part(options: &LoadOptions) -> Result<(), Failure> {
+    let why = atta::Error::ReducedElsewhere;
+    match options.reduction.is_whole() {
+        true => Ok(()),
+        false => Err(Failure::Usage(why.explain(flag))),
+    }
 }
 
 /// The type of the numbers between machines.

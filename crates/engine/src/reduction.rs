@@ -127,14 +127,14 @@ impl Omission {
             Self::Layers(layers) => return Ok((layers.clone(), None)),
             Self::Quality(quality) => *quality,
         };
-        if !(quality > 0.0 && quality <= 1.0) {
-            return Err(ReduceError::Quality(quality));
-        }
-        if quality == 1.0 {
-            return Ok((Vec::new(), None));
-        }
-        let measured = measured.ok_or(ReduceError::Unmeasured)?;
-        let steps = measured.layers_within(1.0 - quality);
+        let steps = match 1.0 - quality {
+            0.0 => &[],
+            max_kld if max_kld > 0.0 && max_kld < 1.0 => {
+                let measured = measured.ok_or(ReduceError::Unmeasured)?;
+                measured.layers_within(max_kld)
+            }
+            _ => return Err(ReduceError::Quality(quality)),
+        };
         let mut layers: Vec<usize> = steps.iter().map(|step| step.to).collect();
         layers.sort_unstable();
         Ok((layers, steps.last().map(|step| step.cost)))

@@ -14,7 +14,7 @@ use atta_eval::{
 
 /// Seven layers, which can be computed apart.
 const HOME: &str = "crates/cli/assets/home.gguf";
-/// Six layers, some of which attend to keys and values of others; each has embeddings of tokens.
+/// Layers that attend to keys and values of others; each has embeddings of tokens.
 const SHARED: &str = "tests/golden/models/gemma4.gguf";
 /// Two layers, whose experts are five.
 const EXPERTS: &str = "tests/golden/models/mixtral.gguf";

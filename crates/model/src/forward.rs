@@ -316,7 +316,7 @@ fn through_layers(p: &mut Pass<'_>, layers: Range<usize>, ids: &[u32]) -> Result
         begin_alt_up(p, alt)?;
     }
     let spec = p.model.spec();
-    for l in layers.filter(|&l| !spec.layers[l].is_left_out()) {
+    for l in spec.computed(layers) {
         if let Some(alt) = &alt_up {
             predict_streams(p, l, alt);
         }

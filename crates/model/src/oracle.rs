@@ -62,8 +62,8 @@ fn residuals(model: &Model, tokens: &[u32], first_of_second: usize) -> Result<Ro
     if let Some(alt) = &spec.alt_up {
         return through_streams(model, alt, &x, &embeddings);
     }
-    for (l, of_layer) in computed(spec) {
-        if let Some(embed) = &of_layer.ngrams {
+    for l in spec.computed(0..spec.layers.len()) {
+        if let Some(embed) = &spec.layers[l].ngrams {
             ngrams::add_to(model, l, embed, tokens, &mut x)?;
         }
         x = layer(model, l, x, &mut shared)?;
@@ -77,17 +77,11 @@ fn residuals(model: &Model, tokens: &[u32], first_of_second: usize) -> Result<Ro
     Ok(x)
 }
 
-/// The layers that are not left out.
-fn computed(spec: &ModelSpec) -> impl Iterator<Item = (usize, &LayerSpec)> {
-    let layers = spec.layers.iter().enumerate();
-    layers.filter(|(_, layer)| !layer.is_left_out())
-}
-
 /// The residuals after the last layer of a model with several streams, from the embeddings `x`.
 fn through_streams(model: &Model, alt: &AltUp, x: &Rows, embeddings: &Rows) -> Result<Rows, Error> {
     let mut shared = SharedKv::new();
     let mut streams = alt_up::begin(model, alt, x)?;
-    for (l, _) in computed(model.spec()) {
+    for l in model.spec().computed(0..model.spec().layers.len()) {
         streams = alt_up::predict(model, l, alt, &streams);
         let x = layer(model, l, streams[alt.active].clone(), &mut shared)?;
         alt_up::correct(model, l, alt, &x, &mut streams);

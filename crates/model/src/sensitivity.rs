@@ -25,6 +25,11 @@ const SKIP: &str = "atta.sensitivity.skip";
 const LAYERS: &str = "atta.sensitivity.layers";
 const EXPERTS: &str = "atta.sensitivity.experts";
 
+/// The parts of the costs of steps.
+const KLD: &str = "kld";
+const PPL_RATIO: &str = "ppl_ratio";
+const SAME_TOP: &str = "same_top";
+
 /// Measured costs of running a model in part.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Sensitivity {
@@ -76,11 +81,7 @@ impl Sensitivity {
         };
         check(SKIP, skip.len() == n_layers, skip.len(), "one per layer")?;
         let layers = steps(metadata, LAYERS, n_layers)?;
-        for (i, step) in layers.iter().enumerate() {
-            let is_new = layers[..i].iter().all(|earlier| earlier.to != step.to);
-            let fits = is_new && may_go(spec, step.to);
-            check(LAYERS, fits, step.to, "each layer once, and none at an end")?;
-        }
+        check_layers(&layers, spec)?;
         let (_, most) = spec.max_experts();
         let experts = steps(metadata, EXPERTS, most)?;
         let fits = experts.iter().all(|step| (1..most).contains(&step.to));
@@ -104,8 +105,9 @@ impl Sensitivity {
     /// Removes the measurements of a file whose weights have changed.
     pub fn remove(from: &mut Writer) {
         [TOKENS, SKIP].into_iter().for_each(|key| from.remove(key));
-        write_steps(from, LAYERS, &[]);
-        write_steps(from, EXPERTS, &[]);
+        [LAYERS, EXPERTS]
+            .into_iter()
+            .for_each(|key| remove_steps(from, key));
     }
 
     /// The most steps whose measured divergence is at most `max_kld` nats, as layers.
@@ -127,6 +129,16 @@ fn may_go(spec: &ModelSpec, l: usize) -> bool {
     inner.contains(&l) && spec.check_omission(l).is_ok()
 }
 
+/// Refuses layers that come twice or cannot be left out.
+fn check_layers(steps: &[MeasuredStep], spec: &ModelSpec) -> Result<(), Error> {
+    steps.iter().enumerate().try_for_each(|(i, step)| {
+        let is_new = steps[..i].iter().all(|earlier| earlier.to != step.to);
+        let fits = is_new && may_go(spec, step.to);
+        let expected = "each layer once, and none at an end";
+        check(LAYERS, fits, step.to, expected)
+    })
+}
+
 /// The key of a part of the costs of some steps.
 fn part(key: &str, name: &str) -> String {
     format!("{key}.{name}")
@@ -144,19 +156,17 @@ fn steps(metadata: &Metadata, key: &str, most: usize) -> Result<Vec<MeasuredStep
         "no more than the model has",
     )?;
     let numbers = |name| numbers(metadata, &part(key, name), to.len());
-    let klds = numbers("kld")?;
-    let ppl_ratios = numbers("ppl_ratio")?;
-    let same_tops = numbers("same_top")?;
+    let klds = numbers(KLD)?;
+    let ppl_ratios = numbers(PPL_RATIO)?;
+    let same_tops = numbers(SAME_TOP)?;
     let costs = klds.iter().zip(ppl_ratios.iter()).zip(same_tops.iter());
-    let step = |(to, ((kld, ppl_ratio), same_top)): (u32, _)| MeasuredStep {
-        to: to as usize,
-        cost: ReductionCost {
-            kld,
-            ppl_ratio,
-            same_top,
-        },
-    };
-    Ok(to.iter().zip(costs).map(step).collect())
+    let costs = costs.map(|((kld, ppl_ratio), same_top)| ReductionCost {
+        kld,
+        ppl_ratio,
+        same_top,
+    });
+    let steps = to.iter().map(|to| to as usize).zip(costs);
+    Ok(steps.map(|(to, cost)| MeasuredStep { to, cost }).collect())
 }
 
 /// `n` costs, none of them negative.
@@ -191,25 +201,26 @@ fn out_of_range(key: &str, value: impl ToString, expected: &'static str) -> Erro
     }
 }
 
+/// Writes steps in the place of earlier ones.
 fn write_steps(to: &mut Writer, key: &str, steps: &[MeasuredStep]) {
-    let numbers = |of: fn(&ReductionCost) -> f32| -> Vec<f32> {
-        steps.iter().map(|step| of(&step.cost)).collect()
-    };
-    let values = [
-        ("kld", numbers(|cost| cost.kld)),
-        ("ppl_ratio", numbers(|cost| cost.ppl_ratio)),
-        ("same_top", numbers(|cost| cost.same_top)),
-    ];
-    to.remove(key);
-    values
-        .iter()
-        .for_each(|(name, _)| to.remove(&part(key, name)));
+    remove_steps(to, key);
     if steps.is_empty() {
         return;
     }
     let ids: Vec<u32> = steps.iter().map(|step| step.to as u32).collect();
     to.set_u32s(key, &ids);
-    for (name, values) in values {
+    let mut write = |name, of: fn(&ReductionCost) -> f32| {
+        let values: Vec<f32> = steps.iter().map(|step| of(&step.cost)).collect();
         to.set_f32s(&part(key, name), &values);
+    };
+    write(KLD, |cost| cost.kld);
+    write(PPL_RATIO, |cost| cost.ppl_ratio);
+    write(SAME_TOP, |cost| cost.same_top);
+}
+
+fn remove_steps(from: &mut Writer, key: &str) {
+    from.remove(key);
+    for name in [KLD, PPL_RATIO, SAME_TOP] {
+        from.remove(&part(key, name));
     }
 }

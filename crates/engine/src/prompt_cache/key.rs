@@ -4,17 +4,18 @@
 //! root  = BLAKE3(versions, model, numerics, RoPEs, state header of no positions, omissions)
 //! child = BLAKE3(parent, tokens)
 //! ```
-//! The versions are those of the segment format, of the numerics and of the program. The model is a
-//! hash of its metadata and of samples of its tensors. The executor names its numerics: on the CPU
-//! the instruction set, because products with float weights round differently on another one. The
-//! state header has the shapes and element types of the KV cache, and the RoPE regime. Omissions are
-//! the layers that are left out and the limit of experts, of a model that does not run whole.
+//! The versions are those of the segment format, of the numerics and of the program. The model is
+//! a hash of its metadata and of samples of its tensors. The executor names its numerics: on the
+//! CPU the instruction set, because products with float weights round differently on another one.
+//! The state header has the shapes and element types of the KV cache, and the RoPE regime.
+//! Omissions are the layers that are left out and the limit of experts, of a model that does not
+//! run whole.
 
 use atta_model::{Executor, SeqId, spec::LayerSpec};
 use blake3::Hasher;
 
 use super::segment::VERSION;
-use crate::{Engine, Error};
+use crate::{Engine, Error, Reduced};
 
 pub(crate) const KEY_BYTES: usize = 32;
 
@@ -26,6 +27,10 @@ const NUMERICS: u32 = 2;
 fn rope_text(layer: &LayerSpec) -> String {
     let rope = layer.attention().map(|a| &a.rope);
     rope.map_or_else(String::new, |rope| format!("{rope:?}"))
+}
+
+fn omissions(reduced: &Reduced) -> String {
+    format!("{:?} {:?}", reduced.layers, reduced.n_experts)
 }
 
 /// A hash of everything that a state depends on.
@@ -53,7 +58,7 @@ impl Key {
         parts.add(&header);
         // Whole models keep the keys that they had.
         if let Some(reduced) = engine.reduced() {
-            parts.add(format!("{:?}", (&reduced.layers, reduced.n_experts)).as_bytes());
+            parts.add(omissions(reduced).as_bytes());
         }
         Ok(parts.end())
     }

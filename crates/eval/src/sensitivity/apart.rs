@@ -1,5 +1,5 @@
-//! Trials that run the layers of a model one by one: those in front of the layer that a trial leaves
-//! out are computed once for all trials.
+//! Trials that run the layers of a model one by one: those in front of the layer that a trial
+//! leaves out are computed once for all trials.
 //!
 //! ```text
 //! x = embedding
@@ -14,7 +14,8 @@ use std::{ops::Range, sync::Arc};
 
 use atta_engine::{Engine, SessionOptions, spec::ModelSpec};
 use atta_model::{
-    Backend, Batch, CpuBackend, CpuFootprint, ExecutorSize, Footprint, Output, SeqId, Share, Want,
+    Backend, Batch, CpuBackend, CpuFootprint, Executor, ExecutorSize, Footprint, Output, SeqId,
+    Share, Want,
 };
 
 use super::trials::{Comparison, Trials};
@@ -118,31 +119,38 @@ impl Apart<'_> {
 
     /// Compares the logits of the residuals of chunk `i` behind the last layer.
     fn score(&self, i: usize, x: &[f32], to: &mut Comparison<'_>) -> Result<(), Error> {
-        let spec = self.engine.spec();
-        let n_layers = spec.layers.len();
-        let head = Share {
-            layers: n_layers..n_layers,
-            embed: false,
-            head: true,
-        };
-        let size = self.size(head);
-        let size = ExecutorSize {
-            n_batch: size.n_batch.min(N_HEAD_ROWS),
-            ..size
-        };
-        let d = spec.d_residual();
+        let d = self.engine.spec().d_residual();
         let tokens = self.chunks.scored(i);
         let x = &x[x.len() - tokens.len() * d..];
         self.run_part(
-            &size,
+            &self.head_size(),
             tokens.len(),
             |batch, seq, t| batch.push_hidden(seq, t, &x[t * d..][..d], Want::Logits),
             |out, row, t| to.push(out.logits(row), tokens[t]),
         )
     }
 
+    fn head_size(&self) -> ExecutorSize {
+        let n_layers = self.engine.spec().layers.len();
+        let size = self.size(Share {
+            layers: n_layers..n_layers,
+            embed: false,
+            head: true,
+        });
+        ExecutorSize {
+            n_batch: size.n_batch.min(N_HEAD_ROWS),
+            ..size
+        }
+    }
+
     fn size(&self, part: Share) -> ExecutorSize {
         size(self.engine.spec(), self.session, part)
+    }
+
+    fn executor(&self, size: &ExecutorSize) -> Result<Box<dyn Executor>, Error> {
+        let engine = self.engine;
+        let backend = CpuBackend::new(engine.kernels(), Arc::clone(engine.pool()));
+        Ok(backend.open(Arc::clone(engine.model()), size, engine.budget())?)
     }
 
     /// Runs a part of the model on rows that `push` adds by their index; `each` takes a row of the
@@ -154,9 +162,7 @@ impl Apart<'_> {
         push: impl Fn(&mut Batch, SeqId, usize),
         mut each: impl FnMut(&Output, usize, usize),
     ) -> Result<(), Error> {
-        let engine = self.engine;
-        let backend = CpuBackend::new(engine.kernels(), Arc::clone(engine.pool()));
-        let mut part = backend.open(Arc::clone(engine.model()), size, engine.budget())?;
+        let mut part = self.executor(size)?;
         let seq = part.new_seq()?;
         let mut batch = Batch::default();
         let mut out = Output::default();

@@ -1,9 +1,9 @@
 //! What a model loses where it runs in part: without some layers, with fewer experts.
 //!
-//! Knows sessions, layers and ids; no files, no tokenizer. The measure is the KL divergence from the
-//! whole model on a text, whose tokens are scored as for a perplexity. The similarity of a layer's
-//! input and output would be cheaper to have, and misleads: it finds layers of SmolLM2 alike that
-//! cost 0.1 and 1.3 nats.
+//! Knows sessions, layers and ids; no files, no tokenizer. The measure is the KL divergence from
+//! the whole model on a text, whose tokens are scored as for a perplexity. The similarity of a
+//! layer's input and output would be cheaper to have, and misleads: it finds layers of SmolLM2
+//! alike that cost 0.1 and 1.3 nats.
 //!
 //! ```text
 //! alone: for each layer: the divergence without it
@@ -19,7 +19,7 @@ mod apart;
 mod trials;
 mod whole;
 
-use std::ops::ControlFlow;
+use std::{cmp::Ordering, ops::ControlFlow};
 
 use atta_engine::{
     Engine, MeasuredStep, Omission, Reduction, Sensitivity, SessionOptions,
@@ -64,7 +64,7 @@ impl std::fmt::Debug for Measurement<'_> {
 }
 
 impl Measurement<'_> {
-    /// Measures layers, of which it leaves out `max_layers` together at most, and experts.
+    /// Measures layers, and leaves out `max_layers` together at most; and experts.
     ///
     /// # Errors
     /// A step that failed, memory that the budget does not grant, a model without logits, a
@@ -74,21 +74,13 @@ impl Measurement<'_> {
         if spec.head.outputs != Outputs::Logits {
             return Err(atta_model::Error::NoLogits.into());
         }
-        let n_ctx = Some(self.chunks.n_ctx());
-        self.session = SessionOptions {
-            n_ctx,
-            ..self.session
-        };
+        self.session.n_ctx = Some(self.chunks.n_ctx());
         let mut rounds = Rounds::new(self.engine, self.chunks, &self.session)?;
         let all: Vec<usize> = Sensitivity::candidates(spec).collect();
         let alone = self.round(&mut rounds, &[], &all)?;
-        let mut skip = vec![f32::INFINITY; spec.layers.len()];
-        for step in &alone {
-            skip[step.to] = step.cost.kld;
-        }
         Ok(Sensitivity {
             n_tokens: (self.chunks.len() * self.chunks.n_scored()) as u32,
-            skip,
+            skip: klds(&alone, spec.layers.len()),
             layers: self.order(&mut rounds, alone, max_layers)?,
             experts: self.experts(&mut rounds)?,
         })
@@ -126,7 +118,7 @@ impl Measurement<'_> {
         mut alone: Vec<MeasuredStep>,
         max_layers: usize,
     ) -> Result<Vec<MeasuredStep>, Error> {
-        alone.sort_by(|a, b| a.cost.kld.total_cmp(&b.cost.kld));
+        alone.sort_by(by_kld);
         let mut steps = Vec::new();
         let mut best = alone.first().copied();
         while let Some(step) = best.filter(|step| step.cost.kld <= MAX_KLD) {
@@ -134,13 +126,12 @@ impl Measurement<'_> {
                 break;
             }
             steps.push(step);
-            let chosen: Vec<usize> = steps.iter().map(|step| step.to).collect();
-            let others = alone.iter().map(|step| step.to);
-            let others = others.filter(|l| !chosen.contains(l));
-            let tried: Vec<usize> = others.take(N_TRIED).collect();
+            let chosen = layers(&steps);
+            let mut tried = layers(&alone);
+            tried.retain(|l| !chosen.contains(l));
+            tried.truncate(N_TRIED);
             let costs = self.round(rounds, &chosen, &tried)?;
-            let least = costs.into_iter();
-            best = least.min_by(|a, b| a.cost.kld.total_cmp(&b.cost.kld));
+            best = costs.into_iter().min_by(by_kld);
         }
         Ok(steps)
     }
@@ -171,6 +162,21 @@ impl Measurement<'_> {
         };
         rounds.costs(&mut whole, names, self.progress)
     }
+}
+
+fn by_kld(a: &MeasuredStep, b: &MeasuredStep) -> Ordering {
+    a.cost.kld.total_cmp(&b.cost.kld)
+}
+
+fn layers(steps: &[MeasuredStep]) -> Vec<usize> {
+    steps.iter().map(|step| step.to).collect()
+}
+
+/// The divergence of each of `n` layers; infinite of those that are not among the steps.
+fn klds(steps: &[MeasuredStep], n: usize) -> Vec<f32> {
+    let mut klds = vec![f32::INFINITY; n];
+    steps.iter().for_each(|step| klds[step.to] = step.cost.kld);
+    klds
 }
 
 /// Whether every layer can be computed from the residual before it.

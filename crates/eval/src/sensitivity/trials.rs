@@ -1,7 +1,8 @@
 //! Trials of a model in part, beside the whole model on the same text.
 //!
-//! Knows neither layers nor experts. The one idea: for each chunk of the text, the log-probabilities
-//! of the whole model are computed once, and all trials of a round are compared with them.
+//! Knows neither layers nor experts. The one idea: for each chunk of the text, the
+//! log-probabilities of the whole model are computed once, and all trials of a round are compared
+//! with them.
 
 use std::ops::ControlFlow;
 
@@ -78,17 +79,15 @@ impl<'a> Rounds<'a> {
         names: &[usize],
         progress: &mut dyn FnMut(TrialProgress) -> ControlFlow<()>,
     ) -> Result<Vec<MeasuredStep>, Error> {
-        let scores = names.iter();
-        let scores = scores.map(|_| Scores::compared(self.whole.engine(), self.chunks));
-        let mut scores = scores.collect::<Result<Vec<_>, _>>()?;
+        let mut scores = self.no_scores(names.len())?;
         let mut at = TrialProgress {
             round: self.n_rounds,
             n_done: 0,
             n_all: names.len() * self.chunks.len(),
         };
+        let n_vocab = self.whole.engine().spec().n_vocab;
         for i in (0..self.chunks.len()).filter(|_| !names.is_empty()) {
             self.compute_rows(i)?;
-            let n_vocab = self.whole.engine().spec().n_vocab;
             let mut comparison = Comparison {
                 rows: &self.rows,
                 baseline: Baseline::new(&self.rows[..], n_vocab),
@@ -104,6 +103,12 @@ impl<'a> Rounds<'a> {
         self.n_rounds += 1;
         let steps = names.iter().zip(&scores);
         Ok(steps.map(|(&to, scores)| step(to, scores)).collect())
+    }
+
+    /// Room for the scores of some trials.
+    fn no_scores(&self, n_trials: usize) -> Result<Vec<Scores>, Error> {
+        let trials = (0..n_trials).map(|_| Scores::compared(self.whole.engine(), self.chunks));
+        trials.collect()
     }
 
     /// Computes the log-probabilities of the whole model before each token of chunk `i` that is

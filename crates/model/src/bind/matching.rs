@@ -26,11 +26,7 @@ impl ModelSpec {
         };
         let n_layers = self.layers.len();
         let is_beyond = (n_layers..n_layers + self.n_nextn).contains(&l);
-        let layer = self.layers.get(l);
-        let is_left_out = layer.is_some_and(LayerSpec::is_left_out);
-        let attention = layer.and_then(LayerSpec::attention);
-        let shares = attention.is_some_and(|a| a.kv_layer().is_some());
-        is_beyond || is_left_out || shares && KV_ROLES.iter().any(|role| role.name() == name)
+        is_beyond || self.layers.get(l).is_some_and(|layer| layer.is_idle(name))
     }
 
     /// Whether a file has exactly the tensors of this model.
@@ -40,6 +36,15 @@ impl ModelSpec {
     /// model has no use for.
     pub fn check_tensors(&self, directory: &Directory) -> Result<(), Error> {
         match_tensors(self, &self.tensors(), directory).map(|_| ())
+    }
+}
+
+impl LayerSpec {
+    /// Whether it computes nothing with a tensor of that name.
+    fn is_idle(&self, name: &str) -> bool {
+        let shares = self.attention().is_some_and(|a| a.kv_layer().is_some());
+        let is_kv = || KV_ROLES.iter().any(|role| role.name() == name);
+        self.is_left_out() || shares && is_kv()
     }
 }
 

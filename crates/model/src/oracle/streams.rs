@@ -1,7 +1,7 @@
 //! The oracle's residuals of several streams.
 
 use super::{
-    Rows, SharedKv, add, computed, feed_forward, map_rows, matrix, mixer, ngrams, normalized,
+    Rows, SharedKv, add, feed_forward, map_rows, matrix, mixer, ngrams, normalized,
     project, sigmoid,
 };
 use crate::{
@@ -16,7 +16,8 @@ pub(super) fn residuals(model: &Model, tokens: &[u32], x: &Rows) -> Result<Rows,
     let n = spec.streams.map_or(1, |streams| streams.n);
     let mut x = map_rows(x, |x| x.repeat(n));
     let mut shared = SharedKv::new();
-    for (l, layer) in computed(spec) {
+    for l in spec.computed(0..spec.layers.len()) {
+        let layer = &spec.layers[l];
         let t = model.layer(l);
         if let Some(embed) = &layer.ngrams {
             ngrams::add_to(model, l, embed, tokens, &mut x)?;

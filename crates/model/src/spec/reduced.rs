@@ -4,6 +4,8 @@
 //! is left out stays in the list, so that the others keep their numbers, and computes nothing. None
 //! of its tensors is read, and it keeps no state.
 
+use std::ops::Range;
+
 use super::{Ffn, LayerSpec, Mixer, ModelSpec, Presence};
 use crate::Error;
 
@@ -38,11 +40,16 @@ impl ModelSpec {
         layers.filter_map(|(l, layer)| layer.is_left_out().then_some(l))
     }
 
+    /// Those of some layers that are not left out.
+    pub(crate) fn computed(&self, layers: Range<usize>) -> impl Iterator<Item = usize> {
+        layers.filter(|&l| !self.layers[l].is_left_out())
+    }
+
     /// Leaves layers out: the residual passes them unchanged.
     ///
     /// # Errors
-    /// [`Error::Needed`] for the first layer that is not there or that others depend on; nothing has
-    /// changed then.
+    /// [`Error::Needed`] for the first layer that is not there or that others depend on; nothing
+    /// has changed then.
     pub fn leave_out(&mut self, layers: &[usize]) -> Result<(), Error> {
         layers.iter().try_for_each(|&l| self.check_omission(l))?;
         layers.iter().for_each(|&l| self.layers[l].leave_out());

@@ -9,7 +9,7 @@ use crate::{failure::Failure, json, report::list};
 const N_COLUMNS: usize = 6;
 
 /// A row of a table: a model in part, and its cost.
-struct Row {
+struct PartRow {
     /// Layers that are left out.
     layers: Vec<usize>,
     /// Experts for each token; `None`: as many as the model says.
@@ -19,7 +19,7 @@ struct Row {
     bytes_ratio: f64,
 }
 
-impl Row {
+impl PartRow {
     fn new(engine: &Engine, reduction: Reduction, cost: ReductionCost) -> Result<Self, Failure> {
         let bytes_ratio = engine.bytes_ratio(&reduction)?;
         let layers = match reduction.layers {
@@ -71,7 +71,7 @@ impl Row {
 }
 
 /// The rows of layers that are left out one after another.
-fn layers(measured: &Sensitivity, engine: &Engine) -> Result<Vec<Row>, Failure> {
+fn layers(measured: &Sensitivity, engine: &Engine) -> Result<Vec<PartRow>, Failure> {
     let order: Vec<usize> = measured.layers.iter().map(|step| step.to).collect();
     let steps = measured.layers.iter().enumerate();
     let row = |(i, step): (usize, &MeasuredStep)| {
@@ -81,26 +81,26 @@ fn layers(measured: &Sensitivity, engine: &Engine) -> Result<Vec<Row>, Failure> 
             layers: Omission::Layers(layers),
             n_experts: None,
         };
-        Row::new(engine, reduction, step.cost)
+        PartRow::new(engine, reduction, step.cost)
     };
     steps.map(row).collect()
 }
 
 /// The rows of fewer experts.
-fn experts(measured: &Sensitivity, engine: &Engine) -> Result<Vec<Row>, Failure> {
+fn experts(measured: &Sensitivity, engine: &Engine) -> Result<Vec<PartRow>, Failure> {
     let row = |step: &MeasuredStep| {
         let reduction = Reduction {
             layers: Omission::Nothing,
             n_experts: Some(step.to),
         };
-        Row::new(engine, reduction, step.cost)
+        PartRow::new(engine, reduction, step.cost)
     };
     measured.experts.iter().map(row).collect()
 }
 
 /// One JSON object; layers that were not tried have null.
 pub(super) fn json(measured: &Sensitivity, engine: &Engine) -> Result<String, Failure> {
-    let rows = |rows: Vec<Row>| -> Vec<Value> { rows.iter().map(Row::json).collect() };
+    let rows = |rows: Vec<PartRow>| -> Vec<Value> { rows.iter().map(PartRow::json).collect() };
     let alone = measured
         .skip
         .iter()
@@ -118,32 +118,33 @@ const COLUMNS: &str = "     KLD  same best  perplexity     bytes";
 /// Tables of layers and of experts, and the layers alone.
 pub(super) fn text(measured: &Sensitivity, engine: &Engine) -> Result<String, Failure> {
     let mut lines = vec![format!("{} tokens scored", measured.n_tokens)];
-    let rows = layers(measured, engine)?;
-    let names = rows.iter().map(|row| list(&row.layers));
-    let names: Vec<String> = names.collect();
-    let width = names.iter().map(String::len).max().unwrap_or(0).max(8);
-    lines.push(format!("{:<width$} quality {COLUMNS}", "left out"));
-    for (name, row) in names.iter().zip(&rows) {
-        lines.push(format!(
-            "{name:<width$} {:7.2} {}",
-            row.quality(),
-            row.text()
-        ));
-    }
-    if rows.is_empty() {
-        lines.push("none: each layer costs more than 1 nat, or cannot be left out".to_owned());
-    }
-    let experts = experts(measured, engine)?;
-    if !experts.is_empty() {
-        lines.push(format!("experts {COLUMNS}"));
-    }
-    lines.extend(
-        experts
-            .iter()
-            .map(|row| format!("{:<7} {}", row.n_experts.unwrap_or(0), row.text())),
-    );
+    lines.extend(layer_table(&layers(measured, engine)?));
+    lines.extend(expert_table(&experts(measured, engine)?));
     lines.extend(alone(&measured.skip));
     Ok(lines.join("\n"))
+}
+
+fn layer_table(rows: &[PartRow]) -> Vec<String> {
+    if rows.is_empty() {
+        return vec!["left out: none; each costs more than 1 nat, or must stay".to_owned()];
+    }
+    let names: Vec<String> = rows.iter().map(|row| list(&row.layers)).collect();
+    let width = names.iter().map(String::len).max().unwrap_or(0).max(8);
+    let head = format!("{:<width$} quality {COLUMNS}", "left out");
+    let lines = names.iter().zip(rows).map(|(name, row)| {
+        let quality = row.quality();
+        format!("{name:<width$} {quality:7.2} {}", row.text())
+    });
+    std::iter::once(head).chain(lines).collect()
+}
+
+fn expert_table(rows: &[PartRow]) -> Vec<String> {
+    let head = (!rows.is_empty()).then(|| format!("experts {COLUMNS}"));
+    let lines = rows.iter().map(|row| {
+        let n = row.n_experts.unwrap_or(0);
+        format!("{n:<7} {}", row.text())
+    });
+    head.into_iter().chain(lines).collect()
 }
 
 /// The divergence without each layer alone.

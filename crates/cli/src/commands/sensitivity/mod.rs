@@ -150,15 +150,8 @@ fn measure(
 ) -> Result<Sensitivity, Failure> {
     let path = load::locate(&args.model)?;
     let mut progress = Progress::new();
-    let mut open = |reduction: &Reduction| {
-        let options = LoadOptions {
-            reduction: reduction.clone(),
-            pool: Some(Arc::clone(engine.pool())),
-            beside: engine.budget().used(),
-            ..options.clone()
-        };
-        Engine::open(&path, &options)
-    };
+    let mut open =
+        |reduction: &Reduction| Engine::open(&path, &in_part(options, engine, reduction.clone()));
     let measurement = Measurement {
         engine,
         chunks,
@@ -174,6 +167,16 @@ fn measure(
     match measured {
         Err(EvalError::Cancelled) => Err(Failure::Interrupted),
         measured => Ok(measured?),
+    }
+}
+
+/// The options of loading the model in part, beside the whole one.
+fn in_part(options: &LoadOptions, whole: &Engine, reduction: Reduction) -> LoadOptions {
+    LoadOptions {
+        reduction,
+        pool: Some(Arc::clone(whole.pool())),
+        beside: whole.budget().used(),
+        ..options.clone()
     }
 }
 
