@@ -127,17 +127,23 @@ impl Omission {
             Self::Layers(layers) => return Ok((layers.clone(), None)),
             Self::Quality(quality) => *quality,
         };
-        let steps = match 1.0 - quality {
-            0.0 => &[],
-            max_kld if max_kld > 0.0 && max_kld < 1.0 => {
-                let measured = measured.ok_or(ReduceError::Unmeasured)?;
-                measured.layers_within(max_kld)
-            }
-            _ => return Err(ReduceError::Quality(quality)),
-        };
+        let max_kld = max_kld(quality)?;
+        if max_kld == 0.0 {
+            return Ok((Vec::new(), None));
+        }
+        let measured = measured.ok_or(ReduceError::Unmeasured)?;
+        let steps = measured.layers_within(max_kld);
         let mut layers: Vec<usize> = steps.iter().map(|step| step.to).collect();
         layers.sort_unstable();
         Ok((layers, steps.last().map(|step| step.cost)))
+    }
+}
+
+/// The divergence that a quality allows, nats.
+fn max_kld(quality: f32) -> Result<f32, ReduceError> {
+    match quality > 0.0 && quality <= 1.0 {
+        true => Ok(1.0 - quality),
+        false => Err(ReduceError::Quality(quality)),
     }
 }
 

@@ -13,8 +13,8 @@ use crate::{
     Error, Model, Placement, Role,
     bind::Tensors,
     spec::{
-        Activation, AltUp, Attention, Factors, Ffn, KvSource, Laurel, LayerSpec, Mixer, ModelSpec,
-        Norm, OutputGate, Pairing, Positions, QkNorm, Rope, ShortConv, Sublayer, Wiring,
+        Activation, AltUp, Attention, Factors, Ffn, KvSource, Laurel, LayerSpec, Mixer, Norm,
+        OutputGate, Pairing, Positions, QkNorm, Rope, ShortConv, Sublayer, Wiring,
     },
 };
 

@@ -1,8 +1,8 @@
 //! The oracle's residuals of several streams.
 
 use super::{
-    Rows, SharedKv, add, feed_forward, map_rows, matrix, mixer, ngrams, normalized,
-    project, sigmoid,
+    Rows, SharedKv, add, feed_forward, map_rows, matrix, mixer, ngrams, normalized, project,
+    sigmoid,
 };
 use crate::{
     Error, Model, Role,

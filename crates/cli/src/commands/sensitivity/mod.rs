@@ -42,7 +42,7 @@ const DEFAULT_N_CHUNKS: usize = 4;
 /// The text is split into chunks of -c tokens (512 by default), scored as by `atta perplexity`.
 /// First each layer is left out alone; then, one after another, the layer that adds the least KL
 /// divergence from the whole model, until that is above 1 nat. The first two and the last two
-/// layers always stay. It takes some hundred times as long as the perplexity of the same chunks.
+/// layers always stay. It takes as long as dozens of perplexities of the same chunks.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   atta sensitivity model.gguf -f text.txt -o model-measured.gguf
