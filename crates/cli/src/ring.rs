@@ -264,7 +264,7 @@ fn keep_events(membership: &Membership, ring: &RemoteRing) {
     membership.doors.on_note(Box::new(on_note));
 }
 
-/// Keeps the events of machines that divide rows, and what is told of their lanes.
+/// Keeps the events of machines that divide rows, and the notes on their lanes.
 fn group_events(membership: &Membership) -> impl Fn(&str) + Clone + Send + Sync + use<> {
     let path = membership.places.events();
     let name = membership.name.clone();

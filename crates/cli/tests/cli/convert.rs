@@ -391,7 +391,7 @@ fn options_that_mean_nothing_are_refused() {
 fn what_is_no_model_is_said_to_be_none() {
     let scratch = Scratch::new("none");
     let out = scratch.path("a.gguf");
-    assert!(fails(&["convert", TEXT, &out], 1).contains("is no GGUF file"));
+    assert!(fails(&["convert", TEXT, &out], 1).contains("is no GGUF or QSF file"));
     assert!(fails(&["convert", &scratch.path(""), &out], 1).contains("holds neither config.json"));
     assert!(fails(&["convert", &scratch.path("nothing"), &out], 1).contains("nothing: "));
     let tensors = scratch.file("model.safetensors", b"{}");

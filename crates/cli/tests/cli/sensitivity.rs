@@ -82,7 +82,8 @@ fn a_copy_with_other_weights_has_no_measurements() {
     ];
     stdout(&[&["sensitivity", &home(), "-f", &text], &args[..]].concat());
     stdout(&["convert", &measured, &same]);
-    stdout(&["convert", &measured, &other, "--type", "q4_0"]);
+    let converted = atta(&["convert", &measured, &other, "--type", "q4_0"]);
+    assert_eq!(converted.status.code(), Some(0));
     let run = |file: &str| atta(&["run", file, "--quality", "0.01", "-p", "a", "-n", "1"]);
     assert_eq!(run(&same).status.code(), Some(0));
     let error = error_of(&run(&other), 1);

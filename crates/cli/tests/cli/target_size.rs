@@ -151,7 +151,6 @@ fn options_of_a_size_that_mean_nothing_are_refused() {
         |more: &[&str]| error_of(&atta(&[&["convert", STORIES, &path][..], more].concat()), 2);
     fails(&["--types", "q4_k"]);
     fails(&["--calibrate", STORIES]);
-    fails(&["--verbose"]);
     fails(&["--target-size", "2M", "--type", "q4_k_m"]);
     fails(&["--target-size", "2M", "--split", "1M"]);
     fails(&["--target-size", "2M", "--target-bpw", "4"]);

@@ -1,7 +1,7 @@
 //! The file of a journal: extents of bytes, each with a checksum, within a budget.
 //!
-//! Knows no sequences. The one idea: a thread of its own writes and reads, so that nothing waits for
-//! a slow disk: bytes that find its queue full are not written. The file loses its name as soon as
+//! Knows no sequences. The one idea: a thread of its own writes and reads, so that nothing waits
+//! for a slow disk: bytes that find its queue full are not written. The file loses its name as soon as
 //! it is open, so that nothing is left of it however the program ends; freed extents are used again
 //! by others of their length.
 
@@ -20,7 +20,7 @@ use std::{
 
 /// Bytes that wait to be written at most.
 pub(crate) const MAX_QUEUED: usize = 16 << 20;
-/// Longest wait for bytes of the disk; what comes later is computed again.
+/// Longest wait for bytes of the disk; later ones are computed again.
 const READ: Duration = Duration::from_secs(30);
 
 /// Bytes of the file.
@@ -38,7 +38,7 @@ pub(super) struct JournalFile {
     budget_bytes: u64,
     /// To the thread that has the file, if there is one.
     orders: Option<Sender<Order>>,
-    shared: Arc<Shared>,
+    shared: Arc<JournalState>,
     /// Length of the file.
     end: u64,
     /// Freed extents, by their length.
@@ -49,7 +49,7 @@ pub(super) struct JournalFile {
 
 /// What the thread of the file and its owner share.
 #[derive(Debug, Default)]
-struct Shared {
+struct JournalState {
     /// Bytes that wait.
     n_queued: AtomicUsize,
     /// The owner has ended: nothing is written any more.
@@ -78,7 +78,7 @@ enum Order {
     },
 }
 
-impl Shared {
+impl JournalState {
     fn failure(&self) -> MutexGuard<'_, Failure> {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -195,7 +195,7 @@ impl JournalFile {
 }
 
 /// Writes and reads until the owner ends.
-fn run(dir: &Path, shared: &Shared, orders: &Receiver<Order>) {
+fn run(dir: &Path, shared: &JournalState, orders: &Receiver<Order>) {
     let mut file = None;
     while let Ok(order) = orders.recv() {
         if shared.is_over.load(Ordering::Acquire) {

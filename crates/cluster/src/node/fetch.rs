@@ -2,7 +2,7 @@
 //! later: the ring that it belongs to goes on meanwhile.
 //!
 //! Knows no ring. The one idea: nothing is held for it, so that a fetch that was for nothing costs
-//! disk that the next one may have; what is asked for again is found to be there.
+//! disk that the next one may have; bytes that are asked for again are found to be there.
 
 use std::{
     hint::black_box,
@@ -36,17 +36,17 @@ const PAGE: usize = 4096;
 pub(super) struct Fetching {
     /// Hash of the question.
     hash: blake3::Hash,
-    shared: Arc<Shared>,
+    shared: Arc<FetchState>,
     thread: Option<JoinHandle<()>>,
 }
 
 /// What its thread and the service share.
-struct Shared {
+struct FetchState {
     is_cancelled: AtomicBool,
     answer: Mutex<Answer>,
 }
 
-impl Shared {
+impl FetchState {
     fn answer(&self) -> MutexGuard<'_, Answer> {
         self.answer.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -110,8 +110,8 @@ fn start(
     inner: &Arc<Inner>,
     prepare: Prepare,
     old: Option<Fetching>,
-) -> std::io::Result<(Arc<Shared>, JoinHandle<()>)> {
-    let shared = Arc::new(Shared {
+) -> std::io::Result<(Arc<FetchState>, JoinHandle<()>)> {
+    let shared = Arc::new(FetchState {
         is_cancelled: AtomicBool::new(false),
         answer: Mutex::new(Answer::Loading(Loading::default())),
     });
@@ -134,7 +134,7 @@ struct Fetch {
     inner: Arc<Inner>,
     prepare: Prepare,
     part: Share,
-    shared: Arc<Shared>,
+    shared: Arc<FetchState>,
 }
 
 impl Fetch {

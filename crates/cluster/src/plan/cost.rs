@@ -37,7 +37,7 @@ pub(super) struct Totals {
     pub timed: u64,
     /// Multiply-adds of a batch.
     pub macs: u64,
-    /// KV cache and states of all sequences, and what is copied of them, bytes.
+    /// KV cache and states of all sequences, and their copies, bytes.
     pub kv: u64,
     /// KV cache that a batch reads, bytes.
     pub kv_read: u64,
@@ -183,8 +183,8 @@ impl<'a> Costs<'a> {
 
     /// Time and memory of a node with these layers; `None` if they do not fit, not even streamed.
     ///
-    /// Memory: `fixed = 12 MiB + scratch + 6 frames + KV + copies (+ embedding)`. With `free = ram − fixed`
-    /// and weights `w`:
+    /// Memory: `fixed = 12 MiB + scratch + 6 frames + KV + copies (+ embedding)`. With
+    /// `free = ram − fixed` and weights `w`:
     /// - `w ≤ free`: all resident;
     /// - else, one round: a buffer of the largest layer or head, `streamed = w − (free − buffer)`;
     /// - else, r rounds: the buffer holds the next round's streamed piece, so that reading goes on

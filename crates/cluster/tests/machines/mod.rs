@@ -194,7 +194,7 @@ impl Cluster {
         }
     }
 
-    /// What was told of lanes.
+    /// Notes on lanes.
     pub(crate) fn notes(&self) -> Vec<String> {
         self.notes.lock().unwrap().clone()
     }

@@ -1,8 +1,8 @@
 //! The whole ring in virtual time: the same `Ring`, `Coordinator`, `Node`, `Stage` and frames as in
 //! a cluster, over links that lose, damage, double, delay and reorder, and stages that freeze and
 //! die, at places that a seed chooses; layers move between the coordinator and stages, with a
-//! journal of states and without one; states are saved and loaded, also by a coordinator that begins
-//! anew; texts are audited, and a stage then hands a wrong row on. Layers are hash chains, so that
+//! journal of states and without one; states are saved and loaded, also by a coordinator that
+//! begins anew; texts are audited, and a stage then hands a wrong row on. Layers are hash chains, so that
 //! one wrong row is seen.
 //!
 //! Held for every seed: what a batch returns is that of its text, no call waits longer than a

@@ -1,7 +1,7 @@
 //! Batches of a session that an executor computes at the same time.
 //!
-//! Knows no prompt and no text. The one idea: the tokens of a batch are in the session as soon as it
-//! is submitted, and leave it again if the batch, or one before it, fails.
+//! Knows no prompt and no text. The one idea: the tokens of a batch are in the session as soon as
+//! it is submitted, and leave it again if the batch, or one before it, fails.
 
 use std::{ops::Range, sync::Arc};
 

@@ -47,7 +47,7 @@ impl Unreached {
 }
 
 /// A connection to a node for a purpose.
-pub(super) struct Call<'a> {
+pub(super) struct Dial<'a> {
     pub(super) node: &'a NodeAddress,
     pub(super) hello: &'a Hello,
     /// Hears whether the node takes it. Only then it counts that TCP has reached the node.
@@ -57,7 +57,7 @@ pub(super) struct Call<'a> {
 impl Protection {
     /// Connects to a node as [`dial`](Self::dial) does, over a lane, within some seconds. There is
     /// no deadline afterwards.
-    pub(super) fn dial_lane(&self, lane: LaneName, call: &Call<'_>) -> io::Result<Box<dyn Stream>> {
+    pub(super) fn dial_lane(&self, lane: LaneName, call: &Dial<'_>) -> io::Result<Box<dyn Stream>> {
         let tls = match (lane, self) {
             (LaneName::Tcp, _) => return self.by_tcp(call),
             (_, Self::Tls(tls)) => tls,
@@ -81,7 +81,7 @@ impl Protection {
         Ok(stream)
     }
 
-    fn by_tcp(&self, call: &Call<'_>) -> io::Result<Box<dyn Stream>> {
+    fn by_tcp(&self, call: &Dial<'_>) -> io::Result<Box<dyn Stream>> {
         let NodeAddress { name, address } = call.node;
         let mut stream = self.dial(*address, Some(name), call.hello, HANDSHAKE)?;
         (call.is_taken)(stream.as_mut())?;
@@ -90,7 +90,7 @@ impl Protection {
     }
 }
 
-fn by_udp(tls: &TlsMeans, call: &Call<'_>) -> io::Result<Box<dyn Stream>> {
+fn by_udp(tls: &TlsMeans, call: &Dial<'_>) -> io::Result<Box<dyn Stream>> {
     let port = tls.udp.get().ok_or(io::ErrorKind::NotConnected)?;
     let NodeAddress { name, address } = call.node;
     let server = tls.identity.server_name(name.as_str());

@@ -18,7 +18,7 @@ use std::{
 
 use super::{
     doors::{Connection, GroupRegistration, Inner},
-    fallback::Call,
+    fallback::Dial,
     hello::{Hello, MemberHello},
     stream::{Protection, Stream, StreamEnd},
 };
@@ -294,7 +294,7 @@ impl Wire {
     /// Opens the connection. A member that many others dial at once refuses some of them.
     fn dial(&self) -> io::Result<Box<dyn Stream>> {
         let mut tries = 0..MAX_DIALS;
-        let call = Call {
+        let call = Dial {
             node: &self.node,
             hello: &self.hello,
             is_taken: |_| Ok(()),

@@ -6,8 +6,8 @@
 //! questions  ── Hello ──▶   length, question ⇄ length, answer      several in turn
 //! parts      ── Hello, length, request ──▶   ◀── frames, end
 //! ```
-//! Rows and columns may go over UDP instead, by QUIC (`lane::udp`): the same bytes in a stream. They
-//! go by TCP all the same where UDP does not get through (`fallback`).
+//! Rows and columns may go over UDP instead, by QUIC (`lane::udp`): the same bytes in a stream.
+//! They go by TCP all the same where UDP does not get through (`fallback`).
 //! [`Doors`] is the one listener of a process. The first bytes of a connection say what it is for;
 //! those for rows name the ring and the two stages, with the secret that the ring's plan brought to
 //! both ends, and without it nothing is read further. Waiting has a deadline, a length has a
@@ -42,7 +42,7 @@ mod tests {
     use super::{
         Doors, DoorsOptions, Security,
         doors::{FrameSink, SinkOf},
-        fallback::Call,
+        fallback::Dial,
         hello::{self, FrameClass, Hello, RowsHello},
         sender::{FrameSender, Route},
         stream::Stream,
@@ -240,7 +240,7 @@ mod tests {
     fn dial_udp(doors: &Doors, from: &Doors, node: &NodeAddress, hello: &Hello) -> Box<dyn Stream> {
         doors.inner.listen(LaneName::Udp, [].into_iter()).unwrap();
         from.inner.listen(LaneName::Udp, [].into_iter()).unwrap();
-        let call = Call {
+        let call = Dial {
             node,
             hello,
             is_taken: |_| Ok(()),

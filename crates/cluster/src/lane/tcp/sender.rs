@@ -13,7 +13,7 @@ use std::{
 };
 
 use super::{
-    fallback::Call,
+    fallback::Dial,
     hello::{FrameClass, Hello, ROWS_ACCEPTED, RowsHello},
     stream::{Protection, Stream},
 };
@@ -268,7 +268,7 @@ fn dial(route: &Route, class: FrameClass) -> io::Result<Box<dyn Stream>> {
         class,
         secret: route.secret.clone(),
     });
-    let call = Call {
+    let call = Dial {
         node: &route.node,
         hello: &hello,
         is_taken,
