@@ -81,7 +81,11 @@ macro_rules! format {
     ) => {
         /// The formats with a kernel; indexes the row tile functions of a table.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-        #[allow(non_camel_case_types, reason = "formats have the names of their types")]
+        #[allow(
+            non_camel_case_types,
+            clippy::upper_case_acronyms,
+            reason = "formats have the names of their types"
+        )]
         pub(crate) enum Format { $($float,)* $($quant,)* $($k_quant,)* }
 
         impl Format {

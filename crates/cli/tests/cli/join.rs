@@ -36,7 +36,10 @@ impl Wire {
             eprintln!("skipped: no network namespaces here: {why}");
             return None;
         }
+        // Addresses are there at once, also those that the system gives itself.
+        let at_once = "echo 0 > /proc/sys/net/ipv6/conf/wire0/accept_dad";
         for (end, host) in wire.0.iter().zip([1, 2]) {
+            ip(&["netns", "exec", end, "sh", "-c", at_once]).unwrap();
             let v4 = format!("10.77.0.{host}/24");
             let v6 = format!("fd77::{host}/64");
             let ip = |args: &[&str]| ip(&[&["-n", end][..], args].concat()).unwrap();

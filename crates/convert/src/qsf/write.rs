@@ -87,6 +87,9 @@ fn n_bytes(tensor: &Tensor) -> Result<u64, Error> {
     Ok(tensor.n_rows() * row_bytes(tensor)? as u64)
 }
 
+/// A part of the extension: its tag and bytes.
+type TablePart = ([u8; 4], Vec<u8>);
+
 /// The file being written.
 struct Output<'a> {
     file: AtomicFile,
@@ -324,7 +327,7 @@ impl Extended<'_> {
         out.bytes(&table)
     }
 
-    fn parts(&self, metadata: &Metadata) -> Result<Vec<([u8; 4], Vec<u8>)>, Error> {
+    fn parts(&self, metadata: &Metadata) -> Result<Vec<TablePart>, Error> {
         let mut meta = self.checkpoint.metadata.clone();
         let names = self.checkpoint.tensors.iter().map(|t| t.name.as_str());
         meta.set_strs(NAMES_KEY, &names.collect::<Vec<_>>());

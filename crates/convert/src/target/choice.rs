@@ -161,7 +161,7 @@ mod tests {
         let items = [item(1.0), item(9.0), item(3.0)];
         assert_eq!(choose(&items, 60), [0, 0, 0]);
         assert_eq!(choose(&items, 70), [0, 1, 0]);
-        assert_eq!(choose(&items, 90), [1, 1, 1]);
+        assert_eq!(choose(&items, 90), [0, 2, 1]);
         assert_eq!(choose(&items, 119), [1, 2, 2]);
         assert_eq!(choose(&items, 120), [2, 2, 2]);
     }

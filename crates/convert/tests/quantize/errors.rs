@@ -12,7 +12,7 @@ const ONES: [f32; 256] = [1.0; 256];
 
 #[test]
 fn types_without_a_quantizer_are_refused_by_name() {
-    assert_eq!(quantizers().len(), 26);
+    assert_eq!(quantizers().len(), 31);
     for &ty in TensorType::ALL.iter().filter(|&&ty| !supports(ty)) {
         let x = vec![1.0; ty.block_len()];
         let error = quantize(ty, &x, x.len(), None, &mut vec![0; ty.block_bytes()]).unwrap_err();

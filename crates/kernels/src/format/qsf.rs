@@ -16,6 +16,7 @@ pub(crate) struct QSF3;
 /// Codes of 4 bits with a minimum.
 pub(crate) struct QSF4;
 /// −1, 0 and 1.
+#[expect(clippy::upper_case_acronyms, reason = "the name of its type")]
 pub(crate) struct QSFT;
 
 /// What all of them have in common.
