@@ -126,8 +126,13 @@ fn what_a_plain_file_cannot_say_is_refused_by_name() {
         (195, 5u32.to_le_bytes(), "the embedding has type 5"),
         (1399, 13u32.to_le_bytes(), "biases of feed-forward blocks"),
     ] {
-        let error = parse(&patched(at, &bytes)).unwrap_err().to_string();
-        assert!(error.contains(said), "{at}: {error}");
+        let error = parse(&patched(at, &bytes))
+            .err()
+            .map(|error| error.to_string());
+        assert!(
+            error.as_ref().is_some_and(|error| error.contains(said)),
+            "{at}: {error:?}"
+        );
     }
 }
 

@@ -3,7 +3,7 @@
 //! Knows no prompt and no text. The one idea: the tokens of a batch are in the session as soon as
 //! it is submitted, and leave it again if the batch, or one before it, fails.
 
-use std::{ops::Range, sync::Arc};
+use std::{collections::VecDeque, ops::Range, sync::Arc};
 
 use atta_model::{Ticket, Want};
 
@@ -15,6 +15,27 @@ pub(super) struct InFlight {
     ticket: Ticket,
     /// Its tokens, as indices into those of the session.
     tokens: Range<usize>,
+}
+
+/// Takes the tokens of a batch, and of all behind it, out of the session, unless it is told to
+/// forget them: after an error, and after a panic.
+struct Undo<'a> {
+    tokens: &'a mut Vec<u32>,
+    in_flight: &'a mut VecDeque<InFlight>,
+    n_left: usize,
+}
+
+impl Undo<'_> {
+    fn forget(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Undo<'_> {
+    fn drop(&mut self) {
+        self.in_flight.clear();
+        self.tokens.truncate(self.n_left);
+    }
 }
 
 impl Session {
@@ -83,16 +104,18 @@ impl Session {
         let Some(InFlight { ticket, tokens }) = self.in_flight.pop_front() else {
             return Ok(0..0);
         };
-        let collected = executor(&self.executor).collect(ticket, &mut self.out);
-        if collected.is_err() {
-            self.in_flight.clear();
-            self.tokens.truncate(tokens.start);
-        }
+        let undo = Undo {
+            tokens: &mut self.tokens,
+            in_flight: &mut self.in_flight,
+            n_left: tokens.start,
+        };
+        executor(&self.executor).collect(ticket, &mut self.out)?;
+        undo.forget();
         self.rows = LogitRows {
             n_before: tokens.start,
             first: tokens.len(),
             end: tokens.len(),
         };
-        Ok(collected.map(|()| tokens)?)
+        Ok(tokens)
     }
 }

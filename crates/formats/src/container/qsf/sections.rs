@@ -258,6 +258,10 @@ impl Sections {
         entry: &LayerEntry,
     ) -> Result<(), Error> {
         let mut at = entry.offset();
+        let quant = entry.quant();
+        if quant != Header::MIXED && type_of_code(quant).is_none() {
+            return wrong(at, format!("layer {layer}: unknown type {quant}"));
+        }
         let [stored, raw] = [entry.stored_bytes(), entry.raw_bytes()];
         expect(at, &format!("bytes of layer {layer}"), raw, stored)?;
         let end = at.saturating_add(raw.into());
