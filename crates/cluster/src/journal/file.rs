@@ -1,9 +1,9 @@
 //! The file of a journal: extents of bytes, each with a checksum, within a budget.
 //!
 //! Knows no sequences. The one idea: a thread of its own writes and reads, so that nothing waits
-//! for a slow disk: bytes that find its queue full are not written. The file loses its name as soon as
-//! it is open, so that nothing is left of it however the program ends; freed extents are used again
-//! by others of their length.
+//! for a slow disk: bytes that find its queue full are not written. The file loses its name as soon
+//! as it is open, so that nothing is left of it however the program ends; freed extents are used
+//! again by others of their length.
 
 use std::{
     collections::BTreeMap,

@@ -2,8 +2,8 @@
 //! a cluster, over links that lose, damage, double, delay and reorder, and stages that freeze and
 //! die, at places that a seed chooses; layers move between the coordinator and stages, with a
 //! journal of states and without one; states are saved and loaded, also by a coordinator that
-//! begins anew; texts are audited, and a stage then hands a wrong row on. Layers are hash chains, so that
-//! one wrong row is seen.
+//! begins anew; texts are audited, and a stage then hands a wrong row on. Layers are hash chains,
+//! so that one wrong row is seen.
 //!
 //! Held for every seed: what a batch returns is that of its text, no call waits longer than a
 //! bound, no stage computes for an old epoch or holds more frames than its credit, messages do not
