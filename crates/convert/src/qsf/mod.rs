@@ -1,10 +1,10 @@
 //! Reads and writes QSF files: as a checkpoint, and from one.
 //!
 //! A plain file keeps every byte on its way through a GGUF file and back: blocks stay as they are
-//! under types of their own, and all else is metadata ([`keep`]). Other models are written with the
+//! under types of their own, and all else is metadata (`keep`). Other models are written with the
 //! extension, by which the GGUF metadata and all tensors come back. Of a llama, rows of queries and
 //! keys are in Hugging Face's order in QSF files; they go back to GGUF's where llama.cpp could read
-//! the result ([`order`]). Layers that are compressed are decompressed one at a time ([`layers`]).
+//! the result (`order`). Layers that are compressed are decompressed one at a time (`layers`).
 
 mod cosine;
 mod exact;
