@@ -24,6 +24,12 @@ pub(crate) const MODEL: &str = "stories.gguf";
 /// A text of it that is short.
 pub(crate) const TEXT: [&str; 8] = ["-p", "Once upon a time", "-n", "12", "-c", "128", "-j", "1"];
 
+/// The arguments of a greedy text of `n` tokens that does not end by itself.
+pub(crate) fn endless<'a>(n: &'a str, n_ctx: &'a str) -> Vec<&'a str> {
+    let text = ["run", MODEL, "-p", "Once upon a time", "-n", n, "-c", n_ctx];
+    [&text[..], &["-j", "1", "-t", "0", "--logit-bias", "2-inf"]].concat()
+}
+
 pub(crate) fn models() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden")
 }
@@ -652,17 +658,7 @@ impl Pair {
 #[test]
 fn a_node_that_is_killed_in_the_middle_of_a_long_text_changes_no_letter() {
     let pair = Pair::new("killed", ".");
-    let args = [
-        "run",
-        MODEL,
-        "-p",
-        "Once upon a time",
-        "-n",
-        "1200",
-        "-c",
-        "2048",
-    ];
-    let args = [&args[..], &["-j", "1", "-t", "0", "--logit-bias", "2-inf"]].concat();
+    let args = endless("1200", "2048");
     let alone = pair.command(&args, None).output().unwrap();
     assert_eq!(alone.status.code(), Some(0));
     let mut child = pair.command(&args, Some("--ring=pi1,pi2")).spawn().unwrap();

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::{
     program::error_of,
-    ring::{Homes, MODEL, Pair, TEXT},
+    ring::{Homes, MODEL, Pair, TEXT, endless},
 };
 
 /// Less than the silence after which a node gives up a coordinator.
@@ -103,17 +103,7 @@ fn a_coordinator_that_was_killed_finds_its_prompt_on_the_disks_of_the_nodes() {
 #[test]
 fn rows_go_on_without_a_member_that_is_killed_and_change_no_letter() {
     let pair = Pair::new("rows-killed", ".");
-    let args = [
-        "run",
-        MODEL,
-        "-p",
-        "Once upon a time",
-        "-n",
-        "300",
-        "-c",
-        "512",
-    ];
-    let args = [&args[..], &["-j", "1", "-t", "0", "--logit-bias", "2-inf"]].concat();
+    let args = endless("300", "512");
     let alone = pair.command(&args, None).output().unwrap();
     assert_eq!(alone.status.code(), Some(0));
     let rows = [&args[..], &["--split", "rows"]].concat();
