@@ -255,11 +255,12 @@ fn refusals_change_nothing() {
         assert!(ring.submit(&refused).is_err());
         assert_eq!(ring.seqs().len(seq).unwrap(), 3);
     }
-    let ticket = ring.submit(&batch(&[(3, g.tokens[3])])).unwrap();
-    assert!(matches!(ring.truncate(seq, 0), Err(Error::Busy)));
+    let both = [(3, g.tokens[3]), (4, g.tokens[4])];
+    let ticket = ring.submit(&batch(&both)).unwrap();
+    assert!(matches!(ring.truncate(seq, 4), Err(Error::Busy)));
     assert!(matches!(ring.drop_seq(seq), Err(Error::Busy)));
-    let second = ring.submit(&batch(&[(4, g.tokens[4])])).unwrap();
-    assert!(matches!(ring.submit(&batch(&[(5, 1)])), Err(Error::Busy)));
+    let second = ring.submit(&batch(&[(5, g.tokens[5])])).unwrap();
+    assert!(matches!(ring.submit(&batch(&[(6, 1)])), Err(Error::Busy)));
     let mut out = Output::default();
     assert!(matches!(
         ring.collect(second, &mut out),

@@ -157,8 +157,9 @@ pub struct Ticket(pub u64);
 ///
 /// Up to [`depth`](Self::depth) batches may be in flight; they are collected in the order of
 /// submission. A sequence with rows in flight accepts further rows and can be forked (the fork must
-/// be truncated to collected positions, since `collect` may fail); truncating, shifting, exporting
-/// or dropping it is [`Error::Busy`].
+/// be truncated to collected positions, since `collect` may fail); shifting, exporting or dropping
+/// it is [`Error::Busy`], and truncating it, too, unless that removes all rows of each batch that it
+/// removes rows of. Such a batch is collected in its turn, with no results.
 pub trait Executor: Send {
     /// Its properties.
     fn info(&self) -> &ExecutorInfo;
@@ -230,7 +231,7 @@ pub trait Executor: Send {
     /// again.
     ///
     /// # Errors
-    /// [`Error::NoSequence`].
+    /// [`Error::NoSequence`]; [`Error::Busy`] for rows in flight that cannot be taken back.
     fn truncate(&mut self, seq: SeqId, n: usize) -> Result<usize, Error>;
 
     /// Evicts positions (context shift): later positions move down, and their keys are rotated to

@@ -7,6 +7,7 @@
 //! The log holds every submission without a result. A fence asks each stage how far it came, and
 //! its catch-up brings the operations of the log that it lacks, then truncates every sequence with
 //! rows in the log to what it was before them. Then the rows are sent again, without operations.
+//! Rows that the caller has taken back are not.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -95,6 +96,18 @@ struct Entry {
     /// Epoch and number under which it was last sent.
     sent: Option<(u32, u32)>,
     deadline: Time,
+    /// Whether its rows are taken back: they count as long as they are on their way, and no longer.
+    is_void: bool,
+}
+
+impl Entry {
+    /// Drops rows that are taken back.
+    fn drop_void_rows(&mut self) {
+        if self.is_void {
+            self.work.runs.clear();
+            self.work.data.clear();
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -207,6 +220,18 @@ impl Coordinator {
         self.must_rebuild = true;
     }
 
+    /// Takes the rows of a submission back, whose sequence a later submission truncates to before
+    /// them. They have no result, unless they are on their way already.
+    pub fn take_back(&mut self, serial: u64) {
+        let mut log = self.log.iter_mut();
+        if let Some(entry) = log.find(|entry| entry.work.serial == serial) {
+            entry.is_void = true;
+            if entry.sent.is_none() {
+                entry.drop_void_rows();
+            }
+        }
+    }
+
     /// The frame of [`FrameKind::Bye`] for a stage.
     pub fn bye(&self, stage: u16) -> Frame {
         self.limits.bare(FrameKind::Bye, self.epoch, 0, stage)
@@ -255,6 +280,7 @@ impl Coordinator {
             work,
             sent: None,
             deadline: Time::ZERO,
+            is_void: false,
         });
         match self.phase {
             Phase::Down => {
@@ -494,6 +520,7 @@ impl Coordinator {
     /// Brings all stages to the same state and goes on.
     fn serve(&mut self, now: Time, actions: &mut Vec<Action>) {
         (0..self.stages.len()).for_each(|i| self.note_answer(i));
+        self.log.iter_mut().for_each(Entry::drop_void_rows);
         // What they append has come in pieces of an older epoch, which are dropped.
         let appends = |entry: &Entry| entry.work.ops.iter().any(Op::is_append);
         self.must_rebuild |= self.log.iter().any(appends);

@@ -262,6 +262,26 @@ impl Ring {
         }
     }
 
+    /// Takes back the batches in flight that compute positions of a sequence from `n` on, and
+    /// nothing else: they are empty from now on.
+    fn take_back(&mut self, seq: SeqId, n: usize) -> Result<(), Error> {
+        let is_behind = |row: &Row| row.seq == seq && row.pos >= n;
+        let mut flights = self.flights.iter().map(|flight| &flight.batch.rows);
+        if flights.any(|rows| rows.iter().any(is_behind) && !rows.iter().all(is_behind)) {
+            return Err(Error::Busy);
+        }
+        let empty = self.empty_result();
+        for flight in &mut self.flights {
+            if flight.batch.rows.first().is_some_and(is_behind) {
+                self.coordinator.take_back(flight.serial);
+                flight.batch.clear();
+                flight.serial = 0;
+                flight.result = Some(empty.clone());
+            }
+        }
+        Ok(())
+    }
+
     fn check_kept(&self, seq: SeqId) -> Result<(), Error> {
         match self.lost.contains(&seq) {
             true => Err(Error::Lost(format!(
@@ -593,7 +613,8 @@ impl Executor for Ring {
     }
 
     fn truncate(&mut self, seq: SeqId, n: usize) -> Result<usize, Error> {
-        self.check_idle(seq)?;
+        let kept = self.seqs.keeps(seq, n)?;
+        self.take_back(seq, kept)?;
         let had = self.seqs.len(seq)?;
         let left = self.seqs.truncate(seq, n)?;
         self.cut_history(seq.index, left);

@@ -105,6 +105,8 @@ struct Story {
     /// Saved states that were loaded, and those that were not there.
     n_found: u64,
     n_missed: u64,
+    /// Rows that were truncated while they were in flight.
+    n_taken_back: u64,
     audit: AuditCounts,
 }
 
@@ -148,6 +150,7 @@ impl Caller {
                 self.seqs.push((seq, Text::default()));
             }
             1 if !self.seqs.is_empty() && self.seqs.len() < N_SEQS => self.fork(),
+            2 if self.random.once_in(2) => self.take_back(story),
             2 => self.truncate(),
             3 if self.random.once_in(2) => self.drop_one(),
             4..=6 => self.collect(story),
@@ -262,6 +265,28 @@ impl Caller {
         let left = self.ring.truncate(*seq, n).unwrap();
         assert!(left <= n);
         text.links.truncate(left);
+    }
+
+    /// Truncates a text to before rows in flight.
+    fn take_back(&mut self, story: &mut Story) {
+        let busy = (0..self.seqs.len()).filter(|&i| self.seqs[i].1.n_away > 0);
+        let Some(i) = busy.last() else { return };
+        let (seq, text) = &mut self.seqs[i];
+        let n = text.links.len() - self.random.below(text.n_away + 1);
+        let left = match self.ring.truncate(*seq, n) {
+            Ok(left) => left,
+            Err(Error::Busy) => return,
+            Err(error) => panic!("{error}"),
+        };
+        text.links.truncate(left);
+        for flight in &mut self.flights {
+            let is_behind = |row: &(usize, usize, bool)| row.0 == i && row.1 >= left;
+            if flight.rows.iter().any(is_behind) {
+                story.n_taken_back += flight.rows.len() as u64;
+                text.n_away -= flight.rows.len();
+                flight.rows.clear();
+            }
+        }
     }
 
     fn drop_one(&mut self) {
@@ -433,13 +458,14 @@ fn whatever_goes_wrong_texts_are_the_same_and_nothing_hangs() {
         all.n_restarts += story.n_restarts;
         all.n_found += story.n_found;
         all.n_missed += story.n_missed;
+        all.n_taken_back += story.n_taken_back;
         all.audit.n_rows += story.audit.n_rows;
         all.audit.n_faults += story.audit.n_faults;
     }
     println!(
         "{n_seeds} seeds: {:?}, {:?}, {} results compared, {} batches failed, {} moves with {} \
          positions loaded and {} computed, {} coordinators anew with {} states found and {} not, \
-         {} rows audited and {} wrong ones found",
+         {} rows taken back, {} rows audited and {} wrong ones found",
         all.faults,
         all.counts,
         all.n_checked,
@@ -450,6 +476,7 @@ fn whatever_goes_wrong_texts_are_the_same_and_nothing_hangs() {
         all.n_restarts,
         all.n_found,
         all.n_missed,
+        all.n_taken_back,
         all.audit.n_rows,
         all.audit.n_faults
     );
@@ -461,6 +488,7 @@ fn whatever_goes_wrong_texts_are_the_same_and_nothing_hangs() {
         assert!(all.n_checked > n_seeds && counts.n_rebuilds > n_seeds / 10);
         assert!(counts.n_fences > counts.n_rebuilds && counts.n_stale > n_seeds / 10);
         assert!(all.n_restarts > n_seeds / 100 && all.n_found > n_seeds / 200);
+        assert!(all.n_taken_back > n_seeds / 20);
         assert!(all.audit.n_rows > n_seeds && all.audit.n_faults > n_seeds / 50);
         assert!(faults.n_killed > n_seeds / 10 && faults.n_frozen > n_seeds / 20);
     }
