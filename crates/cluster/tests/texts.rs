@@ -5,14 +5,18 @@ use std::{
     num::NonZeroUsize,
     ops::ControlFlow,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
 use atta_cluster::{Cut, RingBackend};
 use atta_engine::{
-    Batcher, BatcherOptions, Engine, Event, GenerateOptions, Job, JobId, LoadOptions, Sampling,
-    Session, SessionOptions, Update,
+    Batcher, BatcherOptions, Draft, DraftSource, Drafter, Engine, Error, Event, GenerateOptions,
+    Job, JobId, LoadOptions, Sampling, Session, SessionOptions, Speculation, SpeculationPolicy,
+    SpeculationStats, Update,
 };
 use atta_kernels::{Kernels, Pool};
 use atta_model::Backend;
@@ -201,4 +205,99 @@ fn an_interrupted_prompt_keeps_the_chunks_in_flight() {
     let (mut alone, _) = in_chunks(&cpu);
     alone.append(&prompt).unwrap();
     assert_eq!(session.logits(), alone.logits());
+}
+
+/// Drafts from a known text; every `wrong`th token is another.
+#[derive(Clone, Debug)]
+struct Oracle {
+    text: Arc<[u32]>,
+    wrong: usize,
+    n_ahead: Arc<AtomicUsize>,
+}
+
+impl DraftSource for Oracle {
+    fn drafter(&self, _: &Engine) -> Result<Box<dyn Drafter>, Error> {
+        Ok(Box::new(self.clone()))
+    }
+}
+
+impl Drafter for Oracle {
+    fn draft(&mut self, tokens: &[u32], n_max: usize, draft: &mut Draft) -> Result<(), Error> {
+        let places = tokens.len()..tokens.len() + n_max;
+        draft.tokens.extend(places.map(|at| {
+            let right = self.text.get(at).copied().unwrap_or(7);
+            right ^ u32::from(at.is_multiple_of(self.wrong))
+        }));
+        Ok(())
+    }
+
+    fn draft_ahead(
+        &mut self,
+        tokens: &[u32],
+        n_max: usize,
+        draft: &mut Draft,
+    ) -> Result<(), Error> {
+        self.n_ahead.fetch_add(1, Ordering::Relaxed);
+        self.draft(tokens, n_max, draft)
+    }
+}
+
+/// The tokens of a text of 40, of which so many events are taken, and the logits behind one more.
+fn written(
+    engine: &Engine,
+    options: &GenerateOptions,
+    n_events: usize,
+) -> (Vec<u32>, Vec<f32>, Option<SpeculationStats>) {
+    let (mut session, prompt) = in_chunks(engine);
+    let mut generation = session.generate(&prompt[..20], options).unwrap();
+    for event in generation.by_ref().take(n_events) {
+        event.unwrap();
+    }
+    let summary = generation.into_summary().unwrap();
+    let mut tokens = session.tokens().to_vec();
+    tokens.extend(&summary.pending);
+    let end = [&summary.pending[..], &[50]].concat();
+    session.append(&end).unwrap();
+    let logits = session.logits().unwrap().to_vec();
+    (tokens, logits, summary.speculation)
+}
+
+#[test]
+fn windows_ahead_write_the_text_of_one_machine_in_fewer_laps() {
+    let cpu = engine(None);
+    let ring = engine(Some(ring(3)));
+    for temperature in [0.0, 1.0] {
+        let mut options = GenerateOptions {
+            n_predict: 40,
+            sampling: Sampling {
+                temperature,
+                ..Sampling::default()
+            },
+            ..GenerateOptions::default()
+        };
+        for n_events in [usize::MAX, 9] {
+            options.speculation = None;
+            let text = written(&cpu, &options, usize::MAX).0;
+            let part = written(&cpu, &options, n_events);
+            for wrong in [usize::MAX, 1, 2, 5, 11] {
+                let oracle = Oracle {
+                    text: text.as_slice().into(),
+                    wrong,
+                    n_ahead: Arc::default(),
+                };
+                let n_ahead = Arc::clone(&oracle.n_ahead);
+                options.speculation = Some(Speculation {
+                    n_max: 3,
+                    policy: SpeculationPolicy::Always,
+                    ..Speculation::new(oracle)
+                });
+                let found = written(&ring, &options, n_events);
+                assert_eq!(found.0, part.0, "{temperature} {wrong}");
+                assert!(found.1 == part.1, "other logits: {temperature} {wrong}");
+                assert!(n_ahead.load(Ordering::Relaxed) > 0);
+                let stats = found.2.unwrap();
+                assert!(wrong < 40 || stats.n_accepted == stats.n_drafted, "{stats:?}");
+            }
+        }
+    }
 }

@@ -4,6 +4,7 @@
 //! runs one step of one of them at a time.
 
 mod in_flight;
+mod windows;
 
 use std::{
     collections::VecDeque,
@@ -17,6 +18,7 @@ use atta_model::{
 use atta_store::Reservation;
 
 use in_flight::InFlight;
+use windows::Windows;
 
 use crate::{Engine, Error, speculation::StepCosts};
 
@@ -180,6 +182,8 @@ pub struct Session {
     tokens: Vec<u32>,
     /// Batches of a prompt that the executor computes, oldest first.
     in_flight: VecDeque<InFlight>,
+    /// Batches of an answer that the executor computes.
+    windows: Windows,
     /// Tokens up to here may have been filled in and are of no text; 0 where all are.
     n_filled: usize,
     /// Evicted tokens, all behind the first `evicted_range.start`.
@@ -262,6 +266,7 @@ impl Session {
             evicted_range,
             tokens: Vec::with_capacity(n_ctx),
             in_flight: VecDeque::new(),
+            windows: Windows::default(),
             n_filled: 0,
             n_evicted: 0,
             n_saved: 0,
@@ -297,6 +302,7 @@ impl Session {
             evicted_range: self.evicted_range.clone(),
             tokens,
             in_flight: VecDeque::new(),
+            windows: Windows::default(),
             n_filled: self.n_filled,
             n_evicted: self.n_evicted,
             n_saved: self.n_saved,
@@ -387,10 +393,11 @@ impl Session {
         Ok(n)
     }
 
-    /// Maximum tokens of a draft behind `n_pending` tokens: it shares their batch, does not shift
-    /// the context, and at most `n_max` rows of logits have memory.
+    /// Maximum tokens of a draft behind the windows in flight and `n_pending` tokens: it shares the
+    /// batch of these, does not shift the context, and at most `n_max` rows of logits have memory.
     pub(crate) fn draft_room(&mut self, n_pending: usize, n_max: usize) -> usize {
         let n_free = self.n_ctx - self.n_cached();
+        let n_free = n_free.saturating_sub(self.n_window_tokens());
         let n = n_max.min(n_free.min(self.n_batch).saturating_sub(n_pending));
         self.reserve_drafts(n)
     }
@@ -407,35 +414,6 @@ impl Session {
             Ok(()) => n,
             Err(_) => 0,
         }
-    }
-
-    /// Appends tokens of an answer and `n_draft` tokens of a draft at their end as one batch, which
-    /// [`draft_room`](Self::draft_room) has room for. Computes logits after the last token in front
-    /// of the draft and after each token of it. Returns how many tokens of the draft are left:
-    /// those behind which the model computes no numbers are dropped.
-    pub(crate) fn append_draft(&mut self, ids: &[u32], n_draft: usize) -> Result<usize, Error> {
-        let n_pending = ids.len() - n_draft;
-        if n_draft == 0 || n_pending == 0 {
-            self.append_generated(&ids[..n_pending])?;
-            return Ok(0);
-        }
-        let want = |i| match i + 1 < n_pending {
-            true => Want::Nothing,
-            false => Want::Logits,
-        };
-        let n_before = self.tokens.len();
-        self.evaluate(ids, want, None)?;
-        let bad = self.out.first_not_finite(0..ids.len());
-        if let Some(row) = bad.filter(|&row| row < n_pending) {
-            self.truncate(n_before)?;
-            return Err(self.engine.not_finite(n_before + row));
-        }
-        let end = bad.unwrap_or(ids.len());
-        self.rows.first = n_pending - 1;
-        self.rows.end = end;
-        self.truncate(n_before + end)?;
-        self.last = Some(end - 1);
-        Ok(end - n_pending)
     }
 
     /// The logits after each of the last `n` tokens and the one before them, of one batch.
@@ -559,8 +537,9 @@ impl Session {
     /// # Errors
     /// An executor that fails; the one on CPUs does not.
     pub fn truncate(&mut self, n: usize) -> Result<usize, Error> {
-        self.settle()?;
+        self.settle_to(0)?;
         if n < self.tokens.len() {
+            self.take_windows_back()?;
             let n_kept = self.evicted_range.as_ref().map_or(0, |range| range.start);
             let behind = n
                 .checked_sub(self.n_evicted)
@@ -680,7 +659,7 @@ impl Session {
 
     fn fill_batch(&mut self, ids: &[u32], want: impl Fn(usize) -> Want, checkpoint: Option<usize>) {
         self.batch.clear();
-        let pos = self.n_cached();
+        let pos = self.n_cached() + self.n_window_tokens();
         for (i, &id) in ids.iter().enumerate() {
             self.batch.push_token(self.seq, pos + i, id, want(i));
             if checkpoint == Some(i) {
@@ -699,22 +678,11 @@ impl Session {
         self.submit(ids, want, checkpoint)?;
         self.settle()
     }
-
-    /// As [`step`](Self::step), but numbers that are not finite are no error.
-    fn evaluate(
-        &mut self,
-        ids: &[u32],
-        want: impl Fn(usize) -> Want,
-        checkpoint: Option<usize>,
-    ) -> Result<(), Error> {
-        self.settle()?;
-        self.submit(ids, want, checkpoint)?;
-        self.collect().map(drop)
-    }
 }
 
 impl Drop for Session {
     fn drop(&mut self) {
+        let _ = self.take_windows_back();
         // The sequence exists as long as its session.
         let _ = self.executor().drop_seq(self.seq);
     }

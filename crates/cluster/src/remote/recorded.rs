@@ -36,6 +36,8 @@ struct FlightTimes {
     submitted: Instant,
     /// Time of the local layers.
     local: Duration,
+    /// Its first row.
+    first: Option<(SeqId, usize)>,
     n_rows: usize,
     n_wanted: usize,
     /// Whether no other batch was in flight at the same time.
@@ -61,6 +63,7 @@ impl Recorded {
         self.flights.push_back(FlightTimes {
             submitted: at,
             local: at.elapsed(),
+            first: batch.rows.first().map(|row| (row.seq, row.pos)),
             n_rows: batch.rows.len(),
             n_wanted: batch.rows.iter().filter(|r| r.want == Want::Logits).count(),
             is_alone,
@@ -162,7 +165,14 @@ impl Executor for Recorded {
     }
 
     fn truncate(&mut self, seq: SeqId, n: usize) -> Result<usize, Error> {
-        self.ring.truncate(seq, n)
+        let left = self.ring.truncate(seq, n)?;
+        for flight in &mut self.flights {
+            let is_taken_back = |first: (SeqId, usize)| first.0 == seq && first.1 >= left;
+            if flight.first.is_some_and(is_taken_back) {
+                flight.n_rows = 0;
+            }
+        }
+        Ok(left)
     }
 
     fn shift(&mut self, seq: SeqId, evicted: Range<usize>) -> Result<(), Error> {

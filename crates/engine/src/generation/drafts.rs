@@ -1,4 +1,5 @@
-//! Drafts of a text in a session: tokens that are evaluated behind the pending ones.
+//! Drafts of a text in a session: tokens that are evaluated behind the pending ones, and further
+//! ones behind these where an executor computes several batches at once.
 //!
 //! Knows sessions and the speculator; no sampler and no events. Without speculation there are no
 //! drafts, and the pending tokens are evaluated alone.
@@ -29,7 +30,9 @@ pub(super) struct SessionDrafts {
     n_prompt: usize,
     /// The batch of the last step.
     rows: BatchRows,
-    /// Seconds of its evaluation.
+    /// When its evaluation began, or waiting for one that had begun before.
+    start: Instant,
+    /// Seconds since then.
     seconds: f64,
 }
 
@@ -55,6 +58,7 @@ impl SessionDrafts {
             text: Vec::new(),
             n_prompt: session.tokens().len() + prompt.len(),
             rows: BatchRows::default(),
+            start: Instant::now(),
             seconds: 0.0,
         })
     }
@@ -72,22 +76,66 @@ impl SessionDrafts {
         pending: &[u32],
         n_max: usize,
     ) -> Result<usize, Error> {
-        let n_draft = self.propose(session, pending, n_max);
-        let start = Instant::now();
-        let n_left = match n_draft {
-            0 => session.append_generated(pending).map(|()| 0)?,
-            _ => {
-                let ids = &self.text[session.tokens().len()..];
-                let appended = session.append_draft(ids, n_draft);
-                appended.or_else(|_| session.append_generated(pending).map(|()| 0))?
-            }
-        };
-        self.seconds = start.elapsed().as_secs_f64();
+        let window = self.begin_window(session, pending, n_max)?;
         self.rows = BatchRows {
             n_plain: pending.len(),
-            n_draft,
+            n_draft: window.unwrap_or(0),
         };
+        let n_left = match window {
+            None => session.append_generated(pending).map(|()| 0)?,
+            Some(_) => {
+                self.run_ahead(session, pending, n_max);
+                let collected = session.collect_window(pending.len());
+                collected.or_else(|_| session.append_generated(pending).map(|()| 0))?
+            }
+        };
+        self.seconds = self.start.elapsed().as_secs_f64();
         Ok(n_left)
+    }
+
+    /// Has a window computed that begins with the pending tokens, and returns how many tokens of a
+    /// draft follow these in it; `None`: there is no draft.
+    fn begin_window(
+        &mut self,
+        session: &mut Session,
+        pending: &[u32],
+        n_max: usize,
+    ) -> Result<Option<usize>, Error> {
+        let ahead = session.next_window(pending);
+        let ahead = ahead.map(|n| n - pending.len());
+        if let Some(n_draft) = ahead.filter(|&n| n <= n_max && !pending.is_empty()) {
+            self.start = Instant::now();
+            self.speculator.iter_mut().for_each(Speculator::next_ahead);
+            return Ok(Some(n_draft));
+        }
+        session.take_windows_back()?;
+        let n_draft = self.propose(session, pending, n_max);
+        self.start = Instant::now();
+        if n_draft == 0 {
+            return Ok(None);
+        }
+        let ids = &self.text[session.tokens().len()..];
+        let submitted = session.submit_window(ids, pending.len());
+        Ok(submitted.is_ok().then_some(n_draft))
+    }
+
+    /// Has windows computed behind those in flight, as if all drafts were right, as many as the
+    /// executor computes at once.
+    fn run_ahead(&mut self, session: &mut Session, pending: &[u32], n_max: usize) {
+        let Some(speculator) = &mut self.speculator else {
+            return;
+        };
+        while session.n_windows() < session.n_max_windows() {
+            let n_ahead = session.n_window_tokens() - pending.len();
+            let n_max = session.draft_room(0, n_max.saturating_sub(n_ahead));
+            self.text.clear();
+            self.text.extend_from_slice(session.tokens());
+            self.text.extend(session.window_tokens());
+            let draft = speculator.propose_ahead(&self.text, n_max, &session.costs);
+            if draft.is_empty() || session.submit_window(&draft, 0).is_err() {
+                return;
+            }
+        }
     }
 
     /// Appends the pending tokens and a draft to the text, and returns the length of the draft.

@@ -207,8 +207,9 @@ impl Generate<'_> {
     fn undo(&mut self) {
         let n_rolled_back = self.generation.take_input().rollback;
         let n_rolled_back = n_rolled_back.max(self.n_unverified);
-        let n_left = self.session.tokens().len() - n_rolled_back;
         // After an error the first one counts, and `drop` reports none.
+        let _ = self.session.take_windows_back();
+        let n_left = self.session.tokens().len() - n_rolled_back;
         let _ = self.session.truncate(n_left);
     }
 

@@ -46,6 +46,7 @@ impl Session {
         want: impl Fn(usize) -> Want,
         checkpoint: Option<usize>,
     ) -> Result<(), Error> {
+        self.take_windows_back()?;
         self.fill_batch(ids, want, checkpoint);
         self.last = None;
         self.rows = LogitRows::default();
@@ -73,9 +74,10 @@ impl Session {
     }
 
     /// Waits for all batches in flight. After an error the tokens of the batch that failed, and all
-    /// behind them, are no longer in the session.
+    /// behind them, are no longer in the session. Windows are taken back.
     pub(crate) fn settle(&mut self) -> Result<(), Error> {
-        self.settle_to(0)
+        self.settle_to(0)?;
+        self.take_windows_back()
     }
 
     /// Waits until at most `n` batches are in flight.

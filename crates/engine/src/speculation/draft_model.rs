@@ -131,6 +131,15 @@ impl Drafter for ModelDrafter {
         Ok(())
     }
 
+    fn draft_ahead(
+        &mut self,
+        tokens: &[u32],
+        n_max: usize,
+        draft: &mut Draft,
+    ) -> Result<(), Error> {
+        self.draft(tokens, n_max, draft)
+    }
+
     fn is_cheap(&self) -> bool {
         false
     }

@@ -101,6 +101,22 @@ pub trait Drafter: Send {
     /// A failure that ends speculation for this text; the text goes on.
     fn draft(&mut self, tokens: &[u32], n_max: usize, draft: &mut Draft) -> Result<(), Error>;
 
+    /// As [`draft`](Self::draft), but the last of `tokens` are drafts that may turn out wrong. It is
+    /// called for executors that compute several windows of a text at once, such as a ring of
+    /// machines. A drafter that needs what the model computed of `tokens` has none.
+    ///
+    /// # Errors
+    /// A failure that ends speculation for this text; the text goes on.
+    fn draft_ahead(
+        &mut self,
+        tokens: &[u32],
+        n_max: usize,
+        draft: &mut Draft,
+    ) -> Result<(), Error> {
+        let _ = (tokens, n_max, draft);
+        Ok(())
+    }
+
     /// Whether a draft costs next to nothing, so that one may be made at every step and only be
     /// compared with the text.
     fn is_cheap(&self) -> bool {

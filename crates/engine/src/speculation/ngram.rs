@@ -107,6 +107,16 @@ impl Drafter for NgramDrafter {
 
     fn draft(&mut self, tokens: &[u32], n_max: usize, draft: &mut Draft) -> Result<(), Error> {
         self.index.update(tokens);
+        self.draft_ahead(tokens, n_max, draft)
+    }
+
+    /// Drafts that may be wrong are not indexed.
+    fn draft_ahead(
+        &mut self,
+        tokens: &[u32],
+        n_max: usize,
+        draft: &mut Draft,
+    ) -> Result<(), Error> {
         let own = self.index.longest(tokens, tokens);
         let earlier = self.earlier.as_ref().map(|earlier| earlier.lock());
         let other = earlier

@@ -5,7 +5,7 @@
 
 #[cfg(feature = "batch")]
 use std::sync::Arc;
-use std::time::Instant;
+use std::{collections::VecDeque, time::Instant};
 
 use super::{
     BatchRows, Draft, Drafter, MAX_DRAFT, Speculation, SpeculationOff, SpeculationPolicy,
@@ -20,6 +20,8 @@ const MIN_GAIN: f64 = 1.1;
 const TRIAL_PERIOD: usize = 512;
 /// ... these are the first, at which a costly drafter is asked to learn whether it pays.
 const TRIAL_STEPS: usize = 8;
+/// A draft ahead is evaluated if those in front of it are right with this probability.
+const MIN_AHEAD: f64 = 0.2;
 /// Weight of a new time in the moving average of drafting.
 const NEW: f64 = 0.25;
 
@@ -33,11 +35,23 @@ pub(crate) struct Speculator {
     acceptance: Acceptance,
     draft: Draft,
     shadow: Option<Shadow>,
+    /// The draft that is judged next.
+    evaluated: Evaluated,
+    /// Drafts behind it, which are evaluated at the same time.
+    ahead: VecDeque<Evaluated>,
     /// Seconds of the last call of the drafter; 0 if it was not asked.
     draft_seconds: f64,
     /// Seconds per drafted token.
     token_seconds: f64,
     stats: SpeculationStats,
+}
+
+/// A draft that is evaluated and not judged yet.
+#[derive(Clone, Copy, Default)]
+struct Evaluated {
+    class: usize,
+    /// Its tokens.
+    n: usize,
 }
 
 /// A draft that is compared with the text.
@@ -70,6 +84,8 @@ impl Speculator {
             acceptance: Acceptance::default(),
             draft: Draft::default(),
             shadow: None,
+            evaluated: Evaluated::default(),
+            ahead: VecDeque::new(),
             draft_seconds: 0.0,
             token_seconds: 0.0,
             stats: SpeculationStats::default(),
@@ -105,6 +121,7 @@ impl Speculator {
     /// The draft to evaluate behind `tokens`, all of the text; mostly empty.
     pub(crate) fn propose(&mut self, tokens: &[u32], room: DraftRoom, costs: &StepCosts) -> &[u32] {
         self.draft.clear();
+        self.ahead.clear();
         self.draft_seconds = 0.0;
         self.compare_shadow(tokens);
         let n_max = room.n_max.min(self.n_max);
@@ -118,7 +135,58 @@ impl Speculator {
             }
             self.draft.tokens.truncate(n);
         }
+        self.evaluated = Evaluated {
+            class: self.draft.class,
+            n: self.draft.tokens.len(),
+        };
         &self.draft.tokens
+    }
+
+    /// A draft of up to `n_max` tokens to evaluate behind `tokens`, which end with drafts that are
+    /// not judged yet; mostly empty. An executor that computes both at once has it for nothing,
+    /// unless those in front of it are wrong.
+    pub(crate) fn propose_ahead(
+        &mut self,
+        tokens: &[u32],
+        n_max: usize,
+        costs: &StepCosts,
+    ) -> Vec<u32> {
+        let n_max = n_max.min(self.n_max);
+        if self.stats.off.is_some() || n_max == 0 || !self.is_worth_ahead(costs) {
+            return Vec::new();
+        }
+        let mut draft = Draft::default();
+        let start = Instant::now();
+        let drafted = self.drafter.draft_ahead(tokens, n_max, &mut draft);
+        self.draft_seconds += start.elapsed().as_secs_f64();
+        if drafted.is_err() {
+            draft.clear();
+            self.turn_off(SpeculationOff::Failed);
+        }
+        self.keep_known(&mut draft, n_max);
+        let Draft { tokens, class } = draft;
+        if !tokens.is_empty() {
+            let n = tokens.len();
+            self.ahead.push_back(Evaluated { class, n });
+        }
+        tokens
+    }
+
+    /// Whether drafts ahead are likely enough to be needed.
+    fn is_worth_ahead(&self, costs: &StepCosts) -> bool {
+        let waiting = std::iter::once(&self.evaluated).chain(&self.ahead);
+        let right = |draft: &Evaluated| {
+            let p = self.acceptance.probability(draft.class);
+            p.powi(draft.n as i32)
+        };
+        let p: f64 = waiting.map(right).product();
+        self.policy == SpeculationPolicy::Always || costs.allows() && p >= MIN_AHEAD
+    }
+
+    /// The oldest draft ahead is judged next.
+    pub(crate) fn next_ahead(&mut self) {
+        self.draft_seconds = 0.0;
+        self.evaluated = self.ahead.pop_front().unwrap_or_default();
     }
 
     /// Records that the first `n_accepted` tokens of the draft became part of the text, of `n` that
@@ -128,7 +196,8 @@ impl Speculator {
         self.stats.n_drafted += n;
         self.stats.n_accepted += n_accepted;
         if n > 0 {
-            self.acceptance.record(self.draft.class, n_accepted, n);
+            let class = self.evaluated.class;
+            self.acceptance.record(class, n_accepted, n);
         }
     }
 
@@ -150,12 +219,19 @@ impl Speculator {
             self.draft.clear();
             self.turn_off(SpeculationOff::Failed);
         }
-        let tokens = &mut self.draft.tokens;
-        let is_known = |id: &&u32| (**id as usize) < self.n_vocab;
-        let n_known = tokens.iter().take(n_max).take_while(is_known).count();
-        tokens.truncate(n_known);
+        let mut draft = std::mem::take(&mut self.draft);
+        let n_known = self.keep_known(&mut draft, n_max);
+        self.draft = draft;
         let seconds = self.draft_seconds / n_known.max(1) as f64;
         self.token_seconds += NEW * (seconds - self.token_seconds);
+    }
+
+    /// Ends a draft before a token that the model does not have, and returns its length.
+    fn keep_known(&self, draft: &mut Draft, n_max: usize) -> usize {
+        let is_known = |id: &&u32| (**id as usize) < self.n_vocab;
+        let n = draft.tokens.iter().take(n_max).take_while(is_known).count();
+        draft.tokens.truncate(n);
+        n
     }
 
     /// Whether the drafter is asked at this step.
@@ -253,6 +329,8 @@ mod tests {
             acceptance: Acceptance::default(),
             draft: Draft::default(),
             shadow: None,
+            evaluated: Evaluated::default(),
+            ahead: VecDeque::new(),
             draft_seconds: 0.0,
             token_seconds: 0.0,
             stats: SpeculationStats::default(),
