@@ -9,6 +9,7 @@ CASES = {
     "lanes": lanes.lanes,
     "overhead": speed.overhead,
     "prompt": speed.prompt,
+    "guesses": speed.guesses,
     "writers": speed.writers,
     "bytes": wire.per_token,
     "start": wire.start,

@@ -69,6 +69,41 @@ def split(layers: dict[str, int]) -> str:
     return "layers " + " + ".join(str(n) for n in layers.values())
 
 
+def guesses(bench: Bench) -> None:
+    """A text that repeats itself, written by windows of guesses on two stages."""
+    n = bench.options.tokens or 128
+    greedy = ["--temp", "0"]
+    guessing = [*greedy, "--speculate", "ngram,k=3,always"]
+    with bench.world() as world:
+        ring = two_machines(bench, world)
+        world.run(bench.text(8), ring)
+        bench.begin_timing()
+        values = bench.rounds({
+            "ring": lambda: world.run(bench.text(n, *greedy, "--speculate", "off"), ring),
+            "ring-guesses": lambda: world.run(bench.text(n, *guessing), ring),
+            "alone": lambda: world.run(bench.text(n, *greedy, "--speculate", "off")),
+            "alone-guesses": lambda: world.run(bench.text(n, *guessing)),
+        })  # fmt: skip
+    if any(run.text != values["alone"][0].text for runs in values.values() for run in runs):
+        raise Failure("a text is another one")
+    rates = {name: [rate(run, "decode_tok_s") for run in runs] for name, runs in values.items()}
+    on_ring, alone = (median_ratio(rates[name + "-guesses"], rates[name]) for name in ("ring", "alone"))
+    stats = values["ring-guesses"][0].stats["speculation"]
+    share = stats["accepted_tokens"] / max(stats["drafted_tokens"], 1)
+    bench.report.add(
+        Row(
+            "guesses",
+            "a text that repeats itself, guesses of 3 tokens, in times no guesses",
+            f"{on_ring:.2f} on 2 stages, {alone:.2f} in one process ({share:.0%} of the guesses right)",
+            "more on the ring",
+            "",
+            on_ring > alone,
+            bench.load,
+            numbers={**rates, "speculation": stats},
+        )
+    )
+
+
 def prompt_command(bench: Bench) -> list[str]:
     what = ["bench", bench.options.model, "-p", str(P), "-n", "0", "-r", "1", "-j", "1", "-c", str(P + 64)]
     return [*what, "--batch", str(CHUNK), "--json"]

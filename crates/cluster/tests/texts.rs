@@ -296,7 +296,10 @@ fn windows_ahead_write_the_text_of_one_machine_in_fewer_laps() {
                 assert!(found.1 == part.1, "other logits: {temperature} {wrong}");
                 assert!(n_ahead.load(Ordering::Relaxed) > 0);
                 let stats = found.2.unwrap();
-                assert!(wrong < 40 || stats.n_accepted == stats.n_drafted, "{stats:?}");
+                assert!(
+                    wrong < 40 || stats.n_accepted == stats.n_drafted,
+                    "{stats:?}"
+                );
             }
         }
     }

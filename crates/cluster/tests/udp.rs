@@ -2,6 +2,8 @@
 //! are lost or overtake each other, and nothing for strangers.
 
 #[allow(dead_code, reason = "shared with other tests")]
+mod changing;
+#[allow(dead_code, reason = "shared with other tests")]
 mod machines;
 #[allow(dead_code, reason = "shared with other tests")]
 mod stories;
@@ -18,7 +20,7 @@ use std::{
 };
 
 use atta_cluster::{
-    Links, RingLinks,
+    Links, RingChange, RingLinks,
     core::{Event, Timing},
     lane::tcp::Security,
     wire::{
@@ -26,6 +28,7 @@ use atta_cluster::{
         message::{LaneName, NodeAddress, RingSecret},
     },
 };
+use changing::{Changing, even};
 use machines::{Cluster, doors, key, tls, wire::Wire};
 use stories::{engine, n_layers, session, text};
 
@@ -75,6 +78,8 @@ enum Fault {
     Swap(usize),
     /// Loses those that come in the first part of each tenth of a second.
     Outage(Duration),
+    /// Loses all behind the first `n`.
+    Cut(usize),
 }
 
 /// A way for datagrams with a fault.
@@ -99,6 +104,7 @@ impl Direction {
         let is_harmed = match self.fault {
             Fault::Lose(n) | Fault::Swap(n) => i.is_multiple_of(n),
             Fault::Outage(part) => is_out(part),
+            Fault::Cut(n) => i > n,
         };
         let mut held = self.held.lock().unwrap();
         let before = held.take();
@@ -117,7 +123,11 @@ impl Direction {
 
 impl Relay {
     fn to(target: SocketAddr, fault: Fault) -> Self {
-        let front = UdpSocket::bind("127.0.0.1:0").unwrap();
+        Self::at("127.0.0.1:0".parse().unwrap(), target, fault)
+    }
+
+    fn at(front: SocketAddr, target: SocketAddr, fault: Fault) -> Self {
+        let front = UdpSocket::bind(front).unwrap();
         let relay = Self {
             front: front.local_addr().unwrap(),
             n_harmed: Arc::default(),
@@ -196,6 +206,28 @@ fn a_way_that_is_cut_again_and_again_changes_no_letter() {
     let (text, n_harmed) = harmed_text(Fault::Outage(Duration::from_millis(30)));
     assert_eq!(text, stories::text(&engine(None), 2));
     assert!(n_harmed > 0);
+}
+
+#[test]
+fn a_text_whose_way_is_closed_for_udp_goes_on_by_tcp() {
+    let n = n_layers();
+    let mut cluster = cluster(2);
+    let target = cluster.machines[1].address.address;
+    let wire = Wire::to(target);
+    let relay = Relay::at(wire.address, target, Fault::Cut(30));
+    cluster.machines[1].address.address = wire.address;
+    let stages = [(0, 0..1), (1, 1..n)];
+    let changing = Changing::new(&cluster, 0, &stages, even(&cluster, 0));
+    assert_eq!(text(&changing.engine, 2), stories::text(&engine(None), 2));
+    assert!(relay.n_harmed() > 0);
+    // Connections that are opened anew go by TCP, or the whole ring is formed over it.
+    let told = changing.told();
+    let is_other_way = |change: &RingChange| change.left_lane == Some(LaneName::Udp);
+    assert!(told.iter().all(is_other_way), "{told:?}");
+    let notes = cluster.notes();
+    let is_by_tcp = notes.iter().any(|note| note.contains("going by tcp"));
+    assert!(is_by_tcp || !told.is_empty(), "{notes:?}");
+    assert_eq!(text(&changing.engine, 3), stories::text(&engine(None), 3));
 }
 
 fn links(ring: u64, stage: NodeAddress) -> RingLinks {

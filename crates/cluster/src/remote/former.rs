@@ -32,8 +32,8 @@ use crate::{
     wire::{
         self, Dtype, Limits,
         message::{
-            Answer, Digest, NodeAddress, Prepare, Question, RingSecret, SizeNumbers, StagePart,
-            WantedModel,
+            Answer, Digest, LaneName, NodeAddress, Prepare, Question, RingSecret, SizeNumbers,
+            StagePart, WantedModel,
         },
     },
 };
@@ -64,6 +64,9 @@ pub(super) struct RemoteFormer {
     pub(super) rest: Option<MoreLayers>,
     /// Nodes that did not answer when they were last asked.
     gone: Vec<NodeName>,
+    /// How rows travel, and the lane that did not let them through.
+    lane: LaneName,
+    left_lane: Option<LaneName>,
     /// A change that is not told yet.
     change: Option<RingChange>,
     shared: Arc<RingHub>,
@@ -105,6 +108,8 @@ impl NewRing {
 impl RemoteFormer {
     pub(super) fn new(shared: Arc<RingHub>, lease: Lease, room: FormerRoom) -> Self {
         Self {
+            lane: shared.options.lane,
+            left_lane: None,
             shared,
             _lease: lease,
             room,
@@ -221,7 +226,7 @@ impl RemoteFormer {
         let lane = options.links.open_ring(RingLinks {
             limits: ring.limits,
             timing: planned.timing,
-            lane: options.lane,
+            lane: self.lane,
             secret: RingSecret(ring.secret),
             stages: stages.iter().map(|stage| stage.node.clone()).collect(),
         });
@@ -256,7 +261,7 @@ impl RemoteFormer {
                 },
                 previous: i.checked_sub(1).and_then(node),
                 next: node(i + 1),
-                lane: options.lane,
+                lane: self.lane,
                 secret: RingSecret(ring.secret),
                 model: self.wanted(&stage.layers)?,
                 part: StagePart {
@@ -422,6 +427,7 @@ impl RemoteFormer {
         self.change = Some(RingChange {
             gone,
             left_out,
+            left_lane: self.left_lane.take(),
             before,
             after,
             how: Resumed::default(),
@@ -461,6 +467,15 @@ impl Former for RemoteFormer {
         let silent = silent.filter(|(_, answer)| answer.is_none());
         self.gone = silent.map(|(node, _)| node).collect();
         is_intact
+    }
+
+    /// Networks and firewalls that stop to let UDP through may still let TCP through.
+    fn takes_other_way(&mut self) -> bool {
+        if self.lane == LaneName::Tcp {
+            return false;
+        }
+        self.left_lane = Some(std::mem::replace(&mut self.lane, LaneName::Tcp));
+        true
     }
 
     fn is_asked(&self) -> bool {

@@ -6,8 +6,10 @@ use atta_model::{Error, Share};
 use atta_store::ModelFiles;
 
 use crate::{
-    AuditOptions, Cut, Resumed, RingPlan, control::NodeName, core::Timing,
-    wire::message::NodeAddress,
+    AuditOptions, Cut, Resumed, RingPlan,
+    control::NodeName,
+    core::Timing,
+    wire::message::{LaneName, NodeAddress},
 };
 
 /// A stage and the node that runs it.
@@ -182,6 +184,8 @@ pub struct RingChange {
     pub gone: Vec<NodeName>,
     /// Nodes that computed other rows than they should.
     pub left_out: Vec<NodeName>,
+    /// The lane that no longer let rows through, in the place of which is TCP now.
+    pub left_lane: Option<LaneName>,
     /// Who ran what.
     pub before: RemotePlan,
     /// Who runs what.
@@ -208,6 +212,11 @@ impl fmt::Display for RingChange {
             [] => {}
             [node] => parts.push(format!("{node} is gone")),
             nodes => parts.push(format!("{} are gone", names(nodes))),
+        }
+        if let Some(lane) = self.left_lane {
+            parts.push(format!(
+                "lane {lane}: rows no longer come through; going by tcp"
+            ));
         }
         let Self { before, after, .. } = self;
         if before.n_local != after.n_local {
@@ -321,6 +330,7 @@ mod tests {
                 .map(|name| NodeName::new(name).unwrap())
                 .collect(),
             left_out: Vec::new(),
+            left_lane: None,
             before: before.clone(),
             after,
             how: Resumed {
@@ -340,6 +350,12 @@ mod tests {
         assert_eq!(alone.to_string(), said);
         let same = change(&[], before.clone());
         assert_eq!(same.to_string(), "the stages were made anew; 2.1 s");
+        let other_lane = RingChange {
+            left_lane: Some(LaneName::Udp),
+            ..same.clone()
+        };
+        let said = "lane udp: rows no longer come through; going by tcp; 2.1 s";
+        assert_eq!(other_lane.to_string(), said);
         let how = Resumed {
             n_loaded: 1_020,
             n_computed: 4,

@@ -84,6 +84,11 @@ pub trait Former: Send {
     /// Whether all stages are where they were, so that only frames can be lost.
     fn is_intact(&mut self) -> bool;
 
+    /// Whether links can go another way than those so far, which stages are then formed over.
+    fn takes_other_way(&mut self) -> bool {
+        false
+    }
+
     /// Whether other stages are wanted.
     fn is_asked(&self) -> bool;
 
@@ -169,7 +174,8 @@ impl Ring {
         let Some(former) = &mut forming.former else {
             return Err(Error::Lost(why));
         };
-        if !former.is_intact() {
+        // Where the stages are there and frames do not come through, another way may be open.
+        if !former.is_intact() || former.takes_other_way() {
             return self.form(&FormCause::Loss(why)).map(drop);
         }
         // Stages that are ready and never answer are out of reach, and others would be, too.

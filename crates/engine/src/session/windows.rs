@@ -49,7 +49,10 @@ impl Session {
 
     /// The tokens of all windows in flight.
     pub(crate) fn window_tokens(&self) -> impl Iterator<Item = u32> + '_ {
-        self.windows.0.iter().flat_map(|window| window.ids.iter().copied())
+        self.windows
+            .0
+            .iter()
+            .flat_map(|window| window.ids.iter().copied())
     }
 
     /// Number of tokens of the oldest window, if it begins with these.
