@@ -9,7 +9,7 @@ mod cost;
 mod matching;
 mod rows;
 
-use std::{collections::HashSet, ops::Range};
+use std::{collections::HashSet, ops::Range, sync::Arc};
 
 use atta_formats::{Directory, Encoding, TensorInfo, TensorType};
 use atta_kernels::{Layouts, Matrix};
@@ -40,6 +40,8 @@ pub struct Model {
     share: Share,
     /// Whose rows of the divided matrices are bound; `None`: all.
     member: Option<Member>,
+    /// The model whose embedding it reads, if it has none.
+    lender: Option<Arc<Model>>,
     _vectors: Reservation,
 }
 
@@ -177,8 +179,22 @@ impl Model {
             balances,
             share,
             member,
+            lender: None,
             _vectors: vectors,
         })
+    }
+
+    /// Reads the embedding of another model, if this one has none.
+    #[must_use]
+    pub fn with_embedding_of(self, other: &Arc<Self>) -> Self {
+        let own = self.embed_place();
+        let lender = own.is_none().then(|| Arc::clone(other));
+        Self { lender, ..self }
+    }
+
+    /// The model whose embedding it reads.
+    pub(crate) fn embedder(&self) -> &Self {
+        self.lender.as_deref().unwrap_or(self)
     }
 
     /// Whose rows of the divided matrices are loaded; `None`: all.
@@ -241,7 +257,7 @@ impl Model {
     /// The token embedding, one row of it: tensor `i` of
     /// [`WeightGroup::EmbedRows`](atta_store::WeightGroup::EmbedRows).
     pub(crate) fn embedding<'a>(&self, rows: &'a ChunkGuard<'_>, i: usize) -> Matrix<'a> {
-        let table = self.globals.place(Role::TokenEmbd);
+        let table = self.embed_place().expect("an embedding was bound or lent");
         MatrixRef {
             d_out: 1,
             index: i,
@@ -275,8 +291,15 @@ impl Model {
         self.head_place().layout()
     }
 
+    /// The token embedding; a draft head may have its own.
+    fn embed_place(&self) -> Option<MatrixRef> {
+        let own = self.layers[0].matrices[Role::NextnEmbedTokens as usize];
+        own.or(self.globals.matrices[Role::TokenEmbd as usize])
+    }
+
     fn head_place(&self) -> MatrixRef {
-        self.globals.matrices[Role::Output as usize].unwrap_or_else(|| {
+        let own = self.layers[0].matrices[Role::NextnSharedHeadHead as usize];
+        own.or(self.globals.matrices[Role::Output as usize]).unwrap_or_else(|| {
             let tied = self.globals.place(Role::TokenEmbd);
             tied.of_member(self.member.as_ref())
         })

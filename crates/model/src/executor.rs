@@ -166,6 +166,11 @@ pub trait Executor: Send {
     /// Block tables of its sequences, including rows in flight.
     fn seqs(&self) -> &SeqTable;
 
+    /// Whether batches may tap hidden states ([`Batch::taps`]).
+    fn can_tap(&self) -> bool {
+        false
+    }
+
     /// Maximum number of batches in flight.
     fn depth(&self) -> usize {
         1

@@ -8,7 +8,7 @@ use std::ops::Range;
 use crate::{
     Placement, Role,
     spec::{
-        AltUp, Attention, DeltaNet, Ffn, GateRows, KvSource, Latent, LatentUp, Laurel, LayerSpec,
+        AltUp, Attention, DeltaNet, Ffn, GateRows, Join, JoinKind, KvSource, Latent, LatentUp, Laurel, LayerSpec,
         Mamba, Mamba2, Mixer, Mlp, ModelSpec, Moe, NetDecay, NetTensors, NgramEmbed, Norm,
         OutputGate, Outputs, Positions, Presence, QkNorm, RopeScaling, ShortConv, StateNorms,
         StreamKind, Streams, Sublayer, TokenTypes, Wiring,
@@ -115,6 +115,8 @@ pub struct TensorReq {
     pub role: Role,
     /// Its layer; `None` for those of the whole model.
     pub layer: Option<usize>,
+    /// The block of the file that is layer 0.
+    pub first_block: usize,
     /// Outermost first: `[d_out, d_in]` of a matrix, `[n_experts, d_out, d_in]` of those of
     /// experts, `[d]` of a vector.
     pub shape: Vec<usize>,
@@ -174,7 +176,7 @@ impl TensorReq {
 
     fn full_name(&self, name: &str) -> String {
         match self.layer {
-            Some(l) => format!("blk.{l}.{name}"),
+            Some(l) => format!("blk.{}.{name}", self.first_block + l),
             None => name.to_owned(),
         }
     }
@@ -186,6 +188,7 @@ impl ModelSpec {
         let d = self.d_model;
         let mut list = List {
             layer: None,
+            first_block: self.join.as_ref().map_or(0, |join| join.first_block),
             streams: self.streams,
             reqs: Vec::new(),
         };
@@ -233,6 +236,9 @@ impl ModelSpec {
             list.require(Role::AltupUnembdProj, &[alt.n - 1, d, d]);
         }
         self.head_tensors(&mut list);
+        if let Some(join) = &self.join {
+            list.join(join, [d, self.n_vocab]);
+        }
         list.reqs
     }
 
@@ -248,7 +254,7 @@ impl ModelSpec {
         match self.head.outputs {
             Outputs::Logits => {
                 // Without a head of its own a model uses its embedding ("tied").
-                list.add(Role::Output, &[self.n_vocab, d], Presence::Optional);
+                list.add(Role::Output, &[self.n_logits(), d], Presence::Optional);
                 list.add(Role::OutputMean, &[d], Presence::Optional);
                 list.add(Role::OutputBias, &[self.n_vocab], self.head.bias);
             }
@@ -305,6 +311,7 @@ impl ModelSpec {
 
 struct List {
     layer: Option<usize>,
+    first_block: usize,
     streams: Option<Streams>,
     reqs: Vec<TensorReq>,
 }
@@ -315,6 +322,7 @@ impl List {
             self.reqs.push(TensorReq {
                 role,
                 layer: self.layer,
+                first_block: self.first_block,
                 shape: shape.to_vec(),
                 n_parts: shape[0],
                 is_padded: false,
@@ -446,6 +454,38 @@ impl List {
             if let Some((norm, roles)) = layer.sum(sublayer) {
                 self.norm(norm, roles, d_model);
             }
+        }
+    }
+
+    /// What a draft head has beside its layers. It may read the target's embedding.
+    fn join(&mut self, join: &Join, [d, n_vocab]: [usize; 2]) {
+        self.reqs[0].presence = Presence::Optional;
+        match join.kind {
+            JoinKind::Beside { .. } => {
+                self.require(Role::Fc, &[d, join.taps.len() * join.d_target]);
+                self.change(Role::Output, |req| req.presence = Presence::Required);
+                for role in [Role::AttnQ, Role::AttnK, Role::AttnV] {
+                    self.change(role, |req| req.shape[1] = 2 * d);
+                }
+                self.layer = Some(0);
+                self.require(Role::AttnNorm2, &[d]);
+            }
+            JoinKind::Projected => {
+                self.layer = Some(0);
+                self.require(Role::NextnEhProj, &[d, 2 * d]);
+                self.require(Role::NextnEnorm, &[d]);
+                self.require(Role::NextnHnorm, &[d]);
+                self.add(Role::NextnEmbedTokens, &[n_vocab, d], Presence::Optional);
+                self.add(Role::NextnSharedHeadNorm, &[d], Presence::Optional);
+                self.add(Role::NextnSharedHeadHead, &[n_vocab, d], Presence::Optional);
+            }
+        }
+    }
+
+    /// Changes the first tensor of a role.
+    fn change(&mut self, role: Role, change: impl FnOnce(&mut TensorReq)) {
+        if let Some(req) = self.reqs.iter_mut().find(|req| req.role == role) {
+            change(req);
         }
     }
 
