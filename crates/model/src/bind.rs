@@ -24,6 +24,7 @@ use crate::{
     spec::{Factors, LayerSpec, ModelSpec, Outputs},
 };
 use balance::Balance;
+pub(crate) use matching::GUESSED;
 use matching::{TensorMatch, match_tensors};
 use rows::{check_member, own_rows, own_rows_of_experts};
 
