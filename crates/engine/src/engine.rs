@@ -21,6 +21,7 @@ use crate::{
     Error, Fit, Prediction, Reduced, Reduction, Session, SessionOptions, WeightsAt,
     memory::{self, Outline, PlaceError, SessionNeeds},
     session::{self, Resolved},
+    speculation::LoadedHead,
 };
 use atta_constrain::{Constraint, Grammars, Guide};
 
@@ -113,6 +114,8 @@ struct Inner {
     identity: std::sync::OnceLock<Key>,
     /// Created with the first constraint.
     grammars: Mutex<Option<Arc<Grammars>>>,
+    /// Loaded with the first text that it drafts for.
+    draft_head: Mutex<Option<Arc<LoadedHead>>>,
     _memory: [Reservation; 3],
 }
 
@@ -203,6 +206,7 @@ impl Engine {
             #[cfg(feature = "cache")]
             identity: std::sync::OnceLock::new(),
             grammars: Mutex::default(),
+            draft_head: Mutex::default(),
             _memory: memory,
         };
         Ok(Self {
@@ -323,6 +327,16 @@ impl Engine {
             path: self.inner.path.clone(),
             n: i + 1,
         }
+    }
+
+    /// The draft head, if one is loaded.
+    pub(crate) fn draft_head(&self) -> &Mutex<Option<Arc<LoadedHead>>> {
+        &self.inner.draft_head
+    }
+
+    /// The path of the file, or the name in its place.
+    pub(crate) fn path(&self) -> &Path {
+        &self.inner.path
     }
 
     /// The tokenizer.

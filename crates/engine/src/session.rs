@@ -18,7 +18,10 @@ use atta_store::Reservation;
 
 use in_flight::InFlight;
 
-use crate::{Engine, Error, speculation::StepCosts};
+use crate::{
+    Engine, Error, SpeculationOff,
+    speculation::{HiddenSink, StepCosts},
+};
 
 /// Maximum default context length.
 pub const DEFAULT_N_CTX: usize = 4096;
@@ -197,6 +200,8 @@ pub struct Session {
     n_draft: Option<usize>,
     /// Times of steps, for speculation.
     pub(crate) costs: StepCosts,
+    /// What takes hidden states, with the memory for those of a batch.
+    sink: Option<(Arc<dyn HiddenSink>, Reservation)>,
 }
 
 /// Rows with logits of the last batch.
@@ -272,6 +277,7 @@ impl Session {
             logits_memory,
             n_draft: planned_drafts(options, &planned),
             costs: StepCosts::new(),
+            sink: None,
         })
     }
 
@@ -307,7 +313,29 @@ impl Session {
             logits_memory,
             n_draft: self.n_draft,
             costs: StepCosts::new(),
+            sink: None,
         })
+    }
+
+    /// Shows hidden states to a sink from now on, or to none.
+    ///
+    /// # Errors
+    /// The reason why there are none to show.
+    pub(crate) fn show_states(
+        &mut self,
+        sink: Option<Arc<dyn HiddenSink>>,
+    ) -> Result<(), SpeculationOff> {
+        self.sink = None;
+        let Some(sink) = sink else { return Ok(()) };
+        if !self.executor().can_tap() {
+            return Err(SpeculationOff::NoStates);
+        }
+        let d = sink.taps().len() * self.engine.spec().d_model;
+        let n_bytes = 4 * (self.n_batch * d) as u64;
+        let memory = self.engine.budget().reserve("hidden states", n_bytes);
+        let memory = memory.map_err(|_| SpeculationOff::NoRoom)?;
+        self.sink = Some((sink, memory));
+        Ok(())
     }
 
     /// Appends tokens and computes the logits after the last one.
@@ -680,6 +708,9 @@ impl Session {
 
     fn fill_batch(&mut self, ids: &[u32], want: impl Fn(usize) -> Want, checkpoint: Option<usize>) {
         self.batch.clear();
+        if let Some((sink, _)) = &self.sink {
+            self.batch.taps.extend_from_slice(sink.taps());
+        }
         let pos = self.n_cached();
         for (i, &id) in ids.iter().enumerate() {
             self.batch.push_token(self.seq, pos + i, id, want(i));

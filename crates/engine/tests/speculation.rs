@@ -1,6 +1,9 @@
 //! Drafts never change a text: its events, its log-probabilities, and what a session holds
 //! afterwards are the bits of plain decoding, whatever is drafted.
 
+#[path = "speculation/heads.rs"]
+mod heads;
+
 use std::{
     path::{Path, PathBuf},
     sync::Arc,

@@ -45,10 +45,13 @@ impl SessionDrafts {
         let mut speculator = speculation
             .map(|speculation| Speculator::new(engine, speculation))
             .transpose()?;
-        if let Some(speculator) = &mut speculator
-            && let Some(why) = obstacle(session, speculator.n_max())
-        {
-            speculator.turn_off(why);
+        session.show_states(None).ok();
+        if let Some(speculator) = &mut speculator {
+            let why = obstacle(session, speculator.n_max());
+            let shown = || session.show_states(speculator.hidden_sink()).err();
+            if let Some(why) = why.or_else(shown) {
+                speculator.turn_off(why);
+            }
         }
         Ok(Self {
             speculator,

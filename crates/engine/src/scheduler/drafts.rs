@@ -3,11 +3,12 @@
 //! Drafts join batches of decoding jobs only, and leave a batch that prefills alone. The more jobs
 //! decode, the less a draft of each can gain, because the batch has many rows anyway.
 
+use atta_model::spec::Tap;
 use atta_store::Reservation;
 
 use super::job::Running;
 use crate::{
-    Engine,
+    Engine, SpeculationOff,
     generation::Verdict,
     session::logits_bytes,
     speculation::{BatchRows, DraftRoom, StepCosts, StepTime},
@@ -27,6 +28,8 @@ pub(super) struct DraftRows {
     /// Draft rows with memory for their logits.
     n_reserved: usize,
     memory: Option<Reservation>,
+    /// Hidden states that jobs want, with the memory for those of a batch.
+    taps: Option<(Vec<Tap>, Reservation)>,
     /// The decoding rows of the batch that is filled; `None`: it prefills, too.
     rows: Option<BatchRows>,
     /// Decoding jobs of that batch.
@@ -54,6 +57,7 @@ impl DraftRows {
             costs: StepCosts::new(),
             n_reserved: 0,
             memory: None,
+            taps: None,
             rows: None,
             n_texts: 0,
             n_left: 0,
@@ -95,6 +99,31 @@ impl DraftRows {
     /// The rows of the batch; `None` if it prefills.
     pub(super) fn rows(&self) -> Option<BatchRows> {
         self.rows
+    }
+
+    /// Keeps memory for the hidden states of batches of `n_batch` rows that a job wants.
+    pub(super) fn begin_taps(
+        &mut self,
+        engine: &Engine,
+        taps: &[Tap],
+        n_batch: usize,
+    ) -> Result<(), SpeculationOff> {
+        match &self.taps {
+            Some((known, _)) if known == taps => Ok(()),
+            Some(_) => Err(SpeculationOff::NoStates),
+            None => {
+                let n_bytes = 4 * (n_batch * taps.len() * engine.spec().d_model) as u64;
+                let memory = engine.budget().reserve("hidden states", n_bytes);
+                let memory = memory.map_err(|_| SpeculationOff::NoRoom)?;
+                self.taps = Some((taps.to_vec(), memory));
+                Ok(())
+            }
+        }
+    }
+
+    /// The hidden states that jobs want.
+    pub(super) fn taps(&self) -> &[Tap] {
+        self.taps.as_ref().map_or(&[], |(taps, _)| taps)
     }
 
     /// Whether there is memory for a draft.

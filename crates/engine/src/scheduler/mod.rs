@@ -33,7 +33,8 @@ pub use counts::Counts;
 pub use job::{Done, Job, JobId};
 
 use crate::{
-    Engine, Error, Event, FinishReason, PromptCache, SessionOptions, SpeculationOff, Text,
+    Engine, Error, Event, FinishReason, PromptCache, SessionOptions, SpeculationOff, TappedRows,
+    Text,
     session::{logits_bytes, planned_drafts},
     speculation::BatchRows,
 };
@@ -208,6 +209,8 @@ impl Batcher {
             job.turn_drafts_off(SpeculationOff::Recurrent);
         } else if job.has_drafts() && !self.drafts.has_room(&self.engine) {
             job.turn_drafts_off(SpeculationOff::NoRoom);
+        } else if let Err(why) = self.begin_taps(&job) {
+            job.turn_drafts_off(why);
         }
         self.enqueue(job);
         Ok(id)
@@ -581,6 +584,9 @@ impl Batcher {
             );
             self.fail(slot, pos);
             return;
+        }
+        if span.is_tapped {
+            job.show_states(TappedRows::new(&self.out, span.rows.clone()), pos, &span.draft);
         }
         let id = job.id;
         let was_prefilling = n_done <= job.n_prompt;
