@@ -300,10 +300,11 @@ impl Model {
 
     fn head_place(&self) -> MatrixRef {
         let own = self.layers[0].matrices[Role::NextnSharedHeadHead as usize];
-        own.or(self.globals.matrices[Role::Output as usize]).unwrap_or_else(|| {
-            let tied = self.globals.place(Role::TokenEmbd);
-            tied.of_member(self.member.as_ref())
-        })
+        own.or(self.globals.matrices[Role::Output as usize])
+            .unwrap_or_else(|| {
+                let tied = self.globals.place(Role::TokenEmbd);
+                tied.of_member(self.member.as_ref())
+            })
     }
 }
 

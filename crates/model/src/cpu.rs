@@ -451,7 +451,10 @@ fn check_taps(cpu: &Cpu, batch: &Batch) -> Result<(), Error> {
     };
     match batch.taps.is_empty() || cpu.can_tap() && batch.taps.iter().all(is_here) {
         true => Ok(()),
-        false => Err(Error::Options(format!("layers {layers:?} with {:?}", batch.taps))),
+        false => Err(Error::Options(format!(
+            "layers {layers:?} with {:?}",
+            batch.taps
+        ))),
     }
 }
 

@@ -27,10 +27,11 @@ use atta_store::{WeightGroup, WeightPass};
 use crate::{
     Batch, Cpu, Error, Executor, Input, Model, Output, Phase, Role, Row, Share, Want,
     blocks::{
-        Normalize, Pass, RowNorm, Scratch, Taps, add_laurel, add_ngrams, add_to_other_streams, attention,
-        begin_alt_up, begin_streams, correct_streams, delta_net, end_alt_up, end_streams,
-        enter_streams, gated_mlp, join_states, laurel, layer_embedding, layer_inputs, mamba, mamba2,
-        mlp_and_moe, moe, plain_mlp, predict_streams, scale_residual, short_conv, sparse_mlp,
+        Normalize, Pass, RowNorm, Scratch, Taps, add_laurel, add_ngrams, add_to_other_streams,
+        attention, begin_alt_up, begin_streams, correct_streams, delta_net, end_alt_up,
+        end_streams, enter_streams, gated_mlp, join_states, laurel, layer_embedding, layer_inputs,
+        mamba, mamba2, mlp_and_moe, moe, plain_mlp, predict_streams, scale_residual, short_conv,
+        sparse_mlp,
     },
     members::Products,
     spec::{Ffn, Mixer, Norm, Sublayer},
@@ -283,7 +284,9 @@ fn add_mean(model: &Model, kernels: Kernels, s: &mut Scratch, wanted: &[u32], ou
     };
     let d = model.spec().d_model;
     s.normed.resize(d, 0.0);
-    let logits = out.all_logits_mut().chunks_exact_mut(model.spec().n_logits());
+    let logits = out
+        .all_logits_mut()
+        .chunks_exact_mut(model.spec().n_logits());
     for (logits, &t) in logits.zip(wanted) {
         model.output_norm(kernels, &s.x[t as usize * d..][..d], &mut s.normed);
         let sum = kernels.dot_product(mean, &s.normed);
@@ -437,9 +440,9 @@ impl Model {
 impl Row {
     pub(crate) fn token(&self) -> Option<u32> {
         match self.input {
-            Input::Token(id) | Input::Tapped { token: id, .. } | Input::Carried { token: id, .. } => {
-                Some(id)
-            }
+            Input::Token(id)
+            | Input::Tapped { token: id, .. }
+            | Input::Carried { token: id, .. } => Some(id),
             Input::Embedding(_) | Input::Hidden(_) => None,
         }
     }

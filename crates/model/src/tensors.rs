@@ -8,10 +8,10 @@ use std::ops::Range;
 use crate::{
     Placement, Role,
     spec::{
-        AltUp, Attention, DeltaNet, Ffn, GateRows, Join, JoinKind, KvSource, Latent, LatentUp, Laurel, LayerSpec,
-        Mamba, Mamba2, Mixer, Mlp, ModelSpec, Moe, NetDecay, NetTensors, NgramEmbed, Norm,
-        OutputGate, Outputs, Positions, Presence, QkNorm, RopeScaling, ShortConv, StateNorms,
-        StreamKind, Streams, Sublayer, TokenTypes, Wiring,
+        AltUp, Attention, DeltaNet, Ffn, GateRows, Join, JoinKind, KvSource, Latent, LatentUp,
+        Laurel, LayerSpec, Mamba, Mamba2, Mixer, Mlp, ModelSpec, Moe, NetDecay, NetTensors,
+        NgramEmbed, Norm, OutputGate, Outputs, Positions, Presence, QkNorm, RopeScaling, ShortConv,
+        StateNorms, StreamKind, Streams, Sublayer, TokenTypes, Wiring,
     },
 };
 

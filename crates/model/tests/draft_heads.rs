@@ -17,7 +17,9 @@ const N_TAPPED: usize = 8;
 const N_CARRIED: usize = 2;
 
 fn tokens() -> Vec<u32> {
-    (0..N_TAPPED + N_CARRIED).map(|i| (5 + 7 * i as u32) % 96).collect()
+    (0..N_TAPPED + N_CARRIED)
+        .map(|i| (5 + 7 * i as u32) % 96)
+        .collect()
 }
 
 fn file(name: &str) -> PathBuf {
@@ -250,14 +252,20 @@ fn rows_that_a_head_or_a_model_does_not_take_are_refused() {
     let mut mixed = Batch::default();
     mixed.push_tapped(seq, 0, 5, &[0.1; 120], Want::Nothing);
     mixed.push_carried(seq, 1, 6, &[0.1; 40], Want::Nothing);
-    assert!(matches!(cpu.step(&mixed, &mut out), Err(Error::Row { row: 1, .. })));
+    assert!(matches!(
+        cpu.step(&mixed, &mut out),
+        Err(Error::Row { row: 1, .. })
+    ));
     let mut short = Batch::default();
     short.push_tapped(seq, 0, 5, &[0.1; 120], Want::Nothing);
     short.hidden.pop();
     assert!(matches!(cpu.step(&short, &mut out), Err(Error::Row { .. })));
     let mut unknown = Batch::default();
     unknown.push_carried(seq, 0, 96, &[0.1; 40], Want::Nothing);
-    assert!(matches!(cpu.step(&unknown, &mut out), Err(Error::Token { .. })));
+    assert!(matches!(
+        cpu.step(&unknown, &mut out),
+        Err(Error::Token { .. })
+    ));
     // A model that is no head.
     let model = golden("qwen3-untied").model();
     let mut cpu = support::cpu(&model, 1, KvType::F32);
@@ -265,11 +273,17 @@ fn rows_that_a_head_or_a_model_does_not_take_are_refused() {
     let mut joined = Batch::default();
     joined.push_carried(seq, 0, 5, &[0.1; 40], Want::Nothing);
     assert!(matches!(joined.rows[0].input, Input::Carried { .. }));
-    assert!(matches!(cpu.step(&joined, &mut out), Err(Error::Row { .. })));
+    assert!(matches!(
+        cpu.step(&joined, &mut out),
+        Err(Error::Row { .. })
+    ));
     let mut tapped = tokens_of(&mut cpu, &[1], Want::Nothing);
     tapped.rows[0].seq = seq;
     tapped.taps = vec![Tap::Before(3)];
-    assert!(matches!(cpu.step(&tapped, &mut out), Err(Error::Options(_))));
+    assert!(matches!(
+        cpu.step(&tapped, &mut out),
+        Err(Error::Options(_))
+    ));
 }
 
 #[test]
@@ -277,14 +291,28 @@ fn a_head_of_another_model_is_refused_by_what_differs() {
     let head = read("eagle3");
     assert!(head.check(golden("qwen3-untied").model().spec()).is_ok());
     let error = head.check(golden("qwen35").model().spec()).unwrap_err();
-    assert!(error.to_string().contains("its hidden states are 40, the model's 32"), "{error}");
+    assert!(
+        error
+            .to_string()
+            .contains("its hidden states are 40, the model's 32"),
+        "{error}"
+    );
     let mut shallow = golden("qwen3-untied").model().spec().clone();
     shallow.layers.truncate(1);
     let error = head.check(&shallow).unwrap_err();
-    assert!(error.to_string().contains("the model has 1 layers"), "{error}");
+    assert!(
+        error.to_string().contains("the model has 1 layers"),
+        "{error}"
+    );
     // A model without a layer to predict with, and a file that is no head.
     let plain = golden("qwen3-untied");
-    assert!(matches!(DraftHeadFile::of_model(&plain.files()), Err(Error::NoDraftHead)));
+    assert!(matches!(
+        DraftHeadFile::of_model(&plain.files()),
+        Err(Error::NoDraftHead)
+    ));
     let error = DraftHeadFile::read(&plain.files()).unwrap_err();
-    assert!(matches!(error, Error::UnknownArchitecture { .. }), "{error}");
+    assert!(
+        matches!(error, Error::UnknownArchitecture { .. }),
+        "{error}"
+    );
 }

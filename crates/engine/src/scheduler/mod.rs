@@ -586,7 +586,11 @@ impl Batcher {
             return;
         }
         if span.is_tapped {
-            job.show_states(TappedRows::new(&self.out, span.rows.clone()), pos, &span.draft);
+            job.show_states(
+                TappedRows::new(&self.out, span.rows.clone()),
+                pos,
+                &span.draft,
+            );
         }
         let id = job.id;
         let was_prefilling = n_done <= job.n_prompt;

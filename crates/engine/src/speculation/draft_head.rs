@@ -160,6 +160,9 @@ impl DraftHead {
             return Ok(Arc::clone(head));
         }
         *slot = None;
+        if self.file == HeadFile::Model && target.spec().n_nextn == 0 {
+            return Err(at(target.path(), atta_model::Error::NoDraftHead));
+        }
         let path = match &self.file {
             HeadFile::Apart(path) => path,
             HeadFile::Model => target.path(),

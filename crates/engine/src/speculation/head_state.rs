@@ -89,7 +89,9 @@ impl HeadState {
         if n_same < self.tokens.len() {
             self.follow(&text[..self.start + n_same])?;
         }
-        let pending = text.get(self.start + self.tokens.len()..).unwrap_or_default();
+        let pending = text
+            .get(self.start + self.tokens.len()..)
+            .unwrap_or_default();
         let is_near = !pending.is_empty() && pending.len() <= MAX_WAITING;
         let n_needed = self.tokens.len() + pending.len() + n_max;
         if self.tokens.is_empty() || !is_near {

@@ -19,8 +19,8 @@ mod speculator;
 
 use std::{fmt, sync::Arc};
 
-pub use draft_head::{DraftHead, HeadFile};
 pub(crate) use draft_head::LoadedHead;
+pub use draft_head::{DraftHead, HeadFile};
 pub use draft_model::DraftModel;
 pub use hidden::{HiddenSink, TappedRows};
 pub use ngram::{EarlierAnswers, Ngram};

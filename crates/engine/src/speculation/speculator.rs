@@ -6,8 +6,8 @@
 use std::{sync::Arc, time::Instant};
 
 use super::{
-    BatchRows, Draft, Drafter, HiddenSink, MAX_DRAFT, Speculation, SpeculationOff, SpeculationPolicy,
-    SpeculationStats, StepCosts,
+    BatchRows, Draft, Drafter, HiddenSink, MAX_DRAFT, Speculation, SpeculationOff,
+    SpeculationPolicy, SpeculationStats, StepCosts,
     acceptance::{Acceptance, tokens_per_step},
 };
 use crate::{Engine, Error};

@@ -115,8 +115,11 @@ fn a_layer_that_knows_the_next_tokens_is_always_right() {
         ..GenerateOptions::default()
     };
     let mut session = engine.session(&small()).unwrap();
-    let generate = session.generate(&prompt(), &greedy).unwrap();
-    let summary = generate.run(|_| std::ops::ControlFlow::Continue(())).unwrap();
+    let prompt = prompt();
+    let generate = session.generate(&prompt, &greedy).unwrap();
+    let summary = generate
+        .run(|_| std::ops::ControlFlow::Continue(()))
+        .unwrap();
     let stats = summary.speculation.unwrap();
     assert_eq!(stats.n_accepted, stats.n_drafted);
     assert!(stats.n_steps <= 10, "{stats:?}");
@@ -192,7 +195,12 @@ impl Compared {
             cpu.step(&batch, &mut out).unwrap();
             let last = batch.rows.len() - 1;
             let best = argmax(out.logits(last));
-            tokens.push(self.file.guessed.as_ref().map_or(best as u32, |ids| ids[best]));
+            tokens.push(
+                self.file
+                    .guessed
+                    .as_ref()
+                    .map_or(best as u32, |ids| ids[best]),
+            );
             batch.clear();
             let pos = states.len() - 1 + tokens.len();
             let token = tokens[tokens.len() - 1];
@@ -227,7 +235,9 @@ fn hidden_states(model: &Arc<Model>, text: &[u32], taps: &[Tap]) -> Vec<Vec<f32>
     }
     batch.taps = taps.to_vec();
     cpu.step(&batch, &mut out).unwrap();
-    (0..text.len()).map(|row| out.tapped(row).to_vec()).collect()
+    (0..text.len())
+        .map(|row| out.tapped(row).to_vec())
+        .collect()
 }
 
 #[test]
@@ -297,11 +307,17 @@ fn heads_of_other_models_and_files_without_one_are_refused() {
     let error = open("stories.gguf");
     assert!(error.contains("another vocabulary"), "{error}");
     let error = open("models/qwen35.gguf");
-    assert!(error.contains("its hidden states are 40, the model's 32"), "{error}");
+    assert!(
+        error.contains("its hidden states are 40, the model's 32"),
+        "{error}"
+    );
     let engine = engine("models/qwen3.gguf", &LoadOptions::default());
     let layer = DraftHead::new(HeadFile::Model, &small());
     let error = layer.check(&engine).unwrap_err().to_string();
-    assert!(error.contains("no layers of multi-token prediction"), "{error}");
+    assert!(
+        error.contains("no layers of multi-token prediction"),
+        "{error}"
+    );
     let model = HeadFile::Apart(golden("models/qwen3.gguf"));
     let error = DraftHead::new(model, &small()).check(&engine).unwrap_err();
     assert!(error.to_string().contains("known: eagle3"), "{error}");

@@ -242,8 +242,12 @@ impl<'a> Meta<'a> {
             };
         }
         // Layers of multi-token prediction have attention.
-        let n_before = self.size("block_count")?.saturating_sub(self.n_nextn_layers()?);
-        Ok((1..=n_layers).map(|l| l % n != 0 && l <= n_before).collect())
+        let n_before = self
+            .size("block_count")?
+            .saturating_sub(self.n_nextn_layers()?);
+        Ok((1..=n_layers)
+            .map(|l| l % n != 0 && l <= n_before)
+            .collect())
     }
 
     /// Key-value heads of each layer: one number for all, or a list, where 0 means that the layer

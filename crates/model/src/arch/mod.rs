@@ -13,8 +13,8 @@ mod chatglm;
 mod cohere2;
 mod command_r;
 mod deepseek2;
-mod eagle3;
 mod dots1;
+mod eagle3;
 mod ernie4_5;
 mod ernie4_5_moe;
 mod exaone;
@@ -207,10 +207,7 @@ pub fn lower(metadata: &Metadata) -> Result<ModelSpec, Error> {
 ///
 /// # Errors
 /// As [`lower`], and a file of another architecture.
-pub fn lower_draft_head(
-    metadata: &Metadata,
-    n_guessed: Option<usize>,
-) -> Result<ModelSpec, Error> {
+pub fn lower_draft_head(metadata: &Metadata, n_guessed: Option<usize>) -> Result<ModelSpec, Error> {
     let name = architecture(metadata)?;
     if name != eagle3::NAME {
         return Err(Error::UnknownArchitecture {
@@ -249,7 +246,13 @@ fn architecture(metadata: &Metadata) -> Result<&str, Error> {
 }
 
 fn row_of(name: &str) -> Result<&'static Row, Error> {
-    let known = || REGISTRY.iter().map(|r| r.name).collect::<Vec<_>>().join(", ");
+    let known = || {
+        REGISTRY
+            .iter()
+            .map(|r| r.name)
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
     let row = REGISTRY.iter().find(|r| r.name == name);
     row.ok_or_else(|| Error::UnknownArchitecture {
         name: name.to_owned(),

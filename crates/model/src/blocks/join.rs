@@ -21,7 +21,11 @@ pub(crate) fn join_states(p: &mut Pass<'_>, join: &Join, hidden: &[f32]) -> Resu
     let n = p.rows.len();
     let d = p.model.spec().d_model;
     let (s, x) = (&mut *p.s, n * d);
-    for (joined, e) in s.joined.chunks_exact_mut(2 * d).zip(s.x[..x].chunks_exact(d)) {
+    for (joined, e) in s
+        .joined
+        .chunks_exact_mut(2 * d)
+        .zip(s.x[..x].chunks_exact(d))
+    {
         joined[..d].copy_from_slice(e);
     }
     let is_tapped = matches!(p.rows[0].input, Input::Tapped { .. });

@@ -61,8 +61,8 @@ pub(crate) use routing::Routing;
 pub(crate) use scratch::{Scratch, ScratchSize};
 pub(crate) use short_conv::short_conv;
 pub(crate) use sparse::sparse_mlp;
-pub(crate) use taps::Taps;
 pub(crate) use streams::{StreamsScratch, begin_streams, end_streams, enter_streams};
+pub(crate) use taps::Taps;
 
 /// The context of one step.
 pub(crate) struct Pass<'a> {

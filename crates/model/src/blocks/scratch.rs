@@ -209,7 +209,14 @@ fn d_act(spec: &ModelSpec) -> usize {
     let join = spec.join.as_ref();
     let d_states = join.map_or(0, |join| join.taps.len() * join.d_target);
     let d_join = d_joined(spec).max(d_states);
-    [spec.max_d_mixed(), d_ff, d_latent, d_ngrams, d_streams, d_join]
-        .into_iter()
-        .fold(spec.d_model, usize::max)
+    [
+        spec.max_d_mixed(),
+        d_ff,
+        d_latent,
+        d_ngrams,
+        d_streams,
+        d_join,
+    ]
+    .into_iter()
+    .fold(spec.d_model, usize::max)
 }

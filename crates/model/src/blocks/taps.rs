@@ -32,16 +32,22 @@ impl Pass<'_> {
     pub(crate) fn tap_before(&mut self, l: usize) {
         let inputs = self.taps.next..=l;
         self.taps.next = l + 1;
-        self.tap(|tap| matches!(tap, Tap::Before(l) if inputs.contains(l)), |_, x, to| {
-            to.copy_from_slice(x);
-        });
+        self.tap(
+            |tap| matches!(tap, Tap::Before(l) if inputs.contains(l)),
+            |_, x, to| {
+                to.copy_from_slice(x);
+            },
+        );
     }
 
     /// Copies the normed residual, behind the last layer.
     pub(crate) fn tap_normed(&mut self) {
-        self.tap(|tap| *tap == Tap::Normed, |p, x, to| {
-            p.model.output_norm(p.kernels, x, to);
-        });
+        self.tap(
+            |tap| *tap == Tap::Normed,
+            |p, x, to| {
+                p.model.output_norm(p.kernels, x, to);
+            },
+        );
     }
 
     /// Copies each row of the residual to the places of some taps.

@@ -27,11 +27,15 @@ impl ModelSpec {
         let is_projected = join.kind == JoinKind::Projected;
         let is_same = join.d_target == self.d_model && join.n_guessed == self.n_vocab;
         require(!is_projected || is_same && join.taps.len() == 1, || {
-            format!("a projected hidden state of {join:?}, of a model of {}", self.d_model)
+            format!(
+                "a projected hidden state of {join:?}, of a model of {}",
+                self.d_model
+            )
         })?;
-        require(self.stands_alone() && self.layers.iter().all(is_plain), || {
-            "a draft head with other layers than attention".to_owned()
-        })
+        require(
+            self.stands_alone() && self.layers.iter().all(is_plain),
+            || "a draft head with other layers than attention".to_owned(),
+        )
     }
 
     /// Whether layers read nothing but the residual.

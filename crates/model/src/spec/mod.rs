@@ -464,7 +464,9 @@ impl ModelSpec {
 
     /// Numbers that the output head gives for a position: one for each token that it knows.
     pub fn n_logits(&self) -> usize {
-        self.join.as_ref().map_or(self.n_vocab, |join| join.n_guessed)
+        self.join
+            .as_ref()
+            .map_or(self.n_vocab, |join| join.n_guessed)
     }
 
     /// Whether some layer has a recurrent state.
