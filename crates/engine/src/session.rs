@@ -52,6 +52,9 @@ pub struct SessionOptions {
     /// Tokens of drafts per step that memory is kept free for, unless that leaves too little for
     /// the rest.
     pub n_draft: usize,
+    /// Whether drafts are worth memory for recurrent states, one for each token, in a model that
+    /// has some. Else such a model has no drafts.
+    pub draft_states: bool,
 }
 
 impl SessionOptions {
@@ -102,6 +105,8 @@ pub(crate) struct Resolved {
     pub(crate) overflow: Overflow,
     /// Tokens of drafts per step.
     pub(crate) n_draft: usize,
+    /// Those that have recurrent states.
+    pub(crate) n_draft_states: usize,
 }
 
 impl Resolved {
@@ -114,7 +119,8 @@ impl Resolved {
             n_seqs,
             n_contexts,
             overflow,
-            n_draft: _,
+            n_draft,
+            n_draft_states,
         } = *self;
         let n_shared = n_contexts.map(|n| n.max(1).saturating_mul(n_ctx));
         let n_recent = overflow
@@ -127,6 +133,7 @@ impl Resolved {
             kv,
             n_recent,
             n_shared,
+            n_draft: n_draft_states.min(n_draft),
             ..ExecutorSize::default()
         }
     }
@@ -151,6 +158,10 @@ pub(crate) fn resolve(spec: &ModelSpec, options: &SessionOptions) -> Resolved {
         n_contexts: options.n_contexts,
         overflow: options.overflow,
         n_draft: options.n_draft,
+        n_draft_states: match spec.is_recurrent() && options.draft_states {
+            true => options.n_draft,
+            false => 0,
+        },
     }
 }
 
@@ -430,6 +441,7 @@ impl Session {
         let left = self.engine.budget().left() as usize;
         let n_reserved = self.logits_memory.bytes() as usize / row_bytes;
         let n = n.min(self.n_draft.unwrap_or(n));
+        let n = n.min(self.executor().seqs().max_draft());
         let n = n.min(n_reserved.max(left / row_bytes).saturating_sub(1));
         match self.reserve_logits((n + 1) * row_bytes) {
             Ok(()) => n,

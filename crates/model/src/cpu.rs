@@ -45,6 +45,10 @@ impl Footprint for CpuBackend {
     fn executor_bytes(&self, spec: &ModelSpec, size: &ExecutorSize) -> ExecutorBytes {
         Cpu::executor_bytes(spec, self.pool.n_threads(), size)
     }
+
+    fn keeps_draft_states(&self) -> bool {
+        true
+    }
 }
 
 /// Memory of CPU executors with this many threads.
@@ -54,6 +58,10 @@ pub struct CpuFootprint(pub usize);
 impl Footprint for CpuFootprint {
     fn executor_bytes(&self, spec: &ModelSpec, size: &ExecutorSize) -> ExecutorBytes {
         Cpu::executor_bytes(spec, self.0, size)
+    }
+
+    fn keeps_draft_states(&self) -> bool {
+        true
     }
 }
 

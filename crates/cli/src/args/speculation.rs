@@ -27,6 +27,8 @@ pub(crate) struct Drafts {
     pub(crate) from: DraftsFrom,
     pub(crate) n_max: usize,
     pub(crate) policy: SpeculationPolicy,
+    /// Whether the source was named, and is not `auto`.
+    pub(crate) is_named: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,41 +68,68 @@ impl SpeculationFlags {
             DraftsFrom::Nowhere => 0,
             DraftsFrom::Context | DraftsFrom::Model(_) | DraftsFrom::Head(_) => drafts.n_max,
         };
-        SessionOptions { n_draft, ..options }
+        SessionOptions {
+            n_draft,
+            // By default a recurrent model has no memory for a state per guess.
+            draft_states: self
+                .speculate
+                .as_ref()
+                .is_some_and(|drafts| drafts.is_named),
+            ..options
+        }
     }
 }
 
 impl Drafts {
     fn of(from: DraftsFrom) -> Self {
+        let n_max = match from {
+            DraftsFrom::Head(_) => HEAD_DRAFT,
+            DraftsFrom::Nowhere | DraftsFrom::Context | DraftsFrom::Model(_) => DEFAULT_DRAFT,
+        };
         Self {
             from,
-            n_max: DEFAULT_DRAFT,
+            n_max,
             policy: SpeculationPolicy::WherePays,
+            is_named: false,
         }
     }
 }
 
+/// Maximum tokens of a guess of a head by default: it was trained to see a few tokens ahead.
+const HEAD_DRAFT: usize = 4;
+
 /// Reads the source and what may follow it: `k=N`, and `always`, which checks every guess.
 fn drafts(text: &str) -> Result<Drafts, String> {
     let mut source = text;
-    let mut drafts = Drafts::of(DraftsFrom::Context);
+    let mut n_max = None;
+    let mut policy = SpeculationPolicy::WherePays;
     while let Some((start, setting)) = source.rsplit_once(',') {
         match setting.split_once('=') {
-            None if setting == "always" => drafts.policy = SpeculationPolicy::Always,
-            Some(("k", n)) => drafts.n_max = value::within(n, 1, MAX_DRAFT)?,
+            None if setting == "always" => policy = SpeculationPolicy::Always,
+            Some(("k", n)) => n_max = Some(value::within(n, 1, MAX_DRAFT)?),
             _ => break,
         }
         source = start;
     }
-    drafts.from = match source.split_once('=') {
+    let drafts = Drafts::of(drafts_from(source)?);
+    Ok(Drafts {
+        n_max: n_max.unwrap_or(drafts.n_max),
+        policy,
+        is_named: source != "auto",
+        ..drafts
+    })
+}
+
+/// Reads the source.
+fn drafts_from(source: &str) -> Result<DraftsFrom, String> {
+    Ok(match source.split_once('=') {
         None if source == "off" => DraftsFrom::Nowhere,
         None if matches!(source, "auto" | "ngram") => DraftsFrom::Context,
-        Some(("draft", file)) if !file.is_empty() => DraftsFrom::Model(file.into()),
         None if source == "mtp" => DraftsFrom::Head(HeadFile::Model),
+        Some(("draft", file)) if !file.is_empty() => DraftsFrom::Model(file.into()),
         Some(("eagle", file)) if !file.is_empty() => DraftsFrom::Head(HeadFile::Apart(file.into())),
         _ => return Err(EXPECTED.to_owned()),
-    };
-    Ok(drafts)
+    })
 }
 
 const EXPECTED: &str = "expected auto, off, ngram, draft=FILE, eagle=FILE or mtp, and perhaps ,k=N";

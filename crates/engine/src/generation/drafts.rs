@@ -13,7 +13,7 @@ use crate::{
 
 /// Why drafts of up to `n_max` tokens cannot be evaluated. Reserves their memory.
 fn obstacle(session: &mut Session, n_max: usize) -> Option<SpeculationOff> {
-    if session.executor().seqs().has_states() {
+    if session.executor().seqs().max_draft() == 0 {
         return Some(SpeculationOff::Recurrent);
     }
     let has_room = session.n_batch() > 1 && session.reserve_drafts(n_max) > 0;

@@ -25,6 +25,8 @@ pub(super) struct DraftRows {
     costs: StepCosts,
     /// Maximum rows of drafts, if the memory plan says; else what memory there is.
     n_planned: Option<usize>,
+    /// Maximum rows of a draft that the executor can remove again.
+    n_max: usize,
     /// Draft rows with memory for their logits.
     n_reserved: usize,
     memory: Option<Reservation>,
@@ -51,9 +53,10 @@ struct StepSums {
 
 impl DraftRows {
     /// Drafts of up to `n_planned` rows, or of those that memory is left for.
-    pub(super) fn new(n_planned: Option<usize>) -> Self {
+    pub(super) fn new(n_planned: Option<usize>, n_max: usize) -> Self {
         Self {
             n_planned,
+            n_max,
             costs: StepCosts::new(),
             n_reserved: 0,
             memory: None,
@@ -143,7 +146,7 @@ impl DraftRows {
         };
         let n_reserved = self.reserved(engine, n_max * self.n_texts);
         let n_reserved = n_reserved.saturating_sub(rows.n_draft);
-        let n_max = n_max.min(self.n_left).min(n_reserved);
+        let n_max = n_max.min(self.n_left).min(n_reserved).min(self.n_max);
         let room = DraftRoom {
             rows,
             n_texts: self.n_texts,

@@ -171,6 +171,7 @@ impl Batcher {
             .clone()
             .map(|cache| DiskTier::new(engine, executor.as_mut(), cache))
             .transpose()?;
+        let max_draft = executor.seqs().max_draft();
         Ok(Self {
             executor,
             disk_tier,
@@ -181,7 +182,7 @@ impl Batcher {
             queue: VecDeque::new(),
             next_id: 0,
             prefill_budget: PrefillBudget::new(options.max_gap),
-            drafts: DraftRows::new(planned_drafts(&options.session, &planned)),
+            drafts: DraftRows::new(planned_drafts(&options.session, &planned), max_draft),
             counts: Counts::default(),
             batch: Batch::default(),
             out: Output::default(),
@@ -205,7 +206,7 @@ impl Batcher {
         let id = JobId(self.next_id);
         self.next_id += 1;
         let mut job = Running::new(id, job);
-        if self.executor.seqs().has_states() {
+        if self.executor.seqs().max_draft() == 0 {
             job.turn_drafts_off(SpeculationOff::Recurrent);
         } else if job.has_drafts() && !self.drafts.has_room(&self.engine) {
             job.turn_drafts_off(SpeculationOff::NoRoom);

@@ -43,6 +43,8 @@ fn small() -> SessionOptions {
     SessionOptions {
         n_ctx: Some(160),
         n_batch: Some(16),
+        n_draft: 4,
+        draft_states: true,
         ..SessionOptions::default()
     }
 }
@@ -86,6 +88,7 @@ fn heads_change_neither_greedy_nor_sampled_texts() {
         of_eagle(&LoadOptions::default()),
         of_eagle(&streamed),
         of_model("bigrams"),
+        of_model("qwen35"),
     ];
     for Pair { engine, head } in pairs {
         let open = || engine.session(&small()).unwrap();
