@@ -7,8 +7,8 @@ Three files, whose targets are models of tests/golden/models:
 
 - eagle3.gguf: a head of EAGLE-3 (Li et al. 2025) for qwen3-untied, as llama.cpp's converter writes it: no embedding, 40 of 96
   tokens (`d2t`, ids), the inputs of layers 0 and 1 and the last residual.
-- qwen35-mtp.gguf: qwen35 with a layer of multi-token prediction (DeepSeek-V3 report 2024, section 2.2), without an embedding,
-  head or norm of its own.
+- qwen35-mtp.gguf: qwen35 with a layer of multi-token prediction (DeepSeek-V3 report 2024, section 2.2), without an embedding
+  or a norm of its own; its head is surer than the model's.
 - bigrams-mtp.gguf: a llama whose layers add nothing, so that a token depends on the one before it alone, with a layer of
   multi-token prediction that says the same: it is always right. With an embedding, a head and a norm of its own.
 
@@ -102,7 +102,7 @@ class Mtp(Head):
         x = x + heads @ t["attn_output"].T
         x = x + mlp(t, rms(x, t["post_attention_norm"], eps))
         normed = rms(x, self.shared["output_norm"], eps)
-        return normed @ self.shared["output"].T, normed
+        return normed @ t["nextn.shared_head_head"].T, normed
 
 
 def drawn(rng, *shape):
@@ -182,7 +182,8 @@ def mtp(models, out):
     tensors = weights(target)
     n, d, d_head = 4, 32, 16
     layer = {name.removeprefix("blk.3."): drawn(rng, *x.shape) for name, x in tensors.items() if name.startswith("blk.3.")}
-    layer |= {"nextn.eh_proj.weight": drawn(rng, d, 2 * d), "nextn.enorm.weight": drawn(rng, d), "nextn.hnorm.weight": drawn(rng, d)}
+    layer |= {"nextn.eh_proj.weight": drawn(rng, d, 2 * d), "nextn.enorm.weight": drawn(rng, d), "nextn.hnorm.weight": drawn(rng, d),
+              "nextn.shared_head_head.weight": 5 * drawn(rng, N_VOCAB, d)}
     w = gguf.GGUFWriter(out / "qwen35-mtp.gguf", "qwen35")
     recurrent = [True, True, True, False, False]
     copied(target, w, **{"qwen35.block_count": n + 1, "qwen35.attention.recurrent_layers": recurrent})

@@ -435,7 +435,7 @@ mod batched {
     use super::*;
 
     /// What each job emitted, and how it ended.
-    fn run(batcher: &mut Batcher, jobs: Vec<Job>) -> Vec<(Vec<Event>, Done)> {
+    pub(crate) fn run(batcher: &mut Batcher, jobs: Vec<Job>) -> Vec<(Vec<Event>, Done)> {
         let ids: Vec<JobId> = jobs
             .into_iter()
             .map(|job| batcher.submit(job).unwrap())

@@ -6,6 +6,7 @@
 
 mod balance;
 mod cost;
+mod lent;
 mod matching;
 mod rows;
 
@@ -185,19 +186,6 @@ impl Model {
         })
     }
 
-    /// Reads the embedding of another model, if this one has none.
-    #[must_use]
-    pub fn with_embedding_of(self, other: &Arc<Self>) -> Self {
-        let own = self.embed_place();
-        let lender = own.is_none().then(|| Arc::clone(other));
-        Self { lender, ..self }
-    }
-
-    /// The model whose embedding it reads.
-    pub(crate) fn embedder(&self) -> &Self {
-        self.lender.as_deref().unwrap_or(self)
-    }
-
     /// Whose rows of the divided matrices are loaded; `None`: all.
     pub fn member(&self) -> Option<&Member> {
         self.member.as_ref()
@@ -290,12 +278,6 @@ impl Model {
     /// The layout of activations that the output head is multiplied with.
     pub(crate) fn head_layout(&self) -> Layouts {
         self.head_place().layout()
-    }
-
-    /// The token embedding; a draft head may have its own.
-    fn embed_place(&self) -> Option<MatrixRef> {
-        let own = self.layers[0].matrices[Role::NextnEmbedTokens as usize];
-        own.or(self.globals.matrices[Role::TokenEmbd as usize])
     }
 
     fn head_place(&self) -> MatrixRef {

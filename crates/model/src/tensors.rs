@@ -3,15 +3,17 @@
 //! The loader binds exactly this list; a tensor that is missing, has another shape, or is in the
 //! file but not in the list is an error. The converter reads the same list.
 
+mod join;
+
 use std::ops::Range;
 
 use crate::{
     Placement, Role,
     spec::{
-        AltUp, Attention, DeltaNet, Ffn, GateRows, Join, JoinKind, KvSource, Latent, LatentUp,
-        Laurel, LayerSpec, Mamba, Mamba2, Mixer, Mlp, ModelSpec, Moe, NetDecay, NetTensors,
-        NgramEmbed, Norm, OutputGate, Outputs, Positions, Presence, QkNorm, RopeScaling, ShortConv,
-        StateNorms, StreamKind, Streams, Sublayer, TokenTypes, Wiring,
+        AltUp, Attention, DeltaNet, Ffn, GateRows, KvSource, Latent, LatentUp, Laurel, LayerSpec,
+        Mamba, Mamba2, Mixer, Mlp, ModelSpec, Moe, NetDecay, NetTensors, NgramEmbed, Norm,
+        OutputGate, Outputs, Positions, Presence, QkNorm, RopeScaling, ShortConv, StateNorms,
+        StreamKind, Streams, Sublayer, TokenTypes, Wiring,
     },
 };
 
@@ -454,38 +456,6 @@ impl List {
             if let Some((norm, roles)) = layer.sum(sublayer) {
                 self.norm(norm, roles, d_model);
             }
-        }
-    }
-
-    /// What a draft head has beside its layers. It may read the target's embedding.
-    fn join(&mut self, join: &Join, [d, n_vocab]: [usize; 2]) {
-        self.reqs[0].presence = Presence::Optional;
-        match join.kind {
-            JoinKind::Beside { .. } => {
-                self.require(Role::Fc, &[d, join.taps.len() * join.d_target]);
-                self.change(Role::Output, |req| req.presence = Presence::Required);
-                for role in [Role::AttnQ, Role::AttnK, Role::AttnV] {
-                    self.change(role, |req| req.shape[1] = 2 * d);
-                }
-                self.layer = Some(0);
-                self.require(Role::AttnNorm2, &[d]);
-            }
-            JoinKind::Projected => {
-                self.layer = Some(0);
-                self.require(Role::NextnEhProj, &[d, 2 * d]);
-                self.require(Role::NextnEnorm, &[d]);
-                self.require(Role::NextnHnorm, &[d]);
-                self.add(Role::NextnEmbedTokens, &[n_vocab, d], Presence::Optional);
-                self.add(Role::NextnSharedHeadNorm, &[d], Presence::Optional);
-                self.add(Role::NextnSharedHeadHead, &[n_vocab, d], Presence::Optional);
-            }
-        }
-    }
-
-    /// Changes the first tensor of a role.
-    fn change(&mut self, role: Role, change: impl FnOnce(&mut TensorReq)) {
-        if let Some(req) = self.reqs.iter_mut().find(|req| req.role == role) {
-            change(req);
         }
     }
 

@@ -325,3 +325,41 @@ fn heads_of_other_models_and_files_without_one_are_refused() {
     let error = DraftHead::new(model, &small()).check(&engine).unwrap_err();
     assert!(error.to_string().contains("known: eagle3"), "{error}");
 }
+
+#[cfg(feature = "batch")]
+#[test]
+fn one_of_several_jobs_has_the_head_and_all_are_what_they_would_be_alone() {
+    use atta_engine::{Batcher, BatcherOptions, Job};
+
+    for pair in [of_model("bigrams"), of_model("qwen35")] {
+        let Pair { engine, head } = pair;
+        let job = |i: usize, drafts: Option<Speculation>| {
+            let options = GenerateOptions {
+                speculation: drafts,
+                ..options(0.9)
+            };
+            let prompt = prompt()[..40 - 3 * i].to_vec();
+            Job::new(&engine, prompt, &options).unwrap()
+        };
+        let run = |drafts: Option<Speculation>| {
+            let options = BatcherOptions {
+                session: SessionOptions {
+                    n_forks: 3,
+                    ..small()
+                },
+                n_jobs: 2,
+                max_gap: std::time::Duration::from_secs(1),
+                cache: None,
+            };
+            let mut batcher = Batcher::new(&engine, &options).unwrap();
+            let jobs = (0..3).map(|i| job(i, drafts.clone())).collect();
+            let texts = batched::run(&mut batcher, jobs);
+            let events = texts.into_iter().map(|(events, _)| events);
+            (events.collect::<Vec<_>>(), batcher.counts().n_drafted)
+        };
+        let (plain, none) = run(None);
+        let (drafted, n_drafted) = run(Some(speculation(head, 4)));
+        assert_eq!(drafted, plain);
+        assert!(none == 0 && n_drafted > 0, "{n_drafted}");
+    }
+}
