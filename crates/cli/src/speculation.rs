@@ -65,8 +65,7 @@ impl OpenDrafts {
         options: LoadOptions,
     ) -> Result<LoadOptions, Failure> {
         if let (Some(head), Some(path)) = (&self.head, path) {
-            let weights = options.weights.unwrap_or(WeightsAt::Mapped);
-            let planned = head.planned_bytes(&load::locate(path)?, weights)?;
+            let planned = head.planned_bytes(&load::locate(path)?, &options)?;
             return Ok(LoadOptions {
                 spare_bytes: options.spare_bytes.saturating_add(planned),
                 ..options

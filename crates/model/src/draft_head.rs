@@ -65,25 +65,24 @@ impl DraftHeadFile {
         let Some(join) = &self.spec.join else {
             return Err(Error::NoDraftHead);
         };
-        let sizes = [
-            ("hidden states", join.d_target, target.d_model),
-            ("tokens", self.spec.n_vocab, target.n_vocab),
-        ];
-        for (what, expected, got) in sizes {
-            if expected != got {
-                return Err(Error::OtherTarget(format!(
-                    "its {what} are {expected}, the model's {got}"
-                )));
-            }
-        }
+        let d = join.d_target;
+        let d_target = target.d_model;
+        let n = self.spec.n_vocab;
+        let n_target = target.n_vocab;
         let n_layers = target.layers.len();
-        let is_there = |tap: &&Tap| !matches!(tap, Tap::Before(l) if *l > n_layers);
-        match join.taps.iter().find(|tap| !is_there(tap)) {
-            Some(tap) => Err(Error::OtherTarget(format!(
-                "it reads {tap:?}, the model has {n_layers} layers"
-            ))),
-            None => Ok(()),
-        }
+        let behind = join.taps.iter().find_map(|tap| match tap {
+            Tap::Before(l) => Some(*l).filter(|&l| l > n_layers),
+            Tap::Normed => None,
+        });
+        Err(Error::OtherTarget(if d != d_target {
+            format!("its hidden states are {d}, the model's {d_target}")
+        } else if n < n_target {
+            format!("its tokens are {n}, the model's {n_target}")
+        } else if let Some(l) = behind {
+            format!("it reads what enters layer {l}, the model has {n_layers}")
+        } else {
+            return Ok(());
+        }))
     }
 }
 

@@ -301,7 +301,9 @@ fn a_head_of_another_model_is_refused_by_what_differs() {
     shallow.layers.truncate(1);
     let error = head.check(&shallow).unwrap_err();
     assert!(
-        error.to_string().contains("the model has 1 layers"),
+        error
+            .to_string()
+            .contains("enters layer 2, the model has 1"),
         "{error}"
     );
     // A model without a layer to predict with, and a file that is no head.

@@ -45,13 +45,11 @@ impl SessionDrafts {
         let mut speculator = speculation
             .map(|speculation| Speculator::new(engine, speculation))
             .transpose()?;
-        session.show_states(None).ok();
+        let sink = speculator.as_ref().and_then(Speculator::hidden_sink);
+        let shown = session.show_states(sink);
         if let Some(speculator) = &mut speculator {
-            let why = obstacle(session, speculator.n_max());
-            let shown = || session.show_states(speculator.hidden_sink()).err();
-            if let Some(why) = why.or_else(shown) {
-                speculator.turn_off(why);
-            }
+            let why = obstacle(session, speculator.n_max()).or(shown.err());
+            why.into_iter().for_each(|why| speculator.turn_off(why));
         }
         Ok(Self {
             speculator,

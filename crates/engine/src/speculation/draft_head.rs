@@ -25,7 +25,7 @@ use super::{
     head_state::{HeadState, MAX_STATES, N_BATCH},
     hidden::{HiddenSink, TappedRows},
 };
-use crate::{Engine, Error, SessionOptions, WeightsAt, session, tokenizer::Tokenizer};
+use crate::{Engine, Error, LoadOptions, SessionOptions, WeightsAt, session, tokenizer::Tokenizer};
 
 /// Drafts from the head of a model. An engine loads its head once, for all its texts.
 #[derive(Clone, Debug)]
@@ -104,19 +104,28 @@ impl OpenHead {
         4 * (MAX_STATES * self.d_states() + spec.d_model + spec.n_logits()) as u64
     }
 
-    /// Bytes of all that it needs.
+    /// Bytes of all that it needs; of weights, unless they are known to be mapped.
     fn bytes(
         &self,
         options: &SessionOptions,
-        weights: WeightsAt,
+        load: &LoadOptions,
     ) -> Result<u64, atta_model::Error> {
         let spec = &self.head.spec;
         let size = Self::size(session::resolve(spec, options).n_ctx);
-        let ExecutorBytes { state, activations } = Cpu::executor_bytes(spec, 1, &size);
-        let tensors = Share::whole(spec).tensors(spec, self.files.directory())?;
-        let weights = match weights {
-            WeightsAt::Mapped => 0,
-            _ => tensors.iter().map(|tensor| tensor.n_bytes).sum(),
+        let n_threads = load.threads.count();
+        let ExecutorBytes { state, activations } = Cpu::executor_bytes(spec, n_threads, &size);
+        let directory = self.files.directory();
+        let all: u64 = directory
+            .tensors()
+            .iter()
+            .map(|tensor| tensor.n_bytes)
+            .sum();
+        let own = Share::whole(spec).tensors(spec, directory)?;
+        let own: u64 = own.iter().map(|tensor| tensor.n_bytes).sum();
+        let header = self.files.file_bytes().saturating_sub(all);
+        let weights = match load.weights {
+            Some(WeightsAt::Mapped) => 0,
+            _ => header + own,
         };
         Ok(weights + state + activations + self.states_bytes())
     }
@@ -132,16 +141,16 @@ impl DraftHead {
         }
     }
 
-    /// Bytes to keep free for the head of the model at `path`, whose weights are there.
+    /// Bytes to keep free for the head of the model at `path`, which is loaded with these options.
     ///
     /// # Errors
     /// A file without a head.
-    pub fn planned_bytes(&self, path: &Path, weights: WeightsAt) -> Result<u64, Error> {
+    pub fn planned_bytes(&self, path: &Path, load: &LoadOptions) -> Result<u64, Error> {
         let path = match &self.file {
             HeadFile::Apart(path) => path,
             HeadFile::Model => path,
         };
-        let bytes = self.open(path)?.bytes(&self.options, weights);
+        let bytes = self.open(path)?.bytes(&self.options, load);
         bytes.map_err(|source| at(path, source))
     }
 
@@ -192,7 +201,8 @@ impl DraftHead {
         let spec = open.head.spec.clone();
         open.head.check(target.spec())?;
         let size = OpenHead::size(session::resolve(target.spec(), &self.options).n_ctx);
-        let (d_states, join) = (open.d_states(), open.join().clone());
+        let d_states = open.d_states();
+        let join = open.join().clone();
         let budget = target.budget();
         let memory = budget.reserve("draft head", open.states_bytes())?;
         let model = Arc::new(bind(open.files, spec, target)?);

@@ -87,7 +87,7 @@ impl HeadState {
     ) -> Result<(), Error> {
         let n_same = self.n_same(text);
         if n_same < self.tokens.len() {
-            self.follow(&text[..self.start + n_same])?;
+            self.follow(&text[..text.len().min(self.start + n_same)])?;
         }
         let pending = text
             .get(self.start + self.tokens.len()..)

@@ -186,7 +186,8 @@ impl Compared {
     fn by_whole_text(&self, text: &[u32], n: usize) -> Vec<u32> {
         let join = self.file.spec.join.as_ref().unwrap();
         let states = hidden_states(&self.target, &text[..text.len() - 1], &join.taps);
-        let (mut cpu, mut out) = (cpu(&self.whole), Output::default());
+        let mut cpu = cpu(&self.whole);
+        let mut out = Output::default();
         let seq = cpu.new_seq().unwrap();
         let mut batch = Batch::default();
         for (pos, states) in states.iter().enumerate() {
@@ -230,7 +231,8 @@ fn cpu(model: &Arc<Model>) -> Cpu {
 }
 
 fn hidden_states(model: &Arc<Model>, text: &[u32], taps: &[Tap]) -> Vec<Vec<f32>> {
-    let (mut cpu, mut out) = (cpu(model), Output::default());
+    let mut cpu = cpu(model);
+    let mut out = Output::default();
     let seq = cpu.new_seq().unwrap();
     let mut batch = Batch::default();
     for (pos, &id) in text.iter().enumerate() {
@@ -286,10 +288,8 @@ fn a_second_text_beside_the_one_that_has_the_head_is_plain() {
         speculation: Some(speculation(head.clone(), 4)),
         ..options(0.0)
     };
-    let (mut one, mut two) = (
-        engine.session(&small()).unwrap(),
-        engine.session(&small()).unwrap(),
-    );
+    let mut one = engine.session(&small()).unwrap();
+    let mut two = engine.session(&small()).unwrap();
     let prompt = prompt();
     let mut first = one.generate(&prompt, &speculating).unwrap();
     first.by_ref().take(8).for_each(drop);

@@ -20,11 +20,11 @@ use crate::{
 pub(crate) fn join_states(p: &mut Pass<'_>, join: &Join, hidden: &[f32]) -> Result<(), Error> {
     let n = p.rows.len();
     let d = p.model.spec().d_model;
-    let (s, x) = (&mut *p.s, n * d);
+    let s = &mut *p.s;
     for (joined, e) in s
         .joined
         .chunks_exact_mut(2 * d)
-        .zip(s.x[..x].chunks_exact(d))
+        .zip(s.x[..n * d].chunks_exact(d))
     {
         joined[..d].copy_from_slice(e);
     }
