@@ -13,7 +13,7 @@ use atta::{Explain, LoadOptions, MemoryPlan, Speculation};
 use atta_server::{ClusterMonitor, ModelSource, ServeError, Server, ServerOptions};
 
 use crate::{
-    args::{RingFlags, flag, ring::RingAim, speculation::DraftsFrom},
+    args::{RingFlags, flag, ring::RingAim},
     conversation,
     failure::Failure,
     load, ring,
