@@ -1,5 +1,5 @@
-//! Arbitrary bytes as the metadata of a model or of a draft head: an accepted spec can be planned, its ropes give
-//! finite angles, and the layers that its measurements name can be left out.
+//! Arbitrary bytes as the metadata of a model, or of a draft head: an accepted spec can be planned,
+//! its ropes give finite angles, and the layers that its measurements name can be left out.
 #![no_main]
 
 use atta_formats::{Gguf, SharedBytes};

@@ -9,7 +9,8 @@ use std::{
 
 use atta_kernels::{Kernels, Pool};
 use atta_model::{
-    Backend, CpuBackend, CpuFootprint, Footprint, KvType, Model, Share, arch,
+    Backend, CpuBackend, CpuFootprint, Executor, ExecutorSize, Footprint, KvType, Model, Share,
+    arch,
     spec::{ModelSpec, Outputs},
 };
 use atta_store::{Budget, Extent, ModelFiles, Reservation};
@@ -332,6 +333,16 @@ impl Engine {
     /// The draft head, if one is loaded.
     pub(crate) fn draft_head(&self) -> &Mutex<Option<Arc<LoadedHead>>> {
         &self.inner.draft_head
+    }
+
+    /// Opens an executor of a small model beside this one: always here, with the same threads.
+    pub(crate) fn open_beside(
+        &self,
+        model: Model,
+        size: &ExecutorSize,
+    ) -> Result<Box<dyn Executor>, Error> {
+        let backend = CpuBackend::new(self.inner.kernels, Arc::clone(&self.inner.pool));
+        Ok(backend.open(Arc::new(model), size, &self.inner.budget)?)
     }
 
     /// The path of the file, or the name in its place.

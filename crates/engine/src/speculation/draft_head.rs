@@ -14,7 +14,7 @@ use std::{
 };
 
 use atta_model::{
-    Cpu, DraftHeadFile, ExecutorBytes, ExecutorSize, Model, Role, Share,
+    DraftHeadFile, ExecutorBytes, ExecutorSize, Footprint, Model, Role, Share,
     spec::{Join, ModelSpec, Tap},
 };
 use atta_store::{InMemory, ModelFiles, Reservation, ResidencyPolicy, Streamed, Weights};
@@ -25,7 +25,10 @@ use super::{
     head_state::{HeadState, MAX_STATES, N_BATCH},
     hidden::{HiddenSink, TappedRows},
 };
-use crate::{Engine, Error, LoadOptions, SessionOptions, WeightsAt, session, tokenizer::Tokenizer};
+use crate::{
+    Engine, Error, LoadOptions, SessionOptions, WeightsAt, engine::default_footprint, session,
+    tokenizer::Tokenizer,
+};
 
 /// Drafts from the head of a model. An engine loads its head once, for all its texts.
 #[derive(Clone, Debug)]
@@ -112,8 +115,8 @@ impl OpenHead {
     ) -> Result<u64, atta_model::Error> {
         let spec = &self.head.spec;
         let size = Self::size(session::resolve(spec, options).n_ctx);
-        let n_threads = load.threads.count();
-        let ExecutorBytes { state, activations } = Cpu::executor_bytes(spec, n_threads, &size);
+        let footprint = default_footprint(load.threads.count());
+        let ExecutorBytes { state, activations } = footprint.executor_bytes(spec, &size);
         let directory = self.files.directory();
         let all: u64 = directory
             .tensors()
@@ -205,11 +208,10 @@ impl DraftHead {
         let join = open.join().clone();
         let budget = target.budget();
         let memory = budget.reserve("draft head", open.states_bytes())?;
-        let model = Arc::new(bind(open.files, spec, target)?);
-        let pool = Arc::clone(target.pool());
-        let cpu = Cpu::new(model, target.kernels(), pool, budget, size)?;
+        let model = bind(open.files, spec, target)?;
+        let executor = target.open_beside(model, &size)?;
         let followed = Followed {
-            state: HeadState::new(Box::new(cpu), join.own_tap(1), d_states)?,
+            state: HeadState::new(executor, join.own_tap(1), d_states)?,
             owner: None,
             failure: None,
         };
