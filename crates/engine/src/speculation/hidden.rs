@@ -1,7 +1,7 @@
 //! Hidden states of a text, for sources of drafts that read them.
 //!
-//! The owner of a sequence shows them batch by batch; a sink keeps what it needs. This file knows no
-//! model.
+//! The owner of a sequence shows them batch by batch; a sink keeps what it needs. This file knows
+//! no model.
 
 use std::ops::Range;
 
