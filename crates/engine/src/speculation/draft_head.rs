@@ -241,13 +241,12 @@ fn bind(files: ModelFiles, spec: ModelSpec, target: &Engine) -> Result<Model, Er
             })
         }
     }?;
-    let lends = |model: Model| match target.model().tensor(Role::TokenEmbd, None) {
+    match target.model().tensor(Role::TokenEmbd, None) {
         Some(_) => Ok(model.with_embedding_of(target.model())),
         None => Err(Error::Step(atta_model::Error::OtherTarget(
             "the model's embedding is elsewhere".to_owned(),
         ))),
-    };
-    lends(model)
+    }
 }
 
 fn at(path: &Path, source: atta_model::Error) -> Error {
