@@ -26,8 +26,8 @@ use super::{
     hidden::{HiddenSink, TappedRows},
 };
 use crate::{
-    Engine, Error, LoadOptions, SessionOptions, WeightsAt, engine::default_footprint, session,
-    tokenizer::Tokenizer,
+    Engine, Error, LoadOptions, SessionOptions, TensorInfo, WeightsAt, engine::default_footprint,
+    session, tokenizer::Tokenizer,
 };
 
 /// Drafts from the head of a model. An engine loads its head once, for all its texts.
@@ -107,31 +107,38 @@ impl OpenHead {
         4 * (MAX_STATES * self.d_states() + spec.d_model + spec.n_logits()) as u64
     }
 
-    /// Bytes of all that it needs; of weights, unless they are known to be mapped.
+    /// Bytes of all that it needs, with the hidden states of a batch of the target; of weights,
+    /// unless they are known to be mapped.
     fn bytes(
         &self,
         options: &SessionOptions,
         load: &LoadOptions,
     ) -> Result<u64, atta_model::Error> {
         let spec = &self.head.spec;
-        let size = Self::size(session::resolve(spec, options).n_ctx);
+        let session = session::resolve(spec, options);
         let footprint = default_footprint(load.threads.count());
-        let ExecutorBytes { state, activations } = footprint.executor_bytes(spec, &size);
-        let directory = self.files.directory();
-        let all: u64 = directory
-            .tensors()
-            .iter()
-            .map(|tensor| tensor.n_bytes)
-            .sum();
-        let own = Share::whole(spec).tensors(spec, directory)?;
-        let own: u64 = own.iter().map(|tensor| tensor.n_bytes).sum();
-        let header = self.files.file_bytes().saturating_sub(all);
+        let ExecutorBytes { state, activations } =
+            footprint.executor_bytes(spec, &Self::size(session.n_ctx));
         let weights = match load.weights {
             Some(WeightsAt::Mapped) => 0,
-            _ => header + own,
+            _ => self.weight_bytes()?,
         };
-        Ok(weights + state + activations + self.states_bytes())
+        let tapped = 4 * (session.n_batch * self.d_states()) as u64;
+        Ok(weights + state + activations + self.states_bytes() + tapped)
     }
+
+    /// Bytes of its weights and of the metadata of its file.
+    fn weight_bytes(&self) -> Result<u64, atta_model::Error> {
+        let directory = self.files.directory();
+        let all = n_bytes(directory.tensors().iter());
+        let own = Share::whole(&self.head.spec).tensors(&self.head.spec, directory)?;
+        let header = self.files.file_bytes().saturating_sub(all);
+        Ok(header + n_bytes(own.into_iter()))
+    }
+}
+
+fn n_bytes<'a>(tensors: impl Iterator<Item = &'a TensorInfo>) -> u64 {
+    tensors.map(|tensor| tensor.n_bytes).sum()
 }
 
 impl DraftHead {
