@@ -1,9 +1,9 @@
-//! Arbitrary bytes as the metadata of a model: an accepted spec can be planned, its ropes give
-//! finite angles, and the layers that its measurements name can be left out.
+//! Arbitrary bytes as the metadata of a model, or of a draft head: an accepted spec can be planned,
+//! its ropes give finite angles, and the layers that its measurements name can be left out.
 #![no_main]
 
 use atta_formats::{Gguf, SharedBytes};
-use atta_model::{KvElem, KvType, Sensitivity, arch, spec::Factors};
+use atta_model::{KvElem, KvType, Sensitivity, arch, parse_guessed, spec::Factors};
 use libfuzzer_sys::fuzz_target;
 use std::sync::Arc;
 
@@ -16,6 +16,19 @@ fuzz_target!(|file: &[u8]| {
     let Ok(header) = Gguf::parse(shared, (file.len() as u64).saturating_mul(1000)) else {
         return;
     };
+    // The bytes are a list of tokens, too.
+    if let Ok(ids) = parse_guessed(file, 1 << 16) {
+        assert!(ids.iter().all(|&id| id < 1 << 16));
+    }
+    let heads = [
+        arch::lower_draft_head(&header.metadata, Some(file.len().max(1))),
+        arch::lower_nextn(&header.metadata),
+    ];
+    for head in heads.into_iter().flatten() {
+        head.check().expect("what was lowered was checked");
+        let tensors = head.tensors();
+        assert!(tensors.iter().all(|req| req.shape.iter().all(|&d| d > 0)));
+    }
     let Ok(spec) = arch::lower(&header.metadata) else {
         return;
     };

@@ -9,7 +9,8 @@ use std::{
 
 use atta_kernels::{Kernels, Pool};
 use atta_model::{
-    Backend, CpuBackend, CpuFootprint, Footprint, KvType, Model, Share, arch,
+    Backend, CpuBackend, CpuFootprint, Executor, ExecutorSize, Footprint, KvType, Model, Share,
+    arch,
     spec::{ModelSpec, Outputs},
 };
 use atta_store::{Budget, Extent, ModelFiles, Reservation};
@@ -21,6 +22,7 @@ use crate::{
     Error, Fit, Prediction, Reduced, Reduction, Session, SessionOptions, WeightsAt,
     memory::{self, Outline, PlaceError, SessionNeeds},
     session::{self, Resolved},
+    speculation::LoadedHead,
 };
 use atta_constrain::{Constraint, Grammars, Guide};
 
@@ -113,6 +115,8 @@ struct Inner {
     identity: std::sync::OnceLock<Key>,
     /// Created with the first constraint.
     grammars: Mutex<Option<Arc<Grammars>>>,
+    /// Loaded with the first text that it drafts for.
+    draft_head: Mutex<Option<Arc<LoadedHead>>>,
     _memory: [Reservation; 3],
 }
 
@@ -203,6 +207,7 @@ impl Engine {
             #[cfg(feature = "cache")]
             identity: std::sync::OnceLock::new(),
             grammars: Mutex::default(),
+            draft_head: Mutex::default(),
             _memory: memory,
         };
         Ok(Self {
@@ -323,6 +328,26 @@ impl Engine {
             path: self.inner.path.clone(),
             n: i + 1,
         }
+    }
+
+    /// The draft head, if one is loaded.
+    pub(crate) fn draft_head(&self) -> &Mutex<Option<Arc<LoadedHead>>> {
+        &self.inner.draft_head
+    }
+
+    /// Opens an executor of a small model beside this one: always here, with the same threads.
+    pub(crate) fn open_beside(
+        &self,
+        model: Model,
+        size: &ExecutorSize,
+    ) -> Result<Box<dyn Executor>, Error> {
+        let backend = CpuBackend::new(self.inner.kernels, Arc::clone(&self.inner.pool));
+        Ok(backend.open(Arc::new(model), size, &self.inner.budget)?)
+    }
+
+    /// The path of the file, or the name in its place.
+    pub(crate) fn path(&self) -> &Path {
+        &self.inner.path
     }
 
     /// The tokenizer.

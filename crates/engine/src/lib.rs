@@ -94,8 +94,9 @@ pub use sampling::{
 pub use scheduler::{Batcher, BatcherOptions, Counts, Done, Job, JobId, OnUpdate, Update};
 pub use session::{DEFAULT_N_BATCH, DEFAULT_N_CTX, Overflow, Session, SessionOptions};
 pub use speculation::{
-    DEFAULT_DRAFT, Draft, DraftModel, DraftSource, Drafter, EarlierAnswers, MAX_DRAFT, N_CLASSES,
-    Ngram, Speculation, SpeculationOff, SpeculationPolicy, SpeculationStats,
+    DEFAULT_DRAFT, Draft, DraftHead, DraftModel, DraftSource, Drafter, EarlierAnswers, HeadFile,
+    HiddenSink, MAX_DRAFT, N_CLASSES, Ngram, Speculation, SpeculationOff, SpeculationPolicy,
+    SpeculationStats, TappedRows,
 };
 #[cfg(feature = "batch")]
 pub use text::{Media, Text};

@@ -157,9 +157,21 @@ impl SessionNeeds<'_> {
         }
     }
 
+    /// The requested session.
+    fn wanted(&self) -> session::Resolved {
+        let wanted = session::resolve(self.spec, &self.session);
+        match self.footprint.keeps_draft_states() {
+            true => wanted,
+            false => session::Resolved {
+                n_draft_states: 0,
+                ..wanted
+            },
+        }
+    }
+
     /// Bytes of the requested session.
     fn most(&self) -> u64 {
-        self.of(&session::resolve(self.spec, &self.session))
+        self.of(&self.wanted())
     }
 
     fn of(&self, options: &session::Resolved) -> u64 {
@@ -175,7 +187,7 @@ impl SessionNeeds<'_> {
     /// Acceptable sessions, best first: with smaller batches, then with smaller KV types, then with
     /// a shorter context; each without memory for drafts, too.
     pub(crate) fn candidates(&self) -> Vec<session::Resolved> {
-        let first = session::resolve(self.spec, &self.session);
+        let first = self.wanted();
         let mut contexts = vec![first];
         if self.fit == Fit::Shrink {
             contexts.extend(
@@ -248,7 +260,7 @@ impl SessionNeeds<'_> {
 
     /// Settings that would make the session need less.
     fn suggestions(&self, is_resident: bool) -> Vec<Suggestion> {
-        let n_ctx = session::resolve(self.spec, &self.session).n_ctx;
+        let n_ctx = self.wanted().n_ctx;
         let mut ways = Vec::new();
         if is_resident {
             ways.push(Suggestion::Choose(Setting::Weights, "streamed"));

@@ -20,7 +20,10 @@ use atta_store::Reservation;
 use in_flight::InFlight;
 use windows::Windows;
 
-use crate::{Engine, Error, speculation::StepCosts};
+use crate::{
+    Engine, Error, SpeculationOff,
+    speculation::{HiddenSink, StepCosts},
+};
 
 /// Maximum default context length.
 pub const DEFAULT_N_CTX: usize = 4096;
@@ -51,6 +54,9 @@ pub struct SessionOptions {
     /// Tokens of drafts per step that memory is kept free for, unless that leaves too little for
     /// the rest.
     pub n_draft: usize,
+    /// Whether drafts are worth memory for recurrent states, one for each token, in a model that
+    /// has some. Else such a model has no drafts.
+    pub draft_states: bool,
 }
 
 impl SessionOptions {
@@ -101,6 +107,8 @@ pub(crate) struct Resolved {
     pub(crate) overflow: Overflow,
     /// Tokens of drafts per step.
     pub(crate) n_draft: usize,
+    /// Those that have recurrent states.
+    pub(crate) n_draft_states: usize,
 }
 
 impl Resolved {
@@ -113,7 +121,8 @@ impl Resolved {
             n_seqs,
             n_contexts,
             overflow,
-            n_draft: _,
+            n_draft,
+            n_draft_states,
         } = *self;
         let n_shared = n_contexts.map(|n| n.max(1).saturating_mul(n_ctx));
         let n_recent = overflow
@@ -126,6 +135,7 @@ impl Resolved {
             kv,
             n_recent,
             n_shared,
+            n_draft: n_draft_states.min(n_draft),
             ..ExecutorSize::default()
         }
     }
@@ -150,6 +160,10 @@ pub(crate) fn resolve(spec: &ModelSpec, options: &SessionOptions) -> Resolved {
         n_contexts: options.n_contexts,
         overflow: options.overflow,
         n_draft: options.n_draft,
+        n_draft_states: match spec.is_recurrent() && options.draft_states {
+            true => options.n_draft,
+            false => 0,
+        },
     }
 }
 
@@ -201,6 +215,8 @@ pub struct Session {
     n_draft: Option<usize>,
     /// Times of steps, for speculation.
     pub(crate) costs: StepCosts,
+    /// What takes hidden states, with the memory for those of a batch.
+    sink: Option<(Arc<dyn HiddenSink>, Reservation)>,
 }
 
 /// Rows with logits of the last batch.
@@ -277,6 +293,7 @@ impl Session {
             logits_memory,
             n_draft: planned_drafts(options, &planned),
             costs: StepCosts::new(),
+            sink: None,
         })
     }
 
@@ -313,7 +330,29 @@ impl Session {
             logits_memory,
             n_draft: self.n_draft,
             costs: StepCosts::new(),
+            sink: None,
         })
+    }
+
+    /// Shows hidden states to a sink from now on, or to none.
+    ///
+    /// # Errors
+    /// The reason why there are none to show.
+    pub(crate) fn show_states(
+        &mut self,
+        sink: Option<Arc<dyn HiddenSink>>,
+    ) -> Result<(), SpeculationOff> {
+        self.sink = None;
+        let Some(sink) = sink else { return Ok(()) };
+        if !self.executor().can_tap() {
+            return Err(SpeculationOff::NoStates);
+        }
+        let d = sink.taps().len() * self.engine.spec().d_model;
+        let n_bytes = 4 * (self.n_batch * d) as u64;
+        let memory = self.engine.budget().reserve("hidden states", n_bytes);
+        let memory = memory.map_err(|_| SpeculationOff::NoRoom)?;
+        self.sink = Some((sink, memory));
+        Ok(())
     }
 
     /// Appends tokens and computes the logits after the last one.
@@ -409,6 +448,7 @@ impl Session {
         let left = self.engine.budget().left() as usize;
         let n_reserved = self.logits_memory.bytes() as usize / row_bytes;
         let n = n.min(self.n_draft.unwrap_or(n));
+        let n = n.min(self.executor().seqs().max_draft());
         let n = n.min(n_reserved.max(left / row_bytes).saturating_sub(1));
         match self.reserve_logits((n + 1) * row_bytes) {
             Ok(()) => n,
@@ -659,6 +699,9 @@ impl Session {
 
     fn fill_batch(&mut self, ids: &[u32], want: impl Fn(usize) -> Want, checkpoint: Option<usize>) {
         self.batch.clear();
+        if let Some((sink, _)) = &self.sink {
+            self.batch.taps.extend_from_slice(sink.taps());
+        }
         let pos = self.n_cached() + self.n_window_tokens();
         for (i, &id) in ids.iter().enumerate() {
             self.batch.push_token(self.seq, pos + i, id, want(i));

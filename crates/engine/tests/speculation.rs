@@ -1,6 +1,9 @@
 //! Drafts never change a text: its events, its log-probabilities, and what a session holds
 //! afterwards are the bits of plain decoding, whatever is drafted.
 
+#[path = "speculation/heads.rs"]
+mod heads;
+
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
@@ -316,7 +319,31 @@ fn assert_small_drafts_change_nothing(open: &dyn Fn() -> Session, options: &Gene
 }
 
 #[test]
-fn a_recurrent_model_is_not_speculated_and_says_so() {
+fn recurrent_models_return_to_each_token_of_a_draft() {
+    for name in [
+        "models/qwen35.gguf",
+        "models/falcon-h1.gguf",
+        "models/lfm2.gguf",
+    ] {
+        let engine = engine(name, &LoadOptions::default());
+        let session = SessionOptions {
+            n_ctx: Some(200),
+            n_batch: Some(32),
+            n_draft: 16,
+            draft_states: true,
+            ..SessionOptions::default()
+        };
+        let open = || engine.session(&session).unwrap();
+        let options = GenerateOptions {
+            n_predict: 50,
+            ..options(0.9)
+        };
+        assert_small_drafts_change_nothing(&open, &options);
+    }
+}
+
+#[test]
+fn a_recurrent_model_is_not_speculated_by_default_and_says_so() {
     let engine = engine("models/mamba.gguf", &LoadOptions::default());
     let mut session = engine.session(&SessionOptions::default()).unwrap();
     let options = GenerateOptions {
@@ -408,7 +435,7 @@ mod batched {
     use super::*;
 
     /// What each job emitted, and how it ended.
-    fn run(batcher: &mut Batcher, jobs: Vec<Job>) -> Vec<(Vec<Event>, Done)> {
+    pub(crate) fn run(batcher: &mut Batcher, jobs: Vec<Job>) -> Vec<(Vec<Event>, Done)> {
         let ids: Vec<JobId> = jobs
             .into_iter()
             .map(|job| batcher.submit(job).unwrap())

@@ -8,6 +8,8 @@ use std::ops::Range;
 
 use atta_kernels::math::{all_below, all_finite};
 
+use crate::spec::Tap;
+
 /// The squares of larger elements, summed up by a norm, may be infinite, and the norm would be 0.
 /// No real model comes near this.
 const MAX_RESIDUAL: f32 = 1e15;
@@ -40,6 +42,20 @@ pub enum Input {
     Embedding(usize),
     /// A residual: row `i` of [`Batch::hidden`]; for an executor that does not own the first layer.
     Hidden(usize),
+    /// A token, and hidden states of another model at the position before it; for a draft head.
+    Tapped {
+        /// The token id.
+        token: u32,
+        /// Row `i` of [`Batch::hidden`], as wide as all [`Join::taps`](crate::spec::Join::taps).
+        states: usize,
+    },
+    /// A token, and the draft head's own hidden state at the position before it.
+    Carried {
+        /// The token id.
+        token: u32,
+        /// Row `i` of [`Batch::hidden`], `[d_model]`.
+        state: usize,
+    },
 }
 
 /// The adapters (such as LoRA) that a row is computed with. It is part of what a state depends on.
@@ -92,8 +108,11 @@ pub struct Row {
 pub struct Batch {
     /// In any mixture of sequences; positions of one sequence in order.
     pub rows: Vec<Row>,
-    /// Embeddings, `[n, d_model]`, or residuals, `[n, d_residual]`, that rows refer to.
+    /// Embeddings, `[n, d_model]`, or residuals, `[n, d_residual]`, or hidden states that rows
+    /// refer to: of one kind.
     pub hidden: Vec<f32>,
+    /// Hidden states that are wanted of every row, beside its result.
+    pub taps: Vec<Tap>,
 }
 
 impl Batch {
@@ -101,6 +120,7 @@ impl Batch {
     pub fn clear(&mut self) {
         self.rows.clear();
         self.hidden.clear();
+        self.taps.clear();
     }
 
     /// Copies another batch, reusing memory.
@@ -108,6 +128,7 @@ impl Batch {
         self.clear();
         self.rows.extend_from_slice(&other.rows);
         self.hidden.extend_from_slice(&other.hidden);
+        self.taps.extend_from_slice(&other.taps);
     }
 
     /// Adds a token.
@@ -125,6 +146,18 @@ impl Batch {
     pub fn push_hidden(&mut self, seq: SeqId, pos: usize, hidden: &[f32], want: Want) {
         let i = self.push_vector(hidden);
         self.push(seq, pos, Input::Hidden(i), want);
+    }
+
+    /// Adds a token and hidden states of another model, as wide as all that a draft head reads.
+    pub fn push_tapped(&mut self, seq: SeqId, pos: usize, token: u32, states: &[f32], want: Want) {
+        let states = self.push_vector(states);
+        self.push(seq, pos, Input::Tapped { token, states }, want);
+    }
+
+    /// Adds a token and a draft head's own hidden state, `[d_model]`.
+    pub fn push_carried(&mut self, seq: SeqId, pos: usize, token: u32, state: &[f32], want: Want) {
+        let state = self.push_vector(state);
+        self.push(seq, pos, Input::Carried { token, state }, want);
     }
 
     /// Asks for a checkpoint behind the last row.
@@ -181,6 +214,10 @@ pub struct Output {
     not_finite: Vec<usize>,
     n_vocab: usize,
     d_hidden: usize,
+    /// `[rows, taps, d_model]`; empty if the batch has no taps.
+    tapped: Vec<f32>,
+    /// Numbers of a row.
+    d_tapped: usize,
 }
 
 impl Output {
@@ -229,6 +266,21 @@ impl Output {
     pub fn hidden(&self, row: usize) -> &[f32] {
         let at = self.place(row, Want::Hidden) * self.d_hidden;
         &self.hidden[at..at + self.d_hidden]
+    }
+
+    /// The hidden states of a row that the batch taps, one behind the other, each `[d_model]`.
+    ///
+    /// # Panics
+    /// If there is no such row.
+    pub fn tapped(&self, row: usize) -> &[f32] {
+        &self.tapped[row * self.d_tapped..][..self.d_tapped]
+    }
+
+    /// Makes room for the taps of `n_rows` rows, `d_tapped` numbers of each; for executors.
+    pub fn prepare_taps(&mut self, n_rows: usize, d_tapped: usize) -> &mut [f32] {
+        self.d_tapped = d_tapped;
+        self.tapped.resize(n_rows * d_tapped, 0.0);
+        &mut self.tapped
     }
 
     /// All logits, `[rows that asked for them, n_vocab]`, in the order of the rows; for executors.

@@ -6,10 +6,11 @@
 
 mod balance;
 mod cost;
+mod lent;
 mod matching;
 mod rows;
 
-use std::{collections::HashSet, ops::Range};
+use std::{collections::HashSet, ops::Range, sync::Arc};
 
 use atta_formats::{Directory, Encoding, TensorInfo, TensorType};
 use atta_kernels::{Layouts, Matrix};
@@ -24,6 +25,7 @@ use crate::{
     spec::{Factors, LayerSpec, ModelSpec, Outputs},
 };
 use balance::Balance;
+pub(crate) use matching::GUESSED;
 use matching::{TensorMatch, match_tensors};
 use rows::{check_member, own_rows, own_rows_of_experts};
 
@@ -40,6 +42,8 @@ pub struct Model {
     share: Share,
     /// Whose rows of the divided matrices are bound; `None`: all.
     member: Option<Member>,
+    /// The model whose embedding it reads, if it has none.
+    lender: Option<Arc<Model>>,
     _vectors: Reservation,
 }
 
@@ -177,6 +181,7 @@ impl Model {
             balances,
             share,
             member,
+            lender: None,
             _vectors: vectors,
         })
     }
@@ -241,7 +246,7 @@ impl Model {
     /// The token embedding, one row of it: tensor `i` of
     /// [`WeightGroup::EmbedRows`](atta_store::WeightGroup::EmbedRows).
     pub(crate) fn embedding<'a>(&self, rows: &'a ChunkGuard<'_>, i: usize) -> Matrix<'a> {
-        let table = self.globals.place(Role::TokenEmbd);
+        let table = self.embed_place().expect("an embedding was bound or lent");
         MatrixRef {
             d_out: 1,
             index: i,
@@ -276,10 +281,12 @@ impl Model {
     }
 
     fn head_place(&self) -> MatrixRef {
-        self.globals.matrices[Role::Output as usize].unwrap_or_else(|| {
-            let tied = self.globals.place(Role::TokenEmbd);
-            tied.of_member(self.member.as_ref())
-        })
+        let own = self.layers[0].matrices[Role::NextnSharedHeadHead as usize];
+        own.or(self.globals.matrices[Role::Output as usize])
+            .unwrap_or_else(|| {
+                let tied = self.globals.place(Role::TokenEmbd);
+                tied.of_member(self.member.as_ref())
+            })
     }
 }
 

@@ -7,6 +7,7 @@
 mod alt_up;
 mod experts;
 mod indexer;
+mod join;
 mod ngrams;
 mod state_spaces;
 mod streams;
@@ -59,6 +60,7 @@ impl ModelSpec {
             "no learned types of tokens".to_owned()
         })?;
         self.check_streams()?;
+        self.check_join()?;
         self.check_outputs()?;
         let layers = self.layers.iter().enumerate();
         for (l, layer) in layers.filter(|(_, layer)| !layer.is_left_out()) {

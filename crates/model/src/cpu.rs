@@ -16,7 +16,7 @@ use crate::{
     members::{Exchange, Members},
     observe::NoObserver,
     seqs::{StateRuns, StateStep},
-    spec::{Attention, ModelSpec, Outputs, Positions},
+    spec::{Attention, ModelSpec, Outputs, Positions, Tap},
 };
 
 /// The CPU backend.
@@ -45,6 +45,10 @@ impl Footprint for CpuBackend {
     fn executor_bytes(&self, spec: &ModelSpec, size: &ExecutorSize) -> ExecutorBytes {
         Cpu::executor_bytes(spec, self.pool.n_threads(), size)
     }
+
+    fn keeps_draft_states(&self) -> bool {
+        true
+    }
 }
 
 /// Memory of CPU executors with this many threads.
@@ -54,6 +58,10 @@ pub struct CpuFootprint(pub usize);
 impl Footprint for CpuFootprint {
     fn executor_bytes(&self, spec: &ModelSpec, size: &ExecutorSize) -> ExecutorBytes {
         Cpu::executor_bytes(spec, self.0, size)
+    }
+
+    fn keeps_draft_states(&self) -> bool {
+        true
     }
 }
 
@@ -116,6 +124,12 @@ impl Executor for Cpu {
 
     fn seqs(&self) -> &SeqTable {
         self.cache.seqs()
+    }
+
+    /// Members have rows of layers; several streams are no hidden state.
+    fn can_tap(&self) -> bool {
+        let spec = self.model.spec();
+        self.members.is_none() && spec.streams.is_none() && spec.alt_up.is_none()
     }
 
     fn submit(&mut self, batch: &Batch) -> Result<Ticket, Error> {
@@ -336,7 +350,7 @@ impl Cpu {
             has_shared_pool: n_shared.is_some(),
             submitted: Batch {
                 rows: Vec::with_capacity(n_batch),
-                hidden: Vec::new(),
+                ..Batch::default()
             },
             is_busy: false,
             n_submitted: 0,
@@ -363,7 +377,7 @@ impl Cpu {
     /// Computes admitted rows; removes them again on an error or a panic.
     fn compute(&mut self, batch: &Batch, out: &mut Output) -> Result<(), Error> {
         if batch.rows.is_empty() {
-            out.prepare(&[], self.model.spec().n_vocab, self.d_hidden());
+            out.prepare(&[], self.model.spec().n_logits(), self.d_hidden());
             return Ok(());
         }
         let admitted = AdmittedRows {
@@ -401,6 +415,7 @@ impl Cpu {
                 max: self.info.n_batch,
             });
         }
+        check_taps(self, batch)?;
         let model = &self.model;
         let part = &self.info.part;
         let admitted = self.cache.seqs_mut().admit(&batch.rows, |i, row| {
@@ -435,6 +450,46 @@ impl Drop for AdmittedRows<'_> {
     }
 }
 
+/// Fails for hidden states that the executor does not compute.
+fn check_taps(cpu: &Cpu, batch: &Batch) -> Result<(), Error> {
+    let Share { layers, head, .. } = &cpu.info.part;
+    let is_here = |tap: &Tap| match *tap {
+        Tap::Before(l) => layers.start <= l && l <= layers.end,
+        Tap::Normed => *head,
+    };
+    match batch.taps.is_empty() || cpu.can_tap() && batch.taps.iter().all(is_here) {
+        true => Ok(()),
+        false => Err(Error::Options(format!(
+            "layers {layers:?} with {:?}",
+            batch.taps
+        ))),
+    }
+}
+
+/// Fails for a row that does not bring what a draft head reads, or brings it to another model.
+fn check_joined(spec: &ModelSpec, batch: &Batch, row: &Row) -> Result<(), &'static str> {
+    let is_joined = |row: &Row| matches!(row.input, Input::Tapped { .. } | Input::Carried { .. });
+    let Some(join) = &spec.join else {
+        return match is_joined(row) {
+            true => Err("a hidden state beside a token, but this is no draft head"),
+            false => Ok(()),
+        };
+    };
+    let is_tapped = |row: &Row| matches!(row.input, Input::Tapped { .. });
+    let d = match is_tapped(row) {
+        true => join.taps.len() * join.d_target,
+        false => spec.d_model,
+    };
+    match row.input {
+        Input::Tapped { states: i, .. } | Input::Carried { state: i, .. }
+            if i < batch.hidden.len() / d && is_tapped(row) == is_tapped(&batch.rows[0]) =>
+        {
+            Ok(())
+        }
+        _ => Err("no hidden state beside a token, which a draft head reads"),
+    }
+}
+
 /// Fails for a row whose input the executor does not take, or whose result it does not compute.
 fn check_row(
     spec: &ModelSpec,
@@ -444,15 +499,14 @@ fn check_row(
     row: &Row,
 ) -> Result<(), Error> {
     let refuse = |what| Err(Error::Row { row: i, what });
+    if let Some(id) = row.token().filter(|&id| id as usize >= spec.n_vocab) {
+        let n_vocab = spec.n_vocab;
+        return Err(Error::Token { id, n_vocab });
+    }
+    check_joined(spec, batch, row).or_else(refuse)?;
     match row.input {
         Input::Token(_) if !part.embed => {
             return refuse("a token, but the embedding is elsewhere");
-        }
-        Input::Token(id) if id as usize >= spec.n_vocab => {
-            return Err(Error::Token {
-                id,
-                n_vocab: spec.n_vocab,
-            });
         }
         Input::Hidden(_) if part.embed => {
             return refuse("a hidden state, but this executor embeds tokens");

@@ -46,6 +46,12 @@ pub enum Error {
         /// The architectures of the registry.
         known: String,
     },
+    /// A file without layers that predict further tokens.
+    #[error("no layers of multi-token prediction are in the file")]
+    NoDraftHead,
+    /// A draft head of another model.
+    #[error("a draft head of another model: {0}")]
+    OtherTarget(String),
     /// A tensor that the spec requires is not in the file.
     #[error("tensor {name} {shape:?} is missing")]
     MissingTensor {

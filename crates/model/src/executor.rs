@@ -42,6 +42,9 @@ pub struct ExecutorSize {
     /// Recurrent states that a sequence can return to, besides those of its last batches: each
     /// takes the memory of one more state. Without recurrent layers it means nothing.
     pub n_checkpoints: usize,
+    /// Last rows of a batch that may be removed again, such as those of a draft: each takes the
+    /// memory of one more recurrent state, and without recurrent layers it means nothing.
+    pub n_draft: usize,
 }
 
 impl ExecutorSize {
@@ -60,6 +63,7 @@ impl ExecutorSize {
             n_recent,
             n_shared,
             n_checkpoints,
+            n_draft,
             ..
         } = *self;
         let n_flights = self.n_flights.max(1);
@@ -72,6 +76,7 @@ impl ExecutorSize {
             n_recent,
             n_shared,
             n_checkpoints,
+            n_draft,
         }
     }
 }
@@ -88,6 +93,7 @@ impl Default for ExecutorSize {
             n_recent: None,
             n_shared: None,
             n_checkpoints: 4,
+            n_draft: 0,
         }
     }
 }
@@ -128,6 +134,11 @@ pub trait Footprint: Send + Sync {
         Share::whole(spec)
     }
 
+    /// Whether its executors keep recurrent states for [`ExecutorSize::n_draft`].
+    fn keeps_draft_states(&self) -> bool {
+        false
+    }
+
     /// The member whose rows of that part this machine binds; `None`: it binds all rows.
     fn member(&self) -> Option<Member> {
         None
@@ -166,6 +177,11 @@ pub trait Executor: Send {
 
     /// Block tables of its sequences, including rows in flight.
     fn seqs(&self) -> &SeqTable;
+
+    /// Whether batches may tap hidden states ([`Batch::taps`]).
+    fn can_tap(&self) -> bool {
+        false
+    }
 
     /// Maximum number of batches in flight.
     fn depth(&self) -> usize {

@@ -3,6 +3,7 @@
 //! ```text
 //! x = norm(embed[token] * embed_scale + position[pos] + type)
 //!                                               of several residual streams: blocks/streams.rs
+//! x = join(x, h)                                if it is a draft head: blocks/join.rs
 //! for each layer:  x += ngrams(tokens, x)       if it has embeddings of n-grams
 //!                  x += mixer(norm(x))
 //!                  x = (x + laurel) / sqrt(2)    if it has a low-rank layer, of the same norm(x)
@@ -26,10 +27,11 @@ use atta_store::{WeightGroup, WeightPass};
 use crate::{
     Batch, Cpu, Error, Executor, Input, Model, Output, Phase, Role, Row, Share, Want,
     blocks::{
-        Normalize, Pass, RowNorm, Scratch, add_laurel, add_ngrams, add_to_other_streams, attention,
-        begin_alt_up, begin_streams, correct_streams, delta_net, end_alt_up, end_streams,
-        enter_streams, gated_mlp, laurel, layer_embedding, layer_inputs, mamba, mamba2,
-        mlp_and_moe, moe, plain_mlp, predict_streams, scale_residual, short_conv, sparse_mlp,
+        Normalize, Pass, RowNorm, Scratch, Taps, add_laurel, add_ngrams, add_to_other_streams,
+        attention, begin_alt_up, begin_streams, correct_streams, delta_net, end_alt_up,
+        end_streams, enter_streams, gated_mlp, join_states, laurel, layer_embedding, layer_inputs,
+        mamba, mamba2, mlp_and_moe, moe, plain_mlp, predict_streams, scale_residual, short_conv,
+        sparse_mlp,
     },
     members::Products,
     spec::{Ffn, Mixer, Norm, Sublayer},
@@ -80,7 +82,11 @@ impl Cpu {
             ropes: &self.ropes,
             s: &mut self.scratch,
             observer: self.observer.as_mut(),
+            taps: Taps::new(batch, self.model.spec().d_model, out),
         };
+        if let Some(join) = &self.model.spec().join {
+            join_states(&mut pass, join, &batch.hidden)?;
+        }
         let layer_embed = self.model.spec().layer_embed;
         if let Some(embed) = &layer_embed {
             layer_inputs(&mut pass, embed, &self.ids)?;
@@ -91,6 +97,7 @@ impl Cpu {
         through_layers(&mut pass, self.layers.clone(), &self.ids)?;
         if has_head {
             end_streams(&mut pass)?;
+            pass.tap_normed();
             self.observe_head(batch.rows.len());
         }
         self.emit(&batch.rows, out)?;
@@ -153,8 +160,8 @@ impl Cpu {
 
     /// `x = embed[token] * embed_scale` of the rows with tokens.
     fn embed_tokens(&mut self, batch: &Batch) -> Result<(), Error> {
-        let model = &self.model;
-        let scale = self.model.spec().embed_scale;
+        let model = self.model.embedder();
+        let scale = model.spec().embed_scale;
         let d = model.spec().d_model;
         self.ids.clear();
         self.ids.extend(batch.rows.iter().filter_map(Row::token));
@@ -206,7 +213,7 @@ impl Cpu {
         let kernels = self.kernels;
         let s = &mut self.scratch;
         let spec = model.spec();
-        out.prepare(rows, spec.n_vocab, d_hidden);
+        out.prepare(rows, spec.n_logits(), d_hidden);
         let d = model.spec().d_model;
         emit_hidden(s, rows, [spec.d_residual(), d_hidden], out);
         // The ids are no longer needed; their memory now holds the rows that want logits.
@@ -249,7 +256,7 @@ impl Cpu {
             );
         }
         if let Some(members) = &mut self.members {
-            members.gather_logits(out.all_logits_mut(), spec.n_vocab)?;
+            members.gather_logits(out.all_logits_mut(), spec.n_logits())?;
         }
         self.observer.enter(Phase::Other);
         add_mean(model, kernels, s, wanted, out);
@@ -277,7 +284,9 @@ fn add_mean(model: &Model, kernels: Kernels, s: &mut Scratch, wanted: &[u32], ou
     };
     let d = model.spec().d_model;
     s.normed.resize(d, 0.0);
-    let logits = out.all_logits_mut().chunks_exact_mut(model.spec().n_vocab);
+    let logits = out
+        .all_logits_mut()
+        .chunks_exact_mut(model.spec().n_logits());
     for (logits, &t) in logits.zip(wanted) {
         model.output_norm(kernels, &s.x[t as usize * d..][..d], &mut s.normed);
         let sum = kernels.dot_product(mean, &s.normed);
@@ -316,7 +325,9 @@ fn through_layers(p: &mut Pass<'_>, layers: Range<usize>, ids: &[u32]) -> Result
         begin_alt_up(p, alt)?;
     }
     let spec = p.model.spec();
+    let end = layers.end;
     for l in spec.computed(layers) {
+        p.tap_before(l);
         if let Some(alt) = &alt_up {
             predict_streams(p, l, alt);
         }
@@ -330,6 +341,7 @@ fn through_layers(p: &mut Pass<'_>, layers: Range<usize>, ids: &[u32]) -> Result
         add_layer_embedding(p, l)?;
         scale_residual(p, l);
     }
+    p.tap_before(end);
     match &alt_up {
         Some(alt) => end_alt_up(p, alt),
         None => Ok(()),
@@ -410,10 +422,14 @@ impl Model {
 
     /// `norm(x)`, the input of the head, of a residual `x` after the last layer; both `[d_model]`.
     pub fn output_norm(&self, kernels: Kernels, x: &[f32], normed: &mut [f32]) {
-        let t = self.globals();
         match self.spec().head.norm {
             Some(norm) => {
-                let affine = t.affine([Role::OutputNorm, Role::OutputNormBias]);
+                let own = self.layer(0).vector_opt(Role::NextnSharedHeadNorm);
+                let shared = || {
+                    self.globals()
+                        .affine([Role::OutputNorm, Role::OutputNormBias])
+                };
+                let affine = own.map_or_else(shared, |own| (own, None));
                 norm.apply(kernels, x, affine, normed);
             }
             None => normed.copy_from_slice(x),
@@ -422,9 +438,11 @@ impl Model {
 }
 
 impl Row {
-    fn token(&self) -> Option<u32> {
+    pub(crate) fn token(&self) -> Option<u32> {
         match self.input {
-            Input::Token(id) => Some(id),
+            Input::Token(id)
+            | Input::Tapped { token: id, .. }
+            | Input::Carried { token: id, .. } => Some(id),
             Input::Embedding(_) | Input::Hidden(_) => None,
         }
     }

@@ -13,6 +13,7 @@ mod bind;
 mod blocks;
 mod check;
 mod cpu;
+mod draft_head;
 mod error;
 mod executor;
 mod forward;
@@ -31,6 +32,7 @@ mod tensors;
 pub use batch::{AdapterSet, Batch, Input, Output, Row, SeqId, Want};
 pub use bind::{BoundTensor, MatmulCost, Model, ModelCost, PartCost};
 pub use cpu::{Cpu, CpuBackend, CpuFootprint};
+pub use draft_head::{DraftHeadFile, parse_guessed};
 pub use error::Error;
 pub use executor::{
     Backend, Executor, ExecutorBytes, ExecutorInfo, ExecutorSize, Footprint, Ticket,

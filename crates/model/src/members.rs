@@ -179,7 +179,8 @@ fn is_divided(projection: Projection) -> bool {
     use Projection as P;
     match projection {
         P::Qkv | P::QueryUp | P::AttnOut | P::SsmIn | P::SsmOut | P::GateUp | P::Down => true,
-        P::LayerInputs
+        P::Join
+        | P::LayerInputs
         | P::Ngrams
         | P::MixerStreamsDown
         | P::MixerStreamsUp

@@ -22,6 +22,7 @@ mod alt_up;
 mod encoder;
 mod experts;
 mod indexer;
+mod join;
 mod latent;
 mod layer_embed;
 mod mamba;
@@ -30,6 +31,7 @@ mod recurrent;
 mod streams;
 
 pub use encoder::{dense, scores};
+pub use join::{Drafted, drafted};
 
 /// The logits of every position of a sequence, `[tokens.len(), n_vocab]`, in a context that is as
 /// long as it.
@@ -199,6 +201,8 @@ fn embed(model: &Model, tokens: &[u32], first_of_second: usize) -> Result<Rows, 
     {
         return Err(Error::ContextFull { n_ctx: n });
     }
+    let model = model.embedder();
+    let spec = model.spec();
     let group = model.weights().chunk(WeightGroup::EmbedRows(tokens), 0)?;
     let mean = model.globals().vector_opt(Role::TokenEmbdMean);
     let row = |i| {
@@ -218,8 +222,10 @@ fn embed(model: &Model, tokens: &[u32], first_of_second: usize) -> Result<Rows, 
 fn output_normed(model: &Model, x: &Rows) -> Rows {
     let t = model.globals();
     let bias = t.vector_opt(Role::OutputNormBias);
+    let own = model.layer(0).vector_opt(Role::NextnSharedHeadNorm);
+    let weight = || own.unwrap_or_else(|| t.vector(Role::OutputNorm));
     match model.spec().head.norm {
-        Some(norm) => map_rows(x, |x| normalized(norm, x, t.vector(Role::OutputNorm), bias)),
+        Some(norm) => map_rows(x, |x| normalized(norm, x, weight(), bias)),
         None => x.clone(),
     }
 }

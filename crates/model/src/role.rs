@@ -2,7 +2,7 @@
 
 use atta_store::Projection::{
     self, AttnOut, Down, EmbedGate, EmbedOut, EndStreamsDown, EndStreamsUp, FfnStreamsDown,
-    FfnStreamsUp, GateUp, KeyUp, LaurelLeft, LaurelRight, LayerInputs, MixerStreamsDown,
+    FfnStreamsUp, GateUp, Join, KeyUp, LaurelLeft, LaurelRight, LayerInputs, MixerStreamsDown,
     MixerStreamsUp, Ngrams, Qkv, QueryUp, Router, SsmDt, SsmIn, SsmOut, SsmX, StreamsBegin,
     StreamsEnd, ValueUp,
 };
@@ -98,6 +98,14 @@ roles! {
     RopeFreqs "rope_freqs.weight" Resident,
     RopeFactorsShort "rope_factors_short.weight" Resident,
     RopeFactorsLong "rope_factors_long.weight" Resident,
+    Fc "fc.weight" Layer(Join),
+    NextnEhProj "nextn.eh_proj.weight" Layer(Join),
+    NextnEnorm "nextn.enorm.weight" Resident,
+    NextnHnorm "nextn.hnorm.weight" Resident,
+    NextnEmbedTokens "nextn.embed_tokens.weight" Embed,
+    NextnSharedHeadNorm "nextn.shared_head_norm.weight" Resident,
+    NextnSharedHeadHead "nextn.shared_head_head.weight" Head,
+    AttnNorm2 "attn_norm_2.weight" Resident,
     PleKey "ple_key.weight" Layer(Ngrams),
     PleValue "ple_value.weight" Layer(Ngrams),
     PleNormKey "ple_norm_key.weight" Resident,

@@ -3,6 +3,8 @@
 //! The loader binds exactly this list; a tensor that is missing, has another shape, or is in the
 //! file but not in the list is an error. The converter reads the same list.
 
+mod join;
+
 use std::ops::Range;
 
 use crate::{
@@ -115,6 +117,8 @@ pub struct TensorReq {
     pub role: Role,
     /// Its layer; `None` for those of the whole model.
     pub layer: Option<usize>,
+    /// The block of the file that is layer 0.
+    pub first_block: usize,
     /// Outermost first: `[d_out, d_in]` of a matrix, `[n_experts, d_out, d_in]` of those of
     /// experts, `[d]` of a vector.
     pub shape: Vec<usize>,
@@ -174,7 +178,7 @@ impl TensorReq {
 
     fn full_name(&self, name: &str) -> String {
         match self.layer {
-            Some(l) => format!("blk.{l}.{name}"),
+            Some(l) => format!("blk.{}.{name}", self.first_block + l),
             None => name.to_owned(),
         }
     }
@@ -186,6 +190,7 @@ impl ModelSpec {
         let d = self.d_model;
         let mut list = List {
             layer: None,
+            first_block: self.join.as_ref().map_or(0, |join| join.first_block),
             streams: self.streams,
             reqs: Vec::new(),
         };
@@ -233,6 +238,9 @@ impl ModelSpec {
             list.require(Role::AltupUnembdProj, &[alt.n - 1, d, d]);
         }
         self.head_tensors(&mut list);
+        if let Some(join) = &self.join {
+            list.join(join, [d, self.n_vocab]);
+        }
         list.reqs
     }
 
@@ -248,7 +256,7 @@ impl ModelSpec {
         match self.head.outputs {
             Outputs::Logits => {
                 // Without a head of its own a model uses its embedding ("tied").
-                list.add(Role::Output, &[self.n_vocab, d], Presence::Optional);
+                list.add(Role::Output, &[self.n_logits(), d], Presence::Optional);
                 list.add(Role::OutputMean, &[d], Presence::Optional);
                 list.add(Role::OutputBias, &[self.n_vocab], self.head.bias);
             }
@@ -305,6 +313,7 @@ impl ModelSpec {
 
 struct List {
     layer: Option<usize>,
+    first_block: usize,
     streams: Option<Streams>,
     reqs: Vec<TensorReq>,
 }
@@ -315,6 +324,7 @@ impl List {
             self.reqs.push(TensorReq {
                 role,
                 layer: self.layer,
+                first_block: self.first_block,
                 shape: shape.to_vec(),
                 n_parts: shape[0],
                 is_padded: false,

@@ -95,6 +95,9 @@ impl RowTable {
 /// Names the weight groups that every token needs of a layer, in the order of the forward pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Projection {
+    /// The projection of a hidden state of another model, or of it and an embedding, of the first
+    /// layer of a draft head.
+    Join,
     /// The projection of the embedding to the inputs of all layers, of the first layer.
     LayerInputs,
     /// The projections of embeddings of n-grams, to keys and values.
@@ -152,7 +155,8 @@ pub enum Projection {
 
 impl Projection {
     /// All groups of a layer, in order.
-    pub const ALL: [Self; 26] = [
+    pub const ALL: [Self; 27] = [
+        Self::Join,
         Self::LayerInputs,
         Self::Ngrams,
         Self::MixerStreamsDown,

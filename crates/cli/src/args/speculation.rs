@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use atta::{DEFAULT_DRAFT, MAX_DRAFT, SessionOptions, SpeculationPolicy};
+use atta::{DEFAULT_DRAFT, HeadFile, MAX_DRAFT, SessionOptions, SpeculationPolicy};
 use clap::Args;
 
 use super::value;
@@ -13,8 +13,10 @@ use super::value;
 pub(crate) struct SpeculationFlags {
     /// Speculative decoding: guess the next tokens and check the guesses in one step; the text is
     /// the same, bit for bit. ngram: guess what followed the last tokens earlier in the context;
-    /// draft=FILE: ask a smaller model with the same vocabulary; off. With ,k=N a guess has at most
-    /// N tokens [default: auto, which is ngram wherever that is measured to be faster]
+    /// draft=FILE: ask a smaller model with the same vocabulary; eagle=FILE: ask an EAGLE-3 head
+    /// that was trained for the model; mtp: ask the layer of multi-token prediction in the model's
+    /// own file; off. With ,k=N a guess has at most N tokens [default: auto, which is ngram
+    /// wherever that is measured to be faster]
     #[arg(long, value_name = "HOW", value_parser = drafts)]
     speculate: Option<Drafts>,
 }
@@ -25,6 +27,8 @@ pub(crate) struct Drafts {
     pub(crate) from: DraftsFrom,
     pub(crate) n_max: usize,
     pub(crate) policy: SpeculationPolicy,
+    /// Whether the source was named, and is not `auto`.
+    pub(crate) is_named: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,6 +36,7 @@ pub(crate) enum DraftsFrom {
     Nowhere,
     Context,
     Model(PathBuf),
+    Head(HeadFile),
 }
 
 impl SpeculationFlags {
@@ -48,11 +53,11 @@ impl SpeculationFlags {
         self.speculate.clone().unwrap_or_else(default)
     }
 
-    /// The file of the draft model.
+    /// The file of the draft model, or of the head.
     pub(crate) fn file(&self) -> Option<&PathBuf> {
         match &self.speculate.as_ref()?.from {
-            DraftsFrom::Model(file) => Some(file),
-            DraftsFrom::Nowhere | DraftsFrom::Context => None,
+            DraftsFrom::Model(file) | DraftsFrom::Head(HeadFile::Apart(file)) => Some(file),
+            DraftsFrom::Nowhere | DraftsFrom::Context | DraftsFrom::Head(HeadFile::Model) => None,
         }
     }
 
@@ -61,48 +66,73 @@ impl SpeculationFlags {
         let drafts = self.drafts();
         let n_draft = match drafts.from {
             DraftsFrom::Nowhere => 0,
-            DraftsFrom::Context | DraftsFrom::Model(_) => drafts.n_max,
+            DraftsFrom::Context | DraftsFrom::Model(_) | DraftsFrom::Head(_) => drafts.n_max,
         };
-        SessionOptions { n_draft, ..options }
+        SessionOptions {
+            n_draft,
+            // By default a recurrent model has no memory for a state per guess.
+            draft_states: self
+                .speculate
+                .as_ref()
+                .is_some_and(|drafts| drafts.is_named),
+            ..options
+        }
     }
 }
 
 impl Drafts {
     fn of(from: DraftsFrom) -> Self {
+        let n_max = match from {
+            DraftsFrom::Head(_) => HEAD_DRAFT,
+            DraftsFrom::Nowhere | DraftsFrom::Context | DraftsFrom::Model(_) => DEFAULT_DRAFT,
+        };
         Self {
             from,
-            n_max: DEFAULT_DRAFT,
+            n_max,
             policy: SpeculationPolicy::WherePays,
+            is_named: false,
         }
     }
 }
+
+/// Maximum tokens of a guess of a head by default: it was trained to see a few tokens ahead.
+const HEAD_DRAFT: usize = 4;
 
 /// Reads the source and what may follow it: `k=N`, and `always`, which checks every guess.
 fn drafts(text: &str) -> Result<Drafts, String> {
     let mut source = text;
-    let mut drafts = Drafts::of(DraftsFrom::Context);
+    let mut n_max = None;
+    let mut policy = SpeculationPolicy::WherePays;
     while let Some((start, setting)) = source.rsplit_once(',') {
         match setting.split_once('=') {
-            None if setting == "always" => drafts.policy = SpeculationPolicy::Always,
-            Some(("k", n)) => drafts.n_max = value::within(n, 1, MAX_DRAFT)?,
+            None if setting == "always" => policy = SpeculationPolicy::Always,
+            Some(("k", n)) => n_max = Some(value::within(n, 1, MAX_DRAFT)?),
             _ => break,
         }
         source = start;
     }
-    drafts.from = match source.split_once('=') {
-        None if source == "off" => DraftsFrom::Nowhere,
-        None if matches!(source, "auto" | "ngram") => DraftsFrom::Context,
-        Some(("draft", file)) if !file.is_empty() => DraftsFrom::Model(file.into()),
-        None if source == "mtp" => return Err(not_built("mtp")),
-        Some(("eagle", _)) => return Err(not_built("eagle")),
-        _ => return Err("expected auto, off, ngram or draft=FILE, and perhaps ,k=N".to_owned()),
-    };
-    Ok(drafts)
+    let drafts = Drafts::of(drafts_from(source)?);
+    Ok(Drafts {
+        n_max: n_max.unwrap_or(drafts.n_max),
+        policy,
+        is_named: source != "auto",
+        ..drafts
+    })
 }
 
-fn not_built(source: &str) -> String {
-    format!("{source} is not built yet: expected auto, off, ngram or draft=FILE")
+/// Reads the source.
+fn drafts_from(source: &str) -> Result<DraftsFrom, String> {
+    Ok(match source.split_once('=') {
+        None if source == "off" => DraftsFrom::Nowhere,
+        None if matches!(source, "auto" | "ngram") => DraftsFrom::Context,
+        None if source == "mtp" => DraftsFrom::Head(HeadFile::Model),
+        Some(("draft", file)) if !file.is_empty() => DraftsFrom::Model(file.into()),
+        Some(("eagle", file)) if !file.is_empty() => DraftsFrom::Head(HeadFile::Apart(file.into())),
+        _ => return Err(EXPECTED.to_owned()),
+    })
 }
+
+const EXPECTED: &str = "expected auto, off, ngram, draft=FILE, eagle=FILE or mtp, and perhaps ,k=N";
 
 #[cfg(test)]
 mod tests {
@@ -122,18 +152,18 @@ mod tests {
         let model = read("draft=a,b=c.gguf,k=16");
         assert_eq!(model.from, DraftsFrom::Model("a,b=c.gguf".into()));
         assert_eq!(model.n_max, 16);
+        let eagle = HeadFile::Apart("e.gguf".into());
+        assert_eq!(read("eagle=e.gguf,k=3").from, DraftsFrom::Head(eagle));
+        assert_eq!(read("mtp").from, DraftsFrom::Head(HeadFile::Model));
     }
 
     #[test]
-    fn a_source_that_is_not_there_is_refused_by_its_name() {
-        assert!(drafts("mtp").unwrap_err().contains("not built yet"));
-        assert!(
-            drafts("eagle=x.gguf")
-                .unwrap_err()
-                .contains("not built yet")
-        );
+    fn a_source_that_is_not_known_is_refused() {
         for wrong in [
             "",
+            "eagle",
+            "eagle=",
+            "mtp=x.gguf",
             "draft",
             "draft=",
             "ngram,k=0",

@@ -92,7 +92,7 @@ fn prepare(
 ) -> Result<AskedChat, Failure> {
     let model = args.model.as_deref();
     let drafts = OpenDrafts::open(&args.speculation, &args.model_flags)?;
-    let options = drafts.beside(options);
+    let options = drafts.beside(model, options)?;
     let (options, _) = ring::plan(model, &args.ring, RingAim::Latency, options)?;
     let engine = load::engine(model, &options)?;
     drafts.check(&engine)?;

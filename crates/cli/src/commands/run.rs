@@ -253,7 +253,7 @@ impl ResolvedRun {
     ) -> Result<PreparedRun, Failure> {
         let model = self.model.as_deref();
         let drafts = OpenDrafts::open(&self.speculation, &self.model_flags)?;
-        let (options, ring) = self.machines.open(model, drafts.beside(options))?;
+        let (options, ring) = self.machines.open(model, drafts.beside(model, options)?)?;
         let engine = load::engine(model, &options)?;
         drafts.check(&engine)?;
         stats.loaded(&engine);

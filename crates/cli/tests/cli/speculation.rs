@@ -32,13 +32,29 @@ fn the_text_is_the_same_from_any_source_of_guesses() {
 }
 
 #[test]
+fn heads_that_read_the_models_states_change_no_text() {
+    let eagle = format!("eagle={}", model("../draft/eagle3.gguf"));
+    let text = |model: &str, how: &str| {
+        let args = ["run", model, "-p", PROMPT, "-n", "40", "--seed", "5"];
+        stdout(&[&args[..], &["--speculate", how]].concat())
+    };
+    for (target, how) in [
+        (model("qwen3-untied.gguf"), eagle.as_str()),
+        (model("../draft/qwen35-mtp.gguf"), "mtp,k=2"),
+    ] {
+        let how = format!("{how},always");
+        assert_eq!(text(&target, &how), text(&target, "off"), "{how}");
+    }
+}
+
+#[test]
 fn the_statistics_count_guesses_and_are_null_without_any() {
     let scratch = Scratch::new("speculation");
     let always = stats(&scratch, &["-t", "0", "--speculate", "ngram,always"]);
     assert!(always["drafted_tokens"].as_u64().unwrap() > 0, "{always}");
     assert_eq!(always["off"], Value::Null);
     assert_eq!(stats(&scratch, &["--speculate", "off"]), Value::Null);
-    let recurrent = model("mamba.gguf");
+    let recurrent = model("qwen35.gguf");
     let file = scratch.path("recurrent.json");
     stdout(&[
         "run",
@@ -58,8 +74,11 @@ fn the_statistics_count_guesses_and_are_null_without_any() {
 fn a_source_that_cannot_be_used_is_an_error() {
     let target = model("qwen2-untied.gguf");
     let run = |how: &str| atta(&["run", &target, "-p", "x", "-n", "1", "--speculate", how]);
-    let error = error_of(&run("mtp"), 2);
-    assert!(error.contains("mtp is not built yet"), "{error}");
+    let error = error_of(&run("mtp"), 1);
+    let reason = "no layers of multi-token prediction are in the file";
+    assert!(error.contains(reason), "{error}");
+    let error = error_of(&run(&format!("eagle={target}")), 1);
+    assert!(error.contains("known: eagle3"), "{error}");
     let error = error_of(&run("draft=nowhere.gguf"), 1);
     assert!(error.contains("nowhere.gguf"), "{error}");
     let other = format!("draft={}", model("../stories.gguf"));

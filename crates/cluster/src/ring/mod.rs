@@ -494,7 +494,10 @@ impl Ring {
                 let n_vocab = self.n_vocab;
                 return Err(Error::Token { id, n_vocab });
             }
-            Input::Hidden(_) => "a hidden state, but a ring embeds tokens",
+            Input::Hidden(_) | Input::Tapped { .. } | Input::Carried { .. } => {
+                "a hidden state, but a ring embeds tokens"
+            }
+            _ if !batch.taps.is_empty() => "hidden states of layers that are elsewhere",
             Input::Embedding(_) if self.item(batch, row).is_none() => {
                 "an embedding that the batch does not hold"
             }
@@ -698,7 +701,7 @@ pub(crate) fn item_of(batch: &Batch, row: &Row, d_model: usize) -> Option<Item> 
             let x = batch.hidden.get(i * d_model..(i + 1) * d_model)?;
             ItemInput::Embedding(x.into())
         }
-        Input::Hidden(_) => return None,
+        Input::Hidden(_) | Input::Tapped { .. } | Input::Carried { .. } => return None,
     };
     let segment = row.segment;
     Some(Item { input, segment })

@@ -303,7 +303,9 @@ fn write_row(bytes: &mut Vec<u8>, row: &Row) -> Result<(), WireError> {
     let input = match row.input {
         Input::Token(id) => (1, id),
         Input::Embedding(i) => (2, count(i)?),
-        Input::Hidden(_) => return Err(WireError::field("an input", 3u8, "1 or 2")),
+        Input::Hidden(_) | Input::Tapped { .. } | Input::Carried { .. } => {
+            return Err(WireError::field("an input", 3u8, "1 or 2"));
+        }
     };
     let (kind, value) = input;
     bytes.extend(value.to_le_bytes());
@@ -335,6 +337,7 @@ fn parse_batch(
     let batch = Batch {
         rows: rows.collect::<Result<_, _>>()?,
         hidden: numbers(hidden).collect(),
+        taps: Vec::new(),
     };
     Ok(MemberCommand::Compute(batch.into()))
 }

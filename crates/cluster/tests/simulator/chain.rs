@@ -106,7 +106,9 @@ impl Chain {
             let input = match r.input {
                 Input::Token(id) => u64::from(id) + 1,
                 Input::Hidden(i) => hash(&batch.hidden[i * D_ROW..][..D_ROW]),
-                Input::Embedding(_) => unreachable!("texts are tokens"),
+                Input::Embedding(_) | Input::Tapped { .. } | Input::Carried { .. } => {
+                    unreachable!("texts are tokens")
+                }
             };
             let chain = self.chains.get_mut(&r.seq).expect("admitted");
             assert_eq!(chain.len(), r.pos, "a chain has no gap");

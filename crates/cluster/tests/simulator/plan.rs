@@ -75,6 +75,7 @@ impl Plan {
             n_recent: None,
             n_shared: random.once_in(3).then_some(2 * N_CTX),
             n_checkpoints: 2,
+            n_draft: 0,
         };
         let limits = Limits {
             ring: seed,

@@ -219,6 +219,7 @@ mod tests {
         let req = TensorReq {
             role: Role::PerLayerTokenEmbd,
             layer: None,
+            first_block: 0,
             shape: vec![4, 1],
             n_parts: 4,
             is_padded: true,

@@ -14,7 +14,7 @@ use crate::{
 
 /// Why drafts of up to `n_max` tokens cannot be evaluated. Reserves their memory.
 fn obstacle(session: &mut Session, n_max: usize) -> Option<SpeculationOff> {
-    if session.executor().seqs().has_states() {
+    if session.executor().seqs().max_draft() == 0 {
         return Some(SpeculationOff::Recurrent);
     }
     let has_room = session.n_batch() > 1 && session.reserve_drafts(n_max) > 0;
@@ -48,10 +48,11 @@ impl SessionDrafts {
         let mut speculator = speculation
             .map(|speculation| Speculator::new(engine, speculation))
             .transpose()?;
-        if let Some(speculator) = &mut speculator
-            && let Some(why) = obstacle(session, speculator.n_max())
-        {
-            speculator.turn_off(why);
+        let sink = speculator.as_ref().and_then(Speculator::hidden_sink);
+        let shown = session.show_states(sink);
+        if let Some(speculator) = &mut speculator {
+            let why = obstacle(session, speculator.n_max()).or(shown.err());
+            why.into_iter().for_each(|why| speculator.turn_off(why));
         }
         Ok(Self {
             speculator,

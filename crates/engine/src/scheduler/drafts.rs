@@ -3,11 +3,12 @@
 //! Drafts join batches of decoding jobs only, and leave a batch that prefills alone. The more jobs
 //! decode, the less a draft of each can gain, because the batch has many rows anyway.
 
+use atta_model::spec::Tap;
 use atta_store::Reservation;
 
 use super::job::Running;
 use crate::{
-    Engine,
+    Engine, SpeculationOff,
     generation::Verdict,
     session::logits_bytes,
     speculation::{BatchRows, DraftRoom, StepCosts, StepTime},
@@ -24,9 +25,13 @@ pub(super) struct DraftRows {
     costs: StepCosts,
     /// Maximum rows of drafts, if the memory plan says; else what memory there is.
     n_planned: Option<usize>,
+    /// Maximum rows of a draft that the executor can remove again.
+    n_max: usize,
     /// Draft rows with memory for their logits.
     n_reserved: usize,
     memory: Option<Reservation>,
+    /// Hidden states that jobs want, with the memory for those of a batch.
+    taps: Option<(Vec<Tap>, Reservation)>,
     /// The decoding rows of the batch that is filled; `None`: it prefills, too.
     rows: Option<BatchRows>,
     /// Decoding jobs of that batch.
@@ -48,12 +53,14 @@ struct StepSums {
 
 impl DraftRows {
     /// Drafts of up to `n_planned` rows, or of those that memory is left for.
-    pub(super) fn new(n_planned: Option<usize>) -> Self {
+    pub(super) fn new(n_planned: Option<usize>, n_max: usize) -> Self {
         Self {
             n_planned,
+            n_max,
             costs: StepCosts::new(),
             n_reserved: 0,
             memory: None,
+            taps: None,
             rows: None,
             n_texts: 0,
             n_left: 0,
@@ -97,6 +104,31 @@ impl DraftRows {
         self.rows
     }
 
+    /// Keeps memory for the hidden states of batches of `n_batch` rows that a job wants.
+    pub(super) fn begin_taps(
+        &mut self,
+        engine: &Engine,
+        taps: &[Tap],
+        n_batch: usize,
+    ) -> Result<(), SpeculationOff> {
+        match &self.taps {
+            Some((known, _)) if known == taps => Ok(()),
+            Some(_) => Err(SpeculationOff::NoStates),
+            None => {
+                let n_bytes = 4 * (n_batch * taps.len() * engine.spec().d_model) as u64;
+                let memory = engine.budget().reserve("hidden states", n_bytes);
+                let memory = memory.map_err(|_| SpeculationOff::NoRoom)?;
+                self.taps = Some((taps.to_vec(), memory));
+                Ok(())
+            }
+        }
+    }
+
+    /// The hidden states that jobs want.
+    pub(super) fn taps(&self) -> &[Tap] {
+        self.taps.as_ref().map_or(&[], |(taps, _)| taps)
+    }
+
     /// Whether there is memory for a draft.
     pub(super) fn has_room(&mut self, engine: &Engine) -> bool {
         self.reserved(engine, 1) > 0
@@ -114,7 +146,7 @@ impl DraftRows {
         };
         let n_reserved = self.reserved(engine, n_max * self.n_texts);
         let n_reserved = n_reserved.saturating_sub(rows.n_draft);
-        let n_max = n_max.min(self.n_left).min(n_reserved);
+        let n_max = n_max.min(self.n_left).min(n_reserved).min(self.n_max);
         let room = DraftRoom {
             rows,
             n_texts: self.n_texts,

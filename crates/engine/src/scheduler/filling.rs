@@ -7,8 +7,8 @@ use std::ops::Range;
 
 use atta_model::Want;
 
-use super::{Batcher, prefill_budget};
-use crate::text::TextInput;
+use super::{Batcher, job::Running, prefill_budget};
+use crate::{SpeculationOff, text::TextInput};
 
 /// The rows of a job in a batch.
 pub(super) struct RowSpan {
@@ -16,6 +16,8 @@ pub(super) struct RowSpan {
     pub(super) rows: Range<usize>,
     /// The tokens of the last rows, which are a draft and not part of the job's text.
     pub(super) draft: Vec<u32>,
+    /// Whether the job wants the hidden states of its rows.
+    pub(super) is_tapped: bool,
 }
 
 impl RowSpan {
@@ -120,13 +122,29 @@ impl Batcher {
         let rows = start..self.batch.rows.len();
         let n_rows = rows.len();
         if n_rows > 0 {
+            let is_tapped = job.hidden_sink().is_some();
+            if is_tapped && self.batch.taps.is_empty() {
+                self.batch.taps.extend_from_slice(self.drafts.taps());
+            }
             self.spans.push(RowSpan {
                 slot,
                 rows,
                 draft: Vec::new(),
+                is_tapped,
             });
         }
         n_rows
+    }
+
+    /// Keeps memory for the hidden states that a job wants.
+    pub(super) fn begin_taps(&mut self, job: &Running) -> Result<(), SpeculationOff> {
+        match job.hidden_sink() {
+            None => Ok(()),
+            Some(_) if !self.executor.can_tap() => Err(SpeculationOff::NoStates),
+            Some(sink) => self
+                .drafts
+                .begin_taps(&self.engine, sink.taps(), self.n_batch),
+        }
     }
 
     /// Makes room for drafts of these decoding jobs, whose rows all fit the batch.

@@ -11,10 +11,10 @@ use atta_model::{Output, Want};
 use super::Update;
 use crate::{
     EarlierAnswers, Engine, Error, Event, FinishReason, GenerateOptions, Pooling, SpeculationOff,
-    SpeculationStats,
+    SpeculationStats, TappedRows,
     generation::{Generation, StepInput, StepOutput, Verdict},
     pooling::Pooled,
-    speculation::{DraftRoom, Speculator, StepCosts},
+    speculation::{DraftRoom, HiddenSink, Speculator, StepCosts},
     text::Text,
 };
 
@@ -259,6 +259,22 @@ impl Running {
             }
         }
         Ok(())
+    }
+
+    /// What takes the hidden states that its drafts are made from.
+    pub(super) fn hidden_sink(&self) -> Option<Arc<dyn HiddenSink>> {
+        let speculator = self.speculator.as_ref()?;
+        let is_on = speculator.stats().off.is_none();
+        speculator.hidden_sink().filter(|_| is_on)
+    }
+
+    /// Shows the hidden states of its rows from position `pos` on, the last of them of a draft.
+    pub(super) fn show_states(&self, rows: TappedRows<'_>, pos: usize, draft: &[u32]) {
+        if let Some(sink) = self.hidden_sink() {
+            let n_text = pos + rows.n() - draft.len();
+            let tokens = [&self.text.ids()[..n_text], draft].concat();
+            sink.take(&tokens, rows);
+        }
     }
 
     /// Turns speculation off.

@@ -33,7 +33,8 @@ pub use counts::Counts;
 pub use job::{Done, Job, JobId};
 
 use crate::{
-    Engine, Error, Event, FinishReason, PromptCache, SessionOptions, SpeculationOff, Text,
+    Engine, Error, Event, FinishReason, PromptCache, SessionOptions, SpeculationOff, TappedRows,
+    Text,
     session::{logits_bytes, planned_drafts},
     speculation::BatchRows,
 };
@@ -170,6 +171,7 @@ impl Batcher {
             .clone()
             .map(|cache| DiskTier::new(engine, executor.as_mut(), cache))
             .transpose()?;
+        let max_draft = executor.seqs().max_draft();
         Ok(Self {
             executor,
             disk_tier,
@@ -180,7 +182,7 @@ impl Batcher {
             queue: VecDeque::new(),
             next_id: 0,
             prefill_budget: PrefillBudget::new(options.max_gap),
-            drafts: DraftRows::new(planned_drafts(&options.session, &planned)),
+            drafts: DraftRows::new(planned_drafts(&options.session, &planned), max_draft),
             counts: Counts::default(),
             batch: Batch::default(),
             out: Output::default(),
@@ -204,10 +206,12 @@ impl Batcher {
         let id = JobId(self.next_id);
         self.next_id += 1;
         let mut job = Running::new(id, job);
-        if self.executor.seqs().has_states() {
+        if self.executor.seqs().max_draft() == 0 {
             job.turn_drafts_off(SpeculationOff::Recurrent);
         } else if job.has_drafts() && !self.drafts.has_room(&self.engine) {
             job.turn_drafts_off(SpeculationOff::NoRoom);
+        } else if let Err(why) = self.begin_taps(&job) {
+            job.turn_drafts_off(why);
         }
         self.enqueue(job);
         Ok(id)
@@ -581,6 +585,13 @@ impl Batcher {
             );
             self.fail(slot, pos);
             return;
+        }
+        if span.is_tapped {
+            job.show_states(
+                TappedRows::new(&self.out, span.rows.clone()),
+                pos,
+                &span.draft,
+            );
         }
         let id = job.id;
         let was_prefilling = n_done <= job.n_prompt;

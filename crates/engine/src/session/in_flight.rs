@@ -8,7 +8,7 @@ use std::{collections::VecDeque, ops::Range, sync::Arc};
 use atta_model::{Ticket, Want};
 
 use super::{LogitRows, Session, executor};
-use crate::Error;
+use crate::{Error, TappedRows};
 
 /// A batch in flight.
 pub(super) struct InFlight {
@@ -113,6 +113,10 @@ impl Session {
         };
         executor(&self.executor).collect(ticket, &mut self.out)?;
         undo.forget();
+        if let Some((sink, _)) = &self.sink {
+            let rows = TappedRows::new(&self.out, 0..tokens.len());
+            sink.take(&self.tokens[..tokens.end], rows);
+        }
         self.rows = LogitRows {
             n_before: tokens.start,
             first: tokens.len(),

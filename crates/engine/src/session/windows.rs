@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use atta_model::{Ticket, Want};
 
 use super::{LogitRows, Session, executor};
-use crate::Error;
+use crate::{Error, TappedRows};
 
 /// The windows in flight, oldest first.
 #[derive(Default)]
@@ -99,6 +99,9 @@ impl Session {
         }
         let n_before = self.tokens.len();
         self.tokens.extend_from_slice(&ids);
+        if let Some((sink, _)) = &self.sink {
+            sink.take(&self.tokens, TappedRows::new(&self.out, 0..ids.len()));
+        }
         let bad = self.out.first_not_finite(0..ids.len());
         if let Some(row) = bad.filter(|&row| row < n_known) {
             self.truncate(n_before)?;

@@ -63,20 +63,25 @@ impl DraftModel {
         {
             return Ok(());
         }
-        let draft = self.engine().tokenizer();
-        let n = draft.n_vocab().min(target.n_vocab()) as u32;
-        let differs = |&id: &u32| draft.token_bytes(id) != target.token_bytes(id);
-        if let Some(id) = (0..n).find(differs) {
-            let text = |of: &Tokenizer| String::from_utf8_lossy(&of.token_bytes(id)).into_owned();
-            return Err(Error::DraftVocabulary {
-                id,
-                draft: text(draft),
-                target: text(target),
-            });
-        }
+        check_tokens(self.engine().tokenizer(), target)?;
         *compared = Some(Arc::clone(target));
         Ok(())
     }
+}
+
+/// Compares vocabularies by the bytes of all ids that both have.
+pub(super) fn check_tokens(draft: &Tokenizer, target: &Tokenizer) -> Result<(), Error> {
+    let n = draft.n_vocab().min(target.n_vocab()) as u32;
+    let differs = |&id: &u32| draft.token_bytes(id) != target.token_bytes(id);
+    let Some(id) = (0..n).find(differs) else {
+        return Ok(());
+    };
+    let text = |of: &Tokenizer| String::from_utf8_lossy(&of.token_bytes(id)).into_owned();
+    Err(Error::DraftVocabulary {
+        id,
+        draft: text(draft),
+        target: text(target),
+    })
 }
 
 impl DraftSource for DraftModel {
@@ -160,7 +165,7 @@ fn follow(session: &mut Session, tokens: &[u32]) -> Result<(), Error> {
 }
 
 /// The most probable token, if it is probable enough.
-fn sure_token(logits: &[f32]) -> Option<u32> {
+pub(super) fn sure_token(logits: &[f32]) -> Option<u32> {
     let pairs = (0..).zip(logits.iter().copied());
     let (id, best) = pairs.max_by(|(_, a), (_, b)| a.total_cmp(b))?;
     let probability = (f64::from(best) - log_sum_exp(logits)).exp();

@@ -10,13 +10,19 @@
 
 mod acceptance;
 mod costs;
+mod draft_head;
 mod draft_model;
+mod head_state;
+mod hidden;
 mod ngram;
 mod speculator;
 
 use std::{fmt, sync::Arc};
 
+pub(crate) use draft_head::LoadedHead;
+pub use draft_head::{DraftHead, HeadFile};
 pub use draft_model::DraftModel;
+pub use hidden::{HiddenSink, TappedRows};
 pub use ngram::{EarlierAnswers, Ngram};
 
 pub(crate) use costs::{BatchRows, StepCosts, StepTime};
@@ -123,6 +129,12 @@ pub trait Drafter: Send {
         true
     }
 
+    /// What takes the hidden states of the text as the model computes them; most drafters want
+    /// none.
+    fn hidden_sink(&self) -> Option<Arc<dyn HiddenSink>> {
+        None
+    }
+
     /// Drafts from these earlier answers, too, and adds the text to them at its end. Most drafters
     /// have no use for them.
     fn remember(&mut self, earlier: Arc<EarlierAnswers>) {
@@ -171,6 +183,9 @@ pub enum SpeculationOff {
     Recurrent,
     /// The memory budget or the batch has no room for the rows of a draft.
     NoRoom,
+    /// The executor does not give the hidden states that the drafter reads, as a ring of machines
+    /// does not.
+    NoStates,
     /// The drafter failed.
     Failed,
 }
@@ -180,6 +195,7 @@ impl fmt::Display for SpeculationOff {
         f.write_str(match self {
             Self::Recurrent => "recurrent layers",
             Self::NoRoom => "no room for drafts",
+            Self::NoStates => "no hidden states of layers on other machines, or of several streams",
             Self::Failed => "the drafter failed",
         })
     }

@@ -3,13 +3,11 @@
 //! A draft that is not evaluated is kept as a *shadow* and compared with the tokens that the text
 //! gets anyway, so that acceptance is known before a row is spent on it.
 
-#[cfg(feature = "batch")]
-use std::sync::Arc;
-use std::{collections::VecDeque, time::Instant};
+use std::{collections::VecDeque, sync::Arc, time::Instant};
 
 use super::{
-    BatchRows, Draft, Drafter, MAX_DRAFT, Speculation, SpeculationOff, SpeculationPolicy,
-    SpeculationStats, StepCosts,
+    BatchRows, Draft, Drafter, HiddenSink, MAX_DRAFT, Speculation, SpeculationOff,
+    SpeculationPolicy, SpeculationStats, StepCosts,
     acceptance::{Acceptance, tokens_per_step},
 };
 use crate::{Engine, Error};
@@ -104,6 +102,11 @@ impl Speculator {
     /// Seconds that the drafter took for the last step.
     pub(crate) fn draft_seconds(&self) -> f64 {
         self.draft_seconds
+    }
+
+    /// What takes the hidden states of the text.
+    pub(crate) fn hidden_sink(&self) -> Option<Arc<dyn HiddenSink>> {
+        self.drafter.hidden_sink()
     }
 
     /// Drafts from earlier answers, too.

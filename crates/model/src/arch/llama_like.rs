@@ -155,6 +155,7 @@ fn of_sublayers(m: &Meta<'_>, norm: Norm, mixer: Mixer, ffn: Ffn) -> Result<Buil
             layer_embed: None,
             streams: None,
             alt_up: None,
+            join: None,
             layers: Vec::new(),
             n_nextn: m.n_nextn_layers()?,
             head: Head {

@@ -11,16 +11,33 @@ use crate::{Error, check::MAX_LAYERS};
 /// No width, count or length of a real model comes near this.
 const MAX_SIZE: u64 = 1 << 24;
 
+/// No model names more layers in a list.
+const MAX_LISTED: usize = 16;
+
 /// The metadata of a model of a known architecture.
 pub(crate) struct Meta<'a> {
     metadata: &'a Metadata,
     prefix: &'a str,
+    /// Whether layers that predict further tokens count as layers.
+    with_nextn: bool,
 }
 
 impl<'a> Meta<'a> {
     /// Keys will be read as `prefix.key`.
     pub(crate) fn new(metadata: &'a Metadata, prefix: &'a str) -> Self {
-        Self { metadata, prefix }
+        Self {
+            metadata,
+            prefix,
+            with_nextn: false,
+        }
+    }
+
+    /// The same metadata, where layers that predict further tokens count as layers.
+    pub(crate) fn with_nextn(self) -> Self {
+        Self {
+            with_nextn: true,
+            ..self
+        }
     }
 
     fn key(&self, key: &str) -> String {
@@ -72,6 +89,21 @@ impl<'a> Meta<'a> {
         }
     }
 
+    /// Layers that a list names, at most 16.
+    pub(crate) fn layer_list(&self, key: &str) -> Result<Vec<usize>, Error> {
+        let list = self.metadata.i32s(&self.key(key))?;
+        let list = list.ok_or_else(|| self.missing(key))?;
+        let layers: Vec<usize> = list
+            .iter()
+            .take(MAX_LISTED + 1)
+            .filter_map(|l| usize::try_from(l).ok())
+            .collect();
+        match layers.len() == list.len() && (1..=MAX_LISTED).contains(&layers.len()) {
+            true => Ok(layers),
+            false => Err(self.unsupported(key, format!("{layers:?} of {} layers", list.len()))),
+        }
+    }
+
     /// The number of layers, without those that predict further tokens.
     pub(crate) fn n_layers(&self) -> Result<usize, Error> {
         let n = self.size("block_count")?;
@@ -79,7 +111,7 @@ impl<'a> Meta<'a> {
         if n > MAX_LAYERS || n_nextn >= n {
             return Err(self.unsupported("block_count", n));
         }
-        Ok(n - n_nextn)
+        Ok(if self.with_nextn { n } else { n - n_nextn })
     }
 
     /// The number of layers behind the last one that predict further tokens from its result
@@ -209,7 +241,13 @@ impl<'a> Meta<'a> {
                 false => Err(self.unsupported(key, list.len())),
             };
         }
-        Ok((1..=n_layers).map(|l| l % n != 0).collect())
+        // Layers of multi-token prediction have attention.
+        let n_before = self
+            .size("block_count")?
+            .saturating_sub(self.n_nextn_layers()?);
+        Ok((1..=n_layers)
+            .map(|l| l % n != 0 && l <= n_before)
+            .collect())
     }
 
     /// Key-value heads of each layer: one number for all, or a list, where 0 means that the layer

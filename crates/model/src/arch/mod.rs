@@ -14,6 +14,7 @@ mod cohere2;
 mod command_r;
 mod deepseek2;
 mod dots1;
+mod eagle3;
 mod ernie4_5;
 mod ernie4_5_moe;
 mod exaone;
@@ -59,6 +60,7 @@ mod modern_bert;
 mod nemotron;
 mod nemotron_h;
 mod nemotron_h_moe;
+mod nextn;
 mod ngrams;
 mod nomic_bert;
 mod nomic_bert_moe;
@@ -190,26 +192,70 @@ pub const REGISTRY: &[Row] = &[
 /// An architecture that is not in [`REGISTRY`], a key that is missing, of the wrong type or out of
 /// range, or a feature that we do not have; each is named.
 pub fn lower(metadata: &Metadata) -> Result<ModelSpec, Error> {
-    let name = metadata
-        .str("general.architecture")?
-        .ok_or(Error::MissingKey("general.architecture".into()))?;
-    let row =
-        REGISTRY
-            .iter()
-            .find(|r| r.name == name)
-            .ok_or_else(|| Error::UnknownArchitecture {
-                name: name.to_owned(),
-                known: REGISTRY
-                    .iter()
-                    .map(|r| r.name)
-                    .collect::<Vec<_>>()
-                    .join(", "),
-            })?;
-    let spec = (row.lower)(&Meta::new(metadata, name))?;
+    let name = architecture(metadata)?;
+    let spec = (row_of(name)?.lower)(&Meta::new(metadata, name))?;
     spec.check()?;
     let empty = spec.left_out().next();
     match empty {
         Some(l) => Err(Error::Spec(format!("layer {l}: no sublayer"))),
         None => Ok(spec),
     }
+}
+
+/// The spec of a draft head that has a file of its own (EAGLE-3) and guesses `n_guessed` tokens;
+/// `None`: all of the vocabulary.
+///
+/// # Errors
+/// As [`lower`], and a file of another architecture.
+pub fn lower_draft_head(metadata: &Metadata, n_guessed: Option<usize>) -> Result<ModelSpec, Error> {
+    let name = architecture(metadata)?;
+    if name != eagle3::NAME {
+        return Err(Error::UnknownArchitecture {
+            name: name.to_owned(),
+            known: eagle3::NAME.to_owned(),
+        });
+    }
+    let spec = eagle3::lower(&Meta::new(metadata, name), n_guessed)?;
+    spec.check()?;
+    Ok(spec)
+}
+
+/// The spec of the first layer behind the last one of a model, which predicts further tokens from
+/// its result (multi-token prediction).
+///
+/// # Errors
+/// As [`lower`], [`Error::NoDraftHead`] of a file without such a layer, and a model whose layers do
+/// not stand alone.
+pub fn lower_nextn(metadata: &Metadata) -> Result<ModelSpec, Error> {
+    let name = architecture(metadata)?;
+    let row = row_of(name)?;
+    let plain = Meta::new(metadata, name);
+    if plain.n_nextn_layers()? == 0 {
+        return Err(Error::NoDraftHead);
+    }
+    let n_layers = plain.n_layers()?;
+    let spec = nextn::last_layer((row.lower)(&plain.with_nextn())?, n_layers)?;
+    spec.check()?;
+    Ok(spec)
+}
+
+fn architecture(metadata: &Metadata) -> Result<&str, Error> {
+    metadata
+        .str("general.architecture")?
+        .ok_or(Error::MissingKey("general.architecture".into()))
+}
+
+fn row_of(name: &str) -> Result<&'static Row, Error> {
+    let known = || {
+        REGISTRY
+            .iter()
+            .map(|r| r.name)
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
+    let row = REGISTRY.iter().find(|r| r.name == name);
+    row.ok_or_else(|| Error::UnknownArchitecture {
+        name: name.to_owned(),
+        known: known(),
+    })
 }

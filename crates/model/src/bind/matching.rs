@@ -22,8 +22,13 @@ impl ModelSpec {
             .and_then(|name| name.split_once('.'));
         let Some((l, name)) = layer.and_then(|(l, name)| Some((l.parse().ok()?, name))) else {
             let has_name = |role: &Role| role.name() == tensor.name;
-            return ROPE_ROLES.iter().any(has_name) && self.left_out().next().is_some();
+            let is_rope = ROPE_ROLES.iter().any(has_name) && self.left_out().next().is_some();
+            return is_rope || self.join.is_some() && tensor.name == GUESSED;
         };
+        if let Some(join) = &self.join {
+            let own = join.first_block..join.first_block + self.layers.len();
+            return !own.contains(&l) && join.first_block > 0;
+        }
         let n_layers = self.layers.len();
         let is_beyond = (n_layers..n_layers + self.n_nextn).contains(&l);
         is_beyond || self.layers.get(l).is_some_and(|layer| layer.is_idle(name))
@@ -47,6 +52,9 @@ impl LayerSpec {
         self.is_left_out() || shares && is_kv()
     }
 }
+
+/// The tensor with the tokens that a draft head can guess.
+pub(crate) const GUESSED: &str = "d2t";
 
 /// The tensors that all layers with rope factors share.
 const ROPE_ROLES: [Role; 3] = [

@@ -10,6 +10,7 @@ mod delta_net;
 mod head_gates;
 mod history;
 mod indexer;
+mod join;
 mod latent;
 mod latent_heads;
 mod laurel;
@@ -28,6 +29,7 @@ mod selection;
 mod short_conv;
 mod sparse;
 mod streams;
+mod taps;
 
 use atta_kernels::{Kernels, Pool};
 use atta_store::{ChunkGuard, WeightGroup};
@@ -45,6 +47,7 @@ pub(crate) use alt_up::{
 pub(crate) use attention::attention;
 pub(crate) use delta_net::delta_net;
 pub(crate) use indexer::IndexerScratch;
+pub(crate) use join::join_states;
 pub(crate) use laurel::{add_laurel, laurel};
 pub(crate) use layer_embed::{layer_embedding, layer_inputs, scale_residual};
 pub(crate) use mamba::mamba;
@@ -59,6 +62,7 @@ pub(crate) use scratch::{Scratch, ScratchSize};
 pub(crate) use short_conv::short_conv;
 pub(crate) use sparse::sparse_mlp;
 pub(crate) use streams::{StreamsScratch, begin_streams, end_streams, enter_streams};
+pub(crate) use taps::Taps;
 
 /// The context of one step.
 pub(crate) struct Pass<'a> {
@@ -76,6 +80,8 @@ pub(crate) struct Pass<'a> {
     pub(crate) ropes: &'a RopeTables,
     pub(crate) s: &'a mut Scratch,
     pub(crate) observer: &'a mut dyn Observer,
+    /// Hidden states that the batch wants.
+    pub(crate) taps: Taps<'a>,
 }
 
 impl Pass<'_> {

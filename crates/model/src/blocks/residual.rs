@@ -48,7 +48,17 @@ impl Pass<'_> {
         let t = self.model.layer(l);
         let kernels = self.kernels;
         let s = &mut *self.s;
-        let pre = self.model.spec().layers[l].pre(sublayer);
+        let spec = self.model.spec();
+        if l == 0 && sublayer == Sublayer::Mixer && spec.reads_joined() {
+            let joined = &s.joined;
+            let shape = (n, 2 * d);
+            s.act
+                .fill(kernels, self.pool, shape, t.layouts(roles), |row, out| {
+                    out.copy_from_slice(&joined[2 * row * d..][..2 * d]);
+                });
+            return self.observe_inputs(l, roles);
+        }
+        let pre = spec.layers[l].pre(sublayer);
         let x = &s.x;
         s.act
             .fill(kernels, self.pool, (n, d), t.layouts(roles), |row, out| {

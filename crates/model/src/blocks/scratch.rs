@@ -48,6 +48,8 @@ pub(crate) struct Scratch {
     pub(crate) moe: MoeScratch,
     /// Several residual streams.
     pub(crate) streams: StreamsScratch,
+    /// Embedding and hidden state of a draft head, `[n_rows, 2 d_model]`; empty for other models.
+    pub(crate) joined: Vec<f32>,
     /// A row as the head reads it, `[d_model]`; empty until a mean row is multiplied by it.
     pub(crate) normed: Vec<f32>,
 }
@@ -100,6 +102,7 @@ impl Scratch {
             bounds: Vec::with_capacity(n_bounds(spec)),
             moe: MoeScratch::new(spec, n_rows),
             streams: StreamsScratch::new(spec, n_rows),
+            joined: zeros(d_joined(spec)),
             normed: Vec::new(),
         }
     }
@@ -128,6 +131,7 @@ impl Scratch {
             d_layer_inputs(spec),
             n_tables(spec),
             StreamsScratch::n_floats(spec),
+            d_joined(spec),
         ];
         let floats = |d: usize, n: usize| (4 * d as u64).saturating_mul(n as u64);
         let parts = [
@@ -160,6 +164,11 @@ fn d_deferred(spec: &ModelSpec) -> usize {
     } else {
         0
     }
+}
+
+/// Width of an embedding and a hidden state together.
+fn d_joined(spec: &ModelSpec) -> usize {
+    spec.join.as_ref().map_or(0, |_| 2 * spec.d_model)
 }
 
 /// Width of the results of low-rank layers.
@@ -197,7 +206,17 @@ fn d_act(spec: &ModelSpec) -> usize {
     let d_latent = latents.map(d_latent).max().unwrap_or(0);
     let d_ngrams = spec.ngrams().map_or(0, |(_, ngrams)| ngrams.d_embed());
     let d_streams = StreamsScratch::d_act(spec);
-    [spec.max_d_mixed(), d_ff, d_latent, d_ngrams, d_streams]
-        .into_iter()
-        .fold(spec.d_model, usize::max)
+    let join = spec.join.as_ref();
+    let d_states = join.map_or(0, |join| join.taps.len() * join.d_target);
+    let d_join = d_joined(spec).max(d_states);
+    [
+        spec.max_d_mixed(),
+        d_ff,
+        d_latent,
+        d_ngrams,
+        d_streams,
+        d_join,
+    ]
+    .into_iter()
+    .fold(spec.d_model, usize::max)
 }

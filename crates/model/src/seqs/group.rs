@@ -278,6 +278,7 @@ mod tests {
                 n_recent: Some(500),
                 n_shared: None,
                 n_checkpoints: 0,
+                n_draft: 0,
             };
             Self {
                 group: Group::new(0, retention, &size),

@@ -48,6 +48,8 @@ pub struct SeqSize {
     pub n_shared: Option<usize>,
     /// Recurrent states per sequence, besides those at the ends of its last batches.
     pub n_checkpoints: usize,
+    /// Last rows of a batch that may be removed again, each with a recurrent state in front of it.
+    pub n_draft: usize,
 }
 
 impl SeqSize {
@@ -242,6 +244,12 @@ impl SeqTable {
     /// [`Error::NoSequence`].
     pub fn first_held(&self, id: SeqId, group: usize) -> Result<usize, Error> {
         Ok(self.seq(id)?.tables[group].from())
+    }
+
+    /// Last rows of a batch that may be removed again; all without recurrent states.
+    pub fn max_draft(&self) -> usize {
+        let group = self.state_group.as_ref();
+        group.map_or(usize::MAX, StateGroup::n_draft)
     }
 
     /// Whether sequences have recurrent states, which not every position keeps.
@@ -625,6 +633,7 @@ mod tests {
             n_recent: None,
             n_shared: None,
             n_checkpoints: 0,
+            n_draft: 0,
         };
         let mut table = SeqTable::new(&[StateKind::Kv(Retention::All)], &size);
         let first = table.new_seq().unwrap();
@@ -662,6 +671,7 @@ mod tests {
             n_recent: None,
             n_shared: Some(400),
             n_checkpoints: 0,
+            n_draft: 0,
         };
         let kinds = [Retention::All, Retention::Window(90)].map(StateKind::Kv);
         let mut table = SeqTable::new(&kinds, &size);

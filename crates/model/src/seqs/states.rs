@@ -7,7 +7,8 @@
 //! admission: a block that one wrote may be assigned to a later one.
 //!
 //! A sequence keeps the states at the ends of its last batches (one more than may be in flight),
-//! and a limited number of others: those at multiples of [`CHECKPOINT_LEN`], wherever batches end,
+//! those in front of the last rows of the last one if they may be a draft, and a limited number of
+//! others: those at multiples of [`CHECKPOINT_LEN`], wherever batches end,
 //! and those that rows ask for ([`Row::is_checkpoint`](crate::Row::is_checkpoint)). Beyond the
 //! limit the checkpoint whose neighbours are closest to each other is dropped, so that the others
 //! are spread over the text.
@@ -29,6 +30,8 @@ struct Checkpoint {
     is_end: bool,
     /// Whether a row asked for it.
     is_asked: bool,
+    /// Whether a row that may be removed again follows, of the last batch.
+    is_before_draft: bool,
 }
 
 /// The checkpoints of a sequence by position; the last one is its current state. Position 0 has
@@ -44,6 +47,8 @@ pub(super) struct StateGroup {
     n_checkpoints: usize,
     /// Ends of batches that a sequence keeps: those of all batches in flight, and the one before.
     n_ends: usize,
+    /// Last rows of a batch that may be removed again.
+    n_draft: usize,
     /// Capacity of the list of a sequence.
     n_list: usize,
 }
@@ -69,6 +74,7 @@ impl Checkpoint {
             block: NO_BLOCK,
             is_end: false,
             is_asked: false,
+            is_before_draft: false,
         }
     }
 
@@ -132,12 +138,14 @@ impl StateGroup {
     pub(super) fn new(size: &SeqSize) -> Self {
         let n_ends = size.n_flights + 1;
         let per_seq = size.n_checkpoints.saturating_add(n_ends);
+        let per_seq = per_seq.saturating_add(size.n_draft);
         // Each is added before another one is dropped.
         let n_list = per_seq.saturating_add(2);
         Self {
             blocks: Blocks::new(Self::n_blocks(size)),
             n_checkpoints: size.n_checkpoints,
             n_ends,
+            n_draft: size.n_draft,
             n_list,
         }
     }
@@ -145,7 +153,13 @@ impl StateGroup {
     /// Blocks of all sequences. Each has its share, so that there is always a free block.
     pub(super) fn n_blocks(size: &SeqSize) -> usize {
         let per_seq = size.n_checkpoints.saturating_add(size.n_flights + 1);
+        let per_seq = per_seq.saturating_add(size.n_draft);
         per_seq.saturating_mul(size.n_seqs)
+    }
+
+    /// Last rows of a batch that may be removed again.
+    pub(super) fn n_draft(&self) -> usize {
+        self.n_draft
     }
 
     pub(super) fn new_states(&self) -> States {
@@ -163,17 +177,25 @@ impl StateGroup {
         end: usize,
         asked: impl Iterator<Item = usize>,
     ) {
+        states
+            .list
+            .iter_mut()
+            .for_each(|c| c.is_before_draft = false);
+        let first_draft = end.saturating_sub(self.n_draft).max(start + 1);
         let mut asked = asked.peekable();
         let mut pos = start;
         while pos < end {
             let multiple = (pos / CHECKPOINT_LEN + 1) * CHECKPOINT_LEN;
-            pos = asked.peek().map_or(multiple, |&a| multiple.min(a)).min(end);
+            let before_draft = first_draft.max(pos + 1);
+            let next = multiple.min(before_draft).min(end);
+            pos = asked.peek().map_or(next, |&a| next.min(a));
             let is_asked = asked.next_if_eq(&pos).is_some();
             self.push(
                 states,
                 Checkpoint {
                     is_end: pos == end,
                     is_asked,
+                    is_before_draft: (first_draft..end).contains(&pos),
                     ..Checkpoint::new(pos)
                 },
             );
@@ -218,7 +240,7 @@ impl StateGroup {
         let last = list.len() - 1;
         let ends = || (0..=last).rev().filter(|&i| list[i].is_end);
         let is_recent = |i: usize| ends().take(self.n_ends).any(|end| end == i);
-        let others = || (0..last).filter(|&i| !is_recent(i));
+        let others = || (0..last).filter(|&i| !list[i].is_before_draft && !is_recent(i));
         if let Some(i) = others().find(|&i| !list[i].is_lasting()) {
             return Some(i);
         }
@@ -265,6 +287,7 @@ mod tests {
         n_recent: None,
         n_shared: None,
         n_checkpoints: 3,
+        n_draft: 2,
     };
 
     /// Sequences of one group; those that do not exist are `None`.
@@ -297,6 +320,8 @@ mod tests {
                         states.has(start) && states.has(end),
                         "a batch can be undone"
                     );
+                    let draft = end.saturating_sub(SIZE.n_draft).max(start)..end;
+                    assert!(draft.into_iter().all(|pos| states.has(pos)));
                 }
                 (_, seq) => {
                     if let Some((_, mut old)) = seq.replace((0, group.new_states())) {
@@ -311,7 +336,8 @@ mod tests {
             let mut expected = vec![0; self.group.blocks.ref_counts().len()];
             for (len, states) in self.seqs.iter().flatten() {
                 assert!(states.has(*len) && states.list.is_sorted_by_key(|c| c.pos));
-                assert!(states.list.len() <= SIZE.n_checkpoints + SIZE.n_flights + 1);
+                let most = SIZE.n_checkpoints + SIZE.n_flights + 1 + SIZE.n_draft;
+                assert!(states.list.len() <= most);
                 let blocks = states.list.iter().map(|c| c.block as usize);
                 blocks.for_each(|block| expected[block] += 1);
             }
@@ -347,6 +373,25 @@ mod tests {
         assert_eq!(states.nearest(698), 698);
         let kept: Vec<usize> = states.list.iter().map(|c| c.pos).collect();
         assert_eq!(kept, [256, 512, 698, 898, 899, 900]);
+    }
+
+    #[test]
+    fn each_row_of_a_draft_can_be_removed_until_the_next_batch() {
+        let size = SeqSize {
+            n_draft: 3,
+            n_flights: 1,
+            ..SIZE
+        };
+        let mut group = StateGroup::new(&size);
+        let mut states = group.new_states();
+        group.advance(&mut states, 0, 50, [48].into_iter());
+        for start in [50, 52, 54] {
+            group.advance(&mut states, start, start + 4, [].into_iter());
+            assert!((start + 1..=start + 4).all(|pos| states.has(pos)));
+            group.truncate(&mut states, start + 2);
+        }
+        let kept: Vec<usize> = states.list.iter().map(|c| c.pos).collect();
+        assert_eq!(kept, [48, 54, 55, 56]);
     }
 
     #[test]

@@ -10,6 +10,7 @@ mod attention;
 mod encoder;
 mod experts;
 mod indexer;
+mod join;
 mod latent;
 mod laurel;
 mod layer_embed;
@@ -32,6 +33,7 @@ pub use attention::{Attention, KvSource, Mask, OutputGate, QkNorm, Temperature};
 pub use encoder::{DenseHead, Outputs, ScoreActivation, ScoreHead, ScoreInput, TokenTypes};
 pub use experts::{ExpertGroups, Gating, GroupScore, MlpAndMoe, Moe, SharedExpert, WeightedSide};
 pub use indexer::Indexer;
+pub use join::{Join, JoinKind, Tap};
 pub use latent::{Latent, LatentUp};
 pub use laurel::Laurel;
 pub use layer_embed::LayerEmbed;
@@ -65,6 +67,8 @@ pub struct ModelSpec {
     pub streams: Option<Streams>,
     /// Several residual streams, one for layers to read; `None`: one.
     pub alt_up: Option<AltUp>,
+    /// The hidden states of another model that it reads, if it is a draft head.
+    pub join: Option<Join>,
     /// The layers, first to last.
     pub layers: Vec<LayerSpec>,
     /// Layers of the file behind the last one, which predict further tokens from its result
@@ -450,6 +454,19 @@ impl ModelSpec {
     /// whole.
     pub fn is_encoder(&self) -> bool {
         self.attentions().any(|a| a.mask.sees_ahead())
+    }
+
+    /// Whether the first attention reads embedding and hidden state, joined.
+    pub(crate) fn reads_joined(&self) -> bool {
+        let join = self.join.as_ref();
+        join.is_some_and(|join| matches!(join.kind, JoinKind::Beside { .. }))
+    }
+
+    /// Numbers that the output head gives for a position: one for each token that it knows.
+    pub fn n_logits(&self) -> usize {
+        self.join
+            .as_ref()
+            .map_or(self.n_vocab, |join| join.n_guessed)
     }
 
     /// Whether some layer has a recurrent state.

@@ -84,7 +84,7 @@ pub(super) fn run(args: Box<ChatArgs>) -> Result<(), Failure> {
         interrupt.watch(give_up, || {
             let model = args.model.as_deref();
             let drafts = OpenDrafts::open(&args.speculation, &args.model_flags)?;
-            let load_options = drafts.beside(load_options);
+            let load_options = drafts.beside(model, load_options)?;
             let (load_options, ring) =
                 ring::plan(model, &args.ring, RingAim::Latency, load_options)?;
             let chat = prepare(args, &load_options, cache, &mut stats)?;

@@ -13,7 +13,7 @@ use atta::{Explain, LoadOptions, MemoryPlan, Speculation};
 use atta_server::{ClusterMonitor, ModelSource, ServeError, Server, ServerOptions};
 
 use crate::{
-    args::{RingFlags, flag, ring::RingAim, speculation::DraftsFrom},
+    args::{RingFlags, flag, ring::RingAim},
     conversation,
     failure::Failure,
     load, ring,
@@ -83,10 +83,11 @@ fn served(args: &ServeArgs) -> Result<Served, Failure> {
     let mut cluster = None;
     for (model, names) in models.into_iter().zip(args.names()?) {
         let options = load::options(model.as_deref(), &args.model_flags, args.session())?;
-        let options = drafts.beside(LoadOptions {
+        let options = LoadOptions {
             constrained: true,
             ..options
-        });
+        };
+        let options = drafts.beside(model.as_deref(), options)?;
         let (options, ring) = ring::plan(model.as_deref(), &args.ring, RingAim::Users, options)?;
         cluster = cluster.or(ring.monitor()?);
         let path = model.as_deref().map(load::locate).transpose()?;
@@ -112,12 +113,12 @@ fn served(args: &ServeArgs) -> Result<Served, Failure> {
 /// Opens the source of drafts.
 ///
 /// # Errors
-/// A draft model of several models.
+/// A draft model, or a head in a file of its own, of several models.
 fn drafts(args: &ServeArgs) -> Result<OpenDrafts, Failure> {
-    let is_model = matches!(args.speculation.drafts().from, DraftsFrom::Model(_));
-    if is_model && args.models.len() > 1 {
+    let is_file = args.speculation.file().is_some();
+    if is_file && args.models.len() > 1 {
         return Err(Failure::Usage(
-            "--speculate draft applies to a server of one model".to_owned(),
+            "--speculate draft and eagle apply to a server of one model".to_owned(),
         ));
     }
     OpenDrafts::open(&args.speculation, &args.model_flags)

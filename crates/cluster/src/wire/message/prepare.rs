@@ -246,6 +246,7 @@ impl SizeNumbers {
             n_recent: self.n_recent.map(|n| n as usize),
             n_shared: self.n_shared.map(|n| n as usize),
             n_checkpoints: self.n_checkpoints as usize,
+            n_draft: 0,
         }
     }
 }

@@ -57,6 +57,7 @@ impl Scripted {
             n_recent: None,
             n_shared,
             n_checkpoints: 4,
+            n_draft: 0,
         };
         let info = ExecutorInfo {
             part: Share {
