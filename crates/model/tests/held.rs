@@ -20,6 +20,7 @@ fn holding(
         pinned_bytes,
         n_slots,
         n_experts,
+        n_moving: 0,
         method: None,
     }
 }
