@@ -191,6 +191,10 @@ fn statistics_have_every_key_of_the_contract() {
             "read_bytes",
             "predicted_decode_tok_s",
             "io_wait_s",
+            "expert_uses",
+            "expert_misses",
+            "decode_threads",
+            "prompt_threads",
             "speculation"
         ]
     );
