@@ -223,7 +223,9 @@ pub(crate) fn speed(engine: &Engine, summary: &Summary) {
     let n_decode = threads.n_decode();
     if n_decode != threads.n_prompt() {
         let n_prompt = threads.n_prompt();
-        say(&format!("threads: {n_decode} for single tokens, {n_prompt} for prompts"));
+        say(&format!(
+            "threads: {n_decode} for single tokens, {n_prompt} for prompts"
+        ));
     }
     experts(&engine.model().weights().io());
 }
@@ -233,7 +235,9 @@ fn experts(io: &Io) {
     if io.n_expert_uses > 0 {
         let share = 100.0 * (1.0 - io.n_expert_misses as f64 / io.n_expert_uses as f64);
         let n = grouped(io.n_expert_uses.into());
-        say(&format!("experts: of {n} used, {share:.1} % in memory or on the way"));
+        say(&format!(
+            "experts: of {n} used, {share:.1} % in memory or on the way"
+        ));
     }
 }
 

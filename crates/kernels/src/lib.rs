@@ -93,6 +93,6 @@ pub use error::Error;
 pub use kernels::{D_TRANSPOSED_MAX, Gated, GatedGroups, Groups, Job, Kernels, STREAMS_MAX, Store};
 pub use matrix::{Layouts, Matrix};
 pub use pool::Pool;
-pub use step_threads::StepThreads;
 pub use scan::{D_KEY_MAX, Scan};
+pub use step_threads::StepThreads;
 pub use trellis::{TrellisPath, TrellisSearch};

@@ -116,7 +116,8 @@ impl StepThreads {
         let start = Instant::now();
         let result = step();
         let waited = waited().saturating_sub(waited_before);
-        self.lock().record(n, start.elapsed().saturating_sub(waited));
+        self.lock()
+            .record(n, start.elapsed().saturating_sub(waited));
         result
     }
 

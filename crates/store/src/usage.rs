@@ -67,7 +67,10 @@ fn layer(rest: &mut &[u8]) -> Option<Vec<f32>> {
     let (uses, tail) = rest.split_at_checked(n_bytes)?;
     *rest = tail;
     let (uses, _) = uses.as_chunks::<4>();
-    let uses: Vec<f32> = uses.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
+    let uses: Vec<f32> = uses
+        .iter()
+        .map(|bytes| f32::from_le_bytes(*bytes))
+        .collect();
     let is_right = |uses: &f32| (0.0..MAX_USES).contains(uses);
     uses.iter().all(is_right).then_some(uses)
 }

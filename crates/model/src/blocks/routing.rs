@@ -277,7 +277,10 @@ mod tests {
     fn places_are_in_the_order_of_computing_and_lead_back_to_their_rows() {
         let mut r = routing(2, 4, &[5, 0, 3, 5, 5, 3]);
         let request = r.request(3);
-        assert_eq!((request.ids, request.uses), (&[0, 3, 5][..], &[1, 2, 3][..]));
+        assert_eq!(
+            (request.ids, request.uses),
+            (&[0, 3, 5][..], &[1, 2, 3][..])
+        );
         assert_eq!(groups(&mut r, &[3]), [(vec![3], 0..2)]);
         assert_eq!(groups(&mut r, &[5, 0]), [(vec![5, 0], 2..6)]);
         assert_eq!(

@@ -76,7 +76,10 @@ impl MovingSlots {
     ) -> Vec<Slot> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let State { free, at } = &mut *state;
-        for (&layer, n) in at.iter_mut().filter(|(layer, _)| ![l, next].contains(layer)) {
+        for (&layer, n) in at
+            .iter_mut()
+            .filter(|(layer, _)| ![l, next].contains(layer))
+        {
             if let Some(cache) = &caches[layer] {
                 let slots = cache.detach(readers, *n, self.n_bytes);
                 *n -= slots.len();

@@ -87,7 +87,9 @@ fn pinned(policy: ResidencyPolicy, sizes: &ResidencyBytes, left: u64) -> Residen
         (free, 0)
     };
     let n_more = |free: u64| free.checked_div(sizes.per_expert).unwrap_or(0) as usize;
-    let n_missing = sizes.n_experts.saturating_sub(policy.n_experts + n_more(free));
+    let n_missing = sizes
+        .n_experts
+        .saturating_sub(policy.n_experts + n_more(free));
     let n_moving = (free / MOVING_SHARE)
         .checked_div(sizes.largest_expert)
         .unwrap_or(0) as usize;

@@ -33,9 +33,9 @@ use std::{
 };
 
 use crate::{
-    Amount, Arrived, Budget, ChunkGuard, Error, ExpertRequest, ExpertUsage, ModelFiles, Plan, ReadMethod,
-    Reservation, RowTable, WeightGroup, WeightPass, Weights, files::at, guard::HeldChunk, os::Slot,
-    weights::check_rows,
+    Amount, Arrived, Budget, ChunkGuard, Error, ExpertRequest, ExpertUsage, ModelFiles, Plan,
+    ReadMethod, Reservation, RowTable, WeightGroup, WeightPass, Weights, files::at,
+    guard::HeldChunk, os::Slot, weights::check_rows,
 };
 use chunk::{Chunks, expert_len};
 use expert_ahead::MovingSlots;
@@ -45,8 +45,8 @@ use held::take_spare;
 use read_ahead::{ChunkReader, PassChunks, ReadAheadRing};
 pub(crate) use readers::MAX_READERS;
 use readers::{Priority, Readers};
-use residency::{largest_expert, n_experts};
 pub use residency::{ResidencyBytes, ResidencyPolicy};
+use residency::{largest_expert, n_experts};
 
 /// The reads of streamed weights, and the time that steps waited for them.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -224,9 +224,7 @@ impl Streamed {
         let cache = self.expert_caches.get(l).and_then(Option::as_ref);
         let cache = cache.ok_or(Error::NotInPlan)?;
         let tables = cache.tables();
-        tables
-            .iter()
-            .try_for_each(|table| check_rows(table, ids))?;
+        tables.iter().try_for_each(|table| check_rows(table, ids))?;
         Ok(cache)
     }
 
@@ -479,5 +477,7 @@ fn expert_caches(plan: &Plan, n_entries: usize) -> Result<Vec<Option<ExpertCache
 
 #[cfg(test)]
 mod check_tests;
+#[cfg(test)]
+mod expert_tests;
 #[cfg(test)]
 mod tests;
