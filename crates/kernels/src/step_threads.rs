@@ -3,7 +3,7 @@
 //! A token of text is bound by memory, which fewer threads may read as fast as all of them, or
 //! faster; those that are not needed only take power. So its first steps try fewer threads: step by
 //! step in turn with more, by bisection, until the fewest are found that reach [`ENOUGH`] of the
-//! best speed. It knows the time of steps and what of it was waiting, not what a step computes.
+//! best speed. It knows how long steps take and wait, not what they compute.
 //! Results do not depend on the number of threads.
 
 use crate::Pool;
@@ -223,7 +223,7 @@ impl Decode {
 mod tests {
     use super::*;
 
-    /// What is chosen of `most` threads, and how many steps that took.
+    /// The choice of `most` threads, and how many steps it took.
     fn search(most: usize, millis: impl Fn(usize, usize) -> u64) -> (usize, usize) {
         let mut decode = Decode::search(most);
         let mut n_steps = 0;

@@ -4,7 +4,7 @@
 //! "ATTAUSE1"  n_layers  { n_experts  uses: f32 × n_experts } × n_layers  crc32c    little-endian
 //! ```
 //! The bytes come from outside: every count is compared with the bytes that are left before it is
-//! believed. Which file of which model they are is for the caller to know.
+//! believed. It does not know which model they belong to.
 
 const MAGIC: &[u8; 8] = b"ATTAUSE1";
 

@@ -329,7 +329,7 @@ fn reports_go_to_standard_error() {
     let output = atta(
         &[
             &args[..],
-            &["--verbose", "--mem-report", "-j", "2", "--isa", "scalar"],
+            &["--verbose", "--mem-report", "-j", "1,2", "--isa", "scalar"],
         ]
         .concat(),
     );
@@ -339,6 +339,7 @@ fn reports_go_to_standard_error() {
     for part in [
         "d_model",
         "kernels: scalar, threads: 2",
+        "threads: 1 for single tokens, 2 for prompts",
         "tokens/s",
         "kv cache",
     ] {

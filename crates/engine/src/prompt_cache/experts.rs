@@ -1,7 +1,7 @@
-//! The usage of experts of earlier runs, in a cache directory beside the prompts: which experts of a
-//! streamed model to have in memory.
+//! The usage of experts in earlier runs, in a cache directory beside the prompts: it says which
+//! experts of a streamed model to have in memory.
 //!
-//! One small file for each model, whose name is the key of the model. It only decides what is read
+//! One small file for each model, whose name is the key of the model. It only decides about reading
 //! ahead: a missing, damaged or wrong one costs speed and nothing else, so it is no error.
 
 use std::{

@@ -45,7 +45,7 @@ impl MovingSlots {
         }
     }
 
-    /// Reads experts of the layer behind `l`, of which a step uses `n_used`, if they are most.
+    /// Reads experts of the layer behind `l` if a step uses most of those of `l`, `n_used`.
     pub(super) fn read_ahead(
         &self,
         readers: &Readers,

@@ -5,17 +5,17 @@
 //! are requested at once, and a step takes them in the order in which they arrive. A prompt uses
 //! nearly all experts of a layer, so those of its next layer are read ahead, into empty entries
 //! only (`expert_ahead.rs`). The entry of least value is evicted first (`expert_usage.rs`), never
-//! one that the step still wants.
+//! one that the step still wants; a prompt's rare experts pass through a few entries.
 
 use std::{
-    mem::replace,
+    mem::{replace, take},
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
 };
 
 use super::{
     chunk::Chunk,
     expert_usage::LayerUsage,
-    readers::{Priority, ReadTicket, Readers},
+    readers::{MAX_READERS, Priority, ReadTicket, Readers},
 };
 use crate::{Amount, Error, RowTable, os::Slot};
 
@@ -29,6 +29,8 @@ pub(crate) struct ExpertCache {
 struct CacheState {
     entries: Vec<CacheEntry>,
     usage: LayerUsage,
+    /// By expert: whether the step at hand wants it.
+    is_wanted: Vec<bool>,
 }
 
 /// One expert in memory: the slices of its matrices, and their bytes.
@@ -84,6 +86,7 @@ impl ExpertCache {
             state: Mutex::new(CacheState {
                 entries: slots.into_iter().map(CacheEntry::empty).collect(),
                 usage: LayerUsage::new(n_experts),
+                is_wanted: vec![false; n_experts],
             }),
             released: Condvar::new(),
         }
@@ -148,7 +151,7 @@ impl ExpertCache {
         let amount = within(amount, wanted.len(), state.entries.len())?;
         loop {
             state.request(readers, &self.tables, wanted);
-            state.settle(readers, wanted)?;
+            state.settle(readers)?;
             let n = state.hold(wanted, amount, out);
             if n >= amount.least {
                 return Ok(n);
@@ -195,7 +198,7 @@ impl ExpertCache {
         let mut state = self.lock();
         let mut slots = Vec::with_capacity(n);
         while slots.len() < n
-            && let Some((i, slot)) = state.evict(readers, |e| e.n_bytes == n_bytes)
+            && let Some((i, slot)) = state.evict(readers, f32::INFINITY, |e| e.n_bytes == n_bytes)
         {
             state.entries.swap_remove(i);
             slots.push(slot);
@@ -259,39 +262,64 @@ impl CacheState {
     }
 
     fn request(&mut self, readers: &Readers, tables: &[RowTable], wanted: &[u32]) {
+        self.is_wanted.fill(false);
+        wanted
+            .iter()
+            .for_each(|&id| self.is_wanted[id as usize] = true);
+        // While the readers are busy, a prompt waits for entries rather than evict more valuable
+        // ones.
+        let is_many = 2 * wanted.len() > self.entries.len();
+        let mut n_reading = self.n_reading();
         for &id in wanted {
             if let Some(entry) = self.entries.iter().find(|e| e.id == Some(id)) {
                 entry.ticket().into_iter().for_each(|t| readers.hurry(t));
                 continue;
             }
-            let is_free = |e: &CacheEntry| !e.is_one_of(wanted);
-            let Some((i, slot)) = self.evict(readers, is_free) else {
+            let below = match is_many && n_reading >= MAX_READERS {
+                true => self.usage.of(id),
+                false => f32::INFINITY,
+            };
+            let Some((i, slot)) = self.evict_unwanted(readers, below) else {
                 break;
             };
             self.entries[i].content = Content::Held(Expert::empty(slot));
             let chunk = Chunk::expert(tables, id);
             self.entries[i].read(readers, id, chunk, Priority::Urgent);
+            n_reading += 1;
         }
     }
 
-    /// Empties an entry of those that `may_go` and that nothing uses; it has no slot then. First an
-    /// empty one, then one whose read has not begun, the last requested, then that of least value.
+    /// How many of the wanted experts are being read.
+    fn n_reading(&self) -> usize {
+        let is_wanted = |e: &&CacheEntry| e.id.is_some_and(|id| self.is_wanted[id as usize]);
+        let wanted = self.entries.iter().filter(is_wanted);
+        wanted.filter_map(CacheEntry::ticket).count()
+    }
+
+    fn evict_unwanted(&mut self, readers: &Readers, below: f32) -> Option<(usize, Slot)> {
+        let is_wanted = take(&mut self.is_wanted);
+        let may_go = |e: &CacheEntry| e.id.is_none_or(|id| !is_wanted[id as usize]);
+        let evicted = self.evict(readers, below, may_go);
+        self.is_wanted = is_wanted;
+        evicted
+    }
+
+    /// Empties an entry of those that `may_go`, that nothing uses, and whose value is `below`; it
+    /// has no slot then. First an empty one, then one whose read has not begun, then that of least
+    /// value.
     fn evict(
         &mut self,
         readers: &Readers,
+        below: f32,
         may_go: impl Fn(&CacheEntry) -> bool,
     ) -> Option<(usize, Slot)> {
-        let value = |e: &CacheEntry| e.id.map_or(-1.0, |id| self.usage.of(id));
-        let idle = (0..self.entries.len()).filter(|&i| self.entries[i].is_idle());
-        let least = idle.filter(|&i| may_go(&self.entries[i])).min_by(|&a, &b| {
-            let [a, b] = [a, b].map(|i| &self.entries[i]);
-            value(a).total_cmp(&value(b)).then(b.id.cmp(&a.id))
-        });
+        let may_go = |e: &CacheEntry| may_go(e) && self.value(e) < below;
+        let least = self.least_idle(may_go);
         let is_empty = least.is_some_and(|i| self.entries[i].id.is_none());
-        let queued = (0..self.entries.len()).rev().filter(|_| !is_empty);
-        let withdrawn = queued
-            .filter(|&i| may_go(&self.entries[i]))
-            .find_map(|i| Some((i, readers.withdraw(self.entries[i].ticket()?)?)));
+        let withdrawn = match is_empty {
+            true => None,
+            false => self.withdraw_last(readers, may_go),
+        };
         let (i, slot) = match withdrawn {
             Some(withdrawn) => withdrawn,
             None => (least?, self.entries[least?].take_slot()?),
@@ -301,13 +329,45 @@ impl CacheState {
         Some((i, slot))
     }
 
-    /// Takes what the readers have served. An error counts if its expert is wanted.
-    fn settle(&mut self, readers: &Readers, wanted: &[u32]) -> Result<(), Error> {
+    /// The value of an entry; below 0 for an empty one.
+    fn value(&self, entry: &CacheEntry) -> f32 {
+        entry.id.map_or(-1.0, |id| self.usage.of(id))
+    }
+
+    /// The idle entry of least value, of the higher id on ties.
+    fn least_idle(&self, may_go: impl Fn(&CacheEntry) -> bool) -> Option<usize> {
+        let entries = self.entries.iter().enumerate();
+        let idle = entries.filter(|(_, e)| e.is_idle() && may_go(e));
+        let least = idle.min_by(|(_, a), (_, b)| {
+            let by_value = self.value(a).total_cmp(&self.value(b));
+            by_value.then(b.id.cmp(&a.id))
+        });
+        least.map(|(i, _)| i)
+    }
+
+    /// Takes a slot back from the readers, the last that was requested and that none has begun to
+    /// fill.
+    fn withdraw_last(
+        &self,
+        readers: &Readers,
+        may_go: impl Fn(&CacheEntry) -> bool,
+    ) -> Option<(usize, Slot)> {
+        let entries = self.entries.iter().enumerate().rev();
+        let queued = entries.filter(|(_, e)| may_go(e));
+        let mut tickets = queued.filter_map(|(i, e)| Some((i, e.ticket()?)));
+        tickets.find_map(|(i, ticket)| Some((i, readers.withdraw(ticket)?)))
+    }
+
+    /// Takes what the readers have served.
+    ///
+    /// # Errors
+    /// That of a wanted expert.
+    fn settle(&mut self, readers: &Readers) -> Result<(), Error> {
         let mut outcome = Ok(());
         for entry in &mut self.entries {
-            let is_wanted = entry.is_one_of(wanted);
+            let id = entry.id;
             let result = entry.settle(readers);
-            if is_wanted {
+            if id.is_some_and(|id| self.is_wanted[id as usize]) {
                 outcome = outcome.and(result);
             }
         }
@@ -375,10 +435,6 @@ impl CacheEntry {
             Content::Reading(ticket, _) => Some(*ticket),
             Content::Held(_) | Content::Lent => None,
         }
-    }
-
-    fn is_one_of(&self, ids: &[u32]) -> bool {
-        self.id.is_some_and(|id| ids.contains(&id))
     }
 
     /// Requests an expert into the slot that it holds.

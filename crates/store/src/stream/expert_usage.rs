@@ -29,7 +29,7 @@ impl LayerUsage {
         }
     }
 
-    /// Counts a step of `n_rows` tokens, `uses[i]` of which used expert `ids[i]`.
+    /// Counts a step of `n_rows` tokens: `uses[i]` of them used expert `ids[i]`.
     pub(super) fn count(&mut self, ids: &[u32], uses: &[u32], n_rows: usize) {
         self.unit *= (n_rows as f32 / HALF_LIFE).min(32.0).exp2();
         if self.unit > MAX_UNIT {

@@ -23,7 +23,7 @@ pub(crate) const MAX_READERS: usize = 4;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ReadTicket(u64);
 
-/// When a request is served: behind all earlier ones of its priority, and behind all of a higher one.
+/// When a request is served: behind all earlier ones of its priority and all of a higher one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Priority {
     /// A step needs the bytes now.
