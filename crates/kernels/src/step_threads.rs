@@ -3,7 +3,7 @@
 //! A token of text is bound by memory, which fewer threads may read as fast as all of them, or
 //! faster; those that are not needed only take power. So its first steps try fewer threads: step by
 //! step in turn with more, by bisection, until the fewest are found that reach [`ENOUGH`] of the
-//! best speed. It knows how long steps take and wait, not what they compute.
+//! best speed. The search is repeated, since a busy neighbour may have decided it. It knows how long steps take and wait, not what they compute.
 //! Results do not depend on the number of threads.
 
 use crate::Pool;
@@ -19,6 +19,11 @@ const N_TRIALS: usize = 4;
 const HOPELESS: f64 = 1.3;
 /// Steps before the first trial, which find caches and pages as they are not later.
 const N_WARM_UP: usize = 2;
+
+/// Steps after which a search is repeated that found fewer threads to be enough.
+const N_BEFORE_FEWER: usize = 128;
+/// The same of one that found that all are needed.
+const N_BEFORE_ALL: usize = 1024;
 
 /// Numbers of threads for the steps of executors that share a pool.
 #[derive(Debug)]
@@ -37,6 +42,7 @@ struct Decode {
     /// Fewer threads that are being tried; `None` when the search is over.
     candidate: Option<Tried>,
     n_steps: usize,
+    /// All threads; 0 where nothing is searched.
     n_most: usize,
     best: Duration,
 }
@@ -149,7 +155,7 @@ impl Decode {
             too_few: n,
             candidate: None,
             n_steps: 0,
-            n_most: n,
+            n_most: 0,
             best: Duration::MAX,
         }
     }
@@ -157,6 +163,7 @@ impl Decode {
     fn search(n: usize) -> Self {
         let mut search = Self {
             too_few: 0,
+            n_most: n,
             ..Self::fixed(n)
         };
         search.choose_candidate();
@@ -181,7 +188,7 @@ impl Decode {
     fn record(&mut self, n: usize, time: Duration) {
         self.n_steps += 1;
         let Some(candidate) = &mut self.candidate else {
-            return;
+            return self.repeat_when_due();
         };
         if self.n_steps <= N_WARM_UP {
             return;
@@ -201,6 +208,16 @@ impl Decode {
                 true => self.accept(candidate),
                 false => self.reject(candidate.n),
             }
+        }
+    }
+
+    fn repeat_when_due(&mut self) {
+        let n_before = match self.enough.n < self.n_most {
+            true => N_BEFORE_FEWER,
+            false => N_BEFORE_ALL,
+        };
+        if self.n_most > 1 && self.n_steps >= n_before {
+            *self = Self::search(self.n_most);
         }
     }
 
@@ -262,6 +279,21 @@ mod tests {
             disturbed * [110, 100][n - 1]
         };
         assert_eq!(search(2, millis).0, 2);
+    }
+
+    #[test]
+    fn a_choice_under_a_busy_neighbour_is_corrected_later() {
+        let mut decode = Decode::search(2);
+        let mut run = |n_steps, millis: [u64; 2]| {
+            for _ in 0..n_steps {
+                let n = decode.next();
+                decode.record(n, Duration::from_millis(millis[n - 1]));
+            }
+            decode.enough.n
+        };
+        assert_eq!(run(40, [200, 200]), 1);
+        assert_eq!(run(N_BEFORE_FEWER, [190, 100]), 2);
+        assert_eq!(run(N_BEFORE_ALL, [190, 100]), 2);
     }
 
     #[test]
