@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use atta::{
-    Engine, KvType, Prediction, Reduced, ReductionCost, SpeculationStats, Summary, WeightsAt,
+    Engine, Io, KvType, Prediction, Reduced, ReductionCost, SpeculationStats, Summary, WeightsAt,
     spec::ModelSpec, system::Usage,
 };
 
@@ -190,8 +190,8 @@ pub(crate) fn cached(CachedPrefix { n_tokens, time }: CachedPrefix) {
     }
 }
 
-/// Prints prefill and decode speed.
-pub(crate) fn speed(summary: &Summary) {
+/// Prints prefill and decode speed, and what decided on it in these steps.
+pub(crate) fn speed(engine: &Engine, summary: &Summary) {
     let Summary {
         n_prompt,
         n_generated,
@@ -218,6 +218,26 @@ pub(crate) fn speed(summary: &Summary) {
     );
     if let Some(stats) = &summary.speculation {
         drafts(stats);
+    }
+    let threads = engine.step_threads();
+    let n_decode = threads.n_decode();
+    if n_decode != threads.n_prompt() {
+        let n_prompt = threads.n_prompt();
+        say(&format!(
+            "threads: {n_decode} for single tokens, {n_prompt} for prompts"
+        ));
+    }
+    experts(&engine.model().weights().io());
+}
+
+/// Prints how many of the experts that steps used were in memory, of a streamed model.
+fn experts(io: &Io) {
+    if io.n_expert_uses > 0 {
+        let share = 100.0 * (1.0 - io.n_expert_misses as f64 / io.n_expert_uses as f64);
+        let n = grouped(io.n_expert_uses.into());
+        say(&format!(
+            "experts: of {n} used, {share:.1} % in memory or on the way"
+        ));
     }
 }
 

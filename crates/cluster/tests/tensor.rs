@@ -238,6 +238,7 @@ fn streamed(files: ModelFiles, plan: Plan) -> Result<Box<dyn Weights>, Error> {
         pinned_bytes: 0,
         n_slots: 2,
         n_experts: 4,
+        n_moving: 0,
         method: None,
     };
     let weights = Streamed::new(files, plan, &policy, &Budget::unlimited())?;

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use atta_kernels::{Kernels, Pool};
+use atta_kernels::{Kernels, Pool, StepThreads};
 use atta_model::{
     Backend, CpuBackend, CpuFootprint, Executor, ExecutorSize, Footprint, KvType, Model, Share,
     arch,
@@ -29,11 +29,19 @@ use atta_constrain::{Constraint, Grammars, Guide};
 /// The compute threads, including the calling one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Threads {
-    /// One per physical core within the CPU affinity and quota.
+    /// One per physical core within the CPU affinity and quota for prompts; for single tokens as
+    /// many as the first tokens of the model turn out to need.
     #[default]
     Auto,
     /// This number.
     Count(NonZeroUsize),
+    /// These numbers.
+    Each {
+        /// For single tokens.
+        decode: NonZeroUsize,
+        /// For prompts and batches.
+        prompt: NonZeroUsize,
+    },
     /// One pinned to each of these CPUs; the calling thread is pinned to the first.
     Cpus(Vec<usize>),
 }
@@ -100,6 +108,7 @@ struct Inner {
     tokenizer: Arc<Tokenizer>,
     kernels: Kernels,
     pool: Arc<Pool>,
+    step_threads: Arc<StepThreads>,
     backend: Arc<dyn Backend>,
     budget: Budget,
     load_time: Duration,
@@ -113,6 +122,9 @@ struct Inner {
     /// Computed on first use.
     #[cfg(feature = "cache")]
     identity: std::sync::OnceLock<Key>,
+    /// Whether the usage of experts in earlier runs is known.
+    #[cfg(feature = "cache")]
+    has_recalled: std::sync::atomic::AtomicBool,
     /// Created with the first constraint.
     grammars: Mutex<Option<Arc<Grammars>>>,
     /// Loaded with the first text that it drafts for.
@@ -166,7 +178,11 @@ impl Engine {
         let kernels = options.kernels()?;
         let pool = options.open_pool()?;
         let n_threads = pool.n_threads();
-        let on_cpu = || Arc::new(CpuBackend::new(kernels, Arc::clone(&pool))) as Arc<dyn Backend>;
+        let step_threads = Arc::new(options.threads.of_steps(&pool));
+        let on_cpu = || -> Arc<dyn Backend> {
+            let backend = CpuBackend::new(kernels, Arc::clone(&pool));
+            Arc::new(backend.with_threads(Arc::clone(&step_threads)))
+        };
         let backend = options.backend.clone().unwrap_or_else(on_cpu);
         if options.backend.is_some() && !options.reduction.is_whole() {
             return Err(Error::ReducedElsewhere);
@@ -196,6 +212,7 @@ impl Engine {
             tokenizer: Arc::new(tokenizer),
             kernels,
             pool,
+            step_threads,
             backend,
             budget,
             load_time: start.elapsed(),
@@ -206,6 +223,8 @@ impl Engine {
             planned: placed.session,
             #[cfg(feature = "cache")]
             identity: std::sync::OnceLock::new(),
+            #[cfg(feature = "cache")]
+            has_recalled: std::sync::atomic::AtomicBool::new(false),
             grammars: Mutex::default(),
             draft_head: Mutex::default(),
             _memory: memory,
@@ -375,6 +394,13 @@ impl Engine {
         Ok(*self.inner.identity.get_or_init(|| key))
     }
 
+    /// Whether this is the first time that a cache is asked for the usage of experts.
+    #[cfg(feature = "cache")]
+    pub(crate) fn recalls_now(&self) -> bool {
+        let has_recalled = &self.inner.has_recalled;
+        !has_recalled.swap(true, std::sync::atomic::Ordering::Relaxed)
+    }
+
     /// The kernels in use.
     pub fn kernels(&self) -> Kernels {
         self.inner.kernels
@@ -383,6 +409,12 @@ impl Engine {
     /// The thread pool.
     pub fn pool(&self) -> &Arc<Pool> {
         &self.inner.pool
+    }
+
+    /// How many threads of the pool compute single tokens, and prompts; with a backend of the
+    /// caller's, that is for it to know.
+    pub fn step_threads(&self) -> &StepThreads {
+        &self.inner.step_threads
     }
 
     /// The backend that creates executors.
@@ -541,6 +573,7 @@ impl LoadOptions {
                 Pool::new(n.unwrap_or(NonZeroUsize::MIN))
             }
             Threads::Count(n) => Pool::new(*n),
+            Threads::Each { decode, prompt } => Pool::new(*decode.max(prompt)),
             Threads::Cpus(cpus) => Pool::with_cpus(cpus)?,
         }))
     }
@@ -575,7 +608,17 @@ impl Threads {
         match self {
             Self::Auto => Pool::default_threads().max(1),
             Self::Count(n) => n.get(),
+            Self::Each { decode, prompt } => decode.max(prompt).get(),
             Self::Cpus(cpus) => cpus.len(),
+        }
+    }
+
+    /// How many threads of a pool compute which steps.
+    fn of_steps(&self, pool: &Pool) -> StepThreads {
+        match self {
+            Self::Auto => StepThreads::measured(pool),
+            Self::Each { decode, prompt } => StepThreads::fixed(decode.get(), prompt.get()),
+            Self::Count(_) | Self::Cpus(_) => StepThreads::all(pool),
         }
     }
 }

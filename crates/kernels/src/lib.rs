@@ -71,6 +71,7 @@ mod pool;
 mod registry;
 mod scan;
 mod scratch;
+mod step_threads;
 mod table;
 #[cfg(test)]
 mod testing;
@@ -93,4 +94,5 @@ pub use kernels::{D_TRANSPOSED_MAX, Gated, GatedGroups, Groups, Job, Kernels, ST
 pub use matrix::{Layouts, Matrix};
 pub use pool::Pool;
 pub use scan::{D_KEY_MAX, Scan};
+pub use step_threads::StepThreads;
 pub use trellis::{TrellisPath, TrellisSearch};

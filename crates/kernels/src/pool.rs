@@ -50,6 +50,8 @@ struct PoolState {
     panic: Mutex<Option<Box<dyn Any + Send>>>,
     /// Per worker: it is parked, or about to park.
     parked: Vec<Padded<AtomicBool>>,
+    /// How many threads may take part in regions, the caller included.
+    n_active: AtomicUsize,
     stop: AtomicBool,
     spin: Duration,
 }
@@ -115,7 +117,7 @@ impl PoolState {
     /// Waits until the epoch is no longer `seen`: spins for `budget`, then parks. Returns the
     /// budget of the next wait.
     fn wait(&self, worker: usize, seen: usize, budget: Duration) -> Duration {
-        if self.spin_for_change(seen, budget) {
+        if self.is_active(worker) && self.spin_for_change(seen, budget) {
             return (budget * 2).min(self.spin);
         }
         let parked = &self.parked[worker].0;
@@ -125,12 +127,17 @@ impl PoolState {
             // overtake the store, which aarch64 forbids.
             parked.store(true, Ordering::SeqCst);
             fence(Ordering::SeqCst);
-            if self.epoch.0.load(Ordering::SeqCst) != seen {
+            if self.epoch.0.load(Ordering::SeqCst) != seen && self.is_active(worker) {
                 parked.store(false, Ordering::Relaxed);
                 return (budget / 2).max(SPIN_MIN.min(self.spin));
             }
             thread::park();
         }
+    }
+
+    /// Whether a worker may take part in regions. One that may not stays parked: waking skips it.
+    fn is_active(&self, worker: usize) -> bool {
+        worker < self.n_active.load(Ordering::SeqCst)
     }
 
     fn spin_for_change(&self, seen: usize, budget: Duration) -> bool {
@@ -157,7 +164,9 @@ impl PoolState {
             if self.stop.load(Ordering::Acquire) {
                 return;
             }
-            self.join_region();
+            if self.is_active(worker) {
+                self.join_region();
+            }
         }
     }
 }
@@ -221,6 +230,7 @@ impl Pool {
             work: UnsafeCell::new(None),
             panic: Mutex::new(None),
             parked: (0..n).map(|_| Padded(AtomicBool::new(false))).collect(),
+            n_active: AtomicUsize::new(usize::MAX),
             stop: AtomicBool::new(false),
             spin: if n > n_cores {
                 Duration::ZERO
@@ -265,6 +275,11 @@ impl Pool {
     /// Number of threads, the caller's included.
     pub fn n_threads(&self) -> usize {
         self.workers.len() + 1
+    }
+
+    /// Lets at most `n` threads take part in regions from now on, the caller included.
+    pub(crate) fn limit(&self, n: usize) {
+        self.shared.n_active.store(n, Ordering::SeqCst);
     }
 
     /// Runs `work` on the caller and on every worker that arrives before the caller is done.
@@ -328,8 +343,11 @@ impl Pool {
 
     fn wake(&self) {
         self.shared.epoch.0.fetch_add(1, Ordering::SeqCst);
-        for (worker, (thread, _)) in self.workers.iter().enumerate() {
-            let parked = &self.shared.parked[worker + 1].0;
+        for (worker, (thread, _)) in (1..).zip(&self.workers) {
+            let parked = &self.shared.parked[worker].0;
+            if !self.shared.is_active(worker) {
+                break;
+            }
             if parked.load(Ordering::SeqCst) && parked.swap(false, Ordering::SeqCst) {
                 thread.unpark();
             }
@@ -366,6 +384,7 @@ impl Pool {
 impl Drop for Pool {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::Release);
+        self.limit(usize::MAX);
         self.wake();
         for (_, handle) in self.workers.drain(..) {
             // A worker catches the panics of its work, so the result is always `Ok`.

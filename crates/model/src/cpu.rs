@@ -5,7 +5,7 @@
 
 use std::{io::Write, ops::Range, sync::Arc};
 
-use atta_kernels::{Kernels, Pool};
+use atta_kernels::{Kernels, Pool, StepThreads};
 use atta_store::{Budget, Reservation};
 
 use crate::{
@@ -23,6 +23,7 @@ use crate::{
 pub struct CpuBackend {
     kernels: Kernels,
     pool: Arc<Pool>,
+    threads: Arc<StepThreads>,
 }
 
 impl std::fmt::Debug for CpuBackend {
@@ -35,9 +36,19 @@ impl std::fmt::Debug for CpuBackend {
 }
 
 impl CpuBackend {
-    /// Uses these kernels and this thread pool.
+    /// Uses these kernels, and all threads of this pool.
     pub fn new(kernels: Kernels, pool: Arc<Pool>) -> Self {
-        Self { kernels, pool }
+        let threads = Arc::new(StepThreads::all(&pool));
+        Self {
+            kernels,
+            pool,
+            threads,
+        }
+    }
+
+    /// The same with so many threads of the pool in each step.
+    pub fn with_threads(self, threads: Arc<StepThreads>) -> Self {
+        Self { threads, ..self }
     }
 }
 
@@ -72,13 +83,10 @@ impl Backend for CpuBackend {
         size: &ExecutorSize,
         budget: &Budget,
     ) -> Result<Box<dyn Executor>, Error> {
-        Ok(Box::new(Cpu::new(
-            model,
-            self.kernels,
-            Arc::clone(&self.pool),
-            budget,
-            size.clone(),
-        )?))
+        let pool = Arc::clone(&self.pool);
+        let mut cpu = Cpu::new(model, self.kernels, pool, budget, size.clone())?;
+        cpu.threads = Arc::clone(&self.threads);
+        Ok(Box::new(cpu))
     }
 }
 
@@ -87,6 +95,8 @@ pub struct Cpu {
     pub(crate) model: Arc<Model>,
     pub(crate) kernels: Kernels,
     pub(crate) pool: Arc<Pool>,
+    /// Of the pool, in a step.
+    threads: Arc<StepThreads>,
     pub(crate) layers: Range<usize>,
     info: ExecutorInfo,
     has_shared_pool: bool,
@@ -338,6 +348,7 @@ impl Cpu {
             _memory: memory,
             model,
             kernels,
+            threads: Arc::new(StepThreads::all(&pool)),
             pool,
             info: ExecutorInfo {
                 part,
@@ -384,7 +395,7 @@ impl Cpu {
             cpu: self,
             rows: &batch.rows,
         };
-        let done = admitted.cpu.run(batch, out);
+        let done = admitted.cpu.run_on_threads(batch, out);
         let done = match &mut admitted.cpu.members {
             Some(members) => members.end(done),
             None => done,
@@ -394,6 +405,14 @@ impl Cpu {
             admitted.keep();
         }
         done
+    }
+
+    fn run_on_threads(&mut self, batch: &Batch, out: &mut Output) -> Result<(), Error> {
+        let threads = Arc::clone(&self.threads);
+        let pool = Arc::clone(&self.pool);
+        let model = Arc::clone(&self.model);
+        let waited = || model.weights().io().wait;
+        threads.run(&pool, batch.rows.len(), &waited, || self.run(batch, out))
     }
 
     /// Fails if a sequence has rows in flight.

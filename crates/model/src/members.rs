@@ -446,6 +446,11 @@ impl<'a> Products<'a> {
         }
     }
 
+    /// Whether other members compute the same products, in one order.
+    pub(crate) fn has_members(&self) -> bool {
+        self.members.is_some()
+    }
+
     /// Begins with a chunk of a group, which so many others follow.
     pub(crate) fn begin(&mut self, group: WeightGroup<'_>, n_following: usize) {
         self.completes = n_following == 0

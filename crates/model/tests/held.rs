@@ -20,6 +20,7 @@ fn holding(
         pinned_bytes,
         n_slots,
         n_experts,
+        n_moving: 0,
         method: None,
     }
 }
@@ -48,7 +49,10 @@ fn every_model_gives_the_same_bits_held_whole_in_part_or_not_at_all() {
         for holding in [
             ResidencyPolicy::whole(),
             nothing,
-            holding(10_000, 60_000, 3, n_used + 1),
+            ResidencyPolicy {
+                n_moving: 6,
+                ..holding(10_000, 60_000, 3, n_used + 1)
+            },
             holding(1 << 20, 1, 4, 64),
         ] {
             let model = held(&g, &holding, &Budget::unlimited());

@@ -22,6 +22,7 @@ mod source;
 mod stream;
 pub mod system;
 mod uncached;
+mod usage;
 mod weights;
 
 pub use budget::{Budget, BudgetItem, Reservation};
@@ -36,4 +37,5 @@ pub use plan::{Extent, LayerTables, Plan, Projection, RowTable, WeightGroup, Wei
 pub use source::ReadAt;
 pub use stream::{Io, ResidencyBytes, ResidencyPolicy, Streamed};
 pub use uncached::ReadMethod;
-pub use weights::{InMemory, Weights};
+pub use usage::ExpertUsage;
+pub use weights::{Amount, Arrived, ExpertRequest, InMemory, Weights};

@@ -1,8 +1,38 @@
 //! The `Weights` trait and its implementation for models whose bytes are all addressable.
 
 use crate::{
-    ChunkGuard, Error, Io, ModelFiles, Plan, RowTable, WeightGroup, WeightPass, guard::HeldChunk,
+    ChunkGuard, Error, ExpertUsage, Io, ModelFiles, Plan, RowTable, WeightGroup, WeightPass,
+    guard::HeldChunk,
 };
+
+/// The experts of a layer that a step uses.
+#[derive(Clone, Copy, Debug)]
+pub struct ExpertRequest<'a> {
+    /// Their ids, all different.
+    pub ids: &'a [u32],
+    /// How many rows use each.
+    pub uses: &'a [u32],
+    /// Rows of the step.
+    pub n_rows: usize,
+}
+
+/// How many experts a step takes at once.
+#[derive(Clone, Copy, Debug)]
+pub struct Amount {
+    /// It waits for so many.
+    pub least: usize,
+    /// It takes no more, even if more are in memory; at least 1.
+    pub most: usize,
+}
+
+/// Experts that are in memory.
+#[derive(Debug)]
+pub struct Arrived<'a> {
+    /// Their ids.
+    pub ids: &'a [u32],
+    /// Their matrices, as those of [`WeightGroup::Experts`].
+    pub chunk: ChunkGuard<'a>,
+}
 
 /// Serves the weights of a model, chunk by chunk. The forward pass does not know whether they are
 /// mapped, resident or streamed.
@@ -35,6 +65,41 @@ pub trait Weights: Send + Sync {
     /// An I/O error of streamed weights. A layer or table that the plan lacks is
     /// [`Error::NotInPlan`], a row outside of its table [`Error::NoRow`].
     fn chunk<'a>(&'a self, group: WeightGroup<'a>, i: usize) -> Result<ChunkGuard<'a>, Error>;
+
+    /// Begins to read the experts of a layer that a step is going to ask for, all at once.
+    ///
+    /// # Errors
+    /// As those of [`chunk`](Self::chunk).
+    fn request_experts(&self, _l: usize, _request: &ExpertRequest<'_>) -> Result<(), Error> {
+        Ok(())
+    }
+
+    /// Takes experts in the order in which they arrive: waits until so many of `wanted` are in
+    /// memory, and moves their ids to the front of `wanted`. The caller drops them before it asks
+    /// for the others.
+    ///
+    /// # Errors
+    /// As those of [`chunk`](Self::chunk).
+    fn arrived_experts<'a>(
+        &'a self,
+        l: usize,
+        wanted: &'a mut [u32],
+        amount: Amount,
+    ) -> Result<Arrived<'a>, Error> {
+        let ids = &wanted[..amount.most.min(wanted.len())];
+        let chunk = self.chunk(WeightGroup::Experts(l, ids), 0)?;
+        Ok(Arrived { ids, chunk })
+    }
+
+    /// How often streamed experts were used; nothing of other weights.
+    fn expert_usage(&self) -> ExpertUsage {
+        ExpertUsage::default()
+    }
+
+    /// Continues from the usage of an earlier run: begins to read the experts that were used most,
+    /// while the disk has nothing else to do, as many as there is memory for. Usage of another
+    /// model does no harm.
+    fn recall_experts(&self, _usage: &ExpertUsage) {}
 
     /// Whether several steps may run at once. Streamed weights are read in the order of one.
     fn serves_many(&self) -> bool {

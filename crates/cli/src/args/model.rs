@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use atta::{Fit, KvType, LoadOptions, Omission, Reduction, SessionOptions, Threads, WeightsAt};
 use clap::{Args, ValueEnum};
 
-use super::value::{self, CpuList, RamBudget};
+use super::value::{self, CpuList, RamBudget, ThreadCounts};
 use crate::failure::Failure;
 
 /// All instruction sets; the library refuses those that this CPU lacks.
@@ -32,10 +32,11 @@ pub(crate) struct ModelFlags {
     #[arg(short = 'c', value_name = "CTX", value_parser = value::positions)]
     #[arg(allow_negative_numbers = true)]
     pub(crate) n_ctx: Option<usize>,
-    /// Number of threads [default: the physical cores that this process may use]
-    #[arg(short = 'j', value_name = "THREADS", value_parser = value::threads)]
+    /// Number of threads, or DECODE,PROMPT: those of single tokens and those of prompts [default:
+    /// the physical cores that this process may use; for single tokens the fewest that are as fast]
+    #[arg(short = 'j', value_name = "THREADS", value_parser = value::thread_counts)]
     #[arg(allow_negative_numbers = true)]
-    threads: Option<usize>,
+    threads: Option<ThreadCounts>,
     /// Pin one thread to each of these CPUs, such as 0,2-5
     #[arg(long, value_name = "LIST", value_parser = value::cpus, conflicts_with = "threads")]
     cpus: Option<CpuList>,
@@ -142,7 +143,7 @@ impl ModelFlags {
     pub(crate) fn of(n_ctx: Option<usize>, n_threads: usize) -> Self {
         Self {
             n_ctx,
-            threads: Some(n_threads),
+            threads: Some(ThreadCounts::both(n_threads)),
             ..Self::default()
         }
     }
@@ -150,7 +151,7 @@ impl ModelFlags {
     /// These with another number of threads.
     pub(crate) fn with_threads(&self, n_threads: usize) -> Self {
         Self {
-            threads: Some(n_threads),
+            threads: Some(ThreadCounts::both(n_threads)),
             cpus: None,
             ..self.clone()
         }
@@ -208,9 +209,16 @@ impl ModelFlags {
     }
 
     fn threads(&self) -> Threads {
-        match (&self.cpus, self.threads.and_then(NonZeroUsize::new)) {
+        let count = |n| NonZeroUsize::new(n).unwrap_or(NonZeroUsize::MIN);
+        match (&self.cpus, self.threads) {
             (Some(list), _) => Threads::Cpus(list.0.clone()),
-            (None, Some(n)) => Threads::Count(n),
+            (None, Some(ThreadCounts { decode, prompt })) if decode == prompt => {
+                Threads::Count(count(decode))
+            }
+            (None, Some(ThreadCounts { decode, prompt })) => Threads::Each {
+                decode: count(decode),
+                prompt: count(prompt),
+            },
             (None, None) => Threads::Auto,
         }
     }

@@ -33,6 +33,34 @@ pub(crate) fn threads(text: &str) -> Result<usize, String> {
     within(text, 1, MAX_THREADS)
 }
 
+/// Threads of single tokens, and of prompts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ThreadCounts {
+    pub(crate) decode: usize,
+    pub(crate) prompt: usize,
+}
+
+impl ThreadCounts {
+    /// So many for both.
+    pub(crate) fn both(n: usize) -> Self {
+        Self {
+            decode: n,
+            prompt: n,
+        }
+    }
+}
+
+/// `N`, or `DECODE,PROMPT`.
+pub(crate) fn thread_counts(text: &str) -> Result<ThreadCounts, String> {
+    let Some((decode, prompt)) = text.split_once(',') else {
+        return threads(text).map(ThreadCounts::both);
+    };
+    Ok(ThreadCounts {
+        decode: threads(decode)?,
+        prompt: threads(prompt)?,
+    })
+}
+
 /// A count without a limit of its own; 0 has a meaning.
 pub(crate) fn count(text: &str) -> Result<usize, String> {
     text.parse()

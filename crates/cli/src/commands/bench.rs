@@ -193,6 +193,8 @@ fn to_json(args: &BenchArgs, engine: &Engine, report: &BenchReport) -> Value {
         "depth": args.depths[0],
         "reps": args.n_reps,
         "threads": engine.pool().n_threads(),
+        "decode_threads": engine.step_threads().n_decode(),
+        "prompt_threads": engine.step_threads().n_prompt(),
         "isa": engine.kernels().isa(),
         "model": load::path_name(args.model.as_deref()),
         "weights": weights_name(engine.weights_at()),
@@ -276,14 +278,25 @@ fn to_table(args: &BenchArgs, engine: &Engine, report: &BenchReport) -> String {
         spec_line(engine.spec())
     );
     let isa = engine.kernels().isa();
-    let n_threads = engine.pool().n_threads();
-    table += &format!("{isa}, {n_threads} threads, median of {}\n\n", args.n_reps);
+    let threads = threads_text(engine);
+    table += &format!("{isa}, {threads}, median of {}\n\n", args.n_reps);
     table += "          tokens    depth    tokens/s  of best   matmul  attention   scan  I/O wait  \
               other\n";
     for row in &report.rows {
         table += &table_row(report, row);
     }
     table + &machine(report)
+}
+
+/// The threads of the pool, and those of each kind of step where these differ.
+fn threads_text(engine: &Engine) -> String {
+    let threads = engine.step_threads();
+    let n_decode = threads.n_decode();
+    let n_prompt = threads.n_prompt();
+    match n_decode == n_prompt {
+        true => format!("{} threads", engine.pool().n_threads()),
+        false => format!("{n_decode} threads for texts, {n_prompt} for prompts"),
+    }
 }
 
 fn table_row(report: &BenchReport, row: &BenchRow) -> String {

@@ -144,7 +144,7 @@ fn answer(
     stats.account(chat.session().engine());
     if args.report.verbose {
         report::cached(cached);
-        report::speed(&reply.summary);
+        report::speed(chat.session().engine(), &reply.summary);
     }
     report::expectation(chat.session().engine(), &reply.summary);
     if args.report.mem_report {

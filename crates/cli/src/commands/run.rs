@@ -330,7 +330,7 @@ impl ResolvedRun {
     fn report_end(&self, session: &Session, summary: &Summary, cached: CachedPrefix) {
         if self.report.verbose {
             report::cached(cached);
-            report::speed(summary);
+            report::speed(session.engine(), summary);
         }
         report::expectation(session.engine(), summary);
         if self.report.mem_report {

@@ -14,8 +14,12 @@
 //! `speculation` has the steps that selected tokens, the tokens of drafts that were evaluated and
 //! that were right, and in `off` why there are no drafts; it is null without speculation.
 //!
+//! `expert_uses` counts the experts that steps used, one in a batch counted once, `expert_misses`
+//! those that were neither in memory nor being read.
+//!
 //! A value that is not known is null: memory off Linux, `io_wait_s` of a mapped model, where a page
-//! fault looks like computing, and `predicted_decode_tok_s` of weights in memory.
+//! fault looks like computing, and `predicted_decode_tok_s` of weights in memory; threads, where no
+//! model was loaded.
 
 #[cfg(feature = "chat")]
 mod chat;
@@ -60,6 +64,8 @@ pub(crate) struct Stats {
     weights: Option<WeightsAt>,
     io: Io,
     predicted_tok_s: Option<f64>,
+    /// Threads of single tokens, and of prompts.
+    threads: Option<[usize; 2]>,
 }
 
 impl Stats {
@@ -89,6 +95,8 @@ impl Stats {
     pub(crate) fn account(&mut self, engine: &Engine) {
         self.memory = engine.budget().items();
         self.io = engine.model().weights().io();
+        let threads = engine.step_threads();
+        self.threads = Some([threads.n_decode(), threads.n_prompt()]);
     }
 
     /// Records the end of a generation.
@@ -133,6 +141,10 @@ impl Stats {
             "read_bytes": system::read_bytes(),
             "predicted_decode_tok_s": self.predicted_tok_s,
             "io_wait_s": io_wait_s,
+            "expert_uses": self.io.n_expert_uses,
+            "expert_misses": self.io.n_expert_misses,
+            "decode_threads": self.threads.map(|[decode, _]| decode),
+            "prompt_threads": self.threads.map(|[_, prompt]| prompt),
             "speculation": self.summary.as_ref().and_then(speculation),
         });
         if let Some(turns) = &self.turns {

@@ -105,14 +105,21 @@ fn a_benchmark_is_one_object() {
         "-r",
         "2",
         "-j",
-        "2",
+        "1,2",
         "--json",
     ]);
     assert!(
         object["prefill_tok_s"].as_f64().unwrap() > 0.0
             && object["decode_tok_s"].as_f64().unwrap() > 0.0
     );
-    for (key, expected) in [("n_prompt", 8), ("n_gen", 4), ("depth", 5), ("threads", 2)] {
+    for (key, expected) in [
+        ("n_prompt", 8),
+        ("n_gen", 4),
+        ("depth", 5),
+        ("threads", 2),
+        ("decode_threads", 1),
+        ("prompt_threads", 2),
+    ] {
         assert_eq!(object[key], expected, "{key}");
     }
     assert!(object.get("read_bytes_per_s").is_some() && object.get("int8_mac_per_s").is_some());

@@ -191,6 +191,10 @@ fn statistics_have_every_key_of_the_contract() {
             "read_bytes",
             "predicted_decode_tok_s",
             "io_wait_s",
+            "expert_uses",
+            "expert_misses",
+            "decode_threads",
+            "prompt_threads",
             "speculation"
         ]
     );
@@ -325,7 +329,7 @@ fn reports_go_to_standard_error() {
     let output = atta(
         &[
             &args[..],
-            &["--verbose", "--mem-report", "-j", "2", "--isa", "scalar"],
+            &["--verbose", "--mem-report", "-j", "1,2", "--isa", "scalar"],
         ]
         .concat(),
     );
@@ -335,6 +339,7 @@ fn reports_go_to_standard_error() {
     for part in [
         "d_model",
         "kernels: scalar, threads: 2",
+        "threads: 1 for single tokens, 2 for prompts",
         "tokens/s",
         "kv cache",
     ] {

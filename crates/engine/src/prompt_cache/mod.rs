@@ -3,12 +3,14 @@
 //! The key of a state is a hash of everything that it depends on (`key.rs`). States are written as
 //! segments (`segment.rs`), in files that are replaced atomically (`atomic_file.rs`): one file for
 //! one prompt (`single.rs`), or a directory for many (`directory.rs`, `file_name.rs`). A damaged or
-//! foreign file is skipped with a warning; text is the same with and without a cache.
+//! foreign file is skipped with a warning; text is the same with and without a cache. A directory
+//! also remembers which experts a streamed model used (`experts.rs`).
 //!
 //! Knows no text and no sampling, and prints nothing.
 
 mod atomic_file;
 mod directory;
+mod experts;
 mod file_name;
 mod key;
 mod segment;
@@ -164,14 +166,16 @@ impl PromptCache {
         .map_err(|source| self.error(source))
     }
 
-    /// Removes all prompts, and no other files.
+    /// Removes all prompts, in a directory the usage of experts too, and no other files.
     ///
     /// # Errors
     /// [`Error::Cache`] if one cannot be removed.
     pub fn clear(&self) -> Result<(), Error> {
         let cleared = match &self.storage {
             Storage::File(file) => file.remove(),
-            Storage::Directory(directory) => directory.clear(),
+            Storage::Directory(directory) => directory
+                .clear()
+                .and_then(|()| experts::clear(directory.path())),
         };
         cleared.map_err(|source| self.error(source))
     }
@@ -369,6 +373,7 @@ impl Session {
     /// [`PrefixHit::notes`].
     pub fn restore(&mut self, cache: &PromptCache, ids: &[u32]) -> Result<PrefixHit, Error> {
         let start = Instant::now();
+        cache.recall_experts(self.engine())?;
         let n_min = self.keep_common(ids)? + MIN_GAIN;
         let wanted = &ids[..ids.len().saturating_sub(1).min(self.n_ctx())];
         let mut notes = Vec::new();
@@ -434,7 +439,7 @@ impl Session {
             root,
         )?;
         self.n_saved = self.tokens().len();
-        Ok(())
+        cache.save_experts(self.engine())
     }
 
     /// Saves the session if enough tokens are unsaved; returns a warning if that fails.

@@ -38,6 +38,7 @@ impl DiskTier {
         let seq = executor.new_seq()?;
         let root = Key::root(engine, executor, seq)?;
         executor.drop_seq(seq)?;
+        cache.recall_experts(engine)?;
         Ok(Self {
             engine: engine.clone(),
             cache,
@@ -81,9 +82,10 @@ impl DiskTier {
     /// Saves a sequence; returns whether it was saved.
     pub(super) fn save(&mut self, executor: &dyn Executor, seq: SeqId, tokens: &[u32]) -> bool {
         let export = SequenceExport::new(&self.engine, executor, seq, tokens);
-        let saved = self
-            .cache
-            .try_to_save(|| self.cache.save(&export, self.root));
+        let saved = self.cache.try_to_save(|| {
+            self.cache.save(&export, self.root)?;
+            self.cache.save_experts(&self.engine)
+        });
         saved.unwrap_or_else(|note| {
             self.notes.push(note);
             false

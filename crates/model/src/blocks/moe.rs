@@ -19,17 +19,15 @@
 //! x += post(norm_mlp(z) + norm_moe(y))                            one region; residual.rs
 //! ```
 //! The rows of a batch are sorted by expert, so each expert is read once per batch, and a single
-//! token reads its own experts only. Results are stored until all experts are done and then added
-//! in the order of each row's ranks, so that no bit depends on the other rows of the batch.
+//! token reads its own experts only. All of them are requested when the router has chosen, and
+//! computed in the order in which they arrive, after what every row uses. Results are stored until
+//! all experts are done and then added in the order of each row's ranks, so that no bit depends on
+//! that order or on the other rows of the batch.
 
 use atta_kernels::{Activations, Gated, GatedGroups, Groups, Job, Layouts, Matrix, Store, math};
-use atta_store::{ChunkGuard, Projection, WeightGroup};
+use atta_store::{Amount, Arrived, Projection, WeightGroup};
 
-use super::{
-    Normalize, Pass, Routing,
-    mlp::act,
-    routing::{Group, group_rows},
-};
+use super::{Normalize, Pass, Routing, mlp::act, routing::group_rows};
 use crate::{
     Error, Phase, Role,
     bind::Tensors,
@@ -126,13 +124,14 @@ pub(crate) fn moe(p: &mut Pass<'_>, l: usize, m: &Moe) -> Result<(), Error> {
     let layer = &p.model.spec().layers[l];
     normalize(p, layer.pre(Sublayer::Ffn), p.model.layer(l));
     route(p, l, m)?;
+    p.request_experts(l)?;
     if let Some(shared) = &m.shared {
         match m.has_gates {
             true => mlp_beside(p, l, &shared.mlp, SHARED)?,
             false => plain_beside(p, l, &shared.mlp)?,
         }
     }
-    all_experts(p, l, m)?;
+    all_experts(p, MoeLayer { l, m })?;
     combine(p, l, m);
     p.add_deferred_if_due(l, Sublayer::Ffn);
     Ok(())
@@ -144,9 +143,11 @@ pub(crate) fn mlp_and_moe(p: &mut Pass<'_>, l: usize, both: &MlpAndMoe) -> Resul
     let norm = Norm::Rms { eps: both.eps };
     normalize(p, Some((norm, [Role::PreFfwNorm2; 2])), t);
     route(p, l, &both.moe)?;
+    p.request_experts(l)?;
     p.enter(l, Sublayer::Ffn, &DENSE[..2]);
     mlp_beside(p, l, &both.mlp, DENSE)?;
-    all_experts(p, l, &both.moe)?;
+    let m = &both.moe;
+    all_experts(p, MoeLayer { l, m })?;
     combine(p, l, &both.moe);
     let n = p.rows.len();
     let d = p.model.spec().d_model;
@@ -181,11 +182,52 @@ fn normalize(p: &mut Pass<'_>, pre: Option<(Norm, [Role; 2])>, t: &Tensors) {
     });
 }
 
-/// The results of all experts that some row uses.
-fn all_experts(p: &mut Pass<'_>, l: usize, m: &Moe) -> Result<(), Error> {
-    let mut start = 0;
-    while let Some(end) = experts(p, (l, m), start)? {
-        start = end;
+impl Pass<'_> {
+    /// Begins to read the experts that some row uses.
+    fn request_experts(&self, l: usize) -> Result<(), Error> {
+        let request = self.s.moe.routing.request(self.rows.len());
+        Ok(self.model.weights().request_experts(l, &request)?)
+    }
+}
+
+/// A layer with experts.
+#[derive(Clone, Copy)]
+struct MoeLayer<'a> {
+    l: usize,
+    m: &'a Moe,
+}
+
+/// The results of all experts that some row uses, in the order in which they arrive.
+fn all_experts(p: &mut Pass<'_>, layer: MoeLayer<'_>) -> Result<(), Error> {
+    let mut experts = p.s.moe.routing.take_experts();
+    let done = as_they_arrive(p, layer, &mut experts);
+    p.s.moe.routing.put_back(experts);
+    done
+}
+
+fn as_they_arrive(
+    p: &mut Pass<'_>,
+    layer: MoeLayer<'_>,
+    mut wanted: &mut [u32],
+) -> Result<(), Error> {
+    let most = p.s.moe.routing.most();
+    while !wanted.is_empty() {
+        p.observer.enter(Phase::Weights);
+        let n_next = most.min(wanted.len());
+        // Members gather the results of the same experts at the same time.
+        let (asked, least) = match p.products.has_members() {
+            true => (&mut wanted[..n_next], n_next),
+            false => (&mut *wanted, 1),
+        };
+        let amount = Amount { least, most };
+        let arrived = p.model.weights().arrived_experts(layer.l, asked, amount)?;
+        let n = arrived.ids.len();
+        let mut first = 0;
+        while first < n {
+            first += experts(p, layer, &arrived, first)?;
+        }
+        drop(arrived);
+        wanted = &mut wanted[n..];
     }
     Ok(())
 }
@@ -359,18 +401,19 @@ fn project_beside(
 struct GroupWeights<'a> {
     m: &'a Moe,
     t: &'a Tensors,
-    /// Their ids.
-    experts: &'a [u32],
+    arrived: &'a Arrived<'a>,
+    /// The first of those that arrived that is in the group.
+    first: usize,
     /// The rows of expert `k` are those from `bounds[k]` to `bounds[k + 1]`.
     bounds: &'a [usize],
-    chunk: &'a ChunkGuard<'a>,
 }
 
 impl<'a> GroupWeights<'a> {
     /// A matrix of expert `k` of the group, and its bias.
     fn of(&self, k: usize, role: Role, bias: Role) -> (Matrix<'a>, Option<&'a [f32]>) {
-        let e = self.experts[k] as usize;
-        let w = self.t.expert(role, e, k, self.chunk);
+        let k = self.first + k;
+        let e = self.arrived.ids[k] as usize;
+        let w = self.t.expert(role, e, k, &self.arrived.chunk);
         (w, self.t.expert_bias(bias, e, w.n_whole()))
     }
 
@@ -399,34 +442,30 @@ impl<'a> GroupWeights<'a> {
     }
 }
 
-/// Computes the results of the group of experts that starts at expert `start` of this batch.
-/// Returns the start of the next group; `None` if there was no group.
-fn experts(p: &mut Pass<'_>, (l, m): (usize, &Moe), start: usize) -> Result<Option<usize>, Error> {
-    let model = p.model;
+/// Computes the results of a group of the experts that arrived, from number `first` on. Returns how
+/// many they are.
+fn experts(
+    p: &mut Pass<'_>,
+    MoeLayer { l, m }: MoeLayer<'_>,
+    arrived: &Arrived<'_>,
+    first: usize,
+) -> Result<usize, Error> {
     let d = p.model.spec().d_model;
     let d_ff = m.expert.d_ff;
     let s = &mut *p.s;
     let MoeScratch { h, y, routing, .. } = &mut s.moe;
-    let Some(group) = routing.group(start) else {
-        return Ok(None);
-    };
-    let Group {
-        experts,
-        bounds,
-        end,
-    } = group;
+    let group = routing.group(&arrived.ids[first..]);
+    let routing = group.routing;
+    let bounds = group.bounds();
     let places = group.places();
-    let t = model.layer(l);
-    p.observer.enter(Phase::Weights);
-    let weight_group = WeightGroup::Experts(l, experts);
-    let chunk = model.weights().chunk(weight_group, 0)?;
-    p.products.begin(weight_group, 0);
+    let t = p.model.layer(l);
+    p.products.begin(WeightGroup::Experts(l, group.experts), 0);
     let weights = GroupWeights {
         m,
         t,
-        experts,
+        arrived,
+        first,
         bounds,
-        chunk: &chunk,
     };
 
     p.observer.enter(Phase::Other);
@@ -466,7 +505,7 @@ fn experts(p: &mut Pass<'_>, (l, m): (usize, &Moe), start: usize) -> Result<Opti
     p.observer.enter(Phase::Matmul);
     let job = Groups { bounds, w, out };
     p.products.matmul_groups(&s.act, job)?;
-    Ok(Some(end))
+    Ok(group.experts.len())
 }
 
 /// `x += residual_scale * (w_1 y_1 + ... + w_k y_k + sigmoid(gate) * shared)`, in the order of

@@ -140,6 +140,7 @@ fn policies() -> [ResidencyPolicy; 4] {
         pinned_bytes,
         n_slots: 3,
         n_experts: 2,
+        n_moving: 0,
         method: None,
     };
     [

@@ -40,6 +40,7 @@ impl RingSize {
             pinned_bytes: 0,
             n_slots: self.n_slots,
             n_experts: n_used,
+            n_moving: 0,
             method: None,
         }
     }
@@ -72,6 +73,9 @@ impl ResidencyPolicy {
     }
 }
 
+/// One part in so many of the memory for experts goes to those of the next layer of a prompt.
+const MOVING_SHARE: u64 = 16;
+
 /// Gives the rest of the memory to weights that every token needs, then to experts.
 fn pinned(policy: ResidencyPolicy, sizes: &ResidencyBytes, left: u64) -> ResidencyPolicy {
     let free = left - sizes.memory();
@@ -82,10 +86,20 @@ fn pinned(policy: ResidencyPolicy, sizes: &ResidencyBytes, left: u64) -> Residen
     } else {
         (free, 0)
     };
-    let more = free.checked_div(sizes.per_expert).unwrap_or(0) as usize;
+    let n_more = |free: u64| free.checked_div(sizes.per_expert).unwrap_or(0) as usize;
+    let n_missing = sizes
+        .n_experts
+        .saturating_sub(policy.n_experts + n_more(free));
+    let n_moving = (free / MOVING_SHARE)
+        .checked_div(sizes.largest_expert)
+        .unwrap_or(0) as usize;
+    // Those of two layers are all that a prompt can use, half of them each.
+    let n_moving = n_moving.min(2 * n_missing) / 2 * 2;
+    let free = free - n_moving as u64 * sizes.largest_expert;
     ResidencyPolicy {
         pinned_bytes,
-        n_experts: policy.n_experts + more,
+        n_experts: policy.n_experts + n_more(free),
+        n_moving,
         ..policy
     }
 }
@@ -101,6 +115,7 @@ mod tests {
             pinned_bytes: 0,
             n_slots: 4,
             n_experts: 8,
+            n_moving: 0,
             method: None,
         };
         let sizes = ResidencyBytes {
@@ -108,14 +123,20 @@ mod tests {
             experts: 80,
             all: 1000,
             per_expert: 10,
+            largest_expert: 1,
             n_experts: 64,
             ..ResidencyBytes::default()
         };
         let some = pinned(policy.clone(), &sizes, 620);
         assert_eq!((some.pinned_bytes, some.n_experts), (500, 8));
-        // In memory as a whole, the model needs no ring: 1,000 of 1,040.
+        // In memory as a whole, the model needs no ring: 1,000 of 1,040. Of the rest a sixteenth
+        // moves with prompts.
         let whole = pinned(policy.clone(), &sizes, 120 + 1000);
-        assert_eq!((whole.pinned_bytes, whole.n_experts), (u64::MAX, 8 + 4));
+        assert_eq!((whole.pinned_bytes, whole.n_experts), (u64::MAX, 8 + 3));
+        assert_eq!((some.n_moving, whole.n_moving), (0, 2));
+        // Nothing is missing that could be read ahead.
+        let all = pinned(policy.clone(), &sizes, 120 + 1000 + 560);
+        assert_eq!((all.n_experts, all.n_moving), (8 + 60, 0));
         let dense = pinned(
             policy,
             &ResidencyBytes {

@@ -7,12 +7,15 @@
 //! ```
 //! Nothing is mapped. The pinned chunks are chosen before the first token and never change: a model
 //! is read in a cycle, and a least-recently-used cache would always have just evicted the next
-//! chunk. Experts are the exception, since the router chooses them while a step runs. A model that
+//! chunk. Experts are the exception, since the router chooses them while a step runs; the most used
+//! ones of an earlier run are read while the disk has nothing else to do. A model that
 //! is resident as a whole ([`ResidencyPolicy::whole`]) takes the same path, with every group one
 //! pinned chunk.
 
 mod chunk;
+mod expert_ahead;
 mod expert_cache;
+mod expert_usage;
 mod fit;
 mod held;
 mod probe;
@@ -30,18 +33,20 @@ use std::{
 };
 
 use crate::{
-    Budget, ChunkGuard, Error, ModelFiles, Plan, ReadMethod, Reservation, RowTable, WeightGroup,
-    WeightPass, Weights, files::at, guard::HeldChunk, os::Slot, weights::check_rows,
+    Amount, Arrived, Budget, ChunkGuard, Error, ExpertRequest, ExpertUsage, ModelFiles, Plan,
+    ReadMethod, Reservation, RowTable, WeightGroup, WeightPass, Weights, files::at,
+    guard::HeldChunk, os::Slot, weights::check_rows,
 };
 use chunk::{Chunks, expert_len};
-use expert_cache::{Expert, ExpertCache};
+use expert_ahead::MovingSlots;
+use expert_cache::{ALL, Expert, ExpertCache};
 pub(crate) use held::StreamedChunk;
 use held::take_spare;
 use read_ahead::{ChunkReader, PassChunks, ReadAheadRing};
 pub(crate) use readers::MAX_READERS;
 use readers::{Priority, Readers};
-use residency::n_experts;
 pub use residency::{ResidencyBytes, ResidencyPolicy};
+use residency::{largest_expert, n_experts};
 
 /// The reads of streamed weights, and the time that steps waited for them.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -58,6 +63,10 @@ pub struct Io {
     pub pinned_bytes: u64,
     /// Bytes of the expert caches.
     pub expert_bytes: u64,
+    /// Experts that steps have used, one in a batch counted once.
+    pub n_expert_uses: u64,
+    /// Those that were neither in memory nor being read.
+    pub n_expert_misses: u64,
 }
 
 /// Weights in private memory, resident or streamed.
@@ -70,6 +79,8 @@ pub struct Streamed {
     pinned: Vec<Option<Slot>>,
     /// The cache of each layer with experts.
     expert_caches: Vec<Option<ExpertCache>>,
+    /// Entries of the caches of the layers that a prompt is at.
+    moving: MovingSlots,
     ring: ReadAheadRing,
     readers: Readers,
     /// Buffers for rows of the embedding, and lists of experts; reused, so that a step allocates
@@ -81,6 +92,8 @@ pub struct Streamed {
     rate: f64,
     row_bytes_read: AtomicU64,
     wait_ns: AtomicU64,
+    n_expert_uses: AtomicU64,
+    n_expert_misses: AtomicU64,
     _memory: [Reservation; 3],
 }
 
@@ -126,6 +139,7 @@ impl Streamed {
         let mut this = Self {
             pinned: read_pinned(&readers, &chunks, &is_pinned)?,
             expert_caches: expert_caches(&plan, policy.n_experts)?,
+            moving: MovingSlots::new(carve(&vec![largest_expert(&plan); policy.n_moving])?),
             files,
             plan,
             chunks,
@@ -138,6 +152,8 @@ impl Streamed {
             rate: 0.0,
             row_bytes_read: AtomicU64::new(0),
             wait_ns: AtomicU64::new(0),
+            n_expert_uses: AtomicU64::new(0),
+            n_expert_misses: AtomicU64::new(0),
             _memory: memory,
         };
         this.rate = this.probe()?;
@@ -203,23 +219,39 @@ impl Streamed {
         })
     }
 
-    fn experts<'a>(&'a self, l: usize, ids: &[u32]) -> Result<StreamedChunk<'a>, Error> {
-        let cache = self
-            .expert_caches
-            .get(l)
-            .and_then(Option::as_ref)
-            .ok_or(Error::NotInPlan)?;
-        cache
-            .tables()
-            .iter()
-            .try_for_each(|table| check_rows(table, ids))?;
+    /// The cache of a layer, which must have these experts.
+    fn cache_of(&self, l: usize, ids: &[u32]) -> Result<&ExpertCache, Error> {
+        let cache = self.expert_caches.get(l).and_then(Option::as_ref);
+        let cache = cache.ok_or(Error::NotInPlan)?;
+        let tables = cache.tables();
+        tables.iter().try_for_each(|table| check_rows(table, ids))?;
+        Ok(cache)
+    }
+
+    /// Takes some of the experts `wanted`, whose ids are at the front then.
+    fn take_experts<'a>(
+        &'a self,
+        cache: &'a ExpertCache,
+        wanted: &mut [u32],
+        amount: Amount,
+    ) -> Result<(StreamedChunk<'a>, usize), Error> {
         let mut experts = take_spare(&self.spare_experts);
-        self.timed(|| cache.acquire(&self.readers, ids, &mut experts))?;
-        Ok(StreamedChunk::Experts {
+        let n = self.timed(|| cache.take(&self.readers, wanted, amount, &mut experts))?;
+        let chunk = StreamedChunk::Experts {
             experts,
             cache,
             weights: self,
-        })
+        };
+        Ok((chunk, n))
+    }
+
+    /// All of these experts, in this order.
+    fn experts<'a>(&'a self, l: usize, ids: &[u32]) -> Result<StreamedChunk<'a>, Error> {
+        let cache = self.cache_of(l, ids)?;
+        let uses = vec![1; ids.len()];
+        cache.count(ids, &uses, 1);
+        self.take_experts(cache, &mut ids.to_vec(), ALL)
+            .map(|(chunk, _)| chunk)
     }
 
     /// Copies rows of the embedding, or of that of every layer: from pinned chunks, or from the
@@ -328,6 +360,57 @@ impl Weights for Streamed {
         Ok(ChunkGuard(HeldChunk::Streamed(chunk)))
     }
 
+    fn request_experts(&self, l: usize, request: &ExpertRequest<'_>) -> Result<(), Error> {
+        let ExpertRequest { ids, uses, n_rows } = *request;
+        let cache = self.cache_of(l, ids)?;
+        let n_misses = cache.count(ids, uses, n_rows);
+        let add = |to: &AtomicU64, n: usize| to.fetch_add(n as u64, Ordering::Relaxed);
+        add(&self.n_expert_uses, ids.len());
+        add(&self.n_expert_misses, n_misses);
+        cache.request(&self.readers, ids);
+        let caches = &self.expert_caches;
+        self.moving.read_ahead(&self.readers, caches, l, ids.len());
+        Ok(())
+    }
+
+    fn arrived_experts<'a>(
+        &'a self,
+        l: usize,
+        wanted: &'a mut [u32],
+        amount: Amount,
+    ) -> Result<Arrived<'a>, Error> {
+        let cache = self.cache_of(l, wanted)?;
+        let (chunk, n) = self.take_experts(cache, wanted, amount)?;
+        Ok(Arrived {
+            ids: &wanted[..n],
+            chunk: ChunkGuard(HeldChunk::Streamed(chunk)),
+        })
+    }
+
+    fn expert_usage(&self) -> ExpertUsage {
+        let uses = |cache: &Option<ExpertCache>| cache.as_ref().map(ExpertCache::uses);
+        let layers = self.expert_caches.iter().map(uses);
+        ExpertUsage {
+            layers: layers.map(Option::unwrap_or_default).collect(),
+        }
+    }
+
+    fn recall_experts(&self, usage: &ExpertUsage) {
+        let layers = self.expert_caches.iter().zip(&usage.layers);
+        let known = layers.filter_map(|(cache, uses)| Some((cache.as_ref()?, uses)));
+        let ranked: Vec<_> = known
+            .map(|(cache, uses)| (cache, cache.restore(uses)))
+            .collect();
+        let n_ranks = ranked.iter().map(|(_, ids)| ids.len()).max().unwrap_or(0);
+        // The most used ones of all layers first.
+        for rank in 0..n_ranks {
+            for (cache, ids) in &ranked {
+                let id = ids.get(rank).copied();
+                cache.read_ahead(&self.readers, id.into_iter(), Priority::Idle);
+            }
+        }
+    }
+
     fn io(&self) -> Io {
         Io {
             read_bytes: self.readers.n_bytes() + self.row_bytes_read.load(Ordering::Relaxed),
@@ -336,6 +419,8 @@ impl Weights for Streamed {
             pass_bytes: self.bytes.read_per_pass,
             pinned_bytes: self.bytes.pinned,
             expert_bytes: self.bytes.experts,
+            n_expert_uses: self.n_expert_uses.load(Ordering::Relaxed),
+            n_expert_misses: self.n_expert_misses.load(Ordering::Relaxed),
         }
     }
 
@@ -392,5 +477,7 @@ fn expert_caches(plan: &Plan, n_entries: usize) -> Result<Vec<Option<ExpertCache
 
 #[cfg(test)]
 mod check_tests;
+#[cfg(test)]
+mod expert_tests;
 #[cfg(test)]
 mod tests;

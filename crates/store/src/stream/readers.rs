@@ -1,5 +1,5 @@
-//! The threads that read chunks of the files into slots: urgent requests first, the others in the
-//! order of their requests.
+//! The threads that read chunks of the files into slots: urgent requests first, idle ones last, and
+//! those of one priority in the order of their requests.
 //!
 //! A request hands its slot to a reader and gets it back with the completion, so that nothing else
 //! can access the slot meanwhile.
@@ -23,14 +23,18 @@ pub(crate) const MAX_READERS: usize = 4;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ReadTicket(u64);
 
-/// When a request is served.
+/// When a request is served: behind all earlier ones of its priority and all of a higher one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Priority {
-    /// After all earlier requests: reading ahead.
-    Queued,
-    /// Before all requests in the queue: a step needs the bytes now.
+    /// A step needs the bytes now.
     Urgent,
+    /// A step will need the bytes: reading ahead.
+    Queued,
+    /// A step may need the bytes; the disk has nothing else to do.
+    Idle,
 }
+
+const N_PRIORITIES: usize = 3;
 
 /// The reader threads of a model's files.
 pub(crate) struct Readers {
@@ -51,7 +55,8 @@ struct ReaderState {
 
 #[derive(Default)]
 struct Queue {
-    requests: VecDeque<ReadRequest>,
+    /// By priority.
+    requests: [VecDeque<ReadRequest>; N_PRIORITIES],
     completions: Vec<Completion>,
     n_requests: u64,
     is_closed: bool,
@@ -135,14 +140,45 @@ impl Readers {
             slices: slices.clone(),
             slot,
         };
-        match priority {
-            Priority::Queued => queue.requests.push_back(request),
-            Priority::Urgent => queue.requests.push_front(request),
-        }
+        queue.requests[priority as usize].push_back(request);
         drop(queue);
         // Wakes all readers: a single one might be inactive.
         self.shared.requested.notify_all();
         ticket
+    }
+
+    /// Makes a request urgent that no reader has begun to serve.
+    pub(crate) fn hurry(&self, ticket: ReadTicket) {
+        let mut queue = self.shared.lock();
+        let later = Priority::Queued as usize;
+        if let Some(request) = queue.withdraw(ticket, later) {
+            queue.requests[Priority::Urgent as usize].push_back(request);
+        }
+    }
+
+    /// Takes back the slot of a request that no reader has begun to serve; the ticket is used up
+    /// then.
+    pub(crate) fn withdraw(&self, ticket: ReadTicket) -> Option<Slot> {
+        let request = self.shared.lock().withdraw(ticket, 0)?;
+        Some(request.slot)
+    }
+
+    /// Whether a request has been served, so that [`wait`](Self::wait) returns at once.
+    pub(crate) fn is_served(&self, ticket: ReadTicket) -> bool {
+        let queue = self.shared.lock();
+        queue.completions.iter().any(|c| c.ticket == ticket)
+    }
+
+    /// Waits until one of these requests has been served.
+    pub(crate) fn wait_for_any(&self, tickets: impl Fn(ReadTicket) -> bool) {
+        let mut queue = self.shared.lock();
+        while !queue.completions.iter().any(|c| tickets(c.ticket)) {
+            queue = self
+                .shared
+                .completed
+                .wait(queue)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
     }
 
     /// Waits for a request and returns its slot, filled if the result is `Ok`. The ticket is used
@@ -160,6 +196,21 @@ impl Readers {
                 .wait(queue)
                 .unwrap_or_else(PoisonError::into_inner);
         }
+    }
+}
+
+impl Queue {
+    /// The next request to serve.
+    fn next(&mut self) -> Option<ReadRequest> {
+        self.requests.iter_mut().find_map(VecDeque::pop_front)
+    }
+
+    /// Removes a request of this priority or a lower one.
+    fn withdraw(&mut self, ticket: ReadTicket, highest: usize) -> Option<ReadRequest> {
+        self.requests[highest..].iter_mut().find_map(|requests| {
+            let i = requests.iter().position(|r| r.ticket == ticket)?;
+            requests.remove(i)
+        })
     }
 }
 
@@ -205,7 +256,7 @@ impl ReaderState {
                 return None;
             }
             if reader < self.n_active.load(Ordering::Relaxed)
-                && let Some(request) = queue.requests.pop_front()
+                && let Some(request) = queue.next()
             {
                 return Some(request);
             }

@@ -16,6 +16,9 @@ pub struct ResidencyPolicy {
     pub n_slots: usize,
     /// Experts of each layer that can be in memory.
     pub n_experts: usize,
+    /// Experts beside those, of the layers that a prompt is at; for half of them those of the next
+    /// layer are read while one computes.
+    pub n_moving: usize,
     /// How bytes are read; `None`: by the first method that works.
     pub method: Option<ReadMethod>,
 }
@@ -28,6 +31,7 @@ impl ResidencyPolicy {
             pinned_bytes: u64::MAX,
             n_slots: 0,
             n_experts: usize::MAX,
+            n_moving: 0,
             method: None,
         }
     }
@@ -48,6 +52,8 @@ pub struct ResidencyBytes {
     pub all: u64,
     /// Bytes of one more expert in every layer with experts.
     pub per_expert: u64,
+    /// Bytes of the largest expert.
+    pub largest_expert: u64,
     /// The most experts of a layer.
     pub n_experts: usize,
 }
@@ -70,12 +76,15 @@ impl ResidencyBytes {
             .iter()
             .map(|tables| (expert_len(tables) as u64, n_experts(tables)));
         let cache_bytes = |(len, n): (u64, usize)| len * n.min(policy.n_experts) as u64;
+        let largest_expert = largest_expert(plan) as u64;
         Self {
             pinned: sum(true),
             ring: chunks.largest(&is_pinned) as u64 * policy.n_slots.max(1) as u64,
-            experts: experts.clone().map(cache_bytes).sum(),
+            experts: experts.clone().map(cache_bytes).sum::<u64>()
+                + largest_expert * policy.n_moving as u64,
             read_per_pass: sum(false),
             all: chunks.bytes(),
+            largest_expert,
             per_expert: experts.clone().map(|(len, _)| len).sum(),
             n_experts: experts.map(|(_, n)| n).max().unwrap_or(0),
         }
@@ -92,4 +101,10 @@ impl ResidencyBytes {
 /// Experts of a layer whose matrices are in these tables.
 pub(super) fn n_experts(tables: &[RowTable]) -> usize {
     tables.iter().map(RowTable::n_rows).min().unwrap_or(0) as usize
+}
+
+/// The size of a slot for any expert of any layer, bytes.
+pub(super) fn largest_expert(plan: &Plan) -> usize {
+    let experts = plan.experts.iter().map(|tables| expert_len(tables));
+    experts.max().unwrap_or(0)
 }

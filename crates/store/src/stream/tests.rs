@@ -108,6 +108,7 @@ fn policy(
         pinned_bytes,
         n_slots,
         n_experts,
+        n_moving: 0,
         method: None,
     }
 }

@@ -316,7 +316,7 @@ impl Conversation<'_> {
                 n_tokens: reply.n_cached,
                 time: reply.restore_time,
             });
-            report::speed(&reply.summary);
+            report::speed(self.chat.session().engine(), &reply.summary);
             report::expectation(self.chat.session().engine(), &reply.summary);
         }
         self.stats.answered(reply);
