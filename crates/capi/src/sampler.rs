@@ -1,0 +1,85 @@
+//! Samplers: choose a token from the logits of a session.
+
+use std::{
+    ffi::c_char,
+    mem::MaybeUninit,
+    sync::{Mutex, PoisonError},
+};
+
+use atta_engine::{Breakers, GenerateOptions, Sampler, SamplingError};
+use atta_server::generate_options;
+
+use crate::{
+    failure::{AttaStatus, Failure, Outcome},
+    model::{AttaModel, Loaded},
+    pointer::{compute, free, handle, make, values},
+    session::{AttaSession, logits},
+};
+
+/// A sampler with its random numbers.
+#[derive(Debug)]
+pub struct AttaSampler(Mutex<Sampler>);
+
+/// Reads the options of a generation from JSON; no bytes are an empty object.
+pub(crate) fn options(loaded: &Loaded, n_ctx: usize, json: &[u8]) -> Outcome<GenerateOptions> {
+    let json = if json.is_empty() { b"{}" } else { json };
+    generate_options(&loaded.engine, n_ctx, json)
+        .map_err(|message| Failure::new(AttaStatus::Request, message))
+}
+
+fn sampler(loaded: &Loaded, json: &[u8]) -> Outcome<Sampler> {
+    let options = options(loaded, loaded.engine.spec().n_ctx_train, json)?;
+    if options.constraint.is_some() || !options.stop.is_empty() {
+        let message = "a sampler keeps to no grammar and no stop string: atta_generate does";
+        return Err(Failure::new(AttaStatus::Request, message));
+    }
+    let tokenizer = loaded.engine.tokenizer();
+    let breakers = Breakers::find(tokenizer, &options.sampling.dry.sequence_breakers);
+    let refused = |error: SamplingError| Failure::from(atta_engine::Error::from(error));
+    let sampler = Sampler::new(options.sampling, loaded.engine.spec().n_vocab).map_err(refused)?;
+    Ok(sampler.with_breakers(breakers))
+}
+
+/// Makes a sampler. `json` is an object with llama.cpp's fields, such as "temperature", "top_k",
+/// "top_p", "min_p", "repeat_penalty", "logit_bias" and "seed"; no bytes are an empty one.
+///
+/// # Safety
+/// `json` has `json_size` bytes.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn atta_sampler_new(
+    model: Option<&AttaModel>,
+    json: *const c_char,
+    json_size: usize,
+    out: Option<&mut MaybeUninit<*mut AttaSampler>>,
+) -> AttaStatus {
+    make(out, || {
+        let model = handle(model, "model")?;
+        // SAFETY: the caller's promise.
+        let json = unsafe { values(json.cast(), json_size, "json") }?;
+        Ok(AttaSampler(Mutex::new(sampler(&model.0, json)?)))
+    })
+}
+
+/// Chooses the next token from the logits of a session; the token is not appended.
+#[unsafe(no_mangle)]
+pub extern "C" fn atta_sampler_sample(
+    sampler: Option<&AttaSampler>,
+    session: Option<&AttaSession>,
+    out: Option<&mut MaybeUninit<u32>>,
+) -> AttaStatus {
+    compute(out, || {
+        let sampler = handle(sampler, "sampler")?;
+        let mut sampler = sampler.0.lock().unwrap_or_else(PoisonError::into_inner);
+        handle(session, "session")?.0.with(|held| {
+            held.settle()?;
+            let mut logits = logits(&held.session)?.to_vec();
+            Ok(sampler.sample(&mut logits, held.session.tokens()))
+        })
+    })
+}
+
+/// Frees a sampler. NULL is ignored.
+#[unsafe(no_mangle)]
+pub extern "C" fn atta_sampler_free(sampler: Option<Box<AttaSampler>>) {
+    free(sampler);
+}
