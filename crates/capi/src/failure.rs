@@ -27,24 +27,26 @@ pub enum AttaStatus {
     Busy = 3,
     /// The generation has ended; there are no more events.
     End = 4,
+    /// There is no event yet.
+    Pending = 5,
     /// The model cannot be opened: no such file, a damaged one, an unsupported one.
-    Model = 5,
+    Model = 6,
     /// There is too little memory, or the budget is too small.
-    Memory = 6,
+    Memory = 7,
     /// The tokens do not fit the context.
-    Context = 7,
+    Context = 8,
     /// A request was refused.
-    Request = 8,
+    Request = 9,
     /// Something else failed, such as a step of the model.
-    Failed = 9,
+    Failed = 10,
     /// A bug in atta. The program goes on; the handle may have lost its content.
-    Panic = 10,
+    Panic = 11,
 }
 
 /// The names of the statuses, by their numbers.
-const NAMES: [&CStr; 11] = [
-    c"ok", c"invalid", c"absent", c"busy", c"end", c"model", c"memory", c"context", c"request",
-    c"failed", c"panic",
+const NAMES: [&CStr; 12] = [
+    c"ok", c"invalid", c"absent", c"busy", c"end", c"pending", c"model", c"memory", c"context",
+    c"request", c"failed", c"panic",
 ];
 
 /// Why a call failed.

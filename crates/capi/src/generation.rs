@@ -6,6 +6,7 @@
 mod text;
 
 use std::{
+    collections::VecDeque,
     ffi::{CString, c_char},
     mem::MaybeUninit,
     ptr,
@@ -13,9 +14,10 @@ use std::{
         Arc, Mutex, TryLockError,
         atomic::{AtomicBool, Ordering},
     },
+    time::Duration,
 };
 
-use atta_server::{Canceller, Exchange};
+use atta_server::{Canceller, Exchange, Progress};
 
 use crate::{
     event::{AttaEvent, AttaEventKind},
@@ -37,6 +39,8 @@ pub struct AttaGeneration {
 #[derive(Debug)]
 struct State {
     source: Source,
+    /// Warnings that are to be told.
+    notes: VecDeque<String>,
     text: CString,
 }
 
@@ -77,25 +81,35 @@ impl Happened {
 }
 
 impl State {
-    fn next(&mut self) -> Outcome<Happened> {
+    fn next(&mut self, time: Duration) -> Outcome<Happened> {
+        if let Some(note) = self.notes.pop_front() {
+            return Ok(Happened::text(AttaEventKind::Note, note));
+        }
         let happened = match &mut self.source {
             Source::Session(generation) => generation.next(),
-            Source::Response(exchange) => response_event(exchange),
+            Source::Response(exchange) => response_event(exchange, time),
             Source::Over => Err(Failure::new(AttaStatus::End, "the generation has ended")),
         };
-        let goes_on = matches!(&happened, Ok(happened) if happened.kind != AttaEventKind::Done);
-        if !goes_on {
+        if let Source::Response(exchange) = &mut self.source {
+            self.notes.extend(exchange.take_warnings());
+        }
+        let is_last = match &happened {
+            Ok(happened) => happened.kind == AttaEventKind::Done,
+            Err(failure) => failure.status != AttaStatus::Pending,
+        };
+        if is_last {
             self.source = Source::Over;
         }
         happened
     }
 }
 
-/// The next event of a response: its warnings, then its pieces.
-fn response_event(exchange: &mut Exchange) -> Outcome<Happened> {
-    let piece = match exchange.next() {
-        None => return Ok(Happened::text(AttaEventKind::Done, String::new())),
-        Some(piece) => String::from_utf8_lossy(&piece).into_owned(),
+/// The next event of a response.
+fn response_event(exchange: &mut Exchange, time: Duration) -> Outcome<Happened> {
+    let piece = match exchange.next_within(time) {
+        Progress::End => return Ok(Happened::text(AttaEventKind::Done, String::new())),
+        Progress::Waiting => return Err(Failure::new(AttaStatus::Pending, "no event yet")),
+        Progress::Piece(piece) => String::from_utf8_lossy(&piece).into_owned(),
     };
     match exchange.status() {
         200..300 => Ok(Happened::text(AttaEventKind::Json, piece)),
@@ -113,20 +127,24 @@ fn error_message(json: &str) -> String {
 
 impl AttaGeneration {
     fn new(source: Source, cancel: Cancel) -> Self {
-        let text = CString::default();
+        let state = State {
+            source,
+            notes: VecDeque::new(),
+            text: CString::default(),
+        };
         Self {
-            state: Mutex::new(State { source, text }),
+            state: Mutex::new(state),
             cancel,
         }
     }
 
-    fn next(&self) -> Outcome<AttaEvent> {
+    fn next(&self, time: Duration) -> Outcome<AttaEvent> {
         let mut state = match self.state.try_lock() {
             Ok(state) => state,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return Err(Failure::busy("generation")),
         };
-        let happened = state.next()?;
+        let happened = state.next(time)?;
         state.text = failure::text(&happened.text);
         Ok(AttaEvent {
             kind: happened.kind as i32,
@@ -212,13 +230,45 @@ pub unsafe extern "C" fn atta_next(
     event: *mut AttaEvent,
     event_size: usize,
 ) -> AttaStatus {
+    // SAFETY: the caller's promise.
+    unsafe { next(generation, event, event_size, FOREVER) }
+}
+
+/// As `atta_next`, but ATTA_STATUS_PENDING if no event comes in this time, so that a thread can see
+/// to other things. A session computes on this thread: there it returns after a step.
+///
+/// # Safety
+/// As `atta_next`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn atta_next_within(
+    generation: Option<&AttaGeneration>,
+    milliseconds: u32,
+    event: *mut AttaEvent,
+    event_size: usize,
+) -> AttaStatus {
+    let time = Duration::from_millis(milliseconds.into());
+    // SAFETY: the caller's promise.
+    unsafe { next(generation, event, event_size, time) }
+}
+
+/// Longer than any program runs.
+const FOREVER: Duration = Duration::from_secs(1 << 30);
+
+/// # Safety
+/// `event` has `event_size` bytes that can be written.
+unsafe fn next(
+    generation: Option<&AttaGeneration>,
+    event: *mut AttaEvent,
+    event_size: usize,
+    time: Duration,
+) -> AttaStatus {
     run(|| {
         let generation = handle(generation, "generation")?;
         if event.is_null() {
             return Err(Failure::null("event"));
         }
         let n = event_size.min(size_of::<AttaEvent>());
-        let next = generation.next()?;
+        let next = generation.next(time)?;
         // SAFETY: the caller's promise; no more than the struct has is copied.
         unsafe { ptr::copy_nonoverlapping((&raw const next).cast::<u8>(), event.cast::<u8>(), n) };
         Ok(())

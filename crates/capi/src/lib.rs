@@ -30,7 +30,8 @@ pub use buffer::{AttaBuffer, atta_buffer_data, atta_buffer_free, atta_buffer_siz
 pub use event::{AttaEvent, AttaEventKind};
 pub use failure::{AttaStatus, atta_last_error, atta_status_name};
 pub use generation::{
-    AttaGeneration, atta_cancel, atta_generate, atta_generation_free, atta_next, atta_request,
+    AttaGeneration, atta_cancel, atta_generate, atta_generation_free, atta_next, atta_next_within,
+    atta_request,
 };
 pub use model::{
     AttaModel, atta_detokenize, atta_model_free, atta_model_number, atta_model_open,

@@ -5,10 +5,12 @@
 
 use std::{
     collections::VecDeque,
+    pin::Pin,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
+    time::Duration,
 };
 
 use atta_engine::{Engine, GenerateOptions};
@@ -68,7 +70,7 @@ impl Direct {
         })
     }
 
-    /// Prepares a request, which the first [`next`](Exchange::next) sends: a `POST` with this body,
+    /// Prepares a request, which the first [`next_within`](Exchange::next_within) sends: a `POST` with this body,
     /// or a `GET` without one.
     ///
     /// # Errors
@@ -81,7 +83,7 @@ impl Direct {
         let uri = Uri::try_from(path)?;
         Ok(Exchange {
             direct: Arc::clone(self),
-            request: Some(request(uri, body)),
+            response: Some(Box::pin(call(self.router.clone(), request(uri, body)))),
             head: ResponseHead::default(),
             body: None,
             unread: Vec::new(),
@@ -127,15 +129,46 @@ impl Canceller {
         self.0.is_cancelled.load(Ordering::Acquire)
     }
 
-    /// The result of `work`, or `None` if it was cancelled first.
-    async fn unless<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+    /// Waits for `work`, unless it is cancelled or the time is over first.
+    async fn wait<T>(&self, work: impl Future<Output = T>, time: Duration) -> Waited<T> {
         tokio::select! {
             biased;
-            () = self.0.notify.notified() => None,
-            done = work => Some(done),
+            () = self.0.notify.notified() => Waited::Cancelled,
+            done = work => Waited::Done(done),
+            () = tokio::time::sleep(time) => Waited::TimeOver,
         }
     }
 }
+
+/// How waiting ended.
+enum Waited<T> {
+    Done(T),
+    Cancelled,
+    TimeOver,
+}
+
+impl<T> Waited<T> {
+    fn map<U>(self, each: impl FnOnce(T) -> U) -> Waited<U> {
+        match self {
+            Self::Done(done) => Waited::Done(each(done)),
+            Self::Cancelled => Waited::Cancelled,
+            Self::TimeOver => Waited::TimeOver,
+        }
+    }
+}
+
+/// What a response has for its reader.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// A text of JSON: the response, or one event of a streamed one.
+    Piece(Vec<u8>),
+    /// Nothing in the time that was given.
+    Waiting,
+    /// Nothing more; it is complete, or was cancelled.
+    End,
+}
+
+type ResponseFuture = Pin<Box<dyn Future<Output = Response> + Send>>;
 
 /// How the pieces of a body are parted.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -189,8 +222,8 @@ struct ResponseHead {
 /// A request and its response, which is read piece by piece on the calling thread.
 pub struct Exchange {
     direct: Arc<Direct>,
-    /// Until it is sent.
-    request: Option<Request<Body>>,
+    /// The request, until its response begins.
+    response: Option<ResponseFuture>,
     head: ResponseHead,
     /// The body while there is more of it.
     body: Option<Body>,
@@ -214,7 +247,7 @@ impl Exchange {
         self.canceller.clone()
     }
 
-    /// The HTTP status; 0 before the first piece.
+    /// The HTTP status; 0 before the response begins.
     pub fn status(&self) -> u16 {
         self.head.status
     }
@@ -224,42 +257,49 @@ impl Exchange {
         std::mem::take(&mut self.head.warnings)
     }
 
-    /// Waits for the next piece, a text of JSON: the response, or one event of a streamed one.
-    /// `None` after the last one, and after it was cancelled.
-    #[expect(clippy::should_implement_trait, reason = "status() changes with it")]
-    pub fn next(&mut self) -> Option<Vec<u8>> {
+    /// Waits for the next piece of the response, for this time at most.
+    pub fn next_within(&mut self, time: Duration) -> Progress {
         loop {
             if self.canceller.is_cancelled() {
-                (self.request, self.body) = (None, None);
-                return None;
+                (self.response, self.body) = (None, None);
+                return Progress::End;
             }
             if let Some(piece) = self.ready.pop_front() {
-                return Some(piece);
+                return Progress::Piece(piece);
             }
-            self.read()?;
+            if self.response.is_none() && self.body.is_none() {
+                return Progress::End;
+            }
+            if let Waited::TimeOver = self.read(time) {
+                return Progress::Waiting;
+            }
         }
     }
 
-    /// Sends the request, or reads a frame of the response; `None` at its end.
-    fn read(&mut self) -> Option<()> {
+    /// Waits for the response, or for a frame of it.
+    fn read(&mut self, time: Duration) -> Waited<()> {
         let direct = Arc::clone(&self.direct);
         let canceller = self.canceller.clone();
-        if let Some(request) = self.request.take() {
-            let response = canceller.unless(call(&direct.router, request));
-            self.begin(direct.runtime().block_on(response)?);
-            return Some(());
+        if let Some(response) = &mut self.response {
+            let waited = canceller.wait(response, time);
+            let waited = direct.runtime().block_on(waited);
+            return waited.map(|response| self.begin(response));
         }
-        let frame = canceller.unless(self.body.as_mut()?.frame());
-        let frame = direct.runtime().block_on(frame)?;
-        match frame.and_then(Result::ok).map(|frame| frame.into_data()) {
-            Some(data) => self.unread.extend(data.ok().iter().flatten()),
-            None => self.end(),
-        }
-        self.part();
-        Some(())
+        let Some(body) = &mut self.body else {
+            return Waited::Done(());
+        };
+        let waited = direct.runtime().block_on(canceller.wait(body.frame(), time));
+        waited.map(|frame| {
+            match frame.and_then(Result::ok).map(|frame| frame.into_data()) {
+                Some(data) => self.unread.extend(data.ok().iter().flatten()),
+                None => self.end(),
+            }
+            self.part();
+        })
     }
 
     fn begin(&mut self, response: Response) {
+        self.response = None;
         let (head, body) = response.into_parts();
         self.head = ResponseHead {
             status: head.status.as_u16(),
@@ -325,8 +365,8 @@ fn request(uri: Uri, body: Option<Vec<u8>>) -> Request<Body> {
     request
 }
 
-async fn call(router: &Router, request: Request<Body>) -> Response {
-    let service = TowerToHyperService::new(router.clone());
+async fn call(router: Router, request: Request<Body>) -> Response {
+    let service = TowerToHyperService::new(router);
     let Ok(response) = service.call(request).await;
     response
 }
@@ -373,7 +413,7 @@ impl Server {
         let request = request(Uri::from_static(path), Some(body));
         let router = routes::router(Arc::clone(&self.app));
         self.runtime.block_on(async {
-            let (head, body) = call(&router, request).await.into_parts();
+            let (head, body) = call(router, request).await.into_parts();
             let body = body
                 .collect()
                 .await
