@@ -47,7 +47,9 @@ pub use qsf::{
     qsf_config_set_threads, qsf_detokenize, qsf_forward, qsf_free, qsf_free_text, qsf_free_tokens,
     qsf_generate, qsf_load, qsf_print_stats, qsf_sample, qsf_tokenize,
 };
-pub use sampler::{AttaSampler, atta_sampler_free, atta_sampler_new, atta_sampler_sample};
+pub use sampler::{
+    AttaSampler, atta_sampler_choose, atta_sampler_free, atta_sampler_new, atta_sampler_sample,
+};
 pub use session::{
     AttaSession, atta_session_append, atta_session_append_all, atta_session_free,
     atta_session_load, atta_session_logits, atta_session_new, atta_session_save,

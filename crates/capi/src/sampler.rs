@@ -3,7 +3,7 @@
 use std::{
     ffi::c_char,
     mem::MaybeUninit,
-    sync::{Mutex, PoisonError},
+    sync::{Mutex, MutexGuard, PoisonError},
 };
 
 use atta_engine::{Breakers, GenerateOptions, Sampler, SamplingError};
@@ -18,7 +18,23 @@ use crate::{
 
 /// A sampler with its random numbers.
 #[derive(Debug)]
-pub struct AttaSampler(Mutex<Sampler>);
+pub struct AttaSampler {
+    sampler: Mutex<Sampler>,
+    n_vocab: usize,
+}
+
+impl AttaSampler {
+    fn new(loaded: &Loaded, json: &[u8]) -> Outcome<Self> {
+        Ok(Self {
+            sampler: Mutex::new(sampler(loaded, json)?),
+            n_vocab: loaded.engine.spec().n_vocab,
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Sampler> {
+        self.sampler.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 /// Reads the options of a generation from JSON; no bytes are an empty object.
 pub(crate) fn options(loaded: &Loaded, n_ctx: usize, json: &[u8]) -> Outcome<GenerateOptions> {
@@ -56,7 +72,7 @@ pub unsafe extern "C" fn atta_sampler_new(
         let model = handle(model, "model")?;
         // SAFETY: the caller's promise.
         let json = unsafe { values(json.cast(), json_size, "json") }?;
-        Ok(AttaSampler(Mutex::new(sampler(&model.0, json)?)))
+        AttaSampler::new(&model.0, json)
     })
 }
 
@@ -69,12 +85,41 @@ pub extern "C" fn atta_sampler_sample(
 ) -> AttaStatus {
     compute(out, || {
         let sampler = handle(sampler, "sampler")?;
-        let mut sampler = sampler.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut sampler = sampler.lock();
         handle(session, "session")?.0.with(|held| {
             held.settle()?;
             let mut logits = logits(&held.session)?.to_vec();
             Ok(sampler.sample(&mut logits, held.session.tokens()))
         })
+    })
+}
+
+/// Chooses a token from logits that the program has, as many as the vocabulary; `tokens` are those
+/// of the text so far, for penalties.
+///
+/// # Safety
+/// `logits` has `n_logits` values, `tokens` has `n_tokens`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn atta_sampler_choose(
+    sampler: Option<&AttaSampler>,
+    logits: *const f32,
+    n_logits: usize,
+    tokens: *const u32,
+    n_tokens: usize,
+    out: Option<&mut MaybeUninit<u32>>,
+) -> AttaStatus {
+    compute(out, || {
+        let sampler = handle(sampler, "sampler")?;
+        // SAFETY: the caller's promise.
+        let logits = unsafe { values(logits, n_logits, "logits") }?;
+        // SAFETY: the caller's promise.
+        let ids = unsafe { values(tokens, n_tokens, "tokens") }?;
+        if n_logits != sampler.n_vocab {
+            let n_vocab = sampler.n_vocab;
+            let message = format!("{n_logits} logits, of a model that has {n_vocab}");
+            return Err(Failure::invalid(message));
+        }
+        Ok(sampler.lock().sample(&mut logits.to_vec(), ids))
     })
 }
 
