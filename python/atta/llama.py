@@ -15,6 +15,7 @@ import random
 import time
 import uuid
 import warnings
+from types import SimpleNamespace
 from typing import (
     Any,
     Callable,
@@ -56,6 +57,9 @@ _WITHOUT_EFFECT: Dict[str, Any] = {
     "no_perf": False,
     "numa": False,
     "draft_model": None,
+    # Of earlier versions of llama-cpp-python, which LangChain still gives.
+    "n_parts": -1,
+    "f16_kv": True,
 }
 
 # Parameters that would change the text, with the values at which they do not.
@@ -65,8 +69,6 @@ _REFUSED: Dict[str, Any] = {
     "rope_scaling_type": -1,
     "pooling_type": -1,
     "attention_type": -1,
-    "rope_freq_base": 0.0,
-    "rope_freq_scale": 0.0,
     "yarn_ext_factor": -1.0,
     "yarn_attn_factor": 1.0,
     "yarn_beta_fast": 32.0,
@@ -187,6 +189,17 @@ def _check_parameters(given: Dict[str, Any]) -> None:
             raise NotImplementedError(f"{name}={value!r} is not supported by atta")
 
 
+def _check_rope(metadata: Dict[str, str], base: float, scale: float) -> None:
+    """Refuses ropes that are not the file's; LangChain gives 10000 and 1 for every model."""
+    arch = metadata.get("general.architecture", "")
+    own = float(metadata.get(f"{arch}.rope.freq_base", "10000"))
+    if base not in (0.0, own):
+        raise NotImplementedError(f"rope_freq_base={base}: the file has {own}; 0 takes that")
+    is_scaled = f"{arch}.rope.scaling.factor" in metadata
+    if scale not in ((0.0,) if is_scaled else (0.0, 1.0)):
+        raise NotImplementedError(f"rope_freq_scale={scale}: 0 takes the file's")
+
+
 def _kv_type(type_k: Optional[int], type_v: Optional[int]) -> Optional[str]:
     names = {_KV_TYPES.get(1 if kind is None else kind) for kind in (type_k, type_v)}
     if type_k is None and type_v is None:
@@ -227,6 +240,8 @@ class Llama:
         chat_template: Optional[str] = None,
         type_k: Optional[int] = None,
         type_v: Optional[int] = None,
+        rope_freq_base: float = 0.0,
+        rope_freq_scale: float = 0.0,
         ram_budget: Optional[int] = None,
         verbose: bool = True,
         **kwargs: Any,
@@ -235,6 +250,7 @@ class Llama:
             kwargs, model_path=model_path, seed=seed, n_ctx=n_ctx, n_batch=n_batch,
             n_threads=n_threads, use_mmap=use_mmap, logits_all=logits_all, embedding=embedding,
             chat_format=chat_format, chat_template=chat_template, type_k=type_k, type_v=type_v,
+            rope_freq_base=rope_freq_base, rope_freq_scale=rope_freq_scale,
             ram_budget=ram_budget, verbose=verbose,
         )  # fmt: skip
         _check_parameters(kwargs)
@@ -262,6 +278,10 @@ class Llama:
         self.metadata: Dict[str, str] = {
             key: _as_text(value) for key, value in self._model.metadata.items()
         }
+        _check_rope(self.metadata, rope_freq_base, rope_freq_scale)
+        self.context_params = SimpleNamespace(
+            n_ctx=self._n_ctx, n_batch=self.n_batch, embeddings=embedding
+        )
         self.tokenizer_ = LlamaTokenizer(self)
         self._lazy_session: Optional[Session] = None
         self._sampler: Optional[Tuple[Json, Sampler]] = None

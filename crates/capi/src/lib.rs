@@ -56,7 +56,7 @@ pub use session::{
     atta_session_tokens, atta_session_truncate,
 };
 
-/// The version of the binary interface, which a program compares with [`atta_abi_version`].
+/// The version of the binary interface, which a program compares with `atta_abi_version()`.
 /// Functions, options and events are added without another one.
 pub const ATTA_ABI: u32 = 1;
 

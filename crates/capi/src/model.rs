@@ -24,7 +24,7 @@ use crate::{
     buffer::AttaBuffer,
     failure::{AttaStatus, Failure, Outcome},
     options::AttaOptions,
-    pointer::{c_text, compute, free, handle, make, text, values},
+    pointer::{c_text, compute, free, handle, make, values},
 };
 
 /// A loaded model. Any number of threads may use it at the same time.

@@ -50,7 +50,7 @@ const TEXTS: [&str; 5] = ["kv", "weights", "isa", "chat_template", "name"];
 const OF_SESSIONS: [&str; 4] = ["ctx", "batch", "keep", "kv"];
 
 impl AttaOptions {
-    fn set_number(&mut self, name: &str, value: u64) -> Outcome<()> {
+    pub(crate) fn set_number(&mut self, name: &str, value: u64) -> Outcome<()> {
         let count = || usize::try_from(value).map_err(|_| out_of_range(name, value));
         let at_least_1 = || NonZeroUsize::new(count()?).ok_or_else(|| out_of_range(name, value));
         match name {
@@ -83,7 +83,7 @@ impl AttaOptions {
         Ok(())
     }
 
-    fn set_float(&mut self, name: &str, value: f64) -> Outcome<()> {
+    pub(crate) fn set_float(&mut self, name: &str, value: f64) -> Outcome<()> {
         if name != "quality" {
             return Err(unknown(name, "a number", &["quality"]));
         }
