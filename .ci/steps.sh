@@ -72,3 +72,17 @@ clients() (
     step "$venv/bin/python" tests/clients/schema.py --atta "$1" --examples 5
     step "$venv/bin/python" tests/clients/page.py --atta "$1"
 )
+
+# The Python package over the library `$1`: its wheel, installed without anything else, and its tests, those of `Llama` against
+# what llama-cpp-python does (python/tests/golden.json).
+python_package() (
+    local dir
+    dir=$(mktemp -d)
+    trap "rm -r '$dir'" EXIT
+    ATTA_LIBRARY=$1 python3 python/backend/atta_build.py "$dir"
+    python3 -m venv "$dir/venv"
+    "$dir/venv/bin/pip" install -q --no-index "$dir"/atta-*.whl
+    "$dir/venv/bin/python" -c "import atta; print('atta', atta.__version__)"
+    "$dir/venv/bin/pip" install -q -r python/tests/requirements.txt
+    step "$dir/venv/bin/python" -m pytest -q -p no:cacheprovider python/tests
+)

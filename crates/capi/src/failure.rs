@@ -56,7 +56,7 @@ pub(crate) struct Failure {
     pub(crate) message: String,
 }
 
-pub(crate) type Outcome<T> = Result<T, Failure>;
+pub(crate) type CallResult<T> = Result<T, Failure>;
 
 impl Failure {
     pub(crate) fn new(status: AttaStatus, message: impl Into<String>) -> Self {
@@ -132,7 +132,7 @@ thread_local! {
 }
 
 /// Runs a function of the interface.
-pub(crate) fn run(work: impl FnOnce() -> Outcome<()>) -> AttaStatus {
+pub(crate) fn run(work: impl FnOnce() -> CallResult<()>) -> AttaStatus {
     let result = match catch_unwind(AssertUnwindSafe(work)) {
         Ok(result) => result,
         Err(panic) => Err(Failure::new(AttaStatus::Panic, panic_text(&*panic))),

@@ -21,7 +21,7 @@ use atta_server::{Canceller, Exchange, Progress};
 
 use crate::{
     event::{AttaEvent, AttaEventKind},
-    failure::{self, AttaStatus, Failure, Outcome, run},
+    failure::{self, AttaStatus, Failure, CallResult, run},
     model::AttaModel,
     pointer::{c_text, free, handle, make, values},
     session::AttaSession,
@@ -31,13 +31,13 @@ pub(crate) use text::{TextGeneration, TextPrompt};
 /// A generation. One thread at a time may ask for its events; any may cancel it.
 #[derive(Debug)]
 pub struct AttaGeneration {
-    state: Mutex<State>,
+    state: Mutex<GenerationState>,
     cancel: Cancel,
 }
 
 /// The generation, and the text of its last event.
 #[derive(Debug)]
-struct State {
+struct GenerationState {
     source: Source,
     /// Warnings that are to be told.
     notes: VecDeque<String>,
@@ -80,8 +80,8 @@ impl Happened {
     }
 }
 
-impl State {
-    fn next(&mut self, time: Duration) -> Outcome<Happened> {
+impl GenerationState {
+    fn next(&mut self, time: Duration) -> CallResult<Happened> {
         if let Some(note) = self.notes.pop_front() {
             return Ok(Happened::text(AttaEventKind::Note, note));
         }
@@ -105,7 +105,7 @@ impl State {
 }
 
 /// The next event of a response.
-fn response_event(exchange: &mut Exchange, time: Duration) -> Outcome<Happened> {
+fn response_event(exchange: &mut Exchange, time: Duration) -> CallResult<Happened> {
     let piece = match exchange.next_within(time) {
         Progress::End => return Ok(Happened::text(AttaEventKind::Done, String::new())),
         Progress::Waiting => return Err(Failure::new(AttaStatus::Pending, "no event yet")),
@@ -127,7 +127,7 @@ fn error_message(json: &str) -> String {
 
 impl AttaGeneration {
     fn new(source: Source, cancel: Cancel) -> Self {
-        let state = State {
+        let state = GenerationState {
             source,
             notes: VecDeque::new(),
             text: CString::default(),
@@ -138,7 +138,7 @@ impl AttaGeneration {
         }
     }
 
-    fn next(&self, time: Duration) -> Outcome<AttaEvent> {
+    fn next(&self, time: Duration) -> CallResult<AttaEvent> {
         let mut state = match self.state.try_lock() {
             Ok(state) => state,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),

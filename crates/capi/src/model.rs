@@ -22,7 +22,7 @@ use serde_json::json;
 
 use crate::{
     buffer::AttaBuffer,
-    failure::{AttaStatus, Failure, Outcome},
+    failure::{AttaStatus, Failure, CallResult},
     options::AttaOptions,
     pointer::{c_text, compute, free, handle, make, values},
 };
@@ -58,7 +58,7 @@ const MAX_QUEUE: usize = 1 << 16;
 const MAX_BODY: usize = 256 << 20;
 
 impl Loaded {
-    pub(crate) fn open(path: &Path, options: &AttaOptions) -> Outcome<Self> {
+    pub(crate) fn open(path: &Path, options: &AttaOptions) -> CallResult<Self> {
         let load = options.load_options();
         let name = path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
         Ok(Self {
@@ -72,7 +72,7 @@ impl Loaded {
     }
 
     /// What answers requests.
-    pub(crate) fn direct(&self) -> Outcome<Arc<Direct>> {
+    pub(crate) fn direct(&self) -> CallResult<Arc<Direct>> {
         let mut slot = self.direct.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(direct) = &*slot {
             return Ok(Arc::clone(direct));
@@ -130,7 +130,7 @@ impl Loaded {
         }
     }
 
-    fn number(&self, name: &str) -> Outcome<u64> {
+    fn number(&self, name: &str) -> CallResult<u64> {
         let spec = self.engine.spec();
         let tokenizer = self.engine.tokenizer();
         let count = |n: usize| Some(n as u64);
@@ -148,7 +148,7 @@ impl Loaded {
         found.ok_or_else(|| absent(name))
     }
 
-    fn text(&self, name: &str) -> Outcome<String> {
+    fn text(&self, name: &str) -> CallResult<String> {
         let metadata = self.engine.model().weights().files().directory().metadata();
         match name {
             "name" => Ok(self.name.clone()),
@@ -165,7 +165,7 @@ impl Loaded {
 }
 
 /// The number of a token with a role, and the switches of the vocabulary.
-fn role(tokenizer: &Tokenizer, name: &str) -> Outcome<u64> {
+fn role(tokenizer: &Tokenizer, name: &str) -> CallResult<u64> {
     let id = match name {
         "token_bos" => tokenizer.bos(),
         "token_eos" => tokenizer.eos(),

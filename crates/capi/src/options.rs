@@ -11,7 +11,7 @@ use atta_engine::{
 };
 
 use crate::{
-    failure::{AttaStatus, Failure, Outcome, run},
+    failure::{AttaStatus, Failure, CallResult, run},
     pointer::{c_text, free, make, text},
 };
 
@@ -50,7 +50,7 @@ const TEXTS: [&str; 5] = ["kv", "weights", "isa", "chat_template", "name"];
 const OF_SESSIONS: [&str; 4] = ["ctx", "batch", "keep", "kv"];
 
 impl AttaOptions {
-    pub(crate) fn set_number(&mut self, name: &str, value: u64) -> Outcome<()> {
+    pub(crate) fn set_number(&mut self, name: &str, value: u64) -> CallResult<()> {
         let count = || usize::try_from(value).map_err(|_| out_of_range(name, value));
         let at_least_1 = || NonZeroUsize::new(count()?).ok_or_else(|| out_of_range(name, value));
         match name {
@@ -70,7 +70,7 @@ impl AttaOptions {
         Ok(())
     }
 
-    fn set_text(&mut self, name: &str, value: &str) -> Outcome<()> {
+    fn set_text(&mut self, name: &str, value: &str) -> CallResult<()> {
         match name {
             "kv" => self.kv = Some(named(name, value, &KV_TYPES)?),
             "weights" => self.weights = Some(named(name, value, &PLACES)?),
@@ -83,7 +83,7 @@ impl AttaOptions {
         Ok(())
     }
 
-    pub(crate) fn set_float(&mut self, name: &str, value: f64) -> Outcome<()> {
+    pub(crate) fn set_float(&mut self, name: &str, value: f64) -> CallResult<()> {
         if name != "quality" {
             return Err(unknown(name, "a number", &["quality"]));
         }
@@ -115,7 +115,7 @@ impl AttaOptions {
     ///
     /// # Errors
     /// An option that only models have.
-    pub(crate) fn session_of(&self, base: SessionOptions) -> Outcome<SessionOptions> {
+    pub(crate) fn session_of(&self, base: SessionOptions) -> CallResult<SessionOptions> {
         match self.only_of_models {
             Some(name) => Err(Failure::invalid(format!(
                 "option {name:?} is one of models, not of sessions"
@@ -171,7 +171,7 @@ const PLACES: [(&str, WeightsAt); 3] = [
     ("streamed", WeightsAt::Streamed),
 ];
 
-fn named<T: Copy>(option: &str, value: &str, all: &[(&str, T)]) -> Outcome<T> {
+fn named<T: Copy>(option: &str, value: &str, all: &[(&str, T)]) -> CallResult<T> {
     let found = all.iter().find(|(name, _)| *name == value);
     found.map(|(_, found)| *found).ok_or_else(|| {
         let names: Vec<&str> = all.iter().map(|(name, _)| *name).collect();
@@ -188,7 +188,7 @@ fn template(value: &str) -> TemplateChoice {
     }
 }
 
-fn switch(name: &str, value: u64) -> Outcome<bool> {
+fn switch(name: &str, value: u64) -> CallResult<bool> {
     match value {
         0 | 1 => Ok(value == 1),
         _ => Err(out_of_range(name, value)),

@@ -9,13 +9,13 @@ use std::{
     ptr, slice,
 };
 
-use crate::failure::{AttaStatus, Failure, Outcome, run};
+use crate::failure::{AttaStatus, Failure, CallResult, run};
 
 /// The `n` values behind a pointer, which may be NULL where there are none.
 ///
 /// # Safety
 /// `start` points to `n` values that no one changes while the slice is used.
-pub(crate) unsafe fn values<'a, T>(start: *const T, n: usize, name: &str) -> Outcome<&'a [T]> {
+pub(crate) unsafe fn values<'a, T>(start: *const T, n: usize, name: &str) -> CallResult<&'a [T]> {
     if n == 0 {
         return Ok(&[]);
     }
@@ -33,7 +33,7 @@ pub(crate) unsafe fn values<'a, T>(start: *const T, n: usize, name: &str) -> Out
 ///
 /// # Safety
 /// As [`values`].
-pub(crate) unsafe fn text<'a>(start: *const c_char, n: usize, name: &str) -> Outcome<&'a str> {
+pub(crate) unsafe fn text<'a>(start: *const c_char, n: usize, name: &str) -> CallResult<&'a str> {
     // SAFETY: the caller's promise.
     let bytes = unsafe { values(start.cast(), n, name) }?;
     utf8(bytes, name)
@@ -43,7 +43,7 @@ pub(crate) unsafe fn text<'a>(start: *const c_char, n: usize, name: &str) -> Out
 ///
 /// # Safety
 /// `start` is NULL, or a NUL ends the text, which no one changes while it is used.
-pub(crate) unsafe fn c_text<'a>(start: *const c_char, name: &str) -> Outcome<&'a str> {
+pub(crate) unsafe fn c_text<'a>(start: *const c_char, name: &str) -> CallResult<&'a str> {
     if start.is_null() {
         return Err(Failure::null(name));
     }
@@ -52,20 +52,20 @@ pub(crate) unsafe fn c_text<'a>(start: *const c_char, name: &str) -> Outcome<&'a
     utf8(text.to_bytes(), name)
 }
 
-fn utf8<'a>(bytes: &'a [u8], name: &str) -> Outcome<&'a str> {
+fn utf8<'a>(bytes: &'a [u8], name: &str) -> CallResult<&'a str> {
     str::from_utf8(bytes)
         .map_err(|error| Failure::invalid(format!("{name} is not UTF-8: {error}")))
 }
 
 /// The handle behind a pointer.
-pub(crate) fn handle<'a, T>(handle: Option<&'a T>, name: &str) -> Outcome<&'a T> {
+pub(crate) fn handle<'a, T>(handle: Option<&'a T>, name: &str) -> CallResult<&'a T> {
     handle.ok_or_else(|| Failure::null(name))
 }
 
 /// Makes a value that the program gets through `out`, which is NULL after a failure.
 pub(crate) fn make<T>(
     out: Option<&mut MaybeUninit<*mut T>>,
-    make: impl FnOnce() -> Outcome<T>,
+    make: impl FnOnce() -> CallResult<T>,
 ) -> AttaStatus {
     run(|| {
         let out = out.ok_or_else(|| Failure::null("out"))?;
@@ -78,7 +78,7 @@ pub(crate) fn make<T>(
 /// Computes a number that the program gets through `out`; after a failure it is 0.
 pub(crate) fn compute<T: Default>(
     out: Option<&mut MaybeUninit<T>>,
-    compute: impl FnOnce() -> Outcome<T>,
+    compute: impl FnOnce() -> CallResult<T>,
 ) -> AttaStatus {
     run(|| {
         let out = out.ok_or_else(|| Failure::null("out"))?;

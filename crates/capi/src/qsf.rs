@@ -15,7 +15,7 @@ use atta_engine::{GenerateOptions, Sampler, Sampling};
 
 use crate::{
     event::AttaEventKind,
-    failure::{self, Failure, Outcome, run},
+    failure::{self, Failure, CallResult, run},
     generation::{TextGeneration, TextPrompt},
     model::Loaded,
     options::AttaOptions,
@@ -82,7 +82,7 @@ impl Default for QsfConfig {
 }
 
 impl QsfConfig {
-    fn options(&self) -> Outcome<AttaOptions> {
+    fn options(&self) -> CallResult<AttaOptions> {
         let mut options = AttaOptions::default();
         options.set_number("ram_budget", (self.ram_budget_mb as u64).saturating_mul(1_000_000))?;
         options.set_number("shrink", 1)?;
@@ -99,7 +99,7 @@ impl QsfConfig {
 }
 
 impl QsfEngine {
-    fn load(path: &str, config: &QsfConfig) -> Outcome<Self> {
+    fn load(path: &str, config: &QsfConfig) -> CallResult<Self> {
         let loaded = Arc::new(Loaded::open(Path::new(path), &config.options()?)?);
         Ok(Self {
             cell: session::cell(&loaded)?,
@@ -110,7 +110,7 @@ impl QsfEngine {
         })
     }
 
-    fn generate(&self, prompt: &str, options: &GenerateOptions, each: &mut Each<'_>) -> Outcome<usize> {
+    fn generate(&self, prompt: &str, options: &GenerateOptions, each: &mut Each<'_>) -> CallResult<usize> {
         self.cell.with(|held| held.restart())?;
         let prompt = TextPrompt::Text(prompt.to_owned());
         let mut generation = TextGeneration::with_options(&self.cell, Some(prompt), options)?;
@@ -139,7 +139,7 @@ impl QsfEngine {
     }
 
     /// Replaces the text by these tokens, and computes the logits behind them.
-    fn forward(&self, ids: &[u32]) -> Outcome<*mut f32> {
+    fn forward(&self, ids: &[u32]) -> CallResult<*mut f32> {
         check_ids(&self.loaded, ids)?;
         if ids.is_empty() {
             return Err(no_tokens());
@@ -154,7 +154,7 @@ impl QsfEngine {
         })
     }
 
-    fn sample(&self, logits: &[f32], sampling: Sampling) -> Outcome<u32> {
+    fn sample(&self, logits: &[f32], sampling: Sampling) -> CallResult<u32> {
         let mut slot = lock(&self.sampler);
         let is_same = |one: &PlanSampler| {
             one.temperature == sampling.temperature && one.top_p == sampling.top_p
@@ -209,7 +209,7 @@ fn sampling(temperature: f32, top_p: f32) -> Sampling {
 }
 
 /// Runs a function whose result is a pointer; NULL after a failure.
-fn pointer<T>(work: impl FnOnce() -> Outcome<*mut T>) -> *mut T {
+fn pointer<T>(work: impl FnOnce() -> CallResult<*mut T>) -> *mut T {
     let mut result = ptr::null_mut();
     let _ = run(|| {
         result = work()?;
@@ -219,7 +219,7 @@ fn pointer<T>(work: impl FnOnce() -> Outcome<*mut T>) -> *mut T {
 }
 
 /// Runs a function whose result is a count or a token; -1 after a failure.
-fn count(work: impl FnOnce() -> Outcome<usize>) -> c_int {
+fn count(work: impl FnOnce() -> CallResult<usize>) -> c_int {
     let mut result = -1;
     let _ = run(|| {
         let n = work()?;
@@ -229,7 +229,7 @@ fn count(work: impl FnOnce() -> Outcome<usize>) -> c_int {
     result
 }
 
-fn size(n: c_int, name: &str) -> Outcome<usize> {
+fn size(n: c_int, name: &str) -> CallResult<usize> {
     usize::try_from(n).map_err(|_| Failure::invalid(format!("{name} is {n}")))
 }
 

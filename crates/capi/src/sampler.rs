@@ -10,7 +10,7 @@ use atta_engine::{Breakers, GenerateOptions, Sampler, SamplingError};
 use atta_server::generate_options;
 
 use crate::{
-    failure::{AttaStatus, Failure, Outcome},
+    failure::{AttaStatus, Failure, CallResult},
     model::{AttaModel, Loaded},
     pointer::{compute, free, handle, make, values},
     session::{AttaSession, logits},
@@ -24,7 +24,7 @@ pub struct AttaSampler {
 }
 
 impl AttaSampler {
-    fn new(loaded: &Loaded, json: &[u8]) -> Outcome<Self> {
+    fn new(loaded: &Loaded, json: &[u8]) -> CallResult<Self> {
         Ok(Self {
             sampler: Mutex::new(sampler(loaded, json)?),
             n_vocab: loaded.engine.spec().n_vocab,
@@ -37,13 +37,13 @@ impl AttaSampler {
 }
 
 /// Reads the options of a generation from JSON; no bytes are an empty object.
-pub(crate) fn options(loaded: &Loaded, n_ctx: usize, json: &[u8]) -> Outcome<GenerateOptions> {
+pub(crate) fn options(loaded: &Loaded, n_ctx: usize, json: &[u8]) -> CallResult<GenerateOptions> {
     let json = if json.is_empty() { b"{}" } else { json };
     generate_options(&loaded.engine, n_ctx, json)
         .map_err(|message| Failure::new(AttaStatus::Request, message))
 }
 
-fn sampler(loaded: &Loaded, json: &[u8]) -> Outcome<Sampler> {
+fn sampler(loaded: &Loaded, json: &[u8]) -> CallResult<Sampler> {
     let options = options(loaded, loaded.engine.spec().n_ctx_train, json)?;
     if options.constraint.is_some() || !options.stop.is_empty() {
         let message = "a sampler keeps to no grammar and no stop string: atta_generate does";

@@ -12,7 +12,7 @@ use atta_engine::{Error, Session};
 
 use crate::{
     buffer::AttaBuffer,
-    failure::{AttaStatus, Failure, Outcome, run},
+    failure::{AttaStatus, Failure, CallResult, run},
     model::{AttaModel, Loaded},
     options::AttaOptions,
     pointer::{compute, free, handle, make, values},
@@ -40,7 +40,7 @@ pub(crate) struct Held {
 
 impl Held {
     /// Evaluates the pending tokens.
-    pub(crate) fn settle(&mut self) -> Outcome<()> {
+    pub(crate) fn settle(&mut self) -> CallResult<()> {
         let pending = std::mem::take(&mut self.pending);
         match self.session.append(&pending) {
             Ok(()) => Ok(()),
@@ -52,7 +52,7 @@ impl Held {
     }
 
     /// Forgets the text.
-    pub(crate) fn restart(&mut self) -> Outcome<()> {
+    pub(crate) fn restart(&mut self) -> CallResult<()> {
         self.truncate(0).map(drop)
     }
 
@@ -61,7 +61,7 @@ impl Held {
     }
 
     /// Removes all tokens from the `n`th on, and returns how many are left.
-    fn truncate(&mut self, n: usize) -> Outcome<usize> {
+    fn truncate(&mut self, n: usize) -> CallResult<usize> {
         let n_evaluated = self.session.tokens().len();
         self.pending.truncate(n.saturating_sub(n_evaluated));
         let n_left = self.session.truncate(n)?;
@@ -73,7 +73,7 @@ impl Held {
 }
 
 impl SessionCell {
-    fn new(loaded: &Arc<Loaded>, options: Option<&AttaOptions>) -> Outcome<Self> {
+    fn new(loaded: &Arc<Loaded>, options: Option<&AttaOptions>) -> CallResult<Self> {
         let base = loaded.session.clone();
         let options = match options {
             Some(options) => options.session_of(base)?,
@@ -88,7 +88,7 @@ impl SessionCell {
         })
     }
 
-    fn lock(&self) -> Outcome<MutexGuard<'_, Option<Held>>> {
+    fn lock(&self) -> CallResult<MutexGuard<'_, Option<Held>>> {
         match self.content.try_lock() {
             Ok(guard) => Ok(guard),
             // A step that panics removes its rows.
@@ -98,13 +98,13 @@ impl SessionCell {
     }
 
     /// Works with the session.
-    pub(crate) fn with<T>(&self, work: impl FnOnce(&mut Held) -> Outcome<T>) -> Outcome<T> {
+    pub(crate) fn with<T>(&self, work: impl FnOnce(&mut Held) -> CallResult<T>) -> CallResult<T> {
         let mut guard = self.lock()?;
         work(guard.as_mut().ok_or_else(|| Failure::busy("session"))?)
     }
 
     /// Takes the session out, until it is [put back](Self::put).
-    pub(crate) fn take(&self) -> Outcome<Held> {
+    pub(crate) fn take(&self) -> CallResult<Held> {
         self.lock()?.take().ok_or_else(|| Failure::busy("session"))
     }
 
@@ -264,7 +264,7 @@ pub unsafe extern "C" fn atta_session_load(
 }
 
 /// Refuses tokens that the model does not have.
-pub(crate) fn check_ids(loaded: &Loaded, ids: &[u32]) -> Outcome<()> {
+pub(crate) fn check_ids(loaded: &Loaded, ids: &[u32]) -> CallResult<()> {
     let n_vocab = loaded.engine.spec().n_vocab;
     match ids.iter().find(|&&id| id as usize >= n_vocab) {
         Some(id) => Err(Failure::invalid(format!("token {id}, of a model that has {n_vocab}"))),
@@ -273,7 +273,7 @@ pub(crate) fn check_ids(loaded: &Loaded, ids: &[u32]) -> Outcome<()> {
 }
 
 /// The logits after the last token, `[n_vocab]`.
-pub(crate) fn logits(session: &Session) -> Outcome<&[f32]> {
+pub(crate) fn logits(session: &Session) -> CallResult<&[f32]> {
     session.logits().ok_or_else(|| {
         let message = "there are no logits before a token is appended";
         Failure::new(AttaStatus::Absent, message)
@@ -281,7 +281,7 @@ pub(crate) fn logits(session: &Session) -> Outcome<&[f32]> {
 }
 
 /// A session of its own for callers that hold it alone.
-pub(crate) fn cell(loaded: &Arc<Loaded>) -> Outcome<Arc<SessionCell>> {
+pub(crate) fn cell(loaded: &Arc<Loaded>) -> CallResult<Arc<SessionCell>> {
     Ok(Arc::new(SessionCell::new(loaded, None)?))
 }
 

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::Happened;
 use crate::{
     event::AttaEventKind,
-    failure::{AttaStatus, Failure, Outcome},
+    failure::{AttaStatus, Failure, CallResult},
     sampler::options,
     session::{Held, SessionCell, check_ids},
 };
@@ -27,7 +27,7 @@ struct Owner {
 }
 
 self_cell!(
-    struct Running {
+    struct RunningText {
         owner: MutBorrow<Owner>,
         #[not_covariant]
         dependent: Generate,
@@ -38,7 +38,7 @@ self_cell!(
 pub(crate) struct TextGeneration {
     cell: Arc<SessionCell>,
     /// `None` once it has ended.
-    running: Option<Running>,
+    running: Option<RunningText>,
     is_cancelled: Arc<AtomicBool>,
     /// Tokens of the text so far.
     n_generated: usize,
@@ -54,7 +54,7 @@ impl std::fmt::Debug for TextGeneration {
 
 impl TextGeneration {
     /// Takes the session out of its cell.
-    pub(crate) fn new(cell: &Arc<SessionCell>, json: &[u8]) -> Outcome<Self> {
+    pub(crate) fn new(cell: &Arc<SessionCell>, json: &[u8]) -> CallResult<Self> {
         let request = TextRequest::parse(json)?;
         let options = options(&cell.loaded, cell.n_ctx, &request.options)?;
         Self::with_options(cell, request.prompt, &options)
@@ -64,7 +64,7 @@ impl TextGeneration {
         cell: &Arc<SessionCell>,
         prompt: Option<TextPrompt>,
         options: &GenerateOptions,
-    ) -> Outcome<Self> {
+    ) -> CallResult<Self> {
         let held = cell.take()?;
         match start(cell, held, prompt, options) {
             Ok(running) => Ok(Self {
@@ -84,7 +84,7 @@ impl TextGeneration {
         Arc::clone(&self.is_cancelled)
     }
 
-    pub(crate) fn next(&mut self) -> Outcome<Happened> {
+    pub(crate) fn next(&mut self) -> CallResult<Happened> {
         let is_cancelled = self.is_cancelled.load(Ordering::Relaxed);
         loop {
             let running = self.running.as_mut().expect("no event is asked for behind the last");
@@ -126,7 +126,7 @@ impl TextGeneration {
     }
 
     /// Gives the session back, and says how it went.
-    fn end(&mut self) -> Outcome<Happened> {
+    fn end(&mut self) -> CallResult<Happened> {
         let running = self.running.as_mut().expect("it has not ended");
         let summary = running.with_dependent_mut(|_, generate| generate.end_with_summary())?;
         self.give_back(summary.pending.clone());
@@ -167,7 +167,7 @@ fn start(
     held: Held,
     prompt: Option<TextPrompt>,
     options: &GenerateOptions,
-) -> Result<Running, Unstarted> {
+) -> Result<RunningText, Unstarted> {
     let ids = match prompt_ids(cell, &held, prompt) {
         Ok(ids) => ids,
         Err(failure) => return Err(Unstarted { held, failure }),
@@ -176,7 +176,7 @@ fn start(
     let n_pending = pending.len();
     let prompt = [pending, ids].concat();
     let owner = MutBorrow::new(Owner { session, prompt });
-    let started = Running::try_new_or_recover(owner, |owner| {
+    let started = RunningText::try_new_or_recover(owner, |owner| {
         let Owner { session, prompt } = owner.borrow_mut();
         session.generate(prompt, options)
     });
@@ -196,7 +196,7 @@ pub(crate) enum TextPrompt {
     Tokens(Vec<u32>),
 }
 
-fn prompt_ids(cell: &SessionCell, held: &Held, prompt: Option<TextPrompt>) -> Outcome<Vec<u32>> {
+fn prompt_ids(cell: &SessionCell, held: &Held, prompt: Option<TextPrompt>) -> CallResult<Vec<u32>> {
     let engine = &cell.loaded.engine;
     match prompt {
         None => Ok(Vec::new()),
@@ -216,7 +216,7 @@ struct TextRequest {
 }
 
 impl TextRequest {
-    fn parse(json: &[u8]) -> Outcome<Self> {
+    fn parse(json: &[u8]) -> CallResult<Self> {
         let refused = |message: String| Failure::new(AttaStatus::Request, message);
         if json.is_empty() {
             return Ok(Self { prompt: None, options: Vec::new() });
