@@ -277,7 +277,7 @@ pub unsafe extern "C" fn atta_options_set_text(
     })
 }
 
-/// Frees options; what was made with them keeps what it needs. NULL is ignored.
+/// Frees options; models and sessions that were made with them stay. NULL is ignored.
 #[unsafe(no_mangle)]
 pub extern "C" fn atta_options_free(options: Option<Box<AttaOptions>>) {
     free(options);

@@ -1,7 +1,7 @@
 //! Pointers of the caller, as references and slices.
 //!
 //! Knows no handle. The one idea: a pointer that may be NULL is an `Option` of a reference, which C
-//! sees as that pointer, so that what is left to be unsafe are lengths.
+//! sees as that pointer, so that only lengths are left to be unsafe.
 
 use std::{
     ffi::{CStr, c_char},
@@ -90,7 +90,7 @@ pub(crate) fn compute<T: Default>(
 
 /// Frees a handle; NULL is none.
 pub(crate) fn free<T>(handle: Option<Box<T>>) {
-    // What is freed tells nothing.
+    // There is no one to tell about a failure.
     let _ = run(|| {
         drop(handle);
         Ok(())

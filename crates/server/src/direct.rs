@@ -309,7 +309,7 @@ impl Exchange {
         self.body = Some(body);
     }
 
-    /// Takes what is left as the last piece.
+    /// Takes the rest as the last piece.
     fn end(&mut self) {
         self.body = None;
         let last = std::mem::take(&mut self.unread);
