@@ -58,6 +58,35 @@ typedef int32_t atta_status;
 #endif // __STDC_VERSION__ >= 202311L
 #endif // __cplusplus
 
+// The kind of an event. A program ignores kinds that it does not know.
+enum atta_event_kind
+#if defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+  : int32_t
+#endif // defined(__cplusplus) || __STDC_VERSION__ >= 202311L
+ {
+  // `n_done` of `n_total` tokens of the prompt are evaluated.
+  ATTA_EVENT_KIND_PROMPT = 0,
+  // More text, in whole characters.
+  ATTA_EVENT_KIND_TEXT = 1,
+  // A token, the `n_done`th of the text, which came before. With `n_probs`, `text` has its
+  // log-probabilities as JSON.
+  ATTA_EVENT_KIND_TOKEN = 2,
+  // A warning for the user, in one line.
+  ATTA_EVENT_KIND_NOTE = 3,
+  // A response to a request as JSON, or one event of a streamed one.
+  ATTA_EVENT_KIND_JSON = 4,
+  // The last event. `text` says how a generation in a session went, as JSON, and is empty
+  // behind a response.
+  ATTA_EVENT_KIND_DONE = 5,
+};
+#ifndef __cplusplus
+#if __STDC_VERSION__ >= 202311L
+typedef enum atta_event_kind atta_event_kind;
+#else
+typedef int32_t atta_event_kind;
+#endif // __STDC_VERSION__ >= 202311L
+#endif // __cplusplus
+
 // A result: a text, tokens, numbers, or bytes.
 typedef struct atta_buffer atta_buffer;
 
@@ -253,7 +282,7 @@ atta_status atta_options_set_text(struct atta_options *options,
                                   const char *value,
                                   size_t value_size);
 
-// Frees options; what was made with them keeps what it needs. NULL is ignored.
+// Frees options; models and sessions that were made with them stay. NULL is ignored.
 void atta_options_free(struct atta_options *options);
 
 // Makes a sampler. `json` is an object with llama.cpp's fields, such as "temperature", "top_k",

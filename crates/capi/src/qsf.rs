@@ -60,11 +60,12 @@ struct PlanSampler {
     sampler: Sampler,
 }
 
+/// Speeds are those of the last text, tokens per second.
 #[derive(Clone, Debug, Default)]
 struct Stats {
-    /// JSON of the last generation.
-    last: String,
     n_generated: usize,
+    prefill_tok_s: f64,
+    decode_tok_s: f64,
 }
 
 /// Gets each token of a text with the text that it completes.
@@ -124,7 +125,7 @@ impl QsfEngine {
                     if !text.is_empty() {
                         each(NO_TOKEN, &text);
                     }
-                    self.note(happened.text, happened.n_done);
+                    self.note(&happened.text, happened.n_done);
                     return Ok(happened.n_done);
                 }
                 _ => {}
@@ -132,10 +133,14 @@ impl QsfEngine {
         }
     }
 
-    fn note(&self, last: String, n_generated: usize) {
+    /// Notes how a text went.
+    fn note(&self, summary: &str, n_generated: usize) {
+        let summary: serde_json::Value = serde_json::from_str(summary).unwrap_or_default();
+        let speed = |name: &str| summary[name].as_f64().unwrap_or_default();
         let mut stats = lock(&self.stats);
         stats.n_generated += n_generated;
-        stats.last = last;
+        stats.prefill_tok_s = speed("prefill_tok_s");
+        stats.decode_tok_s = speed("decode_tok_s");
     }
 
     /// Replaces the text by these tokens, and computes the logits behind them.
@@ -170,19 +175,18 @@ impl QsfEngine {
     }
 
     fn print_stats(&self) {
-        let stats = lock(&self.stats).clone();
-        let budget = self.loaded.engine.budget();
-        let prediction = self.loaded.engine.prediction();
-        let speed = prediction.map(|prediction| format!("{prediction:?}"));
+        let Stats {
+            n_generated,
+            prefill_tok_s,
+            decode_tok_s,
+        } = lock(&self.stats).clone();
+        let weights = self.loaded.engine.weights_at();
+        let used_mb = self.loaded.engine.budget().used() as f64 / 1e6;
         // Lost if standard error is closed.
         let _ = writeln!(
             std::io::stderr(),
-            "weights: {:?}\nmemory: {:.1} MB\ntokens written: {}\nlast text: {}\npredicted: {}",
-            self.loaded.engine.weights_at(),
-            budget.used() as f64 / 1e6,
-            stats.n_generated,
-            if stats.last.is_empty() { "none" } else { &stats.last },
-            speed.as_deref().unwrap_or("at the speed of memory")
+            "weights: {weights:?}\nmemory: {used_mb:.1} MB\ntokens written: {n_generated}\n\
+             last text: prompt {prefill_tok_s:.1} tok/s, text {decode_tok_s:.1} tok/s"
         );
     }
 }

@@ -76,8 +76,10 @@ fn declared(header: &str) -> BTreeSet<String> {
     let code = text.lines().filter(|line| !line.starts_with("//"));
     let words = code.flat_map(|line| line.split([' ', '*']).map(str::to_owned).collect::<Vec<_>>());
     let calls = words.filter_map(|word| Some(word.split_once('(')?.0.to_owned()));
+    let is_ours = |name: &String| name.starts_with("atta_") || name.starts_with("qsf_");
+    // A type of functions has its bracket behind it.
     calls
-        .filter(|name| name.starts_with("atta_") || name.starts_with("qsf_"))
+        .filter(|name| is_ours(name) && !name.ends_with(')'))
         .collect()
 }
 
