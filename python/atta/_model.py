@@ -102,8 +102,10 @@ class _Events(_Owned):
         """The next event; `None` behind the last one. Ctrl-C is seen while it waits."""
         event = self._event
         while True:
+            if self._handle is None:
+                return None
             status = lib.atta_next_within(
-                self._open(), PATIENCE, ctypes.byref(event), ctypes.sizeof(event)
+                self._handle, PATIENCE, ctypes.byref(event), ctypes.sizeof(event)
             )
             if status == END:
                 return None

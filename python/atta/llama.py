@@ -190,10 +190,13 @@ def _check_parameters(given: Dict[str, Any]) -> None:
 
 
 def _check_rope(metadata: Dict[str, str], base: float, scale: float) -> None:
-    """Refuses ropes that are not the file's; LangChain gives 10000 and 1 for every model."""
+    """Refuses ropes that are not the file's. LangChain gives 10000 and 1 for every model, which no
+    one asked for."""
     arch = metadata.get("general.architecture", "")
     own = float(metadata.get(f"{arch}.rope.freq_base", "10000"))
-    if base not in (0.0, own):
+    if base == 10000.0 != own:
+        _warn_once(f"rope_freq_base=10000 is not applied: the file has {own:g}")
+    elif base not in (0.0, own):
         raise NotImplementedError(f"rope_freq_base={base}: the file has {own}; 0 takes that")
     is_scaled = f"{arch}.rope.scaling.factor" in metadata
     if scale not in ((0.0,) if is_scaled else (0.0, 1.0)):

@@ -195,13 +195,18 @@ mod tests {
     #[test]
     fn the_words_of_a_failure_are_those_of_its_thread() {
         run(|| Err(Failure::invalid("mine\0 and yours")));
-        std::thread::spawn(|| assert_eq!(last_error(), "")).join().unwrap();
+        std::thread::spawn(|| assert_eq!(last_error(), ""))
+            .join()
+            .unwrap();
         assert_eq!(last_error(), "mine\u{fffd} and yours");
     }
 
     #[test]
     fn an_error_names_options_as_this_interface_does() {
-        let failure = Failure::from(Error::PromptTooLong { n_prompt: 9, n_ctx: 8 });
+        let failure = Failure::from(Error::PromptTooLong {
+            n_prompt: 9,
+            n_ctx: 8,
+        });
         assert_eq!(failure.status, AttaStatus::Context);
         assert!(failure.message.contains("ctx"), "{}", failure.message);
     }

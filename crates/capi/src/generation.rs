@@ -21,7 +21,7 @@ use atta_server::{Canceller, Exchange, Progress};
 
 use crate::{
     event::{AttaEvent, AttaEventKind},
-    failure::{self, AttaStatus, Failure, CallResult, run},
+    failure::{self, AttaStatus, CallResult, Failure, run},
     model::AttaModel,
     pointer::{c_text, free, handle, make, values},
     session::AttaSession,
@@ -185,7 +185,10 @@ pub unsafe extern "C" fn atta_generate(
         let json = unsafe { values(json.cast(), json_size, "json") }?;
         let generation = TextGeneration::new(&session.0, json)?;
         let flag = Cancel::Flag(generation.cancel_flag());
-        Ok(AttaGeneration::new(Source::Session(Box::new(generation)), flag))
+        Ok(AttaGeneration::new(
+            Source::Session(Box::new(generation)),
+            flag,
+        ))
     })
 }
 
@@ -211,11 +214,17 @@ pub unsafe extern "C" fn atta_request(
         let has_body = !body.is_null();
         // SAFETY: the caller's promise.
         let body: &[u8] = unsafe { values(body.cast(), body_size, "body") }?;
-        let exchange = model.0.direct()?.request(path, has_body.then(|| body.to_vec()));
+        let exchange = model
+            .0
+            .direct()?
+            .request(path, has_body.then(|| body.to_vec()));
         let exchange = exchange
             .map_err(|error| Failure::invalid(format!("path {path:?} is no path: {error}")))?;
         let cancel = Cancel::Request(exchange.canceller());
-        Ok(AttaGeneration::new(Source::Response(Box::new(exchange)), cancel))
+        Ok(AttaGeneration::new(
+            Source::Response(Box::new(exchange)),
+            cancel,
+        ))
     })
 }
 

@@ -60,10 +60,11 @@ pub use session::{
 /// Functions, options and events are added without another one.
 pub const ATTA_ABI: u32 = 1;
 
-const VERSION: &CStr = match CStr::from_bytes_with_nul(concat!(env!("CARGO_PKG_VERSION"), "\0").as_bytes()) {
-    Ok(version) => version,
-    Err(_) => panic!("a version has no NUL in it"),
-};
+const VERSION: &CStr =
+    match CStr::from_bytes_with_nul(concat!(env!("CARGO_PKG_VERSION"), "\0").as_bytes()) {
+        Ok(version) => version,
+        Err(_) => panic!("a version has no NUL in it"),
+    };
 
 /// The `ATTA_ABI` that this library was built with.
 #[unsafe(no_mangle)]

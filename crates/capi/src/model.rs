@@ -22,7 +22,7 @@ use serde_json::json;
 
 use crate::{
     buffer::AttaBuffer,
-    failure::{AttaStatus, Failure, CallResult},
+    failure::{AttaStatus, CallResult, Failure},
     options::AttaOptions,
     pointer::{c_text, compute, free, handle, make, values},
 };
@@ -60,13 +60,19 @@ const MAX_BODY: usize = 256 << 20;
 impl Loaded {
     pub(crate) fn open(path: &Path, options: &AttaOptions) -> CallResult<Self> {
         let load = options.load_options();
-        let name = path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
+        let name = path
+            .file_stem()
+            .map(|stem| stem.to_string_lossy().into_owned());
         Ok(Self {
             engine: Engine::open(path, &load)?,
             session: load.session,
             n_parallel: options.n_parallel(),
             template: options.template(),
-            name: options.name().map(str::to_owned).or(name).unwrap_or_default(),
+            name: options
+                .name()
+                .map(str::to_owned)
+                .or(name)
+                .unwrap_or_default(),
             direct: Mutex::default(),
         })
     }
@@ -322,12 +328,13 @@ pub unsafe extern "C" fn atta_tokenize(
             FLAG_SPECIAL | 3 => Special::Parse,
             _ => return Err(Failure::invalid(format!("flags cannot be {flags}"))),
         };
-        let bos = tokenizer.bos().filter(|_| flags & FLAG_BOS != 0 && tokenizer.add_bos());
+        let bos = tokenizer
+            .bos()
+            .filter(|_| flags & FLAG_BOS != 0 && tokenizer.add_bos());
         let ids = bos.into_iter().chain(tokenizer.encode(text, special));
         Ok(AttaBuffer::tokens(ids.collect()))
     })
 }
-
 
 /// The text of tokens, in bytes that may end inside a character. Of `flags`, 1 writes special
 /// tokens, too, and 2 keeps the space in front that belongs to a text that goes on.
@@ -349,6 +356,10 @@ pub unsafe extern "C" fn atta_detokenize(
         if flags > 3 {
             return Err(Failure::invalid(format!("flags cannot be {flags}")));
         }
-        Ok(AttaBuffer::text(detokenize(model.0.engine.tokenizer(), ids, flags)))
+        Ok(AttaBuffer::text(detokenize(
+            model.0.engine.tokenizer(),
+            ids,
+            flags,
+        )))
     })
 }

@@ -11,7 +11,7 @@ use atta_engine::{
 };
 
 use crate::{
-    failure::{AttaStatus, Failure, CallResult, run},
+    failure::{AttaStatus, CallResult, Failure, run},
     pointer::{c_text, free, make, text},
 };
 
@@ -41,7 +41,15 @@ pub struct AttaOptions {
 
 /// Options that whole numbers set.
 const NUMBERS: [&str; 10] = [
-    "ctx", "batch", "keep", "threads", "parallel", "experts", "ram_budget", "verify", "prewarm",
+    "ctx",
+    "batch",
+    "keep",
+    "threads",
+    "parallel",
+    "experts",
+    "ram_budget",
+    "verify",
+    "prewarm",
     "shrink",
 ];
 /// Options that texts set.
@@ -134,7 +142,11 @@ impl AttaOptions {
             verify: self.verify,
             ram_budget: self.ram_budget,
             session: self.session(SessionOptions::default()),
-            fit: if self.shrink { Fit::Shrink } else { Fit::Strict },
+            fit: if self.shrink {
+                Fit::Shrink
+            } else {
+                Fit::Strict
+            },
             reduction: Reduction {
                 layers: self.quality.map_or(Omission::Nothing, Omission::Quality),
                 n_experts: self.n_experts,
@@ -176,7 +188,9 @@ fn named<T: Copy>(option: &str, value: &str, all: &[(&str, T)]) -> CallResult<T>
     found.map(|(_, found)| *found).ok_or_else(|| {
         let names: Vec<&str> = all.iter().map(|(name, _)| *name).collect();
         let names = names.join(", ");
-        Failure::invalid(format!("option {option:?} is {value:?}, expected one of {names}"))
+        Failure::invalid(format!(
+            "option {option:?} is {value:?}, expected one of {names}"
+        ))
     })
 }
 
@@ -208,9 +222,7 @@ fn unknown(name: &str, kind: &str, names: &[&str]) -> Failure {
 
 /// Makes an empty set of options.
 #[unsafe(no_mangle)]
-pub extern "C" fn atta_options_new(
-    out: Option<&mut MaybeUninit<*mut AttaOptions>>,
-) -> AttaStatus {
+pub extern "C" fn atta_options_new(out: Option<&mut MaybeUninit<*mut AttaOptions>>) -> AttaStatus {
     make(out, || Ok(AttaOptions::default()))
 }
 

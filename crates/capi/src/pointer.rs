@@ -9,7 +9,7 @@ use std::{
     ptr, slice,
 };
 
-use crate::failure::{AttaStatus, Failure, CallResult, run};
+use crate::failure::{AttaStatus, CallResult, Failure, run};
 
 /// The `n` values behind a pointer, which may be NULL where there are none.
 ///
@@ -53,8 +53,7 @@ pub(crate) unsafe fn c_text<'a>(start: *const c_char, name: &str) -> CallResult<
 }
 
 fn utf8<'a>(bytes: &'a [u8], name: &str) -> CallResult<&'a str> {
-    str::from_utf8(bytes)
-        .map_err(|error| Failure::invalid(format!("{name} is not UTF-8: {error}")))
+    str::from_utf8(bytes).map_err(|error| Failure::invalid(format!("{name} is not UTF-8: {error}")))
 }
 
 /// The handle behind a pointer.

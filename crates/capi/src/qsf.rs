@@ -15,7 +15,7 @@ use atta_engine::{GenerateOptions, Sampler, Sampling};
 
 use crate::{
     event::AttaEventKind,
-    failure::{self, Failure, CallResult, run},
+    failure::{self, CallResult, Failure, run},
     generation::{TextGeneration, TextPrompt},
     model::Loaded,
     options::AttaOptions,
@@ -69,7 +69,8 @@ struct Stats {
 }
 
 /// Gets each token of a text with the text that it completes.
-pub type QsfCallback = Option<unsafe extern "C" fn(token: c_int, text: *const c_char, user: *mut c_void)>;
+pub type QsfCallback =
+    Option<unsafe extern "C" fn(token: c_int, text: *const c_char, user: *mut c_void)>;
 
 impl Default for QsfConfig {
     fn default() -> Self {
@@ -85,7 +86,10 @@ impl Default for QsfConfig {
 impl QsfConfig {
     fn options(&self) -> CallResult<AttaOptions> {
         let mut options = AttaOptions::default();
-        options.set_number("ram_budget", (self.ram_budget_mb as u64).saturating_mul(1_000_000))?;
+        options.set_number(
+            "ram_budget",
+            (self.ram_budget_mb as u64).saturating_mul(1_000_000),
+        )?;
         options.set_number("shrink", 1)?;
         for (name, value) in [("threads", self.n_threads), ("ctx", self.max_seq_len)] {
             if value > 0 {
@@ -111,7 +115,12 @@ impl QsfEngine {
         })
     }
 
-    fn generate(&self, prompt: &str, options: &GenerateOptions, each: &mut Each<'_>) -> CallResult<usize> {
+    fn generate(
+        &self,
+        prompt: &str,
+        options: &GenerateOptions,
+        each: &mut Each<'_>,
+    ) -> CallResult<usize> {
         self.cell.with(|held| held.restart())?;
         let prompt = TextPrompt::Text(prompt.to_owned());
         let mut generation = TextGeneration::with_options(&self.cell, Some(prompt), options)?;
@@ -168,7 +177,11 @@ impl QsfEngine {
             let (temperature, top_p) = (sampling.temperature, sampling.top_p);
             let sampler = Sampler::new(sampling, logits.len())
                 .map_err(|error| Failure::from(atta_engine::Error::from(error)))?;
-            *slot = Some(PlanSampler { temperature, top_p, sampler });
+            *slot = Some(PlanSampler {
+                temperature,
+                top_p,
+                sampler,
+            });
         }
         let one = slot.as_mut().expect("it was made if there was none");
         Ok(one.sampler.sample(&mut logits.to_vec(), &[]))
@@ -258,13 +271,17 @@ pub extern "C" fn qsf_config_set_ram_budget(config: Option<&mut QsfConfig>, mega
 /// Sets the number of threads; 0: as many as there are cores.
 #[unsafe(no_mangle)]
 pub extern "C" fn qsf_config_set_threads(config: Option<&mut QsfConfig>, n_threads: c_int) {
-    set(config, |config| config.n_threads = usize::try_from(n_threads).unwrap_or(0));
+    set(config, |config| {
+        config.n_threads = usize::try_from(n_threads).unwrap_or(0)
+    });
 }
 
 /// Sets the most tokens of a text; 0: the model's.
 #[unsafe(no_mangle)]
 pub extern "C" fn qsf_config_set_max_seq_len(config: Option<&mut QsfConfig>, n: c_int) {
-    set(config, |config| config.max_seq_len = usize::try_from(n).unwrap_or(0));
+    set(config, |config| {
+        config.max_seq_len = usize::try_from(n).unwrap_or(0)
+    });
 }
 
 /// Sets the quality, 0 to 1; below 1, for a file with measured layers, some are left out.
@@ -284,7 +301,10 @@ pub extern "C" fn qsf_config_free(config: Option<Box<QsfConfig>>) {
 /// # Safety
 /// A NUL ends `path`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn qsf_load(path: *const c_char, config: Option<&QsfConfig>) -> *mut QsfEngine {
+pub unsafe extern "C" fn qsf_load(
+    path: *const c_char,
+    config: Option<&QsfConfig>,
+) -> *mut QsfEngine {
     pointer(|| {
         // SAFETY: the caller's promise.
         let path = unsafe { c_text(path, "path") }?;
@@ -353,7 +373,9 @@ pub unsafe extern "C" fn qsf_tokenize(
         let ids = engine.loaded.engine.prompt_ids(text.as_bytes());
         *n_tokens = c_int::try_from(ids.len()).unwrap_or(c_int::MAX);
         // The number in front tells `qsf_free_tokens` how many there are.
-        let ids = [*n_tokens].into_iter().chain(ids.iter().map(|id| id.cast_signed()));
+        let ids = [*n_tokens]
+            .into_iter()
+            .chain(ids.iter().map(|id| id.cast_signed()));
         let ids: Box<[c_int]> = ids.collect();
         // SAFETY: there is one number at least.
         Ok(unsafe { Box::into_raw(ids).cast::<c_int>().add(1) })

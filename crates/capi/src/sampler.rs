@@ -10,7 +10,7 @@ use atta_engine::{Breakers, GenerateOptions, Sampler, SamplingError};
 use atta_server::generate_options;
 
 use crate::{
-    failure::{AttaStatus, Failure, CallResult},
+    failure::{AttaStatus, CallResult, Failure},
     model::{AttaModel, Loaded},
     pointer::{compute, free, handle, make, values},
     session::{AttaSession, logits},

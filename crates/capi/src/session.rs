@@ -12,7 +12,7 @@ use atta_engine::{Error, Session};
 
 use crate::{
     buffer::AttaBuffer,
-    failure::{AttaStatus, Failure, CallResult, run},
+    failure::{AttaStatus, CallResult, Failure, run},
     model::{AttaModel, Loaded},
     options::AttaOptions,
     pointer::{compute, free, handle, make, values},
@@ -267,7 +267,9 @@ pub unsafe extern "C" fn atta_session_load(
 pub(crate) fn check_ids(loaded: &Loaded, ids: &[u32]) -> CallResult<()> {
     let n_vocab = loaded.engine.spec().n_vocab;
     match ids.iter().find(|&&id| id as usize >= n_vocab) {
-        Some(id) => Err(Failure::invalid(format!("token {id}, of a model that has {n_vocab}"))),
+        Some(id) => Err(Failure::invalid(format!(
+            "token {id}, of a model that has {n_vocab}"
+        ))),
         None => Ok(()),
     }
 }

@@ -288,7 +288,9 @@ impl Exchange {
         let Some(body) = &mut self.body else {
             return Waited::Done(());
         };
-        let waited = direct.runtime().block_on(canceller.wait(body.frame(), time));
+        let waited = direct
+            .runtime()
+            .block_on(canceller.wait(body.frame(), time));
         waited.map(|frame| {
             match frame.and_then(Result::ok).map(|frame| frame.into_data()) {
                 Some(data) => self.unread.extend(data.ok().iter().flatten()),

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::Happened;
 use crate::{
     event::AttaEventKind,
-    failure::{AttaStatus, Failure, CallResult},
+    failure::{AttaStatus, CallResult, Failure},
     sampler::options,
     session::{Held, SessionCell, check_ids},
 };
@@ -87,7 +87,10 @@ impl TextGeneration {
     pub(crate) fn next(&mut self) -> CallResult<Happened> {
         let is_cancelled = self.is_cancelled.load(Ordering::Relaxed);
         loop {
-            let running = self.running.as_mut().expect("no event is asked for behind the last");
+            let running = self
+                .running
+                .as_mut()
+                .expect("no event is asked for behind the last");
             let event = running.with_dependent_mut(|_, generate| {
                 if is_cancelled {
                     generate.interrupt();
@@ -148,9 +151,8 @@ impl Drop for TextGeneration {
     fn drop(&mut self) {
         let running = self.running.as_mut();
         // After an error, or where it ends early; of an error the words are out.
-        let summary = running.map(|running| {
-            running.with_dependent_mut(|_, generate| generate.end_with_summary())
-        });
+        let summary = running
+            .map(|running| running.with_dependent_mut(|_, generate| generate.end_with_summary()));
         let pending = summary.and_then(Result::ok).map(|summary| summary.pending);
         self.give_back(pending.unwrap_or_default());
     }
@@ -181,9 +183,15 @@ fn start(
         session.generate(prompt, options)
     });
     started.map_err(|unstarted| {
-        let Owner { session, mut prompt } = unstarted.0.into_inner();
+        let Owner {
+            session,
+            mut prompt,
+        } = unstarted.0.into_inner();
         prompt.truncate(n_pending);
-        let held = Held { session, pending: prompt };
+        let held = Held {
+            session,
+            pending: prompt,
+        };
         let failure = unstarted.1.into();
         Unstarted { held, failure }
     })
@@ -219,17 +227,22 @@ impl TextRequest {
     fn parse(json: &[u8]) -> CallResult<Self> {
         let refused = |message: String| Failure::new(AttaStatus::Request, message);
         if json.is_empty() {
-            return Ok(Self { prompt: None, options: Vec::new() });
+            return Ok(Self {
+                prompt: None,
+                options: Vec::new(),
+            });
         }
         let mut fields: Value = serde_json::from_slice(json)
             .map_err(|error| refused(format!("this is no JSON: {error}")))?;
-        let prompt = fields.as_object_mut().and_then(|fields| fields.shift_remove("prompt"));
+        let prompt = fields
+            .as_object_mut()
+            .and_then(|fields| fields.shift_remove("prompt"));
         let prompt = match prompt {
             None | Some(Value::Null) => None,
             Some(Value::String(text)) => Some(TextPrompt::Text(text)),
-            Some(list) => Some(TextPrompt::Tokens(serde_json::from_value(list).map_err(|_| {
-                refused("prompt is neither a text nor a list of tokens".to_owned())
-            })?)),
+            Some(list) => Some(TextPrompt::Tokens(serde_json::from_value(list).map_err(
+                |_| refused("prompt is neither a text nor a list of tokens".to_owned()),
+            )?)),
         };
         let options = fields.to_string().into_bytes();
         Ok(Self { prompt, options })

@@ -74,7 +74,11 @@ fn the_interface_is_the_one_that_is_committed() {
 fn declared(header: &str) -> BTreeSet<String> {
     let text = fs::read_to_string(Path::new(CRATE).join("include").join(header)).unwrap();
     let code = text.lines().filter(|line| !line.starts_with("//"));
-    let words = code.flat_map(|line| line.split([' ', '*']).map(str::to_owned).collect::<Vec<_>>());
+    let words = code.flat_map(|line| {
+        line.split([' ', '*'])
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    });
     let calls = words.filter_map(|word| Some(word.split_once('(')?.0.to_owned()));
     let is_ours = |name: &String| name.starts_with("atta_") || name.starts_with("qsf_");
     // A type of functions has its bracket behind it.
@@ -87,7 +91,10 @@ fn declared(header: &str) -> BTreeSet<String> {
 fn the_headers_declare_what_the_library_has() {
     let mut all = declared("atta.h");
     all.extend(declared("qsf.h"));
-    let names: BTreeSet<String> = signatures().iter().map(|line| name(line).to_owned()).collect();
+    let names: BTreeSet<String> = signatures()
+        .iter()
+        .map(|line| name(line).to_owned())
+        .collect();
     assert_eq!(all, names);
 }
 
@@ -103,7 +110,12 @@ fn the_shared_library_shows_no_other_symbols() {
         return;
     };
     let text = String::from_utf8(listed.stdout).unwrap();
-    let symbols = text.lines().map(|line| line.split(' ').next().unwrap().to_owned());
-    let names: BTreeSet<String> = signatures().iter().map(|line| name(line).to_owned()).collect();
+    let symbols = text
+        .lines()
+        .map(|line| line.split(' ').next().unwrap().to_owned());
+    let names: BTreeSet<String> = signatures()
+        .iter()
+        .map(|line| name(line).to_owned())
+        .collect();
     assert_eq!(symbols.collect::<BTreeSet<String>>(), names);
 }

@@ -17,8 +17,15 @@ pub(crate) fn library() -> PathBuf {
     let test = env::current_exe().unwrap();
     let deps = test.parent().unwrap();
     let folders = [deps, deps.parent().unwrap()];
-    let name = format!("{}atta_capi{}", env::consts::DLL_PREFIX, env::consts::DLL_SUFFIX);
-    let found = folders.map(|folder| folder.join(&name)).into_iter().find(|path| path.exists());
+    let name = format!(
+        "{}atta_capi{}",
+        env::consts::DLL_PREFIX,
+        env::consts::DLL_SUFFIX
+    );
+    let found = folders
+        .map(|folder| folder.join(&name))
+        .into_iter()
+        .find(|path| path.exists());
     found.expect("cargo builds it for this test")
 }
 
@@ -46,12 +53,22 @@ struct Language {
     standard: &'static str,
 }
 
-const C: Language = Language { compiler: "cc", standard: "-std=c99" };
-const CPP: Language = Language { compiler: "c++", standard: "-std=c++17" };
+const C: Language = Language {
+    compiler: "cc",
+    standard: "-std=c99",
+};
+const CPP: Language = Language {
+    compiler: "c++",
+    standard: "-std=c++17",
+};
 
 /// Compiles a program; `None` where there is no compiler.
 fn compile(language: &Language, source: &str) -> Option<PathBuf> {
-    if Command::new(language.compiler).arg("--version").output().is_err() {
+    if Command::new(language.compiler)
+        .arg("--version")
+        .output()
+        .is_err()
+    {
         println!("skipped: there is no {}", language.compiler);
         return None;
     }
@@ -59,7 +76,14 @@ fn compile(language: &Language, source: &str) -> Option<PathBuf> {
     let program = prefix.join(source.replace(['/', '.'], "_"));
     let lib = prefix.join("lib");
     let status = Command::new(language.compiler)
-        .args([language.standard, "-Wall", "-Wextra", "-Werror", "-pedantic", "-O1"])
+        .args([
+            language.standard,
+            "-Wall",
+            "-Wextra",
+            "-Werror",
+            "-pedantic",
+            "-O1",
+        ])
         .arg("-I")
         .arg(prefix.join("include"))
         .arg(Path::new(CRATE).join(source))
@@ -76,9 +100,17 @@ fn compile(language: &Language, source: &str) -> Option<PathBuf> {
 /// Runs a program with arguments behind the model, and returns its output.
 fn run(language: &Language, source: &str, arguments: &[&str]) -> Option<String> {
     let program = compile(language, source)?;
-    let output = Command::new(program).arg(model()).args(arguments).output().unwrap();
+    let output = Command::new(program)
+        .arg(model())
+        .args(arguments)
+        .output()
+        .unwrap();
     let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{source}: {}\n{errors}", output.status);
+    assert!(
+        output.status.success(),
+        "{source}: {}\n{errors}",
+        output.status
+    );
     Some(String::from_utf8(output.stdout).unwrap())
 }
 
@@ -88,7 +120,10 @@ fn expected(n_predict: usize) -> String {
     let mut session = engine.session(&SessionOptions::default()).unwrap();
     let options = GenerateOptions {
         n_predict,
-        sampling: Sampling { temperature: 0.0, ..Sampling::default() },
+        sampling: Sampling {
+            temperature: 0.0,
+            ..Sampling::default()
+        },
         ..GenerateOptions::default()
     };
     let prompt = engine.prompt_ids(PROMPT.as_bytes());
@@ -129,6 +164,9 @@ fn a_program_in_cpp17_holds_a_conversation() {
 #[test]
 fn what_is_installed_has_a_file_for_pkg_config() {
     let text = fs::read_to_string(prefix().join("lib/pkgconfig/atta.pc")).unwrap();
-    assert!(text.contains(&format!("Version: {}", env!("CARGO_PKG_VERSION"))), "{text}");
+    assert!(
+        text.contains(&format!("Version: {}", env!("CARGO_PKG_VERSION"))),
+        "{text}"
+    );
     assert!(!text.contains('@'), "{text}");
 }

@@ -176,8 +176,7 @@ impl LlamaOptions {
     }
 
     fn into_fields(self, target: OptionsTarget<'_>) -> Result<SamplingFields, ApiError> {
-        let tokenize =
-            |text: &str| Some(target.tokenizer.encode(text.as_bytes(), Special::Parse));
+        let tokenize = |text: &str| Some(target.tokenizer.encode(text.as_bytes(), Special::Parse));
         let biases = self.logit_bias.map(|biases| biases.into_ids(tokenize));
         Ok(SamplingFields {
             temperature: self.temperature.map(|temperature| temperature.max(0.0)),
