@@ -2,7 +2,7 @@
 //!
 //! Knows no model and no text; it carries values between C and `atta-engine` and `atta-server`. The
 //! one idea: a program **pulls**. A generation computes when its next event is asked for, on the
-//! thread that asks, so that no callback runs on a thread of the library and nothing is locked between two
+//! thread that asks, so that the library calls nothing back, and nothing is locked between two
 //! calls.
 //!
 //! - Handles are opaque, and hold what they need: a model may be freed before its sessions.

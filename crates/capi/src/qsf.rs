@@ -52,11 +52,10 @@ pub struct QsfEngine {
     stats: Mutex<Stats>,
 }
 
-/// A sampler with the settings that it was made for.
+/// A sampler with the options that it was made for.
 #[derive(Debug)]
 struct PlanSampler {
-    temperature: f32,
-    top_p: f32,
+    sampling: Sampling,
     sampler: Sampler,
 }
 
@@ -170,18 +169,10 @@ impl QsfEngine {
 
     fn sample(&self, logits: &[f32], sampling: Sampling) -> CallResult<u32> {
         let mut slot = lock(&self.sampler);
-        let is_same = |one: &PlanSampler| {
-            one.temperature == sampling.temperature && one.top_p == sampling.top_p
-        };
-        if !slot.as_ref().is_some_and(is_same) {
-            let (temperature, top_p) = (sampling.temperature, sampling.top_p);
-            let sampler = Sampler::new(sampling, logits.len())
+        if !slot.as_ref().is_some_and(|one| one.sampling == sampling) {
+            let sampler = Sampler::new(sampling.clone(), logits.len())
                 .map_err(|error| Failure::from(atta_engine::Error::from(error)))?;
-            *slot = Some(PlanSampler {
-                temperature,
-                top_p,
-                sampler,
-            });
+            *slot = Some(PlanSampler { sampling, sampler });
         }
         let one = slot.as_mut().expect("it was made if there was none");
         Ok(one.sampler.sample(&mut logits.to_vec(), &[]))

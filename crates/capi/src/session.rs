@@ -1,7 +1,8 @@
 //! Sessions: one text with its KV cache, for programs that choose tokens themselves.
 //!
-//! Knows no request and no event. The one idea: a call works with the session in its cell, and a generation
-//! takes it out and puts it back; a call that finds the cell locked or empty fails as busy.
+//! Knows no request and no event. The one idea: a call works with the session in its
+//! cell, and a generation takes it out and puts it back; a call that finds the cell locked or empty
+//! fails as busy.
 
 use std::{
     mem::MaybeUninit,

@@ -70,8 +70,8 @@ impl Direct {
         })
     }
 
-    /// Prepares a request, which the first [`next_within`](Exchange::next_within) sends: a `POST` with this body,
-    /// or a `GET` without one.
+    /// Prepares a request, which the first [`next_within`](Exchange::next_within) sends: a `POST`
+    /// with this body, or a `GET` without one.
     ///
     /// # Errors
     /// A path that is none.
@@ -192,7 +192,7 @@ impl Framing {
         }
     }
 
-    /// What stands between two pieces.
+    /// The separator of two pieces.
     fn separator(self) -> Option<&'static [u8]> {
         match self {
             Self::Whole => None,

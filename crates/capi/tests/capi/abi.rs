@@ -1,6 +1,6 @@
 //! The binary interface against `abi.txt`, the headers, and the symbols of the shared library.
 //!
-//! A change of `abi.txt` is read in the diff: what is added needs nothing; what is changed or
+//! A change of `abi.txt` is read in the diff: an addition needs nothing; a line that is changed or
 //! removed breaks programs, and raises `ATTA_ABI`.
 
 use std::{collections::BTreeSet, fs, mem::offset_of, path::Path, process::Command};
