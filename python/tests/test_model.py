@@ -269,6 +269,16 @@ def test_all_paths_of_the_server_are_there(model):
     assert found["tokens"] == model.tokenize(PROMPT) or found["tokens"][1:] == model.tokenize(PROMPT)
 
 
+@pytest.mark.parametrize("path", ["/api/generate", "/completion", "/v1/messages", "/v1/responses"])
+def test_streams_of_other_interfaces_are_parted(model, path):
+    prompts = {"/v1/messages": {"messages": MESSAGES}, "/v1/responses": {"input": PROMPT}}
+    limits = {"/api/generate": "options", "/v1/responses": "max_output_tokens"}
+    limit = {limits.get(path, "max_tokens"): {"num_predict": 4} if "api" in path else 4}
+    body = {**prompts.get(path, {"prompt": PROMPT}), **limit, "stream": True, "model": "stories"}
+    found = list(model.stream(path, body))
+    assert len(found) > 3 and all(isinstance(event, dict) for event in found)
+
+
 def test_a_bad_request_is_an_error(model):
     with pytest.raises(atta.RequestError):
         model.chat([{"role": "stranger", "content": "a"}])

@@ -74,8 +74,9 @@ impl TextGeneration {
                 n_generated: 0,
             }),
             Err(unstarted) => {
-                cell.put(unstarted.held);
-                Err(unstarted.failure)
+                let Unstarted { held, failure } = *unstarted;
+                cell.put(held);
+                Err(failure)
             }
         }
     }
@@ -169,10 +170,10 @@ fn start(
     held: Held,
     prompt: Option<TextPrompt>,
     options: &GenerateOptions,
-) -> Result<RunningText, Unstarted> {
+) -> Result<RunningText, Box<Unstarted>> {
     let ids = match prompt_ids(cell, &held, prompt) {
         Ok(ids) => ids,
-        Err(failure) => return Err(Unstarted { held, failure }),
+        Err(failure) => return Err(Box::new(Unstarted { held, failure })),
     };
     let Held { session, pending } = held;
     let n_pending = pending.len();
@@ -193,7 +194,7 @@ fn start(
             pending: prompt,
         };
         let failure = unstarted.1.into();
-        Unstarted { held, failure }
+        Box::new(Unstarted { held, failure })
     })
 }
 
