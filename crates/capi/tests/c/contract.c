@@ -197,6 +197,7 @@ static void a_session_is_worked_by_hand(const atta_model *model) {
     OK(atta_sampler_choose(sampler, atta_buffer_data(buffer), n_vocab, ids, n, &again));
     CHECK(token == again);
     IS(atta_sampler_choose(sampler, atta_buffer_data(buffer), 3, ids, n, &again), ATTA_STATUS_INVALID);
+    atta_sampler_free(sampler);
 
     /* The same logits, all at once. */
     OK(atta_session_append_all(other, ids, n, &all));
