@@ -61,7 +61,8 @@ install_toolchain() {
     done
 }
 
-# The clients that people have, against the program `$1`: libraries, requests made up from its own document, and a browser.
+# The clients that people have, against the program `$1`: libraries, requests made up from its own document, and a browser;
+# and with a library `$2`, the Python package over it.
 clients() (
     local venv
     venv=$(mktemp -d)
@@ -71,4 +72,17 @@ clients() (
     step "$venv/bin/python" tests/clients/run.py --atta "$1"
     step "$venv/bin/python" tests/clients/schema.py --atta "$1" --examples 5
     step "$venv/bin/python" tests/clients/page.py --atta "$1"
+    [[ -z ${2-} ]] || python_package "$venv" "$2"
 )
+
+# The Python package with the library `$2`, from its wheel in the environment `$1`, where pytest is. The tests of `Llama` compare
+# it with what llama-cpp-python does, which is in python/tests/golden.json.
+python_package() {
+    local dist
+    dist=$(mktemp -d)
+    strip -o "$dist/libatta.so" "$2"
+    ATTA_LIBRARY=$dist/libatta.so "$1/bin/python" python/backend/atta_build.py "$dist"
+    "$1/bin/pip" install -q --no-index "$dist"/atta-*.whl
+    rm -r "$dist"
+    step "$1/bin/python" -m pytest -q -p no:cacheprovider python/tests
+}

@@ -39,9 +39,10 @@ pub use cluster::{
     AuditStatus, ClusterEvent, ClusterMonitor, LinkStatus, NodeState, NodeStatus, NodeTotals,
     RingSpeed, RingState, RingStatus,
 };
-// For tests and the fuzz target, which send requests without a connection.
+// For tests and the fuzz target.
 #[doc(hidden)]
 pub use direct::Answer;
+pub use direct::{Canceller, Direct, Exchange, Progress, generate_options};
 pub use flow::sampling::Defaults;
 pub use listen::{Server, Stopper};
 pub use models::{ModelSource, Open};

@@ -75,12 +75,7 @@ impl Server {
         }
         check_origins(&options)?;
         options.defaults.check()?;
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_io()
-            .enable_time()
-            .max_blocking_threads(MAX_BLOCKING_THREADS)
-            .build()
-            .map_err(ServeError::Start)?;
+        let runtime = runtime()?;
         let listener = runtime.block_on(Listener::bind(&options.listen))?;
         let stop = watch::Sender::new(false);
         let throttle = options
@@ -162,6 +157,16 @@ impl Server {
             false => Err(ServeError::Broken),
         }
     }
+}
+
+/// The runtime on whose thread requests are answered.
+pub(crate) fn runtime() -> Result<Runtime, ServeError> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .enable_time()
+        .max_blocking_threads(MAX_BLOCKING_THREADS)
+        .build()
+        .map_err(ServeError::Start)
 }
 
 /// Refuses an allowed origin that is no origin, or that admits every page without a key.

@@ -180,14 +180,19 @@ impl Tokenizer {
     /// WordPiece is not reversible: there is one space between words, and none before `.`, `,`, `!`
     /// and `?`.
     pub fn decode(&self, ids: &[u32]) -> Vec<u8> {
+        let (first, rest) = ids.split_at(ids.len().min(1));
+        let first = first.iter().flat_map(|&id| {
+            let bytes = self.visible_bytes(id, TextPosition::First);
+            bytes.into_owned()
+        });
+        first.chain(self.decode_after(rest)).collect()
+    }
+
+    /// The text of tokens that continue another text, as bytes: a space in front of it stays.
+    pub fn decode_after(&self, ids: &[u32]) -> Vec<u8> {
         let mut text = Vec::with_capacity(ids.len() * 4);
-        for (i, &id) in ids.iter().enumerate() {
-            let position = if i == 0 {
-                TextPosition::First
-            } else {
-                TextPosition::Later
-            };
-            text.extend_from_slice(&self.visible_bytes(id, position));
+        for &id in ids {
+            text.extend_from_slice(&self.visible_bytes(id, TextPosition::Later));
         }
         text
     }

@@ -57,7 +57,7 @@ impl TokenKind {
     }
 
     /// Whether the token is left out of decoded text.
-    pub(crate) fn is_hidden(self) -> bool {
+    pub fn is_hidden(self) -> bool {
         matches!(self, Self::Unknown | Self::Control)
     }
 }

@@ -15,7 +15,7 @@ use std::process::Command;
 const DOC: &str = "docs/dependencies.md";
 const EVERY: &[&str] = &["*"];
 /// What each package may use of the others outside its tests.
-const ARROWS: [(&str, &[&str]); 18] = [
+const ARROWS: [(&str, &[&str]); 19] = [
     ("atta-formats", &[]),
     ("atta-tokenizer", &["atta-formats"]),
     ("atta-kernels", &["atta-formats"]),
@@ -69,6 +69,7 @@ const ARROWS: [(&str, &[&str]); 18] = [
     ),
     ("atta-hub", &[]),
     ("atta-server", &["atta-engine", "atta-store"]),
+    ("atta-capi", &["atta-engine", "atta-server"]),
     ("atta", EVERY),
     (
         "atta-benches",

@@ -172,6 +172,14 @@ impl Generate<'_> {
     /// # Errors
     /// The error of the generation, if the iterator has not returned it.
     pub fn into_summary(mut self) -> Result<Summary, Error> {
+        self.end_with_summary()
+    }
+
+    /// As [`into_summary`](Self::into_summary), for an owner that cannot give it away.
+    ///
+    /// # Errors
+    /// As [`into_summary`](Self::into_summary).
+    pub fn end_with_summary(&mut self) -> Result<Summary, Error> {
         self.interrupt();
         match self.error.take() {
             Some(error) => Err(error),

@@ -58,6 +58,6 @@ fn prepare<F: LlamaPath>(
 ) -> Result<(Prepared, LlamaReply), ApiError> {
     let LlamaShared { options, reply } = request.shared;
     let prompts = request.own.into_prompts(model)?;
-    let options = options.into_options(model, warnings)?;
+    let options = options.into_options(model.into(), warnings)?;
     response::prepare(model, &prompts, options, reply)
 }

@@ -1,6 +1,9 @@
 //! Options of `/completion` and `/infill`: llama.cpp's names.
 
-use atta_engine::{Constraint, GenerateOptions, tokenizer::Special};
+use atta_engine::{
+    Constraint, GenerateOptions,
+    tokenizer::{Special, Tokenizer},
+};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
@@ -127,18 +130,42 @@ impl SharedFields for LlamaShared {
     }
 }
 
+/// What the options are for.
+#[derive(Clone, Copy)]
+pub(crate) struct OptionsTarget<'a> {
+    pub(crate) tokenizer: &'a Tokenizer,
+    /// Positions of a context.
+    pub(crate) n_ctx: usize,
+    pub(crate) defaults: &'a Defaults,
+}
+
+impl<'a> From<&'a Model> for OptionsTarget<'a> {
+    fn from(model: &'a Model) -> Self {
+        Self {
+            tokenizer: model.engine.tokenizer(),
+            n_ctx: model.n_ctx,
+            defaults: &model.defaults,
+        }
+    }
+}
+
+/// Reads options that stand alone.
+pub(crate) fn read(fields: BodyFields, warnings: &Warnings) -> Result<LlamaOptions, ApiError> {
+    fields.rest(ACCEPTED, warnings)
+}
+
 impl LlamaOptions {
-    pub(super) fn into_options(
+    pub(crate) fn into_options(
         mut self,
-        model: &Model,
+        target: OptionsTarget<'_>,
         warnings: &Warnings,
     ) -> Result<GenerateOptions, ApiError> {
         self.refuse_unsupported()?;
         let constraint = constraint(self.grammar.take(), self.json_schema.take(), warnings)?;
         let ignores_eos = self.ignore_eos == Some(true);
-        let mut options = self.into_fields(model)?.into_options(&model.defaults)?;
+        let mut options = self.into_fields(target)?.into_options(target.defaults)?;
         if ignores_eos {
-            let eog = model.engine.tokenizer().eog().iter();
+            let eog = target.tokenizer.eog().iter();
             let biases = &mut options.sampling.logit_bias;
             biases.extend(eog.map(|&id| (id, f32::NEG_INFINITY)));
         }
@@ -148,11 +175,8 @@ impl LlamaOptions {
         })
     }
 
-    fn into_fields(self, model: &Model) -> Result<SamplingFields, ApiError> {
-        let tokenize = |text: &str| {
-            let tokenizer = model.engine.tokenizer();
-            Some(tokenizer.encode(text.as_bytes(), Special::Parse))
-        };
+    fn into_fields(self, target: OptionsTarget<'_>) -> Result<SamplingFields, ApiError> {
+        let tokenize = |text: &str| Some(target.tokenizer.encode(text.as_bytes(), Special::Parse));
         let biases = self.logit_bias.map(|biases| biases.into_ids(tokenize));
         Ok(SamplingFields {
             temperature: self.temperature.map(|temperature| temperature.max(0.0)),
@@ -172,7 +196,7 @@ impl LlamaOptions {
                 // DRY cannot look back further than the context.
                 penalty_last_n: self
                     .dry_penalty_last_n
-                    .map(|n| n_tokens_or_all(n).min(model.n_ctx)),
+                    .map(|n| n_tokens_or_all(n).min(target.n_ctx)),
                 sequence_breakers: self.dry_sequence_breakers,
             },
             logit_bias: biases.transpose()?,

@@ -1,0 +1,52 @@
+"""Runs large language models from GGUF and QSF files, in little memory.
+
+`Llama` has the surface of llama-cpp-python's class; `Model` and `Session` are atta's own.
+"""
+
+from __future__ import annotations
+
+from ._errors import (
+    AbsentError,
+    AttaError,
+    BusyError,
+    ContextError,
+    InternalError,
+    InvalidError,
+    MemoryBudgetError,
+    ModelError,
+    RequestError,
+)
+from ._model import Event, Generation, Model, Responses, Sampler, Session
+from ._native import version as _version
+from .llama import (
+    Llama,
+    LlamaGrammar,
+    LlamaState,
+    LogitsProcessorList,
+    StoppingCriteriaList,
+)
+
+__version__ = _version()
+
+__all__ = [
+    "AbsentError",
+    "AttaError",
+    "BusyError",
+    "ContextError",
+    "Event",
+    "Generation",
+    "InternalError",
+    "InvalidError",
+    "Llama",
+    "LlamaGrammar",
+    "LlamaState",
+    "LogitsProcessorList",
+    "MemoryBudgetError",
+    "Model",
+    "ModelError",
+    "RequestError",
+    "Responses",
+    "Sampler",
+    "Session",
+    "StoppingCriteriaList",
+]
