@@ -54,7 +54,7 @@ pub(crate) struct PullArgs {
     json: bool,
 }
 
-fn repository(text: &str) -> Result<Request, String> {
+pub(super) fn repository(text: &str) -> Result<Request, String> {
     hub::name_of(text)
         .parse()
         .map_err(|error: atta_hub::Error| error.to_string())

@@ -1,11 +1,11 @@
 //! The field `think`.
 
+use atta_engine::chat::reasoning::{ENABLE_THINKING, REASONING_EFFORT};
 use serde_json::{Map, Value};
 
 use crate::{
     flow::{
         error::ApiError,
-        thinking::{ENABLE_THINKING, REASONING_EFFORT},
         warnings::Warnings,
     },
     models::Model,
