@@ -104,7 +104,9 @@ impl Cache {
             }
         }
         let files = files.into_iter();
-        files.map(|(name, path)| CachedFile::of(name, path)).collect()
+        files
+            .map(|(name, path)| CachedFile::of(name, path))
+            .collect()
     }
 
     /// Removes a repository, and returns how many bytes its files had; `None` if it is not cached.

@@ -341,4 +341,68 @@ mod tests {
         };
         assert_eq!(args.prompt.unwrap(), "-n is no option here");
     }
+
+    /// A command line with all defaults filled in, as text.
+    fn parsed(line: &str) -> String {
+        format!("{:?}", Cli::try_parse_from(line.split(' ')).unwrap())
+    }
+
+    #[test]
+    fn names_of_other_programs_mean_the_same_as_ours() {
+        for (others, ours) in [
+            ("run --prompt x", "run -p x"),
+            ("run --file x", "run -f x"),
+            ("run --temp 1", "run -t 1"),
+            ("run --temperature 1", "run -t 1"),
+            ("run --max-tokens 1", "run -n 1"),
+            ("run --predict 1", "run -n 1"),
+            ("run --n-predict 1", "run -n 1"),
+            ("run --threads 1", "run -j 1"),
+            ("run --ctx-size 1", "run -c 1"),
+            ("run --batch-size 1", "run --batch 1"),
+            ("run --repeat-last-n 1", "run --repeat-window 1"),
+            ("run --typical-p 1", "run --typical 1"),
+            ("run --top-nsigma 1", "run --top-n-sigma 1"),
+            ("bench --n-prompt 1", "bench -p 1"),
+            ("bench --n-gen 1", "bench -n 1"),
+            ("bench --n-depth 1", "bench -d 1"),
+            ("bench --repetitions 1", "bench -r 1"),
+        ] {
+            let parsed = |line: &str| parsed(&format!("atta {line}"));
+            assert_eq!(parsed(others), parsed(ours), "{others}");
+        }
+    }
+
+    #[test]
+    #[cfg(all(feature = "convert", feature = "server"))]
+    fn names_of_other_programs_mean_the_same_in_large_programs_too() {
+        for (others, ours) in [
+            ("chat --system-prompt x", "chat --system x"),
+            ("chat --chat-template-file ./x", "chat --chat-template ./x"),
+            (
+                "serve --host 0.0.0.0 --ctx-size 9",
+                "serve --host 0.0.0.0 -c 9",
+            ),
+            ("perplexity --file x", "perplexity -f x"),
+            ("imatrix m --file x -o y", "imatrix m -f x -o y"),
+            ("convert a b --threads 2", "convert a b -j 2"),
+            ("show m", "inspect m"),
+            ("ls", "list"),
+        ] {
+            let parsed = |line: &str| parsed(&format!("atta {line}"));
+            assert_eq!(parsed(others), parsed(ours), "{others}");
+        }
+    }
+
+    #[test]
+    fn the_model_has_a_place_and_a_name_but_not_both() {
+        for line in ["m.gguf", "-m m.gguf", "--model m.gguf", "--model=m.gguf"] {
+            let cli = Cli::try_parse_from(format!("atta run {line} -p x").split(' ')).unwrap();
+            let Command::Run(args) = cli.command else {
+                panic!("not a run")
+            };
+            assert_eq!(args.model.into_path(), Some("m.gguf".into()), "{line}");
+        }
+        assert!(message("atta run a.gguf -m b.gguf").contains("cannot be used with"));
+    }
 }

@@ -57,7 +57,9 @@ fn tip(name: &str, root: &Command) -> Option<String> {
         return Some((*why).to_owned());
     }
     let long = name.strip_prefix("--")?;
-    let visible = root.get_subcommands().filter(|command| !command.is_hide_set());
+    let visible = root
+        .get_subcommands()
+        .filter(|command| !command.is_hide_set());
     let owners = visible.filter(|command| has_option(command, long));
     let owners: Vec<String> = owners.map(|c| format!("`atta {}`", c.get_name())).collect();
     match &owners[..] {
@@ -91,7 +93,10 @@ mod tests {
         let root = Command::new("atta")
             .subcommand(Command::new("run").arg(switch("temperature").alias("temp")))
             .subcommand(Command::new("bench").arg(switch("experts")));
-        let error = root.clone().try_get_matches_from(line.split(' ')).unwrap_err();
+        let error = root
+            .clone()
+            .try_get_matches_from(line.split(' '))
+            .unwrap_err();
         message(&error, &root).unwrap()
     }
 

@@ -70,7 +70,12 @@ pub(crate) struct BenchArgs {
     #[arg(value_parser = value::positions_or_0, allow_negative_numbers = true)]
     depths: Vec<usize>,
     /// Repetitions
-    #[arg(short = 'r', long = "repetitions", value_name = "REPS", default_value = "3")]
+    #[arg(
+        short = 'r',
+        long = "repetitions",
+        value_name = "REPS",
+        default_value = "3"
+    )]
     #[arg(value_parser = repetitions, allow_negative_numbers = true)]
     n_reps: usize,
     /// Measure with each of these numbers of threads

@@ -3,7 +3,7 @@
 use std::{
     io::{self, Write},
     path::{Path, PathBuf},
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::{SystemTime, UNIX_EPOCH},
 };
 
 use atta::{PromptCache, SavedPrompt};

@@ -16,8 +16,9 @@ use super::call;
 use crate::{
     EXTRAS,
     args::{
-        CacheFlags, ConstraintFlags, ContextFlags, DefaultLength, ModelArg, ModelFlags, ReportFlags,
-        RingFlags, SamplingFlags, SpeculationFlags, ToolFlags, extra_help, ring::RingAim,
+        CacheFlags, ConstraintFlags, ContextFlags, DefaultLength, ModelArg, ModelFlags,
+        ReportFlags, RingFlags, SamplingFlags, SpeculationFlags, ToolFlags, extra_help,
+        ring::RingAim,
     },
     cache::DiskCache,
     constraint,

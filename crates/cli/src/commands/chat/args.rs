@@ -54,7 +54,12 @@ pub(crate) struct ChatArgs {
     #[command(flatten)]
     pub(super) model: ModelArg,
     /// System message
-    #[arg(long, alias = "system-prompt", value_name = "TEXT", allow_hyphen_values = true)]
+    #[arg(
+        long,
+        alias = "system-prompt",
+        value_name = "TEXT",
+        allow_hyphen_values = true
+    )]
     pub(super) system: Option<String>,
     /// Chat template: `chatml`, `plain`, or a Jinja file [default: the template in the model's
     /// file]

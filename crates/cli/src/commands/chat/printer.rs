@@ -67,7 +67,11 @@ impl AnswerPrinter {
 
     /// Prints text of the answer, without white space in front of it.
     fn text(&mut self, text: &str) -> ControlFlow<()> {
-        let text = if self.has_text { text } else { text.trim_start() };
+        let text = if self.has_text {
+            text
+        } else {
+            text.trim_start()
+        };
         if text.is_empty() {
             return ControlFlow::Continue(());
         }

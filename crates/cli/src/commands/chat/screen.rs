@@ -117,7 +117,10 @@ impl Screen {
         if self.word_width == 0 || self.word_width >= self.column {
             return self.break_line(out);
         }
-        out.push_str(&format!("\u{1b}[{}D\u{1b}[K\n{}", self.word_width, self.word));
+        out.push_str(&format!(
+            "\u{1b}[{}D\u{1b}[K\n{}",
+            self.word_width, self.word
+        ));
         self.column = self.word_width;
     }
 }

@@ -90,14 +90,21 @@ impl Machine {
             line("kernels", self.isas.join(", ")),
             line("memory", self.memory_text()),
             line("memory reads", self.reads_text()),
-            line("arithmetic", format!("{:.0} int8 GMAC/s", self.rates.macs_per_s / 1e9)),
+            line(
+                "arithmetic",
+                format!("{:.0} int8 GMAC/s", self.rates.macs_per_s / 1e9),
+            ),
             line("disk reads", self.disk_text()),
         ];
         if let Some(mode) = &self.huge_pages {
             lines.push(line("huge pages", mode.clone()));
         }
         if let Some(celsius) = self.celsius {
-            let hot = if self.is_throttled { ", slowed by heat" } else { "" };
+            let hot = if self.is_throttled {
+                ", slowed by heat"
+            } else {
+                ""
+            };
             lines.push(line("temperature", format!("{celsius:.0} °C{hot}")));
         }
         lines
@@ -148,9 +155,9 @@ impl Machine {
     }
 
     pub(super) fn to_json(&self) -> Value {
-        let reads = self.memory_rates.iter().map(|rate| {
-            json!({ "threads": rate.n_threads, "read_bytes_per_s": rate.read_bytes_per_s })
-        });
+        let reads = self.memory_rates.iter().map(
+            |rate| json!({ "threads": rate.n_threads, "read_bytes_per_s": rate.read_bytes_per_s }),
+        );
         let disk = Some(self.rates.disk_bytes_per_s).filter(|&rate| rate > 0.0);
         json!({
             "version": env!("CARGO_PKG_VERSION"),
@@ -201,8 +208,14 @@ mod tests {
     fn figures_of_the_system_are_read_and_others_are_none() {
         let text = "MemTotal:        16384 kB\nSwapTotal: x kB\n";
         assert_eq!(kib(text, "MemTotal:"), Some(16 << 20));
-        assert_eq!((kib(text, "SwapTotal:"), kib(text, "MemFree:")), (None, None));
-        assert_eq!(chosen("always [madvise] never\n").as_deref(), Some("madvise"));
+        assert_eq!(
+            (kib(text, "SwapTotal:"), kib(text, "MemFree:")),
+            (None, None)
+        );
+        assert_eq!(
+            chosen("always [madvise] never\n").as_deref(),
+            Some("madvise")
+        );
         assert_eq!(chosen("always"), None);
     }
 }

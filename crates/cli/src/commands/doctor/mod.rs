@@ -38,7 +38,12 @@ pub(crate) struct DoctorArgs {
     #[arg(long, value_name = "FILE")]
     disk: Option<PathBuf>,
     /// Context length of the estimates, in tokens
-    #[arg(short = 'c', long = "ctx-size", value_name = "CTX", default_value = "4096")]
+    #[arg(
+        short = 'c',
+        long = "ctx-size",
+        value_name = "CTX",
+        default_value = "4096"
+    )]
     #[arg(value_parser = value::positions, allow_negative_numbers = true)]
     n_ctx: usize,
     /// Print one JSON object
@@ -80,7 +85,10 @@ fn existing(file: &Path) -> Result<PathBuf, Failure> {
     let meta = file.metadata().map_err(|error| Failure::at(file, error))?;
     match meta.is_file() {
         true => Ok(file.to_owned()),
-        false => Err(Failure::at(file, "is no file: name one on the disk to be measured")),
+        false => Err(Failure::at(
+            file,
+            "is no file: name one on the disk to be measured",
+        )),
     }
 }
 

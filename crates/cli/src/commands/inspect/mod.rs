@@ -8,16 +8,18 @@ mod analysis;
 mod json;
 mod text;
 
-use std::{
-    collections::BTreeMap,
-    path::{Path, PathBuf},
-};
+use std::{collections::BTreeMap, path::Path};
 
 use atta::{Directory, ModelFiles, TensorInfo, arch, spec::ModelSpec};
 use clap::Args;
 
 use self::analysis::{Analysis, AnalysisFlags};
-use crate::{args::{ModelArg, extra_help}, failure::Failure, load, output::Stdout};
+use crate::{
+    args::{ModelArg, extra_help},
+    failure::Failure,
+    load,
+    output::Stdout,
+};
 
 /// Shows the contents of a GGUF file: metadata, tensors and hyperparameters.
 ///

@@ -23,7 +23,12 @@ pub(crate) struct PerplexityArgs {
     #[command(flatten)]
     pub(super) model: ModelArg,
     /// Text file; -: standard input
-    #[arg(short = 'f', long = "file", value_name = "TEXT", required_unless_present = "kld")]
+    #[arg(
+        short = 'f',
+        long = "file",
+        value_name = "TEXT",
+        required_unless_present = "kld"
+    )]
     pub(super) text: Option<PathBuf>,
     /// Number of chunks to score [default: all]
     #[arg(long = "chunks", value_name = "N", value_parser = value::positions)]

@@ -16,11 +16,7 @@ use super::{
     tools::{self, Choice, Tool},
 };
 use crate::{
-    flow::{
-        error::ApiError,
-        format,
-        warnings::Warnings,
-    },
+    flow::{error::ApiError, format, warnings::Warnings},
     models::Model,
 };
 

@@ -4,10 +4,7 @@ use atta_engine::chat::reasoning::{ENABLE_THINKING, REASONING_EFFORT};
 use serde_json::{Map, Value};
 
 use crate::{
-    flow::{
-        error::ApiError,
-        warnings::Warnings,
-    },
+    flow::{error::ApiError, warnings::Warnings},
     models::Model,
 };
 
