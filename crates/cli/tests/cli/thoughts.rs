@@ -32,7 +32,7 @@ const OPTIONS: [&str; 12] = [
     "--presence-penalty",
     "1000",
     "--logit-bias",
-    "95+BIAS",
+    "95+2",
     "--logit-bias",
     "93-inf",
     "--logit-bias",

@@ -286,7 +286,10 @@ impl Conversation<'_> {
             Command::Nothing => {}
             Command::Exit => return Ok(Next::Leave),
             Command::Help => notice(command::HELP),
-            Command::Clear => self.chat.clear(),
+            Command::Clear => {
+                self.chat.clear();
+                self.attached.clear();
+            }
             Command::System(text) => self.chat.set_system(text.map(str::to_owned)),
             Command::Save(path) => transcript::save(&self.chat, path, self.inputs)?,
             Command::Load(path) => transcript::load(&mut self.chat, path)?,
