@@ -134,7 +134,7 @@ fn an_empty_prompt_begins_at_the_begin_token_or_is_refused() {
 fn wrong_usage_is_told_from_failure() {
     let model = model("llama-plain.gguf");
     let cases: [(&[&str], &str); 19] = [
-        (&["--frob"], "'--frob'"),
+        (&["--frob"], "no option --frob"),
         (&["-n", "-2"], "'--n-predict <N>'"),
         (&["-n", "1.5"], "'--n-predict <N>'"),
         (&["-c", "0"], "'--ctx-size <CTX>'"),

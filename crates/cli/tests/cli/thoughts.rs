@@ -9,10 +9,10 @@ use crate::{
 
 /// ChatML with an open tag in front of each answer, unless thinking is switched off.
 const TEMPLATE: &str = "{% for m in messages %}<|im_start|>{{ m.role + '\\n' + m.content }}\
-                        <|im_end|>\\n{% endfor %}{% if add_generation_prompt %}\
-                        <|im_start|>assistant\\n<think>\\n\
+                        <|im_end|>\n{% endfor %}{% if add_generation_prompt %}\
+                        <|im_start|>assistant\n<think>\n\
                         {% if enable_thinking is defined and enable_thinking is false %}\
-                        </think>\\n{% endif %}{% endif %}";
+                        </think>\n{% endif %}{% endif %}";
 
 /// Its tokens; the last one, 95, ends thoughts.
 const MARKERS: [(&str, i32); 4] = [
@@ -32,7 +32,7 @@ const OPTIONS: [&str; 12] = [
     "--presence-penalty",
     "1000",
     "--logit-bias",
-    "95+2",
+    "95+1",
     "--logit-bias",
     "93-inf",
     "--logit-bias",

@@ -314,13 +314,13 @@ impl Conversation<'_> {
 
     /// Keeps a text for the next message.
     fn attach(&mut self, path: &Path) -> Result<(), Failure> {
-        let text = input::read_text(path)?;
+        let text = input::read_text(path)?.trim_end().to_owned();
         let n = text.chars().count();
         notice(&format!(
             "{}: {n} characters go in front of the next message",
             path.display()
         ));
-        self.attached.push(text.trim_end().to_owned());
+        self.attached.push(text);
         Ok(())
     }
 

@@ -46,7 +46,8 @@ fn arithmetic(machine: &Machine) -> Option<String> {
 fn threads(machine: &Machine) -> Option<String> {
     let n = machine.rates.n_threads.get();
     (n < machine.n_threads).then(|| {
-        format!("memory is read fastest with {n} threads: -j {n} may write faster than the default")
+        let s = if n == 1 { "" } else { "s" };
+        format!("memory is read fastest with {n} thread{s}: -j {n} may write faster than the default")
     })
 }
 
