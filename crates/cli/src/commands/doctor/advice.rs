@@ -47,7 +47,9 @@ fn threads(machine: &Machine) -> Option<String> {
     let n = machine.rates.n_threads.get();
     (n < machine.n_threads).then(|| {
         let s = if n == 1 { "" } else { "s" };
-        format!("memory is read fastest with {n} thread{s}: -j {n} may write faster than the default")
+        format!(
+            "memory is read fastest with {n} thread{s}: -j {n} may write faster than the default"
+        )
     })
 }
 
