@@ -14,7 +14,7 @@ use crate::failure::Failure;
 #[command(next_help_heading = "Sampling")]
 pub(crate) struct SamplingFlags {
     /// Maximum number of tokens to generate; -1: until the model ends the text [default: 256; of
-    /// `chat`, as many as the context holds; of the built-in model on a terminal and of `serve`, -1]
+    /// `chat` the context, of the built-in model on a terminal and of `serve` -1]
     #[arg(short = 'n', long, aliases = ["max-tokens", "predict"], value_name = "N")]
     #[arg(value_parser = value::n_tokens, allow_negative_numbers = true)]
     #[arg(help_heading = EVERYDAY)]

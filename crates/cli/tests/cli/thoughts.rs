@@ -1,4 +1,4 @@
-//! Models that think, in `atta chat`: thoughts on a terminal and in a pipe, and the switch for them.
+//! Models that think, in `atta chat`: thoughts are kept from pipes, and switched on and off.
 
 use serde_json::Value;
 

@@ -58,11 +58,7 @@ pub(super) fn run(args: Box<ChatArgs>) -> Result<(), Failure> {
     let interrupt = Interrupt::listen();
     refuse_what_needs_stdin(args)?;
     let lines = Lines::open()?;
-    if args.runner.tool_cmd.is_some() && !args.runner.yes && !lines.is_terminal() {
-        return Err(Failure::Usage(
-            "there is no terminal to ask at before a tool is run: give --yes".to_owned(),
-        ));
-    }
+    refuse_tools_without_consent(args, &lines)?;
     let inputs = inputs(args);
     let stats = args.report.stats_json.as_deref();
     let options = constraint::apply(
@@ -70,20 +66,9 @@ pub(super) fn run(args: Box<ChatArgs>) -> Result<(), Failure> {
         args.sampling.generate_options(DefaultLength::Limited)?,
     )
     .map_err(|failure| StatsFile::of_failure(stats, &inputs, &Stats::of_chat(), failure))?;
-    let session = args
-        .context
-        .apply(args.model_flags.session_options(KvType::default()))?;
-    let session = if uses_window(args) {
-        window::small(session)
-    } else {
-        session
-    };
-    let session = args.speculation.reserve(session);
-    let load_options = load::options(args.model.as_deref(), &args.model_flags, session)?;
-    let constrained = options.constraint.is_some() || has_tools(args);
     let load_options = LoadOptions {
-        constrained,
-        ..load_options
+        constrained: options.constraint.is_some() || has_tools(args),
+        ..load_options(args)?
     };
     let file = StatsFile::create(args.report.stats_json.as_deref(), &inputs)?;
     let mut stats = Stats::of_chat();
@@ -102,12 +87,8 @@ pub(super) fn run(args: Box<ChatArgs>) -> Result<(), Failure> {
         })
     });
     let result = prepared.and_then(|(chat, ring, speculation)| {
-        let n_predict = match args.sampling.has_length() {
-            true => options.n_predict,
-            false => chat.session().n_ctx(),
-        };
         let options = GenerateOptions {
-            n_predict,
+            n_predict: length(args, &options, &chat),
             speculation,
             ..options
         };
@@ -132,6 +113,35 @@ pub(super) fn run(args: Box<ChatArgs>) -> Result<(), Failure> {
     });
     let written = file.write(&stats, result.as_ref().err());
     result.and(written)
+}
+
+/// The longest answer: as -n says, else as the context holds.
+fn length(args: &ChatArgs, options: &GenerateOptions, chat: &Chat) -> usize {
+    match args.sampling.has_length() {
+        true => options.n_predict,
+        false => chat.session().n_ctx(),
+    }
+}
+
+fn load_options(args: &ChatArgs) -> Result<LoadOptions, Failure> {
+    let session = args.model_flags.session_options(KvType::default());
+    let session = args.context.apply(session)?;
+    let session = match uses_window(args) {
+        true => window::small(session),
+        false => session,
+    };
+    let session = args.speculation.reserve(session);
+    load::options(args.model.as_deref(), &args.model_flags, session)
+}
+
+/// Refuses to run tools of the user without a terminal to ask at.
+fn refuse_tools_without_consent(args: &ChatArgs, lines: &Lines) -> Result<(), Failure> {
+    if args.runner.tool_cmd.is_some() && !args.runner.yes && !lines.is_terminal() {
+        return Err(Failure::Usage(
+            "there is no terminal to ask at before a tool is run: give --yes".to_owned(),
+        ));
+    }
+    Ok(())
 }
 
 /// The files that are read.

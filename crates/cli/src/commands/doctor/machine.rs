@@ -1,4 +1,4 @@
-//! The machine: what the system tells of it, and what is measured.
+//! The machine: figures of the system, and measured rates.
 
 use std::{fs, num::NonZeroUsize, path::Path, time::Duration};
 
@@ -13,7 +13,7 @@ const DISK_TIME: Duration = Duration::from_millis(500);
 /// Longest file of the system that is read, bytes.
 const MAX_FILE: usize = 4096;
 
-/// What was found.
+/// The machine and its rates.
 pub(super) struct Machine {
     pub(super) processor: String,
     /// Instruction sets of this processor and build, best first.
@@ -41,7 +41,7 @@ pub(super) struct Machine {
 }
 
 /// A line of the report.
-pub(super) struct Line {
+pub(super) struct ReportLine {
     pub(super) name: &'static str,
     pub(super) text: String,
 }
@@ -83,8 +83,8 @@ impl Machine {
     }
 
     /// The report.
-    pub(super) fn lines(&self) -> Vec<Line> {
-        let line = |name, text| Line { name, text };
+    pub(super) fn lines(&self) -> Vec<ReportLine> {
+        let line = |name, text| ReportLine { name, text };
         let mut lines = vec![
             line("processor", self.processor_text()),
             line("kernels", self.isas.join(", ")),

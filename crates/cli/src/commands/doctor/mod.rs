@@ -22,8 +22,8 @@ use crate::{
     report::bytes,
 };
 
-/// Shows what this machine can do: processor, memory, disk, what is slow and why, and which models
-/// fit.
+/// Shows what this machine can do: processor, memory, disk, the reasons why it is slow, and which
+/// models fit.
 ///
 /// Memory and arithmetic are measured, and the disk by reading a file: the largest pulled model, or
 /// this program. Speeds of models are estimates for one text with a short context: what
@@ -111,7 +111,8 @@ fn largest_model() -> Option<PathBuf> {
 fn text(machine: &Machine) -> String {
     let lines = machine.lines();
     let width = lines.iter().map(|line| line.name.len()).max().unwrap_or(0);
-    let line = |line: &machine::Line| format!("{:width$}  {}\n", line.name, one_line(&line.text));
+    let line =
+        |line: &machine::ReportLine| format!("{:width$}  {}\n", line.name, one_line(&line.text));
     lines.iter().map(line).collect()
 }
 
