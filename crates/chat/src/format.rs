@@ -197,6 +197,11 @@ impl ChatFormat {
             .any(|with_tools| self.template.source(with_tools).contains(name))
     }
 
+    /// Whether the answer to this prompt may begin with thoughts.
+    pub fn thinking(&self, prompt: &str) -> Thinking {
+        Thinking::of_prompt(self.template.source(true), prompt)
+    }
+
     /// Stop string that ends an answer, for vocabularies without a token that does.
     pub fn stop(&self) -> Option<&str> {
         self.stop.as_deref()
@@ -239,7 +244,7 @@ impl ChatFormat {
             tools: &used.tools,
             choice: &used.choice,
             parallel: used.parallel,
-            thinking: Thinking::of_prompt(self.template.source(true), prompt),
+            thinking: self.thinking(prompt),
             reply: reply.constraint,
         };
         let calls = input

@@ -11,6 +11,7 @@ mod error;
 mod format;
 mod message;
 mod prompt;
+pub mod reasoning;
 mod repair;
 mod stop;
 mod system;

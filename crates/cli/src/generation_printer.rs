@@ -58,6 +58,18 @@ impl GenerationPrinter {
         self.flow()
     }
 
+    /// Shows in the progress line what takes long.
+    #[cfg(feature = "chat")]
+    pub(crate) fn busy(&mut self, what: impl FnOnce() -> String) {
+        self.progress.busy(what);
+    }
+
+    /// Wipes the progress line.
+    #[cfg(feature = "chat")]
+    pub(crate) fn clear_progress(&mut self) {
+        self.progress.clear();
+    }
+
     /// Whether the generation continues.
     fn flow(&self) -> ControlFlow<()> {
         if self.written.is_err() || self.interrupt.is_asked() {

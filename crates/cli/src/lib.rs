@@ -26,22 +26,24 @@
 //! - `cache`: the prompt cache on disk, as `PromptCache`, and `--cache`.
 //! - `chat`: conversations and tool calls, as the modules `chat` and `tools`, and the command.
 //!   Implies `constrain`.
-//! - `cluster`: one model on several machines: `node`, `cluster`, `--ring`.
+//! - `cluster`: one model on several machines: `node`, `cluster`, `--ring`; and
+//!   `doctor`, which measures as nodes do.
 //! - `constrain`: output constrained to JSON or a grammar, as `Constraint`, and `--json` and the
 //!   like.
 //! - `convert`: conversion and quantization, as the module `convert`, and the commands `convert`
 //!   and `imatrix`, and `sensitivity`. Implies `perplexity`.
 //! - `embed`: vectors of texts, as `Embedder`, many texts at once, as `Batcher`, and the command.
 //! - `perplexity`: the modules `perplexity` and `sensitivity`, and the command `perplexity`.
-//! - `hub`: the command `pull`, and models by the names of their repositories, by the crate
-//!   `atta-hub`.
+//! - `hub`: the commands `pull`, `list` and `rm`, and models by the names of their repositories, by
+//!   the crate `atta-hub`.
 //! - `leap`: LEAP's command line, as the command `leap`. Implies `chat`, `cluster` and `convert`.
 //! - `qsf`: QSF files as models, without conversion.
 //! - `server`: the command `serve`, by the crate `atta-server`.
 //! - `tls`: `serve` with a certificate.
 //! - `analyze`: what `atta inspect` computes beyond the contents of a file.
 //! - `zenoh`, not on by default: the nodes of a cluster find each other by Zenoh.
-//! - `cli-extras`: coloured help as wide as the terminal, with examples; tips in errors; warnings.
+//! - `cli-extras`: coloured help as wide as the terminal, with examples; tips in errors; warnings;
+//!   the commands `version`, `completions` and `man`.
 //!
 //! The program without features is the one for small boards: `docs/boards.md`.
 

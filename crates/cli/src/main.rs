@@ -34,6 +34,8 @@ mod report;
 mod ring;
 mod speculation;
 mod stats;
+#[cfg(any(feature = "analyze", feature = "chat"))]
+mod terminal;
 #[cfg(feature = "chat")]
 mod tools;
 

@@ -60,15 +60,14 @@ impl Progress {
 
     fn overwrite(&self, text: &str) {
         // A closed standard error is no reason to stop.
-        let _ = write!(io::stderr(), "\r\x1b[K{text}");
+        let _ = write!(io::stderr(), "\r\x1b[K{}", fitting(text));
     }
 }
 
 /// A bar, tokens done of all, the rate of the `n` tokens that took `time`, and the time left.
 fn prompt_line(done: usize, total: usize, n: usize, time: Duration) -> String {
-    let filled = BAR_CHARS * done / total.max(1);
-    let bar = "#".repeat(filled) + &"-".repeat(BAR_CHARS - filled);
-    let line = format!("prompt [{bar}] {done} of {total} tokens");
+    let bar = bar(done as f64 / total.max(1) as f64);
+    let line = format!("prompt {bar} {done} of {total} tokens");
     if n == 0 {
         return line;
     }
@@ -80,6 +79,30 @@ fn prompt_line(done: usize, total: usize, n: usize, time: Duration) -> String {
         format!("{rate:.0}")
     };
     format!("{line}, {rate} tokens/s, {} left", spoken(left))
+}
+
+/// A bar that is filled by this part.
+pub(crate) fn bar(part: f64) -> String {
+    let filled = ((BAR_CHARS as f64 * part) as usize).min(BAR_CHARS);
+    format!("[{}{}]", "#".repeat(filled), "-".repeat(BAR_CHARS - filled))
+}
+
+/// The beginning of a text that fits a line of the terminal: a longer one could not be wiped.
+#[cfg(all(unix, feature = "cli-extras"))]
+fn fitting(text: &str) -> &str {
+    let columns = rustix::termios::tcgetwinsize(io::stderr()).map_or(0, |size| size.ws_col);
+    let last = text
+        .char_indices()
+        .nth(usize::from(columns).saturating_sub(1));
+    match last {
+        Some((end, _)) if columns > 0 => &text[..end],
+        _ => text,
+    }
+}
+
+#[cfg(not(all(unix, feature = "cli-extras")))]
+fn fitting(text: &str) -> &str {
+    text
 }
 
 /// A time in its two largest units.

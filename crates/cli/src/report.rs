@@ -1,6 +1,8 @@
 //! The reports of `--verbose` and `--mem-report` on standard error, for people: no contract.
 
 use std::io::{self, Write};
+#[cfg(any(feature = "cache", feature = "hub"))]
+use std::time::Duration;
 
 use atta::{
     Engine, Io, KvType, Prediction, Reduced, ReductionCost, SpeculationStats, Summary, WeightsAt,
@@ -310,9 +312,38 @@ pub(crate) fn bytes(n: u64) -> String {
     format!("{:.1} {name}", n as f64 / unit as f64)
 }
 
+/// How long ago something was, in one unit.
+#[cfg(any(feature = "cache", feature = "hub"))]
+pub(crate) fn ago(age: Duration) -> String {
+    let seconds = age.as_secs();
+    match seconds {
+        0..60 => format!("{seconds} s ago"),
+        60..3600 => format!("{} min ago", seconds / 60),
+        3600..86_400 => format!("{} h ago", seconds / 3600),
+        _ => format!("{} days ago", seconds / 86_400),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    #[cfg(any(feature = "cache", feature = "hub"))]
+    fn ages_have_one_unit() {
+        let ages =
+            [59, 60, 3599, 3600, 86_399, 86_400, 8_640_000].map(|s| ago(Duration::from_secs(s)));
+        let expected = [
+            "59 s ago",
+            "1 min ago",
+            "59 min ago",
+            "1 h ago",
+            "23 h ago",
+            "1 days ago",
+            "100 days ago",
+        ];
+        assert_eq!(ages, expected);
+    }
 
     #[test]
     fn numbers_are_grouped_and_sizes_have_units() {

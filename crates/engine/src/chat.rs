@@ -9,16 +9,17 @@
 use std::{ops::ControlFlow, time::Duration};
 
 use atta_tokenizer::{Control, Special};
+use serde_json::{Map, Value};
 
 pub use atta_chat::{
     AnswerRules, ChatFormat, ChatInput, ChatPrompt, Conversation, DateTime, Message,
     ModelTemplates, Origin, Prompt, PromptEnd, ReplyOptions, Role, SpecialTexts, Template,
-    TemplateChoice, TemplateError, ToolUse, prompt_ids,
+    TemplateChoice, TemplateError, ToolUse, prompt_ids, reasoning,
 };
 
 use crate::{
     Constraint, Engine, Error, Event, FinishReason, GenerateOptions, PrefixHit, Session, Summary,
-    tools::{Outcome, Piece, TextEnd, ToolChoice},
+    tools::{Outcome, Piece, TextEnd, Thinking, ToolChoice},
 };
 
 /// Receives the events of an answer.
@@ -70,6 +71,7 @@ pub struct Chat {
     messages: Vec<Message>,
     tools: Option<ToolUse>,
     now: Option<DateTime>,
+    variables: Map<String, Value>,
     last: Option<LastRender>,
     cache: Option<crate::PromptCache>,
 }
@@ -93,6 +95,7 @@ impl Chat {
             messages: Vec::new(),
             tools: None,
             now: None,
+            variables: Map::new(),
             last: None,
             cache: None,
         }
@@ -141,6 +144,25 @@ impl Chat {
     /// Sets the current time, for templates that write it.
     pub fn set_now(&mut self, now: Option<DateTime>) {
         self.now = now;
+    }
+
+    /// Sets further variables of the template, such as `enable_thinking`.
+    pub fn set_variables(&mut self, variables: Map<String, Value>) {
+        self.variables = variables;
+    }
+
+    /// Whether the template has a switch of this name, such as `enable_thinking`.
+    pub fn has_switch(&self, name: &str) -> bool {
+        self.format.has_switch(name)
+    }
+
+    /// Whether the next answer may begin with thoughts.
+    ///
+    /// # Errors
+    /// The template refuses the conversation.
+    pub fn may_think(&self) -> Result<bool, TemplateError> {
+        let prompt = ChatFormat::without_marks(&self.marked()?);
+        Ok(self.format.thinking(&prompt) != Thinking::Never)
     }
 
     /// Removes all messages but the system message.
@@ -323,7 +345,7 @@ impl Chat {
             system: self.system.as_deref(),
             tools: self.tools.as_ref(),
             now: self.now,
-            extra: None,
+            extra: Some(&self.variables),
             end: PromptEnd::Answer,
         }
     }

@@ -4,6 +4,7 @@
 //! last.
 
 use std::{
+    collections::BTreeMap,
     fs::{self, File},
     io,
     path::{Path, PathBuf},
@@ -33,6 +34,31 @@ pub struct Cache {
     root: PathBuf,
 }
 
+/// A cached file of a repository.
+#[derive(Clone, Debug)]
+pub struct CachedFile {
+    /// Its path in the repository.
+    pub name: String,
+    /// Its path in the cache.
+    pub path: PathBuf,
+    /// Its size.
+    pub bytes: u64,
+    /// When its content was written, if the system tells it.
+    pub modified: Option<SystemTime>,
+}
+
+impl CachedFile {
+    fn of(name: String, path: PathBuf) -> Result<Self, Error> {
+        let meta = fs::metadata(&path).map_err(Error::at(&path))?;
+        Ok(Self {
+            name,
+            path,
+            bytes: meta.len(),
+            modified: meta.modified().ok(),
+        })
+    }
+}
+
 impl Cache {
     /// The cache in the directory `root`, which need not exist.
     pub fn new(root: impl Into<PathBuf>) -> Self {
@@ -55,6 +81,71 @@ impl Cache {
             .collect();
         repos.sort();
         Ok(repos)
+    }
+
+    /// All cached files of a repository, sorted by name; of a file in several snapshots the newest.
+    ///
+    /// # Errors
+    /// A directory that cannot be read.
+    pub fn files(&self, repo: &RepoId) -> Result<Vec<CachedFile>, Error> {
+        let request = Request {
+            repo: repo.clone(),
+            file_or_quant: None,
+            revision: Revision::default(),
+        };
+        let mut files = BTreeMap::new();
+        for commit in self.commits(&request)? {
+            let snapshot = self.snapshot(repo, &commit);
+            let mut names = Vec::new();
+            list(&snapshot, "", MAX_DEPTH, &mut names)?;
+            for name in names {
+                let path = snapshot.join(native(&name));
+                files.entry(name).or_insert(path);
+            }
+        }
+        let files = files.into_iter();
+        files
+            .map(|(name, path)| CachedFile::of(name, path))
+            .collect()
+    }
+
+    /// Removes a repository, and returns how many bytes its files had; `None` if it is not cached.
+    ///
+    /// # Errors
+    /// A file that cannot be removed. A process that is pulling the repository may begin anew.
+    pub fn remove(&self, repo: &RepoId) -> Result<Option<u64>, Error> {
+        let directory = self.repo(repo);
+        if !directory.is_dir() {
+            return Ok(None);
+        }
+        let bytes = self.files(repo)?.iter().map(|file| file.bytes).sum();
+        fs::remove_dir_all(&directory).map_err(Error::at(&directory))?;
+        // Locks that stay do no harm.
+        let _ = fs::remove_dir_all(self.root.join(".locks").join(repo.directory()));
+        Ok(Some(bytes))
+    }
+
+    /// Removes the files that a request names with their contents, and returns how many bytes they
+    /// had; `None` if the repository is not cached.
+    ///
+    /// # Errors
+    /// The request matches no cached file, or several; a file that cannot be removed.
+    pub fn remove_files(&self, request: &Request) -> Result<Option<u64>, Error> {
+        let Some(pulled) = self.find(request)? else {
+            return Ok(None);
+        };
+        let repo = self.repo(&request.repo);
+        let repo = fs::canonicalize(&repo).map_err(Error::at(repo))?;
+        for PulledFile { path, .. } in &pulled.files {
+            let blob = fs::canonicalize(path).map_err(Error::at(path))?;
+            fs::remove_file(path).map_err(Error::at(path))?;
+            // On systems without symbolic links the file was its own content, and a link that leads
+            // out of the repository is not ours.
+            if blob.starts_with(&repo) && blob.exists() {
+                fs::remove_file(&blob).map_err(Error::at(&blob))?;
+            }
+        }
+        Ok(Some(pulled.files.iter().map(|file| file.bytes).sum()))
     }
 
     /// Resolves a request against the cache, without network. Looks in the snapshot of the

@@ -24,7 +24,7 @@ mod retry;
 mod select;
 mod url;
 
-pub use cache::Cache;
+pub use cache::{Cache, CachedFile};
 pub use error::Error;
 pub use http::{HubOptions, Proxy};
 pub use name::{RepoId, Request, Revision};

@@ -7,11 +7,14 @@
 pub(crate) mod constraint;
 mod context;
 pub(crate) mod model;
+mod model_arg;
 mod output;
 pub(crate) mod ring;
 mod sampling;
 mod setting;
 pub(crate) mod speculation;
+#[cfg(feature = "cli-extras")]
+mod tips;
 mod tools;
 pub(crate) mod value;
 
@@ -25,6 +28,7 @@ use clap::{Parser, error::ErrorKind};
 pub(crate) use constraint::ConstraintFlags;
 pub(crate) use context::ContextFlags;
 pub(crate) use model::{ModelFlags, WeightsName};
+pub(crate) use model_arg::ModelArg;
 pub(crate) use output::{CacheFlags, ReportFlags};
 pub(crate) use ring::RingFlags;
 pub(crate) use sampling::{DefaultLength, SamplingFlags};
@@ -56,7 +60,7 @@ struct OptionalCommand {
 }
 
 /// The optional commands. Without its feature, a command is refused by the name of the feature.
-const OPTIONAL: [OptionalCommand; 13] = [
+const OPTIONAL: [OptionalCommand; 19] = [
     optional("chat", "chat", cfg!(feature = "chat")),
     optional("serve", "server", cfg!(feature = "server")),
     optional("cache", "cache", cfg!(feature = "cache")),
@@ -67,6 +71,12 @@ const OPTIONAL: [OptionalCommand; 13] = [
     optional("leap-tokenizer", "leap", cfg!(feature = "leap")),
     optional("embed", "embed", cfg!(feature = "embed")),
     optional("pull", "hub", cfg!(feature = "hub")),
+    optional("list", "hub", cfg!(feature = "hub")),
+    optional("rm", "hub", cfg!(feature = "hub")),
+    optional("doctor", "cluster", cfg!(feature = "cluster")),
+    optional("completions", "cli-extras", crate::EXTRAS),
+    optional("man", "cli-extras", crate::EXTRAS),
+    optional("version", "cli-extras", crate::EXTRAS),
     optional("perplexity", "perplexity", cfg!(feature = "perplexity")),
     optional("convert", "convert", cfg!(feature = "convert")),
     optional("imatrix", "convert", cfg!(feature = "convert")),
@@ -82,7 +92,7 @@ const fn optional(name: &'static str, feature: &'static str, is_built: bool) -> 
 
 /// One example per command of this build, and the exit codes.
 fn examples() -> String {
-    const EXAMPLES: [(&str, &str); 10] = [
+    const EXAMPLES: [(&str, &str); 12] = [
         (
             "run",
             "run model.gguf -p \"Once upon a time\"   any GGUF file",
@@ -98,6 +108,14 @@ fn examples() -> String {
         (
             "pull",
             "pull org/repo                          download from Hugging Face",
+        ),
+        (
+            "list",
+            "list                                   pulled models; `atta rm` removes one",
+        ),
+        (
+            "doctor",
+            "doctor                                 models that fit this machine, and their speed",
         ),
         (
             "node",
@@ -135,6 +153,9 @@ fn examples() -> String {
     text + "\nExit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted."
 }
 
+/// The heading of the options that are used every day: the first, without a name of its own.
+pub(crate) const EVERYDAY: Option<&str> = None;
+
 /// Help that only builds with the feature `cli-extras` carry.
 pub(crate) const fn extra_help(text: &'static str) -> Option<&'static str> {
     if crate::EXTRAS { Some(text) } else { None }
@@ -149,8 +170,23 @@ pub(crate) fn parse() -> Result<Command, Failure> {
     match Cli::try_parse_from(words) {
         Ok(cli) => Ok(cli.command),
         Err(error) if is_help(error.kind()) => error.exit(),
-        Err(error) => Err(Failure::Usage(summary(&error.render().to_string()))),
+        Err(error) => Err(Failure::Usage(usage_message(&error))),
     }
+}
+
+/// The message of wrong usage, with a tip where there is a good one.
+fn usage_message(error: &clap::Error) -> String {
+    #[cfg(feature = "cli-extras")]
+    if let Some(message) = tips::message(error, &command()) {
+        return message;
+    }
+    summary(&error.render().to_string())
+}
+
+/// The definition of the command line, for texts that are made from it.
+#[cfg(feature = "cli-extras")]
+pub(crate) fn command() -> clap::Command {
+    <Cli as clap::CommandFactory>::command()
 }
 
 /// Refuses a command that this build was made without.
@@ -217,7 +253,7 @@ mod tests {
     fn message(line: &str) -> String {
         let error = Cli::try_parse_from(line.split(' ')).unwrap_err();
         assert_eq!(error.exit_code(), 2, "{line}");
-        summary(&error.render().to_string())
+        usage_message(&error)
     }
 
     #[test]
@@ -229,8 +265,7 @@ mod tests {
     fn usage_errors_are_one_line_with_the_way_out() {
         assert_eq!(
             message("atta run --top-pp 1"),
-            "unexpected argument '--top-pp' found; tip: a similar argument exists: '--top-p' (see \
-             --help)"
+            "there is no option --top-pp; tip: a similar option exists: --top-p (see --help)"
         );
         assert_eq!(
             message("atta convert a"),
@@ -256,11 +291,12 @@ mod tests {
             "--top-k x",
             "-c 1e3",
         ] {
-            let name = option
-                .split(' ')
-                .next()
-                .unwrap()
-                .replace("-n", "--n-predict");
+            let name = match option.split(' ').next().unwrap() {
+                "-n" => "--n-predict",
+                "-c" => "--ctx-size",
+                "-j" => "--threads",
+                name => name,
+            };
             let message = message(&format!("atta run -p x {option}"));
             assert!(message.contains(&format!("for '{name} <")), "{message}");
         }
@@ -304,5 +340,69 @@ mod tests {
             panic!("not a run")
         };
         assert_eq!(args.prompt.unwrap(), "-n is no option here");
+    }
+
+    /// A command line with all defaults filled in, as text.
+    fn parsed(line: &str) -> String {
+        format!("{:?}", Cli::try_parse_from(line.split(' ')).unwrap())
+    }
+
+    #[test]
+    fn names_of_other_programs_mean_the_same_as_ours() {
+        for (others, ours) in [
+            ("run --prompt x", "run -p x"),
+            ("run --file x", "run -f x"),
+            ("run --temp 1", "run -t 1"),
+            ("run --temperature 1", "run -t 1"),
+            ("run --max-tokens 1", "run -n 1"),
+            ("run --predict 1", "run -n 1"),
+            ("run --n-predict 1", "run -n 1"),
+            ("run --threads 1", "run -j 1"),
+            ("run --ctx-size 1", "run -c 1"),
+            ("run --batch-size 1", "run --batch 1"),
+            ("run --repeat-last-n 1", "run --repeat-window 1"),
+            ("run --typical-p 1", "run --typical 1"),
+            ("run --top-nsigma 1", "run --top-n-sigma 1"),
+            ("bench --n-prompt 1", "bench -p 1"),
+            ("bench --n-gen 1", "bench -n 1"),
+            ("bench --n-depth 1", "bench -d 1"),
+            ("bench --repetitions 1", "bench -r 1"),
+        ] {
+            let parsed = |line: &str| parsed(&format!("atta {line}"));
+            assert_eq!(parsed(others), parsed(ours), "{others}");
+        }
+    }
+
+    #[test]
+    #[cfg(all(feature = "convert", feature = "server"))]
+    fn names_of_other_programs_mean_the_same_in_large_programs_too() {
+        for (others, ours) in [
+            ("chat --system-prompt x", "chat --system x"),
+            ("chat --chat-template-file ./x", "chat --chat-template ./x"),
+            (
+                "serve --host 0.0.0.0 --ctx-size 9",
+                "serve --host 0.0.0.0 -c 9",
+            ),
+            ("perplexity --file x", "perplexity -f x"),
+            ("imatrix m --file x -o y", "imatrix m -f x -o y"),
+            ("convert a b --threads 2", "convert a b -j 2"),
+            ("show m", "inspect m"),
+            ("ls", "list"),
+        ] {
+            let parsed = |line: &str| parsed(&format!("atta {line}"));
+            assert_eq!(parsed(others), parsed(ours), "{others}");
+        }
+    }
+
+    #[test]
+    fn the_model_has_a_place_and_a_name_but_not_both() {
+        for line in ["m.gguf", "-m m.gguf", "--model m.gguf", "--model=m.gguf"] {
+            let cli = Cli::try_parse_from(format!("atta run {line} -p x").split(' ')).unwrap();
+            let Command::Run(args) = cli.command else {
+                panic!("not a run")
+            };
+            assert_eq!(args.model.into_path(), Some("m.gguf".into()), "{line}");
+        }
+        assert!(message("atta run a.gguf -m b.gguf").contains("cannot be used with"));
     }
 }

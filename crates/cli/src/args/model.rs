@@ -5,7 +5,10 @@ use std::num::NonZeroUsize;
 use atta::{Fit, KvType, LoadOptions, Omission, Reduction, SessionOptions, Threads, WeightsAt};
 use clap::{Args, ValueEnum};
 
-use super::value::{self, CpuList, RamBudget, ThreadCounts};
+use super::{
+    EVERYDAY,
+    value::{self, CpuList, RamBudget, ThreadCounts},
+};
 use crate::failure::Failure;
 
 /// All instruction sets; the library refuses those that this CPU lacks.
@@ -29,13 +32,13 @@ const ISAS: [&str; 11] = [
 pub(crate) struct ModelFlags {
     /// Context length in tokens, prompt and output [default: the model's training length, at most
     /// 4096; of `perplexity` and `imatrix` 512, of `bench` what it needs]
-    #[arg(short = 'c', value_name = "CTX", value_parser = value::positions)]
-    #[arg(allow_negative_numbers = true)]
+    #[arg(short = 'c', long = "ctx-size", value_name = "CTX", value_parser = value::positions)]
+    #[arg(allow_negative_numbers = true, help_heading = EVERYDAY)]
     pub(crate) n_ctx: Option<usize>,
     /// Number of threads, or DECODE,PROMPT: those of single tokens and those of prompts [default:
     /// the physical cores that this process may use; for single tokens the fewest that are as fast]
-    #[arg(short = 'j', value_name = "THREADS", value_parser = value::thread_counts)]
-    #[arg(allow_negative_numbers = true)]
+    #[arg(short = 'j', long, value_name = "THREADS", value_parser = value::thread_counts)]
+    #[arg(allow_negative_numbers = true, help_heading = EVERYDAY)]
     threads: Option<ThreadCounts>,
     /// Pin one thread to each of these CPUs, such as 0,2-5
     #[arg(long, value_name = "LIST", value_parser = value::cpus, conflicts_with = "threads")]
@@ -58,7 +61,8 @@ pub(crate) struct ModelFlags {
     pub(crate) kv_edges: Option<usize>,
     /// Prompt tokens per batch; more is faster and takes memory [default: an eighth of -c, at most
     /// 512; of `atta perplexity`: 512]
-    #[arg(long, value_name = "N", value_parser = value::positions, allow_negative_numbers = true)]
+    #[arg(long, alias = "batch-size", value_name = "N", value_parser = value::positions)]
+    #[arg(allow_negative_numbers = true)]
     batch: Option<usize>,
     /// mapped: weights are memory-mapped from the file; resident: copied to private memory at
     /// start; streamed: kept as far as --ram-budget allows, the rest read from disk for each

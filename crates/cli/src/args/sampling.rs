@@ -4,7 +4,7 @@ use atta::{DryOptions, Explain, GenerateOptions, Sampling};
 use clap::{Args, builder::NonEmptyStringValueParser};
 
 use super::{
-    flag,
+    EVERYDAY, flag,
     value::{self, Seed},
 };
 use crate::failure::Failure;
@@ -14,9 +14,10 @@ use crate::failure::Failure;
 #[command(next_help_heading = "Sampling")]
 pub(crate) struct SamplingFlags {
     /// Maximum number of tokens to generate; -1: until the model ends the text [default: 256; of
-    /// the built-in model on a terminal and of `serve`, -1]
-    #[arg(short = 'n', long, alias = "max-tokens", value_name = "N")]
+    /// `chat` the context, of the built-in model on a terminal and of `serve` -1]
+    #[arg(short = 'n', long, aliases = ["max-tokens", "predict"], value_name = "N")]
     #[arg(value_parser = value::n_tokens, allow_negative_numbers = true)]
+    #[arg(help_heading = EVERYDAY)]
     n_predict: Option<usize>,
     /// Temperature; 0: greedy
     #[arg(
@@ -27,6 +28,7 @@ pub(crate) struct SamplingFlags {
         default_value = "0.8"
     )]
     #[arg(value_parser = value::number, allow_negative_numbers = true)]
+    #[arg(help_heading = EVERYDAY)]
     temperature: f32,
     /// Top-k sampling: keep the K most probable tokens (0 = off)
     #[arg(long, value_name = "K", default_value = "40")]
@@ -54,7 +56,7 @@ pub(crate) struct SamplingFlags {
     #[arg(value_parser = value::number, allow_negative_numbers = true)]
     repeat_penalty: f32,
     /// Number of recent tokens that all penalties but DRY look at
-    #[arg(long, value_name = "N", default_value = "64")]
+    #[arg(long, alias = "repeat-last-n", value_name = "N", default_value = "64")]
     #[arg(value_parser = value::count, allow_negative_numbers = true)]
     repeat_window: usize,
     /// Presence penalty, subtracted from the logits of recent tokens (0 = off)
@@ -137,6 +139,12 @@ impl SamplingFlags {
             .validate()
             .map_err(|error| Failure::Usage(error.explain(flag)))?;
         Ok(sampling)
+    }
+
+    /// Whether -n was given.
+    #[cfg(feature = "chat")]
+    pub(crate) fn has_length(&self) -> bool {
+        self.n_predict.is_some()
     }
 
     /// The options of a generation, checked.

@@ -2,7 +2,8 @@
 //! a sweep over numbers of threads, the details are those of the last one. Of lists of lengths, the
 //! single figures of the object are those of the first prompt and the first text.
 
-use std::path::PathBuf;
+#[cfg(feature = "cluster")]
+mod markdown;
 
 use atta::{
     Engine, KvType,
@@ -12,7 +13,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use crate::{
-    args::{ModelFlags, RingFlags, extra_help, ring::RingAim, value},
+    args::{ModelArg, ModelFlags, RingFlags, extra_help, ring::RingAim, value},
     failure::{Failure, one_line},
     json, load,
     output::Stdout,
@@ -32,14 +33,16 @@ use crate::{
   atta bench model.gguf
   atta bench model.gguf -p 0 -n 32 -d 4096 -j 4 --json
   atta bench model.gguf -p 512,2048,8192 -n 64 -d 0,4096,16384
-  atta bench model.gguf --sweep 1,2,4"
+  atta bench model.gguf --sweep 1,2,4
+  atta bench model.gguf --report"
 ))]
 pub(crate) struct BenchArgs {
-    /// GGUF file, or ORG/REPO[:QUANT] that was pulled [default: the built-in model]
-    model: Option<PathBuf>,
+    #[command(flatten)]
+    model: ModelArg,
     /// Prompt tokens, or a list (0 = skip)
     #[arg(
         short = 'p',
+        long = "n-prompt",
         value_name = "N,…",
         default_value = "512",
         value_delimiter = ','
@@ -49,6 +52,7 @@ pub(crate) struct BenchArgs {
     /// Generated tokens, or a list (0 = skip)
     #[arg(
         short = 'n',
+        long = "n-gen",
         value_name = "N,…",
         default_value = "128",
         value_delimiter = ','
@@ -58,6 +62,7 @@ pub(crate) struct BenchArgs {
     /// Depth: tokens in the context before each measurement, or a list
     #[arg(
         short = 'd',
+        long = "n-depth",
         value_name = "DEPTH,…",
         default_value = "0",
         value_delimiter = ','
@@ -65,7 +70,12 @@ pub(crate) struct BenchArgs {
     #[arg(value_parser = value::positions_or_0, allow_negative_numbers = true)]
     depths: Vec<usize>,
     /// Repetitions
-    #[arg(short = 'r', value_name = "REPS", default_value = "3")]
+    #[arg(
+        short = 'r',
+        long = "repetitions",
+        value_name = "REPS",
+        default_value = "3"
+    )]
     #[arg(value_parser = repetitions, allow_negative_numbers = true)]
     n_reps: usize,
     /// Measure with each of these numbers of threads
@@ -75,6 +85,10 @@ pub(crate) struct BenchArgs {
     /// Print one JSON object
     #[arg(long)]
     json: bool,
+    /// Print machine, model and speeds in Markdown, for an issue
+    #[cfg(feature = "cluster")]
+    #[arg(long, conflicts_with = "json")]
+    report: bool,
     #[command(flatten)]
     model_flags: ModelFlags,
     #[command(flatten)]
@@ -103,6 +117,11 @@ pub(super) fn run(args: BenchArgs) -> Result<(), Failure> {
         .zip(runs.last())
         .expect("something was measured");
     let mut out = Stdout::lock();
+    #[cfg(feature = "cluster")]
+    if args.report {
+        out.write(&markdown::render(&args, engine, &runs))?;
+        return out.flush();
+    }
     if args.json {
         let mut object = to_json(&args, engine, report);
         if !args.sweep.is_empty() {

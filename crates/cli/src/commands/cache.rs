@@ -3,7 +3,7 @@
 use std::{
     io::{self, Write},
     path::{Path, PathBuf},
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::{SystemTime, UNIX_EPOCH},
 };
 
 use atta::{PromptCache, SavedPrompt};
@@ -14,7 +14,7 @@ use crate::{
     failure::{Failure, one_line},
     json,
     output::Stdout,
-    report::bytes,
+    report::{ago, bytes},
 };
 
 /// Digits of a key that are printed; enough to name a prompt.
@@ -123,16 +123,6 @@ fn row(prompt: &SavedPrompt) -> String {
     )
 }
 
-fn ago(age: Duration) -> String {
-    let seconds = age.as_secs();
-    match seconds {
-        0..60 => format!("{seconds} s ago"),
-        60..3600 => format!("{} min ago", seconds / 60),
-        3600..86_400 => format!("{} h ago", seconds / 3600),
-        _ => format!("{} days ago", seconds / 86_400),
-    }
-}
-
 fn remove(cache: &PromptCache, args: &CacheRmArgs) -> Result<(), Failure> {
     let n_before = cache.prompts().map_or(0, |prompts| prompts.len());
     if args.all {
@@ -146,25 +136,4 @@ fn remove(cache: &PromptCache, args: &CacheRmArgs) -> Result<(), Failure> {
         "atta: removed {n_removed} of {n_before} prompts"
     );
     Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ages_have_one_unit() {
-        let ages =
-            [59, 60, 3599, 3600, 86_399, 86_400, 8_640_000].map(|s| ago(Duration::from_secs(s)));
-        let expected = [
-            "59 s ago",
-            "1 min ago",
-            "59 min ago",
-            "1 h ago",
-            "23 h ago",
-            "1 days ago",
-            "100 days ago",
-        ];
-        assert_eq!(ages, expected);
-    }
 }

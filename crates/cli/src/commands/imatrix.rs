@@ -39,7 +39,7 @@ pub(crate) struct ImatrixArgs {
     /// GGUF file (any file of a split model), or ORG/REPO[:QUANT] that was pulled
     model: PathBuf,
     /// Text file; -: standard input
-    #[arg(short = 'f', value_name = "TEXT", required = true)]
+    #[arg(short = 'f', long = "file", value_name = "TEXT", required = true)]
     text: PathBuf,
     /// Output file
     #[arg(short, value_name = "FILE", required = true)]

@@ -8,7 +8,7 @@ use clap::Args;
 
 use crate::{
     args::{
-        ModelFlags, RingFlags, extra_help,
+        ModelArg, ModelFlags, RingFlags, extra_help,
         ring::RingAim,
         value::{self, TokenSource},
     },
@@ -36,8 +36,8 @@ const CHUNK: usize = 512;
   atta tokenize model.gguf --ids \"Hello\" | atta logits model.gguf --tokens - -o logits.f32"
 ))]
 pub(crate) struct LogitsArgs {
-    /// GGUF file, or ORG/REPO[:QUANT] that was pulled [default: the built-in model]
-    model: Option<PathBuf>,
+    #[command(flatten)]
+    model: ModelArg,
     /// Token ids, separated by commas or spaces; `@FILE`: read from a file, `-`: from standard
     /// input
     #[arg(long, value_name = "IDS", required = true, value_parser = value::token_source)]

@@ -14,14 +14,14 @@ use crate::{
     interrupt::Interrupt,
     json,
     output::Stdout,
-    progress::{Progress, spoken},
+    progress::{Progress, bar, spoken},
     report::bytes,
 };
 
 /// The time between two updates of the progress line.
 const FRAME: Duration = Duration::from_millis(100);
 /// Characters of a file name in the progress line.
-const NAME_CHARS: usize = 32;
+const NAME_CHARS: usize = 24;
 
 /// Downloads a model from Hugging Face.
 ///
@@ -54,7 +54,7 @@ pub(crate) struct PullArgs {
     json: bool,
 }
 
-fn repository(text: &str) -> Result<Request, String> {
+pub(super) fn repository(text: &str) -> Result<Request, String> {
     hub::name_of(text)
         .parse()
         .map_err(|error: atta_hub::Error| error.to_string())
@@ -206,10 +206,12 @@ impl DownloadProgress {
         let left = Duration::from_secs_f64(
             (self.total.saturating_sub(here) as f64 / rate.max(1.0)).min(1e9),
         );
+        let part = here as f64 / self.total.max(1) as f64;
         format!(
-            "{}: {} of {}, {}/s, {} left",
+            "{} {} {:.0} % of {}, {}/s, {} left",
             self.name,
-            bytes(here),
+            bar(part),
+            100.0 * part,
             bytes(self.total),
             bytes(rate as u64),
             spoken(left)
@@ -264,7 +266,8 @@ mod tests {
         });
         assert_eq!(line.received, 1 << 20);
         assert!(
-            line.figures().starts_with("m: 3.0 MiB of 4.0 MiB, "),
+            line.figures()
+                .starts_with("m [############----] 75 % of 4.0 MiB, "),
             "{}",
             line.figures()
         );

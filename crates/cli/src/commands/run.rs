@@ -16,8 +16,9 @@ use super::call;
 use crate::{
     EXTRAS,
     args::{
-        CacheFlags, ConstraintFlags, ContextFlags, DefaultLength, ModelFlags, ReportFlags,
-        RingFlags, SamplingFlags, SpeculationFlags, ToolFlags, extra_help, ring::RingAim,
+        CacheFlags, ConstraintFlags, ContextFlags, DefaultLength, ModelArg, ModelFlags,
+        ReportFlags, RingFlags, SamplingFlags, SpeculationFlags, ToolFlags, extra_help,
+        ring::RingAim,
     },
     cache::DiskCache,
     constraint,
@@ -55,15 +56,14 @@ use crate::{
   atta run model.gguf -p \"Dear Sir,\" --stats-json stats.json --mem-report"
 ))]
 pub(crate) struct RunArgs {
-    /// GGUF file (any file of a split model), or ORG/REPO[:QUANT] that was pulled [default: the
-    /// built-in model]
-    pub(crate) model: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) model: ModelArg,
     /// Prompt [default: standard input, byte for byte]
-    #[arg(short, value_name = "TEXT", allow_hyphen_values = true)]
+    #[arg(short, long, value_name = "TEXT", allow_hyphen_values = true)]
     pub(crate) prompt: Option<OsString>,
     /// Read the prompt from FILE, or from standard input if it is -; follows -p TEXT and an empty
     /// line if both are given
-    #[arg(short, value_name = "FILE")]
+    #[arg(short, long, value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) sampling: SamplingFlags,
@@ -155,7 +155,7 @@ pub(super) fn run(args: Box<RunArgs>) -> Result<(), Failure> {
     let options = constraint::apply(&args.constraint, options)
         .map_err(|failure| StatsFile::of_failure(stats, &inputs, &Stats::new(), failure))?;
     let run = ResolvedRun {
-        model: args.model,
+        model: args.model.into_path(),
         empty_prompt: EmptyPrompt::Allowed,
         options,
         speculation: args.speculation,
@@ -183,7 +183,7 @@ pub(super) fn prompt(args: &RunArgs) -> Result<TextSource, Failure> {
     if let Some(file) = &args.file {
         return Ok(TextSource::file(given, file));
     }
-    match &args.model {
+    match args.model.as_ref() {
         Some(model) if cfg!(feature = "chat") => {
             let chat = format!("`atta chat {}` is a conversation", model.display());
             TextSource::given_or_piped(given, &format!("{PROMPT_HINT}; {chat}"))

@@ -380,3 +380,72 @@ fn ctrl_c_while_a_line_is_awaited_leaves_and_writes_statistics() {
         (&"interrupted".into(), 1)
     );
 }
+
+#[test]
+fn a_message_is_answered_again_with_the_next_seed_and_takes_the_place_of_the_first_answer() {
+    let chat = ChatModel::new("chat-regen");
+    let seed = |seed| ["-t", "1", "--seed", seed];
+    let saved = chat.scratch.path("saved.json");
+    let input = format!("the king\n/regen\n/save {saved}\n");
+    let answers = chat.answers(&input, &seed("1"));
+    let one = chat.answers("the king\n", &seed("1"));
+    let two = chat.answers("the king\n", &seed("2"));
+    assert_eq!(answers, [&one[..], &two[..]].concat());
+    assert_ne!(one, two);
+    let saved: Value = serde_json::from_str(&std::fs::read_to_string(saved).unwrap()).unwrap();
+    assert_eq!(saved.as_array().unwrap().len(), 2);
+    assert!(chat.fails("/regen\n", &[]).contains("no message to answer"));
+}
+
+#[test]
+fn a_file_goes_in_front_of_the_next_message_and_settings_can_be_changed() {
+    let chat = ChatModel::new("chat-read");
+    let text = chat.scratch.file("a.txt", b"the old man\n");
+    let saved = chat.scratch.path("saved.json");
+    let input = format!("/read {text}\nthe king\nand then\n/save {saved}\n");
+    let output = atta_with_input(&chat.args(&[]), input.as_bytes());
+    assert!(
+        said(&output).contains("11 characters go in front"),
+        "{}",
+        said(&output)
+    );
+    let saved: Value = serde_json::from_str(&std::fs::read_to_string(saved).unwrap()).unwrap();
+    assert_eq!(saved[0]["content"], "the old man\n\nthe king");
+    assert_eq!(saved[2]["content"], "and then");
+
+    let greedy = chat.answers("the king\n", &[]);
+    let input = "/set temperature 0\nthe king\n";
+    assert_eq!(chat.answers(input, &["-t", "1"]), greedy);
+    assert!(
+        chat.fails("/set colour red\n", &[])
+            .contains("temperature, top-k")
+    );
+    assert!(
+        chat.fails("/set top-p 2\n", &[])
+            .contains("expected 0 to 1")
+    );
+    assert!(
+        chat.fails("/set wrap perhaps\n", &[])
+            .contains("expected on or off")
+    );
+}
+
+#[test]
+fn an_answer_has_no_limit_but_the_context() {
+    let chat = ChatModel::new("chat-long");
+    let path = chat.scratch.path("stats.json");
+    let args = [
+        "chat",
+        &chat.path,
+        "-t",
+        "0",
+        "-c",
+        "320",
+        "--stats-json",
+        &path,
+    ];
+    let output = atta_with_input(&[&args[..], &ENDLESS].concat(), b"the king\n");
+    assert_eq!(output.status.code(), Some(0));
+    let stats: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
+    assert!(stats["generated_tokens"].as_u64() > Some(256), "{stats}");
+}

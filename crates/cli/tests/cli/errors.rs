@@ -134,12 +134,12 @@ fn an_empty_prompt_begins_at_the_begin_token_or_is_refused() {
 fn wrong_usage_is_told_from_failure() {
     let model = model("llama-plain.gguf");
     let cases: [(&[&str], &str); 19] = [
-        (&["--frob"], "'--frob'"),
+        (&["--frob"], "no option --frob"),
         (&["-n", "-2"], "'--n-predict <N>'"),
         (&["-n", "1.5"], "'--n-predict <N>'"),
-        (&["-c", "0"], "'-c <CTX>'"),
-        (&["-c", "999999999999"], "'-c <CTX>'"),
-        (&["-j", "0"], "'-j <THREADS>'"),
+        (&["-c", "0"], "'--ctx-size <CTX>'"),
+        (&["-c", "999999999999"], "'--ctx-size <CTX>'"),
+        (&["-j", "0"], "'--threads <THREADS>'"),
         (&["--batch", "0"], "'--batch <N>'"),
         (&["--cpus", "2-1"], "'--cpus <LIST>'"),
         (&["--cpus", "0", "-j", "1"], "cannot be used with"),

@@ -14,6 +14,8 @@ mod chat_model;
 mod constraint;
 #[cfg(feature = "convert")]
 mod convert;
+#[cfg(feature = "cluster")]
+mod doctor;
 #[cfg(feature = "embed")]
 mod embed;
 mod errors;
@@ -30,6 +32,8 @@ mod leap;
 mod logits;
 #[cfg(target_os = "linux")]
 mod memory;
+#[cfg(all(feature = "hub", feature = "cli-extras"))]
+mod names;
 #[cfg(feature = "perplexity")]
 mod perplexity;
 mod picolm;
@@ -49,6 +53,8 @@ mod streams;
 mod target_size;
 #[cfg(feature = "chat")]
 mod terminal;
+#[cfg(feature = "chat")]
+mod thoughts;
 mod tokenize;
 #[cfg(all(feature = "chat", feature = "builtin"))]
 mod tools;

@@ -301,7 +301,7 @@ fn what_cannot_be_measured_is_an_error_that_says_why() {
     let error = |args: &[&str], code| error_of(&atta(&[&["perplexity"], args].concat()), code);
     assert!(error(&[&plain, "-f", &text], 1).contains("a chunk takes 512"));
     assert!(error(&[&plain, "-f", &text, "-c", "3"], 1).contains("expected at least 4"));
-    assert!(error(&[&plain], 2).contains("-f <TEXT>"));
+    assert!(error(&[&plain], 2).contains("--file <TEXT>"));
     assert!(
         error(&[&plain, "--kld", &base, "--save-logits", "x"], 2).contains("cannot be used with")
     );

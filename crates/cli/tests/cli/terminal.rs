@@ -232,6 +232,148 @@ fn lines_that_arrive_together_are_all_read() {
     assert_eq!(said, ["the king", "and then", "and so on"]);
 }
 
+/// A chat whose escapes are seen, on a terminal with so many columns.
+fn raw_chat(args: &[&str], n_columns: usize, environment: &[(&str, &str)]) -> PtySession {
+    let mut command = Command::new("sh");
+    let program = env!("CARGO_BIN_EXE_atta");
+    let script = format!("stty cols {n_columns} && exec \"$@\"");
+    command.args(["-c", &script, "sh", program]).args(args);
+    command.env_remove("NO_COLOR").env("TERM", "xterm");
+    command.envs(environment.iter().copied());
+    spawn_with_options(command, Options::new().timeout_ms(Some(60_000))).unwrap()
+}
+
+const COLOURED: &str = "\u{1b}[1;36m>\u{1b}[0m ";
+const DIMMED: &str = "\u{1b}[2m";
+
+#[test]
+fn prompt_and_figures_are_coloured_unless_no_color_is_set() {
+    let model = ChatModel::new("tty-colour");
+    let args = ["chat", &model.path, "-t", "0", "-n", "8"];
+    let mut session = raw_chat(&args, 80, &[]);
+    let title = session.exp_string(COLOURED).unwrap();
+    assert!(title.contains("a context of "), "{title:?}");
+    session.send_line("the king").unwrap();
+    let answer = session.exp_string(" % of the context)").unwrap();
+    assert!(
+        answer.contains(DIMMED) && answer.contains(" tokens/s, "),
+        "{answer:?}"
+    );
+
+    let mut session = raw_chat(&args, 80, &[("NO_COLOR", "1")]);
+    session.exp_string("> ").unwrap();
+    session.send_line("the king").unwrap();
+    let answer = session.exp_string(" % of the context)").unwrap();
+    assert!(
+        !answer.contains(DIMMED) && !answer.contains("[1;36m"),
+        "{answer:?}"
+    );
+
+    let quiet = [&args[..], &["--quiet"]].concat();
+    let mut session = raw_chat(&quiet, 80, &[]);
+    let title = session.exp_string(COLOURED).unwrap();
+    session.send_line("the king").unwrap();
+    session.send_line("/exit").unwrap();
+    let rest = session.exp_eof().unwrap();
+    assert!(
+        !title.contains("a context of ") && !rest.contains("tokens/s"),
+        "{title} {rest}"
+    );
+}
+
+#[test]
+fn lines_of_an_answer_fit_the_terminal() {
+    let model = ChatModel::new("tty-wrap");
+    let args = [
+        "chat",
+        &model.path,
+        "-t",
+        "1",
+        "--seed",
+        "3",
+        "-n",
+        "60",
+        "--quiet",
+    ];
+    let args = [&args[..], &ENDLESS].concat();
+    let mut session = raw_chat(&args, 30, &[("NO_COLOR", "1")]);
+    session.exp_string("> ").unwrap();
+    session.send_line("the king").unwrap();
+    session.exp_string("the king").unwrap();
+    let answer = session.exp_string("(cut off").unwrap();
+    // Where a word is carried over, the line ends with the command to wipe it.
+    let lines = answer
+        .lines()
+        .map(|line| line.split('\u{1b}').next().unwrap().trim_end());
+    let widths: Vec<usize> = lines.map(|line| line.chars().count()).collect();
+    assert!(widths.iter().all(|&n| n < 30), "{answer:?}");
+    assert!(widths.iter().filter(|&&n| n > 10).count() > 1, "{answer:?}");
+}
+
+#[test]
+fn thoughts_are_dimmed_or_hidden_and_come_back_on_request() {
+    let model = crate::thoughts::ThinkingModel::new("tty-thoughts");
+    let mut session = raw_chat(&model.args(&["--quiet"]), 80, &[]);
+    session.exp_string(COLOURED).unwrap();
+    session.send_line("the king").unwrap();
+    session.exp_string("\u{1b}[2mthinking: ").unwrap();
+    let answer = session.exp_string(COLOURED).unwrap();
+    let (thoughts, answer) = answer.split_once("\n\r\n").expect("a line between them");
+    assert!(
+        thoughts.contains("\u{1b}[0m") && answer.trim().len() > 3,
+        "{answer:?}"
+    );
+    assert!(
+        !answer.split(COLOURED).next().unwrap().contains(DIMMED),
+        "{answer:?}"
+    );
+
+    let hidden = model.args(&["--quiet", "--hide-thoughts"]);
+    let mut session = raw_chat(&hidden, 80, &[("NO_COLOR", "1")]);
+    session.exp_string("> ").unwrap();
+    session.send_line("the king").unwrap();
+    session.exp_string("thinking: 1 tokens").unwrap();
+    session.exp_string("\r\u{1b}[K").unwrap();
+    let answer = session.exp_string("> ").unwrap();
+    session.send_line("/thoughts").unwrap();
+    session.exp_string("/thoughts").unwrap();
+    let thoughts = session.exp_string("> ").unwrap();
+    assert!(
+        thoughts.trim().len() > 3 && !answer.contains(thoughts.trim()),
+        "{thoughts:?}"
+    );
+}
+
+#[test]
+fn quotes_hold_lines_of_a_message_together() {
+    let model = ChatModel::new("tty-quotes");
+    let saved = model.scratch.path("saved.json");
+    let mut session = chat(&model, &["--quiet"]);
+    key(&mut session, "\"\"\"the king\r/and then\"\"\"\r");
+    session.exp_string("then").unwrap();
+    session.send_line(&format!("/save {saved}")).unwrap();
+    session.send_line("/exit").unwrap();
+    assert_eq!(code(session), 0);
+    let messages: serde_json::Value =
+        serde_json::from_str(&std::fs::read_to_string(saved).unwrap()).unwrap();
+    assert_eq!(messages[0]["content"], "the king\n/and then");
+    assert_eq!(messages.as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn an_answer_is_written_again_on_request() {
+    let model = ChatModel::new("tty-regen");
+    let mut session = chat(&model, &["-t", "1", "--seed", "1"]);
+    session.send_line("the king").unwrap();
+    session.exp_string("tokens/s").unwrap();
+    session.exp_string("> ").unwrap();
+    session.send_line("/regen").unwrap();
+    session.exp_string("tokens/s").unwrap();
+    session.exp_string("> ").unwrap();
+    session.send_line("/exit").unwrap();
+    assert_eq!(code(session), 0);
+}
+
 #[test]
 #[cfg(feature = "builtin")]
 fn always_is_asked_once_and_a_call_that_was_refused_is_not_asked_for_again() {

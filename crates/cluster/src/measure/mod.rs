@@ -10,4 +10,7 @@ mod node;
 
 pub use kept_links::KeptLinks;
 pub use link::{LinkSamples, measure_link, measure_link_to};
-pub use node::{Freshness, NodeProbe, NodeRates, celsius, is_throttled, memory_for_models};
+pub use node::{
+    Freshness, NodeProbe, NodeRates, ThreadRate, celsius, is_throttled, memory_for_models,
+    memory_rates, processor,
+};

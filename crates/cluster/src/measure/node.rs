@@ -156,24 +156,14 @@ impl NodeProbe<'_> {
     }
 
     fn measure(&self) -> NodeRates {
-        let half = system::memory_available(0).unwrap_or(u64::MAX) / 2;
-        let n_bytes = MEMORY_BYTES.min(half) as usize;
         let pool = Pool::new(self.n_threads);
         let macs_per_s = self.kernels.int8_peak(&pool);
         drop(pool);
-        let mut n_best = NonZeroUsize::MIN;
-        let mut best = 0.0;
-        for n in thread_counts(self.n_threads) {
-            let rate = self.kernels.read_bandwidth(&Pool::new(n), n_bytes);
-            if rate > best * GAIN {
-                n_best = n;
-                best = rate;
-            }
-        }
+        let best = ThreadRate::best(&memory_rates(self.kernels, self.n_threads));
         NodeRates {
-            n_threads: n_best,
+            n_threads: best.n_threads,
             // Whole numbers come back from JSON as they were.
-            read_bytes_per_s: best.round(),
+            read_bytes_per_s: best.read_bytes_per_s.round(),
             macs_per_s: macs_per_s.round(),
             disk_bytes_per_s: self.disk().unwrap_or(0.0),
         }
@@ -202,6 +192,41 @@ impl NodeProbe<'_> {
     }
 }
 
+/// How fast some threads read memory.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ThreadRate {
+    /// How many threads.
+    pub n_threads: NonZeroUsize,
+    /// Bytes per second that they read together.
+    pub read_bytes_per_s: f64,
+}
+
+impl ThreadRate {
+    /// The best of some rates, in the order of threads: more threads must be worth it.
+    pub fn best(rates: &[Self]) -> Self {
+        let none = Self {
+            n_threads: NonZeroUsize::MIN,
+            read_bytes_per_s: 0.0,
+        };
+        rates.iter().fold(none, |best, rate| {
+            let is_better = rate.read_bytes_per_s > best.read_bytes_per_s * GAIN;
+            if is_better { *rate } else { best }
+        })
+    }
+}
+
+/// Measures how fast 1, 2, 4 … and `most` threads read memory. Takes a fraction of a second for
+/// each.
+pub fn memory_rates(kernels: Kernels, most: NonZeroUsize) -> Vec<ThreadRate> {
+    let half = system::memory_available(0).unwrap_or(u64::MAX) / 2;
+    let n_bytes = MEMORY_BYTES.min(half) as usize;
+    let rate = |n_threads| ThreadRate {
+        n_threads,
+        read_bytes_per_s: kernels.read_bandwidth(&Pool::new(n_threads), n_bytes),
+    };
+    thread_counts(most).into_iter().map(rate).collect()
+}
+
 /// 1, 2, 4 … and all threads.
 fn thread_counts(most: NonZeroUsize) -> Vec<NonZeroUsize> {
     let powers = std::iter::successors(Some(NonZeroUsize::MIN), |n| {
@@ -210,8 +235,8 @@ fn thread_counts(most: NonZeroUsize) -> Vec<NonZeroUsize> {
     powers.take_while(|n| *n < most).chain([most]).collect()
 }
 
-/// The name of the processor, if the system tells it.
-fn processor() -> String {
+/// The name of the processor; empty if the system does not tell it.
+pub fn processor() -> String {
     let info = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let value = |key: &str| {
         let line = info.lines().find(|line| line.starts_with(key))?;

@@ -1,17 +1,13 @@
 //! Whether and how much a model reasons: variables of chat templates.
 //!
-//! Knows the names of these variables. A template without such a switch cannot be told; then the
+//! A template without such a switch cannot be told; then the
 //! field changes nothing, with a warning.
 
+use atta_engine::chat::reasoning::Reasoning;
 use serde_json::{Map, Value};
 
 use super::{error::ApiError, warnings::Warnings};
 use crate::models::Model;
-
-/// The template variable that switches reasoning on or off.
-pub(crate) const ENABLE_THINKING: &str = "enable_thinking";
-/// The template variable that says how much to reason.
-pub(crate) const REASONING_EFFORT: &str = "reasoning_effort";
 
 /// Template variables that hold the conversation itself.
 pub(crate) const RESERVED_VARIABLES: [&str; 5] = [
@@ -20,12 +16,6 @@ pub(crate) const RESERVED_VARIABLES: [&str; 5] = [
     "documents",
     "add_generation_prompt",
     "bos_token",
-];
-
-/// Variables that switch reasoning on or off, each with a text that templates which read it have.
-const SWITCHES: [(&str, &str); 2] = [
-    (ENABLE_THINKING, ENABLE_THINKING),
-    ("thinking", "thinking is defined"),
 ];
 
 /// Template variables that a request sets by `chat_template_kwargs`.
@@ -72,28 +62,16 @@ impl Thinking {
 
     /// Returns false if the request asks for something and the template has no variable for it.
     fn set_where(&self, has: impl Fn(&str) -> bool, variables: &mut Map<String, Value>) -> bool {
-        let values = self.values(has);
+        let asked = Reasoning {
+            effort: self.effort.as_deref(),
+            enable: self.enable,
+        };
+        let values = asked.variables(has);
         let is_set = !values.is_empty();
         for (name, value) in values {
             variables.entry(name).or_insert(value);
         }
         is_set || (self.effort.is_none() && self.enable.is_none())
-    }
-
-    /// The variables of the template that the request sets.
-    fn values(&self, has: impl Fn(&str) -> bool) -> Vec<(&'static str, Value)> {
-        let mut values = Vec::new();
-        if let Some(effort) = self.effort.as_deref().filter(|_| has(REASONING_EFFORT)) {
-            values.push((REASONING_EFFORT, effort.into()));
-        }
-        let is_enabled = self
-            .enable
-            .or_else(|| Some(!matches!(self.effort.as_deref()?, "none" | "minimal")));
-        let switch = SWITCHES.into_iter().find(|(_, known)| has(known));
-        if let (Some(is_enabled), Some((name, _))) = (is_enabled, switch) {
-            values.push((name, is_enabled.into()));
-        }
-        values
     }
 }
 

@@ -13,7 +13,7 @@ use atta::{
     Error, FinishReason,
     chat::{ChatEvent, Message, Role},
     tokenizer::Special,
-    tools::{Piece, ToolCall, ToolChoice},
+    tools::{ToolCall, ToolChoice},
 };
 
 use super::{
@@ -23,7 +23,7 @@ use super::{
     notice,
     program::{self, CUT_OFF},
 };
-use crate::{failure::Failure, generation_printer::GenerationPrinter, tools};
+use crate::{failure::Failure, tools};
 
 /// The most answers with calls in a row, since a model may never stop calling.
 const MAX_ROUNDS: usize = 16;
@@ -107,14 +107,9 @@ impl Conversation<'_> {
     /// Generates one answer: returns the calls in it, or how the message has ended.
     fn hear_round(&mut self) -> Result<ControlFlow<Next, Vec<ToolCall>>, Failure> {
         let n_before = self.chat.messages().len();
-        let mut printer = GenerationPrinter::new(self.interrupt.clone());
-        let said = self
-            .chat
-            .answer_calling(&self.options, |heard| match heard {
-                ChatEvent::Event(event) => printer.on_event(event),
-                ChatEvent::Piece(Piece::Text(text)) => printer.print(text),
-                ChatEvent::Piece(_) => Continue(()),
-            });
+        let mut printer = self.printer();
+        let on_event = |event: ChatEvent<'_>| printer.on_chat_event(event);
+        let said = self.chat.answer_calling(&self.options, on_event);
         if let Err(Error::PromptTooLong { n_prompt, n_ctx }) = said {
             return Err(full(n_prompt, n_ctx));
         }
@@ -123,6 +118,7 @@ impl Conversation<'_> {
             false => Ok(()),
         });
         let answer = said?;
+        self.thoughts.clone_from(&answer.outcome.reasoning);
         let reason = answer.reply.summary.finish_reason;
         self.report(answer.reply);
         if self.interrupt.is_asked() {

@@ -4,9 +4,14 @@ use std::path::PathBuf;
 
 use clap::Args;
 
+use super::{
+    screen::Wrap,
+    settings::{Figures, Thoughts, View},
+    think::Think,
+};
 use crate::{
     args::{
-        CacheFlags, ConstraintFlags, ContextFlags, ModelFlags, ReportFlags, RingFlags,
+        CacheFlags, ConstraintFlags, ContextFlags, ModelArg, ModelFlags, ReportFlags, RingFlags,
         SamplingFlags, SpeculationFlags, ToolFlags,
     },
     conversation::TemplateName,
@@ -26,13 +31,18 @@ use crate::{
 /// leaves.
 #[derive(Debug, Args)]
 #[command(after_help = "Commands in the chat:
+  /regen        answer the last message again, with another seed
+  /read FILE    put a text file in front of the next message
+  /thoughts     show the thoughts of the last answer
+  /set NAME X   change a setting, as in /set temperature 0.5; /set lists them
   /clear        clear the conversation, but not the system message
   /system TEXT  set the system message; without TEXT, remove it
   /save FILE    save the conversation to FILE, as JSON
   /load FILE    load a conversation from FILE
   /help         list these commands
   /exit         leave
-Begin a message with // to send one that starts with /.
+Begin a message with // to send one that starts with /. On a terminal, three double quotes begin and
+end a message of several lines.
 
 Examples:
   atta chat model.gguf --system \"You answer in one sentence.\"
@@ -41,16 +51,22 @@ Examples:
   atta chat --house -t 0
   atta chat --tools examples/home/tools.json --tool-cmd examples/home/house.py -t 0")]
 pub(crate) struct ChatArgs {
-    /// GGUF file (any file of a split model), or ORG/REPO[:QUANT] that was pulled [default: the
-    /// built-in model]
-    pub(super) model: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) model: ModelArg,
     /// System message
-    #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
+    #[arg(
+        long,
+        alias = "system-prompt",
+        value_name = "TEXT",
+        allow_hyphen_values = true
+    )]
     pub(super) system: Option<String>,
     /// Chat template: `chatml`, `plain`, or a Jinja file [default: the template in the model's
     /// file]
-    #[arg(long, value_name = "NAME|FILE")]
+    #[arg(long, value_name = "NAME|FILE", alias = "chat-template-file")]
     pub(super) chat_template: Option<TemplateName>,
+    #[command(flatten)]
+    pub(super) view: ViewFlags,
     #[command(flatten)]
     pub(super) sampling: SamplingFlags,
     #[command(flatten)]
@@ -71,6 +87,39 @@ pub(crate) struct ChatArgs {
     pub(super) ring: RingFlags,
     #[command(flatten)]
     pub(super) report: ReportFlags,
+}
+
+/// Thoughts, and how answers look on a terminal.
+#[derive(Clone, Debug, Default, Args)]
+pub(super) struct ViewFlags {
+    /// How much the model thinks before it answers, as far as its chat template can be told
+    #[arg(long, value_name = "HOW", value_enum, default_value = "auto")]
+    pub(super) think: Think,
+    /// Do not show thoughts; /thoughts shows those of the last answer. A pipe never gets thoughts
+    #[arg(long)]
+    pub(super) hide_thoughts: bool,
+    /// Do not tell the model and the speed of answers on a terminal
+    #[arg(short, long)]
+    pub(super) quiet: bool,
+}
+
+impl ViewFlags {
+    /// The view that these options choose.
+    pub(super) fn view(&self) -> View {
+        let thoughts = match self.hide_thoughts {
+            true => Thoughts::Hidden,
+            false => Thoughts::Shown,
+        };
+        let figures = match self.quiet {
+            true => Figures::Quiet,
+            false => Figures::Told,
+        };
+        View {
+            thoughts,
+            wrap: Wrap::On,
+            figures,
+        }
+    }
 }
 
 /// How tool calls are run.

@@ -6,6 +6,10 @@ use crate::args::ring::RingRequest;
 
 /// The output of `/help`.
 pub(super) const HELP: &str = "\
+/regen        answer the last message again, with another seed
+/read FILE    put a text file in front of the next message
+/thoughts     show the thoughts of the last answer
+/set NAME X   change a setting, as in /set temperature 0.5; /set lists them
 /clear        clear the conversation, but not the system message
 /system TEXT  set the system message; without TEXT, remove it
 /save FILE    save the conversation to FILE, as JSON
@@ -17,6 +21,7 @@ pub(super) const HELP: &str = "\
 /help         list these commands
 /exit         leave
 //TEXT        say /TEXT
+\"\"\"           begins and ends a message of several lines
 Ctrl-C stops an answer.";
 
 /// A line of the user.
@@ -26,6 +31,15 @@ pub(super) enum Command<'a> {
     Nothing,
     Say(&'a str),
     Clear,
+    Regenerate,
+    Read(&'a Path),
+    Thoughts,
+    /// Lists the settings.
+    Settings,
+    Set {
+        name: &'a str,
+        value: &'a str,
+    },
     System(Option<&'a str>),
     Save(&'a Path),
     Load(&'a Path),
@@ -55,6 +69,11 @@ impl<'a> Command<'a> {
         let rest = Some(rest.trim()).filter(|rest| !rest.is_empty());
         match (name, rest) {
             ("clear", None) => Self::Clear,
+            ("regen", None) => Self::Regenerate,
+            ("thoughts", None) => Self::Thoughts,
+            ("read", Some(path)) => Self::Read(Path::new(path)),
+            ("set", None) => Self::Settings,
+            ("set", Some(setting)) => set(setting),
             ("help", None) => Self::Help,
             ("exit" | "quit", None) => Self::Exit,
             ("system", text) => Self::System(text),
@@ -71,7 +90,8 @@ impl<'a> Command<'a> {
             ("save" | "load", None) => {
                 Self::Wrong(format!("/{name} needs a file, as in /{name} chat.json"))
             }
-            ("clear" | "help" | "exit" | "quit" | "ring", Some(_)) => {
+            ("read", None) => Self::Wrong("/read needs a file, as in /read letter.txt".to_owned()),
+            ("clear" | "regen" | "thoughts" | "help" | "exit" | "quit" | "ring", Some(_)) => {
                 Self::Wrong(format!("/{name} takes nothing after it"))
             }
             _ => Self::Wrong(format!(
@@ -84,6 +104,18 @@ impl<'a> Command<'a> {
 /// The reason that refuses a `/resize`.
 const RESIZE: &str = "/resize needs layers, as in /resize 12 24: here the first 12 run on this \
                       machine, the next 12 on the first node, and the rest on the second";
+
+fn set(setting: &str) -> Command<'_> {
+    match setting.split_once(char::is_whitespace) {
+        Some((name, value)) => Command::Set {
+            name,
+            value: value.trim(),
+        },
+        None => Command::Wrong(format!(
+            "/set {setting} needs a value, as in /set temperature 0.5"
+        )),
+    }
+}
 
 fn resize(ends: &str) -> Command<'_> {
     let ends = ends.split_whitespace().map(str::parse).collect();
@@ -118,6 +150,17 @@ mod tests {
             Command::parse("/save my chat.json"),
             Command::Save(Path::new("my chat.json"))
         );
+        assert_eq!(Command::parse("/regen"), Command::Regenerate);
+        assert_eq!(
+            Command::parse("/read a b.txt"),
+            Command::Read(Path::new("a b.txt"))
+        );
+        assert_eq!(Command::parse("/set"), Command::Settings);
+        let set = Command::Set {
+            name: "top-k",
+            value: "4",
+        };
+        assert_eq!(Command::parse("/set top-k  4"), set);
         let ring = |request| Command::Ring(request);
         assert_eq!(Command::parse("/ring"), ring(RingRequest::Show));
         assert_eq!(
@@ -137,6 +180,9 @@ mod tests {
             ("/cls", "no command /cls"),
             ("/resize -1", "/resize 12 24"),
             ("/add", "/add pi2"),
+            ("/read", "/read letter.txt"),
+            ("/set top-k", "/set temperature"),
+            ("/regen now", "nothing after"),
             ("/ring pi2", "nothing after"),
         ] {
             let Command::Wrong(why) = Command::parse(line) else {

@@ -8,15 +8,22 @@ mod args;
 mod command;
 mod house;
 pub(super) mod lines;
+mod printer;
 mod program;
+mod screen;
+mod settings;
+mod think;
 mod transcript;
 mod window;
 
-use std::io::{self, Write};
+use std::{
+    io::{self, Write},
+    path::Path,
+};
 
 use atta::{
-    Error, FinishReason, GenerateOptions, KvType, LoadOptions, SessionOptions,
-    chat::{Chat, Reply},
+    Error, FinishReason, GenerateOptions, KvType, LoadOptions, SessionOptions, Summary,
+    chat::{Chat, ChatEvent, Message, Reply, Role},
 };
 
 use crate::{
@@ -25,7 +32,6 @@ use crate::{
     constraint,
     conversation::{self, TemplateName},
     failure::{Failure, one_line},
-    generation_printer::GenerationPrinter,
     input,
     inputs::InputFiles,
     interrupt::Interrupt,
@@ -35,7 +41,7 @@ use crate::{
     ring::{self, RingRun},
     speculation::OpenDrafts,
     stats::{CachedPrefix, Stats, StatsFile},
-    tools,
+    terminal, tools,
 };
 
 pub(crate) use args::ChatArgs;
@@ -43,17 +49,16 @@ pub(crate) use args::ChatArgs;
 use agent::{Consents, Runner};
 use command::Command;
 use lines::{Lines, UserInput};
+use printer::AnswerPrinter;
+use settings::{Figures, View};
+use think::Think;
 
 pub(super) fn run(args: Box<ChatArgs>) -> Result<(), Failure> {
     let args = &*args;
     let interrupt = Interrupt::listen();
     refuse_what_needs_stdin(args)?;
     let lines = Lines::open()?;
-    if args.runner.tool_cmd.is_some() && !args.runner.yes && !lines.is_terminal() {
-        return Err(Failure::Usage(
-            "there is no terminal to ask at before a tool is run: give --yes".to_owned(),
-        ));
-    }
+    refuse_tools_without_consent(args, &lines)?;
     let inputs = inputs(args);
     let stats = args.report.stats_json.as_deref();
     let options = constraint::apply(
@@ -61,20 +66,9 @@ pub(super) fn run(args: Box<ChatArgs>) -> Result<(), Failure> {
         args.sampling.generate_options(DefaultLength::Limited)?,
     )
     .map_err(|failure| StatsFile::of_failure(stats, &inputs, &Stats::of_chat(), failure))?;
-    let session = args
-        .context
-        .apply(args.model_flags.session_options(KvType::default()))?;
-    let session = if uses_window(args) {
-        window::small(session)
-    } else {
-        session
-    };
-    let session = args.speculation.reserve(session);
-    let load_options = load::options(args.model.as_deref(), &args.model_flags, session)?;
-    let constrained = options.constraint.is_some() || has_tools(args);
     let load_options = LoadOptions {
-        constrained,
-        ..load_options
+        constrained: options.constraint.is_some() || has_tools(args),
+        ..load_options(args)?
     };
     let file = StatsFile::create(args.report.stats_json.as_deref(), &inputs)?;
     let mut stats = Stats::of_chat();
@@ -94,11 +88,16 @@ pub(super) fn run(args: Box<ChatArgs>) -> Result<(), Failure> {
     });
     let result = prepared.and_then(|(chat, ring, speculation)| {
         let options = GenerateOptions {
+            n_predict: length(args, &options, &chat),
             speculation,
             ..options
         };
         Conversation {
             args,
+            think: args.view.think,
+            view: args.view.view(),
+            attached: Vec::new(),
+            thoughts: String::new(),
             chat,
             ring,
             lines,
@@ -114,6 +113,35 @@ pub(super) fn run(args: Box<ChatArgs>) -> Result<(), Failure> {
     });
     let written = file.write(&stats, result.as_ref().err());
     result.and(written)
+}
+
+/// The longest answer: as -n says, else as the context holds.
+fn length(args: &ChatArgs, options: &GenerateOptions, chat: &Chat) -> usize {
+    match args.sampling.has_length() {
+        true => options.n_predict,
+        false => chat.session().n_ctx(),
+    }
+}
+
+fn load_options(args: &ChatArgs) -> Result<LoadOptions, Failure> {
+    let session = args.model_flags.session_options(KvType::default());
+    let session = args.context.apply(session)?;
+    let session = match uses_window(args) {
+        true => window::small(session),
+        false => session,
+    };
+    let session = args.speculation.reserve(session);
+    load::options(args.model.as_deref(), &args.model_flags, session)
+}
+
+/// Refuses to run tools of the user without a terminal to ask at.
+fn refuse_tools_without_consent(args: &ChatArgs, lines: &Lines) -> Result<(), Failure> {
+    if args.runner.tool_cmd.is_some() && !args.runner.yes && !lines.is_terminal() {
+        return Err(Failure::Usage(
+            "there is no terminal to ask at before a tool is run: give --yes".to_owned(),
+        ));
+    }
+    Ok(())
 }
 
 /// The files that are read.
@@ -183,6 +211,7 @@ fn prepare(
         let mut chat = conversation::open(&engine, session, args.chat_template.as_ref())?;
         chat.set_system(args.system.clone());
         chat.set_tools(tools.clone());
+        args.view.think.apply(&mut chat)?;
         Ok(chat)
     };
     let mut chat = open(&options.session)?;
@@ -202,6 +231,12 @@ fn prepare(
 struct Conversation<'a> {
     args: &'a ChatArgs,
     chat: Chat,
+    think: Think,
+    view: View,
+    /// Texts that go in front of the next message.
+    attached: Vec<String>,
+    /// Thoughts of the last answer.
+    thoughts: String,
     ring: RingRun,
     lines: Lines,
     options: GenerateOptions,
@@ -216,6 +251,9 @@ struct Conversation<'a> {
 
 impl Conversation<'_> {
     fn run(mut self) -> Result<(), Failure> {
+        if self.tells_figures() {
+            notice(&self.title());
+        }
         if self.lines.is_terminal() {
             notice("/help lists the commands, Ctrl-D leaves");
         }
@@ -258,29 +296,102 @@ impl Conversation<'_> {
             Command::Nothing => {}
             Command::Exit => return Ok(Next::Leave),
             Command::Help => notice(command::HELP),
-            Command::Clear => self.chat.clear(),
+            Command::Clear => {
+                self.chat.clear();
+                self.attached.clear();
+            }
             Command::System(text) => self.chat.set_system(text.map(str::to_owned)),
             Command::Save(path) => transcript::save(&self.chat, path, self.inputs)?,
             Command::Load(path) => transcript::load(&mut self.chat, path)?,
             Command::Ring(request) => notice(&self.ring.obey(&request, self.chat.session())?),
             Command::Wrong(why) => return Err(Failure::Failed(why)),
+            Command::Read(path) => self.attach(path)?,
+            Command::Thoughts if self.thoughts.is_empty() => notice("there are no thoughts"),
+            Command::Thoughts => notice(&self.thoughts),
+            Command::Settings => notice(&self.settings()),
+            Command::Set { name, value } => self.set(name, value)?,
+            Command::Regenerate => return self.regenerate(),
             Command::Say(text) => {
-                return if self.runner.is_some() {
-                    self.say_with_tools(text)
-                } else {
-                    self.say(text)
-                };
+                let parts = self.attached.iter().map(String::as_str);
+                let text = parts.chain([text]).collect::<Vec<_>>().join("\n\n");
+                let next = self.converse(&text)?;
+                self.attached.clear();
+                return Ok(next);
             }
         }
         Ok(Next::GoOn)
     }
 
+    /// Keeps a text for the next message.
+    fn attach(&mut self, path: &Path) -> Result<(), Failure> {
+        let text = input::read_text(path)?.trim_end().to_owned();
+        let n = text.chars().count();
+        notice(&format!(
+            "{}: {n} characters go in front of the next message",
+            path.display()
+        ));
+        self.attached.push(text);
+        Ok(())
+    }
+
+    /// Answers the last message of the user again, with the next seed.
+    fn regenerate(&mut self) -> Result<Next, Failure> {
+        let messages = self.chat.messages();
+        let last = messages.iter().rposition(|m| m.role == Role::User);
+        let at = last.ok_or_else(|| Failure::Failed("there is no message to answer".to_owned()))?;
+        let old = messages[at..].to_vec();
+        if self.options.sampling.temperature <= 0.0 {
+            notice("at temperature 0 the answer stays the same: /set temperature 0.8");
+        }
+        let seed = &mut self.options.sampling.seed;
+        *seed = seed.wrapping_add(1);
+        self.chat.rewind(at);
+        let next = self.converse(&old[0].content);
+        if self.chat.messages().len() <= at {
+            old.into_iter().for_each(|message| self.chat.push(message));
+        }
+        next
+    }
+
+    fn converse(&mut self, text: &str) -> Result<Next, Failure> {
+        self.thoughts.clear();
+        match self.runner {
+            Some(_) => self.say_with_tools(text),
+            None => self.say(text),
+        }
+    }
+
+    fn printer(&self) -> AnswerPrinter {
+        let view = self.lines.is_terminal().then_some(self.view);
+        AnswerPrinter::new(self.interrupt.clone(), view)
+    }
+
+    /// Appends a message and its answer. Thoughts are told apart where the model may have some.
+    fn exchange(&mut self, text: &str, printer: &mut AnswerPrinter) -> Result<Reply, Error> {
+        let n_before = self.chat.messages().len();
+        self.chat.push(Message::user(text));
+        // A constraint is one of the whole text.
+        let thinks = self.options.constraint.is_none() && self.chat.may_think().unwrap_or(false);
+        if !thinks {
+            self.chat.rewind(n_before);
+            let on_event = |event| printer.on_event(event);
+            return self.chat.say(text, &self.options, on_event);
+        }
+        let on_event = |event: ChatEvent<'_>| printer.on_chat_event(event);
+        let said = self.chat.answer_calling(&self.options, on_event);
+        match &said {
+            Ok(answer) if answer.reply.summary.n_generated > 0 => {
+                self.thoughts.clone_from(&answer.outcome.reasoning);
+            }
+            _ => self.chat.rewind(n_before),
+        }
+        said.map(|answer| answer.reply)
+    }
+
     fn say(&mut self, text: &str) -> Result<Next, Failure> {
         self.interrupt.reset();
-        let mut printer = GenerationPrinter::new(self.interrupt.clone());
-        let said = self
-            .chat
-            .say(text, &self.options, |event| printer.on_event(event));
+        let mut printer = self.printer();
+        let said = self.exchange(text, &mut printer);
         if let Err(Error::PromptTooLong { n_prompt, n_ctx }) = said {
             return Err(full(n_prompt, n_ctx));
         }
@@ -319,11 +430,45 @@ impl Conversation<'_> {
             report::speed(self.chat.session().engine(), &reply.summary);
             report::expectation(self.chat.session().engine(), &reply.summary);
         }
+        if self.tells_figures() {
+            self.tell_speed(&reply.summary);
+        }
         self.stats.answered(reply);
         self.stats.account(self.chat.session().engine());
         if self.args.report.mem_report {
             report::memory(self.chat.session().engine());
         }
+    }
+
+    /// Whether the model and the speed of answers are told.
+    fn tells_figures(&self) -> bool {
+        self.lines.is_terminal() && self.view.figures == Figures::Told
+    }
+
+    /// The name of the model and the length of the context.
+    fn title(&self) -> String {
+        let session = self.chat.session();
+        let files = session.engine().model().weights().files();
+        let named = files.directory().metadata().str("general.name");
+        let name = named.ok().flatten().filter(|name| !name.is_empty());
+        let name = name.map_or_else(|| load::name(self.args.model.as_deref()), str::to_owned);
+        let n_bytes = report::bytes(files.file_bytes());
+        let n_ctx = session.n_ctx();
+        format!("{name}, {n_bytes}, a context of {n_ctx} tokens")
+    }
+
+    fn tell_speed(&self, summary: &Summary) {
+        let session = self.chat.session();
+        let n_tokens = summary.n_generated;
+        let tok_s = summary.decode_tok_s();
+        let used = 100 * session.tokens().len() / session.n_ctx().max(1);
+        let text = format!("({n_tokens} tokens, {tok_s:.1} tokens/s, {used} % of the context)");
+        let text = match terminal::has_colours() {
+            true => format!("\u{1b}[2m{text}\u{1b}[0m"),
+            false => text,
+        };
+        // A closed standard error is no failure.
+        let _ = writeln!(io::stderr(), "{text}");
     }
 
     /// Explains on a terminal why an answer was cut off.

@@ -68,7 +68,7 @@ pub(crate) struct ConvertArgs {
     #[arg(long, value_name = "NAME")]
     pub(super) pre: Option<String>,
     /// Number of threads [default: the CPUs that this process may use]
-    #[arg(short = 'j', value_name = "THREADS", value_parser = value::threads)]
+    #[arg(short = 'j', long, value_name = "THREADS", value_parser = value::threads)]
     #[arg(allow_negative_numbers = true)]
     pub(super) threads: Option<usize>,
     /// Print what would be done, or all that keeps SRC from being converted, and write nothing

@@ -8,22 +8,25 @@ mod analysis;
 mod json;
 mod text;
 
-use std::{
-    collections::BTreeMap,
-    path::{Path, PathBuf},
-};
+use std::{collections::BTreeMap, path::Path};
 
 use atta::{Directory, ModelFiles, TensorInfo, arch, spec::ModelSpec};
 use clap::Args;
 
 use self::analysis::{Analysis, AnalysisFlags};
-use crate::{args::extra_help, failure::Failure, load, output::Stdout};
+use crate::{
+    args::{ModelArg, extra_help},
+    failure::Failure,
+    load,
+    output::Stdout,
+};
 
 /// Shows the contents of a GGUF file: metadata, tensors and hyperparameters.
 ///
 /// A file of an unsupported architecture is shown, too. For a supported one, the memory that it
 /// would take with these options is computed without loading it.
 #[derive(Debug, Args)]
+#[command(visible_alias = "show")]
 #[command(after_help = extra_help(
     "Examples:
   atta inspect model.gguf
@@ -31,9 +34,8 @@ use crate::{args::extra_help, failure::Failure, load, output::Stdout};
   atta inspect model.gguf --tensors --json"
 ))]
 pub(crate) struct InspectArgs {
-    /// GGUF file (any file of a split model), or ORG/REPO[:QUANT] that was pulled [default: the
-    /// built-in model]
-    model: Option<PathBuf>,
+    #[command(flatten)]
+    model: ModelArg,
     /// List all tensors
     #[arg(long)]
     tensors: bool,

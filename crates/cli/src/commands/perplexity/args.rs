@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use crate::args::{ModelFlags, RingFlags, value};
+use crate::args::{ModelArg, ModelFlags, RingFlags, value};
 
 /// Measures the perplexity of the model on a text.
 ///
@@ -20,11 +20,15 @@ use crate::args::{ModelFlags, RingFlags, value};
   atta perplexity model-q4.gguf --kld f16.logits --json
   atta perplexity model.gguf -f wiki.txt --resume wiki.progress")]
 pub(crate) struct PerplexityArgs {
-    /// GGUF file (any file of a split model), or ORG/REPO[:QUANT] that was pulled [default: the
-    /// built-in model]
-    pub(super) model: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) model: ModelArg,
     /// Text file; -: standard input
-    #[arg(short = 'f', value_name = "TEXT", required_unless_present = "kld")]
+    #[arg(
+        short = 'f',
+        long = "file",
+        value_name = "TEXT",
+        required_unless_present = "kld"
+    )]
     pub(super) text: Option<PathBuf>,
     /// Number of chunks to score [default: all]
     #[arg(long = "chunks", value_name = "N", value_parser = value::positions)]

@@ -51,7 +51,7 @@ pub(crate) struct SensitivityArgs {
     /// GGUF file (any file of a split model), or ORG/REPO[:QUANT] that was pulled
     model: PathBuf,
     /// Text file; -: standard input
-    #[arg(short = 'f', value_name = "TEXT", required = true)]
+    #[arg(short = 'f', long = "file", value_name = "TEXT", required = true)]
     text: PathBuf,
     /// Write a copy of the model with the measurements to FILE
     #[arg(short, value_name = "FILE")]

@@ -50,6 +50,9 @@ pub(crate) struct ServeArgs {
     /// loaded now, the others on demand [default: the built-in model]
     #[arg(value_name = "MODEL")]
     pub(super) models: Vec<PathBuf>,
+    /// MODEL by its name.
+    #[arg(short = 'm', long = "model", value_name = "MODEL", hide = true)]
+    named: Vec<PathBuf>,
     /// IP address to listen on; an address that other machines can reach needs --api-key or
     /// --insecure
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
@@ -167,6 +170,12 @@ fn json_object(text: &str) -> Result<Map<String, Value>, String> {
 }
 
 impl ServeArgs {
+    /// These with all models in one list, those given by their place first.
+    pub(super) fn with_named_models(mut self) -> Self {
+        self.models.append(&mut self.named);
+        self
+    }
+
     /// Session options with memory for all slots and cached prompts.
     pub(super) fn session(&self) -> SessionOptions {
         let session = self.model_flags.session_options(KvType::default());

@@ -23,6 +23,7 @@ use crate::{
 pub(crate) use args::ServeArgs;
 
 pub(super) fn run(args: Box<ServeArgs>) -> Result<(), Failure> {
+    let args = args.with_named_models();
     args.model_flags.refuse_fit("serve")?;
     // Until the first model is loaded, Ctrl-C ends the program at once; then the server handles it.
     let Served {

@@ -3,7 +3,10 @@
 
 use atta_engine::{
     Constraint, SchemaOptions, Strictness,
-    chat::{ChatInput, Message, PromptEnd, ToolUse},
+    chat::{
+        ChatInput, Message, PromptEnd, ToolUse,
+        reasoning::{ENABLE_THINKING, REASONING_EFFORT},
+    },
 };
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -13,12 +16,7 @@ use super::{
     tools::{self, Choice, Tool},
 };
 use crate::{
-    flow::{
-        error::ApiError,
-        format,
-        thinking::{ENABLE_THINKING, REASONING_EFFORT},
-        warnings::Warnings,
-    },
+    flow::{error::ApiError, format, warnings::Warnings},
     models::Model,
 };
 

@@ -1,13 +1,10 @@
 //! The field `think`.
 
+use atta_engine::chat::reasoning::{ENABLE_THINKING, REASONING_EFFORT};
 use serde_json::{Map, Value};
 
 use crate::{
-    flow::{
-        error::ApiError,
-        thinking::{ENABLE_THINKING, REASONING_EFFORT},
-        warnings::Warnings,
-    },
+    flow::{error::ApiError, warnings::Warnings},
     models::Model,
 };
 

@@ -1,9 +1,7 @@
 //! The byte map: a bar per layer, divided by role, as wide as the terminal.
 
-use std::io::{self, IsTerminal};
-
 use super::bytes::{RoleBytes, TensorBytes, TensorRole};
-use crate::report;
+use crate::{report, terminal};
 
 /// Columns where the terminal does not report its width.
 const DEFAULT_WIDTH: usize = 80;
@@ -24,12 +22,9 @@ pub(super) struct ByteMap {
 impl ByteMap {
     /// The map for standard output.
     pub(super) fn stdout() -> Self {
-        let is_terminal = io::stdout().is_terminal();
-        let width = if is_terminal { terminal_width() } else { None };
-        let width = width.unwrap_or(DEFAULT_WIDTH).clamp(MIN_WIDTH, MAX_WIDTH);
-        // https://no-color.org
-        let has_colours =
-            is_terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+        let width = terminal::width().unwrap_or(DEFAULT_WIDTH);
+        let width = width.clamp(MIN_WIDTH, MAX_WIDTH);
+        let has_colours = terminal::has_colours();
         Self { width, has_colours }
     }
 
@@ -119,17 +114,6 @@ fn total(run: &[(u32, &RoleBytes)]) -> RoleBytes {
             .for_each(|(sum, bytes)| *sum = sum.saturating_add(*bytes));
     }
     total
-}
-
-#[cfg(unix)]
-fn terminal_width() -> Option<usize> {
-    let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
-    Some(usize::from(size.ws_col)).filter(|&width| width > 0)
-}
-
-#[cfg(not(unix))]
-fn terminal_width() -> Option<usize> {
-    None
 }
 
 #[cfg(test)]

@@ -1,0 +1,31 @@
+//! The terminal behind standard output: its width, and whether it shows colours.
+
+use std::io::{self, IsTerminal};
+
+/// Columns of the terminal; `None` if standard output is none, or the system does not tell.
+pub(crate) fn width() -> Option<usize> {
+    if io::stdout().is_terminal() {
+        columns().filter(|&width| width > 0)
+    } else {
+        None
+    }
+}
+
+#[cfg(unix)]
+fn columns() -> Option<usize> {
+    let size = rustix::termios::tcgetwinsize(io::stdout()).ok()?;
+    Some(size.ws_col.into())
+}
+
+#[cfg(not(unix))]
+fn columns() -> Option<usize> {
+    None
+}
+
+/// Whether standard output is a terminal whose user has nothing against colours
+/// (<https://no-color.org>).
+pub(crate) fn has_colours() -> bool {
+    let is_unset = |name| std::env::var_os(name).is_none_or(|value| value.is_empty());
+    let is_dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+    io::stdout().is_terminal() && is_unset("NO_COLOR") && !is_dumb
+}
