@@ -141,6 +141,7 @@ fn rows_of_the_wrong_kind_and_executors_of_nothing_are_refused() {
                 segment: 0,
             }],
             hidden: Vec::new(),
+            taps: Vec::new(),
         };
         assert!(matches!(
             cpu.step(&batch, &mut Output::default()),
