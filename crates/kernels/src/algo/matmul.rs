@@ -135,9 +135,13 @@ macro_rules! vectors {
 
 #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
 vectors!(crate::isa::avx512::Avx512, x86_512, TransposedBlocks, [4, 3], float_many[8, 3]);
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
+vectors!(crate::isa::avx2::AvxVnni, x86_256, TransposedBlocks, [2, 3], float[2, 3]);
+#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
+vectors!(crate::isa::avx2::Avx2, x86_256, TransposedBlocks, [2, 4], float[2, 3]);
+#[cfg(all(target_arch = "x86_64", not(feature = "avx512")))]
 vectors!(crate::isa::avx2::AvxVnni, x86_256, DecodedRows, [2, 3], float[2, 3]);
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", not(feature = "avx512")))]
 vectors!(crate::isa::avx2::Avx2, x86_256, DecodedRows, [2, 4], float[2, 3]);
 #[cfg(target_arch = "aarch64")]
 vectors!(crate::isa::neon::Neon<crate::isa::i8mm::UsDot>, gemv, DecodedRows, [4, 4], float[2, 2]);

@@ -388,7 +388,7 @@ impl<I: Words> Unpack<I> for TransposedBlocks {
         panel: &mut Panel<I, R>,
         r: usize,
     ) {
-        let blocks = blocks_at(rows, b);
+        let blocks = blocks_at(rows, I::LANES, b);
         if !F::transposed(isa, &blocks, &mut panel.vector(isa, r)) {
             self.staged::<I>().k_quant::<F, R>(isa, rows, b, panel, r);
         }
@@ -409,16 +409,20 @@ impl<I: Words> Unpack<I> for TransposedBlocks {
                     .staged::<I>()
                     .quant_32::<F, R>(isa, rows, groups, panel, r);
             }
-            let blocks = blocks_at(rows, b);
+            let blocks = blocks_at(rows, I::LANES, b);
             let Some(codes) = F::transposed(isa, &blocks) else {
                 return self
                     .staged::<I>()
                     .quant_32::<F, R>(isa, rows, groups, panel, r);
             };
             for k in 0..8 {
-                panel.codes[8 * g + k][r] = codes[k];
+                panel.codes[8 * g + k][r] = if is_any::<I>(F::OFFSET) {
+                    isa.any_codes(codes[k], F::OFFSET)
+                } else {
+                    codes[k]
+                };
             }
-            for i in 0..16 {
+            for i in 0..I::LANES {
                 self.factors.take::<F>(i, g, (blocks[i], 0));
             }
         }
@@ -427,12 +431,12 @@ impl<I: Words> Unpack<I> for TransposedBlocks {
     }
 }
 
-/// Block `b` of each row.
+/// Block `b` of each of `n` rows, the first one in place of those that are missing.
 #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
 #[inline(always)]
-fn blocks_at<'a, B>(rows: &[&'a [B]], b: usize) -> [&'a B; 16] {
+fn blocks_at<'a, B>(rows: &[&'a [B]], n: usize, b: usize) -> [&'a B; 16] {
     let mut blocks = [&rows[0][b]; 16];
-    for i in 1..16 {
+    for i in 1..n {
         blocks[i] = &rows[i][b];
     }
     blocks
