@@ -39,24 +39,23 @@ pub(crate) struct RowTile<'a> {
     pub(crate) width: usize,
 }
 
-impl RowTile<'_> {
-    /// Calls `f` with the row tile of each activation row alone; the last one prefetches.
+impl<'a> RowTile<'a> {
+    /// Takes the first `n` activation rows off, or all if there are fewer; the last part prefetches.
     #[inline(always)]
-    fn for_each_row(self, f: impl Fn(RowTile<'_>)) {
-        let end = self.rows.end;
-        for (t, acc) in self.rows.zip(self.acc.chunks_exact_mut(self.width)) {
-            f(RowTile {
-                w: self.w,
-                x: self.x,
-                rows: t..t + 1,
-                prefetch_distance: if t + 1 == end {
-                    self.prefetch_distance
-                } else {
-                    0
-                },
-                acc,
-                width: self.width,
-            });
+    pub(crate) fn take_rows(&mut self, n: usize) -> RowTile<'a> {
+        let first = self.rows.start;
+        let n = n.min(self.rows.len());
+        let (acc, rest) = std::mem::take(&mut self.acc).split_at_mut(n * self.width);
+        (self.acc, self.rows.start) = (rest, first + n);
+        RowTile {
+            rows: first..first + n,
+            prefetch_distance: if self.rows.is_empty() {
+                self.prefetch_distance
+            } else {
+                0
+            },
+            acc,
+            ..*self
         }
     }
 }
@@ -92,7 +91,7 @@ impl MatMul for Scalar {
     }
 }
 
-/// The algorithms for vectors, with that for one activation row, the way to unpack a panel, the
+/// The algorithms for vectors, with that for one activation row or a few, the way to unpack a panel, the
 /// register tile of the panel, and the algorithm and tile of float weights: rows (of a vector
 /// each), tokens.
 macro_rules! vectors {
@@ -100,9 +99,7 @@ macro_rules! vectors {
         impl MatMul for $isa {
             #[inline(always)]
             fn k_quant<F: KQuant>(self, row_tile: RowTile<'_>) {
-                if !F::HAS_PANEL {
-                    row_tile.for_each_row(|row| $decode::k_quant::<F>(self, row));
-                } else if row_tile.rows.len() == 1 {
+                if !F::HAS_PANEL || row_tile.rows.len() <= $decode::few(F::FORMAT) {
                     $decode::k_quant::<F>(self, row_tile)
                 } else {
                     panel::k_quant::<_, unpack::$unpack, F, $r, $t>(self, row_tile)
@@ -111,9 +108,7 @@ macro_rules! vectors {
 
             #[inline(always)]
             fn quant_32<F: Quant32>(self, row_tile: RowTile<'_>) {
-                if !F::HAS_PANEL {
-                    row_tile.for_each_row(|row| $decode::quant_32::<F>(self, row));
-                } else if row_tile.rows.len() == 1 {
+                if !F::HAS_PANEL || row_tile.rows.len() <= $decode::few(F::FORMAT) {
                     $decode::quant_32::<F>(self, row_tile)
                 } else {
                     panel::quant_32::<_, unpack::$unpack, F, $r, $t>(self, row_tile)

@@ -486,12 +486,6 @@ impl<'a> NextTile<'a> {
         }
     }
 
-    #[inline(always)]
-    fn line<I: Row>(&self, isa: I, line: usize) {
-        let (part, line) = (line % Self::STREAMS, line / Self::STREAMS);
-        isa.prefetch(self.row, self.start + self.part * part + Self::LINE * line);
-    }
-
     /// The rest of it, after `n_bytes` bytes.
     #[inline(always)]
     pub(crate) fn behind(&self, n_bytes: usize) -> Self {
@@ -512,11 +506,13 @@ impl<'a> NextTile<'a> {
 }
 
 /// The [`NextTile`] row tile in pieces: for each block of this one as many bytes as the blocks of
-/// all its rows have.
+/// all its rows have. Lines are prefetched four at a time, one of each part, because what chooses
+/// one of them costs as much as four.
 pub(super) struct TilePrefetch<'a> {
     next: NextTile<'a>,
+    /// Lines of each part that are prefetched.
     line: usize,
-    /// Lines that are left of the piece.
+    /// Lines of each part that are left of the piece.
     n_left: usize,
     at_once: usize,
 }
@@ -537,7 +533,7 @@ impl<'a> TilePrefetch<'a> {
     /// fetch all of it.
     #[inline(always)]
     pub(super) fn piece(&mut self, n_bytes: usize, n_times: usize) {
-        self.n_left = n_bytes.div_ceil(NextTile::LINE);
+        self.n_left = n_bytes.div_ceil(NextTile::STREAMS * NextTile::LINE);
         self.rest(n_times);
     }
 
@@ -554,7 +550,12 @@ impl<'a> TilePrefetch<'a> {
             return;
         }
         let n = self.at_once.min(self.n_left);
-        (self.line..self.line + n).for_each(|line| self.next.line(isa, line));
+        for line in self.line..self.line + n {
+            let at = self.next.start + NextTile::LINE * line;
+            for part in 0..NextTile::STREAMS {
+                isa.prefetch(self.next.row, at + self.next.part * part);
+            }
+        }
         self.line += n;
         self.n_left -= n;
     }

@@ -30,6 +30,15 @@ use std::arch::x86_64::__m128;
 
 pub(crate) use gemv::quant_32;
 
+/// Up to how many activation rows these kernels take, not a panel.
+pub(crate) const fn few(format: Format) -> usize {
+    match format {
+        // Codes that cost as much as here are unpacked for a few rows at once.
+        Format::T2 | Format::T3 | Format::T4 => 8,
+        _ => 1,
+    }
+}
+
 /// A format with a fused kernel.
 trait FourRows: KQuant {
     /// A block of each of four rows, without the scale of the activations; `prefetch(i)` is called
@@ -67,7 +76,7 @@ macro_rules! impl_four_rows {
 
 macro_rules! call {
     (trellis $ty:ident $isa:ident $row_tile:ident) => {
-        trellis::fours::<$ty, _>($isa.avx2(), $row_tile)
+        trellis::k_quant::<$ty, _>($isa.avx2(), $row_tile)
     };
     ($kernel:ident $ty:ident $isa:ident $row_tile:ident) => {
         fours::<$ty>($isa.avx2(), $row_tile)
@@ -94,8 +103,17 @@ macro_rules! fused {
 }
 formats!(fused);
 
+/// Multiplies a row tile, one activation row after the other.
 #[inline(always)]
-fn fours<F: FourRows>(isa: Avx2, row_tile: RowTile<'_>) {
+fn fours<F: FourRows>(isa: Avx2, mut row_tile: RowTile<'_>) {
+    while !row_tile.rows.is_empty() {
+        fours_of_row::<F>(isa, row_tile.take_rows(1));
+    }
+}
+
+/// One activation row.
+#[inline(always)]
+fn fours_of_row<F: FourRows>(isa: Avx2, row_tile: RowTile<'_>) {
     let (x, d_out) = (row_tile.x.q8_256(), row_tile.w.d_out());
     let next = NextTile::new(&row_tile, d_out);
     for r in (0..d_out).step_by(4) {

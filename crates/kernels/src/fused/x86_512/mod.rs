@@ -34,8 +34,22 @@ use crate::isa::Floats;
 use crate::isa::avx512::Avx512;
 use crate::isa::memory::load;
 use crate::registry::{Format, formats};
-use blocks::{Four32, Inputs256, LINE, LinearPrefetch, Prefetch, StridedPrefetch};
+use blocks::{Four32, Inputs256, LINE, LinearPrefetch, NoPrefetch, Prefetch, StridedPrefetch};
 use std::arch::x86_64::{__m128, __m512};
+
+/// Up to how many activation rows these kernels take, not a panel. Measured on Zen 4: the blocks of
+/// the second row are in the L1, and a panel takes as long as two to three rows however few it has.
+pub(crate) const fn few(format: Format) -> usize {
+    match format {
+        Format::T2 | Format::T3 | Format::T4 => 8,
+        Format::Q8_0 => 3,
+        Format::IQ1_M => 8,
+        _ => 2,
+    }
+}
+
+/// The most activation rows that go through the blocks of a row tile together.
+const AT_ONCE: usize = 4;
 
 /// Multiplies a row tile of a K-quant.
 #[inline(always)]
@@ -150,58 +164,92 @@ formats!(fused);
 #[inline(always)]
 fn blocks_4x4_of_256<F: Block4x4Of256<Block = [u8; B]>, const B: usize, O: Order>(
     isa: Avx512,
+    mut row_tile: RowTile<'_>,
+) {
+    while !row_tile.rows.is_empty() {
+        few_of_256::<F, B, O>(isa, row_tile.take_rows(AT_ONCE));
+    }
+}
+
+/// Up to [`AT_ONCE`] activation rows.
+#[inline(always)]
+fn few_of_256<F: Block4x4Of256<Block = [u8; B]>, const B: usize, O: Order>(
+    isa: Avx512,
     row_tile: RowTile<'_>,
 ) {
     let order = O::new(&row_tile);
     for i in 0..row_tile.w.d_out().div_ceil(4) {
-        let (places, mut out) = (order.rows(i), isa.no_quad());
+        let (places, mut out) = (order.rows(i), [isa.no_quad(); AT_ONCE]);
         let rows = four_rows(row_tile.w, F::blocks, places);
         let n_fours = rows[0].len() / 4;
         let fours = rows.map(|row| &row.as_chunks::<4>().0[..n_fours]);
         for q in 0..n_fours {
             let prefetch = order.prefetch(&row_tile, i, 4 * q * B);
-            let quad = F::quad(
-                isa,
-                fours.map(|row| &row[q]),
-                inputs_256(&row_tile, 4 * q),
-                prefetch,
-            );
-            out = isa.add_quad(out, quad, 4);
+            let four = [&fours[0][q], &fours[1][q], &fours[2][q], &fours[3][q]];
+            add_256::<F, B, 4>(isa, &row_tile, &mut out, (four, 4 * q), prefetch);
         }
         let rests = rows.map(|row| row.as_chunks::<4>().1);
         let prefetch = order.prefetch(&row_tile, i, 4 * n_fours * B);
-        out = match rests[0].len() {
-            0 => out,
-            1 => rest_256::<F, B, 1>(isa, &row_tile, (out, 4 * n_fours), rests, prefetch),
-            2 => rest_256::<F, B, 2>(isa, &row_tile, (out, 4 * n_fours), rests, prefetch),
-            _ => rest_256::<F, B, 3>(isa, &row_tile, (out, 4 * n_fours), rests, prefetch),
-        };
-        store(load(&out), places, &mut row_tile.acc[..row_tile.w.d_out()]);
+        match rests[0].len() {
+            0 => {}
+            1 => rest_256::<F, B, 1>(isa, &row_tile, &mut out, (rests, 4 * n_fours), prefetch),
+            2 => rest_256::<F, B, 2>(isa, &row_tile, &mut out, (rests, 4 * n_fours), prefetch),
+            _ => rest_256::<F, B, 3>(isa, &row_tile, &mut out, (rests, 4 * n_fours), prefetch),
+        }
+        store_few(&out, places, row_tile.w.d_out(), row_tile.width, row_tile.acc);
     }
 }
 
-/// `out` plus the last N blocks, from block `b` on.
+/// Adds N blocks, from block `b` on, to `out` of each activation row; the first one prefetches.
+#[inline(always)]
+fn add_256<F: Block4x4Of256<Block = [u8; B]>, const B: usize, const N: usize>(
+    isa: Avx512,
+    row_tile: &RowTile<'_>,
+    out: &mut [__m128; AT_ONCE],
+    (rows, b): ([&[[u8; B]; N]; 4], usize),
+    prefetch: impl Prefetch,
+) {
+    let first = row_tile.rows.start;
+    let quad = F::quad::<N>(isa, rows, inputs_256(row_tile, first, b), prefetch);
+    out[0] = isa.add_quad(out[0], quad, N);
+    for t in 1..row_tile.rows.len() {
+        let quad = F::quad::<N>(isa, rows, inputs_256(row_tile, first + t, b), NoPrefetch);
+        out[t] = isa.add_quad(out[t], quad, N);
+    }
+}
+
+/// The last N blocks, from block `b` on.
 #[inline(always)]
 fn rest_256<F: Block4x4Of256<Block = [u8; B]>, const B: usize, const N: usize>(
     isa: Avx512,
     row_tile: &RowTile<'_>,
-    (out, b): (__m128, usize),
-    rests: [&[[u8; B]]; 4],
+    out: &mut [__m128; AT_ONCE],
+    (rests, b): ([&[[u8; B]]; 4], usize),
     prefetch: impl Prefetch,
-) -> __m128 {
+) {
     let rows = rests.map(|row| row.first_chunk().expect("N blocks are left"));
-    isa.add_quad(
-        out,
-        F::quad::<N>(isa, rows, inputs_256(row_tile, b), prefetch),
-        N,
-    )
+    add_256::<F, B, N>(isa, row_tile, out, (rows, b), prefetch);
 }
 
-/// Blocks of the activation row of a row tile, from block `b` on.
+/// Stores four weight rows of each activation row; `acc` is `[rows, width]`.
 #[inline(always)]
-fn inputs_256<'a, const N: usize>(row_tile: &RowTile<'a>, b: usize) -> Inputs256<'a, N> {
+fn store_few(
+    out: &[__m128],
+    places: [usize; 4],
+    d_out: usize,
+    width: usize,
+    acc: &mut [f32],
+) {
+    for (out, acc) in out.iter().zip(acc.chunks_exact_mut(width)) {
+        store(load(out), places, &mut acc[..d_out]);
+    }
+}
+
+/// Blocks of activation row `t`, from block `b` on.
+#[inline(always)]
+fn inputs_256<'a, const N: usize>(row_tile: &RowTile<'a>, t: usize, b: usize) -> Inputs256<'a, N> {
     let x = row_tile.x.q8_256();
-    let at: [usize; 4] = std::array::from_fn(|c| x.at(b + c.min(N - 1), row_tile.rows.start));
+    let at: [usize; 4] = std::array::from_fn(|c| x.at(b + c.min(N - 1), t));
     Inputs256 {
         codes: std::array::from_fn(|c| &x.codes[at[c]].0),
         sums: std::array::from_fn(|c| &x.sums[at[c]]),
@@ -212,45 +260,69 @@ fn inputs_256<'a, const N: usize>(row_tile: &RowTile<'a>, b: usize) -> Inputs256
 #[inline(always)]
 fn blocks_4x4_of_32<F: Block4x4Of32<Block = [u8; B]>, const B: usize, O: Order>(
     isa: Avx512,
+    mut row_tile: RowTile<'_>,
+) {
+    while !row_tile.rows.is_empty() {
+        few_of_32::<F, B, O>(isa, row_tile.take_rows(AT_ONCE));
+    }
+}
+
+/// Up to [`AT_ONCE`] activation rows.
+#[inline(always)]
+fn few_of_32<F: Block4x4Of32<Block = [u8; B]>, const B: usize, O: Order>(
+    isa: Avx512,
     row_tile: RowTile<'_>,
 ) {
-    let (x, t) = (row_tile.x.q8_32(), row_tile.rows.start);
-    let input = |q: usize| {
-        let (at, half) = (x.at(q / 2, t), q % 2);
-        let (sums, scales) = (
-            x.sums[at].as_chunks().0[half],
-            x.scales[at].as_chunks().0[half],
-        );
-        Four32 {
-            codes: &x.codes[at].0.as_chunks().0[half],
-            sums,
-            scales,
-        }
-    };
     let order = O::new(&row_tile);
     for i in 0..row_tile.w.d_out().div_ceil(4) {
-        let (places, mut out) = (order.rows(i), isa.no_quad());
+        let (places, mut out) = (order.rows(i), [isa.no_quad(); AT_ONCE]);
         let rows = four_rows(row_tile.w, F::blocks, places);
         let n_fours = rows[0].len() / 4;
         let fours = rows.map(|row| &row.as_chunks::<4>().0[..n_fours]);
         for q in 0..n_fours {
             let prefetch = order.prefetch(&row_tile, i, 4 * q * B);
-            out = isa.add_quad(
-                out,
-                F::quad(isa, fours.map(|row| &row[q]), input(q), prefetch),
-                4,
-            );
+            let four = [&fours[0][q], &fours[1][q], &fours[2][q], &fours[3][q]];
+            add_32::<F, B>(isa, &row_tile, &mut out, (four, q, 4), prefetch);
         }
-        if rows[0].len() > 4 * n_fours {
+        let n_left = rows[0].len() - 4 * n_fours;
+        if n_left > 0 {
             let rests = rows.map(|row| padded(row.as_chunks::<4>().1));
+            let four = [&rests[0], &rests[1], &rests[2], &rests[3]];
             let prefetch = order.prefetch(&row_tile, i, 4 * n_fours * B);
-            out = isa.add_quad(
-                out,
-                F::quad(isa, rests.each_ref(), input(n_fours), prefetch),
-                rows[0].len() - 4 * n_fours,
-            );
+            add_32::<F, B>(isa, &row_tile, &mut out, (four, n_fours, n_left), prefetch);
         }
-        store(load(&out), places, &mut row_tile.acc[..row_tile.w.d_out()]);
+        store_few(&out, places, row_tile.w.d_out(), row_tile.width, row_tile.acc);
+    }
+}
+
+/// Adds the first `n` of the `q`-th four blocks to `out` of each activation row; the first one
+/// prefetches.
+#[inline(always)]
+fn add_32<F: Block4x4Of32<Block = [u8; B]>, const B: usize>(
+    isa: Avx512,
+    row_tile: &RowTile<'_>,
+    out: &mut [__m128; AT_ONCE],
+    (rows, q, n): ([&[[u8; B]; 4]; 4], usize, usize),
+    prefetch: impl Prefetch,
+) {
+    let first = row_tile.rows.start;
+    let quad = F::quad(isa, rows, input_32(row_tile, first, q), prefetch);
+    out[0] = isa.add_quad(out[0], quad, n);
+    for t in 1..row_tile.rows.len() {
+        let quad = F::quad(isa, rows, input_32(row_tile, first + t, q), NoPrefetch);
+        out[t] = isa.add_quad(out[t], quad, n);
+    }
+}
+
+/// The `q`-th four blocks of activation row `t`.
+#[inline(always)]
+fn input_32<'a>(row_tile: &RowTile<'a>, t: usize, q: usize) -> Four32<'a> {
+    let x = row_tile.x.q8_32();
+    let (at, half) = (x.at(q / 2, t), q % 2);
+    Four32 {
+        codes: &x.codes[at].0.as_chunks().0[half],
+        sums: x.sums[at].as_chunks().0[half],
+        scales: x.scales[at].as_chunks().0[half],
     }
 }
 
@@ -260,10 +332,26 @@ pub(crate) fn float<F: FloatFormat>(isa: Avx512, row_tile: RowTile<'_>) {
     float_in::<F, Strided>(isa, row_tile)
 }
 
+/// Up to how many activation rows [`float`] takes.
+pub(crate) const FEW_FLOATS: usize = 2;
+
 /// As [`float`], in the order `O`.
 #[inline(always)]
 pub(crate) fn float_in<F: FloatFormat, O: Order>(isa: Avx512, row_tile: RowTile<'_>) {
-    let (x, order) = (row_tile.x.f32_row(row_tile.rows.start), O::new(&row_tile));
+    match row_tile.rows.len() {
+        1 => floats_of::<F, O, 1>(isa, row_tile),
+        _ => floats_of::<F, O, FEW_FLOATS>(isa, row_tile),
+    }
+}
+
+/// T activation rows.
+#[inline(always)]
+fn floats_of<F: FloatFormat, O: Order, const T: usize>(isa: Avx512, row_tile: RowTile<'_>) {
+    let order = O::new(&row_tile);
+    let mut x = [row_tile.x.f32_row(row_tile.rows.start); T];
+    for t in 1..T {
+        x[t] = row_tile.x.f32_row(row_tile.rows.start + t);
+    }
     // Sixteen weights of some of the rows are a line's share of all four.
     let n_lines = 4 * LANES * size_of::<F::Weight>() / LINE;
     for i in 0..row_tile.w.d_out().div_ceil(4) {
@@ -273,12 +361,15 @@ pub(crate) fn float_in<F: FloatFormat, O: Order>(isa: Avx512, row_tile: RowTile<
             }
         };
         let rows = four_rows(row_tile.w, F::weights, order.rows(i));
-        let lanes = float::dots::<_, F, 4, 1>(isa, rows, [x], prefetch);
-        let mut four = [0.0; 4];
-        for r in 0..4 {
-            four[r] = total(isa.to_array(lanes[r][0]));
+        let lanes = float::dots::<_, F, 4, T>(isa, rows, x, prefetch);
+        for t in 0..T {
+            let mut four = [0.0; 4];
+            for r in 0..4 {
+                four[r] = total(isa.to_array(lanes[r][t]));
+            }
+            let acc = &mut row_tile.acc[t * row_tile.width..][..row_tile.w.d_out()];
+            store(four, order.rows(i), acc);
         }
-        store(four, order.rows(i), &mut row_tile.acc[..row_tile.w.d_out()]);
     }
 }
 
