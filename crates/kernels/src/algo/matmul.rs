@@ -91,18 +91,17 @@ impl MatMul for Scalar {
     }
 }
 
-/// The algorithms for vectors, with that for one activation row or a few, the way to unpack a panel, the
-/// register tile of the panel, and the algorithm and tile of float weights: rows (of a vector
-/// each), tokens.
+/// The algorithms for vectors, with that for one activation row or a few, the register tile of the
+/// panel, and the algorithm and tile of float weights: rows (of a vector each), tokens.
 macro_rules! vectors {
-    ($isa:ty, $decode:ident, $unpack:ident, [$r:literal, $t:literal], $float:ident [$float_r:literal, $float_t:literal]) => {
+    ($isa:ty, $decode:ident, [$r:literal, $t:literal], $float:ident [$float_r:literal, $float_t:literal]) => {
         impl MatMul for $isa {
             #[inline(always)]
             fn k_quant<F: KQuant>(self, row_tile: RowTile<'_>) {
                 if !F::HAS_PANEL || row_tile.rows.len() <= $decode::few(F::FORMAT) {
                     $decode::k_quant::<F>(self, row_tile)
                 } else {
-                    panel::k_quant::<_, unpack::$unpack, F, $r, $t>(self, row_tile)
+                    panel::k_quant::<_, unpack::PanelUnpack, F, $r, $t>(self, row_tile)
                 }
             }
 
@@ -111,7 +110,7 @@ macro_rules! vectors {
                 if !F::HAS_PANEL || row_tile.rows.len() <= $decode::few(F::FORMAT) {
                     $decode::quant_32::<F>(self, row_tile)
                 } else {
-                    panel::quant_32::<_, unpack::$unpack, F, $r, $t>(self, row_tile)
+                    panel::quant_32::<_, unpack::PanelUnpack, F, $r, $t>(self, row_tile)
                 }
             }
 
@@ -129,20 +128,16 @@ macro_rules! vectors {
 }
 
 #[cfg(all(target_arch = "x86_64", feature = "avx512"))]
-vectors!(crate::isa::avx512::Avx512, x86_512, TransposedBlocks, [4, 3], float_many[8, 3]);
-#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
-vectors!(crate::isa::avx2::AvxVnni, x86_256, TransposedBlocks, [2, 3], float[2, 3]);
-#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
-vectors!(crate::isa::avx2::Avx2, x86_256, TransposedBlocks, [2, 4], float[2, 3]);
-#[cfg(all(target_arch = "x86_64", not(feature = "avx512")))]
-vectors!(crate::isa::avx2::AvxVnni, x86_256, DecodedRows, [2, 3], float[2, 3]);
-#[cfg(all(target_arch = "x86_64", not(feature = "avx512")))]
-vectors!(crate::isa::avx2::Avx2, x86_256, DecodedRows, [2, 4], float[2, 3]);
+vectors!(crate::isa::avx512::Avx512, x86_512, [4, 3], float_many[8, 3]);
+#[cfg(target_arch = "x86_64")]
+vectors!(crate::isa::avx2::AvxVnni, x86_256, [2, 3], float[2, 3]);
+#[cfg(target_arch = "x86_64")]
+vectors!(crate::isa::avx2::Avx2, x86_256, [2, 4], float[2, 3]);
 #[cfg(target_arch = "aarch64")]
-vectors!(crate::isa::neon::Neon<crate::isa::i8mm::UsDot>, gemv, DecodedRows, [4, 4], float[2, 2]);
+vectors!(crate::isa::neon::Neon<crate::isa::i8mm::UsDot>, gemv, [4, 4], float[2, 2]);
 #[cfg(target_arch = "aarch64")]
-vectors!(crate::isa::neon::Neon<crate::isa::dotprod::SDot>, gemv, DecodedRows, [4, 4], float[2, 2]);
+vectors!(crate::isa::neon::Neon<crate::isa::dotprod::SDot>, gemv, [4, 4], float[2, 2]);
 #[cfg(target_arch = "aarch64")]
-vectors!(crate::isa::neon::Neon<crate::isa::neon::Mull>, gemv, DecodedRows, [4, 4], float[2, 2]);
+vectors!(crate::isa::neon::Neon<crate::isa::neon::Mull>, gemv, [4, 4], float[2, 2]);
 #[cfg(all(target_family = "wasm", target_feature = "simd128"))]
-vectors!(crate::isa::wasm::Simd128, gemv, DecodedRows, [4, 2], float[1, 2]);
+vectors!(crate::isa::wasm::Simd128, gemv, [4, 2], float[1, 2]);

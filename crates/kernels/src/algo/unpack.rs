@@ -4,9 +4,8 @@
 //! multiplied. There are two ways: [`DecodedRows`] decodes row by row with the decoder that each
 //! format has anyway, and transposes the codes; [`TransposedBlocks`] transposes the blocks as they
 //! lie in memory and unpacks all rows at once, which takes fewer instructions. A format must say
-//! how, and registers must be long: the program for boards would grow too large with it. Q4_K times
-//! 8 activation rows, from the level 2 cache, went from 7.9 to 10.0 GB/s of weights on a core with
-//! AVX-512.
+//! how, and the program for boards would grow too large with it. Q4_K times 8 activation rows, from
+//! the level 2 cache, went from 7.9 to 10.0 GB/s of weights on a core with AVX-512.
 //!
 //! With few activation rows it is memory that is waited for, and no processor follows 64 rows at
 //! once by itself. [`TilePrefetch`] prefetches the row tile that the thread computes next, a few
@@ -18,7 +17,7 @@
 use super::matmul::RowTile;
 use crate::Matrix;
 use crate::format::{BlockHeader, KQuant, PanelColumns, Quant32, ScaleKind, Second};
-#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
+#[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), feature = "avx512"))]
 use crate::isa::Words;
 use crate::isa::{Lanes, Row};
 use crate::scratch;
@@ -174,6 +173,13 @@ pub(crate) trait Unpack<I: Lanes> {
         r: usize,
     );
 }
+
+/// The way of this program.
+#[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), feature = "avx512"))]
+pub(crate) type PanelUnpack = TransposedBlocks;
+/// The way of this program.
+#[cfg(not(all(any(target_arch = "x86_64", target_arch = "aarch64"), feature = "avx512")))]
+pub(crate) type PanelUnpack = DecodedRows;
 
 /// The decoded rows of one vector, before they are transposed.
 #[repr(C, align(64))]
@@ -353,14 +359,14 @@ impl<I: Lanes> Unpack<I> for DecodedRows {
 
 /// Blocks are transposed as they lie in memory, if the format says how to go on; else as
 /// [`DecodedRows`].
-#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
+#[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), feature = "avx512"))]
 pub(crate) struct TransposedBlocks {
     factors: GroupFactors,
     /// Made when it is wanted.
     staged: Option<DecodedRows>,
 }
 
-#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
+#[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), feature = "avx512"))]
 impl TransposedBlocks {
     #[inline(always)]
     fn staged<I: Lanes>(&mut self) -> &mut DecodedRows {
@@ -369,7 +375,7 @@ impl TransposedBlocks {
     }
 }
 
-#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
+#[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), feature = "avx512"))]
 impl<I: Words> Unpack<I> for TransposedBlocks {
     #[inline(always)]
     fn new() -> Self {
@@ -389,6 +395,9 @@ impl<I: Words> Unpack<I> for TransposedBlocks {
         r: usize,
     ) {
         let blocks = blocks_at(rows, I::LANES, b);
+        for block in &blocks[..I::LANES] {
+            prefetch(isa, block.as_ref());
+        }
         if !F::transposed(isa, &blocks, &mut panel.vector(isa, r)) {
             self.staged::<I>().k_quant::<F, R>(isa, rows, b, panel, r);
         }
@@ -410,6 +419,9 @@ impl<I: Words> Unpack<I> for TransposedBlocks {
                     .quant_32::<F, R>(isa, rows, groups, panel, r);
             }
             let blocks = blocks_at(rows, I::LANES, b);
+            for block in &blocks[..I::LANES] {
+                prefetch(isa, block.as_ref());
+            }
             let Some(codes) = F::transposed(isa, &blocks) else {
                 return self
                     .staged::<I>()
@@ -432,7 +444,7 @@ impl<I: Words> Unpack<I> for TransposedBlocks {
 }
 
 /// Block `b` of each of `n` rows, the first one in place of those that are missing.
-#[cfg(all(target_arch = "x86_64", feature = "avx512"))]
+#[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), feature = "avx512"))]
 #[inline(always)]
 fn blocks_at<'a, B>(rows: &[&'a [B]], n: usize, b: usize) -> [&'a B; 16] {
     let mut blocks = [&rows[0][b]; 16];

@@ -477,34 +477,37 @@ mod tests {
         for d_in in [32, 160, 256, 576, 1984, 4928] {
             let bytes = random.weights(ty, 30, d_in, 0.01);
             let w = Matrix::new(ty, 30, d_in, &bytes).unwrap();
-            let mut x = Activations::new(1, d_in);
-            let values = random.floats(d_in);
-            x.fill(k, &pool(1), (1, d_in), Layouts::Q8_256, |_, row| {
-                row.copy_from_slice(&values)
+            let mut x = Activations::new(3, d_in);
+            let values = random.floats(3 * d_in);
+            x.fill(k, &pool(1), (3, d_in), Layouts::Q8_256, |t, row| {
+                row.copy_from_slice(&values[t * d_in..][..d_in])
             });
-            let row_tile = |acc| RowTile {
-                w,
-                x: &x,
-                rows: 0..1,
-                prefetch_distance: 0,
-                acc,
-                width: 64,
-            };
-            let (mut got, mut want) = ([0.0; 64], [0.0; 64]);
-            // SAFETY: there are kernels for AVX-512, so the processor has its features.
-            unsafe { without_vbmi::<F, B>(Avx512::assume(), row_tile(&mut got)) };
-            for (i, want) in want[..30].chunks_mut(15).enumerate() {
-                let w = w.row_range(15 * i..15 * i + 15);
+            let mut want = [0.0; 3 * 64];
+            for (i, t) in (0..2).flat_map(|i| (0..3).map(move |t| (i, t))) {
                 let mut acc = [0.0; 16];
                 let input = crate::kernels::Input {
                     x: &x,
-                    rows: 0..1,
+                    rows: t..t + 1,
                     prefetch_distance: 0,
                 };
-                scalar.row_tile(w, input, &mut acc);
-                want.copy_from_slice(&acc[..15]);
+                scalar.row_tile(w.row_range(15 * i..15 * i + 15), input, &mut acc);
+                want[64 * t + 15 * i..][..15].copy_from_slice(&acc[..15]);
             }
-            assert_eq!(bits(&got[..30]), bits(&want[..30]), "{ty} {d_in}");
+            for n_rows in 1..=3 {
+                let mut got = [0.0; 3 * 64];
+                let row_tile = RowTile {
+                    w,
+                    x: &x,
+                    rows: 0..n_rows,
+                    prefetch_distance: 0,
+                    acc: &mut got,
+                    width: 64,
+                };
+                // SAFETY: there are kernels for AVX-512, so the processor has its features.
+                unsafe { without_vbmi::<F, B>(Avx512::assume(), row_tile) };
+                let n = 64 * n_rows;
+                assert_eq!(bits(&got[..n]), bits(&want[..n]), "{ty} {d_in} {n_rows}");
+            }
         }
     }
 
