@@ -17,7 +17,10 @@
 use super::matmul::RowTile;
 use crate::Matrix;
 use crate::format::{BlockHeader, KQuant, PanelColumns, Quant32, ScaleKind, Second};
-#[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), feature = "avx512"))]
+#[cfg(all(
+    any(target_arch = "x86_64", target_arch = "aarch64"),
+    feature = "avx512"
+))]
 use crate::isa::Words;
 use crate::isa::{Lanes, Row};
 use crate::scratch;
@@ -175,10 +178,16 @@ pub(crate) trait Unpack<I: Lanes> {
 }
 
 /// The way of this program.
-#[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), feature = "avx512"))]
+#[cfg(all(
+    any(target_arch = "x86_64", target_arch = "aarch64"),
+    feature = "avx512"
+))]
 pub(crate) type PanelUnpack = TransposedBlocks;
 /// The way of this program.
-#[cfg(not(all(any(target_arch = "x86_64", target_arch = "aarch64"), feature = "avx512")))]
+#[cfg(not(all(
+    any(target_arch = "x86_64", target_arch = "aarch64"),
+    feature = "avx512"
+)))]
 pub(crate) type PanelUnpack = DecodedRows;
 
 /// The decoded rows of one vector, before they are transposed.
@@ -359,14 +368,20 @@ impl<I: Lanes> Unpack<I> for DecodedRows {
 
 /// Blocks are transposed as they lie in memory, if the format says how to go on; else as
 /// [`DecodedRows`].
-#[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), feature = "avx512"))]
+#[cfg(all(
+    any(target_arch = "x86_64", target_arch = "aarch64"),
+    feature = "avx512"
+))]
 pub(crate) struct TransposedBlocks {
     factors: GroupFactors,
     /// Made when it is wanted.
     staged: Option<DecodedRows>,
 }
 
-#[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), feature = "avx512"))]
+#[cfg(all(
+    any(target_arch = "x86_64", target_arch = "aarch64"),
+    feature = "avx512"
+))]
 impl TransposedBlocks {
     #[inline(always)]
     fn staged<I: Lanes>(&mut self) -> &mut DecodedRows {
@@ -375,7 +390,10 @@ impl TransposedBlocks {
     }
 }
 
-#[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), feature = "avx512"))]
+#[cfg(all(
+    any(target_arch = "x86_64", target_arch = "aarch64"),
+    feature = "avx512"
+))]
 impl<I: Words> Unpack<I> for TransposedBlocks {
     #[inline(always)]
     fn new() -> Self {
@@ -444,7 +462,10 @@ impl<I: Words> Unpack<I> for TransposedBlocks {
 }
 
 /// Block `b` of each of `n` rows, the first one in place of those that are missing.
-#[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), feature = "avx512"))]
+#[cfg(all(
+    any(target_arch = "x86_64", target_arch = "aarch64"),
+    feature = "avx512"
+))]
 #[inline(always)]
 fn blocks_at<'a, B>(rows: &[&'a [B]], n: usize, b: usize) -> [&'a B; 16] {
     let mut blocks = [&rows[0][b]; 16];

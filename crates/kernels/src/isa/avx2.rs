@@ -4,9 +4,9 @@
 //! `vpdpbusd`. Everything else is shared by the macros below; AVX-512 machines use the row
 //! operations too, since 32 codes fill 256 bits.
 
-use super::memory::{load, load_at, store};
 #[cfg(feature = "avx512")]
 use super::Words;
+use super::memory::{load, load_at, store};
 use super::{Codes, Floats, KeyCodes, Lanes, PairCodes, Pairs, Row, Wide, products_of_four};
 use std::arch::x86_64::*;
 
@@ -412,8 +412,7 @@ impl Wide for AvxVnni {
 #[inline]
 #[target_feature(enable = "avx2")]
 fn transposed_words(rows: [__m128i; 8]) -> [__m256i; 4] {
-    let two =
-        |r: usize| _mm256_inserti128_si256::<1>(_mm256_castsi128_si256(rows[r]), rows[r + 4]);
+    let two = |r: usize| _mm256_inserti128_si256::<1>(_mm256_castsi128_si256(rows[r]), rows[r + 4]);
     let two = [two(0), two(1), two(2), two(3)];
     let (a, b) = (
         _mm256_unpacklo_epi32(two[0], two[1]),

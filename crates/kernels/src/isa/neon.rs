@@ -5,9 +5,9 @@
 //! instructions for the whole product. Two registers hold 32 codes; 4 weight rows make a vector of
 //! the panel.
 
-use super::memory::{load, load_at, store};
 #[cfg(feature = "avx512")]
 use super::Words;
+use super::memory::{load, load_at, store};
 use super::{
     CODE_BIAS, Codes, Floats, KeyCodes, Lanes, PairCodes, Pairs, Row, Wide, products_of_four,
 };

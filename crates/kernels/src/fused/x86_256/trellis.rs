@@ -57,7 +57,12 @@ fn fours_of<F: Leveled<B>, const B: usize, const T: usize>(isa: Avx2, row_tile: 
     for b in 0..n_whole {
         let inputs = OrderedInputs::<T>::new(isa, &row_tile, b);
         for i in 0..places.len() {
-            let blocks = [&rows[i][0][b], &rows[i][1][b], &rows[i][2][b], &rows[i][3][b]];
+            let blocks = [
+                &rows[i][0][b],
+                &rows[i][1][b],
+                &rows[i][2][b],
+                &rows[i][3][b],
+            ];
             let v = isa.trellis::<F, B, T>(blocks, &inputs, |r| {
                 next.block(isa, 4 * (places.len() * b + i) + r, B)
             });
@@ -73,7 +78,10 @@ fn fours_of<F: Leveled<B>, const B: usize, const T: usize>(isa: Avx2, row_tile: 
         }
     }
     for (out, places) in out.iter().zip(places) {
-        for (four, acc) in out.iter().zip(row_tile.acc.chunks_exact_mut(row_tile.width)) {
+        for (four, acc) in out
+            .iter()
+            .zip(row_tile.acc.chunks_exact_mut(row_tile.width))
+        {
             store(load(four), *places, &mut acc[..d_out]);
         }
     }

@@ -37,19 +37,19 @@ use crate::registry::{Format, formats};
 use blocks::{Four32, Inputs256, LINE, LinearPrefetch, NoPrefetch, Prefetch, StridedPrefetch};
 use std::arch::x86_64::{__m128, __m512};
 
-/// Up to how many activation rows these kernels take, not a panel. Measured on Zen 4: the blocks of
-/// the second row are in the L1, and a panel takes as long as two to three rows however few it has.
+/// Up to how many activation rows are multiplied here, two at a time, not as a panel. Measured on
+/// Zen 4, weights in memory: blocks are in the L1 for the second row, and a panel takes as long as
+/// 1.5 to 2.6 rows however few it has.
 pub(crate) const fn few(format: Format) -> usize {
     match format {
-        Format::T2 | Format::T3 | Format::T4 => 8,
+        Format::Q4_0 | Format::Q5_0 | Format::IQ4_NL => 2,
+        Format::Q2_K | Format::Q4_K | Format::Q5_K | Format::Q6_K => 2,
+        Format::IQ1_S | Format::IQ3_S | Format::TQ1_0 | Format::TQ2_0 => 2,
         Format::Q8_0 => 3,
-        Format::IQ1_M => 8,
-        _ => 2,
+        Format::IQ1_M | Format::T2 | Format::T3 | Format::T4 => 8,
+        _ => 1,
     }
 }
-
-/// The most activation rows that go through the blocks of a row tile together.
-const AT_ONCE: usize = 4;
 
 /// Multiplies a row tile of a K-quant.
 #[inline(always)]
@@ -167,52 +167,62 @@ fn blocks_4x4_of_256<F: Block4x4Of256<Block = [u8; B]>, const B: usize, O: Order
     mut row_tile: RowTile<'_>,
 ) {
     while !row_tile.rows.is_empty() {
-        few_of_256::<F, B, O>(isa, row_tile.take_rows(AT_ONCE));
+        let few = row_tile.take_rows(2);
+        match few.rows.len() {
+            1 => few_of_256::<F, B, O, 1>(isa, few),
+            _ => few_of_256::<F, B, O, 2>(isa, few),
+        }
     }
 }
 
-/// Up to [`AT_ONCE`] activation rows.
+/// T activation rows.
 #[inline(always)]
-fn few_of_256<F: Block4x4Of256<Block = [u8; B]>, const B: usize, O: Order>(
+fn few_of_256<F: Block4x4Of256<Block = [u8; B]>, const B: usize, O: Order, const T: usize>(
     isa: Avx512,
     row_tile: RowTile<'_>,
 ) {
     let order = O::new(&row_tile);
     for i in 0..row_tile.w.d_out().div_ceil(4) {
-        let (places, mut out) = (order.rows(i), [isa.no_quad(); AT_ONCE]);
+        let (places, mut out) = (order.rows(i), [isa.no_quad(); T]);
         let rows = four_rows(row_tile.w, F::blocks, places);
         let n_fours = rows[0].len() / 4;
         let fours = rows.map(|row| &row.as_chunks::<4>().0[..n_fours]);
         for q in 0..n_fours {
             let prefetch = order.prefetch(&row_tile, i, 4 * q * B);
             let four = [&fours[0][q], &fours[1][q], &fours[2][q], &fours[3][q]];
-            add_256::<F, B, 4>(isa, &row_tile, &mut out, (four, 4 * q), prefetch);
+            add_256::<F, B, 4, T>(isa, &row_tile, &mut out, (four, 4 * q), prefetch);
         }
         let rests = rows.map(|row| row.as_chunks::<4>().1);
         let prefetch = order.prefetch(&row_tile, i, 4 * n_fours * B);
         match rests[0].len() {
             0 => {}
-            1 => rest_256::<F, B, 1>(isa, &row_tile, &mut out, (rests, 4 * n_fours), prefetch),
-            2 => rest_256::<F, B, 2>(isa, &row_tile, &mut out, (rests, 4 * n_fours), prefetch),
-            _ => rest_256::<F, B, 3>(isa, &row_tile, &mut out, (rests, 4 * n_fours), prefetch),
+            1 => rest_256::<F, B, 1, T>(isa, &row_tile, &mut out, (rests, 4 * n_fours), prefetch),
+            2 => rest_256::<F, B, 2, T>(isa, &row_tile, &mut out, (rests, 4 * n_fours), prefetch),
+            _ => rest_256::<F, B, 3, T>(isa, &row_tile, &mut out, (rests, 4 * n_fours), prefetch),
         }
-        store_few(&out, places, row_tile.w.d_out(), row_tile.width, row_tile.acc);
+        store_few(
+            &out,
+            places,
+            row_tile.w.d_out(),
+            row_tile.width,
+            row_tile.acc,
+        );
     }
 }
 
 /// Adds N blocks, from block `b` on, to `out` of each activation row; the first one prefetches.
 #[inline(always)]
-fn add_256<F: Block4x4Of256<Block = [u8; B]>, const B: usize, const N: usize>(
+fn add_256<F: Block4x4Of256<Block = [u8; B]>, const B: usize, const N: usize, const T: usize>(
     isa: Avx512,
     row_tile: &RowTile<'_>,
-    out: &mut [__m128; AT_ONCE],
+    out: &mut [__m128; T],
     (rows, b): ([&[[u8; B]; N]; 4], usize),
     prefetch: impl Prefetch,
 ) {
     let first = row_tile.rows.start;
     let quad = F::quad::<N>(isa, rows, inputs_256(row_tile, first, b), prefetch);
     out[0] = isa.add_quad(out[0], quad, N);
-    for t in 1..row_tile.rows.len() {
+    for t in 1..T {
         let quad = F::quad::<N>(isa, rows, inputs_256(row_tile, first + t, b), NoPrefetch);
         out[t] = isa.add_quad(out[t], quad, N);
     }
@@ -220,26 +230,20 @@ fn add_256<F: Block4x4Of256<Block = [u8; B]>, const B: usize, const N: usize>(
 
 /// The last N blocks, from block `b` on.
 #[inline(always)]
-fn rest_256<F: Block4x4Of256<Block = [u8; B]>, const B: usize, const N: usize>(
+fn rest_256<F: Block4x4Of256<Block = [u8; B]>, const B: usize, const N: usize, const T: usize>(
     isa: Avx512,
     row_tile: &RowTile<'_>,
-    out: &mut [__m128; AT_ONCE],
+    out: &mut [__m128; T],
     (rests, b): ([&[[u8; B]]; 4], usize),
     prefetch: impl Prefetch,
 ) {
     let rows = rests.map(|row| row.first_chunk().expect("N blocks are left"));
-    add_256::<F, B, N>(isa, row_tile, out, (rows, b), prefetch);
+    add_256::<F, B, N, T>(isa, row_tile, out, (rows, b), prefetch);
 }
 
 /// Stores four weight rows of each activation row; `acc` is `[rows, width]`.
 #[inline(always)]
-fn store_few(
-    out: &[__m128],
-    places: [usize; 4],
-    d_out: usize,
-    width: usize,
-    acc: &mut [f32],
-) {
+fn store_few(out: &[__m128], places: [usize; 4], d_out: usize, width: usize, acc: &mut [f32]) {
     for (out, acc) in out.iter().zip(acc.chunks_exact_mut(width)) {
         store(load(out), places, &mut acc[..d_out]);
     }
@@ -263,52 +267,62 @@ fn blocks_4x4_of_32<F: Block4x4Of32<Block = [u8; B]>, const B: usize, O: Order>(
     mut row_tile: RowTile<'_>,
 ) {
     while !row_tile.rows.is_empty() {
-        few_of_32::<F, B, O>(isa, row_tile.take_rows(AT_ONCE));
+        let few = row_tile.take_rows(2);
+        match few.rows.len() {
+            1 => few_of_32::<F, B, O, 1>(isa, few),
+            _ => few_of_32::<F, B, O, 2>(isa, few),
+        }
     }
 }
 
-/// Up to [`AT_ONCE`] activation rows.
+/// T activation rows.
 #[inline(always)]
-fn few_of_32<F: Block4x4Of32<Block = [u8; B]>, const B: usize, O: Order>(
+fn few_of_32<F: Block4x4Of32<Block = [u8; B]>, const B: usize, O: Order, const T: usize>(
     isa: Avx512,
     row_tile: RowTile<'_>,
 ) {
     let order = O::new(&row_tile);
     for i in 0..row_tile.w.d_out().div_ceil(4) {
-        let (places, mut out) = (order.rows(i), [isa.no_quad(); AT_ONCE]);
+        let (places, mut out) = (order.rows(i), [isa.no_quad(); T]);
         let rows = four_rows(row_tile.w, F::blocks, places);
         let n_fours = rows[0].len() / 4;
         let fours = rows.map(|row| &row.as_chunks::<4>().0[..n_fours]);
         for q in 0..n_fours {
             let prefetch = order.prefetch(&row_tile, i, 4 * q * B);
             let four = [&fours[0][q], &fours[1][q], &fours[2][q], &fours[3][q]];
-            add_32::<F, B>(isa, &row_tile, &mut out, (four, q, 4), prefetch);
+            add_32::<F, B, T>(isa, &row_tile, &mut out, (four, q, 4), prefetch);
         }
         let n_left = rows[0].len() - 4 * n_fours;
         if n_left > 0 {
             let rests = rows.map(|row| padded(row.as_chunks::<4>().1));
             let four = [&rests[0], &rests[1], &rests[2], &rests[3]];
             let prefetch = order.prefetch(&row_tile, i, 4 * n_fours * B);
-            add_32::<F, B>(isa, &row_tile, &mut out, (four, n_fours, n_left), prefetch);
+            add_32::<F, B, T>(isa, &row_tile, &mut out, (four, n_fours, n_left), prefetch);
         }
-        store_few(&out, places, row_tile.w.d_out(), row_tile.width, row_tile.acc);
+        store_few(
+            &out,
+            places,
+            row_tile.w.d_out(),
+            row_tile.width,
+            row_tile.acc,
+        );
     }
 }
 
 /// Adds the first `n` of the `q`-th four blocks to `out` of each activation row; the first one
 /// prefetches.
 #[inline(always)]
-fn add_32<F: Block4x4Of32<Block = [u8; B]>, const B: usize>(
+fn add_32<F: Block4x4Of32<Block = [u8; B]>, const B: usize, const T: usize>(
     isa: Avx512,
     row_tile: &RowTile<'_>,
-    out: &mut [__m128; AT_ONCE],
+    out: &mut [__m128; T],
     (rows, q, n): ([&[[u8; B]; 4]; 4], usize, usize),
     prefetch: impl Prefetch,
 ) {
     let first = row_tile.rows.start;
     let quad = F::quad(isa, rows, input_32(row_tile, first, q), prefetch);
     out[0] = isa.add_quad(out[0], quad, n);
-    for t in 1..row_tile.rows.len() {
+    for t in 1..T {
         let quad = F::quad(isa, rows, input_32(row_tile, first + t, q), NoPrefetch);
         out[t] = isa.add_quad(out[t], quad, n);
     }

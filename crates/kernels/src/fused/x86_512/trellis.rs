@@ -16,7 +16,7 @@
 #![allow(clippy::needless_range_loop)]
 
 use super::blocks::Prefetch;
-use super::{AT_ONCE, Order, Strided, four_rows, store_few};
+use super::{Order, Strided, four_rows, store_few};
 use crate::activations::{Quants, Sums};
 use crate::algo::matmul::RowTile;
 use crate::format::trellis::{BIAS, Leveled};
@@ -42,6 +42,9 @@ pub(crate) fn k_quant<F: Leveled<B>, const B: usize, O: Order>(isa: Avx512, row_
 fn with_vbmi<F: Leveled<B>, const B: usize, O: Order>(isa: Avx512, row_tile: RowTile<'_>) {
     rows::<F, B, O, true>(isa, row_tile);
 }
+
+/// Activation rows at once.
+const AT_ONCE: usize = 4;
 
 #[inline(always)]
 fn rows<F: Leveled<B>, const B: usize, O: Order, const VBMI: bool>(
@@ -104,13 +107,7 @@ fn few_rows<F: Leveled<B>, const B: usize, O: Order, const VBMI: bool, const T: 
 
 /// `out` plus the last N whole blocks, from block `first` on.
 #[inline(always)]
-fn rest<
-    F: Leveled<B>,
-    const B: usize,
-    const N: usize,
-    const VBMI: bool,
-    const T: usize,
->(
+fn rest<F: Leveled<B>, const B: usize, const N: usize, const VBMI: bool, const T: usize>(
     isa: Avx512,
     out: [__m128; T],
     rests: [&[[u8; B]]; 4],
@@ -157,7 +154,12 @@ impl<'a, const T: usize> OrderedInputs<'a, T> {
                 ordered[b][t] = isa.symbol_order(&x.codes[x.at(b, rows[t])].0);
             }
         }
-        Self { isa, x, rows, ordered }
+        Self {
+            isa,
+            x,
+            rows,
+            ordered,
+        }
     }
 
     /// Block `b`.
@@ -168,7 +170,9 @@ impl<'a, const T: usize> OrderedInputs<'a, T> {
         }
         let mut ordered = [self.isa.no_input(); T];
         for t in 0..T {
-            ordered[t] = self.isa.symbol_order(&self.x.codes[self.x.at(b, self.rows[t])].0);
+            ordered[t] = self
+                .isa
+                .symbol_order(&self.x.codes[self.x.at(b, self.rows[t])].0);
         }
         ordered
     }
@@ -362,13 +366,7 @@ impl Avx512 {
     /// What each of N blocks, from block `first` on, adds to the output of each row, lane
     /// 4·block + row, for each activation row.
     #[inline(always)]
-    fn trellis<
-        F: Leveled<B>,
-        const B: usize,
-        const N: usize,
-        const VBMI: bool,
-        const T: usize,
-    >(
+    fn trellis<F: Leveled<B>, const B: usize, const N: usize, const VBMI: bool, const T: usize>(
         self,
         rows: [&[[u8; B]; N]; 4],
         inputs: &OrderedInputs<'_, T>,
