@@ -13,7 +13,7 @@ use crate::algo::matmul::RowTile;
 use crate::algo::unpack::NextTile;
 use crate::format::trellis::Leveled;
 use crate::fused::masked::{dwords_256, qwords_256};
-use crate::fused::x86_512::{four_rows, store};
+use crate::fused::x86_512::{four_rows, store_few};
 use crate::isa::avx2::{Avx2, proven};
 use crate::isa::memory::{load, load_at};
 use std::arch::x86_64::*;
@@ -36,54 +36,69 @@ pub(crate) fn k_quant<F: Leveled<B>, const B: usize>(isa: Avx2, mut row_tile: Ro
 
 /// Activation rows at once.
 const AT_ONCE: usize = 4;
-/// Fours of weight rows in a row tile.
-const FOURS: usize = 4;
+/// The weight rows of a row tile.
+const PLACES: [[usize; 4]; 4] = [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11], [12, 13, 14, 15]];
 
-/// All weight rows of the row tile, block by block, because each block of activations is put into
-/// the order of symbols first.
+/// Multiplies T activation rows.
 #[inline(always)]
 fn fours_of<F: Leveled<B>, const B: usize, const T: usize>(isa: Avx2, row_tile: RowTile<'_>) {
-    let w = row_tile.w;
-    let (d_out, n_last) = (w.d_out(), w.d_in() % 256 / 32);
-    let next = NextTile::new(&row_tile, d_out);
-    let places = [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10, 11], [12, 13, 14, 15]];
-    let places = &places[..d_out.div_ceil(4)];
-    let mut rows = [four_rows(w, F::blocks, places[0]); FOURS];
-    for (rows, places) in rows.iter_mut().zip(places) {
-        *rows = four_rows(w, F::blocks, *places);
+    let d_out = row_tile.w.d_out();
+    let places = &PLACES[..d_out.div_ceil(4)];
+    let mut out = [[isa.no_four(); T]; 4];
+    add_blocks::<F, B, T>(isa, &row_tile, places, &mut out);
+    if row_tile.w.d_in() % 256 > 0 {
+        add_tails::<F, B, T>(isa, &row_tile, places, &mut out);
     }
-    let n_whole = rows[0][0].len();
-    let mut out = [[isa.no_four(); T]; FOURS];
-    for b in 0..n_whole {
-        let inputs = OrderedInputs::<T>::new(isa, &row_tile, b);
-        for i in 0..places.len() {
+    for (out, places) in out.iter().zip(places) {
+        store_few(out, *places, d_out, row_tile.width, row_tile.acc);
+    }
+}
+
+/// Adds the whole blocks of all weight rows, block by block, because each block of activations is
+/// put into the order of symbols first.
+#[inline(always)]
+fn add_blocks<F: Leveled<B>, const B: usize, const T: usize>(
+    isa: Avx2,
+    row_tile: &RowTile<'_>,
+    places: &[[usize; 4]],
+    out: &mut [[__m128; T]; 4],
+) {
+    let (w, n) = (row_tile.w, places.len());
+    let next = NextTile::new(row_tile, w.d_out());
+    let mut rows = [four_rows(w, F::blocks, places[0]); 4];
+    for i in 1..n {
+        rows[i] = four_rows(w, F::blocks, places[i]);
+    }
+    for b in 0..rows[0][0].len() {
+        let inputs = OrderedInputs::<T>::new(isa, row_tile, b);
+        for i in 0..n {
             let blocks = [
                 &rows[i][0][b],
                 &rows[i][1][b],
                 &rows[i][2][b],
                 &rows[i][3][b],
             ];
-            let v = isa.trellis::<F, B, T>(blocks, &inputs, |r| {
-                next.block(isa, 4 * (places.len() * b + i) + r, B)
-            });
+            let v = isa
+                .trellis::<F, B, T>(blocks, &inputs, |r| next.block(isa, 4 * (n * b + i) + r, B));
             out[i] = inputs.add(isa, out[i], v);
         }
     }
-    if n_last > 0 {
-        let inputs = OrderedInputs::<T>::new(isa, &row_tile, n_whole);
-        for i in 0..places.len() {
-            let tails = four_rows(w, |row| row.as_chunks::<B>().1, places[i]);
-            let v = isa.short_trellis::<F, B, T>(tails, n_last, &inputs);
-            out[i] = inputs.add(isa, out[i], v);
-        }
-    }
-    for (out, places) in out.iter().zip(places) {
-        for (four, acc) in out
-            .iter()
-            .zip(row_tile.acc.chunks_exact_mut(row_tile.width))
-        {
-            store(load(four), *places, &mut acc[..d_out]);
-        }
+}
+
+/// Adds the shorter block that ends each weight row.
+#[inline(always)]
+fn add_tails<F: Leveled<B>, const B: usize, const T: usize>(
+    isa: Avx2,
+    row_tile: &RowTile<'_>,
+    places: &[[usize; 4]],
+    out: &mut [[__m128; T]; 4],
+) {
+    let (w, n_whole) = (row_tile.w, row_tile.w.d_in() / 256);
+    let inputs = OrderedInputs::<T>::new(isa, row_tile, n_whole);
+    for i in 0..places.len() {
+        let tails = four_rows(w, |row| row.as_chunks::<B>().1, places[i]);
+        let v = isa.short_trellis::<F, B, T>(tails, w.d_in() % 256 / 32, &inputs);
+        out[i] = inputs.add(isa, out[i], v);
     }
 }
 

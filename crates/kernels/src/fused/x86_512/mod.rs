@@ -46,7 +46,8 @@ pub(crate) const fn few(format: Format) -> usize {
         Format::Q2_K | Format::Q4_K | Format::Q5_K | Format::Q6_K => 2,
         Format::IQ1_S | Format::IQ3_S | Format::TQ1_0 | Format::TQ2_0 => 2,
         Format::Q8_0 => 3,
-        Format::IQ1_M | Format::T2 | Format::T3 | Format::T4 => 8,
+        Format::T2 | Format::T3 | Format::T4 => 8,
+        Format::IQ1_M => 9,
         _ => 1,
     }
 }
@@ -243,7 +244,13 @@ fn rest_256<F: Block4x4Of256<Block = [u8; B]>, const B: usize, const N: usize, c
 
 /// Stores four weight rows of each activation row; `acc` is `[rows, width]`.
 #[inline(always)]
-fn store_few(out: &[__m128], places: [usize; 4], d_out: usize, width: usize, acc: &mut [f32]) {
+pub(crate) fn store_few(
+    out: &[__m128],
+    places: [usize; 4],
+    d_out: usize,
+    width: usize,
+    acc: &mut [f32],
+) {
     for (out, acc) in out.iter().zip(acc.chunks_exact_mut(width)) {
         store(load(out), places, &mut acc[..d_out]);
     }
