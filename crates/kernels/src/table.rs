@@ -378,12 +378,12 @@ mod wide {
 
     /// The row tile function of a format in the order that its row of the registry names.
     macro_rules! in_order {
-        (strided, $few:expr, $method:ident::<$format:ident>) => {
+        (strided, $method:ident::<$format:ident>) => {
             AVX512.row_tiles[Format::$format as usize]
         };
-        (linear, $few:expr, $method:ident::<$format:ident>) => {{
+        (linear, $method:ident::<$format:ident>) => {{
             entry!(["avx2,fma,f16c,avx512f,avx512bw,avx512vl,avx512dq,avx512vnni"] row_tile(row_tile: RowTile<'_>) {
-                if row_tile.rows.len() > $few {
+                if row_tile.rows.len() > 1 {
                     // SAFETY: both tables need the same features.
                     return unsafe { AVX512.row_tiles[Format::$format as usize](row_tile) };
                 }
@@ -402,9 +402,9 @@ mod wide {
             k_quant { $($k_quant:ident $k256:tt [$($k_kernel:ident $k_order:ident)?];)* }
         ) => {{
             let mut row_tiles = AVX512.row_tiles;
-            $(row_tiles[Format::$float as usize] = in_order!(linear, x86_512::FEW_FLOATS, float_in::<$float>);)*
-            $($(row_tiles[Format::$quant as usize] = in_order!($q_order, x86_512::few(Format::$quant), quant_32_in::<$quant>);)?)*
-            $($(row_tiles[Format::$k_quant as usize] = in_order!($k_order, x86_512::few(Format::$k_quant), k_quant_in::<$k_quant>);)?)*
+            $(row_tiles[Format::$float as usize] = in_order!(linear, float_in::<$float>);)*
+            $($(row_tiles[Format::$quant as usize] = in_order!($q_order, quant_32_in::<$quant>);)?)*
+            $($(row_tiles[Format::$k_quant as usize] = in_order!($k_order, k_quant_in::<$k_quant>);)?)*
             row_tiles
         }};
     }

@@ -168,10 +168,10 @@ fn blocks_4x4_of_256<F: Block4x4Of256<Block = [u8; B]>, const B: usize, O: Order
     mut row_tile: RowTile<'_>,
 ) {
     while !row_tile.rows.is_empty() {
-        let few = row_tile.take_rows(2);
-        match few.rows.len() {
-            1 => few_of_256::<F, B, O, 1>(isa, few),
-            _ => few_of_256::<F, B, O, 2>(isa, few),
+        if O::FEW && row_tile.rows.len() > 1 {
+            few_of_256::<F, B, O, 2>(isa, row_tile.take_rows(2));
+        } else {
+            few_of_256::<F, B, O, 1>(isa, row_tile.take_rows(1));
         }
     }
 }
@@ -274,10 +274,10 @@ fn blocks_4x4_of_32<F: Block4x4Of32<Block = [u8; B]>, const B: usize, O: Order>(
     mut row_tile: RowTile<'_>,
 ) {
     while !row_tile.rows.is_empty() {
-        let few = row_tile.take_rows(2);
-        match few.rows.len() {
-            1 => few_of_32::<F, B, O, 1>(isa, few),
-            _ => few_of_32::<F, B, O, 2>(isa, few),
+        if O::FEW && row_tile.rows.len() > 1 {
+            few_of_32::<F, B, O, 2>(isa, row_tile.take_rows(2));
+        } else {
+            few_of_32::<F, B, O, 1>(isa, row_tile.take_rows(1));
         }
     }
 }
@@ -359,9 +359,10 @@ pub(crate) const FEW_FLOATS: usize = 2;
 /// As [`float`], in the order `O`.
 #[inline(always)]
 pub(crate) fn float_in<F: FloatFormat, O: Order>(isa: Avx512, row_tile: RowTile<'_>) {
-    match row_tile.rows.len() {
-        1 => floats_of::<F, O, 1>(isa, row_tile),
-        _ => floats_of::<F, O, FEW_FLOATS>(isa, row_tile),
+    if O::FEW && row_tile.rows.len() > 1 {
+        floats_of::<F, O, FEW_FLOATS>(isa, row_tile);
+    } else {
+        floats_of::<F, O, 1>(isa, row_tile);
     }
 }
 
@@ -397,6 +398,9 @@ fn floats_of<F: FloatFormat, O: Order, const T: usize>(isa: Avx512, row_tile: Ro
 /// The order in which rows of a row tile are computed, and the lines prefetched meanwhile.
 pub(crate) trait Order: Copy {
     type Prefetch<'a>: Prefetch;
+    /// Whether more than one activation row comes at once: kernels for that are compiled for one
+    /// order only.
+    const FEW: bool;
 
     fn new(row_tile: &RowTile<'_>) -> Self;
 
@@ -444,6 +448,7 @@ impl Strided {
 
 impl Order for Strided {
     type Prefetch<'a> = StridedPrefetch;
+    const FEW: bool = true;
 
     #[inline(always)]
     fn new(row_tile: &RowTile<'_>) -> Self {
@@ -518,6 +523,7 @@ impl Linear {
 
 impl Order for Linear {
     type Prefetch<'a> = LinearPrefetch<'a>;
+    const FEW: bool = false;
 
     #[inline(always)]
     fn new(row_tile: &RowTile<'_>) -> Self {

@@ -16,7 +16,7 @@
 #![allow(clippy::needless_range_loop)]
 
 use super::blocks::Prefetch;
-use super::{Order, Strided, four_rows, store_few};
+use super::{Order, four_rows, store_few};
 use crate::activations::{Quants, Sums};
 use crate::algo::matmul::RowTile;
 use crate::format::trellis::{BIAS, Leveled};
@@ -26,15 +26,14 @@ use crate::isa::avx512::Avx512;
 use crate::isa::memory::{load, load_at};
 use std::arch::x86_64::*;
 
-/// Multiplies a row tile, in the order `O` if there is VBMI: processors without it prefer
-/// [`Strided`].
+/// Multiplies a row tile.
 #[inline(always)]
 pub(crate) fn k_quant<F: Leveled<B>, const B: usize, O: Order>(isa: Avx512, row_tile: RowTile<'_>) {
     if is_x86_feature_detected!("avx512vbmi") {
         // SAFETY: the feature was detected, the others are proven by the token.
         unsafe { with_vbmi::<F, B, O>(isa, row_tile) }
     } else {
-        rows::<F, B, Strided, false>(isa, row_tile);
+        rows::<F, B, O, false>(isa, row_tile);
     }
 }
 
@@ -54,6 +53,10 @@ fn rows<F: Leveled<B>, const B: usize, O: Order, const VBMI: bool>(
     #[cfg(test)]
     crate::testing::ran("x86_512::trellis");
     while !row_tile.rows.is_empty() {
+        if !O::FEW {
+            few_rows::<F, B, O, VBMI, 1>(isa, row_tile.take_rows(1));
+            continue;
+        }
         let few = row_tile.take_rows(AT_ONCE);
         match few.rows.len() {
             1 => few_rows::<F, B, O, VBMI, 1>(isa, few),
@@ -458,6 +461,7 @@ impl Avx512 {
 mod tests {
     use super::*;
     use crate::format::{T2, T3, T4};
+    use crate::fused::x86_512::Strided;
     use crate::testing::{Random, bits, pool};
     use crate::{Activations, Kernels, Layouts, Matrix};
     use atta_formats::TensorType;
